@@ -2,7 +2,6 @@
 
 #include <unistd.h>
 
-#include <chrono>
 #include <cstdlib>
 #include <iostream>
 #include <utility>
@@ -20,9 +19,6 @@ Display display_of(const AnswerConfig& config, const Terminal& terminal) {
   if (!terminal.output) return Display::final_text;
   return terminal.styled ? Display::live_styled : Display::live_plain;
 }
-
-// How soon a Ctrl-C is seen.
-constexpr Duration kInterruptDelay = std::chrono::milliseconds(50);
 
 }  // namespace
 

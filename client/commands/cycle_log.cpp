@@ -2,21 +2,20 @@
 
 #include <nlohmann/json.hpp>
 
+#include "client/json_line.h"
+#include "shared/base/clock.h"
+
 namespace edgedraft {
 namespace {
 
 using nlohmann::ordered_json;
-
-double milliseconds(Duration d) {
-  return 1000.0 * seconds(d);
-}
 
 Error cannot_write(const std::filesystem::path& file, const char* how) {
   return {Errc::io, "--cycles " + file.string() + how};
 }
 
 void put(std::ofstream& out, const ordered_json& line) {
-  out << line.dump(-1, ' ', false, ordered_json::error_handler_t::replace) << std::endl;
+  out << json_line(line) << std::endl;
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include "client/engine/bundle_file.h"
 #include "client/engine/drafter_placement.h"
 #include "client/engine/memory_fit.h"
+#include "client/json_line.h"
 #include "shared/base/progress.h"
 
 namespace edgedraft {
@@ -152,7 +153,7 @@ std::string to_json(const DeviceList& list) {
     json["auto"] = list.automatic->device.id;
     json["auto_reason"] = list.automatic->reason;
   }
-  return json.dump(-1, ' ', false, ordered_json::error_handler_t::replace);
+  return json_line(json);
 }
 
 Result<int> run_devices(const DevicesOptions& o) {

@@ -33,22 +33,23 @@ Result<void> check(const IndexCommandOptions& o) {
 }
 
 // A document of those that may be kept, in the file that holds them all.
-struct Candidate {
+struct RankedDocument {
   std::uint64_t first;
   std::uint32_t count;
   float rank;  // the lowest are kept
 };
 
 // The best that fit, as they stood in the corpus.
-std::vector<Candidate> best_of(std::vector<Candidate> candidates, std::uint64_t tokens_max) {
-  std::ranges::stable_sort(candidates, {}, &Candidate::rank);
+std::vector<RankedDocument> best_of(std::vector<RankedDocument> candidates,
+                                    std::uint64_t tokens_max) {
+  std::ranges::stable_sort(candidates, {}, &RankedDocument::rank);
   std::uint64_t tokens = 0;
   std::size_t count = 0;
   while (count < candidates.size() && tokens + candidates[count].count <= tokens_max) {
     tokens += candidates[count++].count;
   }
   candidates.resize(count);
-  std::ranges::sort(candidates, {}, &Candidate::first);
+  std::ranges::sort(candidates, {}, &RankedDocument::first);
   return candidates;
 }
 
@@ -78,10 +79,11 @@ Result<void> tokenize(const IndexCommandOptions& o, const Tokenizer& tokenizer,
 
 // How surprising a model finds each document, or a number that chance makes of it.
 Result<void> rank(const IndexCommandOptions& o, const GgufFile& file,
-                  std::span<const std::uint32_t> tokens, std::vector<Candidate>& candidates) {
+                  std::span<const std::uint32_t> tokens, std::vector<RankedDocument>& candidates) {
   if (o.keep == "random") {
     Random random(o.seed);
-    for (Candidate& candidate : candidates) candidate.rank = static_cast<float>(random.uniform());
+    for (RankedDocument& candidate : candidates)
+      candidate.rank = static_cast<float>(random.uniform());
     return {};
   }
   const auto model = read_decoder(file);
@@ -98,7 +100,7 @@ Result<void> rank(const IndexCommandOptions& o, const GgufFile& file,
   const auto backend = make_cpu_backend({.threads = static_cast<std::uint32_t>(o.threads)});
   Decoder decoder(*backend, model->config, model->tensors, window);
   Progress progress("measuring", tokens.size());
-  for (Candidate& candidate : candidates) {
+  for (RankedDocument& candidate : candidates) {
     const Surprise surprise =
         measure_document(decoder, tokens.subspan(candidate.first, candidate.count), bos);
     candidate.rank = static_cast<float>(surprise.perplexity());
@@ -112,7 +114,7 @@ Result<void> add_refined(const IndexCommandOptions& o, const GgufFile& file,
                          const Tokenizer& tokenizer, IndexBuilder& builder) {
   auto corpus = ScratchFile::create(o.output);
   if (!corpus) return corpus.error();
-  std::vector<Candidate> candidates;
+  std::vector<RankedDocument> candidates;
   const auto read = tokenize(o, tokenizer, [&](std::span<const std::uint32_t> document) {
     // One token has nothing that could be surprising, and nothing to copy.
     if (document.size() < 2) return Result<void>();
@@ -128,14 +130,14 @@ Result<void> add_refined(const IndexCommandOptions& o, const GgufFile& file,
   const std::size_t all = candidates.size();
   const auto kept = best_of(std::move(candidates), static_cast<std::uint64_t>(*o.keep_tokens));
   if (kept.empty()) return usage_error("--keep-tokens: no document is so short");
-  for (const Candidate& document : kept) {
+  for (const RankedDocument& document : kept) {
     if (auto added = builder.add(tokens->subspan(document.first, document.count)); !added) {
       return added.error();
     }
   }
   std::cerr << "kept " << kept.size() << " of " << all << " documents";
   if (o.keep == "likeliest") {
-    const float highest = std::ranges::max_element(kept, {}, &Candidate::rank)->rank;
+    const float highest = std::ranges::max_element(kept, {}, &RankedDocument::rank)->rank;
     char text[32];
     std::snprintf(text, sizeof text, "%.2f", static_cast<double>(highest));
     std::cerr << ", with a perplexity of at most " << text;

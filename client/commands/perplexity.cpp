@@ -12,11 +12,6 @@
 #include "shared/runtime/decoder.h"
 
 namespace edgedraft {
-namespace {
-
-constexpr std::uint64_t kFileBytesMax = 1u << 30;
-
-}  // namespace
 
 void declare_perplexity(CLI::App& app, PerplexityOptions& options) {
   app.add_option("--model", options.model, "A target, or a drafter that is a model by itself")
@@ -59,7 +54,7 @@ Result<int> run_perplexity(const PerplexityOptions& options) {
                                   ", the model's context"};
   }
   const auto window_count = static_cast<std::uint32_t>(options.window);
-  const auto text = read_text(options.file, kFileBytesMax);
+  const auto text = read_text(options.file, kWholeTextBytesMax);
   if (!text) return text.error();
   const std::vector<std::uint32_t> tokens = tokenizer->encode(*text, Special::plain);
   const auto backend = make_cpu_backend({.threads = static_cast<std::uint32_t>(options.threads)});

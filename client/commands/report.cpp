@@ -4,16 +4,13 @@
 #include <nlohmann/json.hpp>
 
 #include "client/engine/memory_fit.h"
+#include "client/json_line.h"
 #include "shared/base/bytes.h"
 
 namespace edgedraft {
 namespace {
 
 using nlohmann::ordered_json;
-
-double milliseconds(Duration d) {
-  return 1000.0 * seconds(d);
-}
 
 double per_second(const GenerationStats& stats) {
   return stats.elapsed > Duration::zero() ? stats.tokens / seconds(stats.elapsed) : 0.0;
@@ -119,11 +116,6 @@ ordered_json config_json(const ReportedConfig& config) {
   };
 }
 
-std::string dump(const ordered_json& json) {
-  // What is no UTF-8 (a file name) must not stop the report.
-  return json.dump(-1, ' ', false, ordered_json::error_handler_t::replace);
-}
-
 std::string bytes_text(std::uint64_t bytes) {
   char text[32];
   if (bytes < 10'000) {
@@ -157,16 +149,16 @@ std::string_view to_string(AnswerEnd end) {
 std::string to_json(const AnswerReport& report, const ReportedConfig& config) {
   ordered_json provenance = ordered_json::array();
   for (const Provenance p : report.provenance) provenance.push_back(to_string(p));
-  return dump({{"text", report.text},
-               {"tokens", report.tokens},
-               {"provenance", provenance},
-               {"finish", to_string(report.end)},
-               {"stats", stats_json(report, config.generation.sampling.seed)},
-               {"config", config_json(config)}});
+  return json_line({{"text", report.text},
+                    {"tokens", report.tokens},
+                    {"provenance", provenance},
+                    {"finish", to_string(report.end)},
+                    {"stats", stats_json(report, config.generation.sampling.seed)},
+                    {"config", config_json(config)}});
 }
 
 std::string to_json(const Error& error) {
-  return dump({{"error", {{"code", to_string(error.code)}, {"message", error.message}}}});
+  return json_line({{"error", {{"code", to_string(error.code)}, {"message", error.message}}}});
 }
 
 std::string account(const AnswerReport& report) {

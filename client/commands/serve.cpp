@@ -26,8 +26,6 @@ namespace edgedraft {
 namespace {
 
 constexpr std::size_t kKeyBytesMax = 4096;
-// How soon a Ctrl-C is seen.
-constexpr Duration kInterruptDelay = std::chrono::milliseconds(50);
 // Prompts that wait while every conversation is busy.
 constexpr std::uint32_t kLineMax = 256;
 

@@ -12,8 +12,6 @@
 namespace edgedraft {
 namespace {
 
-constexpr std::uint64_t kFileBytesMax = 1u << 30;
-
 Result<std::vector<std::uint32_t>> encode(const BundleFile& bundle, const TokenizeOptions& options,
                                           const std::string& text) {
   if (!options.chat) {
@@ -52,7 +50,7 @@ Result<int> run_tokenize(const TokenizeOptions& options) {
   }
   const auto bundle = BundleFile::open(options.model, BundleUse::plain);
   if (!bundle) return bundle.error();
-  const auto text = read_text(options.file, kFileBytesMax);
+  const auto text = read_text(options.file, kWholeTextBytesMax);
   if (!text) return text.error();
   const auto ids = encode(*bundle, options, *text);
   if (!ids) return ids.error();

@@ -6,8 +6,7 @@
 namespace edgedraft {
 namespace {
 
-// Samples that are remembered.
-constexpr double kMemory = 60.0;
+constexpr double kRememberedSamples = 60.0;
 constexpr double kRowsShare = 0.02;
 // As so many squares of rows the expected slope counts.
 constexpr double kSlopeWeight = 0.25;
@@ -19,7 +18,7 @@ CostLine::CostLine(const Sums& sums) {
   const bool possible = std::ranges::all_of(
       all, [](double sum) { return std::isfinite(sum) && sum > 0.0 && sum < 1e12; });
   if (!possible) return;
-  weight_ = std::min(sums.weight, kMemory);
+  weight_ = std::min(sums.weight, kRememberedSamples);
   const double share = weight_ / sums.weight;
   rows_ = sums.rows * share;
   seconds_ = sums.seconds * share;
@@ -28,7 +27,7 @@ CostLine::CostLine(const Sums& sums) {
 }
 
 void CostLine::add(double rows, double seconds) {
-  const double keep = weight_ < kMemory ? 1.0 : (kMemory - 1.0) / weight_;
+  const double keep = weight_ < kRememberedSamples ? 1.0 : (kRememberedSamples - 1.0) / weight_;
   weight_ = weight_ * keep + 1.0;
   rows_ = rows_ * keep + rows;
   seconds_ = seconds_ * keep + seconds;

@@ -17,7 +17,7 @@ namespace {
 // knows is wasted.
 constexpr std::uint32_t kCreditAhead = 256;
 // After so many tokens it is decided anew what to do.
-constexpr std::uint32_t kLookTokens = 32;
+constexpr std::uint32_t kRunLookTokens = 32;
 
 DraftAhead::Options ahead_options(const RunControl::Decision& decision) {
   return {.breadth = decision.breadth, .floor = static_cast<Score>(std::log(decision.floor))};
@@ -107,7 +107,7 @@ void Generation::apply(const RunControl::Decision& decision) {
 // is left when an answer ends, maybe after a while without the server, is too little to tell.
 void Generation::look_at_run() {
   if (options_.overlap != Overlap::automatic || !options_.tree) return;
-  if (run_plan_.tokens < kLookTokens) return;
+  if (run_plan_.tokens < kRunLookTokens) return;
   const Instant now = parts_.now();
   run_control_.observe_run(run_plan_.doing, run_plan_.tokens, now - run_plan_.since);
   run_plan_.since = now;

@@ -8,22 +8,15 @@
 #include <string>
 #include <utility>
 
+#include "shared/base/ascii.h"
 #include "shared/model/tokenizer/pattern.h"
 
 namespace edgedraft {
 namespace {
 
-bool is_digit(char c) {
-  return c >= '0' && c <= '9';
-}
-
-bool is_letter(char c) {
-  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
-}
-
 std::string digits_of(std::string_view text) {
   std::string digits;
-  std::ranges::copy_if(text, std::back_inserter(digits), is_digit);
+  std::ranges::copy_if(text, std::back_inserter(digits), is_ascii_digit);
   return digits;
 }
 
@@ -58,7 +51,7 @@ bool is_phone(std::string_view text) {
   const std::string digits = digits_of(text);
   if (digits.size() < 7 || digits.size() > 15) return false;
   if (text.front() == '+' || text.front() == '(') return true;
-  const auto separators = std::ranges::count_if(text, [](char c) { return !is_digit(c); });
+  const auto separators = std::ranges::count_if(text, [](char c) { return !is_ascii_digit(c); });
   const bool date = separators == 2 && digits.size() == 8 &&
                     (std::ranges::count(text, '.') == 2 || std::ranges::count(text, '-') == 2 ||
                      std::ranges::count(text, '/') == 2);
@@ -95,14 +88,14 @@ std::size_t card_size(std::string_view number) {
   std::string digits;
   std::array<std::size_t, kCardDigitsMax> ends{};  // behind each digit
   for (std::size_t i = 0; i < number.size(); ++i) {
-    if (!is_digit(number[i])) continue;
+    if (!is_ascii_digit(number[i])) continue;
     ends[digits.size()] = i + 1;
     digits += number[i];
   }
   const std::string_view all = digits;
   for (std::size_t count = all.size(); count >= kCardDigitsMin; --count) {
     const std::size_t end = ends[count - 1];
-    const bool ends_group = end == number.size() || !is_digit(number[end]);
+    const bool ends_group = end == number.size() || !is_ascii_digit(number[end]);
     if (ends_group && has_luhn_digit(all.substr(0, count))) return end;
   }
   const std::size_t usual = usual_card_digits(all);
@@ -125,7 +118,7 @@ bool is_ip_address(std::string_view text) {
 bool is_ip6_address(std::string_view text) {
   in6_addr address{};
   const bool valid = inet_pton(AF_INET6, std::string(text).c_str(), &address) == 1;
-  return valid && text != "::1" && std::ranges::any_of(text, is_digit);
+  return valid && text != "::1" && std::ranges::any_of(text, is_ascii_digit);
 }
 
 double entropy(std::string_view text) {
@@ -144,7 +137,8 @@ double entropy(std::string_view text) {
 bool looks_random(std::string_view text) {
   constexpr double kBits = 3.5;
   constexpr double kHexBits = 3.0;
-  if (std::ranges::none_of(text, is_digit) || std::ranges::none_of(text, is_letter)) return false;
+  if (std::ranges::none_of(text, is_ascii_digit) || std::ranges::none_of(text, is_ascii_letter))
+    return false;
   const bool hex = text.find_first_not_of("0123456789abcdefABCDEF-") == std::string_view::npos;
   return entropy(text) >= (hex ? kHexBits : kBits);
 }
@@ -172,7 +166,7 @@ bool has_iban_digits(const std::string& iban) {
   int rest = 0;
   for (std::size_t i = 0; i < iban.size(); ++i) {
     const char c = iban[(i + 4) % iban.size()];
-    rest = is_digit(c) ? (10 * rest + (c - '0')) % 97 : (100 * rest + (c - 'A' + 10)) % 97;
+    rest = is_ascii_digit(c) ? (10 * rest + (c - '0')) % 97 : (100 * rest + (c - 'A' + 10)) % 97;
   }
   return rest == 1;
 }
@@ -198,13 +192,14 @@ class IbanDetector final : public Detector {
     std::size_t at = begin;
     for (; at < text.size() && iban.size() < known->second; ++at) {
       const char c = text[at];
-      if (is_digit(c) || is_letter(c)) {
+      if (is_ascii_digit(c) || is_ascii_letter(c)) {
         iban += upper(c);
       } else if ((c != ' ' && c != '-') || at + 1 == text.size() || text[at + 1] == c) {
         return 0;
       }
     }
-    const bool goes_on = at < text.size() && (is_digit(text[at]) || is_letter(text[at]));
+    const bool goes_on =
+        at < text.size() && (is_ascii_digit(text[at]) || is_ascii_letter(text[at]));
     return iban.size() == known->second && !goes_on && has_iban_digits(iban) ? at : 0;
   }
 

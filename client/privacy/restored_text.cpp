@@ -5,14 +5,11 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "shared/base/ascii.h"
 #include "shared/model/utf8.h"
 
 namespace edgedraft {
 namespace {
-
-bool is_letter(char c) {
-  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
-}
 
 bool is_blank(char c) {
   return c == ' ' || c == '\t' || c == '\n' || c == '\r';
@@ -57,7 +54,7 @@ std::string character_of(std::string_view digits) {
 }  // namespace
 
 bool RestoredText::Place::is_behind_word() const {
-  return is_letter(line_last) || static_cast<unsigned char>(line_last) >= 0x80;
+  return is_ascii_letter(line_last) || static_cast<unsigned char>(line_last) >= 0x80;
 }
 
 // A tag that readers may take apart in different ways is never closed.
@@ -124,7 +121,7 @@ void RestoredText::Place::take(char c) {
   constexpr std::string_view kTagMarks = "/!?[";
   if (in_tag) {
     take_in_tag(c);
-  } else if (before == '<' && (is_letter(c) || kTagMarks.find(c) != std::string_view::npos)) {
+  } else if (before == '<' && (is_ascii_letter(c) || kTagMarks.find(c) != std::string_view::npos)) {
     in_tag = true;
     tag_part = TagPart::name;
     quote = 0;

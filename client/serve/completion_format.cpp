@@ -4,7 +4,9 @@
 #include <chrono>
 #include <utility>
 
+#include "client/json_line.h"
 #include "client/version.h"
+#include "shared/base/clock.h"
 
 namespace edgedraft {
 namespace {
@@ -15,20 +17,12 @@ using Json = nlohmann::ordered_json;
 constexpr std::size_t kObfuscationBytes = 32;
 constexpr std::size_t kIdCharacters = 24;
 
-std::string dump(const Json& json) {
-  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
-}
-
 std::string random_characters(Random& random, std::size_t count) {
   constexpr std::string_view kAlphabet =
       "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789";
   std::string text;
   while (text.size() < count) text += kAlphabet[random.below(kAlphabet.size())];
   return text;
-}
-
-double milliseconds(Duration duration) {
-  return seconds(duration) * 1e3;
 }
 
 // `per_prompt` choices stand together.
@@ -139,7 +133,7 @@ std::string CompletionFormat::event_of(Json chunk, std::size_t text_bytes) {
     const std::size_t rest = text_bytes % kObfuscationBytes;
     chunk["obfuscation"] = random_characters(padding_, kObfuscationBytes - rest);
   }
-  return "data: " + dump(chunk) + "\n\n";
+  return "data: " + json_line(chunk) + "\n\n";
 }
 
 std::string CompletionFormat::begin_event(std::uint32_t choice) {
@@ -261,7 +255,7 @@ std::string CompletionFormat::whole(const std::vector<FinishedChoice>& choices) 
   }
   answer["usage"] = usage_of(choices, options_.choices_per_prompt);
   answer["timings"] = timings_of(choices.front().outcome.stats);
-  return dump(answer);
+  return json_line(answer);
 }
 
 }  // namespace edgedraft

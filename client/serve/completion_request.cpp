@@ -9,6 +9,7 @@
 
 #include "client/serve/json_fields.h"
 #include "client/serve/schema_grammar.h"
+#include "shared/base/ascii.h"
 #include "shared/base/logprob.h"
 #include "shared/base/random.h"
 #include "shared/protocol/limits.h"
@@ -334,7 +335,7 @@ void refuse_unknown_laws(JsonFields& fields, const CompletionRequest& request) {
 // OpenAI's names, and what others put between parts of them.
 bool is_function_name(std::string_view name) {
   return !name.empty() && name.size() <= 64 && std::ranges::all_of(name, [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+    return is_ascii_letter(c) || is_ascii_digit(c) ||
            std::string_view("_-.:/").find(c) != std::string_view::npos;
   });
 }

@@ -10,12 +10,14 @@
 #include <functional>
 #include <utility>
 
+#include "shared/base/ascii.h"
+
 namespace edgedraft {
 namespace {
 
 // "edge", and the version of the table below.
 constexpr std::int64_t kApplication = 0x65646765;
-constexpr std::int64_t kVersion = 1;
+constexpr std::int64_t kTableVersion = 1;
 
 Error failure_of(sqlite3* database, const std::string& what) {
   return {Errc::io, what + ": " + sqlite3_errmsg(database)};
@@ -98,7 +100,7 @@ Result<ConversationStore::Database> ConversationStore::open_database(const std::
     const std::int64_t version = pragma(opened, "PRAGMA user_version");
     const bool is_new = application == 0 && version == 0 &&
                         pragma(opened, "SELECT count(*) FROM sqlite_master") == 0;
-    if (!is_new && (application != kApplication || version != kVersion)) {
+    if (!is_new && (application != kApplication || version != kTableVersion)) {
       return Error{Errc::io, name +
                                  ": these are no conversations of this version; move it away, or "
                                  "name another file"};
@@ -108,7 +110,7 @@ Result<ConversationStore::Database> ConversationStore::open_database(const std::
           "CREATE TABLE conversations (id TEXT PRIMARY KEY, title TEXT NOT NULL, "
           "updated INTEGER NOT NULL, document TEXT NOT NULL) WITHOUT ROWID");
       run(opened, ("PRAGMA application_id = " + std::to_string(kApplication)).c_str());
-      run(opened, ("PRAGMA user_version = " + std::to_string(kVersion)).c_str());
+      run(opened, ("PRAGMA user_version = " + std::to_string(kTableVersion)).c_str());
     }
   } catch (const Failure& failure) {
     return Error{Errc::io, name + ": " + failure.error().message};
@@ -178,7 +180,7 @@ bool ConversationStore::remove(const std::string& id) {
 
 bool ConversationStore::is_id(std::string_view text) {
   const auto is_allowed = [](char c) {
-    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '-';
+    return is_ascii_digit(c) || is_ascii_letter(c) || c == '-';
   };
   return text.size() >= 16 && text.size() <= 64 && std::ranges::all_of(text, is_allowed);
 }

@@ -4,14 +4,15 @@
 #include <string_view>
 #include <utility>
 
+#include "shared/base/ascii.h"
 #include "shared/base/check.h"
 
 namespace edgedraft {
 namespace {
 
 std::int64_t wall_clock_ms() {
-  using namespace std::chrono;
-  return duration_cast<milliseconds>(system_clock::now().time_since_epoch()).count();
+  const auto since_epoch = std::chrono::system_clock::now().time_since_epoch();
+  return std::chrono::duration_cast<std::chrono::milliseconds>(since_epoch).count();
 }
 
 }  // namespace
@@ -71,7 +72,7 @@ void KeptStream::attach(HttpReply reply, const HttpHeaders& headers, std::size_t
 bool KeptStreams::is_name(std::string_view name) {
   return name.size() >= kNameMin && name.size() <= kNameMax &&
          std::ranges::all_of(name, [](char c) {
-           return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+           return is_ascii_letter(c) || is_ascii_digit(c) ||
                   std::string_view("-_.:/").find(c) != std::string_view::npos;
          });
 }

@@ -4,6 +4,7 @@
 #include <string_view>
 #include <vector>
 
+#include "client/json_line.h"
 #include "client/serve/begun_mark.h"
 #include "client/serve/schema_grammar.h"
 #include "client/serve/thoughts.h"
@@ -13,10 +14,6 @@ namespace edgedraft {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-std::string dump(const Json& json) {
-  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
-}
 
 Json described(const Tool& tool) {
   Json described = {{"name", tool.name}};
@@ -92,7 +89,7 @@ std::string Tools::instructions() const {
   std::string text =
       "You can call functions. To call one, answer with nothing but a line of JSON such as "
       "{\"name\": \"FUNCTION\", \"arguments\": {...}}. The functions are:";
-  for (const Tool& tool : list) text += '\n' + dump(described(tool));
+  for (const Tool& tool : list) text += '\n' + json_line(described(tool));
   return text;
 }
 
@@ -101,7 +98,7 @@ std::string Tools::as_json() const {
   for (const Tool& tool : list) {
     tools.push_back({{"type", "function"}, {"function", described(tool)}});
   }
-  return dump(tools);
+  return json_line(tools);
 }
 
 ApiResult<std::string> Tools::grammar() const {

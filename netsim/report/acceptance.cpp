@@ -11,9 +11,8 @@
 namespace edgedraft::netsim {
 namespace {
 
-constexpr int kResamples = 2000;
 constexpr std::size_t kPromptsMin = 5;  // of a task; fewer give no interval
-constexpr std::uint64_t kSeed = 20251;
+constexpr std::uint64_t kPromptSeed = 20251;
 
 // Tokens and cycles of a prompt's answers.
 struct Sums {
@@ -97,7 +96,7 @@ Estimate estimate_of(const std::map<std::string, Task>& tasks) {
   }
   estimate.value = estimate.low = estimate.high = mean_of_tasks(tasks, nullptr);
   if (!enough) return estimate;
-  Random random(kSeed);
+  Random random(kPromptSeed);
   std::vector<double> means;
   for (int i = 0; i < kResamples; ++i) means.push_back(mean_of_tasks(tasks, &random));
   estimate.low = percentile(means, 0.025);

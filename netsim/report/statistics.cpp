@@ -10,7 +10,6 @@
 namespace edgedraft::netsim {
 namespace {
 
-constexpr int kResamples = 2000;
 // Resampling fewer tells next to nothing about what others would give.
 constexpr std::size_t kGroupsMin = 5;
 constexpr std::uint64_t kSeed = 20250;

@@ -27,6 +27,9 @@ struct Pair {
   double theirs;
 };
 
+// Of a bootstrap.
+inline constexpr int kResamples = 2000;
+
 // The geometric mean of ours / theirs, with a seeded bootstrap's percentiles. Pairs that are not
 // both above 0 are left out.
 Estimate ratio_of(const std::vector<Pair>& pairs);

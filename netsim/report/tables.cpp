@@ -13,7 +13,7 @@ namespace {
 
 using nlohmann::ordered_json;
 
-std::string text(const ordered_json& json, const char* key) {
+std::string cell_text(const ordered_json& json, const char* key) {
   const auto found = json.find(key);
   if (found == json.end() || found->is_null()) return "–";
   return escape(found->is_string() ? found->get<std::string>() : found->dump());
@@ -123,20 +123,20 @@ std::string summary_section(const RunData& data) {
            {"temperature", "temperature"},
            {"experiment", "experiment_file"},
            {"SHA-256 of all inputs", "experiment_sha256"}}) {
-    table.row({label, "<span class=\"long\">" + text(m, key) + "</span>"});
+    table.row({label, "<span class=\"long\">" + cell_text(m, key) + "</span>"});
   }
   html += table.html();
   HtmlTable inputs("Networks, devices and models", {"", "what it is", "SHA-256"});
   for (const auto& network : m.value("networks", ordered_json::array())) {
-    inputs.row({"network " + text(network, "name"),
-                "<span class=\"prose\">" + text(network, "source") + "</span>",
-                "<code>" + text(network, "sha256").substr(0, 12) + "</code>"});
+    inputs.row({"network " + cell_text(network, "name"),
+                "<span class=\"prose\">" + cell_text(network, "source") + "</span>",
+                "<code>" + cell_text(network, "sha256").substr(0, 12) + "</code>"});
   }
   for (const auto& device : m.value("devices", ordered_json::array())) {
-    inputs.row({"device " + text(device, "name") +
+    inputs.row({"device " + cell_text(device, "name") +
                     (device.value("paced", false) ? " <b class=\"label\">paced</b>" : ""),
-                "<span class=\"prose\">" + text(device, "description") + "</span>",
-                "<code>" + text(device, "sha256").substr(0, 12) + "</code>"});
+                "<span class=\"prose\">" + cell_text(device, "description") + "</span>",
+                "<code>" + cell_text(device, "sha256").substr(0, 12) + "</code>"});
   }
   const ordered_json models = m.value("models", ordered_json::object());
   for (const auto& [name, hash] : models.items()) {
@@ -228,7 +228,7 @@ std::string published_section(const RunData& data) {
   }
   if (table.empty()) return {};
   return "<section id=\"published\"><h2>Beside the published figures</h2><p>Published: " +
-         text(*published, "source") +
+         cell_text(*published, "source") +
          ". Other models, other hardware: ratios may be compared, absolute figures may not.</p>" +
          table.html() + "</section>\n";
 }
@@ -289,7 +289,7 @@ std::string cut_section(const RunData& data) {
     html += table.html();
   }
   if (const ordered_json* published = published_rows(data)) {
-    HtmlTable table("Published: " + text(*published, "source"), head);
+    HtmlTable table("Published: " + cell_text(*published, "source"), head);
     std::vector<std::string> names;
     for (const auto& row : (*published)["rows"]) {
       const std::string name = row.value("arm", std::string());
@@ -398,11 +398,11 @@ std::string calibration_section(const RunData& data) {
   };
   for (const ordered_json& line : data.calibrations) {
     table.row(
-        {text(line, "stage"), text(line, "when"), text(line, "driver"),
+        {cell_text(line, "stage"), cell_text(line, "when"), cell_text(line, "driver"),
          cell(line, "round_trip_ms_median", " ms"), cell(line, "round_trip_ms_expected", " ms"),
          cell(line, "round_trip_ms_p05", "") + " to " + cell(line, "round_trip_ms_p95", " ms"),
          rate(line, "up"), rate(line, "down"),
-         "<span class=\"prose\">" + text(line, "result") + "</span>"});
+         "<span class=\"prose\">" + cell_text(line, "result") + "</span>"});
   }
   if (table.empty()) return {};
   return "<section id=\"calibration\"><h2>Calibration</h2>" + table.html() + "</section>\n";

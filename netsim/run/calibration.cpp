@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <fstream>
 #include <sstream>
 #include <thread>
 
@@ -29,7 +28,7 @@ constexpr auto kProbeStart = std::chrono::seconds(10);
 constexpr double kProbeSlackSeconds = 180;
 // How long TCP waits for a packet that is lost: a fifth of that at first, then ever longer.
 constexpr double kRetransmissionSeconds = 1;
-constexpr auto kPoll = std::chrono::milliseconds(5);
+constexpr auto kProbePoll = std::chrono::milliseconds(5);
 
 double median(std::vector<double> values) {
   const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
@@ -51,11 +50,6 @@ double delivered_share(const LinkOptions& direction) {
     lost_in_bursts = in_burst * law.loss_in_burst + (1 - in_burst) * law.loss_outside;
   }
   return (1 - direction.loss) * (1 - lost_in_bursts);
-}
-
-std::string read_text(const std::filesystem::path& file) {
-  std::ifstream in(file);
-  return {std::istreambuf_iterator<char>(in), {}};
 }
 
 std::string number(double value, const char* unit) {
@@ -133,8 +127,8 @@ Result<Calibration> calibrate(LinkDriver& link, const NetworkProfile& profile,
   for (const Instant deadline = Clock::now() + kProbeStart;
        address.empty() && server->running() && Clock::now() < deadline;) {
     if (cancelled()) return Error{Errc::cancelled, "interrupted"};
-    std::this_thread::sleep_for(kPoll);
-    const std::string text = read_text(work / "probe-server.out");
+    std::this_thread::sleep_for(kProbePoll);
+    const std::string text = read_output(work / "probe-server.out");
     if (text.ends_with('\n')) address = text.substr(text.rfind(':') + 1);
   }
   if (address.empty()) {
@@ -175,7 +169,7 @@ Result<Calibration> calibrate(LinkDriver& link, const NetworkProfile& profile,
                  "the link could not be measured: " + last_line(work / "probe.err")};
   }
   server->end(std::chrono::seconds(1));
-  const auto measured = ordered_json::parse(read_text(work / "probe.out"), nullptr, false);
+  const auto measured = ordered_json::parse(read_output(work / "probe.out"), nullptr, false);
   if (!measured.is_object()) return Error{Errc::io, "the probe's answer cannot be read"};
 
   const auto pings = measured.value("round_trips_ms", std::vector<double>{});

@@ -129,6 +129,11 @@ void Process::end(Duration grace) {
   wait_until(Instant::max());
 }
 
+std::string read_output(const std::filesystem::path& file) {
+  std::ifstream in(file, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
 std::string last_line(const std::filesystem::path& file) {
   std::ifstream in(file);
   std::string line;
@@ -147,8 +152,7 @@ std::string output_of(const std::vector<std::string>& argv) {
   std::string text;
   if (auto process = Process::start({.argv = argv, .output = name, .errors = "/dev/null"})) {
     if (process->wait_until(Clock::now() + std::chrono::seconds(10)) && process->status() == 0) {
-      std::ifstream in(name);
-      text.assign(std::istreambuf_iterator<char>(in), {});
+      text = read_output(name);
       while (!text.empty() && text.back() == '\n') text.pop_back();
     }
   }

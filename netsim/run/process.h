@@ -46,6 +46,9 @@ class Process {
   int status_ = -1;
 };
 
+// What a program has written there so far; nothing where there is no such file.
+std::string read_output(const std::filesystem::path& file);
+
 // The end of a program's messages, for ours: its last line that is not empty.
 std::string last_line(const std::filesystem::path& file);
 

@@ -23,12 +23,7 @@ constexpr auto kPoll = std::chrono::milliseconds(2);
 // Nothing listens there.
 constexpr const char* kNowhere = "127.0.0.1:9";
 
-std::string read_text(const fs::path& file) {
-  std::ifstream in(file, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), {}};
-}
-
-Result<void> write_text(const fs::path& file, const std::string& text) {
+Result<void> write_file(const fs::path& file, const std::string& text) {
   std::ofstream out(file, std::ios::binary | std::ios::trunc);
   out << text << std::flush;
   if (out) return {};
@@ -103,7 +98,7 @@ Result<std::unique_ptr<Testbed>> Testbed::open(Parts parts) {
 
 Result<void> Testbed::start_servers() {
   // Beyond loopback a server wants clients to sign in.
-  if (auto written = write_text(parts_.work / "token", "experiment\n"); !written) return written;
+  if (auto written = write_file(parts_.work / "token", "experiment\n"); !written) return written;
   std::error_code error;
   fs::permissions(parts_.work / "token", fs::perms::owner_read | fs::perms::owner_write, error);
   if (error) return Error{Errc::io, (parts_.work / "token").string() + ": " + error.message()};
@@ -166,7 +161,7 @@ Result<Testbed::Server> Testbed::start_server(const std::string& speculates_with
       return Error{Errc::link_down, "the server did not start: " + last_line(errors)};
     }
     std::this_thread::sleep_for(kPoll);
-    line = read_text(output);
+    line = read_output(output);
   }
   std::string ready;
   std::string pin_word;
@@ -194,7 +189,7 @@ Result<fs::path> Testbed::plain_answer(const Prompt& prompt) {
                 .errors = parts_.work / "oracle.err",
                 .cycles = parts_.work / "oracle.cycles",
                 .prompt_file = parts_.work / "oracle.prompt"};
-  if (auto written = write_text(client.prompt_file, prompt.text); !written) return written.error();
+  if (auto written = write_file(client.prompt_file, prompt.text); !written) return written.error();
   const auto argv =
       client_command(arm, Trial{.arm = 0, .prompt = 0, .id = "oracle"}, prompt, client);
   if (!argv) return argv.error();
@@ -290,7 +285,7 @@ Result<TrialOutcome> Testbed::run(const Trial& trial) {
                   .cycles = base.string() + ".cycles",
                   .prompt_file = base.string() + ".prompt"};
     fs::remove(client.cycles);
-    if (auto written = write_text(client.prompt_file, client.prompt->text); !written) {
+    if (auto written = write_file(client.prompt_file, client.prompt->text); !written) {
       return written.error();
     }
     auto argv = client_command(arm, trial, *client.prompt, client);
@@ -324,8 +319,8 @@ Result<TrialOutcome> Testbed::run(const Trial& trial) {
                      .prompt = *clients[i].prompt,
                      .client = i,
                      .status = clients[i].process->status(),
-                     .answer = read_text(clients[i].output),
-                     .cycles = read_text(clients[i].cycles),
+                     .answer = read_output(clients[i].output),
+                     .cycles = read_output(clients[i].cycles),
                      .added_ms = arm.place == Arm::Place::server ? round_trip_ms_ : 0,
                      .events = events};
     if (source.status != 0) {

@@ -14,9 +14,9 @@ constexpr double kExpectedWeight = 32.0;
 constexpr double kMost = 4.0;
 // Of so many steps, where probes do not pay, the last ones try them: for as long as a method needs
 // to learn something.
-constexpr std::uint32_t kTryEvery = 512;
+constexpr std::uint32_t kTryPeriod = 512;
 constexpr std::uint32_t kTryFor = 48;
-constexpr double kTryShare = 0.02;
+constexpr double kTriedProbesShare = 0.02;
 // While nothing tells what wider passes cost, so many passes with probes and as many without.
 constexpr std::uint32_t kLearnCostsFor = 4;
 
@@ -57,9 +57,9 @@ std::uint32_t ProbeBudget::next_rows(const Load& load) {
   spent_ += plain_seconds;
   if (pays(tokens(with_, kExpected))) return rows_max_;
   const double extra = std::max(0.0, probing_seconds - plain_seconds);
-  const bool turn = step_ % kTryEvery >= kTryEvery - kTryFor;
+  const bool turn = step_ % kTryPeriod >= kTryPeriod - kTryFor;
   const double base = base_.known() ? base_.value() : 1.0;
-  if (!turn || !pays(base + kMost) || tried_ + extra > kTryShare * spent_) return 0;
+  if (!turn || !pays(base + kMost) || tried_ + extra > kTriedProbesShare * spent_) return 0;
   tried_ += extra;
   return rows_max_;
 }

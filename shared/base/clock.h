@@ -12,5 +12,8 @@ using Duration = Clock::duration;
 inline double seconds(Duration d) {
   return std::chrono::duration<double>(d).count();
 }
+inline double milliseconds(Duration d) {
+  return 1000.0 * seconds(d);
+}
 
 }  // namespace edgedraft

@@ -12,7 +12,6 @@ namespace edgedraft {
 namespace {
 
 constexpr std::uint32_t kHeadDimMax = 256;
-constexpr std::uint32_t kLayerCountMax = 1024;
 constexpr std::uint32_t kWidthMax = 1u
                                     << 20;  // so that products of two sizes stay far from overflow
 

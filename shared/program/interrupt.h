@@ -1,5 +1,9 @@
 #pragma once
 
+#include <chrono>
+
+#include "shared/base/clock.h"
+
 namespace edgedraft {
 
 // Ctrl-C (SIGINT) and SIGTERM ask for an end instead of ending the process: work that takes time
@@ -10,6 +14,9 @@ void catch_interrupts();
 void ignore_closed_pipes();
 bool interrupted();
 void clear_interrupt();
+
+// How soon those who wait for something else see it.
+inline constexpr Duration kInterruptDelay = std::chrono::milliseconds(50);
 
 inline constexpr int kInterruptedExitCode = 130;
 

@@ -38,7 +38,6 @@ Examples:
   edgedraft-bench device --shape llama3-8b --type q4_0 --widths 1,8 --device vulkan:1 --json)";
 
 constexpr std::uint64_t kCopyBytes = std::uint64_t{256} << 20;
-constexpr std::uint32_t kChoices = 8;
 constexpr int kRepeatsMin = 3;
 
 double best(const std::vector<double>& values) {

@@ -8,8 +8,6 @@
 namespace edgedraft::bench {
 namespace {
 
-constexpr std::uint32_t kChoices = 8;  // of a node, as in the default tree
-
 double floats(double count) {
   return 4.0 * count;
 }

@@ -12,6 +12,8 @@
 
 namespace edgedraft::bench {
 
+inline constexpr std::uint32_t kChoices = 8;  // of a node, as in the default tree
+
 // One operation in a drafter's sizes, ready to be run again and again.
 struct Operation {
   std::string name;    // with the matrix, for products

@@ -34,14 +34,14 @@ Example:
 // Longer than what a padded connection goes on after an answer.
 constexpr Duration kPause = std::chrono::seconds(2);
 
-struct Arm {
+struct ObservedArm {
   const char* name;
   bool drafts;
   Overlap overlap;
 };
-constexpr Arm kArms[]{{"plain", false, Overlap::off},
-                      {"sequential", true, Overlap::off},
-                      {"overlap", true, Overlap::on}};
+constexpr ObservedArm kArms[]{{"plain", false, Overlap::off},
+                              {"sequential", true, Overlap::off},
+                              {"overlap", true, Overlap::on}};
 
 // What was seen of an arm, and what it cost.
 struct Figures {
@@ -143,7 +143,7 @@ Result<int> run_fingerprint(const FingerprintOptions& o) {
               100.0 / o.prompt_count);
   std::printf("%-11s %-4s %18s %10s %10s %10s\n", "", "", "prompts guessed", "kB up", "kB down",
               "s/answer");
-  for (const Arm& arm : kArms) {
+  for (const ObservedArm& arm : kArms) {
     for (const std::uint16_t tick : {std::uint16_t{0}, kPadTickMsUsual}) {
       std::vector<std::vector<Trace>> seen;
       Progress progress(arm.name, repetitions);

@@ -14,7 +14,7 @@ constexpr std::size_t kBytes = std::size_t{512} << 20;
 constexpr std::size_t kSliceBytes = std::size_t{64} << 20;
 constexpr std::size_t kGrainBytes = std::size_t{64} << 10;
 // Of chains, some hundredths of a millisecond, and how many such pieces make a measurement.
-constexpr std::size_t kRounds = 16'000;
+constexpr std::size_t kChainRounds = 16'000;
 constexpr std::size_t kPiecesAThread = 20;
 constexpr int kTries = 48;
 
@@ -66,7 +66,7 @@ Amount compute(ThreadPool& pool, const Chains& chains) {
   const Instant start = Clock::now();
   pool.run(pieces, 1, [&](std::size_t begin, std::size_t end, std::size_t) {
     alignas(64) float sink[16];
-    for (std::size_t i = begin; i < end; ++i) operations[i] = chains.run(kRounds, sink);
+    for (std::size_t i = begin; i < end; ++i) operations[i] = chains.run(kChainRounds, sink);
   });
   Amount amount{0.0, seconds(Clock::now() - start)};
   for (const std::size_t count : operations) amount.done += static_cast<double>(count);

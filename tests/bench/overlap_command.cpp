@@ -49,13 +49,12 @@ Example:
 // Simulated seconds before those that count, where many devices begin at once.
 constexpr double kCrowdWarmUp = 4.0;
 
-struct Texts {
+struct AnsweredTexts {
   std::vector<std::vector<std::uint32_t>> prompts;
   std::vector<std::vector<std::uint32_t>> answers;
 };
 
-// Per token.
-struct Figures {
+struct FiguresPerToken {
   double seconds = 0.0;
   double passes = 0.0;
   double rows = 0.0;
@@ -63,11 +62,11 @@ struct Figures {
   double listener_speed = 0.0;  // of one that drafts nothing, tokens per second
 };
 
-using Runs = std::vector<Figures>;  // by seed
+using Runs = std::vector<FiguresPerToken>;  // by seed
 
-Figures mean(const Runs& runs) {
-  Figures sum;
-  for (const Figures& run : runs) {
+FiguresPerToken mean(const Runs& runs) {
+  FiguresPerToken sum;
+  for (const FiguresPerToken& run : runs) {
     const auto n = static_cast<double>(runs.size());
     sum.seconds += run.seconds / n;
     sum.passes += run.passes / n;
@@ -89,7 +88,7 @@ netsim::Estimate speed_ratio(const Runs& ours, const Runs& theirs) {
   return netsim::ratio_of(pairs);
 }
 
-struct Arm {
+struct DraftingArm {
   std::string name;
   Overlap overlap = Overlap::off;
   std::optional<TreeShape> tree{};  // none: a stream
@@ -101,8 +100,8 @@ std::string fixed(double number) {
   return text;
 }
 
-std::vector<Arm> sequential_arms() {
-  std::vector<Arm> arms;
+std::vector<DraftingArm> sequential_arms() {
+  std::vector<DraftingArm> arms;
   for (const std::uint32_t length : {1u, 2u, 4u, 8u, 16u}) {
     arms.push_back({.name = "K" + std::to_string(length), .tree = chain_shape(length)});
   }
@@ -111,12 +110,12 @@ std::vector<Arm> sequential_arms() {
   return arms;
 }
 
-Result<Texts> texts_of(const OverlapOptions& o, ModelHost& host, const BundleFile& bundle) {
+Result<AnsweredTexts> texts_of(const OverlapOptions& o, ModelHost& host, const BundleFile& bundle) {
   const auto prompts = read_prompts(o.prompts);
   if (!prompts) return prompts.error();
   const auto chat = bundle.chat_template({});
   if (!chat) return chat.error();
-  Texts texts;
+  AnsweredTexts texts;
   Progress progress("answers", prompts->size());
   for (const Prompt& prompt : *prompts) {
     progress.advance(1);
@@ -138,14 +137,14 @@ Result<Texts> texts_of(const OverlapOptions& o, ModelHost& host, const BundleFil
 class Grid {
  public:
   Grid(const OverlapOptions& o, ModelHost& host, const BundleFile& bundle, Backend& backend,
-       const PaceProfile& pace, const Texts& texts)
+       const PaceProfile& pace, const AnsweredTexts& texts)
       : o_(o), host_(host), bundle_(bundle), backend_(backend), pace_(pace), texts_(texts) {}
 
   // An acceptance of drafters that know the answers, or none: the bundle drafts.
   using Acceptance = std::optional<double>;
 
-  Result<Figures> run(const netsim::NetworkProfile& link, Acceptance acceptance, const Arm& arm,
-                      std::uint64_t seed) {
+  Result<FiguresPerToken> run(const netsim::NetworkProfile& link, Acceptance acceptance,
+                              const DraftingArm& arm, std::uint64_t seed) {
     WorkClock clock(WorkClock::Counts::paces);
     const HostedDrafter& hosted = host_.drafters()[0];
     const std::string drafter = hosted.model->facts().pace_name;
@@ -183,12 +182,13 @@ class Grid {
       return Error{Errc::usage, "--seconds: no answer ended in so short a time: give more"};
     }
     const auto all = static_cast<double>(std::max<std::uint64_t>(result->tokens, 1));
-    return Figures{.seconds = crowd ? result->seconds / all : seconds_per_token(link, *result),
-                   .passes = static_cast<double>(result->verdicts) / all,
-                   .rows = static_cast<double>(result->rows) / all,
-                   .hints = static_cast<double>(result->hints) / all,
-                   .listener_speed = static_cast<double>(result->listened) / result->seconds /
-                                     (drafts ? o_.listeners : o_.clients)};
+    return FiguresPerToken{
+        .seconds = crowd ? result->seconds / all : seconds_per_token(link, *result),
+        .passes = static_cast<double>(result->verdicts) / all,
+        .rows = static_cast<double>(result->rows) / all,
+        .hints = static_cast<double>(result->hints) / all,
+        .listener_speed = static_cast<double>(result->listened) / result->seconds /
+                          (drafts ? o_.listeners : o_.clients)};
   }
 
   std::uint32_t padded_row_bytes() const {
@@ -207,8 +207,8 @@ class Grid {
   }
 
   // Runs it with the seeds up to `to` that are not there yet.
-  Result<void> add_runs(const netsim::NetworkProfile& link, Acceptance acceptance, const Arm& arm,
-                        std::uint32_t to, Runs& runs) {
+  Result<void> add_runs(const netsim::NetworkProfile& link, Acceptance acceptance,
+                        const DraftingArm& arm, std::uint32_t to, Runs& runs) {
     while (runs.size() < to) {
       auto figures = run(link, acceptance, arm, runs.size() + 1);
       if (!figures) return figures.error();
@@ -218,11 +218,11 @@ class Grid {
   }
 
   // The arm that is fastest over the first seeds, with the runs of all.
-  Result<std::pair<Arm, Runs>> best_sequential(const netsim::NetworkProfile& link,
-                                               Acceptance acceptance) {
+  Result<std::pair<DraftingArm, Runs>> best_sequential(const netsim::NetworkProfile& link,
+                                                       Acceptance acceptance) {
     const std::uint32_t tried = std::min(2u, o_.seeds);
-    std::optional<std::pair<Arm, Runs>> best;
-    for (const Arm& arm : sequential_arms()) {
+    std::optional<std::pair<DraftingArm, Runs>> best;
+    for (const DraftingArm& arm : sequential_arms()) {
       Runs runs;
       if (auto made = add_runs(link, acceptance, arm, tried, runs); !made) return made.error();
       if (!best || mean(runs).seconds < mean(best->second).seconds) best = {arm, std::move(runs)};
@@ -234,7 +234,7 @@ class Grid {
   }
 
   double predicted_seconds(const netsim::NetworkProfile& link, double acceptance,
-                           const Arm& arm) const {
+                           const DraftingArm& arm) const {
     std::size_t prompt_tokens = 0;
     for (const auto& prompt : texts_.prompts) prompt_tokens += prompt.size();
     const RunKind kind = !arm.tree                         ? RunKind::stream
@@ -266,19 +266,19 @@ class Grid {
   const BundleFile& bundle_;
   Backend& backend_;
   const PaceProfile& pace_;
-  const Texts& texts_;
+  const AnsweredTexts& texts_;
 };
 
 // Prints a cell after the other, and how many of them the model foresees.
 Result<int> tell_grid(const OverlapOptions& o, Grid& grid,
                       std::span<const netsim::NetworkProfile> links) {
-  const std::vector<Arm> arms{
+  const std::vector<DraftingArm> arms{
       {.name = "chain", .overlap = Overlap::on, .tree = chain_shape(16)},
       {.name = "tree", .overlap = Overlap::on, .tree = TreeShape{}},
       {.name = "economy", .overlap = Overlap::economy, .tree = TreeShape{}}};
   if (!o.json) {
     std::printf("%-8s %4s %8s  %-30s", "link", "acc", "stream", "sequential, the best");
-    for (const Arm& arm : arms) std::printf(" %-27s", arm.name.c_str());
+    for (const DraftingArm& arm : arms) std::printf(" %-27s", arm.name.c_str());
     std::printf(" %s\n", "tree by the better");
   }
   std::vector<Grid::Acceptance> acceptances(o.acceptances.begin(), o.acceptances.end());
@@ -299,8 +299,8 @@ Result<int> tell_grid(const OverlapOptions& o, Grid& grid,
         std::printf("%-8s %4s %4.1f t/s", link.name.c_str(),
                     acceptance ? fixed(*acceptance).c_str() : "own", 1.0 / mean(stream).seconds);
       }
-      const auto tell = [&](const std::string& name, const Arm& arm, const Runs& runs) {
-        const Figures f = mean(runs);
+      const auto tell = [&](const std::string& name, const DraftingArm& arm, const Runs& runs) {
+        const FiguresPerToken f = mean(runs);
         const netsim::Estimate speed = speed_ratio(runs, stream);
         line[name] = {{"speed", speed.value},
                       {"speed_interval", {speed.low, speed.high}},
@@ -338,7 +338,7 @@ Result<int> tell_grid(const OverlapOptions& o, Grid& grid,
       const bool stream_is_better = mean(stream).seconds < mean(sequential->second).seconds;
       const Runs& better = stream_is_better ? stream : sequential->second;
       netsim::Estimate gain;
-      for (const Arm& arm : arms) {
+      for (const DraftingArm& arm : arms) {
         Runs runs;
         if (auto made = grid.add_runs(link, acceptance, arm, o.seeds, runs); !made) {
           return made.error();

@@ -28,8 +28,8 @@ for it, and the rate of a link on which it gains nothing any more.
 Example:
   edgedraft-bench protocol --model models/demo/target.gguf --bundle models/demo/moa-tli0.gguf)";
 
-// Summed over cycles.
-struct Bytes {
+// Over all cycles.
+struct SummedBytes {
   std::uint64_t formula = 0;
   std::uint64_t allowed_payload = 0;  // formula, scales and tables
   std::uint64_t payload = 0;
@@ -42,8 +42,8 @@ struct Totals {
   std::uint32_t nodes = 0;
   std::uint32_t tokens = 0;
   std::uint32_t over = 0;  // cycles with a payload above what is allowed
-  Bytes up;
-  Bytes down;
+  SummedBytes up;
+  SummedBytes down;
 };
 
 // Of a prompt's activations, in the chunks that a server sends.
@@ -61,7 +61,7 @@ struct Compression {
 };
 
 template <class Work>
-double seconds_of(const Work& work) {
+double best_seconds_of(const Work& work) {
   constexpr int kTries = 5;
   double best = std::numeric_limits<double>::infinity();
   for (int i = 0; i < kTries; ++i) {
@@ -79,12 +79,12 @@ Compression compression_of(const ActivationLayout& layout, std::span<const float
   for (std::uint32_t end = positions; end > 0;) {
     const std::uint32_t count = std::min(chunk_rows(layout), end);
     end -= count;
-    const edgedraft::Bytes packed = quantize_rows(
+    const Bytes packed = quantize_rows(
         layout, rows.subspan(std::size_t{end} * layout.cols(), std::size_t{count} * layout.cols()));
     wire::Activations chunk;
-    c.pack_seconds +=
-        seconds_of([&] { chunk = compress_activations(1, end, count, packed, wire::Codec::gzip); });
-    c.unpack_seconds += seconds_of([&] {
+    c.pack_seconds += best_seconds_of(
+        [&] { chunk = compress_activations(1, end, count, packed, wire::Codec::gzip); });
+    c.unpack_seconds += best_seconds_of([&] {
       if (auto back = decompress_activations(layout, chunk); !back) throw Failure(back.error());
     });
     c.raw_bytes += packed.size();
@@ -167,7 +167,7 @@ class Measurement {
 
   void count(const LinkStats& before, const LinkStats& after, std::uint32_t nodes,
              std::uint32_t tokens) {
-    const auto add = [](Bytes& bytes, std::uint64_t formula, std::uint64_t frame_max,
+    const auto add = [](SummedBytes& bytes, std::uint64_t formula, std::uint64_t frame_max,
                         std::uint64_t payload, std::uint64_t framed, std::uint64_t socket) {
       bytes.formula += formula;
       bytes.allowed_payload += frame_max - kFrameHeaderBytes;
@@ -205,7 +205,7 @@ void print(const Totals& t, const Compression& c) {
               t.tokens);
   std::printf("%-6s %10s %10s %10s %10s %10s %14s\n", "", "formula", "allowed", "payload", "framed",
               "socket", "socket/formula");
-  const auto row = [&](const char* name, const Bytes& b) {
+  const auto row = [&](const char* name, const SummedBytes& b) {
     const auto a_cycle = [&](std::uint64_t total) { return static_cast<double>(total) / t.cycles; };
     std::printf("%-6s %10.1f %10.1f %10.1f %10.1f %10.1f %14.3f\n", name, a_cycle(b.formula),
                 a_cycle(b.allowed_payload), a_cycle(b.payload), a_cycle(b.framed),
@@ -226,7 +226,7 @@ void print(const Totals& t, const Compression& c) {
 }
 
 void print_json(const Totals& t, const Compression& c) {
-  const auto direction = [](const Bytes& b) {
+  const auto direction = [](const SummedBytes& b) {
     return nlohmann::ordered_json{{"formula", b.formula},
                                   {"allowed_payload", b.allowed_payload},
                                   {"payload", b.payload},

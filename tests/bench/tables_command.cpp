@@ -23,7 +23,7 @@ yet are read in a first round that is not timed.
 Example:
   edgedraft-bench tables --model target.gguf --kinds ngram,retrieval --index corpus.index --text other.txt)";
 
-constexpr std::uint64_t kTextBytesMax = 1u << 26;
+constexpr std::uint64_t kFollowedTextBytesMax = 1u << 26;
 
 }  // namespace
 
@@ -52,7 +52,7 @@ Result<int> run_tables(const TablesOptions& o) {
   }
   const TreeShape shape{.breadth = o.tree[0], .depth = o.tree[1], .nodes = o.tree[2]};
   if (!valid(shape)) return Error{Errc::usage, "no such tree: see edgedraft run --help"};
-  const auto text = read_text(o.text, kTextBytesMax);
+  const auto text = read_text(o.text, kFollowedTextBytesMax);
   if (!text) return text.error();
   const auto backend = make_cpu_backend({.threads = 1});
   std::printf("%-12s %10s %10s %10s %10s\n", "", "median", "mean", "99 %", "nodes");

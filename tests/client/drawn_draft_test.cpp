@@ -22,7 +22,7 @@ using testing::Tokens;
 using testing::ToyDecoder;
 using testing::ToyDrafter;
 
-const Tokens kPrompt{5, 17, 40, 9, 33};
+const Tokens kSamplingPrompt{5, 17, 40, 9, 33};
 
 SamplingParams drawn(float temperature, std::uint64_t seed = 1) {
   return {.temperature = temperature, .top_k = 6, .seed = seed, .drawn_drafts = true};
@@ -44,7 +44,7 @@ TEST_P(DrawnDraftTest, AnswersHaveTheTargetsLaw) {
   Decoder target(*backend, toy.config, toy.tensors, kRigContext);
   KnownLogits logits(target, *backend);
   LawOfAnswers law(3, [&](const Tokens& answer) {
-    Tokens text = kPrompt;
+    Tokens text = kSamplingPrompt;
     text.insert(text.end(), answer.begin(), answer.end());
     return Sampler(drawn(1.5f)).law(logits.behind(text));
   });
@@ -55,7 +55,7 @@ TEST_P(DrawnDraftTest, AnswersHaveTheTargetsLaw) {
   std::uint32_t accepted = 0;
   for (std::uint64_t seed = 0; seed < LawOfAnswers::draws() / 2; ++seed) {
     rig.generation().set({.tokens_max = 6, .sampling = drawn(1.5f, seed)});
-    const Answer answer = rig.answer(kPrompt);
+    const Answer answer = rig.answer(kSamplingPrompt);
     accepted += answer.stats.accepted;
     law.add(answer.tokens);
   }
@@ -65,7 +65,7 @@ TEST_P(DrawnDraftTest, AnswersHaveTheTargetsLaw) {
 
 TEST_P(DrawnDraftTest, EveryTreeBringsItsLaws) {
   GenerationRig rig({.drafter = GetParam(), .sampling = drawn(1.0f), .law_tokens_max = 5});
-  rig.answer(kPrompt);
+  rig.answer(kSamplingPrompt);
   const auto sent = drafts(rig);
   ASSERT_FALSE(sent.empty());
   std::size_t trees = 0;
@@ -79,9 +79,9 @@ TEST_P(DrawnDraftTest, EveryTreeBringsItsLaws) {
 
 TEST_P(DrawnDraftTest, AGreedyAnswerIsThePlainOneAndNeedsNoLaws) {
   GenerationRig rig({.drafter = GetParam(), .sampling = drawn(0.0f), .law_tokens_max = 0});
-  const Answer answer = rig.answer(kPrompt);
+  const Answer answer = rig.answer(kSamplingPrompt);
   for (const wire::Draft& draft : drafts(rig)) EXPECT_TRUE(draft.laws.empty());
-  EXPECT_EQ(answer.tokens, rig.plain(kPrompt).tokens);
+  EXPECT_EQ(answer.tokens, rig.plain(kSamplingPrompt).tokens);
 }
 
 INSTANTIATE_TEST_SUITE_P(Drafters, DrawnDraftTest,
@@ -94,15 +94,15 @@ TEST(DrawnDraftsTest, TreesWithoutLawsAreMatched) {
   for (const ToyDrafter drafter : {ToyDrafter::lookup, ToyDrafter::moa_merged, ToyDrafter::noisy}) {
     SCOPED_TRACE(name_of(drafter));
     GenerationRig rig({.drafter = drafter, .sampling = drawn(1.0f)});
-    const Answer answer = rig.answer(kPrompt);
+    const Answer answer = rig.answer(kSamplingPrompt);
     for (const wire::Draft& draft : drafts(rig)) EXPECT_TRUE(draft.laws.empty());
-    EXPECT_EQ(answer.tokens, rig.plain(kPrompt).tokens);
+    EXPECT_EQ(answer.tokens, rig.plain(kSamplingPrompt).tokens);
   }
 }
 
 TEST(DrawnDraftsTest, AServerThatTakesNoLawsEndsTheAnswerWithAReason) {
   GenerationRig rig({.sampling = drawn(1.0f), .law_tokens_max = 0});
-  const auto end = rig.try_answer(kPrompt);
+  const auto end = rig.try_answer(kSamplingPrompt);
   ASSERT_FALSE(end);
   EXPECT_EQ(end.error().code, Errc::unsupported);
   EXPECT_NE(end.error().message.find("--draw drawn"), std::string::npos);
@@ -115,7 +115,7 @@ TEST(DrawnDraftsTest, AServerThatComesBackAndTakesNoLawsIsNotAskedAgainAndAgain)
        .law_tokens_max = 0,
        .faults = {{.request = 0, .kind = LinkFault::Kind::lost_request, .wait_calls = 4}}});
   rig.cancel_at(2000);
-  const Answer answer = rig.answer(kPrompt);
+  const Answer answer = rig.answer(kSamplingPrompt);
   EXPECT_NE(answer.end, AnswerEnd::cancelled) << "it went round in circles";
   EXPECT_GT(answer.tokens.size(), 2u);
   EXPECT_EQ(answer.count(Provenance::offline), answer.tokens.size());
@@ -130,10 +130,10 @@ TEST(DrawnDraftsTest, ALostLinkLeavesWhatWasVerified) {
   for (const auto kind : {LinkFault::Kind::lost_request, LinkFault::Kind::lost_answer,
                           LinkFault::Kind::forgotten, LinkFault::Kind::refused}) {
     GenerationRig::Options options{.sampling = drawn(1.0f)};
-    const Tokens undisturbed = GenerationRig(options).answer(kPrompt).tokens;
+    const Tokens undisturbed = GenerationRig(options).answer(kSamplingPrompt).tokens;
     options.faults = {{.request = 4, .kind = kind, .wait_calls = 3}};
     GenerationRig rig(options);
-    const Answer answer = rig.answer(kPrompt);
+    const Answer answer = rig.answer(kSamplingPrompt);
     ASSERT_GT(rig.cycles().size(), 3u);
     const std::uint32_t verified = rig.cycles()[2].answer_tokens;  // by three requests
     ASSERT_GT(verified, 0u);
@@ -148,7 +148,7 @@ TEST(DrawnDraftsTest, ALostLinkLeavesWhatWasVerified) {
 TEST(DrawnDraftsTest, NoHintsAreSent) {
   for (const bool draws : {false, true}) {
     SimulatedDevice device({.overlap = Overlap::on});
-    device.ask(device.now(), {.prompt = kPrompt,
+    device.ask(device.now(), {.prompt = kSamplingPrompt,
                               .terms = {.tokens_max = 30,
                                         .sampling = {.temperature = 1.0f, .drawn_drafts = draws}}});
     device.run(30s);

@@ -12,6 +12,7 @@
 #include "client/privacy/uplink_record.h"
 #include "tests/client/local_server_rig.h"
 #include "tests/net/raw_peer.h"
+#include "tests/support/demo_prompts.h"
 
 namespace edgedraft {
 namespace {

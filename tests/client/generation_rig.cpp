@@ -12,10 +12,6 @@
 namespace edgedraft::testing {
 namespace {
 
-bool is_end(std::uint32_t token) {
-  return token == kToyEndToken;
-}
-
 AnswerEnd to_end(Finish finish) {
   if (finish == Finish::none) return AnswerEnd::tokens_max;
   return finish == Finish::end_token ? AnswerEnd::end_token : AnswerEnd::context;
@@ -131,13 +127,19 @@ std::uint32_t Answer::count(Provenance wanted) const {
   return static_cast<std::uint32_t>(std::ranges::count(provenance, wanted));
 }
 
+void expect_same(const Answer& answer, const Answer& plain) {
+  EXPECT_EQ(answer.tokens, plain.tokens);
+  EXPECT_EQ(answer.provenance, plain.provenance);
+  EXPECT_EQ(answer.end, plain.end);
+}
+
 GenerationRig::GenerationRig(const Options& options) : options_(options) {
   drafter_ = options.device_fault ? make_fallback_drafter() : make_drafter(*backend_);
   const auto states = tap_ ? tap_->states() : std::span<const std::uint32_t>();
   decoder_ = std::make_unique<Decoder>(*backend_, toy_.config, toy_.tensors, kRigContext,
                                        std::vector<std::uint32_t>(states.begin(), states.end()));
   target_.emplace(LocalTarget::Parts{
-      .decoder = *decoder_, .tap = tap_.get(), .context_count = kRigContext, .is_end = is_end});
+      .decoder = *decoder_, .tap = tap_.get(), .context_count = kRigContext, .is_end = is_toy_end});
   auto link = std::make_unique<LocalLink>(LocalLink::Options{
       .target = *target_,
       .now = now_,
@@ -165,7 +167,7 @@ GenerationRig::GenerationRig(const Options& options) : options_(options) {
                         .drafter = drafter_.get(),
                         .writer = options.twin_writes ? &writer_ : nullptr,
                         .observer = listener_,
-                        .is_end = is_end,
+                        .is_end = is_toy_end,
                         .now = [this] { return now_; },
                         .on_cycle = [this](const CycleRecord& cycle) { cycles_.push_back(cycle); }},
       GenerationOptions{.tree = options.tree,
@@ -334,7 +336,7 @@ Answer GenerationRig::collect(AnswerEnd end) {
 }
 
 Answer GenerationRig::plain(const Tokens& prompt) {
-  TargetSession session(*decoder_, kRigContext, is_end);
+  TargetSession session(*decoder_, kRigContext, is_toy_end);
   const auto first =
       session.prefill({.base_count = 0, .tokens = prompt, .sampling = options_.sampling}).value();
   Answer answer;
@@ -351,7 +353,7 @@ Answer GenerationRig::plain(const Tokens& prompt) {
 }
 
 std::uint32_t GenerationRig::choice(const Tokens& tokens, std::uint32_t count) {
-  TargetSession session(*decoder_, kRigContext, is_end);
+  TargetSession session(*decoder_, kRigContext, is_toy_end);
   return session
       .prefill({.base_count = 0,
                 .tokens = std::span(tokens).first(count),

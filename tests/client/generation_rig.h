@@ -114,7 +114,11 @@ struct Answer {
   std::uint32_t count(Provenance wanted) const;
 };
 
+// That they say the same, by the same, and end alike.
+void expect_same(const Answer& answer, const Answer& plain);
+
 inline constexpr std::uint32_t kRigContext = 96;
+inline const Tokens kRigPrompt{5, 6, 7, 8, 9};
 
 // A client and a server on toy models within one thread, and what the target alone would say.
 class GenerationRig {

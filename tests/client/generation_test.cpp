@@ -9,6 +9,7 @@ namespace edgedraft {
 namespace {
 
 using testing::Answer;
+using testing::expect_same;
 using testing::GenerationRig;
 using testing::kRigContext;
 using testing::kToyEndToken;
@@ -30,12 +31,6 @@ Tokens prompt_of(std::uint64_t seed) {
     token = static_cast<std::uint32_t>(3 + random.below(kToyVocabulary - 3));
   }
   return prompt;
-}
-
-void expect_same(const Answer& answer, const Answer& plain) {
-  EXPECT_EQ(answer.tokens, plain.tokens);
-  EXPECT_EQ(answer.provenance, plain.provenance);
-  EXPECT_EQ(answer.end, plain.end);
 }
 
 class LosslessTest : public ::testing::TestWithParam<ToyDrafter> {

@@ -8,6 +8,7 @@
 
 #include "tests/client/local_server_rig.h"
 #include "tests/net/raw_peer.h"
+#include "tests/support/demo_prompts.h"
 
 // The local API's pages beside its answers, what it refuses, and what it says where it fails.
 namespace edgedraft {

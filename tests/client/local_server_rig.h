@@ -22,8 +22,6 @@ namespace edgedraft::testing {
 
 using nlohmann::json;
 
-inline constexpr const char* kStory = "Tell me a story about a dog and a ball.";
-
 inline json chat_of(const std::string& text, json fields = json::object()) {
   fields["messages"] = {{{"role", "user"}, {"content", text}}};
   return fields;

@@ -13,6 +13,7 @@
 
 #include "tests/client/local_server_rig.h"
 #include "tests/net/raw_peer.h"
+#include "tests/support/demo_prompts.h"
 
 namespace edgedraft {
 namespace {

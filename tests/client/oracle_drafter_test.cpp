@@ -11,12 +11,12 @@
 namespace edgedraft {
 namespace {
 
-constexpr std::uint32_t kVocabulary = 500;
+constexpr std::uint32_t kOracleVocabulary = 500;
 
 std::vector<std::uint32_t> long_answer(std::size_t count) {
   std::vector<std::uint32_t> answer(count);
   std::iota(answer.begin(), answer.end(), 100);
-  for (std::uint32_t& token : answer) token %= kVocabulary;
+  for (std::uint32_t& token : answer) token %= kOracleVocabulary;
   return answer;
 }
 
@@ -36,7 +36,7 @@ std::uint32_t accepted(const DraftTree& tree, std::span<const std::uint32_t> ans
 // Answers as the generation loop does, and counts how often a position put to the target was right.
 double acceptance(const TreeShape& shape, double wanted) {
   const auto answer = long_answer(20'000);
-  OracleDrafter drafter({.answer = answer, .acceptance = wanted, .seed = 3}, kVocabulary, 0);
+  OracleDrafter drafter({.answer = answer, .acceptance = wanted, .seed = 3}, kOracleVocabulary, 0);
   drafter.append(std::vector<std::uint32_t>{1, 2, 3});
   drafter.append(std::span(answer).first(1));
   std::size_t known = 1;
@@ -62,7 +62,7 @@ TEST(OracleDrafterTest, IsRightAsOftenAsItIsTold) {
 // What the scores of the root's children promise is what comes true.
 TEST(OracleDrafterTest, ItsScoresTellHowOftenEachRankIsRight) {
   const auto answer = long_answer(20'000);
-  OracleDrafter drafter({.answer = answer, .acceptance = 0.7, .seed = 3}, kVocabulary, 0);
+  OracleDrafter drafter({.answer = answer, .acceptance = 0.7, .seed = 3}, kOracleVocabulary, 0);
   drafter.append(std::vector<std::uint32_t>{1, 2, 3});
   std::array<double, 8> right{};
   std::array<double, 8> promised{};
@@ -81,7 +81,7 @@ TEST(OracleDrafterTest, ItsScoresTellHowOftenEachRankIsRight) {
 
 TEST(OracleDrafterTest, ATreeHasItsSizeAndNoSiblingTwice) {
   const auto answer = long_answer(50);
-  OracleDrafter drafter({.answer = answer, .acceptance = 0.5, .seed = 1}, kVocabulary, 7);
+  OracleDrafter drafter({.answer = answer, .acceptance = 0.5, .seed = 1}, kOracleVocabulary, 7);
   EXPECT_EQ(drafter.activation_cols(), 7u);
   drafter.append(std::vector<std::uint32_t>{1});
   const DraftTree tree = drafter.draft({.breadth = 8, .depth = 6, .nodes = 30});
@@ -93,12 +93,12 @@ TEST(OracleDrafterTest, ATreeHasItsSizeAndNoSiblingTwice) {
 }
 
 TEST(OracleDrafterTest, EndsWhereTheAnswerDoes) {
-  OracleDrafter drafter({.answer = {10, 11, 12}, .acceptance = 1, .seed = 1}, kVocabulary, 0);
+  OracleDrafter drafter({.answer = {10, 11, 12}, .acceptance = 1, .seed = 1}, kOracleVocabulary, 0);
   drafter.append(std::vector<std::uint32_t>{1, 2});
   EXPECT_EQ(drafter.draft(chain_shape(8)).node_count(), 3u);
   drafter.append(std::vector<std::uint32_t>{10, 11});
   const auto logits = drafter.next_logits();
-  ASSERT_EQ(logits.size(), kVocabulary);
+  ASSERT_EQ(logits.size(), kOracleVocabulary);
   EXPECT_EQ(std::max_element(logits.begin(), logits.end()) - logits.begin(), 12);
   drafter.append(std::vector<std::uint32_t>{12});
   EXPECT_TRUE(drafter.next_logits().empty());

@@ -18,19 +18,19 @@ using testing::ScriptedLink;
 using testing::SimulatedDevice;
 using testing::Tokens;
 
-const Tokens kPrompt = {5, 9, 12, 7};
+const Tokens kDevicePrompt = {5, 9, 12, 7};
 
-struct Heard {
+struct DeviceAnswer {
   Tokens tokens;
   std::uint64_t hints;
 };
 
-Heard answer_of(const SimulatedDevice::Options& options) {
+DeviceAnswer device_answer(const SimulatedDevice::Options& options) {
   SimulatedDevice device(options);
   Listener listener;
   Duration taken{};
   const Instant begun = device.now();
-  device.ask(begun, {.prompt = kPrompt,
+  device.ask(begun, {.prompt = kDevicePrompt,
                      .terms = {.tokens_max = 150, .sampling = {.temperature = 1.0f, .seed = 2}},
                      .observer = &listener,
                      .on_over = [&] { taken = device.now() - begun; }});
@@ -41,12 +41,12 @@ Heard answer_of(const SimulatedDevice::Options& options) {
 }
 
 TEST(OverlapTest, TreesOfAnyBreadthAreDrafted) {
-  const Heard plain = answer_of({.overlap = Overlap::off});
+  const DeviceAnswer plain = device_answer({.overlap = Overlap::off});
   ASSERT_GT(plain.tokens.size(), 60u);
   for (const bool drafts_well : {false, true}) {
     for (const std::uint32_t breadth : {1u, 9u, 10u, 32u}) {
       SCOPED_TRACE(breadth);
-      const Heard heard = answer_of(
+      const DeviceAnswer heard = device_answer(
           {.tree = {.breadth = breadth, .depth = 5, .nodes = 62}, .drafts_well = drafts_well});
       EXPECT_EQ(heard.tokens, plain.tokens);
       EXPECT_GT(heard.hints, 0u);
@@ -55,11 +55,12 @@ TEST(OverlapTest, TreesOfAnyBreadthAreDrafted) {
 }
 
 TEST(OverlapTest, TheServerGoesOnBehindWhatTheDrafterHolds) {
-  const Heard plain = answer_of({.overlap = Overlap::off});
+  const DeviceAnswer plain = device_answer({.overlap = Overlap::off});
   for (const Overlap overlap : {Overlap::off, Overlap::on, Overlap::economy, Overlap::automatic}) {
     for (const std::uint32_t context : {3u, 20u, 60u}) {
       SCOPED_TRACE(context);
-      EXPECT_EQ(answer_of({.overlap = overlap, .drafter_context = context}).tokens, plain.tokens);
+      EXPECT_EQ(device_answer({.overlap = overlap, .drafter_context = context}).tokens,
+                plain.tokens);
     }
   }
 }
@@ -114,7 +115,7 @@ TEST(OverlapTest, TheNinthOfStreamedAnswersIsDraftedForToItsEndAndTeaches) {
     // The same text, or nearly: a server that was asked for the very same would have it already.
     const float temperature = i % 2 == 0 ? 1.0f : 0.9999f;
     device.ask(device.now(),
-               {.prompt = kPrompt,
+               {.prompt = kDevicePrompt,
                 .terms = {.tokens_max = 150, .sampling = {.temperature = temperature, .seed = 2}},
                 .on_over = [&] {
                   told.push_back({.overlap = generation.stats().overlap,
@@ -169,7 +170,7 @@ TEST(OverlapTest, EachStretchOfAStreamIsHeldAgainstItsPredictionOnce) {
        .known =
            disappointed({.round_trip = 10ms, .pass = 10ms, .row = 0ms, .step = 3ms, .rank = 0})});
   const auto streams_came = [&] { return generation.known().came_by_predicted[kStream]; };
-  auto length = static_cast<std::uint32_t>(kPrompt.size());
+  auto length = static_cast<std::uint32_t>(kDevicePrompt.size());
   const auto bring = [&](VerdictReceived::To to, std::uint32_t count, Duration taken) {
     now += taken;
     length += count;
@@ -183,7 +184,7 @@ TEST(OverlapTest, EachStretchOfAStreamIsHeldAgainstItsPredictionOnce) {
                         .more = true}));
     generation.go_on(link.wait_event(Instant::min()));
   };
-  generation.begin(kPrompt);
+  generation.begin(kDevicePrompt);
   bring(VerdictReceived::To::prefill, 1, 20ms);
   ASSERT_EQ(generation.stats().overlap, "stream");
   EXPECT_EQ(streams_came(), 0.0);

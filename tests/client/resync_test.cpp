@@ -12,6 +12,7 @@ namespace {
 using testing::Answer;
 using testing::GenerationRig;
 using testing::kRigContext;
+using testing::kRigPrompt;
 using testing::LinkFault;
 using testing::name_of;
 using testing::Tokens;
@@ -20,7 +21,6 @@ using testing::ToyDrafter;
 using namespace std::chrono_literals;
 
 constexpr std::uint32_t kForever = 1'000'000;
-const Tokens kPrompt{5, 6, 7, 8, 9};
 constexpr LinkFault::Kind kFaults[] = {LinkFault::Kind::lost_request, LinkFault::Kind::lost_answer,
                                        LinkFault::Kind::silence, LinkFault::Kind::forgotten,
                                        LinkFault::Kind::refused};
@@ -55,7 +55,7 @@ template <class Check>
 void for_each_fault(GenerationRig::Options options, Check check) {
   options.faults = {};
   GenerationRig undisturbed(options);
-  undisturbed.answer(kPrompt);
+  undisturbed.answer(kRigPrompt);
   const std::uint32_t requests = undisturbed.link().request_count();
   for (const LinkFault::Kind kind : kFaults) {
     for (std::uint32_t request = 0; request <= requests; ++request) {
@@ -86,8 +86,8 @@ TEST_P(ResyncTest, CheckedAnswersAreThoseOfPlainDecodingWhateverHappensToTheLink
     with.sampling = {.temperature = temperature, .seed = 3};
     for_each_fault(with, [&](const GenerationRig::Options& o) {
       GenerationRig rig(o);
-      const Answer answer = rig.answer(kPrompt);
-      const Answer plain = rig.plain(kPrompt);
+      const Answer answer = rig.answer(kRigPrompt);
+      const Answer plain = rig.plain(kRigPrompt);
       EXPECT_EQ(answer.tokens, plain.tokens);
       EXPECT_EQ(answer.end, plain.end);
       EXPECT_EQ(answer.count(Provenance::verified), answer.tokens.size());
@@ -103,10 +103,10 @@ TEST_P(ResyncTest, KeptTextStaysAndTheTargetGoesOnBehindIt) {
   with.resync = wire::ResyncPolicy::keep;
   for_each_fault(with, [&](const GenerationRig::Options& o) {
     GenerationRig rig(o);
-    const Answer answer = rig.answer(kPrompt);
+    const Answer answer = rig.answer(kRigPrompt);
     EXPECT_EQ(answer.stats.rewritten_tokens, 0u);
     EXPECT_EQ(answer.count(Provenance::offline), answer.stats.offline_tokens);
-    Tokens text = kPrompt;
+    Tokens text = kRigPrompt;
     for (std::size_t i = 0; i < answer.tokens.size(); ++i) {
       if (answer.provenance[i] == Provenance::verified) {
         EXPECT_EQ(answer.tokens[i], rig.choice(text, static_cast<std::uint32_t>(text.size())));
@@ -122,8 +122,8 @@ TEST_P(ResyncTest, AnAnswerThatMustNotBeWrittenOfflineWaitsForTheServer) {
   for_each_fault(options(), [&](const GenerationRig::Options& o) {
     GenerationRig rig(o);
     rig.generation().set({.tokens_max = o.tokens_max, .writes_offline = false});
-    const Answer answer = rig.answer(kPrompt);
-    EXPECT_EQ(answer.tokens, rig.plain(kPrompt).tokens);
+    const Answer answer = rig.answer(kRigPrompt);
+    EXPECT_EQ(answer.tokens, rig.plain(kRigPrompt).tokens);
     EXPECT_EQ(answer.stats.offline_tokens, 0u);
     EXPECT_EQ(answer.count(Provenance::verified), answer.tokens.size());
   });
@@ -135,8 +135,8 @@ TEST_P(ResyncTest, AnotherMayWriteWhileTheServerIsAway) {
   for_each_fault(options(), [&](GenerationRig::Options o) {
     o.twin_writes = true;
     GenerationRig rig(o);
-    const Answer answer = rig.answer(kPrompt);
-    EXPECT_EQ(answer.tokens, rig.plain(kPrompt).tokens);
+    const Answer answer = rig.answer(kRigPrompt);
+    EXPECT_EQ(answer.tokens, rig.plain(kRigPrompt).tokens);
     EXPECT_EQ(answer.stats.rewritten_tokens, 0u) << "it is the target itself";
     offline += answer.stats.offline_tokens;
   });
@@ -151,16 +151,16 @@ TEST_P(ResyncTest, TextOfALongOutageIsKeptAndThatOfAShortOneChecked) {
     for_each_fault(options(), [&](const GenerationRig::Options& o) {
       GenerationRig rig(o);
       rig.generation().set({.tokens_max = o.tokens_max, .keep_after = keep_after});
-      const Answer answer = rig.answer(kPrompt);
+      const Answer answer = rig.answer(kRigPrompt);
       EXPECT_TRUE(answer.tokens.size() == o.tokens_max || answer.end == AnswerEnd::end_token);
       if (rig.listener().kept == 0) {
-        EXPECT_EQ(answer.tokens, rig.plain(kPrompt).tokens);
+        EXPECT_EQ(answer.tokens, rig.plain(kRigPrompt).tokens);
         EXPECT_EQ(answer.count(Provenance::verified), answer.tokens.size());
         checked += answer.stats.offline_tokens;
         return;
       }
       kept += answer.count(Provenance::offline);
-      Tokens text = kPrompt;
+      Tokens text = kRigPrompt;
       for (std::size_t i = 0; i < answer.tokens.size(); ++i) {
         if (answer.provenance[i] == Provenance::verified) {
           EXPECT_EQ(answer.tokens[i], rig.choice(text, static_cast<std::uint32_t>(text.size())));
@@ -185,10 +185,10 @@ TEST_P(ResyncTest, AnAnswerThatComesAfterTheTextWasKeptMisleadsNobody) {
     with.faults = {{.request = 1, .kind = LinkFault::Kind::silence, .wait_calls = calls}};
     GenerationRig rig(with);
     rig.generation().set({.tokens_max = 30, .keep_after = Duration::zero()});
-    const Answer answer = rig.answer(kPrompt);
+    const Answer answer = rig.answer(kRigPrompt);
     kept += answer.count(Provenance::offline);
     verified += answer.count(Provenance::verified);
-    Tokens text = kPrompt;
+    Tokens text = kRigPrompt;
     for (std::size_t i = 0; i < answer.tokens.size(); ++i) {
       if (answer.provenance[i] == Provenance::verified) {
         EXPECT_EQ(answer.tokens[i], rig.choice(text, static_cast<std::uint32_t>(text.size())));
@@ -204,13 +204,13 @@ TEST_P(ResyncTest, WhatTheDeviceAnswersByItselfIsNotSentAnywhere) {
   GenerationRig rig(options());
   rig.generation().set(
       {.tokens_max = 12, .keep_after = Duration::zero(), .route = AnswerRoute::device});
-  const Answer answer = rig.answer(kPrompt);
+  const Answer answer = rig.answer(kRigPrompt);
   EXPECT_EQ(rig.link().request_count(), 0u);
   EXPECT_EQ(answer.count(Provenance::offline), answer.tokens.size());
   EXPECT_TRUE(answer.tokens.size() == 12 || answer.end == AnswerEnd::end_token);
   EXPECT_FALSE(rig.settle()) << "there is nothing to check";
   // The next turn may be the server's.
-  Tokens next = kPrompt;
+  Tokens next = kRigPrompt;
   next.insert(next.end(), answer.tokens.begin(), answer.tokens.end());
   next.push_back(33);
   rig.generation().set({.tokens_max = 12});
@@ -224,7 +224,7 @@ TEST_P(ResyncTest, ADeviceThatIsUnsureHandsOverAndItsTextIsCheckedOrKept) {
                           .keep_after = keep_after,
                           .route = AnswerRoute::automatic,
                           .handover_below = 1.1});  // nobody is as sure
-    const Answer answer = rig.answer(kPrompt);
+    const Answer answer = rig.answer(kRigPrompt);
     EXPECT_EQ(answer.stats.offline_tokens, DrafterConfidence::kTokens);
     if (keep_after == Duration::max()) {
       EXPECT_EQ(answer.count(Provenance::verified), answer.tokens.size());
@@ -239,7 +239,7 @@ TEST_P(ResyncTest, ADeviceThatIsUnsureHandsOverAndItsTextIsCheckedOrKept) {
                            .keep_after = keep_after,
                            .route = AnswerRoute::automatic,
                            .handover_below = 0.0});
-    EXPECT_EQ(sure.answer(kPrompt).stats.offline_tokens, sure.generation().stats().tokens);
+    EXPECT_EQ(sure.answer(kRigPrompt).stats.offline_tokens, sure.generation().stats().tokens);
   }
 }
 
@@ -253,8 +253,8 @@ TEST_P(ResyncTest, AnswersEndOfflineWhereTheServerStaysAway) {
          .kind = request % 2 == 0 ? LinkFault::Kind::lost_request : LinkFault::Kind::silence,
          .wait_calls = kForever}};
     GenerationRig rig(with);
-    const Answer answer = rig.answer(kPrompt);
-    const Tokens plain = rig.plain(kPrompt).tokens;
+    const Answer answer = rig.answer(kRigPrompt);
+    const Tokens plain = rig.plain(kRigPrompt).tokens;
     const std::uint32_t verified = answer.count(Provenance::verified);
     EXPECT_GT(answer.count(Provenance::offline), 0u);
     EXPECT_EQ(answer.count(Provenance::offline), answer.stats.offline_tokens);
@@ -280,7 +280,7 @@ TEST_P(ResyncTest, ASecondOutageDuringTheResyncIsSurvivedToo) {
             {.request = first + later + 1, .kind = LinkFault::Kind::silence, .wait_calls = 6}};
         SCOPED_TRACE(trace(with.faults[0]) + ", then " + trace(with.faults[1]));
         GenerationRig rig(with);
-        EXPECT_EQ(rig.answer(kPrompt).tokens, rig.plain(kPrompt).tokens);
+        EXPECT_EQ(rig.answer(kRigPrompt).tokens, rig.plain(kRigPrompt).tokens);
       }
     }
   }
@@ -292,12 +292,12 @@ TEST_P(ResyncTest, TextWrittenUpToTheContextsEndIsCheckedToo) {
     with.tokens_max = 500;
     with.faults = {{.request = 2, .kind = LinkFault::Kind::lost_answer, .wait_calls = calls}};
     GenerationRig rig(with);
-    const Answer answer = rig.answer(kPrompt);
-    const Answer plain = rig.plain(kPrompt);
+    const Answer answer = rig.answer(kRigPrompt);
+    const Answer plain = rig.plain(kRigPrompt);
     EXPECT_EQ(answer.tokens, plain.tokens);
     EXPECT_EQ(answer.end, plain.end);
     EXPECT_EQ(answer.count(Provenance::verified), answer.tokens.size());
-    EXPECT_LE(kPrompt.size() + answer.tokens.size(), kRigContext);
+    EXPECT_LE(kRigPrompt.size() + answer.tokens.size(), kRigContext);
   }
 }
 
@@ -306,18 +306,18 @@ TEST_P(ResyncTest, BetweenTurnsSettlingCorrectsWhatAnAnswerLeftUnchecked) {
   with.resync_wait = Duration::zero();
   with.faults = {{.request = 2, .kind = LinkFault::Kind::lost_answer, .wait_calls = 60}};
   GenerationRig rig(with);
-  const Answer answer = rig.answer(kPrompt);
+  const Answer answer = rig.answer(kRigPrompt);
   ASSERT_GT(answer.count(Provenance::offline), 0u);
   std::optional<Answer> settled;
   for (int i = 0; i < 100 && !settled; ++i) settled = rig.settle();
   ASSERT_TRUE(settled);
-  const Answer plain = rig.plain(kPrompt);
+  const Answer plain = rig.plain(kRigPrompt);
   EXPECT_EQ(settled->tokens, plain.tokens);
   EXPECT_EQ(settled->end, plain.end);
   EXPECT_EQ(settled->count(Provenance::verified), settled->tokens.size());
   EXPECT_FALSE(rig.settle()) << "nothing is left to do";
 
-  Tokens next = kPrompt;
+  Tokens next = kRigPrompt;
   next.insert(next.end(), plain.tokens.begin(), plain.tokens.end());
   next.push_back(33);
   EXPECT_EQ(rig.answer(next).tokens, rig.plain(next).tokens);
@@ -329,10 +329,10 @@ TEST_P(ResyncTest, ATurnBehindAnUncheckedAnswerIsAnsweredAsItStands) {
   with.resync_wait = Duration::zero();
   with.faults = {{.request = 2, .kind = LinkFault::Kind::lost_request, .wait_calls = kForever}};
   GenerationRig rig(with);
-  const Answer answer = rig.answer(kPrompt);
+  const Answer answer = rig.answer(kRigPrompt);
   ASSERT_GT(answer.count(Provenance::offline), 0u);
   rig.link().end_outage();
-  Tokens next = kPrompt;
+  Tokens next = kRigPrompt;
   next.insert(next.end(), answer.tokens.begin(), answer.tokens.end());
   next.push_back(33);
   EXPECT_EQ(rig.answer(next).tokens, rig.plain(next).tokens);
@@ -342,7 +342,7 @@ TEST_P(ResyncTest, OfflineAndBackIsToldInOrder) {
   GenerationRig::Options with = options();
   with.faults = {{.request = 3, .kind = LinkFault::Kind::lost_answer, .wait_calls = 4}};
   GenerationRig rig(with);
-  rig.answer(kPrompt);
+  rig.answer(kRigPrompt);
   EXPECT_EQ(rig.listener().states,
             (std::vector{ClientState::offline, ClientState::resyncing, ClientState::online}));
 }
@@ -358,7 +358,7 @@ TEST(ResyncErrorTest, WithoutADrafterALostLinkIsAnError) {
     GenerationRig rig({.drafter = ToyDrafter::none,
                        .tree = std::nullopt,
                        .faults = {{.request = 3, .kind = kind, .wait_calls = kForever}}});
-    const auto end = rig.try_answer(kPrompt);
+    const auto end = rig.try_answer(kRigPrompt);
     ASSERT_FALSE(end);
     EXPECT_EQ(end.error().code,
               kind == LinkFault::Kind::silence ? Errc::timed_out : Errc::link_down);
@@ -375,8 +375,8 @@ TEST(ResyncErrorTest, WhereNobodyCanWriteTheServerIsWaitedFor) {
     if (drafter == ToyDrafter::none) options.tree = std::nullopt;
     for_each_fault(options, [&](const GenerationRig::Options& o) {
       GenerationRig rig(o);
-      const Answer answer = rig.answer(kPrompt);
-      EXPECT_EQ(answer.tokens, rig.plain(kPrompt).tokens);
+      const Answer answer = rig.answer(kRigPrompt);
+      EXPECT_EQ(answer.tokens, rig.plain(kRigPrompt).tokens);
       EXPECT_EQ(answer.stats.offline_tokens, 0u);
     });
     for (const LinkFault::Kind kind : {LinkFault::Kind::lost_request, LinkFault::Kind::silence}) {
@@ -385,7 +385,7 @@ TEST(ResyncErrorTest, WhereNobodyCanWriteTheServerIsWaitedFor) {
         options.faults = {{.request = request, .kind = kind, .wait_calls = kForever}};
         options.resync_wait = 1s;
         GenerationRig rig(options);
-        const auto end = rig.try_answer(kPrompt);
+        const auto end = rig.try_answer(kRigPrompt);
         ASSERT_FALSE(end) << name_of(drafter) << ", " << trace(options.faults[0]);
         EXPECT_EQ(end.error().code,
                   kind == LinkFault::Kind::silence ? Errc::timed_out : Errc::link_down);
@@ -401,7 +401,7 @@ TEST(ResyncErrorTest, ADrafterWithoutRoomWaitsForTheServer) {
                                        .drafter_context = 4};
   for_each_fault(options, [&](const GenerationRig::Options& o) {
     GenerationRig rig(o);
-    EXPECT_EQ(rig.answer(kPrompt).tokens, rig.plain(kPrompt).tokens);
+    EXPECT_EQ(rig.answer(kRigPrompt).tokens, rig.plain(kRigPrompt).tokens);
   });
 }
 
@@ -412,9 +412,9 @@ TEST(ResyncErrorTest, ADeviceThatCannotWriteHandsOverOrSaysSo) {
                        .tokens_max = 12,
                        .drafter_context = 4});
     rig.generation().set({.tokens_max = 12, .route = AnswerRoute::automatic});
-    EXPECT_EQ(rig.answer(kPrompt).tokens, rig.plain(kPrompt).tokens);
+    EXPECT_EQ(rig.answer(kRigPrompt).tokens, rig.plain(kRigPrompt).tokens);
     rig.generation().set({.tokens_max = 12, .route = AnswerRoute::device});
-    Tokens next = kPrompt;
+    Tokens next = kRigPrompt;
     next.push_back(33);
     const auto end = rig.try_answer(next);
     ASSERT_FALSE(end);
@@ -422,7 +422,7 @@ TEST(ResyncErrorTest, ADeviceThatCannotWriteHandsOverOrSaysSo) {
   }
   GenerationRig rig({.drafter = ToyDrafter::medusa, .tokens_max = 12});
   rig.generation().set({.tokens_max = 12, .route = AnswerRoute::device});
-  const auto end = rig.try_answer(kPrompt);
+  const auto end = rig.try_answer(kRigPrompt);
   ASSERT_FALSE(end);
   EXPECT_EQ(end.error().code, Errc::unsupported);
 }
@@ -433,8 +433,8 @@ TEST(ResyncErrorTest, TheServerGoesOnWhereTheDeviceHasNoMoreRoom) {
                      .tokens_max = 12,
                      .drafter_context = 8});
   rig.generation().set({.tokens_max = 12, .route = AnswerRoute::automatic});
-  const Answer answer = rig.answer(kPrompt);
-  EXPECT_EQ(answer.tokens, rig.plain(kPrompt).tokens);
+  const Answer answer = rig.answer(kRigPrompt);
+  EXPECT_EQ(answer.tokens, rig.plain(kRigPrompt).tokens);
   EXPECT_NE(answer.end, AnswerEnd::context);
 }
 
@@ -447,8 +447,8 @@ TEST(ResyncErrorTest, AnotherWritesOnBehindTheDraftersContext) {
        .twin_writes = true,
        .faults = {{.request = 1, .kind = LinkFault::Kind::lost_request, .wait_calls = kForever}},
        .drafter_context = 8});
-  const Answer answer = rig.answer(kPrompt);
-  EXPECT_EQ(answer.tokens, rig.plain(kPrompt).tokens);
+  const Answer answer = rig.answer(kRigPrompt);
+  EXPECT_EQ(answer.tokens, rig.plain(kRigPrompt).tokens);
   EXPECT_EQ(answer.stats.offline_tokens, answer.tokens.size());
 }
 
@@ -460,8 +460,8 @@ TEST(ResyncErrorTest, AServerThatForgetsWhatItIsGivenHasNoRoom) {
          .tokens_max = 12,
          .resync_wait = std::chrono::milliseconds(100),
          .faults = {{.request = request, .kind = LinkFault::Kind::forgetful, .wait_calls = 0}}});
-    const Answer answer = rig.answer(kPrompt);
-    EXPECT_EQ(answer.tokens, rig.plain(kPrompt).tokens);
+    const Answer answer = rig.answer(kRigPrompt);
+    EXPECT_EQ(answer.tokens, rig.plain(kRigPrompt).tokens);
     EXPECT_GT(answer.count(Provenance::offline), 0u);
     EXPECT_LT(rig.link().request_count(), 12u);
 
@@ -470,7 +470,7 @@ TEST(ResyncErrorTest, AServerThatForgetsWhatItIsGivenHasNoRoom) {
          .tree = std::nullopt,
          .resync_wait = 0s,
          .faults = {{.request = request, .kind = LinkFault::Kind::forgetful, .wait_calls = 0}}});
-    const auto end = plain.try_answer(kPrompt);
+    const auto end = plain.try_answer(kRigPrompt);
     ASSERT_FALSE(end);
     EXPECT_EQ(end.error().code, Errc::refused);
     EXPECT_LE(plain.link().request_count(), request + 2);
@@ -480,7 +480,7 @@ TEST(ResyncErrorTest, AServerThatForgetsWhatItIsGivenHasNoRoom) {
 TEST(ResyncErrorTest, AServerThatComesBackAsAnotherIsNamedOnceAndNotWaitedFor) {
   GenerationRig rig(
       {.faults = {{.request = 3, .kind = LinkFault::Kind::replaced, .wait_calls = 4}}});
-  const Answer answer = rig.answer(kPrompt);
+  const Answer answer = rig.answer(kRigPrompt);
   EXPECT_GT(answer.count(Provenance::offline), 0u);
   EXPECT_EQ(rig.listener().states, (std::vector{ClientState::offline, ClientState::offline}));
   EXPECT_EQ(rig.listener().why, "another model");
@@ -492,9 +492,9 @@ TEST(ResyncResumeTest, APromptWhoseVerdictWasLateIsNotComputedAgain) {
     GenerationRig rig(
         {.drafter = drafter,
          .faults = {{.request = 1, .kind = LinkFault::Kind::silence, .wait_calls = 5}}});
-    EXPECT_EQ(rig.answer(kPrompt).tokens, rig.plain(kPrompt).tokens);
+    EXPECT_EQ(rig.answer(kRigPrompt).tokens, rig.plain(kRigPrompt).tokens);
     const auto& again = std::get<wire::Prefill>(rig.requests()[1]);
-    EXPECT_EQ(again.base_length, kPrompt.size());
+    EXPECT_EQ(again.base_length, kRigPrompt.size());
     EXPECT_EQ(again.tokens.size(), again.provisional_count);
   }
 }
@@ -504,14 +504,14 @@ TEST(ResyncResumeTest, AnUnforgottenSessionIsResumedAndNotRefilled) {
   GenerationRig rig(
       {.drafter = ToyDrafter::moa_tli1,
        .faults = {{.request = 4, .kind = LinkFault::Kind::lost_answer, .wait_calls = 3}}});
-  rig.answer(kPrompt);
+  rig.answer(kRigPrompt);
   std::uint32_t resumes = 0;
   for (std::size_t i = 1; i < rig.requests().size(); ++i) {
     EXPECT_FALSE(std::holds_alternative<wire::Prefill>(rig.requests()[i]));
     if (const auto* resume = std::get_if<wire::Resume>(&rig.requests()[i])) {
       ++resumes;
-      EXPECT_GE(resume->verified_length, kPrompt.size());
-      EXPECT_GE(resume->activations_from + 1, kPrompt.size());
+      EXPECT_GE(resume->verified_length, kRigPrompt.size());
+      EXPECT_GE(resume->activations_from + 1, kRigPrompt.size());
     }
   }
   EXPECT_EQ(resumes, 1u);
@@ -523,7 +523,7 @@ TEST(ResyncResumeTest, ASessionThatWasRefilledIsResumedToo) {
       {.drafter = ToyDrafter::moa_tli1,
        .faults = {{.request = 2, .kind = LinkFault::Kind::forgotten, .wait_calls = 0},
                   {.request = 4, .kind = LinkFault::Kind::lost_answer, .wait_calls = 3}}});
-  EXPECT_EQ(rig.answer(kPrompt).tokens, rig.plain(kPrompt).tokens);
+  EXPECT_EQ(rig.answer(kRigPrompt).tokens, rig.plain(kRigPrompt).tokens);
   const auto count = [&](auto is_kind) { return std::ranges::count_if(rig.requests(), is_kind); };
   using Request = testing::SeenRequest;
   EXPECT_EQ(count([](const Request& r) { return std::holds_alternative<wire::Prefill>(r); }), 2);

@@ -13,10 +13,6 @@ constexpr std::uint32_t kContext = 200;
 constexpr Duration kPassTime = 8ms;
 constexpr Duration kRowTime = 100us;
 
-bool is_end(std::uint32_t token) {
-  return token == kToyEndToken;
-}
-
 }  // namespace
 
 // A link as ClientLink is one, both its ends and what lies between.
@@ -278,7 +274,7 @@ SimulatedDevice::SimulatedDevice(const Options& options)
   passes.pace = [](std::uint32_t rows) { return kPassTime + rows * kRowTime; };
   passes.wait_until = [this](Instant end) { passing_ = std::max(*passing_, end); };
   passes.on_session_fault = [](const std::string& why) { ADD_FAILURE() << why; };
-  loop_.emplace(SessionParts{.decoder = decoder_, .context_count = kContext, .is_end = is_end},
+  loop_.emplace(SessionParts{.decoder = decoder_, .context_count = kContext, .is_end = is_toy_end},
                 passes, [this] { return passing_.value_or(time_.now()); });
   for (std::uint32_t i = 0; i < options.conversations; ++i) {
     auto owned = std::make_unique<Talk>();
@@ -306,7 +302,7 @@ SimulatedDevice::SimulatedDevice(const Options& options)
         Generation::Parts{.link = *talk.link,
                           .drafter = talk.drafter.get(),
                           .observer = talk,
-                          .is_end = is_end,
+                          .is_end = is_toy_end,
                           .now = [this, &talk] { return talk.seen.value_or(compute_now()); }},
         GenerationOptions{.tree = options.tree,
                           .tokens_max = 30,

@@ -8,13 +8,13 @@ namespace edgedraft {
 namespace {
 
 using testing::Answer;
+using testing::expect_same;
 using testing::GenerationRig;
+using testing::kRigPrompt;
 using testing::LinkFault;
 using testing::name_of;
 using testing::Tokens;
 using testing::ToyDrafter;
-
-const Tokens kPrompt{5, 6, 7, 8, 9};
 
 GenerationRig::Options plain_options() {
   return {.drafter = ToyDrafter::none, .tree = std::nullopt, .control = ControlMode::automatic};
@@ -26,12 +26,6 @@ GenerationRig::Options crowded(ToyDrafter drafter) {
           .tree = TreeShape{.breadth = 2, .depth = 2, .nodes = 4},
           .row_budget = 1,
           .control = ControlMode::automatic};
-}
-
-void expect_same(const Answer& answer, const Answer& plain) {
-  EXPECT_EQ(answer.tokens, plain.tokens);
-  EXPECT_EQ(answer.provenance, plain.provenance);
-  EXPECT_EQ(answer.end, plain.end);
 }
 
 // One that is answered with more than `count` tokens.
@@ -62,8 +56,8 @@ TEST(StreamingTest, APlainAnswerIsOneRequestBehindThePrompt) {
         options.stream_step = step;
         options.sampling = {.temperature = temperature, .seed = 4};
         GenerationRig rig(options);
-        const Answer answer = rig.answer(kPrompt);
-        expect_same(answer, rig.plain(kPrompt));
+        const Answer answer = rig.answer(kRigPrompt);
+        expect_same(answer, rig.plain(kRigPrompt));
         EXPECT_EQ(drafts_in(rig), tokens_max == 1 ? 0u : 1u);
         EXPECT_EQ(answer.stats.streamed_tokens, answer.tokens.size() - 1);
         EXPECT_EQ(answer.stats.cycle_tokens, answer.tokens.size() - 1);
@@ -79,7 +73,7 @@ TEST(StreamingTest, WithoutControlAPlainTokenIsARoundTrip) {
   options.control = ControlMode::off;
   options.tokens_max = 12;
   GenerationRig rig(options);
-  EXPECT_EQ(rig.answer(kPrompt).stats.streamed_tokens, 0u);
+  EXPECT_EQ(rig.answer(kRigPrompt).stats.streamed_tokens, 0u);
   EXPECT_EQ(drafts_in(rig), 11u);
 }
 
@@ -88,11 +82,11 @@ TEST(StreamingTest, ALostLinkInMidStreamIsWaitedForOrToldWhereThereIsNoDrafter) 
   options.faults = {
       {.request = 2, .kind = LinkFault::Kind::lost_request, .wait_calls = 3, .after_verdicts = 4}};
   GenerationRig waiting(options);
-  EXPECT_EQ(waiting.answer(kPrompt).tokens, waiting.plain(kPrompt).tokens);
+  EXPECT_EQ(waiting.answer(kRigPrompt).tokens, waiting.plain(kRigPrompt).tokens);
 
   options.resync_wait = Duration::zero();
   GenerationRig rig(options);
-  const auto lost = rig.try_answer(kPrompt);
+  const auto lost = rig.try_answer(kRigPrompt);
   ASSERT_FALSE(lost);
   EXPECT_EQ(lost.error().code, Errc::link_down);
 }
@@ -103,7 +97,7 @@ TEST(StreamingTest, SilenceInMidStreamIsNoticed) {
       {.request = 2, .kind = LinkFault::Kind::silence, .wait_calls = 1000, .after_verdicts = 4}};
   options.resync_wait = Duration::zero();
   GenerationRig rig(options);
-  const auto late = rig.try_answer(kPrompt);
+  const auto late = rig.try_answer(kRigPrompt);
   ASSERT_FALSE(late);
   EXPECT_EQ(late.error().code, Errc::timed_out);
 }
@@ -113,12 +107,12 @@ TEST(StreamingTest, ACancelledStreamLeavesTheNextAnswerRight) {
     SCOPED_TRACE(look);
     GenerationRig rig(plain_options());
     rig.cancel_at(look);
-    const Answer cut = rig.answer(kPrompt);
+    const Answer cut = rig.answer(kRigPrompt);
     EXPECT_EQ(cut.end, AnswerEnd::cancelled);
-    const Tokens expected = rig.plain(kPrompt).tokens;
+    const Tokens expected = rig.plain(kRigPrompt).tokens;
     ASSERT_LE(cut.tokens.size(), expected.size());
     EXPECT_TRUE(std::equal(cut.tokens.begin(), cut.tokens.end(), expected.begin()));
-    Tokens next = kPrompt;
+    Tokens next = kRigPrompt;
     next.insert(next.end(), cut.tokens.begin(), cut.tokens.end());
     next.push_back(50);
     expect_same(rig.answer(next), rig.plain(next));
@@ -129,14 +123,14 @@ class DraftOrStreamTest : public ::testing::TestWithParam<ToyDrafter> {};
 
 TEST_P(DraftOrStreamTest, ACrowdedServerStreams) {
   GenerationRig rig(crowded(GetParam()));
-  const Answer answer = rig.answer(kPrompt);
-  expect_same(answer, rig.plain(kPrompt));
+  const Answer answer = rig.answer(kRigPrompt);
+  expect_same(answer, rig.plain(kRigPrompt));
   EXPECT_EQ(drafts_in(rig), 1u);
   EXPECT_EQ(answer.stats.streamed_tokens, answer.tokens.size() - 1);
   EXPECT_NE(answer.stats.streamed_because.find("row budget"), std::string::npos);
   // Who is not going to draft asks for no activations of the next turn.
   const std::uint32_t chunks = rig.link().chunk_count();
-  Tokens next = kPrompt;
+  Tokens next = kRigPrompt;
   next.insert(next.end(), answer.tokens.begin(), answer.tokens.end());
   next.push_back(40);
   expect_same(rig.answer(next), rig.plain(next));
@@ -179,9 +173,9 @@ TEST_P(DraftOrStreamTest, FaultsInMidStreamLoseNothing) {
         options.faults = {
             {.request = 2, .kind = kind, .wait_calls = calls, .after_verdicts = verdicts}};
         GenerationRig rig(options);
-        expect_same(rig.answer(kPrompt), rig.plain(kPrompt));
+        expect_same(rig.answer(kRigPrompt), rig.plain(kRigPrompt));
         // And the next turn.
-        Tokens next = kPrompt;
+        Tokens next = kRigPrompt;
         next.push_back(40);
         expect_same(rig.answer(next), rig.plain(next));
       }
@@ -198,9 +192,9 @@ TEST_P(DraftOrStreamTest, AnswersAreThoseOfPlainDecoding) {
       options.row_budget = budget;
       options.sampling = {.temperature = temperature, .seed = 5};
       GenerationRig rig(options);
-      const Answer answer = rig.answer(kPrompt);
-      expect_same(answer, rig.plain(kPrompt));
-      Tokens next = kPrompt;
+      const Answer answer = rig.answer(kRigPrompt);
+      expect_same(answer, rig.plain(kRigPrompt));
+      Tokens next = kRigPrompt;
       next.insert(next.end(), answer.tokens.begin(), answer.tokens.begin() + 5);
       expect_same(rig.answer(next), rig.plain(next));
     }

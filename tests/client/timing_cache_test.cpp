@@ -13,7 +13,7 @@
 namespace edgedraft {
 namespace {
 
-const TimingKey kKey{.device = "Gpu", .driver = "1.0", .bundle = "abcd", .tree = TreeShape{}};
+const TimingKey kTimingKey{.device = "Gpu", .driver = "1.0", .bundle = "abcd", .tree = TreeShape{}};
 const StepTiming kTiming{.seconds = 0.25, .bytes_per_second = 3e9};
 
 class TimingCacheTest : public ::testing::Test {
@@ -35,53 +35,53 @@ void expect_timing(const std::optional<StepTiming>& found, const StepTiming& exp
 
 TEST_F(TimingCacheTest, TheNextRunFindsWhatThisOneHasMeasured) {
   TimingCache cache(file_);
-  EXPECT_FALSE(cache.find(kKey));
-  ASSERT_TRUE(cache.put(kKey, kTiming));
-  expect_timing(cache.find(kKey), kTiming);
-  expect_timing(TimingCache(file_).find(kKey), kTiming);
+  EXPECT_FALSE(cache.find(kTimingKey));
+  ASSERT_TRUE(cache.put(kTimingKey, kTiming));
+  expect_timing(cache.find(kTimingKey), kTiming);
+  expect_timing(TimingCache(file_).find(kTimingKey), kTiming);
 }
 
 TEST_F(TimingCacheTest, AnotherDeviceDriverDrafterTypeOfCachesOrTreeIsAnotherMeasurement) {
   TimingCache cache(file_);
-  ASSERT_TRUE(cache.put(kKey, kTiming));
-  TimingKey other = kKey;
+  ASSERT_TRUE(cache.put(kTimingKey, kTiming));
+  TimingKey other = kTimingKey;
   other.device = "Gpu 2";
   EXPECT_FALSE(cache.find(other));
-  other = kKey;
+  other = kTimingKey;
   other.driver = "1.1";
   EXPECT_FALSE(cache.find(other));
-  other = kKey;
+  other = kTimingKey;
   other.bundle = "abce";
   EXPECT_FALSE(cache.find(other));
-  other = kKey;
+  other = kTimingKey;
   other.kv_type = DType::f16;
   EXPECT_FALSE(cache.find(other));
-  other = kKey;
+  other = kTimingKey;
   other.tree = chain_shape(4);
   EXPECT_FALSE(cache.find(other));
 }
 
 TEST_F(TimingCacheTest, ANewMeasurementReplacesTheOldOneAndTheOldestGo) {
   TimingCache cache(file_);
-  ASSERT_TRUE(cache.put(kKey, kTiming));
+  ASSERT_TRUE(cache.put(kTimingKey, kTiming));
   const StepTiming later{.seconds = 0.5, .bytes_per_second = 1e9};
-  ASSERT_TRUE(cache.put(kKey, later));
-  expect_timing(TimingCache(file_).find(kKey), later);
+  ASSERT_TRUE(cache.put(kTimingKey, later));
+  expect_timing(TimingCache(file_).find(kTimingKey), later);
   for (std::size_t i = 0; i < TimingCache::kEntriesMax; ++i) {
-    TimingKey key = kKey;
+    TimingKey key = kTimingKey;
     key.bundle = std::to_string(i);
     ASSERT_TRUE(cache.put(key, kTiming));
   }
   const TimingCache again(file_);
-  EXPECT_FALSE(again.find(kKey));
-  TimingKey first = kKey;
+  EXPECT_FALSE(again.find(kTimingKey));
+  TimingKey first = kTimingKey;
   first.bundle = "0";
   EXPECT_TRUE(again.find(first));
   EXPECT_EQ(nlohmann::json::parse(text())["measured"].size(), TimingCache::kEntriesMax);
 }
 
 TEST_F(TimingCacheTest, ADamagedFileIsIgnoredAndWrittenAnew) {
-  TimingCache(file_).put(kKey, kTiming).value();
+  TimingCache(file_).put(kTimingKey, kTiming).value();
   const std::string whole = text();
   const auto with = [&](const char* name, const nlohmann::json& value) {
     auto json = nlohmann::json::parse(whole);
@@ -114,16 +114,16 @@ TEST_F(TimingCacheTest, ADamagedFileIsIgnoredAndWrittenAnew) {
     SCOPED_TRACE(bytes.substr(0, 200));
     std::ofstream(file_, std::ios::trunc) << bytes;
     TimingCache cache(file_);
-    EXPECT_FALSE(cache.find(kKey));
-    ASSERT_TRUE(cache.put(kKey, kTiming));
+    EXPECT_FALSE(cache.find(kTimingKey));
+    ASSERT_TRUE(cache.put(kTimingKey, kTiming));
     EXPECT_EQ(text(), whole);
   }
 }
 
 TEST_F(TimingCacheTest, WithoutAPlaceForTheFileItLastsForTheRun) {
   TimingCache cache(directory_.write("file", "x") / "devices.json");
-  EXPECT_FALSE(cache.put(kKey, kTiming));
-  expect_timing(cache.find(kKey), kTiming);
+  EXPECT_FALSE(cache.put(kTimingKey, kTiming));
+  expect_timing(cache.find(kTimingKey), kTiming);
 }
 
 TEST_F(TimingCacheTest, ADrafterIsMeasuredOnceUnlessToldOtherwise) {

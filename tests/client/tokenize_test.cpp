@@ -14,12 +14,12 @@ TEST(TokenizeTest, ReadsControlTokensOnlyWhereAsked) {
   vocabulary.add_to(raw, "gpt-2");
   const test::TemporaryDirectory directory;
   const auto ids_of = [&](bool parse_special) {
-    testing::internal::CaptureStdout();
+    ::testing::internal::CaptureStdout();
     const auto status = run_tokenize({.model = directory.write("m.gguf", raw.bytes()),
                                       .file = directory.write("text", "the<|eot_id|>"),
                                       .parse_special = parse_special});
     EXPECT_TRUE(status) << status.error().message;
-    return testing::internal::GetCapturedStdout();
+    return ::testing::internal::GetCapturedStdout();
   };
   const std::string end = std::to_string(vocabulary.id("<|eot_id|>"));
   EXPECT_EQ(ids_of(true), std::to_string(vocabulary.id("the")) + " " + end + "\n");
@@ -32,11 +32,11 @@ TEST(TokenizeTest, AMessageStandsInTheChatTemplate) {
   vocabulary.add_to(raw, "gpt-2");
   raw.add_string("tokenizer.chat_template", "{{ messages[0].content }}<|eot_id|>");
   const test::TemporaryDirectory directory;
-  testing::internal::CaptureStdout();
+  ::testing::internal::CaptureStdout();
   const auto status = run_tokenize({.model = directory.write("m.gguf", raw.bytes()),
                                     .file = directory.write("text", "the<|eot_id|>"),
                                     .chat = true});
-  const std::string ids = testing::internal::GetCapturedStdout();
+  const std::string ids = ::testing::internal::GetCapturedStdout();
   ASSERT_TRUE(status) << status.error().message;
   // The message's own text is no control token; the template's is.
   const std::string end = std::to_string(vocabulary.id("<|eot_id|>"));

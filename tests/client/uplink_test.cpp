@@ -31,7 +31,7 @@ using testing::SimulatedDevice;
 using Tokens = std::vector<std::uint32_t>;
 
 constexpr int kDevices = 25;  // with a private text each, that are compared
-constexpr Duration kLength = 9s;
+constexpr Duration kRunLength = 9s;
 
 // Groups of so many devices.
 int group_count() {
@@ -58,7 +58,7 @@ std::string private_text(Random& random) {
 }
 
 // What a group of devices has in common.
-SimulatedDevice::Options options_of(Random& random) {
+SimulatedDevice::Options group_options(Random& random) {
   SimulatedDevice::Options options;
   constexpr Overlap kOverlaps[] = {Overlap::on, Overlap::economy, Overlap::automatic, Overlap::off};
   options.overlap = kOverlaps[random.below(4)];
@@ -161,7 +161,7 @@ TEST_F(UplinkTest, UnderMaskItTellsNothingOfPrivateText) {
   std::uint64_t resyncs = 0;
   int stuck = 0;
   for (int group = 0; group < group_count(); ++group) {
-    const SimulatedDevice::Options options = options_of(random);
+    const SimulatedDevice::Options options = group_options(random);
     std::optional<std::vector<SentBytes>> expected;
     for (int number = 0; number < kDevices; ++number) {
       SimulatedDevice device(options);
@@ -192,7 +192,7 @@ TEST_F(UplinkTest, UnderMaskItTellsNothingOfPrivateText) {
                                                              .observer = readers.back().get()});
         messages.push_back({{"role", "assistant"}, {"content", "Rrrr."}});
       }
-      device.run(kLength);
+      device.run(kRunLength);
       if (HasFatalFailure()) return;
       const std::vector<SentBytes> sent = sent_by(device);
       if (!expected) expected = sent;
@@ -214,7 +214,7 @@ TEST_F(UplinkTest, WhileTheDeviceAnswersPrivatelyOtherConversationsTellNothingOf
   std::uint64_t hints = 0;
   std::uint64_t resyncs = 0;
   for (int group = 0; group < group_count(); ++group) {
-    SimulatedDevice::Options options = options_of(random);
+    SimulatedDevice::Options options = group_options(random);
     options.conversations = 3;
     if (random.below(2) == 0) options.first_draft_step = 3ms;  // it writes with a larger model
     const bool prefix = random.below(2) == 0;
@@ -258,7 +258,7 @@ TEST_F(UplinkTest, WhileTheDeviceAnswersPrivatelyOtherConversationsTellNothingOf
                      {.conversation = i, .prompt = prompt, .terms = {.tokens_max = 16}});
         }
       }
-      device.run(kLength);
+      device.run(kRunLength);
       if (HasFatalFailure()) return;
       const std::vector<SentBytes> sent = sent_by(device);
       if (!expected) expected = sent;

@@ -10,6 +10,7 @@
 #include "shared/model/fingerprint.h"
 #include "tests/model/hf_directory.h"
 #include "tests/model/raw_decoder.h"
+#include "tests/support/fixtures.h"
 
 namespace edgedraft {
 namespace {
@@ -181,7 +182,7 @@ TEST_F(ChooseDraftTokensTest, NamesTheOptionThatIsWrong) {
 // Writing bundles.
 class ReducedBundleTest : public ::testing::Test {
  protected:
-  const std::filesystem::path fixtures_ = EDGEDRAFT_TEST_DATA "/fixtures/moa";
+  const std::filesystem::path fixtures_ = test::kFixtures / "moa";
 
   std::filesystem::path path(std::string_view name) const { return directory_ / name; }
 

@@ -13,16 +13,16 @@
 #include "shared/model/fingerprint.h"
 #include "tests/drafting/damaged_bundle.h"
 #include "tests/model/hf_directory.h"
+#include "tests/support/fixtures.h"
 
 namespace edgedraft {
 namespace {
 
 using test::HfDirectory;
+using test::kFixtures;
 using test::TemporaryDirectory;
 using testing::Damage;
 using testing::write_damaged;
-
-const std::filesystem::path kFixtures = EDGEDRAFT_TEST_DATA "/fixtures";
 
 // A checkpoint in the public layout for the fixtures' target: 96 tokens, width 32, 4 layers.
 HfDirectory eagle_checkpoint() {

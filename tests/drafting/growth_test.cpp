@@ -17,6 +17,7 @@
 #include "shared/runtime/backend.h"
 #include "shared/speculative/tree_growth.h"
 #include "shared/speculative/tree_operations.h"
+#include "tests/support/random_tokens.h"
 #include "tests/support/toy_models.h"
 
 namespace edgedraft {
@@ -26,9 +27,6 @@ using testing::kToyVocabulary;
 using testing::ToyDecoder;
 using testing::ToyMoa;
 using Tokens = std::vector<std::uint32_t>;
-
-constexpr std::uint32_t kPositions = 64;
-constexpr TreeShape kShape{.breadth = 3, .depth = 4, .nodes = 20};
 
 // The tree below the node that `tokens` lead to; empty if it does not hold the path.
 DraftTree below(const DraftTree& tree, std::span<const std::uint32_t> tokens) {
@@ -52,6 +50,9 @@ DraftTree below(const DraftTree& tree, std::span<const std::uint32_t> tokens) {
 
 class GrowthTest : public ::testing::Test {
  public:
+  static constexpr std::uint32_t kPositions = 64;
+  static constexpr TreeShape kShape{.breadth = 3, .depth = 4, .nodes = 20};
+
   std::unique_ptr<Drafter> moa() {
     return std::make_unique<MoaDrafter>(*backend_, moa_.config, moa_.tensors, kPositions);
   }
@@ -99,8 +100,7 @@ TEST_F(GrowthTest, StepsOfAnySizeFindWhatOneStepFinds) {
 TEST_F(GrowthTest, ALongTextIsReadInParts) {
   constexpr std::uint32_t kLong = 2 * kMaskRowsMax + 100;
   Random random(3);
-  Tokens tokens(kLong);
-  for (auto& token : tokens) token = static_cast<std::uint32_t>(random.below(kToyVocabulary));
+  const Tokens tokens = testing::random_tokens(random, kLong, kToyVocabulary);
   const auto make = [&](bool is_moa) -> std::unique_ptr<Drafter> {
     if (is_moa)
       return std::make_unique<MoaDrafter>(*backend_, moa_.config, moa_.tensors, 2 * kLong);

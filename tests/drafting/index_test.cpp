@@ -17,6 +17,7 @@
 #include "shared/drafting/kinds.h"
 #include "shared/model/fingerprint.h"
 #include "shared/speculative/tree_operations.h"
+#include "tests/support/random_tokens.h"
 #include "tests/support/temporary_directory.h"
 #include "tests/support/tree_paths.h"
 
@@ -24,18 +25,13 @@ namespace edgedraft {
 namespace {
 
 using testing::paths_of;
+using testing::random_tokens;
 using testing::scores_of;
 using Tokens = std::vector<std::uint32_t>;
 using Documents = std::vector<Tokens>;
 
 // Memory for so many suffixes at a time.
 constexpr std::uint64_t kSuffixBytes = 16;
-
-Tokens random_tokens(Random& random, std::uint64_t count, std::uint32_t vocabulary) {
-  Tokens tokens(count);
-  for (auto& token : tokens) token = static_cast<std::uint32_t>(random.below(vocabulary));
-  return tokens;
-}
 
 Documents random_documents(Random& random, std::uint32_t vocabulary) {
   Documents documents(1 + random.below(6));

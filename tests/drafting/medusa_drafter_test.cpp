@@ -20,13 +20,14 @@ using testing::ToyDecoder;
 using testing::ToyMedusa;
 using Tokens = std::vector<std::uint32_t>;
 
-constexpr std::uint32_t kPositions = 64;
-constexpr std::uint32_t kHeads = 4;
-constexpr TreeShape kShape{.breadth = 3, .depth = 6, .nodes = 30};
 const std::vector<MedusaChoice> kTree = {{0, 0}, {0, 1}, {0, 4}, {1, 0}, {1, 2}, {2, 0}, {4, 0}};
 
 class MedusaTest : public testing::OpTest {
  protected:
+  static constexpr std::uint32_t kPositions = 64;
+  static constexpr std::uint32_t kHeads = 4;
+  static constexpr TreeShape kShape{.breadth = 3, .depth = 6, .nodes = 30};
+
   std::shared_ptr<MedusaHeads> heads_of(const ToyMedusa& toy) {
     return std::make_shared<MedusaHeads>(backend(), toy.config, toy.tensors);
   }

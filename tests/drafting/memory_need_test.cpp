@@ -19,6 +19,7 @@
 #include "shared/drafting/ngram/ngram_kind.h"
 #include "shared/runtime/layer.h"
 #include "shared/runtime/planning_backend.h"
+#include "tests/support/random_tokens.h"
 #include "tests/support/toy_feature_drafters.h"
 #include "tests/support/toy_models.h"
 
@@ -31,7 +32,7 @@ using testing::ToyEagle;
 using testing::ToyMedusa;
 using testing::ToyMoa;
 
-constexpr TreeShape kShape{};
+constexpr TreeShape kDefaultShape{};
 constexpr std::uint32_t kThreads = 2;
 
 // A drafter's model, and the file or the toy that it was read from.
@@ -88,9 +89,7 @@ const std::vector<Case>& cases() {
 void hold_long_conversation(Drafter& drafter, std::uint32_t positions, std::uint32_t vocabulary) {
   Random random(1);
   const auto append = [&](std::uint32_t count) {
-    std::vector<std::uint32_t> tokens(count);
-    for (std::uint32_t& t : tokens) t = static_cast<std::uint32_t>(random.below(vocabulary));
-    drafter.append(tokens);
+    drafter.append(testing::random_tokens(random, count, vocabulary));
   };
   std::uint32_t known = 0;  // activations
   const auto catch_up = [&] {
@@ -107,7 +106,7 @@ void hold_long_conversation(Drafter& drafter, std::uint32_t positions, std::uint
   drafter.grow(wide, {.rows = 8});
   const std::uint32_t step = std::min(37u, positions / 8);
   while (drafter.token_count() < positions + 60) {
-    (void)drafter.draft(kShape);
+    (void)drafter.draft(kDefaultShape);
     const std::uint32_t before = drafter.token_count();
     append(step / 2);
     (void)drafter.next_logits();
@@ -124,7 +123,8 @@ class MemoryNeedTest : public ::testing::TestWithParam<Case> {
   }
   const DrafterModel& model() const { return *made_.model; }
   MemoryNeed plan() const {
-    return memory_need(model(), *plan_cpu_backend({.threads = kThreads}), positions_, kShape);
+    return memory_need(model(), *plan_cpu_backend({.threads = kThreads}), positions_,
+                       kDefaultShape);
   }
   static std::unique_ptr<Backend> backend(std::uint64_t limit) {
     return make_cpu_backend({.threads = kThreads, .meter = std::make_shared<MemoryMeter>(limit)});
@@ -156,7 +156,7 @@ TEST_P(MemoryNeedTest, IsWhatLongConversationsHoldAtMost) {
 TEST_P(MemoryNeedTest, IsTheSameFromABackendWithMemory) {
   const MemoryNeed planned = plan();
   const MemoryNeed taken =
-      memory_need(model(), *backend(MemoryMeter::kUnlimited), positions_, kShape);
+      memory_need(model(), *backend(MemoryMeter::kUnlimited), positions_, kDefaultShape);
   EXPECT_EQ(taken.weights, planned.weights);
   EXPECT_EQ(taken.cache, planned.cache);
   EXPECT_LE(taken.scratch, planned.scratch);
@@ -164,9 +164,10 @@ TEST_P(MemoryNeedTest, IsTheSameFromABackendWithMemory) {
 
 TEST_P(MemoryNeedTest, OneByteLessIsRefused) {
   const MemoryNeed taken =
-      memory_need(model(), *backend(MemoryMeter::kUnlimited), positions_, kShape);
-  EXPECT_NO_THROW(memory_need(model(), *backend(taken.total(2)), positions_, kShape));
-  EXPECT_THROW(memory_need(model(), *backend(taken.total(2) - 1), positions_, kShape), DeviceError);
+      memory_need(model(), *backend(MemoryMeter::kUnlimited), positions_, kDefaultShape);
+  EXPECT_NO_THROW(memory_need(model(), *backend(taken.total(2)), positions_, kDefaultShape));
+  EXPECT_THROW(memory_need(model(), *backend(taken.total(2) - 1), positions_, kDefaultShape),
+               DeviceError);
 }
 
 INSTANTIATE_TEST_SUITE_P(Drafters, MemoryNeedTest, ::testing::ValuesIn(cases()),

@@ -13,17 +13,17 @@
 #include "tests/drafting/damaged_bundle.h"
 #include "tests/drafting/wide_models.h"
 #include "tests/model/hf_directory.h"
+#include "tests/support/fixtures.h"
 
 namespace edgedraft {
 namespace {
 
+using test::kFixtures;
 using test::TemporaryDirectory;
 using testing::Damage;
 using testing::wide_moa;
 using testing::wide_target;
 using testing::write_damaged;
-
-const std::filesystem::path kFixtures = EDGEDRAFT_TEST_DATA "/fixtures";
 
 // The random target and drafters of the fixtures: 4 layers, width 32, 4 query heads over 2 of 8.
 class BundleTest : public ::testing::Test {

@@ -8,12 +8,14 @@
 #include "shared/drafting/ngram/ngram_drafter.h"
 #include "shared/drafting/ngram/ngram_table.h"
 #include "shared/drafting/ngram/ngram_trees.h"
+#include "tests/support/random_tokens.h"
 #include "tests/support/tree_paths.h"
 
 namespace edgedraft {
 namespace {
 
 using testing::paths_of;
+using testing::random_tokens;
 using Tokens = std::vector<std::uint32_t>;
 
 // Where `context` stood with a token behind it, by looking everywhere.
@@ -31,12 +33,6 @@ Tokens search(const Tokens& text, const Tokens& context) {
 Tokens followers(const NgramTable& table, const Tokens& context) {
   const auto positions = table.followers(context);
   return {positions.begin(), positions.end()};
-}
-
-Tokens random_tokens(Random& random, std::uint64_t count, std::uint32_t vocabulary) {
-  Tokens tokens(count);
-  for (auto& token : tokens) token = static_cast<std::uint32_t>(random.below(vocabulary));
-  return tokens;
 }
 
 NgramTable table_of(const Tokens& text) {

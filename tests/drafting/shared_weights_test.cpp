@@ -19,13 +19,13 @@ using testing::ToyMedusa;
 using testing::ToyMoa;
 using Tokens = std::vector<std::uint32_t>;
 
-constexpr std::uint32_t kPositions = 64;
-constexpr TreeShape kShape{.breadth = 3, .depth = 3, .nodes = 9};
-
 enum class Kind : std::uint8_t { independent, moa, eagle, medusa };
 
 class SharedWeightsTest : public ::testing::TestWithParam<Kind> {
  protected:
+  static constexpr std::uint32_t kPositions = 64;
+  static constexpr TreeShape kShape{.breadth = 3, .depth = 3, .nodes = 9};
+
   std::unique_ptr<DrafterModel> model() const {
     switch (GetParam()) {
       case Kind::moa:

@@ -11,6 +11,7 @@
 #include "tests/e2e/process.h"
 #include "tests/e2e/server_metrics.h"
 #include "tests/net/raw_peer.h"
+#include "tests/support/demo_prompts.h"
 
 // What an operator does with a server: watch, drain, reload, read its log.
 namespace edgedraft::testing {
@@ -20,7 +21,6 @@ using namespace std::chrono_literals;
 using nlohmann::json;
 using Options = std::vector<std::string>;
 
-constexpr const char* kStory = "Tell me a story about a dog and a ball.";
 const Options kMonitored{"--metrics", "127.0.0.1:0"};
 // Slow enough that an answer is under way for some seconds.
 const Options kMonitoredAndPaced{"--metrics", "127.0.0.1:0", "--pace-ms", "150"};

@@ -7,6 +7,7 @@
 #include "tests/e2e/process.h"
 #include "tests/e2e/server_metrics.h"
 #include "tests/model/hf_directory.h"
+#include "tests/support/demo_prompts.h"
 
 namespace edgedraft::testing {
 namespace {
@@ -14,12 +15,8 @@ namespace {
 using nlohmann::json;
 using Options = std::vector<std::string>;
 
-constexpr const char* kStory = "Tell me a story about a dog and a ball.";
-
 // Slow enough a target that the kill comes in mid-answer: a whole answer takes some four seconds.
-const Options kPaced{"--metrics", "127.0.0.1:0", "--pace-ms", "250"};
-// With so many generated the client has some: they come a pass at a time.
-constexpr double kIntoTheAnswer = 6;
+const Options kSlowlyPaced{"--metrics", "127.0.0.1:0", "--pace-ms", "250"};
 
 class OutageTest : public ::testing::Test {
  protected:
@@ -42,7 +39,7 @@ class OutageTest : public ::testing::Test {
 
   // The server is killed in mid-answer and is back, at full speed, before the drafter is through.
   json answer_through_an_outage(const Options& resync) {
-    auto server = std::make_unique<Server>(scratch_, kPaced);
+    auto server = std::make_unique<Server>(scratch_, kSlowlyPaced);
     Options options = common(*server);
     options.insert(options.end(), {"--pace-ms", "30"});
     options.insert(options.end(), resync.begin(), resync.end());
@@ -73,7 +70,7 @@ class OutageTest : public ::testing::Test {
 };
 
 TEST_F(OutageTest, TheAnswerGoesOnWhenTheServerIsKilled) {
-  Server server(scratch_, kPaced);
+  Server server(scratch_, kSlowlyPaced);
   const auto client = start_client(scratch_, "client", common(server));
   wait_for_tokens(server.process(), kIntoTheAnswer);
   server.process().signal(SIGKILL);
@@ -151,7 +148,7 @@ class FeatureDrafterOutageTest : public OutageTest,
   json answer_through_an_outage_of(Options options) {
     const Options known{"--bundle", bundle_, "--row-budget", "64"};
     Options paced = known;
-    paced.insert(paced.end(), kPaced.begin(), kPaced.end());
+    paced.insert(paced.end(), kSlowlyPaced.begin(), kSlowlyPaced.end());
     auto server = std::make_unique<Server>(scratch_, paced);
     options.insert(options.end(), {"-p", kStory, "--max-tokens", "60", "--server",
                                    server->address(), "--pin", server->pin(), "--bundle", bundle_,

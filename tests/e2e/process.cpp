@@ -127,6 +127,12 @@ std::string demo_model(const std::string& name) {
   return std::string(EDGEDRAFT_MODELS) + "/" + name + ".gguf";
 }
 
+std::vector<std::string> joined(std::vector<std::string> options,
+                                const std::vector<std::string>& more) {
+  options.insert(options.end(), more.begin(), more.end());
+  return options;
+}
+
 Server::Server(const test::TemporaryDirectory& scratch, std::vector<std::string> options,
                const std::string& listen) {
   static std::atomic<int> count = 0;

@@ -66,4 +66,8 @@ std::unique_ptr<Process> start_client(const test::TemporaryDirectory& scratch,
 
 std::string demo_model(const std::string& name);
 
+// `options` and `more` behind them.
+std::vector<std::string> joined(std::vector<std::string> options,
+                                const std::vector<std::string>& more);
+
 }  // namespace edgedraft::testing

@@ -8,6 +8,7 @@
 
 #include "tests/e2e/drafter_memory.h"
 #include "tests/e2e/process.h"
+#include "tests/support/demo_prompts.h"
 #include "tests/support/skip.h"
 
 namespace edgedraft::testing {
@@ -15,14 +16,6 @@ namespace {
 
 using nlohmann::json;
 using Options = std::vector<std::string>;
-
-constexpr const char* kPrompt = "What is 47 plus 38?";
-constexpr const char* kStory = "Tell me a story about a dog and a ball.";
-
-Options joined(Options a, const Options& b) {
-  a.insert(a.end(), b.begin(), b.end());
-  return a;
-}
 
 constexpr const char* kBundles[] = {"moa-tli0",   "moa-tli1",    "eagle",
                                     "eagle-hass", "independent", "independent-2"};
@@ -58,7 +51,7 @@ TEST_F(ProgramsTest, ADrafterMayHoldLessThanTheConversation) {
 }
 
 TEST_F(ProgramsTest, MemoryIsToldAndItsLimitKept) {
-  const Options common{"-p", kPrompt, "--max-tokens", "30", "--device", "cpu"};
+  const Options common{"-p", kQuestion, "--max-tokens", "30", "--device", "cpu"};
   const json free = run("moa-tli1", common);
   const std::uint64_t held = free["stats"]["memory_held_bytes"];
   EXPECT_GT(held, 4u << 20);
@@ -77,7 +70,7 @@ TEST_F(ProgramsTest, MemoryIsToldAndItsLimitKept) {
   const auto refused =
       start_client(scratch_, "refused",
                    {"--server", server_.address(), "--pin", server_.pin(), "--bundle",
-                    demo_model("moa-tli1"), "-p", kPrompt, "--memory", "1M"});
+                    demo_model("moa-tli1"), "-p", kQuestion, "--memory", "1M"});
   EXPECT_EQ(refused->wait(), 5);
   EXPECT_NE(refused->err().find("--memory 1.0 MiB is too little"), std::string::npos)
       << refused->err();
@@ -85,7 +78,7 @@ TEST_F(ProgramsTest, MemoryIsToldAndItsLimitKept) {
 }
 
 TEST_F(ProgramsTest, EveryDrafterGivesThePlainAnswerInFewerTargetPasses) {
-  for (const char* prompt : {kPrompt, kStory}) {
+  for (const char* prompt : {kQuestion, kStory}) {
     const Options common{"-p", prompt, "--max-tokens", "60"};
     Options plain_options = common;
     plain_options.push_back("--plain");
@@ -188,7 +181,7 @@ TEST(ReducedVocabularyTest, ABundleMadeByConvertGivesThePlainAnswer) {
   const Server server(scratch, server_options);
   const auto answer = [&](const std::string& bundle, Options options) {
     options.insert(options.end(), {"--server", server.address(), "--pin", server.pin(), "--bundle",
-                                   bundle, "-p", kPrompt, "--max-tokens", "60"});
+                                   bundle, "-p", kQuestion, "--max-tokens", "60"});
     const auto client = start_client(scratch, "client", options);
     EXPECT_EQ(client->wait(), 0) << client->err();
     return json::parse(client->out());
@@ -236,20 +229,20 @@ TEST_F(ProgramsTest, ALogOfCyclesOnAFullDiskFailsTheRun) {
   const auto client = start_client(
       scratch_, "full",
       {"--server", server_.address(), "--pin", server_.pin(), "--bundle", demo_model("moa-tli0"),
-       "-p", kPrompt, "--max-tokens", "20", "--cycles", "/dev/full"});
+       "-p", kQuestion, "--max-tokens", "20", "--cycles", "/dev/full"});
   EXPECT_EQ(client->wait(), 1) << client->err();
   EXPECT_NE(client->err().find("--cycles /dev/full"), std::string::npos) << client->err();
   EXPECT_EQ(json::parse(client->out())["error"]["code"], "io");
 }
 
 TEST_F(ProgramsTest, SaysWhereItDraftsAndWhy) {
-  const json asked = run("moa-tli0", {"-p", kPrompt, "--max-tokens", "3", "--device", "cpu"});
+  const json asked = run("moa-tli0", {"-p", kQuestion, "--max-tokens", "3", "--device", "cpu"});
   EXPECT_EQ(asked["config"]["device"], "cpu");
   EXPECT_EQ(asked["config"]["device_reason"], "asked for");
   EXPECT_FALSE(asked["config"]["device_name"].get<std::string>().empty());
   const auto missing = start_client(
       scratch_, "missing",
-      {"--bundle", demo_model("moa-tli0"), "-p", kPrompt, "--device", "vulkan:4000000000"});
+      {"--bundle", demo_model("moa-tli0"), "-p", kQuestion, "--device", "vulkan:4000000000"});
   EXPECT_EQ(missing->wait(), 2);
   EXPECT_NE(missing->err().find("cpu ("), std::string::npos) << missing->err();
 }
@@ -498,7 +491,7 @@ std::vector<json> objects_of(const std::string& out) {
 TEST_F(ProgramsTest, AConversationOnStandardInputAnswersEachLine) {
   Process chat({EDGEDRAFT_CLIENT, "chat", "--json", "--server", server_.address(), "--pin",
                 server_.pin(), "--bundle", demo_model("moa-tli0"), "--max-tokens", "40"},
-               scratch_ / "chat", std::string(kPrompt) + "\nSet an alarm for 7:15 am.\n");
+               scratch_ / "chat", std::string(kQuestion) + "\nSet an alarm for 7:15 am.\n");
   EXPECT_EQ(chat.wait(), 0) << chat.err();
   const auto answers = objects_of(chat.out());
   EXPECT_EQ(answers.size(), 2u);

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "tests/e2e/process.h"
+#include "tests/support/demo_prompts.h"
 #include "tests/support/skip.h"
 
 namespace edgedraft::testing {
@@ -15,8 +16,6 @@ namespace {
 
 using nlohmann::json;
 using Options = std::vector<std::string>;
-
-constexpr const char* kPrompt = "What is 47 plus 38?";
 
 // What must not work, what is said then, and that the server goes on serving others.
 class RejectionTest : public ::testing::Test {
@@ -29,7 +28,7 @@ class RejectionTest : public ::testing::Test {
 
   void expect_served(const Server& server, const Options& more = {}) {
     Options options = with_server(server);
-    options.insert(options.end(), {"-p", kPrompt, "--bundle", demo_model("moa-tli0")});
+    options.insert(options.end(), {"-p", kQuestion, "--bundle", demo_model("moa-tli0")});
     options.insert(options.end(), more.begin(), more.end());
     const auto client = start_client(scratch_, "client" + std::to_string(runs_++), options);
     EXPECT_EQ(client->wait(), 0) << client->err();
@@ -40,11 +39,6 @@ class RejectionTest : public ::testing::Test {
     return {"--server", server.address(), "--pin", server.pin()};
   }
 
-  static Options joined(Options a, const Options& b) {
-    a.insert(a.end(), b.begin(), b.end());
-    return a;
-  }
-
   test::TemporaryDirectory scratch_;
   int runs_ = 0;
 };
@@ -52,7 +46,7 @@ class RejectionTest : public ::testing::Test {
 TEST_F(RejectionTest, AWrongPinIsNotTrustedAndBothPinsAreShown) {
   Server server(scratch_);
   const std::string wrong = "sha256:" + std::string(64, 'a');
-  expect_refused({"-p", kPrompt, "--server", server.address(), "--pin", wrong, "--bundle",
+  expect_refused({"-p", kQuestion, "--server", server.address(), "--pin", wrong, "--bundle",
                   demo_model("moa-tli0")},
                  4, server.pin());
   expect_served(server);
@@ -62,7 +56,7 @@ TEST_F(RejectionTest, AWrongOrMissingTokenIsRefused) {
   scratch_.write_secret("token", "right\n");
   scratch_.write_secret("other", "wrong\n");
   Server server(scratch_, {"--token-file", scratch_ / "token"});
-  const Options prompt{"-p", kPrompt, "--bundle", demo_model("moa-tli0")};
+  const Options prompt{"-p", kQuestion, "--bundle", demo_model("moa-tli0")};
   expect_refused(joined(with_server(server), prompt), 4, "--token-file");
   expect_refused(joined(joined(with_server(server), prompt), {"--token-file", scratch_ / "other"}),
                  4, "token");
@@ -80,7 +74,7 @@ TEST_F(RejectionTest, AnExpiredCertificateIsRefusedWithTheRightPinToo) {
       " -days -1 -out " + (scratch_ / "cert.pem").string() + " 2>/dev/null";
   if (std::system(make.c_str()) != 0) EDGEDRAFT_SKIP_WITHOUT("openssl", "apt-get install openssl");
   Server server(scratch_, {"--tls-cert", scratch_ / "cert.pem", "--tls-key", scratch_ / "key.pem"});
-  expect_refused(joined(with_server(server), {"-p", kPrompt, "--bundle", demo_model("moa-tli0")}),
+  expect_refused(joined(with_server(server), {"-p", kQuestion, "--bundle", demo_model("moa-tli0")}),
                  4, "expired");
 }
 
@@ -103,10 +97,10 @@ TEST_F(RejectionTest, APeerThatSpeaksPlainTextIsNamed) {
       close(peer);
     }
   }
-  expect_refused(
-      {"-p", kPrompt, "--plain", "--server", "127.0.0.1:" + std::to_string(ntohs(address.sin_port)),
-       "--pin", "sha256:" + std::string(64, 'a'), "--bundle", demo_model("moa-tli0")},
-      3, "TLS");
+  expect_refused({"-p", kQuestion, "--plain", "--server",
+                  "127.0.0.1:" + std::to_string(ntohs(address.sin_port)), "--pin",
+                  "sha256:" + std::string(64, 'a'), "--bundle", demo_model("moa-tli0")},
+                 3, "TLS");
   kill(child, SIGKILL);
   close(listener);
 }
@@ -123,7 +117,7 @@ TEST_F(RejectionTest, ADrafterThatTheServerDoesNotHaveIsNamed) {
   std::string pin;
   line >> ready >> address >> word >> pin;
   expect_refused(
-      {"-p", kPrompt, "--server", address, "--pin", pin, "--bundle", demo_model("moa-tli0")}, 5,
+      {"-p", kQuestion, "--server", address, "--pin", pin, "--bundle", demo_model("moa-tli0")}, 5,
       "--bundle");
 }
 
@@ -134,7 +128,7 @@ TEST_F(RejectionTest, TruncatedModelFilesAreNamedByBothPrograms) {
   for (const std::size_t length :
        {std::size_t{0}, std::size_t{3}, std::size_t{100}, bytes.size() / 2, bytes.size() - 1}) {
     std::ofstream(cut, std::ios::binary) << bytes.substr(0, length);
-    expect_refused({"-p", kPrompt, "--server", "127.0.0.1:1", "--bundle", cut}, 5, "cut.gguf");
+    expect_refused({"-p", kQuestion, "--server", "127.0.0.1:1", "--bundle", cut}, 5, "cut.gguf");
     Process server({EDGEDRAFT_SERVER, "--model", demo_model("target"), "--bundle", cut, "--listen",
                     "127.0.0.1:0", "--state", scratch_ / "state"},
                    scratch_ / "server");
@@ -155,7 +149,7 @@ TEST_F(RejectionTest, APaceIsGivenOnceWhereverItComesFrom) {
 
 TEST_F(RejectionTest, AServerThatTakesNoLawsIsNotDrawnFor) {
   Server server(scratch_, {"--law-tokens", "0"});
-  const Options sampled{"-p", kPrompt, "--bundle", demo_model("moa-tli0"), "--temperature", "1"};
+  const Options sampled{"-p", kQuestion, "--bundle", demo_model("moa-tli0"), "--temperature", "1"};
   expect_refused(joined(joined(with_server(server), sampled), {"--draw", "drawn"}), 5,
                  "--law-tokens");
   expect_served(server, {"--temperature", "1"});

@@ -14,6 +14,7 @@
 #include "tests/e2e/drafter_memory.h"
 #include "tests/e2e/process.h"
 #include "tests/e2e/server_metrics.h"
+#include "tests/support/demo_prompts.h"
 #include "tests/support/http_client.h"
 
 // `edgedraft serve` between programs and a server that comes and goes.
@@ -24,11 +25,8 @@ using namespace std::chrono_literals;
 using nlohmann::json;
 using Options = std::vector<std::string>;
 
-constexpr const char* kStory = "Tell me a story about a dog and a ball.";
 // Slow enough a target that a kill comes in mid-answer.
 const Options kPaced{"--metrics", "127.0.0.1:0", "--pace-ms", "100"};
-// With so many generated some have come: a pass at a time.
-constexpr double kIntoTheAnswer = 6;
 
 // The endpoint, once it answers.
 class Endpoint {

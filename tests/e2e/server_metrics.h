@@ -38,6 +38,9 @@ inline std::map<std::string, double> metrics_of(Process& server) {
   return read_metrics(answer.substr(head + 4));
 }
 
+// With so many generated the client has some: they come a pass at a time.
+inline constexpr double kIntoTheAnswer = 6;
+
 // Until the server has generated so many tokens at least. Returns how many it has.
 inline double wait_for_tokens(Process& server, double count) {
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);

@@ -8,7 +8,7 @@
 namespace edgedraft {
 namespace {
 
-std::string text_of(const std::filesystem::path& file) {
+std::string content_of(const std::filesystem::path& file) {
   std::ifstream in(file, std::ios::binary);
   return {std::istreambuf_iterator<char>(in), {}};
 }
@@ -25,8 +25,8 @@ TEST(AtomicFileTest, APlantedLinkIsNotFollowed) {
     ASSERT_TRUE(file->append(as_byte_view("model")));
     ASSERT_TRUE(file->commit());
   }
-  EXPECT_EQ(text_of(victim), "precious");
-  EXPECT_EQ(text_of(path), "model");
+  EXPECT_EQ(content_of(victim), "precious");
+  EXPECT_EQ(content_of(path), "model");
   EXPECT_FALSE(std::filesystem::is_symlink(path));
 }
 
@@ -38,7 +38,7 @@ TEST(AtomicFileTest, WhatAnEarlierProcessLeftIsReplaced) {
   ASSERT_TRUE(file) << file.error().message;
   ASSERT_TRUE(file->append(as_byte_view("model")));
   ASSERT_TRUE(file->commit());
-  EXPECT_EQ(text_of(path), "model");
+  EXPECT_EQ(content_of(path), "model");
   EXPECT_EQ(directory.file_count(), 1u);
 }
 

@@ -3,13 +3,15 @@
 #include <vector>
 
 #include "shared/model/chat_template.h"
+#include "tests/model/chat_rendering.h"
 
 // The forms in which the common families of models want their conversations, and templates that
 // write them with the constructs of the public ones.
 namespace edgedraft {
 namespace {
 
-enum class Prompt { open, closed };
+using test::Prompt;
+using test::render;
 using Talk = std::vector<ChatMessage>;
 
 const Talk kUser = {{"user", "Hi there"}};
@@ -17,17 +19,6 @@ const Talk kSystem = {{"system", "Be brief."}, {"user", "Hi"}};
 const Talk kTurns = {{"user", "Hi"}, {"assistant", "Hello!"}, {"user", "Bye"}};
 const Talk kSystemTurns = {
     {"system", "Be brief."}, {"user", "Hi"}, {"assistant", "Hello!"}, {"user", "Bye"}};
-
-Result<std::string> render(const char* source, const Talk& talk, Prompt prompt) {
-  const auto parsed = ChatTemplate::parse(source);
-  if (!parsed) return parsed.error();
-  const auto text = parsed->render({.messages = talk,
-                                    .bos_token = "<s>",
-                                    .eos_token = "</s>",
-                                    .add_generation_prompt = prompt == Prompt::open});
-  if (!text) return text.error();
-  return text->text();
-}
 
 std::string rendered(const char* source, const Talk& talk, Prompt prompt = Prompt::open) {
   const auto text = render(source, talk, prompt);

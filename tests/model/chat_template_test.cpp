@@ -4,22 +4,13 @@
 
 #include <vector>
 
+#include "tests/model/chat_rendering.h"
+
 namespace edgedraft {
 namespace {
 
-enum class Prompt { open, closed };
-
-Result<std::string> render(const std::string& source, const std::vector<ChatMessage>& messages,
-                           Prompt prompt) {
-  const auto parsed = ChatTemplate::parse(source);
-  if (!parsed) return parsed.error();
-  const auto text = parsed->render({.messages = messages,
-                                    .bos_token = "<s>",
-                                    .eos_token = "</s>",
-                                    .add_generation_prompt = prompt == Prompt::open});
-  if (!text) return text.error();
-  return text->text();
-}
+using test::Prompt;
+using test::render;
 
 // Of a template that needs no conversation.
 std::string text_of(const std::string& source) {
@@ -52,7 +43,7 @@ TEST(ChatTemplateTest, RendersTheDemoModelsForm) {
   EXPECT_EQ(*render(kDemo, {{"user", "x"}}, Prompt::closed), "<s><|user|>\nx<|end|>\n");
 }
 
-constexpr char kChatMl[] =
+constexpr char kChatMlWithSystem[] =
     "{% for message in messages %}\n"
     "    {%- if loop.first and messages[0].role != 'system' %}\n"
     "        {{- '<|im_start|>system\\nYou are helpful.<|im_end|>\\n' }}\n"
@@ -62,14 +53,14 @@ constexpr char kChatMl[] =
     "{%- if add_generation_prompt %}{{- '<|im_start|>assistant\\n' }}{%- endif %}\n";
 
 TEST(ChatTemplateTest, RendersChatMl) {
-  EXPECT_EQ(*render(kChatMl, {{"user", " a "}}, Prompt::open),
+  EXPECT_EQ(*render(kChatMlWithSystem, {{"user", " a "}}, Prompt::open),
             "<|im_start|>system\nYou are helpful.<|im_end|>\n<|im_start|>user\na<|im_end|>\n"
             "<|im_start|>assistant\n");
-  EXPECT_EQ(*render(kChatMl, kTalkWithSystem, Prompt::closed),
+  EXPECT_EQ(*render(kChatMlWithSystem, kTalkWithSystem, Prompt::closed),
             "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\nHi<|im_end|>\n");
 }
 
-constexpr char kLlama2[] =
+constexpr char kCompactLlama2[] =
     "{% if messages[0]['role'] == 'system' %}{% set loop_messages = messages[1:] %}"
     "{% set system_message = messages[0]['content'] %}{% else %}"
     "{% set loop_messages = messages %}{% set system_message = false %}{% endif %}"
@@ -84,14 +75,14 @@ constexpr char kLlama2[] =
     "{% endif %}{% endfor %}";
 
 TEST(ChatTemplateTest, RendersLlama2) {
-  EXPECT_EQ(*render(kLlama2, kTalk, Prompt::open),
+  EXPECT_EQ(*render(kCompactLlama2, kTalk, Prompt::open),
             "<s>[INST] What? [/INST] That. </s><s>[INST] Why? [/INST]");
-  EXPECT_EQ(*render(kLlama2, kTalkWithSystem, Prompt::open),
+  EXPECT_EQ(*render(kCompactLlama2, kTalkWithSystem, Prompt::open),
             "<s>[INST] <<SYS>>\nBe brief.\n<</SYS>>\n\nHi [/INST]");
 }
 
 TEST(ChatTemplateTest, PassesOnTheTemplatesOwnRefusal) {
-  const auto text = render(kLlama2, {{"assistant", "I begin"}}, Prompt::open);
+  const auto text = render(kCompactLlama2, {{"assistant", "I begin"}}, Prompt::open);
   ASSERT_FALSE(text);
   EXPECT_EQ(text.error().code, Errc::unsupported);
   EXPECT_NE(text.error().message.find("Roles must alternate"), std::string::npos);
@@ -453,7 +444,7 @@ TEST(ChatTemplateTest, RefusesSourcesThatAreTooLong) {
 }
 
 TEST(ChatTemplateTest, SurvivesEveryTruncation) {
-  for (const std::string whole : {kDemo, kChatMl, kLlama2}) {
+  for (const std::string whole : {kDemo, kChatMlWithSystem, kCompactLlama2}) {
     for (std::size_t count = 0; count < whole.size(); ++count) {
       const auto text = render(whole.substr(0, count), kTalk, Prompt::open);
       if (!text) {

@@ -28,7 +28,7 @@ RawGguf small_file() {
   return file;
 }
 
-Error error_of(const RawGguf& file) {
+Error parse_error(const RawGguf& file) {
   const Bytes bytes = file.bytes();
   const auto read = GgufFile::parse(bytes);
   EXPECT_FALSE(read.has_value());
@@ -36,7 +36,7 @@ Error error_of(const RawGguf& file) {
 }
 
 void expect_bad(const RawGguf& file, const std::string& words) {
-  const Error error = error_of(file);
+  const Error error = parse_error(file);
   EXPECT_EQ(error.code, Errc::bad_file);
   EXPECT_NE(error.message.find(words), std::string::npos) << error.message;
 }
@@ -145,19 +145,20 @@ TEST(GgufTest, SaysWhatAFileIsThatIsNoGguf) {
   RawGguf file = small_file();
   file.magic = "PK\x03\x04";
   expect_bad(file, "no GGUF file");
-  EXPECT_NE(error_of(file).message.find("edgedraft convert"), std::string::npos);
+  EXPECT_NE(parse_error(file).message.find("edgedraft convert"), std::string::npos);
 }
 
 TEST(GgufTest, RefusesOtherVersionsAndByteOrders) {
   RawGguf file = small_file();
   for (const std::uint32_t version : {1u, 4u}) {
     file.version = version;
-    EXPECT_EQ(error_of(file).code, Errc::unsupported);
-    EXPECT_NE(error_of(file).message.find("version " + std::to_string(version)), std::string::npos);
+    EXPECT_EQ(parse_error(file).code, Errc::unsupported);
+    EXPECT_NE(parse_error(file).message.find("version " + std::to_string(version)),
+              std::string::npos);
   }
   file.version = 0x03000000;
-  EXPECT_EQ(error_of(file).code, Errc::unsupported);
-  EXPECT_NE(error_of(file).message.find("big-endian"), std::string::npos);
+  EXPECT_EQ(parse_error(file).code, Errc::unsupported);
+  EXPECT_NE(parse_error(file).message.find("big-endian"), std::string::npos);
 }
 
 TEST(GgufTest, ReadsVersion2AsVersion3) {
@@ -204,7 +205,7 @@ TEST(GgufTest, RefusesUnknownAndNestedValueTypes) {
                               .number(std::uint32_t{9})
                               .number(std::uint64_t{1})
                               .bytes();
-  EXPECT_EQ(error_of(file).code, Errc::unsupported);
+  EXPECT_EQ(parse_error(file).code, Errc::unsupported);
 }
 
 TEST(GgufTest, RefusesShapesThatOverflow) {
@@ -277,7 +278,7 @@ TEST(GgufTest, RefusesAlignmentsThatAreNone) {
 TEST(GgufTest, NamesTypesThatItDoesNotRead) {
   RawGguf file = small_file();
   file.tensors[0].type = 10;
-  const Error error = error_of(file);
+  const Error error = parse_error(file);
   EXPECT_EQ(error.code, Errc::unsupported);
   EXPECT_NE(error.message.find("Q2_K"), std::string::npos);
   EXPECT_NE(error.message.find("'matrix'"), std::string::npos);

@@ -8,9 +8,6 @@
 namespace edgedraft::testing {
 namespace {
 
-constexpr HeadShape kHeads{.query_heads = 4, .kv_heads = 2, .head_dim = 16};
-constexpr std::uint32_t kPageSlots = 4;
-
 struct Sequence {
   std::uint32_t first_row;
   std::uint32_t prefix;
@@ -22,6 +19,9 @@ struct Sequence {
 
 class SequencesTest : public OpTest {
  protected:
+  static constexpr HeadShape kHeads{.query_heads = 4, .kv_heads = 2, .head_dim = 16};
+  static constexpr std::uint32_t kPageSlots = 4;
+
   // Two that share a memory and whose rows follow each other, a third in that memory behind a gap
   // of rows, and one with a memory of its own. Without pages each has its own.
   std::vector<Sequence> sequences() {

@@ -28,12 +28,13 @@ using testing::ToyMoa;
 using Heard = testing::HeardReplies;
 using Tokens = std::vector<std::uint32_t>;
 
-constexpr std::uint32_t kContext = 64;
 constexpr std::uint32_t kNever = std::numeric_limits<std::uint32_t>::max();
 
 // A loop over a device of which any operation may fail.
 class DeviceFailureTest : public ::testing::Test {
  protected:
+  static constexpr std::uint32_t kContext = 64;
+
   struct Caller {
     Client client;
     std::shared_ptr<Heard> heard;

@@ -14,11 +14,9 @@
 namespace edgedraft {
 namespace {
 
+using testing::kAnswerTokens;
 using testing::KnownLogits;
 using testing::LawOfAnswers;
-
-constexpr std::size_t kAnswerTokens = 3;
-constexpr std::size_t kClients = 8;  // whose drafts share passes, and wait for room in them
 
 struct Sent {
   wire::Draft draft;
@@ -27,6 +25,9 @@ struct Sent {
 
 class DrawnLawTest : public RunTest {
  protected:
+  // Their drafts share passes, and wait for room in them.
+  static constexpr std::size_t kClients = 8;
+
   static SamplingParams sampling(std::uint64_t seed) {
     return {.temperature = 1.5f, .top_k = 6, .seed = seed};
   }

@@ -15,15 +15,15 @@ using namespace std::chrono_literals;
 using Tokens = std::vector<std::uint32_t>;
 
 constexpr std::uint32_t kVocabulary = 4096;
-const Tokens kPrompt{5, 6};
+const Tokens kRunPrompt{5, 6};
 
 // One hint: `distance` ids behind its parent, or behind the prompt.
 wire::Hints one_hint(std::uint32_t id, std::uint32_t token, std::uint16_t distance = 0,
                      std::uint8_t score = 1) {
   return {.credit = 1000,
           .first = id,
-          .position = static_cast<std::uint32_t>(kPrompt.size()),
-          .prefix_hash = prefix_hash(kPrompt),
+          .position = static_cast<std::uint32_t>(kRunPrompt.size()),
+          .prefix_hash = prefix_hash(kRunPrompt),
           .tokens = {token},
           .parents = {distance},
           .scores = {score}};
@@ -31,7 +31,7 @@ wire::Hints one_hint(std::uint32_t id, std::uint32_t token, std::uint16_t distan
 
 // Others would wait for as long as the machine has been running.
 TEST(ExpectedHintsTest, WhatTheServerItselfExpectedIsNoMessageBefore) {
-  edgedraft::Run run({.credit = 1000}, kPrompt, kVocabulary);
+  edgedraft::Run run({.credit = 1000}, kRunPrompt, kVocabulary);
   run.expect(Tokens{7, 8});
   ASSERT_TRUE(run.has_hints());
   const Instant first{1h};
@@ -45,8 +45,8 @@ TEST(ExpectedHintsTest, WhatTheServerItselfExpectedIsNoMessageBefore) {
 
 // A device that drafts no more is not waited for until the answer's end.
 TEST(ExpectedHintsTest, NobodyWaitsForHintsThatHaveStopped) {
-  edgedraft::Run run({.credit = 1000}, kPrompt, kVocabulary);
-  Tokens text = kPrompt;
+  edgedraft::Run run({.credit = 1000}, kRunPrompt, kVocabulary);
+  Tokens text = kRunPrompt;
   Instant now{1h};
   // Each pass takes its only hint, and the next one comes 5 ms later.
   for (std::uint32_t i = 0; i < 4; ++i) {
@@ -78,12 +78,12 @@ TEST(ExpectedHintsTest, AMessageToAFullTreeCostsLittleMoreThanOneToAnEmptyTree) 
   double empty = std::numeric_limits<double>::infinity();
   double full = empty;
   for (int repetition = 0; repetition < 3; ++repetition) {
-    edgedraft::Run small({.credit = 1000}, kPrompt, kVocabulary);
+    edgedraft::Run small({.credit = 1000}, kRunPrompt, kVocabulary);
     empty = std::min(empty, seconds_to_take(small, kMessages,
                                             [](std::uint32_t i) { return one_hint(i + 1, 9); }));
     EXPECT_EQ(small.counts().taken, kMessages);
 
-    edgedraft::Run large({.credit = 1000}, kPrompt, kVocabulary);
+    edgedraft::Run large({.credit = 1000}, kRunPrompt, kVocabulary);
     for (std::uint32_t i = 0; i < kHintNodesMax; ++i) large.take(one_hint(i + 1, i), Instant());
     ASSERT_EQ(large.counts().evicted, 0u);
     // Each below another node, and less likely than all of them.

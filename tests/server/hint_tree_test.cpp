@@ -183,9 +183,9 @@ TEST(HintTreeTest, EvictsManyAtOnce) {
 }
 
 // The definition, without any cleverness: every hint is a whole text.
-class BruteForce {
+class BruteForceHints {
  public:
-  explicit BruteForce(Tokens text) : text_(std::move(text)), base_(text_.size()) {}
+  explicit BruteForceHints(Tokens text) : text_(std::move(text)), base_(text_.size()) {}
 
   void add(const wire::Hints& hints) {
     for (std::size_t i = 0; i < hints.tokens.size(); ++i) {
@@ -237,7 +237,7 @@ TEST(HintTreeTest, HoldsWhatTheDefinitionHoldsInAnyScheduleOfMessages) {
   for (std::uint64_t seed = 0; seed < 400; ++seed) {
     Random random(seed);
     HintTree tree(kPrompt, {.nodes_max = 200, .vocabulary_count = 50});
-    BruteForce expected(kPrompt);
+    BruteForceHints expected(kPrompt);
     std::vector<wire::Hints> under_way;
     std::uint32_t next_id = 1;
     for (int step = 0; step < 30; ++step) {

@@ -20,10 +20,6 @@ using testing::RawClient;
 using testing::ToyDecoder;
 using Tokens = std::vector<std::uint32_t>;
 
-constexpr std::uint32_t kContext = 256;
-// Of the smallest pool: a context and a tree behind it.
-constexpr std::uint32_t kLeastPages = (kContext + kMaskRowsMax) / KvPool::kPageSlots;
-
 // One that notices when it is asked for positions that the session does not have.
 class WatchfulTap final : public Tap {
  public:
@@ -41,6 +37,10 @@ class WatchfulTap final : public Tap {
 
 class HostileClientsTest : public ::testing::Test {
  protected:
+  static constexpr std::uint32_t kContext = 256;
+  // Of the smallest pool: a context and a tree behind it.
+  static constexpr std::uint32_t kLeastPages = (kContext + kMaskRowsMax) / KvPool::kPageSlots;
+
   struct Options {
     std::uint32_t pages = 8 * kLeastPages;
     std::uint32_t sessions_max = 64;

@@ -14,10 +14,10 @@ using testing::kToyVocabulary;
 using testing::ToyDecoder;
 using Tokens = std::vector<std::uint32_t>;
 
-constexpr std::uint32_t kContext = 512;
-
 class PassTest : public ::testing::Test {
  protected:
+  static constexpr std::uint32_t kContext = 512;
+
   TargetSession session() {
     return {decoder_, kContext, [](std::uint32_t token) { return token == kToyEndToken; }};
   }

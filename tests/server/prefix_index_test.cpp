@@ -6,10 +6,11 @@ namespace edgedraft {
 namespace {
 
 using Tokens = std::vector<std::uint32_t>;
-using Pages = std::vector<std::uint32_t>;
 
 class PrefixIndexTest : public ::testing::Test {
  protected:
+  using Pages = std::vector<std::uint32_t>;
+
   // As many pages as the tokens fill, held by the test.
   Pages take(std::size_t count) {
     Pages pages;

@@ -15,10 +15,10 @@ using testing::kToyVocabulary;
 using testing::ToyDecoder;
 using Tokens = std::vector<std::uint32_t>;
 
-constexpr std::uint32_t kContext = 160;
-
 class ProbesTest : public ::testing::Test {
  protected:
+  static constexpr std::uint32_t kContext = 160;
+
   TargetSession session(DType kv_type = DType::f32) {
     return {decoder_, decoder_.make_cache(kv_type), kContext, is_end_};
   }

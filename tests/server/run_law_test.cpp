@@ -8,14 +8,14 @@
 namespace edgedraft {
 namespace {
 
+using testing::kAnswerTokens;
 using testing::KnownLogits;
 using testing::LawOfAnswers;
 
-constexpr std::size_t kAnswerTokens = 3;
-constexpr std::size_t kClients = 8;  // whose runs share passes, and rows
-
 class RunLawTest : public RunTest, public ::testing::WithParamInterface<Draw> {
  protected:
+  static constexpr std::size_t kClients = 8;  // whose runs share passes, and rows
+
   // Six tokens may follow any text.
   SamplingParams sampling(std::uint64_t seed) const {
     return {.temperature = 1.5f, .top_k = 6, .seed = seed, .draw = GetParam()};

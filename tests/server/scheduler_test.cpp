@@ -12,6 +12,7 @@
 #include "tests/protocol/support.h"
 #include "tests/server/plain_answer.h"
 #include "tests/support/failing_backend.h"
+#include "tests/support/heard_replies.h"
 #include "tests/support/held_length.h"
 #include "tests/support/toy_models.h"
 
@@ -20,19 +21,13 @@ namespace {
 
 using testing::kToyEndToken;
 using testing::kToyVocabulary;
+using testing::RefusedRound;
 using testing::ToyDecoder;
 using Tokens = std::vector<std::uint32_t>;
 
-constexpr std::uint32_t kContext = 160;
-
-struct Refusal {
-  std::uint32_t round;
-  Error error;
-};
-
 struct Reply {
   std::uint64_t connection_id;
-  std::variant<wire::Verdict, Refusal> what;
+  std::variant<wire::Verdict, RefusedRound> what;
 };
 
 // Replies of all connections, in the order in which they were given.
@@ -72,7 +67,7 @@ class ConnectionInbox final : public Replies {
   void verdict(wire::Verdict verdict) override { inbox_.put({id_, std::move(verdict)}); }
   void activations(wire::Activations) override { FAIL() << "there is no tap"; }
   void refuse(std::uint32_t round, Error error) override {
-    inbox_.put({id_, Refusal{round, std::move(error)}});
+    inbox_.put({id_, RefusedRound{round, std::move(error)}});
   }
 
  private:
@@ -86,6 +81,8 @@ std::shared_ptr<Replies> Inbox::of(std::uint64_t connection_id) {
 
 class SchedulerTest : public ::testing::Test {
  protected:
+  static constexpr std::uint32_t kContext = 160;
+
   SessionParts parts() {
     return {.decoder = decoder_, .context_count = kContext, .is_end = [](std::uint32_t token) {
               return token == kToyEndToken;
@@ -175,8 +172,8 @@ class SimulatedClient {
   }
 
   // Takes in a reply and goes on. Returns false where the connection is given up.
-  bool hear(Scheduler& scheduler, const std::variant<wire::Verdict, Refusal>& what) {
-    if (const auto* refusal = std::get_if<Refusal>(&what)) {
+  bool hear(Scheduler& scheduler, const std::variant<wire::Verdict, RefusedRound>& what) {
+    if (const auto* refusal = std::get_if<RefusedRound>(&what)) {
       if (refusal->round != round_) return true;  // of a round that was cancelled
       if (refusal->error.code == Errc::session_unknown) {
         ask(scheduler);
@@ -449,7 +446,7 @@ TEST_F(SchedulerTest, RefusesMoreThanTheQueueHolds) {
   for (std::size_t i = 0; i < clients.size(); ++i) {
     const auto reply = inbox_.take();
     ASSERT_TRUE(reply);
-    const auto* refusal = std::get_if<Refusal>(&reply->what);
+    const auto* refusal = std::get_if<RefusedRound>(&reply->what);
     if (refusal == nullptr) continue;
     ++refused;
     EXPECT_NE(refusal->error.message.find("overloaded"), std::string::npos);
@@ -572,7 +569,7 @@ TEST_F(SchedulerTest, AFailingDeviceCostsTheSessionAlone) {
   const auto refusal_of = [&](std::uint32_t round) {
     scheduler.post(unlucky, wire::Draft{.round = round, .base_length = 6});
     reply = inbox_.take();
-    return reply ? std::get<Refusal>(reply->what).error.code : Errc::timed_out;
+    return reply ? std::get<RefusedRound>(reply->what).error.code : Errc::timed_out;
   };
   EXPECT_EQ(refusal_of(2), Errc::refused);
   EXPECT_EQ(refusal_of(3), Errc::session_unknown);

@@ -15,7 +15,7 @@ namespace {
 using Tokens = std::vector<std::uint32_t>;
 
 // Both dictionaries from everything that was ever added, in the order in which it was.
-struct BruteForce {
+struct BruteForceDictionaries {
   struct Addition {
     Tokens key;
     Tokens value;
@@ -47,7 +47,7 @@ std::vector<Tokens> sequences_of(const ForwardDictionary& dictionary, std::uint3
 
 TEST(SequenceDictionariesTest, AKeyKeepsWhatWasAddedLast) {
   ForwardDictionary dictionary({.keys_max = 100, .sequences_max = 3});
-  BruteForce expected;
+  BruteForceDictionaries expected;
   Random random(1);
   for (int step = 0; step < 2000; ++step) {
     const auto key = static_cast<std::uint32_t>(random.below(5));
@@ -141,7 +141,7 @@ class SpectraCoreTest : public ::testing::TestWithParam<SpectraCoreOptions> {
   }
 
   SpectraCoreOptions options_ = GetParam();
-  BruteForce expected_;
+  BruteForceDictionaries expected_;
 };
 
 TEST_P(SpectraCoreTest, DictionariesAndGuessesAreWhatItsSequencesSay) {

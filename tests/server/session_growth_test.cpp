@@ -6,7 +6,6 @@
 namespace edgedraft {
 namespace {
 
-using testing::kLeastPages;
 using testing::kToyVocabulary;
 using testing::RefusedRound;
 using testing::SessionMemoryTest;

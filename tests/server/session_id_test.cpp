@@ -1,5 +1,3 @@
-// What makes random numbers may be replaced in OpenSSL by a way that it would rather not have used.
-#define OPENSSL_SUPPRESS_DEPRECATED
 #include <gtest/gtest.h>
 #include <openssl/rand.h>
 
@@ -8,6 +6,9 @@
 namespace edgedraft {
 namespace {
 
+// OpenSSL has another way by now to replace what makes its random numbers, and warns of this one.
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
 // A system without randomness, while it lives.
 class NoRandomness {
  public:
@@ -20,6 +21,7 @@ class NoRandomness {
   NoRandomness(const NoRandomness&) = delete;
   NoRandomness& operator=(const NoRandomness&) = delete;
 };
+#pragma GCC diagnostic pop
 
 // A client whose id is taken gets another one, and where none is to be had the request is refused:
 // the compute thread, and everybody else, go on.

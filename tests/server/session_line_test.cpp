@@ -185,9 +185,9 @@ TEST_F(LineTest, PromptsThatComeOneAfterTheOtherDoNotKeepADraftOut) {
 
 // Nor does a run that is to have no pass now.
 TEST_F(LineTest, ARunThatWaitsForHintsGivesWayToADraftThatIsReady) {
-  PassLoop server = loop(testing::kLeastPages);
+  PassLoop server = loop(kLeastPages);
   const wire::Prefill request{
-      .round = 1, .tokens = prompts_[0], .run = {.credit = testing::kContext, .economy = true}};
+      .round = 1, .tokens = prompts_[0], .run = {.credit = kContext, .economy = true}};
   inboxes_.at(first_.connection_id)->length.asked(request);
   server.begin(first_, request, now_);
   run(server);

@@ -15,19 +15,11 @@
 #include "server/passes/pass_loop.h"
 #include "tests/protocol/support.h"
 #include "tests/server/plain_answer.h"
+#include "tests/support/heard_replies.h"
 #include "tests/support/held_length.h"
 #include "tests/support/toy_models.h"
 
 namespace edgedraft::testing {
-
-inline constexpr std::uint32_t kContext = 256;
-// The smallest pool holds a full context and a draft tree.
-inline constexpr std::uint32_t kLeastPages = (kContext + kMaskRowsMax) / KvPool::kPageSlots;
-
-struct RefusedRound {
-  std::uint32_t round;
-  Error error;
-};
 
 // What a client hears.
 class Inbox final : public Replies {
@@ -50,6 +42,10 @@ class Inbox final : public Replies {
 class SessionMemoryTest : public ::testing::Test {
  protected:
   using Tokens = std::vector<std::uint32_t>;
+
+  static constexpr std::uint32_t kContext = 256;
+  // The smallest pool holds a full context and a draft tree.
+  static constexpr std::uint32_t kLeastPages = (kContext + kMaskRowsMax) / KvPool::kPageSlots;
 
   SessionParts parts() {
     return {.decoder = decoder_,

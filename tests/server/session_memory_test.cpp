@@ -5,8 +5,6 @@
 namespace edgedraft {
 namespace {
 
-using testing::kContext;
-using testing::kLeastPages;
 using testing::kToyVocabulary;
 using testing::SessionMemoryTest;
 using testing::ToyMoa;

@@ -14,9 +14,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr std::uint32_t kContext = 160;
-
-class Reader final : public Replies {
+class VerdictKeeper final : public Replies {
  public:
   void verdict(wire::Verdict verdict) override { verdicts.push_back(std::move(verdict)); }
   void activations(wire::Activations) override {}
@@ -28,6 +26,8 @@ class Reader final : public Replies {
 // A server whose passes take 10 ms and 1 ms a row; whatever else it does takes no time.
 class StartMeasurementTest : public ::testing::Test {
  protected:
+  static constexpr std::uint32_t kContext = 160;
+
   static Duration pace(std::uint32_t rows) { return 10ms + rows * 1ms; }
 
   wire::Verdict prompt(std::uint64_t connection, const std::vector<std::uint32_t>& tokens) {
@@ -37,15 +37,15 @@ class StartMeasurementTest : public ::testing::Test {
                        const std::vector<std::uint32_t>& tokens) {
     wire::SessionId session{};
     session[0] = static_cast<std::byte>(connection);
-    const auto reader = std::make_shared<Reader>();
+    const auto keeper = std::make_shared<VerdictKeeper>();
     loop.begin({.connection_id = connection,
-                .reply = reader,
+                .reply = keeper,
                 .session = session,
                 .identity = "someone",
                 .tap = nullptr},
                wire::Prefill{.round = 1, .tokens = tokens}, now_);
     while (!loop.idle()) loop.step();
-    return reader->verdicts.at(0);
+    return keeper->verdicts.at(0);
   }
 
   testing::ToyDecoder toy_{1};
@@ -103,9 +103,9 @@ TEST_F(StartMeasurementTest, AFixedBudgetIsToldWhateverPassesCost) {
 // Or a session that is told a single row would prove it right by answering at once.
 TEST_F(StartMeasurementTest, ADraftOfARootDoesNotTellHowLongDraftingTakes) {
   ASSERT_FALSE(loop_.measure_costs(1s, {}).passes.empty());
-  const auto reader = std::make_shared<Reader>();
+  const auto keeper = std::make_shared<VerdictKeeper>();
   const Client client{
-      .connection_id = 1, .reply = reader, .session = {}, .identity = "someone", .tap = nullptr};
+      .connection_id = 1, .reply = keeper, .session = {}, .identity = "someone", .tap = nullptr};
   std::uint32_t round = 0;
   testing::HeldLength length;
   const auto ask = [&](const TargetWork& request, Duration absence) {
@@ -113,8 +113,8 @@ TEST_F(StartMeasurementTest, ADraftOfARootDoesNotTellHowLongDraftingTakes) {
     std::visit([&](const auto& r) { length.asked(r); }, request);
     loop_.begin(client, request, now_);
     while (!loop_.idle()) loop_.step();
-    length.heard(reader->verdicts.back());
-    return reader->verdicts.back().row_budget;
+    length.heard(keeper->verdicts.back());
+    return keeper->verdicts.back().row_budget;
   };
   const auto chain = [&](const std::vector<std::uint32_t>& nodes) {
     return wire::Draft{.round = ++round,
@@ -142,15 +142,15 @@ TEST_F(StartMeasurementTest, LeavesNoTrace) {
   EXPECT_EQ(measured.memory().pages_held, 0u);
   EXPECT_EQ(measured.count().passes, 0u);
   wire::SessionId session{};
-  const auto reader = std::make_shared<Reader>();
+  const auto keeper = std::make_shared<VerdictKeeper>();
   measured.begin({.connection_id = 1,
-                  .reply = reader,
+                  .reply = keeper,
                   .session = session,
                   .identity = "someone",
                   .tap = nullptr},
                  wire::Prefill{.round = 1, .tokens = {5, 6, 7, 8, 9}}, now_);
   while (!measured.idle()) measured.step();
-  EXPECT_EQ(reader->verdicts.at(0).next, before.next);
+  EXPECT_EQ(keeper->verdicts.at(0).next, before.next);
 }
 
 // Another program takes the processor away from every other piece of work.

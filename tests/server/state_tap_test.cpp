@@ -20,7 +20,6 @@ namespace {
 using testing::ToyDecoder;
 using Tokens = std::vector<std::uint32_t>;
 
-constexpr std::uint32_t kContext = 256;
 const std::vector<std::uint32_t> kStates = {1, 4};
 
 // Puts what a session sends into rows by position.
@@ -60,6 +59,8 @@ class RowsKeeper final : public testing::HeardReplies {
 
 class StateTapTest : public ::testing::Test {
  protected:
+  static constexpr std::uint32_t kContext = 256;
+
   StateTapTest() {
     for (std::uint32_t i = 0; i < 90; ++i) prompt_.push_back(3 + (i * i + 7 * i) % 60);
     answer_ = testing::plain_answer({decoder_, kContext, is_end, DType::f16}, prompt_, 40, {});

@@ -20,7 +20,6 @@ using testing::ToyDecoder;
 using testing::ToyMoa;
 using Tokens = std::vector<std::uint32_t>;
 
-constexpr std::uint32_t kContext = 160;
 constexpr std::uint64_t kDrafterBytes = 100;
 
 // One of whom a stream's tokens are put together, and who may cease to read.
@@ -57,6 +56,8 @@ std::string name_of(Beside drafter) {
 
 class StreamTest : public ::testing::Test {
  protected:
+  static constexpr std::uint32_t kContext = 160;
+
   struct Options {
     Beside drafter = Beside::nothing;
     std::optional<std::uint64_t> drafter_bytes_max = {};

@@ -13,23 +13,23 @@ using testing::kToyVocabulary;
 using testing::ToyDecoder;
 using Tokens = std::vector<std::uint32_t>;
 
-constexpr std::uint32_t kContext = 96;
-
-struct Answer {
-  Tokens tokens;  // behind the prompt
-  Finish finish = Finish::none;
-  std::uint32_t passes = 0;
-
-  bool operator==(const Answer& other) const {
-    return tokens == other.tokens && finish == other.finish;
-  }
-};
-
 // What proposes trees in these tests: given the session's tokens, any tree at all.
 using Proposer = std::function<DraftTree(std::span<const std::uint32_t> tokens)>;
 
 class TargetSessionTest : public ::testing::Test {
  protected:
+  static constexpr std::uint32_t kContext = 96;
+
+  struct Answer {
+    Tokens tokens;  // behind the prompt
+    Finish finish = Finish::none;
+    std::uint32_t passes = 0;
+
+    bool operator==(const Answer& other) const {
+      return tokens == other.tokens && finish == other.finish;
+    }
+  };
+
   TargetSession session() {
     return {decoder_, kContext, [](std::uint32_t token) { return token == kToyEndToken; }};
   }

@@ -13,7 +13,7 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr std::uint64_t kConnection = 1;
-constexpr std::uint32_t kPromptCount = 2;
+constexpr std::uint32_t kPromptLength = 2;
 
 // How long a client's text has become.
 class Length final : public Replies {
@@ -35,7 +35,7 @@ class Length final : public Replies {
  private:
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::uint32_t value_ = kPromptCount;
+  std::uint32_t value_ = kPromptLength;
 };
 
 class WaitingHintsTest : public testing::HeldSchedulerTest {
@@ -48,7 +48,7 @@ class WaitingHintsTest : public testing::HeldSchedulerTest {
          .session = {},
          .identity = "someone",
          .tap = nullptr},
-        wire::Prefill{.round = 1, .tokens = {5, 6}, .run = {.credit = kPromptCount + 1}});
+        wire::Prefill{.round = 1, .tokens = {5, 6}, .run = {.credit = kPromptLength + 1}});
     pass_.wait_begun();
   }
   void give(std::uint32_t credit, bool economy = false) {
@@ -59,7 +59,7 @@ class WaitingHintsTest : public testing::HeldSchedulerTest {
     scheduler_.hints(kConnection, {.round = 1,
                                    .economy = economy,
                                    .first = first,
-                                   .position = kPromptCount,
+                                   .position = kPromptLength,
                                    .prefix_hash = 1,
                                    .tokens = std::vector<std::uint32_t>(nodes, 5),
                                    .parents = std::vector<std::uint16_t>(nodes, 0),
@@ -83,10 +83,10 @@ TEST_F(WaitingHintsTest, WhatWasSaidLastAboutEconomyHolds) {
   begin();
   give(0);
   hint(1, 1);
-  give(kPromptCount + 3, /*economy=*/true);
+  give(kPromptLength + 3, /*economy=*/true);
   const Instant begun = Clock::now();
   pass_.end();
-  ASSERT_TRUE(length_->wait_for(kPromptCount + 3));
+  ASSERT_TRUE(length_->wait_for(kPromptLength + 3));
   EXPECT_GE(Clock::now() - begun, 250ms);
 }
 
@@ -110,7 +110,7 @@ TEST_F(WaitingHintsTest, HintsOfACancelledRoundTakeNoRoom) {
   for (std::uint32_t round = 2; round < 100; ++round) {
     scheduler_.hints(kConnection, {.round = round,
                                    .first = 1,
-                                   .position = kPromptCount,
+                                   .position = kPromptLength,
                                    .tokens = std::vector<std::uint32_t>(kHintsMax, 5),
                                    .parents = std::vector<std::uint16_t>(kHintsMax, 0),
                                    .scores = std::vector<std::uint8_t>(kHintsMax, 1)});

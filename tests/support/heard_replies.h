@@ -11,6 +11,12 @@
 
 namespace edgedraft::testing {
 
+// That a round was refused, and why.
+struct RefusedRound {
+  std::uint32_t round;
+  Error error;
+};
+
 // All that one connection is answered.
 class HeardReplies : public Replies {
  public:

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <cstdlib>
 #include <functional>
@@ -16,6 +17,10 @@
 
 // Whether answers come as often as their law says.
 namespace edgedraft::testing {
+
+// How long the answers are whose law is looked at: so few of them are possible that some thousands
+// show it.
+inline constexpr std::size_t kAnswerTokens = 3;
 
 // The logits of a toy model behind any text, each computed once.
 class KnownLogits {

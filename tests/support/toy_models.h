@@ -55,5 +55,8 @@ void reduce_vocabulary(ToyMoa& drafter, const std::vector<std::uint32_t>& tokens
 
 inline constexpr std::uint32_t kToyVocabulary = 64;
 inline constexpr std::uint32_t kToyEndToken = 2;
+inline bool is_toy_end(std::uint32_t token) {
+  return token == kToyEndToken;
+}
 
 }  // namespace edgedraft::testing

@@ -11,7 +11,7 @@
 namespace edgedraft::testing {
 namespace {
 
-constexpr TreeShape kShape{};
+constexpr TreeShape kDefaultShape{};
 constexpr std::uint64_t kMiB = 1u << 20;
 
 class VulkanMemoryTest : public VulkanTest {};
@@ -25,12 +25,12 @@ void expect_plan_is_kept(DType kv_type) {
     const std::uint32_t positions = model->facts().context_count;
     const auto unlimited = open_with({}).value();
     const auto plan = plan_vulkan_backend(unlimited->features(), nullptr, kv_type).value();
-    const std::uint64_t needed = memory_need(*model, *plan, positions, kShape).total(2);
+    const std::uint64_t needed = memory_need(*model, *plan, positions, kDefaultShape).total(2);
 
     const auto meter = std::make_shared<MemoryMeter>(needed);
     {
       const auto backend = open_with({}, {.kv_type = kv_type, .meter = meter}).value();
-      const MemoryNeed taken = memory_need(*model, *backend, positions, kShape);
+      const MemoryNeed taken = memory_need(*model, *backend, positions, kDefaultShape);
       EXPECT_GE(taken.total(2), needed - needed / 20);
       EXPECT_LE(meter->peak(), needed);
     }
@@ -38,7 +38,7 @@ void expect_plan_is_kept(DType kv_type) {
 
     const auto too_little = std::make_shared<MemoryMeter>(needed - 5 * kMiB);
     const auto backend = open_with({}, {.kv_type = kv_type, .meter = too_little}).value();
-    EXPECT_THROW(memory_need(*model, *backend, positions, kShape), DeviceError);
+    EXPECT_THROW(memory_need(*model, *backend, positions, kDefaultShape), DeviceError);
     EXPECT_LE(too_little->peak(), too_little->limit());
   }
 }

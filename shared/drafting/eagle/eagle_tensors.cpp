@@ -10,10 +10,9 @@
 namespace edgedraft {
 namespace {
 
-constexpr std::uint32_t kLayerCountMax = 1024;
 constexpr std::size_t kVariantBytesMax = 32;
 
-Result<EagleConfig> read_config(const GgufFile& file) {
+Result<EagleConfig> read_eagle_config(const GgufFile& file) {
   const auto architecture = file.architecture();
   if (!architecture) return architecture.error();
   if (*architecture != kEagleArchitecture) {
@@ -50,7 +49,7 @@ Result<EagleConfig> read_config(const GgufFile& file) {
   return config;
 }
 
-Result<EagleTensors> read_tensors(const GgufFile& file, const EagleConfig& config) {
+Result<EagleTensors> read_eagle_tensors(const GgufFile& file, const EagleConfig& config) {
   const std::uint32_t dim = config.layer.dim;
   EagleTensors tensors;
   TensorReader reader(file, "");
@@ -71,9 +70,9 @@ Result<EagleTensors> read_tensors(const GgufFile& file, const EagleConfig& confi
 }  // namespace
 
 Result<EagleModel> read_eagle(const GgufFile& file) {
-  auto config = read_config(file);
+  auto config = read_eagle_config(file);
   if (!config) return config.error();
-  auto tensors = read_tensors(file, *config);
+  auto tensors = read_eagle_tensors(file, *config);
   if (!tensors) return tensors.error();
   return EagleModel{std::move(*config), std::move(*tensors)};
 }

@@ -27,12 +27,12 @@ Elements elements_of(const GgufFile& file, const char* key) {
   return {value->count, value->bytes};
 }
 
-struct Vocabulary {
+struct VocabularyArrays {
   Elements texts;
   Elements types;
 
   template <class Source>
-  static Vocabulary of(const Source& source) {
+  static VocabularyArrays of(const Source& source) {
     return {elements_of(source, "tokenizer.ggml.tokens"),
             elements_of(source, "tokenizer.ggml.token_type")};
   }
@@ -50,7 +50,7 @@ struct Vocabulary {
 };
 
 // Texts stand one behind the other, so that equal beginnings have equal bytes.
-bool same_texts(const Vocabulary& a, const Vocabulary& b) {
+bool same_texts(const VocabularyArrays& a, const VocabularyArrays& b) {
   const std::uint64_t both = std::min(a.texts.count, b.texts.count);
   if (a.used_count() > both || b.used_count() > both) return false;
   const std::size_t bytes = std::min(a.texts.bytes.size(), b.texts.bytes.size());
@@ -76,8 +76,8 @@ void resize_rows(PlannedTensor& tensor, std::uint64_t count, ModelPlan& plan) {
 }  // namespace
 
 Result<void> bind_to_target(const GgufFile& target, const DecoderConfig& config, ModelPlan& plan) {
-  const Vocabulary own = Vocabulary::of(plan.metadata);
-  if (own.texts.count > 0 && !same_texts(own, Vocabulary::of(target))) {
+  const VocabularyArrays own = VocabularyArrays::of(plan.metadata);
+  if (own.texts.count > 0 && !same_texts(own, VocabularyArrays::of(target))) {
     return Error{Errc::mismatch,
                  "drafter and target have different tokenizers: an id must stand for the same text "
                  "in both"};

@@ -12,8 +12,6 @@
 namespace edgedraft {
 namespace {
 
-constexpr std::uint32_t kLayerCountMax = 1024;
-
 Result<std::vector<MedusaChoice>> read_tree(const GgufFile& file, std::uint32_t head_count) {
   if (file.find_value(kMedusaTreeParents) == nullptr &&
       file.find_value(kMedusaTreeRanks) == nullptr) {
@@ -26,7 +24,7 @@ Result<std::vector<MedusaChoice>> read_tree(const GgufFile& file, std::uint32_t 
   return tree_of_arrays(*parents, *ranks, head_count);
 }
 
-Result<MedusaConfig> read_config(const GgufFile& file) {
+Result<MedusaConfig> read_medusa_config(const GgufFile& file) {
   const auto architecture = file.architecture();
   if (!architecture) return architecture.error();
   if (*architecture != kMedusaArchitecture) {
@@ -62,7 +60,7 @@ Result<MedusaConfig> read_config(const GgufFile& file) {
   return config;
 }
 
-Result<MedusaTensors> read_tensors(const GgufFile& file, const MedusaConfig& config) {
+Result<MedusaTensors> read_medusa_tensors(const GgufFile& file, const MedusaConfig& config) {
   MedusaTensors tensors;
   TensorReader reader(file, "");
   const bool is_shared = file.find_tensor("head.0.output.weight") == nullptr;
@@ -94,9 +92,9 @@ Result<MedusaTensors> read_tensors(const GgufFile& file, const MedusaConfig& con
 }  // namespace
 
 Result<MedusaModel> read_medusa(const GgufFile& file) {
-  auto config = read_config(file);
+  auto config = read_medusa_config(file);
   if (!config) return config.error();
-  auto tensors = read_tensors(file, *config);
+  auto tensors = read_medusa_tensors(file, *config);
   if (!tensors) return tensors.error();
   return MedusaModel{std::move(*config), std::move(*tensors)};
 }

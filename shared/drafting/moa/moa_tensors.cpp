@@ -13,8 +13,6 @@
 namespace edgedraft {
 namespace {
 
-constexpr std::uint32_t kLayerCountMax = 1024;
-
 struct LayerConfig {
   LayerShape& shape;
   RopeConfig& rope;

@@ -3,21 +3,20 @@
 #include <algorithm>
 #include <optional>
 
+#include "shared/base/ascii.h"
+
 namespace edgedraft::chat {
 namespace {
 
-constexpr std::string_view kSpaces = " \t\n\r\f\v";
+constexpr std::string_view kAsciiSpaces = " \t\n\r\f\v";
 constexpr std::size_t kIntegerDigitsMax = 9;
 // Longest first.
 constexpr std::string_view kSymbols[] = {"==", "!=", "<=", ">=", "//", "**", "+", "-", "*",
                                          "/",  "%",  "~",  "<",  ">",  "=",  "(", ")", "[",
                                          "]",  "{",  "}",  ".",  ",",  ":",  "|"};
 
-bool is_digit(char c) {
-  return c >= '0' && c <= '9';
-}
 bool is_name_start(char c) {
-  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
+  return is_ascii_letter(c) || c == '_';
 }
 
 class Lexer {
@@ -75,7 +74,7 @@ class Lexer {
   void strip_before_tag(std::string& text, std::size_t tag) const {
     const char mark = tag + 2 < source_.size() ? source_[tag + 2] : '\0';
     if (mark == '-') {
-      text.erase(text.find_last_not_of(kSpaces) + 1);
+      text.erase(text.find_last_not_of(kAsciiSpaces) + 1);
       return;
     }
     if (mark == '+' || source_[tag + 1] == '{') return;
@@ -89,7 +88,7 @@ class Lexer {
   // -%} eats all white space after the tag, %} one line end.
   void strip_after_tag(char mark, bool is_output) {
     if (mark == '-') {
-      const std::size_t next = rest().find_first_not_of(kSpaces);
+      const std::size_t next = rest().find_first_not_of(kAsciiSpaces);
       advance(next == std::string_view::npos ? rest().size() : next);
     } else if (mark != '+' && !is_output && rest().starts_with('\n')) {
       advance(1);
@@ -107,7 +106,7 @@ class Lexer {
   void lex_inside(std::string_view close) {
     int braces = 0;
     while (!error_) {
-      const std::size_t next = rest().find_first_not_of(kSpaces);
+      const std::size_t next = rest().find_first_not_of(kAsciiSpaces);
       if (next == std::string_view::npos) return fail("a tag does not end");
       advance(next);
       const char c = rest()[0];
@@ -127,15 +126,16 @@ class Lexer {
   void lex_token() {
     const char c = rest()[0];
     if (c == '\'' || c == '"') return lex_string();
-    if (is_digit(c) || is_name_start(c)) {
+    if (is_ascii_digit(c) || is_name_start(c)) {
       const bool is_name = is_name_start(c);
       std::size_t count = 1;
-      while (count < rest().size() && (is_digit(rest()[count]) || is_name_start(rest()[count]))) {
-        if (!is_name && !is_digit(rest()[count])) return fail("a number that is no integer");
+      while (count < rest().size() &&
+             (is_ascii_digit(rest()[count]) || is_name_start(rest()[count]))) {
+        if (!is_name && !is_ascii_digit(rest()[count])) return fail("a number that is no integer");
         ++count;
       }
       const bool has_fraction =
-          count + 1 < rest().size() && rest()[count] == '.' && is_digit(rest()[count + 1]);
+          count + 1 < rest().size() && rest()[count] == '.' && is_ascii_digit(rest()[count + 1]);
       if (!is_name && has_fraction) return fail("a number that is no integer");
       if (!is_name && count > kIntegerDigitsMax) return fail("a number of that size");
       add(is_name ? Token::Kind::name : Token::Kind::integer, std::string(rest().substr(0, count)));

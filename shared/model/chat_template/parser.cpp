@@ -10,10 +10,10 @@
 namespace edgedraft::chat {
 namespace {
 
-using Kind = Statement::Kind;
-
 // Recursive descent over the blocks. Once an expression has failed every loop ends.
 class Parser {
+  using Kind = Statement::Kind;
+
  public:
   explicit Parser(std::vector<Token> tokens) : in_(std::move(tokens)) {}
 

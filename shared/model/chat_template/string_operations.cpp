@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "shared/base/ascii.h"
 #include "shared/model/utf8.h"
 
 namespace edgedraft::chat {
@@ -36,7 +37,7 @@ std::size_t last_character(std::string_view text) {
 
 // Characters beyond ASCII are taken for letters.
 bool is_letter(char c) {
-  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || static_cast<unsigned char>(c) >= 0x80;
+  return is_ascii_letter(c) || static_cast<unsigned char>(c) >= 0x80;
 }
 char upper(char c) {
   return c >= 'a' && c <= 'z' ? static_cast<char>(c - 'a' + 'A') : c;

@@ -21,13 +21,6 @@ using nlohmann::json;
 using Index = std::unordered_map<std::string_view, std::uint32_t>;
 using Merge = std::pair<std::string, std::string>;
 
-Error bad_tokenizer(const std::string& what) {
-  return {Errc::bad_file, "tokenizer.json: " + what};
-}
-Error unsupported(const std::string& what) {
-  return {Errc::unsupported, "tokenizer.json: " + what + " is not supported"};
-}
-
 // {"the": 12, ...}
 Result<void> read_vocabulary_map(const json& vocabulary, std::size_t count, TokenizerParts& parts) {
   std::vector<bool> taken;
@@ -137,7 +130,7 @@ Result<void> finish_byte_level(const json& model, const TextSteps& steps,
   if (!unknown) return unknown.error();
   for (unsigned byte = 0; byte < 256 && *unknown; ++byte) {
     if (!index.contains(letter_of(static_cast<unsigned char>(byte)))) {
-      return unsupported("unk_token with a ByteLevel vocabulary that lacks a byte");
+      return unsupported_tokenizer("unk_token with a ByteLevel vocabulary that lacks a byte");
     }
   }
   parts.model = "gpt2";
@@ -163,7 +156,8 @@ Result<void> mark_pieces(const json& model, std::optional<std::uint32_t> unknown
   for (TokenizerParts::Entry& entry : parts.entries) {
     if (byte_fallback->value_or(false) && byte_of(entry.text)) entry.type = TokenType::byte;
   }
-  if (!unknown || *unknown >= parts.entries.size()) return unsupported("a model without unk_token");
+  if (!unknown || *unknown >= parts.entries.size())
+    return unsupported_tokenizer("a model without unk_token");
   parts.entries[*unknown].type = TokenType::unknown;
   parts.unknown = unknown;
   return {};
@@ -175,7 +169,7 @@ Result<void> check_spaces(const TextSteps& steps, const TokenizerParts& parts) {
   if (!steps.splits_at_spaces) return {};
   for (const TokenizerParts::Entry& entry : parts.entries) {
     if (entry.type == TokenType::normal && entry.text.find(kSpaceMark, 1) != std::string::npos) {
-      return unsupported("Metaspace that splits \"" + entry.text + "\"");
+      return unsupported_tokenizer("Metaspace that splits \"" + entry.text + "\"");
     }
   }
   return {};
@@ -208,8 +202,9 @@ Result<void> score_by_merges(const std::vector<Merge>& merges, const Index& inde
     TokenizerParts::Entry& entry = parts.entries[merged->second];
     if (last == kNever && entry.type == TokenType::normal) entry.score = -static_cast<float>(rank);
     if (last != kNever && last + 1 != rank) {
-      return unsupported("BPE with byte_fallback whose merges are no order of its pieces (\"" +
-                         entry.text + "\")");
+      return unsupported_tokenizer(
+          "BPE with byte_fallback whose merges are no order of its pieces (\"" + entry.text +
+          "\")");
     }
     last = rank;
     pairs.insert(key(left_id->second, right_id->second));
@@ -227,8 +222,8 @@ Result<void> score_by_merges(const std::vector<Merge>& merges, const Index& inde
         continue;
       }
       if (!pairs.contains(key(left->second, right->second))) {
-        return unsupported("BPE with byte_fallback that has \"" + entry.text +
-                           "\" and not each merge into it");
+        return unsupported_tokenizer("BPE with byte_fallback that has \"" + entry.text +
+                                     "\" and not each merge into it");
       }
     }
   }
@@ -239,11 +234,11 @@ Result<TokenizerParts> read_bpe(const json& file, const json& model, std::size_t
   for (const char* key : {"continuing_subword_prefix", "end_of_word_suffix"}) {
     const auto affix = json_string(model, key);
     if (!affix) return affix.error();
-    if (*affix && !(*affix)->empty()) return unsupported(std::string("BPE with ") + key);
+    if (*affix && !(*affix)->empty()) return unsupported_tokenizer(std::string("BPE with ") + key);
   }
   const auto dropout = json_number(model, "dropout");
   if (!dropout) return dropout.error();
-  if (dropout->value_or(0.0) != 0.0) return unsupported("BPE with dropout");
+  if (dropout->value_or(0.0) != 0.0) return unsupported_tokenizer("BPE with dropout");
   const auto vocabulary = model.find("vocab");
   if (vocabulary == model.end() || !vocabulary->is_object()) {
     return bad_tokenizer("the model has no vocabulary");
@@ -283,7 +278,7 @@ Result<TokenizerParts> read_unigram(const json& file, const json& model, std::si
   }
   const auto steps = read_text_steps(file);
   if (!steps) return steps.error();
-  if (steps->byte_level) return unsupported("ByteLevel with a Unigram model");
+  if (steps->byte_level) return unsupported_tokenizer("ByteLevel with a Unigram model");
   const auto unknown = json_u32(model, "unk_id");
   if (!unknown) return unknown.error();
 
@@ -320,9 +315,10 @@ Result<TokenizerParts> read_tokenizer_json(const json& file, std::size_t count) 
   const auto type = json_string(*model, "type");
   if (!type) return type.error();
   const std::string kind = type->value_or("BPE");  // old files do not say
-  auto parts = kind == "BPE"       ? read_bpe(file, *model, count)
-               : kind == "Unigram" ? read_unigram(file, *model, count)
-                                   : Result<TokenizerParts>(unsupported("the model " + kind));
+  auto parts = kind == "BPE" ? read_bpe(file, *model, count)
+               : kind == "Unigram"
+                   ? read_unigram(file, *model, count)
+                   : Result<TokenizerParts>(unsupported_tokenizer("the model " + kind));
   if (!parts) return parts;
   if (auto done = read_post_processor(file, *parts); !done) return done.error();
   return parts;

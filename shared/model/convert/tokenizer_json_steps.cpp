@@ -13,27 +13,23 @@ using nlohmann::json;
 
 constexpr std::size_t kNestingMax = 8;
 
-Error unsupported(const std::string& what) {
-  return {Errc::unsupported, "tokenizer.json: " + what + " is not supported"};
-}
-
 // The steps of a component, with its Sequences unfolded.
 Result<void> unfold(const json& component, const char* list_key, std::size_t depth,
                     std::vector<std::pair<std::string, json>>& steps) {
   if (component.is_null()) return {};
   if (!component.is_object() || depth > kNestingMax) {
-    return Error{Errc::bad_file, std::string("tokenizer.json: a step is no object")};
+    return bad_tokenizer("a step is no object");
   }
   const auto type = json_string(component, "type");
   if (!type) return type.error();
-  if (!*type) return Error{Errc::bad_file, "tokenizer.json: a step has no type"};
+  if (!*type) return bad_tokenizer("a step has no type");
   if (**type != "Sequence") {
     steps.emplace_back(**type, component);
     return {};
   }
   const auto list = component.find(list_key);
   if (list == component.end() || !list->is_array()) {
-    return Error{Errc::bad_file, std::string("tokenizer.json: a Sequence has no ") + list_key};
+    return bad_tokenizer(std::string("a Sequence has no ") + list_key);
   }
   for (const json& part : *list) {
     if (auto done = unfold(part, list_key, depth + 1, steps); !done) return done;
@@ -89,9 +85,9 @@ Result<void> read_normalizer(const json& file, TextSteps& out, bool& replaces_sp
                text_of(step, "content") == kSpaceMark) {
       replaces_spaces = true;
     } else if (type == "Replace" || type == "Prepend") {
-      return unsupported("this form of the normalizer " + type);
+      return unsupported_tokenizer("this form of the normalizer " + type);
     } else {
-      return unsupported("the normalizer " + type);
+      return unsupported_tokenizer("the normalizer " + type);
     }
   }
   return {};
@@ -117,10 +113,11 @@ Result<void> read_split(const json& step, TextSteps& out) {
   // The patterns leave nothing out, so removing what lies between the matches changes nothing.
   const bool isolates = (behavior == "Isolated" && !invert) || (behavior == "Removed" && invert);
   if (kind != "Regex" || !isolates) {
-    return unsupported("the pre-tokenizer Split of the kind " + kind + ", " + behavior);
+    return unsupported_tokenizer("the pre-tokenizer Split of the kind " + kind + ", " + behavior);
   }
   if (pattern.size() > kPatternBytesMax) {
-    return unsupported("a Split by an expression of " + std::to_string(pattern.size()) + " bytes");
+    return unsupported_tokenizer("a Split by an expression of " + std::to_string(pattern.size()) +
+                                 " bytes");
   }
   out.patterns.push_back(in_our_dialect(pattern));
   return {};
@@ -128,13 +125,13 @@ Result<void> read_split(const json& step, TextSteps& out) {
 
 Result<void> read_metaspace(const json& step, TextSteps& out) {
   const std::string replacement = text_of(step, "replacement");
-  if (replacement != kSpaceMark) return unsupported("Metaspace with another replacement");
+  if (replacement != kSpaceMark) return unsupported_tokenizer("Metaspace with another replacement");
   std::string scheme = text_of(step, "prepend_scheme");
   // Old files have a flag instead.
   if (scheme.empty()) scheme = flag_of(step, "add_prefix_space", true) ? "always" : "never";
   const std::optional<SpaceRule> rule =
       scheme == "never" ? SpaceRule::none : find_space_rule(scheme);
-  if (!rule) return unsupported("Metaspace with the prepend_scheme " + scheme);
+  if (!rule) return unsupported_tokenizer("Metaspace with the prepend_scheme " + scheme);
   // Behind a Prepend each part begins with a space already.
   if (out.space_rule != SpaceRule::each) out.space_rule = *rule;
   out.splits_at_spaces = flag_of(step, "split", true);
@@ -149,12 +146,12 @@ Result<void> read_pre_tokenizer(const json& file, TextSteps& out, bool& replaces
       if (auto read = read_split(step, out); !read) return read;
     } else if (type == "Digits") {
       if (!flag_of(step, "individual_digits", false)) {
-        return unsupported("the pre-tokenizer Digits without individual_digits");
+        return unsupported_tokenizer("the pre-tokenizer Digits without individual_digits");
       }
       out.patterns.emplace_back(kDigitPattern);
     } else if (type == "ByteLevel") {
       if (flag_of(step, "add_prefix_space", false)) {
-        return unsupported("the pre-tokenizer ByteLevel with add_prefix_space");
+        return unsupported_tokenizer("the pre-tokenizer ByteLevel with add_prefix_space");
       }
       if (flag_of(step, "use_regex", true)) out.patterns.emplace_back(kGpt2Pattern);
       out.byte_level = true;
@@ -162,7 +159,7 @@ Result<void> read_pre_tokenizer(const json& file, TextSteps& out, bool& replaces
       replaces_spaces = true;
       if (auto read = read_metaspace(step, out); !read) return read;
     } else {
-      return unsupported("the pre-tokenizer " + type);
+      return unsupported_tokenizer("the pre-tokenizer " + type);
     }
   }
   return {};
@@ -178,12 +175,12 @@ std::optional<std::string> special_of(const json& part) {
 Result<void> read_template(const json& step, TokenizerParts& parts) {
   const auto single = step.find("single");
   if (single == step.end() || !single->is_array()) {
-    return Error{Errc::bad_file, "tokenizer.json: TemplateProcessing has no template"};
+    return bad_tokenizer("TemplateProcessing has no template");
   }
   bool behind_text = false;
   for (const json& part : *single) {
     if (!part.is_object()) {
-      return unsupported("TemplateProcessing as a string");
+      return unsupported_tokenizer("TemplateProcessing as a string");
     }
     const auto special = special_of(part);
     if (!special) {
@@ -191,7 +188,8 @@ Result<void> read_template(const json& step, TokenizerParts& parts) {
       continue;
     }
     std::optional<bool>& flag = behind_text ? parts.add_eos : parts.add_bos;
-    if (flag.value_or(false)) return unsupported("TemplateProcessing with several special tokens");
+    if (flag.value_or(false))
+      return unsupported_tokenizer("TemplateProcessing with several special tokens");
     flag = true;
     if (!behind_text) parts.bos = parts.find(*special);
   }
@@ -200,6 +198,14 @@ Result<void> read_template(const json& step, TokenizerParts& parts) {
 
 }  // namespace
 
+Error bad_tokenizer(const std::string& what) {
+  return {Errc::bad_file, "tokenizer.json: " + what};
+}
+
+Error unsupported_tokenizer(const std::string& what) {
+  return {Errc::unsupported, "tokenizer.json: " + what + " is not supported"};
+}
+
 Result<TextSteps> read_text_steps(const json& file) {
   TextSteps out;
   bool replaces_spaces = false;
@@ -207,14 +213,14 @@ Result<TextSteps> read_text_steps(const json& file) {
   if (auto read = read_pre_tokenizer(file, out, replaces_spaces); !read) return read.error();
   if (out.byte_level) {
     if (replaces_spaces || out.space_rule != SpaceRule::none)
-      return unsupported("ByteLevel behind another spelling");
+      return unsupported_tokenizer("ByteLevel behind another spelling");
     return out;
   }
   if (!replaces_spaces)
-    return unsupported("a pre-tokenizer that is neither ByteLevel nor Metaspace");
-  if (out.nfc) return unsupported("the normalizer NFC with SentencePiece's pieces");
+    return unsupported_tokenizer("a pre-tokenizer that is neither ByteLevel nor Metaspace");
+  if (out.nfc) return unsupported_tokenizer("the normalizer NFC with SentencePiece's pieces");
   if (!out.patterns.empty())
-    return unsupported("the pre-tokenizer Split with SentencePiece's pieces");
+    return unsupported_tokenizer("the pre-tokenizer Split with SentencePiece's pieces");
   return out;
 }
 
@@ -224,7 +230,7 @@ Result<void> read_post_processor(const json& file, TokenizerParts& parts) {
   parts.add_bos = false;
   for (const auto& [type, step] : *steps) {
     if (type == "ByteLevel") continue;  // moves offsets alone
-    if (type != "TemplateProcessing") return unsupported("the post-processor " + type);
+    if (type != "TemplateProcessing") return unsupported_tokenizer("the post-processor " + type);
     if (auto read = read_template(step, parts); !read) return read;
   }
   return {};

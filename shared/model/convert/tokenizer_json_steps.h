@@ -10,6 +10,11 @@
 
 namespace edgedraft {
 
+// "tokenizer.json: WHAT", as bad_file.
+Error bad_tokenizer(const std::string& what);
+// "tokenizer.json: WHAT is not supported", as unsupported.
+Error unsupported_tokenizer(const std::string& what);
+
 // How a tokenizer.json prepares a text before its model sees it.
 struct TextSteps {
   bool byte_level = false;

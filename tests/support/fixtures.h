@@ -1,0 +1,10 @@
+#pragma once
+
+#include <filesystem>
+
+namespace edgedraft::test {
+
+// Small checkpoints with random weights, and what PyTorch makes of them (train/fixtures.py).
+inline const std::filesystem::path kFixtures = EDGEDRAFT_TEST_DATA "/fixtures";
+
+}  // namespace edgedraft::test
