@@ -1,7 +1,6 @@
 #include "server/sessions/known_grammars.h"
 
 #include <algorithm>
-#include <chrono>
 #include <iterator>
 #include <utility>
 
@@ -17,16 +16,9 @@ std::shared_ptr<GrammarTokens> KnownGrammars::find(const std::string& identity,
 }
 
 Result<void> KnownGrammars::afford_another(const std::string& identity, std::size_t bytes) {
-  for (Known& one : known_) charge(one);
-  const Instant now = now_();
-  for (auto& [owner, account] : accounts_) {
-    account.steps_left += kStepsPerSecond * std::chrono::duration<double>(now - account.at).count();
-    account.at = now;
-  }
-  std::erase_if(accounts_,
-                [](const auto& entry) { return entry.second.steps_left >= kStepsAtOnce; });
-  const auto account = accounts_.find(identity);
-  if (account == accounts_.end() || account->second.steps_left >= 0.0) {
+  settle();
+  const auto left = steps_left_.find(identity);
+  if (left == steps_left_.end() || left->second >= 0.0) {
     charge(identity, kStepsAText + kStepsAByte * static_cast<double>(bytes));
     return boost::system::in_place_value;
   }
@@ -62,6 +54,14 @@ void KnownGrammars::forget_unused() {
   }
 }
 
+void KnownGrammars::settle() {
+  for (Known& one : known_) charge(one);
+  const Instant now = now_();
+  const double back = kStepsPerSecond * seconds(now - std::exchange(settled_, now));
+  for (auto& [identity, left] : steps_left_) left += back;
+  std::erase_if(steps_left_, [](const auto& entry) { return entry.second >= kStepsAtOnce; });
+}
+
 void KnownGrammars::charge(Known& known) {
   const std::uint64_t steps = known.tokens->steps_taken();
   const auto taken = static_cast<double>(steps - std::exchange(known.steps_charged, steps));
@@ -69,8 +69,7 @@ void KnownGrammars::charge(Known& known) {
 }
 
 void KnownGrammars::charge(const std::string& identity, double steps) {
-  const Account full{.steps_left = kStepsAtOnce, .at = now_()};
-  accounts_.try_emplace(identity, full).first->second.steps_left -= steps;
+  steps_left_.try_emplace(identity, kStepsAtOnce).first->second -= steps;
 }
 
 }  // namespace edgedraft

@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "shared/base/clock.h"
 #include "shared/base/error.h"
@@ -17,7 +18,9 @@ namespace edgedraft {
 // The grammars that answers use and those that were used last, by identity: what one has asked for
 // must not show in what others wait for. Reading and searching a grammar takes the one computing
 // thread's time, most of it when the grammar is new; who has taken too much of that brings no
-// further ones for a while.
+// further ones for a while. Those that are known are used on: GrammarTokens bounds what a token of
+// an answer may add, and an honest schema's long text in a large vocabulary may well take more than
+// comes back.
 class KnownGrammars {
  public:
   // In steps of automata: what an identity may take at once, and what it gets back per second, a
@@ -31,7 +34,7 @@ class KnownGrammars {
   // Kept beside those that answers use; each may take some megabytes.
   static constexpr std::size_t kUnusedMax = 16;
 
-  explicit KnownGrammars(std::function<Instant()> now) : now_(std::move(now)) {}
+  explicit KnownGrammars(std::function<Instant()> now) : now_(std::move(now)), settled_(now_()) {}
 
   // What was found of that identity's grammar; null if it is not known.
   std::shared_ptr<GrammarTokens> find(const std::string& identity, const std::string& text);
@@ -56,17 +59,17 @@ class KnownGrammars {
     // By an answer, which may still have to search it.
     bool used() const { return tokens.use_count() > 1; }
   };
-  // Below 0: it has taken more than it may. An identity without one has all of kStepsAtOnce.
-  struct Account {
-    double steps_left;
-    Instant at;
-  };
+  // Holds what was searched since the last time against what came back meanwhile, so that long use
+  // within that leaves no debt.
+  void settle();
   void charge(Known& known);
   void charge(const std::string& identity, double steps);
 
   std::function<Instant()> now_;
   std::list<Known> known_;  // the last comes first
-  std::map<std::string, Account> accounts_;
+  // By identity; below 0, it has taken more than it may. Who is not here has all of kStepsAtOnce.
+  std::map<std::string, double> steps_left_;
+  Instant settled_;
 };
 
 }  // namespace edgedraft

@@ -84,12 +84,9 @@ class GrammarParser {
       parse_rule();
       skip_space(true);
     }
-    for (const auto& [name, index] : names_) {
-      if (grammar_.rules_[index].empty()) fail("the rule '" + name + "' is used, and not there");
-    }
-    if (!names_.contains("root")) fail("there is no rule 'root'");
+    if (!failed()) refuse_missing_rules();
     if (!failed()) {
-      grammar_.root_ = names_.at("root");
+      grammar_.root_ = names_.at("root").rule;
       refuse_left_recursion();
     }
     if (error_) return *error_;
@@ -101,14 +98,21 @@ class GrammarParser {
   using Sequence = Grammar::Sequence;
   using SetWords = std::array<std::uint64_t, sizeof(ByteSet) / sizeof(std::uint64_t)>;
 
+  struct Named {
+    std::uint32_t rule;
+    std::size_t at;  // in the text: where it begins, or where it is used first if it is not there
+  };
+
   bool failed() const { return error_.has_value(); }
-  void fail(const std::string& what) {
+  void fail(const std::string& what) { fail_at(at_, what); }
+  void fail_at(std::size_t at, const std::string& what) {
     if (error_) return;
-    const auto line =
-        1 + std::count(text_.begin(),
-                       text_.begin() + static_cast<std::ptrdiff_t>(std::min(at_, text_.size())),
-                       '\n');
+    const std::string_view before = text_.substr(0, at);
+    const auto line = 1 + std::ranges::count(before, '\n');
     error_ = Error{Errc::usage, "grammar, line " + std::to_string(line) + ": " + what};
+  }
+  void fail_in(std::string_view rule, const std::string& what) {
+    fail_at(names_.at(rule).at, "the rule '" + std::string(rule) + "' " + what);
   }
 
   char peek() const { return at_ < text_.size() ? text_[at_] : '\0'; }
@@ -131,24 +135,27 @@ class GrammarParser {
     }
   }
 
-  std::string name() {
+  std::string_view name() {
     const std::size_t begin = at_;
     const auto belongs = [](char c) {
       return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
              c == '-' || c == '_';
     };
     while (belongs(peek())) ++at_;
-    return std::string(text_.substr(begin, at_ - begin));
+    return text_.substr(begin, at_ - begin);
   }
 
-  std::uint32_t new_rule() {
+  // `owner`: its own name, or that of the rule that it is a part of.
+  std::uint32_t new_rule(std::string_view owner) {
     grammar_.rules_.emplace_back();
+    owners_.push_back(owner);
     return static_cast<std::uint32_t>(grammar_.rules_.size() - 1);
   }
-  std::uint32_t rule_named(const std::string& name) {
+  std::uint32_t new_part() { return new_rule(rule_); }
+  Named& rule_named(std::string_view name, std::size_t at) {
     const auto found = names_.find(name);
     if (found != names_.end()) return found->second;
-    return names_[name] = new_rule();
+    return names_.emplace(name, Named{.rule = new_rule(name), .at = at}).first->second;
   }
   void add(std::uint32_t rule, Sequence sequence) {
     elements_ += sequence.size() + 1;
@@ -165,14 +172,18 @@ class GrammarParser {
   }
 
   void parse_rule() {
-    const std::string rule = name();
-    if (rule.empty()) return fail("a rule's name was expected");
+    const std::size_t begin = at_;
+    rule_ = name();
+    if (rule_.empty()) return fail("a rule's name was expected");
     skip_space(false);
-    if (!take("::=")) return fail("'::=' was expected behind '" + rule + "'");
+    if (!take("::=")) return fail("'::=' was expected behind '" + std::string(rule_) + "'");
     skip_space(true);
-    const std::uint32_t index = rule_named(rule);
-    if (!grammar_.rules_[index].empty()) return fail("the rule '" + rule + "' is there twice");
-    parse_alternatives(index, 0);
+    Named& named = rule_named(rule_, begin);
+    if (!grammar_.rules_[named.rule].empty()) {
+      return fail_at(begin, "the rule '" + std::string(rule_) + "' is there twice");
+    }
+    named.at = begin;
+    parse_alternatives(named.rule, 0);
     if (failed()) return;
     if (at_ < text_.size() && peek() != '\n' && peek() != '\r') {
       fail(std::string("'") + peek() + "' was not expected");
@@ -196,6 +207,7 @@ class GrammarParser {
     Sequence sequence;
     for (;;) {
       const std::size_t begin = sequence.size();
+      const std::size_t at = at_;
       if (peek() == '"') {
         parse_literal(sequence);
       } else if (peek() == '[') {
@@ -203,12 +215,12 @@ class GrammarParser {
       } else if (take(".")) {
         sequence.push_back(characters({{0, 0xD7FF}, {0xE000, kCodePointMax}}));
       } else if (take("(")) {
-        const std::uint32_t group = new_rule();
+        const std::uint32_t group = new_part();
         parse_alternatives(group, depth + 1);
         if (!failed() && !take(")")) fail("')' was expected");
         sequence.push_back({.is_rule = true, .index = group});
-      } else if (const std::string rule = name(); !rule.empty()) {
-        sequence.push_back({.is_rule = true, .index = rule_named(rule)});
+      } else if (const std::string_view rule = name(); !rule.empty()) {
+        sequence.push_back({.is_rule = true, .index = rule_named(rule, at).rule});
       } else {
         return sequence;
       }
@@ -240,7 +252,7 @@ class GrammarParser {
     sequence.resize(begin);
     if (once.empty()) return;
     if (once.size() > 1) {
-      const std::uint32_t rule = new_rule();
+      const std::uint32_t rule = new_part();
       add(rule, std::move(once));
       once = {{.is_rule = true, .index = rule}};
     }
@@ -249,7 +261,7 @@ class GrammarParser {
     if (elements_ > kGrammarElementsMax) return fail("it is too large");
     for (std::uint32_t i = 0; i < least && !failed(); ++i) sequence.push_back(once[0]);
     if (!most) {
-      const std::uint32_t rest = new_rule();
+      const std::uint32_t rest = new_part();
       add(rest, {once[0], {.is_rule = true, .index = rest}});
       add(rest, {});
       sequence.push_back({.is_rule = true, .index = rest});
@@ -258,7 +270,7 @@ class GrammarParser {
     // Each of the others only behind the one before it.
     std::optional<std::uint32_t> inner;
     for (std::uint32_t i = least; i < *most && !failed(); ++i) {
-      const std::uint32_t rest = new_rule();
+      const std::uint32_t rest = new_part();
       Sequence some = once;
       if (inner) some.push_back({.is_rule = true, .index = *inner});
       add(rest, std::move(some));
@@ -408,7 +420,7 @@ class GrammarParser {
       });
     }
     if (longer.empty()) return bytes(ascii);
-    const std::uint32_t rule = new_rule();
+    const std::uint32_t rule = new_part();
     if (ascii.any()) add(rule, {bytes(ascii)});
     for (const auto& ranges_of_bytes : longer) {
       Sequence sequence;
@@ -420,6 +432,15 @@ class GrammarParser {
       add(rule, std::move(sequence));
     }
     return {.is_rule = true, .index = rule};
+  }
+
+  void refuse_missing_rules() {
+    // Rules have their numbers in the order in which the text names them.
+    for (std::size_t r = 0; r < owners_.size(); ++r) {
+      if (!grammar_.rules_[r].empty()) continue;
+      return fail_in(owners_[r], "is used, and not there");
+    }
+    if (!names_.contains("root")) fail("there is no rule 'root'");
   }
 
   // Rules that may stand for nothing.
@@ -482,7 +503,7 @@ class GrammarParser {
         }
         const std::uint32_t to = begins[rule][next++];
         if (seen[to] == Seen::open) {
-          return fail("a rule begins with itself, or repeats what may be empty");
+          return fail_in(owners_[to], "begins with itself, or repeats what may be empty");
         }
         if (seen[to] == Seen::no) {
           seen[to] = Seen::open;
@@ -495,7 +516,9 @@ class GrammarParser {
   std::string_view text_;
   std::size_t at_ = 0;
   std::size_t elements_ = 0;
-  std::map<std::string, std::uint32_t> names_;
+  std::string_view rule_;  // the name of the one that is read
+  std::map<std::string_view, Named> names_;
+  std::vector<std::string_view> owners_;  // by rule
   // Of byte_sets_. By their order: a stranger could make all hashes the same.
   std::map<SetWords, std::uint32_t> set_indices_;
   Grammar grammar_;

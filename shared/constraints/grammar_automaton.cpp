@@ -11,7 +11,9 @@ namespace {
 
 // Frames of a state that a byte is tried on in the time of a step.
 constexpr std::size_t kFramesAStep = 32;
-// For the beginning, however many are left: without it a grammar has no texts at all.
+// Frames that are looked up in state_behind_ in that time: it compares them with a dozen others.
+constexpr std::size_t kComparedAStep = 16;
+// For the beginning, however few are left: without it a grammar has no texts at all.
 constexpr std::uint64_t kStepsAStart = 4 * GrammarAutomaton::kFramesAStateMax;
 // What a key of a map takes beside its frames, in frames.
 constexpr std::size_t kKeyFrames = 24;
@@ -26,7 +28,7 @@ GrammarAutomaton::GrammarAutomaton(std::shared_ptr<const Grammar> grammar)
 
 void GrammarAutomaton::clear() {
   ++clearings_;
-  const std::uint64_t steps_left = std::exchange(steps_left_, kStepsAStart);
+  const std::uint64_t steps_before = std::exchange(steps_left_, kStepsAStart);
   frames_.assign(1, {});  // kBottom
   frame_ids_.clear();
   states_.clear();
@@ -44,10 +46,10 @@ void GrammarAutomaton::clear() {
   close(closure, std::move(open));
   start_ = intern(std::move(closure));
   if (start_ == kNoRoom) start_ = kDead;  // there will never be more
-  steps_left_ = steps_left;
+  steps_left_ = steps_before - std::min(steps_before, kStepsAStart - steps_left_);
 }
 
-GrammarAutomaton::Place GrammarAutomaton::place_of(State state) const {
+GrammarAutomaton::Place GrammarAutomaton::place_of(State state) {
   EDGEDRAFT_CHECK(state < states_.size());
   Place place{.frames = {Frame{}}, .before = {}, .accepts = states_[state].accepts};
   // A frame's parent was made before it: in order of their numbers each finds its own.
@@ -63,10 +65,12 @@ GrammarAutomaton::Place GrammarAutomaton::place_of(State state) const {
     place.frames.push_back(copy);
   }
   for (const std::uint32_t id : states_[state].frames) place.before.push_back(index_of.at(id));
+  take_steps(place.frames.size());
   return place;
 }
 
 GrammarAutomaton::State GrammarAutomaton::enter(const Place& place) {
+  if (!take_steps(place.frames.size())) return kDead;
   Closure closure{.frames = {}, .accepts = place.accepts};
   std::vector<std::uint32_t> ids{kBottom};
   for (std::size_t i = 1; i < place.frames.size(); ++i) {
@@ -177,31 +181,37 @@ GrammarAutomaton::State GrammarAutomaton::next(State state, std::uint8_t byte) {
   }
   const State known = (*states_[state].next)[byte];
   if (known != kNoRoom) return known;
-  Closure closure;
-  std::vector<std::uint32_t> open;
-  // By number: frames_ grows.
-  const std::vector<std::uint32_t> frames = states_[state].frames;
+  const std::vector<std::uint32_t>& frames = states_[state].frames;
   if (!take_steps(1 + frames.size() / kFramesAStep)) return kDead;
+  std::vector<std::uint32_t> taking;  // that byte
   for (const std::uint32_t id : frames) {
-    const Frame at = frames_[id];
+    const Frame& at = frames_[id];
     const Grammar::Element& element = grammar_->sequences()[at.sequence][at.position];
-    if (!grammar_->byte_sets()[element.index][byte]) continue;
-    open.push_back(frame(at.sequence, at.position + 1, at.parent, closure));
+    if (grammar_->byte_sets()[element.index][byte]) taking.push_back(id);
   }
-  if (closure.crowded) return kNoRoom;
   const auto remember = [&](State found) {
     (*states_[state].next)[byte] = static_cast<std::uint16_t>(found);
     return found;
   };
-  if (const auto same = state_behind_.find(open); same != state_behind_.end()) {
+  // Before the frames behind are looked for, one by one: most bytes lead where another has led.
+  if (!take_steps(taking.size() / kComparedAStep)) return kDead;
+  if (const auto same = state_behind_.find(taking); same != state_behind_.end()) {
     return remember(same->second);
   }
-  close(closure, open);
+  if (!take_steps(taking.size())) return kDead;
+  Closure closure;
+  std::vector<std::uint32_t> open;
+  for (const std::uint32_t id : taking) {
+    const Frame at = frames_[id];  // not a reference: frames_ grows
+    open.push_back(frame(at.sequence, at.position + 1, at.parent, closure));
+  }
+  if (closure.crowded) return kNoRoom;
+  close(closure, std::move(open));
   // Not what the byte leads to: that is found when there are steps again.
   if (closure.exhausted) return kDead;
   const State found = intern(std::move(closure));
-  if (found != kNoRoom && hold(open.size() + kKeyFrames)) {
-    state_behind_.emplace(std::move(open), found);
+  if (found != kNoRoom && hold(taking.size() + kKeyFrames)) {
+    state_behind_.emplace(std::move(taking), found);
   }
   return remember(found);
 }

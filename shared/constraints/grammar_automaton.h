@@ -53,17 +53,18 @@ class GrammarAutomaton {
     std::vector<std::uint32_t> before;  // those that stand before a byte
     bool accepts = false;
   };
-  Place place_of(State state) const;
+  Place place_of(State state);
   // Forgets all states.
   void clear();
   // How often that was done.
   std::uint64_t clearings() const { return clearings_; }
-  // kNoRoom where the tables are too full. Requires  they were cleared since the place was taken
+  // kNoRoom where the tables are too full, kDead where steps are too few. Requires  they were
+  // cleared since the place was taken
   State enter(const Place& place);
   // Forgets all states but one, and returns its new number.
   State clear_but(State state);
 
-  // Searches cost steps, of which there are kStepsMax at first and at most.
+  // Searches, places and clearing cost steps, of which there are kStepsMax at first and at most.
   void allow_steps(std::uint64_t steps);
   // What was found to be dead last may not be so.
   bool out_of_steps() const { return steps_left_ == 0; }
@@ -102,7 +103,7 @@ class GrammarAutomaton {
   std::map<std::array<std::uint32_t, 3>, std::uint32_t> frame_ids_;
   std::vector<StateData> states_;
   std::map<std::pair<std::vector<std::uint32_t>, bool>, State> state_ids_;
-  // By the frames that a byte leads to: most bytes of a character class lead to the same.
+  // By the frames that take a byte: most bytes of a character class are taken by the same.
   std::map<std::vector<std::uint32_t>, State> state_behind_;
   std::size_t frames_held_ = 0;  // by the last three
   State start_ = kDead;

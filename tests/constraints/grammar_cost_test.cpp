@@ -2,12 +2,14 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <limits>
 #include <memory>
 #include <string>
 
 #include "shared/base/clock.h"
 #include "shared/constraints/grammar.h"
+#include "shared/constraints/grammar_automaton.h"
 #include "shared/constraints/grammar_tokens.h"
 
 namespace edgedraft {
@@ -55,6 +57,29 @@ TEST(GrammarCostTest, RepetitionsAreCountedBeforeTheirSequenceIsOver) {
   const auto parsed = Grammar::parse(text + " [z-a]");
   ASSERT_FALSE(parsed);
   EXPECT_NE(parsed.error().message.find("too large"), std::string::npos) << parsed.error().message;
+}
+
+// Where a text may have got to any of thousands of places, and all of them go on with the same
+// characters, that many places are gone through again and again.
+TEST(GrammarCostTest, AllPlacesThatATextMayHaveGotToCount) {
+  constexpr std::uint64_t kPlaces = 4000;
+  std::string text = "root ::=";
+  for (std::uint64_t i = 0; i < kPlaces; ++i) text += " [\\x00-\\x7f]?";
+  GrammarAutomaton automaton(std::make_shared<const Grammar>(Grammar::parse(text).value()));
+  const auto steps_of = [&](const auto& work) {
+    const std::uint64_t before = automaton.steps_taken();
+    work();
+    return automaton.steps_taken() - before;
+  };
+  const GrammarAutomaton::State state = automaton.next(automaton.start(), 'a');
+  EXPECT_GE(steps_of([&] { automaton.next(state, 'b'); }), 3 * kPlaces);
+  EXPECT_GE(steps_of([&] { automaton.next(state, 'c'); }), kPlaces / 16)
+      << "that it leads where 'b' led has to be found";
+  EXPECT_EQ(steps_of([&] { automaton.next(state, 'c'); }), 0u) << "it is known by then";
+  GrammarAutomaton::Place place;
+  EXPECT_GE(steps_of([&] { place = automaton.place_of(state); }), kPlaces - 1);
+  automaton.clear();
+  EXPECT_GE(steps_of([&] { automaton.enter(place); }), kPlaces - 1);
 }
 
 TEST(GrammarCostTest, TheWayThroughTheTokensCounts) {

@@ -112,6 +112,25 @@ TEST(GrammarTest, MistakesAreNamedWithTheirLine) {
   }
 }
 
+// Also those that only the whole text shows.
+TEST(GrammarTest, MistakesOfRulesNameTheRuleAndItsOwnLine) {
+  const auto begin_of = [](const std::string& text) {
+    const auto parsed = Grammar::parse(text);
+    EXPECT_FALSE(parsed) << text;
+    const std::string message = parsed ? "" : parsed.error().message;
+    return message.substr(0, message.find("' ") + 1);
+  };
+  EXPECT_EQ(begin_of("root ::= a\na ::= z\n\nb ::= y | z\n"), "grammar, line 2: the rule 'z'")
+      << "the first use of the first that is missing";
+  EXPECT_EQ(begin_of("root ::= a\n\na ::=\n  \"1\"\na ::=\n  \"2\"\n"),
+            "grammar, line 5: the rule 'a'");
+  EXPECT_EQ(begin_of("root ::= \"(\" x\nx ::= y\ny ::= x | \"a\"\n"),
+            "grammar, line 2: the rule 'x'");
+  EXPECT_EQ(begin_of("root ::= a\n\na ::= \"1\" |\n  (\"2\"*)*\nb ::= \"3\"\n"),
+            "grammar, line 3: the rule 'a'")
+      << "groups and repetitions have no name of their own";
+}
+
 TEST(GrammarTest, WhatWouldNeverBeDoneIsRefused) {
   for (const char* endless :
        {"root ::= root \"a\" | \"b\"", "root ::= x\nx ::= y\ny ::= x | \"a\"", "root ::= (\"a\"*)*",

@@ -104,6 +104,23 @@ TEST_F(KnownGrammarsTest, WhatWasSearchedAndLetGoIsChargedToo) {
   EXPECT_FALSE(known_.afford_another("sly", 0));
 }
 
+// Steps come back while others are taken, also where nobody asks for a long time.
+TEST_F(KnownGrammarsTest, LongUseWithinWhatComesBackLeavesNoDebt) {
+  std::string wide = "root ::=";
+  for (int i = 0; i < 4000; ++i) wide += " [\\x00-\\x7f]?";
+  GrammarAutomaton& automaton = add("steady", wide)->automaton();
+  GrammarAutomaton::State state = automaton.start();
+  while (static_cast<double>(automaton.steps_taken()) < 1.1 * KnownGrammars::kStepsAtOnce) {
+    automaton.allow_steps(1u << 18);
+    for (std::uint8_t byte = 0; byte < 0x80; ++byte) automaton.next(state, byte);
+    state = automaton.next(state, 'a');
+    ASSERT_NE(state, GrammarAutomaton::kDead);
+    ASSERT_NE(state, GrammarAutomaton::kNoRoom);
+    now_ += 1s;
+  }
+  EXPECT_TRUE(known_.afford_another("steady", 0));
+}
+
 // Or the other would pay for its own again.
 TEST_F(KnownGrammarsTest, ManyOfOneIdentityPushOutNoneOfAnothers) {
   const auto modest = add("modest", kAmbiguous);
