@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "client/vulkan/scratch_sizes.h"
 #include "shared/base/check.h"
 
 namespace edgedraft::vulkan {
@@ -91,7 +92,7 @@ std::unique_ptr<Buffer> VulkanBackend::upload(ByteView bytes) {
 }
 
 std::unique_ptr<Buffer> VulkanBackend::upload_matrix(const MatrixBytes& matrix) {
-  if (matrix.type != DType::q8_0 && matrix.type != DType::q4_0) return upload(matrix.bytes);
+  if (!is_split(matrix.type)) return upload(matrix.bytes);
   constexpr std::size_t kScaleBytes = 2;
   const std::size_t block_bytes = traits(matrix.type).block_bytes;
   const std::size_t number_bytes = block_bytes - kScaleBytes;

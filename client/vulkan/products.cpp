@@ -30,11 +30,6 @@ std::uint32_t outputs_a_lane(const MatmulTile& tile, std::uint32_t outputs,
   return count;
 }
 
-// Whether upload_matrix keeps the scales apart.
-bool is_split(DType type) {
-  return type == DType::q8_0 || type == DType::q4_0;
-}
-
 bool same_matrix(const Matrix& a, const Matrix& b) {
   return a.buffer == b.buffer && a.offset == b.offset && a.rows == b.rows && a.cols == b.cols &&
          a.stride == b.stride;

@@ -5,9 +5,17 @@
 
 #include "shaders/params.h"
 #include "shared/model/config.h"
+#include "shared/tensor/element_type.h"
 
-// Scratch memory of calls: for the backend, and for its plan.
+// Scratch memory of calls, and which weights are laid out otherwise than in their file: for the
+// backend, and for its plan.
 namespace edgedraft::vulkan {
+
+// Whether a matrix of that type keeps its integers and its scales apart, so that shaders read both
+// in whole words.
+constexpr bool is_split(DType type) {
+  return type == DType::q8_0 || type == DType::q4_0;
+}
 
 // A row of activations as quantize.comp leaves it: four int8 a word, then the scales of its
 // stretches, in whole vectors.

@@ -28,10 +28,10 @@ class VulkanPlan final : public PlanningBackend {
   std::uint64_t taken_by(ByteView bytes) const override { return taken_by(bytes.size()); }
   // Integers and scales apart, from a whole unit on.
   std::uint64_t taken_by(const MatrixBytes& m) const override {
-    return taken_by(m.bytes.size()) + (is_split(m.type) ? vulkan::Arena::kUnit : 0);
+    return taken_by(m.bytes.size()) + (vulkan::is_split(m.type) ? vulkan::Arena::kUnit : 0);
   }
   void plan(const MatmulOp& op) override {
-    if (!rounds_ || !is_split(op.weight.type)) return;
+    if (!rounds_ || !vulkan::is_split(op.weight.type)) return;
     scratch_.reserve(*this, std::uint64_t{rows_max(op.x)} * sizeof(std::uint32_t) *
                                 vulkan::quantized_row_words(op.x.cols));
   }
@@ -48,7 +48,6 @@ class VulkanPlan final : public PlanningBackend {
     const vulkan::ArgmaxPlaces places(op.logits.rows, op.logits.cols);
     scratch_.reserve(*this, places.end * vulkan::ArgmaxPlaces::kPairBytes);
   }
-  static bool is_split(DType type) { return type == DType::q8_0 || type == DType::q4_0; }
 
   bool rounds_;  // activations of quantised products, to int8
   DType kv_type_;

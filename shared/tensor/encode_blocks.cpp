@@ -73,13 +73,14 @@ float fit_scale(const float* x, std::uint32_t count, float low) {
 
 struct Line {
   float scale;
-  float minimum;  // not negative; x = scale level - minimum
+  float minimum;  // x = scale level - minimum
 };
 
-// The line on which levels 0..high come closest to the 32 numbers at x.
-Line fit_line(const float* x, float high) {
+// The line on which levels 0..high come closest to the 32 numbers at x. Where the type has no sign
+// for the minimum, level 0 stands for zero or less, wherever the numbers are.
+Line fit_line(const float* x, float high, bool minimum_has_sign) {
   const auto [lowest, largest] = std::minmax_element(x, x + kSmallCount);
-  const float low = std::min(*lowest, 0.0f);
+  const float low = minimum_has_sign ? *lowest : std::min(*lowest, 0.0f);
   const float range = *largest - low;
   if (!(range > 0.0f)) return {0.0f, -low};
   Line best{range / high, -low};
@@ -103,7 +104,7 @@ Line fit_line(const float* x, float high) {
     const float determinant = n * ll - l * l;
     if (!(determinant > 0.0f)) continue;
     Line line{(n * lx - l * x1) / determinant, (l * lx - ll * x1) / determinant};
-    if (line.minimum < 0.0f) line = {lx / ll, 0.0f};
+    if (!minimum_has_sign && line.minimum < 0.0f) line = {lx / ll, 0.0f};
     float error = 0.0f;
     for (std::uint32_t i = 0; i < kSmallCount; ++i) {
       const float off = line.scale * levels[i] - line.minimum - x[i];
@@ -137,7 +138,7 @@ void encode_groups(const float* from, std::byte* block, float high, const Put& p
   float scale_max = 0.0f;
   float minimum_max = 0.0f;
   for (std::uint32_t group = 0; group < 8; ++group) {
-    lines[group] = fit_line(from + 32 * group, high);
+    lines[group] = fit_line(from + 32 * group, high, /*minimum_has_sign=*/false);
     scale_max = std::max(scale_max, lines[group].scale);
     minimum_max = std::max(minimum_max, lines[group].minimum);
   }
@@ -173,7 +174,7 @@ void encode_around_zero(DType type, const float* from, std::byte* to, float midd
 template <class Put>
 void encode_on_line(DType type, const float* from, std::byte* to, float high, const Put& put) {
   std::fill_n(to, traits(type).block_bytes, std::byte{0});
-  const Line line = fit_line(from, high);
+  const Line line = fit_line(from, high, /*minimum_has_sign=*/true);
   store_le(to, float_to_half(line.scale));
   store_le(to + 2, float_to_half(-line.minimum));
   const float inverse = inverse_of(half_to_float(load_le<std::uint16_t>(to)));
