@@ -1,13 +1,12 @@
 #include "netsim/profile.h"
 
 #include <algorithm>
-#include <fstream>
-#include <sstream>
 
 #include "netsim/link/delivery_trace.h"
 #include "netsim/profile_table.h"
 #include "netsim/shipped_profiles.h"
 #include "shared/base/printable.h"
+#include "shared/base/text_file.h"
 #include "shared/program/toml_text.h"
 
 namespace edgedraft::netsim {
@@ -20,23 +19,6 @@ constexpr std::size_t kEventsMax = 10000;
 constexpr std::size_t kRestLawsMax = 8;
 constexpr double kMsMax = 60'000;
 constexpr double kSecondsMax = 1'000'000;
-
-Result<std::string> read_text(const std::filesystem::path& path, std::size_t bytes_max) {
-  std::error_code error;
-  if (!std::filesystem::is_regular_file(path, error)) {
-    return Error{Errc::io, path.string() + ": no such file"};
-  }
-  std::ifstream file(path, std::ios::binary);
-  std::string text(bytes_max + 1, '\0');
-  file.read(text.data(), static_cast<std::streamsize>(text.size()));
-  if (file.bad() || !file.is_open()) return Error{Errc::io, path.string() + ": cannot be read"};
-  text.resize(static_cast<std::size_t>(file.gcount()));
-  if (text.size() > bytes_max) {
-    return Error{Errc::usage,
-                 path.string() + ": larger than " + std::to_string(bytes_max) + " bytes"};
-  }
-  return text;
-}
 
 Result<std::vector<std::pair<double, Duration>>> read_points(ProfileTable& table) {
   std::vector<std::pair<double, Duration>> points;
@@ -177,7 +159,7 @@ Result<void> read_direction(ProfileTable table, const std::filesystem::path& fol
   if (!trace) return trace.error();
   if (*trace) {
     const auto path = folder / **trace;
-    const auto text = read_text(path, kTraceBytesMax);
+    const auto text = read_text_file(path, kTraceBytesMax);
     if (!text) return table.wrong("trace", text.error().message, text.error().code);
     auto parsed = parse_delivery_trace(*text, path.string());
     if (!parsed) return parsed.error();
@@ -343,7 +325,7 @@ Result<NetworkProfile> read_network_profile(const std::string& name_or_path) {
     return Error{Errc::usage, "no profile is called '" + name_or_path +
                                   "'. Give a file (./my.toml) or one of " + names};
   }
-  const auto text = read_text(name_or_path, kProfileBytesMax);
+  const auto text = read_text_file(name_or_path, kProfileBytesMax);
   if (!text) return text.error();
   return parse_network_profile(*text, name_or_path);
 }

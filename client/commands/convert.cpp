@@ -3,6 +3,7 @@
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <iostream>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -12,6 +13,7 @@
 #include "shared/model/gguf.h"
 #include "shared/model/gguf_parts.h"
 #include "shared/model/tensor_shapes.h"
+#include "shared/program/validators.h"
 
 namespace edgedraft {
 namespace {
@@ -53,8 +55,10 @@ Result<void> check_drafting(const ConvertCommandOptions& o) {
 
 Result<std::optional<DType>> check(const ConvertCommandOptions& o) {
   if (o.input.empty()) return usage_error("what is to be converted? Give a folder or a GGUF file");
-  if (!std::filesystem::exists(o.input)) {
-    return Error{Errc::io, o.input.string() + ": no such file or folder"};
+  std::error_code error;
+  if (!std::filesystem::exists(o.input, error)) {
+    return Error{Errc::io,
+                 o.input.string() + ": " + (error ? error.message() : "no such file or folder")};
   }
   if (auto right = check_drafting(o); !right) return right.error();
   std::vector<std::filesystem::path> read = gguf_files_of(o.input);
@@ -128,7 +132,8 @@ void declare_convert(CLI::App& app, ConvertCommandOptions& o) {
   app.add_option("--draft-vocab", o.draft_vocab,
                  "Let the drafter propose only the N most frequent tokens of --corpus (and control "
                  "tokens): a smaller head drafts faster, answers stay the target's")
-      ->type_name("N");
+      ->type_name("N")
+      ->check(in_range(std::int64_t{1}, std::int64_t{kVocabularyCountMax}));
   app.add_option("--corpus", o.corpus,
                  "The text whose tokens are counted: like the answers to come")
       ->type_name("FILE");

@@ -3,22 +3,14 @@
 #include <cerrno>
 #include <fstream>
 #include <iostream>
+#include <istream>
 #include <system_error>
 
 namespace edgedraft {
+namespace {
 
-Result<std::string> read_text(const std::filesystem::path& file, std::uint64_t bytes_max) {
-  const bool standard_input = file == "-";
-  const std::string name = standard_input ? "standard input" : file.string();
-  std::ifstream opened;
-  if (!standard_input) {
-    if (std::filesystem::is_directory(file)) return Error{Errc::io, name + ": it is a folder"};
-    opened.open(file, std::ios::binary);
-    if (!opened) {
-      return Error{Errc::io, name + ": " + std::generic_category().message(errno)};
-    }
-  }
-  std::istream& in = standard_input ? std::cin : opened;
+Result<std::string> read_to_the_end(std::istream& in, const std::string& name,
+                                    std::uint64_t bytes_max) {
   std::string text;
   char block[1 << 16];
   while (in.read(block, sizeof block) || in.gcount() > 0) {
@@ -29,6 +21,24 @@ Result<std::string> read_text(const std::filesystem::path& file, std::uint64_t b
   }
   if (in.bad()) return Error{Errc::io, name + ": cannot be read"};
   return text;
+}
+
+}  // namespace
+
+Result<std::string> read_text_file(const std::filesystem::path& file, std::uint64_t bytes_max) {
+  const std::string name = file.string();
+  std::error_code unknown;  // opening it says what is wrong with it
+  if (std::filesystem::is_directory(file, unknown)) {
+    return Error{Errc::io, name + ": it is a folder"};
+  }
+  std::ifstream in(file, std::ios::binary);
+  if (!in) return Error{Errc::io, name + ": " + std::generic_category().message(errno)};
+  return read_to_the_end(in, name, bytes_max);
+}
+
+Result<std::string> read_text(const std::filesystem::path& file, std::uint64_t bytes_max) {
+  if (file == "-") return read_to_the_end(std::cin, "standard input", bytes_max);
+  return read_text_file(file, bytes_max);
 }
 
 }  // namespace edgedraft

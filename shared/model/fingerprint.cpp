@@ -119,7 +119,7 @@ Result<Digest> target_fingerprint_of(const GgufFile& bundle) {
   if (bundle.find_value(kTargetFingerprintKey) == nullptr) {
     return Error{Errc::bad_file,
                  "this file names no target that it drafts for; make a bundle with `edgedraft "
-                 "convert TARGET.gguf --bundle --drafter DIR -o BUNDLE.gguf`, or use --plain"};
+                 "convert TARGET.gguf --bundle --drafter DIR -o BUNDLE.gguf`"};
   }
   const auto text = bundle.get_string(kTargetFingerprintKey);
   if (!text) return text.error();

@@ -52,8 +52,13 @@ Digest layout_fingerprint(const Tensors& tensors) {
 Result<Digest> model_fingerprint(const GgufFile& file);
 Digest compute_model_fingerprint(const GgufFile& file);
 
-// Over the tokenizer's model, token texts, scores, types, merges and Hugging Face's rule of spaces:
-// equal where both sides turn text into the same ids. Errors    bad_file without a tokenizer
+// Over the tokenizer's model, token texts, scores, types, merges, how byte-level BPE cuts words,
+// and Hugging Face's rule of spaces: equal where an id means the same text on both sides.
+// llama.cpp's keys add_space_prefix and remove_extra_whitespaces and the ids of tokens that begin
+// or end a text are left out. They change what ids a text gets and where an answer ends, but a
+// bundle copies them from its target, and older files would no longer match.
+//
+// Errors    bad_file without a tokenizer
 Result<Digest> tokenizer_fingerprint(const GgufFile& file);
 
 // The target that a bundle was made for.

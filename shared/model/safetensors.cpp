@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <string_view>
 #include <utility>
 
+#include "shared/base/json_shape.h"
 #include "shared/model/json_file.h"
 
 namespace edgedraft {
@@ -113,8 +115,14 @@ Result<SafetensorsFile> SafetensorsFile::parse(ByteView bytes) {
   if (header_bytes > bytes.size() - kLengthBytes) {
     return truncated(bytes.size(), kLengthBytes + header_bytes);
   }
-  const char* text = reinterpret_cast<const char*>(bytes.data() + kLengthBytes);
-  const auto header = nlohmann::json::parse(text, text + header_bytes, nullptr, false);
+  const std::string_view text(reinterpret_cast<const char*>(bytes.data() + kLengthBytes),
+                              header_bytes);
+  // A bracket is a byte here and eighty in memory.
+  if (!has_readable_depth(text)) {
+    return bad_file("this is no safetensors file: its header nests deeper than " +
+                    std::to_string(kJsonDepthMax) + " levels");
+  }
+  const auto header = nlohmann::json::parse(text, nullptr, false);
   if (!header.is_object())
     return bad_file("this is no safetensors file: its header is no JSON object");
 

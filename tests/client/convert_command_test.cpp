@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <string>
 
 #include "shared/drafting/kinds.h"
@@ -69,6 +70,8 @@ TEST_F(ConvertCommandTest, ReplacesAFileOnlyWhenTold) {
 TEST_F(ConvertCommandTest, NamesTheOptionThatIsWrong) {
   expect_error({}, Errc::usage, "folder or a GGUF file");
   expect_error(options("/nowhere", "m.gguf"), Errc::io, "/nowhere");
+  std::filesystem::create_symlink("loop", directory_ / "loop");
+  expect_error(options(directory_ / "loop", "m.gguf"), Errc::io, "Too many levels");
   ConvertCommandOptions nameless;
   nameless.input = kFixtures / "mha-tied";
   expect_error(nameless, Errc::usage, "-o");
@@ -140,6 +143,8 @@ TEST_F(ConvertCommandTest, TeachesHowToReduceAVocabulary) {
   expect_error(reduced(100, ""), Errc::usage, "--corpus FILE");
   expect_error(reduced(std::nullopt, corpus), Errc::usage, "--draft-vocab N");
   expect_error(reduced(100, directory_ / "none.txt"), Errc::io, "none.txt");
+  std::filesystem::create_symlink("loop", directory_ / "loop");
+  expect_error(reduced(100, directory_ / "loop"), Errc::io, "Too many levels");
   expect_error(reduced(100, directory_.write("empty.txt", "").string()), Errc::usage, "no text");
   auto typed = reduced(100, corpus);
   typed.type = "q8_0";
@@ -149,7 +154,7 @@ TEST_F(ConvertCommandTest, TeachesHowToReduceAVocabulary) {
   expect_error(target, Errc::usage, "--bundle --drafter");
   target.input = kFixtures / "mha-tied";
   expect_error(target, Errc::usage, "--bundle --drafter");
-  EXPECT_EQ(directory_.file_count(), 2u);
+  EXPECT_EQ(directory_.file_count(), 3u);
 }
 
 // Nothing half-written stays behind.

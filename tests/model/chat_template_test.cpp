@@ -255,6 +255,12 @@ TEST(ChatTemplateTest, MarksWhatComesFromMessages) {
       {"{% set ns = namespace(x=messages[0].content) %}{{ ns.x }}", "[ a,b ]"},
       {"{% for m in messages %}{{ m.content }}{% endfor %}", "[ a,b ]"},
       {"{{ messages[0].content | length }}", "5"},
+      {"{% for k in {messages[0].content: 1} %}{{ k }}{% endfor %}", "[ a,b ]"},
+      {"{% for k, v in {messages[0].content: '<v>'}.items() %}{{ k ~ v }}{% endfor %}",
+       "[ a,b ]<v>"},
+      {"{{ {'<a>': 1, '<' + messages[0].content: 2}.keys() | join(';') }}", "<a>;<[ a,b ]"},
+      {"{{ {'<a>': 1, messages[0].content: '<v>'} | tojson }}",
+       "{\"<a>\": 1, [\" a,b \"]: \"<v>\"}"},
   };
   for (const auto& [source, expected] : cases) {
     const auto parsed = ChatTemplate::parse(source);
@@ -412,6 +418,42 @@ TEST(ChatTemplateTest, EndsValuesThatGrowWithoutWriting) {
   for (const char* source : sources) {
     const auto text = render(source, {}, Prompt::closed);
     EXPECT_FALSE(text) << source;
+  }
+}
+
+// Each use reads or copies all of the string, so it has to cost more than a step.
+TEST(ChatTemplateTest, EndsTemplatesThatReadLongStringsTooOften) {
+  const std::string long_text =
+      "{% set ns = namespace(z='0') %}{% for i in range(16) %}{% set ns.z = ns.z + ns.z %}"
+      "{% endfor %}{% set z = ns.z %}{% set d = {z: 1} %}";
+  const std::string name(65536, 'n');
+  const std::string uses[] = {"{{ d[z] }}",
+                              "{% set e = {z: i} %}",
+                              "{% for k in d %}{% endfor %}",
+                              "{% set k = d.keys() %}",
+                              "{% set k = d.items() %}",
+                              "{{ z | int }}",
+                              "{{ [] | select(z) | length }}",
+                              "{% set " + name + " = i %}",
+                              "{{ " + name + " }}"};
+  for (const std::string& use : uses) {
+    EXPECT_EQ(error_of(long_text + "{% for i in range(2000) %}" + use + "{% endfor %}").code,
+              Errc::usage)
+        << use.substr(0, 40);
+  }
+  EXPECT_EQ(error_of(long_text + "{{ range(2000) | map(attribute=z) | list | length }}").code,
+            Errc::usage);
+}
+
+// A search may compare every pair of places, which here would not end within a test's time.
+TEST(ChatTemplateTest, EndsSearchesBeforeTheyBegin) {
+  const std::string texts =
+      "{% set ns = namespace(x='a') %}{% for i in range(22) %}{% set ns.x = ns.x + ns.x %}"
+      "{% endfor %}{% set whole = ns.x + ns.x %}{% set part = ns.x + 'b' %}";
+  EXPECT_EQ(text_of(texts + "{{ whole | length }}"), "8388608");
+  for (const char* search : {"{{ whole.replace(part, '') }}", "{{ whole | replace(part, '') }}",
+                             "{{ whole.split(part) | length }}", "{{ part in whole }}"}) {
+    EXPECT_EQ(error_of(texts + search).code, Errc::usage) << search;
   }
 }
 

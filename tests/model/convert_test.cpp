@@ -357,6 +357,15 @@ TEST_F(ConvertTest, NamesADirectoryWithoutConfiguration) {
   expect_input_error(Errc::io, "config.json");
 }
 
+TEST_F(ConvertTest, SaysWhyItsInputCannotBeOpened) {
+  std::filesystem::create_symlink("loop", input_ / "loop");
+  const auto done = convert_model({.input = input_ / "loop", .output = output_ / "m.gguf"});
+  ASSERT_FALSE(done);
+  EXPECT_EQ(done.error().code, Errc::io);
+  EXPECT_NE(done.error().message.find("Too many levels"), std::string::npos)
+      << done.error().message;
+}
+
 TEST_F(ConvertTest, StoresAGgufFileInAnotherType) {
   const GgufFile first = converted({}, DType::f32);
   const auto path = output_ / "q8.gguf";

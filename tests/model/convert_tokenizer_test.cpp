@@ -103,6 +103,11 @@ TEST_F(ConvertTokenizerTest, RefusesIdsOutsideTheVocabularyAndTooManyEnds) {
   source = {};
   source.config["bos_token_id"] = 300;
   expect_error(source, Errc::bad_file, "bos_token_id names the token 300");
+  // One token over and over costs as much as many.
+  source = {};
+  const std::vector<std::uint32_t> same(257, 2);
+  input_.write("generation_config.json", nlohmann::json{{"eos_token_id", same}}.dump());
+  expect_error(source, Errc::bad_file, "generation_config.json: eos_token_id names more than 256");
 }
 
 TEST_F(ConvertTokenizerTest, AddsTheTokensThatTheConfigurationLists) {

@@ -90,6 +90,8 @@ TEST(FingerprintTest, SaysHowToMakeABundle) {
   const auto digest = target_fingerprint_of(GgufFile::parse(bytes).value());
   ASSERT_FALSE(digest);
   EXPECT_NE(digest.error().message.find("edgedraft convert"), std::string::npos);
+  // The server says the same, which has no such option.
+  EXPECT_EQ(digest.error().message.find("--plain"), std::string::npos);
 }
 
 TEST(FingerprintTest, OfTokenizersDependsOnWhatChangesIds) {

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "shared/base/json_shape.h"
 #include "tests/model/raw_gguf.h"
 #include "tests/support/temporary_directory.h"
 
@@ -105,6 +106,16 @@ TEST(SafetensorsTest, RefusesHeadersThatAreNone) {
   const Bytes huge = ByteWriter().number(~std::uint64_t{0}).bytes();
   EXPECT_FALSE(SafetensorsFile::parse(huge));
   expect_bad(std::string(100000, '['), 0, "no safetensors file");
+}
+
+// A tree of JSON takes far more memory than its brackets do in the file.
+TEST(SafetensorsTest, RefusesHeadersThatNestTooDeeply) {
+  const auto header = [](std::size_t depth) {
+    return "{\"__metadata__\":" + std::string(depth, '[') + std::string(depth, ']') + "}";
+  };
+  expect_bad(header(kJsonDepthMax), 0, "nests deeper than 256 levels");
+  const Bytes bytes = file_of(header(kJsonDepthMax - 1), 0);
+  EXPECT_TRUE(SafetensorsFile::parse(bytes));
 }
 
 TEST(SafetensorsModelTest, JoinsTheShardsOfAnIndex) {

@@ -428,6 +428,20 @@ TEST_F(TokenizerTest, TakesMoreEndsFromTheFile) {
   EXPECT_FALSE(tokenizer->is_end(263));
 }
 
+// Many entries may have one spelling; the tiny vocabulary's <|end|> is such an end itself.
+TEST_F(TokenizerTest, RefusesMoreSpelledEndsThanAnyModelHas) {
+  for (int i = 0; i < 255; ++i) vocabulary_.add("<EOT>", 0, 3);
+  RawGguf raw;
+  vocabulary_.add_to(raw);
+  const auto most = read(raw);
+  ASSERT_TRUE(most) << most.error().message;
+  EXPECT_TRUE(most->is_end(id("<EOT>")));
+  EXPECT_TRUE(most->is_end(id("<EOT>") + 254));
+  EXPECT_FALSE(most->is_end(id("<EOT>") + 255));
+  vocabulary_.add("<EOT>", 0, 3);
+  expect_bad(vocabulary_, "256 of one spelling and one of another");
+}
+
 TEST_F(TokenizerTest, RefusesEndsThatAreDamaged) {
   const std::string key = "edgedraft.tokenizer.end_ids";
   RawGguf file;

@@ -128,6 +128,19 @@ TEST(LinkCommandTest, AProgramThatHasThePortAlreadyIsNotTakenForTheServer) {
   EXPECT_EQ(refused.out, "");
 }
 
+TEST(LinkCommandTest, AServerThatFailsBeforeItListensIsNoMistakeOfTheCaller) {
+  std::string port;
+  {
+    const TakenPort was;
+    port = was.port();
+  }
+  const Outcome failed = run({"--driver", "proxy", "--profile", "lan", "--port", port,
+                              "--at-server", "exit 7", "--", "echo", "served"});
+  EXPECT_EQ(failed.status, 3);
+  EXPECT_NE(failed.err.find("ended with status 7"), std::string::npos) << failed.err;
+  EXPECT_EQ(failed.out, "");
+}
+
 TEST(LinkCommandTest, AServerThatFailsMeanwhileEndsTheLinkWithAWord) {
   std::string port;
   {
@@ -150,6 +163,16 @@ TEST(LinkCommandTest, MistakesAreExplained) {
   const Outcome lonely = run({"--at-server", "true"});
   EXPECT_EQ(lonely.status, 2);
   EXPECT_NE(lonely.err.find("after `--`"), std::string::npos);
+}
+
+TEST(LinkCommandTest, NumbersThatAreNoneAreMistakesThatSayWhatIsTaken) {
+  for (const auto& [option, value, says] :
+       {std::tuple{"--port", "70000", "--port: '70000': give a number from 1 to 65535"},
+        std::tuple{"--seed", "abc", "--seed: 'abc': give a number from 0"}}) {
+    const Outcome refused = run({"--list", option, value});
+    EXPECT_EQ(refused.status, 2) << option;
+    EXPECT_NE(refused.err.find(says), std::string::npos) << refused.err;
+  }
 }
 
 }  // namespace

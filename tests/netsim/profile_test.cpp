@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <fstream>
 
 #include "tests/e2e/process.h"
@@ -148,7 +149,8 @@ TEST(ProfileTest, ErrorsNameFileLineKeyAndWhatIsAllowed) {
       {"[both]\nrate_mbit = 5\nburst_loss = { enter = 0.1, leave = 0 }\n",
        "both.burst_loss.leave: 0 is out of range"},
       {"[both]\nrate_mbit = 5\ntrace = \"t\"\n", "p.toml:3: both.trace: a trace is the rate"},
-      {"[both]\ntrace = \"nowhere.down\"\n", "nowhere.down: no such file"},
+      {"[both]\ntrace = \"nowhere.down\"\n", "nowhere.down: No such file"},
+      {"[both]\ntrace = \"-\"\n", "both.trace: -: No such file"},
       {"both = { rate_mbit = 5 }\n[[event]]\nat_s = 1\naction = \"stop\"\n",
        "p.toml:4: event.action: 'stop' is unknown; give one of down, up, new-address"},
       {"both = { rate_mbit = 5 }\n[[event]]\naction = \"up\"\n", "event.at_s: is missing"},
@@ -198,6 +200,24 @@ TEST(ProfileTest, FindsTracesBesideItsFile) {
   ASSERT_FALSE(beside);
   EXPECT_NE(beside.error().message.find("down: competing goes with rate_mbit"), std::string::npos)
       << beside.error().message;
+}
+
+TEST(ProfileTest, SaysWhyAFileCannotBeRead) {
+  const test::TemporaryDirectory scratch;
+  std::filesystem::create_symlink("loop.toml", scratch / "loop.toml");
+  std::filesystem::create_directory(scratch / "cell.down");
+  std::ofstream(scratch / "own.toml") << "[both]\ntrace = \"cell.down\"\n";
+  const std::pair<const char*, const char*> cases[] = {
+      {"none.toml", "none.toml: No such file or directory"},
+      {"loop.toml", "loop.toml: Too many levels of symbolic links"},
+      {"cell.down", "cell.down: it is a folder"},
+      {"own.toml", "cell.down: it is a folder"}};
+  for (const auto& [name, message] : cases) {
+    const auto profile = read_network_profile((scratch / name).string());
+    ASSERT_FALSE(profile) << name;
+    EXPECT_EQ(profile.error().code, Errc::io) << name;
+    EXPECT_NE(profile.error().message.find(message), std::string::npos) << profile.error().message;
+  }
 }
 
 TEST(ProfileTest, AnUnknownNameListsTheKnownOnes) {

@@ -75,8 +75,7 @@ void Evaluator::assign(const Statement& statement) {
 void Evaluator::assign_member(const Statement& statement, Value value) {
   if (meter_.error()) return;
   if (statement.targets.size() == 1) {
-    if (!meter_.spend(scopes_.back().entries.size() / 8)) return;
-    scopes_.back().set(statement.targets[0], std::move(value));
+    set_member(meter_, scopes_.back(), MarkedText::own(statement.targets[0]), std::move(value));
     return;
   }
   const Value object = lookup(statement.targets[0]);
@@ -88,7 +87,7 @@ void Evaluator::assign_member(const Statement& statement, Value value) {
     return meter_.unsupported(statement.line, "a namespace in a namespace");
   }
   Map& members = namespaces_[object.as_namespace()->index];
-  if (meter_.spend(members.entries.size() / 8)) members.set(statement.targets[1], std::move(value));
+  set_member(meter_, members, MarkedText::own(statement.targets[1]), std::move(value));
 }
 
 std::vector<Value> Evaluator::loop_items(const Statement& statement) {
@@ -99,8 +98,7 @@ std::vector<Value> Evaluator::loop_items(const Statement& statement) {
     if (!meter_.spend(list->size() / 8)) return {};
     items = *list;
   } else if (const Map* map = over.as_map()) {
-    for (const auto& [name, value] : map->entries)
-      items.push_back(Value::marked(map->marked_name(name)));
+    for (const auto& [name, value] : map->entries) items.push_back(text_value(meter_, name));
   } else {
     meter_.fail(statement.line, "a loop over " + over.type_name());
     return {};
@@ -119,15 +117,15 @@ std::vector<Value> Evaluator::loop_items(const Statement& statement) {
 }
 
 void Evaluator::bind_targets(const Statement& statement, const Value& item, Map& scope) {
-  if (statement.targets.size() == 1) return scope.set(statement.targets[0], item);
+  const auto bind = [&](std::size_t i, const Value& value) {
+    set_member(meter_, scope, MarkedText::own(statement.targets[i]), value);
+  };
+  if (statement.targets.size() == 1) return bind(0, item);
   const auto* parts = item.as_list();
   if (parts == nullptr || parts->size() != statement.targets.size()) {
     return meter_.fail(statement.line, "a loop over pairs meets " + item.type_name());
   }
-  for (std::size_t i = 0; i < parts->size(); ++i) {
-    if (!meter_.spend(1 + scope.entries.size() / 8)) return;
-    scope.set(statement.targets[i], (*parts)[i]);
-  }
+  for (std::size_t i = 0; i < parts->size() && !meter_.error(); ++i) bind(i, (*parts)[i]);
 }
 
 void Evaluator::run_loop(const Statement& statement) {
@@ -233,6 +231,7 @@ Arguments Evaluator::arguments(const Expression& expression, std::size_t first) 
 }
 
 Value Evaluator::lookup(const std::string& name) {
+  if (!meter_.spend_bytes(name.size())) return {};
   for (auto scope = scopes_.rbegin(); scope != scopes_.rend(); ++scope) {
     if (!meter_.spend(scope->entries.size() / 16)) return {};
     if (const Value* found = scope->find(name)) return *found;
@@ -335,9 +334,9 @@ Value Evaluator::call(const Expression& expression) {
   if (expression.text == "namespace") {
     Map members;
     for (auto& [name, value] : given.named) {
-      if (!meter_.spend(1 + members.entries.size() / 8)) return {};
       if (value.as_namespace() != nullptr) meter_.unsupported(line, "a namespace in a namespace");
-      members.set(name, std::move(value));
+      if (meter_.error()) return {};
+      set_member(meter_, members, MarkedText::own(name), std::move(value));
     }
     namespaces_.push_back(std::move(members));
     return {Namespace{namespaces_.size() - 1}};
@@ -346,8 +345,8 @@ Value Evaluator::call(const Expression& expression) {
   if (expression.text == "dict") {
     Map map;
     for (auto& [name, value] : given.named) {
-      if (!meter_.spend(1 + map.entries.size() / 8)) return {};
-      map.set(name, std::move(value));
+      if (meter_.error()) return {};
+      set_member(meter_, map, MarkedText::own(name), std::move(value));
     }
     return map_value(meter_, line, std::move(map));
   }
@@ -387,8 +386,7 @@ Value Evaluator::make_map(const Expression& expression) {
       meter_.unsupported(expression.line, "a mapping from " + key.type_name());
       return {};
     }
-    if (!meter_.spend(map.entries.size() / 8)) return {};
-    map.set(*key.as_text(), evaluate(*expression.parts[i + 1]));
+    set_member(meter_, map, *key.as_marked(), evaluate(*expression.parts[i + 1]));
   }
   return map_value(meter_, expression.line, std::move(map));
 }

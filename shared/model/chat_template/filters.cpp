@@ -47,11 +47,12 @@ Value default_of(const Value& value, const Arguments& arguments) {
   return other.is_undefined() ? Value::text("") : other;
 }
 
-Value integer_of(const Value& value) {
+Value integer_of(Meter& meter, const Value& value) {
   if (value.as_integer() != nullptr) return value;
   if (value.is_boolean()) return {std::int64_t{value.truthy()}};
   std::int64_t number = 0;
   if (const std::string* text = value.as_text()) {
+    if (!meter.spend_bytes(text->size())) return {};
     const char* const end = text->data() + text->size();
     const auto parsed = std::from_chars(text->data(), end, number);
     if (parsed.ec != std::errc() || parsed.ptr != end) number = 0;
@@ -90,7 +91,7 @@ Value item_at(Meter& meter, const Value& object, const std::string& digits, int 
 
 Value follow(Meter& meter, Value value, const std::vector<std::string>& path, int line) {
   for (const std::string& part : path) {
-    if (!meter.spend(1)) return {};
+    if (!meter.spend(1 + part.size() / kBytesPerStep)) return {};
     const bool digits = !part.empty() && part.find_first_not_of("0123456789") == part.npos;
     value = digits && !value.is_undefined() ? item_at(meter, value, part, line)
                                             : attribute_of(meter, value, part, line);
@@ -115,6 +116,7 @@ Value select(Meter& meter, const std::vector<Value>& items, const std::string& n
   std::string test;
   if (!rest.empty()) {
     test = rest[0].as_text() == nullptr ? "?" : *rest[0].as_text();
+    if (!meter.spend_bytes(test.size())) return {};
     rest.erase(rest.begin());
   }
   const Arguments test_arguments{.positional = std::move(rest), .named = {}};
@@ -209,7 +211,7 @@ Value apply_filter(Meter& meter, const Value& value, const std::string& name,
   if (name == "length" || name == "count") return length_of(meter, value, line);
   if (name == "first" || name == "last") return first_or_last(meter, value, name, line);
   if (name == "default" || name == "d") return default_of(value, arguments);
-  if (name == "int") return integer_of(value);
+  if (name == "int") return integer_of(meter, value);
   if (name == "tojson") {
     const Value indent = arguments.get(0, "indent");
     return to_json(meter, value, indent.as_integer() == nullptr ? -1 : *indent.as_integer(), line);

@@ -1,6 +1,9 @@
 #include "shared/model/chat_template/json_text.h"
 
 #include <cstdio>
+#include <string>
+#include <string_view>
+#include <utility>
 
 #include "shared/model/chat_template/json_value.h"
 #include "shared/model/chat_template/operators.h"
@@ -46,6 +49,13 @@ std::string json_quoted(std::string_view text) {
   return out += '"';
 }
 
+// Escapes move what was marked, so a text with a foreign part becomes foreign as a whole.
+MarkedText quoted_as_json(const MarkedText& text) {
+  std::string json = json_quoted(text.text());
+  return text.has_foreign() ? MarkedText::foreign(std::move(json))
+                            : MarkedText::own(std::move(json));
+}
+
 class Writer {
  public:
   Writer(Meter& meter, std::int64_t indent, int line)
@@ -55,14 +65,13 @@ class Writer {
   void write(const Value& value, std::size_t level) {
     if (!meter_.spend(1)) return;
     if (const MarkedText* text = value.as_marked()) {
-      add(text->has_foreign() ? MarkedText::foreign(json_quoted(text->text()))
-                              : MarkedText::own(json_quoted(text->text())));
+      add(quoted_as_json(*text));
     } else if (const auto* list = value.as_list()) {
       write_group("[", "]", list->size(), level,
                   [&](std::size_t i) { write((*list)[i], level + 1); });
     } else if (const Map* map = value.as_map()) {
       write_group("{", "}", map->entries.size(), level, [&](std::size_t i) {
-        add(map->marked_name(json_quoted(map->entries[i].first)));
+        add(quoted_as_json(map->entries[i].first));
         add(MarkedText::own(": "));
         write(map->entries[i].second, level + 1);
       });

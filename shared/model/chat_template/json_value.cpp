@@ -41,13 +41,12 @@ std::optional<Value> value_of(const Json& json, std::size_t depth_left) {
     return Value::list(std::move(items));
   }
   Map map;
-  map.is_foreign = true;
   for (const auto& [name, item] : json.items()) {
     auto value = value_of(item, depth_left - 1);
     if (!value) return std::nullopt;
     // The reader has put together entries of the same name.
     map.depth = std::max(map.depth, value->depth() + 1);
-    map.entries.emplace_back(name, *std::move(value));
+    map.entries.emplace_back(MarkedText::foreign(name), *std::move(value));
   }
   return Value::map(std::move(map));
 }

@@ -9,11 +9,12 @@ namespace {
 
 // Pays for cutting `text` at each `part`, which may be at every byte.
 bool spend_on_cuts(Meter& meter, std::string_view text, std::string_view part) {
+  if (!spend_on_search(meter, text, part)) return false;
   std::size_t count = 0;
   for (std::size_t at = 0; (at = text.find(part, at)) != text.npos; at += part.size()) {
     if (++count > kTemplateStepsMax) break;
   }
-  return meter.spend(count + text.size() / kBytesPerStep * (part.size() / kBytesPerStep + 1));
+  return meter.spend(count);
 }
 
 Value split_text(Meter& meter, const MarkedText& text, const Arguments& arguments, int line) {
@@ -99,7 +100,7 @@ Value call_map_method(Meter& meter, const Map& map, const std::string& name,
   if (name == "keys" || name == "values") {
     std::vector<Value> list;
     for (const auto& [key, value] : map.entries) {
-      list.push_back(name == "keys" ? Value::marked(map.marked_name(key)) : value);
+      list.push_back(name == "keys" ? text_value(meter, key) : value);
     }
     return list_value(meter, line, std::move(list));
   }
@@ -167,7 +168,7 @@ Value replace_text(Meter& meter, const MarkedText& text, const Value& from, cons
 Value items_of(Meter& meter, const Map& map, int line) {
   std::vector<Value> pairs;
   for (const auto& [name, value] : map.entries) {
-    pairs.push_back(list_value(meter, line, {Value::marked(map.marked_name(name)), value}));
+    pairs.push_back(list_value(meter, line, {text_value(meter, name), value}));
   }
   return list_value(meter, line, std::move(pairs));
 }

@@ -9,6 +9,11 @@
 namespace edgedraft::chat {
 namespace {
 
+// Pays for looking for a name among all of a mapping's.
+bool spend_on_names(Meter& meter, const Map& map, std::string_view name) {
+  return meter.spend(map.entries.size() / 8 + map.entries.size() * (name.size() / kBytesPerStep));
+}
+
 Value add(Meter& meter, const Value& a, const Value& b, int line) {
   if (const auto* x = a.as_list(), *y = b.as_list(); x != nullptr && y != nullptr) {
     std::vector<Value> items = *x;
@@ -32,8 +37,8 @@ bool equal(Meter& meter, const Map& a, const Map& b) {
   if (&a == &b) return true;
   if (a.entries.size() != b.entries.size()) return false;
   return std::ranges::all_of(a.entries, [&](const auto& entry) {
-    if (!meter.spend(b.entries.size())) return false;
-    const Value* other = b.find(entry.first);
+    if (!spend_on_names(meter, b, entry.first.text())) return false;
+    const Value* other = b.find(entry.first.text());
     return other != nullptr && equal(meter, entry.second, *other);
   });
 }
@@ -89,9 +94,15 @@ Value map_value(Meter& meter, int line, Map map) {
 }
 
 Value member(Meter& meter, const Map& map, std::string_view name) {
-  if (!meter.spend(map.entries.size() / 8)) return {};
+  if (!spend_on_names(meter, map, name)) return {};
   const Value* found = map.find(name);
   return found == nullptr ? Value{} : *found;
+}
+
+void set_member(Meter& meter, Map& map, MarkedText name, Value value) {
+  const std::size_t kept = name.size() / kBytesPerStep + name.spans().size();
+  if (!spend_on_names(meter, map, name.text()) || !meter.spend(1 + kept)) return;
+  map.set(std::move(name), std::move(value));
 }
 
 std::optional<MarkedText> printed(Meter& meter, const Value& value, int line) {
@@ -132,12 +143,14 @@ Value arithmetic(Meter& meter, const std::string& name, const Value& a, const Va
   return {result};
 }
 
+bool spend_on_search(Meter& meter, std::string_view text, std::string_view part) {
+  return meter.spend(text.size() / kBytesPerStep * (part.size() / kBytesPerStep + 1));
+}
+
 Value contains(Meter& meter, const Value& part, const Value& whole, int line) {
   const std::string* needle = part.as_text();
   if (const std::string* text = whole.as_text(); text != nullptr && needle != nullptr) {
-    // std::string::find may look at every pair of places.
-    const std::size_t rounds = needle->size() / kBytesPerStep + 1;
-    if (!meter.spend(text->size() / kBytesPerStep * rounds)) return {};
+    if (!spend_on_search(meter, *text, *needle)) return {};
     return {text->find(*needle) != text->npos};
   }
   if (const auto* list = whole.as_list()) {
@@ -145,7 +158,7 @@ Value contains(Meter& meter, const Value& part, const Value& whole, int line) {
                         [&](const Value& value) { return equal(meter, part, value); })};
   }
   if (const Map* map = whole.as_map(); map != nullptr && needle != nullptr) {
-    if (!meter.spend(map->entries.size())) return {};
+    if (!spend_on_names(meter, *map, *needle)) return {};
     return {map->find(*needle) != nullptr};
   }
   meter.fail(line, "'in' on " + whole.type_name() + " is not supported");

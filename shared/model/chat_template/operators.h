@@ -2,6 +2,8 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "shared/model/chat_template/meter.h"
 #include "shared/model/chat_template/value.h"
@@ -24,13 +26,17 @@ std::optional<MarkedText> printed(Meter& meter, const Value& value, int line);
 // + - * % of integers.
 Value arithmetic(Meter& meter, const std::string& name, const Value& a, const Value& b, int line);
 
+// Pays for looking for `part` in a text: std::string::find may compare every pair of places.
+bool spend_on_search(Meter& meter, std::string_view text, std::string_view part);
+
 // part in whole
 Value contains(Meter& meter, const Value& part, const Value& whole, int line);
 
 // Any operator of two values but `and` and `or`, which may leave out the second.
 Value apply_binary(Meter& meter, const std::string& name, const Value& a, const Value& b, int line);
 
-// The value of a name in a mapping.
+// Reads and sets the value of a name in a mapping. Paid for by what is compared and kept.
 Value member(Meter& meter, const Map& map, std::string_view name);
+void set_member(Meter& meter, Map& map, MarkedText name, Value value);
 
 }  // namespace edgedraft::chat

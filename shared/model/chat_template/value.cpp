@@ -58,16 +58,17 @@ Map::Map(std::initializer_list<std::pair<std::string, Value>> list) {
 
 const Value* Map::find(std::string_view name) const {
   const auto found = std::find_if(entries.begin(), entries.end(),
-                                  [name](const auto& entry) { return entry.first == name; });
+                                  [name](const auto& entry) { return entry.first.text() == name; });
   return found == entries.end() ? nullptr : &found->second;
 }
 
-void Map::set(std::string_view name, Value value) {
+void Map::set(MarkedText name, Value value) {
   depth = std::max(depth, value.depth() + 1);
-  const auto found = std::find_if(entries.begin(), entries.end(),
-                                  [name](const auto& entry) { return entry.first == name; });
+  const auto found = std::find_if(entries.begin(), entries.end(), [&name](const auto& entry) {
+    return entry.first.text() == name.text();
+  });
   if (found == entries.end()) {
-    entries.emplace_back(name, std::move(value));
+    entries.emplace_back(std::move(name), std::move(value));
   } else {
     found->second = std::move(value);
   }

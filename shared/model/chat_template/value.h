@@ -71,21 +71,21 @@ struct List {
   std::size_t depth = 1;
 };
 
-// Names and values, in the order in which they came.
+// Names and values, in the order in which they came. Names are marked, too: a template may write
+// them, and a stranger may have chosen them.
 struct Map {
-  std::vector<std::pair<std::string, Value>> entries;
+  std::vector<std::pair<MarkedText, Value>> entries;
   std::size_t depth = 1;
-  bool is_foreign = false;  // the names, too, are a stranger's
 
   Map() = default;
   Map(std::initializer_list<std::pair<std::string, Value>> list);
-  // An entry's name as a text, or any text made of it.
-  MarkedText marked_name(std::string name) const {
-    return is_foreign ? MarkedText::foreign(std::move(name)) : MarkedText::own(std::move(name));
-  }
   // Null where there is none. Looks at every entry.
   const Value* find(std::string_view name) const;
-  void set(std::string_view name, Value value);
+  // Of two names that are alike the first stays, as in Python.
+  void set(MarkedText name, Value value);
+  void set(std::string name, Value value) {
+    set(MarkedText::own(std::move(name)), std::move(value));
+  }
 };
 
 // An integer, or a boolean as 0 or 1, as Python counts; nothing for other values.

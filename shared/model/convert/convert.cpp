@@ -1,5 +1,7 @@
 #include "shared/model/convert/convert.h"
 
+#include <system_error>
+
 #include "shared/model/convert/gguf_model.h"
 #include "shared/model/convert/hf_model.h"
 
@@ -7,7 +9,8 @@ namespace edgedraft {
 
 Result<ModelPlan> plan_model(const std::filesystem::path& input, std::optional<DType> type,
                              KeptTensors is_kept) {
-  if (std::filesystem::is_directory(input)) {
+  std::error_code unknown;  // opening it as a file says what is wrong with it
+  if (std::filesystem::is_directory(input, unknown)) {
     return plan_hf_model(input, type.value_or(kTypeOfDirectories));
   }
   return plan_gguf_model(input, type, is_kept);

@@ -8,6 +8,7 @@
 
 #include "shared/model/json_file.h"
 #include "shared/model/tensor_shapes.h"
+#include "shared/model/tokenizer/vocabulary.h"
 
 namespace edgedraft {
 namespace {
@@ -173,10 +174,14 @@ Result<void> read_rope(const json& config, HfConfig& out) {
   return {};
 }
 
-// A number, or a list of them.
+// A number, or a list of at most kEndIdsMax.
 Result<std::vector<std::uint32_t>> read_ids(const json& object, const char* key) {
   const auto found = object.find(key);
   if (found == object.end() || found->is_null()) return std::vector<std::uint32_t>{};
+  if (found->is_array() && found->size() > kEndIdsMax) {
+    return bad_file(std::string(key) + " names more than " + std::to_string(kEndIdsMax) +
+                    " tokens");
+  }
   const json list = found->is_array() ? *found : json::array({*found});
   std::vector<std::uint32_t> ids;
   for (const json& id : list) {
@@ -225,11 +230,12 @@ Result<HfConfig> read_hf_config(const std::filesystem::path& directory) {
   auto config = parse_config(*json);
   if (!config) return Error{config.error().code, path.string() + ": " + config.error().message};
   // generation_config.json, where there is one, knows more ids that end an answer.
-  if (std::filesystem::exists(directory / "generation_config.json")) {
-    const auto generation = read_json_object(directory / "generation_config.json");
+  const auto generation_path = directory / "generation_config.json";
+  if (std::filesystem::exists(generation_path)) {
+    const auto generation = read_json_object(generation_path);
     if (!generation) return generation.error();
     const auto more = read_ids(*generation, "eos_token_id");
-    if (!more) return more.error();
+    if (!more) return in_file(generation_path, more.error());
     for (const std::uint32_t id : *more) {
       if (std::find(config->eos_ids.begin(), config->eos_ids.end(), id) == config->eos_ids.end()) {
         config->eos_ids.push_back(id);

@@ -32,7 +32,8 @@ std::size_t cut_of(const std::string& text) {
 // How often each token occurs in the corpus.
 Result<std::vector<std::uint64_t>> count_tokens(const Tokenizer& tokenizer,
                                                 const std::filesystem::path& corpus) {
-  if (std::filesystem::is_directory(corpus)) {
+  std::error_code unknown;  // why it cannot be told, which opening says, or the length of a pipe
+  if (std::filesystem::is_directory(corpus, unknown)) {
     return Error{Errc::io, "--corpus " + corpus.string() + ": it is a folder; give a text file"};
   }
   std::ifstream in(corpus, std::ios::binary);
@@ -40,7 +41,6 @@ Result<std::vector<std::uint64_t>> count_tokens(const Tokenizer& tokenizer,
     return Error{Errc::io,
                  "--corpus " + corpus.string() + ": " + std::generic_category().message(errno)};
   }
-  std::error_code unknown;  // the length of a pipe
   const std::uintmax_t bytes = std::filesystem::file_size(corpus, unknown);
   Progress progress("counting tokens", unknown ? 0 : bytes);
   std::vector<std::uint64_t> counts(tokenizer.vocabulary_count());

@@ -75,13 +75,19 @@ Result<void> read_ends(const GgufFile& file, Vocabulary& vocabulary) {
     if (*id) vocabulary.ends.push_back(**id);
   }
   if (auto read = read_end_ids(file, vocabulary); !read) return read;
+  std::size_t spelled = 0;
   for (std::size_t i = 0; i < vocabulary.texts.size(); ++i) {
     const bool special =
         vocabulary.types[i] == TokenType::control || vocabulary.types[i] == TokenType::user_defined;
     if (special && std::ranges::find(kEndTexts, vocabulary.texts[i]) != std::end(kEndTexts)) {
+      if (++spelled > kEndIdsMax) {
+        return bad_file("more than " + std::to_string(kEndIdsMax) +
+                        " entries of the tokenizer are spelled like the end of an answer");
+      }
       vocabulary.ends.push_back(static_cast<std::uint32_t>(i));
     }
   }
+  std::ranges::sort(vocabulary.ends);
   return {};
 }
 
@@ -93,7 +99,7 @@ bool looks_like_a_marker(std::string_view text) {
 }  // namespace
 
 bool Vocabulary::is_end(std::uint32_t id) const {
-  return std::find(ends.begin(), ends.end(), id) != ends.end();
+  return std::ranges::binary_search(ends, id);
 }
 
 bool Vocabulary::is_control(std::uint32_t id) const {

@@ -16,7 +16,7 @@ namespace edgedraft {
 // Every id that ends an answer, as 32-bit integers, in a file that has more of them than llama.cpp
 // has keys for.
 inline constexpr std::string_view kEndIdsKey = "edgedraft.tokenizer.end_ids";
-// More than any real model has. Each token is looked for among them.
+// More than any real model has, whether listed there or spelled like the end of an answer.
 inline constexpr std::size_t kEndIdsMax = 256;
 
 // The entries of a tokenizer.
@@ -26,7 +26,7 @@ struct Vocabulary {
   std::optional<std::uint32_t> bos;
   std::optional<std::uint32_t> eos;
   std::optional<std::uint32_t> unknown;
-  std::vector<std::uint32_t> ends;  // what the model ends an answer with
+  std::vector<std::uint32_t> ends;  // what the model ends an answer with, ascending
 
   bool is_end(std::uint32_t id) const;
   // Whether the entry steers the model, so that a user's text must never become it: control tokens,
