@@ -10,7 +10,8 @@ constexpr std::uint64_t kWorkspaceBytes = 32u << 20;
 
 void try_cublas(cublasStatus_t status, const char* what) {
   if (status == CUBLAS_STATUS_SUCCESS) return;
-  throw DeviceError(std::string("cuBLAS: ") + what + ": " + cublasGetStatusString(status));
+  throw DeviceError(std::string("cuBLAS: ") + what + ": " +
+                    cublas_functions().status_string(status));
 }
 
 cudaDataType_t data_type(DType type) {
@@ -26,15 +27,16 @@ cudaDataType_t data_type(DType type) {
 
 }  // namespace
 
-CudaGemm::CudaGemm(CudaQueue& queue) : workspace_(queue, kWorkspaceBytes) {
-  try_cublas(cublasCreate(&handle_), "starting");
-  try_cublas(cublasSetStream(handle_, queue.raw()), "setting the stream");
-  try_cublas(cublasSetWorkspace(handle_, workspace_.data(), kWorkspaceBytes),
+CudaGemm::CudaGemm(CudaQueue& queue)
+    : cublas_(cublas_functions()), workspace_(queue, kWorkspaceBytes) {
+  try_cublas(cublas_.create(&handle_), "starting");
+  try_cublas(cublas_.set_stream(handle_, queue.raw()), "setting the stream");
+  try_cublas(cublas_.set_workspace(handle_, workspace_.data(), kWorkspaceBytes),
              "setting the workspace");
 }
 
 CudaGemm::~CudaGemm() {
-  if (handle_ != nullptr) static_cast<void>(cublasDestroy(handle_));
+  if (handle_ != nullptr) static_cast<void>(cublas_.destroy(handle_));
 }
 
 void CudaGemm::multiply(const Product& p) {
@@ -42,11 +44,11 @@ void CudaGemm::multiply(const Product& p) {
   const float one = 1.0f;
   const float keep = p.accumulate ? 1.0f : 0.0f;
   const cudaDataType_t type = data_type(p.type);
-  try_cublas(cublasGemmEx(handle_, CUBLAS_OP_T, CUBLAS_OP_N, static_cast<int>(p.outputs),
-                          static_cast<int>(p.rows), static_cast<int>(p.inputs), &one, p.weight,
-                          type, static_cast<int>(p.inputs), p.x, type, static_cast<int>(p.x_stride),
-                          &keep, p.y.data, CUDA_R_32F, static_cast<int>(p.y.stride),
-                          CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT),
+  try_cublas(cublas_.gemm_ex(handle_, CUBLAS_OP_T, CUBLAS_OP_N, static_cast<int>(p.outputs),
+                             static_cast<int>(p.rows), static_cast<int>(p.inputs), &one, p.weight,
+                             type, static_cast<int>(p.inputs), p.x, type,
+                             static_cast<int>(p.x_stride), &keep, p.y.data, CUDA_R_32F,
+                             static_cast<int>(p.y.stride), CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT),
              "a matrix product");
 }
 

@@ -1,8 +1,7 @@
 #pragma once
 
-#include <cublas_v2.h>
-
 #include "kernels/cuda/ops.h"
+#include "server/cuda/cublas_functions.h"
 #include "server/cuda/cuda_memory.h"
 
 namespace edgedraft {
@@ -30,6 +29,7 @@ class CudaGemm {
   void multiply(const Product& product);
 
  private:
+  const CublasFunctions& cublas_;
   CudaBuffer workspace_;
   cublasHandle_t handle_ = nullptr;
 };

@@ -71,10 +71,17 @@ bool KvCache::can_keep(std::uint32_t length) const {
 }
 
 void KvCache::keep(std::span<const std::uint32_t> slots) {
-  for_each_view([&](const CacheView& view) {
-    backend_->compact({.cache = view, .first = length_, .slots = slots});
-  });
-  set_length(length_ + static_cast<std::uint32_t>(slots.size()));
+  const auto count = static_cast<std::uint32_t>(slots.size());
+  std::uint32_t in_place = 0;
+  while (in_place < count && slots[in_place] == length_ + in_place) ++in_place;
+  // All that a stream or an accepted chain keeps: a GPU would start kernels that move nothing.
+  if (in_place < count) {
+    for_each_view([&](const CacheView& view) {
+      backend_->compact(
+          {.cache = view, .first = length_ + in_place, .slots = slots.subspan(in_place)});
+    });
+  }
+  set_length(length_ + count);
 }
 
 bool KvCache::reserve(std::uint32_t slots) {

@@ -1,6 +1,8 @@
 #include "shared/runtime/thread_pool.h"
 
 #include <algorithm>
+#include <string>
+#include <system_error>
 
 #include "shared/base/fast_cores.h"
 
@@ -40,6 +42,10 @@ ThreadPool::ThreadPool(std::uint32_t threads) : stretches_(threads != 0 ? thread
   try {
     for (std::size_t i = 1; i < stretches_.size(); ++i)
       workers_.emplace_back([this, i] { work(i); });
+  } catch (const std::system_error& error) {
+    stop();
+    throw std::system_error(error.code(),
+                            "starting " + std::to_string(stretches_.size()) + " threads");
   } catch (...) {
     stop();
     throw;

@@ -21,11 +21,10 @@ using testing::Tokens;
 using testing::ToyDrafter;
 
 // Whether such a drafter has its device do this.
-bool uses(ToyDrafter drafter, Operation operation) {
+bool uses(Operation operation) {
   switch (operation) {
     case Operation::compact:
-      // One without memory has nothing to compact, nor has one whose memory is in order.
-      return drafter != ToyDrafter::twin && drafter != ToyDrafter::eagle;
+      return false;  // their memories are in order here: what goes is their end
     case Operation::argmax:
     case Operation::gather_layers:
     case Operation::group_attention:
@@ -65,7 +64,7 @@ TEST_P(DeviceFaultTest, AnswersAreThoseOfPlainDecodingWhereverTheDeviceIsLost) {
                   std::string::npos);
         ++fired;
       }
-      EXPECT_EQ(fired > 0, uses(GetParam(), operation)) << name_of(operation);
+      EXPECT_EQ(fired > 0, uses(operation)) << name_of(operation);
     }
   }
 }

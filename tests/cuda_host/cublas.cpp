@@ -1,6 +1,8 @@
 #include <cublas_v2.h>
 #include <cuda_fp16.h>
 
+#include "server/cuda/cublas_functions.h"
+
 namespace {
 
 float number(const void* memory, cudaDataType_t type, std::size_t i) {
@@ -73,3 +75,17 @@ cublasStatus_t cublasGemmEx(cublasHandle_t, cublasOperation_t a_operation,
     return cudaSuccess;
   }));
 }
+
+namespace edgedraft {
+
+const CublasFunctions& cublas_functions() {
+  static constexpr CublasFunctions kFunctions{.create = cublasCreate,
+                                              .destroy = cublasDestroy,
+                                              .set_stream = cublasSetStream,
+                                              .set_workspace = cublasSetWorkspace,
+                                              .gemm_ex = cublasGemmEx,
+                                              .status_string = cublasGetStatusString};
+  return kFunctions;
+}
+
+}  // namespace edgedraft

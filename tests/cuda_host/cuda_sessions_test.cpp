@@ -66,6 +66,7 @@ class Sessions {
   }
 
   Backend& backend() { return *backend_; }
+  KvCache& cache(std::size_t i) { return sessions_[i].cache; }
 
   // A pass of some sessions, in this order. Returns the logits of each.
   std::vector<Floats> pass(const std::vector<std::size_t>& which) {
@@ -200,6 +201,23 @@ TEST(CudaSessionsTest, ShareTheLaunchesOfAPass) {
       }
     }
   }
+}
+
+TEST(CudaSessionsTest, KeepingWhatIsInItsPlaceLaunchesNothing) {
+  Sessions sessions({}, DType::f16, {{.context = 40, .rows = 6, .kind = Shape::tree}}, {1});
+  sessions.pass({0});
+  const auto kernels_to_keep = [&](const std::vector<std::uint32_t>& slots) {
+    sessions.cache(0).set_length(40);
+    EXPECT_TRUE(sessions.cache(0).reserve(46));
+    const std::uint64_t before = cuda_host::kernel_count();
+    sessions.cache(0).keep(slots);
+    EXPECT_EQ(sessions.cache(0).length(), 40 + slots.size());
+    return cuda_host::kernel_count() - before;
+  };
+  EXPECT_EQ(kernels_to_keep({40}), 0u);
+  EXPECT_EQ(kernels_to_keep({40, 41, 42}), 0u);
+  // Keys and values of each layer, and a state.
+  EXPECT_EQ(kernels_to_keep({40, 41, 43}), 2 * kLayers + 1);
 }
 
 TEST(CudaSessionsTest, HaveTheBitsThatTheyHaveAlone) {
