@@ -120,7 +120,8 @@ Result<void> AnswerParts::open_writer() {
   return {};
 }
 
-Result<std::unique_ptr<TargetLink>> AnswerParts::open_link(std::function<void()> wake) {
+Result<std::unique_ptr<TargetLink>> AnswerParts::open_link(
+    std::function<void()> wake, std::function<void(const Error& error)> on_failure) {
   auto link = ClientLink::open(
       {.host = config_.host,
        .port = config_.port,
@@ -132,6 +133,7 @@ Result<std::unique_ptr<TargetLink>> AnswerParts::open_link(std::function<void()>
        .back_off = {},
        .jitter_seed = std::random_device{}(),
        .on_event = std::move(wake),
+       .on_failure = std::move(on_failure),
        .plug = &plug_,
        .grid = &grid_});
   if (!link) return link.error();

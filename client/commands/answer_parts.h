@@ -56,10 +56,12 @@ class AnswerParts {
   // The size of the files that they are read from.
   std::uint64_t mapped_bytes() const;
 
-  // A connection of its own to the server. What leaves on it is recorded in uplink().
+  // A connection of its own to the server. What leaves on it is recorded in uplink(); `on_failure`
+  // is ClientLinkOptions'.
   //
   // Errors    of ClientLink::open
-  Result<std::unique_ptr<TargetLink>> open_link(std::function<void()> wake);
+  Result<std::unique_ptr<TargetLink>> open_link(
+      std::function<void()> wake, std::function<void(const Error& error)> on_failure = {});
   const UplinkRecord& uplink() const { return uplink_; }
   // What all of them hang on.
   LinkPlug& plug() { return plug_; }

@@ -22,6 +22,7 @@ class CutLink final : public TargetLink {
   LinkState state() const override;
   LinkStats stats() const override { return link_->stats(); }
   bool backed_up() const override { return link_->backed_up(); }
+  void try_again() override { link_->try_again(); }
   void close() override { link_->close(); }
 
  private:

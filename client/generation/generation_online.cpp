@@ -94,11 +94,21 @@ void Generation::on_activations(const ActivationsReceived& event) {
 }
 
 Result<void> Generation::drain_events() {
+  // When the device answers alone the network is not to learn of it.
+  bool may_try_again = route_ != AnswerRoute::device;
   for (;;) {
     const auto event = parts_.link.wait_event(parts_.now());
     if (!event) {
-      if (event.error().code != Errc::link_down) return {};
-      on_link_down(event.error());
+      if (event.error().code == Errc::timed_out) return {};
+      if (event.error().code == Errc::link_down) {
+        on_link_down(event.error());
+        continue;
+      }
+      // What closed the link may be mended by now. A reason that is new is told first: it ends an
+      // answer that would else be written without a word of it.
+      const bool known = server_.link_closed || server_.link_error;
+      if (!known || !std::exchange(may_try_again, false)) return {};
+      parts_.link.try_again();
       continue;
     }
     // Between answers nothing is awaited: a verdict or refusal now belongs to a cancelled request.

@@ -33,7 +33,7 @@ namespace asio = boost::asio;
 using namespace boost::asio::experimental::awaitable_operators;
 using asio::ip::tcp;
 
-// Whether trying again may help. The rest needs a human: another pin, token, bundle or version.
+// An outage: trying again may help. The rest needs a human: another pin, token, bundle or version.
 bool is_passing(Errc code) {
   return code == Errc::link_down || code == Errc::timed_out || code == Errc::refused ||
          code == Errc::io;
@@ -145,9 +145,25 @@ class ClientLink::Impl {
     return backed_up_ && !steps;
   }
 
+  void try_again() {
+    {
+      const std::scoped_lock lock(mutex_);
+      if (!can_try_again_) return;
+      can_try_again_ = false;
+      state_ = LinkState::connecting;
+      events_.push_back(Error{Errc::link_down, final_error_->message});
+      final_error_.reset();
+    }
+    asio::post(io_, [this] {
+      is_resting_ = false;
+      wake_.notify();
+    });
+  }
+
   void close() {
     {
       const std::scoped_lock lock(mutex_);
+      can_try_again_ = false;
       if (state_ != LinkState::closed) {
         state_ = LinkState::closed;
         final_error_ = Error{Errc::cancelled, "the link is closed"};
@@ -167,15 +183,26 @@ class ClientLink::Impl {
   void stop() {
     if (stopping_) return;
     stopping_ = true;
+    {
+      const std::scoped_lock lock(mutex_);
+      can_try_again_ = false;
+    }
     wake_.notify();
     if (!session_ || !pump_) return;
     session_->close("done");
     pump_->finish({Errc::cancelled, "the link is closed"});
   }
 
+  // What has been told of the outage that lasts.
+  struct Told {
+    bool outage = false;
+    bool stranger = false;
+    bool logged = false;
+  };
+
   asio::awaitable<void> run() {
     std::uint32_t attempt = 0;
-    bool told = false;  // of the outage that lasts
+    Told told;
     while (!stopping_) {
       const std::uint32_t welcomes_before = welcome_count_;
       const bool plugged = is_plugged();
@@ -185,21 +212,41 @@ class ClientLink::Impl {
       if (stopping_) co_return;
       if (welcome_count_ > welcomes_before) {
         attempt = 0;
-        told = false;
+        told = {};
       }
-      if (!is_passing(error.code)) {
-        close_for_good(std::move(error));
-        co_return;
+      const bool outage = is_passing(error.code);
+      if (!outage && options_.on_failure && !std::exchange(told.logged, true)) {
+        options_.on_failure(error);
+      }
+      // A server that was there is waited for, whoever answers in its place meanwhile: a network's
+      // sign-in page, a proxy, somebody with another key. Its certificate may be renewed, too.
+      const bool stranger = !server_proved_ && welcome_count_ > 0;
+      if (!outage && !stranger) {
+        co_await rest(std::move(error));
+        attempt = 0;
+        told.outage = true;
+        continue;
       }
       // A reader that waits for a deadline must not take the link's own timeouts for it.
       error.code = Errc::link_down;
-      go_offline(told ? std::nullopt : std::optional(std::move(error)));
-      told = true;
+      const bool known = std::exchange(outage ? told.outage : told.stranger, true);
+      go_offline(known ? std::nullopt : std::optional(std::move(error)));
       if (stopping_) co_return;
       if (!plugged) attempt = 0;
       const Duration delay = back_off_delay(options_.back_off, attempt++, jitter_);
       co_await wake_.wait_until(plugged ? Clock::now() + delay : Instant::max());
     }
+  }
+
+  // Closed until try_again().
+  asio::awaitable<void> rest(Error why) {
+    is_resting_ = true;
+    tell({.state = LinkState::closed, .final_error = std::move(why), .can_try_again = true});
+    while (is_resting_ && !stopping_) co_await wake_.wait_until(Instant::max());
+    if (stopping_) co_return;
+    // What was mended may be a certificate of ours, and a ticket stands for the one before.
+    if (auto context = make_client_context(options_.tls)) context_ = *std::move(context);
+    ticket_.reset();
   }
 
   bool is_plugged() const { return options_.plug == nullptr || options_.plug->is_in(); }
@@ -211,6 +258,7 @@ class ClientLink::Impl {
   }
 
   asio::awaitable<Error> connect_and_pump() {
+    server_proved_ = false;
     const Instant at = release_time();
     while (Clock::now() < at && !stopping_) co_await wake_.wait_until(at);
     if (stopping_) co_return Error{Errc::cancelled, "the link is closed"};
@@ -225,6 +273,7 @@ class ClientLink::Impl {
       past_ = stats();
       co_return result.error();
     }
+    server_proved_ = true;
     session_.emplace(options_.session, Clock::now());
     backed_up_ = false;
     pump_.emplace(stream, port(stream), options_.write_stall_timeout, peer_);
@@ -377,6 +426,7 @@ class ClientLink::Impl {
     std::optional<Result<ClientEvent>> event{};
     std::optional<LinkState> state{};  // if it has changed
     std::optional<Error> final_error{};
+    bool can_try_again = false;  // after it
   };
 
   void push(ClientEvent event) {
@@ -390,10 +440,6 @@ class ClientLink::Impl {
     News news{.state = LinkState::connecting};
     if (error) news.event = *std::move(error);
     tell(std::move(news));
-  }
-
-  void close_for_good(Error error) {
-    tell({.state = LinkState::closed, .final_error = std::move(error)});
   }
 
   void tell(News news) {
@@ -429,7 +475,10 @@ class ClientLink::Impl {
       stats_.resumed_handshakes = resumed_count_;
     }
     if (news.event) events_.push_back(*std::move(news.event));
-    if (news.final_error) final_error_ = std::move(news.final_error);
+    if (news.final_error) {
+      final_error_ = std::move(news.final_error);
+      can_try_again_ = news.can_try_again && !stopping_;
+    }
     changed_.notify_all();
     return true;
   }
@@ -445,7 +494,8 @@ class ClientLink::Impl {
 
   // The link itself has failed, and is not tried again.
   void give_up(const std::string& what) {
-    close_for_good({Errc::io, "the connection to " + peer_ + " failed: " + what});
+    tell({.state = LinkState::closed,
+          .final_error = Error{Errc::io, "the connection to " + peer_ + " failed: " + what}});
     stop();
   }
 
@@ -465,7 +515,9 @@ class ClientLink::Impl {
   asio::io_context io_{1};
   Signal wake_;  // what is waited for, or done, is over
   bool stopping_ = false;
-  std::vector<Asked> held_;  // until then, in order
+  bool is_resting_ = false;     // until it is to try again
+  bool server_proved_ = false;  // by its certificate, on the connection at hand
+  std::vector<Asked> held_;     // until then, in order
   asio::steady_timer release_;
   std::vector<News> untold_;  // until then, in order
   asio::steady_timer telling_;
@@ -492,6 +544,7 @@ class ClientLink::Impl {
   std::uint64_t cancels_sent_ = 0;  // by the caller
   std::uint64_t cancels_done_ = 0;  // of them by the link's thread
   std::optional<Error> final_error_;
+  bool can_try_again_ = false;
   LinkStats stats_;
 
   std::optional<LinkPlug::Watch> watch_;
@@ -526,6 +579,10 @@ LinkStats ClientLink::stats() const {
 
 bool ClientLink::backed_up() const {
   return impl_->backed_up();
+}
+
+void ClientLink::try_again() {
+  impl_->try_again();
 }
 
 void ClientLink::close() {

@@ -26,6 +26,10 @@ struct ClientLinkOptions {
   // Called on the link's thread whenever wait_event has something new to tell; may be empty. It
   // must not call the link.
   std::function<void()> on_event{};
+  // Told on the link's thread, once until the server is there again, of what is more than an
+  // outage: another answers in the server's place, or it does not let us in. For a log; may be
+  // empty.
+  std::function<void(const Error& error)> on_failure{};
   // What it hangs on, and what says when it may send. Both outlive it; null: nothing.
   LinkPlug* plug = nullptr;
   const SendGrid* grid = nullptr;
@@ -34,6 +38,10 @@ struct ClientLinkOptions {
 // A TargetLink over TLS and TCP with a thread of its own. Connects at once, and again with a
 // jittered back-off whenever the connection ends. Of connections that came and went while nobody
 // waited for events it tells the last.
+//
+// A link that has never met its server is closed by whoever answers and cannot prove to be it; one
+// that has met it goes on looking. A server that does not let us in, or breaks the protocol, closes
+// either. try_again() reads the certificate files again.
 class ClientLink final : public TargetLink {
  public:
   // Errors    usage, bad_file of make_client_context
@@ -47,6 +55,7 @@ class ClientLink final : public TargetLink {
   LinkState state() const override;
   LinkStats stats() const override;
   bool backed_up() const override;
+  void try_again() override;
   void close() override;
 
  private:

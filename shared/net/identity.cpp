@@ -15,6 +15,7 @@
 #include "shared/base/bytes.h"
 #include "shared/base/check.h"
 #include "shared/net/certificate.h"
+#include "shared/net/pem_file.h"
 
 namespace edgedraft {
 namespace {
@@ -36,16 +37,19 @@ Memory open_for_reading(const std::filesystem::path& file) {
 }
 
 Result<Key> read_key(const std::filesystem::path& file) {
+  if (auto readable = check_pem_file(file); !readable) return readable.error();
   const Memory from = open_for_reading(file);
-  if (!from) return Error{Errc::bad_file, file.string() + ": cannot be read"};
-  Key key(PEM_read_bio_PrivateKey(from.get(), nullptr, nullptr, nullptr), EVP_PKEY_free);
+  bool encrypted = false;
+  Key key(PEM_read_bio_PrivateKey(from.get(), nullptr, give_no_passphrase, &encrypted),
+          EVP_PKEY_free);
+  if (encrypted) return encrypted_key(file);
   if (!key) return Error{Errc::bad_file, file.string() + ": holds no private key in PEM form"};
   return key;
 }
 
 Result<Certificate> read_certificate(const std::filesystem::path& file) {
+  if (auto readable = check_pem_file(file); !readable) return readable.error();
   const Memory from = open_for_reading(file);
-  if (!from) return Error{Errc::bad_file, file.string() + ": cannot be read"};
   Certificate certificate(PEM_read_bio_X509(from.get(), nullptr, nullptr, nullptr), X509_free);
   if (!certificate) {
     return Error{Errc::bad_file, file.string() + ": holds no certificate in PEM form"};

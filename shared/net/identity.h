@@ -25,11 +25,11 @@ struct TlsIdentity {
 Result<TlsIdentity> load_or_create_identity(const std::filesystem::path& state_directory);
 
 // The identity that is kept there; none is made.
-// Errors    bad_file
+// Errors    io, bad_file
 Result<TlsIdentity> load_identity(const std::filesystem::path& state_directory);
 
 // The identity in two files of the user.
-// Errors    bad_file
+// Errors    io, bad_file
 Result<TlsIdentity> load_identity(const std::filesystem::path& certificate_file,
                                   const std::filesystem::path& key_file);
 

@@ -15,21 +15,18 @@ std::string reason_of(const boost::system::error_code& error) {
   return error.message();
 }
 
-}  // namespace
-
-ListenError::ListenError(const std::string& place, const boost::system::error_code& error)
-    : system_error(error), sentence_(place + ": " + reason_of(error)) {}
-
-void listen_on(tcp::acceptor& acceptor, const std::string& address, std::uint16_t port) {
+std::string place_of(const std::string& address, std::uint16_t port) {
   const bool bare = address.find(':') == std::string::npos;
-  const std::string port_text = std::to_string(port);
-  const std::string place = (bare ? address : '[' + address + ']') + ':' + port_text;
+  return (bare ? address : '[' + address + ']') + ':' + std::to_string(port);
+}
+
+void bind_to(tcp::acceptor& acceptor, const std::string& address, std::uint16_t port) {
   boost::system::error_code error;
   const auto check = [&] {
-    if (error) throw ListenError(place, error);
+    if (error) throw ListenError(place_of(address, port), error);
   };
   const auto endpoints = tcp::resolver(acceptor.get_executor())
-                             .resolve(address, port_text, tcp::resolver::passive, error);
+                             .resolve(address, std::to_string(port), tcp::resolver::passive, error);
   check();
   const tcp::endpoint endpoint = endpoints.begin()->endpoint();
   acceptor.open(endpoint.protocol(), error);
@@ -38,8 +35,24 @@ void listen_on(tcp::acceptor& acceptor, const std::string& address, std::uint16_
   check();
   acceptor.bind(endpoint, error);
   check();
+}
+
+}  // namespace
+
+ListenError::ListenError(const std::string& place, const boost::system::error_code& error)
+    : system_error(error), sentence_(place + ": " + reason_of(error)) {}
+
+void listen_on(tcp::acceptor& acceptor, const std::string& address, std::uint16_t port) {
+  bind_to(acceptor, address, port);
+  boost::system::error_code error;
   acceptor.listen(tcp::acceptor::max_listen_connections, error);
-  check();
+  if (error) throw ListenError(place_of(address, port), error);
+}
+
+void check_listenable(const std::string& address, std::uint16_t port) {
+  asio::io_context io;
+  tcp::acceptor acceptor(io);
+  bind_to(acceptor, address, port);
 }
 
 void run_all(asio::io_context& io, const std::function<void(const std::string& what)>& on_failure) {

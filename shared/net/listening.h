@@ -27,6 +27,8 @@ class ListenError : public boost::system::system_error {
 // Opens the acceptor there; port 0 takes a free one. Errors    throws ListenError
 void listen_on(boost::asio::ip::tcp::acceptor& acceptor, const std::string& address,
                std::uint16_t port);
+// Whether it could be opened there now. Nobody can connect meanwhile. Errors    as listen_on()
+void check_listenable(const std::string& address, std::uint16_t port);
 
 // When accepting fails for want of file descriptors, trying again at once would only spin.
 inline constexpr Duration kAcceptPause = std::chrono::milliseconds(50);

@@ -1,15 +1,22 @@
 #include "shared/net/tls.h"
 
+#include <openssl/err.h>
 #include <openssl/ssl.h>
+#include <openssl/x509_vfy.h>
 #include <openssl/x509v3.h>
 
+#include <algorithm>
 #include <array>
 #include <boost/asio/ip/address.hpp>
 #include <boost/asio/ssl/context.hpp>
+#include <cstddef>
+#include <memory>
+#include <string_view>
 
 #include "shared/base/check.h"
 #include "shared/base/private_file.h"
 #include "shared/net/certificate.h"
+#include "shared/net/pem_file.h"
 
 namespace edgedraft {
 namespace {
@@ -36,6 +43,34 @@ bool has_alpn(SSL* tls) {
   return length == kAlpn.size() - 1 && std::equal(name, name + length, kAlpn.begin() + 1);
 }
 
+// Whether a handshake would let in the client with that certificate now. Intermediate certificates
+// are not in a ticket: a client that has some is asked for them again.
+bool is_trusted_client(SSL* tls, X509* certificate) {
+  if (certificate == nullptr) return false;
+  X509_STORE* const trusted = SSL_CTX_get_cert_store(SSL_get_SSL_CTX(tls));
+  const std::unique_ptr<X509_STORE_CTX, decltype(&X509_STORE_CTX_free)> check(X509_STORE_CTX_new(),
+                                                                              X509_STORE_CTX_free);
+  // What it leaves in the thread's queue would be taken for the handshake's own failure.
+  ERR_set_mark();
+  const bool is_trusted = check &&
+                          X509_STORE_CTX_init(check.get(), trusted, certificate, nullptr) == 1 &&
+                          X509_STORE_CTX_set_default(check.get(), "ssl_client") == 1 &&
+                          X509_verify_cert(check.get()) == 1;
+  ERR_pop_to_mark();
+  return is_trusted;
+}
+
+// OpenSSL verifies a client's certificate in full handshakes alone, and every session that is taken
+// up brings a new ticket: a certificate that has expired would be good for ever, and without its
+// key. Where it is not trusted any more the ticket is ignored, and the full handshake says why.
+SSL_TICKET_RETURN judge_client_ticket(SSL* tls, SSL_SESSION* session, const unsigned char*,
+                                      std::size_t, SSL_TICKET_STATUS status, void*) {
+  const bool is_ours = status == SSL_TICKET_SUCCESS || status == SSL_TICKET_SUCCESS_RENEW;
+  return is_ours && is_trusted_client(tls, SSL_SESSION_get0_peer(session))
+             ? SSL_TICKET_RETURN_USE_RENEW
+             : SSL_TICKET_RETURN_IGNORE_RENEW;
+}
+
 std::shared_ptr<ssl::context> make_context(ssl::context::method method) {
   auto context = std::make_shared<ssl::context>(method);
   SSL_CTX* native = context->native_handle();
@@ -50,12 +85,29 @@ Error bad_pem(const std::filesystem::path& file, const boost::system::error_code
   return {Errc::bad_file, file.string() + ": " + error.message()};
 }
 
+Result<void> use_authorities(ssl::context& context, const std::filesystem::path& file) {
+  if (auto readable = check_pem_file(file); !readable) return readable;
+  boost::system::error_code error;
+  context.load_verify_file(file.string(), error);
+  if (error) return bad_pem(file, error);
+  return boost::system::in_place_value;
+}
+
 Result<void> use_files(ssl::context& context, const std::filesystem::path& certificate_file,
                        const std::filesystem::path& key_file) {
+  for (const std::filesystem::path& file : {certificate_file, key_file}) {
+    if (auto readable = check_pem_file(file); !readable) return readable;
+  }
   boost::system::error_code error;
   context.use_certificate_chain_file(certificate_file.string(), error);
   if (error) return bad_pem(certificate_file, error);
+  bool encrypted = false;
+  SSL_CTX_set_default_passwd_cb(context.native_handle(), give_no_passphrase);
+  SSL_CTX_set_default_passwd_cb_userdata(context.native_handle(), &encrypted);
   context.use_private_key_file(key_file.string(), ssl::context::pem, error);
+  SSL_CTX_set_default_passwd_cb(context.native_handle(), nullptr);
+  SSL_CTX_set_default_passwd_cb_userdata(context.native_handle(), nullptr);
+  if (encrypted) return encrypted_key(key_file);
   if (error) return bad_pem(key_file, error);
   return check_private(key_file);
 }
@@ -74,11 +126,11 @@ Result<std::shared_ptr<TlsContext>> make_server_context(const TlsServerOptions& 
                       native, reinterpret_cast<const unsigned char*>(kSessionContext.data()),
                       kSessionContext.size()) == 1);
   if (!options.client_ca_file.empty()) {
-    boost::system::error_code error;
-    context->load_verify_file(options.client_ca_file.string(), error);
-    if (error) return bad_pem(options.client_ca_file, error);
+    if (auto used = use_authorities(*context, options.client_ca_file); !used) return used.error();
     SSL_CTX_set_client_CA_list(native, SSL_load_client_CA_file(options.client_ca_file.c_str()));
     context->set_verify_mode(ssl::verify_peer | ssl::verify_fail_if_no_peer_cert);
+    EDGEDRAFT_CHECK(SSL_CTX_set_session_ticket_cb(native, nullptr, judge_client_ticket, nullptr) ==
+                    1);
   }
   return context;
 }
@@ -93,8 +145,7 @@ Result<std::shared_ptr<TlsContext>> make_client_context(const TlsClientOptions& 
     // check_server() decides; a self-signed certificate would fail here.
     context->set_verify_mode(ssl::verify_none);
   } else if (!options.ca_file.empty()) {
-    context->load_verify_file(options.ca_file.string(), error);
-    if (error) return bad_pem(options.ca_file, error);
+    if (auto used = use_authorities(*context, options.ca_file); !used) return used.error();
     context->set_verify_mode(ssl::verify_peer);
   } else {
     context->set_default_verify_paths(error);

@@ -23,10 +23,13 @@ using NativeTls = ssl_st;
 struct TlsServerOptions {
   std::filesystem::path certificate_file{};  // PEM, chain included
   std::filesystem::path key_file{};
-  std::filesystem::path client_ca_file{};  // empty: clients need no certificate
+  // Of the CA whose certificates clients have to show, valid at the time of each handshake, resumed
+  // or not. Empty: they need none.
+  std::filesystem::path client_ca_file{};
 };
 
-// Errors    bad_file  a file that cannot be read, or a key that is not the certificate's
+// Errors    io        a file that cannot be read
+//           bad_file  a file without PEM, an encrypted key, or one that is not the certificate's
 //           usage     a key that is not private: check_private()
 Result<std::shared_ptr<TlsContext>> make_server_context(const TlsServerOptions& options);
 

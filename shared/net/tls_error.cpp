@@ -9,7 +9,10 @@
 namespace edgedraft {
 namespace {
 
-Error explain_certificate(long result, const std::string& peer) {
+// The remedy is told to whoever does not trust: a server is told what its client needs.
+Error explain_certificate(NativeTls* tls, const std::string& peer) {
+  const long result = SSL_get_verify_result(tls);
+  const bool of_client = SSL_is_server(tls) == 1;
   std::string message = peer + " is not trusted: ";
   message += X509_verify_cert_error_string(result);
   switch (result) {
@@ -18,15 +21,18 @@ Error explain_certificate(long result, const std::string& peer) {
       message += ". Connect by a name that its certificate has, or trust its key with --pin";
       break;
     case X509_V_ERR_CERT_HAS_EXPIRED:
-      message += ". Renew the certificate on the server";
+      message += of_client ? ". The client has to renew its certificate"
+                           : ". Renew the certificate on the server";
       break;
     case X509_V_ERR_CERT_NOT_YET_VALID:
       message += ". Check the clocks of both machines";
       break;
     default:
-      message +=
-          ". Name the CA that signed its certificate with --ca, or trust its key with --pin and "
-          "the pin of the server's 'ready' line";
+      message += of_client
+                     ? ". If the client is to be let in, add the CA that signed its certificate to "
+                       "the file of --client-ca"
+                     : ". Name the CA that signed its certificate with --ca, or trust its key with "
+                       "--pin and the pin of the server's 'ready' line";
   }
   return {Errc::untrusted, message};
 }
@@ -40,7 +46,7 @@ Error explain_reason(NativeTls* tls, const boost::system::error_code& error,
       SSL_get_finished(tls, nullptr, 0) > 0 && SSL_get_peer_finished(tls, nullptr, 0) > 0;
   switch (ERR_GET_REASON(static_cast<unsigned long>(error.value()))) {
     case SSL_R_CERTIFICATE_VERIFY_FAILED:
-      return explain_certificate(SSL_get_verify_result(tls), peer);
+      return explain_certificate(tls, peer);
     case SSL_R_WRONG_VERSION_NUMBER:
     case SSL_R_HTTP_REQUEST:
     case SSL_R_HTTPS_PROXY_REQUEST:

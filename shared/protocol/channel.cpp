@@ -63,11 +63,15 @@ Result<std::optional<wire::Message>> Channel::next_message() {
     if (!open_) return Error{Errc::protocol, "the peer sent a ping before the sign-in was over"};
     if (ping) pong_ = wire::Pong{ping->nonce};
   }
-  if (!reader_.within_frame()) {
+  if (reader_.partial_bytes() == 0) {
     frame_deadline_.reset();
   } else {
     note_paced();
-    if (!frame_deadline_) frame_deadline_ = last_receive_ + options_.frame_timeout;
+    const std::size_t bytes = reader_.partial_bytes();
+    if (!frame_deadline_ || bytes - frame_bytes_ >= kFrameProgressBytes) {
+      frame_deadline_ = last_receive_ + options_.frame_timeout;
+      frame_bytes_ = bytes;
+    }
   }
   return std::optional<wire::Message>();
 }

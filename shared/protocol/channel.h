@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -13,9 +14,12 @@
 
 namespace edgedraft {
 
+inline constexpr std::size_t kFrameProgressBytes = 64u << 10;
+
 struct ChannelOptions {
   Duration handshake_timeout = std::chrono::seconds(10);
-  // From a frame's first byte to its last.
+  // From a frame's first byte to its last, and anew for each kFrameProgressBytes that come of it:
+  // long prompts take longer than this over slow links.
   Duration frame_timeout = std::chrono::seconds(30);
   // Silence after which a Ping is sent, and again after each further such time.
   Duration ping_interval = std::chrono::seconds(5);
@@ -118,6 +122,7 @@ class Channel {
   Instant last_receive_;
   Instant handshake_deadline_;
   std::optional<Instant> frame_deadline_;
+  std::size_t frame_bytes_ = 0;  // that had come when it was set
   Instant next_ping_;
   std::uint32_t unanswered_pings_ = 0;
   bool ping_waits_ = false;  // the last one has not left

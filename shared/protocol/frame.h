@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 
@@ -45,8 +46,8 @@ class FrameReader {
   // The next whole frame; nothing until more bytes come.
   // Errors    version, frame_too_large; those are final
   Result<std::optional<Frame>> next();
-  // Some bytes of a frame have come, and some have not. Right after next() gave nothing.
-  bool within_frame() const { return offset_ < buffer_.size(); }
+  // How many bytes have come of a frame of which some have not. Right after next() gave nothing.
+  std::size_t partial_bytes() const { return buffer_.size() - offset_; }
 
  private:
   std::uint32_t payload_bytes_max_;

@@ -13,7 +13,7 @@ namespace edgedraft {
 enum class LinkState : std::uint8_t {
   connecting,  // connecting or waiting to try again
   online,      // requests can be sent
-  closed,      // for good: closed by us, or for a reason that trying again does not cure
+  closed,      // by us, or for a reason that needs a human, until try_again()
 };
 
 // Counted since the link was made, over all its connections.
@@ -66,10 +66,11 @@ class TargetLink {
   // The next event, waiting for it until `deadline`; a deadline in the past only looks.
   //
   // Errors    timed_out  nothing came; try again at will
-  //           link_down  the connection ended or the first attempt failed; told once, the link goes
-  //                      on trying, and the request in flight is lost
+  //           link_down  the connection ended or the first attempt failed; the link goes on trying,
+  //                      and the request in flight is lost. Told once, and once more if another
+  //                      then answers in the server's place
   //           any other  the link is closed: untrusted, unauthorized, mismatch, version, ...; told
-  //                      again at every call
+  //                      again at every call, until try_again()
   virtual Result<ClientEvent> wait_event(Instant deadline) = 0;
 
   virtual LinkState state() const = 0;
@@ -77,6 +78,9 @@ class TargetLink {
   // The network takes no more for now: what is sent waits here, and grows old. For what may as well
   // be sent later, or never.
   virtual bool backed_up() const = 0;
+  // Where the link has closed by itself it connects again, as the reason may be gone by now: that
+  // it was closed is then told once, as link_down. Nothing otherwise.
+  virtual void try_again() {}
   // Says goodbye, drops what is in flight and does not reconnect.
   virtual void close() = 0;
 };

@@ -289,7 +289,9 @@ TEST_F(PrivacyTest, UnderPrefixAPrivateNameKeepsAllHere) {
   body["messages"].push_back({{"role", "user"}, {"content", "And Annabel Quist?"}});
   EXPECT_EQ(chat(body)["choices"][0]["x_edgedraft"]["private"], "local");
   for (const UplinkRecord::Message& message : uplink_.since(before)) {
-    EXPECT_EQ(to_json(message, bundle_.tokenizer())["kind"], "hello");
+    // The end of the answer before may leave late.
+    const json kind = to_json(message, bundle_.tokenizer())["kind"];
+    EXPECT_TRUE(kind == "hello" || kind == "cancel") << kind;
   }
 }
 

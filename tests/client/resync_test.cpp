@@ -486,6 +486,28 @@ TEST(ResyncErrorTest, AServerThatComesBackAsAnotherIsNamedOnceAndNotWaitedFor) {
   EXPECT_EQ(rig.listener().why, "another model");
 }
 
+// What turned us away may be mended by the time of the next answer, or of another look at the last.
+TEST(ResyncErrorTest, AClosedLinkIsTriedAgainByTheNextAnswerAndTheNextCheck) {
+  const GenerationRig::Options options{
+      .faults = {{.request = 3, .kind = LinkFault::Kind::replaced, .wait_calls = 4}}};
+  GenerationRig rig(options);
+  Tokens prompt = kRigPrompt;
+  const Answer alone = rig.answer(prompt);
+  EXPECT_GT(alone.count(Provenance::offline), 0u);
+  prompt.insert(prompt.end(), alone.tokens.begin(), alone.tokens.end());
+  prompt.push_back(kRigPrompt.front());
+  const Answer next = rig.answer(prompt);
+  EXPECT_EQ(next.tokens, rig.plain(prompt).tokens);
+  EXPECT_EQ(next.count(Provenance::verified), next.tokens.size());
+
+  GenerationRig looked_at_again(options);
+  looked_at_again.answer(kRigPrompt);
+  const auto checked = looked_at_again.settle();
+  ASSERT_TRUE(checked);
+  EXPECT_EQ(checked->tokens, looked_at_again.plain(kRigPrompt).tokens);
+  EXPECT_EQ(checked->count(Provenance::verified), checked->tokens.size());
+}
+
 // A server that needs longer for a prompt than the deadline would else never be done with it.
 TEST(ResyncResumeTest, APromptWhoseVerdictWasLateIsNotComputedAgain) {
   for (const ToyDrafter drafter : {ToyDrafter::moa_tli1, ToyDrafter::twin}) {

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <atomic>
 #include <condition_variable>
 #include <future>
 #include <latch>
@@ -12,6 +13,7 @@
 #include <utility>
 
 #include "tests/net/net_support.h"
+#include "tests/net/raw_peer.h"
 
 namespace edgedraft {
 namespace {
@@ -92,20 +94,56 @@ TEST(ClientLinkTest, NobodyThereIsToldOnceAndTriedAgain) {
 TEST(ClientLinkTest, ComesBackWhenTheServerDoes) {
   TestServer server;
   const auto link = server.connect();
-  ListenerOptions same_port{.address = "127.0.0.1", .port = server.listener->port()};
+  const std::uint16_t port = server.listener->port();
   server.listener.reset();
   EXPECT_EQ(link->wait_event(soon()).error().code, Errc::link_down);
 
-  server.listener = std::make_unique<Listener>(
-      same_port,
-      make_server_context({.certificate_file = server.identity.certificate_file,
-                           .key_file = server.identity.key_file})
-          .value(),
-      server.application);
+  server.listen_again(port);
   expect_event<Welcomed>(*link);
   EXPECT_EQ(link->stats().reconnects, 1u);
   ASSERT_TRUE(link->send(outgoing(wire::Resume{.verified_length = 4})));
   EXPECT_EQ(expect_event<RequestRefused>(*link).error.code, Errc::session_unknown);
+  ASSERT_TRUE(link->send(outgoing(small_prompt())));
+  expect_event<VerdictReceived>(*link);
+}
+
+// A network's sign-in page, a proxy or a server set up anew says nothing of the one that was there.
+TEST(ClientLinkTest, WhoAnswersInTheServersPlaceIsNamedAndTheServerStillLookedFor) {
+  TestServer server;
+  std::atomic<int> failures = 0;
+  ClientLinkOptions options = server.client_options();
+  options.on_failure = [&failures](const Error&) { ++failures; };
+  const auto link = ClientLink::open(std::move(options)).value();
+  expect_event<Welcomed>(*link);
+  const std::uint16_t port = server.listener->port();
+  server.listener.reset();
+  EXPECT_EQ(link->wait_event(soon()).error().code, Errc::link_down);
+  {
+    const RawServer page(
+        [](RawPeer& peer) {
+          peer.read_some();
+          peer.write("HTTP/1.1 302 Found\r\n\r\n");
+        },
+        port);
+    const auto event = link->wait_event(soon());
+    ASSERT_FALSE(event);
+    EXPECT_EQ(event.error().code, Errc::link_down);
+    EXPECT_NE(event.error().message.find("does not speak TLS"), std::string::npos)
+        << event.error().message;
+  }
+  {
+    const TestServer other({.listener = {.address = "127.0.0.1", .port = port}});
+    const Instant end = soon();
+    while (other.listener->stats().accepted < 2 && Clock::now() < end) {
+      std::this_thread::sleep_for(1ms);
+    }
+    EXPECT_GE(other.listener->stats().accepted, 2u) << "a key that is not its own is asked again";
+  }
+  EXPECT_EQ(link->state(), LinkState::connecting);
+  EXPECT_EQ(failures, 1) << "once an outage";
+
+  server.listen_again(port);
+  expect_event<Welcomed>(*link);
   ASSERT_TRUE(link->send(outgoing(small_prompt())));
   expect_event<VerdictReceived>(*link);
 }
@@ -247,6 +285,34 @@ TEST(ClientLinkTest, ReasonThatRetryingDoesNotCureClosesTheLink) {
     EXPECT_EQ(event.error().message, "wrong token");
   }
   EXPECT_EQ(link->state(), LinkState::closed);
+}
+
+TEST(ClientLinkTest, AClosedLinkComesBackOnceItIsToTryAgain) {
+  TestServer server;
+  server.application.rejection = Error{Errc::unauthorized, "wrong token"};
+  const auto link = ClientLink::open(server.client_options()).value();
+  EXPECT_EQ(link->wait_event(soon()).error().code, Errc::unauthorized);
+  link->try_again();
+  EXPECT_EQ(link->wait_event(soon()).error().code, Errc::link_down);
+  EXPECT_EQ(link->wait_event(soon()).error().code, Errc::unauthorized) << "nothing was mended";
+
+  const std::uint16_t port = server.listener->port();
+  server.listener.reset();
+  server.application.rejection.reset();
+  server.listen_again(port);
+  EXPECT_EQ(link->state(), LinkState::closed);
+  link->try_again();
+  const auto told = link->wait_event(soon());
+  ASSERT_FALSE(told);
+  EXPECT_EQ(told.error().code, Errc::link_down);
+  EXPECT_EQ(told.error().message, "wrong token");
+  expect_event<Welcomed>(*link);
+  ASSERT_TRUE(link->send(outgoing(small_prompt())));
+  expect_event<VerdictReceived>(*link);
+
+  link->close();
+  link->try_again();
+  EXPECT_EQ(link->state(), LinkState::closed) << "what we have closed ourselves";
 }
 
 TEST(ClientLinkTest, FullServerIsTriedAgain) {

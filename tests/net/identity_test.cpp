@@ -6,6 +6,7 @@
 
 #include <fstream>
 #include <memory>
+#include <vector>
 
 #include "tests/net/net_support.h"
 
@@ -13,6 +14,17 @@ namespace edgedraft {
 namespace {
 
 namespace fs = std::filesystem;
+
+void encrypt_key(const fs::path& file) {
+  const std::unique_ptr<BIO, decltype(&BIO_free)> from(BIO_new_file(file.c_str(), "r"), BIO_free);
+  const std::unique_ptr<EVP_PKEY, decltype(&EVP_PKEY_free)> key(
+      PEM_read_bio_PrivateKey(from.get(), nullptr, nullptr, nullptr), EVP_PKEY_free);
+  const std::unique_ptr<BIO, decltype(&BIO_free)> to(BIO_new_file(file.c_str(), "w"), BIO_free);
+  unsigned char passphrase[] = "secret";
+  ASSERT_EQ(PEM_write_bio_PrivateKey(to.get(), key.get(), EVP_aes_256_cbc(), passphrase,
+                                     sizeof passphrase - 1, nullptr, nullptr),
+            1);
+}
 
 TEST(IdentityTest, IsMadeOnceAndKept) {
   const test::TemporaryDirectory directory;
@@ -80,8 +92,8 @@ TEST(IdentityTest, LoadingMakesNothing) {
     fs::remove(file);
     const auto loaded = load_identity(directory.path());
     ASSERT_FALSE(loaded);
-    EXPECT_EQ(loaded.error().code, Errc::bad_file);
-    EXPECT_NE(loaded.error().message.find(file.string()), std::string::npos)
+    EXPECT_EQ(loaded.error().code, Errc::io);
+    EXPECT_NE(loaded.error().message.find(file.string() + ": No such file"), std::string::npos)
         << loaded.error().message;
     EXPECT_FALSE(fs::exists(file));
   }
@@ -105,6 +117,40 @@ TEST(IdentityTest, DamagedFilesAreNamed) {
   ASSERT_FALSE(damaged);
   EXPECT_EQ(damaged.error().code, Errc::bad_file);
   EXPECT_NE(damaged.error().message.find("server-key.pem"), std::string::npos);
+}
+
+// A passphrase would be asked of the terminal, and waited for.
+TEST(IdentityTest, AnEncryptedKeyIsNamedAndNotAskedFor) {
+  const test::TemporaryDirectory directory;
+  const auto identity = load_or_create_identity(directory.path()).value();
+  encrypt_key(identity.key_file);
+  for (const Error& error : {load_identity(directory.path()).error(),
+                             make_server_context({.certificate_file = identity.certificate_file,
+                             .key_file = identity.key_file})
+                                 .error()}) {
+    EXPECT_EQ(error.code, Errc::bad_file);
+    EXPECT_NE(error.message.find("server-key.pem: the key is encrypted"), std::string::npos)
+        << error.message;
+  }
+}
+
+TEST(IdentityTest, FilesThatAreNotThereAreNamed) {
+  const test::TemporaryDirectory directory;
+  const auto identity = load_or_create_identity(directory.path()).value();
+  const fs::path lost = directory / "lost.pem";
+  const std::vector<Error> errors = {
+      make_server_context({.certificate_file = lost, .key_file = identity.key_file}).error(),
+      make_server_context({.certificate_file = identity.certificate_file, .key_file = lost})
+          .error(),
+      make_server_context({.certificate_file = identity.certificate_file,
+                           .key_file = identity.key_file,
+                           .client_ca_file = lost})
+          .error(),
+      make_client_context({.ca_file = lost}).error()};
+  for (const Error& error : errors) {
+    EXPECT_EQ(error.code, Errc::io);
+    EXPECT_NE(error.message.find("lost.pem: No such file"), std::string::npos) << error.message;
+  }
 }
 
 TEST(IdentityTest, KeyOfAnotherCertificateIsRefused) {

@@ -35,10 +35,12 @@ TEST_F(ListeningTest, ATakenPortIsSaidInASentence) {
   const std::uint16_t port = first.local_endpoint().port();
   const std::string place = "127.0.0.1:" + std::to_string(port);
   EXPECT_EQ(refusal_of("127.0.0.1", port), place + ": the address is in use; give another port");
+  EXPECT_THROW(check_listenable("127.0.0.1", port), ListenError);
   EXPECT_THROW(HttpServer({.address = "127.0.0.1", .port = port},
                           [](const HttpRequest&, const HttpReply&) {}),
                ListenError);
   first.close();
+  check_listenable("127.0.0.1", port);
   EXPECT_EQ(refusal_of("127.0.0.1", port), "");
 }
 

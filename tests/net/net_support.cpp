@@ -161,6 +161,15 @@ std::unique_ptr<ClientLink> TestServer::connect() const {
   return link;
 }
 
+void TestServer::listen_again(std::uint16_t port) {
+  listener =
+      std::make_unique<Listener>(ListenerOptions{.address = "127.0.0.1", .port = port},
+                                 make_server_context({.certificate_file = identity.certificate_file,
+                                                      .key_file = identity.key_file})
+                                     .value(),
+                                 application);
+}
+
 Result<ClientEvent> TestServer::first_event(ClientLinkOptions options) {
   const auto link = ClientLink::open(std::move(options)).value();
   return link->wait_event(soon());

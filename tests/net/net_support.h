@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <condition_variable>
+#include <cstdint>
 #include <filesystem>
 #include <map>
 #include <mutex>
@@ -82,6 +83,8 @@ class TestServer {
 
   ClientLinkOptions client_options() const;
   std::unique_ptr<ClientLink> connect() const;
+  // On that port, which a listener before had. Clients need no certificate.
+  void listen_again(std::uint16_t port);
   // What the first thing is that a client with these options hears: "welcome" or an error.
   static Result<ClientEvent> first_event(ClientLinkOptions options);
   void expect_serves() const;

@@ -135,10 +135,16 @@ std::uint32_t RawTlsPeer::early_data_bytes_max() const {
   return SSL_SESSION_get_max_early_data(SSL_get0_session(tls_));
 }
 
-RawServer::RawServer(std::function<void(RawPeer&)> serve) : socket_(make_socket()) {
-  sockaddr_in address = loopback(0);
+RawServer::RawServer(std::function<void(RawPeer&)> serve, std::uint16_t port)
+    : socket_(make_socket()) {
+  sockaddr_in address = loopback(port);
   socklen_t length = sizeof address;
-  bind(socket_, reinterpret_cast<const sockaddr*>(&address), length);
+  const int yes = 1;
+  setsockopt(socket_, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
+  if (bind(socket_, reinterpret_cast<const sockaddr*>(&address), length) != 0) {
+    close(socket_);
+    throw std::runtime_error("cannot bind");
+  }
   listen(socket_, 16);
   getsockname(socket_, reinterpret_cast<sockaddr*>(&address), &length);
   port_ = ntohs(address.sin_port);

@@ -2,6 +2,7 @@
 
 #include <openssl/ssl.h>
 
+#include <cstdint>
 #include <functional>
 #include <string>
 #include <string_view>
@@ -65,10 +66,10 @@ class RawTlsPeer {
   SSL* tls_;
 };
 
-// Serves every connection on the loopback with `serve`, one after another.
+// Serves every connection on the loopback with `serve`, one after another. Port 0 takes a free one.
 class RawServer {
  public:
-  explicit RawServer(std::function<void(RawPeer&)> serve);
+  explicit RawServer(std::function<void(RawPeer&)> serve, std::uint16_t port = 0);
   ~RawServer();
   std::uint16_t port() const { return port_; }
 

@@ -1,6 +1,14 @@
 #include "shared/net/tls.h"
 
 #include <gtest/gtest.h>
+#include <openssl/ssl.h>
+#include <openssl/x509_vfy.h>
+
+#include <boost/asio/ssl/context.hpp>
+#include <cctype>
+#include <ctime>
+#include <string>
+#include <vector>
 
 #include "tests/net/net_support.h"
 #include "tests/net/raw_peer.h"
@@ -15,6 +23,12 @@ Errc code_of(const Result<ClientEvent>& event) {
 
 std::string message_of(const Result<ClientEvent>& event) {
   return event ? "" : event.error().message;
+}
+
+std::string all_of(const std::vector<Error>& errors) {
+  std::string all;
+  for (const Error& error : errors) all += error.message + "\n";
+  return all;
 }
 
 TEST(TlsTest, RightPinIsTrusted) {
@@ -165,6 +179,52 @@ TEST_F(TlsCaTest, MissingOrForeignClientCertificateIsRefused) {
   options.tls.key_file = stranger.key_file;
   EXPECT_EQ(code_of(TestServer::first_event(options)), Errc::untrusted);
   EXPECT_TRUE(server.application.handles().empty());
+
+  // The server's operator is told what to do there, not what a client's user would do.
+  const std::string said = all_of(server.application.wait_ended(2));
+  EXPECT_NE(said.find("a client certificate is required"), std::string::npos) << said;
+  EXPECT_NE(said.find("--client-ca"), std::string::npos) << said;
+  EXPECT_EQ(said.find("--pin"), std::string::npos) << said;
+}
+
+// A ticket would else stand for a certificate without end, and without its key.
+TEST_F(TlsCaTest, AClientCertificateThatHasExpiredIsRefusedWithATicketToo) {
+  TestServer server;
+  const auto tls = make_server_context({.certificate_file = server.identity.certificate_file,
+                                        .key_file = server.identity.key_file,
+                                        .client_ca_file = directory_ / "ca-cert.pem"})
+                       .value();
+  server.listener->set_tls(tls);
+  const auto client = signed_by("ca", {.valid_until_seconds = 600});
+  ClientLinkOptions options = server.client_options();
+  options.tls.certificate_file = client.certificate_file;
+  options.tls.key_file = client.key_file;
+  const auto link = ClientLink::open(std::move(options)).value();
+  ASSERT_TRUE(link->wait_event(soon()));
+  server.application.handles().at(0).fail({Errc::refused, "come again"});
+  EXPECT_EQ(code_of(link->wait_event(soon())), Errc::link_down);
+  ASSERT_TRUE(link->wait_event(soon()));
+  EXPECT_EQ(link->stats().resumed_handshakes, 1u);
+
+  // For the server it is twenty minutes later.
+  X509_VERIFY_PARAM_set_time(X509_STORE_get0_param(SSL_CTX_get_cert_store(tls->native_handle())),
+                             std::time(nullptr) + 1200);
+  server.listener->set_tls(tls);
+  server.application.handles().at(1).fail({Errc::refused, "come again"});
+  EXPECT_EQ(code_of(link->wait_event(soon())), Errc::link_down);
+  const auto event = link->wait_event(soon());
+  EXPECT_EQ(code_of(event), Errc::untrusted);
+  EXPECT_NE(message_of(event).find("expired"), std::string::npos) << message_of(event);
+  const std::string said = all_of(server.application.wait_ended(3));
+  EXPECT_NE(said.find("The client has to renew its certificate"), std::string::npos) << said;
+
+  // The link reads the files again.
+  signed_by("ca", {});
+  link->try_again();
+  EXPECT_EQ(code_of(link->wait_event(soon())), Errc::link_down);
+  const auto renewed = link->wait_event(soon());
+  EXPECT_TRUE(renewed) << message_of(renewed);
+  EXPECT_EQ(link->stats().resumed_handshakes, 1u);
 }
 
 TEST(TlsTest, Tls12IsRefused) {

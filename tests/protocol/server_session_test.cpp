@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "tests/protocol/server_session_rig.h"
 
 namespace edgedraft {
@@ -176,6 +178,52 @@ TEST_F(ServerSessionTest, LawsAreTakenAsFarAsTheyWereOffered) {
     const auto event = session_.next_event();
     EXPECT_EQ(std::get<DraftRequested>(event.value()).request, draft);
   }
+}
+
+// It takes longer than any frame may rest: 400 kB at a rate that padding has over.
+TEST_F(ServerSessionTest, ALongPromptOverASlowLinkArrives) {
+  ASSERT_TRUE(hear(wire::Hello()));
+  expect_event<HelloReceived>();
+  wire::Welcome welcome = small_welcome();
+  welcome.context_count = 1u << 17;
+  session_.accept(welcome);
+  wire::Prefill prefill = prompt_of(100'000);
+  prefill.round = 1;
+  const Bytes frame = wire::encode(outgoing(prefill));
+  constexpr std::size_t kBytesASecond = 4096;
+  for (std::size_t done = 0; done < frame.size(); done += kBytesASecond) {
+    const ByteView rest = ByteView(frame).subspan(done);
+    ASSERT_TRUE(session_.receive(now_, rest.first(std::min(rest.size(), kBytesASecond))));
+    now_ += 1s;
+    ASSERT_TRUE(session_.tick(now_)) << done;
+  }
+  expect_event<PrefillRequested>();
+}
+
+// Each 64 KiB have their 30 s, so that nobody holds a connection with a frame that trickles in.
+TEST_F(ServerSessionTest, APromptThatTricklesInTimesOut) {
+  ASSERT_TRUE(hear(wire::Hello()));
+  expect_event<HelloReceived>();
+  wire::Welcome welcome = small_welcome();
+  welcome.context_count = 1u << 17;
+  session_.accept(welcome);
+  wire::Prefill prefill = prompt_of(100'000);
+  prefill.round = 1;
+  const Bytes frame = wire::encode(outgoing(prefill));
+  std::size_t done = 0;
+  const auto hear_more = [&](std::size_t count) {
+    ASSERT_TRUE(session_.receive(now_, ByteView(frame).subspan(done, count)));
+    done += count;
+  };
+  hear_more(1);
+  now_ = kStart + 29s;
+  hear_more(64u << 10);
+  now_ = kStart + 58s;
+  ASSERT_TRUE(session_.tick(now_));
+  hear_more((64u << 10) - 1);
+  now_ = kStart + 59s;
+  EXPECT_EQ(session_.tick(now_).error().code, Errc::timed_out);
+  expect_farewell(Errc::timed_out);
 }
 
 // A context's worth of tokens with the largest of all that an answer may be asked to keep to.

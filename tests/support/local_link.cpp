@@ -61,6 +61,10 @@ LocalLink::LocalLink(Options options) : options_(std::move(options)) {
   }
 }
 
+void LocalLink::try_again() {
+  if (outage_calls_ == 0 && std::exchange(replaced_, false)) down_told_ = false;
+}
+
 void LocalLink::connect() {
   down_ = false;
   ++connects_;

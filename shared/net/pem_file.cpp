@@ -1,0 +1,32 @@
+#include "shared/net/pem_file.h"
+
+#include <cstdint>
+
+#include "shared/base/text_file.h"
+
+namespace edgedraft {
+namespace {
+
+// Systems' files of all CAs have some hundred kilobytes.
+constexpr std::uint64_t kPemBytesMax = 64u << 20;
+
+}  // namespace
+
+Result<void> check_pem_file(const std::filesystem::path& file) {
+  const auto text = read_text_file(file, kPemBytesMax);
+  if (!text) return text.error();
+  return {};
+}
+
+int give_no_passphrase(char*, int, int, void* wanted) {
+  *static_cast<bool*>(wanted) = true;
+  return -1;
+}
+
+Error encrypted_key(const std::filesystem::path& file) {
+  return {Errc::bad_file, file.string() +
+                              ": the key is encrypted, and nobody is there to give its passphrase: "
+                              "`openssl pkey -in FILE -out FILE` decrypts it"};
+}
+
+}  // namespace edgedraft
