@@ -16,25 +16,32 @@
 # EDGEDRAFT_COMMIT names the commit where there is no git.
 # Exit code: 0 all good, 1 something failed (the record says what), 77 no GPU or no toolkit.
 set -uo pipefail
-peer=''
-case "${1:-}" in
-  -h | --help)
-    sed -n '2,/^set /{/^set /d;s/^# \{0,1\}//;p}' "$0"
-    exit 0
-    ;;
-  --peers)
-    for place in "${2:-}" "${2:-}/bin"; do
-      [ -x "$place/llama-bench" ] && peer="$(realpath "$place/llama-bench")"
-    done
-    [ -n "$peer" ] || { echo "gpu-check: --peers ${2:-}: no llama-bench there or in its bin" >&2; exit 2; }
-    shift 2
-    ;;
-  -*)
-    echo "gpu-check: $1: there is no such option, see --help" >&2
-    exit 2
-    ;;
-esac
-out="${1:-}"
+peer='' out=''
+while [ $# -gt 0 ]; do
+  case "$1" in
+    -h | --help)
+      sed -n '2,/^set /{/^set /d;s/^# \{0,1\}//;p}' "$0"
+      exit 0
+      ;;
+    --peers)
+      shift
+      for place in "${1:-.}" "${1:-.}/bin"; do
+        [ -x "$place/llama-bench" ] && peer="$(realpath "$place/llama-bench")"
+      done
+      [ $# -gt 0 ] && [ -n "$peer" ] ||
+        { echo "gpu-check: --peers ${1:-}: no llama-bench there or in its bin" >&2; exit 2; }
+      ;;
+    -*)
+      echo "gpu-check: $1: there is no such option, see --help" >&2
+      exit 2
+      ;;
+    *)
+      [ -z "$out" ] || { echo "gpu-check: $1: the record's name is $out already" >&2; exit 2; }
+      out="$1"
+      ;;
+  esac
+  shift
+done
 [ -z "$out" ] || out="$(realpath -m "$out")"
 cd "$(dirname "$0")/.."
 

@@ -8,6 +8,7 @@
 
 #include "client/experiments/oracle_drafter.h"
 #include "shared/base/log.h"
+#include "shared/drafting/drafter_kind.h"
 #include "shared/program/interrupt.h"
 #include "shared/program/program.h"
 
@@ -71,6 +72,12 @@ Result<std::unique_ptr<Answering>> Answering::open(const AnswerConfig& config,
                                                    const Terminal& terminal) {
   auto parts = AnswerParts::open(config);
   if (!parts) return parts.error();
+  const DrafterFacts facts = (*parts)->bundle().drafter_facts();
+  // What has no weights drafts in next to no time on any hardware.
+  if (facts.step_bytes > 0) {
+    const auto listed = config.pace_profile.check_paces(facts.pace_name, config.pace_place);
+    if (!listed) return Error{listed.error().code, "--pace-profile: " + listed.error().message};
+  }
   std::unique_ptr<Answering> answering(new Answering(*std::move(parts), config, terminal));
   if (auto started = answering->start(config); !started) return started.error();
   return answering;

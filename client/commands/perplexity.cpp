@@ -9,6 +9,8 @@
 #include "shared/base/text_file.h"
 #include "shared/model/gguf.h"
 #include "shared/model/tokenizer.h"
+#include "shared/program/validators.h"
+#include "shared/protocol/limits.h"
 #include "shared/runtime/decoder.h"
 
 namespace edgedraft {
@@ -21,12 +23,14 @@ void declare_perplexity(CLI::App& app, PerplexityOptions& options) {
                  "The text is read in pieces of so many tokens, each without the ones before; the "
                  "second half of a piece counts")
       ->type_name("N")
+      ->check(in_range(std::int64_t{3}, std::int64_t{kContextCountMax}))
       ->capture_default_str();
   app.add_flag("--bos", options.bos,
                "Begin each piece with the beginning-of-text token even if the model's tokenizer "
                "does not ask for it");
   app.add_option("--threads", options.threads, "0: one per fast core")
       ->type_name("N")
+      ->check(in_range(std::int64_t{0}, std::int64_t{1024}))
       ->capture_default_str();
   app.footer(
       "Pieces, their first token and what counts are those of llama.cpp's tool: figures compare.\n"
@@ -67,9 +71,12 @@ Result<int> run_perplexity(const PerplexityOptions& options) {
   if (surprise.count() == 0) {
     return Error{Errc::usage, "-f " + options.file.string() + ": too short to predict anything"};
   }
-  std::printf("perplexity %.4f +- %.4f over %llu tokens in windows of %u\n", surprise.perplexity(),
-              surprise.standard_error(), static_cast<unsigned long long>(surprise.count()),
-              window_count);
+  char error[32] = "-";
+  if (const auto known = surprise.standard_error()) {
+    std::snprintf(error, sizeof error, "%.4f", *known);
+  }
+  std::printf("perplexity %.4f +- %s over %llu tokens in windows of %u\n", surprise.perplexity(),
+              error, static_cast<unsigned long long>(surprise.count()), window_count);
   return 0;
 }
 

@@ -46,8 +46,8 @@ double Surprise::perplexity() const {
   return std::exp(sum_ / static_cast<double>(count_));
 }
 
-double Surprise::standard_error() const {
-  if (count_ < 2) return 0.0;
+std::optional<double> Surprise::standard_error() const {
+  if (count_ < 2) return {};
   const auto n = static_cast<double>(count_);
   const double mean = sum_ / n;
   return perplexity() * std::sqrt(std::max(0.0, square_sum_ / n - mean * mean) / (n - 1));

@@ -16,8 +16,8 @@ class Surprise {
   std::uint64_t count() const { return count_; }
 
   double perplexity() const;
-  // Of the perplexity, as the text stands for others like it.
-  double standard_error() const;
+  // Of the perplexity, as the text stands for others like it; fewer than two tokens tell none.
+  std::optional<double> standard_error() const;
 
  private:
   double sum_ = 0;

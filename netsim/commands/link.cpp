@@ -106,8 +106,8 @@ Result<void> wait_for_server(const LinkDriver& link, Child& server, const LinkCo
   for (;;) {
     if (interrupted()) return boost::system::in_place_value;
     if (const auto status = server.status()) {
-      return Error{Errc::usage, "--at-server: it ended with status " + std::to_string(*status) +
-                                    " before it listened on port " + std::to_string(o.port)};
+      return Error{Errc::link_down, "--at-server: it ended with status " + std::to_string(*status) +
+                                        " before it listened on port " + std::to_string(o.port)};
     }
     if (is_listening(link, o.port)) return boost::system::in_place_value;
     if (Clock::now() > deadline) {
@@ -203,12 +203,15 @@ void declare_link(CLI::App& app, LinkCommandOptions& o) {
       ->check(one_of({"auto", "tun", "tc", "proxy"}))
       ->capture_default_str();
   app.add_option("--seed", o.seed, "Decides every delay and loss of tun and proxy")
+      ->check(is_seed())
       ->capture_default_str();
   app.add_option("--at-server", o.at_server,
                  "A shell command that runs at the server's end as long as COMMAND; it finds "
                  "where to listen in $EDGEDRAFT_LISTEN")
       ->type_name("COMMAND");
-  app.add_option("--port", o.port, "The port on which it listens")->capture_default_str();
+  app.add_option("--port", o.port, "The port on which it listens")
+      ->check(in_range(1u, 65535u))
+      ->capture_default_str();
   app.add_flag("--list", o.list, "Show the shipped profiles and where their figures come from");
   app.add_flag("--dry-run", o.dry_run, "Show what would be done; tc: as a script");
   app.add_option(

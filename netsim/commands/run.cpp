@@ -29,7 +29,9 @@ void declare_run(CLI::App& app, RunCommandOptions& o) {
                  "[2 a core where devices are paced or time is not measured, else 1]")
       ->type_name("N")
       ->check(in_range(1, 64));
-  app.add_flag("--dry-run", o.dry_run, "Only say what would be run, and how long it would take");
+  app.add_flag("--dry-run", o.dry_run,
+               "Only say what would be run, or with --resume what is left, and how long it would "
+               "take");
   app.add_flag("--accept-any-link", o.accept_any_link,
                "Go on where the measured link is not what its profile says");
   app.add_flag("--no-report", o.no_report, "Leave the report to `edgedraft-netsim report`");
@@ -104,9 +106,17 @@ void declare_probe(CLI::App& app, ProbeCommandOptions& o) {
   app.add_option("--connect", o.server, "Be the device's end")
       ->type_name("HOST:PORT")
       ->check(is_endpoint(EndpointUse::connect));
-  app.add_option("--pings", o.pings, "Round trips")->type_name("N")->capture_default_str();
-  app.add_option("--up", o.up, "Rate that the link is said to have, upwards")->type_name("BIT/S");
-  app.add_option("--down", o.down, "The same, downwards")->type_name("BIT/S");
+  constexpr std::uint64_t kRateMax = std::uint64_t{1} << 50;
+  app.add_option("--pings", o.pings, "Round trips")
+      ->type_name("N")
+      ->check(in_range(0u, 1'000'000u))
+      ->capture_default_str();
+  app.add_option("--up", o.up, "Rate that the link is said to have, upwards; 0: it is not measured")
+      ->type_name("BIT/S")
+      ->check(in_range(std::uint64_t{0}, kRateMax));
+  app.add_option("--down", o.down, "The same, downwards")
+      ->type_name("BIT/S")
+      ->check(in_range(std::uint64_t{0}, kRateMax));
   app.add_flag("--stream", o.stream, "Measure rates by a TCP stream instead of packet trains");
   app.footer("The two ends that measure a link; `run` starts them before and after an experiment.");
 }

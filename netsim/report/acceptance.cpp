@@ -11,7 +11,6 @@
 namespace edgedraft::netsim {
 namespace {
 
-constexpr std::size_t kPromptsMin = 5;  // of a task; fewer give no interval
 constexpr std::uint64_t kPromptSeed = 20251;
 
 // Tokens and cycles of a prompt's answers.
@@ -92,16 +91,12 @@ Estimate estimate_of(const std::map<std::string, Task>& tasks) {
   bool enough = true;
   for (const auto& [name, task] : tasks) {
     estimate.pairs += task.ours.size();
-    enough = enough && task.ours.size() >= kPromptsMin;
+    enough = enough && task.ours.size() >= kGroupsMin;
   }
   estimate.value = estimate.low = estimate.high = mean_of_tasks(tasks, nullptr);
   if (!enough) return estimate;
-  Random random(kPromptSeed);
-  std::vector<double> means;
-  for (int i = 0; i < kResamples; ++i) means.push_back(mean_of_tasks(tasks, &random));
-  estimate.low = percentile(means, 0.025);
-  estimate.high = percentile(means, 0.975);
-  estimate.known = true;
+  add_interval(estimate, kPromptSeed,
+               [&](Random& random) { return mean_of_tasks(tasks, &random); });
   return estimate;
 }
 

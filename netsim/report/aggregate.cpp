@@ -1,6 +1,7 @@
 #include "netsim/report/aggregate.h"
 
 #include <algorithm>
+#include <limits>
 
 namespace edgedraft::netsim {
 
@@ -41,7 +42,8 @@ std::map<std::uint32_t, std::vector<double>> rates_together(const std::vector<co
   struct Together {
     std::uint32_t clients = 0;
     double tokens = 0;
-    double seconds = 0;
+    double first_asked = std::numeric_limits<double>::infinity();
+    double last_ended = 0;
     std::uint32_t members = 0;
   };
   std::map<std::string, Together> trials;
@@ -49,14 +51,16 @@ std::map<std::uint32_t, std::vector<double>> rates_together(const std::vector<co
     Together& trial = trials[run->trial];
     trial.clients = run->clients;
     trial.tokens += run->tokens;
-    trial.seconds = std::max(trial.seconds, run->seconds);
+    trial.first_asked = std::min(trial.first_asked, run->asked_at_s);
+    trial.last_ended = std::max(trial.last_ended, run->asked_at_s + run->seconds);
     ++trial.members;
   }
   std::map<std::uint32_t, std::vector<double>> rates;
   for (const auto& [id, trial] : trials) {
     // One that failed would make the others look slow, or fast.
-    if (trial.members == trial.clients && trial.seconds > 0) {
-      rates[trial.clients].push_back(trial.tokens / trial.seconds);
+    const double seconds = trial.last_ended - trial.first_asked;
+    if (trial.members == trial.clients && seconds > 0) {
+      rates[trial.clients].push_back(trial.tokens / seconds);
     }
   }
   return rates;

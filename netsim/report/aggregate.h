@@ -19,7 +19,8 @@ double mean_of(const std::vector<const Run*>& runs, double Run::*member);
 std::vector<Pair> paired(const std::vector<const Run*>& ours, const std::vector<const Run*>& theirs,
                          double Run::*member);
 
-// Tokens a second of all clients of a trial together, by number of clients.
+// Tokens a second of all clients of a trial together, from the first one's asking to the last one's
+// end, by number of clients.
 std::map<std::uint32_t, std::vector<double>> rates_together(const std::vector<const Run*>& runs);
 
 }  // namespace edgedraft::netsim

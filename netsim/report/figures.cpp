@@ -1,6 +1,7 @@
 #include "netsim/report/figures.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <optional>
 #include <set>
@@ -146,7 +147,7 @@ std::vector<Plot> phase_plots(const RunData& data) {
   for (const std::string& setting : data.settings) {
     std::string blocks;
     std::string names;
-    std::ostringstream phase_rows[6];
+    std::array<std::ostringstream, kPhaseNames.size()> phase_rows;
     std::size_t bars = 0;
     double longest = 0;
     for (const std::string& arm : data.arms) {
@@ -155,7 +156,7 @@ std::vector<Plot> phase_plots(const RunData& data) {
       for (const Run* run : runs) tokens += run->tokens;
       if (tokens == 0) continue;
       double left = 0;
-      for (std::size_t phase = 0; phase < 6; ++phase) {
+      for (std::size_t phase = 0; phase < kPhaseNames.size(); ++phase) {
         double sum = 0;
         for (const Run* run : runs) sum += std::max(0.0, run->phases[phase]);
         const double width = sum / tokens;
@@ -175,7 +176,7 @@ std::vector<Plot> phase_plots(const RunData& data) {
     const double tics = longest / step < 2 ? step / 2 : longest / step < 5 ? step : 2 * step;
     PlotLine line;
     Legend legend;
-    for (std::size_t phase = 0; phase < 6; ++phase) {
+    for (std::size_t phase = 0; phase < kPhaseNames.size(); ++phase) {
       blocks += data_block("p" + std::to_string(phase), phase_rows[phase].str());
       line.add("$p" + std::to_string(phase) +
                " using 1:2:3:4:5:6 with boxxyerror fs solid 1 noborder lc rgb " +
@@ -184,9 +185,11 @@ std::vector<Plot> phase_plots(const RunData& data) {
     }
     plots.push_back(
         {.title = "Where a token's time goes, " + setting,
-         .note = "Milliseconds a token: drafting, packing and unpacking on the device's clock, "
-                 "queue and verification on the server's, network is the rest of the round trip. "
-                 "Time before the first draft is in it.",
+         .note = "Milliseconds a token: drafting, packing and unpacking on the device's clock; "
+                 "queue, held (the server waits for hints) and verification on the server's; "
+                 "network is the rest of the round trip. Time before the first draft is in it. "
+                 "Under a server that does not wait for drafts, drafting runs beside the other "
+                 "phases, and the bar may be longer than the token took.",
          .script = blocks + "set xlabel 'ms a token'\nset ytics (" + names +
                    ") noenhanced\nset yrange [" + std::to_string(bars) +
                    "-0.4:-0.6]\nset xrange [0:*]\nset xtics " + std::to_string(tics) +
@@ -235,6 +238,7 @@ std::vector<Plot> timeline_plots(const RunData& data) {
     Legend legend;
     double end_ms = 0;
     double tokens = 0;
+    std::string prompt;
     for (std::size_t i = 0; i < data.arms.size(); ++i) {
       const auto found = data.timelines.find({setting, data.arms[i]});
       if (found == data.timelines.end()) continue;
@@ -248,6 +252,7 @@ std::vector<Plot> timeline_plots(const RunData& data) {
         ++points;
       }
       if (points == 0) continue;
+      prompt = data.runs[data.timeline_runs.at({setting, data.arms[i]})].prompt;
       blocks += data_block("t" + std::to_string(i), rows.str());
       line.add("$t" + std::to_string(i) + " with steps lw 2 lc rgb " + series_colour(i));
       legend.emplace_back(i, data.arms[i]);
@@ -261,7 +266,7 @@ std::vector<Plot> timeline_plots(const RunData& data) {
              << std::min(to, end_ms) / 1000
              << ", graph 1 behind fs solid 1 noborder fc rgb '#020003'\n";
     }
-    std::string note = "The first prompt's answers, from the moment it was asked.";
+    std::string note = "Answers to one prompt, " + prompt + ", from the moment it was asked.";
     if (!outages.empty()) note += " Shaded: the link is down, or the device takes it to be.";
     plots.push_back({.title = "An answer over time, " + setting,
                      .note = note,
@@ -294,8 +299,9 @@ std::vector<Plot> capacity_plots(const RunData& data) {
     }
     if (counts < 2) continue;
     plots.push_back({.title = "Tokens a second of the server, " + setting,
-                     .note = "All clients together: their tokens over the time until the last of "
-                             "them was done.",
+                     .note =
+                         "All clients together: their tokens over the time from the first one's "
+                         "question to the last one's end.",
                      .script = blocks +
                                "set logscale x 2\nset xlabel 'clients'\n"
                                "set ylabel 'tokens/s together'\nset yrange [0:*]\n" +

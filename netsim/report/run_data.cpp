@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <fstream>
 #include <set>
+#include <tuple>
 
 #include "netsim/run/results.h"
 
@@ -30,6 +31,8 @@ Run to_run(const ordered_json& line) {
   run.arm = text(line, "arm");
   run.prompt = text(line, "prompt");
   run.task = text(line, "task");
+  run.prompt_index = static_cast<std::uint32_t>(real(line, "prompt_index"));
+  run.repetition = static_cast<std::uint32_t>(real(line, "repetition"));
   run.clients = static_cast<std::uint32_t>(real(line, "clients"));
   run.client = static_cast<std::uint32_t>(real(line, "client"));
   if (const auto cut = line.find("offline_after"); cut != line.end() && cut->is_number()) {
@@ -42,6 +45,7 @@ Run to_run(const ordered_json& line) {
                  std::to_string(run.clients) + '|' + std::to_string(run.client);
   run.tokens = real(line, "tokens");
   run.seconds = real(line, "seconds");
+  run.asked_at_s = real(line, "asked_at_ms") / 1000;
   run.rate = real(line, "tokens_per_second");
   run.predicted_rate = real(line, "predicted_tokens_per_second");
   run.first_token_s = real(line, "time_to_first_token_s");
@@ -54,7 +58,7 @@ Run to_run(const ordered_json& line) {
   run.activation_raw = real(line, "activation_bytes_raw");
   run.activation_sent = real(line, "activation_bytes_sent");
   run.offline_tokens = real(line, "offline_tokens");
-  for (std::size_t i = 0; i < 6; ++i) {
+  for (std::size_t i = 0; i < kPhaseNames.size(); ++i) {
     run.phases[i] = real(line, (std::string(kPhaseNames[i]) + "_ms").c_str());
   }
   run.gap_p50 = real(line, "gap_ms_p50");
@@ -77,15 +81,38 @@ Result<std::vector<ordered_json>> lines_so_far(const std::filesystem::path& file
   return read_lines(file);
 }
 
-// Of the answers to the first prompt the one to be drawn: with a cut where there is one.
+// Which answers are drawn over time. Arms can only be compared over one prompt, and lanes finish
+// prompts in any order: it is the one that most arms answered, and the experiment's first of those.
 void choose_timelines(RunData& data) {
-  for (std::size_t i = 0; i < data.runs.size(); ++i) {
-    const Run& run = data.runs[i];
-    if (run.client != 0 || !run.failure.empty()) continue;
-    const auto [found, fresh] = data.timeline_runs.try_emplace({run.setting, run.arm}, i);
-    const Run& chosen = data.runs[found->second];
-    const bool same = chosen.pair_key == run.pair_key;
-    if (same && run.offline_after && !chosen.offline_after) found->second = i;
+  for (const std::string& setting : data.settings) {
+    struct Answered {
+      std::set<std::string> arms;
+      std::tuple<std::uint32_t, std::uint32_t, std::size_t> place;  // in the experiment
+    };
+    std::map<std::string, Answered> by_circumstances;
+    const auto can_be_drawn = [&](const Run& run) {
+      return run.setting == setting && run.client == 0 && run.failure.empty();
+    };
+    for (std::size_t i = 0; i < data.runs.size(); ++i) {
+      const Run& run = data.runs[i];
+      if (!can_be_drawn(run)) continue;
+      const Answered first{.arms = {}, .place = {run.repetition, run.prompt_index, i}};
+      by_circumstances.try_emplace(run.pair_key, first).first->second.arms.insert(run.arm);
+    }
+    const auto best = std::ranges::max_element(by_circumstances, [](const auto& a, const auto& b) {
+      const auto& [few, late] = a.second;
+      const auto& [many, early] = b.second;
+      return few.size() != many.size() ? few.size() < many.size() : late > early;
+    });
+    if (best == by_circumstances.end()) continue;
+    for (std::size_t i = 0; i < data.runs.size(); ++i) {
+      const Run& run = data.runs[i];
+      if (!can_be_drawn(run) || run.pair_key != best->first) continue;
+      std::size_t& chosen = data.timeline_runs.try_emplace({setting, run.arm}, i).first->second;
+      // With a cut where there is one, and all arms with the same.
+      const auto& cut = data.runs[chosen].offline_after;
+      if (run.offline_after && (!cut || *run.offline_after < *cut)) chosen = i;
+    }
   }
 }
 

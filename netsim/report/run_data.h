@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
@@ -13,6 +14,10 @@
 
 namespace edgedraft::netsim {
 
+// Phases of a cycle; a run's line has the sum of each, in ms.
+inline constexpr std::array kPhaseNames{"draft", "pack",   "network", "queue",
+                                        "held",  "verify", "unpack"};
+
 // A line of runs.jsonl, as far as the report looks at it.
 struct Run {
   std::string trial;
@@ -22,22 +27,23 @@ struct Run {
   std::string arm;
   std::string prompt;
   std::string task;
-  std::string pair_key;  // equal for runs of other arms under the same circumstances
+  std::string pair_key;        // equal for runs of other arms under the same circumstances
+  std::uint32_t prompt_index;  // in the experiment's order
+  std::uint32_t repetition;
   std::uint32_t clients;
   std::uint32_t client;
   std::optional<std::uint32_t> offline_after;
   bool local;           // without a server: its text need not be the target's
   std::string failure;  // empty: none
   double tokens, seconds, rate, predicted_rate, first_token_s, tau, calls, cycles, drafted;
+  double asked_at_s;  // since its trial's first client was started
   double bytes_up, bytes_down, activation_raw, activation_sent, offline_tokens;
-  double phases[6];  // ms: draft, pack, network, queue, verify, unpack
+  std::array<double, kPhaseNames.size()> phases;
   double gap_p50, gap_p95, gap_p99, stalls, retransmits, late;
   std::string answer;  // hash
   std::optional<bool> right;
   nlohmann::ordered_json events;
 };
-inline constexpr const char* kPhaseNames[6] = {"draft", "pack",   "network",
-                                               "queue", "verify", "unpack"};
 
 // A moment of an answer at which something became visible, or the state changed.
 struct Moment {
@@ -54,7 +60,7 @@ struct RunData {
   std::vector<std::string> arms;
   // Between visible updates, in ms, by setting and arm; of answers whose link was not cut.
   std::map<std::pair<std::string, std::string>, std::vector<double>> gaps;
-  // Of one trial an arm and setting: the first prompt's first answer.
+  // Of one answer an arm and setting; those of a setting are all to the same prompt.
   std::map<std::pair<std::string, std::string>, std::vector<Moment>> timelines;
   std::map<std::pair<std::string, std::string>, std::size_t> timeline_runs;  // into `runs`
 

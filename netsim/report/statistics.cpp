@@ -4,14 +4,11 @@
 #include <cmath>
 #include <map>
 #include <numeric>
-
-#include "shared/base/random.h"
+#include <utility>
 
 namespace edgedraft::netsim {
 namespace {
 
-// Resampling fewer tells next to nothing about what others would give.
-constexpr std::size_t kGroupsMin = 5;
 constexpr std::uint64_t kSeed = 20250;
 
 struct Group {
@@ -32,24 +29,29 @@ Estimate bootstrap_mean(const std::map<std::string, Group>& by_name) {
   if (all.count == 0) return estimate;
   estimate.value = estimate.low = estimate.high = all.sum / static_cast<double>(all.count);
   if (groups.size() < kGroupsMin) return estimate;
-  Random random(kSeed);
-  std::vector<double> means;
-  for (int i = 0; i < kResamples; ++i) {
+  add_interval(estimate, kSeed, [&](Random& random) {
     Group drawn;
     for (std::size_t j = 0; j < groups.size(); ++j) {
       const Group& group = groups[random.below(groups.size())];
       drawn.sum += group.sum;
       drawn.count += group.count;
     }
-    means.push_back(drawn.sum / static_cast<double>(drawn.count));
-  }
-  estimate.low = percentile(means, 0.025);
-  estimate.high = percentile(means, 0.975);
-  estimate.known = true;
+    return drawn.sum / static_cast<double>(drawn.count);
+  });
   return estimate;
 }
 
 }  // namespace
+
+void add_interval(Estimate& estimate, std::uint64_t seed,
+                  const std::function<double(Random&)>& resample) {
+  Random random(seed);
+  std::vector<double> values;
+  for (int i = 0; i < kResamples; ++i) values.push_back(resample(random));
+  estimate.low = percentile(values, 0.025);
+  estimate.high = percentile(values, 0.975);
+  estimate.known = true;
+}
 
 Estimate ratio_of(const std::vector<Pair>& pairs) {
   std::map<std::string, Group> groups;

@@ -2,12 +2,19 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
+#include "shared/base/random.h"
+
 namespace edgedraft::netsim {
 
-// A value with its 95 % interval. Fewer than five groups give none: `known` is false then.
+// Resampling fewer groups tells next to nothing about what others would give.
+inline constexpr std::size_t kGroupsMin = 5;
+
+// A value with its 95 % interval. Fewer than kGroupsMin groups give none: `known` is false, and
+// `low` and `high` are the value.
 struct Estimate {
   double value = 0;
   double low = 0;
@@ -29,6 +36,11 @@ struct Pair {
 
 // Of a bootstrap.
 inline constexpr int kResamples = 2000;
+
+// Gives it the interval of a bootstrap: percentiles of what `resample` finds with groups drawn
+// anew.
+void add_interval(Estimate& estimate, std::uint64_t seed,
+                  const std::function<double(Random&)>& resample);
 
 // The geometric mean of ours / theirs, with a seeded bootstrap's percentiles. Pairs that are not
 // both above 0 are left out.

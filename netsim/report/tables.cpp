@@ -2,7 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
+#include <optional>
 #include <set>
+#include <utility>
 
 #include "netsim/report/aggregate.h"
 #include "netsim/report/html.h"
@@ -32,9 +35,36 @@ std::string interval(const Estimate& e) {
   return cell;
 }
 
-std::string claim(const Estimate& e, bool local) {
+// Whether how long an answer took says anything: not where answers ran as fast as the machine
+// went, nor where there was no link.
+bool times_count(const RunData& data) {
+  return data.manifest.value("timed", true) &&
+         data.manifest.value("driver", std::string()) != "loopback";
+}
+
+// Of tokens a second.
+Estimate speed_ratio(const RunData& data, const std::vector<const Run*>& ours,
+                     const std::vector<const Run*>& theirs) {
+  return times_count(data) ? ratio_of(paired(ours, theirs, &Run::rate)) : Estimate{};
+}
+
+// Whether the device wrote by itself what the target would not have written.
+bool says_something_else(const std::vector<const Run*>& ours,
+                         const std::vector<const Run*>& theirs) {
+  std::map<std::string, std::string> by_key;
+  for (const Run* run : theirs) by_key[run->pair_key] = run->answer;
+  return std::ranges::any_of(ours, [&](const Run* run) {
+    if (run->local) return true;
+    const auto found = by_key.find(run->pair_key);
+    return run->offline_tokens > 0 && found != by_key.end() && found->second != run->answer;
+  });
+}
+
+// "faster", "slower", or why nothing is claimed.
+std::string claim(const RunData& data, const Estimate& e, bool another_text) {
   if (e.pairs == 0) return "–";
-  if (local) return "<small>another text</small>";
+  if (another_text) return "<small>another text</small>";
+  if (data.manifest.value("quick", false)) return "<small>quick run</small>";
   if (!e.known) return "<small>too few prompts</small>";
   if (!e.claims(1)) return "<small>no claim</small>";
   return e.low > 1 ? "faster" : "slower";
@@ -148,30 +178,54 @@ std::string summary_section(const RunData& data) {
 
 std::string arms_section(const RunData& data) {
   const std::string baseline = baseline_of(data);
-  std::string html =
-      "<section id=\"arms\"><h2>Arms</h2><p>Means over answers. The ratio is the geometric mean "
-      "over pairs (same prompt, "
-      "seed and repetition) of tokens a second to those of ";
-  html += baseline.empty() ? "no baseline" : "<b>" + escape(baseline) + "</b>";
-  html +=
-      ", with its 95 % interval by resampling prompts. No claim is made where that holds 1, or "
-      "where there are fewer than five prompts. "
-      "Gaps are those between visible updates.</p>";
+  std::string html = "<section id=\"arms\"><h2>Arms</h2><p>Means over answers. ";
+  if (times_count(data)) {
+    html +=
+        "The ratio is the geometric mean over pairs (same prompt, seed and repetition) of tokens a "
+        "second to those of ";
+    html += baseline.empty() ? "no baseline" : "<b>" + escape(baseline) + "</b>";
+    html +=
+        ", with its 95 % interval by resampling prompts. No claim is made where that holds 1, "
+        "where there are fewer than five prompts, in a quick run, or where a device without its "
+        "server wrote another text than the baseline has. ";
+  } else {
+    html +=
+        "No speeds are compared: answers did not take the time here that they would over a link. ";
+  }
+  html += "Gaps are those between visible updates.</p>";
+  const bool any_offline = std::ranges::any_of(data.runs, [](const Run& run) {
+    return run.clients <= 1 && run.offline_tokens > 0 && !run.offline_after;
+  });
+  std::vector<std::string> head{"arm", "answers", "tokens/s"};
+  if (any_offline) head.emplace_back("written offline");
+  for (const char* column : {"ratio", "claim", "tau", "target calls", "first token",
+                             "gap p50 / p95 / p99", "stalls &gt; 1 s", "B up / down a token",
+                             "activations sent / raw", "resent", "late", "same text"}) {
+    head.emplace_back(column);
+  }
   for (const std::string& setting : data.settings) {
-    HtmlTable table(escape(setting),
-                    {"arm", "answers", "tokens/s", "ratio", "claim", "tau", "target calls",
-                     "first token", "gap p50 / p95 / p99", "stalls &gt; 1 s", "B up / down a token",
-                     "activations sent / raw", "resent", "late", "same text"});
+    HtmlTable table(escape(setting), head);
     for (const std::string& arm : data.arms) {
-      auto runs = uncut(data.of(setting, arm));
-      // Many at once have a table of their own.
-      std::erase_if(runs, [](const Run* run) { return run->clients > 1; });
-      if (runs.empty()) continue;
+      auto asked = data.of(setting, arm);
+      // Many at once and cut links have tables of their own.
+      std::erase_if(asked, [](const Run* run) { return run->clients > 1 || run->offline_after; });
+      if (asked.empty()) continue;
+      const auto runs = good(asked);
+      const std::size_t failed = asked.size() - runs.size();
+      std::vector<std::string> cells{escape(arm), std::to_string(runs.size())};
+      if (failed > 0) cells.back() += ", " + std::to_string(failed) + " failed";
+      if (runs.empty()) {
+        cells.resize(head.size(), "–");
+        table.row(std::move(cells));
+        continue;
+      }
       auto base = uncut(data.of(setting, baseline));
-      const Estimate ratio = ratio_of(paired(runs, base, &Run::rate));
+      const Estimate ratio = speed_ratio(data, runs, base);
       double tokens = 0, up = 0, down = 0, raw = 0, sent = 0, stalls = 0, resent = 0, late = 0;
+      double offline = 0;
       for (const Run* run : runs) {
         tokens += run->tokens;
+        offline += run->offline_tokens;
         up += run->bytes_up;
         down += run->bytes_down;
         raw += run->activation_raw;
@@ -181,21 +235,34 @@ std::string arms_section(const RunData& data) {
         late += run->late;
       }
       const bool is_base = arm == baseline;
-      table.row({escape(arm), std::to_string(runs.size()), number(mean_of(runs, &Run::rate)),
-                 is_base ? "1" : interval(ratio), is_base ? "–" : claim(ratio, runs.front()->local),
-                 number(mean_of(runs, &Run::tau)), number(mean_of(runs, &Run::calls)),
-                 number(1000 * mean_of(runs, &Run::first_token_s)) + " ms",
-                 number(mean_of(runs, &Run::gap_p50)) + " / " +
-                     number(mean_of(runs, &Run::gap_p95)) + " / " +
-                     number(mean_of(runs, &Run::gap_p99)) + " ms",
-                 count(stalls), number(up / tokens) + " / " + number(down / tokens),
-                 raw > 0 ? percent(sent / raw) : "–", count(resent), count(late),
-                 is_base ? "–" : agreement(runs, base)});
+      cells.push_back(number(mean_of(runs, &Run::rate)));
+      if (any_offline) cells.push_back(offline > 0 ? percent(offline / tokens) : "–");
+      cells.push_back(is_base && times_count(data) ? "1" : interval(ratio));
+      cells.push_back(is_base ? "–" : claim(data, ratio, says_something_else(runs, base)));
+      cells.push_back(number(mean_of(runs, &Run::tau)));
+      cells.push_back(number(mean_of(runs, &Run::calls)));
+      cells.push_back(number(1000 * mean_of(runs, &Run::first_token_s)) + " ms");
+      cells.push_back(number(mean_of(runs, &Run::gap_p50)) + " / " +
+                      number(mean_of(runs, &Run::gap_p95)) + " / " +
+                      number(mean_of(runs, &Run::gap_p99)) + " ms");
+      cells.push_back(count(stalls));
+      cells.push_back(number(up / tokens) + " / " + number(down / tokens));
+      cells.push_back(raw > 0 ? percent(sent / raw) : "–");
+      cells.push_back(count(resent));
+      cells.push_back(count(late));
+      cells.push_back(is_base ? "–" : agreement(runs, base));
+      table.row(std::move(cells));
     }
     if (!table.empty()) html += table.html();
   }
+  html += "<p class=\"note\">";
+  if (any_offline) {
+    html +=
+        "written offline: tokens that the device wrote without the server, checked later or not, "
+        "by all tokens of the answers. ";
+  }
   return html +
-         "<p class=\"note\">tau: tokens a cycle, the target's own included; plain decoding is 1. "
+         "tau: tokens a cycle, the target's own included; plain decoding is 1. "
          "resent: TCP segments that the device sent again. late: passes and drafts that took "
          "longer than the pace they were to keep; each distorts the result. same text: answers "
          "equal to the baseline's.</p></section>\n";
@@ -219,7 +286,7 @@ std::string published_section(const RunData& data) {
       if (runs.empty() || (!network.empty() && runs.front()->network != network)) continue;
       const auto base = uncut(data.of(setting, baseline));
       std::vector<Pair> calls = paired(runs, base, &Run::calls);
-      table.row({escape(setting), escape(arm), interval(ratio_of(paired(runs, base, &Run::rate))),
+      table.row({escape(setting), escape(arm), interval(speed_ratio(data, runs, base)),
                  ratio_cell(given(row, "tokens_per_second"), plain_rate),
                  number(mean_of(runs, &Run::tau)),
                  given(row, "acceptance_length") ? number(*given(row, "acceptance_length")) : "–",

@@ -58,15 +58,23 @@ std::string number(double value, const char* unit) {
   return text;
 }
 
+double pings_delivered_share(const NetworkProfile& profile) {
+  return delivered_share(profile.up) * delivered_share(profile.down);
+}
+
 }  // namespace
+
+bool is_measurable(const NetworkProfile& profile) {
+  return pings_delivered_share(profile) > 0.5;
+}
 
 Expectation expect(const NetworkProfile& profile, std::uint32_t pings) {
   Expectation e;
-  const double pings_delivered = delivered_share(profile.up) * delivered_share(profile.down);
-  if (pings_delivered <= 0.5) {
+  if (!is_measurable(profile)) {
     e.measurable = false;
     return e;
   }
+  const double pings_delivered = pings_delivered_share(profile);
   std::vector<double> medians;
   std::vector<double> all;
   for (std::uint64_t seed = 1; seed <= kSimulations; ++seed) {

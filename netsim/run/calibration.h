@@ -9,6 +9,10 @@
 
 namespace edgedraft::netsim {
 
+// Whether a link has a round trip to speak of: more than half of the pings lose no packet, there or
+// back.
+bool is_measurable(const NetworkProfile& profile);
+
 // What a profile promises of a measurement.
 struct Expectation {
   double round_trip_ms = 0;        // median of so many pings
@@ -16,7 +20,7 @@ struct Expectation {
   double ping_seconds = 0;         // about what each takes, with what TCP sends again
   double up_bits_per_second = 0;   // that arrive; 0: nothing to hold a short measurement against
   double down_bits_per_second = 0;
-  bool measurable = true;  // false: half of the pings or more lose a packet, there or back
+  bool measurable = true;  // false: nothing is promised
 };
 Expectation expect(const NetworkProfile& profile, std::uint32_t pings);
 

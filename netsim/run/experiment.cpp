@@ -3,9 +3,10 @@
 #include <algorithm>
 #include <charconv>
 #include <fstream>
-#include <nlohmann/json.hpp>
+#include <map>
 #include <set>
 #include <sstream>
+#include <utility>
 
 #include "netsim/run/installation.h"
 #include "shared/program/toml_text.h"
@@ -223,44 +224,19 @@ void refuse_repeats(Reader& from, const std::string& key, std::vector<std::int64
   if (twice != values.end()) from.fail(key + ": " + std::to_string(*twice) + " is there twice");
 }
 
-std::vector<Prompt> read_prompts(const fs::path& file, const std::vector<std::string>& tasks,
-                                 std::size_t count_max, std::string& error) {
-  std::vector<Prompt> prompts;
-  std::ifstream in(file);
-  if (!in) {
-    error = file.string() + ": cannot be read";
-    return prompts;
-  }
-  // Of each task about as many: they stand one task behind the other.
+// The first so many of these tasks. Of each task about as many: they stand one task behind the
+// other.
+std::vector<Prompt> choose_prompts(std::vector<Prompt> all, const std::vector<std::string>& tasks,
+                                   std::size_t count_max) {
   std::map<std::string, std::vector<Prompt>> by_task;
   std::vector<std::string> order;
-  std::string line;
-  for (std::uint32_t number = 1; std::getline(in, line); ++number) {
-    const auto json = nlohmann::json::parse(line, nullptr, false);
-    const auto fail = [&](const std::string& what) {
-      error = file.string() + ", line " + std::to_string(number) + ": " + what;
-    };
-    if (!json.is_object() || !json.contains("prompt") || !json["prompt"].is_string()) {
-      fail("no object with a \"prompt\"");
-      return prompts;
-    }
-    Prompt prompt{.id = {}, .task = "text", .text = json["prompt"], .reference = {}};
-    for (const auto& [key, field] :
-         {std::pair("task", &prompt.task), std::pair("reference", &prompt.reference)}) {
-      const auto found = json.find(key);
-      if (found == json.end() || found->is_null()) continue;
-      if (!found->is_string()) {
-        fail(std::string("\"") + key + "\" is no text");
-        return prompts;
-      }
-      *field = found->get<std::string>();
-    }
+  for (Prompt& prompt : all) {
     if (!tasks.empty() && std::ranges::find(tasks, prompt.task) == tasks.end()) continue;
     auto& group = by_task[prompt.task];
     if (group.empty()) order.push_back(prompt.task);
-    prompt.id = prompt.task + "-" + std::to_string(group.size() + 1);
     group.push_back(std::move(prompt));
   }
+  std::vector<Prompt> prompts;
   for (std::size_t i = 0; prompts.size() < count_max; ++i) {
     const std::size_t before = prompts.size();
     for (const std::string& task : order) {
@@ -270,7 +246,6 @@ std::vector<Prompt> read_prompts(const fs::path& file, const std::vector<std::st
     }
     if (prompts.size() == before) break;
   }
-  if (prompts.empty()) error = file.string() + ": no prompts of these tasks";
   return prompts;
 }
 
@@ -447,9 +422,12 @@ Result<Experiment> read_experiment(const fs::path& file, const ExperimentSources
 
   const fs::path prompts_path =
       prompts_file.find('/') == std::string::npos ? e.models / prompts_file : folder / prompts_file;
-  std::string error;
-  e.prompts = read_prompts(prompts_path, tasks, static_cast<std::size_t>(prompt_count), error);
-  if (!error.empty()) return Error{Errc::usage, error};
+  auto prompts = read_prompts(prompts_path);
+  if (!prompts) return Error{Errc::usage, prompts.error().message};
+  e.prompts = choose_prompts(*std::move(prompts), tasks, static_cast<std::size_t>(prompt_count));
+  if (e.prompts.empty()) {
+    return Error{Errc::usage, prompts_path.string() + ": no prompts of these tasks"};
+  }
   const std::vector<fs::path> device_folders{
       sources.devices.empty() ? folder : fs::absolute(sources.devices), folder / "../devices",
       share_folder() / "devices"};

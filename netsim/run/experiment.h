@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "netsim/run/prompt_file.h"
 #include "shared/base/error.h"
 #include "shared/forecast/run_model.h"
 #include "shared/program/pace_profile.h"
@@ -44,13 +45,6 @@ std::string_view to_string(Arm::Kind kind);
 
 // Whether its answers can do with a link that is cut: they go on without it, or end there.
 bool can_be_cut(const Arm& arm);
-
-struct Prompt {
-  std::string id;  // "task-3", or as the experiment says
-  std::string task;
-  std::string text;
-  std::string reference;  // empty: none
-};
 
 struct DeviceProfile {
   std::string name;

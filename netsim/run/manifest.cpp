@@ -59,6 +59,21 @@ std::set<std::string> model_files(const Experiment& e) {
   return files;
 }
 
+// What arms' options name: an index, say. A word that names no file is none of them.
+std::set<std::string> option_files(const Experiment& e) {
+  std::set<std::string> files;
+  for (const Arm& arm : e.arms) {
+    for (const std::string& option : arm.options) {
+      const std::string value = option.starts_with('-') && option.find('=') != std::string::npos
+                                    ? option.substr(option.find('=') + 1)
+                                    : option;
+      std::error_code ignored;
+      if (fs::is_regular_file(value, ignored)) files.insert(value);
+    }
+  }
+  return files;
+}
+
 }  // namespace
 
 std::string file_hash(const fs::path& file) {
@@ -86,7 +101,10 @@ std::string experiment_hash(const Experiment& e, const std::vector<NetworkProfil
   }
   for (const DeviceProfile& device : e.devices) all += file_hash(device.file) + '\n';
   for (const std::string& file : model_files(e)) all += file_hash(e.models / file) + '\n';
-  for (const Prompt& prompt : e.prompts) all += prompt.text + '\n' + prompt.reference + '\n';
+  for (const std::string& file : option_files(e)) all += file_hash(file) + '\n';
+  for (const Prompt& prompt : e.prompts) {
+    all += prompt.text + '\n' + prompt.reference + '\n' + prompt.task + '\n';
+  }
   for (const fs::path& program : {programs.client, programs.server, own_program()}) {
     all += file_hash(program) + '\n';
   }

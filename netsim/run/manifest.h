@@ -15,8 +15,9 @@ namespace edgedraft::netsim {
 std::string file_hash(const std::filesystem::path& file);
 
 // What tells one experiment from another: its file, the profiles' texts and traces, the models, the
-// prompts and what right answers to them are, the three programs, the driver (which has to be the
-// one that "auto" takes), how many lanes were asked for, and whether it is the quick form.
+// files that arms' options name, the prompts with their tasks and what right answers to them are,
+// the three programs, the driver (which has to be the one that "auto" takes), how many lanes were
+// asked for, and whether it is the quick form.
 std::string experiment_hash(const Experiment& experiment,
                             const std::vector<NetworkProfile>& networks, const Programs& programs,
                             const std::string& driver, std::uint32_t parallel);

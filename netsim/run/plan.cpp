@@ -87,6 +87,12 @@ std::vector<Stage> plan(const Experiment& e, const std::vector<NetworkProfile>& 
   return stages;
 }
 
+std::uint64_t draft_seed(std::uint64_t seed, std::uint32_t repetition, const std::string& prompt_id,
+                         std::uint32_t client) {
+  return seed_of(std::to_string(seed) + '|' + std::to_string(repetition) + '|' +
+                 std::to_string(client) + '|' + prompt_id);
+}
+
 double expected_seconds(const Experiment& e, const NetworkProfile& network,
                         const DeviceProfile& device, const Trial& trial) {
   const Arm& arm = e.arms[trial.arm];

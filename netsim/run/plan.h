@@ -34,6 +34,12 @@ struct Stage {
 // alone.
 std::vector<Stage> plan(const Experiment& experiment, const std::vector<NetworkProfile>& networks);
 
+// Says which positions of an answer synthetic drafts get wrong: others for each prompt, client and
+// repetition, so that resampling prompts covers that chance as well, and the same for every arm and
+// link, which stay comparable in pairs.
+std::uint64_t draft_seed(std::uint64_t seed, std::uint32_t repetition, const std::string& prompt_id,
+                         std::uint32_t client);
+
 // How long a trial may be expected to take; coarse, from the profiles' means and the longest
 // answer.
 double expected_seconds(const Experiment& experiment, const NetworkProfile& network,

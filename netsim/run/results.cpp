@@ -5,7 +5,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <fstream>
+#include <system_error>
 #include <utility>
 
 namespace edgedraft::netsim {
@@ -18,25 +20,41 @@ std::string dump(const ordered_json& json, int indent = -1) {
   return json.dump(indent, ' ', false, ordered_json::error_handler_t::replace);
 }
 
-Result<void> append(const fs::path& file, const std::string& text) {
-  std::ofstream out(file, std::ios::binary | std::ios::app);
+// What was written to the file outlives a power cut, and so does its name.
+Result<void> keep_on_disk(const fs::path& file) {
+  const int descriptor = ::open(file.c_str(), O_WRONLY | O_CLOEXEC);
+  const bool kept = descriptor >= 0 && fsync(descriptor) == 0;
+  const int code = errno;
+  if (descriptor >= 0) close(descriptor);
+  if (!kept) return Error{Errc::io, file.string() + ": " + std::generic_category().message(code)};
+  // Not every file system can do this for folders, and then there is no more to be done.
+  const int folder = ::open(file.parent_path().c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (folder >= 0) {
+    fsync(folder);
+    close(folder);
+  }
+  return {};
+}
+
+Result<void> write_through(const fs::path& file, const std::string& text, std::ios::openmode mode) {
+  std::ofstream out(file, std::ios::binary | mode);
   out << text << std::flush;
-  if (out) return {};
-  return Error{Errc::io, file.string() + ": cannot be written; is the disk full?"};
+  if (!out) return Error{Errc::io, file.string() + ": cannot be written; is the disk full?"};
+  return keep_on_disk(file);
+}
+
+Result<void> append(const fs::path& file, const std::string& text) {
+  return write_through(file, text, std::ios::app);
 }
 
 // In one step, so that a reader finds the old text or the new.
 Result<void> replace(const fs::path& file, const std::string& text) {
   const fs::path fresh = file.string() + ".new";
-  {
-    std::ofstream out(fresh, std::ios::binary | std::ios::trunc);
-    out << text << std::flush;
-    if (!out) return Error{Errc::io, fresh.string() + ": cannot be written; is the disk full?"};
-  }
+  if (auto written = write_through(fresh, text, std::ios::trunc); !written) return written;
   std::error_code error;
   fs::rename(fresh, file, error);
   if (error) return Error{Errc::io, file.string() + ": " + error.message()};
-  return {};
+  return keep_on_disk(file);
 }
 
 std::string read_all(const fs::path& file) {
@@ -84,6 +102,26 @@ Result<void> refuse_leftovers(const fs::path& folder) {
   return Error{Errc::usage, work.string() +
                                 " is there, and no run has made it: choose another folder with "
                                 "--out, as a run empties its own"};
+}
+
+Error nothing_to_resume(const fs::path& folder) {
+  return {Errc::usage, folder.string() + " holds no results to resume: leave --resume out"};
+}
+
+ordered_json read_manifest(const fs::path& folder) {
+  return ordered_json::parse(read_all(folder / "manifest.json"), nullptr, false);
+}
+
+Result<void> check_same_experiment(const fs::path& folder, const ordered_json& manifest,
+                                   const std::string& experiment_hash) {
+  const std::string hash =
+      manifest.is_object() ? manifest.value("experiment_sha256", std::string()) : std::string();
+  if (hash == experiment_hash) return {};
+  return Error{Errc::usage,
+               folder.string() +
+                   " holds results of another experiment, or of this one before "
+                   "its files or programs were changed, or with other options "
+                   "(--quick, --driver, --parallel): choose another folder with --out"};
 }
 
 // But for the lock, which is held.
@@ -143,9 +181,7 @@ Result<ResultsFolder> ResultsFolder::open(const fs::path& folder, bool resume,
                                   " holds results already: go on with --resume, or choose another "
                                   "folder with --out"};
   }
-  if (!there && resume) {
-    return Error{Errc::usage, folder.string() + " holds no results to resume: leave --resume out"};
-  }
+  if (!there && resume) return nothing_to_resume(folder);
   if (!there) {
     if (auto clean = refuse_leftovers(folder); !clean) return clean.error();
   }
@@ -156,17 +192,14 @@ Result<ResultsFolder> ResultsFolder::open(const fs::path& folder, bool resume,
     return Error{Errc::usage, folder.string() + " is being written by another run"};
   }
   if (there) {
-    const auto manifest = ordered_json::parse(read_all(folder / "manifest.json"), nullptr, false);
-    const std::string hash =
-        manifest.is_object() ? manifest.value("experiment_sha256", std::string()) : std::string();
-    if (hash != experiment_hash) {
-      return Error{Errc::usage,
-                   folder.string() +
-                       " holds results of another experiment, or of this one before "
-                       "its files or programs were changed, or with other options "
-                       "(--quick, --driver, --parallel): choose another folder with --out"};
+    ordered_json manifest = read_manifest(folder);
+    if (auto same = check_same_experiment(folder, manifest, experiment_hash); !same) {
+      return same.error();
     }
-    if (auto recovered = results.recover(keep_any_link); !recovered) return recovered.error();
+    // Whatever ends this run, and whatever is dropped here, they are not finished until it is.
+    manifest["finished"] = nullptr;
+    if (auto written = results.write_manifest(manifest); !written) return written.error();
+    if (auto cut = results.drop(results.read(keep_any_link)); !cut) return cut.error();
     results.resumed_ = true;
   } else if (auto emptied = empty_work(results.work()); !emptied) {
     return emptied.error();
@@ -174,8 +207,21 @@ Result<ResultsFolder> ResultsFolder::open(const fs::path& folder, bool resume,
   return results;
 }
 
-Result<void> ResultsFolder::recover(bool keep_any_link) {
-  std::set<std::string> refused;  // stages
+Result<ResultsFolder> ResultsFolder::look(const fs::path& folder,
+                                          const std::string& experiment_hash, bool keep_any_link) {
+  std::error_code ignored;
+  if (!fs::exists(folder / "manifest.json", ignored)) return nothing_to_resume(folder);
+  if (auto same = check_same_experiment(folder, read_manifest(folder), experiment_hash); !same) {
+    return same.error();
+  }
+  ResultsFolder results(fs::absolute(folder));
+  results.read(keep_any_link);
+  results.resumed_ = true;
+  return results;
+}
+
+std::set<std::string> ResultsFolder::read(bool keep_any_link) {
+  std::set<std::string> refused;
   const auto note_calibration = [&](const ordered_json& json, const std::string& /*line*/) {
     if (!json.is_object()) return;
     const auto stage = json.value("stage", std::string());
@@ -197,15 +243,17 @@ Result<void> ResultsFolder::recover(bool keep_any_link) {
         refused, [&](const std::string& stage) { return trial.starts_with(stage + '|'); });
   };
   // A run's clients are one line each; the last one says that it is whole.
-  std::set<std::string> whole;
   for_each_line(path_ / "runs.jsonl", [&](const ordered_json& json, const std::string& /*line*/) {
     if (json.is_object() && json.value("last_of_trial", false) &&
         stands(json.value("trial", std::string()))) {
-      whole.insert(json.value("trial", std::string()));
+      done_.insert(json.value("trial", std::string()));
     }
   });
-  done_ = whole;
-  const auto keep = [&](const std::string& trial) { return whole.contains(trial); };
+  return refused;
+}
+
+Result<void> ResultsFolder::drop(const std::set<std::string>& refused) {
+  const auto keep = [&](const std::string& trial) { return has(trial); };
   if (auto kept = filter(path_ / "runs.jsonl", "trial", keep); !kept) return kept;
   if (auto kept = filter(path_ / "cycles.jsonl", "trial", keep); !kept) return kept;
   return filter(path_ / "calibration.jsonl", "stage",

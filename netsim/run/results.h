@@ -14,18 +14,24 @@ namespace edgedraft::netsim {
 
 // The folder of one experiment's results (docs/experiments.md, "Results"):
 //   manifest.json  runs.jsonl  runs.csv  cycles.jsonl  calibration.jsonl  report.html  work/
-// Lines are only ever appended, cycles before the run that they belong to; so a folder whose writer
-// was killed holds whole runs, and what is behind them is cut off when it is opened again.
+// Lines are only ever appended, cycles before the run that they belong to, and are on the disk
+// before the next ones; so a folder whose writer was killed, or whose machine went dark, holds
+// whole runs, and what is behind them is cut off when it is opened again.
 class ResultsFolder {
  public:
   // A fresh folder, or with `resume` one that holds results of the same experiment. Of those, runs
   // on a link that was out of tolerance are dropped, to be made again, unless `keep_any_link`. What
   // is left in the work/ of a fresh one goes.
-  // Locked against a second writer while this object lives.
+  // Locked against a second writer while this object lives. Its manifest says that resumed results
+  // are not finished, until it is written again.
   //
   // Errors    usage where there are results already, or parts of some, or none to resume, or
   //           another's, or a work/ that is not ours; io
   static Result<ResultsFolder> open(const std::filesystem::path& folder, bool resume,
+                                    const std::string& experiment_hash, bool keep_any_link = false);
+  // What could be resumed, for a look alone: nothing is written, nor may be.
+  // Errors    usage where there is nothing, or another experiment's
+  static Result<ResultsFolder> look(const std::filesystem::path& folder,
                                     const std::string& experiment_hash, bool keep_any_link = false);
   ResultsFolder(ResultsFolder&& other) noexcept;
   ~ResultsFolder();
@@ -47,7 +53,11 @@ class ResultsFolder {
 
  private:
   explicit ResultsFolder(std::filesystem::path folder) : path_(std::move(folder)) {}
-  Result<void> recover(bool keep_any_link);
+  // Finds out what is there. Returns   the stages whose runs do not count, for a link that was out
+  // of tolerance
+  std::set<std::string> read(bool keep_any_link);
+  // Drops what does not count, and what is not whole.
+  Result<void> drop(const std::set<std::string>& refused);
 
   std::filesystem::path path_;
   int lock_ = -1;

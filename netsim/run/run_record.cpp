@@ -44,7 +44,7 @@ double at(const ordered_json& line, const char* key) {
 }
 
 struct CycleSums {
-  double draft = 0, pack = 0, network = 0, queue = 0, verify = 0, unpack = 0;
+  double draft = 0, pack = 0, network = 0, queue = 0, held = 0, verify = 0, unpack = 0;
   std::vector<double> gaps;  // between moments at which something new was to be read, ascending
   double retransmits = 0;
   std::uint64_t stalls = 0;
@@ -61,6 +61,7 @@ CycleSums sum(const std::vector<ordered_json>& cycles) {
     if (const auto server = cycle.find("server"); server != cycle.end()) {
       sums.draft += at(*server, "draft_ms");  // of a server that drafts for itself
       sums.queue += at(*server, "queue_ms");
+      sums.held += at(*server, "held_ms");
       sums.verify += at(*server, "verify_ms");
     }
     if (const auto tcp = cycle.find("tcp"); tcp != cycle.end() && tcp->is_object()) {
@@ -136,6 +137,7 @@ ordered_json run_record(const RunSource& s) {
       {"seed", s.seed},
       {"repetition", s.trial.repetition},
       {"prompt", s.prompt.id},
+      {"prompt_index", s.trial.prompt},
       {"task", s.prompt.task},
       {"arm", arm.name},
       {"arm_kind", to_string(arm.kind)},
@@ -165,6 +167,7 @@ ordered_json run_record(const RunSource& s) {
   run["pack_ms"] = cycles.pack;
   run["network_ms"] = cycles.network;
   run["queue_ms"] = cycles.queue;
+  run["held_ms"] = cycles.held;
   run["verify_ms"] = cycles.verify;
   run["unpack_ms"] = cycles.unpack;
   run["gap_ms_p50"] = percentile(cycles.gaps, 0.5);

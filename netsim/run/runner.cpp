@@ -59,6 +59,19 @@ Result<void> check_arms(const Experiment& e, const Programs& programs) {
   return {};
 }
 
+// An arm beside the server is charged a round trip over the link, so there has to be one.
+Result<void> check_round_trips(const Experiment& e, const std::vector<NetworkProfile>& networks) {
+  const auto beside = std::ranges::find(e.arms, Arm::Place::server, &Arm::place);
+  const auto lossy = std::ranges::find_if_not(networks, is_measurable);
+  if (beside == e.arms.end() || lossy == networks.end()) return {};
+  return Error{Errc::usage, "arm '" + beside->name +
+                                "': its client runs beside the server and is charged the link's "
+                                "measured round trip, but " +
+                                lossy->name +
+                                " loses too many packets to measure one: leave the network or "
+                                "place = \"server\" out"};
+}
+
 class Runner {
   using Block = std::span<const Trial>;
 
@@ -71,7 +84,7 @@ class Runner {
         driver_(options.driver) {}
 
   Result<void> run() {
-    if (options_.dry_run) {
+    if (options_.dry_run && !options_.resume) {
       announce(expected([](const std::string&) { return false; }), 0);
       return {};
     }
@@ -79,11 +92,14 @@ class Runner {
     const std::string hash =
         experiment_hash(e_, networks_, options_.programs, driver_, options_.parallel);
     auto opened =
-        ResultsFolder::open(options_.out, options_.resume, hash, options_.accept_any_link);
+        options_.dry_run
+            ? ResultsFolder::look(options_.out, hash, options_.accept_any_link)
+            : ResultsFolder::open(options_.out, options_.resume, hash, options_.accept_any_link);
     if (!opened) return opened.error();
     results_.emplace(std::move(*opened));
     const double total = expected([&](const std::string& id) { return results_->has(id); });
     announce(total, done_count());
+    if (options_.dry_run) return {};
     if (!results_->resumed()) {
       manifest_ = make_manifest(e_, networks_, options_.programs, driver_, options_.command_line,
                                 hash, total);
@@ -384,6 +400,7 @@ Result<void> run_experiment(const Experiment& experiment, const RunnerOptions& o
     }
     networks.push_back(std::move(*network));
   }
+  if (auto checked = check_round_trips(experiment, networks); !checked) return checked;
   if (auto checked = check_arms(experiment, options.programs); !checked) return checked;
   catch_interrupts();
   return Runner(experiment, options, std::move(networks)).run();

@@ -17,7 +17,6 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::ordered_json;
 
-constexpr auto kServerStart = std::chrono::seconds(60);
 constexpr auto kAnswerMax = std::chrono::minutes(15);
 constexpr auto kPoll = std::chrono::milliseconds(2);
 // Nothing listens there.
@@ -72,6 +71,24 @@ const char* kind_name(LinkEvent::Kind kind) {
   return "unknown";
 }
 
+// When the client asked, by the trial's clock: it tells how long it took from its own start, which
+// was at `started`, to its first token, and from asking to the same. Null where it has no answer.
+ordered_json asked_at_ms(const std::string& answer, Duration started) {
+  const auto json = ordered_json::parse(answer, nullptr, false);
+  if (!json.is_object() || !json.contains("stats")) return {};
+  const ordered_json& stats = json["stats"];
+  const auto from_start = stats.find("start_to_first_token_s");
+  if (from_start == stats.end() || !from_start->is_number()) return {};
+  return 1000 *
+         (seconds(started) + from_start->get<double>() - stats.value("time_to_first_token_s", 0.0));
+}
+
+// For the end of a sentence about a program that failed.
+std::string what_it_said(const fs::path& errors) {
+  const std::string said = last_line(errors);
+  return said.empty() ? "; it said nothing" : ": " + said;
+}
+
 // What the arm's server drafts with: a bundle, or a kind without weights; empty: it does not draft.
 const std::string& server_drafter(const Arm& arm) {
   return arm.kind == Arm::Kind::server_speculation && arm.server_drafter.empty()
@@ -82,11 +99,13 @@ const std::string& server_drafter(const Arm& arm) {
 }  // namespace
 
 struct Testbed::Client {
+  std::uint32_t number = 0;  // among its trial's
   const Prompt* prompt;
   fs::path output;
   fs::path errors;
   fs::path cycles;
   fs::path prompt_file;
+  Instant started{};
   std::optional<Process> process{};
 };
 
@@ -129,6 +148,7 @@ Result<Testbed::Server> Testbed::start_server(const std::string& speculates_with
                                 (parts_.work / "token").string(),
                                 "--max-sessions",
                                 "256",
+                                "--no-prefix-cache",
                                 "--log-level",
                                 "warn"};
   std::set<std::string> bundles;
@@ -153,12 +173,19 @@ Result<Testbed::Server> Testbed::start_server(const std::string& speculates_with
                                  .environment = own_folders(parts_.work)});
   if (!process) return process.error();
   Server server{.process = std::move(*process), .errors = errors};
-  const Instant deadline = Clock::now() + kServerStart;
+  const Instant deadline = Clock::now() + parts_.server_start_max;
   std::string line;
   while (!line.ends_with('\n')) {
     if (parts_.cancelled()) return Error{Errc::cancelled, "interrupted"};
-    if (!server.process.running() || Clock::now() > deadline) {
-      return Error{Errc::link_down, "the server did not start: " + last_line(errors)};
+    if (!server.process.running()) {
+      return Error{Errc::link_down, "the server did not start, it ended with status " +
+                                        std::to_string(server.process.status()) +
+                                        what_it_said(errors)};
+    }
+    if (Clock::now() > deadline) {
+      return Error{Errc::link_down, "the server did not start, it was not ready after " +
+                                        duration_text(seconds(parts_.server_start_max)) +
+                                        what_it_said(errors)};
     }
     std::this_thread::sleep_for(kPoll);
     line = read_output(output);
@@ -264,9 +291,9 @@ Result<std::vector<std::string>> Testbed::client_command(const Arm& arm, const T
   if (arm.acceptance) {
     const auto answer = plain_answer(prompt);
     if (!answer) return answer.error();
-    // Another repetition errs elsewhere.
     add({"--oracle", answer->string(), "--oracle-acceptance", std::to_string(*arm.acceptance),
-         "--oracle-seed", std::to_string(parts_.seed * 1000 + trial.repetition)});
+         "--oracle-seed",
+         std::to_string(draft_seed(parts_.seed, trial.repetition, prompt.id, client.number))});
   }
   argv.insert(argv.end(), arm.options.begin(), arm.options.end());
   return argv;
@@ -279,7 +306,8 @@ Result<TrialOutcome> Testbed::run(const Trial& trial) {
   std::vector<std::vector<std::string>> commands;
   for (std::uint32_t i = 0; i < trial.clients; ++i) {
     const fs::path base = parts_.work / ("client" + std::to_string(i));
-    Client client{.prompt = &e.prompts[(trial.prompt + i) % e.prompts.size()],
+    Client client{.number = i,
+                  .prompt = &e.prompts[(trial.prompt + i) % e.prompts.size()],
                   .output = base.string() + ".out",
                   .errors = base.string() + ".err",
                   .cycles = base.string() + ".cycles",
@@ -300,6 +328,7 @@ Result<TrialOutcome> Testbed::run(const Trial& trial) {
                                    .errors = clients[i].errors,
                                    .environment = own_folders(parts_.work)});
     if (!process) return process.error();
+    clients[i].started = Clock::now();
     clients[i].process = std::move(*process);
   }
   ordered_json events = ordered_json::array();
@@ -328,7 +357,9 @@ Result<TrialOutcome> Testbed::run(const Trial& trial) {
       outcome.failure = why.empty() ? "status " + std::to_string(source.status) : why;
       source.failure = *outcome.failure;
     }
-    outcome.runs.push_back(run_record(source));
+    ordered_json run = run_record(source);
+    run["asked_at_ms"] = asked_at_ms(source.answer, clients[i].started - clients[0].started);
+    outcome.runs.push_back(std::move(run));
     for (ordered_json& line : cycle_records(source)) outcome.cycles.push_back(std::move(line));
   }
   return outcome;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <map>
 #include <memory>
@@ -12,6 +13,7 @@
 #include "netsim/run/experiment.h"
 #include "netsim/run/plan.h"
 #include "netsim/run/process.h"
+#include "shared/base/clock.h"
 
 namespace edgedraft::netsim {
 
@@ -39,6 +41,7 @@ class Testbed {
     std::unique_ptr<LinkDriver> link;
     std::filesystem::path work;  // a folder for files in passing
     std::function<bool()> cancelled;
+    Duration server_start_max = std::chrono::seconds(60);  // until it is ready
   };
 
   // Starts the server, and one more for each drafter that arms let a server draft with.

@@ -206,6 +206,7 @@ bool SessionStore::grow(Session& session) {
 }
 
 void SessionStore::remember(Session& session) {
+  if (!limits_.reuses_beginnings) return;
   const std::uint32_t page_slots = pool_->size().page_slots;
   auto tokens = session.target.settled_tokens();
   tokens = tokens.first(tokens.size() - tokens.size() % page_slots);

@@ -68,6 +68,8 @@ class SessionStore {
     Duration idle_grace = std::chrono::seconds(1);
     // ... unless that prompt has waited for so long.
     Duration patience = std::chrono::seconds(5);
+    // Whether a prompt may begin with pages that an earlier one has run.
+    bool reuses_beginnings = true;
   };
   // Throws DeviceError where there is no memory. Requires check() of parts and limits
   SessionStore(SessionParts parts, const Limits& limits, std::function<Instant()> now);

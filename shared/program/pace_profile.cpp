@@ -25,18 +25,34 @@ std::string unknown_key(const toml::table& table, std::initializer_list<std::str
   return {};
 }
 
-// A drafter's own entry, else its kind's, else the default; zero if there is none of them.
+// A drafter's own entry, else its kind's, else the default; null if there is none of them.
 template <class Value>
-Value value_for(const std::string& drafter, const std::map<std::string, Value>& table) {
+const Value* entry_for(const std::string& drafter, const std::map<std::string, Value>& table) {
   for (const std::string& name :
        {drafter, drafter.substr(0, drafter.find('-')), std::string("default")}) {
-    if (const auto found = table.find(name); found != table.end()) return found->second;
+    if (const auto found = table.find(name); found != table.end()) return &found->second;
   }
-  return {};
+  return nullptr;
+}
+
+template <class Value>
+Value value_for(const std::string& drafter, const std::map<std::string, Value>& table) {
+  const Value* const entry = entry_for(drafter, table);
+  return entry == nullptr ? Value{} : *entry;
 }
 
 Error wrong(std::string what) {
   return {Errc::usage, std::move(what)};
+}
+
+template <class Value>
+Result<void> check_entry(const std::string& profile, const std::string& table_name,
+                         const std::string& drafter, const std::map<std::string, Value>& table) {
+  if (table.empty() || entry_for(drafter, table) != nullptr) return {};
+  const std::string kind = drafter.substr(0, drafter.find('-'));
+  return wrong("device profile '" + profile + "': [" + table_name +
+               "] has nothing for the drafter " + drafter + ": add \"" + drafter +
+               (kind == drafter ? "" : "\", \"" + kind) + "\" or \"default\"");
 }
 
 }  // namespace
@@ -148,6 +164,16 @@ Duration PaceProfile::draft_step(const std::string& drafter, Place place) const 
 
 std::uint32_t PaceProfile::activation_bytes(const std::string& drafter) const {
   return value_for(drafter, activation_bytes_);
+}
+
+Result<void> PaceProfile::check_paces(const std::string& drafter, Place place) const {
+  return place == Place::device
+             ? check_entry(name_, "draft.step_ms", drafter, device_steps_)
+             : check_entry(name_, "beside_target.step_ms", drafter, beside_target_steps_);
+}
+
+Result<void> PaceProfile::check_pads(const std::string& drafter) const {
+  return check_entry(name_, "activation_bytes", drafter, activation_bytes_);
 }
 
 }  // namespace edgedraft

@@ -40,6 +40,12 @@ class PaceProfile {
   std::uint32_t activation_bytes(const std::string& drafter) const;
   bool pads_activations() const { return !activation_bytes_.empty(); }
 
+  // Whether the profile says what it has to of a drafter at work: one that lists others, and not
+  // this one, would leave it at its own speed, or its activations at their own size, unnoticed.
+  // Errors    usage naming the profile, the table and the drafter
+  Result<void> check_paces(const std::string& drafter, Place place) const;
+  Result<void> check_pads(const std::string& drafter) const;
+
   bool paces_drafter() const { return !device_steps_.empty() || !beside_target_steps_.empty(); }
 
  private:

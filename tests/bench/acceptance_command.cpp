@@ -13,6 +13,7 @@
 #include <utility>
 #include <variant>
 
+#include "netsim/report/statistics.h"
 #include "server/program/model_host.h"
 #include "server/program/speculator.h"
 #include "server/proposers/probing_methods.h"
@@ -23,6 +24,7 @@
 #include "shared/protocol/limits.h"
 #include "tests/bench/acceptance_counts.h"
 #include "tests/bench/bench_device.h"
+#include "tests/bench/bootstrap.h"
 #include "tests/bench/ruled_answer.h"
 #include "tests/support/drafted_answer.h"
 
@@ -32,8 +34,9 @@ namespace {
 constexpr const char* kAcceptanceHelp =
     R"(Answers held-out prompts with each drafter and prints the acceptance length (tokens per target pass in
 drafting cycles, the target's own included; plain decoding is 1) per task and as the unweighted mean of the
-tasks, with 95 % intervals over the prompts, and the rows that the target computed per token (plain decoding:
-1). With --merge every bundle is measured with the other drafters' proposals in its trees, too. Activations
+tasks, with 95 % intervals over the prompts where a task has five or more (and the mean where all tasks have),
+and the rows that the target computed per token (plain decoding: 1). With --merge every bundle is measured with
+the other drafters' proposals in its trees, too. Activations
 go through the link's int8 codec, but for --drawn and --typical, where drafters read them as they are. --methods are a server's that ask the target itself, METHOD or METHOD+KIND;
 their probes count as rows and are made in every pass, whatever they cost. Every answer is compared with plain
 decoding, token for token; the exit status is 1 where one differs. With --drawn each drafter is measured by the
@@ -138,8 +141,8 @@ bool is_compared_with(const DrafterResult& r, const DrafterResult* other) {
   return other != nullptr && other != &r && r.differing == 0u && other->differing == 0u;
 }
 
-void print_difference(const std::string& task, const Mean& m) {
-  std::printf("  %-10s %+5.2f  [%+.2f, %+.2f]\n", task.c_str(), m.value, m.low, m.high);
+void print_difference(const std::string& task, const netsim::Estimate& e) {
+  std::printf("  %-10s %+5.2f  %s\n", task.c_str(), e.value, interval_text(e, true).c_str());
 }
 
 void print(const std::vector<DrafterResult>& results, const std::string& against) {
@@ -147,13 +150,13 @@ void print(const std::vector<DrafterResult>& results, const std::string& against
   for (const DrafterResult& r : results) {
     std::printf("%s\n", r.name.c_str());
     for (const auto& [task, counts] : r.tasks) {
-      const Mean m = counts.acceptance_length();
-      std::printf("  %-10s %5.2f  [%.2f, %.2f]  %6.2f rows per token  %zu prompts\n", task.c_str(),
-                  m.value, m.low, m.high, counts.rows_per_token(), counts.tokens.size());
+      const netsim::Estimate e = counts.acceptance_length();
+      std::printf("  %-10s %5.2f  %s  %6.2f rows per token  %zu prompts\n", task.c_str(), e.value,
+                  interval_text(e).c_str(), counts.rows_per_token(), counts.tokens.size());
     }
-    const Mean m = mean_acceptance_length(r.tasks);
-    std::printf("  %-10s %5.2f  [%.2f, %.2f]  %6.2f rows per token  ", "mean", m.value, m.low,
-                m.high, mean_rows_per_token(r.tasks));
+    const netsim::Estimate e = mean_acceptance_length(r.tasks);
+    std::printf("  %-10s %5.2f  %s  %6.2f rows per token  ", "mean", e.value,
+                interval_text(e).c_str(), mean_rows_per_token(r.tasks));
     if (r.total_variation) {
       std::printf("lossy: total variation %.3f per token\n", r.mean_variation());
       continue;
@@ -172,12 +175,11 @@ void print(const std::vector<DrafterResult>& results, const std::string& against
 void print_json(const std::vector<DrafterResult>& results, const std::string& against) {
   const DrafterResult* const other = find(results, against);
   nlohmann::ordered_json all = nlohmann::ordered_json::array();
-  const auto mean_json = [](const Mean& m, double rows, std::size_t count) {
-    return nlohmann::ordered_json{{"tau", m.value},
-                                  {"low", m.low},
-                                  {"high", m.high},
-                                  {"rows_per_token", rows},
-                                  {"prompts", count}};
+  const auto mean_json = [](const netsim::Estimate& e, double rows, std::size_t count) {
+    nlohmann::ordered_json json = estimate_json("tau", e);
+    json["rows_per_token"] = rows;
+    json["prompts"] = count;
+    return json;
   };
   for (const DrafterResult& r : results) {
     nlohmann::ordered_json tasks;
@@ -195,14 +197,11 @@ void print_json(const std::vector<DrafterResult>& results, const std::string& ag
     if (r.total_variation) all.back()["total_variation"] = r.mean_variation();
     if (!is_compared_with(r, other)) continue;
     auto& differences = all.back()["minus " + against];
-    const auto difference_json = [](const Mean& m) {
-      return nlohmann::ordered_json{{"tau", m.value}, {"low", m.low}, {"high", m.high}};
-    };
     for (const auto& [task, counts] : r.tasks) {
       differences["tasks"][task] =
-          difference_json(acceptance_difference(counts, other->tasks.at(task)));
+          estimate_json("tau", acceptance_difference(counts, other->tasks.at(task)));
     }
-    differences["mean"] = difference_json(mean_acceptance_difference(r.tasks, other->tasks));
+    differences["mean"] = estimate_json("tau", mean_acceptance_difference(r.tasks, other->tasks));
   }
   std::printf("%s\n", all.dump(2).c_str());
 }
@@ -276,8 +275,8 @@ Result<int> run_acceptance(const AcceptanceOptions& o) {
   const auto chat = ChatPrompts::read(o.arms);
   if (!chat) return chat.error();
   const auto backend = make_cpu_backend({.threads = o.threads});
-  const auto device =
-      open_device(o.device, o.features, o.threads, dtype_from_name(o.draft_kv_type).value());
+  const auto device = open_drafter_device(o.device, o.features, o.threads,
+                                          dtype_from_name(o.draft_kv_type).value());
   if (!device) return device.error();
   auto host = ModelHost::load(*backend, {.model = o.arms.model,
                                          .bundles = o.arms.bundles,
@@ -400,7 +399,7 @@ Result<int> run_acceptance(const AcceptanceOptions& o) {
     if (arm.is_lossy) results.back().total_variation = 0.0;
   }
   Progress progress("answers", chat->prompts().size() * (arms.size() + 1));
-  for (const Prompt& prompt : chat->prompts()) {
+  for (const netsim::Prompt& prompt : chat->prompts()) {
     const auto tokens = chat->tokens_of(prompt);
     if (!tokens) return tokens.error();
     const auto plain = answer_of(*tokens, nullptr, nullptr, std::nullopt);

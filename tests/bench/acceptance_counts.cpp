@@ -24,18 +24,20 @@ namespace {
 
 // The unweighted mean over the tasks of what `mean_of` finds for each.
 template <class MeanOf>
-Mean mean_of_tasks(const CountsByTask& tasks, const MeanOf& mean_of) {
-  Mean mean;
+netsim::Estimate mean_of_tasks(const CountsByTask& tasks, const MeanOf& mean_of) {
+  netsim::Estimate mean{.known = !tasks.empty()};
   double variance = 0.0;
   for (const auto& [task, counts] : tasks) {
-    const Mean m = mean_of(task, counts);
+    const netsim::Estimate m = mean_of(task, counts);
     mean.value += m.value;
+    mean.known = mean.known && m.known;
+    mean.pairs += m.pairs;
     const double deviation = (m.high - m.low) / (2 * 1.96);
     variance += deviation * deviation;
   }
   const auto count = static_cast<double>(tasks.size());
   mean.value /= count;
-  const double half = 1.96 * std::sqrt(variance) / count;
+  const double half = mean.known ? 1.96 * std::sqrt(variance) / count : 0.0;
   mean.low = mean.value - half;
   mean.high = mean.value + half;
   return mean;
@@ -43,16 +45,16 @@ Mean mean_of_tasks(const CountsByTask& tasks, const MeanOf& mean_of) {
 
 }  // namespace
 
-Mean mean_acceptance_length(const CountsByTask& tasks) {
+netsim::Estimate mean_acceptance_length(const CountsByTask& tasks) {
   return mean_of_tasks(
       tasks, [](const auto&, const TaskCounts& counts) { return counts.acceptance_length(); });
 }
 
-Mean acceptance_difference(const TaskCounts& of, const TaskCounts& against) {
+netsim::Estimate acceptance_difference(const TaskCounts& of, const TaskCounts& against) {
   return bootstrap_difference({of.tokens, of.cycles}, {against.tokens, against.cycles});
 }
 
-Mean mean_acceptance_difference(const CountsByTask& of, const CountsByTask& against) {
+netsim::Estimate mean_acceptance_difference(const CountsByTask& of, const CountsByTask& against) {
   return mean_of_tasks(of, [&](const std::string& task, const TaskCounts& counts) {
     return acceptance_difference(counts, against.at(task));
   });

@@ -6,7 +6,8 @@
 #include <vector>
 
 #include "client/generation/generation_stats.h"
-#include "tests/bench/prompts.h"
+#include "netsim/report/statistics.h"
+#include "tests/bench/bootstrap.h"
 
 namespace edgedraft::bench {
 
@@ -20,18 +21,18 @@ struct TaskCounts {
   // Of a prompt's answer. Requires  cycles in it
   void add(double brought, double made, double computed);
   void add(const GenerationStats& stats);
-  Mean acceptance_length() const { return bootstrap_ratio(tokens, cycles); }
+  netsim::Estimate acceptance_length() const { return bootstrap_ratio(tokens, cycles); }
   double rows_per_token() const;
 };
 
 using CountsByTask = std::map<std::string, TaskCounts>;
 
-// The unweighted mean of the tasks; its interval from resampling within each task.
-Mean mean_acceptance_length(const CountsByTask& tasks);
+// The unweighted mean of the tasks; its interval from resampling within each task, if each has one.
+netsim::Estimate mean_acceptance_length(const CountsByTask& tasks);
 // How much longer these are than those of another drafter on the same prompts: by task, and the
 // mean likewise.
-Mean acceptance_difference(const TaskCounts& of, const TaskCounts& against);
-Mean mean_acceptance_difference(const CountsByTask& of, const CountsByTask& against);
+netsim::Estimate acceptance_difference(const TaskCounts& of, const TaskCounts& against);
+netsim::Estimate mean_acceptance_difference(const CountsByTask& of, const CountsByTask& against);
 double mean_rows_per_token(const CountsByTask& tasks);
 
 }  // namespace edgedraft::bench

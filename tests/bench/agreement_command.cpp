@@ -24,7 +24,8 @@ at each the model's likeliest token has to be the recorded one. A record that is
 with an end token. Steps where the two likeliest logits are closer than --margin count as undecided.
 
 --texts: texts with a line __ggml_vocab_test__ between them, and --ids, their ids, a line each: the format of
-llama.cpp's vocabulary tests. The model may be a vocabulary alone.
+llama.cpp's vocabulary tests. There have to be as many of one as of the other, and one at least. The model may be a
+vocabulary alone.
 
 Examples:
   edgedraft-bench agreement --model stories260K-f32.gguf --greedy llama-cpp-greedy.jsonl
@@ -201,16 +202,21 @@ Result<bool> compare_texts(const AgreementOptions& o) {
   if (!texts) return texts.error();
   const auto ids = read_text(o.ids, kFileBytesMax);
   if (!ids) return ids.error();
+  const std::vector<std::string> split = split_texts(*texts);
+  if (split.empty()) return Error{Errc::bad_file, o.texts.string() + ": holds no text"};
   Tally tally;
   std::istringstream lines(*ids);
-  for (const std::string& text : split_texts(*texts)) {
-    std::string line;
+  std::string line;
+  for (const std::string& text : split) {
     if (!std::getline(lines, line)) {
       return Error{Errc::bad_file, o.ids.string() + ": has fewer lines than there are texts"};
     }
     std::istringstream numbers(line);
     const Ids wanted{std::istream_iterator<std::uint32_t>(numbers), {}};
     ++(tokenizer->encode(text, Special::plain) == wanted ? tally.equal : tally.different);
+  }
+  if (std::getline(lines, line)) {
+    return Error{Errc::bad_file, o.ids.string() + ": has more lines than there are texts"};
   }
   print("texts", tally);
   return tally.good();

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
 #include <functional>
 #include <utility>
 
@@ -98,6 +99,17 @@ void count_lag(std::span<const std::uint32_t> ranks, std::span<const std::uint32
 }
 
 }  // namespace
+
+std::string share_text(const std::optional<double>& share) {
+  if (!share) return "-";
+  char text[32];
+  std::snprintf(text, sizeof text, "%.3f", *share);
+  return text;
+}
+
+nlohmann::ordered_json share_json(const std::optional<double>& share) {
+  return share ? nlohmann::ordered_json(*share) : nlohmann::ordered_json();
+}
 
 Result<TargetSession> answer_plainly(ModelHost& host, const std::vector<std::uint32_t>& prompt,
                                      const SamplingParams& sampling, std::uint32_t tokens_max) {

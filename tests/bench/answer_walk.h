@@ -5,7 +5,10 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "server/program/model_host.h"
@@ -32,10 +35,16 @@ struct Share {
     hits += hit ? 1 : 0;
     ++count;
   }
-  double value() const {
-    return count == 0 ? 0.0 : static_cast<double>(hits) / static_cast<double>(count);
+  // None if nothing was counted.
+  std::optional<double> value() const {
+    if (count == 0) return {};
+    return static_cast<double>(hits) / static_cast<double>(count);
   }
 };
+
+// "0.863"; "-" and null where there is none.
+std::string share_text(const std::optional<double>& share);
+nlohmann::ordered_json share_json(const std::optional<double>& share);
 
 struct ScoreBin {
   Share on_path;

@@ -59,8 +59,9 @@ Result<std::unique_ptr<MeasuredBackend>> open_vulkan_device(const std::string& d
   return make_measured_vulkan_backend(options);
 }
 
-Result<std::unique_ptr<Backend>> open_device(const std::string& device, const std::string& features,
-                                             std::uint32_t threads, DType kv_type) {
+Result<std::unique_ptr<Backend>> open_drafter_device(const std::string& device,
+                                                     const std::string& features,
+                                                     std::uint32_t threads, DType kv_type) {
   if (device == "cpu") return make_cpu_backend({.threads = threads});
   auto opened = open_vulkan_device(device, features, kv_type);
   if (!opened) return opened.error();

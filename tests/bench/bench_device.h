@@ -20,7 +20,9 @@ inline constexpr const char* kFeaturesHelp =
     "narrow_storage,float16,integer_dot,subgroups";
 
 // `cpu`, for which neither features nor `kv_type` matter, or one of the above.
-Result<std::unique_ptr<Backend>> open_device(const std::string& device, const std::string& features,
-                                             std::uint32_t threads, DType kv_type = DType::f32);
+Result<std::unique_ptr<Backend>> open_drafter_device(const std::string& device,
+                                                     const std::string& features,
+                                                     std::uint32_t threads,
+                                                     DType kv_type = DType::f32);
 
 }  // namespace edgedraft::bench

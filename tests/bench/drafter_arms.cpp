@@ -23,7 +23,8 @@ std::uint32_t longest_run_in(const CorpusIndex& index, std::span<const std::uint
 
 // A drafter may not be told what it is asked.
 Result<void> check_held_out(const std::vector<std::filesystem::path>& paths,
-                            const Tokenizer& tokenizer, const std::vector<Prompt>& prompts) {
+                            const Tokenizer& tokenizer,
+                            const std::vector<netsim::Prompt>& prompts) {
   for (const std::filesystem::path& path : paths) {
     const auto index = CorpusIndex::open(path);
     if (!index) return index.error();
@@ -76,6 +77,16 @@ Result<TreeShape> tree_of(const std::vector<std::uint32_t>& numbers) {
   return shape;
 }
 
+Result<void> check_pace(const PaceProfile& pace, const DrafterFacts& facts, Payloads payloads) {
+  // What has no weights drafts in next to no time on any hardware.
+  if (facts.step_bytes > 0) {
+    auto listed = pace.check_paces(facts.pace_name, PaceProfile::Place::device);
+    if (!listed) return listed;
+  }
+  if (facts.tap.empty() || payloads == Payloads::own) return {};
+  return pace.check_pads(facts.pace_name);
+}
+
 Result<std::vector<DrafterArm>> open_arms(const ArmOptions& o, ModelHost& host,
                                           const std::vector<std::string>& merge) {
   std::vector<DrafterArm> arms;
@@ -103,11 +114,12 @@ Result<std::vector<DrafterArm>> open_arms(const ArmOptions& o, ModelHost& host,
 }
 
 Result<ChatPrompts> ChatPrompts::read(const ArmOptions& o, std::uint32_t per_task) {
-  auto prompts = read_prompts(o.prompts);
+  auto prompts = netsim::read_prompts(o.prompts);
   if (!prompts) return prompts.error();
   if (per_task > 0) {
     std::map<std::string, std::uint32_t> seen;
-    std::erase_if(*prompts, [&](const Prompt& prompt) { return seen[prompt.task]++ >= per_task; });
+    std::erase_if(*prompts,
+                  [&](const netsim::Prompt& prompt) { return seen[prompt.task]++ >= per_task; });
   }
   // Files of a vocabulary alone have no template; a bundle has its target's.
   auto target = BundleFile::open(o.bundles.empty() ? o.model : o.bundles.front(),
@@ -121,7 +133,7 @@ Result<ChatPrompts> ChatPrompts::read(const ArmOptions& o, std::uint32_t per_tas
   return ChatPrompts(*std::move(prompts), *std::move(target), *std::move(chat));
 }
 
-Result<std::vector<std::uint32_t>> ChatPrompts::tokens_of(const Prompt& prompt) const {
+Result<std::vector<std::uint32_t>> ChatPrompts::tokens_of(const netsim::Prompt& prompt) const {
   const ChatMessage message{.role = "user", .content = prompt.text};
   return target_.encode_chat(chat_, std::span(&message, 1));
 }

@@ -6,11 +6,13 @@
 #include <vector>
 
 #include "client/engine/bundle_file.h"
+#include "netsim/run/prompt_file.h"
 #include "server/program/model_host.h"
 #include "shared/base/error.h"
+#include "shared/drafting/drafter_kind.h"
 #include "shared/drafting/tap.h"
+#include "shared/program/pace_profile.h"
 #include "shared/speculative/tree_growth.h"
-#include "tests/bench/prompts.h"
 
 namespace CLI {
 class App;
@@ -36,6 +38,13 @@ Result<void> check_arms(const ArmOptions& options, Drafters drafters = Drafters:
 // Errors    usage
 Result<TreeShape> tree_of(const std::vector<std::uint32_t>& numbers);
 
+// Whether a pace profile says how fast the drafter is on its hardware and, if payloads are padded,
+// how large its activations are.
+// Errors    usage
+enum class Payloads : std::uint8_t { own, padded };
+Result<void> check_pace(const PaceProfile& pace, const DrafterFacts& facts,
+                        Payloads payloads = Payloads::own);
+
 // A drafter to measure.
 struct DrafterArm {
   std::string name;
@@ -55,14 +64,14 @@ class ChatPrompts {
   // Errors    usage: an index holds kIndexOrder tokens in a row of a reference answer
   static Result<ChatPrompts> read(const ArmOptions& options, std::uint32_t per_task = 0);
 
-  const std::vector<Prompt>& prompts() const { return prompts_; }
-  Result<std::vector<std::uint32_t>> tokens_of(const Prompt& prompt) const;
+  const std::vector<netsim::Prompt>& prompts() const { return prompts_; }
+  Result<std::vector<std::uint32_t>> tokens_of(const netsim::Prompt& prompt) const;
 
  private:
-  ChatPrompts(std::vector<Prompt> prompts, BundleFile target, ChatTemplate chat)
+  ChatPrompts(std::vector<netsim::Prompt> prompts, BundleFile target, ChatTemplate chat)
       : prompts_(std::move(prompts)), target_(std::move(target)), chat_(std::move(chat)) {}
 
-  std::vector<Prompt> prompts_;
+  std::vector<netsim::Prompt> prompts_;
   BundleFile target_;
   ChatTemplate chat_;
 };

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "netsim/profile.h"
+#include "netsim/report/statistics.h"
 #include "server/program/model_host.h"
 #include "shared/base/progress.h"
 #include "shared/drafting/kinds.h"
@@ -23,6 +24,7 @@
 #include "tests/bench/acceptance_counts.h"
 #include "tests/bench/answer_walk.h"
 #include "tests/bench/bench_device.h"
+#include "tests/bench/bootstrap.h"
 #include "tests/bench/serving.h"
 #include "tests/support/drafted_answer.h"
 
@@ -33,14 +35,15 @@ constexpr const char* kDraftersHelp =
     R"(One row per drafter of a target, on held-out prompts, so that they can be compared:
 
   tau       tokens per target pass in cycles that wait for their verdicts, the target's own included (plain
-            decoding: 1), with chains and with trees: the unweighted mean of the tasks and its 95 % interval
+            decoding: 1), with chains and with trees: the unweighted mean of the tasks, and its 95 %
+            interval where each task has five prompts or more
   passes, rows  of the target per token, with trees
   device    milliseconds of drafting per cycle, with trees, on --device
   up, down  bytes per token between device and server, with trees, without TLS: the prompt and all of its
             activations included, divided by the answer's tokens
   row       bytes of a position's activations
   likeliest how often the likeliest proposal is the target's token; and so many tokens behind the newest
-            activations, against the same roots without that lag
+            activations, against the same roots without that lag (-: no answer is as long)
   alone     what it writes without a server behind the first half of an answer: the share of tokens that
             are the target's, and how many come before the first that is not
   t/s       tokens per second over each link, in simulated time: waiting for verdicts / not waiting; passes
@@ -346,26 +349,26 @@ void print(const std::vector<Row>& rows) {
   for (const Row& row : rows) {
     std::printf("%s\n", row.drafter.c_str());
     if (!row.tree.empty()) {
-      const Mean chain = mean_acceptance_length(row.chain);
-      const Mean tree = mean_acceptance_length(row.tree);
-      std::printf("  tau %.2f [%.2f, %.2f] in chains, %.2f [%.2f, %.2f] in trees", chain.value,
-                  chain.low, chain.high, tree.value, tree.low, tree.high);
+      const netsim::Estimate chain = mean_acceptance_length(row.chain);
+      const netsim::Estimate tree = mean_acceptance_length(row.tree);
+      std::printf("  tau %.2f %s in chains, %.2f %s in trees", chain.value,
+                  interval_text(chain).c_str(), tree.value, interval_text(tree).c_str());
       std::printf("; passes %.3f, rows %.2f; device %.2f ms\n", passes_per_token(row),
                   mean_rows_per_token(row.tree), milliseconds_per_cycle(row));
       std::printf("  likeliest");
       for (const auto& [lag, counted] : row.lags.by_lag) {
         if (lag == 0) {
-          std::printf(" %.3f", counted.among[0].value());
+          std::printf(" %s", share_text(counted.among[0].value()).c_str());
         } else {
-          std::printf(", %u behind %.3f of %.3f", lag, counted.among[0].value(),
-                      counted.without.value());
+          std::printf(", %u behind %s of %s", lag, share_text(counted.among[0].value()).c_str(),
+                      share_text(counted.without.value()).c_str());
         }
       }
       std::printf("\n");
     }
     if (row.alone.right.count > 0) {
-      std::printf("  alone: %.3f right, %.1f tokens before the first difference\n",
-                  row.alone.right.value(),
+      std::printf("  alone: %s right, %.1f tokens before the first difference\n",
+                  share_text(row.alone.right.value()).c_str(),
                   total(row.alone.before_difference) /
                       static_cast<double>(row.alone.before_difference.size()));
     }
@@ -398,12 +401,9 @@ void print(const std::vector<Row>& rows) {
 
 nlohmann::ordered_json to_json(const Row& row) {
   nlohmann::ordered_json json{{"drafter", row.drafter}};
-  const auto interval = [](const Mean& m) {
-    return nlohmann::ordered_json{{"value", m.value}, {"low", m.low}, {"high", m.high}};
-  };
   if (!row.tree.empty()) {
-    json["tau_chain"] = interval(mean_acceptance_length(row.chain));
-    json["tau_tree"] = interval(mean_acceptance_length(row.tree));
+    json["tau_chain"] = estimate_json("value", mean_acceptance_length(row.chain));
+    json["tau_tree"] = estimate_json("value", mean_acceptance_length(row.tree));
     json["passes_per_token"] = passes_per_token(row);
     json["rows_per_token"] = mean_rows_per_token(row.tree);
     json["device_ms_per_cycle"] = milliseconds_per_cycle(row);
@@ -411,13 +411,13 @@ nlohmann::ordered_json to_json(const Row& row) {
     for (const auto& [lag, counted] : row.lags.by_lag) {
       lags.push_back({{"lag", lag},
                       {"roots", counted.without.count},
-                      {"likeliest", counted.among[0].value()},
-                      {"likeliest_without", counted.without.value()}});
+                      {"likeliest", share_json(counted.among[0].value())},
+                      {"likeliest_without", share_json(counted.without.value())}});
     }
     json["offline"] = nullptr;
     if (row.alone.right.count > 0) {
       json["offline"] = {
-          {"right", row.alone.right.value()},
+          {"right", share_json(row.alone.right.value())},
           {"before_difference", total(row.alone.before_difference) /
                                     static_cast<double>(row.alone.before_difference.size())}};
     }
@@ -446,7 +446,7 @@ Result<Texts> read_texts(const DraftersOptions& o) {
   const auto chat = ChatPrompts::read(o.arms, o.prompts_per_task);
   if (!chat) return chat.error();
   Texts texts;
-  for (const Prompt& prompt : chat->prompts()) {
+  for (const netsim::Prompt& prompt : chat->prompts()) {
     auto tokens = chat->tokens_of(prompt);
     if (!tokens) return tokens.error();
     texts.prompts.push_back(*std::move(tokens));
@@ -509,13 +509,20 @@ Result<int> run_drafters(const DraftersOptions& o) {
   const auto texts = read_texts(o);
   if (!texts) return texts.error();
   const auto backend = make_cpu_backend({.threads = o.threads});
-  const auto device = open_device(o.device, o.features, o.threads);
+  const auto device = open_drafter_device(o.device, o.features, o.threads);
   if (!device) return device.error();
   auto host = ModelHost::load(
       *backend, {.model = o.arms.model, .bundles = o.arms.bundles, .context_count = 0});
   if (!host) return host.error();
   const auto arms = open_arms(o.arms, **host);
   if (!arms) return arms.error();
+  const Payloads payloads = o.padded_payloads ? Payloads::padded : Payloads::own;
+  for (const DrafterArm& arm : *arms) {
+    if (!pace) break;
+    if (auto good = check_pace(*pace, arm.file.drafter_facts(), payloads); !good) {
+      return good.error();
+    }
+  }
 
   const auto target = GgufFile::open(o.arms.model);
   if (!target) return target.error();

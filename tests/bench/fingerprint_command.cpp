@@ -7,11 +7,12 @@
 #include <vector>
 
 #include "netsim/profile.h"
+#include "netsim/run/prompt_file.h"
 #include "shared/base/progress.h"
 #include "shared/program/pace_profile.h"
 #include "shared/program/validators.h"
+#include "tests/bench/drafter_arms.h"
 #include "tests/bench/fingerprint.h"
-#include "tests/bench/prompts.h"
 #include "tests/bench/serving.h"
 
 namespace edgedraft::bench {
@@ -120,9 +121,10 @@ Result<int> run_fingerprint(const FingerprintOptions& o) {
   if (!host) return host.error();
   const auto bundle = BundleFile::open(o.bundle, BundleUse::draft);
   if (!bundle) return bundle.error();
+  if (auto good = check_pace(*pace, bundle->drafter_facts()); !good) return good.error();
   const auto chat = bundle->chat_template({});
   if (!chat) return chat.error();
-  const auto all = read_prompts(o.prompts);
+  const auto all = netsim::read_prompts(o.prompts);
   if (!all) return all.error();
   if (all->size() < o.prompt_count) {
     return Error{Errc::usage, "--prompts has " + std::to_string(all->size()) + ", --prompt-count " +

@@ -4,14 +4,17 @@
 #include <algorithm>
 #include <cstdio>
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
+#include "netsim/report/statistics.h"
 #include "server/program/model_host.h"
 #include "shared/base/progress.h"
 #include "shared/program/validators.h"
 #include "tests/bench/answer_walk.h"
-#include "tests/bench/prompts.h"
+#include "tests/bench/bootstrap.h"
 
 namespace edgedraft::bench {
 namespace {
@@ -21,11 +24,12 @@ constexpr const char* kLagHelp =
   lag     tokens that follow the newest activations when a draft is made; a cycle that waits for its
           verdict has a lag of 0. The tokens themselves are known. Only drafters that are sent
           activations have one. Roots that far behind the prompt count; "at lag 0" is the same roots'
-          likeliest proposal without the lag.
+          likeliest proposal without the lag; - stands where no answer is as long.
   rank    whether the target's token is the likeliest proposal, or among the 2, 4, 8 likeliest
   depth   levels below the root, at a lag of 0: how often the tree holds the target's token there if
           it holds all tokens before. With --against ARM also how much more often than that arm's,
-          answer by answer with a 95 % interval: one above 0 shows it. --tree 1,5,5 makes chains
+          answer by answer, with a 95 % interval if there are five answers or more: one above 0 shows
+          it. --tree 1,5,5 makes chains
   score   probability that the drafter gave a node of the tree; how many were on the target's path
 Each prompt's answer is the target's own, by plain decoding; every one of its tokens is a root once.
 Activations go through the link's int8 codec. All of it runs on the CPU.
@@ -58,11 +62,16 @@ void note_depths(const std::vector<Share>& before, std::size_t answer, Counted& 
   }
 }
 
-// By depth.
-std::vector<Mean> depth_differences(const Counted& of, const Counted& against) {
-  std::vector<Mean> differences;
+// By depth; none at one that only one of the two has been at, or neither.
+std::vector<std::optional<netsim::Estimate>> depth_differences(const Counted& of,
+                                                               const Counted& against) {
+  std::vector<std::optional<netsim::Estimate>> differences;
   for (std::size_t d = 0; d < std::min(of.roots.size(), against.roots.size()); ++d) {
-    differences.push_back(
+    if (of.counts.by_depth[d].count == 0 || against.counts.by_depth[d].count == 0) {
+      differences.emplace_back();
+      continue;
+    }
+    differences.emplace_back(
         bootstrap_difference({of.hits[d], of.roots[d]}, {against.hits[d], against.roots[d]}));
   }
   return differences;
@@ -76,7 +85,9 @@ void print_line(const char* name, const Items& items, Print print_item) {
 }
 
 void print(const Counted& counted, const Counted* against) {
-  const auto print_share = [](double share) { std::printf(" %7.3f", share); };
+  const auto print_share = [](const std::optional<double>& share) {
+    std::printf(" %7s", share_text(share).c_str());
+  };
   const auto print_count = [](std::uint64_t count) {
     std::printf(" %7llu", static_cast<unsigned long long>(count));
   };
@@ -95,18 +106,29 @@ void print(const Counted& counted, const Counted* against) {
   print_line("depth", c.by_depth, [&](const Share&) { print_count(++depth); });
   print_line("in tree", c.by_depth, [&](const Share& share) { print_share(share.value()); });
   if (against != nullptr && against != &counted) {
-    const std::vector<Mean> differences = depth_differences(counted, *against);
-    const std::string name = "- " + against->arm.name;
-    print_line(name.c_str(), differences, [](const Mean& m) { std::printf(" %+7.3f", m.value); });
-    print_line("  from", differences, [](const Mean& m) { std::printf(" %+7.3f", m.low); });
-    print_line("  to", differences, [](const Mean& m) { std::printf(" %+7.3f", m.high); });
+    const auto differences = depth_differences(counted, *against);
+    const auto print_part = [&](const std::string& name, double netsim::Estimate::*part) {
+      print_line(name.c_str(), differences, [&](const std::optional<netsim::Estimate>& e) {
+        if (e) {
+          std::printf(" %+7.3f", (*e).*part);
+        } else {
+          std::printf(" %7s", "-");
+        }
+      });
+    };
+    print_part("- " + against->arm.name, &netsim::Estimate::value);
+    // There are as many answers at every depth.
+    if (std::ranges::all_of(differences, [](const auto& e) { return !e || e->known; })) {
+      print_part("  from", &netsim::Estimate::low);
+      print_part("  to", &netsim::Estimate::high);
+    }
   }
   std::uint32_t bin_end = 0;
   print_line("score to", c.by_score, [&](const ScoreBin&) { print_share(++bin_end / 10.0); });
   print_line("nodes", c.by_score, [&](const ScoreBin& bin) { print_count(bin.on_path.count); });
   print_line("expected", c.by_score, [&](const ScoreBin& bin) {
-    print_share(bin.on_path.count == 0 ? 0.0
-                                       : bin.expected / static_cast<double>(bin.on_path.count));
+    const auto nodes = static_cast<double>(bin.on_path.count);
+    print_share(nodes > 0.0 ? std::optional(bin.expected / nodes) : std::nullopt);
   });
   print_line("on path", c.by_score, [&](const ScoreBin& bin) { print_share(bin.on_path.value()); });
 }
@@ -116,16 +138,16 @@ nlohmann::ordered_json to_json(const Counted& counted, const Counted* against) {
   for (const auto& [tokens, lag] : counted.counts.by_lag) {
     nlohmann::ordered_json among;
     for (std::size_t i = 0; i < kRanks.size(); ++i) {
-      among[std::to_string(kRanks[i])] = lag.among[i].value();
+      among[std::to_string(kRanks[i])] = share_json(lag.among[i].value());
     }
     lags.push_back({{"lag", tokens},
                     {"roots", lag.without.count},
                     {"among", among},
-                    {"likeliest_without", lag.without.value()}});
+                    {"likeliest_without", share_json(lag.without.value())}});
   }
   nlohmann::ordered_json depths = nlohmann::ordered_json::array();
   for (const Share& share : counted.counts.by_depth) {
-    depths.push_back({{"roots", share.count}, {"in_tree", share.value()}});
+    depths.push_back({{"roots", share.count}, {"in_tree", share_json(share.value())}});
   }
   nlohmann::ordered_json scores = nlohmann::ordered_json::array();
   for (const ScoreBin& bin : counted.counts.by_score) {
@@ -136,8 +158,8 @@ nlohmann::ordered_json to_json(const Counted& counted, const Counted* against) {
       {"drafter", counted.arm.name}, {"by_lag", lags}, {"by_depth", depths}, {"by_score", scores}};
   if (against == nullptr || against == &counted) return json;
   auto& differences = json["by_depth_minus " + against->arm.name];
-  for (const Mean& m : depth_differences(counted, *against)) {
-    differences.push_back({{"value", m.value}, {"low", m.low}, {"high", m.high}});
+  for (const auto& e : depth_differences(counted, *against)) {
+    differences.push_back(e ? estimate_json("value", *e) : nlohmann::ordered_json());
   }
   return json;
 }
@@ -183,7 +205,7 @@ Result<int> run_lag(const LagOptions& o) {
 
   Progress progress("answers", chat->prompts().size());
   std::size_t answer_count = 0;
-  for (const Prompt& prompt : chat->prompts()) {
+  for (const netsim::Prompt& prompt : chat->prompts()) {
     const auto tokens = chat->tokens_of(prompt);
     if (!tokens) return tokens.error();
     const auto session = answer_plainly(

@@ -11,11 +11,12 @@
 #include "netsim/prediction.h"
 #include "netsim/profile.h"
 #include "netsim/report/statistics.h"
+#include "netsim/run/prompt_file.h"
 #include "shared/base/progress.h"
 #include "shared/program/pace_profile.h"
 #include "shared/program/validators.h"
 #include "shared/protocol/activation_codec.h"
-#include "tests/bench/prompts.h"
+#include "tests/bench/drafter_arms.h"
 #include "tests/bench/serving.h"
 #include "tests/server/plain_answer.h"
 
@@ -111,13 +112,13 @@ std::vector<DraftingArm> sequential_arms() {
 }
 
 Result<AnsweredTexts> texts_of(const OverlapOptions& o, ModelHost& host, const BundleFile& bundle) {
-  const auto prompts = read_prompts(o.prompts);
+  const auto prompts = netsim::read_prompts(o.prompts);
   if (!prompts) return prompts.error();
   const auto chat = bundle.chat_template({});
   if (!chat) return chat.error();
   AnsweredTexts texts;
   Progress progress("answers", prompts->size());
-  for (const Prompt& prompt : *prompts) {
+  for (const netsim::Prompt& prompt : *prompts) {
     progress.advance(1);
     const ChatMessage message{.role = "user", .content = prompt.text};
     auto tokens = bundle.encode_chat(*chat, std::span(&message, 1));
@@ -303,10 +304,11 @@ Result<int> tell_grid(const OverlapOptions& o, Grid& grid,
         const FiguresPerToken f = mean(runs);
         const netsim::Estimate speed = speed_ratio(runs, stream);
         line[name] = {{"speed", speed.value},
-                      {"speed_interval", {speed.low, speed.high}},
+                      {"speed_interval", nullptr},
                       {"passes_per_token", f.passes},
                       {"rows_per_token", f.rows},
                       {"hints_per_token", f.hints}};
+        if (speed.known) line[name]["speed_interval"] = {speed.low, speed.high};
         std::string deviation;
         if (acceptance && o.clients == 1) {
           const double off = f.seconds / grid.predicted_seconds(link, *acceptance, arm) - 1.0;
@@ -346,11 +348,14 @@ Result<int> tell_grid(const OverlapOptions& o, Grid& grid,
         tell(arm.name, arm, runs);
         if (arm.name == "tree") gain = speed_ratio(runs, better);
       }
-      line["tree_by_better"] = {gain.value, gain.low, gain.high};
+      line["tree_by_better"] = {gain.value, nullptr, nullptr};
+      if (gain.known) line["tree_by_better"] = {gain.value, gain.low, gain.high};
       if (o.json) {
         std::printf("%s\n", line.dump().c_str());
       } else {
-        std::printf(" %.2fx (%.2f to %.2f)\n", gain.value, gain.low, gain.high);
+        std::printf(" %.2fx", gain.value);
+        if (gain.known) std::printf(" (%.2f to %.2f)", gain.low, gain.high);
+        std::printf("\n");
       }
       std::fflush(stdout);
     }
@@ -379,7 +384,9 @@ void declare_overlap(CLI::App& app, OverlapOptions& o) {
                "The bundle drafts, instead of drafters that know the answers");
   app.add_flag("--padded-payloads", o.padded_payloads,
                "Activations are as large as the paced model's, instead of the small one's");
-  app.add_option("--clients", o.clients, "Devices at a time")->capture_default_str();
+  app.add_option("--clients", o.clients, "Devices at a time")
+      ->check(in_range(1u, 4096u))
+      ->capture_default_str();
   app.add_option("--listeners", o.listeners,
                  "Of these, devices that draft nothing; told is how fast they are by what they are "
                  "among their like")
@@ -411,6 +418,11 @@ Result<int> run_overlap(const OverlapOptions& o) {
   if (!host) return host.error();
   const auto bundle = BundleFile::open(o.bundle, BundleUse::draft);
   if (!bundle) return bundle.error();
+  if (auto good = check_pace(*pace, bundle->drafter_facts(),
+                             o.padded_payloads ? Payloads::padded : Payloads::own);
+      !good) {
+    return good.error();
+  }
   const auto texts = texts_of(o, **host, *bundle);
   if (!texts) return texts.error();
   Grid grid(o, **host, *bundle, *backend, *pace, *texts);

@@ -11,13 +11,13 @@
 #include <utility>
 
 #include "client/engine/bundle_file.h"
+#include "netsim/run/prompt_file.h"
 #include "server/program/model_host.h"
 #include "shared/base/clock.h"
 #include "shared/base/progress.h"
 #include "shared/forecast/chain_plan.h"
 #include "shared/program/validators.h"
 #include "tests/bench/bench_device.h"
-#include "tests/bench/prompts.h"
 #include "tests/support/drafted_answer.h"
 
 namespace edgedraft::bench {
@@ -141,10 +141,10 @@ Result<int> print_measured(const PlanOptions& o) {
   if (o.prompts.empty() || o.bundle.empty() == o.kind.empty()) {
     return Error{Errc::usage, "to measure, give --prompts and either --bundle or --kind"};
   }
-  const auto prompts = read_prompts(o.prompts);
+  const auto prompts = netsim::read_prompts(o.prompts);
   if (!prompts) return prompts.error();
   const auto backend = make_cpu_backend({.threads = o.threads});
-  const auto device = open_device("cpu", "auto", o.threads);
+  const auto device = open_drafter_device("cpu", "auto", o.threads);
   if (!device) return device.error();
   std::vector<std::filesystem::path> bundles;
   if (!o.bundle.empty()) bundles.push_back(o.bundle);
@@ -158,7 +158,7 @@ Result<int> print_measured(const PlanOptions& o) {
   if (!chat) return chat.error();
   std::map<std::string, std::uint32_t> taken;
   std::vector<std::vector<std::uint32_t>> encoded;
-  for (const Prompt& prompt : *prompts) {
+  for (const netsim::Prompt& prompt : *prompts) {
     if (o.prompts_per_task > 0 && taken[prompt.task]++ >= o.prompts_per_task) continue;
     const ChatMessage message{.role = "user", .content = prompt.text};
     const auto tokens = file->encode_chat(*chat, std::span(&message, 1));

@@ -6,10 +6,11 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "netsim/run/prompt_file.h"
 #include "shared/base/progress.h"
 #include "shared/program/pace_profile.h"
 #include "shared/program/validators.h"
-#include "tests/bench/prompts.h"
+#include "tests/bench/drafter_arms.h"
 #include "tests/bench/quantile.h"
 #include "tests/bench/serving.h"
 
@@ -147,17 +148,18 @@ Result<int> run_server(const ServerBenchOptions& o) {
   WorkClock clock(paced              ? WorkClock::Counts::paces
                   : o.processor_time ? WorkClock::Counts::processor
                                      : WorkClock::Counts::wall);
-  const auto prompts = read_prompts(o.prompts);
+  const auto prompts = netsim::read_prompts(o.prompts);
   if (!prompts) return prompts.error();
   const auto backend = make_cpu_backend({.threads = o.processor_time ? 1 : o.threads});
   auto host = ModelHost::load(*backend, {.model = o.model, .bundles = {o.bundle}});
   if (!host) return host.error();
   const auto bundle = BundleFile::open(o.bundle, BundleUse::draft);
   if (!bundle) return bundle.error();
+  if (auto good = check_pace(profile, bundle->drafter_facts()); !good) return good.error();
   const auto chat = bundle->chat_template({});
   if (!chat) return chat.error();
   std::vector<std::vector<std::uint32_t>> encoded;
-  for (const Prompt& prompt : *prompts) {
+  for (const netsim::Prompt& prompt : *prompts) {
     const ChatMessage message{.role = "user", .content = prompt.text};
     auto tokens = bundle->encode_chat(*chat, std::span(&message, 1));
     if (!tokens) return tokens.error();
@@ -181,6 +183,10 @@ Result<int> run_server(const ServerBenchOptions& o) {
       const bool drafts = arm == "tree" || arm == "split";
       std::unique_ptr<Speculation> speculation;
       if (arm == "server") {
+        if (auto listed = profile.check_paces(drafter, PaceProfile::Place::beside_target);
+            !listed) {
+          return listed.error();
+        }
         speculation = Speculation::make(
             *backend, *(*host)->drafters()[0].model, (*host)->drafters()[0].tap.get(),
             {.tree = shape,

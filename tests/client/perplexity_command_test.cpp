@@ -54,6 +54,14 @@ TEST_F(PerplexityCommandTest, TextThatRepeatsIsEasierThanTextThatDoesNot) {
   EXPECT_GT(perplexity(options_), 10 * repeating);
 }
 
+TEST_F(PerplexityCommandTest, OneTokenTellsNoError) {
+  options_.file = directory_.write("one.txt", "dog");
+  ::testing::internal::CaptureStdout();
+  EXPECT_TRUE(run_perplexity(options_));
+  const std::string out = ::testing::internal::GetCapturedStdout();
+  EXPECT_NE(out.find(" +- - over 1 tokens"), std::string::npos) << out;
+}
+
 TEST_F(PerplexityCommandTest, NamesTheOptionThatIsWrong) {
   PerplexityOptions o = options_;
   o.model.clear();

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <optional>
 #include <vector>
 
 #include "tests/support/matrix_reading.h"
@@ -72,7 +73,7 @@ TEST_F(TextSurpriseTest, AShortTextIsOneWindow) {
   const Surprise surprise = measure({5, 9, 33}, 1, 64);
   EXPECT_EQ(surprise.count(), 1u);
   EXPECT_NEAR(std::log(surprise.perplexity()), nats({1, 5, 9, 33}, 1), 1e-4);
-  EXPECT_EQ(surprise.standard_error(), 0.0);
+  EXPECT_EQ(surprise.standard_error(), std::nullopt);
   EXPECT_EQ(measure({}, 1, 64).count(), 0u);
 }
 
@@ -89,7 +90,7 @@ TEST(SurpriseTest, GivesMeanAndSpread) {
   for (const double nats : {1.0, 2.0, 3.0}) surprise.add(nats);
   EXPECT_NEAR(surprise.perplexity(), std::exp(2.0), 1e-12);
   // The variance is 2/3, of three numbers.
-  EXPECT_NEAR(surprise.standard_error(), std::exp(2.0) * std::sqrt(2.0 / 3 / 2), 1e-12);
+  EXPECT_NEAR(surprise.standard_error().value(), std::exp(2.0) * std::sqrt(2.0 / 3 / 2), 1e-12);
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -65,6 +66,114 @@ TEST(BenchOptionsTest, NoNumberIsNoTime) {
                 scratch / "bench");
   EXPECT_EQ(bench.wait(), kUsageError);
   EXPECT_NE(bench.err().find("--seconds: 'nan'"), std::string::npos) << bench.err();
+}
+
+TEST(BenchOptionsTest, NoDeviceAnswersNothing) {
+  const test::TemporaryDirectory scratch;
+  Process bench({EDGEDRAFT_BENCH, "overlap", "--clients", "0"}, scratch / "bench");
+  EXPECT_EQ(bench.wait(), kUsageError);
+  EXPECT_NE(bench.err().find("--clients: '0'"), std::string::npos) << bench.err();
+}
+
+TEST(BenchPromptsTest, ALineThatIsNoPromptIsNamed) {
+  const test::TemporaryDirectory scratch;
+  std::ofstream(scratch / "prompts.jsonl")
+      << "{\"task\": \"story\", \"prompt\": \"A hen.\", \"reference\": null}\n"
+      << "{\"task\": \"story\", \"prompt\": \"A dog.\", \"reference\": 7}\n";
+  Process bench({EDGEDRAFT_BENCH, "acceptance", "--model", demo_model("target"), "--prompts",
+                 scratch / "prompts.jsonl", "--kinds", "ngram"},
+                scratch / "bench");
+  EXPECT_NE(bench.wait(), 0);
+  EXPECT_NE(bench.err().find("prompts.jsonl, line 2: \"reference\""), std::string::npos)
+      << bench.err();
+}
+
+// Drafters on a prompt with an answer of a few tokens.
+class ShortAnswerTest : public ::testing::Test {
+ protected:
+  int measure(const std::string& command, const std::vector<std::string>& more) {
+    std::ofstream(scratch_ / "prompts.jsonl")
+        << nlohmann::json{{"task", "story"}, {"prompt", "A hen."}} << "\n";
+    std::vector<std::string> line{EDGEDRAFT_BENCH, command,
+                                  "--model",       demo_model("target"),
+                                  "--bundle",      demo_model("moa-tli0"),
+                                  "--prompts",     scratch_ / "prompts.jsonl",
+                                  "--max-tokens",  "4",
+                                  "--threads",     "1"};
+    line.insert(line.end(), more.begin(), more.end());
+    bench_ = std::make_unique<Process>(line, scratch_ / "bench");
+    return bench_->wait();
+  }
+
+  test::TemporaryDirectory scratch_;
+  std::unique_ptr<Process> bench_;
+};
+
+TEST_F(ShortAnswerTest, BehindALagThatNoAnswerHasNothingIsRight) {
+  ASSERT_EQ(measure("lag", {"--lags", "9999", "--json"}), 0) << bench_->err();
+  const auto lags = nlohmann::json::parse(bench_->out())[0]["by_lag"];
+  ASSERT_EQ(lags.size(), 2u);
+  EXPECT_TRUE(lags[0]["likeliest_without"].is_number());
+  EXPECT_EQ(lags[1]["roots"], 0);
+  EXPECT_TRUE(lags[1]["likeliest_without"].is_null());
+  for (const auto& share : lags[1]["among"]) EXPECT_TRUE(share.is_null());
+  ASSERT_EQ(measure("lag", {"--lags", "9999"}), 0) << bench_->err();
+  std::istringstream lines(bench_->out());
+  int shares = 0;
+  for (std::string row; std::getline(lines, row);) {
+    if (row.find("likeliest") != std::string::npos || row.find("among") != std::string::npos ||
+        row.find("at lag 0") != std::string::npos) {
+      ++shares;
+      EXPECT_TRUE(row.ends_with(" -")) << row;
+    }
+  }
+  EXPECT_EQ(shares, 5);
+
+  const std::vector<std::string> brief{"--lags", "9999", "--links", "lan", "--seconds", "0.001"};
+  ASSERT_EQ(measure("drafters", brief), 0) << bench_->err();
+  EXPECT_NE(bench_->out().find("9999 behind - of -\n"), std::string::npos) << bench_->out();
+}
+
+TEST_F(ShortAnswerTest, APaceProfileHasToListTheDrafter) {
+  const auto profile = scratch_.write("other.toml", "[draft.step_ms]\n\"moa-tli1\" = 1\n");
+  EXPECT_EQ(measure("drafters", {"--pace-profile", profile}), kUsageError);
+  EXPECT_NE(bench_->err().find("[draft.step_ms]"), std::string::npos) << bench_->err();
+  EXPECT_NE(bench_->err().find("moa-tli0"), std::string::npos) << bench_->err();
+}
+
+// `edgedraft-bench agreement` on texts and ids that do not belong together.
+class TextAgreementTest : public ::testing::Test {
+ protected:
+  int compare(const std::string& texts, const std::string& ids) {
+    std::ofstream(scratch_ / "texts") << texts;
+    std::ofstream(scratch_ / "ids") << ids;
+    bench_ = std::make_unique<Process>(
+        std::vector<std::string>{EDGEDRAFT_BENCH, "agreement", "--model", demo_model("target"),
+                                 "--texts", scratch_ / "texts", "--ids", scratch_ / "ids"},
+        scratch_ / "bench");
+    return bench_->wait();
+  }
+
+  test::TemporaryDirectory scratch_;
+  std::unique_ptr<Process> bench_;
+};
+
+constexpr int kDifferent = 1;
+
+TEST_F(TextAgreementTest, NoTextsAgreeWithNothing) {
+  const int status = compare("", "");
+  EXPECT_NE(status, 0);
+  EXPECT_NE(status, kDifferent);
+  EXPECT_NE(bench_->err().find("holds no text"), std::string::npos) << bench_->err();
+}
+
+TEST_F(TextAgreementTest, EveryLineOfIdsHasItsText) {
+  // As many lines as texts: they are compared, and this text has ids.
+  EXPECT_EQ(compare("hen\n__ggml_vocab_test__\n", "\n"), kDifferent) << bench_->err();
+  const int status = compare("hen\n__ggml_vocab_test__\n", "\n17\n");
+  EXPECT_NE(status, 0);
+  EXPECT_NE(status, kDifferent);
+  EXPECT_NE(bench_->err().find("more lines"), std::string::npos) << bench_->err();
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <fstream>
 
 #include "netsim/run/plan.h"
@@ -96,6 +97,16 @@ TEST_F(ExperimentTest, APromptsTaskAndReferenceAreTextsOrMissing) {
   }
 }
 
+TEST_F(ExperimentTest, EmptyLinesAreNoPrompts) {
+  write("heldout.jsonl", "{\"prompt\": \"a\"}\n\n{\"prompt\": \"b\"}\n\n{}\n");
+  EXPECT_NE(refusal(kGood).find("heldout.jsonl, line 5"), std::string::npos);
+  write("heldout.jsonl", "{\"prompt\": \"a\"}\n\n{\"prompt\": \"b\"}\n\n");
+  const auto whole = read(kGood);
+  ASSERT_TRUE(whole) << whole.error().message;
+  ASSERT_EQ(whole->prompts.size(), 2u);
+  EXPECT_EQ(whole->prompts[1].id, "text-2");
+}
+
 TEST_F(ExperimentTest, AFolderIsNoExperiment) {
   const auto experiment = read_experiment(directory_.path(), {});
   ASSERT_FALSE(experiment);
@@ -135,7 +146,14 @@ TEST_F(ExperimentTest, EveryShippedExperimentAndDeviceIsRight) {
   for (const auto& entry : std::filesystem::directory_iterator(folder / "experiments")) {
     for (const bool quick : {false, true}) {
       const auto experiment = read_experiment(entry.path(), {.quick = quick});
-      EXPECT_TRUE(experiment) << experiment.error().message;
+      ASSERT_TRUE(experiment) << experiment.error().message;
+      // What all arms are to share is said once: one that is compared with another by its own
+      // options is no fair comparison.
+      for (const Arm& arm : experiment->arms) {
+        for (const char* shared : {"--temperature", "--max-tokens", "--seed", "--deadline-ms"}) {
+          EXPECT_EQ(std::ranges::count(arm.options, shared), 0) << entry.path() << ": " << arm.name;
+        }
+      }
     }
     ++count;
   }

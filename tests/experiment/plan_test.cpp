@@ -92,6 +92,23 @@ TEST(PlanTest, ArmsWarmUpWhereEveryLinkIsCut) {
   }
 }
 
+// The chance of where drafts err is resampled with prompts, so no two of these may share it.
+TEST(PlanTest, DraftsErrElsewhereForEachPromptClientRepetitionAndSeed) {
+  std::set<std::uint64_t> seeds;
+  for (const std::uint64_t seed : {1, 2, 1000}) {
+    for (const std::uint32_t repetition : {0u, 1u, 11u}) {
+      for (const char* prompt : {"a-1", "a-11", "1|a-1"}) {
+        for (const std::uint32_t client : {0u, 1u}) {
+          seeds.insert(draft_seed(seed, repetition, prompt, client));
+          EXPECT_EQ(draft_seed(seed, repetition, prompt, client),
+                    draft_seed(seed, repetition, prompt, client));
+        }
+      }
+    }
+  }
+  EXPECT_EQ(seeds.size(), 3u * 3 * 3 * 2);
+}
+
 TEST(PlanTest, ASlowerLinkIsExpectedToTakeLonger) {
   const Experiment e = three_arms();
   auto network = one_network().front();

@@ -1,94 +1,15 @@
-#include <gtest/gtest.h>
-#include <signal.h>
-
-#include <algorithm>
 #include <fstream>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <set>
-#include <thread>
+#include <string>
+#include <vector>
 
-#include "tests/e2e/process.h"
+#include "tests/experiment/experiment_programs.h"
 #include "tests/support/skip.h"
 
-// `edgedraft-netsim run` itself, over loopback: what it leaves behind, killed or not.
+// What a run leaves behind, killed or not.
 namespace edgedraft::testing {
 namespace {
-
-using nlohmann::json;
-using namespace std::chrono_literals;
-
-class ExperimentProgramsTest : public ::testing::Test {
- protected:
-  std::filesystem::path write(const std::string& text) {
-    const auto file = scratch_ / "experiment.toml";
-    std::ofstream(file, std::ios::trunc) << text;
-    return file;
-  }
-  static std::string experiment(const std::string& more = "") {
-    return "name = \"small\"\nnetworks = [\"lan\"]\nmodels = \"" + std::string(EDGEDRAFT_MODELS) +
-           "\"\ntasks = [\"tool\"]\nprompt_count = 2\nmax_tokens = 24\nwarm_up = 0\n"
-           "baseline = \"stream\"\n" +
-           more +
-           "[calibration]\npings = 5\n"
-           "[[arm]]\nname = \"stream\"\nkind = \"plain\"\nplace = \"server\"\n"
-           "[[arm]]\nname = \"split\"\nkind = \"split\"\nbundle = \"moa-tli0\"\n";
-  }
-  std::vector<std::string> command(const std::filesystem::path& file,
-                                   std::vector<std::string> options = {}) {
-    std::vector<std::string> words{EDGEDRAFT_NETSIM, "run",   file,          "--driver",
-                                   driver_,          "--out", out().string()};
-    words.insert(words.end(), options.begin(), options.end());
-    return words;
-  }
-  int run(const std::filesystem::path& file, std::vector<std::string> options = {}) {
-    Process process(command(file, std::move(options)), scratch_ / "run");
-    const int status = process.wait(240s);
-    error_ = process.err();
-    return status;
-  }
-  std::filesystem::path out() const { return scratch_ / "results"; }
-  std::vector<json> lines(const std::string& name) const {
-    std::vector<json> read;
-    std::ifstream in(out() / name);
-    for (std::string line; std::getline(in, line);) read.push_back(json::parse(line));
-    return read;
-  }
-  // While another program writes the file: whole lines only.
-  std::size_t lines_so_far() const {
-    std::ifstream in(out() / "runs.jsonl");
-    return static_cast<std::size_t>(std::count(std::istreambuf_iterator<char>(in), {}, '\n'));
-  }
-  // Processes of that program that have our folder on their command line.
-  std::vector<int> processes_of(const std::string& program) const {
-    std::vector<int> found;
-    for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
-      std::ifstream in(entry.path() / "cmdline", std::ios::binary);
-      const std::string line{std::istreambuf_iterator<char>(in), {}};
-      if (line.find(scratch_.path().string()) == std::string::npos) continue;
-      if (line.starts_with(program)) found.push_back(std::stoi(entry.path().filename()));
-    }
-    return found;
-  }
-  std::size_t processes() const { return processes_of("").size(); }
-  int kill_programs(const std::string& program) const {
-    int killed = 0;
-    for (const int pid : processes_of(program)) killed += kill(pid, SIGKILL) == 0 ? 1 : 0;
-    return killed;
-  }
-  void wait_for_lines(std::size_t count, Process& runner) const {
-    const auto deadline = std::chrono::steady_clock::now() + 60s;
-    while (lines_so_far() < count && runner.running() &&
-           std::chrono::steady_clock::now() < deadline) {
-      std::this_thread::sleep_for(10ms);
-    }
-    ASSERT_TRUE(runner.running()) << runner.err();
-  }
-
-  test::TemporaryDirectory scratch_;
-  std::string driver_ = "loopback";
-  std::string error_;
-};
 
 TEST_F(ExperimentProgramsTest, LeavesRunsCyclesAndAManifestThatBelongTogether) {
   ASSERT_EQ(run(write(experiment()), {"--no-report"}), 0) << error_;
@@ -279,7 +200,9 @@ TEST_F(ExperimentProgramsTest, AServerThatIsKilledEndsTheRunWithAWord) {
 
 TEST_F(ExperimentProgramsTest, AServerThatDoesNotStartEndsTheRunWithAWord) {
   EXPECT_EQ(run(write(experiment()), {"--server-program", "/bin/false"}), 3);
-  EXPECT_NE(error_.find("the server did not start"), std::string::npos) << error_;
+  EXPECT_NE(error_.find("the server did not start, it ended with status 1; it said nothing"),
+            std::string::npos)
+      << error_;
 }
 
 TEST_F(ExperimentProgramsTest, ALinkThatIsKilledEndsTheRunWithAWord) {
@@ -328,67 +251,6 @@ TEST_F(ExperimentProgramsTest, ResultsOverAProxySayThatItIsApproximate) {
   }
 }
 
-TEST_F(ExperimentProgramsTest, PacedAndSyntheticResultsSaySo) {
-  std::ofstream(scratch_ / "slow.toml") << "name = \"slow\"\n[target]\npass_ms = [[1, 20]]\n"
-                                           "[draft.step_ms]\ndefault = 3\n";
-  const std::string text =
-      "devices = [\"slow\"]\n" + experiment() + "chain = 3\nacceptance = 0.7\n";
-  ASSERT_EQ(run(write(text), {"--no-report"}), 0) << error_;
-  for (const json& run : lines("runs.jsonl")) {
-    EXPECT_EQ(run["paced"], true);
-    EXPECT_EQ(run["synthetic_acceptance"], run["arm"] == "split" ? json(0.7) : json(nullptr));
-  }
-  int drafts = 0;
-  for (const json& cycle : lines("cycles.jsonl")) {
-    if (cycle["kind"] == "answer" &&
-        cycle["trial"].get<std::string>().find("split") != std::string::npos) {
-      EXPECT_EQ(cycle["synthetic_acceptance"], 0.7);
-      EXPECT_EQ(cycle["pace_profile"], "slow");
-    }
-    if (cycle["kind"] != "draft") continue;
-    ++drafts;
-    EXPECT_EQ(cycle["server"]["pace_ms"], 20.0);
-    EXPECT_GE(cycle["server"]["verify_ms"], 20.0);
-  }
-  EXPECT_GT(drafts, 0);
-  const json manifest = json::parse(std::ifstream(out() / "manifest.json"));
-  EXPECT_EQ(manifest["paced"], true);
-  EXPECT_EQ(manifest["synthetic"], true);
-}
-
-// At a larger model's pace the link carries activations of its size, and results say so.
-TEST_F(ExperimentProgramsTest, PacedPayloadsArePaddedUnlessAnExperimentSaysOtherwise) {
-  std::ofstream(scratch_ / "slow.toml") << "name = \"slow\"\n[target]\npass_ms = [[1, 5]]\n"
-                                           "[draft.step_ms]\ndefault = 1\n"
-                                           "[activation_bytes]\n\"moa-tli0\" = 2048\n";
-  std::map<std::string, std::string> padded_answers;
-  for (const bool padded : {true, false}) {
-    std::filesystem::remove_all(out());
-    const std::string text = "devices = [\"slow\"]\n" +
-                             std::string(padded ? "" : "padded_payloads = false\n") + experiment();
-    ASSERT_EQ(run(write(text), {"--no-report"}), 0) << error_;
-    for (const json& run : lines("runs.jsonl")) {
-      ASSERT_TRUE(run["failure"].is_null()) << run["failure"];
-      const bool carries = padded && run["arm"] == "split";
-      EXPECT_EQ(run["padded_payloads"], carries);
-      const double rows =
-          run["activation_bytes_sent"].get<double>() + run["padding_bytes_down"].get<double>();
-      if (carries) {
-        // A row for every token but those that nothing was drafted behind.
-        EXPECT_GE(rows, 2048.0 * run["tokens"].get<double>() * 0.5);
-        EXPECT_GE(run["bytes_down"].get<double>(), rows);
-      } else {
-        EXPECT_EQ(run["padding_bytes_down"], 0);
-      }
-      const std::string key = run["arm"].get<std::string>() + run["prompt"].get<std::string>();
-      if (padded) padded_answers[key] = run["answer_sha256"];
-      EXPECT_EQ(padded_answers[key], run["answer_sha256"]);
-    }
-    const json manifest = json::parse(std::ifstream(out() / "manifest.json"));
-    EXPECT_EQ(manifest["padded_payloads"], padded);
-  }
-}
-
 TEST_F(ExperimentProgramsTest, TheUsersFoldersStayAsTheyAre) {
   std::map<std::string, std::string> folders;
   for (const char* variable : {"XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME"}) {
@@ -403,89 +265,6 @@ TEST_F(ExperimentProgramsTest, TheUsersFoldersStayAsTheyAre) {
   for (const auto& [variable, folder] : folders) {
     EXPECT_TRUE(std::filesystem::is_empty(folder)) << variable;
   }
-}
-
-TEST_F(ExperimentProgramsTest, ARowBudgetBindsEveryDraft) {
-  ASSERT_EQ(run(write(experiment("row_budget = 3\n")), {"--no-report"}), 0) << error_;
-  int largest = 0;
-  for (const json& cycle : lines("cycles.jsonl")) {
-    if (cycle["kind"] == "draft") largest = std::max(largest, cycle["rows"].get<int>());
-  }
-  EXPECT_EQ(largest, 3);
-}
-
-// A server that drafts for itself stands beside the others', and clients only listen to it.
-TEST_F(ExperimentProgramsTest, AServerThatDraftsForItselfIsAnArm) {
-  const std::string more =
-      "[[arm]]\nname = \"cloud\"\nkind = \"server-speculation\"\nbundle = \"moa-tli0\"\n"
-      "[[arm]]\nname = \"free\"\nkind = \"split\"\nbundle = \"moa-tli0\"\ncontrol = true\n";
-  ASSERT_EQ(run(write(experiment() + more), {"--no-report"}), 0) << error_;
-  std::map<std::string, std::string> answers;
-  std::map<std::string, double> calls;
-  for (const json& run : lines("runs.jsonl")) {
-    EXPECT_TRUE(run["failure"].is_null()) << run["failure"];
-    const auto known = answers.try_emplace(run["prompt"], run["answer_sha256"]).first;
-    EXPECT_EQ(known->second, run["answer_sha256"]) << run["arm"];
-    calls[run["arm"]] += run["target_calls"].get<double>();
-  }
-  EXPECT_LT(calls["cloud"], calls["stream"]);
-  EXPECT_TRUE(calls.contains("free"));
-  // Who streamed and who drafted.
-  std::map<std::string, std::pair<int, int>>
-      streamed;  // by arm: verdicts of streams, of all drafts
-  for (const json& cycle : lines("cycles.jsonl")) {
-    if (cycle["kind"] != "draft") continue;
-    const auto trial = cycle["trial"].get<std::string>();
-    for (const char* arm : {"cloud", "stream", "split"}) {
-      if (trial.find(arm) == std::string::npos) continue;
-      streamed[arm].first += cycle["streamed"].get<bool>() ? 1 : 0;
-      ++streamed[arm].second;
-    }
-  }
-  EXPECT_EQ(streamed["cloud"].first, streamed["cloud"].second);
-  EXPECT_EQ(streamed["stream"].first, streamed["stream"].second);
-  EXPECT_EQ(streamed["split"].first, 0);
-  EXPECT_GT(streamed["split"].second, 0);
-  EXPECT_EQ(run(write(experiment() + "[[arm]]\nname = \"c\"\nkind = \"server-speculation\"\n")), 2);
-  EXPECT_NE(error_.find("which bundle"), std::string::npos) << error_;
-}
-
-// Arms that do not wait, alone and with a server that fills their gaps; answers stay the same, and
-// a model has foreseen what took its profile's time.
-TEST_F(ExperimentProgramsTest, AServerThatNeverWaitsIsAnArm) {
-  const std::string split = "kind = \"split\"\nbundle = \"moa-tli0\"\nacceptance = 0.8\n";
-  const std::string more = "[[arm]]\nname = \"on\"\n" + split +
-                           "overlap = \"on\"\n"
-                           "[[arm]]\nname = \"economy\"\n" +
-                           split +
-                           "overlap = \"economy\"\n"
-                           "[[arm]]\nname = \"auto\"\n" +
-                           split +
-                           "overlap = \"auto\"\n"
-                           "[[arm]]\nname = \"filled\"\n" +
-                           split +
-                           "overlap = \"on\"\nserver_drafter = \"ngram\"\n"
-                           "[[arm]]\nname = \"cloud\"\nkind = \"server-speculation\"\n"
-                           "server_drafter = \"ngram\"\n";
-  ASSERT_EQ(run(write(experiment("devices = [\"paper-llama3-8b\"]\n") + more)), 0) << error_;
-  std::map<std::string, std::string> answers;
-  std::set<std::string> foreseen;
-  for (const json& run : lines("runs.jsonl")) {
-    EXPECT_TRUE(run["failure"].is_null()) << run["failure"];
-    const auto known = answers.try_emplace(run["prompt"], run["answer_sha256"]).first;
-    EXPECT_EQ(known->second, run["answer_sha256"]) << run["arm"];
-    const std::string arm = run["arm"];
-    static const std::map<std::string, json> kinds{
-        {"on", "overlap"}, {"filled", "overlap"}, {"economy", "economy"}, {"split", nullptr}};
-    if (kinds.contains(arm)) {
-      EXPECT_EQ(run["overlap"], kinds.at(arm)) << arm;
-    }
-    if (run["predicted_tokens_per_second"].is_number()) foreseen.insert(arm);
-  }
-  EXPECT_EQ(foreseen, (std::set<std::string>{"economy", "on"})) << "what is known of its drafts";
-  std::ifstream report(out() / "report.html");
-  const std::string page(std::istreambuf_iterator<char>(report), {});
-  EXPECT_NE(page.find("id=\"prediction\""), std::string::npos);
 }
 
 TEST_F(ExperimentProgramsTest, WhatThisBuildLacksIsRefusedBeforeAnythingRuns) {
@@ -508,6 +287,19 @@ TEST_F(ExperimentProgramsTest, WhatThisBuildLacksIsRefusedBeforeAnythingRuns) {
   EXPECT_NE(error_.find("'colour'"), std::string::npos) << error_;
   EXPECT_EQ(run(scratch_ / "nothing.toml"), 1);
   EXPECT_NE(error_.find("no such experiment"), std::string::npos) << error_;
+}
+
+TEST_F(ExperimentProgramsTest, ADryRunOfResultsTellsWhatTheyLack) {
+  const auto file = write(experiment());
+  ASSERT_EQ(run(file, {"--no-report"}), 0) << error_;
+  ASSERT_EQ(run(file, {"--resume", "--dry-run"}), 0) << error_;
+  EXPECT_NE(error_.find("4 answers"), std::string::npos) << error_;
+  EXPECT_NE(error_.find("4 are there already"), std::string::npos) << error_;
+  EXPECT_NE(error_.find("about 0 s"), std::string::npos) << error_;
+  std::filesystem::remove_all(out());
+  EXPECT_EQ(run(file, {"--resume", "--dry-run"}), 2);
+  EXPECT_NE(error_.find("no results to resume"), std::string::npos) << error_;
+  EXPECT_FALSE(std::filesystem::exists(out()));
 }
 
 TEST_F(ExperimentProgramsTest, TwoNetworksOfOneNameAreRefused) {

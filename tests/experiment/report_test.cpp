@@ -3,11 +3,16 @@
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
+#include <sstream>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "netsim/report/figures.h"
 #include "netsim/report/plot.h"
 #include "netsim/report/report.h"
 #include "netsim/report/run_data.h"
+#include "netsim/report/tables.h"
 #include "tests/support/skip.h"
 #include "tests/support/temporary_directory.h"
 
@@ -95,6 +100,119 @@ TEST(FiguresTest, ALinkThatWasNotMeasuredHasNoRoundTripToStandAt) {
   EXPECT_EQ(round_trip_plots(data).at(0).note.find("could not be measured"), std::string::npos);
 }
 
+TEST(FiguresTest, EveryPhaseHasItsPartOfTheBar) {
+  RunData data;
+  data.settings = {"lan"};
+  data.arms = {"split"};
+  netsim::Run run{};
+  run.setting = "lan";
+  run.arm = "split";
+  run.tokens = 10;
+  for (std::size_t i = 0; i < run.phases.size(); ++i) {
+    run.phases[i] = kPhaseNames[i] == std::string("held") ? 240 : 10;
+  }
+  data.runs = {run};
+  const auto plots = phase_plots(data);
+  ASSERT_EQ(plots.size(), 1u);
+  ASSERT_EQ(plots[0].legend.size(), run.phases.size());
+  double end = 0;
+  double held = 0;
+  for (const auto& [series, name] : plots[0].legend) {
+    const std::string block = "$p" + std::to_string(series) + " << EOD\n";
+    std::istringstream box(plots[0].script.substr(plots[0].script.find(block) + block.size()));
+    double centre = 0, row = 0, left = 0, right = 0;
+    box >> centre >> row >> left >> right;
+    EXPECT_DOUBLE_EQ(left, end) << name;
+    end = right;
+    if (name == "held") held = right - left;
+  }
+  EXPECT_DOUBLE_EQ(held, 24);
+  EXPECT_DOUBLE_EQ(end, 30);
+}
+
+// Six prompts that "stream" and the twice as fast "split" answered alike.
+class ArmsTableTest : public ::testing::Test {
+ protected:
+  ArmsTableTest() {
+    data_.manifest = {{"baseline", "stream"}, {"driver", "tun"}, {"timed", true}, {"quick", false}};
+    data_.settings = {"lan"};
+    data_.arms = {"stream", "split"};
+    for (int i = 0; i < 6; ++i) {
+      for (const std::string& arm : data_.arms) {
+        netsim::Run run{};
+        run.setting = "lan";
+        run.arm = arm;
+        run.prompt = run.pair_key = "tool-" + std::to_string(i);
+        run.clients = 1;
+        run.tokens = 64;
+        run.rate = arm == "split" ? 20 : 10;
+        run.answer = "the target's";
+        data_.runs.push_back(run);
+      }
+    }
+  }
+  // The table's line of that arm.
+  std::string row(const std::string& arm) const {
+    const std::string html = arms_section(data_);
+    const std::size_t at = html.find("<th scope=\"row\">" + arm + "</th>");
+    return at == std::string::npos ? "none" : html.substr(at, html.find("</tr>", at) - at);
+  }
+  static bool holds(const std::string& text, const std::string& what) {
+    return text.find(what) != std::string::npos;
+  }
+
+  RunData data_;
+};
+
+TEST_F(ArmsTableTest, ASpeedThatTheRunShowsIsClaimed) {
+  EXPECT_TRUE(holds(row("split"), "×2.00")) << row("split");
+  EXPECT_TRUE(holds(row("split"), "<td>faster</td>")) << row("split");
+  EXPECT_FALSE(holds(arms_section(data_), "offline"));
+}
+
+TEST_F(ArmsTableTest, TextWrittenOfflineIsShownAndIsNotTheTargets) {
+  for (netsim::Run& run : data_.runs) {
+    if (run.arm == "split") run.offline_tokens = 48;
+  }
+  // As it is where the target checked it later, and found nothing to change.
+  EXPECT_TRUE(holds(arms_section(data_), "<th scope=\"col\">written offline</th>"));
+  EXPECT_TRUE(holds(row("split"), "<td>75.0 %</td>")) << row("split");
+  EXPECT_TRUE(holds(row("split"), "<td>faster</td>")) << row("split");
+  EXPECT_FALSE(holds(row("stream"), " %</td>")) << row("stream");
+  data_.runs.back().answer = "the drafter's";
+  EXPECT_FALSE(holds(row("split"), "faster")) << row("split");
+  EXPECT_TRUE(holds(row("split"), "another text")) << row("split");
+}
+
+TEST_F(ArmsTableTest, AnArmWhoseAnswersFailedDoesNotVanish) {
+  data_.runs[0].failure = "timed out";
+  EXPECT_TRUE(holds(row("stream"), "<td>5, 1 failed</td>")) << row("stream");
+  for (netsim::Run& run : data_.runs) {
+    if (run.arm == "stream") run.failure = "timed out";
+  }
+  EXPECT_TRUE(holds(row("stream"), "<td>0, 6 failed</td>")) << row("stream");
+  EXPECT_FALSE(holds(row("split"), "faster")) << row("split");
+}
+
+TEST_F(ArmsTableTest, TimesThatMeanNothingAreNotCompared) {
+  using Setting = std::pair<std::string, nlohmann::ordered_json>;
+  for (const auto& [key, value] : {Setting("timed", false), Setting("driver", "loopback")}) {
+    const auto before = data_.manifest;
+    data_.manifest[key] = value;
+    EXPECT_FALSE(holds(row("split"), "×")) << key << row("split");
+    EXPECT_FALSE(holds(row("split"), "faster")) << key << row("split");
+    EXPECT_TRUE(holds(row("split"), "<td>6 of 6</td>")) << key << row("split");
+    data_.manifest = before;
+  }
+}
+
+TEST_F(ArmsTableTest, AQuickRunClaimsNothing) {
+  data_.manifest["quick"] = true;
+  EXPECT_TRUE(holds(row("split"), "×2.00")) << row("split");
+  EXPECT_FALSE(holds(row("split"), "faster")) << row("split");
+  EXPECT_TRUE(holds(row("split"), "quick run")) << row("split");
+}
+
 // One answer over a link that was never measured.
 void write_results(const std::filesystem::path& folder) {
   std::ofstream(folder / "manifest.json") << R"({"driver": "proxy", "arms": [{"name": "stream"}]})";
@@ -177,6 +295,73 @@ TEST(RunDataTest, FailedAnswersEnterNoGaps) {
   ASSERT_EQ(data->gaps.size(), 1u);
   EXPECT_EQ(data->gaps.begin()->first.second, "good");
   EXPECT_EQ(data->gaps.begin()->second, std::vector<double>{15});
+}
+
+// Answers of two lanes, of which the one with the second prompt was faster.
+TEST(RunDataTest, TimelinesAreOfOnePromptThatMostArmsAnswered) {
+  const TemporaryDirectory results;
+  std::ofstream(results / "manifest.json")
+      << R"({"arms": [{"name": "stream"}, {"name": "split"}, {"name": "oracle"}]})";
+  std::ofstream runs(results / "runs.jsonl");
+  std::ofstream cycles(results / "cycles.jsonl");
+  const auto answer = [&](const std::string& prompt, int index, const std::string& arm,
+                          const nlohmann::ordered_json& failure = nullptr) {
+    const nlohmann::ordered_json run{
+        {"trial", prompt + arm}, {"client", 0},        {"clients", 1},
+        {"network", "lan"},      {"device", "native"}, {"prompt", prompt},
+        {"prompt_index", index}, {"arm", arm},         {"failure", failure}};
+    runs << run << '\n';
+    const nlohmann::ordered_json cycle{{"trial", prompt + arm}, {"client", 0},
+                                       {"kind", "draft"},       {"tokens", 1},
+                                       {"answer_tokens", 1},    {"at_ms", 1000 * (index + 1)}};
+    cycles << cycle << '\n';
+  };
+  answer("tool-3", 2, "split");
+  answer("tool-2", 1, "split");
+  answer("tool-1", 0, "stream");
+  answer("tool-2", 1, "oracle");
+  answer("tool-1", 0, "split", "the server ended");
+  answer("tool-2", 1, "stream");
+  answer("tool-1", 0, "oracle");
+  answer("tool-3", 2, "oracle");
+  answer("tool-3", 2, "stream");
+  runs.close();
+  cycles.close();
+  const auto data = read_run_data(results.path());
+  ASSERT_TRUE(data) << data.error().message;
+  ASSERT_EQ(data->timelines.size(), 3u);
+  for (const auto& [key, moments] : data->timelines) {
+    ASSERT_EQ(moments.size(), 1u) << key.second;
+    EXPECT_EQ(moments[0].at_ms, 2000) << key.second;
+  }
+  EXPECT_NE(timeline_plots(*data).at(0).note.find("tool-2"), std::string::npos);
+}
+
+// Where a link was cut, each arm's answer is one over a cut link, and over the same.
+TEST(RunDataTest, TimelinesAreOfTheSameCut) {
+  const TemporaryDirectory results;
+  std::ofstream(results / "manifest.json") << R"({"arms": [{"name": "stop"}, {"name": "split"}]})";
+  std::ofstream runs(results / "runs.jsonl");
+  const auto answer = [&](const std::string& arm, const nlohmann::ordered_json& cut) {
+    runs << nlohmann::ordered_json{{"trial", arm + cut.dump()}, {"clients", 1},
+                                   {"network", "lan"},          {"device", "native"},
+                                   {"prompt", "tool-1"},        {"arm", arm},
+                                   {"offline_after", cut}}
+         << '\n';
+  };
+  answer("stop", nullptr);
+  answer("split", 25);
+  answer("stop", 25);
+  answer("split", nullptr);
+  answer("split", 10);
+  answer("stop", 10);
+  runs.close();
+  const auto data = read_run_data(results.path());
+  ASSERT_TRUE(data) << data.error().message;
+  ASSERT_EQ(data->timeline_runs.size(), 2u);
+  for (const auto& [key, run] : data->timeline_runs) {
+    EXPECT_EQ(data->runs[run].offline_after, 10u) << key.second;
+  }
 }
 
 }  // namespace

@@ -66,6 +66,36 @@ TEST_F(ResultsTest, RunsOnALinkOutOfToleranceAreMadeAgain) {
   EXPECT_EQ(read_lines(folder() / "calibration.jsonl")->size(), 1u);
 }
 
+TEST_F(ResultsTest, ResumedResultsAreNotFinishedUntilTheirRunSaysSo) {
+  start();
+  {
+    auto results = ResultsFolder::open(folder(), true, "hash");
+    ASSERT_TRUE(results->write_manifest(
+        {{"experiment_sha256", "hash"}, {"finished", "2026-01-02T03:04:05Z"}}));
+    ASSERT_TRUE(results->add_calibration({{"stage", "s"}, {"accepted", false}}));
+  }
+  const auto finished = [&] { return ordered_json::parse(read(folder() / "manifest.json")); };
+  ASSERT_TRUE(ResultsFolder::look(folder(), "hash"));
+  EXPECT_FALSE(finished()["finished"].is_null());
+  ASSERT_TRUE(ResultsFolder::open(folder(), true, "hash"));
+  EXPECT_TRUE(finished()["finished"].is_null());
+  EXPECT_EQ(finished()["experiment_sha256"], "hash");
+}
+
+TEST_F(ResultsTest, ALookTellsWhatIsLeftAndLeavesEverythingAsItIs) {
+  EXPECT_EQ(ResultsFolder::look(folder(), "hash").error().code, Errc::usage);
+  EXPECT_FALSE(std::filesystem::exists(folder()));
+  start();
+  std::ofstream(folder() / "runs.jsonl", std::ios::app) << "{\"trial\":\"t2\",\"last_";
+  const auto before = read(folder() / "runs.jsonl");
+  const auto seen = ResultsFolder::look(folder(), "hash");
+  ASSERT_TRUE(seen) << seen.error().message;
+  EXPECT_TRUE(seen->has("t1"));
+  EXPECT_FALSE(seen->has("t2"));
+  EXPECT_EQ(read(folder() / "runs.jsonl"), before);
+  EXPECT_EQ(ResultsFolder::look(folder(), "other").error().code, Errc::usage);
+}
+
 TEST_F(ResultsTest, AnotherExperimentsResultsAreNotMixedIn) {
   start();
   EXPECT_EQ(ResultsFolder::open(folder(), false, "hash").error().code, Errc::usage);
@@ -183,13 +213,14 @@ TEST(RunRecordTest, SumsPhasesAndFindsGapsBetweenVisibleUpdates) {
                        "{\"at_ms\":100,\"tokens\":1,\"draft_ms\":0,\"network_ms\":30}\n"
                        "{\"at_ms\":150,\"tokens\":0,\"draft_ms\":5}\n"
                        "{\"at_ms\":1300,\"tokens\":7,\"draft_ms\":7,\"network_ms\":31,"
-                       "\"server\":{\"queue_ms\":1,\"verify_ms\":9},"
+                       "\"server\":{\"queue_ms\":1,\"held_ms\":4,\"verify_ms\":9},"
                        "\"tcp\":{\"retransmits\":2}}\n",
                    .added_ms = 500,
                    .events = ordered_json::array()};
   const ordered_json run = run_record(source);
   EXPECT_EQ(run["draft_ms"], 12.0);
   EXPECT_EQ(run["network_ms"], 61.0);
+  EXPECT_EQ(run["held_ms"], 4.0);
   EXPECT_EQ(run["verify_ms"], 9.0);
   EXPECT_EQ(run["gap_ms_max"], 1200.0);
   EXPECT_EQ(run["stalls_over_1s"], 1);

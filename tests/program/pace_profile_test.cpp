@@ -4,7 +4,9 @@
 
 #include <unistd.h>
 
+#include <filesystem>
 #include <fstream>
+#include <string>
 
 namespace edgedraft {
 namespace {
@@ -57,6 +59,50 @@ TEST_F(PaceProfileTest, ActivationsHaveTheSizeOfTheirDrafter) {
   EXPECT_EQ(profile->activation_bytes("moa-tli0"), 2048u);
   EXPECT_EQ(profile->activation_bytes("independent"), 0u);
   EXPECT_FALSE(PaceProfile().pads_activations());
+}
+
+TEST_F(PaceProfileTest, ATableThatListsOtherDraftersIsNamed) {
+  const auto profile = read(
+      "name = \"p\"\n[draft.step_ms]\n\"moa-tli1\" = 8\neagle = 4\n[activation_bytes]\n"
+      "\"moa-tli1\" = 4096\n");
+  ASSERT_TRUE(profile) << profile.error().message;
+  EXPECT_TRUE(profile->check_paces("moa-tli1", Place::device));
+  EXPECT_TRUE(profile->check_paces("eagle-hass", Place::device)) << "by its kind";
+  EXPECT_TRUE(profile->check_paces("medusa", Place::beside_target)) << "nothing is paced there";
+  EXPECT_TRUE(profile->check_pads("moa-tli1"));
+  const auto expect_named = [](const Result<void>& checked, const std::string& table,
+                               const std::string& drafter) {
+    ASSERT_FALSE(checked) << drafter;
+    EXPECT_EQ(checked.error().code, Errc::usage);
+    for (const std::string& word : {std::string("'p'"), table, drafter}) {
+      EXPECT_NE(checked.error().message.find(word), std::string::npos) << checked.error().message;
+    }
+  };
+  expect_named(profile->check_paces("moa-tli0", Place::device), "[draft.step_ms]", "moa-tli0");
+  expect_named(profile->check_pads("eagle"), "[activation_bytes]", "eagle");
+  const auto beside = read("name = \"p\"\n[beside_target.step_ms]\nmoa = 1\n");
+  expect_named(beside->check_paces("eagle", Place::beside_target), "[beside_target.step_ms]",
+               "eagle");
+  EXPECT_TRUE(read("[activation_bytes]\ndefault = 64\n")->check_pads("medusa"));
+  EXPECT_TRUE(PaceProfile().check_pads("medusa"));
+}
+
+TEST(ShippedPaceProfileTest, EachPacesAllDraftersAndPadsAllThatAreSentActivations) {
+  int count = 0;
+  for (const auto& file : std::filesystem::directory_iterator(EDGEDRAFT_DEVICES)) {
+    const auto profile = PaceProfile::read(file.path());
+    ASSERT_TRUE(profile) << profile.error().message;
+    ++count;
+    for (const char* drafter :
+         {"moa-tli0", "moa-tli1", "moa-tli3", "eagle", "eagle-hass", "medusa"}) {
+      EXPECT_TRUE(profile->check_paces(drafter, Place::device)) << file << ' ' << drafter;
+      EXPECT_TRUE(profile->check_paces(drafter, Place::beside_target)) << file << ' ' << drafter;
+      EXPECT_TRUE(profile->check_pads(drafter)) << file << ' ' << drafter;
+    }
+    // They read the same features of the target.
+    EXPECT_EQ(profile->activation_bytes("medusa"), profile->activation_bytes("eagle")) << file;
+  }
+  EXPECT_GT(count, 0);
 }
 
 TEST_F(PaceProfileTest, WhatIsNoProfileIsRefusedWithTheKey) {

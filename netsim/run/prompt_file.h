@@ -1,0 +1,24 @@
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "shared/base/error.h"
+
+namespace edgedraft::netsim {
+
+struct Prompt {
+  std::string id;  // its task and its number there: "tool-3"
+  std::string task;
+  std::string text;
+  std::string reference;  // empty: none
+};
+
+// The prompts of a file, in its order: JSON lines with "prompt" and, where there are any, "task"
+// and "reference". Empty lines are skipped.
+//
+// Errors    io; bad_file naming the line
+Result<std::vector<Prompt>> read_prompts(const std::filesystem::path& file);
+
+}  // namespace edgedraft::netsim

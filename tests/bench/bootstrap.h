@@ -1,0 +1,30 @@
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "netsim/report/statistics.h"
+
+namespace edgedraft::bench {
+
+// Means over prompts with their 95 % intervals, by resampling the prompts (a seeded bootstrap).
+// Fewer than netsim::kGroupsMin prompts give no interval.
+
+// Of the ratio sum(numerators) / sum(denominators). Requires equal, positive counts.
+netsim::Estimate bootstrap_ratio(const std::vector<double>& numerators,
+                                 const std::vector<double>& denominators);
+
+struct Ratio {
+  const std::vector<double>& numerators;
+  const std::vector<double>& denominators;
+};
+// The difference between two such ratios over the same prompts, which are resampled together.
+netsim::Estimate bootstrap_difference(const Ratio& minuend, const Ratio& subtrahend);
+
+// "[5.84, 6.20]", with signs if told so; "[too few prompts]".
+std::string interval_text(const netsim::Estimate& estimate, bool with_signs = false);
+// {NAME: 6.02, "low": 5.84, "high": 6.2}; low and high are null without an interval.
+nlohmann::ordered_json estimate_json(const char* name, const netsim::Estimate& estimate);
+
+}  // namespace edgedraft::bench

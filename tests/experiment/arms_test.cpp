@@ -1,0 +1,224 @@
+#include <algorithm>
+#include <fstream>
+#include <map>
+#include <set>
+#include <string>
+
+#include "tests/experiment/experiment_programs.h"
+
+// What arms are, and what they have in common so that they can be compared.
+namespace edgedraft::testing {
+namespace {
+
+TEST_F(ExperimentProgramsTest, PacedAndSyntheticResultsSaySo) {
+  std::ofstream(scratch_ / "slow.toml") << "name = \"slow\"\n[target]\npass_ms = [[1, 20]]\n"
+                                           "[draft.step_ms]\ndefault = 3\n";
+  const std::string text =
+      "devices = [\"slow\"]\n" + experiment() + "chain = 3\nacceptance = 0.7\n";
+  ASSERT_EQ(run(write(text), {"--no-report"}), 0) << error_;
+  for (const json& run : lines("runs.jsonl")) {
+    EXPECT_EQ(run["paced"], true);
+    EXPECT_EQ(run["synthetic_acceptance"], run["arm"] == "split" ? json(0.7) : json(nullptr));
+  }
+  int drafts = 0;
+  for (const json& cycle : lines("cycles.jsonl")) {
+    if (cycle["kind"] == "answer" &&
+        cycle["trial"].get<std::string>().find("split") != std::string::npos) {
+      EXPECT_EQ(cycle["synthetic_acceptance"], 0.7);
+      EXPECT_EQ(cycle["pace_profile"], "slow");
+    }
+    if (cycle["kind"] != "draft") continue;
+    ++drafts;
+    EXPECT_EQ(cycle["server"]["pace_ms"], 20.0);
+    EXPECT_GE(cycle["server"]["verify_ms"], 20.0);
+  }
+  EXPECT_GT(drafts, 0);
+  const json manifest = json::parse(std::ifstream(out() / "manifest.json"));
+  EXPECT_EQ(manifest["paced"], true);
+  EXPECT_EQ(manifest["synthetic"], true);
+}
+
+// Arms are compared over drafts that err at the same positions; prompts and repetitions must not
+// be, or resampling them would leave that chance out.
+TEST_F(ExperimentProgramsTest, SyntheticDraftsErrAlikeInAllArmsAndElsewhereInEachAnswer) {
+  const std::string text = experiment("repetitions = 2\n") +
+                           "acceptance = 0.7\n"
+                           "[[arm]]\nname = \"chain\"\nkind = \"split\"\nbundle = "
+                           "\"moa-tli0\"\nchain = 3\nacceptance = 0.7\n";
+  ASSERT_EQ(run(write(text), {"--no-report", "--client-program", noting_client()}), 0) << error_;
+  std::map<std::string, int> arms_of;  // by seed
+  std::ifstream calls(scratch_ / "calls");
+  for (std::string line; std::getline(calls, line);) {
+    const std::string option = "--oracle-seed ";
+    const auto found = line.find(option);
+    if (found == std::string::npos) continue;
+    const auto first = found + option.size();
+    ++arms_of[line.substr(first, line.find(' ', first) - first)];
+  }
+  EXPECT_EQ(arms_of.size(), 4u) << "two prompts, twice";
+  for (const auto& [seed, arms] : arms_of) EXPECT_EQ(arms, 2) << seed;
+}
+
+// An arm that asks after another one must not find the prompt computed.
+TEST_F(ExperimentProgramsTest, EveryAnswersPromptIsComputedWhole) {
+  std::ofstream(scratch_ / "steep.toml")
+      << "name = \"steep\"\n[target]\npass_ms = [[1, 1], [101, 101]]\n"
+         "[draft.step_ms]\ndefault = 1\n";
+  std::string text = "devices = [\"steep\"]\n" + experiment() + "chain = 2\n";
+  text.replace(text.find("\"tool\""), 6, "\"sql\"");
+  text.replace(text.find("max_tokens = 24"), 15, "max_tokens = 4");
+  ASSERT_EQ(run(write(text), {"--no-report", "--parallel", "1"}), 0) << error_;
+  int prompts = 0;
+  for (const json& cycle : lines("cycles.jsonl")) {
+    if (cycle["kind"] != "prompt") continue;
+    ++prompts;
+    const int rows = cycle["rows"];
+    EXPECT_GT(rows, 32) << "a page, which could be kept";
+    EXPECT_NEAR(cycle["server"]["pace_ms"].get<double>(), rows, 0.01) << cycle["trial"];
+  }
+  EXPECT_EQ(prompts, 4);
+}
+
+// What all clients get together is counted from the first one's asking to the last one's end.
+TEST_F(ExperimentProgramsTest, RunsSayWhenEachClientAsked) {
+  ASSERT_EQ(run(write(experiment("clients = [3]\n")), {"--no-report"}), 0) << error_;
+  const auto runs = lines("runs.jsonl");
+  ASSERT_EQ(runs.size(), 2u * 2 * 3);
+  std::map<std::string, std::set<double>> asked;
+  for (const json& run : runs) {
+    ASSERT_TRUE(run["asked_at_ms"].is_number()) << run["failure"];
+    EXPECT_GE(run["asked_at_ms"], 0);
+    asked[run["trial"]].insert(run["asked_at_ms"].get<double>());
+  }
+  for (const auto& [trial, times] : asked) EXPECT_EQ(times.size(), 3u) << trial;
+}
+
+// At a larger model's pace the link carries activations of its size, and results say so.
+TEST_F(ExperimentProgramsTest, PacedPayloadsArePaddedUnlessAnExperimentSaysOtherwise) {
+  std::ofstream(scratch_ / "slow.toml") << "name = \"slow\"\n[target]\npass_ms = [[1, 5]]\n"
+                                           "[draft.step_ms]\ndefault = 1\n"
+                                           "[activation_bytes]\n\"moa-tli0\" = 2048\n";
+  std::map<std::string, std::string> padded_answers;
+  for (const bool padded : {true, false}) {
+    std::filesystem::remove_all(out());
+    const std::string text = "devices = [\"slow\"]\n" +
+                             std::string(padded ? "" : "padded_payloads = false\n") + experiment();
+    ASSERT_EQ(run(write(text), {"--no-report"}), 0) << error_;
+    for (const json& run : lines("runs.jsonl")) {
+      ASSERT_TRUE(run["failure"].is_null()) << run["failure"];
+      const bool carries = padded && run["arm"] == "split";
+      EXPECT_EQ(run["padded_payloads"], carries);
+      const double rows =
+          run["activation_bytes_sent"].get<double>() + run["padding_bytes_down"].get<double>();
+      if (carries) {
+        // A row for every token but those that nothing was drafted behind.
+        EXPECT_GE(rows, 2048.0 * run["tokens"].get<double>() * 0.5);
+        EXPECT_GE(run["bytes_down"].get<double>(), rows);
+      } else {
+        EXPECT_EQ(run["padding_bytes_down"], 0);
+      }
+      const std::string key = run["arm"].get<std::string>() + run["prompt"].get<std::string>();
+      if (padded) padded_answers[key] = run["answer_sha256"];
+      EXPECT_EQ(padded_answers[key], run["answer_sha256"]);
+    }
+    const json manifest = json::parse(std::ifstream(out() / "manifest.json"));
+    EXPECT_EQ(manifest["padded_payloads"], padded);
+  }
+}
+
+TEST_F(ExperimentProgramsTest, ARowBudgetBindsEveryDraft) {
+  ASSERT_EQ(run(write(experiment("row_budget = 3\n")), {"--no-report"}), 0) << error_;
+  int largest = 0;
+  for (const json& cycle : lines("cycles.jsonl")) {
+    if (cycle["kind"] == "draft") largest = std::max(largest, cycle["rows"].get<int>());
+  }
+  EXPECT_EQ(largest, 3);
+}
+
+// A server that drafts for itself stands beside the others', and clients only listen to it.
+TEST_F(ExperimentProgramsTest, AServerThatDraftsForItselfIsAnArm) {
+  const std::string more =
+      "[[arm]]\nname = \"cloud\"\nkind = \"server-speculation\"\nbundle = \"moa-tli0\"\n"
+      "[[arm]]\nname = \"free\"\nkind = \"split\"\nbundle = \"moa-tli0\"\ncontrol = true\n";
+  ASSERT_EQ(run(write(experiment() + more), {"--no-report"}), 0) << error_;
+  std::map<std::string, std::string> answers;
+  std::map<std::string, double> calls;
+  for (const json& run : lines("runs.jsonl")) {
+    EXPECT_TRUE(run["failure"].is_null()) << run["failure"];
+    const auto known = answers.try_emplace(run["prompt"], run["answer_sha256"]).first;
+    EXPECT_EQ(known->second, run["answer_sha256"]) << run["arm"];
+    calls[run["arm"]] += run["target_calls"].get<double>();
+  }
+  EXPECT_LT(calls["cloud"], calls["stream"]);
+  EXPECT_TRUE(calls.contains("free"));
+  // Who streamed and who drafted.
+  std::map<std::string, std::pair<int, int>>
+      streamed;  // by arm: verdicts of streams, of all drafts
+  for (const json& cycle : lines("cycles.jsonl")) {
+    if (cycle["kind"] != "draft") continue;
+    const auto trial = cycle["trial"].get<std::string>();
+    for (const char* arm : {"cloud", "stream", "split"}) {
+      if (trial.find(arm) == std::string::npos) continue;
+      streamed[arm].first += cycle["streamed"].get<bool>() ? 1 : 0;
+      ++streamed[arm].second;
+    }
+  }
+  EXPECT_EQ(streamed["cloud"].first, streamed["cloud"].second);
+  EXPECT_EQ(streamed["stream"].first, streamed["stream"].second);
+  EXPECT_EQ(streamed["split"].first, 0);
+  EXPECT_GT(streamed["split"].second, 0);
+  EXPECT_EQ(run(write(experiment() + "[[arm]]\nname = \"c\"\nkind = \"server-speculation\"\n")), 2);
+  EXPECT_NE(error_.find("which bundle"), std::string::npos) << error_;
+}
+
+// Arms that do not wait, alone and with a server that fills their gaps; answers stay the same, and
+// a model has foreseen what took its profile's time.
+TEST_F(ExperimentProgramsTest, AServerThatNeverWaitsIsAnArm) {
+  const std::string split = "kind = \"split\"\nbundle = \"moa-tli0\"\nacceptance = 0.8\n";
+  const std::string more = "[[arm]]\nname = \"on\"\n" + split +
+                           "overlap = \"on\"\n"
+                           "[[arm]]\nname = \"economy\"\n" +
+                           split +
+                           "overlap = \"economy\"\n"
+                           "[[arm]]\nname = \"auto\"\n" +
+                           split +
+                           "overlap = \"auto\"\n"
+                           "[[arm]]\nname = \"filled\"\n" +
+                           split +
+                           "overlap = \"on\"\nserver_drafter = \"ngram\"\n"
+                           "[[arm]]\nname = \"cloud\"\nkind = \"server-speculation\"\n"
+                           "server_drafter = \"ngram\"\n";
+  ASSERT_EQ(run(write(experiment("devices = [\"paper-llama3-8b\"]\n") + more)), 0) << error_;
+  std::map<std::string, std::string> answers;
+  std::set<std::string> foreseen;
+  for (const json& run : lines("runs.jsonl")) {
+    EXPECT_TRUE(run["failure"].is_null()) << run["failure"];
+    const auto known = answers.try_emplace(run["prompt"], run["answer_sha256"]).first;
+    EXPECT_EQ(known->second, run["answer_sha256"]) << run["arm"];
+    const std::string arm = run["arm"];
+    static const std::map<std::string, json> kinds{
+        {"on", "overlap"}, {"filled", "overlap"}, {"economy", "economy"}, {"split", nullptr}};
+    if (kinds.contains(arm)) {
+      EXPECT_EQ(run["overlap"], kinds.at(arm)) << arm;
+    }
+    if (run["predicted_tokens_per_second"].is_number()) foreseen.insert(arm);
+  }
+  EXPECT_EQ(foreseen, (std::set<std::string>{"economy", "on"})) << "what is known of its drafts";
+  std::ifstream report(out() / "report.html");
+  const std::string page(std::istreambuf_iterator<char>(report), {});
+  EXPECT_NE(page.find("id=\"prediction\""), std::string::npos);
+}
+
+// Nothing could be added to its times, and the report would say that something was.
+TEST_F(ExperimentProgramsTest, AnArmBesideTheServerNeedsALinkThatCanBeMeasured) {
+  std::ofstream(scratch_ / "lossy.toml") << "both = { rate_mbit = 1, loss = 0.3 }\n";
+  std::string text = experiment();
+  text.replace(text.find("\"lan\""), 5, "\"lossy.toml\"");
+  EXPECT_EQ(run(write(text)), 2);
+  EXPECT_NE(error_.find("arm 'stream'"), std::string::npos) << error_;
+  EXPECT_NE(error_.find("lossy loses too many packets"), std::string::npos) << error_;
+  EXPECT_FALSE(std::filesystem::exists(out()));
+}
+
+}  // namespace
+}  // namespace edgedraft::testing

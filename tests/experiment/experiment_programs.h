@@ -1,0 +1,107 @@
+#pragma once
+
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "tests/e2e/process.h"
+#include "tests/support/temporary_directory.h"
+
+namespace edgedraft::testing {
+
+using nlohmann::json;
+using namespace std::chrono_literals;
+
+// `edgedraft-netsim run` itself, over loopback.
+class ExperimentProgramsTest : public ::testing::Test {
+ protected:
+  std::filesystem::path write(const std::string& text) {
+    const auto file = scratch_ / "experiment.toml";
+    std::ofstream(file, std::ios::trunc) << text;
+    return file;
+  }
+  static std::string experiment(const std::string& more = "") {
+    return "name = \"small\"\nnetworks = [\"lan\"]\nmodels = \"" + std::string(EDGEDRAFT_MODELS) +
+           "\"\ntasks = [\"tool\"]\nprompt_count = 2\nmax_tokens = 24\nwarm_up = 0\n"
+           "baseline = \"stream\"\n" +
+           more +
+           "[calibration]\npings = 5\n"
+           "[[arm]]\nname = \"stream\"\nkind = \"plain\"\nplace = \"server\"\n"
+           "[[arm]]\nname = \"split\"\nkind = \"split\"\nbundle = \"moa-tli0\"\n";
+  }
+  std::vector<std::string> command(const std::filesystem::path& file,
+                                   std::vector<std::string> options = {}) {
+    std::vector<std::string> words{EDGEDRAFT_NETSIM, "run",   file,          "--driver",
+                                   driver_,          "--out", out().string()};
+    words.insert(words.end(), options.begin(), options.end());
+    return words;
+  }
+  int run(const std::filesystem::path& file, std::vector<std::string> options = {}) {
+    Process process(command(file, std::move(options)), scratch_ / "run");
+    const int status = process.wait(240s);
+    error_ = process.err();
+    return status;
+  }
+  // The client, after it has noted in scratch_ / "calls" with what it was called.
+  std::filesystem::path noting_client() const {
+    auto file = scratch_ / "noting-client";
+    std::ofstream(file) << "#!/bin/sh\necho \"$*\" >> " << (scratch_ / "calls") << "\nexec "
+                        << EDGEDRAFT_CLIENT << " \"$@\"\n";
+    std::filesystem::permissions(file, std::filesystem::perms::owner_all);
+    return file;
+  }
+  std::filesystem::path out() const { return scratch_ / "results"; }
+  std::vector<json> lines(const std::string& name) const {
+    std::vector<json> read;
+    std::ifstream in(out() / name);
+    for (std::string line; std::getline(in, line);) read.push_back(json::parse(line));
+    return read;
+  }
+  // While another program writes the file: whole lines only.
+  std::size_t lines_so_far() const {
+    std::ifstream in(out() / "runs.jsonl");
+    return static_cast<std::size_t>(std::count(std::istreambuf_iterator<char>(in), {}, '\n'));
+  }
+  // Processes of that program that have our folder on their command line.
+  std::vector<int> processes_of(const std::string& program) const {
+    std::vector<int> found;
+    for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
+      std::ifstream in(entry.path() / "cmdline", std::ios::binary);
+      const std::string line{std::istreambuf_iterator<char>(in), {}};
+      if (line.find(scratch_.path().string()) == std::string::npos) continue;
+      if (line.starts_with(program)) found.push_back(std::stoi(entry.path().filename()));
+    }
+    return found;
+  }
+  std::size_t processes() const { return processes_of("").size(); }
+  int kill_programs(const std::string& program) const {
+    int killed = 0;
+    for (const int pid : processes_of(program)) killed += kill(pid, SIGKILL) == 0 ? 1 : 0;
+    return killed;
+  }
+  void wait_for_lines(std::size_t count, Process& runner) const {
+    const auto deadline = std::chrono::steady_clock::now() + 60s;
+    while (lines_so_far() < count && runner.running() &&
+           std::chrono::steady_clock::now() < deadline) {
+      std::this_thread::sleep_for(10ms);
+    }
+    ASSERT_TRUE(runner.running()) << runner.err();
+  }
+
+  test::TemporaryDirectory scratch_;
+  std::string driver_ = "loopback";
+  std::string error_;
+};
+
+}  // namespace edgedraft::testing
