@@ -3,8 +3,10 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <charconv>
+#include <initializer_list>
 #include <sstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "shared/base/bytes.h"
@@ -115,6 +117,15 @@ Result<DrafterWishes> check_drafter(const AnswerOptions& o) {
   if (o.plain && !(wishes.kind.empty() && wishes.merge.empty() && wishes.indexes.empty())) {
     return usage_error("--plain drafts nothing: leave out --drafter, --drafter-merge and --index");
   }
+  if (!wishes.kind.empty() && !is_weightless_kind(wishes.kind)) {
+    return usage_error("--drafter " + wishes.kind + ": give one that needs no weights, of " +
+                       weightless_kind_names());
+  }
+  for (const std::string& kind : wishes.merge) {
+    if (is_weightless_kind(kind)) continue;
+    return usage_error("--drafter-merge " + kind + ": give some that need no weights, of " +
+                       weightless_kind_names() + ", or auto or none alone");
+  }
   if (o.bundles.size() > 1 && (o.plain || !o.drafter.empty())) {
     return usage_error(std::string(o.plain ? "--plain" : "--drafter") +
                        " takes nothing but the tokenizer of a --bundle: give one");
@@ -221,6 +232,21 @@ Result<PrivacyGuard::Options> check_privacy(const AnswerOptions& o) {
 
 }  // namespace
 
+Result<void> check_standard_input(const AnswerOptions& o, std::string reader) {
+  const std::initializer_list<std::pair<std::string, const std::filesystem::path*>> files{
+      {"--token-file -", &o.token_file},
+      {"--chat-template -", &o.chat_template},
+      {"--private-names -", &o.private_names}};
+  for (const auto& [option, file] : files) {
+    if (*file != "-") continue;
+    if (!reader.empty()) {
+      return usage_error(option + ": standard input is read " + reader + "; name a file");
+    }
+    reader = "for " + option;
+  }
+  return {};
+}
+
 Result<AnswerConfig> check_answer_options(const AnswerOptions& o) {
   AnswerConfig config{};
   auto drafter = check_drafter(o);
@@ -288,13 +314,10 @@ void declare_answer_options(CLI::App& app, AnswerOptions& o) {
   add("--offline-bundle", o.offline_bundle, "FILE.gguf",
       "The model that writes while the server is away: a drafter that needs only tokens, or any "
       "model with the same tokenizer; it may be larger than the one that drafts [the drafter]");
-  std::string weightless;
-  for (const DrafterKind* kind : drafter_kinds()) {
-    if (kind->is_bundle != nullptr) continue;
-    weightless += (weightless.empty() ? "" : ", ") + std::string(kind->name);
-  }
   add("--drafter", o.drafter, "KIND",
-      ("Another drafter than the bundle's own, one that needs no weights: " + weightless).c_str());
+      ("Another drafter than the bundle's own, one that needs no weights: " +
+       weightless_kind_names())
+          .c_str());
   add("--drafter-merge", o.drafter_merge, "KIND,...",
       "Add the proposals of such drafters to the drafter's trees; auto: if that is measured to be "
       "faster; none: never")
@@ -350,7 +373,8 @@ void declare_answer_options(CLI::App& app, AnswerOptions& o) {
       ->capture_default_str();
   add("--seed", o.seed, "S",
       "The same seed gives the same answer, drafted or plain; but see --draw drawn [0; serve: "
-      "another for each request]");
+      "another for each request]")
+      ->check(is_seed());
   add("--draw", o.draw, "HOW",
       "How tokens are drawn from the seed: gumbel, which drafts can predict; inverse, which "
       "reproduces what earlier versions drew for a seed. drawn: drafts are drawn from the "
@@ -385,7 +409,7 @@ void declare_answer_options(CLI::App& app, AnswerOptions& o) {
       "Drafters hold no more memory than that, e.g. 512MB (units of 1024): for weights that are "
       "not read where the file is mapped, caches and working memory. Where it is too little for "
       "the whole context, they draft in fewer tokens of it [no limit]")
-      ->transform(CLI::AsSizeValue(false).description({}));
+      ->transform(as_byte_size());
   add("--ctx", o.ctx, "N",
       "Tokens of a conversation that are drafted in; after them it goes on without drafts. Caches "
       "take memory for each [the bundle's context]")
@@ -470,6 +494,7 @@ void declare_experiment_options(CLI::App& app, AnswerOptions& o) {
       ->capture_default_str();
   app.add_option("--oracle-seed", o.oracle_seed, "With --oracle: which positions are right")
       ->type_name("S")
+      ->check(is_seed())
       ->needs(oracle)
       ->group(kGroup)
       ->capture_default_str();

@@ -111,6 +111,11 @@ struct AnswerConfig {
   std::string log_level;
 };
 
+// Whether one option at most reads standard input: what it took the next would miss. `reader` is
+// what the command reads there itself, "for the prompt (-f -)".
+// Errors    usage naming the option
+Result<void> check_standard_input(const AnswerOptions& options, std::string reader = {});
+
 // Reads the token file, the list of names, the pace profile and the oracle's answer.
 // Errors    usage naming the option and what it takes; io for the token file
 Result<AnswerConfig> check_answer_options(const AnswerOptions& options);

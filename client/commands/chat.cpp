@@ -174,6 +174,7 @@ void declare_chat(CLI::App& app, ChatOptions& options) {
 }
 
 Result<int> run_chat(const ChatOptions& options) {
+  if (auto right = check_standard_input(options.answer); !right) return right.error();
   const auto config = check_answer_options(options.answer);
   if (!config) return config.error();
   const Terminal terminal = look_at_terminal();

@@ -12,6 +12,7 @@
 #include "client/engine/memory_fit.h"
 #include "client/json_line.h"
 #include "shared/base/progress.h"
+#include "shared/program/validators.h"
 
 namespace edgedraft {
 namespace {
@@ -84,6 +85,7 @@ void declare_devices(CLI::App& app, DevicesOptions& options) {
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeFirst);
   app.add_option("--threads", options.threads, "Threads on the CPU; 0: one per fast core")
       ->type_name("N")
+      ->check(in_range(std::int64_t{0}, std::int64_t{1024}))
       ->capture_default_str();
   app.add_flag("--json", options.json, "One JSON object on standard output");
   app.footer(

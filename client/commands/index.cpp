@@ -27,6 +27,11 @@ Result<void> check(const IndexCommandOptions& o) {
   if (o.model.empty()) {
     return usage_error("--model: give FILE.gguf, the target or any file with its tokenizer");
   }
+  if (o.keep && !o.keep_tokens) {
+    return usage_error(
+        "--keep says which documents to keep, and --keep-tokens N how many: give "
+        "that, too");
+  }
   std::vector<std::filesystem::path> read = gguf_files_of(o.model);
   read.insert(read.end(), o.corpus.begin(), o.corpus.end());
   return check_written(o.output, read, o.force);
@@ -136,7 +141,7 @@ Result<void> add_refined(const IndexCommandOptions& o, const GgufFile& file,
     }
   }
   std::cerr << "kept " << kept.size() << " of " << all << " documents";
-  if (o.keep == "likeliest") {
+  if (o.keep != "random") {
     const float highest = std::ranges::max_element(kept, {}, &RankedDocument::rank)->rank;
     char text[32];
     std::snprintf(text, sizeof text, "%.2f", static_cast<double>(highest));
@@ -154,8 +159,10 @@ void print(const std::filesystem::path& path, const IndexFacts& facts) {
 }
 
 Result<int> check_index(const IndexCommandOptions& o) {
-  if (!o.corpus.empty() || !o.output.empty()) {
-    return usage_error("--check reads an index and makes none: leave out texts and -o");
+  if (!o.corpus.empty() || !o.output.empty() || o.is_public || o.keep_tokens || o.keep) {
+    return usage_error(
+        "--check reads an index and makes none: leave out texts, -o, --public, --keep-tokens and "
+        "--keep");
   }
   const auto index = CorpusIndex::open(o.check);
   if (!index) return index.error();
@@ -186,11 +193,12 @@ void declare_index(CLI::App& app, IndexCommandOptions& o) {
   add("--keep-tokens", o.keep_tokens, "N", "Keep some documents only, of N tokens together at most")
       ->check(in_range(std::int64_t{1}, std::int64_t{1} << 32));
   add("--keep", o.keep, "WHICH",
-      "likeliest: those of the lowest perplexity under --model, which is then the target "
+      "Which ones --keep-tokens keeps. likeliest: those of the lowest perplexity under --model, "
+      "which is then the target "
       "(SPECTRA's refinement); random: as many by chance, to compare with")
       ->check(one_of({"likeliest", "random"}))
-      ->capture_default_str();
-  add("--seed", o.seed, "S", "Seed for --keep random")->capture_default_str();
+      ->default_str("likeliest");
+  add("--seed", o.seed, "S", "Seed for --keep random")->check(is_seed())->capture_default_str();
   add("--window", o.window, "N", "Tokens of a document, its first, by which it is measured")
       ->check(in_range(std::int64_t{2}, std::int64_t{1} << 20))
       ->capture_default_str();
@@ -204,11 +212,12 @@ void declare_index(CLI::App& app, IndexCommandOptions& o) {
       "Memory for sorting, e.g. 2GB (units of 1024), 65,536 suffixes per MB; more makes it a "
       "little faster. Beside it there are a few MB and the tokenizer, with --keep-tokens 16 bytes "
       "per document and the model")
-      ->transform(CLI::AsSizeValue(false).description({}))
-      ->check(in_range(std::uint64_t{1} << 20, std::uint64_t{1} << 40))
+      ->transform(as_byte_size())
+      ->check(in_range(std::uint64_t{1} << 20, std::uint64_t{1} << 40, " bytes (1MB to 1TB)"))
       ->default_str("512MB");
   app.add_flag("--force", o.force, "Replace the file if it exists");
-  add("--check", o.check, "FILE", "Make nothing: read this index whole, and say what it is");
+  add("--check", o.check, "FILE",
+      "Make nothing: read this index whole, and say what it is; needs no other option");
   app.footer(
       "An index has 8 bytes per token of the texts, and while it is made needs as many again "
       "beside it on the disk. The system may cache all of it in memory that nothing else needs.\n"

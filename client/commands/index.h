@@ -24,7 +24,7 @@ struct IndexCommandOptions {
   bool is_public = false;
   std::uint64_t memory_bytes = std::uint64_t{512} << 20;
   std::optional<std::int64_t> keep_tokens;
-  std::string keep = "likeliest";
+  std::optional<std::string> keep;  // likeliest if it does not say
   std::uint64_t seed = 0;
   std::int64_t window = 512;
   bool bos = false;

@@ -63,6 +63,8 @@ void declare_run(CLI::App& app, RunOptions& options) {
 }
 
 Result<int> run_once(const RunOptions& options) {
+  const char* const reader = options.file == "-" ? "for the prompt (-f -)" : "";
+  if (auto right = check_standard_input(options.answer, reader); !right) return right.error();
   const auto prompt = read_prompt(options);
   if (!prompt) return prompt.error();
   const auto config = check_answer_options(options.answer);

@@ -12,6 +12,7 @@
 #include "client/commands/answer_parts.h"
 #include "client/engine/engine.h"
 #include "client/engine/memory_fit.h"
+#include "client/serve/api_guard.h"
 #include "client/serve/conversation_store.h"
 #include "client/serve/local_server.h"
 #include "shared/base/clock.h"
@@ -77,16 +78,17 @@ void declare_serve(CLI::App& app, ServeOptions& o) {
                  "everybody. Without it none is asked for, which only loopback allows")
       ->type_name("FILE");
   const auto repeatable = [&](const char* name, std::vector<std::string>& value, const char* type,
-                              const char* what) {
+                              const CLI::Validator& validator, const char* what) {
     app.add_option(name, value, what)
         ->type_name(type)
+        ->check(validator)
         ->expected(1)
         ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   };
-  repeatable("--allow-origin", o.allow_origins, "URL",
+  repeatable("--allow-origin", o.allow_origins, "ORIGIN", accepted_by(check_origin),
              "Pages of that origin may use the API, e.g. https://chat.example, or, behind a proxy "
              "with TLS, the endpoint's own; '*': all pages. Repeatable");
-  repeatable("--allow-host", o.allow_hosts, "NAME",
+  repeatable("--allow-host", o.allow_hosts, "NAME", accepted_by(check_host_name),
              "A name that programs call this machine by, besides localhost and addresses. "
              "Repeatable");
   app.add_option("--alias", o.alias, "The model's name in the API [the bundle's file name]")
@@ -139,6 +141,8 @@ void declare_serve(CLI::App& app, ServeOptions& o) {
 Result<int> run_serve(const ServeOptions& o) {
   const auto endpoint = parse_endpoint(o.listen, EndpointUse::listen);
   if (!endpoint) return Error{Errc::usage, "--listen: " + endpoint.error().message};
+  const char* const reader = o.api_key_file == "-" ? "for the API key (--api-key-file -)" : "";
+  if (auto right = check_standard_input(o.answer, reader); !right) return right.error();
   auto key = read_key(o, endpoint->host);
   if (!key) return key.error();
   auto config = check_answer_options(o.answer);
@@ -199,7 +203,11 @@ Result<int> run_serve(const ServeOptions& o) {
              options.known = parts.known();
              return Engine::ConversationParts{
                  .open_link =
-                     [&](std::function<void()> wake) { return parts.open_link(std::move(wake)); },
+                     [&](std::function<void()> wake) {
+                       return parts.open_link(std::move(wake), [&](const Error& error) {
+                         parts.log()->warn("{}", error.message);
+                       });
+                     },
                  .observer = observer,
                  .is_end =
                      [&](std::uint32_t token) { return parts.bundle().tokenizer().is_end(token); },

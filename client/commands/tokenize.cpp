@@ -28,13 +28,11 @@ Result<std::vector<std::uint32_t>> encode(const BundleFile& bundle, const Tokeni
 void declare_tokenize(CLI::App& app, TokenizeOptions& options) {
   app.add_option("--model", options.model, "Any model or bundle")->type_name("FILE.gguf");
   app.add_option("-f,--file", options.file, "The text; - reads standard input")->type_name("FILE");
-  auto* special =
-      app.add_flag("--parse-special,!--no-parse-special", options.parse_special,
-                   "Read the texts of control tokens as the tokens, as a chat template's are");
+  app.add_flag("--parse-special,!--no-parse-special", options.parse_special,
+               "Read the texts of control tokens as the tokens, as a chat template's are");
   app.add_flag("--chat", options.chat,
                "The text is a user's message: the ids of the model's chat template with it, up to "
-               "where the answer begins")
-      ->excludes(special);
+               "where the answer begins");
   app.footer(
       "Prints the ids on one line, without the beginning-of-text token; --chat has it where the "
       "chat\ntemplate does. The texts of control tokens are read as text, as they are in a user's "
@@ -47,6 +45,11 @@ Result<int> run_tokenize(const TokenizeOptions& options) {
   if (options.model.empty()) return Error{Errc::usage, "which tokenizer? Give --model FILE.gguf"};
   if (options.file.empty()) {
     return Error{Errc::usage, "which text? Give -f FILE (- reads standard input)"};
+  }
+  if (options.chat && options.parse_special) {
+    return Error{Errc::usage,
+                 "--parse-special and --chat exclude each other: what a user writes is no control "
+                 "token"};
   }
   const auto bundle = BundleFile::open(options.model, BundleUse::plain);
   if (!bundle) return bundle.error();

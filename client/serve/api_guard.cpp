@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <boost/asio/ip/address.hpp>
 #include <cctype>
+#include <charconv>
+#include <cstdint>
 
 #include "shared/base/bytes.h"
 #include "shared/protocol/constant_time.h"
@@ -31,7 +33,55 @@ bool is_address(const std::string& name) {
   return !error;
 }
 
+// What hosts and schemes are written with; browsers send names in other letters as xn--.
+bool is_plain_name(std::string_view text) {
+  return !text.empty() && std::ranges::all_of(text, [](unsigned char c) {
+    return std::isalnum(c) != 0 || c == '-' || c == '.' || c == '_';
+  });
+}
+
+// Browsers leave out a port that the scheme has anyway.
+bool is_sent_port(std::string_view port, const std::string& scheme) {
+  std::uint16_t number = 0;
+  (void)std::from_chars(port.data(), port.data() + port.size(), number);
+  if (number == 0 || std::to_string(number) != port) return false;
+  return !(scheme == "http" && number == 80) && !(scheme == "https" && number == 443);
+}
+
+bool is_origin(std::string_view text) {
+  // Of pages without a host.
+  if (text == "null" || text == "file://") return true;
+  const std::size_t scheme_end = text.find("://");
+  if (scheme_end == std::string_view::npos) return false;
+  const std::string scheme = lower(text.substr(0, scheme_end));
+  std::string_view host = text.substr(scheme_end + 3);
+  const std::size_t last = host.find_last_of(":]");
+  if (last != std::string_view::npos && host[last] == ':') {
+    if (!is_sent_port(host.substr(last + 1), scheme)) return false;
+    host = host.substr(0, last);
+  }
+  const bool bracketed = host.starts_with('[') && host.ends_with(']');
+  return is_plain_name(scheme) &&
+         (bracketed ? is_address(std::string(host.substr(1, host.size() - 2)))
+                    : is_plain_name(host));
+}
+
 }  // namespace
+
+Result<void> check_origin(const std::string& text) {
+  if (text == "*" || is_origin(text)) return {};
+  return usage_error("'" + text +
+                     "': give an origin as browsers send it, SCHEME://HOST, with :PORT where it is "
+                     "not the scheme's own and with nothing behind, e.g. https://chat.example; or "
+                     "*");
+}
+
+Result<void> check_host_name(const std::string& text) {
+  if (is_plain_name(text)) return {};
+  return usage_error("'" + text +
+                     "': give a name alone, without scheme and port, e.g. box.lan; addresses pass "
+                     "without it");
+}
 
 // Rebinding needs a name that its owner can point anywhere. An address is none.
 bool ApiGuard::allows_host(std::string_view host) const {

@@ -7,9 +7,18 @@
 #include <vector>
 
 #include "client/serve/api_error.h"
+#include "shared/base/error.h"
 #include "shared/net/http/http_message.h"
 
 namespace edgedraft {
+
+// What a page's origin can be: SCHEME://HOST[:PORT], as browsers send it, or "*", all of them. No
+// request matches anything else.
+// Errors    usage saying so; the caller names the option
+Result<void> check_origin(const std::string& text);
+// The same of a name that a machine is called by: without a port, which a request's is compared
+// without.
+Result<void> check_host_name(const std::string& text);
 
 // Who may use the local API. A page that the user has open elsewhere can send requests to this
 // machine, under its own name or, by DNS rebinding, as if it came from here; neither gets through.

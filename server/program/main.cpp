@@ -16,6 +16,7 @@
 #include "server/program/speculator.h"
 #include "server/proposers/speculation.h"
 #include "shared/base/log.h"
+#include "shared/drafting/drafter_kind.h"
 #include "shared/model/gguf_parts.h"
 #include "shared/net/listener.h"
 #include "shared/net/listening.h"
@@ -65,14 +66,20 @@ Result<Pace> pace_of(const ServerOptions& o) {
 }
 
 // So that an experiment at a larger model's pace carries its payloads, too.
-void pad_payloads(ModelHost& host, const PaceProfile& profile, spdlog::logger& log) {
+Result<void> pad_payloads(ModelHost& host, const PaceProfile& profile, spdlog::logger& log) {
   for (HostedDrafter& drafter : host.drafters()) {
     if (!drafter.tap) continue;
-    drafter.padded_row_bytes = profile.activation_bytes(drafter.model->facts().pace_name);
+    const std::string& name = drafter.model->facts().pace_name;
+    if (auto listed = profile.check_pads(name); !listed) {
+      return Error{listed.error().code,
+                   "--pace-profile: " + listed.error().message + "; or give --no-payload-padding"};
+    }
+    drafter.padded_row_bytes = profile.activation_bytes(name);
     if (drafter.padded_row_bytes == 0) continue;
     log.info("padded payloads: activations of {} take {} bytes per token, as those of '{}'",
              drafter.name, drafter.padded_row_bytes, profile.name());
   }
+  return {};
 }
 
 // Null if the server does not draft.
@@ -94,8 +101,13 @@ Result<std::unique_ptr<Speculation>> speculation_of(const ServerOptions& o, Mode
   const auto drafter = speculating_drafter(host, o.speculate);
   if (!drafter) return drafter.error();
   options.joins_hints = drafter->joins_hints;
-  options.step_pace =
-      profile.draft_step(drafter->model->facts().pace_name, PaceProfile::Place::beside_target);
+  const DrafterFacts& facts = drafter->model->facts();
+  // What has no weights drafts in next to no time on any hardware.
+  if (facts.step_bytes > 0) {
+    const auto listed = profile.check_paces(facts.pace_name, PaceProfile::Place::beside_target);
+    if (!listed) return Error{listed.error().code, "--pace-profile: " + listed.error().message};
+  }
+  options.step_pace = profile.draft_step(facts.pace_name, PaceProfile::Place::beside_target);
   auto made = Speculation::make(backend, *drafter->model, drafter->tap, options);
   log.info("drafts with {} where clients' drafts are missing, {} KiB per session", drafter->name,
            made->session_bytes() >> 10);
@@ -127,6 +139,16 @@ Result<std::unique_ptr<HttpServer>> open_metrics(const ServerOptions& o, Monitor
     return opened;
   } catch (const ListenError& e) {
     return Error{Errc::io, "--metrics " + std::string(e.what())};
+  }
+}
+
+// Before a large model is loaded, which takes minutes.
+Result<void> check_address(const Endpoint& endpoint) {
+  try {
+    check_listenable(endpoint.host, endpoint.port);
+    return {};
+  } catch (const ListenError& e) {
+    return Error{Errc::io, "--listen " + std::string(e.what())};
   }
 }
 
@@ -215,6 +237,7 @@ Result<int> serve(const ServerOptions& o) {
                                       .version = EDGEDRAFT_VERSION},
                                      *log);
   if (!monitors) return monitors.error();
+  if (auto free = check_address(*endpoint); !free) return free.error();
 
   std::optional<EndOnSignal> loading(std::in_place);
   auto device = open_device({.device = o.device,
@@ -229,7 +252,9 @@ Result<int> serve(const ServerOptions& o) {
   auto host = ModelHost::load(*device->backend, o.models);
   if (!host) return host.error();
   device->upload.reset();
-  if (!o.no_payload_padding) pad_payloads(**host, pace->profile, *log);
+  if (!o.no_payload_padding) {
+    if (auto padded = pad_payloads(**host, pace->profile, *log); !padded) return padded.error();
+  }
   SessionParts parts = (*host)->session_parts();
   parts.kv_type = dtype_from_name(o.kv_type).value();
   auto speculation = speculation_of(o, **host, *device->backend, pace->profile, *log);
@@ -245,7 +270,8 @@ Result<int> serve(const ServerOptions& o) {
   }
   const SessionStore::Limits limits{.sessions_max = o.sessions_max,
                                     .kv_bytes_max = kv_memory,
-                                    .device_bytes = device->memory_bytes};
+                                    .device_bytes = device->memory_bytes,
+                                    .reuses_beginnings = !o.no_prefix_cache};
   if (auto checked = SessionStore::check(parts, limits); !checked) return checked.error();
   log->info(
       "{}: context {} tokens, at most {} MiB a session with keys and values in {}, {} drafters",

@@ -44,6 +44,7 @@ void declare_server_options(CLI::App& app, ServerOptions& o) {
                "Slower for small models; for tracking down a fault");
   app.add_option("--threads", o.threads, "Threads per pass; 0: one per fast core")
       ->type_name("N")
+      ->check(in_range(0u, 1024u))
       ->capture_default_str();
   app.add_option("--ctx", o.models.context_count,
                  "Tokens a session can hold; 0: the model's own limit")
@@ -62,7 +63,7 @@ void declare_server_options(CLI::App& app, ServerOptions& o) {
          "send again. 0: enough for --max-sessions sessions of --ctx tokens each, at most half "
          "of the device's memory")
       ->type_name("BYTES")
-      ->transform(CLI::AsSizeValue(false).description({}));
+      ->transform(as_byte_size());
   app.add_option("--kv-type", o.kv_type,
                  "Type of keys and values: f32, f16 or bf16. 16 bits take half the memory, so "
                  "that twice the tokens fit into --kv-memory, and less time in long contexts. "
@@ -71,6 +72,9 @@ void declare_server_options(CLI::App& app, ServerOptions& o) {
       ->type_name("TYPE")
       ->check(one_of({"f32", "f16", "bf16"}))
       ->capture_default_str();
+  app.add_flag("--no-prefix-cache", o.no_prefix_cache,
+               "Keep no beginnings of prompts: each prompt is computed whole, whatever was sent "
+               "before it. For measurements whose answers must not depend on earlier ones");
   app.add_option(
          "--max-connections", o.connections_max,
          "Connections at once; further ones push out whoever has not signed in, or are closed")
@@ -136,6 +140,7 @@ void declare_server_options(CLI::App& app, ServerOptions& o) {
   app.add_option("--pace-ms", o.pace_ms,
                  "Least time of a target pass: a small model at a large one's pace")
       ->type_name("MS")
+      ->check(in_range(0u, 60'000u))
       ->capture_default_str();
   app.add_option("--pace-profile", o.pace_profile,
                  "The same by a device profile (TOML): time of a pass by its number of rows. "

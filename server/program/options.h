@@ -30,6 +30,7 @@ struct ServerOptions {
   std::uint32_t sessions_max = 16;
   std::uint64_t kv_memory = 0;
   std::string kv_type = "f32";
+  bool no_prefix_cache = false;
   std::uint32_t connections_max = 1024;
   std::uint32_t queue_max = 1024;
   std::uint32_t wait_max_s = 60;

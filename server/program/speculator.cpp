@@ -40,11 +40,8 @@ Result<SpeculatingDrafter> speculating_drafter(ModelHost& host, const std::strin
     return SpeculatingDrafter{
         .name = found->name, .model = found->model.get(), .tap = found->tap.get()};
   }
-  std::string kinds;
-  for (const DrafterKind* kind : drafter_kinds()) {
-    if (kind->is_bundle != nullptr) continue;
-    kinds += (kinds.empty() ? "" : ", ") + std::string(kind->name);
-    if (kind->name != name) continue;
+  if (is_weightless_kind(name)) {
+    const DrafterKind* const kind = find_drafter_kind(name);
     auto model = host.read_drafter(*kind);
     if (!model) return Error{model.error().code, "--speculate " + model.error().message};
     const DrafterModel* const read = model->get();
@@ -54,10 +51,17 @@ Result<SpeculatingDrafter> speculating_drafter(ModelHost& host, const std::strin
                               .joins_hints = kind->joins_others,
                               .own = *std::move(model)};
   }
+  const std::string others = weightless_kind_names() + ", " + probing_method_names();
+  if (name == "auto") {
+    return Error{Errc::usage,
+                 "--speculate auto takes a --bundle's drafter: give --bundle FILE.gguf, or instead "
+                 "of auto one of " +
+                     others};
+  }
   return Error{Errc::usage, "--speculate " + name +
                                 ": there is no such drafter; give auto, which "
                                 "takes a --bundle's, or one of " +
-                                names + kinds + ", " + probing_method_names()};
+                                names + others};
 }
 
 Result<void> check_indexes(std::span<const std::filesystem::path> indexes,

@@ -45,9 +45,23 @@ bool drafts_from_indexes(std::string_view name) {
   return kind != nullptr && kind->drafts_from_indexes();
 }
 
+bool is_weightless_kind(std::string_view name) {
+  const DrafterKind* const kind = find_drafter_kind(name);
+  return kind != nullptr && kind->is_bundle == nullptr;
+}
+
 std::string drafter_kind_names() {
   std::string names;
   for (const DrafterKind* kind : kinds()) {
+    names += (names.empty() ? "" : ", ") + std::string(kind->name);
+  }
+  return names;
+}
+
+std::string weightless_kind_names() {
+  std::string names;
+  for (const DrafterKind* kind : kinds()) {
+    if (kind->is_bundle != nullptr) continue;
     names += (names.empty() ? "" : ", ") + std::string(kind->name);
   }
   return names;

@@ -24,8 +24,12 @@ void add_drafter_kind(const DrafterKind& kind);
 const DrafterKind* find_drafter_kind(std::string_view name);
 // Whether there is one that drafts from indexes of texts.
 bool drafts_from_indexes(std::string_view name);
+// Whether that is the name of a kind that needs no bundle of its own.
+bool is_weightless_kind(std::string_view name);
 // All names, as an error lists them: "a, b, c".
 std::string drafter_kind_names();
+// The same of the kinds that need no bundle.
+std::string weightless_kind_names();
 
 // The kind that a bundle is of.
 // Errors    unsupported naming an architecture that is no drafter of ours

@@ -6,12 +6,18 @@
 #include <cstdlib>
 #include <functional>
 #include <iterator>
+#include <map>
 #include <optional>
+#include <span>
+#include <string_view>
 
+#include "shared/base/text_file.h"
 #include "shared/program/toml_text.h"
 
 namespace edgedraft {
 namespace {
+
+constexpr std::uint64_t kConfigBytesMax = 1u << 20;
 
 std::string env_name(const std::string& prefix, const std::string& option) {
   std::string name = prefix + option;
@@ -32,6 +38,50 @@ void declare_environment(CLI::App& app, const std::string& prefix) {
   }
   for (CLI::App* sub : app.get_subcommands([](CLI::App*) { return true; }))
     declare_environment(*sub, prefix);
+}
+
+// Without it CLI11 says of a flag's value alone that it could not be converted.
+void check_flags(CLI::App& app) {
+  const CLI::Validator is_truth(
+      [](std::string& text) {
+        bool ignored = false;
+        return CLI::detail::lexical_cast(text, ignored) ? std::string()
+                                                        : "'" + text + "': give true or false";
+      },
+      "");
+  for (CLI::Option* option : app.get_options()) {
+    if (takes_layers(*option) && option->get_items_expected_max() == 0) option->check(is_truth);
+  }
+  for (CLI::App* sub : app.get_subcommands([](CLI::App*) { return true; })) check_flags(*sub);
+}
+
+// Whether the command line has the option, by any of its names.
+bool is_on_command_line(const CLI::Option& option, std::span<const char* const> words) {
+  return std::ranges::any_of(words, [&](std::string_view word) {
+    if (!word.starts_with('-')) return false;
+    // A short one may have its value behind it.
+    const std::string_view name =
+        word.starts_with("--") ? word.substr(0, word.find('=')) : word.substr(0, 2);
+    return option.check_name(std::string(name));
+  });
+}
+
+// What CLI11 says of a value, with the variable that it came from where it did: it names the
+// option alone, which nobody may have given.
+std::string with_variable(const CLI::App& app, std::string message,
+                          std::span<const char* const> words) {
+  for (const CLI::Option* option : app.get_options()) {
+    const std::string name = option->get_name();
+    const std::string variable = option->get_envname();
+    if (variable.empty() || !message.starts_with(name + ": ")) continue;
+    const char* const value = std::getenv(variable.c_str());
+    if (value == nullptr || *value == '\0' || is_on_command_line(*option, words)) continue;
+    return variable + " (" + name + ")" + message.substr(name.size());
+  }
+  for (const CLI::App* sub : app.get_subcommands()) {
+    message = with_variable(*sub, std::move(message), words);
+  }
+  return message;
 }
 
 // Variables of what was asked for that CLI11 left out: its newer versions pass over a value that
@@ -136,6 +186,7 @@ OptionLayers::OptionLayers(CLI::App& app, std::string default_file,
                       (config_directory() / default_file_).string() + " where it exists]")
       ->type_name("FILE");
   declare_environment(app_, variable_prefix);
+  check_flags(app_);
 }
 
 Result<OptionLayers::Parsed> OptionLayers::parse(int argc, const char* const* argv) {
@@ -156,7 +207,8 @@ Result<OptionLayers::Parsed> OptionLayers::parse(int argc, const char* const* ar
     if (!commands.empty() && app_.get_subcommands().empty()) {
       return Error{Errc::usage, "which command? There are " + commands};
     }
-    return Error{Errc::usage, e.what()};
+    const std::span<const char* const> words(argv, static_cast<std::size_t>(argc));
+    return Error{Errc::usage, with_variable(app_, e.what(), words.subspan(1))};
   }
 }
 
@@ -168,24 +220,38 @@ Result<void> OptionLayers::apply_file() {
     std::error_code ignored;
     if (!std::filesystem::exists(file, ignored)) return boost::system::in_place_value;
   }
+  const auto text = read_text_file(file, kConfigBytesMax);
+  if (!text) return Error{Errc::usage, text.error().message};
+  const auto wrong = [&](toml::source_index line, const std::string& what) {
+    return Error{Errc::usage, file.string() + ", line " + std::to_string(line) + ": " + what};
+  };
+  toml::table table;
   try {
-    const toml::table table = parse_toml_file(file);
-    for (const auto& [key, node] : table) {
-      std::string name(key.str());
-      std::replace(name.begin(), name.end(), '_', '-');
-      bool known = false;
-      CLI::Option* option = find_option(app_, name, known);
-      if (!known) {
-        return Error{Errc::usage,
-                     file.string() + ": no option is called '" + name + "'; --help lists them"};
-      }
-      if (!option) continue;
-      if (auto applied = apply_value(*option, node); !applied) return applied;
-    }
+    table = parse_toml(*text, file);
   } catch (const toml::parse_error& e) {
-    return Error{Errc::usage, file.string() + ": " + std::string(e.description())};
-  } catch (const CLI::ParseError& e) {
-    return Error{Errc::usage, file.string() + ": " + e.what()};
+    return wrong(e.source().begin.line, std::string(e.description()));
+  }
+  std::map<std::string, toml::source_index> lines;  // where each option was given
+  for (const auto& [key, node] : table) {
+    const toml::source_index line = key.source().begin.line;
+    std::string name(key.str());
+    std::replace(name.begin(), name.end(), '_', '-');
+    // The parser refuses a key that comes twice, but not with an underscore for a hyphen.
+    if (const auto [at, is_new] = lines.emplace(name, line); !is_new) {
+      const auto [first, second] = std::minmax(at->second, line);
+      return wrong(second, "'" + name + "' is given in line " + std::to_string(first) + ", too");
+    }
+    bool known = false;
+    CLI::Option* option = find_option(app_, name, known);
+    if (!known) return wrong(line, "no option is called '" + name + "'; --help lists them");
+    if (!option) continue;
+    try {
+      if (auto applied = apply_value(*option, node); !applied) {
+        return wrong(line, applied.error().message);
+      }
+    } catch (const CLI::ParseError& e) {
+      return wrong(line, e.what());
+    }
   }
   return boost::system::in_place_value;
 }

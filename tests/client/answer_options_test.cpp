@@ -7,6 +7,7 @@
 
 #include "client/commands/chat.h"
 #include "client/commands/run.h"
+#include "shared/drafting/kinds.h"
 #include "tests/support/temporary_directory.h"
 
 namespace edgedraft {
@@ -52,7 +53,12 @@ TEST(AnswerOptionsTest, MemoryIsASizeAndNeedsADrafter) {
         std::pair{"3gb", std::uint64_t{3} << 30}, std::pair{"1000", std::uint64_t{1000}}}) {
     EXPECT_EQ(parse({"--memory", text})->memory_limit, bytes) << text;
   }
-  EXPECT_FALSE(parse({"--memory", "much"}));
+  for (const char* wrong : {"much", "-5", "-5MB", "1.5GB"}) {
+    const auto config = parse({"--memory", wrong});
+    ASSERT_FALSE(config) << wrong;
+    EXPECT_NE(config.error().message.find("give a size"), std::string::npos)
+        << config.error().message;
+  }
   EXPECT_EQ(parse({"--ctx", "2048"})->drafted_positions, 2048u);
   EXPECT_FALSE(parse({"--ctx", "0"}));
   EXPECT_FALSE(parse({"--plain", "--memory", "1G"}));
@@ -203,6 +209,11 @@ INSTANTIATE_TEST_SUITE_P(
         Mistake{{"--pin", "md5:12"}, "--pin"}, Mistake{{"--pin", "sha256:12"}, "--pin"},
         Mistake{{"--pin", "sha256:" + std::string(64, 'g')}, "--pin"},
         Mistake{{"--pin", kPin, "--ca", "ca.pem"}, "--ca"},
+        Mistake{{"--seed", "abc"}, "--seed: 'abc': give a number"},
+        Mistake{{"--seed", "-1"}, "--seed: '-1': give a number"},
+        Mistake{{"--drafter", "nobody"}, "--drafter nobody: give one"},
+        Mistake{{"--drafter-merge", "pld,nobody"}, "--drafter-merge nobody: give some"},
+        Mistake{{"--drafter-merge", "pld,none"}, "alone"},
         Mistake{{"--tls-cert", "own.pem"}, "--tls-key"}, Mistake{{"--draw", "lots"}, "--draw"},
         Mistake{{"--draw", "drawn", "--plain"}, "--plain"},
         Mistake{{"--draw", "drawn", "--overlap", "on"}, "--overlap"},
@@ -217,6 +228,43 @@ TEST(AnswerOptionsTest, DrawnDraftsAreOfTheBundlesDrafterAlone) {
   EXPECT_EQ(config->generation.sampling,
             (SamplingParams{.temperature = 1.0f, .seed = 3, .drawn_drafts = true}));
   EXPECT_FALSE(config->drafter.merges_if_faster);
+}
+
+// What is named as a remedy is taken.
+TEST(AnswerOptionsTest, OnlyDraftersWithoutWeightsStandInOrJoin) {
+  for (const DrafterKind* kind : drafter_kinds()) {
+    const std::string name(kind->name);
+    const bool has_weights = kind->is_bundle != nullptr;
+    for (const std::string option : {"--drafter", "--drafter-merge"}) {
+      const auto config = parse({option, name});
+      EXPECT_EQ(config.has_value(), !has_weights) << option << ' ' << name;
+      const auto refused = parse({option, "nobody"});
+      ASSERT_FALSE(refused);
+      const std::string& message = refused.error().message;
+      EXPECT_EQ(message.find(' ' + name) == std::string::npos, has_weights) << message;
+    }
+  }
+}
+
+TEST(AnswerOptionsTest, StandardInputIsReadOnce) {
+  const auto refusal = [](const AnswerOptions& o, const std::string& reader = {}) {
+    const auto checked = check_standard_input(o, reader);
+    return checked ? std::string() : checked.error().message;
+  };
+  const std::string prompt = "for the prompt (-f -)";
+  EXPECT_EQ(refusal({}, prompt), "");
+  EXPECT_EQ(refusal({.token_file = "-"}), "");
+  EXPECT_EQ(refusal({.token_file = "token", .private_names = "-"}), "");
+  EXPECT_EQ(refusal({.token_file = "-"}, prompt),
+            "--token-file -: standard input is read for the prompt (-f -); name a file");
+  EXPECT_NE(refusal({.token_file = "-", .private_names = "-"}).find("for --token-file -"),
+            std::string::npos);
+  RunOptions run;
+  run.file = "-";
+  run.answer.token_file = "-";
+  const auto refused = run_once(run);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, Errc::usage);
 }
 
 TEST(AnswerOptionsTest, ABundleIsNeeded) {

@@ -98,6 +98,51 @@ TEST(ApiGuardTest, TheKeyIsAskedForEverywhereButWhereMonitorsLook) {
   EXPECT_TRUE(guard.refusal(request({{"Host", "localhost"}}, "OPTIONS"), true));
 }
 
+// Each of the others would be in the list and let nobody in.
+TEST(ApiGuardTest, OriginsAreWhatBrowsersSend) {
+  for (const char* origin :
+       {"*", "null", "file://", "https://chat.example", "HTTPS://Chat.Example",
+        "http://localhost:3000", "http://[::1]:8080", "http://[::1]", "https://chat.example:80",
+        "tauri://localhost", "chrome-extension://abcdefghijklmnop"}) {
+    EXPECT_TRUE(check_origin(origin)) << origin;
+  }
+  for (const char* origin : {"",
+                             "foo",
+                             "chat.example",
+                             "https://",
+                             "https://chat.example/",
+                             "https://chat.example/page",
+                             "https://chat.example?a",
+                             "https://chat.example:",
+                             "https://chat.example:443",
+                             "http://chat.example:80",
+                             "http://chat.example:0",
+                             "http://chat.example:70000",
+                             "http://chat.example:080",
+                             "https://me@chat.example",
+                             "https://*.example",
+                             "https://müller.example",
+                             "http://[chat]:80",
+                             "http://[",
+                             "://chat.example",
+                             "https://a.example https://b.example"}) {
+    const auto checked = check_origin(origin);
+    ASSERT_FALSE(checked) << origin;
+    EXPECT_NE(checked.error().message.find("SCHEME://HOST"), std::string::npos);
+  }
+}
+
+TEST(ApiGuardTest, NamesOfAMachineHaveNoPort) {
+  for (const char* name : {"box.lan", "BOX", "host.docker.internal", "192.168.1.7"}) {
+    EXPECT_TRUE(check_host_name(name)) << name;
+  }
+  for (const char* name : {"", "box.lan:7430", "http://box.lan", "box.lan/", "[::1]", "*.lan"}) {
+    const auto checked = check_host_name(name);
+    ASSERT_FALSE(checked) << name;
+    EXPECT_NE(checked.error().message.find("without scheme and port"), std::string::npos);
+  }
+}
+
 TEST(KeptStreamsTest, NamesAreSuchAsNobodyGuesses) {
   EXPECT_TRUE(KeptStreams::is_name("123e4567-e89b-42d3-a456-426614174000"));
   EXPECT_TRUE(KeptStreams::is_name("0123456789abcdefABCDEF"));

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <fstream>
+#include <initializer_list>
 #include <string>
 #include <vector>
 
@@ -170,9 +171,24 @@ TEST_F(IndexCommandTest, NamesTheOptionThatIsWrong) {
   o.keep_tokens = 100;
   o.window = 1 << 20;
   expect_error(o, Errc::usage, "--window");
+  for (const char* which : {"likeliest", "random"}) {
+    o = options_;
+    o.keep = which;
+    expect_error(o, Errc::usage, "--keep-tokens N");
+  }
   o = options_;
   o.check = "x.index";
   expect_error(o, Errc::usage, "--check");
+  IndexCommandOptions check;
+  check.check = "x.index";
+  for (const auto& change : std::initializer_list<void (*)(IndexCommandOptions&)>{
+           [](IndexCommandOptions& c) { c.keep = "random"; },
+           [](IndexCommandOptions& c) { c.keep_tokens = 100; },
+           [](IndexCommandOptions& c) { c.is_public = true; }}) {
+    o = check;
+    change(o);
+    expect_error(o, Errc::usage, "--check");
+  }
   EXPECT_FALSE(std::filesystem::exists(options_.output));
 }
 

@@ -2,6 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <string>
+#include <vector>
+
 #include "tests/model/tiny_byte_bpe.h"
 #include "tests/support/temporary_directory.h"
 
@@ -42,6 +47,26 @@ TEST(TokenizeTest, AMessageStandsInTheChatTemplate) {
   const std::string end = std::to_string(vocabulary.id("<|eot_id|>"));
   EXPECT_TRUE(ids.starts_with(std::to_string(vocabulary.id("the")) + " ")) << ids;
   EXPECT_EQ(ids.find(end), ids.size() - end.size() - 1) << ids;
+}
+
+// The default may be said aloud.
+TEST(TokenizeTest, AMessageHasNoControlTokens) {
+  const auto parse = [](std::vector<std::string> arguments) {
+    CLI::App app;
+    TokenizeOptions options;
+    declare_tokenize(app, options);
+    std::ranges::reverse(arguments);
+    app.parse(arguments);
+    return options;
+  };
+  EXPECT_FALSE(parse({"--chat", "--no-parse-special"}).parse_special);
+  TokenizeOptions both = parse({"--chat", "--parse-special"});
+  both.model = "m.gguf";
+  both.file = "text";
+  const auto refused = run_tokenize(both);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, Errc::usage);
+  EXPECT_NE(refused.error().message.find("--parse-special"), std::string::npos);
 }
 
 }  // namespace

@@ -147,6 +147,33 @@ TEST_F(RejectionTest, APaceIsGivenOnceWhereverItComesFrom) {
   EXPECT_NE(server.err().find("--pace-ms"), std::string::npos) << server.err();
 }
 
+// A drafter that a profile leaves out would be compared at its own speed and size with others'.
+TEST_F(RejectionTest, AProfileThatListsOtherDraftersIsRefused) {
+  const auto profile =
+      scratch_.write("other.toml",
+                     "[draft.step_ms]\n\"moa-tli1\" = 1\n[beside_target.step_ms]\nmedusa = 1\n"
+                     "[activation_bytes]\nmedusa = 2048\n");
+  const auto expect_no_start = [&](const Options& more, const std::string& table) {
+    Process server(joined({EDGEDRAFT_SERVER, "--model", demo_model("target"), "--bundle",
+                           demo_model("moa-tli0"), "--pace-profile", profile, "--listen",
+                           "127.0.0.1:0", "--state", scratch_ / "state"},
+                          more),
+                   scratch_ / "server");
+    EXPECT_EQ(server.wait(), 2);
+    for (const char* word : {"'other'", table.c_str(), "moa-tli0"}) {
+      EXPECT_NE(server.err().find(word), std::string::npos) << server.err();
+    }
+  };
+  expect_no_start({}, "[activation_bytes]");
+  expect_no_start({"--no-payload-padding", "--speculate", "auto"}, "[beside_target.step_ms]");
+  // What is not padded does not have to be listed, and a table drafter takes no time to speak of.
+  Server server(scratch_, {"--pace-profile", profile, "--no-payload-padding"});
+  const Options paced{"-p", kQuestion, "--pace-profile", profile, "--max-tokens", "4"};
+  expect_refused(joined(joined(with_server(server), paced), {"--bundle", demo_model("moa-tli0")}),
+                 2, "[draft.step_ms]");
+  expect_served(server, {"--pace-profile", profile, "--drafter", "ngram", "--max-tokens", "4"});
+}
+
 TEST_F(RejectionTest, AServerThatTakesNoLawsIsNotDrawnFor) {
   Server server(scratch_, {"--law-tokens", "0"});
   const Options sampled{"-p", kQuestion, "--bundle", demo_model("moa-tli0"), "--temperature", "1"};
@@ -215,6 +242,59 @@ TEST_F(RejectionTest, NoServerStartsWithATokenFileThatHoldsNoneOrIsEverybodys) {
   std::filesystem::permissions(open_to_all, std::filesystem::perms::others_read,
                                std::filesystem::perm_options::add);
   expect_no_start(open_to_all, "chmod o=");
+}
+
+TEST_F(RejectionTest, NoServerStartsWithMoreThreadsThanAnyMachineWants) {
+  for (const char* threads : {"1025", "4294967295", "-1"}) {
+    Process server({EDGEDRAFT_SERVER, "--model", demo_model("target"), "--listen", "127.0.0.1:0",
+                    "--state", scratch_ / "state", "--threads", threads},
+                   scratch_ / "server");
+    EXPECT_EQ(server.wait(), 2) << threads;
+    EXPECT_NE(server.err().find("--threads"), std::string::npos) << server.err();
+  }
+}
+
+// Loading takes minutes for a large model.
+TEST_F(RejectionTest, AnAddressThatIsTakenIsSaidBeforeTheModelIsLoaded) {
+  Server first(scratch_);
+  Process second({EDGEDRAFT_SERVER, "--model", scratch_ / "none.gguf", "--listen", first.address(),
+                  "--state", scratch_ / "state"},
+                 scratch_ / "second");
+  EXPECT_EQ(second.wait(), 1);
+  EXPECT_NE(second.err().find("--listen " + first.address() + ": the address is in use"),
+            std::string::npos)
+      << second.err();
+}
+
+TEST_F(RejectionTest, AServerDraftsAutomaticallyWithABundleAlone) {
+  Process server({EDGEDRAFT_SERVER, "--model", demo_model("target"), "--listen", "127.0.0.1:0",
+                  "--state", scratch_ / "state", "--speculate", "auto"},
+                 scratch_ / "server");
+  EXPECT_EQ(server.wait(), 2);
+  EXPECT_NE(server.err().find("give --bundle FILE.gguf"), std::string::npos) << server.err();
+}
+
+TEST_F(RejectionTest, NoServerStartsWithAMemoryThatIsNone) {
+  for (const char* memory : {"-5", "1.5GB"}) {
+    Process server({EDGEDRAFT_SERVER, "--model", scratch_ / "none.gguf", "--kv-memory", memory},
+                   scratch_ / "server");
+    EXPECT_EQ(server.wait(), 2) << memory;
+    EXPECT_NE(server.err().find("--kv-memory: '" + std::string(memory) + "': give a size"),
+              std::string::npos)
+        << server.err();
+  }
+}
+
+TEST_F(RejectionTest, NumbersThatAreNoneAreMistakesThatSayWhatIsTaken) {
+  for (const Options& command : {Options{EDGEDRAFT_CLIENT, "devices", "--threads", "abc"},
+                                 Options{EDGEDRAFT_CLIENT, "perplexity", "--window", "abc"},
+                                 Options{EDGEDRAFT_CLIENT, "convert", "--draft-vocab", "abc"},
+                                 Options{EDGEDRAFT_CLIENT, "index", "--seed", "abc"},
+                                 Options{EDGEDRAFT_SERVER, "--pace-ms", "abc"}}) {
+    Process program(command, scratch_ / "program");
+    EXPECT_EQ(program.wait(), 2) << command[0];
+    EXPECT_NE(program.err().find("'abc': give a number from "), std::string::npos) << program.err();
+  }
 }
 
 TEST_F(RejectionTest, NonsenseIsAMistakeWithHelpToo) {

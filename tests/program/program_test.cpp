@@ -190,12 +190,61 @@ TEST(ProgramTest, EveryLayerIsHeldToTheSameValues) {
   }
 }
 
-TEST(ProgramTest, AKeyThatNoOptionHasIsNamedWithItsFile) {
+TEST(ProgramTest, WhatIsWrongInAFileIsNamedWithItsLine) {
+  struct Mistake {
+    const char* text;
+    const char* says;
+  };
+  for (const auto& [text, says] :
+       {Mistake{"share = 0.5\ntokns = 3\n", "wrong.toml, line 2: no option is called 'tokns'"},
+        Mistake{"\n\nserver = host:1\n", "wrong.toml, line 3: "},
+        Mistake{"share = 0.5\ntokens = 0\n", "wrong.toml, line 2: --tokens: '0': give"},
+        Mistake{"share = 0.5\n[tokens]\n", "wrong.toml, line 2: --tokens: neither a value"},
+        Mistake{"share = 0.5\njson = \"maybe\"\n",
+                "wrong.toml, line 2: --json: 'maybe': give true or false"}}) {
+    const test::TemporaryDirectory directory;
+    expect_mistake(run({"show", "--config", directory.write("wrong.toml", text)}), says);
+  }
+}
+
+TEST(ProgramTest, AKeyThatIsGivenTwiceIsAMistakeHoweverItIsSpelt) {
   const test::TemporaryDirectory directory;
-  const std::string file = directory.write("wrong.toml", "tokns = 3\n");
-  const Outcome outcome = run({"show", "--config", file});
-  expect_mistake(outcome, "'tokns'");
-  EXPECT_NE(outcome.err.find("wrong.toml"), std::string::npos) << outcome.err;
+  Options options;
+  Program program({"edgedraft-toy", "A toy", "edgedraft-toy 1", "toy.toml"});
+  const auto declare = [](CLI::App& app, Options& o) {
+    app.add_option("--max-tokens", o.tokens, "");
+  };
+  program.only(options, declare, [](const Options&) { return Result<int>(0); });
+  const std::string file = directory.write("wrong.toml", "max_tokens = 2\n\nmax-tokens = 3\n");
+  const char* const words[] = {"edgedraft-toy", "--config", file.c_str()};
+  ::testing::internal::CaptureStderr();
+  EXPECT_EQ(program.main(3, words), 2);
+  const std::string err = ::testing::internal::GetCapturedStderr();
+  EXPECT_NE(err.find("wrong.toml, line 3: 'max-tokens' is given in line 1, too"), std::string::npos)
+      << err;
+}
+
+TEST(ProgramTest, AFolderIsNoFileOfOptionsAndIsNamed) {
+  const test::TemporaryDirectory directory;
+  expect_mistake(run({"show", "--config", directory.path().string()}),
+                 directory.path().string() + ": it is a folder");
+  expect_mistake(run({"show", "--config", (directory / "none.toml").string()}), "none.toml: ");
+}
+
+// Nobody gave the option.
+TEST(ProgramTest, AWrongValueOfAVariableIsBlamedOnTheVariable) {
+  expect_mistake(run({"show"}, {{"EDGEDRAFT_MODE", "medium"}}),
+                 "EDGEDRAFT_MODE (--mode): 'medium': give slow, fast or off");
+  expect_mistake(run({"show"}, {{"EDGEDRAFT_JSON", "maybe"}}),
+                 "EDGEDRAFT_JSON (--json): 'maybe': give true or false");
+  for (const std::vector<std::string>& words :
+       {std::vector<std::string>{"show", "--mode", "medium"}, {"show", "--mode=medium"}}) {
+    const Outcome by_hand = run(words, {{"EDGEDRAFT_MODE", "fast"}});
+    expect_mistake(by_hand, "--mode: 'medium'");
+    EXPECT_EQ(by_hand.err.find("EDGEDRAFT_MODE"), std::string::npos) << by_hand.err;
+  }
+  const Outcome another = run({"show", "--tokens", "0"}, {{"EDGEDRAFT_MODE", "fast"}});
+  EXPECT_EQ(another.err.find("EDGEDRAFT"), std::string::npos) << another.err;
 }
 
 TEST(ProgramTest, FailuresAreSaidOnceAndAsJsonWhereThatIsAskedFor) {

@@ -155,6 +155,28 @@ TEST_F(SessionMemoryTest, ABeginningThatIsThereIsNotRunAgain) {
   EXPECT_EQ(rows_of(client(5, "someone else"), similar), 118u);
 }
 
+TEST_F(SessionMemoryTest, AServerThatReusesNoBeginningsRunsEachPromptWhole) {
+  PassLoop server(parts(),
+                  {.sessions = {.sessions_max = 64,
+                                .kv_bytes_max = 4 * kLeastPages * page_bytes(),
+                                .reuses_beginnings = false},
+                   .metrics = metrics_},
+                  [this] { return now_; });
+  const Tokens prompt = random_tokens(100);
+  const std::uint32_t expected = alone(prompt, 1)[0];
+  for (const std::uint64_t id : {1, 2, 3}) {
+    const Client c = client(id);
+    const std::uint64_t before = server.count().rows;
+    ask(server, c, 1, prompt);
+    run(server);
+    EXPECT_EQ(next(c), expected);
+    EXPECT_EQ(server.count().rows - before, 100u);
+  }
+  EXPECT_EQ(server.memory().tokens_reused, 0u);
+  for (const std::uint64_t id : {1, 2, 3}) server.end(id);
+  EXPECT_EQ(server.memory().pages_known, 0u);
+}
+
 TEST_P(KvTypeTest, ReusedPagesGiveTheSameAnswersAndActivationsBitForBit) {
   const ToyMoa moa(toy_, 3, 2);
   MoaTap tap(*backend_, moa.config, moa.tensors);
