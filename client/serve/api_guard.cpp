@@ -49,7 +49,7 @@ bool is_sent_port(std::string_view port, const std::string& scheme) {
 }
 
 bool is_origin(std::string_view text) {
-  // Of pages without a host.
+  // What browsers send for pages without a host.
   if (text == "null" || text == "file://") return true;
   const std::size_t scheme_end = text.find("://");
   if (scheme_end == std::string_view::npos) return false;

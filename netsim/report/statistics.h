@@ -34,7 +34,7 @@ struct Pair {
   double theirs;
 };
 
-// Of a bootstrap.
+// How often a bootstrap draws.
 inline constexpr int kResamples = 2000;
 
 // Gives it the interval of a bootstrap: percentiles of what `resample` finds with groups drawn

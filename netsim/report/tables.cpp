@@ -42,7 +42,7 @@ bool times_count(const RunData& data) {
          data.manifest.value("driver", std::string()) != "loopback";
 }
 
-// Of tokens a second.
+// The ratio of tokens a second.
 Estimate speed_ratio(const RunData& data, const std::vector<const Run*>& ours,
                      const std::vector<const Run*>& theirs) {
   return times_count(data) ? ratio_of(paired(ours, theirs, &Run::rate)) : Estimate{};

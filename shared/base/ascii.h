@@ -2,7 +2,7 @@
 
 namespace edgedraft {
 
-// Of ASCII alone, whatever the locale.
+// Only ASCII counts, whatever the locale.
 constexpr bool is_ascii_letter(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
 }

@@ -8,7 +8,7 @@
 
 namespace edgedraft {
 
-// Of a text that a command takes as a whole.
+// The longest text that a command takes as a whole.
 inline constexpr std::uint64_t kWholeTextBytesMax = 1u << 30;
 
 // The whole of a file.

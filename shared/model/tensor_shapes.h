@@ -14,7 +14,7 @@ namespace edgedraft {
 
 // Token ids are three bytes on the link.
 inline constexpr std::uint32_t kVocabularyCountMax = 1u << 24;
-// Of a decoder, and so of the target that a drafter names.
+// The most layers that a decoder may have, and so the target that a drafter names.
 inline constexpr std::uint32_t kLayerCountMax = 1024;
 
 Error missing_tensor(const std::string& name);

@@ -49,7 +49,7 @@ CLI::Validator in_range(Number min, Number max, std::string meaning = {}) {
           ""};
 }
 
-// Whatever seeds a generator.
+// Any number that seeds a generator.
 inline CLI::Validator is_seed() {
   return in_range(std::uint64_t{0}, std::numeric_limits<std::uint64_t>::max());
 }

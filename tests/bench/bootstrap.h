@@ -11,7 +11,7 @@ namespace edgedraft::bench {
 // Means over prompts with their 95 % intervals, by resampling the prompts (a seeded bootstrap).
 // Fewer than netsim::kGroupsMin prompts give no interval.
 
-// Of the ratio sum(numerators) / sum(denominators). Requires equal, positive counts.
+// The ratio sum(numerators) / sum(denominators). Requires equal, positive counts.
 netsim::Estimate bootstrap_ratio(const std::vector<double>& numerators,
                                  const std::vector<double>& denominators);
 

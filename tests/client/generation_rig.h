@@ -114,7 +114,7 @@ struct Answer {
   std::uint32_t count(Provenance wanted) const;
 };
 
-// That they say the same, by the same, and end alike.
+// Both have to say the same, by the same, and end alike.
 void expect_same(const Answer& answer, const Answer& plain);
 
 inline constexpr std::uint32_t kRigContext = 96;

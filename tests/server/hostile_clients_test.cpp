@@ -38,7 +38,7 @@ class WatchfulTap final : public Tap {
 class HostileClientsTest : public ::testing::Test {
  protected:
   static constexpr std::uint32_t kContext = 256;
-  // Of the smallest pool: a context and a tree behind it.
+  // What the smallest pool holds: a context and a tree behind it.
   static constexpr std::uint32_t kLeastPages = (kContext + kMaskRowsMax) / KvPool::kPageSlots;
 
   struct Options {

@@ -11,7 +11,7 @@
 
 namespace edgedraft::testing {
 
-// That a round was refused, and why.
+// A round that was refused, and why.
 struct RefusedRound {
   std::uint32_t round;
   Error error;

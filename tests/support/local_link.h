@@ -96,7 +96,7 @@ class LocalLink final : public TargetLink {
   LinkState state() const override { return down_ ? LinkState::connecting : LinkState::online; }
   LinkStats stats() const override;
   bool backed_up() const override { return false; }
-  // Whoever took the server's place has gone.
+  // By then the other one, which took the server's place, has gone.
   void try_again() override;
   void close() override { cut(~0u); }
 

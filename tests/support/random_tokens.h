@@ -7,7 +7,7 @@
 
 namespace edgedraft::testing {
 
-// Of a vocabulary of so many tokens, each as likely.
+// Each token of the vocabulary is as likely as any other.
 inline std::vector<std::uint32_t> random_tokens(Random& random, std::uint64_t count,
                                                 std::uint32_t vocabulary) {
   std::vector<std::uint32_t> tokens(count);
