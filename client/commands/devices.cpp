@@ -159,9 +159,6 @@ std::string to_json(const DeviceList& list) {
 }
 
 Result<int> run_devices(const DevicesOptions& o) {
-  if (o.threads < 0 || o.threads > 1024) {
-    return Error{Errc::usage, "--threads: give a number from 0 to 1024"};
-  }
   const auto threads = static_cast<std::uint32_t>(o.threads);
   const std::vector<ComputeDevice> devices = list_compute_devices(threads);
   std::optional<BundleFile> bundle;

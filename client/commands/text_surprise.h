@@ -16,7 +16,7 @@ class Surprise {
   std::uint64_t count() const { return count_; }
 
   double perplexity() const;
-  // Of the perplexity, as the text stands for others like it; fewer than two tokens tell none.
+  // The standard error of the perplexity over texts like this one; none for fewer than two tokens.
   std::optional<double> standard_error() const;
 
  private:

@@ -16,8 +16,8 @@ constexpr const char* kLackOfSessions =
     "the server gave this session up, as it was paused and all sessions were in use: it needs a "
     "larger --max-sessions";
 
-// The request that gives up its memory for the first draft: the last paused stream, or the newest
-// of the other drafts if none is paused, or the first draft itself if there is no other.
+// The request that gives up its memory for the first draft: the last paused stream; if none is
+// paused, the newest of the other drafts; if there is none either, the first draft itself.
 std::deque<Request>::iterator last_to_hold_pages(std::deque<Request>& turns, const Session* first) {
   auto last = turns.end();
   for (auto it = turns.begin(); it != turns.end(); ++it) {

@@ -218,8 +218,8 @@ class ClientLink::Impl {
       if (!outage && options_.on_failure && !std::exchange(told.logged, true)) {
         options_.on_failure(error);
       }
-      // A server that was there is waited for, whoever answers in its place meanwhile: a network's
-      // sign-in page, a proxy, somebody with another key. Its certificate may be renewed, too.
+      // The link keeps looking for a server that it has met, even if something else answers in its
+      // place: a sign-in page, a proxy, a peer with another key. A certificate may be renewed, too.
       const bool stranger = !server_proved_ && welcome_count_ > 0;
       if (!outage && !stranger) {
         co_await rest(std::move(error));

@@ -39,9 +39,9 @@ struct ClientLinkOptions {
 // jittered back-off whenever the connection ends. Of connections that came and went while nobody
 // waited for events it tells the last.
 //
-// A link that has never met its server is closed by whoever answers and cannot prove to be it; one
-// that has met it goes on looking. A server that does not let us in, or breaks the protocol, closes
-// either. try_again() reads the certificate files again.
+// If the peer cannot prove that it is the server, a link that has never met the server closes, and
+// one that has met it keeps looking. A server that refuses us or breaks the protocol closes either
+// link. try_again() reads the certificate files again.
 class ClientLink final : public TargetLink {
  public:
   // Errors    usage, bad_file of make_client_context

@@ -9,7 +9,7 @@
 namespace edgedraft {
 namespace {
 
-// The remedy is told to whoever does not trust: a server is told what its client needs.
+// The message is for the side that refused the certificate: a server is told what its client needs.
 Error explain_certificate(NativeTls* tls, const std::string& peer) {
   const long result = SSL_get_verify_result(tls);
   const bool of_client = SSL_is_server(tls) == 1;

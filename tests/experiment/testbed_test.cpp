@@ -13,7 +13,7 @@
 namespace edgedraft::netsim {
 namespace {
 
-// A large model may be loading still: whoever waits for it is told how long that was.
+// A large model may still be loading, so the error says how long it was waited for.
 TEST(TestbedTest, AServerThatIsNotReadyInTimeIsSaidToHaveHadIt) {
   const test::TemporaryDirectory directory;
   const auto server = directory / "server";

@@ -258,7 +258,7 @@ class HttpServer::Impl {
     beast::flat_buffer buffer;
   };
 
-  // Nobody's answer is lost with such a connection, so that it makes room for another.
+  // Dropping such a connection loses no answer, so it may make room for another.
   struct Droppable {
     Droppable(std::list<Connection*>& all, std::list<Connection*>::iterator before, Connection& one)
         : droppable(all), connection(one) {
