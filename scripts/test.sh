@@ -36,7 +36,20 @@ awk '/: Skipped$/ { getline; ++count[$0] }
      END { for (why in count) printf "%6d  %s\n", count[why], why }' \
   build/release/Testing/Temporary/LastTest.log | sort -k1,1nr -k2
 [ -n "$full" ] || echo "        slow tests, Arm and fuzzing, which --full runs"
-[ "$status" -eq 0 ] || exit "$status"
+
+# What failed is repeated last, where it is not searched for.
+if [ "$status" -ne 0 ]; then
+  echo "== failed"
+  awk '/^[0-9]+\/[0-9]+ Test: / { name = $0; sub(/^[^:]*: /, "", name); count = 0 }
+       /^<end of output>$/ { end = count }
+       { line[++count] = $0 }
+       /^Test / && !/^Test (time|Passed|Skipped|Pass Reason)/ {
+         print "-- " name
+         for (i = (end > 40 ? end - 39 : 1); i <= end; ++i) print line[i]
+         print
+       }' build/release/Testing/Temporary/LastTest.log
+  exit "$status"
+fi
 
 # A filter asks for single tests; it need not name a fuzz target.
 [ -n "$full" ] && [ $# -eq 0 ] || exit 0

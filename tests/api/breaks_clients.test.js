@@ -95,7 +95,9 @@ test("a stream is taken up again while its prompt is still read (llama.cpp 25158
     }),
     signal: abort.signal,
   });
-  await new Promise((resolve) => setTimeout(resolve, 30));
+  const isKnown = async () =>
+    (await ask("/v1/streams/lookup", { conversation_ids: [name] }, {}, page)).json().length > 0;
+  while (!(await isKnown()));
   abort.abort();
   await asked.catch(() => {});
   const resumed = await ask(`/v1/stream?conv_id=${name}&from=0`, undefined, {}, page);

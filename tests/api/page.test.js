@@ -5,8 +5,8 @@ import { readFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { test } from "node:test";
 import {
-  answered, answerWith, ask, conversations, event, faults, hasText, kept, lastAnswer, page, say, server, show, shows,
-  sizes, skip, story, url,
+  answered, answerWith, ask, conversations, event, faults, hasMessages, hasText, kept, lastAnswer, page, say, server,
+  show, shows, sizes, skip, story, url,
 } from "./page_support.js";
 
 const keyed = process.env.EDGEDRAFT_KEYED;
@@ -29,11 +29,11 @@ test("a conversation, kept and taken up again", { skip }, async () => {
   await answered();
   assert.match(await lastAnswer(), /7/);
   await page.reload();
+  await hasMessages(4);
   await shows("What is 47 plus 38?");
   assert.match(await lastAnswer(), /7/);
-  assert.equal((await page.$$("article")).length, 4);
   await page.click("#list li button[aria-label^=Delete]");
-  await page.waitForFunction(() => document.querySelectorAll("article").length === 0);
+  await hasMessages(0);
   await kept();
   assert.deepEqual(await conversations(), []);
   assert.deepEqual(faults, []);
@@ -160,7 +160,7 @@ test("an answer whose connection breaks is read on to its end", { skip }, async 
   assert.equal(await page.$(".failed"), null);
   assert.deepEqual(reads, ["GET", "DELETE"]);
   await page.reload();
-  await shows(story);
+  await hasMessages(2);
   assert.equal((await lastAnswer()).trim(), right.trim());
   assert.deepEqual(faults, []);
   await page.close();
@@ -213,7 +213,7 @@ test("a question that is asked while a conversation opens gets its answer", { sk
     else request.continue();
   });
   await page.click("#list li button");
-  await page.waitForFunction(() => document.querySelectorAll("article").length === 2);
+  await hasMessages(2);
   await say(story);
   await hasText();
   const held = late;
@@ -225,7 +225,7 @@ test("a question that is asked while a conversation opens gets its answer", { sk
   assert.equal((await page.$$("article")).length, 4);
   const right = await lastAnswer();
   await page.reload();
-  await shows(story);
+  await hasMessages(4);
   assert.equal(await lastAnswer(), right);
   assert.equal(await page.$(".failed"), null);
   assert.deepEqual(faults, []);
@@ -358,7 +358,7 @@ test("a conversation keeps what becomes of its private text", { skip }, async ()
   await page.click("#new");
   assert.equal(await mode(), "");
   await page.click("#list li button");
-  await page.waitForFunction(() => document.querySelectorAll("article").length === 4);
+  await hasMessages(4);
   assert.equal(await mode(), "local");
   await say("What is 1 plus 2?");
   await answered();

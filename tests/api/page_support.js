@@ -19,8 +19,25 @@ before(async () => {
 });
 after(() => browser?.close());
 
+// Counts what a document asks for until it has an answer. The browser's own count does not end where a
+// reload cuts a request short.
+function countRequests() {
+  const { fetch } = window;
+  window.requests = { open: 0, quietSince: performance.now() };
+  window.fetch = async (path, options) => {
+    window.requests.open += 1;
+    try {
+      return await fetch(path, options);
+    } finally {
+      window.requests.open -= 1;
+      window.requests.quietSince = performance.now();
+    }
+  };
+}
+
 export async function show(size = sizes.desktop, path = "/", prepare = () => {}, base = url) {
   page = await browser.newPage();
+  await page.evaluateOnNewDocument(countRequests);
   await page.evaluateOnNewDocument(prepare);
   await page.setViewport(size);
   page.on("console", (message) => {
@@ -44,9 +61,16 @@ export const lastAnswer = () =>
   page.$$eval("article.assistant > .body", (bodies) => bodies.at(-1)?.innerText ?? "");
 export const answered = () =>
   page.waitForFunction(() => document.getElementById("stop").hidden, { timeout: 60_000 });
-export const kept = () => page.waitForNetworkIdle({ idleTime: 300 });
+export const kept = () =>
+  page.waitForFunction(
+    () => window.requests.open === 0 && performance.now() - window.requests.quietSince > 300,
+    { timeout: 30_000 },
+  );
 export const shows = (text) =>
   page.waitForFunction((t) => document.body.innerText.includes(t), { timeout: 30_000 }, text);
+// Until the conversation has so many messages: its title is in the list before they come.
+export const hasMessages = (count) =>
+  page.waitForFunction((n) => document.querySelectorAll("article").length === n, { timeout: 30_000 }, count);
 export const hasText = () =>
   page.waitForFunction(
     () => (document.querySelector("article.assistant:last-child > .body")?.innerText ?? "").length > 20,

@@ -99,4 +99,5 @@ read -r _ keyed _ <keyed.out
 export EDGEDRAFT_KEYED=${keyed%/v1}
 export EDGEDRAFT_DOCS=$here/../../docs
 export EDGEDRAFT_API=$url EDGEDRAFT_PLAIN=$plain EDGEDRAFT_PAGE=${page%/v1} EDGEDRAFT_PAGE_DATA=$PWD/page-data
-node --test --test-concurrency=1 ${pattern:+--test-name-pattern="$pattern"} .
+# That reporter repeats at the end what failed.
+node --test --test-reporter=spec --test-concurrency=1 ${pattern:+--test-name-pattern="$pattern"} .
