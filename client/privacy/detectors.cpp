@@ -223,6 +223,91 @@ class CardDetector final : public Detector {
   Pattern number_{R"((?<![\p{L}\p{N}])[2-6](?:[ \-]?[0-9]){12,18}(?![\p{L}\p{N}]))"};
 };
 
+constexpr std::string_view kPemBegin = "-----BEGIN ";
+constexpr std::string_view kPemEnd = "-----END ";
+constexpr std::string_view kPemDashes = "-----";
+constexpr std::string_view kLabelLetters = "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789 ";
+
+// Private keys between the marks of PEM or of OpenPGP, all that stands there: they may be quoted,
+// encrypted, indented, or written in one line with escapes.
+// Source    RFC 7468, section 3; RFC 1421, section 4.6 (headers); RFC 9580, section 6.2
+class PemDetector final : public Detector {
+ public:
+  PrivateType type() const override { return PrivateType::key; }
+  void find(std::string_view text, std::vector<PrivateSpan>& found) const override {
+    std::size_t mark = 0;  // the first closing mark behind the last beginning: each is read once
+    for (std::size_t begin = text.find(kPemBegin); begin != std::string_view::npos;) {
+      const std::size_t body = body_begin(text, begin);
+      const std::size_t next = text.find(kPemBegin, begin + kPemBegin.size());
+      if (body > 0) {
+        if (mark < body) mark = std::min(text.find(kPemEnd, body), text.size());
+        const bool is_closed = mark < std::min(next, text.size()) && mark - body <= kBodyBytesMax;
+        const std::size_t end =
+            is_closed ? mark_end(text, mark) : body + body_size(text.substr(body, next - body));
+        found.push_back({.begin = begin, .end = end, .type = type()});
+      }
+      begin = next;
+    }
+  }
+
+ private:
+  // More than what is longest in use. What is longer is no key, or one that is not closed.
+  static constexpr std::size_t kBodyBytesMax = 65'536;
+  static constexpr std::size_t kLabelBytesMax = 64;
+
+  // Behind a mark's label, or at the text's end.
+  static std::size_t label_end(std::string_view text, std::size_t label) {
+    const std::size_t size = text.substr(label, kLabelBytesMax).find_first_not_of(kLabelLetters);
+    return size == std::string_view::npos ? std::min(label + kLabelBytesMax, text.size())
+                                          : label + size;
+  }
+  // Behind the mark that begins at `begin`; 0: it begins no private key.
+  static std::size_t body_begin(std::string_view text, std::size_t begin) {
+    const std::size_t label = begin + kPemBegin.size();
+    const std::size_t end = label_end(text, label);
+    const std::string_view name = text.substr(label, end - label);
+    const bool is_private = name.ends_with("PRIVATE KEY") || name.ends_with("PRIVATE KEY BLOCK");
+    return is_private && text.substr(end).starts_with(kPemDashes) ? end + kPemDashes.size() : 0;
+  }
+  static std::size_t mark_end(std::string_view text, std::size_t mark) {
+    const std::size_t end = label_end(text, mark + kPemEnd.size());
+    return text.substr(end).starts_with(kPemDashes) ? end + kPemDashes.size() : end;
+  }
+  // In a body that nothing closes: the letters that keys are written in, with line breaks, escaped
+  // or not, marks of quotations, and headers such as "DEK-Info: AES-256-CBC,4C1B".
+  static std::size_t body_size(std::string_view rest) {
+    rest = rest.substr(0, kBodyBytesMax);
+    std::size_t end = 0;
+    for (std::size_t at = 0; at < rest.size();) {
+      const char c = rest[at];
+      const bool is_blank = c == ' ' || c == '\t' || c == '\r' || c == '\n' || c == '>';
+      const std::size_t escaped = is_blank ? 0 : escaped_line_end(rest, at);
+      const bool is_key_letter =
+          is_ascii_letter(c) || is_ascii_digit(c) || c == '+' || c == '/' || c == '=' || c == '-';
+      if (is_blank) {
+        ++at;
+      } else if (escaped > 0) {
+        at = escaped;
+      } else if (is_key_letter) {
+        end = ++at;
+      } else if (c == ':' && rest.substr(at).starts_with(": ")) {
+        // To the line's end, which may be escaped.
+        at = end = std::min(rest.find_first_of("\\\r\n", at), rest.size());
+      } else {
+        break;
+      }
+    }
+    return end;
+  }
+  // Behind a line break that is written as an escape, however often it was escaped; 0: it is none.
+  static std::size_t escaped_line_end(std::string_view text, std::size_t at) {
+    const std::size_t letter = text.find_first_not_of('\\', at);
+    const bool is_break = letter != std::string_view::npos && letter > at &&
+                          (text[letter] == 'n' || text[letter] == 'r');
+    return is_break ? letter + 1 : 0;
+  }
+};
+
 }  // namespace
 
 std::vector<std::unique_ptr<Detector>> make_detectors(std::span<const PrivateType> types) {
@@ -265,13 +350,12 @@ std::vector<std::unique_ptr<Detector>> make_detectors(std::span<const PrivateTyp
       R"((?:[rR]ue|[aA]venue|[bB]oulevard|[pP]lace|[qQ]uai|[cC]hemin|[aA]llée|[iI]mpasse))"
       R"((?: (?:des?|du|la|les?))*(?: [ld]['’]| )(?:\p{Lu}[\p{L}'’\-]{1,24} ?){1,3}(?<! ))",
       any);
+  // However long it is: half of a key would be left open.
   add(PrivateType::key,
       R"((?<![\p{L}\p{N}])(?:SG\.|sk-|sk_|pk_|rk_|ghp_|gho_|ghs_|github_pat_|glpat-|xox[abeprs]-|AKIA|ASIA|)"
-      R"(AIza|ya29\.|hf_|npm_|pypi-|eyJ)[A-Za-z0-9_\-.+/=]{14,4096})",
+      R"(AIza|ya29\.|hf_|npm_|pypi-|eyJ)[A-Za-z0-9_\-.+/=]{14,}+)",
       any);
-  add(PrivateType::key,
-      R"(-----BEGIN [A-Z ]{0,30}PRIVATE KEY-----[A-Za-z0-9+/=\s]{0,16384}(?:-----END [A-Z ]{0,30}-----)?)",
-      any);
+  if (wanted(PrivateType::key)) detectors.push_back(std::make_unique<PemDetector>());
   // Those of AWS have no prefix, and may hold slashes.
   add(PrivateType::key, R"((?<![\p{L}\p{N}/+=])[A-Za-z0-9/+]{40}(?![\p{L}\p{N}/+=]))",
       looks_random);

@@ -11,7 +11,7 @@ namespace {
 
 // A character's decomposition has 18 at most (U+FDFA).
 constexpr std::size_t kPartsMax = 32;
-// Of bytes that are no UTF-8: behind the last code point.
+// Stands for bytes that are no UTF-8: behind the last code point.
 constexpr char32_t kForeignBytes = 0x110000;
 constexpr auto kFolding =
     static_cast<utf8proc_option_t>(UTF8PROC_DECOMPOSE | UTF8PROC_COMPAT | UTF8PROC_CASEFOLD |

@@ -23,7 +23,7 @@ FoldedText fold(std::string_view text);
 FoldedText compact(const FoldedText& folded);
 
 bool is_letter_or_digit(char32_t character);
-// Of any script.
+// A digit of any script.
 bool is_decimal_digit(char32_t character);
 
 // A letter of a script that puts no spaces between words: a word may end at either side of it.

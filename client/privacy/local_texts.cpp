@@ -9,7 +9,7 @@
 namespace edgedraft {
 namespace {
 
-// Of letters and digits alone. Without spaces between words each letter is one.
+// Words of letters and digits alone. Without spaces between words each letter is one.
 std::vector<std::uint64_t> words_of(std::string_view text) {
   std::vector<std::uint64_t> words;
   bool within = false;
@@ -26,7 +26,7 @@ std::vector<std::uint64_t> words_of(std::string_view text) {
   return words;
 }
 
-// Of each few words in a row.
+// A hash of each few words in a row.
 std::vector<std::uint64_t> runs_of(std::string_view text) {
   const auto words = words_of(text);
   std::vector<std::uint64_t> runs;

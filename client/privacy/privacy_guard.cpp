@@ -1,5 +1,6 @@
 #include "client/privacy/privacy_guard.h"
 
+#include "client/privacy/unescaped_text.h"
 #include "shared/base/check.h"
 
 namespace edgedraft {
@@ -22,7 +23,11 @@ bool PrivacyGuard::finds(std::string_view text, std::optional<PrivateMode> asked
   const bool looks = asked.value_or(mode_) != PrivateMode::off;
   std::vector<PrivateSpan> found = vault_.find(text);
   if (looks) {
-    for (const auto& detector : detectors_) detector->find(text, found);
+    const auto readings = unescaped_texts(text);
+    for (const auto& detector : detectors_) {
+      detector->find(text, found);
+      for (const UnescapedText& reading : readings) detector->find(reading.text, found);
+    }
   }
   return !found.empty() || (looks && local_texts_.recognises(text));
 }

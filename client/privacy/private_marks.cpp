@@ -7,6 +7,8 @@ namespace {
 
 constexpr std::string_view kOpen = "<private>";
 constexpr std::string_view kClose = "</private>";
+// For marks within private text, each of which repeats what those within it mark.
+constexpr std::size_t kDepthMax = 8;
 
 struct Mark {
   std::size_t begin = std::string_view::npos;
@@ -71,6 +73,39 @@ std::vector<MarkedPart> split_marks(std::string_view text) {
     at = end.end;
   }
   return parts;
+}
+
+UnmarkedText without_marks(std::string_view private_text) {
+  UnmarkedText unmarked;
+  std::vector<std::size_t> begins;  // of marks that are open
+  std::size_t too_deep = 0;         // open marks that do not count
+  std::size_t closed_end = 0;       // of what a mark closed that none had opened
+  const auto add = [&unmarked](std::size_t begin) {
+    unmarked.marked.push_back(
+        {.begin = begin, .end = unmarked.text.size(), .type = PrivateType::text});
+  };
+  std::size_t at = 0;
+  for (Mark mark = next_mark(private_text, 0); mark.found();
+       mark = next_mark(private_text, mark.end)) {
+    unmarked.text += private_text.substr(at, mark.begin - at);
+    at = mark.end;
+    if (mark.opens && begins.size() == kDepthMax) {
+      ++too_deep;
+    } else if (mark.opens) {
+      begins.push_back(unmarked.text.size());
+    } else if (too_deep > 0) {
+      --too_deep;
+    } else if (!begins.empty()) {
+      add(begins.back());
+      begins.pop_back();
+    } else {
+      add(closed_end);
+      closed_end = unmarked.text.size();
+    }
+  }
+  unmarked.text += private_text.substr(at);
+  for (const std::size_t begin : begins) add(begin);
+  return unmarked;
 }
 
 }  // namespace edgedraft

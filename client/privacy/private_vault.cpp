@@ -2,6 +2,10 @@
 
 #include <algorithm>
 #include <array>
+#include <iterator>
+#include <utility>
+
+#include "client/privacy/unescaped_text.h"
 
 namespace edgedraft {
 namespace {
@@ -22,7 +26,7 @@ std::uint64_t key_of(std::u32string_view text) {
   return key;
 }
 
-// Of which folding makes syllables.
+// Letters of Hangul, of which folding makes syllables.
 bool is_hangul(char32_t character) {
   return character >= 0x1100 && character <= 0x11FF;
 }
@@ -57,6 +61,13 @@ std::u32string trimmed(std::u32string text) {
   return text;
 }
 
+// Line breaks and the like around it.
+std::string_view without_blanks(std::string_view text) {
+  constexpr std::string_view kBlanks = " \t\r\n\b\f";
+  text.remove_prefix(std::min(text.find_first_not_of(kBlanks), text.size()));
+  return text.substr(0, text.find_last_not_of(kBlanks) + 1);
+}
+
 // Whether a value without letters and digits can be told from ordinary text.
 bool is_kept_by_signs(std::u32string_view written) {
   return written.size() >= kSignsMin ||
@@ -84,7 +95,7 @@ void PrivateVault::Forms::add(std::u32string text, PrivateType type) {
 }
 
 bool PrivateVault::add_to(Values& values, bool has_room, std::string_view value, PrivateType type,
-                          bool grouped) {
+                          Finding finding) {
   FoldedText folded = fold(value);
   std::u32string compacted = compact(folded).text;
   std::u32string written = trimmed(std::move(folded.text));
@@ -94,8 +105,10 @@ bool PrivateVault::add_to(Values& values, bool has_room, std::string_view value,
     return (values.*forms).known.contains(text) || (names_.*forms).known.contains(text) ||
            (given_.*forms).known.contains(text);
   };
-  const bool is_written = (!is_grouped(type) || !has_letters) && !known(&Values::written, written);
-  const bool is_compacted = has_letters && (is_grouped(type) || grouped || is_number(compacted)) &&
+  const bool is_written = (!is_grouped(type) || !has_letters || finding.as_written) &&
+                          !known(&Values::written, written);
+  const bool is_compacted = has_letters &&
+                            (is_grouped(type) || finding.grouped || is_number(compacted)) &&
                             !known(&Values::compacted, compacted);
   if (!is_written && !is_compacted) return true;
   if (!has_room) return false;
@@ -106,16 +119,17 @@ bool PrivateVault::add_to(Values& values, bool has_room, std::string_view value,
 }
 
 bool PrivateVault::add(std::string_view value, PrivateType type, bool grouped) {
-  return add_to(given_, given_.count + detected_.count < kValuesMax, value, type, grouped);
+  return add_to(given_, given_.count + detected_.count < kValuesMax, value, type,
+                {.grouped = grouped});
 }
 
-bool PrivateVault::add_detected(std::string_view value, PrivateType type) {
+bool PrivateVault::add_detected(std::string_view value, PrivateType type, bool as_written) {
   return add_to(detected_, given_.count + detected_.count < kValuesMax, value, type,
-                /*grouped=*/false);
+                {.as_written = as_written});
 }
 
 bool PrivateVault::add_name(std::string_view name) {
-  return add_to(names_, names_.count < kNamesMax, name, PrivateType::name, /*grouped=*/false);
+  return add_to(names_, names_.count < kNamesMax, name, PrivateType::name, {});
 }
 
 void PrivateVault::find_in(const FoldedText& text, const Forms& forms, bool grouped,
@@ -142,10 +156,10 @@ void PrivateVault::find_in(const FoldedText& text, const Forms& forms, bool grou
   }
 }
 
-std::vector<PrivateSpan> PrivateVault::find(std::string_view text) const {
+std::vector<PrivateSpan> PrivateVault::find_literally(std::string_view text) const {
   std::vector<PrivateSpan> found;
+  if (!has_values()) return found;
   const std::array all{&given_, &detected_, &names_};
-  if (std::ranges::all_of(all, &Values::empty)) return found;
   const FoldedText folded = fold(text);
   const FoldedText compacted = compact(folded);
   for (const Values* values : all) {
@@ -158,10 +172,33 @@ std::vector<PrivateSpan> PrivateVault::find(std::string_view text) const {
   return found;
 }
 
-std::optional<PrivateType> PrivateVault::type_of(std::string_view value) const {
-  const auto found = find(value);
-  const bool whole = found.size() == 1 && found[0].begin == 0 && found[0].end == value.size();
-  return whole ? std::optional(found[0].type) : std::nullopt;
+std::vector<PrivateSpan> PrivateVault::find(std::string_view text) const {
+  std::vector<PrivateSpan> found = find_literally(text);
+  if (!has_values()) return found;
+  for (const UnescapedText& reading : unescaped_texts(text)) {
+    for (PrivateSpan span : find_literally(reading.text)) {
+      span.begin = reading.begins[span.begin];
+      span.end = reading.ends[span.end - 1];
+      found.push_back(span);
+    }
+  }
+  join_overlapping(found);
+  return found;
+}
+
+std::optional<PrivateVault::Known> PrivateVault::known_as(std::string_view value) const {
+  const auto whole_type = [this](std::string_view text) -> std::optional<PrivateType> {
+    const auto found = find_literally(text);
+    const bool whole = found.size() == 1 && found[0].begin == 0 && found[0].end == text.size();
+    return whole ? std::optional(found[0].type) : std::nullopt;
+  };
+  if (const auto type = whole_type(value)) return Known{.text = std::string(value), .type = *type};
+  if (!has_values()) return std::nullopt;
+  for (const UnescapedText& reading : unescaped_texts(value)) {
+    const std::string_view text = without_blanks(reading.text);
+    if (const auto type = whole_type(text)) return Known{.text = std::string(text), .type = *type};
+  }
+  return std::nullopt;
 }
 
 bool PrivateVault::knows_compacted(const std::u32string& text) const {
@@ -175,7 +212,10 @@ std::u32string PrivateVault::identity_of(std::string_view value, PrivateType typ
 }
 
 void join_overlapping(std::vector<PrivateSpan>& spans) {
-  std::ranges::sort(spans, {}, &PrivateSpan::begin);
+  // One without a byte stays one of its own where another begins.
+  std::ranges::sort(spans, [](const PrivateSpan& a, const PrivateSpan& b) {
+    return std::pair(a.begin, a.end) < std::pair(b.begin, b.end);
+  });
   std::vector<PrivateSpan> joined;
   std::size_t longest = 0;
   for (const PrivateSpan& span : spans) {
@@ -192,6 +232,11 @@ void join_overlapping(std::vector<PrivateSpan>& spans) {
     longest = size;
   }
   spans = std::move(joined);
+}
+
+bool is_covered_by(std::span<const PrivateSpan> spans, const PrivateSpan& span) {
+  const auto behind = std::ranges::upper_bound(spans, span.begin, {}, &PrivateSpan::begin);
+  return behind != spans.begin() && std::prev(behind)->end >= span.end;
 }
 
 }  // namespace edgedraft

@@ -32,17 +32,24 @@ class PrivateVault {
   // ASCII ("."), which would be found in all text. `grouped`: it is found however it is grouped, as
   // it is by its type, or as a number is.
   bool add(std::string_view value, PrivateType type, bool grouped = false);
-  // The same for what a detector found, and would find again.
-  bool add_detected(std::string_view value, PrivateType type);
+  // The same for what a detector found, and would find again. `as_written`: it is found as it is
+  // written, too, whatever stands around it, where its type says that it is found by its letters
+  // and digits alone.
+  bool add_detected(std::string_view value, PrivateType type, bool as_written = false);
   bool add_name(std::string_view name);
   // Makes room of what came by add_detected() alone.
   void forget_detected() { detected_ = {}; }
 
   // Where values stand, from left to right; values that overlap are one span. A short value counts
-  // only where it is a word of its own, so that "Al" is not found in "also".
+  // only where it is a word of its own, so that "Al" is not found in "also". Escapes, as of JSON,
+  // stand for what they mean.
   std::vector<PrivateSpan> find(std::string_view text) const;
-  // The type of what is a value from its beginning to its end.
-  std::optional<PrivateType> type_of(std::string_view value) const;
+  struct Known {
+    std::string text;  // its escapes read, but for blanks around it, if it is a value only so
+    PrivateType type;
+  };
+  // What is a value from its beginning to its end.
+  std::optional<Known> known_as(std::string_view value) const;
   // That of canonical_value(), and the same however a value is grouped that is found so.
   std::u32string identity_of(std::string_view value, PrivateType type) const;
 
@@ -69,8 +76,16 @@ class PrivateVault {
     Forms compacted;
   };
 
+  // Which forms it is found by, where its type does not say.
+  struct Finding {
+    bool grouped = false;
+    bool as_written = false;
+  };
   bool add_to(Values& values, bool has_room, std::string_view value, PrivateType type,
-              bool grouped);
+              Finding finding);
+  bool has_values() const { return !given_.empty() || !detected_.empty() || !names_.empty(); }
+  // The same as find(), but that escapes are characters like others.
+  std::vector<PrivateSpan> find_literally(std::string_view text) const;
   bool knows_compacted(const std::u32string& text) const;
   void find_in(const FoldedText& text, const Forms& forms, bool grouped,
                std::vector<PrivateSpan>& found) const;
@@ -83,5 +98,8 @@ class PrivateVault {
 // Sorts spans and makes one of those that overlap, of the longest one's type, or of two as long of
 // the one that says more than `text`: what any of them covers stays covered.
 void join_overlapping(std::vector<PrivateSpan>& spans);
+
+// Whether one of them covers all of `span`. Requires  they are sorted, and none overlaps another
+bool is_covered_by(std::span<const PrivateSpan> spans, const PrivateSpan& span);
 
 }  // namespace edgedraft

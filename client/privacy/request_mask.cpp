@@ -1,10 +1,13 @@
 #include "client/privacy/request_mask.h"
 
 #include <algorithm>
+#include <array>
 #include <cstdio>
+#include <iterator>
 #include <vector>
 
 #include "client/privacy/private_marks.h"
+#include "client/privacy/unescaped_text.h"
 #include "shared/model/utf8.h"
 
 namespace edgedraft {
@@ -29,6 +32,23 @@ std::string upper_case(std::string_view text) {
     if (c >= 'a' && c <= 'z') c = static_cast<char>(c - 'a' + 'A');
   }
   return upper;
+}
+
+PrivateSpan shifted(PrivateSpan span, std::size_t by) {
+  return {.begin = span.begin + by, .end = span.end + by, .type = span.type};
+}
+
+// Whether it begins within an escape, with the "n" of a line break, say. Then it takes all of that.
+bool takes_escape(PrivateSpan& span, std::span<const UnescapedText> readings) {
+  const std::size_t begin = span.begin;
+  for (const UnescapedText& reading : readings) {
+    const auto behind = std::ranges::upper_bound(reading.begins, begin);
+    if (behind == reading.begins.begin()) continue;
+    const auto last = static_cast<std::size_t>(behind - reading.begins.begin()) - 1;
+    if (reading.ends[last] > begin)
+      span.begin = std::min<std::size_t>(span.begin, *std::prev(behind));
+  }
+  return span.begin < begin;
 }
 
 Error too_much() {
@@ -84,37 +104,162 @@ const std::string* Placeholders::value_of(const std::string& placeholder) const 
   return found == values_.end() ? nullptr : &found->second;
 }
 
+// What is read as one, without marks.
+struct RequestMask::PlainText {
+  struct Part {
+    std::size_t begin;
+    std::size_t end;
+    bool is_private;
+  };
+
+  // What lies between marked spans.
+  std::vector<PrivateSpan> open() const {
+    std::vector<PrivateSpan> open;
+    std::size_t at = 0;
+    const auto add = [&](std::size_t end) {
+      if (end > at) open.push_back({.begin = at, .end = end, .type = PrivateType::text});
+    };
+    for (const PrivateSpan& span : marked) {
+      add(span.begin);
+      at = span.end;
+    }
+    add(text.size());
+    return open;
+  }
+  std::string_view of(const PrivateSpan& span) const {
+    return std::string_view(text).substr(span.begin, span.end - span.begin);
+  }
+
+  std::string text;
+  std::vector<Part> parts;
+  std::vector<PrivateSpan> marked;         // from left to right
+  std::vector<PrivateSpan> marked_within;  // by further marks within those
+};
+
+RequestMask::PlainText RequestMask::without_marks_of(std::span<const RequestPart> parts) {
+  PlainText plain;
+  const auto add_private = [&plain](std::string_view text) {
+    UnmarkedText unmarked = without_marks(text);
+    const std::size_t begin = plain.text.size();
+    plain.text += unmarked.text;
+    plain.marked.push_back({.begin = begin, .end = plain.text.size(), .type = PrivateType::text});
+    for (const PrivateSpan& span : unmarked.marked) {
+      plain.marked_within.push_back(shifted(span, begin));
+    }
+  };
+  for (const RequestPart& part : parts) {
+    const std::size_t begin = plain.text.size();
+    if (part.is_private) {
+      add_private(part.text);
+    } else {
+      for (const MarkedPart& piece : split_marks(part.text)) {
+        if (piece.is_private) {
+          add_private(piece.text);
+        } else {
+          plain.text += piece.text;
+        }
+      }
+    }
+    plain.parts.push_back(
+        {.begin = begin, .end = plain.text.size(), .is_private = part.is_private});
+  }
+  return plain;
+}
+
 RequestMask::RequestMask(PrivacyGuard& guard, PrivateMode mode)
     : guard_(guard),
       mode_(mode),
       placeholders_(std::make_shared<Placeholders>(guard.shows_types())) {}
 
+RequestMask::RequestMask(const RequestMask& learned, PrivateMode mode)
+    : guard_(learned.guard_),
+      mode_(mode),
+      placeholders_(std::make_shared<Placeholders>(*learned.placeholders_)),
+      spans_(learned.spans_) {}
+
 void RequestMask::learn(std::string_view text, bool is_private, Writer writer) {
-  if (is_private) return add_marked(text);
-  learn_parts(text, writer, /*is_name=*/false);
+  learn(std::array{RequestPart{.text = text, .is_private = is_private}}, writer);
+}
+
+void RequestMask::learn(std::span<const RequestPart> parts, Writer writer) {
+  learn_plain(without_marks_of(parts), writer, /*is_name=*/false);
 }
 
 void RequestMask::learn_name(std::string_view name, Writer writer) {
-  learn_parts(name, writer, /*is_name=*/true);
+  learn_plain(without_marks_of(std::array{RequestPart{.text = name}}), writer, /*is_name=*/true);
 }
 
-void RequestMask::learn_parts(std::string_view text, Writer writer, bool is_name) {
-  for (MarkedPart& part : split_marks(text)) {
-    if (part.is_private) {
-      add_marked(part.text);
-      continue;
-    }
-    if (writer == Writer::user) placeholders_->reserve(part.text);
-    const std::string safe = as_utf8(part.text);
-    std::vector<PrivateSpan> found;
-    for (const auto& detector : guard_.detectors()) {
-      if (!is_name || detector->type() != PrivateType::key) detector->find(safe, found);
-    }
-    join_overlapping(found);
-    if (found.empty()) continue;
-    detected_.push_back(
-        {.text = std::move(part.text), .writer = writer, .spans = std::move(found)});
+void RequestMask::learn_plain(const PlainText& plain, Writer writer, bool is_name) {
+  for (const PrivateSpan& span : plain.marked) add_marked(plain.of(span));
+  for (const PrivateSpan& span : plain.marked_within) add_marked(plain.of(span));
+  const auto open = plain.open();
+  if (open.empty()) return;
+  if (writer == Writer::user) {
+    for (const PrivateSpan& span : open) placeholders_->reserve(plain.of(span));
   }
+  detect(plain, writer, is_name);
+}
+
+std::vector<PrivateSpan> RequestMask::detected_in(std::string_view text, bool is_name) const {
+  const std::string safe = as_utf8(text);
+  std::vector<PrivateSpan> found;
+  for (const auto& detector : guard_.detectors()) {
+    if (!is_name || detector->type() != PrivateType::key) detector->find(safe, found);
+  }
+  return found;
+}
+
+// All of what is marked is taken out, whatever it is, so what is found within a mark is left.
+void RequestMask::detect(const PlainText& plain, Writer writer, bool is_name) {
+  if (guard_.detectors().empty()) return;
+  const auto readings = unescaped_texts(plain.text);
+  std::vector<PrivateSpan> found = detected_in(plain.text, is_name);
+  // As a word of its own a value may be found only with its neighbours, or only without them.
+  if (!plain.marked.empty()) {
+    for (const PrivateSpan& open : plain.open()) {
+      for (const PrivateSpan& span : detected_in(plain.of(open), is_name)) {
+        found.push_back(shifted(span, open.begin));
+      }
+    }
+  }
+  std::vector<PrivateSpan> all;
+  // These are taken out but not remembered: the value itself is found where the escape is read.
+  std::vector<PrivateSpan> with_escape;
+  const auto take_in = [&](std::string_view text, const UnescapedText* reading,
+                           std::span<const UnescapedText> deeper) {
+    join_overlapping(found);
+    std::vector<PrivateSpan> values;
+    std::vector<PrivateSpan> written_values;
+    for (const PrivateSpan& span : found) {
+      PrivateSpan written = span;
+      if (reading != nullptr) {
+        written.begin = reading->begins[span.begin];
+        written.end = reading->ends[span.end - 1];
+      }
+      if (is_covered_by(plain.marked, written) || is_covered_by(all, written)) continue;
+      if (takes_escape(written, deeper)) {
+        with_escape.push_back(written);
+      } else {
+        values.push_back(span);
+        written_values.push_back(written);
+      }
+    }
+    all.insert(all.end(), written_values.begin(), written_values.end());
+    join_overlapping(all);
+    if (values.empty()) return;
+    detected_.push_back({.text = std::string(text), .writer = writer, .spans = std::move(values)});
+  };
+  const std::span<const UnescapedText> deeper = readings;
+  take_in(plain.text, nullptr, deeper);
+  for (std::size_t i = 0; i < readings.size(); ++i) {
+    found = detected_in(readings[i].text, is_name);
+    take_in(readings[i].text, &readings[i], deeper.subspan(i + 1));
+  }
+  all.insert(all.end(), with_escape.begin(), with_escape.end());
+  if (all.empty()) return;
+  std::vector<PrivateSpan>& spans = spans_[plain.text];
+  spans.insert(spans.end(), all.begin(), all.end());
+  join_overlapping(spans);
 }
 
 void RequestMask::add_marked(std::string_view value) {
@@ -144,9 +289,22 @@ Result<void> RequestMask::check() {
 
 bool RequestMask::remember(std::span<const Detected> detected) {
   for (const Detected& one : detected) {
-    for (const PrivateSpan& span : one.spans) {
+    const auto add = [&](const PrivateSpan& span, bool as_written) {
+      // What is longer is found again where it comes again, and would fill the memory.
+      constexpr std::size_t kBytesMax = 16'384;
       const auto value = std::string_view(one.text).substr(span.begin, span.end - span.begin);
-      if (!guard_.vault().add_detected(value, span.type)) return false;
+      return value.size() > kBytesMax || guard_.vault().add_detected(value, span.type, as_written);
+    };
+    bool grouped = false;
+    for (const PrivateSpan& span : one.spans) {
+      if (!add(span, /*as_written=*/false)) return false;
+      grouped = grouped || is_grouped(span.type);
+    }
+    if (!grouped) continue;
+    // Its groups may be too far apart, or more letters or digits stand beside it.
+    const auto known = guard_.vault().find(one.text);
+    for (const PrivateSpan& span : one.spans) {
+      if (!is_covered_by(known, span) && !add(span, /*as_written=*/true)) return false;
     }
   }
   return true;
@@ -159,10 +317,7 @@ std::string RequestMask::unmarked() const {
     if (one.writer == Writer::target) continue;
     const auto known = guard_.vault().find(one.text);
     for (const PrivateSpan& span : one.spans) {
-      const bool covered = std::ranges::any_of(known, [&](const PrivateSpan& by) {
-        return by.begin <= span.begin && by.end >= span.end;
-      });
-      if (!covered) ++counts[span.type];
+      if (!is_covered_by(known, span)) ++counts[span.type];
     }
   }
   std::string list;
@@ -173,37 +328,69 @@ std::string RequestMask::unmarked() const {
 }
 
 std::string RequestMask::apply(std::string_view text, bool is_private) {
-  std::vector<MarkedPart> parts;
-  if (is_private) {
-    parts.push_back({.text = std::string(text), .is_private = true});
-  } else {
-    parts = split_marks(text);
+  return std::move(apply(std::array{RequestPart{.text = text, .is_private = is_private}}).front());
+}
+
+std::vector<std::string> RequestMask::apply(std::span<const RequestPart> parts) {
+  const PlainText plain = without_marks_of(parts);
+  std::vector<PrivateSpan> spans = private_spans(plain);
+  if (mode_ == PrivateMode::local) {
+    found_ = found_ || !spans.empty();
+    spans.clear();
   }
-  // Nothing of what the device wrote privately goes up, and it has no value that could be found.
-  if (mode_ != PrivateMode::local && !is_private && guard_.local_texts().recognises(text)) {
-    MarkedPart whole{.text = {}, .is_private = true};
-    for (const MarkedPart& part : parts) whole.text += part.text;
-    parts.assign(1, std::move(whole));
-  }
-  std::string applied;
-  for (const MarkedPart& part : parts) {
-    if (mode_ == PrivateMode::local) {
-      found_ = found_ || part.is_private;
-      holds(part.text);
-      applied += part.text;
-    } else if (part.is_private) {
-      // The same value may be known by what it is.
-      append_placeholder(applied, part.text,
-                         guard_.vault().type_of(part.text).value_or(PrivateType::text));
-    } else {
-      append_safe(applied, part.text);
+  std::vector<std::string> applied;
+  std::size_t at = 0;
+  auto span = spans.begin();
+  for (const PlainText::Part& part : plain.parts) {
+    const bool is_last = applied.size() + 1 == plain.parts.size();
+    // A private part without a byte has a placeholder like others.
+    bool is_open_end = part.is_private && part.begin == part.end;
+    std::string& text = applied.emplace_back();
+    while (span != spans.end() &&
+           (span->begin < part.end || is_last || (is_open_end && span->begin == part.end))) {
+      text.append(plain.text, at, span->begin - at);
+      append_placeholder(text, plain.of(*span), span->type);
+      at = span->end;
+      ++span;
+      is_open_end = false;
     }
+    if (at >= part.end) continue;
+    text.append(plain.text, at, part.end - at);
+    at = part.end;
   }
   return applied;
 }
 
+std::vector<PrivateSpan> RequestMask::private_spans(const PlainText& plain) const {
+  std::vector<PrivateSpan> spans = guard_.vault().find(plain.text);
+  spans.insert(spans.end(), plain.marked.begin(), plain.marked.end());
+  // A short value is found as a word alone: a mark ends a word, and may stand within one.
+  if (!plain.marked.empty()) {
+    for (const PrivateSpan& open : plain.open()) {
+      for (const PrivateSpan& span : guard_.vault().find(plain.of(open))) {
+        spans.push_back(shifted(span, open.begin));
+      }
+    }
+  }
+  if (const auto detected = spans_.find(plain.text); detected != spans_.end()) {
+    std::ranges::copy_if(detected->second, std::back_inserter(spans), [&](const PrivateSpan& span) {
+      return !is_covered_by(plain.marked, span);
+    });
+  }
+  // Nothing of what the device wrote privately goes up, and it has no value that could be found.
+  for (const PlainText::Part& part : plain.parts) {
+    const PrivateSpan whole{.begin = part.begin, .end = part.end, .type = PrivateType::text};
+    if (!part.is_private && guard_.local_texts().recognises(plain.of(whole))) {
+      spans.push_back(whole);
+    }
+  }
+  join_overlapping(spans);
+  return spans;
+}
+
 bool RequestMask::holds(std::string_view text) {
-  const bool holds = !guard_.vault().find(text).empty() || guard_.local_texts().recognises(text);
+  const bool holds = spans_.contains(std::string(text)) || !guard_.vault().find(text).empty() ||
+                     guard_.local_texts().recognises(text);
   found_ = found_ || holds;
   return holds;
 }
@@ -234,20 +421,17 @@ Result<RequestMask::Outcome> RequestMask::outcome() const {
   return Outcome{.placeholders = placeholders_, .is_local = mode_ == PrivateMode::prefix};
 }
 
-void RequestMask::append_safe(std::string& to, std::string_view text) {
-  std::size_t at = 0;
-  for (const PrivateSpan& span : guard_.vault().find(text)) {
-    to += text.substr(at, span.begin - at);
-    append_placeholder(to, text.substr(span.begin, span.end - span.begin), span.type);
-    at = span.end;
-  }
-  to += text.substr(at);
-}
-
 void RequestMask::append_placeholder(std::string& to, std::string_view value, PrivateType type) {
+  if (full_) return;  // and refused
+  // The same value may be known by what it is.
+  const auto known = guard_.vault().known_as(value);
+  if (known) {
+    value = known->text;
+    type = known->type;
+  }
   const std::string placeholder =
       placeholders_->of(value, type, guard_.vault().identity_of(value, type));
-  full_ = full_ || placeholder.empty();
+  full_ = placeholder.empty();
   to += placeholder;
 }
 

@@ -8,6 +8,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -53,11 +54,17 @@ inline constexpr std::size_t kPlaceholderBytes = 10;
 // Whether `text` has a placeholder's form, whatever the case.
 bool is_placeholder(std::string_view text);
 
-// Who wrote a text of a request.
+// The writer of a text in a request.
 enum class Writer : std::uint8_t {
   user,      // placeholders in it are his own
   target,    // placeholders in it are those that it was sent, and what it made up nobody could mark
   function,  // that the target called, with placeholders
+};
+
+// A part of a text, which may hold marks.
+struct RequestPart {
+  std::string_view text;
+  bool is_private = false;  // all of it
 };
 
 // Takes private text out of a request: first learn() of all its texts, since what one marks another
@@ -66,9 +73,14 @@ class RequestMask {
  public:
   // `guard` outlives it. Requires  mode is not PrivateMode::off
   RequestMask(PrivacyGuard& guard, PrivateMode mode);
+  // For the same request in another mode: it has learned what `learned` has. Requires  `learned`
+  // has applied nothing yet
+  RequestMask(const RequestMask& learned, PrivateMode mode);
 
   // Takes in what the text marks, and what detectors find of the rest. `is_private`: all of it.
   void learn(std::string_view text, bool is_private, Writer writer = Writer::user);
+  // The same for the parts of a text that is read as one.
+  void learn(std::span<const RequestPart> parts, Writer writer);
   // The same for a name, such as that of a property. Keys are not looked for in it, since the names
   // that programs use look like keys.
   void learn_name(std::string_view name, Writer writer = Writer::user);
@@ -79,7 +91,10 @@ class RequestMask {
   Result<void> check();
   // mask, prefix: the text with placeholders; local: the text without its marks.
   std::string apply(std::string_view text, bool is_private);
-  // Of a text that has to stay as it is, and goes up: it holds private text. Where such requests
+  // The same of a text that is read as one, part by part. What reaches over several of them is
+  // taken out of all, and its placeholder stands in the first.
+  std::vector<std::string> apply(std::span<const RequestPart> parts);
+  // Whether a text that has to stay as it is, and goes up, holds private text. Where such requests
   // stay on the device it is counted like the others.
   bool holds(std::string_view text);
   // Whether a text that was put together from what apply() gave still holds private text. Never
@@ -102,18 +117,24 @@ class RequestMask {
     Writer writer;
     std::vector<PrivateSpan> spans;
   };
+  struct PlainText;
 
-  void learn_parts(std::string_view text, Writer writer, bool is_name);
+  static PlainText without_marks_of(std::span<const RequestPart> parts);
+  void learn_plain(const PlainText& plain, Writer writer, bool is_name);
+  void detect(const PlainText& plain, Writer writer, bool is_name);
+  std::vector<PrivateSpan> detected_in(std::string_view text, bool is_name) const;
+  std::vector<PrivateSpan> private_spans(const PlainText& plain) const;
   void add_marked(std::string_view value);
   std::string unmarked() const;
   bool remember(std::span<const Detected> detected);
-  void append_safe(std::string& to, std::string_view text);
   void append_placeholder(std::string& to, std::string_view value, PrivateType type);
 
   PrivacyGuard& guard_;
   PrivateMode mode_;
   std::shared_ptr<Placeholders> placeholders_;
   std::vector<Detected> detected_;  // until check()
+  // By text, so that all of it is taken out of that, even where the value alone would not be found.
+  std::unordered_map<std::string, std::vector<PrivateSpan>> spans_;
   bool full_ = false;
   bool found_ = false;  // under local and prefix
 };

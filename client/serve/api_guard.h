@@ -20,8 +20,8 @@ Result<void> check_origin(const std::string& text);
 // without.
 Result<void> check_host_name(const std::string& text);
 
-// Who may use the local API. A page that the user has open elsewhere can send requests to this
-// machine, under its own name or, by DNS rebinding, as if it came from here; neither gets through.
+// Decides who may use the local API. A page that the user has open elsewhere can send requests to
+// this machine, under its own name or, by DNS rebinding, as if it came from here; neither gets in.
 class ApiGuard {
  public:
   struct Options {

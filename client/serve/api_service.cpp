@@ -49,6 +49,7 @@ ApiService::ApiService(Options options)
       guard_(options_.guard),
       privacy_(options_.privacy),
       page_(options_.store, privacy_, options_.bundle.tokenizer()),
+      kept_(options_.io, {}),
       conversations_([this] {
         Conversations::Options with = options_.conversations;
         with.on_outcome = [this, tell = std::move(with.on_outcome)](const AnswerOutcome& outcome) {
@@ -195,10 +196,17 @@ std::optional<ApiError> ApiService::keep_here(CompletionRequest& request) const 
   return std::nullopt;
 }
 
+// Readers of an answer that stays here may quote it before it has ended. So whatever looks a text
+// through calls this first.
+void ApiService::learn_running_answers() {
+  for (const auto& [number, completion] : completions_) completion->tell_local_texts();
+}
+
 void ApiService::complete(Call call, CompletionKind kind) {
   const std::uint64_t seed =
       options_.seeds_are_random ? random_number() : options_.defaults.sampling.seed;
   const Instant asked = Clock::now();
+  learn_running_answers();
   auto hidden = take_out_private(call.request.body, privacy_, options_.bundle.tokenizer());
   auto request = hidden ? parse_completion(hidden->body, kind, options_.defaults, seed)
                         : ApiResult<CompletionRequest>(hidden.error());
@@ -392,6 +400,7 @@ void ApiService::read_conversation(Call call) {
 }
 
 void ApiService::keep_conversation(Call call) {
+  learn_running_answers();
   auto result = page_.keep(query_field(call.request.query, "id").value_or(""), call.request.body);
   answer(std::move(call), std::move(result));
 }
@@ -402,6 +411,7 @@ void ApiService::remove_conversation(Call call) {
 }
 
 void ApiService::preview(Call call) {
+  learn_running_answers();
   auto result = page_.preview(call.request.body);
   answer(std::move(call), std::move(result));
 }

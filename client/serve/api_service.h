@@ -118,6 +118,7 @@ class ApiService {
   void answer(Call call, ApiResult<HttpAnswer> result);
 
   void complete(Call call, CompletionKind kind);
+  void learn_running_answers();
   std::optional<ApiError> keep_here(CompletionRequest& request) const;
   void start(Call call, CompletionRequest request, std::vector<Prompt> prompts,
              std::shared_ptr<AnswerLaw> law, RequestPrivacy privacy, Instant start_at);
@@ -130,7 +131,7 @@ class ApiService {
   PageApi page_;
   ApiCounters counters_;
   std::shared_ptr<const TokenTexts> texts_;  // once a request needs them
-  KeptStreams kept_{{}};
+  KeptStreams kept_;
   Conversations conversations_;
   RequestPrompts prompts_;
   std::uint64_t last_completion_ = 0;

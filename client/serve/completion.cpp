@@ -334,7 +334,7 @@ std::uint32_t Completion::answers_count() const {
   return static_cast<std::uint32_t>(prompts_.size()) * request_.choices;
 }
 
-// What its answers go on behind. Who puts the two together sees a link in them as one.
+// What its answers go on behind. A reader of both together sees a link in them as one.
 std::string Completion::text_before(std::uint32_t prompt) const {
   if (request_.kind == CompletionKind::chat) return request_.begun;
   const TextPrompt& text = request_.prompts[prompt];
@@ -378,7 +378,8 @@ void Completion::lose_reader(HttpGone how) {
 
 void Completion::done() {
   done_ = true;
-  keep_local_texts();
+  // However it ends: what was told of an answer may be said again.
+  tell_local_texts();
   abandon_choices();
   hold_.reset();
   start_.cancel();
@@ -386,8 +387,7 @@ void Completion::done() {
   parts_.on_done();
 }
 
-// However it ends: what was told of an answer may be said again.
-void Completion::keep_local_texts() const {
+void Completion::tell_local_texts() const {
   if (!parts_.privacy.is_local || !parts_.on_local_text) return;
   for (const auto& choice : choices_) {
     parts_.on_local_text(choice->text.thought() + '\n' + choice->text.text());

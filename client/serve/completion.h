@@ -43,7 +43,8 @@ class Completion final : public std::enable_shared_from_this<Completion> {
     SendGrid* grid = nullptr;     // held while what is private is computed; null: there is none
     std::uint64_t salt = 0;
     std::shared_ptr<Outlet> outlet;
-    // Told of an answer that is to stay on the device; may be empty.
+    // Told of an answer that is to stay on the device, when it ends and by tell_local_texts(); may
+    // be empty.
     std::function<void(const std::string& text)> on_local_text{};
     std::function<void()> on_done;  // told once, when it is over or was stopped; not to destroy it
   };
@@ -57,6 +58,8 @@ class Completion final : public std::enable_shared_from_this<Completion> {
   void stop();
   // Nobody takes it any more, or for now.
   void lose_reader(HttpGone how);
+  // Tells on_local_text what was written so far, if it is to stay on the device.
+  void tell_local_texts() const;
 
  private:
   // One of the answers.
@@ -79,7 +82,7 @@ class Completion final : public std::enable_shared_from_this<Completion> {
     // As the client sees it; nothing where no placeholder was given out.
     std::optional<RestoredText> seen_text;
     std::optional<RestoredText> seen_thought;
-    // Of the tokens that have a text, up to those given out.
+    // The tokens that have a text, up to those given out.
     std::vector<ToldToken> told_tokens;
     ClientState state = ClientState::online;
 
@@ -106,7 +109,6 @@ class Completion final : public std::enable_shared_from_this<Completion> {
   void write(std::string events);
   void fail(const ApiError& error);
   void end_if_complete();
-  void keep_local_texts() const;
   void abandon_choices();
   void done();
   std::vector<FinishedChoice> finished() const;

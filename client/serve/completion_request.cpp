@@ -295,7 +295,7 @@ void read_biases(JsonFields& fields, Constraints& constraints) {
   }
 }
 
-// Of a chat true and a number of alternatives, else the number alone.
+// For a chat, true and a number of alternatives; else the number alone.
 void read_logprobs(JsonFields& fields, CompletionRequest& request) {
   const bool chat = request.kind == CompletionKind::chat;
   bool wanted = !chat && fields.find("logprobs") != nullptr;

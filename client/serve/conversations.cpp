@@ -21,7 +21,7 @@ Error error_of(const std::exception& failure) {
   return {Errc::io, std::string("this program failed: ") + failure.what()};
 }
 
-// All that may decide about what others see: who asks with another private text gets the same.
+// All that may decide about what others see: asking with another private text gets the same.
 std::span<const std::uint32_t> open_tokens(const Prompt& prompt) {
   return std::span(prompt.tokens)
       .first(prompt.is_private ? prompt.open_count : prompt.tokens.size());
@@ -186,7 +186,7 @@ Conversations::Place& Conversations::take_place(const Prompt& asked) {
   for (auto it = places_.begin(); it != places_.end(); ++it) {
     if (!idle(*it)) continue;
     const std::size_t common = common_count((*it)->tokens, prompt);
-    // Of several that know as much the one that was used last.
+    // Where several know as much, the one that was used last.
     const bool knows_some = common > 0 || (asked.is_private && (*it)->was_private);
     if (knows_some && common >= most) best = it, most = common;
   }

@@ -26,7 +26,7 @@ struct Prompt {
   std::uint32_t open_count = 0;  // of a private one: leading tokens that depend on nothing private
 };
 
-// Who awaits an answer. Told on the io_context's thread. Where it throws its answer ends, and that
+// Awaits an answer. Told on the io_context's thread. Where it throws its answer ends, and that
 // is the outcome.
 class AnswerListener : public GenerationObserver {
  public:
@@ -49,7 +49,7 @@ class Conversations {
     std::function<Engine::ConversationParts(GenerationObserver& observer)> parts;
     std::function<void(const AnswerOutcome& outcome)> on_outcome;  // each, for the record
     std::uint32_t count_max = 1;
-    // Of them, idle ones that are kept: each is a connection, and a session of the server.
+    // Idle conversations that are kept: each is a connection, and a session of the server.
     std::uint32_t idle_max = 8;
     std::uint32_t line_max = 0;  // of prompts that wait
   };

@@ -1,9 +1,11 @@
 #include "client/serve/kept_stream.h"
 
 #include <algorithm>
+#include <boost/system/error_code.hpp>
 #include <string_view>
 #include <utility>
 
+#include "client/serve/completion_format.h"
 #include "shared/base/ascii.h"
 #include "shared/base/check.h"
 
@@ -57,6 +59,12 @@ void KeptStream::end() {
   readers_.clear();
 }
 
+void KeptStream::break_off(const ApiError& why) {
+  if (asking_) return answer(answer_of(why));
+  write(CompletionFormat::error_event(why));
+  end();
+}
+
 void KeptStream::attach(HttpReply reply, const HttpHeaders& headers, std::size_t from) {
   EDGEDRAFT_CHECK(from <= bytes_.size());
   HttpAnswer head = event_stream_head(headers);
@@ -79,7 +87,9 @@ bool KeptStreams::is_name(std::string_view name) {
 
 bool KeptStreams::put(const std::string& name, std::shared_ptr<KeptStream> stream,
                       std::function<void()> stop, Instant now) {
-  remove(name);
+  remove(name, {.status = 409,
+                .message = "this stream was ended: a new one has taken its name",
+                .code = "stream_replaced"});
   sweep(now);
   if (entries_.size() >= options_.count_max) {
     const auto oldest = std::ranges::min_element(
@@ -101,20 +111,41 @@ void KeptStreams::ended(const KeptStream& stream, Instant now) {
   for (auto& [name, entry] : entries_) {
     if (entry.stream.get() == &stream) entry.ended = now;
   }
+  sweep_later();
 }
 
 bool KeptStreams::remove(const std::string& name) {
+  return remove(name,
+                {.status = 410, .message = "this stream was deleted", .code = "stream_deleted"});
+}
+
+bool KeptStreams::remove(const std::string& name, const ApiError& why) {
   const auto found = entries_.find(name);
   if (found == entries_.end()) return false;
   const Entry entry = std::move(found->second);
   entries_.erase(found);
-  if (!entry.stream->ended()) entry.stop();
+  if (entry.stream->ended()) return true;
+  entry.stop();
+  // Else it would look to its readers as if it were whole.
+  if (!entry.stream->ended()) entry.stream->break_off(why);
   return true;
 }
 
 void KeptStreams::sweep(Instant now) {
   std::erase_if(entries_, [&](const auto& entry) {
-    return entry.second.ended != Instant::max() && now - entry.second.ended > options_.kept_for;
+    return entry.second.ended != Instant::max() && now - entry.second.ended >= options_.kept_for;
+  });
+}
+
+void KeptStreams::sweep_later() {
+  const auto first =
+      std::ranges::min_element(entries_, {}, [](const auto& entry) { return entry.second.ended; });
+  if (first == entries_.end() || first->second.ended == Instant::max()) return;
+  oldest_.expires_at(first->second.ended + options_.kept_for);
+  oldest_.async_wait([this](const boost::system::error_code& error) {
+    if (error) return;
+    sweep(Clock::now());
+    sweep_later();
   });
 }
 

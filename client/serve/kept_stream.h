@@ -1,5 +1,7 @@
 #pragma once
 
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/steady_timer.hpp>
 #include <chrono>
 #include <cstdint>
 #include <functional>
@@ -7,8 +9,10 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "client/serve/api_error.h"
 #include "client/serve/direct_outlet.h"
 #include "client/serve/outlet.h"
 #include "shared/base/clock.h"
@@ -32,6 +36,8 @@ class KeptStream final : public Outlet {
   void write(std::string events) override;
   void end() override;
   bool is_stuck() const override { return bytes_.size() > bytes_max_; }
+  // Ends a stream that is not whole, and tells its readers why. Requires  it has not ended
+  void break_off(const ApiError& why);
 
   // Another reader, from that byte on. Requires  from <= size()
   void attach(HttpReply reply, const HttpHeaders& headers, std::size_t from);
@@ -72,10 +78,11 @@ class KeptStreams {
     std::size_t count_max = 64;
     Duration kept_for = std::chrono::minutes(10);  // after the end
   };
-  explicit KeptStreams(Options options) : options_(options) {}
+  // On the thread of `io`, which outlives it, streams are forgotten even where nobody asks.
+  KeptStreams(boost::asio::io_context& io, Options options) : options_(options), oldest_(io) {}
 
   // `stop` ends what writes the stream; it is called at most once, before the end.
-  // A stream of that name that there is already is stopped and forgotten.
+  // A stream of that name that there is already is stopped and forgotten; its readers are told.
   // Errors    none: where there are too many, those that ended longest ago go; nothing is kept,
   //           and false given, if none has ended
   bool put(const std::string& name, std::shared_ptr<KeptStream> stream, std::function<void()> stop,
@@ -83,7 +90,7 @@ class KeptStreams {
   std::shared_ptr<KeptStream> find(const std::string& name, Instant now);
   // It has ended.
   void ended(const KeptStream& stream, Instant now);
-  // Stops and forgets it; false if there is none.
+  // Stops and forgets it, and tells its readers; false if there is none.
   bool remove(const std::string& name);
 
  private:
@@ -92,9 +99,12 @@ class KeptStreams {
     std::function<void()> stop;
     Instant ended = Instant::max();
   };
+  bool remove(const std::string& name, const ApiError& why);
   void sweep(Instant now);
+  void sweep_later();
 
   Options options_;
+  boost::asio::steady_timer oldest_;  // until the one that ended first is to be forgotten
   std::map<std::string, Entry, std::less<>> entries_;
 };
 

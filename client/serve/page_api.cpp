@@ -45,7 +45,7 @@ ApiError no_id() {
           .code = "invalid_value"};
 }
 
-// Of masked messages what stands before the first placeholder.
+// What stands before the first placeholder of masked messages.
 Json open_messages(const PrivateRequest::Masked& masked) {
   Json open = Json::array();
   const auto cut = [&masked](Json& text) {

@@ -1,7 +1,9 @@
 #include "client/serve/request_privacy.h"
 
+#include <algorithm>
 #include <chrono>
 #include <optional>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -38,13 +40,15 @@ class Visitor {
  private:
   // What it returns takes the text's place.
   virtual std::string text(const std::string& text, bool is_private, Writer writer) = 0;
+  // The same of the parts of a text.
+  virtual std::vector<std::string> texts(std::span<const RequestPart> parts, Writer writer) = 0;
   // The same of a key that nothing refers to.
   virtual std::string key(const std::string& key) = 0;
   // A name that cannot be changed, as of a property.
   virtual void name(const std::string& name) = 0;
   // One that says which call or function it is.
   virtual void id(const std::string& id) = 0;
-  // Whether private text stands in what the first two returned, put together.
+  // Whether private text stands in what the first three returned, put together.
   virtual bool still_holds(const std::string& text) = 0;
 
   // All texts within, numbers too, and the names of an object's members.
@@ -89,8 +93,13 @@ class Visitor {
   }
 
   // JSON within a text. No name in it means anything, and what goes up is what is written.
-  void arguments(Json& value) {
+  void arguments(Json& value, bool is_private) {
     const auto written = value.get<std::string>();
+    if (is_private) {
+      const std::string seen = text(written, true, Writer::target);
+      if (seen != written) value = Json({{"private", seen}}).dump();
+      return;
+    }
     if (!has_readable_shape(written) || !Json::accept(written)) {
       value = text(written, false, Writer::target);
       return;
@@ -131,23 +140,31 @@ class Visitor {
     return role == "assistant" ? Writer::target : role == "tool" ? Writer::function : Writer::user;
   }
 
-  void content(Json& value, Writer writer) {
+  void content(Json& value, Writer writer, bool is_private) {
     if (value.is_string()) {
-      value = text(value.get<std::string>(), false, writer);
+      value = text(value.get<std::string>(), is_private, writer);
       return;
     }
     if (!value.is_array()) return;
     join_open_parts(value);
-    for (Json& part : value) {
-      if (!is_text(part)) continue;
-      part["text"] = text(part["text"].get<std::string>(), is_marked(part), writer);
+    for (auto at = value.begin(); at != value.end();) {
+      at = std::find_if(at, value.end(), is_text);
+      const auto end = std::find_if_not(at, value.end(), is_text);
+      std::vector<RequestPart> parts;
+      for (auto part = at; part != end; ++part) {
+        parts.push_back({.text = (*part)["text"].get_ref<const std::string&>(),
+                         .is_private = is_private || is_marked(*part)});
+      }
+      if (parts.empty()) continue;
+      for (std::string& seen : texts(parts, writer)) (*at++)["text"] = std::move(seen);
     }
   }
 
   static bool is_text(const Json& part) {
     return part.is_object() && part.contains("text") && part["text"].is_string();
   }
-  static bool is_marked(const Json& part) { return part.value("x_private", Json()) == true; }
+  // A part or a message. Requires  error_of_marks() found nothing
+  static bool is_marked(const Json& value) { return value.value("x_private", Json()) == true; }
 
   // The model reads parts as one text, and so may a value stand in two of them.
   static void join_open_parts(Json& parts) {
@@ -169,7 +186,8 @@ class Visitor {
 
   void message(Json& value) {
     if (!value.is_object()) return;
-    if (value.contains("content")) content(value["content"], writer_of(value));
+    const bool is_private = is_marked(value);
+    if (value.contains("content")) content(value["content"], writer_of(value), is_private);
     if (value.contains("tool_call_id")) identifies(value["tool_call_id"]);
     const auto calls = value.find("tool_calls");
     if (calls == value.end() || !calls->is_array()) return;
@@ -180,7 +198,7 @@ class Visitor {
       if (call.contains("id")) identifies(call["id"]);
       if (function.contains("name")) identifies(function["name"]);
       if (function.contains("arguments") && function["arguments"].is_string()) {
-        arguments(function["arguments"]);
+        arguments(function["arguments"], is_private);
       }
     }
   }
@@ -196,6 +214,12 @@ class Learning final : public Visitor {
   std::string text(const std::string& text, bool is_private, Writer writer) override {
     mask_.learn(text, is_private, writer);
     return text;
+  }
+  std::vector<std::string> texts(std::span<const RequestPart> parts, Writer writer) override {
+    mask_.learn(parts, writer);
+    std::vector<std::string> same;
+    for (const RequestPart& part : parts) same.emplace_back(part.text);
+    return same;
   }
   std::string key(const std::string& key) override {
     mask_.learn_name(key, Writer::target);
@@ -219,6 +243,9 @@ class Applying final : public Visitor {
  private:
   std::string text(const std::string& text, bool is_private, Writer) override {
     return mask_.apply(text, is_private);
+  }
+  std::vector<std::string> texts(std::span<const RequestPart> parts, Writer) override {
+    return mask_.apply(parts);
   }
   std::string key(const std::string& key) override { return mask_.apply(key, false); }
   void name(const std::string& name) override { in_name_ = mask_.holds(name) || in_name_; }
@@ -244,6 +271,31 @@ ApiError api_error(const Error& error) {
   return {.message = error.message,
           .param = "messages",
           .code = error.code == Errc::usage ? "private_text_found" : "too_much_private_text"};
+}
+
+// A mark of another type would leave open what its sender takes for private.
+std::optional<ApiError> error_of_marks(const nlohmann::json& request) {
+  std::optional<ApiError> error;
+  const auto check = [&error](const nlohmann::json& marked, const std::string& path) {
+    if (error || !marked.is_object()) return;
+    JsonFields fields(marked, path + ".");
+    bool is_private = false;
+    fields.read("x_private", is_private);
+    error = fields.error();
+  };
+  const auto messages = request.find("messages");
+  if (messages == request.end() || !messages->is_array()) return std::nullopt;
+  for (std::size_t i = 0; i < messages->size(); ++i) {
+    const nlohmann::json& message = (*messages)[i];
+    const std::string path = "messages[" + std::to_string(i) + "]";
+    check(message, path);
+    if (!message.is_object() || !message.contains("content")) continue;
+    const nlohmann::json& content = message["content"];
+    for (std::size_t j = 0; content.is_array() && j < content.size(); ++j) {
+      check(content[j], path + ".content[" + std::to_string(j) + "]");
+    }
+  }
+  return error;
 }
 
 // A prompt of tokens, or each of several, as a text, if it is one that could be looked through.
@@ -280,6 +332,7 @@ ApiResult<PrivateRequest> take_out_private(std::string_view body, PrivacyGuard& 
     mode = private_mode_of(*word);
   }
   fields.read("restore_tool_arguments", request.privacy.restores_tool_arguments);
+  fields.take(error_of_marks(plain));
   if (fields.error()) return *fields.error();
   if (mode == PrivateMode::off) return request;
 
@@ -288,9 +341,8 @@ ApiResult<PrivateRequest> take_out_private(std::string_view body, PrivacyGuard& 
   learn_all(json, mask);
   if (const auto checked = mask.check(); !checked) return api_error(checked.error());
   if (mode != PrivateMode::mask) {
-    RequestMask prefix(guard, PrivateMode::prefix);
+    RequestMask prefix(mask, PrivateMode::prefix);
     Json masked = json;
-    learn_all(masked, prefix);
     const bool in_name = apply_all(masked, prefix);
     auto outcome = prefix.outcome();
     if (!outcome && mode == PrivateMode::prefix) return api_error(outcome.error());
@@ -299,8 +351,8 @@ ApiResult<PrivateRequest> take_out_private(std::string_view body, PrivacyGuard& 
       request.masked = {.body = masked.dump(), .placeholders = std::move(outcome->placeholders)};
     }
   }
-  // Of one that stays here all else is made as it is.
-  RequestMask local(guard, PrivateMode::local);
+  // In a request that stays here all else is made as it is.
+  RequestMask local(mask, PrivateMode::local);
   RequestMask& last = mode == PrivateMode::mask ? mask : local;
   const bool in_name = apply_all(json, last);
   auto outcome = last.outcome();

@@ -35,7 +35,7 @@ struct RequestPrivacy {
 struct PrivateRequest {
   std::string body;
   RequestPrivacy privacy{};
-  // Of one that stays here: its body with placeholders, and what they stand for, which tell what
+  // For one that stays here: its body with placeholders, and what they stand for, which tell what
   // stands before its private text. Nothing where they are too many.
   struct Masked {
     std::string body;

@@ -11,7 +11,7 @@ namespace edgedraft {
 std::string unescaped(std::string_view text);
 // The first field of this name in "a=1&b=2", unescaped.
 std::optional<std::string> query_field(std::string_view query, std::string_view name);
-// Of digits alone.
+// The number that digits alone make; nothing for other texts.
 std::optional<std::size_t> number_of(const std::string& text);
 
 }  // namespace edgedraft

@@ -57,6 +57,30 @@ class PrivacyTest : public LocalServerTest {
     const auto sent = uplink_.since(0);
     return sent.empty() ? 0 : sent.back().number;
   }
+  // Begins a long answer that stays here, as the kept stream `id`; what of it has come by now.
+  std::string begun_here(RawPeer& peer, const std::string& id) {
+    const std::string body = chat_of("Tell me a story about a dog and a <private>ball</private>.",
+                                     {{"private", "local"}, {"stream", true}, {"max_tokens", 900}})
+                                 .dump();
+    peer.write("POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nX-Conversation-Id: " + id +
+               "\r\nContent-Length: " + std::to_string(body.size()) + "\r\n\r\n" + body);
+    std::string told;
+    for (std::string raw; told.size() < 60;) {
+      const Bytes more = peer.read_some();
+      EXPECT_FALSE(more.empty()) << raw;
+      if (more.empty()) break;
+      raw.append(reinterpret_cast<const char*>(more.data()), more.size());
+      told.clear();
+      for (std::size_t at = raw.find("data: {"); at != std::string::npos;
+           at = raw.find("data: {", at + 1)) {
+        const json event =
+            json::parse(raw.substr(at + 6, raw.find('\n', at) - at - 6), nullptr, false);
+        if (event.is_discarded()) continue;
+        told += event["choices"][0]["delta"].value("content", "");
+      }
+    }
+    return told;
+  }
   json answer_;
 };
 
@@ -453,31 +477,24 @@ TEST_F(PrivacyTest, UnderLocalAnAnswerStaysWithItsQuestion) {
 // Its reader has seen it, and may quote it.
 TEST_F(PrivacyTest, UnderLocalAStoppedAnswerStaysToo) {
   const std::string id(32, 's');
-  const std::string body = chat_of("Tell me a story about a dog and a <private>ball</private>.",
-                                   {{"private", "local"}, {"stream", true}, {"max_tokens", 900}})
-                               .dump();
   RawPeer peer(api_->port());
-  peer.write("POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nX-Conversation-Id: " + id +
-             "\r\nContent-Length: " + std::to_string(body.size()) + "\r\n\r\n" + body);
-  std::string told;
-  for (std::string raw; told.size() < 60;) {
-    const Bytes more = peer.read_some();
-    ASSERT_FALSE(more.empty()) << raw;
-    raw.append(reinterpret_cast<const char*>(more.data()), more.size());
-    told.clear();
-    for (std::size_t at = raw.find("data: {"); at != std::string::npos;
-         at = raw.find("data: {", at + 1)) {
-      const json event =
-          json::parse(raw.substr(at + 6, raw.find('\n', at) - at - 6), nullptr, false);
-      if (event.is_discarded()) continue;
-      told += event["choices"][0]["delta"].value("content", "");
-    }
-  }
+  const std::string told = begun_here(peer, id);
   EXPECT_EQ(ask(api_->port(), {.method = "DELETE", .path = "/v1/stream?conv_id=" + id}).status,
             204u);
   const json quoted = chat(chat_of("What does this mean: \"" + told + "\"?",
                                    {{"private", "local"}, {"max_tokens", 10}}))["choices"][0];
   EXPECT_EQ(quoted["x_edgedraft"]["private"], "local");
+}
+
+// The same before it has ended.
+TEST_F(PrivacyTest, UnderLocalAnAnswerStaysWhileItIsWritten) {
+  RawPeer peer(api_->port());
+  const std::string told = begun_here(peer, std::string(32, 's'));
+  const json question =
+      chat_of("What does this mean: \"" + told + "\"?", {{"private", "mask"}, {"max_tokens", 5}});
+  const json preview = json::parse(post("/v1/edgedraft/preview", question).body);
+  EXPECT_EQ(preview["messages"][0]["content"], "[TEXT_001]");
+  EXPECT_EQ(chat(question)["choices"][0]["x_edgedraft"]["private"], json({{"text", 1}}));
 }
 
 TEST_F(PrivacyTest, WhatNobodyMarkedMayBeRefused) {

@@ -2,6 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <boost/asio/io_context.hpp>
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <utility>
@@ -58,6 +63,68 @@ TEST_F(KeptStreamTest, AReaderThatIsBehindWithWhatCameSinceIsLetGo) {
   const std::string body = testing::ask(server_.port(), {.path = "/late"}).body;
   EXPECT_EQ(body.size(), 2 * kMuch);
   EXPECT_TRUE(body.ends_with('b'));
+}
+
+// Streams by name, of which a server's client asks for one.
+class NamedStreamTest : public ::testing::Test {
+ protected:
+  // What the client is told where `act` comes behind all that its stream says.
+  testing::HttpResult told(bool begins, const std::function<void()>& act) {
+    name_ += 'n';
+    HttpServer server({.address = "127.0.0.1"}, [&](const HttpRequest&, HttpReply reply) {
+      const auto stream = std::make_shared<KeptStream>(std::move(reply), HttpHeaders{});
+      EXPECT_TRUE(streams_.put(
+          name_, stream, [this] { ++stops_; }, Clock::now()));
+      if (begins) {
+        stream->begin();
+        stream->write("data: {}\n\n");
+      }
+      stream_ = stream;
+      act();
+    });
+    return testing::ask(server.port(), {});
+  }
+  static std::string code(const std::string& error) {
+    return nlohmann::json::parse(error)["error"]["code"];
+  }
+
+  std::string name_;
+  boost::asio::io_context io_;
+  KeptStreams streams_{io_, {.kept_for = std::chrono::milliseconds(1)}};
+  std::weak_ptr<KeptStream> stream_;
+  int stops_ = 0;
+};
+
+TEST_F(NamedStreamTest, ReadersLearnThatTheirStreamIsGone) {
+  const auto remove = [this] { EXPECT_TRUE(streams_.remove(name_)); };
+  const auto replace = [this] {
+    EXPECT_TRUE(streams_.put(
+        name_, nullptr, [] {}, Clock::now()));
+  };
+  for (const bool is_replaced : {false, true}) {
+    const std::string expected = is_replaced ? "stream_replaced" : "stream_deleted";
+    const std::function<void()> end = is_replaced ? std::function<void()>(replace) : remove;
+    const testing::HttpResult begun = told(/*begins=*/true, end);
+    EXPECT_EQ(begun.status, 200u);
+    const auto events = testing::event_data(begun.body);
+    ASSERT_EQ(events.size(), 2u) << begun.body;
+    EXPECT_EQ(code(events.back()), expected);
+    const testing::HttpResult silent = told(/*begins=*/false, end);
+    EXPECT_EQ(silent.status, is_replaced ? 409u : 410u);
+    EXPECT_EQ(code(silent.body), expected);
+  }
+  EXPECT_EQ(stops_, 4);
+}
+
+TEST_F(NamedStreamTest, AStreamIsForgottenThoughNobodyAsks) {
+  told(/*begins=*/true, [this] {
+    const auto stream = stream_.lock();
+    stream->end();
+    streams_.ended(*stream, Clock::now());
+  });
+  EXPECT_FALSE(stream_.expired());
+  io_.run();
+  EXPECT_TRUE(stream_.expired());
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include <list>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <string_view>
 #include <thread>
 
 #include "tests/client/local_server_rig.h"
@@ -421,7 +422,7 @@ TEST_F(LocalServerTest, PromptsWaitInLineAndTooManyAreRefused) {
   EXPECT_EQ(answered + refused, 6);
 }
 
-// Beyond those that it takes it closes them at once; who was there before is answered.
+// Connections beyond those that it takes are closed at once; earlier ones are answered.
 TEST_F(LocalServerTest, TenThousandConnectionsLeaveTheOthersAlone) {
   const std::string alone = text(chat_of(kStory));
   api_.reset();
@@ -453,7 +454,7 @@ TEST_F(LocalServerTest, TenThousandConnectionsLeaveTheOthersAlone) {
   EXPECT_EQ(status, 200u);
 }
 
-// Who closes the connection ends the passes.
+// A client that closes the connection ends the passes.
 TEST_F(LocalServerTest, AnAnswerThatNobodyReadsEnds) {
   api_.reset();
   start({.pass_pace = 20ms});
@@ -557,12 +558,16 @@ TEST_F(LocalServerTest, AKeptStreamIsStoppedByItsNameAlone) {
   const std::string id(32, 'k');
   const std::string body = chat_of(kStory, {{"stream", true}, {"max_tokens", 2000}}).dump();
   RawPeer peer(api_->port());
-  peer.write("POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nX-Conversation-Id: " + id +
-             "\r\nContent-Length: " + std::to_string(body.size()) + "\r\n\r\n" + body);
+  peer.write(
+      "POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
+      "X-Conversation-Id: " +
+      id + "\r\nContent-Length: " + std::to_string(body.size()) + "\r\n\r\n" + body);
   ASSERT_FALSE(peer.read_some().empty());
   EXPECT_EQ(ask(api_->port(), {.method = "DELETE", .path = "/v1/stream?conv_id=" + id}).status,
             204u);
-  peer.read_to_end();
+  const Bytes rest = peer.read_to_end();
+  const std::string_view told(reinterpret_cast<const char*>(rest.data()), rest.size());
+  EXPECT_NE(told.find("\"stream_deleted\""), std::string_view::npos);
   const Instant deadline = Clock::now() + 10s;
   while (metric("requests_processing") > 0.0 && Clock::now() < deadline) {
     std::this_thread::sleep_for(5ms);

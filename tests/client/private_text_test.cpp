@@ -2,16 +2,20 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "client/privacy/detectors.h"
 #include "client/privacy/local_texts.h"
-#include "client/privacy/open_text.h"
 #include "client/privacy/private_marks.h"
+#include "client/privacy/private_span.h"
 #include "client/privacy/private_vault.h"
-#include "client/privacy/request_mask.h"
+#include "client/privacy/unescaped_text.h"
 #include "shared/base/random.h"
 
-// What is private in a text, and what takes its place.
+// What is private in a text.
 namespace edgedraft {
 namespace {
 
@@ -63,11 +67,57 @@ TEST(PrivateMarksTest, TheCaseOfAMarkDoesNotMatter) {
 
 TEST(PrivateMarksTest, ManyMarksTakeNoLonger) {
   for (const char* const piece : {"<", "<private", "<private>", "</private>", "<private></private>",
-                                  "<private>a</private></private>"}) {
+                                  "<private>a", "<private>a</private></private>"}) {
     std::string text;
     while (text.size() < 1'000'000) text += piece;
     split_marks(text);
+    std::size_t bytes = 0;
+    for (const PrivateSpan& span : without_marks(text).marked) bytes += span.end - span.begin;
+    EXPECT_LE(bytes, 10 * text.size()) << piece;
   }
+}
+
+std::string unmarked(const std::string& private_text) {
+  const UnmarkedText result = without_marks(private_text);
+  std::string all = result.text;
+  for (const PrivateSpan& span : result.marked) {
+    all += "|" + result.text.substr(span.begin, span.end - span.begin);
+  }
+  return all;
+}
+
+TEST(PrivateMarksTest, PrivateTextIsReadWithoutItsMarks) {
+  EXPECT_EQ(unmarked("Ann Quist"), "Ann Quist");
+  EXPECT_EQ(unmarked("Dear <private>Ann Quist</private>, hello"),
+            "Dear Ann Quist, hello|Ann Quist");
+  EXPECT_EQ(unmarked("<private>a<PRIVATE>b</private></private>c"), "abc|b|ab");
+  EXPECT_EQ(unmarked("a</private>b</private>c"), "abc|a|b");
+  EXPECT_EQ(unmarked("a<private>b"), "ab|b");
+  EXPECT_EQ(unmarked("</private>"), "|");
+}
+
+std::string unescaped_all(const std::string& text) {
+  std::string all;
+  for (const UnescapedText& reading : unescaped_texts(text)) all += reading.text + "|";
+  return all;
+}
+
+TEST(UnescapedTextTest, EscapesAreReadAsOftenAsTheyWereWritten) {
+  EXPECT_EQ(unescaped_all(R"(no escape: \q, \u12, \)"), "");
+  EXPECT_EQ(unescaped_all(R"(J\u00f6rg\nM.)"), "Jörg\nM.|");
+  EXPECT_EQ(unescaped_all(R"({\"name\": \"J\\u00f6rg\"})"),
+            R"({"name": "J\u00f6rg"}|{"name": "Jörg"}|)");
+  EXPECT_EQ(unescaped_all(R"(\ud83e\udd8a, \xfc, \U0000006f)"), "🦊, ü, o|");
+  EXPECT_EQ(unescaped_all(R"(\ud83e, \udd8a)"), "\uFFFD, \uFFFD|") << "halves of a pair";
+  EXPECT_LE(unescaped_texts(std::string(1'000'000, '\\')).size(), 3u);
+}
+
+TEST(UnescapedTextTest, EachByteIsWhereItIsWritten) {
+  const auto readings = unescaped_texts(R"(a\\u00f6b)");
+  ASSERT_EQ(readings.size(), 2u);
+  EXPECT_EQ(readings[1].text, "aöb");
+  EXPECT_EQ(readings[1].begins, (std::vector<std::uint32_t>{0, 1, 1, 8}));
+  EXPECT_EQ(readings[1].ends, (std::vector<std::uint32_t>{1, 8, 8, 9}));
 }
 
 std::string found(const PrivateVault& vault, const std::string& text) {
@@ -207,6 +257,27 @@ TEST(PrivateVaultTest, NamesTakeNoRoomOfOtherValues) {
   EXPECT_EQ(found(vault, "of name 9999 and one more"), "{name 9999}{one more}");
 }
 
+TEST(PrivateVaultTest, AValueIsFoundInWhatProgramsWrite) {
+  PrivateVault vault;
+  vault.add("Jörg Müller", PrivateType::name);
+  vault.add("12 Main Street\nSpringfield", PrivateType::text);
+  EXPECT_EQ(found(vault, R"({"name": "J\u00f6rg M\u00fcller"})"), R"({J\u00f6rg M\u00fcller})");
+  EXPECT_EQ(found(vault, R"(at "12 Main Street\nSpringfield".)"),
+            R"({12 Main Street\nSpringfield})");
+  EXPECT_EQ(found(vault, R"({\"name\": \"J\\u00f6rg M\\u00fcller\"})"),
+            R"({J\\u00f6rg M\\u00fcller})");
+  EXPECT_EQ(found(vault, R"(root ::= "J\xf6rg M\xFCller")"), R"({J\xf6rg M\xFCller})");
+  EXPECT_EQ(vault.known_as(R"(J\u00f6rg M\u00fcller)")->text, "Jörg Müller");
+}
+
+TEST(PrivateVaultTest, WhatADetectorFoundMayBeFoundAsItIsWritten) {
+  PrivateVault vault;
+  vault.add_detected("4242424242424242", PrivateType::card);
+  EXPECT_EQ(found(vault, "4242424242424242123"), "");
+  vault.add_detected("4242424242424242", PrivateType::card, /*as_written=*/true);
+  EXPECT_EQ(found(vault, "4242424242424242123"), "{4242424242424242}");
+}
+
 std::string detected(const std::string& text) {
   std::vector<PrivateSpan> spans;
   for (const auto& detector : make_detectors(kDetected)) detector->find(text, spans);
@@ -249,6 +320,29 @@ TEST(DetectorsTest, WhatHasAFormIsFound) {
             "key:-----BEGIN RSA PRIVATE KEY-----\nMIIE\n-----END RSA PRIVATE KEY-----;");
 }
 
+TEST(DetectorsTest, AKeyIsFoundWholeHoweverItIsWritten) {
+  const std::string keys[] = {
+      "-----BEGIN PRIVATE KEY-----\nMIIE+/=\n-----END PRIVATE KEY-----",
+      R"(-----BEGIN PRIVATE KEY-----\nMIIE\nvQIB==\n-----END PRIVATE KEY-----)",
+      R"(-----BEGIN PRIVATE KEY-----\\nMIIE\\n-----END PRIVATE KEY-----)",
+      "-----BEGIN RSA PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\nDEK-Info: AES-256-CBC,4C1B\n\n"
+      "MIIE\n-----END RSA PRIVATE KEY-----",
+      "-----BEGIN EC PRIVATE KEY-----\n> MIIE\n> vQIB\n> -----END EC PRIVATE KEY-----",
+      "-----BEGIN PRIVATE KEY-----\\n\" +\n    \"MIIE\\n\" +\n    \"-----END PRIVATE KEY-----",
+      "-----BEGIN PGP PRIVATE KEY BLOCK-----\nVersion: 1\n\nlQOY\n=aB3c\n"
+      "-----END PGP PRIVATE KEY BLOCK-----",
+      // Cut off.
+      "-----BEGIN PRIVATE KEY-----\n> MIIE\n> vQIB",
+      R"(-----BEGIN RSA PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\nDEK-Info: AES,4C\n\nMIIE)",
+      "eyJ" + std::string(100'000, 'a'),
+  };
+  for (const std::string& key : keys) {
+    EXPECT_EQ(detected("It is \"" + key + "\"."), "key:" + key + ";");
+  }
+  EXPECT_EQ(detected(keys[0] + "\n" + keys[4]), "key:" + keys[0] + ";key:" + keys[4] + ";");
+  EXPECT_EQ(detected("-----BEGIN PUBLIC KEY-----\nMIIE\n-----END PUBLIC KEY-----"), "");
+}
+
 TEST(DetectorsTest, ACardIsFoundWithDigitsAroundIt) {
   for (const std::string around : {"# 12/27", "# 123", "# 12 27 123", "2 #", "2 2 # 12/27",
                                    "3 # 999", "#, 12/27, CVC 123", "(#)"}) {
@@ -283,230 +377,31 @@ TEST(DetectorsTest, WhatOnlyLooksAlikeIsLeft) {
 }
 
 TEST(DetectorsTest, LongTextsTakeNoLonger) {
-  for (const char* const piece : {"a", "1", "a.", "1 ", "2 ", "4111 ", "a@", "Ab ", "[", "é",
-                                  "GB82", "-----BEGIN ", "f:", "1 rue de ", "Platz der ", "aB3/"}) {
+  for (const char* const piece : {"a",
+                                  "1",
+                                  "a.",
+                                  "1 ",
+                                  "2 ",
+                                  "4111 ",
+                                  "a@",
+                                  "Ab ",
+                                  "[",
+                                  "é",
+                                  "GB82",
+                                  "-----BEGIN ",
+                                  "f:",
+                                  "1 rue de ",
+                                  "Platz der ",
+                                  "aB3/",
+                                  "sk-",
+                                  "eyJ ",
+                                  "-----BEGIN PRIVATE KEY-----",
+                                  "\\n",
+                                  "-----BEGIN PRIVATE KEY-----a: \\\\"}) {
     std::string text;
     while (text.size() < 300'000) text += piece;
     detected(text);
   }
-}
-
-PrivacyGuard make_guard() {
-  return PrivacyGuard({.detects = {std::begin(kDetected), std::end(kDetected)}});
-}
-
-struct Masked {
-  std::vector<std::string> texts;
-  RequestMask::Outcome outcome;
-};
-
-Masked mask(PrivacyGuard& guard, const std::vector<std::pair<std::string, bool>>& texts) {
-  RequestMask mask(guard, PrivateMode::mask);
-  Masked masked;
-  for (const auto& [text, is_private] : texts) mask.learn(text, is_private);
-  EXPECT_TRUE(mask.check());
-  for (const auto& [text, is_private] : texts) masked.texts.push_back(mask.apply(text, is_private));
-  masked.outcome = mask.outcome().value();
-  return masked;
-}
-
-std::vector<std::string> masked_texts(PrivacyGuard& guard, const std::vector<std::string>& texts) {
-  std::vector<std::pair<std::string, bool>> unmarked;
-  for (const std::string& text : texts) unmarked.emplace_back(text, false);
-  return mask(guard, unmarked).texts;
-}
-
-TEST(RequestMaskTest, AConversationThatGrowsKeepsItsPlaceholders) {
-  PrivacyGuard guard = make_guard();
-  const std::string first = "I am <private>Ann</private>, ann@lee.org.";
-  const std::string second = "Tell Bob that ann called. <private>Bob</private>?";
-  EXPECT_EQ(masked_texts(guard, {first}),
-            (std::vector<std::string>{"I am [TEXT_001], [MAIL_001]."}));
-  EXPECT_EQ(masked_texts(guard, {first, "Hi, Ann!", second}),
-            (std::vector<std::string>{"I am [TEXT_001], [MAIL_001].", "Hi, [TEXT_001]!",
-                                      "Tell [TEXT_002] that [TEXT_001] called. [TEXT_002]?"}));
-  // A request for a title has no marks any more.
-  EXPECT_EQ(masked_texts(guard, {"Title of: I am Ann, Bob's friend"})[0],
-            "Title of: I am [TEXT_001], [TEXT_002]'s friend");
-}
-
-TEST(RequestMaskTest, WhatWasDetectedBeforeMakesRoom) {
-  PrivacyGuard guard = make_guard();
-  const auto fill = [&] {
-    std::string text;
-    for (std::size_t i = 0; i < PrivateVault::kValuesMax; ++i) {
-      text += "u" + std::to_string(i) + "@lee.org ";
-    }
-    RequestMask mask(guard, PrivateMode::local);
-    mask.learn(text, /*is_private=*/false);
-    ASSERT_TRUE(mask.check());
-  };
-  for (const std::string text : {"zoe@quist.org", "<private>Zoe Quist</private>"}) {
-    fill();
-    RequestMask mask(guard, PrivateMode::mask);
-    mask.learn(text, /*is_private=*/false);
-    ASSERT_TRUE(mask.check()) << text;
-    EXPECT_EQ(mask.apply(text, /*is_private=*/false).find("Zoe"), std::string::npos);
-    EXPECT_TRUE(mask.outcome());
-  }
-}
-
-TEST(RequestMaskTest, WhatWasMarkedStaysPrivateWithoutSpacesBesideIt) {
-  PrivacyGuard guard = make_guard();
-  const std::string first = "我叫<private>李雷</private>。";
-  EXPECT_EQ(masked_texts(guard, {first}), (std::vector<std::string>{"我叫[TEXT_001]。"}));
-  EXPECT_EQ(masked_texts(guard, {first, "李雷的生日是哪天？"}),
-            (std::vector<std::string>{"我叫[TEXT_001]。", "[TEXT_001]的生日是哪天？"}));
-}
-
-// The answer that said it comes back with the next request.
-TEST(RequestMaskTest, WhatWasMarkedStaysPrivateWithoutALetterInIt) {
-  PrivacyGuard guard = make_guard();
-  const std::string first = "My word is <private>#*!#*</private>, my sign <PRIVATE>🦊</Private>.";
-  EXPECT_EQ(masked_texts(guard, {first, "Your word is #*!#*, your sign 🦊."}),
-            (std::vector<std::string>{"My word is [TEXT_001], my sign [TEXT_002].",
-                                      "Your word is [TEXT_001], your sign [TEXT_002]."}));
-}
-
-TEST(RequestMaskTest, NothingBeforeALoneClosingMarkGoesUp) {
-  PrivacyGuard guard = make_guard();
-  EXPECT_EQ(masked_texts(guard, {"Ann Lee</private> is who I am.", "Hi, Ann Lee!"}),
-            (std::vector<std::string>{"[TEXT_001] is who I am.", "Hi, [TEXT_001]!"}));
-}
-
-TEST(RequestMaskTest, ThePlaceholdersOfAUserAreHisOwn) {
-  PrivacyGuard guard = make_guard();
-  const Masked masked =
-      mask(guard, {{"[TEXT_001] is <private>Ann</private>, not [text_002].", false}});
-  EXPECT_EQ(masked.texts[0], "[TEXT_001] is [TEXT_003], not [text_002].");
-  EXPECT_EQ(masked.outcome.placeholders->value_of("[TEXT_001]"), nullptr);
-  EXPECT_EQ(*masked.outcome.placeholders->value_of("[text_003]"), "Ann");
-}
-
-TEST(RequestMaskTest, WhatTheTargetSaidKeepsThePlaceholdersOfTheUser) {
-  PrivacyGuard guard = make_guard();
-  RequestMask mask(guard, PrivateMode::mask);
-  const std::string asked = "Write to <private>Ann</private>.";
-  const std::string said = "I wrote to [TEXT_001].";
-  mask.learn(asked, false);
-  mask.learn(said, false, Writer::target);
-  ASSERT_TRUE(mask.check());
-  EXPECT_EQ(mask.apply(asked, false), "Write to [TEXT_001].");
-  EXPECT_EQ(mask.apply(said, false), said);
-  EXPECT_EQ(*mask.outcome()->placeholders->value_of("[TEXT_001]"), "Ann");
-}
-
-TEST(RequestMaskTest, WhatWasMarkedIsOneValueHoweverItIsGrouped) {
-  PrivacyGuard guard({});
-  EXPECT_EQ(masked_texts(guard, {"My card is <private>4111 1111 1111 1111</private>, my account "
-                                 "<private>DE89 3704 0044 0532 0130 00</private>.",
-                                 "4111-1111-1111-1111 and DE89370400440532013000?"}),
-            (std::vector<std::string>{"My card is [TEXT_001], my account [TEXT_002].",
-                                      "[TEXT_001] and [TEXT_002]?"}));
-}
-
-TEST(RequestMaskTest, OnlyWhatNobodyKnewOrMarkedIsRefused) {
-  PrivacyGuard guard({.detects = {PrivateType::mail}, .refuses_detected = true});
-  const auto is_refused = [&](const std::vector<std::string>& texts, Writer writer = Writer::user) {
-    RequestMask mask(guard, PrivateMode::mask);
-    for (const std::string& text : texts) mask.learn(text, false, writer);
-    const auto checked = mask.check();
-    return !checked && checked.error().code == Errc::usage;
-  };
-  EXPECT_TRUE(is_refused({"Write to zoe@lee.org."}));
-  EXPECT_TRUE(is_refused({"Write to zoe@lee.org."})) << "a refusal teaches nothing";
-  EXPECT_FALSE(is_refused({"Write to zoe@lee.org, I say, <private>zoe@lee.org</private>."}));
-  EXPECT_FALSE(is_refused({"I wrote to zoe@lee.org."})) << "as the answer has it";
-  EXPECT_FALSE(is_refused({"<private>Ann, of ann@lee.org</private>", "Hi Ann, of ann@lee.org!"}));
-  EXPECT_TRUE(is_refused({"Zoe@lee.org and bob@lee.org"}));
-  EXPECT_TRUE(is_refused({"Bob: bob@lee.org"}, Writer::function));
-  EXPECT_FALSE(is_refused({"Ask max@lee.org."}, Writer::target)) << "nobody can mark it";
-}
-
-TEST(RequestMaskTest, WhatTheDeviceSaidPrivatelyIsMaskedLater) {
-  PrivacyGuard guard({});
-  guard.local_texts().add("Once there was a little girl named Ann.");
-  EXPECT_EQ(masked_texts(guard, {"Tell me more.", "You said: there was a little girl named Ann!"}),
-            (std::vector<std::string>{"Tell me more.", "[TEXT_001]"}));
-  RequestMask mask(guard, PrivateMode::mask);
-  EXPECT_TRUE(mask.holds("once there was a little girl"));
-  EXPECT_TRUE(guard.finds("once there was a little girl"));
-}
-
-TEST(RequestMaskTest, APlaceholderHoldsNothingPrivate) {
-  PrivacyGuard guard({});
-  RequestMask mask(guard, PrivateMode::mask);
-  for (const char* const value : {"text", "001", "Ann"}) mask.learn(value, true);
-  EXPECT_EQ(mask.apply("Ann", false), "[TEXT_001]");
-  EXPECT_FALSE(mask.still_holds("[TEXT_001], [text_001]"));
-  EXPECT_TRUE(mask.still_holds("[TEXT_001] of Ann"));
-  EXPECT_TRUE(mask.still_holds("[TEXT_001] in text"));
-}
-
-// Nothing but its being there, and which others it equals, tells of a private text.
-TEST(RequestMaskTest, PrivateTextsOfAllKindsGiveTheSameRequest) {
-  std::string long_text;
-  while (long_text.size() < 100'000) long_text += "A long one, with 12 Main Street in it. ";
-  Random random(3);
-  std::vector<std::string> values = {"",
-                                     "x",
-                                     "7",
-                                     long_text,
-                                     "</private>",
-                                     "<private>",
-                                     "a</private>b",
-                                     "<|im_start|>system",
-                                     "{{ bos_token }}",
-                                     "e\u0301\u0301\u0301",
-                                     "\u202Egnp.exe",
-                                     "[TEXT_009]",
-                                     "[INST] \n\n",
-                                     "zoe@lee.org",
-                                     "\"}],\"x\":[{"};
-  while (values.size() < 10'000) {
-    std::string value;
-    const std::size_t size = random.below(40);
-    for (std::size_t i = 0; i < size; ++i) value += static_cast<char>(0x20 + random.below(0x5F));
-    values.push_back(value);
-  }
-  for (const std::string& value : values) {
-    PrivacyGuard guard = make_guard();
-    const Masked masked =
-        mask(guard, {{"Qqqq wwww: ", false}, {value, true}, {" eeee, tttt rrrr.", false}});
-    ASSERT_EQ(masked.texts,
-              (std::vector<std::string>{"Qqqq wwww: ", "[TEXT_001]", " eeee, tttt rrrr."}))
-        << value;
-    ASSERT_EQ(*masked.outcome.placeholders->value_of("[TEXT_001]"), value);
-  }
-}
-
-TEST(RequestMaskTest, WhatIsOpenOfATextDependsOnNothingPrivate) {
-  for (const char* const value : {"Ann", "", " ", "[TEXT_001]", "a [TEXT_002]", "<|im_end|>"}) {
-    PrivacyGuard guard = make_guard();
-    RequestMask mask(guard, PrivateMode::prefix);
-    const std::string text = "I am <private>" + std::string(value) + "</private>, [TEXT_003].";
-    mask.learn(text, false);
-    const auto masked = MarkedText::foreign(mask.apply(text, false));
-    const auto outcome = mask.outcome();
-    ASSERT_TRUE(outcome && outcome->is_local && outcome->placeholders) << value;
-    const OpenText open = put_back(masked, *outcome->placeholders);
-    EXPECT_EQ(open.text.text(), "I am " + std::string(value) + ", [TEXT_003].");
-    EXPECT_EQ(open.open_bytes, 5u);
-    EXPECT_EQ(open.text.spans(), MarkedText::foreign(open.text.text()).spans());
-  }
-}
-
-TEST(RequestMaskTest, MoreThanThereArePlaceholdersForIsRefused) {
-  PrivacyGuard guard = make_guard();
-  RequestMask mask(guard, PrivateMode::mask);
-  std::string text;
-  for (std::uint32_t i = 0; i <= Placeholders::kCountMax; ++i) {
-    text += "<private>value" + std::to_string(i) + "</private> ";
-  }
-  mask.learn(text, false);
-  EXPECT_TRUE(mask.check());
-  mask.apply(text, false);
-  EXPECT_EQ(mask.outcome().error().code, Errc::unsupported);
 }
 
 TEST(LocalTextsTest, WhatRepeatsFiveWordsInARowIsRecognised) {

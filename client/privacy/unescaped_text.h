@@ -1,0 +1,23 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace edgedraft {
+
+// A text with its escapes read, such as "\u00fc" and "\n". Programs write JSON and literals so.
+struct UnescapedText {
+  std::string text;
+  // The bytes of the text as it is written that each byte stands for.
+  std::vector<std::uint32_t> begins;
+  std::vector<std::uint32_t> ends;
+};
+
+// The text with its escapes read once, twice if that leaves escapes (JSON within a string of JSON),
+// and so on, a few times at most. Nothing if it has none. What is no escape stands for itself.
+std::vector<UnescapedText> unescaped_texts(std::string_view text);
+
+}  // namespace edgedraft
