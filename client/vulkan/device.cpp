@@ -10,10 +10,16 @@
 namespace edgedraft::vulkan {
 namespace {
 
-// A device that has not answered for so long never will. Software rasterisers under sanitizers are
-// slow.
-constexpr std::uint64_t kWaitNanoseconds = 300'000'000'000;
 constexpr std::uint64_t kVectorBytes = 16;
+
+// A device that takes so long for a submission hangs, and nobody drafts meanwhile. A GPU
+// takes milliseconds; a weak one with a large drafter may take seconds for a part of a long text.
+// Drivers that watch their device mostly say sooner that it is lost. A rasteriser is a program: it
+// has no hardware that could hang, but under sanitizers on a busy machine it is very slow.
+std::uint64_t hang_nanoseconds(VulkanDevice::Kind kind) {
+  constexpr std::uint64_t kSecond = 1'000'000'000;
+  return (kind == VulkanDevice::Kind::software ? 300 : 30) * kSecond;
+}
 
 }  // namespace
 
@@ -184,28 +190,43 @@ std::uint64_t Device::submit(VkCommandBuffer commands) {
                           .pCommandBuffers = &commands,
                           .signalSemaphoreCount = 1,
                           .pSignalSemaphores = &semaphore};
-  check(functions().QueueSubmit(queue_, 1, &info, VK_NULL_HANDLE), "take work");
+  check(hung_ ? VK_TIMEOUT : functions().QueueSubmit(queue_, 1, &info, VK_NULL_HANDLE),
+        "take work");
   submitted_ = value;
   return value;
 }
 
 void Device::wait(std::uint64_t value) {
-  if (value > done_) {
-    const VkSemaphore semaphore = timeline_.get();
-    const VkSemaphoreWaitInfo info{.sType = VK_STRUCTURE_TYPE_SEMAPHORE_WAIT_INFO,
-                                   .semaphoreCount = 1,
-                                   .pSemaphores = &semaphore,
-                                   .pValues = &value};
-    check(functions().WaitSemaphores(device_, &info, kWaitNanoseconds), "finish its work");
-    done_ = value;
-  }
+  check(wait_for(value), "finish its work");
   if (!instance_.messages().empty()) {
     throw DeviceError("the validation layer objects: " + instance_.messages().front());
   }
 }
 
+VkResult Device::wait_for(std::uint64_t value) noexcept {
+  if (value <= done_) return VK_SUCCESS;
+  if (hung_) return VK_TIMEOUT;
+  const VkSemaphore semaphore = timeline_.get();
+  const VkSemaphoreWaitInfo info{.sType = VK_STRUCTURE_TYPE_SEMAPHORE_WAIT_INFO,
+                                 .semaphoreCount = 1,
+                                 .pSemaphores = &semaphore,
+                                 .pValues = &value};
+  // One wait for all of them: to be woken for each would cost more than some of them take.
+  const VkResult result = functions().WaitSemaphores(
+      device_, &info, (value - done_) * hang_nanoseconds(description_.kind));
+  if (result == VK_SUCCESS) done_ = value;
+  if (result == VK_TIMEOUT) {
+    hung_ = true;
+    instance_.abandon();
+  }
+  return result;
+}
+
 void Device::wait_idle() noexcept {
-  if (functions().DeviceWaitIdle(device_) == VK_SUCCESS) done_ = submitted_;
+  (void)wait_for(submitted_);
+  // This has no limit of its own, and a device that hangs would never return from it. One that has
+  // run everything does, and so does one that has said that it is lost.
+  if (!hung_ && functions().DeviceWaitIdle(device_) == VK_SUCCESS) done_ = submitted_;
 }
 
 void full_barrier(const Functions& functions, VkCommandBuffer commands) {

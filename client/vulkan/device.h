@@ -12,6 +12,10 @@ namespace edgedraft::vulkan {
 
 // A logical device with one queue. Submissions run in order; each raises the timeline by one.
 //
+// One that hangs, without its driver ever saying that it is lost, is given up once: from then on
+// nothing waits for it, and nothing that its work may use is destroyed. The driver has that until
+// the process ends.
+//
 // Threads   one at a time
 class Device {
  public:
@@ -38,19 +42,22 @@ class Device {
   // Seconds a step of a timestamp; 0 if the queue has none.
   double timestamp_seconds() const { return timestamp_seconds_; }
 
+  // Throws DeviceError if the device does not take it, or has been given up.
   // Returns   the value of the timeline when it has run
   std::uint64_t submit(VkCommandBuffer commands);
   // Throws DeviceError if the device is lost or does not answer.
   void wait(std::uint64_t value);
   // What has certainly run.
   std::uint64_t done() const { return done_; }
-  // For destructors: waits for everything as far as the device can still be waited for.
+  // For destructors: waits for everything as far as the device can still be waited for, and gives
+  // it up if it hangs.
   void wait_idle() noexcept;
 
  private:
   void choose(const Hooks& hooks, std::uint32_t index);
   void choose_features(const std::optional<VulkanFeatures>& wanted);
   void start();
+  VkResult wait_for(std::uint64_t value) noexcept;
 
   Instance instance_;
   VkPhysicalDevice physical_ = VK_NULL_HANDLE;
@@ -69,6 +76,7 @@ class Device {
   Owned<VkSemaphore, &Functions::DestroySemaphore> timeline_;
   std::uint64_t submitted_ = 0;
   std::uint64_t done_ = 0;
+  bool hung_ = false;
 };
 
 // Makes everything before visible to everything after it, on the device and to the host's reads.

@@ -2,6 +2,8 @@
 
 #include <dlfcn.h>
 
+#include <string_view>
+
 #include "shared/runtime/backend.h"
 
 namespace edgedraft::vulkan {
@@ -29,6 +31,15 @@ void find(Function& function, const Functions& functions, VkInstance instance, c
 Error missing(const char* name) {
   return {Errc::unsupported, std::string("Vulkan's loader does not know ") + name +
                                  ": it is too old; update libvulkan1, or use --device cpu"};
+}
+
+constexpr bool destroys(std::string_view name) {
+  return name.starts_with("Destroy") || name.starts_with("Free");
+}
+
+template <class R, class... Args>
+void make_inert(R(VKAPI_PTR*& function)(Args...)) {
+  function = [](Args...) { return R(); };
 }
 
 }  // namespace
@@ -65,6 +76,13 @@ Result<void> load_instance_functions(Functions& functions, VkInstance instance,
 #undef EDGEDRAFT_VULKAN_FIND
   if (hooks.adjust) hooks.adjust(functions);
   return {};
+}
+
+void abandon(Functions& functions) {
+#define EDGEDRAFT_VULKAN_ABANDON(name) \
+  if (destroys(#name)) make_inert(functions.name);
+  EDGEDRAFT_VULKAN_INSTANCE_FUNCTIONS(EDGEDRAFT_VULKAN_ABANDON)
+#undef EDGEDRAFT_VULKAN_ABANDON
 }
 
 std::string result_name(VkResult result) {

@@ -5,6 +5,8 @@
 
 #include <cstdint>
 #include <functional>
+#include <string>
+#include <utility>
 
 #include "shared/base/error.h"
 
@@ -109,12 +111,16 @@ Result<Functions> load_global_functions(const Hooks& hooks);
 // Finds the others.
 Result<void> load_instance_functions(Functions& functions, VkInstance instance, const Hooks& hooks);
 
+// From now on nothing is destroyed or freed through the table: a device that hangs may still use
+// it.
+void abandon(Functions& functions);
+
 // "VK_ERROR_DEVICE_LOST", or the number if it has no name here.
 std::string result_name(VkResult result);
 // Throws DeviceError if a call failed: what was tried, and the result.
 void check(VkResult result, const char* tried);
 
-// What a device owns: destroyed with its owner.
+// What a device owns: destroyed with its owner, unless it was abandoned.
 template <class Handle, auto Destroy>
 class Owned {
  public:

@@ -20,6 +20,8 @@ class Instance {
 
   const Functions& functions() const { return functions_; }
   std::vector<VkPhysicalDevice> physical_devices() const;
+  // Leaves itself and its devices to the driver: neither they nor what they own is destroyed.
+  void abandon() noexcept { vulkan::abandon(functions_); }
   // The validation layer's warnings and errors so far that no hook took.
   const std::vector<std::string>& messages() const { return messages_; }
 
@@ -39,7 +41,7 @@ class Instance {
   std::vector<std::string> messages_;
 };
 
-// Of devices on top of another interface, such as MoltenVK's; its header is one of the beta ones.
+// For devices on top of another interface, such as MoltenVK's; its header is one of the beta ones.
 inline constexpr const char* kPortabilitySubsetExtension = "VK_KHR_portability_subset";
 // That of four products of int8 and their sum.
 inline constexpr const char* kIntegerDotExtension =

@@ -14,7 +14,7 @@ namespace {
 constexpr std::size_t kDigestBytes = std::tuple_size_v<Digest>;
 constexpr std::size_t kFileBytesMax = std::size_t{256} << 20;
 
-// Of the header that begins a driver's data (the standard's version one).
+// Checks the header that begins a driver's data (the standard's version one).
 bool fits(ByteView data, const VkPhysicalDeviceProperties& device) {
   VkPipelineCacheHeaderVersionOne header;
   if (data.size() < sizeof header) return false;

@@ -248,6 +248,7 @@ std::vector<double> Recording::seconds() const {
   std::vector<std::uint64_t> stamps(stamp_count_);
   std::vector<double> seconds;
   if (stamps.empty()) return seconds;
+  device_.wait(last_run_);  // which has a limit; waiting for the results has none
   check(device_.functions().GetQueryPoolResults(device_.handle(), stamps_.get(), 0, stamp_count_,
                                                 stamps.size() * sizeof(std::uint64_t),
                                                 stamps.data(), sizeof(std::uint64_t),

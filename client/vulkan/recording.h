@@ -35,7 +35,7 @@ struct Command {
   const Pipeline* pipeline = nullptr;
   std::array<Slice, shaders::kBindingsMax> slices{};
   std::array<std::uint32_t, 16> push{};
-  // Of copies.
+  // What a copy moves.
   std::uint64_t host_offset = 0;
   std::uint64_t row_bytes = 0;
   std::uint64_t row_stride_bytes = 0;

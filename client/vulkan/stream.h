@@ -53,7 +53,7 @@ class Stream {
 
   // Takes timestamps from now on.
   void set_timing(Timing timing) { timing_ = timing; }
-  // Of the last list that was waited for; with Timing::whole one entry.
+  // Times of the last list that was waited for; with Timing::whole one entry.
   std::vector<Seconds> take_seconds();
   const Counts& counts() const { return counts_; }
 

@@ -12,7 +12,7 @@ namespace edgedraft::vulkan {
 // has been submitted before. Reading weights in, and rows of logits out.
 class Transfers {
  public:
-  // Of its staging memory.
+  // The size of its staging memory.
   static constexpr std::uint64_t kHostBytes = std::uint64_t{16} << 20;
 
   Transfers(Device& device, const std::shared_ptr<MemoryMeter>& meter);

@@ -2,10 +2,12 @@
 #include <array>
 #include <filesystem>
 
+#include "client/devices/fallback_drafter.h"
 #include "client/engine/bundle_file.h"
 #include "shared/model/convert/convert.h"
 #include "tests/support/drafted_answer.h"
 #include "tests/support/temporary_directory.h"
+#include "tests/vulkan/hanging_device.h"
 #include "tests/vulkan/vulkan_support.h"
 
 // The shipped drafters, the weights of some stored in every type, drafting on a Vulkan device and
@@ -49,10 +51,13 @@ struct Setting {
     if (device == nullptr) {
       return drafted_answer(*host, {.prompt = prompts[prompt], .tokens_max = kTokensMax}).value();
     }
-    const auto drafter = bundle.make_drafter(*device);
+    return draft(prompt, *bundle.make_drafter(*device));
+  }
+
+  DraftedAnswer draft(std::size_t prompt, Drafter& drafter) {
     return drafted_answer(*host, {.prompt = prompts[prompt],
                                   .tap = host->drafters()[0].tap.get(),
-                                  .drafter = drafter.get(),
+                                  .drafter = &drafter,
                                   .tree = kTree,
                                   .tokens_max = kTokensMax})
         .value();
@@ -102,6 +107,26 @@ TEST_P(VulkanAcceptanceTest, IsTheCpus) {
   EXPECT_NEAR(tokens[1] / cycles[1], on_cpu, kAcceptanceTolerance * on_cpu);
 }
 
+class HangingDeviceAcceptanceTest : public HangingDeviceTest {};
+
+TEST_F(HangingDeviceAcceptanceTest, TheCpuDraftsTheRestOfTheAnswer) {
+  constexpr int kWaitsBefore = 10;  // the drafter is there, and the answer has begun
+  Setting setting(std::filesystem::path(EDGEDRAFT_MODELS) / "moa-tli0.gguf");
+  const DraftedAnswer plain = setting.answer(0, nullptr);
+  const auto vulkan = open_hanging_device();
+  ASSERT_TRUE(vulkan) << vulkan.error().message;
+  int failures = 0;
+  FallbackDrafter drafter({.first = [&] { return setting.bundle.make_drafter(**vulkan); },
+                           .second = [&] { return setting.bundle.make_drafter(*setting.cpu); },
+                           .on_failure = [&](const std::string&) { ++failures; }});
+  hang.waits_before = kWaitsBefore;
+  const DraftedAnswer answer = setting.draft(0, drafter);
+  EXPECT_EQ(answer.tokens, plain.tokens);
+  EXPECT_EQ(failures, 1);
+  EXPECT_EQ(hang.timeouts, 1);
+  EXPECT_GT(answer.stats.cycle_tokens, answer.stats.cycles) << "nothing was drafted any more";
+}
+
 std::vector<Case> cases() {
   std::vector<Case> all;
   for (const char* bundle : {"moa-tli0", "moa-tli1", "independent"}) {
@@ -113,7 +138,7 @@ std::vector<Case> cases() {
     }
     all.push_back({.bundle = bundle, .type = DType::q8_0, .kv_type = DType::f16});
   }
-  // Of the others the type that they are shipped in: a software device is slow.
+  // The others in the type that they are shipped in: a software device is slow.
   for (const char* bundle : {"eagle", "eagle-hass", "independent-2"}) {
     all.push_back({.bundle = bundle, .type = DType::q8_0});
   }

@@ -1,0 +1,75 @@
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "tests/vulkan/hanging_device.h"
+#include "tests/vulkan/vulkan_support.h"
+
+namespace edgedraft::testing {
+namespace {
+
+// Larger than what shares a block with others, if it is the first: its memory is freed as soon as it
+// goes, if there are other blocks.
+OwnedMatrix matrix_in_its_own_block(Backend& backend) {
+  return {backend, 1100, 4000};
+}
+
+class VulkanHangTest : public HangingDeviceTest {
+ protected:
+  void SetUp() override {
+    HangingDeviceTest::SetUp();
+    if (IsSkipped()) return;
+    auto opened = open_hanging_device();
+    ASSERT_TRUE(opened) << opened.error().message;
+    backend_ = std::move(*opened);
+  }
+
+  std::unique_ptr<MeasuredBackend> backend_;
+};
+
+// A later request to the device, of another conversation for example, is refused at
+// once, and so is taken to the CPU.
+TEST_F(VulkanHangTest, IsWaitedForOnceAndTakenDownWithoutWaiting) {
+  {
+    const OwnedMatrix alone = matrix_in_its_own_block(*backend_);
+    const OwnedMatrix x = matrix_of(*backend_, 2, 64, random_floats(1, 128));
+    hang.waits_before = 0;
+    EXPECT_THROW(values_of(*backend_, x.all()), DeviceError);
+    EXPECT_EQ(hang.timeouts, 1);
+    EXPECT_THROW(values_of(*backend_, x.all()), DeviceError);
+    EXPECT_THROW(matrix_of(*backend_, 700, 100, Floats(70'000, 1.0f)), DeviceError);
+  }
+  backend_.reset();
+  EXPECT_EQ(hang.timeouts, 1);
+}
+
+// Memory that is given back is waited for, too.
+TEST_F(VulkanHangTest, IsNoticedWhereNobodyWaitsForResults) {
+  {
+    std::optional<OwnedMatrix> alone = matrix_in_its_own_block(*backend_);
+    const OwnedMatrix x = matrix_of(*backend_, 2, 64, random_floats(1, 128));
+    backend_->swiglu({.gate = alone->all(), .up = alone->all(), .y = alone->all()});
+    hang.waits_before = 0;
+    alone.reset();
+    EXPECT_EQ(hang.timeouts, 1);
+    EXPECT_THROW(values_of(*backend_, x.all()), DeviceError);
+  }
+  backend_.reset();
+  EXPECT_EQ(hang.timeouts, 1);
+}
+
+TEST_F(VulkanHangTest, IsNoticedByWhoeverTakesTimes) {
+  if (!backend_->device().timestamps) GTEST_SKIP() << "this device takes no times";
+  backend_->set_timing(MeasuredBackend::Timing::whole);
+  {
+    const OwnedMatrix x = matrix_of(*backend_, 2, 64, random_floats(1, 128));
+    backend_->set_timing(MeasuredBackend::Timing::none);  // runs what was gathered
+    hang.waits_before = 0;
+    EXPECT_THROW(backend_->take_times(), DeviceError);
+  }
+  backend_.reset();
+  EXPECT_EQ(hang.timeouts, 1);
+}
+
+}  // namespace
+}  // namespace edgedraft::testing

@@ -1,0 +1,101 @@
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <limits>
+#include <memory>
+
+#include "client/vulkan/backend.h"
+#include "client/vulkan/functions.h"
+#include "client/vulkan/measured_backend.h"
+#include "tests/runtime/op_test.h"
+#include "tests/vulkan/vulkan_support.h"
+
+// A device that hangs when it is told to, while its driver says nothing. What it has been given
+// then never ends: a wait with a limit comes to it, at once here, and what would wait without one,
+// or destroy what such work may use, fails the test.
+namespace edgedraft::testing {
+
+struct Hang {
+  int waits_before = std::numeric_limits<int>::max();  // that the device still ends
+  int timeouts = 0;
+
+  bool is_on() const { return waits_before <= 0; }
+};
+inline Hang hang;
+
+// A function of the table that may not be called while the device hangs.
+template <auto Member>
+struct UntilHang;
+template <class R, class... Args, R (VKAPI_PTR* vulkan::Functions::*Member)(Args...)>
+struct UntilHang<Member> {
+  static inline R(VKAPI_PTR* original)(Args...) = nullptr;
+
+  static VKAPI_ATTR R VKAPI_CALL call(Args... args) {
+    EXPECT_FALSE(hang.is_on()) << "this never returns, or destroys what the device uses";
+    return original(args...);
+  }
+  static void install(vulkan::Functions& functions) {
+    if (functions.*Member == nullptr || functions.*Member == call) return;
+    original = functions.*Member;
+    functions.*Member = call;
+  }
+};
+
+struct HangingWait {
+  static inline PFN_vkWaitSemaphores original = nullptr;
+
+  static VKAPI_ATTR VkResult VKAPI_CALL call(VkDevice device, const VkSemaphoreWaitInfo* info,
+                                             std::uint64_t timeout) {
+    if (hang.is_on()) {
+      EXPECT_NE(timeout, std::numeric_limits<std::uint64_t>::max());
+      ++hang.timeouts;
+      return VK_TIMEOUT;
+    }
+    --hang.waits_before;
+    return original(device, info, timeout);
+  }
+  static void install(vulkan::Functions& functions) {
+    if (functions.WaitSemaphores == nullptr || functions.WaitSemaphores == call) return;
+    original = functions.WaitSemaphores;
+    functions.WaitSemaphores = call;
+  }
+};
+
+// The first device that can be used. Without the validation layer, which does not expect to end
+// with a device that is still there.
+inline Result<std::unique_ptr<MeasuredBackend>> open_hanging_device() {
+  hang = {};
+  vulkan::Hooks hooks;
+  hooks.adjust = [](vulkan::Functions& functions) {
+    HangingWait::install(functions);
+#define EDGEDRAFT_UNTIL_HANG(name) UntilHang<&vulkan::Functions::name>::install(functions)
+    EDGEDRAFT_UNTIL_HANG(DeviceWaitIdle);
+    EDGEDRAFT_UNTIL_HANG(GetQueryPoolResults);
+    EDGEDRAFT_UNTIL_HANG(FreeMemory);
+    EDGEDRAFT_UNTIL_HANG(DestroyBuffer);
+    EDGEDRAFT_UNTIL_HANG(DestroyDescriptorPool);
+    EDGEDRAFT_UNTIL_HANG(DestroyPipeline);
+    EDGEDRAFT_UNTIL_HANG(DestroyQueryPool);
+    EDGEDRAFT_UNTIL_HANG(FreeCommandBuffers);
+    EDGEDRAFT_UNTIL_HANG(DestroyCommandPool);
+    EDGEDRAFT_UNTIL_HANG(DestroySemaphore);
+    EDGEDRAFT_UNTIL_HANG(DestroyDevice);
+#undef EDGEDRAFT_UNTIL_HANG
+  };
+  return vulkan::open_backend(hooks, {.device = usable_vulkan_devices().at(0).index});
+}
+
+// What such a device held stays with its driver.
+class HangingDeviceTest : public VulkanTest {
+ protected:
+  void SetUp() override {
+#if defined(__SANITIZE_ADDRESS__)
+    GTEST_SKIP() << "leaks on purpose, which AddressSanitizer would report";
+#endif
+    VulkanTest::SetUp();
+  }
+};
+
+}  // namespace edgedraft::testing
