@@ -83,7 +83,7 @@ bool OracleDrafter::grow(TreeGrowth& growth, const GrowthBudget& budget) {
       first < options_.answer.size() ? options_.answer.size() - first : std::size_t{0};
   growth.limit_depth(static_cast<std::uint32_t>(std::min<std::size_t>(left, kTreeDepthMax)));
   std::uint32_t rows_left = budget.rows;
-  while (rows_left > 0 && !budget.over()) {
+  while (rows_left > 0) {
     const GrowthLevel level = growth.next(rows_left);
     if (level.empty()) return true;
     std::vector<std::uint32_t> tokens;

@@ -67,6 +67,7 @@ void Generation::begin(std::span<const std::uint32_t> prompt) {
   stats_.prompt_tokens = static_cast<std::uint32_t>(prompt.size());
   stats_.reused_tokens = common;
   conversation_.begin_answer();
+  run_plan_.is_counted = false;
   end_.reset();
   check_deadline_.reset();
   outage_began_.reset();

@@ -66,7 +66,7 @@ wire::RunTerms Generation::run_terms() {
   request_.credit = may_run() ? credit() : 0;
   if (request_.credit == 0) return {};
   // For the whole of it: a try that ends as soon as it may be judged would bring little.
-  run_plan_.tries = run_control_.is_to_try();
+  if (!run_plan_.is_counted) run_plan_.tries = run_control_.is_to_try();
   run_plan_.doing = plan_run();
   return {.credit = request_.credit,
           .rows = run_plan_.doing.drafts() && memory_.wants_rows(),
@@ -76,7 +76,10 @@ wire::RunTerms Generation::run_terms() {
 void Generation::begin_run() {
   request_.running = true;
   const bool drafts = run_plan_.doing.drafts();
-  if (options_.overlap == Overlap::automatic && options_.tree) run_control_.observe_answer(drafts);
+  const bool is_counted = std::exchange(run_plan_.is_counted, true);
+  if (!is_counted && options_.overlap == Overlap::automatic && options_.tree) {
+    run_control_.observe_answer(drafts);
+  }
   run_plan_.step_is_cold = true;
   if (drafts && !ahead_) ahead_.emplace(*parts_.drafter, ahead_options(run_plan_.doing));
   apply(run_plan_.doing);

@@ -43,6 +43,8 @@ struct RunPlan {
   std::uint32_t tokens = 0;
   bool step_is_cold = false;  // the next one takes in a prompt, too
   bool tries = false;         // to draft, whatever is expected of it
+  // The answer has had a run. Those that follow an outage belong to the same answer.
+  bool is_counted = false;
 };
 
 // What comes behind an answered request.

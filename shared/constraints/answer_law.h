@@ -16,7 +16,9 @@
 namespace edgedraft {
 
 // Constraints at work: what they leave of the next token's logits, and where they end the answer.
-// A pure function of the answer's tokens; what it remembers only makes it fast.
+// A function of the answer's tokens while the grammar has steps to search with, which answers of one
+// grammar share (GrammarAutomaton): behind them an answer may end early. The rest that is remembered
+// only makes it fast.
 class AnswerLaw {
  public:
   // Errors    usage: of the grammar, or a bias for a token that the vocabulary lacks

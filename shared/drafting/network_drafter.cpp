@@ -50,7 +50,7 @@ bool NetworkDrafter::grow(TreeGrowth& growth, const GrowthBudget& budget) {
   const std::uint32_t positions = network().position_count_max();
   growth.limit_depth(positions - std::min(positions, token_count()));
   if (growth.done()) return true;
-  if (budget.rows == 0 || budget.over()) return false;
+  if (budget.rows == 0) return false;
   const bool rows_stand =
       growth.is_bound_to(rows_owner_) && network().committed_count() == token_count();
   if (!rows_stand) {

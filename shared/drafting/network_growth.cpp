@@ -24,7 +24,7 @@ void answer(DraftNetwork& network, TreeGrowth& growth, const GrowthLevel& level)
 
 bool grow(DraftNetwork& network, TreeGrowth& growth, const GrowthBudget& budget) {
   std::uint32_t rows_left = budget.rows;
-  while (rows_left > 0 && !budget.over()) {
+  while (rows_left > 0) {
     const GrowthLevel level = growth.next(rows_left);
     if (level.empty()) return true;
     if (!level.is_root()) {

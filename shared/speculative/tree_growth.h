@@ -8,7 +8,6 @@
 #include <utility>
 #include <vector>
 
-#include "shared/base/clock.h"
 #include "shared/runtime/backend.h"
 #include "shared/speculative/draft_tree.h"
 #include "shared/speculative/score.h"
@@ -29,7 +28,7 @@ inline constexpr TreeShape chain_shape(std::uint32_t length) {
 }
 
 inline constexpr std::uint32_t kTreeBreadthMax = 32;
-// Of what a drafter finds behind a node, where the tree's breadth is chosen from them.
+// Guesses wanted of a drafter behind a node where the tree's breadth is chosen from them.
 inline constexpr std::uint32_t kGuessesMax = 64;
 inline constexpr std::uint32_t kTreeDepthMax = 32;
 
@@ -41,10 +40,6 @@ bool valid(const TreeShape& shape);
 // How much one step of growth may cost.
 struct GrowthBudget {
   std::uint32_t rows = std::numeric_limits<std::uint32_t>::max();  // nodes whose children are made
-  Instant deadline = Instant::max();  // looked at between calls of the network
-  std::function<Instant()> now = [] { return Clock::now(); };
-
-  bool over() const { return deadline != Instant::max() && now() >= deadline; }
 };
 
 // A node whose children are wanted, as a network takes it.
@@ -91,7 +86,7 @@ struct DraftGuess {
 // Each level expands its `breadth` best candidates, the score of a candidate being the sum of
 // log-probabilities along its path. Best first, each step expands the `breadth` best of all that
 // are open, so that a device that never waits goes deep where it is sure and wide where it is not.
-// Of all candidates the `nodes` best are the tree, in the order in which they were found. The
+// The `nodes` best of all candidates are the tree, in the order in which they were found. The
 // scores are the drafter's raw log-softmax, so an undisturbed tree is a function of the committed
 // tokens and the network's memory alone. However growth is interrupted, the candidates are found in
 // the same order.
@@ -166,8 +161,8 @@ class TreeGrowth {
   void reroot(std::span<const std::uint32_t> tokens);
   void clear();
 
-  // Whose draft rows the candidates' numbers mean. Taking up growth with other rows forgets the
-  // numbers, and next() hands out again those whose rows are needed.
+  // The owner of the draft rows that the candidates' numbers mean. Growth with other rows forgets
+  // the numbers, and next() hands out again those whose rows are needed.
   void bind_rows(std::shared_ptr<const void> owner);
   bool is_bound_to(const std::shared_ptr<const void>& owner) const {
     return owner != nullptr && rows_owner_ == owner;

@@ -144,6 +144,24 @@ TEST(OverlapTest, TheNinthOfStreamedAnswersIsDraftedForToItsEndAndTeaches) {
   EXPECT_GT(told[kAnswers - 1].hints, told[kAnswers - 2].hints);
 }
 
+TEST(OverlapTest, AnAnswerThatAnOutageCutsIsCountedOnce) {
+  SimulatedDevice device({.outages = {{400ms, 410ms}},
+                          .overlap = Overlap::automatic,
+                          .drafts_well = true,
+                          .first_draft_step = 30ms,
+                          .known = disappointed({.round_trip = 30ms,
+                                                 .pass = 8ms,
+                                                 .row = 100us,
+                                                 .step = SimulatedDevice::kDraftStep,
+                                                 .rank = 100})});
+  device.ask(device.now(),
+             {.prompt = kDevicePrompt,
+              .terms = {.tokens_max = 150, .sampling = {.temperature = 1.0f, .seed = 2}}});
+  device.run(20s);
+  EXPECT_GT(device.resync_count(), 0u);
+  EXPECT_EQ(device.generation(0).known().streamed_answers, 1u);
+}
+
 // Where drafting would have become the better way, but the device has no tree to go on from.
 TEST(OverlapTest, EachStretchOfAStreamIsHeldAgainstItsPredictionOnce) {
   constexpr std::uint32_t kLength = 40;

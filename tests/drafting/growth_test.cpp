@@ -186,22 +186,6 @@ TEST_F(GrowthTest, GoesOnBehindVerdicts) {
   }
 }
 
-TEST_F(GrowthTest, TheDeadlineEndsAStep) {
-  const auto drafter = independent();
-  feed(*drafter, tokens_);
-  TreeGrowth growth(kShape);
-  Instant now{};
-  const auto clock = [&] { return now += std::chrono::milliseconds(1); };
-  EXPECT_FALSE(drafter->grow(growth, {.deadline = Instant{}, .now = clock}));
-  EXPECT_EQ(growth.candidate_count(), 0u);
-  now = {};
-  EXPECT_FALSE(
-      drafter->grow(growth, {.deadline = now + std::chrono::milliseconds(3), .now = clock}));
-  EXPECT_GT(growth.candidate_count(), 0u);
-  EXPECT_TRUE(drafter->grow(growth, {}));
-  EXPECT_EQ(growth.tree(), drafter->draft(kShape));
-}
-
 class MergedDrafterTest : public GrowthTest {
  protected:
   std::unique_ptr<Drafter> merged(std::unique_ptr<Drafter> main) {

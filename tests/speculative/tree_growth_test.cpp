@@ -239,25 +239,6 @@ TEST(TreeGrowthTest, IsThePlainAlgorithmHoweverOftenItIsInterrupted) {
   }
 }
 
-TEST(TreeGrowthTest, StopsAtTheDeadlineAndGoesOnBehindIt) {
-  const auto logits = hashed_logits(20, 4);
-  TableNetwork network(20, logits);
-  const Path committed{1};
-  network.commit(committed);
-  TreeGrowth growth(TreeShape{});
-  Instant now{};
-  // Every look at the clock takes a millisecond.
-  const auto clock = [&] { return now += std::chrono::milliseconds(1); };
-  EXPECT_FALSE(grow(network, growth, {.deadline = Instant{}, .now = clock}));
-  EXPECT_EQ(growth.candidate_count(), 0u);
-  now = {};
-  EXPECT_FALSE(
-      grow(network, growth, {.deadline = Instant{} + std::chrono::milliseconds(4), .now = clock}));
-  EXPECT_EQ(growth.candidate_count(), 8u + 64u + 64u) << "the root and two levels";
-  EXPECT_TRUE(grow(network, growth));
-  EXPECT_EQ(growth.tree(), plain_growth(logits, committed, {}));
-}
-
 // Behind a verdict: nothing of what lies below is lost, every score is what the network gives the
 // path, and growth reaches the shape's depth again, through a network that lost its draft rows.
 TEST(TreeGrowthTest, GoesOnBehindAVerdict) {

@@ -26,7 +26,7 @@ std::string block_name(const std::string& prefix, std::uint32_t head) {
   return prefix + std::to_string(head) + ".0.linear.weight";
 }
 
-// Of the names; nothing where there are no heads.
+// The prefix of the names; nothing where there are no heads.
 std::optional<std::string> prefix_of(const SafetensorsModel& checkpoint) {
   for (const char* prefix : kPrefixes) {
     if (checkpoint.find(block_name(prefix, 0)) != nullptr) return prefix;

@@ -73,7 +73,7 @@ bool MedusaDrafter::grow(TreeGrowth& growth, const GrowthBudget& budget) {
     growth.bind_rows(made_from_);
   }
   if (growth.done()) return true;
-  if (budget.rows == 0 || budget.over()) return false;
+  if (budget.rows == 0) return false;
   make_guesses(std::min(growth.children_wanted(), config.head_rows()));
   // More guesses than the breadth are wanted where some are to be left out: then ranks are others.
   const bool any_guess = growth.children_wanted() == growth.shape().breadth;
@@ -104,7 +104,7 @@ void MedusaDrafter::make_guesses(std::uint32_t per_level) {
 
 bool MedusaDrafter::grow_by_level(TreeGrowth& growth, const GrowthBudget& budget) {
   std::uint32_t rows_left = budget.rows;
-  while (rows_left > 0 && !budget.over()) {
+  while (rows_left > 0) {
     const GrowthLevel level = growth.next(rows_left);
     if (level.empty()) return true;
     std::vector<std::uint32_t> tokens;
