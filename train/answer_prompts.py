@@ -32,7 +32,7 @@ import sys
 import time
 from typing import Iterator, List, Tuple, Union
 
-from arguments import out_file
+from arguments import count, out_file
 from progress import Progress
 
 
@@ -51,18 +51,17 @@ def written_here(options: argparse.Namespace, tasks: List[str], prompts: List[Li
     import torch
 
     from checkpoint import load_target
+    from end_ids import end_ids
     from generate import alike, written
 
     if options.device == "cpu":
         torch.set_num_threads(options.jobs)
     torch.manual_seed(options.seed)
     target = load_target(options.target).to(options.device)
-    with open(os.path.join(options.target, "config.json"), encoding="utf-8") as file:
-        end = json.load(file)["eos_token_id"]
+    ends = end_ids(options.target)
     chunks = alike(range(len(prompts)), lambda index: (tasks[index], len(prompts[index])), options.batch)
     for chunk in chunks:
-        answers = written(target, end if isinstance(end, list) else [end], [prompts[index] for index in chunk], options.limit,
-                          options.temperature, keep_end=True)
+        answers = written(target, ends, [prompts[index] for index in chunk], options.limit, options.temperature, keep_end=True)
         yield from zip(chunk, answers)
 
 
@@ -77,20 +76,24 @@ def main() -> None:
     add("--end", type=int, metavar="ID", help="with --given: the id that ends an answer, config.json's eos_token_id")
     add("--demo-tokenizer", action="store_true", help="--target has the demo's tokenizer and chat template: --model is not needed")
     add("--device", default="cpu", help="of --target: cpu or cuda (default cpu)")
-    add("--batch", type=int, default=48, help="of --target: prompts at a time (default 48)")
+    add("--batch", type=count, default=48, help="of --target: prompts at a time (default 48)")
     add("--seconds", type=float, default=float("inf"), help="stop asking after this time")
     add("--edgedraft", metavar="PROGRAM", default="edgedraft", help="default: edgedraft of the PATH")
     add("--prompts", metavar="FILE", required=True, help="JSON lines: task, prompt (a text or ids)")
     add("--out", type=out_file, metavar="FILE", required=True, help="JSON lines: task, ids of the prompt and of the answer")
-    add("--limit", type=int, default=96, help="longest answer in token ids (default 96)")
+    add("--limit", type=count, default=96, help="longest answer in token ids (default 96)")
     add("--temperature", type=float, default=0.0, help="of the answers (default 0: the likeliest ids)")
     add("--seed", type=int, default=1, help="of drawn answers (default 1)")
-    add("--jobs", type=int, default=4, help="prompts answered at a time by a server, or threads of --target (default 4)")
+    add("--jobs", type=count, default=4, help="prompts answered at a time by a server, or threads of --target (default 4)")
     options = parser.parse_args()
     if [options.target is None, options.server is None, not options.given].count(False) != 1 or (options.server is None) != (options.pin is None):
         parser.error("give --server and --pin, or --target, or --given")
     if options.given != (options.end is not None):
         parser.error("--given needs --end, which is for nothing else")
+    if options.temperature < 0:
+        parser.error("--temperature must not be below 0")
+    if options.target and not os.path.isdir(options.target):
+        parser.error(f"--target {options.target} is not a folder")
     try:
         with open(options.prompts, encoding="utf-8") as file:
             entries = [json.loads(line) for line in file]
@@ -137,7 +140,7 @@ def main() -> None:
         return json.loads(said)["tokens"]
 
     bar, until = Progress(len(entries)), time.time() + options.seconds
-    answers, count = 0, 0
+    answers, written_ids = 0, 0
     with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool, open(coming, "w", encoding="utf-8") as file:
         try:
             prompts = list(pool.map(ids_of, texts))
@@ -147,7 +150,7 @@ def main() -> None:
                 found = enumerate(pool.map(given, entries) if options.given else pool.map(answer, texts, itertools.count(options.seed)))
             for index, ids in found:
                 file.write(json.dumps({"task": tasks[index], "prompt": prompts[index], "answer": ids}) + "\n")
-                answers, count = answers + 1, count + len(ids)
+                answers, written_ids = answers + 1, written_ids + len(ids)
                 bar.update(answers)
                 if time.time() > until:
                     break
@@ -156,7 +159,7 @@ def main() -> None:
             pool.shutdown(cancel_futures=True)
             sys.exit(f"error: {error}" + (f"; {coming} has the {answers} answers so far" if answers else ""))
     os.replace(coming, options.out)
-    bar.line(f"{options.out}: {answers} answers, {count} ids")
+    bar.line(f"{options.out}: {answers} answers, {written_ids} ids")
 
 
 if __name__ == "__main__":

@@ -16,3 +16,26 @@ def out_file(path: str) -> str:
     if not os.access(path if os.path.exists(path) else folder, os.W_OK):
         raise argparse.ArgumentTypeError(f"{path} cannot be written")
     return path
+
+
+def out_folder(path: str) -> str:
+    """A folder that is filled in the end, and made if there is none; checked at the beginning for the same reason."""
+    there = os.path.abspath(path)
+    while not os.path.exists(there):
+        there = os.path.dirname(there)
+    if not os.path.isdir(there):
+        raise argparse.ArgumentTypeError(f"{there} is not a folder")
+    if not os.access(there, os.W_OK):
+        raise argparse.ArgumentTypeError(f"{there} cannot be written")
+    return path
+
+
+def count(text: str) -> int:
+    """A number of things of which at least one is needed."""
+    try:
+        number = int(text)
+    except ValueError:
+        number = 0
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{text} is not a whole number above 0")
+    return number

@@ -29,6 +29,7 @@ if __name__ == "__main__":
 import torch
 from torch import Tensor
 
+from arguments import count
 from checkpoint import amend_config, load_target, read_safetensors
 from data import Row
 from distill_answers import read_answers
@@ -93,8 +94,11 @@ def walked_tau(tree: List[Node], answers: List[List[Node]]) -> float:
 
 
 def load_medusa(folder: str, target: Llama) -> Medusa:
-    with open(os.path.join(folder, "config.json"), encoding="utf-8") as file:
-        config = json.load(file)
+    try:
+        with open(os.path.join(folder, "config.json"), encoding="utf-8") as file:
+            config = json.load(file)
+    except (OSError, ValueError) as error:
+        sys.exit(f"error: --drafter {folder}: {error}")
     if config.get("model_type") != "medusa":
         sys.exit(f"error: --drafter {folder} is not a MEDUSA drafter")
     drafter = Medusa(target.config, MedusaConfig(config["medusa_num_heads"], config["version"] == 1))
@@ -109,7 +113,7 @@ def main() -> None:
     add("--answers", metavar="FILE", required=True, help="JSON lines of answer_prompts.py; those that distill_answers.py holds out are not used")
     add("--drafter", metavar="DIR", required=True, help="folder of export.py, whose config.json gets the tree")
     add("--nodes", type=int, default=62, help=f"of the tree, its root apart (default 62, at most {NODES_MAX})")
-    add("--count", type=int, default=400, help="answers (default 400)")
+    add("--count", type=count, default=400, help="answers (default 400)")
     add("--longest", type=int, default=600, help="longest conversation in token ids (default 600)")
     add("--threads", type=int, default=2)
     options = parser.parse_args()

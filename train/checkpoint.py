@@ -106,7 +106,8 @@ def write_llama(folder: str, model: Llama, tokenizer=None, dtype: Optional[torch
 def balance(model: Llama) -> None:
     """Scales the residual stream of a model with a tied head so that its final norm's weights are about 1.
 
-    The logits stay what they were.  Training starts with a large embedding and a small final norm; a drafter
+    The logits stay almost what they were: rms_norm_eps is not scaled and so weighs a little more or less than before (a KL of 1e-7
+    in the shipped target).  Training starts with a large embedding and a small final norm; a drafter
     without a norm of its own would have to take the large embedding away again before it meets the head.
     """
     scale = float(model.model.norm.weight.abs().mean())
@@ -177,11 +178,29 @@ def load_hf_target(folder: str) -> Llama:
     return model.eval()
 
 
+# The key by which a program's checkpoints can be told from those of others, and that program.
+_WRITERS = {"model": "train_target.py or train_open_target.py", "drafters": "distill.py or distill_answers.py", "adapters": "tune_*.py"}
+
+
+def load_checkpoint(path: str, wanted: str) -> dict:
+    """A checkpoint that has the key ``wanted``, one of _WRITERS.  Anything else ends the program with an error that names the file."""
+    try:
+        saved = torch.load(path, map_location="cpu")
+    except OSError as error:
+        sys.exit(f"error: {path}: {error.strerror}")
+    except Exception as error:  # reading a foreign file as a pickle can raise anything
+        sys.exit(f"error: {path} is not a checkpoint, or it is damaged: {error!r}")
+    if not isinstance(saved, dict) or wanted not in saved:
+        found = [program for key, program in _WRITERS.items() if isinstance(saved, dict) and key in saved]
+        sys.exit(f"error: {path} is {f'a checkpoint of {found[0]}' if found else 'another file'}; one of {_WRITERS[wanted]} is wanted")
+    return saved
+
+
 def load_target(path: str) -> Llama:
     """The model of a Hugging Face folder, or of a checkpoint that train_target.py wrote, balanced."""
     if os.path.isdir(path):
         return load_hf_target(path)
-    saved = torch.load(path, map_location="cpu")
+    saved = load_checkpoint(path, "model")
     model = Llama(config_from_dict(saved["config"]))
     model.load_state_dict(saved["model"])
     if model.config.tie_word_embeddings:

@@ -185,8 +185,17 @@ class Source:
             for text, keywords in load_stories(folder):
                 self.stories[self.split.story_text(text)].append((text, keywords))
             self.schemas = load_spider_schemas(folder)
+            for task, sides in (("e2e", self.e2e), ("story", self.stories)):
+                if any(sides.values()) and not (self._has_prompts(task, False) and self._has_prompts(task, True)):
+                    sys.exit(f"error: --data {folder} has too little for the task {task}: its prompts are all held out, or none is")
         self.mixture = {task: share for task, share in MIXTURE.items()
                         if (task != "e2e" or self.e2e[False]) and (task != "story" or self.stories[False])}
+
+    def _has_prompts(self, task: str, held_out: bool) -> bool:
+        """Whether anything can be drawn on a side: without a text a draw fails, and without a prompt it never ends."""
+        if task == "e2e":
+            return bool(self.e2e[held_out])
+        return any(self.split.admits(task, prompt, held_out) for _, keywords in self.stories[held_out] for prompt in story_prompts(keywords))
 
     def describe(self) -> str:
         return (f"{len(self.e2e[False])}+{len(self.e2e[True])} E2E meaning representations, "

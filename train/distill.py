@@ -37,7 +37,7 @@ from torch import Tensor, nn
 import torch.nn.functional as F
 
 import loop
-from checkpoint import load_target
+from checkpoint import load_checkpoint, load_target
 from data import Batches, IGNORE, Row, Source, batches_of, encode_conversation, random_conversation
 from drafters import DEFAULT_NAMES, described, kind_of
 from model import Llama
@@ -112,7 +112,7 @@ def drafter_record(name: str, drafter: nn.Module) -> dict:
 def load_drafters(path: str, target: Llama) -> Dict[str, nn.Module]:
     """The drafters of a checkpoint that this program wrote."""
     result: Dict[str, nn.Module] = {}
-    for name, record in torch.load(path, map_location="cpu")["drafters"].items():
+    for name, record in load_checkpoint(path, "drafters")["drafters"].items():
         drafter = kind_of(name).restore(target, record["config"])
         missing = drafter.load_state_dict(record["weights"], strict=False).missing_keys
         if any(key in dict(trainable(name, drafter)) for key in missing):
@@ -209,7 +209,7 @@ def losses(drafters: Dict[str, nn.Module], traces: Traces, tokens: Tensor, label
 
 
 def held_out_means(held: Iterable[List[Row]], tokens: int, told: Callable[[Tensor, Tensor], List[float]]) -> List[float]:
-    """Means of what ``told`` says of held-out batches: over the answers' tokens of a group, then over the groups.
+    """Means of what ``told`` says of held-out batches: over the answers' tokens of a group, then over the groups that have any.
 
     A group is taken in batches of at most ``tokens`` padded ids, so that it needs no more memory than training does.
     """
@@ -222,7 +222,8 @@ def held_out_means(held: Iterable[List[Row]], tokens: int, told: Callable[[Tenso
             if count > 0:
                 counts.append(count)
                 values.append(told(*batch))
-        groups.append([sum(count * value for count, value in zip(counts, of_batches)) / sum(counts) for of_batches in zip(*values)])
+        if counts:
+            groups.append([sum(count * value for count, value in zip(counts, of_batches)) / sum(counts) for of_batches in zip(*values)])
     return [sum(of_groups) / len(groups) for of_groups in zip(*groups)]
 
 
@@ -246,14 +247,14 @@ def distill(options: argparse.Namespace, target: Llama, draw: Callable[[random.R
         drafters[name] = make_drafter(name, target, options.share)
     clock = loop.Clock()
     if os.path.exists(options.out):
-        saved = torch.load(options.out, map_location="cpu")
+        saved = load_checkpoint(options.out, "drafters")
         if set(saved["drafters"]) != set(drafters):
             sys.exit(f"error: {options.out} holds {', '.join(saved['drafters'])}; name the same drafters or another --out")
         drafters = load_drafters(options.out, target)
-        clock = loop.Clock.of(saved)
+        clock = loop.Clock.continued(saved, options)
     weights = loss_weights(options)
-    fields = [field for name, drafter in drafters.items() for field in kind_of(name).reads(drafter)]
-    traces = Traces(target, fields, int(options.keep * 1e9))
+    entries = [entry for name, drafter in drafters.items() for entry in kind_of(name).reads(drafter)]
+    traces = Traces(target, entries, int(options.keep * 1e9))
     for name, drafter in drafters.items():
         drafter.to(options.device).train()
         for _, parameter in trainable(name, drafter):
@@ -291,15 +292,12 @@ def distill(options: argparse.Namespace, target: Llama, draw: Callable[[random.R
             drafter.train()
         return "  ".join(f"{name} KL {kl:.3f} top-1 {100 * equal:.1f}%" for name, kl, equal in zip(drafters, means[::2], means[1::2]))
 
-    def save(clock: loop.Clock) -> None:
-        torch.save({"drafters": {name: drafter_record(name, drafter) for name, drafter in drafters.items()}, "step": clock.step,
-                    "elapsed": clock.elapsed, "tokens": clock.tokens, "seed": options.seed}, options.out + ".new")
-        os.replace(options.out + ".new", options.out)
+    def trained() -> dict:
+        return {"drafters": {name: drafter_record(name, drafter) for name, drafter in drafters.items()}}
 
     loop.fit(options, {name: trainable(name, drafter) for name, drafter in drafters.items()}, compute,
              lambda rank: trainable_batches(Batches(draw, options.seed + 1000 * rank, options.tokens, options.longest)),
-             check, save, clock)
-    print(f"wrote {options.out}")
+             check, trained, clock)
 
 
 def main() -> None:

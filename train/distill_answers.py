@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import itertools
 import json
 import math
 import sys
@@ -98,8 +99,9 @@ def split_of_length(answers: Dict[str, List[Row]], longest: int, shortest: int =
 def read_answers(path: str, vocabulary: int, longest: int, shortest: int = 2) -> Tuple[List[Row], Dict[str, List[Row]]]:
     """split_of_length of answers_by_task."""
     training, held = split_of_length(answers_by_task(path, vocabulary), longest, shortest)
-    if not training or not held:
-        sys.exit(f"error: {path} has too few prompts")
+    for rows in (training, list(itertools.chain(*held.values()))):
+        if not any(sum(row.response[1:]) > 1 for row in rows):  # a drafter guesses from an answer's second id on
+            sys.exit(f"error: {path} has too few prompts with an answer of two ids or more")
     return training, held
 
 

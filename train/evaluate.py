@@ -29,6 +29,7 @@ if __name__ == "__main__":
 import torch
 from torch import nn
 
+from arguments import count
 from checkpoint import load_target
 from data import Row, Source
 from distill import load_drafters
@@ -172,12 +173,12 @@ def main() -> None:
     add("--data", metavar="DIR", help="text data sets (data.py names them)")
     add("--drafters", metavar="FILE", nargs="+", default=[],
         help="checkpoints of distill.py or distill_answers.py: measure acceptance too; of equal names the last counts")
-    add("--count", type=int, default=100, help="held-out prompts a task (default 100)")
-    add("--acceptance-count", type=int, default=10, help="of them for the acceptance (default 10)")
+    add("--count", type=count, default=100, help="held-out prompts a task (default 100)")
+    add("--acceptance-count", type=count, default=10, help="of them for the acceptance (default 10)")
     add("--against", metavar="NAME", default="", help="a drafter that the others are compared with, prompt by prompt")
-    add("--chain", type=int, default=4, help="drafted tokens a pass (default 4)")
+    add("--chain", type=count, default=4, help="drafted tokens a pass (default 4)")
     add("--longest", type=int, default=600, help="longest conversation of --answers in token ids (default 600)")
-    add("--limit", type=int, default=200, help="longest answer in token ids (default 200)")
+    add("--limit", type=count, default=200, help="longest answer in token ids (default 200)")
     add("--samples", metavar="FILE", help="write prompts and answers here as JSON lines")
     add("--threads", type=int, default=2)
     options = parser.parse_args()
@@ -193,6 +194,8 @@ def main() -> None:
             held = {task: of_length(rows, options.longest) for task, rows in answers_by_task(options.answers, vocabulary).items()}
         else:
             held = read_answers(options.answers, vocabulary, options.longest)[1]
+        if not any(held.values()):
+            sys.exit(f"error: {options.answers} has no answers of two ids or more")
         greedy = {task: list(itertools.islice((row.parts() for row in rows if is_greedy(target, row)), options.acceptance_count))
                   for task, rows in held.items()}
         if not all(greedy.values()):

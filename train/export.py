@@ -18,7 +18,7 @@ import os
 
 import torch
 
-from checkpoint import amend_config, load_target, write_llama
+from checkpoint import amend_config, load_checkpoint, load_target, write_llama
 from data import Source
 from distill import load_drafters
 from drafters import kind_of
@@ -47,7 +47,7 @@ def main() -> None:
         print(f"{options.out}/target: {target.count_parameters()} parameters")
     if options.drafters:
         drafters = load_drafters(options.drafters, target)
-        training = Clock.of(torch.load(options.drafters, map_location="cpu")).record(len(drafters))
+        training = Clock.of(load_checkpoint(options.drafters, "drafters")).record(len(drafters))
         for name, drafter in drafters.items():
             folder = os.path.join(options.out, name)
             kind_of(name).write(folder, drafter, tokenizer, dtype)

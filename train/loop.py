@@ -118,6 +118,13 @@ class Clock:
         """Of a checkpoint."""
         return cls(saved["step"], saved["elapsed"], saved["tokens"])
 
+    @classmethod
+    def continued(cls, saved: dict, options: argparse.Namespace) -> "Clock":
+        """The clock of the checkpoint --out.  With another --seed the run would silently go on with other batches, so that is refused."""
+        if saved.get("seed", options.seed) != options.seed:
+            sys.exit(f"error: {options.out} was begun with --seed {saved['seed']}; give the same or another --out")
+        return cls.of(saved)
+
     def record(self, drafters: int) -> dict:
         """What edgedraft convert reads as ``edgedraft_training`` in a drafter's config.json, of so many that were trained side by side."""
         return {"steps": self.step, "tokens": self.tokens, "minutes": round(self.elapsed / 60, 1), "drafters": drafters}
@@ -127,15 +134,28 @@ class Clock:
         return self.step / options.steps if options.steps else self.elapsed / (60 * options.minutes)
 
 
+def load_averages(optimiser: Optimiser, path: str, options: argparse.Namespace, step: int) -> None:
+    """Gives the optimiser the averages in ``path``, which must be those of the checkpoint of that step."""
+    again = f"remove {path} to begin its averages anew"
+    try:
+        saved = torch.load(path, map_location=options.device)
+        found, parts = (saved["step"], saved["parts"]) if isinstance(saved, dict) else (step, saved)  # older files tell no step
+        optimiser.load_state_dict(parts)
+    except (ValueError, RuntimeError) as error:
+        sys.exit(f"error: {path} is of another number of --workers or damaged ({error}); {again}")
+    if found != step:
+        sys.exit(f"error: {path} is of step {found} and {options.out} of step {step}, since a run was ended between writing the two; {again}")
+
+
 def fit(options: argparse.Namespace, groups: Dict[str, Named], compute: Callable[[Batch, int], Dict[str, Tensor]],
         batches: Callable[[int], Iterable[Batch]], check: Callable[[], str],
-        save: Callable[[Clock], None], clock: Clock) -> None:
-    """Trains until --minutes have passed, or for --steps.
+        trained: Callable[[], dict], clock: Clock) -> None:
+    """Trains until --minutes have passed, or for --steps, and writes the checkpoint --out now and then and in the end.
 
     groups          models trained side by side; each has its own gradient norm, clipped at 1
     compute         (batch, rank) -> loss of every group
     batches         rank -> endless batches, the same ones each time
-    check           a line on held-out text;  save writes the checkpoint (both run in worker 0)
+    check           a line on held-out text;  trained gives what the checkpoint has beside the clock (both run in worker 0)
     """
     parameters = [p for named in groups.values() for _, p in named]
     names = [name for named in groups.values() for name, _ in named]
@@ -154,10 +174,7 @@ def fit(options: argparse.Namespace, groups: Dict[str, Named], compute: Callable
         keeper = 0 if parallel.launched() else rank  # of the state of what this process owns
         state_path = f"{options.out}.optimiser{keeper}"
         if resumed and os.path.exists(state_path):
-            try:
-                optimiser.load_state_dict(torch.load(state_path, map_location=options.device))
-            except (ValueError, RuntimeError) as error:
-                sys.exit(f"error: {state_path} is of another number of --workers or damaged ({error}); remove it to begin its averages anew")
+            load_averages(optimiser, state_path, options, clock.step)
         bar = Progress(1, rank == 0)
         stream = iter(batches(rank))
         for _ in range(clock.step):  # a run that was interrupted goes on with the batches that it would have seen
@@ -204,14 +221,23 @@ def fit(options: argparse.Namespace, groups: Dict[str, Named], compute: Callable
                     bar.line("held out  " + check())
                     last_check = time.time()
                     start += last_check - before
+                    last_log += last_check - before
             if save_now or progress >= 1:
+                # All files are complete before the first replaces its forerunner, so a full disk leaves those that belong together.
+                files = []
                 if rank == keeper:
-                    torch.save(optimiser.state_dict(), state_path + ".new")
-                    os.replace(state_path + ".new", state_path)
+                    files.append(state_path)
+                    torch.save({"step": clock.step, "parts": optimiser.state_dict()}, state_path + ".new")
                 if rank == 0:
-                    save(clock)
+                    files.append(options.out)
+                    torch.save({**trained(), "step": clock.step, "elapsed": clock.elapsed, "tokens": clock.tokens, "seed": options.seed},
+                               options.out + ".new")
+                shared.wait()
+                for file in files:
+                    os.replace(file + ".new", file)
                 last_save = time.time()
             if progress >= 1:
                 return
 
     parallel.run(worker, options.workers)
+    print(f"wrote {options.out}")

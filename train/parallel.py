@@ -11,6 +11,7 @@ parameters of its own, gradients are averaged over the network and each process 
 
 from __future__ import annotations
 
+import argparse
 import os
 import sys
 import threading
@@ -178,7 +179,10 @@ def environment() -> None:
     """
     wanted = {"OMP_WAIT_POLICY": "passive", "MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": "10000000000",
               "MALLOC_TOP_PAD_": "268435456"}
-    if any(argument.startswith("--workers") for argument in sys.argv):
+    arguments = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    arguments.add_argument("--workers", nargs="?")  # the program's own parser complains about what is no number
+    workers = arguments.parse_known_args()[0].workers or ""
+    if workers.isdigit() and int(workers) > 1:
         wanted.update({"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"})
     if sys.platform == "linux" and "MALLOC_MMAP_MAX_" not in os.environ:
         os.environ.update({name: value for name, value in wanted.items() if name not in os.environ})

@@ -21,6 +21,7 @@ import unpack_gguf
 from checkpoint import load_target, read_safetensors, write_llama, write_safetensors
 from data import collate
 from drafters import eagle, moa
+from end_ids import end_ids
 from generate import written
 from model import Llama, LlamaConfig
 from split import SHIPPED
@@ -131,6 +132,34 @@ class HuggingFaceTest(unittest.TestCase):
                         break
                 self.assertEqual(answers[index], expected)
         self.assertEqual(answers[0], [likeliest])
+
+    def test_every_id_that_ends_an_answer_is_known(self):
+        """Those that edgedraft convert and a server find in the same folder."""
+        def written_in_folder(name, values):
+            with open(os.path.join(self.folder, name), "w", encoding="utf-8") as file:
+                json.dump(values, file)
+
+        self.set_config(eos_token_id=None)
+        with self.assertRaises(SystemExit) as caught:
+            end_ids(self.folder)
+        self.assertIn("eos_token_id", str(caught.exception))
+        written_in_folder("generation_config.json", {"eos_token_id": [7, 2]})
+        self.assertEqual(end_ids(self.folder), [2, 7])
+        self.set_config(eos_token_id=5)
+        self.assertEqual(end_ids(self.folder), [2, 5, 7])
+        # The tokenizer's own end, whichever file tells its id.
+        for vocabulary in ({"a": 0, "</s>": 9}, [["a", 0.0]] * 9 + [["</s>", -1.0]]):
+            written_in_folder("tokenizer.json", {"model": {"vocab": vocabulary}, "added_tokens": [{"id": 10, "content": "<|eom_id|>"}]})
+            for end in ("</s>", {"content": "</s>"}):
+                written_in_folder("tokenizer_config.json", {"eos_token": end})
+                self.assertEqual(end_ids(self.folder), [2, 5, 7, 9, 10])
+        # What ends an answer by its spelling, among the tokens added to a tokenizer.
+        written_in_folder("added_tokens.json", {"<|im_start|>": 11, "<|im_end|>": 12})
+        written_in_folder("tokenizer_config.json", {"eos_token": None, "added_tokens_decoder": {"13": {"content": "<|eot_id|>"}}})
+        self.assertEqual(end_ids(self.folder), [2, 5, 7, 10, 12, 13])
+        written_in_folder("added_tokens.json", ["<|im_end|>"])
+        with self.assertRaises(SystemExit):
+            end_ids(self.folder)
 
     def test_drawn_answers_follow_the_targets_law(self):
         """The first ids of many drawn answers come as often as the target says, and a seed gives them again."""
@@ -259,8 +288,10 @@ class HuggingFaceTest(unittest.TestCase):
     def test_target_trained_on_ids(self):
         """A target of the asked shape, in a folder with the other's tokenizer; it learns what the conversations have, prompts too."""
         path, out, folder = (os.path.join(self.folder, name) for name in ("text.jsonl", "new.pt", "new"))
-        with open(os.path.join(self.folder, "tokenizer.json"), "w", encoding="utf-8") as file:
-            file.write("{}")
+        tokenizer = ("tokenizer.json", "added_tokens.json", "chat_template.jinja")
+        for name in tokenizer:
+            with open(os.path.join(self.folder, name), "w", encoding="utf-8") as file:
+                file.write("{}")
         with open(path, "w", encoding="utf-8") as file:
             for number in range(80):  # every id is followed by the next one; half of the texts have no answer
                 row = [(number + i) % 50 + 3 for i in range(12)]
@@ -284,7 +315,7 @@ class HuggingFaceTest(unittest.TestCase):
         with open(os.path.join(self.folder, "config.json"), encoding="utf-8") as file:
             like = json.load(file)
         self.assertEqual([config[key] for key in ("bos_token_id", "eos_token_id")], [like[key] for key in ("bos_token_id", "eos_token_id")])
-        self.assertTrue(os.path.exists(os.path.join(folder, "tokenizer.json")))
+        self.assertEqual([name for name in tokenizer if not os.path.exists(os.path.join(folder, name))], [])
         self.assertIn("has had its 150 steps already", trained("--steps", "150").stdout)  # continues from its checkpoint
         foreign = os.path.join(self.folder, "foreign.jsonl")
         with open(foreign, "w", encoding="utf-8") as file:

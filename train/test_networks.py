@@ -1,10 +1,6 @@
 """The networks, their masks and losses, and the tree of MEDUSA."""
 
-import argparse
-import contextlib
 import dataclasses
-import io
-import itertools
 import os
 import tempfile
 import unittest
@@ -241,6 +237,9 @@ class FeatureDraftersTest(unittest.TestCase):
         for tokens in (1, 20, 1000):
             found = torch.tensor(distill.held_out_means(held, tokens, told))
             self.assertTrue(torch.allclose(found, (whole[0] + whole[1]) / 2, atol=1e-5), tokens)
+        # A group in which nothing is to be guessed does not count.
+        one_id = [Row([1, 2, 3, 4], [False] * 3 + [True])]
+        self.assertEqual(distill.held_out_means(held + [one_id], 20, told), distill.held_out_means(held, 20, told))
 
     def test_medusa_starts_as_the_lm_head(self):
         for name in ("medusa", "medusa-1"):
@@ -262,7 +261,7 @@ class FeatureDraftersTest(unittest.TestCase):
 
 
 class TracesTest(unittest.TestCase):
-    NAMES = ("moa-tli0", "moa-tli1", "moa-o-tli0", "eagle", "hass-2", "medusa", "independent")
+    NAMES = ("moa-tli0", "moa-tli1", "moa-tli2", "moa-o-tli0", "moa-o-tli1", "eagle", "hass-2", "medusa", "independent")
 
     def setUp(self):
         torch.manual_seed(7)
@@ -291,6 +290,14 @@ class TracesTest(unittest.TestCase):
                     self.assertEqual(self.computed, ran, which)
                     for a, b in zip(found, distill.losses(drafters, anew, *given)[name]):
                         self.assertAlmostEqual(float(a), float(b), places=5)
+
+    def test_only_what_is_read_is_kept(self):
+        """Per position, in numbers: the feature of 32, for each layer keys and values of 2 * 16, and a stream of 32."""
+        for name, numbers in (("eagle", 32), ("moa-tli0", 32 + 3 * 32), ("moa-tli1", 32 + 3 * 32 + 32), ("moa-tli2", 32 + 3 * 32 + 32),
+                              ("moa-o-tli1", 32 + 32 + 32)):
+            traces = Traces(self.target, distill.kind_of(name).reads(distill.make_drafter(name, self.target, 0.9)), 10**6)
+            traces(*self.batch((1,), 12))
+            self.assertEqual(10**6 - traces.room, 12 * 4 * numbers, name)
 
     def test_room_is_never_exceeded(self):
         size = 4 * 32  # bytes of a position's feature
@@ -457,49 +464,6 @@ class MuonTest(unittest.TestCase):
                 momenta = [o.state[p]["momentum"] for o, p in ((optimisers[0], one), (optimiser, other))]
                 self.assertLess(float((momenta[0] - momenta[1]).abs().max()), 1e-5)
         self.assertEqual(optimisers[0].state_dict()["state"].keys(), set(range(len(self.SHAPES))))
-
-
-class LoopTest(unittest.TestCase):
-    def test_a_run_that_was_interrupted_sees_the_batches_it_would_have_seen(self):
-        weight = torch.nn.Parameter(torch.ones(4, 4))
-        seen = []
-
-        def compute(batch, rank):
-            seen.append(int(batch[0][0]))
-            return {"one": weight.sum()}
-
-        with tempfile.TemporaryDirectory() as folder:
-            parser = argparse.ArgumentParser()
-            loop.add_options(parser, 1, 0.01, 0.01, 0.5)
-            for steps in (3, 7):
-                options = parser.parse_args(["--out", os.path.join(folder, "run.pt"), "--steps", str(steps), "--threads", "1"])
-                clock = loop.Clock(len(seen))
-                with contextlib.redirect_stdout(io.StringIO()):
-                    loop.fit(options, {"one": [("weight", weight)]}, compute, lambda rank: ((torch.tensor([i]), None) for i in itertools.count()),
-                             lambda: "", lambda clock: None, clock)
-                self.assertEqual(clock.step, steps)
-        self.assertEqual(seen, list(range(7)))
-
-    def test_a_run_that_was_interrupted_is_the_whole_one(self):
-        """Weights, the optimiser's averages and the tokens that are counted; and a finished run is left as it is."""
-        found = []
-        with tempfile.TemporaryDirectory() as folder:
-            parser = argparse.ArgumentParser()
-            loop.add_options(parser, 1, 0.01, 0.01, 0.5)
-            for parts in ((6,), (2, 4, 6, 6)):
-                torch.manual_seed(1)
-                weight, bias, clock = torch.nn.Parameter(torch.randn(4, 4)), torch.nn.Parameter(torch.randn(4)), loop.Clock()
-                out = os.path.join(folder, f"{len(parts)}.pt")
-                for stop in parts:
-                    options = parser.parse_args(["--out", out, "--steps", "6", "--threads", "1", "--save-every", "0"])
-                    batches = ((torch.full((1, 4), float(i)), None) for i in range(stop))
-                    with contextlib.redirect_stdout(io.StringIO()), contextlib.suppress(StopIteration):  # as if it were stopped there
-                        loop.fit(options, {"one": [("weight", weight), ("bias", bias)]},
-                                 lambda batch, rank: {"one": (batch[0] @ weight + bias).tanh().pow(2).sum()}, lambda rank: batches, lambda: "",
-                                 lambda clock: None, clock)
-                found.append((weight.tolist(), bias.tolist(), clock.step, clock.tokens))
-        self.assertEqual(found[0], found[1])
-        self.assertEqual(found[0][2:], (6, 24))
 
 
 class EvaluateTest(unittest.TestCase):

@@ -3,6 +3,7 @@
 import os
 import signal
 import socket
+import sys
 import time
 import unittest
 import unittest.mock
@@ -62,6 +63,18 @@ class DeadWorkerTest(unittest.TestCase):
         process.start()
         process.join(30)
         self.assertEqual(process.exitcode, 1)
+
+
+class EnvironmentTest(unittest.TestCase):
+    def test_libraries_have_one_thread_only_beside_other_workers(self):
+        for line, alone in (("--workers 2", False), ("--workers=2 --threads 1", False), ("--workers 1 --workers 3", False),
+                            ("--workers 1 --threads 2", True), ("--workers=1", True), ("--workers", True), ("--workers two", True), ("", True)):
+            arguments, started = line.split(), []
+            with unittest.mock.patch.dict(os.environ, clear=True), unittest.mock.patch.object(sys, "argv", ["train.py", *arguments]), \
+                    unittest.mock.patch.object(os, "execv", lambda *command: started.append(command)):
+                parallel.environment()
+                self.assertEqual(started, [(sys.executable, [sys.executable, "train.py", *arguments])])
+                self.assertEqual("OPENBLAS_NUM_THREADS" not in os.environ, alone, arguments)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """What is learned from and what is held out: tasks, data sets, prompts."""
 
 import gzip
+import itertools
 import json
 import os
 import random
@@ -9,12 +10,13 @@ import subprocess
 import sys
 import tempfile
 import unittest
+import unittest.mock
 
 import copy_prompts
 import draw_prompts
 import open_texts
 import tasks
-from data import Source
+from data import Source, story_prompts
 from split import SHIPPED, Split, normal_form
 
 
@@ -85,6 +87,28 @@ class SplitTest(unittest.TestCase):
         training = {source.example("story", rng).answer for _ in range(2000)}
         held = {source.example("story", rng, True).answer for _ in range(200)}
         self.assertFalse(training & held)
+
+    def test_stories_of_which_no_prompt_is_held_out_are_refused(self):
+        """Else a held-out draw would not end."""
+        path = os.path.join(self.folder.name, "tinystories", "made-up.txt")
+        with open(path, encoding="utf-8") as file:
+            stories = file.read().split("<|endoftext|>")
+        for kept in (stories[:2], ["Numbers have no name and no thing here."]):
+            with open(path, "w", encoding="utf-8") as file:
+                file.write("<|endoftext|>".join(kept))
+            if kept == stories[:2]:
+                with self.assertRaises(SystemExit) as caught:
+                    Source(self.folder.name)
+                self.assertIn("story", str(caught.exception))
+            else:  # as without the folder
+                self.assertNotIn("story", Source(self.folder.name).held_out_set(1))
+        # A held-out text alone is not enough: by its keywords a training text could be asked for, too.
+        split = Split()
+        text = next(text for text in (f"Number {i} is long" + " and longer" * 9 for i in itertools.count()) if split.story_text(text))
+        word = next(word for word in ("dragon", "boat", "cake", "drum") if not any(split.prompt("story", p) for p in story_prompts([word])))
+        with unittest.mock.patch("data.load_stories", lambda folder: [(text, [word]), ("Another text", ["Lily"])]):
+            with self.assertRaises(SystemExit):
+                Source(self.folder.name)
 
     def test_own_answers_to_held_out_prompts_are_left_out(self):
         source, rng = Source(), random.Random(8)

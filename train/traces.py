@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Dict, Iterable, List
+from typing import Dict, Iterable, List, Tuple
 
 import torch
 from torch import Tensor
@@ -21,11 +21,13 @@ class Traces:
     what it computed fits; without, every time.
     """
 
-    def __init__(self, target: Llama, fields: Iterable[str], room: int = 0):
-        """``fields`` of a Trace are read, and its feature; others are empty if there is room."""
+    def __init__(self, target: Llama, entries: Iterable[Tuple[str, int]], room: int = 0):
+        """``entries`` (list, layer) of a Trace are read, and its feature; others are None if there is room."""
         self.target, self.room = target, room
-        self.lists = [field for field in LISTS if field in set(fields)]
-        self.kept: Dict[bytes, List[Tensor]] = {}  # by a conversation's ids: the feature [1, T, E], then the lists, stacked [L, ..., T, width]
+        read = sorted(set(entries))
+        self.layers = {field: [layer for name, layer in read if name == field] for field, _ in read}
+        # By a conversation's ids: the feature [1, T, E], then of each list the layers that are read, stacked [n, ..., T, width].
+        self.kept: Dict[bytes, List[Tensor]] = {}
 
     def __call__(self, tokens: Tensor, labels: Tensor) -> Trace:
         """That of tokens [B, T] with the labels of data.collate, both on the CPU.  At padding it holds anything."""
@@ -38,13 +40,16 @@ class Traces:
         new = [i for i in range(len(keys)) if i not in known]
         if new:
             trace = self.target(tokens[new].to(device), head=False)
-            computed = [trace.feature[None]] + [torch.stack(getattr(trace, field)) for field in self.lists]
+            computed = [trace.feature[None]] + [
+                torch.stack([getattr(trace, field)[layer] for layer in layers]) for field, layers in self.layers.items()]
             for row, i in enumerate(new):
                 known[i] = [part[:, row, ..., :len(conversations[i]), :] for part in computed]
                 self._keep(keys[i], known[i])
         padded = [[F.pad(part, (0, 0, 0, width - part.shape[-2])) for part in known[i]] for i in range(len(keys))]
         feature, *lists = (torch.stack(parts, 1) for parts in zip(*padded))
-        return Trace(None, feature[0], **{**{field: [] for field in LISTS}, **{field: list(x) for field, x in zip(self.lists, lists)}})
+        found = {field: dict(zip(layers, stack)) for (field, layers), stack in zip(self.layers.items(), lists)}
+        count = self.target.config.num_hidden_layers
+        return Trace(None, feature[0], **{field: [found.get(field, {}).get(layer) for layer in range(count)] for field in LISTS})
 
     def _keep(self, key: bytes, parts: List[Tensor]) -> None:
         size = sum(part.numel() * part.element_size() for part in parts)

@@ -29,6 +29,7 @@ if __name__ == "__main__":
 import torch
 
 import loop
+from arguments import out_folder
 from checkpoint import amend_config, load_target, write_llama
 from data import Row
 from distill_answers import answers_by_task, split_of_length
@@ -37,7 +38,8 @@ from tasks import pick
 from train_target import add_target_options, judged, new_config, train
 
 CHECKED = 50  # held-out conversations of a task in a check
-TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "tokenizer.model", "generation_config.json")
+TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "tokenizer.model",
+                   "chat_template.jinja", "generation_config.json")
 
 
 def parse() -> argparse.Namespace:
@@ -45,7 +47,7 @@ def parse() -> argparse.Namespace:
     add = parser.add_argument
     add("--conversations", metavar="FILE", nargs="+", required=True, help="JSON lines: task, ids of prompt and answer")
     add("--like", metavar="FOLDER", required=True, help="Hugging Face folder with the tokenizer of these ids")
-    add("--hf", metavar="FOLDER", required=True, help="where the target is written as a Hugging Face folder, in 16 bits")
+    add("--hf", type=out_folder, metavar="FOLDER", required=True, help="where the target is written as a Hugging Face folder, in 16 bits")
     add("--qwen2", action="store_true", help="a Qwen2, whose queries, keys and values have biases, instead of a Llama")
     add_target_options(parser, LlamaConfig(hidden_size=512, num_hidden_layers=12, num_attention_heads=8, num_key_value_heads=2,
                                            head_dim=64, intermediate_size=1536))

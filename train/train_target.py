@@ -29,6 +29,7 @@ from torch import Tensor
 import torch.nn.functional as F
 
 import loop
+from checkpoint import load_checkpoint
 from data import Batches, IGNORE, Row, Source, collate, encode_conversation, random_conversation
 from model import Llama, LlamaConfig, config_from_dict
 from tokenizer import Tokenizer
@@ -113,7 +114,7 @@ def train(options: argparse.Namespace, config: LlamaConfig, draw: Callable[[rand
     check   a line on held-out text;  begin changes the weights that a new model starts with
     """
     torch.manual_seed(options.seed)
-    saved = torch.load(options.out, map_location="cpu") if os.path.exists(options.out) else None
+    saved = load_checkpoint(options.out, "model") if os.path.exists(options.out) else None
     if saved:
         config = config_from_dict(saved["config"])
     model, clock = Llama(config), loop.Clock()
@@ -121,7 +122,7 @@ def train(options: argparse.Namespace, config: LlamaConfig, draw: Callable[[rand
         begin(model)
     else:
         model.load_state_dict(saved["model"])
-        clock = loop.Clock.of(saved)
+        clock = loop.Clock.continued(saved, options)
     model.to(options.device)
     length = f"{options.steps} steps from {clock.step}" if options.steps else f"{options.minutes:g} minutes from {clock.elapsed / 60:.1f}"
     print(f"{model.count_parameters() / 1e6:.2f} M parameters; {length}", flush=True)
@@ -137,16 +138,13 @@ def train(options: argparse.Namespace, config: LlamaConfig, draw: Callable[[rand
             logits = model.head(model(tokens, head=False).feature.flatten(0, 1)[rows])
         return {"target": F.cross_entropy(logits.float(), wanted, ignore_index=IGNORE)}
 
-    def save(clock: loop.Clock) -> None:
-        torch.save({"model": model.state_dict(), "config": dataclasses.asdict(config), "step": clock.step,
-                    "elapsed": clock.elapsed, "tokens": clock.tokens, "seed": options.seed}, options.out + ".new")
-        os.replace(options.out + ".new", options.out)
+    def trained() -> dict:
+        return {"model": model.state_dict(), "config": dataclasses.asdict(config)}
 
     loop.fit(options, {"target": list(model.named_parameters())}, compute,
              lambda rank: (batch for batch in Batches(draw, options.seed + 1000 * rank, options.tokens, options.longest)
                            if bool((batch[1] != IGNORE).any())),
-             lambda: check(model), save, clock)
-    print(f"wrote {options.out}")
+             lambda: check(model), trained, clock)
 
 
 def main() -> None:

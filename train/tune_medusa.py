@@ -39,7 +39,8 @@ import torch.nn.functional as F
 
 import distill
 import loop
-from checkpoint import amend_config, load_target, weight_files, write_safetensors
+from arguments import out_folder
+from checkpoint import amend_config, load_checkpoint, load_target, weight_files, write_safetensors
 from data import Batches
 from distill_answers import read_answers
 from drafters import kind_of
@@ -166,11 +167,13 @@ def parse() -> argparse.Namespace:
     add("--rank", type=int, default=32, help="of the adapters (default 32, as published)")
     add("--alpha", type=float, default=16.0, help="of the adapters (default 16, as published)")
     add("--heads-weight", type=float, default=0.2, help="of the heads' loss at the end (default 0.2)")
-    add("--hf", metavar="DIR", required=True, help="where the Hugging Face folders are written in the end")
+    add("--hf", type=out_folder, metavar="DIR", required=True, help="where the Hugging Face folders are written in the end")
     options = parser.parse_args()
     loop.check_options(options)
     if options.rank < 1:
         parser.error("--rank must be 1 or more")
+    if not os.path.isdir(options.target):
+        parser.error(f"--target {options.target} is not a folder")
     if os.path.exists(os.path.join(options.hf, "target")) and os.path.samefile(os.path.join(options.hf, "target"), options.target):
         parser.error("--hf would replace --target")
     return options
@@ -186,13 +189,14 @@ def main() -> None:
     tuned = [(f"adapter.{i}.{name}", p) for i, adapter in enumerate(adapters) for name, p in (("down", adapter.down), ("up", adapter.up))]
     clock = loop.Clock()
     if os.path.exists(options.out):
-        saved = torch.load(options.out, map_location="cpu")
-        if "adapters" not in saved or saved["rank"] != options.rank:
-            sys.exit(f"error: {options.out} is not of this program and --rank {options.rank}")
+        saved = load_checkpoint(options.out, "adapters")
+        rank, alpha = saved["rank"], saved.get("alpha", options.alpha)  # older checkpoints do not tell alpha
+        if (rank, alpha) != (options.rank, options.alpha):
+            sys.exit(f"error: {options.out} was begun with --rank {rank} --alpha {alpha:g}; give the same or another --out")
         for name, parameter in tuned:
             parameter.data.copy_(saved["adapters"][name])
         heads.load_state_dict(saved["heads"])
-        clock = loop.Clock.of(saved)
+        clock = loop.Clock.continued(saved, options)
     target.to(options.device)
     heads.to(options.device)
     print(f"{sum(p.numel() for _, p in tuned)} parameters of adapters, {sum(p.numel() for p in heads.parameters())} of {len(heads)} heads; "
@@ -213,18 +217,14 @@ def main() -> None:
             sums = distill.held_out_means(held.values(), options.tokens, told)
         return f"target KL {sums[0]:.4f} top-1 {100 * sums[1]:.2f}%, heads top-1 {' '.join(f'{100 * share:.1f}%' for share in sums[2:])}"
 
-    def save(clock: loop.Clock) -> None:
-        torch.save({"adapters": {name: p.detach() for name, p in tuned},
-                    "heads": heads.state_dict(), "rank": options.rank, "step": clock.step, "elapsed": clock.elapsed,
-                    "tokens": clock.tokens, "seed": options.seed}, options.out + ".new")
-        os.replace(options.out + ".new", options.out)
-
+    def trained() -> dict:
+        return {"adapters": {name: p.detach() for name, p in tuned}, "heads": heads.state_dict(), "rank": options.rank, "alpha": options.alpha}
 
     def draw(rng: random.Random):
         return pick(rng, training)
 
     loop.fit(options, {"target": tuned, "heads": list(heads.named_parameters())}, compute,
-             lambda rank: distill.trainable_batches(Batches(draw, options.seed + 1000 * rank, options.tokens, options.longest)), check, save, clock)
+             lambda rank: distill.trainable_batches(Batches(draw, options.seed + 1000 * rank, options.tokens, options.longest)), check, trained, clock)
     if parallel.rank() == 0:
         write(options.hf, options.target, target, heads, clock)
 

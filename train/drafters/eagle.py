@@ -24,7 +24,9 @@ from drafters.kind import Guess, Kind, head_counts, mlp_width
 from model import Layer, Llama, LlamaConfig, Trace, additive, causal_mask, inverse_frequencies, rope_table
 from optim import is_residual_output
 
-NOISE = 0.2 * 512  # width of the uniform noise on the features of a row, times the row's length (EAGLE's training)
+# The width of the uniform noise on the features, times that of the batch, which is its longest text or a little more.  EAGLE's training
+# has batches of one text and so divides by its length.
+NOISE = 0.2 * 512
 PASSES, TOP_K = 3, 10  # of HASS
 
 Past = Optional[Tuple[Tensor, Tensor]]  # K and V [B, K, S, D]

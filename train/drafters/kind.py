@@ -59,9 +59,9 @@ class Kind(abc.ABC):
     def trainable(self, drafter: nn.Module) -> List[Tuple[str, Tensor]]:
         return list(drafter.named_parameters())
 
-    def reads(self, drafter: nn.Module) -> Tuple[str, ...]:
-        """The fields of a Trace that training_forward looks at, beside the feature."""
-        return ()
+    def reads(self, drafter: nn.Module) -> List[Tuple[str, int]]:
+        """The entries (list, layer) of a Trace that training_forward looks at, beside the feature."""
+        return []
 
     @abc.abstractmethod
     def training_forward(self, drafter: nn.Module, target: Llama, tokens: Tensor, trace: Trace, response: Tensor, period: Tensor,

@@ -266,9 +266,11 @@ class MoaKind(Kind):
     def restore(self, target: Llama, config: dict) -> nn.Module:
         return Moa(target.config, MoaConfig(**{"heads": target.config.num_attention_heads, **config}))
 
-    def reads(self, drafter: nn.Module) -> Tuple[str, ...]:
-        own_layers = drafter.config.tli > 0
-        return (("streams",) if own_layers else ()) + (("keys", "values") if own_layers or drafter.config.memory == "lsa" else ())
+    def reads(self, drafter: nn.Module) -> List[Tuple[str, int]]:
+        layers, tli = drafter.target_config.num_hidden_layers, drafter.config.tli
+        first = 0 if drafter.config.memory == "lsa" else layers - tli
+        streams = [("streams", layers - tli)] if tli > 0 else []
+        return streams + [(field, layer) for field in ("keys", "values") for layer in range(first, layers)]
 
     def training_forward(self, drafter: nn.Module, target: Llama, tokens: Tensor, trace: Trace, response: Tensor, period: Tensor,
                          staircase: Tensor) -> List[Guess]:

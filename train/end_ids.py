@@ -1,0 +1,66 @@
+"""The token ids that end an answer of the model in a Hugging Face folder: those with which a server would end it too."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from typing import Dict, List
+
+# These end an answer whatever the folder says of them, as in shared/model/tokenizer/vocabulary.cpp: many folders name only one.
+END_TEXTS = ("<|eot_id|>", "<|im_end|>", "<|end|>", "<|eom_id|>", "<|endoftext|>", "<|end_of_text|>", "<end_of_turn>", "<EOT>",
+             "<end_of_utterance>")
+
+
+def read_json(folder: str, name: str) -> dict:
+    """The file's object, an empty one where there is no such file."""
+    path = os.path.join(folder, name)
+    if not os.path.exists(path):
+        return {}
+    with open(path, encoding="utf-8") as file:
+        return json.load(file)
+
+
+def special_tokens(folder: str) -> Dict[str, int]:
+    """Ids by text: all pieces of tokenizer.model, of which only the special ones look like tags, and the tokens added to a tokenizer."""
+    found: Dict[str, int] = {}
+    path = os.path.join(folder, "tokenizer.model")
+    if os.path.exists(path):
+        import sentencepiece
+
+        processor = sentencepiece.SentencePieceProcessor(model_file=path)
+        found.update({processor.id_to_piece(i): i for i in range(processor.vocab_size())})
+    found.update(read_json(folder, "added_tokens.json"))
+    found.update({entry["content"]: entry["id"] for entry in read_json(folder, "tokenizer.json").get("added_tokens", [])})
+    listed = read_json(folder, "tokenizer_config.json").get("added_tokens_decoder") or {}
+    found.update({entry["content"]: int(key) for key, entry in listed.items()})
+    return found
+
+
+def token_id(folder: str, text: str, special: Dict[str, int]) -> List[int]:
+    """The id of a token, as a list that is empty if there is no such token.  It may be an ordinary entry of tokenizer.json."""
+    if text in special:
+        return [special[text]]
+    vocabulary = read_json(folder, "tokenizer.json").get("model", {}).get("vocab", {})
+    if isinstance(vocabulary, list):  # pairs of a text and its score
+        return [i for i, entry in enumerate(vocabulary) if entry[0] == text]
+    return [vocabulary[text]] if text in vocabulary else []
+
+
+def end_ids(folder: str) -> List[int]:
+    """In ascending order.  Ends the program if there is none, since every answer would then run to its limit."""
+    try:
+        found = set()
+        for name in ("config.json", "generation_config.json"):
+            ids = read_json(folder, name).get("eos_token_id")
+            found.update(ids if isinstance(ids, list) else [] if ids is None else [ids])
+        special = special_tokens(folder)
+        end = read_json(folder, "tokenizer_config.json").get("eos_token")
+        if end:
+            found.update(token_id(folder, end["content"] if isinstance(end, dict) else end, special))
+        found.update(special[text] for text in END_TEXTS if text in special)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        sys.exit(f"error: {folder}: its config or tokenizer files cannot be read: {error!r}")
+    if not found:
+        sys.exit(f"error: {folder} names no token that ends an answer; its config.json should have eos_token_id")
+    return sorted(found)

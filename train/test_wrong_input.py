@@ -1,0 +1,113 @@
+"""Files and options with which a program cannot work: it says so in a line, before it computes anything."""
+
+import contextlib
+import io
+import json
+import os
+import sys
+import tempfile
+import unittest
+import unittest.mock
+
+import torch
+
+import answer_prompts
+import calibrate
+import distill_answers
+import evaluate
+import export
+import train_open_target
+import tune_medusa
+from checkpoint import write_llama
+from model import Llama, LlamaConfig
+
+
+class WrongInputTest(unittest.TestCase):
+    def setUp(self):
+        torch.manual_seed(2)
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = folder.name
+        self.target = Llama(LlamaConfig(vocab_size=60, hidden_size=32, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
+                                        head_dim=8, intermediate_size=40))
+        write_llama(self.path("target"), self.target)
+        self.entries("answers.jsonl", [{"task": "chat", "prompt": [i, 4], "answer": [5, 6, 2]} for i in range(50)])
+        self.addCleanup(torch.set_grad_enabled, torch.is_grad_enabled())
+
+    def path(self, name):
+        return os.path.join(self.folder, name)
+
+    def entries(self, name, entries):
+        with open(self.path(name), "w", encoding="utf-8") as file:
+            file.writelines(json.dumps(entry) + "\n" for entry in entries)
+
+    def refused(self, program, *arguments):
+        """What a program says that ends at once with these arguments."""
+        said = io.StringIO()
+        with unittest.mock.patch.object(sys, "argv", ["program", *map(str, arguments)]), contextlib.redirect_stderr(said), \
+                contextlib.redirect_stdout(io.StringIO()), self.assertRaises(SystemExit) as caught:
+            program.main()
+        self.assertNotEqual(caught.exception.code, 0)
+        return f"{said.getvalue()}{caught.exception.code}"
+
+    def test_targets_that_are_none(self):
+        answers, nowhere = self.path("answers.jsonl"), self.path("nowhere")
+        for program, arguments in ((distill_answers, ("--out", self.path("d.pt"))), (evaluate, ()), (calibrate, ("--drafter", nowhere))):
+            self.assertIn(f"{nowhere}: No such file", self.refused(program, "--target", nowhere, "--answers", answers, *arguments))
+            self.assertIn(f"{answers} is not a checkpoint", self.refused(program, "--target", answers, "--answers", answers, *arguments))
+        self.entries("prompts.jsonl", [{"task": "chat", "prompt": [3]}])
+        asking = ("--prompts", self.path("prompts.jsonl"), "--out", self.path("a.jsonl"))
+        self.assertIn("not a folder", self.refused(answer_prompts, "--target", nowhere, *asking))
+
+    def test_checkpoints_of_another_program(self):
+        drafters, tuned = self.path("drafters.pt"), self.path("tuned.pt")
+        where = {"step": 1, "elapsed": 1.0, "tokens": 9, "seed": 1}
+        torch.save({"adapters": {}, "heads": {}, "rank": 32, "alpha": 16.0, **where}, tuned)
+        torch.save({"drafters": {}, **where}, drafters)
+        target, answers = self.path("target"), self.path("answers.jsonl")
+        for said in (self.refused(export, "--target", target, "--drafters", tuned, "--out", self.path("hf")),
+                     self.refused(evaluate, "--target", target, "--answers", answers, "--drafters", tuned),
+                     self.refused(distill_answers, "--target", target, "--answers", answers, "--out", tuned,
+                                  "--drafters", "independent", "--share", 0.6)):
+            self.assertIn(f"{tuned} is a checkpoint of tune_*.py", said)
+        said = self.refused(tune_medusa, "--target", target, "--answers", answers, "--out", drafters, "--hf", self.path("hf"))
+        self.assertIn(f"{drafters} is a checkpoint of distill.py", said)
+        self.assertIn("a checkpoint of distill.py", self.refused(evaluate, "--target", drafters, "--answers", answers))
+
+    def test_adapters_of_another_shape(self):
+        tuned = self.path("tuned.pt")
+        base = ("--target", self.path("target"), "--answers", self.path("answers.jsonl"), "--out", tuned, "--hf", self.path("hf"))
+        torch.save({"adapters": {}, "heads": {}, "rank": 8, "alpha": 4.0, "step": 1, "elapsed": 1.0, "tokens": 9, "seed": 1}, tuned)
+        for other in (("--rank", 8), ("--alpha", 4), ("--rank", 4, "--alpha", 4)):
+            self.assertIn("--rank 8 --alpha 4;", self.refused(tune_medusa, *base, *other))
+
+    def test_folders_that_are_needed_only_in_the_end(self):
+        target, answers, out = self.path("target"), self.path("answers.jsonl"), self.path("m.pt")
+        torch.save({"model": self.target.state_dict(), "config": {}}, self.path("target.pt"))
+        self.assertIn("target.pt is not a folder",
+                      self.refused(tune_medusa, "--target", self.path("target.pt"), "--answers", answers, "--out", out, "--hf", self.path("hf")))
+        for wrong in (answers, os.path.join(answers, "below")):
+            for program, source in ((tune_medusa, ("--target", target, "--answers", answers)),
+                                    (train_open_target, ("--like", target, "--conversations", answers))):
+                self.assertIn(f"{answers} is not a folder", self.refused(program, *source, "--out", out, "--hf", wrong))
+
+    def test_numbers_out_of_range(self):
+        target, answers = self.path("target"), self.path("answers.jsonl")
+        self.assertIn("--count", self.refused(calibrate, "--target", target, "--answers", answers, "--drafter", target, "--count", 0))
+        self.assertIn("--chain", self.refused(evaluate, "--target", target, "--answers", answers, "--chain", "four"))
+        asking = ("--target", target, "--prompts", answers, "--out", self.path("new.jsonl"))
+        for option, wrong in (("--temperature", -1), ("--limit", 0), ("--batch", 0), ("--jobs", 0)):
+            self.assertIn(option, self.refused(answer_prompts, *asking, option, wrong))
+
+    def test_files_in_which_nothing_is_to_be_guessed(self):
+        self.entries("empty.jsonl", [])
+        self.entries("short.jsonl", [{"task": "chat", "prompt": [i, 4], "answer": [2]} for i in range(50)])
+        target = self.path("target")
+        for name in ("empty.jsonl", "short.jsonl"):
+            self.assertIn(f"{name} has no answers", self.refused(evaluate, "--target", target, "--answers", self.path(name), "--every-answer"))
+            self.assertIn(f"{name} has too few prompts",
+                          self.refused(distill_answers, "--target", target, "--answers", self.path(name), "--shortest", 0, "--out", self.path("d.pt")))
+
+
+if __name__ == "__main__":
+    unittest.main()
