@@ -36,7 +36,10 @@ if [ "$(cat "$sysroot.libraries" 2>/dev/null)" != "$libraries" ]; then
   . /etc/os-release
   components=main
   if [ "$ID" = ubuntu ]; then components=main,universe; fi
-  mmdebstrap --quiet --architectures=arm64 --variant=extract --components="$components" \
+  # Packages are only unpacked, so an ordinary user needs neither a user namespace nor fakechroot.
+  mode=auto
+  if [ "$(id -u)" -ne 0 ]; then mode=chrootless; fi
+  mmdebstrap --quiet --mode=$mode --architectures=arm64 --variant=extract --components="$components" \
     --include="$libraries" "$VERSION_CODENAME" "$sysroot.part"
   rm -rf "$sysroot"
   mv "$sysroot.part" "$sysroot"

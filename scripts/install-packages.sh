@@ -1,8 +1,7 @@
 #!/usr/bin/env bash
 # Installs what building needs (`build`), or that and what the tests need (`test`), or what building for
-# 64-bit Arm needs (`arm64`), on Debian 12 and Ubuntu 24.04. Asks for root only when something is
-# missing. Safe to run again. `libraries` prints the names of those that
-# programs and tests link.
+# 64-bit Arm needs (`arm64`), on Debian 12 and Ubuntu 24.04 or newer. Asks for root only when something
+# is missing. Safe to run again. `libraries` prints the names of those that programs and tests link.
 set -euo pipefail
 
 usage() { echo "usage: $0 build|test|arm64|libraries" >&2; exit 2; }
@@ -10,25 +9,39 @@ usage() { echo "usage: $0 build|test|arm64|libraries" >&2; exit 2; }
 
 if ! command -v apt-get >/dev/null || ! command -v dpkg-query >/dev/null; then
   echo "$0: this system has no apt-get. Install the equivalents of the packages listed in this" \
-       "script, then call cmake as the README shows." >&2
+       "script, then call cmake as the README shows; where it misses something it says what." >&2
+  exit 1
+fi
+
+# Older releases have a CMake before 3.25, a Boost before 1.81 or no glslc.
+. /etc/os-release
+case ${ID:-} in
+  debian) oldest=12 ;;
+  ubuntu) oldest=24.04 ;;
+  *) oldest='' ;;
+esac
+# Debian's testing has no VERSION_ID.
+if [ -n "$oldest" ] && [ -n "${VERSION_ID:-}" ] && dpkg --compare-versions "$VERSION_ID" lt "$oldest"; then
+  echo "$0: $PRETTY_NAME is too old: Debian 12 and Ubuntu 24.04 are the oldest releases that have all" \
+       "that is needed." >&2
   exit 1
 fi
 
 # Coroutines and boost::system::result need Boost 1.81; Debian 12's default is 1.74.
 boost=libboost-dev
 fibers=libboost-context-dev
-if grep -qs '^VERSION_CODENAME=bookworm' /etc/os-release; then
+if [ "${VERSION_CODENAME:-}" = bookworm ]; then
   boost=libboost1.81-dev
   fibers=libboost-context1.81-dev
 fi
 # Ubuntu's pkg-config file of SentencePiece asks for it.
 protobuf=()
-grep -qs '^ID=ubuntu' /etc/os-release && protobuf=(libprotobuf-dev)
+[ "${ID:-}" = ubuntu ] && protobuf=(libprotobuf-dev)
 
 # Ubuntu's browser is a snap, and not each of its releases has PyTorch: tests that want them skip
 # themselves.
 debian_only=()
-grep -qs '^ID=debian' /etc/os-release && debian_only=(chromium python3-torch python3-sentencepiece)
+[ "${ID:-}" = debian ] && debian_only=(chromium python3-torch python3-sentencepiece)
 
 # Those of the machine that the programs will run on.
 libraries=(
@@ -73,9 +86,14 @@ if [ "$(id -u)" -ne 0 ]; then
   as_root=(sudo)
 fi
 "${as_root[@]}" apt-get update -qq
-"${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \
-  --no-remove "${missing[@]}" >/dev/null || {
-    echo "$0: nothing is removed to make room for these packages. If that is what is missing, look at" \
-         "what would go and install them by hand: apt-get install ${missing[*]}" >&2
+said=$("${as_root[@]}" env DEBIAN_FRONTEND=noninteractive LC_ALL=C apt-get install -y -qq \
+  --no-install-recommends --no-remove "${missing[@]}" 2>&1 >/dev/null) || {
+    echo "$said" >&2
+    case $said in
+      *"need to be removed"*)
+        echo "$0: nothing is removed to make room for these packages. Look at what would go and" \
+             "install them by hand: apt-get install ${missing[*]}" >&2
+        ;;
+    esac
     exit 1
   }

@@ -61,13 +61,16 @@ unset "${!EDGEDRAFT_@}"
 export XDG_CONFIG_HOME=$work/config XDG_CACHE_HOME=$work/cache
 pids=()
 trap 'kill "${pids[@]}" 2>/dev/null || true; wait; rm -rf "$work"' EXIT
+"$bin/netsim/edgedraft-netsim" link --profile "$network" --dry-run >/dev/null || exit 2
 (umask 077; head -c 16 /dev/urandom | od -An -tx1 | tr -d ' \n' >"$work/token")
 
 # A server, a link and a client of their own for each, so that none disturbs another.
 port=$((20000 + RANDOM % 10000))
 for way in "${ways[@]}"; do
   : >"$work/$way.text"
+  # Without namespaces the servers listen on this machine's own ports, of which others have some.
   port=$((port + 1))
+  while (: <"/dev/tcp/127.0.0.1/$port") 2>/dev/null; do port=$((port + 1)); done
   paced=(--pace-profile "$pace")
   [ "$way" = stream ] && paced=() # nothing is drafted
   printf -v serve '%q ' exec "$bin/server/edgedraft-server" --model $models/target.gguf --bundle "$bundle" \

@@ -54,13 +54,20 @@ fi
 # A filter asks for single tests; it need not name a fuzz target.
 [ -n "$full" ] && [ $# -eq 0 ] || exit 0
 
-scripts/arm64.sh build/arm64-record.md
+# Whatever is wrong with one does not keep the other from being looked at.
+echo "== 64-bit Arm"
+scripts/arm64.sh build/arm64-record.md || status=1
 
 echo "== fuzz targets"
 if command -v clang++ >/dev/null; then
   cmake --preset fuzz >/dev/null
   cmake --build --preset fuzz
-  ctest --preset fuzz --parallel "$(nproc)"
+  ctest --preset fuzz --parallel "$(nproc)" || status=1
 else
   echo "skipped: no clang++, so no libFuzzer"
 fi
+
+if [ "$status" -ne 0 ]; then
+  echo "== failed: 64-bit Arm or fuzz targets, see above"
+fi
+exit "$status"

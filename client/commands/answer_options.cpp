@@ -170,7 +170,7 @@ Result<void> check_experiment(const AnswerOptions& o, AnswerConfig& config) {
   return {};
 }
 
-// Who draws drafts from a law has to have one, and knows what becomes of them.
+// Drawn drafts need a law to be drawn from, and a verdict on each before the next.
 Result<void> check_drawn(const AnswerOptions& o, AnswerConfig& config) {
   if (!config.generation.sampling.drawn_drafts) return {};
   if (o.plain) return usage_error("--draw drawn draws drafts, --plain has none: give one of them");
@@ -358,7 +358,8 @@ void declare_answer_options(CLI::App& app, AnswerOptions& o) {
   add("--max-tokens", o.max_tokens, "N", "Longest answer, in tokens")
       ->check(in_range(1u, kContextCountMax))
       ->capture_default_str();
-  add("--temperature", o.temperature, "T", "0: always the likeliest token")
+  add("--temperature", o.temperature, "T",
+      "Temperature of the sampler; 0: always the likeliest token")
       ->check(in_range(0.0, 100.0))
       ->capture_default_str();
   add("--top-k", o.top_k, "K", "Draw from the K likeliest tokens; 0: from all")
@@ -438,7 +439,7 @@ void declare_answer_options(CLI::App& app, AnswerOptions& o) {
       "Placeholders say what kind of text they stand for, [MAIL_001], or not, [TEXT_001]: on, off")
       ->check(one_of({"on", "off"}))
       ->capture_default_str();
-  add("--log-level", o.log_level, "LEVEL", "trace, debug, info, warn, error or off")
+  add("--log-level", o.log_level, "LEVEL", "What to log: trace, debug, info, warn, error or off")
       ->check(is_log_level())
       ->capture_default_str();
 }
@@ -492,7 +493,8 @@ void declare_experiment_options(CLI::App& app, AnswerOptions& o) {
       ->needs(oracle)
       ->group(kGroup)
       ->capture_default_str();
-  app.add_option("--oracle-seed", o.oracle_seed, "With --oracle: which positions are right")
+  app.add_option("--oracle-seed", o.oracle_seed,
+                 "With --oracle: seed that decides which positions are right")
       ->type_name("S")
       ->check(is_seed())
       ->needs(oracle)

@@ -54,7 +54,7 @@ class Chat {
     }
     if (!json_ && !answers_.empty()) say("in all: " + account(total()));
     if (interrupted()) return kInterruptedExitCode;
-    // Who types has seen it.
+    // A user who types has seen the failure.
     return failure_ && !terminal_.input ? exit_code_of(*failure_) : 0;
   }
 

@@ -179,7 +179,7 @@ void declare_index(CLI::App& app, IndexCommandOptions& o) {
   };
   add("texts", o.corpus, "FILE...", "Plain texts, or JSON lines (*.jsonl) with a document a line");
   add("--model", o.model, "FILE.gguf",
-      "Whose tokens they become: the target, or any file with its tokenizer");
+      "Model whose tokens the texts become: the target, or any file with its tokenizer");
   add("-o,--output", o.output, "FILE", "The index to write");
   app.add_flag("--public", o.is_public,
                "Declare that anybody may know what is in it: `run`, `chat` and `serve` take no "

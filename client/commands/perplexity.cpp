@@ -28,7 +28,7 @@ void declare_perplexity(CLI::App& app, PerplexityOptions& options) {
   app.add_flag("--bos", options.bos,
                "Begin each piece with the beginning-of-text token even if the model's tokenizer "
                "does not ask for it");
-  app.add_option("--threads", options.threads, "0: one per fast core")
+  app.add_option("--threads", options.threads, "Threads to compute with; 0: one per fast core")
       ->type_name("N")
       ->check(in_range(std::int64_t{0}, std::int64_t{1024}))
       ->capture_default_str();

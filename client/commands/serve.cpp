@@ -100,7 +100,7 @@ void declare_serve(CLI::App& app, ServeOptions& o) {
       ->type_name("POLICY")
       ->check(one_of({"wait", "keep", "revise"}))
       ->capture_default_str();
-  app.add_option("--hold-ms", o.hold_ms, "See --offline keep")
+  app.add_option("--hold-ms", o.hold_ms, "How long --offline keep holds the drafter's text back")
       ->type_name("MS")
       ->check(in_range(0u, 600'000u))
       ->capture_default_str();

@@ -202,18 +202,18 @@ void declare_link(CLI::App& app, LinkCommandOptions& o) {
                  "else proxy")
       ->check(one_of({"auto", "tun", "tc", "proxy"}))
       ->capture_default_str();
-  app.add_option("--seed", o.seed, "Decides every delay and loss of tun and proxy")
+  app.add_option("--seed", o.seed, "Seed that decides every delay and loss of tun and proxy")
       ->check(is_seed())
       ->capture_default_str();
   app.add_option("--at-server", o.at_server,
                  "A shell command that runs at the server's end as long as COMMAND; it finds "
                  "where to listen in $EDGEDRAFT_LISTEN")
       ->type_name("COMMAND");
-  app.add_option("--port", o.port, "The port on which it listens")
+  app.add_option("--port", o.port, "The port on which the server listens")
       ->check(in_range(1u, 65535u))
       ->capture_default_str();
   app.add_flag("--list", o.list, "Show the shipped profiles and where their figures come from");
-  app.add_flag("--dry-run", o.dry_run, "Show what would be done; tc: as a script");
+  app.add_flag("--dry-run", o.dry_run, "Show what would be done, with tc as a script");
   app.add_option(
          "--simulate", o.simulate,
          "Send N packets of 1,200 bytes each way, one a millisecond, through the link model "

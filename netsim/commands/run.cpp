@@ -15,7 +15,7 @@ namespace edgedraft::netsim {
 
 void declare_run(CLI::App& app, RunCommandOptions& o) {
   app.add_option("experiment", o.experiment, "The experiment")->type_name("FILE.toml")->required();
-  app.add_flag("--quick", o.quick, "The experiment's short form, to see whether it works");
+  app.add_flag("--quick", o.quick, "Run the experiment's short form, to see whether it works");
   app.add_option("--out", o.out, "Folder for the results [results/NAME, or results/NAME-quick]")
       ->type_name("DIR");
   app.add_flag("--resume", o.resume, "Go on with what is in that folder, and run what it lacks");
@@ -107,7 +107,7 @@ void declare_probe(CLI::App& app, ProbeCommandOptions& o) {
       ->type_name("HOST:PORT")
       ->check(is_endpoint(EndpointUse::connect));
   constexpr std::uint64_t kRateMax = std::uint64_t{1} << 50;
-  app.add_option("--pings", o.pings, "Round trips")
+  app.add_option("--pings", o.pings, "Round trips to measure")
       ->type_name("N")
       ->check(in_range(0u, 1'000'000u))
       ->capture_default_str();

@@ -23,7 +23,8 @@ class LinkDriver {
   virtual ~LinkDriver() = default;
 
   virtual std::string_view name() const = 0;  // "tc", "tun" or "proxy"
-  // Whether packets are only imitated (the proxy relays a TCP stream).
+  // Whether the link is not quite the profile's: the proxy relays a TCP stream and only imitates
+  // packets, and netem draws a delay a packet where the profile holds one (hold_ms).
   virtual bool approximate() const = 0;
 
   // The command line that runs `argv` at that end of the link, in the process that calls exec: its

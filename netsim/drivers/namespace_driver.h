@@ -9,11 +9,11 @@ namespace edgedraft::netsim {
 // What the drivers with two namespaces have in common.
 class NamespaceDriver : public LinkDriver {
  public:
-  NamespaceDriver(const char* name, std::unique_ptr<LinkProcess> process)
-      : name_(name), process_(std::move(process)) {}
+  NamespaceDriver(const char* name, std::unique_ptr<LinkProcess> process, bool approximate)
+      : name_(name), process_(std::move(process)), approximate_(approximate) {}
 
   std::string_view name() const override { return name_; }
-  bool approximate() const override { return false; }
+  bool approximate() const override { return approximate_; }
 
   std::vector<std::string> at_server(std::vector<std::string> argv) const override {
     return process_->within(process_->namespaces().server_descriptor, argv);
@@ -40,6 +40,7 @@ class NamespaceDriver : public LinkDriver {
  private:
   const char* name_;
   std::unique_ptr<LinkProcess> process_;
+  bool approximate_;
 };
 
 }  // namespace edgedraft::netsim

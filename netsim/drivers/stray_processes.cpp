@@ -26,7 +26,7 @@ std::string proc(pid_t pid, const char* file) {
 // such process or only its exit status is left.
 std::optional<std::string> start_time(pid_t pid) {
   std::ifstream file(proc(pid, "stat"));
-  // Of a process that ends meanwhile the read fails, which an iterator would throw.
+  // If the process ends meanwhile the read fails, where an iterator would throw.
   std::string text;
   std::getline(file, text, '\0');
   // The name, in parentheses, may hold anything.

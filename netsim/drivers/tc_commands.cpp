@@ -74,7 +74,7 @@ struct DelayRange {
   double reach;  // the largest distance from the middle
 };
 
-// Of the delays at the 4,096 shares that the table holds.
+// The range of the delays at the 4,096 shares that the table holds.
 DelayRange range_of(const DelayLaw& law) {
   const double least = nanoseconds(delay_quantile(law, 0.5 / kTableEntries));
   const double most = nanoseconds(delay_quantile(law, 1 - 0.5 / kTableEntries));
@@ -197,6 +197,13 @@ Result<TcPlan> plan_tc_link(const NetworkProfile& profile) {
   plan_end(plan, End::server, profile.down);
   plan_end(plan, End::device, profile.up);
   return plan;
+}
+
+bool tc_is_approximate(const NetworkProfile& profile) {
+  const auto holds = [](const LinkOptions& link) {
+    return link.delay.hold > Duration(0) && is_random(link.delay);
+  };
+  return holds(profile.up) || holds(profile.down);
 }
 
 std::vector<TcCommand> tc_event(const NetworkProfile& profile, const LinkEvent& event,

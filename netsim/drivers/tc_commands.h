@@ -31,8 +31,12 @@ struct TcPlan {
 
 // Everything between two empty namespaces and a link that works.
 //
-// Errors   unsupported   netem plays no traces
+// Errors   unsupported   netem plays no traces and knows neither rest nor competing flows
 Result<TcPlan> plan_tc_link(const NetworkProfile& profile);
+
+// Whether netem makes another link than the profile describes: each packet draws its own delay,
+// which holds for no other (`hold_ms`).
+bool tc_is_approximate(const NetworkProfile& profile);
 
 // What an event takes. `addresses` counts the device's addresses so far, from 1.
 std::vector<TcCommand> tc_event(const NetworkProfile& profile, const LinkEvent& event,

@@ -180,7 +180,8 @@ Result<std::unique_ptr<LinkDriver>> make_tc_link(const NetworkProfile& profile) 
   if (const auto plan = plan_tc_link(profile); !plan) return plan.error();
   auto process = LinkProcess::start([&](LinkChannel& channel) { return hold(profile, channel); });
   if (!process) return process.error();
-  return std::unique_ptr<LinkDriver>(std::make_unique<NamespaceDriver>("tc", std::move(*process)));
+  return std::unique_ptr<LinkDriver>(
+      std::make_unique<NamespaceDriver>("tc", std::move(*process), tc_is_approximate(profile)));
 }
 
 }  // namespace edgedraft::netsim

@@ -49,7 +49,8 @@ Result<std::unique_ptr<LinkDriver>> make_tun_link(const NetworkProfile& profile,
   auto process =
       LinkProcess::start([&](LinkChannel& channel) { return carry(profile, seed, channel); });
   if (!process) return process.error();
-  return std::unique_ptr<LinkDriver>(std::make_unique<NamespaceDriver>("tun", std::move(*process)));
+  return std::unique_ptr<LinkDriver>(
+      std::make_unique<NamespaceDriver>("tun", std::move(*process), false));
 }
 
 }  // namespace edgedraft::netsim

@@ -17,7 +17,7 @@ struct Acceptance {
   Estimate difference;
 };
 
-// Of answers that were drafted for.
+// The acceptance of answers that were drafted for.
 //
 // Requires  runs of one setting
 Acceptance acceptance_of(const std::vector<const Run*>& ours,

@@ -8,9 +8,9 @@
 
 namespace edgedraft::netsim {
 
-// Of them those that ended well.
+// The runs that ended well.
 std::vector<const Run*> good(const std::vector<const Run*>& runs);
-// And whose link was not cut on purpose.
+// Those of them whose link was not cut on purpose.
 std::vector<const Run*> uncut(const std::vector<const Run*>& runs);
 
 double mean_of(const std::vector<const Run*>& runs, double Run::*member);

@@ -1,5 +1,6 @@
 #include "netsim/report/report.h"
 
+#include <algorithm>
 #include <fstream>
 
 #include "netsim/report/acceptance.h"
@@ -84,6 +85,12 @@ std::string banners(const RunData& data) {
     banner(
         "<b class=\"label\">Approximate link.</b> A relay of the TCP stream stood in for the "
         "network: losses and reordering are only imitated.");
+  }
+  if (driver == "tc" && std::any_of(data.runs.begin(), data.runs.end(),
+                                    [](const Run& run) { return run.link_approximate; })) {
+    banner(
+        "<b class=\"label\">Approximate link.</b> The kernel's netem drew a delay of its own for "
+        "every packet, also over networks whose delays hold for a while (<code>hold_ms</code>).");
   }
   bool refused = false;
   for (const auto& line : data.calibrations) refused = refused || !line.value("accepted", true);

@@ -38,6 +38,7 @@ Run to_run(const ordered_json& line) {
   if (const auto cut = line.find("offline_after"); cut != line.end() && cut->is_number()) {
     run.offline_after = cut->get<std::uint32_t>();
   }
+  run.link_approximate = line.value("link_approximate", false);
   run.local = text(line, "arm_kind") == "local";
   run.failure = text(line, "failure");
   run.pair_key = run.setting + '|' + std::to_string(real(line, "seed")) + '|' +

@@ -33,6 +33,7 @@ struct Run {
   std::uint32_t clients;
   std::uint32_t client;
   std::optional<std::uint32_t> offline_after;
+  bool link_approximate;
   bool local;           // without a server: its text need not be the target's
   std::string failure;  // empty: none
   double tokens, seconds, rate, predicted_rate, first_token_s, tau, calls, cycles, drafted;
@@ -60,7 +61,7 @@ struct RunData {
   std::vector<std::string> arms;
   // Between visible updates, in ms, by setting and arm; of answers whose link was not cut.
   std::map<std::pair<std::string, std::string>, std::vector<double>> gaps;
-  // Of one answer an arm and setting; those of a setting are all to the same prompt.
+  // The timeline of one answer an arm and setting; those of a setting all have the same prompt.
   std::map<std::pair<std::string, std::string>, std::vector<Moment>> timelines;
   std::map<std::pair<std::string, std::string>, std::size_t> timeline_runs;  // into `runs`
 

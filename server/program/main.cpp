@@ -274,9 +274,10 @@ Result<int> serve(const ServerOptions& o) {
                                     .reuses_beginnings = !o.no_prefix_cache};
   if (auto checked = SessionStore::check(parts, limits); !checked) return checked.error();
   log->info(
-      "{}: context {} tokens, at most {} MiB a session with keys and values in {}, {} drafters",
-      (*host)->name(), (*host)->context_count(), SessionStore::session_bytes(parts) >> 20,
-      o.kv_type, (*host)->drafters().size());
+      "{}: context {} tokens, at most {:g} MiB a session with keys and values in {}, {} drafter{}",
+      (*host)->name(), (*host)->context_count(),
+      static_cast<double>(SessionStore::session_bytes(parts)) / (1 << 20), o.kv_type,
+      (*host)->drafters().size(), (*host)->drafters().size() == 1 ? "" : "s");
   if ((*host)->context_count() > (*host)->model_context_count()) {
     log->warn(
         "--ctx {}: the model was made for {} tokens; what an answer says behind them may be "

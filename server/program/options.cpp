@@ -165,11 +165,12 @@ void declare_server_options(CLI::App& app, ServerOptions& o) {
                  "Public texts for drafters of --speculate that copy from such, as `edgedraft "
                  "index --public` makes them; repeatable")
       ->type_name("FILE");
-  app.add_option("--log-level", o.log_level, "trace, debug, info, warn, error or off")
+  app.add_option("--log-level", o.log_level, "What to log: trace, debug, info, warn, error or off")
       ->type_name("LEVEL")
       ->check(is_log_level())
       ->capture_default_str();
-  app.add_option("--log-format", o.log_format, "text, or json: one object per line")
+  app.add_option("--log-format", o.log_format,
+                 "Format of the log: text, or json with one object per line")
       ->type_name("FORMAT")
       ->check(one_of({"text", "json"}))
       ->capture_default_str();

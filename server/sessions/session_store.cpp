@@ -3,6 +3,7 @@
 #include <openssl/rand.h>
 
 #include <algorithm>
+#include <sstream>
 #include <utility>
 
 #include "shared/base/check.h"
@@ -80,9 +81,13 @@ Result<void> SessionStore::check(const SessionParts& parts, const Limits& limits
   if (limits.kv_bytes_max == 0 || limits.kv_bytes_max >= least) {
     return boost::system::in_place_value;
   }
-  return Error{Errc::usage, "--kv-memory: a session of " + std::to_string(parts.context_count) +
-                                " tokens takes " + std::to_string(least) +
-                                " bytes. Give at least that much, or a smaller --ctx"};
+  // The option takes whole units.
+  constexpr std::uint64_t kMebibyte = 1 << 20;
+  std::ostringstream message;
+  message << "--kv-memory: a session of " << parts.context_count << " tokens takes "
+          << static_cast<double>(least) / kMebibyte << " MiB. Give "
+          << (least + kMebibyte - 1) / kMebibyte << "MB or more, or a smaller --ctx";
+  return Error{Errc::usage, message.str()};
 }
 
 std::uint64_t SessionStore::session_bytes(const SessionParts& parts) {

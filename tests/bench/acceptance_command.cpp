@@ -61,7 +61,7 @@ struct DrafterResult {
   std::string name;
   CountsByTask tasks;
   std::optional<std::uint32_t> differing;  // from plain decoding; nothing if it is not compared
-  // Of its tokens' laws from the target's, added up; nothing if they are the target's.
+  // How far its tokens' laws are from the target's, added up; nothing if they are the target's.
   std::optional<double> total_variation;
 
   double mean_variation() const {
@@ -75,7 +75,7 @@ struct DrafterResult {
 
 struct ArmAnswer {
   std::vector<std::uint32_t> tokens;
-  // Of cycles: tokens that they brought, how many there were, and rows of their passes.
+  // Over all cycles: tokens that they brought, how many there were, and rows of their passes.
   double cycle_tokens = 0.0;
   double cycles = 0.0;
   double rows = 0.0;
@@ -227,40 +227,45 @@ void declare_acceptance(CLI::App& app, AcceptanceOptions& o) {
                  "Drafters whose proposals each bundle's are merged with, in an arm of its own")
       ->type_name("KIND,...")
       ->delimiter(',');
-  app.add_option("--methods", o.methods, "What a server asks its target for guesses by, see below")
+  app.add_option("--methods", o.methods,
+                 "Methods by which a server asks its target for guesses, see below")
       ->type_name("METHOD[+KIND],...")
       ->delimiter(',');
-  app.add_flag("--drawn", o.drawn, "Each drafter's proposals drawn from its law, too, see below");
-  app.add_option("--typical", o.typical, "Each drafter by typical acceptance, too, see below")
+  app.add_flag("--drawn", o.drawn,
+               "Also measure each drafter with proposals drawn from its distribution, see below");
+  app.add_option("--typical", o.typical,
+                 "Also measure each drafter by typical acceptance, see below")
       ->type_name("EPS,...")
       ->delimiter(',')
       ->check(in_range(0.0, 1.0));
   app.add_flag("--ablations", o.ablations,
-               "SPECTRA-CORE without each of its parts and with other thresholds, too");
-  app.add_option("--chain", o.chain, "Draft K tokens in a row instead");
+               "Also measure SPECTRA-CORE without each of its parts and with other thresholds");
+  app.add_option("--chain", o.chain, "Draft K tokens in a row instead of a tree");
   app.add_option("--max-tokens", o.max_tokens,
                  "Longest answer; its first token is the prompt's, and no cycle's")
       ->check(in_range(2u, kContextCountMax))
       ->capture_default_str();
-  app.add_option("--temperature", o.temperature, "0 takes the likeliest token")
+  app.add_option("--temperature", o.temperature,
+                 "Temperature of the sampler; 0 takes the likeliest token")
       ->check(in_range(0.0f, 100.0f))
       ->capture_default_str();
-  app.add_option("--seed", o.seed, "Of the draws")->capture_default_str();
+  app.add_option("--seed", o.seed, "Seed of the sampler")->capture_default_str();
   app.add_option("--draw", o.draw, "What makes a token of a seed: gumbel or inverse")
       ->check(CLI::IsMember({"gumbel", "inverse"}))
       ->capture_default_str();
   app.add_option("--kv-type", o.kv_type, "The target's keys and values: f32, f16 or bf16")
       ->check(CLI::IsMember({"f32", "f16", "bf16"}))
       ->capture_default_str();
-  app.add_option("--threads", o.threads, "0: one per fast core")->capture_default_str();
-  app.add_option("--device", o.device, "Of the drafters: cpu, vulkan or vulkan:N")
+  app.add_option("--threads", o.threads, "Threads of the CPU; 0: one per fast core")
+      ->capture_default_str();
+  app.add_option("--device", o.device, "Where drafters run: cpu, vulkan or vulkan:N")
       ->capture_default_str();
   app.add_option("--features", o.features, kFeaturesHelp)->capture_default_str();
   app.add_option("--draft-kv-type", o.draft_kv_type,
                  "The drafters' keys and values on a Vulkan device: f32 or f16")
       ->check(CLI::IsMember({"f32", "f16"}))
       ->capture_default_str();
-  app.add_option("--against", o.against, "With which the others are compared, see below")
+  app.add_option("--against", o.against, "Arm to compare the others with, see below")
       ->type_name("ARM");
   app.add_flag("--json", o.json, "JSON instead of a table");
 }

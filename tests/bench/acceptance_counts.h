@@ -18,7 +18,7 @@ struct TaskCounts {
   std::vector<double> cycles;
   std::vector<double> rows;  // roots and nodes
 
-  // Of a prompt's answer. Requires  cycles in it
+  // Counts a prompt's answer. Requires  cycles in it
   void add(double brought, double made, double computed);
   void add(const GenerationStats& stats);
   netsim::Estimate acceptance_length() const { return bootstrap_ratio(tokens, cycles); }

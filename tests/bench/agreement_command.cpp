@@ -228,13 +228,14 @@ void declare_agreement(CLI::App& app, AgreementOptions& o) {
   app.footer(kAgreementHelp);
   app.add_option("--model", o.model, "The model")->type_name("FILE.gguf");
   app.add_option("--greedy", o.greedy, "Recorded greedy decoding")->type_name("FILE.jsonl");
-  app.add_option("--recorded-as", o.recorded_as, "The model's name there [its file's name]")
+  app.add_option("--recorded-as", o.recorded_as,
+                 "The model's name in that recording [its file's name]")
       ->type_name("NAME");
-  app.add_option("--margin", o.margin, "Logits closer than that may change places")
+  app.add_option("--margin", o.margin, "Tokens whose logits are closer than this may change places")
       ->check(in_range(0.0f, 1e6f))
       ->capture_default_str();
   app.add_option("--texts", o.texts, "Texts to tokenise")->type_name("FILE");
-  app.add_option("--ids", o.ids, "Their ids")->type_name("FILE");
+  app.add_option("--ids", o.ids, "The token ids of those texts")->type_name("FILE");
 }
 
 Result<int> run_agreement(const AgreementOptions& o) {

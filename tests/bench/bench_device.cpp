@@ -28,7 +28,8 @@ Result<VulkanFeatures> parse_features(const std::string& text) {
     } else if (name == "subgroups") {
       features.subgroups = true;
     } else {
-      return Error{Errc::usage, "--features " + text + ": " + kFeaturesHelp};
+      return Error{Errc::usage,
+                   "--features " + text + ": there is no such feature. " + kFeaturesHelp};
     }
   }
   return features;

@@ -16,7 +16,7 @@ Result<std::unique_ptr<MeasuredBackend>> open_vulkan_device(const std::string& d
                                                             const std::string& features,
                                                             DType kv_type = DType::f32);
 inline constexpr const char* kFeaturesHelp =
-    "of a Vulkan device, to be used: auto (those that pay), none, all, or some of "
+    "Vulkan features to use: auto (those that help), none, all, or some of "
     "narrow_storage,float16,integer_dot,subgroups";
 
 // `cpu`, for which neither features nor `kv_type` matter, or one of the above.

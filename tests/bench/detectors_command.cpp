@@ -259,10 +259,10 @@ std::vector<PrivateSpan> found_in(const std::vector<std::unique_ptr<Detector>>& 
 }  // namespace
 
 void declare_detectors(CLI::App& app, DetectorsOptions& options) {
-  app.add_option("--examples", options.examples, "Values of each form")
+  app.add_option("--examples", options.examples, "How many values of each form to generate")
       ->check(CLI::Range(1, 1'000'000))
       ->capture_default_str();
-  app.add_option("--seed", options.seed, "Of the values")->capture_default_str();
+  app.add_option("--seed", options.seed, "Seed of the generated values")->capture_default_str();
   app.add_option("--data", options.data, "Texts without private values (UTF-8; repeatable)")
       ->type_name("FILE")
       ->check(CLI::ExistingFile);

@@ -18,6 +18,7 @@
 #include "tests/bench/bench_device.h"
 #include "tests/bench/device_operations.h"
 #include "tests/bench/generated_model.h"
+#include "tests/bench/known_shapes.h"
 
 namespace edgedraft::bench {
 namespace {
@@ -309,28 +310,30 @@ class DeviceBench {
 
 void declare_device(CLI::App& app, DeviceBenchOptions& o) {
   app.footer(kDeviceHelp);
-  app.add_option("--device", o.device, "vulkan (the first that can be used) or vulkan:N")
+  app.add_option("--device", o.device,
+                 "Device to measure: vulkan (the first that can be used) or vulkan:N")
       ->capture_default_str();
   app.add_option("--features", o.features, kFeaturesHelp)->capture_default_str();
-  app.add_option("--kv-type", o.kv_type, "of the drafter's keys and values: f32 or f16")
+  app.add_option("--kv-type", o.kv_type, "The drafter's keys and values: f32 or f16")
       ->check(CLI::IsMember({"f32", "f16"}))
       ->capture_default_str();
-  app.add_option("--shape", o.shape, "of the target: demo, tinyllama, llama3-8b, qwen2-0.5b")
+  app.add_option("--shape", o.shape, "Sizes of the target: " + known_shape_names())
       ->capture_default_str();
-  app.add_option("--type", o.type, "the type of the weights")->capture_default_str();
-  app.add_option("--widths", o.widths, "numbers of rows, such as 1,8,64")
+  app.add_option("--type", o.type, "Type of the weights")->capture_default_str();
+  app.add_option("--widths", o.widths, "Numbers of rows, such as 1,8,64")
       ->delimiter(',')
       ->check(CLI::Range(1u, kMaskRowsMax - 1));
-  app.add_option("--context", o.context, "tokens before those of a step")
+  app.add_option("--context", o.context, "Tokens before those of a step")
       ->check(CLI::Range(2u, 8192u - kMaskRowsMax))
       ->capture_default_str();
-  app.add_option("--threads", o.threads, "of the CPU; 0: one per fast core")->capture_default_str();
-  app.add_option("--seconds", o.seconds, "time spent on each figure")
+  app.add_option("--threads", o.threads, "Threads of the CPU; 0: one per fast core")
+      ->capture_default_str();
+  app.add_option("--seconds", o.seconds, "Time spent on each figure")
       ->check(in_range(1e-6, 86'400.0))
       ->capture_default_str();
-  app.add_flag("--no-operations", o.no_operations, "whole steps alone");
-  app.add_flag("--no-cpu", o.no_cpu, "without the CPU's times");
-  app.add_flag("--json", o.json, "one JSON object instead of a table");
+  app.add_flag("--no-operations", o.no_operations, "Measure only whole steps");
+  app.add_flag("--no-cpu", o.no_cpu, "Leave out the CPU's times");
+  app.add_flag("--json", o.json, "One JSON object instead of a table");
 }
 
 Result<int> run_device(const DeviceBenchOptions& o) {

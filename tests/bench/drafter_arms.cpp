@@ -48,10 +48,12 @@ void declare_arms(CLI::App& app, ArmOptions& o) {
   app.add_option("--kinds", o.kinds, "Drafters that need no bundle; a+b: both on one tree")
       ->type_name("KIND,...")
       ->delimiter(',');
-  app.add_option("--index", o.indexes, "For the drafters that look things up (repeatable)")
+  app.add_option("--index", o.indexes, "Index for the drafters that look things up (repeatable)")
       ->type_name("FILE");
-  app.add_option("--prompts", o.prompts, "JSON lines with task, prompt")->type_name("FILE");
-  app.add_option("--tree", o.tree, "Breadth, depth, nodes [8,6,62]")->delimiter(',');
+  app.add_option("--prompts", o.prompts, "Prompts: JSON lines with task and prompt")
+      ->type_name("FILE");
+  app.add_option("--tree", o.tree, "Shape of the drafted trees: breadth, depth, nodes [8,6,62]")
+      ->delimiter(',');
 }
 
 Result<void> check_arms(const ArmOptions& o, Drafters drafters) {

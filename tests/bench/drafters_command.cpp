@@ -460,14 +460,19 @@ Result<Texts> read_texts(const DraftersOptions& o) {
 void declare_drafters(CLI::App& app, DraftersOptions& o) {
   app.footer(kDraftersHelp);
   declare_arms(app, o.arms);
-  app.add_option("--prompts-per-task", o.prompts_per_task, "The first so many alone; 0: all")
+  app.add_option("--prompts-per-task", o.prompts_per_task,
+                 "Take only the first so many prompts of each task; 0: all")
       ->capture_default_str();
-  app.add_option("--chain", o.chain, "Tokens of the chains")
+  app.add_option("--chain", o.chain, "Tokens in a drafted chain")
       ->check(CLI::Range(1u, kTreeDepthMax))
       ->capture_default_str();
-  app.add_option("--max-tokens", o.max_tokens, "Longest answer")->capture_default_str();
-  app.add_option("--lags", o.lags, "Which, in tokens")->delimiter(',')->capture_default_str();
-  app.add_option("--links", o.links, "Network profiles")->delimiter(',')->capture_default_str();
+  app.add_option("--max-tokens", o.max_tokens, "Longest answer, in tokens")->capture_default_str();
+  app.add_option("--lags", o.lags, "Lags to measure, in tokens")
+      ->delimiter(',')
+      ->capture_default_str();
+  app.add_option("--links", o.links, "Networks to measure over: names or files of profiles")
+      ->delimiter(',')
+      ->capture_default_str();
   app.add_option("--pace-profile", o.pace_profile, "Times of named hardware instead of this one's")
       ->type_name("FILE.toml");
   app.add_flag("--padded-payloads", o.padded_payloads,
@@ -475,12 +480,14 @@ void declare_drafters(CLI::App& app, DraftersOptions& o) {
   app.add_option("--seconds", o.seconds, "Simulated time per link and way")
       ->check(in_range(1e-6, 86'400.0))
       ->capture_default_str();
-  app.add_option("--temperature", o.temperature, "0 takes the likeliest token")
+  app.add_option("--temperature", o.temperature,
+                 "Temperature of the sampler; 0 takes the likeliest token")
       ->check(in_range(0.0f, 100.0f))
       ->capture_default_str();
-  app.add_option("--seed", o.seed, "Of the draws")->capture_default_str();
-  app.add_option("--threads", o.threads, "0: one per fast core")->capture_default_str();
-  app.add_option("--device", o.device, "Of the drafters: cpu, vulkan or vulkan:N")
+  app.add_option("--seed", o.seed, "Seed of the sampler")->capture_default_str();
+  app.add_option("--threads", o.threads, "Threads of the CPU; 0: one per fast core")
+      ->capture_default_str();
+  app.add_option("--device", o.device, "Where drafters run: cpu, vulkan or vulkan:N")
       ->capture_default_str();
   app.add_option("--features", o.features, kFeaturesHelp)->capture_default_str();
   app.add_flag("--json", o.json, "JSON instead of text");

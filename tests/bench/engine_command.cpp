@@ -22,6 +22,7 @@
 #include "shared/runtime/decoder.h"
 #include "tests/bench/engine_passes.h"
 #include "tests/bench/generated_model.h"
+#include "tests/bench/known_shapes.h"
 #include "tests/bench/machine_limits.h"
 #include "tests/bench/peer.h"
 #include "tests/bench/quantile.h"
@@ -226,56 +227,58 @@ std::vector<ShareKind> share_kinds(const PassLimits& limits) {
 
 void declare_engine(CLI::App& app, EngineOptions& options) {
   app.footer(kEngineHelp);
-  app.add_option("--model", options.model, "a target, or an independent drafter")
+  app.add_option("--model", options.model, "A target, or an independent drafter")
       ->type_name("FILE.gguf");
   app.add_option("--shape", options.shape,
-                 "random weights instead: tinyllama, llama3-8b, qwen2-0.5b or demo")
+                 "Random weights instead, in these sizes: " + known_shape_names())
       ->capture_default_str();
-  app.add_option("--type", options.type, "the type of random weights")->capture_default_str();
-  app.add_option("--widths", options.widths, "numbers of rows, such as 1,2,62")
+  app.add_option("--type", options.type, "Type of the random weights")->capture_default_str();
+  app.add_option("--widths", options.widths, "Numbers of rows, such as 1,2,62")
       ->delimiter(',')
       ->check(CLI::Range(1u, kMaskRowsMax));
-  app.add_option("--context", options.context, "tokens before those of a pass")
+  app.add_option("--context", options.context, "Tokens before those of a pass")
       ->check(CLI::Range(1u, 1u << 20))
       ->capture_default_str();
-  app.add_option("--prompt", options.prompt, "tokens of the prompt; 0: none")
+  app.add_option("--prompt", options.prompt, "Tokens of the prompt; 0: none")
       ->check(CLI::Range(0u, 1u << 20))
       ->capture_default_str();
   app.add_option("--sessions", options.sessions,
-                 "sequences that share each pass, --widths rows each, behind a --context of their "
+                 "Sequences that share each pass, --widths rows each, behind a --context of their "
                  "own; more than one: in pages, of 32 if --page does not say")
       ->check(CLI::Range(1u, kMaskRowsMax))
       ->capture_default_str();
   app.add_option("--page", options.page,
-                 "positions in a page of keys and values, as a server has them (32); 0: no pages")
+                 "Positions in a page of keys and values, as a server has them (32); 0: no pages")
       ->check([](const std::string& text) {
         const bool power =
             text == "0" || std::has_single_bit(std::strtoul(text.c_str(), nullptr, 10));
         return power ? std::string() : std::string("give 0 or a power of two");
       })
       ->capture_default_str();
-  app.add_option("--kv-type", options.kv_type, "keys and values: f32, f16 or bf16")
+  app.add_option("--kv-type", options.kv_type, "Keys and values: f32, f16 or bf16")
       ->check(CLI::IsMember({"f32", "f16", "bf16"}))
       ->capture_default_str();
-  app.add_option("--threads", options.threads, "0: one per fast core")->capture_default_str();
-  app.add_option("--device", options.device, "cpu, cuda or cuda:N")->capture_default_str();
+  app.add_option("--threads", options.threads, "Threads of the CPU; 0: one per fast core")
+      ->capture_default_str();
+  app.add_option("--device", options.device, "Where to compute: cpu, cuda or cuda:N")
+      ->capture_default_str();
   app.add_option("--instruction-set", options.instruction_set,
-                 "of the CPU, such as avx2; default: the best that it has");
-  app.add_option("--peer", options.peer, "llama-bench of llama.cpp, to compare with; needs --model")
+                 "Instructions of the CPU to use, such as avx2 [the best that it has]");
+  app.add_option("--peer", options.peer, "llama-bench of llama.cpp to compare with; needs --model")
       ->type_name("PROGRAM");
   app.add_flag("--deterministic", options.deterministic,
-               "on a GPU: one order of summation for every width");
+               "On a GPU: one order of summation for every width");
   app.add_flag("--no-cuda-graphs", options.no_cuda_graphs,
-               "on a GPU: every kernel is started by itself");
+               "On a GPU: start every kernel by itself");
   app.add_option("--mismatch", options.mismatch,
-                 "greedy tokens to compare between passes of 1 and of 64 rows; 0: none")
+                 "Greedy tokens to compare between passes of 1 and of 64 rows; 0: none")
       ->check(CLI::Range(0u, 1u << 20))
       ->capture_default_str();
   app.add_option("--seconds", options.seconds,
-                 "time of the passes of each width; on the CPU as much again for the limits")
+                 "Time of the passes of each width; on the CPU as much again for the limits")
       ->check(in_range(1e-6, 86'400.0))
       ->capture_default_str();
-  app.add_flag("--json", options.json, "one JSON object instead of a table");
+  app.add_flag("--json", options.json, "One JSON object instead of a table");
 }
 
 Result<int> run_engine(const EngineOptions& o) {

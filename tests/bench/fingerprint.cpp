@@ -9,7 +9,7 @@
 namespace edgedraft::bench {
 namespace {
 
-// Of each way: sizes and gaps that are looked at one by one.
+// For each way, how many sizes and gaps are looked at one by one.
 constexpr std::size_t kFirst = 40;
 constexpr std::array<double, 5> kQuantiles{0.1, 0.25, 0.5, 0.75, 0.9};
 

@@ -9,7 +9,7 @@
 namespace edgedraft::bench {
 
 // An observer who has seen answers to known prompts, and guesses the prompts of others from sizes,
-// gaps and counts alone. Of a trace it takes how many packets and bytes went each way, over what
+// gaps and counts alone. From a trace it takes how many packets and bytes went each way, over what
 // time, how sizes and gaps are distributed, and the first ones in their order.
 //
 // It knows each feature's mean for each prompt and its spread within prompts, and takes the prompt

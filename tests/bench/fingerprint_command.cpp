@@ -87,21 +87,25 @@ void declare_fingerprint(CLI::App& app, FingerprintOptions& o) {
   app.footer(kFingerprintHelp);
   app.add_option("--model", o.model, "The target")->type_name("FILE.gguf");
   app.add_option("--bundle", o.bundle, "The drafter")->type_name("FILE.gguf");
-  app.add_option("--prompts", o.prompts, "JSON lines with task, prompt")->type_name("FILE");
-  app.add_option("--pace-profile", o.pace_profile, "Times of named hardware")
+  app.add_option("--prompts", o.prompts, "Prompts: JSON lines with task and prompt")
+      ->type_name("FILE");
+  app.add_option("--pace-profile", o.pace_profile,
+                 "Device profile with the times of named hardware")
       ->type_name("FILE.toml");
-  app.add_option("--link", o.link, "The network")->capture_default_str();
+  app.add_option("--link", o.link, "The network: the name or file of a profile")
+      ->capture_default_str();
   app.add_option("--prompt-count", o.prompt_count, "Prompts to tell apart, spread over the file")
       ->check(CLI::Range(2, 1000))
       ->capture_default_str();
-  app.add_option("--known", o.known, "Answers to each that the observer learns from")
+  app.add_option("--known", o.known, "Answers to each prompt that the observer learns from")
       ->check(CLI::Range(2, 1000))
       ->capture_default_str();
-  app.add_option("--guessed", o.guessed, "Further answers to each, whose prompts it guesses")
+  app.add_option("--guessed", o.guessed,
+                 "Further answers to each prompt, by which it guesses the prompt")
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
-  app.add_option("--tokens", o.tokens, "Longest answer")->capture_default_str();
-  app.add_option("--temperature", o.temperature, "Of the target")
+  app.add_option("--tokens", o.tokens, "Longest answer, in tokens")->capture_default_str();
+  app.add_option("--temperature", o.temperature, "Temperature of the target's sampler")
       ->check(in_range(0.0, 100.0))
       ->capture_default_str();
 }

@@ -1,26 +1,9 @@
 #include "tests/bench/generated_model.h"
 
-#include <array>
-#include <string_view>
+#include "tests/bench/known_shapes.h"
 
 namespace edgedraft::bench {
 namespace {
-
-struct KnownShape {
-  std::string_view name;
-  std::uint32_t layers;
-  std::uint32_t dim;
-  HeadShape heads;
-  std::uint32_t ffn_dim;
-  std::uint32_t vocabulary;
-};
-
-constexpr std::array kKnownShapes = {
-    KnownShape{"tinyllama", 22, 2048, {32, 4, 64}, 5632, 32000},
-    KnownShape{"llama3-8b", 32, 4096, {32, 8, 128}, 14336, 128256},
-    KnownShape{"qwen2-0.5b", 24, 896, {14, 2, 64}, 4864, 151936},
-    KnownShape{"demo", 6, 384, {6, 2, 64}, 768, 4096},
-};
 
 // The float16 numbers of a block: small, so that activations stay of order one.
 constexpr std::uint16_t kScale = 0x1000;    // 2^-11
@@ -73,19 +56,15 @@ LayerShape layer_shape(const KnownShape& s) {
   return {.dim = s.dim, .heads = s.heads, .ffn_dim = s.ffn_dim};
 }
 
+// A known shape whose rows are whole numbers of the type's blocks.
 Result<KnownShape> find_shape(const std::string& name, DType type) {
-  std::string names;
-  for (const KnownShape& s : kKnownShapes) {
-    names += std::string(names.empty() ? "" : ", ") + std::string(s.name);
-    if (s.name != name) continue;
-    if (!row_bytes(type, s.dim) || !row_bytes(type, s.ffn_dim)) {
-      return Error{Errc::usage, "rows of " + name + " are no whole number of " +
-                                    std::string(traits(type).name) +
-                                    " blocks; give another --type"};
-    }
-    return s;
+  const auto shape = find_known_shape(name);
+  if (!shape) return shape.error();
+  if (!row_bytes(type, shape->dim) || !row_bytes(type, shape->ffn_dim)) {
+    return Error{Errc::usage, "rows of " + name + " are no whole number of " +
+                                  std::string(traits(type).name) + " blocks; give another --type"};
   }
-  return Error{Errc::usage, "--shape " + name + " is none of " + names};
+  return *shape;
 }
 
 }  // namespace

@@ -169,16 +169,21 @@ nlohmann::ordered_json to_json(const Counted& counted, const Counted* against) {
 void declare_lag(CLI::App& app, LagOptions& o) {
   app.footer(kLagHelp);
   declare_arms(app, o.arms);
-  app.add_option("--prompts-per-task", o.prompts_per_task, "The first so many alone; 0: all")
+  app.add_option("--prompts-per-task", o.prompts_per_task,
+                 "Take only the first so many prompts of each task; 0: all")
       ->capture_default_str();
-  app.add_option("--lags", o.lags, "Which, in tokens")->delimiter(',')->capture_default_str();
-  app.add_option("--max-tokens", o.max_tokens, "Longest answer")->capture_default_str();
-  app.add_option("--temperature", o.temperature, "0 takes the likeliest token")
+  app.add_option("--lags", o.lags, "Lags to measure, in tokens")
+      ->delimiter(',')
+      ->capture_default_str();
+  app.add_option("--max-tokens", o.max_tokens, "Longest answer, in tokens")->capture_default_str();
+  app.add_option("--temperature", o.temperature,
+                 "Temperature of the sampler; 0 takes the likeliest token")
       ->check(in_range(0.0f, 100.0f))
       ->capture_default_str();
-  app.add_option("--seed", o.seed, "Of the draws")->capture_default_str();
-  app.add_option("--threads", o.threads, "0: one per fast core")->capture_default_str();
-  app.add_option("--against", o.against, "With which the others are compared, see below")
+  app.add_option("--seed", o.seed, "Seed of the sampler")->capture_default_str();
+  app.add_option("--threads", o.threads, "Threads of the CPU; 0: one per fast core")
+      ->capture_default_str();
+  app.add_option("--against", o.against, "Arm to compare the others with, see below")
       ->type_name("ARM");
   app.add_flag("--json", o.json, "JSON instead of tables");
 }

@@ -13,7 +13,7 @@ namespace {
 constexpr std::size_t kBytes = std::size_t{512} << 20;
 constexpr std::size_t kSliceBytes = std::size_t{64} << 20;
 constexpr std::size_t kGrainBytes = std::size_t{64} << 10;
-// Of chains, some hundredths of a millisecond, and how many such pieces make a measurement.
+// Rounds of a chain take some hundredths of a millisecond; so many such pieces are a measurement.
 constexpr std::size_t kChainRounds = 16'000;
 constexpr std::size_t kPiecesAThread = 20;
 constexpr int kTries = 48;

@@ -19,10 +19,10 @@ struct MachineLimits {
   double float_operations_per_second;  // float32 multiplications and additions, all threads
   double int8_operations_per_second;   // the same of int8, with vector instructions
   double short_operations_per_second;  // with weights of six bits or fewer; 0: no other than those
-  // Of int8 on whole tile registers (AMX), which no product reaches that is scaled every 32 inputs;
+  // int8 on whole tile registers (AMX), which no product that is scaled every 32 inputs reaches;
   // 0 without.
   double tile_operations_per_second;
-  // Of bfloat16 on tile registers; a product with float32 activations takes three of them.
+  // bfloat16 on tile registers; a product with float32 activations takes three of them.
   double bf16_tile_operations_per_second;
 };
 
@@ -35,7 +35,7 @@ class LimitMeter {
   LimitMeter(const cpu::Kernels& kernels, std::uint32_t threads);
   // The best of many short tries: what the machine reaches undisturbed. Takes about a second.
   void measure();
-  // Of all calls of measure().
+  // The best of all calls of measure().
   const MachineLimits& best() const { return best_; }
   // What the machine gives now: means over so many seconds, reading and computing in turns.
   // Requires  measure() was called, which finds the fastest way to read

@@ -1,7 +1,6 @@
 #include "tests/bench/model_command.h"
 
 #include <CLI/CLI.hpp>
-#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstdio>
@@ -13,6 +12,7 @@
 #include "shared/model/convert/model_plan.h"
 #include "shared/model/gguf_writer.h"
 #include "shared/tensor/dtype.h"
+#include "tests/bench/known_shapes.h"
 
 namespace edgedraft::bench {
 namespace {
@@ -22,29 +22,10 @@ constexpr const char* kModelHelp =
 the true cost in time and memory. Its tokenizer knows bytes only.
 
 Example:
-  edgedraft-bench model --shape llama-1.1b --type q8_0 -o /tmp/random.gguf
+  edgedraft-bench model --shape tinyllama --type q8_0 -o /tmp/random.gguf
   edgedraft-server --model /tmp/random.gguf --listen 127.0.0.1:0 ...)";
 
-struct Shape {
-  std::string_view name;
-  std::uint32_t dim;
-  std::uint32_t layers;
-  std::uint32_t query_heads;
-  std::uint32_t kv_heads;
-  std::uint32_t ffn_dim;
-  std::uint32_t vocabulary;
-  std::uint32_t context;
-  float theta;
-};
-
-constexpr std::array kShapes = {
-    Shape{"llama-1.1b", 2048, 22, 32, 4, 5632, 32000, 2048, 1e4f},
-    Shape{"llama3-8b", 4096, 32, 32, 8, 14336, 128256, 8192, 5e5f},
-    // A drafter of that one: a layer, 218 million numbers, between the same embedding and head.
-    Shape{"llama3-8b-draft", 4096, 1, 32, 8, 14336, 128256, 8192, 5e5f},
-};
-
-GgufMetadata metadata_of(const Shape& s, DType type) {
+GgufMetadata metadata_of(const KnownShape& s, DType type) {
   GgufMetadata metadata;
   metadata.set_string("general.architecture", "llama");
   metadata.set_string("general.name", "random-" + std::string(s.name));
@@ -54,10 +35,10 @@ GgufMetadata metadata_of(const Shape& s, DType type) {
   metadata.set_u32("llama.embedding_length", s.dim);
   metadata.set_u32("llama.block_count", s.layers);
   metadata.set_u32("llama.feed_forward_length", s.ffn_dim);
-  metadata.set_u32("llama.attention.head_count", s.query_heads);
-  metadata.set_u32("llama.attention.head_count_kv", s.kv_heads);
+  metadata.set_u32("llama.attention.head_count", s.heads.query_heads);
+  metadata.set_u32("llama.attention.head_count_kv", s.heads.kv_heads);
   metadata.set_f32("llama.attention.layer_norm_rms_epsilon", 1e-5f);
-  metadata.set_u32("llama.rope.dimension_count", s.dim / s.query_heads);
+  metadata.set_u32("llama.rope.dimension_count", s.heads.head_dim);
   metadata.set_f32("llama.rope.freq_base", s.theta);
 
   std::vector<std::string> texts = {"<unk>", "<s>", "</s>"};
@@ -81,7 +62,7 @@ GgufMetadata metadata_of(const Shape& s, DType type) {
   return metadata;
 }
 
-std::vector<GgufTensorInfo> tensors_of(const Shape& s, DType type) {
+std::vector<GgufTensorInfo> tensors_of(const KnownShape& s, DType type) {
   std::vector<GgufTensorInfo> tensors;
   const auto matrix = [&](std::string name, std::uint32_t rows, std::uint32_t cols) {
     const std::array<std::uint64_t, 2> dims{cols, rows};
@@ -90,7 +71,7 @@ std::vector<GgufTensorInfo> tensors_of(const Shape& s, DType type) {
   const auto norm = [&](std::string name) {
     tensors.push_back({std::move(name), DType::f32, {s.dim}});
   };
-  const std::uint32_t kv_cols = s.dim / s.query_heads * s.kv_heads;
+  const std::uint32_t kv_cols = s.heads.kv_cols();
   matrix("token_embd.weight", s.vocabulary, s.dim);
   for (std::uint32_t i = 0; i < s.layers; ++i) {
     const std::string layer = "blk." + std::to_string(i) + ".";
@@ -139,20 +120,16 @@ Result<void> write_tensor(GgufWriter& writer, const GgufTensorInfo& tensor, Rand
 
 void declare_model(CLI::App& app, ModelOptions& options) {
   app.footer(kModelHelp);
-  app.add_option("--shape", options.shape, "llama-1.1b, llama3-8b or llama3-8b-draft")
+  app.add_option("--shape", options.shape, "Sizes: " + known_shape_names())->capture_default_str();
+  app.add_option("--type", options.type, "Type of the weights: f16, q8_0, q4_k and so on")
       ->capture_default_str();
-  app.add_option("--type", options.type, "f16, q8_0, q4_k and so on")->capture_default_str();
-  app.add_option("-o,--output", options.output, "the GGUF file to write");
+  app.add_option("-o,--output", options.output, "The GGUF file to write");
 }
 
 Result<int> run_model(const ModelOptions& options) {
   if (options.output.empty()) return Error{Errc::usage, "where to? Give -o FILE.gguf"};
-  const auto* shape = std::find_if(kShapes.begin(), kShapes.end(),
-                                   [&](const Shape& s) { return s.name == options.shape; });
-  if (shape == kShapes.end()) {
-    return Error{Errc::usage,
-                 "--shape " + options.shape + ": give llama-1.1b, llama3-8b or llama3-8b-draft"};
-  }
+  const auto shape = find_known_shape(options.shape);
+  if (!shape) return shape.error();
   const auto type = dtype_from_name(options.type);
   if (!type) return Error{Errc::usage, "--type " + options.type + ": no such type"};
   const std::vector<GgufTensorInfo> tensors = tensors_of(*shape, *type);

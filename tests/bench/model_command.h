@@ -12,7 +12,7 @@ class App;
 namespace edgedraft::bench {
 
 struct ModelOptions {
-  std::string shape = "llama-1.1b";
+  std::string shape = "tinyllama";
   std::string type = "q8_0";
   std::filesystem::path output;
 };

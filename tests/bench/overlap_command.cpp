@@ -27,7 +27,7 @@ constexpr const char* kOverlapHelp =
     R"(Drafting with and without waiting for verdicts, over the shipped networks' delays and losses, at the pace of
 named hardware, in simulated time through the client's and the server's own code. Compared:
 
-  stream      plain decoding that the server streams; all others are told by its speed
+  stream      plain decoding that the server streams; all others are given relative to its speed
   sequential  a draft waits for the verdict on the one before: the best of chains of 1, 2, 4, 8 and 16 (K) and of
               trees of 12 and 62 nodes (T)
   chain       overlap: the server goes on by itself, drafts are hints
@@ -197,7 +197,7 @@ class Grid {
     return o_.padded_payloads ? pace_.activation_bytes(drafter) : 0;
   }
 
-  // Of answers that ended, with their connections.
+  // The mean over answers that ended, with their connections.
   double seconds_per_token(const netsim::NetworkProfile& link, const ServingResult& result) const {
     const double tokens =
         std::accumulate(result.answer_tokens.begin(), result.answer_tokens.end(), 0.0);
@@ -372,11 +372,15 @@ void declare_overlap(CLI::App& app, OverlapOptions& o) {
   app.add_option("--model", o.model, "The target")->type_name("FILE.gguf");
   app.add_option("--bundle", o.bundle, "The drafter whose activations and pace count")
       ->type_name("FILE.gguf");
-  app.add_option("--prompts", o.prompts, "JSON lines with task, prompt")->type_name("FILE");
-  app.add_option("--pace-profile", o.pace_profile, "Times of named hardware")
+  app.add_option("--prompts", o.prompts, "Prompts: JSON lines with task and prompt")
+      ->type_name("FILE");
+  app.add_option("--pace-profile", o.pace_profile,
+                 "Device profile with the times of named hardware")
       ->type_name("FILE.toml");
-  app.add_option("--links", o.links, "Network profiles")->delimiter(',')->capture_default_str();
-  app.add_option("--acceptances", o.acceptances, "Of the drafters")
+  app.add_option("--links", o.links, "Networks to measure over: names or files of profiles")
+      ->delimiter(',')
+      ->capture_default_str();
+  app.add_option("--acceptances", o.acceptances, "Acceptance rates to simulate")
       ->check(in_range(0.0, 1.0))
       ->delimiter(',')
       ->capture_default_str();
@@ -384,21 +388,23 @@ void declare_overlap(CLI::App& app, OverlapOptions& o) {
                "The bundle drafts, instead of drafters that know the answers");
   app.add_flag("--padded-payloads", o.padded_payloads,
                "Activations are as large as the paced model's, instead of the small one's");
-  app.add_option("--clients", o.clients, "Devices at a time")
+  app.add_option("--clients", o.clients, "Devices that are answered at a time")
       ->check(in_range(1u, 4096u))
       ->capture_default_str();
-  app.add_option("--listeners", o.listeners,
-                 "Of these, devices that draft nothing; told is how fast they are by what they are "
-                 "among their like")
+  app.add_option(
+         "--listeners", o.listeners,
+         "How many of these draft nothing; their speed is given relative to what it is where "
+         "no device drafts")
       ->capture_default_str();
-  app.add_option("--tokens", o.tokens, "Of an answer")->capture_default_str();
+  app.add_option("--tokens", o.tokens, "Tokens of an answer")->capture_default_str();
   app.add_option("--seconds", o.seconds, "Simulated time per cell and seed")
       ->check(in_range(1e-6, 86'400.0))
       ->capture_default_str();
-  app.add_option("--seeds", o.seeds, "Of links and of the drafters' errors: 1 to so many")
+  app.add_option("--seeds", o.seeds,
+                 "How many seeds of the links and of the drafters' errors to run")
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
-  app.add_flag("--no-setup", o.no_setup, "Connections stand already");
+  app.add_flag("--no-setup", o.no_setup, "Connections are there from the start");
   app.add_flag("--json", o.json, "A line of JSON per cell instead of a table");
 }
 

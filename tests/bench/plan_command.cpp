@@ -213,27 +213,32 @@ Result<int> print_measured(const PlanOptions& o) {
 
 void declare_plan(CLI::App& app, PlanOptions& o) {
   app.footer(kPlanHelp);
-  app.add_option("--rows", o.rows, "What to plan for")
+  app.add_option("--rows", o.rows, "Acceptance rates and lengths of chains to plan for")
       ->type_name("ALPHA:GAMMA,...")
       ->delimiter(',');
   app.add_option("--c", o.c, "Time of a drafting step, in passes of the target")
       ->check(in_range(0.0, 1e6))
       ->capture_default_str();
-  app.add_option("--c-hat", o.c_hat, "Its operations, in those of a token of the target")
+  app.add_option("--c-hat", o.c_hat,
+                 "Operations of a drafting step, in those of a token of the target")
       ->check(in_range(0.0, 1e6))
       ->capture_default_str();
   app.add_option("--model", o.model, "The target")->type_name("FILE.gguf");
   app.add_option("--bundle", o.bundle, "The drafter")->type_name("FILE.gguf");
-  app.add_option("--kind", o.kind, "Or one that needs no bundle")->type_name("KIND");
-  app.add_option("--prompts", o.prompts, "JSON lines with task, prompt")->type_name("FILE");
-  app.add_option("--prompts-per-task", o.prompts_per_task, "The first so many alone; 0: all")
+  app.add_option("--kind", o.kind, "A drafter that needs no bundle, instead of --bundle")
+      ->type_name("KIND");
+  app.add_option("--prompts", o.prompts, "Prompts: JSON lines with task and prompt")
+      ->type_name("FILE");
+  app.add_option("--prompts-per-task", o.prompts_per_task,
+                 "Take only the first so many prompts of each task; 0: all")
       ->capture_default_str();
   app.add_option("--gammas", o.gammas, "Lengths of chains to measure")
       ->delimiter(',')
       ->check(CLI::Range(1u, kTreeDepthMax))
       ->capture_default_str();
-  app.add_option("--max-tokens", o.max_tokens, "Longest answer")->capture_default_str();
-  app.add_option("--threads", o.threads, "0: one per fast core")->capture_default_str();
+  app.add_option("--max-tokens", o.max_tokens, "Longest answer, in tokens")->capture_default_str();
+  app.add_option("--threads", o.threads, "Threads of the CPU; 0: one per fast core")
+      ->capture_default_str();
   app.add_flag("--json", o.json, "JSON instead of a table");
 }
 

@@ -46,7 +46,7 @@ struct Totals {
   SummedBytes down;
 };
 
-// Of a prompt's activations, in the chunks that a server sends.
+// How well a prompt's activations compress, in the chunks that a server sends.
 struct Compression {
   std::uint32_t positions = 0;
   std::uint64_t raw_bytes = 0;
@@ -254,8 +254,8 @@ void declare_protocol(CLI::App& app, ProtocolOptions& o) {
   app.footer(kProtocolHelp);
   app.add_option("--model", o.model, "The target")->type_name("FILE.gguf");
   app.add_option("--bundle", o.bundle, "The drafter")->type_name("FILE.gguf");
-  app.add_option("-p,--prompt", o.prompt, "What to answer")->capture_default_str();
-  app.add_option("--max-tokens", o.max_tokens, "Longest answer")->capture_default_str();
+  app.add_option("-p,--prompt", o.prompt, "The prompt to answer")->capture_default_str();
+  app.add_option("--max-tokens", o.max_tokens, "Longest answer, in tokens")->capture_default_str();
   app.add_flag("--json", o.json, "JSON instead of a table");
 }
 

@@ -96,18 +96,22 @@ void declare_server(CLI::App& app, ServerBenchOptions& o) {
   app.footer(kServerHelp);
   app.add_option("--model", o.model, "The target")->type_name("FILE.gguf");
   app.add_option("--bundle", o.bundle, "The devices' drafter")->type_name("FILE.gguf");
-  app.add_option("--prompts", o.prompts, "JSON lines with task, prompt")->type_name("FILE");
-  app.add_option("--clients", o.clients, "Devices, a run each [1,4,16,64]")->delimiter(',');
-  app.add_option("--tree", o.tree, "Breadth, depth, nodes [8,6,62]")->delimiter(',');
+  app.add_option("--prompts", o.prompts, "Prompts: JSON lines with task and prompt")
+      ->type_name("FILE");
+  app.add_option("--clients", o.clients, "Numbers of devices, a run for each [1,4,16,64]")
+      ->delimiter(',');
+  app.add_option("--tree", o.tree, "Shape of the drafted trees: breadth, depth, nodes [8,6,62]")
+      ->delimiter(',');
   app.add_option("--rtt-ms", o.rtt_ms, "Round trip of a device")
       ->check(in_range(0.0, 60'000.0))
       ->capture_default_str();
   app.add_option("--seconds", o.seconds, "Simulated time of each run")
       ->check(in_range(1e-6, 86'400.0))
       ->capture_default_str();
-  app.add_option("--max-tokens", o.max_tokens, "Longest answer")->capture_default_str();
-  app.add_option("--threads", o.threads, "0: one per fast core")->capture_default_str();
-  app.add_option("--arms", o.arms, "Which of stream,tree,split,server")
+  app.add_option("--max-tokens", o.max_tokens, "Longest answer, in tokens")->capture_default_str();
+  app.add_option("--threads", o.threads, "Threads of the CPU; 0: one per fast core")
+      ->capture_default_str();
+  app.add_option("--arms", o.arms, "Arms to run, of stream,tree,split,server")
       ->delimiter(',')
       ->check(CLI::IsMember({"stream", "tree", "split", "server"}));
   app.add_option("--pace-profile", o.pace_profile,

@@ -76,7 +76,7 @@ struct ServingSetup {
   std::span<const std::vector<std::uint32_t>> answers{};
   Duration warm_up;
   Duration measured;
-  // Of each device at most; 0: as many as it asks for in the measured time.
+  // Answers that each device asks for at most; 0: as many as it gets in the measured time.
   std::uint32_t answer_count = 0;
   std::uint32_t tokens_max;  // of an answer
   std::span<const std::vector<std::uint32_t>> prompts;

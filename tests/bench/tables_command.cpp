@@ -33,15 +33,16 @@ void declare_tables(CLI::App& app, TablesOptions& o) {
   app.add_option("--kinds", o.kinds, "Drafters that need no bundle")
       ->type_name("KIND,...")
       ->delimiter(',');
-  app.add_option("--index", o.indexes, "For the drafters that look things up (repeatable)")
+  app.add_option("--index", o.indexes, "Index for the drafters that look things up (repeatable)")
       ->type_name("FILE");
-  app.add_option("--text", o.text, "What is followed")->type_name("FILE");
-  app.add_option("--tree", o.tree, "Breadth, depth, nodes")
+  app.add_option("--text", o.text, "The text whose tokens they follow")->type_name("FILE");
+  app.add_option("--tree", o.tree, "Shape of the drafted trees: breadth, depth, nodes")
       ->delimiter(',')
       ->expected(3)
       ->capture_default_str();
-  app.add_option("--cycles", o.cycles, "Timed at most")->capture_default_str();
-  app.add_option("--conversation", o.conversation, "Tokens, then another begins")
+  app.add_option("--cycles", o.cycles, "Most cycles to time")->capture_default_str();
+  app.add_option("--conversation", o.conversation,
+                 "Tokens of a conversation, after which another begins")
       ->check(CLI::Range(10u, 100'000u))
       ->capture_default_str();
 }

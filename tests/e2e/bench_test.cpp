@@ -75,6 +75,19 @@ TEST(BenchOptionsTest, NoDeviceAnswersNothing) {
   EXPECT_NE(bench.err().find("--clients: '0'"), std::string::npos) << bench.err();
 }
 
+// `engine` makes the same sizes by itself.
+TEST(BenchOptionsTest, AModelOfRandomWeightsHasTheSizesThatEngineKnows) {
+  const test::TemporaryDirectory scratch;
+  const std::string file = scratch / "random.gguf";
+  Process bench({EDGEDRAFT_BENCH, "model", "--shape", "demo", "--type", "q4_0", "-o", file},
+                scratch / "bench");
+  ASSERT_EQ(bench.wait(), 0) << bench.err();
+  std::ofstream(scratch / "text") << "hen";
+  Process tokens({EDGEDRAFT_CLIENT, "tokenize", "--model", file, "-f", scratch / "text"},
+                 scratch / "tokens");
+  EXPECT_EQ(tokens.wait(), 0) << tokens.err();
+}
+
 TEST(BenchPromptsTest, ALineThatIsNoPromptIsNamed) {
   const test::TemporaryDirectory scratch;
   std::ofstream(scratch / "prompts.jsonl")

@@ -142,6 +142,31 @@ TEST_F(OperationsTest, AnImpossibleAddressForMetricsIsNamed) {
   }
 }
 
+// The page on operations says 7.5 MiB for the demo's target.
+TEST_F(OperationsTest, ASessionsMemoryIsToldAsItIs) {
+  const Options command{EDGEDRAFT_SERVER,
+                        "--model",
+                        demo_model("target"),
+                        "--bundle",
+                        demo_model("moa-tli0"),
+                        "--listen",
+                        "127.0.0.1:0",
+                        "--state",
+                        scratch_ / "state",
+                        "--measure",
+                        "0"};
+  Process refused(joined(command, {"--kv-memory", "7MB"}), scratch_ / "refused");
+  EXPECT_EQ(refused.wait(), 2);
+  EXPECT_NE(refused.err().find("a session of 1024 tokens takes 7.5 MiB. Give 8MB or more"),
+            std::string::npos)
+      << refused.err();
+  Process server(joined(command, {"--kv-memory", "8MB"}), scratch_ / "server");
+  ASSERT_TRUE(server.wait_for_output("ready")) << server.err();
+  EXPECT_NE(server.err().find("at most 7.5 MiB a session with keys and values in f32, 1 drafter\n"),
+            std::string::npos)
+      << server.err();
+}
+
 TEST_F(OperationsTest, AnAnswerThatRunsEndsWellWhenTheServerIsToldToStop) {
   Server server(scratch_, kMonitoredAndPaced);
   const auto client = start(server);

@@ -151,7 +151,7 @@ TEST_F(ExperimentProgramsTest, AServerThatDraftsForItselfIsAnArm) {
   }
   EXPECT_LT(calls["cloud"], calls["stream"]);
   EXPECT_TRUE(calls.contains("free"));
-  // Who streamed and who drafted.
+  // Which arms streamed and which drafted.
   std::map<std::string, std::pair<int, int>>
       streamed;  // by arm: verdicts of streams, of all drafts
   for (const json& cycle : lines("cycles.jsonl")) {

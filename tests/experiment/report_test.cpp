@@ -250,6 +250,22 @@ TEST(ReportTest, TablesComeOutWithoutTheirPlots) {
   check(report(), Errc::io, "there is no ink");
 }
 
+TEST(ReportTest, NetemsLinksAreApproximateWhereDelaysWouldHold) {
+  for (const bool approximate : {false, true}) {
+    const TemporaryDirectory results;
+    std::ofstream(results / "manifest.json") << R"({"driver": "tc", "arms": [{"name": "stream"}]})";
+    std::ofstream(results / "runs.jsonl")
+        << R"({"trial": "t", "network": "n", "device": "native", "arm": "stream", "clients": 1, )"
+        << R"("tokens": 8, "tokens_per_second": 4, "link_approximate": )"
+        << (approximate ? "true" : "false") << "}\n";
+    const auto written = write_report(results.path());
+    ASSERT_TRUE(written) << written.error().message;
+    std::ifstream file(written->file);
+    const std::string page{std::istreambuf_iterator<char>(file), {}};
+    EXPECT_EQ(page.find("Approximate link.") != page.npos, approximate) << page;
+  }
+}
+
 TEST(RunDataTest, AHalfWrittenLastLineHidesNoneBeforeIt) {
   const TemporaryDirectory results;
   write_results(results.path());

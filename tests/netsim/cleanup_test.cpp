@@ -210,8 +210,8 @@ TEST(CleanupTest, ADestroyedLinkTakesItsEndsWithIt) {
   EXPECT_EQ(forgotten.wait(), 128 + SIGKILL);
 }
 
-// Its namespaces have gone with its process, unless somebody holds them: whoever makes one then
-// gets the inode of one of them.
+// Its namespaces have gone with its process, unless somebody holds them: a new namespace may then
+// get the inode of one of them.
 TEST(CleanupTest, ALinkWhoseProcessIsKilledTakesNobodyElsesProcesses) {
   std::string why_not;
   auto link = MeasuredLink::make(read_network_profile("lan").value(), DriverKind::tun, 1, why_not);

@@ -74,7 +74,7 @@ TEST_P(DriverTest, BytesComeAtTheRate) {
   double ns = 0;
   ASSERT_EQ(std::sscanf(out.c_str(), "%lf %lf", &bytes, &ns), 2) << out;
   EXPECT_EQ(bytes, 4e6);
-  // Of 1,500 bytes 1,448 are the stream's. TCP's beginning costs some round trips of 20 ms; the
+  // The stream has 1,448 of 1,500 bytes. TCP's beginning costs some round trips of 20 ms; the
   // first bytes may be early by the one segment that is not counted.
   const double most = 20e6 / 8 * 1448 / 1500;
   EXPECT_LT(bytes / ns * 1e9, 1.01 * most);

@@ -119,6 +119,12 @@ TEST(TcCommandsTest, ANameBeginsNoLineOfTheScript) {
       << script.substr(0, 200);
 }
 
+TEST(TcCommandsTest, DelaysThatHoldAreApproximate) {
+  EXPECT_TRUE(tc_is_approximate(read_network_profile("4g-busy").value()));
+  EXPECT_FALSE(tc_is_approximate(read_network_profile("paper-4g").value()));
+  EXPECT_FALSE(tc_is_approximate(profile_of("[both]\nrate_mbit = 5\npath_ms = 2\nhold_ms = 50\n")));
+}
+
 TEST(TcCommandsTest, TracesRestAndCompetingFlowsAreNotForNetem) {
   NetworkProfile traced = read_network_profile("lan").value();
   traced.up.trace = parse_delivery_trace("1\n", "t").value();

@@ -1,0 +1,37 @@
+#include "tests/bench/known_shapes.h"
+
+#include <gtest/gtest.h>
+
+namespace edgedraft::bench {
+namespace {
+
+// Commands that documents show have either name.
+TEST(KnownShapesTest, AShapeIsFoundByBothItsNames) {
+  for (const char* name : {"tinyllama", "llama-1.1b"}) {
+    const auto shape = find_known_shape(name);
+    ASSERT_TRUE(shape) << shape.error().message;
+    EXPECT_EQ(shape->layers, 22u);
+    EXPECT_EQ(shape->dim, 2048u);
+  }
+}
+
+TEST(KnownShapesTest, WhatIsNoneIsRefusedWithTheOnesThatThereAre) {
+  for (const char* name : {"", "llama"}) {
+    const auto shape = find_known_shape(name);
+    ASSERT_FALSE(shape) << name;
+    EXPECT_EQ(shape.error().code, Errc::usage);
+    EXPECT_NE(shape.error().message.find("tinyllama, llama3-8b, "), std::string::npos)
+        << shape.error().message;
+  }
+}
+
+TEST(KnownShapesTest, HeadsFillARow) {
+  for (const char* name : {"tinyllama", "llama3-8b", "llama3-8b-draft", "qwen2-0.5b", "demo"}) {
+    const auto shape = find_known_shape(name);
+    ASSERT_TRUE(shape) << shape.error().message;
+    EXPECT_EQ(shape->heads.query_cols(), shape->dim) << name;
+  }
+}
+
+}  // namespace
+}  // namespace edgedraft::bench
