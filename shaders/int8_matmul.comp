@@ -24,7 +24,7 @@ spirv_instruction(extensions = ["SPV_KHR_integer_dot_product"], capabilities = [
                   id = 4450)
 int packed_dot(uint a, uint b, spirv_literal int format);
 
-// Of 16 pairs of signed bytes.
+// The dot product of 16 pairs of signed bytes.
 int dot_of(uvec4 a, uvec4 b) {
   return packed_dot(a.x, b.x, 0) + packed_dot(a.y, b.y, 0) + packed_dot(a.z, b.z, 0) +
          packed_dot(a.w, b.w, 0);

@@ -81,7 +81,7 @@ struct QuantizeParams {
   uint y_stride;  // in words
 };
 
-// Of matmul and int8_matmul, whose x are rows as quantize leaves them.
+// For matmul and int8_matmul, whose x are rows as quantize leaves them.
 struct MatmulParams {
   uint x_offset;  // int8_matmul: in words
   uint x_stride;
@@ -118,7 +118,7 @@ struct StoreParams {
   uint first_at;
 };
 
-// Of attention and group_attention.
+// For attention and group_attention.
 struct AttentionParams {
   uint q_offset;
   uint q_stride;

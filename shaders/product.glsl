@@ -29,7 +29,7 @@ const uint kResults = kGroups * kSums;
 shared float partial[LANES * kResults];
 
 #ifdef SUBGROUPS
-// Of few sums neighbours add their own; many are spread over the invocations with their results.
+// Neighbours add few sums themselves; many are spread over the invocations with their results.
 const bool kNeighboursAdd = LANES >= kNeighbours && kSums <= 8;
 #else
 const bool kNeighboursAdd = false;
@@ -44,7 +44,7 @@ uint output_at(uint j) {
 }
 uint row_at(uint r) { return min(gl_WorkGroupID.y * ROWS + r, p.rows - 1); }
 
-// Of a block of q8_0 or q4_0.
+// The scale of a block of q8_0 or q4_0.
 float scale_of(uint block) {
   uint at = p.scale_offset + block;
 #ifdef NARROW_STORAGE
@@ -55,7 +55,7 @@ float scale_of(uint block) {
 #endif
 }
 
-// Of all lanes of a group, from what they left in `partial`.
+// The total of all lanes of a group, from what they left in `partial`.
 float total_of(uint result) {
   if (kNeighboursAdd) {
     precise float total = partial[result];

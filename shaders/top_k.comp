@@ -33,7 +33,7 @@ shared uint tokens[kTopKStretch];
 shared Candidate offers[kTopKWorkgroup];
 shared vec2 lane_sums[kTopKWorkgroup];
 #endif
-// Of eight neighbours each. Of every second place, so that lanes may be one place apart.
+// One per eight neighbours; offers for two places in turn, so that lanes may be one place apart.
 shared Candidate best_offers[2][kEights];
 shared vec2 eight_sums[kEights];
 

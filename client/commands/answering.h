@@ -58,7 +58,7 @@ class Answering {
   //
   // Errors    io: the file of --cycles could not be written whole
   Result<void> close_cycle_log();
-  // Of all answers.
+  // The link's counts over all answers.
   LinkStats link_stats() const { return conversation_->link_stats(); }
 
  private:

@@ -16,7 +16,7 @@ enum class CorpusSplit : std::uint8_t { file, lines, paragraphs };
 
 struct CorpusReader {
   CorpusSplit split = CorpusSplit::file;
-  // Of a file of JSON lines (*.jsonl) a line is a document: the text under this name.
+  // In a file of JSON lines (*.jsonl) each line is a document: the text under this name.
   std::string field = "text";
   // Told of bytes of the files.
   std::function<void(std::uint64_t)> advance = [](std::uint64_t) {};

@@ -35,7 +35,7 @@ class DraftControl {
  public:
   struct Decision {
     bool stream;
-    // Of a stream: tokens after which to decide anew, and whether it is to end there.
+    // For a stream: tokens after which to decide anew, and whether it is to end there.
     std::uint32_t look_after = 0;
     bool ends_there = false;
   };

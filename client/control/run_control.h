@@ -46,7 +46,7 @@ class RunControl {
  public:
   // What is as fast but for this is no slower.
   static constexpr double kAsFast = 0.97;
-  // Of answers in a row: behind them the next one is drafted for.
+  // After so many streamed answers in a row the next one is drafted for.
   static constexpr std::uint32_t kStreamedAnswers = 8;
 
   struct Decision {

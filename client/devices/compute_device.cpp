@@ -27,7 +27,7 @@ std::string cpu_info(const std::string& key) {
   return {};
 }
 
-// Of the instruction sets that there are, those that decide how fast drafts are.
+// Those of the available instruction sets that decide how fast drafts are.
 std::vector<std::string> cpu_features() {
   constexpr const char* kTelling[] = {"avx2",    "fma",         "f16c",     "avx_vnni",
                                       "avx512f", "avx512_vnni", "amx_int8", "amx_bf16",

@@ -44,9 +44,9 @@ class BundleFile {
   Result<void> merge(std::span<const std::string> kinds);
 
   const Tokenizer& tokenizer() const { return *tokenizer_; }
-  // Who we are on the link. Version, token and tree size are the caller's to fill in.
+  // Our identity on the link. Version, token and tree size are the caller's to fill in.
   const wire::Hello& hello() const { return hello_; }
-  // Of the whole file. Requires BundleUse::draft.
+  // The fingerprint of the whole file. Requires BundleUse::draft.
   const Digest& fingerprint() const { return fingerprint_; }
   // Tokens that the drafter can hold; 0 if there is none.
   std::uint32_t context_count() const { return hello_.context_count; }
@@ -56,7 +56,7 @@ class BundleFile {
   std::string_view drafter_kind() const { return drafter_kind_; }
   // Requires BundleUse::draft.
   const DrafterModel& drafter() const { return *drafter_; }
-  // Of its drafter; all zero and empty for BundleUse::plain.
+  // The facts of its drafter; all zero and empty for BundleUse::plain.
   DrafterFacts drafter_facts() const { return drafter_ ? drafter_->facts() : DrafterFacts{}; }
   // The drafter's weights, for any number of conversations, in each of which it drafts up to the
   // context's end or `positions_max` tokens; null for BundleUse::plain. Throws DeviceError if the

@@ -150,14 +150,14 @@ class EngineConversation {
   // Waits until nothing is in flight, or until `deadline`. Returns whether nothing is.
   bool wait_until(Instant deadline);
   bool over() { return wait_until(Instant::min()); }
-  // Of the last order; nothing if there was nothing to check. Requires  over()
+  // The outcome of the last order; nothing if there was nothing to check. Requires  over()
   //
   // Errors    those of Generation::end(); io if the drafter's device failed
   Result<std::optional<AnswerOutcome>> outcome();
-  // Of all answers. Requires  it is open
+  // The link's counts over all answers. Requires  it is open
   LinkStats link_stats() const { return slot_.link->stats(); }
-  // Begins to say goodbye, which takes a while where nobody is at the other end: who closes several
-  // tells all of them first.
+  // Begins to say goodbye, which takes a while where nobody is at the other end: to close several,
+  // tell all of them first.
   void close_link();
 
  private:

@@ -12,7 +12,7 @@ namespace {
 
 using nlohmann::json;
 
-// Of what is known of drafters that another answer was not drafted by.
+// The share of what is known of the server's other drafters that is kept after an answer.
 constexpr double kKept = 0.9;
 
 json to_json(const CostLine& line) {

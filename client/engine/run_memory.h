@@ -35,8 +35,8 @@ class RunMemory {
 
   // What the server and the way to it are like is what was seen last, whatever drafted then.
   std::optional<RunKnowledge> find(const Key& key) const;
-  // Keeps it, here and in the file. Of the server's other drafters each time a tenth of what is
-  // known is forgotten: how good they are depends on texts that nobody remembers.
+  // Keeps it, here and in the file. Each time a tenth of what is known of the server's other
+  // drafters is forgotten: how good they are depends on texts that nobody remembers.
   // Errors    io: only here
   Result<void> put(const Key& key, const RunKnowledge& knowledge);
 

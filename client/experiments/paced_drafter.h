@@ -24,7 +24,7 @@ struct PacedStep {
   Duration computed;
 };
 
-// By which a pace is kept.
+// The clock by which a pace is kept.
 struct PaceClock {
   std::function<Instant()> now = [] { return Clock::now(); };
   std::function<void(Instant)> wait_until = [](Instant end) { std::this_thread::sleep_until(end); };

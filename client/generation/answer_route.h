@@ -4,7 +4,7 @@
 
 namespace edgedraft {
 
-// Who writes an answer while the server is there.
+// Which side writes an answer while the server is there.
 enum class AnswerRoute : std::uint8_t {
   server,     // the target, through the drafter
   device,     // the drafter alone: nothing is sent

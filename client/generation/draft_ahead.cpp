@@ -61,7 +61,7 @@ SentHints::News SentHints::take(const DraftTree& tree, Score floor) {
     if (distance > kHintDistanceMax) continue;
     sent[row] = static_cast<std::uint32_t>(nodes_.size());
     nodes_.push_back({.token = tree.token(row), .parent = parent, .id = next_id_++});
-    // Of rounded sums, so that errors do not add up along a path.
+    // Computed from rounded sums, so that errors do not add up along a path.
     const ScoreSteps below = to_steps(tree.score(row)) - to_steps(tree.score(tree.parent(row)));
     news.nodes.push_back({.token = tree.token(row),
                           .distance = static_cast<std::uint16_t>(distance),

@@ -222,8 +222,8 @@ class Generation {
   double handover_below_ = 0.0;
   DrafterConfidence confidence_;
   bool device_writes_ = false;  // first, and has not handed over
-  // Who was to write without the server has not a token; the answer waits for it until
-  // check_deadline_.
+  // What was to write without the server has nothing to write; the answer waits for the server
+  // until check_deadline_.
   bool nothing_to_write_ = false;
   Conversation conversation_;
   ServerView server_;

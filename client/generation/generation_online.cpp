@@ -268,7 +268,7 @@ void Generation::on_verdict(const VerdictReceived& event) {
   }
 }
 
-// Of a stream's later verdicts the time since the one before.
+// For a stream's later verdicts, the time since the one before.
 Duration Generation::round_trip_of(const VerdictReceived& event, Instant taken) {
   const Instant received = event.times ? event.times->received : taken;
   const Instant before = std::exchange(request_.last_received, received);

@@ -15,7 +15,7 @@
 
 namespace edgedraft {
 
-// Who decides between drafting and streams (docs/architecture.md, "Drafting or streaming").
+// What decides between drafting and streams (docs/architecture.md, "Drafting or streaming").
 enum class ControlMode : std::uint8_t {
   off,        // always drafts, within the row budget; plain decoding is a round trip a token
   automatic,  // DraftControl; plain decoding streams
@@ -74,7 +74,7 @@ struct AnswerTerms {
   // Requires  route device
   bool is_private = false;
   std::uint32_t open_count = 0;
-  // Of AnswerRoute::automatic: the drafter is unsure where its last tokens were less likely to it
+  // With AnswerRoute::automatic, the drafter is unsure where its last tokens were less likely to it
   // than this, in the geometric mean.
   double handover_below = 0.5;
   // What the answer keeps to; null: nothing. For the engine's thread from here on.

@@ -41,7 +41,7 @@ Result<void> Generation::send_tokens() {
 
   memory_.expect_from(base);
   const bool opens = phase_ == Phase::opening;
-  // Who is not going to draft asks for none; should that change, they come with a catch-up.
+  // A device that will not draft asks for no rows; should that change, they come with a catch-up.
   const bool unwanted = !resumes && memory_.pending() && control_.streams() && !opens;
   if (unwanted) memory_.decline();
   request_.checked = to_check;

@@ -35,7 +35,7 @@ struct GenerationStats {
   Duration drafting{};
   Duration waiting{};
 
-  // Of several answers together.
+  // Adds the figures of another answer.
   GenerationStats& operator+=(const GenerationStats& other);
   // Mean tokens a cycle, the target's own included: plain decoding is 1.
   double acceptance_length() const {

@@ -17,7 +17,7 @@ const leaves = new Leaves(byId("leaves"), byId("preview"), byId("uplink"));
 const newName = () =>
   Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, "0")).join("");
 
-// Of the open conversation. An answer that is still coming has a stream's name and no content.
+// The open conversation. An answer that is still coming has a stream's name and no content.
 let id = newName();
 let turns = [];
 let running = null; // AbortController

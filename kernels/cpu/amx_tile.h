@@ -24,7 +24,7 @@ constexpr bool tiles_are_faster(std::size_t rows, std::size_t weight_bytes) {
 template <class W>
 inline constexpr bool kHasTiles = W::kHalves == 1;
 
-// Of the panel, at a time. The first-level cache holds two of them as bytes beside the rest.
+// Blocks of the panel in a chunk. The first-level cache holds two as bytes beside the rest.
 inline constexpr std::size_t kTileChunkBlocks = 8;
 inline constexpr std::size_t kTileChunkGroups = kTileChunkBlocks / kBlocksAScale;
 
@@ -189,7 +189,7 @@ class TileRun {
   }
 
  private:
-  // Of one part of the outputs and of the blocks that share a scale.
+  // The work on one part of the outputs and on the blocks that share a scale.
   struct Unit {
     const TileBlock<W>* blocks;
     const TileRowNumbers<W>* rows;

@@ -36,7 +36,7 @@ struct RowTiles {
 
   explicit constexpr RowTiles(std::size_t row_count)
       : rows(row_count), count((row_count + kFloatTileRowsMax - 1) / kFloatTileRowsMax) {}
-  // Of tile `tile`, or the number of rows.
+  // The first row of tile `tile`; behind the last tile, the number of rows.
   constexpr std::size_t first_row(std::size_t tile) const { return tile * rows / count; }
 };
 

@@ -26,8 +26,8 @@ inline constexpr std::size_t kQuadBytes = 4;
 inline constexpr std::size_t kQuadBytes = 8;
 #endif
 
-// Of weights with six bits or fewer a few products can be added up in 16 bits before they are
-// widened: half as many instructions. Of those with eight NEON, which does not add neighbours, has
+// With weights of six bits or fewer, a few products can be added up in 16 bits before they are
+// widened: half as many instructions. With eight bits NEON, which does not add neighbours, has
 // room for two products; elsewhere there is none.
 #if defined(EDGEDRAFT_SHORT_SUMS) && defined(__aarch64__)
 template <int kBits>
@@ -55,7 +55,7 @@ inline constexpr bool kHasSigns = kBits == 8 && kHasSignedBytes;
 
 inline constexpr std::size_t kStartBytes = 2 * sizeof(std::int32_t);
 
-// Of a whole block, or of one half of it. Unsigned inside: what is not finite leaves any bits.
+// The start of a whole block, or of one half. Unsigned inside: what is not finite leaves any bits.
 EDGEDRAFT_INLINE std::int32_t start_of(const std::byte* block, std::size_t halves,
                                        std::size_t half) {
   const auto whole = load_bytes<std::uint32_t>(block);
@@ -114,7 +114,7 @@ EDGEDRAFT_INLINE IntPart dot(IntPart sum, QuadWeights w, QuadActivations x) {
 
 #else
 
-// Of products each by itself: those of outputs 0 and 1, then of 2 and 3.
+// Every product has a sum of its own: those of outputs 0 and 1, then of 2 and 3.
 struct ShortSums {
   int16x8_t low;
   int16x8_t high;
@@ -208,7 +208,7 @@ EDGEDRAFT_INLINE IntPart load_quad(const std::byte* from) {
 EDGEDRAFT_INLINE void settle(ShortSums& sums) {
   asm("" : "+x"(sums));
 }
-// Of the products of neighbours.
+// Sums of the products of neighbours.
 EDGEDRAFT_INLINE ShortSums short_sums(UintPart weights, IntPart activations) {
   return reinterpret_cast<ShortSums>(_mm256_maddubs_epi16(reinterpret_cast<__m256i>(weights),
                                                           reinterpret_cast<__m256i>(activations)));

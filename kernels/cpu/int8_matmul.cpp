@@ -8,8 +8,8 @@
 namespace edgedraft::cpu::EDGEDRAFT_CPU_ISA {
 namespace {
 
-// Of weights as bytes 16 KiB, which the first-level cache holds beside a tile of activations and
-// the sums of a tile of rows.
+// As bytes, a chunk of weights is 16 KiB, which the first-level cache holds beside a tile of
+// activations and the sums of a tile of rows.
 constexpr std::size_t kChunkBlocks = 16;
 static_assert(kChunkBlocks % kBlocksAScale == 0);
 // Their sums, 16 KiB, fit the first-level cache as well.

@@ -13,7 +13,7 @@ constexpr std::size_t kChains = 24;
 constexpr std::size_t kChains = 12;
 #endif
 
-// Of int8: so many registers of weights times so many of activations, with room for the operands.
+// For int8: so many registers of weights times so many of activations, with room for the operands.
 #if defined(__aarch64__) && defined(EDGEDRAFT_DOT_INSTRUCTION) && \
     !defined(EDGEDRAFT_MATRIX_INSTRUCTION)
 constexpr std::size_t kChainWeights = 4;

@@ -11,8 +11,8 @@ using namespace attention_detail;
 
 namespace {
 
-// What a block takes for a split, by the queries that it has room for, in proportion. Of one
-// sequence's queries up to 16 are best in blocks of 8, up to 32 in one of 32, more in those of 64.
+// What a block takes for a split, by the queries that it has room for, in proportion. Up to 16
+// queries of one sequence are best in blocks of 8, up to 32 in one of 32, more in those of 64.
 struct BlockCost {
   std::uint32_t queries;
   std::uint32_t cost;

@@ -15,7 +15,7 @@ struct Form {
   using Numbers = Stored<kType>;
   static constexpr std::uint32_t kTerms = Numbers::kTerms;
   static constexpr std::uint32_t kPiece = Numbers::kPiece;
-  // Scores take 16 dimensions in a step. Of 32, lane 4 g + t has 8 t.. of its keys.
+  // Scores take 16 dimensions in a step. From each 32, lane 4 g + t has 8 t.. of its keys.
   static constexpr std::uint32_t kSteps = kDims / 16;
   static constexpr std::uint32_t kStretches = kDims / 32;
   static constexpr std::uint32_t kKeyPieces = 8 / kPiece;
@@ -48,8 +48,8 @@ struct TwoQueries {
   std::uint32_t visible[2];  // slots; 0: no such query
 };
 
-// The weighted sums of a warp's queries, each relative to its largest score. Of query g a lane has
-// columns 2 t and 2 t + 1 of each tile, then of query g + 8.
+// The weighted sums of a warp's queries, each relative to its largest score. A lane has columns
+// 2 t and 2 t + 1 of each tile, first those of query g, then those of query g + 8.
 template <class F>
 struct TileSums {
   float largest[2];

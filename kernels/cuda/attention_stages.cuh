@@ -8,7 +8,7 @@ namespace edgedraft::cuda::attention_detail {
 
 constexpr std::uint32_t kThreads = 256;
 constexpr std::uint32_t kWarps = kThreads / kWarp;
-// Of tail slots in the sums: not among the split's ranks. Weights are never negative.
+// Marks tail slots that are not among the split's ranks. Weights are never negative.
 constexpr float kNotThere = -1.0f;
 
 // In shared memory at a time.
@@ -44,7 +44,7 @@ struct Form {
     float placed[kQueries][kStageSlots];   // of a tail stage's slots, or kNotThere
     float totals[kChunk ? kQueries : 1][kStride];  // of the chunk's splits so far
     std::uint32_t visible[kQueries];               // slots that a query sees in all
-    // Of tail stages: which of its slots a query sees, and the rank of the first of them.
+    // For each tail stage: which of its slots a query sees, and the rank of the first of them.
     std::uint32_t seen[kQueries][kTailStages];
     std::uint32_t ranks[kQueries][kTailStages];
     Stage stages[1 + kTailStages];

@@ -124,7 +124,7 @@ struct Weights {
     }
   }
 
-  // Of block b, for every row of activations the same. Zeros have scales of zero.
+  // The scales of block b, the same for every row of activations. Zeros have scales of zero.
   __device__ void read_scales(std::uint32_t lane, std::uint32_t b, BlockScales& all) const {
     const int from = static_cast<int>((lane & ~3u) | b);
     std::uint32_t words[kScaleWords];

@@ -148,7 +148,7 @@ struct Packing {
     return is_k ? has_minimum ? 2 : 1 : 0;
   }
 };
-// Of q8_0 and all behind it.
+// The packing of q8_0 and of all types behind it.
 __host__ __device__ constexpr Packing packing(DType type) {
   switch (type) {
     case DType::q4_0:
@@ -407,7 +407,7 @@ struct AttentionLimits {
   std::size_t block_bytes;  // of shared memory
   // Whether there are kernels on matrix instructions. They have other bits than those without.
   bool tiles;
-  // Of scratch: where the call itself needs no more, its rounding does not either.
+  // Room in scratch: where the call itself needs no more, its rounding does not either.
   std::size_t scratch_floats;
 };
 // Plans a call and writes its table, of attention_table_words(...) words. cudaErrorInvalidValue

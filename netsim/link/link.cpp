@@ -16,7 +16,7 @@ Duration of_seconds(double seconds) {
 }
 
 enum Draw : unsigned { kDelay, kLoss, kBurstLoss, kBurstStep, kDrawCount };
-// Of another sequence, so that links without them draw as they always have.
+// Drawn from another sequence, so that links without them draw as they always have.
 enum RadioDraw : unsigned { kRest, kFlowPhase, kFlowSpell, kRadioDrawCount };
 
 }  // namespace

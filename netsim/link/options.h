@@ -36,8 +36,8 @@ struct GilbertElliott {
   double loss_outside = 0;
 };
 
-// A radio at rest: who has sent nothing for a while has to ask for a grant, or to wait until the
-// other side listens again, before a packet leaves. Those behind it wait for it.
+// A radio at rest: a side that has sent nothing for a while has to ask for a grant, or wait until
+// the other side listens again, before a packet leaves. Those behind it wait for it.
 struct RestLaw {
   Duration after{0};  // without a packet
   Duration least{0};  // the wait, drawn evenly

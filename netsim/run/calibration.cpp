@@ -17,7 +17,7 @@ namespace {
 using nlohmann::ordered_json;
 
 constexpr std::uint64_t kSimulations = 400;
-// Of IP.
+// The size of a ping's IP packet.
 constexpr std::size_t kPingBytes = 60;
 // Scheduling and TCP on an otherwise idle machine.
 constexpr double kRoundTripFloorMs = 3;

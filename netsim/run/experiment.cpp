@@ -224,7 +224,7 @@ void refuse_repeats(Reader& from, const std::string& key, std::vector<std::int64
   if (twice != values.end()) from.fail(key + ": " + std::to_string(*twice) + " is there twice");
 }
 
-// The first so many of these tasks. Of each task about as many: they stand one task behind the
+// The first so many prompts of these tasks, about as many from each: they stand one task behind the
 // other.
 std::vector<Prompt> choose_prompts(std::vector<Prompt> all, const std::vector<std::string>& tasks,
                                    std::size_t count_max) {

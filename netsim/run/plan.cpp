@@ -12,7 +12,7 @@
 namespace edgedraft::netsim {
 namespace {
 
-// Of an unpaced program with a model as small as the demo's, and of starting a client.
+// What an unpaced program with a model as small as the demo's takes, and starting a client.
 constexpr double kNativePassSeconds = 0.012;
 constexpr double kNativeStepSeconds = 0.004;
 constexpr double kStartSeconds = 0.25;

@@ -31,7 +31,7 @@ std::vector<std::string> environment_of(const ProcessOptions& options) {
     // An option of ours in the environment must not change what an experiment measures.
     const std::string variable = *v;
     if (variable.starts_with("EDGEDRAFT_")) continue;
-    // Of two with one name a program sees the first.
+    // Where two have one name a program sees the first.
     if (options.environment.contains(variable.substr(0, variable.find('=')))) continue;
     variables.push_back(variable);
   }

@@ -33,7 +33,7 @@ class Process {
   // Waits for its end until `deadline`, or until `cancelled` says so. False where it still runs.
   bool wait_until(
       Instant deadline, const std::function<bool()>& cancelled = [] { return false; });
-  // Of an ended one: its status, or 128 + n after signal n.
+  // Once it has ended: its status, or 128 + n after signal n.
   int status() const { return status_; }
   void signal(int number);
   // SIGTERM, and SIGKILL for one that does not heed it in time.

@@ -19,7 +19,7 @@ namespace edgedraft::netsim {
 // whole runs, and what is behind them is cut off when it is opened again.
 class ResultsFolder {
  public:
-  // A fresh folder, or with `resume` one that holds results of the same experiment. Of those, runs
+  // A fresh folder, or with `resume` one that holds results of the same experiment. Its runs
   // on a link that was out of tolerance are dropped, to be made again, unless `keep_any_link`. What
   // is left in the work/ of a fresh one goes.
   // Locked against a second writer while this object lives. Its manifest says that resumed results

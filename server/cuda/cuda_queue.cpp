@@ -11,7 +11,7 @@ namespace {
 // A decode step has one a number of sessions and stretch of context; a graph of 500 launches takes
 // some hundred KiB.
 constexpr std::size_t kGraphsMax = 64;
-// Of lists that came once: long enough that a shape which comes now and then is known again.
+// Lists that came once: enough of them that a shape which comes now and then is known again.
 constexpr std::size_t kSeenMax = 256;
 
 void destroy(cudaGraphExec_t executable) {
@@ -145,7 +145,7 @@ CudaQueue::Graph* CudaQueue::make_graph(std::size_t hash, const List& list) {
 }
 
 cudaGraph_t CudaQueue::capture(const List& list) {
-  // Of this thread alone: others may be loading something.
+  // Captures this thread alone: others may be loading something.
   try_cuda(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal), "capturing a graph");
   cudaGraph_t graph = nullptr;
   try {

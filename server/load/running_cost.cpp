@@ -9,7 +9,7 @@ namespace {
 
 // What is left of a sample's weight after another one.
 constexpr double kFitMemory = 0.995;
-// Of what was measured at the start, in samples.
+// The weight of what was measured at the start, in samples.
 constexpr double kAnchorWeight = 4.0;
 
 }  // namespace

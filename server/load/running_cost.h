@@ -18,7 +18,7 @@ class RunningMean {
   void add(double sample);
   bool known() const { return weight_ > 0.0; }
   double value() const { return value_; }
-  // Of samples, at most `memory`.
+  // How many samples the mean counts for, at most `memory`.
   double weight() const { return weight_; }
 
  private:

@@ -12,7 +12,7 @@ constexpr std::array<std::uint32_t, 6> kWidths = {1, 8, 32, 64, 128, 256};
 constexpr std::array<std::uint32_t, 2> kDelivered = {1, 4};
 constexpr std::uint32_t kRepetitionsMin = 3;
 constexpr std::uint32_t kRepetitionsMax = 20;
-// Of the whole time, what more repetitions than the least may take of each count.
+// The part of the whole time that each count may take for more repetitions than the least.
 constexpr int kPartsOfTime = 64;
 
 // As a pass of sessions that wait for tokens: every row decides.

@@ -81,7 +81,7 @@ enum class Refusal : std::uint8_t {
 };
 inline constexpr std::size_t kRefusals = 9;
 
-// Of what a session says no with.
+// Why a session refused a request.
 inline Refusal refusal_of(Errc code) {
   if (code == Errc::refused) return Refusal::no_room;
   if (code == Errc::context_full) return Refusal::context_full;

@@ -22,8 +22,8 @@ namespace edgedraft {
 //
 // No request waits for ever. Prompts in line hold nothing; running prompts have all their pages and
 // end. So only drafts ask for more while they hold some, and the oldest of them gets it: a whole
-// context fits into the pool, and the others give theirs up. Who pauses because its client does not
-// read or gives no credit holds nobody up.
+// context fits into the pool, and the others give theirs up. A request that pauses because its
+// client does not read or gives no credit holds nobody up.
 //
 // Threads   one
 class Admission {

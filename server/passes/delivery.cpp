@@ -29,7 +29,7 @@ std::uint32_t token_count(const VerifiedPath& path) {
   return static_cast<std::uint32_t>(path.path.size()) + 1;
 }
 
-// Of those that were wanted; there may have been no memory for them.
+// How many of the wanted probes ran; there may have been no memory for them.
 std::uint32_t probes_run(const TargetSession& target, const Drafted& drafted) {
   const bool ran = target.probe_answer().id == drafted.probes.id;
   return ran ? drafted.probes.rows.node_count() : 0;
@@ -187,7 +187,7 @@ void Delivery::refuse(const Client& client, std::uint32_t round, Refusal why, Er
   try {
     client.reply->refuse(round, std::move(error));
   } catch (const std::exception&) {
-    // Who cannot even be told waits no longer than its own time allows.
+    // A client that cannot even be told waits no longer than its own time allows.
   }
 }
 

@@ -32,7 +32,7 @@ bool begins_within(const PrefillRequest& request) {
   return !request.law || request.law->constraints().answer_begin <= given;
 }
 
-// Of its inner rows.
+// The laws of a draft's inner rows.
 std::vector<SparseLaw> laws_of(const wire::Draft& draft) {
   return {draft.laws.begin(), draft.laws.end()};
 }
@@ -509,7 +509,7 @@ void PassLoop::device_failed(const std::exception& failure) {
 }
 
 std::uint32_t PassLoop::busy_sessions() const {
-  // Who was answered within this time, or made: its device drafts on.
+  // Sessions that were answered within this time, or made: their devices draft on.
   constexpr Duration kRecently = std::chrono::seconds(1);
   const Instant recently = now_() - kRecently;
   const auto at_work = std::ranges::count_if(turns_, [&](const Request& request) {

@@ -110,7 +110,7 @@ class PassLoop {
   const Count& count() const { return count_; }
   // Requests that have no answer yet.
   std::size_t active_count() const { return turns_.size(); }
-  // Of these, streams and runs whose clients do not read, or give no credit, as of the last step.
+  // Streams and runs among them whose clients do not read, or give no credit, as of the last step.
   std::size_t paused_count() const { return paused_count_; }
   // Whether a step would do nothing, unless memory becomes free with time (waiting_count() > 0) or
   // a stream's client reads, or hints are no longer waited for (due()).
@@ -173,7 +173,7 @@ class PassLoop {
     return options_.speculation != nullptr && options_.speculation->joins_hints();
   }
 
-  // Who is paused, and who is not any more.
+  // Finds out which requests are paused, and which are not any more.
   void look_for_pauses();
   void refuse_overdue();
   std::vector<RowShare> plan();

@@ -134,7 +134,7 @@ void PassLoop::choose_hints() {
     RunRequest* const of = request.run();
     if (of != nullptr) {
       request.end_hold(now);
-      // Who is paused waits for its client. Held as well, it would not be ready when that reads
+      // A paused run waits for its client. Held as well, it would not be ready when that reads
       // again, and nobody would look when it is due.
       const bool may_wait = !of->run->has_hints() && !request.paused();
       if (may_wait && now < of->economy_until) of->held_until = of->economy_until;

@@ -45,7 +45,7 @@ class Run {
   // tokens on.
   const DraftTree& choose(std::uint32_t count, std::uint32_t length);
   const DraftTree& chosen() const { return chosen_; }
-  // Of the chosen nodes those that were hinted, and those that the server alone proposed.
+  // How many of the chosen nodes were hinted, and how many the server alone proposed.
   std::uint32_t hinted_count() const;
   std::uint32_t guessed_count() const { return chosen_.node_count() - hinted_count(); }
   // How many tokens of a path only the server proposed.

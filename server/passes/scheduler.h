@@ -17,7 +17,7 @@ namespace edgedraft {
 
 struct SchedulerOptions {
   PassLoopOptions passes;
-  // Requests that wait or run; further ones are refused. Who pauses holds no place.
+  // Requests that wait or run; further ones are refused. A paused request holds no place.
   std::uint32_t queue_max;
   std::function<void(PassLoop&)> prepare{};  // before the first request; may be empty
 };
@@ -70,7 +70,7 @@ class Scheduler {
     std::uint64_t connection_id;
   };
   using News = std::variant<Arrival, HintArrival, Cancellation, Ending>;
-  // Of one connection, among the news.
+  // The hints of one connection among the news.
   struct WaitingHints {
     std::size_t cost = 0;                               // as the protocol counts them
     std::optional<std::list<News>::iterator> credit{};  // the last message without nodes

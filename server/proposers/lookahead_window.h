@@ -30,7 +30,7 @@ class LookaheadWindow {
   LookaheadWindow(const Shape& shape, std::function<std::uint32_t()> token,
                   std::function<bool(std::uint32_t)> is_end);
 
-  // Of a whole window; while it fills it has no more.
+  // The rows of a whole window; while it fills it has no more.
   static std::uint32_t rows_max(const Shape& shape) { return (shape.n - 1) * shape.width - 1; }
   // Positions behind the root that it reaches.
   static std::uint32_t depth_max(const Shape& shape) { return shape.n + shape.width - 3; }

@@ -12,8 +12,8 @@ constexpr double kExpected = 1.0;
 constexpr double kExpectedWeight = 32.0;
 // More than guesses of the methods that there are can bring.
 constexpr double kMost = 4.0;
-// Of so many steps, where probes do not pay, the last ones try them: for as long as a method needs
-// to learn something.
+// Where probes do not pay, the last kTryFor of each kTryPeriod steps try them: for as long as a
+// method needs to learn something.
 constexpr std::uint32_t kTryPeriod = 512;
 constexpr std::uint32_t kTryFor = 48;
 constexpr double kTriedProbesShare = 0.02;

@@ -27,7 +27,7 @@ class ProbeBudget {
     std::uint32_t pass_rows_max;
     const RowBudget& costs;
   };
-  // Of a session's next pass.
+  // How many probe rows a session's next pass may have.
   std::uint32_t next_rows(const Load& load);
 
   // A session's part in a pass.

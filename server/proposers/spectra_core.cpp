@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::size_t kForwardKeysMax = 8192;
 constexpr std::size_t kBackwardKeysMax = 16384;
-// Of these, likeliest first, the first one that the forward dictionary lacks is taken.
+// So many of the likeliest tokens are searched for one that the forward dictionary lacks.
 constexpr std::uint32_t kLikeliest = 64;
 
 }  // namespace

@@ -92,9 +92,9 @@ class Speculation {
   void observe_outcome(const ProbeBudget::Outcome& outcome) { probe_budget_.observe(outcome); }
   bool joins_hints() const { return source_.joins_hints; }
 
-  // Of all sessions' drafters together, their weights excepted; no limit if none is set.
+  // The most bytes for all sessions' drafters together, without their weights; no limit if not set.
   void set_bytes_max(std::uint64_t bytes_max) { bytes_max_ = bytes_max; }
-  // Of all sessions' proposers, and of one; the weights are not in it.
+  // The bytes of all sessions' proposers, and of one; the weights are not in them.
   std::uint64_t bytes() const { return *count_ * source_.session_bytes; }
   std::uint64_t session_bytes() const { return source_.session_bytes; }
 

@@ -7,7 +7,7 @@ namespace {
 
 // Steps between two that try what is not thought best.
 constexpr std::uint32_t kTryEvery = 64;
-// Of the time for trees where there should be none.
+// The largest share of the time that goes into trees where there should be none.
 constexpr double kTryShare = 0.02;
 // Full trees before anything is concluded from them.
 constexpr std::uint32_t kFirstTrees = 8;

@@ -17,7 +17,7 @@ namespace edgedraft {
 
 // The grammars that answers use and those that were used last, by identity: what one has asked for
 // must not show in what others wait for. Reading and searching a grammar takes the one computing
-// thread's time, most of it when the grammar is new; who has taken too much of that brings no
+// thread's time, most of it when the grammar is new; an identity that took too much of it brings no
 // further ones for a while. Those that are known are used on: GrammarTokens bounds what a token of
 // an answer may add, and an honest schema's long text in a large vocabulary may well take more than
 // comes back.
@@ -67,7 +67,7 @@ class KnownGrammars {
 
   std::function<Instant()> now_;
   std::list<Known> known_;  // the last comes first
-  // By identity; below 0, it has taken more than it may. Who is not here has all of kStepsAtOnce.
+  // By identity; below 0, it has taken more than it may. Any other has all of kStepsAtOnce.
   std::map<std::string, double> steps_left_;
   Instant settled_;
 };

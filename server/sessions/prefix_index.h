@@ -16,8 +16,8 @@ namespace edgedraft {
 // begins as another one did shares its pages instead of computing them again. Keys and values of a
 // position depend on the tokens up to it alone, bit for bit.
 //
-// An identity finds its own pages only. Whoever could find another's would learn from the time that
-// an answer takes which prompts others had sent.
+// An identity finds its own pages only. With another's it would learn from the time that an answer
+// takes which prompts others had sent.
 //
 // The index is one of a page's holders. It keeps pages of sequences that are gone until reclaim()
 // takes them.

@@ -59,7 +59,7 @@ class SessionStore {
  public:
   struct Limits {
     std::uint32_t sessions_max = 1;
-    // Of all keys and values. 0: what sessions_max whole contexts take, but no more than half of
+    // Bytes of all keys and values. 0: what sessions_max whole contexts take, but at most half of
     // device_bytes, and where even that is not to be had, a half, a quarter, ... of it.
     std::uint64_t kv_bytes_max = 0;
     std::uint64_t device_bytes = 0;   // of the device's memory; 0: unknown
@@ -111,7 +111,7 @@ class SessionStore {
   // knows them. False: others hold the memory. The session then holds nothing, so that two that
   // wait never wait for each other.
   bool admit(Session& session, Instant waiting_since);
-  // Who has waited since then may still wait for what others have in use (Limits::patience).
+  // A prompt that has waited since then may still wait for what others use (Limits::patience).
   bool is_patient(Instant waiting_since) const { return now_() - waiting_since < limits_.patience; }
   // Pages for the next pass of a draft. False: all that is left belongs to sessions at work. For
   // probes no session gives way: where pages are that short, the draft goes without them.

@@ -131,7 +131,7 @@ class TargetSession {
   // Each choice takes a search of the vocabulary, or weighs or sorts all of it, on the thread that
   // all sessions share.
   bool choosing_searches() const;
-  // Of all that are pending the probes, which the request can do without.
+  // The probes among all pending rows, which the request can do without.
   std::uint32_t probe_rows() const;
   void drop_probes();
   // What the last pass with probes told, until others are begun or a prompt is.
@@ -153,7 +153,7 @@ class TargetSession {
   // Takes in a pass: the logits of the deciding rows and, for a greedy session, their likeliest
   // tokens. Nothing where the prompt goes on.
   std::optional<Outcome> finish_pass(const Matrix& logits, std::span<const std::uint32_t> greedy);
-  // Of the tokens that the last outcome chose, in order: of its last kToldTokensMax.
+  // Log probabilities of the last outcome's tokens, in order: of its last kToldTokensMax.
   std::vector<Logprob> take_logprobs() { return std::exchange(logprobs_, {}); }
   // Gives up the request. The session is then as after a prefill of what it holds: a draft leaves
   // no trace, of a prompt the part that was run and the root are dropped.
@@ -167,7 +167,7 @@ class TargetSession {
   bool reserve() { return cache_.reserve(slots_wanted()); }
   // The tokens whose keys and values are there for good: neither a draft nor provisional.
   std::span<const std::uint32_t> settled_tokens() const;
-  // Of a prompt: the tokens whose rows decide nothing, and need not run where their keys and values
+  // In a prompt, the tokens whose rows decide nothing, and need not run where their keys and values
   // are known.
   std::span<const std::uint32_t> skippable_tokens() const;
   // Takes over pages of the first tokens' keys and values. Requires  divisible(), tokens as in

@@ -32,7 +32,7 @@ inline Digest sha256(ByteView bytes) {
   return Sha256().update(bytes).finish();
 }
 
-// By which both ends of a link know that they hold the same tokens: SHA-256 over the ids, four
+// By this hash both ends of a link know that they hold the same tokens: SHA-256 over the ids, four
 // little-endian bytes each.
 inline Digest token_hash(std::span<const std::uint32_t> tokens) {
   return sha256(std::as_bytes(tokens));

@@ -519,7 +519,7 @@ class GrammarParser {
   std::string_view rule_;  // the name of the one that is read
   std::map<std::string_view, Named> names_;
   std::vector<std::string_view> owners_;  // by rule
-  // Of byte_sets_. By their order: a stranger could make all hashes the same.
+  // Indices into byte_sets_. Ordered, not hashed: a stranger could make all hashes the same.
   std::map<SetWords, std::uint32_t> set_indices_;
   Grammar grammar_;
   std::optional<Error> error_;

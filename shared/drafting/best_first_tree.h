@@ -21,8 +21,8 @@ struct Follower {
   std::uint32_t place = 0;  // where the table goes on from it, if it wants to know that
 };
 
-// Of a token that stood `count` of `total` times behind a context. `escape` is the weight of what
-// has not been seen yet, in units of occurrences, as in PPM.
+// The log probability of a token that stood `count` of `total` times behind a context. `escape` is
+// the weight of what has not been seen yet, in units of occurrences, as in PPM.
 inline float table_log_probability(std::size_t count, std::size_t total, float escape) {
   return std::log(static_cast<float>(count) / (static_cast<float>(total) + escape));
 }

@@ -23,7 +23,7 @@ class DraftNetwork {
   virtual ~DraftNetwork() = default;
 
   virtual std::uint32_t vocabulary_count() const = 0;
-  // Of a reduced draft vocabulary the tokens of the logits' columns, ascending; empty where column
+  // In a reduced draft vocabulary, the tokens of the logits' columns, ascending; empty where column
   // i is token i of the whole vocabulary.
   virtual std::span<const std::uint32_t> draft_tokens() const { return {}; }
   virtual std::uint32_t committed_count() const = 0;

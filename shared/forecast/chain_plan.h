@@ -15,11 +15,11 @@ struct ChainPlan {
   std::uint32_t gamma;  // tokens drafted
 };
 
-// Of a cycle, the target's own included: (1 - alpha^(gamma + 1)) / (1 - alpha).
+// Tokens of a cycle, the target's own included: (1 - alpha^(gamma + 1)) / (1 - alpha).
 double expected_tokens(const ChainPlan& plan);
-// Of the time without drafts, by the time with them: a pass takes as long with a chain as without.
+// The time without drafts over the time with them: a pass takes as long with a chain as without.
 double speed_up(const ChainPlan& plan, double c);
-// Of all operations, by those without drafts.
+// All operations over those without drafts.
 double extra_operations(const ChainPlan& plan, double c_hat);
 
 // The alpha at which a cycle of `gamma` brings so many tokens. Requires  1 <= tokens <= gamma + 1

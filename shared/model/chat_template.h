@@ -32,7 +32,7 @@ struct ChatMessage {
   std::string role;  // "system", "user", "assistant" or "tool"; any other is foreign text
   std::string content;
   std::vector<ChatCall> calls{};  // of an assistant
-  // Of a tool, whose result is the content: the id of the call, and the name of the function.
+  // In a tool's message, whose content is the result: the id of the call, and the function's name.
   std::string call_id{};
   std::string name{};
 

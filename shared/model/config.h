@@ -49,7 +49,7 @@ struct DecoderConfig {
   std::uint32_t context_length = 0;  // positions the model was made for
   LayerShape layer;
   RopeConfig rope;
-  // Of a drafter with a reduced vocabulary: the tokens of the head's rows, ascending. Empty: row i
+  // In a drafter with a reduced vocabulary, the tokens of the head's rows, ascending. Empty: row i
   // is token i.
   std::vector<std::uint32_t> draft_tokens;
 

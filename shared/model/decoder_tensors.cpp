@@ -109,7 +109,7 @@ Result<std::uint32_t> read_vocabulary_count(const GgufFile& file, std::uint32_t 
   return static_cast<std::uint32_t>(table->rows());
 }
 
-// Of the tensors of a model, those of a layer behind "blk.N.". A tensor of another name would be
+// Known are a model's tensors, and a layer's behind "blk.N.". A tensor of another name would be
 // left out of the computation, so a file that has one holds another kind of model.
 bool is_known(std::string_view name) {
   constexpr std::string_view kModel[] = {"token_embd.weight", "output_norm.weight", "output.weight",

@@ -40,7 +40,7 @@ struct LayerTensors {
   TensorView ffn_down;     // [dim, ffn_dim]
 };
 
-// Of all its matrices: what a pass over one row reads of the layer.
+// The bytes of all its matrices: what a pass over one row reads of the layer.
 std::uint64_t matrix_bytes(const LayerTensors& layer);
 
 struct DecoderTensors {

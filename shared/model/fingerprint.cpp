@@ -19,7 +19,7 @@ void add_text(Sha256& hash, std::string_view text) {
   hash.update(text);
 }
 
-// Of a model's sizes; names, licences and notes change nothing.
+// Whether a key is one of a model's sizes; names, licences and notes change nothing.
 bool has_part(std::string_view key) {
   if (key == kFingerprintKey || key == kLayoutKey || key == kSpaceRuleKey || key == kEndIdsKey) {
     return false;

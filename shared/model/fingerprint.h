@@ -33,7 +33,7 @@ class FingerprintBuilder {
   std::map<std::string, Digest> parts_;
 };
 
-// Of tensors' names, types and shapes alone.
+// A digest of tensors' names, types and shapes alone.
 // Tensors   a range of what has `name`, `type` and `dims`
 template <class Tensors>
 Digest layout_fingerprint(const Tensors& tensors) {

@@ -94,7 +94,7 @@ class GgufFile {
   Result<bool> get_bool_or(std::string_view key, bool fallback) const;
   Result<std::string_view> get_string_or(std::string_view key, std::string_view fallback) const;
 
-  // Of all its files; 0 for bytes in memory.
+  // The size of all its files; 0 for bytes in memory.
   std::uint64_t mapped_bytes() const;
 
   // In the file's order.

@@ -15,7 +15,7 @@
 
 namespace edgedraft {
 
-// Of the JSON header; the limit of the format's own library.
+// The largest JSON header: the limit of the format's own library.
 inline constexpr std::uint64_t kSafetensorsHeaderBytesMax = 100u << 20;
 
 struct SafetensorsTensor {

@@ -36,7 +36,7 @@ class TensorReader {
       : file_(file), prefix_(std::move(prefix)) {}
 
   void matrix(const std::string& name, std::uint32_t rows, std::uint32_t cols, TensorView& out);
-  // Of f32, f16 or bf16.
+  // A vector of f32, f16 or bf16.
   void vector(const std::string& name, std::uint32_t cols, TensorView& out);
   void optional_vector(const std::string& name, std::uint32_t cols, TensorView& out);
   // A tensor that would change the result and that nothing here computes with.

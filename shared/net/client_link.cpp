@@ -139,7 +139,7 @@ class ClientLink::Impl {
     return stats_;
   }
 
-  // Of a link with steps nobody is told: how much waits depends on when in a step that is asked.
+  // A link with steps never says so: how much waits depends on when in a step that is asked.
   bool backed_up() const {
     const bool steps = options_.grid != nullptr && options_.grid->last_turn(Clock::now());
     return backed_up_ && !steps;
@@ -327,7 +327,7 @@ class ClientLink::Impl {
     return {.receive =
                 [this, &stream](Instant now, ByteView bytes) {
                   Result<void> received = session_->receive(now, bytes);
-                  // Who hears of an event finds its bytes counted.
+                  // A listener that hears of an event finds its bytes counted.
                   count(stream);
                   deliver_events(stream, now);
                   return received;
@@ -455,7 +455,7 @@ class ClientLink::Impl {
   }
 
   void tell_now(News news) {
-    // Whom it wakes may hold a lock of its own while it calls the link: not under ours.
+    // What it wakes may hold a lock of its own while it calls the link: not under ours.
     if (keep(std::move(news)) && options_.on_event) options_.on_event();
   }
 
@@ -538,8 +538,8 @@ class ClientLink::Impl {
   LinkState state_ = LinkState::connecting;
   std::uint32_t connection_ = 0;
   // Bounded by the protocol: answers of a stream or run go no further than its credit, and each
-  // position's activations come once a prompt. Of connections that nobody was told of yet it has
-  // the last alone.
+  // position's activations come once a prompt. Among connections that nobody was told of yet it
+  // has the last alone.
   std::deque<Result<ClientEvent>> events_;
   std::uint64_t cancels_sent_ = 0;  // by the caller
   std::uint64_t cancels_done_ = 0;  // of them by the link's thread

@@ -36,8 +36,8 @@ struct ClientLinkOptions {
 };
 
 // A TargetLink over TLS and TCP with a thread of its own. Connects at once, and again with a
-// jittered back-off whenever the connection ends. Of connections that came and went while nobody
-// waited for events it tells the last.
+// jittered back-off whenever the connection ends. If connections came and went while nobody waited
+// for events, it tells the last.
 //
 // If the peer cannot prove that it is the server, a link that has never met the server closes, and
 // one that has met it keeps looking. A server that refuses us or breaks the protocol closes either

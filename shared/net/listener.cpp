@@ -37,7 +37,7 @@ std::string text_of(const tcp::endpoint& endpoint) {
   return host + ":" + std::to_string(endpoint.port());
 }
 
-// Whose connection it is, as far as a stranger can be told from another: many addresses of a /64
+// Where a connection comes from, as far as strangers can be told apart: many addresses of a /64
 // cost nothing.
 std::string origin_of(const asio::ip::address& address) {
   if (address.is_v4()) return address.to_string();

@@ -50,7 +50,7 @@ class ReplyHandle {
   std::shared_ptr<Target> target_;
 };
 
-// Who is at the other end, before it signs in.
+// The peer at the other end, before it signs in.
 struct PeerInfo {
   std::string address;                         // "192.0.2.1:50000"
   bool secured = false;                        // the TLS handshake is over
@@ -83,8 +83,8 @@ struct ListenerOptions {
   std::string address;     // numeric, e.g. "127.0.0.1" or "::1"
   std::uint16_t port = 0;  // 0 takes a free one
   ServerSessionOptions session{};
-  // Who comes when all are taken pushes out the oldest connection that has not signed in; where
-  // all have, it is closed at once.
+  // When all are taken, a new connection pushes out the oldest that has not signed in; where all
+  // have, the new one is closed at once.
   std::uint32_t connections_max = 1024;
   // Connections of one address (of IPv6: of one /64) that have not signed in; one more pushes out
   // the oldest of them.

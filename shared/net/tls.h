@@ -23,7 +23,7 @@ using NativeTls = ssl_st;
 struct TlsServerOptions {
   std::filesystem::path certificate_file{};  // PEM, chain included
   std::filesystem::path key_file{};
-  // Of the CA whose certificates clients have to show, valid at the time of each handshake, resumed
+  // The CA whose certificates clients have to show, valid at the time of each handshake, resumed
   // or not. Empty: they need none.
   std::filesystem::path client_ca_file{};
 };

@@ -9,7 +9,7 @@
 namespace edgedraft {
 namespace {
 
-// Of blocks up: an answer's length is told to half a second at the usual pace.
+// Blocks that go up together: an answer's length is told to half a second at the usual pace.
 constexpr std::uint32_t kPadTogether = 25;
 
 Error faulty_server(std::string what) {
@@ -193,7 +193,7 @@ Result<void> ClientSession::on_verdict(wire::Verdict verdict) {
     return faulty_server("a verdict that nobody waits for");
   }
   if (auto checked = check_verdict(verdict); !checked) return checked;
-  // Of a draft the path tells the tokens, of a stream or run they are there.
+  // For a draft the path tells the tokens; for a stream or run they are there.
   const auto new_count =
       static_cast<std::uint32_t>(verdict.path.size() + verdict.tokens.size() + 1);
   const std::uint64_t row_count = verdict.activations.empty() ? 0 : new_count;

@@ -22,7 +22,7 @@ struct Welcomed {
 struct LinkTimes {
   Instant sent;      // the request was encoded and handed to the socket
   Instant received;  // the answer's last bytes came
-  // Of the TCP connection, where the system tells (Linux).
+  // What the system tells of the TCP connection (Linux).
   struct Tcp {
     std::uint32_t retransmits;        // segments that we sent again, since it was made
     std::uint32_t round_trip_us;      // smoothed
@@ -36,7 +36,7 @@ struct LinkTimes {
 struct VerdictReceived {
   enum class To : std::uint8_t { prefill, draft, resume, run };
   To to;
-  // Of the verdict on a draft, its `activations` decoded: those of positions rows_first,
+  // For a draft, `rows` are the verdict's decoded `activations`: those of positions rows_first,
   // rows_first + 1, ... Those of all other requests come as ActivationsReceived.
   wire::Verdict verdict{};
   std::uint32_t rows_first = 0;
@@ -66,7 +66,7 @@ using ClientEvent = std::variant<Welcomed, VerdictReceived, ActivationsReceived,
 struct ClientSessionOptions {
   wire::Hello hello{};
   ChannelOptions channel{};
-  // Of the tokenizer: a server that brings tokens beyond it is faulty. 0: any number.
+  // Tokens of the tokenizer: a server that brings any beyond them is faulty. 0: any number.
   std::uint32_t vocabulary_count = 0;
 };
 
@@ -185,7 +185,7 @@ class ClientSession {
     std::uint32_t first = 0;
     std::uint32_t end = 0;
   } missing_;
-  // Of a run that brings its rows apart: the position whose row comes next.
+  // For a run that brings its rows apart: the position whose row comes next.
   struct RunRows {
     std::uint32_t round = 0;
     std::uint32_t next = 0;

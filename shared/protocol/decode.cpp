@@ -187,7 +187,7 @@ Result<Message> read(const flat::Welcome& m) {
   return c.result(std::move(welcome));
 }
 
-// Of a Prefill or Resume.
+// The constraints of a Prefill or Resume.
 template <class Table>
 Constraints constraints(Checker& c, const Table& m) {
   Constraints constraints{.answer_begin = m.answer_begin(),

@@ -35,7 +35,7 @@ inline constexpr double kHintsPerSecond = 8192.0;
 inline constexpr double kHintsBurst = 4096.0;
 // Nodes that a server keeps for a session: more than are in flight on the longest of links.
 inline constexpr std::uint32_t kHintNodesMax = 1024;
-// Of an experiment's padded activations: of a row, and of a message.
+// Bytes of an experiment's padded activations: in a row, and in a message.
 inline constexpr std::uint32_t kPaddedRowBytesMax = 32768;
 inline constexpr std::uint32_t kPaddingBytesMax = 8u << 20;
 
@@ -46,7 +46,7 @@ inline constexpr std::uint16_t kPadTickMsUsual = 20;
 inline constexpr std::uint32_t kPadBlockBytesMin = 256;
 inline constexpr std::uint32_t kPadBlockBytesMax = 128u << 10;
 
-// Of a verdict's log probabilities.
+// Bytes of a verdict's log probabilities.
 inline constexpr std::uint32_t kLogprobsBytesMax =
     (kDraftNodesMax + 1) * kLogprobsMax * (sizeof(std::uint32_t) + sizeof(float));
 

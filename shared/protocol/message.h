@@ -85,7 +85,7 @@ struct Welcome {
   std::vector<std::uint32_t> scale_groups{};
   // Largest stream that a Draft may ask for; 0: this server does not stream.
   std::uint32_t stream_tokens_max = 0;
-  // Of an experiment at a larger model's pace: what activations of a position are padded to.
+  // In an experiment at a larger model's pace, what activations of a position are padded to.
   // 0: nothing is padded.
   std::uint32_t padded_row_bytes = 0;
   // Nodes of hints that it keeps for a session; 0: it takes none.
@@ -216,11 +216,11 @@ struct Verdict {
   // as many as there are new tokens, the old root's first. Prefill and Resume get theirs in
   // Activations.
   Bytes activations{};
-  // Of a server that keeps a larger model's pace: what the pass was to take, and what it took
+  // From a server that keeps a larger model's pace: what the pass was to take, and what it took
   // before any waiting. 0: no pace is kept.
   std::uint32_t pace_us = 0;
   std::uint32_t computed_us = 0;
-  // Of a stream or run: the new tokens before `next`. Of the pass: nodes that the server drafted
+  // In a stream or run: the new tokens before `next`. For the pass: nodes that the server drafted
   // for it, and how long that took.
   std::vector<std::uint32_t> tokens{};
   std::uint32_t drafted = 0;
@@ -235,11 +235,11 @@ struct Verdict {
   // All sessions together would now get more tokens from streams than from drafts.
   bool prefers_streams = false;
   Bytes padding{};  // to the size of the paced model's rows; means nothing
-  // Of a run: hints that the pass took in, and the last id of those that had come when it began.
+  // In a run: hints that the pass took in, and the last id of those that had come when it began.
   std::uint32_t hinted = 0;
   std::uint32_t hints_seen = 0;
   std::uint32_t held_us = 0;  // waited for hints, before it waited for the device
-  // Of the last of the new tokens, `next` among them: as many of each as were asked for. A token
+  // For the last of the new tokens, `next` among them: as many of each as were asked for. A token
   // that was taken as it came has none.
   std::vector<Logprob> logprobs{};
   bool operator==(const Verdict&) const = default;

@@ -14,10 +14,10 @@ namespace edgedraft {
 inline constexpr std::uint32_t kDraftTableBytesMax = 48;
 inline constexpr std::uint32_t kVerdictTableBytesMax = 112;
 inline constexpr std::uint32_t kStreamVerdictTableBytesMax = 104;
-// Of a TLS 1.3 record: header, content type, tag.
+// What a TLS 1.3 record adds: header, content type, tag.
 inline constexpr std::uint32_t kTlsRecordBytes = 22;
 
-// Of a draft of `node_count` nodes: the paper's bytes, and those with everything below TLS.
+// The size of a draft of `node_count` nodes: the paper's bytes, and those with all below TLS.
 inline std::uint64_t draft_formula_bytes(std::uint32_t node_count) {
   return 4ull * node_count;
 }
@@ -25,7 +25,7 @@ inline std::uint64_t draft_frame_bytes_max(std::uint32_t node_count) {
   return draft_formula_bytes(node_count) + kFrameHeaderBytes + kDraftTableBytesMax;
 }
 
-// Of a verdict on `new_count` new tokens.
+// The size of a verdict on `new_count` new tokens.
 inline std::uint64_t verdict_formula_bytes(const ActivationLayout& layout,
                                            std::uint32_t new_count) {
   return std::uint64_t{new_count} * (3 + layout.cols());
@@ -36,7 +36,7 @@ inline std::uint64_t verdict_frame_bytes_max(const ActivationLayout& layout,
   return verdict_formula_bytes(layout, new_count) + scale_bytes + kFrameHeaderBytes +
          kVerdictTableBytesMax;
 }
-// Of a stream's verdict: four bytes a token where the formula has three.
+// The size of a stream's verdict: four bytes a token where the formula has three.
 inline std::uint64_t stream_verdict_frame_bytes_max(std::uint32_t new_count) {
   return 4ull * new_count + kFrameHeaderBytes + kStreamVerdictTableBytesMax;
 }

@@ -45,7 +45,7 @@ Result<void> ServerSession::receive(Instant now, ByteView bytes) {
     if (!*message) break;
     if (auto handled = handle(*std::move(*message)); !handled) return handled;
   }
-  // Refusals, above all: who asks for more has read what came before.
+  // Refusals, above all: a client that asks for more has read what came before.
   if (channel_.urgent_bytes() > options_.urgent_bytes_max) return faulty(does_not_read());
   return boost::system::in_place_value;
 }
@@ -121,7 +121,7 @@ void ServerSession::accept(wire::Welcome welcome) {
   // A law is a byte for its size, and its entries; a tree has fewer of them than nodes.
   const std::uint32_t law_bytes =
       law_tokens_max_ == 0 ? 0 : nodes_max_ * (1 + law_tokens_max_ * kLawEntryBytes);
-  // Of one prompt, with all that it may ask of its answer.
+  // What one prompt may ask of its answer takes at most so much.
   constexpr std::uint32_t kConstraintBytesMax =
       kGrammarBytesMax + kStopsMax * (kStopBytesMax + 16) + kBiasesMax * 8;
   channel_.open(std::max({kHandshakePayloadBytesMax,

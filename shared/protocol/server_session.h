@@ -31,7 +31,7 @@ struct ResumeRequested {
 struct DraftRequested {
   wire::Draft request;
 };
-// Of a run that goes on: nodes, and how far it may go. Nothing is to be answered.
+// News for a run that goes on: nodes, and how far it may go. Nothing is to be answered.
 struct HintsReceived {
   wire::Hints hints;
 };
@@ -69,7 +69,7 @@ class ServerSession {
   bool has_output() const { return channel_.has_output(); }
   bool paces_output() const { return channel_.paces_output(); }
   bool is_behind() const { return channel_.is_behind(); }
-  // Of prompts' activations, in output that was not taken yet.
+  // Chunks of prompts' activations in output that was not taken yet.
   std::uint32_t chunks_waiting() const { return channel_.bulk_count(); }
   // Verdicts overtake activations that wait.
   Bytes take_output() { return channel_.take_output(); }
@@ -173,7 +173,7 @@ class ServerSession {
     std::uint32_t first = 0;
     std::uint32_t end = 0;
   } owed_;
-  // Of a run that brings its rows apart: the position whose row is sent next.
+  // For a run that brings its rows apart: the position whose row is sent next.
   struct RunRows {
     std::uint32_t round = 0;
     std::uint32_t next = 0;

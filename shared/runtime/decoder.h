@@ -85,7 +85,7 @@ class Decoder {
   OwnedMatrix x_;
   std::unique_ptr<OwnedMatrix> logits_;
   std::vector<AncestorMask> causal_masks_;
-  // Of the running call.
+  // What the running call works on.
   std::vector<std::uint32_t> tokens_;
   std::vector<SequenceBatch> batches_;
 };

@@ -105,8 +105,8 @@ void ThreadPool::work(std::size_t thread) {
   }
 }
 
-// Who has taken a step may look at job_: it stays until the step counts as finished. A thread that
-// comes late may well take steps of the next job.
+// A thread that has taken a step may look at job_: it stays until the step counts as finished. One
+// that comes late may well take steps of the next job.
 void ThreadPool::take_steps(std::size_t thread) {
   std::uint32_t finished = 0;
   for (std::size_t step; take_step(thread, step); ++finished) run_step(step, thread);

@@ -11,7 +11,7 @@ namespace edgedraft {
 // A fixed team that works on one loop at a time; the calling thread is one of them.
 //
 // A loop is cut into steps. Each thread begins with a stretch of its own, of as many steps as the
-// others', and takes them one after another, so that what it reads lies in a row; whoever is
+// others', and takes them one after another, so that what it reads lies in a row; a thread that is
 // through takes steps from the end of another's stretch. So all are done at about the same time,
 // also where the machine is busy and a thread does not get its turn. Idle threads look for work for
 // some tens of microseconds, then sleep.

@@ -29,7 +29,7 @@ class DraftTree {
   std::uint32_t row_count() const { return node_count() + 1; }
   bool empty() const { return tokens_.empty(); }
 
-  // Of rows 1..: element i belongs to row i + 1.
+  // What rows 1.. have: element i belongs to row i + 1.
   std::span<const std::uint32_t> tokens() const { return tokens_; }
   std::span<const std::uint8_t> parents() const { return parents_; }
   std::span<const Score> scores() const { return scores_; }

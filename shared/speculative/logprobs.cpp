@@ -8,7 +8,7 @@
 namespace edgedraft {
 namespace {
 
-// Of a token whose probability is 0, as OpenAI has it.
+// For a token whose probability is 0, as OpenAI has it.
 constexpr double kNever = -9999.0;
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 

@@ -18,8 +18,8 @@ class SparseLaw {
   using Entry = LawEntry;
 
   SparseLaw() = default;
-  // Of guesses, with their log probabilities by the temperature; those that round to no weight are
-  // left out, and the likeliest has kLawWeightMax. Requires  temperature > 0
+  // The law of guesses at this temperature, by their log probabilities. Those that round to no
+  // weight are left out, and the likeliest has kLawWeightMax. Requires  temperature > 0
   SparseLaw(std::span<const DraftGuess> guesses, double temperature);
   // Requires  each token once, no weight of 0
   explicit SparseLaw(LawEntries entries);

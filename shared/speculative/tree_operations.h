@@ -11,8 +11,8 @@ namespace edgedraft {
 DraftTree cut(const DraftTree& tree, std::uint32_t nodes);
 
 // The best `nodes` of both: paths that both have are one, with the better of its scores. Ties go to
-// the nodes of `a`, then to the earlier row; nodes stand in the order of a, then of b. Of siblings
-// with the same token one is left.
+// the nodes of `a`, then to the earlier row; nodes stand in the order of a, then of b. Among
+// siblings with the same token one is left.
 //
 // Requires  nodes <= kTreeNodesMax
 DraftTree merge(const DraftTree& a, const DraftTree& b, std::uint32_t nodes);

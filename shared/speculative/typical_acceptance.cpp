@@ -17,7 +17,7 @@ bool is_typical(const DenseLaw& target, std::uint32_t token, const TypicalThresh
 
 VerifiedPath verify_typical(const DraftTree& tree, const TypicalOptions& options) {
   EDGEDRAFT_CHECK(options.root_position + 1 < options.context_count);
-  // Of each row, if it and all above it are taken.
+  // What a row's path would bring, if it and all above it are taken.
   struct Taken {
     std::uint32_t length = 0;
     double log_prob = 0.0;

@@ -10,7 +10,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// Of the paper's target behind 31 ms, by a drafter whose likeliest token is right that often.
+// The paper's target behind 31 ms, with a drafter whose likeliest token is right that often.
 RunKnowledge knowledge(double acceptance, Duration step = milliseconds(4)) {
   RunControl control({});
   control.observe_link(milliseconds(31));

@@ -84,7 +84,7 @@ TEST_F(DrafterMemoryTest, APromptsRowsComeNewestFirst) {
   EXPECT_EQ(drafter_.positions(), below(20));
 }
 
-// Of the prompt before, whose rows were still on their way.
+// They are rows of the prompt before, which were still on their way.
 TEST_F(DrafterMemoryTest, RowsOfTokensThatHaveGoneAreDropped) {
   take(20);
   come(13, 20);

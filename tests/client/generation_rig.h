@@ -146,7 +146,7 @@ class GenerationRig {
     std::uint32_t drafter_context = kRigContext;
     // Drafts on a device of its own with this fault, and then on another.
     std::optional<DeviceFault> device_fault = {};
-    // Of that device; the CPU where it is empty.
+    // Makes that device's backend; where it is empty, the CPU's is taken.
     std::function<std::unique_ptr<Backend>()> make_device = {};
   };
   explicit GenerationRig(const Options& options);

@@ -45,7 +45,7 @@ Tokens some_tokens(Random& random) {
   return tokens;
 }
 
-// Of all requests.
+// The tokens of all requests.
 Tokens sent_tokens(const GenerationRig& rig) {
   Tokens all;
   for (const auto& request : rig.requests()) {

@@ -365,7 +365,7 @@ TEST(ResyncErrorTest, WithoutADrafterALostLinkIsAnError) {
   }
 }
 
-// Who drafts need not be able to write, and there may be no drafter: then there is no answer
+// A drafter need not be able to write, and there may be none at all: then there is no answer
 // without the server, whose return is waited for, and a link lost for good is an error.
 TEST(ResyncErrorTest, WhereNobodyCanWriteTheServerIsWaitedFor) {
   for (const ToyDrafter drafter : {ToyDrafter::medusa, ToyDrafter::lookup, ToyDrafter::none}) {
@@ -438,7 +438,7 @@ TEST(ResyncErrorTest, TheServerGoesOnWhereTheDeviceHasNoMoreRoom) {
   EXPECT_NE(answer.end, AnswerEnd::context);
 }
 
-// Who writes beside the drafter may hold more tokens than that.
+// A writer beside the drafter may hold more tokens than that.
 TEST(ResyncErrorTest, AnotherWritesOnBehindTheDraftersContext) {
   GenerationRig rig(
       {.tree = TreeShape{.breadth = 2, .depth = 2, .nodes = 4},

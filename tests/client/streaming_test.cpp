@@ -128,7 +128,7 @@ TEST_P(DraftOrStreamTest, ACrowdedServerStreams) {
   EXPECT_EQ(drafts_in(rig), 1u);
   EXPECT_EQ(answer.stats.streamed_tokens, answer.tokens.size() - 1);
   EXPECT_NE(answer.stats.streamed_because.find("row budget"), std::string::npos);
-  // Who is not going to draft asks for no activations of the next turn.
+  // A device that is not going to draft asks for no activations of the next turn.
   const std::uint32_t chunks = rig.link().chunk_count();
   Tokens next = kRigPrompt;
   next.insert(next.end(), answer.tokens.begin(), answer.tokens.end());

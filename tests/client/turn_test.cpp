@@ -9,7 +9,7 @@ using namespace std::chrono_literals;
 
 constexpr Instant kBegin{1h};
 
-// Of a step that began `after` the beginning.
+// When a step began: `after` the beginning.
 std::optional<Instant> step(Duration after) {
   return kBegin + after;
 }

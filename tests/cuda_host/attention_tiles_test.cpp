@@ -135,7 +135,7 @@ class OneRowEach {
         q_(random_floats(1, prefixes_.size() * kCols)),
         numbers_(random_floats(2, prefixes_.back() * std::size_t{kCols})) {}
 
-  // Of rows first .. first + count; `block_splits` becomes what the plan chose.
+  // The result for rows first .. first + count; `block_splits` becomes what the plan chose.
   Floats attended(std::size_t first, std::size_t count, std::size_t block_bytes,
                   std::uint32_t& block_splits) {
     std::vector<cuda::AttentionPart> parts;

@@ -284,7 +284,7 @@ TEST(CudaScratchTest, IsForTheLaunchThatIsMade) {
   EXPECT_TRUE(same_bytes(attended(*without, heads, 1, 514), attended(*with_graphs, heads, 1, 514)));
 }
 
-// Of any sequences together, each sum of each row has a place of its own, and scratch has it.
+// For any sequences together, each sum of each row has a place of its own, and scratch has it.
 TEST(CudaScratchTest, HasAPlaceForEverySum) {
   const cuda::Heads heads{.kv_heads = 2, .group = 3, .head_dim = 64};
   const std::size_t bound = std::size_t{8} << 20;
@@ -392,7 +392,7 @@ TEST(CudaScratchTest, AChoiceIsRefusedThatWouldWriteBehindIt) {
   EXPECT_EQ(tokens.back(), 255u);
 }
 
-// Of an 8B model, 256 rows behind 32768 slots took 1.1 GB, behind 131072 slots 4.4 GB.
+// With an 8B model, 256 rows behind 32768 slots took 1.1 GB, behind 131072 slots 4.4 GB.
 TEST(CudaScratchTest, StaysWithinItsBoundAtEveryContext) {
   const cuda::Heads heads{.kv_heads = 8, .group = 4, .head_dim = 128};
   const std::size_t bound = CudaBackendOptions{}.attention_scratch_bytes / sizeof(float);

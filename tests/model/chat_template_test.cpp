@@ -12,7 +12,7 @@ namespace {
 using test::Prompt;
 using test::render;
 
-// Of a template that needs no conversation.
+// The text of a template that needs no conversation.
 std::string text_of(const std::string& source) {
   const auto text = render(source, {}, Prompt::closed);
   EXPECT_TRUE(text) << text.error().message;

@@ -119,7 +119,7 @@ TEST(FingerprintTest, OfTokenizersDependsOnTheRuleOfSpaces) {
   EXPECT_EQ(of("first"), of("first"));
   EXPECT_NE(of("first"), of("always"));
   EXPECT_NE(of("first"), tokenizer_of({}));
-  // Of the model it is no part.
+  // It is no part of the model.
   RawGguf raw = test::raw_decoder();
   const Digest digest = model_of(raw);
   raw.add_string("edgedraft.tokenizer.space_prefix", "first");

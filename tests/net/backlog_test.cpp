@@ -79,7 +79,7 @@ class GivingApplication final : public ServerApplication {
   }
   std::uint32_t most_behind() const { return most_behind_; }
   std::uint32_t most_bytes_behind() const { return most_bytes_behind_; }
-  // Of a run's rows.
+  // The bytes of a run's rows.
   std::uint64_t given_bytes() const { return given_bytes_; }
 
  private:

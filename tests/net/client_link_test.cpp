@@ -239,7 +239,7 @@ TEST(ClientLinkTest, SecondHandshakeResumesTheFirst) {
   EXPECT_EQ(link->stats().resumed_handshakes, 1u);
 }
 
-// Whoever is told may wait for a lock that somebody holds who calls the link.
+// A listener may wait for a lock whose holder calls the link.
 TEST(ClientLinkTest, MayBeCalledWhileItTellsOfAnEvent) {
   const TestServer server;
   std::latch telling(1);

@@ -5,7 +5,7 @@
 #include "tests/net/net_support.h"
 #include "tests/net/raw_peer.h"
 
-// Listener::drain: who is in an answer may finish it, everyone else is sent away.
+// Listener::drain: a client that is in an answer may finish it, all others are sent away.
 namespace edgedraft {
 namespace {
 

@@ -115,7 +115,7 @@ TEST_F(HttpServerTest, ABodyBeyondTheLimitIsRefusedBeforeItComes) {
   EXPECT_TRUE(text_of(endless.read_to_end()).starts_with("HTTP/1.1 413 "));
 }
 
-// Who is not let in need not be listened to.
+// A client that is not let in need not be listened to.
 TEST(HttpRefusalTest, WhatIsRefusedByItsHeaderSendsNoBody) {
   std::atomic<int> handled = 0;
   const HttpServer server({.address = "127.0.0.1",
@@ -191,7 +191,7 @@ TEST_F(HttpServerTest, WhoOwesARequestMakesRoom) {
     if (i % 2 == 0) idle.back().write("POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n");
   }
   EXPECT_TRUE(post("/echo", "hello").ends_with("hello"));
-  // Who has asked keeps its place.
+  // A client that has asked keeps its place.
   RawPeer asked(server_.port());
   asked.write("GET /held HTTP/1.1\r\nHost: x\r\n\r\n");
   HttpReply reply = held();
@@ -226,7 +226,7 @@ TEST(HttpLimitTest, WhereAllWaitForAnswersWhoComesIsClosedAtOnce) {
   for (RawPeer& peer : peers) EXPECT_TRUE(text_of(peer.read_to_end()).ends_with("late"));
 }
 
-// Who has had an answer and stays holds no place either.
+// A client that has had an answer and stays holds no place either.
 TEST(HttpLimitTest, WhoHasAnAnswerMakesRoom) {
   const HttpServer server({.address = "127.0.0.1", .connections_max = 3},
                           [](const HttpRequest&, HttpReply reply) {

@@ -82,7 +82,7 @@ TEST(IdentityTest, LostKeyMakesAnotherIdentity) {
   EXPECT_NE(second->pin, first.pin);
 }
 
-// Clients know a server by its pin: who only wants to read it anew makes no other one.
+// Clients know a server by its pin: loading it anew makes no other one.
 TEST(IdentityTest, LoadingMakesNothing) {
   for (const auto lost : {&TlsIdentity::certificate_file, &TlsIdentity::key_file}) {
     const test::TemporaryDirectory directory;

@@ -13,7 +13,7 @@
 #include "tests/net/net_support.h"
 #include "tests/net/raw_peer.h"
 
-// Whom a client trusts and whom a server lets in, each over the loopback with a real handshake.
+// Which peers a client trusts and a server lets in, each over the loopback with a real handshake.
 namespace edgedraft {
 namespace {
 

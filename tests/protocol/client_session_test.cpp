@@ -105,7 +105,7 @@ TEST_F(ClientSessionTest, MoreActivationsThanAChunkHasAreRefused) {
   EXPECT_EQ(code_after(chunk_of(1, 87, 257)), Errc::protocol);
 }
 
-// Of a server at a larger model's pace: rows of its size, of which the client takes its own part.
+// A server at a larger model's pace sends rows of its size; the client takes its own part of them.
 TEST_F(ClientSessionTest, PaddingIsCountedAndDropped) {
   wire::Welcome welcome = small_welcome();
   welcome.padded_row_bytes = 2048;

@@ -31,7 +31,7 @@ struct Talk {
   std::vector<std::pair<Duration, std::uint32_t>> hints;
 };
 
-// Of one direction: when something left, and its size.
+// What is seen of one direction: when something left, and its size.
 using Seen = std::vector<std::pair<Duration, std::size_t>>;
 
 // A client and a server session, a link of constant delay, and an observer.

@@ -64,7 +64,7 @@ TEST(ThreadPoolTest, NobodyWaitsForStepsThatNobodyHasBegun) {
   ThreadPool pool(2);
   std::atomic<int> done = 0;
   pool.run(8, 1, [&](std::size_t begin, std::size_t, std::size_t) {
-    // Whoever begins the first stretch stays there until all else is done.
+    // The thread that begins the first stretch stays there until all else is done.
     while (begin == 0 && done < 7) std::this_thread::yield();
     ++done;
   });

@@ -18,7 +18,7 @@ class CheckedTextsTest : public RunTest {
   }
 };
 
-// Of a text whose every choice sorts the vocabulary a pass takes the given rows and 16 more,
+// From a text whose every choice sorts the vocabulary a pass takes the given rows and 16 more,
 // however many are to be checked.
 TEST_F(CheckedTextsTest, RowsThatACheckCannotUseGoToOthers) {
   open({.pass_rows_max = 64, .prompt_rows = 16, .metrics = metrics_});

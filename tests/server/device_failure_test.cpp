@@ -214,7 +214,7 @@ class SharedPassTest : public DeviceFailureTest {
     }
     run();
   }
-  // Who was refused has nothing to draft for.
+  // A caller that was refused has nothing to draft for.
   void draft_all(Callers& callers) {
     for (std::size_t i = 0; i < callers.size(); ++i) {
       if (callers[i].heard->refusals.empty()) draft(callers[i], drafts_[i], {0, 0});

@@ -23,7 +23,7 @@ class LookaheadWindowTest : public ::testing::TestWithParam<LookaheadWindow::Sha
     std::ranges::reverse(path);
     return path;
   }
-  // Each token of the last level's columns, found by its place: whoever answers by position knows
+  // Each token of the last level's columns, found by its place: answers by position know
   // nothing else of a row.
   static Tokens answers(const LookaheadWindow& window, std::uint32_t root_position) {
     const DraftTree rows = window.rows();

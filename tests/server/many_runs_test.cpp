@@ -15,8 +15,8 @@ namespace {
 
 class ManyRunsTest : public RunTest {};
 
-// Runs that wait for credit hold memory that others want. Who loses it is told, and gets the same
-// answer from all of its text.
+// Runs that wait for credit hold memory that others want. A run that loses it is told, and gets the
+// same answer from all of its text.
 TEST_F(ManyRunsTest, ARunThatWaitsForCreditGivesItsMemoryUp) {
   open({.sessions = {.kv_bytes_max = SessionStore::session_bytes(parts())}, .metrics = metrics_});
   std::vector<Tokens> prompts;

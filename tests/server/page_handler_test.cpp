@@ -179,7 +179,7 @@ TEST_F(PageHandlerTest, BeyondTheLimitTheLongestSilentMakesRoom) {
   RawPeer third(endpoint_.port());
   EXPECT_TRUE(get("/page").starts_with("HTTP/1.1 200 "));
   EXPECT_TRUE(first.read_to_end().empty());
-  // Who is inside is served all the same.
+  // Clients that are inside are served all the same.
   for (RawPeer* const inside : {&second, &third}) {
     inside->write("GET /page HTTP/1.1\r\nHost: x\r\n\r\n");
     EXPECT_TRUE(text_of(inside->read_to_end()).starts_with("HTTP/1.1 200 "));

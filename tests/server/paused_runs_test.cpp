@@ -130,7 +130,7 @@ TEST_F(PausedRunsTest, BehindTheHintsTheQueueCounts) {
   EXPECT_EQ(client.verdicts[1].queue_us, 20'000u);
 }
 
-// Who is held is not ready, and when its time is over was not known when the server went to sleep.
+// A held run is not ready, and when its time is over was not known when the server went to sleep.
 TEST_F(PausedRunsTest, WhoDoesNotReadIsNotHeldForHintsAndGoesOnWhenItReads) {
   open({.metrics = metrics_});
   HintingClient& client = connect();

@@ -408,7 +408,7 @@ TEST_F(SchedulerTest, NobodyWaitsForMoreThanWhatWasThereBefore) {
     ++verdicts[id];
     lengths[id].heard(*verdict);
     for (std::uint64_t other = 1; other <= kDrafting + kPrompting; ++other) {
-      // Of drafts: one that was there before it, and one in its own pass.
+      // Two drafts of another: one that was there before it, and one in its own pass.
       if (other == id || with_prompt.contains(other) || with_prompt.contains(id)) continue;
       EXPECT_LE(++overtaken[other][id], 2) << other << " waits for " << id;
     }
@@ -544,7 +544,7 @@ TEST_F(SchedulerTest, ACancelledRequestEndsTheRowsOfThePromptBefore) {
     scheduler.post(client(id), prefill(1, {5, 6, 7}));
     expect_verdict();
   };
-  // Who came behind the cancellation is answered when that has been looked at.
+  // A request behind the cancellation is answered when that has been looked at.
   serve_another(3);
   rows->reads = true;
   // Each step ends with what is owed, and there is such an end between these two.

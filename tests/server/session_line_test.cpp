@@ -1,6 +1,6 @@
 #include "tests/server/session_memory_rig.h"
 
-// Who waits for memory, and who gives way to whom.
+// Which requests wait for memory, and which give way to others.
 namespace edgedraft {
 namespace {
 

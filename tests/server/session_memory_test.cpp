@@ -1,7 +1,7 @@
 #include "shared/drafting/moa/moa_tap.h"
 #include "tests/server/session_memory_rig.h"
 
-// Whose pages of keys and values are reused, and how many there are.
+// Which pages of keys and values are reused, and how many there are.
 namespace edgedraft {
 namespace {
 

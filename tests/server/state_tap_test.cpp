@@ -38,7 +38,7 @@ class RowsKeeper final : public testing::HeardReplies {
     HeardReplies::activations(std::move(chunk));
   }
 
-  // Of the draft that is asked now, the first position that becomes valid.
+  // The first position that becomes valid with the draft that is asked now.
   void expect_from(std::uint32_t position) { valid_from_ = position; }
 
   std::vector<float> rows;  // of positions 0, 1, ...; those that have not come are zero

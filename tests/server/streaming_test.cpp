@@ -187,7 +187,7 @@ TEST_P(LosslessStreamTest, StreamsAreThePlainAnswers) {
     for (std::uint64_t id = 1; id <= kClients; ++id) {
       SCOPED_TRACE(id);
       const SamplingParams sampling{.temperature = id % 2 == 0 ? 1.0f : 0.0f, .seed = id};
-      // Of the turn before some tokens stay, at the front.
+      // Some tokens of the turn before stay, at the front.
       const Tokens text = [&] {
         Random own(id);
         Tokens all = random_tokens(own, 3 + own.below(90));

@@ -365,7 +365,7 @@ TEST_F(TargetSessionTest, WhatIsDecidedIsToldWithoutAPass) {
   }
 }
 
-// The one before had asked for log probabilities: whoever goes on without them is told none.
+// The one before had asked for log probabilities: a request that does not is told none.
 TEST_F(TargetSessionTest, WhatIsDecidedEndsWhatTheRequestBeforeWasTold) {
   const Tokens prompt{5, 9, 12};
   const Tokens answer = plain(prompt, {}).tokens;

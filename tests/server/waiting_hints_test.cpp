@@ -54,7 +54,7 @@ class WaitingHintsTest : public testing::HeldSchedulerTest {
   void give(std::uint32_t credit, bool economy = false) {
     scheduler_.hints(kConnection, {.round = 1, .credit = credit, .economy = economy});
   }
-  // Of a text that nobody knows.
+  // Hints about a text that nobody knows.
   void hint(std::uint32_t first, std::uint32_t nodes, bool economy = false) {
     scheduler_.hints(kConnection, {.round = 1,
                                    .economy = economy,

@@ -114,8 +114,8 @@ TEST(CandidateRuleTest, ADraftIsAcceptedAsOftenAsTheLawsOverlap) {
   }
 }
 
-// p = (.5, .5), q = (.9, .1): who drops the token 1 whenever it is drawn, since it scores low,
-// emits it too often.
+// p = (.5, .5), q = (.9, .1): dropping the token 1 whenever it is drawn, since it scores low,
+// makes the answer have it too often.
 TEST(CandidateRuleTest, LeavingOutWhatWasDrawnWouldBiasTheAnswer) {
   const DenseLaw target{0.5, 0.5};
   const SparseLaw draft({{0, 9}, {1, 1}});

@@ -272,7 +272,7 @@ TEST(GumbelDrawTest, TheBoundLeavesNobodyOutWhoWouldWin) {
   }
 }
 
-// Whose law is near the target's finds its token often, and ranks it high otherwise.
+// A drafter whose law is near the target's finds its token often, and ranks it high otherwise.
 TEST(GumbelDrawTest, ALawLikeTheTargetsFindsTheSameToken) {
   Random random(3);
   constexpr std::uint32_t kTokens = 64;

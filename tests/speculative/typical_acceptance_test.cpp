@@ -13,13 +13,13 @@ constexpr std::uint32_t kEnd = 4;
 using Rows = std::vector<std::uint32_t>;
 
 TEST(TypicalAcceptanceTest, WhatIsLikelyEnoughForItsLawIsTypical) {
-  // Of a sure law, entropy 0.33 nats: the threshold is epsilon.
+  // A sure law, entropy 0.33 nats: the threshold is epsilon.
   const DenseLaw sure{0.9, 0.1, 0.0};
   EXPECT_TRUE(is_typical(sure, 0, kPublished));
   EXPECT_TRUE(is_typical(sure, 1, kPublished));
   EXPECT_FALSE(is_typical(sure, 2, kPublished));
   EXPECT_FALSE(is_typical({0.92, 0.08}, 1, kPublished));
-  // Of sixteen equal tokens: exp(-H) is 1/16, and each of them typical.
+  // Sixteen equal tokens: exp(-H) is 1/16, and each of them is typical.
   const DenseLaw even(16, 1.0 / 16);
   EXPECT_TRUE(is_typical(even, 3, kPublished));
   EXPECT_FALSE(is_typical(even, 3, {.epsilon = 0.09, .delta = 1.1}));

@@ -49,7 +49,7 @@ inline std::string name_of(Operation operation) {
   return kNames[static_cast<std::size_t>(operation)];
 }
 
-// Whose n-th operation of a kind fails, as do all operations after it: a lost device. One that does
+// The n-th operation of a kind fails, as do all operations after it: a lost device. One that does
 // not last fails once, as for want of memory.
 struct DeviceFault {
   Operation operation;
@@ -65,7 +65,7 @@ class FailingBackend final : public Backend {
   FailingBackend(std::unique_ptr<Backend> inner, DeviceFault& fault)
       : inner_(std::move(inner)), fault_(fault) {}
 
-  // Of all allocations so far.
+  // The size of all allocations so far.
   std::uint64_t allocated_floats() const { return allocated_floats_; }
 
   std::string_view name() const override { return "failing"; }

@@ -30,7 +30,7 @@ struct LinkFault {
   Kind kind;
   // Calls of wait_event until the connection is there again, or the answer comes.
   std::uint32_t wait_calls;
-  // Of a request for a stream: comes when so many of its verdicts have gone out.
+  // For a request for a stream: the fault comes when so many of its verdicts have gone out.
   std::uint32_t after_verdicts = 0;
 };
 

@@ -11,7 +11,7 @@ namespace edgedraft::testing {
 // The tokens from below the root to a node.
 using Path = std::vector<std::uint32_t>;
 
-// Of all nodes, in their order.
+// The paths of all nodes, in the nodes' order.
 inline std::vector<Path> paths_of(const DraftTree& tree) {
   std::vector<Path> paths(tree.row_count());
   for (std::uint32_t row = 1; row < tree.row_count(); ++row) {

@@ -47,7 +47,7 @@ class Timer {
     return seconds / launches_;
   }
 
-  // Of what is started by itself: a copy within a graph is slower.
+  // The time of what is started by itself: a copy within a graph is slower.
   template <class Start>
   double median_seconds(const Start& start) {
     start();

@@ -118,7 +118,7 @@ void check_attention(Report& report, DType type, bool paged, std::uint32_t prefi
   const auto place = [&](std::uint32_t slot) {
     return std::size_t{pages[slot / page_slots]} * page_slots + slot % page_slots;
   };
-  // Of numbers that every type holds exactly.
+  // Numbers that every type holds exactly.
   auto coarse = [](std::uint64_t seed, std::size_t count) {
     auto values = numbers(seed, count);
     for (float& v : values) v = std::round(v * 64.0f) / 64.0f;

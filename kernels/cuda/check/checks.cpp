@@ -18,7 +18,7 @@ int run_checks(bool small) {
   for (const DType type : kDTypes) check_embed(report, type);
   check_rms_norm(report);
   check_swiglu(report);
-  // Of whole stretches, of a part of one, and longer than what a block keeps of a row.
+  // Rows of whole stretches, with a part of one, and longer than what a block keeps of a row.
   for (const std::uint32_t cols : {s.dim, s.ffn, 1120u, 8704u}) check_quantizing(report, cols);
   for (const DType type : kDTypes) {
     check_products(report, type, s.dim, s.kv_cols);

@@ -20,7 +20,7 @@ KvCache::Size cache_size(const Backend& backend, const EagleConfig& config,
           .type = backend.drafter_cache_type()};
 }
 
-// Of the root and of each draft row.
+// Features of the root and of each draft row.
 constexpr std::uint32_t kTreeFeatures = kMaskRowsMax + 1;
 
 // Any heads will do that a row of so many numbers is made of.
@@ -30,7 +30,7 @@ HeadShape heads_of(std::uint32_t dim) {
   return {.query_heads = dim / head_dim, .kv_heads = dim / head_dim, .head_dim = head_dim};
 }
 
-// Of a node's ancestors the youngest is its parent.
+// The youngest of a node's ancestors is its parent.
 std::uint32_t parent_row(const AncestorMask& ancestors) {
   for (std::uint32_t word = static_cast<std::uint32_t>(ancestors.bits.size()); word-- > 0;) {
     if (ancestors.bits[word] == 0) continue;

@@ -21,7 +21,7 @@ class EagleWeights {
   EagleWeights(Backend& backend, const EagleConfig& config, const EagleTensors& tensors,
                std::uint32_t positions_max);
 
-  // Of what a sequence has of its own: keys and values, and features.
+  // The size of what a sequence has of its own: keys and values, and features.
   std::uint64_t sequence_bytes() const;
 
  private:

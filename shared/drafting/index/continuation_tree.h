@@ -10,7 +10,7 @@
 
 namespace edgedraft {
 
-// Of a context at most so many tokens are looked up, and so many are copied behind it.
+// At most so many tokens of a context are looked up, and so many are copied behind it.
 inline constexpr std::uint32_t kMatchMax = 16;
 inline constexpr std::uint32_t kCopiedMax = 10;
 // So many of the places where a match stands are looked at, evenly spread over their order. Those

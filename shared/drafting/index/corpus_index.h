@@ -45,7 +45,7 @@ Bytes to_header(const IndexFacts& facts);
 // An index file, mapped read-only.
 //
 // Opening checks the header and the file's length, not every number in it, which would read all of
-// a file that may have gigabytes: a look-up takes no number on trust instead. Of a file that
+// a file that may have gigabytes: a look-up takes no number on trust instead. In a file that
 // somebody has tampered with it finds something else, or nothing; what is found are tokens of the
 // vocabulary in any case.
 //

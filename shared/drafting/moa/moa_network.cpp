@@ -19,7 +19,7 @@ KvCache::Size cache_size(const LayerShape& shape, std::uint32_t layers, std::uin
           .type = type};
 }
 
-// Of self-attention, of the memory, of the target's layers.
+// The caches for self-attention, for the memory, and for the target's layers.
 std::array<KvCache::Size, 3> cache_sizes(const Backend& backend, const MoaConfig& config,
                                          std::uint32_t positions_max) {
   const DType type = backend.drafter_cache_type();

@@ -20,7 +20,7 @@ class MoaWeights {
   MoaWeights(Backend& backend, const MoaConfig& config, const MoaTensors& tensors,
              std::uint32_t positions_max);
 
-  // Of the caches that a sequence has of its own.
+  // The size of the caches that a sequence has of its own.
   std::uint64_t sequence_bytes() const;
 
  private:

@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::uint32_t kLookupOrderMax = 3;
 constexpr std::uint32_t kLookupTokens = 10;
-// Of a frequent context only the newest occurrences count.
+// Only the newest occurrences of a frequent context count.
 constexpr std::size_t kCountedMax = 64;
 
 // The weight of what has not been seen, in occurrences, by length of the match: a compromise for

@@ -81,7 +81,7 @@ struct Map {
   Map(std::initializer_list<std::pair<std::string, Value>> list);
   // Null where there is none. Looks at every entry.
   const Value* find(std::string_view name) const;
-  // Of two names that are alike the first stays, as in Python.
+  // Where two names are alike the first one stays, with the new value, as in Python.
   void set(MarkedText name, Value value);
   void set(std::string name, Value value) {
     set(MarkedText::own(std::move(name)), std::move(value));

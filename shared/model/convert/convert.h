@@ -16,8 +16,8 @@ using KeptTensors = bool (*)(std::string_view tensor);
 struct ConvertOptions {
   std::filesystem::path input;   // a Hugging Face directory or a GGUF file
   std::filesystem::path output;  // a GGUF file, replaced if it exists
-  // Of the matrices; norms and biases stay f32, the head gets six bits at least, and rows that are
-  // no whole number of blocks become q8_0 or f16. Nothing: a GGUF file's stay as they are, a
+  // The matrices' type; norms and biases stay f32, the head gets six bits at least, and rows that
+  // are no whole number of blocks become q8_0 or f16. Nothing: a GGUF file's stay as they are, a
   // directory's become f16.
   std::optional<DType> type = {};
   KeptTensors is_kept = nullptr;  // null: none; otherwise the head is not raised either

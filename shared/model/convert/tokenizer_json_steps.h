@@ -18,10 +18,10 @@ Error unsupported_tokenizer(const std::string& what);
 // How a tokenizer.json prepares a text before its model sees it.
 struct TextSteps {
   bool byte_level = false;
-  // Of byte-level BPE:
+  // For byte-level BPE:
   std::vector<std::string> patterns;  // in our dialect (Pattern)
   bool nfc = false;
-  // Of SentencePiece's pieces:
+  // For SentencePiece's pieces:
   SpaceRule space_rule = SpaceRule::none;
   bool splits_at_spaces = false;
 };

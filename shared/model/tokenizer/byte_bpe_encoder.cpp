@@ -13,7 +13,7 @@ namespace {
 
 using Index = std::unordered_map<std::string_view, std::uint32_t>;
 
-// Of several entries of one spelling the first counts.
+// Where several entries have one spelling the first counts.
 Index index_of(const Vocabulary& vocabulary) {
   Index index;
   index.reserve(vocabulary.texts.size());

@@ -13,7 +13,7 @@ namespace edgedraft {
 class Merges {
  public:
   void reserve(std::size_t count) { table_.reserve(count); }
-  // The next merge. Of two that join the same pair the first counts.
+  // The next merge. Where two join the same pair the first counts.
   void add(std::uint32_t left, std::uint32_t right, std::uint32_t merged);
 
   // Joins neighbours in `ids`, the earliest merge first and of the same the leftmost, until none

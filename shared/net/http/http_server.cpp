@@ -32,7 +32,7 @@ namespace beast = boost::beast;
 namespace http = boost::beast::http;
 using asio::ip::tcp;
 
-// Of a body, read at a time.
+// How much of a body is read at a time.
 constexpr std::size_t kBodyPartBytes = 64u << 10;
 
 using Parser = http::request_parser<http::string_body>;

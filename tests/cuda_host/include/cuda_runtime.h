@@ -251,7 +251,7 @@ void set_ptx_version(int version);
 void fail_after(std::uint64_t count, cudaError_t error);
 // Calls of the runtime so far that can fail.
 std::uint64_t call_count();
-// Of these, those that took memory.
+// The calls among them that took memory.
 std::uint64_t allocation_count();
 // The error of this call where one is due.
 cudaError_t next_call();
