@@ -4,6 +4,7 @@ import argparse
 import dataclasses
 import json
 import os
+import re
 import struct
 import subprocess
 import sys
@@ -21,7 +22,7 @@ import unpack_gguf
 from checkpoint import load_target, read_safetensors, write_llama, write_safetensors
 from data import collate
 from drafters import eagle, moa
-from end_ids import end_ids
+from end_ids import END_TEXTS, end_ids
 from generate import written
 from model import Llama, LlamaConfig
 from split import SHIPPED
@@ -132,6 +133,11 @@ class HuggingFaceTest(unittest.TestCase):
                         break
                 self.assertEqual(answers[index], expected)
         self.assertEqual(answers[0], [likeliest])
+
+    def test_the_spellings_that_end_an_answer_are_the_servers(self):
+        with open(os.path.join(os.path.dirname(__file__), "../shared/model/tokenizer/vocabulary.cpp"), encoding="utf-8") as file:
+            texts = re.search(r"kEndTexts\[\] = \{(.*?)\};", file.read(), re.S).group(1)
+        self.assertEqual(sorted(re.findall(r'"(.*?)"', texts)), sorted(END_TEXTS))
 
     def test_every_id_that_ends_an_answer_is_known(self):
         """Those that edgedraft convert and a server find in the same folder."""

@@ -176,10 +176,8 @@ std::vector<PrivateSpan> PrivateVault::find(std::string_view text) const {
   std::vector<PrivateSpan> found = find_literally(text);
   if (!has_values()) return found;
   for (const UnescapedText& reading : unescaped_texts(text)) {
-    for (PrivateSpan span : find_literally(reading.text)) {
-      span.begin = reading.begins[span.begin];
-      span.end = reading.ends[span.end - 1];
-      found.push_back(span);
+    for (const PrivateSpan& span : find_literally(reading.text)) {
+      found.push_back(reading.as_written(span));
     }
   }
   join_overlapping(found);

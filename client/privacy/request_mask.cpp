@@ -45,8 +45,9 @@ bool takes_escape(PrivateSpan& span, std::span<const UnescapedText> readings) {
     const auto behind = std::ranges::upper_bound(reading.begins, begin);
     if (behind == reading.begins.begin()) continue;
     const auto last = static_cast<std::size_t>(behind - reading.begins.begin()) - 1;
-    if (reading.ends[last] > begin)
+    if (reading.ends[last] > begin) {
       span.begin = std::min<std::size_t>(span.begin, *std::prev(behind));
+    }
   }
   return span.begin < begin;
 }
@@ -231,11 +232,7 @@ void RequestMask::detect(const PlainText& plain, Writer writer, bool is_name) {
     std::vector<PrivateSpan> values;
     std::vector<PrivateSpan> written_values;
     for (const PrivateSpan& span : found) {
-      PrivateSpan written = span;
-      if (reading != nullptr) {
-        written.begin = reading->begins[span.begin];
-        written.end = reading->ends[span.end - 1];
-      }
+      PrivateSpan written = reading == nullptr ? span : reading->as_written(span);
       if (is_covered_by(plain.marked, written) || is_covered_by(all, written)) continue;
       if (takes_escape(written, deeper)) {
         with_escape.push_back(written);

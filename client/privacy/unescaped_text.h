@@ -6,6 +6,8 @@
 #include <string_view>
 #include <vector>
 
+#include "client/privacy/private_span.h"
+
 namespace edgedraft {
 
 // A text with its escapes read, such as "\u00fc" and "\n". Programs write JSON and literals so.
@@ -14,6 +16,11 @@ struct UnescapedText {
   // The bytes of the text as it is written that each byte stands for.
   std::vector<std::uint32_t> begins;
   std::vector<std::uint32_t> ends;
+
+  // The bytes, as they are written, that a span of `text` stands for. Requires  span not empty
+  PrivateSpan as_written(const PrivateSpan& span) const {
+    return {.begin = begins[span.begin], .end = ends[span.end - 1], .type = span.type};
+  }
 };
 
 // The text with its escapes read once, twice if that leaves escapes (JSON within a string of JSON),

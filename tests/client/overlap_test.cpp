@@ -93,15 +93,16 @@ RunKnowledge disappointed(const Measured& measured) {
   return known;
 }
 
+constexpr Measured kPoorDrafter{.round_trip = 30ms,
+                                .pass = 8ms,
+                                .row = 100us,
+                                .step = SimulatedDevice::kDraftStep,
+                                .rank = 100};
+
 // The drafter has become good, which no stream can tell.
 TEST(OverlapTest, TheNinthOfStreamedAnswersIsDraftedForToItsEndAndTeaches) {
-  SimulatedDevice device({.overlap = Overlap::automatic,
-                          .drafts_well = true,
-                          .known = disappointed({.round_trip = 30ms,
-                                                 .pass = 8ms,
-                                                 .row = 100us,
-                                                 .step = SimulatedDevice::kDraftStep,
-                                                 .rank = 100})});
+  SimulatedDevice device(
+      {.overlap = Overlap::automatic, .drafts_well = true, .known = disappointed(kPoorDrafter)});
   struct Told {
     std::string overlap;  // at its end
     std::uint32_t tokens;
@@ -149,11 +150,7 @@ TEST(OverlapTest, AnAnswerThatAnOutageCutsIsCountedOnce) {
                           .overlap = Overlap::automatic,
                           .drafts_well = true,
                           .first_draft_step = 30ms,
-                          .known = disappointed({.round_trip = 30ms,
-                                                 .pass = 8ms,
-                                                 .row = 100us,
-                                                 .step = SimulatedDevice::kDraftStep,
-                                                 .rank = 100})});
+                          .known = disappointed(kPoorDrafter)});
   device.ask(device.now(),
              {.prompt = kDevicePrompt,
               .terms = {.tokens_max = 150, .sampling = {.temperature = 1.0f, .seed = 2}}});

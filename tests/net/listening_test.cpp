@@ -44,7 +44,7 @@ TEST_F(ListeningTest, ATakenPortIsSaidInASentence) {
   EXPECT_EQ(refusal_of("127.0.0.1", port), "");
 }
 
-// The address is of a network that is nobody's.
+// The address is one of those for documentation (RFC 5737), which no machine has.
 TEST_F(ListeningTest, AnAddressOfAnotherMachineIsSaidWithoutAPlaceInOurSources) {
   const std::string refusal = refusal_of("192.0.2.1", 0);
   EXPECT_TRUE(refusal.starts_with("192.0.2.1:0: ")) << refusal;

@@ -58,7 +58,7 @@ TEST_F(VulkanHangTest, IsNoticedWhereNobodyWaitsForResults) {
   EXPECT_EQ(hang.timeouts, 1);
 }
 
-TEST_F(VulkanHangTest, IsNoticedByWhoeverTakesTimes) {
+TEST_F(VulkanHangTest, IsNoticedWhenTimesAreTaken) {
   if (!backend_->device().timestamps) GTEST_SKIP() << "this device takes no times";
   backend_->set_timing(MeasuredBackend::Timing::whole);
   {
