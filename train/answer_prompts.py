@@ -6,6 +6,10 @@ edgedraft-server with the model; with --max-sessions it answers several prompts 
 here with PyTorch, a task's prompts of about the same length together; --seconds then ends early, with what there is.  A folder of
 unpack_gguf.py has the demo's tokenizer; with --demo-tokenizer it makes the ids, and no program is needed.
 
+A server gets each prompt as it is written, with what is private in it (--private off), so that its answer is the one to the recorded ids.
+For the same reason neither edgedraft's configuration file is read nor its variables are, but for those that sign in to the server:
+EDGEDRAFT_TOKEN_FILE, EDGEDRAFT_TLS_CERT and EDGEDRAFT_TLS_KEY.
+
 An answer is greedy, or drawn at --temperature, a server's with --seed for the first prompt, --seed + 1 for the second and so on.
 The id that ends it is part of it.  While answers come they are in FILE.new, which replaces --out in the end; those that a run which
 failed left there are not written over.
@@ -30,15 +34,27 @@ import os
 import subprocess
 import sys
 import time
-from typing import Iterator, List, Tuple, Union
+from typing import Dict, Iterator, List, Tuple, Union
 
 from arguments import count, out_file
 from progress import Progress
 
 
+SIGNING_IN = ("EDGEDRAFT_TOKEN_FILE", "EDGEDRAFT_TLS_CERT", "EDGEDRAFT_TLS_KEY")
+
+
+def without_settings() -> Dict[str, str]:
+    """The environment without the user's settings of edgedraft, but for those that sign in to a server.
+
+    With one that is meant for conversations, such as a chat template or --top-p, answers would not be those to the recorded ids.
+    """
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("EDGEDRAFT_") or name in SIGNING_IN}
+    return {**kept, "XDG_CONFIG_HOME": os.devnull}  # where no configuration file can be
+
+
 def run(command: List[str], text: str) -> str:
     try:
-        done = subprocess.run(command, input=text.encode(), stdout=subprocess.PIPE)
+        done = subprocess.run(command, input=text.encode(), stdout=subprocess.PIPE, env=without_settings())
     except OSError as error:
         sys.exit(f"error: --edgedraft: {error}")
     if done.returncode != 0:
@@ -51,6 +67,7 @@ def written_here(options: argparse.Namespace, tasks: List[str], prompts: List[Li
     import torch
 
     from checkpoint import load_target
+    from data import check_ids
     from end_ids import end_ids
     from generate import alike, written
 
@@ -58,6 +75,13 @@ def written_here(options: argparse.Namespace, tasks: List[str], prompts: List[Li
         torch.set_num_threads(options.jobs)
     torch.manual_seed(options.seed)
     target = load_target(options.target).to(options.device)
+    for number, prompt in enumerate(prompts, 1):
+        try:
+            check_ids(prompt, target.config.vocab_size)
+            if not prompt:
+                raise ValueError("the prompt is empty")
+        except ValueError as error:
+            sys.exit(f"error: {options.prompts}, line {number}: {error}")
     ends = end_ids(options.target)
     chunks = alike(range(len(prompts)), lambda index: (tasks[index], len(prompts[index])), options.batch)
     for chunk in chunks:
@@ -90,16 +114,22 @@ def main() -> None:
         parser.error("give --server and --pin, or --target, or --given")
     if options.given != (options.end is not None):
         parser.error("--given needs --end, which is for nothing else")
-    if options.temperature < 0:
+    if not options.temperature >= 0:  # nan neither
         parser.error("--temperature must not be below 0")
     if options.target and not os.path.isdir(options.target):
         parser.error(f"--target {options.target} is not a folder")
+    if options.target:
+        import parallel  # a server's answers need no PyTorch
+
+        parallel.environment()  # starts the program again, so before --prompts is read, which may be a pipe
     try:
         with open(options.prompts, encoding="utf-8") as file:
             entries = [json.loads(line) for line in file]
         tasks, texts = [entry["task"] for entry in entries], [entry["prompt"] for entry in entries]
     except (OSError, ValueError, KeyError, TypeError) as error:
         parser.error(f"--prompts {options.prompts}: JSON lines with task and prompt are wanted: {error!r}")
+    if not entries:
+        parser.error(f"--prompts {options.prompts} has no prompts")
     tokenized = all(isinstance(text, list) for text in texts)
     if os.path.exists(options.out) and os.path.samefile(options.prompts, options.out):
         parser.error("--out would replace --prompts")
@@ -112,11 +142,6 @@ def main() -> None:
         parser.error("--demo-tokenizer is for --target without --model")
     if not options.model and not options.demo_tokenizer and not (options.target and tokenized):
         parser.error("give --model, or with --target --demo-tokenizer")
-    if options.target:
-        import parallel  # a server's answers need no PyTorch
-
-        parallel.environment()
-
     if options.demo_tokenizer:
         from tokenizer import Tokenizer
 
@@ -135,7 +160,7 @@ def main() -> None:
 
     def answer(prompt: str, seed: int) -> List[int]:
         said = run([options.edgedraft, "run", "--plain", "--json", "-f", "-", "--bundle", options.model, "--server", options.server,
-                    "--pin", options.pin, "--max-tokens", str(options.limit), "--temperature", str(options.temperature),
+                    "--pin", options.pin, "--private", "off", "--max-tokens", str(options.limit), "--temperature", str(options.temperature),
                     "--seed", str(seed)], prompt)
         return json.loads(said)["tokens"]
 

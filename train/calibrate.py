@@ -115,7 +115,7 @@ def main() -> None:
     add("--nodes", type=int, default=62, help=f"of the tree, its root apart (default 62, at most {NODES_MAX})")
     add("--count", type=count, default=400, help="answers (default 400)")
     add("--longest", type=int, default=600, help="longest conversation in token ids (default 600)")
-    add("--threads", type=int, default=2)
+    add("--threads", type=count, default=2)
     options = parser.parse_args()
     if not 1 <= options.nodes <= NODES_MAX:
         parser.error(f"--nodes must be 1 to {NODES_MAX}")

@@ -277,6 +277,14 @@ class Row:
         return self.ids[:first], self.ids[first:]
 
 
+def check_ids(ids: List[int], vocabulary: int) -> None:
+    """ValueError for what a target with that vocabulary cannot read."""
+    if not all(isinstance(token, int) and token >= 0 for token in ids):
+        raise ValueError("prompt and answer must be ids")
+    if (largest := max(ids, default=0)) >= vocabulary:
+        raise ValueError(f"the id {largest} is beyond the target's vocabulary of {vocabulary}")
+
+
 def encode_conversation(tokenizer, turns: List[Example]) -> Row:
     """<s> and then, a turn at a time, the user's and the assistant's message; the answer's <|end|> counts as response."""
     ids, response = [tokenizer.bos], [False]

@@ -22,6 +22,7 @@ import argparse
 import dataclasses
 import functools
 import json
+import math
 import os
 import random
 import sys
@@ -84,17 +85,18 @@ def check_options(options: argparse.Namespace) -> None:
     low, high = options.period
     if not 1 <= low <= high:
         sys.exit("error: --period must be two numbers from 1 on, the lower one first")
-    if options.keep < 0:
+    if not 0 < options.share < math.inf:
+        sys.exit("error: --share must be above 0")
+    if not 0 <= options.keep < math.inf:
         sys.exit("error: --keep must not be below 0")
 
 
 def make_drafter(name: str, target: Llama, share: float) -> nn.Module:
     """A drafter by name, with MLPs as wide as the parameter limit allows."""
     try:
-        kind = kind_of(name)
+        drafter = kind_of(name).make(name, target, int(share * target.count_parameters()))
     except ValueError as error:
         sys.exit(f"error: {error}")
-    drafter = kind.make(name, target, int(share * target.count_parameters()))
     if drafter is None:
         sys.exit(f"error: {name} does not fit in {share:.0%} of the target's parameters")
     return drafter
@@ -110,11 +112,15 @@ def drafter_record(name: str, drafter: nn.Module) -> dict:
 
 
 def load_drafters(path: str, target: Llama) -> Dict[str, nn.Module]:
-    """The drafters of a checkpoint that this program wrote."""
+    """The drafters of a checkpoint that this program wrote, for the target that --target names."""
     result: Dict[str, nn.Module] = {}
     for name, record in load_checkpoint(path, "drafters")["drafters"].items():
-        drafter = kind_of(name).restore(target, record["config"])
-        missing = drafter.load_state_dict(record["weights"], strict=False).missing_keys
+        try:
+            drafter = kind_of(name).restore(target, record["config"])
+            missing = drafter.load_state_dict(record["weights"], strict=False).missing_keys
+        except (ValueError, RuntimeError) as error:
+            reason = str(error).splitlines()[-1].strip()  # PyTorch lists all tensors
+            sys.exit(f"error: {path}: its {name} is none for --target: {reason}")
         if any(key in dict(trainable(name, drafter)) for key in missing):
             sys.exit(f"error: {path} has no complete {name}")
         result[name] = drafter.eval()

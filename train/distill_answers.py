@@ -25,7 +25,7 @@ if __name__ == "__main__":
 
 import distill
 from checkpoint import load_target
-from data import Row
+from data import Row, check_ids
 from drafters import described
 from tasks import pick
 
@@ -55,10 +55,7 @@ def answers_by_task(path: str, vocabulary: int) -> Dict[str, List[Row]]:
             for number, line in enumerate(file, 1):
                 entry = json.loads(line)
                 prompt, answer = entry["prompt"], entry["answer"]
-                if not all(isinstance(token, int) and token >= 0 for token in prompt + answer):
-                    raise ValueError("prompt and answer must be ids")
-                if (largest := max(prompt + answer, default=0)) >= vocabulary:
-                    raise ValueError(f"the id {largest} is beyond the target's vocabulary of {vocabulary}")
+                check_ids(prompt + answer, vocabulary)
                 answers.setdefault(entry["task"], []).append(Row(prompt + answer, [False] * len(prompt) + [True] * len(answer)))
     except OSError as error:
         sys.exit(f"error: {error}")
@@ -96,12 +93,21 @@ def split_of_length(answers: Dict[str, List[Row]], longest: int, shortest: int =
     return of_length(training, longest, shortest), {task: rows for task, rows in kept.items() if rows}
 
 
+def left_out(answers: Dict[str, List[Row]], longest: int, shortest: int) -> str:
+    """What an error adds about answers that were there, but not of_length."""
+    rows = list(itertools.chain(*answers.values()))
+    counts = (("--longest", len(rows) - len(of_length(rows, longest, 0))), ("--shortest", len(rows) - len(of_length(rows, sys.maxsize, shortest))))
+    told = [f"{option} leaves out {count}" for option, count in counts if count]
+    return f"; of its {len(rows)} answers {' and '.join(told)}" if told else ""
+
+
 def read_answers(path: str, vocabulary: int, longest: int, shortest: int = 2) -> Tuple[List[Row], Dict[str, List[Row]]]:
     """split_of_length of answers_by_task."""
-    training, held = split_of_length(answers_by_task(path, vocabulary), longest, shortest)
+    answers = answers_by_task(path, vocabulary)
+    training, held = split_of_length(answers, longest, shortest)
     for rows in (training, list(itertools.chain(*held.values()))):
         if not any(sum(row.response[1:]) > 1 for row in rows):  # a drafter guesses from an answer's second id on
-            sys.exit(f"error: {path} has too few prompts with an answer of two ids or more")
+            sys.exit(f"error: {path} has too few prompts with an answer of two ids or more" + left_out(answers, longest, shortest))
     return training, held
 
 

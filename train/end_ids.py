@@ -9,7 +9,7 @@ from typing import Dict, List
 
 # These end an answer whatever the folder says of them, as in shared/model/tokenizer/vocabulary.cpp: many folders name only one.
 END_TEXTS = ("<|eot_id|>", "<|im_end|>", "<|end|>", "<|eom_id|>", "<|endoftext|>", "<|end_of_text|>", "<end_of_turn>", "<EOT>",
-             "<end_of_utterance>")
+             "<end_of_utterance>", "<|fim_pad|>", "<|repo_name|>", "<|file_sep|>")
 
 
 def read_json(folder: str, name: str) -> dict:

@@ -17,6 +17,7 @@ import collections
 import itertools
 import json
 import math
+import os
 import re
 import sys
 from typing import Dict, List, Tuple
@@ -180,8 +181,10 @@ def main() -> None:
     add("--longest", type=int, default=600, help="longest conversation of --answers in token ids (default 600)")
     add("--limit", type=count, default=200, help="longest answer in token ids (default 200)")
     add("--samples", metavar="FILE", help="write prompts and answers here as JSON lines")
-    add("--threads", type=int, default=2)
+    add("--threads", type=count, default=2)
     options = parser.parse_args()
+    if not options.answers and not options.tokenizer:
+        parser.error("--answers is missing" if os.path.isdir(options.target) else "--tokenizer is missing")
     torch.set_num_threads(options.threads)
     torch.set_grad_enabled(False)
     target = load_target(options.target)
@@ -202,8 +205,6 @@ def main() -> None:
             sys.exit(f"error: {options.answers} has no greedy answer held out of {', '.join(task for task in greedy if not greedy[task])}")
         print_acceptance(drafters, target, greedy, options.chain, options.against)
         return
-    if not options.tokenizer:
-        parser.error("--tokenizer is missing")
     tokenizer, source = Tokenizer(options.tokenizer), Source(options.data)
     examples = source.held_out_set(options.count)
     print("| task | prompts | score |\n|---|---|---|")

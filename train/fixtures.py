@@ -19,6 +19,7 @@ EAGLE fixtures (eagle/eagle, and eagle/eagle-bias whose fc has one, with fewer h
     feature [n, E]                             the target's after the final norm, of the last round
 MEDUSA fixtures (medusa/medusa-1 with heads of its own, medusa/medusa-2 without; the target is moa/target):
     round<r>.tokens [n + 1] int32, round<r>.head_logits [K, V]   behind the feature of token n - 1
+Fixtures of a target with scaled RoPE and biases (scaled/target): scaled/moa-tli1 has what MoA's have, scaled/eagle what EAGLE's have
 The verified tokens of a round begin with those of the round before, as after accepting a part of its tree.
 """
 
@@ -136,38 +137,53 @@ def tree_rounds(target: Llama, draft: Callable[[Trace, List[int], List[int]], Te
     return expected, trace
 
 
+def write_moa(folder: str, target: Llama, config: MoaConfig, generator: torch.Generator) -> None:
+    drafter = Moa(target.config, config)
+    randomise(drafter, generator)
+    write_folder(folder, moa_config_json(target.config, config), drafter.state_dict())
+
+    def draft(trace: Trace, verified: List[int], path: List[int]) -> Tensor:
+        state = MoaState(drafter, target)  # from nothing, every time
+        state.extend(trace)
+        return state.draft(verified, path)
+
+    expected, trace = tree_rounds(target, draft, generator)
+    expected["m"], expected["c"] = drafter.layer_mean(trace.keys, trace.values)[0], drafter.memory(trace)[0]
+    write_safetensors(os.path.join(folder, "expected.safetensors"), expected)
+
+
 def write_moa_set(folder: str, target: Llama, generator: torch.Generator) -> None:
     write_folder(os.path.join(folder, "target"), llama_config_json(target.config), target.state_dict())
     for tli in (0, 1, 3):
         config = MoaConfig(heads=2 if tli == 3 else 4, tli=tli, sa_kv_heads=2, sa_ffn=40, ca_kv_heads=2, ca_ffn=56, lsa_heads=4,
                            lsa_kv_heads=2, lsa_head_dim=8, lsa_ffn=24)
-        drafter = Moa(target.config, config)
-        randomise(drafter, generator)
-        name = os.path.join(folder, f"moa-tli{tli}")
-        write_folder(name, moa_config_json(target.config, config), drafter.state_dict())
+        write_moa(os.path.join(folder, f"moa-tli{tli}"), target, config, generator)
 
-        def draft(trace: Trace, verified: List[int], path: List[int]) -> Tensor:
-            state = MoaState(drafter, target)  # from nothing, every time
-            state.extend(trace)
-            return state.draft(verified, path)
 
-        expected, trace = tree_rounds(target, draft, generator)
-        expected["m"], expected["c"] = drafter.layer_mean(trace.keys, trace.values)[0], drafter.memory(trace)[0]
-        write_safetensors(os.path.join(name, "expected.safetensors"), expected)
+def write_eagle(folder: str, target: Llama, config: EagleConfig, generator: torch.Generator) -> None:
+    drafter = Eagle(target.config, config)
+    randomise(drafter, generator)
+    write_folder(folder, eagle_config_json(target.config, config), drafter.state_dict())
+    expected, trace = tree_rounds(target, lambda *given: eagle.draft(drafter, target, *given), generator)
+    expected["feature"] = trace.feature[0]
+    write_safetensors(os.path.join(folder, "expected.safetensors"), expected)
 
 
 def write_eagle_set(folder: str, target: Llama, generator: torch.Generator) -> None:
     for bias in (False, True):
         heads = 2 if bias else 4
-        config = EagleConfig(heads, heads // 2, ffn=40, bias=bias)
-        drafter = Eagle(target.config, config)
-        randomise(drafter, generator)
-        name = os.path.join(folder, "eagle-bias" if bias else "eagle")
-        write_folder(name, eagle_config_json(target.config, config), drafter.state_dict())
+        write_eagle(os.path.join(folder, "eagle-bias" if bias else "eagle"), target, EagleConfig(heads, heads // 2, ffn=40, bias=bias), generator)
 
-        expected, trace = tree_rounds(target, lambda *given: eagle.draft(drafter, target, *given), generator)
-        expected["feature"] = trace.feature[0]
-        write_safetensors(os.path.join(name, "expected.safetensors"), expected)
+
+def write_scaled_set(folder: str, generator: torch.Generator) -> None:
+    """A small target with what that of the other sets lacks, RoPE scaling as in Llama 3.1 and biases as in Qwen2, and drafters for it."""
+    target = Llama(dataclasses.replace(DECODERS["llama3-rope"], num_hidden_layers=2, num_key_value_heads=2, intermediate_size=16,
+                                       attention_bias=True))
+    randomise(target, generator)
+    write_folder(os.path.join(folder, "target"), llama_config_json(target.config), target.state_dict())
+    moa = MoaConfig(heads=4, tli=1, sa_kv_heads=1, sa_ffn=8, ca_kv_heads=1, ca_ffn=8, lsa_heads=4, lsa_kv_heads=1, lsa_head_dim=8, lsa_ffn=8)
+    write_moa(os.path.join(folder, "moa-tli1"), target, moa, generator)
+    write_eagle(os.path.join(folder, "eagle"), target, EagleConfig(heads=4, kv_heads=1, ffn=8), generator)
 
 
 def write_medusa_set(folder: str, target: Llama, generator: torch.Generator) -> None:
@@ -198,6 +214,7 @@ def main() -> None:
         write_moa_set(os.path.join(options.out, "moa"), target, generator)
         write_eagle_set(os.path.join(options.out, "eagle"), target, torch.Generator().manual_seed(options.seed + 200))
         write_medusa_set(os.path.join(options.out, "medusa"), target, torch.Generator().manual_seed(options.seed + 300))
+        write_scaled_set(os.path.join(options.out, "scaled"), torch.Generator().manual_seed(options.seed + 400))
     total = sum(os.path.getsize(os.path.join(root, file)) for root, _, files in os.walk(options.out) for file in files)
     print(f"{options.out}: {total / 1e6:.2f} MB")
 

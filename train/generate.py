@@ -20,7 +20,7 @@ if __name__ == "__main__":
 
 import torch
 
-from arguments import out_file
+from arguments import count, out_file
 from checkpoint import load_target
 from data import Source
 from model import Cache, Llama, additive
@@ -100,7 +100,7 @@ def main() -> None:
     add("--minutes", type=float, default=10, help="stop after this time (default 10)")
     add("--limit", type=int, default=160, help="longest answer in token ids; longer ones are left out (default 160)")
     add("--seed", type=int, default=1)
-    add("--threads", type=int, default=1)
+    add("--threads", type=count, default=1)
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     model, tokenizer, source = load_target(options.target), Tokenizer(options.tokenizer), Source(options.data)

@@ -15,7 +15,7 @@ from typing import Callable, Dict, Iterable, List, Optional, Tuple
 import torch
 from torch import Tensor
 
-from arguments import out_file
+from arguments import count, out_file
 import parallel
 from optim import Optimiser, schedule
 from progress import Progress
@@ -45,7 +45,7 @@ def add_options(parser: argparse.ArgumentParser, minutes: float, muon_lr: float,
     add("--steps", type=int, metavar="N",
         help="train for so many steps instead of --minutes; runs of one --seed then see the same batches, however fast the machine is")
     add("--workers", type=int, default=1, help="data-parallel processes on the CPU, one thread each if more than 1 (default 1)")
-    add("--threads", type=int, default=2, help="threads of a single worker on the CPU (default 2)")
+    add("--threads", type=count, default=2, help="threads of a single worker on the CPU (default 2)")
     add("--device", default="cpu", help="cpu or cuda (default cpu)")
     add("--tokens", type=int, default=1920, help="padded token ids per worker and step; best a number with many divisors (default 1920)")
     add("--longest", type=int, default=600, help="longest conversation in token ids (default 600)")
@@ -81,7 +81,7 @@ def check_options(options: argparse.Namespace) -> None:
         sys.exit("error: --workers must be 1 or more")
     if options.workers > 1 and (options.device != "cpu" or parallel.launched()):
         sys.exit("error: --workers is for the CPU without torchrun; on a GPU use more --tokens, on several torchrun")
-    if options.minutes <= 0:
+    if not options.minutes > 0:  # nan neither
         sys.exit("error: --minutes must be above 0")
     if options.steps is not None and options.steps <= 0:
         sys.exit("error: --steps must be above 0")
@@ -141,8 +141,8 @@ def load_averages(optimiser: Optimiser, path: str, options: argparse.Namespace, 
         saved = torch.load(path, map_location=options.device)
         found, parts = (saved["step"], saved["parts"]) if isinstance(saved, dict) else (step, saved)  # older files tell no step
         optimiser.load_state_dict(parts)
-    except (ValueError, RuntimeError) as error:
-        sys.exit(f"error: {path} is of another number of --workers or damaged ({error}); {again}")
+    except Exception as error:  # reading a damaged pickle can raise anything
+        sys.exit(f"error: {path} is of another number of --workers or damaged ({error!r}); {again}")
     if found != step:
         sys.exit(f"error: {path} is of step {found} and {options.out} of step {step}, since a run was ended between writing the two; {again}")
 

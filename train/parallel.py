@@ -146,13 +146,24 @@ def run(worker: Callable[[int], None], world: int) -> None:
         worker(rank())
         return
     context = multiprocessing.get_context("fork")
-    children = [context.Process(target=worker, args=(rank,), daemon=True) for rank in range(1, world)]
+    children = [context.Process(target=run_below, args=(worker, rank), daemon=True) for rank in range(1, world)]
     for child in children:
         child.start()
     watch = threading.Thread(target=join_all, args=(children,), daemon=True)
     watch.start()
     worker(0)
     watch.join()
+
+
+def run_below(worker: Callable[[int], None], rank: int) -> None:
+    """``worker(rank)`` in a process that ends with the one that started it, of which a kill leaves no time to end its children."""
+    threading.Thread(target=end_with_parent, daemon=True).start()
+    worker(rank)
+
+
+def end_with_parent() -> None:
+    connection.wait([multiprocessing.parent_process().sentinel])
+    os._exit(1)
 
 
 def join_all(children: List[multiprocessing.Process]) -> None:

@@ -322,7 +322,11 @@ class HuggingFaceTest(unittest.TestCase):
             like = json.load(file)
         self.assertEqual([config[key] for key in ("bos_token_id", "eos_token_id")], [like[key] for key in ("bos_token_id", "eos_token_id")])
         self.assertEqual([name for name in tokenizer if not os.path.exists(os.path.join(folder, name))], [])
+        self.assertEqual(config["max_position_embeddings"], 1024)
         self.assertIn("has had its 150 steps already", trained("--steps", "150").stdout)  # continues from its checkpoint
+        longer = trained("--steps", "151", "--tokens", "3000", "--longest", "1500")
+        self.assertEqual(longer.returncode, 0, longer.stderr)  # what it learned in is its context
+        self.assertEqual(load_target(folder).config.max_position_embeddings, 1500)
         foreign = os.path.join(self.folder, "foreign.jsonl")
         with open(foreign, "w", encoding="utf-8") as file:
             file.writelines(json.dumps({"task": "chat", "prompt": [i], "answer": [60, 2]}) + "\n" for i in range(9))
@@ -347,6 +351,50 @@ class HuggingFaceTest(unittest.TestCase):
                              [{"task": "a", "prompt": [9, 4], "answer": [7, 2]}, {"task": "b", "prompt": [5, 6], "answer": []}])
         for wrong in (["--given"], ["--end", "2"], ["--given", "--end", "2", "--prompts", program], ["--given", "--end", "2", "--target", self.folder], ["--server", "a:1", "--pin", "sha256:0"]):
             self.assertEqual(subprocess.run([*base, *wrong], capture_output=True).returncode, 2, wrong)
+
+    def test_answers_are_to_the_ids_beside_them_whatever_the_users_settings(self):
+        """Masked texts, other templates and other laws would be the answers to something else; only what signs in is handed on."""
+        program, asked, out, said = (os.path.join(self.folder, name) for name in ("edgedraft", "asked.jsonl", "answers.jsonl", "said"))
+        with open(program, "w", encoding="utf-8") as file:  # notes its arguments and its settings
+            file.write(f"""#!/bin/sh
+echo "$@" >> {said}
+env | grep -E 'EDGEDRAFT_|XDG_CONFIG_HOME' >> {said}
+[ -e "$XDG_CONFIG_HOME/edgedraft/edgedraft.toml" ] && echo configured >> {said}
+case $1 in tokenize) echo 9;; *) echo '{{"tokens": [5, 2]}}';; esac
+""")
+        os.chmod(program, 0o755)
+        with open(asked, "w", encoding="utf-8") as file:
+            file.write(json.dumps({"task": "a", "prompt": "at <private>the beach</private>"}) + "\n")
+        os.makedirs(os.path.join(self.folder, "config", "edgedraft"))
+        with open(os.path.join(self.folder, "config", "edgedraft", "edgedraft.toml"), "w", encoding="utf-8") as file:
+            file.write("private-detect = \"all\"\n")
+        subprocess.run([sys.executable, answer_prompts.__file__, "--prompts", asked, "--out", out, "--model", "any.gguf", "--edgedraft", program,
+                        "--server", "a:1", "--pin", "sha256:0"], check=True, stdout=subprocess.DEVNULL,
+                       env={**os.environ, "EDGEDRAFT_PRIVATE_DETECT": "all", "EDGEDRAFT_TOP_P": "0.5", "EDGEDRAFT_CHAT_TEMPLATE": "t.jinja",
+                            "EDGEDRAFT_TOKEN_FILE": "token", "XDG_CONFIG_HOME": os.path.join(self.folder, "config")})
+        with open(said, encoding="utf-8") as file:
+            tokenize, *settings = file.read().splitlines()
+        self.assertEqual(len([line for line in settings if line.startswith("run ") and "--private off" in line]), 1)
+        self.assertEqual({line for line in settings if line.startswith("EDGEDRAFT_")}, {"EDGEDRAFT_TOKEN_FILE=token"})
+        self.assertNotIn("configured", settings)
+
+    def test_prompts_may_come_through_a_pipe(self):
+        """With --target the program starts itself again, before it has read them; a file without any is refused."""
+        self.set_config(eos_token_id=2)
+        out = os.path.join(self.folder, "answers.jsonl")
+        base = [sys.executable, answer_prompts.__file__, "--target", self.folder, "--prompts", "/dev/stdin", "--out", out, "--limit", "3"]
+        asked = "".join(json.dumps({"task": "a", "prompt": [5, number]}) + "\n" for number in range(2))
+        environment = {name: value for name, value in os.environ.items() if name != "MALLOC_MMAP_MAX_"}  # set where it was started again
+        done = subprocess.run(base, input=asked, capture_output=True, text=True, env=environment)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        with open(out, encoding="utf-8") as file:
+            before = file.read()
+        self.assertEqual([json.loads(line)["prompt"] for line in before.splitlines()], [[5, 0], [5, 1]])
+        refused = subprocess.run(base, input="", capture_output=True, text=True, env=environment)
+        self.assertEqual(refused.returncode, 2)
+        self.assertIn("has no prompts", refused.stderr)
+        with open(out, encoding="utf-8") as file:
+            self.assertEqual(file.read(), before)
 
     def test_a_server_draws_each_answer_anew_and_a_failure_costs_no_answers(self):
         program, asked, out = (os.path.join(self.folder, name) for name in ("edgedraft", "asked.jsonl", "answers.jsonl"))
@@ -495,14 +543,26 @@ class UnpackGgufTest(unittest.TestCase):
                 config = json.load(file)
             self.assertEqual((config["add_prefix_space"], config["legacy"]), (True, legacy))
 
+    def test_every_end_of_an_answer_is_kept(self):
+        keys = {"tokenizer.ggml.eos_token_id": 5, "tokenizer.ggml.eot_token_id": 2, "tokenizer.ggml.eom_token_id": 30}
+        for more, ids in (({}, 2), (keys, [5, 2, 30]), ({**keys, "edgedraft.tokenizer.end_ids": [5, 2, 30, 35]}, [5, 2, 30, 35])):
+            self.write(metadata={**self.metadata, **more})
+            unpack_gguf.unpack(self.path, self.folder)
+            with open(os.path.join(self.folder, "config.json"), encoding="utf-8") as file:
+                self.assertEqual(json.load(file)["eos_token_id"], ids)
+
     def test_what_cannot_be_read_is_named(self):
         whole = len(gguf_file(self.metadata, self.tensors))
         less = dict(self.metadata)
         del less["llama.block_count"]
+        part = {name: tensor for name, tensor in self.tensors.items() if not name.startswith("blk.1.")}
         for told, named in ((dict(cut=2), "no GGUF"), (dict(cut=500), "truncated"), (dict(cut=whole - 100), "truncated"),
                             (dict(metadata={**self.metadata, "general.architecture": "qwen2"}), "qwen2"), (dict(metadata=less), "block_count"),
                             (dict(metadata={**self.metadata, "tokenizer.ggml.model": "gpt2"}), "gpt2"),
                             (dict(metadata={**self.metadata, unpack_gguf.SPACE_RULE: "always"}), "always"),
+                            (dict(metadata={**self.metadata, "split.count": 2}, tensors=part), "one of 2 files"),
+                            (dict(tensors=part), "lacks the tensor blk.1.attn_norm.weight"),
+                            (dict(metadata={**self.metadata, "llama.block_count": 1}), "has the tensor blk.1."),
                             (dict(tensors={**self.tensors, "blk.0.attn_k.bias": (0, [32], bytes(128))}), "blk.0.attn_k.bias"),
                             (dict(tensors={**self.tensors, "output_norm.weight": (12, [32], bytes(144))}), "type 12")):
             self.write(**told)

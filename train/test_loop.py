@@ -78,6 +78,16 @@ class LoopTest(unittest.TestCase):
                 self.fit(weight, loop.Clock.of(saved), "--out", out, "--steps", "6")
             for part in ("step 3", "step 2", f"remove {out}.optimiser0"):
                 self.assertIn(part, str(caught.exception))
+            with open(out + ".optimiser0", "rb") as file:
+                whole = file.read()
+            for damaged in (b"", whole[:100]):
+                with open(out + ".optimiser0", "wb") as file:
+                    file.write(damaged)
+                with self.assertRaises(SystemExit) as caught:
+                    self.fit(weight, loop.Clock.of(saved), "--out", out, "--steps", "6")
+                self.assertIn(f"remove {out}.optimiser0", str(caught.exception))
+            with open(out + ".optimiser0", "wb") as file:
+                file.write(whole)
             torch.save(torch.load(out + ".optimiser0")["parts"], out + ".optimiser0")  # as older programs wrote it
             self.fit(weight, loop.Clock.of(saved), "--out", out, "--steps", "6")
             self.assertEqual(torch.load(out)["step"], 6)

@@ -1,10 +1,14 @@
 """The networks, their masks and losses, and the tree of MEDUSA."""
 
+import contextlib
 import dataclasses
+import io
+import json
 import os
 import tempfile
 import unittest
 import unittest.mock
+from typing import Tuple
 
 import torch
 
@@ -13,7 +17,7 @@ import distill
 import evaluate
 import loop
 import tune_medusa
-from checkpoint import load_target, read_safetensors, write_llama, write_safetensors
+from checkpoint import amend_config, load_target, read_safetensors, write_llama, write_safetensors
 from data import IGNORE, Row, collate
 from drafters import eagle, moa
 from drafters.moa import Moa, MoaConfig, MoaState
@@ -426,6 +430,30 @@ class TuneMedusaTest(unittest.TestCase):
         self.assertLess(float((loaded(self.tokens).logits - tuned).abs().max()), 1e-4)
         self.assertTrue(os.path.exists(os.path.join(out, "target", "tokenizer_config.json")))
         self.assertEqual(len(read_safetensors(os.path.join(out, "medusa", "model.safetensors"))), 2 * len(self.heads))
+
+    def test_a_tree_stays_with_the_heads_that_it_was_found_for(self):
+        """Writing what is there already leaves calibrate.py's tree; for other heads it goes, which is said."""
+        out = os.path.join(self.folder.name, "out")
+        folder = os.path.join(out, "medusa")
+
+        def written() -> Tuple[dict, str]:
+            target, said = load_target(self.source).requires_grad_(False), io.StringIO()
+            tune_medusa.adapt(target, 4, 8.0)
+            with contextlib.redirect_stdout(said):
+                tune_medusa.write(out, self.source, target, self.heads, loop.Clock(5, 60.0, 1000))
+            with open(os.path.join(folder, "config.json"), encoding="utf-8") as file:
+                return json.load(file), said.getvalue()
+
+        self.assertNotIn("calibrated", written()[1])
+        tree = {"medusa_choices": [[0], [0, 0]], "medusa_predicted_tau": 1.5}
+        amend_config(folder, **tree)
+        config, said = written()
+        self.assertEqual(config, {**config, **tree})
+        self.assertNotIn("calibrated", said)
+        self.learn(1)
+        config, said = written()
+        self.assertNotIn("medusa_choices", config)
+        self.assertIn(f"{folder} gets other heads, so its tree is to be calibrated again", said)
 
     def test_heads_learn_alone_first(self):
         self.assertEqual(tune_medusa.weight_of_heads(0.1, 0.2), 1.0)

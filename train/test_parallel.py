@@ -1,6 +1,8 @@
 """Several processes that train together."""
 
+import functools
 import os
+import select
 import signal
 import socket
 import sys
@@ -63,6 +65,30 @@ class DeadWorkerTest(unittest.TestCase):
         process.start()
         process.join(30)
         self.assertEqual(process.exitcode, 1)
+
+
+def wait_for_ever(started, rank):
+    """A worker of KilledProgramTest, which tells that it runs: as one that waits for the others' gradients."""
+    os.write(started, b"x")
+    time.sleep(60)
+
+
+class KilledProgramTest(unittest.TestCase):
+    def test_no_worker_outlives_the_process_that_started_it(self):
+        for kill in (signal.SIGKILL, signal.SIGTERM):
+            ended, started = os.pipe()  # at its end when every process that can write is gone
+            process = torch.multiprocessing.get_context("fork").Process(target=parallel.run,
+                                                                        args=(functools.partial(wait_for_ever, started), 3))
+            process.start()
+            os.close(started)
+            running = b""
+            while len(running) < 3:
+                running += os.read(ended, 3)
+            os.kill(process.pid, kill)
+            self.assertTrue(select.select([ended], [], [], 30)[0], "a worker is still there")
+            self.assertEqual(os.read(ended, 1), b"")
+            os.close(ended)
+            process.join(30)
 
 
 class EnvironmentTest(unittest.TestCase):

@@ -1,6 +1,7 @@
 """Files and options with which a program cannot work: it says so in a line, before it computes anything."""
 
 import contextlib
+import dataclasses
 import io
 import json
 import os
@@ -13,9 +14,11 @@ import torch
 
 import answer_prompts
 import calibrate
+import distill
 import distill_answers
 import evaluate
 import export
+import parallel
 import train_open_target
 import tune_medusa
 from checkpoint import write_llama
@@ -98,6 +101,51 @@ class WrongInputTest(unittest.TestCase):
         asking = ("--target", target, "--prompts", answers, "--out", self.path("new.jsonl"))
         for option, wrong in (("--temperature", -1), ("--limit", 0), ("--batch", 0), ("--jobs", 0)):
             self.assertIn(option, self.refused(answer_prompts, *asking, option, wrong))
+        training = ("--target", target, "--answers", answers, "--out", self.path("d.pt"))
+        for option, wrong in (("--threads", 0), ("--minutes", 0), ("--minutes", "nan"), ("--share", "nan"), ("--share", "inf"), ("--share", 0),
+                              ("--keep", "nan"), ("--keep", "inf")):
+            self.assertIn(option, self.refused(distill_answers, *training, option, wrong))
+        for program, arguments in ((calibrate, ("--drafter", target)), (evaluate, ())):
+            self.assertIn("--threads", self.refused(program, "--target", target, "--answers", answers, *arguments, "--threads", 0))
+
+    def test_drafters_that_the_target_cannot_have(self):
+        training = ("--target", self.path("target"), "--answers", self.path("answers.jsonl"), "--out", self.path("d.pt"), "--share", 0.9)
+        for name, told in (("independent-0", "unknown drafter 'independent-0'"), ("independent-3", "the target, which has 2"),
+                           ("moa-tli2", "a target of 2, but at most 1")):
+            said = self.refused(distill_answers, *training, "--drafters", name)
+            self.assertIn(told, said)
+            self.assertNotIn("90%", said)
+
+    def test_drafters_of_another_target(self):
+        """Of one that is wider, has another vocabulary or head, or fewer layers than MoA runs."""
+        torch.manual_seed(3)
+        shape = self.target.config
+        for change, names in (({"hidden_size": 48}, ("moa-tli1", "eagle", "medusa", "independent")), ({"vocab_size": 61}, ("independent",)),
+                              ({"tie_word_embeddings": False}, ("independent",)), ({"num_hidden_layers": 4}, ("moa-tli3",))):
+            other = Llama(dataclasses.replace(shape, **change))
+            for name in names:
+                drafters = self.path(f"{name}.pt")
+                record = distill.drafter_record(name, distill.make_drafter(name, other, 0.9))
+                torch.save({"drafters": {name: record}, "step": 1, "elapsed": 1.0, "tokens": 9, "seed": 1}, drafters)
+                self.assertEqual([*distill.load_drafters(drafters, other)], [name])
+                said = self.refused(evaluate, "--target", self.path("target"), "--answers", self.path("answers.jsonl"), "--drafters", drafters)
+                self.assertIn(f"{drafters}: its {name} is none for --target: ", said)
+
+    def test_prompts_that_are_no_ids_of_the_target(self):
+        asking = ("--target", self.path("target"), "--prompts", self.path("prompts.jsonl"), "--out", self.path("new.jsonl"))
+        for wrong, told in (([60], "the id 60 is beyond"), ([], "the prompt is empty"), ([-1], "must be ids"), (["a"], "must be ids")):
+            self.entries("prompts.jsonl", [{"task": "chat", "prompt": [3]}, {"task": "chat", "prompt": wrong}])
+            with unittest.mock.patch.object(parallel, "environment"):  # it would start this program again
+                said = self.refused(answer_prompts, *asking)
+            self.assertIn("prompts.jsonl, line 2: ", said)
+            self.assertIn(told, said)
+
+    def test_what_is_missing_is_what_is_named(self):
+        self.assertIn("--answers is missing", self.refused(evaluate, "--target", self.path("target")))
+        self.assertIn("--tokenizer is missing", self.refused(evaluate, "--target", self.path("target.pt")))
+        training = ("--target", self.path("target"), "--answers", self.path("answers.jsonl"), "--out", self.path("d.pt"))
+        for option, value in (("--shortest", 4), ("--longest", 4)):
+            self.assertIn(f"; of its 50 answers {option} leaves out 50", self.refused(distill_answers, *training, option, value))
 
     def test_files_in_which_nothing_is_to_be_guessed(self):
         self.entries("empty.jsonl", [])
@@ -105,8 +153,9 @@ class WrongInputTest(unittest.TestCase):
         target = self.path("target")
         for name in ("empty.jsonl", "short.jsonl"):
             self.assertIn(f"{name} has no answers", self.refused(evaluate, "--target", target, "--answers", self.path(name), "--every-answer"))
-            self.assertIn(f"{name} has too few prompts",
-                          self.refused(distill_answers, "--target", target, "--answers", self.path(name), "--shortest", 0, "--out", self.path("d.pt")))
+            said = self.refused(distill_answers, "--target", target, "--answers", self.path(name), "--shortest", 0, "--out", self.path("d.pt"))
+            self.assertIn(f"{name} has too few prompts", said)
+            self.assertNotIn("leaves out", said)
 
 
 if __name__ == "__main__":

@@ -66,7 +66,8 @@ def new_config(options: argparse.Namespace, **values) -> LlamaConfig:
     if options.heads < 1 or options.heads % options.kv_heads:
         sys.exit(f"error: --heads {options.heads} is no multiple of --kv-heads {options.kv_heads}")
     return LlamaConfig(hidden_size=options.hidden, num_hidden_layers=options.layers, num_attention_heads=options.heads,
-                       num_key_value_heads=options.kv_heads, head_dim=options.head_dim, intermediate_size=options.ffn, **values)
+                       num_key_value_heads=options.kv_heads, head_dim=options.head_dim, intermediate_size=options.ffn,
+                       max_position_embeddings=max(LlamaConfig.max_position_embeddings, options.longest), **values)
 
 
 def share_spaced_pieces(model: Llama, tokenizer: Tokenizer) -> None:
@@ -116,7 +117,8 @@ def train(options: argparse.Namespace, config: LlamaConfig, draw: Callable[[rand
     torch.manual_seed(options.seed)
     saved = load_checkpoint(options.out, "model") if os.path.exists(options.out) else None
     if saved:
-        config = config_from_dict(saved["config"])
+        begun = config_from_dict(saved["config"])  # with a larger --longest it goes on in a longer context
+        config = dataclasses.replace(begun, max_position_embeddings=max(begun.max_position_embeddings, config.max_position_embeddings))
     model, clock = Llama(config), loop.Clock()
     if not saved:
         begin(model)

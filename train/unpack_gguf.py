@@ -30,6 +30,9 @@ STRING, ARRAY = 8, 9
 ELEMENTS, SCALE = 32, 2  # of a block of Q8_0: its numbers, and the bytes of the half-precision scale before them
 F32, F16, Q8_0 = 0, 1, 8  # types of tensors
 SPACE_RULE = "edgedraft.tokenizer.space_prefix"  # Hugging Face's "first" or "always"; otherwise spaces are put as SentencePiece does
+# What ends an answer: up to three ids with a key each, and the list of all where there are more, as edgedraft convert writes them
+END_KEYS = ("tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id", "tokenizer.ggml.eom_token_id")
+END_IDS = "edgedraft.tokenizer.end_ids"
 
 # GGUF's names of a layer's tensors
 LAYER = {"attn_norm": "input_layernorm", "attn_q": "self_attn.q_proj", "attn_k": "self_attn.k_proj", "attn_v": "self_attn.v_proj",
@@ -141,18 +144,21 @@ def in_halves(matrix: numpy.ndarray, heads: int) -> numpy.ndarray:
 
 
 def renamed(tensors: Dict[str, numpy.ndarray], config: LlamaConfig) -> Dict[str, torch.Tensor]:
+    """All tensors of the configuration by Hugging Face's names.  ValueError for one that is missing, and for any other."""
+    names = {name: new for name, new in OTHERS.items() if name != "output.weight" or not config.tie_word_embeddings}
+    for layer in range(config.num_hidden_layers):
+        names.update({f"blk.{layer}.{part}.weight": f"model.layers.{layer}.{new}.weight" for part, new in LAYER.items()})
+    for name in names:
+        if name not in tensors:
+            raise ValueError(f"it lacks the tensor {name}")
     result = {}
     for name, values in tensors.items():
-        layer, _, part = name.rpartition(".weight")[0].rpartition(".")
-        if name in OTHERS:
-            new = OTHERS[name]
-        elif part in LAYER and layer.startswith("blk."):
-            new = f"model.layers.{layer[4:]}.{LAYER[part]}.weight"
-        else:
+        if name not in names:
             raise ValueError(f"it has the tensor {name}, which is not read")
+        part = name.split(".")[-2]
         if part in ("attn_q", "attn_k"):
             values = in_halves(values, config.num_attention_heads if part == "attn_q" else config.num_key_value_heads)
-        result[new] = torch.from_numpy(numpy.ascontiguousarray(values))
+        result[names[name]] = torch.from_numpy(numpy.ascontiguousarray(values))
     return result
 
 
@@ -206,17 +212,26 @@ def tokenizer_config(metadata: Dict[str, Any]) -> dict:
     return config
 
 
+def end_ids(metadata: Dict[str, Any]) -> List[int]:
+    """The ids that end an answer, the tokenizer's own end first, as edgedraft convert finds them in a folder."""
+    single = [metadata[key] for key in END_KEYS if key in metadata]
+    return list(dict.fromkeys(single + metadata.get(END_IDS, []))) or [2]
+
+
 def unpack(path: str, folder: str) -> LlamaConfig:
     """Writes the folder.  ValueError tells why a file cannot be read."""
     with open(path, "rb") as file:
         metadata, tensors = read_gguf(file.read())
+    if metadata.get("split.count", 1) > 1:
+        raise ValueError(f"it is one of {metadata['split.count']} files that hold a model together; one that holds all of it is read")
     try:
         config = config_of(metadata, "output.weight" not in tensors)
         weights, tokenizer = renamed(tensors, config), sentencepiece_model(metadata)
     except KeyError as error:
         raise ValueError(f"its metadata have no {error}") from None
     values = llama_config_json(config)
-    values.update({"bos_token_id": metadata.get("tokenizer.ggml.bos_token_id", 1), "eos_token_id": metadata.get("tokenizer.ggml.eos_token_id", 2)})
+    ends = end_ids(metadata)
+    values.update({"bos_token_id": metadata.get("tokenizer.ggml.bos_token_id", 1), "eos_token_id": ends if len(ends) > 1 else ends[0]})
     write_folder(folder, values, weights)
     with open(os.path.join(folder, "tokenizer.model"), "wb") as file:
         file.write(tokenizer)

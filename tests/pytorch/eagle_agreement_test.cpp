@@ -13,7 +13,7 @@ using testing::SplitModels;
 
 class EagleAgreementTest : public ::testing::TestWithParam<const char*> {
  protected:
-  SplitModels models_{std::string("eagle/") + GetParam()};
+  SplitModels models_{GetParam()};
   EagleModel model_ = read_eagle(models_.bundle()).value();
   std::unique_ptr<Tap> tap_ = make_eagle_model(model_)->make_tap(models_.backend());
   std::unique_ptr<Decoder> target_ = models_.decoder(*tap_);
@@ -34,10 +34,10 @@ TEST_P(EagleAgreementTest, FeaturesMatchPyTorch) {
   testing::expect_agreement(testing::new_rows(*target_, cache, *tap_, tokens), features, "feature");
 }
 
-INSTANTIATE_TEST_SUITE_P(Bias, EagleAgreementTest, ::testing::Values("eagle", "eagle-bias"),
-                         [](const auto& one) {
-                           return std::string(one.param) == "eagle" ? "none" : "of_fc";
-                         });
+// The target of the last one scales RoPE and has biases.
+INSTANTIATE_TEST_SUITE_P(Fixture, EagleAgreementTest,
+                         ::testing::Values("eagle/eagle", "eagle/eagle-bias", "scaled/eagle"),
+                         [](const auto& one) { return testing::name_of(one.param); });
 
 }  // namespace
 }  // namespace edgedraft

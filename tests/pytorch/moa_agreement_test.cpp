@@ -17,11 +17,13 @@ using testing::SplitModels;
 using Tokens = std::vector<std::uint32_t>;
 
 // The whole split, from a checkpoint in the public layout: target and tap here, network there.
-class MoaAgreementTest : public ::testing::TestWithParam<std::uint32_t> {
+class MoaAgreementTest : public ::testing::TestWithParam<const char*> {
  protected:
-  void SetUp() override { ASSERT_EQ(model_.config.tli, GetParam()); }
+  void SetUp() override {
+    ASSERT_TRUE(std::string(GetParam()).ends_with("-tli" + std::to_string(model_.config.tli)));
+  }
 
-  SplitModels models_{"moa/moa-tli" + std::to_string(GetParam())};
+  SplitModels models_{GetParam()};
   MoaModel model_ = read_moa(models_.bundle()).value();
   MoaTap tap_{models_.backend(), model_.config, model_.tensors};
   std::unique_ptr<Decoder> target_ = models_.decoder(tap_);
@@ -51,7 +53,11 @@ TEST_P(MoaAgreementTest, LayerMeanMatchesPyTorch) {
   expect_agreement(read_matrix(models_.backend(), mean.all()), m, "m");
 }
 
-INSTANTIATE_TEST_SUITE_P(Tli, MoaAgreementTest, ::testing::Values(0u, 1u, 3u));
+// The target of the last one scales RoPE and has biases.
+INSTANTIATE_TEST_SUITE_P(Fixture, MoaAgreementTest,
+                         ::testing::Values("moa/moa-tli0", "moa/moa-tli1", "moa/moa-tli3",
+                                           "scaled/moa-tli1"),
+                         [](const auto& one) { return testing::name_of(one.param); });
 
 }  // namespace
 }  // namespace edgedraft

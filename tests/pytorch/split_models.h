@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <memory>
 #include <span>
@@ -19,16 +20,25 @@
 
 namespace edgedraft::testing {
 
-// The fixtures' target, and a bundle of a drafter's checkpoint in its public layout, as a user
-// would convert them; the drafter's own matrices stay float32.
+// A test's name for a fixture; GoogleTest takes letters, digits and underscores alone.
+inline std::string name_of(std::string fixture) {
+  std::replace_if(
+      fixture.begin(), fixture.end(), [](char c) { return c == '/' || c == '-'; }, '_');
+  return fixture;
+}
+
+// The target of a drafter's fixture, and a bundle of a drafter's checkpoint in its public layout,
+// as a user would convert them; the drafter's own matrices stay float32.
 class SplitModels {
  public:
   static constexpr std::uint32_t kPositions = 128;
 
   explicit SplitModels(const std::filesystem::path& drafter) : drafter_(drafter) {
-    const auto target = convert_model({.input = fixtures() / "moa/target",
-                                       .output = directory_ / "target.gguf",
-                                       .type = DType::f32});
+    const auto own_target = fixtures() / drafter.parent_path() / "target";
+    const auto target = convert_model(
+        {.input = std::filesystem::exists(own_target) ? own_target : fixtures() / "moa/target",
+         .output = directory_ / "target.gguf",
+         .type = DType::f32});
     EXPECT_TRUE(target) << target.error().message;
     const auto made = make_bundle({.target = directory_ / "target.gguf",
                                    .drafter = fixtures() / drafter,

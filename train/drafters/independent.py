@@ -28,7 +28,7 @@ class IndependentKind(Kind):
     forms = ("independent", "independent-<LAYERS>")
     described = (("independent, independent-2, ...", "one or that many ordinary layers over tokens"),)
     default_name = "independent"
-    _name = re.compile(r"independent(?:-(\d+))?")
+    _name = re.compile(r"independent(?:-([1-9]\d*))?")
 
     def matches(self, name: str) -> bool:
         return self._name.fullmatch(name) is not None
@@ -36,20 +36,24 @@ class IndependentKind(Kind):
     def make(self, name: str, target: Llama, limit: int) -> Optional[nn.Module]:
         t, layers = target.config, int(self._name.fullmatch(name)[1] or 1)
         if layers > t.num_hidden_layers:
-            return None
+            raise ValueError(f"{name} would have more layers than the target, which has {t.num_hidden_layers}")
         for heads in head_counts(t.num_attention_heads):
             kv_heads = math.gcd(heads, t.num_key_value_heads)
             attention = 2 * t.hidden_size * t.head_dim * (heads + kv_heads) + 2 * t.hidden_size
             if t.attention_bias:
                 attention += t.head_dim * (heads + 2 * kv_heads)
-            ffn = mlp_width((limit // max(1, layers) - attention) // (3 * t.hidden_size))
+            ffn = mlp_width((limit // layers - attention) // (3 * t.hidden_size))
             if ffn >= 8:
                 return between(target, dataclasses.replace(t, num_hidden_layers=layers, num_attention_heads=heads, num_key_value_heads=kv_heads,
                                                            intermediate_size=ffn))
         return None
 
     def restore(self, target: Llama, config: dict) -> nn.Module:
-        return between(target, config_from_dict(config))
+        own, t = config_from_dict(config), target.config
+        for field in ("hidden_size", "vocab_size", "tie_word_embeddings"):  # of what it takes from the target
+            if getattr(own, field) != getattr(t, field):
+                raise ValueError(f"{field} is {getattr(own, field)}, the target's {getattr(t, field)}")
+        return between(target, own)
 
     def trainable(self, drafter: nn.Module) -> List[Tuple[str, Tensor]]:
         return [(name, p) for name, p in drafter.named_parameters() if name.startswith("model.layers.")]

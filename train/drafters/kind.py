@@ -50,11 +50,17 @@ class Kind(abc.ABC):
 
     @abc.abstractmethod
     def make(self, name: str, target: Llama, limit: int) -> Optional[nn.Module]:
-        """A new drafter with at most ``limit`` trainable parameters; None if it does not fit."""
+        """A new drafter with at most ``limit`` trainable parameters; None if it does not fit, whatever its MLPs.
+
+        ValueError tells why a target can have no drafter of that name, whatever the limit.
+        """
 
     @abc.abstractmethod
     def restore(self, target: Llama, config: dict) -> nn.Module:
-        """A drafter of that configuration (``dataclasses.asdict`` of its ``config``), weights to be loaded."""
+        """A drafter of that configuration (``dataclasses.asdict`` of its ``config``), weights to be loaded.
+
+        ValueError for one of another target, as far as the shapes of its weights would not tell it.
+        """
 
     def trainable(self, drafter: nn.Module) -> List[Tuple[str, Tensor]]:
         return list(drafter.named_parameters())

@@ -10,18 +10,21 @@ Which combinations of guesses are drafted is a tree that calibrate.py finds and 
 from __future__ import annotations
 
 import dataclasses
-from typing import List, Optional
+import json
+import os
+from typing import Dict, List, Optional
 
 import torch
 from torch import Tensor, nn
 import torch.nn.functional as F
 
-from checkpoint import write_folder
+from checkpoint import read_safetensors, write_folder
 from drafters.kind import Guess, Kind
 from model import Llama, LlamaConfig, Trace
 
 HEADS = 5  # of the published models
 DISCOUNT = 0.8  # weight of a head's loss in terms of the one before it
+TREE_KEYS = ("medusa_choices", "medusa_predicted_tau")  # of config.json, written by calibrate.py
 
 
 @dataclasses.dataclass
@@ -65,6 +68,22 @@ def medusa_config_json(target: LlamaConfig, config: MedusaConfig) -> dict:
             "vocab_size": target.vocab_size, "hidden_size": target.hidden_size}
 
 
+def tree_of(folder: str, weights: Dict[str, Tensor]) -> dict:
+    """What calibrate.py has written into the config.json of the folder, if it was for these weights; says so if it was for others."""
+    try:
+        with open(os.path.join(folder, "config.json"), encoding="utf-8") as file:
+            config = json.load(file)
+        stored = read_safetensors(os.path.join(folder, "model.safetensors"))
+    except (OSError, ValueError, KeyError):  # there is no such folder yet
+        return {}
+    tree = {key: config[key] for key in TREE_KEYS if key in config}
+    if stored.keys() == weights.keys() and all(torch.equal(stored[name].float(), weights[name].cpu().float()) for name in weights):
+        return tree
+    if tree:
+        print(f"{folder} gets other heads, so its tree is to be calibrated again")
+    return {}
+
+
 class MedusaKind(Kind):
     forms = ("medusa", "medusa-1")
     described = (("medusa", f"MEDUSA: {HEADS} heads that share the target's LM head (version 2)"),
@@ -100,4 +119,6 @@ class MedusaKind(Kind):
         return drafter.logits(target, trace.feature[0, verified - 1])[:depth].argmax(-1).tolist()
 
     def write(self, folder: str, drafter: nn.Module, tokenizer=None, dtype: Optional[torch.dtype] = None) -> None:
-        write_folder(folder, medusa_config_json(drafter.target_config, drafter.config), drafter.state_dict(), tokenizer, dtype)
+        weights = drafter.state_dict()
+        tree = tree_of(folder, {name: tensor if dtype is None else tensor.to(dtype) for name, tensor in weights.items()})
+        write_folder(folder, {**medusa_config_json(drafter.target_config, drafter.config), **tree}, weights, tokenizer, dtype)

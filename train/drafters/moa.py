@@ -231,6 +231,12 @@ def moa_config_json(target: LlamaConfig, config: MoaConfig) -> dict:
             "lsa_head_dim": config.lsa_head_dim, "lsa_intermediate_size": config.lsa_ffn}
 
 
+def check_layers(tli: int, target: LlamaConfig) -> None:
+    """ValueError if MoA cannot run so many of the target's layers: the server needs at least one of its own."""
+    if tli >= target.num_hidden_layers:
+        raise ValueError(f"MoA cannot run {tli} layers of a target of {target.num_hidden_layers}, but at most {target.num_hidden_layers - 1}")
+
+
 class MoaKind(Kind):
     forms = ("moa-tli<N>", "moa-o-tli<N>")
     described = (("moa-tli0, moa-tli1, ...", "Mixture of Attentions with that many target layers on the device; loss 0.1 * KL + 1 * feature"),
@@ -244,8 +250,7 @@ class MoaKind(Kind):
 
     def make(self, name: str, target: Llama, limit: int) -> Optional[nn.Module]:
         t, (features, tli) = target.config, self._name.fullmatch(name).groups()
-        if int(tli) >= t.num_hidden_layers:
-            return None
+        check_layers(int(tli), t)
         # Shapes of the published configuration: of the query heads an eighth for keys and values, in the LSA, whose heads have
         # 64 numbers, a quarter, and an MLP there of 1.5 times its width.  On narrow targets that MLP would take its parameters from SA and CA.
         width = 2 * t.kv_width
@@ -264,6 +269,7 @@ class MoaKind(Kind):
         return None
 
     def restore(self, target: Llama, config: dict) -> nn.Module:
+        check_layers(config["tli"], target.config)
         return Moa(target.config, MoaConfig(**{"heads": target.config.num_attention_heads, **config}))
 
     def reads(self, drafter: nn.Module) -> List[Tuple[str, int]]:
