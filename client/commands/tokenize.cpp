@@ -35,7 +35,8 @@ void declare_tokenize(CLI::App& app, TokenizeOptions& options) {
                "where the answer begins");
   app.footer(
       "Prints the ids on one line, without the beginning-of-text token; --chat has it where the "
-      "chat\ntemplate does. The texts of control tokens are read as text, as they are in a user's "
+      "model's\nchats have it. The texts of control tokens are read as text, as they are in a "
+      "user's "
       "message\n(--no-parse-special, the default).\n"
       "Example:\n"
       "  echo -n 'What is 47 plus 38?' | edgedraft tokenize --model target.gguf -f -");

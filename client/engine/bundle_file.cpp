@@ -141,7 +141,9 @@ Result<std::vector<std::uint32_t>> BundleFile::encode_chat(
   const auto text = render_chat(chat, {.messages = messages});
   if (!text) return text.error();
   // What messages say becomes no control token.
-  return tokenizer_->encode(*text);
+  auto tokens = tokenizer_->encode(*text);
+  tokenizer_->begin_text(tokens);
+  return tokens;
 }
 
 std::vector<std::uint32_t> BundleFile::encode_raw(std::string_view text) const {

@@ -28,4 +28,11 @@ OpenTokens encode_apart(const OpenText& text, const Tokenizer& tokenizer) {
   return result;
 }
 
+void begin_text(OpenTokens& tokens, const Tokenizer& tokenizer) {
+  const std::size_t before = tokens.tokens.size();
+  tokenizer.begin_text(tokens.tokens);
+  if (tokens.open_count == 0) return;
+  tokens.open_count += static_cast<std::uint32_t>(tokens.tokens.size() - before);
+}
+
 }  // namespace edgedraft

@@ -25,5 +25,7 @@ struct OpenTokens {
 };
 // The open part and the rest as tokens of their own, so that the one's do not depend on the other.
 OpenTokens encode_apart(const OpenText& text, const Tokenizer& tokenizer);
+// Tokenizer::begin_text. What that adds is open where there is an open part.
+void begin_text(OpenTokens& tokens, const Tokenizer& tokenizer);
 
 }  // namespace edgedraft

@@ -114,7 +114,10 @@ std::vector<std::uint32_t> Conversations::encode(const MarkedText& chat) const {
       most = place->past->prompt.size();
     }
   }
-  return best ? *std::move(best) : options_.tokenizer.encode(chat);
+  if (best) return *std::move(best);
+  auto tokens = options_.tokenizer.encode(chat);
+  options_.tokenizer.begin_text(tokens);
+  return tokens;
 }
 
 Result<Conversations::Ticket> Conversations::begin(Prompt prompt, const AnswerTerms& terms,

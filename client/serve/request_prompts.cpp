@@ -73,15 +73,17 @@ ApiResult<std::vector<Prompt>> RequestPrompts::masked(CompletionKind kind,
   const auto chat = render(*request);
   if (!chat) return chat.error();
   OpenText open = put_back(*chat, *masked.placeholders);
-  auto [apart, open_count] = encode_apart(open, tokenizer);
+  OpenTokens apart = encode_apart(open, tokenizer);
+  begin_text(apart, tokenizer);
   // With our own answers as they were, if that leaves the beginning as it is.
   auto tokens = options_.conversations.encode(open.text);
-  const bool same = tokens.size() >= open_count &&
-                    std::equal(apart.begin(), apart.begin() + open_count, tokens.begin());
-  prompts.push_back({.tokens = same ? std::move(tokens) : std::move(apart),
+  const bool same =
+      tokens.size() >= apart.open_count &&
+      std::equal(apart.tokens.begin(), apart.tokens.begin() + apart.open_count, tokens.begin());
+  prompts.push_back({.tokens = same ? std::move(tokens) : std::move(apart.tokens),
                      .chat = std::move(open.text),
                      .is_private = true,
-                     .open_count = open_count});
+                     .open_count = apart.open_count});
   return prompts;
 }
 

@@ -5,6 +5,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <string>
 #include <utility>
 
 #include "shared/base/check.h"
@@ -13,6 +14,44 @@ namespace edgedraft {
 namespace {
 
 constexpr std::size_t kBufferBytes = 1u << 20;  // rows come in one at a time
+
+std::filesystem::path temporary_name(const std::filesystem::path& path) {
+  std::filesystem::path name = path;
+  name += ".partial-" + std::to_string(getpid());
+  return name;
+}
+
+std::filesystem::path folder_of(const std::filesystem::path& path) {
+  return path.has_parent_path() ? path.parent_path() : ".";
+}
+
+int open_nameless(const std::filesystem::path& folder) {
+  return open(folder.c_str(), O_WRONLY | O_TMPFILE | O_CLOEXEC, 0666);
+}
+
+// Somebody may have put a link of that name there, to have another file overwritten, and an
+// earlier process of our number may have left its file.
+void clear_name(const std::filesystem::path& temporary) {
+  unlink(temporary.c_str());
+}
+
+bool give_name(int descriptor, const std::filesystem::path& name) {
+  clear_name(name);
+  const std::string open_file = "/proc/self/fd/" + std::to_string(descriptor);
+  return linkat(AT_FDCWD, open_file.c_str(), AT_FDCWD, name.c_str(), AT_SYMLINK_FOLLOW) == 0;
+}
+
+// Some file systems have no files without a name, and some systems forbid giving them one. It is
+// found out here, since behind hours of writing it would be too late.
+bool can_be_named_later(const std::filesystem::path& path) {
+  const int probe = open_nameless(folder_of(path));
+  if (probe < 0) return false;
+  const std::filesystem::path temporary = temporary_name(path);
+  const bool can = give_name(probe, temporary);
+  if (can) unlink(temporary.c_str());
+  close(probe);
+  return can;
+}
 
 }  // namespace
 
@@ -25,13 +64,14 @@ Result<AtomicFile> AtomicFile::create(const std::filesystem::path& path) {
   if (std::filesystem::exists(status) && !std::filesystem::is_regular_file(status)) {
     return Error{Errc::io, "cannot write " + path.string() + ": it is no regular file"};
   }
-  std::filesystem::path temporary = path;
-  temporary += ".partial-" + std::to_string(getpid());
-  // Somebody may have put a link of that name there, to have another file overwritten, and an
-  // earlier process of our number may have left its file.
-  unlink(temporary.c_str());
-  const int descriptor =
-      open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
+  std::filesystem::path temporary;
+  int descriptor = can_be_named_later(path) ? open_nameless(folder_of(path)) : -1;
+  if (descriptor < 0) {
+    temporary = temporary_name(path);
+    clear_name(temporary);
+    descriptor =
+        open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
+  }
   if (descriptor < 0) {
     return Error{Errc::io, "cannot write " + path.string() + ": " + std::strerror(errno)};
   }
@@ -79,12 +119,16 @@ Result<void> AtomicFile::patch(std::uint64_t offset, ByteView bytes) {
 
 Result<void> AtomicFile::commit() {
   if (std::fflush(file_) != 0 || fsync(fileno(file_)) != 0) return failure(errno);
+  if (temporary_.empty()) {
+    // A name that is taken can only be renamed over.
+    if (!give_name(fileno(file_), temporary_name(path_))) return failure(errno);
+    temporary_ = temporary_name(path_);
+  }
   if (std::fclose(std::exchange(file_, nullptr)) != 0) return failure(errno);
   if (std::rename(temporary_.c_str(), path_.c_str()) != 0) return failure(errno);
   temporary_.clear();
   // The new name is durable once its folder is.
-  const std::filesystem::path folder = path_.has_parent_path() ? path_.parent_path() : ".";
-  const int descriptor = open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  const int descriptor = open(folder_of(path_).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (descriptor >= 0) {
     fsync(descriptor);
     close(descriptor);

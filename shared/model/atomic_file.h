@@ -9,8 +9,9 @@
 
 namespace edgedraft {
 
-// A file that appears under its name only once it is whole and on the disk. Until then it is a
-// temporary file in the same folder, removed when the owner goes.
+// A file that appears under its name only once it is whole and on the disk. Until then it has none,
+// so that nothing stays behind however the process ends. Where the system has no such files it is
+// a temporary file in the same folder, removed when the owner goes.
 //
 // Errors    io, from every call: what the operating system said, and what to do about a full disk
 class AtomicFile {
@@ -32,7 +33,7 @@ class AtomicFile {
   Error failure(int code) const;
 
   std::filesystem::path path_;
-  std::filesystem::path temporary_;
+  std::filesystem::path temporary_;  // empty where it has no name
   std::FILE* file_ = nullptr;
 };
 

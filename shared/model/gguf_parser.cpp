@@ -24,16 +24,14 @@ std::string quoted(std::string_view text) {
 
 Result<DType> tensor_type(std::uint32_t number, std::string_view name) {
   const GgufTensorType* known = find_gguf_tensor_type(number);
-  if (known == nullptr) {
-    return bad_file("tensor " + quoted(name) + " has the unknown type " + std::to_string(number));
-  }
-  if (!known->type) {
-    return Error{Errc::unsupported,
-                 "tensor " + quoted(name) + " is stored as " + std::string(known->name) +
-                     ", which this version does not read; use a file in F32, F16, BF16, Q8_0, "
-                     "Q4_0, Q4_1, Q5_0, Q5_1, Q4_K, Q5_K or Q6_K"};
-  }
-  return *known->type;
+  if (known != nullptr && known->type) return *known->type;
+  // ggml gains types, so that a number without a name is no damage.
+  const std::string as =
+      known != nullptr ? std::string(known->name) : "type " + std::to_string(number);
+  return Error{Errc::unsupported,
+               "tensor " + quoted(name) + " is stored as " + as +
+                   ", which this version does not read; use a file in F32, F16, BF16, Q8_0, "
+                   "Q4_0, Q4_1, Q5_0, Q5_1, Q4_K, Q5_K or Q6_K"};
 }
 
 }  // namespace

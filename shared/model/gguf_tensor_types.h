@@ -15,7 +15,7 @@ struct GgufTensorType {
   std::optional<DType> type;  // where we read and write it
 };
 
-// Null for a number that the format does not know.
+// Null for a number that we know no name for.
 const GgufTensorType* find_gguf_tensor_type(std::uint32_t number);
 
 std::uint32_t gguf_type_number(DType type);

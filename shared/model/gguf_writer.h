@@ -51,8 +51,8 @@ struct GgufTensorInfo {
 };
 
 // Writes a GGUF v3 file from front to back. The file appears under its name only when finish() has
-// succeeded: until then it is a temporary file beside it, which is removed on failure or when the
-// writer goes. It stores the model's fingerprint (fingerprint.h) in the metadata itself.
+// succeeded, and on failure leaves nothing (AtomicFile). It stores the model's fingerprint
+// (fingerprint.h) in the metadata itself.
 //
 // Errors    io, from every call: what the operating system said; a full disk is named as such
 class GgufWriter {

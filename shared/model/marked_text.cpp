@@ -33,6 +33,12 @@ void MarkedText::append(const MarkedText& other) {
   for (const Span& span : other.spans_) mark(shift + span.begin, shift + span.end);
 }
 
+void MarkedText::append(std::string_view text, bool by_stranger) {
+  const std::size_t begin = text_.size();
+  text_ += text;
+  if (by_stranger) mark(begin, text_.size());
+}
+
 MarkedText MarkedText::slice(std::size_t begin, std::size_t end) const {
   EDGEDRAFT_CHECK(begin <= end && end <= text_.size());
   MarkedText part(text_.substr(begin, end - begin));
@@ -42,13 +48,6 @@ MarkedText MarkedText::slice(std::size_t begin, std::size_t end) const {
     part.mark(std::max(span->begin, begin) - begin, std::min(span->end, end) - begin);
   }
   return part;
-}
-
-MarkedText MarkedText::with_text(std::string text) const {
-  EDGEDRAFT_CHECK(text.size() == text_.size());
-  MarkedText other(std::move(text));
-  other.spans_ = spans_;
-  return other;
 }
 
 }  // namespace edgedraft

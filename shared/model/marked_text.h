@@ -31,10 +31,9 @@ class MarkedText {
   bool is_foreign(std::size_t begin, std::size_t end) const;
 
   void append(const MarkedText& other);
+  void append(std::string_view text, bool by_stranger);
   // Requires  begin <= end <= size()
   MarkedText slice(std::size_t begin, std::size_t end) const;
-  // Another text of the same length in its place.
-  MarkedText with_text(std::string text) const;
 
  private:
   explicit MarkedText(std::string text) : text_(std::move(text)) {}

@@ -30,13 +30,13 @@ Result<Kind> read_kind(const GgufFile& file) {
                    "(SentencePiece BPE) and t5 (SentencePiece unigram) are"};
 }
 
-// What the tokenizer looks for before it encodes what is left: control tokens, and user-defined
-// symbols if asked for.
-SpecialMatcher make_matcher(const Vocabulary& vocabulary, bool with_symbols) {
+// What the tokenizer looks for before it encodes what is left: control tokens and user-defined
+// symbols. SentencePiece would find the symbols by itself, but put no space behind them.
+SpecialMatcher make_matcher(const Vocabulary& vocabulary) {
   std::vector<std::pair<std::string, std::uint32_t>> texts;
   for (std::uint32_t id = 0; id < vocabulary.texts.size(); ++id) {
-    const bool symbol = with_symbols && vocabulary.types[id] == TokenType::user_defined;
-    if (symbol || vocabulary.is_control(id)) texts.emplace_back(vocabulary.texts[id], id);
+    const bool is_symbol = vocabulary.types[id] == TokenType::user_defined;
+    if (is_symbol || vocabulary.is_control(id)) texts.emplace_back(vocabulary.texts[id], id);
   }
   return SpecialMatcher(std::move(texts));
 }
@@ -68,8 +68,7 @@ Result<Tokenizer> Tokenizer::read(const GgufFile& file) {
     if (!rule) return rule.error();
     space_rule = *rule;
   }
-  SpecialMatcher specials =
-      make_matcher(*vocabulary, *kind == Kind::byte_bpe || parts_at_symbols(space_rule));
+  SpecialMatcher specials = make_matcher(*vocabulary);
   // The encoder refers to the vocabulary.
   std::unique_ptr<State> state(new State{.vocabulary = std::move(*vocabulary),
                                          .specials = std::move(specials),
@@ -136,6 +135,10 @@ std::vector<std::uint32_t> Tokenizer::encode(std::string_view text,
 
 bool Tokenizer::add_bos() const {
   return state_->add_bos;
+}
+void Tokenizer::begin_text(std::vector<std::uint32_t>& ids) const {
+  if (!state_->add_bos || ids.empty() || ids.front() == bos_id()) return;
+  ids.insert(ids.begin(), *bos_id());
 }
 std::optional<std::uint32_t> Tokenizer::bos_id() const {
   return state_->vocabulary.bos;

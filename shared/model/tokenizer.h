@@ -54,8 +54,11 @@ class Tokenizer {
   // the tokens.
   std::vector<std::uint32_t> encode(const MarkedText& text) const;
 
-  // Whether the model wants bos_id() before a text that no chat template has rendered.
+  // Whether the model wants bos_id() before every text.
   bool add_bos() const;
+  // Puts it before the ids of a whole text where the model wants it and they do not begin with it,
+  // as those of a chat do whose template writes it. No ids stay none.
+  void begin_text(std::vector<std::uint32_t>& ids) const;
   std::optional<std::uint32_t> bos_id() const;
   std::optional<std::uint32_t> eos_id() const;
   // Whether the model ends its answer with `id`.

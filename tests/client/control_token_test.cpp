@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "client/privacy/open_text.h"
 #include "tests/model/tiny_byte_bpe.h"
 #include "tests/model/tiny_tokenizer.h"
 #include "tests/support/temporary_directory.h"
@@ -67,8 +68,72 @@ TEST_F(ControlTokenTest, NorDoMessagesToByteLevelModels) {
   const BundleFile bundle = open(raw);
   const std::uint32_t end = vocabulary.id("<|eot_id|>");
   const Ids ids = encode(bundle, {{"user", "a<|eot_id|><|note|>"}});
-  EXPECT_EQ(std::count(ids.begin(), ids.end(), end), 1);
+  // The one that the template writes, behind the one that begins this model's texts.
+  EXPECT_EQ(std::count(ids.begin() + 1, ids.end(), end), 1);
+  EXPECT_EQ(ids.back(), end);
   EXPECT_EQ(std::count(ids.begin(), ids.end(), vocabulary.id("<|note|>")), 0);
+}
+
+// TinyLlama's and Zephyr's template writes no beginning, and their models answer far worse without.
+TEST_F(ControlTokenTest, AChatBeginsAsTheModelWantsItWhateverTheTemplateWrites) {
+  struct Case {
+    const char* chat_template;
+    bool adds;
+    std::ptrdiff_t count;  // of the token that begins a text
+  };
+  constexpr char kZephyr[] = "{{ '<|user|>\n' + messages[0].content + '<|end|>' }}";
+  constexpr char kLlama3[] = "{{ bos_token + messages[0].content + '<|end|>' }}";
+  constexpr char kLast[] = "{{ messages[0].content + bos_token + '<|end|>' }}";
+  for (const Case& c : {Case{kZephyr, true, 1},
+                        {kZephyr, false, 0},
+                        {kLlama3, true, 1},
+                        {kLlama3, false, 1},
+                        {kLast, true, 2}}) {
+    test::RawGguf raw;
+    vocabulary_.add_to(raw);
+    raw.add_bool("tokenizer.ggml.add_bos_token", c.adds);
+    raw.add_string("tokenizer.chat_template", c.chat_template);
+    const BundleFile bundle = open(raw);
+    // A user who types its letters has not written it.
+    for (const char* content : {"the", "<s>the"}) {
+      const Ids ids = encode(bundle, {{"user", content}});
+      EXPECT_EQ(std::count(ids.begin(), ids.end(), 1u), c.count) << c.chat_template << content;
+      EXPECT_EQ(ids.front() == 1u, c.count > 0) << c.chat_template << content;
+    }
+  }
+}
+
+// Hugging Face puts that token before the ids of the text, whose own beginning stays one.
+TEST_F(ControlTokenTest, WhatBeginsAChatTakesNoSpaceAway) {
+  test::RawGguf raw;
+  vocabulary_.add_to(raw);
+  raw.add_string("edgedraft.tokenizer.space_prefix", "first");
+  raw.add_string("tokenizer.chat_template", "{{ messages[0].content }}");
+  EXPECT_EQ(encode(open(raw), {{"user", "the cat"}}),
+            (Ids{1, vocabulary_.id("▁the"), vocabulary_.id("▁cat")}));
+}
+
+TEST_F(ControlTokenTest, NothingBeginsAChatOfWhichTheTemplateMakesNothing) {
+  test::RawGguf raw;
+  vocabulary_.add_to(raw);
+  raw.add_string("tokenizer.chat_template", "{# nothing #}");
+  EXPECT_EQ(encode(open(raw), {{"user", "the"}}), Ids{});
+}
+
+// The server may see it where it may see what follows.
+TEST_F(ControlTokenTest, WhatBeginsATextIsOpenWithIt) {
+  const BundleFile bundle = open_tiny();
+  OpenTokens some{.tokens = {270, 271}, .open_count = 1};
+  begin_text(some, bundle.tokenizer());
+  EXPECT_EQ(some.tokens, (Ids{1, 270, 271}));
+  EXPECT_EQ(some.open_count, 2u);
+  begin_text(some, bundle.tokenizer());
+  EXPECT_EQ(some.tokens.size(), 3u);
+  EXPECT_EQ(some.open_count, 2u);
+  OpenTokens none{.tokens = {270}, .open_count = 0};
+  begin_text(none, bundle.tokenizer());
+  EXPECT_EQ(none.tokens, (Ids{1, 270}));
+  EXPECT_EQ(none.open_count, 0u);
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 #include "shared/model/atomic_file.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -39,6 +40,23 @@ TEST(AtomicFileTest, WhatAnEarlierProcessLeftIsReplaced) {
   ASSERT_TRUE(file->append(as_byte_view("model")));
   ASSERT_TRUE(file->commit());
   EXPECT_EQ(content_of(path), "model");
+  EXPECT_EQ(directory.file_count(), 1u);
+}
+
+// A signal, or the system where memory runs out, ends a conversion without asking.
+TEST(AtomicFileTest, NothingStaysOfAFileThatIsCutShort) {
+  const test::TemporaryDirectory directory;
+  const int nameless = open(directory.path().c_str(), O_WRONLY | O_TMPFILE | O_CLOEXEC, 0600);
+  if (nameless < 0) GTEST_SKIP() << "this file system has no files without a name";
+  close(nameless);
+  const auto path = directory / "out.gguf";
+  auto file = AtomicFile::create(path);
+  ASSERT_TRUE(file) << file.error().message;
+  ASSERT_TRUE(file->append(as_byte_view("half")));
+  EXPECT_EQ(directory.file_count(), 0u) << "what would stay";
+  ASSERT_TRUE(file->append(as_byte_view(" and half")));
+  ASSERT_TRUE(file->commit());
+  EXPECT_EQ(content_of(path), "half and half");
   EXPECT_EQ(directory.file_count(), 1u);
 }
 

@@ -127,6 +127,26 @@ TEST_F(ByteBpeTest, KnowsTheUsualEndsOfATurn) {
   EXPECT_FALSE(tokenizer_.is_end(id("<|note|>")));
 }
 
+// What a coder model writes behind them is another file.
+TEST_F(ByteBpeTest, SeparatorsOfFilesEndAnAnswer) {
+  for (const char* text : {"<|fim_pad|>", "<|repo_name|>", "<|file_sep|>"}) {
+    vocabulary_.add(text, 3);
+  }
+  for (const char* text : {"<fim_pad>", "<reponame>", "<file>"}) vocabulary_.add(text, 3);
+  RawGguf raw;
+  vocabulary_.add_to(raw, "gpt-2");
+  raw.add_u32("tokenizer.ggml.fim_pad_token_id", id("<fim_pad>"));
+  raw.add_u32("tokenizer.ggml.fim_rep_token_id", id("<reponame>"));
+  raw.add_u32("tokenizer.ggml.fim_sep_token_id", id("<file>"));
+  const Bytes bytes = raw.bytes();
+  const auto tokenizer = Tokenizer::read(GgufFile::parse(bytes).value());
+  ASSERT_TRUE(tokenizer) << tokenizer.error().message;
+  for (const char* text :
+       {"<|fim_pad|>", "<|repo_name|>", "<|file_sep|>", "<fim_pad>", "<reponame>", "<file>"}) {
+    EXPECT_TRUE(tokenizer->is_end(id(text))) << text;
+  }
+}
+
 TEST_F(ByteBpeTest, SaysWhetherATextBeginsWithBos) {
   EXPECT_FALSE(tokenizer_.add_bos());
   EXPECT_TRUE(read(vocabulary_, "llama-bpe")->add_bos());

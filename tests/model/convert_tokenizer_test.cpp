@@ -158,7 +158,6 @@ TEST_F(ConvertTokenizerTest, RefusesDamagedListsOfTokens) {
   source.write_tokenizer(input_);
   const std::pair<const char*, const char*> cases[] = {
       {"[]", "no JSON object"},
-      {R"({"<|x|>": 300})", "\"<|x|>\" has no id below the model's 300"},
       {R"({"<|x|>": -1})", "no id"},
       {R"({"<|x|>": 280.0})", "no id"},
       {R"({"<|x|>": "280"})", "no id"},
@@ -174,6 +173,24 @@ TEST_F(ConvertTokenizerTest, RefusesDamagedListsOfTokens) {
     expect_error(source, Errc::bad_file, named);
     expect_error(source, Errc::bad_file, "added_tokens.json");
   }
+}
+
+// Folders of Llama 2 have {"<pad>": 32000} beside a vocabulary of 32,000.
+TEST_F(ConvertTokenizerTest, LeavesOutAddedTokensForWhichTheModelHasNoRow) {
+  HfDirectory source;
+  source.tokenizer_config["added_tokens_decoder"] = {
+      {"300", {{"content", "<pad>"}, {"special", true}}},
+      {"301", {{"content", "<far>"}, {"special", true}}}};
+  source.write_tokenizer(input_);
+  input_.write("added_tokens.json", R"({"<pad>": 300})");
+  ::testing::internal::CaptureStderr();
+  const GgufFile file = converted(source, DType::f16);
+  const std::string said = ::testing::internal::GetCapturedStderr();
+  EXPECT_NE(said.find("no row for \"<pad>\", \"<far>\" among"), std::string::npos) << said;
+  const auto tokenizer = Tokenizer::read(file);
+  ASSERT_TRUE(tokenizer) << tokenizer.error().message;
+  EXPECT_EQ(tokenizer->vocabulary_count(), 300u);
+  EXPECT_EQ(tokenizer->encode("<pad>", Special::parse), tokenizer->encode("<pad>", Special::plain));
 }
 
 TEST_F(ConvertTokenizerTest, RefusesAddedTokensThatTakeWhatIsBesideThem) {
@@ -255,6 +272,24 @@ TEST_F(ConvertTokenizerTest, ATokenizerJsonBesideItSaysWhereSpacesCome) {
   }
 }
 
+// Llama 3's is a list of its tokens in base64 with their ranks.
+TEST_F(ConvertTokenizerTest, ATokenizerModelOfAnotherKindGivesWayToATokenizerJson) {
+  const test::TinyByteBpe tiny;
+  nlohmann::json vocabulary = nlohmann::json::object();
+  for (std::size_t i = 0; i < tiny.texts.size(); ++i) vocabulary[tiny.texts[i]] = i;
+  const nlohmann::json file = {
+      {"pre_tokenizer", {{"type", "ByteLevel"}, {"add_prefix_space", false}}},
+      {"model", {{"type", "BPE"}, {"vocab", vocabulary}, {"merges", tiny.merges}}}};
+  input_.write("tokenizer.model", "IQ== 0\nIg== 1\nIw== 2\n");
+  expect_error({}, Errc::bad_file, "tiktoken");
+  expect_error({}, Errc::bad_file, "tokenizer.json");
+  input_.write("tokenizer.json", file.dump());
+  const auto tokenizer = Tokenizer::read(converted({}, DType::f16));
+  ASSERT_TRUE(tokenizer) << tokenizer.error().message;
+  EXPECT_EQ(tokenizer->encode("the cat", Special::plain),
+            (std::vector<std::uint32_t>{tiny.id("the"), tiny.id("Ġcat")}));
+}
+
 TEST_F(ConvertTokenizerTest, PrefersTheTemplateThatStandsAlone) {
   HfDirectory source;
   source.write_tokenizer(input_);
@@ -283,10 +318,10 @@ TEST_F(ConvertTokenizerTest, LooksAtTheEmbeddingBeforeTheTokenizer) {
 TEST_F(ConvertTokenizerTest, RefusesTokenizersThatItWouldGetWrong) {
   input_.write("vocab.json", "{}");
   expect_error({}, Errc::unsupported, "tokenizer.json");
-  input_.write("tokenizer.json", "{}");
-  expect_error({}, Errc::bad_file, "tokenizer.json");
   input_.write("tokenizer.model", "\xFF\xFF");
   expect_error({}, Errc::bad_file, "tokenizer.model");
+  input_.write("tokenizer.json", "{}");
+  expect_error({}, Errc::bad_file, "tokenizer.json");
   HfDirectory source;
   source.write_tokenizer(input_);
   source.config["vocab_size"] = 200;

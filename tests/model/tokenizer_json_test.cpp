@@ -278,6 +278,31 @@ TEST(TokenizerJsonTest, GapsBetweenIdsAreUnused) {
   EXPECT_EQ(parts.entries[300].type, TokenType::control);
 }
 
+TEST(TokenizerJsonTest, LeavesOutAddedTokensWithoutARow) {
+  json file = byte_level();
+  file["added_tokens"].push_back({{"id", kCount}, {"content", "<pad>"}, {"special", true}});
+  const TokenizerParts parts = read(file);
+  EXPECT_EQ(parts.entries.size(), read(byte_level()).entries.size());
+  EXPECT_EQ(parts.left_out, std::vector<std::string>{"<pad>"});
+}
+
+// Hugging Face then looks for "▁<tool>" in "▁a<tool>", and finds none.
+TEST(TokenizerJsonTest, RefusesSymbolsThatArePrependedTo) {
+  json file = sentencepiece();
+  file["added_tokens"].push_back(
+      {{"id", 300}, {"content", "<tool>"}, {"special", false}, {"normalized", true}});
+  expect_error(file, Errc::unsupported, "<tool> with normalized");
+  file["added_tokens"].back()["special"] = true;
+  EXPECT_EQ(read(file).entries[300].type, TokenType::control) << "as Llama 2 has its own";
+  file["added_tokens"].back()["special"] = false;
+  file["added_tokens"].back()["normalized"] = false;
+  EXPECT_EQ(read(file).entries[300].type, TokenType::user_defined);
+  file["added_tokens"].back()["normalized"] = true;
+  file["normalizer"] = nullptr;
+  file["pre_tokenizer"] = {{"type", "Metaspace"}, {"replacement", "▁"}, {"split", false}};
+  EXPECT_EQ(read(file).entries[300].text, "<tool>") << "nothing changes it";
+}
+
 TEST(TokenizerJsonTest, NamesWhatAGgufFileCannotSay) {
   const std::pair<json, const char*> changes[] = {
       {{{"model", {{"type", "WordPiece"}}}}, "WordPiece"},
@@ -325,7 +350,6 @@ TEST(TokenizerJsonTest, RefusesDamagedFiles) {
       {{{"model", {{"vocab", {{"a", 400}}}}}}, "below"},
       {{{"model", {{"vocab", {{"a", -1}}}}}}, "below"},
       {{{"model", {{"vocab", {{"b", 97}}}}}}, "two entries"},
-      {{{"added_tokens", {{{"id", 400}, {"content", "x"}}}}}, "outside"},
       {{{"added_tokens", {{{"content", "x"}}}}}, "no id"},
       {{{"added_tokens", {{{"id", 300}, {"content", "the"}}}}}, "twice"},
       {{{"added_tokens", {1}}}, "no object"},

@@ -177,6 +177,26 @@ TEST_F(TokenizerTest, FollowsHuggingFacesRulesOfSpaces) {
   EXPECT_EQ(tokenizer_.encode(" the", Special::parse), (Ids{id("▁"), id("▁the")}));
 }
 
+// As llama.cpp does, and Hugging Face behind the normalizer Prepend.
+TEST_F(TokenizerTest, ASpaceComesBehindSymbolsAsBehindControlTokens) {
+  vocabulary_.add("<code>", 0, 4);
+  RawGguf raw;
+  vocabulary_.add_to(raw);
+  const auto tokenizer = read(raw);
+  ASSERT_TRUE(tokenizer) << tokenizer.error().message;
+  const std::uint32_t code = id("<code>");
+  const std::pair<const char*, Ids> cases[] = {
+      {"the<code>the", {id("▁the"), code, id("▁the")}},
+      {"<code>the", {code, id("▁the")}},
+      {"<code><code>", {code, code}},
+      {"the<code>\n", {id("▁the"), code, id("▁"), id("<0x0A>")}},
+      {"<code> the", {code, id("▁"), id("▁the")}},
+  };
+  for (const Special special : {Special::parse, Special::plain}) {
+    for (const auto& [text, ids] : cases) EXPECT_EQ(tokenizer->encode(text, special), ids) << text;
+  }
+}
+
 // As Hugging Face's decoders do, whoever put the space there.
 TEST_F(TokenizerTest, DecodingTakesOneSpaceAwayUnderEveryRule) {
   for (const char* rule : {"first", "always"}) {
@@ -232,6 +252,37 @@ TEST_F(TokenizerTest, TakesTheEndOfTurnFromTheFile) {
   ASSERT_TRUE(tokenizer);
   EXPECT_TRUE(tokenizer->is_end(2));
   EXPECT_TRUE(tokenizer->is_end(id("<|end|>")));
+}
+
+// Tools of some models leave them ordinary entries.
+TEST_F(TokenizerTest, MarkersThatBeginAndEndTextsAreControlTokensOfAnyType) {
+  vocabulary_.types[1] = 1;  // bos_token_id
+  vocabulary_.types[id("<|end|>")] = 1;
+  vocabulary_.add("<|im_end|>", 0, 1);  // no key names it
+  RawGguf raw;
+  vocabulary_.add_to(raw);
+  raw.add_bool("tokenizer.ggml.add_space_prefix", false);
+  const auto tokenizer = read(raw);
+  ASSERT_TRUE(tokenizer) << tokenizer.error().message;
+  EXPECT_TRUE(tokenizer->is_end(id("<|im_end|>")));
+  for (const char* text : {"<s>", "<|end|>", "<|im_end|>"}) {
+    const std::string whole = std::string("the") + text;
+    EXPECT_EQ(tokenizer->encode(whole, Special::parse), (Ids{id("the"), id(text)}));
+    const Ids plain = tokenizer->encode(whole, Special::plain);
+    EXPECT_EQ(std::count(plain.begin(), plain.end(), id(text)), 0) << text;
+    EXPECT_EQ(decode(*tokenizer, plain, LeadingSpace::strip), whole);
+  }
+}
+
+// Some models end an answer with a line.
+TEST_F(TokenizerTest, AnOrdinaryWordThatEndsAnswersStaysAWord) {
+  RawGguf raw;
+  vocabulary_.add_to(raw);
+  raw.add_u32("tokenizer.ggml.eot_token_id", id("▁the"));
+  const auto tokenizer = read(raw);
+  ASSERT_TRUE(tokenizer) << tokenizer.error().message;
+  EXPECT_TRUE(tokenizer->is_end(id("▁the")));
+  EXPECT_EQ(tokenizer->encode("the cat", Special::plain), (Ids{id("▁the"), id("▁cat")}));
 }
 
 class RoundTripTest : public ::testing::TestWithParam<std::string> {};
@@ -336,6 +387,10 @@ TEST_F(TokenizerTest, RefusesDamagedVocabularies) {
   v = {};
   v.types[1] = 2;
   expect_bad(v, "two unknown tokens");
+  // Time grows with the text times the longest.
+  v = {};
+  v.texts.back() = std::string(1025, 'a');
+  expect_bad(v, "an entry longer than any token");
 }
 
 // Phi-3's files call the fillers behind its 32,011 entries unknown, as they do <unk>.

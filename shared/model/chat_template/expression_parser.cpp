@@ -104,28 +104,28 @@ ExpressionPtr ExpressionParser::parse_not() {
 
 ExpressionPtr ExpressionParser::parse_comparison() {
   ExpressionPtr left = parse_sum();
-  while (!error_) {
-    const int line = peek().line;
-    const bool negated = at("not");
-    if (!negated && !at("in") && !at("==") && !at("!=") && !at("<") && !at("<=") && !at(">") &&
-        !at(">=")) {
-      return left;
-    }
-    std::string name = take().text;
-    if (negated) {
-      if (!take_if("in")) fail("'not' in this place");
-      name = "in";
-    }
-    ExpressionPtr right = parse_sum();
-    left = make({.kind = Kind::binary,
-                 .line = line,
-                 .text = std::move(name),
-                 .parts = list_of(std::move(left), std::move(right))});
-    if (negated) {
-      left = make({.kind = Kind::invert, .line = line, .parts = list_of(std::move(left))});
-    }
+  if (!at_comparison()) return left;
+  const int line = peek().line;
+  const bool negated = at("not");
+  std::string name = take().text;
+  if (negated) {
+    if (!take_if("in")) fail("'not' in this place");
+    name = "in";
   }
-  return nullptr;
+  ExpressionPtr right = parse_sum();
+  // Jinja compares each with the next.
+  if (at_comparison()) fail("a comparison of more than two values");
+  ExpressionPtr compared = make({.kind = Kind::binary,
+                                 .line = line,
+                                 .text = std::move(name),
+                                 .parts = list_of(std::move(left), std::move(right))});
+  if (!negated) return compared;
+  return make({.kind = Kind::invert, .line = line, .parts = list_of(std::move(compared))});
+}
+
+bool ExpressionParser::at_comparison() const {
+  constexpr std::string_view kOperators[] = {"in", "not", "==", "!=", "<", "<=", ">", ">="};
+  return std::ranges::any_of(kOperators, [this](std::string_view name) { return at(name); });
 }
 
 ExpressionPtr ExpressionParser::parse_sum() {
@@ -145,8 +145,10 @@ ExpressionPtr ExpressionParser::parse_product() {
 ExpressionPtr ExpressionParser::parse_unary() {
   if (!at("-")) return parse_suffixes(parse_primary());
   const int line = take().line;
-  ExpressionPtr inner = parse_suffixes(parse_primary());
-  return make({.kind = Kind::negate, .line = line, .parts = list_of(std::move(inner))});
+  // Filters and tests are of the negative value.
+  ExpressionPtr inner = parse_postfix(parse_primary());
+  return parse_suffixes(
+      make({.kind = Kind::negate, .line = line, .parts = list_of(std::move(inner))}));
 }
 
 ExpressionPtr ExpressionParser::parse_primary() {

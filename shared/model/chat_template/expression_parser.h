@@ -38,6 +38,7 @@ class ExpressionParser {
   ExpressionPtr parse_and();
   ExpressionPtr parse_not();
   ExpressionPtr parse_comparison();
+  bool at_comparison() const;
   ExpressionPtr parse_sum();
   ExpressionPtr parse_concatenation();
   ExpressionPtr parse_product();

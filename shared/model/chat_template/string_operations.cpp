@@ -1,8 +1,9 @@
 #include "shared/model/chat_template/string_operations.h"
 
+#include <utf8proc.h>
+
 #include <algorithm>
 
-#include "shared/base/ascii.h"
 #include "shared/model/utf8.h"
 
 namespace edgedraft::chat {
@@ -35,15 +36,28 @@ std::size_t last_character(std::string_view text) {
   return utf8_front(text.substr(text.size() - count)).byte_count == count ? count : 1;
 }
 
-// Characters beyond ASCII are taken for letters.
-bool is_letter(char c) {
-  return is_ascii_letter(c) || static_cast<unsigned char>(c) >= 0x80;
+// Negative for what is no UTF-8.
+utf8proc_int32_t code_of(std::string_view character) {
+  utf8proc_int32_t code = -1;
+  utf8proc_iterate(reinterpret_cast<const utf8proc_uint8_t*>(character.data()),
+                   static_cast<utf8proc_ssize_t>(character.size()), &code);
+  return code;
 }
-char upper(char c) {
-  return c >= 'a' && c <= 'z' ? static_cast<char>(c - 'a' + 'A') : c;
+
+bool has_case(std::string_view character) {
+  const utf8proc_int32_t code = code_of(character);
+  if (code < 0) return false;
+  const utf8proc_category_t category = utf8proc_category(code);
+  return category == UTF8PROC_CATEGORY_LU || category == UTF8PROC_CATEGORY_LL ||
+         category == UTF8PROC_CATEGORY_LT;
 }
-char lower(char c) {
-  return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+
+std::string with_case(std::string_view character, utf8proc_int32_t (*mapping)(utf8proc_int32_t)) {
+  const utf8proc_int32_t code = code_of(character);
+  if (code < 0) return std::string(character);
+  utf8proc_uint8_t bytes[4];
+  const utf8proc_ssize_t count = utf8proc_encode_char(mapping(code), bytes);
+  return {reinterpret_cast<const char*>(bytes), static_cast<std::size_t>(count)};
 }
 
 std::vector<MarkedText> split_at_spaces(const MarkedText& text, std::int64_t splits) {
@@ -101,21 +115,24 @@ MarkedText strip(const MarkedText& text, Strip ends, std::optional<std::string_v
 }
 
 MarkedText change_case(const MarkedText& text, std::string_view name) {
-  std::string out = text.text();
-  if (name == "upper" || name == "lower") {
-    std::transform(out.begin(), out.end(), out.begin(), name == "upper" ? upper : lower);
-    return text.with_text(std::move(out));
+  const auto ends_word = [name](std::string_view character) {
+    if (name == "title") return !has_case(character);
+    return name == "words" && (is_space(character) ||
+                               std::string_view("-({[<").find(character) != std::string_view::npos);
+  };
+  const auto beginning = name == "upper" || name == "words" ? utf8proc_toupper : utf8proc_totitle;
+  const std::string_view whole = text.text();
+  MarkedText out;
+  bool begins = name != "lower";
+  for (std::size_t at = 0; at < whole.size();) {
+    const std::size_t count = first_character(whole.substr(at));
+    const std::string_view character = whole.substr(at, count);
+    out.append(with_case(character, begins ? beginning : utf8proc_tolower),
+               text.is_foreign(at, at + count));
+    if (name != "upper" && name != "lower") begins = ends_word(character);
+    at += count;
   }
-  constexpr std::size_t npos = std::string_view::npos;
-  bool begins = true;
-  for (char& c : out) {
-    const bool ends_word =
-        name == "title" ? !is_letter(c)
-                        : name == "words" && std::string_view("-({[< \t\n\r\f\v").find(c) != npos;
-    c = begins ? upper(c) : lower(c);
-    begins = ends_word;
-  }
-  return text.with_text(std::move(out));
+  return out;
 }
 
 std::int64_t character_count(std::string_view text) {

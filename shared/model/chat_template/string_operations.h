@@ -19,7 +19,7 @@ enum class Strip : unsigned char { both, left, right };
 MarkedText strip(const MarkedText& text, Strip ends, std::optional<std::string_view> characters);
 
 // str.upper, lower, capitalize and title, and "words" for Jinja's filter title, to which fewer
-// characters end a word. Letters beyond ASCII keep their case.
+// characters end a word. Each character becomes one: Python makes two of some, as of an upper "ß".
 MarkedText change_case(const MarkedText& text, std::string_view name);
 
 // Characters of UTF-8 text.

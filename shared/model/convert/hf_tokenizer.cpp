@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <iostream>
 #include <optional>
 #include <string>
 #include <unordered_map>
@@ -28,7 +29,13 @@ Result<TokenizerParts> read_sentencepiece(const std::filesystem::path& path) {
   const auto file = MappedFile::open(path);
   if (!file) return file.error();
   auto model = decode_sentencepiece_model(file->bytes());
-  if (!model) return Error{model.error().code, path.string() + ": " + model.error().message};
+  if (!model) {
+    return Error{model.error().code,
+                 path.string() + ": " + model.error().message +
+                     "; one of another kind, such as tiktoken's, is not read: save the tokenizer "
+                     "as tokenizer.json (transformers: AutoTokenizer.from_pretrained(DIR)"
+                     ".save_pretrained(DIR))"};
+  }
   if (model->algorithm != Algorithm::bpe && model->algorithm != Algorithm::unigram) {
     return Error{Errc::unsupported,
                  path.string() + ": only byte-pair encoding and unigram are supported"};
@@ -64,10 +71,12 @@ Result<void> add_older_tokens(const std::filesystem::path& path, std::size_t cou
     const std::string name = path.string() + ": \"" + text.substr(0, 80) + "\"";
     if (text.empty() || text.find('\0') != text.npos)
       return bad_file(name + " is no text of a token");
-    if (!id.is_number_unsigned() || id.get<std::uint64_t>() >= count) {
-      return bad_file(name + " has no id below the model's " + std::to_string(count));
-    }
+    if (!id.is_number_unsigned()) return bad_file(name + " has no id");
     const auto at = id.get<std::size_t>();
+    if (at >= count) {
+      parts.add_token(at, count, text, TokenType::user_defined);
+      continue;
+    }
     if (const auto known = ids.try_emplace(text, at).first; known->second != at) {
       return bad_file(name + " has the id " + std::to_string(at) +
                       ", and tokenizer.model calls it " + std::to_string(known->second));
@@ -82,7 +91,7 @@ Result<void> add_older_tokens(const std::filesystem::path& path, std::size_t cou
     if (type == TokenType::control || type == TokenType::unknown || type == TokenType::byte) {
       continue;
     }
-    if (auto done = parts.add_token(at, count, text, TokenType::user_defined); !done) return done;
+    parts.add_token(at, count, text, TokenType::user_defined);
   }
   return {};
 }
@@ -104,9 +113,7 @@ Result<void> add_listed_tokens(const json& config, std::size_t count, TokenizerP
     auto checked = check_added_token(entry, **text, "tokenizer_config.json");
     if (!checked) return checked;
     const TokenType type = special->value_or(false) ? TokenType::control : TokenType::user_defined;
-    if (auto done = parts.add_token(std::stoul(key), count, **text, type); !done) {
-      return done.error();
-    }
+    parts.add_token(std::stoul(key), count, **text, type);
   }
   return {};
 }
@@ -212,11 +219,26 @@ Result<void> add_special_ids(const json& tokenizer_config, const HfConfig& confi
   return {};
 }
 
+Result<TokenizerParts> read_json_parts(const std::filesystem::path& directory, std::size_t count) {
+  const auto file = read_json_object(directory / "tokenizer.json");
+  if (!file) return file.error();
+  auto parts = read_tokenizer_json(*file, count);
+  if (!parts) return Error{parts.error().code, directory.string() + ": " + parts.error().message};
+  return parts;
+}
+
 Result<TokenizerParts> read_parts(const std::filesystem::path& directory,
                                   const json& tokenizer_config, std::size_t count) {
   if (std::filesystem::exists(directory / "tokenizer.model")) {
     auto parts = read_sentencepiece(directory / "tokenizer.model");
-    if (!parts) return parts;
+    if (!parts) {
+      // Llama 3's own tokenizer.model is tiktoken's, and says what its tokenizer.json does.
+      const bool is_of_another_kind = parts.error().code == Errc::bad_file;
+      if (is_of_another_kind && std::filesystem::exists(directory / "tokenizer.json")) {
+        return read_json_parts(directory, count);
+      }
+      return parts;
+    }
     auto added = add_older_tokens(directory / "added_tokens.json", count, *parts);
     if (!added) return added.error();
     if (auto done = add_listed_tokens(tokenizer_config, count, *parts); !done) return done.error();
@@ -224,11 +246,17 @@ Result<TokenizerParts> read_parts(const std::filesystem::path& directory,
     parts->add_bos = true;
     return parts;
   }
-  const auto file = read_json_object(directory / "tokenizer.json");
-  if (!file) return file.error();
-  auto parts = read_tokenizer_json(*file, count);
-  if (!parts) return Error{parts.error().code, directory.string() + ": " + parts.error().message};
-  return parts;
+  return read_json_parts(directory, count);
+}
+
+void say_what_is_left_out(const std::filesystem::path& directory, const TokenizerParts& parts) {
+  if (parts.left_out.empty()) return;
+  std::cerr << directory.string() << ": the model has no row for";
+  const char* separator = " ";
+  for (const std::string& text : parts.left_out) {
+    std::cerr << std::exchange(separator, ", ") << '"' << text.substr(0, 80) << '"';
+  }
+  std::cerr << " among the tokenizer's added tokens; left out\n";
 }
 
 }  // namespace
@@ -260,6 +288,7 @@ Result<void> add_hf_tokenizer(const std::filesystem::path& directory, const HfCo
                                      std::to_string(parts->entries.size()) +
                                      " entries, the model " + std::to_string(count)};
   }
+  say_what_is_left_out(directory, *parts);
   parts->pad_to(count);
   const auto add_bos = json_bool(tokenizer_config, "add_bos_token");
   if (!add_bos) return add_bos.error();

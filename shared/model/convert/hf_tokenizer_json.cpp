@@ -78,7 +78,8 @@ Result<std::vector<Merge>> read_merges(const json& model) {
   return merges;
 }
 
-Result<void> read_added_tokens(const json& file, std::size_t count, TokenizerParts& parts) {
+Result<void> read_added_tokens(const json& file, const TextSteps& steps, std::size_t count,
+                               TokenizerParts& parts) {
   const auto added = file.find("added_tokens");
   if (added == file.end() || added->is_null()) return {};
   if (!added->is_array()) return bad_tokenizer("added_tokens is no list");
@@ -94,13 +95,18 @@ Result<void> read_added_tokens(const json& file, std::size_t count, TokenizerPar
     const auto special = json_bool(entry, "special");
     if (!special) return special.error();
     const TokenType type = special->value_or(false) ? TokenType::control : TokenType::user_defined;
-    if (auto done = parts.add_token(**id, count, **text, type); !done) return done;
+    const auto normalized = json_bool(entry, "normalized");
+    if (!normalized) return normalized.error();
+    const bool is_prepended_to = steps.space_rule == SpaceRule::each;
+    if (type == TokenType::user_defined && is_prepended_to && normalized->value_or(false)) {
+      // It is then found where a part of the text begins with it, and nowhere else.
+      return unsupported_tokenizer("the added token " + **text +
+                                   " with normalized behind the normalizer Prepend");
+    }
+    parts.add_token(**id, count, **text, type);
   }
   return {};
 }
-
-// Far above any piece: what looks at each place to cut one takes its length squared.
-constexpr std::size_t kEntryBytesMax = 4096;
 
 // No two entries alike, and the texts as SentencePiece and GGUF want them.
 Result<Index> index_of(const TokenizerParts& parts) {
@@ -256,7 +262,7 @@ Result<TokenizerParts> read_bpe(const json& file, const json& model, std::size_t
     const auto id = *unknown ? parts.find(**unknown) : std::nullopt;
     if (auto done = mark_pieces(model, id, parts); !done) return done.error();
   }
-  if (auto done = read_added_tokens(file, count, parts); !done) return done.error();
+  if (auto done = read_added_tokens(file, *steps, count, parts); !done) return done.error();
   const auto index = index_of(parts);
   if (!index) return index.error();
   if (steps->byte_level) {
@@ -285,7 +291,7 @@ Result<TokenizerParts> read_unigram(const json& file, const json& model, std::si
   TokenizerParts parts;
   if (auto done = read_vocabulary_list(*vocabulary, count, parts); !done) return done.error();
   if (auto done = mark_pieces(model, *unknown, parts); !done) return done.error();
-  if (auto done = read_added_tokens(file, count, parts); !done) return done.error();
+  if (auto done = read_added_tokens(file, *steps, count, parts); !done) return done.error();
   if (const auto index = index_of(parts); !index) return index.error();
   if (auto done = check_spaces(*steps, parts); !done) return done.error();
   parts.model = "t5";

@@ -1,5 +1,7 @@
 #include "shared/model/convert/tokenizer_parts.h"
 
+#include <algorithm>
+
 namespace edgedraft {
 namespace {
 
@@ -21,17 +23,18 @@ void TokenizerParts::pad_to(std::size_t count) {
   }
 }
 
-Result<void> TokenizerParts::add_token(std::size_t id, std::size_t count, const std::string& text,
-                                       TokenType type) {
+void TokenizerParts::add_token(std::size_t id, std::size_t count, const std::string& text,
+                               TokenType type) {
   if (id >= count) {
-    return Error{Errc::bad_file, "the added token " + text + " lies outside the vocabulary"};
+    // Several files of a folder may list it.
+    if (std::ranges::find(left_out, text) == left_out.end()) left_out.push_back(text);
+    return;
   }
   pad_to(id + 1);
   Entry& entry = entries[id];
-  if (entry.type == TokenType::unknown) return {};
+  if (entry.type == TokenType::unknown) return;
   if (entry.text != text) entry = {text, kAddedScore, type};
   entry.type = type;
-  return {};
 }
 
 void TokenizerParts::add_to(GgufMetadata& metadata) const {

@@ -29,13 +29,13 @@ struct TokenizerParts {
   std::optional<bool> remove_extra_whitespaces;  // SentencePiece alone
   std::optional<bool> add_bos;
   std::optional<bool> add_eos;
-  std::optional<std::uint32_t> bos;  // what the tokenizer itself puts before a text
+  std::optional<std::uint32_t> bos;   // what the tokenizer itself puts before a text
+  std::vector<std::string> left_out;  // added tokens for which the model has no row
 
   std::optional<std::uint32_t> find(const std::string& text) const;
-  // Makes entry `id`, which may lie behind the last; those between are unused.
-  // Errors    bad_file: not below `count`
-  Result<void> add_token(std::size_t id, std::size_t count, const std::string& text,
-                         TokenType type);
+  // Makes entry `id`, which may lie behind the last; those between are unused. One that is not
+  // below `count` is left out: folders name a padding token so, which no text ever becomes.
+  void add_token(std::size_t id, std::size_t count, const std::string& text, TokenType type);
   // Unused entries up to `count`.
   void pad_to(std::size_t count);
 

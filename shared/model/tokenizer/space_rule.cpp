@@ -41,10 +41,6 @@ Result<SpaceRule> read_space_rule(const GgufFile& file) {
   return *rule;
 }
 
-bool parts_at_symbols(SpaceRule rule) {
-  return rule == SpaceRule::first || rule == SpaceRule::always;
-}
-
 bool wants_space(SpaceRule rule, std::string_view part, std::size_t begin) {
   if (part.empty() || part.starts_with(' ') || part.starts_with(kSpaceMark)) return false;
   return rule == SpaceRule::always || (rule == SpaceRule::first && begin == 0);

@@ -12,13 +12,13 @@ namespace edgedraft {
 
 inline constexpr std::string_view kSpaceMark = "\xE2\x96\x81";  // U+2581, SentencePiece's space
 
-// Before which parts of a text SentencePiece's pieces get a space. Tokens that are looked for in
-// the text part it.
+// Before which parts of a text SentencePiece's pieces get a space. Control tokens and user-defined
+// symbols, Hugging Face's added tokens, part it.
 enum class SpaceRule : std::uint8_t {
   none,
-  each,    // SentencePiece's: every part between control tokens, even one that begins with a space
-  first,   // Hugging Face's: the beginning of the text, unless that is a space or an added token
-  always,  // Hugging Face's: every part between added tokens that does not begin with a space
+  each,    // every part, even one that begins with a space
+  first,   // Hugging Face's: the beginning of the text, unless that is a space or such a token
+  always,  // Hugging Face's: every part that does not begin with a space
 };
 
 // Which of Hugging Face's rules a file follows: "first" or "always". llama.cpp's key
@@ -31,9 +31,6 @@ std::optional<SpaceRule> find_space_rule(std::string_view name);
 
 // Errors    bad_file: no such rule, or one beside an add_space_prefix that says there is none
 Result<SpaceRule> read_space_rule(const GgufFile& file);
-
-// Whether added tokens that steer nothing part a text, too. SentencePiece finds these itself.
-bool parts_at_symbols(SpaceRule rule);
 
 // Whether a space goes before `part`, which begins at byte `begin` of the text. Not for `each`,
 // which SentencePiece follows itself.

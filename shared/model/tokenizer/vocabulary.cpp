@@ -13,7 +13,17 @@ namespace {
 // Spellings that end an answer, whatever the file says of them: many files name only one.
 constexpr std::string_view kEndTexts[] = {"<|eot_id|>",    "<|im_end|>",    "<|end|>",
                                           "<|eom_id|>",    "<|endoftext|>", "<|end_of_text|>",
-                                          "<end_of_turn>", "<EOT>",         "<end_of_utterance>"};
+                                          "<end_of_turn>", "<EOT>",         "<end_of_utterance>",
+                                          "<|fim_pad|>",   "<|repo_name|>", "<|file_sep|>"};
+
+bool looks_like_a_marker(std::string_view text) {
+  return (text.starts_with("<|") && text.ends_with("|>")) ||
+         (text.starts_with("<｜") && text.ends_with("｜>"));
+}
+
+bool looks_like_a_tag(std::string_view text) {
+  return text.size() > 2 && text.starts_with('<') && text.ends_with('>');
+}
 
 Result<std::optional<std::uint32_t>> read_id(const GgufFile& file, std::string_view key,
                                              std::size_t count) {
@@ -43,6 +53,10 @@ Result<void> read_entries(const GgufFile& file, Vocabulary& vocabulary) {
     const bool sound = !text.empty() && text.find('\0') == text.npos && is_valid_utf8(text) &&
                        type >= 1 && type <= 6;
     if (!sound) return bad_file("entry " + std::to_string(i) + " of the tokenizer is damaged");
+    if (text.size() > kEntryBytesMax) {
+      return bad_file("entry " + std::to_string(i) + " of the tokenizer has " +
+                      std::to_string(text.size()) + " bytes, more than any token");
+    }
     vocabulary.texts.emplace_back(text);
     vocabulary.types.push_back(TokenType{static_cast<std::uint8_t>(type)});
   }
@@ -68,8 +82,11 @@ Result<void> read_end_ids(const GgufFile& file, Vocabulary& vocabulary) {
 }
 
 Result<void> read_ends(const GgufFile& file, Vocabulary& vocabulary) {
-  for (const std::string_view key : {"tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id",
-                                     "tokenizer.ggml.eom_token_id"}) {
+  // A coder model's separators of files end what was asked for as well.
+  for (const std::string_view key :
+       {"tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id", "tokenizer.ggml.eom_token_id",
+        "tokenizer.ggml.fim_pad_token_id", "tokenizer.ggml.fim_rep_token_id",
+        "tokenizer.ggml.fim_sep_token_id"}) {
     const auto id = read_id(file, key, vocabulary.texts.size());
     if (!id) return id.error();
     if (*id) vocabulary.ends.push_back(**id);
@@ -77,9 +94,11 @@ Result<void> read_ends(const GgufFile& file, Vocabulary& vocabulary) {
   if (auto read = read_end_ids(file, vocabulary); !read) return read;
   std::size_t spelled = 0;
   for (std::size_t i = 0; i < vocabulary.texts.size(); ++i) {
-    const bool special =
-        vocabulary.types[i] == TokenType::control || vocabulary.types[i] == TokenType::user_defined;
-    if (special && std::ranges::find(kEndTexts, vocabulary.texts[i]) != std::end(kEndTexts)) {
+    const std::string& text = vocabulary.texts[i];
+    const TokenType type = vocabulary.types[i];
+    const bool may_end = type == TokenType::control || type == TokenType::user_defined ||
+                         (type == TokenType::normal && looks_like_a_marker(text));
+    if (may_end && std::ranges::find(kEndTexts, text) != std::end(kEndTexts)) {
       if (++spelled > kEndIdsMax) {
         return bad_file("more than " + std::to_string(kEndIdsMax) +
                         " entries of the tokenizer are spelled like the end of an answer");
@@ -91,11 +110,6 @@ Result<void> read_ends(const GgufFile& file, Vocabulary& vocabulary) {
   return {};
 }
 
-bool looks_like_a_marker(std::string_view text) {
-  return (text.starts_with("<|") && text.ends_with("|>")) ||
-         (text.starts_with("<｜") && text.ends_with("｜>"));
-}
-
 }  // namespace
 
 bool Vocabulary::is_end(std::uint32_t id) const {
@@ -105,7 +119,10 @@ bool Vocabulary::is_end(std::uint32_t id) const {
 bool Vocabulary::is_control(std::uint32_t id) const {
   const TokenType type = types[id];
   if (type == TokenType::control || type == TokenType::unknown) return true;
-  return type == TokenType::user_defined && (looks_like_a_marker(texts[id]) || is_end(id));
+  const bool begins_or_ends = id == bos || is_end(id);
+  if (type == TokenType::user_defined) return looks_like_a_marker(texts[id]) || begins_or_ends;
+  // Some models end with a line, say, and every text must be able to hold that.
+  return type == TokenType::normal && begins_or_ends && looks_like_a_tag(texts[id]);
 }
 
 Result<void> keep_one_unknown(Vocabulary& vocabulary) {

@@ -19,6 +19,10 @@ inline constexpr std::string_view kEndIdsKey = "edgedraft.tokenizer.end_ids";
 // More than any real model has, whether listed there or spelled like the end of an answer.
 inline constexpr std::size_t kEndIdsMax = 256;
 
+// More than any real entry has. What is looked for at each place of a text takes its length
+// squared.
+inline constexpr std::size_t kEntryBytesMax = 1024;
+
 // The entries of a tokenizer.
 struct Vocabulary {
   std::vector<std::string> texts;
@@ -30,8 +34,9 @@ struct Vocabulary {
 
   bool is_end(std::uint32_t id) const;
   // Whether the entry steers the model, so that a user's text must never become it: control tokens,
-  // and symbols that files of some tools call user-defined although they are spelled <|so|> or end
-  // an answer.
+  // and what files of some tools call otherwise. That is a user-defined symbol which is spelled
+  // <|so|> or begins a text or ends an answer, and an ordinary entry which does that and is spelled
+  // <so>.
   bool is_control(std::uint32_t id) const;
 };
 
