@@ -254,6 +254,7 @@ Result<void> read_outages(ProfileTable& root, NetworkProfile& profile) {
     profile.outages.push_back({.after_tokens = static_cast<std::uint32_t>(**tokens),
                                .duration = *duration ? seconds_of(**duration) : Duration(0)});
   }
+  std::ranges::stable_sort(profile.outages, {}, &TokenOutage::after_tokens);
   return boost::system::in_place_value;
 }
 

@@ -8,6 +8,7 @@
 #include "netsim/run/installation.h"
 #include "netsim/run/probe.h"
 #include "netsim/run/runner.h"
+#include "shared/base/printable.h"
 #include "shared/program/interrupt.h"
 #include "shared/program/validators.h"
 
@@ -18,7 +19,8 @@ void declare_run(CLI::App& app, RunCommandOptions& o) {
   app.add_flag("--quick", o.quick, "Run the experiment's short form, to see whether it works");
   app.add_option("--out", o.out, "Folder for the results [results/NAME, or results/NAME-quick]")
       ->type_name("DIR");
-  app.add_flag("--resume", o.resume, "Go on with what is in that folder, and run what it lacks");
+  app.add_flag("--resume", o.resume,
+               "Go on with what is in that folder, and run what it lacks or what failed");
   app.add_option("--driver", o.driver,
                  "What makes the link: auto, tc, tun, proxy; or loopback for no link at all")
       ->type_name("DRIVER")
@@ -49,7 +51,8 @@ void declare_run(CLI::App& app, RunCommandOptions& o) {
       "Results: manifest.json, runs.csv, runs.jsonl, cycles.jsonl, calibration.jsonl and\n"
       "report.html, one file that opens without a network. docs/experiments.md explains them all.\n"
       "Exit status: 0, 2 for a mistake in options or files, 3 for a link or server that is not as\n"
-      "it should be, 5 for what this build or machine lacks, 130 after Ctrl-C, 1 for the rest.");
+      "it should be, 5 for what this build or machine lacks, 130 after Ctrl-C, 1 for answers that\n"
+      "failed (--resume makes them again) and for the rest.");
 }
 
 Result<int> run_command(const RunCommandOptions& o) {
@@ -79,8 +82,16 @@ Result<int> run_command(const RunCommandOptions& o) {
   if (!ran) return ran.error();
   if (o.dry_run) return 0;
   std::cout << "results " << out.string() << std::endl;
-  if (o.no_report) return 0;
-  return report_command({.results = out});
+  if (ran->failed > 0) {
+    std::cerr << "edgedraft-netsim: " << ran->failed << " of " << ran->answers
+              << " answers failed and are in no figure; the first, of "
+              << printable(ran->first_failure, Lines::one)
+              << "\nGo on with --resume to have them made again: --out " << out.string() << '\n';
+  }
+  const int status = ran->failed > 0 ? 1 : 0;
+  if (o.no_report) return status;
+  const auto reported = report_command({.results = out});
+  return reported ? status : reported;
 }
 
 void declare_report(CLI::App& app, ReportCommandOptions& o) {

@@ -1,24 +1,16 @@
 #include "netsim/report/acceptance.h"
 
-#include <algorithm>
 #include <set>
 #include <utility>
 
 #include "netsim/report/aggregate.h"
 #include "netsim/report/html.h"
-#include "shared/base/random.h"
 
 namespace edgedraft::netsim {
 namespace {
 
-constexpr std::uint64_t kPromptSeed = 20251;
-
-// Tokens and cycles of a prompt's answers.
-struct Sums {
-  double tokens = 0;
-  double cycles = 0;
-};
-using ByPrompt = std::map<std::string, Sums>;
+// Tokens by cycles, of a prompt's answers.
+using ByPrompt = std::map<std::string, RatioPart>;
 using ByTask = std::map<std::string, ByPrompt>;
 
 // Plain decoding has cycles too, of one token each.
@@ -30,23 +22,18 @@ ByTask sums_of(const std::vector<const Run*>& runs) {
   ByTask sums;
   for (const Run* run : runs) {
     if (!drafted(*run)) continue;
-    Sums& sum = sums[run->task][run->prompt];
-    sum.tokens += run->tau * run->cycles;
-    sum.cycles += run->cycles;
+    RatioPart& sum = sums[run->task][run->prompt];
+    sum.numerator += run->tau * run->cycles;
+    sum.denominator += run->cycles;
   }
   return sums;
 }
 
-// A task's prompts that both arms answered, or all if there is no second arm.
-struct Task {
-  std::vector<Sums> ours;
-  std::vector<Sums> theirs;
-};
-
-std::map<std::string, Task> tasks_of(const ByTask& ours, const ByTask* theirs) {
-  std::map<std::string, Task> tasks;
+// Each task's prompts that both arms answered, or all if there is no second arm.
+std::vector<RatioTask> tasks_of(const ByTask& ours, const ByTask* theirs) {
+  std::vector<RatioTask> tasks;
   for (const auto& [name, prompts] : ours) {
-    Task task;
+    RatioTask task;
     for (const auto& [prompt, sums] : prompts) {
       if (theirs) {
         const auto other = theirs->find(name);
@@ -57,47 +44,9 @@ std::map<std::string, Task> tasks_of(const ByTask& ours, const ByTask* theirs) {
       }
       task.ours.push_back(sums);
     }
-    if (!task.ours.empty()) tasks.emplace(name, std::move(task));
+    if (!task.ours.empty()) tasks.push_back(std::move(task));
   }
   return tasks;
-}
-
-double length(const Sums& sums) {
-  return sums.tokens / sums.cycles;
-}
-
-// The mean of the tasks, or its difference, with prompts drawn anew if `random` is given.
-double mean_of_tasks(const std::map<std::string, Task>& tasks, Random* random) {
-  double mean = 0;
-  for (const auto& [name, task] : tasks) {
-    Sums ours;
-    Sums theirs;
-    for (std::size_t i = 0; i < task.ours.size(); ++i) {
-      const std::size_t at = random ? random->below(task.ours.size()) : i;
-      ours.tokens += task.ours[at].tokens;
-      ours.cycles += task.ours[at].cycles;
-      if (task.theirs.empty()) continue;
-      theirs.tokens += task.theirs[at].tokens;
-      theirs.cycles += task.theirs[at].cycles;
-    }
-    mean += length(ours) - (task.theirs.empty() ? 0.0 : length(theirs));
-  }
-  return mean / static_cast<double>(tasks.size());
-}
-
-Estimate estimate_of(const std::map<std::string, Task>& tasks) {
-  Estimate estimate;
-  if (tasks.empty()) return estimate;
-  bool enough = true;
-  for (const auto& [name, task] : tasks) {
-    estimate.pairs += task.ours.size();
-    enough = enough && task.ours.size() >= kGroupsMin;
-  }
-  estimate.value = estimate.low = estimate.high = mean_of_tasks(tasks, nullptr);
-  if (!enough) return estimate;
-  add_interval(estimate, kPromptSeed,
-               [&](Random& random) { return mean_of_tasks(tasks, &random); });
-  return estimate;
 }
 
 std::string with_interval(const Estimate& e) {
@@ -114,16 +63,16 @@ Acceptance acceptance_of(const std::vector<const Run*>& ours,
   const ByTask sums = sums_of(ours);
   Acceptance acceptance;
   for (const auto& [name, prompts] : sums) {
-    Sums all;
+    RatioPart all;
     for (const auto& [prompt, sum] : prompts) {
-      all.tokens += sum.tokens;
-      all.cycles += sum.cycles;
+      all.numerator += sum.numerator;
+      all.denominator += sum.denominator;
     }
-    acceptance.tasks[name] = length(all);
+    acceptance.tasks[name] = all.numerator / all.denominator;
   }
-  acceptance.mean = estimate_of(tasks_of(sums, nullptr));
+  acceptance.mean = mean_ratio_of(tasks_of(sums, nullptr));
   const ByTask others = sums_of(theirs);
-  if (!others.empty()) acceptance.difference = estimate_of(tasks_of(sums, &others));
+  if (!others.empty()) acceptance.difference = mean_ratio_of(tasks_of(sums, &others));
   return acceptance;
 }
 

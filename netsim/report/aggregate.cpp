@@ -2,8 +2,39 @@
 
 #include <algorithm>
 #include <limits>
+#include <string>
 
 namespace edgedraft::netsim {
+namespace {
+
+struct SharedWork {
+  double tokens = 0;
+  double seconds = 0;
+};
+
+// Of a trial's clients, while all of them were at it.
+SharedWork work_together(const std::vector<const Run*>& clients) {
+  if (clients.size() == 1) {
+    return {.tokens = clients.front()->tokens, .seconds = clients.front()->seconds};
+  }
+  double last_asked = 0;
+  double first_ended = std::numeric_limits<double>::infinity();
+  for (const Run* run : clients) {
+    if (run->arrivals.empty()) return {};
+    last_asked = std::max(last_asked, run->asked_at_s);
+    first_ended = std::min(first_ended, run->asked_at_s + run->arrivals.back().at_s);
+  }
+  SharedWork work{.tokens = 0, .seconds = first_ended - last_asked};
+  for (const Run* run : clients) {
+    for (const Arrival& arrival : run->arrivals) {
+      const double at = run->asked_at_s + arrival.at_s;
+      if (at > last_asked && at <= first_ended) work.tokens += arrival.tokens;
+    }
+  }
+  return work;
+}
+
+}  // namespace
 
 std::vector<const Run*> good(const std::vector<const Run*>& runs) {
   std::vector<const Run*> kept;
@@ -38,31 +69,20 @@ std::vector<Pair> paired(const std::vector<const Run*>& ours, const std::vector<
   return pairs;
 }
 
-std::map<std::uint32_t, std::vector<double>> rates_together(const std::vector<const Run*>& runs) {
-  struct Together {
-    std::uint32_t clients = 0;
-    double tokens = 0;
-    double first_asked = std::numeric_limits<double>::infinity();
-    double last_ended = 0;
-    std::uint32_t members = 0;
-  };
-  std::map<std::string, Together> trials;
-  for (const Run* run : uncut(runs)) {
-    Together& trial = trials[run->trial];
-    trial.clients = run->clients;
-    trial.tokens += run->tokens;
-    trial.first_asked = std::min(trial.first_asked, run->asked_at_s);
-    trial.last_ended = std::max(trial.last_ended, run->asked_at_s + run->seconds);
-    ++trial.members;
-  }
-  std::map<std::uint32_t, std::vector<double>> rates;
-  for (const auto& [id, trial] : trials) {
+std::map<std::uint32_t, double> rates_together(const std::vector<const Run*>& runs) {
+  std::map<std::string, std::vector<const Run*>> trials;
+  for (const Run* run : uncut(runs)) trials[run->trial].push_back(run);
+  std::map<std::uint32_t, SharedWork> all;
+  for (const auto& [id, clients] : trials) {
     // One that failed would make the others look slow, or fast.
-    const double seconds = trial.last_ended - trial.first_asked;
-    if (trial.members == trial.clients && seconds > 0) {
-      rates[trial.clients].push_back(trial.tokens / seconds);
-    }
+    if (clients.size() != clients.front()->clients) continue;
+    const SharedWork work = work_together(clients);
+    if (work.seconds <= 0) continue;
+    all[clients.front()->clients].tokens += work.tokens;
+    all[clients.front()->clients].seconds += work.seconds;
   }
+  std::map<std::uint32_t, double> rates;
+  for (const auto& [clients, work] : all) rates[clients] = work.tokens / work.seconds;
   return rates;
 }
 

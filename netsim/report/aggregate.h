@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <vector>
 
@@ -19,8 +20,10 @@ double mean_of(const std::vector<const Run*>& runs, double Run::*member);
 std::vector<Pair> paired(const std::vector<const Run*>& ours, const std::vector<const Run*>& theirs,
                          double Run::*member);
 
-// Tokens a second of all clients of a trial together, from the first one's asking to the last one's
-// end, by number of clients.
-std::map<std::uint32_t, std::vector<double>> rates_together(const std::vector<const Run*>& runs);
+// Tokens a second of all clients of a trial together, by number of clients: the tokens of all
+// trials over their time. Programs start one after another, some slower than others, so only the
+// time counts in which all of a trial's clients were at work, from the last one's asking to the
+// first one's end. A trial without such a time is left out.
+std::map<std::uint32_t, double> rates_together(const std::vector<const Run*>& runs);
 
 }  // namespace edgedraft::netsim

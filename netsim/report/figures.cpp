@@ -9,6 +9,7 @@
 
 #include "netsim/report/aggregate.h"
 #include "netsim/report/statistics.h"
+#include "shared/base/percentile.h"
 
 namespace edgedraft::netsim {
 namespace {
@@ -50,19 +51,21 @@ std::optional<double> measured_round_trip(const RunData& data, const std::string
   return mean(values);
 }
 
-// When the link was down over which an answer met these events. A new address ends no outage.
-std::vector<std::pair<double, double>> outages_in(const nlohmann::ordered_json& events,
-                                                  double end_ms) {
+// When the link was down over which an answer came, since it was asked for: events are told since
+// its client was started. A new address ends no outage.
+std::vector<std::pair<double, double>> outages_in(const Run& run, double end_ms) {
   std::vector<std::pair<double, double>> spans;
-  for (const auto& event : events) {
+  for (const auto& event : run.events) {
     const std::string kind = event.value("kind", std::string());
     if (kind != "down" && kind != "up") continue;
-    const double at = event.value("at_ms", 0.0);
+    const double at = event.value("at_ms", 0.0) - 1000 * run.asked_at_s;
     if (!spans.empty()) spans.back().second = std::min(spans.back().second, at);
     if (kind == "up") continue;
     const double duration = event.value("duration_ms", 0.0);
     spans.emplace_back(at, duration > 0 ? at + duration : end_ms);
   }
+  std::erase_if(spans, [](const auto& span) { return span.second <= 0; });
+  for (auto& [from, to] : spans) from = std::max(from, 0.0);
   return spans;
 }
 
@@ -74,7 +77,7 @@ std::vector<std::pair<double, double>> outages_of(const RunData& data, const std
   for (const std::string& arm : data.arms) {
     const auto run = data.timeline_runs.find({setting, arm});
     if (run == data.timeline_runs.end() || data.runs[run->second].local) continue;
-    spans = outages_in(data.runs[run->second].events, end_ms);
+    spans = outages_in(data.runs[run->second], end_ms);
     if (!spans.empty()) return spans;
   }
   for (const std::string& arm : data.arms) {
@@ -291,7 +294,7 @@ std::vector<Plot> capacity_plots(const RunData& data) {
       if (rates.empty()) continue;
       counts = std::max(counts, rates.size());
       std::ostringstream rows;
-      for (const auto& [clients, values] : rates) rows << clients << ' ' << mean(values) << '\n';
+      for (const auto& [clients, rate] : rates) rows << clients << ' ' << rate << '\n';
       blocks += data_block("c" + std::to_string(i), rows.str());
       line.add("$c" + std::to_string(i) + " with linespoints lw 2 pt 7 ps 0.7 lc rgb " +
                series_colour(i));
@@ -300,8 +303,8 @@ std::vector<Plot> capacity_plots(const RunData& data) {
     if (counts < 2) continue;
     plots.push_back({.title = "Tokens a second of the server, " + setting,
                      .note =
-                         "All clients together: their tokens over the time from the first one's "
-                         "question to the last one's end.",
+                         "All clients together: their tokens over the time in which all of "
+                         "them were at work, from the last one's question to the first one's end.",
                      .script = blocks +
                                "set logscale x 2\nset xlabel 'clients'\n"
                                "set ylabel 'tokens/s together'\nset yrange [0:*]\n" +

@@ -47,6 +47,7 @@ Run to_run(const ordered_json& line) {
   run.tokens = real(line, "tokens");
   run.seconds = real(line, "seconds");
   run.asked_at_s = real(line, "asked_at_ms") / 1000;
+  run.added_s = real(line, "added_round_trip_ms") / 1000;
   run.rate = real(line, "tokens_per_second");
   run.predicted_rate = real(line, "predicted_tokens_per_second");
   run.first_token_s = real(line, "time_to_first_token_s");
@@ -159,16 +160,26 @@ Result<RunData> read_run_data(const std::filesystem::path& results) {
 
   choose_timelines(data);
   std::map<std::string, const Run*> by_trial;
-  for (const Run& run : data.runs) {
-    if (run.client == 0 && run.failure.empty()) by_trial[run.trial] = &run;
+  std::map<std::pair<std::string, std::uint32_t>, Run*> of_many_clients;
+  for (Run& run : data.runs) {
+    if (!run.failure.empty()) continue;
+    if (run.client == 0) by_trial[run.trial] = &run;
+    if (run.clients > 1) of_many_clients[{run.trial, run.client}] = &run;
   }
   std::ifstream cycles(results / "cycles.jsonl");
   std::map<std::string, double> shown_at;
   for (std::string line; std::getline(cycles, line);) {
     const auto cycle = ordered_json::parse(line, nullptr, false);
     if (!cycle.is_object()) continue;
+    const auto client = static_cast<std::uint32_t>(real(cycle, "client"));
+    const auto one_of_many = of_many_clients.find({text(cycle, "trial"), client});
+    if (one_of_many != of_many_clients.end() && real(cycle, "tokens") > 0) {
+      Run& run = *one_of_many->second;
+      run.arrivals.push_back(
+          {.at_s = real(cycle, "at_ms") / 1000 + run.added_s, .tokens = real(cycle, "tokens")});
+    }
     const auto found = by_trial.find(text(cycle, "trial"));
-    if (found == by_trial.end() || real(cycle, "client") != 0) continue;
+    if (found == by_trial.end() || client != 0) continue;
     const Run& run = *found->second;
     const std::pair key{run.setting, run.arm};
     const double at = real(cycle, "at_ms");

@@ -18,6 +18,12 @@ namespace edgedraft::netsim {
 inline constexpr std::array kPhaseNames{"draft", "pack",   "network", "queue",
                                         "held",  "verify", "unpack"};
 
+// Tokens of an answer that became visible at once.
+struct Arrival {
+  double at_s;  // since it was asked for, with what is added for arms beside the server
+  double tokens;
+};
+
 // A line of runs.jsonl, as far as the report looks at it.
 struct Run {
   std::string trial;
@@ -37,7 +43,9 @@ struct Run {
   bool local;           // without a server: its text need not be the target's
   std::string failure;  // empty: none
   double tokens, seconds, rate, predicted_rate, first_token_s, tau, calls, cycles, drafted;
-  double asked_at_s;  // since its trial's first client was started
+  double asked_at_s;              // since its trial's first client was started
+  double added_s;                 // a round trip that an arm beside the server did not make
+  std::vector<Arrival> arrivals;  // in order; of trials with several clients alone
   double bytes_up, bytes_down, activation_raw, activation_sent, offline_tokens;
   std::array<double, kPhaseNames.size()> phases;
   double gap_p50, gap_p95, gap_p99, stalls, retransmits, late;

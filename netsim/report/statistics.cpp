@@ -1,15 +1,17 @@
 #include "netsim/report/statistics.h"
 
-#include <algorithm>
 #include <cmath>
 #include <map>
 #include <numeric>
-#include <utility>
+
+#include "shared/base/check.h"
+#include "shared/base/percentile.h"
 
 namespace edgedraft::netsim {
 namespace {
 
 constexpr std::uint64_t kSeed = 20250;
+constexpr std::uint64_t kPromptSeed = 20251;
 
 struct Group {
   double sum = 0;
@@ -39,6 +41,29 @@ Estimate bootstrap_mean(const std::map<std::string, Group>& by_name) {
     return drawn.sum / static_cast<double>(drawn.count);
   });
   return estimate;
+}
+
+double quotient(const RatioPart& sums) {
+  return sums.denominator > 0 ? sums.numerator / sums.denominator : 0;
+}
+
+// With prompts drawn anew if `random` is given.
+double mean_over_tasks(const std::vector<RatioTask>& tasks, Random* random) {
+  double sum = 0;
+  for (const RatioTask& task : tasks) {
+    RatioPart ours;
+    RatioPart theirs;
+    for (std::size_t i = 0; i < task.ours.size(); ++i) {
+      const std::size_t at = random ? random->below(task.ours.size()) : i;
+      ours.numerator += task.ours[at].numerator;
+      ours.denominator += task.ours[at].denominator;
+      if (task.theirs.empty()) continue;
+      theirs.numerator += task.theirs[at].numerator;
+      theirs.denominator += task.theirs[at].denominator;
+    }
+    sum += quotient(ours) - quotient(theirs);
+  }
+  return sum / static_cast<double>(tasks.size());
 }
 
 }  // namespace
@@ -79,20 +104,25 @@ Estimate difference_of(const std::vector<Pair>& pairs) {
   return bootstrap_mean(groups);
 }
 
+Estimate mean_ratio_of(const std::vector<RatioTask>& tasks) {
+  Estimate estimate;
+  if (tasks.empty()) return estimate;
+  bool enough = true;
+  for (const RatioTask& task : tasks) {
+    EDGEDRAFT_CHECK(task.theirs.empty() || task.theirs.size() == task.ours.size());
+    estimate.pairs += task.ours.size();
+    enough = enough && task.ours.size() >= kGroupsMin;
+  }
+  estimate.value = estimate.low = estimate.high = mean_over_tasks(tasks, nullptr);
+  if (!enough) return estimate;
+  add_interval(estimate, kPromptSeed,
+               [&](Random& random) { return mean_over_tasks(tasks, &random); });
+  return estimate;
+}
+
 double mean(const std::vector<double>& values) {
   if (values.empty()) return 0;
   return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
-}
-
-double median(std::vector<double> values) {
-  return percentile(std::move(values), 0.5);
-}
-
-double percentile(std::vector<double> values, double q) {
-  if (values.empty()) return 0;
-  std::sort(values.begin(), values.end());
-  const auto rank = static_cast<std::size_t>(std::ceil(q * static_cast<double>(values.size())));
-  return values[std::clamp<std::size_t>(rank, 1, values.size()) - 1];
 }
 
 }  // namespace edgedraft::netsim

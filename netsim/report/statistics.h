@@ -48,9 +48,22 @@ Estimate ratio_of(const std::vector<Pair>& pairs);
 // The arithmetic mean of ours - theirs, likewise.
 Estimate difference_of(const std::vector<Pair>& pairs);
 
+// What a prompt adds to the two sums of a ratio: tokens and cycles, say.
+struct RatioPart {
+  double numerator = 0;
+  double denominator = 0;
+};
+// The parts of a task's prompts, and of what they are compared with, if with anything: as many, of
+// the same prompts in the same order.
+struct RatioTask {
+  std::vector<RatioPart> ours;
+  std::vector<RatioPart> theirs{};
+};
+// The unweighted mean over the tasks of the ratio of their sums, less that of theirs, with a seeded
+// bootstrap's percentiles: prompts are drawn anew within each task, ours and theirs together. A
+// task of fewer than kGroupsMin prompts leaves it without an interval.
+Estimate mean_ratio_of(const std::vector<RatioTask>& tasks);
+
 double mean(const std::vector<double>& values);  // 0 of none
-double median(std::vector<double> values);       // 0 of none
-// Nearest rank; 0 of none.
-double percentile(std::vector<double> values, double q);
 
 }  // namespace edgedraft::netsim

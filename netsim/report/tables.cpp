@@ -203,6 +203,7 @@ std::string arms_section(const RunData& data) {
                              "activations sent / raw", "resent", "late", "same text"}) {
     head.emplace_back(column);
   }
+  std::string tables;
   for (const std::string& setting : data.settings) {
     HtmlTable table(escape(setting), head);
     for (const std::string& arm : data.arms) {
@@ -253,9 +254,10 @@ std::string arms_section(const RunData& data) {
       cells.push_back(is_base ? "–" : agreement(runs, base));
       table.row(std::move(cells));
     }
-    if (!table.empty()) html += table.html();
+    if (!table.empty()) tables += table.html();
   }
-  html += "<p class=\"note\">";
+  if (tables.empty()) return {};
+  html += tables + "<p class=\"note\">";
   if (any_offline) {
     html +=
         "written offline: tokens that the device wrote without the server, checked later or not, "
@@ -315,7 +317,7 @@ std::string cut_section(const RunData& data) {
       "of an answer, and the drafter "
       "writes the rest. Success: the answer is the task's, word for word. In "
       "brackets: percentage points beyond ending at B, with the 95 % interval over "
-      "prompts; none is shown where that holds 0.</p>";
+      "prompts; none is shown where that holds 0, nor in a quick run.</p>";
   for (const std::string& setting : data.settings) {
     HtmlTable table(escape(setting), head);
     for (const std::string& arm : data.arms) {
@@ -343,9 +345,14 @@ std::string cut_section(const RunData& data) {
                              .theirs = by_key[run->pair_key] ? 100.0 : 0.0});
           }
           const Estimate more = difference_of(pairs);
-          cell += more.claims(0) ? " <small>[" + number(more.value) + "; " + number(more.low) +
-                                       " to " + number(more.high) + "]</small>"
-                                 : " <small>[no claim]</small>";
+          if (data.manifest.value("quick", false)) {
+            cell += " <small>[quick run]</small>";
+          } else if (more.claims(0)) {
+            cell += " <small>[" + number(more.value) + "; " + number(more.low) + " to " +
+                    number(more.high) + "]</small>";
+          } else {
+            cell += " <small>[no claim]</small>";
+          }
         }
         cells.push_back(cell);
       }
@@ -387,12 +394,12 @@ std::string cut_section(const RunData& data) {
 std::string capacity_section(const RunData& data) {
   std::set<std::uint32_t> counts;
   for (const Run& run : data.runs) counts.insert(run.clients);
-  if (counts.size() < 2) return {};
+  if (counts.empty() || *counts.rbegin() < 2) return {};
   const std::string baseline = baseline_of(data);
   std::string html =
       "<section id=\"capacity\"><h2>Many clients</h2><p>Tokens a second of all clients together, "
-      "and in small print "
-      "those of one client.</p>";
+      "over the time in which all of a trial's clients were at work, and in small print "
+      "those of one client over the whole of its answer.</p>";
   std::vector<std::string> head{"arm"};
   for (const std::uint32_t count : counts) {
     head.push_back(std::to_string(count) + (count == 1 ? " client" : " clients"));
@@ -406,12 +413,19 @@ std::string capacity_section(const RunData& data) {
       for (const std::uint32_t count : counts) {
         const auto found = rates.find(count);
         std::vector<double> each;
-        for (const Run* run : uncut(runs)) {
-          if (run->clients == count) each.push_back(run->rate);
+        std::size_t failed = 0;
+        for (const Run* run : runs) {
+          if (run->clients != count || run->offline_after) continue;
+          if (run->failure.empty()) {
+            each.push_back(run->rate);
+          } else {
+            ++failed;
+          }
         }
-        cells.push_back(found == rates.end() ? "–"
-                                             : number(mean(found->second)) + " <small>" +
-                                                   number(mean(each)) + "</small>");
+        std::string cell = found == rates.end() ? "–" : number(found->second);
+        if (!each.empty()) cell += " <small>" + number(mean(each)) + "</small>";
+        if (failed > 0) cell += ", " + std::to_string(failed) + " failed";
+        cells.push_back(cell);
       }
       table.row(cells);
     }

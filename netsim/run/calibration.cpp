@@ -10,6 +10,7 @@
 #include "netsim/run/plan.h"
 #include "netsim/run/probe.h"
 #include "netsim/run/process.h"
+#include "shared/base/percentile.h"
 
 namespace edgedraft::netsim {
 namespace {
@@ -29,17 +30,6 @@ constexpr double kProbeSlackSeconds = 180;
 // How long TCP waits for a packet that is lost: a fifth of that at first, then ever longer.
 constexpr double kRetransmissionSeconds = 1;
 constexpr auto kProbePoll = std::chrono::milliseconds(5);
-
-double median(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
-
-double quantile(std::vector<double> values, double q) {
-  std::sort(values.begin(), values.end());
-  return values[static_cast<std::size_t>(q * static_cast<double>(values.size() - 1))];
-}
 
 // The share of packets that arrive, over a long time.
 double delivered_share(const LinkOptions& direction) {
@@ -98,8 +88,8 @@ Expectation expect(const NetworkProfile& profile, std::uint32_t pings) {
     all.insert(all.end(), pinged.begin(), pinged.end());
   }
   e.round_trip_ms = median(all);
-  e.round_trip_error_ms =
-      std::max(quantile(medians, 1.0) - e.round_trip_ms, e.round_trip_ms - quantile(medians, 0.0));
+  const auto [least, most] = std::ranges::minmax(medians);
+  e.round_trip_error_ms = std::max(most - e.round_trip_ms, e.round_trip_ms - least);
   e.ping_seconds = e.round_trip_ms / 1000 + (1 / pings_delivered - 1) * kRetransmissionSeconds;
   const auto judged = [](const LinkOptions& direction) {
     const bool constant = !direction.trace && direction.bits_per_second <= kJudgedRateMax;
@@ -207,8 +197,8 @@ Result<Calibration> calibrate(LinkDriver& link, const NetworkProfile& profile,
   }
   ordered_json& line = calibration.line;
   line["round_trip_ms_median"] = calibration.round_trip_ms;
-  line["round_trip_ms_p05"] = quantile(pings, 0.05);
-  line["round_trip_ms_p95"] = quantile(pings, 0.95);
+  line["round_trip_ms_p05"] = percentile(pings, 0.05);
+  line["round_trip_ms_p95"] = percentile(pings, 0.95);
   line["round_trip_ms_expected"] = no_link ? ordered_json() : ordered_json(expected.round_trip_ms);
   line["round_trip_ms_allowed"] = no_link ? ordered_json() : ordered_json(allowed);
   line["up_mbit_s"] = up / 1e6;

@@ -18,6 +18,9 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::int64_t kCountMax = 1'000'000;
+// The clients of a trial connect at about the same time, and a server closes connections of one
+// address that have not signed in beyond so many.
+constexpr std::int64_t kClientsMax = 256;
 // A calibration keeps some hundred simulations of all of them.
 constexpr std::int64_t kPingsMax = 10'000;
 
@@ -78,10 +81,11 @@ class Reader {
     });
     return values;
   }
-  std::vector<std::int64_t> integers(const std::string& key, std::int64_t least) {
+  std::vector<std::int64_t> integers(const std::string& key, std::int64_t least,
+                                     std::int64_t most = kCountMax) {
     std::vector<std::int64_t> values;
     for_each(key, [&](const toml::node& element) {
-      values.push_back(number(key, element, least, kCountMax));
+      values.push_back(number(key, element, least, most));
     });
     return values;
   }
@@ -361,7 +365,7 @@ Result<Experiment> read_experiment(const fs::path& file, const ExperimentSources
   const auto seeds = r.integers("seeds", 0);
   e.seeds.assign(seeds.begin(), seeds.end());
   if (e.seeds.empty()) e.seeds = {1};
-  auto clients = r.integers("clients", 1);
+  auto clients = r.integers("clients", 1, kClientsMax);
   std::vector<std::int64_t> cuts;
   bool lasting = !r.node("offline_after");
   r.for_each("offline_after", [&](const toml::node& element) {
@@ -389,7 +393,9 @@ Result<Experiment> read_experiment(const fs::path& file, const ExperimentSources
     choose("repetitions", repetitions, 1);
     choose("max_tokens", max_tokens, 1);
     choose("warm_up", warm_up, 0);
-    if (auto fewer = quick.integers("clients", 1); e.quick && !fewer.empty()) clients = fewer;
+    if (auto fewer = quick.integers("clients", 1, kClientsMax); e.quick && !fewer.empty()) {
+      clients = fewer;
+    }
     if (auto fewer = quick.integers("offline_after", 1); e.quick && !fewer.empty()) cuts = fewer;
   });
   r.for_each_table("arm", [&](Reader& arm) { e.arms.push_back(read_arm(arm)); });

@@ -37,6 +37,10 @@ double seconds_or(Duration d, double otherwise) {
 
 }  // namespace
 
+std::size_t prompt_index(const Experiment& e, const Trial& trial, std::uint32_t client) {
+  return (trial.prompt + client) % e.prompts.size();
+}
+
 std::vector<Stage> plan(const Experiment& e, const std::vector<NetworkProfile>& networks) {
   std::vector<Stage> stages;
   for (std::size_t network = 0; network < networks.size(); ++network) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -19,6 +20,9 @@ struct Trial {
   bool warm_up = false;
   std::string id;  // unique in the experiment, and the same in each run of it
 };
+
+// The prompt that one of its clients asks: index into the experiment's.
+std::size_t prompt_index(const Experiment& experiment, const Trial& trial, std::uint32_t client);
 
 // What shares one link and one server.
 struct Stage {

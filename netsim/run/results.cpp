@@ -72,16 +72,28 @@ void for_each_line(const fs::path& file, Use use) {
   }
 }
 
-// Keeps the whole lines of which `keep` likes that key's value.
+// Keeps the whole lines that `keep` likes.
 template <class Keep>
-Result<void> filter(const fs::path& file, const char* key, Keep keep) {
+Result<void> filter(const fs::path& file, Keep keep) {
   std::error_code ignored;
   if (!fs::exists(file, ignored)) return {};
   std::string kept;
   for_each_line(file, [&](const ordered_json& json, const std::string& line) {
-    if (json.is_object() && keep(json.value(key, std::string()))) kept += line + '\n';
+    if (json.is_object() && keep(json)) kept += line + '\n';
   });
   return replace(file, kept);
+}
+
+std::string trial_of(const ordered_json& line) {
+  return line.value("trial", std::string());
+}
+
+std::uint32_t session_of(const ordered_json& line) {
+  return line.value("session", std::uint32_t{1});
+}
+
+std::size_t lane_of(const ordered_json& line) {
+  return line.value("lane", std::size_t{1});
 }
 
 // What a run left behind that has no manifest any more would be taken for the next one's.
@@ -164,6 +176,7 @@ ResultsFolder::ResultsFolder(ResultsFolder&& other) noexcept
     : path_(std::move(other.path_)),
       lock_(std::exchange(other.lock_, -1)),
       resumed_(other.resumed_),
+      session_(other.session_),
       done_(std::move(other.done_)),
       unmeasured_lanes_(std::move(other.unmeasured_lanes_)) {}
 
@@ -220,49 +233,66 @@ Result<ResultsFolder> ResultsFolder::look(const fs::path& folder,
   return results;
 }
 
-std::set<std::string> ResultsFolder::read(bool keep_any_link) {
-  std::set<std::string> refused;
-  const auto note_calibration = [&](const ordered_json& json, const std::string& /*line*/) {
+ResultsFolder::Link ResultsFolder::link_of(const ordered_json& calibration) {
+  return {.stage = calibration.value("stage", std::string()),
+          .session = session_of(calibration),
+          .lane = lane_of(calibration)};
+}
+
+std::set<ResultsFolder::Link> ResultsFolder::read(bool keep_any_link) {
+  std::set<Link> refused;
+  const auto find_refused = [&](const ordered_json& json, const std::string& /*line*/) {
     if (!json.is_object()) return;
-    const auto stage = json.value("stage", std::string());
-    if (!json.value("accepted", true) && !keep_any_link) refused.insert(stage);
-    const auto lane = json.value("lane", std::size_t{1});
-    std::set<std::size_t>& unmeasured = unmeasured_lanes_[stage];
+    session_ = std::max(session_, session_of(json) + 1);
+    if (!json.value("accepted", true) && !keep_any_link) refused.insert(link_of(json));
+  };
+  for_each_line(path_ / "calibration.jsonl", find_refused);
+  const auto note_calibration = [&](const ordered_json& json, const std::string& /*line*/) {
+    if (!json.is_object() || refused.contains(link_of(json))) return;
+    const Link link = link_of(json);
+    std::map<std::size_t, std::uint32_t>& unmeasured = unmeasured_lanes_[link.stage];
     if (json.value("when", std::string()) == "after") {
-      unmeasured.erase(lane);
+      unmeasured.erase(link.lane);
     } else {
       // Lanes open in order: the first one's link is that of a new run, which may have fewer.
-      if (lane == 1) unmeasured.clear();
-      unmeasured.insert(lane);
+      if (link.lane == 1) unmeasured.clear();
+      unmeasured[link.lane] = link.session;
     }
   };
   for_each_line(path_ / "calibration.jsonl", note_calibration);
   // A trial's name begins with its stage's.
-  const auto stands = [&](const std::string& trial) {
-    return std::ranges::none_of(
-        refused, [&](const std::string& stage) { return trial.starts_with(stage + '|'); });
+  const auto over = [](const ordered_json& run, const Link& link) {
+    return session_of(run) == link.session && lane_of(run) == link.lane &&
+           trial_of(run).starts_with(link.stage + '|');
   };
-  // A run's clients are one line each; the last one says that it is whole.
+  // A run's clients are one line each; the last one says that it is whole. If one of them failed,
+  // what the others got was not measured as it was meant to be.
+  std::set<std::string> failed;
   for_each_line(path_ / "runs.jsonl", [&](const ordered_json& json, const std::string& /*line*/) {
-    if (json.is_object() && json.value("last_of_trial", false) &&
-        stands(json.value("trial", std::string()))) {
-      done_.insert(json.value("trial", std::string()));
-    }
+    if (!json.is_object()) return;
+    session_ = std::max(session_, session_of(json) + 1);
+    if (json.contains("failure") && !json["failure"].is_null()) failed.insert(trial_of(json));
+    const bool stands =
+        std::ranges::none_of(refused, [&](const Link& link) { return over(json, link); });
+    if (json.value("last_of_trial", false) && stands) done_.insert(trial_of(json));
   });
+  for (const std::string& trial : failed) done_.erase(trial);
   return refused;
 }
 
-Result<void> ResultsFolder::drop(const std::set<std::string>& refused) {
-  const auto keep = [&](const std::string& trial) { return has(trial); };
-  if (auto kept = filter(path_ / "runs.jsonl", "trial", keep); !kept) return kept;
-  if (auto kept = filter(path_ / "cycles.jsonl", "trial", keep); !kept) return kept;
-  return filter(path_ / "calibration.jsonl", "stage",
-                [&](const std::string& stage) { return !refused.contains(stage); });
+Result<void> ResultsFolder::drop(const std::set<Link>& refused) {
+  const auto keep = [&](const ordered_json& line) { return has(trial_of(line)); };
+  if (auto kept = filter(path_ / "runs.jsonl", keep); !kept) return kept;
+  if (auto kept = filter(path_ / "cycles.jsonl", keep); !kept) return kept;
+  return filter(path_ / "calibration.jsonl",
+                [&](const ordered_json& line) { return !refused.contains(link_of(line)); });
 }
 
-std::set<std::size_t> ResultsFolder::unmeasured_lanes(const std::string& stage) const {
+std::map<std::size_t, std::uint32_t> ResultsFolder::unmeasured_lanes(
+    const std::string& stage) const {
   const auto found = unmeasured_lanes_.find(stage);
-  return found == unmeasured_lanes_.end() ? std::set<std::size_t>{1} : found->second;
+  return found == unmeasured_lanes_.end() ? std::map<std::size_t, std::uint32_t>{{1, 1}}
+                                          : found->second;
 }
 
 Result<void> ResultsFolder::add_run(const std::string& trial, const std::vector<ordered_json>& runs,

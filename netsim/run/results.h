@@ -1,6 +1,8 @@
 #pragma once
 
+#include <compare>
 #include <cstddef>
+#include <cstdint>
 #include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -20,8 +22,8 @@ namespace edgedraft::netsim {
 class ResultsFolder {
  public:
   // A fresh folder, or with `resume` one that holds results of the same experiment. Its runs
-  // on a link that was out of tolerance are dropped, to be made again, unless `keep_any_link`. What
-  // is left in the work/ of a fresh one goes.
+  // that failed are dropped, to be made again, and so are those on a link that was out of
+  // tolerance, unless `keep_any_link`. What is left in the work/ of a fresh one goes.
   // Locked against a second writer while this object lives. Its manifest says that resumed results
   // are not finished, until it is written again.
   //
@@ -39,10 +41,14 @@ class ResultsFolder {
   const std::filesystem::path& path() const { return path_; }
   std::filesystem::path work() const { return path_ / "work"; }
   bool resumed() const { return resumed_; }
+  // 1 for the run that made the folder, and one more each time that it is resumed. Runs and
+  // calibrations say it, as each session has links of its own.
+  std::uint32_t session() const { return session_; }
 
+  // Whether it ended well, or was tried in this session.
   bool has(const std::string& trial) const { return done_.contains(trial); }
-  // The lanes of a stage whose links were not measured after its answers.
-  std::set<std::size_t> unmeasured_lanes(const std::string& stage) const;
+  // The lanes of a stage whose links were not measured after its answers, each with its session.
+  std::map<std::size_t, std::uint32_t> unmeasured_lanes(const std::string& stage) const;
   // Errors    io where the disk is full
   Result<void> add_run(const std::string& trial, const std::vector<nlohmann::ordered_json>& runs,
                        const std::vector<nlohmann::ordered_json>& cycles);
@@ -52,18 +58,29 @@ class ResultsFolder {
   Result<void> write_csv() const;
 
  private:
+  // What a lane's answers in one session came over.
+  struct Link {
+    std::string stage;
+    std::uint32_t session;
+    std::size_t lane;
+    auto operator<=>(const Link&) const = default;
+  };
+
   explicit ResultsFolder(std::filesystem::path folder) : path_(std::move(folder)) {}
-  // Finds out what is there. Returns   the stages whose runs do not count, for a link that was out
-  // of tolerance
-  std::set<std::string> read(bool keep_any_link);
+  static Link link_of(const nlohmann::ordered_json& calibration);
+  // Finds out what is there. Returns   the links that were out of tolerance, whose runs do not
+  // count
+  std::set<Link> read(bool keep_any_link);
   // Drops what does not count, and what is not whole.
-  Result<void> drop(const std::set<std::string>& refused);
+  Result<void> drop(const std::set<Link>& refused);
 
   std::filesystem::path path_;
   int lock_ = -1;
   bool resumed_ = false;
+  std::uint32_t session_ = 1;
   std::set<std::string> done_;
-  std::map<std::string, std::set<std::size_t>> unmeasured_lanes_;  // by stage that was measured
+  // By stage that was measured.
+  std::map<std::string, std::map<std::size_t, std::uint32_t>> unmeasured_lanes_;
 };
 
 // The objects of a file of JSON lines; a last one that is half written is not there yet.

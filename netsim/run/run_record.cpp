@@ -1,11 +1,11 @@
 #include "netsim/run/run_record.h"
 
 #include <algorithm>
-#include <cmath>
 #include <sstream>
 
 #include "netsim/prediction.h"
 #include "shared/base/bytes.h"
+#include "shared/base/percentile.h"
 #include "shared/base/sha256.h"
 
 namespace edgedraft::netsim {
@@ -29,13 +29,6 @@ std::vector<ordered_json> lines_of(const std::string& text) {
     if (json.is_object()) lines.push_back(std::move(json));
   }
   return lines;
-}
-
-// Nearest rank; 0 of nothing.
-double percentile(const std::vector<double>& sorted, double q) {
-  if (sorted.empty()) return 0;
-  const auto rank = static_cast<std::size_t>(std::ceil(q * static_cast<double>(sorted.size())));
-  return sorted[std::max<std::size_t>(rank, 1) - 1];
 }
 
 double at(const ordered_json& line, const char* key) {
@@ -77,7 +70,7 @@ CycleSums sum(const std::vector<ordered_json>& cycles) {
 }
 
 // What the model says that an answer of that length takes, where it can: what the drafter does is
-// given, and times are profiles'.
+// given, and times are profiles'. It knows nothing of links that go down.
 ordered_json predicted(const RunSource& s, const ordered_json& stats) {
   const Arm& arm = s.experiment.arms[s.trial.arm];
   const bool streams = arm.kind == Arm::Kind::plain && arm.options.empty();
@@ -85,7 +78,7 @@ ordered_json predicted(const RunSource& s, const ordered_json& stats) {
                       !arm.control && arm.server_drafter.empty() && s.device.pace.paces_drafter();
   const auto tokens = static_cast<std::uint32_t>(at(stats, "tokens"));
   const bool alone = s.trial.clients == 1 && !s.trial.offline_after &&
-                     arm.place == Arm::Place::device && arm.options.empty();
+                     arm.place == Arm::Place::device && arm.options.empty() && s.events.empty();
   if (!alone || !(streams || splits) || tokens < 2 || !s.device.pace.paces_target()) return {};
   PredictedRun run{
       .network = s.network,
@@ -131,13 +124,15 @@ ordered_json run_record(const RunSource& s) {
       {"driver", s.driver},
       {"link_approximate", s.approximate},
       {"device", s.device.name},
+      {"quick", s.experiment.quick},
+      {"timed", s.experiment.timed},
       {"paced", paced},
       {"padded_payloads", at(stats, "padding_bytes_down") > 0},
       {"synthetic_acceptance", arm.acceptance ? ordered_json(*arm.acceptance) : ordered_json()},
       {"seed", s.seed},
       {"repetition", s.trial.repetition},
       {"prompt", s.prompt.id},
-      {"prompt_index", s.trial.prompt},
+      {"prompt_index", prompt_index(s.experiment, s.trial, s.client)},
       {"task", s.prompt.task},
       {"arm", arm.name},
       {"arm_kind", to_string(arm.kind)},

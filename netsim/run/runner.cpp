@@ -121,6 +121,8 @@ class Runner {
     return note_end();
   }
 
+  const RunTally& tally() const { return tally_; }
+
  private:
   // All links of an experiment are of one kind, and a resumed one's as well.
   Result<void> choose_driver() {
@@ -165,18 +167,17 @@ class Runner {
     return count;
   }
 
-  void announce(double total, std::size_t done) const {
-    std::size_t count = 0;
+  void announce(double total, std::size_t done) {
     bool paced = false;
     for (const Stage& stage : stages_) {
-      for (const Trial& trial : stage.trials) count += trial.warm_up ? 0 : 1;
+      for (const Trial& trial : stage.trials) tally_.answers += trial.warm_up ? 0 : 1;
     }
     for (const DeviceProfile& device : e_.devices) {
       paced = paced || device.pace.paces_target() || device.pace.paces_drafter();
     }
-    std::cerr << e_.name << (e_.quick ? " (quick)" : "") << ": " << count << " answers over "
-              << networks_.size() << " networks and " << e_.devices.size() << " devices, "
-              << e_.arms.size() << " arms";
+    std::cerr << e_.name << (e_.quick ? " (quick)" : "") << ": " << tally_.answers
+              << " answers over " << networks_.size() << " networks and " << e_.devices.size()
+              << " devices, " << e_.arms.size() << " arms";
     if (done > 0) std::cerr << "; " << done << " are there already";
     std::cerr << ". Expected time: about " << duration_text(total) << ".\n";
     if (paced) {
@@ -186,7 +187,7 @@ class Runner {
 
   // What is left of a stage, for its lanes to take from.
   struct Work {
-    std::mutex mutex;  // of this, results_ and progress_
+    std::mutex mutex;  // of this, results_, progress_ and tally_
     std::vector<Block> warm_ups;
     std::deque<Block> blocks;
     std::optional<Error> failed;  // the first of any lane; the others then stop
@@ -216,23 +217,32 @@ class Runner {
       }
     }
     if (work.failed) return *work.failed;
+    Result<void> accepted{};
     for (std::size_t lane = 0; lane < count; ++lane) {
-      if (auto measured = measure(testbeds[lane]->link(), stage, lane, "after"); !measured) {
-        return measured.error();
-      }
+      const auto measured = measure(testbeds[lane]->link(), stage, lane, "after");
+      if (auto on = go_on_after(measured, accepted); !on) return on;
     }
-    return {};
+    return accepted;
   }
 
   // A run that ended behind a stage's last answer may not have come to measure its links.
   Result<void> finish_stage(const Stage& stage) {
-    for (const std::size_t lane : results_->unmeasured_lanes(stage.id)) {
+    Result<void> accepted{};
+    for (const auto& [lane, session] : results_->unmeasured_lanes(stage.id)) {
       auto link = open_lanes_link(stage, lane - 1);
       if (!link) return link.error();
-      if (auto measured = measure(**link, stage, lane - 1, "after"); !measured) {
-        return measured.error();
-      }
+      const auto measured = measure(**link, stage, lane - 1, "after", session);
+      if (auto on = go_on_after(measured, accepted); !on) return on;
     }
+    return accepted;
+  }
+
+  // A link that is out of tolerance costs its own lane's answers: the other lanes' stand, and their
+  // links are measured all the same. `accepted` keeps the first refusal.
+  static Result<void> go_on_after(const Result<double>& measured, Result<void>& accepted) {
+    if (measured) return {};
+    if (measured.error().code != Errc::refused) return measured.error();
+    if (accepted) accepted = measured.error();
     return {};
   }
 
@@ -282,8 +292,13 @@ class Runner {
     return testbed;
   }
 
-  // Returns   the median round trip in milliseconds
   Result<double> measure(LinkDriver& link, const Stage& stage, std::size_t lane, const char* when) {
+    return measure(link, stage, lane, when, results_->session());
+  }
+
+  // `session`: whose answers came over this link. Returns   the median round trip in milliseconds
+  Result<double> measure(LinkDriver& link, const Stage& stage, std::size_t lane, const char* when,
+                         std::uint32_t session) {
     const NetworkProfile& network = networks_[stage.network];
     // A measurement may be disturbed; a link that is wrong is wrong each time.
     const auto once = [&] {
@@ -297,6 +312,7 @@ class Runner {
     if (!calibration) return calibration.error();
     calibration->line["attempts"] = attempts;
     calibration->line["lane"] = lane + 1;
+    calibration->line["session"] = session;
     progress_->advance(static_cast<std::uint64_t>(500 * expected_overhead_seconds(e_, network)));
     if (auto noted = note(*calibration); !noted) return noted.error();
     return calibration->round_trip_ms;
@@ -313,7 +329,10 @@ class Runner {
         }
         auto outcome = testbed.run(trial);
         if (!outcome) return outcome.error();
-        for (ordered_json& run : outcome->runs) run["lane"] = lane + 1;
+        for (ordered_json& run : outcome->runs) {
+          run["lane"] = lane + 1;
+          run["session"] = results_->session();
+        }
         failures = outcome->failure ? failures + 1 : 0;
         if (failures == kFailuresInARowMax) {
           return Error{Errc::io, std::to_string(failures) +
@@ -327,6 +346,9 @@ class Runner {
         if (trial.warm_up) continue;
         if (auto added = results_->add_run(trial.id, outcome->runs, outcome->cycles); !added) {
           return added;
+        }
+        if (outcome->failure && tally_.failed++ == 0) {
+          tally_.first_failure = "arm '" + e_.arms[trial.arm].name + "': " + *outcome->failure;
         }
       }
       return {};
@@ -379,12 +401,13 @@ class Runner {
   std::string driver_;
   std::optional<ResultsFolder> results_;
   std::optional<Progress> progress_;
+  RunTally tally_;
   ordered_json manifest_;
 };
 
 }  // namespace
 
-Result<void> run_experiment(const Experiment& experiment, const RunnerOptions& options) {
+Result<RunTally> run_experiment(const Experiment& experiment, const RunnerOptions& options) {
   if (options.driver != kNoLink) {
     if (const auto kind = driver_kind_from(options.driver); !kind) return kind.error();
   }
@@ -400,10 +423,12 @@ Result<void> run_experiment(const Experiment& experiment, const RunnerOptions& o
     }
     networks.push_back(std::move(*network));
   }
-  if (auto checked = check_round_trips(experiment, networks); !checked) return checked;
-  if (auto checked = check_arms(experiment, options.programs); !checked) return checked;
+  if (auto checked = check_round_trips(experiment, networks); !checked) return checked.error();
+  if (auto checked = check_arms(experiment, options.programs); !checked) return checked.error();
   catch_interrupts();
-  return Runner(experiment, options, std::move(networks)).run();
+  Runner runner(experiment, options, std::move(networks));
+  if (auto ran = runner.run(); !ran) return ran.error();
+  return runner.tally();
 }
 
 }  // namespace edgedraft::netsim

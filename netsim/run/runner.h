@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -22,11 +24,17 @@ struct RunnerOptions {
   std::vector<std::string> command_line;
 };
 
+struct RunTally {
+  std::size_t answers = 0;  // of the whole experiment
+  std::size_t failed = 0;
+  std::string first_failure{};  // which arm's, and why
+};
+
 // Runs what of the experiment has not been run yet, and leaves the results in `out`. Ends at
-// SIGINT and SIGTERM, with what it has.
+// SIGINT and SIGTERM, with what it has. An answer that fails ends it only with others in a row.
 //
 // Errors    usage, io, unsupported (an arm or driver that is not to be had here), link_down for a
 //           server that does not start or is gone, refused for a link out of tolerance, cancelled
-Result<void> run_experiment(const Experiment& experiment, const RunnerOptions& options);
+Result<RunTally> run_experiment(const Experiment& experiment, const RunnerOptions& options);
 
 }  // namespace edgedraft::netsim

@@ -19,6 +19,9 @@ using nlohmann::ordered_json;
 
 constexpr auto kAnswerMax = std::chrono::minutes(15);
 constexpr auto kPoll = std::chrono::milliseconds(2);
+// A session outlives its client, and where a link was cut the server cannot know that it is over:
+// there is room for those of earlier answers beside a trial's own.
+constexpr std::uint32_t kSessionsMin = 256;
 // Nothing listens there.
 constexpr const char* kNowhere = "127.0.0.1:9";
 
@@ -32,9 +35,8 @@ Result<void> write_file(const fs::path& file, const std::string& text) {
 // Settings and what earlier runs have learnt of servers and devices are the experiment's own: the
 // user's change nothing that it measures, and it adds nothing to them.
 std::map<std::string, std::string> own_folders(const fs::path& work) {
-  return {{"XDG_CONFIG_HOME", work.string()},
-          {"XDG_CACHE_HOME", work.string()},
-          {"XDG_STATE_HOME", work.string()}};
+  const std::string folder = fs::absolute(work).string();  // programs pass over relative ones
+  return {{"XDG_CONFIG_HOME", folder}, {"XDG_CACHE_HOME", folder}, {"XDG_STATE_HOME", folder}};
 }
 
 // The answer's tokens so far, as a file of cycles tells. Reads on from where it was.
@@ -137,6 +139,7 @@ const Testbed::Server& Testbed::server_of(const Arm& arm) const {
 
 Result<Testbed::Server> Testbed::start_server(const std::string& speculates_with) {
   const Experiment& e = parts_.experiment;
+  const std::uint32_t sessions = std::max(kSessionsMin, 2 * std::ranges::max(e.clients));
   std::vector<std::string> argv{parts_.programs.server.string(),
                                 "--model",
                                 (e.models / e.target).string(),
@@ -147,7 +150,7 @@ Result<Testbed::Server> Testbed::start_server(const std::string& speculates_with
                                 "--token-file",
                                 (parts_.work / "token").string(),
                                 "--max-sessions",
-                                "256",
+                                std::to_string(sessions),
                                 "--no-prefix-cache",
                                 "--log-level",
                                 "warn"};
@@ -307,7 +310,7 @@ Result<TrialOutcome> Testbed::run(const Trial& trial) {
   for (std::uint32_t i = 0; i < trial.clients; ++i) {
     const fs::path base = parts_.work / ("client" + std::to_string(i));
     Client client{.number = i,
-                  .prompt = &e.prompts[(trial.prompt + i) % e.prompts.size()],
+                  .prompt = &e.prompts[prompt_index(e, trial, i)],
                   .output = base.string() + ".out",
                   .errors = base.string() + ".err",
                   .cycles = base.string() + ".cycles",

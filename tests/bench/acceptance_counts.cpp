@@ -1,6 +1,5 @@
 #include "tests/bench/acceptance_counts.h"
 
-#include <cmath>
 #include <numeric>
 
 namespace edgedraft::bench {
@@ -20,44 +19,23 @@ double TaskCounts::rows_per_token() const {
          std::accumulate(tokens.begin(), tokens.end(), 0.0);
 }
 
-namespace {
-
-// The unweighted mean over the tasks of what `mean_of` finds for each.
-template <class MeanOf>
-netsim::Estimate mean_of_tasks(const CountsByTask& tasks, const MeanOf& mean_of) {
-  netsim::Estimate mean{.known = !tasks.empty()};
-  double variance = 0.0;
-  for (const auto& [task, counts] : tasks) {
-    const netsim::Estimate m = mean_of(task, counts);
-    mean.value += m.value;
-    mean.known = mean.known && m.known;
-    mean.pairs += m.pairs;
-    const double deviation = (m.high - m.low) / (2 * 1.96);
-    variance += deviation * deviation;
-  }
-  const auto count = static_cast<double>(tasks.size());
-  mean.value /= count;
-  const double half = mean.known ? 1.96 * std::sqrt(variance) / count : 0.0;
-  mean.low = mean.value - half;
-  mean.high = mean.value + half;
-  return mean;
-}
-
-}  // namespace
-
 netsim::Estimate mean_acceptance_length(const CountsByTask& tasks) {
-  return mean_of_tasks(
-      tasks, [](const auto&, const TaskCounts& counts) { return counts.acceptance_length(); });
+  std::vector<netsim::RatioTask> parts;
+  for (const auto& [task, counts] : tasks) parts.push_back({.ours = parts_of(counts.ratio())});
+  return netsim::mean_ratio_of(parts);
 }
 
 netsim::Estimate acceptance_difference(const TaskCounts& of, const TaskCounts& against) {
-  return bootstrap_difference({of.tokens, of.cycles}, {against.tokens, against.cycles});
+  return bootstrap_difference(of.ratio(), against.ratio());
 }
 
 netsim::Estimate mean_acceptance_difference(const CountsByTask& of, const CountsByTask& against) {
-  return mean_of_tasks(of, [&](const std::string& task, const TaskCounts& counts) {
-    return acceptance_difference(counts, against.at(task));
-  });
+  std::vector<netsim::RatioTask> parts;
+  for (const auto& [task, counts] : of) {
+    parts.push_back(
+        {.ours = parts_of(counts.ratio()), .theirs = parts_of(against.at(task).ratio())});
+  }
+  return netsim::mean_ratio_of(parts);
 }
 
 double mean_rows_per_token(const CountsByTask& tasks) {

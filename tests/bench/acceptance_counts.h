@@ -21,7 +21,8 @@ struct TaskCounts {
   // Counts a prompt's answer. Requires  cycles in it
   void add(double brought, double made, double computed);
   void add(const GenerationStats& stats);
-  netsim::Estimate acceptance_length() const { return bootstrap_ratio(tokens, cycles); }
+  Ratio ratio() const { return {tokens, cycles}; }
+  netsim::Estimate acceptance_length() const { return bootstrap_ratio(ratio()); }
   double rows_per_token() const;
 };
 

@@ -2,6 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <string>
+#include <vector>
+
+#include "netsim/report/acceptance.h"
 #include "tests/bench/bootstrap.h"
 
 namespace edgedraft::bench {
@@ -40,6 +44,53 @@ TEST(AcceptanceCountsTest, FivePromptsOfEachTaskHaveAnInterval) {
   EXPECT_LT(mean.low, mean.value);
   EXPECT_GT(mean.high, mean.value);
   EXPECT_EQ(estimate_json("tau", mean)["low"], mean.low);
+}
+
+// Drawn without its one long answer, which is hard to draft for, a task is far above its mean.
+TEST(AcceptanceCountsTest, TheMeanOfOneTaskHasTheTasksInterval) {
+  TaskCounts counts = counts_of(5, 50);
+  counts.add(40, 40, 240);
+  const netsim::Estimate task = counts.acceptance_length();
+  const netsim::Estimate mean = mean_acceptance_length({{"story", counts}});
+  EXPECT_GT(task.high - task.value, 1.2 * (task.value - task.low));
+  EXPECT_EQ(mean.low, task.low);
+  EXPECT_EQ(mean.high, task.high);
+}
+
+// Figures of the bench and of experiments stand beside each other.
+TEST(AcceptanceCountsTest, AReportOfTheSameAnswersHasTheSameIntervals) {
+  CountsByTask ours;
+  CountsByTask theirs;
+  std::vector<netsim::Run> our_runs;
+  std::vector<netsim::Run> their_runs;
+  for (const char* task : {"story", "tool"}) {
+    for (int i = 0; i < 6; ++i) {
+      netsim::Run run{};
+      run.task = task;
+      run.prompt = std::to_string(i);
+      run.drafted = 62;
+      run.cycles = 8 << (i % 3);
+      run.tau = 4 + 0.25 * i;
+      ours[task].add(run.tau * run.cycles, run.cycles, 62);
+      our_runs.push_back(run);
+      run.tau = 3 + 0.5 * (i % 4);
+      theirs[task].add(run.tau * run.cycles, run.cycles, 62);
+      their_runs.push_back(run);
+    }
+  }
+  const auto pointers = [](const std::vector<netsim::Run>& runs) {
+    std::vector<const netsim::Run*> all;
+    for (const netsim::Run& run : runs) all.push_back(&run);
+    return all;
+  };
+  const netsim::Acceptance report = netsim::acceptance_of(pointers(our_runs), pointers(their_runs));
+  const netsim::Estimate mean = mean_acceptance_length(ours);
+  EXPECT_TRUE(mean.known);
+  EXPECT_EQ(mean.low, report.mean.low);
+  EXPECT_EQ(mean.high, report.mean.high);
+  const netsim::Estimate difference = mean_acceptance_difference(ours, theirs);
+  EXPECT_EQ(difference.low, report.difference.low);
+  EXPECT_EQ(difference.high, report.difference.high);
 }
 
 TEST(AcceptanceCountsTest, ATaskOfFewPromptsLeavesTheMeanWithoutAnInterval) {

@@ -1,62 +1,27 @@
 #include "tests/bench/bootstrap.h"
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdio>
 
 #include "shared/base/check.h"
-#include "shared/base/random.h"
 
 namespace edgedraft::bench {
-namespace {
 
-// `value_of` takes a function that maps the index of a prompt to that of the one in its place.
-template <class ValueOf>
-netsim::Estimate bootstrap(std::size_t prompt_count, const ValueOf& value_of) {
-  netsim::Estimate estimate{.value = value_of([](std::size_t i) { return i; }),
-                            .pairs = prompt_count};
-  estimate.low = estimate.high = estimate.value;
-  if (prompt_count < netsim::kGroupsMin) return estimate;
-  Random random(1);
-  std::vector<double> values(netsim::kResamples);
-  std::vector<std::size_t> drawn(prompt_count);
-  for (double& value : values) {
-    for (std::size_t& index : drawn) index = random.below(prompt_count);
-    value = value_of([&](std::size_t i) { return drawn[i]; });
-  }
-  std::sort(values.begin(), values.end());
-  const std::size_t beyond = values.size() / 40;
-  estimate.low = values[beyond];
-  estimate.high = values[values.size() - beyond - 1];
-  estimate.known = true;
-  return estimate;
-}
-
-template <class IndexOf>
-double ratio_of(const Ratio& ratio, const IndexOf& index_of) {
-  double up = 0.0;
-  double down = 0.0;
+std::vector<netsim::RatioPart> parts_of(const Ratio& ratio) {
+  EDGEDRAFT_CHECK(ratio.numerators.size() == ratio.denominators.size());
+  std::vector<netsim::RatioPart> parts;
   for (std::size_t i = 0; i < ratio.numerators.size(); ++i) {
-    up += ratio.numerators[index_of(i)];
-    down += ratio.denominators[index_of(i)];
+    parts.push_back({ratio.numerators[i], ratio.denominators[i]});
   }
-  return down > 0.0 ? up / down : 0.0;
+  return parts;
 }
 
-}  // namespace
-
-netsim::Estimate bootstrap_ratio(const std::vector<double>& numerators,
-                                 const std::vector<double>& denominators) {
-  return bootstrap(numerators.size(), [&](const auto& index_of) {
-    return ratio_of({numerators, denominators}, index_of);
-  });
+netsim::Estimate bootstrap_ratio(const Ratio& ratio) {
+  return netsim::mean_ratio_of({{.ours = parts_of(ratio)}});
 }
 
 netsim::Estimate bootstrap_difference(const Ratio& minuend, const Ratio& subtrahend) {
-  EDGEDRAFT_CHECK(minuend.numerators.size() == subtrahend.numerators.size());
-  return bootstrap(minuend.numerators.size(), [&](const auto& index_of) {
-    return ratio_of(minuend, index_of) - ratio_of(subtrahend, index_of);
-  });
+  return netsim::mean_ratio_of({{.ours = parts_of(minuend), .theirs = parts_of(subtrahend)}});
 }
 
 std::string interval_text(const netsim::Estimate& estimate, bool with_signs) {

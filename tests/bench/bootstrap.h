@@ -8,17 +8,18 @@
 
 namespace edgedraft::bench {
 
-// Means over prompts with their 95 % intervals, by resampling the prompts (a seeded bootstrap).
-// Fewer than netsim::kGroupsMin prompts give no interval.
+// Means over prompts with their 95 % intervals, as the reports of experiments make them
+// (netsim::mean_ratio_of). Fewer than netsim::kGroupsMin prompts give no interval.
 
-// The ratio sum(numerators) / sum(denominators). Requires equal, positive counts.
-netsim::Estimate bootstrap_ratio(const std::vector<double>& numerators,
-                                 const std::vector<double>& denominators);
-
+// sum(numerators) / sum(denominators), a number per prompt in each.
 struct Ratio {
   const std::vector<double>& numerators;
   const std::vector<double>& denominators;
 };
+// Requires  as many numerators as denominators
+std::vector<netsim::RatioPart> parts_of(const Ratio& ratio);
+
+netsim::Estimate bootstrap_ratio(const Ratio& ratio);
 // The difference between two such ratios over the same prompts, which are resampled together.
 netsim::Estimate bootstrap_difference(const Ratio& minuend, const Ratio& subtrahend);
 

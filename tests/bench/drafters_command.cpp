@@ -2,6 +2,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -20,6 +21,7 @@
 #include "shared/program/pace_profile.h"
 #include "shared/program/validators.h"
 #include "shared/protocol/activation_codec.h"
+#include "shared/protocol/limits.h"
 #include "shared/tensor/dtype.h"
 #include "tests/bench/acceptance_counts.h"
 #include "tests/bench/answer_walk.h"
@@ -48,7 +50,9 @@ constexpr const char* kDraftersHelp =
             are the target's, and how many come before the first that is not
   t/s       tokens per second over each link, in simulated time: waiting for verdicts / not waiting; passes
             and drafting take what they take here (with --threads 1 and the CPU: in processor time), or what
-            --pace-profile says
+            --pace-profile says. Over each link and in each way all prompts are answered once, one after
+            another over one connection, whose sign-in counts; --json tells, too, how many times plain
+            decoding's that is, prompt by prompt, with its 95 % interval where there are five or more
   trained   numbers in the bundle that are not its target's, and what their training took if the bundle says so
 
 Activations go through the link's int8 codec. Every answer is compared with plain decoding, token for token;
@@ -57,6 +61,8 @@ the exit status is 1 where one differs. The first row is plain decoding, which t
 Example:
   edgedraft-bench drafters --model models/demo/target.gguf --prompts models/demo/heldout.jsonl \
     --bundle models/demo/moa-tli0.gguf --bundle models/demo/independent.gguf --kinds ngram)";
+
+constexpr Duration kNoTimeLimit = std::chrono::hours(24 * 365);
 
 // Forwards to a drafter and counts the time that it takes.
 class TimedDrafter final : public Drafter {
@@ -101,9 +107,14 @@ class TimedDrafter final : public Drafter {
 };
 
 struct Speed {
+  double tokens_per_second = 0.0;
+  std::optional<netsim::Estimate> by_plain{};  // how many times plain decoding's
+};
+
+struct LinkSpeeds {
   std::string link;
-  double sequential = 0.0;
-  std::optional<double> overlap{};  // a stream has none
+  Speed sequential;
+  std::optional<Speed> overlap{};  // a stream has none
 };
 
 struct Row {
@@ -113,7 +124,7 @@ struct Row {
   Duration drafting{};
   LagCounts lags;
   WrittenAlone alone;
-  std::vector<Speed> speeds;
+  std::vector<LinkSpeeds> speeds;
   std::optional<double> bytes_up;
   std::optional<double> bytes_down;
   std::uint32_t row_bytes = 0;
@@ -201,22 +212,26 @@ class Comparison {
       auto result = serve(link, nullptr, Overlap::off);
       if (!result) return result.error();
       if (row.speeds.empty()) count_bytes(*result, row);
-      row.speeds.push_back({.link = link.name, .sequential = speed_of(*result)});
+      row.speeds.push_back(
+          {.link = link.name, .sequential = {.tokens_per_second = tokens_per_second(*result)}});
+      plain_seconds_.push_back(std::move(result->answer_seconds));
     }
     return row;
   }
 
+  // Requires  stream() over the same links before
   Result<Row> measure(const DrafterArm& arm, std::span<const netsim::NetworkProfile> links) {
     Row row{.drafter = arm.name};
     if (auto done = count_answers(arm, row); !done) return done.error();
-    for (const auto& link : links) {
-      auto waiting = serve(link, &arm, Overlap::off);
+    for (std::size_t i = 0; i < links.size(); ++i) {
+      auto waiting = serve(links[i], &arm, Overlap::off);
       if (!waiting) return waiting.error();
       if (row.speeds.empty()) count_bytes(*waiting, row);
-      auto ahead = serve(link, &arm, Overlap::on);
+      auto ahead = serve(links[i], &arm, Overlap::on);
       if (!ahead) return ahead.error();
-      row.speeds.push_back(
-          {.link = link.name, .sequential = speed_of(*waiting), .overlap = speed_of(*ahead)});
+      row.speeds.push_back({.link = links[i].name,
+                            .sequential = speed_of(*waiting, plain_seconds_[i]),
+                            .overlap = speed_of(*ahead, plain_seconds_[i])});
     }
     if (arm.tap != nullptr) row.row_bytes = layout_of(*arm.tap).row_bytes();
     return row;
@@ -274,6 +289,8 @@ class Comparison {
     return {};
   }
 
+  // Answers every prompt once, however long that takes, so that all arms are measured on the same
+  // prompts.
   Result<ServingResult> serve(const netsim::NetworkProfile& link, const DrafterArm* arm,
                               Overlap overlap) {
     WorkClock clock(pace_ ? WorkClock::Counts::paces : counts_);
@@ -304,20 +321,26 @@ class Comparison {
                              .sampling = sampling(),
                              .padded_row_bytes = padded_row_bytes,
                              .warm_up = {},
-                             .measured = std::chrono::duration_cast<Duration>(
-                                 std::chrono::duration<double>(o_.seconds)),
+                             .measured = kNoTimeLimit,
+                             .answer_count = static_cast<std::uint32_t>(texts_.prompts.size()),
                              .tokens_max = o_.max_tokens,
                              .prompts = texts_.prompts});
   }
 
-  static double speed_of(const ServingResult& result) {
-    return static_cast<double>(result.tokens) / result.seconds;
+  static double tokens_of(const ServingResult& result) {
+    return std::accumulate(result.answer_tokens.begin(), result.answer_tokens.end(), 0.0);
+  }
+  static double tokens_per_second(const ServingResult& result) {
+    return tokens_of(result) / total(result.answer_seconds);
+  }
+  static Speed speed_of(const ServingResult& result, const std::vector<double>& plain_seconds) {
+    // The answers are the same, so it is their times alone that differ.
+    return {.tokens_per_second = tokens_per_second(result),
+            .by_plain = bootstrap_ratio({plain_seconds, result.answer_seconds})};
   }
 
   static void count_bytes(const ServingResult& result, Row& row) {
-    const double tokens =
-        std::accumulate(result.answer_tokens.begin(), result.answer_tokens.end(), 0.0);
-    if (tokens == 0.0) return;
+    const double tokens = tokens_of(result);
     double up = 0.0;
     double down = 0.0;
     for (const Trace& trace : result.traces) {
@@ -334,6 +357,7 @@ class Comparison {
   const Texts& texts_;
   std::optional<PaceProfile> pace_;
   WorkClock::Counts counts_;
+  std::vector<std::vector<double>> plain_seconds_;  // of each answer, by link
 };
 
 double milliseconds_per_cycle(const Row& row) {
@@ -377,9 +401,9 @@ void print(const std::vector<Row>& rows) {
                   row.row_bytes);
     }
     std::printf("  t/s");
-    for (const Speed& speed : row.speeds) {
-      std::printf("  %s %.1f", speed.link.c_str(), speed.sequential);
-      if (speed.overlap) std::printf(" / %.1f", *speed.overlap);
+    for (const LinkSpeeds& speeds : row.speeds) {
+      std::printf("  %s %.1f", speeds.link.c_str(), speeds.sequential.tokens_per_second);
+      if (speeds.overlap) std::printf(" / %.1f", speeds.overlap->tokens_per_second);
     }
     std::printf("\n");
     if (row.trained > 0) {
@@ -434,10 +458,13 @@ nlohmann::ordered_json to_json(const Row& row) {
   json["activation_row_bytes"] = row.row_bytes;
   json["bytes_up_per_token"] = row.bytes_up ? nlohmann::ordered_json(*row.bytes_up) : nullptr;
   json["bytes_down_per_token"] = row.bytes_down ? nlohmann::ordered_json(*row.bytes_down) : nullptr;
-  for (const Speed& speed : row.speeds) {
-    auto& link = json["tokens_per_second"][speed.link];
-    link["sequential"] = speed.sequential;
-    if (speed.overlap) link["overlap"] = *speed.overlap;
+  const auto tell = [&json](const std::string& link, const char* way, const Speed& speed) {
+    json["tokens_per_second"][link][way] = speed.tokens_per_second;
+    if (speed.by_plain) json["times_plain"][link][way] = estimate_json("value", *speed.by_plain);
+  };
+  for (const LinkSpeeds& speeds : row.speeds) {
+    tell(speeds.link, "sequential", speeds.sequential);
+    if (speeds.overlap) tell(speeds.link, "overlap", *speeds.overlap);
   }
   return json;
 }
@@ -466,7 +493,10 @@ void declare_drafters(CLI::App& app, DraftersOptions& o) {
   app.add_option("--chain", o.chain, "Tokens in a drafted chain")
       ->check(CLI::Range(1u, kTreeDepthMax))
       ->capture_default_str();
-  app.add_option("--max-tokens", o.max_tokens, "Longest answer, in tokens")->capture_default_str();
+  app.add_option("--max-tokens", o.max_tokens,
+                 "Longest answer; its first token is the prompt's, and no cycle's")
+      ->check(in_range(2u, kContextCountMax))
+      ->capture_default_str();
   app.add_option("--lags", o.lags, "Lags to measure, in tokens")
       ->delimiter(',')
       ->capture_default_str();
@@ -477,9 +507,6 @@ void declare_drafters(CLI::App& app, DraftersOptions& o) {
       ->type_name("FILE.toml");
   app.add_flag("--padded-payloads", o.padded_payloads,
                "With --pace-profile: activations are as large as the paced model's");
-  app.add_option("--seconds", o.seconds, "Simulated time per link and way")
-      ->check(in_range(1e-6, 86'400.0))
-      ->capture_default_str();
   app.add_option("--temperature", o.temperature,
                  "Temperature of the sampler; 0 takes the likeliest token")
       ->check(in_range(0.0f, 100.0f))

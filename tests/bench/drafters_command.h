@@ -23,7 +23,6 @@ struct DraftersOptions {
   std::vector<std::string> links{"lan", "paper-5g", "paper-4g"};
   std::filesystem::path pace_profile;  // empty: times are those of this machine
   bool padded_payloads = false;
-  double seconds = 10.0;
   float temperature = 0.0f;
   std::uint64_t seed = 0;
   std::uint32_t threads = 1;

@@ -6,6 +6,8 @@
 #include <limits>
 #include <map>
 
+#include "tests/bench/bootstrap.h"
+
 namespace edgedraft::bench {
 namespace {
 
@@ -90,6 +92,20 @@ std::size_t Fingerprinter::guess(const Trace& trace) const {
     }
   }
   return prompts_[found];
+}
+
+netsim::Estimate right_share(const Fingerprinter& fingerprinter, std::span<const Trace> traces) {
+  std::map<std::size_t, std::size_t> places;
+  std::vector<double> right;
+  std::vector<double> guesses;
+  for (const Trace& trace : traces) {
+    const std::size_t place = places.try_emplace(trace.prompt, places.size()).first->second;
+    right.resize(places.size());
+    guesses.resize(places.size());
+    guesses[place] += 1.0;
+    if (fingerprinter.guess(trace) == trace.prompt) right[place] += 1.0;
+  }
+  return bootstrap_ratio({right, guesses});
 }
 
 }  // namespace edgedraft::bench

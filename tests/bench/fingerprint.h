@@ -1,10 +1,11 @@
 #pragma once
 
-#include <cstdint>
+#include <cstddef>
 #include <span>
 #include <vector>
 
-#include "tests/bench/serving.h"
+#include "netsim/report/statistics.h"
+#include "tests/bench/trace.h"
 
 namespace edgedraft::bench {
 
@@ -25,5 +26,9 @@ class Fingerprinter {
   std::vector<std::vector<double>> means_;  // of each class
   std::vector<double> spread_;              // within classes, by feature
 };
+
+// The share of the traces whose prompts it guesses. Its interval is one over prompts: answers to a
+// prompt resemble each other, so many of them say little more than one.
+netsim::Estimate right_share(const Fingerprinter& fingerprinter, std::span<const Trace> traces);
 
 }  // namespace edgedraft::bench

@@ -13,6 +13,7 @@
 #include "server/program/model_host.h"
 #include "shared/base/progress.h"
 #include "shared/program/validators.h"
+#include "shared/protocol/limits.h"
 #include "tests/bench/answer_walk.h"
 #include "tests/bench/bootstrap.h"
 
@@ -175,7 +176,9 @@ void declare_lag(CLI::App& app, LagOptions& o) {
   app.add_option("--lags", o.lags, "Lags to measure, in tokens")
       ->delimiter(',')
       ->capture_default_str();
-  app.add_option("--max-tokens", o.max_tokens, "Longest answer, in tokens")->capture_default_str();
+  app.add_option("--max-tokens", o.max_tokens, "Longest answer, in tokens")
+      ->check(in_range(1u, kContextCountMax))
+      ->capture_default_str();
   app.add_option("--temperature", o.temperature,
                  "Temperature of the sampler; 0 takes the likeliest token")
       ->check(in_range(0.0f, 100.0f))

@@ -16,7 +16,9 @@
 #include "shared/program/pace_profile.h"
 #include "shared/program/validators.h"
 #include "shared/protocol/activation_codec.h"
+#include "shared/protocol/limits.h"
 #include "tests/bench/drafter_arms.h"
+#include "tests/bench/draws.h"
 #include "tests/bench/serving.h"
 #include "tests/server/plain_answer.h"
 
@@ -36,7 +38,8 @@ named hardware, in simulated time through the client's and the server's own code
 
 Drafters know the answer and err on purpose: --acceptances says how often their likeliest token is right, and
 others are as often as the demo's drafters' (docs/drafters/comparison.md); with --own-drafts the bundle drafts,
-and prompts whose answers are shorter count, too. p: passes per token, r: rows per token.
+and prompts whose answers are shorter count, too, in an order that a fixed seed shuffles. p: passes per token,
+r: rows per token.
 In parentheses: by how much the model of netsim/prediction.h says too much of the speed.
 Behind the last column: the interval that holds 95 % of it, by seeds (five and more).
 With --clients speeds are those of all devices' tokens, once all have begun, and nothing is predicted.
@@ -112,8 +115,9 @@ std::vector<DraftingArm> sequential_arms() {
 }
 
 Result<AnsweredTexts> texts_of(const OverlapOptions& o, ModelHost& host, const BundleFile& bundle) {
-  const auto prompts = netsim::read_prompts(o.prompts);
+  auto prompts = netsim::read_prompts(o.prompts);
   if (!prompts) return prompts.error();
+  if (o.own_drafts) shuffle_prompts(*prompts);
   const auto chat = bundle.chat_template({});
   if (!chat) return chat.error();
   AnsweredTexts texts;
@@ -396,7 +400,9 @@ void declare_overlap(CLI::App& app, OverlapOptions& o) {
          "How many of these draft nothing; their speed is given relative to what it is where "
          "no device drafts")
       ->capture_default_str();
-  app.add_option("--tokens", o.tokens, "Tokens of an answer")->capture_default_str();
+  app.add_option("--tokens", o.tokens, "Tokens of an answer")
+      ->check(in_range(2u, kContextCountMax))
+      ->capture_default_str();
   app.add_option("--seconds", o.seconds, "Simulated time per cell and seed")
       ->check(in_range(1e-6, 86'400.0))
       ->capture_default_str();

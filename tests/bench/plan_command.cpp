@@ -17,6 +17,7 @@
 #include "shared/base/progress.h"
 #include "shared/forecast/chain_plan.h"
 #include "shared/program/validators.h"
+#include "shared/protocol/limits.h"
 #include "tests/bench/bench_device.h"
 #include "tests/support/drafted_answer.h"
 
@@ -236,7 +237,10 @@ void declare_plan(CLI::App& app, PlanOptions& o) {
       ->delimiter(',')
       ->check(CLI::Range(1u, kTreeDepthMax))
       ->capture_default_str();
-  app.add_option("--max-tokens", o.max_tokens, "Longest answer, in tokens")->capture_default_str();
+  app.add_option("--max-tokens", o.max_tokens,
+                 "Longest answer; its first token is the prompt's, and no cycle's")
+      ->check(in_range(2u, kContextCountMax))
+      ->capture_default_str();
   app.add_option("--threads", o.threads, "Threads of the CPU; 0: one per fast core")
       ->capture_default_str();
   app.add_flag("--json", o.json, "JSON instead of a table");

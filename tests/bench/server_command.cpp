@@ -7,11 +7,13 @@
 #include <nlohmann/json.hpp>
 
 #include "netsim/run/prompt_file.h"
+#include "shared/base/percentile.h"
 #include "shared/base/progress.h"
 #include "shared/program/pace_profile.h"
 #include "shared/program/validators.h"
+#include "shared/protocol/limits.h"
 #include "tests/bench/drafter_arms.h"
-#include "tests/bench/quantile.h"
+#include "tests/bench/draws.h"
 #include "tests/bench/serving.h"
 
 namespace edgedraft::bench {
@@ -30,6 +32,9 @@ own and sits behind --rtt-ms. Compared in one run:
 tok/s: what all devices together get. tok/pass: of all devices. passes/tok: verdicts a token of one device, so
 that stream is 1. streamed: share of the tokens. busy: of the server's time. gap: from what a device shows to
 what it shows next.
+
+Prompts come in an order that a fixed seed shuffles, and an arm gets as far as --seconds let it: few devices see
+few of the prompts, and arms of different speeds not the same ones. Give more --seconds to compare them closely.
 
 With --pace-profile time is simulated altogether: a target pass takes what the device profile says for its
 rows, a drafting step what it says for the drafter, and whatever else is computed takes none. The texts, and
@@ -60,10 +65,10 @@ nlohmann::ordered_json to_json(const Line& line) {
           {"passes_per_token", r.tokens > 0 ? static_cast<double>(r.verdicts) / tokens : 0.0},
           {"streamed", r.tokens > 0 ? static_cast<double>(r.streamed) / tokens : 0.0},
           {"busy", r.busy_seconds / r.seconds},
-          {"first_token_ms_p50", 1e3 * quantile(r.first_token_seconds, 0.5)},
-          {"first_token_ms_p95", 1e3 * quantile(r.first_token_seconds, 0.95)},
-          {"gap_ms_p50", 1e3 * quantile(r.gap_seconds, 0.5)},
-          {"gap_ms_p95", 1e3 * quantile(r.gap_seconds, 0.95)}};
+          {"first_token_ms_p50", 1e3 * percentile(r.first_token_seconds, 0.5)},
+          {"first_token_ms_p95", 1e3 * percentile(r.first_token_seconds, 0.95)},
+          {"gap_ms_p50", 1e3 * percentile(r.gap_seconds, 0.5)},
+          {"gap_ms_p95", 1e3 * percentile(r.gap_seconds, 0.95)}};
 }
 
 void print(const std::vector<Line>& lines) {
@@ -108,7 +113,9 @@ void declare_server(CLI::App& app, ServerBenchOptions& o) {
   app.add_option("--seconds", o.seconds, "Simulated time of each run")
       ->check(in_range(1e-6, 86'400.0))
       ->capture_default_str();
-  app.add_option("--max-tokens", o.max_tokens, "Longest answer, in tokens")->capture_default_str();
+  app.add_option("--max-tokens", o.max_tokens, "Longest answer, in tokens")
+      ->check(in_range(1u, kContextCountMax))
+      ->capture_default_str();
   app.add_option("--threads", o.threads, "Threads of the CPU; 0: one per fast core")
       ->capture_default_str();
   app.add_option("--arms", o.arms, "Arms to run, of stream,tree,split,server")
@@ -152,8 +159,9 @@ Result<int> run_server(const ServerBenchOptions& o) {
   WorkClock clock(paced              ? WorkClock::Counts::paces
                   : o.processor_time ? WorkClock::Counts::processor
                                      : WorkClock::Counts::wall);
-  const auto prompts = netsim::read_prompts(o.prompts);
+  auto prompts = netsim::read_prompts(o.prompts);
   if (!prompts) return prompts.error();
+  shuffle_prompts(*prompts);
   const auto backend = make_cpu_backend({.threads = o.processor_time ? 1 : o.threads});
   auto host = ModelHost::load(*backend, {.model = o.model, .bundles = {o.bundle}});
   if (!host) return host.error();

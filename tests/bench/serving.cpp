@@ -18,6 +18,7 @@
 #include "shared/base/random.h"
 #include "shared/protocol/padding.h"
 #include "shared/protocol/server_session.h"
+#include "tests/bench/draws.h"
 #include "tests/support/driven_answer.h"
 
 namespace edgedraft::bench {
@@ -107,8 +108,8 @@ class Device final : public TargetLink, GenerationObserver {
         number_(number),
         oracle_(dynamic_cast<OracleDrafter*>(drafter.get())),
         drafter_(paced(std::move(drafter))),
-        up_(world.setup, world.setup.up, 2 * number + world.setup.seed * 1000),
-        down_(world.setup, world.setup.down, 2 * number + 1 + world.setup.seed * 1000),
+        up_(world.setup, world.setup.up, way_seed(world.setup.seed, number, WayTo::server)),
+        down_(world.setup, world.setup.down, way_seed(world.setup.seed, number, WayTo::device)),
         client_({.hello = {.pad_tick_ms = world.setup.pad_tick_ms}, .channel = {}}, Instant{}),
         server_({}, Instant{}),
         thread_([this] {

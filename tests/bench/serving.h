@@ -15,6 +15,7 @@
 #include "server/proposers/speculation.h"
 #include "shared/base/sampling_params.h"
 #include "shared/speculative/tree_growth.h"
+#include "tests/bench/trace.h"
 
 namespace edgedraft::bench {
 
@@ -82,19 +83,6 @@ struct ServingSetup {
   std::span<const std::vector<std::uint32_t>> prompts;
 };
 
-// What an observer at a device's end of the link sees of an answer, from its request on and until
-// the next: when something passed, which way, and its size without TLS.
-struct Packet {
-  double seconds;
-  bool up;
-  std::uint32_t bytes;
-};
-struct Trace {
-  std::size_t prompt;  // its index
-  double seconds;      // until the answer's last token
-  std::vector<Packet> packets;
-};
-
 struct ServingResult {
   std::uint64_t tokens = 0;    // that devices got in the measured time
   std::uint64_t streamed = 0;  // of these, in streams
@@ -112,7 +100,8 @@ struct ServingResult {
   std::vector<Trace> traces;                 // of answers that ended in the measured time
 };
 
-// Every device asks one prompt after another until the time is over.
+// Every device asks one prompt after another until the time is over or it has all answers that it
+// asks for.
 Result<ServingResult> simulate_serving(const ServingSetup& setup);
 
 }  // namespace edgedraft::bench

@@ -2,14 +2,17 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cstdint>
 #include <cstdio>
+#include <limits>
 #include <span>
 
 #include "client/engine/bundle_file.h"
 #include "shared/base/clock.h"
+#include "shared/base/percentile.h"
 #include "shared/base/progress.h"
 #include "shared/base/text_file.h"
-#include "tests/bench/quantile.h"
+#include "shared/program/validators.h"
 
 namespace edgedraft::bench {
 namespace {
@@ -40,7 +43,9 @@ void declare_tables(CLI::App& app, TablesOptions& o) {
       ->delimiter(',')
       ->expected(3)
       ->capture_default_str();
-  app.add_option("--cycles", o.cycles, "Most cycles to time")->capture_default_str();
+  app.add_option("--cycles", o.cycles, "Most cycles to time")
+      ->check(in_range(1u, std::numeric_limits<std::uint32_t>::max()))
+      ->capture_default_str();
   app.add_option("--conversation", o.conversation,
                  "Tokens of a conversation, after which another begins")
       ->check(CLI::Range(10u, 100'000u))
@@ -84,8 +89,8 @@ Result<int> run_tables(const TablesOptions& o) {
     double sum = 0.0;
     for (const double us : micros) sum += us;
     const auto count = static_cast<double>(micros.size());
-    std::printf("%-12s %7.1f us %7.1f us %7.1f us %10.1f\n", kind.c_str(), quantile(micros, 0.5),
-                sum / count, quantile(micros, 0.99), nodes / count);
+    std::printf("%-12s %7.1f us %7.1f us %7.1f us %10.1f\n", kind.c_str(), percentile(micros, 0.5),
+                sum / count, percentile(micros, 0.99), nodes / count);
   }
   return 0;
 }

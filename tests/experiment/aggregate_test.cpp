@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
+#include <initializer_list>
 #include <map>
 #include <string>
 #include <vector>
@@ -10,32 +11,55 @@
 namespace edgedraft::netsim {
 namespace {
 
-std::map<std::uint32_t, std::vector<double>> together(const std::vector<Run>& runs) {
+std::map<std::uint32_t, double> together(const std::vector<Run>& runs) {
   std::vector<const Run*> pointers;
   for (const Run& run : runs) pointers.push_back(&run);
   return rates_together(pointers);
 }
 
-Run answer(double asked_at_s, double seconds, double tokens) {
+// One of a trial's two; ten tokens at each of these times since it was asked for.
+Run answer(const std::string& trial, double asked_at_s, std::initializer_list<double> times) {
   Run run{};
-  run.trial = "t";
+  run.trial = trial;
   run.clients = 2;
   run.asked_at_s = asked_at_s;
-  run.seconds = seconds;
-  run.tokens = tokens;
+  for (const double at_s : times) run.arrivals.push_back({.at_s = at_s, .tokens = 10});
   return run;
 }
 
-// Clients are started one after another; what they get is no faster for that.
-TEST(AggregateTest, ClientsTogetherTakeFromTheFirstOnesAskingToTheLastOnesEnd) {
-  const std::vector<netsim::Run> apart{answer(0.5, 2, 30), answer(1.5, 3, 50)};
-  EXPECT_EQ(together(apart), (std::map<std::uint32_t, std::vector<double>>{{2, {20}}}));
-  const std::vector<netsim::Run> within{answer(0.5, 4, 30), answer(1.5, 1, 50)};
-  EXPECT_EQ(together(within), (std::map<std::uint32_t, std::vector<double>>{{2, {20}}}));
+using Rates = std::map<std::uint32_t, double>;
+
+// Programs start one after another. What one got before the others had asked, or after another had
+// ended, does not say what the server brings all of them.
+TEST(AggregateTest, ClientsTogetherCountWhileAllOfThemAreAtWork) {
+  // From 1.5 s to 2.5 s: 20 tokens of the first and 10 of the second.
+  EXPECT_EQ(together({answer("t", 0.5, {0.5, 1.5, 2}), answer("t", 1.5, {0.5, 1.5, 2.5})}),
+            (Rates{{2, 30}}));
+  // From 1 s to 3 s, in which the first one got nothing.
+  EXPECT_EQ(together({answer("t", 0, {4}), answer("t", 1, {1, 2})}), (Rates{{2, 10}}));
+}
+
+TEST(AggregateTest, ClientsThatWereNeverAtWorkTogetherHaveNoRateTogether) {
+  EXPECT_TRUE(together({answer("t", 0.5, {0.25, 0.5}), answer("t", 1.5, {0.5})}).empty());
+}
+
+// A moment of two answers that hardly met weighs no more than it lasts.
+TEST(AggregateTest, TrialsCountByTheTimeThatTheirClientsHadTogether) {
+  EXPECT_EQ(together({answer("long", 0, {1, 2, 3}), answer("long", 0, {1, 2, 3}),
+                      answer("short", 0, {1}), answer("short", 0.75, {1.25})}),
+            (Rates{{2, (60.0 + 10.0) / (3 + 0.25)}}));
+}
+
+TEST(AggregateTest, OneClientsTimeIsItsAnswers) {
+  auto alone = answer("t", 1, {});
+  alone.clients = 1;
+  alone.tokens = 30;
+  alone.seconds = 2;
+  EXPECT_EQ(together({alone}), (Rates{{1, 15}}));
 }
 
 TEST(AggregateTest, ATrialWithAClientThatFailedHasNoRateTogether) {
-  std::vector<netsim::Run> runs{answer(0, 2, 30), answer(0, 2, 30)};
+  std::vector<netsim::Run> runs{answer("t", 0, {1, 2}), answer("t", 0, {1, 2})};
   runs[1].failure = "no server";
   EXPECT_TRUE(together(runs).empty());
 }

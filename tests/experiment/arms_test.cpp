@@ -79,7 +79,7 @@ TEST_F(ExperimentProgramsTest, EveryAnswersPromptIsComputedWhole) {
   EXPECT_EQ(prompts, 4);
 }
 
-// What all clients get together is counted from the first one's asking to the last one's end.
+// What all clients get together is counted from the last one's asking.
 TEST_F(ExperimentProgramsTest, RunsSayWhenEachClientAsked) {
   ASSERT_EQ(run(write(experiment("clients = [3]\n")), {"--no-report"}), 0) << error_;
   const auto runs = lines("runs.jsonl");

@@ -78,6 +78,12 @@ TEST_F(ExperimentTest, NamesWhatIsWrongAndWhatIsRight) {
           .find("no device profile 'slow'"),
       std::string::npos);
   EXPECT_NE(refusal("row_budget = 257\n" + good).find("0 to 256"), std::string::npos);
+  // More than a server takes at once would measure its limits.
+  std::string quick = good;
+  quick.replace(quick.find("[quick]\n"), 8, "[quick]\nclients = [257]\n");
+  for (const std::string& many : {"clients = [1, 257]\n" + good, quick}) {
+    EXPECT_NE(refusal(many).find("1 to 256"), std::string::npos) << many;
+  }
   EXPECT_NE(refusal("tasks = [\"poem\"]\n" + good).find("no prompts"), std::string::npos);
   EXPECT_NE(refusal(good + "[calibration]\npings = 10001\n").find("5 to 10000"), std::string::npos);
 }

@@ -225,17 +225,23 @@ TEST_F(ExperimentProgramsTest, ALinkThatIsKilledEndsTheRunWithAWord) {
   EXPECT_EQ(processes(), 0u);
 }
 
-TEST_F(ExperimentProgramsTest, AKilledClientIsAFailureThatCountsNowhere) {
-  Process process(command(write(experiment("repetitions = 8\n")), {"--no-report"}),
-                  scratch_ / "run");
+TEST_F(ExperimentProgramsTest, AKilledClientIsAFailureThatIsToldAndMadeAgain) {
+  const auto file = write(experiment("repetitions = 8\n"));
+  Process process(command(file, {"--no-report"}), scratch_ / "run");
   wait_for_lines(1, process);
   const auto deadline = std::chrono::steady_clock::now() + 60s;
   while (kill_programs(EDGEDRAFT_CLIENT) == 0 && std::chrono::steady_clock::now() < deadline) {
   }
-  ASSERT_EQ(process.wait(120s), 0) << process.err();
-  int failures = 0;
-  for (const json& run : lines("runs.jsonl")) failures += run["failure"].is_null() ? 0 : 1;
-  EXPECT_EQ(failures, 1);
+  ASSERT_EQ(process.wait(120s), 1) << process.err();
+  EXPECT_NE(process.err().find("1 of 32 answers failed"), std::string::npos) << process.err();
+  const auto failures = [&] {
+    const auto runs = lines("runs.jsonl");
+    EXPECT_EQ(runs.size(), 32u);
+    return std::ranges::count_if(runs, [](const json& run) { return !run["failure"].is_null(); });
+  };
+  EXPECT_EQ(failures(), 1);
+  ASSERT_EQ(run(file, {"--no-report", "--resume"}), 0) << error_;
+  EXPECT_EQ(failures(), 0);
   EXPECT_EQ(processes(), 0u);
 }
 

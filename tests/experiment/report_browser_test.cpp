@@ -108,7 +108,7 @@ class ReportBrowserTest : public ::testing::Test {
 
   std::filesystem::path make_report(const std::string& experiment) {
     std::ofstream(scratch_ / "slow.toml")
-        << "name = \"slow\"\ndescription = \"slow\"\n[target]\npass_ms = [[1, 5]]\n";
+        << "name = \"slow\"\ndescription = \"slow\"\n[target]\npass_ms = [[1, 15]]\n";
     std::ofstream(scratch_ / "x.toml") << "models = \"" << EDGEDRAFT_MODELS << "\"\n" << experiment;
     Process run({EDGEDRAFT_NETSIM, "run", scratch_ / "x.toml", "--driver", "loopback", "--out",
                  scratch_ / "results"},

@@ -1,5 +1,7 @@
 #include <gtest/gtest.h>
 
+#include <cstddef>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
@@ -41,6 +43,31 @@ TEST(PlotTest, ANameIsShownAndNeverRun) {
   EXPECT_NE(figure->find(format), std::string::npos) << *figure;
 }
 
+using Spans = std::vector<std::pair<double, double>>;
+
+// What "an answer over time" shades of nine seconds.
+Spans shaded(const netsim::Run& run) {
+  const std::pair key{run.setting, run.arm};
+  RunData data;
+  data.settings = {run.setting};
+  data.arms = {run.arm};
+  data.timelines[key] = {{.at_ms = 100, .answer_tokens = 1, .state = {}},
+                         {.at_ms = 9000, .answer_tokens = 2, .state = {}}};
+  data.timeline_runs[key] = 0;
+  data.runs = {run};
+  const auto plots = timeline_plots(data);
+  Spans spans;
+  if (plots.size() != 1) return spans;
+  const std::string& script = plots[0].script;
+  for (std::size_t at = 0; (at = script.find("rectangle from ", at)) != std::string::npos; ++at) {
+    auto& [from, to] = spans.emplace_back();
+    EXPECT_EQ(
+        std::sscanf(script.c_str() + at, "rectangle from %lf, graph 0 to %lf, graph 1", &from, &to),
+        2);
+  }
+  return spans;
+}
+
 // What ends one is the link's return, its own time or the next one, whichever comes first.
 TEST(FiguresTest, AnOutageIsShadedUntilTheLinkIsUpAgain) {
   netsim::Run run{};
@@ -53,25 +80,21 @@ TEST(FiguresTest, AnOutageIsShadedUntilTheLinkIsUpAgain) {
     {"kind": "down", "at_ms": 3000, "duration_ms": 500},
     {"kind": "down", "at_ms": 4000, "duration_ms": 5000},
     {"kind": "down", "at_ms": 6000, "duration_ms": 1000}])");
-  const std::pair key{run.setting, run.arm};
-  RunData data;
-  data.settings = {run.setting};
-  data.arms = {run.arm};
-  data.timelines[key] = {{.at_ms = 100, .answer_tokens = 1, .state = {}},
-                         {.at_ms = 9000, .answer_tokens = 2, .state = {}}};
-  data.timeline_runs[key] = 0;
-  data.runs = {run};
-  const auto plots = timeline_plots(data);
-  ASSERT_EQ(plots.size(), 1u);
-  std::vector<std::pair<double, double>> spans;
-  const std::string& script = plots[0].script;
-  for (std::size_t at = 0; (at = script.find("rectangle from ", at)) != std::string::npos; ++at) {
-    auto& [from, to] = spans.emplace_back();
-    EXPECT_EQ(
-        std::sscanf(script.c_str() + at, "rectangle from %lf, graph 0 to %lf, graph 1", &from, &to),
-        2);
-  }
-  EXPECT_EQ(spans, (std::vector<std::pair<double, double>>{{1, 2}, {3, 3.5}, {4, 6}, {6, 7}}));
+  EXPECT_EQ(shaded(run), (Spans{{1, 2}, {3, 3.5}, {4, 6}, {6, 7}}));
+}
+
+// Curves begin when the answer was asked for, events when its client was started.
+TEST(FiguresTest, AnOutageIsShadedWhereItsAnswerMetIt) {
+  netsim::Run run{};
+  run.setting = "lan";
+  run.arm = "split";
+  run.asked_at_s = 0.5;
+  run.events = nlohmann::ordered_json::parse(R"([
+    {"kind": "down", "at_ms": 100, "duration_ms": 200},
+    {"kind": "down", "at_ms": 400, "duration_ms": 350},
+    {"kind": "down", "at_ms": 1500, "duration_ms": 250},
+    {"kind": "down", "at_ms": 2500, "duration_ms": 0}])");
+  EXPECT_EQ(shaded(run), (Spans{{0, 0.25}, {1, 1.25}, {2, 9}}));
 }
 
 TEST(FiguresTest, ALinkThatWasNotMeasuredHasNoRoundTripToStandAt) {
@@ -213,6 +236,88 @@ TEST_F(ArmsTableTest, AQuickRunClaimsNothing) {
   EXPECT_TRUE(holds(row("split"), "quick run")) << row("split");
 }
 
+// Six prompts whose link was cut after ten tokens: "stop" got none of them right, "split" all.
+class CutTableTest : public ::testing::Test {
+ protected:
+  CutTableTest() {
+    data_.manifest = {
+        {"quick", false},
+        {"arms", {{{"name", "stop"}, {"kind", "stop"}}, {{"name", "split"}, {"kind", "split"}}}}};
+    data_.settings = {"lan"};
+    data_.arms = {"stop", "split"};
+    for (int i = 0; i < 6; ++i) {
+      for (const std::string& arm : data_.arms) {
+        netsim::Run run{};
+        run.setting = "lan";
+        run.arm = arm;
+        run.prompt = run.pair_key = "tool-" + std::to_string(i);
+        run.clients = 1;
+        run.offline_after = 10;
+        run.right = arm == "split";
+        data_.runs.push_back(run);
+      }
+    }
+  }
+  RunData data_;
+};
+
+TEST_F(CutTableTest, WhatIsGainedByGoingOnIsClaimed) {
+  const std::string html = cut_section(data_);
+  EXPECT_NE(html.find("<small>[100; 100 to 100]</small>"), std::string::npos) << html;
+}
+
+TEST_F(CutTableTest, AQuickRunClaimsNothing) {
+  data_.manifest["quick"] = true;
+  const std::string html = cut_section(data_);
+  EXPECT_NE(html.find("<small>[quick run]</small>"), std::string::npos) << html;
+  EXPECT_EQ(html.find(" to 100]"), std::string::npos) << html;
+}
+
+// Two trials of two clients each, a second long, in which either client gets ten tokens.
+class CapacityTableTest : public ::testing::Test {
+ protected:
+  CapacityTableTest() {
+    data_.manifest = {{"baseline", "stream"}, {"driver", "tun"}};
+    data_.settings = {"lan"};
+    data_.arms = {"stream"};
+    for (const std::uint32_t i : {0u, 1u, 2u, 3u}) {
+      netsim::Run run{};
+      run.setting = "lan";
+      run.arm = "stream";
+      run.trial = "t" + std::to_string(i / 2);
+      run.clients = 2;
+      run.client = i % 2;
+      run.rate = 10;
+      run.arrivals = {{.at_s = 0.5, .tokens = 5}, {.at_s = 1, .tokens = 5}};
+      data_.runs.push_back(run);
+    }
+  }
+  RunData data_;
+};
+
+TEST_F(CapacityTableTest, OneNumberOfClientsHasItsSpeedsToo) {
+  const std::string html = capacity_section(data_);
+  EXPECT_NE(html.find("2 clients"), std::string::npos) << html;
+  EXPECT_NE(html.find("<td>20.0 <small>10.0</small></td>"), std::string::npos) << html;
+  // There is nothing to say of clients that were alone.
+  EXPECT_EQ(arms_section(data_), "");
+}
+
+TEST_F(CapacityTableTest, AnswersThatFailedAreCounted) {
+  data_.runs[0].failure = "timed out";
+  EXPECT_NE(capacity_section(data_).find("<td>20.0 <small>10.0</small>, 1 failed</td>"),
+            std::string::npos)
+      << capacity_section(data_);
+  for (netsim::Run& run : data_.runs) run.failure = "timed out";
+  EXPECT_NE(capacity_section(data_).find("<td>–, 4 failed</td>"), std::string::npos)
+      << capacity_section(data_);
+}
+
+TEST_F(CapacityTableTest, ClientsThatAreAloneHaveNone) {
+  for (netsim::Run& run : data_.runs) run.clients = 1;
+  EXPECT_EQ(capacity_section(data_), "");
+}
+
 // One answer over a link that was never measured.
 void write_results(const std::filesystem::path& folder) {
   std::ofstream(folder / "manifest.json") << R"({"driver": "proxy", "arms": [{"name": "stream"}]})";
@@ -311,6 +416,31 @@ TEST(RunDataTest, FailedAnswersEnterNoGaps) {
   ASSERT_EQ(data->gaps.size(), 1u);
   EXPECT_EQ(data->gaps.begin()->first.second, "good");
   EXPECT_EQ(data->gaps.begin()->second, std::vector<double>{15});
+}
+
+// An arm beside the server gets its tokens a round trip later than its client says.
+TEST(RunDataTest, ClientsOfATrialKnowWhenTheirTokensCame) {
+  const TemporaryDirectory results;
+  std::ofstream(results / "manifest.json") << "{}";
+  std::ofstream runs(results / "runs.jsonl");
+  std::ofstream cycles(results / "cycles.jsonl");
+  for (const int client : {0, 1}) {
+    const std::string start = "{\"trial\": \"t\", \"client\": " + std::to_string(client);
+    runs << start << ", \"network\": \"lan\", \"device\": \"native\", \"arm\": \"stream\", "
+         << "\"clients\": 2, \"added_round_trip_ms\": 250}\n";
+    for (const int tokens : {0, client + 1}) {
+      cycles << start << ", \"kind\": \"draft\", \"tokens\": " << tokens << ", \"at_ms\": 500}\n";
+    }
+  }
+  runs.close();
+  cycles.close();
+  const auto data = read_run_data(results.path());
+  ASSERT_TRUE(data) << data.error().message;
+  for (const netsim::Run& run : data->runs) {
+    ASSERT_EQ(run.arrivals.size(), 1u);
+    EXPECT_DOUBLE_EQ(run.arrivals[0].at_s, 0.75);
+    EXPECT_EQ(run.arrivals[0].tokens, run.client + 1);
+  }
 }
 
 // Answers of two lanes, of which the one with the second prompt was faster.

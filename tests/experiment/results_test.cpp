@@ -2,7 +2,12 @@
 
 #include <gtest/gtest.h>
 
+#include <cstddef>
+#include <cstdint>
 #include <fstream>
+#include <map>
+#include <string>
+#include <utility>
 
 #include "netsim/run/run_record.h"
 #include "tests/support/temporary_directory.h"
@@ -64,6 +69,87 @@ TEST_F(ResultsTest, RunsOnALinkOutOfToleranceAreMadeAgain) {
   EXPECT_TRUE(results->has("good|d|1|0|p|1|arm|never"));
   EXPECT_FALSE(results->has("bad|d|1|0|p|1|arm|never"));
   EXPECT_EQ(read_lines(folder() / "calibration.jsonl")->size(), 1u);
+}
+
+// A machine that was busy when the run went on says nothing against what was answered before.
+TEST_F(ResultsTest, AResumedRunThatCameToNoAnswerCostsNone) {
+  const std::string trial = "s|d|1|0|p|1|arm|never";
+  {
+    auto results = ResultsFolder::open(folder(), false, "hash");
+    ASSERT_TRUE(results->write_manifest({{"experiment_sha256", "hash"}}));
+    ASSERT_EQ(results->session(), 1u);
+    ASSERT_TRUE(results->add_calibration(
+        {{"stage", "s|d|1"}, {"when", "before"}, {"lane", 1}, {"session", 1}, {"accepted", true}}));
+    ASSERT_TRUE(results->add_run(trial, {{{"trial", trial}, {"lane", 1}, {"session", 1}}}, {}));
+  }
+  {
+    auto results = ResultsFolder::open(folder(), true, "hash");
+    ASSERT_EQ(results->session(), 2u);
+    ASSERT_TRUE(results->add_calibration({{"stage", "s|d|1"},
+                                          {"when", "before"},
+                                          {"lane", 1},
+                                          {"session", 2},
+                                          {"accepted", false}}));
+  }
+  EXPECT_TRUE(ResultsFolder::look(folder(), "hash")->has(trial));
+  const auto results = ResultsFolder::open(folder(), true, "hash");
+  EXPECT_TRUE(results->has(trial));
+  EXPECT_EQ(read_lines(folder() / "runs.jsonl")->size(), 1u);
+  EXPECT_EQ(read_lines(folder() / "calibration.jsonl")->size(), 1u);
+  EXPECT_EQ(results->unmeasured_lanes("s|d|1"), (std::map<std::size_t, std::uint32_t>{{1, 1}}));
+}
+
+TEST_F(ResultsTest, ALinkOutOfToleranceCostsTheAnswersThatCameOverIt) {
+  const auto trial = [](std::uint32_t session, int lane) {
+    return "s|d|1|0|p" + std::to_string(session) + std::to_string(lane) + "|1|arm|never";
+  };
+  for (std::uint32_t session = 1; session <= 2; ++session) {
+    auto results = ResultsFolder::open(folder(), session > 1, "hash");
+    ASSERT_TRUE(results) << results.error().message;
+    ASSERT_TRUE(results->write_manifest({{"experiment_sha256", "hash"}}));
+    ASSERT_EQ(results->session(), session);
+    for (const int lane : {1, 2}) {
+      ordered_json line{{"stage", "s|d|1"},
+                        {"when", "before"},
+                        {"lane", lane},
+                        {"session", session},
+                        {"accepted", true}};
+      ASSERT_TRUE(results->add_calibration(line));
+      const std::string id = trial(session, lane);
+      ASSERT_TRUE(
+          results->add_run(id, {{{"trial", id}, {"lane", lane}, {"session", session}}}, {}));
+      if (session == 1) continue;
+      line["when"] = "after";
+      line["accepted"] = lane == 1;
+      ASSERT_TRUE(results->add_calibration(line));
+    }
+  }
+  const auto results = ResultsFolder::open(folder(), true, "hash");
+  for (std::uint32_t session = 1; session <= 2; ++session) {
+    for (const int lane : {1, 2}) {
+      EXPECT_EQ(results->has(trial(session, lane)), session == 1 || lane == 1) << session << lane;
+    }
+  }
+}
+
+TEST_F(ResultsTest, AnswersThatFailedAreMadeAgain) {
+  start();
+  {
+    auto results = ResultsFolder::open(folder(), true, "hash");
+    // Two clients' answers, of which one failed.
+    ASSERT_TRUE(results->add_run("t2",
+                                 {{{"trial", "t2"}, {"client", 0}, {"failure", "no server"}},
+                                  {{"trial", "t2"}, {"client", 1}, {"failure", nullptr}}},
+                                 {{{"trial", "t2"}, {"at_ms", 1}}}));
+    ASSERT_TRUE(results->add_run("t3", {{{"trial", "t3"}, {"failure", nullptr}}}, {}));
+    EXPECT_TRUE(results->has("t2")) << "once a session";
+  }
+  const auto results = ResultsFolder::open(folder(), true, "hash");
+  EXPECT_TRUE(results->has("t1"));
+  EXPECT_FALSE(results->has("t2"));
+  EXPECT_TRUE(results->has("t3"));
+  EXPECT_EQ(read(folder() / "runs.jsonl").find("t2"), std::string::npos);
+  EXPECT_EQ(read(folder() / "cycles.jsonl").find("t2"), std::string::npos);
 }
 
 TEST_F(ResultsTest, ResumedResultsAreNotFinishedUntilTheirRunSaysSo) {
@@ -154,8 +240,9 @@ TEST_F(ResultsTest, CsvQuotesWhatHasCommas) {
   EXPECT_EQ(read(folder() / "runs.csv"), "trial,text\nt1,\"a, \"\"b\"\"\"\n");
 }
 
-// The model knows drafts whose verdicts are waited for, not what control may do instead.
-TEST(RunRecordTest, WhatMayStreamInsteadOfDraftingIsNotForeseen) {
+// The model knows drafts whose verdicts are waited for over a link that lasts, not what control may
+// do instead, nor outages.
+TEST(RunRecordTest, WhatMayStreamInsteadOfDraftingOrGoesOfflineIsNotForeseen) {
   const TemporaryDirectory scratch;
   const auto pace = PaceProfile::read(scratch.write(
       "slow.toml",
@@ -165,8 +252,12 @@ TEST(RunRecordTest, WhatMayStreamInsteadOfDraftingIsNotForeseen) {
   const auto network = read_network_profile("lan");
   const Trial trial{.arm = 0, .prompt = 0, .id = "t"};
   const Prompt prompt{.id = "p"};
-  for (const bool control : {false, true}) {
+  const ordered_json outage = ordered_json::array({{{"kind", "down"}, {"at_ms", 300}}});
+  for (const auto& [control, events] :
+       {std::pair(false, ordered_json::array()), std::pair(true, ordered_json::array()),
+        std::pair(false, outage)}) {
     Experiment e;
+    e.prompts = {prompt};
     e.arms = {{.name = "split", .kind = Arm::Kind::split, .control = control, .acceptance = 0.8}};
     const RunSource source{.experiment = e,
                            .network = *network,
@@ -183,8 +274,42 @@ TEST(RunRecordTest, WhatMayStreamInsteadOfDraftingIsNotForeseen) {
                                "\"prompt_tokens\":10}}",
                            .cycles = {},
                            .added_ms = 0,
+                           .events = events};
+    EXPECT_EQ(run_record(source)["predicted_tokens_per_second"].is_number(),
+              !control && events.empty());
+  }
+}
+
+// Whoever joins answers to prompts goes by either.
+TEST(RunRecordTest, EachClientsPromptIsTheOneAtItsIndex) {
+  Experiment e;
+  e.prompts = {{.id = "a"}, {.id = "b"}, {.id = "c"}};
+  e.arms = {{.name = "stream", .kind = Arm::Kind::plain}};
+  e.quick = true;
+  const DeviceProfile device{.name = "native"};
+  const NetworkProfile network{.name = "lan"};
+  const Trial trial{.arm = 0, .prompt = 1, .clients = 3, .id = "t"};
+  for (const std::uint32_t client : {0u, 1u, 2u}) {
+    const std::size_t index = (1 + client) % 3;
+    const RunSource source{.experiment = e,
+                           .network = network,
+                           .device = device,
+                           .driver = "tun",
+                           .approximate = false,
+                           .seed = 1,
+                           .trial = trial,
+                           .prompt = e.prompts[index],
+                           .client = client,
+                           .status = 0,
+                           .answer = {},
+                           .cycles = {},
+                           .added_ms = 0,
                            .events = ordered_json::array()};
-    EXPECT_EQ(run_record(source)["predicted_tokens_per_second"].is_number(), !control);
+    const ordered_json run = run_record(source);
+    EXPECT_EQ(run["prompt_index"], index) << client;
+    EXPECT_EQ(run["prompt"], e.prompts[index].id);
+    EXPECT_EQ(run["quick"], true);
+    EXPECT_EQ(run["timed"], true);
   }
 }
 
@@ -194,6 +319,7 @@ TEST(RunRecordTest, SumsPhasesAndFindsGapsBetweenVisibleUpdates) {
   const DeviceProfile device{.name = "native"};
   const Trial trial{.arm = 0, .prompt = 0, .id = "t"};
   const Prompt prompt{.id = "p", .reference = " yes "};
+  e.prompts = {prompt};
   const NetworkProfile network{.name = "lan"};
   RunSource source{.experiment = e,
                    .network = network,

@@ -53,12 +53,5 @@ TEST(StatisticsTest, WhatHasNoRatioIsLeftOut) {
   EXPECT_EQ(difference_of({{.group = "p", .ours = 0, .theirs = 1}}).value, -1);
 }
 
-TEST(StatisticsTest, PercentilesAreMembers) {
-  EXPECT_EQ(percentile({3, 1, 2}, 0.5), 2);
-  EXPECT_EQ(percentile({3, 1, 2}, 0.99), 3);
-  EXPECT_EQ(percentile({3, 1, 2}, 0), 1);
-  EXPECT_EQ(percentile({}, 0.5), 0);
-}
-
 }  // namespace
 }  // namespace edgedraft::netsim

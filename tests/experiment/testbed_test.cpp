@@ -40,5 +40,30 @@ TEST(TestbedTest, AServerThatIsNotReadyInTimeIsSaidToHaveHadIt) {
       << testbed.error().message;
 }
 
+// Where a server has no room for a session, the prompt is refused or another client's session goes.
+TEST(TestbedTest, AServerHasRoomForAllClientsAndForTheSessionsOfEarlierAnswers) {
+  const test::TemporaryDirectory directory;
+  const auto server = directory / "server";
+  std::ofstream(server) << "#!/bin/sh\necho \"$*\" >&2\nexit 1\n";
+  std::filesystem::permissions(server, std::filesystem::perms::owner_all);
+  Experiment e;
+  e.arms = {{.name = "stream", .kind = Arm::Kind::plain}};
+  e.clients = {1, 200};
+  const NetworkProfile network{};
+  const DeviceProfile device{};
+  const Programs programs{.client = {}, .server = server};
+  const auto testbed = Testbed::open({.experiment = e,
+                                      .network = network,
+                                      .device = device,
+                                      .seed = 1,
+                                      .programs = programs,
+                                      .link = std::make_unique<Loopback>(),
+                                      .work = directory.path(),
+                                      .cancelled = [] { return false; }});
+  ASSERT_FALSE(testbed);
+  EXPECT_NE(testbed.error().message.find("--max-sessions 400"), std::string::npos)
+      << testbed.error().message;
+}
+
 }  // namespace
 }  // namespace edgedraft::netsim

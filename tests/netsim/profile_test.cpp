@@ -91,10 +91,10 @@ at_s = 12
 action = "down"
 for_s = 8
 [[outage]]
-after_tokens = 25
-[[outage]]
 after_tokens = 50
 for_s = 2.5
+[[outage]]
+after_tokens = 25
 )",
                                                        "e.toml")
                                      .value();
