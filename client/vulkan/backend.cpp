@@ -248,12 +248,14 @@ void VulkanBackend::write(const Matrix& to, std::span<const float> from) {
                         std::as_bytes(from));
 }
 
+void VulkanBackend::wait() {
+  stream_.flush();
+  device_.wait_all();
+}
+
 void VulkanBackend::read(const Matrix& from, std::span<float> to) {
   EDGEDRAFT_CHECK(to.size() == std::size_t{from.rows} * from.cols);
-  if (to.empty()) {
-    stream_.finish();
-    return;
-  }
+  if (to.empty()) return wait();
   if (to.size_bytes() <= kSmallBytes) {
     stream_.reserve(0, to.size_bytes());
     const std::uint64_t at = stream_.add_result(to.size_bytes());
@@ -273,14 +275,11 @@ void VulkanBackend::read(const Matrix& from, std::span<float> to) {
 }
 
 void VulkanBackend::read_cache(const CacheRows& from, std::span<float> to) {
-  if (from.type == DType::f32) {
-    read(from.floats(), to);
-    return;
-  }
+  if (from.type == DType::f32) return read(from.floats(), to);
   EDGEDRAFT_CHECK(from.type == DType::f16);
   EDGEDRAFT_CHECK(to.size() == std::size_t{from.rows} * from.cols);
+  if (to.empty()) return wait();
   stream_.flush();
-  if (to.empty()) return;
   const View v = view(from);
   std::vector<std::uint16_t> halves(to.size());
   const std::uint64_t before = v.offset * sizeof(std::uint16_t);

@@ -13,7 +13,7 @@ namespace {
 constexpr std::uint64_t kVectorBytes = 16;
 
 // A device that takes so long for a submission hangs, and nobody drafts meanwhile. A GPU
-// takes milliseconds; a weak one with a large drafter may take seconds for a part of a long text.
+// takes milliseconds; a weak one may take seconds for the most that a submission is (stream.cpp).
 // Drivers that watch their device mostly say sooner that it is lost. A rasteriser is a program: it
 // has no hardware that could hang, but under sanitizers on a busy machine it is very slow.
 std::uint64_t hang_nanoseconds(VulkanDevice::Kind kind) {

@@ -47,6 +47,8 @@ class Device {
   std::uint64_t submit(VkCommandBuffer commands);
   // Throws DeviceError if the device is lost or does not answer.
   void wait(std::uint64_t value);
+  // The same for everything that it was given.
+  void wait_all() { wait(submitted_); }
   // What has certainly run.
   std::uint64_t done() const { return done_; }
   // For destructors: waits for everything as far as the device can still be waited for, and gives

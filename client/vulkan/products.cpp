@@ -114,6 +114,7 @@ void VulkanBackend::dispatch_product(PipelineKey key, const MatmulOp& op, const 
               {part.scales},
               {op.bias ? bias.slice : part.slice},  // something must be bound
               {y.slice, Bound::written}});
+    stream_.count_multiplications(std::uint64_t{op.x.rows} * part.count * op.weight.cols);
   }
 }
 

@@ -10,6 +10,10 @@ namespace {
 constexpr std::size_t kCommandsMax = 2048;
 constexpr std::uint64_t kCallBytesMax = std::uint64_t{4} << 20;
 constexpr std::uint64_t kResultBytesMax = std::uint64_t{4} << 20;
+// A list that multiplies so often takes no further commands. A weak GPU, of 60 billion operations a
+// second, takes about a second for it; one that works much longer on a single list looks as if it
+// hung, to us (device.cpp) and to drivers that watch it.
+constexpr std::uint64_t kMultiplicationsMax = std::uint64_t{1} << 35;
 // A drafter has a list for every number of rows, in its levels and for tokens that were accepted.
 // Each holds as much as its commands are told, up to kCallBytesMax.
 constexpr std::size_t kRecordingsMax = 64;
@@ -41,7 +45,9 @@ Stream::~Stream() {
 }
 
 void Stream::reserve(std::uint64_t call_bytes, std::uint64_t result_bytes) {
-  if (commands_.size() + 1 > kCommandsMax ||
+  // A list whose time is taken stays whole: the figure is that of the last one.
+  const bool is_long = multiplications_ >= kMultiplicationsMax && timing_ == Timing::none;
+  if (is_long || commands_.size() + 1 > kCommandsMax ||
       call_.size() * sizeof(std::uint32_t) + call_bytes > kCallBytesMax ||
       result_bytes_ + result_bytes > kResultBytesMax) {
     flush();
@@ -99,6 +105,7 @@ void Stream::drop_gathered() noexcept {
   commands_.clear();
   call_.clear();
   result_bytes_ = 0;
+  multiplications_ = 0;
 }
 
 void Stream::flush() {

@@ -32,14 +32,16 @@ class Stream {
   ~Stream();
 
   // Makes room for a command that is told `call_bytes` and leaves `result_bytes`: runs what has
-  // been gathered if a list would become too long. Call before put() and add_result() of a
-  // command.
+  // been gathered if the list would become too long, or is much work already. Call before put() and
+  // add_result() of a command.
   void reserve(std::uint64_t call_bytes, std::uint64_t result_bytes);
   // Appends words, or numbers, to the call buffer. Returns the index of the first.
   std::uint32_t put(std::span<const std::uint32_t> words);
   std::uint32_t put(std::span<const float> numbers);
   std::uint32_t put(std::uint32_t word) { return put(std::span(&word, 1)); }
   void add(const Command& command) { commands_.push_back(command); }
+  // The command before does so many, which is what it takes its time for.
+  void count_multiplications(std::uint64_t count) { multiplications_ += count; }
   // Has `bytes` of results. Returns their offset in the span that finish() returns.
   std::uint64_t add_result(std::uint64_t bytes);
 
@@ -69,6 +71,7 @@ class Stream {
   std::vector<Command> commands_;
   std::vector<std::uint32_t> call_;
   std::uint64_t result_bytes_ = 0;
+  std::uint64_t multiplications_ = 0;  // of the commands
   Timing timing_ = Timing::none;
   std::list<Recording> recordings_;  // the most recently used first
   Recording* last_ = nullptr;

@@ -31,7 +31,8 @@ EDGEDRAFT_INLINE Part exp_part(Part x) {
 
   const Part scaled = reinterpret_cast<Part>(reinterpret_cast<UintPart>(p) +
                                              (reinterpret_cast<UintPart>(shifted) << 23));
-  return x < low ? Part{} : scaled;
+  // The bits of a NaN would move into the exponent.
+  return x != x ? x : (x < low ? Part{} : scaled);
 }
 
 EDGEDRAFT_INLINE Lanes exp(const Lanes& x) {

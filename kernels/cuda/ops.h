@@ -479,19 +479,6 @@ struct GroupMeanArgs {
 };
 [[nodiscard]] cudaError_t group_mean(const GroupMeanArgs& args, cudaStream_t stream);
 
-// Rows for the link as shared/protocol/activation_codec.h has them: int8 values of all rows, then
-// float16 scales, one a group of columns.
-struct LinkRowsArgs {
-  ConstRows x;
-  std::uint32_t rows;
-  std::uint32_t group_count;
-  const std::uint32_t* group_ends;  // [group_count], ascending; the last is the number of columns
-  std::uint32_t cols;
-  std::int8_t* values;    // [rows, cols]
-  std::uint16_t* scales;  // [rows, group_count]
-};
-[[nodiscard]] cudaError_t link_rows(const LinkRowsArgs& args, cudaStream_t stream);
-
 // --- choices ---
 
 inline constexpr std::uint32_t kTopKMax = 256;

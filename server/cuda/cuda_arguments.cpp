@@ -50,8 +50,11 @@ const std::byte* CudaArguments::in_list(ByteView bytes) {
 
 std::size_t CudaArguments::add(ByteView bytes) {
   EDGEDRAFT_CHECK(bytes.size() <= kArrayBytesMax);
-  // The list before may still be on its way to the device.
-  if (list_end_ == 0) try_cuda(cudaEventSynchronize(uploaded_), "waiting for the device");
+  if (list_end_ == 0) {
+    // The list before may still be on its way to the device.
+    queue_.choose_device();
+    try_cuda(cudaEventSynchronize(uploaded_), "waiting for the device");
+  }
   const std::size_t at = list_end_;
   EDGEDRAFT_CHECK(at + bytes.size() <= kListBytes);
   if (!bytes.empty()) std::memcpy(list_host_.data() + at, bytes.data(), bytes.size());

@@ -93,9 +93,11 @@ class CudaBackend final : public Backend {
     queue_.wait("writing a matrix");
   }
 
+  void wait() override { queue_.wait("waiting for the device"); }
+
   void read(const Matrix& from, std::span<float> to) override {
     EDGEDRAFT_CHECK(to.size() == std::size_t{from.rows} * from.cols);
-    if (to.empty()) return;
+    if (to.empty()) return wait();
     const std::size_t row = from.cols * sizeof(float);
     try_cuda(cudaMemcpy2DAsync(to.data(), row, device_data(from), from.stride * sizeof(float), row,
                                from.rows, cudaMemcpyDeviceToHost, queue_.stream()),
@@ -106,7 +108,7 @@ class CudaBackend final : public Backend {
   void read_cache(const CacheRows& from, std::span<float> to) override {
     if (from.type == DType::f32) return read(from.floats(), to);
     EDGEDRAFT_CHECK(to.size() == std::size_t{from.rows} * from.cols);
-    if (to.empty()) return;
+    if (to.empty()) return wait();
     // As it is stored, so that half the bytes cross.
     const auto row = static_cast<std::size_t>(cache_bytes(from.type, from.cols));
     stored_.resize(row * from.rows);

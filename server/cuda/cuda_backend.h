@@ -18,7 +18,8 @@ struct CudaDevice {
   int capability;  // compute capability, 90 for 9.0
 };
 
-// The devices that this build's kernels run on.
+// The devices that are new enough for our kernels. Whether this build has code for one, and whether
+// it may be used, is seen when a backend is made.
 // Errors    unsupported  no driver, no device, or none that is new enough, in words for a user
 Result<std::vector<CudaDevice>> cuda_devices();
 

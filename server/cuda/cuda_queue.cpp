@@ -31,13 +31,16 @@ CudaQueue::CudaQueue(Options options) : options_(std::move(options)), gathers_(o
 }
 
 CudaQueue::~CudaQueue() {
-  static_cast<void>(cudaStreamSynchronize(stream_));
-  for (const auto& [hash, graph] : graphs_) destroy(graph.executable);
+  drop_graphs();
   static_cast<void>(cudaStreamDestroy(stream_));
 }
 
-cudaStream_t CudaQueue::use() const {
+void CudaQueue::choose_device() const {
   try_cuda(cudaSetDevice(options_.device), "choosing the device");
+}
+
+cudaStream_t CudaQueue::use() const {
+  choose_device();
   return stream_;
 }
 
@@ -52,6 +55,7 @@ cudaStream_t CudaQueue::stream_for_release() noexcept {
   } catch (const DeviceError& e) {
     failed_ = e.what();
   }
+  static_cast<void>(cudaSetDevice(options_.device));
   return stream_;
 }
 
@@ -91,21 +95,23 @@ void CudaQueue::start() {
     graph = make_graph(hash, started_);
   }
   if (graph == nullptr) {
-    run_list(started_);
+    try_cuda(run_list(started_), "starting a kernel");
     return;
   }
   graph->used = ++uses_;
   try_cuda(cudaGraphLaunch(graph->executable, stream_), "starting a graph");
 }
 
-void CudaQueue::run_list(const List& list) {
+cudaError_t CudaQueue::run_list(const List& list) {
   for (std::size_t at = 0; at < list.size();) {
     Launch launch;
     std::memcpy(&launch, list.data() + at, sizeof launch);
     at += sizeof launch;
-    try_cuda(launch.run(launch.launcher, list.data() + at, stream_), "starting a kernel");
+    const cudaError_t status = launch.run(launch.launcher, list.data() + at, stream_);
+    if (status != cudaSuccess) return status;
     at += launch.bytes_count;
   }
+  return cudaSuccess;
 }
 
 bool CudaQueue::seen_before(std::size_t hash) {
@@ -131,41 +137,50 @@ CudaQueue::Graph* CudaQueue::make_graph(std::size_t hash, const List& list) {
     graphs_.erase(oldest);
   }
   cudaGraphExec_t executable = nullptr;
-  try {
-    const cudaGraph_t captured = capture(list);
-    const cudaError_t status = cudaGraphInstantiate(&executable, captured, 0);
-    static_cast<void>(cudaGraphDestroy(captured));
-    try_cuda(status, "making a graph");
-  } catch (const DeviceError& e) {
-    give_up_graphs(e.what());
+  if (const cudaError_t status = instantiate(list, executable); status != cudaSuccess) {
+    static_cast<void>(cudaGetLastError());  // so that the next call does not report it again
+    do_without_graph(status);
     return nullptr;
   }
   return &graphs_.emplace(hash, Graph{.list = list, .executable = executable, .used = 0})
               .first->second;
 }
 
-cudaGraph_t CudaQueue::capture(const List& list) {
+cudaError_t CudaQueue::instantiate(const List& list, cudaGraphExec_t& executable) {
   // Captures this thread alone: others may be loading something.
-  try_cuda(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal), "capturing a graph");
-  cudaGraph_t graph = nullptr;
-  try {
-    run_list(list);
-  } catch (const DeviceError&) {
-    if (cudaStreamEndCapture(stream_, &graph) != cudaSuccess) static_cast<void>(cudaGetLastError());
-    if (graph != nullptr) static_cast<void>(cudaGraphDestroy(graph));
-    throw;
+  if (const cudaError_t status = cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal);
+      status != cudaSuccess) {
+    return status;
   }
-  try_cuda(cudaStreamEndCapture(stream_, &graph), "capturing a graph");
-  return graph;
+  const cudaError_t launched = run_list(list);
+  cudaGraph_t graph = nullptr;
+  const cudaError_t ended = cudaStreamEndCapture(stream_, &graph);
+  cudaError_t status = launched != cudaSuccess ? launched : ended;
+  if (status == cudaSuccess) status = cudaGraphInstantiate(&executable, graph, 0);
+  if (graph != nullptr) static_cast<void>(cudaGraphDestroy(graph));
+  return status;
 }
 
-void CudaQueue::give_up_graphs(const std::string& why) {
+void CudaQueue::do_without_graph(cudaError_t why) {
+  // They hold memory that is wanted now, or will not be started any more.
+  drop_graphs();
+  // Memory may be there again soon: lists that come again from now on are tried anew.
+  seen_.clear();
+  if (why == cudaErrorMemoryAllocation) return;
   gathers_ = false;
   if (!options_.on_notice) return;
   options_.on_notice(
-      "CUDA graphs cannot be used, so every kernel is started by itself, which is "
-      "slower for small models: " +
-      why + ". --no-cuda-graphs does without from the start");
+      std::string("CUDA graphs cannot be used, so every kernel is started by itself, which is "
+                  "slower for small models: ") +
+      cudaGetErrorString(why) + " (" + cudaGetErrorName(why) +
+      "). --no-cuda-graphs does without from the start");
+}
+
+void CudaQueue::drop_graphs() {
+  // Some may be running.
+  static_cast<void>(cudaStreamSynchronize(stream_));
+  for (const auto& [hash, graph] : graphs_) destroy(graph.executable);
+  graphs_.clear();
 }
 
 }  // namespace edgedraft

@@ -25,8 +25,9 @@ namespace edgedraft {
 // whoever enqueues need not think of graphs; but only lists whose arguments repeat gain by them.
 // What differs from pass to pass is to lie in device memory (CudaArguments).
 //
-// Where a graph cannot be made, launches are started one by one from then on, and `on_notice` is
-// told, once.
+// Where a graph cannot be made for want of memory, those that there are give theirs up, and the
+// list is tried again when it comes again. Where it cannot be made for another reason, launches are
+// started one by one from then on, and `on_notice` is told, once.
 //
 // Threads   one at a time
 class CudaQueue {
@@ -71,7 +72,10 @@ class CudaQueue {
   // The stream, for calls that are not gathered. Starts what has been gathered, and makes the
   // device the calling thread's.
   cudaStream_t stream();
-  // The same for destructors: what fails is thrown by the next start().
+  // Makes the device the calling thread's, for calls without the stream: CUDA would take the first
+  // device for them.
+  void choose_device() const;
+  // The same as stream() for destructors: what fails is thrown by the next start().
   cudaStream_t stream_for_release() noexcept;
   // The stream as it is, for what is not ordered by it.
   cudaStream_t raw() const {
@@ -111,11 +115,13 @@ class CudaQueue {
 
   cudaStream_t use() const;
   void gather(const Launch& launch, const std::byte* args);
-  void run_list(const List& list);
+  cudaError_t run_list(const List& list);
   // Null where it cannot be made.
   Graph* make_graph(std::size_t hash, const List& list);
-  cudaGraph_t capture(const List& list);
-  void give_up_graphs(const std::string& why);
+  cudaError_t instantiate(const List& list, cudaGraphExec_t& executable);
+  // A graph could not be made, for that reason: no more are made, but where memory was short.
+  void do_without_graph(cudaError_t why);
+  void drop_graphs();
   bool seen_before(std::size_t hash);
 
   Options options_;

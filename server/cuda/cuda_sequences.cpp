@@ -70,7 +70,7 @@ cuda::Cache cache_of(const CacheRows& memory, std::uint32_t page_slots) {
 CudaSequences::CudaSequences(CudaQueue& queue, CudaArguments& arguments,
                              std::uint64_t scratch_bytes)
     : queue_(queue), arguments_(arguments) {
-  queue_.stream();  // makes the device the thread's
+  queue_.choose_device();
   try_cuda(cuda::attention_limits(limits_), "asking what attention can have");
   limits_.scratch_floats = static_cast<std::size_t>(scratch_bytes / sizeof(float));
 }

@@ -43,6 +43,8 @@ bool NetworkDrafter::read_part() {
   forget_logits();
   network().commit(std::span(tokens_).subspan(known, kMaskRowsMax));
   *latest_ = this;
+  // Others have their turn behind this one: the part is not to be left for a later wait.
+  network().backend().wait();
   return true;
 }
 

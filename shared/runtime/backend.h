@@ -19,7 +19,8 @@
 //  - Row-major float32 activations, last dimension contiguous.
 //  - Batch invariance: a row's result depends on that row alone, bit for bit, never on which or how
 //    many rows share the call. Sums run in one order for every width.
-//  - Enqueues; `Backend::read` waits. Throws DeviceError if work cannot be enqueued.
+//  - Enqueues; `Backend::wait` and `Backend::read` wait. Throws DeviceError if work cannot be
+//    enqueued.
 //  - Shapes are the caller's duty and EDGEDRAFT_CHECKed.
 namespace edgedraft {
 
@@ -338,7 +339,10 @@ class Backend {
   virtual std::unique_ptr<Buffer> upload_matrix(const MatrixBytes& matrix) = 0;
 
   virtual void write(const Matrix& to, std::span<const float> from) = 0;
-  // Waits for everything enqueued. `to` is packed: rows * cols.
+  // Starts everything enqueued and waits until it has run: for callers whose work is to be done
+  // when they return, so that others have their turns, though they read no result.
+  virtual void wait() = 0;
+  // Waits in the same way. `to` is packed: rows * cols.
   virtual void read(const Matrix& from, std::span<float> to) = 0;
   // The same of rows of a cache, as float32.
   virtual void read_cache(const CacheRows& from, std::span<float> to) = 0;

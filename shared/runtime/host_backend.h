@@ -55,6 +55,7 @@ class HostBackend : public Backend {
   std::unique_ptr<Buffer> upload(ByteView bytes) override;
   std::unique_ptr<Buffer> upload_matrix(const MatrixBytes& matrix) override;
   void write(const Matrix& to, std::span<const float> from) override;
+  void wait() override {}  // operations run at once
   void read(const Matrix& from, std::span<float> to) override;
   void read_cache(const CacheRows& from, std::span<float> to) override;
 

@@ -25,6 +25,8 @@ bool uses(Operation operation) {
   switch (operation) {
     case Operation::compact:
       return false;  // their memories are in order here: what goes is their end
+    case Operation::wait:
+      return false;  // between parts of longer texts than these
     case Operation::argmax:
     case Operation::gather_layers:
     case Operation::group_attention:

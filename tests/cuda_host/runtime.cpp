@@ -16,6 +16,14 @@ std::uint64_t allocations = 0;
 std::uint64_t failing_call = ~std::uint64_t{0};
 cudaError_t failure = cudaSuccess;
 int ptx_version = 90;
+int device_count = 1;
+int busy_devices = 0;
+thread_local bool has_device = false;
+std::uint64_t deviceless_calls = 0;
+
+void count_device() {
+  if (!has_device) ++deviceless_calls;
+}
 
 }  // namespace
 
@@ -34,6 +42,15 @@ void set_ptx_version(int version) {
   ptx_version = version;
 }
 
+void set_devices(int count, int busy) {
+  device_count = count;
+  busy_devices = busy;
+}
+
+std::uint64_t deviceless_call_count() {
+  return deviceless_calls;
+}
+
 std::uint64_t call_count() {
   return calls;
 }
@@ -43,6 +60,7 @@ std::uint64_t allocation_count() {
 }
 
 cudaError_t next_call() {
+  count_device();
   return calls++ == failing_call ? failure : cudaSuccess;
 }
 
@@ -53,12 +71,12 @@ using edgedraft::cuda_host::next_call;
 using edgedraft::cuda_host::outside_capture;
 
 cudaError_t cudaGetDeviceCount(int* count) {
-  *count = 1;
+  *count = device_count;
   return next_call();
 }
 
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
-  if (device != 0) return cudaErrorInvalidDevice;
+  if (device < 0 || device >= device_count) return cudaErrorInvalidDevice;
   *properties = {};
   std::strcpy(properties->name, "host");
   properties->totalGlobalMem = kMemoryBytes;
@@ -68,7 +86,10 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
 }
 
 cudaError_t cudaSetDevice(int device) {
-  return device == 0 ? next_call() : cudaErrorInvalidDevice;
+  if (device < 0 || device >= device_count) return cudaErrorInvalidDevice;
+  if (device < busy_devices) return cudaErrorDevicesUnavailable;
+  has_device = true;
+  return next_call();
 }
 
 cudaError_t cudaDriverGetVersion(int* version) {
@@ -211,6 +232,7 @@ cudaError_t cudaMalloc(void** memory, std::size_t bytes) {
 }
 
 cudaError_t cudaFree(void* memory) {
+  count_device();
   if (const cudaError_t error = outside_capture(); error != cudaSuccess) return error;
   std::free(memory);
   return cudaSuccess;

@@ -17,6 +17,7 @@
 #include "shared/runtime/backend.h"
 #include "shared/speculative/tree_growth.h"
 #include "shared/speculative/tree_operations.h"
+#include "tests/support/failing_backend.h"
 #include "tests/support/random_tokens.h"
 #include "tests/support/toy_models.h"
 
@@ -125,6 +126,38 @@ TEST_F(GrowthTest, ALongTextIsReadInParts) {
     }
     EXPECT_EQ(growth.tree(), tree);
     EXPECT_TRUE(std::ranges::equal(growth.tree().scores(), tree.scores()));
+  }
+}
+
+// A device may gather what it is told until somebody waits. Whoever reads a part waits for it, so
+// that others have their turn when it is done; and no device is given a whole text at once.
+TEST_F(GrowthTest, EachPartOfALongTextIsWaitedFor) {
+  constexpr std::uint32_t kLong = 2 * kMaskRowsMax + 100;
+  const Tokens tokens(kLong, 5);
+  for (const bool is_moa : {false, true}) {
+    for (const bool in_steps : {false, true}) {
+      SCOPED_TRACE(::testing::Message() << is_moa << in_steps);
+      testing::DeviceFault waits{.operation = testing::Operation::wait, .n = ~0u};  // never fails
+      testing::FailingBackend device(make_cpu_backend({.threads = 1}), waits);
+      std::unique_ptr<Drafter> drafter;
+      if (is_moa) {
+        drafter = std::make_unique<MoaDrafter>(device, moa_.config, moa_.tensors, 2 * kLong);
+      } else {
+        drafter =
+            std::make_unique<IndependentDrafter>(device, toy_.config, toy_.tensors, 2 * kLong);
+      }
+      drafter->append(tokens);
+      if (!in_steps) {
+        drafter->draft(kShape);
+        EXPECT_EQ(waits.count, 2u) << "between three parts";
+        continue;
+      }
+      TreeGrowth growth(kShape);
+      for (std::uint32_t part = 1; part <= 2; ++part) {
+        EXPECT_FALSE(drafter->grow(growth, {.rows = 8}));
+        EXPECT_EQ(waits.count, part);
+      }
+    }
   }
 }
 

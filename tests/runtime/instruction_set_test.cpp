@@ -1,6 +1,8 @@
 #include <zlib.h>
 
+#include <bit>
 #include <cmath>
+#include <cstdint>
 #include <limits>
 #include <span>
 #include <string_view>
@@ -179,6 +181,32 @@ TEST(InstructionSetTest, ActivationsThatAreNotFiniteStayWhatTheyAre) {
     EXPECT_EQ(got[3 + column], -kInfinity);
     EXPECT_TRUE(std::isnan(got[6 + column]));
     EXPECT_EQ(got[9 + column], 16.0f);
+  }
+}
+
+// A damaged cache holds NaNs of any bits: none of them may pass for a weight.
+TEST(InstructionSetTest, AttentionToAKeyThatIsNoNumberIsNone) {
+  constexpr HeadShape kHeads{.query_heads = 1, .kv_heads = 1, .head_dim = 8};
+  constexpr std::uint32_t kSlots = 3;
+  for (const auto* kernels = cpu::available_kernels(); *kernels != nullptr; ++kernels) {
+    SCOPED_TRACE((*kernels)->name);
+    const auto backend = make_cpu_backend_with(**kernels, {.threads = 1});
+    const OwnedMatrix q = matrix_of(*backend, 1, 8, Floats(8, 1.0f));
+    const OwnedMatrix values = matrix_of(*backend, kSlots, 8, Floats(kSlots * 8, 1.0f));
+    const OwnedMatrix y(*backend, 1, 8);
+    for (const std::uint32_t bits : {0x7fc00000u, 0x7fc00001u, 0x7fc000ffu, 0xffc00080u}) {
+      Floats numbers(kSlots * 8, 0.25f);
+      numbers[8 + 2] = std::bit_cast<float>(bits);
+      const OwnedMatrix keys = matrix_of(*backend, kSlots, 8, numbers);
+      backend->attention({.q = q.all(),
+                          .keys = keys.all(),
+                          .values = values.all(),
+                          .prefix = kSlots,
+                          .masks = {},
+                          .heads = kHeads,
+                          .y = y.all()});
+      for (const float number : values_of(*backend, y.all())) EXPECT_TRUE(std::isnan(number));
+    }
   }
 }
 

@@ -15,6 +15,7 @@ enum class Operation : std::uint8_t {
   upload,
   upload_matrix,
   write,
+  wait,
   read,
   embed,
   rms_norm,
@@ -33,19 +34,20 @@ enum class Operation : std::uint8_t {
 };
 
 inline constexpr std::array kOperations = {
-    Operation::allocate,  Operation::upload,        Operation::upload_matrix,
-    Operation::write,     Operation::read,          Operation::embed,
-    Operation::rms_norm,  Operation::matmul,        Operation::matmuls,
-    Operation::rope,      Operation::store,         Operation::attention,
-    Operation::swiglu,    Operation::compact,       Operation::top_k,
-    Operation::argmax,    Operation::gather_layers, Operation::group_attention,
-    Operation::group_mean};
+    Operation::allocate,        Operation::upload,    Operation::upload_matrix,
+    Operation::write,           Operation::wait,      Operation::read,
+    Operation::embed,           Operation::rms_norm,  Operation::matmul,
+    Operation::matmuls,         Operation::rope,      Operation::store,
+    Operation::attention,       Operation::swiglu,    Operation::compact,
+    Operation::top_k,           Operation::argmax,    Operation::gather_layers,
+    Operation::group_attention, Operation::group_mean};
 
 inline std::string name_of(Operation operation) {
   constexpr const char* kNames[] = {
-      "allocate", "upload",  "upload_matrix", "write",           "read",      "embed",  "rms_norm",
-      "matmul",   "matmuls", "rope",          "store",           "attention", "swiglu", "compact",
-      "top_k",    "argmax",  "gather_layers", "group_attention", "group_mean"};
+      "allocate", "upload", "upload_matrix", "write",           "wait",
+      "read",     "embed",  "rms_norm",      "matmul",          "matmuls",
+      "rope",     "store",  "attention",     "swiglu",          "compact",
+      "top_k",    "argmax", "gather_layers", "group_attention", "group_mean"};
   return kNames[static_cast<std::size_t>(operation)];
 }
 
@@ -88,6 +90,10 @@ class FailingBackend final : public Backend {
   void write(const Matrix& to, std::span<const float> from) override {
     count(Operation::write);
     inner_->write(to, from);
+  }
+  void wait() override {
+    count(Operation::wait);
+    inner_->wait();
   }
   void read(const Matrix& from, std::span<float> to) override {
     count(Operation::read);

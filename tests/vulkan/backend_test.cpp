@@ -415,6 +415,36 @@ TEST_F(VulkanBackendTest, LargeBuffersComeAndGo) {
   }
 }
 
+// One that works on a single list for long looks as if it hung, and holds up what else the device
+// does. Nothing is multiplied here, only enqueued.
+TEST_F(VulkanBackendTest, MuchWorkIsRunInSeveralLists) {
+  constexpr std::uint32_t kSize = 4096;
+  constexpr int kProducts = 20;  // of 256 rows: two seconds of a weak device
+  vulkan::Hooks hooks;
+  hooks.adjust = [](vulkan::Functions& f) {
+    f.CmdDispatch = [](VkCommandBuffer, std::uint32_t, std::uint32_t, std::uint32_t) {};
+  };
+  const auto backend = open_with(hooks);
+  ASSERT_TRUE(backend) << backend.error().message;
+  const Bytes zeros(kSize * static_cast<std::size_t>(*row_bytes(DType::q4_0, kSize)));
+  const auto buffer = (*backend)->upload_matrix(
+      {.type = DType::q4_0, .rows = kSize, .cols = kSize, .bytes = zeros});
+  const Weight weight{.buffer = buffer.get(), .type = DType::q4_0, .rows = kSize, .cols = kSize};
+  const OwnedMatrix x(**backend, 256, kSize);
+  const OwnedMatrix y(**backend, 256, kSize);
+  const auto lists_of = [&](std::uint32_t rows) {
+    (*backend)->wait();
+    const std::uint64_t before = (*backend)->counts().runs;
+    for (int i = 0; i < kProducts; ++i) {
+      (*backend)->matmul({.x = x.rows(rows), .weight = weight, .bias = {}, .y = y.rows(rows)});
+    }
+    (*backend)->wait();
+    return (*backend)->counts().runs - before;
+  };
+  EXPECT_EQ(lists_of(1), 1u);
+  EXPECT_GT(lists_of(256), 1u);
+}
+
 TEST_F(VulkanBackendTest, MeasuresOperationsByTheDevicesClock) {
   const auto backend = open_with({});
   ASSERT_TRUE(backend) << backend.error().message;

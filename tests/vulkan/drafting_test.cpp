@@ -1,5 +1,7 @@
 #include "shared/drafting/eagle/eagle_network.h"
+#include "shared/drafting/independent/independent_drafter.h"
 #include "shared/drafting/independent/independent_network.h"
+#include "shared/drafting/moa/moa_drafter.h"
 #include "shared/drafting/moa/moa_network.h"
 #include "shared/drafting/network_growth.h"
 #include "shared/speculative/tree_growth.h"
@@ -107,6 +109,24 @@ TEST_F(VulkanDraftingTest, ATreeLikeOneBeforeRecordsNothing) {
       EXPECT_EQ(vulkan_->counts().recordings, recordings) << "round " << round;
     }
     recordings = vulkan_->counts().recordings;
+  }
+}
+
+// Other conversations have their turns between the parts: what a part takes is not left for later.
+TEST_F(VulkanDraftingTest, APartOfALongTextRunsInItsTurn) {
+  constexpr std::uint32_t kLong = 2 * kMaskRowsMax + 100;
+  const ToyMoa moa(toy_, 42, 1);
+  MoaDrafter with_memory(*vulkan_, moa.config, moa.tensors, 2 * kLong);
+  IndependentDrafter without(*vulkan_, toy_.config, toy_.tensors, 2 * kLong);
+  const std::vector<std::uint32_t> tokens(kLong, 5);
+  for (Drafter* drafter : {static_cast<Drafter*>(&with_memory), static_cast<Drafter*>(&without)}) {
+    drafter->append(tokens);
+    TreeGrowth growth(kShape);
+    for (int part = 0; part < 2; ++part) {
+      const std::uint64_t runs = vulkan_->counts().runs;
+      EXPECT_FALSE(drafter->grow(growth, {.rows = 8}));
+      EXPECT_GT(vulkan_->counts().runs, runs) << "part " << part;
+    }
   }
 }
 

@@ -8,8 +8,8 @@
 namespace edgedraft::testing {
 namespace {
 
-// Larger than what shares a block with others, if it is the first: its memory is freed as soon as it
-// goes, if there are other blocks.
+// Larger than what shares a block with others, if it is the first: its memory is freed as soon as
+// it goes, if there are other blocks.
 OwnedMatrix matrix_in_its_own_block(Backend& backend) {
   return {backend, 1100, 4000};
 }
@@ -53,6 +53,18 @@ TEST_F(VulkanHangTest, IsNoticedWhereNobodyWaitsForResults) {
     alone.reset();
     EXPECT_EQ(hang.timeouts, 1);
     EXPECT_THROW(values_of(*backend_, x.all()), DeviceError);
+  }
+  backend_.reset();
+  EXPECT_EQ(hang.timeouts, 1);
+}
+
+// A part of a long text leaves nothing that anybody reads.
+TEST_F(VulkanHangTest, IsNoticedByThoseWhoOnlyWait) {
+  {
+    const OwnedMatrix x = matrix_of(*backend_, 2, 64, random_floats(1, 128));
+    hang.waits_before = 0;
+    EXPECT_THROW(backend_->wait(), DeviceError);
+    EXPECT_THROW(backend_->read(x.all().row_range(0, 0), {}), DeviceError);
   }
   backend_.reset();
   EXPECT_EQ(hang.timeouts, 1);

@@ -150,30 +150,6 @@ void check_quantizing(Report& report, std::uint32_t cols) {
   }
 }
 
-void check_link_rows(Report& report) {
-  const Sizes& sizes = report.sizes();
-  const std::vector<std::uint32_t> ends = {sizes.kv_cols, sizes.kv_cols + 100};
-  const std::uint32_t cols = ends.back();
-  const auto x = numbers(1, 4 * std::size_t{cols});
-  const Array<float> x_on_device(x);
-  const Array<std::uint32_t> ends_on_device(ends);
-  const Array<std::int8_t> values(x.size());
-  const Array<std::uint16_t> scales(8);
-  must(link_rows({rows_of(x_on_device, cols), 4, 2, ends_on_device.data(), cols, values.data(),
-                  scales.data()},
-                 nullptr),
-       "link_rows");
-  const auto bytes = values.values();
-  const auto halves = scales.values();
-  double error = 0.0;  // in scales
-  for (std::size_t i = 0; i < x.size(); ++i) {
-    const double scale{half_value(halves[i / cols * 2 + (i % cols < ends[0] ? 0 : 1)])};
-    error = larger(error, std::fabs(bytes[i] * scale - double{x[i]}) / scale);
-  }
-  // Half a step, and what rounding the scale to float16 leaves of the largest number.
-  report.row("link_rows", "error in scales", error, 0.5 + 127.0 * 0x1p-11);
-}
-
 void check_choices(Report& report) {
   const Sizes& sizes = report.sizes();
   const std::uint32_t rows = 62;

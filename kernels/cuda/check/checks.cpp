@@ -46,7 +46,6 @@ int run_checks(bool small) {
     check_cache_moves(report, type);
   }
   check_gather_and_mean(report);
-  check_link_rows(report);
   check_choices(report);
   std::printf("\n%d failed.\n", report.failures());
   return report.failures();

@@ -50,7 +50,6 @@ void check_embed(Report& report, DType type);
 void check_rms_norm(Report& report);
 void check_swiglu(Report& report);
 void check_quantizing(Report& report, std::uint32_t cols);
-void check_link_rows(Report& report);
 void check_choices(Report& report);
 
 void check_products(Report& report, DType type, std::uint32_t inputs, std::uint32_t outputs);

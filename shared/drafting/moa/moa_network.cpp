@@ -180,6 +180,7 @@ void MoaNetwork::commit(std::span<const std::uint32_t> tokens) {
   EDGEDRAFT_CHECK(!tokens.empty());
   draft_rows_ = 0;
   for (std::size_t done = 0; done < tokens.size(); done += kMaskRowsMax) {
+    if (done > 0) backend_.wait();  // a whole text is too much for a device to be given at once
     commit_chunk(tokens.subspan(done, std::min<std::size_t>(kMaskRowsMax, tokens.size() - done)));
   }
 }

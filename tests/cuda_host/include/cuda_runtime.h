@@ -130,6 +130,7 @@ enum cudaError_t {
   cudaErrorInvalidValue = 1,
   cudaErrorMemoryAllocation = 2,
   cudaErrorInvalidConfiguration = 9,
+  cudaErrorDevicesUnavailable = 46,
   cudaErrorNoDevice = 100,
   cudaErrorInvalidDevice = 101,
   cudaErrorLaunchFailure = 719,
@@ -246,6 +247,12 @@ std::uint64_t graph_count();
 
 // What kernels say that they were compiled for, 90 at first: 10 * major + minor.
 void set_ptx_version(int version);
+
+// How many devices there are, and how many of them, the first ones, are other programs' alone. One
+// that nobody else uses at first.
+void set_devices(int count, int busy);
+// Calls so far of threads that had not chosen a device: CUDA takes the first one for these.
+std::uint64_t deviceless_call_count();
 
 // For tests of failures: the call after `count` further ones fails, once, with that error.
 void fail_after(std::uint64_t count, cudaError_t error);

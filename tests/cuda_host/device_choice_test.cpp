@@ -1,0 +1,54 @@
+#include <cuda_runtime.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "server/program/device.h"
+
+// Which of several GPUs the server takes.
+namespace edgedraft::testing {
+namespace {
+
+class DeviceChoiceTest : public ::testing::Test {
+ protected:
+  ~DeviceChoiceTest() override { cuda_host::set_devices(1, 0); }
+
+  static Result<OpenedDevice> open(const char* device) {
+    return open_device({.device = device, .threads = 1});
+  }
+};
+
+// A GPU that another program has for itself is no reason to leave an idle one beside it.
+TEST_F(DeviceChoiceTest, IsTheFirstThatCanBeUsed) {
+  cuda_host::set_devices(3, 1);
+  for (const char* device : {"auto", "cuda"}) {
+    const auto opened = open(device);
+    ASSERT_TRUE(opened) << opened.error().message;
+    EXPECT_TRUE(opened->reason.starts_with("cuda:1, ")) << opened->reason;
+    EXPECT_NE(opened->reason.find("not cuda:0"), std::string::npos) << opened->reason;
+  }
+}
+
+TEST_F(DeviceChoiceTest, IsTheOneThatIsAskedForOrNone) {
+  cuda_host::set_devices(2, 1);
+  EXPECT_TRUE(open("cuda:1"));
+  for (const char* device : {"cuda:0", "cuda:2"}) {
+    const auto refused = open(device);
+    ASSERT_FALSE(refused);
+    EXPECT_EQ(refused.error().code, Errc::unsupported);
+  }
+}
+
+TEST_F(DeviceChoiceTest, IsTheCpuWhereNoneCanBeUsed) {
+  cuda_host::set_devices(2, 2);
+  const auto opened = open("auto");
+  ASSERT_TRUE(opened) << opened.error().message;
+  EXPECT_EQ(opened->backend->name(), "cpu");
+  for (const char* device : {"cuda:0", "cuda:1"}) {
+    EXPECT_NE(opened->reason.find(device), std::string::npos) << opened->reason;
+  }
+  EXPECT_FALSE(open("cuda"));
+}
+
+}  // namespace
+}  // namespace edgedraft::testing
