@@ -173,8 +173,15 @@ void HintTree::forget_old_ids() {
 DraftTree HintTree::best(std::uint32_t count, std::uint32_t depth_max) const {
   std::vector<std::uint32_t> ranked(node_count());
   std::iota(ranked.begin(), ranked.end(), 1u);
-  std::ranges::stable_sort(ranked, {}, [&](std::uint32_t i) { return nodes_[i].score; });
-  ranked.resize(std::min<std::size_t>(count, ranked.size()));
+  // Parents are never behind their children, whose scores and indices are no lower.
+  const auto better = [&](std::uint32_t a, std::uint32_t b) {
+    return std::pair(nodes_[a].score, a) < std::pair(nodes_[b].score, b);
+  };
+  if (count < ranked.size()) {
+    std::nth_element(ranked.begin(), ranked.begin() + count, ranked.end(), better);
+    ranked.resize(count);
+  }
+  std::ranges::sort(ranked, better);
   DraftTree tree;
   std::vector<std::uint32_t> row_of(nodes_.size(), 0);
   for (const std::uint32_t i : ranked) {

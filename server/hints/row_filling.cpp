@@ -11,20 +11,29 @@ constexpr double kLongestForTheHintless = 1.03;
 struct Candidate {
   double probability;
   std::size_t offer;
+  std::size_t place;  // among all candidates
 };
 
-// The likeliest first. A session's own order is kept: what is taken of it is a prefix, so a
-// parent is never left behind.
-std::vector<Candidate> ranked(std::span<const HintOffer> offers) {
+// The likeliest `most`, best first. A session's own order is kept: what is taken of it is a prefix,
+// so a parent is never left behind.
+std::vector<Candidate> ranked(std::span<const HintOffer> offers, std::size_t most) {
   std::vector<Candidate> candidates;
   for (std::size_t i = 0; i < offers.size(); ++i) {
     double least = 1.0;
     for (const double probability : offers[i]) {
       least = std::min(least, probability);
-      candidates.push_back({.probability = least, .offer = i});
+      candidates.push_back({.probability = least, .offer = i, .place = candidates.size()});
     }
   }
-  std::ranges::stable_sort(candidates, std::greater<>(), &Candidate::probability);
+  const auto better = [](const Candidate& a, const Candidate& b) {
+    return a.probability != b.probability ? a.probability > b.probability : a.place < b.place;
+  };
+  if (most < candidates.size()) {
+    const auto end = candidates.begin() + static_cast<std::ptrdiff_t>(most);
+    std::nth_element(candidates.begin(), end, candidates.end(), better);
+    candidates.erase(end, candidates.end());
+  }
+  std::ranges::sort(candidates, better);
   return candidates;
 }
 
@@ -33,15 +42,14 @@ std::vector<Candidate> ranked(std::span<const HintOffer> offers) {
 std::vector<std::uint32_t> fill_rows(const PassSoFar& pass, std::span<const HintOffer> offers,
                                      const std::function<double(std::uint32_t rows)>& seconds) {
   std::vector<std::uint32_t> taken(offers.size(), 0);
-  const std::vector<Candidate> candidates = ranked(offers);
+  const std::vector<Candidate> candidates = ranked(offers, pass.rows_left);
   const double seconds_without = seconds(pass.rows);
   const double longest = seconds_without * kLongestForTheHintless;
   double best_rate = pass.tokens / seconds_without;
   std::size_t best_count = 0;
   double tokens = pass.tokens;
-  const std::size_t most = std::min<std::size_t>(candidates.size(), pass.rows_left);
   // The cost goes in steps: what the next row does not bring, those behind it may.
-  for (std::size_t count = 1; count <= most; ++count) {
+  for (std::size_t count = 1; count <= candidates.size(); ++count) {
     const double time = seconds(pass.rows + static_cast<std::uint32_t>(count));
     if (pass.hold_short && time > longest) break;
     tokens += candidates[count - 1].probability;

@@ -27,7 +27,8 @@ class LoadForecast {
   // What passes and deliveries took, drafts brought and sessions were away.
   RowBudget& seen() { return budget_; }
   const RowBudget& seen() const { return budget_; }
-  // A stream that the server drafts for took so long for each of its tokens.
+  // A stream that the server drafts for, or a run that took no hints, took so long for each of its
+  // tokens.
   void observe_streamed(double seconds_per_token) { streamed_.add(seconds_per_token); }
 
   // How many sessions are at work now.

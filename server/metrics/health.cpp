@@ -1,6 +1,17 @@
 #include "server/metrics/health.h"
 
+#include <algorithm>
+
 namespace edgedraft {
+namespace {
+
+// No step takes so long that ends. A pass reads all weights however few its rows are, so one of 256
+// rows takes at most as long as 256 of them and, over a long context, some times that. On a GPU
+// this is seconds, and the least counts; on a slow CPU, which does not hang, it may be an hour.
+constexpr Duration kStepLeast = std::chrono::seconds(60);
+constexpr int kStepPasses = 16 * 256;
+
+}  // namespace
 
 void Health::device_failed(const std::string& reason, bool lost) {
   const Device now = lost ? Device::lost : Device::failed;
@@ -9,6 +20,7 @@ void Health::device_failed(const std::string& reason, bool lost) {
     const bool known = device_.load(std::memory_order_relaxed) == now && reason_ == reason;
     device_.store(now, std::memory_order_relaxed);
     reason_ = reason;
+    hangs_ = false;
     if (known) return;
   }
   if (report_) report_(now, reason);
@@ -19,8 +31,46 @@ void Health::recover() {
     const std::lock_guard lock(mutex_);
     device_.store(Device::works, std::memory_order_relaxed);
     reason_.clear();
+    hangs_ = false;
   }
   if (report_) report_(Device::works, {});
+}
+
+void Health::pass_took(Duration time) {
+  const std::lock_guard lock(mutex_);
+  shortest_pass_ = std::min(time, shortest_pass_.value_or(time));
+}
+
+void Health::step_begins(Instant now) {
+  const std::lock_guard lock(mutex_);
+  step_began_ = now;
+}
+
+void Health::step_ended() {
+  {
+    const std::lock_guard lock(mutex_);
+    step_began_.reset();
+    if (!hangs_) return;
+  }
+  recover();
+}
+
+void Health::look_at_step(Instant now) {
+  std::string reason;
+  {
+    const std::lock_guard lock(mutex_);
+    // The first pass may read the model from a slow disk: there is nothing to compare it with.
+    if (hangs_ || !step_began_ || !shortest_pass_) return;
+    const Duration taken = now - *step_began_;
+    if (taken < std::max(kStepLeast, kStepPasses * *shortest_pass_)) return;
+    hangs_ = true;
+    device_.store(Device::lost, std::memory_order_relaxed);
+    reason_ = reason =
+        "work that was begun " +
+        std::to_string(std::chrono::duration_cast<std::chrono::seconds>(taken).count()) +
+        " s ago has not ended";
+  }
+  if (report_) report_(Device::lost, reason);
 }
 
 Health::View Health::view() const {

@@ -4,8 +4,11 @@
 #include <cstdint>
 #include <functional>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <utility>
+
+#include "shared/base/clock.h"
 
 namespace edgedraft {
 
@@ -18,7 +21,7 @@ class Health {
   enum class Device : std::uint8_t {
     works,
     failed,  // the last work failed; the next may succeed
-    lost,    // does not even give back a number any more
+    lost,    // does not even give back a number any more, or does not end its work
   };
   struct View {
     Phase phase;
@@ -39,6 +42,16 @@ class Health {
     if (device_.load(std::memory_order_relaxed) != Device::works) recover();
   }
 
+  // A pass took so long: what work may take is reckoned from the shortest.
+  void pass_took(Duration time);
+  // The compute thread begins a step, and has done it.
+  void step_begins(Instant now);
+  void step_ended();
+  // To be called now and then, from a thread that does not wait for the device: where a step takes
+  // far longer than any that ends, its device hangs and counts as lost, unless it ends after all. A
+  // driver may never say so.
+  void look_at_step(Instant now);
+
   View view() const;
 
  private:
@@ -47,8 +60,11 @@ class Health {
   std::function<void(Device, const std::string&)> report_;
   std::atomic<Phase> phase_ = Phase::loading;
   std::atomic<Device> device_ = Device::works;
-  mutable std::mutex mutex_;  // guards reason_, and changes of device_
+  mutable std::mutex mutex_;  // guards what follows, and changes of device_
   std::string reason_;
+  std::optional<Duration> shortest_pass_;
+  std::optional<Instant> step_began_;
+  bool hangs_ = false;  // lost because of that step
 };
 
 }  // namespace edgedraft

@@ -127,6 +127,7 @@ struct Metrics {
   Counter draft_tokens;
   Counter accepted_tokens;
   Counter probe_rows;
+  Counter steps_without_drafter;  // as there was no memory for one
   std::array<Counter, kPositions> accepted_at{};
   std::array<Counter, kHintFates> hints{};  // by node
   std::array<Counter, kRefusals> refusals{};
@@ -165,6 +166,7 @@ struct Metrics {
     passes.add();
     pass_rows.observe(rows);
     pass_time.observe(seconds(time));
+    health.pass_took(time);
     health.device_works();
   }
 

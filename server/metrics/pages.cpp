@@ -110,6 +110,9 @@ void render_requests(Exposition& e, const Metrics& m) {
   e.counter("spec_decode_probe_rows_total",
             "Rows by which the server's methods asked the target for later drafts.",
             m.probe_rows.value());
+  e.counter("spec_decode_steps_without_drafter_total",
+            "Steps that the server could not draft for, as no memory was left for a drafter.",
+            m.steps_without_drafter.value());
   const std::string_view per_position = "spec_decode_num_accepted_tokens_per_pos_total";
   e.begin(per_position, "counter", "The same by their depth in the draft, from 0.");
   for (std::size_t i = 0; i < Metrics::kPositions; ++i) {
@@ -152,7 +155,7 @@ void render_sessions(Exposition& e, const Metrics& m) {
             "Tokens of prompts whose keys and values were there already.",
             m.kv_tokens_reused.value());
   e.gauge("prompts_waiting", "Prompts in line for memory.", m.prompts_waiting.value());
-  e.counter("sessions_evicted_total", "Idle sessions that gave way to others.",
+  e.counter("sessions_evicted_total", "Sessions that gave way to others.",
             m.evicted_sessions.value());
   e.begin("session_resume_total", "counter", "Sessions that clients came back to.");
   e.sample("session_resume_total", Exposition::label_of("result", "resumed"),

@@ -107,7 +107,7 @@ void Admission::give_up(std::deque<Request>& turns, std::deque<Request>::iterato
   delivery_.refuse(request->client, request->round, Refusal::session_unknown,
                    {Errc::session_unknown, why});
   stops_waiting(request->session);
-  sessions_.forget(request->client.connection_id);
+  sessions_.give_way(request->client.connection_id);
   turns.erase(request);
 }
 

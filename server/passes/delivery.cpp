@@ -136,6 +136,11 @@ void Delivery::answer(const Request& request, RunRequest& of, const VerifiedPath
              .tokens = count,
              .guessed = run.guessed_count(path.path)});
   }
+  // A step on the server's own account is what a stream is like.
+  if (of.streamed_at && hinted == 0 && of.held == Duration::zero()) {
+    parts_.forecast.observe_streamed(seconds(finished - *of.streamed_at) / count);
+  }
+  of.streamed_at = finished;
   run.observe(path.path);
   run.advance(brought, finished);
   verdict.next = path.next;

@@ -76,6 +76,7 @@ PassLoop::StartReport PassLoop::measure_costs(Duration time_max, std::span<Tap* 
   for (StartCosts::Sample& pass : report.passes) {
     if (options_.pace) pass.time = std::max(pass.time, options_.pace(pass.count));
     forecast_.seen().anchor_pass(pass.count, pass.time);
+    metrics_->health.pass_took(pass.time);
   }
   for (const StartCosts::Sample& delivery : costs.deliveries) {
     forecast_.seen().anchor_delivery(delivery.count, delivery.time);
@@ -147,10 +148,21 @@ void PassLoop::step() {
 void PassLoop::begin(const Job& job, const wire::Prefill& request) {
   // Rows still owed for an earlier prompt are no longer wanted.
   delivery_.drop_rows(job.client.connection_id);
-  if (request.base_length > 0 && sessions_.find(job.client.connection_id) == nullptr) {
+  const Session* const known = sessions_.find(job.client.connection_id);
+  if (request.base_length > 0 && known == nullptr) {
     delivery_.refuse(job.client, request.round, Refusal::session_unknown, session_unknown());
     return;
   }
+  const bool keep = request.policy == wire::ResyncPolicy::keep;
+  Prompt prompt{.tokens = {.base_count = request.base_length,
+                           .tokens = request.tokens,
+                           .provisional_count = keep ? 0 : request.provisional_count,
+                           .sampling = request.sampling},
+                .round = request.round,
+                .as = {.kept_count = keep ? request.provisional_count : 0,
+                       .is_new = !request.tokens.empty(),
+                       .rows_from = request.activations_from}};
+  if (!may_begin(job, known, request.run, request.constraints, prompt)) return;
   const auto make = [&] {
     return sessions_.find_or_make(job.client.connection_id, job.client.session,
                                   job.client.identity);
@@ -163,16 +175,7 @@ void PassLoop::begin(const Job& job, const wire::Prefill& request) {
     delivery_.refuse(job.client, request.round, refusal_of(session.error().code), session.error());
     return;
   }
-  const bool keep = request.policy == wire::ResyncPolicy::keep;
-  begin_prompt(job, **session, request.run, request.constraints,
-               {.tokens = {.base_count = request.base_length,
-                           .tokens = request.tokens,
-                           .provisional_count = keep ? 0 : request.provisional_count,
-                           .sampling = request.sampling},
-                .round = request.round,
-                .as = {.kept_count = keep ? request.provisional_count : 0,
-                       .is_new = !request.tokens.empty(),
-                       .rows_from = request.activations_from}});
+  begin_prompt(job, **session, request.run, std::move(prompt));
 }
 
 void PassLoop::begin(const Job& job, const wire::Resume& request) {
@@ -193,42 +196,50 @@ void PassLoop::begin(const Job& job, const wire::Resume& request) {
   });
   const bool keep = request.policy == wire::ResyncPolicy::keep;
   const auto count = static_cast<std::uint32_t>(request.tokens.size());
-  begin_prompt(job, **session, request.run, request.constraints,
-               {.tokens = {.base_count = request.verified_length,
+  Prompt prompt{.tokens = {.base_count = request.verified_length,
                            .tokens = request.tokens,
                            .provisional_count = keep ? 0 : count,
                            .sampling = request.sampling},
                 .round = request.round,
                 .as = {.kept_count = keep ? count : 0,
                        .is_new = count > 0,
-                       .rows_from = request.activations_from}});
+                       .rows_from = request.activations_from}};
+  if (!may_begin(job, *session, request.run, request.constraints, prompt)) return;
+  begin_prompt(job, **session, request.run, std::move(prompt));
 }
 
-void PassLoop::begin_prompt(const Job& job, Session& session, const wire::RunTerms& terms,
-                            const Constraints& constraints, Prompt prompt) {
+bool PassLoop::may_begin(const Job& job, const Session* session, const wire::RunTerms& terms,
+                         const Constraints& constraints, Prompt& prompt) {
+  const auto refuse = [&](Refusal why, Error error) {
+    delivery_.refuse(job.client, prompt.round, why, std::move(error));
+    return false;
+  };
   if (terms.reserved) {
-    delivery_.refuse(job.client, prompt.round, Refusal::invalid,
-                     {Errc::unsupported, "this server knows no other rule of verification"});
-    return;
+    return refuse(Refusal::invalid,
+                  {Errc::unsupported, "this server knows no other rule of verification"});
   }
-  auto law = sessions_.law_of(session, constraints);
+  auto law = sessions_.law_of(job.client.identity,
+                              session != nullptr ? session->target.law() : nullptr, constraints);
   if (!law) {
     const bool for_time = law.error().code == Errc::refused;
-    delivery_.refuse(job.client, prompt.round, for_time ? Refusal::grammars : Refusal::invalid,
-                     law.error());
-    return;
+    return refuse(for_time ? Refusal::grammars : Refusal::invalid, law.error());
   }
   prompt.tokens.law = *std::move(law);
   prompt.tokens.logprobs_per_token = terms.logprobs;
-  if (prompt.tokens.base_count > session.target.tokens().size()) {
-    delivery_.refuse(job.client, prompt.round, Refusal::session_unknown, session_unknown());
-    return;
+  if (session != nullptr && prompt.tokens.base_count > session->target.tokens().size()) {
+    return refuse(Refusal::session_unknown, session_unknown());
   }
   if (!begins_within(prompt.tokens)) {
-    delivery_.refuse(job.client, prompt.round, Refusal::invalid,
-                     {Errc::protocol, "the answer is said to begin behind the text"});
-    return;
+    return refuse(Refusal::invalid,
+                  {Errc::protocol, "the answer is said to begin behind the text"});
   }
+  if (session != nullptr) return true;
+  const auto checked = sessions_.check_first(prompt.tokens);
+  return checked || refuse(refusal_of(checked.error().code), checked.error());
+}
+
+void PassLoop::begin_prompt(const Job& job, Session& session, const wire::RunTerms& terms,
+                            Prompt prompt) {
   if (answer_decided(job, session, terms, prompt)) return;
   if (auto begun = session.target.begin(prompt.tokens); !begun) {
     delivery_.refuse(job.client, prompt.round, refusal_of(begun.error().code), begun.error());
@@ -279,18 +290,26 @@ void PassLoop::begin(const Job& job, const wire::Draft& request) {
   turns_.push_back(std::move(asked));
 }
 
+std::uint32_t PassLoop::streaming_sessions(const Session& with) const {
+  const auto others = std::ranges::count_if(turns_, [&](const Request& request) {
+    const bool streams = request.is_stream() || request.run() != nullptr;
+    return streams && request.session != &with && !request.paused();
+  });
+  return static_cast<std::uint32_t>(others) + 1;
+}
+
 Drafted PassLoop::own_draft(Session& session, std::uint32_t tokens_left, bool weighed_by_caller) {
   if (options_.speculation == nullptr) return {};
-  const auto alone = std::count_if(turns_.begin(), turns_.end(), [](const Request& request) {
-    return request.is_stream() || request.run() != nullptr;
-  });
-  return options_.speculation->draft(
-      session.target, session.proposer,
-      {.tokens_left = tokens_left,
-       .sessions = static_cast<std::uint32_t>(std::max<std::ptrdiff_t>(alone, 1)),
-       .costs = forecast_.seen(),
-       .rows_max = options_.pass_rows_max - options_.prompt_rows,
-       .weighed_by_caller = weighed_by_caller});
+  const bool finds_no_room = !session.proposer && tokens_left > 1 && options_.speculation->full();
+  if (finds_no_room && !sessions_.give_up_proposer(session)) {
+    metrics_->steps_without_drafter.add();
+  }
+  return options_.speculation->draft(session.target, session.proposer,
+                                     {.tokens_left = tokens_left,
+                                      .sessions = streaming_sessions(session),
+                                      .costs = forecast_.seen(),
+                                      .rows_max = options_.pass_rows_max - options_.prompt_rows,
+                                      .weighed_by_caller = weighed_by_caller});
 }
 
 void PassLoop::begin_step(Session& session, StreamRequest& stream) {

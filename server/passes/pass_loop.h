@@ -140,8 +140,11 @@ class PassLoop {
   void begin(const Job& job, const wire::Prefill& request);
   void begin(const Job& job, const wire::Resume& request);
   void begin(const Job& job, const wire::Draft& request);
-  void begin_prompt(const Job& job, Session& session, const wire::RunTerms& terms,
-                    const Constraints& constraints, Prompt prompt);
+  // Whether the prompt may be begun, as far as that shows before its session is made: one that may
+  // not is refused, and is to cost nobody a session. Null: it has none yet. Finds its law.
+  bool may_begin(const Job& job, const Session* session, const wire::RunTerms& terms,
+                 const Constraints& constraints, Prompt& prompt);
+  void begin_prompt(const Job& job, Session& session, const wire::RunTerms& terms, Prompt prompt);
   // Answers a prompt of provisional tokens that the session has decided about already, on credit
   // that was given before the connection broke. False: a pass has to.
   bool answer_decided(const Job& job, Session& session, const wire::RunTerms& terms,
@@ -149,6 +152,9 @@ class PassLoop {
   // The run that follows a prompt's answer; null if the client gives no credit.
   std::unique_ptr<Run> run_behind(std::span<const std::uint32_t> tokens,
                                   const wire::RunTerms& terms) const;
+  // Sessions that stream or run, this one among them: they share the passes that are drafted for.
+  // Those that are paused want nothing of passes.
+  std::uint32_t streaming_sessions(const Session& with) const;
   // What the server itself has for the session's next pass; nothing if it does not draft.
   Drafted own_draft(Session& session, std::uint32_t tokens_left, bool weighed_by_caller);
   // The next pass of a stream; its session has no request.
@@ -157,6 +163,8 @@ class PassLoop {
   void begin_step(Session& session, RunRequest& request);
   // How long a run without hints waits for some rather than make a pass for its root.
   Duration economy_wait(const Run& run) const;
+  // Whether the run has no hints and a tree of the server's own takes their place.
+  bool drafts_for_gap(const Request& request) const;
   // Until when to wait for hints that are worth more than the time; nothing if none are.
   std::optional<Instant> worth_waiting(std::span<Request* const> runs, const PassSoFar& pass,
                                        Instant now) const;

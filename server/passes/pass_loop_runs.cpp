@@ -103,12 +103,31 @@ Duration PassLoop::economy_wait(const Run& run) const {
   return std::min(delay ? *delay * 3 / 2 + 10ms : kUnknownDelay, kLongestWait);
 }
 
+bool PassLoop::drafts_for_gap(const Request& request) const {
+  return options_.speculation != nullptr && !joins_hints() && !request.run()->run->has_hints() &&
+         options_.speculation->drafts_with(request.session->proposer);
+}
+
 std::optional<Instant> PassLoop::worth_waiting(std::span<Request* const> runs,
                                                const PassSoFar& pass, Instant now) const {
   double tokens = pass.tokens;
+  std::uint32_t gaps = 0;  // that the server drafts for
   for (const Request* request : runs) {
     for (const double probability : request->run()->run->probabilities()) tokens += probability;
+    if (drafts_for_gap(*request)) ++gaps;
   }
+  SpeculationBudget::Tree tree;
+  if (gaps > 0) {
+    const auto expected =
+        options_.speculation->expected_tree(streaming_sessions(*runs.front()->session));
+    if (!expected) return std::nullopt;  // it is to find out
+    tree = *expected;
+  }
+  // Tokens a second with trees in so many gaps, and what comes in the time that is waited.
+  const auto rate = [&](std::uint32_t trees, double hinted, double waited) {
+    const double time = forecast_.seen().pass_seconds(pass.rows + trees * (tree.rows - 1));
+    return (tokens + trees * (tree.tokens - 1.0) + hinted) / (time + trees * tree.seconds + waited);
+  };
   const double pass_time = forecast_.seen().pass_seconds(pass.rows);
   std::optional<Instant> until;
   for (const Request* request : runs) {
@@ -118,7 +137,10 @@ std::optional<Instant> PassLoop::worth_waiting(std::span<Request* const> runs,
     // that waits, and a token more.
     const double longest = pass_time * next->a_pass / (2.0 + next->a_pass);
     if (seconds(next->at - request->run()->begun) > longest) continue;
-    if (next->tokens / tokens < seconds(next->at - now) / pass_time) continue;
+    const double wait = seconds(next->at - now);
+    if (next->tokens / tokens < wait / pass_time) continue;
+    const std::uint32_t others = gaps - (drafts_for_gap(*request) ? 1 : 0);
+    if (gaps > 0 && rate(others, next->tokens, wait) < rate(gaps, 0.0, 0.0)) continue;
     until = until ? std::min(*until, next->at) : next->at;
   }
   return until;
@@ -128,8 +150,10 @@ void PassLoop::choose_hints() {
   const Instant now = now_();
   PassSoFar pass{.rows = 0, .tokens = 0.0, .rows_left = 0, .hold_short = false};
   bool any_prompt = false;
+  // Somebody who sends no hints has nothing from a wait for another's.
+  bool any_listener = false;
   std::vector<Request*> runs;
-  std::vector<std::vector<double>> probabilities;
+  std::vector<HintOffer> offers;
   for (Request& request : turns_) {
     RunRequest* const of = request.run();
     if (of != nullptr) {
@@ -146,10 +170,12 @@ void PassLoop::choose_hints() {
     // Where the server guesses for all, nobody has nothing to gain from a wider pass.
     pass.hold_short |=
         !joins_hints() && (of == nullptr ? request.is_stream() : of->run->hintless());
-    if (of != nullptr) runs.push_back(&request);
+    if (of == nullptr) continue;
+    any_listener |= !of->run->was_hinted() || of->run->hintless();
+    runs.push_back(&request);
   }
   if (runs.empty()) return;
-  const bool runs_alone = pass.rows == runs.size() && !any_prompt;
+  const bool may_hold = pass.rows == runs.size() && !any_prompt && !any_listener;
   std::vector<const Session*> given_up;
   const auto drop_given_up = [&] {
     std::erase_if(turns_, [&](const Request& request) {
@@ -161,18 +187,17 @@ void PassLoop::choose_hints() {
     given_up.push_back(request->session);
     return true;
   });
-  if (const auto until = runs_alone ? worth_waiting(runs, pass, now) : std::nullopt) {
+  if (const auto until = may_hold ? worth_waiting(runs, pass, now) : std::nullopt) {
     for (Request* request : runs) request->run()->held_until = until;
     return drop_given_up();
   }
-  for (const Request* request : runs) {
+  for (Request* request : runs) {
     pass.rows += request->run()->drafted.probes.rows.node_count();
-    probabilities.push_back(request->run()->run->probabilities());
+    offers.push_back(request->run()->run->probabilities());
   }
   const std::uint32_t most = options_.pass_rows_max - (any_prompt ? options_.prompt_rows : 0);
   pass.rows_left = most - std::min(most, pass.rows);
   if (!forecast_.seen().knows_passes()) pass.rows_left = std::min(pass.rows_left, kFirstHintRows);
-  const std::vector<HintOffer> offers(probabilities.begin(), probabilities.end());
   const auto taken = fill_rows(
       pass, offers, [&](std::uint32_t rows) { return forecast_.seen().pass_seconds(rows); });
   for (std::size_t i = 0; i < runs.size(); ++i) {

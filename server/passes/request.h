@@ -48,7 +48,8 @@ struct RunRequest {
   Instant economy_until{};  // while it has no hints, it waits for some
   // No pass before then: hints are on their way that are worth more than the time.
   std::optional<Instant> held_until{};
-  Duration held{};  // how long it has waited for some in this step
+  Duration held{};                       // how long it has waited for some in this step
+  std::optional<Instant> streamed_at{};  // its last verdict, unless it paused since
 };
 
 // A request that takes part in passes.
@@ -88,7 +89,10 @@ struct Request {
     was_paused = false;
     posted = at;
     if (auto* stream = std::get_if<StreamRequest>(&work)) stream->streamed_at.reset();
-    if (RunRequest* of = run()) of->begun = at;
+    if (RunRequest* of = run()) {
+      of->begun = at;
+      of->streamed_at.reset();
+    }
   }
   // It waits for hints no more: until then it had no need of a turn.
   void end_hold(Instant at) {

@@ -33,6 +33,7 @@ void Run::take(const wire::Hints& hints, Instant posted) {
   const bool had_hints = has_hints();
   const std::uint64_t taken_before = hints_.counts().taken;
   const std::vector<ScoreSteps> added = hints_.add(hints);
+  if (!added.empty()) ranked_.reset();
   if (hints_.counts().taken == taken_before) return;
   passes_without_hints_ = 0;
   last_worth_ = 0.0;
@@ -54,6 +55,7 @@ void Run::advance(std::span<const std::uint32_t> tokens, Instant now) {
   if (hinted_count() > 0) accepted_.add(static_cast<double>(tokens.size()) - 1.0);
   guesses_ = {};
   hints_.advance(tokens);
+  ranked_.reset();
   if (has_hints()) return;
   if (had_hints) emptied_ = now;
   ++passes_without_hints_;
@@ -84,7 +86,12 @@ std::optional<Run::Expected> Run::next_hints(Instant now) const {
                 has_hints() ? kNextStep * last_worth_ : first_worth_.value());
 }
 
-std::vector<Run::Node> Run::nodes() const {
+const Run::Ranked& Run::ranked() {
+  if (!ranked_) ranked_ = rank();
+  return *ranked_;
+}
+
+Run::Ranked Run::rank() const {
   std::vector<Node> nodes;
   std::map<std::pair<std::uint32_t, std::uint32_t>, std::uint32_t> known;  // (parent, token)
   // Nodes of both become one where they stand for the same path.
@@ -94,12 +101,15 @@ std::vector<Run::Node> Run::nodes() const {
     for (std::uint32_t row = 1; row < tree.row_count(); ++row) {
       const std::uint32_t parent = index_of[tree.parent(row)];
       const auto next = static_cast<std::uint32_t>(nodes.size() + 1);
-      const auto [place, is_new] = known.try_emplace({parent, tree.token(row)}, next);
-      index_of[row] = place->second;
-      if (is_new) {
+      // Hints alone have no path twice.
+      const std::uint32_t place =
+          guesses_.empty() ? next
+                           : known.try_emplace({parent, tree.token(row)}, next).first->second;
+      index_of[row] = place;
+      if (place == next) {
         nodes.push_back({.token = tree.token(row), .parent = parent, .probability = 0.0});
       }
-      Node& node = nodes[place->second - 1];
+      Node& node = nodes[place - 1];
       node.*score = to_steps(tree.score(row));
       const double above = parent == 0 ? 1.0 : nodes[parent - 1].probability;
       node.probability =
@@ -115,39 +125,35 @@ std::vector<Run::Node> Run::nodes() const {
   std::ranges::stable_sort(order, std::greater<>(),
                            [&](std::uint32_t i) { return nodes[i].probability; });
   std::vector<std::uint32_t> index_of(nodes.size() + 1, 0);
-  std::vector<Node> ranked;
+  Ranked result;
   for (const std::uint32_t i : order) {
-    ranked.push_back(nodes[i]);
-    ranked.back().parent = index_of[nodes[i].parent];
-    index_of[i + 1] = static_cast<std::uint32_t>(ranked.size());
+    result.nodes.push_back(nodes[i]);
+    result.nodes.back().parent = index_of[nodes[i].parent];
+    result.probabilities.push_back(nodes[i].probability);
+    index_of[i + 1] = static_cast<std::uint32_t>(result.nodes.size());
   }
-  return ranked;
-}
-
-std::vector<double> Run::probabilities() const {
-  std::vector<double> probabilities;
-  for (const Node& node : nodes()) probabilities.push_back(node.probability);
-  return probabilities;
+  return result;
 }
 
 const DraftTree& Run::choose(std::uint32_t count, std::uint32_t length) {
   // The pass brings a token of the target's own behind the deepest node.
   const std::uint32_t depth_max = terms_.credit > length ? terms_.credit - length - 1 : 0;
-  std::vector<Node> ranked = nodes();
-  ranked.resize(std::min<std::size_t>({count, ranked.size(), kTreeNodesMax}));
   chosen_ = {};
   chosen_nodes_.clear();
-  std::vector<std::uint32_t> row_of(ranked.size() + 1, 0);
-  std::vector<std::uint32_t> depth_of(ranked.size() + 1, 0);
-  for (std::size_t i = 0; i < ranked.size(); ++i) {
-    const Node& node = ranked[i];
+  hints_seen_ = hints_.last_id();
+  if (count == 0) return chosen_;
+  const std::vector<Node>& nodes = ranked().nodes;
+  const std::size_t most = std::min<std::size_t>({count, nodes.size(), kTreeNodesMax});
+  std::vector<std::uint32_t> row_of(most + 1, 0);
+  std::vector<std::uint32_t> depth_of(most + 1, 0);
+  for (std::size_t i = 0; i < most; ++i) {
+    const Node& node = nodes[i];
     depth_of[i + 1] = depth_of[node.parent] + 1;
     if (depth_of[i + 1] > depth_max) continue;
     row_of[i + 1] = chosen_.add(node.token, row_of[node.parent],
                                 static_cast<Score>(std::log(node.probability)));
     chosen_nodes_.push_back(node);
   }
-  hints_seen_ = hints_.last_id();
   return chosen_;
 }
 
@@ -158,6 +164,7 @@ void Run::observe(std::span<const std::uint32_t> path) {
     if (node.hint) calibration_.observe(*node.hint, accepted);
     if (node.guess) guess_calibration_.observe(*node.guess, accepted);
   }
+  ranked_.reset();
 }
 
 std::uint32_t Run::hinted_count() const {

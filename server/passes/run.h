@@ -32,15 +32,21 @@ class Run {
   // `posted` is when they came, which may have been in the middle of a pass.
   void take(const wire::Hints& hints, Instant posted);
   // What the session had chosen before, and will choose again.
-  void expect(std::span<const std::uint32_t> tokens) { hints_.add_path(tokens); }
+  void expect(std::span<const std::uint32_t> tokens) {
+    hints_.add_path(tokens);
+    ranked_.reset();
+  }
   // The session has chosen these tokens; `now` is when its client is told.
   void advance(std::span<const std::uint32_t> tokens, Instant now);
 
   // The server's own guesses below the root, in the place of those before: they stand in one tree
   // with the hints, until tokens are chosen.
-  void propose(DraftTree guesses) { guesses_ = std::move(guesses); }
-  // How likely hints and guesses are to be accepted, best first.
-  std::vector<double> probabilities() const;
+  void propose(DraftTree guesses) {
+    guesses_ = std::move(guesses);
+    ranked_.reset();
+  }
+  // How likely hints and guesses are to be accepted, best first; valid until either changes.
+  std::span<const double> probabilities() { return ranked().probabilities; }
   // The tree for the next pass: the best `count` nodes as far as the credit reaches from `length`
   // tokens on.
   const DraftTree& choose(std::uint32_t count, std::uint32_t length);
@@ -87,7 +93,12 @@ class Run {
     double probability;
   };
   // Both as one tree, likeliest first, a parent before its children.
-  std::vector<Node> nodes() const;
+  struct Ranked {
+    std::vector<Node> nodes;
+    std::vector<double> probabilities;  // of each
+  };
+  const Ranked& ranked();
+  Ranked rank() const;
 
   wire::RunTerms terms_;
   HintTree hints_;
@@ -95,6 +106,9 @@ class Run {
   // What scores are worth differs between a device's drafter and the server's.
   HintCalibration calibration_;
   HintCalibration guess_calibration_;
+  // Kept, as it is asked for several times a pass on the thread that all sessions share: nothing
+  // where hints, guesses or what they are worth have changed since.
+  std::optional<Ranked> ranked_;
   DraftTree chosen_;
   std::vector<Node> chosen_nodes_;  // of rows 1..
   std::uint32_t hints_seen_ = 0;

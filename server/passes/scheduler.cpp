@@ -11,6 +11,7 @@ namespace edgedraft {
 namespace {
 
 constexpr Duration kMemoryCheckEvery = std::chrono::milliseconds(20);
+constexpr Duration kLookAtStepEvery = std::chrono::seconds(1);
 // The most that the hints of a connection may cost while they wait: as much as it may send at once.
 // A pass may last long enough for more to come.
 constexpr auto kHintsWaitingMax = static_cast<std::size_t>(kHintsBurst);
@@ -25,15 +26,20 @@ Scheduler::Scheduler(const SessionParts& parts, const SchedulerOptions& options)
     : options_(options), loop_(parts, options.passes, [] { return Clock::now(); }) {
   if (options.prepare) options.prepare(loop_);
   thread_ = std::thread([this] { run(); });
+  watch_ = std::thread([this] { watch(); });
 }
 
 Scheduler::~Scheduler() {
-  {
-    const std::lock_guard lock(mutex_);
-    stopping_ = true;
-  }
-  wake_.notify_one();
+  stop(Duration::zero());
   thread_.join();
+  watch_.join();
+}
+
+bool Scheduler::stop(Duration patience) {
+  std::unique_lock lock(mutex_);
+  stopping_ = true;
+  wake_.notify_one();
+  return end_.wait_for(lock, patience, [this] { return ended_; });
 }
 
 void Scheduler::post(const Client& client, TargetWork request) {
@@ -155,9 +161,23 @@ void Scheduler::run() {
   };
   std::list<News> news;
   while (take(news)) {
+    metrics().health.step_begins(Clock::now());
     for (const News& n : news) guarded([&] { tell(n); });
     news.clear();
     guarded([&] { loop_.step(); });
+    metrics().health.step_ended();
+  }
+  const std::lock_guard lock(mutex_);
+  ended_ = true;
+  end_.notify_all();
+}
+
+void Scheduler::watch() {
+  std::unique_lock lock(mutex_);
+  while (!end_.wait_for(lock, kLookAtStepEvery, [this] { return ended_; })) {
+    lock.unlock();
+    metrics().health.look_at_step(Clock::now());
+    lock.lock();
   }
 }
 

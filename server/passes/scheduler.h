@@ -28,7 +28,7 @@ struct SchedulerOptions {
 class Scheduler {
  public:
   Scheduler(const SessionParts& parts, const SchedulerOptions& options);
-  // Drops what waits and ends the thread.
+  // Drops what waits and ends the thread, as soon as its step has ended.
   ~Scheduler();
   Scheduler(const Scheduler&) = delete;
   Scheduler& operator=(const Scheduler&) = delete;
@@ -50,6 +50,9 @@ class Scheduler {
   }
   // A client that was behind in reading may have caught up: its stream goes on.
   void wake();
+  // Drops what waits and asks the thread to end, which its destructor waits for. False: it does not
+  // within that time, for it waits for the device, which may hang.
+  bool stop(Duration patience);
 
  private:
   struct Arrival {
@@ -77,6 +80,8 @@ class Scheduler {
   };
 
   void run();
+  // Looks now and then whether a step of run() still gets on.
+  void watch();
   void tell(const News& news);
   // What other threads said, in order; waits where there is nothing else to do. False: stop.
   bool take(std::list<News>& news);
@@ -99,7 +104,10 @@ class Scheduler {
   std::size_t request_count_ = 0;                        // that have no answer yet
   std::size_t paused_count_ = 0;                         // of these, as of the last step
   bool stopping_ = false;
+  bool ended_ = false;
+  std::condition_variable end_;
   std::thread thread_;
+  std::thread watch_;
 };
 
 }  // namespace edgedraft

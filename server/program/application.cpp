@@ -88,11 +88,12 @@ void Application::handle(const ReplyHandle& reply, const PeerInfo& peer, ServerE
 
 void Application::on_hello(const ReplyHandle& reply, const PeerInfo& peer,
                            const HelloReceived& event) {
+  const std::string agent = event.hello.agent.empty() ? "" : " (" + event.hello.agent + ")";
   const auto client = admit(reply, peer, event);
   if (!client) {
     options_.metrics->rejected(client.error().code == Errc::unauthorized ? Rejection::unauthorized
                                                                          : Rejection::mismatch);
-    log_.warn("{} refused: {}", peer.address, client.error().message);
+    log_.warn("{}{} refused: {}", peer.address, agent, client.error().message);
     reply.reject(client.error());
     return;
   }
@@ -119,7 +120,7 @@ void Application::on_hello(const ReplyHandle& reply, const PeerInfo& peer,
     const std::lock_guard lock(mutex_);
     clients_.emplace(reply.connection_id(), *client);
   }
-  log_.info("{} signed in with {}", peer.address,
+  log_.info("{}{} signed in with {}", peer.address, agent,
             event.hello.drafter_name.empty() ? "no drafter" : event.hello.drafter_name);
   reply.accept(std::move(welcome));
 }

@@ -9,28 +9,28 @@
 namespace edgedraft {
 namespace {
 
-// A pipe, say: what was read of it is gone.
-bool can_be_read_again(const std::filesystem::path& file) {
-  std::error_code ignored;
-  return file != "-" && (std::filesystem::is_regular_file(file, ignored) ||
-                         !std::filesystem::exists(file, ignored));
+// Nothing where the token in force stays.
+Result<std::optional<std::string>> read_given_token(const CredentialFiles& files, bool again) {
+  if (again) return reread_token_file(files.token, kBearerTokenBytesMax);
+  auto token = read_token_file(files.token, kBearerTokenBytesMax);
+  if (!token) return token.error();
+  return std::optional(*std::move(token));
 }
 
-Result<std::optional<std::string>> read_token(const CredentialFiles& files,
-                                              const std::optional<std::string>& before) {
+Result<void> read_token(const CredentialFiles& files, const std::optional<std::string>& in_force,
+                        Credentials& into) {
   if (files.token.empty()) {
-    if (is_loopback(files.listen_host) || !files.client_ca.empty()) {
-      return std::optional<std::string>();
-    }
+    if (is_loopback(files.listen_host) || !files.client_ca.empty()) return {};
     return Error{Errc::usage,
                  "--listen " + files.listen_host +
                      ": beyond loopback clients have to sign in. Give --token-file (for example: "
                      "(umask 077; openssl rand -hex 32 > token)) or --client-ca"};
   }
-  if (before && !can_be_read_again(files.token)) return before;
-  auto token = read_token_file(files.token, kBearerTokenBytesMax);
+  auto token = read_given_token(files, in_force.has_value());
   if (!token) return Error{token.error().code, "--token-file " + token.error().message};
-  return std::optional(*std::move(token));
+  into.token_stays = !*token;
+  into.token = into.token_stays ? in_force : *std::move(token);
+  return {};
 }
 
 using OwnIdentity = Result<TlsIdentity>(const std::filesystem::path& state_directory);
@@ -41,21 +41,27 @@ Result<TlsIdentity> read_identity(const CredentialFiles& files, OwnIdentity& own
     return Error{Errc::usage, "--tls-cert and --tls-key go together"};
   }
   if (!files.certificate.empty()) return load_identity(files.certificate, files.key);
+  if (files.state.empty()) {
+    return Error{Errc::usage,
+                 "this user has no home folder to keep the server's key in: name another with "
+                 "--state"};
+  }
   return own(files.state);
 }
 
 Result<Credentials> read_all(const CredentialFiles& files,
-                             const std::optional<std::string>& token_before, OwnIdentity& own) {
-  auto token = read_token(files, token_before);
-  if (!token) return token.error();
+                             const std::optional<std::string>& token_in_force, OwnIdentity& own) {
+  Credentials read;
+  if (auto token = read_token(files, token_in_force, read); !token) return token.error();
   auto identity = read_identity(files, own);
   if (!identity) return identity.error();
   auto tls = make_server_context({.certificate_file = identity->certificate_file,
                                   .key_file = identity->key_file,
                                   .client_ca_file = files.client_ca});
   if (!tls) return tls.error();
-  return Credentials{
-      .identity = *std::move(identity), .tls = *std::move(tls), .token = *std::move(token)};
+  read.identity = *std::move(identity);
+  read.tls = *std::move(tls);
+  return read;
 }
 
 }  // namespace
@@ -65,8 +71,8 @@ Result<Credentials> read_credentials(const CredentialFiles& files) {
 }
 
 Result<Credentials> reread_credentials(const CredentialFiles& files,
-                                       const std::optional<std::string>& token_before) {
-  return read_all(files, token_before, load_identity);
+                                       const std::optional<std::string>& token_in_force) {
+  return read_all(files, token_in_force, load_identity);
 }
 
 }  // namespace edgedraft

@@ -26,6 +26,7 @@ struct Credentials {
   TlsIdentity identity;
   std::shared_ptr<TlsContext> tls;
   std::optional<std::string> token;  // that clients must show; never empty
+  bool token_stays = false;          // it came from what cannot be read again
 };
 
 // At the start.
@@ -34,12 +35,12 @@ struct Credentials {
 //           or key that is refused; io, bad_file naming the file
 Result<Credentials> read_credentials(const CredentialFiles& files);
 
-// Again, at a SIGHUP. `token_before` stays where it came from what cannot be read again, as
-// standard input. An identity of the server's own that is gone is not made anew: clients know it by
+// Again, at a SIGHUP. The token in force stays where its file cannot be read again, as standard
+// input. An identity of the server's own that is gone is not made anew: clients know it by
 // its pin.
 //
 // Errors    as of read_credentials()
 Result<Credentials> reread_credentials(const CredentialFiles& files,
-                                       const std::optional<std::string>& token_before);
+                                       const std::optional<std::string>& token_in_force);
 
 }  // namespace edgedraft

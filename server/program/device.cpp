@@ -1,9 +1,11 @@
 #include "server/program/device.h"
 
-#include <unistd.h>
-
 #include <charconv>
 #include <optional>
+#include <string_view>
+#include <utility>
+
+#include "server/program/memory_limit.h"
 
 #if EDGEDRAFT_HAS_CUDA
 #include "server/cuda/cuda_backend.h"
@@ -12,17 +14,11 @@
 namespace edgedraft {
 namespace {
 
-std::uint64_t host_memory_bytes() {
-  const long pages = sysconf(_SC_PHYS_PAGES);
-  const long page_bytes = sysconf(_SC_PAGESIZE);
-  if (pages <= 0 || page_bytes <= 0) return 0;
-  return static_cast<std::uint64_t>(pages) * static_cast<std::uint64_t>(page_bytes);
-}
-
 OpenedDevice on_cpu(const DeviceOptions& options, std::string reason) {
   return {.backend = make_cpu_backend({.threads = options.threads}),
           .reason = std::move(reason),
-          .memory_bytes = host_memory_bytes(),
+          .memory_bytes = usable_memory_bytes(),
+          .scratch_bytes = 0,
           .upload = nullptr};
 }
 
@@ -42,38 +38,49 @@ Result<std::optional<int>> device_index(const std::string& device) {
 
 #if EDGEDRAFT_HAS_CUDA
 
+std::string name_of(const CudaDevice& device) {
+  return "cuda:" + std::to_string(device.index) + ", " + device.name;
+}
+
+// Throws DeviceError
+OpenedDevice open_cuda(const DeviceOptions& options, const CudaDevice& device) {
+  auto upload = std::make_shared<Progress>(options.upload_label, options.upload_bytes);
+  const CudaBackendOptions cuda{.device = device.index,
+                                .deterministic = options.deterministic,
+                                .graphs = options.cuda_graphs,
+                                .on_notice = options.on_notice,
+                                .on_upload = [line = std::weak_ptr(upload)](std::uint64_t bytes) {
+                                  if (const auto shown = line.lock()) shown->advance(bytes);
+                                }};
+  return {.backend = make_cuda_backend(cuda),
+          .reason = name_of(device) + ", " + std::to_string(device.memory_bytes >> 20) + " MiB" +
+                    (options.deterministic ? ", deterministic" : "") +
+                    (options.cuda_graphs ? "" : ", without graphs"),
+          .memory_bytes = device.memory_bytes,
+          .scratch_bytes = cuda.attention_scratch_bytes,
+          .upload = std::move(upload)};
+}
+
+// The device of that index, or the first that can be used.
 Result<OpenedDevice> on_cuda(const DeviceOptions& options, std::optional<int> index) {
   const auto devices = cuda_devices();
   if (!devices) return devices.error();
-  const CudaDevice* chosen = index ? nullptr : &devices->front();
   std::string there;
+  std::string unusable;
   for (const CudaDevice& device : *devices) {
-    if (index == device.index) chosen = &device;
     there += (there.empty() ? "" : ", ") + std::to_string(device.index) + " (" + device.name + ")";
+    if (index && *index != device.index) continue;
+    try {
+      OpenedDevice opened = open_cuda(options, device);
+      if (!unusable.empty()) opened.reason += "; not " + unusable;
+      return opened;
+    } catch (const DeviceError& e) {
+      unusable += (unusable.empty() ? "" : "; ") + name_of(device) + ": " + e.what();
+    }
   }
-  if (chosen == nullptr) {
-    return Error{Errc::unsupported,
-                 "--device " + options.device + ": no such GPU; there is " + there};
-  }
-  CudaBackendOptions cuda{.device = chosen->index,
-                          .deterministic = options.deterministic,
-                          .graphs = options.cuda_graphs,
-                          .on_notice = options.on_notice};
-  auto upload = std::make_shared<Progress>(options.upload_label, options.upload_bytes);
-  cuda.on_upload = [line = std::weak_ptr(upload)](std::uint64_t bytes) {
-    if (const auto shown = line.lock()) shown->advance(bytes);
-  };
-  try {
-    return OpenedDevice{.backend = make_cuda_backend(cuda),
-                        .reason = "cuda:" + std::to_string(chosen->index) + ", " + chosen->name +
-                                  ", " + std::to_string(chosen->memory_bytes >> 20) + " MiB" +
-                                  (options.deterministic ? ", deterministic" : "") +
-                                  (options.cuda_graphs ? "" : ", without graphs"),
-                        .memory_bytes = chosen->memory_bytes,
-                        .upload = std::move(upload)};
-  } catch (const DeviceError& e) {
-    return Error{Errc::unsupported, "--device " + options.device + ": " + e.what()};
-  }
+  return Error{Errc::unsupported,
+               "--device " + options.device + ": " +
+                   (unusable.empty() ? "no such GPU; there is " + there : unusable)};
 }
 
 #else

@@ -25,14 +25,15 @@ struct DeviceOptions {
 
 struct OpenedDevice {
   std::unique_ptr<Backend> backend;
-  std::string reason;          // where it computes and why, for the log
-  std::uint64_t memory_bytes;  // of the device in all; 0: unknown
+  std::string reason;           // where it computes and why, for the log
+  std::uint64_t memory_bytes;   // of the device, or that this process may fill; 0: unknown
+  std::uint64_t scratch_bytes;  // that operations may take in it when they first need it
   // The line of the uploads to come; null on the CPU. To be released when the model is loaded.
   std::shared_ptr<Progress> upload;
 };
 
-// Opens what the server computes on. `auto` takes the first CUDA device that there is, else the
-// CPU.
+// Opens what the server computes on. `auto` takes the first CUDA device that can be used, as `cuda`
+// does, else the CPU.
 // Errors    usage        no such kind of device
 //           unsupported  CUDA was asked for and is not to be had, with the remedy
 Result<OpenedDevice> open_device(const DeviceOptions& options);

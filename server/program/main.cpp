@@ -1,6 +1,8 @@
+#include <cstdlib>
 #include <functional>
 #include <iostream>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "server/metrics/page_handler.h"
@@ -168,44 +170,44 @@ void log_device_changes(Health& health, spdlog::logger& log) {
   });
 }
 
-void reload(const CredentialFiles& files, const std::optional<std::string>& first_token,
-            Listener& listener, Application& application, Metrics& metrics, spdlog::logger& log) {
-  auto read = reread_credentials(files, first_token);
+void reload(const CredentialFiles& files, std::optional<std::string>& token, Listener& listener,
+            Application& application, Metrics& metrics, spdlog::logger& log) {
+  auto read = reread_credentials(files, token);
   if (!read) {
     log.error("SIGHUP: everything stays as it was: {}", read.error().message);
     return;
   }
   listener.set_tls(read->tls);
-  application.set_token(std::move(read->token));
+  token = std::move(read->token);
+  application.set_token(token);
   metrics.certificate_expiry.set(static_cast<std::uint64_t>(read->identity.expires_at));
-  log.info("SIGHUP: certificate and token read anew, for connections from now on; pin {}",
-           read->identity.pin);
+  const bool stays = read->token_stays;
+  log.info("SIGHUP: {} read anew, for connections from now on; pin {}{}",
+           stays ? "certificate" : "certificate and token", read->identity.pin,
+           stays ? "; the token stays, as what it came from cannot be read again" : "");
 }
 
-// So that the first clients are told what passes cost.
+// So that the first clients are told what passes cost. Throws DeviceError: a device that fails here
+// would fail its clients.
 void measure_passes(PassLoop& loop, ModelHost& host, double seconds_max, spdlog::logger& log) {
   if (seconds_max <= 0) return;
   std::vector<Tap*> taps;
   for (const HostedDrafter& drafter : host.drafters()) {
     if (drafter.tap) taps.push_back(drafter.tap.get());
   }
-  try {
-    const auto measured = loop.measure_costs(
-        std::chrono::duration_cast<Duration>(std::chrono::duration<double>(seconds_max)), taps);
-    if (!measured.passes.empty()) {
-      std::string passes;
-      for (const StartCosts::Sample& pass : measured.passes) {
-        passes += fmt::format("{}{:.3g} ms for {}", passes.empty() ? "" : ", ",
-                              1e3 * seconds(pass.time), pass.count);
-      }
-      log.info("passes by rows: {} (measured for {:.1f} s)", passes, seconds(measured.took));
-    } else {
-      log.info("what a pass takes will be learned while serving: --measure {} was too short",
-               seconds_max);
-    }
-  } catch (const DeviceError& e) {
-    log.warn("what a pass takes could not be measured: {}", e.what());
+  const auto measured = loop.measure_costs(
+      std::chrono::duration_cast<Duration>(std::chrono::duration<double>(seconds_max)), taps);
+  if (measured.passes.empty()) {
+    log.info("what a pass takes will be learned while serving: --measure {} was too short",
+             seconds_max);
+    return;
   }
+  std::string passes;
+  for (const StartCosts::Sample& pass : measured.passes) {
+    passes += fmt::format("{}{:.3g} ms for {}", passes.empty() ? "" : ", ",
+                          1e3 * seconds(pass.time), pass.count);
+  }
+  log.info("passes by rows: {} (measured for {:.1f} s)", passes, seconds(measured.took));
 }
 
 Result<int> serve(const ServerOptions& o) {
@@ -261,16 +263,14 @@ Result<int> serve(const ServerOptions& o) {
   if (!speculation) return speculation.error();
   std::uint64_t kv_memory = o.kv_memory;
   if (*speculation && kv_memory > 0) {
-    // As many drafters as sessions, if all are as long as can be.
-    const std::uint64_t drafter = (*speculation)->session_bytes();
-    const std::uint64_t for_drafters =
-        kv_memory / (SessionStore::session_bytes(parts) + drafter) * drafter;
-    (*speculation)->set_bytes_max(for_drafters);
-    kv_memory -= for_drafters;
+    const auto left = (*speculation)->take_part_of(kv_memory, SessionStore::session_bytes(parts));
+    if (!left) return left.error();
+    kv_memory = *left;
   }
   const SessionStore::Limits limits{.sessions_max = o.sessions_max,
                                     .kv_bytes_max = kv_memory,
                                     .device_bytes = device->memory_bytes,
+                                    .scratch_bytes = device->scratch_bytes,
                                     .reuses_beginnings = !o.no_prefix_cache};
   if (auto checked = SessionStore::check(parts, limits); !checked) return checked.error();
   log->info(
@@ -302,6 +302,9 @@ Result<int> serve(const ServerOptions& o) {
                       {.passes = passes, .queue_max = o.queue_max, .prepare = [&](PassLoop& loop) {
                          measure_passes(loop, **host, o.measure_s, *log);
                        }});
+  log->info("keys and values of all sessions: at most {:g} MiB, of {} MiB of memory",
+            static_cast<double>(metrics->kv_bytes_max.value()) / (1 << 20),
+            device->memory_bytes >> 20);
   // Somebody may be served from here on. A signal that comes now waits for Signals::wait().
   loading.reset();
   Application application(**host, scheduler,
@@ -320,15 +323,31 @@ Result<int> serve(const ServerOptions& o) {
   metrics->health.set_phase(Health::Phase::serving);
   std::cout << "ready " << to_string(Endpoint{endpoint->host, listener.port()}) << " pin "
             << credentials->identity.pin << std::endl;
+  std::optional<std::string> token = credentials->token;
   while (signals.wait() == Signals::Told::reload) {
-    reload(files, credentials->token, listener, application, *metrics, *log);
+    reload(files, token, listener, application, *metrics, *log);
   }
   metrics->health.set_phase(Health::Phase::draining);
   log->info("stopping: {} connections, {} s for answers to end", listener.stats().open,
             o.drain_timeout_s);
   listener.drain(std::chrono::seconds(o.drain_timeout_s));
   listener.stop(std::chrono::seconds(5));
+  if (!scheduler.stop(std::chrono::seconds(5))) {
+    log->warn("a pass that nobody waits for any more does not end: leaving without its end");
+    log->flush();
+    // Its thread uses what a return would destroy.
+    std::_Exit(0);
+  }
   return 0;
+}
+
+// A device that cannot be used, as when it has too little memory, is a matter of the options.
+Result<int> serve_on_device(const ServerOptions& o) {
+  try {
+    return serve(o);
+  } catch (const DeviceError& e) {
+    return Error{Errc::unsupported, e.what()};
+  }
 }
 
 int main_with(int argc, char** argv) {
@@ -337,7 +356,7 @@ int main_with(int argc, char** argv) {
                    .what = "The target of a split language model, behind TLS",
                    .version = kVersion,
                    .default_file = "server.toml"});
-  program.only(options, declare_server_options, serve);
+  program.only(options, declare_server_options, serve_on_device);
   return program.main(argc, argv);
 }
 

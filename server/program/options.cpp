@@ -30,7 +30,10 @@ void declare_server_options(CLI::App& app, ServerOptions& o) {
   app.add_option("--tls-cert", o.tls_cert, "Certificate chain (PEM) instead of a self-signed one")
       ->type_name("FILE");
   app.add_option("--tls-key", o.tls_key, "Its private key (PEM)")->type_name("FILE");
-  app.add_option("--client-ca", o.client_ca, "Clients need a certificate signed by this CA (PEM)")
+  app.add_option(
+         "--client-ca", o.client_ca,
+         "Clients need a certificate signed by this CA (PEM). Those that a revocation list in "
+         "the same file names are refused")
       ->type_name("FILE");
   app.add_option("--device", o.device,
                  "Where to compute: auto (a GPU if there is one), cpu, cuda or cuda:N")

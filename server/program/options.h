@@ -18,7 +18,7 @@ namespace edgedraft {
 struct ServerOptions {
   ModelHostOptions models;
   std::string listen = "127.0.0.1:7420";
-  std::filesystem::path state = state_directory() / "server";
+  std::filesystem::path state = place_in(state_directory(), "server");
   std::filesystem::path token_file;
   std::filesystem::path tls_cert;
   std::filesystem::path tls_key;

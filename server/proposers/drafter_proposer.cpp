@@ -6,6 +6,8 @@
 
 #include "server/sessions/session_fault.h"
 #include "shared/base/check.h"
+#include "shared/base/sampling_params.h"
+#include "shared/speculative/draw_ranking.h"
 
 namespace edgedraft {
 namespace {
@@ -33,6 +35,15 @@ Proposal DrafterProposer::propose(const TargetSession& session, const ProposalLi
   // Others wait for their passes meanwhile: a long text is read in parts, and drafted for when that
   // is done. No tree has as many rows as a part.
   TreeGrowth growth(limits.tree);
+  // The noise of the draw is known, as it is to a device. The grammar stays out of it: the
+  // session's has so many steps to search with, which are the answer's.
+  const SamplingParams& sampling = session.sampling();
+  if (!sampling.greedy() && sampling.draw == Draw::gumbel) {
+    growth.set_choice([&sampling, position = tokens.size()](std::span<const std::uint32_t> path,
+                                                            std::vector<DraftGuess>& guesses) {
+      rank_by_draw(sampling, position + path.size(), guesses);
+    });
+  }
   parts_.drafter->grow(growth, {.rows = kMaskRowsMax});
   return {.tree = growth.tree()};
 }

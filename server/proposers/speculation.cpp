@@ -1,6 +1,7 @@
 #include "server/proposers/speculation.h"
 
 #include <algorithm>
+#include <sstream>
 #include <utility>
 
 #include "server/proposers/drafter_proposer.h"
@@ -67,9 +68,27 @@ Drafted Speculation::draft(const TargetSession& session, std::unique_ptr<Session
   return drafted;
 }
 
+Result<std::uint64_t> Speculation::take_part_of(std::uint64_t kv_bytes,
+                                                std::uint64_t target_bytes) {
+  const std::uint64_t both = target_bytes + session_bytes();
+  if (session_bytes() > 0 && kv_bytes < both) {
+    constexpr std::uint64_t kMebibyte = 1 << 20;
+    const auto mebibytes = [](std::uint64_t bytes) {
+      return static_cast<double>(bytes) / kMebibyte;
+    };
+    std::ostringstream message;
+    message << "--kv-memory: a session of " << options_.context_count << " tokens takes "
+            << mebibytes(target_bytes) << " MiB, and the drafter of --speculate beside it "
+            << mebibytes(session_bytes()) << " MiB. Give " << (both + kMebibyte - 1) / kMebibyte
+            << "MB or more, a smaller --ctx, or no --speculate";
+    return Error{Errc::usage, message.str()};
+  }
+  bytes_max_ = kv_bytes / both * session_bytes();
+  return kv_bytes - *bytes_max_;
+}
+
 bool Speculation::may_make_proposer(Instant now) const {
-  const bool room = !bytes_max_ || bytes() + session_bytes() <= *bytes_max_;
-  return room && now >= make_again_;
+  return !full() && now >= make_again_;
 }
 
 Proposal Speculation::propose(const TargetSession& session,

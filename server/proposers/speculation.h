@@ -11,6 +11,7 @@
 #include "server/proposers/speculation_budget.h"
 #include "server/sessions/session_proposer.h"
 #include "shared/base/clock.h"
+#include "shared/base/error.h"
 #include "shared/drafting/drafter_kind.h"
 #include "shared/drafting/tap.h"
 #include "shared/runtime/backend.h"
@@ -91,12 +92,27 @@ class Speculation {
   // What a session's part in a pass brought, whoever drafted for it.
   void observe_outcome(const ProbeBudget::Outcome& outcome) { probe_budget_.observe(outcome); }
   bool joins_hints() const { return source_.joins_hints; }
+  // What the tree of a session is expected to be, while so many draft; nothing until enough were
+  // seen.
+  std::optional<SpeculationBudget::Tree> expected_tree(std::uint32_t sessions) const {
+    return budget_.expected_tree(sessions);
+  }
 
+  // Takes a part of the memory for keys and values, such that as many drafters fit as sessions of
+  // `target_bytes`, and returns what is left for these.
+  // Errors    usage  a session and its drafter do not fit
+  Result<std::uint64_t> take_part_of(std::uint64_t kv_bytes, std::uint64_t target_bytes);
   // The most bytes for all sessions' drafters together, without their weights; no limit if not set.
   void set_bytes_max(std::uint64_t bytes_max) { bytes_max_ = bytes_max; }
   // The bytes of all sessions' proposers, and of one; the weights are not in them.
   std::uint64_t bytes() const { return *count_ * source_.session_bytes; }
   std::uint64_t session_bytes() const { return source_.session_bytes; }
+  // Whether another session's proposer would exceed bytes_max.
+  bool full() const { return bytes_max_ && bytes() + session_bytes() > *bytes_max_; }
+  // Whether a session that has this one is drafted for, or would be.
+  bool drafts_with(const std::unique_ptr<SessionProposer>& proposer) const {
+    return proposer || may_make_proposer(options_.now());
+  }
 
  private:
   bool may_make_proposer(Instant now) const;

@@ -31,11 +31,16 @@ void SpeculationBudget::observe_draft(std::uint32_t rows, std::uint32_t tokens) 
   tokens_[draft_size(rows)].add(tokens);
 }
 
-std::uint32_t SpeculationBudget::best_rows(std::uint32_t sessions) const {
-  if (!passes_.known()) return rows_max_;
+std::optional<SpeculationBudget::Tree> SpeculationBudget::expected_tree(
+    std::uint32_t sessions) const {
+  if (trees_ < kFirstTrees || !passes_.known()) return std::nullopt;
+  return best_tree(sessions);
+}
+
+SpeculationBudget::Tree SpeculationBudget::best_tree(std::uint32_t sessions) const {
   const LinearCost pass = passes_.cost();
   const double n = std::max(sessions, 1u);
-  std::uint32_t best = 1;
+  Tree best;
   double best_rate = n / pass.seconds(n);
   const std::size_t largest = draft_size(rows_max_);
   for (std::size_t size = 1; size <= largest; ++size) {
@@ -49,7 +54,9 @@ std::uint32_t SpeculationBudget::best_rows(std::uint32_t sessions) const {
     const double rate = n * tokens / (pass.seconds(n * rows) + n * drafting_[known].value());
     if (rate > best_rate) {
       best_rate = rate;
-      best = static_cast<std::uint32_t>(rows);
+      best = {.rows = static_cast<std::uint32_t>(rows),
+              .tokens = tokens,
+              .seconds = drafting_[known].value()};
     }
   }
   return best;
@@ -59,7 +66,7 @@ std::uint32_t SpeculationBudget::next_rows(std::uint32_t sessions) {
   ++step_;
   trying_ = false;
   if (trees_ < kFirstTrees) return rows_max_;
-  const std::uint32_t best = best_rows(sessions);
+  const std::uint32_t best = passes_.known() ? best_tree(sessions).rows : rows_max_;
   if (step_ % kTryEvery != 0) return best;
   // In turns something smaller and something larger.
   if (best == 1) {

@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 
 #include "server/load/running_cost.h"
 #include "shared/base/clock.h"
@@ -30,8 +31,18 @@ class SpeculationBudget {
   // Rows of the next tree, 1..rows_max, while so many sessions stream.
   std::uint32_t next_rows(std::uint32_t sessions);
 
+  struct Tree {
+    std::uint32_t rows = 1;  // root included
+    double tokens = 1.0;     // that it brings, the target's own included
+    double seconds = 0.0;    // of drafting
+  };
+  // The tree that is thought best then, a root alone where none pays; nothing until enough of them
+  // were seen.
+  std::optional<Tree> expected_tree(std::uint32_t sessions) const;
+
  private:
-  std::uint32_t best_rows(std::uint32_t sessions) const;
+  // Requires  passes_.known()
+  Tree best_tree(std::uint32_t sessions) const;
 
   std::uint32_t rows_max_;
   std::array<RunningMean, kDraftSizes> tokens_{};

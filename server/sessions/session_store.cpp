@@ -26,12 +26,22 @@ std::uint32_t pages_within(const SessionParts& parts, std::uint64_t bytes) {
   return static_cast<std::uint32_t>(std::min(bytes / pool_size(parts, 0).page_bytes(), kPagesMax));
 }
 
+// What a pass takes beside the pool, some of it only when it is first needed: logits of all its
+// rows, and what operations use.
+std::uint64_t pass_floats(const SessionParts& parts, const SessionStore::Limits& limits) {
+  return std::uint64_t{kMaskRowsMax} * parts.decoder.config().head_rows() +
+         limits.scratch_bytes / sizeof(float);
+}
+
 std::unique_ptr<KvPool> make_pool(const SessionParts& parts, const SessionStore::Limits& limits) {
   Backend& backend = parts.decoder.backend();
+  const std::uint64_t passes = pass_floats(parts, limits);
   if (limits.kv_bytes_max > 0) {
     try {
-      return std::make_unique<KvPool>(backend,
-                                      pool_size(parts, pages_within(parts, limits.kv_bytes_max)));
+      auto pool = std::make_unique<KvPool>(
+          backend, pool_size(parts, pages_within(parts, limits.kv_bytes_max)));
+      backend.allocate(passes);  // whether it is there
+      return pool;
     } catch (const DeviceError& e) {
       throw DeviceError(std::string(e.what()) + ". Give a smaller --kv-memory");
     }
@@ -44,8 +54,8 @@ std::unique_ptr<KvPool> make_pool(const SessionParts& parts, const SessionStore:
     try {
       const auto size = pool_size(parts, pages);
       auto pool = std::make_unique<KvPool>(backend, size);
-      // Passes need some memory as well.
-      backend.allocate(size.bytes() / sizeof(float) / 8);
+      // Drafters beside the target need some memory as well.
+      backend.allocate(std::max(size.bytes() / sizeof(float) / 8, passes));
       return pool;
     } catch (const DeviceError& e) {
       if (pages > least) continue;
@@ -150,30 +160,40 @@ std::uint32_t SessionStore::count_used_since(Instant time) const {
       }));
 }
 
-Result<std::shared_ptr<AnswerLaw>> SessionStore::law_of(const Session& session,
+Result<std::shared_ptr<AnswerLaw>> SessionStore::law_of(const std::string& identity,
+                                                        const std::shared_ptr<AnswerLaw>& known,
                                                         const Constraints& constraints) {
   grammars_.forget_unused();
   if (constraints.empty()) return std::shared_ptr<AnswerLaw>();
   if (!parts_.texts) {
     return Error{Errc::unsupported, "this server takes no constraints on answers"};
   }
-  const auto& known = session.target.law();
   if (known && known->constraints() == constraints) return known;
-  auto grammar = grammars_.find(session.identity, constraints.grammar);
+  auto grammar = grammars_.find(identity, constraints.grammar);
   const bool is_new = !grammar && !constraints.grammar.empty();
   if (is_new) {
-    const auto afforded = grammars_.afford_another(session.identity, constraints.grammar.size());
+    const auto afforded = grammars_.afford_another(identity, constraints.grammar.size());
     if (!afforded) return afforded.error();
   }
   auto law = AnswerLaw::make(constraints, parts_.texts, std::move(grammar));
   if (!law) return law.error();
-  if (is_new) grammars_.add(session.identity, constraints.grammar, law->grammar());
+  if (is_new) grammars_.add(identity, constraints.grammar, law->grammar());
   return std::make_shared<AnswerLaw>(*std::move(law));
 }
 
 void SessionStore::forget(std::uint64_t connection_id) {
   if (find(connection_id) != nullptr) sessions_.erase(bound_.at(connection_id));
   bound_.erase(connection_id);
+}
+
+void SessionStore::give_way(std::uint64_t connection_id) {
+  if (find(connection_id) != nullptr) ++evictions_;
+  forget(connection_id);
+}
+
+Result<void> SessionStore::check_first(const PrefillRequest& prompt) {
+  return TargetSession(parts_.decoder, scratch_cache(), parts_.context_count, parts_.is_end)
+      .check(prompt);
 }
 
 void SessionStore::release(std::uint64_t connection_id) {
@@ -208,6 +228,19 @@ bool SessionStore::grow(Session& session) {
     session.target.drop_probes();
   }
   return find_pages(pages_missing(session), session, now_()) && session.target.reserve();
+}
+
+bool SessionStore::give_up_proposer(const Session& wanting) {
+  Session* chosen = nullptr;
+  const Instant idle_before = now_() - limits_.idle_grace;
+  for (auto& [id, session] : sessions_) {
+    if (&session == &wanting || !session.proposer || session.target.busy()) continue;
+    if (session.last_active() > idle_before) continue;
+    if (chosen == nullptr || session.last_active() < chosen->last_active()) chosen = &session;
+  }
+  if (chosen == nullptr) return false;
+  chosen->proposer.reset();
+  return true;
 }
 
 void SessionStore::remember(Session& session) {

@@ -60,9 +60,11 @@ class SessionStore {
   struct Limits {
     std::uint32_t sessions_max = 1;
     // Bytes of all keys and values. 0: what sessions_max whole contexts take, but at most half of
-    // device_bytes, and where even that is not to be had, a half, a quarter, ... of it.
+    // device_bytes, and where even that is not to be had, or leaves passes without memory, a half,
+    // a quarter, ... of it.
     std::uint64_t kv_bytes_max = 0;
     std::uint64_t device_bytes = 0;   // of the device's memory; 0: unknown
+    std::uint64_t scratch_bytes = 0;  // that the device's operations may take in a pass
     std::uint32_t waiting_max = 256;  // prompts in line for memory
     // A connected session is not evicted for a prompt that waits before it was idle for so long ...
     Duration idle_grace = std::chrono::seconds(1);
@@ -71,7 +73,8 @@ class SessionStore {
     // Whether a prompt may begin with pages that an earlier one has run.
     bool reuses_beginnings = true;
   };
-  // Throws DeviceError where there is no memory. Requires check() of parts and limits
+  // Throws DeviceError where there is no memory for the pool and a pass beside it. Requires check()
+  // of parts and limits
   SessionStore(SessionParts parts, const Limits& limits, std::function<Instant()> now);
 
   // Errors    usage  a session of the whole context does not fit into the memory
@@ -99,11 +102,18 @@ class SessionStore {
   std::size_t count() const { return sessions_.size(); }
   // Drops the session that the connection works on: its client has to send everything again.
   void forget(std::uint64_t connection_id);
-  // The law of those constraints; null for none. What the identity's other sessions found of their
-  // grammar is used again.
+  // The same for the sake of others.
+  void give_way(std::uint64_t connection_id);
+  // Whether a session that has yet to be made would begin with this prompt. Errors as of
+  // TargetSession::begin()
+  Result<void> check_first(const PrefillRequest& prompt);
+  // The law of those constraints; null for none. `known` is the one that the session has. What the
+  // identity's other sessions found of their grammar is used again.
   // Errors    unsupported: this server takes none; usage: of AnswerLaw::make; refused: the
   //           identity's grammars have taken too much time
-  Result<std::shared_ptr<AnswerLaw>> law_of(const Session& session, const Constraints& constraints);
+  Result<std::shared_ptr<AnswerLaw>> law_of(const std::string& identity,
+                                            const std::shared_ptr<AnswerLaw>& known,
+                                            const Constraints& constraints);
   // The connection is over: its session may be resumed or evicted.
   void release(std::uint64_t connection_id);
 
@@ -116,6 +126,9 @@ class SessionStore {
   // Pages for the next pass of a draft. False: all that is left belongs to sessions at work. For
   // probes no session gives way: where pages are that short, the draft goes without them.
   bool grow(Session& session);
+  // The session that is idle longest, and was for idle_grace, gives up its proposer, which is made
+  // again should it go on. False if there is none.
+  bool give_up_proposer(const Session& wanting);
   // A device failed: what was computed on it is not given to other sessions.
   void distrust() { index_.clear(); }
   // Lets others of the same identity share the full pages of what the session has run.
@@ -127,7 +140,7 @@ class SessionStore {
     std::uint32_t pages_held;     // by sessions or the prefix index
     std::uint32_t pages_known;    // to the prefix index
     std::uint64_t tokens_reused;  // of prompts, whose pages were shared instead of computed
-    std::uint64_t evictions;      // of sessions that gave way to others
+    std::uint64_t evictions;      // of sessions that gave way to others, idle or not
   };
   Memory memory() const;
   // A sequence of nobody's, without pages.

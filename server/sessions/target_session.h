@@ -90,6 +90,7 @@ class TargetSession {
   const KvCache& cache() const { return cache_; }
   std::uint32_t context_count() const { return context_count_; }
   const std::shared_ptr<AnswerLaw>& law() const { return law_; }
+  const SamplingParams& sampling() const { return sampler_.params(); }
   // token_hash() of the first `count` tokens. The last one is remembered, as clients may ask for it
   // as often as they like. Requires  count <= tokens().size()
   const Digest& hash_of(std::uint32_t count);
@@ -100,6 +101,8 @@ class TargetSession {
   //           context_full  more tokens than the context takes with one to follow
   // A refused request leaves the session as it was. Requires  !busy()
   Result<void> begin(const PrefillRequest& request);
+  // Whether it would be refused.
+  Result<void> check(const PrefillRequest& request) const;
   // Checks a tree below the root in one pass. A tree without nodes is a step of plain decoding.
   // Probes take part in it and change nothing.
   // Errors    protocol  before the first prefill, after the end, or for a token the vocabulary
@@ -125,8 +128,8 @@ class TargetSession {
   bool divisible() const { return std::holds_alternative<RunningPrefill>(request_); }
   // Rows that the request still has to run, probes included.
   std::uint32_t pending_rows() const;
-  // How many of these a pass takes: of a text that is checked no more than are chosen at once, which
-  // is `searched_max` where choosing_searches().
+  // How many of these a pass takes: of a text that is checked no more than are chosen at once,
+  // which is `searched_max` where choosing_searches().
   std::uint32_t rows_wanted(std::uint32_t searched_max = kSearchedPathMax) const;
   // Each choice takes a search of the vocabulary, or weighs or sorts all of it, on the thread that
   // all sessions share.
@@ -203,7 +206,6 @@ class TargetSession {
     Digest hash;
   };
 
-  Result<void> check(const PrefillRequest& request) const;
   // Drops all tokens after the first `count`.
   void keep_tokens(std::uint32_t count);
   // Rows, still to run, that come before the first that decides something.

@@ -347,8 +347,8 @@ TEST_F(DeviceFailureTest, CountsARunAsItWas) {
   EXPECT_EQ(s["session_resume_total{result=\"unknown\"}"], 1);
   EXPECT_EQ(s["num_requests_running"], 0);
 
-  // Room for four: the fifth takes the place of one that has left.
-  EXPECT_EQ(s["sessions"], 2);
+  // Who was refused holds none. Room for four: the fifth takes the place of one that has left.
+  EXPECT_EQ(s["sessions"], 1);
   EXPECT_EQ(s["sessions_limit"], 4);
   // One page, of a prompt and two drafts.
   const DecoderConfig& config = toy_.config;
@@ -357,8 +357,8 @@ TEST_F(DeviceFailureTest, CountsARunAsItWas) {
   EXPECT_EQ(s["kv_cache_bytes"], page_bytes);
   EXPECT_EQ(s["kv_cache_usage_perc"], page_bytes / s["kv_cache_bytes_limit"]);
   std::vector<Caller> more;
-  for (std::uint8_t id = 3; id <= 5; ++id) {
-    if (id == 5) loop_.end(1);
+  for (std::uint8_t id = 3; id <= 6; ++id) {
+    if (id == 6) loop_.end(1);
     more.push_back(caller(id));
     ask(more.back());
     run();
@@ -367,7 +367,7 @@ TEST_F(DeviceFailureTest, CountsARunAsItWas) {
   s = samples();
   EXPECT_EQ(s["sessions"], 4);
   EXPECT_EQ(s["sessions_evicted_total"], 1);
-  Caller one_too_many = caller(6);
+  Caller one_too_many = caller(7);
   ask(one_too_many);
   EXPECT_EQ(samples()["requests_refused_total{reason=\"no_room\"}"], 1);
 }

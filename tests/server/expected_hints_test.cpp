@@ -98,5 +98,40 @@ TEST(ExpectedHintsTest, AMessageToAFullTreeCostsLittleMoreThanOneToAnEmptyTree) 
   EXPECT_LT(full, 30.0 * empty);
 }
 
+// More hints than a pass can take are known, and all of them stay while none is contradicted.
+TEST(ExpectedHintsTest, OfAFullTreeTheBestAreLookedAt) {
+  const auto length = static_cast<std::uint32_t>(kRunPrompt.size());
+  edgedraft::Run run({.credit = 1000}, kRunPrompt, kVocabulary);
+  for (std::uint32_t i = 0; i < kHintNodesMax; ++i) {
+    run.take(one_hint(i + 1, i, 0, static_cast<std::uint8_t>(i)), Instant());
+  }
+  EXPECT_EQ(run.probabilities().size(), kTreeNodesMax);
+  EXPECT_EQ(run.choose(1, length).node_count(), 1u);
+  EXPECT_TRUE(run.choose(0, length).empty());
+}
+
+// Whatever changes what hints are worth, the next pass goes by it.
+TEST(ExpectedHintsTest, WhatHintsAreWorthFollowsWhatComesAndWhatPassesAccept) {
+  const auto length = static_cast<std::uint32_t>(kRunPrompt.size());
+  edgedraft::Run run({.credit = 1000}, kRunPrompt, kVocabulary);
+  run.take(one_hint(1, 9, 0, 8), Instant());
+  ASSERT_EQ(run.probabilities().size(), 1u);
+  const double said = run.probabilities()[0];
+  run.take(one_hint(2, 10, 0, 1), Instant());
+  ASSERT_EQ(run.probabilities().size(), 2u);
+  EXPECT_EQ(run.choose(1, length).token(1), 10u) << "the likelier one";
+  run.choose(2, length);
+  run.observe({});
+  EXPECT_LT(run.probabilities()[1], said) << "none of them was accepted";
+  DraftTree guesses;
+  guesses.add(11, 0, -0.1f);
+  run.propose(guesses);
+  EXPECT_EQ(run.probabilities().size(), 3u);
+  run.advance(Tokens{10}, Instant());
+  EXPECT_TRUE(run.probabilities().empty());
+  run.expect(Tokens{12});
+  EXPECT_EQ(run.probabilities().size(), 1u);
+}
+
 }  // namespace
 }  // namespace edgedraft

@@ -102,6 +102,7 @@ TEST_F(ManyRunsTest, ARunThatWaitsForCreditGivesItsSessionUp) {
   const auto* told = std::get_if<wire::ErrorReport>(&first.raw().heard.back());
   ASSERT_NE(told, nullptr);
   EXPECT_EQ(told->code, Errc::session_unknown);
+  EXPECT_EQ(loop_->memory().evictions, 1u) << "or nobody is told that the limit is too low";
 }
 
 // Devices come and go for a day, some of them in the middle of an answer.

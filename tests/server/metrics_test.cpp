@@ -173,6 +173,44 @@ TEST_F(MetricsPageTest, ChangesAreReportedOnce) {
             (std::vector{Health::Device::failed, Health::Device::lost, Health::Device::works}));
 }
 
+// A driver may wait for a GPU for ever and never say that it is gone.
+TEST_F(MetricsPageTest, WorkThatWillHardlyEndIsThatOfALostDevice) {
+  std::vector<Health::Device> reported;
+  Health& health = metrics_.health;
+  health.on_change([&](Health::Device device, const std::string&) { reported.push_back(device); });
+  health.set_phase(Health::Phase::serving);
+  const Instant start{};
+  const auto ready_after = [&](Duration time) {
+    health.look_at_step(start + time);
+    return status("/ready") == 200u;
+  };
+  EXPECT_TRUE(ready_after(24h)) << "there is nothing to do";
+  health.step_begins(start);
+  EXPECT_TRUE(ready_after(24h)) << "the first pass may take any time";
+  health.step_ended();
+
+  // A slow CPU: the widest pass may take minutes.
+  metrics_.pass(256, 60s);
+  metrics_.pass(1, 1s);
+  health.step_begins(start);
+  EXPECT_TRUE(ready_after(1h));
+  EXPECT_FALSE(ready_after(2h));
+  EXPECT_FALSE(ready_after(3h));
+  EXPECT_EQ(status("/health"), 503u);
+  health.step_ended();
+  EXPECT_TRUE(ready_after(4h)) << "it has ended after all";
+
+  metrics_.pass(1, 10ms);
+  health.step_begins(start);
+  EXPECT_TRUE(ready_after(59s));
+  EXPECT_FALSE(ready_after(61s));
+  health.device_failed("an illegal memory access", true);
+  health.step_ended();
+  EXPECT_FALSE(ready_after(61s)) << "it ended with a failure";
+  using enum Health::Device;
+  EXPECT_EQ(reported, (std::vector{lost, works, lost, lost}));
+}
+
 TEST_F(MetricsPageTest, ThereIsNoOtherPage) {
   const MonitoredServer server{.metrics = metrics_, .listener = {}, .version = {}};
   EXPECT_FALSE(monitoring_page(server, "/"));

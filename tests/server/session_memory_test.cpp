@@ -1,4 +1,5 @@
 #include "shared/drafting/moa/moa_tap.h"
+#include "shared/runtime/memory_meter.h"
 #include "tests/server/session_memory_rig.h"
 
 // Which pages of keys and values are reused, and how many there are.
@@ -88,6 +89,32 @@ TEST_F(SessionMemoryTest, WhereThereAreAsManyAsMayBeAConnectedSessionThatIdlesGi
   ASSERT_TRUE(make(5, "c"));
   EXPECT_EQ(store.find(1), nullptr);
   EXPECT_EQ(store.count(), 3u);
+}
+
+// A prompt that the server cannot take costs nobody the session that its own would need.
+TEST_F(SessionMemoryTest, NobodyGivesWayToAPromptThatIsRefused) {
+  PassLoop server(parts(), {.sessions = {.sessions_max = 1}, .metrics = metrics_},
+                  [this] { return now_; });
+  const Client left = client(1);
+  ask(server, left, 1, {5, 6, 7});
+  run(server);
+  next(left);
+  server.end(1);
+  const Client asking = client(2);
+  const auto answer_to = [&](const wire::Prefill& request) {
+    server.begin(asking, request, now_);
+    return error(asking).code;
+  };
+  EXPECT_EQ(answer_to({.round = 1, .tokens = Tokens(kContext, 5)}), Errc::context_full);
+  EXPECT_EQ(answer_to({.round = 2, .tokens = {testing::kToyVocabulary}}), Errc::protocol);
+  EXPECT_EQ(answer_to({.round = 3, .tokens = {5}, .run = {.credit = 9, .reserved = true}}),
+            Errc::unsupported);
+  EXPECT_EQ(server.memory().evictions, 0u);
+  EXPECT_EQ(metrics_->sessions.value(), 1u);
+  ask(server, asking, 4, {5, 6, 7});
+  run(server);
+  EXPECT_EQ(next(asking), alone({5, 6, 7}, 1)[0]);
+  EXPECT_EQ(server.memory().evictions, 1u);
 }
 
 // Over a slow link the rows of a long prompt take longer than any answer.
@@ -261,6 +288,40 @@ TEST_F(SessionMemoryTest, WithoutALimitThereIsRoomForAllSessionsButNotMoreThanHa
   EXPECT_EQ(pool_bytes(100 * session), 8 * session);
   EXPECT_EQ(pool_bytes(6 * session), 3 * session);
   EXPECT_EQ(pool_bytes(session), session);
+}
+
+// A server whose passes fail for want of memory serves nobody: it is to say so at its start.
+TEST_F(SessionMemoryTest, LeavesMemoryForAPassOrIsNotOpened) {
+  const std::uint64_t session = SessionStore::session_bytes(parts());
+  // The bytes of the pool on a device that has so many left when it holds the model, and whose
+  // operations take as much as four sessions.
+  const auto pool_bytes = [&](std::uint64_t bytes_left, std::uint64_t kv_bytes_max) {
+    const auto opened = [&](const std::shared_ptr<MemoryMeter>& meter, const auto& use) {
+      const auto backend = make_cpu_backend({.threads = 1, .meter = meter});
+      Decoder decoder(*backend, toy_.config, toy_.tensors, kContext);
+      return use(decoder);
+    };
+    const auto unlimited = std::make_shared<MemoryMeter>();
+    const std::uint64_t model = opened(unlimited, [&](Decoder&) { return unlimited->held(); });
+    return opened(std::make_shared<MemoryMeter>(model + bytes_left), [&](Decoder& decoder) {
+      const SessionStore store(
+          {.decoder = decoder,
+           .context_count = kContext,
+           .is_end = parts().is_end,
+           .kv_type = kv_type_},
+          {.sessions_max = 8, .kv_bytes_max = kv_bytes_max, .scratch_bytes = 4 * session},
+          [this] { return now_; });
+      return store.memory().bytes;
+    });
+  };
+  EXPECT_EQ(pool_bytes(7 * session, 0), 2 * session);
+  EXPECT_EQ(pool_bytes(7 * session, session), session);
+  try {
+    pool_bytes(4 * session, session);
+    ADD_FAILURE() << "no pass would find memory";
+  } catch (const DeviceError& e) {
+    EXPECT_NE(std::string(e.what()).find("--kv-memory"), std::string::npos) << e.what();
+  }
 }
 
 }  // namespace

@@ -84,7 +84,8 @@ class StreamTest : public ::testing::Test {
                                .context_count = kContext,
                                .is_end = [](std::uint32_t token) { return token == kToyEndToken; }},
                   PassLoopOptions{.sessions = {.sessions_max = 64, .kv_bytes_max = 0},
-                                  .speculation = speculation_ ? &*speculation_ : nullptr},
+                                  .speculation = speculation_ ? &*speculation_ : nullptr,
+                                  .metrics = metrics_},
                   [this] { return now_ += std::chrono::microseconds(10); });
   }
 
@@ -160,6 +161,7 @@ class StreamTest : public ::testing::Test {
   }
 
   Instant now_{};
+  std::shared_ptr<Metrics> metrics_ = std::make_shared<Metrics>();
   ToyDecoder toy_{6};
   ToyDecoder other_{11, 1};
   std::unique_ptr<Backend> backend_ = make_cpu_backend({.threads = 1});
@@ -235,6 +237,28 @@ INSTANTIATE_TEST_SUITE_P(Drafters, LosslessStreamTest,
                                            Beside::independent, Beside::twin, Beside::lookahead,
                                            Beside::core),
                          [](const auto& beside) { return name_of(beside.param); });
+
+// A drafter beside the target knows the noise of Draw::gumbel, as one on a device does.
+TEST_F(StreamTest, DraftsFollowTheNoiseOfTheDraw) {
+  const auto tokens_a_verdict = [&](Draw draw) {
+    open({.drafter = Beside::twin});
+    std::size_t tokens = 0;
+    std::size_t verdicts = 0;
+    for (std::uint64_t id = 1; id <= 5; ++id) {
+      const auto reader = std::make_shared<Reader>();
+      const Client to = client(id, reader);
+      const SamplingParams sampling{.temperature = 2.0f, .seed = id, .draw = draw};
+      prompt(to, {5, 6, 7}, 0, sampling);
+      if (!reader->streams_on()) continue;
+      stream(to, 60);
+      while (!loop_->idle()) loop_->step();
+      tokens += reader->tokens().size();
+      verdicts += reader->verdicts.size();
+    }
+    return static_cast<double>(tokens) / static_cast<double>(verdicts);
+  };
+  EXPECT_GT(tokens_a_verdict(Draw::gumbel), 1.2 * tokens_a_verdict(Draw::inverse));
+}
 
 TEST_F(StreamTest, AStreamHasAsManyTokensAsWereAskedFor) {
   for (const Beside drafter : {Beside::nothing, Beside::twin}) {
@@ -319,8 +343,46 @@ TEST_F(StreamTest, DraftersKeepToTheirMemoryAndLeaveItBehind) {
   }
   EXPECT_GT(readers[0]->verdicts[1].drafted, 0u);
   for (const wire::Verdict& v : readers[2]->verdicts) EXPECT_EQ(v.drafted, 0u);
+  EXPECT_GT(metrics_->steps_without_drafter.value(), 10u) << "an operator wants to know";
   loop_->end(1);
   EXPECT_EQ(speculation_->bytes(), kDrafterBytes);
+}
+
+// Whoever asked first and stays connected does not keep a drafter from those who ask now.
+TEST_F(StreamTest, AnIdleSessionGivesItsDrafterUp) {
+  open({.drafter = Beside::twin, .drafter_bytes_max = kDrafterBytes});
+  const auto ask = [&](std::uint64_t id, std::uint32_t last) {
+    const auto reader = std::make_shared<Reader>();
+    const Client to = client(id, reader);
+    prompt(to, {5, 6, last}, 0, {});
+    stream(to, 20);
+    while (!loop_->idle()) loop_->step();
+    EXPECT_EQ(reader->tokens(), plain_answer({5, 6, last}, {}, 21));
+    EXPECT_EQ(speculation_->bytes(), kDrafterBytes);
+    return reader->verdicts.at(1).drafted;
+  };
+  EXPECT_GT(ask(1, 7), 0u);
+  EXPECT_EQ(ask(2, 8), 0u) << "the first has only just had its answer";
+  EXPECT_GT(metrics_->steps_without_drafter.value(), 0u);
+  now_ += std::chrono::seconds(2);
+  EXPECT_GT(ask(3, 9), 0u);
+}
+
+TEST_F(StreamTest, DraftersTakeAPartOfTheMemoryOrSayThatItIsTooLittle) {
+  open({.drafter = Beside::twin});
+  constexpr std::uint64_t kSessionBytes = 200;
+  const auto refused = speculation_->take_part_of(kSessionBytes + kDrafterBytes - 1, kSessionBytes);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, Errc::usage);
+  EXPECT_NE(refused.error().message.find("--kv-memory"), std::string::npos);
+  EXPECT_NE(refused.error().message.find("--speculate"), std::string::npos);
+  const auto one = speculation_->take_part_of(kSessionBytes + kDrafterBytes, kSessionBytes);
+  ASSERT_TRUE(one);
+  EXPECT_EQ(*one, kSessionBytes);
+  const auto two = speculation_->take_part_of(650, kSessionBytes);
+  ASSERT_TRUE(two);
+  EXPECT_EQ(*two, 650 - 2 * kDrafterBytes);
+  EXPECT_FALSE(speculation_->full());
 }
 
 TEST_F(StreamTest, WhereNoDrafterCanBeMadeTheStreamIsPlain) {

@@ -1,0 +1,153 @@
+// A server that drafts for itself, beside devices that draft ahead, listen or pause: when it waits
+// for hints, for whom it drafts, and what it tells of that.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+
+#include "server/proposers/speculation.h"
+#include "tests/server/run_rig.h"
+
+namespace edgedraft {
+namespace {
+
+// Proposes the text that it was given, wherever the session stands in it.
+class GivenText final : public SessionProposer {
+ public:
+  explicit GivenText(Tokens text) : text_(std::move(text)) {}
+  Proposal propose(const TargetSession& session, const ProposalLimits& limits) override {
+    DraftTree tree;
+    for (std::size_t at = session.tokens().size(); at < text_.size(); ++at) {
+      if (tree.node_count() == std::min(limits.tree.depth, limits.tree.nodes)) break;
+      tree.add(text_[at], tree.node_count(), -0.1f);
+    }
+    return {.tree = tree};
+  }
+
+ private:
+  Tokens text_;
+};
+
+class DraftedGapsTest : public RunTest {
+ protected:
+  // The server's drafter takes so long for a step, and is right or always wrong.
+  void open_drafting(bool right, Duration step, Duration pass_time = kPassTime) {
+    Tokens text = prompt_;
+    for (const std::uint32_t token : expected_) {
+      text.push_back(right ? token : token == 5 ? 6 : 5);
+    }
+    speculation_.emplace(
+        ProposerSource{.make =
+                           [text](std::shared_ptr<std::uint32_t>) {
+                             return std::make_unique<GivenText>(text);
+                           },
+                       .session_bytes = 0},
+        SpeculationOptions{.tree = {.breadth = 1, .depth = 4, .nodes = 4},
+                           .context_count = kContext,
+                           .step_pace = step,
+                           .now = [this] { return now_; },
+                           .wait_until = [this](Instant end) { now_ = std::max(now_, end); }});
+    open({.pace = [pass_time](std::uint32_t rows) { return pass_time + rows * kRowTime; },
+          .speculation = &*speculation_,
+          .metrics = metrics_});
+    loop_->measure_costs(1s, {});
+  }
+
+  // The verdicts of an answer that nobody hints at.
+  std::vector<wire::Verdict> listened() {
+    HintingClient& client = connect();
+    EXPECT_TRUE(client.begin(prompt_, {}, {.credit = kContext}));
+    run_until_idle();
+    EXPECT_FALSE(client.listen());
+    EXPECT_EQ(client.answer(), expected_);
+    return client.verdicts;
+  }
+
+  // Its device has sent four right hints 2 ms after each verdict, and they have been taken; the
+  // next ones are due.
+  HintingClient& punctual(HintingClient& client) {
+    for (int i = 0; i < 3; ++i) {
+      loop_->step();
+      EXPECT_TRUE(client.listen());
+      now_ += 2ms;
+      EXPECT_TRUE(client.send(client.chain(right(client, expected_, 4))));
+    }
+    loop_->step();
+    EXPECT_TRUE(client.listen());
+    EXPECT_EQ(client.verdicts.back().hinted, 4u);
+    return client;
+  }
+
+  const Tokens prompt_ = prompt_of(1);
+  const Tokens expected_ = plain(prompt_);
+  std::optional<Speculation> speculation_;
+};
+
+// Who only listens has nothing from a wait for another's hints.
+TEST_F(DraftedGapsTest, NobodyIsKeptWaitingForAnothersHints) {
+  for (const bool beside : {false, true}) {
+    open({.metrics = metrics_});
+    loop_->measure_costs(1s, {});
+    HintingClient& hinting = connect();
+    ASSERT_TRUE(hinting.begin(prompt_, {}, {.credit = kContext}));
+    HintingClient* const listening = beside ? &connect() : nullptr;
+    if (beside) {
+      ASSERT_TRUE(listening->begin(prompt_of(2), {}, {.credit = kContext}));
+    }
+    punctual(hinting);
+    const std::uint64_t passes = loop_->count().passes;
+    loop_->step();
+    EXPECT_EQ(loop_->count().passes - passes, beside ? 1u : 0u);
+    EXPECT_EQ(loop_->due().has_value(), !beside) << "alone it waits for what is worth more";
+    if (!beside) continue;
+    listening->listen();
+    for (const wire::Verdict& verdict : listening->verdicts) EXPECT_EQ(verdict.held_us, 0u);
+  }
+}
+
+// Else a device that drafts fast would get the slower answer.
+TEST_F(DraftedGapsTest, HintsAreNotWaitedForWhereTheServersOwnTreeBringsMore) {
+  for (const bool right : {true, false}) {
+    open_drafting(right, Duration());
+    for (int i = 0; i < 2; ++i) listened();  // the server learns what its trees are worth
+    HintingClient& hinting = connect();
+    ASSERT_TRUE(hinting.begin(prompt_, {}, {.credit = kContext}));
+    punctual(hinting);
+    const std::uint64_t passes = loop_->count().passes;
+    loop_->step();
+    EXPECT_EQ(loop_->count().passes - passes, right ? 1u : 0u);
+    if (!right) continue;
+    hinting.listen();
+    EXPECT_EQ(hinting.verdicts.back().held_us, 0u);
+    EXPECT_GT(hinting.verdicts.back().drafted, 0u);
+  }
+}
+
+// A stream is what a device weighs drafting against, and the server alone knows what its drafts
+// bring.
+TEST_F(DraftedGapsTest, APromptsVerdictTellsWhatRunsWithoutHintsBring) {
+  open_drafting(true, 1ms);
+  EXPECT_EQ(listened().front().stream_us, 0u) << "nothing was seen yet";
+  // Five tokens in 4 ms of drafting and 10.5 of a pass, and fewer in the last one.
+  const std::uint32_t told = listened().front().stream_us;
+  EXPECT_GT(told, 2000u);
+  EXPECT_LT(told, 7000u);
+}
+
+// Drafting for each in turn does not pay where many share a pass. Those that are paused do not.
+TEST_F(DraftedGapsTest, WhoIsPausedSwitchesNobodysDraftsOff) {
+  open_drafting(true, 2ms, 30ms);
+  for (int i = 0; i < 24; ++i) {
+    ASSERT_TRUE(connect().begin(prompt_, {}, {.credit = kPromptCount + 1}));
+  }
+  run_until_idle();
+  loop_->step();
+  ASSERT_EQ(loop_->paused_count(), 24u);
+  std::size_t passes = 0;
+  for (int i = 0; i < 4; ++i) passes = listened().size();
+  EXPECT_LT(passes, expected_.size() / 3);
+}
+
+}  // namespace
+}  // namespace edgedraft

@@ -1,0 +1,54 @@
+// A pass that does not end, as on a GPU whose driver waits for it for ever.
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <memory>
+#include <string>
+
+#include "tests/server/awaited_answer.h"
+#include "tests/server/held_scheduler.h"
+
+namespace edgedraft {
+namespace {
+
+using namespace std::chrono_literals;
+using testing::AwaitedAnswer;
+
+class HangingPassTest : public testing::HeldSchedulerTest {
+ protected:
+  HangingPassTest() {
+    metrics_->health.pass_took(1ms);  // as measured before the first client
+    scheduler_.post({.connection_id = 1,
+                     .reply = answer_,
+                     .session = {},
+                     .identity = "someone",
+                     .tap = nullptr},
+                    wire::Prefill{.round = 1, .tokens = {5, 6}});
+    pass_.wait_begun();
+  }
+
+  Health::Device device() const { return metrics_->health.view().device; }
+
+  const std::shared_ptr<AwaitedAnswer> answer_ = std::make_shared<AwaitedAnswer>();
+};
+
+TEST_F(HangingPassTest, IsToldToMonitorsUntilItEnds) {
+  metrics_->health.look_at_step(Clock::now());
+  EXPECT_EQ(device(), Health::Device::works);
+  metrics_->health.look_at_step(Clock::now() + 1h);
+  EXPECT_EQ(device(), Health::Device::lost);
+  EXPECT_NE(metrics_->health.view().reason.find("has not ended"), std::string::npos);
+  pass_.end();
+  EXPECT_FALSE(answer_->wait());
+  EXPECT_EQ(device(), Health::Device::works);
+}
+
+// The program ends without it then.
+TEST_F(HangingPassTest, DoesNotHoldUpWhoeverStops) {
+  EXPECT_FALSE(scheduler_.stop(1ms));
+  pass_.end();
+  EXPECT_TRUE(scheduler_.stop(1h));
+}
+
+}  // namespace
+}  // namespace edgedraft
