@@ -9,10 +9,10 @@
 #include <utility>
 #include <vector>
 
-#include "shared/base/bytes.h"
 #include "shared/base/text_file.h"
 #include "shared/drafting/index/corpus_index.h"
 #include "shared/drafting/kinds.h"
+#include "shared/net/certificate.h"
 #include "shared/program/endpoint.h"
 #include "shared/program/token_file.h"
 #include "shared/program/validators.h"
@@ -22,18 +22,6 @@ namespace edgedraft {
 namespace {
 
 constexpr std::uint32_t kMillisecondsMax = 24 * 3600 * 1000;
-
-Result<void> parse_pin(const std::string& text) {
-  constexpr std::string_view kPrefix = "sha256:";
-  if (text.starts_with(kPrefix) && text.size() == kPrefix.size() + 64 &&
-      from_hex(std::string_view(text).substr(kPrefix.size()))) {
-    return {};
-  }
-  return usage_error(
-      "'" + text +
-      "' is no pin; give sha256: and 64 hexadecimal digits, as edgedraft-server prints it "
-      "when it starts");
-}
 
 Result<void> check_trust(const AnswerOptions& o, AnswerConfig& config) {
   if (!o.pin.empty() && !o.ca.empty()) {
@@ -48,6 +36,7 @@ Result<void> check_trust(const AnswerOptions& o, AnswerConfig& config) {
   auto token = read_token_file(o.token_file, kBearerTokenBytesMax);
   if (!token) return Error{token.error().code, "--token-file " + token.error().message};
   config.token = *std::move(token);
+  config.token_file = o.token_file;
   return {};
 }
 

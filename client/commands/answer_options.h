@@ -89,6 +89,7 @@ struct AnswerConfig {
   std::string port;
   TlsClientOptions tls;
   std::string token;
+  std::filesystem::path token_file;  // where it is from; empty: there is none
   bool pads;
   DrafterWishes drafter;
   std::filesystem::path offline_bundle;  // who writes without the server; empty: the drafter

@@ -9,14 +9,16 @@
 #include "shared/base/log.h"
 #include "shared/net/client_link.h"
 #include "shared/program/core_dumps.h"
+#include "shared/program/token_file.h"
+#include "shared/protocol/limits.h"
 
 namespace edgedraft {
 namespace {
 
-wire::Hello hello_of(const BundleFile& bundle, const AnswerConfig& config) {
+wire::Hello hello_of(const BundleFile& bundle, const AnswerConfig& config, std::string token) {
   wire::Hello hello = bundle.hello();
   hello.agent = kVersion;
-  hello.token = config.token;
+  hello.token = std::move(token);
   hello.nodes_max = config.generation.tree ? config.generation.tree->nodes : 0;
   if (config.pads) hello.pad_tick_ms = kPadTickMsUsual;
   return hello;
@@ -30,7 +32,8 @@ AnswerParts::AnswerParts(const AnswerConfig& config, SelectedDrafter drafter,
       drafter_(std::move(drafter)),
       log_(make_logger(config.log_level)),
       memory_(std::move(memory)),
-      meter_(std::make_shared<MemoryMeter>(config.memory_limit)) {}
+      meter_(std::make_shared<MemoryMeter>(config.memory_limit)),
+      token_(config.token) {}
 
 Result<std::unique_ptr<AnswerParts>> AnswerParts::open(const AnswerConfig& config) {
   if (config.privacy.mode != PrivateMode::off) forbid_core_dumps();
@@ -126,10 +129,11 @@ Result<std::unique_ptr<TargetLink>> AnswerParts::open_link(
       {.host = config_.host,
        .port = config_.port,
        .tls = config_.tls,
-       .session = {.hello = hello_of(bundle(), config_),
+       .session = {.hello = hello_of(bundle(), config_, token()),
                    .channel = {.on_sent = [this, connection = ++last_connection_](
                                               ByteView frame) { uplink_.add(connection, frame); }},
                    .vocabulary_count = bundle().tokenizer().vocabulary_count()},
+       .renew_token = [this] { return token(); },
        .back_off = {},
        .jitter_seed = std::random_device{}(),
        .on_event = std::move(wake),
@@ -143,13 +147,23 @@ Result<std::unique_ptr<TargetLink>> AnswerParts::open_link(
                                        " tokens, as --offline-after asks");
 }
 
+std::string AnswerParts::token() {
+  const std::scoped_lock lock(token_mutex_);
+  if (config_.token_file.empty()) return token_;
+  auto read = reread_token_file(config_.token_file, kBearerTokenBytesMax);
+  if (!read) log_->warn("the token stays: --token-file {}", read.error().message);
+  if (read && *read) token_ = **std::move(read);
+  return token_;
+}
+
 RunKnowledge AnswerParts::known() const {
   return memory_ ? memory_->find(drafter_.memory_key).value_or(RunKnowledge{}) : RunKnowledge{};
 }
 
-void AnswerParts::keep(const RunKnowledge& known) {
-  if (!memory_) return;
-  if (auto kept = memory_->put(drafter_.memory_key, known); !kept) {
+void AnswerParts::keep(const AnswerOutcome& outcome) {
+  const bool has_learned = outcome.stats.target_calls > 0;
+  if (!memory_ || !has_learned) return;
+  if (auto kept = memory_->put(drafter_.memory_key, outcome.known); !kept) {
     log_->info("what was learned of the server is forgotten: {}", kept.error().message);
   }
 }

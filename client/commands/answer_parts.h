@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 
@@ -12,6 +13,7 @@
 #include "client/engine/bundle_file.h"
 #include "client/engine/drafter_placement.h"
 #include "client/engine/drafter_selection.h"
+#include "client/engine/engine.h"
 #include "client/engine/run_memory.h"
 #include "client/privacy/uplink_record.h"
 #include "shared/net/link_plug.h"
@@ -68,12 +70,15 @@ class AnswerParts {
   // What says when they may send.
   SendGrid& grid() { return grid_; }
   RunKnowledge known() const;
-  // Keeps it for the next run. Threads   one
-  void keep(const RunKnowledge& known);
+  // Keeps what the answer taught for the next run; one that the server had no part in taught
+  // nothing. Threads   one
+  void keep(const AnswerOutcome& outcome);
 
  private:
   DrafterPlacement::Options placing(const BundleFile& bundle, std::uint32_t conversations) const;
   Result<void> open_writer();
+  // What the token's file holds by now; as long as that cannot be read, what it held. Threads   any
+  std::string token();
 
   AnswerParts(const AnswerConfig& config, SelectedDrafter drafter,
               std::unique_ptr<RunMemory> memory);
@@ -92,6 +97,9 @@ class AnswerParts {
   LinkPlug plug_;
   SendGrid grid_;
   std::uint64_t last_connection_ = 0;
+
+  std::mutex token_mutex_;
+  std::string token_;  // guarded by it
 };
 
 }  // namespace edgedraft

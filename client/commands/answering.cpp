@@ -165,15 +165,21 @@ Result<RequestMask::Outcome> Answering::hide(std::span<ChatMessage> messages) {
 }
 
 OpenTokens Answering::encode(const MarkedText& text, const RequestMask::Outcome& hidden) const {
+  const Tokenizer& tokenizer = bundle().tokenizer();
+  OpenTokens tokens;
   if (hidden.is_local && hidden.placeholders) {
-    return encode_apart(put_back(text, *hidden.placeholders), bundle().tokenizer());
+    tokens = encode_apart(put_back(text, *hidden.placeholders), tokenizer);
+  } else {
+    tokens.tokens = tokenizer.encode(text);
   }
-  return {.tokens = bundle().tokenizer().encode(text)};
+  begin_text(tokens, tokenizer);
+  return tokens;
 }
 
 Result<AnswerReport> Answering::answer(const OpenTokens& prompt,
                                        const RequestMask::Outcome& hidden) {
-  if (!first_asked_) first_asked_ = Clock::now();
+  first_asked_ = std::exchange(has_asked_, true) ? std::nullopt : std::optional(Clock::now());
+  if (paced_ != nullptr) late_before_ = paced_->late_count();
   printer_.begin(hidden.is_local ? nullptr : hidden.placeholders);
   energy_.begin();
   AnswerTerms terms{.tokens_max = reported_.generation.tokens_max,
@@ -192,6 +198,7 @@ Result<AnswerReport> Answering::answer(const OpenTokens& prompt,
 }
 
 Result<std::optional<AnswerReport>> Answering::settle() {
+  energy_.go_on_from(energy_told_.value_or(0.0));
   conversation_->check();
   auto report = finish();
   if (report && *report) printer_.finish();
@@ -206,11 +213,9 @@ Result<std::optional<AnswerReport>> Answering::finish() {
   if (!outcome) return outcome.error();
   if (!*outcome) return std::optional<AnswerReport>();
   AnswerReport report{**std::move(outcome), printer_.text()};
-  if (paced_ != nullptr) {
-    report.late_drafts = paced_->late_count() - std::exchange(late_before_, paced_->late_count());
-  }
-  report.energy_joules = energy_.joules();
-  if (!std::exchange(told_first_, true) && first_asked_) {
+  if (paced_ != nullptr) report.late_drafts = paced_->late_count() - late_before_;
+  report.energy_joules = energy_told_ = energy_.joules();
+  if (first_asked_) {
     report.start_to_first_token =
         *first_asked_ - program_start() + report.stats.first_token_elapsed;
   }
@@ -218,7 +223,7 @@ Result<std::optional<AnswerReport>> Answering::finish() {
   report.memory = {.held_bytes = memory.held(),
                    .peak_bytes = memory.peak(),
                    .mapped_bytes = parts_->mapped_bytes()};
-  parts_->keep(report.known);
+  parts_->keep(report);
   parts_->log()->info("{}", account(report));
   parts_->log()->info("{}", memory_account(report));
   return std::optional(std::move(report));

@@ -79,8 +79,9 @@ class Answering {
   PacedDrafter* paced_ = nullptr;  // the conversation's drafter, if a pace is kept
   std::uint32_t late_before_ = 0;  // of earlier answers
   EnergyMeter energy_;
-  std::optional<Instant> first_asked_;
-  bool told_first_ = false;
+  std::optional<double> energy_told_;  // of the last answer, with its checks so far
+  bool has_asked_ = false;
+  std::optional<Instant> first_asked_;  // when the last answer was, if it is the program's first
   std::optional<Engine> engine_;
   std::unique_ptr<EngineConversation> conversation_;
 };

@@ -16,7 +16,8 @@ constexpr const char* kHelp =
     "/reset  forget the conversation\n"
     "/quit   end; so does Ctrl-D\n"
     "/help   this\n"
-    "Ctrl-C cancels an answer; a second one, or one at the prompt, ends the program.\n";
+    "Ctrl-C cancels an answer; a second one, or one at the prompt, ends the program, as SIGTERM "
+    "does.\n";
 
 // The next turn may be answered all the same: it is a shorter one, or the link is back.
 bool another_turn_may_do(Errc code) {
@@ -40,8 +41,10 @@ class Chat {
   Result<int> run() {
     std::string line;
     for (;;) {
-      if (auto settled = settle(); !settled) return settled.error();
+      // What has ended an answer is not to end its check as well.
       clear_interrupt();
+      if (auto settled = settle(); !settled) return settled.error();
+      if (interrupted()) break;
       if (terminal_.input && terminal_.output) std::cout << "> " << std::flush;
       if (!std::getline(std::cin, line) || line == "/quit") break;
       if (line == "/reset") {
@@ -61,12 +64,14 @@ class Chat {
  private:
   void reset() {
     messages_.clear();
+    may_settle_ = false;
     if (!system_.empty()) messages_.push_back({.role = "system", .content = system_});
   }
 
   Result<void> take_turn(const std::string& line) {
     // What was written offline may have been checked while the user wrote.
     if (auto settled = settle(); !settled) return settled;
+    if (interrupted()) return {};
     messages_.push_back({.role = "user", .content = line});
     std::vector<ChatMessage> sent = messages_;
     const auto hidden = answering_.hide(sent);
@@ -109,6 +114,7 @@ class Chat {
   Result<void> settle() {
     if (!may_settle_) return {};
     const auto report = answering_.settle();
+    clear_interrupt();  // it was meant for the check
     if (!report) {
       if (!another_turn_may_do(report.error().code)) return report.error();
       tell(report.error(), "the answer above stays unchecked");
@@ -153,7 +159,7 @@ class Chat {
   std::string system_;
   std::vector<ChatMessage> messages_;
   std::vector<GenerationStats> answers_;
-  bool may_settle_ = false;      // the last turn has an answer
+  bool may_settle_ = false;      // the last turn has an answer, and was not forgotten
   std::optional<Errc> failure_;  // the first of a turn that was sent
 };
 
@@ -169,15 +175,20 @@ void declare_chat(CLI::App& app, ChatOptions& options) {
       "the\ndrafter answers alone (dim text); once it is back that text is checked and "
       "corrected.\nWith --json an answer that is corrected later is printed again, and a turn that "
       "fails has an object\nwith its error.\n"
+      "Ctrl-C cancels an answer, which is then neither checked nor continued; a second one, or one "
+      "at the\nprompt, ends the program with status 130. SIGTERM does both: it cuts the answer and "
+      "ends the program.\n"
       "Example:\n"
       "  edgedraft chat --pin sha256:... --bundle drafter.gguf --system 'Answer briefly.'");
 }
 
 Result<int> run_chat(const ChatOptions& options) {
-  if (auto right = check_standard_input(options.answer); !right) return right.error();
+  const Terminal terminal = look_at_terminal();
+  // Who types can give a secret first. A file or a pipe is read ahead, and has no place for one.
+  const char* const reader = terminal.input ? "" : "for the turns";
+  if (auto right = check_standard_input(options.answer, reader); !right) return right.error();
   const auto config = check_answer_options(options.answer);
   if (!config) return config.error();
-  const Terminal terminal = look_at_terminal();
   const auto answering = Answering::open(*config, terminal);
   if (!answering) return answering.error();
   const auto chat_template = (*answering)->bundle().chat_template(config->chat_template);

@@ -44,18 +44,19 @@ struct RankedDocument {
   float rank;  // the lowest are kept
 };
 
-// The best that fit, as they stood in the corpus.
+// The best that fit, as they stood in the corpus. One that does not fit leaves room for others.
 std::vector<RankedDocument> best_of(std::vector<RankedDocument> candidates,
                                     std::uint64_t tokens_max) {
   std::ranges::stable_sort(candidates, {}, &RankedDocument::rank);
-  std::uint64_t tokens = 0;
-  std::size_t count = 0;
-  while (count < candidates.size() && tokens + candidates[count].count <= tokens_max) {
-    tokens += candidates[count++].count;
+  std::vector<RankedDocument> kept;
+  std::uint64_t tokens_left = tokens_max;
+  for (const RankedDocument& candidate : candidates) {
+    if (candidate.count > tokens_left) continue;
+    tokens_left -= candidate.count;
+    kept.push_back(candidate);
   }
-  candidates.resize(count);
-  std::ranges::sort(candidates, {}, &RankedDocument::first);
-  return candidates;
+  std::ranges::sort(kept, {}, &RankedDocument::first);
+  return kept;
 }
 
 // Reads all texts as tokens.

@@ -48,10 +48,10 @@ Result<int> run_perplexity(const PerplexityOptions& options) {
   const auto file = GgufFile::open(options.model);
   if (!file) return file.error();
   const auto model = read_decoder(*file);
-  if (!model) return model.error();
+  if (!model) return in_file(options.model, model.error());
   const std::uint32_t context_count = model->config.context_length;
   const auto tokenizer = Tokenizer::read(*file);
-  if (!tokenizer) return tokenizer.error();
+  if (!tokenizer) return in_file(options.model, tokenizer.error());
   // What counts is the second half of a piece, behind its first token.
   if (options.window < 3 || options.window > context_count) {
     return Error{Errc::usage, "--window: give a number from 3 to " + std::to_string(context_count) +

@@ -58,8 +58,8 @@ void declare_run(CLI::App& app, RunOptions& options) {
       "Exit status: 0, 2 for wrong options, 3 if the server cannot be reached and nobody here can "
       "write\n(with --plain, say; else the drafter's text is shown, as such), 4 if it is not "
       "trusted or does not\nlet us in, 5 for a file that is no model of ours, does not match the "
-      "server's, or does not fit into\n--memory, 130 after Ctrl-C, 1 for the rest (a file that is "
-      "not there, say).");
+      "server's, or does not fit into\n--memory, 130 after Ctrl-C or SIGTERM, 1 for the rest (a "
+      "file that is not there,\nsay).");
 }
 
 Result<int> run_once(const RunOptions& options) {
@@ -78,11 +78,9 @@ Result<int> run_once(const RunOptions& options) {
   const auto rendered = render((*answering)->bundle(), *config, message);
   if (!rendered) return rendered.error();
   OpenTokens tokens = (*answering)->encode(*rendered, *hidden);
-  if (config->raw) {
-    // What begins every text.
-    const auto begin = (*answering)->bundle().encode_raw("");
-    tokens.tokens.insert(tokens.tokens.begin(), begin.begin(), begin.end());
-    tokens.open_count += static_cast<std::uint32_t>(begin.size());
+  // What begins every text is a prompt by itself.
+  if (config->raw && tokens.tokens.empty()) {
+    tokens.tokens = (*answering)->bundle().encode_raw("");
   }
   if (tokens.tokens.empty()) {
     return Error{Errc::usage, "the prompt is empty: give some text with -p or -f"};
@@ -98,7 +96,8 @@ Result<int> run_once(const RunOptions& options) {
   } else {
     (terminal.output ? std::cout : std::cerr) << account(*report) << std::endl;
   }
-  return report->end == AnswerEnd::cancelled ? kInterruptedExitCode : 0;
+  // It may have cut the wait for a check alone, and the text stands unchecked.
+  return interrupted() ? kInterruptedExitCode : 0;
 }
 
 }  // namespace edgedraft

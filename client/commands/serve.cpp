@@ -2,7 +2,6 @@
 
 #include <CLI/CLI.hpp>
 #include <chrono>
-#include <cstdlib>
 #include <filesystem>
 #include <iostream>
 #include <memory>
@@ -19,6 +18,7 @@
 #include "shared/base/log.h"
 #include "shared/program/endpoint.h"
 #include "shared/program/interrupt.h"
+#include "shared/program/options.h"
 #include "shared/program/program.h"
 #include "shared/program/token_file.h"
 #include "shared/program/validators.h"
@@ -53,17 +53,7 @@ Result<std::unique_ptr<ConversationStore>> open_store(const std::optional<std::s
   if (page == "off") return std::unique_ptr<ConversationStore>();
   if (page == "memory") return ConversationStore::open({});
   if (page) return ConversationStore::open(*page);
-  const char* const data = std::getenv("XDG_DATA_HOME");
-  const char* const home = std::getenv("HOME");
-  std::filesystem::path folder;
-  if (data != nullptr && *data == '/') {
-    folder = data;
-  } else if (home != nullptr && *home == '/') {
-    folder = std::filesystem::path(home) / ".local" / "share";
-  } else {
-    return ConversationStore::open({});
-  }
-  return ConversationStore::open(folder / "edgedraft" / "conversations.db");
+  return ConversationStore::open(place_in(data_directory(), "conversations.db"));
 }
 
 }  // namespace
@@ -217,7 +207,7 @@ Result<int> run_serve(const ServeOptions& o) {
            },
        .on_outcome =
            [&](const AnswerOutcome& outcome) {
-             parts.keep(outcome.known);
+             parts.keep(outcome);
              parts.log()->info("{} tokens in {:.2f} s, {} of them offline, {} passes",
                                outcome.stats.tokens, seconds(outcome.stats.elapsed),
                                outcome.stats.offline_tokens, outcome.stats.target_calls);

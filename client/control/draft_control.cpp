@@ -77,7 +77,8 @@ void DraftControl::observe_cycle(const Cycle& cycle) {
   if (cycle.levels == 0) return;
   ++cycles_;
   tokens_[size].add(cycle.tokens);
-  if (!std::exchange(step_cold_, false)) step_.add(seconds(cycle.drafting) / cycle.levels);
+  const bool cold = std::exchange(step_cold_, false);
+  if (cycle.drafting && !cold) step_.add(seconds(*cycle.drafting) / cycle.levels);
 }
 
 void DraftControl::expect_drafts(std::span<const Expected> by_size) {

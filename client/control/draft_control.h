@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -43,10 +44,10 @@ class DraftControl {
   // A prompt of `rows` rows was answered; `link` is the round trip less the server's own time.
   void observe_prompt(std::uint32_t rows, Duration link, Duration server);
   struct Cycle {
-    std::uint32_t rows;    // of the tree, root included
-    std::uint32_t levels;  // of the tree
-    std::uint32_t tokens;  // that it brought, the target's own included
-    Duration drafting;
+    std::uint32_t rows;                // of the tree, root included
+    std::uint32_t levels;              // of the tree
+    std::uint32_t tokens;              // that it brought, the target's own included
+    std::optional<Duration> drafting;  // nothing: it was not timed
     Duration link;
     Duration server;  // queue and pass
   };

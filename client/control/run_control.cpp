@@ -44,14 +44,26 @@ void RunControl::observe_step(std::uint32_t nodes, Duration taken) {
   known_.step.add(nodes, std::max(seconds(taken), 1e-6));
 }
 
-void RunControl::observe_rank(std::uint32_t rank) {
+void RunControl::observe_rank(std::uint32_t rank, std::uint32_t tried) {
+  const std::vector<double> before = ranks();
   if (known_.tried >= kRanksRemembered) {
     const double keep = (kRanksRemembered - 1.0) / known_.tried;
     for (double& right : known_.right) right *= keep;
     known_.tried *= keep;
   }
   known_.tried += 1.0;
-  if (rank < known_.right.size()) known_.right[rank] += 1.0;
+  if (rank < tried) {
+    if (rank < known_.right.size()) known_.right[rank] += 1.0;
+    return;
+  }
+  double missed = 1.0;
+  for (std::size_t i = 0; i < before.size(); ++i) {
+    if (i < tried) {
+      missed -= before[i];
+    } else {
+      known_.right[i] += before[i] / missed;
+    }
+  }
 }
 
 void RunControl::observe_run(const Decision& done, std::uint32_t tokens, Duration taken) {

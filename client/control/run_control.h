@@ -66,9 +66,10 @@ class RunControl {
   void observe_link(Duration round_trip);
   void observe_pass(std::uint32_t rows, Duration taken);
   void observe_step(std::uint32_t nodes, Duration taken);
-  // The target's token was the drafter's `rank`-th likeliest, from 0; any larger number: none that
-  // it tried.
-  void observe_rank(std::uint32_t rank);
+  // The target's token was the drafter's `rank`-th likeliest, from 0; `tried` or any larger number:
+  // none of so many that were tried. What would have come of others is not known then, so that
+  // their shares of the misses stay what they were.
+  void observe_rank(std::uint32_t rank, std::uint32_t tried);
   // So many tokens came in that time, behind the first, while this was done.
   void observe_run(const Decision& done, std::uint32_t tokens, Duration taken);
   // An answer has begun.

@@ -14,7 +14,7 @@ std::optional<nlohmann::json> read_cache_file(const std::filesystem::path& file)
 
 // Replaces the file as a whole, and makes its folder. `content` is an object.
 //
-// Errors    io
+// Errors    io, for an empty path, too: the user has no home
 Result<void> write_cache_file(const std::filesystem::path& file, nlohmann::json content);
 
 }  // namespace edgedraft

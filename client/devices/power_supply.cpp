@@ -35,11 +35,15 @@ bool PowerSupply::on_battery() const {
 std::vector<PowerSupply::Counter> PowerSupply::energy() const {
   constexpr double kMicro = 1e-6;
   std::vector<Counter> counters;
-  while (true) {
-    const auto zone = root_ / "powercap" / ("intel-rapl:" + std::to_string(counters.size()));
+  for (std::uint32_t i = 0;; ++i) {
+    const auto zone = root_ / "powercap" / ("intel-rapl:" + std::to_string(i));
+    const auto name = read<std::string>(zone / "name");
+    if (!name) return counters;
+    // Others hold the processors and more: "psys" is the whole machine.
+    if (!name->starts_with("package-")) continue;
     const auto taken = read<std::uint64_t>(zone / "energy_uj");
     const auto range = read<std::uint64_t>(zone / "max_energy_range_uj");
-    if (!taken || !range) return counters;
+    if (!taken || !range) return {};
     counters.push_back({.joules = kMicro * static_cast<double>(*taken),
                         .range = kMicro * static_cast<double>(*range)});
   }
@@ -48,7 +52,7 @@ std::vector<PowerSupply::Counter> PowerSupply::energy() const {
 std::optional<double> EnergyMeter::joules() const {
   const auto now = supply_.energy();
   if (now.empty() || now.size() != begun_.size()) return std::nullopt;
-  double sum = 0.0;
+  double sum = earlier_;
   for (std::size_t i = 0; i < now.size(); ++i) {
     const double taken = now[i].joules - begun_[i].joules;
     sum += taken >= 0.0 ? taken : taken + now[i].range;

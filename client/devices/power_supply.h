@@ -32,12 +32,18 @@ class EnergyMeter {
  public:
   explicit EnergyMeter(PowerSupply supply) : supply_(std::move(supply)) { begin(); }
 
-  void begin() { begun_ = supply_.energy(); }
+  void begin() { go_on_from(0.0); }
+  // Goes on behind what was taken before; what was taken in between does not count.
+  void go_on_from(double joules) {
+    earlier_ = joules;
+    begun_ = supply_.energy();
+  }
   // Nothing if the system does not tell.
   std::optional<double> joules() const;
 
  private:
   PowerSupply supply_;
+  double earlier_ = 0.0;
   std::vector<PowerSupply::Counter> begun_;
 };
 

@@ -33,7 +33,7 @@ TimingCache::TimingCache(std::filesystem::path file) : file_(std::move(file)) {
 }
 
 std::filesystem::path TimingCache::default_file() {
-  return cache_directory() / "devices.json";
+  return place_in(cache_directory(), "devices.json");
 }
 
 void TimingCache::read() {

@@ -180,6 +180,7 @@ std::optional<Engine::Outcome> Engine::take_turn(Slot& slot, Order order,
         if (auto opened = open_now(slot); !opened) return Outcome(opened.error());
       }
       if (terms) generation->set(*terms);
+      slot.link_before = slot.link_told;
       generation->begin(prompt);
       break;
     case Order::check:
@@ -231,7 +232,8 @@ Result<void> Engine::open_now(Slot& slot) {
                         .now = [&slot] { return slot.now.value_or(Clock::now()); },
                         .on_cycle = parts.on_cycle,
                         .on_decision = parts.on_decision,
-                        .on_battery = parts.on_battery},
+                        .on_battery = parts.on_battery,
+                        .goes_by_steps = [&slot] { return slot.now.has_value(); }},
       parts.options);
   return boost::system::in_place_value;
 }
@@ -240,12 +242,13 @@ AnswerOutcome Engine::outcome_of(Slot& slot, AnswerEnd end) {
   const Generation& generation = *slot.generation;
   const TaintLedger& ledger = generation.ledger();
   const LinkStats link = slot.link->stats();
+  slot.link_told = link;
   const auto tokens = ledger.tokens().subspan(generation.answer_first());
   AnswerOutcome outcome{.end = end,
                         .tokens = {tokens.begin(), tokens.end()},
                         .provenance = {},
                         .stats = generation.stats(),
-                        .link = link.since(std::exchange(slot.link_told, link)),
+                        .link = link.since(slot.link_before),
                         .known = generation.known()};
   for (std::uint32_t i = generation.answer_first(); i < ledger.count(); ++i) {
     outcome.provenance.push_back(ledger.provenance(i));

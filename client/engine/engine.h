@@ -25,13 +25,13 @@ struct AnswerOutcome {
   std::vector<std::uint32_t> tokens;
   std::vector<Provenance> provenance;  // one per token
   GenerationStats stats;
-  LinkStats link;      // since the outcome before, or since the link was opened
+  LinkStats link;      // since the answer before was over, or the link was opened; checks included
   RunKnowledge known;  // what was learned so far, former answers included
 };
 
 // Runs any number of conversations, each over a link of its own and with a drafter of its own on
 // weights that they share. One thread drafts for all of them in turns: a draft, a token written
-// offline, or an event of the link each, so that none waits for another's whole answer.
+// offline, or what the link has told each, so that none waits for another's whole answer.
 class Engine {
  public:
   // `drafters` outlives the engine; null: conversations are plain decoding. So does `writers`, who
@@ -86,6 +86,7 @@ class Engine {
     std::optional<OfflineWriter> writer;
     std::optional<Generation> generation;
     LinkStats link_told;          // with the outcomes so far
+    LinkStats link_before;        // the same when the answer was begun
     std::optional<Error> broken;  // nothing more can be done with it
     std::optional<Instant> now;   // that its turn goes by; nothing: the clock's
 

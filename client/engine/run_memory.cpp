@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <numeric>
 
 #include "client/devices/cache_file.h"
 #include "shared/program/options.h"
@@ -39,8 +40,11 @@ RunKnowledge knowledge_from(const json& item) {
   constexpr double kCorrectionMax = 100.0;
   const double tried = item.at("tried");
   const auto right = item.at("right").get<std::array<double, RunKnowledge::kRanks>>();
+  // Each of the tried had one right rank at most. Sums that were scaled down are rounded.
+  const double tried_rounded = tried * (1.0 + 1e-6);
   if (is_share_of(tried, kTriedMax) &&
-      std::ranges::all_of(right, [&](double count) { return is_share_of(count, tried); })) {
+      std::ranges::all_of(right, [&](double count) { return is_share_of(count, tried); }) &&
+      std::accumulate(right.begin(), right.end(), 0.0) <= tried_rounded) {
     known.tried = tried;
     known.right = right;
   }
@@ -89,20 +93,25 @@ RunMemory::RunMemory(std::filesystem::path file) : file_(std::move(file)) {
 }
 
 std::filesystem::path RunMemory::default_file() {
-  return cache_directory() / "servers.json";
+  return place_in(cache_directory(), "servers.json");
 }
 
 std::optional<RunKnowledge> RunMemory::find(const Key& key) const {
   const auto found = std::ranges::find(entries_, key, &std::pair<Key, RunKnowledge>::first);
   if (found == entries_.end()) return std::nullopt;
-  const auto of_server = [&](const auto& entry) { return entry.first.server == key.server; };
-  const auto newest = std::find_if(entries_.rbegin(), entries_.rend(), of_server);
   RunKnowledge known = found->second;
-  known.pass = newest->second.pass;
-  known.round_trip = newest->second.round_trip;
-  // How streams come true has nothing to do with a drafter either.
+  // An answer that was cut at once has taught nothing of passes, or of streams.
   constexpr auto kStream = static_cast<std::size_t>(RunKind::stream);
-  known.came_by_predicted[kStream] = newest->second.came_by_predicted[kStream];
+  for (const auto& [entry, last] : entries_) {
+    if (entry.server != key.server) continue;
+    if (last.pass.known() && last.round_trip > 0.0) {
+      known.pass = last.pass;
+      known.round_trip = last.round_trip;
+    }
+    // How streams come true has nothing to do with a drafter either.
+    const double streams_came = last.came_by_predicted[kStream];
+    if (streams_came > 0.0) known.came_by_predicted[kStream] = streams_came;
+  }
   return known;
 }
 

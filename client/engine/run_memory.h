@@ -33,7 +33,8 @@ class RunMemory {
   // Where it belongs: servers.json in cache_directory().
   static std::filesystem::path default_file();
 
-  // What the server and the way to it are like is what was seen last, whatever drafted then.
+  // What the server and the way to it are like is what was seen last, whatever drafted then; what
+  // the last run did not see is as the one before saw it.
   std::optional<RunKnowledge> find(const Key& key) const;
   // Keeps it, here and in the file. Each time a tenth of what is known of the server's other
   // drafters is forgotten: how good they are depends on texts that nobody remembers.

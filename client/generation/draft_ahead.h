@@ -62,7 +62,7 @@ class DraftAhead {
   void begin();
   // How likely the drafter took the tokens to be that the server has chosen, as far as it has
   // proposed any (TreeGrowth::ranks_along). To be asked before advance().
-  std::vector<std::uint32_t> ranks_of(std::span<const std::uint32_t> tokens) const {
+  std::vector<TreeGrowth::Rank> ranks_of(std::span<const std::uint32_t> tokens) const {
     return growth_.ranks_along(tokens);
   }
   // The server has chosen these tokens; the drafter has them already. At most `depth_max` levels

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <utility>
 
 #include "shared/base/check.h"
 
@@ -67,6 +68,7 @@ void Generation::begin(std::span<const std::uint32_t> prompt) {
   stats_.prompt_tokens = static_cast<std::uint32_t>(prompt.size());
   stats_.reused_tokens = common;
   conversation_.begin_answer();
+  has_begun_ = false;
   run_plan_.is_counted = false;
   end_.reset();
   check_deadline_.reset();
@@ -105,7 +107,8 @@ void Generation::begin_writing() {
 
 bool Generation::begin_check() {
   EDGEDRAFT_CHECK(over());
-  if (!has_text_to_check()) return false;
+  // Who has cancelled an answer does not want the rest of it.
+  if (end_ == AnswerEnd::cancelled || !has_text_to_check()) return false;
   if (auto drained = drain_events(); !drained) {
     fail(drained.error());
     return true;
@@ -126,8 +129,23 @@ void Generation::go_on(Result<ClientEvent> told) {
   if (phase_ != Phase::awaiting_check && state_ != ClientState::offline) {
     stats_.waiting += parts_.now() - wait_begin_;
   }
-  if (auto taken = take(told); !taken) return fail(taken.error());
+  if (!is_timed()) run_plan_.is_timed = false;
+  if (auto taken = take_all(told); !taken) return fail(taken.error());
+  look_at_run();
   work();
+}
+
+// What a run brings while a step of drafting lasts waits in the link. All of it is taken in before
+// the next step: a verdict a step would fall behind a server that is faster than the drafter, and
+// draft below a root that was long decided.
+Result<void> Generation::take_all(const Result<ClientEvent>& told) {
+  if (auto taken = take(told); !taken) return taken;
+  while (request_.running && request_.in_flight && !end_ && state_ != ClientState::offline) {
+    const auto more = parts_.link.wait_event(Instant::min());
+    if (!more && more.error().code == Errc::timed_out) break;
+    if (auto taken = take(more); !taken) return taken;
+  }
+  return boost::system::in_place_value;
 }
 
 Result<void> Generation::take(const Result<ClientEvent>& told) {
@@ -184,6 +202,8 @@ void Generation::work() {
   }
   if (phase_ != Phase::awaiting_check) return;
   wait_end_ = *check_deadline_;
+  // A server that had no room does not say when it has.
+  if (may_send()) wait_end_ = std::min(wait_end_, server_.ask_again);
   if (outage_began_ && keep_after_ != Duration::max()) {
     wait_end_ = std::min(wait_end_, *outage_began_ + keep_after_);
   }
@@ -221,7 +241,8 @@ void Generation::write(std::uint32_t token, Provenance provenance) {
   // The target may bring more than was asked for.
   if (answer_count() == options_.tokens_max) return;
   conversation_.append(std::span(&token, 1), provenance);
-  if (answer_count() == 1) stats_.first_token_elapsed = parts_.now() - started_;
+  // A check may take back all of an answer, whose first token was seen before.
+  if (!std::exchange(has_begun_, true)) stats_.first_token_elapsed = parts_.now() - started_;
   parts_.observer.on_token(token, ledger().provenance(conversation_.count() - 1));
 }
 

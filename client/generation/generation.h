@@ -50,6 +50,8 @@ class Generation {
     std::function<void(const CycleRecord&)> on_cycle{};          // may be empty
     std::function<void(const std::string& what)> on_decision{};  // of the controls; the same
     std::function<bool()> on_battery{};                          // the same: it is not
+    // Turns go by steps, in each of which `now` stands still (SendGrid); may be empty: they do not.
+    std::function<bool()> goes_by_steps{};
   };
 
   Generation(const Parts& parts, const GenerationOptions& options);
@@ -62,13 +64,15 @@ class Generation {
   void begin(std::span<const std::uint32_t> prompt);
 
   // Has the server check what the last answer wrote offline, if it is back; the answer may be
-  // corrected and go on. False if there is nothing to check, or no server to do it.
+  // corrected and go on. False if there is nothing to check, or no server to do it; one that was
+  // cancelled is left as it is.
   //
   // Requires  over()
   bool begin_check();
 
-  // Goes on with what the link told by wait_end(), or with its timed_out: takes it in, and does one
-  // thing that needs nothing else, such as a draft or a token written offline.
+  // Goes on with what the link told by wait_end(), or with its timed_out: takes it in, of a run
+  // also what the link can tell by now, and does one thing that needs nothing else, such as a draft
+  // or a token written offline.
   //
   // Requires  !over()
   void go_on(Result<ClientEvent> told);
@@ -114,7 +118,11 @@ class Generation {
   void fail(const Error& error);
   bool may_send() const;
   bool awaits_rows() const;
+  // Whether what is computed in this turn can be timed. By steps it cannot, and must not be: how
+  // long it takes depends on work that nobody is to learn of.
+  bool is_timed() const { return !parts_.goes_by_steps || !parts_.goes_by_steps(); }
 
+  Result<void> take_all(const Result<ClientEvent>& told);
   Result<void> take(const Result<ClientEvent>& told);
   Result<void> take_online(const Result<ClientEvent>& told);
   Result<void> take_offline(const Result<ClientEvent>& told);
@@ -237,6 +245,7 @@ class Generation {
   GenerationStats stats_;
   ClientState state_ = ClientState::online;
   Phase phase_ = Phase::over;
+  bool has_begun_ = false;  // the answer had a first token
   std::optional<AnswerEnd> end_;
   std::optional<Error> failure_;  // instead of an end
   Instant started_{};

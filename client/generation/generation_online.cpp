@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -150,6 +151,7 @@ Result<void> Generation::send_draft() {
     }
     request_.record.drafting = parts_.now() - before;
     request_.levels = shape.depth;
+    request_.is_timed = is_timed();
     stats_.drafting += request_.record.drafting;
   }
   stats_.drafted += request_.tree.node_count();
@@ -296,12 +298,13 @@ void Generation::observe(const VerdictReceived& event, Duration round_trip) {
     }
     control_.expect_drafts(expected);
   } else if (!request_.streaming) {
-    control_.observe_cycle({.rows = request_.rows,
-                            .levels = request_.levels,
-                            .tokens = static_cast<std::uint32_t>(v.path.size()) + 1,
-                            .drafting = request_.record.drafting,
-                            .link = link,
-                            .server = server});
+    control_.observe_cycle(
+        {.rows = request_.rows,
+         .levels = request_.levels,
+         .tokens = static_cast<std::uint32_t>(v.path.size()) + 1,
+         .drafting = request_.is_timed ? std::optional(request_.record.drafting) : std::nullopt,
+         .link = link,
+         .server = server});
   } else if (request_.stream_begins) {
     control_.observe_stream_begin(link);
   } else {

@@ -83,6 +83,7 @@ void Generation::begin_run() {
   run_plan_.step_is_cold = true;
   if (drafts && !ahead_) ahead_.emplace(*parts_.drafter, ahead_options(run_plan_.doing));
   apply(run_plan_.doing);
+  run_plan_.begins = true;
   if (!drafts) {
     ahead_.reset();
     return;
@@ -96,6 +97,7 @@ void Generation::begin_run() {
 void Generation::apply(const RunControl::Decision& decision) {
   run_plan_.doing = decision;
   run_plan_.since = parts_.now();
+  run_plan_.is_timed = is_timed();
   run_plan_.tokens = 0;
   if (ahead_ && decision.drafts()) ahead_->set(ahead_options(decision));
   stats_.overlap = to_string(decision.kind);
@@ -106,14 +108,24 @@ void Generation::apply(const RunControl::Decision& decision) {
   if (parts_.on_decision) parts_.on_decision(stats_.overlap + ": " + run_control_.why());
 }
 
-// Holds what came against what was predicted, and decides anew. Only a verdict makes it look: what
-// is left when an answer ends, maybe after a while without the server, is too little to tell.
+// Holds what came against what was predicted, and decides anew. It is asked when the link has
+// nothing more to tell, so that a stretch neither begins nor ends among verdicts that had piled up:
+// their rate would be that of taking them in. What is left when an answer ends, maybe after a while
+// without the server, is too little to tell.
 void Generation::look_at_run() {
-  if (options_.overlap != Overlap::automatic || !options_.tree) return;
-  if (run_plan_.tokens < kRunLookTokens) return;
+  if (!request_.running || options_.overlap != Overlap::automatic || !options_.tree) return;
   const Instant now = parts_.now();
-  run_control_.observe_run(run_plan_.doing, run_plan_.tokens, now - run_plan_.since);
+  if (std::exchange(run_plan_.begins, false)) {
+    run_plan_.since = now;
+    run_plan_.is_timed = is_timed();
+    run_plan_.tokens = 0;
+  }
+  if (run_plan_.tokens < kRunLookTokens) return;
+  if (run_plan_.is_timed) {
+    run_control_.observe_run(run_plan_.doing, run_plan_.tokens, now - run_plan_.since);
+  }
   run_plan_.since = now;
+  run_plan_.is_timed = is_timed();
   run_plan_.tokens = 0;
   const RunControl::Decision decision = plan_run();
   // Without activations there is nothing to draft from.
@@ -173,7 +185,7 @@ void Generation::draft_ahead() {
   const std::uint32_t nodes = ahead_->step();
   const Duration taken = parts_.now() - before;
   stats_.drafting += taken;
-  if (nodes > 0 && !std::exchange(run_plan_.step_is_cold, false)) {
+  if (nodes > 0 && !std::exchange(run_plan_.step_is_cold, false) && is_timed()) {
     run_control_.observe_step(nodes, taken);
   }
   send_news();
@@ -211,12 +223,15 @@ void Generation::take_run(const VerdictReceived& event) {
                             std::chrono::microseconds(verdict.verify_us));
   if (ahead_) {
     const auto chosen = conversation_.tokens().subspan(before);
-    for (const std::uint32_t rank : ahead_->ranks_of(chosen)) run_control_.observe_rank(rank);
+    for (const auto& [rank, of] : ahead_->ranks_of(chosen)) {
+      // Where there are fewer than the tree would take, the drafter had no more to propose.
+      const bool was_cut = of >= run_plan_.doing.breadth;
+      run_control_.observe_rank(rank, was_cut ? of : TreeGrowth::kNoRank);
+    }
     ahead_->advance(chosen, depth_left());
   }
   run_plan_.tokens += accepted + 1;
   if (!run_plan_.doing.drafts()) stats_.streamed_tokens += accepted + 1;
-  look_at_run();
   ++stats_.cycles;
   stats_.cycle_tokens += accepted + 1;
   stats_.drafted += verdict.drafted;

@@ -28,6 +28,7 @@ struct RequestInFlight {
   // If it is a draft.
   DraftTree tree{};
   std::uint32_t levels = 0;
+  bool is_timed = false;  // its drafting was
   Instant drafted_at{};
   bool streaming = false;      // it asked for a stream
   bool stream_begins = false;  // which has brought nothing yet
@@ -40,7 +41,9 @@ struct RunPlan {
   RunControl::Decision doing{};
   // Since it began to do so.
   Instant since{};
+  bool is_timed = true;  // in all turns since then
   std::uint32_t tokens = 0;
+  bool begins = false;        // a stretch that counts from when the link has nothing more to tell
   bool step_is_cold = false;  // the next one takes in a prompt, too
   bool tries = false;         // to draft, whatever is expected of it
   // The answer has had a run. Those that follow an outage belong to the same answer.

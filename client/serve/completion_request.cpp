@@ -370,6 +370,13 @@ std::vector<Tool> read_functions(JsonFields& fields, const ordered_json& body) {
   return tools;
 }
 
+// `field` is what it was made of.
+void refuse_large_grammar(JsonFields& fields, const char* field, const CompletionRequest& request) {
+  if (request.constraints.grammar.size() <= kGrammarBytesMax) return;
+  fields.refuse_unsupported(field, "the grammar is larger than the " +
+                                       std::to_string(kGrammarBytesMax) + " bytes allowed");
+}
+
 // tools, tool_choice, parallel_tool_calls.
 void read_tools(JsonFields& fields, const ordered_json& body, const CallForm& form,
                 CompletionRequest& request) {
@@ -402,6 +409,7 @@ void read_tools(JsonFields& fields, const ordered_json& body, const CallForm& fo
     return fields.refuse_unsupported("tools", "a grammar or response_format goes without tools");
   }
   request.constraints.grammar = *std::move(grammar);
+  refuse_large_grammar(fields, "tools", request);
   request.tools = std::move(tools);
   if (form.is_templates) return;
   if (request.messages.empty() || request.messages.front().role != "system") {
@@ -420,6 +428,7 @@ void read_format(JsonFields& fields, const ordered_json& body, CompletionRequest
     const std::string rule = rules.rule_of(schema);
     fields.take(rules.error());
     request.constraints.grammar = rules.grammar(rule);
+    refuse_large_grammar(fields, field, request);
     request.answers_json = true;
   };
   // llama-server's short form.
@@ -491,6 +500,7 @@ ApiResult<CompletionRequest> parse_completion(std::string_view body, CompletionK
   read_penalties(fields, request.constraints);
   read_biases(fields, request.constraints);
   fields.read("grammar", request.constraints.grammar);
+  refuse_large_grammar(fields, "grammar", request);
   std::int64_t choices = 1;
   fields.read("n", choices, 1, kChoicesMax);
   request.choices = static_cast<std::uint32_t>(choices);
@@ -528,10 +538,6 @@ ApiResult<CompletionRequest> parse_completion(std::string_view body, CompletionK
     }
     request.offline = OfflinePolicy::wait;
     request.route = AnswerRoute::server;
-  }
-  if (request.constraints.grammar.size() > kGrammarBytesMax) {
-    fields.refuse_unsupported(
-        "grammar", "it is larger than the " + std::to_string(kGrammarBytesMax) + " bytes allowed");
   }
   if (fields.error()) return *fields.error();
   return request;

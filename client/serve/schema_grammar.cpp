@@ -5,6 +5,7 @@
 #include <cmath>
 #include <set>
 
+#include "client/serve/url_query.h"
 #include "shared/base/constraints.h"
 
 namespace edgedraft {
@@ -150,7 +151,14 @@ std::string SchemaGrammar::common(const std::string& name) {
 }
 
 std::string SchemaGrammar::rule_of(const Schema& schema) {
-  return value(schema, schema, 0);
+  std::string rule = value(schema, schema, 0);
+  std::map<Reference, bool> known_good;
+  for (const auto& [reference, beginnings] : beginnings_) {
+    if (!begins_with_itself(reference, known_good)) continue;
+    refuse("$ref '" + reference.second + "' leads to itself with nothing between");
+    break;
+  }
+  return rule;
 }
 
 void SchemaGrammar::refuse(const std::string& what) {
@@ -208,8 +216,13 @@ std::string SchemaGrammar::value(const Schema& schema, const Schema& root, std::
 
 std::string SchemaGrammar::typed(const std::string& type, const Schema& schema, const Schema& root,
                                  std::size_t depth) {
-  if (type == "object") return object(schema, root, depth);
-  if (type == "array") return array(schema, root, depth);
+  if (type == "object" || type == "array") {
+    // Its texts begin with a bracket, whatever is in them.
+    const auto leading = std::exchange(leading_, std::nullopt);
+    std::string rule = type == "object" ? object(schema, root, depth) : array(schema, root, depth);
+    leading_ = leading;
+    return rule;
+  }
   if (type == "string") return text(schema);
   if (type == "integer" || type == "number" || type == "boolean" || type == "null") {
     return common(type);
@@ -269,7 +282,8 @@ std::string SchemaGrammar::choice(const Schema& list, const Schema& schema, cons
   std::string body;
   for (Schema one : list) {
     // What stands beside the list holds for each of it.
-    if (schema.contains("type") && one.is_object()) {
+    if (schema.contains("type") && (one.is_object() || is_true(one))) {
+      if (is_true(one)) one = Schema::object();
       if (one.contains("type") && one["type"] != schema["type"]) {
         refuse("a choice of another type than is stated beside it is not supported");
       }
@@ -282,7 +296,8 @@ std::string SchemaGrammar::choice(const Schema& list, const Schema& schema, cons
 }
 
 std::string SchemaGrammar::reference(const std::string& to, const Schema& root, std::size_t depth) {
-  const std::pair key(&root, to);
+  const Reference key(&root, to);
+  if (leading_) beginnings_[*leading_].insert(key);
   if (const auto known = references_.find(key); known != references_.end()) return known->second;
   if (!to.starts_with('#')) {
     refuse("$ref '" + to + "' leads out of the schema");
@@ -290,7 +305,7 @@ std::string SchemaGrammar::reference(const std::string& to, const Schema& root, 
   }
   const Schema* found = nullptr;
   try {
-    const Schema::json_pointer pointer(to.substr(1));
+    const Schema::json_pointer pointer(unescaped(to).substr(1));
     if (root.contains(pointer)) found = &root.at(pointer);
   } catch (const Schema::exception&) {
     // It is no pointer.
@@ -302,9 +317,24 @@ std::string SchemaGrammar::reference(const std::string& to, const Schema& root, 
   // It may lead to itself, so its name comes first.
   const std::string name = "ref-" + std::to_string(count_++);
   references_[key] = name;
+  const auto leading = std::exchange(leading_, key);
   const std::string body = value(*found, root, depth + 1);
+  leading_ = leading;
   rules_ += name + " ::= " + body + '\n';
   return name;
+}
+
+bool SchemaGrammar::begins_with_itself(const Reference& reference,
+                                       std::map<Reference, bool>& known_good) const {
+  const auto [found, is_new] = known_good.emplace(reference, false);
+  if (!is_new) return !found->second;
+  if (const auto next = beginnings_.find(reference); next != beginnings_.end()) {
+    for (const Reference& one : next->second) {
+      if (begins_with_itself(one, known_good)) return true;
+    }
+  }
+  found->second = true;
+  return false;
 }
 
 std::string SchemaGrammar::object(const Schema& schema, const Schema& root, std::size_t depth) {
@@ -360,7 +390,9 @@ std::string SchemaGrammar::array(const Schema& schema, const Schema& root, std::
   const bool is_tuple =
       prefix != schema.end() && (prefix->is_array() || prefix.key() == "prefixItems");
   if (is_tuple) {
-    if (!prefix->is_array() || prefix->empty()) refuse("prefixItems has to be an array");
+    if (!prefix->is_array() || prefix->empty()) {
+      refuse(prefix.key() + " has to be an array that is not empty");
+    }
     if (bound(schema, "minItems", 0) > prefix->size() ||
         bound(schema, "maxItems", kRepeatsMax) < prefix->size()) {
       refuse("a tuple has as many items as it names: minItems and maxItems exclude that");

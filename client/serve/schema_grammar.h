@@ -5,6 +5,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -41,6 +42,8 @@ class SchemaGrammar {
   std::string grammar(const std::string& body) const { return "root ::= " + body + "\n" + rules_; }
 
  private:
+  using Reference = std::pair<const Schema*, std::string>;  // root, and where it leads
+
   std::string value(const Schema& schema, const Schema& root, std::size_t depth);
   std::string typed(const std::string& type, const Schema& schema, const Schema& root,
                     std::size_t depth);
@@ -48,6 +51,9 @@ class SchemaGrammar {
   std::string array(const Schema& schema, const Schema& root, std::size_t depth);
   std::string text(const Schema& schema);
   std::string reference(const std::string& to, const Schema& root, std::size_t depth);
+  // Whether a text may begin with a text of the reference that it is of: no grammar can say that.
+  // `known_good` are those of which that was asked, false where the answer is still looked for.
+  bool begins_with_itself(const Reference& reference, std::map<Reference, bool>& known_good) const;
   // The rule of a schema whose values `word` names: $ref, const, enum, anyOf, oneOf or allOf.
   std::string chosen(const std::string& word, const Schema& schema, const Schema& root,
                      std::size_t depth);
@@ -64,7 +70,11 @@ class SchemaGrammar {
   std::string rules_;
   std::uint32_t count_ = 0;
   std::map<std::string, bool> common_;
-  std::map<std::pair<const Schema*, std::string>, std::string> references_;
+  std::map<Reference, std::string> references_;
+  // Whose texts begin with what is being made; nothing: those of none.
+  std::optional<Reference> leading_;
+  // References that texts of one may begin with.
+  std::map<Reference, std::set<Reference>> beginnings_;
   std::optional<ApiError> error_;
 };
 

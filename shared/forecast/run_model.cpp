@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <limits>
 #include <numeric>
 #include <optional>
@@ -15,9 +16,11 @@ namespace edgedraft {
 namespace {
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
-// As the client and the server have them (client/generation/draft_ahead, server/passes/run).
+// As the client and the server have them (client/generation/draft_ahead, server/passes/run; rows
+// that a tree expands: shared/speculative/tree_growth).
 constexpr std::uint32_t kStepsPerMessage = 2;
 constexpr std::uint32_t kDepthMax = 32;
+constexpr std::size_t kExpandedMax = 256;
 constexpr std::uint32_t kNodesMax = 255;
 constexpr std::uint32_t kHintlessPasses = 8;
 constexpr double kLate = 2.0;
@@ -174,14 +177,17 @@ class Answer {
   std::vector<std::uint32_t> open() const {
     const Node& root = nodes_[tree_.front()];
     std::vector<std::uint32_t> open;
+    std::size_t expanded = 0;
     for (const std::uint32_t i : tree_) {
       const Node& n = nodes_[i];
+      if (n.expanded) ++expanded;
       const bool deep = n.position - root.position >= kDepthMax || n.position >= tokens_;
       if (!n.expanded && !deep && n.score - root.score >= std::log(model_.floor)) open.push_back(i);
     }
     std::ranges::stable_sort(open, std::greater<>(),
                              [&](std::uint32_t i) { return nodes_[i].score; });
-    open.resize(std::min<std::size_t>(open.size(), model_.shape.breadth));
+    const std::size_t room = kExpandedMax - std::min(kExpandedMax, expanded);
+    open.resize(std::min({open.size(), room, std::size_t{model_.shape.breadth}}));
     return open;
   }
 

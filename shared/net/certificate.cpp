@@ -41,9 +41,10 @@ Result<std::string> parse_pin(const std::string& text) {
       return std::string(kPinPrefix) + to_hex(*bytes);
     }
   }
-  return Error{Errc::usage, "'" + text +
-                                "' is no pin: expected sha256: and 64 hexadecimal digits, as the "
-                                "server prints in its 'ready' line"};
+  return Error{Errc::usage,
+               "'" + text +
+                   "' is no pin: give sha256: and 64 hexadecimal digits, as the server "
+                   "prints them in its 'ready' line"};
 }
 
 Result<void> check_dates(const x509_st* certificate) {

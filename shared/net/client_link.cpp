@@ -9,7 +9,6 @@
 #include <algorithm>
 #include <atomic>
 #include <boost/asio/co_spawn.hpp>
-#include <boost/asio/connect.hpp>
 #include <boost/asio/experimental/awaitable_operators.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/post.hpp>
@@ -22,8 +21,10 @@
 #include <utility>
 #include <vector>
 
+#include "shared/base/host_port.h"
 #include "shared/net/connection.h"
 #include "shared/net/coroutines.h"
+#include "shared/net/dialer.h"
 #include "shared/net/listening.h"
 
 namespace edgedraft {
@@ -31,7 +32,9 @@ namespace {
 
 namespace asio = boost::asio;
 using namespace boost::asio::experimental::awaitable_operators;
-using asio::ip::tcp;
+
+// A connection without an answer that has stood for so long is no failed attempt.
+constexpr Duration kStands = std::chrono::seconds(5);
 
 // An outage: trying again may help. The rest needs a human: another pin, token, bundle or version.
 bool is_passing(Errc code) {
@@ -52,16 +55,6 @@ std::optional<LinkTimes::Tcp> tcp_state([[maybe_unused]] int socket) {
   return std::nullopt;
 }
 
-// The socket takes no more while so much of what it has was not even sent. What waits on our side
-// of it can still be made better, or dropped.
-void keep_unsent_short([[maybe_unused]] int socket) {
-#ifdef TCP_NOTSENT_LOWAT
-  const int bytes = 4096;  // a tree of 250 hints
-  // Where the system does not know it, hints wait behind more of their kind.
-  (void)setsockopt(socket, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &bytes, sizeof bytes);
-#endif
-}
-
 bool is_answer(const Result<ClientEvent>& event) {
   return event && (std::holds_alternative<VerdictReceived>(*event) ||
                    std::holds_alternative<RequestRefused>(*event));
@@ -77,7 +70,8 @@ class ClientLink::Impl {
  public:
   Impl(ClientLinkOptions options, std::shared_ptr<TlsContext> context)
       : options_(std::move(options)),
-        peer_(options_.host + ":" + options_.port),
+        peer_(host_port(options_.host, options_.port)),
+        dialer_(options_.resolver, options_.host, options_.port),
         context_(std::move(context)),
         jitter_(options_.jitter_seed),
         wake_(io_.get_executor()),
@@ -104,6 +98,10 @@ class ClientLink::Impl {
   Result<void> send(TargetRequest request) {
     const std::scoped_lock lock(mutex_);
     if (state_ != LinkState::online) return Error{Errc::link_down, peer_ + " is not connected"};
+    // What the caller knows of the session is of a connection that has gone.
+    if (heard_connection_ != connection_) {
+      return Error{Errc::link_down, "the connection to " + peer_ + " broke"};
+    }
     if (std::holds_alternative<CancelRequest>(request)) {
       ++cancels_sent_;
       std::erase_if(events_, is_answer);
@@ -126,6 +124,7 @@ class ClientLink::Impl {
     if (events_.empty()) return *final_error_;
     Result<ClientEvent> event = std::move(events_.front());
     events_.pop_front();
+    if (is_welcome(event)) heard_connection_ = connection_;  // events_ has the newest one's alone
     return event;
   }
 
@@ -211,7 +210,8 @@ class ClientLink::Impl {
       if (plugged) error = co_await connect_and_pump();
       if (stopping_) co_return;
       if (welcome_count_ > welcomes_before) {
-        attempt = 0;
+        // A server that ends each connection behind its Welcome is not to be asked without a pause.
+        if (brought_verdict_ || Clock::now() >= welcomed_at_ + kStands) attempt = 0;
         told = {};
       }
       const bool outage = is_passing(error.code);
@@ -247,6 +247,7 @@ class ClientLink::Impl {
     // What was mended may be a certificate of ours, and a ticket stands for the one before.
     if (auto context = make_client_context(options_.tls)) context_ = *std::move(context);
     ticket_.reset();
+    if (options_.renew_token) options_.session.hello.token = options_.renew_token();
   }
 
   bool is_plugged() const { return options_.plug == nullptr || options_.plug->is_in(); }
@@ -292,7 +293,7 @@ class ClientLink::Impl {
   asio::awaitable<Result<void>> connect(TlsStream& stream) {
     const Instant deadline = Clock::now() + options_.connect_timeout;
     asio::steady_timer timer(io_, deadline);
-    const auto done = co_await (connect_tcp(stream) || timer.async_wait(kToken));
+    const auto done = co_await (dialer_.connect(stream.next_layer()) || timer.async_wait(kToken));
     if (done.index() == 1) {
       co_return Error{Errc::timed_out, "could not connect to " + peer_ + " in time"};
     }
@@ -307,20 +308,6 @@ class ClientLink::Impl {
     if (!shaken) co_return shaken;
     if (resumed(tls)) ++resumed_count_;
     co_return check_server(tls, options_.tls);
-  }
-
-  asio::awaitable<boost::system::error_code> connect_tcp(TlsStream& stream) {
-    const auto [not_found, endpoints] =
-        co_await look_up(options_.resolver, options_.host, options_.port);
-    if (not_found) co_return not_found;
-    const auto [not_connected, endpoint] =
-        co_await asio::async_connect(stream.next_layer(), endpoints, kToken);
-    if (not_connected) co_return not_connected;
-    // A draft must not wait for the acknowledgement of what was sent before.
-    boost::system::error_code error;
-    stream.next_layer().set_option(tcp::no_delay(true), error);
-    keep_unsent_short(stream.next_layer().native_handle());
-    co_return error;
   }
 
   SessionPort port(TlsStream& stream) {
@@ -409,8 +396,14 @@ class ClientLink::Impl {
         verdict->times = {.sent = sent_,
                           .received = received,
                           .tcp = tcp_state(stream.next_layer().native_handle())};
+        brought_verdict_ = true;
       }
-      if (std::holds_alternative<Welcomed>(*event)) ++welcome_count_;
+      if (std::holds_alternative<Welcomed>(*event)) {
+        ++welcome_count_;
+        welcomed_at_ = received;
+        brought_verdict_ = false;
+        dialer_.keep();
+      }
       push(*std::move(event));
     }
   }
@@ -510,6 +503,7 @@ class ClientLink::Impl {
 
   ClientLinkOptions options_;
   std::string peer_;
+  Dialer dialer_;
   std::shared_ptr<TlsContext> context_;
   Random jitter_;
   asio::io_context io_{1};
@@ -529,6 +523,8 @@ class ClientLink::Impl {
   Instant sent_{};           // when the request in flight was handed to the socket
   bool sent_known_ = false;  // it was
   std::uint32_t welcome_count_ = 0;
+  Instant welcomed_at_{};         // the last time
+  bool brought_verdict_ = false;  // that connection did
   std::uint32_t resumed_count_ = 0;
   LinkStats past_;  // of the connections before this one
   std::atomic<bool> backed_up_ = false;
@@ -537,6 +533,7 @@ class ClientLink::Impl {
   std::condition_variable changed_;
   LinkState state_ = LinkState::connecting;
   std::uint32_t connection_ = 0;
+  std::uint32_t heard_connection_ = 0;  // whose Welcomed was handed out last
   // Bounded by the protocol: answers of a stream or run go no further than its credit, and each
   // position's activations come once a prompt. Among connections that nobody was told of yet it
   // has the last alone.

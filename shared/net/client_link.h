@@ -19,6 +19,9 @@ struct ClientLinkOptions {
   NameResolver resolver = resolve_by_system;
   TlsClientOptions tls{};
   ClientSessionOptions session{};
+  // Asked on the link's thread when a link that had closed tries again: the token to sign in with
+  // from then on. May be empty: the same.
+  std::function<std::string()> renew_token{};
   Duration connect_timeout = std::chrono::seconds(10);  // name, TCP and TLS together
   Duration write_stall_timeout = std::chrono::seconds(30);
   BackOff back_off{};
@@ -41,7 +44,7 @@ struct ClientLinkOptions {
 //
 // If the peer cannot prove that it is the server, a link that has never met the server closes, and
 // one that has met it keeps looking. A server that refuses us or breaks the protocol closes either
-// link. try_again() reads the certificate files again.
+// link. try_again() reads the certificate files again, and asks for the token.
 class ClientLink final : public TargetLink {
  public:
   // Errors    usage, bad_file of make_client_context

@@ -29,7 +29,7 @@ Result<TlsIdentity> load_or_create_identity(const std::filesystem::path& state_d
 Result<TlsIdentity> load_identity(const std::filesystem::path& state_directory);
 
 // The identity in two files of the user.
-// Errors    io, bad_file
+// Errors    io, bad_file; usage of check_pem_file()
 Result<TlsIdentity> load_identity(const std::filesystem::path& certificate_file,
                                   const std::filesystem::path& key_file);
 

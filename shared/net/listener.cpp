@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "shared/base/exceptions.h"
+#include "shared/base/host_port.h"
 #include "shared/net/connection.h"
 #include "shared/net/coroutines.h"
 #include "shared/net/listening.h"
@@ -30,12 +31,6 @@ using asio::ip::tcp;
 
 // How often drain() looks who is through.
 constexpr Duration kDrainStep = std::chrono::milliseconds(50);
-
-std::string text_of(const tcp::endpoint& endpoint) {
-  const std::string address = endpoint.address().to_string();
-  const std::string host = endpoint.address().is_v6() ? "[" + address + "]" : address;
-  return host + ":" + std::to_string(endpoint.port());
-}
 
 // Where a connection comes from, as far as strangers can be told apart: many addresses of a /64
 // cost nothing.
@@ -434,7 +429,9 @@ class Listener::Impl {
   asio::awaitable<Error> serve(Connection& connection) {
     boost::system::error_code error;
     const tcp::endpoint endpoint = connection.stream.next_layer().remote_endpoint(error);
-    connection.peer.address = error ? "a peer that has gone" : text_of(endpoint);
+    connection.peer.address =
+        error ? "a peer that has gone"
+              : host_port(endpoint.address().to_string(), std::to_string(endpoint.port()));
     connection.stream.next_layer().set_option(tcp::no_delay(true), error);
 
     const Result<void> shaken =

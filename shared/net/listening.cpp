@@ -3,6 +3,8 @@
 #include <boost/asio/error.hpp>
 #include <exception>
 
+#include "shared/base/host_port.h"
+
 namespace edgedraft {
 namespace {
 
@@ -15,15 +17,10 @@ std::string reason_of(const boost::system::error_code& error) {
   return error.message();
 }
 
-std::string place_of(const std::string& address, std::uint16_t port) {
-  const bool bare = address.find(':') == std::string::npos;
-  return (bare ? address : '[' + address + ']') + ':' + std::to_string(port);
-}
-
 void bind_to(tcp::acceptor& acceptor, const std::string& address, std::uint16_t port) {
   boost::system::error_code error;
   const auto check = [&] {
-    if (error) throw ListenError(place_of(address, port), error);
+    if (error) throw ListenError(host_port(address, std::to_string(port)), error);
   };
   const auto endpoints = tcp::resolver(acceptor.get_executor())
                              .resolve(address, std::to_string(port), tcp::resolver::passive, error);
@@ -46,7 +43,7 @@ void listen_on(tcp::acceptor& acceptor, const std::string& address, std::uint16_
   bind_to(acceptor, address, port);
   boost::system::error_code error;
   acceptor.listen(tcp::acceptor::max_listen_connections, error);
-  if (error) throw ListenError(place_of(address, port), error);
+  if (error) throw ListenError(host_port(address, std::to_string(port)), error);
 }
 
 void check_listenable(const std::string& address, std::uint16_t port) {

@@ -1,6 +1,8 @@
 #include "shared/net/pem_file.h"
 
 #include <cstdint>
+#include <filesystem>
+#include <system_error>
 
 #include "shared/base/text_file.h"
 
@@ -13,6 +15,13 @@ constexpr std::uint64_t kPemBytesMax = 64u << 20;
 }  // namespace
 
 Result<void> check_pem_file(const std::filesystem::path& file) {
+  std::error_code unknown;  // reading it says what is wrong with it
+  const auto status = std::filesystem::status(file, unknown);
+  if (std::filesystem::is_other(status)) {
+    return Error{Errc::usage, file.string() +
+                                  ": it is no regular file; certificates and keys are read more "
+                                  "than once, so save it as one"};
+  }
   const auto text = read_text_file(file, kPemBytesMax);
   if (!text) return text.error();
   return {};

@@ -85,11 +85,26 @@ Error bad_pem(const std::filesystem::path& file, const boost::system::error_code
   return {Errc::bad_file, file.string() + ": " + error.message()};
 }
 
+// The file's certificates, and what its revocation lists say of those that they have signed: where
+// there is a list OpenSSL wants a current one of whoever signed a peer's certificate.
 Result<void> use_authorities(ssl::context& context, const std::filesystem::path& file) {
   if (auto readable = check_pem_file(file); !readable) return readable;
   boost::system::error_code error;
   context.load_verify_file(file.string(), error);
   if (error) return bad_pem(file, error);
+  X509_STORE* const trusted = SSL_CTX_get_cert_store(context.native_handle());
+  bool has_certificate = false;
+  bool has_list = false;
+  const STACK_OF(X509_OBJECT)* const found = X509_STORE_get0_objects(trusted);
+  for (int i = 0; i < sk_X509_OBJECT_num(found); ++i) {
+    const X509_LOOKUP_TYPE type = X509_OBJECT_get_type(sk_X509_OBJECT_value(found, i));
+    has_certificate = has_certificate || type == X509_LU_X509;
+    has_list = has_list || type == X509_LU_CRL;
+  }
+  if (!has_certificate) {
+    return Error{Errc::bad_file, file.string() + ": holds no CA's certificate"};
+  }
+  if (has_list) EDGEDRAFT_CHECK(X509_STORE_set_flags(trusted, X509_V_FLAG_CRL_CHECK) == 1);
   return boost::system::in_place_value;
 }
 

@@ -23,14 +23,15 @@ using NativeTls = ssl_st;
 struct TlsServerOptions {
   std::filesystem::path certificate_file{};  // PEM, chain included
   std::filesystem::path key_file{};
-  // The CA whose certificates clients have to show, valid at the time of each handshake, resumed
-  // or not. Empty: they need none.
+  // The CA whose certificates clients have to show, valid and not revoked by a list in that file at
+  // the time of each handshake, resumed or not. Empty: they need none.
   std::filesystem::path client_ca_file{};
 };
 
 // Errors    io        a file that cannot be read
-//           bad_file  a file without PEM, an encrypted key, or one that is not the certificate's
-//           usage     a key that is not private: check_private()
+//           bad_file  a file without PEM, a CA's without a certificate, an encrypted key, or one
+//                     that is not the certificate's
+//           usage     a key that is not private: check_private(); a pipe: check_pem_file()
 Result<std::shared_ptr<TlsContext>> make_server_context(const TlsServerOptions& options);
 
 // How a client decides whom to trust: by the pin where there is one, else by the CA file, else by

@@ -25,7 +25,16 @@ Error explain_certificate(NativeTls* tls, const std::string& peer) {
                            : ". Renew the certificate on the server";
       break;
     case X509_V_ERR_CERT_NOT_YET_VALID:
+    case X509_V_ERR_CRL_NOT_YET_VALID:
       message += ". Check the clocks of both machines";
+      break;
+    case X509_V_ERR_CERT_REVOKED:
+      break;
+    case X509_V_ERR_UNABLE_TO_GET_CRL:
+    case X509_V_ERR_CRL_HAS_EXPIRED:
+      message +=
+          ". Put a current revocation list of the CA that signed its certificate into the file of ";
+      message += of_client ? "--client-ca, and reload the server" : "--ca";
       break;
     default:
       message += of_client

@@ -3,6 +3,8 @@
 #include <boost/asio/ip/address.hpp>
 #include <charconv>
 
+#include "shared/base/host_port.h"
+
 namespace edgedraft {
 
 Result<Endpoint> parse_endpoint(std::string_view text, EndpointUse use) {
@@ -30,8 +32,7 @@ Result<Endpoint> parse_endpoint(std::string_view text, EndpointUse use) {
 }
 
 std::string to_string(const Endpoint& endpoint) {
-  const bool bare = endpoint.host.find(':') == std::string::npos;
-  return (bare ? endpoint.host : '[' + endpoint.host + ']') + ':' + std::to_string(endpoint.port);
+  return host_port(endpoint.host, std::to_string(endpoint.port));
 }
 
 bool is_loopback(const std::string& host) {

@@ -8,17 +8,18 @@
 namespace edgedraft {
 namespace {
 
-// A signal handler reaches nothing but globals, and several threads look at this one.
+// A signal handler reaches nothing but globals, and several threads look at these.
 std::atomic<bool> requested = false;
+std::atomic<bool> terminated = false;  // by SIGTERM
 static_assert(std::atomic<bool>::is_always_lock_free);
 
-void on_signal(int) {
-  if (requested) {
+void on_signal(int signal) {
+  if (interrupted()) {
     // Text may be dim at the moment.
     if (isatty(STDOUT_FILENO) == 1 && write(STDOUT_FILENO, "\x1b[0m", 4) < 0) _exit(1);
     _exit(kInterruptedExitCode);
   }
-  requested = true;
+  (signal == SIGTERM ? terminated : requested) = true;
 }
 
 }  // namespace
@@ -36,7 +37,7 @@ void ignore_closed_pipes() {
 }
 
 bool interrupted() {
-  return requested;
+  return requested || terminated;
 }
 
 void clear_interrupt() {

@@ -7,12 +7,13 @@
 namespace edgedraft {
 
 // Ctrl-C (SIGINT) and SIGTERM ask for an end instead of ending the process: work that takes time
-// looks at interrupted(). A second one that comes before clear_interrupt() ends the process at once
-// with status 130. Waiting reads return early. Threads   interrupted() from any
+// looks at interrupted(). A second one that comes while that holds ends the process at once with
+// status 130. Waiting reads return early. Threads   interrupted() from any
 void catch_interrupts();
 // From here on a closed pipe is an error of the write. Programs that we start inherit it.
 void ignore_closed_pipes();
 bool interrupted();
+// Forgets Ctrl-C, which may have been meant for an answer alone. SIGTERM is meant for the program.
 void clear_interrupt();
 
 // How soon those who wait for something else see it.

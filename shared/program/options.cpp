@@ -1,5 +1,8 @@
 #include "shared/program/options.h"
 
+#include <pwd.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <cctype>
 #include <charconv>
@@ -168,12 +171,26 @@ std::string unknown_argument(const CLI::App& app) {
   return "'" + first + "' is no command; there are " + commands;
 }
 
+// What the environment says, where it is a path that means the same in every folder.
+std::filesystem::path absolute_path(const char* variable) {
+  const char* const value = std::getenv(variable);
+  return value != nullptr && *value == '/' ? value : "";
+}
+
+// A service's environment may have no HOME, and a container's user no entry.
+std::filesystem::path home_directory() {
+  if (auto home = absolute_path("HOME"); !home.empty()) return home;
+  static const std::filesystem::path of_user = [] {
+    const passwd* const user = getpwuid(getuid());
+    return user != nullptr && *user->pw_dir == '/' ? user->pw_dir : "";
+  }();
+  return of_user;
+}
+
 std::filesystem::path xdg_directory(const char* variable, const char* below_home) {
-  if (const char* directory = std::getenv(variable); directory && *directory) {
-    return std::filesystem::path(directory) / "edgedraft";
-  }
-  const char* home = std::getenv("HOME");
-  return std::filesystem::path(home ? home : ".") / below_home / "edgedraft";
+  if (const auto given = absolute_path(variable); !given.empty()) return given / "edgedraft";
+  const std::filesystem::path home = home_directory();
+  return home.empty() ? home : home / below_home / "edgedraft";
 }
 
 }  // namespace
@@ -181,10 +198,11 @@ std::filesystem::path xdg_directory(const char* variable, const char* below_home
 OptionLayers::OptionLayers(CLI::App& app, std::string default_file,
                            const std::string& variable_prefix)
     : app_(app), default_file_(std::move(default_file)) {
-  app_.add_option("--config", config_file_,
-                  "TOML file with option names as keys [default: " +
-                      (config_directory() / default_file_).string() + " where it exists]")
-      ->type_name("FILE");
+  std::string help = "TOML file with option names as keys";
+  if (const auto usual = place_in(config_directory(), default_file_); !usual.empty()) {
+    help += " [default: " + usual.string() + " where it exists]";
+  }
+  app_.add_option("--config", config_file_, help)->type_name("FILE");
   declare_environment(app_, variable_prefix);
   check_flags(app_);
 }
@@ -215,7 +233,7 @@ Result<OptionLayers::Parsed> OptionLayers::parse(int argc, const char* const* ar
 Result<void> OptionLayers::apply_file() {
   std::filesystem::path file = config_file_;
   if (file.empty()) {
-    file = config_directory() / default_file_;
+    file = place_in(config_directory(), default_file_);
     // What this user may not even look for is as good as not there.
     std::error_code ignored;
     if (!std::filesystem::exists(file, ignored)) return boost::system::in_place_value;
@@ -264,8 +282,16 @@ std::filesystem::path state_directory() {
   return xdg_directory("XDG_STATE_HOME", ".local/state");
 }
 
+std::filesystem::path data_directory() {
+  return xdg_directory("XDG_DATA_HOME", ".local/share");
+}
+
 std::filesystem::path cache_directory() {
   return xdg_directory("XDG_CACHE_HOME", ".cache");
+}
+
+std::filesystem::path place_in(const std::filesystem::path& directory, const std::string& name) {
+  return directory.empty() ? directory : directory / name;
 }
 
 int exit_code_of(Errc code) {

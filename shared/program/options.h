@@ -38,10 +38,14 @@ class OptionLayers {
 };
 
 // Directories of the XDG specification, ours below them: configuration, state that a program keeps
-// (keys, pins), and what it can make again. None is created.
+// (keys, pins), the user's data, and what can be made again. None is created. Empty where the user
+// has no home: never a folder below the one that the program happens to be started in.
 std::filesystem::path config_directory();
 std::filesystem::path state_directory();
+std::filesystem::path data_directory();
 std::filesystem::path cache_directory();
+// `name` in one of them; empty where there is none.
+std::filesystem::path place_in(const std::filesystem::path& directory, const std::string& name);
 
 // The exit status that tells a script what kind of failure ended a program: 2 usage, 3 the link or
 // the server, 4 trust or sign-in, 5 a model file, 1 anything else.

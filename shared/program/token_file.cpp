@@ -90,4 +90,15 @@ Result<std::string> read_token_file(const std::filesystem::path& file, std::size
   return std::string(token);
 }
 
+Result<std::optional<std::string>> reread_token_file(const std::filesystem::path& file,
+                                                     std::size_t bytes_max) {
+  std::error_code unknown;  // reading it says what is wrong with it
+  if (file == "-" || std::filesystem::is_other(std::filesystem::status(file, unknown))) {
+    return std::optional<std::string>();
+  }
+  auto token = read_token_file(file, bytes_max);
+  if (!token) return token.error();
+  return std::optional(*std::move(token));
+}
+
 }  // namespace edgedraft

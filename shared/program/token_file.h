@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <filesystem>
+#include <optional>
 #include <string>
 
 #include "shared/base/error.h"
@@ -18,5 +19,11 @@ namespace edgedraft {
 // Errors    io naming the file: it cannot be read, or is a folder; usage naming the file and what
 //           to do: it is refused
 Result<std::string> read_token_file(const std::filesystem::path& file, std::size_t bytes_max);
+
+// The token that is in the file by now. Nothing where it cannot be read again, as standard input, a
+// pipe or a device: what was read of it is gone, and to wait for more could take for ever.
+// Errors    as of read_token_file()
+Result<std::optional<std::string>> reread_token_file(const std::filesystem::path& file,
+                                                     std::size_t bytes_max);
 
 }  // namespace edgedraft

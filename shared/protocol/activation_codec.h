@@ -55,8 +55,6 @@ Result<Bytes> decompress_activations(const ActivationLayout& layout,
 // Rows that make a good chunk: large enough to compress, small enough not to hold up a verdict, and
 // no more than a verdict has.
 std::uint32_t chunk_rows(const ActivationLayout& layout);
-// As many as a verdict has; a client takes no larger chunk.
-inline constexpr std::uint32_t kChunkRowsMax = kDraftNodesMax + 1;
 
 // The largest payload of a message with `count` rows of that layout.
 std::uint64_t activation_payload_bytes_max(const ActivationLayout& layout, std::uint32_t count);

@@ -242,8 +242,6 @@ Result<void> ClientSession::on_activations(wire::Activations& chunk) {
   }
   const auto of_run = is_of_run(chunk);
   if (!of_run) return of_run.error();
-  // Before the allocation: packed rows become many times as large.
-  if (chunk.count > kChunkRowsMax) return faulty_server("more activations than a chunk has");
   auto dropped = drop_padding(chunk.padding, chunk.count, chunk.data.size());
   if (!dropped) return dropped;
   const Result<Bytes> packed = decompress_activations(layout_, chunk);

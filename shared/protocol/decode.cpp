@@ -275,7 +275,8 @@ Result<Message> read(const flat::Resume& m) {
 
 Result<Message> read(const flat::Activations& m) {
   Checker c;
-  c.in_range(m.count() >= 1 && m.count() <= kContextCountMax, "count of rows");
+  // Packed rows become many times as large.
+  c.in_range(m.count() >= 1 && m.count() <= kChunkRowsMax, "count of rows");
   c.in_range(m.first() <= kContextCountMax, "first row");
   return c.result(Activations{
       .round = m.round(),

@@ -25,6 +25,8 @@ inline constexpr std::uint32_t kInflateRatioMax = 100;
 // A law that drafts were drawn from has so many tokens at most, and takes so many bytes a token.
 inline constexpr std::uint32_t kLawTokensMax = 64;
 inline constexpr std::uint32_t kLawEntryBytes = 5;
+// Rows of one message of activations: as many as a verdict has.
+inline constexpr std::uint32_t kChunkRowsMax = kDraftNodesMax + 1;
 // Nodes of one message of hints; a parent is at most kHintDistanceMax ids before its child.
 inline constexpr std::uint32_t kHintsMax = 1024;
 inline constexpr std::uint32_t kHintDistanceMax = 65535;

@@ -60,7 +60,8 @@ class TargetLink {
 
   // Never waits. What the session refuses without asking the server (context_full, protocol) comes
   // as a RequestRefused.
-  // Errors    link_down  not online; nothing was sent
+  // Errors    link_down  not online, or the Welcomed of the connection was not handed out yet;
+  //                      nothing was sent
   virtual Result<void> send(TargetRequest request) = 0;
 
   // The next event, waiting for it until `deadline`; a deadline in the past only looks.

@@ -208,22 +208,25 @@ DraftTree TreeGrowth::tree(std::uint32_t nodes) const {
   return tree;
 }
 
-std::vector<std::uint32_t> TreeGrowth::ranks_along(std::span<const std::uint32_t> tokens) const {
-  std::vector<std::uint32_t> ranks;
+std::vector<TreeGrowth::Rank> TreeGrowth::ranks_along(std::span<const std::uint32_t> tokens) const {
+  std::vector<Rank> ranks;
   std::uint32_t above = 0;
   for (const std::uint32_t token : tokens) {
     const auto is_child = [&](const Candidate& c) { return c.parent == above; };
-    if (std::ranges::none_of(candidates_, is_child)) break;
+    const auto children = static_cast<std::uint32_t>(std::ranges::count_if(candidates_, is_child));
+    if (children == 0) break;
     const auto child = std::ranges::find_if(
         candidates_, [&](const Candidate& c) { return is_child(c) && c.token == token; });
+    if (child == candidates_.end()) {
+      ranks.push_back({.rank = kNoRank, .of = children});
+      break;
+    }
     const auto likelier = [&](const Candidate& c) {
       return is_child(c) && c.log_prob > child->log_prob;
     };
-    if (child == candidates_.end()) {
-      ranks.push_back(kNoRank);
-      break;
-    }
-    ranks.push_back(static_cast<std::uint32_t>(std::ranges::count_if(candidates_, likelier)));
+    ranks.push_back(
+        {.rank = static_cast<std::uint32_t>(std::ranges::count_if(candidates_, likelier)),
+         .of = children});
     above = static_cast<std::uint32_t>(child - candidates_.begin()) + 1;
   }
   return ranks;

@@ -152,7 +152,13 @@ class TreeGrowth {
   // token's rank among its siblings, from 0, or kNoRank for one that is not among them, which ends
   // the list.
   static constexpr std::uint32_t kNoRank = kTreeBreadthMax;
-  std::vector<std::uint32_t> ranks_along(std::span<const std::uint32_t> tokens) const;
+  struct Rank {
+    std::uint32_t rank;
+    std::uint32_t of;  // so many that the tree has there
+
+    bool operator==(const Rank&) const = default;
+  };
+  std::vector<Rank> ranks_along(std::span<const std::uint32_t> tokens) const;
 
   // Moves the root along `tokens`, the accepted path and the next token: what lies below is kept,
   // with its scores relative to the new root, and growth goes on from there, down to the shape's

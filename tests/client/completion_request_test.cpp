@@ -3,7 +3,10 @@
 #include <gtest/gtest.h>
 
 #include <set>
+#include <string>
 #include <tuple>
+
+#include "shared/base/constraints.h"
 
 namespace edgedraft {
 namespace {
@@ -209,6 +212,23 @@ TEST(CompletionRequestTest, EachWrongFieldIsNamed) {
     EXPECT_EQ(request.error().status, 400u);
     EXPECT_NE(request.error().message.find(wrong.param), std::string::npos);
   }
+}
+
+TEST(CompletionRequestTest, AGrammarThatIsTooLargeIsThatOfTheFieldItWasMadeOf) {
+  const std::string large(kGrammarBytesMax, 'a');
+  const std::string schema = R"({"const": ")" + large + R"("})";
+  EXPECT_EQ(chat(R"(, "grammar": "root ::= \")" + large + R"(\"")").error().param, "grammar");
+  EXPECT_EQ(chat(R"(, "json_schema": )" + schema).error().param, "json_schema");
+  EXPECT_EQ(chat(R"(, "response_format": {"type": "json_schema", "json_schema": {"schema": )" +
+                 schema + "}}")
+                .error()
+                .param,
+            "response_format");
+  EXPECT_EQ(chat(R"(, "tools": [{"type": "function", "function": {"name": "f", "parameters": )" +
+                 schema + "}}]")
+                .error()
+                .param,
+            "tools");
 }
 
 TEST(CompletionRequestTest, WrongMessagesAreNamed) {

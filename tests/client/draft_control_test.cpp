@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <optional>
+
 #include <vector>
 
 namespace edgedraft {
@@ -131,6 +133,21 @@ TEST_F(DraftControlTest, StreamsAtOnceWhereTheServerTellsThatItPays) {
   prompt({.wide_pass = 20ms, .tokens = 4, .pass = 5ms}, 20ms);
   EXPECT_TRUE(runs({.step = 1ms, .link = 20ms, .wide_pass = 20ms, .pass = 5ms}, 30));
   EXPECT_EQ(drafted_, 0);
+}
+
+// As of what is drafted while the device works on something private.
+TEST_F(DraftControlTest, TreesThatWereNotTimedDoNotCountAsDraftedInNoTime) {
+  const Place slow_device{.step = 20ms, .link = 1ms, .wide_pass = 20ms, .pass = 10ms};
+  EXPECT_TRUE(runs(slow_device, 30));
+  for (int i = 0; i < 30; ++i) {
+    control_.observe_cycle({.rows = kShape.nodes + 1,
+                            .levels = kShape.depth,
+                            .tokens = kShape.depth,
+                            .drafting = std::nullopt,
+                            .link = slow_device.link,
+                            .server = slow_device.wide_pass});
+  }
+  EXPECT_TRUE(control_.decide(kShape).stream) << control_.why();
 }
 
 TEST_F(DraftControlTest, DraftsAtOnceWhereTheServerTellsThatItPaysAndTriesNothing) {

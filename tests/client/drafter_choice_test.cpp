@@ -17,7 +17,7 @@ RunKnowledge knowledge(double acceptance, Duration step = milliseconds(4)) {
   for (std::uint32_t i = 0; i < 100; ++i) {
     control.observe_pass(1 + i % 8, milliseconds(30));
     control.observe_step(1 + i % 8, step);
-    control.observe_rank(i < 100 * acceptance ? 0 : 100);
+    control.observe_rank(i < 100 * acceptance ? 0 : 100, 8);
   }
   return control.known();
 }

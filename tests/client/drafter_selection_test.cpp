@@ -26,7 +26,7 @@ class DrafterSelectionTest : public ::testing::Test {
     for (std::uint32_t i = 0; i < 100; ++i) {
       control.observe_pass(1 + i % 8, milliseconds(30));
       control.observe_step(1 + i % 8, milliseconds(4));
-      control.observe_rank(i < 100 * acceptance ? 0 : 100);
+      control.observe_rank(i < 100 * acceptance ? 0 : 100, 8);
     }
     EXPECT_TRUE(memory_.put(selected->memory_key, control.known()));
     return selected->bundle.path().stem().string() + " " +

@@ -2,13 +2,18 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <latch>
+#include <optional>
+#include <thread>
 #include <utility>
 
 #include "client/engine/bundle_file.h"
 #include "client/experiments/cut_link.h"
 #include "client/experiments/paced_drafter.h"
+#include "shared/net/client_link.h"
+#include "shared/net/link_plug.h"
 #include "tests/client/generation_rig.h"
 #include "tests/support/failing_backend.h"
 #include "tests/support/loopback_server.h"
@@ -339,6 +344,63 @@ TEST_P(EngineTest, HintsStayOnTheDeviceWhileTheLinkTakesNone) {
   expect_right(*conversation, heard, 0);
   EXPECT_GT(seen.hint_messages, 0u);
   EXPECT_EQ(seen.while_backed_up, 0u);
+}
+
+// Pulls a plug in the middle of an answer.
+class PlugPuller final : public GenerationObserver {
+ public:
+  explicit PlugPuller(LinkPlug& plug) : plug_(plug) {}
+  void on_token(std::uint32_t, Provenance) override {
+    if (++tokens_ == 5) plug_.put(false);
+  }
+  void on_confirmed(std::uint32_t, std::uint32_t) override {}
+  void on_kept(std::uint32_t) override {}
+  void on_rewrite(std::uint32_t) override {}
+  void on_state(ClientState, const std::string&) override {}
+
+ private:
+  LinkPlug& plug_;
+  std::uint32_t tokens_ = 0;
+};
+
+TEST_P(EngineTest, WhatIsCountedOfACheckedAnswerIsThatOfTheWhole) {
+  server_ = start_server(10ms);
+  LinkPlug plug;
+  PlugPuller puller(plug);
+  Heard heard;
+  heard.answer.also = &puller;
+  Engine engine(&drafters());
+  Engine::ConversationParts of = parts(heard);
+  of.open_link = [&](std::function<void()> wake) -> Result<std::unique_ptr<TargetLink>> {
+    ClientLinkOptions options = server_->link_options(bundle_);
+    options.on_event = std::move(wake);
+    options.plug = &plug;
+    return ClientLink::open(std::move(options)).value();
+  };
+  const auto conversation = engine.open(std::move(of)).value();
+  conversation->answer(prompt(0));
+  ASSERT_TRUE(conversation->wait_until(soon()));
+  const AnswerOutcome alone = *conversation->outcome().value();
+  ASSERT_GT(std::ranges::count(alone.provenance, Provenance::offline), 0);
+  ASSERT_GT(alone.link.bytes_up, 0u);
+  plug.put(true);
+  std::optional<AnswerOutcome> checked;
+  for (const Instant deadline = soon(); !checked && Clock::now() < deadline;) {
+    conversation->check();
+    ASSERT_TRUE(conversation->wait_until(soon()));
+    checked = conversation->outcome().value();
+    if (!checked) std::this_thread::sleep_for(5ms);
+  }
+  ASSERT_TRUE(checked);
+  EXPECT_EQ(std::ranges::count(checked->provenance, Provenance::offline), 0);
+  EXPECT_EQ(checked->link.reconnects, 1u);
+  const LinkStats all = conversation->link_stats();
+  EXPECT_LT(all.bytes_up - checked->link.bytes_up, alone.link.bytes_up)
+      << "what came before the check is missing";
+
+  conversation->answer(prompt(1));
+  ASSERT_TRUE(conversation->wait_until(soon()));
+  EXPECT_EQ((*conversation->outcome().value()).link.reconnects, 0u);
 }
 
 TEST_P(EngineTest, OneWithoutAServerAnswersByItself) {

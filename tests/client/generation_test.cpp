@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
+
 #include "tests/client/generation_rig.h"
 #include "tests/client/scripted_link.h"
 
@@ -12,6 +14,7 @@ using testing::Answer;
 using testing::expect_same;
 using testing::GenerationRig;
 using testing::kRigContext;
+using testing::kRigPrompt;
 using testing::kToyEndToken;
 using testing::kToyVocabulary;
 using testing::LinkFault;
@@ -289,6 +292,51 @@ TEST(GenerationTest, ATokenThatIsNotWrittenEndsNothing) {
   ASSERT_TRUE(generation.over());
   EXPECT_EQ(generation.end().value(), AnswerEnd::tokens_max);
   EXPECT_EQ(listener.tokens, Tokens(kLength, RepeatingDrafter::kToken));
+}
+
+TEST(GenerationTest, ACancelledAnswerIsNeitherCheckedNorContinued) {
+  GenerationRig rig(
+      {.tree = TreeShape{.breadth = 2, .depth = 2, .nodes = 4},
+       .tokens_max = 12,
+       .resync_wait = Duration::zero(),
+       .faults = {{.request = 2, .kind = LinkFault::Kind::lost_answer, .wait_calls = 1'000'000}}});
+  Generation& generation = rig.generation();
+  generation.begin(kRigPrompt);
+  while (!generation.over() && generation.stats().offline_tokens < 2) {
+    generation.go_on(rig.link().wait_event(generation.wait_end()));
+  }
+  ASSERT_FALSE(generation.over());
+  generation.cancel();
+  const std::uint32_t requests = rig.link().request_count();
+  const Tokens seen = rig.listener().tokens;
+  rig.link().end_outage();
+  for (int i = 0; i < 10; ++i) EXPECT_FALSE(rig.settle());
+  EXPECT_EQ(rig.link().request_count(), requests);
+  EXPECT_EQ(rig.listener().tokens, seen);
+  EXPECT_EQ(*generation.end(), AnswerEnd::cancelled);
+  // What was said of it is part of the conversation.
+  Tokens next = kRigPrompt;
+  next.insert(next.end(), seen.begin(), seen.end());
+  next.push_back(33);
+  EXPECT_EQ(rig.answer(next).tokens, rig.plain(next).tokens);
+}
+
+// Even if nothing of what was seen first stays.
+TEST(GenerationTest, TheFirstTokenIsTheOneThatWasSeenFirst) {
+  std::uint32_t rewritten = 0;
+  for (const ToyDrafter drafter : {ToyDrafter::independent, ToyDrafter::hashed}) {
+    GenerationRig rig(
+        {.drafter = drafter,
+         .tree = TreeShape{.breadth = 2, .depth = 2, .nodes = 4},
+         .tokens_max = 12,
+         .faults = {{.request = 1, .kind = LinkFault::Kind::lost_request, .wait_calls = 40}}});
+    const Answer answer = rig.answer(kRigPrompt);
+    EXPECT_EQ(answer.tokens, rig.plain(kRigPrompt).tokens);
+    EXPECT_GT(answer.stats.elapsed, std::chrono::milliseconds(40));
+    EXPECT_LT(answer.stats.first_token_elapsed, std::chrono::milliseconds(20));
+    if (answer.stats.rewritten_tokens == answer.stats.offline_tokens) ++rewritten;
+  }
+  EXPECT_GT(rewritten, 0u) << "a check has left the first token each time";
 }
 
 INSTANTIATE_TEST_SUITE_P(Drafters, ConversationTest,

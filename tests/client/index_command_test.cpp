@@ -194,7 +194,10 @@ TEST_F(IndexCommandTest, NamesTheOptionThatIsWrong) {
 
 TEST_F(IndexCommandTest, KeepsTheDocumentsThatTheTargetFindsLikeliest) {
   std::string lines;
-  const std::string likely = "Once upon a time there was a little dog. The dog had a red ball.";
+  // Longer than the others, so that it fills no room that they leave.
+  const std::string likely =
+      "Once upon a time there was a little dog. The dog had a red ball. The dog liked to play with "
+      "the red ball in the park. One day, the dog saw a big cat.";
   for (int i = 0; i < 30; ++i) {
     std::string noise;
     for (int k = 0; k < 40; ++k) noise += static_cast<char>('a' + (i * 7 + k * k * (i + 3)) % 26);
@@ -220,6 +223,19 @@ TEST_F(IndexCommandTest, KeepsTheDocumentsThatTheTargetFindsLikeliest) {
     kept += holds(likely);
   }
   EXPECT_LT(kept, 6u);
+}
+
+// However likely it is.
+TEST_F(IndexCommandTest, ADocumentThatDoesNotFitLeavesItsRoomToOthers) {
+  std::string likeliest;
+  for (int i = 0; i < 30; ++i) likeliest += "The dog has a red ball. ";
+  const std::string fits = "Once upon a time there was a little dog.";
+  options_.corpus = {directory_.write("lines.txt", likeliest + "\n" + fits + "\n")};
+  options_.split = "lines";
+  options_.keep_tokens = 60;
+  ASSERT_TRUE(run_index(options_));
+  EXPECT_TRUE(holds(fits));
+  EXPECT_LE(CorpusIndex::open(options_.output)->facts().suffix_count, 60u);
 }
 
 TEST_F(IndexCommandTest, WhatWasNotDeclaredPublicIsNotDraftedFromOnline) {

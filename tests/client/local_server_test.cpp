@@ -184,6 +184,22 @@ TEST_F(LocalServerTest, ConstrainedAnswersAreThoseOfPlainDecoding) {
   }
 }
 
+TEST_F(LocalServerTest, AChatBeginsAsTheModelWantsItWhateverTheTemplateWrites) {
+  const auto prompt_tokens = [&](const std::string& begin) {
+    chat_ = ChatTemplate::parse(begin + "<|user|>\n{{ messages[0].content }}<|end|>\n").value();
+    api_.reset();
+    start({});
+    json counts;
+    for (const char* mode : {"mask", "prefix", "local"}) {
+      const json answer =
+          chat(chat_of("I am <private>Ann</private>.", {{"private", mode}, {"max_tokens", 1}}));
+      counts[mode] = answer["usage"]["prompt_tokens"];
+    }
+    return counts;
+  };
+  EXPECT_EQ(prompt_tokens(""), prompt_tokens("{{ bos_token }}"));
+}
+
 // A template may begin a thought, for which such an answer has no place.
 TEST_F(LocalServerTest, ConstrainedAnswersAreNoThoughts) {
   chat_ = ChatTemplate::parse(

@@ -1,6 +1,7 @@
 // Answers of a server that does not wait, whatever the device drafts them with.
 #include <gtest/gtest.h>
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -86,7 +87,7 @@ RunKnowledge disappointed(const Measured& measured) {
     const std::uint32_t rows = 1 + i % 8;
     control.observe_pass(rows, measured.pass + rows * measured.row);
     control.observe_step(rows, measured.step);
-    control.observe_rank(measured.rank);
+    control.observe_rank(measured.rank, 8);
   }
   RunKnowledge known = control.known();
   known.came_by_predicted[kOverlap] = known.came_by_predicted[kEconomy] = 0.2;
@@ -145,6 +146,37 @@ TEST(OverlapTest, TheNinthOfStreamedAnswersIsDraftedForToItsEndAndTeaches) {
   EXPECT_GT(told[kAnswers - 1].hints, told[kAnswers - 2].hints);
 }
 
+// Turns go by steps then, whose length says nothing of what is computed in them.
+TEST(OverlapTest, WhatIsDraftedBesideAPrivateAnswerIsNotTimed) {
+  Measured good_drafter = kPoorDrafter;
+  good_drafter.rank = 0;
+  RunKnowledge before = disappointed(good_drafter);
+  before.came_by_predicted = {};
+  SimulatedDevice device(
+      {.overlap = Overlap::automatic, .conversations = 2, .drafts_well = true, .known = before});
+  const Instant begun = device.now() + 50ms;
+  std::optional<SendGrid::Hold> hold;
+  device.time().at(begun, [&] { hold.emplace(device.grid()); });
+  device.ask(begun, {.conversation = 0,
+                     .prompt = kDevicePrompt,
+                     .terms = {.tokens_max = 20, .route = AnswerRoute::device, .is_private = true},
+                     .on_over = [&] { hold.reset(); }});
+  Duration taken{};
+  device.ask(begun + 1ms,
+             {.conversation = 1,
+              .prompt = kDevicePrompt,
+              .terms = {.tokens_max = 150, .sampling = {.temperature = 1.0f, .seed = 2}},
+              .on_over = [&] { taken = device.now() - begun; }});
+  device.run(30s);
+  ASSERT_LT(taken, SendGrid::kEndStep - 50ms) << "it was over when the steps were";
+  EXPECT_GT(device.hint_count(), 0u);
+  const RunKnowledge& known = device.generation(1).known();
+  EXPECT_EQ(known.step.sums().weight, before.step.sums().weight);
+  EXPECT_EQ(known.step.sums().seconds, before.step.sums().seconds);
+  EXPECT_EQ(known.came_by_predicted, before.came_by_predicted);
+  EXPECT_GT(known.tried, before.tried) << "ranks need no clock";
+}
+
 TEST(OverlapTest, AnAnswerThatAnOutageCutsIsCountedOnce) {
   SimulatedDevice device({.outages = {{400ms, 410ms}},
                           .overlap = Overlap::automatic,
@@ -159,67 +191,161 @@ TEST(OverlapTest, AnAnswerThatAnOutageCutsIsCountedOnce) {
   EXPECT_EQ(device.generation(0).known().streamed_answers, 1u);
 }
 
-// Where drafting would have become the better way, but the device has no tree to go on from.
-TEST(OverlapTest, EachStretchOfAStreamIsHeldAgainstItsPredictionOnce) {
-  constexpr std::uint32_t kLength = 40;
-  ScriptedLink link;
-  link.told.emplace_back(
-      ClientEvent(Welcomed{{.context_count = 4096, .hint_nodes_max = kHintNodesMax}}));
-  Listener listener;
-  RepeatingDrafter drafter;
-  Instant now{};
-  Generation generation(
-      {.link = link,
-       .drafter = &drafter,
-       .observer = listener,
-       .is_end = [](std::uint32_t) { return false; },
-       .now = [&] { return now; }},
-      {.tree = TreeShape{.breadth = 1, .depth = 2, .nodes = 2},
-       .tokens_max = kLength,
-       .context_count = 0,
-       .sampling = {},
-       .deadline = 40ms,
-       .resync = wire::ResyncPolicy::check,
-       .resync_wait = {},
-       .overlap = Overlap::automatic,
-       .known =
-           disappointed({.round_trip = 10ms, .pass = 10ms, .row = 0ms, .step = 3ms, .rank = 0})});
-  const auto streams_came = [&] { return generation.known().came_by_predicted[kStream]; };
-  auto length = static_cast<std::uint32_t>(kDevicePrompt.size());
-  const auto bring = [&](VerdictReceived::To to, std::uint32_t count, Duration taken) {
-    now += taken;
-    length += count;
-    link.told.emplace_back(ClientEvent(
+struct SideBySide {
+  Duration taken;  // until the last answer was over
+  std::vector<Tokens> tokens;
+};
+
+// So many at once, of nearly the same text.
+SideBySide side_by_side(const SimulatedDevice::Options& options) {
+  SimulatedDevice device(options);
+  std::vector<Listener> listeners(options.conversations);
+  const Instant begun = device.now();
+  SideBySide told;
+  for (std::uint32_t i = 0; i < options.conversations; ++i) {
+    const float temperature = 1.0f - 0.0001f * static_cast<float>(i);
+    device.ask(begun,
+               {.conversation = i,
+                .prompt = kDevicePrompt,
+                .terms = {.tokens_max = 150, .sampling = {.temperature = temperature, .seed = 2}},
+                .observer = &listeners[i],
+                .on_over = [&] { told.taken = device.now() - begun; }});
+  }
+  device.run(60s);
+  for (const Listener& listener : listeners) told.tokens.push_back(listener.tokens);
+  return told;
+}
+
+// What drafting brings is nothing then, and it costs nothing either.
+TEST(OverlapTest, AServerThatIsFasterThanTheDrafterIsFollowed) {
+  constexpr Duration kSlowStep = 25ms;  // three passes
+  for (const std::uint32_t count : {1u, 4u}) {
+    SCOPED_TRACE(count);
+    const SideBySide streamed = side_by_side({.overlap = Overlap::automatic,
+                                              .conversations = count,
+                                              .known = disappointed(kPoorDrafter)});
+    const SideBySide drafted = side_by_side({.overlap = Overlap::on,
+                                             .conversations = count,
+                                             .first_draft_step = kSlowStep,
+                                             .others_draft_step = kSlowStep});
+    ASSERT_GT(streamed.tokens[0].size(), 60u);
+    EXPECT_EQ(drafted.tokens, streamed.tokens);
+    // The last verdicts may wait for a step of each conversation.
+    EXPECT_LE(drafted.taken, streamed.taken * 5 / 4 + count * kSlowStep);
+  }
+}
+
+// Which tokens would have been right that it has not tried, it cannot know.
+TEST(OverlapTest, AChainDoesNotTeachThatOthersThanTheLikeliestAreNeverRight) {
+  SimulatedDevice device(
+      {.overlap = Overlap::automatic, .tree = {.breadth = 1, .depth = 4, .nodes = 4}});
+  device.ask(device.now(),
+             {.prompt = kDevicePrompt,
+              .terms = {.tokens_max = 150, .sampling = {.temperature = 1.0f, .seed = 2}}});
+  device.run(60s);
+  const RunKnowledge& known = device.generation(0).known();
+  ASSERT_LT(known.right[0], known.tried);
+  EXPECT_GT(known.right[1], 0.0);
+}
+
+constexpr Measured kNearServer{
+    .round_trip = 10ms, .pass = 10ms, .row = 0ms, .step = 3ms, .rank = 0};
+
+// A device that lets a server stream, which says what a test has it say.
+class ScriptedRun {
+ public:
+  ScriptedRun(std::uint32_t tokens_max, const RunKnowledge& known)
+      : generation_({.link = link_,
+                     .drafter = &drafter_,
+                     .observer = listener_,
+                     .is_end = [](std::uint32_t) { return false; },
+                     .now = [this] { return now_; }},
+                    {.tree = TreeShape{.breadth = 1, .depth = 2, .nodes = 2},
+                     .tokens_max = tokens_max,
+                     .context_count = 0,
+                     .sampling = {},
+                     .deadline = 40ms,
+                     .resync = wire::ResyncPolicy::check,
+                     .resync_wait = {},
+                     .overlap = Overlap::automatic,
+                     .known = known}) {
+    link_.told.emplace_back(
+        ClientEvent(Welcomed{{.context_count = 4096, .hint_nodes_max = kHintNodesMax}}));
+    generation_.begin(kDevicePrompt);
+  }
+
+  // Waits in the link until go_on().
+  void bring(VerdictReceived::To to, std::uint32_t count) {
+    length_ += count;
+    link_.told.emplace_back(ClientEvent(
         VerdictReceived{.to = to,
                         .verdict = {.round = 1,
-                                    .length = length,
+                                    .length = length_,
                                     .next = RepeatingDrafter::kToken,
                                     .verify_us = 10'000,
                                     .tokens = Tokens(count - 1, RepeatingDrafter::kToken)},
                         .more = true}));
-    generation.go_on(link.wait_event(Instant::min()));
-  };
-  generation.begin(kDevicePrompt);
-  bring(VerdictReceived::To::prefill, 1, 20ms);
-  ASSERT_EQ(generation.stats().overlap, "stream");
-  EXPECT_EQ(streams_came(), 0.0);
-  // A quarter of what passes of 10 ms promise.
-  bring(VerdictReceived::To::run, 33, 1430ms);
-  const double came = streams_came();
-  EXPECT_NEAR(came, 0.23, 0.01);
-  EXPECT_TRUE(RunControl(generation.known()).decide(1, 6, false).drafts())
-      << "else this test says nothing";
-  EXPECT_EQ(generation.stats().overlap, "stream");
-  bring(VerdictReceived::To::run, 1, 10ms);
-  EXPECT_EQ(streams_came(), came);
-  // What comes of a silent server's run says nothing of streams.
-  while (!generation.over()) {
-    now += 1s;
-    generation.go_on(link.wait_event(Instant::min()));
   }
-  EXPECT_EQ(std::ranges::count(listener.provenance, Provenance::offline), 5);
-  EXPECT_EQ(listener.tokens.size(), kLength);
-  EXPECT_EQ(streams_came(), came);
+  void go_on(Duration later) {
+    now_ += later;
+    generation_.go_on(link_.wait_event(Instant::min()));
+  }
+
+  const Generation& generation() const { return generation_; }
+  const Listener& listener() const { return listener_; }
+  double streams_came() const { return generation_.known().came_by_predicted[kStream]; }
+
+ private:
+  ScriptedLink link_;
+  Listener listener_;
+  RepeatingDrafter drafter_;
+  Instant now_{};
+  std::uint32_t length_ = static_cast<std::uint32_t>(kDevicePrompt.size());
+  Generation generation_;
+};
+
+// Where drafting would have become the better way, but the device has no tree to go on from.
+TEST(OverlapTest, EachStretchOfAStreamIsHeldAgainstItsPredictionOnce) {
+  constexpr std::uint32_t kLength = 40;
+  ScriptedRun run(kLength, disappointed(kNearServer));
+  run.bring(VerdictReceived::To::prefill, 1);
+  run.go_on(20ms);
+  ASSERT_EQ(run.generation().stats().overlap, "stream");
+  EXPECT_EQ(run.streams_came(), 0.0);
+  // A quarter of what passes of 10 ms promise.
+  run.bring(VerdictReceived::To::run, 33);
+  run.go_on(1430ms);
+  const double came = run.streams_came();
+  EXPECT_NEAR(came, 0.23, 0.01);
+  EXPECT_TRUE(RunControl(run.generation().known()).decide(1, 6, false).drafts())
+      << "else this test says nothing";
+  EXPECT_EQ(run.generation().stats().overlap, "stream");
+  run.bring(VerdictReceived::To::run, 1);
+  run.go_on(10ms);
+  EXPECT_EQ(run.streams_came(), came);
+  // What comes of a silent server's run says nothing of streams.
+  while (!run.generation().over()) run.go_on(1s);
+  EXPECT_EQ(std::ranges::count(run.listener().provenance, Provenance::offline), 5);
+  EXPECT_EQ(run.listener().tokens.size(), kLength);
+  EXPECT_EQ(run.streams_came(), came);
+}
+
+// It had piled up while the device was busy with something else.
+TEST(OverlapTest, WhatIsTakenInAtOnceIsNoRateOfAStream) {
+  RunKnowledge hopeless = disappointed(kNearServer);
+  hopeless.came_by_predicted[kOverlap] = hopeless.came_by_predicted[kEconomy] = 0.01;
+  ScriptedRun run(200, hopeless);
+  run.bring(VerdictReceived::To::prefill, 1);
+  for (int i = 0; i < 70; ++i) run.bring(VerdictReceived::To::run, 1);
+  run.go_on(20ms);
+  EXPECT_EQ(run.listener().tokens.size(), 71u) << "in one turn";
+  ASSERT_EQ(run.generation().stats().overlap, "stream");
+  EXPECT_EQ(run.streams_came(), 0.0);
+  for (int i = 0; i < 40; ++i) {
+    run.bring(VerdictReceived::To::run, 1);
+    run.go_on(10ms);
+  }
+  EXPECT_NEAR(run.streams_came(), 1.0, 0.05) << "passes take 10 ms";
 }
 
 }  // namespace

@@ -83,6 +83,7 @@ TEST_F(PerplexityCommandTest, NamesTheOptionThatIsWrong) {
   o = options_;
   o.model = EDGEDRAFT_MODELS "/moa-tli0.gguf";
   expect_error(o, Errc::unsupported, "edgedraft-moa");
+  expect_error(o, Errc::unsupported, "moa-tli0.gguf");
 }
 
 }  // namespace

@@ -17,6 +17,14 @@ class PowerSupplyTest : public ::testing::Test {
     std::ofstream(path) << text << "\n";
   }
 
+  void write_zone(const std::string& number, const std::string& name,
+                  const std::string& microjoules) const {
+    const std::string zone = "powercap/intel-rapl:" + number;
+    write(zone + "/name", name);
+    write(zone + "/energy_uj", microjoules);
+    write(zone + "/max_energy_range_uj", "1000000000");
+  }
+
   test::TemporaryDirectory directory_;
   const std::filesystem::path root_ = directory_ / "class";
   const PowerSupply power_{root_};
@@ -41,11 +49,8 @@ TEST_F(PowerSupplyTest, OnBatteryWhileItsOwnBatteryIsDischarging) {
 }
 
 TEST_F(PowerSupplyTest, EnergyIsThatOfAllProcessorsAndOutlivesAnOverflow) {
-  for (const char* package : {"0", "1"}) {
-    const std::string zone = std::string("powercap/intel-rapl:") + package;
-    write(zone + "/energy_uj", "900000000");
-    write(zone + "/max_energy_range_uj", "1000000000");
-  }
+  write_zone("0", "package-0", "900000000");
+  write_zone("1", "package-1", "900000000");
   const EnergyMeter meter(power_);
   EXPECT_DOUBLE_EQ(meter.joules().value(), 0.0);
   write("powercap/intel-rapl:0/energy_uj", "905000000");
@@ -54,6 +59,32 @@ TEST_F(PowerSupplyTest, EnergyIsThatOfAllProcessorsAndOutlivesAnOverflow) {
   write("powercap/intel-rapl:0/energy_uj", "1000000");
   write("powercap/intel-rapl:1/energy_uj", "902000000");
   EXPECT_DOUBLE_EQ(meter.joules().value(), 103.0);
+}
+
+// On laptops there is often a counter of the whole machine, which holds the processor's, and cores
+// have one within the processor's.
+TEST_F(PowerSupplyTest, ACounterThatHoldsAProcessorsIsNotAddedToIt) {
+  write_zone("0", "psys", "100000000");
+  write_zone("1", "package-0", "100000000");
+  write_zone("1:0", "core", "100000000");
+  const EnergyMeter meter(power_);
+  write_zone("0", "psys", "120000000");
+  write_zone("1", "package-0", "105000000");
+  write_zone("1:0", "core", "103000000");
+  EXPECT_DOUBLE_EQ(meter.joules().value(), 5.0);
+}
+
+TEST_F(PowerSupplyTest, WhatIsTakenInAPauseDoesNotCount) {
+  write_zone("0", "package-0", "0");
+  EnergyMeter meter(power_);
+  write_zone("0", "package-0", "5000000");
+  const double before = meter.joules().value();
+  write_zone("0", "package-0", "25000000");
+  meter.go_on_from(before);
+  write_zone("0", "package-0", "27000000");
+  EXPECT_DOUBLE_EQ(meter.joules().value(), 7.0);
+  meter.begin();
+  EXPECT_DOUBLE_EQ(meter.joules().value(), 0.0);
 }
 
 }  // namespace

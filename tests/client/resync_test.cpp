@@ -486,6 +486,26 @@ TEST(ResyncErrorTest, AServerThatComesBackAsAnotherIsNamedOnceAndNotWaitedFor) {
   EXPECT_EQ(rig.listener().why, "another model");
 }
 
+// Nothing but the time tells when it has room again.
+TEST(ResyncErrorTest, AServerWithoutRoomIsAskedAgainWhileAnAnswerWaitsForItsCheck) {
+  GenerationRig rig(
+      {.tree = TreeShape{.breadth = 2, .depth = 2, .nodes = 4},
+       .tokens_max = 12,
+       .faults = {{.request = 1, .kind = LinkFault::Kind::refused, .wait_calls = 0},
+                  {.request = 2, .kind = LinkFault::Kind::refused, .wait_calls = 0}}});
+  Generation& generation = rig.generation();
+  generation.begin(kRigPrompt);
+  // Never before it wants to go on, as the engine does it.
+  while (!generation.over()) generation.go_on(rig.link().wait_event(generation.wait_end()));
+  ASSERT_TRUE(generation.end());
+  EXPECT_EQ(rig.listener().tokens, rig.plain(kRigPrompt).tokens);
+  for (const Provenance provenance : rig.listener().provenance) {
+    EXPECT_EQ(provenance, Provenance::verified);
+  }
+  EXPECT_GT(generation.stats().offline_tokens, 0u);
+  EXPECT_LT(generation.stats().elapsed, 1s);
+}
+
 // What turned us away may be mended by the time of the next answer, or of another look at the last.
 TEST(ResyncErrorTest, AClosedLinkIsTriedAgainByTheNextAnswerAndTheNextCheck) {
   const GenerationRig::Options options{

@@ -28,7 +28,7 @@ RunControl knowing(const World& world) {
     control.observe_pass(rows, world.pass + (rows - 1) * world.row);
     control.observe_step(rows, world.step);
     const bool first = i < 100 * world.acceptance;
-    control.observe_rank(first ? 0 : i % 2 == 0 ? 1 : 100);
+    control.observe_rank(first ? 0 : i % 2 == 0 ? 1 : 100, 8);
   }
   return control;
 }
@@ -71,6 +71,29 @@ TEST(RunControlTest, GrowsAChainWhereAWideStepCostsTooMuch) {
   }
   EXPECT_EQ(control.decide(8, 96, false).breadth, 8u);
   EXPECT_EQ(dear.decide(8, 96, false).breadth, 1u);
+}
+
+// A chain tries one token a place, and says nothing of the second.
+TEST(RunControlTest, ChainsDoNotUnlearnWhatATreeBrings) {
+  RunControl control = knowing({.acceptance = 0.7});
+  const auto wide = [&] { return control.try_drafting(8, 96, false).tokens_per_second; };
+  const double before = wide();
+  const double second = control.known().right[1] / control.known().tried;
+  for (std::uint32_t i = 0; i < 400; ++i) control.observe_rank(i % 10 < 7 ? 0 : 1, 1);
+  EXPECT_NEAR(wide(), before, 0.08 * before);
+  EXPECT_NEAR(control.known().right[1] / control.known().tried, second, 0.1 * second);
+  // What they do tell: one that is right less often is worth less.
+  for (std::uint32_t i = 0; i < 1600; ++i) control.observe_rank(i % 10 < 3 ? 0 : 1, 1);
+  EXPECT_NEAR(control.known().right[0] / control.known().tried, 0.3, 0.05);
+  EXPECT_LT(wide(), 0.9 * before);
+}
+
+// A drafter that has nothing else to propose would have nothing in a wider tree.
+TEST(RunControlTest, AMissOfAllThatThereIsIsNoneOfTheRanks) {
+  RunControl control({});
+  for (int i = 0; i < 100; ++i) control.observe_rank(100, 8);
+  EXPECT_EQ(control.known().tried, 100.0);
+  for (const double right : control.known().right) EXPECT_EQ(right, 0.0);
 }
 
 TEST(RunControlTest, OnBatteryDraftsOnlyWhatIsLikelyAndPays) {

@@ -103,6 +103,37 @@ TEST_F(RunMemoryTest, WhatNoRunCanHaveTaughtIsLeftOut) {
   EXPECT_EQ(found->streamed_answers, 0u);
 }
 
+TEST_F(RunMemoryTest, MoreRightGuessesThanTokensAreLeftOut) {
+  RunKnowledge known = some_knowledge();
+  known.right.fill(100);  // of 100, each
+  ASSERT_TRUE(RunMemory(file_).put(kKey, known));
+  const auto found = RunMemory(file_).find(kKey);
+  ASSERT_TRUE(found);
+  EXPECT_EQ(found->tried, 0);
+  EXPECT_EQ(found->right, RunKnowledge{}.right);
+  // What was rounded when it was forgotten in parts is none of these.
+  RunMemory memory(file_);
+  known.right = {70, 20, 10, 0, 0, 0, 0, 0};
+  ASSERT_TRUE(memory.put(kKey, known));
+  for (int i = 0; i < 100; ++i) {
+    ASSERT_TRUE(memory.put({.server = kKey.server, .drafter = "another"}, some_knowledge()));
+    EXPECT_GT(RunMemory(file_).find(kKey)->tried, 0) << i;
+  }
+}
+
+TEST_F(RunMemoryTest, WhatTheLastDrafterDidNotSeeIsAsTheOneBeforeSawIt) {
+  RunMemory memory(file_);
+  ASSERT_TRUE(memory.put(kKey, some_knowledge()));
+  RunKnowledge cut;  // before the server made a pass for a draft
+  cut.round_trip = 0.5;
+  ASSERT_TRUE(memory.put({.server = kKey.server, .drafter = "another"}, cut));
+  const auto found = memory.find(kKey);
+  ASSERT_TRUE(found);
+  EXPECT_DOUBLE_EQ(found->pass.at(4), some_knowledge().pass.at(4));
+  EXPECT_EQ(found->round_trip, some_knowledge().round_trip);
+  EXPECT_EQ(found->came_by_predicted, some_knowledge().came_by_predicted);
+}
+
 TEST_F(RunMemoryTest, AFileOfAnEarlierBuildIsRead) {
   ASSERT_TRUE(RunMemory(file_).put(kKey, some_knowledge()));
   nlohmann::json json = stored();

@@ -91,6 +91,10 @@ TEST(SchemaGrammarTest, WordsBesideAChoiceHoldForAllOfIt) {
   expect(R"({"type": "object", "anyOf": [{"properties": {"a": {"const": 1}}, "required": ["a"]},
              {"additionalProperties": false}]})",
          {R"({"a":1})", "{}"}, {"1", R"({"b":1})"});
+  for (const char* word : {"anyOf", "oneOf", "allOf"}) {
+    expect(R"({"type": "string", ")" + std::string(word) + R"(": [true]})", {R"("x")"},
+           {"false", "1", "{}"});
+  }
 }
 
 TEST(SchemaGrammarTest, AWordOfOneTypeMeansThatType) {
@@ -106,6 +110,45 @@ TEST(SchemaGrammarTest, ReferencesMayLeadBack) {
              "v": {"type": "integer"}, "next": {"anyOf": [{"$ref": "#/$defs/tree"},
              {"type": "null"}]}}, "required": ["v", "next"]}}})",
          {R"({"v":1,"next":null})", R"({"v":1,"next":{"v":2,"next":null}})"}, {R"({"v":1})"});
+  expect(R"({"anyOf": [{"type": "null"}, {"items": {"$ref": "#"}, "minItems": 1}]})",
+         {"null", "[null]", "[[null], null]"}, {"[]"});
+}
+
+TEST(SchemaGrammarTest, AReferenceIsAPartOfAnAddress) {
+  expect(R"({"$ref": "#/$defs/a%20b", "$defs": {"a b": {"const": 1}}})", {"1"}, {"2"});
+  expect(R"({"$ref": "#/%24defs/a~1b", "$defs": {"a/b": {"const": 1}}})", {"1"}, {"2"});
+}
+
+std::string why_refused(const std::string& schema) {
+  SchemaGrammar rules("schema");
+  rules.rule_of(Schema::parse(schema));
+  return rules.error() ? rules.error()->message : "";
+}
+
+// As a grammar they would be refused by names that the user has never seen.
+TEST(SchemaGrammarTest, AReferenceThatLeadsToItselfIsNamed) {
+  for (
+      const char* schema :
+      {R"({"$ref": "#"})", R"({"anyOf": [{"type": "null"}, {"$ref": "#"}]})",
+       R"({"allOf": [{"oneOf": [{"$ref": "#"}]}]})",
+       R"({"$ref": "#/$defs/a", "$defs": {"a": {"anyOf": [{"$ref": "#"}, {"type": "null"}]}}})",
+       R"({"properties": {"x": {"anyOf": [{"items": {"$ref": "#/$defs/b"}}, {"$ref": "#/$defs/b"}]}},
+            "$defs": {"b": {"$ref": "#/properties/x"}}})"}) {
+    SCOPED_TRACE(schema);
+    const std::string refusal = why_refused(schema);
+    EXPECT_NE(refusal.find("leads to itself"), std::string::npos) << refusal;
+    EXPECT_NE(refusal.find("'schema'"), std::string::npos) << refusal;
+  }
+}
+
+TEST(SchemaGrammarTest, RefusalsNameTheWordThatWasUsed) {
+  for (const char* name : {"prefixItems", "items"}) {
+    const std::string word = name;
+    const std::string refusal = why_refused(R"({"type": "array", ")" + word + R"(": []})");
+    EXPECT_NE(refusal.find(": " + word + " has to be an array that is not empty"),
+              std::string::npos)
+        << refusal;
+  }
 }
 
 TEST(SchemaGrammarTest, WhatItCannotKeepToIsRefused) {

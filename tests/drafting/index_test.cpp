@@ -360,5 +360,39 @@ TEST_F(CorpusIndexTest, AKindThatCopiesFromIndexesWantsOneOfItsOwnTokens) {
   EXPECT_NE(other.error().message.find("corpus.index"), std::string::npos);
 }
 
+// Whoever makes a file can make its digests, too.
+TEST_F(CorpusIndexTest, AKindThatCopiesFromIndexesTakesNoOtherVocabularyThanTheTargets) {
+  const GgufFile target = GgufFile::open(EDGEDRAFT_MODELS "/target.gguf").value();
+  const DrafterKind* const kind = find_drafter_kind("retrieval");
+  ASSERT_NE(kind, nullptr);
+  const auto texts = target.get_strings("tokenizer.ggml.tokens");
+  ASSERT_TRUE(texts);
+  const auto right = static_cast<std::uint32_t>(texts->size());
+  const Tokens content{7, kDocumentEnd, 0};  // a document, its end, and the one suffix
+  const ByteView numbers = std::as_bytes(std::span(content));
+  const IndexFacts facts{.vocabulary_count = right,
+                         .token_count = 2,
+                         .suffix_count = 1,
+                         .is_public = true,
+                         .tokenizer = tokenizer_fingerprint(target).value(),
+                         .content = sha256(numbers)};
+  const auto read_with = [&](std::uint32_t vocabulary_count) {
+    IndexFacts said = facts;
+    said.vocabulary_count = vocabulary_count;
+    const Bytes header = to_header(said);
+    std::string bytes(reinterpret_cast<const char*>(header.data()), header.size());
+    bytes.append(reinterpret_cast<const char*>(numbers.data()), numbers.size());
+    const std::vector<std::filesystem::path> paths{directory_.write("made_up.index", bytes)};
+    return kind->read_with_indexes(target, paths);
+  };
+  EXPECT_TRUE(read_with(right));
+  for (const std::uint32_t count : {right - 1, right + 5, 0xFFFF'FFF0u}) {
+    const auto refused = read_with(count);
+    ASSERT_FALSE(refused) << count;
+    EXPECT_EQ(refused.error().code, Errc::mismatch);
+    EXPECT_NE(refused.error().message.find("made_up.index"), std::string::npos);
+  }
+}
+
 }  // namespace
 }  // namespace edgedraft

@@ -9,7 +9,7 @@
 
 #include "tests/e2e/process.h"
 
-// What `edgedraft-bench` does not measure.
+// What `edgedraft-bench` refuses to measure, and that what it compares can be compared.
 namespace edgedraft::testing {
 namespace {
 
@@ -73,6 +73,28 @@ TEST(BenchOptionsTest, NoDeviceAnswersNothing) {
   Process bench({EDGEDRAFT_BENCH, "overlap", "--clients", "0"}, scratch / "bench");
   EXPECT_EQ(bench.wait(), kUsageError);
   EXPECT_NE(bench.err().find("--clients: '0'"), std::string::npos) << bench.err();
+}
+
+// Nothing would be measured.
+TEST(BenchOptionsTest, AnswersAndTextsWithoutACycleAreRefused) {
+  const test::TemporaryDirectory scratch;
+  struct Refused {
+    const char* command;
+    const char* option;
+    const char* value;
+  };
+  for (const auto& [command, option, value] : {Refused{"overlap", "--tokens", "1"},
+                                               {"plan", "--max-tokens", "1"},
+                                               {"drafters", "--max-tokens", "1"},
+                                               {"server", "--max-tokens", "0"},
+                                               {"fingerprint", "--tokens", "0"},
+                                               {"lag", "--max-tokens", "0"},
+                                               {"tables", "--cycles", "0"}}) {
+    Process bench({EDGEDRAFT_BENCH, command, option, value}, scratch / "bench");
+    EXPECT_EQ(bench.wait(), kUsageError) << command;
+    EXPECT_NE(bench.err().find(std::string(option) + ": '" + value + "'"), std::string::npos)
+        << command << ": " << bench.err();
+  }
 }
 
 // `engine` makes the same sizes by itself.
@@ -142,8 +164,7 @@ TEST_F(ShortAnswerTest, BehindALagThatNoAnswerHasNothingIsRight) {
   }
   EXPECT_EQ(shares, 5);
 
-  const std::vector<std::string> brief{"--lags", "9999", "--links", "lan", "--seconds", "0.001"};
-  ASSERT_EQ(measure("drafters", brief), 0) << bench_->err();
+  ASSERT_EQ(measure("drafters", {"--lags", "9999", "--links", "lan"}), 0) << bench_->err();
   EXPECT_NE(bench_->out().find("9999 behind - of -\n"), std::string::npos) << bench_->out();
 }
 
@@ -152,6 +173,37 @@ TEST_F(ShortAnswerTest, APaceProfileHasToListTheDrafter) {
   EXPECT_EQ(measure("drafters", {"--pace-profile", profile}), kUsageError);
   EXPECT_NE(bench_->err().find("[draft.step_ms]"), std::string::npos) << bench_->err();
   EXPECT_NE(bench_->err().find("moa-tli0"), std::string::npos) << bench_->err();
+}
+
+// At a second a token plain decoding's answers take most of a minute: no arm may stop before it has
+// them all, as a faster one would be compared on other prompts than a slower one.
+TEST(BenchDraftersTest, EveryArmAnswersTheSamePrompts) {
+  const test::TemporaryDirectory scratch;
+  const auto pace = scratch.write("slow.toml",
+                                  "[target]\npass_ms = [[1, 1000], [63, 1000]]\n"
+                                  "[draft.step_ms]\ndefault = 10\n");
+  std::ofstream prompts(scratch / "prompts.jsonl");
+  for (const char* animal : {"hen", "dog", "cat", "cow", "duck"}) {
+    const std::string prompt = std::string("Tell me a story about a ") + animal + ".";
+    prompts << nlohmann::json{{"task", "story"}, {"prompt", prompt}} << "\n";
+  }
+  prompts.close();
+  Process bench({EDGEDRAFT_BENCH, "drafters", "--model", demo_model("target"), "--bundle",
+                 demo_model("moa-tli0"), "--prompts", scratch / "prompts.jsonl", "--max-tokens",
+                 "8", "--lags", "9999", "--links", "lan", "--pace-profile", pace, "--json"},
+                scratch / "bench");
+  ASSERT_EQ(bench.wait(), 0) << bench.err();
+  const auto rows = nlohmann::json::parse(bench.out());
+  ASSERT_EQ(rows.size(), 2u);
+  const double plain = rows[0]["tokens_per_second"]["lan"]["sequential"];
+  for (const char* way : {"sequential", "overlap"}) {
+    const double speed = rows[1]["tokens_per_second"]["lan"][way];
+    const auto& times = rows[1]["times_plain"]["lan"][way];
+    // What both got is the same, so the answers' times alone tell how they compare.
+    EXPECT_NEAR(times["value"].get<double>(), speed / plain, 1e-9) << way;
+    EXPECT_LE(times["low"].get<double>(), times["value"].get<double>()) << way;
+    EXPECT_GE(times["high"].get<double>(), times["value"].get<double>()) << way;
+  }
 }
 
 // `edgedraft-bench agreement` on texts and ids that do not belong together.

@@ -160,6 +160,12 @@ TEST_F(OperationsTest, ASessionsMemoryIsToldAsItIs) {
   EXPECT_NE(refused.err().find("a session of 1024 tokens takes 7.5 MiB. Give 8MB or more"),
             std::string::npos)
       << refused.err();
+  Process without_drafter(joined(command, {"--kv-memory", "8MB", "--speculate", "auto"}),
+                          scratch_ / "without-drafter");
+  EXPECT_EQ(without_drafter.wait(), 2) << "it would start and never draft";
+  EXPECT_NE(without_drafter.err().find("takes 7.5 MiB, and the drafter of --speculate beside it"),
+            std::string::npos)
+      << without_drafter.err();
   Process server(joined(command, {"--kv-memory", "8MB"}), scratch_ / "server");
   ASSERT_TRUE(server.wait_for_output("ready")) << server.err();
   EXPECT_NE(server.err().find("at most 7.5 MiB a session with keys and values in f32, 1 drafter\n"),
@@ -293,6 +299,27 @@ TEST_F(OperationsTest, SighupLeavesATokenInForceThatCameThroughAPipe) {
   EXPECT_EQ(server.process().wait(), 0);
 }
 
+// Whatever has become of its file, the token of the start was replaced for a reason.
+TEST_F(OperationsTest, SighupNeverBringsBackATokenThatWasReplaced) {
+  const auto token = scratch_.write_secret("token", "old\n");
+  const auto old_token = scratch_.write_secret("old-token", "old\n");
+  const auto new_token = scratch_.write_secret("new-token", "new\n");
+  Server server(scratch_, {"--token-file", token});
+  scratch_.write_secret("token", "new\n");
+  server.process().signal(SIGHUP);
+  ASSERT_TRUE(server.process().wait_for_error("token read anew")) << server.process().err();
+  std::filesystem::remove(token);
+  std::filesystem::create_directory(token);
+  server.process().signal(SIGHUP);
+  ASSERT_TRUE(server.process().wait_for_error("everything stays")) << server.process().err();
+  std::filesystem::remove(token);
+  ASSERT_EQ(::mkfifo(token.c_str(), 0600), 0);
+  server.process().signal(SIGHUP);
+  ASSERT_TRUE(server.process().wait_for_error("the token stays")) << server.process().err();
+  EXPECT_EQ(start(server, {"--token-file", old_token})->wait(), 4);
+  expect_all(answer_of(*start(server, {"--token-file", new_token})), "verified");
+}
+
 // At its most talkative the server writes down neither what was asked nor what was answered.
 TEST_F(OperationsTest, TheLogHoldsNoText) {
   Server server(scratch_, {"--log-level", "trace", "--log-format", "json"});
@@ -312,7 +339,8 @@ TEST_F(OperationsTest, TheLogHoldsNoText) {
     EXPECT_FALSE(event["level"].get<std::string>().empty());
     all += event["message"].get<std::string>() + '\n';
   }
-  EXPECT_NE(all.find("signed in"), std::string::npos) << all;
+  EXPECT_NE(all.find(" (edgedraft "), std::string::npos) << "which program and version: " << all;
+  EXPECT_NE(all.find(") signed in with moa-tli0\n"), std::string::npos) << all;
   EXPECT_NE(all.find("gone"), std::string::npos) << all;
   for (const std::string word : {"xylophone", "quartz", "8675309"}) {
     EXPECT_EQ(all.find(word), std::string::npos) << all;

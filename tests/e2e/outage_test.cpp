@@ -2,7 +2,10 @@
 #include <signal.h>
 
 #include <algorithm>
+#include <chrono>
+#include <fstream>
 #include <nlohmann/json.hpp>
+#include <thread>
 
 #include "tests/e2e/process.h"
 #include "tests/e2e/server_metrics.h"
@@ -203,6 +206,42 @@ TEST_F(OutageTest, WithoutAnyServerTheDrafterAnswersAlone) {
   const json answer = json::parse(client->out());
   EXPECT_FALSE(answer["tokens"].empty());
   for (const auto& mark : provenance(answer)) EXPECT_EQ(mark, "offline");
+}
+
+// The answer has ended then, and is not what it should be.
+TEST_F(OutageTest, WhoDoesNotWaitForTheCheckIsToldByTheStatus) {
+  const auto client = start_client(scratch_, "alone",
+                                   {"-p", kStory, "--max-tokens", "1", "--server", "127.0.0.1:1",
+                                    "--pin", "sha256:" + std::string(64, '0'), "--bundle",
+                                    demo_model("independent"), "--resync-wait-ms", "600000"});
+  ASSERT_TRUE(client->wait_for_error("offline: ")) << client->err();
+  // Until its only token is written; where that takes longer, the answer is cut, which has the same
+  // status.
+  std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  client->signal(SIGINT);
+  EXPECT_EQ(client->wait(), 130) << client->err();
+}
+
+TEST_F(OutageTest, AnAnswerWithoutTheServerForgetsNothingOfIt) {
+  Server server(scratch_);
+  const auto answer = [&](const char* name) {
+    Process client(joined({EDGEDRAFT_CLIENT, "run", "--json"}, common(server)), scratch_ / name, "",
+                   {{"XDG_CONFIG_HOME", scratch_.path().string()},
+                    {"XDG_CACHE_HOME", scratch_.path().string()}});
+    EXPECT_EQ(client.wait(), 0) << client.err();
+    return json::parse(client.out());
+  };
+  const auto known = [&] {
+    std::ifstream in(scratch_ / "edgedraft/servers.json");
+    return json::parse(in);
+  };
+  answer("online");
+  const json learned = known();
+  EXPECT_FALSE(learned["runs"].empty());
+  server.process().signal(SIGKILL);
+  server.process().wait();
+  EXPECT_GT(answer("offline")["stats"]["offline_tokens"], 0);
+  EXPECT_EQ(known(), learned);
 }
 
 TEST_F(OutageTest, PlainDecodingHasNobodyToGoOnWithAndSaysSo) {

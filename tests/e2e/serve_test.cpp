@@ -316,6 +316,19 @@ TEST_F(ServeTest, AServerThatIsNotTrustedIsAnError) {
   EXPECT_EQ(json::parse(result.body)["error"]["code"], "untrusted");
 }
 
+// Nobody has to start the endpoint anew, which has conversations to lose.
+TEST_F(ServeTest, ATokenThatIsPutRightIsTakenByTheNextPrompt) {
+  const auto own = scratch_.write_secret("own-token", "old\n");
+  const Server server(scratch_, {"--token-file", scratch_.write_secret("token", "new\n")});
+  const Endpoint endpoint(scratch_, server.address(), server.pin(), {"--token-file", own});
+  const HttpResult refused = endpoint.post({{"max_tokens", 5}, {"offline", "wait"}});
+  EXPECT_NE(refused.status, 200u);
+  EXPECT_NE(refused.body.find("token"), std::string::npos) << refused.body;
+  std::ofstream(own) << "new\n";
+  const json answer = endpoint.answer({{"max_tokens", 5}, {"offline", "wait"}});
+  EXPECT_EQ(answer["x_edgedraft"]["offline_tokens"], 0);
+}
+
 TEST_F(ServeTest, WrongOptionsAreExplained) {
   const auto said = [&](Options options, int status) {
     Options command{EDGEDRAFT_CLIENT, "serve", "--bundle", demo_model("moa-tli0")};

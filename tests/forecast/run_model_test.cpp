@@ -83,6 +83,14 @@ TEST(RunModelTest, ATreeIsWorthItsSiblings) {
   EXPECT_LT(1.1 * tree, of(m, RunKind::overlap).seconds);
 }
 
+// Whatever is said of the drafter and however fast it is: the device's tree has an end, too.
+TEST(RunModelTest, ATreeOfWhichNothingIsUnlikelyHasAnEnd) {
+  RunModel m = model(0.7, 0.031);
+  m.ranks.assign(8, 1.0);
+  m.step = 1e-6;
+  EXPECT_LT(of(m, RunKind::overlap, 1).steps, 256.0);
+}
+
 TEST(RunModelTest, ItsSeedDecides) {
   const RunModel m = model(0.7, 0.031);
   const double seconds = forecast(m, RunKind::overlap, 96, 3, 5).seconds;

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <openssl/pem.h>
 #include <openssl/x509.h>
+#include <sys/stat.h>
 
 #include <fstream>
 #include <memory>
@@ -150,6 +151,27 @@ TEST(IdentityTest, FilesThatAreNotThereAreNamed) {
   for (const Error& error : errors) {
     EXPECT_EQ(error.code, Errc::io);
     EXPECT_NE(error.message.find("lost.pem: No such file"), std::string::npos) << error.message;
+  }
+}
+
+// It could be read once, and waiting for more could take for ever.
+TEST(IdentityTest, APipeIsRefusedInsteadOfCertificatesAndKeys) {
+  const test::TemporaryDirectory directory;
+  const auto identity = load_or_create_identity(directory.path()).value();
+  const fs::path pipe = directory / "pipe.pem";
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  const std::vector<Error> errors = {
+      load_identity(pipe, identity.key_file).error(),
+      load_identity(identity.certificate_file, pipe).error(),
+      make_server_context({.certificate_file = identity.certificate_file,
+                           .key_file = identity.key_file,
+                           .client_ca_file = pipe})
+          .error(),
+      make_client_context({.ca_file = pipe}).error()};
+  for (const Error& error : errors) {
+    EXPECT_EQ(error.code, Errc::usage);
+    EXPECT_NE(error.message.find("pipe.pem: it is no regular file"), std::string::npos)
+        << error.message;
   }
 }
 

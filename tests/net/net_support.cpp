@@ -20,6 +20,20 @@ File open(const std::filesystem::path& file, const char* mode) {
   return File(std::fopen(file.c_str(), mode), std::fclose);
 }
 
+// As make_identity() wrote it.
+struct Authority {
+  Authority(const std::filesystem::path& directory, const std::string& name)
+      : certificate(PEM_read_X509(open(directory / (name + "-cert.pem"), "r").get(), nullptr,
+                                  nullptr, nullptr),
+                    X509_free),
+        key(PEM_read_PrivateKey(open(directory / (name + "-key.pem"), "r").get(), nullptr, nullptr,
+                                nullptr),
+            EVP_PKEY_free) {}
+
+  Owned<X509> certificate;
+  Owned<EVP_PKEY> key;
+};
+
 void add_extension(X509* to, int id, const std::string& value) {
   const Owned<X509_EXTENSION> extension(X509V3_EXT_conf_nid(nullptr, nullptr, id, value.c_str()),
                                         X509_EXTENSION_free);
@@ -34,7 +48,7 @@ TlsIdentity make_identity(const std::filesystem::path& directory, const std::str
   const Owned<X509> certificate(X509_new(), X509_free);
   X509* x = certificate.get();
   X509_set_version(x, X509_VERSION_3);
-  ASN1_INTEGER_set(X509_get_serialNumber(x), 1);
+  ASN1_INTEGER_set(X509_get_serialNumber(x), options.serial);
   X509_gmtime_adj(X509_getm_notBefore(x), options.valid_from_seconds);
   X509_gmtime_adj(X509_getm_notAfter(x), options.valid_until_seconds);
   X509_NAME* subject = X509_get_subject_name(x);
@@ -48,13 +62,9 @@ TlsIdentity make_identity(const std::filesystem::path& directory, const std::str
     X509_set_issuer_name(x, subject);
     X509_sign(x, key.get(), EVP_sha256());
   } else {
-    const File ca_file = open(directory / (options.signer + "-cert.pem"), "r");
-    const File ca_key_file = open(directory / (options.signer + "-key.pem"), "r");
-    const Owned<X509> ca(PEM_read_X509(ca_file.get(), nullptr, nullptr, nullptr), X509_free);
-    const Owned<EVP_PKEY> ca_key(PEM_read_PrivateKey(ca_key_file.get(), nullptr, nullptr, nullptr),
-                                 EVP_PKEY_free);
-    X509_set_issuer_name(x, X509_get_subject_name(ca.get()));
-    X509_sign(x, ca_key.get(), EVP_sha256());
+    const Authority ca(directory, options.signer);
+    X509_set_issuer_name(x, X509_get_subject_name(ca.certificate.get()));
+    X509_sign(x, ca.key.get(), EVP_sha256());
   }
   const auto certificate_file = directory / (name + "-cert.pem");
   const auto key_file = directory / (name + "-key.pem");
@@ -63,6 +73,32 @@ TlsIdentity make_identity(const std::filesystem::path& directory, const std::str
   std::filesystem::permissions(
       key_file, std::filesystem::perms::owner_read | std::filesystem::perms::owner_write);
   return load_identity(certificate_file, key_file).value();
+}
+
+std::string revocation_list(const std::filesystem::path& directory, const std::string& ca,
+                            const std::vector<long>& serials, long valid_until_seconds) {
+  const Authority authority(directory, ca);
+  const Owned<X509_CRL> list(X509_CRL_new(), X509_CRL_free);
+  X509_CRL_set_version(list.get(), 1);  // the second
+  X509_CRL_set_issuer_name(list.get(), X509_get_subject_name(authority.certificate.get()));
+  const Owned<ASN1_TIME> from(X509_gmtime_adj(nullptr, -3600), ASN1_TIME_free);
+  const Owned<ASN1_TIME> until(X509_gmtime_adj(nullptr, valid_until_seconds), ASN1_TIME_free);
+  X509_CRL_set1_lastUpdate(list.get(), from.get());
+  X509_CRL_set1_nextUpdate(list.get(), until.get());
+  for (const long number : serials) {
+    const Owned<ASN1_INTEGER> serial(ASN1_INTEGER_new(), ASN1_INTEGER_free);
+    ASN1_INTEGER_set(serial.get(), number);
+    X509_REVOKED* const revoked = X509_REVOKED_new();
+    X509_REVOKED_set_serialNumber(revoked, serial.get());
+    X509_REVOKED_set_revocationDate(revoked, from.get());
+    X509_CRL_add0_revoked(list.get(), revoked);
+  }
+  X509_CRL_sign(list.get(), authority.key.get(), EVP_sha256());
+  const Owned<BIO> text(BIO_new(BIO_s_mem()), BIO_free_all);
+  PEM_write_bio_X509_CRL(text.get(), list.get());
+  char* bytes = nullptr;
+  const long length = BIO_get_mem_data(text.get(), &bytes);
+  return {bytes, static_cast<std::size_t>(length)};
 }
 
 void TestApplication::handle(const ReplyHandle& reply, const PeerInfo& peer, ServerEvent event) {

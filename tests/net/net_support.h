@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <map>
 #include <mutex>
+#include <string>
 #include <vector>
 
 #include "shared/net/client_link.h"
@@ -29,11 +30,16 @@ struct TestCertificate {
   // Signed by the CA with this name in the same directory; empty: self-signed.
   std::string signer{};
   bool is_ca = false;
+  long serial = 1;
 };
 
 // Writes NAME-cert.pem and NAME-key.pem and returns them with the pin.
 TlsIdentity make_identity(const std::filesystem::path& directory, const std::string& name,
                           const TestCertificate& certificate);
+
+// The list (PEM) of the certificates that a CA in that directory has revoked, by their serials.
+std::string revocation_list(const std::filesystem::path& directory, const std::string& ca,
+                            const std::vector<long>& serials, long valid_until_seconds = 3600);
 
 // Accepts every Hello, answers every Prefill with next token 7 and every Draft with next token 8,
 // and remembers what happened.

@@ -7,6 +7,9 @@
 #include <boost/asio/ssl/context.hpp>
 #include <cctype>
 #include <ctime>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -107,6 +110,14 @@ class TlsCaTest : public ::testing::Test {
     return make_identity(directory_.path(), "leaf", certificate);
   }
 
+  // A file with the CA's certificate and that list.
+  std::filesystem::path with_list(const std::string& list) {
+    std::ifstream certificate(directory_ / "ca-cert.pem");
+    std::ostringstream text;
+    text << certificate.rdbuf() << list;
+    return directory_.write("ca-and-list.pem", text.str());
+  }
+
   test::TemporaryDirectory directory_;
 };
 
@@ -185,6 +196,71 @@ TEST_F(TlsCaTest, MissingOrForeignClientCertificateIsRefused) {
   EXPECT_NE(said.find("a client certificate is required"), std::string::npos) << said;
   EXPECT_NE(said.find("--client-ca"), std::string::npos) << said;
   EXPECT_EQ(said.find("--pin"), std::string::npos) << said;
+}
+
+TEST_F(TlsCaTest, ARevokedClientCertificateIsRefused) {
+  TestServer server({.client_ca_file = with_list(revocation_list(directory_.path(), "ca", {2}))});
+  for (const long serial : {1L, 2L}) {
+    const auto client = signed_by("ca", {.serial = serial});
+    ClientLinkOptions options = server.client_options();
+    options.tls.certificate_file = client.certificate_file;
+    options.tls.key_file = client.key_file;
+    const auto event = TestServer::first_event(options);
+    EXPECT_EQ(code_of(event), serial == 2 ? Errc::untrusted : Errc::cancelled) << serial;
+  }
+  const std::string said = all_of(server.application.wait_ended(2));
+  EXPECT_NE(said.find("certificate revoked"), std::string::npos) << said;
+  EXPECT_EQ(said.find("--client-ca"), std::string::npos)
+      << "there is nothing to be mended: " << said;
+}
+
+TEST_F(TlsCaTest, ARevokedServerCertificateIsNotTrusted) {
+  const TestServer server({.identity = signed_by("ca", {})});
+  ClientLinkOptions options = server.client_options();
+  options.tls = {.ca_file = with_list(revocation_list(directory_.path(), "ca", {1}))};
+  const auto event = TestServer::first_event(options);
+  EXPECT_EQ(code_of(event), Errc::untrusted);
+  EXPECT_NE(message_of(event).find("certificate revoked"), std::string::npos) << message_of(event);
+}
+
+// Nobody can say whom an old list leaves out, with a ticket or without.
+TEST_F(TlsCaTest, ARevocationListThatHasExpiredLetsNobodyIn) {
+  TestServer server;
+  const auto list = revocation_list(directory_.path(), "ca", {}, /*valid_until_seconds=*/600);
+  const auto tls = make_server_context({.certificate_file = server.identity.certificate_file,
+                                        .key_file = server.identity.key_file,
+                                        .client_ca_file = with_list(list)})
+                       .value();
+  server.listener->set_tls(tls);
+  const auto client = signed_by("ca", {});
+  ClientLinkOptions options = server.client_options();
+  options.tls.certificate_file = client.certificate_file;
+  options.tls.key_file = client.key_file;
+  const auto link = ClientLink::open(std::move(options)).value();
+  ASSERT_TRUE(link->wait_event(soon()));
+
+  // For the server it is twenty minutes later.
+  X509_VERIFY_PARAM_set_time(X509_STORE_get0_param(SSL_CTX_get_cert_store(tls->native_handle())),
+                             std::time(nullptr) + 1200);
+  server.application.handles().at(0).fail({Errc::refused, "come again"});
+  EXPECT_EQ(code_of(link->wait_event(soon())), Errc::link_down);
+  EXPECT_EQ(code_of(link->wait_event(soon())), Errc::untrusted);
+  const std::string said = all_of(server.application.wait_ended(2));
+  EXPECT_NE(said.find("Put a current revocation list"), std::string::npos) << said;
+}
+
+TEST_F(TlsCaTest, AFileWithoutACasCertificateIsRefused) {
+  const auto list = directory_.write("list.pem", revocation_list(directory_.path(), "ca", {}));
+  const auto identity = signed_by("ca", {});
+  for (const Error& error : {make_server_context({.certificate_file = identity.certificate_file,
+                            .key_file = identity.key_file,
+                            .client_ca_file = list})
+                                 .error(),
+                             make_client_context({.ca_file = list}).error()}) {
+    EXPECT_EQ(error.code, Errc::bad_file);
+    EXPECT_NE(error.message.find("list.pem: holds no CA's certificate"), std::string::npos)
+        << error.message;
+  }
 }
 
 // A ticket would else stand for a certificate without end, and without its key.

@@ -4,9 +4,11 @@
 
 #include <cctype>
 #include <cstdlib>
+#include <filesystem>
 #include <iomanip>
 #include <iostream>
 #include <map>
+#include <optional>
 #include <streambuf>
 #include <string>
 #include <vector>
@@ -127,6 +129,61 @@ TEST(ProgramTest, CommandLineGoesOverEnvironmentOverFileOverDefault) {
                                                {"EDGEDRAFT_MODE", "off"}};
   EXPECT_EQ(run({"show", "--config", file}, env).out, "3 off 127.0.0.1:7420 0.25");
   EXPECT_EQ(run({"show", "--config", file, "--tokens", "4"}, env).out, "4 off 127.0.0.1:7420 0.25");
+}
+
+// Sets a variable, or takes it away where `value` is null, until the test is over.
+class Variable {
+ public:
+  Variable(const char* name, const char* value) : name_(name) {
+    if (const char* had = std::getenv(name)) had_ = had;
+    set(value);
+  }
+  ~Variable() { set(had_ ? had_->c_str() : nullptr); }
+  Variable(const Variable&) = delete;
+  Variable& operator=(const Variable&) = delete;
+
+ private:
+  void set(const char* value) {
+    if (value != nullptr) {
+      setenv(name_, value, 1);
+    } else {
+      unsetenv(name_);
+    }
+  }
+  const char* name_;
+  std::optional<std::string> had_;
+};
+
+// Whoever made that folder would else choose the settings, and find the keys.
+TEST(ProgramTest, TheFolderThatAProgramIsStartedInIsNobodysHome) {
+  const test::TemporaryDirectory directory;
+  const auto before = std::filesystem::current_path();
+  std::filesystem::create_directories(directory / ".config/edgedraft");
+  directory.write(".config/edgedraft/toy.toml", "tokens = 2\n");
+  std::filesystem::current_path(directory.path());
+  struct Case {
+    const char* home;
+    const char* config;
+  };
+  for (const auto& [home, config] :
+       {Case{nullptr, nullptr}, Case{"", nullptr}, Case{".", ""}, Case{"/nowhere", ".config"}}) {
+    const Variable home_is("HOME", home);
+    const Variable config_is("XDG_CONFIG_HOME", config);
+    const Variable state_is("XDG_STATE_HOME", config);
+    EXPECT_EQ(run({"show"}).out, "7 slow 127.0.0.1:7420 0.5");
+    const auto keys = place_in(state_directory(), "keys");
+    EXPECT_TRUE(keys.empty() || keys.is_absolute()) << keys;
+  }
+  std::filesystem::current_path(before);
+  EXPECT_TRUE(place_in({}, "keys").empty());
+}
+
+TEST(ProgramTest, AnAbsoluteFolderOfTheEnvironmentIsTaken) {
+  const test::TemporaryDirectory directory;
+  std::filesystem::create_directories(directory / "edgedraft");
+  directory.write("edgedraft/toy.toml", "tokens = 2\n");
+  const Variable config_is("XDG_CONFIG_HOME", directory.path().c_str());
+  EXPECT_EQ(run({"show"}).out, "2 slow 127.0.0.1:7420 0.5");
 }
 
 TEST(ProgramTest, WhatMeansSomethingElseElsewhereIsForTheCommandLineAlone) {

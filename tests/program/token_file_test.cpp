@@ -4,6 +4,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <filesystem>
+#include <optional>
+
 #include "tests/support/temporary_directory.h"
 
 namespace edgedraft {
@@ -92,6 +95,30 @@ TEST_F(TokenFileTest, APipeWillDo) {
   ::close(ends[1]);
   EXPECT_EQ(read_token_file("/dev/fd/" + std::to_string(ends[0]), kBytesMax).value(), "secret");
   ::close(ends[0]);
+}
+
+TEST_F(TokenFileTest, AFileIsReadAgainAsItIsByThen) {
+  ASSERT_EQ(read("old\n").value(), "old");
+  const auto file = directory_.write_secret("token", "new\n");
+  EXPECT_EQ(reread_token_file(file, kBytesMax).value(), "new");
+  std::filesystem::remove(file);
+  const auto gone = reread_token_file(file, kBytesMax);
+  ASSERT_FALSE(gone);
+  EXPECT_EQ(gone.error().code, Errc::io);
+  std::filesystem::create_directory(file);
+  EXPECT_FALSE(reread_token_file(file, kBytesMax)) << "nobody reads a folder";
+}
+
+// A pipe that nobody writes to would be waited for.
+TEST_F(TokenFileTest, WhatCanBeReadOnceIsNotReadAgain) {
+  const auto pipe = directory_ / "token";
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  for (const std::filesystem::path& file :
+       {pipe, std::filesystem::path("-"), std::filesystem::path("/dev/zero")}) {
+    const auto again = reread_token_file(file, kBytesMax);
+    ASSERT_TRUE(again) << again.error().message;
+    EXPECT_EQ(*again, std::nullopt) << file;
+  }
 }
 
 }  // namespace

@@ -210,6 +210,16 @@ TEST(EnumRangeTest, UnknownValuesAreRefused) {
   }
 }
 
+TEST(ActivationsRangeTest, AMessageHasAsManyRowsAsAVerdictAtMost) {
+  const auto code = [](std::uint32_t count) {
+    FlatBufferBuilder b;
+    return code_of(Kind::activations, b, flat::CreateActivations(b, 1, 0, count));
+  };
+  EXPECT_EQ(code(0), Errc::protocol);
+  EXPECT_EQ(code(256), Errc::cancelled);
+  EXPECT_EQ(code(257), Errc::protocol);
+}
+
 TEST(ResumeRangeTest, IdsAndHashesHaveOneSize) {
   const std::vector<std::uint8_t> id(16);
   const std::vector<std::uint8_t> hash(32);

@@ -345,11 +345,12 @@ TEST(TreeGrowthTest, TellsHowLikelyItTookTokensToBe) {
   growth.add(7, 0, -2.0f);
   growth.add(8, second, -3.0f);
   growth.add(9, second, -0.1f);
-  using Ranks = std::vector<std::uint32_t>;
-  EXPECT_EQ(growth.ranks_along(std::array{5u, 9u}), (Ranks{0})) << "nothing was proposed behind it";
-  EXPECT_EQ(growth.ranks_along(std::array{6u, 8u, 1u}), (Ranks{1, 1}));
-  EXPECT_EQ(growth.ranks_along(std::array{6u, 9u}), (Ranks{1, 0}));
-  EXPECT_EQ(growth.ranks_along(std::array{1u, 6u}), (Ranks{TreeGrowth::kNoRank}));
+  using Ranks = std::vector<TreeGrowth::Rank>;
+  EXPECT_EQ(growth.ranks_along(std::array{5u, 9u}), (Ranks{{0, 3}}))
+      << "nothing was proposed behind it";
+  EXPECT_EQ(growth.ranks_along(std::array{6u, 8u, 1u}), (Ranks{{1, 3}, {1, 2}}));
+  EXPECT_EQ(growth.ranks_along(std::array{6u, 9u}), (Ranks{{1, 3}, {0, 2}}));
+  EXPECT_EQ(growth.ranks_along(std::array{1u, 6u}), (Ranks{{TreeGrowth::kNoRank, 3}}));
   EXPECT_EQ(growth.ranks_along({}), Ranks{});
 }
 

@@ -1,6 +1,7 @@
 #include "shared/drafting/index/retrieval_kind.h"
 
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -20,6 +21,8 @@ Result<std::unique_ptr<DrafterModel>> read_with_indexes(
   }
   const auto tokenizer = tokenizer_fingerprint(file);
   if (!tokenizer) return tokenizer.error();
+  const auto texts = file.get_strings("tokenizer.ggml.tokens");
+  if (!texts) return texts.error();
   std::vector<CorpusIndex> indexes;
   for (const std::filesystem::path& path : paths) {
     auto index = CorpusIndex::open(path);
@@ -28,6 +31,13 @@ Result<std::unique_ptr<DrafterModel>> read_with_indexes(
       return Error{Errc::mismatch, path.string() +
                                        ": made with another tokenizer; make it with --model and a "
                                        "file that has the target's"};
+    }
+    // Look-ups leave out what is no token by the index's own account: it must not be another one.
+    if (index->facts().vocabulary_count != texts->size()) {
+      return Error{Errc::mismatch, path.string() + ": made for a vocabulary of " +
+                                       std::to_string(index->facts().vocabulary_count) +
+                                       " tokens, the target has " + std::to_string(texts->size()) +
+                                       "; make it again with `edgedraft index`"};
     }
     indexes.push_back(std::move(*index));
   }

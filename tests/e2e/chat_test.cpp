@@ -1,0 +1,117 @@
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <chrono>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "tests/e2e/process.h"
+#include "tests/e2e/server_metrics.h"
+#include "tests/support/demo_prompts.h"
+
+// A conversation that is interrupted, or goes on while the server does not.
+namespace edgedraft::testing {
+namespace {
+
+using namespace std::chrono_literals;
+using nlohmann::json;
+using Options = std::vector<std::string>;
+
+class ChatTest : public ::testing::Test {
+ protected:
+  static Options chat(const Server& server) {
+    return {EDGEDRAFT_CLIENT, "chat",           "--json",
+            "--server",       server.address(), "--pin",
+            server.pin(),     "--bundle",       demo_model("moa-tli0")};
+  }
+
+  static std::vector<json> objects_in(const std::string& out) {
+    std::vector<json> objects;
+    std::istringstream lines(out);
+    for (std::string line; std::getline(lines, line);) objects.push_back(json::parse(line));
+    return objects;
+  }
+
+  test::TemporaryDirectory scratch_;
+};
+
+// As `timeout` or a supervisor sends it.
+TEST_F(ChatTest, SigtermEndsItBehindTheAnswerThatItCuts) {
+  Server server(scratch_, {"--metrics", "127.0.0.1:0", "--pace-ms", "150"});
+  const std::string turn = std::string(kStory) + "\n";
+  Process client(joined(chat(server), {"--max-tokens", "60"}), scratch_ / "chat",
+                 turn + turn + turn);
+  wait_for_tokens(server.process(), kIntoTheAnswer);
+  client.signal(SIGTERM);
+  EXPECT_EQ(client.wait(), 130) << client.err();
+  const auto answers = objects_in(client.out());
+  ASSERT_EQ(answers.size(), 1u) << client.out();
+  EXPECT_EQ(answers[0]["finish"], "cancelled");
+}
+
+TEST_F(ChatTest, AForgottenAnswerIsNotCorrected) {
+  auto server = std::make_unique<Server>(scratch_);
+  const std::string address = server->address();
+  const Options client_command = chat(*server);
+  server->process().signal(SIGKILL);
+  server->process().wait();
+  // The second line comes once the server is back and has the client.
+  const Options command{"sh", "-c",
+                        R"(dir=$1; shift
+                           { echo Hello.
+                             while [ -d "$dir" ] && [ ! -e "$dir/back" ]; do sleep 0.05; done
+                             printf '/reset\nHello again.\n'; } | "$@")",
+                        "sh", scratch_.path()};
+  Process client(joined(command, joined(client_command, {"--max-tokens", "20"})),
+                 scratch_ / "chat");
+  ASSERT_TRUE(client.wait_for_output("\n")) << client.err();
+  server = std::make_unique<Server>(scratch_, Options{"--metrics", "127.0.0.1:0"}, address);
+  for (int looks = 0; metrics_of(server->process())["connections"] < 1; ++looks) {
+    ASSERT_LT(looks, 600) << client.err();
+    std::this_thread::sleep_for(100ms);
+  }
+  scratch_.write("back", "");
+  EXPECT_EQ(client.wait(), 0) << client.err();
+  const auto answers = objects_in(client.out());
+  ASSERT_EQ(answers.size(), 2u) << client.out();
+  EXPECT_GT(answers[0]["stats"]["offline_tokens"], 0);
+  EXPECT_EQ(answers[0]["stats"]["resyncs"], 0);
+  EXPECT_FALSE(answers[1]["tokens"].empty());
+  EXPECT_TRUE(answers[1]["stats"]["start_to_first_token_s"].is_null());
+}
+
+TEST_F(ChatTest, ASecretCannotComeWhereTheTurnsDo) {
+  Process client({EDGEDRAFT_CLIENT, "chat", "--bundle", demo_model("moa-tli0"), "--pin",
+                  "sha256:" + std::string(64, '0'), "--token-file", "-"},
+                 scratch_ / "chat", "a token\n");
+  EXPECT_EQ(client.wait(), 2);
+  EXPECT_NE(client.err().find("--token-file -: standard input is read for the turns"),
+            std::string::npos)
+      << client.err();
+}
+
+// A turn that fails has no first token, and the next one is not the program's first.
+TEST_F(ChatTest, TheTimeToTheFirstTokenIsTheFirstTurnsAlone) {
+  const Server server(scratch_);
+  std::string too_long;
+  for (int i = 0; i < 3000; ++i) too_long += "word ";
+  for (const bool fails : {false, true}) {
+    Process client(joined(chat(server), {"--max-tokens", "5"}), scratch_ / "chat",
+                   (fails ? too_long : "Hello.") + "\nHello again.\n");
+    EXPECT_EQ(client.wait(), fails ? 1 : 0) << client.err();
+    const auto turns = objects_in(client.out());
+    ASSERT_EQ(turns.size(), 2u) << client.out();
+    EXPECT_EQ(turns[0].contains("error"), fails);
+    if (!fails) {
+      EXPECT_GT(turns[0]["stats"]["start_to_first_token_s"], 0.0);
+    }
+    EXPECT_TRUE(turns[1]["stats"]["start_to_first_token_s"].is_null());
+  }
+}
+
+}  // namespace
+}  // namespace edgedraft::testing

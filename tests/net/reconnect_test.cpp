@@ -1,0 +1,181 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "shared/net/client_link.h"
+#include "tests/net/net_support.h"
+#include "tests/net/raw_peer.h"
+
+// How a link gets back to its server, and what it makes of what happened meanwhile.
+namespace edgedraft {
+namespace {
+
+bool hears_welcome(ClientLink& link) {
+  const auto event = link.wait_event(soon());
+  return event && std::holds_alternative<Welcomed>(*event);
+}
+
+// A server of a test's own application.
+class ServerOf {
+ public:
+  explicit ServerOf(ServerApplication& application)
+      : identity_(make_identity(directory_.path(), "server", {})),
+        listener_(on_loopback(),
+                  make_server_context({.certificate_file = identity_.certificate_file,
+                                       .key_file = identity_.key_file})
+                      .value(),
+                  application) {}
+
+  ClientLinkOptions client_options() const {
+    return {.host = "127.0.0.1",
+            .port = std::to_string(listener_.port()),
+            .tls = {.pin = identity_.pin},
+            .back_off = {.min = 1ms, .max = 1h},
+            .jitter_seed = 1};
+  }
+
+ private:
+  test::TemporaryDirectory directory_;
+  TlsIdentity identity_;
+  Listener listener_;
+};
+
+// It builds on a session that the next connection does not have, and the refusal would be taken for
+// one of what its sender asks for then.
+TEST(ReconnectTest, ARequestForAConnectionThatHasGoneDoesNotLeaveOnTheNextOne) {
+  TestServer server;
+  const auto link = server.connect();
+  ASSERT_TRUE(link->send(outgoing(small_prompt())));
+  ASSERT_TRUE(link->wait_event(soon()));
+  server.application.handles().at(0).fail({Errc::refused, "come again"});
+  const Instant end = soon();
+  while (link->stats().reconnects == 0 && Clock::now() < end) std::this_thread::sleep_for(1ms);
+  ASSERT_EQ(link->state(), LinkState::online);
+
+  EXPECT_EQ(link->send(outgoing(wire::Draft{.base_length = 4})).error().code, Errc::link_down);
+  EXPECT_EQ(link->wait_event(soon()).error().code, Errc::link_down);
+  EXPECT_EQ(link->send(outgoing(wire::Draft{.base_length = 4})).error().code, Errc::link_down)
+      << "nobody has heard of the new one yet";
+  EXPECT_TRUE(hears_welcome(*link));
+  ASSERT_TRUE(link->send(outgoing(small_prompt())));
+  const auto event = link->wait_event(soon());
+  EXPECT_TRUE(event && std::holds_alternative<VerdictReceived>(*event));
+}
+
+TEST(ReconnectTest, OfAnAddressThatAnswersAndIsOfNoUseItGoesOnToTheNextAndStaysThere) {
+  TestServer server;
+  std::atomic<int> answered = 0;
+  const RawServer useless([&answered](RawPeer& peer) {
+    ++answered;
+    peer.read_to_end();
+  });
+  ClientLinkOptions options = server.client_options();
+  options.host = "server.invalid";
+  options.resolver = [&](const std::string&, const std::string&, boost::system::error_code& error) {
+    Endpoints both = resolve_by_system("127.0.0.1", std::to_string(useless.port()), error);
+    const std::string good = std::to_string(server.listener->port());
+    for (const auto& endpoint : resolve_by_system("127.0.0.1", good, error)) {
+      both.push_back(endpoint);
+    }
+    return both;
+  };
+  options.connect_timeout = 400ms;
+  const auto link = ClientLink::open(options).value();
+  EXPECT_EQ(link->wait_event(soon()).error().code, Errc::link_down);
+  ASSERT_TRUE(hears_welcome(*link));
+  EXPECT_GE(answered, 1);
+  const int before = answered;
+  server.application.handles().at(0).fail({Errc::refused, "come again"});
+  EXPECT_EQ(link->wait_event(soon()).error().code, Errc::link_down);
+  EXPECT_TRUE(hears_welcome(*link));
+  EXPECT_EQ(answered, before);
+}
+
+TEST(ReconnectTest, AnAddressWithColonsIsToldInBrackets) {
+  const auto event = TestServer::first_event({.host = "::1", .port = "1", .jitter_seed = 1});
+  ASSERT_FALSE(event);
+  EXPECT_NE(event.error().message.find(" [::1]:1"), std::string::npos) << event.error().message;
+}
+
+// Lets everybody in, and out again at once.
+class RevolvingDoor final : public ServerApplication {
+ public:
+  void handle(const ReplyHandle& reply, const PeerInfo&, ServerEvent event) override {
+    if (!std::holds_alternative<HelloReceived>(event)) return;
+    {
+      const std::scoped_lock lock(mutex_);
+      times_.push_back(Clock::now());
+    }
+    changed_.notify_all();
+    reply.accept({.model = "toy", .context_count = 4096});
+    reply.fail({Errc::refused, "come again"});
+  }
+  void ended(std::uint64_t, const PeerInfo&, const Error&, const TrafficStats&) override {}
+
+  // When clients came, once there were `count`.
+  std::vector<Instant> wait_times(std::size_t count) {
+    std::unique_lock lock(mutex_);
+    changed_.wait_until(lock, soon(), [&] { return times_.size() >= count; });
+    return times_;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<Instant> times_;
+};
+
+// Each time costs a handshake, and a prompt that is sent for nothing.
+TEST(ReconnectTest, AServerThatEndsEachConnectionBehindItsWelcomeIsAskedEverLessOften) {
+  RevolvingDoor door;
+  const ServerOf server(door);
+  const auto link = ClientLink::open(server.client_options()).value();
+  const auto times = door.wait_times(10);
+  ASSERT_GE(times.size(), 10u);
+  // Half of 1, 2, ... 256 ms, but none below 1 ms.
+  EXPECT_GE(times[9] - times[0], 256ms);
+}
+
+// Knows one token.
+class Gatekeeper final : public ServerApplication {
+ public:
+  void handle(const ReplyHandle& reply, const PeerInfo&, ServerEvent event) override {
+    const auto* const hello = std::get_if<HelloReceived>(&event);
+    if (hello == nullptr) return;
+    if (hello->hello.token == "new") {
+      reply.accept({.model = "toy", .context_count = 4096});
+    } else {
+      reply.reject({Errc::unauthorized, "not with " + hello->hello.token});
+    }
+  }
+  void ended(std::uint64_t, const PeerInfo&, const Error&, const TrafficStats&) override {}
+};
+
+TEST(ReconnectTest, ALinkThatWasTurnedAwaySignsInWithTheTokenOfThatTime) {
+  Gatekeeper gatekeeper;
+  const ServerOf server(gatekeeper);
+  std::string token = "older";
+  ClientLinkOptions options = server.client_options();
+  options.session.hello.token = "old";
+  options.renew_token = [&token] { return token; };
+  const auto link = ClientLink::open(std::move(options)).value();
+  EXPECT_EQ(link->wait_event(soon()).error().message, "not with old");
+  link->try_again();
+  EXPECT_EQ(link->wait_event(soon()).error().code, Errc::link_down);
+  EXPECT_EQ(link->wait_event(soon()).error().message, "not with older");
+  token = "new";
+  link->try_again();
+  EXPECT_EQ(link->wait_event(soon()).error().code, Errc::link_down);
+  EXPECT_TRUE(hears_welcome(*link));
+}
+
+}  // namespace
+}  // namespace edgedraft

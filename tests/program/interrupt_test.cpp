@@ -1,0 +1,41 @@
+#include "shared/program/interrupt.h"
+
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <cstdlib>
+
+namespace edgedraft {
+namespace {
+
+// Whether it holds when `signal` has come, and when that was cleared, as two bits.
+[[noreturn]] void tell_of(int signal) {
+  catch_interrupts();
+  if (interrupted()) std::_Exit(100);
+  raise(signal);
+  const int before = interrupted() ? 1 : 0;
+  clear_interrupt();
+  std::_Exit(before + (interrupted() ? 2 : 0));
+}
+
+TEST(InterruptDeathTest, OnlyCtrlCMayBeMeantForLessThanTheProgram) {
+  EXPECT_EXIT(tell_of(SIGINT), ::testing::ExitedWithCode(1), "");
+  EXPECT_EXIT(tell_of(SIGTERM), ::testing::ExitedWithCode(3), "");
+}
+
+TEST(InterruptDeathTest, ASecondOneEndsTheProgramAtOnce) {
+  const auto twice = [](int first, int second) {
+    catch_interrupts();
+    raise(first);
+    raise(second);
+    std::_Exit(0);
+  };
+  for (const int first : {SIGINT, SIGTERM}) {
+    for (const int second : {SIGINT, SIGTERM}) {
+      EXPECT_EXIT(twice(first, second), ::testing::ExitedWithCode(kInterruptedExitCode), "");
+    }
+  }
+}
+
+}  // namespace
+}  // namespace edgedraft
