@@ -150,12 +150,16 @@ Result<void> check_experiment(const AnswerOptions& o, AnswerConfig& config) {
     }
     config.offline_after = o.offline_after;
   }
-  if (o.oracle.empty()) return {};
+  if (o.oracle.empty()) {
+    if (!o.oracle_acceptance && !o.oracle_seed) return {};
+    return usage_error("--oracle-acceptance and --oracle-seed are of --oracle: give that, too");
+  }
   if (o.plain) return usage_error("--oracle drafts, --plain does not: give one of them");
   auto tokens = read_answer_tokens(o.oracle);
   if (!tokens) return Error{tokens.error().code, "--oracle " + tokens.error().message};
-  config.oracle = {
-      .answer = *std::move(tokens), .acceptance = o.oracle_acceptance, .seed = o.oracle_seed};
+  config.oracle = {.answer = *std::move(tokens),
+                   .acceptance = o.oracle_acceptance.value_or(OracleOptions{}.acceptance),
+                   .seed = o.oracle_seed.value_or(OracleOptions{}.seed)};
   return {};
 }
 
@@ -469,26 +473,22 @@ void declare_experiment_options(CLI::App& app, AnswerOptions& o) {
       ->type_name("N")
       ->check(in_range(1u, kContextCountMax))
       ->group(kGroup);
-  CLI::Option* const oracle =
-      app.add_option("--oracle", o.oracle,
-                     "Synthetic drafts: propose the answer in FILE (what --json printed for the "
-                     "same prompt) instead of the drafter's own tokens")
-          ->type_name("FILE")
-          ->group(kGroup);
+  app.add_option("--oracle", o.oracle,
+                 "Synthetic drafts: propose the answer in FILE (what --json printed for the "
+                 "same prompt) instead of the drafter's own tokens")
+      ->type_name("FILE")
+      ->group(kGroup);
   app.add_option("--oracle-acceptance", o.oracle_acceptance,
-                 "With --oracle: probability that the token proposed for a position is right")
+                 "With --oracle: probability that the token proposed for a position is right "
+                 "[default: 0.8]")
       ->type_name("A")
       ->check(in_range(0.0, 1.0))
-      ->needs(oracle)
-      ->group(kGroup)
-      ->capture_default_str();
+      ->group(kGroup);
   app.add_option("--oracle-seed", o.oracle_seed,
-                 "With --oracle: seed that decides which positions are right")
+                 "With --oracle: seed that decides which positions are right [default: 0]")
       ->type_name("S")
       ->check(is_seed())
-      ->needs(oracle)
-      ->group(kGroup)
-      ->capture_default_str();
+      ->group(kGroup);
 }
 
 }  // namespace edgedraft

@@ -58,8 +58,8 @@ struct AnswerOptions {
   std::filesystem::path cycles;
   std::optional<std::uint32_t> offline_after;
   std::filesystem::path oracle;
-  double oracle_acceptance = 0.8;
-  std::uint64_t oracle_seed = 0;
+  std::optional<double> oracle_acceptance;
+  std::optional<std::uint64_t> oracle_seed;
   std::string device = "auto";
   std::uint32_t threads = 0;
   std::string kv_type = "f32";

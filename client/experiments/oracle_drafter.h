@@ -12,8 +12,8 @@ namespace edgedraft {
 
 struct OracleOptions {
   std::vector<std::uint32_t> answer;  // what the target will say, its end token included
-  double acceptance;                  // probability that a position's likeliest proposal is right
-  std::uint64_t seed;
+  double acceptance = 0.8;            // probability that a position's likeliest proposal is right
+  std::uint64_t seed = 0;
 };
 
 // The "tokens" of an answer as `edgedraft run --json` printed it.

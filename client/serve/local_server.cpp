@@ -1,6 +1,5 @@
 #include "client/serve/local_server.h"
 
-#include <boost/system/system_error.hpp>
 #include <chrono>
 #include <utility>
 
@@ -74,13 +73,10 @@ LocalServer::~LocalServer() {
 }
 
 Result<std::unique_ptr<LocalServer>> LocalServer::start(Options options) {
-  const std::string address = options.address;
-  const std::uint16_t port = options.port;
   try {
     return std::unique_ptr<LocalServer>(new LocalServer(std::move(options)));
-  } catch (const boost::system::system_error& failure) {
-    return Error{Errc::io, "cannot listen on " + address + " port " + std::to_string(port) + ": " +
-                               failure.code().message()};
+  } catch (const ListenError& e) {
+    return Error{Errc::io, "--listen " + std::string(e.what())};
   }
 }
 

@@ -17,7 +17,13 @@ const Instant kStart = Clock::now();
 // Also where parsing ended early.
 bool asked_for_json(const CLI::App& app) {
   const CLI::Option* const json = app.get_option_no_throw("--json");
-  if (json != nullptr && json->count() > 0) return json->results().back() != "false";
+  if (json != nullptr && json->count() > 0) {
+    try {
+      return json->as<bool>();
+    } catch (const CLI::ParseError&) {
+      return true;  // it is what is wrong
+    }
+  }
   for (const CLI::App* command : app.get_subcommands()) {
     if (asked_for_json(*command)) return true;
   }

@@ -310,6 +310,9 @@ TEST(ProgramTest, FailuresAreSaidOnceAndAsJsonWhereThatIsAskedFor) {
   EXPECT_EQ(plain.err, "edgedraft-toy: who are you?\n");
   EXPECT_EQ(plain.out, "");
   EXPECT_EQ(run({"fail", "--json"}).out, "{\"error\":\"who are you?\"}\n");
+  for (const char* off : {"false", "0", "off"}) {
+    EXPECT_EQ(run({"fail"}, {{"EDGEDRAFT_JSON", off}}).out, "") << off;
+  }
   const Outcome mistake = run({"show", "--tokens", "0", "--json"});
   EXPECT_EQ(mistake.status, 2);
   EXPECT_NE(mistake.out.find("\"error\":\"--tokens"), std::string::npos) << mistake.out;
