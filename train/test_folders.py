@@ -135,7 +135,7 @@ class HuggingFaceTest(unittest.TestCase):
         self.assertEqual(answers[0], [likeliest])
 
     def test_the_spellings_that_end_an_answer_are_the_servers(self):
-        with open(os.path.join(os.path.dirname(__file__), "../shared/model/tokenizer/vocabulary.cpp"), encoding="utf-8") as file:
+        with open(os.path.join(os.path.dirname(__file__), os.pardir, "shared", "model", "tokenizer", "vocabulary.cpp"), encoding="utf-8") as file:
             texts = re.search(r"kEndTexts\[\] = \{(.*?)\};", file.read(), re.S).group(1)
         self.assertEqual(sorted(re.findall(r'"(.*?)"', texts)), sorted(END_TEXTS))
 

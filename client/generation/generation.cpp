@@ -107,7 +107,7 @@ void Generation::begin_writing() {
 
 bool Generation::begin_check() {
   EDGEDRAFT_CHECK(over());
-  // Who has cancelled an answer does not want the rest of it.
+  // A user who has cancelled an answer does not want the rest of it.
   if (end_ == AnswerEnd::cancelled || !has_text_to_check()) return false;
   if (auto drained = drain_events(); !drained) {
     fail(drained.error());

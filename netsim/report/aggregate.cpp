@@ -12,7 +12,7 @@ struct SharedWork {
   double seconds = 0;
 };
 
-// Of a trial's clients, while all of them were at it.
+// What a trial's clients got while all of them were working, and how long that was.
 SharedWork work_together(const std::vector<const Run*>& clients) {
   if (clients.size() == 1) {
     return {.tokens = clients.front()->tokens, .seconds = clients.front()->seconds};

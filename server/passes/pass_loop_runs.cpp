@@ -150,7 +150,7 @@ void PassLoop::choose_hints() {
   const Instant now = now_();
   PassSoFar pass{.rows = 0, .tokens = 0.0, .rows_left = 0, .hold_short = false};
   bool any_prompt = false;
-  // Somebody who sends no hints has nothing from a wait for another's.
+  // A client that sends no hints gains nothing from a wait for another's.
   bool any_listener = false;
   std::vector<Request*> runs;
   std::vector<HintOffer> offers;

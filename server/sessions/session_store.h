@@ -60,8 +60,8 @@ class SessionStore {
   struct Limits {
     std::uint32_t sessions_max = 1;
     // Bytes of all keys and values. 0: what sessions_max whole contexts take, but at most half of
-    // device_bytes, and where even that is not to be had, or leaves passes without memory, a half,
-    // a quarter, ... of it.
+    // device_bytes. If the device does not have that much, or passes would be left without memory,
+    // a half, a quarter, ... of it.
     std::uint64_t kv_bytes_max = 0;
     std::uint64_t device_bytes = 0;   // of the device's memory; 0: unknown
     std::uint64_t scratch_bytes = 0;  // that the device's operations may take in a pass

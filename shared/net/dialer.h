@@ -17,12 +17,13 @@ class Dialer {
 
   // Connects to the address that answers first, waiting for it until the wait is cancelled. The
   // addresses are tried in their order, each as soon as the one before it has failed or has been
-  // silent for a moment, which may still answer then. If keep() was called since the last one, its
-  // address comes first, else the one behind it: a machine may answer without being of use.
+  // silent for a moment, after which it may still answer. If keep() was called since the last
+  // connection, its address comes first, otherwise the next one: a machine may answer without being
+  // of use.
   //
   // Requires  an executor that does one thing at a time
   boost::asio::awaitable<boost::system::error_code> connect(boost::asio::ip::tcp::socket& socket);
-  // Behind the connection that was opened last is the server.
+  // The connection that was opened last has reached the server.
   void keep() { is_kept_ = true; }
 
  private:

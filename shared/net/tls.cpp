@@ -85,8 +85,8 @@ Error bad_pem(const std::filesystem::path& file, const boost::system::error_code
   return {Errc::bad_file, file.string() + ": " + error.message()};
 }
 
-// The file's certificates, and what its revocation lists say of those that they have signed: where
-// there is a list OpenSSL wants a current one of whoever signed a peer's certificate.
+// Trusts the file's certificates and applies its revocation lists. If it has any list, OpenSSL
+// wants a current one from the CA that signed a peer's certificate.
 Result<void> use_authorities(ssl::context& context, const std::filesystem::path& file) {
   if (auto readable = check_pem_file(file); !readable) return readable;
   boost::system::error_code error;

@@ -129,8 +129,8 @@ TEST_F(GrowthTest, ALongTextIsReadInParts) {
   }
 }
 
-// A device may gather what it is told until somebody waits. Whoever reads a part waits for it, so
-// that others have their turn when it is done; and no device is given a whole text at once.
+// A device may gather its commands until somebody waits. Reading a part ends with a wait, so that
+// others have their turn when it is done; and no device is given a whole text at once.
 TEST_F(GrowthTest, EachPartOfALongTextIsWaitedFor) {
   constexpr std::uint32_t kLong = 2 * kMaskRowsMax + 100;
   const Tokens tokens(kLong, 5);

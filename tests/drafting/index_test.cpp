@@ -360,7 +360,7 @@ TEST_F(CorpusIndexTest, AKindThatCopiesFromIndexesWantsOneOfItsOwnTokens) {
   EXPECT_NE(other.error().message.find("corpus.index"), std::string::npos);
 }
 
-// Whoever makes a file can make its digests, too.
+// A crafted file can have the right digests.
 TEST_F(CorpusIndexTest, AKindThatCopiesFromIndexesTakesNoOtherVocabularyThanTheTargets) {
   const GgufFile target = GgufFile::open(EDGEDRAFT_MODELS "/target.gguf").value();
   const DrafterKind* const kind = find_drafter_kind("retrieval");

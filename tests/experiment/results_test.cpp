@@ -280,7 +280,7 @@ TEST(RunRecordTest, WhatMayStreamInsteadOfDraftingOrGoesOfflineIsNotForeseen) {
   }
 }
 
-// Whoever joins answers to prompts goes by either.
+// Scripts join answers to prompts by name or by index.
 TEST(RunRecordTest, EachClientsPromptIsTheOneAtItsIndex) {
   Experiment e;
   e.prompts = {{.id = "a"}, {.id = "b"}, {.id = "c"}};

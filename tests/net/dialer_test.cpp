@@ -58,8 +58,8 @@ class Dialed {
   boost::system::error_code error_;
 };
 
-// A port that nothing is heard of: whoever knocks while its queue is full is dropped without a
-// word.
+// A port that does not answer: a connection that is attempted while its queue is full is dropped
+// silently.
 class SilentPort {
  public:
   SilentPort() : sockets_{make(0)} {

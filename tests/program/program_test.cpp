@@ -154,7 +154,7 @@ class Variable {
   std::optional<std::string> had_;
 };
 
-// Whoever made that folder would else choose the settings, and find the keys.
+// Otherwise the owner of that folder would choose the settings, and find the keys.
 TEST(ProgramTest, TheFolderThatAProgramIsStartedInIsNobodysHome) {
   const test::TemporaryDirectory directory;
   const auto before = std::filesystem::current_path();

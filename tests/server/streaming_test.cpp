@@ -348,7 +348,7 @@ TEST_F(StreamTest, DraftersKeepToTheirMemoryAndLeaveItBehind) {
   EXPECT_EQ(speculation_->bytes(), kDrafterBytes);
 }
 
-// Whoever asked first and stays connected does not keep a drafter from those who ask now.
+// A client that asked first and stays connected does not keep a drafter from those that ask now.
 TEST_F(StreamTest, AnIdleSessionGivesItsDrafterUp) {
   open({.drafter = Beside::twin, .drafter_bytes_max = kDrafterBytes});
   const auto ask = [&](std::uint64_t id, std::uint32_t last) {
