@@ -86,9 +86,9 @@ def check_options(options: argparse.Namespace) -> None:
     if not 1 <= low <= high:
         sys.exit("error: --period must be two numbers from 1 on, the lower one first")
     if not 0 < options.share < math.inf:
-        sys.exit("error: --share must be above 0")
+        sys.exit("error: --share must be a number above 0")
     if not 0 <= options.keep < math.inf:
-        sys.exit("error: --keep must not be below 0")
+        sys.exit("error: --keep must be a number from 0 on")
 
 
 def make_drafter(name: str, target: Llama, share: float) -> nn.Module:

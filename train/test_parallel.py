@@ -83,7 +83,9 @@ class KilledProgramTest(unittest.TestCase):
             os.close(started)
             running = b""
             while len(running) < 3:
-                running += os.read(ended, 3)
+                told = os.read(ended, 3)
+                self.assertTrue(told, "a worker ended by itself")
+                running += told
             os.kill(process.pid, kill)
             self.assertTrue(select.select([ended], [], [], 30)[0], "a worker is still there")
             self.assertEqual(os.read(ended, 1), b"")

@@ -30,8 +30,9 @@ STRING, ARRAY = 8, 9
 ELEMENTS, SCALE = 32, 2  # of a block of Q8_0: its numbers, and the bytes of the half-precision scale before them
 F32, F16, Q8_0 = 0, 1, 8  # types of tensors
 SPACE_RULE = "edgedraft.tokenizer.space_prefix"  # Hugging Face's "first" or "always"; otherwise spaces are put as SentencePiece does
-# What ends an answer: up to three ids with a key each, and the list of all where there are more, as edgedraft convert writes them
-END_KEYS = ("tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id", "tokenizer.ggml.eom_token_id")
+# What ends an answer: ids with a key each, as in shared/model/tokenizer/vocabulary.cpp, and the list that edgedraft convert writes
+# where there are more than three
+END_KEYS = tuple(f"tokenizer.ggml.{name}_token_id" for name in ("eos", "eot", "eom", "fim_pad", "fim_rep", "fim_sep"))
 END_IDS = "edgedraft.tokenizer.end_ids"
 
 # GGUF's names of a layer's tensors

@@ -152,7 +152,7 @@ Result<void> check_experiment(const AnswerOptions& o, AnswerConfig& config) {
   }
   if (o.oracle.empty()) {
     if (!o.oracle_acceptance && !o.oracle_seed) return {};
-    return usage_error("--oracle-acceptance and --oracle-seed are of --oracle: give that, too");
+    return usage_error("--oracle-acceptance and --oracle-seed need --oracle");
   }
   if (o.plain) return usage_error("--oracle drafts, --plain does not: give one of them");
   auto tokens = read_answer_tokens(o.oracle);

@@ -184,7 +184,8 @@ void declare_chat(CLI::App& app, ChatOptions& options) {
 
 Result<int> run_chat(const ChatOptions& options) {
   const Terminal terminal = look_at_terminal();
-  // Who types can give a secret first. A file or a pipe is read ahead, and has no place for one.
+  // A user at a terminal can type a secret first; a file or a pipe is read ahead, so a secret has
+  // no place in it.
   const char* const reader = terminal.input ? "" : "for the turns";
   if (auto right = check_standard_input(options.answer, reader); !right) return right.error();
   const auto config = check_answer_options(options.answer);

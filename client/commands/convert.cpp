@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "client/commands/written_file.h"
+#include "shared/base/printable.h"
 #include "shared/drafting/bundle_conversion.h"
 #include "shared/model/convert/reduced_head.h"
 #include "shared/model/gguf.h"
@@ -107,7 +108,12 @@ Result<void> write_output(const ConvertCommandOptions& o, std::optional<DType> t
     return reduce_bundle(
         {.bundle = o.input, .output = o.output, .draft_tokens = std::move(draft_tokens)});
   }
-  return convert_model_or_bundle({.input = o.input, .output = o.output, .type = type});
+  return convert_model_or_bundle({.input = o.input,
+                                  .output = o.output,
+                                  .type = type,
+                                  .on_notice = [](const std::string& what) {
+                                    std::cerr << printable(what, Lines::one) << '\n';
+                                  }});
 }
 
 }  // namespace

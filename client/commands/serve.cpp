@@ -213,7 +213,7 @@ Result<int> run_serve(const ServeOptions& o) {
                                outcome.stats.offline_tokens, outcome.stats.target_calls);
            },
        .on_failure = [&](const std::string& what) { parts.log()->warn("{}", what); }});
-  if (!server) return server.error();
+  if (!server) return Error{server.error().code, "--listen " + server.error().message};
   parts.log()->info(
       "memory of drafters: {} held, {} of files mapped; ready {:.2f} s after the start",
       mebibytes(parts.memory().held()), mebibytes(parts.mapped_bytes()),

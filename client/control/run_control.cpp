@@ -45,14 +45,15 @@ void RunControl::observe_step(std::uint32_t nodes, Duration taken) {
 }
 
 void RunControl::observe_rank(std::uint32_t rank, std::uint32_t tried) {
-  const std::vector<double> before = ranks();
+  const bool missed_all = rank >= tried;
+  const std::vector<double> before = missed_all ? ranks() : std::vector<double>();
   if (known_.tried >= kRanksRemembered) {
     const double keep = (kRanksRemembered - 1.0) / known_.tried;
     for (double& right : known_.right) right *= keep;
     known_.tried *= keep;
   }
   known_.tried += 1.0;
-  if (rank < tried) {
+  if (!missed_all) {
     if (rank < known_.right.size()) known_.right[rank] += 1.0;
     return;
   }

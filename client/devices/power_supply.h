@@ -33,7 +33,7 @@ class EnergyMeter {
   explicit EnergyMeter(PowerSupply supply) : supply_(std::move(supply)) { begin(); }
 
   void begin() { go_on_from(0.0); }
-  // Goes on behind what was taken before; what was taken in between does not count.
+  // Counts on from what was taken before a pause; what was taken during it does not count.
   void go_on_from(double joules) {
     earlier_ = joules;
     begun_ = supply_.energy();

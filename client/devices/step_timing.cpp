@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
 #include <vector>
 
 #include "shared/base/clock.h"
+#include "shared/base/percentile.h"
 #include "shared/base/random.h"
 
 namespace edgedraft {
@@ -45,9 +47,7 @@ Result<StepTiming> time_drafting_step(const DrafterModel& model, Backend& backen
     (void)drafter->draft(shape);
     tries.push_back(seconds(Clock::now() - before));
   }
-  const auto middle = tries.begin() + static_cast<std::ptrdiff_t>(tries.size() / 2);
-  std::nth_element(tries.begin(), middle, tries.end());
-  const double step = std::max(*middle, 1e-9) / depth;
+  const double step = std::max(median(std::move(tries)), 1e-9) / depth;
   return StepTiming{.seconds = step,
                     .bytes_per_second = static_cast<double>(facts.step_bytes) / step};
 }

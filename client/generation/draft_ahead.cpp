@@ -79,12 +79,14 @@ DraftAhead::DraftAhead(Drafter& drafter, const Options& options)
 
 void DraftAhead::set(const Options& options) {
   options_ = options;
+  breadth_min_ = std::min(breadth_min_, options.breadth);  // of nodes that are there
   growth_.set_floor(options.floor);
   growth_.set_shape(shape_of(options.breadth, growth_.shape().depth));
 }
 
 void DraftAhead::begin() {
   growth_.clear();
+  breadth_min_ = options_.breadth;
   sent_.begin();
   done_ = false;
   steps_ = 0;
@@ -95,6 +97,7 @@ void DraftAhead::advance(std::span<const std::uint32_t> tokens, std::uint32_t de
   growth_.reroot(tokens);
   sent_.reroot(tokens);
   server_waits_ = growth_.candidate_count() == 0;
+  if (server_waits_) breadth_min_ = options_.breadth;  // nothing is left of earlier ones
   done_ = depth_max == 0;
   if (!done_) growth_.set_shape(shape_of(options_.breadth, depth_max));
 }

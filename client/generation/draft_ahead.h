@@ -65,6 +65,8 @@ class DraftAhead {
   std::vector<TreeGrowth::Rank> ranks_of(std::span<const std::uint32_t> tokens) const {
     return growth_.ranks_along(tokens);
   }
+  // The fewest tokens that were tried of any node of the tree, unless the drafter had no more.
+  std::uint32_t breadth_min() const { return breadth_min_; }
   // The server has chosen these tokens; the drafter has them already. At most `depth_max` levels
   // are of use below the last of them.
   void advance(std::span<const std::uint32_t> tokens, std::uint32_t depth_max);
@@ -80,6 +82,7 @@ class DraftAhead {
  private:
   Drafter& drafter_;
   Options options_;
+  std::uint32_t breadth_min_ = options_.breadth;
   TreeGrowth growth_;
   SentHints sent_;
   bool done_ = true;

@@ -96,9 +96,6 @@ void Generation::begin_run() {
 // From now on, until it is looked at again.
 void Generation::apply(const RunControl::Decision& decision) {
   run_plan_.doing = decision;
-  run_plan_.since = parts_.now();
-  run_plan_.is_timed = is_timed();
-  run_plan_.tokens = 0;
   if (ahead_ && decision.drafts()) ahead_->set(ahead_options(decision));
   stats_.overlap = to_string(decision.kind);
   stats_.predicted_tokens_per_second = decision.tokens_per_second;
@@ -114,19 +111,16 @@ void Generation::apply(const RunControl::Decision& decision) {
 // without the server, is too little to tell.
 void Generation::look_at_run() {
   if (!request_.running || options_.overlap != Overlap::automatic || !options_.tree) return;
+  const bool begins = std::exchange(run_plan_.begins, false);
+  if (!begins && run_plan_.tokens < kRunLookTokens) return;
   const Instant now = parts_.now();
-  if (std::exchange(run_plan_.begins, false)) {
-    run_plan_.since = now;
-    run_plan_.is_timed = is_timed();
-    run_plan_.tokens = 0;
-  }
-  if (run_plan_.tokens < kRunLookTokens) return;
-  if (run_plan_.is_timed) {
+  if (!begins && run_plan_.is_timed) {
     run_control_.observe_run(run_plan_.doing, run_plan_.tokens, now - run_plan_.since);
   }
   run_plan_.since = now;
   run_plan_.is_timed = is_timed();
   run_plan_.tokens = 0;
+  if (begins) return;
   const RunControl::Decision decision = plan_run();
   // Without activations there is nothing to draft from.
   if (decision.drafts() && !ahead_) return;
@@ -225,7 +219,7 @@ void Generation::take_run(const VerdictReceived& event) {
     const auto chosen = conversation_.tokens().subspan(before);
     for (const auto& [rank, of] : ahead_->ranks_of(chosen)) {
       // Where there are fewer than the tree would take, the drafter had no more to propose.
-      const bool was_cut = of >= run_plan_.doing.breadth;
+      const bool was_cut = of >= ahead_->breadth_min();
       run_control_.observe_rank(rank, was_cut ? of : TreeGrowth::kNoRank);
     }
     ahead_->advance(chosen, depth_left());

@@ -76,7 +76,7 @@ Result<std::unique_ptr<LocalServer>> LocalServer::start(Options options) {
   try {
     return std::unique_ptr<LocalServer>(new LocalServer(std::move(options)));
   } catch (const ListenError& e) {
-    return Error{Errc::io, "--listen " + std::string(e.what())};
+    return Error{Errc::io, e.what()};
   }
 }
 

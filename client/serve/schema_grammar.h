@@ -51,8 +51,9 @@ class SchemaGrammar {
   std::string array(const Schema& schema, const Schema& root, std::size_t depth);
   std::string text(const Schema& schema);
   std::string reference(const std::string& to, const Schema& root, std::size_t depth);
-  // Whether a text may begin with a text of the reference that it is of: no grammar can say that.
-  // `known_good` are those of which that was asked, false where the answer is still looked for.
+  // Whether a text of the reference may begin with another text of the same reference: no grammar
+  // can be left-recursive. `known_good` holds the references asked about so far, false while the
+  // answer is still being found.
   bool begins_with_itself(const Reference& reference, std::map<Reference, bool>& known_good) const;
   // The rule of a schema whose values `word` names: $ref, const, enum, anyOf, oneOf or allOf.
   std::string chosen(const std::string& word, const Schema& schema, const Schema& root,
@@ -71,9 +72,10 @@ class SchemaGrammar {
   std::uint32_t count_ = 0;
   std::map<std::string, bool> common_;
   std::map<Reference, std::string> references_;
-  // Whose texts begin with what is being made; nothing: those of none.
+  // The reference whose rule is being made, as long as nothing has been written before this place;
+  // otherwise none.
   std::optional<Reference> leading_;
-  // References that texts of one may begin with.
+  // For each reference, those that its texts may begin with.
   std::map<Reference, std::set<Reference>> beginnings_;
   std::optional<ApiError> error_;
 };

@@ -84,9 +84,9 @@ Result<int> run_command(const RunCommandOptions& o) {
   std::cout << "results " << out.string() << std::endl;
   if (ran->failed > 0) {
     std::cerr << "edgedraft-netsim: " << ran->failed << " of " << ran->answers
-              << " answers failed and are in no figure; the first, of "
+              << " answers failed and are in no figure. The first: "
               << printable(ran->first_failure, Lines::one)
-              << "\nGo on with --resume to have them made again: --out " << out.string() << '\n';
+              << "\nTo make them again, go on with --resume --out " << out.string() << '\n';
   }
   const int status = ran->failed > 0 ? 1 : 0;
   if (o.no_report) return status;

@@ -64,10 +64,7 @@ Acceptance acceptance_of(const std::vector<const Run*>& ours,
   Acceptance acceptance;
   for (const auto& [name, prompts] : sums) {
     RatioPart all;
-    for (const auto& [prompt, sum] : prompts) {
-      all.numerator += sum.numerator;
-      all.denominator += sum.denominator;
-    }
+    for (const auto& [prompt, sum] : prompts) all.add(sum);
     acceptance.tasks[name] = all.numerator / all.denominator;
   }
   acceptance.mean = mean_ratio_of(tasks_of(sums, nullptr));

@@ -159,12 +159,9 @@ Result<RunData> read_run_data(const std::filesystem::path& results) {
   }
 
   choose_timelines(data);
-  std::map<std::string, const Run*> by_trial;
-  std::map<std::pair<std::string, std::uint32_t>, Run*> of_many_clients;
+  std::map<std::pair<std::string, std::uint32_t>, Run*> answered;
   for (Run& run : data.runs) {
-    if (!run.failure.empty()) continue;
-    if (run.client == 0) by_trial[run.trial] = &run;
-    if (run.clients > 1) of_many_clients[{run.trial, run.client}] = &run;
+    if (run.failure.empty()) answered[{run.trial, run.client}] = &run;
   }
   std::ifstream cycles(results / "cycles.jsonl");
   std::map<std::string, double> shown_at;
@@ -172,18 +169,17 @@ Result<RunData> read_run_data(const std::filesystem::path& results) {
     const auto cycle = ordered_json::parse(line, nullptr, false);
     if (!cycle.is_object()) continue;
     const auto client = static_cast<std::uint32_t>(real(cycle, "client"));
-    const auto one_of_many = of_many_clients.find({text(cycle, "trial"), client});
-    if (one_of_many != of_many_clients.end() && real(cycle, "tokens") > 0) {
-      Run& run = *one_of_many->second;
+    const auto found = answered.find({text(cycle, "trial"), client});
+    if (found == answered.end()) continue;
+    Run& run = *found->second;
+    const bool shows = real(cycle, "tokens") > 0;
+    if (shows && run.clients > 1) {
       run.arrivals.push_back(
           {.at_s = real(cycle, "at_ms") / 1000 + run.added_s, .tokens = real(cycle, "tokens")});
     }
-    const auto found = by_trial.find(text(cycle, "trial"));
-    if (found == by_trial.end() || client != 0) continue;
-    const Run& run = *found->second;
+    if (client != 0) continue;
     const std::pair key{run.setting, run.arm};
     const double at = real(cycle, "at_ms");
-    const bool shows = real(cycle, "tokens") > 0;
     if (shows && !run.offline_after) {
       if (const auto last = shown_at.find(run.trial); last != shown_at.end()) {
         data.gaps[key].push_back(at - last->second);

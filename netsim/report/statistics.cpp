@@ -55,11 +55,8 @@ double mean_over_tasks(const std::vector<RatioTask>& tasks, Random* random) {
     RatioPart theirs;
     for (std::size_t i = 0; i < task.ours.size(); ++i) {
       const std::size_t at = random ? random->below(task.ours.size()) : i;
-      ours.numerator += task.ours[at].numerator;
-      ours.denominator += task.ours[at].denominator;
-      if (task.theirs.empty()) continue;
-      theirs.numerator += task.theirs[at].numerator;
-      theirs.denominator += task.theirs[at].denominator;
+      ours.add(task.ours[at]);
+      if (!task.theirs.empty()) theirs.add(task.theirs[at]);
     }
     sum += quotient(ours) - quotient(theirs);
   }

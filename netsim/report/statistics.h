@@ -52,6 +52,11 @@ Estimate difference_of(const std::vector<Pair>& pairs);
 struct RatioPart {
   double numerator = 0;
   double denominator = 0;
+
+  void add(const RatioPart& other) {
+    numerator += other.numerator;
+    denominator += other.denominator;
+  }
 };
 // The parts of a task's prompts, and of what they are compared with, if with anything: as many, of
 // the same prompts in the same order.

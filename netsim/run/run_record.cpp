@@ -106,6 +106,8 @@ bool matches(const std::string& answer, const std::string& reference) {
 }
 
 ordered_json run_record(const RunSource& s) {
+  const std::size_t index = prompt_index(s.experiment, s.trial, s.client);
+  const Prompt& prompt = s.experiment.prompts[index];
   const Arm& arm = s.experiment.arms[s.trial.arm];
   const ordered_json answer = ordered_json::parse(s.answer, nullptr, false);
   const bool whole = s.status == 0 && answer.is_object() && answer.contains("stats");
@@ -131,9 +133,9 @@ ordered_json run_record(const RunSource& s) {
       {"synthetic_acceptance", arm.acceptance ? ordered_json(*arm.acceptance) : ordered_json()},
       {"seed", s.seed},
       {"repetition", s.trial.repetition},
-      {"prompt", s.prompt.id},
-      {"prompt_index", prompt_index(s.experiment, s.trial, s.client)},
-      {"task", s.prompt.task},
+      {"prompt", prompt.id},
+      {"prompt_index", index},
+      {"task", prompt.task},
       {"arm", arm.name},
       {"arm_kind", to_string(arm.kind)},
       {"beside_server", arm.place == Arm::Place::server},
@@ -174,8 +176,8 @@ ordered_json run_record(const RunSource& s) {
   run["finish"] = whole ? answer.value("finish", ordered_json()) : ordered_json();
   run["answer_sha256"] =
       whole ? ordered_json(to_hex(sha256(as_byte_view(text))).substr(0, 16)) : ordered_json();
-  run["matches_reference"] = whole && !s.prompt.reference.empty()
-                                 ? ordered_json(matches(text, s.prompt.reference))
+  run["matches_reference"] = whole && !prompt.reference.empty()
+                                 ? ordered_json(matches(text, prompt.reference))
                                  : ordered_json();
   run["link_events"] = s.events;
   return run;

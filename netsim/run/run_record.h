@@ -19,7 +19,6 @@ struct RunSource {
   bool approximate;
   std::uint64_t seed;
   const Trial& trial;
-  const Prompt& prompt;
   std::uint32_t client;
   int status;
   std::string answer;  // the client's JSON

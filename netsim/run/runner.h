@@ -31,7 +31,8 @@ struct RunTally {
 };
 
 // Runs what of the experiment has not been run yet, and leaves the results in `out`. Ends at
-// SIGINT and SIGTERM, with what it has. An answer that fails ends it only with others in a row.
+// SIGINT and SIGTERM, with what it has. A failed answer does not end it; three in a row of one lane
+// do.
 //
 // Errors    usage, io, unsupported (an arm or driver that is not to be had here), link_down for a
 //           server that does not start or is gone, refused for a link out of tolerance, cancelled

@@ -348,7 +348,6 @@ Result<TrialOutcome> Testbed::run(const Trial& trial) {
                      .approximate = parts_.link->approximate(),
                      .seed = parts_.seed,
                      .trial = trial,
-                     .prompt = *clients[i].prompt,
                      .client = i,
                      .status = clients[i].process->status(),
                      .answer = read_output(clients[i].output),

@@ -25,8 +25,8 @@ namespace edgedraft {
 // whoever enqueues need not think of graphs; but only lists whose arguments repeat gain by them.
 // What differs from pass to pass is to lie in device memory (CudaArguments).
 //
-// Where a graph cannot be made for want of memory, those that there are give theirs up, and the
-// list is tried again when it comes again. Where it cannot be made for another reason, launches are
+// Where there is no memory for a graph, all graphs are dropped, and lists that come again get new
+// ones. Where it cannot be made for another reason, launches are
 // started one by one from then on, and `on_notice` is told, once.
 //
 // Threads   one at a time

@@ -173,7 +173,7 @@ void HintTree::forget_old_ids() {
 DraftTree HintTree::best(std::uint32_t count, std::uint32_t depth_max) const {
   std::vector<std::uint32_t> ranked(node_count());
   std::iota(ranked.begin(), ranked.end(), 1u);
-  // Parents are never behind their children, whose scores and indices are no lower.
+  // Parents come before their children: a child's score is no lower, and its index is higher.
   const auto better = [&](std::uint32_t a, std::uint32_t b) {
     return std::pair(nodes_[a].score, a) < std::pair(nodes_[b].score, b);
   };

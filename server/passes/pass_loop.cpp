@@ -300,16 +300,18 @@ std::uint32_t PassLoop::streaming_sessions(const Session& with) const {
 
 Drafted PassLoop::own_draft(Session& session, std::uint32_t tokens_left, bool weighed_by_caller) {
   if (options_.speculation == nullptr) return {};
-  const bool finds_no_room = !session.proposer && tokens_left > 1 && options_.speculation->full();
-  if (finds_no_room && !sessions_.give_up_proposer(session)) {
+  const auto make_room = [&] {
+    if (sessions_.give_up_proposer(session)) return true;
     metrics_->steps_without_drafter.add();
-  }
+    return false;
+  };
   return options_.speculation->draft(session.target, session.proposer,
                                      {.tokens_left = tokens_left,
                                       .sessions = streaming_sessions(session),
                                       .costs = forecast_.seen(),
                                       .rows_max = options_.pass_rows_max - options_.prompt_rows,
-                                      .weighed_by_caller = weighed_by_caller});
+                                      .weighed_by_caller = weighed_by_caller,
+                                      .make_room = make_room});
 }
 
 void PassLoop::begin_step(Session& session, StreamRequest& stream) {

@@ -164,7 +164,10 @@ void log_device_changes(Health& health, spdlog::logger& log) {
         log.error("the device failed, and the sessions concerned begin anew: {}", reason);
         break;
       case Health::Device::lost:
-        log.error("the device is lost, and no client can be served until a restart: {}", reason);
+        log.error(
+            "the device is lost, and no client is served until it works again or the server is "
+            "restarted: {}",
+            reason);
         break;
     }
   });
@@ -302,9 +305,11 @@ Result<int> serve(const ServerOptions& o) {
                       {.passes = passes, .queue_max = o.queue_max, .prepare = [&](PassLoop& loop) {
                          measure_passes(loop, **host, o.measure_s, *log);
                        }});
-  log->info("keys and values of all sessions: at most {:g} MiB, of {} MiB of memory",
+  log->info("keys and values of all sessions: at most {:g} MiB{}",
             static_cast<double>(metrics->kv_bytes_max.value()) / (1 << 20),
-            device->memory_bytes >> 20);
+            device->memory_bytes > 0
+                ? fmt::format(", of {} MiB of memory", device->memory_bytes >> 20)
+                : "");
   // Somebody may be served from here on. A signal that comes now waits for Signals::wait().
   loading.reset();
   Application application(**host, scheduler,
@@ -333,7 +338,7 @@ Result<int> serve(const ServerOptions& o) {
   listener.drain(std::chrono::seconds(o.drain_timeout_s));
   listener.stop(std::chrono::seconds(5));
   if (!scheduler.stop(std::chrono::seconds(5))) {
-    log->warn("a pass that nobody waits for any more does not end: leaving without its end");
+    log->warn("a pass has not ended five seconds after the last client left: exiting without it");
     log->flush();
     // Its thread uses what a return would destroy.
     std::_Exit(0);

@@ -1,10 +1,10 @@
 #include "server/proposers/speculation.h"
 
 #include <algorithm>
-#include <sstream>
 #include <utility>
 
 #include "server/proposers/drafter_proposer.h"
+#include "server/sessions/session_store.h"
 #include "shared/base/check.h"
 
 namespace edgedraft {
@@ -57,7 +57,10 @@ Drafted Speculation::draft(const TargetSession& session, std::unique_ptr<Session
       std::min(probe_rows, step.rows_max - std::min(step.rows_max, options_.tree.nodes + 1));
   if (shape.depth == 0 && limits.probe_rows == 0) return {};
   const Instant started = options_.now();
-  if (!proposer && !may_make_proposer(started)) return {};
+  if (!proposer) {
+    if (started < make_again_) return {};
+    if (full() && (!step.make_room || !step.make_room())) return {};
+  }
   Proposal proposal = propose(session, proposer, limits);
   Drafted drafted{.tree = std::move(proposal.tree), .probes = std::move(proposal.probes)};
   if (!drafted.tree.empty() && options_.step_pace > Duration::zero()) {
@@ -72,23 +75,10 @@ Result<std::uint64_t> Speculation::take_part_of(std::uint64_t kv_bytes,
                                                 std::uint64_t target_bytes) {
   const std::uint64_t both = target_bytes + session_bytes();
   if (session_bytes() > 0 && kv_bytes < both) {
-    constexpr std::uint64_t kMebibyte = 1 << 20;
-    const auto mebibytes = [](std::uint64_t bytes) {
-      return static_cast<double>(bytes) / kMebibyte;
-    };
-    std::ostringstream message;
-    message << "--kv-memory: a session of " << options_.context_count << " tokens takes "
-            << mebibytes(target_bytes) << " MiB, and the drafter of --speculate beside it "
-            << mebibytes(session_bytes()) << " MiB. Give " << (both + kMebibyte - 1) / kMebibyte
-            << "MB or more, a smaller --ctx, or no --speculate";
-    return Error{Errc::usage, message.str()};
+    return too_little_kv_memory(options_.context_count, target_bytes, session_bytes());
   }
   bytes_max_ = kv_bytes / both * session_bytes();
   return kv_bytes - *bytes_max_;
-}
-
-bool Speculation::may_make_proposer(Instant now) const {
-  return !full() && now >= make_again_;
 }
 
 Proposal Speculation::propose(const TargetSession& session,

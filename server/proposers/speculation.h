@@ -75,6 +75,9 @@ class Speculation {
     std::uint32_t rows_max;
     // The caller weighs the tree's nodes by itself, beside others: it is as large as it gets.
     bool weighed_by_caller = false;
+    // Asked where the session wants a proposer and the part of memory leaves no room for one:
+    // whether another session has given its own up. Empty: none does.
+    std::function<bool()> make_room{};
   };
   // What there is for the session's next pass: a tree of at most tokens_left - 1 levels, empty if
   // it goes on plainly, and probes. `proposer` is the session's, made here if there is none but
@@ -102,20 +105,17 @@ class Speculation {
   // `target_bytes`, and returns what is left for these.
   // Errors    usage  a session and its drafter do not fit
   Result<std::uint64_t> take_part_of(std::uint64_t kv_bytes, std::uint64_t target_bytes);
-  // The most bytes for all sessions' drafters together, without their weights; no limit if not set.
-  void set_bytes_max(std::uint64_t bytes_max) { bytes_max_ = bytes_max; }
   // The bytes of all sessions' proposers, and of one; the weights are not in them.
   std::uint64_t bytes() const { return *count_ * source_.session_bytes; }
   std::uint64_t session_bytes() const { return source_.session_bytes; }
-  // Whether another session's proposer would exceed bytes_max.
+  // Whether another session's proposer would exceed that part.
   bool full() const { return bytes_max_ && bytes() + session_bytes() > *bytes_max_; }
   // Whether a session that has this one is drafted for, or would be.
   bool drafts_with(const std::unique_ptr<SessionProposer>& proposer) const {
-    return proposer || may_make_proposer(options_.now());
+    return proposer || (!full() && options_.now() >= make_again_);
   }
 
  private:
-  bool may_make_proposer(Instant now) const;
   Proposal propose(const TargetSession& session, std::unique_ptr<SessionProposer>& proposer,
                    const ProposalLimits& limits);
 
@@ -123,7 +123,7 @@ class Speculation {
   SpeculationOptions options_;
   SpeculationBudget budget_;
   ProbeBudget probe_budget_;
-  std::optional<std::uint64_t> bytes_max_;
+  std::optional<std::uint64_t> bytes_max_;  // for all proposers together, without their weights
   std::shared_ptr<std::uint32_t> count_ = std::make_shared<std::uint32_t>(0);
   Instant make_again_{};  // not before: there was no memory
 };

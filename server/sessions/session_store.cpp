@@ -43,7 +43,9 @@ std::unique_ptr<KvPool> make_pool(const SessionParts& parts, const SessionStore:
       backend.allocate(passes);  // whether it is there
       return pool;
     } catch (const DeviceError& e) {
-      throw DeviceError(std::string(e.what()) + ". Give a smaller --kv-memory");
+      throw DeviceError(std::string(e.what()) + ". Beside the pool a pass needs " +
+                        std::to_string((passes * sizeof(float)) >> 20) +
+                        " MiB: give a smaller --kv-memory");
     }
   }
   const std::uint32_t least = session_pages(parts);
@@ -60,12 +62,30 @@ std::unique_ptr<KvPool> make_pool(const SessionParts& parts, const SessionStore:
     } catch (const DeviceError& e) {
       if (pages > least) continue;
       throw DeviceError(std::string(e.what()) +
-                        ". Not even one session has room: give a smaller --ctx");
+                        ". There is not even room for one session and a pass beside it: give a "
+                        "smaller --ctx or a smaller model");
     }
   }
 }
 
 }  // namespace
+
+Error too_little_kv_memory(std::uint32_t context_count, std::uint64_t session_bytes,
+                           std::uint64_t drafter_bytes) {
+  // The option takes whole units.
+  constexpr std::uint64_t kMebibyte = 1 << 20;
+  const auto mebibytes = [](std::uint64_t bytes) { return static_cast<double>(bytes) / kMebibyte; };
+  std::ostringstream message;
+  message << "--kv-memory: a session of " << context_count << " tokens takes "
+          << mebibytes(session_bytes) << " MiB";
+  if (drafter_bytes > 0) {
+    message << ", and the drafter of --speculate beside it " << mebibytes(drafter_bytes) << " MiB";
+  }
+  message << ". Give " << (session_bytes + drafter_bytes + kMebibyte - 1) / kMebibyte
+          << "MB or more, " << (drafter_bytes > 0 ? "" : "or ") << "a smaller --ctx"
+          << (drafter_bytes > 0 ? ", or no --speculate" : "");
+  return Error{Errc::usage, message.str()};
+}
 
 wire::SessionId random_session_id() {
   wire::SessionId id;
@@ -91,13 +111,7 @@ Result<void> SessionStore::check(const SessionParts& parts, const Limits& limits
   if (limits.kv_bytes_max == 0 || limits.kv_bytes_max >= least) {
     return boost::system::in_place_value;
   }
-  // The option takes whole units.
-  constexpr std::uint64_t kMebibyte = 1 << 20;
-  std::ostringstream message;
-  message << "--kv-memory: a session of " << parts.context_count << " tokens takes "
-          << static_cast<double>(least) / kMebibyte << " MiB. Give "
-          << (least + kMebibyte - 1) / kMebibyte << "MB or more, or a smaller --ctx";
-  return Error{Errc::usage, message.str()};
+  return too_little_kv_memory(parts.context_count, least, 0);
 }
 
 std::uint64_t SessionStore::session_bytes(const SessionParts& parts) {
@@ -191,9 +205,9 @@ void SessionStore::give_way(std::uint64_t connection_id) {
   forget(connection_id);
 }
 
-Result<void> SessionStore::check_first(const PrefillRequest& prompt) {
-  return TargetSession(parts_.decoder, scratch_cache(), parts_.context_count, parts_.is_end)
-      .check(prompt);
+Result<void> SessionStore::check_first(const PrefillRequest& prompt) const {
+  return TargetSession::check(prompt, 0, parts_.decoder.config().vocabulary_count,
+                              parts_.context_count);
 }
 
 void SessionStore::release(std::uint64_t connection_id) {

@@ -22,6 +22,10 @@ namespace edgedraft {
 // the system has no randomness.
 wire::SessionId random_session_id();
 
+// That --kv-memory does not hold one session, and the drafter beside it (0: there is none).
+Error too_little_kv_memory(std::uint32_t context_count, std::uint64_t session_bytes,
+                           std::uint64_t drafter_bytes);
+
 // A client's sequence on the target. It outlives its connection, so that the client resumes.
 struct Session {
   TargetSession target;
@@ -106,7 +110,7 @@ class SessionStore {
   void give_way(std::uint64_t connection_id);
   // Whether a session that has yet to be made would begin with this prompt. Errors as of
   // TargetSession::begin()
-  Result<void> check_first(const PrefillRequest& prompt);
+  Result<void> check_first(const PrefillRequest& prompt) const;
   // The law of those constraints; null for none. `known` is the one that the session has. What the
   // identity's other sessions found of their grammar is used again.
   // Errors    unsupported: this server takes none; usage: of AnswerLaw::make; refused: the

@@ -50,7 +50,9 @@ void TargetSession::keep_tokens(std::uint32_t count) {
 
 Result<void> TargetSession::begin(const PrefillRequest& request) {
   EDGEDRAFT_SESSION_CHECK(!busy());
-  if (auto checked = check(request); !checked) return checked.error();
+  const auto checked =
+      check(request, tokens_.size(), decoder_.config().vocabulary_count, context_count_);
+  if (!checked) return checked.error();
   keep_tokens(request.base_count);
   tokens_.insert(tokens_.end(), request.tokens.begin(), request.tokens.end());
   // The last token always runs again: its logits are wanted.
@@ -401,22 +403,23 @@ Outcome TargetSession::run() {
   return *share.outcome;
 }
 
-Result<void> TargetSession::check(const PrefillRequest& request) const {
+Result<void> TargetSession::check(const PrefillRequest& request, std::size_t known_count,
+                                  std::uint32_t vocabulary_count, std::uint32_t context_count) {
   const std::uint64_t count = std::uint64_t{request.base_count} + request.tokens.size();
-  if (request.base_count > tokens_.size()) {
+  if (request.base_count > known_count) {
     return protocol_error("the request builds on more tokens than the session holds");
   }
   if (request.provisional_count > request.tokens.size() || count <= request.provisional_count) {
     return protocol_error("a prompt needs at least one token");
   }
-  if (!in_vocabulary(request.tokens)) {
+  if (std::ranges::any_of(request.tokens, [&](auto token) { return token >= vocabulary_count; })) {
     return protocol_error("a token is outside the model's vocabulary");
   }
-  if (count + 1 > context_count_) {
+  if (count + 1 > context_count) {
     return Error{Errc::context_full,
                  "the prompt has " + std::to_string(count) +
                      " tokens and leaves no room for an answer: the context is " +
-                     std::to_string(context_count_) +
+                     std::to_string(context_count) +
                      " tokens. Shorten the prompt or start the server with a "
                      "larger --ctx"};
   }

@@ -101,8 +101,9 @@ class TargetSession {
   //           context_full  more tokens than the context takes with one to follow
   // A refused request leaves the session as it was. Requires  !busy()
   Result<void> begin(const PrefillRequest& request);
-  // Whether it would be refused.
-  Result<void> check(const PrefillRequest& request) const;
+  // Whether it would be refused by a session of so many tokens.
+  static Result<void> check(const PrefillRequest& request, std::size_t known_count,
+                            std::uint32_t vocabulary_count, std::uint32_t context_count);
   // Checks a tree below the root in one pass. A tree without nodes is a step of plain decoding.
   // Probes take part in it and change nothing.
   // Errors    protocol  before the first prefill, after the end, or for a token the vocabulary

@@ -43,7 +43,7 @@ bool NetworkDrafter::read_part() {
   forget_logits();
   network().commit(std::span(tokens_).subspan(known, kMaskRowsMax));
   *latest_ = this;
-  // Others have their turn behind this one: the part is not to be left for a later wait.
+  // Other conversations have their turns next: this part is not to be left for them to wait for.
   network().backend().wait();
   return true;
 }

@@ -41,8 +41,8 @@ bool give_name(int descriptor, const std::filesystem::path& name) {
   return linkat(AT_FDCWD, open_file.c_str(), AT_FDCWD, name.c_str(), AT_SYMLINK_FOLLOW) == 0;
 }
 
-// Some file systems have no files without a name, and some systems forbid giving them one. It is
-// found out here, since behind hours of writing it would be too late.
+// Some file systems have no files without a name, and some systems forbid giving them one. This is
+// found out here: after hours of writing it would be too late.
 bool can_be_named_later(const std::filesystem::path& path) {
   const int probe = open_nameless(folder_of(path));
   if (probe < 0) return false;

@@ -31,7 +31,7 @@ Result<Kind> read_kind(const GgufFile& file) {
 }
 
 // What the tokenizer looks for before it encodes what is left: control tokens and user-defined
-// symbols. SentencePiece would find the symbols by itself, but put no space behind them.
+// symbols. SentencePiece would find the symbols by itself, but put no space after them.
 SpecialMatcher make_matcher(const Vocabulary& vocabulary) {
   std::vector<std::pair<std::string, std::uint32_t>> texts;
   for (std::uint32_t id = 0; id < vocabulary.texts.size(); ++id) {

@@ -98,9 +98,9 @@ class ClientLink::Impl {
   Result<void> send(TargetRequest request) {
     const std::scoped_lock lock(mutex_);
     if (state_ != LinkState::online) return Error{Errc::link_down, peer_ + " is not connected"};
-    // What the caller knows of the session is of a connection that has gone.
-    if (heard_connection_ != connection_) {
-      return Error{Errc::link_down, "the connection to " + peer_ + " broke"};
+    // What the caller knows of the session is of an earlier connection.
+    if (std::ranges::any_of(events_, is_welcome)) {
+      return Error{Errc::link_down, "there is a new connection to " + peer_};
     }
     if (std::holds_alternative<CancelRequest>(request)) {
       ++cancels_sent_;
@@ -124,7 +124,6 @@ class ClientLink::Impl {
     if (events_.empty()) return *final_error_;
     Result<ClientEvent> event = std::move(events_.front());
     events_.pop_front();
-    if (is_welcome(event)) heard_connection_ = connection_;  // events_ has the newest one's alone
     return event;
   }
 
@@ -210,7 +209,7 @@ class ClientLink::Impl {
       if (plugged) error = co_await connect_and_pump();
       if (stopping_) co_return;
       if (welcome_count_ > welcomes_before) {
-        // A server that ends each connection behind its Welcome is not to be asked without a pause.
+        // A server that ends each connection after its Welcome must not be asked without a pause.
         if (brought_verdict_ || Clock::now() >= welcomed_at_ + kStands) attempt = 0;
         told = {};
       }
@@ -533,7 +532,6 @@ class ClientLink::Impl {
   std::condition_variable changed_;
   LinkState state_ = LinkState::connecting;
   std::uint32_t connection_ = 0;
-  std::uint32_t heard_connection_ = 0;  // whose Welcomed was handed out last
   // Bounded by the protocol: answers of a stream or run go no further than its credit, and each
   // position's activations come once a prompt. Among connections that nobody was told of yet it
   // has the last alone.

@@ -47,7 +47,7 @@ struct ClientLinkOptions {
 // link. try_again() reads the certificate files again, and asks for the token.
 class ClientLink final : public TargetLink {
  public:
-  // Errors    usage, bad_file of make_client_context
+  // Errors    those of make_client_context
   static Result<std::unique_ptr<ClientLink>> open(ClientLinkOptions options);
   ~ClientLink() override;
   ClientLink(const ClientLink&) = delete;

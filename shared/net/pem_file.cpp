@@ -18,9 +18,10 @@ Result<void> check_pem_file(const std::filesystem::path& file) {
   std::error_code unknown;  // reading it says what is wrong with it
   const auto status = std::filesystem::status(file, unknown);
   if (std::filesystem::is_other(status)) {
-    return Error{Errc::usage, file.string() +
-                                  ": it is no regular file; certificates and keys are read more "
-                                  "than once, so save it as one"};
+    return Error{Errc::usage,
+                 file.string() +
+                     ": not a regular file; certificates and keys are read more than once, so "
+                     "save them in one"};
   }
   const auto text = read_text_file(file, kPemBytesMax);
   if (!text) return text.error();

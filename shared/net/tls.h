@@ -43,8 +43,8 @@ struct TlsClientOptions {
   std::filesystem::path key_file{};
 };
 
-// Errors    usage     a pin that is none
-//           bad_file  as above
+// Errors    usage         a pin that is none, and as above
+//           io, bad_file  as above
 Result<std::shared_ptr<TlsContext>> make_client_context(const TlsClientOptions& options);
 
 // Names the server that the handshake shall reach: SNI, and the name that its certificate must have

@@ -32,7 +32,7 @@ std::vector<std::string> ids_of(const std::vector<netsim::Prompt>& prompts) {
   return ids;
 }
 
-TEST(DrawsTest, WhoAsksAFewPromptsAsksThoseOfSeveralTasks) {
+TEST(DrawsTest, AFewPromptsAreOfSeveralTasks) {
   auto prompts = prompts_by_task();
   shuffle_prompts(prompts);
   for (std::size_t first = 0; first < prompts.size(); first += 20) {

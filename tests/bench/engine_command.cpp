@@ -139,7 +139,7 @@ struct Times {
   std::vector<Turn> turns;
 
   double best() const { return *std::min_element(seconds.begin(), seconds.end()); }
-  double median() const { return percentile(seconds, 0.5); }
+  double median() const { return edgedraft::median(seconds); }
   // The median of a turn's limit divided by its passes' mean. limit(MachineLimits): seconds.
   template <class Limit>
   double share_in_turns(const Limit& limit) const {
@@ -147,7 +147,7 @@ struct Times {
     for (const Turn& turn : turns) {
       shares.push_back((limit(turn.before) + limit(turn.after)) / 2 / turn.pass_seconds);
     }
-    return percentile(std::move(shares), 0.5);
+    return edgedraft::median(std::move(shares));
   }
 };
 
@@ -407,7 +407,7 @@ Result<int> run_engine(const EngineOptions& o) {
     }
     if (!o.peer.empty()) {
       const double peer_best = *std::ranges::min_element(times[i].peer_seconds);
-      const double peer_median = percentile(times[i].peer_seconds, 0.5);
+      const double peer_median = edgedraft::median(times[i].peer_seconds);
       pass["peer"] = {{"seconds_best", peer_best},
                       {"seconds_median", peer_median},
                       {"times_as_fast_best", peer_best / best},

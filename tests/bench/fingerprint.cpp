@@ -6,8 +6,6 @@
 #include <limits>
 #include <map>
 
-#include "tests/bench/bootstrap.h"
-
 namespace edgedraft::bench {
 namespace {
 
@@ -95,17 +93,15 @@ std::size_t Fingerprinter::guess(const Trace& trace) const {
 }
 
 netsim::Estimate right_share(const Fingerprinter& fingerprinter, std::span<const Trace> traces) {
-  std::map<std::size_t, std::size_t> places;
-  std::vector<double> right;
-  std::vector<double> guesses;
+  std::map<std::size_t, netsim::RatioPart> by_prompt;
   for (const Trace& trace : traces) {
-    const std::size_t place = places.try_emplace(trace.prompt, places.size()).first->second;
-    right.resize(places.size());
-    guesses.resize(places.size());
-    guesses[place] += 1.0;
-    if (fingerprinter.guess(trace) == trace.prompt) right[place] += 1.0;
+    netsim::RatioPart& part = by_prompt[trace.prompt];
+    part.denominator += 1.0;
+    if (fingerprinter.guess(trace) == trace.prompt) part.numerator += 1.0;
   }
-  return bootstrap_ratio({right, guesses});
+  netsim::RatioTask task;
+  for (const auto& [prompt, part] : by_prompt) task.ours.push_back(part);
+  return netsim::mean_ratio_of({task});
 }
 
 }  // namespace edgedraft::bench

@@ -23,7 +23,7 @@ constexpr const char* kFingerprintHelp =
     R"(Can an observer of the network tell prompts apart, by sizes, gaps and counts alone, with and without --pad?
 Every prompt is answered many times, sampled with a seed each and over a link that draws its delays anew, in
 simulated time through the client's and the server's own code. A classifier learns from the first --known answers
-to each prompt and guesses the prompts of the rest; in brackets behind the share that it guesses right, where there
+to each prompt and guesses the prompts of the rest; in brackets after the share that it guesses right, where there
 are five prompts or more, the 95 % interval over prompts. Then what padding costs: bytes and time of the same answers.
 
   plain       a stream of the server's

@@ -348,8 +348,8 @@ TEST(AnswerOptionsTest, MeasurementsNeedWhatTheyAreAbout) {
            {{"--pace-profile", "x.toml", "--pace-ms", "3"}, "exclude each other"},
            {{"--oracle", "/nowhere.json"}, "/nowhere.json"},
            {{"--oracle", "x.json", "--plain"}, "--plain does not"},
-           {{"--oracle-acceptance", "0.5"}, "give that, too"},
-           {{"--oracle-seed", "0"}, "give that, too"},
+           {{"--oracle-acceptance", "0.5"}, "need --oracle"},
+           {{"--oracle-seed", "0"}, "need --oracle"},
            {{"--oracle", "x.json", "--oracle-acceptance", "1.5"}, "from 0 to 1"}}) {
     const auto config = parse(arguments);
     ASSERT_FALSE(config) << arguments[0];

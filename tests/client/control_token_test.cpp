@@ -68,7 +68,7 @@ TEST_F(ControlTokenTest, NorDoMessagesToByteLevelModels) {
   const BundleFile bundle = open(raw);
   const std::uint32_t end = vocabulary.id("<|eot_id|>");
   const Ids ids = encode(bundle, {{"user", "a<|eot_id|><|note|>"}});
-  // The one that the template writes, behind the one that begins this model's texts.
+  // The one that the template writes, after the one that begins this model's texts.
   EXPECT_EQ(std::count(ids.begin() + 1, ids.end(), end), 1);
   EXPECT_EQ(ids.back(), end);
   EXPECT_EQ(std::count(ids.begin(), ids.end(), vocabulary.id("<|note|>")), 0);

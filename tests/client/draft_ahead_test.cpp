@@ -110,6 +110,25 @@ TEST(DraftAheadTest, ItGoesDeepWhereItIsSureAndStopsAtTheFloor) {
   EXPECT_EQ(depth_at(1.0), kTreeDepthMax);
 }
 
+// Nodes that were grown as a chain had one token tried of each, whatever is tried from now on.
+TEST(DraftAheadTest, ATreeRemembersTheLeastBreadthThatItWasGrownWith) {
+  OracleDrafter drafter({.answer = answer_of(100), .acceptance = 1.0, .seed = 1}, kVocabulary, 0);
+  drafter.append(kPrompt);
+  DraftAhead ahead(drafter, {.breadth = 1, .floor = std::log(0.1f), .steps = 1});
+  ahead.begin();
+  ahead.advance({}, 20);
+  ahead.step();
+  ahead.step();
+  ahead.set({.breadth = 4, .floor = std::log(0.1f), .steps = 1});
+  EXPECT_EQ(ahead.breadth_min(), 1u);
+  drafter.append(Tokens{100});
+  ahead.advance(Tokens{100}, 20);
+  EXPECT_EQ(ahead.breadth_min(), 1u) << "the rest of the chain is still there";
+  drafter.append(Tokens{7});
+  ahead.advance(Tokens{7}, 20);
+  EXPECT_EQ(ahead.breadth_min(), 4u) << "nothing is left of it";
+}
+
 TEST(DraftAheadTest, NothingIsDraftedBehindTheEndThatIsWanted) {
   OracleDrafter drafter({.answer = answer_of(100), .acceptance = 1.0, .seed = 1}, kVocabulary, 0);
   drafter.append(kPrompt);

@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <optional>
-
 #include <vector>
 
 namespace edgedraft {
@@ -135,7 +134,7 @@ TEST_F(DraftControlTest, StreamsAtOnceWhereTheServerTellsThatItPays) {
   EXPECT_EQ(drafted_, 0);
 }
 
-// As of what is drafted while the device works on something private.
+// Trees are not timed while the device works on something private.
 TEST_F(DraftControlTest, TreesThatWereNotTimedDoNotCountAsDraftedInNoTime) {
   const Place slow_device{.step = 20ms, .link = 1ms, .wide_pass = 20ms, .pass = 10ms};
   EXPECT_TRUE(runs(slow_device, 30));

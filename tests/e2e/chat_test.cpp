@@ -40,7 +40,7 @@ class ChatTest : public ::testing::Test {
 };
 
 // As `timeout` or a supervisor sends it.
-TEST_F(ChatTest, SigtermEndsItBehindTheAnswerThatItCuts) {
+TEST_F(ChatTest, SigtermCutsTheAnswerAndEndsTheProgram) {
   Server server(scratch_, {"--metrics", "127.0.0.1:0", "--pace-ms", "150"});
   const std::string turn = std::string(kStory) + "\n";
   Process client(joined(chat(server), {"--max-tokens", "60"}), scratch_ / "chat",

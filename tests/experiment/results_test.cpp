@@ -266,7 +266,6 @@ TEST(RunRecordTest, WhatMayStreamInsteadOfDraftingOrGoesOfflineIsNotForeseen) {
                            .approximate = false,
                            .seed = 1,
                            .trial = trial,
-                           .prompt = prompt,
                            .client = 0,
                            .status = 0,
                            .answer =
@@ -298,7 +297,6 @@ TEST(RunRecordTest, EachClientsPromptIsTheOneAtItsIndex) {
                            .approximate = false,
                            .seed = 1,
                            .trial = trial,
-                           .prompt = e.prompts[index],
                            .client = client,
                            .status = 0,
                            .answer = {},
@@ -328,7 +326,6 @@ TEST(RunRecordTest, SumsPhasesAndFindsGapsBetweenVisibleUpdates) {
                    .approximate = false,
                    .seed = 1,
                    .trial = trial,
-                   .prompt = prompt,
                    .client = 0,
                    .status = 0,
                    .answer =

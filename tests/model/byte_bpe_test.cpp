@@ -127,7 +127,7 @@ TEST_F(ByteBpeTest, KnowsTheUsualEndsOfATurn) {
   EXPECT_FALSE(tokenizer_.is_end(id("<|note|>")));
 }
 
-// What a coder model writes behind them is another file.
+// What a coder model writes after them is another file.
 TEST_F(ByteBpeTest, SeparatorsOfFilesEndAnAnswer) {
   for (const char* text : {"<|fim_pad|>", "<|repo_name|>", "<|file_sep|>"}) {
     vocabulary_.add(text, 3);

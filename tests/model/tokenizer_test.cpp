@@ -177,8 +177,8 @@ TEST_F(TokenizerTest, FollowsHuggingFacesRulesOfSpaces) {
   EXPECT_EQ(tokenizer_.encode(" the", Special::parse), (Ids{id("▁"), id("▁the")}));
 }
 
-// As llama.cpp does, and Hugging Face behind the normalizer Prepend.
-TEST_F(TokenizerTest, ASpaceComesBehindSymbolsAsBehindControlTokens) {
+// As llama.cpp does, and Hugging Face after the normalizer Prepend.
+TEST_F(TokenizerTest, ASpaceComesAfterSymbolsAsAfterControlTokens) {
   vocabulary_.add("<code>", 0, 4);
   RawGguf raw;
   vocabulary_.add_to(raw);

@@ -119,13 +119,13 @@ TEST(DialerTest, WhereNobodyAnswersItSaysWhy) {
   EXPECT_EQ(nowhere.error(), boost::asio::error::host_not_found);
 }
 
-TEST(DialerTest, BeginsBehindTheAddressThatWasOfNoUseAndWithTheOneThatWas) {
+TEST(DialerTest, BeginsAfterTheAddressThatWasOfNoUseAndWithTheOneThatWasOfUse) {
   const RawServer first(hang_up);
   const RawServer second(hang_up);
   Dialed dialed({first.port(), second.port()});
   EXPECT_EQ(dialed.connect(), first.port());
   EXPECT_EQ(dialed.connect(), second.port());
-  EXPECT_EQ(dialed.connect(), first.port()) << "behind the last";
+  EXPECT_EQ(dialed.connect(), first.port()) << "after the last";
   EXPECT_EQ(dialed.connect(), second.port());
   dialed.keep();
   EXPECT_EQ(dialed.connect(), second.port());

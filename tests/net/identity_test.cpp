@@ -170,7 +170,7 @@ TEST(IdentityTest, APipeIsRefusedInsteadOfCertificatesAndKeys) {
       make_client_context({.ca_file = pipe}).error()};
   for (const Error& error : errors) {
     EXPECT_EQ(error.code, Errc::usage);
-    EXPECT_NE(error.message.find("pipe.pem: it is no regular file"), std::string::npos)
+    EXPECT_NE(error.message.find("pipe.pem: not a regular file"), std::string::npos)
         << error.message;
   }
 }

@@ -134,7 +134,7 @@ class RevolvingDoor final : public ServerApplication {
 };
 
 // Each time costs a handshake, and a prompt that is sent for nothing.
-TEST(ReconnectTest, AServerThatEndsEachConnectionBehindItsWelcomeIsAskedEverLessOften) {
+TEST(ReconnectTest, AServerThatEndsEachConnectionAfterItsWelcomeIsAskedEverLessOften) {
   RevolvingDoor door;
   const ServerOf server(door);
   const auto link = ClientLink::open(server.client_options()).value();

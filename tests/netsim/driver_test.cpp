@@ -6,6 +6,7 @@
 #include <random>
 #include <thread>
 
+#include "shared/base/percentile.h"
 #include "tests/netsim/measured_link.h"
 #include "tests/support/skip.h"
 
@@ -63,8 +64,8 @@ TEST_P(DriverTest, RoundTripsFollowTheirLaw) {
   const double limit = smirnov_limit(kCount, law.size());
   EXPECT_LT(how_far_below(measured, law), limit) << "too early";
   EXPECT_LT(how_far_below(late, measured), limit)
-      << "too late: median " << quantile(measured, 0.5) << " ms for " << quantile(law, 0.5)
-      << ", of waking " << quantile(delays, 0.5) << ", nine in ten " << quantile(delays, 0.9);
+      << "too late: median " << median(measured) << " ms for " << median(law) << ", of waking "
+      << median(delays) << ", nine in ten " << percentile(delays, 0.9);
 }
 
 TEST_P(DriverTest, BytesComeAtTheRate) {

@@ -114,12 +114,6 @@ std::vector<double> milliseconds_in(const std::string& text) {
   return values;
 }
 
-double quantile(std::vector<double> values, double p) {
-  std::sort(values.begin(), values.end());
-  const auto index = static_cast<std::size_t>(p * static_cast<double>(values.size()));
-  return values.at(std::min(index, values.size() - 1));
-}
-
 double how_far_below(const std::vector<double>& a, const std::vector<double>& b) {
   std::vector<double> sorted_a = a;
   std::vector<double> sorted_b = b;

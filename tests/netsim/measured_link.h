@@ -72,8 +72,6 @@ class WakingDelay {
 // The first whole numbers of a text's lines, in ms if they are in ns.
 std::vector<double> milliseconds_in(const std::string& text);
 
-double quantile(std::vector<double> values, double p);
-
 // The largest distance between the two samples' distribution functions by which `a` is smaller
 // (below) or, with `b` and `a` changed about, greater: Smirnov's one-sided statistic.
 double how_far_below(const std::vector<double>& a, const std::vector<double>& b);

@@ -7,6 +7,7 @@
 
 #include "netsim/drivers/command.h"
 #include "netsim/drivers/tc_commands.h"
+#include "shared/base/percentile.h"
 #include "tests/netsim/measured_link.h"
 #include "tests/support/skip.h"
 
@@ -96,13 +97,13 @@ class NetemTest : public ::testing::Test {
       for (double& ms : values) ms += by_ms;
       return values;
     };
-    const std::string medians = "medians: netem " + std::to_string(quantile(netem, 0.5)) +
-                                " ms, tun " + std::to_string(quantile(tun, 0.5)) + " ms";
+    const std::string medians = "medians: netem " + std::to_string(median(netem)) + " ms, tun " +
+                                std::to_string(median(tun)) + " ms";
     EXPECT_LT(how_far_below(later(tun, kMachineMs), netem), limit) << "netem is later; " << medians;
     EXPECT_LT(how_far_below(later(netem, kSchedulingMs), tun), limit)
         << "tun is later; " << medians;
-    std::cout << medians << "; 5 % " << quantile(netem, 0.05) << " and " << quantile(tun, 0.05)
-              << ", 95 % " << quantile(netem, 0.95) << " and " << quantile(tun, 0.95) << '\n';
+    std::cout << medians << "; 5 % " << percentile(netem, 0.05) << " and " << percentile(tun, 0.05)
+              << ", 95 % " << percentile(netem, 0.95) << " and " << percentile(tun, 0.95) << '\n';
   }
 
   void compare(const std::string& text, bool reorders) {

@@ -347,7 +347,8 @@ TEST_F(DeviceFailureTest, CountsARunAsItWas) {
   EXPECT_EQ(s["session_resume_total{result=\"unknown\"}"], 1);
   EXPECT_EQ(s["num_requests_running"], 0);
 
-  // Who was refused holds none. Room for four: the fifth takes the place of one that has left.
+  // A refused client holds no session. Room for four: the fifth takes the place of one that has
+  // left.
   EXPECT_EQ(s["sessions"], 1);
   EXPECT_EQ(s["sessions_limit"], 4);
   // One page, of a prompt and two drafts.

@@ -12,23 +12,6 @@
 namespace edgedraft {
 namespace {
 
-// Proposes the text that it was given, wherever the session stands in it.
-class GivenText final : public SessionProposer {
- public:
-  explicit GivenText(Tokens text) : text_(std::move(text)) {}
-  Proposal propose(const TargetSession& session, const ProposalLimits& limits) override {
-    DraftTree tree;
-    for (std::size_t at = session.tokens().size(); at < text_.size(); ++at) {
-      if (tree.node_count() == std::min(limits.tree.depth, limits.tree.nodes)) break;
-      tree.add(text_[at], tree.node_count(), -0.1f);
-    }
-    return {.tree = tree};
-  }
-
- private:
-  Tokens text_;
-};
-
 class DraftedGapsTest : public RunTest {
  protected:
   // The server's drafter takes so long for a step, and is right or always wrong.
@@ -40,7 +23,7 @@ class DraftedGapsTest : public RunTest {
     speculation_.emplace(
         ProposerSource{.make =
                            [text](std::shared_ptr<std::uint32_t>) {
-                             return std::make_unique<GivenText>(text);
+                             return std::make_unique<KnownText>(text);
                            },
                        .session_bytes = 0},
         SpeculationOptions{.tree = {.breadth = 1, .depth = 4, .nodes = 4},
@@ -84,7 +67,7 @@ class DraftedGapsTest : public RunTest {
   std::optional<Speculation> speculation_;
 };
 
-// Who only listens has nothing from a wait for another's hints.
+// A client that only listens gains nothing from a wait for another's hints.
 TEST_F(DraftedGapsTest, NobodyIsKeptWaitingForAnothersHints) {
   for (const bool beside : {false, true}) {
     open({.metrics = metrics_});
@@ -136,7 +119,7 @@ TEST_F(DraftedGapsTest, APromptsVerdictTellsWhatRunsWithoutHintsBring) {
 }
 
 // Drafting for each in turn does not pay where many share a pass. Those that are paused do not.
-TEST_F(DraftedGapsTest, WhoIsPausedSwitchesNobodysDraftsOff) {
+TEST_F(DraftedGapsTest, PausedRunsDoNotSwitchDraftsOff) {
   open_drafting(true, 2ms, 30ms);
   for (int i = 0; i < 24; ++i) {
     ASSERT_TRUE(connect().begin(prompt_, {}, {.credit = kPromptCount + 1}));

@@ -44,7 +44,7 @@ TEST_F(HangingPassTest, IsToldToMonitorsUntilItEnds) {
 }
 
 // The program ends without it then.
-TEST_F(HangingPassTest, DoesNotHoldUpWhoeverStops) {
+TEST_F(HangingPassTest, DoesNotHoldUpAStop) {
   EXPECT_FALSE(scheduler_.stop(1ms));
   pass_.end();
   EXPECT_TRUE(scheduler_.stop(1h));

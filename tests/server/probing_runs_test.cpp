@@ -13,40 +13,10 @@
 namespace edgedraft {
 namespace {
 
-// Guesses the text that it was given and asks about nothing of it, but counts what it is asked.
-class KnownText final : public SessionProposer {
- public:
-  KnownText(Tokens text, std::uint32_t probe_rows) : text_(std::move(text)), rows_(probe_rows) {}
-  Proposal propose(const TargetSession& session, const ProposalLimits& limits) override {
-    Proposal proposal;
-    for (std::size_t at = session.tokens().size(); at < text_.size(); ++at) {
-      if (proposal.tree.node_count() == std::min(limits.tree.depth, limits.tree.nodes)) break;
-      proposal.tree.add(text_[at], proposal.tree.node_count(), -0.1f);
-    }
-    for (std::uint32_t i = 0; i < std::min(rows_, limits.probe_rows); ++i) {
-      proposal.probes.rows.add(5, 0);
-      proposal.probes.asked_count = proposal.probes.rows.node_count();
-    }
-    proposal.probes.id = ++id_;
-    return proposal;
-  }
-
- private:
-  Tokens text_;
-  std::uint32_t rows_;
-  std::uint64_t id_ = 0;
-};
-
 class ProbingRunsTest : public RunTest {
  protected:
   static constexpr std::uint32_t kProbes = 60;
 
-  Tokens text_of(const Tokens& prompt) {
-    Tokens text = prompt;
-    const Tokens answer = plain(prompt);
-    text.insert(text.end(), answer.begin(), answer.end());
-    return text;
-  }
   // Opens the loop with proposers that know the text and want probes.
   void open_with(const Tokens& text, std::uint32_t probes, PassLoopOptions options = {}) {
     speculation_.emplace(ProposerSource{.make =

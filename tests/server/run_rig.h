@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "server/passes/pass_loop.h"
+#include "server/sessions/session_proposer.h"
 #include "shared/base/prefix_hash.h"
 #include "shared/constraints/token_texts.h"
 #include "tests/server/plain_answer.h"
@@ -129,6 +130,32 @@ class HintingClient {
   bool ended_ = false;
 };
 
+// Proposes the text that it was given, wherever the session stands in it, and probes that ask for
+// nothing of it.
+class KnownText final : public SessionProposer {
+ public:
+  explicit KnownText(Tokens text, std::uint32_t probe_rows = 0)
+      : text_(std::move(text)), rows_(probe_rows) {}
+  Proposal propose(const TargetSession& session, const ProposalLimits& limits) override {
+    Proposal proposal;
+    for (std::size_t at = session.tokens().size(); at < text_.size(); ++at) {
+      if (proposal.tree.node_count() == std::min(limits.tree.depth, limits.tree.nodes)) break;
+      proposal.tree.add(text_[at], proposal.tree.node_count(), -0.1f);
+    }
+    for (std::uint32_t i = 0; i < std::min(rows_, limits.probe_rows); ++i) {
+      proposal.probes.rows.add(5, 0);
+      proposal.probes.asked_count = proposal.probes.rows.node_count();
+    }
+    proposal.probes.id = ++id_;
+    return proposal;
+  }
+
+ private:
+  Tokens text_;
+  std::uint32_t rows_;
+  std::uint64_t id_ = 0;
+};
+
 class RunTest : public ::testing::Test {
  protected:
   RunTest() {
@@ -179,6 +206,13 @@ class RunTest : public ::testing::Test {
     return testing::plain_answer(
         {decoder_, kContext, [](std::uint32_t t) { return t == kToyEndToken; }}, prompt, kContext,
         sampling);
+  }
+  // The prompt and its plain answer.
+  Tokens text_of(const Tokens& prompt) {
+    Tokens text = prompt;
+    const Tokens answer = plain(prompt);
+    text.insert(text.end(), answer.begin(), answer.end());
+    return text;
   }
   // The `count` tokens of the plain answer behind what the client knows.
   Tokens right(const HintingClient& client, const Tokens& answer, std::size_t count) {

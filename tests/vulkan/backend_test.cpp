@@ -419,7 +419,7 @@ TEST_F(VulkanBackendTest, LargeBuffersComeAndGo) {
 // does. Nothing is multiplied here, only enqueued.
 TEST_F(VulkanBackendTest, MuchWorkIsRunInSeveralLists) {
   constexpr std::uint32_t kSize = 4096;
-  constexpr int kProducts = 20;  // of 256 rows: two seconds of a weak device
+  constexpr int kProducts = 20;  // of 256 rows: two and a half lists
   vulkan::Hooks hooks;
   hooks.adjust = [](vulkan::Functions& f) {
     f.CmdDispatch = [](VkCommandBuffer, std::uint32_t, std::uint32_t, std::uint32_t) {};

@@ -154,14 +154,17 @@ std::uint32_t EagleNetwork::true_end() const {
 void EagleNetwork::add_inputs() {
   const std::uint32_t end = committed_count() - 1;
   const auto is_wanted = [&](std::uint32_t p) { return is_true_[p] && !has_input_[p]; };
-  bool has_added = false;
+  std::uint32_t enqueued = 0;
   for (std::uint32_t first = 0; first < end; ++first) {
     if (!is_wanted(first)) continue;
     std::uint32_t count = 1;
     while (count < kMaskRowsMax && first + count < end && is_wanted(first + count)) ++count;
-    if (has_added) backend_.wait();  // a whole text is too much for a device to be given at once
+    if (enqueued + count > kMaskRowsMax) {
+      backend_.wait();  // a whole text is too much for a device to be given at once
+      enqueued = 0;
+    }
     add_inputs(first, count);
-    has_added = true;
+    enqueued += count;
     first += count - 1;
   }
 }

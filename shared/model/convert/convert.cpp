@@ -19,6 +19,7 @@ Result<ModelPlan> plan_model(const std::filesystem::path& input, std::optional<D
 Result<void> convert_model(const ConvertOptions& options) {
   const auto plan = plan_model(options.input, options.type, options.is_kept);
   if (!plan) return plan.error();
+  if (options.on_notice && !plan->notice.empty()) options.on_notice(plan->notice);
   return write_model(*plan, options.output);
 }
 

@@ -1,7 +1,9 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <optional>
+#include <string>
 #include <string_view>
 
 #include "shared/base/error.h"
@@ -21,6 +23,8 @@ struct ConvertOptions {
   // directory's become f16.
   std::optional<DType> type = {};
   KeptTensors is_kept = nullptr;  // null: none; otherwise the head is not raised either
+  // Hears of what is left out, text of the input among it; may be empty.
+  std::function<void(const std::string& what)> on_notice{};
 };
 
 // What a directory's matrices become if no type is given.

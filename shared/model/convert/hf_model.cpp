@@ -171,7 +171,9 @@ Result<ModelPlan> plan_hf_model(const std::filesystem::path& directory, DType ty
   reader.refuse_others();
   if (reader.error()) return *reader.error();
   // Not before the embedding has borne out the size that the tokenizer is filled up to.
-  if (auto done = add_hf_tokenizer(directory, *config, plan.metadata); !done) return done.error();
+  auto notice = add_hf_tokenizer(directory, *config, plan.metadata);
+  if (!notice) return notice.error();
+  plan.notice = *std::move(notice);
   raise_head(plan);
   plan.checkpoints.push_back(std::move(*checkpoint));
   return plan;

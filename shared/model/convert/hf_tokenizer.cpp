@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <iostream>
 #include <optional>
 #include <string>
 #include <unordered_map>
@@ -249,20 +248,20 @@ Result<TokenizerParts> read_parts(const std::filesystem::path& directory,
   return read_json_parts(directory, count);
 }
 
-void say_what_is_left_out(const std::filesystem::path& directory, const TokenizerParts& parts) {
-  if (parts.left_out.empty()) return;
-  std::cerr << directory.string() << ": the model has no row for";
-  const char* separator = " ";
+std::string what_is_left_out(const std::filesystem::path& directory, const TokenizerParts& parts) {
+  if (parts.left_out.empty()) return {};
+  std::string tokens;
   for (const std::string& text : parts.left_out) {
-    std::cerr << std::exchange(separator, ", ") << '"' << text.substr(0, 80) << '"';
+    tokens += (tokens.empty() ? "\"" : ", \"") + text.substr(0, 80) + '"';
   }
-  std::cerr << " among the tokenizer's added tokens; left out\n";
+  return directory.string() + ": the model has no row for " + tokens +
+         " among the tokenizer's added tokens; left out";
 }
 
 }  // namespace
 
-Result<void> add_hf_tokenizer(const std::filesystem::path& directory, const HfConfig& config,
-                              GgufMetadata& metadata) {
+Result<std::string> add_hf_tokenizer(const std::filesystem::path& directory, const HfConfig& config,
+                                     GgufMetadata& metadata) {
   if (!std::filesystem::exists(directory / "tokenizer.model") &&
       !std::filesystem::exists(directory / "tokenizer.json")) {
     if (std::filesystem::exists(directory / "vocab.json")) {
@@ -272,7 +271,7 @@ Result<void> add_hf_tokenizer(const std::filesystem::path& directory, const HfCo
                        "tokenizer.json (transformers: AutoTokenizer.from_pretrained(DIR)"
                        ".save_pretrained(DIR))"};
     }
-    return {};
+    return std::string();
   }
   json tokenizer_config = json::object();
   if (std::filesystem::exists(directory / "tokenizer_config.json")) {
@@ -288,7 +287,6 @@ Result<void> add_hf_tokenizer(const std::filesystem::path& directory, const HfCo
                                      std::to_string(parts->entries.size()) +
                                      " entries, the model " + std::to_string(count)};
   }
-  say_what_is_left_out(directory, *parts);
   parts->pad_to(count);
   const auto add_bos = json_bool(tokenizer_config, "add_bos_token");
   if (!add_bos) return add_bos.error();
@@ -300,7 +298,7 @@ Result<void> add_hf_tokenizer(const std::filesystem::path& directory, const HfCo
   auto added = add_special_ids(tokenizer_config, config, *parts, metadata);
   if (!added) return Error{added.error().code, directory.string() + ": " + added.error().message};
   if (*chat_template) metadata.set_string("tokenizer.chat_template", **chat_template);
-  return {};
+  return what_is_left_out(directory, *parts);
 }
 
 }  // namespace edgedraft

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <filesystem>
+#include <string>
 
 #include "shared/base/error.h"
 #include "shared/model/convert/hf_config.h"
@@ -12,8 +13,9 @@ namespace edgedraft {
 // template of a Hugging Face directory, under llama.cpp's keys, kSpaceRuleKey and kEndIdsKey. Does
 // nothing where the directory has none.
 //
+// Returns   what the user should hear of it; mostly nothing
 // Errors    io, bad_file, mismatch; unsupported: names what a GGUF file cannot say
-Result<void> add_hf_tokenizer(const std::filesystem::path& directory, const HfConfig& config,
-                              GgufMetadata& metadata);
+Result<std::string> add_hf_tokenizer(const std::filesystem::path& directory, const HfConfig& config,
+                                     GgufMetadata& metadata);
 
 }  // namespace edgedraft

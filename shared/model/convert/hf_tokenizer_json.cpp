@@ -101,7 +101,7 @@ Result<void> read_added_tokens(const json& file, const TextSteps& steps, std::si
     if (type == TokenType::user_defined && is_prepended_to && normalized->value_or(false)) {
       // It is then found where a part of the text begins with it, and nowhere else.
       return unsupported_tokenizer("the added token " + **text +
-                                   " with normalized behind the normalizer Prepend");
+                                   " with normalized after the normalizer Prepend");
     }
     parts.add_token(**id, count, **text, type);
   }

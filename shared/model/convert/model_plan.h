@@ -30,6 +30,7 @@ struct PlannedTensor {
 struct ModelPlan {
   GgufMetadata metadata;
   std::vector<PlannedTensor> tensors;
+  std::string notice;  // what the user should hear of it; mostly nothing
 
   // What the planned tensors' bytes lie in.
   std::vector<SafetensorsModel> checkpoints;

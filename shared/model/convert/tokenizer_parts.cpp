@@ -1,7 +1,5 @@
 #include "shared/model/convert/tokenizer_parts.h"
 
-#include <algorithm>
-
 namespace edgedraft {
 namespace {
 
@@ -26,8 +24,7 @@ void TokenizerParts::pad_to(std::size_t count) {
 void TokenizerParts::add_token(std::size_t id, std::size_t count, const std::string& text,
                                TokenType type) {
   if (id >= count) {
-    // Several files of a folder may list it.
-    if (std::ranges::find(left_out, text) == left_out.end()) left_out.push_back(text);
+    left_out.insert(text);
     return;
   }
   pad_to(id + 1);

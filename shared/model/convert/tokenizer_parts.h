@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -29,8 +30,8 @@ struct TokenizerParts {
   std::optional<bool> remove_extra_whitespaces;  // SentencePiece alone
   std::optional<bool> add_bos;
   std::optional<bool> add_eos;
-  std::optional<std::uint32_t> bos;   // what the tokenizer itself puts before a text
-  std::vector<std::string> left_out;  // added tokens for which the model has no row
+  std::optional<std::uint32_t> bos;  // what the tokenizer itself puts before a text
+  std::set<std::string> left_out;    // added tokens for which the model has no row
 
   std::optional<std::uint32_t> find(const std::string& text) const;
   // Makes entry `id`, which may lie behind the last; those between are unused. One that is not
