@@ -77,6 +77,7 @@ Result<void> BundleFile::read_drafter(const std::string& drafter_kind) {
     hello_.drafter_name = drafter_kind_;
   }
   hello_.tap = facts.tap;
+  hello_.newest_row = facts.newest_row;
   hello_.context_count = facts.context_count;
   return {};
 }

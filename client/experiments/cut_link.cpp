@@ -54,6 +54,7 @@ Result<ClientEvent> CutLink::wait_event(Instant deadline) {
   if (const auto* welcomed = std::get_if<Welcomed>(&*event)) {
     const auto& groups = welcomed->welcome.scale_groups;
     activation_cols_ = std::accumulate(groups.begin(), groups.end(), 0u);
+    newest_row_ = welcomed->welcome.newest_row;
   } else if (const auto* rows = std::get_if<ActivationsReceived>(&*event)) {
     if (rows->complete) rows_pending_ = false;
   } else if (auto* verdict = std::get_if<VerdictReceived>(&*event)) {
@@ -78,7 +79,7 @@ void CutLink::take(VerdictReceived& event) {
 void CutLink::drop_last(VerdictReceived& event, std::uint32_t count) const {
   wire::Verdict& verdict = event.verdict;
   const std::size_t left = verdict.path.size() + 1 - count;
-  event.rows.resize(left * activation_cols_);
+  event.rows.resize(newest_row_ ? 0 : left * activation_cols_);
   verdict.next = draft_[verdict.path[left - 1] - 1];
   verdict.path.resize(left - 1);
   verdict.length -= count;

@@ -37,6 +37,7 @@ class CutLink final : public TargetLink {
   std::uint32_t prompt_count_ = 0;  // 0: nothing was asked yet
   std::uint32_t brought_count_ = 0;
   std::uint32_t activation_cols_ = 0;
+  bool newest_row_ = false;             // verdicts bring no others
   std::uint32_t activations_from_ = 0;  // first position whose row the last prompt asked for
   bool rows_pending_ = false;
   std::vector<std::uint32_t> draft_;  // tokens of the last one's nodes

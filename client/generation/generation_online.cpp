@@ -341,7 +341,7 @@ void Generation::take_streamed(const wire::Verdict& verdict) {
 
 void Generation::take_cycle(const VerdictReceived& event) {
   if (!event.rows.empty() && parts_.drafter) {
-    const auto count = static_cast<std::uint32_t>(event.verdict.path.size()) + 1;
+    const std::uint32_t count = verdict_rows(event.verdict.path.size(), server_.newest_row);
     memory_.add_cycle(event.rows_first, count, event.rows);
   }
   for (const std::uint8_t row : event.verdict.path)

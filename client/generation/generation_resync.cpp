@@ -44,6 +44,10 @@ Result<void> Generation::send_tokens() {
   // A device that will not draft asks for no rows; should that change, they come with a catch-up.
   const bool unwanted = !resumes && memory_.pending() && control_.streams() && !opens;
   if (unwanted) memory_.decline();
+  // The newest position with activations is the last one, or of a check the last one that stands.
+  const std::uint32_t newest = (to_check ? settled : count) - 1;
+  const std::uint32_t rows_from =
+      server_.newest_row ? std::max(memory_.complete_end(), newest) : memory_.complete_end();
   request_.checked = to_check;
   request_.settled_count = settled;
   request_.rows = std::max(count - base, 1u);  // the last token runs in any case
@@ -69,17 +73,16 @@ Result<void> Generation::send_tokens() {
     return parts_.link.send(wire::OutgoingResume{.session = *server_.session,
                                                  .text = text,
                                                  .policy = policy,
-                                                 .activations_from = memory_.complete_end(),
+                                                 .activations_from = rows_from,
                                                  .parameters = parameters,
                                                  .run = run});
   }
-  return parts_.link.send(
-      wire::OutgoingPrefill{.text = text,
-                            .provisional_count = to_check ? written : 0,
-                            .policy = policy,
-                            .activations_from = unwanted ? count : memory_.complete_end(),
-                            .parameters = parameters,
-                            .run = run});
+  return parts_.link.send(wire::OutgoingPrefill{.text = text,
+                                                .provisional_count = to_check ? written : 0,
+                                                .policy = policy,
+                                                .activations_from = unwanted ? count : rows_from,
+                                                .parameters = parameters,
+                                                .run = run});
 }
 
 Result<Constraints> Generation::constraints() const {

@@ -17,6 +17,7 @@ void ServerView::welcomed(const wire::Welcome& welcome) {
   logprobs_max = welcome.logprobs_max;
   newest_draw = welcome.newest_draw;
   law_tokens_max = welcome.law_tokens_max;
+  newest_row = welcome.newest_row;
   context_count = welcome.context_count;
   ask_again = {};
 }

@@ -38,6 +38,7 @@ struct Client {
   // Clients with the same number have the same drafter; 0: one that the server does not know.
   std::uint32_t drafter = 0;
   wire::Codec codec = wire::Codec::gzip;  // of a prompt's activations
+  bool newest_row = false;                // verdicts bring it no rows of older positions
 };
 
 using TargetWork = std::variant<wire::Prefill, wire::Resume, wire::Draft>;

@@ -109,8 +109,9 @@ void Delivery::answer(const Request& request, const DraftRequest& draft, const V
   const Instant begun = parts_.now();
   if (request.client.tap != nullptr) {
     const TargetSession& target = request.session->target;
-    verdict.activations = quantized_rows(*request.client.tap, target.cache(), draft.valid_from,
-                                         target.valid_count() - draft.valid_from);
+    const std::uint32_t count = verdict_rows(path.path.size(), request.client.newest_row);
+    verdict.activations =
+        quantized_rows(*request.client.tap, target.cache(), target.valid_count() - count, count);
   }
   seen.observe_delivery(tokens, parts_.now() - begun);
   request.client.reply->verdict(std::move(verdict));
@@ -154,12 +155,13 @@ void Delivery::answer(const Request& request, RunRequest& of, const VerifiedPath
   request.client.reply->verdict(std::move(verdict));
   if (!run.brings_rows() || request.client.tap == nullptr) return;
   // Tokens wait neither for the tap nor for the last packet of its rows.
-  const std::uint32_t first = target.valid_count() - count;
+  const std::uint32_t row_count = verdict_rows(path.path.size(), request.client.newest_row);
+  const std::uint32_t first = target.valid_count() - row_count;
   const Instant begun = parts_.now();
-  Bytes rows = quantized_rows(*request.client.tap, target.cache(), first, count);
+  Bytes rows = quantized_rows(*request.client.tap, target.cache(), first, row_count);
   parts_.forecast.seen().observe_delivery(count, parts_.now() - begun);
   request.client.reply->run_activations(
-      {.round = request.round, .first = first, .count = count, .data = std::move(rows)});
+      {.round = request.round, .first = first, .count = row_count, .data = std::move(rows)});
 }
 
 void Delivery::answer(const Request& request, StreamRequest& stream, const VerifiedPath& path,

@@ -10,17 +10,20 @@ namespace {
 
 class ConnectionReplies final : public Replies {
  public:
-  // Activations are padded to `padded_row_bytes` per position.
+  // Activations are padded to `padded_row_bytes` per position; of verdicts they are of all
+  // positions, or of the newest alone.
   ConnectionReplies(ReplyHandle handle, std::shared_ptr<Metrics> metrics,
-                    std::uint32_t padded_row_bytes)
+                    std::uint32_t padded_row_bytes, bool newest_row)
       : handle_(std::move(handle)),
         metrics_(std::move(metrics)),
         padded_row_bytes_(padded_row_bytes),
+        newest_row_(newest_row),
         padding_(handle_.connection_id()) {}
 
   void verdict(wire::Verdict verdict) override {
     metrics_->activation_bytes.add(verdict.activations.size());
-    pad(verdict, padded_row_bytes_, padding_);
+    const std::uint32_t rows = verdict_rows(verdict.path.size(), newest_row_);
+    pad(verdict, rows, padded_row_bytes_, padding_);
     handle_.verdict(std::move(verdict));
   }
   void activations(wire::Activations chunk) override {
@@ -47,6 +50,7 @@ class ConnectionReplies final : public Replies {
   ReplyHandle handle_;
   std::shared_ptr<Metrics> metrics_;
   std::uint32_t padded_row_bytes_;
+  bool newest_row_;
   Random padding_;
 };
 
@@ -115,6 +119,7 @@ void Application::on_hello(const ReplyHandle& reply, const PeerInfo& peer,
     const auto groups = client->tap->scale_groups();
     welcome.scale_groups.assign(groups.begin(), groups.end());
     welcome.padded_row_bytes = host_.drafters()[client->drafter - 1].padded_row_bytes;
+    welcome.newest_row = client->newest_row;
   }
   {
     const std::lock_guard lock(mutex_);
@@ -139,15 +144,16 @@ Result<Client> Application::admit(const ReplyHandle& reply, const PeerInfo& peer
   const HostedDrafter* drafter = hello.drafter ? host_.find_drafter(*hello.drafter) : nullptr;
   return Client{
       .connection_id = reply.connection_id(),
-      .reply = std::make_shared<ConnectionReplies>(reply, options_.metrics,
-                                                   drafter ? drafter->padded_row_bytes : 0),
+      .reply = std::make_shared<ConnectionReplies>(
+          reply, options_.metrics, drafter ? drafter->padded_row_bytes : 0, hello.newest_row),
       .session = random_session_id(),
       .identity = identity_of(peer, hello.token),
       .tap = *tap,
       .drafter = drafter ? static_cast<std::uint32_t>(drafter - host_.drafters().data() + 1) : 0,
       .codec = !options_.compresses             ? wire::Codec::none
                : event.version >= kHintsVersion ? wire::Codec::gzip
-                                                : wire::Codec::zlib};
+                                                : wire::Codec::zlib,
+      .newest_row = hello.newest_row};
 }
 
 void Application::set_token(std::optional<std::string> token) {

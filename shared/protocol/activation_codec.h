@@ -27,6 +27,11 @@ class ActivationLayout {
   std::uint32_t cols_ = 0;
 };
 
+// Rows in a verdict on a draft of which a path of so many nodes was accepted.
+constexpr std::uint32_t verdict_rows(std::size_t path_count, bool newest_row) {
+  return newest_row ? 1 : static_cast<std::uint32_t>(path_count) + 1;
+}
+
 // q = round(x / s), s = max |x| of the group / 127 as float16; all int8 values of all rows, then
 // all scales. Deterministic. A group that is no number anywhere is sent as zeros.
 //

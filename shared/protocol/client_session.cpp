@@ -31,7 +31,8 @@ bool is_fault_of_peer(Errc code) {
 ClientSession::ClientSession(ClientSessionOptions options, Instant now)
     : channel_(options.channel, now),
       vocabulary_count_(options.vocabulary_count),
-      pad_tick_ms_(options.hello.pad_tick_ms) {
+      pad_tick_ms_(options.hello.pad_tick_ms),
+      asks_newest_row_(options.hello.newest_row) {
   channel_.send(std::move(options.hello));
 }
 
@@ -80,6 +81,9 @@ Result<void> ClientSession::on_welcome(wire::Welcome welcome) {
                                     std::to_string(welcome.version) + ", this program speaks " +
                                     std::to_string(kProtocolVersionMin) + " to " +
                                     std::to_string(kProtocolVersion)};
+  }
+  if (welcome.newest_row && !asks_newest_row_) {
+    return faulty_server("activations of the newest position alone, which nobody asked for");
   }
   layout_ = ActivationLayout(welcome.scale_groups);
   session_ = welcome.session;
@@ -196,7 +200,8 @@ Result<void> ClientSession::on_verdict(wire::Verdict verdict) {
   // For a draft the path tells the tokens; for a stream or run they are there.
   const auto new_count =
       static_cast<std::uint32_t>(verdict.path.size() + verdict.tokens.size() + 1);
-  const std::uint64_t row_count = verdict.activations.empty() ? 0 : new_count;
+  const std::uint32_t row_count =
+      verdict.activations.empty() ? 0 : verdict_rows(verdict.path.size(), welcome_->newest_row);
   auto dropped = drop_padding(verdict.padding, row_count, verdict.activations.size());
   if (!dropped) return dropped;
 
@@ -209,11 +214,12 @@ Result<void> ClientSession::on_verdict(wire::Verdict verdict) {
     pending_->base_length = verdict.length;
     event.more = verdict.ending == wire::Ending::none;
   } else if (pending_->to == VerdictReceived::To::draft) {
-    Result<std::vector<float>> rows = dequantize_rows(layout_, new_count, verdict.activations);
+    const std::uint32_t count = verdict_rows(verdict.path.size(), welcome_->newest_row);
+    Result<std::vector<float>> rows = dequantize_rows(layout_, count, verdict.activations);
     if (!rows) return rows.error();
     channel_.count_activations(verdict.activations.size(), verdict.activations.size());
     verdict.activations.clear();
-    event.rows_first = pending_->base_length - 1;
+    event.rows_first = verdict.length - 1 - count;
     event.rows = *std::move(rows);
   } else {
     const std::uint32_t valid_end = verdict.length - 1;
@@ -250,7 +256,7 @@ Result<void> ClientSession::on_activations(wire::Activations& chunk) {
   if (!rows) return rows.error();
   channel_.count_activations(packed->size(), chunk.data.size());
   if (*of_run) {
-    run_rows_.next += chunk.count;
+    run_rows_.next = chunk.first + chunk.count;
   } else {
     missing_.end = chunk.first;
   }
@@ -265,7 +271,9 @@ Result<void> ClientSession::on_activations(wire::Activations& chunk) {
 Result<bool> ClientSession::is_of_run(const wire::Activations& chunk) const {
   const std::uint64_t end = std::uint64_t{chunk.first} + chunk.count;
   // The last token's row is not computed yet.
-  const bool is_next_of_run = chunk.round == run_rows_.round && chunk.first == run_rows_.next;
+  const bool in_order =
+      welcome_->newest_row ? chunk.first >= run_rows_.next : chunk.first == run_rows_.next;
+  const bool is_next_of_run = chunk.round == run_rows_.round && in_order;
   if (is_next_of_run && end < length_) return true;
   if (chunk.round == missing_.round && chunk.first >= missing_.first && end == missing_.end) {
     return false;

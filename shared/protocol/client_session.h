@@ -166,6 +166,7 @@ class ClientSession {
   Channel channel_;
   std::uint32_t vocabulary_count_;
   std::uint16_t pad_tick_ms_;
+  bool asks_newest_row_;
   std::optional<wire::Welcome> welcome_;
   ActivationLayout layout_;
   wire::SessionId session_{};

@@ -136,6 +136,7 @@ Result<Message> read(const flat::Hello& m) {
       .nodes_max = m.nodes_max(),
       .context_count = m.context_count(),
       .pad_tick_ms = m.pad_tick_ms(),
+      .newest_row = m.newest_row(),
   });
 }
 
@@ -164,6 +165,7 @@ Result<Message> read(const flat::Welcome& m) {
       .newest_draw =
           static_cast<Draw>(std::min(m.newest_draw(), static_cast<std::uint8_t>(Draw::gumbel))),
       .law_tokens_max = m.law_tokens_max(),
+      .newest_row = m.newest_row(),
   };
   const auto is_block = [](std::uint32_t bytes) {
     return bytes >= kPadBlockBytesMin && bytes <= kPadBlockBytesMax;

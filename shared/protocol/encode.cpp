@@ -95,7 +95,8 @@ struct Writer {
     const auto name = text(to, m.drafter_name);
     const auto tap = text(to, m.tap);
     to.Finish(flat::CreateHello(to, m.version_min, m.version_max, agent, token, target, tokenizer,
-                                drafter, name, tap, m.nodes_max, m.context_count, m.pad_tick_ms));
+                                drafter, name, tap, m.nodes_max, m.context_count, m.pad_tick_ms,
+                                m.newest_row));
   }
 
   void operator()(const Welcome& m) const {
@@ -103,11 +104,11 @@ struct Writer {
     const auto agent = text(to, m.agent);
     const auto model = text(to, m.model);
     const auto groups = numbers(to, m.scale_groups);
-    to.Finish(flat::CreateWelcome(to, m.version, session, agent, model, m.context_count,
-                                  m.nodes_max, m.row_budget, groups, m.stream_tokens_max,
-                                  m.padded_row_bytes, m.hint_nodes_max, m.pad_bytes_up,
-                                  m.pad_bytes_down, m.takes_constraints, m.logprobs_max,
-                                  static_cast<std::uint8_t>(m.newest_draw), m.law_tokens_max));
+    to.Finish(flat::CreateWelcome(
+        to, m.version, session, agent, model, m.context_count, m.nodes_max, m.row_budget, groups,
+        m.stream_tokens_max, m.padded_row_bytes, m.hint_nodes_max, m.pad_bytes_up, m.pad_bytes_down,
+        m.takes_constraints, m.logprobs_max, static_cast<std::uint8_t>(m.newest_draw),
+        m.law_tokens_max, m.newest_row));
   }
 
   void operator()(const OutgoingPrefill& m) const {

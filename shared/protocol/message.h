@@ -70,6 +70,8 @@ struct Hello {
   std::uint32_t context_count = 0;  // tokens that it can hold; 0: any
   // Both sides are to send blocks of constant size, one in so many milliseconds; 0: as it comes.
   std::uint16_t pad_tick_ms = 0;
+  // Of the activations those of the newest position are enough: older ones would not be read.
+  bool newest_row = false;
   bool operator==(const Hello&) const = default;
 };
 
@@ -101,6 +103,8 @@ struct Welcome {
   Draw newest_draw = Draw::inverse;
   // A law that comes with a Draft has so many tokens at most; 0: the server takes no laws.
   std::uint8_t law_tokens_max = 0;
+  // Verdicts bring the activations of the newest position alone, as the client asked.
+  bool newest_row = false;
   bool operator==(const Welcome&) const = default;
 };
 

@@ -22,9 +22,9 @@ Bytes make_padding(std::uint64_t count, Random& random) {
   return padding;
 }
 
-void pad(wire::Verdict& verdict, std::uint32_t padded_row_bytes, Random& random) {
+void pad(wire::Verdict& verdict, std::uint32_t rows, std::uint32_t padded_row_bytes,
+         Random& random) {
   if (verdict.activations.empty()) return;
-  const std::uint64_t rows = verdict.path.size() + 1;
   verdict.padding =
       make_padding(padding_bytes(padded_row_bytes, rows, verdict.activations.size()), random);
 }

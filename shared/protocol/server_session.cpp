@@ -117,6 +117,7 @@ void ServerSession::accept(wire::Welcome welcome) {
   law_tokens_max_ = welcome.law_tokens_max;
   welcome.version = version_;
   layout_ = ActivationLayout(welcome.scale_groups);
+  newest_row_ = welcome.newest_row;
   state_ = State::ready;
   // A law is a byte for its size, and its entries; a tree has fewer of them than nodes.
   const std::uint32_t law_bytes =
@@ -310,7 +311,8 @@ std::optional<std::uint64_t> ServerSession::length_after(const wire::Verdict& ve
     return base + count;
   }
   if (!verdict.tokens.empty() || !is_path_of(verdict.path, request.parents) ||
-      verdict.activations.size() != (verdict.path.size() + 1) * layout_.row_bytes()) {
+      verdict.activations.size() !=
+          std::uint64_t{verdict_rows(verdict.path.size(), newest_row_)} * layout_.row_bytes()) {
     return std::nullopt;
   }
   return base + verdict.path.size() + 1;
@@ -355,7 +357,8 @@ bool ServerSession::verdict(wire::Verdict verdict) {
 bool ServerSession::activations(wire::Activations chunk) {
   if (state_ != State::ready) return false;
   const std::uint64_t end = std::uint64_t{chunk.first} + chunk.count;
-  if (chunk.round == run_rows_.round && chunk.first == run_rows_.next && end < length_) {
+  const bool in_order = newest_row_ ? chunk.first >= run_rows_.next : chunk.first == run_rows_.next;
+  if (chunk.round == run_rows_.round && in_order && end < length_) {
     run_rows_.next = chunk.first + chunk.count;
     // In their verdict's wake. Behind a prompt's they would come too late.
     channel_.count_activations(std::uint64_t{chunk.count} * layout_.row_bytes(), chunk.data.size());

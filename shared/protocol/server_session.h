@@ -154,6 +154,7 @@ class ServerSession {
   std::uint32_t stream_tokens_max_ = 0;
   std::uint32_t law_tokens_max_ = 0;
   ActivationLayout layout_;
+  bool newest_row_ = false;  // verdicts bring no others
   std::deque<ServerEvent> events_;
 
   // What hints may still come, and as of when.

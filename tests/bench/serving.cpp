@@ -110,7 +110,9 @@ class Device final : public TargetLink, GenerationObserver {
         drafter_(paced(std::move(drafter))),
         up_(world.setup, world.setup.up, way_seed(world.setup.seed, number, WayTo::server)),
         down_(world.setup, world.setup.down, way_seed(world.setup.seed, number, WayTo::device)),
-        client_({.hello = {.pad_tick_ms = world.setup.pad_tick_ms}, .channel = {}}, Instant{}),
+        client_({.hello = {.pad_tick_ms = world.setup.pad_tick_ms, .newest_row = newest_row()},
+                 .channel = {}},
+                Instant{}),
         server_({}, Instant{}),
         thread_([this] {
           turn_.acquire();
@@ -185,6 +187,7 @@ class Device final : public TargetLink, GenerationObserver {
  private:
   Instant now() const { return stretch_->now(); }
   Tap* tap() const { return drafter_ ? world_.setup.tap : nullptr; }
+  bool newest_row() const { return tap() != nullptr && world_.setup.bundle->hello().newest_row; }
 
   void note(const TargetRequest& request) {
     if (const auto* hints = std::get_if<wire::OutgoingHints>(&request)) {
@@ -320,6 +323,7 @@ class Device final : public TargetLink, GenerationObserver {
         const auto groups = setup.tap->scale_groups();
         welcome.scale_groups.assign(groups.begin(), groups.end());
         welcome.padded_row_bytes = setup.padded_row_bytes;
+        welcome.newest_row = newest_row();
       }
       server_.accept(std::move(welcome));
       return;
@@ -340,7 +344,8 @@ class Device final : public TargetLink, GenerationObserver {
                         .session = session,
                         .identity = "",
                         .tap = tap(),
-                        .drafter = drafter_ ? 1u : 0u};
+                        .drafter = drafter_ ? 1u : 0u,
+                        .newest_row = newest_row()};
     std::visit(
         [&](auto& requested) {
           if constexpr (requires { requested.request; }) {
@@ -354,7 +359,8 @@ class Device final : public TargetLink, GenerationObserver {
    public:
     explicit Answers(Device& device) : device_(device) {}
     void verdict(wire::Verdict verdict) override {
-      pad(verdict, device_.world_.setup.padded_row_bytes, padding_);
+      const std::uint32_t rows = verdict_rows(verdict.path.size(), device_.newest_row());
+      pad(verdict, rows, device_.world_.setup.padded_row_bytes, padding_);
       say([&session = device_.server_, verdict] { session.verdict(verdict); });
     }
     void activations(wire::Activations chunk) override {

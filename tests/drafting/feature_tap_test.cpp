@@ -83,6 +83,24 @@ TEST_F(FeatureTapTest, AnEncodedVerdictOfEagleHasTheBytesOfItsFormula) {
   }
 }
 
+// 3A + E: its heads read the newest feature alone.
+TEST_F(FeatureTapTest, AnEncodedVerdictOfMedusaHasOneFeatureHoweverManyTokens) {
+  const testing::ToyMedusa medusa(toy_, 3, testing::HeadOutputs::shared);
+  const auto model = make_medusa_model({.config = medusa.config, .tensors = medusa.tensors});
+  ASSERT_TRUE(model->facts().newest_row);
+  const auto tap = model->make_tap(*backend_);
+  const auto bytes = [&](std::uint32_t count) {
+    wire::Verdict brought = verdict(*tap, verdict_rows(0, true));
+    for (std::uint32_t i = 1; i < count; ++i) brought.path.push_back(static_cast<std::uint8_t>(i));
+    return wire::encode(brought).size();
+  };
+  EXPECT_LE(bytes(1), kFrameHeaderBytes + kVerdictTableBytesMax + 3 + dim_);
+  for (std::uint32_t count = 2; count <= kTokens; ++count) {
+    // The path, padded to four bytes.
+    EXPECT_LE(bytes(count), bytes(1) + 3 * count + 8) << count;
+  }
+}
+
 // MEDUSA's heads read the same features; what comes out of the message is what the target computed,
 // to half a step of eight bits.
 TEST_F(FeatureTapTest, WhatArrivesAreTheTargetsFeatures) {

@@ -9,8 +9,8 @@ namespace {
 class ClientRunTest : public ClientSessionTest {
  protected:
   // A prompt of ten tokens, answered, with a run behind it.
-  void begin_run(const wire::RunTerms& run) {
-    sign_in();
+  void begin_run(const wire::RunTerms& run, const wire::Welcome& welcome = small_welcome()) {
+    sign_in(welcome);
     wire::Prefill request = prompt_of(10);
     request.run = run;
     ASSERT_TRUE(session_.prefill(outgoing(request)));
@@ -90,6 +90,23 @@ TEST_F(ClientRunTest, RowsFollowTheirVerdicts) {
   begin_run({.credit = 20});
   ASSERT_TRUE(hear(wire::Verdict{.round = 1, .length = 13, .next = 7, .tokens = {5}}));
   EXPECT_EQ(code_after(rows(10, 2)), Errc::protocol) << "rows that nobody wants";
+}
+
+TEST_F(ClientRunTest, OnlyNewestRowsMayLeaveOthersOut) {
+  for (const bool newest_row : {false, true}) {
+    session_ = ClientSession({.hello = {.newest_row = newest_row}, .channel = {}}, kStart);
+    wire::Welcome welcome = small_welcome();
+    welcome.newest_row = newest_row;
+    begin_run({.credit = 20, .rows = true}, welcome);
+    ASSERT_TRUE(hear(wire::Verdict{.round = 1, .length = 13, .next = 7, .tokens = {5}}));
+    const wire::Activations newest{.round = 1, .first = 11, .count = 1, .data = packed_rows(11, 1)};
+    if (!newest_row) {
+      EXPECT_EQ(code_after(newest), Errc::protocol);
+      continue;
+    }
+    EXPECT_EQ(code_after(newest), Errc::cancelled);
+    EXPECT_EQ(code_after(newest), Errc::protocol) << "twice";
+  }
 }
 
 TEST_F(ClientRunTest, HintsRaiseTheCreditOfTheirRun) {

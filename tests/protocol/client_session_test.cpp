@@ -208,6 +208,45 @@ TEST_F(ClientSessionTest, DraftsAdvanceByWhatIsAccepted) {
   EXPECT_EQ(session_.length(), 14u);
 }
 
+TEST_F(ClientSessionTest, OneRowComesWhereTheNewestIsEnough) {
+  const auto begin = [&] {
+    session_ = ClientSession({.hello = {.newest_row = true}, .channel = {}}, kStart);
+    wire::Welcome welcome = small_welcome();
+    welcome.newest_row = true;
+    welcome.padded_row_bytes = 100;
+    sign_in(welcome);
+    wire::Prefill last_row_alone = prompt_of(10);
+    last_row_alone.activations_from = 9;
+    ASSERT_TRUE(session_.prefill(outgoing(last_row_alone)));
+    ASSERT_TRUE(hear(wire::Verdict{.round = 1, .length = 11, .next = 7}));
+    expect_event<VerdictReceived>();
+    ASSERT_TRUE(hear(chunk_of(1, 9, 1)));
+    EXPECT_TRUE(expect_event<ActivationsReceived>().complete);
+    ASSERT_TRUE(session_.draft(outgoing(chain_of(11, 3))));
+  };
+  begin();
+  wire::Verdict brought = verdict(2, 11, {1, 2});
+  brought.activations = packed_rows(12, 1);
+  brought.padding.resize(padding_bytes(100, 1, brought.activations.size()));
+  ASSERT_TRUE(hear(brought));
+  const auto event = expect_event<VerdictReceived>();
+  EXPECT_EQ(event.rows_first, 12u);
+  ASSERT_EQ(event.rows.size(), small_layout().cols());
+  EXPECT_NEAR(event.rows[0], rows_of(12, 1)[0], 0.06f);
+
+  begin();
+  EXPECT_EQ(code_after(verdict(2, 11, {1, 2})), Errc::bad_message) << "rows of all positions";
+  begin();
+  brought.padding.resize(brought.padding.size() + 1);
+  EXPECT_EQ(code_after(brought), Errc::protocol) << "padding of more than one row";
+}
+
+TEST_F(ClientSessionTest, RowsAreNotLeftOutUnasked) {
+  wire::Welcome welcome = small_welcome();
+  welcome.newest_row = true;
+  EXPECT_EQ(code_after(welcome), Errc::protocol);
+}
+
 TEST_F(ClientSessionTest, DraftThatTheServerWouldRefuseIsRefusedHere) {
   prompt(10);
   EXPECT_EQ(session_.draft(outgoing(chain_of(10, 1))).error().code, Errc::protocol)

@@ -41,6 +41,7 @@ std::vector<Message> one_of_each() {
   hello.tap = "keys-and-values-1";
   hello.nodes_max = 62;
   hello.context_count = 2048;
+  hello.newest_row = true;
   Welcome welcome{.version = 1, .agent = "server", .model = "demo"};
   welcome.session.fill(std::byte{7});
   welcome.context_count = 4096;
@@ -53,6 +54,7 @@ std::vector<Message> one_of_each() {
   welcome.logprobs_max = 21;
   welcome.newest_draw = Draw::gumbel;
   welcome.law_tokens_max = kLawTokensMax;
+  welcome.newest_row = true;
   const SamplingParams sampling{.temperature = 0.7f,
                                 .top_k = 40,
                                 .top_p = 0.9f,

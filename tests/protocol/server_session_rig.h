@@ -22,16 +22,16 @@ class ServerSessionTest : public ::testing::Test {
     ASSERT_TRUE(event && std::holds_alternative<Event>(*event));
   }
 
-  void sign_in() {
+  void sign_in(const wire::Welcome& welcome = small_welcome()) {
     ASSERT_TRUE(hear(wire::Hello()));
     expect_event<HelloReceived>();
-    session_.accept(small_welcome());
+    session_.accept(welcome);
     take_messages(session_);
   }
 
   // A prompt of ten tokens, answered: the session's length is 11.
-  void prompt() {
-    sign_in();
+  void prompt(const wire::Welcome& welcome = small_welcome()) {
+    sign_in(welcome);
     wire::Prefill prefill = prompt_of(10);
     prefill.round = 1;
     ASSERT_TRUE(hear(prefill));

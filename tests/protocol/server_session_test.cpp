@@ -365,6 +365,22 @@ TEST_F(ServerSessionTest, AnAnswerThatDoesNotFitEndsTheConnection) {
   ended({.round = 1, .next = 7, .accepted_count = 1});
 }
 
+TEST_F(ServerSessionTest, VerdictsBringTheNewestRowAloneWhereThatWasAgreed) {
+  const auto answer = [&](Bytes rows) {
+    session_ = ServerSession({}, now_);
+    wire::Welcome welcome = small_welcome();
+    welcome.newest_row = true;
+    prompt(welcome);
+    EXPECT_TRUE(hear(draft(2, 11, 3)));
+    wire::Verdict answered = verdict(2, 11, {1, 2});
+    answered.activations = std::move(rows);
+    return session_.verdict(std::move(answered));
+  };
+  EXPECT_TRUE(answer(packed_rows(12, 1)));
+  EXPECT_EQ(session_.length(), 14u);
+  EXPECT_FALSE(answer(packed_rows(10, 3)));
+}
+
 TEST_F(ServerSessionTest, ActivationsThatAreNotOwedEndTheConnection) {
   prompt();
   EXPECT_FALSE(session_.activations(chunk_of(1, 3, 4)));

@@ -27,6 +27,7 @@ class RawClient {
     std::uint64_t id;
     std::uint32_t context_count;
     Tap* tap = nullptr;
+    bool newest_row = false;
     std::string identity = "someone";
     std::uint16_t version = 1;
   };
@@ -43,12 +44,14 @@ class RawClient {
     if (options.tap != nullptr) {
       const auto groups = options.tap->scale_groups();
       welcome.scale_groups.assign(groups.begin(), groups.end());
+      welcome.newest_row = options.newest_row;
     }
     client_ = {.connection_id = options.id,
                .reply = std::make_shared<Connection>(*this),
                .session = welcome.session,
                .identity = options.identity,
-               .tap = options.tap};
+               .tap = options.tap,
+               .newest_row = options.newest_row};
     EXPECT_TRUE(
         session_.receive(now_(), wire::encode(wire::Hello{.version_max = options.version})));
     EXPECT_TRUE(session_.next_event());

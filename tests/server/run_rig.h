@@ -182,12 +182,14 @@ class RunTest : public ::testing::Test {
     loop_.emplace(parts(), options, [this] { return now_; });
   }
 
-  HintingClient& connect(Tap* tap = nullptr) {
-    clients_.push_back(std::make_unique<HintingClient>(
-        *loop_,
-        RawClient::Options{
-            .id = clients_.size() + 1, .context_count = kContext, .tap = tap, .version = 2},
-        [this] { return now_; }));
+  HintingClient& connect(Tap* tap = nullptr, bool newest_row = false) {
+    clients_.push_back(std::make_unique<HintingClient>(*loop_,
+                                                       RawClient::Options{.id = clients_.size() + 1,
+                                                                          .context_count = kContext,
+                                                                          .tap = tap,
+                                                                          .newest_row = newest_row,
+                                                                          .version = 2},
+                                                       [this] { return now_; }));
     return *clients_.back();
   }
 

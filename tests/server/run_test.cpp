@@ -119,6 +119,27 @@ TEST_F(RunTest, RowsThatBecameValidFollowTheirVerdictIfTheyAreWanted) {
   }
 }
 
+TEST_F(RunTest, WhoReadsTheNewestRowAloneGetsNoOther) {
+  PositionTap tap;
+  HintingClient& client = connect(&tap, /*newest_row=*/true);
+  const Tokens prompt = prompt_of(1);
+  const Tokens expected = plain(prompt);
+  ASSERT_TRUE(client.begin(prompt, {}, {.credit = 20, .rows = true}));
+  loop_->step();
+  ASSERT_TRUE(client.listen());
+  ASSERT_TRUE(client.send(client.chain(right(client, expected, 3))));
+  loop_->step();
+  client.listen();
+  const wire::Verdict& verdict = client.verdicts.at(1);
+  ASSERT_EQ(verdict.tokens.size(), 3u);
+  const wire::Activations& chunk = client.raw().activations.back();
+  EXPECT_EQ(chunk.first, verdict.length - 2);
+  ASSERT_EQ(chunk.count, 1u);
+  const auto rows = dequantize_rows(ActivationLayout({1}), 1, chunk.data);
+  ASSERT_TRUE(rows);
+  EXPECT_NEAR((*rows)[0], static_cast<float>(chunk.first), 0.1);
+}
+
 TEST_F(RunTest, APromptsRowsWaitForTheirReaderAndOthersDoNot) {
   PositionTap tap;
   HintingClient& slow = connect(&tap);

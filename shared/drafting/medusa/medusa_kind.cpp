@@ -48,6 +48,7 @@ class MedusaFile final : public DrafterModel {
               .context_count = config.context_length,
               .step_bytes = step_bytes(model_.tensors),
               .tap = kFeatureTap,
+              .newest_row = true,
               .pace_name = std::string(kMedusaKind.name),
               .target = {.layer_count = config.target_layer_count, .dim = config.dim}};
   }
