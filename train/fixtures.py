@@ -20,7 +20,7 @@ EAGLE fixtures (eagle/eagle, and eagle/eagle-bias whose fc has one, with fewer h
 MEDUSA fixtures (medusa/medusa-1 with heads of its own, medusa/medusa-2 without; the target is moa/target):
     round<r>.tokens [n + 1] int32, round<r>.head_logits [K, V]   behind the feature of token n - 1
 Fixtures of a target with scaled RoPE and biases (scaled/target): scaled/moa-tli1 has what MoA's have, scaled/eagle what EAGLE's have
-The verified tokens of a round begin with those of the round before, as after accepting a part of its tree.
+The verified tokens of a round begin with those of the round before and its root; the nodes of its tree that were accepted follow (ACCEPTED).
 """
 
 from __future__ import annotations
@@ -55,6 +55,8 @@ DECODERS: Dict[str, LlamaConfig] = {
     "qwen2-untied": dataclasses.replace(BASE, num_key_value_heads=1, head_dim=16, attention_bias=True, tie_word_embeddings=False),
 }
 TREE_PARENTS = [-1, -1, -1, 0, 0, 1, 3, 3, 5, 6, 8, 8]  # three children of the root, five levels
+# Of each round, the last node of the tree before it that was accepted, with the path to it; -1: none was. No tree is before the first.
+ACCEPTED = [-1, -1, 4, -1, 8]
 MEDUSA_CHOICES = [[0], [0, 0], [1], [0, 1], [1, 0], [0, 0, 0], [2], [1, 0, 0]]  # ranks of the guesses on a node's path, best first
 
 
@@ -109,12 +111,20 @@ def make_target(generator: torch.Generator) -> Llama:
     return target
 
 
-def growing_sequences(generator: torch.Generator) -> Iterator[List[int]]:
-    """Verified tokens and the root of each round; one round accepts nothing."""
-    sequence = random_tokens(8, generator)  # the prompt and the first root
-    for grown in (0, 1, 4, 2, 3):
-        sequence = sequence + random_tokens(grown, generator)
-        yield sequence
+def other_token(nodes: List[int], generator: torch.Generator) -> int:
+    """A token that no node has: whatever it follows, none is accepted below."""
+    others = [token for token in range(VOCABULARY) if token not in nodes]
+    return others[int(torch.randint(0, len(others), (1,), generator=generator))]
+
+
+def verified_rounds(generator: torch.Generator) -> Iterator[Tuple[List[int], List[int], List[int]]]:
+    """Of each round the verified tokens with the root, and the nodes drafted behind it with their parents."""
+    sequence = random_tokens(13, generator)  # the prompt
+    nodes: List[int] = []
+    for index, accepted in enumerate(ACCEPTED):
+        sequence = sequence + path_to(accepted, nodes, TREE_PARENTS) + [other_token(nodes, generator)]
+        nodes = random_tokens(4 + 2 * index, generator)
+        yield sequence, nodes, TREE_PARENTS[:len(nodes)]
 
 
 def tree_rounds(target: Llama, draft: Callable[[Trace, List[int], List[int]], Tensor],
@@ -124,16 +134,14 @@ def tree_rounds(target: Llama, draft: Callable[[Trace, List[int], List[int]], Te
     draft gives the logits behind a path that begins with the root, from that trace and the verified tokens.
     """
     expected: Dict[str, Tensor] = {}
-    for index, sequence in enumerate(growing_sequences(generator)):
+    for index, (sequence, nodes, parents) in enumerate(verified_rounds(generator)):
         verified, root = sequence[:-1], sequence[-1]
-        size = 4 + 2 * index
-        nodes, parents = random_tokens(size, generator), TREE_PARENTS[:size]
         trace = target(torch.tensor([verified]))
         expected[f"round{index}.tokens"] = ints(sequence)
         expected[f"round{index}.nodes"], expected[f"round{index}.parents"] = ints(nodes), ints(parents)
         expected[f"round{index}.root_logits"] = draft(trace, verified, [root])
         expected[f"round{index}.logits"] = torch.stack(
-            [draft(trace, verified, [root] + path_to(i, nodes, parents)) for i in range(size)])
+            [draft(trace, verified, [root] + path_to(i, nodes, parents)) for i in range(len(nodes))])
     return expected, trace
 
 
@@ -194,7 +202,7 @@ def write_medusa_set(folder: str, target: Llama, generator: torch.Generator) -> 
         name = os.path.join(folder, f"medusa-{version}")
         write_folder(name, {**medusa_config_json(target.config, config), "medusa_choices": MEDUSA_CHOICES}, drafter.state_dict())
         expected: Dict[str, Tensor] = {}
-        for index, sequence in enumerate(growing_sequences(generator)):
+        for index, (sequence, _, _) in enumerate(verified_rounds(generator)):
             feature = target(torch.tensor([sequence[:-1]])).feature[0, -1]
             expected[f"round{index}.tokens"], expected[f"round{index}.head_logits"] = ints(sequence), drafter.logits(target, feature)
         write_safetensors(os.path.join(name, "expected.safetensors"), expected)

@@ -9,6 +9,8 @@
 #include "server/sessions/target_session.h"
 #include "shared/drafting/eagle/eagle_network.h"
 #include "shared/drafting/medusa/medusa_heads.h"
+#include "shared/drafting/moa/moa_network.h"
+#include "shared/drafting/moa/moa_tap.h"
 #include "tests/runtime/op_test.h"
 #include "tests/support/matrix_reading.h"
 #include "tests/support/toy_feature_drafters.h"
@@ -121,9 +123,10 @@ TEST(CudaDeterministicModeTest, DraftsLeaveTheAnswerUnchanged) {
 }
 
 // Drafters beside the target: attention that sees one row, layers without an input norm, rows that
-// stand apart.
-TEST(CudaDraftersTest, DraftersThatReadFeaturesSayWhatTheySayOnTheReference) {
+// stand apart; and what a tap makes of the target's own keys and values.
+TEST(CudaDraftersTest, DraftersSayWhatTheySayOnTheReference) {
   const ToyDecoder toy(6);
+  const ToyMoa toy_moa(toy, 3, 1);
   const ToyEagle toy_eagle(toy, 3);
   const ToyMedusa toy_medusa(toy, 3, HeadOutputs::shared);
   const Floats features = random_floats(5, 3 * toy.config.layer.dim);
@@ -139,6 +142,18 @@ TEST(CudaDraftersTest, DraftersThatReadFeaturesSayWhatTheySayOnTheReference) {
     const Floats guessed =
         read_matrix(backend, heads.logits(newest, 0, toy_medusa.config.head_count));
     all.insert(all.end(), guessed.begin(), guessed.end());
+    Decoder target(backend, toy.config, toy.tensors, kContext);
+    KvCache cache = target.make_cache();
+    target.append(cache, Tokens{5, 6, 7});
+    MoaTap tap(backend, toy_moa.config, toy_moa.tensors);
+    Floats rows(3 * std::size_t{moa_row_layout(toy_moa.config).cols()});
+    tap.read(cache, 0, 3, rows);
+    all.insert(all.end(), rows.begin(), rows.end());
+    MoaNetwork moa(backend, toy_moa.config, toy_moa.tensors, kContext);
+    moa.extend_memory(0, rows);
+    moa.commit(Tokens{5, 6, 7, 8, 9});
+    const Floats grown = expand_chain(moa, Tokens{10, 11, 12});
+    all.insert(all.end(), grown.begin(), grown.end());
     return all;
   };
   const auto cuda = make_cuda_backend({.deterministic = true});

@@ -8,6 +8,7 @@
 #include "shared/drafting/eagle/eagle_kind.h"
 #include "shared/protocol/activation_codec.h"
 #include "shared/runtime/decoder.h"
+#include "tests/drafting/whole_levels.h"
 #include "tests/runtime/op_test.h"
 #include "tests/support/made_up_rows.h"
 #include "tests/support/matrix_reading.h"
@@ -67,36 +68,14 @@ TEST_P(EagleNetworkTest, ATokenATimeGivesTheBitsOfAllAtOnce) {
   EXPECT_EQ(read_logits(stepwise), read_logits(at_once));
 }
 
-// Rows of a level share a call; none of them depends on the others.
 TEST_P(EagleNetworkTest, ALevelInOneCallGivesTheBitsOfANodeACall) {
-  const auto nodes = [] {
-    std::vector<DraftNode> level;
-    for (std::uint32_t i = 0; i < 5; ++i) {
-      level.push_back({.token = 20 + i, .depth = 1, .ancestors = {}});
-    }
-    return level;
-  }();
-  const auto below = [](std::uint32_t parent, std::uint32_t token) {
-    DraftNode node{.token = token, .depth = 2, .ancestors = {}};
-    node.ancestors.set(parent);
-    return node;
-  };
-  const std::vector<DraftNode> second{below(3, 40), below(0, 41), below(3, 42)};
   EagleNetwork together = fresh();
   EagleNetwork apart = fresh();
   for (EagleNetwork* network : {&together, &apart}) {
     extend(*network, 0, 3);
     network->commit(Tokens{5, 6, 7, 8});
   }
-  together.expand(nodes);
-  together.expand(second);
-  const auto all = read_logits(together);
-  for (const DraftNode& node : nodes) apart.expand(std::span(&node, 1));
-  for (std::size_t i = 0; i < second.size(); ++i) {
-    apart.expand(std::span(&second[i], 1));
-    const auto one = read_logits(apart);
-    EXPECT_TRUE(std::ranges::equal(one, std::span(all).subspan(i * one.size(), one.size()))) << i;
-  }
+  testing::expect_levels_have_the_bits_of_their_nodes(together, apart);
 }
 
 TEST_P(EagleNetworkTest, ANodeContinuesItsParentsFeatureAndNoOther) {

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/drafting/whole_levels.h"
 #include "tests/runtime/op_test.h"
 #include "tests/support/matrix_reading.h"
 #include "tests/support/toy_models.h"
@@ -29,6 +30,13 @@ TEST_P(IndependentNetworkTest, ADraftedPathGivesTheBitsOfCommittingIt) {
   IndependentNetwork committed = fresh();
   committed.commit(Tokens{5, 6, 7, 8, 9, 10});
   EXPECT_EQ(along_tree, read_logits(committed));
+}
+
+TEST_P(IndependentNetworkTest, ALevelInOneCallGivesTheBitsOfANodeACall) {
+  IndependentNetwork together = fresh();
+  IndependentNetwork apart = fresh();
+  for (IndependentNetwork* network : {&together, &apart}) network->commit(Tokens{5, 6, 7});
+  testing::expect_levels_have_the_bits_of_their_nodes(together, apart);
 }
 
 TEST_P(IndependentNetworkTest, ABranchDoesNotSeeItsSiblings) {

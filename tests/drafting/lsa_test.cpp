@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "shared/runtime/decoder.h"
+#include "tests/runtime/op_test.h"
 #include "tests/support/matrix_reading.h"
 #include "tests/support/toy_models.h"
 
@@ -22,7 +23,7 @@ Tokens counting(std::uint32_t count) {
   return tokens;
 }
 
-class LsaTest : public ::testing::Test {
+class LsaTest : public ::testing::TestWithParam<testing::BackendFactory> {
  protected:
   std::vector<float> mean(const KvCache& cache, std::uint32_t first, std::uint32_t count) {
     Tokens slots(count);
@@ -32,14 +33,14 @@ class LsaTest : public ::testing::Test {
     return read_matrix(*backend_, y.all());
   }
 
-  std::unique_ptr<Backend> backend_ = make_cpu_backend({.threads = 1});
+  std::unique_ptr<Backend> backend_ = GetParam().open();
   ToyDecoder toy_{4};
   ToyMoa moa_{toy_, 40, 0};
   Decoder decoder_{*backend_, toy_.config, toy_.tensors, 128};
   LayerSelfAttention lsa_{*backend_, moa_.config, moa_.tensors};
 };
 
-TEST_F(LsaTest, NewPositionsAloneGiveTheBitsOfTheWholePrefix) {
+TEST_P(LsaTest, NewPositionsAloneGiveTheBitsOfTheWholePrefix) {
   KvCache cache = decoder_.make_cache();
   decoder_.append(cache, counting(40));
   const auto whole = mean(cache, 0, 40);
@@ -51,7 +52,7 @@ TEST_F(LsaTest, NewPositionsAloneGiveTheBitsOfTheWholePrefix) {
   EXPECT_EQ(whole, pieces);
 }
 
-TEST_F(LsaTest, APositionDependsOnItsOwnStatesOnly) {
+TEST_P(LsaTest, APositionDependsOnItsOwnStatesOnly) {
   KvCache cache = decoder_.make_cache();
   decoder_.append(cache, counting(8));
   const auto before = mean(cache, 2, 1);
@@ -60,7 +61,7 @@ TEST_F(LsaTest, APositionDependsOnItsOwnStatesOnly) {
 }
 
 // Guards the [K | V] a head layout: exchanging keys and values, or two layers, must show.
-TEST_F(LsaTest, TellsKeysFromValuesAndLayersApart) {
+TEST_P(LsaTest, TellsKeysFromValuesAndLayersApart) {
   KvCache cache = decoder_.make_cache();
   decoder_.append(cache, counting(4));
   const auto before = mean(cache, 3, 1);
@@ -80,7 +81,7 @@ TEST_F(LsaTest, TellsKeysFromValuesAndLayersApart) {
 
 // A GGUF Llama file permutes rows of Wq and Wk inside each head and rotates pairs; the states that
 // LSA sees must not tell.
-TEST_F(LsaTest, BothRopeStylesOfOneModelGiveTheSameMean) {
+TEST_P(LsaTest, BothRopeStylesOfOneModelGiveTheSameMean) {
   const HeadShape& heads = toy_.config.layer.heads;
   ToyDecoder permuted{4};
   ASSERT_EQ(permuted.config.rope.style, RopeStyle::halves);
@@ -119,6 +120,9 @@ TEST_F(LsaTest, BothRopeStylesOfOneModelGiveTheSameMean) {
   const auto measured = read_matrix(*backend_, b.all());
   for (std::size_t i = 0; i < expected.size(); ++i) EXPECT_NEAR(measured[i], expected[i], 1e-4);
 }
+
+INSTANTIATE_TEST_SUITE_P(Backends, LsaTest, ::testing::ValuesIn(testing::server_backends()),
+                         testing::backend_name);
 
 }  // namespace
 }  // namespace edgedraft

@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "tests/drafting/whole_levels.h"
 #include "tests/runtime/op_test.h"
 #include "tests/support/made_up_rows.h"
 #include "tests/support/matrix_reading.h"
@@ -65,6 +66,17 @@ TEST_P(MoaNetworkTest, ATokenATimeGivesTheBitsOfAllAtOnce) {
   at_once.extend_memory(0, rows(0, 2));
   at_once.commit(Tokens{5, 6, 7, 8, 9});
   EXPECT_EQ(read_logits(stepwise), read_logits(at_once));
+}
+
+// Two of the committed tokens lie behind the memory.
+TEST_P(MoaNetworkTest, ALevelInOneCallGivesTheBitsOfANodeACall) {
+  MoaNetwork together = fresh();
+  MoaNetwork apart = fresh();
+  for (MoaNetwork* network : {&together, &apart}) {
+    network->extend_memory(0, rows(0, 3));
+    network->commit(Tokens{5, 6, 7, 8, 9});
+  }
+  testing::expect_levels_have_the_bits_of_their_nodes(together, apart);
 }
 
 TEST_P(MoaNetworkTest, MemoryInPiecesGivesTheBitsOfMemoryAtOnce) {

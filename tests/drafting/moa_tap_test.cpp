@@ -7,19 +7,23 @@
 
 #include "shared/drafting/moa/moa_network.h"
 #include "shared/runtime/decoder.h"
+#include "tests/runtime/op_test.h"
 #include "tests/support/matrix_reading.h"
 #include "tests/support/toy_models.h"
 
 namespace edgedraft {
 namespace {
 
+using testing::BackendFactory;
 using testing::read_logits;
 using testing::ToyDecoder;
 using testing::ToyMoa;
 using Tokens = std::vector<std::uint32_t>;
 
-class MoaTapTest : public ::testing::TestWithParam<std::uint32_t> {
+// By the number of TLI layers and the backend.
+class MoaTapTest : public ::testing::TestWithParam<std::tuple<std::uint32_t, BackendFactory>> {
  protected:
+  static std::uint32_t tli() { return std::get<0>(GetParam()); }
   std::vector<float> rows(MoaTap& tap, const KvCache& cache, std::uint32_t first,
                           std::uint32_t count) {
     std::uint32_t cols = 0;
@@ -29,13 +33,13 @@ class MoaTapTest : public ::testing::TestWithParam<std::uint32_t> {
     return values;
   }
 
-  std::unique_ptr<Backend> backend_ = make_cpu_backend({.threads = 1});
+  std::unique_ptr<Backend> backend_ = std::get<1>(GetParam()).open();
   ToyDecoder toy_{4};
   Decoder decoder_{*backend_, toy_.config, toy_.tensors, 256};
 };
 
 TEST_P(MoaTapTest, NewPositionsAloneGiveTheBitsOfTheWholePrefix) {
-  ToyMoa moa(toy_, 3, GetParam());
+  ToyMoa moa(toy_, 3, tli());
   MoaTap tap(*backend_, moa.config, moa.tensors);
   KvCache cache = decoder_.make_cache();
   decoder_.append(cache, Tokens(150, 7));
@@ -109,7 +113,7 @@ class MoaCutPointTest : public MoaTapTest {
   // another size.
   static constexpr double kTolerance = 1e-4;
 
-  ToyMoa moa_{toy_, 3, GetParam(), 1};
+  ToyMoa moa_{toy_, 3, tli(), 1};
   ToyMoa twice_ = with_its_head_twice(moa_);
   Pair projected_{*backend_, moa_};
   Pair averaged_{*backend_, twice_};
@@ -183,8 +187,10 @@ TEST_P(MoaCutPointTest, LogitsTellPositionsAndKeysFromValues) {
   EXPECT_GT(farthest(logits_of(1, sent), right), 10 * kTolerance);
 }
 
-TEST(MoaTapTliTest, TheLastLayersKeysAndValuesAreTheTargetsOwn) {
-  auto backend = make_cpu_backend({.threads = 1});
+class MoaTapTliTest : public ::testing::TestWithParam<BackendFactory> {};
+
+TEST_P(MoaTapTliTest, TheLastLayersKeysAndValuesAreTheTargetsOwn) {
+  const auto backend = GetParam().open();
   ToyDecoder toy(4);
   Decoder decoder(*backend, toy.config, toy.tensors, 64);
   ToyMoa moa(toy, 3, 2);
@@ -208,8 +214,20 @@ TEST(MoaTapTliTest, TheLastLayersKeysAndValuesAreTheTargetsOwn) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Tli, MoaTapTest, ::testing::Values(0u, 1u, 3u));
-INSTANTIATE_TEST_SUITE_P(Tli, MoaCutPointTest, ::testing::Values(0u, 1u, 3u));
+INSTANTIATE_TEST_SUITE_P(Backends, MoaTapTliTest, ::testing::ValuesIn(testing::server_backends()),
+                         testing::backend_name);
+
+std::string case_name(const ::testing::TestParamInfo<MoaTapTest::ParamType>& info) {
+  return std::to_string(std::get<0>(info.param)) + "_" + std::get<1>(info.param).name;
+}
+INSTANTIATE_TEST_SUITE_P(Tli, MoaTapTest,
+                         ::testing::Combine(::testing::Values(0u, 1u, 3u),
+                                            ::testing::ValuesIn(testing::server_backends())),
+                         case_name);
+INSTANTIATE_TEST_SUITE_P(Tli, MoaCutPointTest,
+                         ::testing::Combine(::testing::Values(0u, 1u, 3u),
+                                            ::testing::ValuesIn(testing::server_backends())),
+                         case_name);
 
 }  // namespace
 }  // namespace edgedraft

@@ -5,6 +5,8 @@
 #include "shared/drafting/eagle/eagle_kind.h"
 #include "shared/drafting/eagle/eagle_network.h"
 #include "tests/pytorch/split_models.h"
+#include "tests/runtime/op_test.h"
+#include "tests/support/skip.h"
 
 namespace edgedraft {
 namespace {
@@ -13,6 +15,12 @@ using testing::SplitModels;
 
 class EagleAgreementTest : public ::testing::TestWithParam<const char*> {
  protected:
+  // The network's on a backend of its own.
+  void expect_same_rounds(Backend& device) {
+    EagleNetwork network(device, model_.config, model_.tensors, SplitModels::kPositions);
+    testing::expect_same_rounds(models_.expected(), *target_, *tap_, network);
+  }
+
   SplitModels models_{GetParam()};
   EagleModel model_ = read_eagle(models_.bundle()).value();
   std::unique_ptr<Tap> tap_ = make_eagle_model(model_)->make_tap(models_.backend());
@@ -20,8 +28,13 @@ class EagleAgreementTest : public ::testing::TestWithParam<const char*> {
 };
 
 TEST_P(EagleAgreementTest, LogitsMatchPyTorchThroughRoundsOfAcceptingAndRejecting) {
-  EagleNetwork network(models_.backend(), model_.config, model_.tensors, SplitModels::kPositions);
-  testing::expect_same_rounds(models_.expected(), *target_, *tap_, network);
+  expect_same_rounds(models_.backend());
+}
+
+TEST_P(EagleAgreementTest, LogitsOfAVulkanDeviceMatchPyTorchToo) {
+  const auto vulkan = testing::open_vulkan();
+  if (!vulkan) EDGEDRAFT_SKIP_WITHOUT("vulkan", "not on this machine");
+  expect_same_rounds(*vulkan);
 }
 
 TEST_P(EagleAgreementTest, FeaturesMatchPyTorch) {

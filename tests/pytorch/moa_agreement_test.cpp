@@ -6,6 +6,8 @@
 #include "shared/drafting/moa/moa_network.h"
 #include "shared/drafting/moa/moa_tap.h"
 #include "tests/pytorch/split_models.h"
+#include "tests/runtime/op_test.h"
+#include "tests/support/skip.h"
 
 namespace edgedraft {
 namespace {
@@ -23,6 +25,12 @@ class MoaAgreementTest : public ::testing::TestWithParam<const char*> {
     ASSERT_TRUE(std::string(GetParam()).ends_with("-tli" + std::to_string(model_.config.tli)));
   }
 
+  // The network's on a backend of its own.
+  void expect_same_rounds(Backend& device) {
+    MoaNetwork network(device, model_.config, model_.tensors, SplitModels::kPositions);
+    testing::expect_same_rounds(models_.expected(), *target_, tap_, network);
+  }
+
   SplitModels models_{GetParam()};
   MoaModel model_ = read_moa(models_.bundle()).value();
   MoaTap tap_{models_.backend(), model_.config, model_.tensors};
@@ -30,8 +38,13 @@ class MoaAgreementTest : public ::testing::TestWithParam<const char*> {
 };
 
 TEST_P(MoaAgreementTest, LogitsMatchPyTorchThroughRoundsOfAcceptingAndRejecting) {
-  MoaNetwork network(models_.backend(), model_.config, model_.tensors, SplitModels::kPositions);
-  testing::expect_same_rounds(models_.expected(), *target_, tap_, network);
+  expect_same_rounds(models_.backend());
+}
+
+TEST_P(MoaAgreementTest, LogitsOfAVulkanDeviceMatchPyTorchToo) {
+  const auto vulkan = testing::open_vulkan();
+  if (!vulkan) EDGEDRAFT_SKIP_WITHOUT("vulkan", "not on this machine");
+  expect_same_rounds(*vulkan);
 }
 
 TEST_P(MoaAgreementTest, LayerMeanMatchesPyTorch) {

@@ -122,10 +122,18 @@ inline std::vector<BackendFactory> all_backends() {
   return factories;
 }
 
-// Those that a device drafts on.
+// Those that a server computes on.
+inline std::vector<BackendFactory> server_backends() {
+  std::vector<BackendFactory> factories{{"cpu", [] { return make_cpu_backend({.threads = 1}); }}};
+  factories.insert(factories.end(), device_backends().begin(), device_backends().end());
+  return factories;
+}
+
+// Those that drafts are computed on, by a device or beside the target.
 inline std::vector<BackendFactory> drafting_backends() {
-  return {{"cpu", [] { return make_cpu_backend({.threads = 1}); }},
-          {"vulkan", [] { return open_vulkan(); }}};
+  std::vector<BackendFactory> factories = server_backends();
+  factories.push_back({"vulkan", [] { return open_vulkan(); }});
+  return factories;
 }
 
 class OpTest : public ::testing::TestWithParam<BackendFactory> {

@@ -1,0 +1,43 @@
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "shared/drafting/draft_network.h"
+#include "tests/support/matrix_reading.h"
+
+namespace edgedraft::testing {
+
+// Rows of a level share a call; none of them depends on the others. Grows two levels of a tree
+// behind the same text, in one network a level a call and in the other a node a call, and expects
+// the same bits. The first level has more rows than a backend's kernels for a few take.
+inline void expect_levels_have_the_bits_of_their_nodes(DraftNetwork& together,
+                                                       DraftNetwork& apart) {
+  std::vector<DraftNode> first;
+  for (std::uint32_t i = 0; i < 20; ++i) {
+    first.push_back({.token = 20 + i, .depth = 1, .ancestors = {}});
+  }
+  const auto below = [](std::uint32_t parent, std::uint32_t token) {
+    DraftNode node{.token = token, .depth = 2, .ancestors = {}};
+    node.ancestors.set(parent);
+    return node;
+  };
+  const std::vector<DraftNode> second{below(3, 40), below(0, 41), below(3, 42), below(18, 43)};
+  for (const auto& level : {first, second}) {
+    together.expand(level);
+    const auto all = read_logits(together);
+    ASSERT_EQ(all.size() % level.size(), 0u);
+    const std::size_t cols = all.size() / level.size();
+    for (std::size_t i = 0; i < level.size(); ++i) {
+      apart.expand(std::span(&level[i], 1));
+      EXPECT_TRUE(std::ranges::equal(read_logits(apart), std::span(all).subspan(i * cols, cols)))
+          << "node " << i << " of level " << level[i].depth;
+    }
+  }
+}
+
+}  // namespace edgedraft::testing
