@@ -9,8 +9,8 @@
 
 #include "shared/base/clock.h"
 #include "tests/e2e/process.h"
+#include "tests/e2e/random_drafter.h"
 #include "tests/e2e/server_metrics.h"
-#include "tests/model/hf_directory.h"
 #include "tests/support/demo_prompts.h"
 
 namespace edgedraft::testing {
@@ -21,22 +21,20 @@ using Options = std::vector<std::string>;
 
 // Slow enough a target that the kill comes in mid-answer: a whole answer takes some four seconds.
 const Options kSlowlyPaced{"--metrics", "127.0.0.1:0", "--pace-ms", "250"};
+// Slow enough a drafter that the server is back before it has written the rest.
+const Options kDrafterPace{"--pace-ms", "30"};
 
 class OutageTest : public ::testing::Test {
  protected:
-  Options common(const Server& server) {
-    return {"-p",           kStory,
-            "--max-tokens", "80",
-            "--server",     server.address(),
-            "--pin",        server.pin(),
-            "--bundle",     demo_model("moa-tli0")};
+  Options common(const Server& server, const std::string& bundle = demo_model("moa-tli0")) {
+    return {"-p",    kStory,       "--max-tokens", "80",  "--server", server.address(),
+            "--pin", server.pin(), "--bundle",     bundle};
   }
 
-  json plain_answer() {
+  json plain_answer(const Options& sampling = {}) {
     Server server(scratch_);
-    Options options = common(server);
-    options.push_back("--plain");
-    const auto client = start_client(scratch_, "plain", options);
+    const auto client =
+        start_client(scratch_, "plain", joined(joined(common(server), sampling), {"--plain"}));
     EXPECT_EQ(client->wait(), 0) << client->err();
     return json::parse(client->out());
   }
@@ -44,26 +42,58 @@ class OutageTest : public ::testing::Test {
   // The server is killed in mid-answer and is back, at full speed, before the drafter is through.
   json answer_through_an_outage(const Options& resync) {
     auto server = std::make_unique<Server>(scratch_, kSlowlyPaced);
-    Options options = common(*server);
-    options.insert(options.end(), {"--pace-ms", "30"});
-    options.insert(options.end(), resync.begin(), resync.end());
-    const json answer = answer_while_it_is_killed(std::move(server), options, {});
+    const Options options = joined(joined(common(*server), kDrafterPace), resync);
+    const json answer = answers_while_it_is_killed(std::move(server), {options}, {})[0];
     EXPECT_GT(answer["stats"]["offline_tokens"], 0);
     return answer;
   }
 
-  // A client's, whose server is killed in the middle and comes back with `server_options`.
-  json answer_while_it_is_killed(std::unique_ptr<Server> server, const Options& client_options,
-                                 const Options& server_options) {
-    const auto client = start_client(scratch_, "client", client_options);
-    wait_for_tokens(server->process(), kIntoTheAnswer);
+  // Those of clients with these options, asked at the same time. The server is killed once each has
+  // the verdict on a draft, and comes back with `server_options` once each writes alone.
+  std::vector<json> answers_while_it_is_killed(std::unique_ptr<Server> server,
+                                               const std::vector<Options>& clients,
+                                               const Options& server_options) {
+    std::vector<std::unique_ptr<Process>> asking;
+    const auto cycles = [&](std::size_t i) {
+      return scratch_ / ("cycles" + std::to_string(i) + ".jsonl");
+    };
+    const auto wait_for_all = [&](const std::string& kind) {
+      for (std::size_t i = 0; i < asking.size(); ++i) {
+        EXPECT_TRUE(wait_for_cycle(cycles(i), kind)) << kind << ": " << asking[i]->err();
+      }
+    };
+    for (const Options& options : clients) {
+      const std::size_t i = asking.size();
+      asking.push_back(start_client(scratch_, "client" + std::to_string(i),
+                                    joined(options, {"--cycles", cycles(i)})));
+    }
+    wait_for_all("draft");
     server->process().signal(SIGKILL);
     server->process().wait();
-    EXPECT_TRUE(client->wait_for_error("offline: ")) << client->err();
+    wait_for_all("offline");
     const std::string address = server->address();
     server = std::make_unique<Server>(scratch_, server_options, address);
-    EXPECT_EQ(client->wait(), 0) << client->err();
-    return json::parse(client->out());
+    std::vector<json> answers;
+    for (const auto& client : asking) {
+      EXPECT_EQ(client->wait(), 0) << client->err();
+      answers.push_back(json::parse(client->out()));
+    }
+    return answers;
+  }
+
+  // Until a log of cycles has one of this kind; false where that does not happen in time.
+  static bool wait_for_cycle(const std::filesystem::path& cycles, const std::string& kind) {
+    const auto has_one = [&] {
+      std::ifstream in(cycles);
+      const std::string lines(std::istreambuf_iterator<char>(in), {});
+      return lines.find("{\"kind\":\"" + kind + "\",") != std::string::npos;
+    };
+    const Instant end = Clock::now() + std::chrono::seconds(60);
+    while (!has_one()) {
+      if (Clock::now() > end) return false;
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
+    return true;
   }
 
   static std::vector<std::string> provenance(const json& answer) {
@@ -103,93 +133,115 @@ TEST_F(OutageTest, CheckCorrectsWhatWasWrittenOfflineToThePlainAnswer) {
   EXPECT_EQ(answer["tokens"], plain_answer()["tokens"]);
 }
 
-// Drafters that read features, with weights that have learned nothing: what they propose, and write
-// offline, is wrong nearly always. MEDUSA cannot write, so another bundle does.
-class FeatureDrafterOutageTest : public OutageTest,
-                                 public ::testing::WithParamInterface<const char*> {
- protected:
-  FeatureDrafterOutageTest() {
-    constexpr std::uint64_t kDim = 384;  // of the demo's target
-    test::HfDirectory drafter;
-    drafter.scale = 0.1f;
-    drafter.tensors = {};
-    if (GetParam() == std::string("eagle")) {
-      drafter.config = {{"hidden_size", kDim}, {"num_attention_heads", 6}};
-      drafter.tensors = {{"fc.weight", {kDim, 2 * kDim}},
-                         {"layers.0.self_attn.q_proj.weight", {kDim, kDim}},
-                         {"layers.0.self_attn.k_proj.weight", {kDim / 3, kDim}},
-                         {"layers.0.self_attn.v_proj.weight", {kDim / 3, kDim}},
-                         {"layers.0.self_attn.o_proj.weight", {kDim, kDim}},
-                         {"layers.0.mlp.gate_proj.weight", {64, kDim}},
-                         {"layers.0.mlp.up_proj.weight", {64, kDim}},
-                         {"layers.0.mlp.down_proj.weight", {kDim, 64}},
-                         {"layers.0.post_attention_layernorm.weight", {kDim}}};
-    } else {
-      drafter.config = {{"medusa_num_heads", 4}, {"medusa_num_layers", 1}};
-      for (const std::string head : {"0", "1", "2", "3"}) {
-        drafter.tensors[head + ".0.linear.weight"] = {kDim, kDim};
-        drafter.tensors[head + ".0.linear.bias"] = {kDim};
-      }
-    }
-    const test::TemporaryDirectory folder;
-    drafter.write(folder);
-    Process convert({EDGEDRAFT_CLIENT, "convert", demo_model("target"), "--bundle", "--drafter",
-                     folder.path(), "-o", bundle_},
-                    scratch_ / "convert");
-    EXPECT_EQ(convert.wait(), 0) << convert.err();
-  }
+enum class Weights : std::uint8_t { trained, random, none };
 
-  json answer(const Server& server, const Options& options) {
-    Options all{"-p",    kStory,       "--max-tokens", "60",   "--server", server.address(),
-                "--pin", server.pin(), "--bundle",     bundle_};
-    all.insert(all.end(), options.begin(), options.end());
-    const auto client = start_client(scratch_, "plain", all);
-    EXPECT_EQ(client->wait(), 0) << client->err();
-    return json::parse(client->out());
-  }
-
-  // As answer_through_an_outage, with a server that knows the bundle.
-  json answer_through_an_outage_of(Options options) {
-    const Options known{"--bundle", bundle_, "--row-budget", "64"};
-    Options paced = known;
-    paced.insert(paced.end(), kSlowlyPaced.begin(), kSlowlyPaced.end());
-    auto server = std::make_unique<Server>(scratch_, paced);
-    options.insert(options.end(), {"-p", kStory, "--max-tokens", "60", "--server",
-                                   server->address(), "--pin", server->pin(), "--bundle", bundle_,
-                                   "--control", "off", "--resync-wait-ms", "20000"});
-    const Options writer = GetParam() == std::string("eagle")
-                               ? Options{"--pace-ms", "30"}
-                               : Options{"--offline-bundle", demo_model("independent")};
-    options.insert(options.end(), writer.begin(), writer.end());
-    return answer_while_it_is_killed(std::move(server), options, known);
-  }
-
-  std::filesystem::path bundle_ = scratch_ / "bundle.gguf";
+struct Drafter {
+  Weights weights;
+  const char* name;  // of the shipped bundle or of the kind
 };
 
-TEST_P(FeatureDrafterOutageTest, TheAnswerIsThePlainOne) {
-  const Server server(scratch_, {"--bundle", bundle_, "--row-budget", "64"});
-  for (const Options& sampling : {Options{}, Options{"--temperature", "0.9", "--seed", "3"}}) {
-    Options plain = sampling;
-    plain.push_back("--plain");
-    const json expected = answer(server, plain);
-    for (const Options& shape : {Options{"--chain", "4"}, Options{"--tree", "8,4,24"}}) {
-      SCOPED_TRACE((sampling.empty() ? "greedy " : "sampled ") + shape[0]);
-      Options options = sampling;
-      options.insert(options.end(), shape.begin(), shape.end());
-      const json drafted = answer_through_an_outage_of(options);
-      EXPECT_GT(drafted["stats"]["drafted"], 0);
-      EXPECT_GT(drafted["stats"]["activation_bytes_sent"], 0);
-      EXPECT_GT(drafted["stats"]["offline_tokens"], 0);
-      EXPECT_GE(drafted["stats"]["reconnects"], 1);
-      for (const auto& mark : provenance(drafted)) EXPECT_EQ(mark, "verified");
-      EXPECT_EQ(drafted["tokens"], expected["tokens"]);
+// Every drafter, in chains and trees, greedy and sampled: a client each, all at the same time.
+class DrafterOutageTest : public OutageTest, public ::testing::WithParamInterface<Drafter> {
+ protected:
+  DrafterOutageTest() {
+    const Drafter& drafter = GetParam();
+    if (drafter.weights == Weights::random) {
+      bundle_ = random_drafter(scratch_, drafter.name);
+      server_options_.insert(server_options_.end(), {"--bundle", bundle_});
+    } else if (drafter.weights == Weights::trained) {
+      bundle_ = demo_model(drafter.name);
     }
+  }
+
+  // For answers that are expected to be these.
+  Options drafting(const std::vector<json>& expected) {
+    const std::string name = GetParam().name;
+    // Lookups only copy, and MEDUSA's heads only guess at tokens further on: another model writes.
+    const bool writes = GetParam().weights != Weights::none && name != "medusa";
+    Options options =
+        writes ? kDrafterPace : Options{"--offline-bundle", demo_model("independent")};
+    if (GetParam().weights == Weights::none) options = joined(options, {"--drafter", name});
+    if (name == "retrieval") options = joined(options, {"--index", index_of(expected)});
+    return options;
+  }
+
+  std::string index_of(const std::vector<json>& answers) {
+    const auto corpus = scratch_ / "answers.txt";
+    std::ofstream out(corpus);
+    for (const json& answer : answers) out << answer["text"].get<std::string>() << '\n';
+    out.close();
+    const std::string index = scratch_ / "answers.index";
+    Process make({EDGEDRAFT_CLIENT, "index", "--model", demo_model("target"), "--public", corpus,
+                  "-o", index},
+                 scratch_ / "index");
+    EXPECT_EQ(make.wait(), 0) << make.err();
+    return index;
+  }
+
+  static void expect_accepted(const json& stats) {
+    EXPECT_GT(stats["drafted"], 0);
+    switch (GetParam().weights) {
+      case Weights::trained:
+        EXPECT_GT(stats["tau"], 1.5);  // drafts from before the outage would not do
+        break;
+      case Weights::none:
+        EXPECT_GT(stats["accepted"], 0);
+        break;
+      case Weights::random:  // nearly all is wrong, what it writes offline too
+        break;
+    }
+  }
+
+  // A drafter without weights needs no more of it than the tokenizer.
+  std::string bundle_ = demo_model("moa-tli0");
+  Options server_options_{"--row-budget", "64"};
+};
+
+TEST_P(DrafterOutageTest, TheAnswersAreThePlainOnes) {
+  std::vector<Options> manners;
+  std::vector<json> expected;  // by manner
+  for (const Options& sampling : {Options{}, Options{"--temperature", "0.8", "--seed", "3"}}) {
+    const json plain = plain_answer(sampling);
+    for (const Options& shape : {Options{"--chain", "4"}, Options{"--tree", "8,4,24"}}) {
+      manners.push_back(joined(shape, sampling));
+      expected.push_back(plain);
+    }
+  }
+
+  auto server = std::make_unique<Server>(scratch_, joined(server_options_, kSlowlyPaced));
+  const Options options = joined(joined(common(*server, bundle_), drafting(expected)),
+                                 {"--control", "off", "--resync-wait-ms", "20000"});
+  std::vector<Options> clients;
+  for (const Options& manner : manners) clients.push_back(joined(options, manner));
+  const auto answers = answers_while_it_is_killed(std::move(server), clients, server_options_);
+
+  for (std::size_t i = 0; i < answers.size(); ++i) {
+    SCOPED_TRACE(::testing::PrintToString(manners[i]));
+    const json& stats = answers[i]["stats"];
+    EXPECT_EQ(answers[i]["tokens"], expected[i]["tokens"]);
+    for (const auto& mark : provenance(answers[i])) EXPECT_EQ(mark, "verified");
+    EXPECT_GT(stats["offline_tokens"], 0);
+    EXPECT_GE(stats["reconnects"], 1);
+    const bool reads_activations = !answers[i]["config"]["tap"].get<std::string>().empty();
+    EXPECT_EQ(stats["activation_bytes_sent"] > 0, reads_activations);
+    expect_accepted(stats);
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Kinds, FeatureDrafterOutageTest, ::testing::Values("eagle", "medusa"),
-                         [](const auto& kind) { return std::string(kind.param); });
+INSTANTIATE_TEST_SUITE_P(
+    Kinds, DrafterOutageTest,
+    ::testing::Values(Drafter{Weights::trained, "moa-tli0"}, Drafter{Weights::trained, "moa-tli1"},
+                      Drafter{Weights::trained, "eagle"}, Drafter{Weights::trained, "eagle-hass"},
+                      Drafter{Weights::trained, "independent"},
+                      Drafter{Weights::trained, "independent-2"}, Drafter{Weights::random, "eagle"},
+                      Drafter{Weights::random, "medusa"}, Drafter{Weights::none, "pld"},
+                      Drafter{Weights::none, "anpd"}, Drafter{Weights::none, "ngram"},
+                      Drafter{Weights::none, "retrieval"}),
+    [](const auto& drafter) {
+      std::string name = drafter.param.name;
+      std::replace(name.begin(), name.end(), '-', '_');
+      return (drafter.param.weights == Weights::random ? "random_" : "") + name;
+    });
 
 TEST_F(OutageTest, KeepLeavesWhatWasWrittenOffline) {
   const json answer = answer_through_an_outage({"--resync", "keep"});
@@ -217,16 +269,7 @@ TEST_F(OutageTest, AnUncheckedAnswerIsToldByTheStatus) {
                    {"-p", kStory, "--max-tokens", "1", "--server", "127.0.0.1:1", "--pin",
                     "sha256:" + std::string(64, '0'), "--bundle", demo_model("independent"),
                     "--resync-wait-ms", "600000", "--cycles", cycles.string()});
-  const auto has_written = [&] {
-    std::ifstream in(cycles);
-    const std::string lines(std::istreambuf_iterator<char>(in), {});
-    return lines.find(R"({"kind":"offline",)") != std::string::npos;
-  };
-  const Instant end = Clock::now() + std::chrono::seconds(60);
-  while (!has_written() && Clock::now() < end) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));
-  }
-  ASSERT_TRUE(has_written()) << client->err();
+  ASSERT_TRUE(wait_for_cycle(cycles, "offline")) << client->err();
   client->signal(SIGINT);
   EXPECT_EQ(client->wait(), 130) << client->err();
 }
