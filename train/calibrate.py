@@ -6,20 +6,24 @@ positions where the i-th best guess of head k is right; a node is worth the prod
 independently of each other, and the most valuable nodes are added until there are --nodes ("Medusa", section 2.3: sparse tree).
 
 Heads do not err independently, and a pass does not begin at any position alike.  So the tau that is told and written
-(medusa_predicted_tau) is that of the tree walked over the same answers; the product formula's stands beside it.
+(medusa_predicted_tau) is that of the tree walked over the same answers; the product formula's stands beside it.  Both are over all
+answers alike, whatever their task, drawn ones too.  --walk tells what compares with edgedraft-bench acceptance on held-out prompts:
+the tree walked over greedy answers alone, by task, and the mean of the tasks.
 
-Example, on the answers that the heads were trained with:
+Examples, on the answers that the heads were trained with:
     python3 calibrate.py --target MiniMind2-Small --answers answers.jsonl --drafter hf/medusa
+    python3 calibrate.py --target MiniMind2-Small --answers answers.jsonl --drafter hf/medusa --walk 40
 """
 
 from __future__ import annotations
 
 import argparse
 import heapq
+import itertools
 import json
 import os
 import sys
-from typing import List, Tuple
+from typing import Dict, List, Tuple
 
 import parallel
 
@@ -32,8 +36,9 @@ from torch import Tensor
 from arguments import count
 from checkpoint import amend_config, load_target, read_safetensors
 from data import Row
-from distill_answers import read_answers
+from distill_answers import answers_by_task, read_answers, split_of_length
 from drafters.medusa import Medusa, MedusaConfig
+from evaluate import is_greedy
 from model import Llama
 from progress import Progress
 
@@ -93,6 +98,12 @@ def walked_tau(tree: List[Node], answers: List[List[Node]]) -> float:
     return tokens / passes
 
 
+def greedy_answers(target: Llama, rows: List[Row], count: int, limit: int) -> List[Row]:
+    """The first ``count`` conversations of one turn whose answer is greedy in its first ``limit`` ids, cut behind these."""
+    cut = (Row(prompt + answer[:limit], [False] * len(prompt) + [True] * len(answer[:limit])) for prompt, answer in map(Row.parts, rows))
+    return list(itertools.islice((row for row in cut if row.prompt() and is_greedy(target, row)), count))
+
+
 def load_medusa(folder: str, target: Llama) -> Medusa:
     try:
         with open(os.path.join(folder, "config.json"), encoding="utf-8") as file:
@@ -115,10 +126,14 @@ def main() -> None:
     add("--nodes", type=int, default=62, help=f"of the tree, its root apart (default 62, at most {NODES_MAX})")
     add("--count", type=count, default=400, help="answers (default 400)")
     add("--longest", type=int, default=600, help="longest conversation in token ids (default 600)")
+    add("--walk", type=count, metavar="N", help="also walk the tree over N greedy answers a task: tau by task, and the mean of the tasks")
+    add("--limit", type=count, default=160, help="ids of an answer that --walk reads (default 160, that of edgedraft-bench acceptance)")
     add("--threads", type=count, default=2)
     options = parser.parse_args()
     if not 1 <= options.nodes <= NODES_MAX:
         parser.error(f"--nodes must be 1 to {NODES_MAX}")
+    if options.limit < 2:
+        parser.error("--limit must be 2 or more: the first id of an answer is no drafter's")
     torch.set_num_threads(options.threads)
     torch.set_grad_enabled(False)
     target = load_target(options.target)
@@ -127,6 +142,11 @@ def main() -> None:
     training = [row for row in training if row.parts()[0]]  # without a prompt the first root has no feature before it
     if not training:
         sys.exit(f"error: {options.answers} has no answer to a prompt")
+    greedy: Dict[str, List[Row]] = {}
+    for task, rows in answers_by_task(options.answers, target.config.vocab_size).items() if options.walk else ():
+        greedy[task] = greedy_answers(target, split_of_length({task: rows}, options.longest)[0], options.walk, options.limit)
+    if not all(greedy.values()):
+        sys.exit(f"error: {options.answers} has no greedy answer to learn from of {', '.join(task for task in greedy if not greedy[task])}")
     training = training[::max(1, len(training) // options.count)][:options.count]
     bar, answers = Progress(len(training)), []
     for row in training:
@@ -138,6 +158,11 @@ def main() -> None:
         bar.line(f"head {head}: " + "  ".join(f"{100 * share:.1f}" for share in shares) + " % by rank")
     for size in sorted({16, len(tree)}):
         bar.line(f"{size} nodes: tau {walked_tau(tree[:size], answers):.3f}, {product_tau(acc, tree[:size]):.3f} by the product formula")
+    taus = {task: walked_tau(tree, [ranks(drafter, target, row) for row in rows]) for task, rows in greedy.items()}
+    for task, tau in taus.items():
+        bar.line(f"{task}: tau {tau:.3f} over {len(greedy[task])} greedy answers")
+    if taus:
+        bar.line(f"mean of the tasks: tau {sum(taus.values()) / len(taus):.3f}")
     amend_config(options.drafter, medusa_choices=tree, medusa_predicted_tau=round(walked_tau(tree, answers), 3))
     print(f"{options.drafter}/config.json: tree of {len(tree)} nodes")
 

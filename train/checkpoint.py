@@ -25,35 +25,36 @@ _TYPES = {name: dtype for dtype, name in _NAMES.items()}
 
 
 def write_safetensors(path: str, tensors: Dict[str, Tensor]) -> None:
-    header, blobs, offset = {}, [], 0
-    for name in sorted(tensors):
-        tensor = tensors[name].detach().cpu().contiguous()
-        blob = tensor.numpy().tobytes()
-        header[name] = {"dtype": _NAMES[tensor.dtype], "shape": list(tensor.shape), "data_offsets": [offset, offset + len(blob)]}
-        blobs.append(blob)
-        offset += len(blob)
+    header, offset = {}, 0
+    for name, tensor in sorted(tensors.items()):
+        end = offset + tensor.numel() * tensor.element_size()
+        header[name] = {"dtype": _NAMES[tensor.dtype], "shape": list(tensor.shape), "data_offsets": [offset, end]}
+        offset = end
     text = json.dumps(header, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)  # data begins at a multiple of 8
     with open(path, "wb") as file:
         file.write(struct.pack("<Q", len(text)) + text)
-        file.writelines(blobs)
+        for name in header:
+            tensor = tensors[name].detach().cpu().contiguous()
+            file.write((tensor.view(torch.int16) if tensor.dtype == torch.bfloat16 else tensor).numpy().tobytes())  # NumPy has no bfloat16
 
 
 def read_safetensors(path: str) -> Dict[str, Tensor]:
     """ValueError names a file that is truncated, or none of this format: a pointer of git-lfs, for instance."""
     size = os.path.getsize(path)
-    with open(path, "rb") as file:
-        length = int.from_bytes(file.read(8), "little")
-        if 8 + length > size:
-            raise ValueError(f"{os.path.basename(path)} is no safetensors file, or truncated: download it anew")
-        header, data = json.loads(file.read(length)), file.read()
     result = {}
-    for name, entry in header.items():
-        if name != "__metadata__":
+    with open(path, "rb") as file:
+        start = 8 + int.from_bytes(file.read(8), "little")
+        if start > size:
+            raise ValueError(f"{os.path.basename(path)} is no safetensors file, or truncated: download it anew")
+        for name, entry in json.loads(file.read(start - 8)).items():
+            if name == "__metadata__":
+                continue
             begin, end = entry["data_offsets"]
-            if end > len(data):
+            if start + end > size:
                 raise ValueError(f"{os.path.basename(path)} ends within its tensors: it is truncated, download it anew")
-            blob = torch.frombuffer(bytearray(data[begin:end]), dtype=_TYPES[entry["dtype"]])
+            file.seek(start + begin)
+            blob = torch.frombuffer(bytearray(file.read(end - begin)), dtype=_TYPES[entry["dtype"]])
             result[name] = blob.reshape(entry["shape"])
     return result
 
@@ -146,10 +147,10 @@ def hf_config(values: dict) -> LlamaConfig:
     return config_from_dict(given)
 
 
-def weight_files(folder: str) -> List[str]:
-    """model.safetensors, or the files that model.safetensors.index.json names."""
-    names = ["model.safetensors"]
-    index = os.path.join(folder, names[0] + ".index.json")
+def weight_files(folder: str, whole: str = "model.safetensors") -> List[str]:
+    """The file of that name, or those that its index names."""
+    names = [whole]
+    index = os.path.join(folder, whole + ".index.json")
     if os.path.exists(index):
         with open(index, encoding="utf-8") as file:
             names = sorted(set(json.load(file)["weight_map"].values()))

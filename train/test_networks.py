@@ -5,6 +5,7 @@ import dataclasses
 import io
 import json
 import os
+import sys
 import tempfile
 import unittest
 import unittest.mock
@@ -19,6 +20,7 @@ import loop
 import tune_medusa
 from checkpoint import amend_config, load_target, read_safetensors, write_llama, write_safetensors
 from data import IGNORE, Row, collate
+from distill_answers import split_by_prompt
 from drafters import eagle, moa
 from drafters.moa import Moa, MoaConfig, MoaState
 from generate import written
@@ -366,6 +368,32 @@ class CalibrationTest(unittest.TestCase):
             tokens += len(row.ids) - 6
         self.assertGreater(tokens / passes, 1.2)
         self.assertAlmostEqual(calibrate.walked_tau(tree, self.answers), tokens / passes, places=9)
+
+    def test_walk_is_over_greedy_answers_by_task(self):
+        """Of each task as many as asked for, cut where the measurement cuts: drawn answers and what is held out are left out."""
+        self.addCleanup(torch.set_grad_enabled, torch.is_grad_enabled())
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        target, drafter, path = (os.path.join(folder.name, name) for name in ("target", "medusa", "answers.jsonl"))
+        write_llama(target, self.target)
+        distill.kind_of("medusa").write(drafter, self.drafter)
+        entries, greedy = [], {}
+        for task, rows in (("chat", self.rows[:5]), ("code", self.rows[5:])):
+            drawn = [Row(row.ids[:5] + [(token + 1) % 12 for token in row.ids[5:]], row.response) for row in rows]
+            entries += [{"task": task, "prompt": row.parts()[0], "answer": row.parts()[1]} for row in drawn + rows]
+            learned = split_by_prompt({task: drawn + rows})[0]
+            greedy[task] = [Row(row.ids[:25], row.response[:25]) for row in rows if row in learned][:3]
+        with open(path, "w", encoding="utf-8") as file:
+            file.writelines(json.dumps(entry) + "\n" for entry in entries)
+        said, arguments = io.StringIO(), ["--target", target, "--drafter", drafter, "--answers", path, "--walk", "3", "--limit", "20", "--threads", "1"]
+        with unittest.mock.patch.object(sys, "argv", ["calibrate.py", *arguments]), contextlib.redirect_stdout(said):
+            calibrate.main()
+        with open(os.path.join(drafter, "config.json"), encoding="utf-8") as file:
+            tree = [tuple(node) for node in json.load(file)["medusa_choices"]]
+        taus = {task: calibrate.walked_tau(tree, [calibrate.ranks(self.drafter, self.target, row) for row in rows]) for task, rows in greedy.items()}
+        self.assertEqual([len(rows) for rows in greedy.values()], [3, 2])
+        self.assertIn(f"chat: tau {taus['chat']:.3f} over 3 greedy answers\ncode: tau {taus['code']:.3f} over 2 greedy answers\n"
+                      f"mean of the tasks: tau {sum(taus.values()) / 2:.3f}\n", said.getvalue())
 
     def test_chain_of_best_guesses_is_a_tree(self):
         tokens, passes = 0, 0

@@ -22,6 +22,7 @@ import parallel
 import train_open_target
 import tune_medusa
 from checkpoint import write_llama
+from generate import written
 from model import Llama, LlamaConfig
 
 
@@ -97,6 +98,7 @@ class WrongInputTest(unittest.TestCase):
     def test_numbers_out_of_range(self):
         target, answers = self.path("target"), self.path("answers.jsonl")
         self.assertIn("--count", self.refused(calibrate, "--target", target, "--answers", answers, "--drafter", target, "--count", 0))
+        self.assertIn("--limit must be 2", self.refused(calibrate, "--target", target, "--answers", answers, "--drafter", target, "--limit", 1))
         self.assertIn("--chain", self.refused(evaluate, "--target", target, "--answers", answers, "--chain", "four"))
         asking = ("--target", target, "--prompts", answers, "--out", self.path("new.jsonl"))
         for option, wrong in (("--temperature", -1), ("--limit", 0), ("--batch", 0), ("--jobs", 0)):
@@ -156,6 +158,15 @@ class WrongInputTest(unittest.TestCase):
             said = self.refused(distill_answers, "--target", target, "--answers", self.path(name), "--shortest", 0, "--out", self.path("d.pt"))
             self.assertIn(f"{name} has too few prompts", said)
             self.assertNotIn("leaves out", said)
+
+    def test_tasks_without_a_greedy_answer(self):
+        drafter = self.path("heads")
+        distill.kind_of("medusa").write(drafter, distill.make_drafter("medusa", self.target, 0.9))
+        greedy = {i: written(self.target, [], [[i, 4]], 3)[0] for i in range(4)}
+        self.entries("mixed.jsonl", [{"task": task, "prompt": [i, 4], "answer": [(answer[0] + other) % 60, *answer[1:]]}
+                                     for task, other in (("chat", 0), ("code", 1), ("maths", 1)) for i, answer in greedy.items()])
+        said = self.refused(calibrate, "--target", self.path("target"), "--answers", self.path("mixed.jsonl"), "--drafter", drafter, "--walk", 2)
+        self.assertIn("no greedy answer to learn from of code, maths", said)
 
 
 if __name__ == "__main__":

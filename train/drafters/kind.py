@@ -43,6 +43,9 @@ class Kind(abc.ABC):
     described: Tuple[Tuple[str, str], ...]  # (names, what they stand for)
     default_name: str
     loss_weights: Tuple[float, float] = (1.0, 0.1)  # of the KL and the feature term; 0: has no such term
+    # How others publish its weights, for unpack_checkpoint.py; empty where they do it as those of any model
+    published_file: str = ""  # its name without .pt or .safetensors
+    published_prefix: str = ""  # of the tensors' names where they lie among those of a whole model
 
     @abc.abstractmethod
     def matches(self, name: str) -> bool:

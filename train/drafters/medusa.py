@@ -90,6 +90,8 @@ class MedusaKind(Kind):
                  ("medusa-1", "with heads of their own (version 1), as many as fit"))
     default_name = "medusa"
     loss_weights = (1.0, 0.0)
+    published_file = "medusa_lm_head"
+    published_prefix = "medusa_head."
 
     def matches(self, name: str) -> bool:
         return name in self.forms
