@@ -7,8 +7,9 @@ independently of each other, and the most valuable nodes are added until there a
 
 Heads do not err independently, and a pass does not begin at any position alike.  So the tau that is told and written
 (medusa_predicted_tau) is that of the tree walked over the same answers; the product formula's stands beside it.  Both are over all
-answers alike, whatever their task, drawn ones too.  --walk tells what compares with edgedraft-bench acceptance on held-out prompts:
-the tree walked over greedy answers alone, by task, and the mean of the tasks.
+answers alike, whatever their task, drawn ones too, and of answers that the heads know from training.  --walk tells what compares with
+edgedraft-bench acceptance on held-out prompts: the tree walked over greedy answers that distill_answers.py holds out, by task, and the
+mean of the tasks.
 
 Examples, on the answers that the heads were trained with:
     python3 calibrate.py --target MiniMind2-Small --answers answers.jsonl --drafter hf/medusa
@@ -121,12 +122,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument
     add("--target", metavar="FOLDER", required=True, help="Hugging Face folder of a Llama or Qwen2, or checkpoint of train_target.py")
-    add("--answers", metavar="FILE", required=True, help="JSON lines of answer_prompts.py; those that distill_answers.py holds out are not used")
+    add("--answers", metavar="FILE", required=True, help="JSON lines of answer_prompts.py; those that distill_answers.py holds out are for --walk alone")
     add("--drafter", metavar="DIR", required=True, help="folder of export.py, whose config.json gets the tree")
     add("--nodes", type=int, default=62, help=f"of the tree, its root apart (default 62, at most {NODES_MAX})")
     add("--count", type=count, default=400, help="answers (default 400)")
     add("--longest", type=int, default=600, help="longest conversation in token ids (default 600)")
-    add("--walk", type=count, metavar="N", help="also walk the tree over N greedy answers a task: tau by task, and the mean of the tasks")
+    add("--walk", type=count, metavar="N", help="also walk the tree over up to N greedy held-out answers a task: tau by task, and the mean of the tasks")
     add("--limit", type=count, default=160, help="ids of an answer that --walk reads (default 160, that of edgedraft-bench acceptance)")
     add("--threads", type=count, default=2)
     options = parser.parse_args()
@@ -143,10 +144,11 @@ def main() -> None:
     if not training:
         sys.exit(f"error: {options.answers} has no answer to a prompt")
     greedy: Dict[str, List[Row]] = {}
-    for task, rows in answers_by_task(options.answers, target.config.vocab_size).items() if options.walk else ():
-        greedy[task] = greedy_answers(target, split_of_length({task: rows}, options.longest)[0], options.walk, options.limit)
-    if not all(greedy.values()):
-        sys.exit(f"error: {options.answers} has no greedy answer to learn from of {', '.join(task for task in greedy if not greedy[task])}")
+    if options.walk:
+        held = split_of_length(answers_by_task(options.answers, target.config.vocab_size), options.longest)[1]
+        greedy = {task: greedy_answers(target, rows, options.walk, options.limit) for task, rows in held.items()}
+        if not any(greedy.values()):
+            sys.exit(f"error: none of the answers in {options.answers} that are held out is greedy")
     training = training[::max(1, len(training) // options.count)][:options.count]
     bar, answers = Progress(len(training)), []
     for row in training:
@@ -158,9 +160,9 @@ def main() -> None:
         bar.line(f"head {head}: " + "  ".join(f"{100 * share:.1f}" for share in shares) + " % by rank")
     for size in sorted({16, len(tree)}):
         bar.line(f"{size} nodes: tau {walked_tau(tree[:size], answers):.3f}, {product_tau(acc, tree[:size]):.3f} by the product formula")
-    taus = {task: walked_tau(tree, [ranks(drafter, target, row) for row in rows]) for task, rows in greedy.items()}
-    for task, tau in taus.items():
-        bar.line(f"{task}: tau {tau:.3f} over {len(greedy[task])} greedy answers")
+    taus = {task: walked_tau(tree, [ranks(drafter, target, row) for row in rows]) for task, rows in greedy.items() if rows}
+    for task, rows in greedy.items():
+        bar.line(f"{task}: tau {taus[task]:.3f} over {len(rows)} greedy answers" if rows else f"{task}: no greedy answer is held out")
     if taus:
         bar.line(f"mean of the tasks: tau {sum(taus.values()) / len(taus):.3f}")
     amend_config(options.drafter, medusa_choices=tree, medusa_predicted_tau=round(walked_tau(tree, answers), 3))
