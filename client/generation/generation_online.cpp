@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "shared/protocol/activation_codec.h"
 #include "shared/speculative/rule_numbers.h"
 
 // While the server answers: requests, verdicts, streams.

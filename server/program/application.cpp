@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "shared/protocol/activation_codec.h"
 #include "shared/protocol/constant_time.h"
 #include "shared/protocol/padding.h"
 

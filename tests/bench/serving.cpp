@@ -16,6 +16,7 @@
 #include "netsim/link/stream_link.h"
 #include "shared/base/check.h"
 #include "shared/base/random.h"
+#include "shared/protocol/activation_codec.h"
 #include "shared/protocol/padding.h"
 #include "shared/protocol/server_session.h"
 #include "tests/bench/draws.h"

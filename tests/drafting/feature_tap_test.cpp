@@ -9,6 +9,7 @@
 
 #include "shared/drafting/eagle/eagle_kind.h"
 #include "shared/drafting/medusa/medusa_kind.h"
+#include "shared/protocol/activation_codec.h"
 #include "shared/protocol/frame.h"
 #include "shared/protocol/overhead.h"
 #include "shared/runtime/decoder.h"
