@@ -100,7 +100,7 @@ def walked_tau(tree: List[Node], answers: List[List[Node]]) -> float:
 
 
 def greedy_answers(target: Llama, rows: List[Row], count: int, limit: int) -> List[Row]:
-    """The first ``count`` conversations of one turn whose answer is greedy in its first ``limit`` ids, cut behind these."""
+    """The first ``count`` conversations of one turn whose answer is greedy in its first ``limit`` ids, cut after these."""
     cut = (Row(prompt + answer[:limit], [False] * len(prompt) + [True] * len(answer[:limit])) for prompt, answer in map(Row.parts, rows))
     return list(itertools.islice((row for row in cut if row.prompt() and is_greedy(target, row)), count))
 

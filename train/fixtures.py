@@ -118,7 +118,7 @@ def other_token(nodes: List[int], generator: torch.Generator) -> int:
 
 
 def verified_rounds(generator: torch.Generator) -> Iterator[Tuple[List[int], List[int], List[int]]]:
-    """Of each round the verified tokens with the root, and the nodes drafted behind it with their parents."""
+    """Of each round the verified tokens with the root, and the nodes drafted after it with their parents."""
     sequence = random_tokens(13, generator)  # the prompt
     nodes: List[int] = []
     for index, accepted in enumerate(ACCEPTED):

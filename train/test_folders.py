@@ -5,7 +5,6 @@ import dataclasses
 import json
 import os
 import re
-import socket
 import struct
 import subprocess
 import sys
@@ -291,32 +290,6 @@ class HuggingFaceTest(unittest.TestCase):
         with open(os.path.join(folder, "eagle", "config.json"), encoding="utf-8") as file:
             record = json.load(file)["edgedraft_training"]
         self.assertEqual((record["steps"], record["tokens"], record["drafters"]), (5, runs[1]["tokens"], 2))
-
-    def test_processes_of_torchrun_train_as_workers_do(self):
-        """Two of them, also continued, and the workers of one program: each sees its batches, and gradients are averaged."""
-        path = os.path.join(self.folder, "answers.jsonl")
-        with open(path, "w", encoding="utf-8") as file:
-            for _ in range(80):
-                row = torch.randint(0, 60, (12,)).tolist()
-                file.write(json.dumps({"task": "chat", "prompt": row[:4], "answer": row[4:]}) + "\n")
-        base = [sys.executable, distill_answers.__file__, "--target", self.folder, "--answers", path, "--tokens", "96", "--longest", "16",
-                "--share", "0.6", "--warmup", "2", "--threads", "1", "--drafters", "eagle"]
-        launched, forked = (os.path.join(self.folder, name) for name in ("launched.pt", "forked.pt"))
-        for steps in ("2", "4"):
-            with socket.socket() as free:
-                free.bind(("127.0.0.1", 0))
-                port = free.getsockname()[1]
-            started = [subprocess.Popen([*base, "--steps", steps, "--out", launched], stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True,
-                                        env={**os.environ, "TORCHELASTIC_RUN_ID": "test", "RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": "2",
-                                             "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}) for rank in ("0", "1")]
-            for process in started:
-                self.assertEqual(process.wait(120), 0, process.stderr.read())
-                process.stderr.close()
-            subprocess.run([*base, "--steps", steps, "--out", forked, "--workers", "2"], check=True, stdout=subprocess.DEVNULL)
-        ours, theirs = torch.load(launched), torch.load(forked)
-        self.assertEqual((ours["step"], ours["tokens"]), (4, theirs["tokens"]))
-        for name, weight in theirs["drafters"]["eagle"]["weights"].items():
-            self.assertLess(float((weight - ours["drafters"]["eagle"]["weights"][name]).abs().max()), 1e-5, name)
 
     def test_target_trained_on_ids(self):
         """A target of the asked shape, in a folder with the other's tokenizer; it learns what the conversations have, prompts too."""

@@ -1,18 +1,24 @@
 """Several processes that train together."""
 
 import functools
+import json
 import os
 import select
 import signal
 import socket
+import subprocess
 import sys
+import tempfile
 import time
 import unittest
 import unittest.mock
 
 import torch
 
+import distill_answers
 import parallel
+from checkpoint import write_llama
+from model import Llama, LlamaConfig
 
 
 def average_with_another(rank, found):
@@ -31,14 +37,17 @@ def average_with_another(rank, found):
     group.wait()
 
 
+def free_port():
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return free.getsockname()[1]
+
+
 class LaunchedGroupTest(unittest.TestCase):
     def test_two_processes_become_one(self):
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            port = free.getsockname()[1]
         context = torch.multiprocessing.get_context("fork")
         found = context.Queue()
-        with unittest.mock.patch.dict(os.environ, {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}):
+        with unittest.mock.patch.dict(os.environ, {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}):
             processes = [context.Process(target=average_with_another, args=(rank, found), daemon=True) for rank in (0, 1)]
             for process in processes:
                 process.start()
@@ -50,6 +59,34 @@ class LaunchedGroupTest(unittest.TestCase):
             self.assertAlmostEqual(result[5][0], 8**0.5, places=6)
             self.assertAlmostEqual(result[5][1], 12**0.5, places=6)
             self.assertEqual(result[6], [[100, 0.5, 7], [101, 1.5, 7]])
+
+
+    def test_processes_of_torchrun_train_as_workers_do(self):
+        """Two of them, also continued, and the workers of one program: each sees its batches, and gradients are averaged."""
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        target, path, launched, forked = (os.path.join(folder.name, name) for name in ("target", "answers.jsonl", "launched.pt", "forked.pt"))
+        torch.manual_seed(5)
+        write_llama(target, Llama(LlamaConfig(vocab_size=60, hidden_size=32, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
+                                              head_dim=8, intermediate_size=40)))
+        with open(path, "w", encoding="utf-8") as file:
+            for _ in range(80):
+                row = torch.randint(0, 60, (12,)).tolist()
+                file.write(json.dumps({"task": "chat", "prompt": row[:4], "answer": row[4:]}) + "\n")
+        base = [sys.executable, distill_answers.__file__, "--target", target, "--answers", path, "--tokens", "96", "--longest", "16",
+                "--share", "0.6", "--warmup", "2", "--threads", "1", "--drafters", "eagle"]
+        for steps in ("2", "4"):
+            environment = {**os.environ, "TORCHELASTIC_RUN_ID": "test", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
+            started = [subprocess.Popen([*base, "--steps", steps, "--out", launched], stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True,
+                                        env={**environment, "RANK": rank, "LOCAL_RANK": rank}) for rank in ("0", "1")]
+            for process in started:
+                self.assertEqual(process.wait(120), 0, process.stderr.read())
+                process.stderr.close()
+            subprocess.run([*base, "--steps", steps, "--out", forked, "--workers", "2"], check=True, stdout=subprocess.DEVNULL)
+        ours, theirs = torch.load(launched), torch.load(forked)
+        self.assertEqual((ours["step"], ours["tokens"]), (4, theirs["tokens"]))
+        for name, weight in theirs["drafters"]["eagle"]["weights"].items():
+            self.assertLess(float((weight - ours["drafters"]["eagle"]["weights"][name]).abs().max()), 1e-5, name)
 
 
 def end_instead_of_training(rank):

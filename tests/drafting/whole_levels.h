@@ -13,7 +13,7 @@
 namespace edgedraft::testing {
 
 // Rows of a level share a call; none of them depends on the others. Grows two levels of a tree
-// behind the same text, in one network a level a call and in the other a node a call, and expects
+// after the same text, in one network a level a call and in the other a node a call, and expects
 // the same bits. The first level has more rows than a backend's kernels for a few take.
 inline void expect_levels_have_the_bits_of_their_nodes(DraftNetwork& together,
                                                        DraftNetwork& apart) {

@@ -11,7 +11,7 @@
 namespace edgedraft::testing {
 
 // The bundle of a drafter, "eagle" or "medusa", that reads the demo's target's features with
-// weights that have learned nothing. Its name is that of the kind behind "random-".
+// weights that have learned nothing: random-KIND.gguf.
 inline std::string random_drafter(const test::TemporaryDirectory& scratch,
                                   const std::string& kind) {
   constexpr std::uint64_t kDim = 384;  // of the demo's target
