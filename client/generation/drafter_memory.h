@@ -15,7 +15,8 @@ class DrafterMemory {
   explicit DrafterMemory(Drafter* drafter) : drafter_(drafter) {}
 
   bool wants_rows() const { return drafter_ && drafter_->activation_cols() > 0; }
-  // Positions below have theirs; the first that a request has to ask for.
+  // Positions below have theirs, or those whose rows the drafter reads; the first that a request
+  // has to ask for.
   std::uint32_t complete_end() const { return complete_end_; }
   // Older rows of a prompt are still to come.
   bool pending() const { return pending_; }
