@@ -44,7 +44,8 @@ Result<void> Generation::send_tokens() {
   // A device that will not draft asks for no rows; should that change, they come with a catch-up.
   const bool unwanted = !resumes && memory_.pending() && control_.streams() && !opens;
   if (unwanted) memory_.decline();
-  // The newest position with activations is the last one, or of a check the last one that stands.
+  // The newest position with activations is that of the last token, or, since a check may take none
+  // of what was written, that of the last settled one.
   const std::uint32_t newest = (to_check ? settled : count) - 1;
   const std::uint32_t rows_from =
       server_.newest_row ? std::max(memory_.complete_end(), newest) : memory_.complete_end();

@@ -32,7 +32,7 @@ struct ServerView {
   std::uint32_t logprobs_max = 0;
   Draw newest_draw = Draw::gumbel;
   std::uint32_t law_tokens_max = 0;  // of a law beside a draft; 0: it takes no laws
-  bool newest_row = false;           // older positions' activations are not wanted of it
+  bool newest_row = false;           // it sends the newest position's activations alone
   std::uint32_t context_count = 0;   // 0: not known
   Instant ask_again{};               // not before: it had no room
 

@@ -34,7 +34,7 @@ struct DrafterFacts {
   // Names the activations that it is sent and their layout; both sides compare it and read nothing
   // into it. Empty for a drafter that needs tokens alone.
   std::string tap{};
-  // Of these it reads the newest position's alone.
+  // Whether it reads the newest position's activations and no others.
   bool newest_row = false;
   // The name by which pace profiles list its step time: its kind's and, after a '-', that of the
   // variant.

@@ -27,7 +27,7 @@ class ActivationLayout {
   std::uint32_t cols_ = 0;
 };
 
-// Rows in a verdict on a draft of which a path of so many nodes was accepted.
+// How many rows a verdict on a draft brings if a path of so many nodes was accepted.
 constexpr std::uint32_t verdict_rows(std::size_t path_count, bool newest_row) {
   return newest_row ? 1 : static_cast<std::uint32_t>(path_count) + 1;
 }

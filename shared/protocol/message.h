@@ -70,7 +70,7 @@ struct Hello {
   std::uint32_t context_count = 0;  // tokens that it can hold; 0: any
   // Both sides are to send blocks of constant size, one in so many milliseconds; 0: as it comes.
   std::uint16_t pad_tick_ms = 0;
-  // Of the activations those of the newest position are enough: older ones would not be read.
+  // The drafter reads the newest position's activations and no others: older ones need not be sent.
   bool newest_row = false;
   bool operator==(const Hello&) const = default;
 };

@@ -16,8 +16,8 @@ std::uint64_t padding_bytes(std::uint32_t padded_row_bytes, std::uint64_t count,
 // Bytes that no link can compress.
 Bytes make_padding(std::uint64_t count, Random& random);
 
-// Brings the rows of a message, of a verdict so many, to that size. A verdict without activations
-// stays as it is.
+// Brings the rows of a message to that size; a verdict does not say itself how many it has. One
+// without activations stays as it is.
 void pad(wire::Verdict& verdict, std::uint32_t rows, std::uint32_t padded_row_bytes,
          Random& random);
 void pad(wire::Activations& chunk, std::uint32_t padded_row_bytes, Random& random);

@@ -93,51 +93,34 @@ TEST_F(RunTest, ItPausesWhereTheCreditEnds) {
   EXPECT_EQ(client.answer(), expected);
 }
 
+// All of them, or the newest alone where the client reads no other.
 TEST_F(RunTest, RowsThatBecameValidFollowTheirVerdictIfTheyAreWanted) {
   PositionTap tap;
-  HintingClient& client = connect(&tap);
   const Tokens prompt = prompt_of(1);
   const Tokens expected = plain(prompt);
-  ASSERT_TRUE(client.begin(prompt, {}, {.credit = 20, .rows = true}));
-  loop_->step();
-  ASSERT_TRUE(client.listen());
-  ASSERT_TRUE(client.send(client.chain(right(client, expected, 3))));
-  loop_->step();
-  client.listen();
-  const wire::Verdict& verdict = client.verdicts.at(1);
-  const std::uint32_t count = static_cast<std::uint32_t>(verdict.tokens.size()) + 1;
-  EXPECT_EQ(count, 4u);
-  EXPECT_TRUE(verdict.activations.empty());
-  const wire::Activations& chunk = client.raw().activations.back();
-  EXPECT_EQ(chunk.round, verdict.round);
-  EXPECT_EQ(chunk.first, verdict.length - count - 1);
-  ASSERT_EQ(chunk.count, count);
-  const auto rows = dequantize_rows(ActivationLayout({1}), count, chunk.data);
-  ASSERT_TRUE(rows);
-  for (std::uint32_t i = 0; i < count; ++i) {
-    EXPECT_NEAR((*rows)[i], static_cast<float>(chunk.first + i), 0.1);
+  for (const bool newest_row : {false, true}) {
+    SCOPED_TRACE(newest_row);
+    HintingClient& client = connect(&tap, newest_row);
+    ASSERT_TRUE(client.begin(prompt, {}, {.credit = 20, .rows = true}));
+    loop_->step();
+    ASSERT_TRUE(client.listen());
+    ASSERT_TRUE(client.send(client.chain(right(client, expected, 3))));
+    loop_->step();
+    client.listen();
+    const wire::Verdict& verdict = client.verdicts.at(1);
+    EXPECT_EQ(verdict.tokens.size(), 3u);
+    EXPECT_TRUE(verdict.activations.empty());
+    const std::uint32_t count = newest_row ? 1 : 4;
+    const wire::Activations& chunk = client.raw().activations.back();
+    EXPECT_EQ(chunk.round, verdict.round);
+    EXPECT_EQ(chunk.first, verdict.length - count - 1);
+    ASSERT_EQ(chunk.count, count);
+    const auto rows = dequantize_rows(ActivationLayout({1}), count, chunk.data);
+    ASSERT_TRUE(rows);
+    for (std::uint32_t i = 0; i < count; ++i) {
+      EXPECT_NEAR((*rows)[i], static_cast<float>(chunk.first + i), 0.1);
+    }
   }
-}
-
-TEST_F(RunTest, WhoReadsTheNewestRowAloneGetsNoOther) {
-  PositionTap tap;
-  HintingClient& client = connect(&tap, /*newest_row=*/true);
-  const Tokens prompt = prompt_of(1);
-  const Tokens expected = plain(prompt);
-  ASSERT_TRUE(client.begin(prompt, {}, {.credit = 20, .rows = true}));
-  loop_->step();
-  ASSERT_TRUE(client.listen());
-  ASSERT_TRUE(client.send(client.chain(right(client, expected, 3))));
-  loop_->step();
-  client.listen();
-  const wire::Verdict& verdict = client.verdicts.at(1);
-  ASSERT_EQ(verdict.tokens.size(), 3u);
-  const wire::Activations& chunk = client.raw().activations.back();
-  EXPECT_EQ(chunk.first, verdict.length - 2);
-  ASSERT_EQ(chunk.count, 1u);
-  const auto rows = dequantize_rows(ActivationLayout({1}), 1, chunk.data);
-  ASSERT_TRUE(rows);
-  EXPECT_NEAR((*rows)[0], static_cast<float>(chunk.first), 0.1);
 }
 
 TEST_F(RunTest, APromptsRowsWaitForTheirReaderAndOthersDoNot) {
