@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdint>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <utility>
@@ -11,6 +12,7 @@
 #include "client/privacy/open_text.h"
 #include "client/serve/json_answer.h"
 #include "client/serve/json_fields.h"
+#include "shared/base/ascii.h"
 
 namespace edgedraft {
 namespace {
@@ -71,11 +73,60 @@ Json open_messages(const PrivateRequest::Masked& masked) {
   return open;
 }
 
-// All texts of a document.
-void collect_texts(const nlohmann::json& value, std::vector<std::string>& texts) {
+// The page's name of an answer that is still being written: 32 random hex digits, which a detector
+// would take for a key.
+bool is_stream_name(const nlohmann::json& value) {
+  const auto is_hex = [](char c) { return is_ascii_digit(c) || (c >= 'a' && c <= 'f'); };
+  if (!value.is_string()) return false;
+  const auto& name = value.get_ref<const std::string&>();
+  return name.size() == 32 && std::ranges::all_of(name, is_hex);
+}
+
+enum class Numbers : std::uint8_t { searched, counters };
+
+// Strings, numbers and member names. A value may also be split over the strings of an array.
+void collect_texts(const nlohmann::json& value, Numbers numbers, std::vector<std::string>& texts) {
   if (value.is_string()) return texts.push_back(value.get<std::string>());
-  if (!value.is_structured()) return;
-  for (const nlohmann::json& element : value) collect_texts(element, texts);
+  if (value.is_number() && numbers == Numbers::searched) return texts.push_back(value.dump());
+  if (value.is_object()) {
+    for (const auto& [name, member] : value.items()) {
+      texts.push_back(name);
+      collect_texts(member, numbers, texts);
+    }
+    return;
+  }
+  if (!value.is_array()) return;
+  std::string joined;
+  for (const nlohmann::json& element : value) {
+    if (element.is_string()) joined += element.get_ref<const std::string&>();
+    collect_texts(element, numbers, texts);
+  }
+  texts.push_back(std::move(joined));
+}
+
+// All texts of a document but what the page itself adds to a turn: a stream's name and the counters
+// of an answer.
+std::vector<std::string> texts_of(const nlohmann::json& document) {
+  std::vector<std::string> texts;
+  for (const auto& [name, member] : document.items()) {
+    texts.push_back(name);
+    if (name != "turns" || !member.is_array()) {
+      collect_texts(member, Numbers::searched, texts);
+      continue;
+    }
+    for (const nlohmann::json& turn : member) {
+      if (!turn.is_object()) {
+        collect_texts(turn, Numbers::searched, texts);
+        continue;
+      }
+      for (const auto& [part, value] : turn.items()) {
+        texts.push_back(part);
+        if (part == "stream" && is_stream_name(value)) continue;
+        collect_texts(value, part == "answer" ? Numbers::counters : Numbers::searched, texts);
+      }
+    }
+  }
+  return texts;
 }
 
 // The mode that a document asks with; nothing where it leaves that to the endpoint.
@@ -151,8 +202,8 @@ ApiResult<HttpAnswer> PageApi::keep(const std::string& id, std::string_view body
   }
   if (fields.error()) return *fields.error();
   // The page knows what was marked, and of the rest only once an answer has ended.
-  std::vector<std::string> texts = {conversation.entry.title};
-  collect_texts(*document, texts);
+  std::vector<std::string> texts = texts_of(*document);
+  texts.push_back(conversation.entry.title);
   const auto finds = [this, mode = mode_of(*document)](const std::string& text) {
     return privacy_.finds(text, mode);
   };

@@ -144,6 +144,32 @@ TEST_F(LocalPagesTest, ThePageIsBoundToItsOriginAndKeepsItsConversations) {
   EXPECT_EQ(ask(api_->port(), {.path = "/v1/edgedraft/conversations"}).status, 404u);
 }
 
+TEST_F(LocalPagesTest, ConversationsArePrivateByTheirTextsAndNotByThePagesOwnNames) {
+  api_.reset();
+  start({.privacy = {.detects = {PrivateType::key, PrivateType::card}}});
+  const auto is_private = [&](const json& document) {
+    const std::string path = "/v1/edgedraft/conversation?id=5f0c2f7e-8a64-4b61-9d3e-0d9a4f2d9b11";
+    const json body = {{"title", "A"}, {"document", document}};
+    EXPECT_EQ(ask(api_->port(), {.method = "PUT", .path = path, .body = body.dump()}).status, 200u);
+    return json::parse(ask(api_->port(), {.path = "/v1/edgedraft/conversations"})
+                           .body)["data"][0]["private"]
+        .get<bool>();
+  };
+  constexpr std::uint64_t kCard = 4111111111111111;
+  const std::string name = "9f86d081884c7d659a2feaa0c55ad015";
+  EXPECT_FALSE(is_private({{"turns",
+                            {{{"role", "user"}, {"content", "Hi"}},
+                             {{"role", "assistant"}, {"stream", name}, {"private", false}}}}}))
+      << "an answer that is being written";
+  EXPECT_FALSE(is_private({{"turns", {{{"answer", {{"counts", {{"bytes_up", kCard}}}}}}}}}));
+  EXPECT_TRUE(is_private({{"turns", {{{"content", name}}}}}));
+  EXPECT_TRUE(is_private({{"stream", name}}));
+  EXPECT_TRUE(is_private({{"card", kCard}}));
+  EXPECT_TRUE(is_private({{"turns", {{{"stream", kCard}}}}}));
+  EXPECT_TRUE(is_private({{"turns", {{{std::to_string(kCard), "a key"}}}}}));
+  EXPECT_TRUE(is_private({{"card", {"4111 1111 ", "1111 1111"}}}));
+}
+
 TEST_F(LocalPagesTest, WrongRequestsAreRefusedInOpenAIsShape) {
   const HttpResult wrong = post("/v1/chat/completions", chat_of("Hi", {{"temperature", "x"}}));
   EXPECT_EQ(wrong.status, 400u);
