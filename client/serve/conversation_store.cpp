@@ -18,6 +18,8 @@ namespace {
 // "edge", and the version of the table below.
 constexpr std::int64_t kApplication = 0x65646765;
 constexpr std::int64_t kTableVersion = 1;
+// Bounds the conversations in memory; further ones are refused.
+constexpr const char* kMemoryPagesMax = "PRAGMA max_page_count = 16384";  // of 4 KiB
 
 Error failure_of(sqlite3* database, const std::string& what) {
   return {Errc::io, what + ": " + sqlite3_errmsg(database)};
@@ -83,6 +85,27 @@ bool erase(sqlite3* database, const std::string& id) {
   return sqlite3_changes(database) > 0;
 }
 
+// Works on a full disk, too: if no journal can be written, it is held in memory.
+bool erase_from_disk(sqlite3* database, const std::string& id) {
+  try {
+    return erase(database, id);
+  } catch (const Failure&) {
+    if (sqlite3_errcode(database) == SQLITE_BUSY) throw;
+  }
+  const auto journal_in = [database](const std::string& mode) {
+    run(database, ("PRAGMA journal_mode = " + mode).c_str());
+  };
+  journal_in("MEMORY");
+  try {
+    const bool erased = erase(database, id);
+    journal_in("DELETE");
+    return erased;
+  } catch (const Failure&) {
+    journal_in("DELETE");
+    throw;
+  }
+}
+
 }  // namespace
 
 Result<ConversationStore::Database> ConversationStore::open_database(const std::string& name) {
@@ -122,6 +145,7 @@ Result<std::unique_ptr<ConversationStore>> ConversationStore::open(
     const std::filesystem::path& file) {
   auto passing = open_database(":memory:");
   if (!passing) return passing.error();
+  run(passing->get(), kMemoryPagesMax);
   if (!file.empty()) {
     std::error_code ignored;
     if (file.has_parent_path()) std::filesystem::create_directories(file.parent_path(), ignored);
@@ -132,15 +156,18 @@ Result<std::unique_ptr<ConversationStore>> ConversationStore::open(
   }
   auto kept = open_database(file.empty() ? ":memory:" : file.string());
   if (!kept) return kept.error();
+  if (file.empty()) run(kept->get(), kMemoryPagesMax);
   return std::unique_ptr<ConversationStore>(
       new ConversationStore(*std::move(kept), *std::move(passing)));
 }
 
 std::vector<ConversationStore::Entry> ConversationStore::list() const {
   std::vector<Entry> entries;
-  for (const Database* database : {&kept_, &passing_}) {
+  for (const Database* database : {&passing_, &kept_}) {
     Statement rows(database->get(), "SELECT id, title, updated FROM conversations");
     while (rows.step()) {
+      // One that became private while the disk failed is in both.
+      if (std::ranges::find(entries, rows.text(0), &Entry::id) != entries.end()) continue;
       entries.push_back({.id = rows.text(0),
                          .title = rows.text(1),
                          .updated_unix_ms = rows.number(2),
@@ -152,7 +179,7 @@ std::vector<ConversationStore::Entry> ConversationStore::list() const {
 }
 
 std::optional<std::string> ConversationStore::find(const std::string& id) const {
-  for (const Database* database : {&kept_, &passing_}) {
+  for (const Database* database : {&passing_, &kept_}) {
     Statement row(database->get(), "SELECT document FROM conversations WHERE id = ?1");
     row.bind(1, id);
     if (row.step()) return row.text(0);
@@ -160,21 +187,38 @@ std::optional<std::string> ConversationStore::find(const std::string& id) const 
   return std::nullopt;
 }
 
-void ConversationStore::put(const Conversation& conversation) {
+bool ConversationStore::put(const Conversation& conversation) {
   const Entry& entry = conversation.entry;
-  Statement((entry.is_private ? passing_ : kept_).get(),
-            "INSERT OR REPLACE INTO conversations VALUES (?1, ?2, ?3, ?4)")
-      .bind(1, entry.id)
-      .bind(2, entry.title)
-      .bind(3, entry.updated_unix_ms)
-      .bind(4, conversation.document)
-      .step();
-  // One that has become private leaves the disk. Until here it was in one place at least.
-  erase((entry.is_private ? kept_ : passing_).get(), entry.id);
+  sqlite3* const to = (entry.is_private ? passing_ : kept_).get();
+  try {
+    Statement(to, "INSERT OR REPLACE INTO conversations VALUES (?1, ?2, ?3, ?4)")
+        .bind(1, entry.id)
+        .bind(2, entry.title)
+        .bind(3, entry.updated_unix_ms)
+        .bind(4, conversation.document)
+        .step();
+  } catch (const Failure&) {
+    if (sqlite3_errcode(to) == SQLITE_FULL) return false;
+    throw;
+  }
+  // Until here it was in one place at least.
+  if (!entry.is_private) {
+    erase(passing_.get(), entry.id);
+    return true;
+  }
+  try {
+    erase_from_disk(kept_.get(), entry.id);
+  } catch (const Failure& failure) {
+    throw Failure({Errc::io,
+                   "this conversation has become private, and its earlier text is still "
+                   "on the disk: " +
+                       failure.error().message});
+  }
+  return true;
 }
 
 bool ConversationStore::remove(const std::string& id) {
-  const bool kept = erase(kept_.get(), id);
+  const bool kept = erase_from_disk(kept_.get(), id);
   return erase(passing_.get(), id) || kept;
 }
 

@@ -40,8 +40,9 @@ class ConversationStore {
   // The newest first. All throw Failure (io) where the disk fails.
   std::vector<Entry> list() const;
   std::optional<std::string> find(const std::string& id) const;
-  // Replaces the one with that id.
-  void put(const Conversation& conversation);
+  // Replaces the one with that id. False if there is no room: on the disk, or, for a private one,
+  // in the 64 MiB of memory that all of them share. Nothing has changed then.
+  bool put(const Conversation& conversation);
   // False if there is none.
   bool remove(const std::string& id);
 

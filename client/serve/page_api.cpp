@@ -213,7 +213,13 @@ ApiResult<HttpAnswer> PageApi::keep(const std::string& id, std::string_view body
   conversation.entry.updated_unix_ms = std::chrono::duration_cast<std::chrono::milliseconds>(
                                            std::chrono::system_clock::now().time_since_epoch())
                                            .count();
-  store_->put(conversation);
+  if (!store_->put(conversation)) {
+    return ApiError{.status = 507,
+                    .message = conversation.entry.is_private
+                                   ? "no more memory for private conversations: delete some"
+                                   : "the disk with the conversations is full",
+                    .code = "storage_full"};
+  }
   return json_answer({{"id", id}});
 }
 

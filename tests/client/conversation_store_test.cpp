@@ -67,6 +67,54 @@ TEST_F(ConversationStoreTest, WhatIsDeletedOrPrivateIsNotInTheFile) {
   EXPECT_TRUE(store->list()[0].is_private);
 }
 
+TEST_F(ConversationStoreTest, RemovesPrivateTextThoughNoJournalCanBeWritten) {
+  const auto store = ConversationStore::open(file_).value();
+  store->put(conversation(kId, "canary-one", 1));
+  store->put(conversation("fedcba9876543210", "canary-two", 1));
+  // Like a full disk: SQLite cannot make its journal.
+  std::filesystem::create_directory(file_.string() + "-journal");
+  EXPECT_TRUE(store->put(conversation(kId, "canary-one and more", 2, /*is_private=*/true)));
+  EXPECT_EQ(bytes().find("canary-one"), std::string::npos);
+  EXPECT_EQ(store->list().size(), 2u);
+  EXPECT_TRUE(store->remove("fedcba9876543210"));
+  EXPECT_EQ(bytes().find("canary-two"), std::string::npos);
+  EXPECT_TRUE(store->remove(kId));
+  EXPECT_TRUE(store->list().empty());
+}
+
+TEST_F(ConversationStoreTest, TellsIfPrivateTextStaysOnTheDisk) {
+  const auto store = ConversationStore::open(file_).value();
+  store->put(conversation(kId, "one", 1));
+  sqlite3* other = nullptr;
+  ASSERT_EQ(sqlite3_open(file_.c_str(), &other), SQLITE_OK);
+  ASSERT_EQ(sqlite3_exec(other, "BEGIN IMMEDIATE", nullptr, nullptr, nullptr), SQLITE_OK);
+  try {
+    store->put(conversation(kId, "two", 2, /*is_private=*/true));
+    ADD_FAILURE() << "the file is locked";
+  } catch (const Failure& failure) {
+    EXPECT_TRUE(failure.error().message.starts_with("this conversation has become private"));
+  }
+  sqlite3_close(other);
+  ASSERT_EQ(store->list().size(), 1u) << "it is in both places";
+  EXPECT_TRUE(store->list()[0].is_private);
+  EXPECT_EQ(store->find(kId), "{\"text\":\"two\"}");
+}
+
+TEST_F(ConversationStoreTest, BoundsTheMemoryOfPrivateConversations) {
+  const auto store = ConversationStore::open(file_).value();
+  const std::string text(15u << 20, 'x');
+  std::size_t kept = 0;
+  for (int i = 10; i < 20; ++i) {
+    const std::string id = "0123456789abcd" + std::to_string(i);
+    kept += store->put(conversation(id, text, i, /*is_private=*/true)) ? 1 : 0;
+  }
+  EXPECT_EQ(store->list().size(), kept);
+  EXPECT_GE(kept, 3u);
+  EXPECT_LE(kept * text.size(), 64u << 20);
+  EXPECT_TRUE(store->remove("0123456789abcd10"));
+  EXPECT_TRUE(store->put(conversation("0123456789abcd30", text, 30, /*is_private=*/true)));
+}
+
 TEST_F(ConversationStoreTest, WhatCannotBeKeptIsNotLost) {
   const auto store = ConversationStore::open(file_).value();
   store->put(conversation(kId, "one", 1, /*is_private=*/true));
