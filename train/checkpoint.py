@@ -9,10 +9,12 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import pickle
 import shutil
 import struct
 import sys
-from typing import Dict, List, Optional
+import types
+from typing import Any, Dict, List, Optional
 
 import torch
 from torch import Tensor
@@ -179,6 +181,27 @@ def load_hf_target(folder: str) -> Llama:
     return model.eval()
 
 
+class _DataUnpickler(pickle.Unpickler):
+    """Reads tensors and plain values; a class or function of any other kind, which could run code, is refused."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        known = {("torch._utils", "_rebuild_tensor_v2"), ("torch._utils", "_rebuild_parameter"), ("collections", "OrderedDict")}
+        if (module, name) not in known and not (module == "torch" and name in ("Size", "device") or name in map(str, _NAMES)):
+            raise pickle.UnpicklingError(f"it asks for {module}.{name}, which could run code")
+        return super().find_class(module, name)
+
+
+def read_pickle(path: str, device: str = "cpu") -> Any:
+    """What torch.save wrote.  Runs no code of the file.
+
+    torch.load is not used: version 1.13 ignores its pickle_module, reads no floats with weights_only, and hands archives of
+    TorchScript to a loader that runs them.
+    Errors: OSError; any other exception if the file is not of PyTorch 1.6 or newer, is damaged, or holds more than data.
+    """
+    with open(path, "rb") as file, torch.serialization._open_zipfile_reader(file) as archive:
+        return torch.serialization._load(archive, device, types.SimpleNamespace(Unpickler=_DataUnpickler))
+
+
 # The key by which a program's checkpoints can be told from those of others, and that program.
 _WRITERS = {"model": "train_target.py or train_open_target.py", "drafters": "distill.py or distill_answers.py", "adapters": "tune_*.py"}
 
@@ -186,7 +209,7 @@ _WRITERS = {"model": "train_target.py or train_open_target.py", "drafters": "dis
 def load_checkpoint(path: str, wanted: str) -> dict:
     """A checkpoint that has the key ``wanted``, one of _WRITERS.  Anything else ends the program with an error that names the file."""
     try:
-        saved = torch.load(path, map_location="cpu")
+        saved = read_pickle(path)
     except OSError as error:
         sys.exit(f"error: {path}: {error.strerror}")
     except Exception as error:  # reading a foreign file as a pickle can raise anything

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from arguments import count, out_file
+from checkpoint import read_pickle
 import parallel
 from optim import Optimiser, schedule
 from progress import Progress
@@ -138,7 +139,7 @@ def load_averages(optimiser: Optimiser, path: str, options: argparse.Namespace, 
     """Gives the optimiser the averages in ``path``, which must be those of the checkpoint of that step."""
     again = f"remove {path} to begin its averages anew"
     try:
-        saved = torch.load(path, map_location=options.device)
+        saved = read_pickle(path, options.device)
         found, parts = (saved["step"], saved["parts"]) if isinstance(saved, dict) else (step, saved)  # older files tell no step
         optimiser.load_state_dict(parts)
     except Exception as error:  # reading a damaged pickle can raise anything

@@ -21,7 +21,7 @@ import export
 import parallel
 import train_open_target
 import tune_medusa
-from checkpoint import write_llama
+from checkpoint import load_checkpoint, write_llama
 from generate import written
 from model import Llama, LlamaConfig
 
@@ -77,6 +77,17 @@ class WrongInputTest(unittest.TestCase):
         said = self.refused(tune_medusa, "--target", target, "--answers", answers, "--out", drafters, "--hf", self.path("hf"))
         self.assertIn(f"{drafters} is a checkpoint of distill.py", said)
         self.assertIn("a checkpoint of distill.py", self.refused(evaluate, "--target", drafters, "--answers", answers))
+
+    def test_checkpoints_that_would_run_code(self):
+        class Code:
+            def __reduce__(self):
+                return os.mkdir, (made,)
+
+        made, path = self.path("made"), self.path("code.pt")
+        torch.save({"model": Code()}, path)
+        with self.assertRaisesRegex(SystemExit, "mkdir, which could run code"):
+            load_checkpoint(path, "model")
+        self.assertFalse(os.path.exists(made))
 
     def test_adapters_of_another_shape(self):
         tuned = self.path("tuned.pt")
