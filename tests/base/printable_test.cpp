@@ -28,6 +28,16 @@ TEST(PrintableTest, WritesOutWhatATerminalWouldObey) {
             "\\x9b2J");
 }
 
+TEST(PrintableTest, EscapesSignsThatTurnOrBreakALine) {
+  for (const auto sign : {"\xE2\x80\xA8"sv, "\xE2\x80\xAE"sv, "\xE2\x81\xA6"sv, "\xE2\x80\x8F"sv}) {
+    const std::string shown = printable("a" + std::string(sign) + "b", Lines::many);
+    EXPECT_EQ(shown.size(), 2u + 3 * 4);
+    EXPECT_TRUE(shown.starts_with("a\\xe2\\x8") && shown.ends_with('b')) << shown;
+  }
+  EXPECT_EQ(printable("\xE2\x80\x93 \xE2\x82\xAC", Lines::one), "\xE2\x80\x93 \xE2\x82\xAC")
+      << "– €";
+}
+
 TEST(PrintableTest, AMessageIsALine) {
   EXPECT_EQ(printable("a\n\tb", Lines::many), "a\n\tb");
   EXPECT_EQ(printable("a\n\tb", Lines::one), "a\\x0a\\x09b");
