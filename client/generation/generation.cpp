@@ -223,6 +223,7 @@ void Generation::finish() {
   end_run();
   phase_ = Phase::over;
   stats_.tokens = answer_count();
+  stats_.context_count = server_.context_count;
   stats_.elapsed = parts_.now() - started_;
 }
 

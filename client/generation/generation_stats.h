@@ -30,6 +30,7 @@ struct GenerationStats {
   // distort what is measured.
   std::uint32_t paced_passes = 0;
   std::uint32_t late_passes = 0;
+  std::uint32_t context_count = 0;  // tokens of the server's context; 0: not known
   Duration elapsed{};
   Duration first_token_elapsed{};
   Duration drafting{};

@@ -42,7 +42,9 @@ std::vector<std::uint64_t> runs_of(std::string_view text) {
 }  // namespace
 
 void LocalTexts::add(std::string_view text) {
-  for (const std::uint64_t run : runs_of(text)) {
+  const auto runs = runs_of(text);
+  const std::scoped_lock lock(mutex_);
+  for (const std::uint64_t run : runs) {
     if (!fingerprints_.insert(run).second) continue;
     by_age_.push_back(run);
     if (by_age_.size() <= kFingerprintsMax) continue;
@@ -52,9 +54,13 @@ void LocalTexts::add(std::string_view text) {
 }
 
 bool LocalTexts::recognises(std::string_view text) const {
-  if (fingerprints_.empty()) return false;
-  return std::ranges::any_of(runs_of(text),
-                             [&](std::uint64_t run) { return fingerprints_.contains(run); });
+  {
+    const std::scoped_lock lock(mutex_);
+    if (fingerprints_.empty()) return false;
+  }
+  const auto runs = runs_of(text);
+  const std::scoped_lock lock(mutex_);
+  return std::ranges::any_of(runs, [&](std::uint64_t run) { return fingerprints_.contains(run); });
 }
 
 }  // namespace edgedraft

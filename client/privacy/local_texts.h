@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <mutex>
 #include <string_view>
 #include <unordered_set>
 
@@ -10,6 +11,8 @@ namespace edgedraft {
 
 // Texts that stay on the device, as fingerprints of each few words in a row: what repeats them, cut
 // or quoted, is recognised.
+//
+// Threads   any
 class LocalTexts {
  public:
   static constexpr std::size_t kWords = 5;
@@ -22,6 +25,7 @@ class LocalTexts {
   bool recognises(std::string_view text) const;
 
  private:
+  mutable std::mutex mutex_;  // held for lookups alone, not while a text is read
   std::unordered_set<std::uint64_t> fingerprints_;
   std::deque<std::uint64_t> by_age_;  // the same
 };

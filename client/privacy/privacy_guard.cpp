@@ -15,21 +15,33 @@ PrivacyGuard::PrivacyGuard(const Options& options)
     : mode_(options.mode),
       refuses_detected_(options.refuses_detected),
       shows_types_(options.shows_types),
-      detectors_(make_detectors(options.detects)) {
-  for (const std::string& name : options.names) EDGEDRAFT_CHECK(vault_.add_name(name));
+      detectors_(std::make_shared<const std::vector<std::unique_ptr<Detector>>>(
+          make_detectors(options.detects))),
+      vault_(std::make_shared<PrivateVault>()),
+      local_texts_(std::make_shared<LocalTexts>()) {
+  for (const std::string& name : options.names) EDGEDRAFT_CHECK(vault_->add_name(name));
+}
+
+PrivateVault& PrivacyGuard::vault() {
+  if (vault_.use_count() > 1) vault_ = std::make_shared<PrivateVault>(*vault_);
+  return *vault_;
+}
+
+void PrivacyGuard::learn_from(const PrivacyGuard& copy) {
+  if (copy.vault_ != vault_) vault().add_all(*copy.vault_);
 }
 
 bool PrivacyGuard::finds(std::string_view text, std::optional<PrivateMode> asked) const {
   const bool looks = asked.value_or(mode_) != PrivateMode::off;
-  std::vector<PrivateSpan> found = vault_.find(text);
+  std::vector<PrivateSpan> found = vault_->find(text);
   if (looks) {
     const auto readings = unescaped_texts(text);
-    for (const auto& detector : detectors_) {
+    for (const auto& detector : *detectors_) {
       detector->find(text, found);
       for (const UnescapedText& reading : readings) detector->find(reading.text, found);
     }
   }
-  return !found.empty() || (looks && local_texts_.recognises(text));
+  return !found.empty() || (looks && local_texts_->recognises(text));
 }
 
 }  // namespace edgedraft

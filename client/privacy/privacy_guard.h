@@ -24,9 +24,10 @@ enum class PrivateMode : std::uint8_t {
 // "mask", "local", "prefix" or "off".
 PrivateMode private_mode_of(std::string_view word);
 
-// What the device knows to be private, for all conversations of one user.
+// What the device knows to be private, for all conversations of one user. A copy learns by itself,
+// as for a request that may be refused yet; texts that stay on the device are common to all copies.
 //
-// Threads   one at a time
+// Threads   one at a time; copies may be used by others at the same time
 class PrivacyGuard {
  public:
   struct Options {
@@ -41,9 +42,12 @@ class PrivacyGuard {
   PrivateMode mode() const { return mode_; }
   bool refuses_detected() const { return refuses_detected_; }
   bool shows_types() const { return shows_types_; }
-  std::span<const std::unique_ptr<Detector>> detectors() const { return detectors_; }
-  PrivateVault& vault() { return vault_; }
-  LocalTexts& local_texts() { return local_texts_; }
+  std::span<const std::unique_ptr<Detector>> detectors() const { return *detectors_; }
+  const PrivateVault& vault() const { return *vault_; }
+  PrivateVault& vault();
+  LocalTexts& local_texts() { return *local_texts_; }
+  // Takes in what a copy has learned.
+  void learn_from(const PrivacyGuard& copy);
   // Whether a text holds a value that is known or, unless all goes up anyway, that a detector
   // finds, or repeats what stayed here. `asked` is its conversation's mode, where that has its own.
   // Requires  valid UTF-8
@@ -53,9 +57,9 @@ class PrivacyGuard {
   PrivateMode mode_;
   bool refuses_detected_;
   bool shows_types_;
-  std::vector<std::unique_ptr<Detector>> detectors_;
-  PrivateVault vault_;
-  LocalTexts local_texts_;
+  std::shared_ptr<const std::vector<std::unique_ptr<Detector>>> detectors_;
+  std::shared_ptr<PrivateVault> vault_;  // copied before it is changed, if copies share it
+  std::shared_ptr<LocalTexts> local_texts_;
 };
 
 }  // namespace edgedraft

@@ -132,6 +132,24 @@ bool PrivateVault::add_name(std::string_view name) {
   return add_to(names_, names_.count < kNamesMax, name, PrivateType::name, {});
 }
 
+void PrivateVault::add_all(const PrivateVault& copy) {
+  const auto take = [this](Values& values, const Values& from) {
+    for (const auto forms : {&Values::written, &Values::compacted}) {
+      for (const Form& form : (from.*forms).all) {
+        const auto knows = [&](const Values& any) {
+          return (any.*forms).known.contains(form.text);
+        };
+        if (knows(given_) || knows(detected_) || knows(names_)) continue;
+        (values.*forms).add(form.text, form.type);
+        ++values.count;
+      }
+    }
+  };
+  take(given_, copy.given_);
+  if (given_.count + detected_.count + copy.detected_.count > kValuesMax) forget_detected();
+  take(detected_, copy.detected_);
+}
+
 void PrivateVault::find_in(const FoldedText& text, const Forms& forms, bool grouped,
                            std::vector<PrivateSpan>& found) const {
   const std::u32string_view all = text.text;

@@ -37,6 +37,9 @@ class PrivateVault {
   // and digits alone.
   bool add_detected(std::string_view value, PrivateType type, bool as_written = false);
   bool add_name(std::string_view name);
+  // All that a copy was given or that detectors found for it. What detectors found before makes
+  // room where there is none.
+  void add_all(const PrivateVault& copy);
   // Makes room of what came by add_detected() alone.
   void forget_detected() { detected_ = {}; }
 

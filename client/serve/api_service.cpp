@@ -26,10 +26,19 @@ using Json = nlohmann::ordered_json;
 constexpr const char* kConversationHeader = "X-Conversation-Id";
 // As many as anybody asks about at once.
 constexpr std::size_t kLookedUpMax = 256;
+// Bodies: a long conversation with pasted files; what becomes tokens in one go, at hundreds of
+// bytes of memory per byte; names and switches.
+constexpr std::uint32_t kTextBodyMax = 16u << 20;
+constexpr std::uint32_t kTokensBodyMax = 1u << 20;
+constexpr std::uint32_t kSmallBodyMax = 64u << 10;
 
 std::uint64_t random_number() {
   std::random_device device;
   return (std::uint64_t{device()} << 32) | device();
+}
+
+void send_failure(HttpReply reply, const std::exception& failure) {
+  reply.send(answer_of(ApiError{.status = 500, .message = failure.what()}));
 }
 
 Json model_object(const std::string& name) {
@@ -48,12 +57,13 @@ ApiService::ApiService(Options options)
     : options_(std::move(options)),
       guard_(options_.guard),
       privacy_(options_.privacy),
-      page_(options_.store, privacy_, options_.bundle.tokenizer()),
+      page_(options_.store),
       kept_(options_.io, {}),
       conversations_([this] {
         Conversations::Options with = options_.conversations;
         with.on_outcome = [this, tell = std::move(with.on_outcome)](const AnswerOutcome& outcome) {
           counters_.add(outcome.stats);
+          if (outcome.stats.context_count > 0) context_count_ = outcome.stats.context_count;
           if (tell) tell(outcome);
         };
         return with;
@@ -61,8 +71,7 @@ ApiService::ApiService(Options options)
       prompts_({.bundle = options_.bundle,
                 .chat = options_.chat,
                 .no_chat = options_.no_chat,
-                .defaults = options_.defaults,
-                .conversations = conversations_}) {
+                .defaults = options_.defaults}) {
   if (options_.chat == nullptr) return;
   options_.defaults.calls = call_form_of(
       [this](const ChatInput& input) { return options_.bundle.render_chat(*options_.chat, input); },
@@ -74,36 +83,37 @@ ApiService::~ApiService() = default;
 const std::vector<ApiService::Route>& ApiService::routes() {
   using S = ApiService;
   static const std::vector<Route> routes = {
-      {"POST", "/v1/chat/completions", &S::chat},
-      {"POST", "/v1/completions", &S::completion},
+      {"POST", "/v1/chat/completions", &S::chat, kTextBodyMax},
+      {"POST", "/v1/completions", &S::completion, kTextBodyMax},
       {"GET", "/v1/models", &S::models},
-      {"GET", "/v1/models/", &S::model, /*needs_key=*/true, /*takes_name=*/true},
+      {.method = "GET", .path = "/v1/models/", .page = &S::model, .takes_name = true},
       // llama-server's names, for base URLs without "/v1".
-      {"POST", "/chat/completions", &S::chat},
+      {"POST", "/chat/completions", &S::chat, kTextBodyMax},
       {"GET", "/models", &S::models},
-      {"GET", "/models/", &S::model, /*needs_key=*/true, /*takes_name=*/true},
-      {"GET", "/health", &S::health, /*needs_key=*/false},
+      {.method = "GET", .path = "/models/", .page = &S::model, .takes_name = true},
+      {.method = "GET", .path = "/health", .page = &S::health, .needs_key = false},
       {"GET", "/metrics", &S::metrics},
       {"GET", "/props", &S::props},
-      {"POST", "/tokenize", &S::tokenize},
-      {"POST", "/detokenize", &S::detokenize},
-      {"POST", "/apply-template", &S::apply_template},
+      {"POST", "/tokenize", &S::tokenize, kTokensBodyMax},
+      {"POST", "/detokenize", &S::detokenize, kTokensBodyMax},
+      {"POST", "/apply-template", &S::apply_template, kTextBodyMax},
       {"GET", "/v1/stream", &S::read_stream},
       {"DELETE", "/v1/stream", &S::remove_stream},
-      {"POST", "/v1/streams/lookup", &S::look_up_streams},
+      {"POST", "/v1/streams/lookup", &S::look_up_streams, kSmallBodyMax},
       {"GET", "/v1/edgedraft/uplink", &S::uplink},
       {"GET", "/v1/edgedraft/link", &S::read_link},
-      {"PUT", "/v1/edgedraft/link", &S::set_link},
+      {"PUT", "/v1/edgedraft/link", &S::set_link, kSmallBodyMax},
       {"GET", "/v1/edgedraft/conversations", &S::list_conversations},
       {"GET", "/v1/edgedraft/conversation", &S::read_conversation},
-      {"PUT", "/v1/edgedraft/conversation", &S::keep_conversation},
+      {"PUT", "/v1/edgedraft/conversation", &S::keep_conversation, kTextBodyMax},
       {"DELETE", "/v1/edgedraft/conversation", &S::remove_conversation},
-      {"POST", "/v1/edgedraft/preview", &S::preview},
+      {"POST", "/v1/edgedraft/preview", &S::preview, kTextBodyMax},
   };
   static const std::vector<Route> with_page = [] {
     std::vector<Route> all = routes;
     for (const PageFile& file : page_files()) {
-      all.push_back({"GET", file.path, &S::page_file, /*needs_key=*/false});
+      all.push_back(
+          {.method = "GET", .path = file.path, .page = &S::page_file, .needs_key = false});
     }
     return all;
   }();
@@ -126,39 +136,49 @@ std::optional<HttpAnswer> ApiService::refuse(const HttpRequest& head) {
   return answer;
 }
 
-void ApiService::handle(const HttpRequest& request, const HttpReply& reply) {
-  boost::asio::post(options_.io, [this, request, reply] {
-    serve({.request = request, .reply = reply, .headers = guard_.headers(request)});
+const ApiService::Route* ApiService::route_of(const HttpRequest& head) {
+  const std::string_view method = head.method == "HEAD" ? "GET" : head.method;
+  const auto route = std::ranges::find_if(
+      routes(), [&](const Route& one) { return one.is_of(head.path) && one.method == method; });
+  return route == routes().end() ? nullptr : &*route;
+}
+
+std::uint32_t ApiService::body_bytes_max(const HttpRequest& head) {
+  const Route* const route = route_of(head);
+  return route == nullptr ? 0 : route->body_bytes_max;
+}
+
+void ApiService::handle(HttpRequest request, HttpReply reply) {
+  boost::asio::post(options_.io, [this, request = std::move(request),
+                                  reply = std::move(reply)]() mutable {
+    HttpHeaders headers = guard_.headers(request);
+    serve(
+        {.request = std::move(request), .reply = std::move(reply), .headers = std::move(headers)});
   });
 }
 
 void ApiService::serve(Call call) {
   ++counters_.requests;
   const HttpRequest& request = call.request;
-  const auto of_path = [&](const Route& route) { return route.is_of(request.path); };
-  const std::string method = request.method == "HEAD" ? "GET" : request.method;
-  const auto page = std::ranges::find_if(
-      routes(), [&](const Route& route) { return of_path(route) && route.method == method; });
-  const bool found = page != routes().end();
-  if (found) {
+  if (const Route* const route = route_of(request)) {
     if (!has_readable_shape(request.body)) {
       ++counters_.refused;
       return call.fail({.message = "the body nests too deeply, or has objects of too many members",
                         .code = "invalid_json"});
     }
-    HttpReply reply = call.reply;
+    const HttpReply reply = call.reply;
     try {
-      return (this->*page->page)(std::move(call));
+      return (this->*route->page)(std::move(call));
     } catch (const std::exception& failure) {
-      return reply.send(answer_of(ApiError{.status = 500, .message = failure.what()}));
+      return send_failure(reply, failure);
     }
   }
-  if (method == "OPTIONS" && request.header("Origin")) {
+  if (request.method == "OPTIONS" && request.header("Origin")) {
     return call.answer(guard_.preflight(request));
   }
   std::vector<std::string> methods;
   for (const Route& route : routes()) {
-    if (of_path(route)) methods.emplace_back(route.method);
+    if (route.is_of(request.path)) methods.emplace_back(route.method);
   }
   ++counters_.refused;
   if (methods.empty()) {
@@ -202,42 +222,106 @@ void ApiService::learn_running_answers() {
   for (const auto& [number, completion] : completions_) completion->tell_local_texts();
 }
 
+template <class Work, class Tell>
+void ApiService::at_desk(Call call, Work work, Tell tell) {
+  boost::asio::thread_pool& desk =
+      call.request.body.size() <= kSmallBodyMax ? small_desk_ : large_desk_;
+  boost::asio::post(desk, [this, call = std::move(call), work = std::move(work),
+                           tell = std::move(tell)]() mutable {
+    const HttpReply reply = call.reply;
+    try {
+      auto result = work(std::string_view(call.request.body));
+      call.request.body.clear();
+      call.request.body_share.reset();
+      boost::asio::post(options_.io, [call = std::move(call), result = std::move(result),
+                                      tell = std::move(tell), reply]() mutable {
+        try {
+          tell(std::move(call), std::move(result));
+        } catch (const std::exception& failure) {
+          send_failure(reply, failure);
+        }
+      });
+    } catch (const std::exception& failure) {
+      send_failure(reply, failure);
+    }
+  });
+}
+
+ApiResult<ApiService::Prepared> ApiService::prepare(std::string_view body, CompletionKind kind,
+                                                    std::uint64_t seed, PrivacyGuard& guard,
+                                                    const PastAnswers& pasts,
+                                                    std::uint32_t context_count) {
+  auto hidden = take_out_private(body, guard, options_.bundle.tokenizer());
+  if (!hidden) return hidden.error();
+  auto request = parse_completion(hidden->body, kind, options_.defaults, seed);
+  if (!request) return request.error();
+  if (hidden->privacy.is_local) {
+    if (auto error = keep_here(*request)) return *std::move(error);
+  }
+  if (request->route != AnswerRoute::server && !options_.device_answers) {
+    return ApiError{.message =
+                        "'route': this endpoint has no drafter that could answer; only 'server' is "
+                        "there",
+                    .param = "route",
+                    .code = "unsupported_value"};
+  }
+  auto prompts = prompts_.of(*request, *hidden, pasts,
+                             request->route == AnswerRoute::device ? 0 : context_count);
+  if (!prompts) return prompts.error();
+  auto law = law_of(*request);
+  if (!law) return law.error();
+  return Prepared{.request = *std::move(request),
+                  .prompts = *std::move(prompts),
+                  .law = *std::move(law),
+                  .privacy = std::move(hidden->privacy)};
+}
+
+// Refuses by its bytes what no context can hold, before anything is made of it.
+std::optional<ApiError> ApiService::error_of_size(const HttpRequest& request) const {
+  // What is no part of the prompt: schemas, grammars, stops.
+  constexpr std::size_t kElseBytesMax = 1u << 20;
+  const std::size_t most = prompts_.bytes_max(context_count_) + kElseBytesMax;
+  const std::size_t bytes = json_text_bytes(request.body);
+  if (bytes <= most) return std::nullopt;
+  return ApiError{.message = "the request has " + std::to_string(bytes) +
+                             " bytes of text; the context of the target holds at most " +
+                             std::to_string(most),
+                  .code = "context_length_exceeded"};
+}
+
 void ApiService::complete(Call call, CompletionKind kind) {
+  if (const auto error = error_of_size(call.request)) {
+    ++counters_.refused;
+    return call.fail(*error);
+  }
   const std::uint64_t seed =
       options_.seeds_are_random ? random_number() : options_.defaults.sampling.seed;
   const Instant asked = Clock::now();
   learn_running_answers();
-  auto hidden = take_out_private(call.request.body, privacy_, options_.bundle.tokenizer());
-  auto request = hidden ? parse_completion(hidden->body, kind, options_.defaults, seed)
-                        : ApiResult<CompletionRequest>(hidden.error());
-  if (request && hidden->privacy.is_local) {
-    if (auto error = keep_here(*request)) request = *std::move(error);
-  }
-  auto prompts =
-      request ? prompts_.of(*request, *hidden) : ApiResult<std::vector<Prompt>>(request.error());
-  if (!prompts) {
-    ++counters_.refused;
-    return call.fail(prompts.error());
-  }
-  if (request->route != AnswerRoute::server && !options_.device_answers) {
-    ++counters_.refused;
-    return call.fail({.message = "'route': this endpoint has no drafter that could answer; only "
-                                 "'server' is there",
-                      .param = "route",
-                      .code = "unsupported_value"});
-  }
-  auto law = law_of(*request);
-  if (!law) {
-    ++counters_.refused;
-    return call.fail(law.error());
-  }
-  const Instant start_at = hidden->privacy.found() ? begin_of_private(asked, Clock::now()) : asked;
-  start(std::move(call), *std::move(request), *std::move(prompts), *std::move(law),
-        std::move(hidden->privacy), start_at);
+  // Learns what is private; known to all once the request is accepted.
+  const auto guard = std::make_shared<PrivacyGuard>(privacy_);
+  at_desk(
+      std::move(call),
+      [this, kind, seed, guard, pasts = conversations_.pasts(),
+       context_count = context_count_](std::string_view body) {
+        return prepare(body, kind, seed, *guard, pasts, context_count);
+      },
+      [this, asked, guard](Call asking, ApiResult<Prepared> prepared) {
+        if (!prepared) {
+          ++counters_.refused;
+          return asking.fail(prepared.error());
+        }
+        privacy_.learn_from(*guard);
+        const Instant start_at =
+            prepared->privacy.found() ? begin_of_private(asked, Clock::now()) : asked;
+        start(std::move(asking), *std::move(prepared), start_at);
+      });
 }
 
 const std::shared_ptr<const TokenTexts>& ApiService::texts() {
-  if (!texts_) texts_ = std::make_shared<const TokenTexts>(options_.bundle.tokenizer());
+  std::call_once(texts_made_, [this] {
+    texts_ = std::make_shared<const TokenTexts>(options_.bundle.tokenizer());
+  });
   return texts_;
 }
 
@@ -248,18 +332,19 @@ ApiResult<std::shared_ptr<AnswerLaw>> ApiService::law_of(const CompletionRequest
   return std::make_shared<AnswerLaw>(*std::move(law));
 }
 
-void ApiService::start(Call call, CompletionRequest request, std::vector<Prompt> prompts,
-                       std::shared_ptr<AnswerLaw> law, RequestPrivacy privacy, Instant start_at) {
+void ApiService::start(Call call, Prepared prepared, Instant start_at) {
+  kept_.end_unread();
   const std::uint64_t number = ++last_completion_;
+  CompletionRequest& request = prepared.request;
   Completion::Parts parts{.io = options_.io,
                           .conversations = conversations_,
                           .tokenizer = options_.bundle.tokenizer(),
                           .model = options_.model,
-                          .law = std::move(law),
+                          .law = std::move(prepared.law),
                           .texts = request.logprobs > 0 ? texts() : nullptr,
                           .keep_after = options_.keep_after,
                           .handover_below = options_.handover_below,
-                          .privacy = std::move(privacy),
+                          .privacy = std::move(prepared.privacy),
                           .start_at = start_at,
                           .grid = options_.grid,
                           .salt = random_number(),
@@ -297,8 +382,8 @@ void ApiService::start(Call call, CompletionRequest request, std::vector<Prompt>
     if (kept) kept_.ended(*kept, Clock::now());
     boost::asio::post(options_.io, [this, number] { completions_.erase(number); });
   };
-  const auto completion =
-      std::make_shared<Completion>(std::move(parts), std::move(request), std::move(prompts));
+  const auto completion = std::make_shared<Completion>(std::move(parts), std::move(request),
+                                                       std::move(prepared.prompts));
   completions_.emplace(number, completion);
   if (!kept) {
     const auto lose_reader = [this, number](HttpGone how) {
@@ -359,23 +444,32 @@ void ApiService::props(Call call) {
                              {"offline", offline}}}}));
 }
 
+template <class Work>
+void ApiService::answer_at_desk(Call call, Work work) {
+  at_desk(std::move(call), std::move(work), &ApiService::answer);
+}
+
 void ApiService::tokenize(Call call) {
-  auto result = edgedraft::tokenize(call.request.body, options_.bundle.tokenizer());
-  answer(std::move(call), std::move(result));
+  answer_at_desk(std::move(call), [this](std::string_view body) {
+    return edgedraft::tokenize(body, options_.bundle.tokenizer());
+  });
 }
 
 void ApiService::detokenize(Call call) {
-  auto result = edgedraft::detokenize(call.request.body, options_.bundle.tokenizer());
-  answer(std::move(call), std::move(result));
+  answer_at_desk(std::move(call), [this](std::string_view body) {
+    return edgedraft::detokenize(body, options_.bundle.tokenizer());
+  });
 }
 
 void ApiService::apply_template(Call call) {
-  const auto request = parse_completion(call.request.body, CompletionKind::chat, options_.defaults,
-                                        options_.defaults.sampling.seed);
-  if (!request) return call.fail(request.error());
-  const auto text = prompts_.render(*request);
-  if (!text) return call.fail(text.error());
-  call.answer(json_answer({{"prompt", text->text()}}));
+  answer_at_desk(std::move(call), [this](std::string_view body) -> ApiResult<HttpAnswer> {
+    const auto request = parse_completion(body, CompletionKind::chat, options_.defaults,
+                                          options_.defaults.sampling.seed);
+    if (!request) return request.error();
+    const auto text = prompts_.render(*request);
+    if (!text) return text.error();
+    return json_answer({{"prompt", text->text()}});
+  });
 }
 
 void ApiService::answer(Call call, ApiResult<HttpAnswer> result) {
@@ -401,8 +495,15 @@ void ApiService::read_conversation(Call call) {
 
 void ApiService::keep_conversation(Call call) {
   learn_running_answers();
-  auto result = page_.keep(query_field(call.request.query, "id").value_or(""), call.request.body);
-  answer(std::move(call), std::move(result));
+  at_desk(
+      std::move(call),
+      [guard = privacy_](std::string_view body) { return PageApi::parse(body, guard); },
+      [this](Call asking, ApiResult<ConversationStore::Conversation> conversation) {
+        if (!conversation) return asking.fail(conversation.error());
+        auto result = page_.keep(query_field(asking.request.query, "id").value_or(""),
+                                 *std::move(conversation));
+        answer(std::move(asking), std::move(result));
+      });
 }
 
 void ApiService::remove_conversation(Call call) {
@@ -412,8 +513,9 @@ void ApiService::remove_conversation(Call call) {
 
 void ApiService::preview(Call call) {
   learn_running_answers();
-  auto result = page_.preview(call.request.body);
-  answer(std::move(call), std::move(result));
+  answer_at_desk(std::move(call), [this, guard = privacy_](std::string_view body) {
+    return PageApi::preview(body, guard, options_.bundle.tokenizer());
+  });
 }
 
 void ApiService::uplink(Call call) {

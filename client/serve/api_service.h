@@ -1,11 +1,13 @@
 #pragma once
 
 #include <boost/asio/io_context.hpp>
+#include <boost/asio/thread_pool.hpp>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -65,13 +67,15 @@ class ApiService {
   explicit ApiService(Options options);
   ~ApiService();
 
-  // Both from any thread. What is refused by its header alone, and the answer to all else.
+  // All from any thread. What is refused by its header alone, how large a body its page takes, and
+  // the answer to all else.
   std::optional<HttpAnswer> refuse(const HttpRequest& head);
-  void handle(const HttpRequest& request, const HttpReply& reply);
+  static std::uint32_t body_bytes_max(const HttpRequest& head);
+  void handle(HttpRequest request, HttpReply reply);
 
  private:
   struct Call {
-    const HttpRequest& request;
+    HttpRequest request;
     HttpReply reply;
     HttpHeaders headers;  // of its answer, whatever that is
 
@@ -83,6 +87,7 @@ class ApiService {
     std::string_view method;
     std::string_view path;
     Page page;
+    std::uint32_t body_bytes_max = 0;
     bool needs_key = true;
     bool takes_name = false;  // follows the path, and is not empty
 
@@ -91,6 +96,8 @@ class ApiService {
     }
   };
   static const std::vector<Route>& routes();
+  // The one of that path and method; null: there is none.
+  static const Route* route_of(const HttpRequest& head);
 
   void serve(Call call);
   void chat(Call call) { complete(std::move(call), CompletionKind::chat); }
@@ -115,13 +122,31 @@ class ApiService {
   void keep_conversation(Call call);
   void remove_conversation(Call call);
   void preview(Call call);
-  void answer(Call call, ApiResult<HttpAnswer> result);
+  static void answer(Call call, ApiResult<HttpAnswer> result);
+
+  // What a request comes to before it is answered.
+  struct Prepared {
+    CompletionRequest request;
+    std::vector<Prompt> prompts;
+    std::shared_ptr<AnswerLaw> law;
+    RequestPrivacy privacy;
+  };
+  // Looks through, tokenises and compiles, which takes long; `guard` learns from it. On any thread.
+  ApiResult<Prepared> prepare(std::string_view body, CompletionKind kind, std::uint64_t seed,
+                              PrivacyGuard& guard, const PastAnswers& pasts,
+                              std::uint32_t context_count);
+  // Calls `work`, which reads the body, beside the loop, and then `tell` with its result on it.
+  // Large bodies wait for each other, and small ones for small ones alone.
+  template <class Work, class Tell>
+  void at_desk(Call call, Work work, Tell tell);
+  template <class Work>
+  void answer_at_desk(Call call, Work work);
 
   void complete(Call call, CompletionKind kind);
   void learn_running_answers();
   std::optional<ApiError> keep_here(CompletionRequest& request) const;
-  void start(Call call, CompletionRequest request, std::vector<Prompt> prompts,
-             std::shared_ptr<AnswerLaw> law, RequestPrivacy privacy, Instant start_at);
+  std::optional<ApiError> error_of_size(const HttpRequest& request) const;
+  void start(Call call, Prepared prepared, Instant start_at);
   const std::shared_ptr<const TokenTexts>& texts();
   ApiResult<std::shared_ptr<AnswerLaw>> law_of(const CompletionRequest& request);
 
@@ -130,12 +155,17 @@ class ApiService {
   PrivacyGuard privacy_;
   PageApi page_;
   ApiCounters counters_;
+  std::once_flag texts_made_;
   std::shared_ptr<const TokenTexts> texts_;  // once a request needs them
+  std::uint32_t context_count_ = 0;          // tokens of the target's context; 0: not known yet
   KeptStreams kept_;
   Conversations conversations_;
   RequestPrompts prompts_;
   std::uint64_t last_completion_ = 0;
   std::map<std::uint64_t, std::shared_ptr<Completion>> completions_;
+  // End first, as they use the above.
+  boost::asio::thread_pool small_desk_{1};
+  boost::asio::thread_pool large_desk_{1};
 };
 
 }  // namespace edgedraft

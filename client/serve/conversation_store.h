@@ -29,8 +29,8 @@ class ConversationStore {
   struct Entry {
     std::string id;
     std::string title;
-    std::int64_t updated_unix_ms;
-    bool is_private;
+    std::int64_t updated_unix_ms = 0;
+    bool is_private = false;
   };
   struct Conversation {
     Entry entry;

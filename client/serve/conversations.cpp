@@ -64,7 +64,7 @@ class Conversations::Place final : public GenerationObserver,
   Prompt prompt;                      // of its answer
   std::vector<std::uint32_t> tokens;  // that it holds, when idle: up to the first private one
   bool was_private = false;           // its last prompt
-  std::optional<PastAnswer> past;
+  std::shared_ptr<const PastAnswer> past;
 
  private:
   template <class Act>
@@ -103,21 +103,12 @@ Conversations::~Conversations() {
   closing_.join();
 }
 
-std::vector<std::uint32_t> Conversations::encode(const MarkedText& chat) const {
-  std::optional<std::vector<std::uint32_t>> best;
-  std::size_t most = 0;
+PastAnswers Conversations::pasts() const {
+  PastAnswers pasts;
   for (const auto& place : places_) {
-    // The one that reaches furthest into the text.
-    if (!place->past || place->past->prompt.size() < most) continue;
-    if (auto tokens = encode_behind(*place->past, chat, options_.tokenizer)) {
-      best = std::move(tokens);
-      most = place->past->prompt.size();
-    }
+    if (place->past) pasts.push_back(place->past);
   }
-  if (best) return *std::move(best);
-  auto tokens = options_.tokenizer.encode(chat);
-  options_.tokenizer.begin_text(tokens);
-  return tokens;
+  return pasts;
 }
 
 Result<Conversations::Ticket> Conversations::begin(Prompt prompt, const AnswerTerms& terms,
@@ -278,9 +269,10 @@ Result<AnswerOutcome> Conversations::take_outcome(Place& place) {
   }
   place.past.reset();
   if (place.prompt.chat) {
-    place.past = PastAnswer{.prompt = *std::move(place.prompt.chat),
-                            .prompt_tokens = std::move(place.prompt.tokens),
-                            .answer_tokens = (*outcome)->tokens};
+    place.past = std::make_shared<const PastAnswer>(
+        PastAnswer{.prompt = *std::move(place.prompt.chat),
+                   .prompt_tokens = std::move(place.prompt.tokens),
+                   .answer_tokens = (*outcome)->tokens});
   }
   place.prompt = {};
   return **std::move(outcome);

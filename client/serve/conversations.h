@@ -14,7 +14,6 @@
 #include "client/engine/engine.h"
 #include "client/serve/past_answer.h"
 #include "shared/model/marked_text.h"
-#include "shared/model/tokenizer.h"
 
 namespace edgedraft {
 
@@ -43,7 +42,6 @@ class Conversations {
  public:
   struct Options {
     Engine& engine;
-    const Tokenizer& tokenizer;
     boost::asio::io_context& io;
     // What a conversation is made of, but for its observer and on_over.
     std::function<Engine::ConversationParts(GenerationObserver& observer)> parts;
@@ -59,8 +57,8 @@ class Conversations {
   Conversations(const Conversations&) = delete;
   Conversations& operator=(const Conversations&) = delete;
 
-  // Tokens of a rendered chat, with those of our own answers in it as they were chosen.
-  std::vector<std::uint32_t> encode(const MarkedText& chat) const;
+  // The last answer of each that is open.
+  PastAnswers pasts() const;
 
   using Ticket = std::uint64_t;
   // Begins the answer, now or when a conversation is free. The listener is told until on_over() or

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <boost/system/error_code.hpp>
+#include <functional>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "client/serve/completion_format.h"
 #include "shared/base/ascii.h"
@@ -65,6 +67,11 @@ void KeptStream::break_off(const ApiError& why) {
   end();
 }
 
+bool KeptStream::is_read() const {
+  return (asking_ && !asking_->gone()) ||
+         !std::ranges::all_of(readers_, [](const Reader& reader) { return reader.reply.gone(); });
+}
+
 void KeptStream::attach(HttpReply reply, const HttpHeaders& headers, std::size_t from) {
   EDGEDRAFT_CHECK(from <= bytes_.size());
   HttpAnswer head = event_stream_head(headers);
@@ -97,7 +104,7 @@ bool KeptStreams::put(const std::string& name, std::shared_ptr<KeptStream> strea
     if (!oldest->second.stream->ended()) return false;
     entries_.erase(oldest);
   }
-  entries_.emplace(name, Entry{.stream = std::move(stream), .stop = std::move(stop)});
+  entries_.emplace(name, Entry{.stream = std::move(stream), .stop = std::move(stop), .begun = now});
   return true;
 }
 
@@ -105,6 +112,25 @@ std::shared_ptr<KeptStream> KeptStreams::find(const std::string& name, Instant n
   sweep(now);
   const auto found = entries_.find(name);
   return found == entries_.end() ? nullptr : found->second.stream;
+}
+
+void KeptStreams::end_unread() {
+  std::vector<Entry*> unread;
+  for (auto& [name, entry] : entries_) {
+    if (!entry.stream->ended() && !entry.stream->is_read()) unread.push_back(&entry);
+  }
+  std::ranges::sort(unread, std::greater(), &Entry::begun);
+  for (std::size_t i = options_.unread_max; i < unread.size(); ++i) {
+    end(*unread[i], {.status = 503,
+                     .message = "this stream was ended: it had no reader, and others began",
+                     .code = "stream_unread"});
+  }
+}
+
+void KeptStreams::end(Entry& entry, const ApiError& why) {
+  entry.stop();
+  // Else it would look to its readers as if it were whole.
+  if (!entry.stream->ended()) entry.stream->break_off(why);
 }
 
 void KeptStreams::ended(const KeptStream& stream, Instant now) {
@@ -122,12 +148,9 @@ bool KeptStreams::remove(const std::string& name) {
 bool KeptStreams::remove(const std::string& name, const ApiError& why) {
   const auto found = entries_.find(name);
   if (found == entries_.end()) return false;
-  const Entry entry = std::move(found->second);
+  Entry entry = std::move(found->second);
   entries_.erase(found);
-  if (entry.stream->ended()) return true;
-  entry.stop();
-  // Else it would look to its readers as if it were whole.
-  if (!entry.stream->ended()) entry.stream->break_off(why);
+  if (!entry.stream->ended()) end(entry, why);
   return true;
 }
 

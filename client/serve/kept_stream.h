@@ -44,6 +44,8 @@ class KeptStream final : public Outlet {
 
   std::size_t size() const { return bytes_.size(); }
   bool ended() const { return ended_.has_value(); }
+  // Whether a reader is still connected.
+  bool is_read() const;
   // By the wall clock, in milliseconds since 1970.
   std::int64_t started_ms() const { return started_ms_; }
   std::int64_t ended_ms() const { return ended_.value_or(0); }
@@ -76,6 +78,7 @@ class KeptStreams {
 
   struct Options {
     std::size_t count_max = 64;
+    std::size_t unread_max = 8;                    // that are still being written
     Duration kept_for = std::chrono::minutes(10);  // after the end
   };
   // On the thread of `io`, which outlives it, streams are forgotten even where nobody asks.
@@ -88,6 +91,9 @@ class KeptStreams {
   bool put(const std::string& name, std::shared_ptr<KeptStream> stream, std::function<void()> stop,
            Instant now);
   std::shared_ptr<KeptStream> find(const std::string& name, Instant now);
+  // Ends those that began first of the streams without a reader, down to `unread_max`: they hold
+  // conversations and sessions that others want. What they said so far stays.
+  void end_unread();
   // It has ended.
   void ended(const KeptStream& stream, Instant now);
   // Stops and forgets it, and tells its readers; false if there is none.
@@ -97,8 +103,10 @@ class KeptStreams {
   struct Entry {
     std::shared_ptr<KeptStream> stream;
     std::function<void()> stop;
+    Instant begun;
     Instant ended = Instant::max();
   };
+  static void end(Entry& entry, const ApiError& why);
   bool remove(const std::string& name, const ApiError& why);
   void sweep(Instant now);
   void sweep_later();

@@ -9,8 +9,6 @@
 namespace edgedraft {
 namespace {
 
-// A long conversation with pasted files.
-constexpr std::uint32_t kBodyBytesMax = 16u << 20;
 constexpr std::uint32_t kConnectionsMax = 512;
 
 }  // namespace
@@ -20,11 +18,11 @@ LocalServer::LocalServer(Options options) : work_(io_.get_executor()) {
       .address = options.address,
       .port = options.port,
       .header_bytes_max = 16u << 10,
-      .body_bytes_max = kBodyBytesMax,
       .connections_max = kConnectionsMax,
       .keeps_alive = true,
       .timeout = options.stall_timeout,
       .refuse = [this](const HttpRequest& head) { return service_->refuse(head); },
+      .body_bytes_max = ApiService::body_bytes_max,
       .error_page =
           [](unsigned status, const std::string& what) {
             return answer_of(ApiError{.status = status, .message = what});
@@ -51,14 +49,13 @@ LocalServer::LocalServer(Options options) : work_(io_.get_executor()) {
                           .kept_bytes_max = options.kept_bytes_max,
                           .io = io_,
                           .conversations = {.engine = options.engine,
-                                            .tokenizer = options.bundle.tokenizer(),
                                             .io = io_,
                                             .parts = std::move(options.parts),
                                             .on_outcome = std::move(options.on_outcome),
                                             .count_max = options.conversations_max,
                                             .line_max = options.line_max}});
-  http_.emplace(http, [this](const HttpRequest& request, const HttpReply& reply) {
-    service_->handle(request, reply);
+  http_.emplace(http, [this](HttpRequest request, HttpReply reply) {
+    service_->handle(std::move(request), std::move(reply));
   });
   thread_ =
       std::thread([this, on_failure = std::move(options.on_failure)] { run_all(io_, on_failure); });

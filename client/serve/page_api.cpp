@@ -138,19 +138,6 @@ std::optional<PrivateMode> mode_of(const nlohmann::json& document) {
   return private_mode_of(word);
 }
 
-// What is learned while it lives is forgotten with it.
-class VaultAsItWas {
- public:
-  explicit VaultAsItWas(PrivateVault& vault) : vault_(vault), before_(vault) {}
-  ~VaultAsItWas() { vault_ = std::move(before_); }
-  VaultAsItWas(const VaultAsItWas&) = delete;
-  VaultAsItWas& operator=(const VaultAsItWas&) = delete;
-
- private:
-  PrivateVault& vault_;
-  PrivateVault before_;
-};
-
 }  // namespace
 
 HttpAnswer PageApi::file(std::string_view path) {
@@ -185,14 +172,12 @@ ApiResult<HttpAnswer> PageApi::read(const std::string& id) const {
   return HttpAnswer{.content_type = "application/json", .body = *std::move(document)};
 }
 
-ApiResult<HttpAnswer> PageApi::keep(const std::string& id, std::string_view body) {
-  if (store_ == nullptr) return no_page();
-  if (!ConversationStore::is_id(id)) return no_id();
-  if (std::ranges::find(removed_, id) != removed_.end()) return removed();
+ApiResult<ConversationStore::Conversation> PageApi::parse(std::string_view body,
+                                                          const PrivacyGuard& privacy) {
   nlohmann::json object;
   if (const auto wrong = parse_object(body, object)) return *wrong;
   JsonFields fields(object);
-  ConversationStore::Conversation conversation{.entry = {.id = id}};
+  ConversationStore::Conversation conversation{};
   fields.read("title", conversation.entry.title);
   fields.read("private", conversation.entry.is_private);
   const nlohmann::json* const document = fields.find("document");
@@ -204,12 +189,21 @@ ApiResult<HttpAnswer> PageApi::keep(const std::string& id, std::string_view body
   // The page knows what was marked, and of the rest only once an answer has ended.
   std::vector<std::string> texts = texts_of(*document);
   texts.push_back(conversation.entry.title);
-  const auto finds = [this, mode = mode_of(*document)](const std::string& text) {
-    return privacy_.finds(text, mode);
+  const auto finds = [&privacy, mode = mode_of(*document)](const std::string& text) {
+    return privacy.finds(text, mode);
   };
   conversation.entry.is_private =
       conversation.entry.is_private || std::ranges::any_of(texts, finds);
   conversation.document = document->dump();
+  return conversation;
+}
+
+ApiResult<HttpAnswer> PageApi::keep(const std::string& id,
+                                    ConversationStore::Conversation conversation) {
+  if (store_ == nullptr) return no_page();
+  if (!ConversationStore::is_id(id)) return no_id();
+  if (std::ranges::find(removed_, id) != removed_.end()) return removed();
+  conversation.entry.id = id;
   conversation.entry.updated_unix_ms = std::chrono::duration_cast<std::chrono::milliseconds>(
                                            std::chrono::system_clock::now().time_since_epoch())
                                            .count();
@@ -232,10 +226,9 @@ ApiResult<HttpAnswer> PageApi::remove(const std::string& id) {
   return json_answer({{"id", id}, {"deleted", true}});
 }
 
-ApiResult<HttpAnswer> PageApi::preview(std::string_view body) {
-  // What is half typed is no value yet.
-  const VaultAsItWas vault(privacy_.vault());
-  auto hidden = take_out_private(body, privacy_, tokenizer_);
+ApiResult<HttpAnswer> PageApi::preview(std::string_view body, PrivacyGuard privacy,
+                                       const Tokenizer& tokenizer) {
+  auto hidden = take_out_private(body, privacy, tokenizer);
   if (!hidden) return hidden.error();
   nlohmann::json object;
   if (const auto wrong = parse_object(hidden->body, object)) return *wrong;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string>
 #include <string_view>
+#include <utility>
 
 namespace edgedraft {
 namespace {
@@ -71,6 +72,24 @@ std::optional<std::vector<std::uint32_t>> encode_behind(const PastAnswer& past,
   const auto answer = past.answer_tokens.begin();
   tokens.insert(tokens.end(), answer, answer + static_cast<std::ptrdiff_t>(matched->tokens));
   tokens.insert(tokens.end(), rest.begin(), rest.end());
+  return tokens;
+}
+
+std::vector<std::uint32_t> encode_chat(const PastAnswers& pasts, const MarkedText& chat,
+                                       const Tokenizer& tokenizer) {
+  std::optional<std::vector<std::uint32_t>> best;
+  std::size_t most = 0;
+  for (const auto& past : pasts) {
+    // The one that reaches furthest into the text.
+    if (past->prompt.size() < most) continue;
+    if (auto tokens = encode_behind(*past, chat, tokenizer)) {
+      best = std::move(tokens);
+      most = past->prompt.size();
+    }
+  }
+  if (best) return *std::move(best);
+  auto tokens = tokenizer.encode(chat);
+  tokenizer.begin_text(tokens);
   return tokens;
 }
 

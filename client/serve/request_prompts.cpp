@@ -7,6 +7,32 @@
 #include "client/privacy/open_text.h"
 
 namespace edgedraft {
+namespace {
+
+// As tokens a text takes up to 240 times its bytes of memory.
+constexpr std::size_t kPromptBytesMax = 3u << 20;
+// A tokenizer may make text shorter before it looks for tokens: three letters of Hangul become one.
+constexpr std::size_t kShortensBy = 4;
+
+ApiError too_long(std::size_t bytes, std::size_t most) {
+  return {.message = "the prompt has " + std::to_string(bytes) +
+                     " bytes; the context of the target holds at most " + std::to_string(most),
+          .code = "context_length_exceeded"};
+}
+
+}  // namespace
+
+RequestPrompts::RequestPrompts(Options options) : options_(std::move(options)) {
+  const Tokenizer& tokenizer = options_.bundle.tokenizer();
+  for (std::uint32_t id = 0; id < tokenizer.vocabulary_count(); ++id) {
+    longest_token_ = std::max(longest_token_, tokenizer.token_text(id).size());
+  }
+}
+
+std::size_t RequestPrompts::bytes_max(std::uint32_t context_count) const {
+  if (context_count == 0) return kPromptBytesMax;
+  return std::min(kPromptBytesMax, kShortensBy * longest_token_ * context_count);
+}
 
 ApiResult<MarkedText> RequestPrompts::render(const CompletionRequest& request) const {
   if (options_.chat == nullptr) {
@@ -26,8 +52,12 @@ ApiResult<MarkedText> RequestPrompts::render(const CompletionRequest& request) c
 }
 
 ApiResult<std::vector<Prompt>> RequestPrompts::of(const CompletionRequest& request,
-                                                  const PrivateRequest& hidden) const {
-  auto prompts = hidden.masked ? masked(request.kind, *hidden.masked) : whole(request);
+                                                  const PrivateRequest& hidden,
+                                                  const PastAnswers& pasts,
+                                                  std::uint32_t context_count) const {
+  const std::size_t most = bytes_max(context_count);
+  auto prompts = hidden.masked ? masked(request.kind, *hidden.masked, pasts, most)
+                               : whole(request, pasts, most);
   if (!prompts) return prompts;
   // A chat has none where its template writes nothing for such messages.
   if (std::ranges::any_of(*prompts, [](const Prompt& one) { return one.tokens.empty(); })) {
@@ -39,9 +69,12 @@ ApiResult<std::vector<Prompt>> RequestPrompts::of(const CompletionRequest& reque
   return prompts;
 }
 
-ApiResult<std::vector<Prompt>> RequestPrompts::whole(const CompletionRequest& request) const {
+ApiResult<std::vector<Prompt>> RequestPrompts::whole(const CompletionRequest& request,
+                                                     const PastAnswers& pasts,
+                                                     std::size_t bytes_max) const {
   std::vector<Prompt> prompts;
   for (const TextPrompt& text : request.prompts) {
+    if (text.text.size() > bytes_max) return too_long(text.text.size(), bytes_max);
     auto prompt = of_text(text);
     if (!prompt) return prompt.error();
     prompts.push_back(*std::move(prompt));
@@ -49,20 +82,24 @@ ApiResult<std::vector<Prompt>> RequestPrompts::whole(const CompletionRequest& re
   if (request.kind == CompletionKind::text) return prompts;
   auto chat = render(request);
   if (!chat) return chat.error();
-  auto tokens = options_.conversations.encode(*chat);
+  if (chat->size() > bytes_max) return too_long(chat->size(), bytes_max);
+  auto tokens = encode_chat(pasts, *chat, options_.bundle.tokenizer());
   prompts.push_back({.tokens = std::move(tokens), .chat = *std::move(chat)});
   return prompts;
 }
 
 // Prompts of a request that stays here, with what stands before its private text apart.
 ApiResult<std::vector<Prompt>> RequestPrompts::masked(CompletionKind kind,
-                                                      const PrivateRequest::Masked& masked) const {
+                                                      const PrivateRequest::Masked& masked,
+                                                      const PastAnswers& pasts,
+                                                      std::size_t bytes_max) const {
   const auto request = parse_completion(masked.body, kind, options_.defaults, 0);
   if (!request) return request.error();
   const Tokenizer& tokenizer = options_.bundle.tokenizer();
   std::vector<Prompt> prompts;
   for (const TextPrompt& prompt : request->prompts) {
     const OpenText open = put_back(MarkedText::foreign(prompt.text), *masked.placeholders);
+    if (open.text.size() > bytes_max) return too_long(open.text.size(), bytes_max);
     const OpenTokens apart = encode_apart(open, tokenizer);
     Prompt whole{.tokens = options_.bundle.encode_raw(""), .is_private = true};
     whole.open_count = static_cast<std::uint32_t>(whole.tokens.size()) + apart.open_count;
@@ -73,10 +110,11 @@ ApiResult<std::vector<Prompt>> RequestPrompts::masked(CompletionKind kind,
   const auto chat = render(*request);
   if (!chat) return chat.error();
   OpenText open = put_back(*chat, *masked.placeholders);
+  if (open.text.size() > bytes_max) return too_long(open.text.size(), bytes_max);
   OpenTokens apart = encode_apart(open, tokenizer);
   begin_text(apart, tokenizer);
   // With our own answers as they were, if that leaves the beginning as it is.
-  auto tokens = options_.conversations.encode(open.text);
+  auto tokens = encode_chat(pasts, open.text, tokenizer);
   const bool same =
       tokens.size() >= apart.open_count &&
       std::equal(apart.tokens.begin(), apart.tokens.begin() + apart.open_count, tokens.begin());

@@ -41,4 +41,18 @@ bool has_readable_depth(std::string_view json) {
   return stays_within(json, kAny, kAny);
 }
 
+std::size_t json_text_bytes(std::string_view json) {
+  std::size_t bytes = 0;
+  bool is_quoted = false;
+  for (std::size_t i = 0; i < json.size(); ++i) {
+    if (json[i] == '"') {
+      is_quoted = !is_quoted;
+    } else if (is_quoted) {
+      ++bytes;
+      if (json[i] == '\\' && ++i < json.size() && json[i] == 'u') i += 4;
+    }
+  }
+  return bytes;
+}
+
 }  // namespace edgedraft

@@ -17,4 +17,7 @@ bool has_readable_shape(std::string_view json);
 // Whether it stays within kJsonDepthMax, however many members it has, as a vocabulary does.
 bool has_readable_depth(std::string_view json);
 
+// Bytes of all its strings, where an escape counts as one. Linear, without memory of its own.
+std::size_t json_text_bytes(std::string_view json);
+
 }  // namespace edgedraft

@@ -28,6 +28,42 @@ using testing::HttpResult;
 using testing::kStory;
 using testing::LocalServerTest;
 
+TEST_F(LocalServerTest, EndsTheOldestStreamsWithoutReadersWhenOthersBegin) {
+  start({.conversations = 16, .pass_pace = std::chrono::milliseconds(100)});
+  json names = json::array();
+  std::list<RawPeer> peers;
+  for (int i = 0; i < 10; ++i) {
+    const std::string name = "a-name-that-nobody-guesses-" + std::to_string(i);
+    names.push_back(name);
+    const std::string body = chat_of(kStory, {{"stream", true}}).dump();
+    peers.emplace_back(api_->port());
+    peers.back().write(
+        "POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nX-Conversation-Id: " + name +
+        "\r\nContent-Length: " + std::to_string(body.size()) + "\r\n\r\n" + body);
+    peers.back().read_some();
+  }
+  peers.clear();
+  std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  EXPECT_EQ(post("/v1/chat/completions", chat_of("Hi", {{"max_tokens", 1}})).status, 200u);
+  const json streams = json::parse(post("/v1/streams/lookup", {{"conversation_ids", names}}).body);
+  ASSERT_EQ(streams.size(), 10u);
+  for (int i = 0; i < 10; ++i) EXPECT_EQ(streams[i]["is_done"], i < 2) << i;
+}
+
+// Whoever has no key cannot make it hold bodies.
+TEST_F(LocalServerTest, ReadsNoBodyForPagesThatTakeNone) {
+  start({.key = "secret"});
+  for (const char* const line : {"POST /health", "DELETE /page/main.js", "POST /v1/completions"}) {
+    RawPeer peer(api_->port());
+    peer.write(std::string(line) +
+               " HTTP/1.1\r\nHost: localhost\r\nContent-Length: 16000000\r\n\r\n");
+    const Bytes answer = peer.read_some();
+    EXPECT_TRUE(std::string(reinterpret_cast<const char*>(answer.data()), answer.size())
+                    .starts_with("HTTP/1.1 4"))
+        << line;
+  }
+}
+
 TEST_F(LocalServerTest, AStreamAndAWholeAnswerSayTheSame) {
   const json whole = chat(chat_of(kStory));
   const HttpResult stream =

@@ -48,24 +48,29 @@ class HttpServerTest : public ::testing::Test {
   HttpReply held() { return held_.get_future().get(); }
 
   std::promise<HttpReply> held_;
-  HttpServer server_{{.address = "127.0.0.1",
-                      .body_bytes_max = 1u << 20,
-                      .connections_max = 40,
-                      .keeps_alive = true,
-                      .timeout = 1000ms,
-                      .idle_timeout = 500ms},
-                     [this](const HttpRequest& request, HttpReply reply) {
-                       if (request.path == "/echo") {
-                         reply.send({.content_type = "text/plain", .body = request.body});
-                       } else if (request.path == "/held") {
-                         held_.set_value(std::move(reply));
-                       } else if (request.path == "/throws") {
-                         throw std::runtime_error("no");
-                       } else if (request.path == "/header") {
-                         reply.send({.content_type = "text/plain",
-                                     .body = std::string(request.header("x-some").value_or("-"))});
-                       }
-                     }};
+  HttpServer server_{
+      {.address = "127.0.0.1",
+       .bodies_bytes_max = 2u << 20,
+       .connections_max = 40,
+       .keeps_alive = true,
+       .timeout = 1000ms,
+       .idle_timeout = 500ms,
+       .body_bytes_max =
+           [](const HttpRequest& head) { return head.path == "/open" ? 0u : 1u << 20; }},
+      [this](const HttpRequest& request, HttpReply reply) {
+        if (request.path == "/echo") {
+          reply.send({.content_type = "text/plain", .body = request.body});
+        } else if (request.path == "/held") {
+          held_.set_value(std::move(reply));
+        } else if (request.path == "/open") {
+          reply.send({.content_type = "text/plain", .body = std::to_string(request.body.size())});
+        } else if (request.path == "/throws") {
+          throw std::runtime_error("no");
+        } else if (request.path == "/header") {
+          reply.send({.content_type = "text/plain",
+                      .body = std::string(request.header("x-some").value_or("-"))});
+        }
+      }};
 };
 
 TEST_F(HttpServerTest, AConnectionBringsSeveralRequests) {
@@ -115,17 +120,52 @@ TEST_F(HttpServerTest, ABodyBeyondTheLimitIsRefusedBeforeItComes) {
   EXPECT_TRUE(text_of(endless.read_to_end()).starts_with("HTTP/1.1 413 "));
 }
 
+TEST_F(HttpServerTest, APageWithoutABodyAnswersBeforeItComes) {
+  RawPeer peer(server_.port());
+  peer.write("POST /open HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000000\r\n\r\n");
+  const std::string answer = text_of(peer.read_to_end());
+  EXPECT_TRUE(answer.starts_with("HTTP/1.1 200 ")) << answer;
+  EXPECT_TRUE(answer.ends_with("\r\n\r\n0")) << answer;
+  RawPeer empty(server_.port());
+  for (int i = 0; i < 2; ++i) {
+    empty.write("POST /open HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n");
+    EXPECT_NE(read_until(empty, "\r\n\r\n0").find("200 OK"), std::string::npos)
+        << "the connection goes on";
+  }
+}
+
+TEST_F(HttpServerTest, BoundsBodiesOfAllConnectionsTogether) {
+  const std::string part(700u << 10, 'z');
+  const auto begin = [&](RawPeer& peer) {
+    peer.write("POST /echo HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: " +
+               std::to_string(part.size() + 1) + "\r\n\r\n" + part);
+  };
+  RawPeer first(server_.port());
+  RawPeer second(server_.port());
+  begin(first);
+  begin(second);
+  std::this_thread::sleep_for(200ms);
+  RawPeer third(server_.port());
+  begin(third);
+  EXPECT_TRUE(text_of(third.read_to_end()).starts_with("HTTP/1.1 503 "));
+  first.write("!");
+  second.write("!");
+  EXPECT_TRUE(text_of(first.read_to_end()).starts_with("HTTP/1.1 200 "));
+  EXPECT_TRUE(text_of(second.read_to_end()).starts_with("HTTP/1.1 200 "));
+  EXPECT_TRUE(post("/echo", part).starts_with("HTTP/1.1 200 ")) << "their room is free again";
+}
+
 // A client that is not let in need not be listened to.
 TEST(HttpRefusalTest, WhatIsRefusedByItsHeaderSendsNoBody) {
   std::atomic<int> handled = 0;
   const HttpServer server({.address = "127.0.0.1",
-                           .body_bytes_max = 1u << 30,
                            .keeps_alive = true,
                            .refuse = [](const HttpRequest& head) -> std::optional<HttpAnswer> {
                              if (head.header("Key") == "right") return std::nullopt;
                              return HttpAnswer{
                                  .status = 401, .content_type = "text/plain", .body = "no"};
-                           }},
+                           },
+                           .body_bytes_max = [](const HttpRequest&) { return 1u << 30; }},
                           [&](const HttpRequest&, HttpReply reply) {
                             ++handled;
                             reply.send({.content_type = "text/plain", .body = "yes"});
@@ -314,6 +354,18 @@ TEST_F(HttpServerTest, TheNextRequestComingEarlyIsNoLeaving) {
   reply.send({.content_type = "text/plain", .body = "first"});
   const std::string both = read_until(peer, "next");
   EXPECT_LT(both.find("first"), both.find("next"));
+}
+
+TEST_F(HttpServerTest, MissesAClientThatSentMoreAndLeft) {
+  std::optional<RawPeer> peer(server_.port());
+  peer->write("POST /held HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n\r\n");
+  HttpReply reply = held();
+  std::promise<void> told;
+  reply.on_gone([&](HttpGone) { told.set_value(); });
+  std::this_thread::sleep_for(100ms);
+  EXPECT_FALSE(reply.gone());
+  peer.reset();
+  EXPECT_EQ(told.get_future().wait_for(5s), std::future_status::ready);
 }
 
 TEST_F(HttpServerTest, WhoDoesNotReadIsBehindAndThenCutOff) {

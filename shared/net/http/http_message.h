@@ -1,5 +1,6 @@
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -16,6 +17,7 @@ struct HttpRequest {
   std::string query;   // behind its '?', as it was sent
   HttpHeaders headers;
   std::string body;
+  std::shared_ptr<const void> body_share{};  // of what the server bounds, as long as it lives
 
   // The first header of that name, in any spelling of upper and lower case.
   std::optional<std::string_view> header(std::string_view name) const;

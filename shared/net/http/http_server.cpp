@@ -1,7 +1,10 @@
 #include "shared/net/http/http_server.h"
 
+#include <poll.h>
+
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/experimental/awaitable_operators.hpp>
 #include <boost/asio/io_context.hpp>
@@ -34,6 +37,8 @@ using asio::ip::tcp;
 
 // How much of a body is read at a time.
 constexpr std::size_t kBodyPartBytes = 64u << 10;
+// How often a connection with unread bytes is asked whether its client is still there.
+constexpr Duration kLeftPause = std::chrono::seconds(1);
 
 using Parser = http::request_parser<http::string_body>;
 
@@ -41,14 +46,15 @@ std::string text_of(boost::core::string_view text) {
   return {text.data(), text.size()};
 }
 
-HttpRequest request_of(const http::request<http::string_body>& message) {
+// Without its body.
+HttpRequest head_of(const http::request<http::string_body>& message) {
   const std::string target = text_of(message.target());
   const std::size_t query = target.find('?');
   HttpRequest request{.method = text_of(message.method_string()),
                       .path = target.substr(0, query),
                       .query = query == std::string::npos ? "" : target.substr(query + 1),
                       .headers = {},
-                      .body = message.body()};
+                      .body = {}};
   for (const auto& field : message) {
     request.headers.emplace_back(text_of(field.name_string()), text_of(field.value()));
   }
@@ -70,8 +76,33 @@ struct BrokenRequest {
 BrokenRequest what_is_broken(const boost::system::error_code& error) {
   if (error == http::error::header_limit) return {431, "the header is too large"};
   if (error == http::error::body_limit) return {413, "the body is too large"};
+  if (error == asio::error::no_memory) {
+    return {503, "too many large requests at once: try again later"};
+  }
   return {400, "this is no HTTP request"};
 }
+
+// Bytes of bodies, over all requests of a server. Outlives it with a request.
+using BodyBytes = std::atomic<std::size_t>;
+
+// The share of one request.
+class BodyShare {
+ public:
+  explicit BodyShare(std::shared_ptr<BodyBytes> all) : all_(std::move(all)) {}
+  ~BodyShare() { *all_ -= bytes_; }
+  BodyShare(const BodyShare&) = delete;
+  BodyShare& operator=(const BodyShare&) = delete;
+
+  // False if all of them would have more than `most` then.
+  bool grow_to(std::size_t bytes, std::size_t most) {
+    const std::size_t more = bytes - std::exchange(bytes_, bytes);
+    return (*all_ += more) <= most;
+  }
+
+ private:
+  std::shared_ptr<BodyBytes> all_;
+  std::size_t bytes_ = 0;
+};
 
 }  // namespace
 
@@ -326,17 +357,13 @@ class HttpServer::Impl {
     Connection& connection = *kept;
     Parser parser;
     parser.header_limit(options_.header_bytes_max);
-    // A page that takes no body does not look at its length.
-    if (options_.body_bytes_max > 0) {
-      parser.body_limit(options_.body_bytes_max);
-    } else {
-      parser.body_limit(boost::none);
-    }
+    parser.body_limit(boost::none);  // until the page is known
+    HttpRequest request;
     std::optional<HttpAnswer> refusal;
     boost::system::error_code error;
     {
       const Droppable until_it_asked(droppable_, droppable_.end(), connection);
-      error = co_await read(connection, parser, first, refusal);
+      error = co_await read(connection, parser, first, request, refusal);
     }
     const bool silent =
         error == http::error::end_of_stream || error == asio::error::operation_aborted;
@@ -354,7 +381,7 @@ class HttpServer::Impl {
       const BrokenRequest broken = what_is_broken(error);
       reply->put_whole(options_.error_page(broken.status, broken.what));
     } else {
-      call_handler(request_of(parser.get()), reply);
+      call_handler(std::move(request), reply);
     }
     const bool goes_on =
         !error && !refusal && options_.keeps_alive && parser.is_done() && parser.get().keep_alive();
@@ -369,7 +396,8 @@ class HttpServer::Impl {
   }
 
   asio::awaitable<boost::system::error_code> read(Connection& connection, Parser& parser,
-                                                  bool first, std::optional<HttpAnswer>& refusal) {
+                                                  bool first, HttpRequest& request,
+                                                  std::optional<HttpAnswer>& refusal) {
     if (!first && connection.buffer.size() == 0) {
       connection.stream.expires_after(options_.idle_timeout);
       const auto [error, count] =
@@ -383,24 +411,39 @@ class HttpServer::Impl {
         co_await http::async_read_header(connection.stream, connection.buffer, parser, kToken);
     if (header_error) co_return header_error;
     if (is_ambiguous(parser)) co_return http::error::bad_value;
-    refusal = options_.refuse(request_of(parser.get()));
-    if (refusal || options_.body_bytes_max == 0) co_return boost::system::error_code();
+    request = head_of(parser.get());
+    refusal = options_.refuse(request);
+    const std::uint32_t bytes_max = refusal ? 0 : options_.body_bytes_max(request);
+    // The body of a page that takes none is left unread, which ends the connection.
+    if (bytes_max == 0 || parser.is_done()) co_return boost::system::error_code();
+    if (parser.content_length().value_or(0) > bytes_max) co_return http::error::body_limit;
+    parser.body_limit(bytes_max);
     if (beast::iequals(parser.get()[http::field::expect], "100-continue")) {
       const http::response<http::empty_body> go_on(http::status::continue_, 11);
       co_await http::async_write(connection.stream, go_on, kToken);
     }
     connection.stream.expires_after(options_.timeout);
-    const auto [error, count] =
-        co_await http::async_read(connection.stream, connection.buffer, parser, kToken);
-    co_return error;
+    const auto share = std::make_shared<BodyShare>(body_bytes_);
+    while (!parser.is_done()) {
+      const auto [error, count] =
+          co_await http::async_read_some(connection.stream, connection.buffer, parser, kToken);
+      if (error) co_return error;
+      if (!share->grow_to(parser.get().body().size(), options_.bodies_bytes_max)) {
+        co_return asio::error::no_memory;
+      }
+    }
+    request.body = std::move(parser.get().body());
+    request.body_share = share;
+    co_return boost::system::error_code();
   }
 
-  void call_handler(const HttpRequest& request, const Reply& reply) {
+  void call_handler(HttpRequest request, const Reply& reply) {
+    const std::string path = request.path;
     try {
-      handler_(request, HttpReply(reply));
+      handler_(std::move(request), HttpReply(reply));
     } catch (...) {
       // What it has let go of is answered by now.
-      options_.on_failure(request.path + ": " + what_of(std::current_exception()));
+      options_.on_failure(path + ": " + what_of(std::current_exception()));
     }
   }
 
@@ -523,21 +566,22 @@ class HttpServer::Impl {
   // Notices that the client has left while its answer is being made. Never returns by itself.
   asio::awaitable<void> watch(Connection& connection, const Reply& reply) {
     tcp::socket& socket = connection.stream.socket();
+    asio::steady_timer pause(io_);
     const auto [error] = co_await socket.async_wait(tcp::socket::wait_read, kToken);
-    if (error != asio::error::operation_aborted) {
-      char next = 0;
-      boost::system::error_code ignored;
-      socket.non_blocking(true, ignored);
-      boost::system::error_code peeked;
-      socket.receive(asio::buffer(&next, 1), tcp::socket::message_peek, peeked);
-      // What is there may be the next request, too early.
-      if (peeked && peeked != asio::error::would_block) {
+    // Bytes that come early, as of the next request, hide from then on what comes after them.
+    while (error != asio::error::operation_aborted) {
+      pollfd peer{.fd = socket.native_handle(), .events = POLLRDHUP, .revents = 0};
+      if (::poll(&peer, 1, 0) > 0) {
         reply->cut_off();
         connection.signal.cancel();
+        break;
       }
+      pause.expires_after(kLeftPause);
+      const auto [over] = co_await pause.async_wait(kToken);
+      if (over) break;
     }
-    asio::steady_timer never(io_, Instant::max());
-    co_await never.async_wait(kToken);
+    pause.expires_at(Instant::max());
+    co_await pause.async_wait(kToken);
   }
 
   // Reads away, for a moment, what a peer goes on to send.
@@ -554,6 +598,7 @@ class HttpServer::Impl {
 
   HttpServerOptions options_;
   Handler handler_;
+  std::shared_ptr<BodyBytes> body_bytes_ = std::make_shared<BodyBytes>(0);
   std::uint32_t open_ = 0;
   std::list<Connection*>
       droppable_;           // that are leaving; then those that owe a request, for longest first

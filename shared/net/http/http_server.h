@@ -17,7 +17,9 @@ struct HttpServerOptions {
   std::string address;     // numeric, e.g. "127.0.0.1" or "::1"
   std::uint16_t port = 0;  // 0 takes a free one
   std::uint32_t header_bytes_max = 8u << 10;
-  std::uint32_t body_bytes_max = 0;
+  // Of the bodies of all requests that are not answered or let go of yet; beyond it one is answered
+  // 503.
+  std::size_t bodies_bytes_max = 48u << 20;
   // Further ones take the place of one that has had its last answer, or of the one that has owed
   // its request for longest, or are closed at once where all wait for answers.
   std::uint32_t connections_max = 16;
@@ -30,6 +32,11 @@ struct HttpServerOptions {
   // and the connection ends. Called on the server's thread.
   std::function<std::optional<HttpAnswer>(const HttpRequest& head)> refuse =
       [](const HttpRequest&) { return std::nullopt; };
+  // How large a body a request's page takes. 0: its body is not read, and ends the connection.
+  // Called after refuse(), likewise.
+  std::function<std::uint32_t(const HttpRequest& head)> body_bytes_max = [](const HttpRequest&) {
+    return 0;
+  };
   // What is said where a request never comes to the handler, or the handler fails.
   std::function<HttpAnswer(unsigned status, const std::string& what)> error_page = plain_error;
   // Told what went wrong on this side; the server goes on. Called on its thread.
@@ -44,7 +51,7 @@ class HttpServer {
  public:
   // Called on the server's thread, which it must not hold up: what takes long answers from
   // elsewhere. If it throws, the client is answered 500.
-  using Handler = std::function<void(const HttpRequest& request, HttpReply reply)>;
+  using Handler = std::function<void(HttpRequest request, HttpReply reply)>;
 
   // Listens and answers from here on.
   //
