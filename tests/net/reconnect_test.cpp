@@ -105,10 +105,16 @@ TEST(ReconnectTest, AnAddressWithColonsIsToldInBrackets) {
   EXPECT_NE(event.error().message.find(" [::1]:1"), std::string::npos) << event.error().message;
 }
 
-// Lets everybody in, and out again at once.
+// Lets everybody in, and out again at once, or after a verdict.
 class RevolvingDoor final : public ServerApplication {
  public:
+  explicit RevolvingDoor(bool answers = false) : answers_(answers) {}
+
   void handle(const ReplyHandle& reply, const PeerInfo&, ServerEvent event) override {
+    if (const auto* const prefill = std::get_if<PrefillRequested>(&event)) {
+      reply.verdict({.round = prefill->request.round, .next = 7});
+      reply.fail({Errc::refused, "come again"});
+    }
     if (!std::holds_alternative<HelloReceived>(event)) return;
     {
       const std::scoped_lock lock(mutex_);
@@ -116,7 +122,7 @@ class RevolvingDoor final : public ServerApplication {
     }
     changed_.notify_all();
     reply.accept({.model = "toy", .context_count = 4096});
-    reply.fail({Errc::refused, "come again"});
+    if (!answers_) reply.fail({Errc::refused, "come again"});
   }
   void ended(std::uint64_t, const PeerInfo&, const Error&, const TrafficStats&) override {}
 
@@ -128,6 +134,7 @@ class RevolvingDoor final : public ServerApplication {
   }
 
  private:
+  bool answers_;
   std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<Instant> times_;
@@ -142,6 +149,27 @@ TEST(ReconnectTest, AServerThatEndsEachConnectionAfterItsWelcomeIsAskedEverLessO
   ASSERT_GE(times.size(), 10u);
   // Half of 1, 2, ... 256 ms, but none below 1 ms.
   EXPECT_GE(times[9] - times[0], 256ms);
+}
+
+TEST(ReconnectTest, AServerThatEndsEachConnectionAfterAVerdictIsAskedEverLessOften) {
+  RevolvingDoor door(/*answers=*/true);
+  const ServerOf server(door);
+  ClientLinkOptions options = server.client_options();
+  options.back_off.min = 20ms;
+  const auto link = ClientLink::open(std::move(options)).value();
+  std::size_t verdicts = 0;
+  for (const Instant end = soon(); verdicts < 6 && Clock::now() < end;) {
+    const auto event = link->wait_event(end);
+    if (!event) continue;  // the link is down
+    if (std::holds_alternative<Welcomed>(*event)) {
+      ASSERT_TRUE(link->send(outgoing(small_prompt())));
+    }
+    verdicts += std::holds_alternative<VerdictReceived>(*event) ? 1 : 0;
+  }
+  const auto times = door.wait_times(6);
+  ASSERT_GE(times.size(), 6u);
+  // Half of 20, 40, ... 320 ms.
+  EXPECT_GE(times[5] - times[0], 310ms);
 }
 
 // Knows one token.
