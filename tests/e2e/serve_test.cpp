@@ -2,8 +2,10 @@
 #include <signal.h>
 
 #include <algorithm>
+#include <boost/system/system_error.hpp>
 #include <cctype>
 #include <chrono>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -11,6 +13,7 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
+#include "shared/base/random.h"
 #include "tests/e2e/drafter_memory.h"
 #include "tests/e2e/process.h"
 #include "tests/e2e/server_metrics.h"
@@ -305,6 +308,69 @@ TEST_F(ServeTest, NothingThatIsKeptOrToldHoldsPrivateText) {
   EXPECT_NE(told.find("text_001"), std::string::npos) << "nothing was looked at";
   EXPECT_EQ(told.find("canaryseven"), std::string::npos)
       << told.substr(told.find("canaryseven") - 200, 300);
+}
+
+// How often an endpoint is killed.
+int kill_count() {
+  const char* const wanted = std::getenv("EDGEDRAFT_TEST_KILLS");
+  return wanted != nullptr ? std::stoi(wanted) : 10;
+}
+
+// Does what the page does: saves the conversation with each question, asks, and saves the answer.
+TEST_F(ServeTest, LosesAndDoublesNoTurnThoughItIsKilledWhileAnswersAreWritten) {
+  const Server server(scratch_);
+  const Options options{"--page", scratch_ / "conversations.db"};
+  const std::string path = "/v1/edgedraft/conversation?id=5f0c2f7e-8a64-4b61-9d3e-0d9a4f2d9b11";
+  Random random(7);
+  json saved = json::array();   // turns that the endpoint said it has
+  json saving = json::array();  // the same with what it was saving when it was killed
+  int in_mid_answer = 0;
+  for (int kill = 0; kill < kill_count(); ++kill) {
+    Endpoint endpoint(scratch_, server.address(), server.pin(), options);
+    const HttpResult found = ask(endpoint.port(), {.path = path});
+    json turns = json::array();
+    if (found.status == 200) turns = json::parse(found.body)["turns"];
+    ASSERT_TRUE(turns == saved || turns == saving) << kill << ": " << found.body;
+    saved = saving = turns;
+    std::thread killing([&, after = std::chrono::milliseconds(random.below(250))] {
+      std::this_thread::sleep_for(after);
+      endpoint.process().signal(SIGKILL);
+    });
+    const auto save = [&](json now) {
+      saving = std::move(now);
+      const json body{{"title", "A story"}, {"document", {{"turns", saving}}}};
+      if (ask(endpoint.port(), {.method = "PUT", .path = path, .body = body.dump()}).status == 200)
+        saved = saving;
+    };
+    try {
+      for (int question = 0;; ++question) {
+        const std::string number = std::to_string(100 * kill + question);
+        const std::string stream =
+            "9f86d081884c7d659a2feaa0" + std::string(8 - number.size(), '0') + number;
+        if (!turns.empty() && turns.back().contains("stream")) turns.erase(turns.size() - 1);
+        turns.push_back({{"role", "user"}, {"content", "Question " + number}});
+        turns.push_back({{"role", "assistant"}, {"stream", stream}, {"private", false}});
+        save(turns);
+        ++in_mid_answer;
+        const json asked{{"messages", {{{"role", "user"}, {"content", kStory}}}},
+                         {"stream", true},
+                         {"max_tokens", 20}};
+        (void)ask(endpoint.port(), {.method = "POST",
+                                    .path = "/v1/chat/completions",
+                                    .headers = {{"X-Conversation-Id", stream}},
+                                    .body = asked.dump()});
+        --in_mid_answer;
+        turns.back() = {{"role", "assistant"}, {"answer", {{"text", "Once"}}}};
+        save(turns);
+      }
+    } catch (const boost::system::system_error&) {
+      // It was killed.
+    }
+    killing.join();
+    endpoint.process().wait();
+  }
+  EXPECT_GT(saved.size(), 2u);
+  EXPECT_GT(in_mid_answer, 0);
 }
 
 TEST_F(ServeTest, AServerThatIsNotTrustedIsAnError) {
