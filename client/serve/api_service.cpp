@@ -378,6 +378,12 @@ void ApiService::start(Call call, Prepared prepared, Instant start_at) {
     parts.outlet = std::make_shared<DirectOutlet>(call.reply, call.headers);
   }
   parts.on_local_text = [this](const std::string& text) { privacy_.local_texts().add(text); };
+  if (kept) {
+    parts.on_answer = [this, stream = std::string(*name)](const FinishedChoice& answer,
+                                                          const CompletionFormat::Json& counters) {
+      page_.settle(stream, answer.text, answer.thought, counters, privacy_);
+    };
+  }
   parts.on_done = [this, number, kept] {
     if (kept) kept_.ended(*kept, Clock::now());
     boost::asio::post(options_.io, [this, number] { completions_.erase(number); });
@@ -498,10 +504,10 @@ void ApiService::keep_conversation(Call call) {
   at_desk(
       std::move(call),
       [guard = privacy_](std::string_view body) { return PageApi::parse(body, guard); },
-      [this](Call asking, ApiResult<ConversationStore::Conversation> conversation) {
-        if (!conversation) return asking.fail(conversation.error());
-        auto result = page_.keep(query_field(asking.request.query, "id").value_or(""),
-                                 *std::move(conversation));
+      [this](Call asking, ApiResult<PageApi::Document> document) {
+        if (!document) return asking.fail(document.error());
+        auto result =
+            page_.keep(query_field(asking.request.query, "id").value_or(""), *std::move(document));
         answer(std::move(asking), std::move(result));
       });
 }

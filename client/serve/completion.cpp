@@ -142,6 +142,9 @@ void Completion::Choice::on_over(Result<AnswerOutcome> over) {
       completion_.write(completion_.format_.calls_event(index_, choice.calls));
     }
     completion_.write(completion_.format_.end_event(index_, choice));
+    if (completion_.parts_.on_answer) {
+      completion_.parts_.on_answer(choice, completion_.format_.counters_of(*outcome));
+    }
   }
   completion_.end_if_complete();
 }

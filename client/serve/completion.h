@@ -46,6 +46,9 @@ class Completion final : public std::enable_shared_from_this<Completion> {
     // Told of an answer that is to stay on the device, when it ends and by tell_local_texts(); may
     // be empty.
     std::function<void(const std::string& text)> on_local_text{};
+    // Told of each answer of a stream that is whole; may be empty.
+    std::function<void(const FinishedChoice& answer, const CompletionFormat::Json& counters)>
+        on_answer{};
     std::function<void()> on_done;  // told once, when it is over or was stopped; not to destroy it
   };
   // One prompt, or of texts as many as the request has.

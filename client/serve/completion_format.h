@@ -41,6 +41,7 @@ struct FinishedChoice {
 // "x_edgedraft", and llama-server's times in "timings".
 class CompletionFormat {
  public:
+  using Json = nlohmann::ordered_json;
   struct Options {
     CompletionKind kind;
     std::string model;  // its name
@@ -65,13 +66,13 @@ class CompletionFormat {
 
   // The answer as a whole.
   std::string whole(const std::vector<FinishedChoice>& choices);
+  // "x_edgedraft" of an answer that has ended.
+  Json counters_of(const AnswerOutcome& outcome) const;
 
  private:
-  using Json = nlohmann::ordered_json;
   Json frame(bool chunk) const;
   Json chunk_of(std::uint32_t choice, const std::string* text) const;
   Json logprobs_json(std::span<const ToldToken> tokens) const;
-  Json counters_of(const AnswerOutcome& outcome) const;
   Json calls_json(const std::vector<ToolCall>& calls, bool indexed);
   std::string event_of(Json chunk, std::size_t text_bytes);
 

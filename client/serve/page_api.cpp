@@ -21,6 +21,7 @@ using Json = nlohmann::ordered_json;
 
 constexpr std::size_t kTitleBytesMax = 1024;
 constexpr std::size_t kRemovedMax = 1024;
+constexpr std::size_t kAwaitedMax = 64;  // as many streams are kept
 // Nothing of it comes from elsewhere, or goes there.
 constexpr const char* kPolicy =
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; "
@@ -129,6 +130,25 @@ std::vector<std::string> texts_of(const nlohmann::json& document) {
   return texts;
 }
 
+// The last turn, if it waits for a stream; else null.
+const nlohmann::json* awaiting_turn(const nlohmann::json& document) {
+  const auto turns = document.find("turns");
+  if (turns == document.end() || !turns->is_array() || turns->empty()) return nullptr;
+  const nlohmann::json& last = turns->back();
+  return last.is_object() && last.contains("stream") && last.at("stream").is_string() ? &last
+                                                                                      : nullptr;
+}
+
+// The length of JavaScript.
+std::size_t utf16_count(std::string_view text) {
+  std::size_t units = 0;
+  for (const char byte : text) {
+    const auto value = static_cast<unsigned char>(byte);
+    if ((value & 0xC0) != 0x80) units += value >= 0xF0 ? 2 : 1;
+  }
+  return units;
+}
+
 // The mode that a document asks with; nothing where it leaves that to the endpoint.
 std::optional<PrivateMode> mode_of(const nlohmann::json& document) {
   const auto mode = document.find("mode");
@@ -172,8 +192,7 @@ ApiResult<HttpAnswer> PageApi::read(const std::string& id) const {
   return HttpAnswer{.content_type = "application/json", .body = *std::move(document)};
 }
 
-ApiResult<ConversationStore::Conversation> PageApi::parse(std::string_view body,
-                                                          const PrivacyGuard& privacy) {
+ApiResult<PageApi::Document> PageApi::parse(std::string_view body, const PrivacyGuard& privacy) {
   nlohmann::json object;
   if (const auto wrong = parse_object(body, object)) return *wrong;
   JsonFields fields(object);
@@ -195,14 +214,16 @@ ApiResult<ConversationStore::Conversation> PageApi::parse(std::string_view body,
   conversation.entry.is_private =
       conversation.entry.is_private || std::ranges::any_of(texts, finds);
   conversation.document = document->dump();
-  return conversation;
+  const nlohmann::json* const turn = awaiting_turn(*document);
+  return Document{.conversation = std::move(conversation),
+                  .stream = turn == nullptr ? "" : turn->at("stream")};
 }
 
-ApiResult<HttpAnswer> PageApi::keep(const std::string& id,
-                                    ConversationStore::Conversation conversation) {
+ApiResult<HttpAnswer> PageApi::keep(const std::string& id, Document document) {
   if (store_ == nullptr) return no_page();
   if (!ConversationStore::is_id(id)) return no_id();
   if (std::ranges::find(removed_, id) != removed_.end()) return removed();
+  ConversationStore::Conversation& conversation = document.conversation;
   conversation.entry.id = id;
   conversation.entry.updated_unix_ms = std::chrono::duration_cast<std::chrono::milliseconds>(
                                            std::chrono::system_clock::now().time_since_epoch())
@@ -214,7 +235,38 @@ ApiResult<HttpAnswer> PageApi::keep(const std::string& id,
                                    : "the disk with the conversations is full",
                     .code = "storage_full"};
   }
+  if (!document.stream.empty()) {
+    awaited_.emplace_back(std::move(document.stream), id);
+    if (awaited_.size() > kAwaitedMax) awaited_.pop_front();
+  }
   return json_answer({{"id", id}});
+}
+
+void PageApi::settle(const std::string& stream, const std::string& text, const std::string& thought,
+                     const Json& counters, const PrivacyGuard& privacy) {
+  const auto awaited =
+      std::ranges::find(awaited_, stream, &std::pair<std::string, std::string>::first);
+  if (store_ == nullptr || awaited == awaited_.end()) return;
+  const auto kept = store_->find(awaited->second);
+  if (!kept) return;
+  nlohmann::json document = nlohmann::json::parse(*kept);
+  if (const auto* const turn = awaiting_turn(document);
+      turn == nullptr || turn->at("stream") != stream)
+    return;
+  nlohmann::json& turn = document["turns"].back();
+  const bool is_private = counters.contains("private");
+  turn.erase("stream");
+  if (is_private) turn["private"] = true;
+  // Where some of it was written offline, none is told as confirmed.
+  const std::size_t confirmed = counters.at("offline_tokens") == 0 ? utf16_count(text) : 0;
+  turn["answer"] = {{"text", text},      {"thought", thought}, {"confirmed", confirmed},
+                    {"state", "online"}, {"counts", counters}, {"finished", true},
+                    {"broken", ""}};
+  const auto entries = store_->list();
+  auto entry = *std::ranges::find(entries, awaited->second, &ConversationStore::Entry::id);
+  entry.is_private = entry.is_private || is_private || privacy.finds(text, mode_of(document)) ||
+                     privacy.finds(thought, mode_of(document));
+  store_->put({.entry = std::move(entry), .document = document.dump()});
 }
 
 ApiResult<HttpAnswer> PageApi::remove(const std::string& id) {

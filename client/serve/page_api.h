@@ -1,8 +1,10 @@
 #pragma once
 
 #include <deque>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "client/serve/api_error.h"
 #include "client/serve/conversation_store.h"
@@ -26,14 +28,21 @@ class PageApi {
   ApiResult<HttpAnswer> list() const;
   // `id`: of the query.
   ApiResult<HttpAnswer> read(const std::string& id) const;
-  // {"title", "private", "document": {...}}, in which "mode" may be a request's "private", as a
-  // conversation without an id. On any thread.
-  static ApiResult<ConversationStore::Conversation> parse(std::string_view body,
-                                                          const PrivacyGuard& privacy);
+  struct Document {
+    ConversationStore::Conversation conversation{};  // without an id
+    std::string stream;                              // that its last turn waits for; empty: none
+  };
+  // {"title", "private", "document": {...}}, in which "mode" may be a request's "private". On any
+  // thread.
+  static ApiResult<Document> parse(std::string_view body, const PrivacyGuard& privacy);
   // One that was removed in this run is refused (410): a tab that has it open still would put it
   // back. The last 1,024 are remembered.
-  ApiResult<HttpAnswer> keep(const std::string& id, ConversationStore::Conversation conversation);
+  ApiResult<HttpAnswer> keep(const std::string& id, Document document);
   ApiResult<HttpAnswer> remove(const std::string& id);
+  // Gives the turn that waits for the stream of that name its answer, as the page itself does when
+  // it is open: so an answer that ends after the page was closed is kept, too.
+  void settle(const std::string& stream, const std::string& text, const std::string& thought,
+              const nlohmann::ordered_json& counters, const PrivacyGuard& privacy);
   // The messages of a chat as they would be sent. What is half typed is no value yet: the guard is
   // a copy. On any thread.
   static ApiResult<HttpAnswer> preview(std::string_view body, PrivacyGuard privacy,
@@ -42,6 +51,8 @@ class PageApi {
  private:
   ConversationStore* store_;
   std::deque<std::string> removed_;  // ids, oldest first
+  // Streams that kept conversations wait for, and their ids; oldest first.
+  std::deque<std::pair<std::string, std::string>> awaited_;
 };
 
 }  // namespace edgedraft

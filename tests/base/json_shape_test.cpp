@@ -19,5 +19,11 @@ TEST(JsonShapeTest, DepthIsLimitedWhateverTheMembers) {
   EXPECT_FALSE(has_readable_shape(many));
 }
 
+TEST(JsonShapeTest, CountsTheBytesOfStringsAndAnEscapeAsOne) {
+  EXPECT_EQ(json_text_bytes(R"({"ab":"c\"d\u00e9","e":[1,2,"\\"]})"), 2u + 4 + 1 + 1);
+  EXPECT_EQ(json_text_bytes(R"("cut\)"), 4u);
+  EXPECT_EQ(json_text_bytes("[1,2]"), 0u);
+}
+
 }  // namespace
 }  // namespace edgedraft

@@ -2,7 +2,9 @@
 
 #include <gtest/gtest.h>
 #include <sqlite3.h>
+#include <sys/resource.h>
 
+#include <csignal>
 #include <fstream>
 
 #include "tests/support/temporary_directory.h"
@@ -67,19 +69,41 @@ TEST_F(ConversationStoreTest, WhatIsDeletedOrPrivateIsNotInTheFile) {
   EXPECT_TRUE(store->list()[0].is_private);
 }
 
+// No file of this program grows beyond so many bytes.
+class FileSizeLimit {
+ public:
+  explicit FileSizeLimit(std::uintmax_t bytes) {
+    std::signal(SIGXFSZ, SIG_IGN);
+    getrlimit(RLIMIT_FSIZE, &before_);
+    const rlimit limit{.rlim_cur = bytes, .rlim_max = before_.rlim_max};
+    setrlimit(RLIMIT_FSIZE, &limit);
+  }
+  ~FileSizeLimit() { setrlimit(RLIMIT_FSIZE, &before_); }
+  FileSizeLimit(const FileSizeLimit&) = delete;
+  FileSizeLimit& operator=(const FileSizeLimit&) = delete;
+
+ private:
+  rlimit before_{};
+};
+
 TEST_F(ConversationStoreTest, RemovesPrivateTextThoughNoJournalCanBeWritten) {
   const auto store = ConversationStore::open(file_).value();
-  store->put(conversation(kId, "canary-one", 1));
-  store->put(conversation("fedcba9876543210", "canary-two", 1));
-  // Like a full disk: SQLite cannot make its journal.
-  std::filesystem::create_directory(file_.string() + "-journal");
-  EXPECT_TRUE(store->put(conversation(kId, "canary-one and more", 2, /*is_private=*/true)));
-  EXPECT_EQ(bytes().find("canary-one"), std::string::npos);
-  EXPECT_EQ(store->list().size(), 2u);
-  EXPECT_TRUE(store->remove("fedcba9876543210"));
-  EXPECT_EQ(bytes().find("canary-two"), std::string::npos);
-  EXPECT_TRUE(store->remove(kId));
-  EXPECT_TRUE(store->list().empty());
+  std::string text;
+  for (int i = 0; i < 10'000; ++i) text += "canary-one ";
+  for (const bool is_private : {true, false}) {
+    store->put(conversation(kId, text, 1));
+    {
+      // A journal of all pages is larger than they are.
+      const FileSizeLimit limit(std::filesystem::file_size(file_));
+      if (is_private) {
+        EXPECT_TRUE(store->put(conversation(kId, text, 2, /*is_private=*/true)));
+      } else {
+        EXPECT_TRUE(store->remove(kId));
+      }
+    }
+    EXPECT_EQ(bytes().find("canary-one"), std::string::npos);
+    EXPECT_EQ(store->list().size(), is_private ? 1u : 0u);
+  }
 }
 
 TEST_F(ConversationStoreTest, TellsIfPrivateTextStaysOnTheDisk) {
@@ -106,13 +130,15 @@ TEST_F(ConversationStoreTest, BoundsTheMemoryOfPrivateConversations) {
   std::size_t kept = 0;
   for (int i = 10; i < 20; ++i) {
     const std::string id = "0123456789abcd" + std::to_string(i);
-    kept += store->put(conversation(id, text, i, /*is_private=*/true)) ? 1 : 0;
+    ConversationStore::Conversation one = conversation(id, "", i, /*is_private=*/true);
+    one.document = text;
+    kept += store->put(one) ? 1 : 0;
   }
   EXPECT_EQ(store->list().size(), kept);
   EXPECT_GE(kept, 3u);
   EXPECT_LE(kept * text.size(), 64u << 20);
   EXPECT_TRUE(store->remove("0123456789abcd10"));
-  EXPECT_TRUE(store->put(conversation("0123456789abcd30", text, 30, /*is_private=*/true)));
+  EXPECT_TRUE(store->put(conversation("0123456789abcd30", "short", 30, /*is_private=*/true)));
 }
 
 TEST_F(ConversationStoreTest, WhatCannotBeKeptIsNotLost) {

@@ -170,6 +170,32 @@ TEST_F(LocalPagesTest, ConversationsArePrivateByTheirTextsAndNotByThePagesOwnNam
   EXPECT_TRUE(is_private({{"card", {"4111 1111 ", "1111 1111"}}}));
 }
 
+TEST_F(LocalPagesTest, KeepsAnAnswerThatEndsAfterThePageWasClosed) {
+  const std::string path = "/v1/edgedraft/conversation?id=5f0c2f7e-8a64-4b61-9d3e-0d9a4f2d9b11";
+  const std::string stream = "9f86d081884c7d659a2feaa0c55ad015";
+  const json turns{{{"role", "user"}, {"content", "Hi"}},
+                   {{"role", "assistant"}, {"stream", stream}, {"private", false}}};
+  const json saved{{"title", "A"}, {"document", {{"turns", turns}, {"mode", ""}}}};
+  EXPECT_EQ(ask(api_->port(), {.method = "PUT", .path = path, .body = saved.dump()}).status, 200u);
+  const HttpResult events =
+      ask(api_->port(), {.method = "POST",
+                         .path = "/v1/chat/completions",
+                         .headers = {{"X-Conversation-Id", stream}},
+                         .body = chat_of("Hi", {{"stream", true}, {"max_tokens", 8}}).dump()});
+  EXPECT_EQ(events.status, 200u);
+  const json kept = json::parse(ask(api_->port(), {.path = path}).body)["turns"];
+  ASSERT_EQ(kept.size(), 2u);
+  EXPECT_FALSE(kept[1].contains("stream"));
+  EXPECT_EQ(kept[1]["answer"]["counts"]["tokens"], 8);
+  const std::string text = kept[1]["answer"]["text"];
+  EXPECT_FALSE(text.empty());
+  EXPECT_EQ(kept[1]["answer"]["confirmed"], text.size());
+  EXPECT_EQ(
+      json::parse(
+          ask(api_->port(), {.path = "/v1/edgedraft/conversations"}).body)["data"][0]["title"],
+      "A");
+}
+
 TEST_F(LocalPagesTest, WrongRequestsAreRefusedInOpenAIsShape) {
   const HttpResult wrong = post("/v1/chat/completions", chat_of("Hi", {{"temperature", "x"}}));
   EXPECT_EQ(wrong.status, 400u);
@@ -185,7 +211,7 @@ TEST_F(LocalPagesTest, WrongRequestsAreRefusedInOpenAIsShape) {
   const HttpResult huge = post("/v1/chat/completions", {{"x", std::string(17u << 20, 'y')}});
   EXPECT_EQ(huge.status, 413u);
   EXPECT_TRUE(json::parse(huge.body).contains("error"));
-  const std::string levels(1'000'000, '[');
+  const std::string levels(500'000, '[');
   std::string members;
   for (int i = 0; i < 100'000; ++i) members += "\"" + std::to_string(i) + "\":0,";
   for (const char* const path : {"/v1/chat/completions", "/tokenize", "/v1/edgedraft/preview"}) {

@@ -50,6 +50,33 @@ TEST_F(LocalServerTest, EndsTheOldestStreamsWithoutReadersWhenOthersBegin) {
   for (int i = 0; i < 10; ++i) EXPECT_EQ(streams[i]["is_done"], i < 2) << i;
 }
 
+TEST_F(LocalServerTest, AnswersOthersWhileALargeRequestIsRead) {
+  start({});
+  std::string text;
+  while (text.size() < 1u << 20) text += "the quick brown fox jumps over the lazy dog ";
+  std::atomic<bool> is_read = false;
+  std::thread large([&] {
+    EXPECT_EQ(post("/tokenize", {{"content", text.substr(0, 1'000'000)}}).status, 200u);
+    is_read = true;
+  });
+  // Once the body has come.
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  int others = 0;
+  for (; !is_read; ++others) EXPECT_EQ(ask(api_->port(), {.path = "/v1/models"}).status, 200u);
+  large.join();
+  EXPECT_GT(others, 10);
+}
+
+TEST_F(LocalServerTest, RefusesByItsBytesWhatNoContextCanHold) {
+  start({});
+  EXPECT_EQ(post("/v1/chat/completions", chat_of("Hi", {{"max_tokens", 1}})).status, 200u);
+  const std::string text(1'500'000, 'a');
+  const HttpResult refused = post("/v1/chat/completions", chat_of(text));
+  EXPECT_EQ(refused.status, 400u);
+  EXPECT_EQ(json::parse(refused.body)["error"]["code"], "context_length_exceeded");
+  EXPECT_EQ(post("/v1/completions", {{"prompt", text}, {"max_tokens", 1}}).status, 400u);
+}
+
 // Whoever has no key cannot make it hold bodies.
 TEST_F(LocalServerTest, ReadsNoBodyForPagesThatTakeNone) {
   start({.key = "secret"});
