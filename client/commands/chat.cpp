@@ -19,10 +19,11 @@ constexpr const char* kHelp =
     "Ctrl-C cancels an answer; a second one, or one at the prompt, ends the program, as SIGTERM "
     "does.\n";
 
-// The next turn may be answered all the same: it is a shorter one, or the link is back.
+// The next turn may be answered all the same: it is a shorter one, has no private text that the
+// drafter would have to answer alone, or the link is back.
 bool another_turn_may_do(Errc code) {
   return code == Errc::context_full || code == Errc::link_down || code == Errc::timed_out ||
-         code == Errc::refused;
+         code == Errc::refused || code == Errc::unsupported;
 }
 
 // One conversation on standard input and output.

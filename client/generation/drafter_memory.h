@@ -15,6 +15,8 @@ class DrafterMemory {
   explicit DrafterMemory(Drafter* drafter) : drafter_(drafter) {}
 
   bool wants_rows() const { return drafter_ && drafter_->activation_cols() > 0; }
+  // The drafter needs activations and has none: its logits mean nothing.
+  bool is_blind() const { return wants_rows() && rows_end_ == 0; }
   // Positions below have theirs, or those whose rows the drafter reads; the first that a request
   // has to ask for.
   std::uint32_t complete_end() const { return complete_end_; }

@@ -131,6 +131,10 @@ class Generation {
   Result<void> write_offline();
   // Errors    context_full, unsupported: the device was to answer, and has not a token
   Result<void> on_nothing_to_write();
+  // The drafter would write without the server, and has never had the activations that it needs.
+  bool is_blind() const { return parts_.writer == nullptr && memory_.is_blind(); }
+  // The link's error, and why the device could not answer in the server's place.
+  Error unanswered() const;
   // Text is written while the server is away.
   bool writes_here() const { return writes_offline_ && !nothing_to_write_; }
   // Somebody can write without the server.

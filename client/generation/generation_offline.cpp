@@ -11,6 +11,14 @@
 namespace edgedraft {
 namespace {
 
+constexpr const char* kNeedsTarget =
+    "this drafter cannot answer alone (it needs the target's activations): give "
+    "--offline-bundle FILE";
+
+constexpr const char* kCannotWrite =
+    "the drafter cannot write here without the server: its kind never does, or the conversation is "
+    "longer than it has room for";
+
 bool trying_again_may_help(Errc code) {
   return code == Errc::link_down || code == Errc::timed_out || code == Errc::refused;
 }
@@ -29,8 +37,8 @@ Result<void> Generation::take_offline(const Result<ClientEvent>& told) {
   if (!told && state_ == ClientState::offline) {
     if (writes_here()) {
       if (auto written = write_offline(); !written) return written;
-    } else if (nothing_to_write_ && parts_.now() >= *check_deadline_) {
-      return server_.link_error.value_or(no_answer_in_time());
+    } else if (check_deadline_ && parts_.now() >= *check_deadline_) {
+      return unanswered();
     }
   }
   keep_if_due();
@@ -42,7 +50,7 @@ Result<void> Generation::write_offline() {
   std::span<const float> logits;
   if (parts_.writer != nullptr) {
     logits = parts_.writer->next_logits(conversation_.tokens());
-  } else if (parts_.drafter != nullptr) {
+  } else if (parts_.drafter != nullptr && !is_blind()) {
     logits = parts_.drafter->next_logits();
   }
   if (logits.empty()) return on_nothing_to_write();
@@ -81,13 +89,15 @@ Result<void> Generation::write_offline() {
   return boost::system::in_place_value;
 }
 
-// There is no drafter, its context is full, or it proposes tokens without a law of what comes next.
+// There is no drafter, its context is full, it has no activations yet, or it proposes tokens
+// without a distribution of the next one.
 Result<void> Generation::on_nothing_to_write() {
   if (device_writes_ && route_ == AnswerRoute::automatic) {
     device_writes_ = false;  // hands over
-  } else if (outage_tokens_ > 0) {
+  } else if (outage_tokens_ > 0 && !is_blind()) {
     end_ = AnswerEnd::context;
   } else if (device_writes_) {
+    if (is_blind()) return Error{Errc::unsupported, kNeedsTarget};
     if (options_.context_count > 0 && conversation_.count() >= options_.context_count) {
       return Error{Errc::context_full, "the conversation has " +
                                            std::to_string(conversation_.count()) +
@@ -95,14 +105,22 @@ Result<void> Generation::on_nothing_to_write() {
                                            std::to_string(options_.context_count)};
     }
     return Error{Errc::unsupported,
-                 "the drafter cannot write here without the server: its kind never does, or the "
-                 "conversation is longer than it has room for; let the server answer, or give the "
-                 "device another drafter (--drafter, --offline-bundle) or more room (--ctx)"};
+                 std::string(kCannotWrite) +
+                     "; let the server answer, or give the device another drafter (--drafter, "
+                     "--offline-bundle) or more room (--ctx)"};
   } else {
     nothing_to_write_ = true;
     if (!check_deadline_) check_deadline_ = parts_.now() + options_.resync_wait;
   }
   return boost::system::in_place_value;
+}
+
+Error Generation::unanswered() const {
+  Error error = server_.link_error.value_or(no_answer_in_time());
+  if (nothing_to_write_ && has_writer()) {
+    error.message += std::string("; ") + (is_blind() ? kNeedsTarget : kCannotWrite);
+  }
+  return error;
 }
 
 bool Generation::bears_outages() const {

@@ -81,7 +81,7 @@ mkdir page-data
 # A drafter may write the whole answer while the server is stopped: then it waits to be checked, on a
 # busy machine for longer than the usual three seconds.
 "$client" serve --listen 127.0.0.1:0 --server "$address" --pin "$pin" --deadline-ms 1000 --hold-ms 50000 \
-  --bundle "$models/moa-tli1.gguf" --page page-data/conversations.db >page.out 2>page.err &
+  --bundle "$models/moa-tli1.gguf" --offline-bundle "$models/independent.gguf" --page page-data/conversations.db >page.out 2>page.err &
 processes+=($!)
 ready page
 read -r _ page _ <page.out

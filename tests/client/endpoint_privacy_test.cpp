@@ -28,8 +28,13 @@ using testing::LocalServerTest;
 class PrivacyTest : public LocalServerTest {
  protected:
   // Everything that was sent for it by a program that has just started, but for Hellos.
-  Bytes sent_for(const json& body, bool drafts = true) {
-    return sent_by([&] { answer_ = chat(body)["choices"][0]; }, drafts);
+  Bytes sent_for(const json& body, bool drafts = true, const Setting& setting = {}) {
+    return sent_by([&] { answer_ = chat(body)["choices"][0]; }, drafts, setting);
+  }
+  // With a drafter that answers alone.
+  void start_alone() {
+    api_.reset();
+    start({.writes_alone = true});
   }
   Bytes sent_by(const std::function<void()>& ask, bool drafts, Setting setting = {}) {
     api_.reset();
@@ -107,7 +112,9 @@ TEST_F(PrivacyTest, WhatIsSentTellsNothingOfPrivateText) {
       const bool stays = mode != "mask";
       const bool is_answered = !stays || value.size() < bundle_.context_count();
       const auto too_long = [&] { EXPECT_EQ(post("/v1/chat/completions", body).status, 400u); };
-      const Bytes sent = is_answered ? sent_for(body, stays) : sent_by(too_long, stays);
+      const Setting setting{.writes_alone = mode == "local"};
+      const Bytes sent =
+          is_answered ? sent_for(body, stays, setting) : sent_by(too_long, stays, setting);
       if (!expected) expected = sent;
       EXPECT_EQ(sent, *expected) << mode << ", " << value.substr(0, 20);
     }
@@ -300,7 +307,8 @@ TEST_F(PrivacyTest, ANumberIsFoundWithoutItsQuotationMarks) {
 
 // It cannot be masked, and would stand before the first placeholder.
 TEST_F(PrivacyTest, UnderPrefixAPrivateNameKeepsAllHere) {
-  sent_for(chat_of("I am <private>Annabel Quist</private>.", {{"max_tokens", 5}}));
+  sent_for(chat_of("I am <private>Annabel Quist</private>.", {{"max_tokens", 5}}), true,
+           {.writes_alone = true});
   const std::uint64_t before = last_sent();
   json body = chat_of("Tally the votes.", {{"private", "prefix"}, {"max_tokens", 5}});
   body["messages"].push_back(
@@ -430,6 +438,7 @@ TEST_F(PrivacyTest, ALinkThatAnAnswerGoesOnWithHoldsNoValue) {
 // Which of its connections a conversation gets is decided by nothing private, or the server could
 // tell whether that repeats what was said on another.
 TEST_F(PrivacyTest, PrivateTextTakesNoOtherConversationsPlace) {
+  start_alone();
   json history = chat_of(kStory, {{"max_tokens", 8}});
   history["messages"].push_back(chat(history)["choices"][0]["message"]);
   for (const char* const mode : {"local", "prefix"}) {
@@ -450,7 +459,8 @@ TEST_F(PrivacyTest, PrivateTextTakesNoOtherConversationsPlace) {
 
 TEST_F(PrivacyTest, UnderLocalAnAnswerStaysWithItsQuestion) {
   sent_for(chat_of("Tell me a story about a dog and a <private>ball</private>.",
-                   {{"private", "local"}, {"max_tokens", 40}}));
+                   {{"private", "local"}, {"max_tokens", 40}}),
+           true, {.writes_alone = true});
   const std::string told = answer_["message"]["content"];
   ASSERT_GT(told.size(), 60u);
   EXPECT_EQ(answer_["x_edgedraft"]["target_passes"], 0);
@@ -476,6 +486,7 @@ TEST_F(PrivacyTest, UnderLocalAnAnswerStaysWithItsQuestion) {
 
 // Its reader has seen it, and may quote it.
 TEST_F(PrivacyTest, UnderLocalAStoppedAnswerStaysToo) {
+  start_alone();
   const std::string id(32, 's');
   RawPeer peer(api_->port());
   const std::string told = begun_here(peer, id);
@@ -488,6 +499,7 @@ TEST_F(PrivacyTest, UnderLocalAStoppedAnswerStaysToo) {
 
 // The same before it has ended.
 TEST_F(PrivacyTest, UnderLocalAnAnswerStaysWhileItIsWritten) {
+  start_alone();
   RawPeer peer(api_->port());
   const std::string told = begun_here(peer, std::string(32, 's'));
   const json question =

@@ -33,6 +33,7 @@ class LocalServerTest : public ::testing::Test {
     std::uint32_t conversations = 8;
     std::uint32_t line = 16;
     bool plain = false;
+    bool writes_alone = false;  // another drafter than the bundle's, which needs no activations
     Duration pass_pace{};
     std::string key;
     PrivacyGuard::Options privacy{};
@@ -53,7 +54,17 @@ class LocalServerTest : public ::testing::Test {
       loaded.weights = bundle_.load_drafter(*loaded.backend);
       return loaded;
     }});
-    engine_.emplace(&*drafters_, nullptr, &grid_);
+    writers_.reset();
+    if (setting.writes_alone) {
+      alone_.emplace(
+          BundleFile::open(EDGEDRAFT_MODELS "/independent.gguf", BundleUse::draft).value());
+      writers_.emplace(SharedDrafters::Options{.first = [this] {
+        LoadedDrafter loaded{.backend = make_cpu_backend({.threads = 1}), .weights = nullptr};
+        loaded.weights = alone_->load_drafter(*loaded.backend);
+        return loaded;
+      }});
+    }
+    engine_.emplace(&*drafters_, writers_ ? &*writers_ : nullptr, &grid_);
     LocalServer::Options options{
         .address = "127.0.0.1",
         .guard = {.key = setting.key, .allow_origins = {}, .allow_hosts = {}},
@@ -146,6 +157,8 @@ class LocalServerTest : public ::testing::Test {
   std::unique_ptr<LoopbackServer> server_;
   SendGrid grid_;
   std::optional<SharedDrafters> drafters_;
+  std::optional<BundleFile> alone_;
+  std::optional<SharedDrafters> writers_;
   std::optional<Engine> engine_;
   std::atomic<std::uint32_t> passes_ = 0;
   std::atomic<std::uint32_t> failures_ = 0;

@@ -299,7 +299,7 @@ TEST_F(LocalServerTest, AChatOfWhichTheTemplateMakesNothingIsRefused) {
     }
   }
   const json user = {{"role", "user"}, {"content", "Hi"}};
-  chat({{"messages", json::array({open, user})}, {"max_tokens", 2}});
+  chat({{"messages", json::array({user, user})}, {"max_tokens", 2}});
 }
 
 TEST_F(LocalServerTest, FunctionsAreCalledAndTheirResultsTakenIn) {
@@ -386,7 +386,18 @@ TEST_F(LocalServerTest, FunctionsAreCalledAsTheTemplateHasIt) {
       << "the call is the tokens that it was";
 }
 
+TEST_F(LocalServerTest, ADrafterThatNeedsTheTargetSaysWhatToGiveInstead) {
+  for (const json& body : {chat_of("Hi", {{"route", "device"}}),
+                           chat_of("I am <private>Ann</private>.", {{"private", "local"}})}) {
+    const HttpResult refused = post("/v1/chat/completions", body);
+    EXPECT_EQ(refused.status, 400u);
+    EXPECT_NE(refused.body.find("give --offline-bundle FILE"), std::string::npos) << refused.body;
+  }
+}
+
 TEST_F(LocalServerTest, TheDeviceAnswersByItselfIfItIsAskedTo) {
+  api_.reset();
+  start({.writes_alone = true});
   const json alone = chat(chat_of(kStory, {{"route", "device"}, {"max_tokens", 30}}))["choices"][0];
   EXPECT_EQ(alone["x_edgedraft"]["offline_tokens"], alone["x_edgedraft"]["tokens"]);
   EXPECT_EQ(alone["x_edgedraft"]["target_passes"], 0);

@@ -29,6 +29,17 @@ GenerationRig::Options options_of(std::vector<LinkFault> faults = {}) {
   return options;
 }
 
+// Whether the device answers: without any activations its drafter refuses.
+bool answers(GenerationRig& rig, const Tokens& secret, std::uint32_t open_count,
+             Tokens prompt = kOpen) {
+  rig.generation().set({.tokens_max = kLength,
+                        .route = AnswerRoute::device,
+                        .is_private = true,
+                        .open_count = open_count});
+  prompt.insert(prompt.end(), secret.begin(), secret.end());
+  return rig.try_answer(prompt).has_value();
+}
+
 Answer answer(GenerationRig& rig, const Tokens& secret, std::uint32_t open_count,
               Tokens prompt = kOpen) {
   rig.generation().set({.tokens_max = kLength,
@@ -77,7 +88,7 @@ TEST(PrivateAnswerTest, TheDrafterHasTheTargetsActivationsOfWhatMayBeSent) {
   EXPECT_EQ(before.requests().size(), 1u);
 
   GenerationRig alone(options_of());
-  EXPECT_NE(answer(alone, secret, 0).tokens, opened.tokens);
+  EXPECT_FALSE(answers(alone, secret, 0));
   EXPECT_TRUE(alone.requests().empty());
 }
 
@@ -119,7 +130,7 @@ TEST(PrivateAnswerTest, UplinksAreTheSameForTenThousandPrivateTexts) {
         // One conversation, or another.
         Tokens open = kOpen;
         if (open_random.below(2) == 0) open[open_random.below(open.size())] = 50;
-        answer(rig, some_tokens(random), kOpenCount, open);
+        answers(rig, some_tokens(random), kOpenCount, open);
       }
       const Tokens sent = sent_tokens(rig);
       if (!expected) expected = sent;
@@ -136,9 +147,9 @@ TEST(PrivateAnswerTest, FaultsOfTheLinkTellNothingAndHoldNothingUp) {
     for (const Tokens& secret : {Tokens{40}, Tokens(30, 41), Tokens{1, 2, 3}}) {
       GenerationRig rig(options_of({{.request = 1, .kind = kind, .wait_calls = 3}}));
       for (int turn = 0; turn < 3; ++turn) {
-        const Answer told = answer(rig, secret, kOpenCount);
-        EXPECT_GT(told.tokens.size(), 0u);
-        EXPECT_EQ(told.count(Provenance::private_), told.tokens.size());
+        const bool is_told = answers(rig, secret, kOpenCount);
+        EXPECT_EQ(is_told, !rig.listener().tokens.empty());
+        for (const Provenance of : rig.listener().provenance) EXPECT_EQ(of, Provenance::private_);
       }
       sent.push_back(sent_tokens(rig));
     }

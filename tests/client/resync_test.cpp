@@ -78,6 +78,19 @@ class ResyncTest : public ::testing::TestWithParam<ToyDrafter> {
             .tree = TreeShape{.breadth = 2, .depth = 2, .nodes = 4},
             .tokens_max = 12};
   }
+  // It writes nothing before it has had activations.
+  static bool needs_target() {
+    return GetParam() != ToyDrafter::independent && GetParam() != ToyDrafter::twin;
+  }
+  // A prompt that such a drafter can answer alone: the second turn of a conversation.
+  static Tokens second_turn(GenerationRig& rig) {
+    if (!needs_target()) return kRigPrompt;
+    const Answer first = rig.answer(kRigPrompt);
+    Tokens prompt = kRigPrompt;
+    prompt.insert(prompt.end(), first.tokens.begin(), first.tokens.end());
+    prompt.push_back(33);
+    return prompt;
+  }
 };
 
 TEST_P(ResyncTest, CheckedAnswersAreThoseOfPlainDecodingWhateverHappensToTheLink) {
@@ -179,16 +192,19 @@ TEST_P(ResyncTest, TextOfALongOutageIsKeptAndThatOfAShortOneChecked) {
 TEST_P(ResyncTest, AnAnswerThatComesAfterTheTextWasKeptMisleadsNobody) {
   std::uint32_t kept = 0;
   std::uint32_t verified = 0;
+  GenerationRig undisturbed(options());
+  (void)second_turn(undisturbed);
+  const std::uint32_t request = undisturbed.link().request_count() + 1;
   for (const std::uint32_t calls : {4u, 8u, 12u, 20u}) {
     GenerationRig::Options with = options();
-    with.tokens_max = 30;
-    with.faults = {{.request = 1, .kind = LinkFault::Kind::silence, .wait_calls = calls}};
+    with.faults = {{.request = request, .kind = LinkFault::Kind::silence, .wait_calls = calls}};
     GenerationRig rig(with);
+    const Tokens prompt = second_turn(rig);
     rig.generation().set({.tokens_max = 30, .keep_after = Duration::zero()});
-    const Answer answer = rig.answer(kRigPrompt);
+    const Answer answer = rig.answer(prompt);
     kept += answer.count(Provenance::offline);
     verified += answer.count(Provenance::verified);
-    Tokens text = kRigPrompt;
+    Tokens text = prompt;
     for (std::size_t i = 0; i < answer.tokens.size(); ++i) {
       if (answer.provenance[i] == Provenance::verified) {
         EXPECT_EQ(answer.tokens[i], rig.choice(text, static_cast<std::uint32_t>(text.size())));
@@ -202,15 +218,17 @@ TEST_P(ResyncTest, AnAnswerThatComesAfterTheTextWasKeptMisleadsNobody) {
 
 TEST_P(ResyncTest, WhatTheDeviceAnswersByItselfIsNotSentAnywhere) {
   GenerationRig rig(options());
+  const Tokens prompt = second_turn(rig);
+  const std::uint32_t requests = rig.link().request_count();
   rig.generation().set(
       {.tokens_max = 12, .keep_after = Duration::zero(), .route = AnswerRoute::device});
-  const Answer answer = rig.answer(kRigPrompt);
-  EXPECT_EQ(rig.link().request_count(), 0u);
+  const Answer answer = rig.answer(prompt);
+  EXPECT_EQ(rig.link().request_count(), requests);
   EXPECT_EQ(answer.count(Provenance::offline), answer.tokens.size());
   EXPECT_TRUE(answer.tokens.size() == 12 || answer.end == AnswerEnd::end_token);
   EXPECT_FALSE(rig.settle()) << "there is nothing to check";
   // The next turn may be the server's.
-  Tokens next = kRigPrompt;
+  Tokens next = prompt;
   next.insert(next.end(), answer.tokens.begin(), answer.tokens.end());
   next.push_back(33);
   rig.generation().set({.tokens_max = 12});
@@ -220,11 +238,13 @@ TEST_P(ResyncTest, WhatTheDeviceAnswersByItselfIsNotSentAnywhere) {
 TEST_P(ResyncTest, ADeviceThatIsUnsureHandsOverAndItsTextIsCheckedOrKept) {
   for (const Duration keep_after : {Duration::max(), Duration::zero()}) {
     GenerationRig rig(options());
+    const Tokens prompt = second_turn(rig);
+    const std::uint32_t requests = rig.link().request_count();
     rig.generation().set({.tokens_max = 30,
                           .keep_after = keep_after,
                           .route = AnswerRoute::automatic,
                           .handover_below = 1.1});  // nobody is as sure
-    const Answer answer = rig.answer(kRigPrompt);
+    const Answer answer = rig.answer(prompt);
     EXPECT_EQ(answer.stats.offline_tokens, DrafterConfidence::kTokens);
     if (keep_after == Duration::max()) {
       EXPECT_EQ(answer.count(Provenance::verified), answer.tokens.size());
@@ -232,19 +252,20 @@ TEST_P(ResyncTest, ADeviceThatIsUnsureHandsOverAndItsTextIsCheckedOrKept) {
       EXPECT_EQ(answer.count(Provenance::offline), DrafterConfidence::kTokens);
       EXPECT_GT(answer.count(Provenance::verified), 0u);
     }
-    EXPECT_GT(rig.link().request_count(), 0u);
+    EXPECT_GT(rig.link().request_count(), requests);
     // One that is sure has no reason to.
     GenerationRig sure(options());
+    (void)second_turn(sure);
     sure.generation().set({.tokens_max = 12,
                            .keep_after = keep_after,
                            .route = AnswerRoute::automatic,
                            .handover_below = 0.0});
-    EXPECT_EQ(sure.answer(kRigPrompt).stats.offline_tokens, sure.generation().stats().tokens);
+    EXPECT_EQ(sure.answer(prompt).stats.offline_tokens, sure.generation().stats().tokens);
   }
 }
 
 TEST_P(ResyncTest, AnswersEndOfflineWhereTheServerStaysAway) {
-  for (std::uint32_t request = 0; request <= 4; ++request) {
+  for (std::uint32_t request = needs_target() ? 2 : 0; request <= 4; ++request) {
     SCOPED_TRACE(request);
     GenerationRig::Options with = options();
     with.resync_wait = std::chrono::seconds(1);
@@ -425,6 +446,37 @@ TEST(ResyncErrorTest, ADeviceThatCannotWriteHandsOverOrSaysSo) {
   const auto end = rig.try_answer(kRigPrompt);
   ASSERT_FALSE(end);
   EXPECT_EQ(end.error().code, Errc::unsupported);
+}
+
+// What it would write without any activations means nothing.
+TEST(ResyncErrorTest, ADrafterWithoutActivationsRefusesAndSaysWhatToGive) {
+  for (const ToyDrafter drafter :
+       {ToyDrafter::moa_tli0, ToyDrafter::moa_tli1, ToyDrafter::eagle, ToyDrafter::moa_merged}) {
+    GenerationRig::Options options{
+        .drafter = drafter,
+        .tokens_max = 12,
+        .resync_wait = 1s,
+        .faults = {{.request = 0, .kind = LinkFault::Kind::lost_request, .wait_calls = kForever}}};
+    GenerationRig away(options);
+    const auto end = away.try_answer(kRigPrompt);
+    ASSERT_FALSE(end) << name_of(drafter);
+    EXPECT_EQ(end.error().code, Errc::link_down);
+    EXPECT_NE(end.error().message.find("--offline-bundle"), std::string::npos)
+        << end.error().message;
+    EXPECT_TRUE(away.listener().tokens.empty());
+
+    GenerationRig alone({.drafter = drafter, .tokens_max = 12});
+    alone.generation().set({.tokens_max = 12, .route = AnswerRoute::device});
+    const auto refused = alone.try_answer(kRigPrompt);
+    ASSERT_FALSE(refused) << name_of(drafter);
+    EXPECT_EQ(refused.error().code, Errc::unsupported);
+    EXPECT_NE(refused.error().message.find("--offline-bundle"), std::string::npos)
+        << refused.error().message;
+
+    options.twin_writes = true;
+    GenerationRig with_writer(options);
+    EXPECT_FALSE(with_writer.answer(kRigPrompt).tokens.empty());
+  }
 }
 
 TEST(ResyncErrorTest, TheServerGoesOnWhereTheDeviceHasNoMoreRoom) {

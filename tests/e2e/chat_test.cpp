@@ -56,7 +56,8 @@ TEST_F(ChatTest, SigtermCutsTheAnswerAndEndsTheProgram) {
 TEST_F(ChatTest, AForgottenAnswerIsNotCorrected) {
   auto server = std::make_unique<Server>(scratch_);
   const std::string address = server->address();
-  const Options client_command = chat(*server);
+  const Options client_command =
+      joined(chat(*server), {"--offline-bundle", demo_model("independent")});
   server->process().signal(SIGKILL);
   server->process().wait();
   // The second line comes once the server is back and has the client.

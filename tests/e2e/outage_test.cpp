@@ -261,6 +261,19 @@ TEST_F(OutageTest, WithoutAnyServerTheDrafterAnswersAlone) {
   for (const auto& mark : provenance(answer)) EXPECT_EQ(mark, "offline");
 }
 
+TEST_F(OutageTest, ADrafterThatNeedsTheTargetRefusesWithoutIt) {
+  const Options options{"-p",       kStory,
+                        "--server", "127.0.0.1:1",
+                        "--pin",    "sha256:" + std::string(64, '0'),
+                        "--bundle", demo_model("moa-tli0")};
+  const auto refused = start_client(scratch_, "alone", options);
+  EXPECT_EQ(refused->wait(), 3);
+  EXPECT_NE(refused->err().find("--offline-bundle"), std::string::npos) << refused->err();
+  const auto answered =
+      start_client(scratch_, "beside", joined(options, {"--offline-bundle", demo_model("target")}));
+  EXPECT_EQ(answered->wait(), 0) << answered->err();
+}
+
 // Its only token was written, and is not what it should be.
 TEST_F(OutageTest, AnUncheckedAnswerIsToldByTheStatus) {
   const auto cycles = scratch_ / "cycles.jsonl";
@@ -277,9 +290,12 @@ TEST_F(OutageTest, AnUncheckedAnswerIsToldByTheStatus) {
 TEST_F(OutageTest, AnAnswerWithoutTheServerForgetsNothingOfIt) {
   Server server(scratch_);
   const auto answer = [&](const char* name) {
-    Process client(joined({EDGEDRAFT_CLIENT, "run", "--json"}, common(server)), scratch_ / name, "",
-                   {{"XDG_CONFIG_HOME", scratch_.path().string()},
-                    {"XDG_CACHE_HOME", scratch_.path().string()}});
+    Process client(
+        joined({EDGEDRAFT_CLIENT, "run", "--json", "--offline-bundle", demo_model("independent")},
+               common(server)),
+        scratch_ / name, "",
+        {{"XDG_CONFIG_HOME", scratch_.path().string()},
+         {"XDG_CACHE_HOME", scratch_.path().string()}});
     EXPECT_EQ(client.wait(), 0) << client.err();
     return json::parse(client.out());
   };

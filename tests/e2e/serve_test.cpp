@@ -240,7 +240,8 @@ TEST_F(ServeTest, StartsWithoutANetworkAndMeetsItsServerLater) {
     address = server.address();
     pin = server.pin();
   }
-  Endpoint endpoint(scratch_, address, pin, {"--hold-ms", "100"});
+  Endpoint endpoint(scratch_, address, pin,
+                    {"--hold-ms", "100", "--offline-bundle", demo_model("independent")});
   const json alone = endpoint.answer({{"max_tokens", 20}});
   EXPECT_GT(alone["x_edgedraft"]["offline_tokens"], 0);
   json waited;
@@ -255,11 +256,26 @@ TEST_F(ServeTest, StartsWithoutANetworkAndMeetsItsServerLater) {
   EXPECT_EQ(endpoint.process().wait(10s), 0) << endpoint.process().err();
 }
 
+TEST_F(ServeTest, WithoutItsServerADrafterThatNeedsItRefuses) {
+  const Endpoint endpoint(scratch_, "127.0.0.1:1", "sha256:" + std::string(64, '0'),
+                          {"--hold-ms", "100"});
+  const auto target = [&] {
+    return json::parse(ask(endpoint.port(), {.path = "/health"}).body)["target"];
+  };
+  EXPECT_EQ(target(), "unknown");
+  const HttpResult refused = endpoint.post({{"max_tokens", 5}});
+  EXPECT_EQ(refused.status, 503u);
+  EXPECT_FALSE(refused.header("Retry-After").empty());
+  EXPECT_NE(refused.body.find("--offline-bundle"), std::string::npos) << refused.body;
+  EXPECT_EQ(target(), "away");
+}
+
 // Logs of both sides at their most talkative, the page's file, counters, settings, what was sent.
 TEST_F(ServeTest, NothingThatIsKeptOrToldHoldsPrivateText) {
   const Server server(scratch_, {"--log-level", "trace"});
   Endpoint endpoint(scratch_, server.address(), server.pin(),
-                    {"--log-level", "trace", "--page", (scratch_ / "page.db").string()});
+                    {"--log-level", "trace", "--page", (scratch_ / "page.db").string(),
+                     "--offline-bundle", demo_model("independent")});
   const auto send = [&](const std::string& method, const std::string& path, const json& body) {
     return ask(endpoint.port(), {.method = method, .path = path, .body = body.dump()});
   };
