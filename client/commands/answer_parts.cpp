@@ -139,7 +139,8 @@ Result<std::unique_ptr<TargetLink>> AnswerParts::open_link(
        .on_event = std::move(wake),
        .on_failure = std::move(on_failure),
        .plug = &plug_,
-       .grid = &grid_});
+       .grid = &grid_,
+       .contact = &contact_});
   if (!link) return link.error();
   if (!config_.offline_after) return std::move(*link);
   return std::make_unique<CutLink>(std::move(*link), *config_.offline_after,

@@ -18,6 +18,7 @@
 #include "client/privacy/uplink_record.h"
 #include "shared/net/link_plug.h"
 #include "shared/net/send_grid.h"
+#include "shared/net/server_contact.h"
 #include "shared/protocol/target_link.h"
 #include "shared/runtime/memory_meter.h"
 
@@ -69,6 +70,8 @@ class AnswerParts {
   LinkPlug& plug() { return plug_; }
   // What says when they may send.
   SendGrid& grid() { return grid_; }
+  // What they last found of the server.
+  const ServerContact& contact() const { return contact_; }
   RunKnowledge known() const;
   // Keeps what the answer taught for the next run; one that the server had no part in taught
   // nothing. Threads   one
@@ -96,6 +99,7 @@ class AnswerParts {
   UplinkRecord uplink_;
   LinkPlug plug_;
   SendGrid grid_;
+  ServerContact contact_;
   std::uint64_t last_connection_ = 0;
 
   std::mutex token_mutex_;

@@ -25,6 +25,7 @@ unsigned status_of(Errc code) {
     case Errc::unsupported:
       return 400;
     case Errc::link_down:
+    case Errc::unknown_host:
     case Errc::timed_out:
     case Errc::refused:
     case Errc::session_unknown:

@@ -41,6 +41,8 @@ std::string_view to_string(Errc code) {
       return "session_unknown";
     case Errc::link_down:
       return "link_down";
+    case Errc::unknown_host:
+      return "unknown_host";
     case Errc::timed_out:
       return "timed_out";
     case Errc::cancelled:

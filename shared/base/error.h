@@ -26,6 +26,7 @@ enum class Errc {
   refused,          // the server is full or shutting down: try again later
   session_unknown,  // the server has forgotten the session: refill it
   link_down,        // could not connect, or the connection broke
+  unknown_host,     // no address has that name
   timed_out,        // a deadline passed
   cancelled,        // the user asked to stop
 };

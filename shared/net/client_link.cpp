@@ -210,6 +210,7 @@ class ClientLink::Impl {
       Error error = unplugged();
       if (plugged) error = co_await connect_and_pump();
       if (stopping_) co_return;
+      contact_.lost();
       if (welcome_count_ > welcomes_before) {
         // A server that ends each connection soon must not be asked without a pause, but one that
         // answers meanwhile is not waited for long.
@@ -301,6 +302,10 @@ class ClientLink::Impl {
       co_return Error{Errc::timed_out, "could not connect to " + peer_ + " in time"};
     }
     if (const auto& error = std::get<0>(done)) {
+      if (error == asio::error::host_not_found && !contact_.was_made()) {
+        co_return Error{Errc::unknown_host, "the host '" + options_.host +
+                                                "' was not found: check the name in --server"};
+      }
       co_return Error{Errc::link_down, "could not connect to " + peer_ + ": " + error.message()};
     }
     NativeTls* tls = stream.native_handle();
@@ -403,6 +408,7 @@ class ClientLink::Impl {
       }
       if (std::holds_alternative<Welcomed>(*event)) {
         ++welcome_count_;
+        contact_.made();
         welcomed_at_ = received;
         brought_verdict_ = false;
         dialer_.keep();
@@ -505,6 +511,8 @@ class ClientLink::Impl {
   }
 
   ClientLinkOptions options_;
+  ServerContact own_contact_;
+  ServerContact& contact_ = options_.contact != nullptr ? *options_.contact : own_contact_;
   std::string peer_;
   Dialer dialer_;
   std::shared_ptr<TlsContext> context_;

@@ -8,6 +8,7 @@
 #include "shared/net/link_plug.h"
 #include "shared/net/name_lookup.h"
 #include "shared/net/send_grid.h"
+#include "shared/net/server_contact.h"
 #include "shared/net/tls.h"
 #include "shared/protocol/target_link.h"
 
@@ -36,6 +37,8 @@ struct ClientLinkOptions {
   // What it hangs on, and what says when it may send. Both outlive it; null: nothing.
   LinkPlug* plug = nullptr;
   const SendGrid* grid = nullptr;
+  // Shared by the links to one server; null: the link's own.
+  ServerContact* contact = nullptr;
 };
 
 // A TargetLink over TLS and TCP with a thread of its own. Connects at once, and again with a
@@ -44,7 +47,9 @@ struct ClientLinkOptions {
 //
 // If the peer cannot prove that it is the server, a link that has never met the server closes, and
 // one that has met it keeps looking. A server that refuses us or breaks the protocol closes either
-// link. try_again() reads the certificate files again, and asks for the token.
+// link. A host without an address (unknown_host) closes it unless options.contact has met the
+// server: before that the name is more likely misspelt than out of reach. try_again() reads the
+// certificate files again, and asks for the token.
 class ClientLink final : public TargetLink {
  public:
   // Errors    those of make_client_context

@@ -299,6 +299,7 @@ int exit_code_of(Errc code) {
     case Errc::usage:
       return 2;
     case Errc::link_down:
+    case Errc::unknown_host:
     case Errc::timed_out:
     case Errc::refused:
     case Errc::session_unknown:

@@ -427,7 +427,32 @@ TEST(ClientLinkTest, FindsANameAndSaysIfThereIsNone) {
   };
   const auto event = ClientLink::open(options).value()->wait_event(soon());
   ASSERT_FALSE(event);
-  EXPECT_NE(event.error().message.find("not found"), std::string::npos) << event.error().message;
+  EXPECT_EQ(event.error().code, Errc::unknown_host);
+  EXPECT_NE(event.error().message.find("'localhost' was not found"), std::string::npos)
+      << event.error().message;
+}
+
+// Before that the name is more likely misspelt.
+TEST(ClientLinkTest, ANameIsOutOfReachOnceSomeLinkHasMetTheServer) {
+  TestServer server;
+  ServerContact contact;
+  EXPECT_EQ(contact.state(), ServerContact::State::unknown);
+  ClientLinkOptions options = server.client_options();
+  options.contact = &contact;
+  {
+    const auto met = ClientLink::open(options).value();
+    EXPECT_TRUE(met->wait_event(soon()));
+    EXPECT_EQ(contact.state(), ServerContact::State::reachable);
+  }
+  options.host = "server.invalid";
+  options.resolver = [](const std::string&, const std::string&, boost::system::error_code& error) {
+    error = boost::asio::error::host_not_found;
+    return Endpoints();
+  };
+  const auto event = ClientLink::open(options).value()->wait_event(soon());
+  ASSERT_FALSE(event);
+  EXPECT_EQ(event.error().code, Errc::link_down);
+  EXPECT_EQ(contact.state(), ServerContact::State::away);
 }
 
 TEST(ClientLinkTest, DestructionDoesNotWaitForABackOff) {
