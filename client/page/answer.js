@@ -29,7 +29,8 @@ export class Answer {
     }
     if (choice.finish_reason) {
       this.finished = true;
-      this.confirmed = this.text.length;
+      // What the device wrote and nobody checked stays as it is.
+      if (!told.offline_tokens) this.confirmed = this.text.length;
       this.counts = told;
     }
   }

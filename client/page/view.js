@@ -67,9 +67,8 @@ export class AnswerView {
     const rest = answer.text.slice(answer.confirmed);
     this.body.replaceChildren(render(answer.text.slice(0, answer.confirmed)));
     if (rest) {
-      this.body.append(
-        element("span", { className: "unconfirmed", textContent: rest, title: "not confirmed by the server yet" }),
-      );
+      const title = answer.finished ? "never checked by the server" : "not confirmed by the server yet";
+      this.body.append(element("span", { className: "unconfirmed", textContent: rest, title }));
     }
     this.note.replaceChildren(element("span", { className: answer.broken ? "failed" : "", textContent: answer.note() }));
     const isOver = answer.finished || answer.broken;

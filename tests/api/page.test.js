@@ -95,6 +95,26 @@ test("what nobody confirmed stays so when its answer is stopped", { skip }, asyn
   await page.close();
 });
 
+test("text that the server never checked stays marked", { skip }, async () => {
+  const events = [
+    { delta: { content: "Checked. " }, x_edgedraft: { state: "online", provenance: "verified" } },
+    { delta: { content: "Unchecked." }, x_edgedraft: { state: "offline", provenance: "offline" } },
+    { delta: {}, finish_reason: "stop", x_edgedraft: { tokens: 4, offline_tokens: 2 } },
+  ].map(({ x_edgedraft, ...choice }) => `data: ${JSON.stringify({ choices: [choice], x_edgedraft })}\n\n`);
+  await show();
+  await answerWith(() => events.join(""));
+  await say("Go on.");
+  await answered();
+  const marked = () => page.$eval(".unconfirmed", ({ textContent, title }) => [textContent, title]);
+  assert.deepEqual(await marked(), ["Unchecked.", "never checked by the server"]);
+  await kept();
+  await page.reload();
+  await hasMessages(2);
+  assert.deepEqual(await marked(), ["Unchecked.", "never checked by the server"]);
+  assert.deepEqual(faults, []);
+  await page.close();
+});
+
 test("an answer goes on while the page is loaded anew", { skip }, async () => {
   const right = await ask([{ role: "user", content: story }]);
   await show();
