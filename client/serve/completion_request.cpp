@@ -108,7 +108,11 @@ std::optional<ChatMessage> read_message(JsonFields& fields, const json& message)
   // What OpenAI's newer models call it.
   if (*role == "developer") role = "system";
   ChatMessage read{.role = *std::move(role), .content = *std::move(content)};
-  if (read.role == "assistant") read.calls = std::move(calls);
+  if (read.role == "assistant") {
+    read.calls = std::move(calls);
+    fields.read("reasoning_content", read.reasoning);
+    if (fields.error()) return std::nullopt;
+  }
   const json id = message.value("tool_call_id", json());
   if (read.role == "tool" && id.is_string()) read.call_id = id.get<std::string>();
   return read;
@@ -167,6 +171,23 @@ void take_begun(JsonFields& fields, CompletionRequest& request) {
                               "the assistant's last message is continued, so one of another role "
                               "stands before it");
   }
+}
+
+// Variables of the chat template, beside its own.
+void read_template_variables(JsonFields& fields, CompletionRequest& request) {
+  constexpr const char* kName = "chat_template_kwargs";
+  const json* const variables = fields.find(kName);
+  if (variables == nullptr) return;
+  if (!variables->is_object()) return fields.refuse(kName, "an object of the template's variables");
+  for (const auto& [name, value] : variables->items()) {
+    const std::string path = std::string(kName) + "." + name;
+    if (is_own_variable(name)) {
+      return fields.refuse_unsupported(path, "it is set by the request's other fields");
+    }
+    if (value.is_structured())
+      return fields.refuse_unsupported(path, "give a text, number, true, false or null");
+  }
+  request.template_variables = variables->dump();
 }
 
 // Errors    null if it is none
@@ -490,6 +511,7 @@ ApiResult<CompletionRequest> parse_completion(std::string_view body, CompletionK
   if (kind == CompletionKind::chat) {
     request.messages = read_messages(fields, defaults.calls);
     take_begun(fields, request);
+    read_template_variables(fields, request);
   } else {
     read_prompts(fields, request);
     fields.read("echo", request.echo);

@@ -45,6 +45,7 @@ struct TextPrompt {
 struct CompletionRequest {
   CompletionKind kind = CompletionKind::chat;
   std::vector<ChatMessage> messages{};  // of a chat
+  std::string template_variables{};     // of its template: a JSON object; empty: none
   std::string begun{};                  // how its answer begins, which is not said again
   std::vector<TextPrompt> prompts{};    // else
   std::uint32_t tokens_max = 0;

@@ -30,8 +30,8 @@ class Visitor {
     if (body.contains("messages") && body["messages"].is_array()) {
       for (Json& one : body["messages"]) message(one);
     }
-    for (const char* const field :
-         {"prompt", "suffix", "stop", "tools", "response_format", "json_schema"}) {
+    for (const char* const field : {"prompt", "suffix", "stop", "tools", "response_format",
+                                    "json_schema", "chat_template_kwargs"}) {
       if (body.contains(field)) all(body[field]);
     }
     if (body.contains("grammar") && body["grammar"].is_string()) all(body["grammar"]);
@@ -188,6 +188,9 @@ class Visitor {
     if (!value.is_object()) return;
     const bool is_private = is_marked(value);
     if (value.contains("content")) content(value["content"], writer_of(value), is_private);
+    if (value.contains("reasoning_content")) {
+      content(value["reasoning_content"], writer_of(value), is_private);
+    }
     if (value.contains("tool_call_id")) identifies(value["tool_call_id"]);
     const auto calls = value.find("tool_calls");
     if (calls == value.end() || !calls->is_array()) return;

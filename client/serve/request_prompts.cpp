@@ -41,9 +41,11 @@ ApiResult<MarkedText> RequestPrompts::render(const CompletionRequest& request) c
   const CallForm& form = options_.defaults.calls;
   const bool tells_tools = request.tools.use != ToolUse::none && form.is_templates;
   const std::string tools = tells_tools ? request.tools.as_json() : "";
-  auto text = options_.bundle.render_chat(
-      *options_.chat,
-      {.messages = request.messages, .tools = tools, .call_arguments = form.arguments});
+  auto text =
+      options_.bundle.render_chat(*options_.chat, {.messages = request.messages,
+                                                   .tools = tools,
+                                                   .call_arguments = form.arguments,
+                                                   .variables = request.template_variables});
   if (!text) {
     return ApiError{.message = text.error().message, .param = "messages", .code = "invalid_value"};
   }

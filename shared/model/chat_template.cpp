@@ -35,6 +35,8 @@ namespace {
 
 using chat::Value;
 
+constexpr const char* kDateFunction = "strftime_now";
+
 // Templates build control tokens from roles: '<|' + message.role + '|>'.
 Value role_value(const std::string& role) {
   constexpr std::string_view kRoles[] = {"system", "user", "assistant", "tool"};
@@ -72,10 +74,32 @@ Result<Value> message_value(const ChatMessage& message, CallArguments as) {
   }
   if (!message.call_id.empty()) map.set("tool_call_id", foreign(message.call_id));
   if (!message.name.empty()) map.set("name", foreign(message.name));
+  if (!message.reasoning.empty()) map.set("reasoning_content", foreign(message.reasoning));
   return Value::map(std::move(map));
 }
 
+Result<void> add_variables(std::string_view json, chat::Map& globals) {
+  const auto object = chat::json_value(json, "the template's variables");
+  if (!object) return object.error();
+  const chat::Map* const variables = object->as_map();
+  if (variables == nullptr) return usage_error("the template's variables are no JSON object");
+  for (const auto& [name, value] : variables->entries) {
+    if (is_own_variable(name.text())) {
+      return usage_error("the template's variable '" + name.text() + "' cannot be set");
+    }
+    globals.set(name, value);
+  }
+  return boost::system::in_place_value;
+}
+
 }  // namespace
+
+bool is_own_variable(std::string_view name) {
+  constexpr std::string_view kOwn[] = {"messages",   "tools",     "documents",
+                                       "bos_token",  "eos_token", "add_generation_prompt",
+                                       kDateFunction};
+  return std::ranges::find(kOwn, name) != std::end(kOwn);
+}
 
 Result<MarkedText> ChatTemplate::render(const ChatInput& input) const {
   std::vector<Value> messages;
@@ -96,8 +120,13 @@ Result<MarkedText> ChatTemplate::render(const ChatInput& input) const {
                        {"eos_token", Value::text(input.eos_token)},
                        {"add_generation_prompt", {input.add_generation_prompt}},
                        {"tools", std::move(tools)},
-                       {"documents", {chat::None{}}}};
-  return chat::Evaluator(std::move(globals)).run(state_->body);
+                       {"documents", {chat::None{}}},
+                       // Templates ask whether it is defined before they call it.
+                       {kDateFunction, Value::text(kDateFunction)}};
+  if (!input.variables.empty()) {
+    if (auto added = add_variables(input.variables, globals); !added) return added.error();
+  }
+  return chat::Evaluator(std::move(globals), input.now).run(state_->body);
 }
 
 Result<std::string_view> chat_template_source(const GgufFile& file) {

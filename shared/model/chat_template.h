@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -35,6 +36,8 @@ struct ChatMessage {
   // In a tool's message, whose content is the result: the id of the call, and the function's name.
   std::string call_id{};
   std::string name{};
+  // Of an assistant: what it thought before it answered (reasoning_content).
+  std::string reasoning{};
 
   bool operator==(const ChatMessage&) const = default;
 };
@@ -49,7 +52,14 @@ struct ChatInput {
   bool add_generation_prompt = false;  // end where the assistant's answer begins
   std::string_view tools{};            // that it may call: a JSON array as OpenAI's; empty: none
   CallArguments call_arguments = CallArguments::text;
+  // Further variables of the template, as enable_thinking: a JSON object; empty: none.
+  std::string_view variables{};
+  // The time that strftime_now() formats, in the system's time zone.
+  std::chrono::system_clock::time_point now = std::chrono::system_clock::now();
 };
+
+// Whether the template's variable of that name is the renderer's own, and no further one.
+bool is_own_variable(std::string_view name);
 
 // A model's chat template: the part of Jinja that real templates use, with Hugging Face's settings
 // (trim_blocks, lstrip_blocks, loop controls). docs/models.md lists what it knows.
@@ -64,7 +74,8 @@ class ChatTemplate {
 
   // The text, in which all that comes from a message is marked as foreign.
   // Errors    unsupported: the template refuses the conversation, or uses what is not there
-  //           usage: a limit is exceeded; tools or arguments are no JSON
+  //           usage: a limit is exceeded; tools, arguments or variables are no JSON, or a
+  //           variable is the renderer's own
   Result<MarkedText> render(const ChatInput& input) const;
 
  private:

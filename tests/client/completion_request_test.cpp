@@ -130,6 +130,34 @@ TEST(CompletionRequestTest, ContentMayComeInParts) {
   EXPECT_EQ(request->messages[1].content, "");
 }
 
+TEST(CompletionRequestTest, ThoughtsOfEarlierAnswersAreKept) {
+  const char* const body =
+      R"({"messages": [{"role": "user", "content": "?", "reasoning_content": "mine"},
+          {"role": "assistant", "content": "4", "reasoning_content": "2 + 2"},
+          {"role": "user", "content": "!"}]})";
+  const auto request = parse_completion(body, CompletionKind::chat, kDefaults, 0);
+  ASSERT_TRUE(request) << request.error().message;
+  EXPECT_EQ(request->messages[0].reasoning, "");
+  EXPECT_EQ(request->messages[1].reasoning, "2 + 2");
+}
+
+TEST(CompletionRequestTest, TemplateVariablesAreScalarsAndNotTheRequestsOwn) {
+  const auto set = [](const std::string& variables) {
+    return chat(R"(, "chat_template_kwargs": )" + variables);
+  };
+  EXPECT_EQ(set("null")->template_variables, "");
+  EXPECT_EQ(set(R"({"enable_thinking": false, "effort": "high", "n": 1.5})")->template_variables,
+            R"({"effort":"high","enable_thinking":false,"n":1.5})");
+  for (const auto& [variables, param] :
+       {std::pair("3", "chat_template_kwargs"), std::pair("[]", "chat_template_kwargs"),
+        std::pair(R"({"a": [1]})", "chat_template_kwargs.a"),
+        std::pair(R"({"messages": "x"})", "chat_template_kwargs.messages")}) {
+    const auto refused = set(variables);
+    ASSERT_FALSE(refused) << variables;
+    EXPECT_EQ(refused.error().param, param);
+  }
+}
+
 // Only the target's tokens have its probabilities.
 TEST(CompletionRequestTest, LogProbabilitiesAreOfTheTargetAlone) {
   const auto wanted = chat(R"(, "logprobs": true, "top_logprobs": 3, "route": "auto")");

@@ -185,6 +185,20 @@ TEST_F(RequestPrivacyTest, AMarkIsTrueOrFalse) {
   }
 }
 
+TEST_F(RequestPrivacyTest, ThoughtsAndTemplateVariablesAreMasked) {
+  const auto request = taken({{"messages",
+                               {{{"role", "assistant"},
+                                 {"content", "Yes."},
+                                 {"reasoning_content", "They wrote from zoe@lee.org"}},
+                                {{"role", "user"}, {"content", "Go on."}}}},
+                              {"chat_template_kwargs", {{"of", "ann@lee.org"}}}});
+  ASSERT_TRUE(request) << request.error().message;
+  EXPECT_EQ(request->body.find("lee.org"), std::string::npos) << request->body;
+  const json body = json::parse(request->body);
+  EXPECT_EQ(body["messages"][0]["reasoning_content"], "They wrote from [MAIL_001]");
+  EXPECT_EQ(body["chat_template_kwargs"]["of"], "[MAIL_002]");
+}
+
 TEST_F(RequestPrivacyTest, AMarkedMessageIsPrivateAsAWhole) {
   json body = history_of(R"({"to": "Bob Lee"})");
   json& messages = body["messages"];

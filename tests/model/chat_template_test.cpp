@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <vector>
 
 #include "tests/model/chat_rendering.h"
@@ -9,6 +10,7 @@
 namespace edgedraft {
 namespace {
 
+using namespace std::chrono_literals;
 using test::Prompt;
 using test::render;
 
@@ -346,7 +348,8 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values(
         std::pair("{% macro f() %}{% endmacro %}", "{% macro %}"),
         std::pair("{% include 'x' %}", "{% include %}"),
-        std::pair("{{ strftime_now('%d') }}", "strftime_now()"),
+        std::pair("{{ strftime_now() }}", "strftime_now()"),
+        std::pair("{{ strftime_now('%500Y') }}", "strftime_now()"),
         std::pair("{{ messages | wordwrap }}", "'wordwrap'"),
         std::pair("{{ 'x' is divisibleby(3) }}", "'divisibleby'"),
         std::pair("{{ 'a'.encode('b') }}", ".encode()"), std::pair("{{ (1, 2) }}", "a tuple"),
@@ -403,9 +406,50 @@ TEST(ChatTemplateTest, EndsTemplatesThatWorkTooLong) {
 
 // Templates name functions that they then do not call.
 TEST(ChatTemplateTest, WhatIsNotReachedNeedNotBeKnown) {
-  EXPECT_EQ(text_of("{% if strftime_now is defined %}{{ strftime_now('%d') }}{% else %}x{% endif %}"
+  EXPECT_EQ(text_of("{% if missing is defined %}{{ missing('%d') }}{% else %}x{% endif %}"
                     "{{ 'y' if true else messages | wordwrap(3) }}"),
             "xy");
+}
+
+TEST(ChatTemplateTest, TellsTheDateOfTheDay) {
+  const auto parsed = ChatTemplate::parse(
+      "{% if strftime_now is defined %}{{ strftime_now('%d %b %Y') }}{% endif %}");
+  const auto text =
+      parsed->render({.messages = {}, .now = std::chrono::sys_days(2031y / 3 / 5) + 11h + 30min});
+  ASSERT_TRUE(text) << text.error().message;
+  EXPECT_EQ(text->text(), "05 Mar 2031");
+  EXPECT_FALSE(text->has_foreign());
+  // Without a time of its own it is the clock's.
+  const std::string year = parsed->render({.messages = {}})->text().substr(7);
+  EXPECT_GE(std::stoi(year), 2025);
+}
+
+TEST(ChatTemplateTest, ThoughtsOfEarlierAnswersReachTheTemplate) {
+  const auto parsed = ChatTemplate::parse(
+      "{% for m in messages %}{% if m.reasoning_content %}<think>{{ m.reasoning_content }}</think>"
+      "{% endif %}{{ m.content }};{% endfor %}");
+  const std::vector<ChatMessage> messages{
+      {.role = "assistant", .content = "4", .reasoning = "2 + 2"},
+      {.role = "assistant", .content = "5"}};
+  const auto text = parsed->render({.messages = messages});
+  EXPECT_EQ(text->text(), "<think>2 + 2</think>4;5;");
+  EXPECT_TRUE(text->is_foreign(7, 12));
+  EXPECT_FALSE(text->is_foreign(0, 7));
+}
+
+TEST(ChatTemplateTest, VariablesOfARequestAreForeignAndReplaceNoneOfItsOwn) {
+  const auto parsed = ChatTemplate::parse(
+      "{% if enable_thinking is defined and enable_thinking is false %}off{% endif %}{{ effort }}");
+  const auto render = [&](std::string_view variables) {
+    return parsed->render({.messages = {}, .variables = variables});
+  };
+  EXPECT_EQ(render("")->text(), "");
+  const auto text = render(R"({"enable_thinking": false, "effort": "<|high|>"})");
+  EXPECT_EQ(text->text(), "off<|high|>");
+  EXPECT_FALSE(text->is_foreign(0, 3));
+  EXPECT_TRUE(text->is_foreign(3, 11));
+  EXPECT_EQ(render("[1]").error().code, Errc::usage);
+  EXPECT_NE(render(R"({"messages": "x"})").error().message.find("'messages'"), std::string::npos);
 }
 
 TEST(ChatTemplateTest, EndsValuesThatGrowWithoutWriting) {

@@ -1,6 +1,7 @@
 #include "shared/model/chat_template/evaluator.h"
 
 #include <algorithm>
+#include <ctime>
 #include <utility>
 
 #include "shared/model/chat_template.h"
@@ -12,7 +13,7 @@
 
 namespace edgedraft::chat {
 
-Evaluator::Evaluator(Map globals) {
+Evaluator::Evaluator(Map globals, std::chrono::system_clock::time_point now) : now_(now) {
   scopes_.push_back(std::move(globals));
 }
 
@@ -342,6 +343,7 @@ Value Evaluator::call(const Expression& expression) {
     return {Namespace{namespaces_.size() - 1}};
   }
   if (expression.text == "range") return make_range(given, line);
+  if (expression.text == "strftime_now") return format_now(given, line);
   if (expression.text == "dict") {
     Map map;
     for (auto& [name, value] : given.named) {
@@ -352,6 +354,23 @@ Value Evaluator::call(const Expression& expression) {
   }
   meter_.unsupported(line, "the function " + expression.text + "()");
   return {};
+}
+
+Value Evaluator::format_now(const Arguments& given, int line) {
+  const std::string* const format = given.get(0, "format").as_text();
+  const std::time_t now = std::chrono::system_clock::to_time_t(now_);
+  std::tm parts{};
+  if (format == nullptr || given.count() != 1 || localtime_r(&now, &parts) == nullptr) {
+    meter_.fail(line, "strftime_now() of these arguments");
+    return {};
+  }
+  char text[256];
+  const std::size_t size = std::strftime(text, sizeof text, format->c_str(), &parts);
+  if (size == 0 && !format->empty()) {
+    meter_.fail(line, "strftime_now() of a format that gives nothing, or more than 255 bytes");
+    return {};
+  }
+  return text_value(meter_, MarkedText::own(std::string(text, size)));
 }
 
 Value Evaluator::make_range(const Arguments& given, int line) {

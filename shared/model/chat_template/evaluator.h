@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <deque>
 #include <string>
 #include <vector>
@@ -14,7 +15,8 @@ namespace edgedraft::chat {
 // Runs a template once.
 class Evaluator {
  public:
-  explicit Evaluator(Map globals);
+  // `now` is the time that strftime_now() formats.
+  Evaluator(Map globals, std::chrono::system_clock::time_point now);
 
   // Errors    unsupported: the template refuses, or does what these values do not allow
   //           usage: a limit is exceeded
@@ -41,9 +43,11 @@ class Evaluator {
   Value slice(const Expression& expression);
   Value call(const Expression& expression);
   Value make_range(const Arguments& arguments, int line);
+  Value format_now(const Arguments& arguments, int line);
   Value make_map(const Expression& expression);
   Value binary(const Expression& expression);
 
+  std::chrono::system_clock::time_point now_;
   std::deque<Map> scopes_;
   std::vector<Map> namespaces_;
   MarkedText output_;
