@@ -22,6 +22,55 @@ Result<const DrafterKind*> kind_named(const std::string& name) {
                "there is no drafter '" + name + "': it is one of " + drafter_kind_names()};
 }
 
+constexpr const char* kProbe = "edgedraft-system-";
+
+bool is_system(const ChatMessage& message) {
+  return message.role == "system";
+}
+
+// Of each message whether the template writes it; only those of the system are in doubt. A template
+// that refuses such messages writes none.
+std::vector<bool> carried(const ChatTemplate& chat, ChatInput input) {
+  std::vector<ChatMessage> probes(input.messages.begin(), input.messages.end());
+  for (std::size_t i = 0; i < probes.size(); ++i) {
+    if (is_system(probes[i])) probes[i].content = kProbe + std::to_string(i) + ".";
+  }
+  input.messages = probes;
+  const auto text = chat.render(input);
+  std::vector<bool> found;
+  for (const ChatMessage& probe : probes) {
+    found.push_back(!is_system(probe) ||
+                    (text && text->text().find(probe.content) != std::string::npos));
+  }
+  return found;
+}
+
+// Puts messages of the system that the template does not write before the user's next words, as
+// llama.cpp does for templates without that role.
+std::vector<ChatMessage> with_system_told_by_user(std::span<const ChatMessage> messages,
+                                                  const std::vector<bool>& is_carried) {
+  std::vector<ChatMessage> told;
+  std::string pending;
+  const auto take_pending = [&](const std::string& words) {
+    if (pending.empty()) return words;
+    return std::exchange(pending, {}) + (words.empty() ? "" : "\n\n" + words);
+  };
+  for (std::size_t i = 0; i < messages.size(); ++i) {
+    const ChatMessage& message = messages[i];
+    if (!is_carried[i]) {
+      pending = take_pending(message.content);
+      continue;
+    }
+    if (message.role != "user" && !pending.empty()) {
+      told.push_back({.role = "user", .content = take_pending({})});
+    }
+    told.push_back(message);
+    if (message.role == "user") told.back().content = take_pending(message.content);
+  }
+  if (!pending.empty()) told.push_back({.role = "user", .content = pending});
+  return told;
+}
+
 }  // namespace
 
 Result<BundleFile> BundleFile::open(const std::filesystem::path& path, BundleUse use,
@@ -134,7 +183,17 @@ Result<MarkedText> BundleFile::render_chat(const ChatTemplate& chat, ChatInput i
   input.bos_token = special_text(*tokenizer_, tokenizer_->bos_id());
   input.eos_token = special_text(*tokenizer_, tokenizer_->eos_id());
   input.add_generation_prompt = true;
-  return chat.render(input);
+  auto text = chat.render(input);
+  if (std::ranges::none_of(input.messages, is_system)) return text;
+  const std::vector<bool> is_carried = carried(chat, input);
+  if (std::ranges::find(is_carried, false) == is_carried.end()) return text;
+  const auto told = with_system_told_by_user(input.messages, is_carried);
+  input.messages = told;
+  auto with_system = chat.render(input);
+  if (with_system || !text) return with_system ? with_system : text;
+  return Error{Errc::unsupported,
+               "the chat template leaves out the system message, and refuses it as the user's: " +
+                   with_system.error().message};
 }
 
 Result<std::vector<std::uint32_t>> BundleFile::encode_chat(

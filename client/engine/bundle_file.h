@@ -71,7 +71,8 @@ class BundleFile {
   // Errors    io, unsupported
   Result<ChatTemplate> chat_template(const std::filesystem::path& file) const;
   // The conversation as the template writes it with the model's own tokens, up to where the model's
-  // answer begins. Its tokens want Tokenizer::begin_text.
+  // answer begins. Messages of the system that the template leaves out or refuses stand before the
+  // user's next words. Its tokens want Tokenizer::begin_text.
   Result<MarkedText> render_chat(const ChatTemplate& chat, ChatInput input) const;
   // Messages alone, as tokens.
   Result<std::vector<std::uint32_t>> encode_chat(const ChatTemplate& chat,

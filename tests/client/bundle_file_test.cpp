@@ -48,6 +48,46 @@ void expect_error(const std::filesystem::path& path, BundleUse use, Errc code) {
       << bundle.error().message;
 }
 
+// What a template of ChatML's form makes of a conversation, without or with the role system.
+class SystemMessageTest : public BundleFileTest {
+ protected:
+  std::string rendered(const std::string& of_system, std::vector<ChatMessage> messages) {
+    const auto chat =
+        ChatTemplate::parse("{% for m in messages %}{% if m.role == 'system' %}" + of_system +
+                            "{% else %}[{{ m.role }}]{{ m.content }}{% endif %}{% endfor %}");
+    const auto bundle = BundleFile::open(bundle_path(), BundleUse::plain);
+    const auto text = bundle->render_chat(*chat, {.messages = messages});
+    return text ? text->text() : text.error().message;
+  }
+
+  const std::string kDropped;
+  const std::string kRefused = "{{ raise_exception('no system role') }}";
+  const ChatMessage kBrief{.role = "system", .content = "Be brief."};
+  const ChatMessage kHi{.role = "user", .content = "Hi"};
+};
+
+TEST_F(SystemMessageTest, StandsBeforeTheUsersWordsIfTheTemplateDropsOrRefusesIt) {
+  for (const std::string& of_system : {kDropped, kRefused}) {
+    EXPECT_EQ(rendered(of_system, {kBrief, kHi}), "[user]Be brief.\n\nHi");
+    EXPECT_EQ(rendered(of_system, {kBrief, kBrief, kHi, kHi}),
+              "[user]Be brief.\n\nBe brief.\n\nHi[user]Hi");
+    // The user may say the same.
+    EXPECT_EQ(rendered(of_system, {kBrief, {.role = "user", .content = "Be brief."}}),
+              "[user]Be brief.\n\nBe brief.");
+    const ChatMessage answer{.role = "assistant", .content = "Yes?"};
+    EXPECT_EQ(rendered(of_system, {kHi, answer, kBrief}), "[user]Hi[assistant]Yes?[user]Be brief.");
+    EXPECT_EQ(rendered(of_system, {kBrief, answer}), "[user]Be brief.[assistant]Yes?");
+  }
+}
+
+TEST_F(SystemMessageTest, StaysWhereTheTemplateWritesIt) {
+  EXPECT_EQ(rendered("<{{ m.content | trim }}>", {kBrief, kHi}), "<Be brief.>[user]Hi");
+  // Of several it may write the first alone.
+  EXPECT_EQ(rendered("{% if loop.first %}<{{ m.content }}>{% endif %}", {kBrief, kHi, kBrief, kHi}),
+            "<Be brief.>[user]Hi[user]Be brief.\n\nHi");
+  EXPECT_EQ(rendered(kRefused, {kHi}), "[user]Hi");
+}
+
 TEST_F(BundleFileTest, SaysWhoItIsOnTheLink) {
   const auto bundle = BundleFile::open(bundle_path(), BundleUse::draft);
   ASSERT_TRUE(bundle) << bundle.error().message;
