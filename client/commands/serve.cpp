@@ -180,6 +180,7 @@ Result<int> run_serve(const ServeOptions& o) {
        .uplink = &parts.uplink(),
        .plug = &parts.plug(),
        .grid = &parts.grid(),
+       .contact = &parts.contact(),
        .store = store->get(),
        .memory = &parts.memory(),
        .mapped_bytes = parts.mapped_bytes(),

@@ -28,6 +28,7 @@ void Generation::set(const AnswerTerms& terms) {
   options_.tokens_max = terms.tokens_max;
   options_.sampling = terms.sampling;
   writes_offline_ = terms.writes_offline;
+  wait_max_ = terms.wait_max;
   keep_after_ = terms.keep_after;
   law_ = terms.law;
   logprobs_ = terms.logprobs;
@@ -174,7 +175,7 @@ void Generation::work() {
     } else if (state_ == ClientState::offline) {
       // The link may have something to tell before the next token.
       wait_end_ = writes_here() ? parts_.now() : next_look();
-      if (nothing_to_write_) wait_end_ = std::min(wait_end_, *check_deadline_);
+      if (!writes_here() && check_deadline_) wait_end_ = std::min(wait_end_, *check_deadline_);
       return;
     } else if (may_send() && !awaits_rows()) {
       if (auto sent = send_wanted(); !sent) {

@@ -222,6 +222,7 @@ class Generation {
   Parts parts_;
   GenerationOptions options_;
   bool writes_offline_ = true;
+  Duration wait_max_ = Duration::max();
   Duration keep_after_ = Duration::max();
   std::shared_ptr<AnswerLaw> law_;  // null: none
   std::uint8_t logprobs_ = 0;

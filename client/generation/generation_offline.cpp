@@ -234,6 +234,9 @@ void Generation::go_offline(const std::string& why) {
     outage_began_ = parts_.now();
     outage_tokens_ = 0;
   }
+  if (!writes_offline_ && wait_max_ != Duration::max() && !check_deadline_) {
+    check_deadline_ = parts_.now() + wait_max_;
+  }
   enter(ClientState::offline, why);
   // The text may have been whole already, and only its check was lost.
   if (answer_count() > 0) end_where_written(/*writer_context_count=*/0);

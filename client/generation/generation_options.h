@@ -63,8 +63,10 @@ struct AnswerTerms {
   std::uint32_t tokens_max;
   SamplingParams sampling{};
   // Whether the drafter writes on alone while the server is away. Otherwise the answer waits for
-  // it, as long as nobody cancels.
+  // it, until it is cancelled or wait_max is over.
   bool writes_offline = true;
+  // If it does not: how long the answer waits for the server before it ends with the link's error.
+  Duration wait_max = Duration::max();
   // What was written offline becomes part of the text, whatever the server would have said, once it
   // has been away for so long.
   Duration keep_after = Duration::max();

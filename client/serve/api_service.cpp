@@ -422,7 +422,12 @@ void ApiService::model(Call call) {
 }
 
 void ApiService::health(Call call) {
-  call.answer(json_answer({{"status", "ok"}}));
+  const auto state =
+      options_.contact != nullptr ? options_.contact->state() : ServerContact::State::unknown;
+  const char* const target = state == ServerContact::State::reachable ? "reachable"
+                             : state == ServerContact::State::away    ? "away"
+                                                                      : "unknown";
+  call.answer(json_answer({{"status", "ok"}, {"target", target}}));
 }
 
 void ApiService::metrics(Call call) {

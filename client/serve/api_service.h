@@ -33,6 +33,7 @@
 #include "shared/net/http/http_reply.h"
 #include "shared/net/link_plug.h"
 #include "shared/net/send_grid.h"
+#include "shared/net/server_contact.h"
 #include "shared/runtime/memory_meter.h"
 
 namespace edgedraft {
@@ -53,13 +54,14 @@ class ApiService {
     bool device_answers = true;   // somebody is there who can, without the server
     double handover_below = 0.0;  // see AnswerTerms
     PrivacyGuard::Options privacy{};
-    const UplinkRecord* uplink = nullptr;  // outlives it; null: nothing is recorded
-    LinkPlug* plug = nullptr;              // that links hang on, outlives it; null: none
-    SendGrid* grid = nullptr;              // of the links; the same
-    ConversationStore* store = nullptr;    // the same; null: there is no page
-    const MemoryMeter* memory = nullptr;   // of drafters, the same; null: there are none
-    std::uint64_t mapped_bytes = 0;        // of the files that these are read from
-    bool seeds_are_random = true;          // where a request names none; else defaults.sampling's
+    const UplinkRecord* uplink = nullptr;    // outlives it; null: nothing is recorded
+    LinkPlug* plug = nullptr;                // that links hang on, outlives it; null: none
+    SendGrid* grid = nullptr;                // of the links; the same
+    const ServerContact* contact = nullptr;  // of the links; the same
+    ConversationStore* store = nullptr;      // the same; null: there is no page
+    const MemoryMeter* memory = nullptr;     // of drafters, the same; null: there are none
+    std::uint64_t mapped_bytes = 0;          // of the files that these are read from
+    bool seeds_are_random = true;            // where a request names none; else defaults.sampling's
     std::size_t kept_bytes_max = KeptStream::kBytesMax;  // of a stream that is kept
     boost::asio::io_context& io;
     Conversations::Options conversations;

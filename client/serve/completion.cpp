@@ -211,7 +211,8 @@ void Completion::begin() {
 AnswerTerms Completion::terms_of(std::uint32_t choice) const {
   AnswerTerms terms{.tokens_max = request_.tokens_max,
                     .sampling = request_.sampling,
-                    .writes_offline = request_.offline != OfflinePolicy::wait};
+                    .writes_offline = request_.offline != OfflinePolicy::wait,
+                    .wait_max = request_.wait_max};
   terms.sampling.seed = request_.seed_of(choice);
   terms.law = parts_.law;
   terms.logprobs = request_.logprobs;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <chrono>
 #include <limits>
 #include <map>
 #include <optional>
@@ -19,6 +20,9 @@ namespace {
 
 using nlohmann::json;
 using nlohmann::ordered_json;
+
+// An agent shows nothing while it waits. Beyond that the request fails, and may be repeated.
+constexpr Duration kTargetAloneWait = std::chrono::seconds(30);
 
 // A member of an object, of which null is as good as none.
 ordered_json member_of(const ordered_json& object, const char* name, ordered_json otherwise = {}) {
@@ -557,6 +561,9 @@ ApiResult<CompletionRequest> parse_completion(std::string_view body, CompletionK
           request.tools.use != ToolUse::none ? "tools" : "logprobs",
           "the server is needed for it, and 'route' keeps the request on the device; let that be "
           "'auto' or 'server'");
+    }
+    if (fields.find("offline") == nullptr || request.offline != OfflinePolicy::wait) {
+      request.wait_max = kTargetAloneWait;
     }
     request.offline = OfflinePolicy::wait;
     request.route = AnswerRoute::server;

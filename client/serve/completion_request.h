@@ -9,6 +9,7 @@
 #include "client/serve/api_error.h"
 #include "client/serve/call_form.h"
 #include "client/serve/tools.h"
+#include "shared/base/clock.h"
 #include "shared/base/constraints.h"
 #include "shared/base/sampling_params.h"
 #include "shared/model/chat_template.h"
@@ -54,6 +55,7 @@ struct CompletionRequest {
   Constraints constraints{};
   std::uint8_t logprobs = 0;  // told of each token: its own, then the likeliest's
   OfflinePolicy offline = OfflinePolicy::keep;
+  Duration wait_max = Duration::max();  // for the server, with OfflinePolicy::wait
   AnswerRoute route = AnswerRoute::server;
   Tools tools{};
   bool splits_thoughts = true;

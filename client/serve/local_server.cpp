@@ -42,6 +42,7 @@ LocalServer::LocalServer(Options options) : work_(io_.get_executor()) {
                           .uplink = options.uplink,
                           .plug = options.plug,
                           .grid = options.grid,
+                          .contact = options.contact,
                           .store = options.store,
                           .memory = options.memory,
                           .mapped_bytes = options.mapped_bytes,

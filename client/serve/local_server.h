@@ -23,6 +23,7 @@
 #include "shared/net/http/http_server.h"
 #include "shared/net/link_plug.h"
 #include "shared/net/send_grid.h"
+#include "shared/net/server_contact.h"
 #include "shared/runtime/memory_meter.h"
 
 namespace edgedraft {
@@ -44,12 +45,13 @@ class LocalServer {
     bool device_answers = true;   // see ApiService
     double handover_below = 0.5;  // see AnswerTerms
     PrivacyGuard::Options privacy{};
-    const UplinkRecord* uplink = nullptr;  // see ApiService
-    LinkPlug* plug = nullptr;              // the same
-    SendGrid* grid = nullptr;              // the same
-    ConversationStore* store = nullptr;    // the same
-    const MemoryMeter* memory = nullptr;   // the same
-    std::uint64_t mapped_bytes = 0;        // the same
+    const UplinkRecord* uplink = nullptr;    // see ApiService
+    LinkPlug* plug = nullptr;                // the same
+    SendGrid* grid = nullptr;                // the same
+    const ServerContact* contact = nullptr;  // the same
+    ConversationStore* store = nullptr;      // the same
+    const MemoryMeter* memory = nullptr;     // the same
+    std::uint64_t mapped_bytes = 0;          // the same
     bool seeds_are_random = true;
     std::size_t kept_bytes_max = KeptStream::kBytesMax;  // see ApiService
     std::uint32_t conversations_max = 1;

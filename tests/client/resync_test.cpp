@@ -479,6 +479,24 @@ TEST(ResyncErrorTest, ADrafterWithoutActivationsRefusesAndSaysWhatToGive) {
   }
 }
 
+TEST(ResyncErrorTest, AnAnswerForTheServerAloneWaitsNoLongerThanItMay) {
+  for (const std::uint32_t calls : {6u, kForever}) {
+    GenerationRig rig(
+        {.tokens_max = 12,
+         .faults = {{.request = 1, .kind = LinkFault::Kind::lost_request, .wait_calls = calls}}});
+    rig.generation().set({.tokens_max = 12, .writes_offline = false, .wait_max = 30s});
+    const auto end = rig.try_answer(kRigPrompt);
+    if (calls == kForever) {
+      ASSERT_FALSE(end);
+      EXPECT_EQ(end.error().code, Errc::link_down);
+      EXPECT_TRUE(rig.listener().tokens.empty());
+    } else {
+      ASSERT_TRUE(end) << end.error().message;
+      EXPECT_EQ(rig.listener().tokens, rig.plain(kRigPrompt).tokens);
+    }
+  }
+}
+
 TEST(ResyncErrorTest, TheServerGoesOnWhereTheDeviceHasNoMoreRoom) {
   GenerationRig rig({.drafter = ToyDrafter::twin,
                      .tree = TreeShape{.breadth = 2, .depth = 2, .nodes = 4},
