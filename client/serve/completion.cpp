@@ -13,6 +13,9 @@ namespace {
 // Until then a failure is still told by a status of its own.
 constexpr Duration kStreamBeginsAfter = std::chrono::seconds(1);
 
+// Tells clients that do not read x_edgedraft.
+const HttpHeaders kOfflineHeaders{{"X-Edgedraft-State", "offline"}};
+
 std::string lost_event(const char* why) {
   return CompletionFormat::error_event({.message = why, .code = "stream_lost"});
 }
@@ -245,7 +248,9 @@ Thoughts Completion::thoughts() const {
 
 void Completion::begin_stream() {
   if (begun_) return;
-  parts_.outlet->begin();
+  const bool is_offline = std::ranges::any_of(
+      choices_, [](const auto& choice) { return choice->state == ClientState::offline; });
+  parts_.outlet->begin(is_offline ? kOfflineHeaders : HttpHeaders{});
   begun_ = true;
   std::string events;
   for (std::uint32_t i = 0; i < answers_count(); ++i) {
@@ -288,7 +293,10 @@ void Completion::end_if_complete() {
                              : format_.last_events(finished()));
     parts_.outlet->end();
   } else {
-    parts_.outlet->answer({.content_type = "application/json", .body = format_.whole(finished())});
+    const std::vector<FinishedChoice> choices = finished();
+    HttpAnswer answer{.content_type = "application/json", .body = format_.whole(choices)};
+    if (std::ranges::any_of(choices, &FinishedChoice::is_offline)) answer.add(kOfflineHeaders);
+    parts_.outlet->answer(std::move(answer));
   }
   done();
 }

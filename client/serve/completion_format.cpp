@@ -89,6 +89,12 @@ std::string FinishedChoice::finish_reason() const {
   return stopped || ended ? "stop" : "length";
 }
 
+bool FinishedChoice::is_offline() const {
+  return std::ranges::any_of(outcome.provenance, [](Provenance provenance) {
+    return provenance == Provenance::offline || provenance == Provenance::private_;
+  });
+}
+
 CompletionFormat::CompletionFormat(Options options, std::uint64_t salt)
     : options_(std::move(options)),
       padding_(salt),
@@ -98,7 +104,8 @@ CompletionFormat::CompletionFormat(Options options, std::uint64_t salt)
                    std::chrono::system_clock::now().time_since_epoch())
                    .count()) {}
 
-CompletionFormat::Json CompletionFormat::frame(bool chunk) const {
+// `is_offline`: the device wrote some of it by itself, which a fingerprint tells any client.
+CompletionFormat::Json CompletionFormat::frame(bool chunk, bool is_offline) const {
   const bool chat = options_.kind == CompletionKind::chat;
   return {{"id", id_},
           {"object", !chat   ? "text_completion"
@@ -106,14 +113,14 @@ CompletionFormat::Json CompletionFormat::frame(bool chunk) const {
                              : "chat.completion"},
           {"created", created_},
           {"model", options_.model},
-          {"system_fingerprint", kVersion},
+          {"system_fingerprint", std::string(kVersion) + (is_offline ? " offline" : "")},
           {"choices", Json::array()}};
 }
 
 // A chunk with `text` of a choice; null: with nothing of it.
-CompletionFormat::Json CompletionFormat::chunk_of(std::uint32_t choice,
-                                                  const std::string* text) const {
-  Json chunk = frame(true);
+CompletionFormat::Json CompletionFormat::chunk_of(std::uint32_t choice, const std::string* text,
+                                                  bool is_offline) const {
+  Json chunk = frame(true, is_offline);
   Json one = {{"index", choice}};
   if (options_.kind == CompletionKind::chat) {
     one["delta"] = Json::object();
@@ -145,7 +152,9 @@ std::string CompletionFormat::begin_event(std::uint32_t choice) {
 
 std::string CompletionFormat::text_event(std::uint32_t choice, const AnswerText::Piece& piece,
                                          ClientState state, std::span<const ToldToken> logprobs) {
-  Json chunk = chunk_of(choice, piece.is_thought ? nullptr : &piece.text);
+  const bool is_offline =
+      piece.provenance == Provenance::offline || piece.provenance == Provenance::private_;
+  Json chunk = chunk_of(choice, piece.is_thought ? nullptr : &piece.text, is_offline);
   if (piece.is_thought) chunk["choices"][0]["delta"]["reasoning_content"] = piece.text;
   if (!logprobs.empty()) chunk["choices"][0]["logprobs"] = logprobs_json(logprobs);
   chunk["x_edgedraft"] = {{"state", to_string(state)},
@@ -209,7 +218,7 @@ std::string CompletionFormat::calls_event(std::uint32_t choice,
 }
 
 std::string CompletionFormat::end_event(std::uint32_t choice, const FinishedChoice& finished) {
-  Json chunk = chunk_of(choice, nullptr);
+  Json chunk = chunk_of(choice, nullptr, finished.is_offline());
   chunk["choices"][0]["finish_reason"] = finished.finish_reason();
   chunk["timings"] = timings_of(finished.outcome.stats);
   chunk["x_edgedraft"] = counters_of(finished.outcome);
@@ -219,7 +228,7 @@ std::string CompletionFormat::end_event(std::uint32_t choice, const FinishedChoi
 std::string CompletionFormat::last_events(const std::vector<FinishedChoice>& choices) {
   std::string events;
   if (options_.includes_usage) {
-    Json chunk = frame(true);
+    Json chunk = frame(true, std::ranges::any_of(choices, &FinishedChoice::is_offline));
     chunk["usage"] = usage_of(choices, options_.choices_per_prompt);
     chunk["timings"] = timings_of(choices.front().outcome.stats);
     events = event_of(std::move(chunk), 0);
@@ -232,7 +241,7 @@ std::string CompletionFormat::error_event(const ApiError& error) {
 }
 
 std::string CompletionFormat::whole(const std::vector<FinishedChoice>& choices) {
-  Json answer = frame(false);
+  Json answer = frame(false, std::ranges::any_of(choices, &FinishedChoice::is_offline));
   for (std::size_t i = 0; i < choices.size(); ++i) {
     Json one = {{"index", i}};
     if (options_.kind == CompletionKind::chat) {

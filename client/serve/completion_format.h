@@ -35,6 +35,8 @@ struct FinishedChoice {
 
   // As OpenAI names it: "stop", "length" or "tool_calls".
   std::string finish_reason() const;
+  // Whether the device wrote any of it by itself.
+  bool is_offline() const;
 };
 
 // An answer in OpenAI's shapes: events of a stream, or one object. What is ours alone stands in
@@ -70,8 +72,8 @@ class CompletionFormat {
   Json counters_of(const AnswerOutcome& outcome) const;
 
  private:
-  Json frame(bool chunk) const;
-  Json chunk_of(std::uint32_t choice, const std::string* text) const;
+  Json frame(bool chunk, bool is_offline) const;
+  Json chunk_of(std::uint32_t choice, const std::string* text, bool is_offline = false) const;
   Json logprobs_json(std::span<const ToldToken> tokens) const;
   Json calls_json(const std::vector<ToolCall>& calls, bool indexed);
   std::string event_of(Json chunk, std::size_t text_bytes);

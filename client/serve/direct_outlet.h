@@ -37,8 +37,10 @@ class DirectOutlet final : public Outlet {
     answer.add(headers_);
     reply_.send(std::move(answer));
   }
-  void begin() override {
-    reply_.begin(event_stream_head(headers_), kKeepAlive, kKeepAliveComment);
+  void begin(const HttpHeaders& headers = {}) override {
+    HttpAnswer head = event_stream_head(headers_);
+    head.add(headers);
+    reply_.begin(std::move(head), kKeepAlive, kKeepAliveComment);
   }
   void write(std::string events) override { reply_.write(std::move(events)); }
   void end() override { reply_.end(); }

@@ -36,8 +36,10 @@ void KeptStream::answer(HttpAnswer answer) {
   end();
 }
 
-void KeptStream::begin() {
-  asking_->begin(event_stream_head(headers_), kKeepAlive, kKeepAliveComment);
+void KeptStream::begin(const HttpHeaders& headers) {
+  HttpAnswer head = event_stream_head(headers_);
+  head.add(headers);
+  asking_->begin(std::move(head), kKeepAlive, kKeepAliveComment);
   readers_.push_back({*std::exchange(asking_, std::nullopt), bytes_.size()});
 }
 

@@ -32,7 +32,7 @@ class KeptStream final : public Outlet {
   KeptStream(HttpReply reply, HttpHeaders headers, std::size_t bytes_max = kBytesMax);
 
   void answer(HttpAnswer answer) override;
-  void begin() override;
+  void begin(const HttpHeaders& headers = {}) override;
   void write(std::string events) override;
   void end() override;
   bool is_stuck() const override { return bytes_.size() > bytes_max_; }

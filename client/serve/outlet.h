@@ -14,8 +14,8 @@ class Outlet {
   virtual ~Outlet() = default;
   // Instead of events. Requires  nothing was said
   virtual void answer(HttpAnswer answer) = 0;
-  // Events follow. Requires  nothing was said
-  virtual void begin() = 0;
+  // Events follow, behind `headers` and the outlet's own. Requires  nothing was said
+  virtual void begin(const HttpHeaders& headers = {}) = 0;
   virtual void write(std::string events) = 0;
   virtual void end() = 0;
   // Nobody takes what is given, so that it piles up.

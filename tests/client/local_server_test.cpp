@@ -395,6 +395,36 @@ TEST_F(LocalServerTest, ADrafterThatNeedsTheTargetSaysWhatToGiveInstead) {
   }
 }
 
+TEST_F(LocalServerTest, WhatTheDeviceWroteIsToldApartByAnyClient) {
+  api_.reset();
+  start({.writes_alone = true});
+  const auto fingerprint = [](const json& answer) {
+    return answer["system_fingerprint"].get<std::string>();
+  };
+  for (const bool is_alone : {false, true}) {
+    json body = chat_of("Hi", {{"max_tokens", 5}, {"route", is_alone ? "device" : "server"}});
+    const HttpResult whole = post("/v1/chat/completions", body);
+    EXPECT_EQ(fingerprint(json::parse(whole.body)).ends_with(" offline"), is_alone) << whole.body;
+    EXPECT_EQ(whole.header("X-Edgedraft-State"), is_alone ? "offline" : "");
+    body["stream"] = true;
+    const HttpResult stream = post("/v1/chat/completions", body);
+    EXPECT_EQ(stream.header("X-Edgedraft-State"), is_alone ? "offline" : "");
+    json last;
+    for (const std::string& data : event_data(stream.body)) {
+      if (data != "[DONE]") last = json::parse(data);
+    }
+    EXPECT_EQ(fingerprint(last).ends_with(" offline"), is_alone) << last;
+  }
+}
+
+TEST_F(LocalServerTest, OllamasClientsAreToldWhereToGo) {
+  const HttpResult told = post("/api/chat", {{"model", "test"}});
+  EXPECT_EQ(told.status, 404u);
+  const json error = json::parse(told.body)["error"];
+  ASSERT_TRUE(error.is_string()) << told.body;
+  EXPECT_NE(error.get<std::string>().find("/v1"), std::string::npos);
+}
+
 TEST_F(LocalServerTest, TheDeviceAnswersByItselfIfItIsAskedTo) {
   api_.reset();
   start({.writes_alone = true});
