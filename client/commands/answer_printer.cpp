@@ -20,8 +20,9 @@ AnswerPrinter::AnswerPrinter(const Tokenizer& tokenizer, LeadingSpace leading_sp
   begin();
 }
 
-void AnswerPrinter::begin(std::shared_ptr<const Placeholders> placeholders) {
+void AnswerPrinter::begin(std::shared_ptr<const Placeholders> placeholders, bool stays_here) {
   placeholders_ = std::move(placeholders);
+  stays_here_ = stays_here;
   tokens_.clear();
   provenance_.clear();
   line_.clear();
@@ -85,6 +86,7 @@ void AnswerPrinter::on_rewrite(std::uint32_t index) {
 }
 
 void AnswerPrinter::on_state(ClientState state, const std::string& why) {
+  if (stays_here_) return;
   if (state == ClientState::offline) mark("offline: " + why);
   if (state == ClientState::online) mark("online again: " + why);
 }

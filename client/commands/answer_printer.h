@@ -34,8 +34,10 @@ class AnswerPrinter final : public GenerationObserver {
                 const Streams& streams);
 
   // Forgets the last answer. The next one's placeholders are shown as what they stand for; null:
-  // there are none.
-  void begin(std::shared_ptr<const Placeholders> placeholders = nullptr);
+  // there are none. `stays_here`: the device alone answers, so states of the link say nothing.
+  void begin(std::shared_ptr<const Placeholders> placeholders = nullptr, bool stays_here = false);
+  // A note beside the answer.
+  void note(const std::string& what) { mark(what); }
   // The answer is over: shows what was held back, and ends the line. More may follow if the
   // answer is corrected later.
   void finish();
@@ -71,6 +73,7 @@ class AnswerPrinter final : public GenerationObserver {
   std::uint32_t shown_count_ = 0;
   std::uint32_t final_count_ = 0;  // leading tokens that will not change
   std::string line_;               // what stands on the line that is being written
+  bool stays_here_ = false;
   bool finished_ = false;
   bool repeat_line_ = false;  // the corrected line has to be shown again
 };

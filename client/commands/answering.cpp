@@ -15,6 +15,31 @@
 namespace edgedraft {
 namespace {
 
+constexpr std::size_t kToldPlaceholders = 8;
+
+// What became of the private text in a request; empty: there is none.
+std::string told_of(const RequestMask::Outcome& hidden, const OpenTokens& prompt) {
+  if (hidden.is_local) {
+    return prompt.open_count > 0
+               ? "private: answered on this device; only what precedes the private text is sent"
+               : "private: answered on this device, nothing of it was sent";
+  }
+  if (!hidden.placeholders || hidden.placeholders->empty()) return {};
+  std::string told;
+  for (const auto& [type, count] : hidden.placeholders->counts()) {
+    told += (told.empty() ? "kept back: " : ", ") + std::to_string(count) + " " +
+            std::string(to_string(type));
+  }
+  const auto& values = hidden.placeholders->values();
+  std::size_t shown = 0;
+  for (const auto& [placeholder, value] : values) {
+    if (shown == kToldPlaceholders) break;
+    told += (shown++ == 0 ? ", sent as " : ", ") + placeholder;
+  }
+  if (shown < values.size()) told += " and " + std::to_string(values.size() - shown) + " more";
+  return told;
+}
+
 Display display_of(const AnswerConfig& config, const Terminal& terminal) {
   if (config.json) return Display::silent;
   if (!terminal.output) return Display::final_text;
@@ -180,7 +205,11 @@ Result<AnswerReport> Answering::answer(const OpenTokens& prompt,
                                        const RequestMask::Outcome& hidden) {
   first_asked_ = std::exchange(has_asked_, true) ? std::nullopt : std::optional(Clock::now());
   if (paced_ != nullptr) late_before_ = paced_->late_count();
-  printer_.begin(hidden.is_local ? nullptr : hidden.placeholders);
+  printer_.begin(hidden.is_local ? nullptr : hidden.placeholders, hidden.is_local);
+  // A conversation hides the same again with each turn.
+  const std::string told = told_of(hidden, prompt);
+  const bool is_new = std::exchange(told_private_, told) != told && !told.empty();
+  if (is_new && !hidden.is_local) printer_.note(told);
   energy_.begin();
   AnswerTerms terms{.tokens_max = reported_.generation.tokens_max,
                     .sampling = reported_.generation.sampling};
@@ -193,6 +222,7 @@ Result<AnswerReport> Answering::answer(const OpenTokens& prompt,
   auto report = finish();
   printer_.finish();
   if (!report) return report.error();
+  if (is_new && hidden.is_local) printer_.note(told);
   if (hidden.is_local) privacy_->local_texts().add((*report)->text);
   return **std::move(report);
 }

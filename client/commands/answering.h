@@ -76,6 +76,7 @@ class Answering {
   AnswerPrinter printer_;
   std::unique_ptr<CycleLog> cycle_log_;  // null if none was asked for
   std::optional<PrivacyGuard> privacy_;
+  std::string told_private_;       // the last note of what was kept back
   PacedDrafter* paced_ = nullptr;  // the conversation's drafter, if a pace is kept
   std::uint32_t late_before_ = 0;  // of earlier answers
   EnergyMeter energy_;

@@ -53,6 +53,20 @@ TEST_F(AnswerPrinterTest, VerifiedTextAppearsAtOnceAndEndsItsLine) {
   }
 }
 
+TEST_F(AnswerPrinterTest, OfAnAnswerThatStaysHereNotTheLinksStatesAreTold) {
+  AnswerPrinter p = printer(Display::final_text);
+  p.begin(nullptr, /*stays_here=*/true);
+  p.note("private: answered on this device");
+  p.on_state(ClientState::offline, "the device answers first");
+  write(p, {kThe}, Provenance::private_);
+  p.finish();
+  EXPECT_EQ(text_.str(), "the\n");
+  EXPECT_EQ(notes_.str(), "edgedraft: private: answered on this device\n");
+  p.begin();
+  p.on_state(ClientState::offline, "no answer");
+  EXPECT_NE(notes_.str().find("offline: no answer"), std::string::npos);
+}
+
 TEST_F(AnswerPrinterTest, HalfACharacterIsNeverShown) {
   AnswerPrinter p = printer(Display::final_text);
   write(p, {kThe, "<0xC3>"}, Provenance::verified);
