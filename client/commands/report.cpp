@@ -1,5 +1,7 @@
 #include "client/commands/report.h"
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
@@ -164,21 +166,40 @@ std::string to_json(const Error& error) {
 std::string account(const AnswerReport& report) {
   const GenerationStats& stats = report.stats;
   char text[256];
-  std::snprintf(text, sizeof text,
-                "%u tokens in %u cycles (tau %.2f), %u target passes, %u of %u drafted accepted",
-                stats.tokens, stats.cycles, stats.acceptance_length(), stats.target_calls,
-                stats.accepted, stats.drafted);
-  std::string line = text;
+  std::string line;
+  if (stats.drafted > 0) {
+    std::snprintf(text, sizeof text,
+                  "%u tokens in %u cycles (tau %.2f), %u target passes, %u of %u drafted accepted",
+                  stats.tokens, stats.cycles, stats.acceptance_length(), stats.target_calls,
+                  stats.accepted, stats.drafted);
+    line = text;
+  } else {
+    line = std::to_string(stats.tokens) + " tokens";
+    if (stats.target_calls > 0) {
+      line += ", " + std::to_string(stats.target_calls) + " target passes, nothing drafted";
+    }
+    if (!stats.streamed_because.empty()) line += " (" + stats.streamed_because + ")";
+  }
+  const bool is_private =
+      !report.provenance.empty() && std::ranges::count(report.provenance, Provenance::private_) ==
+                                        static_cast<std::ptrdiff_t>(report.provenance.size());
+  const bool only_signed_in = is_private && stats.target_calls == 0;
   line += "; " + bytes_text(report.link.bytes_up) + " up, " + bytes_text(report.link.bytes_down) +
-          " down";
+          (only_signed_in ? " down, to sign in" : " down");
   if (stats.tokens > 0) {
     std::snprintf(text, sizeof text, "; %.1f ms a token",
                   milliseconds(stats.elapsed) / stats.tokens);
     line += text;
   }
-  if (stats.offline_tokens > 0) {
+  if (stats.offline_tokens > 0 && !is_private) {
     line += "; " + std::to_string(stats.offline_tokens) + " written offline, " +
             std::to_string(stats.rewritten_tokens) + " rewritten";
+  }
+  if (report.end == AnswerEnd::context) {
+    const bool here =
+        !report.provenance.empty() && report.provenance.back() != Provenance::verified;
+    line += here ? "; cut where the context of the drafter on this device ends"
+                 : "; cut where the context ends";
   }
   return line;
 }

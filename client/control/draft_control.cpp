@@ -155,7 +155,9 @@ DraftControl::Decision DraftControl::decide(const TreeShape& shape) {
     const double streamed = pass > 0 ? 1.0 / std::max(1e-6, pass) : 0.0;
     if (best < streamed) {
       return stream(
-          text("at most %.0f tokens/s could be drafted, at least %.0f streamed", best, streamed));
+          text("the server's stream is faster: at most %.0f tokens/s could be drafted, at least "
+               "%.0f streamed",
+               best, streamed));
     }
     return draft("not measured yet");
   }
@@ -167,7 +169,9 @@ DraftControl::Decision DraftControl::decide(const TreeShape& shape) {
                                tokens, 1e3 * link_.value(), 1e3 * pass);
   if (streamed_pass <= 0) {
     if (1.0 / pass > kStreamMargin * drafted) {
-      return stream(text("at least %.0f tokens/s, drafted ", 1.0 / pass) + how);
+      return stream(
+          text("the server's stream is faster: at least %.0f tokens/s, drafted ", 1.0 / pass) +
+          how);
     }
     if (kWidePassFactor / pass > drafted) return probe("drafted " + how + ", streaming is tried");
     return draft("drafted " + how + ", no stream can be faster");
@@ -179,7 +183,7 @@ DraftControl::Decision DraftControl::decide(const TreeShape& shape) {
                                                    : 1.0 / kStreamMargin;
   const bool streams = drafted <= margin * streamed;
   std::string why = text("streamed %.0f tokens/s, drafted ", streamed) + how;
-  return streams ? stream(std::move(why)) : draft(std::move(why));
+  return streams ? stream("the server's stream is faster: " + why) : draft(std::move(why));
 }
 
 DraftControl::Decision DraftControl::stream(std::string why) {

@@ -19,6 +19,8 @@ constexpr std::uint32_t kCreditAhead = 256;
 // After so many tokens it is decided anew what to do.
 constexpr std::uint32_t kRunLookTokens = 32;
 
+constexpr const char* kFasterStream = "the server's stream is expected to be faster: ";
+
 DraftAhead::Options ahead_options(const RunControl::Decision& decision) {
   return {.breadth = decision.breadth, .floor = static_cast<Score>(std::log(decision.floor))};
 }
@@ -101,7 +103,7 @@ void Generation::apply(const RunControl::Decision& decision) {
   stats_.predicted_tokens_per_second = decision.tokens_per_second;
   if (options_.overlap != Overlap::automatic) return;
   stats_.overlap_because = run_control_.why();
-  if (!decision.drafts()) stats_.streamed_because = run_control_.why();
+  if (!decision.drafts()) stats_.streamed_because = kFasterStream + run_control_.why();
   if (parts_.on_decision) parts_.on_decision(stats_.overlap + ": " + run_control_.why());
 }
 

@@ -180,7 +180,10 @@ CompletionFormat::Json CompletionFormat::counters_of(const AnswerOutcome& outcom
                    {"rewritten_tokens", outcome.stats.rewritten_tokens},
                    {"resyncs", outcome.stats.resyncs},
                    {"target_passes", outcome.stats.target_calls},
-                   {"acceptance_length", outcome.stats.acceptance_length()},
+                   {"acceptance_length",
+                    outcome.stats.cycles > 0 ? Json(outcome.stats.acceptance_length()) : Json()},
+                   {"drafted", outcome.stats.drafted},
+                   {"streamed_because", outcome.stats.streamed_because},
                    {"bytes_up", outcome.link.bytes_up},
                    {"bytes_down", outcome.link.bytes_down}};
   // How much of the request stayed here, and how.

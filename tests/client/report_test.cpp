@@ -139,5 +139,38 @@ TEST(ReportTest, TheAccountNamesWhatWasWrittenOfflineOnlyWhereThereIsSome) {
   EXPECT_EQ(account(online).find("offline"), std::string::npos);
 }
 
+TEST(ReportTest, TheAccountSaysWhyNothingWasDrafted) {
+  AnswerReport streamed = report();
+  streamed.stats.offline_tokens = streamed.stats.drafted = streamed.stats.accepted = 0;
+  streamed.stats.streamed_because = "the server's stream is faster";
+  EXPECT_EQ(account(streamed),
+            "3 tokens, 4 target passes, nothing drafted (the server's stream is faster); 1000 B "
+            "up, 70.0 kB down; 500.0 ms a token");
+  AnswerReport offline = streamed;
+  offline.stats.streamed_because.clear();
+  offline.stats.cycles = offline.stats.cycle_tokens = offline.stats.target_calls = 0;
+  offline.stats.offline_tokens = 3;
+  EXPECT_TRUE(account(offline).starts_with("3 tokens; 1000 B up")) << account(offline);
+}
+
+TEST(ReportTest, TheAccountSaysThatAnAnswerWasCutAndWhere) {
+  AnswerReport cut = report();
+  EXPECT_EQ(account(cut).find("cut"), std::string::npos);
+  cut.end = AnswerEnd::context;
+  cut.provenance.back() = Provenance::verified;
+  EXPECT_TRUE(account(cut).ends_with("; cut where the context ends")) << account(cut);
+  cut.provenance.back() = Provenance::offline;
+  EXPECT_TRUE(account(cut).ends_with("; cut where the context of the drafter on this device ends"))
+      << account(cut);
+}
+
+TEST(ReportTest, BytesOfASignInAreNotThoseOfAPrivateAnswer) {
+  AnswerReport here = report();
+  here.provenance.assign(3, Provenance::private_);
+  here.stats.target_calls = here.stats.drafted = 0;
+  EXPECT_NE(account(here).find("1000 B up, 70.0 kB down, to sign in"), std::string::npos)
+      << account(here);
+}
+
 }  // namespace
 }  // namespace edgedraft
