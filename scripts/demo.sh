@@ -8,17 +8,19 @@ export LC_ALL=C.UTF-8  # numbers with a decimal point
 
 usage() {
   cat <<EOF
-usage: $0 [--serve] [--build DIR] [DRAFTER]
+usage: $0 [--serve [--port PORT]] [--build DIR] [DRAFTER]
 
   --serve      leave a server and its page running instead, on http://127.0.0.1:7430/
+  --port PORT  another port for the page; 0: any that is free
   --build DIR  take the programs of this build tree: nothing is installed or built
   DRAFTER      a bundle in models/demo: moa-tli0, moa-tli1, eagle, eagle-hass, independent or independent-2 [moa-tli0]
 EOF
 }
-serves=no bin='' drafter=moa-tli0
+serves=no port=7430 bin='' drafter=moa-tli0
 while [ $# -gt 0 ]; do
   case $1 in
     --serve) serves=yes; shift ;;
+    --port) [ $# -gt 1 ] || { usage >&2; exit 2; }; port=$2; shift 2 ;;
     --build) [ $# -gt 1 ] || { usage >&2; exit 2; }; bin=$2; shift 2 ;;
     -h | --help) usage; exit 0 ;;
     -*) usage >&2; exit 2 ;;
@@ -94,8 +96,14 @@ start_server
 echo "$address  $pin"
 
 if [ $serves = yes ]; then
-  say "The page: http://127.0.0.1:7430/ (Ctrl-C ends it)"
-  "$bin/client/edgedraft" serve --server "$address" --pin "$pin" --bundle "$models/$drafter.gguf"
+  : >"$work/serve"
+  # The small target writes when the plug is pulled: most drafters cannot answer alone.
+  "$bin/client/edgedraft" serve --listen "127.0.0.1:$port" --server "$address" --pin "$pin" \
+    --bundle "$models/$drafter.gguf" --offline-bundle "$models/target.gguf" >"$work/serve" &
+  client_pid=$!
+  while ! read -r _ url _ <"$work/serve" && kill -0 "$client_pid" 2>/dev/null; do sleep 0.1; done
+  [ -z "${url:-}" ] || say "The page: ${url%v1} (Ctrl-C ends it)"
+  wait "$client_pid"
   exit
 fi
 

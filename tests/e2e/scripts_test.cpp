@@ -1,5 +1,8 @@
 #include <gtest/gtest.h>
+#include <signal.h>
 
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -47,6 +50,26 @@ TEST_F(InstallPackagesTest, ADeadMirrorIsNotTakenForPackagesInTheWay) {
 TEST_F(InstallPackagesTest, NothingIsRemovedAndThatIsSaid) {
   EXPECT_NE(said_after("E: Packages need to be removed but remove is disabled.").find("make room"),
             std::string::npos);
+}
+
+// The page at that address would be somebody else's.
+TEST(DemoTest, APortThatIsTakenIsSaidBeforeAnyPage) {
+  const test::TemporaryDirectory scratch;
+  boost::asio::io_context io;
+  const boost::asio::ip::tcp::acceptor taken(io, {boost::asio::ip::address_v4::loopback(), 0});
+  const auto build = std::filesystem::path(EDGEDRAFT_CLIENT).parent_path().parent_path();
+  const auto serve = [&](const std::string& port) {
+    return Process({script("demo.sh"), "--build", build.string(), "--serve", "--port", port},
+                   scratch / "demo", "", {{"XDG_DATA_HOME", scratch.path().string()}});
+  };
+  const std::string port = std::to_string(taken.local_endpoint().port());
+  Process refused = serve(port);
+  EXPECT_NE(refused.wait(), 0);
+  EXPECT_NE(refused.err().find(port), std::string::npos) << refused.err();
+  EXPECT_EQ(refused.out().find("The page"), std::string::npos) << refused.out();
+  Process served = serve("0");
+  EXPECT_TRUE(served.wait_for_output("The page: http://127.0.0.1:")) << served.err();
+  served.signal(SIGTERM);
 }
 
 TEST(SideBySideTest, ANetworkThatThereIsNotIsNamedBeforeAnythingStarts) {
