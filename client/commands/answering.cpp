@@ -58,6 +58,10 @@ Terminal look_at_terminal() {
           .styled = !unwanted && !dumb};
 }
 
+bool is_cut_by_reader(const AnswerOutcome& outcome) {
+  return outcome.end == AnswerEnd::cancelled && !interrupted() && reader_has_left();
+}
+
 Answering::Answering(std::unique_ptr<AnswerParts> parts, const AnswerConfig& config,
                      const Terminal& terminal)
     : parts_(std::move(parts)),
@@ -237,7 +241,7 @@ Result<std::optional<AnswerReport>> Answering::settle() {
 
 Result<std::optional<AnswerReport>> Answering::finish() {
   while (!conversation_->wait_until(Clock::now() + kInterruptDelay)) {
-    if (interrupted()) conversation_->cancel();
+    if (interrupted() || reader_has_left()) conversation_->cancel();
   }
   auto outcome = conversation_->outcome();
   if (!outcome) return outcome.error();

@@ -30,6 +30,9 @@ struct Terminal {
 };
 Terminal look_at_terminal();
 
+// The answer was cut because nobody reads standard output any more.
+bool is_cut_by_reader(const AnswerOutcome& outcome);
+
 // Everything that `run` and `chat` need for an answer, wired together: bundle, drafter, engine with
 // one conversation, printer.
 class Answering {

@@ -96,6 +96,7 @@ class Chat {
       leave_out_turn(report.error());
       return {};
     }
+    if (is_cut_by_reader(*report)) end_by_closed_pipe();
     messages_.push_back({.role = "assistant", .content = report->text});
     answers_.push_back(report->stats);
     may_settle_ = true;

@@ -91,6 +91,7 @@ Result<int> run_once(const RunOptions& options) {
   const auto report = (*answering)->answer(tokens, *hidden);
   if (!report) return report.error();
   if (auto closed = (*answering)->close_cycle_log(); !closed) return closed.error();
+  if (is_cut_by_reader(*report)) end_by_closed_pipe();
   if (config->json) {
     std::cout << to_json(*report, (*answering)->reported_config()) << std::endl;
   } else {

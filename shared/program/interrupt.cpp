@@ -36,6 +36,12 @@ void ignore_closed_pipes() {
   signal(SIGPIPE, SIG_IGN);
 }
 
+void end_by_closed_pipe() {
+  signal(SIGPIPE, SIG_DFL);
+  raise(SIGPIPE);
+  _exit(128 + SIGPIPE);  // it is blocked
+}
+
 bool interrupted() {
   return requested || terminated;
 }

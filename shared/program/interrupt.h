@@ -12,6 +12,8 @@ namespace edgedraft {
 void catch_interrupts();
 // From here on a closed pipe is an error of the write. Programs that we start inherit it.
 void ignore_closed_pipes();
+// Ends the process as a write to a closed pipe would have.
+[[noreturn]] void end_by_closed_pipe();
 bool interrupted();
 // Forgets Ctrl-C, which may have been meant for an answer alone. SIGTERM is meant for the program.
 void clear_interrupt();

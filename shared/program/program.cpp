@@ -30,13 +30,12 @@ bool asked_for_json(const CLI::App& app) {
   return false;
 }
 
-// The other end of a pipe, as in `| head`: it has what it wanted.
+}  // namespace
+
 bool reader_has_left() {
   pollfd out{.fd = STDOUT_FILENO, .events = POLLOUT, .revents = 0};
   return poll(&out, 1, 0) > 0 && (out.revents & POLLERR) != 0;
 }
-
-}  // namespace
 
 Instant program_start() {
   return kStart;

@@ -12,6 +12,9 @@ namespace edgedraft {
 // When this process began, but for what the system did to load it.
 Instant program_start();
 
+// The other end of standard output, a pipe, is closed, as behind `| head`: it has what it wanted.
+bool reader_has_left();
+
 // The main function of a program of ours: its options in their three layers (OptionLayers), its
 // table of commands, and one way of reporting errors.
 //

@@ -274,6 +274,16 @@ TEST_F(OutageTest, ADrafterThatNeedsTheTargetRefusesWithoutIt) {
   EXPECT_EQ(answered->wait(), 0) << answered->err();
 }
 
+TEST_F(OutageTest, AnAnswerWhoseReaderHasLeftEndsAsByAClosedPipe) {
+  const Server server(scratch_, kSlowlyPaced);
+  Process client(joined({"bash", "-c", R"("$@" | head -c 5; echo " ${PIPESTATUS[0]}")", "bash",
+                         EDGEDRAFT_CLIENT, "run"},
+                        common(server)),
+                 scratch_ / "client");
+  EXPECT_EQ(client.wait(), 0) << client.err();
+  EXPECT_TRUE(client.out().ends_with(" 141\n")) << client.out();
+}
+
 // Its only token was written, and is not what it should be.
 TEST_F(OutageTest, AnUncheckedAnswerIsToldByTheStatus) {
   const auto cycles = scratch_ / "cycles.jsonl";
