@@ -6,6 +6,8 @@
 #include <vector>
 
 #include "client/commands/answering.h"
+#include "shared/base/ascii.h"
+#include "shared/base/printable.h"
 #include "shared/program/interrupt.h"
 #include "shared/program/options.h"
 
@@ -24,6 +26,12 @@ constexpr const char* kHelp =
 bool another_turn_may_do(Errc code) {
   return code == Errc::context_full || code == Errc::link_down || code == Errc::timed_out ||
          code == Errc::refused || code == Errc::unsupported;
+}
+
+// A word behind a slash, and no path or text that begins with one.
+bool is_command(const std::string& line) {
+  return line.starts_with('/') && line.size() > 1 && is_ascii_letter(line[1]) &&
+         line.find_first_of("/ ", 1) == line.npos;
 }
 
 // One conversation on standard input and output.
@@ -52,6 +60,10 @@ class Chat {
         reset();
       } else if (line == "/help") {
         std::cerr << kHelp;
+      } else if (is_command(line)) {
+        std::cerr << "there is no command '" << printable(line, Lines::one)
+                  << "'; the commands are\n"
+                  << kHelp;
       } else if (!line.empty()) {
         if (auto taken = take_turn(line); !taken) return taken.error();
       }
@@ -168,8 +180,7 @@ class Chat {
 }  // namespace
 
 void declare_chat(CLI::App& app, ChatOptions& options) {
-  app.add_option("--system", options.system, "System prompt, if the template knows one")
-      ->type_name("TEXT");
+  app.add_option("--system", options.system, "System prompt")->type_name("TEXT");
   declare_answer_options(app, options.answer);
   declare_shown_answer_options(app, options.answer);
   app.footer(

@@ -56,10 +56,10 @@ void declare_run(CLI::App& app, RunOptions& options) {
       "Text goes to standard output, as it is final; the account of it to standard error, or "
       "after it on a\nterminal.\n"
       "Exit status: 0, 2 for wrong options, 3 if the server cannot be reached and nobody here can "
-      "write\n(with --plain, say; else the drafter's text is shown, as such), 4 if it is not "
-      "trusted or does not\nlet us in, 5 for a file that is no model of ours, does not match the "
-      "server's, or does not fit into\n--memory, 130 after Ctrl-C or SIGTERM, 1 for the rest (a "
-      "file that is not there,\nsay).");
+      "write\n(with --plain, or a drafter that needs the target; else the device's text is shown, "
+      "as such), 4 if\nit is not trusted or does not let us in, 5 for a file that is no model of "
+      "ours, does not match the\nserver's, or does not fit into --memory, 130 after Ctrl-C or "
+      "SIGTERM, 1 for the rest (a file that is\nnot there, say).");
 }
 
 Result<int> run_once(const RunOptions& options) {
@@ -67,6 +67,8 @@ Result<int> run_once(const RunOptions& options) {
   if (auto right = check_standard_input(options.answer, reader); !right) return right.error();
   const auto prompt = read_prompt(options);
   if (!prompt) return prompt.error();
+  const Error empty{Errc::usage, "the prompt is empty: give some text with -p or -f"};
+  if (!options.answer.raw && prompt->find_first_not_of(" \t\r\n") == prompt->npos) return empty;
   const auto config = check_answer_options(options.answer);
   if (!config) return config.error();
   const Terminal terminal = look_at_terminal();
@@ -82,9 +84,7 @@ Result<int> run_once(const RunOptions& options) {
   if (config->raw && tokens.tokens.empty()) {
     tokens.tokens = (*answering)->bundle().encode_raw("");
   }
-  if (tokens.tokens.empty()) {
-    return Error{Errc::usage, "the prompt is empty: give some text with -p or -f"};
-  }
+  if (tokens.tokens.empty()) return empty;
 
   catch_interrupts();
   ignore_closed_pipes();

@@ -53,7 +53,11 @@ Result<std::unique_ptr<ConversationStore>> open_store(const std::optional<std::s
   if (page == "off") return std::unique_ptr<ConversationStore>();
   if (page == "memory") return ConversationStore::open({});
   if (page) return ConversationStore::open(*page);
-  return ConversationStore::open(place_in(data_directory(), "conversations.db"));
+  auto store = ConversationStore::open(place_in(data_directory(), "conversations.db"));
+  if (store) return store;
+  return Error{store.error().code, store.error().message +
+                                       ": keep conversations elsewhere with --page FILE, or only "
+                                       "in memory with --page memory"};
 }
 
 }  // namespace

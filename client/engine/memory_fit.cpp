@@ -23,7 +23,14 @@ Error too_much(const MemoryWishes& wishes, std::uint32_t positions, const Memory
 
 std::string mebibytes(std::uint64_t bytes) {
   char text[32];
-  std::snprintf(text, sizeof text, "%.1f MiB", static_cast<double>(bytes) / (1u << 20));
+  const auto size = static_cast<double>(bytes);
+  if (bytes < 1u << 10) {
+    std::snprintf(text, sizeof text, "%.0f B", size);
+  } else if (bytes < 1u << 20) {
+    std::snprintf(text, sizeof text, "%.1f KiB", size / (1u << 10));
+  } else {
+    std::snprintf(text, sizeof text, "%.1f MiB", size / (1u << 20));
+  }
   return text;
 }
 

@@ -33,7 +33,7 @@ inline constexpr std::uint32_t kFittedPositionsMin = 512;
 Result<MemoryFit> fit_memory(const MemoryWishes& wishes,
                              const std::function<MemoryNeed(std::uint32_t positions)>& need_of);
 
-// "1.5 MiB".
+// "1.5 MiB"; less than that in KiB or B.
 std::string mebibytes(std::uint64_t bytes);
 
 }  // namespace edgedraft

@@ -181,6 +181,13 @@ void ApiService::serve(Call call) {
     if (route.is_of(request.path)) methods.emplace_back(route.method);
   }
   ++counters_.refused;
+  if (methods.empty() && request.path.starts_with("/api/")) {
+    // Ollama's clients show an error that is a text.
+    HttpAnswer answer = json_answer(
+        {{"error", "this is OpenAI's API, not Ollama's: use /v1, as in /v1/chat/completions"}});
+    answer.status = 404;
+    return call.answer(std::move(answer));
+  }
   if (methods.empty()) {
     return call.fail({.status = 404,
                       .message = "there is no page '" + request.path + "'",

@@ -126,7 +126,11 @@ std::vector<ChatMessage> read_messages(JsonFields& fields, const CallForm& form)
   std::vector<ChatMessage> messages;
   std::map<std::string, std::string> functions;  // that were called, by the calls' ids
   const json* const list = fields.find("messages");
-  if (list == nullptr || !list->is_array() || list->empty()) {
+  if (list != nullptr && list->is_array() && list->empty()) {
+    fields.refuse_unsupported("messages", "the array is empty; give at least one message");
+    return {};
+  }
+  if (list == nullptr || !list->is_array()) {
     fields.refuse("messages", "an array of at least one message");
     return {};
   }
