@@ -8,9 +8,11 @@
 #include <charconv>
 #include <cstdlib>
 #include <functional>
+#include <iostream>
 #include <iterator>
 #include <map>
 #include <optional>
+#include <set>
 #include <span>
 #include <string_view>
 
@@ -98,6 +100,45 @@ void apply_environment(CLI::App& app) {
     option->run_callback();
   }
   for (CLI::App* sub : app.get_subcommands()) apply_environment(*sub);
+}
+
+void collect_variables(const CLI::App& app, std::set<std::string>& names) {
+  for (const CLI::Option* option : app.get_options()) {
+    if (!option->get_envname().empty()) names.insert(option->get_envname());
+  }
+  const std::function<bool(const CLI::App*)> any = [](const CLI::App*) { return true; };
+  for (const CLI::App* sub : app.get_subcommands(any)) collect_variables(*sub, names);
+}
+
+// Whether one character too many, missing, wrong or exchanged with the next makes `a` of `b`.
+bool is_slip_of(std::string_view a, std::string_view b) {
+  while (!a.empty() && !b.empty() && a.front() == b.front()) {
+    a.remove_prefix(1);
+    b.remove_prefix(1);
+  }
+  if (a.empty() || b.empty()) return a.size() + b.size() == 1;
+  const bool exchanged =
+      a.size() > 1 && b.size() > 1 && a[0] == b[1] && a[1] == b[0] && a.substr(2) == b.substr(2);
+  return exchanged || a.substr(1) == b || a == b.substr(1) || a.substr(1) == b.substr(1);
+}
+
+// Other programs of ours have variables that this one does not know, so only near misses are named.
+// Short names are too near to each other.
+void warn_of_misspelt_variables(const CLI::App& app, const std::string& prefix) {
+  constexpr std::size_t kNameMin = 5;
+  std::set<std::string> known;
+  collect_variables(app, known);
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    const std::string_view text(*entry);
+    const std::string name(text.substr(0, text.find('=')));
+    if (!name.starts_with(prefix) || name.size() < prefix.size() + kNameMin) continue;
+    if (known.contains(name)) continue;
+    const auto meant =
+        std::ranges::find_if(known, [&](const std::string& one) { return is_slip_of(name, one); });
+    if (meant == known.end()) continue;
+    std::cerr << app.get_name() << ": the variable " << name << " is ignored: no option has it; "
+              << *meant << " is one\n";
+  }
 }
 
 // Every scalar as the text that the command line would have.
@@ -197,7 +238,7 @@ std::filesystem::path xdg_directory(const char* variable, const char* below_home
 
 OptionLayers::OptionLayers(CLI::App& app, std::string default_file,
                            const std::string& variable_prefix)
-    : app_(app), default_file_(std::move(default_file)) {
+    : app_(app), default_file_(std::move(default_file)), variable_prefix_(variable_prefix) {
   std::string help = "TOML file with option names as keys";
   if (const auto usual = place_in(config_directory(), default_file_); !usual.empty()) {
     help += " [default: " + usual.string() + " where it exists]";
@@ -211,6 +252,7 @@ Result<OptionLayers::Parsed> OptionLayers::parse(int argc, const char* const* ar
   try {
     app_.parse(argc, argv);
     apply_environment(app_);
+    warn_of_misspelt_variables(app_, variable_prefix_);
     if (auto applied = apply_file(); !applied) return applied.error();
     return Parsed::go_on;
   } catch (const CLI::ParseError& e) {

@@ -15,7 +15,8 @@ namespace edgedraft {
 // included.
 //
 // The file is the one that --config names, else `default_file` in the configuration directory where
-// there is one. A key that no option has is an error, so that a slip of the pen is seen.
+// there is one. A key that no option has is an error, so that a slip of the pen is seen; a variable
+// that nearly has an option's name is warned of.
 class OptionLayers {
  public:
   // Variables are called `variable_prefix` and the option's name in capitals.
@@ -34,6 +35,7 @@ class OptionLayers {
 
   CLI::App& app_;
   std::string default_file_;
+  std::string variable_prefix_;
   std::string config_file_;
 };
 

@@ -107,6 +107,20 @@ TEST(ProgramTest, HelpDoesNotMakeNonsenseRight) {
   expect_mistake(run({"show", "NONSENSE", "--help"}), "'NONSENSE' is not expected");
 }
 
+TEST(ProgramTest, AVariableThatNearlyNamesAnOptionIsWarnedOf) {
+  for (const char* name : {"EDGEDRAFT_TOKEN", "EDGEDRAFT_TOKENZS", "EDGEDRAFT_TOKNES"}) {
+    const Outcome shown = run({"show"}, {{name, "9"}});
+    EXPECT_EQ(shown.status, 0);
+    EXPECT_EQ(shown.out, "7 slow 127.0.0.1:7420 0.5");
+    EXPECT_NE(shown.err.find(std::string(name) + " is ignored"), std::string::npos) << shown.err;
+    EXPECT_NE(shown.err.find("EDGEDRAFT_TOKENS"), std::string::npos) << shown.err;
+  }
+  // Another program of ours may have it.
+  for (const char* name : {"EDGEDRAFT_TOKENS", "EDGEDRAFT_MODELS", "EDGEDRAFT_MOD", "EDGEDRAFT_"}) {
+    EXPECT_EQ(run({"show"}, {{name, ""}}).err, "") << name;
+  }
+}
+
 TEST(ProgramTest, AnOptionThatIsNoneIsNamed) {
   expect_mistake(run({"--nonsense"}), "'--nonsense' is not expected");
   expect_mistake(run({"show", "--nonsense"}), "'--nonsense' is not expected");
