@@ -158,6 +158,14 @@ TEST(CompletionRequestTest, TemplateVariablesAreScalarsAndNotTheRequestsOwn) {
   }
 }
 
+TEST(CompletionRequestTest, WhatOnlyTheTargetMayAnswerWaitsForItForAWhile) {
+  const std::string tools = R"(, "tools": [{"type": "function", "function": {"name": "f"}}])";
+  EXPECT_EQ(chat(tools)->wait_max, std::chrono::seconds(30));
+  EXPECT_EQ(chat(tools + R"(, "offline": "keep")")->wait_max, std::chrono::seconds(30));
+  EXPECT_EQ(chat(tools + R"(, "offline": "wait")")->wait_max, Duration::max());
+  EXPECT_EQ(chat(R"(, "offline": "wait")")->wait_max, Duration::max());
+}
+
 // Only the target's tokens have its probabilities.
 TEST(CompletionRequestTest, LogProbabilitiesAreOfTheTargetAlone) {
   const auto wanted = chat(R"(, "logprobs": true, "top_logprobs": 3, "route": "auto")");
@@ -281,6 +289,13 @@ TEST(CompletionRequestTest, WrongMessagesAreNamed) {
     ASSERT_FALSE(request);
     EXPECT_EQ(request.error().param, wrong.param);
   }
+}
+
+TEST(CompletionRequestTest, AnEmptyArrayOfMessagesIsCalledEmpty) {
+  const auto refused = parse_completion(R"({"messages": []})", CompletionKind::chat, kDefaults, 0);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().param, "messages");
+  EXPECT_NE(refused.error().message.find("empty"), std::string::npos) << refused.error().message;
 }
 
 TEST(CompletionRequestTest, WhatIsNoObjectIsRefused) {
