@@ -306,7 +306,8 @@ void declare_answer_options(CLI::App& app, AnswerOptions& o) {
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   add("--offline-bundle", o.offline_bundle, "FILE.gguf",
       "The model that writes while the server is away: a drafter that needs only tokens, or any "
-      "model with the same tokenizer; it may be larger than the one that drafts [the drafter]");
+      "model with the same tokenizer; it may be larger than the one that drafts [the drafter, "
+      "unless it needs activations and has had none]");
   add("--drafter", o.drafter, "KIND",
       ("Another drafter than the bundle's own, one that needs no weights: " +
        weightless_kind_names())

@@ -70,7 +70,7 @@ class AnswerParts {
   LinkPlug& plug() { return plug_; }
   // What says when they may send.
   SendGrid& grid() { return grid_; }
-  // What they last found of the server.
+  // Whether the last link found the server.
   const ServerContact& contact() const { return contact_; }
   RunKnowledge known() const;
   // Keeps what the answer taught for the next run; one that the server had no part in taught

@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::size_t kToldPlaceholders = 8;
 
-// What became of the private text in a request; empty: there is none.
+// A note on the private text in a request; empty if there is none.
 std::string told_of(const RequestMask::Outcome& hidden, const OpenTokens& prompt) {
   if (hidden.is_local) {
     return prompt.open_count > 0

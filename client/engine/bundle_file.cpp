@@ -28,8 +28,8 @@ bool is_system(const ChatMessage& message) {
   return message.role == "system";
 }
 
-// Of each message whether the template writes it; only those of the system are in doubt. A template
-// that refuses such messages writes none.
+// Per message: whether the template writes it. Only system messages are probed. A template that
+// refuses them writes none.
 std::vector<bool> carried(const ChatTemplate& chat, ChatInput input) {
   std::vector<ChatMessage> probes(input.messages.begin(), input.messages.end());
   for (std::size_t i = 0; i < probes.size(); ++i) {

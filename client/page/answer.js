@@ -29,7 +29,7 @@ export class Answer {
     }
     if (choice.finish_reason) {
       this.finished = true;
-      // What the device wrote and nobody checked stays as it is.
+      // Offline text that was never checked stays unconfirmed.
       if (!told.offline_tokens) this.confirmed = this.text.length;
       this.counts = told;
     }

@@ -38,7 +38,7 @@ class Placeholders {
 
   // How many values of each type it stands for.
   const std::map<PrivateType, std::uint32_t>& counts() const { return counts_; }
-  // What they stand for, by placeholder.
+  // Values by placeholder.
   const std::map<std::string, std::string>& values() const { return values_; }
   bool empty() const { return values_.empty(); }
 

@@ -36,7 +36,7 @@ struct ChatMessage {
   // In a tool's message, whose content is the result: the id of the call, and the function's name.
   std::string call_id{};
   std::string name{};
-  // Of an assistant: what it thought before it answered (reasoning_content).
+  // The thought before an assistant's answer (reasoning_content).
   std::string reasoning{};
 
   bool operator==(const ChatMessage&) const = default;

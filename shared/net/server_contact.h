@@ -5,14 +5,14 @@
 
 namespace edgedraft {
 
-// What the links to one server last found of it. Outlives them.
+// State of one server, shared by the links to it. Outlives them.
 //
 // Threads   any
 class ServerContact {
  public:
   enum class State : std::uint8_t {
-    unknown,    // no link has tried yet
-    reachable,  // it let the last link in
+    unknown,    // no attempt yet
+    reachable,  // the last attempt succeeded
     away,       // the last attempt or connection failed
   };
 
