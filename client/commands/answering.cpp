@@ -178,6 +178,8 @@ const ReportedConfig& Answering::reported_config() {
 
 Result<RequestMask::Outcome> Answering::hide(std::span<ChatMessage> messages) {
   if (privacy_->mode() == PrivateMode::off) return RequestMask::Outcome{};
+  privacy_->vault().set_now(Clock::now());
+  VaultTransaction learned(privacy_->vault());
   RequestMask mask(*privacy_, privacy_->mode());
   for (const ChatMessage& message : messages) {
     mask.learn(message.content, false, message.role == "assistant" ? Writer::target : Writer::user);
@@ -190,6 +192,7 @@ Result<RequestMask::Outcome> Answering::hide(std::span<ChatMessage> messages) {
     return Error{Errc::unsupported,
                  "it holds private text, and with --plain there is no drafter to answer it here"};
   }
+  if (outcome) learned.keep();
   return outcome;
 }
 

@@ -10,7 +10,6 @@
 namespace edgedraft {
 namespace {
 
-constexpr std::size_t kKeyCharacters = 3;
 // Shorter ones are found as words alone.
 constexpr std::size_t kShort = 6;
 // Numbers of fewer are found in too much if their groups do not count.
@@ -19,12 +18,9 @@ constexpr std::size_t kGroupedDigitsMin = 6;
 constexpr std::size_t kSignsMin = 3;
 // Between two letters or digits of a number that is written in groups.
 constexpr std::size_t kSeparatorBytesMax = 4;
-
-std::uint64_t key_of(std::u32string_view text) {
-  std::uint64_t key = 0;
-  for (const char32_t character : text.substr(0, kKeyCharacters)) key = key << 21 | character;
-  return key;
-}
+// Bounds the time per place: where so many values with one beginning are no words of their own,
+// the next is found within a word.
+constexpr std::size_t kNestedMax = 64;
 
 // Letters of Hangul, of which folding makes syllables.
 bool is_hangul(char32_t character) {
@@ -48,11 +44,9 @@ bool stands_alone(const FoldedText& text, std::size_t begin, std::size_t end) {
          (end == text.text.size() || !joined(text, end - 1, end));
 }
 
-bool holds_together(const FoldedText& text, std::size_t begin, std::size_t end) {
-  for (std::size_t i = begin + 1; i < end; ++i) {
-    if (text.begins[i] > text.ends[i - 1] + kSeparatorBytesMax) return false;
-  }
-  return true;
+// Whether a value that has the letter or digit before `at` may go on with the one there.
+bool holds_together(const FoldedText& text, std::size_t at) {
+  return text.begins[at] <= text.ends[at - 1] + kSeparatorBytesMax;
 }
 
 std::u32string trimmed(std::u32string text) {
@@ -88,22 +82,34 @@ std::u32string canonical_value(std::string_view value, PrivateType type) {
   return compacted.empty() ? trimmed(std::move(folded.text)) : compacted;
 }
 
-void PrivateVault::Forms::add(std::u32string text, PrivateType type) {
-  known.insert(text);
-  by_beginning[key_of(text)].push_back(static_cast<std::uint32_t>(all.size()));
-  all.push_back({.text = std::move(text), .type = type});
+void PrivateVault::Forms::add(const std::u32string& text, std::uint32_t value) {
+  known.emplace(text, value);
+  is_indexed = false;
 }
 
-bool PrivateVault::add_to(Values& values, bool has_room, std::string_view value, PrivateType type,
-                          Finding finding) {
+void PrivateVault::Forms::make_index() {
+  if (is_indexed) return;
+  indexed.assign(known.begin(), known.end());
+  std::vector<std::u32string_view> texts;
+  for (const auto& [text, value] : indexed) texts.push_back(text);
+  index = ValueIndex(texts);
+  is_indexed = true;
+}
+
+bool PrivateVault::add_to(std::shared_ptr<Values>& values, std::size_t count_max,
+                          std::string_view value, PrivateType type, Finding finding) {
   FoldedText folded = fold(value);
   std::u32string compacted = compact(folded).text;
   std::u32string written = trimmed(std::move(folded.text));
   const bool has_letters = !compacted.empty();
   if (!has_letters && !is_kept_by_signs(written)) return true;
   const auto known = [&](Forms Values::*forms, const std::u32string& text) {
-    return (values.*forms).known.contains(text) || (names_.*forms).known.contains(text) ||
-           (given_.*forms).known.contains(text);
+    return std::ranges::any_of(std::array{values, names_, given_}, [&](const auto& one) {
+      const auto found = (one.get()->*forms).known.find(text);
+      if (found == (one.get()->*forms).known.end()) return false;
+      one->all[found->second].used = now_;
+      return true;
+    });
   };
   const bool is_written = (!is_grouped(type) || !has_letters || finding.as_written) &&
                           !known(&Values::written, written);
@@ -111,80 +117,100 @@ bool PrivateVault::add_to(Values& values, bool has_room, std::string_view value,
                             (is_grouped(type) || finding.grouped || is_number(compacted)) &&
                             !known(&Values::compacted, compacted);
   if (!is_written && !is_compacted) return true;
-  if (!has_room) return false;
-  ++values.count;
-  if (is_written) values.written.add(std::move(written), type);
-  if (is_compacted) values.compacted.add(std::move(compacted), type);
+  if (values->all.size() >= count_max) return false;
+  if (values.use_count() > 1) values = copy_of(*values, [](const Value&) { return true; });
+  const auto number = static_cast<std::uint32_t>(values->all.size());
+  values->all.push_back({.type = type, .used = now_});
+  if (is_written) values->written.add(written, number);
+  if (is_compacted) values->compacted.add(compacted, number);
   return true;
 }
 
 bool PrivateVault::add(std::string_view value, PrivateType type, bool grouped) {
-  return add_to(given_, given_.count + detected_.count < kValuesMax, value, type,
-                {.grouped = grouped});
+  return add_to(given_, kValuesMax, value, type, {.grouped = grouped});
 }
 
 bool PrivateVault::add_detected(std::string_view value, PrivateType type, bool as_written) {
-  return add_to(detected_, given_.count + detected_.count < kValuesMax, value, type,
-                {.as_written = as_written});
+  return add_to(detected_, kValuesMax, value, type, {.as_written = as_written});
 }
 
 bool PrivateVault::add_name(std::string_view name) {
-  return add_to(names_, names_.count < kNamesMax, name, PrivateType::name, {});
+  return add_to(names_, kNamesMax, name, PrivateType::name, {});
 }
 
-void PrivateVault::add_all(const PrivateVault& copy) {
-  const auto take = [this](Values& values, const Values& from) {
-    for (const auto forms : {&Values::written, &Values::compacted}) {
-      for (const Form& form : (from.*forms).all) {
-        const auto knows = [&](const Values& any) {
-          return (any.*forms).known.contains(form.text);
-        };
-        if (knows(given_) || knows(detected_) || knows(names_)) continue;
-        (values.*forms).add(form.text, form.type);
-        ++values.count;
-      }
+template <typename Stays>
+std::shared_ptr<PrivateVault::Values> PrivateVault::copy_of(const Values& values, Stays stays) {
+  auto copy = std::make_shared<Values>();
+  std::vector<std::uint32_t> numbers;
+  for (const Value& value : values.all) {
+    numbers.push_back(static_cast<std::uint32_t>(copy->all.size()));
+    if (stays(value)) copy->all.push_back(value);
+  }
+  for (Forms Values::*forms : {&Values::written, &Values::compacted}) {
+    for (const auto& [text, number] : (values.*forms).known) {
+      if (stays(values.all[number])) (copy.get()->*forms).add(text, numbers[number]);
     }
-  };
-  take(given_, copy.given_);
-  if (given_.count + detected_.count + copy.detected_.count > kValuesMax) forget_detected();
-  take(detected_, copy.detected_);
+  }
+  return copy;
 }
 
-void PrivateVault::find_in(const FoldedText& text, const Forms& forms, bool grouped,
+void PrivateVault::forget_ended() {
+  if (given_->all.size() + kRequestMax <= kValuesMax) return;
+  std::vector<Instant> ended;
+  for (const Value& value : given_->all) {
+    if (value.used + kInUse <= now_) ended.push_back(value.used);
+  }
+  if (ended.empty()) return;
+  const std::size_t surplus = std::min(given_->all.size() + kRequestMax - kValuesMax, ended.size());
+  const auto last = ended.begin() + static_cast<std::ptrdiff_t>(surplus) - 1;
+  std::ranges::nth_element(ended, last);
+  given_ = copy_of(*given_, [last = *last](const Value& value) { return value.used > last; });
+}
+
+void PrivateVault::find_in(const Searched& searched, Values& values, bool compacted,
                            std::vector<PrivateSpan>& found) const {
-  const std::u32string_view all = text.text;
-  for (std::size_t at = 0; at < all.size(); ++at) {
-    std::size_t longest = 0;
-    PrivateType type{};
-    for (std::size_t size = 1; size <= std::min(kKeyCharacters, all.size() - at); ++size) {
-      const auto candidates = forms.by_beginning.find(key_of(all.substr(at, size)));
-      if (candidates == forms.by_beginning.end()) continue;
-      for (const std::uint32_t number : candidates->second) {
-        const Form& form = forms.all[number];
-        const std::size_t end = at + form.text.size();
-        if (form.text.size() <= longest || !all.substr(at).starts_with(form.text)) continue;
-        if (grouped && !holds_together(text, at, end)) continue;
-        if ((grouped || form.text.size() < kShort) && !stands_alone(text, at, end)) continue;
-        longest = form.text.size();
-        type = form.type;
-      }
+  const FoldedText& text = searched.text;
+  Forms& forms = compacted ? values.compacted : values.written;
+  if (forms.known.empty()) return;
+  forms.make_index();
+  std::size_t end_max = compacted ? 0 : text.text.size();
+  for (std::size_t at = 0; at < text.text.size(); ++at) {
+    if (compacted) {
+      if (at > 0 && joined(text, at - 1, at)) continue;
+      end_max = std::max(end_max, at + 1);
+      while (end_max < text.text.size() && holds_together(text, end_max)) ++end_max;
     }
-    if (longest == 0) continue;
-    found.push_back({.begin = text.begins[at], .end = text.ends[at + longest - 1], .type = type});
+    bool is_found = false;
+    std::uint32_t form = forms.index.longest(searched.hashes, at, end_max);
+    for (std::size_t tried = 0; form != ValueIndex::kNone;
+         form = forms.index.next_shorter(form), ++tried) {
+      const auto& [value, number] = forms.indexed[form];
+      const std::size_t end = at + value.size();
+      if (!is_found && (compacted || value.size() < kShort) && tried < kNestedMax &&
+          !stands_alone(text, at, end)) {
+        continue;
+      }
+      // All that stand there are in use, and the longest of them is taken out.
+      values.all[number].used = now_;
+      if (is_found && tried >= kNestedMax) break;
+      if (is_found) continue;
+      is_found = true;
+      found.push_back(
+          {.begin = text.begins[at], .end = text.ends[end - 1], .type = values.all[number].type});
+    }
   }
 }
 
 std::vector<PrivateSpan> PrivateVault::find_literally(std::string_view text) const {
   std::vector<PrivateSpan> found;
   if (!has_values()) return found;
-  const std::array all{&given_, &detected_, &names_};
   const FoldedText folded = fold(text);
   const FoldedText compacted = compact(folded);
-  for (const Values* values : all) {
-    if (!values->written.all.empty()) find_in(folded, values->written, /*grouped=*/false, found);
-    if (!values->compacted.all.empty()) {
-      find_in(compacted, values->compacted, /*grouped=*/true, found);
-    }
+  const Searched as_written{.text = folded, .hashes = PrefixHashes(folded.text)};
+  const Searched in_groups{.text = compacted, .hashes = PrefixHashes(compacted.text)};
+  for (Values* values : {given_.get(), detected_.get(), names_.get()}) {
+    find_in(as_written, *values, /*compacted=*/false, found);
+    find_in(in_groups, *values, /*compacted=*/true, found);
   }
   join_overlapping(found);
   return found;
@@ -218,8 +244,9 @@ std::optional<PrivateVault::Known> PrivateVault::known_as(std::string_view value
 }
 
 bool PrivateVault::knows_compacted(const std::u32string& text) const {
-  return given_.compacted.known.contains(text) || detected_.compacted.known.contains(text) ||
-         names_.compacted.known.contains(text);
+  return std::ranges::any_of(std::array{given_, detected_, names_}, [&](const auto& values) {
+    return values->compacted.known.contains(text);
+  });
 }
 
 std::u32string PrivateVault::identity_of(std::string_view value, PrivateType type) const {

@@ -53,11 +53,13 @@ bool takes_escape(PrivateSpan& span, std::span<const UnescapedText> readings) {
 }
 
 Error too_much() {
-  return {Errc::unsupported, "it holds more private values than there are placeholders for (" +
-                                 std::to_string(Placeholders::kCountMax) +
-                                 " of a kind), or more are known than fit (" +
-                                 std::to_string(PrivateVault::kValuesMax) +
-                                 "): keep it on the device"};
+  return {Errc::unsupported,
+          "it holds more private values than there are placeholders for (" +
+              std::to_string(Placeholders::kCountMax) + " of a kind), more marked ones than fit (" +
+              std::to_string(PrivateVault::kRequestMax) + " of a request, " +
+              std::to_string(PrivateVault::kValuesMax) +
+              " in use within an hour), or more that were detected: split it, or keep it on the "
+              "device"};
 }
 
 }  // namespace
@@ -170,7 +172,8 @@ RequestMask::PlainText RequestMask::without_marks_of(std::span<const RequestPart
 RequestMask::RequestMask(PrivacyGuard& guard, PrivateMode mode)
     : guard_(guard),
       mode_(mode),
-      placeholders_(std::make_shared<Placeholders>(guard.shows_types())) {}
+      placeholders_(std::make_shared<Placeholders>(guard.shows_types())),
+      given_before_(guard.vault().given_count()) {}
 
 RequestMask::RequestMask(const RequestMask& learned, PrivateMode mode)
     : guard_(learned.guard_),
@@ -260,11 +263,10 @@ void RequestMask::detect(const PlainText& plain, Writer writer, bool is_name) {
 }
 
 void RequestMask::add_marked(std::string_view value) {
-  const bool grouped = is_grouped_value(as_utf8(value));
-  const auto add = [&] { return guard_.vault().add(value, PrivateType::text, grouped); };
-  if (add()) return;
-  guard_.vault().forget_detected();
-  full_ = !add() || full_;
+  if (full_) return;  // and refused
+  PrivateVault& vault = guard_.vault();
+  full_ = !vault.add(value, PrivateType::text, is_grouped_value(as_utf8(value))) ||
+          vault.given_count() > given_before_ + PrivateVault::kRequestMax;
 }
 
 Result<void> RequestMask::check() {
@@ -285,26 +287,31 @@ Result<void> RequestMask::check() {
 }
 
 bool RequestMask::remember(std::span<const Detected> detected) {
+  const auto add = [this](const Detected& one, const PrivateSpan& span, bool as_written) {
+    // What is longer is found again where it comes again, and would fill the memory.
+    constexpr std::size_t kBytesMax = 16'384;
+    const auto value = std::string_view(one.text).substr(span.begin, span.end - span.begin);
+    return value.size() > kBytesMax || guard_.vault().add_detected(value, span.type, as_written);
+  };
   for (const Detected& one : detected) {
-    const auto add = [&](const PrivateSpan& span, bool as_written) {
-      // What is longer is found again where it comes again, and would fill the memory.
-      constexpr std::size_t kBytesMax = 16'384;
-      const auto value = std::string_view(one.text).substr(span.begin, span.end - span.begin);
-      return value.size() > kBytesMax || guard_.vault().add_detected(value, span.type, as_written);
-    };
-    bool grouped = false;
     for (const PrivateSpan& span : one.spans) {
-      if (!add(span, /*as_written=*/false)) return false;
-      grouped = grouped || is_grouped(span.type);
-    }
-    if (!grouped) continue;
-    // Its groups may be too far apart, or more letters or digits stand beside it.
-    const auto known = guard_.vault().find(one.text);
-    for (const PrivateSpan& span : one.spans) {
-      if (!is_covered_by(known, span) && !add(span, /*as_written=*/true)) return false;
+      if (!add(one, span, /*as_written=*/false)) return false;
     }
   }
-  return true;
+  // Its groups may be too far apart, or more letters or digits stand beside it. Looked for once all
+  // are known, as the first look after one was added costs more.
+  std::vector<std::pair<const Detected*, PrivateSpan>> missed;
+  for (const Detected& one : detected) {
+    if (std::ranges::none_of(one.spans, [](const auto& span) { return is_grouped(span.type); })) {
+      continue;
+    }
+    const auto known = guard_.vault().find(one.text);
+    for (const PrivateSpan& span : one.spans) {
+      if (!is_covered_by(known, span)) missed.emplace_back(&one, span);
+    }
+  }
+  return std::ranges::all_of(
+      missed, [&](const auto& one) { return add(*one.first, one.second, /*as_written=*/true); });
 }
 
 // What was known before, or is marked elsewhere in the request, nobody forgot to mark.

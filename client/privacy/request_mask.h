@@ -89,7 +89,8 @@ class RequestMask {
   // Behind the last learn(): from here on what detectors found is private.
   //
   // Errors    usage: private text that nobody marked, in this request or before, is refused;
-  //           unsupported: there is more than the guard has room for
+  //           unsupported: there is more than the guard has room for. The caller forgets what was
+  //           learned of a refused request (VaultTransaction)
   Result<void> check();
   // mask, prefix: the text with placeholders; local: the text without its marks.
   std::string apply(std::string_view text, bool is_private);
@@ -137,6 +138,7 @@ class RequestMask {
   std::vector<Detected> detected_;  // until check()
   // By text, so that all of it is taken out of that, even where the value alone would not be found.
   std::unordered_map<std::string, std::vector<PrivateSpan>> spans_;
+  std::size_t given_before_ = 0;  // marked values of earlier requests
   bool full_ = false;
   bool found_ = false;  // under local and prefix
 };

@@ -340,6 +340,7 @@ ApiResult<PrivateRequest> take_out_private(std::string_view body, PrivacyGuard& 
   if (mode == PrivateMode::off) return request;
 
   if (json.contains("prompt")) spell_out_tokens(json["prompt"], tokenizer);
+  VaultTransaction learned(guard.vault());
   RequestMask mask(guard, mode);
   learn_all(json, mask);
   if (const auto checked = mask.check(); !checked) return api_error(checked.error());
@@ -371,6 +372,7 @@ ApiResult<PrivateRequest> take_out_private(std::string_view body, PrivacyGuard& 
                     .code = "private_name"};
   }
   if (request.privacy.found()) request.body = json.dump();
+  learned.keep();
   return request;
 }
 

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -18,6 +20,8 @@
 // What is private in a text.
 namespace edgedraft {
 namespace {
+
+using namespace std::chrono_literals;
 
 constexpr PrivateType kDetected[] = {PrivateType::mail, PrivateType::phone,   PrivateType::card,
                                      PrivateType::iban, PrivateType::address, PrivateType::key};
@@ -233,18 +237,111 @@ TEST(PrivateVaultTest, ItSaysWhenItIsFull) {
 
 TEST(PrivateVaultTest, WhatWasDetectedMakesRoomAndWhatWasGivenStays) {
   PrivateVault vault;
-  ASSERT_TRUE(vault.add_detected("ann@lee.org", PrivateType::mail));
-  ASSERT_TRUE(vault.add_detected("zoe@lee.org", PrivateType::mail));
   ASSERT_TRUE(vault.add("Zoe@Lee.org", PrivateType::text));
-  for (std::size_t i = 3; i < PrivateVault::kValuesMax; ++i) {
+  for (std::size_t i = 0; i < PrivateVault::kValuesMax; ++i) {
+    ASSERT_TRUE(vault.add_detected("u" + std::to_string(i) + "@lee.org", PrivateType::mail));
+  }
+  EXPECT_FALSE(vault.add_detected("one@more.org", PrivateType::mail));
+  EXPECT_TRUE(vault.add("Ann Lee", PrivateType::text)) << "they take no room of marked values";
+  EXPECT_EQ(found(vault, "u7@lee.org, zoe@lee.org"), "{u7@lee.org}{zoe@lee.org}");
+  vault.forget_detected();
+  EXPECT_EQ(found(vault, "u7@lee.org, zoe@lee.org"), "{zoe@lee.org}");
+  EXPECT_TRUE(vault.add_detected("one@more.org", PrivateType::mail));
+}
+
+TEST(PrivateVaultTest, EndedConversationsMakeRoomAndThoseInUseKeepTheirValues) {
+  const Instant start{};
+  PrivateVault vault;
+  vault.set_now(start);
+  ASSERT_TRUE(vault.add("Ann Quist", PrivateType::text));
+  ASSERT_TRUE(vault.add("Bob Quist", PrivateType::text));
+  vault.set_now(start + 1s);
+  for (std::size_t i = 2; i < PrivateVault::kValuesMax; ++i) {
     ASSERT_TRUE(vault.add("value " + std::to_string(i), PrivateType::text));
   }
-  EXPECT_FALSE(vault.add("one more", PrivateType::text));
-  EXPECT_FALSE(vault.add_detected("one@more.org", PrivateType::mail));
-  EXPECT_EQ(found(vault, "ann@lee.org, zoe@lee.org"), "{ann@lee.org}{zoe@lee.org}");
-  vault.forget_detected();
-  EXPECT_EQ(found(vault, "ann@lee.org, zoe@lee.org"), "{zoe@lee.org}");
-  EXPECT_TRUE(vault.add_detected("one@more.org", PrivateType::mail));
+  vault.forget_ended();
+  EXPECT_FALSE(vault.add("one more", PrivateType::text)) << "all are in use";
+  vault.set_now(start + PrivateVault::kInUse);
+  EXPECT_EQ(found(vault, "Dear Bob Quist"), "{Bob Quist}");
+  vault.forget_ended();
+  EXPECT_EQ(found(vault, "Ann Quist, Bob Quist, value 77"), "{Bob Quist}{value 77}");
+  vault.set_now(start + PrivateVault::kInUse + 1s);
+  found(vault, "value 78");
+  vault.forget_ended();
+  EXPECT_LE(vault.given_count(), PrivateVault::kValuesMax - PrivateVault::kRequestMax);
+  EXPECT_EQ(found(vault, "Bob Quist, value 77, value 78"), "{Bob Quist}{value 77}{value 78}");
+}
+
+TEST(PrivateVaultTest, WhatARefusedRequestTaughtIsForgotten) {
+  PrivateVault vault;
+  vault.add("Ann Quist", PrivateType::text);
+  vault.add_detected("zoe@lee.org", PrivateType::mail);
+  const std::string text = "Ann Quist, Bob Quist, zoe@lee.org";
+  {
+    VaultTransaction refused(vault);
+    vault.add("Bob Quist", PrivateType::text);
+    vault.forget_detected();
+    EXPECT_EQ(found(vault, text), "{Ann Quist}{Bob Quist}");
+  }
+  EXPECT_EQ(found(vault, text), "{Ann Quist}{zoe@lee.org}");
+  {
+    VaultTransaction accepted(vault);
+    vault.add("Bob Quist", PrivateType::text);
+    accepted.keep();
+  }
+  EXPECT_EQ(found(vault, text), "{Ann Quist}{Bob Quist}{zoe@lee.org}");
+}
+
+// Values of one beginning, those that begin with each other, and a long one that almost stands at
+// each place.
+TEST(PrivateVaultTest, ManyValuesOfOneBeginningTakeNoLonger) {
+  const auto numbered = [](std::size_t i) { return std::string(30, 'a') + std::to_string(i); };
+  const auto nested = [](std::size_t i) { return std::string(i + 1, 'a'); };
+  const auto spaced = [](std::size_t i) {
+    std::string value;
+    while (value.size() < 4 * i + 2) value += "a a ";
+    return value + "b";
+  };
+  for (const auto& value :
+       std::initializer_list<std::function<std::string(std::size_t)>>{numbered, nested, spaced}) {
+    PrivateVault vault;
+    for (std::size_t i = 0; i < 9'000; i += i < 3'000 ? 1 : 40) {
+      vault.add(value(i), PrivateType::text, /*grouped=*/true);
+    }
+    vault.add(std::string(100'000, 'a') + "b", PrivateType::text);
+    for (const std::string piece : {"a", "a ", "aa "}) {
+      std::string text;
+      while (text.size() < 300'000) text += piece;
+      const Instant begin = Clock::now();
+      vault.find(text);
+      EXPECT_LT(Clock::now() - begin, 3s) << value(3) << " in " << piece;
+    }
+  }
+}
+
+TEST(PrivateVaultTest, OfValuesThatBeginAlikeTheLongestThatStandsThereIsFound) {
+  PrivateVault vault;
+  std::vector<std::string> values;
+  Random random(5);
+  for (int i = 0; i < 300; ++i) {
+    std::string value;
+    const std::size_t size = 6 + random.below(20);
+    while (value.size() < size) value += "ab"[random.below(2)];
+    values.push_back(value);
+    vault.add(value, PrivateType::text);
+  }
+  for (int round = 0; round < 50; ++round) {
+    std::string text;
+    while (text.size() < 200) text += "ab"[random.below(2)];
+    std::vector<PrivateSpan> expected;
+    for (const std::string& value : values) {
+      for (std::size_t at = text.find(value); at != std::string::npos;
+           at = text.find(value, at + 1))
+        expected.push_back({.begin = at, .end = at + value.size(), .type = PrivateType::text});
+    }
+    join_overlapping(expected);
+    ASSERT_EQ(vault.find(text), expected) << text;
+  }
 }
 
 TEST(PrivateVaultTest, NamesTakeNoRoomOfOtherValues) {

@@ -157,6 +157,51 @@ TEST_F(RequestPrivacyTest, ACallThatWasRestoredIsNoReasonToRefuse) {
   EXPECT_EQ(code(history_of("{}", "Annabel Quist")), "private_name");
 }
 
+// One request with too many marks would lock all later ones out.
+TEST_F(RequestPrivacyTest, ARefusedRequestTakesNoRoom) {
+  std::string marks;
+  for (std::size_t i = 0; i < PrivateVault::kValuesMax; ++i) {
+    marks += "<private>value " + std::to_string(i) + "</private> ";
+  }
+  for (const char* const mode : {"mask", "local", "prefix"}) {
+    json body = {{"messages", {{{"role", "user"}, {"content", marks}}}}, {"private", mode}};
+    EXPECT_EQ(code(body), "too_much_private_text") << mode;
+  }
+  teach("I am <private>Annabel Quist</private>, of <private>value 77</private>, zoe@lee.org.");
+  const auto request =
+      taken({{"messages", {{{"role", "user"}, {"content", "Annabel Quist, value 78"}}}}});
+  ASSERT_TRUE(request);
+  EXPECT_EQ(json::parse(request->body)["messages"][0]["content"], "[TEXT_001], value 78");
+}
+
+TEST_F(RequestPrivacyTest, NoClientFillsTheMemoryForGood) {
+  guard_.vault().set_now(Instant{});
+  const auto fill = [&] {
+    std::size_t accepted = 0;
+    for (std::size_t i = 0; i < PrivateVault::kValuesMax / 500 + 1; ++i) {
+      std::string marks;
+      for (std::size_t j = 0; j < 500; ++j) {
+        marks += "<private>value " + std::to_string(500 * i + j) + "</private> ";
+      }
+      const json body = {{"messages", {{{"role", "user"}, {"content", marks}}}}};
+      accepted += code(body).empty() ? 1 : 0;
+    }
+    return accepted;
+  };
+  EXPECT_EQ(fill(), PrivateVault::kValuesMax / 500);
+  const json marked = {
+      {"messages", {{{"role", "user"}, {"content", "I am <private>Annabel Quist</private>."}}}}};
+  EXPECT_EQ(code(marked), "too_much_private_text");
+  teach("Write to zoe@lee.org about value 7.");
+  guard_.vault().set_now(Instant{} + PrivateVault::kInUse);
+  teach("Go on with value 7.");
+  EXPECT_EQ(code(marked), "");
+  const auto request =
+      taken({{"messages", {{{"role", "user"}, {"content", "Annabel Quist, value 7"}}}}});
+  ASSERT_TRUE(request);
+  EXPECT_EQ(json::parse(request->body)["messages"][0]["content"], "[TEXT_001], [TEXT_002]");
+}
+
 TEST_F(RequestPrivacyTest, AMarkIsTrueOrFalse) {
   const auto body_of = [](const json& of_message, const json& of_part) {
     json part = {{"type", "text"}, {"text", "Annabel Quist"}};
