@@ -364,17 +364,4 @@ std::vector<std::unique_ptr<Detector>> make_detectors(std::span<const PrivateTyp
   return detectors;
 }
 
-bool is_grouped_value(std::string_view text) {
-  static const auto detectors = make_detectors(std::array{PrivateType::iban, PrivateType::key});
-  constexpr std::string_view kBlanks = " \t\r\n";
-  const std::size_t begin = text.find_first_not_of(kBlanks);
-  const std::size_t end = text.find_last_not_of(kBlanks) + 1;
-  return std::ranges::any_of(detectors, [&](const auto& detector) {
-    std::vector<PrivateSpan> found;
-    detector->find(text, found);
-    return std::ranges::any_of(
-        found, [&](const PrivateSpan& span) { return span.begin == begin && span.end == end; });
-  });
-}
-
 }  // namespace edgedraft

@@ -26,8 +26,4 @@ class Detector {
 // have no form.
 std::vector<std::unique_ptr<Detector>> make_detectors(std::span<const PrivateType> types);
 
-// Whether all of a text, but for blanks around it, is an IBAN or a key, which are written in groups
-// and are not digits alone. Requires  valid UTF-8
-bool is_grouped_value(std::string_view text);
-
 }  // namespace edgedraft

@@ -17,16 +17,54 @@ constexpr auto kFolding =
     static_cast<utf8proc_option_t>(UTF8PROC_DECOMPOSE | UTF8PROC_COMPAT | UTF8PROC_CASEFOLD |
                                    UTF8PROC_IGNORE | UTF8PROC_STRIPMARK);
 
+// Letters without a decomposition, as people type them whose keyboard lacks them. In order.
+constexpr std::pair<char32_t, std::u32string_view> kPlainLetters[] = {
+    {U'æ', U"ae"}, {U'ð', U"d"}, {U'ø', U"o"}, {U'þ', U"th"}, {U'đ', U"d"},  {U'ħ', U"h"},
+    {U'ı', U"i"},  {U'ĸ', U"k"}, {U'ł', U"l"}, {U'ŋ', U"n"},  {U'œ', U"oe"}, {U'ŧ', U"t"},
+    {U'ƀ', U"b"},  {U'ƈ', U"c"}, {U'ƚ', U"l"}, {U'ƶ', U"z"},  {U'ǥ', U"g"},  {U'ȷ', U"j"},
+    {U'ȼ', U"c"},  {U'ɇ', U"e"}, {U'ɉ', U"j"}, {U'ɍ', U"r"},  {U'ɏ', U"y"},  {U'ɓ', U"b"},
+    {U'ɖ', U"d"},  {U'ɗ', U"d"}, {U'ə', U"e"}, {U'ɨ', U"i"},  {U'ɫ', U"l"},  {U'ʉ', U"u"},
+    {U'ᵽ', U"p"},  {U'ⱡ', U"l"}, {U'ⱥ', U"a"}, {U'ⱦ', U"t"}};
+
+utf8proc_category_t category(char32_t character) {
+  if (character >= kForeignBytes) return UTF8PROC_CATEGORY_CN;
+  return utf8proc_category(static_cast<utf8proc_int32_t>(character));
+}
+
 bool is_blank(char32_t character) {
-  if (character < 0x20) return true;
-  if (character >= kForeignBytes) return false;
-  switch (utf8proc_category(static_cast<utf8proc_int32_t>(character))) {
+  if (character < 0x80) return character <= 0x20;
+  switch (category(character)) {
     case UTF8PROC_CATEGORY_ZS:
     case UTF8PROC_CATEGORY_ZL:
     case UTF8PROC_CATEGORY_ZP:
       return true;
     default:
       return false;
+  }
+}
+
+bool is_zero_width(char32_t character) {
+  return (character >= 0x200B && character <= 0x200D) || character == 0x2060 || character == 0xFEFF;
+}
+
+// Quotation marks and apostrophes, of which programs make each other, become one sign, and so do
+// dashes. 0: another character.
+char32_t plain_sign(char32_t character) {
+  if (character < 0x80) return character == '"' || character == '`' ? U'\'' : 0;
+  constexpr std::u32string_view kQuotes =
+      U"\u00B4\u02B9\u02BA\u02BB\u02BC\u02BD\u02BE\u02BF\u02C8\u02CA\u02CB\u02EE\u055A\u05F3\u05F4"
+      U"\u07F4\u07F5\u1FBD\u1FBF\u1FEF\u1FFD\u1FFE\u201A\u201E\u2032\u2033\u2034\u2035\u2036\u2037"
+      U"\u275B\u275C\u275D\u275E\u301D\u301E\u301F\uA78B\uA78C\uFF02\uFF07\uFF40";
+  constexpr std::u32string_view kDashes = U"\u02D7\u2043\u2212\u2796";
+  switch (category(character)) {
+    case UTF8PROC_CATEGORY_PI:
+    case UTF8PROC_CATEGORY_PF:
+      return U'\'';
+    case UTF8PROC_CATEGORY_PD:
+      return U'-';
+    default:
+      if (kQuotes.find(character) != kQuotes.npos) return U'\'';
+      return kDashes.find(character) != kDashes.npos ? U'-' : 0;
   }
 }
 
@@ -43,6 +81,20 @@ void append_blank(FoldedText& to, std::size_t begin, std::size_t end) {
   } else {
     append(to, U' ', begin, end);
   }
+}
+
+// A character or a part of its decomposition.
+void append_plain(FoldedText& to, char32_t character, std::size_t begin, std::size_t end) {
+  if (is_blank(character)) return append_blank(to, begin, end);
+  if (const char32_t sign = plain_sign(character)) return append(to, sign, begin, end);
+  if (character < 0x80) return append(to, character, begin, end);
+  if (is_decimal_digit(character)) return append(to, ascii_digit(character), begin, end);
+  const auto* const plain = std::ranges::lower_bound(kPlainLetters, character, {},
+                                                     [](const auto& entry) { return entry.first; });
+  if (plain == std::end(kPlainLetters) || plain->first != character) {
+    return append(to, character, begin, end);
+  }
+  for (const char32_t letter : plain->second) append(to, letter, begin, end);
 }
 
 }  // namespace
@@ -69,6 +121,12 @@ bool is_decimal_digit(char32_t character) {
          utf8proc_category(static_cast<utf8proc_int32_t>(character)) == UTF8PROC_CATEGORY_ND;
 }
 
+char32_t ascii_digit(char32_t digit) {
+  if (digit >= 0x1D7CE && digit <= 0x1D7FF) return U'0' + (digit - 0x1D7CE) % 10;
+  const char32_t row = digit & ~char32_t{0xF};
+  return U'0' + digit - (is_decimal_digit(row) ? row : row + 6);
+}
+
 // Source    Unicode 15, Blocks.txt
 bool is_unspaced(char32_t character) {
   constexpr std::pair<char32_t, char32_t> kBlocks[] = {
@@ -93,7 +151,7 @@ bool is_unspaced(char32_t character) {
   return !is_decimal_digit(character);
 }
 
-FoldedText fold(std::string_view text) {
+FoldedText fold(std::string_view text, bool zero_width_is_blank) {
   FoldedText folded;
   bool quotes = false;  // since a line began there were blanks and quotation marks alone
   const auto* bytes = reinterpret_cast<const utf8proc_uint8_t*>(text.data());
@@ -102,14 +160,21 @@ FoldedText fold(std::string_view text) {
     const utf8proc_ssize_t taken =
         utf8proc_iterate(bytes + at, static_cast<utf8proc_ssize_t>(text.size() - at), &code);
     const std::size_t end = at + static_cast<std::size_t>(taken > 0 ? taken : 1);
-    if (taken <= 0) {
-      append(folded, kForeignBytes + bytes[at], at, end);
-      quotes = false;
-    } else if (is_blank(static_cast<char32_t>(code)) || (quotes && code == '>')) {
+    const auto character =
+        taken > 0 ? static_cast<char32_t>(code) : kForeignBytes + char32_t{bytes[at]};
+    folded.has_zero_width = folded.has_zero_width || is_zero_width(character);
+    if (is_blank(character) || (quotes && character == U'>') ||
+        (zero_width_is_blank && is_zero_width(character))) {
       append_blank(folded, at, end);
-      quotes = quotes || code == '\n';
+      quotes = quotes || character == U'\n';
+    } else if (quotes = false; character >= kForeignBytes) {
+      append(folded, character, at, end);
+    } else if (character < 0x80) {
+      append_plain(folded, character >= U'A' && character <= U'Z' ? character + 0x20 : character,
+                   at, end);
+    } else if (const char32_t sign = plain_sign(character)) {
+      append(folded, sign, at, end);
     } else {
-      quotes = false;
       std::array<utf8proc_int32_t, kPartsMax> parts{};
       int last_class = 0;
       const utf8proc_ssize_t count = utf8proc_decompose_char(
@@ -117,12 +182,7 @@ FoldedText fold(std::string_view text) {
       // What is left out belongs to what stands before it, as accents do.
       if (count == 0 && !folded.ends.empty()) folded.ends.back() = static_cast<std::uint32_t>(end);
       for (utf8proc_ssize_t i = 0; i < count; ++i) {
-        const auto part = static_cast<char32_t>(parts[static_cast<std::size_t>(i)]);
-        if (is_blank(part)) {
-          append_blank(folded, at, end);
-        } else {
-          append(folded, part, at, end);
-        }
+        append_plain(folded, static_cast<char32_t>(parts[static_cast<std::size_t>(i)]), at, end);
       }
     }
     at = end;

@@ -12,12 +12,10 @@ namespace {
 
 // Shorter ones are found as words alone.
 constexpr std::size_t kShort = 6;
-// Numbers of fewer are found in too much if their groups do not count.
-constexpr std::size_t kGroupedDigitsMin = 6;
 // Fewer signs of ASCII, without a letter or digit among them, are found in all text.
 constexpr std::size_t kSignsMin = 3;
-// Between two letters or digits of a number that is written in groups.
-constexpr std::size_t kSeparatorBytesMax = 4;
+// Between two letters or digits of a value: a hyphen, say, a line break and an indentation.
+constexpr std::size_t kSeparatorBytesMax = 12;
 // Bounds the time per place: where so many values with one beginning are no words of their own,
 // the next is found within a word.
 constexpr std::size_t kNestedMax = 64;
@@ -68,11 +66,6 @@ bool is_kept_by_signs(std::u32string_view written) {
          std::ranges::any_of(written, [](char32_t sign) { return sign >= 0x80; });
 }
 
-// Digits, and whatever separates them.
-bool is_number(std::u32string_view compacted) {
-  return compacted.size() >= kGroupedDigitsMin && std::ranges::all_of(compacted, is_decimal_digit);
-}
-
 }  // namespace
 
 std::u32string canonical_value(std::string_view value, PrivateType type) {
@@ -97,7 +90,7 @@ void PrivateVault::Forms::make_index() {
 }
 
 bool PrivateVault::add_to(std::shared_ptr<Values>& values, std::size_t count_max,
-                          std::string_view value, PrivateType type, Finding finding) {
+                          std::string_view value, PrivateType type, bool as_written) {
   FoldedText folded = fold(value);
   std::u32string compacted = compact(folded).text;
   std::u32string written = trimmed(std::move(folded.text));
@@ -111,10 +104,9 @@ bool PrivateVault::add_to(std::shared_ptr<Values>& values, std::size_t count_max
       return true;
     });
   };
-  const bool is_written = (!is_grouped(type) || !has_letters || finding.as_written) &&
-                          !known(&Values::written, written);
-  const bool is_compacted = has_letters &&
-                            (is_grouped(type) || finding.grouped || is_number(compacted)) &&
+  const bool is_written =
+      (!is_grouped(type) || !has_letters || as_written) && !known(&Values::written, written);
+  const bool is_compacted = has_letters && (is_grouped(type) || compacted.size() >= kShort) &&
                             !known(&Values::compacted, compacted);
   if (!is_written && !is_compacted) return true;
   if (values->all.size() >= count_max) return false;
@@ -126,16 +118,16 @@ bool PrivateVault::add_to(std::shared_ptr<Values>& values, std::size_t count_max
   return true;
 }
 
-bool PrivateVault::add(std::string_view value, PrivateType type, bool grouped) {
-  return add_to(given_, kValuesMax, value, type, {.grouped = grouped});
+bool PrivateVault::add(std::string_view value, PrivateType type) {
+  return add_to(given_, kValuesMax, value, type, /*as_written=*/false);
 }
 
 bool PrivateVault::add_detected(std::string_view value, PrivateType type, bool as_written) {
-  return add_to(detected_, kValuesMax, value, type, {.as_written = as_written});
+  return add_to(detected_, kValuesMax, value, type, as_written);
 }
 
 bool PrivateVault::add_name(std::string_view name) {
-  return add_to(names_, kNamesMax, name, PrivateType::name, {});
+  return add_to(names_, kNamesMax, name, PrivateType::name, /*as_written=*/false);
 }
 
 template <typename Stays>
@@ -204,14 +196,16 @@ void PrivateVault::find_in(const Searched& searched, Values& values, bool compac
 std::vector<PrivateSpan> PrivateVault::find_literally(std::string_view text) const {
   std::vector<PrivateSpan> found;
   if (!has_values()) return found;
+  const auto search = [&](const FoldedText& folded, bool compacted) {
+    const Searched searched{.text = folded, .hashes = PrefixHashes(folded.text)};
+    for (Values* values : {given_.get(), detected_.get(), names_.get()}) {
+      find_in(searched, *values, compacted, found);
+    }
+  };
   const FoldedText folded = fold(text);
-  const FoldedText compacted = compact(folded);
-  const Searched as_written{.text = folded, .hashes = PrefixHashes(folded.text)};
-  const Searched in_groups{.text = compacted, .hashes = PrefixHashes(compacted.text)};
-  for (Values* values : {given_.get(), detected_.get(), names_.get()}) {
-    find_in(as_written, *values, /*compacted=*/false, found);
-    find_in(in_groups, *values, /*compacted=*/true, found);
-  }
+  search(folded, /*compacted=*/false);
+  search(compact(folded), /*compacted=*/true);
+  if (folded.has_zero_width) search(fold(text, /*zero_width_is_blank=*/true), false);
   join_overlapping(found);
   return found;
 }
@@ -234,7 +228,9 @@ std::optional<PrivateVault::Known> PrivateVault::known_as(std::string_view value
     const bool whole = found.size() == 1 && found[0].begin == 0 && found[0].end == text.size();
     return whole ? std::optional(found[0].type) : std::nullopt;
   };
-  if (const auto type = whole_type(value)) return Known{.text = std::string(value), .type = *type};
+  if (const auto type = whole_type(without_blanks(value))) {
+    return Known{.text = std::string(value), .type = *type};
+  }
   if (!has_values()) return std::nullopt;
   for (const UnescapedText& reading : unescaped_texts(value)) {
     const std::string_view text = without_blanks(reading.text);

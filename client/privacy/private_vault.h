@@ -41,9 +41,8 @@ class PrivateVault {
   void set_now(Instant now) { now_ = now; }
 
   // False if it is full. Not added is what is known, what says nothing, and one or two signs of
-  // ASCII ("."), which would be found in all text. `grouped`: it is found however it is grouped, as
-  // it is by its type, or as a number is.
-  bool add(std::string_view value, PrivateType type, bool grouped = false);
+  // ASCII ("."), which would be found in all text.
+  bool add(std::string_view value, PrivateType type);
   // The same for what a detector found, and would find again. `as_written`: it is found as it is
   // written, too, whatever stands around it, where its type says that it is found by its letters
   // and digits alone.
@@ -99,13 +98,8 @@ class PrivateVault {
     PrefixHashes hashes;
   };
 
-  // Which forms it is found by, where its type does not say.
-  struct Finding {
-    bool grouped = false;
-    bool as_written = false;
-  };
   bool add_to(std::shared_ptr<Values>& values, std::size_t count_max, std::string_view value,
-              PrivateType type, Finding finding);
+              PrivateType type, bool as_written);
   // Those of them that stay.
   template <typename Stays>
   static std::shared_ptr<Values> copy_of(const Values& values, Stays stays);

@@ -265,7 +265,7 @@ void RequestMask::detect(const PlainText& plain, Writer writer, bool is_name) {
 void RequestMask::add_marked(std::string_view value) {
   if (full_) return;  // and refused
   PrivateVault& vault = guard_.vault();
-  full_ = !vault.add(value, PrivateType::text, is_grouped_value(as_utf8(value))) ||
+  full_ = !vault.add(value, PrivateType::text) ||
           vault.given_count() > given_before_ + PrivateVault::kRequestMax;
 }
 

@@ -2,11 +2,15 @@
 
 #include <utf8proc.h>
 
+#include <algorithm>
 #include <array>
 #include <charconv>
+#include <iterator>
 #include <optional>
+#include <unordered_map>
 #include <utility>
 
+#include "shared/base/ascii.h"
 #include "shared/model/utf8.h"
 
 namespace edgedraft {
@@ -69,45 +73,152 @@ std::optional<Escape> read_escape(std::string_view text) {
   return Escape{.size = 2, .meaning = {kMeant[known]}};
 }
 
-std::optional<UnescapedText> read_escapes(std::string_view text) {
-  if (text.find('\\') == std::string_view::npos) return std::nullopt;
-  UnescapedText result;
+// Named characters of HTML from U+00A0 on, and others in order of use.
+// Source    HTML Living Standard, 13.5
+constexpr std::string_view kLatinNames =
+    "nbsp iexcl cent pound curren yen brvbar sect uml copy ordf laquo not shy reg macr deg plusmn "
+    "sup2 sup3 acute micro para middot cedil sup1 ordm raquo frac14 frac12 frac34 iquest Agrave "
+    "Aacute Acirc Atilde Auml Aring AElig Ccedil Egrave Eacute Ecirc Euml Igrave Iacute Icirc Iuml "
+    "ETH Ntilde Ograve Oacute Ocirc Otilde Ouml times Oslash Ugrave Uacute Ucirc Uuml Yacute THORN "
+    "szlig agrave aacute acirc atilde auml aring aelig ccedil egrave eacute ecirc euml igrave "
+    "iacute icirc iuml eth ntilde ograve oacute ocirc otilde ouml divide oslash ugrave uacute "
+    "ucirc uuml yacute thorn yuml";
+constexpr std::pair<std::string_view, char32_t> kOtherNames[] = {
+    {"amp", U'&'},         {"AMP", U'&'},        {"lt", U'<'},          {"LT", U'<'},
+    {"gt", U'>'},          {"GT", U'>'},         {"quot", U'"'},        {"QUOT", U'"'},
+    {"apos", U'\''},       {"commat", U'@'},     {"period", U'.'},      {"comma", U','},
+    {"colon", U':'},       {"semi", U';'},       {"sol", U'/'},         {"bsol", U'\\'},
+    {"num", U'#'},         {"plus", U'+'},       {"equals", U'='},      {"percnt", U'%'},
+    {"excl", U'!'},        {"quest", U'?'},      {"lowbar", U'_'},      {"grave", U'`'},
+    {"lpar", U'('},        {"rpar", U')'},       {"lsqb", U'['},        {"rsqb", U']'},
+    {"lbrack", U'['},      {"rbrack", U']'},     {"Tab", U'\t'},        {"NewLine", U'\n'},
+    {"ensp", U'\u2002'},   {"emsp", U'\u2003'},  {"numsp", U'\u2007'},  {"thinsp", U'\u2009'},
+    {"hairsp", U'\u200A'}, {"zwnj", U'\u200C'},  {"zwj", U'\u200D'},    {"hyphen", U'\u2010'},
+    {"dash", U'\u2010'},   {"ndash", U'\u2013'}, {"mdash", U'\u2014'},  {"minus", U'\u2212'},
+    {"lsquo", U'\u2018'},  {"rsquo", U'\u2019'}, {"sbquo", U'\u201A'},  {"ldquo", U'\u201C'},
+    {"rdquo", U'\u201D'},  {"bdquo", U'\u201E'}, {"lsaquo", U'\u2039'}, {"rsaquo", U'\u203A'},
+    {"prime", U'\u2032'},  {"Prime", U'\u2033'}, {"OElig", U'Œ'},       {"oelig", U'œ'},
+    {"Lstrok", U'Ł'},      {"lstrok", U'ł'},     {"Dstrok", U'Đ'},      {"dstrok", U'đ'},
+    {"Scaron", U'Š'},      {"scaron", U'š'},     {"Zcaron", U'Ž'},      {"zcaron", U'ž'},
+    {"Ccaron", U'Č'},      {"ccaron", U'č'},     {"Cacute", U'Ć'},      {"cacute", U'ć'},
+    {"Nacute", U'Ń'},      {"nacute", U'ń'},     {"Sacute", U'Ś'},      {"sacute", U'ś'},
+    {"Zacute", U'Ź'},      {"zacute", U'ź'},     {"Zdot", U'Ż'},        {"zdot", U'ż'},
+    {"Aogon", U'Ą'},       {"aogon", U'ą'},      {"Eogon", U'Ę'},       {"eogon", U'ę'},
+    {"Idot", U'İ'},        {"imath", U'ı'},      {"inodot", U'ı'},      {"Gbreve", U'Ğ'},
+    {"gbreve", U'ğ'},      {"Scedil", U'Ş'},     {"scedil", U'ş'},      {"Yuml", U'Ÿ'}};
+constexpr std::size_t kNameBytesMax = 8;
+
+std::optional<char32_t> named_character(std::string_view name) {
+  static const auto all = [] {
+    std::unordered_map<std::string_view, char32_t> names(std::begin(kOtherNames),
+                                                         std::end(kOtherNames));
+    char32_t code = 0xA0;
+    for (std::string_view rest = kLatinNames; !rest.empty(); ++code) {
+      const std::size_t size = std::min(rest.find(' '), rest.size());
+      names.emplace(rest.substr(0, size), code);
+      rest.remove_prefix(std::min(size + 1, rest.size()));
+    }
+    return names;
+  }();
+  const auto found = all.find(name);
+  return found == all.end() ? std::nullopt : std::optional(found->second);
+}
+
+// "&amp;", "&#64;" and "&#x40;", for which browsers need no semicolon.
+std::optional<Escape> read_entity(std::string_view text) {
+  std::size_t end = 1;
+  std::optional<char32_t> code;
+  if (text.substr(1).starts_with('#')) {
+    const bool is_hex = text.size() > 2 && (text[2] | 0x20) == 'x';
+    const char* const digits = text.data() + (is_hex ? 3 : 2);
+    const char* const last = text.data() + text.size();
+    std::uint32_t number = 0;
+    if (digits >= last) return std::nullopt;
+    const auto [stopped, error] = std::from_chars(digits, last, number, is_hex ? 16 : 10);
+    if (error == std::errc::invalid_argument) return std::nullopt;
+    code = error == std::errc() ? number : 0xFFFD;
+    end = static_cast<std::size_t>(stopped - text.data());
+  } else {
+    while (end < text.size() && end <= kNameBytesMax &&
+           (is_ascii_letter(text[end]) || is_ascii_digit(text[end]))) {
+      ++end;
+    }
+    code = named_character(text.substr(1, end - 1));
+  }
+  if (!code) return std::nullopt;
+  if (end < text.size() && text[end] == ';') ++end;
+  return Escape{.size = end, .meaning = utf8_of(*code)};
+}
+
+// Source    RFC 3986, section 2.1
+std::optional<Escape> read_percent(std::string_view text) {
+  unsigned byte = 0;
+  if (text.size() < 3) return std::nullopt;
+  const auto [stopped, error] = std::from_chars(text.data() + 1, text.data() + 3, byte, 16);
+  if (error != std::errc() || stopped != text.data() + 3) return std::nullopt;
+  return Escape{.size = 3, .meaning = {static_cast<char>(byte)}};
+}
+
+struct Reading {
+  UnescapedText text;
+  bool has_escapes = false;
+  bool of_web = false;  // it has entities or percent escapes
+};
+
+// `of_web`: with entities and percent escapes.
+Reading read_escapes(std::string_view text, bool of_web) {
+  Reading reading;
+  if (text.find_first_of(of_web ? "\\&%" : "\\") == std::string_view::npos) return reading;
+  UnescapedText& result = reading.text;
   const auto append = [&result](std::string_view bytes, std::size_t begin, std::size_t end) {
     result.text += bytes;
     result.begins.insert(result.begins.end(), bytes.size(), static_cast<std::uint32_t>(begin));
     result.ends.insert(result.ends.end(), bytes.size(), static_cast<std::uint32_t>(end));
   };
-  bool has_escapes = false;
   for (std::size_t at = 0; at < text.size();) {
     std::optional<Escape> escape;
     if (text[at] == '\\') escape = read_escape(text.substr(at));
+    if (of_web && text[at] == '&') escape = read_entity(text.substr(at));
+    if (of_web && text[at] == '%') escape = read_percent(text.substr(at));
     if (escape) {
+      reading.of_web = reading.of_web || text[at] != '\\';
       append(escape->meaning, at, at + escape->size);
       at += escape->size;
-      has_escapes = true;
+      reading.has_escapes = true;
     } else {
       append(text.substr(at, 1), at, at + 1);
       ++at;
     }
   }
-  if (!has_escapes) return std::nullopt;
-  return result;
+  return reading;
+}
+
+// Appends readings, each of the one before it.
+bool append_readings(std::string_view text, bool of_web, std::vector<UnescapedText>& readings) {
+  const std::size_t before = readings.size();
+  bool has_web = false;
+  while (readings.size() < before + kReadingsMax) {
+    const UnescapedText* const last = readings.size() > before ? &readings.back() : nullptr;
+    Reading next = read_escapes(last == nullptr ? text : std::string_view(last->text), of_web);
+    if (!next.has_escapes) break;
+    has_web = has_web || next.of_web;
+    if (last != nullptr) {
+      for (std::uint32_t& begin : next.text.begins) begin = last->begins[begin];
+      for (std::uint32_t& end : next.text.ends) end = last->ends[end - 1];
+    }
+    readings.push_back(std::move(next.text));
+  }
+  return has_web;
 }
 
 }  // namespace
 
 std::vector<UnescapedText> unescaped_texts(std::string_view text) {
   std::vector<UnescapedText> readings;
-  while (readings.size() < kReadingsMax) {
-    auto next = read_escapes(readings.empty() ? text : std::string_view(readings.back().text));
-    if (!next) break;
-    if (!readings.empty()) {
-      const UnescapedText& last = readings.back();
-      for (std::uint32_t& begin : next->begins) begin = last.begins[begin];
-      for (std::uint32_t& end : next->ends) end = last.ends[end - 1];
-    }
-    readings.push_back(*std::move(next));
-  }
+  append_readings(text, /*of_web=*/false, readings);
+  const std::size_t before = readings.size();
+  // A percent sign or ampersand may also mean itself, so the readings above stay.
+  if (!append_readings(text, /*of_web=*/true, readings)) readings.resize(before);
   return readings;
 }
 

@@ -10,7 +10,8 @@
 
 namespace edgedraft {
 
-// A text with its escapes read, such as "\u00fc" and "\n". Programs write JSON and literals so.
+// A text with its escapes read, such as "\u00fc", "&uuml;" and "%20". Programs write JSON,
+// literals, HTML and addresses so.
 struct UnescapedText {
   std::string text;
   // The bytes of the text as it is written that each byte stands for.
@@ -23,8 +24,9 @@ struct UnescapedText {
   }
 };
 
-// The text with its escapes read once, twice if that leaves escapes (JSON within a string of JSON),
-// and so on, a few times at most. Nothing if it has none. What is no escape stands for itself.
+// The text with its backslash escapes read once, twice if that leaves escapes (JSON within a string
+// of JSON), and so on, a few times at most. Then the same with entities and percent escapes, whose
+// bytes may be no UTF-8. Nothing if it has none. What is no escape stands for itself.
 std::vector<UnescapedText> unescaped_texts(std::string_view text);
 
 }  // namespace edgedraft

@@ -111,7 +111,15 @@ TEST(UnescapedTextTest, EscapesAreReadAsOftenAsTheyWereWritten) {
   EXPECT_EQ(unescaped_all(R"(J\u00f6rg\nM.)"), "Jörg\nM.|");
   EXPECT_EQ(unescaped_all(R"({\"name\": \"J\\u00f6rg\"})"),
             R"({"name": "J\u00f6rg"}|{"name": "Jörg"}|)");
+  EXPECT_EQ(unescaped_all("AT&T, 5 % off, &unknown; &#; %zz"), "");
+  EXPECT_EQ(unescaped_all("a&nbsp;&lstrok;&amp;amp; &#64;&#x40 %C5%82"),
+            "a\u00A0ł&amp; @@ ł|a\u00A0ł& @@ ł|");
+  EXPECT_EQ(unescaped_all(R"(%5cn\n)"), "%5cn\n|\\n\n|\n\n|");
   EXPECT_EQ(unescaped_all(R"(\ud83e\udd8a, \xfc, \U0000006f)"), "🦊, ü, o|");
+  EXPECT_EQ(unescaped_all("AT&T, 5 % off, &unknown; &#; %zz"), "");
+  EXPECT_EQ(unescaped_all("a&nbsp;&lstrok;&amp;amp; &#64;&#x40 %C5%82"),
+            "a\u00A0ł&amp; @@ ł|a\u00A0ł& @@ ł|");
+  EXPECT_EQ(unescaped_all(R"(%5cn\n)"), "%5cn\n|\\n\n|\n\n|");
   EXPECT_EQ(unescaped_all(R"(\ud83e, \udd8a)"), "\uFFFD, \uFFFD|") << "halves of a pair";
   EXPECT_LE(unescaped_texts(std::string(1'000'000, '\\')).size(), 3u);
 }
@@ -161,7 +169,7 @@ TEST(PrivateVaultTest, NumbersThatWereMarkedAreFoundHoweverTheyAreGrouped) {
   EXPECT_EQ(found(vault, "4242 4242 4242 4242"), "{4242 4242 4242 4242}");
   vault.add("12345", PrivateType::text);
   EXPECT_EQ(found(vault, "12 345 and 12345"), "{12345}") << "too short to be found in groups";
-  vault.add("DE89 3704 0044 0532 0130 00", PrivateType::text, /*grouped=*/true);
+  vault.add("DE89 3704 0044 0532 0130 00", PrivateType::text);
   EXPECT_EQ(found(vault, "DE89-37040044-05320130-00"), "{DE89-37040044-05320130-00}");
   EXPECT_EQ(vault.identity_of("4111-1111-1111-1111", PrivateType::text),
             vault.identity_of("4111 1111 1111 1111", PrivateType::text));
@@ -306,7 +314,7 @@ TEST(PrivateVaultTest, ManyValuesOfOneBeginningTakeNoLonger) {
        std::initializer_list<std::function<std::string(std::size_t)>>{numbered, nested, spaced}) {
     PrivateVault vault;
     for (std::size_t i = 0; i < 9'000; i += i < 3'000 ? 1 : 40) {
-      vault.add(value(i), PrivateType::text, /*grouped=*/true);
+      vault.add(value(i), PrivateType::text);
     }
     vault.add(std::string(100'000, 'a') + "b", PrivateType::text);
     for (const std::string piece : {"a", "a ", "aa "}) {

@@ -2,12 +2,15 @@
 
 #include <gtest/gtest.h>
 
+#include <initializer_list>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "client/engine/bundle_file.h"
+#include "client/privacy/folded_text.h"
 #include "client/serve/json_tokens.h"
 
 // What is taken out of a request's body.
@@ -200,6 +203,97 @@ TEST_F(RequestPrivacyTest, NoClientFillsTheMemoryForGood) {
       taken({{"messages", {{{"role", "user"}, {"content", "Annabel Quist, value 7"}}}}});
   ASSERT_TRUE(request);
   EXPECT_EQ(json::parse(request->body)["messages"][0]["content"], "[TEXT_001], [TEXT_002]");
+}
+
+constexpr const char* kModes[] = {"mask", "local", "prefix"};
+
+// What of a message leaves in a mode: of one that stays, what stands before its private text.
+class SpellingTest : public RequestPrivacyTest {
+ protected:
+  std::string left(PrivacyGuard& guard, const std::string& text, const std::string& mode) {
+    const json body = {{"messages", {{{"role", "user"}, {"content", text}}}}, {"private", mode}};
+    const auto request = take_out_private(body.dump(), guard, bundle_.tokenizer());
+    if (!request) return "refused: " + request.error().message;
+    const bool goes_up = mode == "mask" || !request->privacy.is_local;
+    if (!goes_up && !request->privacy.sends_open) return "";
+    const std::string sent = goes_up ? request->body : request->masked->body;
+    std::string content = json::parse(sent)["messages"][0]["content"];
+    return goes_up ? content : content.substr(0, content.find('['));
+  }
+  // Nothing but what stands around it leaves.
+  void expect_hidden(PrivacyGuard& guard, const std::string& text, const std::string& before) {
+    for (const std::string mode : kModes) {
+      std::string rest = left(guard, before + text + " today", mode);
+      for (const std::string& known : {before, std::string(" today")}) {
+        if (const auto at = rest.find(known); at != std::string::npos) rest.erase(at, known.size());
+      }
+      for (auto at = rest.find('['); at != std::string::npos; at = rest.find('[')) {
+        rest.erase(at, 10);
+      }
+      EXPECT_TRUE(compact(fold(rest)).text.empty()) << mode << ": " << rest << " of " << text;
+    }
+  }
+};
+
+// As keyboards, editors, web servers and PDF write values by themselves.
+TEST_F(SpellingTest, AValueIsFoundInTheSpellingsOfPhonesAndEditors) {
+  const std::pair<const char*, std::vector<const char*>> spellings[] = {
+      {"O'Brien",
+       {"O’Brien", "OʼBrien", "O‘Brien", "O`Brien", "O´Brien", "O′Brien", "O＇Brien", "o’BRIEN",
+        "O&#39;Brien", "O&rsquo;Brien", "O%27Brien", "O\\u2019Brien"}},
+      {"\"Blue Heron\"",
+       {"“Blue Heron”",
+        "„Blue Heron“",
+        "«Blue Heron»",
+        "‚Blue Heron‘",
+        "‹Blue Heron›",
+        "「Blue Heron」",
+        "&quot;Blue&nbsp;Heron&quot;",
+        "“Blue\u00A0Heron”",
+        "Blue\u202FHeron",
+        "Blue\u2007Heron",
+        "Blue\u2009Heron",
+        "Blue\u3000Heron",
+        "Blue\u200BHeron",
+        "Blue\uFEFFHeron",
+        "Blue\tHeron",
+        "Blue\r\n> Heron",
+        "Blue%20Heron",
+        "Blue+Heron",
+        "Blue\u2028Heron",
+        "Ｂｌｕｅ Ｈｅｒｏｎ",
+        "B\u00ADlue He\u2060ron",
+        "𝐁𝐥𝐮𝐞 𝐇𝐞𝐫𝐨𝐧"}},
+      {"Kowalska-Zyx",
+       {"Kowalska‐Zyx", "Kowalska\u2011Zyx", "Kowalska–Zyx", "Kowalska—Zyx", "Kowalska−Zyx",
+        "Kowalska Zyx", "Kowal-\nska-Zyx", "Kowal-\r\n    ska-Zyx", "Kowalska-\nZyx",
+        "Kowal\u00ADska-Zyx", "Kowalska&ndash;Zyx", "Kowalska_Zyx"}},
+      {"Łódź", {"LODZ", "lodz", "Lódz", "L\u0301o\u0301dz", "&Lstrok;&oacute;d&zacute;"}},
+      {"Søren Æbelø", {"SOREN AEBELO", "Soren Aebelo", "S&oslash;ren &AElig;bel&oslash;"}},
+      {"Đorđe Œuf", {"Dorde Oeuf", "DORDE OEUF"}},
+      {"Þór Guðni Straße", {"Thor Gudni Strasse", "THOR GUDNI STRASSE"}},
+      {"İstanbul Işık", {"ISTANBUL IŞIK", "istanbul ışık", "Istanbul Isik"}},
+      {"Lee & Quist",
+       {"Lee &amp; Quist", "Lee &amp;amp; Quist", "Lee &#38; Quist", "Lee %26 Quist"}},
+      {"pin 48213977", {"pin ٤٨٢١٣٩٧٧", "PIN ４８２１３９７７", "pin\u00A04821-3977"}},
+  };
+  for (const bool is_listed : {false, true}) {
+    for (const auto& [value, written] : spellings) {
+      PrivacyGuard guard(
+          {.names = is_listed ? std::vector<std::string>{value} : std::vector<std::string>{}});
+      if (!is_listed) left(guard, "<private>" + std::string(value) + "</private>", "mask");
+      for (const char* const spelling : written) expect_hidden(guard, spelling, "Say to ");
+      EXPECT_EQ(left(guard, "Say to Lee, O Brie, Blue Her, Kowals and Lo today", "mask"),
+                "Say to Lee, O Brie, Blue Her, Kowals and Lo today")
+          << value;
+    }
+  }
+}
+
+TEST_F(SpellingTest, AShortValueMayHaveASpaceWithoutWidth) {
+  PrivacyGuard guard({.names = {"Al Go"}});
+  expect_hidden(guard, "Al\u200BGo", "Say to ");
+  EXPECT_EQ(left(guard, "Say algo", "mask"), "Say algo");
 }
 
 TEST_F(RequestPrivacyTest, AMarkIsTrueOrFalse) {
