@@ -1,15 +1,20 @@
 #include "client/privacy/detectors.h"
 
 #include <arpa/inet.h>
+#include <utf8proc.h>
 
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <optional>
 #include <string>
 #include <utility>
 
+#include "client/privacy/folded_text.h"
+#include "client/privacy/unescaped_text.h"
 #include "shared/base/ascii.h"
 #include "shared/model/tokenizer/pattern.h"
+#include "shared/model/utf8.h"
 
 namespace edgedraft {
 namespace {
@@ -59,6 +64,30 @@ bool is_phone(std::string_view text) {
   const bool american = digits.size() == 10 || (digits.size() == 11 && digits.front() == '1');
   return text.front() == '0' || (american && separators >= 2);
 }
+
+// One that goes on over line breaks, but over no blank line.
+bool is_broken_phone(std::string_view text) {
+  bool is_behind_break = false;
+  for (const char c : text) {
+    if (c == '\n' && is_behind_break) return false;
+    is_behind_break = c == '\n' || (is_behind_break && (c == '\r' || c == ' ' || c == '\t'));
+  }
+  return text.find('\n') != std::string_view::npos && is_phone(text);
+}
+
+// Behind what may separate the groups of a number: one character, or a line break and what is
+// blank around it.
+std::size_t behind_separator(std::string_view text, std::size_t at) {
+  constexpr std::string_view kBlanks = " \t\r";
+  const std::size_t line_end = std::min(text.find_first_not_of(kBlanks, at), text.size());
+  if (line_end < text.size() && text[line_end] == '\n') {
+    return std::min(text.find_first_not_of(kBlanks, line_end + 1), text.size());
+  }
+  constexpr std::string_view kSeparators = " \t-./";
+  return at < text.size() && kSeparators.find(text[at]) != std::string_view::npos ? at + 1 : at;
+}
+// The same as part of an expression, where dots and slashes are left out.
+const std::string kSeparator = R"((?:[ \t]?\r?\n[ \t]*+|[ \t\-])?)";
 
 constexpr std::size_t kCardDigitsMin = 13;
 constexpr std::size_t kCardDigitsMax = 19;
@@ -190,13 +219,12 @@ class IbanDetector final : public Detector {
     if (known == std::end(kIbans)) return 0;
     std::string iban;
     std::size_t at = begin;
-    for (; at < text.size() && iban.size() < known->second; ++at) {
+    while (at < text.size() && iban.size() < known->second) {
       const char c = text[at];
-      if (is_ascii_digit(c) || is_ascii_letter(c)) {
-        iban += upper(c);
-      } else if ((c != ' ' && c != '-') || at + 1 == text.size() || text[at + 1] == c) {
-        return 0;
-      }
+      if (!is_ascii_digit(c) && !is_ascii_letter(c)) return 0;
+      iban += upper(c);
+      ++at;
+      if (iban.size() < known->second) at = behind_separator(text, at);
     }
     const bool goes_on =
         at < text.size() && (is_ascii_digit(text[at]) || is_ascii_letter(text[at]));
@@ -220,7 +248,9 @@ class CardDetector final : public Detector {
   }
 
  private:
-  Pattern number_{R"((?<![\p{L}\p{N}])[2-6](?:[ \-]?[0-9]){12,18}(?![\p{L}\p{N}]))"};
+  // With dots or slashes, in the groups that cards have: others are fractions and paths.
+  Pattern number_{R"((?<![\p{L}\p{N}])(?:[2-6](?:)" + kSeparator + R"([0-9]){12,18}|)" +
+                  R"([2-6][0-9]{3}(?:[./][0-9]{4,6}){2,3})(?![\p{L}\p{N}]))"};
 };
 
 constexpr std::string_view kPemBegin = "-----BEGIN ";
@@ -308,6 +338,78 @@ class PemDetector final : public Detector {
   }
 };
 
+// Patterns want UTF-8: of the same length, bytes that are none replaced.
+std::string as_utf8(std::string_view text) {
+  std::string valid(text);
+  for (std::size_t at = 0; at < valid.size();) {
+    const Utf8Front front = utf8_front(std::string_view(valid).substr(at));
+    if (front.kind != Utf8Front::Kind::character) {
+      std::fill_n(valid.begin() + static_cast<std::ptrdiff_t>(at), front.byte_count, '?');
+    }
+    at += front.byte_count;
+  }
+  return valid;
+}
+
+// The sign of ASCII that a character stands for, or nothing if it is invisible. Itself otherwise.
+std::string plain_form(std::string_view character) {
+  utf8proc_int32_t code = 0;
+  utf8proc_iterate(reinterpret_cast<const utf8proc_uint8_t*>(character.data()),
+                   static_cast<utf8proc_ssize_t>(character.size()), &code);
+  if (code == 0x3002 || code == 0xFF61) return ".";
+  if (code == 0x2212) return "-";
+  switch (utf8proc_category(code)) {
+    case UTF8PROC_CATEGORY_ZS:
+      return " ";
+    case UTF8PROC_CATEGORY_ZL:
+    case UTF8PROC_CATEGORY_ZP:
+      return "\n";
+    case UTF8PROC_CATEGORY_PD:
+      return "-";
+    case UTF8PROC_CATEGORY_ND:
+      return {static_cast<char>(ascii_digit(static_cast<char32_t>(code)))};
+    default:
+      break;
+  }
+  std::array<utf8proc_int32_t, 32> parts{};
+  int last_class = 0;
+  const utf8proc_ssize_t count = utf8proc_decompose_char(
+      code, parts.data(), parts.size(),
+      static_cast<utf8proc_option_t>(UTF8PROC_DECOMPOSE | UTF8PROC_COMPAT | UTF8PROC_IGNORE),
+      &last_class);
+  if (count == 0) return "";
+  const bool is_wide = count == 1 && parts[0] < 0x80;
+  return is_wide ? std::string{static_cast<char>(parts[0])} : std::string(character);
+}
+
+// A text as detectors read it, in which blanks, dashes, digits and wide letters are those of ASCII,
+// and invisible characters are left out. Nothing if it is so already. Requires  valid UTF-8
+std::optional<UnescapedText> plain_text(std::string_view text) {
+  if (std::ranges::none_of(text, [](char c) { return static_cast<unsigned char>(c) >= 0x80; })) {
+    return std::nullopt;
+  }
+  UnescapedText plain;
+  const auto append = [&plain](std::string_view form, std::size_t begin, std::size_t end) {
+    plain.text += form;
+    plain.begins.insert(plain.begins.end(), form.size(), static_cast<std::uint32_t>(begin));
+    plain.ends.insert(plain.ends.end(), form.size(), static_cast<std::uint32_t>(end));
+  };
+  bool has_changed = false;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t size = utf8_front(text.substr(at)).byte_count;
+    const std::string_view character = text.substr(at, size);
+    if (size == 1) {
+      append(character, at, at + size);
+    } else {
+      const std::string form = plain_form(character);
+      has_changed = has_changed || form != character;
+      append(form, at, at + size);
+    }
+    at += size;
+  }
+  return has_changed ? std::optional(std::move(plain)) : std::nullopt;
+}
+
 }  // namespace
 
 std::vector<std::unique_ptr<Detector>> make_detectors(std::span<const PrivateType> types) {
@@ -320,11 +422,15 @@ std::vector<std::unique_ptr<Detector>> make_detectors(std::span<const PrivateTyp
     if (!wanted(type)) return;
     detectors.push_back(std::make_unique<PatternDetector>(type, expression, accepts));
   };
-  add(PrivateType::mail, R"([\p{L}\p{N}._%+\-]{1,64}@(?:[\p{L}\p{N}\-]{1,63}\.){1,8}\p{L}{2,24})",
+  add(PrivateType::mail,
+      R"((?:[\p{L}\p{N}._%+\-]{1,64}|"[^"\r\n]{1,64}")@(?:[\p{L}\p{N}\-]{1,63}\.){1,8}\p{L}{2,24})",
       any);
   add(PrivateType::phone,
       R"((?<![\p{L}\p{N}.,])(?:\+|\()?[0-9][0-9 ()/.\-]{5,22}[0-9](?![\p{L}\p{N}]|[.,][0-9]))",
       is_phone);
+  add(PrivateType::phone,
+      R"((?<![\p{L}\p{N}.,])(?:\+|\()?[0-9][0-9 \t\r\n()/.\-]{5,30}[0-9](?![\p{L}\p{N}]|[.,][0-9]))",
+      is_broken_phone);
   if (wanted(PrivateType::card)) detectors.push_back(std::make_unique<CardDetector>());
   if (wanted(PrivateType::iban)) detectors.push_back(std::make_unique<IbanDetector>());
   add(PrivateType::address, R"((?<![0-9.])(?:[0-9]{1,3}\.){3}[0-9]{1,3}(?![0-9]|\.[0-9]))",
@@ -362,6 +468,22 @@ std::vector<std::unique_ptr<Detector>> make_detectors(std::span<const PrivateTyp
   add(PrivateType::key, R"((?<![\p{L}\p{N}/])[A-Za-z0-9+_\-]{20,512}={0,2}(?![\p{L}\p{N}/]))",
       looks_random);
   return detectors;
+}
+
+std::vector<PrivateSpan> detected_in(std::string_view text,
+                                     std::span<const std::unique_ptr<Detector>> detectors,
+                                     bool with_keys) {
+  const std::string safe = as_utf8(text);
+  const std::optional<UnescapedText> plain = plain_text(safe);
+  std::vector<PrivateSpan> found;
+  for (const auto& detector : detectors) {
+    if (with_keys || detector->type() != PrivateType::key) {
+      detector->find(plain ? plain->text : safe, found);
+    }
+  }
+  if (!plain) return found;
+  for (PrivateSpan& span : found) span = plain->as_written(span);
+  return found;
 }
 
 }  // namespace edgedraft

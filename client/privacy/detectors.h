@@ -17,7 +17,8 @@ class Detector {
  public:
   virtual ~Detector() = default;
   virtual PrivateType type() const = 0;
-  // Appends what it finds. Requires  valid UTF-8
+  // Appends what it finds as it is written: detected_in() reads blanks, dashes and digits of all
+  // kinds as those of ASCII. Requires  valid UTF-8
   virtual void find(std::string_view text, std::vector<PrivateSpan>& found) const = 0;
 };
 
@@ -25,5 +26,10 @@ class Detector {
 // theirs), postal and IP addresses, or keys of programs (by prefix, or by entropy). Other types
 // have no form.
 std::vector<std::unique_ptr<Detector>> make_detectors(std::span<const PrivateType> types);
+
+// What they find in a text, each for itself. `with_keys`: keys of programs among it.
+std::vector<PrivateSpan> detected_in(std::string_view text,
+                                     std::span<const std::unique_ptr<Detector>> detectors,
+                                     bool with_keys = true);
 
 }  // namespace edgedraft

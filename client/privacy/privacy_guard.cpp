@@ -1,5 +1,7 @@
 #include "client/privacy/privacy_guard.h"
 
+#include <algorithm>
+
 #include "client/privacy/unescaped_text.h"
 #include "shared/base/check.h"
 
@@ -17,31 +19,19 @@ PrivacyGuard::PrivacyGuard(const Options& options)
       shows_types_(options.shows_types),
       detectors_(std::make_shared<const std::vector<std::unique_ptr<Detector>>>(
           make_detectors(options.detects))),
-      vault_(std::make_shared<PrivateVault>()),
       local_texts_(std::make_shared<LocalTexts>()) {
-  for (const std::string& name : options.names) EDGEDRAFT_CHECK(vault_->add_name(name));
-}
-
-PrivateVault& PrivacyGuard::vault() {
-  if (vault_.use_count() > 1) vault_ = std::make_shared<PrivateVault>(*vault_);
-  return *vault_;
-}
-
-void PrivacyGuard::learn_from(const PrivacyGuard& copy) {
-  if (copy.vault_ != vault_) vault().add_all(*copy.vault_);
+  for (const std::string& name : options.names) EDGEDRAFT_CHECK(vault_.add_name(name));
 }
 
 bool PrivacyGuard::finds(std::string_view text, std::optional<PrivateMode> asked) const {
   const bool looks = asked.value_or(mode_) != PrivateMode::off;
-  std::vector<PrivateSpan> found = vault_->find(text);
-  if (looks) {
-    const auto readings = unescaped_texts(text);
-    for (const auto& detector : *detectors_) {
-      detector->find(text, found);
-      for (const UnescapedText& reading : readings) detector->find(reading.text, found);
-    }
-  }
-  return !found.empty() || (looks && local_texts_->recognises(text));
+  if (!vault_.find(text).empty()) return true;
+  if (!looks) return false;
+  const auto detects = [this](std::string_view one) {
+    return !detected_in(one, *detectors_).empty();
+  };
+  return detects(text) || local_texts_->recognises(text) ||
+         std::ranges::any_of(unescaped_texts(text), detects, &UnescapedText::text);
 }
 
 }  // namespace edgedraft

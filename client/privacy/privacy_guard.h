@@ -38,19 +38,26 @@ class PrivacyGuard {
     bool shows_types = true;               // "[MAIL_001]", else "[TEXT_001]"
   };
   explicit PrivacyGuard(const Options& options);
+  PrivacyGuard(const PrivacyGuard& other)
+      : mode_(other.mode_),
+        refuses_detected_(other.refuses_detected_),
+        shows_types_(other.shows_types_),
+        detectors_(other.detectors_),
+        vault_(other.vault_.detached()),
+        local_texts_(other.local_texts_) {}
+  PrivacyGuard(PrivacyGuard&&) = default;
+  PrivacyGuard& operator=(const PrivacyGuard&) = delete;
 
   PrivateMode mode() const { return mode_; }
   bool refuses_detected() const { return refuses_detected_; }
   bool shows_types() const { return shows_types_; }
   std::span<const std::unique_ptr<Detector>> detectors() const { return *detectors_; }
-  const PrivateVault& vault() const { return *vault_; }
-  PrivateVault& vault();
+  PrivateVault& vault() { return vault_; }
   LocalTexts& local_texts() { return *local_texts_; }
   // Takes in what a copy has learned.
-  void learn_from(const PrivacyGuard& copy);
+  void learn_from(const PrivacyGuard& copy) { vault_.add_all(copy.vault_); }
   // Whether a text holds a value that is known or, unless all goes up anyway, that a detector
   // finds, or repeats what stayed here. `asked` is its conversation's mode, where that has its own.
-  // Requires  valid UTF-8
   bool finds(std::string_view text, std::optional<PrivateMode> asked = std::nullopt) const;
 
  private:
@@ -58,7 +65,7 @@ class PrivacyGuard {
   bool refuses_detected_;
   bool shows_types_;
   std::shared_ptr<const std::vector<std::unique_ptr<Detector>>> detectors_;
-  std::shared_ptr<PrivateVault> vault_;  // copied before it is changed, if copies share it
+  PrivateVault vault_;
   std::shared_ptr<LocalTexts> local_texts_;
 };
 

@@ -13,19 +13,6 @@
 namespace edgedraft {
 namespace {
 
-// Patterns want UTF-8: of the same length, bytes that are none replaced.
-std::string as_utf8(std::string_view text) {
-  std::string valid(text);
-  for (std::size_t at = 0; at < valid.size();) {
-    const Utf8Front front = utf8_front(std::string_view(valid).substr(at));
-    if (front.kind != Utf8Front::Kind::character) {
-      std::fill_n(valid.begin() + static_cast<std::ptrdiff_t>(at), front.byte_count, '?');
-    }
-    at += front.byte_count;
-  }
-  return valid;
-}
-
 std::string upper_case(std::string_view text) {
   std::string upper(text);
   for (char& c : upper) {
@@ -204,24 +191,19 @@ void RequestMask::learn_plain(const PlainText& plain, Writer writer, bool is_nam
   detect(plain, writer, is_name);
 }
 
-std::vector<PrivateSpan> RequestMask::detected_in(std::string_view text, bool is_name) const {
-  const std::string safe = as_utf8(text);
-  std::vector<PrivateSpan> found;
-  for (const auto& detector : guard_.detectors()) {
-    if (!is_name || detector->type() != PrivateType::key) detector->find(safe, found);
-  }
-  return found;
-}
-
 // All of what is marked is taken out, whatever it is, so what is found within a mark is left.
 void RequestMask::detect(const PlainText& plain, Writer writer, bool is_name) {
   if (guard_.detectors().empty()) return;
   const auto readings = unescaped_texts(plain.text);
-  std::vector<PrivateSpan> found = detected_in(plain.text, is_name);
+  // The names that programs use look like keys.
+  const auto look = [&](std::string_view text) {
+    return detected_in(text, guard_.detectors(), /*with_keys=*/!is_name);
+  };
+  std::vector<PrivateSpan> found = look(plain.text);
   // As a word of its own a value may be found only with its neighbours, or only without them.
   if (!plain.marked.empty()) {
     for (const PrivateSpan& open : plain.open()) {
-      for (const PrivateSpan& span : detected_in(plain.of(open), is_name)) {
+      for (const PrivateSpan& span : look(plain.of(open))) {
         found.push_back(shifted(span, open.begin));
       }
     }
@@ -252,7 +234,7 @@ void RequestMask::detect(const PlainText& plain, Writer writer, bool is_name) {
   const std::span<const UnescapedText> deeper = readings;
   take_in(plain.text, nullptr, deeper);
   for (std::size_t i = 0; i < readings.size(); ++i) {
-    found = detected_in(readings[i].text, is_name);
+    found = look(readings[i].text);
     take_in(readings[i].text, &readings[i], deeper.subspan(i + 1));
   }
   all.insert(all.end(), with_escape.begin(), with_escape.end());

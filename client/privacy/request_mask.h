@@ -125,7 +125,6 @@ class RequestMask {
   static PlainText without_marks_of(std::span<const RequestPart> parts);
   void learn_plain(const PlainText& plain, Writer writer, bool is_name);
   void detect(const PlainText& plain, Writer writer, bool is_name);
-  std::vector<PrivateSpan> detected_in(std::string_view text, bool is_name) const;
   std::vector<PrivateSpan> private_spans(const PlainText& plain) const;
   void add_marked(std::string_view value);
   std::string unmarked() const;

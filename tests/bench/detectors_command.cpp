@@ -249,13 +249,6 @@ std::pair<std::string, PrivateSpan> sentence(Examples& examples, const Form& for
   return {before + value + behind, span};
 }
 
-std::vector<PrivateSpan> found_in(const std::vector<std::unique_ptr<Detector>>& detectors,
-                                  std::string_view text) {
-  std::vector<PrivateSpan> found;
-  for (const auto& detector : detectors) detector->find(text, found);
-  return found;
-}
-
 }  // namespace
 
 void declare_detectors(CLI::App& app, DetectorsOptions& options) {
@@ -280,7 +273,7 @@ Result<int> run_detectors(const DetectorsOptions& options) {
   Examples examples(options.seed);
   const auto is_covered = [&detectors](const std::pair<std::string, PrivateSpan>& example) {
     const auto& [text, value] = example;
-    return std::ranges::any_of(found_in(detectors, text), [&value](const PrivateSpan& span) {
+    return std::ranges::any_of(detected_in(text, detectors), [&value](const PrivateSpan& span) {
       return span.begin <= value.begin && span.end >= value.end;
     });
   };
@@ -312,7 +305,7 @@ Result<int> run_detectors(const DetectorsOptions& options) {
     if (!is_valid_utf8(*text)) return Error{Errc::usage, file.string() + ": it is no UTF-8 text"};
     std::map<std::string, std::uint64_t> counts;
     for (const PrivateType type : kTypes) counts[std::string(to_string(type))] = 0;
-    for (const PrivateSpan& span : found_in(detectors, *text)) {
+    for (const PrivateSpan& span : detected_in(*text, detectors)) {
       ++counts[std::string(to_string(span.type))];
     }
     report["texts"].push_back(

@@ -384,8 +384,7 @@ TEST(PrivateVaultTest, WhatADetectorFoundMayBeFoundAsItIsWritten) {
 }
 
 std::string detected(const std::string& text) {
-  std::vector<PrivateSpan> spans;
-  for (const auto& detector : make_detectors(kDetected)) detector->find(text, spans);
+  std::vector<PrivateSpan> spans = detected_in(text, make_detectors(kDetected));
   join_overlapping(spans);
   std::string all;
   for (const PrivateSpan& span : spans) {
@@ -471,6 +470,13 @@ TEST(DetectorsTest, ACardIsFoundWithDigitsAroundIt) {
   EXPECT_EQ(detected("no 4111111111111111123"), "card:4111111111111111;") << "a code without a gap";
 }
 
+TEST(DetectorsTest, ANumberMayGoOnInTheNextLine) {
+  EXPECT_EQ(detected("card 4111 1111\n1111 1111, IBAN GB82 WEST 1234\r\n  5698 7654 32"),
+            "card:4111 1111\n1111 1111;iban:GB82 WEST 1234\r\n  5698 7654 32;");
+  EXPECT_EQ(detected("030 1234567\n030 7654321"), "phone:030 1234567;phone:030 7654321;");
+  EXPECT_EQ(detected("4111 1111\n\n1111 1111, 3.14159265358979, a/4111/b/1111"), "");
+}
+
 TEST(DetectorsTest, WhatOnlyLooksAlikeIsLeft) {
   EXPECT_EQ(detected("On 2026-11-23 at 12:40, 1,234,567.89 of 3.14159265 (99999 of them)."), "");
   EXPECT_EQ(detected("card 4111 1111 1111 1112 has no such check digit"), "");
@@ -502,6 +508,12 @@ TEST(DetectorsTest, LongTextsTakeNoLonger) {
                                   "eyJ ",
                                   "-----BEGIN PRIVATE KEY-----",
                                   "\\n",
+                                  "1\n",
+                                  "4111\n ",
+                                  "4\u00A0",
+                                  "٤",
+                                  "\"",
+                                  "\u200B",
                                   "-----BEGIN PRIVATE KEY-----a: \\\\"}) {
     std::string text;
     while (text.size() < 300'000) text += piece;

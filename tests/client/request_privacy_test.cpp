@@ -296,6 +296,30 @@ TEST_F(SpellingTest, AShortValueMayHaveASpaceWithoutWidth) {
   EXPECT_EQ(left(guard, "Say algo", "mask"), "Say algo");
 }
 
+// As web pages and PDF separate the groups of a number, and as programs write addresses.
+TEST_F(SpellingTest, DetectorsReadTheSeparatorsOfTheWeb) {
+  PrivacyGuard guard(
+      {.detects = {PrivateType::mail, PrivateType::phone, PrivateType::card, PrivateType::iban}});
+  for (const std::string separator :
+       {"\u00A0", "\u202F", "\u2007", "\u2009", "\u3000", ".", "/", "–", "\u2011", "−", "\n",
+        "\r\n", "\t", "\u00AD", "\u200B", "&nbsp;", "%20", "\\u00a0"}) {
+    for (const std::string number :
+         {"4111 1111 1111 1111", "GB82 WEST 1234 5698 7654 32", "+49 170 1234567"}) {
+      std::string written;
+      for (const char c : number) written += c == ' ' ? separator : std::string(1, c);
+      expect_hidden(guard, written, "Say to ");
+    }
+  }
+  for (const char* const text :
+       {"４１１１ １１１１ １１１１ １１１１", "٤١١١ ١١١١ ١١١١ ١١١١", "+４９ １７０ １２３４５６７",
+        "०३० १२३४५६७", "zoe\u200Bquist@lee.org", "zoe\u00ADquist@lee.org", "zoequist@l\u2060ee.org",
+        "zoequist%40lee.org", "zoequist&#64;lee.org", "zoequist&commat;lee.org",
+        "zoequist&#x40;lee&period;org", "zoequist@lee。org", "zoequist＠lee．org",
+        "\"zoe quist\"@lee.org", "zoequist\\u0040lee.org"}) {
+    expect_hidden(guard, text, "Say to ");
+  }
+}
+
 TEST_F(RequestPrivacyTest, AMarkIsTrueOrFalse) {
   const auto body_of = [](const json& of_message, const json& of_part) {
     json part = {{"type", "text"}, {"text", "Annabel Quist"}};
