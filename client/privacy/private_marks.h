@@ -15,9 +15,11 @@ struct MarkedPart {
   bool operator==(const MarkedPart&) const = default;
 };
 
-// The parts of a text with <private>...</private> in it, in whatever case, without the marks. What
-// is doubtful is private: marks may be nested, one that is never closed reaches to the end, a
-// closing mark that none opened closes all of the text before it, and a second closing mark is
+// The parts of a text with <private>...</private> in it, without the marks. A mark counts in any
+// case, with blanks, attributes and invisible characters in it, in square brackets, in wide letters
+// and with any of its characters escaped. What is doubtful is private: marks may be nested, one
+// that is never closed, or closes itself (<private/>), reaches to the next closing one or the end,
+// a closing mark that none opened closes all of the text before it, and a second closing mark is
 // taken for the end of the text that the first one seemed to close.
 std::vector<MarkedPart> split_marks(std::string_view text);
 

@@ -276,8 +276,41 @@ ApiError api_error(const Error& error) {
           .code = error.code == Errc::usage ? "private_text_found" : "too_much_private_text"};
 }
 
-// A mark of another type would leave open what its sender takes for private.
+// Where a mark stands that nothing heeds, if anywhere: all but messages and parts of their content.
+std::optional<std::string> misplaced_mark(const nlohmann::json& value, std::string_view within) {
+  const auto below = [](const std::string& path, const auto& member, std::string_view what) {
+    auto found = misplaced_mark(member, what);
+    if (found) found->insert(0, path);
+    return found;
+  };
+  if (value.is_array()) {
+    const std::string_view what = within == "messages"  ? "message"
+                                  : within == "content" ? "part"
+                                                        : "";
+    for (std::size_t i = 0; i < value.size(); ++i) {
+      if (!value[i].is_structured()) continue;
+      if (auto found = below("[" + std::to_string(i) + "]", value[i], what)) return found;
+    }
+  } else if (value.is_object()) {
+    const bool may_be_marked = within == "message" || within == "part";
+    for (const auto& [key, member] : value.items()) {
+      if (key == "x_private" && !may_be_marked) return ".x_private";
+      const bool goes_on =
+          (within == "request" && key == "messages") || (within == "message" && key == "content");
+      if (auto found = below("." + key, member, goes_on ? std::string_view(key) : "")) return found;
+    }
+  }
+  return std::nullopt;
+}
+
+// A mark of another type, or elsewhere, would leave open what its sender takes for private.
 std::optional<ApiError> error_of_marks(const nlohmann::json& request) {
+  if (const auto path = misplaced_mark(request, "request")) {
+    return ApiError{.message = "'" + path->substr(1) +
+                               "': only a message and a part of its content can be marked so",
+                    .param = path->substr(1),
+                    .code = "unsupported_value"};
+  }
   std::optional<ApiError> error;
   const auto check = [&error](const nlohmann::json& marked, const std::string& path) {
     if (error || !marked.is_object()) return;

@@ -282,6 +282,37 @@ TEST_F(PrivacyTest, NoFieldIsForgotten) {
   EXPECT_GE(looked_at, std::size(masked)) << "each is asked of the server";
 }
 
+// As phones, editors, web servers and PDF write values, numbers and marks.
+TEST_F(PrivacyTest, NoSpellingOfPrivateTextLeaves) {
+  api_.reset();
+  start({.privacy = {.detects = {PrivateType::mail, PrivateType::phone, PrivateType::card}}});
+  chat(
+      chat_of("<private>Annabel O'Quist</private>, <private>Łódź</private>.", {{"max_tokens", 1}}));
+  const std::uint64_t before = last_sent();
+  for (const char* const text :
+       {"Annabel O’Quist, LODZ", "Annabel\u00A0OʼQuist, Lodz",
+        "Anna-\nbel O&rsquo;Quist, &Lstrok;&oacute;dz", "Annabel%20O%27Quist",
+        "<private >Annabel Quist</private >", "[private]Annabel Quist[/private]",
+        "&lt;private&gt;Annabel Quist&lt;/private&gt;",
+        "\\u003cprivate\\u003eAnnabel Quist\\u003c/private\\u003e", "annabel\u200Bquist@lee.org",
+        "annabelquist%40lee.org", "4111\u00A01111\u00A01111\u00A01111", "+49–170–1234567"}) {
+    for (const char* const mode : {"mask", "local", "prefix"}) {
+      chat(chat_of(text, {{"private", mode}, {"max_tokens", 1}}));
+    }
+  }
+  std::size_t looked_at = 0;
+  for (const UplinkRecord::Message& message : uplink_.since(before)) {
+    const json told = to_json(message, bundle_.tokenizer());
+    if (told["kind"] == "hello") continue;
+    ++looked_at;
+    const std::string shown = told.value("text", "");
+    for (const char* const part : {"nna", "uist", "LODZ", "Lodz", "1111", "4567", "rivate"}) {
+      EXPECT_EQ(shown.find(part), std::string::npos) << shown;
+    }
+  }
+  EXPECT_GE(looked_at, 12u);
+}
+
 // Numbers of arguments and schemas are values like others.
 TEST_F(PrivacyTest, ANumberIsFoundWithoutItsQuotationMarks) {
   sent_for(chat_of("My account is <private>48213977</private>.", {{"max_tokens", 5}}));

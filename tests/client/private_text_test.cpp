@@ -65,13 +65,27 @@ TEST(PrivateMarksTest, TheCaseOfAMarkDoesNotMatter) {
             parts({{"I am ", false}, {"Ann", true}, {".", false}}));
   EXPECT_EQ(split_marks("<PRIVATE>a<private>b</Private>c</private>d"),
             parts({{"a<private>b</Private>c", true}, {"d", false}}));
-  EXPECT_EQ(split_marks("<privat>, < private> and <prıvate>"),
-            parts({{"<privat>, < private> and <prıvate>", false}}));
+  EXPECT_EQ(split_marks("<privat>, <private-key>, <privately> and <prıvate>, [private 1]"),
+            parts({{"<privat>, <private-key>, <privately> and <prıvate>, [private 1]", false}}));
+}
+
+TEST(PrivateMarksTest, FlawsOfAMarkDoNotMatter) {
+  EXPECT_EQ(split_marks("I am <private id=\"1\">Ann</private\n>."),
+            parts({{"I am ", false}, {"Ann", true}, {".", false}}));
+  EXPECT_EQ(split_marks("I am <private Ann</private>."),
+            parts({{"I am ", false}, {" Ann", true}, {".", false}}));
+  EXPECT_EQ(split_marks("I am <private/>Ann"), parts({{"I am ", false}, {"Ann", true}}));
+  EXPECT_EQ(split_marks("{\"a\": \"\\u003cprivate\\u003eAnn\\u003c\\/private\\u003e\"}"),
+            parts({{"{\"a\": \"", false}, {"Ann", true}, {"\"}", false}}));
+  EXPECT_EQ(split_marks("&amp;lt;private&amp;gt;Ann&#60;/private&#x3e; %3Cprivate%3Eb"),
+            parts({{"Ann", true}, {" ", false}, {"b", true}}));
 }
 
 TEST(PrivateMarksTest, ManyMarksTakeNoLonger) {
-  for (const char* const piece : {"<", "<private", "<private>", "</private>", "<private></private>",
-                                  "<private>a", "<private>a</private></private>"}) {
+  for (const char* const piece :
+       {"<", "<private", "<private>", "</private>", "<private></private>", "< ", "<\u200B",
+        "\uFEFF", "＜", "<private a", "\\u003cprivate", "&lt;private ", "[private", "<private>a",
+        "<private>a</private></private>"}) {
     std::string text;
     while (text.size() < 1'000'000) text += piece;
     split_marks(text);

@@ -320,6 +320,68 @@ TEST_F(SpellingTest, DetectorsReadTheSeparatorsOfTheWeb) {
   }
 }
 
+TEST_F(SpellingTest, AMarkWithAFlawMarks) {
+  for (const auto& [open, close] : std::initializer_list<std::pair<const char*, const char*>>{
+           {"<private>", "</private>"},
+           {"<PRIVATE>", "</Private>"},
+           {"<private >", "</private >"},
+           {"< private>", "< /private>"},
+           {"<\u00A0private\t>", "</ private>"},
+           {"<private id=\"1\">", "</private>"},
+           {"<private\n>", "</private\n>"},
+           {"<private/>", "</private>"},
+           {"<private/>", "<private/>"},
+           {"<private", "</private"},
+           {"[private]", "[/private]"},
+           {"[ Private ]", "</private>"},
+           {"&lt;private&gt;", "&lt;/private&gt;"},
+           {"&#60;private&#62;", "&#x3c;/private&#x3e;"},
+           {"&amp;lt;private&amp;gt;", "&amp;lt;/private&amp;gt;"},
+           {"＜ｐｒｉｖａｔｅ＞", "＜／ｐｒｉｖａｔｅ＞"},
+           {"<pri\u200Bvate>", "</private\uFEFF>"},
+           {"<\uFEFFprivate>", "<\u2060/private>"},
+           {"\\u003cprivate\\u003e", "\\u003c/private\\u003e"},
+           {"\\u003Cprivate\\u003E", "\\u003C\\/private\\u003E"},
+           {"\\\\u003cprivate\\\\u003e", "\\\\u003c/private\\\\u003e"},
+           {"\\x3cprivate\\x3e", "\\x3c/private\\x3e"},
+           {"%3Cprivate%3E", "%3C/private%3E"},
+           {"", "</private>"},
+           {"<private>", ""},
+       }) {
+    PrivacyGuard guard({});
+    for (const std::string mode : kModes) {
+      const std::string text = std::string(open) + "Annabel Quist" + close;
+      const std::string rest = left(guard, text, mode);
+      for (const char* const word : {"nnabel", "uist", "rivate", "ｐｒ"}) {
+        EXPECT_EQ(rest.find(word), std::string::npos) << mode << ": " << rest << " of " << text;
+      }
+    }
+  }
+}
+
+TEST_F(RequestPrivacyTest, AMarkThatNothingHeedsIsRefused) {
+  const json body = {{"messages", {{{"role", "user"}, {"content", "Annabel Quist"}}}}};
+  const auto refused = [&](const std::string& pointer, const std::string& param) {
+    json marked = body;
+    marked["tools"] = {{{"type", "function"}, {"function", {{"name", "f"}}}}};
+    marked[json::json_pointer(pointer)] = true;
+    for (const char* const mode : {"mask", "local", "prefix", "off"}) {
+      marked["private"] = mode;
+      const auto request = taken(marked);
+      ASSERT_FALSE(request) << pointer;
+      EXPECT_EQ(request.error().code, "unsupported_value");
+      EXPECT_EQ(request.error().param, param);
+    }
+  };
+  refused("/x_private", "x_private");
+  refused("/tools/0/x_private", "tools[0].x_private");
+  refused("/tools/0/function/x_private", "tools[0].function.x_private");
+  refused("/response_format/x_private", "response_format.x_private");
+  json call = history_of("{}");
+  call["messages"][1]["tool_calls"][0]["function"]["x_private"] = true;
+  EXPECT_EQ(code(call), "unsupported_value");
+}
+
 TEST_F(RequestPrivacyTest, AMarkIsTrueOrFalse) {
   const auto body_of = [](const json& of_message, const json& of_part) {
     json part = {{"type", "text"}, {"text", "Annabel Quist"}};
