@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <array>
 #include <iterator>
+#include <unordered_set>
 #include <utility>
 
 #include "client/privacy/unescaped_text.h"
+#include "shared/model/utf8.h"
 
 namespace edgedraft {
 namespace {
@@ -237,6 +239,46 @@ std::optional<PrivateVault::Known> PrivateVault::known_as(std::string_view value
     if (const auto type = whole_type(text)) return Known{.text = std::string(text), .type = *type};
   }
   return std::nullopt;
+}
+
+bool PrivateVault::is_spelled_by(std::span<const std::string> tokens) const {
+  std::unordered_set<std::u32string> pieces;
+  std::size_t longest = 0;
+  bool has_parts = false;  // of letters
+  for (const std::string& token : tokens) {
+    std::u32string piece = compact(fold(token)).text;
+    has_parts = has_parts || !is_valid_utf8(token);
+    longest = std::max(longest, piece.size());
+    if (!piece.empty()) pieces.insert(std::move(piece));
+  }
+  const auto is_spelled = [&](std::u32string_view value) {
+    // Up to each place, and whether by more than single digits.
+    enum Spelled : char { no, by_digits, yes };
+    std::vector<Spelled> until(value.size() + 1, no);
+    until[0] = by_digits;
+    for (std::size_t at = 0; at < value.size(); ++at) {
+      if (until[at] == no) continue;
+      for (std::size_t size = 1; size <= std::min(longest, value.size() - at); ++size) {
+        const std::u32string piece(value.substr(at, size));
+        if (!pieces.contains(piece)) continue;
+        const bool is_digit = size == 1 && is_decimal_digit(piece[0]);
+        until[at + size] = std::max(until[at + size], is_digit ? until[at] : yes);
+      }
+      // Folding tells no more of which bytes a letter was.
+      if (has_parts) until[at + 1] = std::max(until[at + 1], value[at] < 0x80 ? until[at] : yes);
+    }
+    return until.back() == yes;
+  };
+  for (const auto& values : {given_, detected_, names_}) {
+    for (const Forms* forms : {&values->written, &values->compacted}) {
+      for (const auto& [text, number] : forms->known) {
+        std::u32string letters;
+        std::ranges::copy_if(text, std::back_inserter(letters), is_letter_or_digit);
+        if (is_spelled(letters)) return true;
+      }
+    }
+  }
+  return false;
 }
 
 bool PrivateVault::knows_compacted(const std::u32string& text) const {

@@ -68,6 +68,9 @@ class PrivateVault {
   };
   // What is a value from its beginning to its end.
   std::optional<Known> known_as(std::string_view value) const;
+  // Whether tokens of a vocabulary spell a value, whatever their order. Single digits spell none:
+  // they would spell every number.
+  bool is_spelled_by(std::span<const std::string> tokens) const;
   // That of canonical_value(), and the same however a value is grouped that is found so.
   std::u32string identity_of(std::string_view value, PrivateType type) const;
 

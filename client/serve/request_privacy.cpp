@@ -1,6 +1,7 @@
 #include "client/serve/request_privacy.h"
 
 #include <algorithm>
+#include <charconv>
 #include <chrono>
 #include <optional>
 #include <span>
@@ -56,21 +57,46 @@ class Visitor {
     if (value.is_string()) {
       value = text(value.get<std::string>(), false, Writer::user);
     } else if (value.is_array()) {
-      for (Json& element : value) all(element);
+      std::vector<Json*> elements;
+      for (Json& element : value) elements.push_back(&element);
+      members(elements);
     } else if (value.is_object()) {
+      std::vector<Json*> texts;
       for (auto& [key, member] : value.items()) {
         name(key);
         const bool refers = key == "required" || key == "$ref" || key == "type";
         if (refers || (key == "name" && member.is_string())) {
           names(member);
         } else {
-          all(member);
+          texts.push_back(&member);
         }
       }
+      members(texts);
     } else if (value.is_number()) {
       const std::string told = value.dump();
       if (std::string seen = text(told, false, Writer::user); seen != told) value = std::move(seen);
     }
+  }
+
+  // A value may be split over several of them. Then each text among them is private.
+  void members(std::span<Json* const> members) {
+    const auto joins = [](const Json& member) { return member.is_string() || member.is_number(); };
+    std::vector<Json> written;
+    std::string joined;
+    for (Json* const member : members) {
+      written.push_back(joins(*member) ? *member : Json());
+      all(*member);
+      if (joins(*member)) joined += string_of(*member) + " ";
+    }
+    if (!still_holds(joined)) return;
+    for (std::size_t i = 0; i < members.size(); ++i) {
+      if (written[i].is_null()) continue;
+      *members[i] = text(string_of(written[i]), true, Writer::user);
+    }
+  }
+
+  static std::string string_of(const Json& value) {
+    return value.is_string() ? value.get<std::string>() : value.dump();
   }
 
   // What refers to names, if it is that: a property may be called so.
@@ -105,15 +131,20 @@ class Visitor {
       return;
     }
     std::string seen;
+    std::string values;
     std::size_t at = 0;
     for (const JsonToken& token : json_tokens(written)) {
       seen.append(written, at, token.begin - at);
-      seen += argument(token.kind, written.substr(token.begin, token.end - token.begin));
+      const std::string part =
+          argument(token.kind, written.substr(token.begin, token.end - token.begin));
+      seen += part;
+      if (token.kind != JsonToken::Kind::key) values += string_of(Json::parse(part)) + " ";
       at = token.end;
     }
     seen.append(written, at);
     // It may reach over several values, or stand in what escapes are written as.
-    if (still_holds(seen)) seen = Json({{"private", text(written, true, Writer::target)}}).dump();
+    if (still_holds(seen) || still_holds(values))
+      seen = Json({{"private", text(written, true, Writer::target)}}).dump();
     value = std::move(seen);
   }
 
@@ -348,6 +379,20 @@ void spell_out_tokens(Json& prompt, const Tokenizer& tokenizer) {
   }
 }
 
+// Whether biases are for all tokens of a value.
+bool spells_private_text(const Json& biases, const PrivateVault& vault,
+                         const Tokenizer& tokenizer) {
+  if (!biases.is_object()) return false;
+  std::vector<std::string> tokens;
+  for (const auto& [name, bias] : biases.items()) {
+    std::uint32_t token = 0;
+    const auto parsed = std::from_chars(name.data(), name.data() + name.size(), token);
+    if (parsed.ec != std::errc() || token >= tokenizer.vocabulary_count()) continue;
+    tokens.push_back(tokenizer.token_bytes(token));
+  }
+  return vault.is_spelled_by(tokens);
+}
+
 }  // namespace
 
 Instant begin_of_private(Instant asked, Instant now) {
@@ -403,6 +448,17 @@ ApiResult<PrivateRequest> take_out_private(std::string_view body, PrivacyGuard& 
                         "masked: ask with \"private\": \"local\" or \"off\"",
                     .param = "tools",
                     .code = "private_name"};
+  }
+  if (!request.privacy.is_local &&
+      spells_private_text(json.value("logit_bias", Json()), guard.vault(), tokenizer)) {
+    if (mode == PrivateMode::mask) {
+      return ApiError{.message =
+                          "'logit_bias': its tokens spell private text, which cannot be masked "
+                          "there: leave them out, or ask with \"private\": \"local\" or \"off\"",
+                      .param = "logit_bias",
+                      .code = "private_name"};
+    }
+    request.privacy.is_local = true;
   }
   if (request.privacy.found()) request.body = json.dump();
   learned.keep();

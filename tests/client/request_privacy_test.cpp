@@ -382,6 +382,52 @@ TEST_F(RequestPrivacyTest, AMarkThatNothingHeedsIsRefused) {
   EXPECT_EQ(code(call), "unsupported_value");
 }
 
+TEST_F(RequestPrivacyTest, BiasesSpellNoPrivateText) {
+  teach("I am <private>Kowalska-Zyx</private>, pin <private>48213977</private>.");
+  const auto biased = [&](const std::string& text, const std::string& mode) {
+    json body = {{"messages", {{{"role", "user"}, {"content", "Go on."}}}}, {"private", mode}};
+    for (const std::uint32_t token : bundle_.tokenizer().encode(MarkedText::foreign(text))) {
+      body["logit_bias"][std::to_string(token)] = -100;
+    }
+    return body;
+  };
+  for (const char* const text : {"Kowalska-Zyx", " kowalska-zyx", "never say KOWALSKA-ZYX"}) {
+    EXPECT_EQ(code(biased(text, "mask")), "private_name") << text;
+    for (const char* const mode : {"local", "prefix"}) {
+      const auto request = taken(biased(text, mode));
+      ASSERT_TRUE(request);
+      EXPECT_TRUE(request->privacy.is_local) << text;
+      EXPECT_FALSE(request->masked) << text;
+    }
+    EXPECT_EQ(code(biased(text, "off")), "");
+  }
+  for (const char* const text : {"never say this", "0 1 2 3 4 5 6 7 8 9", "Kowal"}) {
+    const auto request = taken(biased(text, "local"));
+    ASSERT_TRUE(request);
+    EXPECT_FALSE(request->privacy.is_local) << text;
+  }
+}
+
+TEST_F(RequestPrivacyTest, AValueMayBeSplitOverSeveralTexts) {
+  teach("I am <private>Kowalska-Zyx</private>.");
+  for (const char* const arguments :
+       {R"(["Kowals","ka-Zyx"])", R"({"a": "Kowals", "b": "ka-Zyx"})",
+        R"({"a": ["Kowals", {"c": "ka"}], "b": "Zyx"})", "[\"Kowals\",\n    \"ka-Zyx\"]"}) {
+    EXPECT_EQ(sent(arguments), R"({"private":"[TEXT_001]"})") << arguments;
+  }
+  EXPECT_EQ(sent(R"({"a": "Kowals", "b": "Zyx"})"), R"({"a": "Kowals", "b": "Zyx"})");
+  json body = {{"messages", {{{"role", "user"}, {"content", "Go on."}}}},
+               {"grammar", R"(root ::= "Kowals" "ka-Zyx")"},
+               {"stop", {"Kowals", "ka-Zyx"}}};
+  body["response_format"] = {{"type", "json_schema"},
+                             {"json_schema", {{"schema", {{"enum", {"Kowals", "ka-Zyx"}}}}}}};
+  const auto request = taken(body);
+  ASSERT_TRUE(request);
+  for (const char* const part : {"Kowals", "ka-Zyx"}) {
+    EXPECT_EQ(request->body.find(part), std::string::npos) << request->body;
+  }
+}
+
 TEST_F(RequestPrivacyTest, AMarkIsTrueOrFalse) {
   const auto body_of = [](const json& of_message, const json& of_part) {
     json part = {{"type", "text"}, {"text", "Annabel Quist"}};
