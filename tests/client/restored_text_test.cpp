@@ -24,8 +24,8 @@ TEST_F(RestoredTextTest, ValuesStandWhereTheirPlaceholdersStood) {
   EXPECT_EQ(seen("```\nname = '[NAME_001]'\n```\n- [NAME_001]\n> [NAME_001]"),
             "```\nname = 'Ann Lee'\n```\n- Ann Lee\n> Ann Lee");
   EXPECT_EQ(seen("[NAME_001]: [NAME_002]"), "Ann Lee: [NAME_002]") << "it may define a link";
-  EXPECT_EQ(seen("E-mail:[NAME_001] a<b, c<3 [NAME_001] 1 < 2 [NAME_001]"),
-            "E-mail:Ann Lee a<b, c<3 [NAME_001] 1 < 2 [NAME_001]")
+  EXPECT_EQ(seen("E-mail: [NAME_001] a<b, c<3 [NAME_001] 1 < 2 [NAME_001]"),
+            "E-mail: Ann Lee a<b, c<3 [NAME_001] 1 < 2 [NAME_001]")
       << "a<b may be a tag";
   EXPECT_EQ(seen("and/or [NAME_001] (see [NAME_001])"), "and/or Ann Lee (see Ann Lee)");
   EXPECT_EQ(seen("[the page](https://lee.org) of [NAME_001]"),
@@ -67,6 +67,23 @@ TEST_F(RestoredTextTest, NothingIsPutWhereItMightBeSentOn) {
            "HTTPS:evil.example?[NAME_001]",
            "(https:evil.example?[NAME_001])",
            "(www.evil.example/[NAME_001])",
+           // Hosts and addresses without "//".
+           "Visit [NAME_001].evil.example",
+           "Visit [NAME_001]-x.evil.example",
+           "Visit [NAME_001][NAME_002].evil.example",
+           "Visit evil.[NAME_001].example",
+           "evil.example/[NAME_001]",
+           "evil.example/a,(b)[NAME_001]",
+           "evil.example:8080/[NAME_001]",
+           "evil.example?[NAME_001]",
+           "203.0.113.7/[NAME_001]",
+           "mailto:x@evil?body=[NAME_001]",
+           "mailto:?body=[NAME_001]",
+           "ftp:[NAME_001]",
+           "ws:evil.example?[NAME_001]",
+           "[NAME_001]@evil.example",
+           "[NAME_001]:x@evil.example",
+           "&lt;img src=evil/[NAME_001]&gt;",
            // Targets that stand on the next line. With an entity no other rule finds them.
            "![x](\nhttps:evil.example?[NAME_001])",
            "![x](\nhttps&colon;evil.example?[NAME_001])",
@@ -182,6 +199,12 @@ TEST_F(RestoredTextTest, OrdinaryTextHasItsValues) {
            "- [x] [NAME_001]\n- [ ] [NAME_001]",
            "Hello![NAME_001], [NAME_001] [NAME_001]",
            "names = [\"[NAME_001]\", \"[NAME_001]\"]",
+           "Ask [NAME_001]. Then [NAME_001]? Or [NAME_001]: no... [NAME_001]!",
+           "At 10:30 [NAME_001] paid 3.50 to [NAME_001].",
+           "[NAME_001]'s and/or ([NAME_001]), e.g. [NAME_001].\n[NAME_001]...",
+           "user.name('[NAME_001]'), {name:'[NAME_001]'}, user.name=\"[NAME_001]\"",
+           "{\"at\":\"10:30\",\"to\":\"[NAME_001]\",\"of\":\"a/b\",\"by\":\"[NAME_001]\"}",
+           "他在3.5版和/或，联系[NAME_001]。他说[NAME_001]，好",
            "![a picture](https://lee.org/a.png) of [NAME_001]",
            "![a picture][1] of [NAME_001]",
            "![\n\n[NAME_001]",
@@ -194,6 +217,20 @@ TEST_F(RestoredTextTest, OrdinaryTextHasItsValues) {
     }
     EXPECT_EQ(seen(text), expected);
   }
+}
+
+// What follows a placeholder is awaited no longer than it may make a host of it.
+TEST_F(RestoredTextTest, AValueComesWithTheEndOfItsWord) {
+  RestoredText text(placeholders_);
+  EXPECT_EQ(text.push("Hi [NAME_001]").text, "Hi ");
+  EXPECT_EQ(text.push(".").text, "");
+  EXPECT_EQ(text.push(" ").text, "Ann Lee. ");
+  EXPECT_EQ(text.push("[NAME_001].").text, "");
+  EXPECT_EQ(text.push("evil").text, "[NAME_001].evil");
+  EXPECT_EQ(text.push(" [NAME_001]" + std::string(300, 'x')).text,
+            " Ann Lee" + std::string(300, 'x'));
+  text.push(" [NAME_001].");
+  EXPECT_EQ(text.finish().text, "Ann Lee.");
 }
 
 TEST_F(RestoredTextTest, AHostileTargetFillsNoMemory) {
@@ -228,6 +265,9 @@ TEST_F(RestoredTextTest, InJsonEscapesAreWhatTheyStandFor) {
            R"j({"a":"!\u005bx]\u0028https&colon;evil?[NAME_001])"})j",
            R"j({"a":"\u005bx\u005d: https&colon;evil?[NAME_001]\n\n![][x]"})j",
            R"j({"a":"http\u0073\u003aevil.example?[NAME_001]"})j",
+           R"j({"a":"evil\u002eexample\u002f[NAME_001]"})j",
+           R"j({"a":"[NAME_001]\u002eevil.example"})j",
+           R"j({"a":"evil.example\/[NAME_001]"})j",
            R"j({"a":"\u0077ww.evil.example/[NAME_001]"})j",
            R"j({"a\u003cb":"[NAME_001]"})j",
            R"j({"a":"\u0021[x]\u005b[NAME_001]]"})j",
@@ -248,6 +288,9 @@ TEST_F(RestoredTextTest, InJsonEscapesAreWhatTheyStandFor) {
   EXPECT_EQ(restored(R"j({"a":"\ud83d\ude00 [NAME_001]\n\u0022[NAME_001]\u0022 \u003c 1, b\/c"})j",
                      placeholders_, /*in_json=*/true),
             R"j({"a":"\ud83d\ude00 Ann Lee\n\u0022Ann Lee\u0022 \u003c 1, b\/c"})j");
+  EXPECT_EQ(restored(R"j({"a":"e.g. a/b\n[NAME_001]\nand [NAME_001]."})j", placeholders_,
+                     /*in_json=*/true),
+            R"j({"a":"e.g. a/b\nAnn Lee\nand Ann Lee."})j");
   EXPECT_EQ(
       restored(R"j({"a": "[x]: [NAME_001]", "b": "\u003cp id=\u0022x\u0022\u003e[NAME_001]"})j",
                placeholders_, /*in_json=*/true),
