@@ -102,7 +102,7 @@ bool PrivateVault::add_to(std::shared_ptr<Values>& values, std::size_t count_max
     return std::ranges::any_of(std::array{values, names_, given_}, [&](const auto& one) {
       const auto found = (one.get()->*forms).known.find(text);
       if (found == (one.get()->*forms).known.end()) return false;
-      one->all[found->second].used = now_;
+      use(*one, found->second);
       return true;
     });
   };
@@ -148,6 +148,43 @@ std::shared_ptr<PrivateVault::Values> PrivateVault::copy_of(const Values& values
   return copy;
 }
 
+PrivateVault PrivateVault::detached() const {
+  const auto all = [](const Value&) { return true; };
+  names_->written.make_index();
+  names_->compacted.make_index();
+  PrivateVault copy = *this;
+  copy.given_ = copy_of(*given_, all);
+  copy.detected_ = copy_of(*detected_, all);
+  return copy;
+}
+
+void PrivateVault::add_all(const PrivateVault& copy) {
+  const auto take = [](std::shared_ptr<Values>& values, const Values& from) {
+    if (values.use_count() > 1) values = copy_of(*values, [](const Value&) { return true; });
+    std::vector<std::optional<std::uint32_t>> numbers(from.all.size());  // here
+    for (Forms Values::*forms : {&Values::written, &Values::compacted}) {
+      Forms& own = values.get()->*forms;
+      for (const auto& [text, number] : (from.*forms).known) {
+        const Value& value = from.all[number];
+        if (const auto found = own.known.find(text); found != own.known.end()) {
+          Instant& used = values->all[found->second].used;
+          used = std::max(used, value.used);
+          continue;
+        }
+        if (!numbers[number]) {
+          numbers[number] = static_cast<std::uint32_t>(values->all.size());
+          values->all.push_back(value);
+        }
+        own.add(text, *numbers[number]);
+      }
+    }
+  };
+  take(given_, *copy.given_);
+  if (detected_->all.size() + copy.detected_->all.size() > kValuesMax) forget_detected();
+  take(detected_, *copy.detected_);
+  forget_ended();
+}
+
 void PrivateVault::forget_ended() {
   if (given_->all.size() + kRequestMax <= kValuesMax) return;
   std::vector<Instant> ended;
@@ -185,7 +222,7 @@ void PrivateVault::find_in(const Searched& searched, Values& values, bool compac
         continue;
       }
       // All that stand there are in use, and the longest of them is taken out.
-      values.all[number].used = now_;
+      use(values, number);
       if (is_found && tried >= kNestedMax) break;
       if (is_found) continue;
       is_found = true;

@@ -48,13 +48,15 @@ class PrivateVault {
   // and digits alone.
   bool add_detected(std::string_view value, PrivateType type, bool as_written = false);
   bool add_name(std::string_view name);
-  // All that a copy was given or that detectors found for it. What detectors found before makes
-  // room where there is none.
-  void add_all(const PrivateVault& copy);
   // Makes room of what came by add_detected() alone.
   void forget_detected() { detected_ = std::make_shared<Values>(); }
   // How many marked values it holds.
   std::size_t given_count() const { return given_->all.size(); }
+  // A copy that another thread may use at the same time.
+  PrivateVault detached() const;
+  // All that such a copy holds, and which of them are in use. What detectors found before makes
+  // room where there is none.
+  void add_all(const PrivateVault& copy);
   // Makes that room: of values that were marked, the oldest of ended conversations go.
   void forget_ended();
 
@@ -106,6 +108,10 @@ class PrivateVault {
   // Those of them that stay.
   template <typename Stays>
   static std::shared_ptr<Values> copy_of(const Values& values, Stays stays);
+  // Names are common to all copies, and always in use.
+  void use(Values& values, std::uint32_t number) const {
+    if (&values != names_.get()) values.all[number].used = now_;
+  }
   bool has_values() const {
     return !given_->all.empty() || !detected_->all.empty() || !names_->all.empty();
   }

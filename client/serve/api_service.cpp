@@ -305,6 +305,7 @@ void ApiService::complete(Call call, CompletionKind kind) {
       options_.seeds_are_random ? random_number() : options_.defaults.sampling.seed;
   const Instant asked = Clock::now();
   learn_running_answers();
+  privacy_.vault().set_now(asked);
   // Learns what is private; known to all once the request is accepted.
   const auto guard = std::make_shared<PrivacyGuard>(privacy_);
   at_desk(
