@@ -29,7 +29,7 @@ using testing::kStory;
 using testing::LocalServerTest;
 
 TEST_F(LocalServerTest, EndsTheOldestStreamsWithoutReadersWhenOthersBegin) {
-  start({.conversations = 16, .pass_pace = std::chrono::milliseconds(100)});
+  start({.conversations = 16, .pass_pace = std::chrono::milliseconds(500)});
   json names = json::array();
   std::list<RawPeer> peers;
   for (int i = 0; i < 10; ++i) {

@@ -285,7 +285,7 @@ SimulatedDevice::SimulatedDevice(const Options& options)
     const PaceClock clock{.now = [this] { return compute_now(); },
                           .wait_until = [this](Instant end) { compute_until(end); }};
     std::unique_ptr<Drafter> drafter;
-    if (options.drafts_well) {
+    if (options.drafts_well || (i == 0 && options.first_answers_alone)) {
       drafter = std::make_unique<IndependentDrafter>(*backend_, toy_.config, toy_.tensors,
                                                      options.drafter_context);
     } else {

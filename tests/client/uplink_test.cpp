@@ -218,6 +218,7 @@ TEST_F(UplinkTest, WhileTheDeviceAnswersPrivatelyOtherConversationsTellNothingOf
     options.conversations = 3;
     if (random.below(2) == 0) options.first_draft_step = 3ms;  // it writes with a larger model
     const bool prefix = random.below(2) == 0;
+    options.first_answers_alone = !prefix;
     const std::uint64_t seed = random.below(1u << 30);
     std::optional<std::vector<SentBytes>> expected;
     for (int number = 0; number < kDevices; ++number) {
