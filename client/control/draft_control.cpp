@@ -162,7 +162,7 @@ DraftControl::Decision DraftControl::decide(const TreeShape& shape) {
     return draft("not measured yet");
   }
 
-  const double tokens = std::min(drafted_tokens(size), shape.depth + 1.0);
+  const double tokens = std::min(drafted_tokens(size), shape.copied_depth() + 1.0);
   const double drafted = drafted_rate(shape, tokens);
   const double pass = std::max(1e-6, server_seconds(size));
   const std::string how = text("%.0f tokens/s (%.1f a cycle, link %.1f ms, pass %.1f ms)", drafted,

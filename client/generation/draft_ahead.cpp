@@ -12,7 +12,8 @@ namespace {
 // Wide trees are not as deep: their levels but the last are rows of the drafter's.
 TreeShape shape_of(std::uint32_t breadth, std::uint32_t depth) {
   const std::uint32_t most = std::min(kTreeDepthMax, (kMaskRowsMax - 1) / breadth + 1);
-  return {.breadth = breadth, .depth = std::clamp(depth, 1u, most), .nodes = kTreeNodesMax};
+  depth = std::clamp(depth, 1u, most);
+  return {.breadth = breadth, .depth = depth, .nodes = kTreeNodesMax, .copied = depth};
 }
 
 }  // namespace

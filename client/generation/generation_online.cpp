@@ -144,7 +144,7 @@ Result<void> Generation::send_draft() {
   if (options_.tree && depth_max > 0) {
     const Instant before = parts_.now();
     TreeShape shape = server_.affordable(*options_.tree);
-    shape.depth = std::min(shape.depth, depth_max);
+    shape.limit(depth_max);
     if (shape.nodes > 0 && draws_drafts()) {
       laws = draw_tree(shape);
     } else if (shape.nodes > 0) {

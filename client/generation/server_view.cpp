@@ -41,7 +41,7 @@ void ServerView::forgot() {
 TreeShape ServerView::affordable(TreeShape shape) const {
   shape.nodes = std::min(shape.nodes, nodes_max);
   if (row_budget > 0) shape.nodes = std::min(shape.nodes, row_budget - 1);
-  shape.depth = std::min(shape.depth, shape.nodes);
+  shape.limit(shape.nodes);
   return shape;
 }
 

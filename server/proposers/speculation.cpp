@@ -49,7 +49,7 @@ Drafted Speculation::draft(const TargetSession& session, std::unique_ptr<Session
   if (!step.weighed_by_caller) {
     shape.nodes = std::min(shape.nodes, budget_.next_rows(step.sessions) - 1);
   }
-  shape.depth = std::min({shape.depth, shape.nodes, step.tokens_left - 1});
+  shape.limit(std::min(shape.nodes, step.tokens_left - 1));
   const std::uint32_t probe_rows = probe_budget_.next_rows(
       {.sessions = step.sessions, .pass_rows_max = step.rows_max, .costs = step.costs});
   // Beside the largest tree.

@@ -59,7 +59,7 @@ DraftTree best_first_tree(const TreeShape& shape, FollowersOf followers) {
     const Open best = open.top();
     open.pop();
     const std::uint32_t row = tree.add(best.follower.token, best.parent, best.score);
-    if (best.depth < shape.depth) open_below(row, best.follower.place, best.depth + 1);
+    if (best.depth < shape.copied_depth()) open_below(row, best.follower.place, best.depth + 1);
   }
   return tree;
 }

@@ -21,8 +21,8 @@ Score score_below(Score parent, float log_prob) {
 
 bool valid(const TreeShape& shape) {
   return shape.breadth >= 1 && shape.breadth <= kTreeBreadthMax && shape.depth >= 1 &&
-         shape.depth <= kTreeDepthMax && shape.nodes >= 1 && shape.nodes <= kTreeNodesMax &&
-         (shape.depth - 1) * shape.breadth < kMaskRowsMax;
+         shape.copied_depth() <= kTreeDepthMax && shape.nodes >= 1 &&
+         shape.nodes <= kTreeNodesMax && (shape.depth - 1) * shape.breadth < kMaskRowsMax;
 }
 
 TreeGrowth::TreeGrowth(const TreeShape& shape, GrowthOrder order) : shape_(shape), order_(order) {
@@ -189,13 +189,15 @@ void TreeGrowth::add(const DraftTree& tree) {
     const std::uint32_t parent = tree.parent(row);
     id_of[row] =
         add(tree.token(row), id_of[parent], relative_score(tree.score(row), tree.score(parent)));
+    candidates_[id_of[row] - 1].is_whole = true;
   }
 }
 
 DraftTree TreeGrowth::tree(std::uint32_t nodes) const {
   std::vector<std::uint32_t> kept;
   for (std::uint32_t i = 0; i < candidates_.size(); ++i) {
-    if (candidates_[i].depth <= depth_max()) kept.push_back(i);
+    if (candidates_[i].depth <= (candidates_[i].is_whole ? shape_.copied_depth() : depth_max()))
+      kept.push_back(i);
   }
   keep_best(kept, std::min(nodes, kTreeNodesMax),
             [&](std::uint32_t i) { return candidates_[i].score; });

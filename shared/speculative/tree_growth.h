@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <limits>
@@ -19,7 +20,16 @@ struct TreeShape {
   std::uint32_t breadth = 8;  // tokens tried per node, and nodes expanded per level
   std::uint32_t depth = 6;    // levels below the root
   std::uint32_t nodes = 62;   // kept of all candidates
+  // Levels of runs that are copied from a text, if that is more: they cost no computing. As many as
+  // Prompt Lookup Decoding copies.
+  std::uint32_t copied = 10;
 
+  std::uint32_t copied_depth() const { return std::max(depth, copied); }
+  // No tree of it is deeper.
+  void limit(std::uint32_t depth_max) {
+    depth = std::min(depth, depth_max);
+    copied = std::min(copied, depth_max);
+  }
   bool operator==(const TreeShape&) const = default;
 };
 
@@ -185,6 +195,7 @@ class TreeGrowth {
     Score score;     // of the path
     std::uint32_t row = kNoRow;
     bool expanded = false;
+    bool is_whole = false;  // of a tree that was added whole, whose depth its drafter has limited
   };
 
   void add_chosen(std::uint32_t parent, std::span<const std::uint32_t> tokens,

@@ -113,8 +113,7 @@ Result<ArmAnswer> proposed_answer(ModelHost& host, const AcceptanceOptions& o,
   while (finish == Finish::none && answer.tokens.size() < o.max_tokens) {
     ProposalLimits limits{.tree = shape, .probe_rows = source.probe_rows};
     // The last token is the target's own.
-    limits.tree.depth = std::min<std::uint32_t>(
-        shape.depth, o.max_tokens - 1 - static_cast<std::uint32_t>(answer.tokens.size()));
+    limits.tree.limit(o.max_tokens - 1 - static_cast<std::uint32_t>(answer.tokens.size()));
     if (limits.tree.depth == 0) limits.tree.nodes = 0;
     const Proposal proposal = proposer->propose(target, limits);
     if (auto begun = target.begin(proposal.tree, proposal.probes); !begun) return begun.error();

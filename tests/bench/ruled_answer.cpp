@@ -41,8 +41,7 @@ RuledAnswer ruled_answer(ModelHost& host, const RuledAnswerRequest& request) {
                       .law_tokens_max = request.law_tokens_max,
                       .uniform = uniform});
     TreeShape shape = request.tree;
-    shape.depth = std::min<std::uint32_t>(
-        shape.depth, request.tokens_max - static_cast<std::uint32_t>(answer.tokens.size()) - 1);
+    shape.limit(request.tokens_max - static_cast<std::uint32_t>(answer.tokens.size()) - 1);
     const DraftTree tree =
         shape.depth == 0 ? DraftTree()
         : request.typical

@@ -236,7 +236,7 @@ TEST_F(CorpusIndexTest, TreesStayWithinTheShapeAndHoldTheLikeliestPaths) {
     ASSERT_EQ(scores.size(), tree.node_count()) << "no doubled siblings";
     for (const auto& [path, score] : scores) {
       ASSERT_TRUE(exact.contains(path));
-      ASSERT_LE(path.size(), shape.depth);
+      ASSERT_LE(path.size(), shape.copied_depth());
       // A sibling that follows more often is there, too.
       for (const auto& [other, count] : exact) {
         if (other.size() != path.size() ||

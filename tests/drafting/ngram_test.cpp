@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <numeric>
 #include <vector>
 
 #include "shared/base/random.h"
@@ -102,7 +103,7 @@ TEST(NgramTreesTest, StayWithinTheShapeAndProposeNothingThatDidNotFollow) {
       const auto depths = tree.depths();
       for (std::uint32_t row = 1; row < tree.row_count(); ++row) {
         ASSERT_LE(++children[tree.parent(row)], shape.breadth);
-        ASSERT_LE(depths[row], shape.depth);
+        ASSERT_LE(depths[row], shape.copied_depth());
         ASSERT_LT(tree.score(row), tree.score(tree.parent(row))) << "nothing is certain";
         ASSERT_EQ(tree.child(tree.parent(row), tree.token(row)), row) << "no doubled siblings";
         const Tokens pair{tree.parent(row) == 0 ? text.back() : tree.token(tree.parent(row)),
@@ -118,7 +119,7 @@ TEST(NgramTreesTest, LookupCopiesWhatFollowedTheLongestEarlierRun) {
   const NgramTable table = table_of({7, 8, 9, 1, 2, 3, 5, 9, 4, 6, 6, 7, 8, 9});
   const DraftTree chain = lookup_tree(table, chain_shape(4));
   EXPECT_EQ(paths_of(chain).back(), (Tokens{1, 2, 3, 5}));
-  const DraftTree two = lookup_tree(table, {.breadth = 2, .depth = 3, .nodes = 6});
+  const DraftTree two = lookup_tree(table, {.breadth = 2, .depth = 3, .nodes = 6, .copied = 0});
   EXPECT_EQ(paths_of(two), (std::vector<Tokens>{{1}, {1, 2}, {1, 2, 3}, {4}, {4, 6}, {4, 6, 6}}));
   EXPECT_GT(two.score(1), two.score(4)) << "a longer run says more";
   EXPECT_EQ(lookup_tree(table, chain_shape(30)).node_count(), 10u) << "at most ten";
@@ -127,12 +128,29 @@ TEST(NgramTreesTest, LookupCopiesWhatFollowedTheLongestEarlierRun) {
 
 TEST(NgramTreesTest, AdaptiveTreesPreferWhatFollowedMoreOften) {
   const NgramTable table = table_of({1, 2, 1, 3, 1, 2, 4, 1});
-  const DraftTree tree = adaptive_tree(table, {.breadth = 2, .depth = 2, .nodes = 10});
+  const DraftTree tree = adaptive_tree(table, {.breadth = 2, .depth = 2, .nodes = 10, .copied = 0});
   EXPECT_EQ(tree.token(tree.child(0, 2)), 2u);
   EXPECT_GT(tree.score(tree.child(0, 2)), tree.score(tree.child(0, 3)));
   EXPECT_EQ(paths_of(adaptive_tree(table, chain_shape(2))), (std::vector<Tokens>{{2}, {2, 4}}))
       << "behind 1 2 the newer of two";
   EXPECT_TRUE(adaptive_tree(table_of({1, 2, 3}), {}).empty());
+}
+
+TEST(NgramDrafterTest, CopiesTenTokensThoughANetworksTreeIsShallower) {
+  Tokens text(30);
+  std::iota(text.begin(), text.end(), 100);
+  text.insert(text.end(), {100, 101, 102});
+  NgramDrafter drafter(lookup_tree, 1000);
+  drafter.append(text);
+  const auto depth = [&](const TreeShape& shape) {
+    const auto depths = drafter.draft(shape).depths();
+    return *std::ranges::max_element(depths);
+  };
+  EXPECT_EQ(depth({}), 10u);
+  EXPECT_EQ(depth(chain_shape(4)), 4u) << "as many as were asked for";
+  TreeShape last;
+  last.limit(3);
+  EXPECT_EQ(depth(last), 3u) << "the answer ends there";
 }
 
 TEST(NgramDrafterTest, FollowsTheConversationAndEndsWithItsContext) {

@@ -23,7 +23,7 @@ bool RetrievalDrafter::grow(TreeGrowth& growth, const GrowthBudget& /*budget*/) 
   growth.clear();
   growth.finish();
   TreeShape shape = growth.shape();
-  shape.depth = std::min(shape.depth, positions_max_ - std::min(positions_max_, token_count()));
+  shape.limit(positions_max_ - std::min(positions_max_, token_count()));
   if (shape.depth == 0) return true;
   DraftTree tree;
   for (const CorpusIndex& index : *indexes_) {

@@ -65,7 +65,7 @@ std::vector<Follower> followers(const NgramTable& table, std::span<const std::ui
 
 DraftTree lookup_tree(const NgramTable& table, const TreeShape& shape) {
   const auto tokens = table.tokens();
-  const std::uint32_t length = std::min({kLookupTokens, shape.depth, shape.nodes});
+  const std::uint32_t length = std::min({kLookupTokens, shape.copied_depth(), shape.nodes});
   DraftTree tree;
   std::uint32_t copies = 0;
   for (std::size_t order = std::min<std::size_t>(kLookupOrderMax, tokens.size()); order > 0;
