@@ -3,11 +3,19 @@
 #include <array>
 #include <limits>
 
+#include "shared/base/ascii.h"
+
 namespace edgedraft {
 namespace {
 
-bool stays_within(std::string_view json, std::size_t members_max, std::size_t members_all_max) {
+constexpr std::size_t kNumbersAnElement = 4;
+
+bool stays_within(std::string_view json, std::size_t members_max, std::size_t members_all_max,
+                  std::size_t numbers_max) {
   std::array<std::size_t, kJsonDepthMax + 1> members{};  // of the object that is open at each depth
+  std::array<bool, kJsonDepthMax + 1> is_array{};        // by depth
+  std::size_t numbers = 0;  // elements of arrays; one that is no number counts as several
+  char last = ' ';          // that is no blank
   std::size_t depth = 0;
   std::size_t all = 0;
   bool is_quoted = false;
@@ -21,11 +29,16 @@ bool stays_within(std::string_view json, std::size_t members_max, std::size_t me
     } else if (c == '[' || c == '{') {
       if (++depth > kJsonDepthMax) return false;
       members[depth] = 0;
+      is_array[depth] = c == '[';
     } else if (c == ']' || c == '}') {
       if (depth > 0) --depth;
     } else if (c == ':') {
       if (++members[depth] > members_max || ++all > members_all_max) return false;
+    } else if (c == ',' && is_array[depth]) {
+      numbers += is_ascii_digit(last) ? 1 : kNumbersAnElement;
+      if (numbers >= numbers_max) return false;
     }
+    if (c != ' ' && c != '\n' && c != '\r' && c != '\t') last = c;
   }
   return true;
 }
@@ -33,12 +46,13 @@ bool stays_within(std::string_view json, std::size_t members_max, std::size_t me
 }  // namespace
 
 bool has_readable_shape(std::string_view json) {
-  return stays_within(json, kJsonMembersMax, kJsonMembersAllMax);
+  return stays_within(json, kJsonMembersMax, kJsonMembersAllMax,
+                      kNumbersAnElement * kJsonElementsAllMax);
 }
 
 bool has_readable_depth(std::string_view json) {
   constexpr auto kAny = std::numeric_limits<std::size_t>::max();
-  return stays_within(json, kAny, kAny);
+  return stays_within(json, kAny, kAny, kAny);
 }
 
 std::size_t json_text_bytes(std::string_view json) {

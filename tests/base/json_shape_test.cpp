@@ -25,5 +25,21 @@ TEST(JsonShapeTest, CountsTheBytesOfStringsAndAnEscapeAsOne) {
   EXPECT_EQ(json_text_bytes("[1,2]"), 0u);
 }
 
+TEST(JsonShapeTest, ElementsOfArraysAreLimitedAsMembersAre) {
+  const auto of = [](const std::string& element, std::size_t count) {
+    std::string json = "[";
+    for (std::size_t i = 0; i < count; ++i) json += (i > 0 ? ", " : "") + element;
+    return json + ']';
+  };
+  EXPECT_TRUE(has_readable_shape(of("\"a,b\"", kJsonElementsAllMax)));
+  EXPECT_FALSE(has_readable_shape(of("\"a\"", kJsonElementsAllMax + 1)));
+  EXPECT_FALSE(has_readable_shape("[" + of("{}", kJsonElementsAllMax / 2 + 1) + ',' +
+                                  of("[]", kJsonElementsAllMax / 2 + 1) + ']'));
+  // Prompts of token ids are longer.
+  EXPECT_TRUE(has_readable_shape(of("128000", 4 * kJsonElementsAllMax)));
+  EXPECT_FALSE(has_readable_shape(of("0", 4 * kJsonElementsAllMax + 1)));
+  EXPECT_TRUE(has_readable_depth(of("\"a\"", kJsonElementsAllMax + 1)));
+}
+
 }  // namespace
 }  // namespace edgedraft
