@@ -234,9 +234,10 @@ void read_stops(JsonFields& fields, CompletionRequest& request) {
   if (stop == nullptr) return;
   const std::string what = "a string, or an array of at most " + std::to_string(kStopsMax) +
                            ", each of 1 to " + std::to_string(kStopBytesMax) + " bytes";
-  const json list = stop->is_string() ? json::array({*stop}) : *stop;
-  if (!list.is_array() || list.size() > kStopsMax) return fields.refuse("stop", what);
-  for (const json& one : list) {
+  if (!stop->is_string() && (!stop->is_array() || stop->size() > kStopsMax)) {
+    return fields.refuse("stop", what);
+  }
+  for (const json& one : stop->is_string() ? json::array({*stop}) : *stop) {
     if (!one.is_string()) return fields.refuse("stop", what);
     auto text = one.get<std::string>();
     if (text.empty() || text.size() > kStopBytesMax) return fields.refuse("stop", what);

@@ -10,6 +10,7 @@
 
 #include "client/serve/json_fields.h"
 #include "client/serve/json_tokens.h"
+#include "shared/base/constraints.h"
 #include "shared/base/json_shape.h"
 #include "shared/model/utf8.h"
 
@@ -31,10 +32,12 @@ class Visitor {
     if (body.contains("messages") && body["messages"].is_array()) {
       for (Json& one : body["messages"]) message(one);
     }
-    for (const char* const field : {"prompt", "suffix", "stop", "tools", "response_format",
-                                    "json_schema", "chat_template_kwargs"}) {
+    for (const char* const field :
+         {"prompt", "suffix", "tools", "response_format", "json_schema", "chat_template_kwargs"}) {
       if (body.contains(field)) all(body[field]);
     }
+    // More of them are refused.
+    if (body.contains("stop") && body["stop"].size() <= kStopsMax) all(body["stop"]);
     if (body.contains("grammar") && body["grammar"].is_string()) all(body["grammar"]);
   }
 

@@ -11,6 +11,7 @@
 
 #include "client/engine/bundle_file.h"
 #include "client/privacy/folded_text.h"
+#include "client/serve/completion_request.h"
 #include "client/serve/json_tokens.h"
 
 // What is taken out of a request's body.
@@ -538,6 +539,18 @@ TEST_F(RequestPrivacyTest, UnderPrefixWhatStandsBeforeAMaskedKeyIsOpen) {
   ASSERT_TRUE(kept);
   EXPECT_TRUE(kept->privacy.is_local);
   EXPECT_FALSE(kept->masked);
+}
+
+// Each number would be searched like a text, although so many stops are refused.
+TEST_F(RequestPrivacyTest, TooManyStopsAreRefusedUnseen) {
+  const json body = {{"messages", {{{"role", "user"}, {"content", "Hi"}}}},
+                     {"stop", json::array_t(260'000, 4111111111111111)}};
+  const auto request = taken(body);
+  ASSERT_TRUE(request);
+  EXPECT_FALSE(request->privacy.found());
+  const auto refused = parse_completion(request->body, CompletionKind::chat, {}, 0);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().param, "stop");
 }
 
 }  // namespace
