@@ -143,7 +143,8 @@ HttpHeaders ApiGuard::headers(const HttpRequest& request) const {
   const auto origin = request.header("Origin");
   if (!origin || !allows_origin(*origin, request.header("Host").value_or(""))) return {};
   return {{"Access-Control-Allow-Origin", std::string(*origin)},
-          {"Access-Control-Expose-Headers", "X-Conversation-Id, X-Edgedraft-State"},
+          {"Access-Control-Expose-Headers",
+           "X-Conversation-Id, X-Edgedraft-State, X-Edgedraft-Unenforced"},
           {"Vary", "Origin"}};
 }
 

@@ -13,6 +13,7 @@
 #include "client/serve/direct_outlet.h"
 #include "client/serve/json_answer.h"
 #include "client/serve/json_fields.h"
+#include "client/serve/schema_grammar.h"
 #include "client/serve/tokenizer_api.h"
 #include "client/serve/url_query.h"
 #include "client/version.h"
@@ -24,6 +25,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr const char* kConversationHeader = "X-Conversation-Id";
+constexpr const char* kUnenforcedHeader = "X-Edgedraft-Unenforced";
 // As many as anybody asks about at once.
 constexpr std::size_t kLookedUpMax = 256;
 // Bodies: a long conversation with pasted files; what becomes tokens in one go, at hundreds of
@@ -320,6 +322,9 @@ void ApiService::complete(Call call, CompletionKind kind) {
           return asking.fail(prepared.error());
         }
         privacy_.learn_from(*guard);
+        if (!prepared->request.unenforced.empty()) {
+          asking.headers.emplace_back(kUnenforcedHeader, listed(prepared->request.unenforced));
+        }
         const Instant start_at =
             prepared->privacy.found() ? begin_of_private(asked, Clock::now()) : asked;
         start(std::move(asking), *std::move(prepared), start_at);

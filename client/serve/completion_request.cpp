@@ -395,7 +395,8 @@ std::vector<Tool> read_functions(JsonFields& fields, const ordered_json& body) {
     const ordered_json described = member_of(function, "description");
     tools.push_back({.name = function["name"].get<std::string>(),
                      .description = described.is_string() ? described.get<std::string>() : "",
-                     .parameters = member_of(function, "parameters", any_object())});
+                     .parameters = member_of(function, "parameters", any_object()),
+                     .is_strict = member_of(function, "strict") == true});
   }
   return tools;
 }
@@ -433,7 +434,7 @@ void read_tools(JsonFields& fields, const ordered_json& body, const CallForm& fo
   }
   if (tools.use == ToolUse::forced && tools.list.empty()) fields.refuse("tool_choice", what);
   if (fields.error() || tools.use == ToolUse::none) return;
-  auto grammar = tools.grammar();
+  auto grammar = tools.grammar(request.unenforced);
   if (!grammar) return fields.take(grammar.error());
   if (!request.constraints.grammar.empty()) {
     return fields.refuse_unsupported("tools", "a grammar or response_format goes without tools");
@@ -450,13 +451,17 @@ void read_tools(JsonFields& fields, const ordered_json& body, const CallForm& fo
 }
 
 void read_format(JsonFields& fields, const ordered_json& body, CompletionRequest& request) {
-  const auto keep_to = [&](const ordered_json& schema, const char* field) {
+  const auto keep_to = [&](const ordered_json& schema, const char* field, bool is_strict = false) {
     if (!request.constraints.grammar.empty()) {
       return fields.refuse_unsupported(field, "it goes without a grammar and another format");
     }
     SchemaGrammar rules(field);
     const std::string rule = rules.rule_of(schema);
     fields.take(rules.error());
+    request.unenforced = rules.take_unenforced();
+    if (is_strict && !request.unenforced.empty()) {
+      fields.take(unenforced_error(field, listed(request.unenforced)));
+    }
     request.constraints.grammar = rules.grammar(rule);
     refuse_large_grammar(fields, field, request);
     request.answers_json = true;
@@ -483,7 +488,7 @@ void read_format(JsonFields& fields, const ordered_json& body, CompletionRequest
   if (wanted.is_null()) {
     return fields.refuse("response_format", "a 'json_schema' with a 'schema'");
   }
-  keep_to(wanted, "response_format");
+  keep_to(wanted, "response_format", member_of(inner, "strict") == true);
 }
 
 OfflinePolicy policy_of(const std::string& word) {

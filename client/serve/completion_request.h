@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -60,6 +61,8 @@ struct CompletionRequest {
   Tools tools{};
   bool splits_thoughts = true;
   bool answers_json = false;  // a response_format says so
+  // Words of its JSON schemas that the grammar does not enforce.
+  std::set<std::string> unenforced{};
   bool echo = false;
   bool streams = false;
   bool includes_usage = false;

@@ -101,9 +101,10 @@ std::string Tools::as_json() const {
   return json_line(tools);
 }
 
-ApiResult<std::string> Tools::grammar() const {
+ApiResult<std::string> Tools::grammar(std::set<std::string>& unenforced) const {
   SchemaGrammar rules("tools");
   std::string any;
+  std::string strict;  // what functions that are strict have and the grammar does not enforce
   for (const Tool& tool : list) {
     const std::string arguments = rules.rule_of(tool.parameters);
     if (rules.error()) {
@@ -111,9 +112,15 @@ ApiResult<std::string> Tools::grammar() const {
       error.message = "function '" + tool.name + "': " + error.message;
       return error;
     }
+    auto words = rules.take_unenforced();
+    if (tool.is_strict && !words.empty()) {
+      strict += (strict.empty() ? "" : "; ") + ("function '" + tool.name + "': ") + listed(words);
+    }
+    unenforced.merge(words);
     any += (any.empty() ? "" : " | ") + SchemaGrammar::literal(tool.name + form.middle) + ' ' +
            arguments;
   }
+  if (!strict.empty()) return unenforced_error("tools", strict);
   const std::string one = rules.add("function", any);
   std::string more = one;
   if (parallel && form.between) {

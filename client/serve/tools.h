@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -15,6 +16,7 @@ struct Tool {
   std::string name;
   std::string description;
   nlohmann::ordered_json parameters;  // a JSON Schema
+  bool is_strict = false;             // refused if the grammar does not enforce all of it
 };
 
 enum class ToolUse : std::uint8_t {
@@ -35,8 +37,10 @@ struct Tools {
   std::string instructions() const;
   // What its chat template is told: a JSON array as OpenAI's.
   std::string as_json() const;
+  // Adds the words of their schemas that it does not enforce to `unenforced`.
+  //
   // Errors    of the functions' schemas
-  ApiResult<std::string> grammar() const;
+  ApiResult<std::string> grammar(std::set<std::string>& unenforced) const;
 };
 
 }  // namespace edgedraft

@@ -7,6 +7,7 @@
 #include <tuple>
 
 #include "shared/base/constraints.h"
+#include "shared/constraints/grammar.h"
 
 namespace edgedraft {
 namespace {
@@ -219,7 +220,10 @@ TEST(CompletionRequestTest, EachWrongFieldIsNamed) {
            Wrong{R"("response_format": {"type": "xml"})", "response_format"},
            Wrong{R"("response_format": {"type": "json_schema"})", "response_format"},
            Wrong{R"("response_format": {"type": "json_schema", "json_schema":
-                    {"schema": {"type": "string", "pattern": "a"}}})",
+                    {"strict": true, "schema": {"type": "number", "multipleOf": 2}}})",
+                 "response_format"},
+           Wrong{R"("response_format": {"type": "json_schema", "json_schema":
+                    {"schema": {"type": "text"}}})",
                  "response_format"},
            Wrong{R"("response_format": {"type": "json_object"}, "grammar": "root ::= [a]")",
                  "response_format"},
@@ -234,7 +238,7 @@ TEST(CompletionRequestTest, EachWrongFieldIsNamed) {
            Wrong{R"("tool_choice": {"type": "function", "function": {"name": "f"}})",
                  "tool_choice"},
            Wrong{R"("tools": [{"type": "function", "function": {"name": "f", "parameters":
-                    {"type": "object", "properties": {"x": {"minimum": 1}}}}}])",
+                    {"type": "object", "properties": {"x": {"type": "text"}}}}}])",
                  "tools"},
        }) {
     SCOPED_TRACE(wrong.fields);
@@ -248,6 +252,63 @@ TEST(CompletionRequestTest, EachWrongFieldIsNamed) {
     EXPECT_EQ(request.error().status, 400u);
     EXPECT_NE(request.error().message.find(wrong.param), std::string::npos);
   }
+}
+
+// Each stopped an agent or a library from asking at all.
+TEST(CompletionRequestTest, NoWordOfJsonSchemaRefusesATool) {
+  for (const char* const schema :
+       {R"({"type": "integer", "minimum": 1})", R"({"type": "integer", "maximum": 9})",
+        R"({"type": "number", "exclusiveMinimum": 0})", R"({"type": "number", "multipleOf": 0.5})",
+        R"({"type": "string", "pattern": "^(?!\\.)[a-z]+@"})",
+        R"({"type": "array", "uniqueItems": true})",
+        R"({"type": "object", "propertyNames": {"type": "string"}})",
+        R"({"type": "object", "patternProperties": {"^x": {}}})",
+        R"({"type": "object", "minProperties": 1})", R"({"not": {"type": "null"}})",
+        R"({"allOf": [{"type": "string"}, {"minLength": 1}]})",
+        R"({"if": {"const": 1}, "then": {"const": 1}})",
+        R"({"type": "array", "contains": {"const": 1}})",
+        R"({"type": "object", "dependentRequired": {"a": ["b"]}})",
+        R"({"type": "string", "maxLength": 5000})",
+        R"({"properties": {"a": {}}, "anyOf": [{"required": ["a"]}, {"required": ["b"]}]})",
+        R"({"type": "string", "format": "email"})", R"({"type": "string", "format": "uri"})"}) {
+    for (const char* const use : {"auto", "required"}) {
+      const auto request =
+          chat(R"(, "tool_choice": ")" + std::string(use) +
+               R"(", "tools": [{"type": "function", "function": {"name": "f", "strict": false,
+                  "parameters": {"type": "object", "properties": {"x": )" +
+               schema + "}}}}]");
+      ASSERT_TRUE(request) << schema << ": " << request.error().message;
+      EXPECT_TRUE(Grammar::parse(request->constraints.grammar)) << schema;
+      EXPECT_NE(request->messages[0].content.find("\"parameters\""), std::string::npos);
+    }
+    EXPECT_TRUE(chat(R"(, "response_format": {"type": "json_schema", "json_schema": {"schema": )" +
+                     std::string(schema) + "}}"))
+        << schema;
+  }
+}
+
+TEST(CompletionRequestTest, StrictSchemasAreRefusedWithAllWordsThatAreNotEnforced) {
+  const std::string schema = R"({"type": "object", "properties": {"a": {"type": "integer",
+      "multipleOf": 2}, "b": {"type": "array", "uniqueItems": true}, "c": {"not": {}}}})";
+  const auto tool = [&](const std::string& name, const std::string& strict) {
+    return R"({"type": "function", "function": {"name": ")" + name + R"(", "strict": )" + strict +
+           R"(, "parameters": )" + schema + "}}";
+  };
+  const auto loose = chat(R"(, "tools": [)" + tool("f", "false") + "]");
+  ASSERT_TRUE(loose);
+  EXPECT_EQ(loose->unenforced, (std::set<std::string>{"multipleOf", "not", "uniqueItems"}));
+  const auto strict = chat(R"(, "tools": [)" + tool("f", "true") + "," + tool("g", "true") + "]");
+  ASSERT_FALSE(strict);
+  EXPECT_EQ(strict.error().param, "tools");
+  for (const char* const part : {"function 'f': multipleOf, not, uniqueItems",
+                                 "function 'g': multipleOf, not, uniqueItems"}) {
+    EXPECT_NE(strict.error().message.find(part), std::string::npos) << strict.error().message;
+  }
+  const auto format = chat(R"(, "response_format": {"type": "json_schema", "json_schema":
+                              {"strict": true, "schema": )" +
+                           schema + "}}");
+  ASSERT_FALSE(format);
+  EXPECT_NE(format.error().message.find("multipleOf, not, uniqueItems"), std::string::npos);
 }
 
 TEST(CompletionRequestTest, AGrammarThatIsTooLargeIsThatOfTheFieldItWasMadeOf) {

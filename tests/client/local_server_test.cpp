@@ -425,6 +425,35 @@ TEST_F(LocalServerTest, OllamasClientsAreToldWhereToGo) {
   EXPECT_NE(error.get<std::string>().find("/v1"), std::string::npos);
 }
 
+TEST_F(LocalServerTest, WordsOfASchemaThatAreNotEnforcedAreListedInAHeader) {
+  start({});
+  const auto answer = [&](json schema) {
+    return post("/v1/chat/completions",
+                chat_of("I need an alarm at 12:40 am on Saturday.",
+                        {{"tool_choice", "required"},
+                         {"tools",
+                          {{{"type", "function"},
+                            {"function", {{"name", "f"}, {"parameters", std::move(schema)}}}}}}}));
+  };
+  const json followed = {
+      {"type", "object"},
+      {"properties", {{"n", {{"type", "integer"}, {"minimum", 3}, {"maximum", 12}}}}},
+      {"required", {"n"}}};
+  const HttpResult whole = answer(followed);
+  ASSERT_EQ(whole.status, 200u) << whole.body;
+  EXPECT_EQ(whole.header("X-Edgedraft-Unenforced"), "");
+  const json call = json::parse(whole.body)["choices"][0]["message"]["tool_calls"][0];
+  const int n = json::parse(call["function"]["arguments"].get<std::string>())["n"];
+  EXPECT_TRUE(n >= 3 && n <= 12) << n;
+  json left = followed;
+  left["uniqueItems"] = true;
+  left["properties"]["n"]["multipleOf"] = 3;
+  left["not"] = {{"const", 1}};
+  const HttpResult part = answer(left);
+  ASSERT_EQ(part.status, 200u) << part.body;
+  EXPECT_EQ(part.header("X-Edgedraft-Unenforced"), "multipleOf, not");
+}
+
 TEST_F(LocalServerTest, TheDeviceAnswersByItselfIfItIsAskedTo) {
   api_.reset();
   start({.writes_alone = true});

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -49,6 +50,11 @@ const std::string kNumbered = chat_with(
     "{{- message.role + '\n' + message.content }}{%- if message.tool_calls %}{{- '[CALLS] [' }}"
     "{%- for call in message.tool_calls %}{{- call.function | tojson }}{{- call.id }}"
     "{%- endfor %}{{- ']' }}{%- endif %}");
+
+std::string grammar_of(const Tools& tools) {
+  std::set<std::string> unenforced;
+  return tools.grammar(unenforced).value();
+}
 
 class CallFormTest : public ::testing::Test {
  protected:
@@ -103,7 +109,7 @@ TEST_F(CallFormTest, TextMayStandBeforeMarkedCalls) {
   const ChatCall one{.name = "get", .arguments = R"({"x": 1})"};
   const ChatCall both[] = {one, {.name = "get", .arguments = R"({"x": 22})"}};
   const std::string calls = tools.form.written(both);
-  GrammarAutomaton free = automaton_of(tools.grammar().value());
+  GrammarAutomaton free = automaton_of(grammar_of(tools));
   for (const std::string& text :
        {calls, "I'll look.\n" + calls, std::string(), std::string("<tool"),
         std::string("{\"name\": \"Bob\"} <<tool_cal <b>"), "<<tool_" + calls}) {
@@ -114,7 +120,7 @@ TEST_F(CallFormTest, TextMayStandBeforeMarkedCalls) {
     EXPECT_FALSE(accepts(free, text)) << text;
   }
   tools.use = ToolUse::forced;
-  GrammarAutomaton forced = automaton_of(tools.grammar().value());
+  GrammarAutomaton forced = automaton_of(grammar_of(tools));
   EXPECT_TRUE(accepts(forced, calls));
   EXPECT_FALSE(accepts(forced, "I'll look.\n" + calls));
 
@@ -137,7 +143,7 @@ TEST_F(CallFormTest, MarksMayBeOfAnyCharacters) {
   const ChatCall call{.name = "get", .arguments = "{}"};
   const std::string calls = tools.form.written(std::span(&call, 1));
   ASSERT_TRUE(calls.starts_with("‹tool▁call›")) << calls;
-  GrammarAutomaton free = automaton_of(tools.grammar().value());
+  GrammarAutomaton free = automaton_of(grammar_of(tools));
   for (const std::string& text : {calls, "Ich sehe ‹nach›.\n" + calls, std::string("‹tool▁ca‹")}) {
     EXPECT_TRUE(accepts(free, text)) << text;
   }
@@ -184,7 +190,7 @@ TEST(ToolsTest, CallsBehindAThoughtKeepToTheFunctionsToo) {
   const Tools tools{.list = {{.name = "get", .parameters = Schema::parse(R"({"type": "object",
                              "properties": {"x": {"type": "integer"}}, "required": ["x"]})")}},
                     .use = ToolUse::free};
-  GrammarAutomaton free = automaton_of(tools.grammar().value());
+  GrammarAutomaton free = automaton_of(grammar_of(tools));
   const std::string get = R"({"name": "get", "arguments": {"x": 1}})";
   const std::string other_name = R"({"name": "put", "arguments": {"x": 1}})";
   const std::string other_arguments = R"({"name": "get", "arguments": {"x": "1"}})";
@@ -206,7 +212,7 @@ TEST(ToolsTest, CallsAreLinesWhereTheTemplateKnowsNone) {
                        {.name = "a.b", .parameters = Schema::parse(R"({"type": "object",
                        "additionalProperties": false})")}},
               .use = ToolUse::free};
-  GrammarAutomaton free = automaton_of(tools.grammar().value());
+  GrammarAutomaton free = automaton_of(grammar_of(tools));
   const std::string get = R"({"name": "get", "arguments": {"x": 1}})";
   const std::string other = R"({"name": "a.b", "arguments": {}})";
   for (const std::string& text :
@@ -217,7 +223,7 @@ TEST(ToolsTest, CallsAreLinesWhereTheTemplateKnowsNone) {
   EXPECT_FALSE(accepts(free, get + " and more"));
   tools.use = ToolUse::forced;
   tools.parallel = false;
-  GrammarAutomaton forced = automaton_of(tools.grammar().value());
+  GrammarAutomaton forced = automaton_of(grammar_of(tools));
   EXPECT_TRUE(accepts(forced, get));
   EXPECT_FALSE(accepts(forced, get + "\n" + other));
   EXPECT_FALSE(accepts(forced, "No."));
