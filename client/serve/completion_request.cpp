@@ -547,9 +547,8 @@ ApiResult<CompletionRequest> parse_completion(std::string_view body, CompletionK
   read_stream_options(fields, request);
   read_logprobs(fields, request);
   refuse_unknown_laws(fields, request);
-  if (const auto word = fields.word("offline", {"wait", "keep", "revise"})) {
-    request.offline = policy_of(*word);
-  }
+  const auto offline = fields.word("offline", {"wait", "keep", "revise"});
+  if (offline) request.offline = policy_of(*offline);
   // llama-server's words for it.
   if (const auto word = fields.word("reasoning_format", {"none", "auto", "deepseek"})) {
     request.splits_thoughts = *word != "none";
@@ -563,6 +562,8 @@ ApiResult<CompletionRequest> parse_completion(std::string_view body, CompletionK
     read_format(fields, ordered, request);
     if (kind == CompletionKind::chat) read_tools(fields, ordered, defaults.calls, request);
   }
+  // A program reads it, which takes a drafter's text for the target's.
+  if (request.answers_json && !offline) request.offline = OfflinePolicy::wait;
   // A call that the target would not have made must not be acted on, and only the target's tokens
   // have its probabilities.
   if (request.tools.use != ToolUse::none || request.logprobs > 0) {

@@ -311,6 +311,14 @@ TEST(CompletionRequestTest, StrictSchemasAreRefusedWithAllWordsThatAreNotEnforce
   EXPECT_NE(format.error().message.find("multipleOf, not, uniqueItems"), std::string::npos);
 }
 
+// Programs read these answers, and would take a drafter's text for the target's.
+TEST(CompletionRequestTest, AnswersOfASchemaWaitForTheServerUnlessTheRequestSaysOtherwise) {
+  const std::string format = R"(, "response_format": {"type": "json_object"})";
+  EXPECT_EQ(chat(format)->offline, OfflinePolicy::wait);
+  EXPECT_EQ(chat(format + R"(, "offline": "keep")")->offline, OfflinePolicy::keep);
+  EXPECT_EQ(chat(R"(, "response_format": {"type": "text"})")->offline, OfflinePolicy::keep);
+}
+
 TEST(CompletionRequestTest, AGrammarThatIsTooLargeIsThatOfTheFieldItWasMadeOf) {
   const std::string large(kGrammarBytesMax, 'a');
   const std::string schema = R"({"const": ")" + large + R"("})";
