@@ -102,7 +102,8 @@ class Reader {
     for_each(key, [&](const toml::node& element) {
       const toml::table* table = element.as_table();
       if (!table) return fail(key + ": write [[" + key + "]] above each of them");
-      Reader reader(*table, where_ + '[' + key + "] ");
+      Reader reader(*table, where_ + '[' + key + "] in line " +
+                                std::to_string(table->source().begin.line) + ": ");
       use(reader);
       take(reader);
     });
@@ -219,6 +220,44 @@ Arm read_arm(Reader& from) {
     from.fail("arm '" + arm.name + "' does not draft: it takes no tree, chain or acceptance");
   }
   return arm;
+}
+
+// Options that testbed.cpp sets itself, each with the key that decides it; empty: always set.
+// A second value would be refused by the client, or overrule what results say of the arm.
+void refuse_set_options(Reader& from, const Arm& arm, double temperature) {
+  std::map<std::string, std::string> keys{{"--bundle", "bundle"},
+                                          {"--cycles", ""},
+                                          {"--deadline-ms", "deadline_ms"},
+                                          {"--file", "prompts"},
+                                          {"--json", ""},
+                                          {"--max-tokens", "max_tokens"},
+                                          {"--offline-after", "offline_after"},
+                                          {"--oracle", "acceptance"},
+                                          {"--oracle-acceptance", "acceptance"},
+                                          {"--oracle-seed", "seeds"},
+                                          {"--pace-beside-target", "place"},
+                                          {"--pace-profile", "devices"},
+                                          {"--pin", ""},
+                                          {"--plain", "kind"},
+                                          {"--prompt", "prompts"},
+                                          {"--seed", "seeds"},
+                                          {"--server", ""},
+                                          {"--token-file", ""},
+                                          {"-f", "prompts"},
+                                          {"-p", "prompts"}};
+  if (temperature > 0) keys["--temperature"] = "temperature";
+  if (arm.kind == Arm::Kind::split) keys["--overlap"] = "overlap";
+  if (arm.kind == Arm::Kind::split && arm.overlap.empty() && !arm.control) {
+    keys["--control"] = "control";
+  }
+  if (!arm.tree.empty() || arm.chain) keys["--tree"] = keys["--chain"] = "tree or chain";
+  for (const std::string& option : arm.options) {
+    const bool is_short = option.size() > 1 && option[0] == '-' && option[1] != '-';
+    const auto set = keys.find(is_short ? option.substr(0, 2) : option.substr(0, option.find('=')));
+    if (set == keys.end()) continue;
+    from.fail("options: arm '" + arm.name + "': " + set->first + " is set by the experiment; " +
+              (set->second.empty() ? "leave it out" : "use the key " + set->second));
+  }
 }
 
 // An answer is known by names and numbers alone, so of two that share them one would never be run.
@@ -398,7 +437,10 @@ Result<Experiment> read_experiment(const fs::path& file, const ExperimentSources
     }
     if (auto fewer = quick.integers("offline_after", 1); e.quick && !fewer.empty()) cuts = fewer;
   });
-  r.for_each_table("arm", [&](Reader& arm) { e.arms.push_back(read_arm(arm)); });
+  r.for_each_table("arm", [&](Reader& arm) {
+    e.arms.push_back(read_arm(arm));
+    refuse_set_options(arm, e.arms.back(), e.temperature);
+  });
   r.with_table("published", [&](Reader& p) { e.published = read_published(p); });
   r.finish();
 

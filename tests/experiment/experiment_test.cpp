@@ -88,6 +88,31 @@ TEST_F(ExperimentTest, NamesWhatIsWrongAndWhatIsRight) {
   EXPECT_NE(refusal(good + "[calibration]\npings = 10001\n").find("5 to 10000"), std::string::npos);
 }
 
+TEST_F(ExperimentTest, RefusesOptionsThatTheExperimentSetsItself) {
+  const std::string split =
+      std::string(kGood) + "[[arm]]\nname = \"waits\"\nkind = \"split\"\nbundle = \"moa-tli0\"\n";
+  const auto with = [&](const std::string& options, const std::string& keys = "") {
+    return split + keys + "options = [" + options + "]\n";
+  };
+  EXPECT_EQ(refusal(with(R"("--overlap", "off")")),
+            (directory_.path() / "x.toml").string() +
+                ": [arm] in line 9: options: arm 'waits': --overlap is set by the experiment; use "
+                "the key overlap");
+  for (const char* options : {R"("--control", "off")", R"("--deadline-ms=9")", R"("-fprompt")",
+                              R"("--resync", "keep", "--json")"}) {
+    EXPECT_NE(refusal(with(options)).find("arm 'waits'"), std::string::npos) << options;
+  }
+  EXPECT_NE(refusal(with(R"("--tree", "8,6,62")", "chain = 4\n")).find("--tree"),
+            std::string::npos);
+  EXPECT_NE(refusal("temperature = 1.0\n" + with(R"("--temperature", "2")")).find("--temperature"),
+            std::string::npos);
+  for (const std::string& good : {with(R"("--resync", "keep")"), with(R"("--tree", "8,6,62")"),
+                                  with(R"("--control", "off")", "overlap = \"on\"\n"),
+                                  std::string(kGood) + R"(options = ["--control", "off"])"}) {
+    EXPECT_TRUE(read(good)) << good;
+  }
+}
+
 TEST_F(ExperimentTest, APromptsTaskAndReferenceAreTextsOrMissing) {
   write("heldout.jsonl", "{\"prompt\": \"a\", \"task\": null, \"reference\": null}\n");
   const auto missing = read(kGood);
