@@ -31,7 +31,7 @@ TC_LIB_DIR=$(mktemp -d)
 export TC_LIB_DIR
 unshare --net sleep 1000000 & server=$!
 unshare --net sleep 1000000 & device=$!
-trap 'kill $server $device; rm -r "$TC_LIB_DIR"' EXIT
+trap 'rm -r "$TC_LIB_DIR"; kill $server $device $pause' EXIT
 trap 'exit 130' INT TERM
 for end in $server $device; do
   while [ "$(readlink /proc/$end/ns/net)" = "$(readlink /proc/$$/ns/net)" ]; do
@@ -43,10 +43,36 @@ for end in $server $device; do
 done
 )sh";
 
-constexpr const char* kScriptEnd = R"sh(
+constexpr const char* kScriptReady = R"sh(
 echo "enter the server's end: nsenter --net=/proc/$server/ns/net"
 echo "enter the device's end: nsenter --net=/proc/$device/ns/net"
-wait
+)sh";
+
+// Times are hundredths of a second, the resolution of /proc/uptime.
+constexpr const char* kScriptClock = R"sh(
+uptime() {
+  read -r now _ < /proc/uptime
+  now=${now%.*}${now#*.}
+}
+# Waits until so long after the lap's start.
+at() {
+  uptime
+  left=$((start + $1 - now))
+  [ $left -gt 0 ] || return 0
+  sleep "$((left / 100)).$(printf %02d $((left % 100)))" & pause=$!
+  wait $pause
+  pause=
+}
+# The device's next address.
+move() {
+  old=$new
+  number=$((number + 1))
+  new=198.18.$((number / 256)).$((number % 256))
+}
+number=2
+new=198.18.0.2
+uptime
+start=$now
 )sh";
 
 using Words = std::vector<std::string>;
@@ -172,6 +198,65 @@ void plan_end(TcPlan& plan, End end, const LinkOptions& link) {
        "permanent", "dev", kInterface});
 }
 
+std::vector<TcCommand> new_address(const std::string& old, const std::string& next) {
+  const std::string prefix = "/" + std::to_string(kPrefixBits);
+  return {
+      {End::server,
+       {"ip", "neighbour", "replace", next, "lladdr", kDeviceMac, "nud", "permanent", "dev",
+        kInterface}},
+      {End::device, {"ip", "address", "delete", old + prefix, "dev", kInterface}},
+      {End::device, {"ip", "address", "add", next + prefix, "dev", kInterface}},
+  };
+}
+
+// The events with each outage's end as an event of its own, unless a later event ends it first.
+std::vector<LinkEvent> with_ends(const NetworkProfile& profile) {
+  std::vector<LinkEvent> switches;
+  for (const LinkEvent& event : profile.events) {
+    if (event.kind != LinkEvent::Kind::new_address) switches.push_back(event);
+  }
+  std::vector<LinkEvent> events = profile.events;
+  for (std::size_t i = 0; i < switches.size(); ++i) {
+    if (switches[i].duration <= Duration(0)) continue;
+    const Duration end = switches[i].at + switches[i].duration;
+    const bool last = i + 1 == switches.size();
+    const bool goes_on = !last || profile.repeat > Duration(0);
+    const Duration next = last ? profile.repeat + switches[0].at : switches[i + 1].at;
+    if (goes_on && next <= end) continue;
+    events.push_back({.kind = LinkEvent::Kind::up, .at = end});
+  }
+  std::ranges::stable_sort(events, {}, &LinkEvent::at);
+  return events;
+}
+
+void write_commands(std::ostream& out, const std::vector<TcCommand>& commands) {
+  for (const TcCommand& command : commands) {
+    out << "nsenter --net=/proc/$" << (command.end == End::server ? "server" : "device")
+        << "/ns/net " << shell_line(command.argv) << '\n';
+  }
+}
+
+long hundredths(Duration d) {
+  return std::lround(seconds(d) * 100);
+}
+
+void write_events(std::ostream& out, const NetworkProfile& profile) {
+  if (profile.events.empty()) return;
+  out << kScriptClock;
+  const bool repeats = profile.repeat > Duration(0);
+  if (repeats) out << "while :; do\n";
+  for (const LinkEvent& event : with_ends(profile)) {
+    out << "at " << hundredths(event.at) << '\n';
+    if (event.kind == LinkEvent::Kind::new_address) {
+      out << "move\n";
+      write_commands(out, new_address("$old", "$new"));
+    } else {
+      write_commands(out, tc_event(profile, event, 1));
+    }
+  }
+  if (repeats) out << "start=$((start + " << hundredths(profile.repeat) << "))\ndone\n";
+}
+
 }  // namespace
 
 Result<TcPlan> plan_tc_link(const NetworkProfile& profile) {
@@ -209,16 +294,7 @@ bool tc_is_approximate(const NetworkProfile& profile) {
 std::vector<TcCommand> tc_event(const NetworkProfile& profile, const LinkEvent& event,
                                 unsigned addresses) {
   if (event.kind == LinkEvent::Kind::new_address) {
-    const std::string prefix = "/" + std::to_string(kPrefixBits);
-    const std::string next = device_address(addresses);
-    return {
-        {End::server,
-         {"ip", "neighbour", "replace", next, "lladdr", kDeviceMac, "nud", "permanent", "dev",
-          kInterface}},
-        {End::device,
-         {"ip", "address", "delete", device_address(addresses - 1) + prefix, "dev", kInterface}},
-        {End::device, {"ip", "address", "add", next + prefix, "dev", kInterface}},
-    };
+    return new_address(device_address(addresses - 1), device_address(addresses));
   }
   const bool down = event.kind == LinkEvent::Kind::down;
   return {{End::server, netem(profile.down, End::server, "change", down)},
@@ -233,11 +309,10 @@ std::string tc_script(const NetworkProfile& profile, const TcPlan& plan) {
   for (const TcTable& table : plan.tables) {
     out << "cat > \"$TC_LIB_DIR/" << table.name << ".dist\" <<'END'\n" << table.text << "END\n";
   }
-  for (const TcCommand& command : plan.commands) {
-    out << "nsenter --net=/proc/$" << (command.end == End::server ? "server" : "device")
-        << "/ns/net " << shell_line(command.argv) << '\n';
-  }
-  out << kScriptEnd;
+  write_commands(out, plan.commands);
+  out << kScriptReady;
+  write_events(out, profile);
+  out << "wait\n";
   return out.str();
 }
 

@@ -42,8 +42,8 @@ bool tc_is_approximate(const NetworkProfile& profile);
 std::vector<TcCommand> tc_event(const NetworkProfile& profile, const LinkEvent& event,
                                 unsigned addresses);
 
-// The plan as a shell script that makes the namespaces too, prints their processes and takes them
-// down when it is interrupted.
+// The plan as a shell script that makes the namespaces too, prints their processes, does the
+// profile's events as time passes, and takes all of it down when it is interrupted.
 std::string tc_script(const NetworkProfile& profile, const TcPlan& plan);
 
 }  // namespace edgedraft::netsim

@@ -1,9 +1,14 @@
 #include <gtest/gtest.h>
 #include <netinet/in.h>
+#include <signal.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <chrono>
+#include <filesystem>
+#include <fstream>
 #include <sstream>
+#include <thread>
 
 #include "netsim/commands/simulate.h"
 #include "tests/e2e/process.h"
@@ -79,6 +84,56 @@ TEST(LinkCommandTest, ADryRunPrintsAScriptThatAShellCanRead) {
   const TemporaryDirectory scratch;
   Process shell({"/bin/sh", "-n"}, scratch / "sh", dry.out);
   EXPECT_EQ(shell.wait(), 0) << shell.err();
+}
+
+// The script of a profile, run with programs that only note what they are asked to do.
+TEST(LinkCommandTest, TheScriptOfADryRunDoesTheProfilesEvents) {
+  const TemporaryDirectory scratch;
+  const auto write = [&](const std::string& name, const std::string& text) {
+    std::ofstream(scratch / name) << text;
+    std::filesystem::permissions(scratch / name, std::filesystem::perms::owner_all);
+  };
+  write("events.toml",
+        "repeat_s = 1\n[both]\nrate_mbit = 10\npath_ms = 5\n"
+        "[[event]]\nat_s = 0.1\naction = \"down\"\nfor_s = 0.2\n"
+        "[[event]]\nat_s = 0.5\naction = \"new-address\"\n"
+        "[[event]]\nat_s = 0.6\naction = \"down\"\n"
+        "[[event]]\nat_s = 0.7\naction = \"up\"\n");
+  const Outcome dry =
+      run({"--driver", "tc", "--profile", (scratch / "events.toml").string(), "--dry-run"});
+  ASSERT_EQ(dry.status, 0) << dry.err;
+  write("script", dry.out);
+  write("unshare", "#!/bin/sh\nshift\nexec \"$@\"\n");
+  write("readlink", "#!/bin/sh\necho \"$1\"\n");
+  write("nsenter", "#!/bin/sh\nshift\necho \"$*\" >> " + (scratch / "calls").string() + "\n");
+  Process script(
+      {(scratch / "script").string()}, scratch / "out", "",
+      {{"PATH", scratch.path().string() + ":/usr/bin:/bin"}, {"TMPDIR", scratch.path().string()}});
+  const auto events = [&] {
+    std::vector<std::string> found;
+    std::ifstream calls(scratch / "calls");
+    for (std::string line; std::getline(calls, line);) {
+      if (line.find("tc qdisc change") == 0) {
+        found.emplace_back(line.find("loss 100%") == std::string::npos ? "up" : "down");
+      } else if (line.find("ip address delete") == 0) {
+        found.push_back(line.substr(0, line.find('/')));
+      }
+    }
+    return found;
+  };
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+  while (events().size() < 14 && std::chrono::steady_clock::now() < deadline) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+  script.signal(SIGTERM);
+  EXPECT_EQ(script.wait(), 130) << script.err();
+  auto fired = events();
+  ASSERT_GE(fired.size(), 14u) << script.err();
+  fired.resize(14);
+  // A line for each end of the link.
+  EXPECT_EQ(fired, (std::vector<std::string>{
+                       "down", "down", "up", "up", "ip address delete 198.18.0.2", "down", "down",
+                       "up", "up", "down", "down", "up", "up", "ip address delete 198.18.0.3"}));
 }
 
 TEST(LinkCommandTest, TheDevicesCommandGetsItsWordsAsTheyAre) {
