@@ -260,6 +260,12 @@ Result<void> read_outages(ProfileTable& root, NetworkProfile& profile) {
 
 }  // namespace
 
+bool is_congestion_control(std::string_view name) {
+  constexpr std::size_t kNameMax = 15;  // the kernel's TCP_CA_NAME_MAX with its end
+  return !name.empty() && name.size() <= kNameMax &&
+         name.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789_-") == std::string_view::npos;
+}
+
 Result<NetworkProfile> parse_network_profile(std::string_view text,
                                              const std::filesystem::path& file) {
   NetworkProfile profile;
@@ -279,6 +285,12 @@ Result<NetworkProfile> parse_network_profile(std::string_view text,
     if (*value) *field = **value;
   }
   if (profile.name.empty()) profile.name = file.stem().string();
+  const auto congestion_control = root.text("congestion_control");
+  if (!congestion_control) return congestion_control.error();
+  if (*congestion_control) profile.congestion_control = **congestion_control;
+  if (!is_congestion_control(profile.congestion_control)) {
+    return root.wrong("congestion_control", "give the kernel's name of one, such as \"cubic\"");
+  }
   // Results join names with it, and scripts and messages show them.
   if (profile.name.find('|') != std::string::npos ||
       printable(profile.name, Lines::one) != profile.name) {

@@ -23,6 +23,8 @@ struct NetworkProfile {
   std::string name;    // one line, without |
   std::string source;  // where its figures come from
   std::string text;    // the file as it was read, for hashes and reports
+  // TCP's algorithm at both ends, by the kernel's name for it.
+  std::string congestion_control = "cubic";
 
   LinkOptions up;    // device to server
   LinkOptions down;  // server to device
@@ -31,6 +33,9 @@ struct NetworkProfile {
   Duration repeat{0};             // the events start again after that long; zero: never
   std::vector<TokenOutage> outages;
 };
+
+// Whether the kernel could have a congestion control of that name.
+bool is_congestion_control(std::string_view name);
 
 // The events of the first `span` of a run, with what repeats written out.
 std::vector<LinkEvent> events_until(const NetworkProfile& profile, Duration span);

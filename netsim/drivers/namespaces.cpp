@@ -2,8 +2,9 @@
 
 #include <arpa/inet.h>
 #include <fcntl.h>
-#include <linux/if.h>
 #include <linux/if_tun.h>
+#include <linux/rtnetlink.h>
+#include <net/if.h>
 #include <sched.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
@@ -190,6 +191,69 @@ Result<void> set_address(const std::string& interface, const std::string& addres
     }
   }
   return Error{Errc::io, interface + ": address " + address + ": " + reason()};
+}
+
+Error no_congestion_control(const std::string& name) {
+  std::ifstream file("/proc/sys/net/ipv4/tcp_available_congestion_control");
+  std::string loaded;
+  std::getline(file, loaded);
+  return {Errc::usage, "congestion_control: this kernel has no '" + name +
+                                 "' (loaded: " + loaded + "); as root, modprobe tcp_" + name +
+                                 ", or name another in the profile or experiment"};
+}
+
+Result<void> set_congestion_control(const std::string& address, const std::string& name) {
+  // As `ip route replace 198.18.0.0/15 dev edgedraft0 src ADDRESS congctl NAME`, which minimal
+  // systems lack.
+  struct {
+    nlmsghdr header;
+    rtmsg route;
+    std::byte attributes[128];
+  } request = {};
+  request.header.nlmsg_len = NLMSG_LENGTH(sizeof request.route);
+  request.header.nlmsg_type = RTM_NEWROUTE;
+  request.header.nlmsg_flags = NLM_F_REQUEST | NLM_F_ACK | NLM_F_CREATE | NLM_F_REPLACE;
+  request.route.rtm_family = AF_INET;
+  request.route.rtm_dst_len = kPrefixBits;
+  request.route.rtm_table = RT_TABLE_MAIN;
+  request.route.rtm_protocol = RTPROT_BOOT;
+  request.route.rtm_scope = RT_SCOPE_LINK;
+  request.route.rtm_type = RTN_UNICAST;
+  const auto add = [&](unsigned short type, const void* data, std::size_t size) {
+    auto* const at = reinterpret_cast<std::byte*>(&request) + request.header.nlmsg_len;
+    const rtattr head{.rta_len = static_cast<unsigned short>(RTA_LENGTH(size)), .rta_type = type};
+    std::memcpy(at, &head, sizeof head);
+    if (size > 0) std::memcpy(at + RTA_LENGTH(0), data, size);
+    request.header.nlmsg_len += static_cast<unsigned>(RTA_SPACE(size));
+    return at;
+  };
+  in_addr source = {};
+  inet_pton(AF_INET, address.c_str(), &source);
+  const in_addr network{.s_addr = source.s_addr & htonl(~0u << (32 - kPrefixBits))};
+  const unsigned interface = if_nametoindex(kInterface);
+  add(RTA_DST, &network, sizeof network);
+  add(RTA_PREFSRC, &source, sizeof source);
+  add(RTA_OIF, &interface, sizeof interface);
+  auto* const metrics = add(RTA_METRICS, nullptr, 0);
+  add(RTAX_CC_ALGO, name.c_str(), name.size() + 1);
+  const rtattr head{
+      .rta_len = static_cast<unsigned short>(RTA_LENGTH(0) + RTA_SPACE(name.size() + 1)),
+      .rta_type = RTA_METRICS};
+  std::memcpy(metrics, &head, sizeof head);
+
+  const int socket = ::socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE);
+  struct {
+    nlmsghdr header;
+    nlmsgerr error;
+    std::byte rest[512];
+  } reply = {};
+  const bool answered = send(socket, &request, request.header.nlmsg_len, 0) >= 0 &&
+                        recv(socket, &reply, sizeof reply, 0) >= 0;
+  const int code = answered ? -reply.error.error : errno;
+  close(socket);
+  if (code == 0) return boost::system::in_place_value;
+  if (code == EINVAL) return no_congestion_control(name);
+  return Error{Errc::io, std::string(kInterface) + ": route: " + std::strerror(code)};
 }
 
 }  // namespace edgedraft::netsim

@@ -10,6 +10,7 @@ namespace edgedraft::netsim {
 // Inside a link, addresses come from 198.18.0.0/15, which is set apart for benchmarks (RFC 2544).
 inline constexpr const char* kServerAddress = "198.18.0.1";
 inline constexpr int kPrefixBits = 15;
+inline constexpr const char* kLinkNetwork = "198.18.0.0/15";
 inline constexpr const char* kInterface = "edgedraft0";
 // The device's `number`-th address, from 0: 198.18.0.2, 198.18.0.3, ...
 std::string device_address(unsigned number);
@@ -33,5 +34,13 @@ Result<int> make_tun_device();
 // In the namespace where the process is: the interface's only address, replacing another, and up.
 Result<void> set_address(const std::string& interface, const std::string& address);
 Result<void> set_up(const std::string& interface);
+
+// The same for the route over kInterface, which is up and has that address: TCP over it uses the
+// congestion control `name`. No other namespace is affected.
+//
+// Errors   usage   the kernel lacks it
+Result<void> set_congestion_control(const std::string& address, const std::string& name);
+// Error for a congestion control that the kernel lacks.
+Error no_congestion_control(const std::string& name);
 
 }  // namespace edgedraft::netsim

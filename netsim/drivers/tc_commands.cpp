@@ -177,7 +177,14 @@ Words netem(const LinkOptions& link, End end, const char* verb, bool down) {
   return words;
 }
 
-void plan_end(TcPlan& plan, End end, const LinkOptions& link) {
+// TCP over the link uses the profile's congestion control; the connected route is replaced.
+Words route_of(const std::string& address, const std::string& congestion_control) {
+  return {"ip",       "route", "replace", kLinkNetwork, "dev",
+          kInterface, "src",   address,   "congctl",    congestion_control};
+}
+
+void plan_end(TcPlan& plan, End end, const LinkOptions& link,
+              const std::string& congestion_control) {
   const bool server = end == End::server;
   const std::string own = server ? kServerAddress : device_address(0);
   const std::string other = server ? device_address(0) : kServerAddress;
@@ -196,9 +203,11 @@ void plan_end(TcPlan& plan, End end, const LinkOptions& link) {
   add({"ip", "link", "set", "dev", kInterface, "up"});
   add({"ip", "neighbour", "replace", other, "lladdr", server ? kDeviceMac : kServerMac, "nud",
        "permanent", "dev", kInterface});
+  add(route_of(own, congestion_control));
 }
 
-std::vector<TcCommand> new_address(const std::string& old, const std::string& next) {
+std::vector<TcCommand> new_address(const NetworkProfile& profile, const std::string& old,
+                                   const std::string& next) {
   const std::string prefix = "/" + std::to_string(kPrefixBits);
   return {
       {End::server,
@@ -206,6 +215,7 @@ std::vector<TcCommand> new_address(const std::string& old, const std::string& ne
         kInterface}},
       {End::device, {"ip", "address", "delete", old + prefix, "dev", kInterface}},
       {End::device, {"ip", "address", "add", next + prefix, "dev", kInterface}},
+      {End::device, route_of(next, profile.congestion_control)},
   };
 }
 
@@ -249,7 +259,7 @@ void write_events(std::ostream& out, const NetworkProfile& profile) {
     out << "at " << hundredths(event.at) << '\n';
     if (event.kind == LinkEvent::Kind::new_address) {
       out << "move\n";
-      write_commands(out, new_address("$old", "$new"));
+      write_commands(out, new_address(profile, "$old", "$new"));
     } else {
       write_commands(out, tc_event(profile, event, 1));
     }
@@ -279,8 +289,8 @@ Result<TcPlan> plan_tc_link(const NetworkProfile& profile) {
   append(add, end);
   append(add, {"netns", "$device"});
   plan.commands.push_back({End::server, add});
-  plan_end(plan, End::server, profile.down);
-  plan_end(plan, End::device, profile.up);
+  plan_end(plan, End::server, profile.down, profile.congestion_control);
+  plan_end(plan, End::device, profile.up, profile.congestion_control);
   return plan;
 }
 
@@ -294,7 +304,7 @@ bool tc_is_approximate(const NetworkProfile& profile) {
 std::vector<TcCommand> tc_event(const NetworkProfile& profile, const LinkEvent& event,
                                 unsigned addresses) {
   if (event.kind == LinkEvent::Kind::new_address) {
-    return new_address(device_address(addresses - 1), device_address(addresses));
+    return new_address(profile, device_address(addresses - 1), device_address(addresses));
   }
   const bool down = event.kind == LinkEvent::Kind::down;
   return {{End::server, netem(profile.down, End::server, "change", down)},

@@ -35,7 +35,7 @@ class TableFolder {
   std::filesystem::path path_;
 };
 
-Error explained(Error error, const std::string& program) {
+Error explained(Error error, const std::string& program, const std::string& congestion_control) {
   if (error.code == Errc::unsupported) {
     error.message += "; apt-get install iproute2, or take --driver tun";
   } else if (program == "tc" && (error.message.find("qdisc kind is unknown") != std::string::npos ||
@@ -44,6 +44,8 @@ Error explained(Error error, const std::string& program) {
              "this kernel has no sch_netem: as root, modprobe sch_netem, or install the "
              "distribution's full kernel; or take --driver tun, which needs none (" +
                  error.message + ")"};
+  } else if (error.message.find("congctl") != std::string::npos) {
+    error = no_congestion_control(congestion_control);
   } else if (error.message.find("type veth") != std::string::npos &&
              error.message.find("not supported") != std::string::npos) {
     error = {Errc::unsupported,
@@ -107,7 +109,7 @@ class TcLink {
 
   Result<std::string> run_in(int end, const std::vector<std::string>& argv) {
     const auto text = run_command(argv, end);
-    if (!text) return explained(text.error(), argv.front());
+    if (!text) return explained(text.error(), argv.front(), profile_.congestion_control);
     return *text;
   }
 

@@ -141,6 +141,7 @@ std::string summary_section(const RunData& data) {
            {"client", "client"},
            {"server", "server"},
            {"link driver", "driver"},
+           {"TCP slow start after idle", "tcp_slow_start_after_idle"},
            {"kernel", "kernel"},
            {"iproute2", "iproute2"},
            {"CPU", "cpu"},
@@ -159,7 +160,9 @@ std::string summary_section(const RunData& data) {
   HtmlTable inputs("Networks, devices and models", {"", "what it is", "SHA-256"});
   for (const auto& network : m.value("networks", ordered_json::array())) {
     inputs.row({"network " + cell_text(network, "name"),
-                "<span class=\"prose\">" + cell_text(network, "source") + "</span>",
+                "<span class=\"prose\">" + cell_text(network, "source") +
+                    " TCP congestion control: " + cell_text(network, "congestion_control") +
+                    ".</span>",
                 "<code>" + cell_text(network, "sha256").substr(0, 12) + "</code>"});
   }
   for (const auto& device : m.value("devices", ordered_json::array())) {

@@ -8,6 +8,7 @@
 #include <sstream>
 #include <utility>
 
+#include "netsim/profile.h"
 #include "netsim/run/installation.h"
 #include "shared/program/toml_text.h"
 #include "shared/protocol/limits.h"
@@ -398,6 +399,10 @@ Result<Experiment> read_experiment(const fs::path& file, const ExperimentSources
   std::int64_t warm_up = r.integer("warm_up", 1, 0);
   e.temperature = r.real("temperature", 0, 0, 100);
   e.deadline_ms = static_cast<std::uint32_t>(r.integer("deadline_ms", 3000, 1));
+  e.congestion_control = r.text("congestion_control", "");
+  if (!e.congestion_control.empty() && !is_congestion_control(e.congestion_control)) {
+    r.fail("congestion_control: give the kernel's name of one, such as \"cubic\"");
+  }
   e.row_budget = static_cast<std::uint32_t>(r.integer("row_budget", 0, 0, kDraftNodesMax + 1));
   e.padded_payloads = r.flag("padded_payloads", true);
   e.baseline = r.text("baseline", "");

@@ -91,6 +91,7 @@ struct Experiment {
   std::uint32_t max_tokens = 128;
   double temperature = 0;
   std::uint32_t deadline_ms = 3000;
+  std::string congestion_control;         // of every network; empty: its profile's
   std::uint32_t row_budget = 0;           // of a draft; 0: as the servers see fit
   bool padded_payloads = true;            // activations of the paced model's size
   std::vector<std::uint32_t> clients{1};  // at the same time

@@ -113,8 +113,8 @@ std::string experiment_hash(const Experiment& e, const std::vector<NetworkProfil
 
 ordered_json make_manifest(const Experiment& e, const std::vector<NetworkProfile>& networks,
                            const Programs& programs, const std::string& driver,
-                           const std::vector<std::string>& command_line, const std::string& hash,
-                           double expected_seconds) {
+                           const TcpSettings& tcp, const std::vector<std::string>& command_line,
+                           const std::string& hash, double expected_seconds) {
   ordered_json devices = ordered_json::array();
   bool paced = false;
   bool padded = false;
@@ -129,8 +129,11 @@ ordered_json make_manifest(const Experiment& e, const std::vector<NetworkProfile
   }
   ordered_json profiles = ordered_json::array();
   for (const NetworkProfile& network : networks) {
-    profiles.push_back(
-        {{"name", network.name}, {"source", network.source}, {"sha256", hex_of(network.text)}});
+    const std::string& host = tcp.host_congestion_control;
+    profiles.push_back({{"name", network.name},
+                        {"source", network.source},
+                        {"congestion_control", host.empty() ? network.congestion_control : host},
+                        {"sha256", hex_of(network.text)}});
   }
   ordered_json models = ordered_json::object();
   for (const std::string& file : model_files(e)) models[file] = file_hash(e.models / file);
@@ -182,6 +185,7 @@ ordered_json make_manifest(const Experiment& e, const std::vector<NetworkProfile
           {"client", text_or_null(output_of({programs.client.string(), "--version"}))},
           {"server", text_or_null(output_of({programs.server.string(), "--version"}))},
           {"driver", driver},
+          {"tcp_slow_start_after_idle", tcp.slow_start_after_idle},
           {"kernel", kernel_name()},
           {"iproute2", text_or_null(output_of({"ip", "-V"}))},
           {"cpu", cpu_name()},

@@ -22,10 +22,17 @@ std::string experiment_hash(const Experiment& experiment,
                             const std::vector<NetworkProfile>& networks, const Programs& programs,
                             const std::string& driver, std::uint32_t parallel);
 
+// TCP as an experiment's links have it.
+struct TcpSettings {
+  bool slow_start_after_idle = true;
+  std::string host_congestion_control{};  // if links are not namespaces, which have their own
+};
+
 // manifest.json: everything that a reader needs to judge or repeat the results.
 nlohmann::ordered_json make_manifest(const Experiment& experiment,
                                      const std::vector<NetworkProfile>& networks,
                                      const Programs& programs, const std::string& driver,
+                                     const TcpSettings& tcp,
                                      const std::vector<std::string>& command_line,
                                      const std::string& hash, double expected_seconds);
 

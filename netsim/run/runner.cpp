@@ -11,6 +11,7 @@
 #include <tuple>
 #include <utility>
 
+#include "netsim/drivers/command.h"
 #include "netsim/run/calibration.h"
 #include "netsim/run/installation.h"
 #include "netsim/run/loopback.h"
@@ -25,6 +26,7 @@ namespace {
 using nlohmann::ordered_json;
 
 constexpr const char* kNoLink = "loopback";
+constexpr const char* kSlowStartAfterIdle = "/proc/sys/net/ipv4/tcp_slow_start_after_idle";
 constexpr std::uint32_t kFailuresInARowMax = 3;
 constexpr std::uint32_t kCalibrationsMax = 3;
 
@@ -88,7 +90,7 @@ class Runner {
       announce(expected([](const std::string&) { return false; }), 0);
       return {};
     }
-    if (auto chosen = choose_driver(); !chosen) return chosen;
+    if (auto tried = try_links(); !tried) return tried;
     const std::string hash =
         experiment_hash(e_, networks_, options_.programs, driver_, options_.parallel);
     auto opened =
@@ -101,8 +103,8 @@ class Runner {
     announce(total, done_count());
     if (options_.dry_run) return {};
     if (!results_->resumed()) {
-      manifest_ = make_manifest(e_, networks_, options_.programs, driver_, options_.command_line,
-                                hash, total);
+      manifest_ = make_manifest(e_, networks_, options_.programs, driver_, tcp_,
+                                options_.command_line, hash, total);
       if (auto written = results_->write_manifest(manifest_); !written) return written;
     }
     progress_.emplace(e_.name, static_cast<std::uint64_t>(1000 * total));
@@ -124,12 +126,19 @@ class Runner {
   const RunTally& tally() const { return tally_; }
 
  private:
-  // All links of an experiment are of one kind, and a resumed one's as well.
-  Result<void> choose_driver() {
-    if (driver_ != to_string(DriverKind::automatic)) return {};
-    const auto link = open_link(networks_.front(), driver_, e_.seeds.front());
-    if (!link) return link.error();
-    driver_ = (*link)->name();
+  // All links of an experiment are of one kind, and a resumed one's as well. Each network's link is
+  // opened once, so that what the machine lacks is found before anything is measured.
+  Result<void> try_links() {
+    for (const NetworkProfile& network : networks_) {
+      const auto link = open_link(network, driver_, e_.seeds.front());
+      if (!link) return link.error();
+      driver_ = (*link)->name();
+      const auto idle = run_command((*link)->at_server({"cat", kSlowStartAfterIdle}));
+      if (!idle) return idle.error();
+      tcp_.slow_start_after_idle = idle->starts_with('1');
+    }
+    std::ifstream host("/proc/sys/net/ipv4/tcp_congestion_control");
+    if (driver_ != "tun" && driver_ != "tc") host >> tcp_.host_congestion_control;
     return {};
   }
 
@@ -399,6 +408,7 @@ class Runner {
   std::vector<NetworkProfile> networks_;
   std::vector<Stage> stages_;
   std::string driver_;
+  TcpSettings tcp_;
   std::optional<ResultsFolder> results_;
   std::optional<Progress> progress_;
   RunTally tally_;
@@ -420,6 +430,9 @@ Result<RunTally> run_experiment(const Experiment& experiment, const RunnerOption
     if (std::ranges::find(networks, network->name, &NetworkProfile::name) != networks.end()) {
       return Error{Errc::usage, experiment.file.string() + ": networks: two profiles are called '" +
                                     network->name + "', and results go by that name"};
+    }
+    if (!experiment.congestion_control.empty()) {
+      network->congestion_control = experiment.congestion_control;
     }
     networks.push_back(std::move(*network));
   }

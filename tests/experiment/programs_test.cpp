@@ -245,6 +245,26 @@ TEST_F(ExperimentProgramsTest, AKilledClientIsAFailureThatIsToldAndMadeAgain) {
   EXPECT_EQ(processes(), 0u);
 }
 
+TEST_F(ExperimentProgramsTest, ResultsSayHowTcpControlsCongestion) {
+  const auto recorded = [&] {
+    const json manifest = json::parse(std::ifstream(out() / "manifest.json"));
+    EXPECT_TRUE(manifest["tcp_slow_start_after_idle"].is_boolean());
+    return manifest["networks"][0]["congestion_control"].get<std::string>();
+  };
+  ASSERT_EQ(run(write(experiment()), {"--no-report"}), 0) << error_;
+  std::string host;
+  std::ifstream("/proc/sys/net/ipv4/tcp_congestion_control") >> host;
+  EXPECT_EQ(recorded(), host) << "loopback is the host's";
+  std::filesystem::remove_all(out());
+  driver_ = "tun";
+  const int status = run(write(experiment()), {"--no-report", "--accept-any-link"});
+  if (status == 5) EDGEDRAFT_SKIP_WITHOUT("tun", error_);
+  ASSERT_EQ(status, 0) << error_;
+  EXPECT_EQ(recorded(), "cubic");
+  EXPECT_EQ(run(write(experiment("congestion_control = \"vegaz\"\n"))), 2);
+  EXPECT_NE(error_.find("this kernel has no 'vegaz'"), std::string::npos) << error_;
+}
+
 TEST_F(ExperimentProgramsTest, ResultsOverAProxySayThatItIsApproximate) {
   driver_ = "proxy";
   ASSERT_EQ(run(write(experiment()), {"--no-report", "--accept-any-link"}), 0) << error_;

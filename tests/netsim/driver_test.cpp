@@ -6,6 +6,7 @@
 #include <random>
 #include <thread>
 
+#include "netsim/drivers/command.h"
 #include "shared/base/percentile.h"
 #include "tests/netsim/measured_link.h"
 #include "tests/support/skip.h"
@@ -214,6 +215,27 @@ TEST_P(TunTest, AFullQueueDrops) {
   const DirectionStatistics up = link->link().statistics()->up;
   EXPECT_GT(up.queue_drops, 300u);
   EXPECT_EQ(static_cast<double>(up.queue_drops), 500 - sunk.packets);
+}
+
+TEST_P(TunTest, TcpUsesTheProfilesCongestionControlAlsoAfterANewAddress) {
+  const auto host = [] {
+    return run_command({"cat", "/proc/sys/net/ipv4/tcp_congestion_control"}).value();
+  };
+  const std::string before = host();
+  // Every kernel has reno, and none makes it the default.
+  MAKE_LINK(link, "congestion_control = \"reno\"\n[both]\nrate_mbit = 50\npath_ms = 2\n");
+  for (int address = 0; address < 2; ++address) {
+    const auto outputs = link->measure("tcp-sink", {"tcp-blast", "1000"});
+    EXPECT_TRUE(outputs.server.ends_with(" reno\n")) << outputs.server;
+    EXPECT_EQ(outputs.device, "reno\n");
+    ASSERT_TRUE(link->link().fire({.kind = LinkEvent::Kind::new_address}));
+  }
+  EXPECT_EQ(host(), before);
+  const auto lacking = make_link(
+      profile_of("congestion_control = \"vegaz\"\n[both]\nrate_mbit = 50\n"), GetParam(), 1);
+  ASSERT_FALSE(lacking);
+  EXPECT_NE(lacking.error().message.find("this kernel has no 'vegaz'"), std::string::npos)
+      << lacking.error().message;
 }
 
 INSTANTIATE_TEST_SUITE_P(Drivers, TunTest, ::testing::Values(DriverKind::tun),

@@ -190,6 +190,13 @@ int blast(const char* host, const char* port, std::int32_t count, std::size_t by
   return 0;
 }
 
+void print_congestion_control(int connection) {
+  char name[16] = {};
+  socklen_t size = sizeof name;
+  if (getsockopt(connection, IPPROTO_TCP, TCP_CONGESTION, name, &size) != 0) fail("getsockopt");
+  printf("%.16s\n", name);
+}
+
 int tcp_sink(const char* port) {
   const int listener = open_socket(SOCK_STREAM, "0.0.0.0", port, true);
   printf("ready %s\n", port);
@@ -201,7 +208,8 @@ int tcp_sink(const char* port) {
   for (ssize_t got = 0; (got = read(connection, buffer.data(), buffer.size())) > 0; bytes += got) {
     if (bytes == 0) first = now_ns();
   }
-  printf("%lld %lld\n", static_cast<long long>(bytes), static_cast<long long>(now_ns() - first));
+  printf("%lld %lld ", static_cast<long long>(bytes), static_cast<long long>(now_ns() - first));
+  print_congestion_control(connection);
   return 0;
 }
 
@@ -214,6 +222,7 @@ int tcp_blast(const char* host, const char* port, long long bytes) {
     if (sent <= 0) fail("send");
     left -= sent;
   }
+  print_congestion_control(connection);
   return 0;
 }
 

@@ -107,7 +107,9 @@ TEST(TcCommandsTest, ANewAddressReplacesTheOldOne) {
   const auto lines = lines_of(tc_event(profile, {.kind = LinkEvent::Kind::new_address}, 2),
                               TcCommand::End::device);
   EXPECT_EQ(lines, (std::vector<std::string>{"ip address delete 198.18.0.3/15 dev edgedraft0",
-                                             "ip address add 198.18.0.4/15 dev edgedraft0"}));
+                                             "ip address add 198.18.0.4/15 dev edgedraft0",
+                                             "ip route replace 198.18.0.0/15 dev edgedraft0 src "
+                                             "198.18.0.4 congctl cubic"}));
 }
 
 TEST(TcCommandsTest, ANameBeginsNoLineOfTheScript) {
