@@ -85,8 +85,12 @@ Result<int> run_command(const RunCommandOptions& o) {
   if (ran->failed > 0) {
     std::cerr << "edgedraft-netsim: " << ran->failed << " of " << ran->answers
               << " answers failed and are in no figure. The first: "
-              << printable(ran->first_failure, Lines::one)
-              << "\nTo make them again, go on with --resume --out " << out.string() << '\n';
+              << printable(ran->first_failure, Lines::one) << '\n';
+    if (ran->left_out > 0) {
+      std::cerr << "Left out: " << ran->left_out
+                << " answers of arms that failed three times in a row over one network\n";
+    }
+    std::cerr << "To make them again, go on with --resume --out " << out.string() << '\n';
   }
   const int status = ran->failed > 0 ? 1 : 0;
   if (o.no_report) return status;

@@ -107,6 +107,11 @@ std::string banners(const RunData& data) {
   if (m.value("finished", nlohmann::ordered_json()).is_null()) {
     banner("<b class=\"label\">Unfinished.</b> Not every answer of the experiment is in here.");
   }
+  if (m.value("left_out", 0) > 0) {
+    banner("<b class=\"label\">Left out.</b> " + std::to_string(m.value("left_out", 0)) +
+           " answers were not asked for, since their arm failed three times in a row; see "
+           "Failures.");
+  }
   if (beside) {
     banner(
         "Arms beside the server run their client at the server's end of the link, as a server "

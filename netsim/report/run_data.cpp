@@ -83,12 +83,21 @@ Result<std::vector<ordered_json>> lines_so_far(const std::filesystem::path& file
   return read_lines(file);
 }
 
-// Which answers are drawn over time. Arms can only be compared over one prompt, and lanes finish
-// prompts in any order: it is the one that most arms answered, and the experiment's first of those.
+// Whether the link was down while the answer came.
+bool met_outage(const Run& run) {
+  return std::ranges::any_of(run.events, [](const ordered_json& event) {
+    return event.value("kind", std::string()) == "down";
+  });
+}
+
+// Chooses the answers that are drawn over time. Arms can only be compared over one prompt, and
+// lanes finish prompts in any order: it is the one in which most arms met an outage, then the one
+// that most arms answered, then the experiment's first.
 void choose_timelines(RunData& data) {
   for (const std::string& setting : data.settings) {
     struct Answered {
       std::set<std::string> arms;
+      std::set<std::string> disturbed;                              // arms that met an outage
       std::tuple<std::uint32_t, std::uint32_t, std::size_t> place;  // in the experiment
     };
     std::map<std::string, Answered> by_circumstances;
@@ -98,13 +107,18 @@ void choose_timelines(RunData& data) {
     for (std::size_t i = 0; i < data.runs.size(); ++i) {
       const Run& run = data.runs[i];
       if (!can_be_drawn(run)) continue;
-      const Answered first{.arms = {}, .place = {run.repetition, run.prompt_index, i}};
-      by_circumstances.try_emplace(run.pair_key, first).first->second.arms.insert(run.arm);
+      const Answered first{
+          .arms = {}, .disturbed = {}, .place = {run.repetition, run.prompt_index, i}};
+      Answered& answered = by_circumstances.try_emplace(run.pair_key, first).first->second;
+      answered.arms.insert(run.arm);
+      if (met_outage(run)) answered.disturbed.insert(run.arm);
     }
     const auto best = std::ranges::max_element(by_circumstances, [](const auto& a, const auto& b) {
-      const auto& [few, late] = a.second;
-      const auto& [many, early] = b.second;
-      return few.size() != many.size() ? few.size() < many.size() : late > early;
+      const auto rank = [](const Answered& answered) {
+        return std::pair(answered.disturbed.size(), answered.arms.size());
+      };
+      return rank(a.second) != rank(b.second) ? rank(a.second) < rank(b.second)
+                                              : a.second.place > b.second.place;
     });
     if (best == by_circumstances.end()) continue;
     for (std::size_t i = 0; i < data.runs.size(); ++i) {

@@ -199,6 +199,9 @@ Arm read_arm(Reader& from) {
   arm.control = from.flag("control", false);
   arm.acceptance = from.optional_real("acceptance");
   if (arm.acceptance && *arm.acceptance > 1) from.fail("acceptance: give a probability");
+  if (const auto deadline = from.integer("deadline_ms", 0, 1); deadline > 0) {
+    arm.deadline_ms = static_cast<std::uint32_t>(deadline);
+  }
   arm.server_drafter = from.text("server_drafter", "");
   arm.options = from.texts("options");
   const bool drafts = arm.kind == Arm::Kind::split || arm.kind == Arm::Kind::local;
@@ -335,6 +338,10 @@ Result<DeviceProfile> find_device(const std::string& name, const std::vector<fs:
 }
 
 }  // namespace
+
+bool writes_offline(const Arm& arm) {
+  return arm.kind == Arm::Kind::split || arm.kind == Arm::Kind::local;
+}
 
 bool can_be_cut(const Arm& arm) {
   return arm.kind == Arm::Kind::split || arm.kind == Arm::Kind::stop;

@@ -38,10 +38,15 @@ struct Arm {
   bool control = false;              // of a split arm: it may stream where that is faster
   std::string server_drafter;        // a kind of drafter without weights that the server runs
   std::optional<double> acceptance;  // synthetic
-  std::vector<std::string> options;  // further ones of `edgedraft run`
+  std::optional<std::uint32_t> deadline_ms;  // unset: the experiment's, if it can go on offline
+  std::vector<std::string> options;          // further ones of `edgedraft run`
 };
 
 std::string_view to_string(Arm::Kind kind);
+
+// Whether its answers can go on offline. The others wait for the server, unless an arm's own
+// deadline_ms says otherwise.
+bool writes_offline(const Arm& arm);
 
 // Whether its answers can do with a link that is cut: they go on without it, or end there.
 bool can_be_cut(const Arm& arm);

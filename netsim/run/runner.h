@@ -27,12 +27,13 @@ struct RunnerOptions {
 struct RunTally {
   std::size_t answers = 0;  // of the whole experiment
   std::size_t failed = 0;
+  std::size_t left_out = 0;     // of arms that failed three times in a row
   std::string first_failure{};  // which arm's, and why
 };
 
 // Runs what of the experiment has not been run yet, and leaves the results in `out`. Ends at
-// SIGINT and SIGTERM, with what it has. A failed answer does not end it; three in a row of one lane
-// do.
+// SIGINT and SIGTERM, with what it has. A failed answer does not end it; three in a row of one arm
+// leave out the rest of that arm's answers over that network, device and seed.
 //
 // Errors    usage, io, unsupported (an arm or driver that is not to be had here), link_down for a
 //           server that does not start or is gone, refused for a link out of tolerance, cancelled

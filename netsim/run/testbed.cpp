@@ -18,6 +18,9 @@ namespace fs = std::filesystem;
 using nlohmann::ordered_json;
 
 constexpr auto kAnswerMax = std::chrono::minutes(15);
+// Longer than any answer may take.
+constexpr std::uint32_t kNoDeadlineMs = 2 * std::chrono::milliseconds(kAnswerMax).count();
+constexpr auto kEndGrace = std::chrono::seconds(2);
 constexpr auto kPoll = std::chrono::milliseconds(2);
 // A session outlives its client, and where a link was cut the server cannot know that it is over:
 // there is room for those of earlier answers beside a trial's own.
@@ -252,6 +255,8 @@ Result<std::vector<std::string>> Testbed::client_command(const Arm& arm, const T
   const std::string& server = arm.kind == Arm::Kind::local      ? kNowhere
                               : arm.place == Arm::Place::server ? server_of(arm).address
                                                                 : server_of(arm).device_address;
+  const std::uint32_t deadline_ms =
+      arm.deadline_ms.value_or(writes_offline(arm) ? e.deadline_ms : kNoDeadlineMs);
   std::vector<std::string> argv{parts_.programs.client.string(),
                                 "run",
                                 "--json",
@@ -270,7 +275,7 @@ Result<std::vector<std::string>> Testbed::client_command(const Arm& arm, const T
                                 "--seed",
                                 std::to_string(parts_.seed),
                                 "--deadline-ms",
-                                std::to_string(e.deadline_ms),
+                                std::to_string(deadline_ms),
                                 "--cycles",
                                 client.cycles.string()};
   const auto add = [&](std::initializer_list<std::string> words) {
@@ -355,7 +360,10 @@ Result<TrialOutcome> Testbed::run(const Trial& trial) {
                      .added_ms = arm.place == Arm::Place::server ? round_trip_ms_ : 0,
                      .events = events};
     if (source.status != 0) {
-      const std::string why = last_line(clients[i].errors);
+      std::string why = last_line(clients[i].errors);
+      if (Clock::now() - clients[i].started > kAnswerMax) {
+        why = "it took longer than " + std::to_string(kAnswerMax.count()) + " minutes";
+      }
       outcome.failure = why.empty() ? "status " + std::to_string(source.status) : why;
       source.failure = *outcome.failure;
     }
@@ -394,8 +402,8 @@ Result<void> Testbed::follow(const Trial& trial, std::vector<Client>& clients,
     const Duration now = Clock::now() - start;
     if (parts_.cancelled()) return Error{Errc::cancelled, "interrupted"};
     if (now > kAnswerMax) {
-      return Error{Errc::timed_out,
-                   "an answer took longer than " + std::to_string(kAnswerMax.count()) + " minutes"};
+      for (Client& client : clients) client.process->end(kEndGrace);
+      break;
     }
     if (next_event < scripted.size() && now >= scripted[next_event].at) {
       if (auto fired = fire(scripted[next_event++]); !fired) return fired;

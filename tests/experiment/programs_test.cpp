@@ -245,6 +245,76 @@ TEST_F(ExperimentProgramsTest, AKilledClientIsAFailureThatIsToldAndMadeAgain) {
   EXPECT_EQ(processes(), 0u);
 }
 
+TEST_F(ExperimentProgramsTest, AnOutageBesideAPlainStreamFinishesAfterAKillAndIsDrawn) {
+  driver_ = "auto";
+  std::ofstream(scratch_ / "tunnel.toml") << "both = { rate_mbit = 50, path_ms = 5 }\n"
+                                             "[[outage]]\nafter_tokens = 6\nfor_s = 3\n";
+  std::string text = experiment("deadline_ms = 1000\n");
+  text.replace(text.find("\"lan\""), 5, "\"tunnel.toml\"");
+  text.replace(text.find("place = \"server\"\n"), 17, "");
+  const auto file = write(text);
+  {
+    Process process(command(file, {"--accept-any-link"}), scratch_ / "killed");
+    wait_for_lines(1, process);
+    process.signal(SIGKILL);
+    process.wait();
+  }
+  for (int i = 0; i < 3000 && processes() > 0; ++i) std::this_thread::sleep_for(10ms);
+  const int status = run(file, {"--resume", "--accept-any-link"});
+  ASSERT_TRUE(status == 0 || status == 5) << error_;
+  std::set<std::string> trials;
+  int stalled = 0;
+  for (const json& run : lines("runs.jsonl")) {
+    EXPECT_TRUE(run["failure"].is_null()) << run["failure"];
+    EXPECT_EQ(run["link_events"].size(), 1u);
+    trials.insert(run["trial"].get<std::string>());
+    if (run["arm"] != "stream") continue;
+    stalled += run["stalls_over_1s"].get<int>();
+    EXPECT_EQ(run["offline_tokens"], 0);
+    EXPECT_GT(run["seconds"].get<double>(), 2.5) << "the stall is part of the answer's time";
+  }
+  EXPECT_EQ(trials.size(), 4u);
+  EXPECT_EQ(stalled, 2);
+  EXPECT_FALSE(json::parse(std::ifstream(out() / "manifest.json"))["finished"].is_null());
+  if (status == 5) EDGEDRAFT_SKIP_WITHOUT("gnuplot", error_);
+  std::ifstream report(out() / "report.html");
+  const std::string page(std::istreambuf_iterator<char>(report), {});
+  EXPECT_NE(page.find("Shaded: the link is down"), std::string::npos);
+}
+
+TEST_F(ExperimentProgramsTest, AnArmThatFailsThriceIsLeftOutAndTheOthersGoOn) {
+  const auto file = write(experiment("repetitions = 3\n") + "options = [\"--no-such-option\"]\n");
+  for (const std::vector<std::string>& options :
+       {std::vector<std::string>{"--no-report"}, {"--no-report", "--resume"}}) {
+    ASSERT_EQ(run(file, options), 1) << error_;
+    EXPECT_NE(error_.find("3 of 12 answers failed"), std::string::npos) << error_;
+    EXPECT_NE(error_.find("Left out: 3 answers"), std::string::npos) << error_;
+    std::map<std::string, int> answers;
+    for (const json& run : lines("runs.jsonl")) ++answers[run["arm"]];
+    EXPECT_EQ(answers, (std::map<std::string, int>{{"split", 3}, {"stream", 6}}));
+    const json manifest = json::parse(std::ifstream(out() / "manifest.json"));
+    EXPECT_FALSE(manifest["finished"].is_null());
+    EXPECT_EQ(manifest["left_out"], 3);
+  }
+}
+
+TEST_F(ExperimentProgramsTest, ADeadlineBindsItsArmAlone) {
+  const std::string more =
+      "deadline_ms = 777\n[[arm]]\nname = \"impatient\"\nkind = \"plain\"\n"
+      "deadline_ms = 888\n[[arm]]\nname = \"other\"\nkind = \"split\"\n"
+      "bundle = \"moa-tli0\"\n";
+  ASSERT_EQ(run(write(experiment("deadline_ms = 999\n") + more),
+                {"--no-report", "--client-program", noting_client()}),
+            0)
+      << error_;
+  std::ifstream calls(scratch_ / "calls");
+  const std::string text(std::istreambuf_iterator<char>(calls), {});
+  for (const char* deadline : {"777", "888", "999", "1800000"}) {
+    EXPECT_NE(text.find(std::string("--deadline-ms ") + deadline + ' '), std::string::npos)
+        << deadline;
+  }
+}
+
 TEST_F(ExperimentProgramsTest, ResultsSayHowTcpControlsCongestion) {
   const auto recorded = [&] {
     const json manifest = json::parse(std::ifstream(out() / "manifest.json"));
