@@ -36,6 +36,23 @@ if ! cmp -s package-lock.json installed.json; then
   cp package-lock.json installed.json
 fi
 
+# Two agents, of 300 MB: without them their tests alone are left out. Their versions are exact, and
+# they depend on nothing but optional packages, so no lock file is needed.
+agents=$PWD/agents
+mkdir -p "$agents"
+if ! cmp -s "$here/agents/package.json" "$agents/installed.json"; then
+  cp "$here/agents/package.json" "$agents"
+  if (cd "$agents" && timeout 180 npm install --omit=optional --no-package-lock --no-audit --no-fund >npm.log 2>&1 &&
+    HOME=$PWD node_modules/.bin/opencode --version && HOME=$PWD node_modules/.bin/qwen --version); then
+    cp "$here/agents/package.json" "$agents/installed.json"
+  else
+    cat "$agents/npm.log"
+    leave_out "$here/agents.test.js" npm "npm could not install the agents"
+    agents=
+  fi
+fi
+export EDGEDRAFT_AGENTS=$agents EDGEDRAFT_AGENTS_LIST=$here/agents/package.json
+
 processes=()
 stop() {
   kill "${processes[@]}" 2>/dev/null || true
@@ -85,6 +102,19 @@ mkdir page-data
 processes+=($!)
 ready page
 read -r _ page _ <page.out
+
+# For agents, whose first prompts have thousands of tokens.
+"$server" --model "$models/target.gguf" --bundle "$models/moa-tli1.gguf" --listen 127.0.0.1:0 \
+  --state agent-state --ctx 16384 --max-sessions 4 >agent-server.out 2>agent-server.err &
+processes+=($!)
+ready agent-server
+read -r _ address _ pin <agent-server.out
+"$client" serve --listen 127.0.0.1:0 --server "$address" --pin "$pin" --page off \
+  --bundle "$models/moa-tli1.gguf" >agent.out 2>agent.err &
+processes+=($!)
+ready agent
+read -r _ agent _ <agent.out
+export EDGEDRAFT_AGENT_API=$agent
 
 # One that wants a key, of a server that is not there.
 rm -f key

@@ -9,4 +9,8 @@ test("the docs name the versions that are tried here", () => {
     const { version } = JSON.parse(readFileSync(`node_modules/${name}/package.json`, "utf8"));
     assert.ok(docs.includes(`| \`${name}\` | ${version} |`), `${name} ${version}`);
   }
+  const agents = JSON.parse(readFileSync(process.env.EDGEDRAFT_AGENTS_LIST, "utf8")).dependencies;
+  for (const [name, version] of Object.entries(agents)) {
+    assert.ok(docs.includes(`| \`${name}\` | ${version} |`), `${name} ${version}`);
+  }
 });
