@@ -165,7 +165,7 @@ void ApiService::serve(Call call) {
   if (const Route* const route = route_of(request)) {
     if (!has_readable_shape(request.body)) {
       ++counters_.refused;
-      return call.fail({.message = "the body nests too deeply, or has objects of too many members",
+      return call.fail({.message = "the body nests too deeply, or has too many members or elements",
                         .code = "invalid_json"});
     }
     const HttpReply reply = call.reply;
