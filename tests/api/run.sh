@@ -105,7 +105,7 @@ read -r _ page _ <page.out
 
 # For agents, whose first prompts have thousands of tokens.
 "$server" --model "$models/target.gguf" --bundle "$models/moa-tli1.gguf" --listen 127.0.0.1:0 \
-  --state agent-state --ctx 16384 --max-sessions 4 >agent-server.out 2>agent-server.err &
+  --state agent-state --ctx 32768 --max-sessions 4 >agent-server.out 2>agent-server.err &
 processes+=($!)
 ready agent-server
 read -r _ address _ pin <agent-server.out

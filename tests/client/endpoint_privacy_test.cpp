@@ -285,7 +285,8 @@ TEST_F(PrivacyTest, NoFieldIsForgotten) {
 // As phones, editors, web servers and PDF write values, numbers and marks.
 TEST_F(PrivacyTest, NoSpellingOfPrivateTextLeaves) {
   api_.reset();
-  start({.privacy = {.detects = {PrivateType::mail, PrivateType::phone, PrivateType::card}}});
+  start({.writes_alone = true,
+         .privacy = {.detects = {PrivateType::mail, PrivateType::phone, PrivateType::card}}});
   chat(
       chat_of("<private>Annabel O'Quist</private>, <private>Łódź</private>.", {{"max_tokens", 1}}));
   const std::uint64_t before = last_sent();

@@ -263,6 +263,7 @@ struct SimulatedDevice::Talk final : GenerationObserver {
   std::deque<Ask> line;
   std::optional<Ask> asked;
   std::unique_ptr<Drafter> drafter;
+  std::optional<OfflineWriter> writer;
   std::unique_ptr<Link> link;
   std::optional<Generation> generation;
 };
@@ -284,10 +285,18 @@ SimulatedDevice::SimulatedDevice(const Options& options)
     const Duration step = i == 0 ? options.first_draft_step : options.others_draft_step;
     const PaceClock clock{.now = [this] { return compute_now(); },
                           .wait_until = [this](Instant end) { compute_until(end); }};
+    const auto make_target = [this, &options]() -> std::unique_ptr<Drafter> {
+      return std::make_unique<IndependentDrafter>(*backend_, toy_.config, toy_.tensors,
+                                                  options.drafter_context);
+    };
+    if (i == 0 && options.first_answers_alone) {
+      talk.writer.emplace([=] {
+        return std::make_unique<PacedDrafter>(make_target(), DraftingPace{.step = step}, clock);
+      });
+    }
     std::unique_ptr<Drafter> drafter;
-    if (options.drafts_well || (i == 0 && options.first_answers_alone)) {
-      drafter = std::make_unique<IndependentDrafter>(*backend_, toy_.config, toy_.tensors,
-                                                     options.drafter_context);
+    if (options.drafts_well) {
+      drafter = make_target();
     } else {
       drafter = std::make_unique<MoaDrafter>(*backend_, moa_.config, moa_.tensors,
                                              options.drafter_context);
@@ -301,6 +310,7 @@ SimulatedDevice::SimulatedDevice(const Options& options)
     talk.generation.emplace(
         Generation::Parts{.link = *talk.link,
                           .drafter = talk.drafter.get(),
+                          .writer = talk.writer ? &*talk.writer : nullptr,
                           .observer = talk,
                           .is_end = is_toy_end,
                           .now = [this, &talk] { return talk.seen.value_or(compute_now()); },
