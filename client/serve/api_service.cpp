@@ -293,8 +293,8 @@ std::optional<ApiError> ApiService::error_of_size(const HttpRequest& request) co
   const std::size_t bytes = json_text_bytes(request.body);
   if (bytes <= most) return std::nullopt;
   return ApiError{.message = "the request has " + std::to_string(bytes) +
-                             " bytes of text; the context of the target holds at most " +
-                             std::to_string(most),
+                             " bytes of text, more than the target's context can hold (at most " +
+                             std::to_string(most) + ")",
                   .code = "context_length_exceeded"};
 }
 

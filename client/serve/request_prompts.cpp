@@ -16,7 +16,8 @@ constexpr std::size_t kShortensBy = 4;
 
 ApiError too_long(std::size_t bytes, std::size_t most) {
   return {.message = "the prompt has " + std::to_string(bytes) +
-                     " bytes; the context of the target holds at most " + std::to_string(most),
+                     " bytes, more than the target's context can hold (at most " +
+                     std::to_string(most) + ")",
           .code = "context_length_exceeded"};
 }
 
