@@ -197,9 +197,9 @@ Error no_congestion_control(const std::string& name) {
   std::ifstream file("/proc/sys/net/ipv4/tcp_available_congestion_control");
   std::string loaded;
   std::getline(file, loaded);
-  return {Errc::usage, "congestion_control: this kernel has no '" + name +
-                                 "' (loaded: " + loaded + "); as root, modprobe tcp_" + name +
-                                 ", or name another in the profile or experiment"};
+  return {Errc::usage, "congestion_control: this kernel has no '" + name + "' (loaded: " + loaded +
+                           "); as root, modprobe tcp_" + name +
+                           ", or name another in the profile or experiment"};
 }
 
 Result<void> set_congestion_control(const std::string& address, const std::string& name) {

@@ -77,7 +77,7 @@ class SimulatedDevice {
     std::uint32_t conversations = 1;
     TreeShape tree{.breadth = 3, .depth = 4, .nodes = 12};
     std::uint32_t drafter_context = 200;  // the server's
-    bool first_answers_alone = false;  // conversation 0 has a writer that needs no activations
+    bool first_answers_alone = false;     // conversation 0 has a writer that needs no activations
     bool drafts_well = false;  // the drafter is the target: it drafts as far ahead as there is time
     // How long the first conversation's drafter takes per token or level of a tree.
     Duration first_draft_step = kDraftStep;

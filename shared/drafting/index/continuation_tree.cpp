@@ -53,7 +53,8 @@ DraftTree continuation_tree(const CorpusIndex& index, std::span<const std::uint3
                             const TreeShape& shape) {
   const CorpusIndex::Match match = index.longest_match(context, kMatchMax);
   if (match.length == 0) return {};
-  const ContinuationTrie trie = continuations(index, match, std::min(kCopiedMax, shape.copied_depth()));
+  const ContinuationTrie trie =
+      continuations(index, match, std::min(kCopiedMax, shape.copied_depth()));
   const float places_each =
       static_cast<float>(match.suffixes.count()) / static_cast<float>(trie.nodes[0].count);
   std::vector<std::uint32_t> depths(trie.nodes.size(), 0);
