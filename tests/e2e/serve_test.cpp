@@ -332,6 +332,19 @@ int kill_count() {
   return wanted != nullptr ? std::stoi(wanted) : 10;
 }
 
+// Whether the endpoint holds `wanted`, or that with the answer that it was still to get: an
+// endpoint writes an ended answer to its page's conversation without waiting for the page.
+bool holds(const json& turns, const json& wanted, const std::string& answer) {
+  if (turns == wanted) return true;
+  if (wanted.empty() || !wanted.back().contains("stream") || turns.size() != wanted.size())
+    return false;
+  json settled = wanted;
+  settled.back().erase("stream");
+  settled.back()["answer"] = turns.back().value("answer", json::object());
+  return turns == settled && settled.back()["answer"].value("finished", false) &&
+         settled.back()["answer"].value("text", "") == answer;
+}
+
 // Does what the page does: saves the conversation with each question, asks, and saves the answer.
 TEST_F(ServeTest, LosesAndDoublesNoTurnThoughItIsKilledWhileAnswersAreWritten) {
   const Server server(scratch_);
@@ -340,13 +353,21 @@ TEST_F(ServeTest, LosesAndDoublesNoTurnThoughItIsKilledWhileAnswersAreWritten) {
   Random random(7);
   json saved = json::array();   // turns that the endpoint said it has
   json saving = json::array();  // the same with what it was saving when it was killed
+  const json asked{{"messages", {{{"role", "user"}, {"content", kStory}}}},
+                   {"stream", true},
+                   {"max_tokens", 20}};
+  std::string answer;
   int in_mid_answer = 0;
   for (int kill = 0; kill < kill_count(); ++kill) {
     Endpoint endpoint(scratch_, server.address(), server.pin(), options);
     const HttpResult found = ask(endpoint.port(), {.path = path});
     json turns = json::array();
     if (found.status == 200) turns = json::parse(found.body)["turns"];
-    ASSERT_TRUE(turns == saved || turns == saving) << kill << ": " << found.body;
+    if (answer.empty()) {
+      answer = endpoint.answer({{"max_tokens", 20}})["message"]["content"];
+    }
+    ASSERT_TRUE(holds(turns, saved, answer) || holds(turns, saving, answer))
+        << kill << ": " << found.body;
     saved = saving = turns;
     std::thread killing([&, after = std::chrono::milliseconds(random.below(250))] {
       std::this_thread::sleep_for(after);
@@ -368,9 +389,6 @@ TEST_F(ServeTest, LosesAndDoublesNoTurnThoughItIsKilledWhileAnswersAreWritten) {
         turns.push_back({{"role", "assistant"}, {"stream", stream}, {"private", false}});
         save(turns);
         ++in_mid_answer;
-        const json asked{{"messages", {{{"role", "user"}, {"content", kStory}}}},
-                         {"stream", true},
-                         {"max_tokens", 20}};
         (void)ask(endpoint.port(), {.method = "POST",
                                     .path = "/v1/chat/completions",
                                     .headers = {{"X-Conversation-Id", stream}},
