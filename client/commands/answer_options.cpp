@@ -163,26 +163,6 @@ Result<void> check_experiment(const AnswerOptions& o, AnswerConfig& config) {
   return {};
 }
 
-// Drawn drafts need a law to be drawn from, and a verdict on each before the next.
-Result<void> check_drawn(const AnswerOptions& o, AnswerConfig& config) {
-  if (!config.generation.sampling.drawn_drafts) return {};
-  if (o.plain) return usage_error("--draw drawn draws drafts, --plain has none: give one of them");
-  if (o.overlap == "on" || o.overlap == "economy") {
-    return usage_error(
-        "--draw drawn waits for the verdict on each draft, as hints carry no laws: leave out "
-        "--overlap");
-  }
-  if (!o.drafter.empty() || !config.drafter.merge.empty() || !o.indexes.empty()) {
-    return usage_error(
-        "--draw drawn draws from the law of the bundle's own drafter: leave out --drafter, "
-        "--drafter-merge and --index");
-  }
-  if (!o.oracle.empty())
-    return usage_error("--oracle has no law to draw from: leave out --draw drawn");
-  config.drafter.merges_if_faster = false;
-  return {};
-}
-
 constexpr std::uint64_t kNamesBytesMax = 1u << 20;
 constexpr PrivateType kDetected[] = {PrivateType::mail, PrivateType::phone,   PrivateType::card,
                                      PrivateType::iban, PrivateType::address, PrivateType::key};
@@ -270,8 +250,6 @@ Result<AnswerConfig> check_answer_options(const AnswerOptions& o) {
                 .top_p = static_cast<float>(o.top_p),
                 .min_p = static_cast<float>(o.min_p),
                 .seed = o.seed.value_or(0)};
-  set_draw(g.sampling, o.draw);
-  if (auto right = check_drawn(o, config); !right) return right.error();
   g.deadline = std::chrono::milliseconds(o.deadline_ms);
   g.resync = o.resync == "check" ? wire::ResyncPolicy::check : wire::ResyncPolicy::keep;
   g.resync_wait = std::chrono::milliseconds(o.resync_wait_ms);
@@ -367,17 +345,8 @@ void declare_answer_options(CLI::App& app, AnswerOptions& o) {
       ->check(in_range(0.0, 1.0))
       ->capture_default_str();
   add("--seed", o.seed, "S",
-      "The same seed gives the same answer, drafted or plain; but see --draw drawn [0; serve: "
-      "another for each request]")
+      "The same seed gives the same answer, drafted or plain [0; serve: another for each request]")
       ->check(is_seed());
-  add("--draw", o.draw, "HOW",
-      "How tokens are drawn from the seed: gumbel, which drafts can predict; inverse, which "
-      "reproduces what earlier versions drew for a seed. drawn: drafts are drawn from the "
-      "drafter's law, which is sent along, and accepted by the rule of speculative sampling; "
-      "answers have the same law, but depend on the drafts, and each draft waits for the verdict "
-      "on the one before (no --overlap)")
-      ->check(one_of({"gumbel", "inverse", "drawn"}))
-      ->capture_default_str();
   add("--deadline-ms", o.deadline_ms, "MS",
       "Silence of the server after which the drafter writes on alone")
       ->check(in_range(1u, kMillisecondsMax))

@@ -47,7 +47,6 @@ struct AnswerOptions {
   std::uint32_t top_k = 0;
   double top_p = 1.0;
   double min_p = 0.0;
-  std::string draw = "gumbel";
   std::optional<std::uint64_t> seed;
   std::uint32_t deadline_ms = 3000;
   std::string resync = "check";

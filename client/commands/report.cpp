@@ -95,7 +95,6 @@ ordered_json config_json(const ReportedConfig& config) {
       {"top_k", g.sampling.top_k},
       {"top_p", g.sampling.top_p},
       {"min_p", g.sampling.min_p},
-      {"draw", draw_name(g.sampling)},
       {"deadline_ms", milliseconds(g.deadline)},
       {"resync", g.resync == wire::ResyncPolicy::check ? "check" : "keep"},
       {"resync_wait_ms", milliseconds(g.resync_wait)},

@@ -12,7 +12,6 @@
 #include "shared/privacy/safe_tree.h"
 #include "shared/privacy/taint_ledger.h"
 #include "shared/speculative/draft_tree.h"
-#include "shared/speculative/sparse_law.h"
 
 namespace edgedraft {
 
@@ -57,14 +56,9 @@ class Conversation {
   SafePrefix prefix(std::uint32_t base_count, std::uint32_t count) const {
     return SafePrefix(ledger_, base_count, count);
   }
-  // `tree` is the bound drafter's, grown behind the last token, and so are the laws of its inner
-  // rows, if it was drawn from them. Requires  no private token
-  SafeTree draft(const DraftTree& tree, std::span<const SparseLaw> laws = {}) const {
-    std::vector<LawEntries> entries;
-    for (const SparseLaw& law : laws) {
-      entries.emplace_back(law.entries().begin(), law.entries().end());
-    }
-    return SafeTree(ledger_, tree.tokens(), tree.parents(), std::move(entries));
+  // `tree` is the bound drafter's, grown behind the last token. Requires  no private token
+  SafeTree draft(const DraftTree& tree) const {
+    return SafeTree(ledger_, tree.tokens(), tree.parents());
   }
   // `nodes` are of a tree that the bound drafter has grown. Requires  no private token
   SafeHints hints(std::span<const HintNode> nodes) const { return SafeHints(ledger_, nodes); }

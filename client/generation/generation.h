@@ -23,7 +23,6 @@
 #include "shared/base/error.h"
 #include "shared/drafting/drafter.h"
 #include "shared/protocol/target_link.h"
-#include "shared/speculative/drawn_draft.h"
 
 namespace edgedraft {
 
@@ -170,7 +169,6 @@ class Generation {
   Result<void> send_wanted();
   Result<void> send_tokens();
   Result<void> send_draft();
-  std::vector<SparseLaw> draw_tree(const TreeShape& shape);
   Result<void> send_stream();
   bool may_run() const;
   RunControl::Decision plan_run();
@@ -179,13 +177,8 @@ class Generation {
   std::uint32_t credit() const;
   wire::RunTerms run_terms();
   void begin_run();
-  // As the server draws, if it knows how.
-  SamplingParams sampling() const;
-  // Drafts are drawn from the drafter's law.
-  bool draws_drafts() const;
   // What is known of the target's choices: a grammar, and the noise of the draw. Empty: nothing.
-  // With `drawn`, which the choice refers to, nodes are drawn instead of following the noise.
-  TreeGrowth::Choice draft_choice(DrawnDraft* drawn = nullptr);
+  TreeGrowth::Choice draft_choice();
   std::uint32_t depth_left() const;
   bool drafts_ahead() const;
   bool holds_news() const;
@@ -213,7 +206,7 @@ class Generation {
   // What the server is to know of law_.
   //
   // Errors    unsupported: it cannot keep to it
-  Result<Constraints> constraints() const;
+  Constraints constraints() const;
   std::span<const std::uint32_t> answer() const {
     return conversation_.tokens().subspan(conversation_.answer_first());
   }

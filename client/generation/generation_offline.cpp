@@ -66,7 +66,7 @@ Result<void> Generation::write_offline() {
   if (lasts && !repeats)
     avoid_circles(conversation_.tokens(), conversation_.answer_first(), lawful);
   const std::uint32_t token =
-      Sampler(sampling()).choose(lawful.empty() ? logits : lawful, conversation_.count());
+      Sampler(options_.sampling).choose(lawful.empty() ? logits : lawful, conversation_.count());
   if (device_writes_ && route_ == AnswerRoute::automatic) {
     confidence_.observe(lawful.empty() ? logits : lawful, token);
     device_writes_ = !confidence_.unsure();

@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "shared/protocol/activation_codec.h"
-#include "shared/speculative/rule_numbers.h"
 
 // While the server answers: requests, verdicts, streams.
 namespace edgedraft {
@@ -138,18 +137,13 @@ Result<void> Generation::send_draft() {
   request_.tree = {};
   request_.streaming = false;
   request_.levels = 0;
-  std::vector<SparseLaw> laws;
   // The target adds a token of its own behind the tree.
   const std::uint32_t depth_max = options_.tokens_max - answer_count() - 1;
   if (options_.tree && depth_max > 0) {
     const Instant before = parts_.now();
     TreeShape shape = server_.affordable(*options_.tree);
     shape.limit(depth_max);
-    if (shape.nodes > 0 && draws_drafts()) {
-      laws = draw_tree(shape);
-    } else if (shape.nodes > 0) {
-      request_.tree = parts_.drafter->draft(shape, draft_choice());
-    }
+    if (shape.nodes > 0) request_.tree = parts_.drafter->draft(shape, draft_choice());
     request_.record.drafting = parts_.now() - before;
     request_.levels = shape.depth;
     request_.is_timed = is_timed();
@@ -158,18 +152,7 @@ Result<void> Generation::send_draft() {
   stats_.drafted += request_.tree.node_count();
   request_.rows = request_.tree.row_count();
   request_.drafted_at = parts_.now();
-  return parts_.link.send(wire::OutgoingDraft{.tree = conversation_.draft(request_.tree, laws)});
-}
-
-// Draws the tree, and returns the laws that it was drawn from.
-std::vector<SparseLaw> Generation::draw_tree(const TreeShape& shape) {
-  Random numbers = draft_numbers(options_.sampling.seed, conversation_.count() - 1);
-  DrawnDraft drawn({.temperature = options_.sampling.temperature,
-                    .breadth = shape.breadth,
-                    .law_tokens_max = server_.law_tokens_max,
-                    .uniform = [&] { return numbers.uniform(); }});
-  request_.tree = parts_.drafter->draft(shape, draft_choice(&drawn));
-  return drawn.laws(request_.tree);
+  return parts_.link.send(wire::OutgoingDraft{.tree = conversation_.draft(request_.tree)});
 }
 
 Result<void> Generation::send_stream() {

@@ -53,17 +53,8 @@ Result<void> Generation::send_tokens() {
   request_.settled_count = settled;
   request_.rows = std::max(count - base, 1u);  // the last token runs in any case
   const SafePrefix text = conversation_.prefix(base, count - base);
-  const auto kept_to = opens ? Result<Constraints>(Constraints{}) : constraints();
-  if (!kept_to) return kept_to.error();
-  const SafeParameters parameters(opens ? SamplingParams{} : sampling(), *kept_to);
-  if (logprobs_ > server_.logprobs_max) {
-    return Error{Errc::unsupported, "the server is too old for log probabilities: update it"};
-  }
-  if (!opens && draws_drafts() && server_.law_tokens_max == 0) {
-    return Error{Errc::unsupported,
-                 "the server takes no laws of drafts, which --draw drawn sends: let it take some "
-                 "(--law-tokens), update it, or draw by gumbel"};
-  }
+  const SafeParameters parameters(opens ? SamplingParams{} : options_.sampling,
+                                  opens ? Constraints{} : constraints());
   wire::RunTerms run;
   request_.running = false;
   if (!opens) {
@@ -86,14 +77,8 @@ Result<void> Generation::send_tokens() {
                                                 .run = run});
 }
 
-Result<Constraints> Generation::constraints() const {
+Constraints Generation::constraints() const {
   if (!law_) return Constraints{};
-  if (!server_.takes_constraints) {
-    // The stops that it would look for are found here, too.
-    if (!law_->changes_logits()) return Constraints{};
-    return Error{Errc::unsupported,
-                 "the server is too old for biases, penalties and grammars: update it"};
-  }
   Constraints constraints = law_->constraints();
   constraints.answer_begin = conversation_.answer_first();
   return constraints;

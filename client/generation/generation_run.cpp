@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "shared/speculative/draw_ranking.h"
-#include "shared/speculative/drawn_draft.h"
 
 // A server that goes on by itself, and a device that drafts ahead of what it knows.
 namespace edgedraft {
@@ -42,8 +41,7 @@ std::string_view to_string(RunKind kind) {
 }  // namespace
 
 bool Generation::may_run() const {
-  // Hints carry no laws, and which of them a pass takes depends on what they are.
-  return options_.overlap != Overlap::off && server_.runs && !draws_drafts();
+  return options_.overlap != Overlap::off && server_.runs;
 }
 
 std::uint32_t Generation::credit() const {
@@ -137,24 +135,13 @@ std::uint32_t Generation::depth_left() const {
   return options_.tokens_max - std::min(options_.tokens_max, answer_count() + 1);
 }
 
-SamplingParams Generation::sampling() const {
-  SamplingParams sampling = options_.sampling;
-  sampling.draw = std::min(sampling.draw, server_.newest_draw);
-  sampling.drawn_drafts = false;  // each draft says so itself
-  return sampling;
-}
-
-bool Generation::draws_drafts() const {
-  return options_.tree && options_.sampling.drawn_drafts && !options_.sampling.greedy() &&
-         parts_.drafter->has_law();
-}
-
-TreeGrowth::Choice Generation::draft_choice(DrawnDraft* drawn) {
+TreeGrowth::Choice Generation::draft_choice() {
   const bool has_grammar = law_ && law_->grammar();
-  const SamplingParams sampling = this->sampling();
-  const bool has_noise = !sampling.greedy() && sampling.draw == Draw::gumbel;
-  if (!has_grammar && !has_noise && drawn == nullptr) return {};
-  return [=, this](std::span<const std::uint32_t> path, std::vector<DraftGuess>& guesses) {
+  const SamplingParams& sampling = options_.sampling;
+  const bool has_noise = !sampling.greedy();
+  if (!has_grammar && !has_noise) return {};
+  return [has_grammar, has_noise, sampling, this](std::span<const std::uint32_t> path,
+                                                  std::vector<DraftGuess>& guesses) {
     if (has_grammar) {
       const auto so_far = answer();
       std::vector<std::uint32_t> text(so_far.begin(), so_far.end());
@@ -163,11 +150,7 @@ TreeGrowth::Choice Generation::draft_choice(DrawnDraft* drawn) {
       for (const DraftGuess& guess : guesses) tokens.push_back(guess.token);
       keep_allowed(law_->allowed(text, tokens), guesses);
     }
-    if (drawn != nullptr) {
-      drawn->draw(path, guesses);
-    } else if (has_noise) {
-      rank_by_draw(sampling, conversation_.count() + path.size(), guesses);
-    }
+    if (has_noise) rank_by_draw(sampling, conversation_.count() + path.size(), guesses);
   };
 }
 

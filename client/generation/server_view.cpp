@@ -12,11 +12,7 @@ void ServerView::welcomed(const wire::Welcome& welcome) {
   nodes_max = welcome.nodes_max;
   row_budget = welcome.row_budget;
   stream_tokens_max = welcome.stream_tokens_max;
-  runs = welcome.version >= kHintsVersion && welcome.hint_nodes_max > 0;
-  takes_constraints = welcome.takes_constraints;
-  logprobs_max = welcome.logprobs_max;
-  newest_draw = welcome.newest_draw;
-  law_tokens_max = welcome.law_tokens_max;
+  runs = welcome.hint_nodes_max > 0;
   newest_row = welcome.newest_row;
   context_count = welcome.context_count;
   ask_again = {};

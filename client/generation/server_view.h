@@ -27,14 +27,10 @@ struct ServerView {
   std::uint32_t nodes_max = 0;
   std::uint32_t row_budget = 0;
   std::uint32_t stream_tokens_max = 0;
-  bool runs = false;  // it takes credit and hints
-  bool takes_constraints = false;
-  std::uint32_t logprobs_max = 0;
-  Draw newest_draw = Draw::gumbel;
-  std::uint32_t law_tokens_max = 0;  // of a law beside a draft; 0: it takes no laws
-  bool newest_row = false;           // it sends the newest position's activations alone
-  std::uint32_t context_count = 0;   // 0: not known
-  Instant ask_again{};               // not before: it had no room
+  bool runs = false;                // it takes credit and hints
+  bool newest_row = false;          // it sends the newest position's activations alone
+  std::uint32_t context_count = 0;  // 0: not known
+  Instant ask_again{};              // not before: it had no room
 
   void welcomed(const wire::Welcome& welcome);
   void lost(const Error& error);

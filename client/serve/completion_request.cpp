@@ -259,9 +259,6 @@ void read_sampling(JsonFields& fields, SamplingParams& sampling) {
   sampling.top_p = static_cast<float>(top_p);
   sampling.min_p = static_cast<float>(min_p);
   sampling.top_k = static_cast<std::uint32_t>(std::max<std::int64_t>(top_k, 0));
-  if (const auto word = fields.word("draw", {"gumbel", "inverse", "drawn"})) {
-    set_draw(sampling, *word);
-  }
   if (const json* const seed = fields.find("seed"); seed != nullptr) {
     if (seed->is_number_unsigned()) {
       sampling.seed = seed->get<std::uint64_t>();

@@ -32,11 +32,6 @@ bool begins_within(const PrefillRequest& request) {
   return !request.law || request.law->constraints().answer_begin <= given;
 }
 
-// The laws of a draft's inner rows.
-std::vector<SparseLaw> laws_of(const wire::Draft& draft) {
-  return {draft.laws.begin(), draft.laws.end()};
-}
-
 }  // namespace
 
 PassLoop::PassLoop(const SessionParts& parts, const PassLoopOptions& options,
@@ -214,10 +209,6 @@ bool PassLoop::may_begin(const Job& job, const Session* session, const wire::Run
     delivery_.refuse(job.client, prompt.round, why, std::move(error));
     return false;
   };
-  if (terms.reserved) {
-    return refuse(Refusal::invalid,
-                  {Errc::unsupported, "this server knows no other rule of verification"});
-  }
   auto law = sessions_.law_of(job.client.identity,
                               session != nullptr ? session->target.law() : nullptr, constraints);
   if (!law) {
@@ -266,10 +257,7 @@ void PassLoop::begin(const Job& job, const wire::Draft& request) {
     return;
   }
   TargetSession& target = session->target;
-  const DraftTree tree = tree_of(request);
-  if (auto begun =
-          request.laws.empty() ? target.begin(tree) : target.begin_drawn(tree, laws_of(request));
-      !begun) {
+  if (auto begun = target.begin(tree_of(request)); !begun) {
     delivery_.refuse(job.client, request.round, refusal_of(begun.error().code), begun.error());
     return;
   }

@@ -111,11 +111,7 @@ void Application::on_hello(const ReplyHandle& reply, const PeerInfo& peer,
                         .row_budget = scheduler_.row_budget(),
                         .scale_groups = {},
                         .stream_tokens_max = host_.context_count(),
-                        .hint_nodes_max = kHintNodesMax,
-                        .takes_constraints = true,
-                        .logprobs_max = kLogprobsMax,
-                        .newest_draw = Draw::gumbel,
-                        .law_tokens_max = options_.law_tokens_max};
+                        .hint_nodes_max = kHintNodesMax};
   if (client->tap) {
     const auto groups = client->tap->scale_groups();
     welcome.scale_groups.assign(groups.begin(), groups.end());
@@ -151,9 +147,7 @@ Result<Client> Application::admit(const ReplyHandle& reply, const PeerInfo& peer
       .identity = identity_of(peer, hello.token),
       .tap = *tap,
       .drafter = drafter ? static_cast<std::uint32_t>(drafter - host_.drafters().data() + 1) : 0,
-      .codec = !options_.compresses             ? wire::Codec::none
-               : event.version >= kHintsVersion ? wire::Codec::gzip
-                                                : wire::Codec::zlib,
+      .codec = options_.compresses ? wire::Codec::gzip : wire::Codec::none,
       .newest_row = hello.newest_row};
 }
 

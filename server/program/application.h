@@ -18,10 +18,9 @@
 namespace edgedraft {
 
 struct ApplicationOptions {
-  std::optional<std::string> token;             // bearer token that clients must show
-  std::string agent;                            // program and version
-  bool compresses = true;                       // prompts' activations
-  std::uint8_t law_tokens_max = kLawTokensMax;  // of laws that come with drafts; 0: none come
+  std::optional<std::string> token;  // bearer token that clients must show
+  std::string agent;                 // program and version
+  bool compresses = true;            // prompts' activations
   std::shared_ptr<Metrics> metrics = std::make_shared<Metrics>();
 };
 

@@ -316,7 +316,6 @@ Result<int> serve(const ServerOptions& o) {
                           {.token = credentials->token,
                            .agent = kVersion,
                            .compresses = o.compress == "gzip",
-                           .law_tokens_max = static_cast<std::uint8_t>(o.law_tokens),
                            .metrics = metrics},
                           *log);
   Listener listener({.address = endpoint->host,

@@ -103,13 +103,6 @@ void declare_server_options(CLI::App& app, ServerOptions& o) {
       ->type_name("ROWS")
       ->check(in_range(0u, kMaskRowsMax))
       ->capture_default_str();
-  app.add_option("--law-tokens", o.law_tokens,
-                 "How many tokens of its drafter's distribution a client may send with a draft "
-                 "that it drew from that distribution (edgedraft run --draw drawn): with more, "
-                 "drafts are accepted more often, at five bytes for each. 0: no such drafts")
-      ->type_name("N")
-      ->check(in_range(0u, kLawTokensMax))
-      ->capture_default_str();
   app.add_option("--economy", o.economy,
                  "Whether an answer waits for hints that are on their way instead of having passes "
                  "of its own made: fewer passes per token, and slower answers on long links. auto: "

@@ -38,7 +38,7 @@ Proposal DrafterProposer::propose(const TargetSession& session, const ProposalLi
   // The noise of the draw is known, as it is to a device. The grammar stays out of it: the
   // session's has so many steps to search with, which are the answer's.
   const SamplingParams& sampling = session.sampling();
-  if (!sampling.greedy() && sampling.draw == Draw::gumbel) {
+  if (!sampling.greedy()) {
     growth.set_choice([&sampling, position = tokens.size()](std::span<const std::uint32_t> path,
                                                             std::vector<DraftGuess>& guesses) {
       rank_by_draw(sampling, position + path.size(), guesses);

@@ -7,9 +7,7 @@
 #include "server/sessions/pass.h"
 #include "server/sessions/session_fault.h"
 #include "shared/base/check.h"
-#include "shared/speculative/candidate_rule.h"
 #include "shared/speculative/logprobs.h"
-#include "shared/speculative/rule_numbers.h"
 
 namespace edgedraft {
 namespace {
@@ -87,22 +85,6 @@ Result<void> TargetSession::begin(const DraftTree& tree, Probes probes) {
   logprobs_.clear();
   if (!probes.empty()) probe_answer_ = {};
   request_ = RunningDraft{.tree = tree, .probes = std::move(probes)};
-  return boost::system::in_place_value;
-}
-
-Result<void> TargetSession::begin_drawn(const DraftTree& tree, std::vector<SparseLaw> laws) {
-  const std::vector<std::uint32_t> rows = tree.inner_rows();
-  EDGEDRAFT_SESSION_CHECK(laws.size() == rows.size());
-  std::map<std::uint32_t, SparseLaw> by_row;
-  for (std::size_t i = 0; i < rows.size(); ++i) {
-    for (const LawEntry& entry : laws[i].entries()) {
-      if (in_vocabulary({&entry.token, 1})) continue;
-      return protocol_error("a drafter's law has a token outside the model's vocabulary");
-    }
-    by_row.emplace(rows[i], std::move(laws[i]));
-  }
-  if (auto begun = begin(tree); !begun) return begun;
-  std::get<RunningDraft>(request_).laws = std::move(by_row);
   return boost::system::in_place_value;
 }
 
@@ -286,8 +268,7 @@ PrefillOutcome TargetSession::close(const RunningPrefill& prefill) {
 
 VerifiedPath TargetSession::close(const RunningDraft& draft, const Matrix& logits,
                                   std::span<const std::uint32_t> greedy) {
-  VerifiedPath result =
-      draft.laws.empty() ? match(draft, logits, greedy) : accept_drawn(draft, logits);
+  VerifiedPath result = match(draft, logits, greedy);
   if (result.finish == Finish::end_token && !is_end_(result.next)) result.finish = Finish::stop;
   const std::uint32_t root_slot = cache_.length() + draft.root_row();
   std::vector<std::uint32_t> slots{root_slot};
@@ -322,32 +303,7 @@ VerifiedPath TargetSession::match(const RunningDraft& draft, const Matrix& logit
 bool TargetSession::choosing_searches() const {
   const SamplingParams& params = sampler_.params();
   if (logprobs_per_token_ > 0 || (law_ && law_->changes_logits())) return true;
-  return !params.greedy() && (params.draw == Draw::inverse || !params.keeps_all());
-}
-
-VerifiedPath TargetSession::accept_drawn(const RunningDraft& draft, const Matrix& logits) {
-  const std::uint32_t root_position = cache_.length();
-  Random numbers = acceptance_numbers(sampler_.params().seed, root_position);
-  return verify_candidates(
-      draft.tree,
-      {.root_position = root_position,
-       .context_count = context_count_,
-       .target =
-           [&](std::uint32_t row) {
-             set_answer(root_position + 1, &draft.tree, row);
-             return sampler_.law(lawful(logits, row));
-           },
-       .draft = [&](std::uint32_t row) -> const SparseLaw& { return draft.laws.at(row); },
-       .uniform = [&] { return numbers.uniform(); },
-       // Asked of each token when it has been chosen, by the row that was last read.
-       .is_end =
-           [&](std::uint32_t token) {
-             tell(token);
-             return is_end_(token) || stops_with(token);
-           },
-       // A law of all tokens each time. It is not for the others of the pass to make it less: the
-       // numbers begin anew at each root, so where a path ends is part of the answer.
-       .path_max = kSearchedPathMax});
+  return !params.greedy() && !params.keeps_all();
 }
 
 void TargetSession::abandon() {
@@ -387,12 +343,6 @@ Result<PrefillOutcome> TargetSession::prefill(const PrefillRequest& request) {
 
 Result<VerifiedPath> TargetSession::verify(const DraftTree& tree) {
   if (auto begun = begin(tree); !begun) return begun.error();
-  return std::get<VerifiedPath>(run());
-}
-
-Result<VerifiedPath> TargetSession::verify_drawn(const DraftTree& tree,
-                                                 std::vector<SparseLaw> laws) {
-  if (auto begun = begin_drawn(tree, std::move(laws)); !begun) return begun.error();
   return std::get<VerifiedPath>(run());
 }
 

@@ -2,7 +2,6 @@
 
 #include <cstdint>
 #include <functional>
-#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -17,7 +16,6 @@
 #include "shared/runtime/decoder.h"
 #include "shared/speculative/draft_tree.h"
 #include "shared/speculative/sampling.h"
-#include "shared/speculative/sparse_law.h"
 #include "shared/speculative/verification.h"
 
 namespace edgedraft {
@@ -110,11 +108,6 @@ class TargetSession {
   // lacks
   // Requires  !busy(); of tree and probes together at most kTreeNodesMax nodes
   Result<void> begin(const DraftTree& tree, Probes probes = {});
-  // The same of a tree whose nodes were drawn from these laws, one for each of its inner rows: it
-  // is verified by verify_candidates(), with numbers of (seed, root's position). Errors also for
-  // laws with a token that the vocabulary lacks.
-  // Requires  each law has the tokens of its row's children, none twice
-  Result<void> begin_drawn(const DraftTree& tree, std::vector<SparseLaw> laws);
 
   // The outcome of a request whose tokens are all provisional, if the session has chosen what they
   // are to be held against already: it then ends behind the first difference, and no pass is made.
@@ -184,7 +177,6 @@ class TargetSession {
   // A whole request, in passes of its own. Errors as of begin(). Requires  memory for it
   Result<PrefillOutcome> prefill(const PrefillRequest& request);
   Result<VerifiedPath> verify(const DraftTree& tree);
-  Result<VerifiedPath> verify_drawn(const DraftTree& tree, std::vector<SparseLaw> laws);
 
  private:
   struct RunningPrefill {
@@ -195,7 +187,6 @@ class TargetSession {
   struct RunningDraft {
     DraftTree tree;
     Probes probes;
-    std::map<std::uint32_t, SparseLaw> laws{};  // by row; empty: it was not drawn
 
     // The pass begins with the probes that are not asked: what they would be followed by nobody
     // wants to know. Behind them come root and tree, then the probes that are.
@@ -222,7 +213,6 @@ class TargetSession {
                      std::span<const std::uint32_t> greedy);
   VerifiedPath match(const RunningDraft& draft, const Matrix& logits,
                      std::span<const std::uint32_t> greedy);
-  VerifiedPath accept_drawn(const RunningDraft& draft, const Matrix& logits);
   // The token at `position`, by the logits of that row.
   // Requires  answer_ if the law wants it
   std::uint32_t choose(const Matrix& logits, std::span<const std::uint32_t> greedy,

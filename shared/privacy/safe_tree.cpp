@@ -1,17 +1,14 @@
 #include "shared/privacy/safe_tree.h"
 
-#include <utility>
-
 #include "shared/base/check.h"
 
 namespace edgedraft {
 
 SafeTree::SafeTree(const TaintLedger& behind, std::span<const std::uint32_t> tokens,
-                   std::span<const std::uint8_t> parents, std::vector<LawEntries> laws)
+                   std::span<const std::uint8_t> parents)
     : base_count_(behind.count()),
       tokens_(tokens.begin(), tokens.end()),
-      parents_(parents.begin(), parents.end()),
-      laws_(std::move(laws)) {
+      parents_(parents.begin(), parents.end()) {
   EDGEDRAFT_CHECK(behind.untainted(behind.count()));
   EDGEDRAFT_CHECK(tokens.size() == parents.size());
 }

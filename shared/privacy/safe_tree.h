@@ -4,7 +4,6 @@
 #include <span>
 #include <vector>
 
-#include "shared/base/law_entry.h"
 #include "shared/privacy/taint_ledger.h"
 
 namespace edgedraft {
@@ -18,26 +17,23 @@ class SafeTree {
   // No nodes: plain decoding, or a stream, behind the conversation.
   explicit SafeTree(const TaintLedger& behind) : SafeTree(behind, {}, {}) {}
   // Node i (1, 2, ...) has tokens[i - 1] and hangs below parents[i - 1] < i; 0 is the
-  // conversation's last token. `laws` are what the nodes were drawn from, if they were
-  // (wire::Draft).
+  // conversation's last token.
   //
   // Requires  no private token in the conversation, and nothing else in the context of the drafter
   //           that grew the tree; as many parents as tokens
   SafeTree(const TaintLedger& behind, std::span<const std::uint32_t> tokens,
-           std::span<const std::uint8_t> parents, std::vector<LawEntries> laws = {});
+           std::span<const std::uint8_t> parents);
 
   // Tokens of the conversation, the tree's root included.
   std::uint32_t base_count() const { return base_count_; }
   std::span<const std::uint32_t> tokens() const { return tokens_; }
   std::span<const std::uint8_t> parents() const { return parents_; }
-  std::span<const LawEntries> laws() const { return laws_; }
   std::uint32_t node_count() const { return static_cast<std::uint32_t>(tokens_.size()); }
 
  private:
   std::uint32_t base_count_ = 0;
   std::vector<std::uint32_t> tokens_;
   std::vector<std::uint8_t> parents_;
-  std::vector<LawEntries> laws_;
 };
 
 }  // namespace edgedraft

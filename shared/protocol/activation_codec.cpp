@@ -39,11 +39,8 @@ std::int8_t quantize(float x, float inverse_scale) {
   return static_cast<std::int8_t>(std::lrint(std::clamp(x * inverse_scale, -kLevels, kLevels)));
 }
 
-// What tells zlib which container to write, and to accept alone.
-int window_bits(wire::Codec codec) {
-  constexpr int kGzip = 16;
-  return MAX_WBITS + (codec == wire::Codec::gzip ? kGzip : 0);
-}
+// zlib writes and accepts gzip's container alone.
+constexpr int kGzipWindowBits = MAX_WBITS + 16;
 
 // For what begins a stream. Its lack of memory is like any other; nothing else may go wrong.
 void check_begun(int status) {
@@ -59,10 +56,10 @@ void set_buffers(z_stream& stream, ByteView from, Bytes& to) {
   stream.avail_out = static_cast<uInt>(to.size());
 }
 
-Bytes deflated(ByteView packed, wire::Codec codec) {
+Bytes deflated(ByteView packed) {
   z_stream stream{};
   constexpr int kMemoryLevel = 8;  // zlib's default
-  check_begun(deflateInit2(&stream, kDeflateLevel, Z_DEFLATED, window_bits(codec), kMemoryLevel,
+  check_begun(deflateInit2(&stream, kDeflateLevel, Z_DEFLATED, kGzipWindowBits, kMemoryLevel,
                            Z_DEFAULT_STRATEGY));
   const std::unique_ptr<z_stream, decltype(&deflateEnd)> end(&stream, &deflateEnd);
   Bytes to(deflateBound(&stream, static_cast<uLong>(packed.size())));
@@ -131,7 +128,7 @@ wire::Activations compress_activations(std::uint32_t round, std::uint32_t first,
                                        std::uint32_t count, ByteView packed, wire::Codec codec) {
   wire::Activations chunk{.round = round, .first = first, .count = count, .data = {}};
   if (codec != wire::Codec::none) {
-    Bytes compressed = deflated(packed, codec);
+    Bytes compressed = deflated(packed);
     if (compressed.size() < packed.size() &&
         packed.size() <= compressed.size() * kInflateRatioMax) {
       chunk.codec = codec;
@@ -157,7 +154,7 @@ Result<Bytes> decompress_activations(const ActivationLayout& layout,
   }
   Bytes packed(bytes);
   z_stream stream{};
-  check_begun(inflateInit2(&stream, window_bits(chunk.codec)));
+  check_begun(inflateInit2(&stream, kGzipWindowBits));
   set_buffers(stream, chunk.data, packed);
   const int status = inflate(&stream, Z_FINISH);
   const auto bytes_left = stream.avail_in;

@@ -94,8 +94,7 @@ Result<void> ClientSession::on_welcome(wire::Welcome welcome) {
       payload_bytes_max, kHandshakePayloadBytesMax, kFramePayloadBytesMax)));
   if (pad_tick_ms_ > 0) {
     if (welcome.pad_bytes_up == 0) {
-      return Error{Errc::mismatch,
-                   "the server cannot pad: it is of an earlier version. Ask it without --pad"};
+      return Error{Errc::mismatch, "the server cannot pad: ask it without --pad"};
     }
     channel_.pad({.tick = std::chrono::milliseconds(pad_tick_ms_),
                   .bytes = welcome.pad_bytes_up,
@@ -315,18 +314,8 @@ Result<void> ClientSession::check_context(std::uint64_t token_count) const {
                    " tokens: shorten the text, or start the server with a larger --ctx"};
 }
 
-Result<void> ClientSession::check_run(const wire::RunTerms& run) const {
-  if (run.logprobs > welcome_->logprobs_max) {
-    return not_now("the server tells " + std::to_string(welcome_->logprobs_max) +
-                   " log probabilities of a token at most");
-  }
-  if (run.credit == 0 || welcome_->version >= kHintsVersion) return boost::system::in_place_value;
-  return not_now("the server is of a version that takes no credit");
-}
-
 Result<void> ClientSession::prefill(wire::OutgoingPrefill request) {
   if (auto allowed = may_request(); !allowed && !streaming() && !running()) return allowed;
-  if (auto known = check_run(request.run); !known) return known;
   const std::uint64_t count = std::uint64_t{request.text.base_count()} + request.text.count();
   if (request.text.base_count() > length_) {
     return not_now("the prompt builds on more tokens than the session holds");
@@ -353,7 +342,6 @@ Result<void> ClientSession::prefill(wire::OutgoingPrefill request) {
 
 Result<void> ClientSession::resume(wire::OutgoingResume request) {
   if (auto allowed = may_request(); !allowed && !streaming() && !running()) return allowed;
-  if (auto known = check_run(request.run); !known) return known;
   const std::uint64_t count = std::uint64_t{request.text.base_count()} + request.text.count();
   if (request.text.base_count() == 0 || request.activations_from > count) {
     return not_now("the lengths to resume by contradict each other");
@@ -389,12 +377,6 @@ Result<void> ClientSession::draft(wire::OutgoingDraft request) {
   if (request.stream_tokens > 0 && request.tree.node_count() > 0) {
     return not_now("a stream begins without nodes");
   }
-  if (std::ranges::any_of(request.tree.laws(), [&](const LawEntries& law) {
-        return law.size() > welcome_->law_tokens_max;
-      })) {
-    return not_now("the server takes laws of " + std::to_string(welcome_->law_tokens_max) +
-                   " tokens at most");
-  }
   request.round = last_round_ + 1;
   start({.to = VerdictReceived::To::draft,
          .round = request.round,
@@ -412,7 +394,6 @@ Result<void> ClientSession::draft(wire::OutgoingDraft request) {
 
 Result<void> ClientSession::hints(wire::OutgoingHints hints) {
   if (!welcome_) return Error{Errc::link_down, "not signed in to the server yet"};
-  if (welcome_->version < kHintsVersion) return not_now("the server takes no hints");
   if (hints.hints.nodes().size() > kHintsMax) return not_now("too many hints for a message");
   if (!pending_) return boost::system::in_place_value;
   if (pending_->run.credit == 0) return not_now("no run was begun");

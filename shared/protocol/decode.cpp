@@ -97,8 +97,7 @@ class Checker {
                            .top_k = from->top_k(),
                            .top_p = from->top_p(),
                            .min_p = from->min_p(),
-                           .seed = from->seed(),
-                           .draw = enumeration(request.draw(), Draw::gumbel, "draw")};
+                           .seed = from->seed()};
     // Comparisons are false for NaN.
     in_range(s.temperature >= 0 && s.temperature <= kTemperatureMax, "temperature");
     in_range(s.top_p > 0 && s.top_p <= 1, "top_p");
@@ -159,12 +158,6 @@ Result<Message> read(const flat::Welcome& m) {
       .hint_nodes_max = m.hint_nodes_max(),
       .pad_bytes_up = m.pad_bytes_up(),
       .pad_bytes_down = m.pad_bytes_down(),
-      .takes_constraints = m.takes_constraints(),
-      .logprobs_max = m.logprobs_max(),
-      // A newer server may know more than this build.
-      .newest_draw =
-          static_cast<Draw>(std::min(m.newest_draw(), static_cast<std::uint8_t>(Draw::gumbel))),
-      .law_tokens_max = m.law_tokens_max(),
       .newest_row = m.newest_row(),
   };
   const auto is_block = [](std::uint32_t bytes) {
@@ -174,8 +167,6 @@ Result<Message> read(const flat::Welcome& m) {
                  (is_block(welcome.pad_bytes_up) && is_block(welcome.pad_bytes_down)),
              "size of padded blocks");
   c.in_range(welcome.padded_row_bytes <= kPaddedRowBytesMax, "padded_row_bytes");
-  c.in_range(welcome.logprobs_max <= kLogprobsMax, "logprobs_max");
-  c.in_range(welcome.law_tokens_max <= kLawTokensMax, "law_tokens_max");
   if (const auto* groups = m.scale_groups()) {
     c.in_range(groups->size() <= kScaleGroupsMax, "number of scale groups");
     std::uint64_t values = 0;
@@ -226,8 +217,7 @@ RunTerms run_terms(Checker& c, const Table& m) {
   return {.credit = m.credit(),
           .rows = m.verdict_rows(),
           .economy = m.economy(),
-          .logprobs = m.logprobs(),
-          .reserved = m.rule() != 0 || m.node_law() != 0};
+          .logprobs = m.logprobs()};
 }
 
 Result<Message> read(const flat::Prefill& m) {
@@ -290,71 +280,6 @@ Result<Message> read(const flat::Activations& m) {
   });
 }
 
-// Reads laws of these sizes. Requires  bytes for all their entries
-std::vector<LawEntries> laws(Checker& c, const Vector<std::uint8_t>& sizes,
-                             const Vector<std::uint8_t>* bytes) {
-  std::vector<LawEntries> laws;
-  std::uint32_t at = 0;
-  const auto next = [&] { return std::uint32_t{bytes->Get(at++)}; };
-  for (const std::uint32_t size : sizes) {
-    LawEntries& law = laws.emplace_back();
-    std::vector<std::uint32_t> tokens;
-    std::uint16_t largest = 0;
-    while (law.size() < size) {
-      std::uint32_t token = next();
-      token |= next() << 8;
-      token |= next() << 16;
-      std::uint32_t weight = next();
-      weight |= next() << 8;
-      c.in_range(weight > 0, "a weight of a law");
-      law.push_back({.token = token, .weight = static_cast<std::uint16_t>(weight)});
-      tokens.push_back(token);
-      largest = std::max(largest, law.back().weight);
-    }
-    c.in_range(largest == kLawWeightMax, "the largest weight of a law");
-    std::ranges::sort(tokens);
-    c.in_range(std::ranges::adjacent_find(tokens) == tokens.end(), "a token twice in a law");
-  }
-  return laws;
-}
-
-// The laws that the nodes were drawn from, none twice from the same: one for each row that has
-// children.
-std::vector<LawEntries> laws(Checker& c, const flat::Draft& m,
-                             std::span<const std::uint32_t> tokens,
-                             std::span<const std::uint8_t> parents) {
-  const auto* const sizes = m.law_sizes();
-  const std::uint32_t bytes = m.law_entries() ? m.law_entries()->size() : 0;
-  if (sizes == nullptr || sizes->size() == 0) {
-    c.in_range(bytes == 0, "bytes of laws");
-    return {};
-  }
-  std::vector<bool> is_inner(parents.size() + 1, false);
-  for (const std::uint8_t parent : parents) is_inner[parent] = true;
-  c.in_range(sizes->size() == std::ranges::count(is_inner, true), "number of laws");
-  std::uint32_t entries = 0;
-  for (const std::uint8_t size : *sizes) {
-    c.in_range(size >= 1 && size <= kLawTokensMax, "tokens of a law");
-    entries += size;
-  }
-  c.in_range(std::uint64_t{entries} * kLawEntryBytes == bytes, "bytes of laws");
-  if (c.failed()) return {};
-
-  std::vector<LawEntries> read = laws(c, *sizes, m.law_entries());
-  std::vector<LawEntries> left(is_inner.size());
-  for (std::size_t row = 0, next = 0; row < left.size(); ++row) {
-    if (is_inner[row]) left[row] = read[next++];
-  }
-  for (std::size_t i = 0; i < tokens.size(); ++i) {
-    LawEntries& law = left[parents[i]];
-    const auto of_child = std::ranges::find(law, tokens[i], &LawEntry::token);
-    c.in_range(of_child != law.end(), "a node that its law does not have, or had before");
-    if (c.failed()) return {};
-    law.erase(of_child);
-  }
-  return read;
-}
-
 Result<Message> read(const flat::Draft& m) {
   Checker c;
   Draft draft{.round = m.round(),
@@ -378,7 +303,6 @@ Result<Message> read(const flat::Draft& m) {
   }
   c.in_range(draft.stream_tokens <= kContextCountMax, "stream_tokens");
   c.in_range(draft.stream_tokens == 0 || draft.parents.empty(), "a stream begins without nodes");
-  if (!c.failed()) draft.laws = laws(c, m, draft.tokens, draft.parents);
   return c.result(std::move(draft));
 }
 

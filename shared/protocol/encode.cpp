@@ -40,11 +40,6 @@ flat::Sampling sampling_of(const SamplingParams& s) {
   return flat::Sampling(s.seed, s.temperature, s.top_k, s.top_p, s.min_p);
 }
 
-template <class Request>
-std::uint8_t draw_of(const Request& request) {
-  return static_cast<std::uint8_t>(request.parameters.sampling().draw);
-}
-
 struct WrittenConstraints {
   Offset<flatbuffers::Vector<Offset<flatbuffers::String>>> stops;
   Offset<flatbuffers::String> grammar;
@@ -104,11 +99,10 @@ struct Writer {
     const auto agent = text(to, m.agent);
     const auto model = text(to, m.model);
     const auto groups = numbers(to, m.scale_groups);
-    to.Finish(flat::CreateWelcome(
-        to, m.version, session, agent, model, m.context_count, m.nodes_max, m.row_budget, groups,
-        m.stream_tokens_max, m.padded_row_bytes, m.hint_nodes_max, m.pad_bytes_up, m.pad_bytes_down,
-        m.takes_constraints, m.logprobs_max, static_cast<std::uint8_t>(m.newest_draw),
-        m.law_tokens_max, m.newest_row));
+    to.Finish(flat::CreateWelcome(to, m.version, session, agent, model, m.context_count,
+                                  m.nodes_max, m.row_budget, groups, m.stream_tokens_max,
+                                  m.padded_row_bytes, m.hint_nodes_max, m.pad_bytes_up,
+                                  m.pad_bytes_down, m.newest_row));
   }
 
   void operator()(const OutgoingPrefill& m) const {
@@ -117,10 +111,9 @@ struct Writer {
     const WrittenConstraints c = write_constraints(to, m.parameters.constraints());
     to.Finish(flat::CreatePrefill(to, m.round, m.text.base_count(), tokens, m.provisional_count,
                                   static_cast<std::uint8_t>(m.policy), m.activations_from,
-                                  &sampling, m.run.credit, m.run.rows, m.run.economy,
-                                  /*rule=*/0, /*node_law=*/0, c.stops, c.grammar, c.answer_begin,
-                                  c.bias_tokens, c.biases, c.presence_penalty, c.frequency_penalty,
-                                  m.run.logprobs, draw_of(m)));
+                                  &sampling, m.run.credit, m.run.rows, m.run.economy, c.stops,
+                                  c.grammar, c.answer_begin, c.bias_tokens, c.biases,
+                                  c.presence_penalty, c.frequency_penalty, m.run.logprobs));
   }
 
   void operator()(const OutgoingResume& m) const {
@@ -131,10 +124,9 @@ struct Writer {
     const WrittenConstraints c = write_constraints(to, m.parameters.constraints());
     to.Finish(flat::CreateResume(to, m.round, session, m.text.base_count(), hash, tokens,
                                  static_cast<std::uint8_t>(m.policy), m.activations_from, &sampling,
-                                 m.run.credit, m.run.rows, m.run.economy, /*rule=*/0,
-                                 /*node_law=*/0, c.stops, c.grammar, c.answer_begin, c.bias_tokens,
-                                 c.biases, c.presence_penalty, c.frequency_penalty, m.run.logprobs,
-                                 draw_of(m)));
+                                 m.run.credit, m.run.rows, m.run.economy, c.stops, c.grammar,
+                                 c.answer_begin, c.bias_tokens, c.biases, c.presence_penalty,
+                                 c.frequency_penalty, m.run.logprobs));
   }
 
   void operator()(const Activations& m) const {
@@ -151,24 +143,7 @@ struct Writer {
       nodes[i] = m.tree.tokens()[i] | std::uint32_t{m.tree.parents()[i]} << 24;
     }
     const auto vector = numbers(to, nodes);
-    std::vector<std::uint8_t> law_sizes;
-    std::vector<std::uint8_t> law_entries;
-    for (const LawEntries& law : m.tree.laws()) {
-      EDGEDRAFT_CHECK(law.size() <= kLawTokensMax);
-      law_sizes.push_back(static_cast<std::uint8_t>(law.size()));
-      for (const LawEntry& entry : law) {
-        EDGEDRAFT_CHECK(entry.token < kTokenIdEnd);
-        for (const std::uint32_t shift : {0u, 8u, 16u}) {
-          law_entries.push_back(static_cast<std::uint8_t>(entry.token >> shift));
-        }
-        law_entries.push_back(static_cast<std::uint8_t>(entry.weight));
-        law_entries.push_back(static_cast<std::uint8_t>(entry.weight >> 8));
-      }
-    }
-    const auto sizes = bytes(to, std::as_bytes(std::span(law_sizes)));
-    const auto entries = bytes(to, std::as_bytes(std::span(law_entries)));
-    to.Finish(flat::CreateDraft(to, m.round, m.tree.base_count(), vector, m.stream_tokens, sizes,
-                                entries));
+    to.Finish(flat::CreateDraft(to, m.round, m.tree.base_count(), vector, m.stream_tokens));
   }
 
   void operator()(const OutgoingHints& m) const {
@@ -272,8 +247,7 @@ Draft as_read(const OutgoingDraft& m) {
           .base_length = m.tree.base_count(),
           .tokens = copy(m.tree.tokens()),
           .parents = {m.tree.parents().begin(), m.tree.parents().end()},
-          .stream_tokens = m.stream_tokens,
-          .laws = {m.tree.laws().begin(), m.tree.laws().end()}};
+          .stream_tokens = m.stream_tokens};
 }
 
 Bytes encode(const OutgoingMessage& message) {

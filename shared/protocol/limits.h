@@ -9,10 +9,8 @@ namespace edgedraft {
 
 // What either side accepts of the other. Larger is refused before anything is allocated for it.
 inline constexpr std::uint16_t kFrameVersion = 1;
-inline constexpr std::uint16_t kProtocolVersionMin = 1;
-inline constexpr std::uint16_t kProtocolVersion = 2;
-// The first one with credit and hints.
-inline constexpr std::uint16_t kHintsVersion = 2;
+inline constexpr std::uint16_t kProtocolVersionMin = 3;
+inline constexpr std::uint16_t kProtocolVersion = 3;
 inline constexpr std::uint32_t kTokenIdEnd = 1u << 24;  // ids take three bytes on the wire
 inline constexpr std::uint32_t kDraftNodesMax = 255;    // a parent takes one
 inline constexpr std::uint32_t kContextCountMax = 1u << 20;
@@ -22,9 +20,6 @@ inline constexpr std::uint32_t kScaleGroupsMax = 4096;
 // With kScaleGroupsMax, a verdict of 256 rows stays below kFramePayloadBytesMax.
 inline constexpr std::uint32_t kRowValuesMax = 32768;
 inline constexpr std::uint32_t kInflateRatioMax = 100;
-// A law that drafts were drawn from has so many tokens at most, and takes so many bytes a token.
-inline constexpr std::uint32_t kLawTokensMax = 64;
-inline constexpr std::uint32_t kLawEntryBytes = 5;
 // Rows of one message of activations: as many as a verdict has.
 inline constexpr std::uint32_t kChunkRowsMax = kDraftNodesMax + 1;
 // Nodes of one message of hints; a parent is at most kHintDistanceMax ids before its child.

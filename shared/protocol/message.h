@@ -11,7 +11,6 @@
 #include "shared/base/constraints.h"
 #include "shared/base/error.h"
 #include "shared/base/finish.h"
-#include "shared/base/law_entry.h"
 #include "shared/base/logprob.h"
 #include "shared/base/sampling_params.h"
 #include "shared/base/sha256.h"
@@ -95,14 +94,6 @@ struct Welcome {
   // The size of a padded connection's blocks each way; 0: it is not padded.
   std::uint32_t pad_bytes_up = 0;
   std::uint32_t pad_bytes_down = 0;
-  // It ends answers at stops, and knows biases, penalties and grammars.
-  bool takes_constraints = false;
-  // As in RunTerms, at most; 0: its verdicts tell none.
-  std::uint8_t logprobs_max = 0;
-  // The last of the draws that it knows.
-  Draw newest_draw = Draw::inverse;
-  // A law that comes with a Draft has so many tokens at most; 0: the server takes no laws.
-  std::uint8_t law_tokens_max = 0;
   // Verdicts bring the activations of the newest position alone, as the client asked.
   bool newest_row = false;
   bool operator==(const Welcome&) const = default;
@@ -119,8 +110,6 @@ struct RunTerms {
   bool economy = false;
   // Verdicts tell so many log probabilities a token: the chosen one's, then the likeliest. 0: none.
   std::uint8_t logprobs = 0;
-  // Something that is reserved, and that this build does not know: the request is refused.
-  bool reserved = false;
   bool operator==(const RunTerms&) const = default;
 };
 
@@ -156,7 +145,6 @@ struct Resume {
 
 enum class Codec : std::uint8_t {
   none,
-  zlib,  // version 1
   gzip,
 };
 
@@ -180,9 +168,6 @@ struct Draft {
   // Without nodes: the server goes on alone for so many tokens, a series of verdicts. 0: it does
   // not.
   std::uint32_t stream_tokens = 0;
-  // What the nodes were drawn from: a law for the root and one for each node that has children, in
-  // their order. Empty: they are not drawn, and are verified by matching.
-  std::vector<LawEntries> laws{};
   bool operator==(const Draft&) const = default;
 };
 

@@ -110,24 +110,19 @@ void ServerSession::accept(wire::Welcome welcome) {
   EDGEDRAFT_CHECK(welcome.context_count >= 1 && welcome.context_count <= kContextCountMax);
   EDGEDRAFT_CHECK(welcome.nodes_max <= kDraftNodesMax);
   EDGEDRAFT_CHECK(welcome.stream_tokens_max <= kContextCountMax);
-  EDGEDRAFT_CHECK(welcome.law_tokens_max <= kLawTokensMax);
   context_count_ = welcome.context_count;
   nodes_max_ = welcome.nodes_max;
   stream_tokens_max_ = welcome.stream_tokens_max;
-  law_tokens_max_ = welcome.law_tokens_max;
   welcome.version = version_;
   layout_ = ActivationLayout(welcome.scale_groups);
   newest_row_ = welcome.newest_row;
   state_ = State::ready;
-  // A law is a byte for its size, and its entries; a tree has fewer of them than nodes.
-  const std::uint32_t law_bytes =
-      law_tokens_max_ == 0 ? 0 : nodes_max_ * (1 + law_tokens_max_ * kLawEntryBytes);
   // What one prompt may ask of its answer takes at most so much.
   constexpr std::uint32_t kConstraintBytesMax =
       kGrammarBytesMax + kStopsMax * (kStopBytesMax + 16) + kBiasesMax * 8;
   channel_.open(std::max({kHandshakePayloadBytesMax,
                           context_count_ * 4 + kConstraintBytesMax + kMessageOverheadBytesMax,
-                          nodes_max_ * 4 + law_bytes + kMessageOverheadBytesMax}));
+                          nodes_max_ * 4 + kMessageOverheadBytesMax}));
   const std::uint32_t row_bytes =
       std::max(static_cast<std::uint32_t>(layout_.row_bytes()), welcome.padded_row_bytes);
   if (pad_tick_ms_ > 0) {
@@ -169,7 +164,6 @@ Result<void> ServerSession::begin(Pending pending) {
 }
 
 Result<void> ServerSession::on_prefill(wire::Prefill request) {
-  if (version_ < kHintsVersion) request.run = {};
   if (request.base_length > length_) {
     return faulty(faulty_client("a prompt that builds on more tokens than the session holds"));
   }
@@ -189,7 +183,6 @@ Result<void> ServerSession::on_prefill(wire::Prefill request) {
 }
 
 Result<void> ServerSession::on_resume(wire::Resume request) {
-  if (version_ < kHintsVersion) request.run = {};
   auto begun = begin({.kind = wire::Kind::resume,
                       .round = request.round,
                       .base_length = request.verified_length,
@@ -214,10 +207,6 @@ Result<void> ServerSession::on_draft(wire::Draft request) {
   if (request.stream_tokens > stream_tokens_max_) {
     return faulty(faulty_client("a longer stream than was offered"));
   }
-  if (std::ranges::any_of(request.laws,
-                          [&](const LawEntries& law) { return law.size() > law_tokens_max_; })) {
-    return faulty(faulty_client("a law of more tokens than it takes"));
-  }
   auto begun = begin({.kind = wire::Kind::draft,
                       .round = request.round,
                       .base_length = request.base_length,
@@ -233,7 +222,6 @@ Result<void> ServerSession::on_draft(wire::Draft request) {
 }
 
 Result<void> ServerSession::on_hints(wire::Hints hints) {
-  if (version_ < kHintsVersion) return faulty(faulty_client("hints in a version without"));
   if (hints.round == 0 || hints.round > last_round_) {
     return faulty(faulty_client("hints for a round that has not begun"));
   }

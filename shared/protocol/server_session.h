@@ -152,7 +152,6 @@ class ServerSession {
   std::uint32_t context_count_ = 0;
   std::uint32_t nodes_max_ = 0;
   std::uint32_t stream_tokens_max_ = 0;
-  std::uint32_t law_tokens_max_ = 0;
   ActivationLayout layout_;
   bool newest_row_ = false;  // verdicts bring no others
   std::deque<ServerEvent> events_;

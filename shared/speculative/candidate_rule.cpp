@@ -72,8 +72,7 @@ VerifiedPath verify_candidates(const DraftTree& tree, const CandidateOptions& op
   for (;;) {
     std::vector<std::uint32_t> rows;
     std::vector<std::uint32_t> children;
-    const std::uint32_t end = result.path.size() < options.path_max ? tree.row_count() : 0;
-    for (std::uint32_t below = row + 1; below < end; ++below) {
+    for (std::uint32_t below = row + 1; below < tree.row_count(); ++below) {
       if (tree.parent(below) != row) continue;
       rows.push_back(below);
       children.push_back(tree.token(below));

@@ -2,7 +2,6 @@
 
 #include <cstdint>
 #include <functional>
-#include <limits>
 #include <optional>
 #include <vector>
 
@@ -70,9 +69,6 @@ struct CandidateOptions {
   // In [0, 1), a new number each time.
   std::function<double()> uniform;
   std::function<bool(std::uint32_t token)> is_end;
-  // Tokens that are accepted at most: what the tree has behind so many has no turn, which its
-  // verifier decides without a look at the tokens.
-  std::uint32_t path_max = std::numeric_limits<std::uint32_t>::max();
 };
 
 // Walks from the root. Which nodes the tree has must not depend on the tokens that were drawn: to

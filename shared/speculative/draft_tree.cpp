@@ -24,16 +24,6 @@ std::uint32_t DraftTree::child(std::uint32_t row, std::uint32_t token) const {
   return 0;
 }
 
-std::vector<std::uint32_t> DraftTree::inner_rows() const {
-  std::vector<bool> is_inner(row_count(), false);
-  for (std::uint32_t row = 1; row < row_count(); ++row) is_inner[parent(row)] = true;
-  std::vector<std::uint32_t> rows;
-  for (std::uint32_t row = 0; row < row_count(); ++row) {
-    if (is_inner[row]) rows.push_back(row);
-  }
-  return rows;
-}
-
 std::vector<std::uint32_t> DraftTree::depths() const {
   std::vector<std::uint32_t> depth(row_count(), 0);
   for (std::uint32_t row = 1; row < row_count(); ++row) depth[row] = depth[parent(row)] + 1;

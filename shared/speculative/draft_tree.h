@@ -41,8 +41,6 @@ class DraftTree {
   // The first child of `row` that carries `token`; 0 if there is none.
   std::uint32_t child(std::uint32_t row, std::uint32_t token) const;
 
-  // The rows that have children, in order.
-  std::vector<std::uint32_t> inner_rows() const;
   // Distance from the root of every row; [0] = 0.
   std::vector<std::uint32_t> depths() const;
   // For every row the set of itself and its ancestors.

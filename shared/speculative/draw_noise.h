@@ -7,7 +7,7 @@
 
 namespace edgedraft {
 
-// The noise of tokens at a position under a seed (Draw::gumbel), which both ends of a link know.
+// The noise of tokens at a position under a seed, which both ends of a link know.
 class DrawNoise {
  public:
   DrawNoise(std::uint64_t seed, std::uint64_t position)

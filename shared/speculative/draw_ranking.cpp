@@ -53,7 +53,7 @@ void keep_allowed(const std::vector<bool>& may, std::vector<DraftGuess>& guesses
 
 void rank_by_draw(const SamplingParams& params, std::uint64_t position,
                   std::vector<DraftGuess>& guesses) {
-  EDGEDRAFT_CHECK(params.draw == Draw::gumbel && !params.greedy());
+  EDGEDRAFT_CHECK(!params.greedy());
   if (guesses.empty()) return;
   for (DraftGuess& guess : guesses) guess.log_prob *= kSharpness / params.temperature;
   cut(params, guesses);

@@ -12,12 +12,12 @@ namespace edgedraft {
 void keep_allowed(const std::vector<bool>& may, std::vector<DraftGuess>& guesses);
 
 // Ranks guesses at the token at `position` by what the draw there will make of them: a drafter that
-// knows the seed knows the noise (Draw::gumbel), and lacks only the target's law, of which its own
+// knows the seed knows the noise, and lacks only the target's law, of which its own
 // is an estimate. They come likeliest first and without temperature. They leave likeliest to be
 // chosen first, without those that the filters cut off, and their log probabilities are those of
 // being chosen, all guesses together being sure of it.
 //
-// Requires  params.draw == Draw::gumbel, not greedy
+// Requires  not greedy
 void rank_by_draw(const SamplingParams& params, std::uint64_t position,
                   std::vector<DraftGuess>& guesses);
 

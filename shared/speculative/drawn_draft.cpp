@@ -36,10 +36,4 @@ const SparseLaw& DrawnDraft::law(const DraftTree& tree, std::uint32_t row) const
   return laws_.at(path);
 }
 
-std::vector<SparseLaw> DrawnDraft::laws(const DraftTree& tree) const {
-  std::vector<SparseLaw> laws;
-  for (const std::uint32_t row : tree.inner_rows()) laws.push_back(law(tree, row));
-  return laws;
-}
-
 }  // namespace edgedraft

@@ -35,8 +35,6 @@ class DrawnDraft {
 
   // That the children of a row were drawn from. Requires  children
   const SparseLaw& law(const DraftTree& tree, std::uint32_t row) const;
-  // Those of tree.inner_rows().
-  std::vector<SparseLaw> laws(const DraftTree& tree) const;
 
  private:
   Options options_;

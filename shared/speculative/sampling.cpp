@@ -162,12 +162,11 @@ std::uint32_t Sampler::choose(std::span<const float> logits, std::uint64_t posit
   // on.
   const std::uint32_t likeliest = argmax(logits);
   if (params_.greedy() || !std::isfinite(logits[likeliest])) return likeliest;
-  if (params_.draw == Draw::gumbel && params_.keeps_all()) {
+  if (params_.keeps_all()) {
     return race(logits, likeliest, params_.temperature, DrawNoise(params_.seed, position));
   }
   filter(logits);
   if (candidates_.empty()) return likeliest;
-  if (params_.draw == Draw::inverse) return invert(position);
   return race(candidates_, DrawNoise(params_.seed, position));
 }
 
@@ -184,20 +183,6 @@ std::vector<double> Sampler::law(std::span<const float> logits) {
   const double total = total_weight(candidates_);
   for (const Candidate& c : candidates_) law[c.token] = c.weight / total;
   return law;
-}
-
-std::uint32_t Sampler::invert(std::uint64_t position) {
-  // The inverse law goes through the tokens in their order, which filters may have changed.
-  if (!params_.keeps_all()) {
-    std::sort(candidates_.begin(), candidates_.end(),
-              [](const Candidate& a, const Candidate& b) { return a.token < b.token; });
-  }
-  double left = uniform_at(params_.seed, position) * total_weight(candidates_);
-  for (const Candidate& c : candidates_) {
-    left -= c.weight;
-    if (left < 0.0) return c.token;
-  }
-  return candidates_.back().token;
 }
 
 }  // namespace edgedraft

@@ -14,8 +14,11 @@ namespace edgedraft {
 // plain decoding, verification and offline drafting alike, which is what makes speculation
 // lossless.
 //
-// Cost of Draw::gumbel: a hash a token, an exponential and a logarithm only for tokens that a bound
-// does not rule out.
+// It takes the token with the largest log probability plus Gumbel noise of (seed, position, token).
+// A drafter with the seed and a distribution like the target's finds the same token with a
+// probability of at least (1 - TV) / (1 + TV), TV being their total variation (Daliri and others,
+// 2024). Cost: a hash per token, an exponential and a logarithm only for tokens that a bound does
+// not rule out.
 //
 // The filters apply in the order temperature, top-k, top-p, min-p, each on the renormalised rest of
 // the one before, as vLLM and Hugging Face do. The best token always survives.
@@ -38,7 +41,6 @@ class Sampler {
   };
 
   void filter(std::span<const float> logits);
-  std::uint32_t invert(std::uint64_t position);
   void collect(std::span<const float> logits);
   void keep_top_k();
   void keep_top_p();

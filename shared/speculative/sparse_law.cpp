@@ -8,7 +8,7 @@
 
 namespace edgedraft {
 
-SparseLaw::SparseLaw(LawEntries entries) : entries_(std::move(entries)) {
+SparseLaw::SparseLaw(std::vector<Entry> entries) : entries_(std::move(entries)) {
   for (const Entry& entry : entries_) {
     EDGEDRAFT_CHECK(entry.weight > 0);
     total_ += entry.weight;
@@ -19,8 +19,7 @@ SparseLaw::SparseLaw(std::span<const DraftGuess> guesses, double temperature) {
   if (guesses.empty()) return;
   const double best = std::ranges::max(guesses, {}, &DraftGuess::log_prob).log_prob;
   for (const DraftGuess& guess : guesses) {
-    const double weight =
-        std::round(kLawWeightMax * std::exp((guess.log_prob - best) / temperature));
+    const double weight = std::round(kWeightMax * std::exp((guess.log_prob - best) / temperature));
     if (!(weight >= 1.0)) continue;
     entries_.push_back({.token = guess.token, .weight = static_cast<std::uint16_t>(weight)});
     total_ += entries_.back().weight;
@@ -34,7 +33,7 @@ double SparseLaw::probability(std::uint32_t token) const {
 }
 
 SparseLaw SparseLaw::without(std::uint32_t token) const {
-  LawEntries rest = entries_;
+  std::vector<Entry> rest = entries_;
   EDGEDRAFT_CHECK(std::erase_if(rest, [=](const Entry& e) { return e.token == token; }) == 1);
   return SparseLaw(std::move(rest));
 }

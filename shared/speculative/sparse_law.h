@@ -5,24 +5,30 @@
 #include <span>
 #include <vector>
 
-#include "shared/base/law_entry.h"
 #include "shared/speculative/tree_growth.h"
 
 namespace edgedraft {
 
-// A law over a few tokens in whole numbers: what a drafter draws from, and what both ends of a link
-// can know exactly. It is rounded before anything is drawn, never after: a draft is held against
-// the law that it was drawn from.
+// A distribution over a few tokens, with integer weights: what a drafter draws from. It is rounded
+// before anything is drawn, never after: a draft is held against the distribution that it was drawn
+// from.
 class SparseLaw {
  public:
-  using Entry = LawEntry;
+  // The probability of a token is its weight's part of all.
+  struct Entry {
+    std::uint32_t token;
+    std::uint16_t weight;  // above 0
+
+    bool operator==(const Entry&) const = default;
+  };
+  static constexpr std::uint16_t kWeightMax = 65535;
 
   SparseLaw() = default;
   // The law of guesses at this temperature, by their log probabilities. Those that round to no
-  // weight are left out, and the likeliest has kLawWeightMax. Requires  temperature > 0
+  // weight are left out, and the likeliest has kWeightMax. Requires  temperature > 0
   SparseLaw(std::span<const DraftGuess> guesses, double temperature);
   // Requires  each token once, no weight of 0
-  explicit SparseLaw(LawEntries entries);
+  explicit SparseLaw(std::vector<Entry> entries);
 
   std::span<const Entry> entries() const { return entries_; }
   double probability(std::uint32_t token) const;
@@ -32,7 +38,7 @@ class SparseLaw {
   std::vector<std::uint32_t> draw(std::size_t count, const std::function<double()>& uniform) const;
 
  private:
-  LawEntries entries_;
+  std::vector<Entry> entries_;
   std::uint64_t total_ = 0;
 };
 

@@ -92,7 +92,6 @@ struct Arm {
 
 SamplingParams sampling_of(const AcceptanceOptions& o) {
   SamplingParams sampling{.temperature = o.temperature, .seed = o.seed};
-  set_draw(sampling, o.draw);
   return sampling;
 }
 
@@ -249,9 +248,6 @@ void declare_acceptance(CLI::App& app, AcceptanceOptions& o) {
       ->check(in_range(0.0f, 100.0f))
       ->capture_default_str();
   app.add_option("--seed", o.seed, "Seed of the sampler")->capture_default_str();
-  app.add_option("--draw", o.draw, "What makes a token of a seed: gumbel or inverse")
-      ->check(CLI::IsMember({"gumbel", "inverse"}))
-      ->capture_default_str();
   app.add_option("--kv-type", o.kv_type, "The target's keys and values: f32, f16 or bf16")
       ->check(CLI::IsMember({"f32", "f16", "bf16"}))
       ->capture_default_str();

@@ -23,7 +23,6 @@ struct AcceptanceOptions {
   std::uint32_t chain = 0;  // 0: a tree
   std::uint32_t max_tokens = 160;
   float temperature = 0.0f;
-  std::string draw = "gumbel";
   std::uint64_t seed = 0;
   std::uint32_t threads = 0;
   std::string device = "cpu";

@@ -310,16 +310,16 @@ class Device final : public TargetLink, GenerationObserver {
   void take(ServerEvent event, Instant when) {
     const ServingSetup& setup = world_.setup;
     if (std::holds_alternative<HelloReceived>(event)) {
-      wire::Welcome welcome{.agent = "simulated",
-                            .model = setup.host.name(),
-                            .context_count = setup.host.context_count(),
-                            .nodes_max = kTreeNodesMax,
-                            .row_budget = kMaskRowsMax,
-                            .scale_groups = {},
-                            .stream_tokens_max = setup.host.context_count(),
-                            .hint_nodes_max = kHintNodesMax,
-                            .newest_draw = Draw::gumbel,
-                            .law_tokens_max = kLawTokensMax};
+      wire::Welcome welcome{
+          .agent = "simulated",
+          .model = setup.host.name(),
+          .context_count = setup.host.context_count(),
+          .nodes_max = kTreeNodesMax,
+          .row_budget = kMaskRowsMax,
+          .scale_groups = {},
+          .stream_tokens_max = setup.host.context_count(),
+          .hint_nodes_max = kHintNodesMax,
+      };
       if (tap() != nullptr) {
         const auto groups = setup.tap->scale_groups();
         welcome.scale_groups.assign(groups.begin(), groups.end());

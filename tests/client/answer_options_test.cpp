@@ -214,21 +214,8 @@ INSTANTIATE_TEST_SUITE_P(
         Mistake{{"--drafter", "nobody"}, "--drafter nobody: give one"},
         Mistake{{"--drafter-merge", "pld,nobody"}, "--drafter-merge nobody: give some"},
         Mistake{{"--drafter-merge", "pld,none"}, "alone"},
-        Mistake{{"--tls-cert", "own.pem"}, "--tls-key"}, Mistake{{"--draw", "lots"}, "--draw"},
-        Mistake{{"--draw", "drawn", "--plain"}, "--plain"},
-        Mistake{{"--draw", "drawn", "--overlap", "on"}, "--overlap"},
-        Mistake{{"--draw", "drawn", "--overlap", "economy"}, "--overlap"},
-        Mistake{{"--draw", "drawn", "--drafter", "pld"}, "--drafter"},
-        Mistake{{"--draw", "drawn", "--drafter-merge", "ngram"}, "--drafter-merge"},
+        Mistake{{"--tls-cert", "own.pem"}, "--tls-key"},
         Mistake{{"--tls-key", "own.key"}, "--tls-cert"}));
-
-TEST(AnswerOptionsTest, DrawnDraftsAreOfTheBundlesDrafterAlone) {
-  const auto config = parse({"--draw", "drawn", "--temperature", "1", "--seed", "3"});
-  ASSERT_TRUE(config) << config.error().message;
-  EXPECT_EQ(config->generation.sampling,
-            (SamplingParams{.temperature = 1.0f, .seed = 3, .drawn_drafts = true}));
-  EXPECT_FALSE(config->drafter.merges_if_faster);
-}
 
 // What is named as a remedy is taken.
 TEST(AnswerOptionsTest, OnlyDraftersWithoutWeightsStandInOrJoin) {

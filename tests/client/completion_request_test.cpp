@@ -58,12 +58,6 @@ TEST(CompletionRequestTest, FieldsAreRead) {
   EXPECT_EQ(request->offline, OfflinePolicy::wait);
 }
 
-TEST(CompletionRequestTest, TokensAreDrawnInOneOfThreeWays) {
-  EXPECT_EQ(chat(R"(, "draw": "inverse")")->sampling.draw, Draw::inverse);
-  EXPECT_FALSE(chat(R"(, "draw": "gumbel")")->sampling.drawn_drafts);
-  EXPECT_TRUE(chat(R"(, "draw": "drawn")")->sampling.drawn_drafts);
-}
-
 TEST(CompletionRequestTest, NullIsAsGoodAsNothing) {
   const auto request = chat(
       R"(, "max_tokens": null, "temperature": null, "stop": null, "n": null, "stream": null,

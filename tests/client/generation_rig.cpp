@@ -152,8 +152,6 @@ GenerationRig::GenerationRig(const Options& options) : options_(options) {
       .holds_rows_back = options.holds_rows_back,
       .rows_after_calls = options.rows_after_calls,
       .stream_tokens_max = kRigContext,
-      .newest_draw = options.newest_draw,
-      .law_tokens_max = options.law_tokens_max,
       .stream_step = options.stream_step,
       .faults = options.faults,
       .on_request = [this](const SeenRequest& request) { check_request(request); }});

@@ -128,8 +128,6 @@ class GenerationRig {
     std::optional<TreeShape> tree = TreeShape{};
     std::uint32_t tokens_max = 40;
     SamplingParams sampling = {};
-    Draw newest_draw = Draw::gumbel;              // of the server
-    std::uint8_t law_tokens_max = kLawTokensMax;  // the same
     wire::ResyncPolicy resync = wire::ResyncPolicy::check;
     Duration resync_wait = std::chrono::minutes(10);
     bool twin_writes = false;  // the target itself writes without the server, whoever drafts

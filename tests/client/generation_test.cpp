@@ -69,21 +69,6 @@ TEST_P(LosslessTest, SampledAnswersAreThoseOfPlainDecodingWithTheSameSeed) {
   expect_lossless({.tokens_max = 500, .sampling = {.temperature = 1.0f, .min_p = 0.01f}});
 }
 
-TEST_P(LosslessTest, SeedsGiveTheTextsThatTheyGaveBefore) {
-  expect_lossless({.sampling = {.temperature = 0.9f, .draw = Draw::inverse}});
-}
-
-TEST_P(LosslessTest, AServerOfAnEarlierBuildDrawsAsItDid) {
-  GenerationRig::Options options{.drafter = GetParam(),
-                                 .sampling = {.temperature = 0.9f, .seed = 4},
-                                 .newest_draw = Draw::inverse};
-  if (options.drafter == ToyDrafter::none) options.tree.reset();
-  GenerationRig rig(options);
-  options.sampling.draw = Draw::inverse;
-  const Tokens prompt = prompt_of(4);
-  expect_same(rig.answer(prompt), GenerationRig(options).plain(prompt));
-}
-
 TEST_P(LosslessTest, TheTreesShapeChangesNothing) {
   for (const TreeShape& shape :
        {chain_shape(1), chain_shape(7), TreeShape{.breadth = 3, .depth = 2, .nodes = 1},

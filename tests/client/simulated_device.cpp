@@ -186,15 +186,15 @@ class SimulatedDevice::Link final : public TargetLink {
 
   void take(ServerEvent event) {
     if (std::holds_alternative<HelloReceived>(event)) {
-      wire::Welcome welcome{.agent = "toy",
-                            .context_count = kContext,
-                            .nodes_max = kDraftNodesMax,
-                            .row_budget = 0,
-                            .scale_groups = {},
-                            .stream_tokens_max = kContext,
-                            .hint_nodes_max = kHintNodesMax,
-                            .newest_draw = Draw::gumbel,
-                            .law_tokens_max = kLawTokensMax};
+      wire::Welcome welcome{
+          .agent = "toy",
+          .context_count = kContext,
+          .nodes_max = kDraftNodesMax,
+          .row_budget = 0,
+          .scale_groups = {},
+          .stream_tokens_max = kContext,
+          .hint_nodes_max = kHintNodesMax,
+      };
       if (Tap* const tap = device_.tap()) {
         const auto groups = tap->scale_groups();
         welcome.scale_groups.assign(groups.begin(), groups.end());

@@ -121,28 +121,6 @@ TEST_F(ProgramsTest, SampledAnswersAreThoseOfPlainDecodingWithTheSameSeed) {
   }
 }
 
-// What is drawn depends on the drafts, and is the same if these are; it costs bytes that laws take.
-TEST_F(ProgramsTest, DrawnDraftsBringTheirLaws) {
-  const Options common{"-p", kStory, "--max-tokens", "60", "--control", "off"};
-  const Options sampled{"--temperature", "1", "--seed", "7"};
-  for (const char* bundle : {"moa-tli0", "independent"}) {
-    const Options drawn = joined(joined(common, sampled), {"--draw", "drawn"});
-    const json answer = run(bundle, drawn);
-    EXPECT_EQ(answer["config"]["draw"], "drawn");
-    EXPECT_GT(answer["stats"]["tau"], 1.5) << bundle;
-    for (const auto& p : answer["provenance"]) EXPECT_EQ(p, "verified");
-    EXPECT_EQ(run(bundle, drawn)["tokens"], answer["tokens"]) << bundle;
-    const json matched = run(bundle, joined(joined(common, sampled), {"--overlap", "off"}));
-    const auto bytes_a_cycle = [](const json& stats) {
-      return stats["bytes_up"].get<double>() / stats["cycles"].get<double>();
-    };
-    EXPECT_GT(bytes_a_cycle(answer["stats"]), 1.5 * bytes_a_cycle(matched["stats"])) << bundle;
-    // Greedy it is what it would be in any case.
-    EXPECT_EQ(run(bundle, joined(common, {"--draw", "drawn"}))["tokens"],
-              run(bundle, common)["tokens"]);
-  }
-}
-
 // Drafters without weights, alone and beside the bundle's own.
 TEST_F(ProgramsTest, DraftersFromTheConversationsTextAndFromAnIndexChangeNothing) {
   const auto index = scratch_ / "stories.index";

@@ -174,14 +174,6 @@ TEST_F(RejectionTest, AProfileThatListsOtherDraftersIsRefused) {
   expect_served(server, {"--pace-profile", profile, "--drafter", "ngram", "--max-tokens", "4"});
 }
 
-TEST_F(RejectionTest, AServerThatTakesNoLawsIsNotDrawnFor) {
-  Server server(scratch_, {"--law-tokens", "0"});
-  const Options sampled{"-p", kQuestion, "--bundle", demo_model("moa-tli0"), "--temperature", "1"};
-  expect_refused(joined(joined(with_server(server), sampled), {"--draw", "drawn"}), 5,
-                 "--law-tokens");
-  expect_served(server, {"--temperature", "1"});
-}
-
 TEST_F(RejectionTest, APromptLongerThanTheContextIsRefusedAndTheServerGoesOn) {
   Server server(scratch_, {"--ctx", "64"});
   std::string text;
@@ -205,7 +197,6 @@ TEST_F(RejectionTest, MistakesOnTheCommandLineExitWithTwoAndNameTheOption) {
   expect_refused(joined(bundle, {"-p", "x", "--chain", "4", "--tree", "8,6,62"}), 2, "--");
   expect_refused(joined(bundle, {"-p", "x", "--temperature", "-1"}), 2, "--temperature");
   expect_refused(joined(bundle, {"-p", "x", "--top-p", "nan"}), 2, "--top-p");
-  expect_refused(joined(bundle, {"-p", "x", "--draw", "drawn", "--overlap", "on"}), 2, "--overlap");
   expect_refused(joined(bundle, {"-p", "x", "--oracle-seed", "2"}), 2, "--oracle");
   expect_refused(joined(bundle, {"-p", "x", "--pin", "md5:12"}), 2, "pin");
   expect_refused({"-p", "x"}, 2, "--bundle");

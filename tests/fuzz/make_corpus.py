@@ -11,7 +11,6 @@ import os
 import struct
 import subprocess
 import tempfile
-import zlib
 
 HERE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "corpus")
 SCHEMA = os.path.join(os.path.dirname(HERE), "..", "..", "shared", "protocol", "messages.fbs")
@@ -331,16 +330,13 @@ def make_messages() -> None:
     packed = bytes(range(64)) + struct.pack("<16e", *(0.5 for _ in range(16)))
     messages = {
         "hello": ("Hello", {
-            "version_min": 1, "version_max": 2, "agent": "edgedraft 0.1", "token": "secret", "target": digest,
+            "version_min": 3, "version_max": 3, "agent": "edgedraft 0.1", "token": "secret", "target": digest,
             "tokenizer": digest, "drafter": digest, "drafter_name": "tiny", "tap": "rows-2", "nodes_max": 62,
             "context_count": 2048}),
         "welcome": ("Welcome", {
-            "version": 2, "session": session, "agent": "edgedraft-server 0.1", "model": "demo", "context_count": 64,
+            "version": 3, "session": session, "agent": "edgedraft-server 0.1", "model": "demo", "context_count": 64,
             "nodes_max": 8, "row_budget": 9, "scale_groups": [5, 3], "stream_tokens_max": 64,
             "padded_row_bytes": 2048, "hint_nodes_max": 1024}),
-        "law_welcome": ("Welcome", {
-            "version": 2, "session": session, "context_count": 64, "nodes_max": 8, "row_budget": 9,
-            "scale_groups": [5, 3], "newest_draw": 1, "law_tokens_max": 64}),
         "prefill": ("Prefill", {
             "round": 1, "base_length": 2, "tokens": [1, 2, 3], "provisional_count": 1, "policy": 1,
             "activations_from": 2, "sampling": sampling}),
@@ -350,24 +346,13 @@ def make_messages() -> None:
             "round": 1, "tokens": [1, 2, 3], "sampling": sampling, "stop": ["\n", "END"], "grammar": 'root ::= "a"+',
             "answer_begin": 3, "bias_tokens": [7], "biases": [-2.5], "presence_penalty": 0.5,
             "frequency_penalty": -0.5}),
-        "reserved_prefill": ("Prefill", {
-            "round": 1, "tokens": [1, 2, 3], "sampling": sampling, "rule": 1, "node_law": 1, "stop": ["END"],
-            "grammar": "root ::= [0-9]"}),
         "activations": ("Activations", {
-            "round": 1, "first": 0, "count": 8, "codec": 1, "data": list(zlib.compress(packed, 9))}),
-        "gzip_activations": ("Activations", {
-            "round": 1, "first": 0, "count": 8, "codec": 2, "data": list(gzip.compress(packed, 9, mtime=0))}),
+            "round": 1, "first": 0, "count": 8, "codec": 1, "data": list(gzip.compress(packed, 9, mtime=0))}),
         "padded_activations": ("Activations", {
             "round": 1, "first": 0, "count": 8, "codec": 0, "data": list(packed), "padding": [1, 2, 3]}),
         "draft": ("Draft", {
             "round": 2, "base_length": 4,
             "nodes": [token | parent << 24 for token, parent in ((5, 0), (6, 0), (7, 1))]}),
-        "drawn_draft": ("Draft", {
-            "round": 2, "base_length": 4,
-            "nodes": [token | parent << 24 for token, parent in ((5, 0), (6, 0), (7, 1))],
-            "law_sizes": [3, 1],
-            "law_entries": list(b"".join(struct.pack("<I", token)[:3] + struct.pack("<H", weight)
-                                         for token, weight in ((6, 65535), (5, 300), (8, 1), (7, 65535))))}),
         "stream_draft": ("Draft", {"round": 3, "base_length": 16, "stream_tokens": 64}),
         "verdict": ("Verdict", {
             "round": 2, "length": 5, "next": 7, "path": [1], "ending": 1, "row_budget": 3, "queue_us": 20,

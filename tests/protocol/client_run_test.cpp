@@ -162,16 +162,6 @@ TEST_F(ClientRunTest, HintsThatTheServerWouldRefuseAreRefusedHere) {
   EXPECT_EQ(session_.hints(outgoing(many)).error().code, Errc::protocol);
 }
 
-TEST_F(ClientRunTest, AServerOfAnOlderVersionGetsNoCredit) {
-  wire::Welcome welcome = small_welcome();
-  welcome.version = 1;
-  ASSERT_TRUE(hear(welcome));
-  wire::Prefill request = prompt_of(10);
-  request.run.credit = 50;
-  EXPECT_EQ(session_.prefill(outgoing(request)).error().code, Errc::protocol);
-  EXPECT_EQ(session_.hints(outgoing(hint(10))).error().code, Errc::protocol);
-}
-
 // By a Cancel or by the next prompt; what is on its way is not heard of.
 TEST_F(ClientRunTest, ARunIsGivenUp) {
   for (const bool cancels : {true, false}) {

@@ -475,9 +475,7 @@ TEST_F(ClientSessionTest, AResumeMayAskForNoActivations) {
 TEST_F(ClientSessionTest, TokensThatAreKeptHaveNoLogProbabilities) {
   for (const std::uint32_t told : {1u, 2u}) {
     session_ = ClientSession({.hello = {.agent = "test"}, .channel = {}}, kStart);
-    wire::Welcome welcome = small_welcome();
-    welcome.logprobs_max = 1;
-    sign_in(welcome);
+    sign_in();
     wire::Resume resume{.verified_length = 20,
                         .tokens = {1, 2},
                         .policy = wire::ResyncPolicy::keep,

@@ -37,76 +37,6 @@ TEST(DraftRangeTest, ParentMustBeOlder) {
   EXPECT_EQ(draft_code({7, 7 | 255u << 24}), Errc::protocol);
 }
 
-// A law of the root, whose tokens are 7, 8 and 9; the entries, token and weight, may be others.
-struct LawFields {
-  std::vector<std::uint32_t> nodes = {7, 8, 5 | 1u << 24};
-  std::vector<std::uint8_t> sizes = {3, 1};
-  std::vector<std::pair<std::uint32_t, std::uint32_t>> entries = {
-      {7, 65535}, {8, 20}, {9, 1}, {5, 65535}};
-  std::size_t bytes_more = 0;
-  std::uint32_t stream_tokens = 0;
-};
-
-Errc law_code(const LawFields& f) {
-  std::vector<std::uint8_t> bytes;
-  for (const auto& [token, weight] : f.entries) {
-    for (const std::uint32_t shift : {0u, 8u, 16u}) {
-      bytes.push_back(static_cast<std::uint8_t>(token >> shift));
-    }
-    for (const std::uint32_t shift : {0u, 8u}) {
-      bytes.push_back(static_cast<std::uint8_t>(weight >> shift));
-    }
-  }
-  bytes.resize(bytes.size() + f.bytes_more);
-  FlatBufferBuilder b;
-  return code_of(Kind::draft, b,
-                 flat::CreateDraftDirect(b, 1, 5, f.nodes.empty() ? nullptr : &f.nodes,
-                                         f.stream_tokens, &f.sizes, &bytes));
-}
-
-TEST(DraftLawTest, EachRowWithChildrenHasOne) {
-  EXPECT_EQ(law_code({}), Errc::cancelled);
-  EXPECT_EQ(law_code({.sizes = {}, .entries = {}}), Errc::cancelled) << "not drawn";
-  EXPECT_EQ(law_code({.sizes = {4}}), Errc::protocol);
-  EXPECT_EQ(law_code({.sizes = {2, 1, 1}}), Errc::protocol);
-  EXPECT_EQ(law_code({.sizes = {3, 0}}), Errc::protocol);
-  EXPECT_EQ(law_code({.sizes = {1, 3}}), Errc::protocol) << "the root's children are of another";
-  EXPECT_EQ(law_code({.nodes = {}}), Errc::protocol);
-  EXPECT_EQ(law_code({.nodes = {}, .stream_tokens = 5}), Errc::protocol);
-}
-
-TEST(DraftLawTest, ItsBytesAreAsManyAsItsTokensTake) {
-  EXPECT_EQ(law_code({.bytes_more = 1}), Errc::protocol);
-  EXPECT_EQ(law_code({.bytes_more = 5}), Errc::protocol);
-  EXPECT_EQ(law_code({.sizes = {3, 2}}), Errc::protocol);
-  EXPECT_EQ(law_code({.sizes = {}}), Errc::protocol);
-  EXPECT_EQ(law_code({.entries = {}}), Errc::protocol);
-}
-
-TEST(DraftLawTest, ItsSizeIsBounded) {
-  LawFields f{.nodes = {0}, .sizes = {kLawTokensMax}, .entries = {}};
-  for (std::uint32_t token = 0; token < kLawTokensMax; ++token) f.entries.push_back({token, 65535});
-  EXPECT_EQ(law_code(f), Errc::cancelled);
-  ++f.sizes[0];
-  f.entries.push_back({kLawTokensMax, 1});
-  EXPECT_EQ(law_code(f), Errc::protocol);
-}
-
-TEST(DraftLawTest, WeightsAreThoseOfARoundedLaw) {
-  EXPECT_EQ(law_code({.entries = {{7, 65535}, {8, 0}, {9, 1}, {5, 65535}}}), Errc::protocol);
-  EXPECT_EQ(law_code({.entries = {{7, 65534}, {8, 20}, {9, 1}, {5, 65535}}}), Errc::protocol);
-  EXPECT_EQ(law_code({.entries = {{7, 1}, {8, 65535}, {9, 65535}, {5, 65535}}}), Errc::cancelled);
-  EXPECT_EQ(law_code({.entries = {{7, 65535}, {8, 20}, {9, 1}, {5, 1}}}), Errc::protocol);
-}
-
-TEST(DraftLawTest, ChildrenAreDrawnFromItAndNoneTwice) {
-  EXPECT_EQ(law_code({.entries = {{7, 65535}, {8, 20}, {8, 1}, {5, 65535}}}), Errc::protocol);
-  EXPECT_EQ(law_code({.nodes = {7, 6, 5 | 1u << 24}}), Errc::protocol);
-  EXPECT_EQ(law_code({.nodes = {7, 7, 5 | 1u << 24}}), Errc::protocol);
-  EXPECT_EQ(law_code({.nodes = {7, 8, 7 | 1u << 24}}), Errc::protocol) << "of the root's law";
-  EXPECT_EQ(law_code({.nodes = {9, 8, 5 | 2u << 24}}), Errc::cancelled);
-}
-
 TEST(DraftRangeTest, DuplicateSiblingsAreAllowed) {
   EXPECT_EQ(draft_code({7, 7, 7}), Errc::cancelled);
 }
@@ -334,22 +264,6 @@ TEST(HintRangeTest, NumbersAreBounded) {
   EXPECT_EQ(hints_code({.credit = kContextCountMax + 1}), Errc::protocol);
 }
 
-TEST(RunTermsTest, WhatIsReservedIsNotTakenForNothing) {
-  const auto reserved = [](std::uint8_t rule, std::uint8_t node_law) {
-    const std::vector<std::uint32_t> ids = {1};
-    const flat::Sampling sampling(1, 0, 0, 1, 0);
-    FlatBufferBuilder b;
-    b.Finish(flat::CreatePrefillDirect(b, 1, 0, &ids, 0, 0, 0, &sampling, 9, false, false, rule,
-                                       node_law));
-    const auto decoded = decode(static_cast<std::uint16_t>(Kind::prefill),
-                                std::as_bytes(std::span(b.GetBufferPointer(), b.GetSize())));
-    return std::get<Prefill>(*decoded).run.reserved;
-  };
-  EXPECT_FALSE(reserved(0, 0));
-  EXPECT_TRUE(reserved(1, 0));
-  EXPECT_TRUE(reserved(0, 1));
-}
-
 struct ConstraintFields {
   std::vector<std::string> stops{};
   std::string grammar{};
@@ -372,8 +286,8 @@ Errc constraints_code(const ConstraintFields& f) {
   const auto biases = b.CreateVector(f.biases);
   return code_of(
       Kind::prefill, b,
-      flat::CreatePrefill(b, 1, 0, tokens, 0, 0, 0, &sampling, 9, false, false, 0, 0, stops,
-                          grammar, f.answer_begin, bias_tokens, biases, f.presence, f.frequency));
+      flat::CreatePrefill(b, 1, 0, tokens, 0, 0, 0, &sampling, 9, false, false, stops, grammar,
+                          f.answer_begin, bias_tokens, biases, f.presence, f.frequency));
 }
 
 TEST(ConstraintsRangeTest, EverythingIsBounded) {

@@ -51,16 +51,9 @@ std::vector<Message> one_of_each() {
   welcome.stream_tokens_max = 4096;
   welcome.padded_row_bytes = 2048;
   welcome.hint_nodes_max = 1000;
-  welcome.logprobs_max = 21;
-  welcome.newest_draw = Draw::gumbel;
-  welcome.law_tokens_max = kLawTokensMax;
   welcome.newest_row = true;
-  const SamplingParams sampling{.temperature = 0.7f,
-                                .top_k = 40,
-                                .top_p = 0.9f,
-                                .min_p = 0.05f,
-                                .seed = ~0ull,
-                                .draw = Draw::gumbel};
+  const SamplingParams sampling{
+      .temperature = 0.7f, .top_k = 40, .top_p = 0.9f, .min_p = 0.05f, .seed = ~0ull};
   return {
       hello,
       welcome,
@@ -82,15 +75,6 @@ std::vector<Message> one_of_each() {
             .base_length = 13,
             .tokens = {5, 6, 5, (1u << 24) - 1},
             .parents = {0, 0, 1, 3}},
-      Draft{.round = 2,
-            .base_length = 13,
-            .tokens = {5, 6, 7},
-            .parents = {0, 0, 2},
-            .laws = {{{.token = 9, .weight = 1},
-                      {.token = 6, .weight = 300},
-                      {.token = 5, .weight = kLawWeightMax}},
-                     {{.token = 7, .weight = kLawWeightMax},
-                      {.token = (1u << 24) - 1, .weight = kLawWeightMax}}}},
       Verdict{.round = 2,
               .length = 16,
               .next = 77,

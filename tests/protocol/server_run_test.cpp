@@ -186,20 +186,5 @@ TEST_F(ServerRunTest, ARefusalInMidRunLeavesTheSession) {
   EXPECT_EQ(session_.length(), 22u);
 }
 
-// Version 1 has no such fields: whatever stands there means nothing.
-TEST_F(ServerRunTest, AnOlderVersionHasNoRuns) {
-  wire::Hello hello;
-  hello.version_max = 1;
-  ASSERT_TRUE(hear(hello));
-  session_.accept(small_welcome());
-  wire::Prefill prefill = prompt_of(10);
-  prefill.round = 1;
-  prefill.run.credit = 50;
-  ASSERT_TRUE(hear(prefill));
-  ASSERT_TRUE(session_.verdict({.round = 1, .next = 7}));
-  EXPECT_FALSE(session_.verdict({.round = 1, .next = 7}));
-  EXPECT_EQ(code_after(hint(1, 11)), Errc::protocol);
-}
-
 }  // namespace
 }  // namespace edgedraft

@@ -30,12 +30,16 @@ TEST_F(ServerSessionTest, NoCommonVersionIsToldSo) {
   hello.version_max = kProtocolVersion + 3;
   EXPECT_EQ(code_after(hello), Errc::version);
   expect_farewell(Errc::version);
+  session_ = ServerSession({}, kStart);
+  hello.version_min = 1;
+  hello.version_max = kProtocolVersionMin - 1;
+  EXPECT_EQ(code_after(hello), Errc::version);
 }
 
 TEST_F(ServerSessionTest, TheNewestCommonVersionIsTaken) {
-  for (const auto& [max, taken] : {std::pair<std::uint16_t, std::uint16_t>{1, 1},
-                                   {kProtocolVersion, kProtocolVersion},
-                                   {99, kProtocolVersion}}) {
+  for (const auto& [max, taken] :
+       {std::pair<std::uint16_t, std::uint16_t>{kProtocolVersion, kProtocolVersion},
+        {99, kProtocolVersion}}) {
     ServerSession session({}, kStart);
     wire::Hello hello;
     hello.version_max = max;
@@ -137,47 +141,6 @@ TEST_F(ServerSessionTest, DraftAfterTheEndIsAnError) {
 TEST_F(ServerSessionTest, DraftAboveTheLimitIsAnError) {
   prompt();
   EXPECT_EQ(code_after(draft(2, 11, 9)), Errc::protocol);
-}
-
-// A chain that was drawn from laws of `law_tokens` tokens each.
-wire::Draft drawn_chain(std::uint32_t count, std::uint32_t law_tokens) {
-  wire::Draft draft = chain_of(11, count);
-  draft.round = 2;
-  for (const std::uint32_t token : draft.tokens) {
-    LawEntries& law = draft.laws.emplace_back();
-    for (std::uint32_t i = 0; i < law_tokens; ++i) {
-      law.push_back({.token = token + i, .weight = kLawWeightMax});
-    }
-  }
-  return draft;
-}
-
-TEST_F(ServerSessionTest, LawsAreTakenAsFarAsTheyWereOffered) {
-  for (const auto& [offered, sent] :
-       {std::pair<std::uint8_t, std::uint32_t>{0, 1}, {5, 5}, {5, 6}, {64, 64}}) {
-    session_ = ServerSession({}, now_);
-    ASSERT_TRUE(hear(wire::Hello()));
-    wire::Welcome welcome = small_welcome();
-    welcome.nodes_max = kDraftNodesMax;
-    welcome.law_tokens_max = offered;
-    session_.accept(welcome);
-    wire::Prefill prefill = prompt_of(10);
-    prefill.round = 1;
-    ASSERT_TRUE(hear(prefill));
-    ASSERT_TRUE(session_.verdict({.round = 1, .next = 7}));
-    while (session_.next_event()) continue;
-    take_messages(session_);
-    const wire::Draft draft = drawn_chain(kDraftNodesMax, sent);
-    if (sent > offered) {
-      EXPECT_EQ(code_after(draft), Errc::protocol);
-      expect_farewell(Errc::protocol);
-      continue;
-    }
-    // The frame's limit leaves room for the largest.
-    ASSERT_TRUE(hear(draft));
-    const auto event = session_.next_event();
-    EXPECT_EQ(std::get<DraftRequested>(event.value()).request, draft);
-  }
 }
 
 // It takes longer than any frame may rest: 400 kB at a rate that padding has over.

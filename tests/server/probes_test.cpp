@@ -120,9 +120,7 @@ TEST_F(ProbesTest, TheyLeaveNoTrace) {
       std::vector<TargetSession> silent;
       for (std::size_t i = 0; i < kSessions; ++i) {
         const Tokens prompt = random_tokens(1 + random_.below(30));
-        const SamplingParams sampling{.temperature = repetition % 2 == 0 ? 0.0f : 0.9f,
-                                      .seed = i,
-                                      .draw = i == 0 ? Draw::gumbel : Draw::inverse};
+        const SamplingParams sampling{.temperature = repetition % 2 == 0 ? 0.0f : 0.9f, .seed = i};
         for (auto* sessions : {&asking, &silent}) {
           sessions->push_back(session(kv_type));
           const PrefillRequest request{.base_count = 0, .tokens = prompt, .sampling = sampling};
@@ -187,9 +185,7 @@ TEST_P(ProbingMethodTest, AnswersArePlainToTheContextsEnd) {
   for (const std::uint32_t rows_max : {255u, 60u, 17u}) {
     for (std::uint64_t seed = 0; seed < 6; ++seed) {
       const Tokens prompt = random_tokens(4);
-      const SamplingParams sampling{.temperature = seed % 3 == 0 ? 0.0f : 0.8f,
-                                    .seed = seed,
-                                    .draw = seed % 2 == 0 ? Draw::gumbel : Draw::inverse};
+      const SamplingParams sampling{.temperature = seed % 3 == 0 ? 0.0f : 0.8f, .seed = seed};
       const Tokens expected =
           testing::plain_answer({decoder_, kContext, is_end_}, prompt, kContext, sampling);
       TargetSession target = session();

@@ -210,8 +210,8 @@ TEST_F(ProbingRunsTest, StreamsArePlainAnswersToo) {
   for (const std::string_view method : {"lookahead", "core"}) {
     for (const bool retrieves : {false, true}) {
       open_method(method, retrieves);
-      for (const Draw draw : {Draw::gumbel, Draw::inverse}) {
-        const SamplingParams sampling{.temperature = 0.8f, .seed = 11, .draw = draw};
+      for (const std::uint64_t seed : {11u, 12u}) {
+        const SamplingParams sampling{.temperature = 0.8f, .seed = seed};
         HintingClient& client = connect();
         const Tokens prompt = prompt_of(3);
         ASSERT_TRUE(client.begin(prompt, sampling, {}));

@@ -29,7 +29,6 @@ class RawClient {
     Tap* tap = nullptr;
     bool newest_row = false;
     std::string identity = "someone";
-    std::uint16_t version = 1;
   };
 
   // Signs in.
@@ -37,8 +36,7 @@ class RawClient {
       : loop_(loop), now_(std::move(now)), session_({}, now_()) {
     wire::Welcome welcome{.context_count = options.context_count,
                           .nodes_max = kDraftNodesMax,
-                          .stream_tokens_max = options.context_count,
-                          .law_tokens_max = kLawTokensMax};
+                          .stream_tokens_max = options.context_count};
     welcome.session[0] = static_cast<std::byte>(options.id);
     welcome.session[1] = static_cast<std::byte>(options.id >> 8);
     if (options.tap != nullptr) {
@@ -52,8 +50,7 @@ class RawClient {
                .identity = options.identity,
                .tap = options.tap,
                .newest_row = options.newest_row};
-    EXPECT_TRUE(
-        session_.receive(now_(), wire::encode(wire::Hello{.version_max = options.version})));
+    EXPECT_TRUE(session_.receive(now_(), wire::encode(wire::Hello())));
     EXPECT_TRUE(session_.next_event());
     session_.accept(std::move(welcome));
     hear();
@@ -68,7 +65,6 @@ class RawClient {
   bool send(wire::Message message, std::span<const std::uint32_t> verified = {}) {
     if (gone_) return false;
     std::visit([&](auto& m) { number(m); }, message);
-    reserves_ = reserves(message);
     const auto* resume = std::get_if<wire::Resume>(&message);
     const auto* hints = std::get_if<wire::Hints>(&message);
     const auto request = resume != nullptr  ? wire::OutgoingMessage(outgoing(*resume, verified))
@@ -147,13 +143,6 @@ class RawClient {
     }
   }
 
-  // What is reserved has no words on the way here: it is put back behind it.
-  static bool reserves(const wire::Message& message) {
-    const auto* prefill = std::get_if<wire::Prefill>(&message);
-    const auto* resume = std::get_if<wire::Resume>(&message);
-    return prefill != nullptr ? prefill->run.reserved : resume != nullptr && resume->run.reserved;
-  }
-
   template <class M>
   void number(M& message) {
     if constexpr (std::is_same_v<M, wire::Prefill> || std::is_same_v<M, wire::Resume> ||
@@ -165,14 +154,8 @@ class RawClient {
   void on(const HelloReceived&) {}
   void on(const HintsReceived& event) { loop_.hints(client_.connection_id, event.hints, now_()); }
   void on(const RoundCancelled& e) { loop_.cancel(client_.connection_id, e.round); }
-  void on(PrefillRequested e) {
-    e.request.run.reserved |= reserves_;
-    loop_.begin(client_, e.request, now_());
-  }
-  void on(ResumeRequested e) {
-    e.request.run.reserved |= reserves_;
-    loop_.begin(client_, e.request, now_());
-  }
+  void on(const PrefillRequested& e) { loop_.begin(client_, e.request, now_()); }
+  void on(const ResumeRequested& e) { loop_.begin(client_, e.request, now_()); }
   void on(const DraftRequested& e) { loop_.begin(client_, e.request, now_()); }
 
   PassLoop& loop_;
@@ -180,7 +163,6 @@ class RawClient {
   ServerSession session_;
   Client client_{};
   std::uint32_t round_ = 0;
-  bool reserves_ = false;  // the message that is being sent
   bool reads_ = true;
   bool gone_ = false;
 };

@@ -187,8 +187,7 @@ class RunTest : public ::testing::Test {
                                                        RawClient::Options{.id = clients_.size() + 1,
                                                                           .context_count = kContext,
                                                                           .tap = tap,
-                                                                          .newest_row = newest_row,
-                                                                          .version = 2},
+                                                                          .newest_row = newest_row},
                                                        [this] { return now_; }));
     return *clients_.back();
   }

@@ -190,53 +190,6 @@ TEST_F(RunTest, WhatWasWrittenOfflineIsHeldAgainstWhatWasDecidedOnCredit) {
   }
 }
 
-// A rule of verification that this build does not know costs neither the connection nor what its
-// session holds, in whatever request it stands.
-TEST_F(RunTest, WhatIsReservedIsRefusedAndTheSessionGoesOn) {
-  const Tokens prompt = prompt_of(1);
-  const Tokens expected = plain(prompt);
-  const wire::RunTerms some{.credit = static_cast<std::uint32_t>(prompt.size()) + 10};
-  const wire::RunTerms reserved{.credit = kContext, .reserved = true};
-  const auto expect_refused = [&](HintingClient& client) {
-    EXPECT_TRUE(loop_->idle()) << "nothing was begun";
-    const auto heard = std::exchange(client.raw().heard, {});
-    ASSERT_EQ(heard.size(), 1u);
-    const auto* report = std::get_if<wire::ErrorReport>(&heard[0]);
-    ASSERT_NE(report, nullptr);
-    EXPECT_EQ(report->code, Errc::unsupported);
-    EXPECT_FALSE(report->fatal);
-    EXPECT_EQ(report->round, client.raw().round());
-  };
-
-  HintingClient& client = connect();
-  ASSERT_TRUE(client.begin(prompt, {}, reserved));
-  expect_refused(client);
-  ASSERT_TRUE(client.begin(prompt, {}, some));
-  run_until_idle();
-  ASSERT_TRUE(client.listen());
-  ASSERT_TRUE(client.go_on({}, reserved));
-  expect_refused(client);
-  ASSERT_TRUE(client.go_on({}, {.credit = some.credit + 4}));
-  run_until_idle();
-  ASSERT_TRUE(client.listen());
-  client.raw().leave();
-
-  HintingClient& again = connect();
-  const wire::SessionId session = client.raw().client().session;
-  const Tokens known = client.text();
-  ASSERT_TRUE(
-      again.raw().send(wire::Resume{.session = session,
-                                    .verified_length = static_cast<std::uint32_t>(known.size()),
-                                    .run = reserved},
-                       known));
-  expect_refused(again);
-  ASSERT_TRUE(again.resume(session, known, {}, kContext));
-  run_until_idle();
-  EXPECT_FALSE(again.listen());
-  EXPECT_EQ(again.answer(), expected);
-  EXPECT_EQ(metrics_->refusals[static_cast<std::size_t>(Refusal::invalid)].value(), 3u);
-}
-
 TEST_F(RunTest, AClientThatDoesNotReadPausesItsRunAlone) {
   HintingClient& deaf = connect();
   HintingClient& other = connect();

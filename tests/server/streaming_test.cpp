@@ -241,26 +241,23 @@ INSTANTIATE_TEST_SUITE_P(Drafters, LosslessStreamTest,
                                            Beside::core),
                          [](const auto& beside) { return name_of(beside.param); });
 
-// A drafter beside the target knows the noise of Draw::gumbel, as one on a device does.
+// A drafter beside the target knows the noise of the draw, as one on a device does.
 TEST_F(StreamTest, DraftsFollowTheNoiseOfTheDraw) {
-  const auto tokens_a_verdict = [&](Draw draw) {
-    open({.drafter = Beside::twin});
-    std::size_t tokens = 0;
-    std::size_t verdicts = 0;
-    for (std::uint64_t id = 1; id <= 5; ++id) {
-      const auto reader = std::make_shared<Reader>();
-      const Client to = client(id, reader);
-      const SamplingParams sampling{.temperature = 2.0f, .seed = id, .draw = draw};
-      prompt(to, {5, 6, 7}, 0, sampling);
-      if (!reader->streams_on()) continue;
-      stream(to, 60);
-      while (!loop_->idle()) loop_->step();
-      tokens += reader->tokens().size();
-      verdicts += reader->verdicts.size();
-    }
-    return static_cast<double>(tokens) / static_cast<double>(verdicts);
-  };
-  EXPECT_GT(tokens_a_verdict(Draw::gumbel), 1.2 * tokens_a_verdict(Draw::inverse));
+  open({.drafter = Beside::twin});
+  std::size_t tokens = 0;
+  std::size_t verdicts = 0;
+  for (std::uint64_t id = 1; id <= 5; ++id) {
+    const auto reader = std::make_shared<Reader>();
+    const Client to = client(id, reader);
+    prompt(to, {5, 6, 7}, 0, {.temperature = 2.0f, .seed = id});
+    if (!reader->streams_on()) continue;
+    stream(to, 60);
+    while (!loop_->idle()) loop_->step();
+    tokens += reader->tokens().size();
+    verdicts += reader->verdicts.size();
+  }
+  // Its likeliest tokens alone, which rarely are the ones drawn at this temperature, bring fewer.
+  EXPECT_GT(static_cast<double>(tokens), 2.0 * static_cast<double>(verdicts));
 }
 
 TEST_F(StreamTest, AStreamHasAsManyTokensAsWereAskedFor) {

@@ -413,11 +413,9 @@ TEST_F(TargetSessionTest, NoMoreThanSomeTokensOfACheckedTextAreSearchedForInAPas
   const Tokens prompt{9, 10, 11};
   const auto never = [](std::uint32_t) { return false; };
   const SamplingParams filtered{.temperature = 1.0f, .top_p = 0.5f, .seed = 3};
-  const SamplingParams inverse{.temperature = 1.0f, .seed = 3, .draw = Draw::inverse};
   const SamplingParams raced{.temperature = 1.0f, .seed = 3};
-  const SamplingParams greedy{.draw = Draw::inverse};
-  for (const SamplingParams& sampling : {filtered, inverse, raced, greedy}) {
-    const bool searches = sampling == filtered || sampling == inverse;
+  for (const SamplingParams& sampling : {filtered, raced, SamplingParams()}) {
+    const bool searches = sampling == filtered;
     Tokens text = prompt;
     TargetSession writer(decoder_, kContext, never);
     text.push_back(writer.prefill({.base_count = 0, .tokens = prompt, .sampling = sampling})->next);

@@ -167,28 +167,6 @@ TEST(CandidateRuleTest, ManyChildrenCostNoMoreThanOne) {
   }
 }
 
-// The target draws the token behind what it accepts, as if nothing stood there.
-TEST(CandidateRuleTest, AcceptsNoMoreThanItIsTo) {
-  DraftTree tree;
-  for (std::uint32_t i = 0; i < 3; ++i) tree.add(2, i);
-  const SparseLaw draft({{2, 1}});
-  const auto walked = [&](std::uint32_t path_max, double uniform) {
-    return verify_candidates(
-        tree, {.root_position = 10,
-               .context_count = 100,
-               .target = [](std::uint32_t) { return DenseLaw{0.2, 0.0, 0.6, 0.2, 0.0, 0.0}; },
-               .draft = [&](std::uint32_t) -> const SparseLaw& { return draft; },
-               .uniform = [&, n = 0]() mutable { return n++ == 0 ? 0.5 : uniform; },
-               .is_end = [](std::uint32_t) { return false; },
-               .path_max = path_max});
-  };
-  EXPECT_EQ(walked(3, 0.5).path, (std::vector<std::uint32_t>{1, 2, 3}));
-  EXPECT_EQ(walked(1, 0.5).path, std::vector<std::uint32_t>{1});
-  EXPECT_EQ(walked(1, 0.1).next, 0u);
-  EXPECT_EQ(walked(1, 0.5).next, 2u);
-  EXPECT_EQ(walked(1, 0.9).next, 3u);
-}
-
 // Trees of two levels whose shape is fixed: the first two tokens of an answer.
 TEST(CandidateRuleTest, TwoLevelsHaveTheTargetsLaw) {
   Random random(3);

@@ -183,16 +183,16 @@ void LocalLink::take(ServerEvent event) {
     session_ = offered_session_ = options_.target.next_id();
     const ActivationLayout layout = options_.target.layout();
     const auto groups = layout.scale_groups();
-    server_->accept({.session = session_,
-                     .agent = "local",
-                     .model = "toy",
-                     .context_count = options_.target.parts().context_count,
-                     .nodes_max = options_.nodes_max,
-                     .row_budget = options_.row_budget_at(0),
-                     .scale_groups = {groups.begin(), groups.end()},
-                     .stream_tokens_max = options_.stream_tokens_max,
-                     .newest_draw = options_.newest_draw,
-                     .law_tokens_max = options_.law_tokens_max});
+    server_->accept({
+        .session = session_,
+        .agent = "local",
+        .model = "toy",
+        .context_count = options_.target.parts().context_count,
+        .nodes_max = options_.nodes_max,
+        .row_budget = options_.row_budget_at(0),
+        .scale_groups = {groups.begin(), groups.end()},
+        .stream_tokens_max = options_.stream_tokens_max,
+    });
   } else if (auto* prefill = std::get_if<PrefillRequested>(&event)) {
     jobs_.emplace_back(std::move(prefill->request));
   } else if (auto* resume = std::get_if<ResumeRequested>(&event)) {
@@ -294,9 +294,7 @@ void LocalLink::work(const wire::Draft& request) {
     tree.add(request.tokens[i], request.parents[i]);
   }
   const std::uint32_t first = session->valid_count();
-  const auto path = request.laws.empty()
-                        ? session->verify(tree)
-                        : session->verify_drawn(tree, {request.laws.begin(), request.laws.end()});
+  const auto path = session->verify(tree);
   if (!path) {
     server_->refuse(request.round, path.error());
     return;

@@ -82,8 +82,6 @@ class LocalLink final : public TargetLink {
     // Calls of wait_event behind a prompt's verdict until they come; 0: as soon as they can.
     std::uint32_t rows_after_calls = 0;
     std::uint32_t stream_tokens_max = 0;
-    Draw newest_draw = Draw::gumbel;
-    std::uint8_t law_tokens_max = kLawTokensMax;
     std::uint32_t stream_step = 1;  // tokens a verdict of a stream, as if the server drafted
     std::vector<LinkFault> faults = {};
     // Sees every request before it is sent.

@@ -52,8 +52,7 @@ inline wire::OutgoingResume outgoing(const wire::Resume& message,
 
 inline wire::OutgoingDraft outgoing(const wire::Draft& message) {
   return {.round = message.round,
-          .tree = SafeTree(ledger_of({}, message.base_length, {}), message.tokens, message.parents,
-                           message.laws),
+          .tree = SafeTree(ledger_of({}, message.base_length, {}), message.tokens, message.parents),
           .stream_tokens = message.stream_tokens};
 }
 
@@ -84,13 +83,10 @@ inline wire::OutgoingMessage outgoing(const wire::Message& message) {
       message);
 }
 
-// `message` as it arrives after outgoing(): a sender has no words for what is reserved, and cannot
-// state the hash of tokens that it lacks,
+// `message` as it arrives after outgoing(): a sender cannot state the hash of tokens that it lacks,
 // so those of a Resume and of hints become the hash of zeros.
 inline wire::Message arriving(wire::Message message) {
-  if (auto* prefill = std::get_if<wire::Prefill>(&message)) prefill->run.reserved = false;
   if (auto* resume = std::get_if<wire::Resume>(&message)) {
-    resume->run.reserved = false;
     resume->verified_hash = token_hash(std::vector<std::uint32_t>(resume->verified_length));
   }
   if (auto* hints = std::get_if<wire::Hints>(&message)) {
