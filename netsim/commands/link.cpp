@@ -139,7 +139,7 @@ Result<int> hold(const NetworkProfile& profile, LinkDriver& link, const LinkComm
                                     " is already in use; give another with --port"};
     }
     auto started = Child::start(link.at_server({"sh", "-c", o.at_server}),
-                                {{"EDGEDRAFT_LISTEN", listen}}, true);
+                                {{"EDGEDRAFT_SERVER_LISTEN", listen}}, true);
     if (!started) return started.error();
     server.emplace(std::move(*started));
     if (auto ready = wait_for_server(link, *server, o); !ready) return ready.error();
@@ -207,7 +207,7 @@ void declare_link(CLI::App& app, LinkCommandOptions& o) {
       ->capture_default_str();
   app.add_option("--at-server", o.at_server,
                  "A shell command that runs at the server's end as long as COMMAND; it finds "
-                 "where to listen in $EDGEDRAFT_LISTEN")
+                 "where to listen in $EDGEDRAFT_SERVER_LISTEN")
       ->type_name("COMMAND");
   app.add_option("--port", o.port, "The port on which the server listens")
       ->check(in_range(1u, 65535u))

@@ -24,8 +24,7 @@ namespace {
 
 constexpr std::uint64_t kConfigBytesMax = 1u << 20;
 
-std::string env_name(const std::string& prefix, const std::string& option) {
-  std::string name = prefix + option;
+std::string env_name(std::string name) {
   for (char& c : name) c = c == '-' ? '_' : static_cast<char>(std::toupper(c));
   return name;
 }
@@ -39,7 +38,7 @@ bool takes_layers(const CLI::Option& option) {
 
 void declare_environment(CLI::App& app, const std::string& prefix) {
   for (CLI::Option* option : app.get_options()) {
-    if (takes_layers(*option)) option->envname(env_name(prefix, option->get_lnames().front()));
+    if (takes_layers(*option)) option->envname(env_name(prefix + option->get_lnames().front()));
   }
   for (CLI::App* sub : app.get_subcommands([](CLI::App*) { return true; }))
     declare_environment(*sub, prefix);
@@ -122,10 +121,11 @@ bool is_slip_of(std::string_view a, std::string_view b) {
   return exchanged || a.substr(1) == b || a == b.substr(1) || a.substr(1) == b.substr(1);
 }
 
-// Other programs of ours have variables that this one does not know, so only near misses are named.
-// Short names are too near to each other.
-void warn_of_misspelt_variables(const CLI::App& app, const std::string& prefix) {
+// The client's prefix begins every other program's variables, so only near misses are named. Short
+// names are too near to each other.
+void warn_of_misspelt_variables(const CLI::App& app) {
   constexpr std::size_t kNameMin = 5;
+  const std::string prefix = env_name(app.get_name() + "-");
   std::set<std::string> known;
   collect_variables(app, known);
   for (char** entry = environ; *entry != nullptr; ++entry) {
@@ -236,15 +236,14 @@ std::filesystem::path xdg_directory(const char* variable, const char* below_home
 
 }  // namespace
 
-OptionLayers::OptionLayers(CLI::App& app, std::string default_file,
-                           const std::string& variable_prefix)
-    : app_(app), default_file_(std::move(default_file)), variable_prefix_(variable_prefix) {
+OptionLayers::OptionLayers(CLI::App& app, std::string default_file)
+    : app_(app), default_file_(std::move(default_file)) {
   std::string help = "TOML file with option names as keys";
   if (const auto usual = place_in(config_directory(), default_file_); !usual.empty()) {
     help += " [default: " + usual.string() + " where it exists]";
   }
   app_.add_option("--config", config_file_, help)->type_name("FILE");
-  declare_environment(app_, variable_prefix);
+  declare_environment(app_, app_.get_name() + "-");
   check_flags(app_);
 }
 
@@ -252,7 +251,7 @@ Result<OptionLayers::Parsed> OptionLayers::parse(int argc, const char* const* ar
   try {
     app_.parse(argc, argv);
     apply_environment(app_);
-    warn_of_misspelt_variables(app_, variable_prefix_);
+    warn_of_misspelt_variables(app_);
     if (auto applied = apply_file(); !applied) return applied.error();
     return Parsed::go_on;
   } catch (const CLI::ParseError& e) {

@@ -10,17 +10,16 @@
 namespace edgedraft {
 
 // Makes a program's options readable from three places: the command line wins over the environment
-// (EDGEDRAFT_MAX_TOKENS for --max-tokens), the environment over a TOML file (max-tokens = 64), the
-// file over the default. Works on a CLI11 application whose options are declared; subcommands
-// included.
+// (EDGEDRAFT_SERVER_MAX_SESSIONS for edgedraft-server's --max-sessions), the environment over a
+// TOML file (max-sessions = 64), the file over the default. Works on a CLI11 application whose
+// options are declared; subcommands included.
 //
 // The file is the one that --config names, else `default_file` in the configuration directory where
 // there is one. A key that no option has is an error, so that a slip of the pen is seen; a variable
 // that nearly has an option's name is warned of.
 class OptionLayers {
  public:
-  // Variables are called `variable_prefix` and the option's name in capitals.
-  OptionLayers(CLI::App& app, std::string default_file, const std::string& variable_prefix);
+  OptionLayers(CLI::App& app, std::string default_file);
 
   enum class Parsed : std::uint8_t {
     go_on,
@@ -35,7 +34,6 @@ class OptionLayers {
 
   CLI::App& app_;
   std::string default_file_;
-  std::string variable_prefix_;
   std::string config_file_;
 };
 

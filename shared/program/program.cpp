@@ -43,8 +43,7 @@ Instant program_start() {
 
 Program::Program(Description description)
     : app_(std::move(description.what), std::move(description.name)),
-      default_file_(std::move(description.default_file)),
-      variable_prefix_(std::move(description.variable_prefix)) {
+      default_file_(std::move(description.default_file)) {
   app_.set_version_flag("--version", std::move(description.version));
 }
 
@@ -72,7 +71,7 @@ int Program::main(int argc, const char* const* argv) {
 
 int Program::parse_and_run(int argc, const char* const* argv) {
   try {
-    OptionLayers layers(app_, default_file_, variable_prefix_);
+    OptionLayers layers(app_, default_file_);
     const auto parsed = layers.parse(argc, argv);
     if (!parsed) return fail(parsed.error());
     if (*parsed == OptionLayers::Parsed::shown) return 0;

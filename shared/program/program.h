@@ -24,12 +24,10 @@ bool reader_has_left();
 class Program {
  public:
   struct Description {
-    std::string name;
+    std::string name;  // also the prefix of its variables: EDGEDRAFT_SERVER_ for edgedraft-server
     std::string what;
     std::string version;       // what --version shows
     std::string default_file;  // in the configuration directory
-    // What its options' variables begin with. Programs that share one share their settings, too.
-    std::string variable_prefix = "EDGEDRAFT_";
   };
 
   explicit Program(Description description);
@@ -69,7 +67,6 @@ class Program {
 
   CLI::App app_;
   std::string default_file_;
-  std::string variable_prefix_;
   std::function<Result<int>()> action_;
   std::string (*to_json_)(const Error&) = nullptr;
 };

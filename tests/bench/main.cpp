@@ -40,9 +40,7 @@ int main_with(int argc, char** argv) {
       {.name = "edgedraft-bench",
        .what = "Measures the parts of Edgedraft, each against its own limit in the same run.",
        .version = "edgedraft-bench " EDGEDRAFT_VERSION,
-       .default_file = "edgedraft-bench.toml",
-       // EDGEDRAFT_TEMPERATURE, set for the client, must not change what is measured unseen.
-       .variable_prefix = "EDGEDRAFT_BENCH_"});
+       .default_file = "edgedraft-bench.toml"});
   program.command("acceptance", "Acceptance length on held-out prompts", o.acceptance,
                   declare_acceptance, run_acceptance);
   program.command("agreement", "Does a model repeat another implementation's ids?", o.agreement,

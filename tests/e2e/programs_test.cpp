@@ -3,7 +3,10 @@
 
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <nlohmann/json.hpp>
+#include <regex>
+#include <set>
 #include <sstream>
 
 #include "tests/e2e/drafter_memory.h"
@@ -545,6 +548,36 @@ TEST_F(ProgramsTest, OptionsComeFromTheEnvironmentAndTheFileToo) {
                   {"EDGEDRAFT_MAX_TOKENS", "5"}});
   ASSERT_EQ(client.wait(), 0) << client.err();
   EXPECT_EQ(json::parse(client.out())["stats"]["tokens"], 5);  // the environment outranks the file
+}
+
+TEST(VariablesTest, EachBelongsToOneProgramAndOnceToACommand) {
+  const test::TemporaryDirectory scratch;
+  // Marks the processes of a link; an option named --link would set it.
+  std::map<std::string, std::string> owners{{"EDGEDRAFT_NETSIM_LINK", "stray processes"}};
+  for (const std::string program :
+       {EDGEDRAFT_CLIENT, EDGEDRAFT_SERVER, EDGEDRAFT_NETSIM, EDGEDRAFT_BENCH}) {
+    Process nonsense({program, "NONSENSE"}, scratch / "nonsense");
+    ASSERT_EQ(nonsense.wait(), 2);
+    std::smatch list;
+    const std::string mistake = nonsense.err();
+    std::istringstream commands(
+        std::regex_search(mistake, list, std::regex("there are (.*)")) ? list.str(1) : "--help");
+    std::size_t found = 0;
+    for (std::string command; std::getline(commands >> std::ws, command, ',');) {
+      Process shown({program, command, "--help"}, scratch / "help");
+      ASSERT_EQ(shown.wait(), 0) << program << ' ' << command << ": " << shown.err();
+      const std::string help = shown.out();
+      const std::regex variable("\\(Env:(\\w+)\\)");
+      std::set<std::string> seen;
+      for (std::sregex_iterator it(help.begin(), help.end(), variable), end; it != end; ++it) {
+        const std::string name = it->str(1);
+        EXPECT_TRUE(seen.insert(name).second) << program << ' ' << command << ": " << name;
+        EXPECT_EQ(owners.emplace(name, program).first->second, program) << name;
+      }
+      found += seen.size();
+    }
+    EXPECT_GT(found, 0u) << program;
+  }
 }
 
 TEST_F(ProgramsTest, TheServerSaysGoodbyeAndEndsOnSigterm) {

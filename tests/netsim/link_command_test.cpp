@@ -202,7 +202,7 @@ TEST(LinkCommandTest, AServerThatFailsMeanwhileEndsTheLinkWithAWord) {
     const TakenPort was;
     port = was.port();
   }
-  const std::string probe = EDGEDRAFT_NETSIM " probe --listen \"$EDGEDRAFT_LISTEN\" & ";
+  const std::string probe = EDGEDRAFT_NETSIM " probe --listen \"$EDGEDRAFT_SERVER_LISTEN\" & ";
   const Outcome failed =
       run({"--driver", "proxy", "--profile", "lan", "--port", port, "--at-server",
            probe + "sleep 2; kill $!; exit 7", "--", "sleep", "60"});

@@ -37,11 +37,10 @@ struct Options {
 };
 
 // A program with two commands, one of which prints its options and one of which fails.
-Outcome run(std::vector<std::string> words, const std::map<std::string, std::string>& env = {},
-            const std::string& variable_prefix = "EDGEDRAFT_") {
+Outcome run(std::vector<std::string> words, const std::map<std::string, std::string>& env = {}) {
   Options options;
   Options of_fail;
-  Program program({"edgedraft-toy", "A toy", "edgedraft-toy 1", "toy.toml", variable_prefix});
+  Program program({"edgedraft-toy", "A toy", "edgedraft-toy 1", "toy.toml"});
   program.write_errors_as([](const Error& e) { return "{\"error\":\"" + e.message + "\"}"; });
   const auto declare = [](CLI::App& app, Options& o) {
     app.add_option("--tokens", o.tokens, "")->check(in_range(1, 64));
@@ -108,15 +107,17 @@ TEST(ProgramTest, HelpDoesNotMakeNonsenseRight) {
 }
 
 TEST(ProgramTest, AVariableThatNearlyNamesAnOptionIsWarnedOf) {
-  for (const char* name : {"EDGEDRAFT_TOKEN", "EDGEDRAFT_TOKENZS", "EDGEDRAFT_TOKNES"}) {
+  for (const char* name :
+       {"EDGEDRAFT_TOY_TOKEN", "EDGEDRAFT_TOY_TOKENZS", "EDGEDRAFT_TOY_TOKNES"}) {
     const Outcome shown = run({"show"}, {{name, "9"}});
     EXPECT_EQ(shown.status, 0);
     EXPECT_EQ(shown.out, "7 slow 127.0.0.1:7420 0.5");
     EXPECT_NE(shown.err.find(std::string(name) + " is ignored"), std::string::npos) << shown.err;
-    EXPECT_NE(shown.err.find("EDGEDRAFT_TOKENS"), std::string::npos) << shown.err;
+    EXPECT_NE(shown.err.find("EDGEDRAFT_TOY_TOKENS"), std::string::npos) << shown.err;
   }
-  // Another program of ours may have it.
-  for (const char* name : {"EDGEDRAFT_TOKENS", "EDGEDRAFT_MODELS", "EDGEDRAFT_MOD", "EDGEDRAFT_"}) {
+  // Far from every option's name, or short.
+  for (const char* name :
+       {"EDGEDRAFT_TOY_TOKENS", "EDGEDRAFT_TOY_MODELS", "EDGEDRAFT_TOY_MOD", "EDGEDRAFT_TOY_"}) {
     EXPECT_EQ(run({"show"}, {{name, ""}}).err, "") << name;
   }
 }
@@ -139,8 +140,8 @@ TEST(ProgramTest, CommandLineGoesOverEnvironmentOverFileOverDefault) {
       directory.write("toy.toml", "tokens = 2\nmode = \"fast\"\nshare = 0.25\n");
   EXPECT_EQ(run({"show"}).out, "7 slow 127.0.0.1:7420 0.5");
   EXPECT_EQ(run({"show", "--config", file}).out, "2 fast 127.0.0.1:7420 0.25");
-  const std::map<std::string, std::string> env{{"EDGEDRAFT_TOKENS", "3"},
-                                               {"EDGEDRAFT_MODE", "off"}};
+  const std::map<std::string, std::string> env{{"EDGEDRAFT_TOY_TOKENS", "3"},
+                                               {"EDGEDRAFT_TOY_MODE", "off"}};
   EXPECT_EQ(run({"show", "--config", file}, env).out, "3 off 127.0.0.1:7420 0.25");
   EXPECT_EQ(run({"show", "--config", file, "--tokens", "4"}, env).out, "4 off 127.0.0.1:7420 0.25");
 }
@@ -205,7 +206,7 @@ TEST(ProgramTest, WhatMeansSomethingElseElsewhereIsForTheCommandLineAlone) {
   const std::string file = directory.write("toy.toml", "level = 2\n");
   const std::string without = run({"show"}).out;
   EXPECT_EQ(run({"show", "--config", file}).out, without);
-  EXPECT_EQ(run({"show"}, {{"EDGEDRAFT_LEVEL", "2"}}).out, without);
+  EXPECT_EQ(run({"show"}, {{"EDGEDRAFT_TOY_LEVEL", "2"}}).out, without);
   EXPECT_EQ(run({"show", "--level"}).out, without + " levels");
 }
 
@@ -216,14 +217,14 @@ TEST(ProgramTest, ANumberOfAFileIsAsExactAsOneOfTheCommandLine) {
   EXPECT_NE(run({"show", "--config", file}).out.find("0.9999999"), std::string::npos);
 }
 
-TEST(ProgramTest, APrefixOfItsOwnKeepsAProgramFromTheOthersVariables) {
+TEST(ProgramTest, IgnoresVariablesOfOtherPrograms) {
   const std::map<std::string, std::string> env{{"EDGEDRAFT_TOKENS", "3"},
                                                {"EDGEDRAFT_TOY_MODE", "off"}};
-  EXPECT_EQ(run({"show"}, env, "EDGEDRAFT_TOY_").out, "7 off 127.0.0.1:7420 0.5");
+  EXPECT_EQ(run({"show"}, env).out, "7 off 127.0.0.1:7420 0.5");
 }
 
 TEST(ProgramTest, AVariableIsHeldToWhatTheCommandTakesThatWasAskedFor) {
-  const std::map<std::string, std::string> env{{"EDGEDRAFT_LEVEL", "high"}};
+  const std::map<std::string, std::string> env{{"EDGEDRAFT_TOY_LEVEL", "high"}};
   EXPECT_EQ(run({"show"}, env).out, "7 slow 127.0.0.1:7420 0.5");
   expect_mistake(run({"fail"}, env), "give a number from 1 to 3");
 }
@@ -245,7 +246,7 @@ TEST(ProgramTest, EveryLayerIsHeldToTheSameValues) {
         Mistake{"share", "nan", "give a number from 0 to 1"},
         Mistake{"share", "1.01", "give a number from 0 to 1"}}) {
     const std::string name = std::string("--") + option;
-    std::string variable = std::string("EDGEDRAFT_") + option;
+    std::string variable = std::string("EDGEDRAFT_TOY_") + option;
     for (char& c : variable) c = static_cast<char>(std::toupper(c));
     const test::TemporaryDirectory directory;
     const std::string file =
@@ -304,17 +305,17 @@ TEST(ProgramTest, AFolderIsNoFileOfOptionsAndIsNamed) {
 
 // Nobody gave the option.
 TEST(ProgramTest, AWrongValueOfAVariableIsBlamedOnTheVariable) {
-  expect_mistake(run({"show"}, {{"EDGEDRAFT_MODE", "medium"}}),
-                 "EDGEDRAFT_MODE (--mode): 'medium': give slow, fast or off");
-  expect_mistake(run({"show"}, {{"EDGEDRAFT_JSON", "maybe"}}),
-                 "EDGEDRAFT_JSON (--json): 'maybe': give true or false");
+  expect_mistake(run({"show"}, {{"EDGEDRAFT_TOY_MODE", "medium"}}),
+                 "EDGEDRAFT_TOY_MODE (--mode): 'medium': give slow, fast or off");
+  expect_mistake(run({"show"}, {{"EDGEDRAFT_TOY_JSON", "maybe"}}),
+                 "EDGEDRAFT_TOY_JSON (--json): 'maybe': give true or false");
   for (const std::vector<std::string>& words :
        {std::vector<std::string>{"show", "--mode", "medium"}, {"show", "--mode=medium"}}) {
-    const Outcome by_hand = run(words, {{"EDGEDRAFT_MODE", "fast"}});
+    const Outcome by_hand = run(words, {{"EDGEDRAFT_TOY_MODE", "fast"}});
     expect_mistake(by_hand, "--mode: 'medium'");
-    EXPECT_EQ(by_hand.err.find("EDGEDRAFT_MODE"), std::string::npos) << by_hand.err;
+    EXPECT_EQ(by_hand.err.find("EDGEDRAFT_TOY_MODE"), std::string::npos) << by_hand.err;
   }
-  const Outcome another = run({"show", "--tokens", "0"}, {{"EDGEDRAFT_MODE", "fast"}});
+  const Outcome another = run({"show", "--tokens", "0"}, {{"EDGEDRAFT_TOY_MODE", "fast"}});
   EXPECT_EQ(another.err.find("EDGEDRAFT"), std::string::npos) << another.err;
 }
 
@@ -325,7 +326,7 @@ TEST(ProgramTest, FailuresAreSaidOnceAndAsJsonWhereThatIsAskedFor) {
   EXPECT_EQ(plain.out, "");
   EXPECT_EQ(run({"fail", "--json"}).out, "{\"error\":\"who are you?\"}\n");
   for (const char* off : {"false", "0", "off"}) {
-    EXPECT_EQ(run({"fail"}, {{"EDGEDRAFT_JSON", off}}).out, "") << off;
+    EXPECT_EQ(run({"fail"}, {{"EDGEDRAFT_TOY_JSON", off}}).out, "") << off;
   }
   const Outcome mistake = run({"show", "--tokens", "0", "--json"});
   EXPECT_EQ(mistake.status, 2);
