@@ -318,14 +318,14 @@ void declare_answer_options(CLI::App& app, AnswerOptions& o) {
   add("--control", o.control, "MODE",
       "auto: drafts or has the server stream, whichever is measured to be faster; off: always "
       "drafts, with --plain a token per round trip")
-      ->check(one_of({"auto", "off"}))
+      ->check(CLI::IsMember({"auto", "off"}))
       ->capture_default_str();
   add("--overlap", o.overlap, "MODE",
       "on: the server goes on by itself, and drafts are hints that it takes whenever they come; "
       "economy: the same with fewer passes of the target, and slower on long links; off: a draft "
       "waits for the verdict on the one before; auto: by what is measured on, economy or a stream, "
       "and off with --control off or a server that cannot do it")
-      ->check(one_of({"auto", "on", "economy", "off"}))
+      ->check(CLI::IsMember({"auto", "on", "economy", "off"}))
       ->capture_default_str();
   add("--max-tokens", o.max_tokens, "N", "Longest answer, in tokens")
       ->check(in_range(1u, kContextCountMax))
@@ -367,7 +367,7 @@ void declare_answer_options(CLI::App& app, AnswerOptions& o) {
   add("--kv-type", o.kv_type, "TYPE",
       "The drafter's keys and values on a GPU with 16-bit storage: f32, or f16, which takes half "
       "the memory. Elsewhere they are f32")
-      ->check(one_of({"f32", "f16"}))
+      ->check(CLI::IsMember({"f32", "f16"}))
       ->capture_default_str();
   add("--memory", o.memory, "BYTES",
       "Drafters hold no more memory than that, e.g. 512MB (units of 1024): for weights that are "
@@ -385,7 +385,7 @@ void declare_answer_options(CLI::App& app, AnswerOptions& o) {
       "local: nothing of such a text is sent, the device answers; prefix: the same, but what "
       "stands before the first private text is sent, for the target's activations of it; off: all "
       "is sent as it is")
-      ->check(one_of({"mask", "local", "prefix", "off"}))
+      ->check(CLI::IsMember({"mask", "local", "prefix", "off"}))
       ->capture_default_str();
   add("--private-detect", o.private_detect, "TYPE,...",
       "What is private without a mark: mail, phone, card, iban, address, key; all; none")
@@ -396,11 +396,11 @@ void declare_answer_options(CLI::App& app, AnswerOptions& o) {
   add("--private-found", o.private_found, "HOW",
       "Private text that is detected but was neither marked nor known: mask it (mask), or refuse "
       "the request (refuse)")
-      ->check(one_of({"mask", "refuse"}))
+      ->check(CLI::IsMember({"mask", "refuse"}))
       ->capture_default_str();
   add("--private-types", o.private_types, "SHOWN",
       "Placeholders say what kind of text they stand for, [MAIL_001], or not, [TEXT_001]: on, off")
-      ->check(one_of({"on", "off"}))
+      ->check(CLI::IsMember({"on", "off"}))
       ->capture_default_str();
   add("--log-level", o.log_level, "LEVEL", "What to log: trace, debug, info, warn, error or off")
       ->check(is_log_level())
@@ -413,7 +413,7 @@ void declare_shown_answer_options(CLI::App& app, AnswerOptions& o) {
   };
   add("--resync", o.resync, "POLICY",
       "What becomes of text written offline: check (the server corrects it) or keep")
-      ->check(one_of({"check", "keep"}))
+      ->check(CLI::IsMember({"check", "keep"}))
       ->capture_default_str();
   add("--resync-wait-ms", o.resync_wait_ms, "MS",
       "How long an answer waits for the server: to check what ended offline, or to go on if "

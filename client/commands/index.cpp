@@ -188,7 +188,7 @@ void declare_index(CLI::App& app, IndexCommandOptions& o) {
   add("--split", o.split, "HOW",
       "What is a document of a plain text, past whose end nothing is copied: file, lines, "
       "paragraphs (up to an empty line). Of more than 64 KiB it becomes several")
-      ->check(one_of({"file", "lines", "paragraphs"}))
+      ->check(CLI::IsMember({"file", "lines", "paragraphs"}))
       ->capture_default_str();
   add("--field", o.field, "NAME", "Where a JSON object has its text")->capture_default_str();
   add("--keep-tokens", o.keep_tokens, "N", "Keep some documents only, of N tokens together at most")
@@ -197,7 +197,7 @@ void declare_index(CLI::App& app, IndexCommandOptions& o) {
       "Which ones --keep-tokens keeps. likeliest: those of the lowest perplexity under --model, "
       "which is then the target "
       "(SPECTRA's refinement); random: as many by chance, to compare with")
-      ->check(one_of({"likeliest", "random"}))
+      ->check(CLI::IsMember({"likeliest", "random"}))
       ->default_str("likeliest");
   add("--seed", o.seed, "S", "Seed for --keep random")->check(is_seed())->capture_default_str();
   add("--window", o.window, "N", "Tokens of a document, its first, by which it is measured")

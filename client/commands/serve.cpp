@@ -92,7 +92,7 @@ void declare_serve(CLI::App& app, ServeOptions& o) {
                  "keep: the drafter's text is held back for --hold-ms, then given out for good; "
                  "revise: it is given out at once, and corrected when the server is back")
       ->type_name("POLICY")
-      ->check(one_of({"wait", "keep", "revise"}))
+      ->check(CLI::IsMember({"wait", "keep", "revise"}))
       ->capture_default_str();
   app.add_option("--hold-ms", o.hold_ms, "How long --offline keep holds the drafter's text back")
       ->type_name("MS")
@@ -103,7 +103,7 @@ void declare_serve(CLI::App& app, ServeOptions& o) {
                  "nothing is sent; auto: the drafter, until it is unsure of its words, then the "
                  "server goes on")
       ->type_name("ROUTE")
-      ->check(one_of({"server", "device", "auto"}))
+      ->check(CLI::IsMember({"server", "device", "auto"}))
       ->capture_default_str();
   app.add_option("--handover-below", o.handover_below,
                  "With --route auto: the drafter is unsure where its last 8 tokens were less "

@@ -200,7 +200,7 @@ void declare_link(CLI::App& app, LinkCommandOptions& o) {
                  "tun: two namespaces and our link model, repeatable; tc: the same with the "
                  "kernel's netem; proxy: a TCP relay where there are no namespaces; auto: tun, "
                  "else proxy")
-      ->check(one_of({"auto", "tun", "tc", "proxy"}))
+      ->check(CLI::IsMember({"auto", "tun", "tc", "proxy"}))
       ->capture_default_str();
   app.add_option("--seed", o.seed, "Seed that decides every delay and loss of tun and proxy")
       ->check(is_seed())

@@ -24,7 +24,7 @@ void declare_run(CLI::App& app, RunCommandOptions& o) {
   app.add_option("--driver", o.driver,
                  "What makes the link: auto, tc, tun, proxy; or loopback for no link at all")
       ->type_name("DRIVER")
-      ->check(one_of({"auto", "tc", "tun", "proxy", "loopback"}))
+      ->check(CLI::IsMember({"auto", "tc", "tun", "proxy", "loopback"}))
       ->capture_default_str();
   app.add_option("--parallel", o.parallel,
                  "Answers at the same time, each over a link and with a server of its own "

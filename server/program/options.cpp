@@ -73,7 +73,7 @@ void declare_server_options(CLI::App& app, ServerOptions& o) {
                  "Answers may differ a little from those with f32, but drafted output equals plain "
                  "output with each; f16 is the closer one (11 bits of precision against 8)")
       ->type_name("TYPE")
-      ->check(one_of({"f32", "f16", "bf16"}))
+      ->check(CLI::IsMember({"f32", "f16", "bf16"}))
       ->capture_default_str();
   app.add_flag("--no-prefix-cache", o.no_prefix_cache,
                "Keep no beginnings of prompts: each prompt is computed whole, whatever was sent "
@@ -108,13 +108,13 @@ void declare_server_options(CLI::App& app, ServerOptions& o) {
                  "of its own made: fewer passes per token, and slower answers on long links. auto: "
                  "as each client asks; on: for all that send hints; off: for none")
       ->type_name("MODE")
-      ->check(one_of({"auto", "on", "off"}))
+      ->check(CLI::IsMember({"auto", "on", "off"}))
       ->capture_default_str();
   app.add_option("--compress", o.compress,
                  "How a prompt's activations are compressed: gzip, or none, which saves the server "
                  "time where links are fast")
       ->type_name("HOW")
-      ->check(one_of({"gzip", "none"}))
+      ->check(CLI::IsMember({"gzip", "none"}))
       ->capture_default_str();
   app.add_option("--metrics", o.metrics,
                  "Serve /metrics (Prometheus), /health and /ready there, by plain HTTP and "
@@ -168,7 +168,7 @@ void declare_server_options(CLI::App& app, ServerOptions& o) {
   app.add_option("--log-format", o.log_format,
                  "Format of the log: text, or json with one object per line")
       ->type_name("FORMAT")
-      ->check(one_of({"text", "json"}))
+      ->check(CLI::IsMember({"text", "json"}))
       ->capture_default_str();
   app.footer(
       "Prints one line, `ready HOST:PORT pin sha256:HEX`, when it accepts clients; give the pin to "

@@ -7,14 +7,13 @@
 #include <cctype>
 #include <charconv>
 #include <cstdlib>
-#include <functional>
 #include <iostream>
 #include <iterator>
 #include <map>
 #include <optional>
 #include <set>
-#include <span>
 #include <string_view>
+#include <vector>
 
 #include "shared/base/text_file.h"
 #include "shared/program/toml_text.h"
@@ -23,6 +22,8 @@ namespace edgedraft {
 namespace {
 
 constexpr std::uint64_t kConfigBytesMax = 1u << 20;
+
+constexpr auto kAny = [](CLI::App*) { return true; };  // selects every command
 
 std::string env_name(std::string name) {
   for (char& c : name) c = c == '-' ? '_' : static_cast<char>(std::toupper(c));
@@ -36,16 +37,17 @@ bool takes_layers(const CLI::Option& option) {
          names.front() != "version" && names.front() != "config";
 }
 
-void declare_environment(CLI::App& app, const std::string& prefix) {
-  for (CLI::Option* option : app.get_options()) {
-    if (takes_layers(*option)) option->envname(env_name(prefix + option->get_lnames().front()));
+// Options of every command, whether it was requested or not.
+std::vector<CLI::Option*> all_options(CLI::App& app) {
+  std::vector<CLI::Option*> options = app.get_options();
+  for (CLI::App* command : app.get_subcommands(kAny)) {
+    std::ranges::copy(command->get_options(), std::back_inserter(options));
   }
-  for (CLI::App* sub : app.get_subcommands([](CLI::App*) { return true; }))
-    declare_environment(*sub, prefix);
+  return options;
 }
 
-// Without it CLI11 says of a flag's value alone that it could not be converted.
-void check_flags(CLI::App& app) {
+void declare_layers(CLI::App& app) {
+  // CLI11's own message about a flag does not begin with the name, which with_variable() needs.
   const CLI::Validator is_truth(
       [](std::string& text) {
         bool ignored = false;
@@ -53,38 +55,22 @@ void check_flags(CLI::App& app) {
                                                         : "'" + text + "': give true or false";
       },
       "");
-  for (CLI::Option* option : app.get_options()) {
-    if (takes_layers(*option) && option->get_items_expected_max() == 0) option->check(is_truth);
+  for (CLI::Option* option : all_options(app)) {
+    if (!takes_layers(*option)) continue;
+    option->envname(env_name(app.get_name() + "-" + option->get_lnames().front()));
+    if (option->get_items_expected_max() == 0) option->check(is_truth);
   }
-  for (CLI::App* sub : app.get_subcommands([](CLI::App*) { return true; })) check_flags(*sub);
 }
 
-// Whether the command line has the option, by any of its names.
-bool is_on_command_line(const CLI::Option& option, std::span<const char* const> words) {
-  return std::ranges::any_of(words, [&](std::string_view word) {
-    if (!word.starts_with('-')) return false;
-    // A short one may have its value behind it.
-    const std::string_view name =
-        word.starts_with("--") ? word.substr(0, word.find('=')) : word.substr(0, 2);
-    return option.check_name(std::string(name));
-  });
-}
-
-// What CLI11 says of a value, with the variable that it came from where it did: it names the
-// option alone, which nobody may have given.
-std::string with_variable(const CLI::App& app, std::string message,
-                          std::span<const char* const> words) {
+// CLI11's message about a value, with the variable's name if the value came from a variable.
+std::string with_variable(const CLI::App& app, std::string message) {
   for (const CLI::Option* option : app.get_options()) {
     const std::string name = option->get_name();
-    const std::string variable = option->get_envname();
-    if (variable.empty() || !message.starts_with(name + ": ")) continue;
-    const char* const value = std::getenv(variable.c_str());
-    if (value == nullptr || *value == '\0' || is_on_command_line(*option, words)) continue;
-    return variable + " (" + name + ")" + message.substr(name.size());
+    if (!message.starts_with(name + ": ") || option->count() == 0) continue;
+    if (std::ranges::count(app.parse_order(), option) > 0) continue;  // on the command line
+    return option->get_envname() + " (" + name + ")" + message.substr(name.size());
   }
-  for (const CLI::App* sub : app.get_subcommands()) {
-    message = with_variable(*sub, std::move(message), words);
-  }
+  for (const CLI::App* sub : app.get_subcommands()) message = with_variable(*sub, message);
   return message;
 }
 
@@ -101,14 +87,6 @@ void apply_environment(CLI::App& app) {
   for (CLI::App* sub : app.get_subcommands()) apply_environment(*sub);
 }
 
-void collect_variables(const CLI::App& app, std::set<std::string>& names) {
-  for (const CLI::Option* option : app.get_options()) {
-    if (!option->get_envname().empty()) names.insert(option->get_envname());
-  }
-  const std::function<bool(const CLI::App*)> any = [](const CLI::App*) { return true; };
-  for (const CLI::App* sub : app.get_subcommands(any)) collect_variables(*sub, names);
-}
-
 // Whether one character too many, missing, wrong or exchanged with the next makes `a` of `b`.
 bool is_slip_of(std::string_view a, std::string_view b) {
   while (!a.empty() && !b.empty() && a.front() == b.front()) {
@@ -123,11 +101,11 @@ bool is_slip_of(std::string_view a, std::string_view b) {
 
 // The client's prefix begins every other program's variables, so only near misses are named. Short
 // names are too near to each other.
-void warn_of_misspelt_variables(const CLI::App& app) {
+void warn_of_misspelt_variables(CLI::App& app) {
   constexpr std::size_t kNameMin = 5;
   const std::string prefix = env_name(app.get_name() + "-");
   std::set<std::string> known;
-  collect_variables(app, known);
+  for (const CLI::Option* option : all_options(app)) known.insert(option->get_envname());
   for (char** entry = environ; *entry != nullptr; ++entry) {
     const std::string_view text(*entry);
     const std::string name(text.substr(0, text.find('=')));
@@ -182,26 +160,22 @@ CLI::Option* find_option(CLI::App& app, const std::string& key, bool& known) {
     return option;
   }
   CLI::Option* found = nullptr;
-  for (CLI::App* sub : app.get_subcommands([](CLI::App*) { return true; })) {
+  for (CLI::App* sub : app.get_subcommands(kAny)) {
     CLI::Option* option = find_option(*sub, key, known);
     if (option && sub->parsed()) found = option;
   }
   return found;
 }
 
-// Their names; empty for a program that has none.
-std::string commands_of(const CLI::App& app) {
-  const std::function<bool(const CLI::App*)> any = [](const CLI::App*) { return true; };
-  std::string names;
-  for (const CLI::App* command : app.get_subcommands(any)) {
-    names += (names.empty() ? "" : ", ") + command->get_name();
-  }
-  return names;
+// Names of the commands; empty for a program that has none.
+std::string commands_of(CLI::App& app) {
+  return CLI::detail::join(
+      app.get_subcommands(kAny), [](const CLI::App* command) { return command->get_name(); }, ", ");
 }
 
 // What to say about the first argument that a parsed application does not take; empty if there is
 // none.
-std::string unknown_argument(const CLI::App& app) {
+std::string unknown_argument(CLI::App& app) {
   const std::vector<std::string> left = app.remaining(true);
   if (left.empty()) return {};
   const std::string& first = left.front();
@@ -243,8 +217,7 @@ OptionLayers::OptionLayers(CLI::App& app, std::string default_file)
     help += " [default: " + usual.string() + " where it exists]";
   }
   app_.add_option("--config", config_file_, help)->type_name("FILE");
-  declare_environment(app_, app_.get_name() + "-");
-  check_flags(app_);
+  declare_layers(app_);
 }
 
 Result<OptionLayers::Parsed> OptionLayers::parse(int argc, const char* const* argv) {
@@ -266,8 +239,7 @@ Result<OptionLayers::Parsed> OptionLayers::parse(int argc, const char* const* ar
     if (!commands.empty() && app_.get_subcommands().empty()) {
       return Error{Errc::usage, "which command? There are " + commands};
     }
-    const std::span<const char* const> words(argv, static_cast<std::size_t>(argc));
-    return Error{Errc::usage, with_variable(app_, e.what(), words.subspan(1))};
+    return Error{Errc::usage, with_variable(app_, e.what())};
   }
 }
 

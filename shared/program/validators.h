@@ -3,12 +3,10 @@
 #include <CLI/CLI.hpp>
 #include <cstddef>
 #include <cstdint>
-#include <initializer_list>
 #include <limits>
 #include <sstream>
 #include <string>
 #include <type_traits>
-#include <vector>
 
 #include "shared/base/error.h"
 #include "shared/program/byte_size.h"
@@ -66,22 +64,9 @@ inline CLI::Validator as_byte_size() {
           ""};
 }
 
-// One of a few words.
-inline CLI::Validator one_of(std::initializer_list<const char*> words) {
-  return {[words = std::vector<std::string>(words.begin(), words.end())](std::string& text) {
-            std::string list;
-            for (std::size_t i = 0; i < words.size(); ++i) {
-              if (words[i] == text) return std::string();
-              list += (i == 0 ? "" : i + 1 == words.size() ? " or " : ", ") + words[i];
-            }
-            return "'" + text + "': give " + list;
-          },
-          ""};
-}
-
 // The levels of a program's log.
 inline CLI::Validator is_log_level() {
-  return one_of({"trace", "debug", "info", "warn", "error", "off"});
+  return CLI::IsMember({"trace", "debug", "info", "warn", "error", "off"});
 }
 
 }  // namespace edgedraft
