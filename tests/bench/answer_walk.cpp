@@ -1,9 +1,7 @@
 #include "tests/bench/answer_walk.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstdio>
-#include <functional>
 #include <utility>
 
 #include "shared/protocol/activation_codec.h"
@@ -12,56 +10,23 @@
 namespace edgedraft::bench {
 namespace {
 
-constexpr std::uint32_t kNoRank = ~0u;
-
-// The rows of a tree that hold what follows the root in the answer, down to the first that is not
-// there.
-std::vector<std::uint32_t> path_in(const DraftTree& tree, std::span<const std::uint32_t> follows) {
-  std::vector<std::uint32_t> path;
-  std::uint32_t row = 0;
-  for (const std::uint32_t token : follows) {
-    row = tree.child(row, token);
-    if (row == 0) break;
-    path.push_back(row);
-  }
-  return path;
-}
-
-// The place of `right` among the root's children, the likeliest first; kNoRank if it is none.
-std::uint32_t rank_in(const DraftTree& tree, std::uint32_t right) {
-  std::vector<std::uint32_t> children;
+// Whether the likeliest of the root's children is `right`.
+bool is_likeliest(const DraftTree& tree, std::uint32_t right) {
+  std::uint32_t likeliest = 0;
   for (std::uint32_t row = 1; row <= tree.node_count(); ++row) {
-    if (tree.parent(row) == 0) children.push_back(row);
+    if (tree.parent(row) != 0) continue;
+    if (likeliest == 0 || tree.score(row) > tree.score(likeliest)) likeliest = row;
   }
-  std::ranges::stable_sort(children, std::greater<>(),
-                           [&](std::uint32_t row) { return tree.score(row); });
-  const auto found =
-      std::ranges::find(children, right, [&](std::uint32_t row) { return tree.token(row); });
-  return found == children.end() ? kNoRank : static_cast<std::uint32_t>(found - children.begin());
+  return likeliest != 0 && tree.token(likeliest) == right;
 }
 
-void count_tree(const DraftTree& tree, std::span<const std::uint32_t> follows,
-                std::uint32_t depth_max, LagCounts& counts) {
-  const std::vector<std::uint32_t> path = path_in(tree, follows);
-  counts.by_depth.resize(depth_max);
-  for (std::size_t depth = 0; depth < std::min<std::size_t>(path.size() + 1, depth_max); ++depth) {
-    if (depth < follows.size()) counts.by_depth[depth].add(depth < path.size());
-  }
-  const auto depths = tree.depths();
-  for (std::uint32_t row = 1; row <= tree.node_count(); ++row) {
-    if (depths[row] > follows.size()) continue;  // the answer ends before
-    const double probability = std::exp(static_cast<double>(tree.score(row)));
-    const auto bin = std::min(static_cast<std::uint32_t>(probability * kScoreBins), kScoreBins - 1);
-    counts.by_score[bin].expected += probability;
-    counts.by_score[bin].on_path.add(std::ranges::find(path, row) != path.end());
-  }
-}
-
-// Walks along the answer with activations that are `lag` tokens old. Returns the rank of the right
-// proposal for each root that has such a lag.
-std::vector<std::uint32_t> walk(Drafter& drafter, const WalkedAnswer& answer, std::uint32_t lag,
-                                const TreeShape& shape, LagCounts& counts) {
-  std::vector<std::uint32_t> ranks;
+// Walks along the answer with activations that are `lag` tokens old. Returns whether the likeliest
+// proposal is right, for each root that has such a lag.
+std::vector<bool> walk(Drafter& drafter, const WalkedAnswer& answer, std::uint32_t lag,
+                       const TreeShape& shape) {
+  const TreeShape level{
+      .breadth = shape.breadth, .depth = 1, .nodes = std::min(shape.breadth, shape.nodes)};
+  std::vector<bool> hits;
   const std::size_t cols = drafter.activation_cols();
   std::uint32_t rows_end = 0;
   for (std::uint32_t root = answer.prompt_count; root + 1 < answer.tokens.size(); ++root) {
@@ -75,27 +40,16 @@ std::vector<std::uint32_t> walk(Drafter& drafter, const WalkedAnswer& answer, st
       rows_end = end;
     }
     if (in_answer < lag) continue;
-    const auto follows = std::span<const std::uint32_t>(answer.tokens).subspan(root + 1);
-    if (lag > 0) {
-      // One level tells the ranks.
-      const DraftTree level = drafter.draft(
-          {.breadth = shape.breadth, .depth = 1, .nodes = std::min(shape.breadth, shape.nodes)});
-      ranks.push_back(rank_in(level, follows[0]));
-    } else {
-      const DraftTree tree = drafter.draft(shape);
-      ranks.push_back(rank_in(tree, follows[0]));
-      count_tree(tree, follows, shape.depth, counts);
-    }
+    hits.push_back(is_likeliest(drafter.draft(level), answer.tokens[root + 1]));
   }
-  return ranks;
+  return hits;
 }
 
-void count_lag(std::span<const std::uint32_t> ranks, std::span<const std::uint32_t> without,
-               Lag& lag) {
-  for (const std::uint32_t rank : ranks) {
-    for (std::size_t i = 0; i < kRanks.size(); ++i) lag.among[i].add(rank < kRanks[i]);
+void count_lag(const std::vector<bool>& hits, const std::vector<bool>& without, Lag& lag) {
+  for (const bool hit : hits) lag.with.add(hit);
+  for (std::size_t i = without.size() - hits.size(); i < without.size(); ++i) {
+    lag.without.add(without[i]);
   }
-  for (const std::uint32_t rank : without.last(ranks.size())) lag.without.add(rank == 0);
 }
 
 }  // namespace
@@ -146,14 +100,11 @@ Result<WalkedAnswer> walked_answer(const TargetSession& session, std::uint32_t p
 void count_lags(const std::function<std::unique_ptr<Drafter>()>& make_drafter,
                 const WalkedAnswer& answer, std::span<const std::uint32_t> lags,
                 const TreeShape& shape, LagCounts& counts) {
-  const auto ranks_at = [&](std::uint32_t lag) {
-    return walk(*make_drafter(), answer, lag, shape, counts);
-  };
-  const std::vector<std::uint32_t> without = ranks_at(0);
-  count_lag(without, without, counts.by_lag[0]);
+  const std::vector<bool> without = walk(*make_drafter(), answer, 0, shape);
+  count_lag(without, without, counts[0]);
   for (const std::uint32_t lag : lags) {
     if (lag == 0 || answer.rows.empty()) continue;
-    count_lag(ranks_at(lag), without, counts.by_lag[lag]);
+    count_lag(walk(*make_drafter(), answer, lag, shape), without, counts[lag]);
   }
 }
 

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -24,9 +23,6 @@ namespace edgedraft::bench {
 // How a drafter does along an answer of the target's that is known beforehand: what it proposes at
 // each of its tokens, the tokens before being the target's.
 
-inline constexpr std::array<std::uint32_t, 4> kRanks{1, 2, 4, 8};
-inline constexpr std::uint32_t kScoreBins = 10;  // of equal widths in probability
-
 struct Share {
   std::uint64_t hits = 0;
   std::uint64_t count = 0;
@@ -46,21 +42,12 @@ struct Share {
 std::string share_text(const std::optional<double>& share);
 nlohmann::ordered_json share_json(const std::optional<double>& share);
 
-struct ScoreBin {
-  Share on_path;
-  double expected = 0.0;  // the sum of the nodes' probabilities
-};
-
+// How often the likeliest proposal is the target's token.
 struct Lag {
-  std::array<Share, kRanks.size()> among;
-  Share without;  // the same roots at a lag of 0, by the likeliest proposal
+  Share with;
+  Share without;  // at the same roots with a lag of 0
 };
-
-struct LagCounts {
-  std::map<std::uint32_t, Lag> by_lag;
-  std::vector<Share> by_depth;
-  std::array<ScoreBin, kScoreBins> by_score;
-};
+using LagCounts = std::map<std::uint32_t, Lag>;  // by the tokens after the newest activations
 
 // The target's answer by plain decoding, of at most so many tokens, in its session.
 Result<TargetSession> answer_plainly(ModelHost& host, const std::vector<std::uint32_t>& prompt,

@@ -380,11 +380,11 @@ void print(const std::vector<Row>& rows) {
       std::printf("; passes %.3f, rows %.2f; device %.2f ms\n", passes_per_token(row),
                   mean_rows_per_token(row.tree), milliseconds_per_cycle(row));
       std::printf("  likeliest");
-      for (const auto& [lag, counted] : row.lags.by_lag) {
+      for (const auto& [lag, counted] : row.lags) {
         if (lag == 0) {
-          std::printf(" %s", share_text(counted.among[0].value()).c_str());
+          std::printf(" %s", share_text(counted.with.value()).c_str());
         } else {
-          std::printf(", %u behind %s of %s", lag, share_text(counted.among[0].value()).c_str(),
+          std::printf(", %u behind %s of %s", lag, share_text(counted.with.value()).c_str(),
                       share_text(counted.without.value()).c_str());
         }
       }
@@ -432,10 +432,10 @@ nlohmann::ordered_json to_json(const Row& row) {
     json["rows_per_token"] = mean_rows_per_token(row.tree);
     json["device_ms_per_cycle"] = milliseconds_per_cycle(row);
     auto& lags = json["acceptance_by_lag"] = nlohmann::ordered_json::array();
-    for (const auto& [lag, counted] : row.lags.by_lag) {
+    for (const auto& [lag, counted] : row.lags) {
       lags.push_back({{"lag", lag},
                       {"roots", counted.without.count},
-                      {"likeliest", share_json(counted.among[0].value())},
+                      {"likeliest", share_json(counted.with.value())},
                       {"likeliest_without", share_json(counted.without.value())}});
     }
     json["offline"] = nullptr;

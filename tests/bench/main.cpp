@@ -6,13 +6,10 @@
 #include "tests/bench/drafters_command.h"
 #include "tests/bench/engine_command.h"
 #include "tests/bench/fingerprint_command.h"
-#include "tests/bench/lag_command.h"
 #include "tests/bench/model_command.h"
 #include "tests/bench/overlap_command.h"
-#include "tests/bench/plan_command.h"
 #include "tests/bench/protocol_command.h"
 #include "tests/bench/server_command.h"
-#include "tests/bench/tables_command.h"
 
 namespace edgedraft::bench {
 namespace {
@@ -25,13 +22,10 @@ struct Options {
   DraftersOptions drafters;
   EngineOptions engine;
   FingerprintOptions fingerprint;
-  LagOptions lag;
   ModelOptions model;
   OverlapOptions overlap;
-  PlanOptions plan;
   ProtocolOptions protocol;
   ServerBenchOptions server;
-  TablesOptions tables;
 };
 
 int main_with(int argc, char** argv) {
@@ -55,17 +49,12 @@ int main_with(int argc, char** argv) {
                   run_engine);
   program.command("fingerprint", "Can an observer of the network tell prompts apart?",
                   o.fingerprint, declare_fingerprint, run_fingerprint);
-  program.command("lag", "How right drafts are that run ahead", o.lag, declare_lag, run_lag);
   program.command("model", "Write a model of random weights", o.model, declare_model, run_model);
   program.command("overlap", "Answers without waiting for verdicts, over networks", o.overlap,
                   declare_overlap, run_overlap);
-  program.command("plan", "What chains of drafts are worth, by formula and measured", o.plan,
-                  declare_plan, run_plan);
   program.command("protocol", "Bytes of a cycle against the formula", o.protocol, declare_protocol,
                   run_protocol);
   program.command("server", "One server, many devices", o.server, declare_server, run_server);
-  program.command("tables", "Time of drafters that need no weights", o.tables, declare_tables,
-                  run_tables);
   return program.main(argc, argv);
 }
 
