@@ -1,5 +1,7 @@
 #include "client/serve/api_metrics.h"
 
+#include "shared/net/http/metrics_text.h"
+
 namespace edgedraft {
 
 void ApiCounters::add(const GenerationStats& stats) {
@@ -16,39 +18,31 @@ void ApiCounters::add(const GenerationStats& stats) {
 
 std::string metrics_text(const ApiCounters& counters, const Conversations& conversations,
                          const MemoryMeter* drafters, std::uint64_t mapped_bytes) {
-  std::string text;
-  const auto add = [&text](const char* name, const char* type, const char* help,
-                           std::uint64_t value) {
-    const std::string full = std::string("edgedraft_client:") + name;
-    text += "# HELP " + full + ' ' + help + "\n# TYPE " + full + ' ' + type + '\n' + full + ' ' +
-            std::to_string(value) + '\n';
-  };
-  add("requests_total", "counter", "HTTP requests", counters.requests);
-  add("requests_refused_total", "counter", "of them: refused", counters.refused);
-  add("answers_total", "counter", "Answers that ended", counters.answers);
-  add("prompt_tokens_total", "counter", "Tokens of prompts", counters.prompt_tokens);
-  add("prompt_tokens_cached_total", "counter", "of them: known from the conversation",
-      counters.reused_tokens);
-  add("generation_tokens_total", "counter", "Tokens of answers", counters.tokens);
-  add("offline_tokens_total", "counter", "Tokens written without the server",
-      counters.offline_tokens);
-  add("rewritten_tokens_total", "counter", "of them: corrected", counters.rewritten_tokens);
-  add("spec_decode_num_draft_tokens_total", "counter", "Tokens drafted", counters.drafted);
-  add("spec_decode_num_accepted_tokens_total", "counter", "of them: accepted", counters.accepted);
-  add("target_passes_total", "counter", "Answers of the target", counters.target_passes);
-  add("conversations_open", "gauge", "Conversations with memory", conversations.open_count());
-  add("requests_processing", "gauge", "Answers being written", conversations.busy_count());
-  add("requests_deferred", "gauge", "Prompts in line", conversations.waiting_count());
+  MetricsText out("edgedraft_client:");
+  out.counter("requests_total", "HTTP requests", counters.requests);
+  out.counter("requests_refused_total", "of them: refused", counters.refused);
+  out.counter("answers_total", "Answers that ended", counters.answers);
+  out.counter("prompt_tokens_total", "Tokens of prompts", counters.prompt_tokens);
+  out.counter("prompt_tokens_cached_total", "of them: known from the conversation",
+              counters.reused_tokens);
+  out.counter("generation_tokens_total", "Tokens of answers", counters.tokens);
+  out.counter("offline_tokens_total", "Tokens written without the server", counters.offline_tokens);
+  out.counter("rewritten_tokens_total", "of them: corrected", counters.rewritten_tokens);
+  out.counter("spec_decode_num_draft_tokens_total", "Tokens drafted", counters.drafted);
+  out.counter("spec_decode_num_accepted_tokens_total", "of them: accepted", counters.accepted);
+  out.counter("target_passes_total", "Answers of the target", counters.target_passes);
+  out.gauge("conversations_open", "Conversations with memory", conversations.open_count());
+  out.gauge("requests_processing", "Answers being written", conversations.busy_count());
+  out.gauge("requests_deferred", "Prompts in line", conversations.waiting_count());
   if (drafters != nullptr) {
-    const MemoryMeter& memory = *drafters;
-    add("memory_held_bytes", "gauge", "Memory that drafters hold", memory.held());
-    add("memory_peak_bytes", "gauge", "The most that they held at once", memory.peak());
-    if (memory.is_limited()) {
-      add("memory_limit_bytes", "gauge", "The most that they may hold", memory.limit());
+    out.gauge("memory_held_bytes", "Memory that drafters hold", drafters->held());
+    out.gauge("memory_peak_bytes", "The most that they held at once", drafters->peak());
+    if (drafters->is_limited()) {
+      out.gauge("memory_limit_bytes", "The most that they may hold", drafters->limit());
     }
-    add("mapped_bytes", "gauge", "Files that they are read from", mapped_bytes);
+    out.gauge("mapped_bytes", "Files that they are read from", mapped_bytes);
   }
-  return text;
+  return out.take();
 }
 
 }  // namespace edgedraft

@@ -18,6 +18,7 @@
 #include "client/serve/url_query.h"
 #include "client/version.h"
 #include "shared/base/json_shape.h"
+#include "shared/net/http/metrics_text.h"
 
 namespace edgedraft {
 namespace {
@@ -445,7 +446,7 @@ void ApiService::health(Call call) {
 
 void ApiService::metrics(Call call) {
   call.answer(
-      {.content_type = "text/plain; version=0.0.4; charset=utf-8",
+      {.content_type = MetricsText::kContentType,
        .body = metrics_text(counters_, conversations_, options_.memory, options_.mapped_bytes)});
 }
 

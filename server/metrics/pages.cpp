@@ -1,9 +1,10 @@
 #include "server/metrics/pages.h"
 
 #include <array>
-#include <charconv>
 #include <nlohmann/json.hpp>
 #include <span>
+
+#include "shared/net/http/metrics_text.h"
 
 namespace edgedraft {
 namespace {
@@ -18,80 +19,29 @@ constexpr std::array<std::string_view, kRejections> kRejectionNames = {"tls", "t
 constexpr std::array<std::string_view, kBadFrames> kBadFrameNames = {"too_large", "malformed",
                                                                      "protocol", "version"};
 
-template <class Number>
-std::string text_of(Number number) {
-  std::array<char, 32> digits;
-  const auto [end, error] = std::to_chars(digits.begin(), digits.end(), number);
-  return std::string(digits.begin(), end);
+void counters(MetricsText& e, const char* name, const char* help, const char* label,
+              std::span<const std::string_view> values, std::span<const Counter> counts) {
+  e.begin(name, "counter", help);
+  for (std::size_t i = 0; i < counts.size(); ++i) {
+    e.sample(name, MetricsText::label(label, values[i]), counts[i].value());
+  }
 }
 
-// Families of the text format, one after another.
-class Exposition {
- public:
-  void counter(std::string_view name, std::string_view help, std::uint64_t value) {
-    begin(name, "counter", help);
-    sample(name, {}, text_of(value));
+void series(MetricsText& e, const std::string& name, const std::string& labels,
+            const Histogram& histogram) {
+  const std::string before = labels.empty() ? "" : labels + ",";
+  std::uint64_t count = 0;
+  for (std::size_t i = 0; i <= histogram.bounds().size(); ++i) {
+    count += histogram.count(i);
+    const std::string bound =
+        i < histogram.bounds().size() ? MetricsText::text_of(histogram.bounds()[i]) : "+Inf";
+    e.sample(name + "_bucket", before + MetricsText::label("le", bound), count);
   }
-  void counters(std::string_view name, std::string_view help, std::string_view label,
-                std::span<const std::string_view> values, std::span<const Counter> counts) {
-    begin(name, "counter", help);
-    for (std::size_t i = 0; i < counts.size(); ++i) {
-      sample(name, label_of(label, values[i]), text_of(counts[i].value()));
-    }
-  }
-  template <class Number>
-  void gauge(std::string_view name, std::string_view help, Number value,
-             const std::string& labels = {}) {
-    begin(name, "gauge", help);
-    sample(name, labels, text_of(value));
-  }
-  void histogram(std::string_view name, std::string_view help, const Histogram& histogram) {
-    begin(name, "histogram", help);
-    series(name, {}, histogram);
-  }
-  // A label's value for each of two histograms.
-  void histograms(std::string_view name, std::string_view help, std::string_view label,
-                  std::pair<std::string_view, const Histogram&> a,
-                  std::pair<std::string_view, const Histogram&> b) {
-    begin(name, "histogram", help);
-    series(name, label_of(label, a.first), a.second);
-    series(name, label_of(label, b.first), b.second);
-  }
+  e.sample(name + "_sum", labels, histogram.sum());
+  e.sample(name + "_count", labels, count);
+}
 
-  void begin(std::string_view name, std::string_view type, std::string_view help) {
-    (((text_ += "# HELP edgedraft:") += name) += ' ') += help;
-    ((((text_ += "\n# TYPE edgedraft:") += name) += ' ') += type) += '\n';
-  }
-  void sample(std::string_view name, const std::string& labels, const std::string& value) {
-    (text_ += "edgedraft:") += name;
-    if (!labels.empty()) ((text_ += '{') += labels) += '}';
-    ((text_ += ' ') += value) += '\n';
-  }
-  // Requires  a value without quotes, backslashes and line ends, as all of ours are
-  static std::string label_of(std::string_view label, std::string_view value) {
-    return std::string(label) + "=\"" + std::string(value) + '"';
-  }
-  std::string take() { return std::move(text_); }
-
- private:
-  void series(std::string_view name, const std::string& labels, const Histogram& histogram) {
-    const std::string base(name);
-    const std::string before = labels.empty() ? "" : labels + ",";
-    std::uint64_t count = 0;
-    for (std::size_t i = 0; i <= histogram.bounds().size(); ++i) {
-      count += histogram.count(i);
-      const std::string bound =
-          i < histogram.bounds().size() ? text_of(histogram.bounds()[i]) : "+Inf";
-      sample(base + "_bucket", before + label_of("le", bound), text_of(count));
-    }
-    sample(base + "_sum", labels, text_of(histogram.sum()));
-    sample(base + "_count", labels, text_of(count));
-  }
-
-  std::string text_;
-};
-
-void render_requests(Exposition& e, const Metrics& m) {
+void render_requests(MetricsText& e, const Metrics& m) {
   const std::uint64_t open = m.requests_open.value();
   const std::uint64_t running = std::min(m.requests_running.value(), open);
   const std::uint64_t paused = std::min(m.requests_paused.value(), open - running);
@@ -113,36 +63,40 @@ void render_requests(Exposition& e, const Metrics& m) {
   e.counter("spec_decode_steps_without_drafter_total",
             "Steps that the server could not draft for, as no memory was left for a drafter.",
             m.steps_without_drafter.value());
-  const std::string_view per_position = "spec_decode_num_accepted_tokens_per_pos_total";
+  const std::string per_position = "spec_decode_num_accepted_tokens_per_pos_total";
   e.begin(per_position, "counter", "The same by their depth in the draft, from 0.");
   for (std::size_t i = 0; i < Metrics::kPositions; ++i) {
-    e.sample(per_position, Exposition::label_of("position", text_of(i)),
-             text_of(m.accepted_at[i].value()));
+    e.sample(per_position, MetricsText::label("position", std::to_string(i)),
+             m.accepted_at[i].value());
   }
-  e.counters("hints_total", "Hints for tokens to come, by what became of them.", "fate",
-             kHintFateNames, m.hints);
-  e.histogram("time_to_first_token_seconds", "From a prompt's arrival to its first token.",
-              m.time_to_first_token);
-  e.histogram("inter_token_latency_seconds",
-              "Time between two answers of a session, by the tokens of the later one.",
-              m.inter_token_latency);
-  e.histograms("round_seconds", "A request's time until its first pass, and in passes.", "phase",
-               {"queue", m.queue_time}, {"verify", m.verify_time});
-  e.counters("requests_refused_total", "Requests without an answer.", "reason", kRefusalNames,
-             m.refusals);
+  counters(e, "hints_total", "Hints for tokens to come, by what became of them.", "fate",
+           kHintFateNames, m.hints);
+  e.begin("time_to_first_token_seconds", "histogram",
+          "From a prompt's arrival to its first token.");
+  series(e, "time_to_first_token_seconds", {}, m.time_to_first_token);
+  e.begin("inter_token_latency_seconds", "histogram",
+          "Time between two answers of a session, by the tokens of the later one.");
+  series(e, "inter_token_latency_seconds", {}, m.inter_token_latency);
+  e.begin("round_seconds", "histogram", "A request's time until its first pass, and in passes.");
+  series(e, "round_seconds", R"(phase="queue")", m.queue_time);
+  series(e, "round_seconds", R"(phase="verify")", m.verify_time);
+  counters(e, "requests_refused_total", "Requests without an answer.", "reason", kRefusalNames,
+           m.refusals);
 }
 
-void render_passes(Exposition& e, const Metrics& m) {
+void render_passes(MetricsText& e, const Metrics& m) {
   e.counter("passes_total", "Passes of the target.", m.passes.value());
-  e.histogram("pass_rows", "Rows of a pass.", m.pass_rows);
-  e.histogram("pass_seconds", "Time of a pass.", m.pass_time);
+  e.begin("pass_rows", "histogram", "Rows of a pass.");
+  series(e, "pass_rows", {}, m.pass_rows);
+  e.begin("pass_seconds", "histogram", "Time of a pass.");
+  series(e, "pass_seconds", {}, m.pass_time);
   e.gauge("row_budget", "Rows a draft may have, as clients were last told.", m.row_budget.value());
   e.counter("device_failures_total", "Failures of the device.", m.device_failures.value());
   const bool works = m.health.view().device == Health::Device::works;
   e.gauge("device_up", "1 while the device works.", works ? 1 : 0);
 }
 
-void render_sessions(Exposition& e, const Metrics& m) {
+void render_sessions(MetricsText& e, const Metrics& m) {
   e.gauge("sessions", "Sessions held, idle ones included.", m.sessions.value());
   e.gauge("sessions_limit", "The most there may be.", m.sessions_max.value());
   const std::uint64_t limit = m.kv_bytes_max.value();
@@ -158,26 +112,24 @@ void render_sessions(Exposition& e, const Metrics& m) {
   e.counter("sessions_evicted_total", "Sessions that gave way to others.",
             m.evicted_sessions.value());
   e.begin("session_resume_total", "counter", "Sessions that clients came back to.");
-  e.sample("session_resume_total", Exposition::label_of("result", "resumed"),
-           text_of(m.resumed_sessions.value()));
-  e.sample("session_resume_total", Exposition::label_of("result", "unknown"),
-           text_of(m.unknown_sessions.value()));
+  e.sample("session_resume_total", R"(result="resumed")", m.resumed_sessions.value());
+  e.sample("session_resume_total", R"(result="unknown")", m.unknown_sessions.value());
 }
 
-void render_connections(Exposition& e, const Metrics& m, const ListenerStats& listener) {
+void render_connections(MetricsText& e, const Metrics& m, const ListenerStats& listener) {
   e.gauge("connections", "Connections open.", listener.open);
   e.counter("connections_total", "Connections accepted by TCP.", listener.accepted);
   e.counter("connections_over_limit_total", "Of these, closed at once: too many at a time.",
             listener.over_limit);
   e.counter("connections_failed_total", "Of these, closed at once for a failure of the server's.",
             listener.failed);
-  e.counters("connections_rejected_total", "Of these, ended before their first request.", "reason",
-             kRejectionNames, m.rejections);
-  e.counters("frames_rejected_total", "Frames that ended their connection.", "reason",
-             kBadFrameNames, m.bad_frames);
+  counters(e, "connections_rejected_total", "Of these, ended before their first request.", "reason",
+           kRejectionNames, m.rejections);
+  counters(e, "frames_rejected_total", "Frames that ended their connection.", "reason",
+           kBadFrameNames, m.bad_frames);
   e.begin("link_bytes_total", "counter", "Bytes at the clients' sockets, TLS included.");
-  e.sample("link_bytes_total", Exposition::label_of("dir", "up"), text_of(listener.bytes_in));
-  e.sample("link_bytes_total", Exposition::label_of("dir", "down"), text_of(listener.bytes_out));
+  e.sample("link_bytes_total", R"(dir="up")", listener.bytes_in);
+  e.sample("link_bytes_total", R"(dir="down")", listener.bytes_out);
   e.counter("link_activation_bytes_total", "Activations given to connections, compressed.",
             m.activation_bytes.value());
   e.gauge("tls_certificate_expiry_timestamp_seconds", "When the certificate shown expires.",
@@ -217,9 +169,9 @@ HttpAnswer ready_page(const Health::View& health) {
 
 std::string render_metrics(const Metrics& metrics, const ListenerStats& listener,
                            std::string_view version) {
-  Exposition e;
-  e.gauge("build_info", "1, with the program's version.", 1,
-          Exposition::label_of("version", version));
+  MetricsText e("edgedraft:");
+  e.begin("build_info", "gauge", "1, with the program's version.");
+  e.sample("build_info", MetricsText::label("version", version), 1);
   render_requests(e, metrics);
   render_passes(e, metrics);
   render_sessions(e, metrics);
@@ -231,7 +183,7 @@ std::optional<HttpAnswer> monitoring_page(const MonitoredServer& server, std::st
   if (path == "/health") return health_page(server.metrics.health.view());
   if (path == "/ready") return ready_page(server.metrics.health.view());
   if (path != "/metrics") return std::nullopt;
-  return HttpAnswer{.content_type = "text/plain; version=0.0.4; charset=utf-8",
+  return HttpAnswer{.content_type = MetricsText::kContentType,
                     .body = render_metrics(server.metrics, server.listener(), server.version)};
 }
 
