@@ -1,12 +1,13 @@
 #include "netsim/profile.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "netsim/link/delivery_trace.h"
-#include "netsim/profile_table.h"
 #include "netsim/shipped_profiles.h"
 #include "shared/base/printable.h"
 #include "shared/base/text_file.h"
+#include "shared/program/toml_reader.h"
 #include "shared/program/toml_text.h"
 
 namespace edgedraft::netsim {
@@ -14,36 +15,56 @@ namespace {
 
 constexpr std::size_t kProfileBytesMax = 1u << 20;
 constexpr std::size_t kTraceBytesMax = 64u << 20;
-constexpr std::size_t kTablePointsMax = 65536;
 constexpr std::size_t kEventsMax = 10000;
 constexpr std::size_t kRestLawsMax = 8;
 constexpr double kMsMax = 60'000;
 constexpr double kSecondsMax = 1'000'000;
+constexpr const char* kHint = "see docs/networks.md";
 
-Result<std::vector<std::pair<double, Duration>>> read_points(ProfileTable& table) {
-  std::vector<std::pair<double, Duration>> points;
+Duration milliseconds_of(double ms) {
+  return Duration(std::llround(ms * 1e6));
+}
+
+bool read_ms(TomlReader& table, const char* key, Duration& out) {
+  double ms = 0;
+  if (!table.read(key, ms, 0, kMsMax)) return false;
+  out = milliseconds_of(ms);
+  return true;
+}
+
+void require_ms(TomlReader& table, const char* key, Duration& out) {
+  table.require(key, "milliseconds");
+  read_ms(table, key, out);
+}
+
+bool read_seconds(TomlReader& table, const char* key, double least, Duration& out) {
+  double s = 0;
+  if (!table.read(key, s, least, kSecondsMax)) return false;
+  out = Duration(std::llround(s * 1e9));
+  return true;
+}
+
+void read_points(TomlReader& table, std::vector<std::pair<double, Duration>>& points) {
   if (table.has("samples_ms") == table.has("points")) {
     return table.wrong("law",
                        "a table has either points = [[share, ms], ...] or samples_ms = [...]");
   }
-  if (table.has("samples_ms")) {
-    auto samples = table.numbers("samples_ms", 0, kMsMax, kTablePointsMax);
-    if (!samples) return samples.error();
-    if (samples->empty()) return table.wrong("samples_ms", "give one delay at least");
-    std::sort(samples->begin(), samples->end());
-    if (samples->size() == 1) samples->push_back(samples->front());
-    for (std::size_t i = 0; i < samples->size(); ++i) {
-      points.emplace_back(static_cast<double>(i) / static_cast<double>(samples->size() - 1),
-                          milliseconds_of((*samples)[i]));
+  std::vector<double> samples;
+  if (table.read("samples_ms", samples, 0, kMsMax)) {
+    std::sort(samples.begin(), samples.end());
+    if (samples.size() == 1) samples.push_back(samples.front());
+    for (std::size_t i = 0; i < samples.size(); ++i) {
+      points.emplace_back(static_cast<double>(i) / static_cast<double>(samples.size() - 1),
+                          milliseconds_of(samples[i]));
     }
-    return points;
+    return;
   }
-  const auto rows = table.pairs("points", kTablePointsMax);
-  if (!rows) return rows.error();
-  for (const auto& [share, ms] : *rows) {
+  std::vector<std::pair<double, double>> rows;
+  table.read("points", rows, "a pair of numbers, [share, ms]");
+  for (const auto& [share, ms] : rows) {
     const bool first = points.empty();
     if (!(ms >= 0 && ms <= kMsMax)) {
-      return table.wrong("points", "a delay is between 0 and " + plain(kMsMax) + " ms");
+      return table.wrong("points", "a delay is between 0 and " + number_text(kMsMax) + " ms");
     }
     if (first ? share != 0 : !(share > points.back().first && share <= 1)) {
       return table.wrong("points", "shares start at 0, rise and end at 1");
@@ -54,208 +75,117 @@ Result<std::vector<std::pair<double, Duration>>> read_points(ProfileTable& table
     points.emplace_back(share, milliseconds_of(ms));
   }
   if (points.size() < 2 || points.back().first != 1) {
-    return table.wrong("points", "shares start at 0, rise and end at 1");
+    table.wrong("points", "shares start at 0, rise and end at 1");
   }
-  return points;
 }
 
-Result<void> read_delay(ProfileTable table, DelayLaw& law) {
-  const auto name = table.one_of("law", {"constant", "normal", "pareto", "table"});
-  if (!name) return name.error();
+void read_delay(TomlReader& table, DelayLaw& law) {
   law = {.path = law.path, .hold = law.hold};
-  if (*name == "constant") {
-    law.kind = DelayLaw::Kind::constant;
-    if (auto r = table.required_ms("ms", law.centre); !r) return r;
-  } else if (*name == "normal") {
+  const auto name = table.one_of("law", {"constant", "normal", "pareto", "table"});
+  if (name == "constant") {
+    require_ms(table, "ms", law.centre);
+  } else if (name == "normal") {
     law.kind = DelayLaw::Kind::normal;
-    if (auto r = table.required_ms("mean_ms", law.centre); !r) return r;
-    if (auto r = table.required_ms("deviation_ms", law.deviation); !r) return r;
-  } else if (*name == "pareto") {
+    require_ms(table, "mean_ms", law.centre);
+    require_ms(table, "deviation_ms", law.deviation);
+  } else if (name == "pareto") {
     law.kind = DelayLaw::Kind::pareto;
-    if (auto r = table.required_ms("least_ms", law.centre); !r) return r;
-    const auto shape = table.number("shape", 1.01, 1000);
-    if (!shape) return shape.error();
-    if (!*shape) return table.wrong("law", "pareto needs shape, a number above 1");
-    law.shape = **shape;
-  } else {
+    require_ms(table, "least_ms", law.centre);
+    table.require("shape", "a number above 1");
+    table.read("shape", law.shape, 1.01, 1000);
+  } else if (name == "table") {
     law.kind = DelayLaw::Kind::table;
-    auto points = read_points(table);
-    if (!points) return points.error();
-    law.points = std::move(*points);
+    read_points(table, law.points);
   }
-  return table.nothing_else();
 }
 
-Result<void> read_burst_loss(ProfileTable table, std::optional<GilbertElliott>& out) {
-  GilbertElliott law;
-  const struct {
-    const char* key;
-    double* value;
-    double least;
-    bool required;
-  } fields[] = {{"enter", &law.enter, 0, true},
-                {"leave", &law.leave, 1e-9, true},
-                {"loss_in_burst", &law.loss_in_burst, 0, false},
-                {"loss_outside", &law.loss_outside, 0, false}};
-  for (const auto& field : fields) {
-    const auto value = table.number(field.key, field.least, 1);
-    if (!value) return value.error();
-    if (*value) {
-      *field.value = **value;
-    } else if (field.required) {
-      return table.wrong(field.key, "is missing; give a probability a packet");
-    }
+void read_burst_loss(TomlReader& table, std::optional<GilbertElliott>& out) {
+  GilbertElliott& law = out.emplace();
+  for (const char* key : {"enter", "leave"}) table.require(key, "a probability a packet");
+  table.read("enter", law.enter, 0, 1);
+  table.read("leave", law.leave, 1e-9, 1);
+  table.read("loss_in_burst", law.loss_in_burst, 0, 1);
+  table.read("loss_outside", law.loss_outside, 0, 1);
+}
+
+void read_rest(TomlReader& table, std::vector<RestLaw>& out) {
+  RestLaw law;
+  require_ms(table, "after_ms", law.after);
+  require_ms(table, "least_ms", law.least);
+  require_ms(table, "most_ms", law.most);
+  if (law.most < law.least) table.wrong("most_ms", "is no less than least_ms");
+  if (!out.empty() && law.after <= out.back().after) {
+    table.wrong("after_ms", "rises from law to law");
   }
-  out = law;
-  return table.nothing_else();
+  out.push_back(law);
 }
 
-Result<void> read_rest(ProfileTable& table, std::vector<RestLaw>& out) {
-  auto laws = table.tables("rest", kRestLawsMax);
-  if (!laws) return laws.error();
-  out.clear();
-  for (ProfileTable& entry : *laws) {
-    RestLaw law;
-    if (auto r = entry.required_ms("after_ms", law.after); !r) return r;
-    if (auto r = entry.required_ms("least_ms", law.least); !r) return r;
-    if (auto r = entry.required_ms("most_ms", law.most); !r) return r;
-    if (law.most < law.least) return entry.wrong("most_ms", "is no less than least_ms");
-    if (!out.empty() && law.after <= out.back().after) {
-      return entry.wrong("after_ms", "rises from law to law");
-    }
-    if (auto r = entry.nothing_else(); !r) return r;
-    out.push_back(law);
-  }
-  return boost::system::in_place_value;
+void read_competing(TomlReader& table, LinkOptions& link) {
+  if (link.trace) table.wrong("queue_kb", "goes with rate_mbit, not with a trace");
+  CompetingFlow& flow = link.competing.emplace();
+  double queue_kb = 0;
+  table.require("queue_kb", "what the flow has in the queue");
+  table.read("queue_kb", queue_kb, 1, 1'000'000);
+  flow.queue_bytes = static_cast<std::uint64_t>(queue_kb * 1000);
+  table.require("period_s", "the seconds from loss to loss");
+  read_seconds(table, "period_s", 0.01, flow.period);
+  table.read("share", flow.share, 0, 1);
 }
 
-Result<void> read_competing(ProfileTable table, std::optional<CompetingFlow>& out) {
-  const auto queue = table.number("queue_kb", 1, 1'000'000);
-  if (!queue) return queue.error();
-  const auto period = table.number("period_s", 0.01, kSecondsMax);
-  if (!period) return period.error();
-  const auto share = table.number("share", 0, 1);
-  if (!share) return share.error();
-  if (!*queue) return table.wrong("queue_kb", "is missing; give what the flow has in the queue");
-  if (!*period) return table.wrong("period_s", "is missing; give the seconds from loss to loss");
-  out = CompetingFlow{.queue_bytes = static_cast<std::uint64_t>(**queue * 1000),
-                      .period = seconds_of(**period),
-                      .share = share->value_or(1.0)};
-  return table.nothing_else();
-}
-
-Result<void> read_direction(ProfileTable table, const std::filesystem::path& folder,
-                            LinkOptions& link) {
+void read_direction(TomlReader& table, const std::filesystem::path& folder, LinkOptions& link) {
   if (table.has("rate_mbit") && table.has("trace")) {
-    return table.wrong("trace", "a trace is the rate; leave rate_mbit out");
+    table.wrong("trace", "a trace is the rate; leave rate_mbit out");
   }
-  const auto rate = table.number("rate_mbit", 0.001, 100'000);
-  if (!rate) return rate.error();
-  if (*rate) {
-    link.bits_per_second = static_cast<std::uint64_t>(**rate * 1e6);
+  if (double rate = 0; table.read("rate_mbit", rate, 0.001, 100'000)) {
+    link.bits_per_second = static_cast<std::uint64_t>(rate * 1e6);
     link.trace.reset();
   }
-  const auto trace = table.text("trace");
-  if (!trace) return trace.error();
-  if (*trace) {
-    const auto path = folder / **trace;
+  if (std::string trace; table.read("trace", trace)) {
+    const auto path = folder / trace;
     const auto text = read_text_file(path, kTraceBytesMax);
     if (!text) return table.wrong("trace", text.error().message, text.error().code);
     auto parsed = parse_delivery_trace(*text, path.string());
-    if (!parsed) return parsed.error();
+    if (!parsed) return table.fail(parsed.error());
     link.trace = std::move(*parsed);
     link.bits_per_second = 0;
   }
-  const auto path = table.number("path_ms", 0, kMsMax);
-  if (!path) return path.error();
-  if (*path) link.delay.path = milliseconds_of(**path);
-  const auto hold = table.number("hold_ms", 0, kMsMax);
-  if (!hold) return hold.error();
-  if (*hold) link.delay.hold = milliseconds_of(**hold);
-
-  if (table.has("delay")) {
-    auto delay = table.table("delay");
-    if (!delay) return delay.error();
-    if (auto r = read_delay(std::move(*delay), link.delay); !r) return r;
+  read_ms(table, "path_ms", link.delay.path);
+  read_ms(table, "hold_ms", link.delay.hold);
+  table.table("delay", kHint, [&](TomlReader& delay) { read_delay(delay, link.delay); });
+  table.read("reorder", link.reorder);
+  table.read("loss", link.loss, 0, 1);
+  table.table("burst_loss", kHint,
+              [&](TomlReader& burst) { read_burst_loss(burst, link.burst_loss); });
+  if (table.has("rest")) link.rest.clear();
+  table.tables("rest", kRestLawsMax, [&](TomlReader& law) { read_rest(law, link.rest); });
+  table.table("competing", kHint, [&](TomlReader& flow) { read_competing(flow, link); });
+  if (double queue = 0; table.read("queue_packets", queue, 1, 1'000'000)) {
+    link.queue_packets = static_cast<std::size_t>(queue);
   }
-  const auto reorder = table.flag("reorder");
-  if (!reorder) return reorder.error();
-  if (*reorder) link.reorder = **reorder;
-  const auto loss = table.number("loss", 0, 1);
-  if (!loss) return loss.error();
-  if (*loss) link.loss = **loss;
-  if (table.has("burst_loss")) {
-    auto burst = table.table("burst_loss");
-    if (!burst) return burst.error();
-    if (auto r = read_burst_loss(std::move(*burst), link.burst_loss); !r) return r;
-  }
-  if (table.has("rest")) {
-    if (auto r = read_rest(table, link.rest); !r) return r;
-  }
-  if (table.has("competing")) {
-    auto competing = table.table("competing");
-    if (!competing) return competing.error();
-    if (link.trace) return competing->wrong("queue_kb", "goes with rate_mbit, not with a trace");
-    if (auto r = read_competing(std::move(*competing), link.competing); !r) return r;
-  }
-  const auto queue = table.number("queue_packets", 1, 1'000'000);
-  if (!queue) return queue.error();
-  if (*queue) link.queue_packets = static_cast<std::size_t>(**queue);
-  return table.nothing_else();
 }
 
-Result<void> read_events(ProfileTable& root, NetworkProfile& profile) {
-  auto tables = root.tables("event", kEventsMax);
-  if (!tables) return tables.error();
-  for (ProfileTable& table : *tables) {
-    LinkEvent event;
-    const auto action = table.one_of("action", {"down", "up", "new-address"});
-    if (!action) return action.error();
-    event.kind = *action == "down" ? LinkEvent::Kind::down
-                 : *action == "up" ? LinkEvent::Kind::up
-                                   : LinkEvent::Kind::new_address;
-    const auto at = table.number("at_s", 0, kSecondsMax);
-    if (!at) return at.error();
-    if (!*at) return table.wrong("at_s", "is missing; give the seconds since the start");
-    event.at = seconds_of(**at);
-    const auto duration = table.number("for_s", 0.001, kSecondsMax);
-    if (!duration) return duration.error();
-    if (*duration) {
-      if (event.kind != LinkEvent::Kind::down) {
-        return table.wrong("for_s", "goes with action = \"down\" alone");
-      }
-      event.duration = seconds_of(**duration);
-    }
-    if (auto r = table.nothing_else(); !r) return r;
-    profile.events.push_back(event);
+void read_event(TomlReader& table, std::vector<LinkEvent>& events) {
+  LinkEvent event;
+  const auto action = table.one_of("action", {"down", "up", "new-address"});
+  event.kind = action == "down" ? LinkEvent::Kind::down
+               : action == "up" ? LinkEvent::Kind::up
+                                : LinkEvent::Kind::new_address;
+  table.require("at_s", "the seconds since the start");
+  read_seconds(table, "at_s", 0, event.at);
+  if (read_seconds(table, "for_s", 0.001, event.duration) && event.kind != LinkEvent::Kind::down) {
+    table.wrong("for_s", "goes with action = \"down\" alone");
   }
-  std::stable_sort(profile.events.begin(), profile.events.end(),
-                   [](const LinkEvent& a, const LinkEvent& b) { return a.at < b.at; });
-
-  const auto repeat = root.number("repeat_s", 0.1, kSecondsMax);
-  if (!repeat) return repeat.error();
-  if (*repeat) profile.repeat = seconds_of(**repeat);
-  if (*repeat && (profile.events.empty() || profile.events.back().at >= profile.repeat)) {
-    return root.wrong("repeat_s", "is the length of the script; every event comes before it");
-  }
-  return boost::system::in_place_value;
+  events.push_back(event);
 }
 
-Result<void> read_outages(ProfileTable& root, NetworkProfile& profile) {
-  auto tables = root.tables("outage", kEventsMax);
-  if (!tables) return tables.error();
-  for (ProfileTable& table : *tables) {
-    const auto tokens = table.number("after_tokens", 0, 1e6);
-    if (!tokens) return tokens.error();
-    if (!*tokens) return table.wrong("after_tokens", "is missing; give a number of tokens");
-    const auto duration = table.number("for_s", 0.001, kSecondsMax);
-    if (!duration) return duration.error();
-    if (auto r = table.nothing_else(); !r) return r;
-    profile.outages.push_back({.after_tokens = static_cast<std::uint32_t>(**tokens),
-                               .duration = *duration ? seconds_of(**duration) : Duration(0)});
-  }
-  std::ranges::stable_sort(profile.outages, {}, &TokenOutage::after_tokens);
-  return boost::system::in_place_value;
+void read_outage(TomlReader& table, std::vector<TokenOutage>& outages) {
+  TokenOutage outage;
+  double tokens = 0;
+  table.require("after_tokens", "a number of tokens");
+  table.read("after_tokens", tokens, 0, 1e6);
+  outage.after_tokens = static_cast<std::uint32_t>(tokens);
+  read_seconds(table, "for_s", 0.001, outage.duration);
+  outages.push_back(outage);
 }
 
 }  // namespace
@@ -270,57 +200,53 @@ Result<NetworkProfile> parse_network_profile(std::string_view text,
                                              const std::filesystem::path& file) {
   NetworkProfile profile;
   profile.text = text;
-  toml::table toml;
-  try {
-    toml = parse_toml(text, file);
-  } catch (const toml::parse_error& e) {
-    return Error{Errc::usage, file.string() + ":" + std::to_string(e.source().begin.line) + ": " +
-                                  std::string(e.description())};
-  }
-  ProfileTable root(toml, file.string(), "");
-  for (const auto& [key, field] :
-       {std::pair{"name", &profile.name}, std::pair{"source", &profile.source}}) {
-    const auto value = root.text(key);
-    if (!value) return value.error();
-    if (*value) *field = **value;
-  }
+  TomlFile source{.name = file.string(), .line_mark = ":"};
+  const auto toml = parse_toml(text, file, source.line_mark);
+  if (!toml) return toml.error();
+  TomlReader root(*toml, source);
+  root.read("name", profile.name);
+  root.read("source", profile.source);
   if (profile.name.empty()) profile.name = file.stem().string();
-  const auto congestion_control = root.text("congestion_control");
-  if (!congestion_control) return congestion_control.error();
-  if (*congestion_control) profile.congestion_control = **congestion_control;
+  root.read("congestion_control", profile.congestion_control);
   if (!is_congestion_control(profile.congestion_control)) {
-    return root.wrong("congestion_control", "give the kernel's name of one, such as \"cubic\"");
+    root.wrong("congestion_control", "give the kernel's name of one, such as \"cubic\"");
   }
   // Results join names with it, and scripts and messages show them.
   if (profile.name.find('|') != std::string::npos ||
       printable(profile.name, Lines::one) != profile.name) {
-    return root.wrong("name", "give one without | and without control characters");
+    root.wrong("name", "give one without | and without control characters");
   }
 
-  const auto read = [&](const char* key, LinkOptions& link) -> Result<void> {
-    if (!root.has(key)) return boost::system::in_place_value;
-    auto table = root.table(key);
-    if (!table) return table.error();
-    return read_direction(std::move(*table), file.parent_path(), link);
+  const auto read = [&](const char* key, LinkOptions& link) {
+    root.table(key, kHint,
+               [&](TomlReader& table) { read_direction(table, file.parent_path(), link); });
   };
   LinkOptions both;
-  if (auto r = read("both", both); !r) return r.error();
+  read("both", both);
   profile.up = profile.down = both;
-  if (auto r = read("up", profile.up); !r) return r.error();
-  if (auto r = read("down", profile.down); !r) return r.error();
+  read("up", profile.up);
+  read("down", profile.down);
   for (const auto& [key, link] : {std::pair{"up", &profile.up}, std::pair{"down", &profile.down}}) {
     if (link->bits_per_second == 0 && !link->trace) {
-      return root.wrong(key,
-                        "no rate: give rate_mbit, or trace with a file in mahimahi's format, "
-                        "here or in [both]");
+      root.wrong(key,
+                 "no rate: give rate_mbit, or trace with a file in mahimahi's format, "
+                 "here or in [both]");
     }
     if (link->trace && link->competing) {
-      return root.wrong(key, "competing goes with rate_mbit, not with a trace");
+      root.wrong(key, "competing goes with rate_mbit, not with a trace");
     }
   }
-  if (auto r = read_events(root, profile); !r) return r.error();
-  if (auto r = read_outages(root, profile); !r) return r.error();
-  if (auto r = root.nothing_else(); !r) return r.error();
+  root.tables("event", kEventsMax, [&](TomlReader& table) { read_event(table, profile.events); });
+  std::ranges::stable_sort(profile.events, {}, &LinkEvent::at);
+  if (read_seconds(root, "repeat_s", 0.1, profile.repeat) &&
+      (profile.events.empty() || profile.events.back().at >= profile.repeat)) {
+    root.wrong("repeat_s", "is the length of the script; every event comes before it");
+  }
+  root.tables("outage", kEventsMax,
+              [&](TomlReader& table) { read_outage(table, profile.outages); });
+  std::ranges::stable_sort(profile.outages, {}, &TokenOutage::after_tokens);
+  root.refuse_unknown_keys();
+  if (source.error) return *source.error;
   return profile;
 }
 

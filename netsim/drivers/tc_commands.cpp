@@ -7,8 +7,8 @@
 #include "netsim/drivers/command.h"
 #include "netsim/drivers/namespaces.h"
 #include "netsim/link/delay_law.h"
-#include "netsim/profile_table.h"
 #include "shared/base/printable.h"
+#include "shared/program/toml_reader.h"
 
 namespace edgedraft::netsim {
 namespace {
@@ -84,11 +84,11 @@ double nanoseconds(Duration d) {
 
 // iproute2 before 6.2 knows no shorter unit, but parts of one.
 std::string us(double nanoseconds) {
-  return plain(std::round(nanoseconds) / 1000) + "us";
+  return number_text(std::round(nanoseconds) / 1000) + "us";
 }
 
 std::string percent(double share) {
-  return plain(100 * share) + "%";
+  return number_text(100 * share) + "%";
 }
 
 std::string table_name(End end) {

@@ -5,11 +5,11 @@
 #include <fstream>
 #include <map>
 #include <set>
-#include <sstream>
 #include <utility>
 
 #include "netsim/profile.h"
 #include "netsim/run/installation.h"
+#include "shared/program/toml_reader.h"
 #include "shared/program/toml_text.h"
 #include "shared/protocol/limits.h"
 
@@ -18,146 +18,13 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::int64_t kCountMax = 1'000'000;
+constexpr int kCountMax = 1'000'000;
 // The clients of a trial connect at about the same time, and a server closes connections of one
 // address that have not signed in beyond so many.
-constexpr std::int64_t kClientsMax = 256;
+constexpr int kClientsMax = 256;
 // A calibration keeps some hundred simulations of all of them.
-constexpr std::int64_t kPingsMax = 10'000;
-
-// Reads a table key by key; remembers the first thing wrong, and which keys were asked for, so that
-// a slip of the pen is found.
-class Reader {
- public:
-  Reader(const toml::table& table, std::string where) : table_(table), where_(std::move(where)) {}
-
-  void fail(const std::string& what) {
-    if (error_.empty()) error_ = where_ + what;
-  }
-  const std::string& error() const { return error_; }
-
-  const toml::node* node(const std::string& key) {
-    known_.insert(key);
-    return table_.get(key);
-  }
-  std::string text(const std::string& key, std::string otherwise) {
-    const toml::node* found = node(key);
-    if (!found) return otherwise;
-    if (const auto* value = found->as_string()) return value->get();
-    fail(key + ": give a text in quotes");
-    return otherwise;
-  }
-  std::int64_t integer(const std::string& key, std::int64_t otherwise, std::int64_t least,
-                       std::int64_t most = kCountMax) {
-    const toml::node* found = node(key);
-    return found ? number(key, *found, least, most) : otherwise;
-  }
-  double real(const std::string& key, double otherwise, double least, double most) {
-    const toml::node* found = node(key);
-    if (!found) return otherwise;
-    const double value = found->is_number() ? found->value_or(least) : least - 1;
-    if (value >= least && value <= most) return value;
-    std::ostringstream what;
-    what << key << ": give a number from " << least << " to " << most;
-    fail(what.str());
-    return otherwise;
-  }
-  std::optional<double> optional_real(const std::string& key) {
-    if (!table_.contains(key)) return known_.insert(key), std::nullopt;
-    return real(key, 0, 0, 1e9);
-  }
-  bool flag(const std::string& key, bool otherwise) {
-    const toml::node* found = node(key);
-    if (found && !found->is_boolean()) fail(key + ": give true or false");
-    return found ? found->value_or(otherwise) : otherwise;
-  }
-  std::vector<std::string> texts(const std::string& key) {
-    std::vector<std::string> values;
-    for_each(key, [&](const toml::node& element) {
-      if (const auto* value = element.as_string()) {
-        values.push_back(value->get());
-      } else {
-        fail(key + ": give a list of texts");
-      }
-    });
-    return values;
-  }
-  std::vector<std::int64_t> integers(const std::string& key, std::int64_t least,
-                                     std::int64_t most = kCountMax) {
-    std::vector<std::int64_t> values;
-    for_each(key, [&](const toml::node& element) {
-      values.push_back(number(key, element, least, most));
-    });
-    return values;
-  }
-  template <class Use>
-  void for_each(const std::string& key, Use use) {
-    const toml::node* found = node(key);
-    if (!found) return;
-    const toml::array* list = found->as_array();
-    if (!list || list->empty()) return fail(key + ": give a list with something in it");
-    for (const toml::node& element : *list) use(element);
-  }
-  template <class Use>
-  void for_each_table(const std::string& key, Use use) {
-    for_each(key, [&](const toml::node& element) {
-      const toml::table* table = element.as_table();
-      if (!table) return fail(key + ": write [[" + key + "]] above each of them");
-      Reader reader(*table, where_ + '[' + key + "] in line " +
-                                std::to_string(table->source().begin.line) + ": ");
-      use(reader);
-      take(reader);
-    });
-  }
-  template <class Use>
-  void with_table(const std::string& key, Use use) {
-    const toml::node* found = node(key);
-    if (!found) return;
-    const toml::table* table = found->as_table();
-    if (!table) return fail(key + ": write [" + key + "] and its keys below");
-    Reader reader(*table, where_ + '[' + key + "] ");
-    use(reader);
-    take(reader);
-  }
-  void finish() {
-    for (const auto& [key, value] : table_) {
-      if (!known_.contains(std::string(key.str()))) {
-        std::string names;
-        for (const std::string& name : known_) names += (names.empty() ? "" : ", ") + name;
-        return fail("there is no key '" + std::string(key.str()) + "'; there are " + names);
-      }
-    }
-  }
-
- private:
-  void take(Reader& inner) {
-    inner.finish();
-    if (error_.empty()) error_ = inner.error();
-  }
-  std::int64_t number(const std::string& key, const toml::node& from, std::int64_t least,
-                      std::int64_t most) {
-    const auto* value = from.as_integer();
-    if (value && value->get() >= least && value->get() <= most) return value->get();
-    fail(key + ": give a whole number from " + std::to_string(least) + " to " +
-         std::to_string(most));
-    return least;
-  }
-
-  const toml::table& table_;
-  std::string where_;
-  std::string error_;
-  std::set<std::string> known_;
-};
-
-Arm::Kind arm_kind(Reader& from) {
-  const std::string name = from.text("kind", "");
-  for (const Arm::Kind kind : {Arm::Kind::plain, Arm::Kind::split, Arm::Kind::server_speculation,
-                               Arm::Kind::local, Arm::Kind::stop}) {
-    if (name == to_string(kind)) return kind;
-  }
-  from.fail("kind: give plain, split, server-speculation, local or stop");
-  return {};
-}
+constexpr int kPingsMax = 10'000;
+constexpr const char* kHint = "see docs/experiments.md";
 
 // "8,6,62"
 std::optional<RunModel::Shape> parse_shape(const std::string& text) {
@@ -173,37 +40,38 @@ std::optional<RunModel::Shape> parse_shape(const std::string& text) {
   return at == end ? std::optional(shape) : std::nullopt;
 }
 
-Arm read_arm(Reader& from) {
+Arm read_arm(TomlReader& from) {
   Arm arm;
-  arm.name = from.text("name", "");
+  from.read("name", arm.name);
   if (arm.name.empty() || arm.name.find_first_of("|/\\\"<>&") != std::string::npos) {
-    from.fail("name: each arm needs one, without any of | / \\ \" < > &");
+    from.wrong("name", "each arm needs one, without any of | / \\ \" < > &");
   }
-  arm.kind = arm_kind(from);
-  const std::string place = from.text("place", "device");
-  if (place != "device" && place != "server") from.fail("place: give device or server");
-  arm.place = place == "server" ? Arm::Place::server : Arm::Place::device;
-  arm.bundle = from.text("bundle", "");
-  arm.tree = from.text("tree", "");
+  const std::string kind =
+      from.one_of("kind", {"plain", "split", "server-speculation", "local", "stop"});
+  for (const Arm::Kind one :
+       {Arm::Kind::split, Arm::Kind::server_speculation, Arm::Kind::local, Arm::Kind::stop}) {
+    if (kind == to_string(one)) arm.kind = one;
+  }
+  if (from.has("place") && from.one_of("place", {"device", "server"}) == "server") {
+    arm.place = Arm::Place::server;
+  }
+  from.read("bundle", arm.bundle);
+  from.read("tree", arm.tree);
   if (!arm.tree.empty()) {
     arm.shape = parse_shape(arm.tree);
-    if (!arm.shape) from.fail("tree: give breadth, depth and nodes, like \"8,6,62\"");
+    if (!arm.shape) from.wrong("tree", "give breadth, depth and nodes, like \"8,6,62\"");
   }
-  if (const auto chain = from.integer("chain", 0, 1); chain > 0) {
-    arm.chain = static_cast<std::uint32_t>(chain);
-    if (!arm.tree.empty()) from.fail("tree and chain exclude each other");
+  if (from.read("chain", arm.chain, 1, kCountMax) && !arm.tree.empty()) {
+    from.fail("tree and chain exclude each other");
   }
-  arm.overlap = from.text("overlap", "");
-  const std::set<std::string> overlaps{"", "on", "economy", "auto"};
-  if (!overlaps.contains(arm.overlap)) from.fail("overlap: give on, economy or auto");
-  arm.control = from.flag("control", false);
-  arm.acceptance = from.optional_real("acceptance");
-  if (arm.acceptance && *arm.acceptance > 1) from.fail("acceptance: give a probability");
-  if (const auto deadline = from.integer("deadline_ms", 0, 1); deadline > 0) {
-    arm.deadline_ms = static_cast<std::uint32_t>(deadline);
+  if (from.read("overlap", arm.overlap) && !arm.overlap.empty()) {
+    from.one_of("overlap", {"on", "economy", "auto"});
   }
-  arm.server_drafter = from.text("server_drafter", "");
-  arm.options = from.texts("options");
+  from.read("control", arm.control);
+  from.read("acceptance", arm.acceptance, 0, 1);
+  from.read("deadline_ms", arm.deadline_ms, 1, kCountMax);
+  from.read("server_drafter", arm.server_drafter);
+  from.read("options", arm.options);
   const bool drafts = arm.kind == Arm::Kind::split || arm.kind == Arm::Kind::local;
   const bool server_drafts = arm.kind == Arm::Kind::server_speculation;
   if ((drafts && arm.bundle.empty()) ||
@@ -228,7 +96,7 @@ Arm read_arm(Reader& from) {
 
 // Options that testbed.cpp sets itself, each with the key that decides it; empty: always set.
 // A second value would be refused by the client, or overrule what results say of the arm.
-void refuse_set_options(Reader& from, const Arm& arm, double temperature) {
+void refuse_set_options(TomlReader& from, const Arm& arm, double temperature) {
   std::map<std::string, std::string> keys{{"--bundle", "bundle"},
                                           {"--cycles", ""},
                                           {"--deadline-ms", "deadline_ms"},
@@ -265,10 +133,11 @@ void refuse_set_options(Reader& from, const Arm& arm, double temperature) {
 }
 
 // An answer is known by names and numbers alone, so of two that share them one would never be run.
-void refuse_repeats(Reader& from, const std::string& key, std::vector<std::int64_t> values) {
+template <class Number>
+void refuse_repeats(TomlReader& from, const std::string& key, std::vector<Number> values) {
   std::ranges::sort(values);
   const auto twice = std::ranges::adjacent_find(values);
-  if (twice != values.end()) from.fail(key + ": " + std::to_string(*twice) + " is there twice");
+  if (twice != values.end()) from.wrong(key, std::to_string(*twice) + " is there twice");
 }
 
 // The first so many prompts of these tasks, about as many from each: they stand one task behind the
@@ -296,25 +165,20 @@ std::vector<Prompt> choose_prompts(std::vector<Prompt> all, const std::vector<st
   return prompts;
 }
 
-Published read_published(Reader& from) {
-  Published published;
-  published.source = from.text("source", "");
-  published.plain_tokens_per_second = from.real("plain_tokens_per_second", 0, 0, 1e9);
-  published.plain_target_calls = from.real("plain_target_calls", 0, 0, 1e9);
-  from.for_each_table("row", [&](Reader& row) {
-    PublishedRow out{.arm = row.text("arm", ""),
-                     .network = row.text("network", ""),
-                     .offline_after = {},
-                     .tokens_per_second = row.optional_real("tokens_per_second"),
-                     .acceptance_length = row.optional_real("acceptance_length"),
-                     .target_calls = row.optional_real("target_calls"),
-                     .success_percent = row.optional_real("success_percent")};
-    if (const auto b = row.integer("offline_after", 0, 1); b > 0) {
-      out.offline_after = static_cast<std::uint32_t>(b);
-    }
-    published.rows.push_back(std::move(out));
+void read_published(TomlReader& from, Published& published) {
+  from.read("source", published.source);
+  from.read("plain_tokens_per_second", published.plain_tokens_per_second, 0, 1e9);
+  from.read("plain_target_calls", published.plain_target_calls, 0, 1e9);
+  from.tables("row", TomlReader::kListMax, [&](TomlReader& row) {
+    PublishedRow& out = published.rows.emplace_back();
+    row.read("arm", out.arm);
+    row.read("network", out.network);
+    row.read("offline_after", out.offline_after, 1, kCountMax);
+    row.read("tokens_per_second", out.tokens_per_second, 0, 1e9);
+    row.read("acceptance_length", out.acceptance_length, 0, 1e9);
+    row.read("target_calls", out.target_calls, 0, 1e9);
+    row.read("success_percent", out.success_percent, 0, 1e9);
   });
-  return published;
 }
 
 // A device profile's file: what looks like a path, else NAME.toml in one of the folders.
@@ -377,94 +241,90 @@ Result<Experiment> read_experiment(const fs::path& file, const ExperimentSources
   e.file = fs::absolute(file);
   e.text.assign(std::istreambuf_iterator<char>(in), {});
   e.quick = sources.quick;
-  toml::table root;
-  try {
-    root = parse_toml(e.text, file);
-  } catch (const toml::parse_error& wrong) {
-    std::ostringstream at;
-    at << file.string() << ", line " << wrong.source().begin.line << ": " << wrong.description();
-    return Error{Errc::usage, at.str()};
-  }
+  const auto toml = parse_toml(e.text, file);
+  if (!toml) return toml.error();
   const fs::path folder = e.file.parent_path();
-  Reader r(root, file.string() + ": ");
-  e.name = r.text("name", file.stem().string());
-  e.title = r.text("title", e.name);
-  e.description = r.text("description", "");
-  const std::string models = r.text("models", models_folder().string());
+  TomlFile source{.name = file.string()};
+  TomlReader r(*toml, source);
+  e.name = file.stem().string();
+  r.read("name", e.name);
+  e.title = e.name;
+  r.read("title", e.title);
+  r.read("description", e.description);
+  std::string models = models_folder().string();
+  r.read("models", models);
   e.models = sources.models.empty() ? folder / models : fs::absolute(sources.models);
-  e.target = r.text("target", "target.gguf");
-  e.networks = r.texts("networks");
-  if (e.networks.empty()) r.fail("networks: list at least one, e.g. [\"paper-5g\"]");
-  auto devices = r.texts("devices");
-  if (devices.empty()) devices = {"native"};
-  const std::string prompts_file = r.text("prompts", "heldout.jsonl");
-  const auto tasks = r.texts("tasks");
-  std::int64_t prompt_count = r.integer("prompt_count", kCountMax, 1);
-  std::int64_t repetitions = r.integer("repetitions", 1, 1);
-  std::int64_t max_tokens = r.integer("max_tokens", 128, 1);
-  e.timed = r.flag("timed", true);
-  std::int64_t warm_up = r.integer("warm_up", 1, 0);
-  e.temperature = r.real("temperature", 0, 0, 100);
-  e.deadline_ms = static_cast<std::uint32_t>(r.integer("deadline_ms", 3000, 1));
-  e.congestion_control = r.text("congestion_control", "");
+  e.target = "target.gguf";
+  r.read("target", e.target);
+  r.read("networks", e.networks);
+  if (e.networks.empty()) r.wrong("networks", "list at least one, e.g. [\"paper-5g\"]");
+  std::vector<std::string> devices{"native"};
+  r.read("devices", devices);
+  std::string prompts_file = "heldout.jsonl";
+  r.read("prompts", prompts_file);
+  std::vector<std::string> tasks;
+  r.read("tasks", tasks);
+  std::uint32_t prompt_count = kCountMax;
+  r.read("prompt_count", prompt_count, 1, kCountMax);
+  r.read("repetitions", e.repetitions, 1, kCountMax);
+  r.read("max_tokens", e.max_tokens, 1, kCountMax);
+  r.read("timed", e.timed);
+  r.read("warm_up", e.warm_up, 0, kCountMax);
+  r.read("temperature", e.temperature, 0, 100);
+  r.read("deadline_ms", e.deadline_ms, 1, kCountMax);
+  r.read("congestion_control", e.congestion_control);
   if (!e.congestion_control.empty() && !is_congestion_control(e.congestion_control)) {
-    r.fail("congestion_control: give the kernel's name of one, such as \"cubic\"");
+    r.wrong("congestion_control", "give the kernel's name of one, such as \"cubic\"");
   }
-  e.row_budget = static_cast<std::uint32_t>(r.integer("row_budget", 0, 0, kDraftNodesMax + 1));
-  e.padded_payloads = r.flag("padded_payloads", true);
-  e.baseline = r.text("baseline", "");
-  const auto seeds = r.integers("seeds", 0);
-  e.seeds.assign(seeds.begin(), seeds.end());
-  if (e.seeds.empty()) e.seeds = {1};
-  auto clients = r.integers("clients", 1, kClientsMax);
-  std::vector<std::int64_t> cuts;
-  bool lasting = !r.node("offline_after");
-  r.for_each("offline_after", [&](const toml::node& element) {
-    const auto* text = element.as_string();
-    const auto* number = element.as_integer();
-    if (text && text->get() == "never") {
-      lasting = true;
-    } else if (number && number->get() >= 1 && number->get() <= kCountMax) {
-      cuts.push_back(number->get());
-    } else {
-      r.fail("offline_after: give numbers of tokens, or \"never\"");
+  r.read("row_budget", e.row_budget, 0, kDraftNodesMax + 1);
+  r.read("padded_payloads", e.padded_payloads);
+  r.read("baseline", e.baseline);
+  e.seeds = {1};
+  r.read("seeds", e.seeds, 0, kCountMax);
+  r.read("clients", e.clients, 1, kClientsMax);
+  std::vector<std::uint32_t> cuts;
+  bool lasting = !r.has("offline_after");
+  if (const toml::array* const list = r.list("offline_after")) {
+    for (const toml::node& element : *list) {
+      const auto number = element.value_exact<std::int64_t>().value_or(0);
+      if (element.value_exact<std::string>() == "never") {
+        lasting = true;
+      } else if (number >= 1 && number <= kCountMax) {
+        cuts.push_back(static_cast<std::uint32_t>(number));
+      } else {
+        r.wrong("offline_after", "give numbers of tokens, or \"never\"");
+      }
     }
+  }
+  r.table("calibration", kHint, [&](TomlReader& c) {
+    c.read("pings", e.pings, 5, kPingsMax);
+    c.read("rtt_tolerance", e.rtt_tolerance, 0, 10);
+    c.read("rate_tolerance", e.rate_tolerance, 0, 10);
   });
-  r.with_table("calibration", [&](Reader& c) {
-    e.pings = static_cast<std::uint32_t>(c.integer("pings", e.pings, 5, kPingsMax));
-    e.rtt_tolerance = c.real("rtt_tolerance", e.rtt_tolerance, 0, 10);
-    e.rate_tolerance = c.real("rate_tolerance", e.rate_tolerance, 0, 10);
-  });
-  r.with_table("quick", [&](Reader& quick) {
-    const auto choose = [&](const char* key, std::int64_t& value, std::int64_t least) {
-      const std::int64_t chosen = quick.integer(key, value, least);
-      if (e.quick) value = chosen;
+  r.table("quick", kHint, [&](TomlReader& quick) {
+    const auto read = [&](const char* key, auto& value, int least, int most = kCountMax) {
+      auto unused = value;
+      quick.read(key, e.quick ? value : unused, least, most);
     };
-    choose("prompt_count", prompt_count, 1);
-    choose("repetitions", repetitions, 1);
-    choose("max_tokens", max_tokens, 1);
-    choose("warm_up", warm_up, 0);
-    if (auto fewer = quick.integers("clients", 1, kClientsMax); e.quick && !fewer.empty()) {
-      clients = fewer;
-    }
-    if (auto fewer = quick.integers("offline_after", 1); e.quick && !fewer.empty()) cuts = fewer;
+    read("prompt_count", prompt_count, 1);
+    read("repetitions", e.repetitions, 1);
+    read("max_tokens", e.max_tokens, 1);
+    read("warm_up", e.warm_up, 0);
+    read("clients", e.clients, 1, kClientsMax);
+    read("offline_after", cuts, 1);
   });
-  r.for_each_table("arm", [&](Reader& arm) {
+  r.tables("arm", TomlReader::kListMax, [&](TomlReader& arm) {
     e.arms.push_back(read_arm(arm));
     refuse_set_options(arm, e.arms.back(), e.temperature);
   });
-  r.with_table("published", [&](Reader& p) { e.published = read_published(p); });
-  r.finish();
+  r.table("published", kHint, [&](TomlReader& p) { read_published(p, e.published); });
+  r.refuse_unknown_keys();
 
-  e.repetitions = static_cast<std::uint32_t>(repetitions);
-  e.max_tokens = static_cast<std::uint32_t>(max_tokens);
-  e.warm_up = static_cast<std::uint32_t>(warm_up);
-  if (!clients.empty()) e.clients.assign(clients.begin(), clients.end());
   e.offline_after.clear();
-  for (const auto cut : cuts) e.offline_after.emplace_back(static_cast<std::uint32_t>(cut));
+  for (const std::uint32_t cut : cuts) e.offline_after.emplace_back(cut);
   if (lasting) e.offline_after.emplace_back(std::nullopt);
-  refuse_repeats(r, "seeds", seeds);
-  refuse_repeats(r, "clients", clients);
+  refuse_repeats(r, "seeds", e.seeds);
+  refuse_repeats(r, "clients", e.clients);
   refuse_repeats(r, "offline_after", cuts);
 
   std::set<std::string> names;
@@ -476,15 +336,15 @@ Result<Experiment> read_experiment(const fs::path& file, const ExperimentSources
   }
   if (e.arms.empty()) r.fail("there is no [[arm]]: an experiment needs at least one");
   if (!e.baseline.empty() && !names.contains(e.baseline)) {
-    r.fail("baseline: no arm is called '" + e.baseline + "'");
+    r.wrong("baseline", "no arm is called '" + e.baseline + "'");
   }
-  if (!r.error().empty()) return Error{Errc::usage, r.error()};
+  if (source.error) return *source.error;
 
   const fs::path prompts_path =
       prompts_file.find('/') == std::string::npos ? e.models / prompts_file : folder / prompts_file;
   auto prompts = read_prompts(prompts_path);
   if (!prompts) return Error{Errc::usage, prompts.error().message};
-  e.prompts = choose_prompts(*std::move(prompts), tasks, static_cast<std::size_t>(prompt_count));
+  e.prompts = choose_prompts(*std::move(prompts), tasks, prompt_count);
   if (e.prompts.empty()) {
     return Error{Errc::usage, prompts_path.string() + ": no prompts of these tasks"};
   }

@@ -256,14 +256,10 @@ Result<void> OptionLayers::apply_file() {
   const auto wrong = [&](toml::source_index line, const std::string& what) {
     return Error{Errc::usage, file.string() + ", line " + std::to_string(line) + ": " + what};
   };
-  toml::table table;
-  try {
-    table = parse_toml(*text, file);
-  } catch (const toml::parse_error& e) {
-    return wrong(e.source().begin.line, std::string(e.description()));
-  }
+  const auto table = parse_toml(*text, file);
+  if (!table) return table.error();
   std::map<std::string, toml::source_index> lines;  // where each option was given
-  for (const auto& [key, node] : table) {
+  for (const auto& [key, node] : *table) {
     const toml::source_index line = key.source().begin.line;
     std::string name(key.str());
     std::replace(name.begin(), name.end(), '_', '-');

@@ -1,28 +1,23 @@
 #include "shared/program/pace_profile.h"
 
 #include <algorithm>
-#include <sstream>
+#include <utility>
 
+#include "shared/base/text_file.h"
+#include "shared/program/toml_reader.h"
 #include "shared/program/toml_text.h"
 
 namespace edgedraft {
 namespace {
 
+constexpr std::uint64_t kProfileBytesMax = 1u << 20;
+constexpr double kMillisecondsMin = 1e-6;  // one tick of the clock
 constexpr double kMillisecondsMax = 600'000;
 constexpr double kRowsMax = 1 << 20;
-constexpr std::int64_t kActivationBytesMax = 32768;
+constexpr double kActivationBytesMax = 32768;
 
 Duration from_milliseconds(double ms) {
   return std::chrono::duration_cast<Duration>(std::chrono::duration<double, std::milli>(ms));
-}
-
-// The first key of `table` that is none of `known`; empty if there is none.
-std::string unknown_key(const toml::table& table, std::initializer_list<std::string_view> known) {
-  for (const auto& [key, node] : table) {
-    if (std::find(known.begin(), known.end(), key.str()) == known.end())
-      return std::string(key.str());
-  }
-  return {};
 }
 
 // A drafter's own entry, else its kind's, else the default; null if there is none of them.
@@ -62,83 +57,51 @@ Result<PaceProfile> PaceProfile::read(const std::filesystem::path& file) {
   if (!std::filesystem::is_regular_file(file, missing)) {
     return Error{Errc::io, file.string() + ": there is no such device profile"};
   }
-  toml::table root;
-  try {
-    root = parse_toml_file(file);
-  } catch (const toml::parse_error& e) {
-    std::ostringstream at;
-    at << file.string() << ", line " << e.source().begin.line << ": " << e.description();
-    return wrong(at.str());
-  }
-  const auto fail = [&](const std::string& what) { return wrong(file.string() + ": " + what); };
-  if (const auto key = unknown_key(
-          root, {"name", "description", "target", "draft", "beside_target", "activation_bytes"});
-      !key.empty()) {
-    return fail("a device profile has no key '" + key +
-                "'; it has name, description, [target], [draft.step_ms], "
-                "[beside_target.step_ms] and [activation_bytes]");
-  }
-
+  const auto text = read_text_file(file, kProfileBytesMax);
+  if (!text) return usage_error(text.error().message);
+  const auto toml = parse_toml(*text, file);
+  if (!toml) return toml.error();
+  TomlFile source{.name = file.string()};
+  TomlReader root(*toml, source);
   PaceProfile profile;
-  profile.name_ = root["name"].value_or(file.stem().string());
-  profile.description_ = root["description"].value_or(std::string());
+  profile.name_ = file.stem().string();
+  root.read("name", profile.name_);
+  root.read("description", profile.description_);
 
-  if (const toml::node* node = root.get("target")) {
-    const toml::table* target = node->as_table();
-    const toml::array* points = target ? (*target)["pass_ms"].as_array() : nullptr;
-    if (!target || !unknown_key(*target, {"pass_ms"}).empty() || !points || points->empty()) {
-      return fail("[target] takes pass_ms alone: a list of [rows, milliseconds]");
-    }
-    for (const toml::node& point : *points) {
-      const toml::array* pair = point.as_array();
-      const bool two = pair && pair->size() == 2;
-      // 0 is outside both ranges.
-      const double rows = two ? (*pair)[0].value_or(0.0) : 0.0;
-      const double ms = two ? (*pair)[1].value_or(0.0) : 0.0;
-      const double least = profile.pass_points_.empty() ? 1 : profile.pass_points_.back().rows + 1;
+  root.table("target", "it takes pass_ms", [&](TomlReader& target) {
+    const char* const form =
+        "[rows, milliseconds], rows from 1 and ascending, milliseconds above 0";
+    std::vector<std::pair<double, double>> points;
+    target.require("pass_ms", std::string("a list of ") + form);
+    target.read("pass_ms", points, form);
+    double least = 1;
+    for (const auto& [rows, ms] : points) {
       if (!(rows >= least && rows <= kRowsMax) || !(ms > 0 && ms <= kMillisecondsMax)) {
-        return fail(
-            "target.pass_ms: each point is [rows, milliseconds], rows from 1 and ascending, "
-            "milliseconds above 0");
+        target.wrong("pass_ms", std::string("each element is ") + form);
       }
       profile.pass_points_.push_back({.rows = rows, .milliseconds = ms});
+      least = rows + 1;
     }
-  }
-
-  const auto read_steps = [&](const char* section, Steps& steps) -> Result<void> {
-    const toml::node* node = root.get(section);
-    if (!node) return {};
-    const toml::table* table = node->as_table();
-    const toml::table* step_ms = table ? (*table)["step_ms"].as_table() : nullptr;
-    if (!table || !step_ms || !unknown_key(*table, {"step_ms"}).empty()) {
-      return fail("[" + std::string(section) + ".step_ms] lists milliseconds by drafter");
-    }
-    for (const auto& [drafter, value] : *step_ms) {
-      const double ms = value.value_or(0.0);
-      if (!(ms > 0 && ms <= kMillisecondsMax)) {
-        return fail(std::string(section) + ".step_ms." + std::string(drafter.str()) +
-                    ": give milliseconds above 0");
-      }
-      steps[std::string(drafter.str())] = ms;
-    }
-    return {};
+  });
+  const auto read_steps = [&](const char* key, Steps& steps) {
+    root.table(key, "it takes step_ms", [&](TomlReader& table) {
+      table.require("step_ms", "a table of milliseconds by drafter");
+      table.table("step_ms", "it lists milliseconds by drafter", [&](TomlReader& drafters) {
+        for (const std::string& drafter : drafters.keys()) {
+          drafters.read(drafter, steps[drafter], kMillisecondsMin, kMillisecondsMax);
+        }
+      });
+    });
   };
-  if (auto read = read_steps("draft", profile.device_steps_); !read) return read.error();
-  if (auto read = read_steps("beside_target", profile.beside_target_steps_); !read) {
-    return read.error();
-  }
-  if (const toml::node* node = root.get("activation_bytes")) {
-    const toml::table* table = node->as_table();
-    if (!table) return fail("[activation_bytes] lists bytes per token by drafter");
-    for (const auto& [drafter, value] : *table) {
-      const std::int64_t bytes = value.value_or(std::int64_t{0});
-      if (bytes < 1 || bytes > kActivationBytesMax) {
-        return fail("activation_bytes." + std::string(drafter.str()) + ": give 1 to " +
-                    std::to_string(kActivationBytesMax));
-      }
-      profile.activation_bytes_[std::string(drafter.str())] = static_cast<std::uint32_t>(bytes);
+  read_steps("draft", profile.device_steps_);
+  read_steps("beside_target", profile.beside_target_steps_);
+  root.table("activation_bytes", "it lists bytes per token by drafter", [&](TomlReader& drafters) {
+    for (const std::string& drafter : drafters.keys()) {
+      drafters.read(drafter, profile.activation_bytes_[drafter], 1, kActivationBytesMax);
     }
-  }
+  });
+  root.refuse_unknown_keys();
+  if (source.error) return *source.error;
   return profile;
 }
 

@@ -1,7 +1,6 @@
 #include "shared/program/toml_text.h"
 
-#include <fstream>
-#include <iterator>
+#include <algorithm>
 #include <optional>
 #include <string>
 
@@ -13,8 +12,8 @@ class Scanner {
  public:
   explicit Scanner(std::string_view text) : text_(text) {}
 
-  // Where the first character outside ASCII stands that is neither in quotes nor in a comment.
-  std::optional<toml::source_position> find_bare() {
+  // The line of the first character outside ASCII that is neither in quotes nor in a comment.
+  std::optional<toml::source_index> find_bare() {
     constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
     if (text_.starts_with(kByteOrderMark)) at_ = kByteOrderMark.size();
     // Whether a key or a value may begin here: quotes elsewhere belong to no string, and the
@@ -23,7 +22,7 @@ class Scanner {
     bool is_value = false;
     while (at_ < text_.size()) {
       const char c = text_[at_];
-      if (static_cast<unsigned char>(c) >= 0x80) return position();
+      if (static_cast<unsigned char>(c) >= 0x80) return line();
       if (c == '#') {
         at_ = std::min(text_.find('\n', at_), text_.size());
         continue;
@@ -70,13 +69,8 @@ class Scanner {
     }
   }
 
-  toml::source_position position() const {
-    toml::source_position position{1, 1};
-    for (const char c : text_.substr(0, at_)) {
-      ++position.column;
-      if (c == '\n') position = {position.line + 1, 1};
-    }
-    return position;
+  toml::source_index line() const {
+    return static_cast<toml::source_index>(1 + std::ranges::count(text_.substr(0, at_), '\n'));
   }
 
   std::string_view text_;
@@ -85,19 +79,19 @@ class Scanner {
 
 }  // namespace
 
-toml::table parse_toml(std::string_view text, const std::filesystem::path& file) {
-  if (const auto bare = Scanner(text).find_bare()) {
-    throw toml::parse_error("letters outside ASCII belong in quotes or in a comment", *bare,
-                            std::make_shared<const std::string>(file.string()));
+Result<toml::table> parse_toml(std::string_view text, const std::filesystem::path& file,
+                               const std::string& line_mark) {
+  const auto wrong = [&](toml::source_index line, std::string_view what) {
+    return usage_error(file.string() + line_mark + std::to_string(line) + ": " + std::string(what));
+  };
+  if (const auto line = Scanner(text).find_bare()) {
+    return wrong(*line, "letters outside ASCII belong in quotes or in a comment");
   }
-  return toml::parse(text, file.string());
-}
-
-toml::table parse_toml_file(const std::filesystem::path& file) {
-  std::ifstream in(file, std::ios::binary);
-  const std::string text{std::istreambuf_iterator<char>(in), {}};
-  if (!in.is_open() || in.bad()) return toml::parse_file(file.string());  // says why
-  return parse_toml(text, file);
+  try {
+    return toml::parse(text);
+  } catch (const toml::parse_error& e) {
+    return wrong(e.source().begin.line, e.description());
+  }
 }
 
 }  // namespace edgedraft

@@ -7,13 +7,14 @@ namespace {
 
 TEST(TomlTextTest, LettersOutsideAsciiStandInQuotesAndComments) {
   const auto table = parse_toml(
-      "\xEF\xBB\xBF# für alle\n"
-      "a = 'ä \" #'  # ö\n"
-      "b = \"\\\" ü\"\n"
-      "c = \"\"\"é\n\"é\"\"\"\"\n"
-      "d = [ 'ß',\n  { e = 'ñ', 'f' = [\"ø\"] } ]\n"
-      "'ключ' = '''\n\"б'''\n",
-      "file");
+                         "\xEF\xBB\xBF# für alle\n"
+                         "a = 'ä \" #'  # ö\n"
+                         "b = \"\\\" ü\"\n"
+                         "c = \"\"\"é\n\"é\"\"\"\"\n"
+                         "d = [ 'ß',\n  { e = 'ñ', 'f' = [\"ø\"] } ]\n"
+                         "'ключ' = '''\n\"б'''\n",
+                         "file")
+                         .value();
   EXPECT_EQ(table["a"].value<std::string>(), "ä \" #");
   EXPECT_EQ(table["b"].value<std::string>(), "\" ü");
   EXPECT_EQ(table["c"].value<std::string>(), "é\n\"é\"");
@@ -25,13 +26,10 @@ TEST(TomlTextTest, ElsewhereTheyAreRefusedWithTheirPlace) {
   for (const char* text : {"a = 1\nключ = 2\n", "a = 1\nb =\xD0\xB1\n", "a = '''x'''''\n б = 1\n",
                            "a = \"\\\\\"\nб = 1\n", "a = 1\n\xFF", "a = 1\nb = 4\"é",
                            "a = 1\nb = 4=\"é", "a = 1\nb = [4[\"é"}) {
-    try {
-      parse_toml(text, "file");
-      ADD_FAILURE() << text;
-    } catch (const toml::parse_error& e) {
-      EXPECT_EQ(e.source().begin.line, 2u) << text;
-      EXPECT_EQ(*e.source().path, "file");
-    }
+    const auto table = parse_toml(text, "file");
+    ASSERT_FALSE(table) << text;
+    EXPECT_TRUE(table.error().message.starts_with("file, line 2: letters outside ASCII"))
+        << text << table.error().message;
   }
 }
 

@@ -1,0 +1,162 @@
+#include "shared/program/toml_reader.h"
+
+#include <cmath>
+#include <sstream>
+
+namespace edgedraft {
+namespace {
+
+template <class Names>
+std::string joined(const Names& names) {
+  std::string text;
+  for (const auto& name : names) (text += text.empty() ? "" : ", ") += name;
+  return text;
+}
+
+std::optional<double> number_of(const toml::node& node) {
+  if (const auto* whole = node.as_integer()) return static_cast<double>(whole->get());
+  if (const auto* real = node.as_floating_point()) return real->get();
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::string number_text(double value) {
+  std::ostringstream out;
+  out.precision(12);
+  out << value;
+  return out.str();
+}
+
+std::vector<std::string> TomlReader::keys() const {
+  std::vector<std::string> keys;
+  for (const auto& [key, node] : table_) keys.emplace_back(key.str());
+  return keys;
+}
+
+const toml::node* TomlReader::find(const std::string& key) {
+  known_.insert(key);
+  return table_.get(key);
+}
+
+std::string TomlReader::path_of(const std::string& key) const {
+  return path_.empty() ? key : path_ + '.' + key;
+}
+
+void TomlReader::wrong(const std::string& key, const std::string& what, Errc code) {
+  const toml::node* const node = table_.get(key);
+  const auto line = (node ? node : &table_)->source().begin.line;
+  // A table that is not in the file at all has no line.
+  const std::string at = line > 0 ? file_.line_mark + std::to_string(line) : "";
+  fail(Error{code, file_.name + at + ": " + path_of(key) + ": " + what});
+}
+
+void TomlReader::fail(const std::string& what) {
+  const std::string at = path_.empty() ? ""
+                                       : '[' + path_ + "] in line " +
+                                             std::to_string(table_.source().begin.line) + ": ";
+  fail(usage_error(file_.name + ": " + at + what));
+}
+
+void TomlReader::fail(Error error) {
+  if (!file_.error) file_.error = std::move(error);
+}
+
+std::string TomlReader::one_of(const std::string& key, std::initializer_list<const char*> allowed) {
+  require(key, "one of " + joined(allowed));
+  std::string text;
+  if (!read(key, text)) return {};
+  for (const char* name : allowed) {
+    if (text == name) return text;
+  }
+  wrong(key, '\'' + text + "' is unknown; give one of " + joined(allowed));
+  return {};
+}
+
+void TomlReader::require(const std::string& key, const std::string& what) {
+  if (!has(key)) wrong(key, "is missing; give " + what);
+}
+
+void TomlReader::use_table(const std::string& key, const toml::table& table, const Use& use) {
+  TomlReader reader(table, file_, path_of(key));
+  use(reader);
+  reader.refuse_unknown_keys();
+}
+
+void TomlReader::table(const std::string& key, const std::string& hint, const Use& use) {
+  const toml::node* const node = find(key);
+  if (node == nullptr) return;
+  if (!node->is_table()) return wrong(key, "not a table; " + hint);
+  use_table(key, *node->as_table(), use);
+}
+
+void TomlReader::tables(const std::string& key, std::size_t count_max, const Use& use) {
+  const toml::node* const node = find(key);
+  if (node == nullptr) return;
+  const toml::array* const tables = node->as_array();
+  if (tables == nullptr || tables->size() > count_max) {
+    return wrong(key, "write [[" + key + "]], " + std::to_string(count_max) + " times at most");
+  }
+  for (const toml::node& element : *tables) {
+    if (!element.is_table()) return wrong(key, "write [[" + key + "]]");
+    use_table(key, *element.as_table(), use);
+  }
+}
+
+const toml::array* TomlReader::list(const std::string& key) {
+  const toml::node* const node = find(key);
+  if (node == nullptr) return nullptr;
+  const toml::array* const elements = node->as_array();
+  if (elements != nullptr && !elements->empty() && elements->size() <= kListMax) return elements;
+  wrong(key, "give a list of 1 to " + std::to_string(kListMax) + " values");
+  return nullptr;
+}
+
+void TomlReader::refuse_unknown_keys() {
+  for (const std::string& key : keys()) {
+    if (known_.contains(key)) continue;
+    return wrong(key,
+                 "unknown key; allowed here: " + joined(known_) + "; there is no '" + key + "'");
+  }
+}
+
+std::optional<double> TomlReader::number(const std::string& key, const toml::node& node, bool whole,
+                                         double least, double most) {
+  const std::string kind = whole ? "a whole number" : "a number";
+  const std::string range =
+      "; give " + kind + " from " + number_text(least) + " to " + number_text(most);
+  const auto value = number_of(node);
+  if (!value || (whole && *value != std::trunc(*value))) {
+    wrong(key, "not " + kind + range);
+  } else if (!(*value >= least && *value <= most)) {
+    wrong(key, number_text(*value) + " is out of range" + range);
+  } else {
+    return value;
+  }
+  return std::nullopt;
+}
+
+bool TomlReader::take(const std::string& key, const toml::node& node, std::string& out) {
+  if (!node.is_string()) return wrong(key, "not a text; write it in quotes"), false;
+  out = node.as_string()->get();
+  return true;
+}
+
+bool TomlReader::take(const std::string& key, const toml::node& node, bool& out) {
+  if (!node.is_boolean()) return wrong(key, "give true or false"), false;
+  out = node.as_boolean()->get();
+  return true;
+}
+
+bool TomlReader::take(const std::string& key, const toml::node& node,
+                      std::pair<double, double>& out, const char* form) {
+  const toml::array* const pair = node.as_array();
+  const bool two = pair != nullptr && pair->size() == 2;
+  const auto first = two ? number_of(*pair->get(0)) : std::nullopt;
+  const auto second = two ? number_of(*pair->get(1)) : std::nullopt;
+  if (!first || !second) return wrong(key, std::string("each element is ") + form), false;
+  out = {*first, *second};
+  return true;
+}
+
+}  // namespace edgedraft

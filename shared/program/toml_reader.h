@@ -1,0 +1,115 @@
+#pragma once
+
+#include <toml++/toml.h>
+
+#include <cstddef>
+#include <functional>
+#include <initializer_list>
+#include <optional>
+#include <set>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "shared/base/error.h"
+
+namespace edgedraft {
+
+// At most twelve digits.
+std::string number_text(double value);
+
+// The file that readers read, and the first thing that is wrong in it.
+struct TomlFile {
+  std::string name;
+  std::string line_mark = ", line ";  // between the file's name and a line's number
+  std::optional<Error> error{};
+};
+
+// Reads a TOML table key by key. Values of a wrong type, values out of range and unknown keys are
+// errors that name file, line, table and key. Reading goes on after an error; the file keeps the
+// first one.
+class TomlReader {
+ public:
+  static constexpr std::size_t kListMax = 65536;  // bounds memory; longer lists are refused
+
+  // `path`: names of the table and those above it, "up.delay". Table and file outlive the reader.
+  TomlReader(const toml::table& table, TomlFile& file, std::string path = {})
+      : table_(table), file_(file), path_(std::move(path)) {}
+
+  bool has(const std::string& key) { return find(key) != nullptr; }
+  std::vector<std::string> keys() const;
+
+  // Assigns the key's value and returns true if there is one and it is right. Numbers take their
+  // least and largest value, pairs of numbers their form for messages, lists what elements take.
+  template <class Value, class... Range>
+  bool read(const std::string& key, Value& out, Range... range) {
+    const toml::node* const node = find(key);
+    return node != nullptr && take(key, *node, out, range...);
+  }
+
+  // A text that is one of `allowed`; empty after an error, which a missing key is.
+  std::string one_of(const std::string& key, std::initializer_list<const char*> allowed);
+  void require(const std::string& key, const std::string& what);
+
+  // Calls `use` with the table of that key, or with each table of a list, if there is one. Keys
+  // that `use` has not read are refused.
+  using Use = std::function<void(TomlReader&)>;
+  void table(const std::string& key, const std::string& hint, const Use& use);
+  void tables(const std::string& key, std::size_t count_max, const Use& use);
+  // The list of that key; null if there is none or it is wrong.
+  const toml::array* list(const std::string& key);
+
+  void refuse_unknown_keys();
+
+  // Keep an error unless there is one: at a key, at the table, or as it is.
+  void wrong(const std::string& key, const std::string& what, Errc code = Errc::usage);
+  void fail(const std::string& what);
+  void fail(Error error);
+
+ private:
+  const toml::node* find(const std::string& key);
+  std::string path_of(const std::string& key) const;
+  void use_table(const std::string& key, const toml::table& table, const Use& use);
+  std::optional<double> number(const std::string& key, const toml::node& node, bool whole,
+                               double least, double most);
+
+  bool take(const std::string& key, const toml::node& node, std::string& out);
+  bool take(const std::string& key, const toml::node& node, bool& out);
+  bool take(const std::string& key, const toml::node& node, std::pair<double, double>& out,
+            const char* form);
+  template <class Number>
+  requires std::is_arithmetic_v<Number>
+  bool take(const std::string& key, const toml::node& node, Number& out, double least,
+            double most) {
+    const auto value = number(key, node, std::is_integral_v<Number>, least, most);
+    if (value) out = static_cast<Number>(*value);
+    return value.has_value();
+  }
+  template <class Value, class... Range>
+  bool take(const std::string& key, const toml::node& node, std::optional<Value>& out,
+            Range... range) {
+    Value value{};
+    if (!take(key, node, value, range...)) return false;
+    out = std::move(value);
+    return true;
+  }
+  template <class Value, class... Range>
+  bool take(const std::string& key, const toml::node&, std::vector<Value>& out, Range... range) {
+    const toml::array* const elements = list(key);
+    if (elements == nullptr) return false;
+    std::vector<Value> values(elements->size());
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      if (!take(key, *elements->get(i), values[i], range...)) return false;
+    }
+    out = std::move(values);
+    return true;
+  }
+
+  const toml::table& table_;
+  TomlFile& file_;
+  std::string path_;
+  std::set<std::string> known_;
+};
+
+}  // namespace edgedraft
