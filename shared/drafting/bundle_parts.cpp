@@ -3,6 +3,8 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "shared/model/convert/convert.h"
+#include "shared/model/decoder_tensors.h"
 #include "shared/model/draft_vocabulary.h"
 #include "shared/model/fingerprint.h"
 #include "shared/model/json_file.h"
@@ -77,6 +79,30 @@ Result<RopeConfig> read_rope(const GgufFile& file, std::string_view prefix,
 }
 
 }  // namespace
+
+Result<ModelPlan> plan_checkpoint(const BundleSource& source,
+                                  Result<void> (*add)(const CheckpointInput& input,
+                                                      ModelPlan& plan)) {
+  auto checkpoint = SafetensorsModel::open(source.drafter);
+  if (!checkpoint) return checkpoint.error();
+  const auto target = read_decoder_config(source.target);
+  if (!target) return target.error();
+  const auto config = read_drafter_config(source.drafter);
+  if (!config) return config.error();
+  const DType type = source.type.value_or(kTypeOfDirectories);
+  ModelPlan plan;
+  plan.metadata.set_u32(std::string(kBundleContextLengthKey), target->context_length);
+  plan.metadata.set_u32(std::string(kBundleTargetLayerCountKey), target->layer_count);
+  set_file_type(plan.metadata, type);
+  const CheckpointInput input{.file = source.target,
+                              .target = *target,
+                              .checkpoint = *checkpoint,
+                              .config = *config,
+                              .type = type};
+  if (auto added = add(input, plan); !added) return added.error();
+  plan.checkpoints.push_back(std::move(*checkpoint));
+  return plan;
+}
 
 Result<json> read_drafter_config(const std::filesystem::path& directory) {
   const std::filesystem::path path = directory / "config.json";

@@ -7,8 +7,10 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "shared/base/error.h"
+#include "shared/drafting/drafter_kind.h"
 #include "shared/model/config.h"
 #include "shared/model/convert/model_plan.h"
 #include "shared/model/gguf.h"
@@ -20,10 +22,25 @@
 namespace edgedraft {
 
 inline constexpr std::string_view kBundleContextLengthKey = "edgedraft.context_length";
+inline constexpr std::string_view kBundleTargetLayerCountKey = "edgedraft.target.layer_count";
 // No layer is wider, so that products of two sizes stay far from overflow.
 inline constexpr std::uint32_t kBundleWidthMax = 1u << 20;
 
 // --- planning ---
+
+struct CheckpointInput {
+  const GgufFile& file;  // the target's
+  const DecoderConfig& target;
+  const SafetensorsModel& checkpoint;
+  const nlohmann::json& config;  // read_drafter_config()
+  DType type;                    // of the drafter's own matrices
+};
+// Plans the bundle of a checkpoint's folder: `add` checks the checkpoint and adds its tensors and
+// metadata, all but the sizes of its target.
+// Errors    io, bad_file, unsupported; those of `add`
+Result<ModelPlan> plan_checkpoint(const BundleSource& source,
+                                  Result<void> (*add)(const CheckpointInput& input,
+                                                      ModelPlan& plan));
 
 // The config.json of a checkpoint's folder; an empty object where there is none.
 Result<nlohmann::json> read_drafter_config(const std::filesystem::path& directory);

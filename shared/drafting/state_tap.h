@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -32,5 +33,10 @@ class StateTap final : public Tap {
 // What a drafter's facts say of a tap that sends the features behind the final norm and nothing
 // else.
 inline constexpr const char* kFeatureTap = "features";
+inline std::unique_ptr<Tap> make_feature_tap(Backend& backend, std::uint32_t target_layer_count,
+                                             std::uint32_t dim) {
+  return std::make_unique<StateTap>(backend, std::vector<std::uint32_t>{target_layer_count + 1},
+                                    dim);
+}
 
 }  // namespace edgedraft

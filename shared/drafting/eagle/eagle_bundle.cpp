@@ -90,19 +90,44 @@ Result<bool> wants_bias(const json& config, const SafetensorsModel& checkpoint) 
   return bias->value_or(checkpoint.find("fc.bias") != nullptr);
 }
 
-Result<void> add_metadata(const GgufFile& file, const DecoderConfig& target,
-                          const LayerShape& shape, const json& config, GgufMetadata& metadata) {
+Result<void> add_metadata(const CheckpointInput& input, const LayerShape& shape,
+                          GgufMetadata& metadata) {
   metadata.set_string("general.architecture", kEagleArchitecture);
-  metadata.set_u32(std::string(kBundleContextLengthKey), target.context_length);
-  metadata.set_u32(std::string(kEagleTargetLayerCount), target.layer_count);
-  const auto theta = json_number(config, "rope_theta");
+  const auto theta = json_number(input.config, "rope_theta");
   if (!theta) return theta.error();
   set_layer(metadata, kEagleLayerPrefix, shape,
-            static_cast<float>(theta->value_or(target.rope.theta)), RopeStyle::halves);
-  const auto variant = json_string(config, "variant");
+            static_cast<float>(theta->value_or(input.target.rope.theta)), RopeStyle::halves);
+  const auto variant = json_string(input.config, "variant");
   if (!variant) return variant.error();
   if (*variant) metadata.set_string(std::string(kEagleVariant), **variant);
-  return copy_identity(file, metadata);
+  return copy_identity(input.file, metadata);
+}
+
+Result<void> add_eagle(const CheckpointInput& input, ModelPlan& plan) {
+  const DecoderConfig& target = input.target;
+  const auto made_for = check_made_for(
+      input.config, {{"hidden_size", target.layer.dim}, {"vocab_size", target.vocabulary_count}});
+  if (!made_for) return made_for.error();
+  if (auto row = check_row(std::span(&target.layer.dim, 1)); !row) return row.error();
+  const auto shape = read_shape(input.config, input.checkpoint, target);
+  if (!shape) return shape.error();
+  const auto with_bias = wants_bias(input.config, input.checkpoint);
+  if (!with_bias) return with_bias.error();
+
+  if (auto added = add_metadata(input, *shape, plan.metadata); !added) return added.error();
+  add_divisors(target.rope, "layer.", plan);
+  copy_vocabulary(input.file, plan);
+  const std::uint64_t dim = target.layer.dim;
+  CheckpointReader reader(input.checkpoint, input.type, plan);
+  reader.leave_out("embed_tokens.weight", {target.vocabulary_count, dim});
+  reader.add("fc.weight", "fc.weight", {dim, 2 * dim}, 0);
+  if (reader.error()) return *reader.error();
+  split_fc(input.type, plan);
+  if (*with_bias) reader.add("fc.bias", "fc.bias", {dim}, 0);
+  reader.add_layer(kLayer, "layer.", *shape, RopeStyle::halves, InputNorm::optional);
+  reader.refuse_others();
+  if (reader.error()) return *reader.error();
+  return {};
 }
 
 }  // namespace
@@ -112,39 +137,8 @@ bool is_eagle_checkpoint(const SafetensorsModel& checkpoint) {
          checkpoint.find(std::string(kLayer) + "self_attn.q_proj.weight") != nullptr;
 }
 
-Result<ModelPlan> plan_eagle_bundle(EagleBundleInput input) {
-  const auto target = read_decoder_config(input.target);
-  if (!target) return target.error();
-  const auto config = read_drafter_config(input.directory);
-  if (!config) return config.error();
-  const auto made_for = check_made_for(
-      *config, {{"hidden_size", target->layer.dim}, {"vocab_size", target->vocabulary_count}});
-  if (!made_for) return made_for.error();
-  if (auto row = check_row(std::span(&target->layer.dim, 1)); !row) return row.error();
-  const auto shape = read_shape(*config, input.checkpoint, *target);
-  if (!shape) return shape.error();
-  const auto with_bias = wants_bias(*config, input.checkpoint);
-  if (!with_bias) return with_bias.error();
-
-  ModelPlan plan;
-  if (auto added = add_metadata(input.target, *target, *shape, *config, plan.metadata); !added) {
-    return added.error();
-  }
-  set_file_type(plan.metadata, input.type);
-  add_divisors(target->rope, "layer.", plan);
-  copy_vocabulary(input.target, plan);
-  const std::uint64_t dim = target->layer.dim;
-  CheckpointReader reader(input.checkpoint, input.type, plan);
-  reader.leave_out("embed_tokens.weight", {target->vocabulary_count, dim});
-  reader.add("fc.weight", "fc.weight", {dim, 2 * dim}, 0);
-  if (reader.error()) return *reader.error();
-  split_fc(input.type, plan);
-  if (*with_bias) reader.add("fc.bias", "fc.bias", {dim}, 0);
-  reader.add_layer(kLayer, "layer.", *shape, RopeStyle::halves, InputNorm::optional);
-  reader.refuse_others();
-  if (reader.error()) return *reader.error();
-  plan.checkpoints.push_back(std::move(input.checkpoint));
-  return plan;
+Result<ModelPlan> plan_eagle_bundle(const BundleSource& source) {
+  return plan_checkpoint(source, add_eagle);
 }
 
 }  // namespace edgedraft

@@ -32,7 +32,7 @@ Result<EagleConfig> read_eagle_config(const GgufFile& file) {
   const auto context = read_bundle_context(file);
   if (!context) return context.error();
   config.context_length = *context;
-  const auto layer_count = read_bundle_count(file, kEagleTargetLayerCount, kLayerCountMax);
+  const auto layer_count = read_bundle_count(file, kBundleTargetLayerCountKey, kLayerCountMax);
   if (!layer_count) return layer_count.error();
   config.target_layer_count = *layer_count;
   const auto variant = file.get_string_or(kEagleVariant, "");

@@ -16,7 +16,6 @@ namespace edgedraft {
 // general.architecture of a bundle, and the keys that it has beside those of bundle_parts.h.
 inline constexpr std::string_view kEagleArchitecture = "edgedraft-eagle";
 inline constexpr std::string_view kEagleLayerPrefix = "edgedraft.layer.";
-inline constexpr std::string_view kEagleTargetLayerCount = "edgedraft.target.layer_count";
 // How the network was trained, if its configuration says so ("hass"); a name, and nothing else.
 inline constexpr std::string_view kEagleVariant = "edgedraft.variant";
 

@@ -88,43 +88,30 @@ Result<void> add_shared_output(const GgufFile& target, ModelPlan& plan) {
   return Error{Errc::bad_file, "the target has no head"};
 }
 
-}  // namespace
-
-bool is_medusa_checkpoint(const SafetensorsModel& checkpoint) {
-  return prefix_of(checkpoint).has_value();
-}
-
-Result<ModelPlan> plan_medusa_bundle(MedusaBundleInput input) {
-  const auto target = read_decoder_config(input.target);
-  if (!target) return target.error();
-  const auto config = read_drafter_config(input.directory);
-  if (!config) return config.error();
+Result<void> add_medusa(const CheckpointInput& input, ModelPlan& plan) {
+  const DecoderConfig& target = input.target;
   const auto made_for = check_made_for(
-      *config, {{"hidden_size", target->layer.dim}, {"vocab_size", target->vocabulary_count}});
+      input.config, {{"hidden_size", target.layer.dim}, {"vocab_size", target.vocabulary_count}});
   if (!made_for) return made_for.error();
-  if (auto row = check_row(std::span(&target->layer.dim, 1)); !row) return row.error();
+  if (auto row = check_row(std::span(&target.layer.dim, 1)); !row) return row.error();
   const std::string prefix = prefix_of(input.checkpoint).value_or("");
   const auto head_count = count_heads(input.checkpoint, prefix);
   if (!head_count) return head_count.error();
-  const auto tree = tree_of(*config, *head_count);
+  const auto tree = tree_of(input.config, *head_count);
   if (!tree) return tree.error();
 
-  ModelPlan plan;
   plan.metadata.set_string("general.architecture", kMedusaArchitecture);
-  plan.metadata.set_u32(std::string(kBundleContextLengthKey), target->context_length);
-  plan.metadata.set_u32(std::string(kMedusaVocabularyCount), target->vocabulary_count);
-  plan.metadata.set_u32(std::string(kMedusaDim), target->layer.dim);
-  plan.metadata.set_u32(std::string(kMedusaTargetLayerCount), target->layer_count);
+  plan.metadata.set_u32(std::string(kMedusaVocabularyCount), target.vocabulary_count);
+  plan.metadata.set_u32(std::string(kMedusaDim), target.layer.dim);
   plan.metadata.set_u32(std::string(kMedusaHeadCount), *head_count);
   set_tree(*tree, plan.metadata);
-  set_file_type(plan.metadata, input.type);
-  if (auto copied = copy_identity(input.target, plan.metadata); !copied) return copied.error();
+  if (auto copied = copy_identity(input.file, plan.metadata); !copied) return copied.error();
 
   const bool is_shared = input.checkpoint.find(prefix + "0.1.weight") == nullptr;
   if (is_shared) {
-    if (auto added = add_shared_output(input.target, plan); !added) return added.error();
+    if (auto added = add_shared_output(input.file, plan); !added) return added.error();
   }
-  const std::uint64_t dim = target->layer.dim;
+  const std::uint64_t dim = target.layer.dim;
   CheckpointReader reader(input.checkpoint, input.type, plan);
   for (std::uint32_t k = 0; k < *head_count; ++k) {
     const std::string from = prefix + std::to_string(k) + ".";
@@ -132,14 +119,23 @@ Result<ModelPlan> plan_medusa_bundle(MedusaBundleInput input) {
     reader.add(block_name(prefix, k), to + "weight", {dim, dim}, 0);
     reader.add(from + "0.linear.bias", to + "bias", {dim}, 0);
     if (!is_shared) {
-      reader.add(from + "1.weight", to + "output.weight", {target->vocabulary_count, dim}, 0);
+      reader.add(from + "1.weight", to + "output.weight", {target.vocabulary_count, dim}, 0);
     }
   }
   // With the longer names the file may be a whole model, whose other tensors are the target's.
   if (prefix.empty()) reader.refuse_others();
   if (reader.error()) return *reader.error();
-  plan.checkpoints.push_back(std::move(input.checkpoint));
-  return plan;
+  return {};
+}
+
+}  // namespace
+
+bool is_medusa_checkpoint(const SafetensorsModel& checkpoint) {
+  return prefix_of(checkpoint).has_value();
+}
+
+Result<ModelPlan> plan_medusa_bundle(const BundleSource& source) {
+  return plan_checkpoint(source, add_medusa);
 }
 
 }  // namespace edgedraft

@@ -1,21 +1,11 @@
 #pragma once
 
-#include <filesystem>
-
 #include "shared/base/error.h"
+#include "shared/drafting/drafter_kind.h"
 #include "shared/model/convert/model_plan.h"
-#include "shared/model/gguf.h"
 #include "shared/model/safetensors.h"
-#include "shared/tensor/dtype.h"
 
 namespace edgedraft {
-
-struct MedusaBundleInput {
-  const GgufFile& target;
-  SafetensorsModel checkpoint;
-  std::filesystem::path directory;  // its config.json is read where there is one
-  DType type;                       // of the drafter's own matrices
-};
 
 // Whether a checkpoint has the tensors of one.
 bool is_medusa_checkpoint(const SafetensorsModel& checkpoint);
@@ -28,6 +18,6 @@ bool is_medusa_checkpoint(const SafetensorsModel& checkpoint);
 //
 // Source    the layout of the published heads, such as FasterDecoding/medusa-vicuna-7b-v1.3
 // Errors    bad_file, unsupported; mismatch: the heads were trained for another target
-Result<ModelPlan> plan_medusa_bundle(MedusaBundleInput input);
+Result<ModelPlan> plan_medusa_bundle(const BundleSource& source);
 
 }  // namespace edgedraft

@@ -39,7 +39,7 @@ Result<MedusaConfig> read_medusa_config(const GgufFile& file) {
   } counts[] = {
       {kMedusaVocabularyCount, kVocabularyCountMax, config.vocabulary_count},
       {kMedusaDim, kBundleWidthMax, config.dim},
-      {kMedusaTargetLayerCount, kLayerCountMax, config.target_layer_count},
+      {kBundleTargetLayerCountKey, kLayerCountMax, config.target_layer_count},
       {kMedusaHeadCount, kTreeDepthMax, config.head_count},
   };
   for (const auto& count : counts) {

@@ -16,7 +16,6 @@ namespace edgedraft {
 inline constexpr std::string_view kMedusaArchitecture = "edgedraft-medusa";
 inline constexpr std::string_view kMedusaVocabularyCount = "edgedraft.vocab_size";
 inline constexpr std::string_view kMedusaDim = "edgedraft.embedding_length";
-inline constexpr std::string_view kMedusaTargetLayerCount = "edgedraft.target.layer_count";
 inline constexpr std::string_view kMedusaHeadCount = "edgedraft.medusa.head_count";
 // Arrays, a node each (MedusaChoice); both or neither.
 inline constexpr std::string_view kMedusaTreeParents = "edgedraft.medusa.tree.parents";

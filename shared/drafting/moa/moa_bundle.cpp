@@ -73,8 +73,6 @@ Result<void> add_metadata(const GgufFile& file, const DecoderConfig& target, con
                           float theta, GgufMetadata& metadata) {
   metadata.set_string("general.architecture", kMoaArchitecture);
   metadata.set_u32(std::string(moa_keys::kTli), sizes.tli);
-  metadata.set_u32(std::string(kBundleContextLengthKey), target.context_length);
-  metadata.set_u32(std::string(moa_keys::kTargetLayerCount), target.layer_count);
   metadata.set_f32(std::string(moa_keys::kOutputNormEpsilon), target.layer.rms_epsilon);
   set_layer(metadata, moa_keys::kSa, sizes.sa, theta, RopeStyle::halves);
   set_layer(metadata, moa_keys::kCa, sizes.ca, theta, RopeStyle::halves);
@@ -98,40 +96,37 @@ void add_target_tensors(const GgufFile& file, const DecoderConfig& target, std::
   }
 }
 
-}  // namespace
-
-Result<ModelPlan> plan_moa_bundle(MoaBundleInput input) {
-  const auto target = read_decoder_config(input.target);
-  if (!target) return target.error();
-  const auto config = read_drafter_config(input.directory);
-  if (!config) return config.error();
-  const auto sizes = read_sizes(*config, input.checkpoint, *target);
+Result<void> add_moa(const CheckpointInput& input, ModelPlan& plan) {
+  const DecoderConfig& target = input.target;
+  const auto sizes = read_sizes(input.config, input.checkpoint, target);
   if (!sizes) return sizes.error();
-  const MoaRowLayout row = moa_row_layout(target->layer.heads, sizes->ca.heads, sizes->tli);
+  const MoaRowLayout row = moa_row_layout(target.layer.heads, sizes->ca.heads, sizes->tli);
   if (auto checked = check_row(row.scale_groups); !checked) return checked.error();
-  const auto theta = json_number(*config, "rope_theta");
+  const auto theta = json_number(input.config, "rope_theta");
   if (!theta) return theta.error();
 
-  ModelPlan plan;
-  const float drafter_theta = static_cast<float>(theta->value_or(target->rope.theta));
-  if (auto added = add_metadata(input.target, *target, *sizes, drafter_theta, plan.metadata);
-      !added) {
+  const float drafter_theta = static_cast<float>(theta->value_or(target.rope.theta));
+  if (auto added = add_metadata(input.file, target, *sizes, drafter_theta, plan.metadata); !added) {
     return added.error();
   }
-  set_file_type(plan.metadata, input.type);
   // SA and the target's layers keep the target's scaling; CA and LSA have none.
-  for (const char* prefix : {"sa.", "target."}) add_divisors(target->rope, prefix, plan);
-  add_target_tensors(input.target, *target, sizes->tli, plan);
+  for (const char* prefix : {"sa.", "target."}) add_divisors(target.rope, prefix, plan);
+  add_target_tensors(input.file, target, sizes->tli, plan);
   CheckpointReader reader(input.checkpoint, input.type, plan);
   reader.add_layer("self_attention.", "sa.", sizes->sa, RopeStyle::halves);
   reader.add_layer("cross_attention.", "ca.", sizes->ca, RopeStyle::halves);
   reader.add_layer("layer_self_attention.", "lsa.", sizes->lsa, RopeStyle::halves);
-  reader.add("Ekv2E.weight", "ekv2e.weight", {target->layer.dim, sizes->lsa.dim}, 0);
-  reader.add("Ekv2E.bias", "ekv2e.bias", {target->layer.dim}, 0);
+  reader.add("Ekv2E.weight", "ekv2e.weight", {target.layer.dim, sizes->lsa.dim}, 0);
+  reader.add("Ekv2E.bias", "ekv2e.bias", {target.layer.dim}, 0);
   reader.refuse_others();
   if (reader.error()) return *reader.error();
-  plan.checkpoints.push_back(std::move(input.checkpoint));
-  return plan;
+  return {};
+}
+
+}  // namespace
+
+Result<ModelPlan> plan_moa_bundle(const BundleSource& source) {
+  return plan_checkpoint(source, add_moa);
 }
 
 }  // namespace edgedraft

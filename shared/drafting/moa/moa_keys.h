@@ -7,7 +7,6 @@
 namespace edgedraft::moa_keys {
 
 inline constexpr std::string_view kTli = "edgedraft.tli";
-inline constexpr std::string_view kTargetLayerCount = "edgedraft.target.layer_count";
 inline constexpr std::string_view kOutputNormEpsilon = "edgedraft.output_norm.rms_epsilon";
 
 // The prefixes of the layers' keys.

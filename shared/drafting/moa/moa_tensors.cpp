@@ -69,7 +69,7 @@ Result<MoaConfig> read_moa_config(const GgufFile& file) {
   const auto context = read_bundle_context(file);
   if (!context) return context.error();
   config.context_length = *context;
-  const auto layer_count = read_bundle_count(file, moa_keys::kTargetLayerCount, kLayerCountMax);
+  const auto layer_count = read_bundle_count(file, kBundleTargetLayerCountKey, kLayerCountMax);
   if (!layer_count) return layer_count.error();
   config.target_layer_count = *layer_count;
   const auto epsilon = read_bundle_epsilon(file, moa_keys::kOutputNormEpsilon);
