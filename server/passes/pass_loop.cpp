@@ -56,7 +56,7 @@ PassLoop::PassLoop(const SessionParts& parts, const PassLoopOptions& options,
                   options.row_budget <= options.pass_rows_max);
   metrics_->sessions_max.set(options.sessions.sessions_max);
   metrics_->kv_bytes_max.set(sessions_.memory().bytes);
-  metrics_->row_budget.set(forecast_.row_budget());
+  publish_row_budget();
 }
 
 PassLoop::StartReport PassLoop::measure_costs(Duration time_max, std::span<Tap* const> taps) {
@@ -529,7 +529,12 @@ std::uint32_t PassLoop::busy_sessions() const {
 
 void PassLoop::tell_forecast(std::uint32_t busy_sessions) {
   forecast_.set_sessions(busy_sessions);
-  metrics_->row_budget.set(forecast_.row_budget());
+  publish_row_budget();
+}
+
+void PassLoop::publish_row_budget() {
+  row_budget_ = forecast_.row_budget();
+  metrics_->row_budget.set(row_budget_);
 }
 
 void PassLoop::count_held() {

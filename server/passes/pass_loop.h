@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -78,7 +79,7 @@ struct PassLoopOptions {
 // Errors    what fails at a request's work, such as the host's memory, costs its session as a
 //           failing device does. What a call throws all the same belongs to no request:
 //           give_up_all().
-// Threads   one
+// Threads   one; row_budget() from any
 class PassLoop {
  public:
   // Requires  1 <= prompt_rows < pass_rows_max <= kMaskRowsMax
@@ -120,6 +121,8 @@ class PassLoop {
   // Prompts in line for memory.
   std::size_t waiting_count() const { return admission_.waiting_count(); }
   SessionStore::Memory memory() const { return sessions_.memory(); }
+  // Rows per draft, root included, as the last verdict told them.
+  std::uint32_t row_budget() const { return row_budget_; }
   // One pass, and one chunk of the activations that prompts still owe.
   void step();
   // A call threw this: nobody knows how far it came, so every request is refused, and its session
@@ -192,6 +195,7 @@ class PassLoop {
   // Sessions at work, whether or not they had an answer lately: a pass may take longer than that.
   std::uint32_t busy_sessions() const;
   void tell_forecast(std::uint32_t busy_sessions);
+  void publish_row_budget();
   // Each that took part is answered, given up, or queued after the others for its next turn.
   void settle(std::span<const RowShare> plan, const std::vector<PassShare>& shares,
               const std::optional<DeviceError>& failed);
@@ -221,6 +225,7 @@ class PassLoop {
   DeviceProbe probe_;
   SessionStore sessions_;
   LoadForecast forecast_;
+  std::atomic<std::uint32_t> row_budget_{0};
   Delivery delivery_;
   Admission admission_;
   PassPlanner planner_;
