@@ -13,7 +13,6 @@
 #include <thread>
 #include <vector>
 
-#include "server/hints/row_filling.h"
 #include "server/load/load_forecast.h"
 #include "server/load/start_measurement.h"
 #include "server/metrics/metrics.h"
@@ -21,6 +20,7 @@
 #include "server/passes/client.h"
 #include "server/passes/delivery.h"
 #include "server/passes/device_probe.h"
+#include "server/passes/hint_selection.h"
 #include "server/passes/pass_planner.h"
 #include "server/passes/request.h"
 #include "server/proposers/speculation.h"
@@ -31,14 +31,6 @@
 #include "shared/drafting/tap.h"
 
 namespace edgedraft {
-
-// Whether runs wait for hints that are on their way instead of making passes for their roots alone:
-// fewer passes, and slower answers.
-enum class Economy : std::uint8_t {
-  as_asked,  // by the client
-  on,
-  off,
-};
 
 struct PassLoopOptions {
   SessionStore::Limits sessions{};
@@ -139,6 +131,12 @@ class PassLoop {
     std::uint32_t round;
     PromptRequest as;
   };
+  // A run among turns_, until these change.
+  struct RunTurn {
+    Request* request;
+    Session* session;
+    RunRequest* of;
+  };
 
   void begin(const Job& job, const wire::Prefill& request);
   void begin(const Job& job, const wire::Resume& request);
@@ -164,22 +162,17 @@ class PassLoop {
   void begin_step(Session& session, StreamRequest& stream);
   // The same of a run, for its root alone until hints are chosen.
   void begin_step(Session& session, RunRequest& request);
-  // How long a run without hints waits for some rather than make a pass for its root.
-  Duration economy_wait(const Run& run) const;
   // Whether the run has no hints and a tree of the server's own takes their place.
-  bool drafts_for_gap(const Request& request) const;
-  // Until when to wait for hints that are worth more than the time; nothing if none are.
-  std::optional<Instant> worth_waiting(std::span<Request* const> runs, const PassSoFar& pass,
-                                       Instant now) const;
+  bool drafts_for_gap(const Run& run, const Session& session) const;
   // Gives the runs that take part in the next pass the hints, and guesses beside them, that are
-  // worth their rows.
+  // worth their rows, or lets them wait for more.
   void choose_hints();
   // What stands beside the run's hints; the same of its tree for the next pass. False if its
   // session contradicts itself and was given up.
-  bool guess_beside_hints(Request& request);
-  bool choose_hints(Request& request, std::uint32_t count);
+  bool guess_beside_hints(const RunTurn& turn);
+  bool choose_hints(const RunTurn& turn, std::uint32_t count);
   // Does this with the run's session, which has no request meanwhile.
-  bool with_session(Request& request, const std::function<void(TargetSession&)>& work);
+  bool with_session(const RunTurn& turn, const std::function<void(TargetSession&)>& work);
   bool joins_hints() const {
     return options_.speculation != nullptr && options_.speculation->joins_hints();
   }

@@ -61,8 +61,8 @@ void Run::advance(std::span<const std::uint32_t> tokens, Instant now) {
   ++passes_without_hints_;
 }
 
-std::optional<Run::Expected> Run::next_hints(Instant now) const {
-  if (hintless()) return std::nullopt;
+std::optional<ExpectedHints> Run::next_hints(Instant now) const {
+  if (is_hintless()) return std::nullopt;
   // One that takes so many times as long as usual does not come.
   constexpr double kLate = 2.0;
   // What a step of drafting brings of what the one before it brought.
@@ -70,10 +70,10 @@ std::optional<Run::Expected> Run::next_hints(Instant now) const {
   const auto by = [&](Instant since, Duration usual) {
     return since + std::chrono::duration_cast<Duration>(kLate * usual);
   };
-  const auto expect = [&](Instant at, double tokens) -> std::optional<Expected> {
+  const auto expect = [&](Instant at, double tokens) -> std::optional<ExpectedHints> {
     if (at <= now) return std::nullopt;
     // Many nodes are worth no more than a pass has been seen to take: others wait for them too.
-    return Expected{
+    return ExpectedHints{
         .at = at, .tokens = std::min(tokens, accepted_.value()), .a_pass = accepted_.value()};
   };
   if (has_hints() && message_gap_) {

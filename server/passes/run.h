@@ -9,6 +9,7 @@
 #include "server/hints/hint_calibration.h"
 #include "server/hints/hint_tree.h"
 #include "server/load/running_cost.h"
+#include "server/passes/hint_selection.h"
 #include "shared/base/clock.h"
 #include "shared/protocol/message.h"
 #include "shared/speculative/draft_tree.h"
@@ -25,7 +26,6 @@ class Run {
       std::uint32_t vocabulary_count);
 
   bool brings_rows() const { return terms_.rows; }
-  bool economy() const { return terms_.economy; }
   // The length up to which it may go.
   std::uint32_t credit() const { return terms_.credit; }
 
@@ -63,25 +63,19 @@ class Run {
 
   const HintCounts& counts() const { return hints_.counts(); }
   bool has_hints() const { return hints_.node_count() > 0; }
-  // Its client has sent some.
-  bool was_hinted() const { return hints_.last_id() > 0; }
-  // Its client sends none, or has stopped: nobody's pass is made longer on its account.
-  bool hintless() const { return passes_without_hints_ >= kHintlessPasses; }
-  // The time from a verdict that left it without hints to the first one that came behind; nothing
-  // until it is known.
-  std::optional<Duration> hint_delay() const { return hint_delay_; }
-
-  // The hints that are to come next, if its device goes on as it did.
-  struct Expected {
-    Instant at;     // behind `now`: when they should be here at the latest
-    double tokens;  // that they bring
-    double a_pass;  // that a pass with hints brings beside the target's own
-  };
-  std::optional<Expected> next_hints(Instant now) const;
+  HintHistory history() const {
+    return {.asks_economy = terms_.economy,
+            .was_hinted = hints_.last_id() > 0,
+            .is_hintless = is_hintless(),
+            .delay = hint_delay_};
+  }
+  std::optional<ExpectedHints> next_hints(Instant now) const;
 
  private:
   static constexpr std::uint32_t kHintlessPasses = 8;
   static constexpr double kMessagesRemembered = 20.0;
+
+  bool is_hintless() const { return passes_without_hints_ >= kHintlessPasses; }
 
   // A node of hints and guesses, each with what its source makes of it.
   struct Node {
