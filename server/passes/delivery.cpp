@@ -21,8 +21,7 @@ std::uint32_t microseconds(Duration d) {
 
 LoadForecast::Answer kind_of(const Request& request) {
   if (request.is_prompt()) return LoadForecast::Answer::prompt;
-  const bool alone = request.is_stream() || request.run() != nullptr;
-  return alone ? LoadForecast::Answer::stream : LoadForecast::Answer::draft;
+  return request.streams() ? LoadForecast::Answer::stream : LoadForecast::Answer::draft;
 }
 
 std::uint32_t token_count(const VerifiedPath& path) {
@@ -122,7 +121,7 @@ void Delivery::observe(const ProbeBudget::Outcome& outcome) {
   parts_.metrics->probe_rows.add(outcome.probe_rows);
 }
 
-void Delivery::answer(const Request& request, RunRequest& of, const VerifiedPath& path,
+void Delivery::answer(Request& request, RunRequest& of, const VerifiedPath& path,
                       wire::Verdict verdict, Instant finished) {
   Run& run = *of.run;
   const TargetSession& target = request.session->target;
@@ -138,10 +137,10 @@ void Delivery::answer(const Request& request, RunRequest& of, const VerifiedPath
              .guessed = run.guessed_count(path.path)});
   }
   // A step on the server's own account is what a stream is like.
-  if (of.streamed_at && hinted == 0 && of.held == Duration::zero()) {
-    parts_.forecast.observe_streamed(seconds(finished - *of.streamed_at) / count);
+  if (request.streamed_at && hinted == 0 && of.held == Duration::zero()) {
+    parts_.forecast.observe_streamed(seconds(finished - *request.streamed_at) / count);
   }
-  of.streamed_at = finished;
+  request.streamed_at = finished;
   run.observe(path.path);
   run.advance(brought, finished);
   verdict.next = path.next;
@@ -164,7 +163,7 @@ void Delivery::answer(const Request& request, RunRequest& of, const VerifiedPath
       {.round = request.round, .first = first, .count = row_count, .data = std::move(rows)});
 }
 
-void Delivery::answer(const Request& request, StreamRequest& stream, const VerifiedPath& path,
+void Delivery::answer(Request& request, StreamRequest& stream, const VerifiedPath& path,
                       wire::Verdict verdict, Instant finished) {
   const std::uint32_t count = token_count(path);
   if (parts_.speculation != nullptr) {
@@ -181,10 +180,10 @@ void Delivery::answer(const Request& request, StreamRequest& stream, const Verif
   verdict.drafted = stream.rows - 1;
   verdict.draft_us = microseconds(stream.drafted.time);
   stream.left -= count;
-  if (stream.streamed_at) {
-    parts_.forecast.observe_streamed(seconds(finished - *stream.streamed_at) / count);
+  if (request.streamed_at) {
+    parts_.forecast.observe_streamed(seconds(finished - *request.streamed_at) / count);
   }
-  stream.streamed_at = finished;
+  request.streamed_at = finished;
   if (path.finish != Finish::none) stream.left = 0;
   request.client.reply->verdict(std::move(verdict));
 }

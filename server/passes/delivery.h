@@ -64,11 +64,11 @@ class Delivery {
 
   void answer(const Request& request, const PromptRequest& prompt, const PrefillOutcome& outcome,
               wire::Verdict verdict);
-  void answer(const Request& request, RunRequest& of, const VerifiedPath& path,
-              wire::Verdict verdict, Instant finished);
+  void answer(Request& request, RunRequest& of, const VerifiedPath& path, wire::Verdict verdict,
+              Instant finished);
   void answer(const Request& request, const DraftRequest& draft, const VerifiedPath& path,
               wire::Verdict verdict);
-  void answer(const Request& request, StreamRequest& stream, const VerifiedPath& path,
+  void answer(Request& request, StreamRequest& stream, const VerifiedPath& path,
               wire::Verdict verdict, Instant finished);
   // What the server's own guesses brought. Requires  parts_.speculation
   void observe(const ProbeBudget::Outcome& outcome);

@@ -270,7 +270,7 @@ void PassLoop::begin(const Job& job, const wire::Draft& request) {
   if (request.stream_tokens > 0) {
     target.abandon();  // begun only to see whether it may be
     asked.work = StreamRequest{.left = request.stream_tokens};
-    begin_step(*session, std::get<StreamRequest>(asked.work));
+    begin_step(asked);
   } else if (session->draft_answered && target.pending_rows() > 1) {
     // After a prompt the client waited for activations as well; a root alone took no drafting.
     forecast_.seen().observe_absence(job.posted - session->used);
@@ -280,8 +280,7 @@ void PassLoop::begin(const Job& job, const wire::Draft& request) {
 
 std::uint32_t PassLoop::streaming_sessions(const Session& with) const {
   const auto others = std::ranges::count_if(turns_, [&](const Request& request) {
-    const bool streams = request.is_stream() || request.run() != nullptr;
-    return streams && request.session != &with && !request.paused();
+    return request.streams() && request.session != &with && !request.paused();
   });
   return static_cast<std::uint32_t>(others) + 1;
 }
@@ -302,7 +301,10 @@ Drafted PassLoop::own_draft(Session& session, std::uint32_t tokens_left, bool we
                                       .make_room = make_room});
 }
 
-void PassLoop::begin_step(Session& session, StreamRequest& stream) {
+void PassLoop::begin_step(Request& request) {
+  Session& session = *request.session;
+  if (RunRequest* const run = request.run()) return begin_step(session, *run);
+  auto& stream = std::get<StreamRequest>(request.work);
   stream.drafted = own_draft(session, stream.left, false);
   if (!session.target.begin(stream.drafted.tree, stream.drafted.probes)) {
     // A drafter's vocabulary may be padded beyond the target's.
@@ -444,15 +446,9 @@ bool PassLoop::answer(Request& request, const PassShare& share,
 
 void PassLoop::begin_next_steps() {
   std::erase_if(turns_, [&](Request& request) {
-    auto* stream = std::get_if<StreamRequest>(&request.work);
-    RunRequest* const run = request.run();
-    if ((stream == nullptr && run == nullptr) || request.session->target.busy()) return false;
+    if (!request.streams() || request.session->target.busy()) return false;
     try {
-      if (stream != nullptr) {
-        begin_step(*request.session, *stream);
-      } else {
-        begin_step(*request.session, *run);
-      }
+      begin_step(request);
     } catch (const std::exception&) {
       give_up(request.client, request.round, std::current_exception());
       return true;

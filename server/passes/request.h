@@ -32,10 +32,9 @@ struct DraftRequest {
 
 // The server goes on alone, one step per pass.
 struct StreamRequest {
-  std::uint32_t left;                    // tokens still to bring
-  std::uint32_t rows = 0;                // of its next step, root included and probes not
-  Drafted drafted{};                     // what the server drafted for that step
-  std::optional<Instant> streamed_at{};  // its last verdict
+  std::uint32_t left;      // tokens still to bring
+  std::uint32_t rows = 0;  // of its next step, root included and probes not
+  Drafted drafted{};       // what the server drafted for that step
 };
 
 // The server goes on alone as far as a client's credit reaches, one step per pass.
@@ -48,8 +47,7 @@ struct RunRequest {
   Instant economy_until{};  // while it has no hints, it waits for some
   // No pass before then: hints are on their way that are worth more than the time.
   std::optional<Instant> held_until{};
-  Duration held{};                       // how long it has waited for some in this step
-  std::optional<Instant> streamed_at{};  // its last verdict, unless it paused since
+  Duration held{};  // how long it has waited for some in this step
 };
 
 // A request that takes part in passes.
@@ -63,8 +61,9 @@ struct Request {
   // How long the passes it took part in were paced to take, and how long they took to compute.
   Duration pace{};
   Duration computed{};
-  bool was_paused = false;           // at the last look
-  const PassShare* share = nullptr;  // in a pass that has run, until what came of it is settled
+  bool was_paused = false;               // at the last look
+  std::optional<Instant> streamed_at{};  // its last verdict, if it goes on and has not paused since
+  const PassShare* share = nullptr;      // in a pass that has run, until what came of it is settled
 
   bool is_prompt() const { return std::holds_alternative<PromptRequest>(work); }
   bool is_stream() const { return std::holds_alternative<StreamRequest>(work); }
@@ -75,6 +74,8 @@ struct Request {
   }
   const RunRequest* run() const { return std::get_if<RunRequest>(&work); }
   RunRequest* run() { return std::get_if<RunRequest>(&work); }
+  // It makes one step after another by itself.
+  bool streams() const { return is_stream() || run() != nullptr; }
   // A stream or run whose client does not read, or gives no more credit.
   bool paused() const {
     if (const RunRequest* of = run()) {
@@ -88,11 +89,8 @@ struct Request {
   void go_on(Instant at) {
     was_paused = false;
     posted = at;
-    if (auto* stream = std::get_if<StreamRequest>(&work)) stream->streamed_at.reset();
-    if (RunRequest* of = run()) {
-      of->begun = at;
-      of->streamed_at.reset();
-    }
+    streamed_at.reset();
+    if (RunRequest* of = run()) of->begun = at;
   }
   // It waits for hints no more: until then it had no need of a turn.
   void end_hold(Instant at) {
