@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <cstdio>
 #include <utility>
 #include <vector>
@@ -185,7 +186,7 @@ class PatternParser {
     return group;
   }
 
-  // To behind its closing parenthesis.
+  // Skips to after its closing parenthesis.
   void skip_group() {
     bool in_class = false;
     for (std::size_t open = 1; open > 0; ++at_) {
@@ -335,19 +336,11 @@ class PatternParser {
   }
 
   char32_t parse_hexadecimal(std::size_t digits) {
-    char32_t value = 0;
-    for (std::size_t i = 0; i < digits; ++i, ++at_) {
-      const char c = peek();
-      const int digit = is_ascii_digit(c)      ? c - '0'
-                        : c >= 'a' && c <= 'f' ? c - 'a' + 10
-                        : c >= 'A' && c <= 'F' ? c - 'A' + 10
-                                               : -1;
-      if (digit < 0) {
-        fail();
-        return 0;
-      }
-      value = 16 * value + static_cast<char32_t>(digit);
-    }
+    const std::string_view text = text_.substr(at_, digits);
+    at_ += text.size();
+    std::uint32_t value = 0;
+    const auto end = std::from_chars(text.begin(), text.end(), value, 16).ptr;
+    if (text.empty() || text.size() < digits || end != text.end()) fail();
     return value;
   }
 
