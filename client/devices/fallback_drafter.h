@@ -46,7 +46,6 @@ class FallbackDrafter final : public Drafter {
   void append(std::span<const std::uint32_t> tokens) override;
   void truncate(std::uint32_t count) override;
   std::uint32_t activation_cols() const override { return drafter().activation_cols(); }
-  bool has_law() const override { return drafter().has_law(); }
   void add_activations(std::uint32_t first, std::span<const float> rows) override;
   void drop_activations(std::uint32_t first) override;
   // If the device fails, the second one goes on from what the first one had found.

@@ -47,7 +47,6 @@ class OracleDrafter final : public Drafter {
   std::uint32_t activation_cols() const override { return activation_cols_; }
   // Ends with the answer.
   bool grow(TreeGrowth& growth, const GrowthBudget& budget) override;
-  bool has_law() const override { return false; }
   std::span<const float> next_logits() override;
 
  private:

@@ -45,7 +45,6 @@ class PacedDrafter final : public Drafter {
   void append(std::span<const std::uint32_t> tokens) override { drafter_->append(tokens); }
   void truncate(std::uint32_t count) override { drafter_->truncate(count); }
   std::uint32_t activation_cols() const override { return drafter_->activation_cols(); }
-  bool has_law() const override { return drafter_->has_law(); }
   void add_activations(std::uint32_t first, std::span<const float> rows) override {
     drafter_->add_activations(first, rows);
   }

@@ -51,8 +51,6 @@ class Drafter {
     grow(growth, {});
     return growth.tree();
   }
-  // Whether a tree may be drawn from its law (DrawnDraft): tables and what unites trees have none.
-  virtual bool has_law() const { return true; }
   // The drafter's own logits behind the last token, for writing on without the server: of the whole
   // vocabulary, -inf for tokens that it cannot propose. Valid until the next call; empty if the
   // context is full, or for a drafter that has none. Requires a token.

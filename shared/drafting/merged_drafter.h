@@ -34,7 +34,6 @@ class MergedDrafter final : public Drafter {
   // Each drafter has the whole budget; tables, which cost nothing, do not touch it, nor do they ask
   // for the growth's choice.
   bool grow(TreeGrowth& growth, const GrowthBudget& budget) override;
-  bool has_law() const override { return false; }
   std::span<const float> next_logits() override { return parts_.front().drafter->next_logits(); }
 
  private:

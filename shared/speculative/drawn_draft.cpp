@@ -18,7 +18,7 @@ DrawnDraft::DrawnDraft(Options options)
     : options_(std::move(options)), ranks_(rank_law(kAcceptance)) {}
 
 void DrawnDraft::draw(std::span<const std::uint32_t> path, std::vector<DraftGuess>& guesses) {
-  if (guesses.size() > options_.law_tokens_max) guesses.resize(options_.law_tokens_max);
+  if (guesses.size() > kGuessesMax) guesses.resize(kGuessesMax);
   SparseLaw law(guesses, options_.temperature);
   guesses.clear();
   const std::size_t count = std::min<std::size_t>(options_.breadth, ranks_.size());

@@ -22,15 +22,15 @@ namespace edgedraft {
 class DrawnDraft {
  public:
   struct Options {
-    double temperature;            // above 0
-    std::uint32_t breadth;         // of the tree
-    std::uint32_t law_tokens_max;  // the likeliest so many are a law
+    double temperature;     // above 0
+    std::uint32_t breadth;  // of the tree
     // In [0, 1), a new number each time.
     std::function<double()> uniform;
   };
   explicit DrawnDraft(Options options);
 
-  // The drafter's guesses behind `path`, likeliest first, become the children there.
+  // Samples the children after `path` from the kGuessesMax likeliest of the drafter's guesses
+  // there, which come likeliest first, and replaces the guesses by them.
   void draw(std::span<const std::uint32_t> path, std::vector<DraftGuess>& guesses);
 
   // That the children of a row were drawn from. Requires  children

@@ -319,10 +319,11 @@ Result<int> run_acceptance(const AcceptanceOptions& o) {
            .is_compared = false,
            .is_lossy = typical.has_value(),
            .answer = [&, of, typical](std::span<const std::uint32_t> prompt) -> Result<ArmAnswer> {
-             const auto drafter = of->file.make_drafter(**device);
-             if (!typical && !drafter->has_law()) {
-               return Error{Errc::usage, "--drawn: " + of->name + " has no law to draw from"};
+             if (!typical && !of->is_network) {
+               return Error{Errc::usage,
+                            "--drawn: " + of->name + " has no distribution to sample from"};
              }
+             const auto drafter = of->file.make_drafter(**device);
              RuledAnswer answer = ruled_answer(**host, {.prompt = prompt,
                                                         .tap = of->tap,
                                                         .drafter = *drafter,

@@ -99,8 +99,10 @@ Result<std::vector<DrafterArm>> open_arms(const ArmOptions& o, ModelHost& host,
       if (auto done = file->merge(merged); !done) return done.error();
       std::string name = o.bundles[b].stem().string();
       for (const std::string& kind : merged) name += " + " + kind;
-      arms.push_back(
-          {.name = std::move(name), .tap = host.drafters()[b].tap.get(), .file = std::move(*file)});
+      arms.push_back({.name = std::move(name),
+                      .tap = host.drafters()[b].tap.get(),
+                      .file = std::move(*file),
+                      .is_network = merged.empty()});
       if (merge.empty()) break;
     }
   }
@@ -110,7 +112,7 @@ Result<std::vector<DrafterArm>> open_arms(const ArmOptions& o, ModelHost& host,
     auto file = BundleFile::open(o.model, BundleUse::draft, names.front(), o.indexes);
     if (!file) return file.error();
     if (auto merged = file->merge(std::span(names).subspan(1)); !merged) return merged.error();
-    arms.push_back({.name = kind, .tap = nullptr, .file = std::move(*file)});
+    arms.push_back({.name = kind, .tap = nullptr, .file = std::move(*file), .is_network = false});
   }
   return arms;
 }

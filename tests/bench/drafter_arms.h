@@ -50,6 +50,7 @@ struct DrafterArm {
   std::string name;
   Tap* tap;  // null if it needs tokens alone
   BundleFile file;
+  bool is_network;  // by itself, so that it has a distribution to sample drafts from
 };
 // Each bundle's drafter, and with `merge` once more with others' proposals in its trees, then those
 // of kinds that need no bundle.

@@ -79,7 +79,6 @@ class TimedDrafter final : public Drafter {
     timed([&] { drafter_.truncate(count); });
   }
   std::uint32_t activation_cols() const override { return drafter_.activation_cols(); }
-  bool has_law() const override { return drafter_.has_law(); }
   void add_activations(std::uint32_t first, std::span<const float> rows) override {
     timed([&] { drafter_.add_activations(first, rows); });
   }

@@ -38,7 +38,6 @@ RuledAnswer ruled_answer(ModelHost& host, const RuledAnswerRequest& request) {
     }
     DrawnDraft drawn({.temperature = request.sampling.temperature,
                       .breadth = request.tree.breadth,
-                      .law_tokens_max = request.law_tokens_max,
                       .uniform = uniform});
     TreeShape shape = request.tree;
     shape.limit(request.tokens_max - static_cast<std::uint32_t>(answer.tokens.size()) - 1);

@@ -20,7 +20,6 @@ struct RuledAnswerRequest {
   std::uint32_t tokens_max;
   SamplingParams sampling;  // not greedy
   DType kv_type;
-  std::uint32_t law_tokens_max = kGuessesMax;  // of the drafter
   // By typical acceptance; else proposals are drawn from the drafter's law, and which nodes a tree
   // has is settled by their ranks before any is drawn (candidate_rule.h).
   std::optional<TypicalThreshold> typical = std::nullopt;

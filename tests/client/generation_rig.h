@@ -55,7 +55,6 @@ class NoisyDrafter final : public Drafter {
   void append(std::span<const std::uint32_t> tokens) override { twin_.append(tokens); }
   void truncate(std::uint32_t count) override { twin_.truncate(count); }
   bool grow(TreeGrowth& growth, const GrowthBudget& budget) override;
-  bool has_law() const override { return false; }
   std::span<const float> next_logits() override { return twin_.next_logits(); }
 
  private:

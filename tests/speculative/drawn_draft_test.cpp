@@ -48,10 +48,8 @@ class DrawnDraftTest : public ::testing::Test {
   // Returns false after the end token.
   bool cycle(Tokens& text, const TreeShape& shape) {
     const auto uniform = [this] { return random_.uniform(); };
-    DrawnDraft drawn({.temperature = kSampling.temperature,
-                      .breadth = shape.breadth,
-                      .law_tokens_max = kGuessesMax,
-                      .uniform = uniform});
+    DrawnDraft drawn(
+        {.temperature = kSampling.temperature, .breadth = shape.breadth, .uniform = uniform});
     const auto along = [&](std::span<const std::uint32_t> path) {
       Tokens longer = text;
       longer.insert(longer.end(), path.begin(), path.end());

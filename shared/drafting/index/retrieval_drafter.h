@@ -24,7 +24,6 @@ class RetrievalDrafter final : public Drafter {
   void append(std::span<const std::uint32_t> tokens) override;
   void truncate(std::uint32_t count) override;
   bool grow(TreeGrowth& growth, const GrowthBudget& budget) override;
-  bool has_law() const override { return false; }
   std::span<const float> next_logits() override { return {}; }
 
  private:
