@@ -203,9 +203,7 @@ class Generation {
   void go_offline(const std::string& why);
   void enter(ClientState state, const std::string& why);
   void drop_from(std::uint32_t count);
-  // What the server is to know of law_.
-  //
-  // Errors    unsupported: it cannot keep to it
+  // Those of law_, from the answer's first token on.
   Constraints constraints() const;
   std::span<const std::uint32_t> answer() const {
     return conversation_.tokens().subspan(conversation_.answer_first());

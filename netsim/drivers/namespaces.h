@@ -35,8 +35,10 @@ Result<int> make_tun_device();
 Result<void> set_address(const std::string& interface, const std::string& address);
 Result<void> set_up(const std::string& interface);
 
-// The same for the route over kInterface, which is up and has that address: TCP over it uses the
+// Sets the route over kInterface in the process's namespace, so that TCP over it uses the
 // congestion control `name`. No other namespace is affected.
+//
+// Requires  the interface is up and has `address`
 //
 // Errors   usage   the kernel lacks it
 Result<void> set_congestion_control(const std::string& address, const std::string& name);

@@ -33,8 +33,8 @@ std::optional<Instant> worth_waiting(const PassTerms& pass, std::span<const RunO
   std::optional<Instant> until;
   for (const RunOffer& run : runs) {
     if (!run.next) continue;
-    // Hints that come during the pass serve the one behind it: two passes bring what one brings
-    // that waits, and a token more.
+    // Hints that arrive during the pass serve the next one: two passes bring the tokens of one
+    // that waits, plus one.
     const double longest = pass_time * run.next->a_pass / (2.0 + run.next->a_pass);
     if (seconds(run.next->at - run.begun) > longest) continue;
     const double wait = seconds(run.next->at - now);
@@ -53,7 +53,7 @@ struct Candidate {
 };
 
 // The likeliest `most`, best first. A run's own order is kept: what is taken of it is a prefix, so
-// a parent is never left behind.
+// no parent is missing.
 std::vector<Candidate> ranked(std::span<const RunOffer> runs, std::size_t most) {
   std::vector<Candidate> candidates;
   for (std::size_t i = 0; i < runs.size(); ++i) {
@@ -100,7 +100,7 @@ HintSelection select_hints(PassTerms pass, std::span<const RunOffer> runs,
   if (may_hold) selection.held_until = worth_waiting(pass, runs, seconds_of, now);
   if (selection.held_until) return selection;
 
-  // Where the server guesses for all, nobody has nothing to gain from a wider pass.
+  // Sessions without hints gain nothing from a wider pass, unless the server guesses for all.
   bool hold_short = pass.any_stream;
   for (const RunOffer& run : runs) {
     pass.rows += run.probe_rows;
@@ -116,7 +116,7 @@ HintSelection select_hints(PassTerms pass, std::span<const RunOffer> runs,
   double tokens = pass.tokens;
   double best_rate = tokens / seconds_without;
   std::size_t best_count = 0;
-  // The cost goes in steps: what the next row does not bring, those behind it may.
+  // The cost goes in steps: a row may be worth its cost only together with later ones.
   for (std::size_t count = 1; count <= candidates.size(); ++count) {
     const double time = seconds_of(pass.rows + static_cast<std::uint32_t>(count));
     if (hold_short && time > longest) break;

@@ -24,10 +24,9 @@ enum class Economy : std::uint8_t {
 struct HintHistory {
   bool asks_economy = false;
   bool was_hinted = false;
-  // It sends none, or has stopped: no pass is made longer on its account.
+  // It sends none, or has stopped: no pass grows for its sake.
   bool is_hintless = false;
-  // The time from a verdict that left it without hints to the first one that came behind; nothing
-  // until it is known.
+  // Time from a verdict that left it without hints to the next hint; nothing until measured.
   std::optional<Duration> delay{};
 };
 
@@ -63,7 +62,7 @@ struct PassTerms {
   bool any_stream = false;
   bool guesses_join = false;  // guesses of the server's own stand beside all hints
   bool knows_costs = true;    // of passes wider than those that were seen
-  // What takes the place of hints in a gap; nothing until it is known what it brings.
+  // The server's own tree for a gap; nothing until its acceptance is known.
   std::optional<SpeculationBudget::Tree> gap_tree{};
 };
 

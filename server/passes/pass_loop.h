@@ -160,7 +160,7 @@ class PassLoop {
   Drafted own_draft(Session& session, std::uint32_t tokens_left, bool weighed_by_caller);
   // The next pass of a stream or run; its session has no request.
   void begin_step(Request& request);
-  // That of a run, for its root alone until hints are chosen.
+  // The next pass of a run, for its root alone until hints are chosen.
   void begin_step(Session& session, RunRequest& request);
   // Whether the run has no hints and a tree of the server's own takes their place.
   bool drafts_for_gap(const Run& run, const Session& session) const;

@@ -12,7 +12,7 @@
 #include "shared/model/gguf.h"
 #include "shared/model/safetensors.h"
 
-// The members of a DrafterKind whose drafter is a network, and the model behind them.
+// The members of a DrafterKind whose drafter is a network, and its model.
 namespace edgedraft {
 
 // Weights whose drafters are made of them and of `shared`, a value that all of them get.

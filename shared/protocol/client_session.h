@@ -97,13 +97,12 @@ class ClientSession {
 
   // `round` is filled in here.
   // Errors    link_down before Welcomed; protocol while a request is in flight, for lengths that
-  //           the server would refuse, or for credit that it does not know; context_full. Nothing
-  //           was sent then.
+  //           the server would refuse; context_full. Nothing was sent then.
   Result<void> prefill(wire::OutgoingPrefill request);
   Result<void> resume(wire::OutgoingResume request);
   // Errors    also protocol: no root to draft from (before the first answer, after cancel(), after
   //           the end), a base_length that is not length(), more nodes than nodes_max, a longer
-  //           stream than stream_tokens_max, a law of more tokens than law_tokens_max
+  //           stream than stream_tokens_max
   Result<void> draft(wire::OutgoingDraft request);
   // `round` is filled in here. Does nothing behind the end of the run, which the caller may not
   // have seen yet.
