@@ -2,6 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstddef>
+#include <vector>
+
 #include "shared/base/rank_law.h"
 
 namespace edgedraft {
@@ -21,8 +25,28 @@ RunModel model(double acceptance, double round_trip) {
           .prompt_rows = 1};
 }
 
+constexpr std::uint32_t kTokens = 96;
+
 RunForecast of(const RunModel& m, RunKind kind, std::uint32_t answers = 30) {
-  return forecast(m, kind, 96, answers, 1);
+  return forecast(m, kind, kTokens, answers, 1);
+}
+
+// Mean passes per token of sequential drafts. `reached[k]` is how probable it is that a draft is
+// right for its first k + 1 tokens.
+double sequential_passes(const std::vector<double>& reached) {
+  // By the tokens that are left after the prompt's pass.
+  std::vector<double> passes(kTokens, 0.0);
+  for (std::size_t left = 1; left < kTokens; ++left) {
+    const std::size_t depth = std::min(reached.size(), left);
+    double at_least = 1.0;
+    passes[left] = 1.0;
+    for (std::size_t accepted = 0; accepted < depth; ++accepted) {
+      passes[left] += (at_least - reached[accepted]) * passes[left - accepted - 1];
+      at_least = reached[accepted];
+    }
+    if (depth < left) passes[left] += at_least * passes[left - depth - 1];
+  }
+  return passes[kTokens - 1] / kTokens;
 }
 
 TEST(RunModelTest, AStreamIsItsPassesAndTheLinkOnce) {
@@ -83,7 +107,214 @@ TEST(RunModelTest, ATreeIsWorthItsSiblings) {
   EXPECT_LT(1.1 * tree, of(m, RunKind::overlap).seconds);
 }
 
-// Whatever is said of the drafter and however fast it is: the device's tree has an end, too.
+TEST(RunModelTest, SequentialTimeIsTheSumOfItsParts) {
+  for (const double acceptance : {0.3, 0.8}) {
+    for (const std::uint32_t breadth : {1u, 4u}) {
+      RunModel m = model(acceptance, 0.0);
+      m.up = [](double) { return 0.03; };
+      m.down = [](double, std::uint32_t) { return 0.07; };
+      m.shape = {.breadth = breadth, .depth = 5, .nodes = 12};
+      m.prompt_rows = 11;
+      m.setup = 0.5;
+      m.rows_delay = 0.2;
+      const RunForecast f = of(m, RunKind::sequential);
+      const double passes = kTokens * f.passes;
+      EXPECT_NEAR(kTokens * f.seconds,
+                  0.5 + 0.2 + m.pass(11) + (1 + passes) * (0.03 + 0.07) +
+                      kTokens * f.steps * kStep + passes * kPass +
+                      kRow * (kTokens * f.rows - passes),
+                  1e-9)
+          << acceptance << ", " << breadth;
+    }
+  }
+}
+
+TEST(RunModelTest, SequentialPassesFollowFromTheAcceptance) {
+  RunModel m = model(0.5, 0.010);
+  const auto expect_passes = [&](const std::vector<double>& reached, const char* what) {
+    const double expected = sequential_passes(reached);
+    EXPECT_NEAR(of(m, RunKind::sequential, 200).passes, expected, 0.02 * expected) << what;
+  };
+  m.ranks = {0.6};
+  m.shape = {.breadth = 1, .depth = 3, .nodes = 3};
+  expect_passes({0.6, 0.36, 0.216}, "chain");
+  m.ranks = {0.5, 0.3};
+  m.shape = {.breadth = 1, .depth = 1, .nodes = 1};
+  expect_passes({0.5}, "one node");
+  m.shape = {.breadth = 2, .depth = 1, .nodes = 2};
+  expect_passes({0.8}, "two siblings");
+  m.shape = {.breadth = 2, .depth = 2, .nodes = 6};
+  expect_passes({0.8, 0.64}, "full tree");
+  // Both siblings, and the likelier child of the likelier one.
+  m.shape = {.breadth = 2, .depth = 2, .nodes = 3};
+  expect_passes({0.8, 0.25}, "likeliest three of six");
+}
+
+TEST(RunModelTest, SequentialDraftThatIsNeverRightCostsItsStepsRowsAndTheLink) {
+  RunModel m = model(0.0, 0.0);
+  m.ranks = {1e-9};
+  m.shape = {.breadth = 1, .depth = 3, .nodes = 3};
+  constexpr std::uint32_t kCycles = kTokens - 1;
+  // Three per cycle, but no draft goes beyond the answer's end.
+  constexpr std::uint32_t kDrafted = 3 * (kCycles - 2) + 2 + 1;
+  for (const double round_trip : {0.0, 0.100}) {
+    m.up = [=](double) { return round_trip; };
+    m.down = [](double, std::uint32_t) { return 0.0; };
+    const RunForecast f = of(m, RunKind::sequential);
+    EXPECT_NEAR(kTokens * f.steps, kDrafted, 1e-9);
+    EXPECT_NEAR(kTokens * f.rows, kCycles + kDrafted, 1e-9);
+    EXPECT_NEAR(kTokens * f.seconds,
+                round_trip + kPass + kCycles * (round_trip + kPass) + kDrafted * (kStep + kRow),
+                1e-9);
+  }
+}
+
+TEST(RunModelTest, OverlapTakesAtLeastItsPassesAndTheLinkOnce) {
+  for (const RunKind kind : {RunKind::overlap, RunKind::economy}) {
+    for (const double acceptance : {0.5, 0.9}) {
+      const RunModel m = model(acceptance, 0.050);
+      const RunForecast f = of(m, kind);
+      const double passing = kPass * f.passes + kRow * (f.rows - f.passes);
+      EXPECT_GE(kTokens * f.seconds, 0.050 + kPass + kTokens * passing - 1e-9);
+      EXPECT_LT(f.passes, 0.9) << "hints bring tokens";
+    }
+  }
+}
+
+TEST(RunModelTest, HintsThatComeTooLateLeaveAStream) {
+  RunModel slow = model(0.8, 0.0);
+  slow.step = 0.5;
+  EXPECT_NEAR(of(slow, RunKind::overlap).seconds, of(slow, RunKind::stream).seconds, 1e-9)
+      << "drafter slower than passes";
+  // The first hints arrive after the last pass.
+  const RunModel far = model(0.8, 10.0);
+  EXPECT_NEAR(of(far, RunKind::overlap).seconds, of(far, RunKind::stream).seconds, 1e-9)
+      << "long link";
+}
+
+TEST(RunModelTest, RowsThatCostAWholePassAreNotTaken) {
+  RunModel m = model(0.9, 0.0);
+  m.pass = [](std::uint32_t rows) { return kPass * rows; };
+  const RunForecast overlap = of(m, RunKind::overlap);
+  EXPECT_GT(overlap.steps, 0.0);
+  EXPECT_EQ(overlap.rows, overlap.passes);
+  EXPECT_NEAR(overlap.seconds, of(m, RunKind::stream).seconds, 1e-9);
+}
+
+TEST(RunModelTest, CheaperRowsAreTakenMoreOften) {
+  double before = 0.0;
+  for (const double row : {0.016, 0.004, 0.001, 0.0}) {
+    RunModel m = model(0.7, 0.010);
+    m.pass = [row](std::uint32_t rows) { return kPass + row * (rows - 1); };
+    const RunForecast overlap = of(m, RunKind::overlap);
+    EXPECT_GT(overlap.rows / overlap.passes, before) << row;
+    before = overlap.rows / overlap.passes;
+  }
+}
+
+// A drafter that is always right and nearly free, without a link. A pass that starts when the hints
+// are used up has its root alone. Meanwhile the device drafts to its depth limit, and that pass
+// decides the first of these tokens. Once the server knows how soon hints come, it waits one step
+// for the hint that the device adds after the verdict.
+TEST(RunModelTest, PerfectHintsFillEverySecondPassToTheDepthLimit) {
+  constexpr std::uint32_t kDepth = 32;
+  constexpr std::uint32_t kCount = 1 + 2 * (1 + kDepth);
+  RunModel m = model(1.0, 0.0);
+  m.ranks = {1.0};
+  m.step = 1e-7;
+  const RunForecast f = forecast(m, RunKind::overlap, kCount, 1, 1);
+  constexpr std::uint32_t kHints = (kDepth - 1) + kDepth;
+  EXPECT_NEAR(kCount * f.passes, 4, 1e-9);
+  EXPECT_NEAR(kCount * f.rows, 4 + kHints, 1e-9);
+  EXPECT_NEAR(kCount * f.seconds, kPass + 4 * kPass + kHints * kRow + m.step, 1e-9);
+}
+
+TEST(RunModelTest, LongerLinksSlowerDraftersAndWorseOnesTakeMoreTime) {
+  for (const RunKind kind : {RunKind::sequential, RunKind::overlap}) {
+    double before = 0.0;
+    const auto expect_slower = [&](const RunModel& m, const char* what, double value) {
+      const double seconds = of(m, kind, 60).seconds;
+      EXPECT_GT(seconds, before) << what << ' ' << value;
+      before = seconds;
+    };
+    for (const double round_trip : {0.0, 0.020, 0.050, 0.100, 0.200}) {
+      expect_slower(model(0.7, round_trip), "round trip", round_trip);
+    }
+    before = 0.0;
+    for (const double step : {0.001, 0.004, 0.010, 0.020}) {
+      RunModel m = model(0.7, 0.020);
+      m.step = step;
+      expect_slower(m, "step", step);
+    }
+    before = 0.0;
+    for (const double acceptance : {0.95, 0.8, 0.6, 0.3, 0.1}) {
+      expect_slower(model(acceptance, 0.020), "acceptance", acceptance);
+    }
+  }
+}
+
+// The server waits 0.3 s before each pass until eight, the prompt's included, had no hints.
+TEST(RunModelTest, EconomyStopsWaitingIfNoHintsCome) {
+  RunModel m = model(0.0, 0.100);
+  m.ranks = {0.0};
+  const RunForecast economy = of(m, RunKind::economy);
+  EXPECT_NEAR(kTokens * economy.seconds, kTokens * of(m, RunKind::stream).seconds + 7 * 0.3, 1e-9);
+}
+
+TEST(RunModelTest, MessagesOfOneWayKeepTheirOrder) {
+  RunModel m = model(1.0, 0.0);
+  m.down = [](double now, std::uint32_t) { return now < 6.5 * kPass ? 50.0 : 0.0; };
+  EXPECT_NEAR(kTokens * of(m, RunKind::stream, 1).seconds, 6 * kPass + 50.0, 1e-9)
+      << "later verdicts overtake none";
+
+  // The hints of one message take longer than the answer. All later ones come behind them.
+  m = model(0.5, 0.0);
+  const double stream = of(m, RunKind::stream, 1).seconds;
+  ASSERT_LT(of(m, RunKind::overlap, 1).seconds, 0.7 * stream);
+  m.up = [](double now) { return now > 0.050 && now < 0.080 ? 50.0 : 0.0; };
+  EXPECT_GT(of(m, RunKind::overlap, 1).seconds, 0.95 * stream) << "later hints overtake none";
+}
+
+TEST(RunModelTest, LinksAreAskedForTimesThatNeverFallAndForAllTokens) {
+  for (const RunKind kind :
+       {RunKind::stream, RunKind::sequential, RunKind::overlap, RunKind::economy}) {
+    RunModel m = model(0.7, 0.0);
+    double up_at = 0.0;
+    double down_at = 0.0;
+    std::uint32_t tokens = 0;
+    m.up = [&](double now) {
+      EXPECT_GE(now, up_at);
+      up_at = now;
+      return 0.010;
+    };
+    m.down = [&](double now, std::uint32_t count) {
+      EXPECT_GE(now, down_at);
+      down_at = now;
+      tokens += count;
+      return 0.010;
+    };
+    constexpr std::uint32_t kAnswers = 3;
+    const RunForecast f = of(m, kind, kAnswers);
+    EXPECT_NEAR(down_at, kAnswers * kTokens * f.seconds - 0.010, 1e-9)
+        << "answers follow each other on one clock";
+    // The last verdict of an answer may bring a token beyond its end.
+    EXPECT_GE(tokens, kAnswers * kTokens);
+    EXPECT_LE(tokens, kAnswers * (kTokens + 1));
+  }
+}
+
+TEST(RunModelTest, ForecastIsTheMeanOfItsAnswers) {
+  const RunModel m = model(0.7, 0.031);
+  const RunForecast both = forecast(m, RunKind::overlap, kTokens, 2, 5);
+  const RunForecast first = forecast(m, RunKind::overlap, kTokens, 1, 5);
+  const RunForecast second = forecast(m, RunKind::overlap, kTokens, 1, 6);
+  EXPECT_NEAR(both.seconds, (first.seconds + second.seconds) / 2, 1e-12);
+  EXPECT_NEAR(both.passes, (first.passes + second.passes) / 2, 1e-12);
+  EXPECT_NEAR(both.rows, (first.rows + second.rows) / 2, 1e-12);
+  EXPECT_NEAR(both.steps, (first.steps + second.steps) / 2, 1e-12);
+}
+
+// A limit of expanded nodes bounds the device's tree for any drafter.
 TEST(RunModelTest, ATreeOfWhichNothingIsUnlikelyHasAnEnd) {
   RunModel m = model(0.7, 0.031);
   m.ranks.assign(8, 1.0);
