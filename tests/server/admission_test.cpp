@@ -1,0 +1,444 @@
+#include "server/passes/admission.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <deque>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "server/passes/delivery.h"
+#include "server/sessions/pass.h"
+#include "tests/support/heard_replies.h"
+#include "tests/support/toy_models.h"
+
+namespace edgedraft {
+namespace {
+
+using namespace std::chrono_literals;
+using testing::kToyVocabulary;
+
+class PausableReplies final : public testing::HeardReplies {
+ public:
+  bool full() const override { return is_full; }
+  bool is_full = false;
+};
+
+// The least pool: 16 pages of 32 tokens.
+class AdmissionTest : public ::testing::Test {
+ protected:
+  static constexpr std::uint32_t kContext = 256;
+  static constexpr std::uint32_t kPoolPages = (kContext + kMaskRowsMax) / KvPool::kPageSlots;
+  static constexpr std::uint32_t kWaitingMax = 2;
+  static constexpr std::uint32_t kWideDraft = kTreeNodesMax;  // takes 8 pages
+
+  PausableReplies& replies(std::uint64_t id) {
+    auto& replies = replies_[id];
+    if (!replies) replies = std::make_shared<PausableReplies>();
+    return *replies;
+  }
+  Session& session(std::uint64_t id) { return **sessions_.find_or_make(id, {std::byte(id)}, "a"); }
+  std::uint32_t pages(std::uint64_t id) {
+    return session(id).target.cache().slots() / KvPool::kPageSlots;
+  }
+  std::deque<Request>::iterator turn(std::uint64_t id) {
+    return std::ranges::find(turns_, id, [](const Request& r) { return r.client.connection_id; });
+  }
+  bool has_turn(std::uint64_t id) { return turn(id) != turns_.end(); }
+  bool waits(std::uint64_t id) { return has_turn(id) && turn(id)->waits(); }
+
+  Request& add(std::uint64_t id, decltype(Request::work) work) {
+    replies(id);
+    turns_.push_back({.client = {.connection_id = id, .reply = replies_[id], .tap = nullptr},
+                      .session = &session(id),
+                      .round = 1,
+                      .posted = now_,
+                      .work = std::move(work)});
+    return turns_.back();
+  }
+  // A prompt of so many full pages, behind those that the session has.
+  bool enter(std::uint64_t id, std::uint32_t page_count, Duration after = {}) {
+    const std::vector<std::uint32_t> tokens(page_count * KvPool::kPageSlots, 5);
+    EXPECT_TRUE(session(id).target.begin(
+        {.base_count = session(id).target.valid_count(), .tokens = tokens}));
+    Request& prompt = add(id, PromptRequest{});
+    prompt.posted = now_ + after;
+    const bool entered = admission_.enter(prompt);
+    if (!entered) turns_.pop_back();
+    return entered;
+  }
+  // Runs a prompt to its end.
+  void run(std::uint64_t id) {
+    ASSERT_TRUE(has_turn(id) && !waits(id));
+    PassShare share{.session = &session(id).target, .rows_max = kMaskRowsMax};
+    while (!share.outcome) run_pass(decoder_, std::span(&share, 1));
+    turns_.erase(turn(id));
+  }
+  void enter_and_run(std::uint64_t id, std::uint32_t page_count) {
+    ASSERT_TRUE(enter(id, page_count));
+    run(id);
+  }
+  void draft(std::uint64_t id, std::uint32_t nodes) {
+    DraftTree tree;
+    while (tree.node_count() < nodes) tree.add(5, 0);
+    ASSERT_TRUE(session(id).target.begin(tree));
+    add(id, DraftRequest{.valid_from = 0, .rows = nodes + 1});
+  }
+  void stream(std::uint64_t id, bool paused) {
+    ASSERT_TRUE(session(id).target.begin(DraftTree()));
+    add(id, StreamRequest{.left = 9});
+    replies(id).is_full = paused;
+  }
+  // The client disconnects.
+  void end(std::uint64_t id) {
+    if (has_turn(id)) {
+      admission_.leave(*turn(id));
+      turns_.erase(turn(id));
+    }
+    sessions_.release(id);
+  }
+
+  void expect_given_up(std::uint64_t id, const std::string& option) {
+    EXPECT_FALSE(has_turn(id)) << id;
+    EXPECT_EQ(sessions_.find(id), nullptr) << id;
+    ASSERT_EQ(replies(id).refusals.size(), 1u) << id;
+    EXPECT_EQ(replies(id).refusals[0].code, Errc::session_unknown) << id;
+    EXPECT_NE(replies(id).refusals[0].message.find(option), std::string::npos) << id;
+  }
+  void expect_kept(std::uint64_t id) {
+    EXPECT_TRUE(has_turn(id)) << id;
+    EXPECT_NE(sessions_.find(id), nullptr) << id;
+    EXPECT_TRUE(replies(id).refusals.empty()) << id;
+  }
+  std::uint64_t refused(Refusal why) const {
+    return metrics_->refusals[static_cast<std::size_t>(why)].value();
+  }
+
+  Instant now_{1h};
+  testing::ToyDecoder toy_{1};
+  std::unique_ptr<Backend> backend_ = make_cpu_backend({.threads = 1});
+  Decoder decoder_{*backend_, toy_.config, toy_.tensors, kContext};
+  SessionParts parts_{.decoder = decoder_, .context_count = kContext, .is_end = [](std::uint32_t) {
+                        return false;
+                      }};
+  SessionStore sessions_{parts_,
+                         {.sessions_max = 8, .kv_bytes_max = SessionStore::session_bytes(parts_)},
+                         [this] { return now_; }};
+  std::shared_ptr<Metrics> metrics_ = std::make_shared<Metrics>();
+  LoadForecast forecast_{{.pass_rows_max = kMaskRowsMax}};
+  Delivery delivery_{
+      {.forecast = forecast_, .speculation = nullptr, .metrics = metrics_, .now = [this] {
+         return now_;
+       }}};
+  Admission admission_{sessions_, delivery_, kWaitingMax};
+  std::map<std::uint64_t, std::shared_ptr<PausableReplies>> replies_;
+  std::deque<Request> turns_;
+};
+
+TEST_F(AdmissionTest, PromptsRunWhileMemoryLastsAndThenWaitWithoutPages) {
+  EXPECT_TRUE(enter(1, 7));
+  EXPECT_TRUE(enter(2, 7));
+  EXPECT_TRUE(enter(3, 3));
+  EXPECT_FALSE(waits(1));
+  EXPECT_FALSE(waits(2));
+  EXPECT_TRUE(waits(3));
+  EXPECT_EQ(admission_.waiting_count(), 1u);
+  EXPECT_EQ(pages(1), 7u);
+  EXPECT_EQ(pages(3), 0u);
+  EXPECT_EQ(sessions_.memory().pages_held, 14u);
+}
+
+TEST_F(AdmissionTest, PromptThatWouldFitStaysBehindTheLine) {
+  enter(1, 7);
+  enter(2, 7);
+  enter(3, 3);
+  EXPECT_TRUE(enter(4, 1));
+  EXPECT_TRUE(waits(4));
+  EXPECT_EQ(admission_.waiting_count(), 2u);
+  admission_.admit(turns_);
+  EXPECT_TRUE(waits(3));
+  EXPECT_TRUE(waits(4));
+  EXPECT_EQ(pages(4), 0u);
+  end(1);
+  admission_.admit(turns_);
+  EXPECT_EQ(admission_.waiting_count(), 0u);
+  EXPECT_EQ(pages(3), 3u);
+  EXPECT_EQ(pages(4), 1u);
+}
+
+TEST_F(AdmissionTest, WaitingPromptGivesUpTheSessionsPages) {
+  enter_and_run(1, 3);
+  enter(2, 7);
+  enter(3, 7);
+  EXPECT_TRUE(enter(1, 1));
+  EXPECT_TRUE(waits(1));
+  EXPECT_EQ(pages(1), 0u);
+  admission_.admit(turns_);
+  EXPECT_EQ(pages(3), 7u);
+  EXPECT_TRUE(waits(1)) << "all four pages have to run again";
+}
+
+TEST_F(AdmissionTest, FullLineRefusesAndForgetsTheSession) {
+  enter(1, 7);
+  enter(2, 7);
+  enter(3, 7);
+  enter(4, 7);
+  EXPECT_FALSE(enter(5, 1));
+  EXPECT_EQ(admission_.waiting_count(), kWaitingMax);
+  EXPECT_EQ(sessions_.find(5), nullptr);
+  ASSERT_EQ(replies(5).refusals.size(), 1u);
+  EXPECT_EQ(replies(5).refusals[0].code, Errc::refused);
+  EXPECT_NE(replies(5).refusals[0].message.find("2 prompts wait"), std::string::npos);
+  EXPECT_NE(replies(5).refusals[0].message.find("--kv-memory"), std::string::npos);
+  EXPECT_EQ(refused(Refusal::no_room), 1u);
+  for (const std::uint64_t id : {1, 2, 3, 4}) expect_kept(id);
+}
+
+TEST_F(AdmissionTest, LineIsAdmittedInTheOrderOfPosting) {
+  enter(1, 7);
+  enter(2, 7);
+  enter(3, 7, 2ms);
+  enter(4, 7, 1ms);
+  end(2);
+  admission_.admit(turns_);
+  EXPECT_FALSE(waits(4));
+  EXPECT_EQ(pages(4), 7u);
+  EXPECT_TRUE(waits(3));
+  EXPECT_EQ(admission_.waiting_count(), 1u);
+}
+
+TEST_F(AdmissionTest, LeavingPromptFreesItsPlaceInTheLine) {
+  enter(1, 7);
+  enter(2, 7);
+  enter(3, 7);
+  enter(4, 7);
+  Session& left = session(3);
+  end(3);
+  EXPECT_FALSE(left.target.busy());
+  EXPECT_EQ(admission_.waiting_count(), 1u);
+  EXPECT_TRUE(enter(5, 7));
+  EXPECT_EQ(admission_.waiting_count(), 2u);
+  end(1);
+  EXPECT_EQ(admission_.waiting_count(), 2u) << "a prompt that ran had no place";
+}
+
+TEST_F(AdmissionTest, PromptTurnedAwayLosesItsSessionAndADraftKeepsIt) {
+  enter_and_run(1, 7);
+  draft(1, 1);
+  enter(2, 7);
+  enter(3, 7);
+  for (const std::uint64_t id : {1, 2, 3}) {
+    admission_.turn_away(*turn(id), Refusal::deadline, {Errc::refused, "late"});
+    ASSERT_EQ(replies(id).refusals.size(), 1u) << id;
+    EXPECT_EQ(replies(id).refusals[0].message, "late");
+  }
+  EXPECT_EQ(refused(Refusal::deadline), 3u);
+  EXPECT_EQ(admission_.waiting_count(), 0u);
+  ASSERT_NE(sessions_.find(1), nullptr);
+  EXPECT_FALSE(session(1).target.busy());
+  EXPECT_EQ(sessions_.find(2), nullptr) << "ran";
+  EXPECT_EQ(sessions_.find(3), nullptr) << "waited";
+}
+
+TEST_F(AdmissionTest, DraftGetsPagesBeforeTheLine) {
+  enter_and_run(1, 6);
+  enter_and_run(2, 6);
+  draft(1, kWideDraft);
+  enter(3, 6);
+  ASSERT_TRUE(waits(3));
+  end(2);  // leaves 10 pages, for either
+  admission_.admit(turns_);
+  EXPECT_EQ(pages(1), 6u + 8u);
+  EXPECT_TRUE(waits(3));
+  end(1);
+  admission_.admit(turns_);
+  EXPECT_FALSE(waits(3));
+}
+
+TEST_F(AdmissionTest, PromptsWaitWhileADraftWaitsForARunningPrompt) {
+  enter_and_run(1, 6);
+  draft(1, kWideDraft);
+  enter(2, 7);
+  admission_.admit(turns_);
+  EXPECT_EQ(pages(1), 6u) << "the running prompt keeps its pages";
+  expect_kept(1);
+  expect_kept(2);
+  EXPECT_TRUE(enter(3, 1));
+  EXPECT_TRUE(waits(3));
+  admission_.admit(turns_);
+  EXPECT_TRUE(waits(3));
+  end(2);
+  admission_.admit(turns_);
+  EXPECT_EQ(pages(1), 6u + 8u);
+  EXPECT_FALSE(waits(3));
+  EXPECT_TRUE(enter(4, 1));
+  EXPECT_FALSE(waits(4)) << "no draft waits any more";
+}
+
+TEST_F(AdmissionTest, DraftThatLeavesHoldsNoPromptBack) {
+  enter_and_run(1, 6);
+  draft(1, kWideDraft);
+  enter(2, 7);
+  admission_.admit(turns_);
+  end(1);
+  EXPECT_TRUE(enter(3, 3));
+  EXPECT_FALSE(waits(3));
+}
+
+TEST_F(AdmissionTest, StreamThatWaitedAndIsGivenUpHoldsNoPromptBack) {
+  enter_and_run(1, 7);
+  enter_and_run(2, 2);
+  stream(1, false);
+  draft(2, 1);
+  enter(3, 7);
+  admission_.admit(turns_);
+  expect_kept(1);
+  replies(1).is_full = true;
+  EXPECT_TRUE(admission_.give_up_paused(turns_, now_));
+  EXPECT_TRUE(enter(4, 1));
+  EXPECT_FALSE(waits(4));
+}
+
+TEST_F(AdmissionTest, ClearForgetsTheLineAndTheWaitingDraft) {
+  enter_and_run(1, 6);
+  draft(1, kWideDraft);
+  enter(2, 7);
+  admission_.admit(turns_);
+  enter(3, 1);
+  ASSERT_EQ(admission_.waiting_count(), 1u);
+  turns_.clear();
+  for (const std::uint64_t id : {1, 2, 3}) sessions_.forget(id);
+  admission_.clear();
+  EXPECT_EQ(admission_.waiting_count(), 0u);
+  EXPECT_TRUE(enter(4, 7));
+  EXPECT_FALSE(waits(4));
+}
+
+// The first draft lacks 4 of 8 pages, as many as each of the others has.
+class WideDraftTest : public AdmissionTest {
+ protected:
+  void SetUp() override {
+    for (const std::uint64_t id : {1, 2, 3}) enter_and_run(id, 4);
+    draft(1, kWideDraft);
+  }
+  void expect_only_given_up(std::uint64_t id) {
+    admission_.admit(turns_);
+    expect_given_up(id, "--kv-memory");
+    EXPECT_EQ(refused(Refusal::session_unknown), 1u);
+    EXPECT_EQ(sessions_.memory().evictions, 1u);
+    expect_kept(1);
+    EXPECT_EQ(pages(1), 4u + 8u);
+  }
+};
+
+TEST_F(WideDraftTest, TakesPagesFromThePausedStreamFirst) {
+  stream(2, true);
+  draft(3, 1);
+  expect_only_given_up(2);
+  expect_kept(3);
+}
+
+TEST_F(WideDraftTest, TakesPagesFromTheLastOfSeveralPausedStreams) {
+  stream(2, true);
+  stream(3, true);
+  expect_only_given_up(3);
+  expect_kept(2);
+}
+
+TEST_F(WideDraftTest, TakesPagesFromTheNewestDraftIfNoneIsPaused) {
+  draft(2, 1);
+  stream(3, false);
+  expect_only_given_up(3);
+  expect_kept(2);
+}
+
+TEST_F(WideDraftTest, TakesPagesFromADraftWhileThePromptsWait) {
+  draft(2, 1);
+  draft(3, 1);
+  enter(4, 7);
+  expect_only_given_up(3);
+  expect_kept(2);
+  expect_kept(4);
+  EXPECT_TRUE(waits(4));
+}
+
+TEST_F(AdmissionTest, RequestsThatWantNoPassAreNotServedFirst) {
+  for (const bool held : {false, true}) {
+    enter_and_run(1, 7);
+    enter_and_run(2, 4);
+    if (held) {
+      const auto tokens = session(1).target.tokens();
+      ASSERT_TRUE(session(1).target.begin(DraftTree()));
+      auto run = std::make_unique<edgedraft::Run>(wire::RunTerms{.credit = kContext}, tokens,
+                                                  kToyVocabulary);
+      add(1, RunRequest{.run = std::move(run), .held_until = now_ + 1s});
+    } else {
+      stream(1, true);
+    }
+    draft(2, kWideDraft);
+    admission_.admit(turns_);
+    expect_given_up(1, "--kv-memory");
+    EXPECT_EQ(pages(2), 4u + 8u);
+    end(2);
+    for (const std::uint64_t id : {1, 2}) replies_.erase(id);
+  }
+}
+
+TEST_F(AdmissionTest, PromptTakesPagesFromTheLastPausedStreamAfterItsPatience) {
+  enter_and_run(1, 7);
+  enter_and_run(2, 7);
+  stream(1, true);
+  stream(2, true);
+  enter(3, 7);
+  now_ += SessionStore::Limits().patience - 1ms;
+  admission_.admit(turns_);
+  EXPECT_TRUE(waits(3));
+  EXPECT_EQ(turns_.size(), 3u);
+  now_ += 1ms;
+  admission_.admit(turns_);
+  EXPECT_FALSE(waits(3));
+  EXPECT_EQ(admission_.waiting_count(), 0u);
+  expect_given_up(2, "--kv-memory");
+  expect_kept(1);
+}
+
+TEST_F(AdmissionTest, PromptTakesNoPagesFromStreamsThatAreRead) {
+  enter_and_run(1, 7);
+  enter_and_run(2, 7);
+  stream(1, false);
+  stream(2, false);
+  enter(3, 7);
+  now_ += 1h;
+  admission_.admit(turns_);
+  EXPECT_TRUE(waits(3));
+  expect_kept(1);
+  expect_kept(2);
+}
+
+TEST_F(AdmissionTest, SessionSlotComesFromTheLongestUnusedPausedStream) {
+  const Instant start = now_;
+  for (const std::uint64_t id : {1, 2, 3}) {
+    enter_and_run(id, 1);
+    stream(id, id != 3);
+  }
+  session(1).used = start + 2s;
+  session(2).used = start + 1s;
+  session(3).used = start;
+  EXPECT_FALSE(admission_.give_up_paused(turns_, start));
+  EXPECT_TRUE(admission_.give_up_paused(turns_, start + 2s));
+  expect_given_up(2, "--max-sessions");
+  expect_kept(1);
+  EXPECT_FALSE(admission_.give_up_paused(turns_, start + 1s));
+  EXPECT_TRUE(admission_.give_up_paused(turns_, start + 2s));
+  expect_given_up(1, "--max-sessions");
+  EXPECT_FALSE(admission_.give_up_paused(turns_, start + 1h));
+  expect_kept(3);
+}
+
+}  // namespace
+}  // namespace edgedraft
