@@ -2,30 +2,39 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <span>
 
 namespace edgedraft::shaders {
 
-// The operations that there are shaders for, by their file's name.
-enum class Shader : std::uint8_t {
-  argmax,
-  attention,
-  combine,
-  compact,
-  embed,
-  gather_layers,
-  group_attention,
-  group_mean,
-  int8_matmul,
-  matmul,
-  quantize,
-  rms_norm,
-  rope,
-  store,
-  swiglu,
-  top_k,
-};
-inline constexpr std::size_t kShaderCount = 16;
+// Shaders by their file's name, with the optional features that each can use. One build is embedded
+// per set of these features. CMakeLists.txt reads this list.
+#define EDGEDRAFT_SHADERS(SHADER)                   \
+  SHADER(argmax, Subgroups)                         \
+  SHADER(attention, NarrowStorage, Subgroups)       \
+  SHADER(combine)                                   \
+  SHADER(compact, NarrowStorage)                    \
+  SHADER(embed, NarrowStorage)                      \
+  SHADER(gather_layers, NarrowStorage)              \
+  SHADER(group_attention, Subgroups)                \
+  SHADER(group_mean)                                \
+  SHADER(int8_matmul, NarrowStorage, Subgroups)     \
+  SHADER(matmul, NarrowStorage, Float16, Subgroups) \
+  SHADER(quantize)                                  \
+  SHADER(rms_norm, Subgroups)                       \
+  SHADER(rope)                                      \
+  SHADER(store, NarrowStorage)                      \
+  SHADER(swiglu)                                    \
+  SHADER(top_k, Subgroups)
+
+#define EDGEDRAFT_ENUMERATOR(name, ...) name,
+enum class Shader : std::uint8_t { EDGEDRAFT_SHADERS(EDGEDRAFT_ENUMERATOR) };
+#undef EDGEDRAFT_ENUMERATOR
+
+#define EDGEDRAFT_NAME(name, ...) #name,
+inline constexpr const char* kShaderNames[] = {EDGEDRAFT_SHADERS(EDGEDRAFT_NAME)};
+#undef EDGEDRAFT_NAME
+inline constexpr std::size_t kShaderCount = std::size(kShaderNames);
 
 // Optional features of a device that a build of a shader needs, a bit each.
 using Features = std::uint8_t;
@@ -40,7 +49,9 @@ struct Build {
 };
 
 // The file's name without its ending.
-const char* name(Shader shader);
+constexpr const char* name(Shader shader) {
+  return kShaderNames[static_cast<std::size_t>(shader)];
+}
 // The build that uses all of `features` that the shader can use.
 Build spirv(Shader shader, Features features);
 
