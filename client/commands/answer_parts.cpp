@@ -50,6 +50,12 @@ Result<std::unique_ptr<AnswerParts>> AnswerParts::open(const AnswerConfig& confi
        .tokens = config.generation.tokens_max,
        .on_battery = PowerSupply().on_battery()});
   if (!drafter) return drafter.error();
+  const DrafterFacts facts = drafter->bundle.drafter_facts();
+  // A drafter without weights takes next to no time on any hardware.
+  if (facts.step_bytes > 0) {
+    const auto listed = config.pace_profile.check_paces(facts.pace_name, config.pace_place);
+    if (!listed) return Error{listed.error().code, "--pace-profile: " + listed.error().message};
+  }
   return std::unique_ptr<AnswerParts>(
       new AnswerParts(config, *std::move(drafter), std::move(memory)));
 }
@@ -67,7 +73,7 @@ DrafterPlacement::Options AnswerParts::placing(const BundleFile& bundle,
           .conversations = conversations};
 }
 
-Result<std::uint32_t> AnswerParts::place_drafter(std::uint32_t conversations) {
+Result<std::uint32_t> AnswerParts::start_engine(std::uint32_t conversations) {
   if (!config_.offline_bundle.empty()) {
     if (auto opened = open_writer(); !opened) return opened.error();
   }
@@ -90,14 +96,33 @@ Result<std::uint32_t> AnswerParts::place_drafter(std::uint32_t conversations) {
           placement_->need().total(conversations) - options.beside(positions).total(conversations);
     }
   }
-  if (!writer_) return conversations;
-  DrafterPlacement::Options options = placing(*writer_, conversations);
-  options.reserved = reserved;
-  options.positions = positions;
-  auto placement = DrafterPlacement::choose(options);
-  if (!placement) return placement.error();
-  writer_placement_ = *std::move(placement);
-  return writer_placement_->conversations();
+  if (writer_) {
+    DrafterPlacement::Options options = placing(*writer_, conversations);
+    options.reserved = reserved;
+    options.positions = positions;
+    auto placement = DrafterPlacement::choose(options);
+    if (!placement) return placement.error();
+    writer_placement_ = *std::move(placement);
+    conversations = writer_placement_->conversations();
+  }
+  engine_.emplace(placement_ ? &placement_->drafters() : nullptr,
+                  writer_placement_ ? &writer_placement_->drafters() : nullptr, &grid_);
+  return conversations;
+}
+
+Engine::ConversationParts AnswerParts::conversation(
+    GenerationObserver& observer, std::function<void(const Error& error)> on_failure) {
+  GenerationOptions options = config_.generation;
+  options.context_count = bundle().context_count();
+  options.known = known();
+  return {.open_link =
+              [this, on_failure = std::move(on_failure)](std::function<void()> wake) {
+                return open_link(std::move(wake), on_failure);
+              },
+          .observer = observer,
+          .is_end = [this](std::uint32_t token) { return bundle().tokenizer().is_end(token); },
+          .on_battery = [this] { return power_.on_battery(); },
+          .options = std::move(options)};
 }
 
 std::uint64_t AnswerParts::mapped_bytes() const {

@@ -28,19 +28,20 @@ class logger;
 
 namespace edgedraft {
 
-// What any command answers with: the bundle and where its drafter computes, the way to the server,
-// and what former runs taught of it.
+// Parts that every command answers with: the bundle and the devices of its drafter, the engine, the
+// connections to the server, and knowledge from former runs.
 class AnswerParts {
  public:
   // The config outlives it.
   //
-  // Errors    of the bundle
+  // Errors    of the bundle; usage if the pace profile has no pace for its drafter
   static Result<std::unique_ptr<AnswerParts>> open(const AnswerConfig& config);
-  // Finds the drafter a device, unless decoding is plain, and opens who writes without the server
-  // and finds it one. Returns for how many of `conversations` at once there is memory.
+  // Chooses devices for the drafter, unless decoding is plain, and for the bundle of
+  // --offline-bundle, and starts the engine. Returns for how many of `conversations` at once there
+  // is memory.
   //
   // Errors    of DrafterPlacement::choose, and of that bundle
-  Result<std::uint32_t> place_drafter(std::uint32_t conversations = 1);
+  Result<std::uint32_t> start_engine(std::uint32_t conversations = 1);
 
   const BundleFile& bundle() const { return drafter_.bundle; }
   // Why this drafter of several; empty: there was no choice.
@@ -48,23 +49,20 @@ class AnswerParts {
   const std::shared_ptr<spdlog::logger>& log() const { return log_; }
   // Null for plain decoding.
   DrafterPlacement* placement() const { return placement_.get(); }
-  SharedDrafters* drafters() const { return placement_ ? &placement_->drafters() : nullptr; }
-  // Null where the drafter writes.
-  SharedDrafters* writers() const {
-    return writer_placement_ ? &writer_placement_->drafters() : nullptr;
-  }
+  // Whether the device can answer without the server.
+  bool answers_here() const { return placement_ || writer_placement_; }
   const PowerSupply& power() const { return power_; }
   // What drafters hold, and what they may.
   const MemoryMeter& memory() const { return *meter_; }
   // The size of the files that they are read from.
   std::uint64_t mapped_bytes() const;
 
-  // A connection of its own to the server. What leaves on it is recorded in uplink(); `on_failure`
-  // is ClientLinkOptions'.
-  //
-  // Errors    of ClientLink::open
-  Result<std::unique_ptr<TargetLink>> open_link(
-      std::function<void()> wake, std::function<void(const Error& error)> on_failure = {});
+  // Requires  start_engine()
+  Engine& engine() { return *engine_; }
+  // A conversation for the engine, with a connection of its own. Data sent on it is recorded in
+  // uplink(); `on_failure` is ClientLinkOptions'.
+  Engine::ConversationParts conversation(GenerationObserver& observer,
+                                         std::function<void(const Error& error)> on_failure = {});
   const UplinkRecord& uplink() const { return uplink_; }
   // What all of them hang on.
   LinkPlug& plug() { return plug_; }
@@ -80,6 +78,9 @@ class AnswerParts {
  private:
   DrafterPlacement::Options placing(const BundleFile& bundle, std::uint32_t conversations) const;
   Result<void> open_writer();
+  // Errors    of ClientLink::open
+  Result<std::unique_ptr<TargetLink>> open_link(std::function<void()> wake,
+                                                std::function<void(const Error& error)> on_failure);
   // What the token's file holds by now; as long as that cannot be read, what it held. Threads   any
   std::string token();
 
@@ -104,6 +105,8 @@ class AnswerParts {
 
   std::mutex token_mutex_;
   std::string token_;  // guarded by it
+
+  std::optional<Engine> engine_;
 };
 
 }  // namespace edgedraft

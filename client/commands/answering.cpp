@@ -88,7 +88,6 @@ Answering::Answering(std::unique_ptr<AnswerParts> parts, const AnswerConfig& con
       .target_fingerprint = hello.target,
       .tokenizer_fingerprint = hello.tokenizer,
       .drafter_fingerprint = hello.drafter};
-  reported_.generation.context_count = bundle().context_count();
   reported_.pace.step =
       config.pace_profile.draft_step(bundle().drafter_facts().pace_name, config.pace_place);
   if (config.oracle) {
@@ -101,19 +100,13 @@ Result<std::unique_ptr<Answering>> Answering::open(const AnswerConfig& config,
                                                    const Terminal& terminal) {
   auto parts = AnswerParts::open(config);
   if (!parts) return parts.error();
-  const DrafterFacts facts = (*parts)->bundle().drafter_facts();
-  // What has no weights drafts in next to no time on any hardware.
-  if (facts.step_bytes > 0) {
-    const auto listed = config.pace_profile.check_paces(facts.pace_name, config.pace_place);
-    if (!listed) return Error{listed.error().code, "--pace-profile: " + listed.error().message};
-  }
   std::unique_ptr<Answering> answering(new Answering(*std::move(parts), config, terminal));
   if (auto started = answering->start(config); !started) return started.error();
   return answering;
 }
 
 Result<void> Answering::start(const AnswerConfig& config) {
-  if (auto placed = parts_->place_drafter(); !placed) return placed.error();
+  if (auto started = parts_->start_engine(); !started) return started.error();
   privacy_.emplace(config.privacy);
   if (!config.cycles_file.empty()) {
     auto log = CycleLog::open(config.cycles_file, reported_);
@@ -123,20 +116,13 @@ Result<void> Answering::start(const AnswerConfig& config) {
   parts_->log()->info("drafter {} ({} tokens of context), server {}", reported_.drafter,
                       bundle().context_count(), config.server);
   if (!reported_.drafter_reason.empty()) parts_->log()->info("{}", reported_.drafter_reason);
-  reported_.generation.known = parts_->known();
-  engine_.emplace(parts_->drafters(), parts_->writers());
-  auto conversation = engine_->open(
-      {.open_link =
-           [this](std::function<void()> wake) { return parts_->open_link(std::move(wake)); },
-       .decorate =
-           [&](std::unique_ptr<Drafter> drafter) { return decorated(std::move(drafter), config); },
-       .observer = printer_,
-       .is_end = [this](std::uint32_t token) { return bundle().tokenizer().is_end(token); },
-       .on_cycle = cycle_log_ ? [this](const CycleRecord& cycle) { log_cycle(cycle); }
-                              : std::function<void(const CycleRecord&)>(),
-       .on_decision = [this](const std::string& what) { parts_->log()->info("{}", what); },
-       .on_battery = [this] { return parts_->power().on_battery(); },
-       .options = reported_.generation});
+  Engine::ConversationParts parts = parts_->conversation(printer_);
+  parts.decorate = [&](std::unique_ptr<Drafter> drafter) {
+    return decorated(std::move(drafter), config);
+  };
+  if (cycle_log_) parts.on_cycle = [this](const CycleRecord& cycle) { log_cycle(cycle); };
+  parts.on_decision = [this](const std::string& what) { parts_->log()->info("{}", what); };
+  auto conversation = parts_->engine().open(std::move(parts));
   if (!conversation) return conversation.error();
   conversation_ = std::move(*conversation);
   return {};
@@ -187,8 +173,7 @@ Result<RequestMask::Outcome> Answering::hide(std::span<ChatMessage> messages) {
   if (auto checked = mask.check(); !checked) return checked.error();
   for (ChatMessage& message : messages) message.content = mask.apply(message.content, false);
   auto outcome = mask.outcome();
-  const bool someone_answers = parts_->drafters() != nullptr || parts_->writers() != nullptr;
-  if (outcome && outcome->is_local && !someone_answers) {
+  if (outcome && outcome->is_local && !parts_->answers_here()) {
     return Error{Errc::unsupported,
                  "it holds private text, and with --plain there is no drafter to answer it here"};
   }

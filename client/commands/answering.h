@@ -86,7 +86,6 @@ class Answering {
   std::optional<double> energy_told_;  // of the last answer, with its checks so far
   bool has_asked_ = false;
   std::optional<Instant> first_asked_;  // when the last answer was, if it is the program's first
-  std::optional<Engine> engine_;
   std::unique_ptr<EngineConversation> conversation_;
 };
 

@@ -9,7 +9,6 @@
 #include <thread>
 
 #include "client/commands/answer_parts.h"
-#include "client/engine/engine.h"
 #include "client/engine/memory_fit.h"
 #include "client/serve/api_guard.h"
 #include "client/serve/conversation_store.h"
@@ -153,14 +152,13 @@ Result<int> run_serve(const ServeOptions& o) {
     return Error{Errc::usage,
                  "--route " + o.route + ": with --plain there is no drafter to answer"};
   }
-  const auto conversations = parts.place_drafter(o.conversations);
+  const auto conversations = parts.start_engine(o.conversations);
   if (!conversations) return conversations.error();
 
   auto store = open_store(o.page);
   if (!store) return store.error();
   catch_interrupts();
   ignore_closed_pipes();
-  Engine engine(parts.drafters(), parts.writers(), &parts.grid());
   const std::string model = o.alias.empty() ? parts.bundle().path().stem().string() : o.alias;
   const auto server = LocalServer::start(
       {.address = endpoint->host,
@@ -169,7 +167,7 @@ Result<int> run_serve(const ServeOptions& o) {
                  .allow_origins = o.allow_origins,
                  .allow_hosts = o.allow_hosts},
        .bundle = parts.bundle(),
-       .engine = engine,
+       .engine = parts.engine(),
        .chat = chat ? &*chat : nullptr,
        .no_chat = chat ? "" : chat.error().message,
        .model = model,
@@ -178,7 +176,7 @@ Result<int> run_serve(const ServeOptions& o) {
                     .offline = policy_of(o.offline),
                     .route = route_of(o.route)},
        .keep_after = std::chrono::milliseconds(o.hold_ms),
-       .device_answers = parts.drafters() != nullptr || parts.writers() != nullptr,
+       .device_answers = parts.answers_here(),
        .handover_below = o.handover_below,
        .privacy = config->privacy,
        .uplink = &parts.uplink(),
@@ -193,22 +191,12 @@ Result<int> run_serve(const ServeOptions& o) {
        .line_max = kLineMax,
        .parts =
            [&](GenerationObserver& observer) {
-             GenerationOptions options = config->generation;
-             options.context_count = parts.bundle().context_count();
-             options.known = parts.known();
-             return Engine::ConversationParts{
-                 .open_link =
-                     [&](std::function<void()> wake) {
-                       return parts.open_link(std::move(wake), [&](const Error& error) {
-                         parts.log()->warn("{}", error.message);
-                       });
-                     },
-                 .observer = observer,
-                 .is_end =
-                     [&](std::uint32_t token) { return parts.bundle().tokenizer().is_end(token); },
-                 .on_decision = [&](const std::string& what) { parts.log()->debug("{}", what); },
-                 .on_battery = [&] { return parts.power().on_battery(); },
-                 .options = std::move(options)};
+             auto conversation = parts.conversation(
+                 observer, [&](const Error& error) { parts.log()->warn("{}", error.message); });
+             conversation.on_decision = [&](const std::string& what) {
+               parts.log()->debug("{}", what);
+             };
+             return conversation;
            },
        .on_outcome =
            [&](const AnswerOutcome& outcome) {
