@@ -3,9 +3,11 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <charconv>
+#include <chrono>
 #include <initializer_list>
 #include <sstream>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -23,20 +25,18 @@ namespace {
 
 constexpr std::uint32_t kMillisecondsMax = 24 * 3600 * 1000;
 
-Result<void> check_trust(const AnswerOptions& o, AnswerConfig& config) {
-  if (!o.pin.empty() && !o.ca.empty()) {
+Result<void> check_trust(AnswerConfig& config) {
+  const TlsClientOptions& tls = config.tls;
+  if (!tls.pin.empty() && !tls.ca_file.empty()) {
     return usage_error("--pin and --ca exclude each other: give the one you trust");
   }
-  if (o.tls_cert.empty() != o.tls_key.empty()) {
+  if (tls.certificate_file.empty() != tls.key_file.empty()) {
     return usage_error("--tls-cert and --tls-key go together: a certificate and its private key");
   }
-  config.tls = {
-      .pin = o.pin, .ca_file = o.ca, .certificate_file = o.tls_cert, .key_file = o.tls_key};
-  if (o.token_file.empty()) return {};
-  auto token = read_token_file(o.token_file, kBearerTokenBytesMax);
+  if (config.token_file.empty()) return {};
+  auto token = read_token_file(config.token_file, kBearerTokenBytesMax);
   if (!token) return Error{token.error().code, "--token-file " + token.error().message};
   config.token = *std::move(token);
-  config.token_file = o.token_file;
   return {};
 }
 
@@ -68,19 +68,6 @@ Result<TreeShape> parse_tree(const std::string& text) {
                      std::to_string(kMaskRowsMax));
 }
 
-Result<std::optional<TreeShape>> shape_of(const AnswerOptions& o) {
-  if (o.tree && o.chain) {
-    return usage_error(
-        "--tree and --chain exclude each other; one of them may come from the environment "
-        "(EDGEDRAFT_TREE, EDGEDRAFT_CHAIN) or the configuration file");
-  }
-  if (o.plain) return std::optional<TreeShape>();
-  if (o.chain) return std::optional(chain_shape(*o.chain));
-  const auto shape = parse_tree(o.tree.value_or("8,6,62"));
-  if (!shape) return usage_error("--tree: " + shape.error().message);
-  return std::optional(*shape);
-}
-
 Result<void> check_indexes(const DrafterWishes& wishes) {
   if (wishes.indexes.empty()) return {};
   if (!(wishes.merges_if_faster && wishes.kind.empty()) && !drafts_from_indexes(wishes.kind) &&
@@ -93,16 +80,12 @@ Result<void> check_indexes(const DrafterWishes& wishes) {
   return {};
 }
 
-Result<DrafterWishes> check_drafter(const AnswerOptions& o) {
-  if (o.bundles.empty()) {
+Result<void> check_drafter(const AnswerOptions& o) {
+  const DrafterWishes& wishes = o.config.drafter;
+  if (wishes.bundles.empty()) {
     return usage_error(
         "which drafter? Give --bundle FILE.gguf, the same file as the server's (see --help)");
   }
-  DrafterWishes wishes{
-      .bundles = o.bundles, .kind = o.drafter, .merge = o.drafter_merge, .indexes = o.indexes};
-  const bool one_word = wishes.merge.size() == 1;
-  wishes.merges_if_faster = one_word && wishes.merge.front() == "auto";
-  if (wishes.merges_if_faster || (one_word && wishes.merge.front() == "none")) wishes.merge.clear();
   if (o.plain && !(wishes.kind.empty() && wishes.merge.empty() && wishes.indexes.empty())) {
     return usage_error("--plain drafts nothing: leave out --drafter, --drafter-merge and --index");
   }
@@ -115,40 +98,35 @@ Result<DrafterWishes> check_drafter(const AnswerOptions& o) {
     return usage_error("--drafter-merge " + kind + ": give some that need no weights, of " +
                        weightless_kind_names() + ", or auto or none alone");
   }
-  if (o.bundles.size() > 1 && (o.plain || !o.drafter.empty())) {
+  if (wishes.bundles.size() > 1 && (o.plain || !wishes.kind.empty())) {
     return usage_error(std::string(o.plain ? "--plain" : "--drafter") +
                        " takes nothing but the tokenizer of a --bundle: give one");
   }
-  if (auto right = check_indexes(wishes); !right) return right.error();
-  return wishes;
+  return check_indexes(wishes);
 }
 
 Result<void> check_experiment(const AnswerOptions& o, AnswerConfig& config) {
-  if (o.plain && o.offline_bundle.empty() && (o.pace_ms > 0 || !o.pace_profile.empty())) {
+  const bool lacks_drafter = o.plain && config.offline_bundle.empty();
+  const bool is_paced = config.pace.is_kept() || !o.pace_profile.empty();
+  if (lacks_drafter && is_paced) {
     return usage_error(
         "--pace-ms and --pace-profile are a drafter's, and with --plain there is none");
   }
   if (!o.pace_profile.empty()) {
-    if (o.pace_ms > 0)
+    if (config.pace.is_kept())
       return usage_error("--pace-ms and --pace-profile exclude each other: give one");
     auto profile = PaceProfile::read(o.pace_profile);
     if (!profile) return Error{profile.error().code, "--pace-profile " + profile.error().message};
     config.pace_profile = *std::move(profile);
-  } else if (o.pace_beside_target) {
+  } else if (config.pace_place == PaceProfile::Place::beside_target) {
     return usage_error("--pace-beside-target chooses a part of --pace-profile: give that, too");
   }
-  if (!o.offline_bundle.empty() && (o.pace_ms > 0 || !o.pace_profile.empty())) {
+  if (!config.offline_bundle.empty() && is_paced) {
     return usage_error(
         "--offline-bundle writes at its own pace: leave out --pace-ms and --pace-profile");
   }
-  config.pace_place =
-      o.pace_beside_target ? PaceProfile::Place::beside_target : PaceProfile::Place::device;
-  config.cycles_file = o.cycles;
-  if (o.offline_after) {
-    if (o.plain && o.offline_bundle.empty()) {
-      return usage_error("--offline-after: with --plain there is no drafter to write on");
-    }
-    config.offline_after = o.offline_after;
+  if (lacks_drafter && config.offline_after) {
+    return usage_error("--offline-after: with --plain there is no drafter to write on");
   }
   if (o.oracle.empty()) {
     if (!o.oracle_acceptance && !o.oracle_seed) return {};
@@ -167,10 +145,7 @@ constexpr std::uint64_t kNamesBytesMax = 1u << 20;
 constexpr PrivateType kDetected[] = {PrivateType::mail, PrivateType::phone,   PrivateType::card,
                                      PrivateType::iban, PrivateType::address, PrivateType::key};
 
-Result<PrivacyGuard::Options> check_privacy(const AnswerOptions& o) {
-  PrivacyGuard::Options privacy{.refuses_detected = o.private_found == "refuse",
-                                .shows_types = o.private_types == "on"};
-  privacy.mode = private_mode_of(o.private_mode);
+Result<void> check_privacy(const AnswerOptions& o, PrivacyGuard::Options& privacy) {
   for (const std::string& word : o.private_detect) {
     if (word == "none" && o.private_detect.size() == 1) break;
     std::string known;
@@ -188,7 +163,7 @@ Result<PrivacyGuard::Options> check_privacy(const AnswerOptions& o) {
         "--private-found refuse: nothing is looked for, so nothing would be refused; say what "
         "with --private-detect");
   }
-  if (o.private_names.empty()) return privacy;
+  if (o.private_names.empty()) return {};
   auto names = read_text(o.private_names, kNamesBytesMax);
   if (!names) return Error{names.error().code, "--private-names " + names.error().message};
   std::istringstream lines(*names);
@@ -200,15 +175,40 @@ Result<PrivacyGuard::Options> check_privacy(const AnswerOptions& o) {
                        std::to_string(privacy.names.size()) + " names, and " +
                        std::to_string(PrivateVault::kNamesMax) + " fit: shorten it");
   }
-  return privacy;
+  return {};
+}
+
+// An option that takes the name of a value.
+template <class T>
+CLI::Option* add_named(CLI::App& app, const char* option, T& value, const char* type,
+                       const std::vector<std::pair<std::string, std::type_identity_t<T>>>& names,
+                       const char* what) {
+  const auto set = [&value, names](const std::string& name) {
+    value = std::ranges::find(names, name, [](const auto& one) { return one.first; })->second;
+  };
+  return app.add_option_function<std::string>(option, set, what)
+      ->type_name(type)
+      ->check(CLI::IsMember(names))
+      ->default_str(
+          std::ranges::find(names, value, [](const auto& one) { return one.second; })->first);
+}
+
+CLI::Option* add_milliseconds(CLI::App& app, const char* option, Duration& value, std::uint32_t min,
+                              std::uint32_t max, const char* what) {
+  using std::chrono::milliseconds;
+  const auto set = [&value](std::uint32_t count) { value = milliseconds(count); };
+  return app.add_option_function<std::uint32_t>(option, set, what)
+      ->type_name("MS")
+      ->check(in_range(min, max))
+      ->default_str(std::to_string(value / milliseconds(1)));
 }
 
 }  // namespace
 
 Result<void> check_standard_input(const AnswerOptions& o, std::string reader) {
   const std::initializer_list<std::pair<std::string, const std::filesystem::path*>> files{
-      {"--token-file -", &o.token_file},
-      {"--chat-template -", &o.chat_template},
+      {"--token-file -", &o.config.token_file},
+      {"--chat-template -", &o.config.chat_template},
       {"--private-names -", &o.private_names}};
   for (const auto& [option, file] : files) {
     if (*file != "-") continue;
@@ -221,97 +221,89 @@ Result<void> check_standard_input(const AnswerOptions& o, std::string reader) {
 }
 
 Result<AnswerConfig> check_answer_options(const AnswerOptions& o) {
-  AnswerConfig config{};
-  auto drafter = check_drafter(o);
-  if (!drafter) return drafter.error();
-  config.drafter = *std::move(drafter);
-  config.offline_bundle = o.offline_bundle;
-  const auto device = parse_device_request(o.device);
-  if (!device) return usage_error("--device: " + device.error().message);
-  const auto shape = shape_of(o);
-  if (!shape) return shape.error();
-  const auto server = parse_endpoint(o.server, EndpointUse::connect);
+  AnswerConfig config = o.config;
+  if (auto right = check_drafter(o); !right) return right.error();
+  if (o.tree && o.chain) {
+    return usage_error(
+        "--tree and --chain exclude each other; one of them may come from the environment "
+        "(EDGEDRAFT_TREE, EDGEDRAFT_CHAIN) or the configuration file");
+  }
+  const auto server = parse_endpoint(config.server, EndpointUse::connect);
   if (!server) return usage_error("--server: " + server.error().message);
-  config.pads = o.pad;
-  config.server = o.server;
   config.host = server->host;
   config.port = std::to_string(server->port);
-  if (auto right = check_trust(o, config); !right) return right.error();
+  if (auto right = check_trust(config); !right) return right.error();
   GenerationOptions& g = config.generation;
-  g.tree = *shape;
+  if (!o.plain) g.tree = o.chain ? chain_shape(*o.chain) : o.tree.value_or(TreeShape{});
   g.control = o.control == "auto" ? ControlMode::automatic : ControlMode::off;
   g.overlap = o.overlap == "on"                            ? Overlap::on
               : o.overlap == "economy"                     ? Overlap::economy
               : o.overlap == "auto" && o.control == "auto" ? Overlap::automatic
                                                            : Overlap::off;
-  g.tokens_max = o.max_tokens;
-  g.sampling = {.temperature = static_cast<float>(o.temperature),
-                .top_k = o.top_k,
-                .top_p = static_cast<float>(o.top_p),
-                .min_p = static_cast<float>(o.min_p),
-                .seed = o.seed.value_or(0)};
-  g.deadline = std::chrono::milliseconds(o.deadline_ms);
-  g.resync = o.resync == "check" ? wire::ResyncPolicy::check : wire::ResyncPolicy::keep;
-  g.resync_wait = std::chrono::milliseconds(o.resync_wait_ms);
-  config.pace.least = std::chrono::milliseconds(o.pace_ms);
+  g.sampling.seed = o.seed.value_or(0);
   if (auto right = check_experiment(o, config); !right) return right.error();
-  config.device = *device;
-  config.thread_count = o.threads;
-  config.kv_type = dtype_from_name(o.kv_type).value();
-  if (o.plain && o.offline_bundle.empty() && (o.memory != MemoryMeter::kUnlimited || o.ctx > 0)) {
+  if (o.plain && config.offline_bundle.empty() &&
+      (config.memory_limit != MemoryMeter::kUnlimited || config.drafted_positions > 0)) {
     return usage_error("--memory and --ctx are of a drafter, and with --plain there is none");
   }
-  config.memory_limit = o.memory;
-  config.drafted_positions = o.ctx;
-  config.raw = o.raw;
-  config.chat_template = o.chat_template;
-  auto privacy = check_privacy(o);
-  if (!privacy) return privacy.error();
-  config.privacy = *std::move(privacy);
-  config.json = o.json;
-  config.log_level = o.log_level;
+  if (auto right = check_privacy(o, config.privacy); !right) return right.error();
   return config;
 }
 
 void declare_answer_options(CLI::App& app, AnswerOptions& o) {
+  AnswerConfig& config = o.config;
+  DrafterWishes& wishes = config.drafter;
+  SamplingParams& sampling = config.generation.sampling;
   const auto add = [&](const char* name, auto& value, const char* type, const char* what) {
     return app.add_option(name, value, what)->type_name(type);
   };
-  add("--bundle", o.bundles, "FILE.gguf",
+  add("--bundle", wishes.bundles, "FILE.gguf",
       "The drafter; the same file as the server's. Repeatable: once each has been tried, the one "
       "with the fastest answers is used. With --plain any model with the target's tokenizer")
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
-  add("--offline-bundle", o.offline_bundle, "FILE.gguf",
+  add("--offline-bundle", config.offline_bundle, "FILE.gguf",
       "The model that writes while the server is away: a drafter that needs only tokens, or any "
       "model with the same tokenizer; it may be larger than the one that drafts [the drafter, "
       "unless it needs activations and has had none]");
-  add("--drafter", o.drafter, "KIND",
+  add("--drafter", wishes.kind, "KIND",
       ("Another drafter than the bundle's own, one that needs no weights: " +
        weightless_kind_names())
           .c_str());
-  add("--drafter-merge", o.drafter_merge, "KIND,...",
-      "Add the proposals of such drafters to the drafter's trees; auto: if that is measured to be "
-      "faster; none: never")
+  using Words = std::vector<std::string>;
+  const auto merge = [&wishes](const Words& words) {
+    wishes.merges_if_faster = words == Words{"auto"};
+    wishes.merge = wishes.merges_if_faster || words == Words{"none"} ? Words() : words;
+  };
+  app.add_option_function<Words>(
+         "--drafter-merge", merge,
+         "Add the proposals of such drafters to the drafter's trees; auto: if that is measured to "
+         "be faster; none: never")
+      ->type_name("KIND,...")
       ->delimiter(',')
       ->default_str("auto");
-  add("--index", o.indexes, "FILE",
+  add("--index", wishes.indexes, "FILE",
       "Public texts to copy from, as `edgedraft index --public` made it of them. Repeatable")
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   app.add_flag("--plain", o.plain, "No drafting on the device: the server streams the answer");
-  add("--server", o.server, "HOST:PORT", "Where the target is")
+  add("--server", config.server, "HOST:PORT", "Where the target is")
       ->check(is_endpoint(EndpointUse::connect))
       ->capture_default_str();
-  add("--pin", o.pin, "sha256:HEX", "The server's public key, as it prints it when it starts")
+  add("--pin", config.tls.pin, "sha256:HEX",
+      "The server's public key, as it prints it when it starts")
       ->check(accepted_by(parse_pin));
-  add("--ca", o.ca, "FILE",
+  add("--ca", config.tls.ca_file, "FILE",
       "Trust a server whose certificate this CA signed (PEM); without --pin and --ca the system's");
-  add("--token-file", o.token_file, "FILE",
+  add("--token-file", config.token_file, "FILE",
       "File with the token that signs in: its only line, not readable for everybody");
-  add("--tls-cert", o.tls_cert, "FILE", "Our own certificate (PEM), if the server asks for one");
-  add("--tls-key", o.tls_key, "FILE", "Its private key (PEM)");
-  add("--tree", o.tree, "BREADTH,DEPTH,NODES", "Shape of the drafted trees [8,6,62]")
+  add("--tls-cert", config.tls.certificate_file, "FILE",
+      "Our own certificate (PEM), if the server asks for one");
+  add("--tls-key", config.tls.key_file, "FILE", "Its private key (PEM)");
+  app.add_option_function<std::string>(
+         "--tree", [&o](const std::string& text) { o.tree = parse_tree(text).value(); },
+         "Shape of the drafted trees [8,6,62]")
+      ->type_name("BREADTH,DEPTH,NODES")
       ->check(accepted_by(parse_tree));
   add("--chain", o.chain, "K", "Draft K tokens in a row instead of a tree")
       ->check(in_range(1u, kTreeDepthMax));
@@ -327,118 +319,114 @@ void declare_answer_options(CLI::App& app, AnswerOptions& o) {
       "and off with --control off or a server that cannot do it")
       ->check(CLI::IsMember({"auto", "on", "economy", "off"}))
       ->capture_default_str();
-  add("--max-tokens", o.max_tokens, "N", "Longest answer, in tokens")
+  add("--max-tokens", config.generation.tokens_max, "N", "Longest answer, in tokens")
       ->check(in_range(1u, kContextCountMax))
       ->capture_default_str();
-  add("--temperature", o.temperature, "T",
+  add("--temperature", sampling.temperature, "T",
       "Temperature of the sampler; 0: always the likeliest token")
       ->check(in_range(0.0, 100.0))
       ->capture_default_str();
-  add("--top-k", o.top_k, "K", "Draw from the K likeliest tokens; 0: from all")
+  add("--top-k", sampling.top_k, "K", "Draw from the K likeliest tokens; 0: from all")
       ->check(in_range(0u, kTokenIdEnd))
       ->capture_default_str();
-  add("--top-p", o.top_p, "P", "Draw from the likeliest tokens that make up P; 1: from all")
+  add("--top-p", sampling.top_p, "P", "Draw from the likeliest tokens that make up P; 1: from all")
       // Smaller ones would be 0 as the float32 that the target is told.
       ->check(in_range(1e-30, 1.0))
       ->capture_default_str();
-  add("--min-p", o.min_p, "P", "Draw from tokens of at least P times the best's probability")
+  add("--min-p", sampling.min_p, "P", "Draw from tokens of at least P times the best's probability")
       ->check(in_range(0.0, 1.0))
       ->capture_default_str();
   add("--seed", o.seed, "S",
       "The same seed gives the same answer, drafted or plain [0; serve: another for each request]")
       ->check(is_seed());
-  add("--deadline-ms", o.deadline_ms, "MS",
-      "Silence of the server after which the drafter writes on alone")
-      ->check(in_range(1u, kMillisecondsMax))
-      ->capture_default_str();
+  add_milliseconds(app, "--deadline-ms", config.generation.deadline, 1, kMillisecondsMax,
+                   "Silence of the server after which the drafter writes on alone");
   app.add_flag(
-      "--pad", o.pad,
+      "--pad", config.pads,
       "Sizes and times tell an observer of the network nothing but when an answer begins "
       "and ends: both sides send blocks of constant size at a constant pace, one in 20 ms. "
       "Costs bytes, and some milliseconds a token");
-  add("--device", o.device, "DEVICE",
-      "Where to draft: cpu, vulkan:N, vulkan (its best device) or auto, the fastest for this "
-      "drafter; `edgedraft devices` lists them")
+  app.add_option_function<std::string>(
+         "--device",
+         [&config](const std::string& text) { config.device = parse_device_request(text).value(); },
+         "Where to draft: cpu, vulkan:N, vulkan (its best device) or auto, the fastest for this "
+         "drafter; `edgedraft devices` lists them")
+      ->type_name("DEVICE")
       ->check(accepted_by(parse_device_request))
-      ->capture_default_str();
-  add("--threads", o.threads, "N", "Threads of the drafter; 0: one per fast core")
+      ->default_str("auto");
+  add("--threads", config.thread_count, "N", "Threads of the drafter; 0: one per fast core")
       ->check(in_range(0u, 1024u))
       ->capture_default_str();
-  add("--kv-type", o.kv_type, "TYPE",
-      "The drafter's keys and values on a GPU with 16-bit storage: f32, or f16, which takes half "
-      "the memory. Elsewhere they are f32")
-      ->check(CLI::IsMember({"f32", "f16"}))
-      ->capture_default_str();
-  add("--memory", o.memory, "BYTES",
+  add_named(app, "--kv-type", config.kv_type, "TYPE", {{"f32", DType::f32}, {"f16", DType::f16}},
+            "The drafter's keys and values on a GPU with 16-bit storage: f32, or f16, which takes "
+            "half the memory. Elsewhere they are f32");
+  add("--memory", config.memory_limit, "BYTES",
       "Drafters hold no more memory than that, e.g. 512MB (units of 1024): for weights that are "
       "not read where the file is mapped, caches and working memory. Where it is too little for "
       "the whole context, they draft in fewer tokens of it [no limit]")
       ->transform(as_byte_size());
-  add("--ctx", o.ctx, "N",
+  add("--ctx", config.drafted_positions, "N",
       "Tokens of a conversation that are drafted in; after them it goes on without drafts. Caches "
       "take memory for each [the bundle's context]")
       ->check(in_range(1u, kContextCountMax));
-  add("--chat-template", o.chat_template, "FILE", "A Jinja template instead of the bundle's");
-  add("--private", o.private_mode, "MODE",
+  add("--chat-template", config.chat_template, "FILE", "A Jinja template instead of the bundle's");
+  add_named(
+      app, "--private", config.privacy.mode, "MODE",
+      {{"mask", PrivateMode::mask},
+       {"local", PrivateMode::local},
+       {"prefix", PrivateMode::prefix},
+       {"off", PrivateMode::off}},
       "What becomes of private text, which <private>...</private> marks and --private-detect "
       "finds. mask: placeholders are sent in its place, and their values put back into the answer; "
       "local: nothing of such a text is sent, the device answers; prefix: the same, but what "
       "stands before the first private text is sent, for the target's activations of it; off: all "
-      "is sent as it is")
-      ->check(CLI::IsMember({"mask", "local", "prefix", "off"}))
-      ->capture_default_str();
+      "is sent as it is");
   add("--private-detect", o.private_detect, "TYPE,...",
       "What is private without a mark: mail, phone, card, iban, address, key; all; none")
       ->delimiter(',')
       ->capture_default_str();
   add("--private-names", o.private_names, "FILE",
       "Names that are private, one a line, 10,000 at most");
-  add("--private-found", o.private_found, "HOW",
+  add_named(
+      app, "--private-found", config.privacy.refuses_detected, "HOW",
+      {{"mask", false}, {"refuse", true}},
       "Private text that is detected but was neither marked nor known: mask it (mask), or refuse "
-      "the request (refuse)")
-      ->check(CLI::IsMember({"mask", "refuse"}))
-      ->capture_default_str();
-  add("--private-types", o.private_types, "SHOWN",
-      "Placeholders say what kind of text they stand for, [MAIL_001], or not, [TEXT_001]: on, off")
-      ->check(CLI::IsMember({"on", "off"}))
-      ->capture_default_str();
-  add("--log-level", o.log_level, "LEVEL", "What to log: trace, debug, info, warn, error or off")
+      "the request (refuse)");
+  add_named(
+      app, "--private-types", config.privacy.shows_types, "SHOWN", {{"on", true}, {"off", false}},
+      "Placeholders say what kind of text they stand for, [MAIL_001], or not, [TEXT_001]: on, off");
+  add("--log-level", config.log_level, "LEVEL",
+      "What to log: trace, debug, info, warn, error or off")
       ->check(is_log_level())
       ->capture_default_str();
 }
 
 void declare_shown_answer_options(CLI::App& app, AnswerOptions& o) {
-  const auto add = [&](const char* name, auto& value, const char* type, const char* what) {
-    return app.add_option(name, value, what)->type_name(type);
-  };
-  add("--resync", o.resync, "POLICY",
-      "What becomes of text written offline: check (the server corrects it) or keep")
-      ->check(CLI::IsMember({"check", "keep"}))
-      ->capture_default_str();
-  add("--resync-wait-ms", o.resync_wait_ms, "MS",
-      "How long an answer waits for the server: to check what ended offline, or to go on if "
-      "nobody here can write")
-      ->check(in_range(0u, kMillisecondsMax))
-      ->capture_default_str();
-  add("--pace-ms", o.pace_ms, "MS",
-      "Least time of a drafting step: a small drafter at a large one's pace")
-      ->check(in_range(0u, 60'000u))
-      ->capture_default_str();
-  add("--pace-profile", o.pace_profile, "FILE",
-      "The same by a device profile (TOML): time of a step by drafter");
-  app.add_flag("--json", o.json, "One JSON object an answer on standard output");
+  add_named(app, "--resync", o.config.generation.resync, "POLICY",
+            {{"check", wire::ResyncPolicy::check}, {"keep", wire::ResyncPolicy::keep}},
+            "What becomes of text written offline: check (the server corrects it) or keep");
+  add_milliseconds(app, "--resync-wait-ms", o.config.generation.resync_wait, 0, kMillisecondsMax,
+                   "How long an answer waits for the server: to check what ended offline, or to go "
+                   "on if nobody here can write");
+  add_milliseconds(app, "--pace-ms", o.config.pace.least, 0, 60'000,
+                   "Least time of a drafting step: a small drafter at a large one's pace");
+  app.add_option("--pace-profile", o.pace_profile,
+                 "The same by a device profile (TOML): time of a step by drafter")
+      ->type_name("FILE");
+  app.add_flag("--json", o.config.json, "One JSON object an answer on standard output");
 }
 
 void declare_experiment_options(CLI::App& app, AnswerOptions& o) {
   constexpr const char* kGroup = "Measurements";
-  app.add_option("--cycles", o.cycles,
+  app.add_option("--cycles", o.config.cycles_file,
                  "Write a JSON line a cycle: phases, bytes, round trip, retransmissions")
       ->type_name("FILE")
       ->group(kGroup);
-  app.add_flag("--pace-beside-target", o.pace_beside_target,
-               "With --pace-profile: the drafter runs on the target's machine")
+  const auto beside = [&o] { o.config.pace_place = PaceProfile::Place::beside_target; };
+  app.add_flag_callback("--pace-beside-target", beside,
+                        "With --pace-profile: the drafter runs on the target's machine")
       ->group(kGroup);
-  app.add_option("--offline-after", o.offline_after,
+  app.add_option("--offline-after", o.config.offline_after,
                  "Behave as if the link were gone for good once the answer has N tokens")
       ->type_name("N")
       ->check(in_range(1u, kContextCountMax))

@@ -65,47 +65,34 @@ bool is_cut_by_reader(const AnswerOutcome& outcome) {
 Answering::Answering(std::unique_ptr<AnswerParts> parts, const AnswerConfig& config,
                      const Terminal& terminal)
     : parts_(std::move(parts)),
+      reported_{.config = config,
+                .drafter = config.oracle                     ? "oracle"
+                           : bundle().drafter_kind().empty() ? "none"
+                                                             : std::string(bundle().drafter_kind()),
+                .bundle = bundle().path().filename().string(),
+                .drafter_reason = parts_->drafter_reason(),
+                .tap = bundle().hello().tap,
+                .pace = {.least = config.pace.least,
+                         .step = config.pace_profile.draft_step(bundle().drafter_facts().pace_name,
+                                                                config.pace_place)},
+                .target_fingerprint = bundle().hello().target,
+                .tokenizer_fingerprint = bundle().hello().tokenizer,
+                .drafter_fingerprint = bundle().hello().drafter},
       printer_(bundle().tokenizer(), config.raw ? LeadingSpace::keep : LeadingSpace::strip,
                display_of(config, terminal), {.text = std::cout, .notes = std::cerr}),
-      energy_(parts_->power()) {
-  const wire::Hello& hello = bundle().hello();
-  reported_ = {
-      .server = config.server,
-      .drafter = bundle().drafter_kind().empty() ? "none" : std::string(bundle().drafter_kind()),
-      .bundle = bundle().path().filename().string(),
-      .drafter_reason = parts_->drafter_reason(),
-      .tap = hello.tap,
-      .device = "none",
-      .device_name = {},
-      .device_reason = {},
-      .generation = config.generation,
-      .pace = config.pace,
-      .pace_profile = config.pace_profile.name(),
-      .memory_limit = config.memory_limit,
-      .pads = config.pads,
-      .offline_after = config.offline_after,
-      .synthetic_acceptance = std::nullopt,
-      .target_fingerprint = hello.target,
-      .tokenizer_fingerprint = hello.tokenizer,
-      .drafter_fingerprint = hello.drafter};
-  reported_.pace.step =
-      config.pace_profile.draft_step(bundle().drafter_facts().pace_name, config.pace_place);
-  if (config.oracle) {
-    reported_.drafter = "oracle";
-    reported_.synthetic_acceptance = config.oracle->acceptance;
-  }
-}
+      energy_(parts_->power()) {}
 
 Result<std::unique_ptr<Answering>> Answering::open(const AnswerConfig& config,
                                                    const Terminal& terminal) {
   auto parts = AnswerParts::open(config);
   if (!parts) return parts.error();
   std::unique_ptr<Answering> answering(new Answering(*std::move(parts), config, terminal));
-  if (auto started = answering->start(config); !started) return started.error();
+  if (auto started = answering->start(); !started) return started.error();
   return answering;
 }
 
-Result<void> Answering::start(const AnswerConfig& config) {
+Result<void> Answering::start() {
+  const AnswerConfig& config = reported_.config;
   if (auto started = parts_->start_engine(); !started) return started.error();
   privacy_.emplace(config.privacy);
   if (!config.cycles_file.empty()) {
@@ -117,8 +104,8 @@ Result<void> Answering::start(const AnswerConfig& config) {
                       bundle().context_count(), config.server);
   if (!reported_.drafter_reason.empty()) parts_->log()->info("{}", reported_.drafter_reason);
   Engine::ConversationParts parts = parts_->conversation(printer_);
-  parts.decorate = [&](std::unique_ptr<Drafter> drafter) {
-    return decorated(std::move(drafter), config);
+  parts.decorate = [this](std::unique_ptr<Drafter> drafter) {
+    return decorated(std::move(drafter));
   };
   if (cycle_log_) parts.on_cycle = [this](const CycleRecord& cycle) { log_cycle(cycle); };
   parts.on_decision = [this](const std::string& what) { parts_->log()->info("{}", what); };
@@ -128,12 +115,11 @@ Result<void> Answering::start(const AnswerConfig& config) {
   return {};
 }
 
-std::unique_ptr<Drafter> Answering::decorated(std::unique_ptr<Drafter> drafter,
-                                              const AnswerConfig& config) {
-  if (config.oracle) {
+std::unique_ptr<Drafter> Answering::decorated(std::unique_ptr<Drafter> drafter) {
+  if (const auto& oracle = reported_.config.oracle) {
     // What the link carries stays that of the bundle's drafter; only the proposals are another's.
-    drafter = std::make_unique<OracleDrafter>(
-        *config.oracle, bundle().tokenizer().vocabulary_count(), drafter->activation_cols());
+    drafter = std::make_unique<OracleDrafter>(*oracle, bundle().tokenizer().vocabulary_count(),
+                                              drafter->activation_cols());
   }
   if (!reported_.pace.is_kept()) return drafter;
   auto paced = std::make_unique<PacedDrafter>(std::move(drafter), reported_.pace);
@@ -203,8 +189,8 @@ Result<AnswerReport> Answering::answer(const OpenTokens& prompt,
   const bool is_new = std::exchange(told_private_, told) != told && !told.empty();
   if (is_new && !hidden.is_local) printer_.note(told);
   energy_.begin();
-  AnswerTerms terms{.tokens_max = reported_.generation.tokens_max,
-                    .sampling = reported_.generation.sampling};
+  const GenerationOptions& options = reported_.config.generation;
+  AnswerTerms terms{.tokens_max = options.tokens_max, .sampling = options.sampling};
   if (hidden.is_local) {
     terms.route = AnswerRoute::device;
     terms.is_private = true;

@@ -67,9 +67,9 @@ class Answering {
  private:
   Answering(std::unique_ptr<AnswerParts> parts, const AnswerConfig& config,
             const Terminal& terminal);
-  Result<void> start(const AnswerConfig& config);
+  Result<void> start();
   // The drafter as an experiment wants it.
-  std::unique_ptr<Drafter> decorated(std::unique_ptr<Drafter> drafter, const AnswerConfig& config);
+  std::unique_ptr<Drafter> decorated(std::unique_ptr<Drafter> drafter);
   void log_cycle(const CycleRecord& cycle);
   // Waits for the engine. Nothing if there was nothing to check.
   Result<std::optional<AnswerReport>> finish();

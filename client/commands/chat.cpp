@@ -42,7 +42,7 @@ class Chat {
       : answering_(answering),
         template_(chat_template),
         terminal_(terminal),
-        json_(options.answer.json),
+        json_(options.answer.config.json),
         system_(options.system) {
     reset();
   }

@@ -21,18 +21,19 @@ void put(std::ofstream& out, const ordered_json& line) {
 }  // namespace
 
 Result<std::unique_ptr<CycleLog>> CycleLog::open(const std::filesystem::path& file,
-                                                 const ReportedConfig& config) {
+                                                 const ReportedConfig& reported) {
   auto log = std::make_unique<CycleLog>();
   log->file_ = file;
   log->out_.open(file, std::ios::trunc);
   if (!log->out_) return cannot_write(file, ": cannot be written");
-  const auto& synthetic = config.synthetic_acceptance;
-  put(log->out_, {{"kind", "answer"},
-                  {"drafter", config.drafter},
-                  {"bundle", config.bundle},
-                  {"pace_profile", config.pace_profile.empty() ? ordered_json()
-                                                               : ordered_json(config.pace_profile)},
-                  {"synthetic_acceptance", synthetic ? ordered_json(*synthetic) : ordered_json()}});
+  const std::string& profile = reported.config.pace_profile.name();
+  const auto& oracle = reported.config.oracle;
+  put(log->out_,
+      {{"kind", "answer"},
+       {"drafter", reported.drafter},
+       {"bundle", reported.bundle},
+       {"pace_profile", profile.empty() ? ordered_json() : ordered_json(profile)},
+       {"synthetic_acceptance", oracle ? ordered_json(oracle->acceptance) : ordered_json()}});
   return log;
 }
 

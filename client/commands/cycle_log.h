@@ -18,7 +18,7 @@ class CycleLog {
  public:
   // Errors    io
   static Result<std::unique_ptr<CycleLog>> open(const std::filesystem::path& file,
-                                                const ReportedConfig& config);
+                                                const ReportedConfig& reported);
   // `paced`: the drafting in it, if a pace was kept.
   void write(const CycleRecord& record, const std::optional<PacedStep>& paced);
   // After the last record.

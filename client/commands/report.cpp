@@ -71,7 +71,8 @@ ordered_json stats_json(const AnswerReport& report, std::uint64_t seed) {
   };
 }
 
-ordered_json config_json(const ReportedConfig& config) {
+ordered_json config_json(const ReportedConfig& reported) {
+  const AnswerConfig& config = reported.config;
   const GenerationOptions& g = config.generation;
   ordered_json tree = nullptr;
   if (g.tree) {
@@ -79,14 +80,14 @@ ordered_json config_json(const ReportedConfig& config) {
   }
   return {
       {"server", config.server},
-      {"drafter", config.drafter},
-      {"bundle", config.bundle},
-      {"drafter_reason", config.drafter_reason},
-      {"tap", config.tap},
+      {"drafter", reported.drafter},
+      {"bundle", reported.bundle},
+      {"drafter_reason", reported.drafter_reason},
+      {"tap", reported.tap},
       {"tree", tree},
-      {"device", config.device},
-      {"device_name", config.device_name},
-      {"device_reason", config.device_reason},
+      {"device", reported.device},
+      {"device_name", reported.device_name},
+      {"device_reason", reported.device_reason},
       {"memory_limit_bytes", config.memory_limit == MemoryMeter::kUnlimited
                                  ? ordered_json()
                                  : ordered_json(config.memory_limit)},
@@ -98,22 +99,23 @@ ordered_json config_json(const ReportedConfig& config) {
       {"deadline_ms", milliseconds(g.deadline)},
       {"resync", g.resync == wire::ResyncPolicy::check ? "check" : "keep"},
       {"resync_wait_ms", milliseconds(g.resync_wait)},
-      {"paced", config.pace.is_kept()},
-      {"pace_ms", milliseconds(config.pace.least)},
-      {"pace_profile",
-       config.pace_profile.empty() ? ordered_json() : ordered_json(config.pace_profile)},
-      {"step_pace_ms", milliseconds(config.pace.step)},
+      {"paced", reported.pace.is_kept()},
+      {"pace_ms", milliseconds(reported.pace.least)},
+      {"pace_profile", config.pace_profile.name().empty()
+                           ? ordered_json()
+                           : ordered_json(config.pace_profile.name())},
+      {"step_pace_ms", milliseconds(reported.pace.step)},
       {"synthetic_acceptance",
-       config.synthetic_acceptance ? ordered_json(*config.synthetic_acceptance) : ordered_json()},
+       config.oracle ? ordered_json(config.oracle->acceptance) : ordered_json()},
       {"control", g.control == ControlMode::automatic ? "auto" : "off"},
       {"overlap", to_string(g.overlap)},
       {"pad", config.pads},
       {"offline_after",
        config.offline_after ? ordered_json(*config.offline_after) : ordered_json()},
       {"fingerprints",
-       {{"target", fingerprint(config.target_fingerprint)},
-        {"tokenizer", fingerprint(config.tokenizer_fingerprint)},
-        {"drafter", fingerprint(config.drafter_fingerprint)}}},
+       {{"target", fingerprint(reported.target_fingerprint)},
+        {"tokenizer", fingerprint(reported.tokenizer_fingerprint)},
+        {"drafter", fingerprint(reported.drafter_fingerprint)}}},
   };
 }
 
@@ -147,15 +149,15 @@ std::string_view to_string(AnswerEnd end) {
   return "unknown";
 }
 
-std::string to_json(const AnswerReport& report, const ReportedConfig& config) {
+std::string to_json(const AnswerReport& report, const ReportedConfig& reported) {
   ordered_json provenance = ordered_json::array();
   for (const Provenance p : report.provenance) provenance.push_back(to_string(p));
   return json_line({{"text", report.text},
                     {"tokens", report.tokens},
                     {"provenance", provenance},
                     {"finish", to_string(report.end)},
-                    {"stats", stats_json(report, config.generation.sampling.seed)},
-                    {"config", config_json(config)}});
+                    {"stats", stats_json(report, reported.config.generation.sampling.seed)},
+                    {"config", config_json(reported)}});
 }
 
 std::string to_json(const Error& error) {

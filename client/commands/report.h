@@ -5,32 +5,25 @@
 #include <string>
 #include <vector>
 
+#include "client/commands/answer_options.h"
 #include "client/engine/engine.h"
 #include "client/experiments/paced_drafter.h"
 #include "shared/base/clock.h"
 #include "shared/base/sha256.h"
-#include "shared/runtime/memory_meter.h"
 
 namespace edgedraft {
 
 // How an answer came about, for comparing answers.
 struct ReportedConfig {
-  std::string server;
-  std::string drafter;  // its kind; "none" for plain decoding
+  const AnswerConfig& config;  // outlives it
+  std::string drafter;         // its kind; "none" for plain decoding
   std::string bundle;
-  std::string drafter_reason;  // why this one of several; empty: there was no choice
-  std::string tap;             // names what the drafter is sent; empty: nothing
-  std::string device;          // what drafts: "cpu", "vulkan:0"; "none" for plain decoding
-  std::string device_name;     // its maker's name
-  std::string device_reason;   // why that one
-  GenerationOptions generation;
+  std::string drafter_reason;   // why this one of several; empty: there was no choice
+  std::string tap;              // names what the drafter is sent; empty: nothing
+  std::string device = "none";  // what drafts: "cpu", "vulkan:0"; "none" for plain decoding
+  std::string device_name;      // its maker's name
+  std::string device_reason;    // why that one
   DraftingPace pace;
-  std::string pace_profile;  // empty: none
-  std::uint64_t memory_limit = MemoryMeter::kUnlimited;
-  bool pads = false;                           // blocks of constant size at a constant pace
-  std::optional<std::uint32_t> offline_after;  // tokens after which the link was cut
-  // Drafts were made from a known answer, right with this probability a position.
-  std::optional<double> synthetic_acceptance;
   std::optional<Digest> target_fingerprint;
   std::optional<Digest> tokenizer_fingerprint;
   std::optional<Digest> drafter_fingerprint;

@@ -42,7 +42,7 @@ void declare_run(CLI::App& app, RunOptions& options) {
   app.add_option("-p,--prompt", options.prompt, "The prompt")->type_name("TEXT");
   app.add_option("-f,--file", options.file, "File with the prompt; - reads standard input")
       ->type_name("FILE");
-  app.add_flag("--raw", options.answer.raw, "Continue the text as it is: no chat template");
+  app.add_flag("--raw", options.answer.config.raw, "Continue the text as it is: no chat template");
   declare_answer_options(app, options.answer);
   declare_shown_answer_options(app, options.answer);
   declare_experiment_options(app, options.answer);
@@ -68,7 +68,8 @@ Result<int> run_once(const RunOptions& options) {
   const auto prompt = read_prompt(options);
   if (!prompt) return prompt.error();
   const Error empty{Errc::usage, "the prompt is empty: give some text with -p or -f"};
-  if (!options.answer.raw && prompt->find_first_not_of(" \t\r\n") == prompt->npos) return empty;
+  if (!options.answer.config.raw && prompt->find_first_not_of(" \t\r\n") == prompt->npos)
+    return empty;
   const auto config = check_answer_options(options.answer);
   if (!config) return config.error();
   const Terminal terminal = look_at_terminal();

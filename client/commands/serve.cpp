@@ -148,7 +148,7 @@ Result<int> run_serve(const ServeOptions& o) {
   // A model without a template still completes texts.
   const auto chat = parts.bundle().chat_template(config->chat_template);
   if (!chat && !config->chat_template.empty()) return chat.error();
-  if (o.answer.plain && o.answer.offline_bundle.empty() && o.route != "server") {
+  if (o.answer.plain && config->offline_bundle.empty() && o.route != "server") {
     return Error{Errc::usage,
                  "--route " + o.route + ": with --plain there is no drafter to answer"};
   }

@@ -16,7 +16,7 @@ namespace edgedraft {
 
 struct ServeOptions {
   ServeOptions() {
-    answer.max_tokens = 4096;
+    answer.config.generation.tokens_max = 4096;
     answer.private_detect = {"mail", "card", "iban", "key"};
   }
 

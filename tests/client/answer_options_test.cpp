@@ -20,7 +20,7 @@ const std::string kPin = "sha256:" + std::string(64, 'a');
 Result<AnswerConfig> parse(std::vector<std::string> arguments) {
   CLI::App app;
   RunOptions run;
-  run.answer.bundles = {"moa.gguf"};
+  run.answer.config.drafter.bundles = {"moa.gguf"};
   declare_run(app, run);
   std::reverse(arguments.begin(), arguments.end());
   try {
@@ -240,15 +240,16 @@ TEST(AnswerOptionsTest, StandardInputIsReadOnce) {
   };
   const std::string prompt = "for the prompt (-f -)";
   EXPECT_EQ(refusal({}, prompt), "");
-  EXPECT_EQ(refusal({.token_file = "-"}), "");
-  EXPECT_EQ(refusal({.token_file = "token", .private_names = "-"}), "");
-  EXPECT_EQ(refusal({.token_file = "-"}, prompt),
+  EXPECT_EQ(refusal({.config = {.token_file = "-"}}), "");
+  EXPECT_EQ(refusal({.config = {.token_file = "token"}, .private_names = "-"}), "");
+  EXPECT_EQ(refusal({.config = {.token_file = "-"}}, prompt),
             "--token-file -: standard input is read for the prompt (-f -); name a file");
-  EXPECT_NE(refusal({.token_file = "-", .private_names = "-"}).find("for --token-file -"),
-            std::string::npos);
+  EXPECT_NE(
+      refusal({.config = {.token_file = "-"}, .private_names = "-"}).find("for --token-file -"),
+      std::string::npos);
   RunOptions run;
   run.file = "-";
-  run.answer.token_file = "-";
+  run.answer.config.token_file = "-";
   const auto refused = run_once(run);
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().code, Errc::usage);

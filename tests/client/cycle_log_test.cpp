@@ -17,7 +17,8 @@ namespace {
 class CycleLogTest : public ::testing::Test {
  protected:
   static Result<void> written_to(const std::filesystem::path& file, const auto& before_records) {
-    const auto log = CycleLog::open(file, {});
+    const AnswerConfig config;
+    const auto log = CycleLog::open(file, {.config = config});
     if (!log) return log.error();
     before_records();
     for (int i = 0; i < 3; ++i) (*log)->write({.kind = CycleRecord::Kind::offline}, std::nullopt);

@@ -240,19 +240,22 @@ TEST_F(IndexCommandTest, ADocumentThatDoesNotFitLeavesItsRoomToOthers) {
 
 TEST_F(IndexCommandTest, WhatWasNotDeclaredPublicIsNotDraftedFromOnline) {
   const auto refusal = [&](AnswerOptions o) {
-    o.bundles = {EDGEDRAFT_MODELS "/moa-tli0.gguf"};
-    o.indexes = {options_.output};
+    o.config.drafter.bundles = {EDGEDRAFT_MODELS "/moa-tli0.gguf"};
+    o.config.drafter.indexes = {options_.output};
     const auto config = check_answer_options(o);
     if (config) return std::string();
     EXPECT_EQ(config.error().code, Errc::usage);
     return config.error().message;
   };
+  const auto drafting = [](const char* kind, std::vector<std::string> merge = {}) {
+    return AnswerOptions{.config = {.drafter = {.kind = kind, .merge = std::move(merge)}}};
+  };
   ASSERT_TRUE(run_index(options_));
   EXPECT_EQ(refusal({}), "");
-  EXPECT_EQ(refusal({.drafter = "retrieval"}), "");
-  EXPECT_EQ(refusal({.drafter = "pld", .drafter_merge = {"retrieval"}}), "");
-  EXPECT_NE(refusal({.drafter = "pld"}).find("--index"), std::string::npos);
-  EXPECT_NE(refusal({.drafter_merge = {"none"}}).find("--index"), std::string::npos);
+  EXPECT_EQ(refusal(drafting("retrieval")), "");
+  EXPECT_EQ(refusal(drafting("pld", {"retrieval"})), "");
+  EXPECT_NE(refusal(drafting("pld")).find("--index"), std::string::npos);
+  EXPECT_NE(refusal(drafting("")).find("--index"), std::string::npos);
   EXPECT_NE(refusal({.plain = true}).find("--index"), std::string::npos);
   options_.is_public = false;
   options_.force = true;

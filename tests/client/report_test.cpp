@@ -38,23 +38,24 @@ AnswerReport report() {
   return report;
 }
 
-ReportedConfig config() {
-  ReportedConfig config;
-  config.drafter = "moa";
-  config.device = "cpu";
-  config.device_name = "A processor";
-  config.device_reason = "asked for";
+AnswerConfig drafting() {
+  AnswerConfig config;
   config.generation.tree = TreeShape{};
-  config.generation.tokens_max = 256;
   config.generation.sampling.seed = 18446744073709551615u;
-  config.pace.least = 30ms;
-  config.tokenizer_fingerprint = Digest{};
   return config;
 }
 
 // The names that users, tests and experiments read.
 TEST(ReportTest, HasEveryStableNameWithItsValue) {
-  const std::string line = to_json(report(), config());
+  const AnswerConfig asked = drafting();
+  const ReportedConfig config{.config = asked,
+                              .drafter = "moa",
+                              .device = "cpu",
+                              .device_name = "A processor",
+                              .device_reason = "asked for",
+                              .pace = {.least = 30ms},
+                              .tokenizer_fingerprint = Digest{}};
+  const std::string line = to_json(report(), config);
   EXPECT_EQ(line.find('\n'), std::string::npos);
   const json answer = json::parse(line);
   EXPECT_EQ(answer["text"], "the \xC3\xA9\"\n");
@@ -97,11 +98,9 @@ TEST(ReportTest, HasEveryStableNameWithItsValue) {
 }
 
 TEST(ReportTest, PlainDecodingHasNoTreeAndATauOfOne) {
-  ReportedConfig plain = config();
-  plain.generation.tree.reset();
-  plain.pace.least = 0ms;
+  const AnswerConfig plain;
   AnswerReport empty;
-  const json answer = json::parse(to_json(empty, plain));
+  const json answer = json::parse(to_json(empty, {.config = plain}));
   EXPECT_EQ(answer["config"]["tree"], nullptr);
   EXPECT_EQ(answer["config"]["paced"], false);
   EXPECT_EQ(answer["stats"]["tau"], 1.0);
