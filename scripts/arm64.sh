@@ -137,7 +137,7 @@ answers() {
     sleep 0.1
   done
   for prompt in "${prompts[@]}"; do
-    for how in "--control off" "--control off --temperature 0.8 --seed 5" "--plain"; do
+    for how in "--hold lockstep" "--hold lockstep --temperature 0.8 --seed 5" "--plain"; do
       "${client_on[@]}" "$client" run --server "$address" --pin "$pin" --bundle $models/moa-tli1.gguf \
         --max-tokens 64 -p "$prompt" --deadline-ms 60000 $how 2>"$work/said" || { cat "$work/said"; return 1; }
     done

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # The whole path on one machine: installs what building needs, builds, starts a server with the shipped
 # target behind TLS, talks to it through the shipped drafter, compares with plain decoding and, over an
-# emulated 4G link at a large model's pace, with a stream; kills the server in mid-answer and brings it
+# emulated 4G link at a large model's pace, again; kills the server in mid-answer and brings it
 # back. Safe to run again; the second time takes seconds.
 set -euo pipefail
 export LC_ALL=C.UTF-8  # numbers with a decimal point
@@ -78,8 +78,8 @@ client() { "$bin/client/edgedraft" run --server "$address" --pin "$pin" --bundle
 # One number of a JSON answer.
 number() { grep -o "\"$2\": *[0-9][0-9.]*" "$1" | head -n 1 | grep -o "[0-9.]*\$"; }
 
-# Drafts in any case: a server on the same machine would stream this small a target faster.
-drafting=(--control off)
+# Drafts in any case: with a server on the same machine plain decoding of this small a target is faster.
+drafting=(--hold lockstep)
 
 prompts=(
   "Set an alarm for 7:15 am"
@@ -138,12 +138,12 @@ done
 echo "Answers identical: yes"
 stop_server
 
-say "A large model over 4G: a stream, drafts that wait for verdicts, and a server that never waits"
+say "A large model over 4G: plain decoding, drafts under hold lockstep, and drafts under hold none"
 scripts/side-by-side.sh --build "$bin" --drafter "$drafter"
 
 say "The server is killed in mid-answer and comes back (slowed to a large model's pace)"
 start_server --pace-ms 150
-client -p "${prompts[3]}" --max-tokens 120 $(manner "${prompts[3]}") --overlap on --pace-ms 40 --resync-wait-ms 20000 --deadline-ms 2000 &
+client -p "${prompts[3]}" --max-tokens 120 $(manner "${prompts[3]}") --hold none --pace-ms 40 --resync-wait-ms 20000 --deadline-ms 2000 &
 client_pid=$!
 sleep 1
 echo "[demo: kill -9 server]"

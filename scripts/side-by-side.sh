@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# One prompt over an emulated network at a large model's pace, answered in three ways at once: the
-# server streams, drafts that wait for their verdicts, and a server that never waits for drafts. Shows
-# the texts as they appear (on a terminal, as they came elsewhere), and what they took.
+# One prompt over an emulated network at a large model's pace, answered in three ways at once:
+# plain decoding, drafts under hold lockstep, and drafts under hold none. Shows the texts as they appear
+# (on a terminal, as they came elsewhere), and what they took.
 set -euo pipefail
 export LC_ALL=C.UTF-8  # numbers with a decimal point
 
@@ -43,16 +43,16 @@ bin=${bin:-build/release}
 for file in "$bundle" "$pace" "$bin"/{client/edgedraft,server/edgedraft-server,netsim/edgedraft-netsim}; do
   [ -e "$file" ] || { echo "$0: $file: there is no such file" >&2; exit 2; }
 done
-ways=(stream wait overlap)
+ways=(plain lockstep none)
 declare -A title=(
-  [stream]="the server streams"
-  [wait]="drafts wait for verdicts"
-  [overlap]="nobody waits"
+  [plain]="plain decoding"
+  [lockstep]="a round trip per draft"
+  [none]="no waiting"
 )
 declare -A options=(
-  [stream]="--plain"
-  [wait]="--control off --tree 4,4,12"
-  [overlap]="--overlap on"
+  [plain]="--plain"
+  [lockstep]="--hold lockstep --tree 4,4,12"
+  [none]="--hold none"
 )
 
 work=$(mktemp -d)
@@ -72,7 +72,7 @@ for way in "${ways[@]}"; do
   port=$((port + 1))
   while (: <"/dev/tcp/127.0.0.1/$port") 2>/dev/null; do port=$((port + 1)); done
   paced=(--pace-profile "$pace")
-  [ "$way" = stream ] && paced=() # nothing is drafted
+  [ "$way" = plain ] && paced=() # nothing is drafted
   printf -v serve '%q ' exec "$bin/server/edgedraft-server" --model $models/target.gguf --bundle "$bundle" \
     --state "$work/$way" --pace-profile "$pace" --token-file "$work/token" --log-level error
   printf -v ready '%q' "$work/$way.ready"
@@ -155,6 +155,6 @@ for way in "${ways[@]}"; do
   ' "$work/$way.told"
 done
 for way in "${ways[@]}"; do
-  cmp -s "$work/stream.text" "$work/$way.text" || { echo "$0: the answers differ" >&2; exit 1; }
+  cmp -s "$work/plain.text" "$work/$way.text" || { echo "$0: the answers differ" >&2; exit 1; }
 done
 echo "Answers identical: yes"

@@ -235,11 +235,6 @@ Result<AnswerConfig> check_answer_options(const AnswerOptions& o) {
   if (auto right = check_trust(config); !right) return right.error();
   GenerationOptions& g = config.generation;
   if (!o.plain) g.tree = o.chain ? chain_shape(*o.chain) : o.tree.value_or(TreeShape{});
-  g.control = o.control == "auto" ? ControlMode::automatic : ControlMode::off;
-  g.overlap = o.overlap == "on"                            ? Overlap::on
-              : o.overlap == "economy"                     ? Overlap::economy
-              : o.overlap == "auto" && o.control == "auto" ? Overlap::automatic
-                                                           : Overlap::off;
   g.sampling.seed = o.seed.value_or(0);
   if (auto right = check_experiment(o, config); !right) return right.error();
   if (o.plain && config.offline_bundle.empty() &&
@@ -307,18 +302,15 @@ void declare_answer_options(CLI::App& app, AnswerOptions& o) {
       ->check(accepted_by(parse_tree));
   add("--chain", o.chain, "K", "Draft K tokens in a row instead of a tree")
       ->check(in_range(1u, kTreeDepthMax));
-  add("--control", o.control, "MODE",
-      "auto: drafts or has the server stream, whichever is measured to be faster; off: always "
-      "drafts, with --plain a token per round trip")
-      ->check(CLI::IsMember({"auto", "off"}))
-      ->capture_default_str();
-  add("--overlap", o.overlap, "MODE",
-      "on: the server goes on by itself, and drafts are hints that it takes whenever they come; "
-      "economy: the same with fewer passes of the target, and slower on long links; off: a draft "
-      "waits for the verdict on the one before; auto: by what is measured on, economy or a stream, "
-      "and off with --control off or a server that cannot do it")
-      ->check(CLI::IsMember({"auto", "on", "economy", "off"}))
-      ->capture_default_str();
+  add_named(app, "--hold", config.generation.hold, "MODE",
+            {{"auto", std::nullopt},
+             {"none", Hold::none},
+             {"economy", Hold::economy},
+             {"lockstep", Hold::lockstep}},
+            "What the server's passes wait for. none: nothing, it goes on by itself and takes the "
+            "hints that have come; economy: hints on their way, which costs fewer passes and is "
+            "slower on long links; lockstep: the next draft, a round trip per pass; auto: none, "
+            "economy or no drafting, whichever is measured to be faster");
   add("--max-tokens", config.generation.tokens_max, "N", "Longest answer, in tokens")
       ->check(in_range(1u, kContextCountMax))
       ->capture_default_str();

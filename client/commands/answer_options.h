@@ -36,7 +36,8 @@ struct AnswerConfig {
   std::filesystem::path offline_bundle;  // writes without the server; empty: the drafter does
   // context_count is the bundle's.
   GenerationOptions generation{
-      .tokens_max = 256, .deadline = std::chrono::seconds(3), .resync = wire::ResyncPolicy::check};
+      .tokens_max = 256, .deadline = std::chrono::seconds(3), .resync = wire::ResyncPolicy::check,
+      .hold = std::nullopt};
   DraftingPace pace;  // step is the profile's, by the bundle's drafter
   PaceProfile pace_profile;
   PaceProfile::Place pace_place = PaceProfile::Place::device;
@@ -61,8 +62,6 @@ struct AnswerOptions {
   bool plain = false;
   std::optional<TreeShape> tree;
   std::optional<std::uint32_t> chain;
-  std::string control = "auto";
-  std::string overlap = "auto";
   std::optional<std::uint64_t> seed;
   std::filesystem::path pace_profile;
   std::filesystem::path oracle;

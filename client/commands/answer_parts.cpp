@@ -19,7 +19,6 @@ wire::Hello hello_of(const BundleFile& bundle, const AnswerConfig& config, std::
   wire::Hello hello = bundle.hello();
   hello.agent = kVersion;
   hello.token = std::move(token);
-  hello.nodes_max = config.generation.tree ? config.generation.tree->nodes : 0;
   if (config.pads) hello.pad_tick_ms = kPadTickMsUsual;
   return hello;
 }
@@ -40,7 +39,7 @@ Result<std::unique_ptr<AnswerParts>> AnswerParts::open(const AnswerConfig& confi
   // Experiments are to find what they ask for, and teach nothing.
   const bool learns = !config.pace.is_kept() && config.pace_profile.name().empty() &&
                       !config.oracle && !config.offline_after && config.generation.tree &&
-                      config.generation.overlap == Overlap::automatic;
+                      !config.generation.hold;
   std::unique_ptr<RunMemory> memory;
   if (learns) memory = std::make_unique<RunMemory>(RunMemory::default_file());
   auto drafter = select_drafter(

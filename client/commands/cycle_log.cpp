@@ -63,7 +63,6 @@ void CycleLog::write(const CycleRecord& r, const std::optional<PacedStep>& paced
   line["unpack_ms"] = milliseconds(r.unpack);
   line["server"] = {
       {"queue_ms", r.server.queue_us / 1000.0}, {"verify_ms", r.server.verify_us / 1000.0},
-      {"pace_ms", r.server.pace_us / 1000.0},   {"computed_ms", r.server.computed_us / 1000.0},
       {"draft_ms", r.server.draft_us / 1000.0}, {"held_ms", r.server.held_us / 1000.0}};
   line["streamed"] = r.streamed;
   line["rows"] = r.rows;
@@ -72,7 +71,6 @@ void CycleLog::write(const CycleRecord& r, const std::optional<PacedStep>& paced
   line["bytes_down"] = r.link.bytes_down;
   line["activation_bytes_raw"] = r.link.traffic.activation_bytes_raw;
   line["activation_bytes_sent"] = r.link.traffic.activation_bytes_sent;
-  line["padding_bytes_down"] = r.link.traffic.padding_bytes;
   if (r.tcp) {
     line["tcp"] = {{"retransmits", r.tcp->retransmits},
                    {"round_trip_ms", r.tcp->round_trip_us / 1000.0},

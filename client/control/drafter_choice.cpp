@@ -19,7 +19,7 @@ DrafterChoice choose_drafter(std::span<const KnownDrafter> drafters, std::uint32
   double best = 0.0;
   for (std::size_t i = 0; i < drafters.size(); ++i) {
     const double predicted =
-        RunControl(*drafters[i].known).decide(breadth, tokens, on_battery).tokens_per_second;
+        RunControl(*drafters[i].known).fastest(breadth, tokens, on_battery).tokens_per_second;
     choice.why +=
         (i == 0 ? ": " : ", ") + drafters[i].name + " " + std::to_string(std::lround(predicted));
     if (RunControl::kAsFast * predicted > best) {

@@ -22,7 +22,7 @@ struct DrafterChoice {
 };
 
 // The one that makes the answers to come fastest, of about `tokens` tokens each and with trees of
-// that breadth: predicted like every decision of RunControl. A drafter of which too little is known
+// that breadth, by RunControl::fastest(). A drafter of which too little is known
 // is tried before any is chosen; of those that are as fast but for 3 % the first is taken.
 //
 // Requires  drafters not empty

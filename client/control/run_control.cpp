@@ -1,6 +1,7 @@
 #include "client/control/run_control.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 
 #include "shared/base/rank_law.h"
@@ -11,29 +12,63 @@ namespace {
 constexpr double kBatteryGain = 1.15;
 constexpr double kFloor = 0.02;
 constexpr double kBatteryFloor = 0.2;
-// Passes and tokens before a decision rests on them.
+// Ranks before a forecast rests on them.
 constexpr double kTriedToKnow = 16.0;
 constexpr double kRanksRemembered = 400.0;
-// Before the first token the drafter's likeliest is taken to be right so often, as if so many had
-// been seen.
+// Ranks of earlier prompts that count in a new answer.
+constexpr double kRanksInherited = 64.0;
+// Assumed rate of the drafter's likeliest token before any was tried, and its weight in tokens.
 constexpr double kUsualAcceptance = 0.7;
 constexpr double kUsualWeight = 8.0;
-constexpr double kNewest = 0.3;
-// Answers that a prediction is the mean of.
-constexpr std::uint32_t kAnswers = 4;
+// A forecast counts like so many measured tokens.
+constexpr double kForecastWeight = 16.0;
+// Tokens that a rate remembers. Drafting depends on the text, so it forgets sooner.
+constexpr double kStreamRemembered = 64.0;
+constexpr double kDraftingRemembered = 48.0;
+constexpr double kDraftingInherited = 16.0;
+constexpr double kStreamInherited = 32.0;
+// Share of the tokens that the way which is believed to be slower may lose.
+constexpr double kLossShare = 0.03;
+// Bounds what earlier gains can pay for, and how long a loss bars drafting.
+constexpr double kBalanceMax = 16.0;
+// A stretch that takes so many times as long as a stream's is reviewed early.
+constexpr double kSlow = 1.2;
+// Bounds what earlier gains pay for once drafting has lost.
+constexpr double kBalanceOfLoser = 2.0;
+constexpr std::uint32_t kAnswers = 4;  // per forecast
 constexpr std::uint32_t kTokensMin = 32;
-constexpr std::uint32_t kTokensMax = 128;
+constexpr std::uint32_t kTokensMax = 64;
 
 std::size_t index(RunKind kind) {
   return static_cast<std::size_t>(kind);
 }
 
+// Rate of drafting by that of a stream, from which on it is worth it.
+double least_gain(bool on_battery) {
+  return on_battery ? kBatteryGain : 1.0 / RunControl::kAsFast;
+}
+
+// Tokens that a stretch loses at `rate` against `other`. A full balance covers any loss.
+double expected_loss(double rate, double other) {
+  return std::clamp(RunControl::kStretch * (other / rate - 1.0), 0.0, kBalanceMax);
+}
+
 }  // namespace
+
+void TokenRate::limit(double tokens_max) {
+  if (tokens <= tokens_max) return;
+  seconds *= tokens_max / tokens;
+  tokens = tokens_max;
+}
 
 void RunControl::observe_link(Duration round_trip) {
   const double sample = std::max(seconds(round_trip), 1e-6);
   known_.round_trip =
       known_.round_trip > 0.0 ? known_.round_trip + 0.5 * (sample - known_.round_trip) : sample;
+}
+
+Duration RunControl::round_trip() const {
+  return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(known_.round_trip));
 }
 
 void RunControl::observe_pass(std::uint32_t rows, Duration taken) {
@@ -68,14 +103,36 @@ void RunControl::observe_rank(std::uint32_t rank, std::uint32_t tried) {
 }
 
 void RunControl::observe_run(const Decision& done, std::uint32_t tokens, Duration taken) {
-  if (done.tokens_per_second <= 0.0 || tokens == 0 || taken <= Duration::zero()) return;
-  const double came = tokens / seconds(taken) / done.tokens_per_second * done.correction;
-  double& known = known_.came_by_predicted[index(done.kind)];
-  known = std::clamp(known > 0.0 ? known + kNewest * (came - known) : came, 0.2, 5.0);
+  if (tokens == 0 || taken <= Duration::zero()) return;
+  TokenRate& stream = known_.rates[index(RunKind::stream)];
+  if (done.drafts() && stream.known()) {
+    const double as_stream = seconds(taken) / stream.cost();
+    if (as_stream > tokens) known_.balance = std::min(known_.balance, kBalanceOfLoser);
+    known_.balance += tokens - as_stream;
+  }
+  known_.drafted_tokens = done.drafts() ? known_.drafted_tokens + tokens : 0.0;
+  known_.balance = std::clamp(known_.balance + kLossShare * tokens, -kBalanceMax, kBalanceMax);
+  TokenRate& rate = known_.rates[index(done.kind)];
+  rate.tokens += tokens;
+  rate.seconds += seconds(taken);
+  rate.limit(done.drafts() ? kDraftingRemembered : kStreamRemembered);
 }
 
-void RunControl::observe_answer(bool drafts) {
-  known_.streamed_answers = drafts ? 0 : known_.streamed_answers + 1;
+bool RunControl::is_due(std::uint32_t tokens, Duration taken) const {
+  if (tokens >= kStretch) return true;
+  const TokenRate& stream = known_.rates[index(RunKind::stream)];
+  return tokens >= kStretchMin && stream.known() &&
+         seconds(taken) >= kSlow * kStretch * stream.cost();
+}
+
+void RunControl::begin_answer() {
+  known_.rates[index(RunKind::stream)].limit(kStreamInherited);
+  for (const RunKind kind : {RunKind::overlap, RunKind::economy}) {
+    known_.rates[index(kind)].limit(kDraftingInherited);
+  }
+  if (known_.tried <= kRanksInherited) return;
+  for (double& right : known_.right) right *= kRanksInherited / known_.tried;
+  known_.tried = kRanksInherited;
 }
 
 bool RunControl::knows_enough() const {
@@ -91,19 +148,13 @@ std::vector<double> RunControl::ranks() const {
   return ranks;
 }
 
-double RunControl::correction(RunKind kind) const {
-  const auto came = [&](RunKind of) { return known_.came_by_predicted[index(of)]; };
-  if (came(kind) > 0.0) return came(kind);
-  // What disturbs drafting ahead disturbs both ways of it. A stream is predicted from the pass
-  // alone, which is measured.
-  double other = 0.0;
-  if (kind == RunKind::overlap) other = came(RunKind::economy);
-  if (kind == RunKind::economy) other = came(RunKind::overlap);
-  return other > 0.0 ? other : 1.0;
+double RunControl::stream_cost() const {
+  const TokenRate& stream = known_.rates[index(RunKind::stream)];
+  return stream.known() ? stream.cost() : known_.pass.at(1);
 }
 
-double RunControl::predict(RunKind kind, std::uint32_t breadth, double floor,
-                           std::uint32_t tokens) const {
+double RunControl::forecast_cost(RunKind kind, std::uint32_t breadth, double floor,
+                                 std::uint32_t tokens) const {
   const auto half = [&](double, std::uint32_t = 0) { return known_.round_trip / 2.0; };
   const RunModel model{.up = half,
                        .down = half,
@@ -113,60 +164,96 @@ double RunControl::predict(RunKind kind, std::uint32_t breadth, double floor,
                        .shape = {.breadth = breadth},
                        .floor = floor,
                        .prompt_rows = 1};
-  return correction(kind) / forecast(model, kind, tokens, kAnswers, 1).seconds;
+  return forecast(model, kind, std::clamp(tokens, kTokensMin, kTokensMax), kAnswers, 1).seconds;
 }
 
-RunControl::Decision RunControl::drafting(RunKind kind, std::uint32_t breadth, std::uint32_t tokens,
+RunControl::Decision RunControl::drafting(std::uint32_t breadth_max, std::uint32_t tokens,
                                           bool on_battery) const {
-  Decision way{.kind = kind, .breadth = breadth, .floor = on_battery ? kBatteryFloor : kFloor};
-  if (!knows_enough()) return way;
-  way.correction = correction(kind);
-  way.tokens_per_second =
-      predict(kind, breadth, way.floor, std::clamp(tokens, kTokensMin, kTokensMax));
-  return way;
+  Decision best{.kind = RunKind::overlap,
+                .breadth = breadth_max,
+                .floor = on_battery ? kBatteryFloor : kFloor};
+  double overlap = forecast_cost(RunKind::overlap, breadth_max, best.floor, tokens);
+  const double economy = forecast_cost(RunKind::economy, breadth_max, best.floor, tokens);
+  if (breadth_max > 1) {
+    const double narrow = forecast_cost(RunKind::overlap, 1, best.floor, tokens);
+    if (narrow < kAsFast * overlap) {
+      overlap = narrow;
+      best.breadth = 1;
+    }
+  }
+  const auto with_measured = [&](RunKind kind, double expected) {
+    const TokenRate& rate = known_.rates[index(kind)];
+    return (kForecastWeight * expected + rate.seconds) / (kForecastWeight + rate.tokens);
+  };
+  const double cost = with_measured(RunKind::overlap, overlap);
+  best.tokens_per_second = 1.0 / cost;
+  // Whatever disturbs one way of drafting disturbs the other.
+  const double economy_cost = with_measured(RunKind::economy, economy * cost / overlap);
+  if (kAsFast * economy_cost <= cost) {
+    best.kind = RunKind::economy;
+    best.breadth = breadth_max;
+    best.tokens_per_second = 1.0 / economy_cost;
+  }
+  return best;
 }
 
-RunControl::Decision RunControl::try_drafting(std::uint32_t breadth, std::uint32_t tokens,
-                                              bool on_battery) {
-  const Decision tried = drafting(RunKind::overlap, breadth, tokens, on_battery);
-  char text[100];
-  std::snprintf(text, sizeof text, "tried again behind streamed answers, %.0f tokens/s expected",
-                tried.tokens_per_second);
-  why_ = text;
-  return tried;
+RunControl::Decision RunControl::fastest(std::uint32_t breadth_max, std::uint32_t tokens,
+                                         bool on_battery) const {
+  const Decision best = drafting(breadth_max, tokens, on_battery);
+  Decision stream = best;
+  stream.kind = RunKind::stream;
+  stream.tokens_per_second = 1.0 / stream_cost();
+  const double least = least_gain(on_battery) * stream.tokens_per_second;
+  return best.tokens_per_second < least ? stream : best;
 }
 
 RunControl::Decision RunControl::decide(std::uint32_t breadth_max, std::uint32_t tokens,
                                         bool on_battery) {
-  const Decision wide = drafting(RunKind::overlap, breadth_max, tokens, on_battery);
-  if (!knows_enough()) {
-    why_ = "not measured yet";
-    return wide;
+  Decision stream{.kind = RunKind::stream,
+                  .breadth = breadth_max,
+                  .floor = on_battery ? kBatteryFloor : kFloor};
+  const TokenRate& measured = known_.rates[index(RunKind::stream)];
+  if (!measured.known()) {
+    why_ = "the server's rate without drafts is measured";
+    return stream;
   }
-  const double stream_correction = correction(RunKind::stream);
-  const Decision stream{.kind = RunKind::stream,
-                        .breadth = breadth_max,
-                        .floor = wide.floor,
-                        .tokens_per_second = stream_correction / known_.pass.at(1),
-                        .correction = stream_correction};
-  const Decision economy = drafting(RunKind::economy, breadth_max, tokens, on_battery);
-  Decision best = wide;
-  if (breadth_max > 1) {
-    const Decision narrow = drafting(RunKind::overlap, 1, tokens, on_battery);
-    if (kAsFast * narrow.tokens_per_second > wide.tokens_per_second) best = narrow;
+  stream.tokens_per_second = 1.0 / measured.cost();
+  Decision draft = stream;
+  draft.kind = RunKind::overlap;
+  draft.tokens_per_second = 0.0;
+  why_ = "drafting is not measured yet";
+  double draft_loss = 0.0;
+  double stream_loss = kStretch;
+  if (knows_enough()) {
+    draft = drafting(breadth_max, tokens, on_battery);
+    const double least = least_gain(on_battery) * stream.tokens_per_second;
+    draft_loss = expected_loss(draft.tokens_per_second, least);
+    stream_loss = expected_loss(least, draft.tokens_per_second);
+    why_ = figures(draft, breadth_max, on_battery);
   }
-  if (economy.tokens_per_second >= kAsFast * best.tokens_per_second) best = economy;
-  const double gain = on_battery ? kBatteryGain : 1.0 / kAsFast;
-  if (best.tokens_per_second < gain * stream.tokens_per_second) best = stream;
-  char text[200];
+  const bool affords_draft = known_.balance >= draft_loss;
+  const bool affords_stream =
+      stream_loss > 0.0 && kLossShare * known_.drafted_tokens >= stream_loss;
+  stream.may_draft = known_.balance + kLossShare * tokens >= draft_loss;
+  return affords_draft && !affords_stream ? draft : stream;
+}
+
+std::string RunControl::figures(const Decision& drafting, std::uint32_t breadth,
+                                bool on_battery) const {
+  const auto origin = [&](RunKind kind) {
+    return known_.rates[index(kind)].known() ? "measured" : "expected";
+  };
+  const std::string of =
+      known_.tried > 0.0 ? "of " + std::to_string(std::lround(known_.tried)) : "assumed";
+  char text[240];
   std::snprintf(text, sizeof text,
-                "tokens/s: overlap %.0f, economy %.0f, stream %.0f (likeliest token right %.0f %%, "
-                "link %.1f ms, pass %.1f ms, step %.1f ms%s)",
-                wide.tokens_per_second, economy.tokens_per_second, stream.tokens_per_second,
-                100.0 * ranks()[0], 1e3 * known_.round_trip, 1e3 * known_.pass.at(1),
-                1e3 * known_.step.at(breadth_max), on_battery ? ", on battery" : "");
-  why_ = text;
-  return best;
+                "tokens/s: %s %.1f %s, stream %.1f measured (likeliest token right %.0f %% %s, "
+                "link %.1f ms, pass %.1f ms, step %.1f ms, balance %+.1f tokens%s)",
+                drafting.kind == RunKind::economy ? "economy" : "overlap",
+                drafting.tokens_per_second, origin(drafting.kind), 1.0 / stream_cost(),
+                100.0 * ranks()[0], of.c_str(), 1e3 * known_.round_trip, 1e3 * known_.pass.at(1),
+                1e3 * known_.step.at(breadth), known_.balance, on_battery ? ", on battery" : "");
+  return text;
 }
 
 }  // namespace edgedraft

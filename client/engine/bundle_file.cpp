@@ -127,7 +127,6 @@ Result<void> BundleFile::read_drafter(const std::string& drafter_kind) {
   }
   hello_.tap = facts.tap;
   hello_.newest_row = facts.newest_row;
-  hello_.context_count = facts.context_count;
   return {};
 }
 

@@ -44,12 +44,12 @@ class BundleFile {
   Result<void> merge(std::span<const std::string> kinds);
 
   const Tokenizer& tokenizer() const { return *tokenizer_; }
-  // Our identity on the link. Version, token and tree size are the caller's to fill in.
+  // Our identity on the link. Version and token are the caller's to fill in.
   const wire::Hello& hello() const { return hello_; }
   // The fingerprint of the whole file. Requires BundleUse::draft.
   const Digest& fingerprint() const { return fingerprint_; }
   // Tokens that the drafter can hold; 0 if there is none.
-  std::uint32_t context_count() const { return hello_.context_count; }
+  std::uint32_t context_count() const { return drafter_facts().context_count; }
   const std::filesystem::path& path() const { return path_; }
   std::uint64_t mapped_bytes() const { return file_.mapped_bytes(); }
   // The name of its drafter's kind, "a+b" for several on one tree; empty for BundleUse::plain.

@@ -32,12 +32,23 @@ bool is_share_of(double number, double all) {
   return std::isfinite(number) && number >= 0.0 && number <= all;
 }
 
+constexpr double kTokensMax = 1e6;
+constexpr double kTokenSecondsMax = 1e3;
+constexpr double kBalanceMax = 1e3;
+
+// Throws json::exception. Unknown if no run can have measured it.
+TokenRate rate_from(const json& item) {
+  const auto [tokens, seconds] = item.get<std::array<double, 2>>();
+  const bool possible = is_share_of(tokens, kTokensMax) && tokens > 0.0 && seconds > 0.0 &&
+                        is_share_of(seconds, kTokenSecondsMax * tokens);
+  return possible ? TokenRate{.tokens = tokens, .seconds = seconds} : TokenRate{};
+}
+
 // What no run can have taught is left out.
 RunKnowledge knowledge_from(const json& item) {
   RunKnowledge known{.pass = line_from(item.at("pass")), .step = line_from(item.at("step"))};
   constexpr double kTriedMax = 1e6;
   constexpr double kRoundTripMax = 1e3;
-  constexpr double kCorrectionMax = 100.0;
   const double tried = item.at("tried");
   const auto right = item.at("right").get<std::array<double, RunKnowledge::kRanks>>();
   // Each of the tried had one right rank at most. Sums that were scaled down are rounded.
@@ -50,28 +61,24 @@ RunKnowledge knowledge_from(const json& item) {
   }
   const double round_trip = item.at("round_trip");
   if (is_share_of(round_trip, kRoundTripMax)) known.round_trip = round_trip;
-  const auto came = item.at("came_by_predicted").get<std::array<double, 4>>();
-  if (std::ranges::all_of(came, [](double c) { return is_share_of(c, kCorrectionMax); })) {
-    known.came_by_predicted = came;
+  for (std::size_t i = 0; i < known.rates.size(); ++i) {
+    known.rates[i] = rate_from(item.at("rates").at(i));
   }
-  // Files of earlier builds do not have it.
-  const double streamed = item.value("streamed_answers", 0.0);
-  if (is_share_of(streamed, kTriedMax)) {
-    known.streamed_answers = static_cast<std::uint32_t>(streamed);
-  }
+  const double balance = item.at("balance");
+  if (is_share_of(std::abs(balance), kBalanceMax)) known.balance = balance;
+  const double drafted = item.at("drafted_tokens");
+  if (is_share_of(drafted, kTokensMax)) known.drafted_tokens = drafted;
   return known;
 }
 
 json to_json(const RunMemory::Key& key, const RunKnowledge& known) {
-  return {{"server", key.server},
-          {"drafter", key.drafter},
-          {"pass", to_json(known.pass)},
-          {"step", to_json(known.step)},
-          {"right", known.right},
-          {"tried", known.tried},
-          {"round_trip", known.round_trip},
-          {"came_by_predicted", known.came_by_predicted},
-          {"streamed_answers", known.streamed_answers}};
+  json rates = json::array();
+  for (const TokenRate& rate : known.rates) rates.push_back({rate.tokens, rate.seconds});
+  return {{"server", key.server},           {"drafter", key.drafter},
+          {"pass", to_json(known.pass)},    {"step", to_json(known.step)},
+          {"right", known.right},           {"tried", known.tried},
+          {"round_trip", known.round_trip}, {"rates", rates},
+          {"balance", known.balance},       {"drafted_tokens", known.drafted_tokens}};
 }
 
 }  // namespace
@@ -108,9 +115,11 @@ std::optional<RunKnowledge> RunMemory::find(const Key& key) const {
       known.pass = last.pass;
       known.round_trip = last.round_trip;
     }
-    // How streams come true has nothing to do with a drafter either.
-    const double streams_came = last.came_by_predicted[kStream];
-    if (streams_came > 0.0) known.came_by_predicted[kStream] = streams_came;
+    // A stream's rate does not depend on the drafter either.
+    if (last.rates[kStream].known()) {
+      known.rates[kStream] = last.rates[kStream];
+      known.drafted_tokens = last.drafted_tokens;
+    }
   }
   return known;
 }

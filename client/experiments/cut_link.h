@@ -26,10 +26,8 @@ class CutLink final : public TargetLink {
   void close() override { link_->close(); }
 
  private:
-  Result<void> pass_on(wire::OutgoingDraft draft);
   void note_request(const SafePrefix& text, std::uint32_t activations_from);
-  void take(VerdictReceived& event);
-  void drop_last(VerdictReceived& event, std::uint32_t count) const;
+  void take(const VerdictReceived& event);
 
   std::unique_ptr<TargetLink> link_;
   std::uint32_t tokens_;
@@ -37,10 +35,8 @@ class CutLink final : public TargetLink {
   std::uint32_t prompt_count_ = 0;  // 0: nothing was asked yet
   std::uint32_t brought_count_ = 0;
   std::uint32_t activation_cols_ = 0;
-  bool newest_row_ = false;             // verdicts bring no others
   std::uint32_t activations_from_ = 0;  // first position whose row the last prompt asked for
   bool rows_pending_ = false;
-  std::vector<std::uint32_t> draft_;  // tokens of the last one's nodes
 };
 
 }  // namespace edgedraft

@@ -9,9 +9,7 @@
 #include "shared/drafting/drafter.h"
 #include "shared/privacy/safe_hints.h"
 #include "shared/privacy/safe_prefix.h"
-#include "shared/privacy/safe_tree.h"
 #include "shared/privacy/taint_ledger.h"
-#include "shared/speculative/draft_tree.h"
 
 namespace edgedraft {
 
@@ -55,10 +53,6 @@ class Conversation {
   // What may be sent of it. Requires  no private token among these
   SafePrefix prefix(std::uint32_t base_count, std::uint32_t count) const {
     return SafePrefix(ledger_, base_count, count);
-  }
-  // `tree` is the bound drafter's, grown behind the last token. Requires  no private token
-  SafeTree draft(const DraftTree& tree) const {
-    return SafeTree(ledger_, tree.tokens(), tree.parents());
   }
   // `nodes` are of a tree that the bound drafter has grown. Requires  no private token
   SafeHints hints(std::span<const HintNode> nodes) const { return SafeHints(ledger_, nodes); }

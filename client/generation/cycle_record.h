@@ -23,20 +23,18 @@ struct CycleRecord {
 
   Duration drafting{};    // growing the tree, or choosing a token offline
   Duration pack{};        // from the finished tree until the request was with the socket
-  Duration round_trip{};  // from then, or from a stream's verdict before, to the last byte
+  Duration round_trip{};  // from then, or from a run's verdict before, to the last byte
   Duration unpack{};      // from then until the rows were in the drafter's memory
   struct Server {         // on its clock
     std::uint32_t queue_us = 0;
     std::uint32_t verify_us = 0;
     std::uint32_t held_us = 0;  // it waited for hints
-    std::uint32_t pace_us = 0;
-    std::uint32_t computed_us = 0;
     std::uint32_t draft_us = 0;  // of its own drafting, before it waited for the pass
   } server;
 
   std::uint32_t rows = 0;  // of the target's pass: the root and nodes, or tokens of a prompt
   std::uint32_t accepted = 0;
-  bool streamed = false;  // a verdict of a stream: the server's own step
+  bool streamed = false;  // the server did not wait for the device
   LinkStats link;         // since the record before: bytes of what came in between are in here
   std::optional<LinkTimes::Tcp> tcp;
 

@@ -22,8 +22,6 @@ class DrafterMemory {
   std::uint32_t complete_end() const { return complete_end_; }
   // Older rows of a prompt are still to come.
   bool pending() const { return pending_; }
-  // A stream brought none: they have to be asked for before drafting.
-  bool lacking() const { return lacking_; }
 
   // Tokens from `base` on are about to be put to the server. Rows that came for positions behind
   // the last complete block come again.
@@ -31,19 +29,12 @@ class DrafterMemory {
     complete_end_ = rows_end_ = std::min(base, complete_end_);
     if (drafter_) drafter_->drop_activations(complete_end_);
     pending_ = wants_rows();
-    lacking_ = false;
-  }
-  // No draft is coming soon: the rows that were expected are not asked for.
-  void decline() {
-    lacking_ = pending_;
-    pending_ = false;
   }
   // The server took the tokens in; `end` of them have rows.
   void expect_until(std::uint32_t end) {
     pending_ = pending_ && complete_end_ < end;
     taken_end_ = end;
   }
-  void streamed() { lacking_ = wants_rows(); }
 
   // A part of a prompt's rows, of which those count whose tokens still stand. Requires  a drafter
   void add_part(std::uint32_t first, std::uint32_t count, std::span<const float> rows,
@@ -82,7 +73,6 @@ class DrafterMemory {
   std::uint32_t rows_end_ = 0;   // newest position that has rows, once the older ones came too
   std::uint32_t taken_end_ = 0;  // tokens below stand as the server took them in
   bool pending_ = false;
-  bool lacking_ = false;
 };
 
 }  // namespace edgedraft

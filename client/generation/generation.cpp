@@ -76,10 +76,9 @@ void Generation::begin(std::span<const std::uint32_t> prompt) {
   outage_began_.reset();
   nothing_to_write_ = false;
   server_.link_closed = false;
-  request_.kind = RequestInFlight::Kind::tokens;
+  request_.asks = true;
   request_.deadline = started_ + options_.deadline;
   state_ = ClientState::online;
-  plan_.tokens = 0;
   // A link that is known to be down is not waited for.
   if (server_.link_error && !bears_outages()) return fail(*server_.link_error);
   device_writes_ = has_writer() && route_ != AnswerRoute::server;
@@ -213,8 +212,7 @@ void Generation::work() {
 void Generation::cancel() {
   if (over()) return;
   if (phase_ != Phase::awaiting_check) {
-    if (request_.in_flight) (void)parts_.link.send(CancelRequest{});
-    request_.in_flight = request_.running = false;
+    drop_request();
     end_ = AnswerEnd::cancelled;
   }
   finish();

@@ -7,7 +7,6 @@
 #include <string>
 #include <vector>
 
-#include "client/control/draft_control.h"
 #include "client/generation/conversation.h"
 #include "client/generation/cycle_record.h"
 #include "client/generation/draft_ahead.h"
@@ -161,7 +160,6 @@ class Generation {
   void on_verdict(const VerdictReceived& event);
   void on_late_verdict(const VerdictReceived& event);
   Duration round_trip_of(const VerdictReceived& event, Instant taken);
-  void observe(const VerdictReceived& event, Duration round_trip);
   void note_verdict(const VerdictReceived& event, Duration round_trip, std::uint32_t count_before);
   void note(CycleRecord record);
   Result<void> drain_events();
@@ -169,13 +167,17 @@ class Generation {
   Result<void> send_wanted();
   Result<void> send_tokens();
   Result<void> send_draft();
-  Result<void> send_stream();
-  bool may_run() const;
+  bool in_lockstep() const { return options_.hold == Hold::lockstep; }
   RunControl::Decision plan_run();
+  Hold run_hold() const {
+    return run_plan_.doing.kind == RunKind::economy ? Hold::economy : Hold::none;
+  }
   void apply(const RunControl::Decision& decision);
+  void begin_stretch();
   void look_at_run();
   std::uint32_t credit() const;
-  wire::RunTerms run_terms();
+  // For a request whose answer makes the session at least so long.
+  wire::RunTerms run_terms(std::uint32_t length_min);
   void begin_run();
   // What is known of the target's choices: a grammar, and the noise of the draw. Empty: nothing.
   TreeGrowth::Choice draft_choice();
@@ -186,13 +188,8 @@ class Generation {
   void draft_ahead();
   void send_hints(const SentHints::News& news);
   void take_run(const VerdictReceived& event);
+  void drop_request();
   void end_run();
-  DraftControl::Decision decide();
-  void plan_next();
-  void look_again();
-  void end_stream();
-  void take_cycle(const VerdictReceived& event);
-  void take_streamed(const wire::Verdict& verdict);
   void take_check(const wire::Verdict& verdict);
   void tell_logprobs(const wire::Verdict& verdict);
   void write(std::uint32_t token, Provenance provenance);
@@ -234,10 +231,8 @@ class Generation {
   DrafterMemory memory_;
   RequestInFlight request_;
   std::optional<DraftAhead> ahead_;  // once a run has begun that is drafted for
-  DraftControl control_;
   RunControl run_control_;
   RunPlan run_plan_;
-  StreamPlan plan_;
   GenerationStats stats_;
   ClientState state_ = ClientState::online;
   Phase phase_ = Phase::over;

@@ -176,7 +176,7 @@ Result<void> Generation::on_refused(const Error& error) {
   const bool given_everything = server_.count == 0 && !server_.session;
   if (error.code == Errc::session_unknown && !given_everything) {
     server_.forgot();
-    request_.kind = RequestInFlight::Kind::tokens;
+    request_.asks = true;
     return boost::system::in_place_value;
   }
   // A server that was given everything and still knows nothing has no room, whatever it says: to
@@ -208,7 +208,7 @@ Result<void> Generation::on_link_error(const Error& error) {
 // It comes too late to be followed, but it shows that the server is there again and, to a prompt,
 // that it need not be computed a second time.
 void Generation::on_late_verdict(const VerdictReceived& event) {
-  if (event.to == VerdictReceived::To::draft || event.to == VerdictReceived::To::run) return;
+  if (event.to == VerdictReceived::To::run) return;
   server_.took_tokens(event.to == VerdictReceived::To::prefill);
   memory_.expect_until(event.verdict.length - 1);
   // It took what was beyond doubt then.

@@ -15,33 +15,7 @@
 
 namespace edgedraft {
 
-// What decides between drafting and streams (docs/architecture.md, "Drafting or streaming").
-enum class ControlMode : std::uint8_t {
-  off,        // always drafts, within the row budget; plain decoding is a round trip a token
-  automatic,  // DraftControl; plain decoding streams
-};
-
-// Whether a draft waits for the verdict on the one before.
-enum class Overlap : std::uint8_t {
-  off,        // draft, send, verify, answer: a round trip per cycle
-  on,         // the server goes on by itself, and the device drafts ahead and sends hints
-  economy,    // the same, but for passes that would be for the root alone
-  automatic,  // RunControl decides, where the server can do it; else as if off
-};
-
-constexpr std::string_view to_string(Overlap overlap) {
-  switch (overlap) {
-    case Overlap::off:
-      return "off";
-    case Overlap::on:
-      return "on";
-    case Overlap::economy:
-      return "economy";
-    case Overlap::automatic:
-      return "auto";
-  }
-  return "";
-}
+using wire::Hold;
 
 struct GenerationOptions {
   std::optional<TreeShape> tree;  // nothing: plain decoding
@@ -53,8 +27,9 @@ struct GenerationOptions {
   // How long an answer waits for the server: to check what ended offline, or to go on where nobody
   // here can write. Without a drafter and this, a lost link ends it at once.
   Duration resync_wait;
-  ControlMode control = ControlMode::off;
-  Overlap overlap = Overlap::off;
+  // What the server's passes wait for; nothing: RunControl decides between none, economy and no
+  // drafting at all.
+  std::optional<Hold> hold = Hold::lockstep;
   RunKnowledge known{};  // of former answers from that server
 };
 

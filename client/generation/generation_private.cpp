@@ -13,7 +13,7 @@ bool Generation::wants_opening(std::uint32_t open_count) const {
 }
 
 void Generation::work_opening() {
-  const bool asks = request_.kind == RequestInFlight::Kind::tokens;
+  const bool asks = request_.asks;
   if (asks && may_send() && !send_wanted()) return end_opening();
   const Instant end = asks                ? request_.deadline
                       : memory_.pending() ? request_.rows_deadline
@@ -39,7 +39,7 @@ void Generation::take_opening(const Result<ClientEvent>& told) {
   } else if (verdict != nullptr) {
     if (!awaits(verdict->to)) return;
     request_.in_flight = false;
-    request_.kind = RequestInFlight::Kind::draft;
+    request_.asks = false;
     server_.took_tokens(verdict->to == VerdictReceived::To::prefill);
     // Its own next token is not wanted.
     server_.count = conversation_.count();

@@ -18,7 +18,7 @@ bool Generation::has_text_to_check() const {
 void Generation::begin_resync() {
   ++stats_.resyncs;
   end_.reset();
-  request_.kind = RequestInFlight::Kind::tokens;
+  request_.asks = true;
   enter(ClientState::resyncing, "the server is back");
 }
 
@@ -41,9 +41,6 @@ Result<void> Generation::send_tokens() {
 
   memory_.expect_from(base);
   const bool opens = phase_ == Phase::opening;
-  // A device that will not draft asks for no rows; should that change, they come with a catch-up.
-  const bool unwanted = !resumes && memory_.pending() && control_.streams() && !opens;
-  if (unwanted) memory_.decline();
   // The newest position with activations is that of the last token, or, since a check may take none
   // of what was written, that of the last settled one.
   const std::uint32_t newest = (to_check ? settled : count) - 1;
@@ -55,12 +52,9 @@ Result<void> Generation::send_tokens() {
   const SafePrefix text = conversation_.prefix(base, count - base);
   const SafeParameters parameters(opens ? SamplingParams{} : options_.sampling,
                                   opens ? Constraints{} : constraints());
-  wire::RunTerms run;
   request_.running = false;
-  if (!opens) {
-    run = run_terms();
-    run.logprobs = logprobs_;
-  }
+  wire::RunTerms run;
+  if (!opens) run = run_terms((to_check ? settled : count) + 1);
   if (resumes) {
     return parts_.link.send(wire::OutgoingResume{.session = *server_.session,
                                                  .text = text,
@@ -72,7 +66,7 @@ Result<void> Generation::send_tokens() {
   return parts_.link.send(wire::OutgoingPrefill{.text = text,
                                                 .provisional_count = to_check ? written : 0,
                                                 .policy = policy,
-                                                .activations_from = unwanted ? count : rows_from,
+                                                .activations_from = rows_from,
                                                 .parameters = parameters,
                                                 .run = run});
 }

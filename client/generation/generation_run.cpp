@@ -6,6 +6,7 @@
 #include <string_view>
 #include <utility>
 
+#include "shared/protocol/activation_codec.h"
 #include "shared/speculative/draw_ranking.h"
 
 // A server that goes on by itself, and a device that drafts ahead of what it knows.
@@ -15,10 +16,6 @@ namespace {
 // How far beyond what is known the server may go: what it does behind a stop that only the device
 // knows is wasted.
 constexpr std::uint32_t kCreditAhead = 256;
-// After so many tokens it is decided anew what to do.
-constexpr std::uint32_t kRunLookTokens = 32;
-
-constexpr const char* kFasterStream = "the server's stream is expected to be faster: ";
 
 DraftAhead::Options ahead_options(const RunControl::Decision& decision) {
   return {.breadth = decision.breadth, .floor = static_cast<Score>(std::log(decision.floor))};
@@ -29,7 +26,7 @@ std::string_view to_string(RunKind kind) {
     case RunKind::stream:
       return "stream";
     case RunKind::sequential:
-      return "sequential";
+      break;
     case RunKind::overlap:
       return "overlap";
     case RunKind::economy:
@@ -40,10 +37,6 @@ std::string_view to_string(RunKind kind) {
 
 }  // namespace
 
-bool Generation::may_run() const {
-  return options_.overlap != Overlap::off && server_.runs;
-}
-
 std::uint32_t Generation::credit() const {
   const std::uint32_t answer_end = conversation_.answer_first() + options_.tokens_max;
   const std::uint32_t most = std::min(answer_end, conversation_.count() + kCreditAhead);
@@ -51,40 +44,38 @@ std::uint32_t Generation::credit() const {
 }
 
 RunControl::Decision Generation::plan_run() {
-  if (!options_.tree) return {.kind = RunKind::stream};
+  if (in_lockstep()) return {.kind = RunKind::sequential};
+  if (!options_.tree) return {.kind = RunKind::stream, .may_draft = false};
   const std::uint32_t breadth = options_.tree->breadth;
-  if (options_.overlap == Overlap::on) return {.kind = RunKind::overlap, .breadth = breadth};
-  if (options_.overlap == Overlap::economy) return {.kind = RunKind::economy, .breadth = breadth};
+  if (options_.hold == Hold::none) return {.kind = RunKind::overlap, .breadth = breadth};
+  if (options_.hold == Hold::economy) return {.kind = RunKind::economy, .breadth = breadth};
   const bool on_battery = parts_.on_battery && parts_.on_battery();
   const std::uint32_t left = options_.tokens_max - answer_count();
-  return run_plan_.tries ? run_control_.try_drafting(breadth, left, on_battery)
-                         : run_control_.decide(breadth, left, on_battery);
+  return run_control_.decide(breadth, left, on_battery);
 }
 
-wire::RunTerms Generation::run_terms() {
-  request_.running = false;
-  request_.credit = may_run() ? credit() : 0;
-  if (request_.credit == 0) return {};
-  // For the whole of it: a try that ends as soon as it may be judged would bring little.
-  if (!run_plan_.is_counted) run_plan_.tries = run_control_.is_to_try();
+wire::RunTerms Generation::run_terms(std::uint32_t length_min) {
+  if (!std::exchange(run_plan_.is_counted, true)) run_control_.begin_answer();
   run_plan_.doing = plan_run();
+  request_.credit = credit();
+  if (request_.credit <= length_min) return {.logprobs = logprobs_};
   return {.credit = request_.credit,
-          .rows = run_plan_.doing.drafts() && memory_.wants_rows(),
-          .economy = run_plan_.doing.kind == RunKind::economy};
+          .rows = run_plan_.doing.may_draft && memory_.wants_rows(),
+          .hold = in_lockstep() ? Hold::lockstep : run_hold(),
+          .logprobs = logprobs_};
 }
 
 void Generation::begin_run() {
   request_.running = true;
-  const bool drafts = run_plan_.doing.drafts();
-  const bool is_counted = std::exchange(run_plan_.is_counted, true);
-  if (!is_counted && options_.overlap == Overlap::automatic && options_.tree) {
-    run_control_.observe_answer(drafts);
+  if (in_lockstep()) {
+    request_.in_flight = false;
+    return apply(run_plan_.doing);
   }
-  run_plan_.step_is_cold = true;
-  if (drafts && !ahead_) ahead_.emplace(*parts_.drafter, ahead_options(run_plan_.doing));
+  const bool may_draft = run_plan_.doing.may_draft;
+  if (may_draft && !ahead_) ahead_.emplace(*parts_.drafter, ahead_options(run_plan_.doing));
   apply(run_plan_.doing);
-  run_plan_.begins = true;
-  if (!drafts) {
+  begin_stretch();
+  if (!may_draft) {
     ahead_.reset();
     return;
   }
@@ -93,41 +84,53 @@ void Generation::begin_run() {
   ahead_->advance({}, depth_left());
 }
 
-// From now on, until it is looked at again.
+// From now on, until the next look.
 void Generation::apply(const RunControl::Decision& decision) {
-  run_plan_.doing = decision;
   if (ahead_ && decision.drafts()) ahead_->set(ahead_options(decision));
+  if (decision.kind == RunKind::sequential) return;
   stats_.overlap = to_string(decision.kind);
   stats_.predicted_tokens_per_second = decision.tokens_per_second;
-  if (options_.overlap != Overlap::automatic) return;
+  if (options_.hold || !options_.tree) return;
   stats_.overlap_because = run_control_.why();
-  if (!decision.drafts()) stats_.streamed_because = kFasterStream + run_control_.why();
+  if (!decision.drafts()) stats_.streamed_because = run_control_.why();
   if (parts_.on_decision) parts_.on_decision(stats_.overlap + ": " + run_control_.why());
 }
 
-// Holds what came against what was predicted, and decides anew. It is asked when the link has
-// nothing more to tell, so that a stretch neither begins nor ends among verdicts that had piled up:
-// their rate would be that of taking them in. What is left when an answer ends, maybe after a while
-// without the server, is too little to tell.
+// The way of answering has changed. Verdicts of the former one come for another round trip.
+void Generation::begin_stretch() {
+  run_plan_.step_is_cold = true;
+  run_plan_.begins = true;
+  run_plan_.settled = parts_.now();
+  if (run_plan_.doing.drafts()) run_plan_.settled += run_control_.round_trip();
+}
+
+// Measures the rate of the run, and decides anew. It runs when the link has no more events, so that
+// a stretch neither begins nor ends among verdicts that had piled up: their rate would be that of
+// taking them in.
 void Generation::look_at_run() {
-  if (!request_.running || options_.overlap != Overlap::automatic || !options_.tree) return;
-  const bool begins = std::exchange(run_plan_.begins, false);
-  if (!begins && run_plan_.tokens < kRunLookTokens) return;
+  if (!request_.running || state_ != ClientState::online) return;
+  if (options_.hold || !options_.tree) return;
   const Instant now = parts_.now();
-  if (!begins && run_plan_.is_timed) {
-    run_control_.observe_run(run_plan_.doing, run_plan_.tokens, now - run_plan_.since);
+  const Duration taken = now - run_plan_.since;
+  if (!run_plan_.begins) {
+    const bool ends = end_ && run_plan_.tokens >= RunControl::kStretchMin;
+    if (!ends && !run_control_.is_due(run_plan_.tokens, taken)) return;
+    if (run_plan_.is_timed) run_control_.observe_run(run_plan_.doing, run_plan_.tokens, taken);
+  } else if (now < run_plan_.settled) {
+    return;
   }
+  const bool begins = std::exchange(run_plan_.begins, false);
   run_plan_.since = now;
   run_plan_.is_timed = is_timed();
   run_plan_.tokens = 0;
-  if (begins) return;
-  const RunControl::Decision decision = plan_run();
-  // Without activations there is nothing to draft from.
-  if (decision.drafts() && !ahead_) return;
-  const bool told =
-      (decision.kind == RunKind::economy) == (run_plan_.doing.kind == RunKind::economy);
-  apply(decision);
-  if (!told) send_hints({});
+  // Without a tree there is nothing to draft from, so nothing to decide.
+  if (begins || end_ || !ahead_) return;
+  const RunKind kind = run_plan_.doing.kind;
+  const Hold hold = run_hold();
+  run_plan_.doing = plan_run();
+  apply(run_plan_.doing);
+  if (run_plan_.doing.kind != kind) begin_stretch();
+  if (run_hold() != hold) send_hints({});
 }
 
 // Levels of a tree that are of use: the target adds a token of its own behind it.
@@ -186,7 +189,7 @@ void Generation::send_news() {
 void Generation::send_hints(const SentHints::News& news) {
   // What comes of a link that has gone down is told as an event.
   (void)parts_.link.send(wire::OutgoingHints{.credit = request_.credit,
-                                             .economy = run_plan_.doing.kind == RunKind::economy,
+                                             .hold = run_hold(),
                                              .first = news.first,
                                              .hints = conversation_.hints(news.nodes)});
 }
@@ -194,10 +197,23 @@ void Generation::send_hints(const SentHints::News& news) {
 void Generation::take_run(const VerdictReceived& event) {
   const wire::Verdict& verdict = event.verdict;
   const std::uint32_t before = conversation_.count();
+  if (!event.rows.empty() && parts_.drafter) {
+    const std::uint32_t rows = verdict_rows(verdict.tokens.size(), server_.newest_row);
+    memory_.add_cycle(event.rows_first, rows, event.rows);
+  }
   for (const std::uint32_t token : verdict.tokens) write(token, Provenance::verified);
   write(verdict.next, Provenance::verified);
   server_.count = conversation_.count();
   const auto accepted = static_cast<std::uint32_t>(verdict.tokens.size());
+  ++stats_.cycles;
+  stats_.cycle_tokens += accepted + 1;
+  stats_.drafted += verdict.drafted;
+  stats_.accepted += accepted;
+  if (in_lockstep()) {
+    request_.in_flight = false;  // the next pass is ours to begin
+    request_.running = event.more;
+    return;
+  }
   run_control_.observe_pass(verdict.hinted + verdict.drafted + 1,
                             std::chrono::microseconds(verdict.verify_us));
   if (ahead_) {
@@ -211,10 +227,6 @@ void Generation::take_run(const VerdictReceived& event) {
   }
   run_plan_.tokens += accepted + 1;
   if (!run_plan_.doing.drafts()) stats_.streamed_tokens += accepted + 1;
-  ++stats_.cycles;
-  stats_.cycle_tokens += accepted + 1;
-  stats_.drafted += verdict.drafted;
-  stats_.accepted += accepted;
   if (const std::uint32_t now = credit(); now > request_.credit) {
     // In portions: half of it may be used before more is given.
     const bool little_left = request_.credit < conversation_.count() + kCreditAhead / 2;
@@ -224,14 +236,20 @@ void Generation::take_run(const VerdictReceived& event) {
   }
 }
 
+// What the server is asked for, or goes on with, is not wanted any more.
+void Generation::drop_request() {
+  if (request_.in_flight || request_.running) (void)parts_.link.send(CancelRequest{});
+  request_.in_flight = request_.running = false;
+}
+
 // The answer has ended for us, and may not have for the server.
 void Generation::end_run() {
-  if (request_.running && request_.in_flight) {
-    (void)parts_.link.send(CancelRequest{});
-    request_.in_flight = false;
-  }
   if (request_.running) unchanged_count_ = conversation_.count();
-  request_.running = false;
+  if (request_.running && (request_.in_flight || in_lockstep())) {
+    drop_request();
+  } else {
+    request_.running = false;
+  }
 }
 
 }  // namespace edgedraft

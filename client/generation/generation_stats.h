@@ -12,10 +12,10 @@ struct GenerationStats {
   std::uint32_t prompt_tokens = 0;
   std::uint32_t reused_tokens = 0;  // of them: those that the conversation held already
   std::uint32_t tokens = 0;         // of the answer, its end token included
-  std::uint32_t cycles = 0;         // drafts answered, and verdicts of streams
+  std::uint32_t cycles = 0;         // verdicts of runs
   std::uint32_t cycle_tokens = 0;   // tokens that they brought: accepted ones and the target's own
   std::uint32_t target_calls = 0;   // cycles, prompts and resyncs
-  std::uint32_t drafted = 0;        // by the device or, for its streams, by the server
+  std::uint32_t drafted = 0;        // by the device and by the server
   std::uint32_t accepted = 0;
   std::uint32_t streamed_tokens = 0;
   std::string streamed_because;  // the last decision to stream; empty if there was none
@@ -26,10 +26,6 @@ struct GenerationStats {
   std::uint32_t offline_tokens = 0;
   std::uint32_t rewritten_tokens = 0;
   std::uint32_t resyncs = 0;
-  // Passes of the target at a pace that was kept for it, and how many took longer than that: these
-  // distort what is measured.
-  std::uint32_t paced_passes = 0;
-  std::uint32_t late_passes = 0;
   std::uint32_t context_count = 0;  // tokens of the server's context; 0: not known
   Duration elapsed{};
   Duration first_token_elapsed{};

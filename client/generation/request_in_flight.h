@@ -5,33 +5,26 @@
 #include "client/control/run_control.h"
 #include "client/generation/cycle_record.h"
 #include "shared/base/clock.h"
-#include "shared/speculative/draft_tree.h"
 
 namespace edgedraft {
 
 // The request that the server owes an answer to, or that is to be sent next.
 struct RequestInFlight {
-  enum class Kind : std::uint8_t { tokens, draft } kind = Kind::tokens;
+  bool asks = true;  // it is to be sent, or sent and not answered
   bool in_flight = false;
   Instant sent{};
   Instant deadline{};       // of the server's silence
-  Instant rows_deadline{};  // until then a draft waits for the prompt's newest activations
+  Instant rows_deadline{};  // until then drafting waits for the prompt's newest activations
 
-  // If it is tokens with credit: the length up to which the server may go on, 0 without.
+  // The length up to which the server may go on; 0: it answers and waits.
   std::uint32_t credit = 0;
-  bool running = false;  // they were answered, and the server goes on
+  bool running = false;  // it was answered, and the server goes on
 
   std::uint32_t rows = 0;           // of the target's pass
-  bool checked = false;             // if it is tokens: the last of them are to be checked, not kept
-  std::uint32_t settled_count = 0;  // the same: of them, those beyond doubt
+  bool checked = false;             // the last of its tokens are to be checked, not kept
+  std::uint32_t settled_count = 0;  // of its tokens, those beyond doubt
 
-  // If it is a draft.
-  DraftTree tree{};
-  std::uint32_t levels = 0;
-  bool is_timed = false;  // its drafting was
-  Instant drafted_at{};
-  bool streaming = false;      // it asked for a stream
-  bool stream_begins = false;  // which has brought nothing yet
+  Instant drafted_at{};  // under lockstep: when the hints were ready
   Instant last_received{};
   CycleRecord record{};  // what is known of the cycle when its draft leaves
 };
@@ -39,22 +32,14 @@ struct RequestInFlight {
 // What the device does in a run.
 struct RunPlan {
   RunControl::Decision doing{};
-  // Since it began to do so.
-  Instant since{};
+  Instant since{};       // of the present stretch
   bool is_timed = true;  // in all turns since then
   std::uint32_t tokens = 0;
-  bool begins = false;        // a stretch that counts from when the link has nothing more to tell
-  bool step_is_cold = false;  // the next one takes in a prompt, too
-  bool tries = false;         // to draft, whatever is expected of it
-  // The answer has had a run. Those that follow an outage belong to the same answer.
+  bool begins = false;  // a stretch, measured from the first look after `settled`
+  Instant settled{};
+  bool step_is_cold = false;  // the next one takes in text, too
+  // The control knows of the answer. Runs after an outage belong to the same answer.
   bool is_counted = false;
-};
-
-// What comes behind an answered request.
-struct StreamPlan {
-  std::uint32_t tokens = 0;  // of a stream; 0: a draft is sent
-  std::uint32_t look_after = 0;
-  std::uint32_t streamed_since_look = 0;
 };
 
 }  // namespace edgedraft

@@ -6,7 +6,6 @@
 #include "shared/base/clock.h"
 #include "shared/base/error.h"
 #include "shared/protocol/message.h"
-#include "shared/speculative/tree_growth.h"
 
 namespace edgedraft {
 
@@ -25,9 +24,6 @@ struct ServerView {
 
   // What it can do.
   std::uint32_t nodes_max = 0;
-  std::uint32_t row_budget = 0;
-  std::uint32_t stream_tokens_max = 0;
-  bool runs = false;                // it takes credit and hints
   bool newest_row = false;          // it sends the newest position's activations alone
   std::uint32_t context_count = 0;  // 0: not known
   Instant ask_again{};              // not before: it had no room
@@ -38,8 +34,6 @@ struct ServerView {
   void took_tokens(bool as_new_session);
   // It no longer has the conversation.
   void forgot();
-  // The wanted tree, as small as it and its row budget ask for.
-  TreeShape affordable(TreeShape shape) const;
 };
 
 }  // namespace edgedraft

@@ -20,7 +20,6 @@ std::uint16_t kind_of(ByteView frame) {
 std::span<const std::uint32_t> tokens_of(const wire::Message& message) {
   if (const auto* prefill = std::get_if<wire::Prefill>(&message)) return prefill->tokens;
   if (const auto* resume = std::get_if<wire::Resume>(&message)) return resume->tokens;
-  if (const auto* draft = std::get_if<wire::Draft>(&message)) return draft->tokens;
   if (const auto* hints = std::get_if<wire::Hints>(&message)) return hints->tokens;
   return {};
 }

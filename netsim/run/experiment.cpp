@@ -64,10 +64,7 @@ Arm read_arm(TomlReader& from) {
   if (from.read("chain", arm.chain, 1, kCountMax) && !arm.tree.empty()) {
     from.fail("tree and chain exclude each other");
   }
-  if (from.read("overlap", arm.overlap) && !arm.overlap.empty()) {
-    from.one_of("overlap", {"on", "economy", "auto"});
-  }
-  from.read("control", arm.control);
+  if (from.has("hold")) arm.hold = from.one_of("hold", {"auto", "none", "economy", "lockstep"});
   from.read("acceptance", arm.acceptance, 0, 1);
   from.read("deadline_ms", arm.deadline_ms, 1, kCountMax);
   from.read("server_drafter", arm.server_drafter);
@@ -82,11 +79,8 @@ Arm read_arm(TomlReader& from) {
   if (!arm.server_drafter.empty() && !server_drafts && arm.kind != Arm::Kind::split) {
     from.fail("arm '" + arm.name + "': no server drafts for this kind of arm");
   }
-  if (!arm.overlap.empty() && arm.kind != Arm::Kind::split) {
-    from.fail("arm '" + arm.name + "': overlap is a way of working of split arms");
-  }
-  if (arm.control && arm.kind != Arm::Kind::split) {
-    from.fail("arm '" + arm.name + "': control chooses between drafts and streams of a split arm");
+  if (from.has("hold") && arm.kind != Arm::Kind::split) {
+    from.fail("arm '" + arm.name + "': only a split arm has a hold");
   }
   if (!drafts && (!arm.tree.empty() || arm.chain || arm.acceptance)) {
     from.fail("arm '" + arm.name + "' does not draft: it takes no tree, chain or acceptance");
@@ -118,10 +112,7 @@ void refuse_set_options(TomlReader& from, const Arm& arm, double temperature) {
                                           {"-f", "prompts"},
                                           {"-p", "prompts"}};
   if (temperature > 0) keys["--temperature"] = "temperature";
-  if (arm.kind == Arm::Kind::split) keys["--overlap"] = "overlap";
-  if (arm.kind == Arm::Kind::split && arm.overlap.empty() && !arm.control) {
-    keys["--control"] = "control";
-  }
+  if (arm.kind == Arm::Kind::split) keys["--hold"] = "hold";
   if (!arm.tree.empty() || arm.chain) keys["--tree"] = keys["--chain"] = "tree or chain";
   for (const std::string& option : arm.options) {
     const bool is_short = option.size() > 1 && option[0] == '-' && option[1] != '-';
@@ -276,7 +267,6 @@ Result<Experiment> read_experiment(const fs::path& file, const ExperimentSources
   if (!e.congestion_control.empty() && !is_congestion_control(e.congestion_control)) {
     r.wrong("congestion_control", "give the kernel's name of one, such as \"cubic\"");
   }
-  r.read("row_budget", e.row_budget, 0, kDraftNodesMax + 1);
   r.read("padded_payloads", e.padded_payloads);
   r.read("baseline", e.baseline);
   e.seeds = {1};

@@ -34,8 +34,7 @@ struct Arm {
   std::string tree;                      // empty: the client's own default
   std::optional<RunModel::Shape> shape;  // that it says
   std::optional<std::uint32_t> chain;
-  std::string overlap;               // of a split arm: on, economy or auto; empty: it waits
-  bool control = false;              // of a split arm: it may stream where that is faster
+  std::string hold = "lockstep";     // of a split arm: as of `edgedraft run`
   std::string server_drafter;        // a kind of drafter without weights that the server runs
   std::optional<double> acceptance;  // synthetic
   std::optional<std::uint32_t> deadline_ms;  // unset: the experiment's, if it can go on offline
@@ -97,7 +96,6 @@ struct Experiment {
   double temperature = 0;
   std::uint32_t deadline_ms = 3000;
   std::string congestion_control;         // of every network; empty: its profile's
-  std::uint32_t row_budget = 0;           // of a draft; 0: as the servers see fit
   bool padded_payloads = true;            // activations of the paced model's size
   std::vector<std::uint32_t> clients{1};  // at the same time
   std::vector<std::optional<std::uint32_t>> offline_after{{}};  // nothing: the link lasts

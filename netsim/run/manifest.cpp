@@ -148,7 +148,7 @@ ordered_json make_manifest(const Experiment& e, const std::vector<NetworkProfile
          {"bundle", text_or_null(arm.bundle)},
          {"tree", text_or_null(arm.tree)},
          {"chain", arm.chain ? ordered_json(*arm.chain) : ordered_json()},
-         {"overlap", text_or_null(arm.overlap)},
+         {"hold", arm.hold},
          {"server_drafter", text_or_null(arm.server_drafter)},
          {"synthetic_acceptance", arm.acceptance ? ordered_json(*arm.acceptance) : ordered_json()},
          {"options", arm.options}});

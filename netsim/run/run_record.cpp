@@ -74,8 +74,8 @@ CycleSums sum(const std::vector<ordered_json>& cycles) {
 ordered_json predicted(const RunSource& s, const ordered_json& stats) {
   const Arm& arm = s.experiment.arms[s.trial.arm];
   const bool streams = arm.kind == Arm::Kind::plain && arm.options.empty();
-  const bool splits = arm.kind == Arm::Kind::split && arm.acceptance && arm.overlap != "auto" &&
-                      !arm.control && arm.server_drafter.empty() && s.device.pace.paces_drafter();
+  const bool splits = arm.kind == Arm::Kind::split && arm.acceptance && arm.hold != "auto" &&
+                      arm.server_drafter.empty() && s.device.pace.paces_drafter();
   const auto tokens = static_cast<std::uint32_t>(at(stats, "tokens"));
   const bool alone = s.trial.clients == 1 && !s.trial.offline_after &&
                      arm.place == Arm::Place::device && arm.options.empty() && s.events.empty();
@@ -89,9 +89,9 @@ ordered_json predicted(const RunSource& s, const ordered_json& stats) {
       .prompt_rows = static_cast<std::uint32_t>(at(stats, "prompt_tokens")),
       .tokens = tokens};
   if (splits) {
-    run.kind = arm.overlap.empty()        ? RunKind::sequential
-               : arm.overlap == "economy" ? RunKind::economy
-                                          : RunKind::overlap;
+    run.kind = arm.hold == "lockstep"  ? RunKind::sequential
+               : arm.hold == "economy" ? RunKind::economy
+                                       : RunKind::overlap;
   }
   if (arm.chain) run.shape = {.breadth = 1, .depth = *arm.chain, .nodes = *arm.chain};
   if (arm.shape) run.shape = *arm.shape;
@@ -129,7 +129,7 @@ ordered_json run_record(const RunSource& s) {
       {"quick", s.experiment.quick},
       {"timed", s.experiment.timed},
       {"paced", paced},
-      {"padded_payloads", at(stats, "padding_bytes_down") > 0},
+      {"padded_payloads", at(stats, "pad_bytes_down") > 0},
       {"synthetic_acceptance", arm.acceptance ? ordered_json(*arm.acceptance) : ordered_json()},
       {"seed", s.seed},
       {"repetition", s.trial.repetition},
@@ -155,9 +155,8 @@ ordered_json run_record(const RunSource& s) {
              : ordered_json()}};
   for (const char* key :
        {"cycles", "overlap", "tau", "target_calls", "drafted", "accepted", "streamed_tokens",
-        "bytes_up", "bytes_down", "activation_bytes_raw", "activation_bytes_sent",
-        "padding_bytes_down", "offline_tokens", "rewritten_tokens", "reconnects", "resyncs",
-        "late_passes", "late_drafts"}) {
+        "bytes_up", "bytes_down", "activation_bytes_raw", "activation_bytes_sent", "pad_bytes_down",
+        "offline_tokens", "rewritten_tokens", "reconnects", "resyncs", "late_drafts"}) {
     run[key] = stat(key);
   }
   run["draft_ms"] = cycles.draft;

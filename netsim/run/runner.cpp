@@ -49,9 +49,6 @@ Result<void> check_arms(const Experiment& e, const Programs& programs) {
     if (arm.kind == Arm::Kind::server_speculation && !offers(programs.server, "", "--speculate")) {
       return lacking("a server that speculates by itself (edgedraft-server --speculate)");
     }
-    if (!arm.overlap.empty() && !offers(programs.client, "run", "--overlap")) {
-      return lacking("a run that does not wait (edgedraft run --overlap)");
-    }
     const std::string bundle = arm.bundle.empty() ? e.target : arm.bundle + ".gguf";
     std::error_code ignored;
     if (!std::filesystem::is_regular_file(e.models / bundle, ignored)) {

@@ -165,7 +165,6 @@ Result<Testbed::Server> Testbed::start_server(const std::string& speculates_with
   for (const std::string& bundle : bundles) {
     argv.insert(argv.end(), {"--bundle", (e.models / (bundle + ".gguf")).string()});
   }
-  if (e.row_budget > 0) argv.insert(argv.end(), {"--row-budget", std::to_string(e.row_budget)});
   if (parts_.device.pace.paces_target()) {
     argv.insert(argv.end(), {"--pace-profile", parts_.device.file.string()});
     if (!e.padded_payloads) argv.emplace_back("--no-payload-padding");
@@ -283,10 +282,7 @@ Result<std::vector<std::string>> Testbed::client_command(const Arm& arm, const T
   };
   if (e.temperature > 0) add({"--temperature", std::to_string(e.temperature)});
   if (!drafts) add({"--plain"});
-  const bool waits = arm.kind == Arm::Kind::split && arm.overlap.empty();
-  if (waits && !arm.control) add({"--control", "off"});
-  if (waits) add({"--overlap", "off"});
-  if (!arm.overlap.empty()) add({"--overlap", arm.overlap});
+  if (arm.kind == Arm::Kind::split) add({"--hold", arm.hold});
   if (!arm.tree.empty()) add({"--tree", arm.tree});
   if (arm.chain) add({"--chain", std::to_string(*arm.chain)});
   if (drafts && parts_.device.pace.paces_drafter()) {

@@ -60,10 +60,6 @@ void CostCurve::add(std::uint32_t count, Duration time) {
   }
 }
 
-std::optional<double> CostCurve::seen_to() const {
-  return anchors_.empty() ? std::optional(line_.largest()) : std::nullopt;
-}
-
 double CostCurve::seconds(double count) const {
   if (anchors_.empty()) return line_.cost().seconds(count);
   return anchored(count) * (kAnchorWeight + factor_.weight() * factor_.value()) /

@@ -1,12 +1,11 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <vector>
 
 #include "shared/base/clock.h"
 
-// What RowBudget and SpeculationBudget learn from while serving.
+// What passes are learned to cost while serving.
 namespace edgedraft {
 
 // A mean of all samples so far; once there are `memory` of them, one in which a sample's weight has
@@ -42,7 +41,6 @@ class CostFit {
   bool known() const { return weight_ > 0.0; }
   // Whether samples were so far apart that they tell of other counts.
   bool knows_counts() const { return known() && largest_ >= 2.0 * smallest_; }
-  double largest() const { return largest_; }
   LinearCost cost() const;
 
  private:
@@ -66,8 +64,6 @@ class CostCurve {
   bool known() const { return !anchors_.empty() || line_.known(); }
   // Whether it tells of other counts than those that were seen.
   bool knows_counts() const { return !anchors_.empty() || line_.knows_counts(); }
-  // Up to which count it goes by more than guessing; nothing where the start was measured.
-  std::optional<double> seen_to() const;
   double seconds(double count) const;
 
  private:
@@ -81,5 +77,10 @@ class CostCurve {
   RunningMean factor_;
   CostFit line_;
 };
+
+// What a pass of so many rows takes; 1 until anything is known.
+inline double pass_seconds(const CostCurve& costs, std::uint32_t rows) {
+  return costs.known() ? costs.seconds(rows) : 1.0;
+}
 
 }  // namespace edgedraft

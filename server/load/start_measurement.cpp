@@ -3,16 +3,13 @@
 #include <algorithm>
 #include <array>
 
-#include "server/sessions/tap_rows.h"
-
 namespace edgedraft {
 namespace {
 
 constexpr std::array<std::uint32_t, 6> kWidths = {1, 8, 32, 64, 128, 256};
-constexpr std::array<std::uint32_t, 2> kDelivered = {1, 4};
 constexpr std::uint32_t kRepetitionsMin = 3;
 constexpr std::uint32_t kRepetitionsMax = 20;
-// The part of the whole time that each count may take for more repetitions than the least.
+// The part of the whole time that each width may take for more repetitions than the least.
 constexpr int kPartsOfTime = 64;
 
 // As a pass of sessions that wait for tokens: every row decides.
@@ -34,53 +31,37 @@ void run_rows(Decoder& decoder, KvCache& cache, std::uint32_t rows) {
 
 }  // namespace
 
-StartCosts measure_start_costs(Decoder& decoder, KvCache& cache, const StartMeasurement& how) {
+std::vector<StartSample> measure_start_costs(Decoder& decoder, KvCache& cache,
+                                             const StartMeasurement& how) {
   const Instant end = how.now() + how.time_max;
-  const auto timed = [&](const auto& work) {
-    const Instant started = how.now();
-    work();
-    return how.now() - started;
-  };
-  // The first of each is left out: it takes memory, and reads weights from the disk. The fastest of
-  // the others was disturbed the least, and disturbed passes of one width beside quiet ones of
-  // another would tell all clients to stream, or none. False where more of it would take too long.
-  const auto measure = [&](std::vector<StartCosts::Sample>& to, std::uint32_t count,
-                           const auto& work) {
-    const Duration first = timed(work);
-    if (how.now() + kRepetitionsMin * first > end) return false;
-    const Instant soon = how.now() + how.time_max / kPartsOfTime;
-    Duration fastest = timed(work);
-    for (std::uint32_t i = 1;
-         i < kRepetitionsMin || (i < kRepetitionsMax && how.now() + fastest < soon); ++i) {
-      fastest = std::min(fastest, timed(work));
-    }
-    to.push_back({.count = count, .time = fastest});
-    return true;
-  };
-
-  StartCosts costs;
+  std::vector<StartSample> passes;
   for (const std::uint32_t width : kWidths) {
     if (width > how.rows_max) break;
-    if (!costs.passes.empty()) {
-      // At worst all of a pass is its rows.
-      const StartCosts::Sample& last = costs.passes.back();
-      if (how.now() + (kRepetitionsMin + 1) * (width / last.count) * last.time > end) break;
-    }
-    const auto pass = [&] { run_rows(decoder, cache, width); };
-    if (!measure(costs.passes, width, pass)) break;
-  }
-  if (costs.passes.size() < 2) return {};
-  cache.set_length(kDelivered.back());
-  for (const std::uint32_t count : kDelivered) {
-    // One of the drafters' turn after the other's: what is wanted is the mean.
-    const auto deliver = [&] {
-      for (Tap* const tap : how.taps) quantized_rows(*tap, cache, 0, count);
+    const auto timed = [&] {
+      const Instant started = how.now();
+      run_rows(decoder, cache, width);
+      return how.now() - started;
     };
-    if (how.taps.empty() || !measure(costs.deliveries, count, deliver)) break;
-    costs.deliveries.back().time /= static_cast<Duration::rep>(how.taps.size());
+    if (!passes.empty()) {
+      // At worst all of a pass is its rows.
+      const StartSample& last = passes.back();
+      if (how.now() + (kRepetitionsMin + 1) * (width / last.rows) * last.time > end) break;
+    }
+    // The first is left out: it takes memory, and reads weights from the disk. The fastest of the
+    // others was disturbed the least.
+    const Duration first = timed();
+    if (how.now() + kRepetitionsMin * first > end) break;
+    const Instant soon = how.now() + how.time_max / kPartsOfTime;
+    Duration fastest = timed();
+    for (std::uint32_t i = 1;
+         i < kRepetitionsMin || (i < kRepetitionsMax && how.now() + fastest < soon); ++i) {
+      fastest = std::min(fastest, timed());
+    }
+    passes.push_back({.rows = width, .time = fastest});
   }
+  if (passes.size() < 2) return {};
   cache.set_length(0);
-  return costs;
+  return passes;
 }
 
 }  // namespace edgedraft

@@ -140,7 +140,6 @@ struct Metrics {
   Counter passes;
   Histogram pass_rows{kRowsBounds};
   Histogram pass_time{kSecondsBounds};
-  Gauge row_budget;  // as the last verdict told it
   Counter device_failures;
   Health health;
 

@@ -90,7 +90,6 @@ void render_passes(MetricsText& e, const Metrics& m) {
   series(e, "pass_rows", {}, m.pass_rows);
   e.begin("pass_seconds", "histogram", "Time of a pass.");
   series(e, "pass_seconds", {}, m.pass_time);
-  e.gauge("row_budget", "Rows a draft may have, as clients were last told.", m.row_budget.value());
   e.counter("device_failures_total", "Failures of the device.", m.device_failures.value());
   const bool works = m.health.view().device == Health::Device::works;
   e.gauge("device_up", "1 while the device works.", works ? 1 : 0);

@@ -35,13 +35,11 @@ struct Client {
   wire::SessionId session;
   std::string identity;  // who signed in: only they may resume the session
   Tap* tap;              // null if the drafter needs none
-  // Clients with the same number have the same drafter; 0: one that the server does not know.
-  std::uint32_t drafter = 0;
   wire::Codec codec = wire::Codec::gzip;  // of a prompt's activations
   bool newest_row = false;                // verdicts bring it no rows of older positions
 };
 
-using TargetWork = std::variant<wire::Prefill, wire::Resume, wire::Draft>;
+using TargetWork = std::variant<wire::Prefill, wire::Resume>;
 
 inline std::uint32_t round_of(const TargetWork& request) {
   return std::visit([](const auto& r) { return r.round; }, request);

@@ -19,11 +19,6 @@ std::uint32_t microseconds(Duration d) {
       std::chrono::duration_cast<std::chrono::microseconds>(d).count());
 }
 
-LoadForecast::Answer kind_of(const Request& request) {
-  if (request.is_prompt()) return LoadForecast::Answer::prompt;
-  return request.streams() ? LoadForecast::Answer::stream : LoadForecast::Answer::draft;
-}
-
 std::uint32_t token_count(const VerifiedPath& path) {
   return static_cast<std::uint32_t>(path.path.size()) + 1;
 }
@@ -44,12 +39,7 @@ bool Delivery::answer(Request& request, const Outcome& outcome, Instant finished
   wire::Verdict verdict{.round = request.round,
                         .queue_us = microseconds(started - request.posted),
                         .verify_us = microseconds(finished - started),
-                        .pace_us = microseconds(request.pace),
-                        .computed_us = microseconds(request.computed),
                         .logprobs = request.session->target.take_logprobs()};
-  parts_.forecast.tell(kind_of(request), request.client.drafter, verdict);
-  request.session->draft_answered = std::holds_alternative<DraftRequest>(request.work);
-
   if (auto* prompt = std::get_if<PromptRequest>(&request.work)) {
     metrics.prompt_answered(prompt->is_new, finished - request.posted);
     request.session->used = finished;
@@ -62,27 +52,12 @@ bool Delivery::answer(Request& request, const Outcome& outcome, Instant finished
     return true;
   }
   const auto& path = std::get<VerifiedPath>(outcome);
-  if (const auto* draft = std::get_if<DraftRequest>(&request.work)) {
-    count_draft(request, draft->rows, path, finished);
-    answer(request, *draft, path, std::move(verdict));
-    return false;
-  }
-  if (RunRequest* const of = request.run()) {
-    count_draft(request, of->run->chosen().row_count(), path, finished);
-    answer(request, *of, path, std::move(verdict), finished);
-    return path.finish == Finish::none;
-  }
-  auto& stream = std::get<StreamRequest>(request.work);
-  EDGEDRAFT_SESSION_CHECK(token_count(path) <= stream.left);
-  count_draft(request, stream.rows, path, finished);
-  answer(request, stream, path, std::move(verdict), finished);
-  return stream.left > 0;
-}
-
-void Delivery::count_draft(const Request& request, std::uint32_t rows, const VerifiedPath& path,
-                           Instant finished) {
-  parts_.metrics->draft_answered(rows - 1, token_count(path) - 1, finished - request.session->used);
+  RunRequest& of = *request.run();
+  metrics.draft_answered(of.run->chosen().node_count(), token_count(path) - 1,
+                         finished - request.session->used);
   request.session->used = finished;
+  answer(request, of, path, std::move(verdict), finished);
+  return path.finish == Finish::none;
 }
 
 void Delivery::answer(const Request& request, const PromptRequest& prompt,
@@ -95,25 +70,6 @@ void Delivery::answer(const Request& request, const PromptRequest& prompt,
   if (request.client.tap == nullptr || prompt.rows_from >= end) return;
   owed_.push_back(
       {.client = request.client, .round = request.round, .first = prompt.rows_from, .end = end});
-}
-
-void Delivery::answer(const Request& request, const DraftRequest& draft, const VerifiedPath& path,
-                      wire::Verdict verdict) {
-  const std::uint32_t tokens = token_count(path);
-  RowBudget& seen = parts_.forecast.seen();
-  seen.observe_draft(request.client.drafter, draft.rows, tokens);
-  verdict.next = path.next;
-  verdict.ending = path.finish;
-  for (const std::uint32_t row : path.path) verdict.path.push_back(static_cast<std::uint8_t>(row));
-  const Instant begun = parts_.now();
-  if (request.client.tap != nullptr) {
-    const TargetSession& target = request.session->target;
-    const std::uint32_t count = verdict_rows(path.path.size(), request.client.newest_row);
-    verdict.activations =
-        quantized_rows(*request.client.tap, target.cache(), target.valid_count() - count, count);
-  }
-  seen.observe_delivery(tokens, parts_.now() - begun);
-  request.client.reply->verdict(std::move(verdict));
 }
 
 void Delivery::observe(const ProbeBudget::Outcome& outcome) {
@@ -129,18 +85,13 @@ void Delivery::answer(Request& request, RunRequest& of, const VerifiedPath& path
   const auto brought = target.tokens().last(count);
   const std::uint32_t hinted = run.hinted_count();
   const std::uint32_t guessed = run.guessed_count();
-  if (parts_.speculation != nullptr) {
+  if (parts_.speculation != nullptr && !run.in_lockstep()) {
     if (hinted == 0) parts_.speculation->observe_draft(run.chosen().row_count(), count);
     observe({.rows = run.chosen().row_count(),
              .probe_rows = probes_run(target, of.drafted),
              .tokens = count,
              .guessed = run.guessed_count(path.path)});
   }
-  // A step on the server's own account is what a stream is like.
-  if (request.streamed_at && hinted == 0 && of.held == Duration::zero()) {
-    parts_.forecast.observe_streamed(seconds(finished - *request.streamed_at) / count);
-  }
-  request.streamed_at = finished;
   run.observe(path.path);
   run.advance(brought, finished);
   verdict.next = path.next;
@@ -151,41 +102,21 @@ void Delivery::answer(Request& request, RunRequest& of, const VerifiedPath& path
   verdict.held_us = microseconds(of.held);
   verdict.drafted = guessed;
   verdict.draft_us = microseconds(of.drafted.time);
-  request.client.reply->verdict(std::move(verdict));
-  if (!run.brings_rows() || request.client.tap == nullptr) return;
-  // Tokens wait neither for the tap nor for the last packet of its rows.
+  const bool brings_rows = run.brings_rows() && request.client.tap != nullptr;
   const std::uint32_t row_count = verdict_rows(path.path.size(), request.client.newest_row);
   const std::uint32_t first = target.valid_count() - row_count;
-  const Instant begun = parts_.now();
-  Bytes rows = quantized_rows(*request.client.tap, target.cache(), first, row_count);
-  parts_.forecast.seen().observe_delivery(count, parts_.now() - begun);
-  request.client.reply->run_activations(
-      {.round = request.round, .first = first, .count = row_count, .data = std::move(rows)});
+  if (brings_rows && run.in_lockstep()) verdict.activations = new_rows(request, first, row_count);
+  request.client.reply->verdict(std::move(verdict));
+  if (!brings_rows || run.in_lockstep()) return;
+  // Tokens wait neither for the tap nor for the last packet of its rows.
+  request.client.reply->run_activations({.round = request.round,
+                                         .first = first,
+                                         .count = row_count,
+                                         .data = new_rows(request, first, row_count)});
 }
 
-void Delivery::answer(Request& request, StreamRequest& stream, const VerifiedPath& path,
-                      wire::Verdict verdict, Instant finished) {
-  const std::uint32_t count = token_count(path);
-  if (parts_.speculation != nullptr) {
-    parts_.speculation->observe_draft(stream.rows, count);
-    observe({.rows = stream.rows,
-             .probe_rows = probes_run(request.session->target, stream.drafted),
-             .tokens = count,
-             .guessed = count - 1});
-  }
-  verdict.next = path.next;
-  verdict.ending = path.finish;
-  const auto brought = request.session->target.tokens().last(count);
-  verdict.tokens.assign(brought.begin(), brought.end() - 1);
-  verdict.drafted = stream.rows - 1;
-  verdict.draft_us = microseconds(stream.drafted.time);
-  stream.left -= count;
-  if (request.streamed_at) {
-    parts_.forecast.observe_streamed(seconds(finished - *request.streamed_at) / count);
-  }
-  request.streamed_at = finished;
-  if (path.finish != Finish::none) stream.left = 0;
-  request.client.reply->verdict(std::move(verdict));
+Bytes Delivery::new_rows(const Request& request, std::uint32_t first, std::uint32_t count) const {
+  return quantized_rows(*request.client.tap, request.session->target.cache(), first, count);
 }
 
 void Delivery::refuse(const Client& client, std::uint32_t round, Refusal why, Error error) {

@@ -5,7 +5,6 @@
 #include <functional>
 #include <memory>
 
-#include "server/load/load_forecast.h"
 #include "server/metrics/metrics.h"
 #include "server/passes/request.h"
 #include "server/proposers/probe_budget.h"
@@ -18,14 +17,12 @@
 
 namespace edgedraft {
 
-// Sends clients their answers: verdicts with a draft's rows, prompts' rows in chunks, refusals. It
-// also learns from them how many tokens drafts bring.
+// Sends clients their answers: verdicts, the rows of runs, prompts' rows in chunks, refusals.
 //
 // Threads   one
 class Delivery {
  public:
   struct Parts {
-    LoadForecast& forecast;
     Speculation* speculation;  // null: the server does not draft
     std::shared_ptr<Metrics> metrics;
     std::function<Instant()> now;
@@ -33,8 +30,8 @@ class Delivery {
   // Requires  the references outlive it
   explicit Delivery(const Parts& parts) : parts_(parts) {}
 
-  // The outcome of a pass that ended at `finished`. Returns whether the request goes on: a stream
-  // that has tokens left, a run that the answer does not end. Throws DeviceError; the session has
+  // The outcome of a pass that ended at `finished`. Returns whether the request goes on: a run that
+  // the answer does not end. Throws DeviceError; the session has
   // then gone on, its client has not.
   //
   // Requires  request.started
@@ -66,14 +63,9 @@ class Delivery {
               wire::Verdict verdict);
   void answer(Request& request, RunRequest& of, const VerifiedPath& path, wire::Verdict verdict,
               Instant finished);
-  void answer(const Request& request, const DraftRequest& draft, const VerifiedPath& path,
-              wire::Verdict verdict);
-  void answer(Request& request, StreamRequest& stream, const VerifiedPath& path,
-              wire::Verdict verdict, Instant finished);
   // What the server's own guesses brought. Requires  parts_.speculation
   void observe(const ProbeBudget::Outcome& outcome);
-  void count_draft(const Request& request, std::uint32_t rows, const VerifiedPath& path,
-                   Instant finished);
+  Bytes new_rows(const Request& request, std::uint32_t first, std::uint32_t count) const;
 
   Parts parts_;
   std::deque<RowsOwed> owed_;

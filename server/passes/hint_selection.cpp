@@ -101,7 +101,7 @@ HintSelection select_hints(PassTerms pass, std::span<const RunOffer> runs,
   if (selection.held_until) return selection;
 
   // Sessions without hints gain nothing from a wider pass, unless the server guesses for all.
-  bool hold_short = pass.any_stream;
+  bool hold_short = false;
   for (const RunOffer& run : runs) {
     pass.rows += run.probe_rows;
     hold_short |= run.history.is_hintless;

@@ -59,7 +59,6 @@ struct PassTerms {
   double tokens = 0.0;            // that these rows bring
   std::uint32_t prompt_rows = 0;  // kept for prompts; 0: there is none
   std::uint32_t rows_max = 0;
-  bool any_stream = false;
   bool guesses_join = false;  // guesses of the server's own stand beside all hints
   bool knows_costs = true;    // of passes wider than those that were seen
   // The server's own tree for a gap; nothing until its acceptance is known.

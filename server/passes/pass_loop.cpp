@@ -15,15 +15,6 @@ Error session_unknown() {
   return {Errc::session_unknown, "the server no longer has this session"};
 }
 
-// Requires  what decode() has checked: parents that are there, and no more nodes than a tree takes
-DraftTree tree_of(const wire::Draft& draft) {
-  DraftTree tree;
-  for (std::size_t i = 0; i < draft.parents.size(); ++i) {
-    tree.add(draft.tokens[i], draft.parents[i]);
-  }
-  return tree;
-}
-
 // What the answer holds before a token has to be known: an answer that began behind the text would
 // hold the tokens of a draft that are no part of it.
 bool begins_within(const PrefillRequest& request) {
@@ -42,41 +33,31 @@ PassLoop::PassLoop(const SessionParts& parts, const PassLoopOptions& options,
       metrics_(options.metrics),
       probe_(parts.decoder.backend()),
       sessions_(parts, options.sessions, now_),
-      forecast_({.pass_rows_max = options.pass_rows_max,
-                 .row_budget = options.row_budget,
-                 .drafts_for_streams = options.speculation != nullptr}),
-      delivery_({.forecast = forecast_,
-                 .speculation = options.speculation,
+      delivery_({.speculation = options.speculation,
                  .metrics = metrics_,
                  .now = now_}),
       admission_(sessions_, delivery_, options.sessions.waiting_max),
       planner_({.pass_rows_max = options.pass_rows_max, .prompt_rows = options.prompt_rows}) {
   EDGEDRAFT_CHECK(options.prompt_rows >= 1 && options.prompt_rows < options.pass_rows_max &&
-                  options.pass_rows_max <= kMaskRowsMax &&
-                  options.row_budget <= options.pass_rows_max);
+                  options.pass_rows_max <= kMaskRowsMax);
   metrics_->sessions_max.set(options.sessions.sessions_max);
   metrics_->kv_bytes_max.set(sessions_.memory().bytes);
-  publish_row_budget();
 }
 
-PassLoop::StartReport PassLoop::measure_costs(Duration time_max, std::span<Tap* const> taps) {
+PassLoop::StartReport PassLoop::measure_costs(Duration time_max) {
   EDGEDRAFT_CHECK(sessions_.count() == 0);
   KvCache cache = sessions_.scratch_cache();
   EDGEDRAFT_CHECK(cache.reserve(options_.pass_rows_max));
   const Instant started = now_();
-  const StartCosts costs = measure_start_costs(
-      decoder_, cache,
-      {.time_max = time_max, .rows_max = options_.pass_rows_max, .taps = taps, .now = now_});
-  StartReport report{.passes = costs.passes, .took = now_() - started};
-  for (StartCosts::Sample& pass : report.passes) {
-    if (options_.pace) pass.time = std::max(pass.time, options_.pace(pass.count));
-    forecast_.seen().anchor_pass(pass.count, pass.time);
+  StartReport report{
+      .passes = measure_start_costs(
+          decoder_, cache, {.time_max = time_max, .rows_max = options_.pass_rows_max, .now = now_}),
+      .took = now_() - started};
+  for (StartSample& pass : report.passes) {
+    if (options_.pace) pass.time = std::max(pass.time, options_.pace(pass.rows));
+    costs_.anchor(pass.rows, pass.time);
     metrics_->health.pass_took(pass.time);
   }
-  for (const StartCosts::Sample& delivery : costs.deliveries) {
-    forecast_.seen().anchor_delivery(delivery.count, delivery.time);
-  }
-  tell_forecast(busy_sessions());
   return report;
 }
 
@@ -122,9 +103,7 @@ void PassLoop::step() {
   admission_.admit(turns_);
   if (const std::vector<RowShare> planned = plan(); !planned.empty()) {
     std::vector<PassShare> shares;
-    const std::uint32_t busy = busy_sessions();
     const auto failed = run(planned, shares);
-    tell_forecast(busy);
     settle(planned, shares, failed);
     // Only after every answer has been given.
     begin_next_steps();
@@ -249,38 +228,11 @@ void PassLoop::begin_prompt(const Job& job, Session& session, const wire::RunTer
   if (!admission_.enter(turns_.back())) turns_.pop_back();
 }
 
-void PassLoop::begin(const Job& job, const wire::Draft& request) {
-  Session* const session = sessions_.find(job.client.connection_id);
-  // A session of another length has another root than the one that the client drafted from.
-  if (session == nullptr || session->target.tokens().size() != request.base_length) {
-    delivery_.refuse(job.client, request.round, Refusal::session_unknown, session_unknown());
-    return;
-  }
-  TargetSession& target = session->target;
-  if (auto begun = target.begin(tree_of(request)); !begun) {
-    delivery_.refuse(job.client, request.round, refusal_of(begun.error().code), begun.error());
-    return;
-  }
-  Request asked{
-      .client = job.client,
-      .session = session,
-      .round = request.round,
-      .posted = job.posted,
-      .work = DraftRequest{.valid_from = target.valid_count(), .rows = target.pending_rows()}};
-  if (request.stream_tokens > 0) {
-    target.abandon();  // begun only to see whether it may be
-    asked.work = StreamRequest{.left = request.stream_tokens};
-    begin_step(asked);
-  } else if (session->draft_answered && target.pending_rows() > 1) {
-    // After a prompt the client waited for activations as well; a root alone took no drafting.
-    forecast_.seen().observe_absence(job.posted - session->used);
-  }
-  turns_.push_back(std::move(asked));
-}
-
-std::uint32_t PassLoop::streaming_sessions(const Session& with) const {
+std::uint32_t PassLoop::drafted_sessions(const Session& with) const {
   const auto others = std::ranges::count_if(turns_, [&](const Request& request) {
-    return request.streams() && request.session != &with && !request.paused();
+    const RunRequest* const of = request.run();
+    return of != nullptr && !of->run->in_lockstep() && request.session != &with &&
+           !request.paused();
   });
   return static_cast<std::uint32_t>(others) + 1;
 }
@@ -294,24 +246,11 @@ Drafted PassLoop::own_draft(Session& session, std::uint32_t tokens_left, bool we
   };
   return options_.speculation->draft(session.target, session.proposer,
                                      {.tokens_left = tokens_left,
-                                      .sessions = streaming_sessions(session),
-                                      .costs = forecast_.seen(),
+                                      .sessions = drafted_sessions(session),
+                                      .costs = costs_,
                                       .rows_max = options_.pass_rows_max - options_.prompt_rows,
                                       .weighed_by_caller = weighed_by_caller,
                                       .make_room = make_room});
-}
-
-void PassLoop::begin_step(Request& request) {
-  Session& session = *request.session;
-  if (RunRequest* const run = request.run()) return begin_step(session, *run);
-  auto& stream = std::get<StreamRequest>(request.work);
-  stream.drafted = own_draft(session, stream.left, false);
-  if (!session.target.begin(stream.drafted.tree, stream.drafted.probes)) {
-    // A drafter's vocabulary may be padded beyond the target's.
-    stream.drafted = {};
-    EDGEDRAFT_SESSION_CHECK(session.target.begin(DraftTree()));
-  }
-  stream.rows = stream.drafted.tree.row_count();
 }
 
 // --- passes ---
@@ -379,17 +318,12 @@ std::optional<DeviceError> PassLoop::run(std::span<const RowShare> plan,
     const std::uint32_t rows = run_pass(decoder_, shares);
     if (const Duration pace = options_.pace ? options_.pace(rows) : Duration::zero();
         pace > Duration::zero()) {
-      const Duration computed = now_() - started;
-      for (const RowShare& share : plan) {
-        turns_[share.claim].pace += pace;
-        turns_[share.claim].computed += computed;
-      }
       options_.wait_until(started + pace);
     }
     if (rows == 0) return std::nullopt;
     ++count_.passes;
     count_.rows += rows;
-    forecast_.seen().observe_pass(rows, now_() - started);
+    costs_.add(rows, now_() - started);
     if (options_.speculation != nullptr) options_.speculation->observe_pass(rows, now_() - started);
     metrics_->pass(rows, now_() - started);
     remember(plan);
@@ -446,16 +380,16 @@ bool PassLoop::answer(Request& request, const PassShare& share,
 
 void PassLoop::begin_next_steps() {
   std::erase_if(turns_, [&](Request& request) {
-    if (!request.streams() || request.session->target.busy()) return false;
+    RunRequest* const run = request.run();
+    if (run == nullptr || request.session->target.busy()) return false;
     try {
-      begin_step(request);
+      begin_step(*request.session, *run);
     } catch (const std::exception&) {
       give_up(request.client, request.round, std::current_exception());
       return true;
     }
     request.posted = now_();
     request.started.reset();
-    request.pace = request.computed = {};
     return false;
   });
 }
@@ -511,26 +445,6 @@ void PassLoop::give_up_all(const std::exception& failure) {
 void PassLoop::device_failed(const std::exception& failure) {
   metrics_->device_failures.add();
   metrics_->health.device_failed(failure.what(), !probe_.device_answers());
-}
-
-std::uint32_t PassLoop::busy_sessions() const {
-  // Sessions that were answered within this time, or made: their devices draft on.
-  constexpr Duration kRecently = std::chrono::seconds(1);
-  const Instant recently = now_() - kRecently;
-  const auto at_work = std::ranges::count_if(turns_, [&](const Request& request) {
-    return request.session->used < recently && !request.paused() && !request.waits();
-  });
-  return sessions_.count_used_since(recently) + static_cast<std::uint32_t>(at_work);
-}
-
-void PassLoop::tell_forecast(std::uint32_t busy_sessions) {
-  forecast_.set_sessions(busy_sessions);
-  publish_row_budget();
-}
-
-void PassLoop::publish_row_budget() {
-  row_budget_ = forecast_.row_budget();
-  metrics_->row_budget.set(row_budget_);
 }
 
 void PassLoop::count_held() {

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -13,7 +12,7 @@
 #include <thread>
 #include <vector>
 
-#include "server/load/load_forecast.h"
+#include "server/load/running_cost.h"
 #include "server/load/start_measurement.h"
 #include "server/metrics/metrics.h"
 #include "server/passes/admission.h"
@@ -42,13 +41,10 @@ struct PassLoopOptions {
   std::uint32_t pass_rows_max = kMaskRowsMax;
   // Rows of prompts in a pass that has drafts as well.
   std::uint32_t prompt_rows = 64;
-  // Rows per draft, root included, that clients are told; 0: what gives all of them together the
-  // most tokens per second.
-  std::uint32_t row_budget = 0;
   // Requests that had no pass for this long are refused: their clients went on without them. 0:
   // never.
   Duration wait_max{};
-  // Drafts for sessions that stream; null: one token per pass. Outlives the loop.
+  // Drafts for runs; null: one token per pass without hints. Outlives the loop.
   Speculation* speculation = nullptr;
   Economy economy = Economy::as_asked;
   // Told why a session was dropped whose state contradicted itself.
@@ -61,9 +57,8 @@ struct PassLoopOptions {
 // benchmarks by a simulated one.
 //
 // PassPlanner decides which requests take part in a pass, Admission which get memory for it;
-// Delivery answers, and LoadForecast knows what clients are told to expect. A request waits only
-// for what was there before it: one that took part in a pass and goes on queues up behind the
-// others, and a stream pauses while its client does not read.
+// Delivery answers. A request waits only for what was there before it: one that took part in a
+// pass and goes on queues up after the others, and a run pauses while its client does not read.
 //
 // Peers     Whatever a client asks for, in any order, costs its own session at most: a request that
 //           does not fit what the session holds is refused with session_unknown, and the client
@@ -71,20 +66,20 @@ struct PassLoopOptions {
 // Errors    what fails at a request's work, such as the host's memory, costs its session as a
 //           failing device does. What a call throws all the same belongs to no request:
 //           give_up_all().
-// Threads   one; row_budget() from any
+// Threads   one
 class PassLoop {
  public:
   // Requires  1 <= prompt_rows < pass_rows_max <= kMaskRowsMax
   PassLoop(const SessionParts& parts, const PassLoopOptions& options, std::function<Instant()> now);
 
-  // Measures what passes cost, and activations through these taps, before any client is served, so
-  // that the first budgets and outlooks are right. Ends before `time_max` unless the device's first
-  // pass alone takes longer. Throws DeviceError. Requires  no session yet
+  // Measures what passes cost before any client is served, so that the first choices of hints are
+  // right. Ends before `time_max` unless the device's first pass alone takes longer. Throws
+  // DeviceError. Requires  no session yet
   struct StartReport {
-    std::vector<StartCosts::Sample> passes;  // paces included; none if there was too little time
+    std::vector<StartSample> passes;  // paces included; none if there was too little time
     Duration took;
   };
-  StartReport measure_costs(Duration time_max, std::span<Tap* const> taps);
+  StartReport measure_costs(Duration time_max);
 
   // Takes in a request; the answer goes to client.reply, at once if it is refused, else from a
   // step. A connection has one request at a time.
@@ -103,18 +98,16 @@ class PassLoop {
   const Count& count() const { return count_; }
   // Requests that have no answer yet.
   std::size_t active_count() const { return turns_.size(); }
-  // Streams and runs among them whose clients do not read, or give no credit, as of the last step.
+  // Runs among them that wait for their clients, as of the last step.
   std::size_t paused_count() const { return paused_count_; }
   // Whether a step would do nothing, unless memory becomes free with time (waiting_count() > 0) or
-  // a stream's client reads, or hints are no longer waited for (due()).
+  // a run's client reads, or hints are no longer waited for (due()).
   bool idle() const;
   // When a run that waits for hints goes on without; nothing if none does.
   std::optional<Instant> due() const;
   // Prompts in line for memory.
   std::size_t waiting_count() const { return admission_.waiting_count(); }
   SessionStore::Memory memory() const { return sessions_.memory(); }
-  // Rows per draft, root included, as the last verdict told them.
-  std::uint32_t row_budget() const { return row_budget_; }
   // One pass, and one chunk of the activations that prompts still owe.
   void step();
   // A call threw this: nobody knows how far it came, so every request is refused, and its session
@@ -140,7 +133,6 @@ class PassLoop {
 
   void begin(const Job& job, const wire::Prefill& request);
   void begin(const Job& job, const wire::Resume& request);
-  void begin(const Job& job, const wire::Draft& request);
   // Whether the prompt may be begun, as far as that shows before its session is made: one that may
   // not is refused, and is to cost nobody a session. Null: it has none yet. Finds its law.
   bool may_begin(const Job& job, const Session* session, const wire::RunTerms& terms,
@@ -153,13 +145,11 @@ class PassLoop {
   // The run that follows a prompt's answer; null if the client gives no credit.
   std::unique_ptr<Run> run_behind(std::span<const std::uint32_t> tokens,
                                   const wire::RunTerms& terms) const;
-  // Sessions that stream or run, this one among them: they share the passes that are drafted for.
+  // Sessions whose runs the server may draft for, this one among them: they share the passes.
   // Those that are paused want nothing of passes.
-  std::uint32_t streaming_sessions(const Session& with) const;
+  std::uint32_t drafted_sessions(const Session& with) const;
   // What the server itself has for the session's next pass; nothing if it does not draft.
   Drafted own_draft(Session& session, std::uint32_t tokens_left, bool weighed_by_caller);
-  // The next pass of a stream or run; its session has no request.
-  void begin_step(Request& request);
   // The next pass of a run, for its root alone until hints are chosen.
   void begin_step(Session& session, RunRequest& request);
   // Whether the run has no hints and a tree of the server's own takes their place.
@@ -171,6 +161,8 @@ class PassLoop {
   // session contradicts itself and was given up.
   bool guess_beside_hints(const RunTurn& turn);
   bool choose_hints(const RunTurn& turn, std::uint32_t count);
+  // The same with the complete hints of a run under lockstep.
+  bool choose_complete(const RunTurn& turn);
   // Does this with the run's session, which has no request meanwhile.
   bool with_session(const RunTurn& turn, const std::function<void(TargetSession&)>& work);
   bool joins_hints() const {
@@ -185,10 +177,6 @@ class PassLoop {
   std::optional<DeviceError> run(std::span<const RowShare> plan, std::vector<PassShare>& shares);
   // Others may share the full pages of what these sessions have run.
   void remember(std::span<const RowShare> plan);
-  // Sessions at work, whether or not they had an answer lately: a pass may take longer than that.
-  std::uint32_t busy_sessions() const;
-  void tell_forecast(std::uint32_t busy_sessions);
-  void publish_row_budget();
   // Each that took part is answered, given up, or queued after the others for its next turn.
   void settle(std::span<const RowShare> plan, const std::vector<PassShare>& shares,
               const std::optional<DeviceError>& failed);
@@ -217,8 +205,7 @@ class PassLoop {
   std::shared_ptr<Metrics> metrics_;
   DeviceProbe probe_;
   SessionStore sessions_;
-  LoadForecast forecast_;
-  std::atomic<std::uint32_t> row_budget_{0};
+  CostCurve costs_;
   Delivery delivery_;
   Admission admission_;
   PassPlanner planner_;

@@ -19,6 +19,13 @@ void PassLoop::hints(std::uint64_t connection_id, const wire::Hints& hints, Inst
     const bool was_paused = request.paused();
     try {
       run->take(hints, posted);
+      RunRequest* const of = request.run();
+      const bool begins_pass = hints.complete && of != nullptr && run->in_lockstep();
+      if (begins_pass &&
+          !choose_complete({.request = &request, .session = request.session, .of = of})) {
+        drop_requests(connection_id);
+        return;
+      }
     } catch (const std::exception&) {
       const Client client = request.client;
       drop_requests(connection_id);
@@ -92,7 +99,7 @@ void PassLoop::choose_hints() {
   const Instant now = now_();
   PassTerms pass{.rows_max = options_.pass_rows_max,
                  .guesses_join = joins_hints(),
-                 .knows_costs = forecast_.seen().knows_passes()};
+                 .knows_costs = costs_.knows_counts()};
   std::vector<RunTurn> runs;
   for (Request& request : turns_) {
     RunRequest* const of = request.run();
@@ -100,18 +107,17 @@ void PassLoop::choose_hints() {
       request.end_hold(now);
       // A paused run waits for its client. Held as well, it would not be ready when that reads
       // again, and nobody would look when it is due.
-      const bool may_wait = !of->run->has_hints() && !request.paused();
+      const bool may_wait = !of->run->in_lockstep() && !of->run->has_hints() && !request.paused();
       if (may_wait && now < of->economy_until) of->held_until = of->economy_until;
     }
     if (!request.ready()) continue;
-    if (of != nullptr) {
+    if (of != nullptr && !of->run->in_lockstep()) {
       runs.push_back({.request = &request, .session = request.session, .of = of});
     } else if (request.is_prompt()) {
       pass.prompt_rows = options_.prompt_rows;
     } else {
       pass.rows += request.session->target.pending_rows();
       pass.tokens += 1.0;
-      pass.any_stream |= request.is_stream();
     }
   }
   if (runs.empty()) return;
@@ -131,10 +137,10 @@ void PassLoop::choose_hints() {
                       .next = of->run->next_hints(now)});
   }
   if (std::ranges::any_of(offers, &RunOffer::is_gap)) {
-    pass.gap_tree = options_.speculation->expected_tree(streaming_sessions(*runs.front().session));
+    pass.gap_tree = options_.speculation->expected_tree(drafted_sessions(*runs.front().session));
   }
   const HintSelection selection = select_hints(
-      pass, offers, [&](std::uint32_t rows) { return forecast_.seen().pass_seconds(rows); }, now);
+      pass, offers, [&](std::uint32_t rows) { return pass_seconds(costs_, rows); }, now);
   for (std::size_t i = 0; i < runs.size(); ++i) {
     if (selection.held_until) {
       runs[i].of->held_until = selection.held_until;
@@ -179,6 +185,14 @@ bool PassLoop::choose_hints(const RunTurn& turn, std::uint32_t count) {
     run.propose({});
     run.choose(0, length);
     EDGEDRAFT_SESSION_CHECK(target.begin(DraftTree()));
+  });
+}
+
+bool PassLoop::choose_complete(const RunTurn& turn) {
+  Run& run = *turn.of->run;
+  return with_session(turn, [&](TargetSession& target) {
+    const auto length = static_cast<std::uint32_t>(target.tokens().size());
+    EDGEDRAFT_SESSION_CHECK(target.begin(run.choose_complete(length)));
   });
 }
 

@@ -24,20 +24,7 @@ struct PromptRequest {
   std::unique_ptr<Run> run{};    // that begins with its answer; null: none
 };
 
-// A client's tree, answered in one pass.
-struct DraftRequest {
-  std::uint32_t valid_from;  // the first position that becomes valid
-  std::uint32_t rows;        // of the tree, root included
-};
-
-// The server goes on alone, one step per pass.
-struct StreamRequest {
-  std::uint32_t left;      // tokens still to bring
-  std::uint32_t rows = 0;  // of its next step, root included and probes not
-  Drafted drafted{};       // what the server drafted for that step
-};
-
-// The server goes on alone as far as a client's credit reaches, one step per pass.
+// Goes on as far as its client's credit reaches, one step per pass.
 struct RunRequest {
   std::unique_ptr<Run> run;
   Drafted drafted{};  // what the server has for its next pass
@@ -56,17 +43,12 @@ struct Request {
   Session* session;
   std::uint32_t round;
   Instant posted;
-  std::variant<PromptRequest, DraftRequest, StreamRequest, RunRequest> work;
+  std::variant<PromptRequest, RunRequest> work;
   std::optional<Instant> started{};
-  // How long the passes it took part in were paced to take, and how long they took to compute.
-  Duration pace{};
-  Duration computed{};
-  bool was_paused = false;               // at the last look
-  std::optional<Instant> streamed_at{};  // its last verdict, if it goes on and has not paused since
-  const PassShare* share = nullptr;      // in a pass that has run, until what came of it is settled
+  bool was_paused = false;           // at the last look
+  const PassShare* share = nullptr;  // in a pass that has run, until what came of it is settled
 
   bool is_prompt() const { return std::holds_alternative<PromptRequest>(work); }
-  bool is_stream() const { return std::holds_alternative<StreamRequest>(work); }
   // A prompt in line for memory.
   bool waits() const {
     const auto* prompt = std::get_if<PromptRequest>(&work);
@@ -74,14 +56,13 @@ struct Request {
   }
   const RunRequest* run() const { return std::get_if<RunRequest>(&work); }
   RunRequest* run() { return std::get_if<RunRequest>(&work); }
-  // It makes one step after another by itself.
-  bool streams() const { return is_stream() || run() != nullptr; }
-  // A stream or run whose client does not read, or gives no more credit.
+  // A run that waits for its client, which does not read, or gives neither credit nor, under
+  // lockstep, the hints for the next pass.
   bool paused() const {
-    if (const RunRequest* of = run()) {
-      return client.reply->full() || session->target.tokens().size() >= of->run->credit();
-    }
-    return is_stream() && client.reply->full();
+    const RunRequest* const of = run();
+    return of != nullptr &&
+           (client.reply->full() || session->target.tokens().size() >= of->run->credit() ||
+            of->run->lacks_hints());
   }
   // A run that waits for hints.
   bool held() const { return run() != nullptr && run()->held_until; }
@@ -89,7 +70,6 @@ struct Request {
   void go_on(Instant at) {
     was_paused = false;
     posted = at;
-    streamed_at.reset();
     if (RunRequest* of = run()) of->begun = at;
   }
   // It waits for hints no more: until then it had no need of a turn.

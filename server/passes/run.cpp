@@ -25,11 +25,16 @@ Duration smoothed(const std::optional<Duration>& before, Duration sample) {
 Run::Run(const wire::RunTerms& terms, std::span<const std::uint32_t> tokens,
          std::uint32_t vocabulary_count)
     : terms_(terms),
-      hints_(tokens, {.nodes_max = kHintNodesMax, .vocabulary_count = vocabulary_count}) {}
+      hints_(tokens, {.nodes_max = kHintNodesMax, .vocabulary_count = vocabulary_count}),
+      vocabulary_count_(vocabulary_count) {}
 
 void Run::take(const wire::Hints& hints, Instant posted) {
   terms_.credit = std::max(terms_.credit, hints.credit);
-  terms_.economy = hints.economy;
+  if (in_lockstep()) {
+    if (hints.complete) complete_ = hints;
+    return;
+  }
+  terms_.hold = hints.hold;
   const bool had_hints = has_hints();
   const std::uint64_t taken_before = hints_.counts().taken;
   const std::vector<ScoreSteps> added = hints_.add(hints);
@@ -50,6 +55,7 @@ void Run::take(const wire::Hints& hints, Instant posted) {
 }
 
 void Run::advance(std::span<const std::uint32_t> tokens, Instant now) {
+  complete_.reset();
   const bool had_hints = has_hints();
   told_ = now;
   if (hinted_count() > 0) accepted_.add(static_cast<double>(tokens.size()) - 1.0);
@@ -136,8 +142,6 @@ Run::Ranked Run::rank() const {
 }
 
 const DraftTree& Run::choose(std::uint32_t count, std::uint32_t length) {
-  // The pass brings a token of the target's own behind the deepest node.
-  const std::uint32_t depth_max = terms_.credit > length ? terms_.credit - length - 1 : 0;
   chosen_ = {};
   chosen_nodes_.clear();
   hints_seen_ = hints_.last_id();
@@ -149,10 +153,32 @@ const DraftTree& Run::choose(std::uint32_t count, std::uint32_t length) {
   for (std::size_t i = 0; i < most; ++i) {
     const Node& node = nodes[i];
     depth_of[i + 1] = depth_of[node.parent] + 1;
-    if (depth_of[i + 1] > depth_max) continue;
+    if (depth_of[i + 1] > depth_max(length)) continue;
     row_of[i + 1] = chosen_.add(node.token, row_of[node.parent],
                                 static_cast<Score>(std::log(node.probability)));
     chosen_nodes_.push_back(node);
+  }
+  return chosen_;
+}
+
+const DraftTree& Run::choose_complete(std::uint32_t length) {
+  chosen_ = {};
+  chosen_nodes_.clear();
+  std::vector<std::optional<std::uint32_t>> row_of(complete_->tokens.size());
+  std::vector<std::uint32_t> depth_of(complete_->tokens.size(), 1);
+  for (std::size_t i = 0; i < row_of.size(); ++i) {
+    const std::uint16_t distance = complete_->parents[i];
+    std::optional<std::uint32_t> parent = 0;
+    if (distance > 0) {
+      parent = row_of[i - distance];
+      depth_of[i] = depth_of[i - distance] + 1;
+    }
+    // Nodes that no verdict can take.
+    const std::uint32_t token = complete_->tokens[i];
+    if (!parent || depth_of[i] > depth_max(length) || token >= vocabulary_count_) continue;
+    row_of[i] = chosen_.add(token, *parent, 0.0f);
+    chosen_nodes_.push_back(
+        {.token = token, .parent = *parent, .hint = ScoreSteps{}, .probability = 1.0});
   }
   return chosen_;
 }

@@ -26,6 +26,9 @@ class Run {
       std::uint32_t vocabulary_count);
 
   bool brings_rows() const { return terms_.rows; }
+  bool in_lockstep() const { return terms_.hold == wire::Hold::lockstep; }
+  // Under lockstep: its client has not sent the hints for the next pass.
+  bool lacks_hints() const { return in_lockstep() && !complete_; }
   // The length up to which it may go.
   std::uint32_t credit() const { return terms_.credit; }
 
@@ -50,6 +53,8 @@ class Run {
   // The tree for the next pass: the best `count` nodes as far as the credit reaches from `length`
   // tokens on.
   const DraftTree& choose(std::uint32_t count, std::uint32_t length);
+  // The same of the complete hints, all of them. Requires  in_lockstep(), !lacks_hints()
+  const DraftTree& choose_complete(std::uint32_t length);
   const DraftTree& chosen() const { return chosen_; }
   // How many of the chosen nodes were hinted, and how many the server alone proposed.
   std::uint32_t hinted_count() const;
@@ -64,7 +69,7 @@ class Run {
   const HintCounts& counts() const { return hints_.counts(); }
   bool has_hints() const { return hints_.node_count() > 0; }
   HintHistory history() const {
-    return {.asks_economy = terms_.economy,
+    return {.asks_economy = terms_.hold == wire::Hold::economy,
             .was_hinted = hints_.last_id() > 0,
             .is_hintless = is_hintless(),
             .delay = hint_delay_};
@@ -94,8 +99,15 @@ class Run {
   const Ranked& ranked();
   Ranked rank() const;
 
+  std::uint32_t depth_max(std::uint32_t length) const {
+    // The pass brings a token of the target's own behind the deepest node.
+    return terms_.credit > length ? terms_.credit - length - 1 : 0;
+  }
+
   wire::RunTerms terms_;
   HintTree hints_;
+  std::optional<wire::Hints> complete_;  // under lockstep, for the next pass
+  std::uint32_t vocabulary_count_;
   DraftTree guesses_;
   // What scores are worth differs between a device's drafter and the server's.
   HintCalibration calibration_;

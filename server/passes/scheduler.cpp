@@ -62,12 +62,13 @@ void Scheduler::post(const Client& client, TargetWork request) {
 void Scheduler::hints(std::uint64_t connection_id, wire::Hints hints) {
   const std::lock_guard lock(mutex_);
   WaitingHints& waiting = waiting_hints_[connection_id];
-  if (waiting.cost + cost_of(hints) > kHintsWaitingMax) {
+  // A connection has one complete message at a time, and its run would wait for it in vain.
+  if (!hints.complete && waiting.cost + cost_of(hints) > kHintsWaitingMax) {
     hints.tokens.clear();
     hints.parents.clear();
     hints.scores.clear();
   }
-  const bool only_credit = hints.tokens.empty();
+  const bool only_credit = hints.tokens.empty() && !hints.complete;
   if (only_credit && waiting.credit) {
     // Credit is an absolute position and never shrinks: of several that wait one says all. It is
     // the last, so that `economy` is what was said last.

@@ -24,7 +24,7 @@ struct SchedulerOptions {
 
 // Drives a PassLoop on a thread of its own, which owns the decoder, the taps and every session.
 //
-// Threads   post(), hints(), cancel(), ended(), row_budget() and wake() from any
+// Threads   post(), hints(), cancel(), ended() and wake() from any
 class Scheduler {
  public:
   Scheduler(const SessionParts& parts, const SchedulerOptions& options);
@@ -44,8 +44,6 @@ class Scheduler {
   void cancel(std::uint64_t connection_id, std::uint32_t round);
   // The connection is over: its work is dropped, its session may be resumed or evicted.
   void ended(std::uint64_t connection_id);
-  // Rows per draft that newcomers are told, as the last verdict told them.
-  std::uint32_t row_budget() const { return loop_.row_budget(); }
   // A client that was behind in reading may have caught up: its stream goes on.
   void wake();
   // Drops what waits and asks the thread to end, which its destructor waits for. False: it does not
@@ -93,7 +91,7 @@ class Scheduler {
   Metrics& metrics() { return *options_.passes.metrics; }
 
   SchedulerOptions options_;
-  PassLoop loop_;  // of the thread alone, but for row_budget()
+  PassLoop loop_;  // of the thread alone
 
   std::mutex mutex_;
   std::condition_variable wake_;

@@ -2,36 +2,27 @@
 
 #include <utility>
 
-#include "shared/protocol/activation_codec.h"
 #include "shared/protocol/constant_time.h"
-#include "shared/protocol/padding.h"
 
 namespace edgedraft {
 namespace {
 
 class ConnectionReplies final : public Replies {
  public:
-  // Activations are padded to `padded_row_bytes` per position; of verdicts they are of all
-  // positions, or of the newest alone.
-  ConnectionReplies(ReplyHandle handle, std::shared_ptr<Metrics> metrics,
-                    std::uint32_t padded_row_bytes, bool newest_row)
-      : handle_(std::move(handle)),
-        metrics_(std::move(metrics)),
-        padded_row_bytes_(padded_row_bytes),
-        newest_row_(newest_row),
-        padding_(handle_.connection_id()) {}
+  ConnectionReplies(ReplyHandle handle, std::shared_ptr<Metrics> metrics)
+      : handle_(std::move(handle)), metrics_(std::move(metrics)) {}
 
   void verdict(wire::Verdict verdict) override {
     metrics_->activation_bytes.add(verdict.activations.size());
-    const std::uint32_t rows = verdict_rows(verdict.path.size(), newest_row_);
-    pad(verdict, rows, padded_row_bytes_, padding_);
     handle_.verdict(std::move(verdict));
   }
   void activations(wire::Activations chunk) override {
-    handle_.activations(counted_and_padded(std::move(chunk)));
+    metrics_->activation_bytes.add(chunk.data.size());
+    handle_.activations(std::move(chunk));
   }
   void run_activations(wire::Activations rows) override {
-    handle_.run_activations(counted_and_padded(std::move(rows)));
+    metrics_->activation_bytes.add(rows.data.size());
+    handle_.run_activations(std::move(rows));
   }
   void refuse(std::uint32_t round, Error error) override {
     handle_.refuse(round, std::move(error));
@@ -42,17 +33,8 @@ class ConnectionReplies final : public Replies {
   }
 
  private:
-  wire::Activations counted_and_padded(wire::Activations chunk) {
-    metrics_->activation_bytes.add(chunk.data.size());
-    pad(chunk, padded_row_bytes_, padding_);
-    return chunk;
-  }
-
   ReplyHandle handle_;
   std::shared_ptr<Metrics> metrics_;
-  std::uint32_t padded_row_bytes_;
-  bool newest_row_;
-  Random padding_;
 };
 
 }  // namespace
@@ -86,8 +68,6 @@ void Application::handle(const ReplyHandle& reply, const PeerInfo& peer, ServerE
     scheduler_.post(*client, std::move(prefill->request));
   } else if (auto* resume = std::get_if<ResumeRequested>(&event)) {
     scheduler_.post(*client, std::move(resume->request));
-  } else if (auto* draft = std::get_if<DraftRequested>(&event)) {
-    scheduler_.post(*client, std::move(draft->request));
   }
 }
 
@@ -108,14 +88,10 @@ void Application::on_hello(const ReplyHandle& reply, const PeerInfo& peer,
                         .model = host_.name(),
                         .context_count = host_.context_count(),
                         .nodes_max = kTreeNodesMax,
-                        .row_budget = scheduler_.row_budget(),
-                        .scale_groups = {},
-                        .stream_tokens_max = host_.context_count(),
-                        .hint_nodes_max = kHintNodesMax};
+                        .scale_groups = {}};
   if (client->tap) {
     const auto groups = client->tap->scale_groups();
     welcome.scale_groups.assign(groups.begin(), groups.end());
-    welcome.padded_row_bytes = host_.drafters()[client->drafter - 1].padded_row_bytes;
     welcome.newest_row = client->newest_row;
   }
   {
@@ -124,7 +100,9 @@ void Application::on_hello(const ReplyHandle& reply, const PeerInfo& peer,
   }
   log_.info("{}{} signed in with {}", peer.address, agent,
             event.hello.drafter_name.empty() ? "no drafter" : event.hello.drafter_name);
-  reply.accept(std::move(welcome));
+  const HostedDrafter* drafter =
+      event.hello.drafter ? host_.find_drafter(*event.hello.drafter) : nullptr;
+  reply.accept(std::move(welcome), drafter != nullptr ? drafter->padded_row_bytes : 0);
 }
 
 Result<Client> Application::admit(const ReplyHandle& reply, const PeerInfo& peer,
@@ -138,15 +116,12 @@ Result<Client> Application::admit(const ReplyHandle& reply, const PeerInfo& peer
   }
   const auto tap = host_.find_tap(hello);
   if (!tap) return tap.error();
-  const HostedDrafter* drafter = hello.drafter ? host_.find_drafter(*hello.drafter) : nullptr;
   return Client{
       .connection_id = reply.connection_id(),
-      .reply = std::make_shared<ConnectionReplies>(
-          reply, options_.metrics, drafter ? drafter->padded_row_bytes : 0, hello.newest_row),
+      .reply = std::make_shared<ConnectionReplies>(reply, options_.metrics),
       .session = random_session_id(),
       .identity = identity_of(peer, hello.token),
       .tap = *tap,
-      .drafter = drafter ? static_cast<std::uint32_t>(drafter - host_.drafters().data() + 1) : 0,
       .codec = options_.compresses ? wire::Codec::gzip : wire::Codec::none,
       .newest_row = hello.newest_row};
 }

@@ -190,25 +190,21 @@ void reload(const CredentialFiles& files, std::optional<std::string>& token, Lis
            stays ? "; the token stays, as what it came from cannot be read again" : "");
 }
 
-// So that the first clients are told what passes cost. Throws DeviceError: a device that fails here
-// would fail its clients.
-void measure_passes(PassLoop& loop, ModelHost& host, double seconds_max, spdlog::logger& log) {
+// So that the first choices of hints are right. Throws DeviceError: a device that fails here would
+// fail its clients.
+void measure_passes(PassLoop& loop, double seconds_max, spdlog::logger& log) {
   if (seconds_max <= 0) return;
-  std::vector<Tap*> taps;
-  for (const HostedDrafter& drafter : host.drafters()) {
-    if (drafter.tap) taps.push_back(drafter.tap.get());
-  }
   const auto measured = loop.measure_costs(
-      std::chrono::duration_cast<Duration>(std::chrono::duration<double>(seconds_max)), taps);
+      std::chrono::duration_cast<Duration>(std::chrono::duration<double>(seconds_max)));
   if (measured.passes.empty()) {
     log.info("what a pass takes will be learned while serving: --measure {} was too short",
              seconds_max);
     return;
   }
   std::string passes;
-  for (const StartCosts::Sample& pass : measured.passes) {
+  for (const StartSample& pass : measured.passes) {
     passes += fmt::format("{}{:.3g} ms for {}", passes.empty() ? "" : ", ",
-                          1e3 * seconds(pass.time), pass.count);
+                          1e3 * seconds(pass.time), pass.rows);
   }
   log.info("passes by rows: {} (measured for {:.1f} s)", passes, seconds(measured.took));
 }
@@ -291,7 +287,6 @@ Result<int> serve(const ServerOptions& o) {
   PassLoopOptions passes;
   passes.sessions = limits;
   passes.pace = std::move(pace->pass);
-  passes.row_budget = o.row_budget;
   passes.economy = o.economy == "on"    ? Economy::on
                    : o.economy == "off" ? Economy::off
                                         : Economy::as_asked;
@@ -303,7 +298,7 @@ Result<int> serve(const ServerOptions& o) {
   passes.metrics = metrics;
   Scheduler scheduler(parts,
                       {.passes = passes, .queue_max = o.queue_max, .prepare = [&](PassLoop& loop) {
-                         measure_passes(loop, **host, o.measure_s, *log);
+                         measure_passes(loop, o.measure_s, *log);
                        }});
   log->info("keys and values of all sessions: at most {:g} MiB{}",
             static_cast<double>(metrics->kv_bytes_max.value()) / (1 << 20),

@@ -95,14 +95,6 @@ void declare_server_options(CLI::App& app, ServerOptions& o) {
       ->type_name("SECONDS")
       ->check(in_range(0u, 86400u))
       ->capture_default_str();
-  app.add_option(
-         "--row-budget", o.row_budget,
-         "Rows of a draft, root included, that clients are told to keep to, for experiments "
-         "that compare trees. 0: as many as give all clients together the most tokens per "
-         "second under the present load")
-      ->type_name("ROWS")
-      ->check(in_range(0u, kMaskRowsMax))
-      ->capture_default_str();
   app.add_option("--economy", o.economy,
                  "Whether an answer waits for hints that are on their way instead of having passes "
                  "of its own made: fewer passes per token, and slower answers on long links. auto: "

@@ -34,7 +34,6 @@ struct ServerOptions {
   std::uint32_t connections_max = 1024;
   std::uint32_t queue_max = 1024;
   std::uint32_t wait_max_s = 60;
-  std::uint32_t row_budget = 0;
   std::string economy = "auto";
   std::string compress = "gzip";
   std::string metrics;

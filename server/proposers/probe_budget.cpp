@@ -32,7 +32,7 @@ void ProbeBudget::observe(const Outcome& outcome) {
 double ProbeBudget::round_seconds(const Load& load, double rows) {
   const double all = std::max(load.sessions, 1u) * rows;
   const double passes = std::max(1.0, std::ceil(all / load.pass_rows_max));
-  return passes * load.costs.pass_seconds(static_cast<std::uint32_t>(std::ceil(all / passes)));
+  return passes * pass_seconds(load.costs, static_cast<std::uint32_t>(std::ceil(all / passes)));
 }
 
 double ProbeBudget::tokens(const Way& way, double expected) const {
@@ -49,7 +49,7 @@ double ProbeBudget::rows(const Way& way) const {
 std::uint32_t ProbeBudget::next_rows(const Load& load) {
   if (rows_max_ == 0) return 0;
   ++step_;
-  if (!load.costs.knows_passes()) return step_ / kLearnCostsFor % 2 == 0 ? rows_max_ : 0;
+  if (!load.costs.knows_counts()) return step_ / kLearnCostsFor % 2 == 0 ? rows_max_ : 0;
   const double plain_seconds = round_seconds(load, rows(without_));
   const double probing_seconds = round_seconds(load, rows(with_) + rows_max_);
   const double plain_rate = tokens(without_, 0.0) / plain_seconds;

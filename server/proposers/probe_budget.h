@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-#include "server/load/row_budget.h"
+#include "server/load/running_cost.h"
 #include "server/load/running_cost.h"
 
 namespace edgedraft {
@@ -25,7 +25,7 @@ class ProbeBudget {
   struct Load {
     std::uint32_t sessions;
     std::uint32_t pass_rows_max;
-    const RowBudget& costs;
+    const CostCurve& costs;
   };
   // How many probe rows a session's next pass may have.
   std::uint32_t next_rows(const Load& load);

@@ -71,7 +71,7 @@ class Speculation {
     std::uint32_t tokens_left;  // of the stream, 1 at least
     std::uint32_t sessions;     // that stream
     // What passes cost, and rows of them that one session may have.
-    const RowBudget& costs;
+    const CostCurve& costs;
     std::uint32_t rows_max;
     // The caller weighs the tree's nodes by itself, beside others: it is as large as it gets.
     bool weighed_by_caller = false;

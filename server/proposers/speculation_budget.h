@@ -6,7 +6,7 @@
 
 #include "server/load/running_cost.h"
 #include "shared/base/clock.h"
-#include "shared/protocol/draft_sizes.h"
+#include "server/proposers/draft_sizes.h"
 
 namespace edgedraft {
 

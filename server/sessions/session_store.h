@@ -33,7 +33,6 @@ struct Session {
   std::uint64_t connection_id;  // 0: nobody's
   Instant used;
   Instant rows_sent{};                          // the last of its prompt's
-  bool draft_answered = false;                  // by its last verdict
   std::size_t remembered_count = 0;             // of its tokens in the prefix index
   std::unique_ptr<SessionProposer> proposer{};  // if it streams
 

@@ -382,7 +382,6 @@ class ClientLink::Impl {
     struct Visitor {
       ClientSession& session;
       Result<void> operator()(wire::OutgoingPrefill& r) { return session.prefill(std::move(r)); }
-      Result<void> operator()(wire::OutgoingDraft& r) { return session.draft(std::move(r)); }
       Result<void> operator()(wire::OutgoingResume& r) { return session.resume(std::move(r)); }
       Result<void> operator()(wire::OutgoingHints& r) { return session.hints(std::move(r)); }
       Result<void> operator()(CancelRequest&) {
@@ -390,8 +389,9 @@ class ClientLink::Impl {
         return boost::system::in_place_value;
       }
     };
-    // Hints are answered by nothing of their own.
-    if (!std::holds_alternative<wire::OutgoingHints>(request)) sent_known_ = false;
+    // Hints that are not complete are answered by nothing of their own.
+    const auto* hints = std::get_if<wire::OutgoingHints>(&request);
+    if (hints == nullptr || hints->complete) sent_known_ = false;
     const Result<void> sent = std::visit(Visitor{*session_}, request);
     if (!sent) push(ClientEvent(RequestRefused{sent.error()}));
     backed_up_ = session_->holds_output();

@@ -160,9 +160,11 @@ std::uint64_t ReplyHandle::connection_id() const {
   return target_->id;
 }
 
-void ReplyHandle::accept(wire::Welcome welcome) const {
+void ReplyHandle::accept(wire::Welcome welcome, std::uint32_t padded_row_bytes) const {
   Target::post(target_,
-               [w = std::move(welcome)](ServerSession& s) mutable { s.accept(std::move(w)); }, {});
+               [w = std::move(welcome), padded_row_bytes](ServerSession& s) mutable {
+                 s.accept(std::move(w), padded_row_bytes);
+               }, {});
 }
 
 void ReplyHandle::reject(Error error) const {
@@ -197,7 +199,7 @@ void ReplyHandle::activations(wire::Activations chunk) const {
 }
 
 void ReplyHandle::run_activations(wire::Activations rows) const {
-  const auto bytes = static_cast<std::uint32_t>(rows.data.size() + rows.padding.size());
+  const auto bytes = static_cast<std::uint32_t>(rows.data.size());
   Target::post_rows(target_, target_->bytes, bytes, std::move(rows));
 }
 

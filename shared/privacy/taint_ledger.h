@@ -18,7 +18,7 @@ enum class Provenance : std::uint8_t {
 std::string_view to_string(Provenance provenance);
 
 // The tokens of a conversation with their origin. What may be said of it to the server is made from
-// it alone (SafePrefix, SafeTree): what is, or follows, private text cannot be put into a message.
+// it alone (SafePrefix, SafeHints): what is, or follows, private text cannot be put into a message.
 class TaintLedger {
  public:
   std::uint32_t count() const { return static_cast<std::uint32_t>(tokens_.size()); }

@@ -13,7 +13,6 @@ TrafficStats& TrafficStats::operator+=(const TrafficStats& other) {
   payload_bytes_in += other.payload_bytes_in;
   activation_bytes_raw += other.activation_bytes_raw;
   activation_bytes_sent += other.activation_bytes_sent;
-  padding_bytes += other.padding_bytes;
   pad_bytes_out += other.pad_bytes_out;
   pad_bytes_in += other.pad_bytes_in;
   return *this;
@@ -46,8 +45,7 @@ Result<std::optional<wire::Message>> Channel::next_message() {
     traffic_.framed_bytes_in += kFrameHeaderBytes + payload.size();
     traffic_.payload_bytes_in += payload.size();
     if ((*frame)->kind == static_cast<std::uint16_t>(wire::Kind::pad)) {
-      if (!rate_)
-        return Error{Errc::protocol, "the peer pads a connection that is not to be padded"};
+      if (!open_) return Error{Errc::protocol, "the peer pads before the sign-in was over"};
       traffic_.pad_bytes_in += kFrameHeaderBytes + payload.size();
       note_paced();
       continue;
@@ -125,15 +123,17 @@ void Channel::note_paced() {
   paced_until_ = last_receive_ + follow_;
 }
 
-void Channel::send(const wire::OutgoingMessage& message) {
+void Channel::send(const wire::OutgoingMessage& message, std::uint64_t pad_bytes) {
   const bool idle_talk =
       std::holds_alternative<wire::Ping>(message) || std::holds_alternative<wire::Close>(message);
   content_ = rate_ && (content_ || !idle_talk);
+  append_pads(pad_bytes, urgent_);
   append(wire::encode(message), urgent_);
 }
 
-void Channel::send_bulk(const wire::Activations& chunk, std::uint64_t raw_bytes) {
-  bulk_.push_back({wire::encode(chunk), raw_bytes, chunk.data.size()});
+void Channel::send_bulk(const wire::Activations& chunk, std::uint64_t raw_bytes,
+                        std::uint64_t pad_bytes) {
+  bulk_.push_back({wire::encode(chunk), raw_bytes, chunk.data.size(), pad_bytes});
   content_ = rate_.has_value();
 }
 
@@ -162,6 +162,7 @@ Bytes Channel::take_urgent() {
 
 void Channel::append_bulk(Bytes& to) {
   const Bulk& bulk = bulk_.front();
+  append_pads(bulk.pad_bytes, to);
   append(bulk.frame, to);
   count_activations(bulk.raw_bytes, bulk.sent_bytes);
   bulk_.pop_front();
@@ -186,6 +187,14 @@ void Channel::append_pad(std::size_t bytes, Bytes& to) {
       std::span(frame).first<kFrameHeaderBytes>());
   traffic_.pad_bytes_out += frame.size();
   append(frame, to);
+}
+
+void Channel::append_pads(std::uint64_t bytes, Bytes& to) {
+  for (std::uint64_t left = bytes; left > 0;) {
+    const std::uint64_t part = std::min<std::uint64_t>(left, kHandshakePayloadBytesMax);
+    append_pad(part, to);
+    left -= part;
+  }
 }
 
 void Channel::count_activations(std::uint64_t raw_bytes, std::uint64_t sent_bytes) {

@@ -37,8 +37,7 @@ struct TrafficStats {
   std::uint64_t payload_bytes_in = 0;
   std::uint64_t activation_bytes_raw = 0;   // quantised rows and scales before compression
   std::uint64_t activation_bytes_sent = 0;  // the same as they crossed the link
-  std::uint64_t padding_bytes = 0;          // beside them, of a server at a larger model's pace
-  std::uint64_t pad_bytes_out = 0;          // of a padded connection, to fill its blocks
+  std::uint64_t pad_bytes_out = 0;          // pad frames, header included
   std::uint64_t pad_bytes_in = 0;
   TrafficStats& operator+=(const TrafficStats& other);
 };
@@ -65,9 +64,11 @@ class Channel {
   // come and for `follow` longer. Pings of a connection at rest leave as they are.
   void pad(const BlockRate& rate, Duration follow);
 
-  void send(const wire::OutgoingMessage& message);
+  // After pad frames of `pad_bytes` together.
+  void send(const wire::OutgoingMessage& message, std::uint64_t pad_bytes = 0);
   // Activations of `raw_bytes` before compression. They wait behind everything that send() gets.
-  void send_bulk(const wire::Activations& chunk, std::uint64_t raw_bytes);
+  void send_bulk(const wire::Activations& chunk, std::uint64_t raw_bytes,
+                 std::uint64_t pad_bytes = 0);
   void drop_bulk();
 
   // Something may leave now.
@@ -86,7 +87,6 @@ class Channel {
   bool is_behind() const { return rate_ && rate_->is_behind(); }
 
   void count_activations(std::uint64_t raw_bytes, std::uint64_t sent_bytes);
-  void count_padding(std::uint64_t bytes) { traffic_.padding_bytes += bytes; }
   const TrafficStats& traffic() const { return traffic_; }
 
  private:
@@ -94,6 +94,7 @@ class Channel {
     Bytes frame;
     std::uint64_t raw_bytes;
     std::uint64_t sent_bytes;
+    std::uint64_t pad_bytes;
   };
 
   void append(ByteView frame, Bytes& to);
@@ -103,6 +104,7 @@ class Channel {
   bool has_more(bool awaits) const;
   Bytes take_block();
   void append_pad(std::size_t bytes, Bytes& to);
+  void append_pads(std::uint64_t bytes, Bytes& to);
 
   ChannelOptions options_;
   FrameReader reader_;

@@ -3,9 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "shared/protocol/padding.h"
-#include "shared/protocol/tree_path.h"
-
 namespace edgedraft {
 namespace {
 
@@ -87,9 +84,8 @@ Result<void> ClientSession::on_welcome(wire::Welcome welcome) {
   }
   layout_ = ActivationLayout(welcome.scale_groups);
   session_ = welcome.session;
-  std::uint64_t payload_bytes_max =
+  const std::uint64_t payload_bytes_max =
       activation_payload_bytes_max(layout_, kDraftNodesMax + 1) + kLogprobsBytesMax;
-  if (welcome.padded_row_bytes > 0) payload_bytes_max += kPaddingBytesMax;
   channel_.open(static_cast<std::uint32_t>(std::clamp<std::uint64_t>(
       payload_bytes_max, kHandshakePayloadBytesMax, kFramePayloadBytesMax)));
   if (pad_tick_ms_ > 0) {
@@ -112,26 +108,18 @@ Result<void> ClientSession::check_verdict(const wire::Verdict& verdict) const {
     return faulty_server("a token that the vocabulary lacks");
   }
   if (auto checked = check_logprobs(verdict); !checked) return checked;
-  if (streaming()) return check_stream_verdict(verdict);
-  if (running()) return check_run_verdict(verdict);
-  if (!verdict.tokens.empty()) return faulty_server("tokens where none were asked for");
-  std::uint64_t length = 0;
-  if (pending_->to == VerdictReceived::To::draft) {
-    if (!is_path_of(verdict.path, pending_->parents))
-      return faulty_server("a path outside the tree");
-    if (verdict.accepted_count != 0) return faulty_server("an accepted count for a draft");
-    length = std::uint64_t{pending_->base_length} + verdict.path.size() + 1;
-  } else {
-    if (!verdict.path.empty()) return faulty_server("a path without a tree");
-    if (!verdict.activations.empty()) return faulty_server("activations in the wrong place");
-    const std::uint32_t provisional = pending_->provisional_count;
-    if (verdict.accepted_count > provisional ||
-        (pending_->all_accepted && verdict.accepted_count != provisional)) {
-      return faulty_server("an accepted count that cannot be");
-    }
-    length =
-        std::uint64_t{pending_->base_length} + pending_->given_count + verdict.accepted_count + 1;
+  if (running()) {
+    if (auto checked = check_run_verdict(verdict); !checked) return checked;
+  } else if (!verdict.tokens.empty()) {
+    return faulty_server("tokens of a run that has not begun");
   }
+  const std::uint32_t provisional = pending_->provisional_count;
+  if (verdict.accepted_count > provisional ||
+      (pending_->all_accepted && verdict.accepted_count != provisional)) {
+    return faulty_server("an accepted count that cannot be");
+  }
+  const std::uint64_t length = std::uint64_t{pending_->base_length} + pending_->given_count +
+                               verdict.accepted_count + verdict.tokens.size() + 1;
   if (verdict.length != length) return faulty_server("a length that does not add up");
   if (length > welcome_->context_count) return faulty_server("more tokens than its context holds");
   return boost::system::in_place_value;
@@ -141,7 +129,7 @@ Result<void> ClientSession::check_logprobs(const wire::Verdict& verdict) const {
   if (verdict.logprobs.empty()) return boost::system::in_place_value;
   // Tokens that are kept as they came have none.
   const std::size_t chosen = pending_->all_accepted ? 0 : verdict.accepted_count;
-  const std::size_t new_count = chosen + verdict.path.size() + verdict.tokens.size() + 1;
+  const std::size_t new_count = chosen + verdict.tokens.size() + 1;
   if (logprobs_ == 0 || verdict.logprobs.size() % logprobs_ != 0 ||
       verdict.logprobs.size() / logprobs_ > new_count) {
     return faulty_server("log probabilities that nobody asked for");
@@ -153,89 +141,52 @@ Result<void> ClientSession::check_logprobs(const wire::Verdict& verdict) const {
   return boost::system::in_place_value;
 }
 
-Result<void> ClientSession::check_stream_verdict(const wire::Verdict& verdict) const {
-  if (!verdict.path.empty() || !verdict.activations.empty() || verdict.accepted_count != 0) {
-    return faulty_server("a stream's verdict with something else in it");
-  }
-  const std::uint64_t count = verdict.tokens.size() + 1;
-  if (count > pending_->stream_left) return faulty_server("more tokens than were asked for");
-  return check_added(verdict, count);
-}
-
 Result<void> ClientSession::check_run_verdict(const wire::Verdict& verdict) const {
-  if (!verdict.path.empty() || !verdict.activations.empty() || verdict.accepted_count != 0) {
-    return faulty_server("a run's verdict with something else in it");
-  }
   if (verdict.length > pending_->run.credit) return faulty_server("more tokens than it has credit");
-  return check_added(verdict, verdict.tokens.size() + 1);
-}
-
-Result<void> ClientSession::check_added(const wire::Verdict& verdict, std::uint64_t count) const {
-  if (verdict.length != pending_->base_length + count) {
-    return faulty_server("a length that does not add up");
+  if (!in_lockstep()) return boost::system::in_place_value;
+  if (pending_->marked_length != pending_->base_length) {
+    return faulty_server("a verdict before the hints were complete");
   }
-  if (verdict.length > welcome_->context_count) {
-    return faulty_server("more tokens than its context holds");
-  }
-  return boost::system::in_place_value;
-}
-
-// Padding is counted and means nothing else.
-Result<void> ClientSession::drop_padding(Bytes& padding, std::uint64_t rows, std::uint64_t bytes) {
-  if (padding.size() > padding_bytes(welcome_->padded_row_bytes, rows, bytes)) {
-    return faulty_server("more padding than it announced");
-  }
-  channel_.count_padding(padding.size());
-  padding.clear();
+  if (verdict.tokens.size() > pending_->nodes) return faulty_server("more tokens than hints");
   return boost::system::in_place_value;
 }
 
 Result<void> ClientSession::on_verdict(wire::Verdict verdict) {
   if (verdict.round <= cancelled_round_) return boost::system::in_place_value;
-  if (!pending_ || verdict.round != pending_->round) {
-    return faulty_server("a verdict that nobody waits for");
-  }
+  if (!pending_ || verdict.round != pending_->round) return faulty_server("unexpected verdict");
   if (auto checked = check_verdict(verdict); !checked) return checked;
-  // For a draft the path tells the tokens; for a stream or run they are there.
-  const auto new_count =
-      static_cast<std::uint32_t>(verdict.path.size() + verdict.tokens.size() + 1);
-  const std::uint32_t row_count =
-      verdict.activations.empty() ? 0 : verdict_rows(verdict.path.size(), welcome_->newest_row);
-  auto dropped = drop_padding(verdict.padding, row_count, verdict.activations.size());
-  if (!dropped) return dropped;
 
   VerdictReceived event{.to = pending_->to, .verdict = {}, .rows = {}};
-  if (streaming()) {
-    pending_->stream_left -= new_count;
-    pending_->base_length = verdict.length;
-    event.more = pending_->stream_left > 0 && verdict.ending == wire::Ending::none;
-  } else if (running()) {
-    pending_->base_length = verdict.length;
-    event.more = verdict.ending == wire::Ending::none;
-  } else if (pending_->to == VerdictReceived::To::draft) {
-    const std::uint32_t count = verdict_rows(verdict.path.size(), welcome_->newest_row);
+  if (in_lockstep() && pending_->run.rows) {
+    const std::uint32_t count = verdict_rows(verdict.tokens.size(), welcome_->newest_row);
     Result<std::vector<float>> rows = dequantize_rows(layout_, count, verdict.activations);
     if (!rows) return rows.error();
     channel_.count_activations(verdict.activations.size(), verdict.activations.size());
     verdict.activations.clear();
     event.rows_first = verdict.length - 1 - count;
     event.rows = *std::move(rows);
-  } else {
+  } else if (!verdict.activations.empty()) {
+    return faulty_server("activations in the wrong place");
+  } else if (!running()) {
     const std::uint32_t valid_end = verdict.length - 1;
     missing_ = {
         .round = verdict.round,
         .first = layout_.cols() == 0 ? valid_end : std::min(pending_->activations_from, valid_end),
         .end = valid_end};
     if (pending_->to == VerdictReceived::To::resume) session_ = pending_->session;
-    event.more = pending_->run.credit > 0 && verdict.ending == wire::Ending::none;
-    if (pending_->run.rows) run_rows_ = {.round = verdict.round, .next = valid_end};
-    pending_->to = VerdictReceived::To::run;
-    pending_->base_length = verdict.length;
+    if (pending_->run.rows && pending_->run.hold != wire::Hold::lockstep)
+      run_rows_ = {.round = verdict.round, .next = valid_end};
   }
+  event.more = pending_->run.credit > 0 && verdict.ending == wire::Ending::none;
   length_ = verdict.length;
-  has_root_ = true;
-  ended_ = verdict.ending != wire::Ending::none;
-  if (!event.more) pending_.reset();
+  if (event.more) {
+    pending_ = Pending{.to = VerdictReceived::To::run,
+                       .round = pending_->round,
+                       .base_length = length_,
+                       .run = pending_->run};
+  } else {
+    pending_.reset();
+  }
   event.verdict = std::move(verdict);
   events_.push_back(std::move(event));
   return boost::system::in_place_value;
@@ -247,8 +198,6 @@ Result<void> ClientSession::on_activations(wire::Activations& chunk) {
   }
   const auto of_run = is_of_run(chunk);
   if (!of_run) return of_run.error();
-  auto dropped = drop_padding(chunk.padding, chunk.count, chunk.data.size());
-  if (!dropped) return dropped;
   const Result<Bytes> packed = decompress_activations(layout_, chunk);
   if (!packed) return packed.error();
   Result<std::vector<float>> rows = dequantize_rows(layout_, chunk.count, *packed);
@@ -289,10 +238,7 @@ Result<void> ClientSession::on_error(const wire::ErrorReport& report) {
   if (!pending_ || report.round != pending_->round) {
     return faulty_server("an error about a request that nobody made");
   }
-  if (pending_->to == VerdictReceived::To::resume) {
-    length_ = 0;
-    has_root_ = false;
-  }
+  if (pending_->to == VerdictReceived::To::resume) length_ = 0;
   pending_.reset();
   events_.push_back(RequestRefused{{report.code, report.message}});
   return boost::system::in_place_value;
@@ -300,7 +246,7 @@ Result<void> ClientSession::on_error(const wire::ErrorReport& report) {
 
 Result<void> ClientSession::may_request() const {
   if (!welcome_) return Error{Errc::link_down, "not signed in to the server yet"};
-  if (pending_) return not_now("a request is already in flight");
+  if (pending_ && !running()) return not_now("a request is already in flight");
   return boost::system::in_place_value;
 }
 
@@ -315,7 +261,7 @@ Result<void> ClientSession::check_context(std::uint64_t token_count) const {
 }
 
 Result<void> ClientSession::prefill(wire::OutgoingPrefill request) {
-  if (auto allowed = may_request(); !allowed && !streaming() && !running()) return allowed;
+  if (auto allowed = may_request(); !allowed) return allowed;
   const std::uint64_t count = std::uint64_t{request.text.base_count()} + request.text.count();
   if (request.text.base_count() > length_) {
     return not_now("the prompt builds on more tokens than the session holds");
@@ -333,7 +279,6 @@ Result<void> ClientSession::prefill(wire::OutgoingPrefill request) {
          .provisional_count = request.provisional_count,
          .all_accepted = request.policy == wire::ResyncPolicy::keep,
          .activations_from = request.activations_from,
-         .parents = {},
          .session = {},
          .run = request.run});
   channel_.send(std::move(request));
@@ -341,7 +286,7 @@ Result<void> ClientSession::prefill(wire::OutgoingPrefill request) {
 }
 
 Result<void> ClientSession::resume(wire::OutgoingResume request) {
-  if (auto allowed = may_request(); !allowed && !streaming() && !running()) return allowed;
+  if (auto allowed = may_request(); !allowed) return allowed;
   const std::uint64_t count = std::uint64_t{request.text.base_count()} + request.text.count();
   if (request.text.base_count() == 0 || request.activations_from > count) {
     return not_now("the lengths to resume by contradict each other");
@@ -355,39 +300,8 @@ Result<void> ClientSession::resume(wire::OutgoingResume request) {
          .provisional_count = request.text.count(),
          .all_accepted = request.policy == wire::ResyncPolicy::keep,
          .activations_from = request.activations_from,
-         .parents = {},
          .session = request.session,
          .run = request.run});
-  channel_.send(std::move(request));
-  return boost::system::in_place_value;
-}
-
-Result<void> ClientSession::draft(wire::OutgoingDraft request) {
-  if (auto allowed = may_request(); !allowed) return allowed;
-  if (!has_root_ || ended_) return not_now("there is no token to draft from");
-  if (request.tree.base_count() != length_) return not_now("the draft is for another length");
-  if (request.tree.node_count() > welcome_->nodes_max) {
-    return not_now("the server takes drafts of " + std::to_string(welcome_->nodes_max) +
-                   " nodes at most");
-  }
-  if (request.stream_tokens > welcome_->stream_tokens_max) {
-    return not_now("the server streams " + std::to_string(welcome_->stream_tokens_max) +
-                   " tokens at most");
-  }
-  if (request.stream_tokens > 0 && request.tree.node_count() > 0) {
-    return not_now("a stream begins without nodes");
-  }
-  request.round = last_round_ + 1;
-  start({.to = VerdictReceived::To::draft,
-         .round = request.round,
-         .base_length = request.tree.base_count(),
-         .given_count = 0,
-         .provisional_count = 0,
-         .all_accepted = false,
-         .activations_from = 0,
-         .parents = {request.tree.parents().begin(), request.tree.parents().end()},
-         .stream_left = request.stream_tokens,
-         .session = {}});
   channel_.send(std::move(request));
   return boost::system::in_place_value;
 }
@@ -397,6 +311,17 @@ Result<void> ClientSession::hints(wire::OutgoingHints hints) {
   if (hints.hints.nodes().size() > kHintsMax) return not_now("too many hints for a message");
   if (!pending_) return boost::system::in_place_value;
   if (pending_->run.credit == 0) return not_now("no run was begun");
+  if (hints.complete) {
+    const bool is_due =
+        in_lockstep() && pending_->marked_length != length_ && hints.hints.position() == length_;
+    if (!is_due) return not_now("the server does not wait for these hints");
+    if (hints.hints.nodes().size() > welcome_->nodes_max) {
+      return not_now("the server verifies " + std::to_string(welcome_->nodes_max) +
+                     " nodes at most");
+    }
+    pending_->marked_length = length_;
+    pending_->nodes = static_cast<std::uint32_t>(hints.hints.nodes().size());
+  }
   pending_->run.credit = std::max(pending_->run.credit, hints.credit);
   hints.round = last_round_;
   channel_.send(std::move(hints));
@@ -404,15 +329,13 @@ Result<void> ClientSession::hints(wire::OutgoingHints hints) {
 }
 
 void ClientSession::start(Pending pending) {
-  // What is still on its way of a stream or run is not wanted any more.
-  if (streaming() || running()) cancelled_round_ = last_round_;
+  // What is still on its way of a run is not wanted any more.
+  if (running()) cancelled_round_ = last_round_;
   last_round_ = pending.round;
   // A new prompt ends the activations of the one before.
-  if (pending.to != VerdictReceived::To::draft) {
-    missing_ = {.round = pending.round};
-    run_rows_ = {};
-    logprobs_ = pending.run.logprobs;
-  }
+  missing_ = {.round = pending.round};
+  run_rows_ = {};
+  logprobs_ = pending.run.logprobs;
   pending_ = std::move(pending);
 }
 
@@ -420,7 +343,6 @@ void ClientSession::cancel() {
   if (!welcome_ || last_round_ == cancelled_round_) return;
   channel_.send(wire::Cancel{last_round_});
   cancelled_round_ = last_round_;
-  has_root_ = false;
   missing_ = {};
   run_rows_ = {};
   if (!pending_) return;

@@ -31,17 +31,16 @@ struct LinkTimes {
   std::optional<Tcp> tcp{};
 };
 
-// The answer to a Prefill, Draft or Resume; of a Draft that asks for a stream, and of a run, one of
-// several.
+// The answer to a Prefill or Resume, or one of the run that follows.
 struct VerdictReceived {
-  enum class To : std::uint8_t { prefill, draft, resume, run };
+  enum class To : std::uint8_t { prefill, resume, run };
   To to;
-  // For a draft, `rows` are the verdict's decoded `activations`: those of positions rows_first,
-  // rows_first + 1, ... Those of all other requests come as ActivationsReceived.
+  // Under lockstep, `rows` are the verdict's decoded `activations`: those of positions rows_first,
+  // rows_first + 1, ... All others come as ActivationsReceived.
   wire::Verdict verdict{};
   std::uint32_t rows_first = 0;
   std::vector<float> rows{};
-  bool more = false;                 // of a stream or run: further verdicts on this round follow
+  bool more = false;                 // further verdicts on this round follow
   std::optional<LinkTimes> times{};  // filled in by a link that measures
 };
 
@@ -73,8 +72,8 @@ struct ClientSessionOptions {
 // The client's half of a connection: bytes and time in, bytes, events and a next deadline out.
 //
 // Requests are answered one at a time: each is refused with `protocol` while another is in flight,
-// but for a Prefill or Resume in the middle of a stream or run, which ends it. A run is in flight
-// until its answer has come to an end.
+// except during a run, which the request ends. A run is in flight until its answer has come to an
+// end.
 // Any error of receive() or tick() ends the session: flush take_output() and close.
 class ClientSession {
  public:
@@ -100,14 +99,10 @@ class ClientSession {
   //           the server would refuse; context_full. Nothing was sent then.
   Result<void> prefill(wire::OutgoingPrefill request);
   Result<void> resume(wire::OutgoingResume request);
-  // Errors    also protocol: no root to draft from (before the first answer, after cancel(), after
-  //           the end), a base_length that is not length(), more nodes than nodes_max, a longer
-  //           stream than stream_tokens_max
-  Result<void> draft(wire::OutgoingDraft request);
   // `round` is filled in here. Does nothing behind the end of the run, which the caller may not
   // have seen yet.
-  // Errors    link_down before Welcomed; protocol if the server takes none, no run was begun, or
-  //           there are more nodes than a message takes
+  // Errors    link_down before Welcomed; protocol if no run was begun, there are more nodes than a
+  //           message takes, or complete ones are not for a run under lockstep of that length
   Result<void> hints(wire::OutgoingHints hints);
   // Gives up the request in flight and the rest of the activations. The next request has to be a
   // Prefill or Resume. Does nothing before Welcomed.
@@ -128,14 +123,15 @@ class ClientSession {
     VerdictReceived::To to;
     std::uint32_t round;
     std::uint32_t base_length;
-    std::uint32_t given_count;        // Prefill: tokens of the request that are not provisional
-    std::uint32_t provisional_count;  // Prefill, Resume
-    bool all_accepted;                // the policy keeps every provisional token
-    std::uint32_t activations_from;
-    std::vector<std::uint8_t> parents;  // Draft
-    std::uint32_t stream_left = 0;      // of a stream: tokens that are still to come
-    wire::SessionId session;            // Resume
+    std::uint32_t given_count = 0;        // Prefill: tokens that are not provisional
+    std::uint32_t provisional_count = 0;  // Prefill, Resume
+    bool all_accepted = false;            // the policy keeps every provisional token
+    std::uint32_t activations_from = 0;
+    wire::SessionId session{};  // Resume
     wire::RunTerms run{};
+    // Under lockstep: the length for which complete hints were sent last, and their number.
+    std::uint32_t marked_length = 0;
+    std::uint32_t nodes = 0;
   };
 
   Result<void> handle(wire::Message message);
@@ -144,21 +140,17 @@ class ClientSession {
   Result<void> on_activations(wire::Activations& chunk);
   // Whether it is the next of a run's, or of a prompt's.
   Result<bool> is_of_run(const wire::Activations& chunk) const;
-  Result<void> drop_padding(Bytes& padding, std::uint64_t rows, std::uint64_t bytes);
   Result<void> on_error(const wire::ErrorReport& report);
   Result<void> check_verdict(const wire::Verdict& verdict) const;
   bool in_vocabulary(std::uint32_t token) const {
     return vocabulary_count_ == 0 || token < vocabulary_count_;
   }
   Result<void> check_logprobs(const wire::Verdict& verdict) const;
-  Result<void> check_stream_verdict(const wire::Verdict& verdict) const;
   Result<void> check_run_verdict(const wire::Verdict& verdict) const;
-  Result<void> check_added(const wire::Verdict& verdict, std::uint64_t count) const;
-  Result<void> check_run(const wire::RunTerms& run) const;
   Result<void> may_request() const;
   Result<void> check_context(std::uint64_t token_count) const;
-  bool streaming() const { return pending_ && pending_->stream_left > 0; }
   bool running() const { return pending_ && pending_->to == VerdictReceived::To::run; }
+  bool in_lockstep() const { return running() && pending_->run.hold == wire::Hold::lockstep; }
   bool awaits() const { return pending_ || missing_.first != missing_.end; }
   void start(Pending pending);
 
@@ -176,8 +168,6 @@ class ClientSession {
   std::uint32_t cancelled_round_ = 0;  // answers up to here are ignored
   std::optional<Pending> pending_;
   std::uint32_t length_ = 0;
-  bool has_root_ = false;
-  bool ended_ = false;
   std::uint32_t logprobs_ = 0;  // that the session's verdicts may tell of a token
   // The activations still to come: rows of [first, end) for the request `round`.
   struct Missing {

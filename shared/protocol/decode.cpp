@@ -4,7 +4,6 @@
 #include <limits>
 
 #include "messages_generated.h"
-#include "shared/protocol/draft_sizes.h"
 #include "shared/protocol/error_code.h"
 #include "shared/protocol/message.h"
 
@@ -67,11 +66,6 @@ class Checker {
     return Bytes(begin, begin + from->size());
   }
 
-  Bytes padding(const Vector<std::uint8_t>* from) {
-    in_range(!from || from->size() <= kPaddingBytesMax, "bytes of padding");
-    return error_ ? Bytes() : bytes(from);
-  }
-
   std::vector<std::uint32_t> tokens(const Vector<std::uint32_t>* from) {
     if (!from) return {};
     in_range(from->size() <= kContextCountMax, "number of tokens");
@@ -117,8 +111,6 @@ class Checker {
 Result<Message> read(const flat::Hello& m) {
   Checker c;
   c.in_range(m.version_min() <= m.version_max(), "versions");
-  c.in_range(m.nodes_max() <= kDraftNodesMax, "nodes_max");
-  c.in_range(m.context_count() <= kContextCountMax, "context_count");
   c.in_range(m.pad_tick_ms() == 0 ||
                  (m.pad_tick_ms() >= kPadTickMsMin && m.pad_tick_ms() <= kPadTickMsMax),
              "pad_tick_ms");
@@ -132,8 +124,6 @@ Result<Message> read(const flat::Hello& m) {
       .drafter = c.optional_digest(m.drafter(), "drafter fingerprint"),
       .drafter_name = c.text(m.drafter_name(), "drafter name"),
       .tap = c.text(m.tap(), "tap"),
-      .nodes_max = m.nodes_max(),
-      .context_count = m.context_count(),
       .pad_tick_ms = m.pad_tick_ms(),
       .newest_row = m.newest_row(),
   });
@@ -143,7 +133,6 @@ Result<Message> read(const flat::Welcome& m) {
   Checker c;
   c.in_range(m.context_count() >= 1 && m.context_count() <= kContextCountMax, "context_count");
   c.in_range(m.nodes_max() <= kDraftNodesMax, "nodes_max");
-  c.in_range(m.stream_tokens_max() <= kContextCountMax, "stream_tokens_max");
   Welcome welcome{
       .version = m.version(),
       .session = c.fixed<SessionId>(m.session(), "session id"),
@@ -151,22 +140,19 @@ Result<Message> read(const flat::Welcome& m) {
       .model = c.text(m.model(), "model"),
       .context_count = m.context_count(),
       .nodes_max = m.nodes_max(),
-      .row_budget = m.row_budget(),
       .scale_groups = {},
-      .stream_tokens_max = m.stream_tokens_max(),
-      .padded_row_bytes = m.padded_row_bytes(),
       .hint_nodes_max = m.hint_nodes_max(),
       .pad_bytes_up = m.pad_bytes_up(),
       .pad_bytes_down = m.pad_bytes_down(),
       .newest_row = m.newest_row(),
   };
+  c.in_range(welcome.hint_nodes_max >= 1, "hint_nodes_max");
   const auto is_block = [](std::uint32_t bytes) {
     return bytes >= kPadBlockBytesMin && bytes <= kPadBlockBytesMax;
   };
   c.in_range((welcome.pad_bytes_up == 0 && welcome.pad_bytes_down == 0) ||
                  (is_block(welcome.pad_bytes_up) && is_block(welcome.pad_bytes_down)),
              "size of padded blocks");
-  c.in_range(welcome.padded_row_bytes <= kPaddedRowBytesMax, "padded_row_bytes");
   if (const auto* groups = m.scale_groups()) {
     c.in_range(groups->size() <= kScaleGroupsMax, "number of scale groups");
     std::uint64_t values = 0;
@@ -216,7 +202,7 @@ RunTerms run_terms(Checker& c, const Table& m) {
   c.in_range(m.logprobs() <= kLogprobsMax, "logprobs");
   return {.credit = m.credit(),
           .rows = m.verdict_rows(),
-          .economy = m.economy(),
+          .hold = c.enumeration(m.hold(), Hold::lockstep, "hold"),
           .logprobs = m.logprobs()};
 }
 
@@ -276,34 +262,7 @@ Result<Message> read(const flat::Activations& m) {
       .count = m.count(),
       .codec = c.enumeration(m.codec(), Codec::gzip, "codec"),
       .data = c.bytes(m.data()),
-      .padding = c.padding(m.padding()),
   });
-}
-
-Result<Message> read(const flat::Draft& m) {
-  Checker c;
-  Draft draft{.round = m.round(),
-              .base_length = m.base_length(),
-              .tokens = {},
-              .parents = {},
-              .stream_tokens = m.stream_tokens()};
-  c.in_range(draft.base_length >= 1 && draft.base_length <= kContextCountMax, "base_length");
-  if (const auto* nodes = m.nodes()) {
-    c.in_range(nodes->size() <= kDraftNodesMax, "number of nodes");
-    if (nodes->size() <= kDraftNodesMax) {
-      draft.tokens.resize(nodes->size());
-      draft.parents.resize(nodes->size());
-      for (std::uint32_t i = 0; i < nodes->size(); ++i) {
-        draft.tokens[i] = nodes->Get(i) % kTokenIdEnd;
-        draft.parents[i] = static_cast<std::uint8_t>(nodes->Get(i) >> 24);
-        // Node i + 1 below an older one: neither cycles nor forward references are left.
-        c.in_range(draft.parents[i] <= i, "parent of a node");
-      }
-    }
-  }
-  c.in_range(draft.stream_tokens <= kContextCountMax, "stream_tokens");
-  c.in_range(draft.stream_tokens == 0 || draft.parents.empty(), "a stream begins without nodes");
-  return c.result(std::move(draft));
 }
 
 Result<Message> read(const flat::Hints& m) {
@@ -311,25 +270,34 @@ Result<Message> read(const flat::Hints& m) {
   c.in_range(m.credit() <= kContextCountMax, "credit");
   c.in_range(m.position() >= 1 && m.position() <= kContextCountMax, "position");
   const std::uint32_t count = m.nodes() ? m.nodes()->size() : 0;
-  c.in_range(count <= kHintsMax, "number of hints");
-  c.in_range(count == (m.parents() ? m.parents()->size() : 0), "parents of hints");
-  c.in_range(count == 0 || m.first() >= 1, "id of a hint");
-  c.in_range(std::uint64_t{m.first()} + count <= std::numeric_limits<std::uint32_t>::max(),
-             "id of a hint");
+  const std::uint32_t parent_count = m.parents() ? m.parents()->size() : 0;
+  if (m.complete()) {
+    c.in_range(count <= kDraftNodesMax, "number of complete hints");
+    c.in_range(parent_count == 0 && m.first() == 0 && m.prefix_hash() == 0,
+               "ids, parents or hash of complete hints");
+  } else {
+    c.in_range(count <= kHintsMax, "number of hints");
+    c.in_range(count == parent_count, "parents of hints");
+    c.in_range(count == 0 || m.first() >= 1, "id of a hint");
+    c.in_range(std::uint64_t{m.first()} + count <= std::numeric_limits<std::uint32_t>::max(),
+               "id of a hint");
+  }
   Hints hints{.round = m.round(),
               .credit = m.credit(),
-              .economy = m.economy(),
+              .hold = c.enumeration(m.hold(), Hold::lockstep, "hold"),
+              .complete = m.complete(),
               .first = m.first(),
               .position = m.position(),
               .prefix_hash = m.prefix_hash()};
-  if (c.failed()) return c.result(std::move(hints));
-  for (std::uint32_t i = 0; i < count; ++i) {
+  for (std::uint32_t i = 0; i < count && !c.failed(); ++i) {
     const std::uint32_t node = m.nodes()->Get(i);
+    const auto high = static_cast<std::uint8_t>(node >> 24);
     hints.tokens.push_back(node % kTokenIdEnd);
-    hints.scores.push_back(static_cast<std::uint8_t>(node >> 24));
-    hints.parents.push_back(m.parents()->Get(i));
+    hints.parents.push_back(hints.complete ? high : m.parents()->Get(i));
+    if (!hints.complete) hints.scores.push_back(high);
     // Below an older one: neither cycles nor forward references are left.
-    c.in_range(hints.parents[i] < m.first() + i, "parent of a hint");
+    const std::uint64_t older_end = std::uint64_t{std::max(m.first(), 1u)} + i;
+    c.in_range(hints.parents[i] < older_end, "parent of a hint");
   }
   return c.result(std::move(hints));
 }
@@ -361,33 +329,17 @@ Result<Message> read(const flat::Verdict& m) {
       .length = m.length(),
       .next = m.next(),
       .accepted_count = m.accepted_count(),
-      .path = {},
+      .tokens = {},
       .ending = c.enumeration(m.ending(), Ending::stop, "ending"),
-      .row_budget = m.row_budget(),
+      .activations = c.bytes(m.activations()),
       .queue_us = m.queue_us(),
       .verify_us = m.verify_us(),
-      .activations = c.bytes(m.activations()),
-      .pace_us = m.pace_us(),
-      .computed_us = m.computed_us(),
-      .tokens = {},
+      .held_us = m.held_us(),
       .drafted = m.drafted(),
       .draft_us = m.draft_us(),
-      .stream_us = m.stream_us(),
-      .outlook_us = {},
-      .outlook_tokens = {},
-      .prefers_streams = m.prefers_streams(),
-      .padding = c.padding(m.padding()),
       .hinted = m.hinted(),
       .hints_seen = m.hints_seen(),
-      .held_us = m.held_us(),
   };
-  if (const auto* path = m.path()) {
-    c.in_range(path->size() <= kDraftNodesMax, "length of the path");
-    if (path->size() <= kDraftNodesMax) verdict.path.assign(path->begin(), path->end());
-    for (std::size_t i = 0; i < verdict.path.size(); ++i) {
-      c.in_range(verdict.path[i] > (i == 0 ? 0 : verdict.path[i - 1]), "path");
-    }
-  }
   if (const auto* tokens = m.tokens()) {
     c.in_range(tokens->size() <= kDraftNodesMax, "number of tokens");
     if (tokens->size() <= kDraftNodesMax) verdict.tokens.assign(tokens->begin(), tokens->end());
@@ -395,14 +347,6 @@ Result<Message> read(const flat::Verdict& m) {
   }
   c.in_range(verdict.drafted <= kDraftNodesMax, "drafted");
   c.in_range(verdict.hinted <= kDraftNodesMax, "hinted");
-  const std::uint32_t sizes = m.outlook_us() ? m.outlook_us()->size() : 0;
-  c.in_range(sizes <= kDraftSizes, "number of sizes of an outlook");
-  c.in_range(sizes == (m.outlook_tokens() ? m.outlook_tokens()->size() : 0),
-             "tokens of an outlook");
-  if (sizes > 0 && !c.failed()) {
-    verdict.outlook_us.assign(m.outlook_us()->begin(), m.outlook_us()->end());
-    verdict.outlook_tokens.assign(m.outlook_tokens()->begin(), m.outlook_tokens()->end());
-  }
   verdict.logprobs = logprobs(c, m);
   return c.result(std::move(verdict));
 }
@@ -455,8 +399,6 @@ Result<Message> decode_aligned(std::uint16_t kind, ByteView payload) {
       return verify_and_read<flat::Prefill>(payload);
     case Kind::activations:
       return verify_and_read<flat::Activations>(payload);
-    case Kind::draft:
-      return verify_and_read<flat::Draft>(payload);
     case Kind::verdict:
       return verify_and_read<flat::Verdict>(payload);
     case Kind::resume:
@@ -473,7 +415,7 @@ Result<Message> decode_aligned(std::uint16_t kind, ByteView payload) {
       return verify_and_read<flat::Error>(payload);
     case Kind::hints:
       return verify_and_read<flat::Hints>(payload);
-    case Kind::pad:  // no message: what pads a connection never gets here
+    case Kind::pad:  // no message
       break;
   }
   return bad_message("unknown kind " + std::to_string(kind));

@@ -90,8 +90,7 @@ struct Writer {
     const auto name = text(to, m.drafter_name);
     const auto tap = text(to, m.tap);
     to.Finish(flat::CreateHello(to, m.version_min, m.version_max, agent, token, target, tokenizer,
-                                drafter, name, tap, m.nodes_max, m.context_count, m.pad_tick_ms,
-                                m.newest_row));
+                                drafter, name, tap, m.pad_tick_ms, m.newest_row));
   }
 
   void operator()(const Welcome& m) const {
@@ -100,8 +99,7 @@ struct Writer {
     const auto model = text(to, m.model);
     const auto groups = numbers(to, m.scale_groups);
     to.Finish(flat::CreateWelcome(to, m.version, session, agent, model, m.context_count,
-                                  m.nodes_max, m.row_budget, groups, m.stream_tokens_max,
-                                  m.padded_row_bytes, m.hint_nodes_max, m.pad_bytes_up,
+                                  m.nodes_max, groups, m.hint_nodes_max, m.pad_bytes_up,
                                   m.pad_bytes_down, m.newest_row));
   }
 
@@ -109,11 +107,11 @@ struct Writer {
     const auto tokens = numbers(to, m.text.tokens());
     const flat::Sampling sampling = sampling_of(m.parameters.sampling());
     const WrittenConstraints c = write_constraints(to, m.parameters.constraints());
-    to.Finish(flat::CreatePrefill(to, m.round, m.text.base_count(), tokens, m.provisional_count,
-                                  static_cast<std::uint8_t>(m.policy), m.activations_from,
-                                  &sampling, m.run.credit, m.run.rows, m.run.economy, c.stops,
-                                  c.grammar, c.answer_begin, c.bias_tokens, c.biases,
-                                  c.presence_penalty, c.frequency_penalty, m.run.logprobs));
+    to.Finish(flat::CreatePrefill(
+        to, m.round, m.text.base_count(), tokens, m.provisional_count,
+        static_cast<std::uint8_t>(m.policy), m.activations_from, &sampling, m.run.credit,
+        m.run.rows, static_cast<std::uint8_t>(m.run.hold), c.stops, c.grammar, c.answer_begin,
+        c.bias_tokens, c.biases, c.presence_penalty, c.frequency_penalty, m.run.logprobs));
   }
 
   void operator()(const OutgoingResume& m) const {
@@ -124,26 +122,15 @@ struct Writer {
     const WrittenConstraints c = write_constraints(to, m.parameters.constraints());
     to.Finish(flat::CreateResume(to, m.round, session, m.text.base_count(), hash, tokens,
                                  static_cast<std::uint8_t>(m.policy), m.activations_from, &sampling,
-                                 m.run.credit, m.run.rows, m.run.economy, c.stops, c.grammar,
-                                 c.answer_begin, c.bias_tokens, c.biases, c.presence_penalty,
-                                 c.frequency_penalty, m.run.logprobs));
+                                 m.run.credit, m.run.rows, static_cast<std::uint8_t>(m.run.hold),
+                                 c.stops, c.grammar, c.answer_begin, c.bias_tokens, c.biases,
+                                 c.presence_penalty, c.frequency_penalty, m.run.logprobs));
   }
 
   void operator()(const Activations& m) const {
     const auto data = bytes(to, m.data);
-    const auto padding = bytes(to, m.padding);
     to.Finish(flat::CreateActivations(to, m.round, m.first, m.count,
-                                      static_cast<std::uint8_t>(m.codec), data, padding));
-  }
-
-  void operator()(const OutgoingDraft& m) const {
-    std::vector<std::uint32_t> nodes(m.tree.node_count());
-    for (std::size_t i = 0; i < nodes.size(); ++i) {
-      EDGEDRAFT_CHECK(m.tree.tokens()[i] < kTokenIdEnd);
-      nodes[i] = m.tree.tokens()[i] | std::uint32_t{m.tree.parents()[i]} << 24;
-    }
-    const auto vector = numbers(to, nodes);
-    to.Finish(flat::CreateDraft(to, m.round, m.tree.base_count(), vector, m.stream_tokens));
+                                      static_cast<std::uint8_t>(m.codec), data));
   }
 
   void operator()(const OutgoingHints& m) const {
@@ -152,22 +139,21 @@ struct Writer {
     std::vector<std::uint16_t> parents(parts.size());
     for (std::size_t i = 0; i < parts.size(); ++i) {
       EDGEDRAFT_CHECK(parts[i].token < kTokenIdEnd);
-      nodes[i] = parts[i].token | std::uint32_t{parts[i].score} << 24;
+      EDGEDRAFT_CHECK(!m.complete || parts[i].distance <= i);
+      const std::uint32_t high = m.complete ? parts[i].distance : parts[i].score;
+      nodes[i] = parts[i].token | high << 24;
       parents[i] = parts[i].distance;
     }
     const auto vector = numbers(to, nodes);
-    const auto distances = parents.empty() ? 0 : to.CreateVector(parents);
-    to.Finish(flat::CreateHints(to, m.round, m.credit, m.first, m.hints.position(),
-                                m.hints.prefix_hash(), vector, distances, m.economy));
+    const auto distances = parents.empty() || m.complete ? 0 : to.CreateVector(parents);
+    to.Finish(flat::CreateHints(to, m.round, m.hints.position(), vector, m.complete, m.credit,
+                                static_cast<std::uint8_t>(m.hold), m.complete ? 0 : m.first,
+                                m.complete ? 0 : m.hints.prefix_hash(), distances));
   }
 
   void operator()(const Verdict& m) const {
-    const auto path = bytes(to, std::as_bytes(std::span(m.path)));
-    const auto activations = bytes(to, m.activations);
     const auto tokens = numbers(to, m.tokens);
-    const auto outlook_us = numbers(to, m.outlook_us);
-    const auto outlook_tokens = bytes(to, std::as_bytes(std::span(m.outlook_tokens)));
-    const auto padding = bytes(to, m.padding);
+    const auto activations = bytes(to, m.activations);
     std::vector<std::uint32_t> told_tokens;
     std::vector<float> told;
     for (const Logprob& logprob : m.logprobs) {
@@ -176,11 +162,10 @@ struct Writer {
     }
     const auto logprob_tokens = numbers(to, told_tokens);
     const auto logprobs = told.empty() ? 0 : to.CreateVector(told);
-    to.Finish(flat::CreateVerdict(
-        to, m.round, m.length, m.next, m.accepted_count, path, static_cast<std::uint8_t>(m.ending),
-        m.row_budget, m.queue_us, m.verify_us, activations, m.pace_us, m.computed_us, tokens,
-        m.drafted, m.draft_us, m.stream_us, outlook_us, outlook_tokens, m.prefers_streams, padding,
-        m.hinted, m.hints_seen, logprob_tokens, logprobs, m.held_us));
+    to.Finish(flat::CreateVerdict(to, m.round, m.length, m.next, m.accepted_count, tokens,
+                                  static_cast<std::uint8_t>(m.ending), activations, m.queue_us,
+                                  m.verify_us, m.held_us, m.drafted, m.draft_us, m.hinted,
+                                  m.hints_seen, logprob_tokens, logprobs));
   }
 
   void operator()(const Ping& m) const { to.Finish(flat::CreatePing(to, m.nonce)); }
@@ -230,24 +215,17 @@ Resume as_read(const OutgoingResume& m) {
 Hints as_read(const OutgoingHints& m) {
   Hints hints{.round = m.round,
               .credit = m.credit,
-              .economy = m.economy,
-              .first = m.first,
+              .hold = m.hold,
+              .complete = m.complete,
+              .first = m.complete ? 0 : m.first,
               .position = m.hints.position(),
-              .prefix_hash = m.hints.prefix_hash()};
+              .prefix_hash = m.complete ? 0 : m.hints.prefix_hash()};
   for (const HintNode& node : m.hints.nodes()) {
     hints.tokens.push_back(node.token);
     hints.parents.push_back(node.distance);
-    hints.scores.push_back(node.score);
+    if (!m.complete) hints.scores.push_back(node.score);
   }
   return hints;
-}
-
-Draft as_read(const OutgoingDraft& m) {
-  return {.round = m.round,
-          .base_length = m.tree.base_count(),
-          .tokens = copy(m.tree.tokens()),
-          .parents = {m.tree.parents().begin(), m.tree.parents().end()},
-          .stream_tokens = m.stream_tokens};
 }
 
 Bytes encode(const OutgoingMessage& message) {

@@ -9,8 +9,8 @@ namespace edgedraft {
 
 // What either side accepts of the other. Larger is refused before anything is allocated for it.
 inline constexpr std::uint16_t kFrameVersion = 1;
-inline constexpr std::uint16_t kProtocolVersionMin = 3;
-inline constexpr std::uint16_t kProtocolVersion = 3;
+inline constexpr std::uint16_t kProtocolVersionMin = 4;
+inline constexpr std::uint16_t kProtocolVersion = 4;
 inline constexpr std::uint32_t kTokenIdEnd = 1u << 24;  // ids take three bytes on the wire
 inline constexpr std::uint32_t kDraftNodesMax = 255;    // a parent takes one
 inline constexpr std::uint32_t kContextCountMax = 1u << 20;
@@ -32,9 +32,6 @@ inline constexpr double kHintsPerSecond = 8192.0;
 inline constexpr double kHintsBurst = 4096.0;
 // Nodes that a server keeps for a session: more than are in flight on the longest of links.
 inline constexpr std::uint32_t kHintNodesMax = 1024;
-// Bytes of an experiment's padded activations: in a row, and in a message.
-inline constexpr std::uint32_t kPaddedRowBytesMax = 32768;
-inline constexpr std::uint32_t kPaddingBytesMax = 8u << 20;
 
 // A padded connection sends a block per tick; 0 stands for no padding.
 inline constexpr std::uint32_t kPadTickMsMin = 5;

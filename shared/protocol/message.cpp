@@ -26,8 +26,6 @@ std::string_view to_string(Kind kind) {
       return "prefill";
     case Kind::activations:
       return "activations";
-    case Kind::draft:
-      return "draft";
     case Kind::verdict:
       return "verdict";
     case Kind::resume:
@@ -58,8 +56,6 @@ struct KindOf {
   Kind operator()(const Prefill&) const { return Kind::prefill; }
   Kind operator()(const OutgoingPrefill&) const { return Kind::prefill; }
   Kind operator()(const Activations&) const { return Kind::activations; }
-  Kind operator()(const Draft&) const { return Kind::draft; }
-  Kind operator()(const OutgoingDraft&) const { return Kind::draft; }
   Kind operator()(const Hints&) const { return Kind::hints; }
   Kind operator()(const OutgoingHints&) const { return Kind::hints; }
   Kind operator()(const Verdict&) const { return Kind::verdict; }

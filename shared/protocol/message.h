@@ -24,7 +24,6 @@ enum class Kind : std::uint16_t {
   welcome = 2,
   prefill = 3,
   activations = 4,
-  draft = 5,
   verdict = 6,
   resume = 7,
   ping = 8,
@@ -33,7 +32,7 @@ enum class Kind : std::uint16_t {
   close = 11,
   error = 12,
   hints = 13,
-  pad = 14,  // of a padded connection: bytes that mean nothing, and no message
+  pad = 14,  // bytes that mean nothing, and no message
 };
 
 // As in logs, e.g. "prefill".
@@ -65,8 +64,6 @@ struct Hello {
   // Names the activations that the drafter is sent; both sides compare it and read nothing into it.
   // Empty: none are wanted.
   std::string tap{};
-  std::uint32_t nodes_max = 0;      // of its trees
-  std::uint32_t context_count = 0;  // tokens that it can hold; 0: any
   // Both sides are to send blocks of constant size, one in so many milliseconds; 0: as it comes.
   std::uint16_t pad_tick_ms = 0;
   // The drafter reads the newest position's activations and no others: older ones need not be sent.
@@ -80,17 +77,11 @@ struct Welcome {
   std::string agent{};
   std::string model{};
   std::uint32_t context_count = 0;  // tokens a session can hold
-  std::uint32_t nodes_max = 0;      // of a draft
-  std::uint32_t row_budget = 0;     // rows (root included) that are cheap for the server now
+  std::uint32_t nodes_max = 0;      // of complete hints
   // Activations of a position: values that share a scale, in order. Empty: none are sent.
   std::vector<std::uint32_t> scale_groups{};
-  // Largest stream that a Draft may ask for; 0: this server does not stream.
-  std::uint32_t stream_tokens_max = 0;
-  // In an experiment at a larger model's pace, what activations of a position are padded to.
-  // 0: nothing is padded.
-  std::uint32_t padded_row_bytes = 0;
-  // Nodes of hints that it keeps for a session; 0: it takes none.
-  std::uint32_t hint_nodes_max = 0;
+  // Nodes of hints that it keeps for a session.
+  std::uint32_t hint_nodes_max = kHintNodesMax;
   // The size of a padded connection's blocks each way; 0: it is not padded.
   std::uint32_t pad_bytes_up = 0;
   std::uint32_t pad_bytes_down = 0;
@@ -99,21 +90,39 @@ struct Welcome {
   bool operator==(const Welcome&) const = default;
 };
 
-// What a Prefill or Resume lets the server do beyond its answer, and what verdicts are to bring
-// (version 2).
+// What the passes of a run wait for, and so who sets the pace of an answer.
+enum class Hold : std::uint8_t {
+  none,      // nothing: the server goes on by itself and takes the hints that have come
+  economy,   // hints on their way, instead of a pass for the root alone
+  lockstep,  // complete hints for the present length: a round trip per pass (the papers' cycle)
+};
+
+constexpr std::string_view to_string(Hold hold) {
+  switch (hold) {
+    case Hold::none:
+      return "none";
+    case Hold::economy:
+      return "economy";
+    case Hold::lockstep:
+      return "lockstep";
+  }
+  return "";
+}
+
+// What a Prefill or Resume lets the server do beyond its answer, and what verdicts are to bring.
 struct RunTerms {
   // The length up to which it may choose tokens without being asked again; 0: it answers and waits.
   std::uint32_t credit = 0;
-  // The activations of positions that become valid follow the verdicts, as Activations.
+  // The activations of positions that become valid are sent: in verdicts under lockstep, otherwise
+  // after them, as Activations.
   bool rows = false;
-  // No pass for the root alone while hints may be on their way.
-  bool economy = false;
+  Hold hold = Hold::none;
   // Verdicts tell so many log probabilities a token: the chosen one's, then the likeliest. 0: none.
   std::uint8_t logprobs = 0;
   bool operator==(const RunTerms&) const = default;
 };
 
-// Prefill, Resume and Draft as a server reads them. What a client sends is made of types that hold
+// Prefill and Resume as a server reads them. What a client sends is made of types that hold
 // nothing private (outgoing.h).
 
 struct Prefill {
@@ -155,79 +164,50 @@ struct Activations {
   std::uint32_t count = 0;
   Codec codec = Codec::none;
   Bytes data{};
-  Bytes padding{};  // to the size of the paced model's rows; means nothing
   bool operator==(const Activations&) const = default;
 };
 
-struct Draft {
-  std::uint32_t round = 0;
-  std::uint32_t base_length = 0;  // tokens of the session, root included: the root's position + 1
-  // Node i (1, 2, ...) has tokens[i - 1] and hangs below parents[i - 1] < i; 0 is the root.
-  std::vector<std::uint32_t> tokens{};
-  std::vector<std::uint8_t> parents{};
-  // Without nodes: the server goes on alone for so many tokens, a series of verdicts. 0: it does
-  // not.
-  std::uint32_t stream_tokens = 0;
-  bool operator==(const Draft&) const = default;
-};
-
-// Nodes that may follow what the server has chosen, or will have: proposals that it may take into a
-// pass, or leave. They never change an answer.
+// Nodes that may follow what the server has chosen, or will have. They never change an answer.
 struct Hints {
   std::uint32_t round = 0;   // of the Prefill or Resume that the run began with
   std::uint32_t credit = 0;  // as in RunTerms, if larger than before
-  bool economy = false;      // as in RunTerms, from now on
+  Hold hold = Hold::none;    // from now on; not read in a run under lockstep
+  // Nothing more comes for the text of `position` tokens: a run under lockstep verifies exactly
+  // these nodes, which have neither ids nor scores.
+  bool complete = false;
   // Node i has the id first + i; ids count up from 1 in a run.
   std::uint32_t first = 0;
-  // A node hangs from the node whose id is `parents[i]` smaller, or, if that is 0, from the token
-  // at position - 1 of a text whose first `position` tokens have this prefix_hash().
+  // A node hangs from the node `parents[i]` before it, or, if that is 0, from the token at
+  // position - 1 of a text whose first `position` tokens have this prefix_hash().
   std::uint32_t position = 0;
-  std::uint64_t prefix_hash = 0;
+  std::uint64_t prefix_hash = 0;  // 0 in complete hints
   std::vector<std::uint32_t> tokens{};
   std::vector<std::uint16_t> parents{};
-  std::vector<std::uint8_t> scores{};  // below the parent's, in parts of a nat (score.h)
+  // Below the parent's, in parts of a nat (score.h). Empty in complete hints.
+  std::vector<std::uint8_t> scores{};
   bool operator==(const Hints&) const = default;
 };
 
-inline constexpr std::uint32_t kOutlookTokenParts = 8;
-
 struct Verdict {
-  std::uint32_t round = 0;           // of the request that it answers
-  std::uint32_t length = 0;          // of the session now: base_length of the next Draft
-  std::uint32_t next = 0;            // the new root
-  std::uint32_t accepted_count = 0;  // to Prefill and Resume: of the provisional tokens
-  std::vector<std::uint8_t> path{};  // to Draft: accepted nodes from the root down
+  std::uint32_t round = 0;              // of the request that it answers
+  std::uint32_t length = 0;             // of the session now
+  std::uint32_t next = 0;               // the new root
+  std::uint32_t accepted_count = 0;     // to Prefill and Resume: of the provisional tokens
+  std::vector<std::uint32_t> tokens{};  // of a run: the new ones before `next`
   Ending ending = Ending::none;
-  std::uint32_t row_budget = 0;
-  std::uint32_t queue_us = 0;   // waited for the device
-  std::uint32_t verify_us = 0;  // from then until the answer stood, a pace kept included
-  // To Draft, and of a run that brings rows: uncompressed rows of the positions that became valid,
-  // as many as there are new tokens, the old root's first. Prefill and Resume get theirs in
-  // Activations.
+  // Of a run under lockstep that brings rows: uncompressed rows of the positions that became valid,
+  // as many as there are new tokens, the old root's first.
   Bytes activations{};
-  // From a server that keeps a larger model's pace: what the pass was to take, and what it took
-  // before any waiting. 0: no pace is kept.
-  std::uint32_t pace_us = 0;
-  std::uint32_t computed_us = 0;
-  // In a stream or run: the new tokens before `next`. For the pass: nodes that the server drafted
-  // for it, and how long that took.
-  std::vector<std::uint32_t> tokens{};
+  // Microseconds: waited for the device, then until the answer stood, and before both for hints.
+  std::uint32_t queue_us = 0;
+  std::uint32_t verify_us = 0;
+  std::uint32_t held_us = 0;
+  // Nodes that the server drafted for the pass, and how long that took.
   std::uint32_t drafted = 0;
   std::uint32_t draft_us = 0;
-  // What a streamed token takes while as many are served as now; 0: not known.
-  std::uint32_t stream_us = 0;
-  // To Prefill and Resume: the same of drafts of 1, 2, 4, ... rows, queue and pass together, and
-  // the tokens that each brings, in parts of 1 / kOutlookTokenParts. As many of the one as of the
-  // other.
-  std::vector<std::uint32_t> outlook_us{};
-  std::vector<std::uint8_t> outlook_tokens{};
-  // All sessions together would now get more tokens from streams than from drafts.
-  bool prefers_streams = false;
-  Bytes padding{};  // to the size of the paced model's rows; means nothing
-  // In a run: hints that the pass took in, and the last id of those that had come when it began.
+  // Hints that the pass took in, and the last id of those that had come when it began.
   std::uint32_t hinted = 0;
   std::uint32_t hints_seen = 0;
-  std::uint32_t held_us = 0;  // waited for hints, before it waited for the device
   // For the last of the new tokens, `next` among them: as many of each as were asked for. A token
   // that was taken as it came has none.
   std::vector<Logprob> logprobs{};
@@ -264,8 +244,8 @@ struct ErrorReport {
   bool operator==(const ErrorReport&) const = default;
 };
 
-using Message = std::variant<Hello, Welcome, Prefill, Activations, Draft, Verdict, Resume, Ping,
-                             Pong, Cancel, Close, ErrorReport, Hints>;
+using Message = std::variant<Hello, Welcome, Prefill, Activations, Verdict, Resume, Ping, Pong,
+                             Cancel, Close, ErrorReport, Hints>;
 
 Kind kind_of(const Message& message);
 

@@ -7,15 +7,14 @@
 #include "shared/privacy/safe_hints.h"
 #include "shared/privacy/safe_parameters.h"
 #include "shared/privacy/safe_prefix.h"
-#include "shared/privacy/safe_tree.h"
 #include "shared/protocol/message.h"
 
 // Messages on their way to bytes. What a client says of a conversation goes into types that only
 // shared/privacy makes: the compiler refuses tokens that nobody vouched for.
 namespace edgedraft::wire {
 
-// `round` is set by ClientSession in all of them. The server reads these as Prefill, Resume, Draft
-// and Hints (message.h), which explains the fields.
+// `round` is set by ClientSession in all of them. The server reads these as Prefill, Resume and
+// Hints (message.h), which explains the fields.
 
 struct OutgoingPrefill {
   std::uint32_t round = 0;
@@ -37,28 +36,22 @@ struct OutgoingResume {
   RunTerms run{};
 };
 
-struct OutgoingDraft {
-  std::uint32_t round = 0;
-  SafeTree tree{};
-  std::uint32_t stream_tokens = 0;
-};
-
 struct OutgoingHints {
   std::uint32_t round = 0;
   std::uint32_t credit = 0;
-  bool economy = false;
+  Hold hold = Hold::none;
+  bool complete = false;  // scores are not sent; a node's parent is in the same message
   std::uint32_t first = 0;
   SafeHints hints{};
 };
 
 using OutgoingMessage =
-    std::variant<Hello, Welcome, OutgoingPrefill, Activations, OutgoingDraft, Verdict,
-                 OutgoingResume, Ping, Pong, Cancel, Close, ErrorReport, OutgoingHints>;
+    std::variant<Hello, Welcome, OutgoingPrefill, Activations, Verdict, OutgoingResume, Ping, Pong,
+                 Cancel, Close, ErrorReport, OutgoingHints>;
 
 // What the server reads of them.
 Prefill as_read(const OutgoingPrefill& message);
 Resume as_read(const OutgoingResume& message);
-Draft as_read(const OutgoingDraft& message);
 Hints as_read(const OutgoingHints& message);
 
 Kind kind_of(const OutgoingMessage& message);

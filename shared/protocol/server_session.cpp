@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "shared/base/check.h"
-#include "shared/protocol/tree_path.h"
 
 namespace edgedraft {
 namespace {
@@ -81,7 +80,6 @@ Result<void> ServerSession::handle(wire::Message message) {
   if (state_ != State::ready) return faulty(faulty_client("a message before the sign-in was over"));
   if (auto* prefill = std::get_if<wire::Prefill>(&message)) return on_prefill(std::move(*prefill));
   if (auto* resume = std::get_if<wire::Resume>(&message)) return on_resume(std::move(*resume));
-  if (auto* draft = std::get_if<wire::Draft>(&message)) return on_draft(std::move(*draft));
   if (auto* hints = std::get_if<wire::Hints>(&message)) return on_hints(std::move(*hints));
   if (auto* cancel = std::get_if<wire::Cancel>(&message)) return on_cancel(*cancel);
   return faulty(faulty_client("it sent a " + std::string(to_string(wire::kind_of(message)))));
@@ -104,18 +102,17 @@ Result<void> ServerSession::on_hello(wire::Hello hello) {
   return boost::system::in_place_value;
 }
 
-void ServerSession::accept(wire::Welcome welcome) {
+void ServerSession::accept(wire::Welcome welcome, std::uint32_t padded_row_bytes) {
   if (finished()) return;  // the client went away while the application made up its mind
   EDGEDRAFT_CHECK(state_ == State::deciding);
   EDGEDRAFT_CHECK(welcome.context_count >= 1 && welcome.context_count <= kContextCountMax);
   EDGEDRAFT_CHECK(welcome.nodes_max <= kDraftNodesMax);
-  EDGEDRAFT_CHECK(welcome.stream_tokens_max <= kContextCountMax);
   context_count_ = welcome.context_count;
   nodes_max_ = welcome.nodes_max;
-  stream_tokens_max_ = welcome.stream_tokens_max;
   welcome.version = version_;
   layout_ = ActivationLayout(welcome.scale_groups);
   newest_row_ = welcome.newest_row;
+  padded_row_bytes_ = padded_row_bytes;
   state_ = State::ready;
   // What one prompt may ask of its answer takes at most so much.
   constexpr std::uint32_t kConstraintBytesMax =
@@ -124,7 +121,7 @@ void ServerSession::accept(wire::Welcome welcome) {
                           context_count_ * 4 + kConstraintBytesMax + kMessageOverheadBytesMax,
                           nodes_max_ * 4 + kMessageOverheadBytesMax}));
   const std::uint32_t row_bytes =
-      std::max(static_cast<std::uint32_t>(layout_.row_bytes()), welcome.padded_row_bytes);
+      std::max(static_cast<std::uint32_t>(layout_.row_bytes()), padded_row_bytes);
   if (pad_tick_ms_ > 0) {
     welcome.pad_bytes_up = kPadBytesUp;
     welcome.pad_bytes_down = std::min(kPadBytesDown + kPadRows * row_bytes, kPadBlockBytesMax);
@@ -142,23 +139,20 @@ void ServerSession::reject(const Error& error) {
 }
 
 Result<void> ServerSession::begin(Pending pending) {
-  const bool goes_on = pending_ && (pending_->stream_left > 0 || pending_->running);
-  const bool ends_it = goes_on && pending.kind != wire::Kind::draft;
-  if (pending_ && !ends_it) {
+  const bool ends_run = pending_ && pending_->running;
+  if (pending_ && !ends_run) {
     return faulty(faulty_client("a request while another is in flight"));
   }
   if (pending.round != last_round_ + 1) {
     return faulty(faulty_client("round " + std::to_string(pending.round) + " after round " +
                                 std::to_string(last_round_)));
   }
-  if (ends_it) events_.push_back(RoundCancelled{last_round_});
+  if (ends_run) events_.push_back(RoundCancelled{last_round_});
   last_round_ = pending.round;
-  if (pending.kind != wire::Kind::draft) {
-    // A new prompt ends the activations of the one before.
-    owed_ = {};
-    run_rows_ = {};
-    channel_.drop_bulk();
-  }
+  // A new prompt ends the activations of the one before.
+  owed_ = {};
+  run_rows_ = {};
+  channel_.drop_bulk();
   pending_ = std::move(pending);
   return boost::system::in_place_value;
 }
@@ -175,7 +169,6 @@ Result<void> ServerSession::on_prefill(wire::Prefill request) {
        .provisional_count = request.provisional_count,
        .policy = request.policy,
        .activations_from = request.activations_from,
-       .parents = {},
        .run = request.run});
   if (!begun) return begun;
   events_.push_back(PrefillRequested{std::move(request)});
@@ -190,34 +183,9 @@ Result<void> ServerSession::on_resume(wire::Resume request) {
                       .provisional_count = static_cast<std::uint32_t>(request.tokens.size()),
                       .policy = request.policy,
                       .activations_from = request.activations_from,
-                      .parents = {},
                       .run = request.run});
   if (!begun) return begun;
   events_.push_back(ResumeRequested{std::move(request)});
-  return boost::system::in_place_value;
-}
-
-Result<void> ServerSession::on_draft(wire::Draft request) {
-  if (!has_root_ || ended_) return faulty(faulty_client("a draft without a token to start from"));
-  if (request.base_length != length_) {
-    return faulty(faulty_client("a draft for length " + std::to_string(request.base_length) +
-                                " where the session has " + std::to_string(length_)));
-  }
-  if (request.parents.size() > nodes_max_) return faulty(faulty_client("a draft too large"));
-  if (request.stream_tokens > stream_tokens_max_) {
-    return faulty(faulty_client("a longer stream than was offered"));
-  }
-  auto begun = begin({.kind = wire::Kind::draft,
-                      .round = request.round,
-                      .base_length = request.base_length,
-                      .given_count = 0,
-                      .provisional_count = 0,
-                      .policy = wire::ResyncPolicy::check,
-                      .activations_from = 0,
-                      .parents = request.parents,
-                      .stream_left = request.stream_tokens});
-  if (!begun) return begun;
-  events_.push_back(DraftRequested{std::move(request)});
   return boost::system::in_place_value;
 }
 
@@ -229,15 +197,29 @@ Result<void> ServerSession::on_hints(wire::Hints hints) {
   if (!pending_ || pending_->round != hints.round) return boost::system::in_place_value;
   if (pending_->run.credit == 0) return faulty(faulty_client("hints for what is no run"));
   wire::RunTerms& run = pending_->run;
-  const bool changes_terms = hints.credit > run.credit || hints.economy != run.economy;
-  if (!affords(hints)) {
+  const bool in_lockstep = run.hold == wire::Hold::lockstep;
+  if (hints.complete) {
+    // Each answers a verdict, which bounds how many may come.
+    const bool is_due = in_lockstep && pending_->running && hints.position == length_ &&
+                        pending_->marked_length != length_;
+    if (!is_due) return faulty(faulty_client("complete hints that no pass waits for"));
+    if (hints.tokens.size() > nodes_max_) return faulty(faulty_client("too many hints for a pass"));
+    pending_->marked_length = length_;
+    pending_->marked_count = hints.tokens.size();
+  }
+  if (!in_lockstep && hints.hold == wire::Hold::lockstep) {
+    return faulty(faulty_client("hints that turn a run into one under lockstep"));
+  }
+  if (in_lockstep) hints.hold = wire::Hold::lockstep;
+  const bool changes_terms = hints.credit > run.credit || hints.hold != run.hold;
+  if (!hints.complete && !affords(hints)) {
     hints.tokens.clear();
     hints.parents.clear();
     hints.scores.clear();
     if (!changes_terms) return boost::system::in_place_value;
   }
   run.credit = std::max(run.credit, hints.credit);
-  run.economy = hints.economy;
+  run.hold = hints.hold;
   events_.push_back(HintsReceived{std::move(hints)});
   return boost::system::in_place_value;
 }
@@ -275,35 +257,32 @@ Result<void> ServerSession::on_cancel(const wire::Cancel& cancel) {
 
 std::optional<std::uint64_t> ServerSession::length_after(const wire::Verdict& verdict) const {
   const Pending& request = *pending_;
+  const bool in_lockstep = request.running && request.run.hold == wire::Hold::lockstep;
+  const std::uint64_t row_count =
+      in_lockstep && request.run.rows ? verdict_rows(verdict.tokens.size(), newest_row_) : 0;
+  if (verdict.activations.size() != row_count * layout_.row_bytes()) return std::nullopt;
   const std::uint64_t base = request.base_length;
   if (request.running) {
-    const std::uint64_t count = verdict.tokens.size() + 1;
-    const bool plain = verdict.path.empty() && verdict.activations.empty();
-    if (!plain || base + count > request.run.credit) return std::nullopt;
-    return base + count;
+    const std::uint64_t length = base + verdict.tokens.size() + 1;
+    if (length > request.run.credit) return std::nullopt;
+    const bool answers_hints =
+        request.marked_length == base && verdict.tokens.size() <= request.marked_count;
+    if (in_lockstep && !answers_hints) return std::nullopt;
+    return length;
   }
-  if (request.kind != wire::Kind::draft) {
-    const bool plain =
-        verdict.path.empty() && verdict.activations.empty() && verdict.tokens.empty();
-    if (!plain || verdict.accepted_count > request.provisional_count) return std::nullopt;
-    // Under keep they are context: the application has no count of them.
-    const std::uint32_t accepted = request.policy == wire::ResyncPolicy::keep
-                                       ? request.provisional_count
-                                       : verdict.accepted_count;
-    return base + request.given_count + accepted + 1;
-  }
-  if (request.stream_left > 0) {
-    const std::uint64_t count = verdict.tokens.size() + 1;
-    const bool plain = verdict.path.empty() && verdict.activations.empty();
-    if (!plain || count > request.stream_left) return std::nullopt;
-    return base + count;
-  }
-  if (!verdict.tokens.empty() || !is_path_of(verdict.path, request.parents) ||
-      verdict.activations.size() !=
-          std::uint64_t{verdict_rows(verdict.path.size(), newest_row_)} * layout_.row_bytes()) {
+  if (!verdict.tokens.empty() || verdict.accepted_count > request.provisional_count) {
     return std::nullopt;
   }
-  return base + verdict.path.size() + 1;
+  // Under keep they are context: the application has no count of them.
+  const std::uint32_t accepted = request.policy == wire::ResyncPolicy::keep
+                                     ? request.provisional_count
+                                     : verdict.accepted_count;
+  return base + request.given_count + accepted + 1;
+}
+
+std::uint64_t ServerSession::pad_bytes(std::uint64_t rows, std::uint64_t bytes) const {
+  const std::uint64_t wanted = padded_row_bytes_ * rows;
+  return bytes > 0 && wanted > bytes ? wanted - bytes : 0;
 }
 
 bool ServerSession::verdict(wire::Verdict verdict) {
@@ -315,11 +294,6 @@ bool ServerSession::verdict(wire::Verdict verdict) {
   }
   length_ = static_cast<std::uint32_t>(*length);
   if (pending_->running) {
-    pending_->base_length = length_;
-  } else if (pending_->stream_left > 0) {
-    pending_->stream_left -= static_cast<std::uint32_t>(verdict.tokens.size()) + 1;
-    pending_->base_length = length_;
-  } else if (pending_->kind == wire::Kind::draft) {
     channel_.count_activations(verdict.activations.size(), verdict.activations.size());
   } else {
     if (pending_->policy == wire::ResyncPolicy::keep) {
@@ -330,15 +304,19 @@ bool ServerSession::verdict(wire::Verdict verdict) {
         .round = verdict.round,
         .first = layout_.cols() == 0 ? valid_end : std::min(pending_->activations_from, valid_end),
         .end = valid_end};
-    pending_->base_length = length_;
     pending_->running = pending_->run.credit > 0;
-    if (pending_->run.rows) run_rows_ = {.round = verdict.round, .next = valid_end};
+    if (pending_->run.rows && pending_->run.hold != wire::Hold::lockstep) {
+      run_rows_ = {.round = verdict.round, .next = valid_end};
+    }
   }
+  pending_->base_length = length_;
   verdict.length = length_;
   has_root_ = true;
   ended_ = verdict.ending != wire::Ending::none;
-  if (ended_ || (pending_->stream_left == 0 && !pending_->running)) pending_.reset();
-  channel_.send(std::move(verdict));
+  if (ended_ || !pending_->running) pending_.reset();
+  const std::uint64_t padding =
+      pad_bytes(verdict_rows(verdict.tokens.size(), newest_row_), verdict.activations.size());
+  channel_.send(std::move(verdict), padding);
   return true;
 }
 
@@ -350,7 +328,8 @@ bool ServerSession::activations(wire::Activations chunk) {
     run_rows_.next = chunk.first + chunk.count;
     // In their verdict's wake. Behind a prompt's they would come too late.
     channel_.count_activations(std::uint64_t{chunk.count} * layout_.row_bytes(), chunk.data.size());
-    channel_.send(std::move(chunk));
+    const std::uint64_t padding = pad_bytes(chunk.count, chunk.data.size());
+    channel_.send(std::move(chunk), padding);
     return true;
   }
   if (chunk.round != owed_.round || owed_.first == owed_.end) return false;
@@ -359,7 +338,8 @@ bool ServerSession::activations(wire::Activations chunk) {
     return false;
   }
   owed_.end = chunk.first;
-  channel_.send_bulk(chunk, std::uint64_t{chunk.count} * layout_.row_bytes());
+  channel_.send_bulk(chunk, std::uint64_t{chunk.count} * layout_.row_bytes(),
+                     pad_bytes(chunk.count, chunk.data.size()));
   return true;
 }
 

@@ -26,11 +26,6 @@ struct PrefillRequested {
 struct ResumeRequested {
   wire::Resume request;
 };
-// To be answered with verdict() or refuse(); where it asks for a stream, with verdicts until the
-// answer ends or stream_tokens tokens are brought, or with refuse() instead of the next one.
-struct DraftRequested {
-  wire::Draft request;
-};
 // News for a run that goes on: nodes, and how far it may go. Nothing is to be answered.
 struct HintsReceived {
   wire::Hints hints;
@@ -40,8 +35,8 @@ struct RoundCancelled {
   std::uint32_t round;
 };
 
-using ServerEvent = std::variant<HelloReceived, PrefillRequested, ResumeRequested, DraftRequested,
-                                 HintsReceived, RoundCancelled>;
+using ServerEvent =
+    std::variant<HelloReceived, PrefillRequested, ResumeRequested, HintsReceived, RoundCancelled>;
 
 struct ServerSessionOptions {
   ChannelOptions channel{};
@@ -75,15 +70,17 @@ class ServerSession {
   Bytes take_output() { return channel_.take_output(); }
   std::optional<ServerEvent> next_event();
 
+  // Activations are padded to `padded_row_bytes` per position: an experiment may so stand for a
+  // larger model.
+  //
   // Requires  an unanswered HelloReceived
-  void accept(wire::Welcome welcome);
+  void accept(wire::Welcome welcome, std::uint32_t padded_row_bytes = 0);
   void reject(const Error& error);
 
   // Sends the answer to `verdict.round`. `verdict.length` is filled in here. Returns false, and
   // sends nothing, where that round is no longer waited for (cancelled, or the session is over).
-  // The answer has a path of the draft's tree and activations of its rows; of a stream neither, and
-  // no more tokens than are left of it; of a run no path, activations if it brings them, and no
-  // more tokens than there is credit for. Any other one ends the connection: see failure().
+  // A run's brings no more tokens than there is credit for, and under lockstep the activations that
+  // it asked for. Any other one ends the connection: see failure().
   bool verdict(wire::Verdict verdict);
   // The next older chunk, as compress_activations() made it, of the last answered Prefill's or
   // Resume's positions: the first ends at the last valid position, the last begins at
@@ -104,8 +101,13 @@ class ServerSession {
   bool signed_in() const { return state_ == State::ready; }
   // A request has no answer yet, or its run goes on.
   bool busy() const { return pending_.has_value(); }
-  // Its run has used up the credit: it waits for the client.
-  bool paused() const { return pending_ && pending_->running && length_ >= pending_->run.credit; }
+  // Its run waits for the client: for credit, or under lockstep for hints.
+  bool paused() const {
+    if (!pending_ || !pending_->running) return false;
+    const wire::RunTerms& run = pending_->run;
+    return length_ >= run.credit ||
+           (run.hold == wire::Hold::lockstep && pending_->marked_length != length_);
+  }
   // The client may draft on: its answer has not come to an end that the server knows of.
   bool may_go_on() const { return has_root_ && !ended_; }
   // Tokens of the session as the client knows them, root included.
@@ -122,17 +124,16 @@ class ServerSession {
     std::uint32_t provisional_count;
     wire::ResyncPolicy policy;
     std::uint32_t activations_from;
-    std::vector<std::uint8_t> parents;  // Draft
-    std::uint32_t stream_left = 0;      // of a stream: tokens that are still to be brought
     wire::RunTerms run{};
-    bool running = false;  // a Prefill or Resume that was answered, and whose run goes on
+    bool running = false;             // it was answered, and its run goes on
+    std::uint32_t marked_length = 0;  // for which complete hints came last
+    std::size_t marked_count = 0;     // their nodes
   };
 
   Result<void> handle(wire::Message message);
   Result<void> on_hello(wire::Hello hello);
   Result<void> on_prefill(wire::Prefill request);
   Result<void> on_resume(wire::Resume request);
-  Result<void> on_draft(wire::Draft request);
   Result<void> on_hints(wire::Hints hints);
   Result<void> on_cancel(const wire::Cancel& cancel);
   Result<void> begin(Pending pending);
@@ -141,6 +142,7 @@ class ServerSession {
   bool answers(std::uint32_t round) const;
   // The session's length behind this answer to the pending request; nothing if it does not fit.
   std::optional<std::uint64_t> length_after(const wire::Verdict& verdict) const;
+  std::uint64_t pad_bytes(std::uint64_t rows, std::uint64_t bytes) const;
   Error faulty(Error error);
 
   ServerSessionOptions options_;
@@ -151,9 +153,9 @@ class ServerSession {
   std::optional<Error> failure_;
   std::uint32_t context_count_ = 0;
   std::uint32_t nodes_max_ = 0;
-  std::uint32_t stream_tokens_max_ = 0;
   ActivationLayout layout_;
   bool newest_row_ = false;  // verdicts bring no others
+  std::uint32_t padded_row_bytes_ = 0;
   std::deque<ServerEvent> events_;
 
   // What hints may still come, and as of when.

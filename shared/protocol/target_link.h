@@ -34,7 +34,6 @@ struct LinkStats {
         traffic.activation_bytes_raw - before.traffic.activation_bytes_raw;
     stats.traffic.activation_bytes_sent =
         traffic.activation_bytes_sent - before.traffic.activation_bytes_sent;
-    stats.traffic.padding_bytes = traffic.padding_bytes - before.traffic.padding_bytes;
     stats.traffic.pad_bytes_out = traffic.pad_bytes_out - before.traffic.pad_bytes_out;
     stats.traffic.pad_bytes_in = traffic.pad_bytes_in - before.traffic.pad_bytes_in;
     return stats;
@@ -43,13 +42,13 @@ struct LinkStats {
 
 // A request to the target, or hints for the one in flight. The link fills in `round`.
 struct CancelRequest {};
-using TargetRequest = std::variant<wire::OutgoingPrefill, wire::OutgoingDraft, wire::OutgoingResume,
-                                   wire::OutgoingHints, CancelRequest>;
+using TargetRequest =
+    std::variant<wire::OutgoingPrefill, wire::OutgoingResume, wire::OutgoingHints, CancelRequest>;
 
 // A generation's way to its target, over a network or within the process.
 //
 // Events come in order: Welcomed first, and again after every reconnect; then a VerdictReceived (of
-// a stream or run several) or RequestRefused a request, but none to those sent before a
+// a run several) or RequestRefused a request, but none to those sent before a
 // CancelRequest. The link reconnects by itself and sends no request twice: after a Welcomed the
 // caller resumes.
 //

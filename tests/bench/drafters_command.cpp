@@ -48,7 +48,7 @@ constexpr const char* kDraftersHelp =
             activations, against the same roots without that lag (-: no answer is as long)
   alone     what it writes without a server behind the first half of an answer: the share of tokens that
             are the target's, and how many come before the first that is not
-  t/s       tokens per second over each link, in simulated time: waiting for verdicts / not waiting; passes
+  t/s       tokens per second over each link, in simulated time: hold lockstep / hold none; passes
             and drafting take what they take here (with --threads 1 and the CPU: in processor time), or what
             --pace-profile says. Over each link and in each way all prompts are answered once, one after
             another over one connection, whose sign-in counts; --json tells, too, how many times plain
@@ -56,7 +56,7 @@ constexpr const char* kDraftersHelp =
   trained   numbers in the bundle that are not its target's, and what their training took if the bundle says so
 
 Activations go through the link's int8 codec. Every answer is compared with plain decoding, token for token;
-the exit status is 1 where one differs. The first row is plain decoding, which the server streams.
+the exit status is 1 where one differs. The first row is plain decoding, a run without hints.
 
 Example:
   edgedraft-bench drafters --model models/demo/target.gguf --prompts models/demo/heldout.jsonl \
@@ -208,7 +208,7 @@ class Comparison {
   Result<Row> stream(std::span<const netsim::NetworkProfile> links) {
     Row row{.drafter = "plain"};
     for (const auto& link : links) {
-      auto result = serve(link, nullptr, Overlap::off);
+      auto result = serve(link, nullptr, Hold::lockstep);
       if (!result) return result.error();
       if (row.speeds.empty()) count_bytes(*result, row);
       row.speeds.push_back(
@@ -223,10 +223,10 @@ class Comparison {
     Row row{.drafter = arm.name};
     if (auto done = count_answers(arm, row); !done) return done.error();
     for (std::size_t i = 0; i < links.size(); ++i) {
-      auto waiting = serve(links[i], &arm, Overlap::off);
+      auto waiting = serve(links[i], &arm, Hold::lockstep);
       if (!waiting) return waiting.error();
       if (row.speeds.empty()) count_bytes(*waiting, row);
-      auto ahead = serve(links[i], &arm, Overlap::on);
+      auto ahead = serve(links[i], &arm, Hold::none);
       if (!ahead) return ahead.error();
       row.speeds.push_back({.link = links[i].name,
                             .sequential = speed_of(*waiting, plain_seconds_[i]),
@@ -291,7 +291,7 @@ class Comparison {
   // Answers every prompt once, however long that takes, so that all arms are measured on the same
   // prompts.
   Result<ServingResult> serve(const netsim::NetworkProfile& link, const DrafterArm* arm,
-                              Overlap overlap) {
+                              Hold hold) {
     WorkClock clock(pace_ ? WorkClock::Counts::paces : counts_);
     std::function<Duration(std::uint32_t)> pass_pace;
     if (pace_) pass_pace = [this](std::uint32_t rows) { return pace_->target_pass(rows); };
@@ -307,7 +307,6 @@ class Comparison {
                              .tap = arm == nullptr ? nullptr : arm->tap,
                              .device_backend = device_,
                              .tree = arm == nullptr ? std::nullopt : std::optional(tree_),
-                             .adapts = arm == nullptr,
                              .clock = clock,
                              .measures_costs = true,
                              .pass_pace = pass_pace,
@@ -316,7 +315,7 @@ class Comparison {
                              .round_trip = {},
                              .up = &link.up,
                              .down = &link.down,
-                             .overlap = overlap,
+                             .hold = hold,
                              .sampling = sampling(),
                              .padded_row_bytes = padded_row_bytes,
                              .warm_up = {},

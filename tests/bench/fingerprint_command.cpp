@@ -26,7 +26,7 @@ simulated time through the client's and the server's own code. A classifier lear
 to each prompt and guesses the prompts of the rest; in brackets after the share that it guesses right, where there
 are five prompts or more, the 95 % interval over prompts. Then what padding costs: bytes and time of the same answers.
 
-  plain       a stream of the server's
+  plain       a run without hints
   sequential  drafts that wait for their verdicts
   overlap     a server that never waits
 
@@ -40,11 +40,11 @@ constexpr Duration kPause = std::chrono::seconds(2);
 struct ObservedArm {
   const char* name;
   bool drafts;
-  Overlap overlap;
+  Hold hold;
 };
-constexpr ObservedArm kArms[]{{"plain", false, Overlap::off},
-                              {"sequential", true, Overlap::off},
-                              {"overlap", true, Overlap::on}};
+constexpr ObservedArm kArms[]{{"plain", false, Hold::none},
+                              {"sequential", true, Hold::lockstep},
+                              {"overlap", true, Hold::none}};
 
 // What was seen of an arm, and what it cost.
 struct Figures {
@@ -171,7 +171,6 @@ Result<int> run_fingerprint(const FingerprintOptions& o) {
              .tap = arm.drafts ? hosted.tap.get() : nullptr,
              .device_backend = *backend,
              .tree = arm.drafts ? std::optional(TreeShape{}) : std::nullopt,
-             .adapts = !arm.drafts,
              .clock = clock,
              .pass_pace = [&](std::uint32_t rows) { return pace->target_pass(rows); },
              .step_pace =
@@ -181,7 +180,7 @@ Result<int> run_fingerprint(const FingerprintOptions& o) {
              .up = &link->up,
              .down = &link->down,
              .seed = r + 1,
-             .overlap = arm.overlap,
+             .hold = arm.hold,
              .sampling = {.temperature = static_cast<float>(o.temperature), .seed = r + 1},
              .pad_tick_ms = tick,
              .pause = kPause,

@@ -29,7 +29,7 @@ constexpr const char* kOverlapHelp =
     R"(Drafting with and without waiting for verdicts, over the shipped networks' delays and losses, at the pace of
 named hardware, in simulated time through the client's and the server's own code. Compared:
 
-  stream      plain decoding that the server streams; all others are given relative to its speed
+  stream      plain decoding; all others are given relative to its speed
   sequential  a draft waits for the verdict on the one before: the best of chains of 1, 2, 4, 8 and 16 (K) and of
               trees of 12 and 62 nodes (T)
   chain       overlap: the server goes on by itself, drafts are hints
@@ -94,8 +94,8 @@ netsim::Estimate speed_ratio(const Runs& ours, const Runs& theirs) {
 
 struct DraftingArm {
   std::string name;
-  Overlap overlap = Overlap::off;
-  std::optional<TreeShape> tree{};  // none: a stream
+  Hold hold = Hold::lockstep;
+  std::optional<TreeShape> tree{};  // none: plain decoding
 };
 
 std::string fixed(double number) {
@@ -164,7 +164,6 @@ class Grid {
                           .tap = drafts ? hosted.tap.get() : nullptr,
                           .device_backend = backend_,
                           .tree = arm.tree,
-                          .adapts = !drafts,
                           .clock = clock,
                           .pass_pace = [&](std::uint32_t rows) { return pace_.target_pass(rows); },
                           .step_pace = pace_.draft_step(drafter, PaceProfile::Place::device),
@@ -174,7 +173,7 @@ class Grid {
                           .up = &link.up,
                           .down = &link.down,
                           .seed = seed,
-                          .overlap = arm.overlap,
+                          .hold = arm.hold,
                           .padded_row_bytes = padded_row_bytes(),
                           .acceptance = drafts ? acceptance : std::nullopt,
                           .answers = texts_.answers,
@@ -242,10 +241,10 @@ class Grid {
                            const DraftingArm& arm) const {
     std::size_t prompt_tokens = 0;
     for (const auto& prompt : texts_.prompts) prompt_tokens += prompt.size();
-    const RunKind kind = !arm.tree                         ? RunKind::stream
-                         : arm.overlap == Overlap::off     ? RunKind::sequential
-                         : arm.overlap == Overlap::economy ? RunKind::economy
-                                                           : RunKind::overlap;
+    const RunKind kind = !arm.tree                    ? RunKind::stream
+                         : arm.hold == Hold::lockstep ? RunKind::sequential
+                         : arm.hold == Hold::economy  ? RunKind::economy
+                                                      : RunKind::overlap;
     const TreeShape shape = arm.tree.value_or(TreeShape{});
     const auto groups = host_.drafters()[0].tap->scale_groups();
     const ActivationLayout own(std::vector<std::uint32_t>(groups.begin(), groups.end()));
@@ -278,9 +277,9 @@ class Grid {
 Result<int> tell_grid(const OverlapOptions& o, Grid& grid,
                       std::span<const netsim::NetworkProfile> links) {
   const std::vector<DraftingArm> arms{
-      {.name = "chain", .overlap = Overlap::on, .tree = chain_shape(16)},
-      {.name = "tree", .overlap = Overlap::on, .tree = TreeShape{}},
-      {.name = "economy", .overlap = Overlap::economy, .tree = TreeShape{}}};
+      {.name = "chain", .hold = Hold::none, .tree = chain_shape(16)},
+      {.name = "tree", .hold = Hold::none, .tree = TreeShape{}},
+      {.name = "economy", .hold = Hold::economy, .tree = TreeShape{}}};
   if (!o.json) {
     std::printf("%-8s %4s %8s  %-30s", "link", "acc", "stream", "sequential, the best");
     for (const DraftingArm& arm : arms) std::printf(" %-27s", arm.name.c_str());
@@ -323,7 +322,7 @@ Result<int> tell_grid(const OverlapOptions& o, Grid& grid,
           std::snprintf(percent, sizeof percent, "(%+.0f%%)", 100.0 * off);
           deviation = percent;
         }
-        if (arm.overlap == Overlap::off) line[name]["arm"] = arm.name;
+        if (arm.hold == Hold::lockstep) line[name]["arm"] = arm.name;
         std::string listeners;
         if (o.listeners > 0) {
           const double listened = f.listener_speed / mean(stream).listener_speed;
@@ -333,8 +332,8 @@ Result<int> tell_grid(const OverlapOptions& o, Grid& grid,
         if (o.json) return;
         char text[80];
         std::snprintf(text, sizeof text, " %.2fx %.2fp %.1fr %s%s%s", speed.value, f.passes, f.rows,
-                      arm.overlap == Overlap::off ? (arm.name + " ").c_str() : "",
-                      listeners.c_str(), deviation.c_str());
+                      arm.hold == Hold::lockstep ? (arm.name + " ").c_str() : "", listeners.c_str(),
+                      deviation.c_str());
         std::printf(" %-27s", text);
         std::fflush(stdout);
       };

@@ -16,7 +16,7 @@ namespace edgedraft::bench {
 namespace {
 
 constexpr const char* kProtocolHelp =
-    R"(Runs server and client over TLS on loopback and counts the bytes of every cycle: in the messages'
+    R"(Runs server and client under hold lockstep over TLS on loopback and counts the bytes of every cycle: in the messages'
 payloads, with frame headers, and at the TCP socket. Beside them stands the paper's formula, 4 M bytes up for
 M nodes and 3 A + 2 A E_kv (TLI + 1) down for A new tokens (Mixture of Attentions, Table 7), and what the
 protocol declares on top: scales, frame headers, FlatBuffers tables, TLS records. The exit status is 1 where
@@ -108,13 +108,19 @@ Event await_event(TargetLink& link, See see) {
 // One answer, a cycle at a time, with the link's counters read around each.
 class Measurement {
  public:
-  Measurement(TargetLink& link, Drafter& drafter, const ActivationLayout& layout)
-      : link_(link), drafter_(drafter), layout_(layout) {}
+  Measurement(TargetLink& link, Drafter& drafter, const wire::Welcome& welcome)
+      : link_(link),
+        drafter_(drafter),
+        layout_(welcome.scale_groups),
+        run_{.credit = welcome.context_count,
+             .rows = layout_.cols() > 0,
+             .hold = wire::Hold::lockstep} {}
 
   Totals run(std::span<const std::uint32_t> prompt, std::uint32_t tokens_max) {
     for (const std::uint32_t token : prompt) ledger_.append(token, Provenance::given);
     drafter_.append(prompt);
-    check(link_.send(wire::OutgoingPrefill{.text = SafePrefix(ledger_, 0, ledger_.count())}));
+    check(link_.send(
+        wire::OutgoingPrefill{.text = SafePrefix(ledger_, 0, ledger_.count()), .run = run_}));
     bool rows_complete = layout_.cols() == 0;
     const auto see = [&](const ClientEvent& event) {
       if (const auto* rows = std::get_if<ActivationsReceived>(&event)) {
@@ -130,7 +136,7 @@ class Measurement {
     wire::Ending ending = first.verdict.ending;
     for (std::uint32_t tokens = 1; tokens < tokens_max && ending == wire::Ending::none;) {
       const VerdictReceived verdict = cycle();
-      tokens += static_cast<std::uint32_t>(verdict.verdict.path.size()) + 1;
+      tokens += static_cast<std::uint32_t>(verdict.verdict.tokens.size()) + 1;
       ending = verdict.verdict.ending;
     }
     return totals_;
@@ -154,13 +160,19 @@ class Measurement {
   VerdictReceived cycle() {
     const DraftTree tree = drafter_.draft(TreeShape{});
     const LinkStats before = link_.stats();
-    check(
-        link_.send(wire::OutgoingDraft{.tree = SafeTree(ledger_, tree.tokens(), tree.parents())}));
+    std::vector<HintNode> nodes;
+    for (std::uint32_t row = 1; row <= tree.node_count(); ++row) {
+      const std::uint32_t parent = tree.parent(row);
+      const std::uint32_t distance = parent == 0 ? 0 : row - parent;
+      nodes.push_back(
+          {.token = tree.token(row), .distance = static_cast<std::uint16_t>(distance), .score = 0});
+    }
+    check(link_.send(wire::OutgoingHints{.complete = true, .hints = SafeHints(ledger_, nodes)}));
     VerdictReceived verdict = await_event<VerdictReceived>(link_, [](const auto&) {});
     count(before, link_.stats(), tree.node_count(),
-          static_cast<std::uint32_t>(verdict.verdict.path.size()) + 1);
+          static_cast<std::uint32_t>(verdict.verdict.tokens.size()) + 1);
     drafter_.add_activations(verdict.rows_first, verdict.rows);
-    for (const std::uint8_t row : verdict.verdict.path) take(tree.token(row));
+    for (const std::uint32_t token : verdict.verdict.tokens) take(token);
     take(verdict.verdict.next);
     return verdict;
   }
@@ -195,6 +207,7 @@ class Measurement {
   TargetLink& link_;
   Drafter& drafter_;
   ActivationLayout layout_;
+  wire::RunTerms run_;
   TaintLedger ledger_;
   std::vector<float> prompt_rows_;
   Totals totals_;
@@ -279,7 +292,7 @@ Result<int> run_protocol(const ProtocolOptions& o) {
   auto link = ClientLink::open((*server)->link_options(*bundle));
   if (!link) return link.error();
   const auto welcomed = await_event<Welcomed>(**link, [](const auto&) {});
-  Measurement measurement(**link, *drafter, ActivationLayout(welcomed.welcome.scale_groups));
+  Measurement measurement(**link, *drafter, welcomed.welcome);
   const Totals totals = measurement.run(*prompt, o.max_tokens);
   const Compression compression = measurement.compression();
   (*link)->close();

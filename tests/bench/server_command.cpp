@@ -24,13 +24,14 @@ constexpr const char* kServerHelp =
 take as long as they really take on this machine, one at a time, but each device drafts on a machine of its
 own and sits behind --rtt-ms. Compared in one run:
 
-  stream  plain decoding: the server streams, a token a pass
-  tree    split, every draft a full tree whatever the load
-  split   split, as the devices' draft control and the server's row budget have it: smaller trees, or streams
-  server  the server drafts for itself with the same drafter, and streams
+  stream  plain decoding: runs without hints, a token per pass
+  tree    split under hold lockstep: every draft a full tree whatever the load
+  split   split under hold auto: hints, or none, whichever the device expects to be faster
+  server  the server drafts for itself with the same drafter
 
 tok/s: what all devices together get. tok/pass: of all devices. passes/tok: verdicts a token of one device, so
-that stream is 1. streamed: share of the tokens. busy: of the server's time. gap: from what a device shows to
+that stream is 1. streamed: share of the tokens that came while
+their device sent no hints. busy: of the server's time. gap: from what a device shows to
 what it shows next.
 
 Prompts come in an order that a fixed seed shuffles, and an arm gets as far as --seconds let it: few devices see
@@ -213,7 +214,6 @@ Result<int> run_server(const ServerBenchOptions& o) {
                             .tap = drafts ? (*host)->drafters()[0].tap.get() : nullptr,
                             .device_backend = *backend,
                             .tree = drafts ? std::optional(shape) : std::nullopt,
-                            .adapts = arm != "tree",
                             .clock = clock,
                             .measures_costs = !o.cold,
                             .pass_pace = pass_pace,
@@ -221,6 +221,7 @@ Result<int> run_server(const ServerBenchOptions& o) {
                             .speculation = speculation.get(),
                             .clients = clients,
                             .round_trip = seconds(o.rtt_ms / 1e3),
+                            .hold = arm == "tree" ? std::optional(Hold::lockstep) : std::nullopt,
                             .warm_up = seconds(o.seconds / 3),
                             .measured = seconds(o.seconds),
                             .tokens_max = o.max_tokens,

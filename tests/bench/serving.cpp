@@ -17,7 +17,6 @@
 #include "shared/base/check.h"
 #include "shared/base/random.h"
 #include "shared/protocol/activation_codec.h"
-#include "shared/protocol/padding.h"
 #include "shared/protocol/server_session.h"
 #include "tests/bench/draws.h"
 #include "tests/support/driven_answer.h"
@@ -165,7 +164,7 @@ class Device final : public TargetLink, GenerationObserver {
     // Even who only looks lets the others come to its time first.
     for (bool waited = false;; waited = true) {
       if (auto event = client_.next_event()) {
-        if (auto* verdict = std::get_if<VerdictReceived>(&*event)) take(*verdict);
+        if (const auto* verdict = std::get_if<VerdictReceived>(&*event)) take(*verdict);
         return *std::move(event);
       }
       if (waited && now() >= deadline) return Error{Errc::timed_out, "nothing came"};
@@ -193,8 +192,6 @@ class Device final : public TargetLink, GenerationObserver {
   void note(const TargetRequest& request) {
     if (const auto* hints = std::get_if<wire::OutgoingHints>(&request)) {
       if (world_.measured(now())) world_.result.hints += hints->hints.nodes().size();
-    } else if (const auto* draft = std::get_if<wire::OutgoingDraft>(&request)) {
-      streaming_ = draft->stream_tokens > 0;
     }
   }
 
@@ -205,18 +202,15 @@ class Device final : public TargetLink, GenerationObserver {
       require(client_.prefill(std::move(*prefill)));
     } else if (auto* resume = std::get_if<wire::OutgoingResume>(&request)) {
       require(client_.resume(std::move(*resume)));
-    } else if (auto* hints = std::get_if<wire::OutgoingHints>(&request)) {
-      require(client_.hints(std::move(*hints)));
     } else {
-      require(client_.draft(std::move(std::get<wire::OutgoingDraft>(request))));
+      require(client_.hints(std::move(std::get<wire::OutgoingHints>(request))));
     }
   }
 
-  void take(VerdictReceived& event) {
-    if (!world_.setup.adapts) event.verdict.row_budget = 0;
+  void take(const VerdictReceived& event) {
     if (!world_.measured(now())) return;
     ++world_.result.verdicts;
-    if (event.to == VerdictReceived::To::draft && streaming_) {
+    if (event.to == VerdictReceived::To::run && generation_->stats().overlap == "stream") {
       world_.result.streamed += event.verdict.tokens.size() + 1;
     }
   }
@@ -245,8 +239,8 @@ class Device final : public TargetLink, GenerationObserver {
          .deadline = std::chrono::hours(24),
          .resync = wire::ResyncPolicy::check,
          .resync_wait = {},
-         .control = setup.adapts || !drafter_ ? ControlMode::automatic : ControlMode::off,
-         .overlap = setup.overlap});
+         .hold = drafter_ ? setup.hold : std::optional(Hold::none)});
+    generation_ = &generation;
     const auto asks = [&](std::uint32_t answered) {
       return now() < world_.end && (setup.answer_count == 0 || answered < setup.answer_count);
     };
@@ -315,18 +309,15 @@ class Device final : public TargetLink, GenerationObserver {
           .model = setup.host.name(),
           .context_count = setup.host.context_count(),
           .nodes_max = kTreeNodesMax,
-          .row_budget = kMaskRowsMax,
           .scale_groups = {},
-          .stream_tokens_max = setup.host.context_count(),
           .hint_nodes_max = kHintNodesMax,
       };
       if (tap() != nullptr) {
         const auto groups = setup.tap->scale_groups();
         welcome.scale_groups.assign(groups.begin(), groups.end());
-        welcome.padded_row_bytes = setup.padded_row_bytes;
         welcome.newest_row = newest_row();
       }
-      server_.accept(std::move(welcome));
+      server_.accept(std::move(welcome), setup.padded_row_bytes);
       return;
     }
     if (const auto* received = std::get_if<HintsReceived>(&event)) {
@@ -345,7 +336,6 @@ class Device final : public TargetLink, GenerationObserver {
                         .session = session,
                         .identity = "",
                         .tap = tap(),
-                        .drafter = drafter_ ? 1u : 0u,
                         .newest_row = newest_row()};
     std::visit(
         [&](auto& requested) {
@@ -360,12 +350,9 @@ class Device final : public TargetLink, GenerationObserver {
    public:
     explicit Answers(Device& device) : device_(device) {}
     void verdict(wire::Verdict verdict) override {
-      const std::uint32_t rows = verdict_rows(verdict.path.size(), device_.newest_row());
-      pad(verdict, rows, device_.world_.setup.padded_row_bytes, padding_);
       say([&session = device_.server_, verdict] { session.verdict(verdict); });
     }
     void activations(wire::Activations chunk) override {
-      pad(chunk, device_.world_.setup.padded_row_bytes, padding_);
       say([&session = device_.server_, chunk] { session.activations(chunk); });
     }
     void refuse(std::uint32_t round, Error error) override {
@@ -388,7 +375,6 @@ class Device final : public TargetLink, GenerationObserver {
     }
     void go() { device_.pass_down(device_.world_.pass->now()); }
     Device& device_;
-    Random padding_{1};
   };
 
   void on_token(std::uint32_t, Provenance) override {
@@ -419,6 +405,7 @@ class Device final : public TargetLink, GenerationObserver {
   std::uint64_t number_;
   std::uint64_t answers_ = 0;
   OracleDrafter* oracle_;  // within drafter_; null if that is a real one
+  const Generation* generation_ = nullptr;
   std::unique_ptr<Drafter> drafter_;
   Way up_;
   Way down_;
@@ -430,7 +417,6 @@ class Device final : public TargetLink, GenerationObserver {
   Instant asked_{};
   Instant got_{};
   bool first_ = true;
-  bool streaming_ = false;  // the last draft asked for a stream
   bool done_ = false;
   Trace trace_{};  // of the answer so far
   std::binary_semaphore turn_{0};
@@ -474,9 +460,7 @@ Result<ServingResult> simulate_serving(const ServingSetup& setup) {
   world.loop = &loop;
   if (setup.measures_costs) {
     world.pass.emplace(clock, setup.clock);
-    std::vector<Tap*> taps;
-    if (setup.tap != nullptr) taps.push_back(setup.tap);
-    loop.measure_costs(std::chrono::seconds(10), taps);
+    loop.measure_costs(std::chrono::seconds(10));
     world.pass.reset();
   }
   std::vector<std::unique_ptr<Device>> devices;

@@ -42,20 +42,18 @@ class WorkClock {
 // one is measured.
 struct ServingSetup {
   ModelHost& host;
-  const BundleFile* bundle;  // null: plain decoding, which the server streams
+  const BundleFile* bundle;  // null: plain decoding, a run without hints
   Tap* tap;                  // of the bundle; may be null
   // Where devices draft; one at a time runs.
   Backend& device_backend;
   std::optional<TreeShape> tree;
-  // Whether devices keep to the row budget that verdicts tell, and stream where that is faster.
-  bool adapts = true;
   WorkClock& clock;
   // Whether the server measures its passes before the first request, as a real one does.
   bool measures_costs = true;
   // Least times by a profile; empty and zero: none.
   std::function<Duration(std::uint32_t rows)> pass_pace{};
   Duration step_pace{};
-  // Drafts on the server for devices that stream; may be null.
+  // Drafts on the server for runs; may be null.
   Speculation* speculation = nullptr;
   std::uint32_t clients;
   std::uint32_t listeners = 0;  // of these, devices that draft nothing, whatever the others do
@@ -64,7 +62,8 @@ struct ServingSetup {
   const netsim::LinkOptions* up = nullptr;
   const netsim::LinkOptions* down = nullptr;
   std::uint64_t seed = 1;
-  Overlap overlap = Overlap::off;
+  // Of devices that draft; nothing: they choose.
+  std::optional<Hold> hold = Hold::lockstep;
   SamplingParams sampling{};
   // Activations of a position are padded to so many bytes; 0: they are as they are.
   std::uint32_t padded_row_bytes = 0;
@@ -85,7 +84,7 @@ struct ServingSetup {
 
 struct ServingResult {
   std::uint64_t tokens = 0;    // that devices got in the measured time
-  std::uint64_t streamed = 0;  // of these, in streams
+  std::uint64_t streamed = 0;  // of these, while the device sent no hints
   std::uint64_t listened = 0;  // of these, that listeners got
   std::uint64_t verdicts = 0;  // that devices got, prompts' included
   std::uint64_t passes = 0;

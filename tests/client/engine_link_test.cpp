@@ -87,7 +87,7 @@ TEST(EngineLinkTest, ALinkThatFailsByItselfIsClosedForGood) {
   const auto welcomed = link->wait_event(Clock::now() + 30s);
   ASSERT_TRUE(welcomed && std::holds_alternative<Welcomed>(*welcomed));
   // Refused without asking the server, by a handler of the link's own.
-  ASSERT_TRUE(link->send(outgoing(wire::Draft{.base_length = 4})));
+  ASSERT_TRUE(link->send(outgoing(wire::Prefill{.base_length = 4, .tokens = {5}})));
   const auto refused = link->wait_event(Clock::now() + 30s);
   ASSERT_TRUE(refused && std::holds_alternative<RequestRefused>(*refused));
   const auto failed = link->wait_event(Clock::now() + 30s);

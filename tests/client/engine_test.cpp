@@ -65,7 +65,7 @@ struct Heard final : GenerationObserver {
   }
 };
 
-class EngineTest : public ::testing::TestWithParam<Overlap> {
+class EngineTest : public ::testing::TestWithParam<std::optional<Hold>> {
  protected:
   EngineTest()
       : bundle_(BundleFile::open(EDGEDRAFT_MODELS "/moa-tli1.gguf", BundleUse::draft).value()),
@@ -110,7 +110,7 @@ class EngineTest : public ::testing::TestWithParam<Overlap> {
                         .deadline = 30s,
                         .resync = wire::ResyncPolicy::check,
                         .resync_wait = {},
-                        .overlap = GetParam()}};
+                        .hold = GetParam()}};
   }
 
   Tokens prompt(std::uint32_t i) const { return bundle_.encode_raw(kPrompts[i]); }
@@ -122,7 +122,7 @@ class EngineTest : public ::testing::TestWithParam<Overlap> {
     Heard heard;
     Engine::ConversationParts plain = parts(heard);
     plain.options.tree.reset();
-    plain.options.overlap = Overlap::off;
+    plain.options.hold = Hold::lockstep;
     const auto conversation = engine.open(std::move(plain)).value();
     conversation->answer(prompt(i));
     EXPECT_TRUE(conversation->wait_until(soon()));
@@ -206,7 +206,7 @@ TEST_P(EngineTest, OpeningLaterWaitsForNoDraft) {
   std::latch drafting(1);
   std::latch let_go(1);
   Engine::ConversationParts slow = parts(talks.heard[0]);
-  slow.options.overlap = Overlap::off;  // else the server may be done before the first draft
+  slow.options.hold = Hold::lockstep;  // else the server may be done before the first draft
   slow.decorate = [&](std::unique_ptr<Drafter> drafter) -> std::unique_ptr<Drafter> {
     const auto wait = [&, first = true](Instant) mutable {
       if (!std::exchange(first, false)) return;
@@ -323,7 +323,7 @@ TEST_P(EngineTest, OneWhoseLinkEndsWritesOnAlone) {
 }
 
 TEST_P(EngineTest, HintsStayOnTheDeviceWhileTheLinkTakesNone) {
-  if (GetParam() == Overlap::off) return;  // there are no hints
+  if (GetParam() == Hold::lockstep) return;  // there are no hints
   // Each token takes a while, so that there is time for hints in either half.
   server_ = start_server(10ms);
   BackedUpLink::Seen seen;
@@ -552,9 +552,10 @@ TEST_P(EngineTest, ALinkThatCannotBeMadeIsAnError) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Links, EngineTest,
-                         ::testing::Values(Overlap::off, Overlap::on, Overlap::economy,
-                                           Overlap::automatic),
-                         [](const auto& test) { return std::string(to_string(test.param)); });
+                         ::testing::Values(Hold::lockstep, Hold::none, Hold::economy, std::nullopt),
+                         [](const auto& test) {
+                           return test.param ? std::string(to_string(*test.param)) : "auto";
+                         });
 
 }  // namespace
 }  // namespace edgedraft

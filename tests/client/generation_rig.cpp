@@ -144,15 +144,9 @@ GenerationRig::GenerationRig(const Options& options) : options_(options) {
       .target = *target_,
       .now = now_,
       .nodes_max = options.nodes_max,
-      .row_budget_at =
-          [this](std::uint32_t verdict) {
-            const std::uint32_t room = options_.room_from_verdict;
-            return room > 0 && verdict >= room ? 0 : options_.row_budget;
-          },
       .holds_rows_back = options.holds_rows_back,
       .rows_after_calls = options.rows_after_calls,
-      .stream_tokens_max = kRigContext,
-      .stream_step = options.stream_step,
+      .step_tokens = options.step_tokens,
       .faults = options.faults,
       .on_request = [this](const SeenRequest& request) { check_request(request); }});
   link_ = link.get();
@@ -175,7 +169,7 @@ GenerationRig::GenerationRig(const Options& options) : options_(options) {
                         .deadline = std::chrono::milliseconds(40),
                         .resync = options.resync,
                         .resync_wait = options.resync_wait,
-                        .control = options.control});
+                        .hold = options.hold});
 }
 
 std::unique_ptr<Drafter> GenerationRig::make_moa(Backend& backend, std::uint32_t tli,
@@ -283,11 +277,13 @@ void GenerationRig::check_request(const SeenRequest& request) {
   } else if (const auto* resume = std::get_if<wire::Resume>(&request)) {
     EXPECT_TRUE(stands_at(known, resume->verified_length, resume->tokens));
     EXPECT_EQ(resume->verified_hash, token_hash(known.first(resume->verified_length)));
-  } else if (const auto* draft = std::get_if<wire::Draft>(&request)) {
-    EXPECT_EQ(draft->base_length, known.size());
-    EXPECT_LE(draft->parents.size(), options_.nodes_max);
-    EXPECT_TRUE(draft->stream_tokens == 0 || options_.control == ControlMode::automatic);
-    chunks_before_drafts_.push_back(link_->chunk_count());
+  } else if (const auto* hints = std::get_if<wire::Hints>(&request)) {
+    EXPECT_EQ(hints->position, known.size());
+    EXPECT_EQ(hints->complete, options_.hold == Hold::lockstep);
+    if (hints->complete) {
+      EXPECT_LE(hints->tokens.size(), options_.nodes_max);
+      chunks_before_drafts_.push_back(link_->chunk_count());
+    }
   }
   requests_.push_back(request);
 }

@@ -132,13 +132,10 @@ class GenerationRig {
     bool twin_writes = false;  // the target itself writes without the server, whoever drafts
     std::vector<LinkFault> faults = {};
     std::uint32_t nodes_max = kDraftNodesMax;
-    std::uint32_t row_budget = 0;
-    // From this verdict on the server has room for drafts of any size; 0: never.
-    std::uint32_t room_from_verdict = 0;
     bool holds_rows_back = false;
     std::uint32_t rows_after_calls = 0;  // as LocalLink has it
-    ControlMode control = ControlMode::off;
-    std::uint32_t stream_step = 1;
+    std::optional<Hold> hold = Hold::lockstep;
+    std::uint32_t step_tokens = 1;  // as LocalLink has it
     std::optional<std::uint32_t> offline_after = {};
     std::uint32_t drafter_context = kRigContext;
     // Drafts on a device of its own with this fault, and then on another.
@@ -163,7 +160,7 @@ class GenerationRig {
   // Every request, as it was sent.
   const std::vector<SeenRequest>& requests() const { return requests_; }
   const std::vector<CycleRecord>& cycles() const { return cycles_; }
-  // Chunks of activations that had come before each draft.
+  // Chunks of activations that had come before each draft of a run under lockstep.
   const std::vector<std::uint32_t>& chunks_before_drafts() const { return chunks_before_drafts_; }
   bool device_fault_fired() const { return options_.device_fault && options_.device_fault->fired; }
   // What was told of it.

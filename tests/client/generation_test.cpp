@@ -79,8 +79,8 @@ TEST_P(LosslessTest, TheTreesShapeChangesNothing) {
 
 TEST_P(LosslessTest, AServerThatTakesSmallTreesGetsSmallTrees) {
   expect_lossless({.nodes_max = 3});
-  expect_lossless({.row_budget = 2});
-  expect_lossless({.row_budget = 1});
+  expect_lossless({.nodes_max = 1});
+  expect_lossless({.nodes_max = 0});
 }
 
 INSTANTIATE_TEST_SUITE_P(Drafters, LosslessTest,

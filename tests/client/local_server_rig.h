@@ -107,10 +107,10 @@ class LocalServerTest : public ::testing::Test {
                               .deadline = std::chrono::seconds(30),
                               .resync = wire::ResyncPolicy::check,
                               .resync_wait = std::chrono::hours(1),
-                              .overlap = Overlap::automatic};
+                              .hold = std::nullopt};
     if (plain) {
       options.tree.reset();
-      options.overlap = Overlap::off;
+      options.hold = Hold::lockstep;
     }
     return {.open_link = [this](std::function<void()> wake) -> Result<std::unique_ptr<TargetLink>> {
               ClientLinkOptions link_options = server_->link_options(bundle_);

@@ -32,7 +32,6 @@ AnswerReport report() {
   report.link.reconnects = 1;
   report.link.traffic.activation_bytes_raw = 80;
   report.link.traffic.activation_bytes_sent = 60;
-  report.link.traffic.padding_bytes = 2000;
   report.link.traffic.pad_bytes_out = 300;
   report.link.traffic.pad_bytes_in = 400;
   return report;
@@ -76,7 +75,6 @@ TEST(ReportTest, HasEveryStableNameWithItsValue) {
                       {"bytes_down", 70000},
                       {"activation_bytes_raw", 80},
                       {"activation_bytes_sent", 60},
-                      {"padding_bytes_down", 2000},
                       {"pad_bytes_up", 300},
                       {"pad_bytes_down", 400},
                       {"offline_tokens", 1},

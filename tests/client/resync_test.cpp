@@ -605,9 +605,13 @@ TEST(ResyncResumeTest, APromptWhoseVerdictWasLateIsNotComputedAgain) {
         {.drafter = drafter,
          .faults = {{.request = 1, .kind = LinkFault::Kind::silence, .wait_calls = 5}}});
     EXPECT_EQ(rig.answer(kRigPrompt).tokens, rig.plain(kRigPrompt).tokens);
-    const auto& again = std::get<wire::Prefill>(rig.requests()[1]);
-    EXPECT_EQ(again.base_length, kRigPrompt.size());
-    EXPECT_EQ(again.tokens.size(), again.provisional_count);
+    const auto again = std::ranges::find_if(
+        rig.requests().begin() + 1, rig.requests().end(),
+        [](const auto& request) { return std::holds_alternative<wire::Prefill>(request); });
+    ASSERT_NE(again, rig.requests().end());
+    EXPECT_EQ(std::get<wire::Prefill>(*again).base_length, kRigPrompt.size());
+    EXPECT_EQ(std::get<wire::Prefill>(*again).tokens.size(),
+              std::get<wire::Prefill>(*again).provisional_count);
   }
 }
 

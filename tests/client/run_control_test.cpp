@@ -20,6 +20,17 @@ struct World {
   Duration step = milliseconds(4);
 };
 
+constexpr RunControl::Decision kStream{.kind = RunKind::stream};
+
+Duration duration(double seconds) {
+  return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(seconds));
+}
+
+void observe_rate(RunControl& control, const RunControl::Decision& done, double rate,
+                  std::uint32_t tokens = RunControl::kStretch) {
+  control.observe_run(done, tokens, duration(tokens / rate));
+}
+
 RunControl knowing(const World& world) {
   RunControl control({});
   control.observe_link(world.round_trip);
@@ -30,6 +41,7 @@ RunControl knowing(const World& world) {
     const bool first = i < 100 * world.acceptance;
     control.observe_rank(first ? 0 : i % 2 == 0 ? 1 : 100, 8);
   }
+  observe_rate(control, kStream, 1.0 / seconds(world.pass));
   return control;
 }
 
@@ -37,13 +49,47 @@ RunControl::Decision decided(const World& world, bool on_battery = false) {
   return knowing(world).decide(8, 96, on_battery);
 }
 
-TEST(RunControlTest, DraftsWithoutKnowledgeAndAsWideAsItMay) {
+double stream_rate(const World& world) {
+  return 1.0 / seconds(world.pass);
+}
+
+TEST(RunControlTest, MeasuresAStreamFirstThenDraftsAsWideAsItMay) {
   RunControl control({});
-  const auto decision = control.decide(8, 96, false);
-  EXPECT_EQ(decision.kind, RunKind::overlap);
-  EXPECT_EQ(decision.breadth, 8u);
-  EXPECT_EQ(decision.tokens_per_second, 0.0) << "nothing is predicted from nothing";
-  EXPECT_EQ(control.why(), "not measured yet");
+  const auto first = control.decide(8, 96, false);
+  EXPECT_EQ(first.kind, RunKind::stream);
+  EXPECT_TRUE(first.may_draft) << "later in the same answer";
+  EXPECT_EQ(first.tokens_per_second, 0.0) << "nothing is known";
+  observe_rate(control, first, 30.0);
+  const auto second = control.decide(8, 96, false);
+  EXPECT_EQ(second.kind, RunKind::overlap);
+  EXPECT_EQ(second.breadth, 8u);
+  EXPECT_EQ(second.tokens_per_second, 0.0);
+  EXPECT_EQ(control.why(), "drafting is not measured yet");
+}
+
+TEST(RunControlTest, AStreamsRateIsNotThatOfPassesBesideDrafts) {
+  RunControl control({});
+  observe_rate(control, kStream, 16.0);
+  for (int i = 0; i < 60; ++i) control.observe_pass(1 + i % 2, milliseconds(96));
+  control.observe_link(milliseconds(50));
+  for (int i = 0; i < 60; ++i) {
+    control.observe_step(1, milliseconds(8));
+    control.observe_rank(100, 8);
+  }
+  EXPECT_EQ(control.fastest(1, 96, false).kind, RunKind::stream) << "overlap brings 10 per second";
+  EXPECT_NEAR(control.fastest(1, 96, false).tokens_per_second, 16.0, 1e-6);
+}
+
+TEST(RunControlTest, SaysWhatIsAssumed) {
+  const auto says = [](RunControl& control, const char* text) {
+    (void)control.decide(8, 96, false);
+    return control.why().find(text) != std::string::npos;
+  };
+  RunControl control = knowing({});
+  EXPECT_TRUE(says(control, "expected, stream 33.0 measured")) << control.why();
+  EXPECT_TRUE(says(control, "% of 100,")) << control.why();
+  observe_rate(control, {.kind = RunKind::overlap}, 60.0);
+  EXPECT_TRUE(says(control, "measured, stream")) << control.why();
 }
 
 TEST(RunControlTest, EconomisesWhereThatCostsNoSpeed) {
@@ -76,7 +122,7 @@ TEST(RunControlTest, GrowsAChainWhereAWideStepCostsTooMuch) {
 // A chain tries one token a place, and says nothing of the second.
 TEST(RunControlTest, ChainsDoNotUnlearnWhatATreeBrings) {
   RunControl control = knowing({.acceptance = 0.7});
-  const auto wide = [&] { return control.try_drafting(8, 96, false).tokens_per_second; };
+  const auto wide = [&] { return control.fastest(8, 96, false).tokens_per_second; };
   const double before = wide();
   const double second = control.known().right[1] / control.known().tried;
   for (std::uint32_t i = 0; i < 400; ++i) control.observe_rank(i % 10 < 7 ? 0 : 1, 1);
@@ -105,80 +151,80 @@ TEST(RunControlTest, OnBatteryDraftsOnlyWhatIsLikelyAndPays) {
   EXPECT_GT(decided(good, true).floor, 5 * decided(good).floor);
 }
 
-TEST(RunControlTest, APredictionThatDoesNotComeTrueIsBelievedLess) {
-  RunControl control = knowing({});
-  auto decision = control.decide(8, 96, false);
-  const double first = decision.tokens_per_second;
-  EXPECT_NE(decision.kind, RunKind::stream);
-  // Something that the model does not know of makes drafting half as fast as a stream.
-  int answers = 0;
-  while (decision.kind != RunKind::stream) {
-    ASSERT_LT(++answers, 10) << control.why();
-    control.observe_run(decision, 50, std::chrono::seconds(3));
-    decision = control.decide(8, 96, false);
+TEST(RunControlTest, LeavesDraftingThatMeasuresSlowerThanAStream) {
+  const World world;
+  RunControl control = knowing(world);
+  const auto draft = control.decide(8, 96, false);
+  ASSERT_TRUE(draft.drafts());
+  ASSERT_GT(draft.tokens_per_second, stream_rate(world));
+  observe_rate(control, draft, 0.5 * stream_rate(world));
+  const auto next = control.decide(8, 96, false);
+  EXPECT_EQ(next.kind, RunKind::stream) << control.why();
+  EXPECT_NEAR(next.tokens_per_second, stream_rate(world), 1e-6);
+}
+
+TEST(RunControlTest, TriesASlowWayRarelyAndACloseOneOften) {
+  const World world{.acceptance = 0.5};
+  const auto tries = [&](double rate_by_stream) {
+    RunControl control = knowing(world);
+    int count = 0;
+    for (int i = 0; i < 400; ++i) {
+      const auto decision = control.decide(1, 96, false);
+      count += decision.drafts();
+      observe_rate(control, decision,
+                   (decision.drafts() ? rate_by_stream : 1.0) * stream_rate(world));
+      if (i % 8 == 0) control.begin_answer();
+    }
+    return count;
+  };
+  const int slow = tries(0.5);
+  const int close = tries(0.95);
+  EXPECT_GT(slow, 2);
+  EXPECT_LT(slow, 20) << "0.03 / (1 / 0.5 - 1) of all";
+  EXPECT_GT(close, 2 * slow);
+  EXPECT_GT(tries(1.5), 350);
+}
+
+TEST(RunControlTest, GainsPayForOneLosingStretchOnly) {
+  const World world;
+  RunControl control = knowing(world);
+  const auto draft = control.decide(8, 96, false);
+  for (int i = 0; i < 20; ++i) observe_rate(control, draft, 2.0 * stream_rate(world));
+  EXPECT_GT(control.known().balance, 10.0);
+  observe_rate(control, draft, 0.5 * stream_rate(world));
+  EXPECT_LT(control.known().balance, 0.0);
+}
+
+TEST(RunControlTest, MeasuresAStreamAgainWhileItDrafts) {
+  const World world{.acceptance = 0.9};
+  RunControl control = knowing(world);
+  int drafted = 0;
+  for (auto decision = control.decide(8, 96, false); decision.drafts();
+       decision = control.decide(8, 96, false)) {
+    ASSERT_LT(++drafted, 200);
+    observe_rate(control, decision, 2.0 * stream_rate(world));
   }
-  EXPECT_GT(first, 1000 / 30.3);
-  EXPECT_NEAR(decision.tokens_per_second, 1000 / 30.3, 1.0)
-      << "what drafting brings says nothing of streams";
+  EXPECT_GT(drafted, 20) << "3 % of the tokens";
 }
 
-double came_by_predicted(const RunControl& control, RunKind kind) {
-  return control.known().came_by_predicted[static_cast<std::size_t>(kind)];
-}
-
-// So many tokens a second.
-void observe_rate(RunControl& control, const RunControl::Decision& done, double rate) {
-  const std::chrono::duration<double> taken(50 / rate);
-  control.observe_run(done, 50, std::chrono::duration_cast<Duration>(taken));
-}
-
-// However many stretches pass before the next decision.
-TEST(RunControlTest, WhatComesIsHeldAgainstTheDecisionThatPredictedIt) {
+TEST(RunControlTest, ANewAnswerForgetsMostOfOtherPrompts) {
   RunControl control = knowing({});
-  const auto decision = control.decide(8, 96, false);
-  for (int i = 0; i < 20; ++i) observe_rate(control, decision, 0.5 * decision.tokens_per_second);
-  EXPECT_NEAR(came_by_predicted(control, decision.kind), 0.5, 0.01);
+  for (int i = 0; i < 9; ++i) observe_rate(control, {.kind = RunKind::overlap}, 50.0);
+  control.begin_answer();
+  const auto& known = control.known();
+  EXPECT_EQ(known.rates[static_cast<std::size_t>(RunKind::overlap)].tokens, 16.0);
+  EXPECT_NEAR(known.rates[static_cast<std::size_t>(RunKind::overlap)].cost(), 1 / 50.0, 1e-6);
+  EXPECT_EQ(known.tried, 64.0);
 }
 
-TEST(RunControlTest, ATryBringsBackAWayThatWasBelievedTooLittle) {
-  RunControl control = knowing({});
-  auto decision = control.decide(8, 96, false);
-  for (int answers = 0; decision.drafts(); ++answers) {
-    ASSERT_LT(answers, 10) << control.why();
-    observe_rate(control, decision, 17.0);
-    decision = control.decide(8, 96, false);
-  }
-  // What stood in drafting's way is gone, and no stream will ever tell.
-  for (int i = 0; i < 100; ++i) observe_rate(control, decision, decision.tokens_per_second);
-  ASSERT_FALSE(control.decide(8, 96, false).drafts());
-  const double believed = control.try_drafting(8, 96, false).correction;
-  int tries = 0;
-  while (!control.decide(8, 96, false).drafts()) {
-    ASSERT_LT(++tries, 10) << control.why();
-    const auto tried = control.try_drafting(8, 96, false);
-    ASSERT_EQ(tried.kind, RunKind::overlap);
-    ASSERT_GT(tried.tokens_per_second, 0.0);
-    EXPECT_LT(tried.correction, 1.0);
-    observe_rate(control, tried, tried.tokens_per_second / tried.correction);
-  }
-  EXPECT_GT(came_by_predicted(control, RunKind::overlap), believed);
-}
-
-TEST(RunControlTest, DraftingIsTriedBehindEightStreamedAnswers) {
+TEST(RunControlTest, LeavesASlowStretchEarly) {
   RunControl control({});
-  for (int i = 0; i < 8; ++i) {
-    EXPECT_FALSE(control.is_to_try());
-    control.observe_answer(/*drafts=*/false);
-  }
-  EXPECT_TRUE(control.is_to_try());
-  EXPECT_TRUE(RunControl(control.known()).is_to_try()) << "whichever program writes the next one";
-  control.observe_answer(/*drafts=*/true);
-  EXPECT_FALSE(control.is_to_try());
-}
-
-TEST(RunControlTest, ATryOnBatteryDraftsOnlyWhatIsLikely) {
-  RunControl control = knowing({});
-  EXPECT_GT(control.try_drafting(8, 96, true).floor, 5 * control.try_drafting(8, 96, false).floor);
+  EXPECT_FALSE(control.is_due(15, std::chrono::seconds(9)));
+  EXPECT_TRUE(control.is_due(16, milliseconds(1)));
+  observe_rate(control, kStream, 20.0);
+  EXPECT_FALSE(control.is_due(8, milliseconds(800)));
+  EXPECT_TRUE(control.is_due(8, milliseconds(1000)));
+  EXPECT_FALSE(control.is_due(7, milliseconds(1000)));
 }
 
 TEST(RunControlTest, WhatItKnowsIsEnoughForTheNextOne) {

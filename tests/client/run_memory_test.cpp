@@ -21,8 +21,9 @@ RunKnowledge some_knowledge() {
   known.right = {70, 10, 3, 0, 0, 0, 0, 0};
   known.tried = 100;
   known.round_trip = 0.031;
-  known.came_by_predicted = {1.0, 0.0, 0.9, 0.0};
-  known.streamed_answers = 5;
+  known.rates = {{{.tokens = 32, .seconds = 1.0}, {}, {.tokens = 16, .seconds = 0.4}, {}}};
+  known.balance = -2.5;
+  known.drafted_tokens = 40;
   return known;
 }
 
@@ -49,8 +50,9 @@ TEST_F(RunMemoryTest, TheNextProgramKnowsWhatThisOneHasLearned) {
   EXPECT_EQ(found->right, some_knowledge().right);
   EXPECT_EQ(found->tried, 100);
   EXPECT_EQ(found->round_trip, 0.031);
-  EXPECT_EQ(found->came_by_predicted, some_knowledge().came_by_predicted);
-  EXPECT_EQ(found->streamed_answers, 5u);
+  EXPECT_EQ(found->rates, some_knowledge().rates);
+  EXPECT_EQ(found->balance, -2.5);
+  EXPECT_EQ(found->drafted_tokens, 40);
   EXPECT_FALSE(RunMemory(file_).find({.server = "cloud:7421", .drafter = kKey.drafter}));
   EXPECT_FALSE(RunMemory(file_).find({.server = kKey.server, .drafter = "another"}));
 }
@@ -90,8 +92,10 @@ TEST_F(RunMemoryTest, WhatNoRunCanHaveTaughtIsLeftOut) {
   run["right"][0] = 101;  // of 100
   run["round_trip"] = -1;
   run["pass"][2] = -5;
-  run["came_by_predicted"][2] = 1e30;
-  run["streamed_answers"] = -1;
+  run["rates"][0] = {1, 1e30};
+  run["rates"][2] = {-1, 1};
+  run["balance"] = 1e30;
+  run["drafted_tokens"] = -1;
   store(json);
   const auto found = RunMemory(file_).find(kKey);
   ASSERT_TRUE(found);
@@ -99,8 +103,9 @@ TEST_F(RunMemoryTest, WhatNoRunCanHaveTaughtIsLeftOut) {
   EXPECT_EQ(found->round_trip, 0);
   EXPECT_FALSE(found->pass.known());
   EXPECT_TRUE(found->step.known());
-  EXPECT_EQ(found->came_by_predicted, RunKnowledge{}.came_by_predicted);
-  EXPECT_EQ(found->streamed_answers, 0u);
+  EXPECT_EQ(found->rates, RunKnowledge{}.rates);
+  EXPECT_EQ(found->balance, 0);
+  EXPECT_EQ(found->drafted_tokens, 0);
 }
 
 TEST_F(RunMemoryTest, MoreRightGuessesThanTokensAreLeftOut) {
@@ -131,18 +136,7 @@ TEST_F(RunMemoryTest, WhatTheLastDrafterDidNotSeeIsAsTheOneBeforeSawIt) {
   ASSERT_TRUE(found);
   EXPECT_DOUBLE_EQ(found->pass.at(4), some_knowledge().pass.at(4));
   EXPECT_EQ(found->round_trip, some_knowledge().round_trip);
-  EXPECT_EQ(found->came_by_predicted, some_knowledge().came_by_predicted);
-}
-
-TEST_F(RunMemoryTest, AFileOfAnEarlierBuildIsRead) {
-  ASSERT_TRUE(RunMemory(file_).put(kKey, some_knowledge()));
-  nlohmann::json json = stored();
-  json["runs"][0].erase("streamed_answers");
-  store(json);
-  const auto found = RunMemory(file_).find(kKey);
-  ASSERT_TRUE(found);
-  EXPECT_EQ(found->tried, 100);
-  EXPECT_EQ(found->streamed_answers, 0u);
+  EXPECT_EQ(found->rates, some_knowledge().rates);
 }
 
 TEST_F(RunMemoryTest, ADamagedFileCountsAsEmptyAndIsWrittenAnew) {

@@ -9,7 +9,6 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr std::uint32_t kContext = 200;
 constexpr Duration kPassTime = 8ms;
 constexpr Duration kRowTime = 100us;
 
@@ -36,7 +35,8 @@ class SimulatedDevice::Link final : public TargetLink {
       ++cancels_sent_;
       std::erase_if(events_, is_answer);
     }
-    if (std::holds_alternative<wire::OutgoingHints>(request)) ++device_.hint_count_;
+    const auto* const hints = std::get_if<wire::OutgoingHints>(&request);
+    if (hints && !hints->complete) ++device_.hint_count_;
     if (std::holds_alternative<wire::OutgoingResume>(request)) ++device_.resync_count_;
     const Instant now = device_.compute_now();
     const std::uint64_t connection = told_connection_;
@@ -122,7 +122,6 @@ class SimulatedDevice::Link final : public TargetLink {
     pass_up();
   }
   Result<void> hand_over(wire::OutgoingPrefill& r) { return client_->prefill(std::move(r)); }
-  Result<void> hand_over(wire::OutgoingDraft& r) { return client_->draft(std::move(r)); }
   Result<void> hand_over(wire::OutgoingResume& r) { return client_->resume(std::move(r)); }
   Result<void> hand_over(wire::OutgoingHints& r) { return client_->hints(std::move(r)); }
   Result<void> hand_over(CancelRequest&) {
@@ -190,9 +189,7 @@ class SimulatedDevice::Link final : public TargetLink {
           .agent = "toy",
           .context_count = kContext,
           .nodes_max = kDraftNodesMax,
-          .row_budget = 0,
           .scale_groups = {},
-          .stream_tokens_max = kContext,
           .hint_nodes_max = kHintNodesMax,
       };
       if (Tap* const tap = device_.tap()) {
@@ -217,8 +214,7 @@ class SimulatedDevice::Link final : public TargetLink {
                         .reply = std::make_shared<Answers>(*this, connection_),
                         .session = session_,
                         .identity = "user",
-                        .tap = device_.tap(),
-                        .drafter = 1};
+                        .tap = device_.tap()};
     std::visit(
         [&](auto& requested) {
           if constexpr (requires { requested.request; }) {
@@ -322,8 +318,7 @@ SimulatedDevice::SimulatedDevice(const Options& options)
                           .deadline = 400ms,
                           .resync = wire::ResyncPolicy::check,
                           .resync_wait = 2s,
-                          .control = ControlMode::automatic,
-                          .overlap = options.overlap,
+                          .hold = options.hold,
                           .known = options.known});
   }
 }

@@ -63,6 +63,7 @@ class SimulatedTime {
 
 class SimulatedDevice {
  public:
+  static constexpr std::uint32_t kContext = 200;
   static constexpr Duration kDraftStep = std::chrono::microseconds(600);
 
   struct Outage {
@@ -72,11 +73,11 @@ class SimulatedDevice {
   struct Options {
     std::vector<Outage> outages{};  // of all links
     std::uint16_t pad_tick_ms = 0;  // 0: links are not padded
-    Overlap overlap = Overlap::on;
+    std::optional<Hold> hold = Hold::none;
     Duration one_way = std::chrono::milliseconds(15);
     std::uint32_t conversations = 1;
     TreeShape tree{.breadth = 3, .depth = 4, .nodes = 12};
-    std::uint32_t drafter_context = 200;  // the server's
+    std::uint32_t drafter_context = kContext;
     bool first_answers_alone = false;     // conversation 0 has a writer that needs no activations
     bool drafts_well = false;  // the drafter is the target: it drafts as far ahead as there is time
     // How long the first conversation's drafter takes per token or level of a tree.

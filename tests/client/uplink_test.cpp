@@ -60,8 +60,9 @@ std::string private_text(Random& random) {
 // What a group of devices has in common.
 SimulatedDevice::Options group_options(Random& random) {
   SimulatedDevice::Options options;
-  constexpr Overlap kOverlaps[] = {Overlap::on, Overlap::economy, Overlap::automatic, Overlap::off};
-  options.overlap = kOverlaps[random.below(4)];
+  constexpr std::optional<Hold> kHolds[] = {Hold::none, Hold::economy, std::nullopt,
+                                            Hold::lockstep};
+  options.hold = kHolds[random.below(4)];
   options.one_way = std::chrono::milliseconds(5 + random.below(60));
   if (random.below(3) == 0) options.pad_tick_ms = 20;
   options.drafts_well = random.below(2) == 0;

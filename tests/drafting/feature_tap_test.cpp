@@ -36,19 +36,13 @@ class FeatureTapTest : public ::testing::Test {
     const ActivationLayout layout({tap.scale_groups().begin(), tap.scale_groups().end()});
     std::vector<float> rows(std::size_t{count} * layout.cols());
     tap.read(cache_, 0, count, rows);
-    wire::Verdict verdict{.round = 2,
-                          .length = kTokens,
-                          .next = 5,
-                          .row_budget = 64,
-                          .queue_us = 1,
-                          .verify_us = 2,
-                          .activations = quantize_rows(layout, rows),
-                          .pace_us = 3,
-                          .computed_us = 4};
-    for (std::uint32_t i = 1; i < count; ++i) {
-      verdict.path.push_back(static_cast<std::uint8_t>(i));
-    }
-    return verdict;
+    return {.round = 2,
+            .length = kTokens,
+            .next = 5,
+            .tokens = std::vector<std::uint32_t>(count - 1, 7),
+            .activations = quantize_rows(layout, rows),
+            .queue_us = 1,
+            .verify_us = 2};
   }
 
   std::unique_ptr<Backend> backend_ = make_cpu_backend({.threads = 1});
@@ -59,32 +53,33 @@ class FeatureTapTest : public ::testing::Test {
   std::uint32_t dim_ = toy_.config.layer.dim;
 };
 
-// 3A + A E: a token costs its feature of E bytes, and three more: one of the path and two of the
-// feature's scale. Besides, a verdict has fields of fixed size.
+// 6A + A E: a token costs its feature of E bytes, four of its id and two of the feature's scale.
+// Besides, a verdict has fields of fixed size.
 TEST_F(FeatureTapTest, AnEncodedVerdictOfEagleHasTheBytesOfItsFormula) {
   const testing::ToyEagle eagle(toy_, 3);
   const auto model = make_eagle_model({.config = eagle.config, .tensors = eagle.tensors});
   const auto tap = model->make_tap(*backend_);
   ASSERT_EQ(tap->scale_groups().size(), 1u);
   EXPECT_EQ(tap->scale_groups()[0], dim_);
-  const ActivationLayout layout({dim_});
+  // Its id, its feature and the feature's scale.
+  const std::size_t per_token = 4 + dim_ + 2;
   // Vectors are padded to four bytes and the whole to its largest field.
   constexpr std::uint32_t kPadding = 8;
   const auto bytes = [&](std::uint32_t count) { return wire::encode(verdict(*tap, count)).size(); };
-  const std::size_t fixed = bytes(8) - 8 * (3 + dim_);
+  const std::size_t fixed = bytes(8) - 8 * per_token;
   EXPECT_LE(fixed, kFrameHeaderBytes + kVerdictTableBytesMax);
   for (std::uint32_t count = 2; count <= kTokens; ++count) {
     EXPECT_EQ(verdict(*tap, count).activations.size(), count * (dim_ + 2));
-    EXPECT_NEAR(static_cast<double>(bytes(count)),
-                static_cast<double>(fixed + verdict_formula_bytes(layout, count)), kPadding)
+    EXPECT_NEAR(static_cast<double>(bytes(count)), static_cast<double>(fixed + count * per_token),
+                kPadding)
         << count;
     if (count % 8 == 0) {
-      EXPECT_EQ(bytes(count), fixed + count * (3 + dim_)) << count;
+      EXPECT_EQ(bytes(count), fixed + count * per_token) << count;
     }
   }
 }
 
-// 3A + E: its heads read the newest feature alone.
+// 4A + E: its heads read the newest feature alone.
 TEST_F(FeatureTapTest, AnEncodedVerdictOfMedusaHasOneFeatureHoweverManyTokens) {
   const testing::ToyMedusa medusa(toy_, 3, testing::HeadOutputs::shared);
   const auto model = make_medusa_model({.config = medusa.config, .tensors = medusa.tensors});
@@ -92,13 +87,12 @@ TEST_F(FeatureTapTest, AnEncodedVerdictOfMedusaHasOneFeatureHoweverManyTokens) {
   const auto tap = model->make_tap(*backend_);
   const auto bytes = [&](std::uint32_t count) {
     wire::Verdict brought = verdict(*tap, verdict_rows(0, true));
-    for (std::uint32_t i = 1; i < count; ++i) brought.path.push_back(static_cast<std::uint8_t>(i));
+    brought.tokens.assign(count - 1, 7);
     return wire::encode(brought).size();
   };
   EXPECT_LE(bytes(1), kFrameHeaderBytes + kVerdictTableBytesMax + 3 + dim_);
   for (std::uint32_t count = 2; count <= kTokens; ++count) {
-    // The path, padded to four bytes.
-    EXPECT_LE(bytes(count), bytes(1) + 3 * count + 8) << count;
+    EXPECT_LE(bytes(count), bytes(1) + 4 * count + 8) << count;
   }
 }
 

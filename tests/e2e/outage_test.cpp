@@ -194,7 +194,7 @@ class DrafterOutageTest : public OutageTest, public ::testing::WithParamInterfac
 
   // A drafter without weights needs no more of it than the tokenizer.
   std::string bundle_ = demo_model("moa-tli0");
-  Options server_options_{"--row-budget", "64"};
+  Options server_options_;
 };
 
 TEST_P(DrafterOutageTest, TheAnswersAreThePlainOnes) {
@@ -210,7 +210,7 @@ TEST_P(DrafterOutageTest, TheAnswersAreThePlainOnes) {
 
   auto server = std::make_unique<Server>(scratch_, joined(server_options_, kSlowlyPaced));
   const Options options = joined(joined(common(*server, bundle_), drafting(expected)),
-                                 {"--control", "off", "--resync-wait-ms", "20000"});
+                                 {"--hold", "lockstep", "--resync-wait-ms", "20000"});
   std::vector<Options> clients;
   for (const Options& manner : manners) clients.push_back(joined(options, manner));
   const auto answers = answers_while_it_is_killed(std::move(server), clients, server_options_);

@@ -35,8 +35,7 @@ class ProgramsTest : public ::testing::Test {
   }
 
   test::TemporaryDirectory scratch_;
-  // Drafts of one size, whatever this machine's passes cost.
-  Server server_{scratch_, {"--row-budget", "64"}};
+  Server server_{scratch_};
   int runs_ = 0;
 };
 
@@ -46,9 +45,9 @@ TEST_F(ProgramsTest, ADrafterMayHoldLessThanTheConversation) {
   const json plain = run("target", joined(common, {"--plain"}));
   ASSERT_GT(plain["tokens"].size(), 60u);
   for (const char* bundle : {"moa-tli0", "moa-tli1", "independent"}) {
-    for (const char* overlap : {"auto", "on", "off"}) {
-      const json drafted = run(bundle, joined(common, {"--ctx", "40", "--overlap", overlap}));
-      EXPECT_EQ(drafted["tokens"], plain["tokens"]) << bundle << " " << overlap;
+    for (const char* hold : {"auto", "none", "economy", "lockstep"}) {
+      const json drafted = run(bundle, joined(common, {"--ctx", "40", "--hold", hold}));
+      EXPECT_EQ(drafted["tokens"], plain["tokens"]) << bundle << " " << hold;
       for (const auto& p : drafted["provenance"]) EXPECT_EQ(p, "verified");
     }
   }
@@ -92,7 +91,7 @@ TEST_F(ProgramsTest, EveryDrafterGivesThePlainAnswerInFewerTargetPasses) {
       for (const Options& shape :
            {Options{}, Options{"--chain", "4"}, Options{"--tree", "8,6,1"}}) {
         Options options = common;
-        options.insert(options.end(), {"--control", "off"});
+        options.insert(options.end(), {"--hold", "lockstep"});
         options.insert(options.end(), shape.begin(), shape.end());
         const json drafted = run(bundle, options);
         EXPECT_EQ(drafted["tokens"], plain["tokens"]) << bundle;
@@ -115,7 +114,7 @@ TEST_F(ProgramsTest, SampledAnswersAreThoseOfPlainDecodingWithTheSameSeed) {
       SCOPED_TRACE(std::string(bundle) + " at " + temperature);
       EXPECT_EQ(run(bundle, sampled)["tokens"], plain["tokens"]);
       for (const Options& shape : {Options{"--chain", "4"}, Options{"--tree", "8,4,24"}}) {
-        const json drafted = run(bundle, joined(joined(sampled, {"--control", "off"}), shape));
+        const json drafted = run(bundle, joined(joined(sampled, {"--hold", "lockstep"}), shape));
         EXPECT_EQ(drafted["tokens"], plain["tokens"]) << shape[0];
         EXPECT_GT(drafted["stats"]["tau"], 1.5) << shape[0];
         EXPECT_LT(drafted["stats"]["target_calls"], plain["stats"]["target_calls"]) << shape[0];
@@ -134,7 +133,7 @@ TEST_F(ProgramsTest, DraftersFromTheConversationsTextAndFromAnIndexChangeNothing
       scratch_ / "index");
   ASSERT_EQ(make.wait(), 0) << make.err();
   EXPECT_NE(make.err().find("declared public"), std::string::npos) << make.err();
-  const Options common{"-p", kStory, "--max-tokens", "60", "--control", "off"};
+  const Options common{"-p", kStory, "--max-tokens", "60", "--hold", "lockstep"};
   for (const Options& sampling : {Options{}, Options{"--temperature", "0.8", "--seed", "7"}}) {
     const json plain = run("target", joined(joined(common, sampling), {"--plain"}));
     for (const Options& drafters :
@@ -155,7 +154,7 @@ TEST(ReducedVocabularyTest, ABundleMadeByConvertGivesThePlainAnswer) {
   const test::TemporaryDirectory scratch;
   const auto corpus = scratch / "corpus.txt";
   { std::ofstream(corpus) << "47+38: 7+8+0=15, 4+3+1=08. Answer: 85\n{\"name\": \"set_alarm\"}\n"; }
-  Options server_options{"--row-budget", "64"};
+  Options server_options;
   std::vector<std::string> bundles;
   for (const char* name : {"moa-tli1", "independent"}) {
     bundles.push_back(scratch / (std::string(name) + "-300.gguf"));
@@ -182,7 +181,7 @@ TEST(ReducedVocabularyTest, ABundleMadeByConvertGivesThePlainAnswer) {
     EXPECT_EQ(plain["config"]["device"], "none");
     for (const std::string& bundle : bundles) {
       Options drafting = sampling;
-      drafting.insert(drafting.end(), {"--control", "off"});
+      drafting.insert(drafting.end(), {"--hold", "lockstep"});
       const json drafted = answer(bundle, drafting);
       EXPECT_EQ(drafted["tokens"], plain["tokens"]) << bundle;
       if (sampling.empty()) {
@@ -194,21 +193,21 @@ TEST(ReducedVocabularyTest, ABundleMadeByConvertGivesThePlainAnswer) {
 
 TEST_F(ProgramsTest, APaddedAnswerIsTheSame) {
   const Options common{"-p", kStory, "--max-tokens", "60"};
-  for (const char* mode : {"on", "off"}) {
+  for (const char* hold : {"none", "lockstep"}) {
     for (const char* bundle : {"moa-tli0", "independent"}) {
       Options options = common;
-      options.insert(options.end(), {"--overlap", mode, "--control", "off"});
+      options.insert(options.end(), {"--hold", hold});
       const json bare = run(bundle, options);
       options.push_back("--pad");
       const json padded = run(bundle, options);
-      EXPECT_EQ(padded["tokens"], bare["tokens"]) << mode;
+      EXPECT_EQ(padded["tokens"], bare["tokens"]) << hold;
       EXPECT_EQ(padded["config"]["pad"], true);
       EXPECT_EQ(bare["stats"]["pad_bytes_up"], 0);
       EXPECT_EQ(bare["stats"]["pad_bytes_down"], 0);
       EXPECT_GT(padded["stats"]["pad_bytes_up"], 0);
-      // If the server does not wait, activations may fill every block; tokens alone never do.
-      const bool has_room = bundle == std::string("independent") || mode == std::string("off");
-      EXPECT_GT(padded["stats"]["pad_bytes_down"], has_room ? 0 : -1) << mode << ' ' << bundle;
+      // Except under lockstep, activations may fill every block; tokens alone never do.
+      const bool has_room = bundle == std::string("independent") || hold == std::string("lockstep");
+      EXPECT_GT(padded["stats"]["pad_bytes_down"], has_room ? 0 : -1) << hold << ' ' << bundle;
     }
   }
 }
@@ -251,7 +250,7 @@ TEST(DevicesCommandTest, MeasuresTheCpuAndRemembersIt) {
 }
 
 TEST_F(ProgramsTest, CountsWhatCrossesTheSocket) {
-  const json answer = run("moa-tli0", {"-p", kStory, "--max-tokens", "60", "--control", "off"});
+  const json answer = run("moa-tli0", {"-p", kStory, "--max-tokens", "60", "--hold", "lockstep"});
   const auto& stats = answer["stats"];
   // 4 bytes a drafted node go up at least, and a byte a value of the activations comes down.
   EXPECT_GT(stats["bytes_up"], 4 * stats["drafted"].get<int>());
@@ -260,38 +259,37 @@ TEST_F(ProgramsTest, CountsWhatCrossesTheSocket) {
   EXPECT_GT(stats["tau"], 1.0);
 }
 
-TEST_F(ProgramsTest, APlainAnswerIsStreamed) {
+TEST_F(ProgramsTest, APlainAnswerIsARunWithoutHints) {
   const Options common{"-p", kStory, "--max-tokens", "60", "--plain"};
   Options asking = common;
-  asking.insert(asking.end(), {"--control", "off"});
+  asking.insert(asking.end(), {"--hold", "lockstep"});
   const json streamed = run("target", common);
   const json asked = run("target", asking);
   EXPECT_EQ(streamed["tokens"], asked["tokens"]);
   EXPECT_EQ(streamed["stats"]["target_calls"], asked["stats"]["target_calls"]);
   EXPECT_EQ(streamed["stats"]["streamed_tokens"], streamed["stats"]["tokens"].get<int>() - 1);
   EXPECT_EQ(asked["stats"]["streamed_tokens"], 0);
-  // A request for all tokens instead of one each.
+  // One request instead of complete hints per token.
   EXPECT_LT(streamed["stats"]["bytes_up"], asked["stats"]["bytes_up"].get<int>() / 2);
 }
 
-TEST_F(ProgramsTest, ControlChangesNoAnswerAndSaysWhatItDid) {
+TEST_F(ProgramsTest, AHoldChangesNoAnswerAndIsReported) {
   const Options common{"-p", kStory, "--max-tokens", "120", "--temperature", "0.7", "--seed", "2"};
   Options plain = common;
   plain.push_back("--plain");
   const json expected = run("target", plain);
   for (const char* bundle : {"moa-tli0", "moa-tli1", "independent"}) {
-    for (const char* overlap : {"auto", "off"}) {
+    for (const char* hold : {"auto", "none", "economy", "lockstep"}) {
       Options options = common;
-      options.insert(options.end(), {"--overlap", overlap});
+      options.insert(options.end(), {"--hold", hold});
       const json answer = run(bundle, options);
       EXPECT_EQ(answer["tokens"], expected["tokens"]) << bundle;
-      EXPECT_EQ(answer["config"]["control"], "auto");
-      EXPECT_EQ(answer["config"]["overlap"], overlap);
+      EXPECT_EQ(answer["config"]["hold"], hold);
       const json& stats = answer["stats"];
       EXPECT_EQ(stats["streamed_tokens"] > 0,
                 !stats["streamed_because"].get<std::string>().empty());
-      EXPECT_EQ(stats["overlap"].is_null(), overlap == std::string("off"));
-      EXPECT_EQ(stats["overlap_because"].get<std::string>().empty(), stats["overlap"].is_null());
+      EXPECT_EQ(stats["overlap"].is_null(), hold == std::string("lockstep"));
+      EXPECT_EQ(stats["overlap_because"].get<std::string>().empty(), hold != std::string("auto"));
     }
   }
 }
@@ -301,7 +299,7 @@ TEST(KvTypeTest, DraftedAnswersAreThePlainOnesOfTheSameServer) {
   const test::TemporaryDirectory scratch;
   for (const char* type : {"f16", "bf16"}) {
     SCOPED_TRACE(type);
-    const Server server(scratch, {"--kv-type", type, "--row-budget", "64"});
+    const Server server(scratch, {"--kv-type", type});
     const Server speculating(scratch, {"--kv-type", type, "--speculate", "moa-tli1"});
     const auto answer = [&](const Server& from, const std::string& bundle, Options options) {
       options.insert(options.end(), {"--server", from.address(), "--pin", from.pin(), "--bundle",
@@ -317,7 +315,7 @@ TEST(KvTypeTest, DraftedAnswersAreThePlainOnesOfTheSameServer) {
       EXPECT_EQ(answer(speculating, "target", plain_options)["tokens"], plain["tokens"]);
       for (const char* bundle : {"moa-tli0", "moa-tli1", "independent"}) {
         Options drafting = sampling;
-        drafting.insert(drafting.end(), {"--control", "off"});
+        drafting.insert(drafting.end(), {"--hold", "lockstep"});
         const json drafted = answer(server, bundle, drafting);
         EXPECT_EQ(drafted["tokens"], plain["tokens"]) << bundle;
         EXPECT_LT(drafted["stats"]["target_calls"], plain["stats"]["target_calls"]) << bundle;
@@ -356,7 +354,7 @@ TEST_F(ProgramsTest, KeysAndValuesOf16BitsOnAGpuTakeHalfAndChangeNoAnswer) {
       SCOPED_TRACE(bundle);
       const auto drafted = [&](const std::string& device, const std::string& type) {
         // Within a limit, so that memory is taken as it is needed and not in large blocks.
-        const json answer = run(bundle, joined(common, {"--control", "off", "--device", device,
+        const json answer = run(bundle, joined(common, {"--hold", "lockstep", "--device", device,
                                                         "--kv-type", type, "--memory", "1G"}));
         EXPECT_EQ(answer["tokens"], plain["tokens"]) << device << " " << type;
         EXPECT_LT(answer["stats"]["target_calls"], plain["stats"]["target_calls"]);

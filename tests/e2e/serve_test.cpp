@@ -153,7 +153,7 @@ TEST_F(ServeTest, LittleMemoryIsForFewerConversationsAtOnceAndAllAreAnswered) {
   const DrafterMemory memory = drafter_memory(scratch_, "moa-tli0");
   const std::uint64_t limit = memory.shared + 2 * memory.conversation;
   Endpoint endpoint(scratch_, server.address(), server.pin(),
-                    {"--device", "cpu", "--conversations", "8", "--control", "off", "--memory",
+                    {"--device", "cpu", "--conversations", "8", "--hold", "lockstep", "--memory",
                      std::to_string(limit)});
   EXPECT_TRUE(endpoint.process().wait_for_error("2 conversations at once, not 8"));
 

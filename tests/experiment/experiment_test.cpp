@@ -77,7 +77,6 @@ TEST_F(ExperimentTest, NamesWhatIsWrongAndWhatIsRight) {
       refusal("devices = [\"slow\"]\nnetworks = [\"lan\"]\n" + good.substr(good.find("[[arm]]")))
           .find("no device profile 'slow'"),
       std::string::npos);
-  EXPECT_NE(refusal("row_budget = 257\n" + good).find("0 to 256"), std::string::npos);
   // More than a server takes at once would measure its limits.
   std::string quick = good;
   quick.replace(quick.find("[quick]\n"), 8, "[quick]\nclients = [257]\n");
@@ -94,12 +93,12 @@ TEST_F(ExperimentTest, RefusesOptionsThatTheExperimentSetsItself) {
   const auto with = [&](const std::string& options, const std::string& keys = "") {
     return split + keys + "options = [" + options + "]\n";
   };
-  EXPECT_EQ(refusal(with(R"("--overlap", "off")")),
+  EXPECT_EQ(refusal(with(R"("--hold", "none")")),
             (directory_.path() / "x.toml").string() +
-                ": [arm] in line 9: options: arm 'waits': --overlap is set by the experiment; use "
-                "the key overlap");
-  for (const char* options : {R"("--control", "off")", R"("--deadline-ms=9")", R"("-fprompt")",
-                              R"("--resync", "keep", "--json")"}) {
+                ": [arm] in line 9: options: arm 'waits': --hold is set by the experiment; use the "
+                "key hold");
+  for (const char* options :
+       {R"("--deadline-ms=9")", R"("-fprompt")", R"("--resync", "keep", "--json")"}) {
     EXPECT_NE(refusal(with(options)).find("arm 'waits'"), std::string::npos) << options;
   }
   EXPECT_NE(refusal(with(R"("--tree", "8,6,62")", "chain = 4\n")).find("--tree"),
@@ -107,8 +106,7 @@ TEST_F(ExperimentTest, RefusesOptionsThatTheExperimentSetsItself) {
   EXPECT_NE(refusal("temperature = 1.0\n" + with(R"("--temperature", "2")")).find("--temperature"),
             std::string::npos);
   for (const std::string& good : {with(R"("--resync", "keep")"), with(R"("--tree", "8,6,62")"),
-                                  with(R"("--control", "off")", "overlap = \"on\"\n"),
-                                  std::string(kGood) + R"(options = ["--control", "off"])"}) {
+                                  std::string(kGood) + R"(options = ["--hold", "lockstep"])"}) {
     EXPECT_TRUE(read(good)) << good;
   }
 }

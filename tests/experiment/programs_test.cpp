@@ -355,7 +355,7 @@ TEST_F(ExperimentProgramsTest, TheUsersFoldersStayAsTheyAre) {
     std::filesystem::create_directories(folders[variable]);
   }
   const std::string arm =
-      "[[arm]]\nname = \"user\"\nkind = \"split\"\nbundle = \"moa-tli0\"\noverlap = \"auto\"\n";
+      "[[arm]]\nname = \"user\"\nkind = \"split\"\nbundle = \"moa-tli0\"\nhold = \"auto\"\n";
   Process process(command(write(experiment() + arm), {"--no-report"}), scratch_ / "run", "",
                   folders);
   ASSERT_EQ(process.wait(240s), 0) << process.err();
@@ -365,18 +365,11 @@ TEST_F(ExperimentProgramsTest, TheUsersFoldersStayAsTheyAre) {
 }
 
 TEST_F(ExperimentProgramsTest, WhatThisBuildLacksIsRefusedBeforeAnythingRuns) {
-  const std::string more =
-      "[[arm]]\nname = \"ahead\"\nkind = \"split\"\nbundle = \"moa-tli0\"\noverlap = \"on\"\n";
-  // A client of before there were runs.
-  const auto old = scratch_ / "old-client";
-  std::ofstream(old) << "#!/bin/sh\necho 'Options: --control'\n";
-  std::filesystem::permissions(old, std::filesystem::perms::owner_all);
-  EXPECT_EQ(run(write(experiment() + more), {"--client-program", old.string()}), 5);
-  EXPECT_NE(error_.find("not available in this build"), std::string::npos) << error_;
-  EXPECT_EQ(run(write(experiment() + more + "overlap = \"sometimes\"\n")), 2);
-  EXPECT_EQ(
-      run(write(experiment() + "[[arm]]\nname = \"a\"\nkind = \"plain\"\noverlap = \"on\"\n")), 2);
-  EXPECT_NE(error_.find("split arms"), std::string::npos) << error_;
+  const std::string more = "[[arm]]\nname = \"ahead\"\nkind = \"split\"\nbundle = \"moa-tli0\"\n";
+  EXPECT_EQ(run(write(experiment() + more + "hold = \"sometimes\"\n")), 2);
+  EXPECT_EQ(run(write(experiment() + "[[arm]]\nname = \"a\"\nkind = \"plain\"\nhold = \"none\"\n")),
+            2);
+  EXPECT_NE(error_.find("split arm"), std::string::npos) << error_;
   EXPECT_FALSE(std::filesystem::exists(out()));
   EXPECT_EQ(run(write("networks = 3\n")), 2);
   EXPECT_NE(error_.find("networks"), std::string::npos) << error_;

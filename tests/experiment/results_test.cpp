@@ -240,9 +240,9 @@ TEST_F(ResultsTest, CsvQuotesWhatHasCommas) {
   EXPECT_EQ(read(folder() / "runs.csv"), "trial,text\nt1,\"a, \"\"b\"\"\"\n");
 }
 
-// The model knows drafts whose verdicts are waited for over a link that lasts, not what control may
-// do instead, nor outages.
-TEST(RunRecordTest, WhatMayStreamInsteadOfDraftingOrGoesOfflineIsNotForeseen) {
+// The model knows drafts under a given hold over a link that lasts, not what the client may choose
+// instead, nor outages.
+TEST(RunRecordTest, PredictsNeitherAutoNorOutages) {
   const TemporaryDirectory scratch;
   const auto pace = PaceProfile::read(scratch.write(
       "slow.toml",
@@ -253,12 +253,12 @@ TEST(RunRecordTest, WhatMayStreamInsteadOfDraftingOrGoesOfflineIsNotForeseen) {
   const Trial trial{.arm = 0, .prompt = 0, .id = "t"};
   const Prompt prompt{.id = "p"};
   const ordered_json outage = ordered_json::array({{{"kind", "down"}, {"at_ms", 300}}});
-  for (const auto& [control, events] :
-       {std::pair(false, ordered_json::array()), std::pair(true, ordered_json::array()),
-        std::pair(false, outage)}) {
+  for (const auto& [hold, events] :
+       {std::pair("lockstep", ordered_json::array()), std::pair("auto", ordered_json::array()),
+        std::pair("lockstep", outage)}) {
     Experiment e;
     e.prompts = {prompt};
-    e.arms = {{.name = "split", .kind = Arm::Kind::split, .control = control, .acceptance = 0.8}};
+    e.arms = {{.name = "split", .kind = Arm::Kind::split, .hold = hold, .acceptance = 0.8}};
     const RunSource source{.experiment = e,
                            .network = *network,
                            .device = device,
@@ -275,7 +275,7 @@ TEST(RunRecordTest, WhatMayStreamInsteadOfDraftingOrGoesOfflineIsNotForeseen) {
                            .added_ms = 0,
                            .events = events};
     EXPECT_EQ(run_record(source)["predicted_tokens_per_second"].is_number(),
-              !control && events.empty());
+              hold == std::string("lockstep") && events.empty());
   }
 }
 

@@ -302,7 +302,7 @@ after_tokens = 25
         write("network_profile", name, content.encode())
 
 
-KINDS = {"Hello": 1, "Welcome": 2, "Prefill": 3, "Activations": 4, "Draft": 5, "Verdict": 6, "Resume": 7,
+KINDS = {"Hello": 1, "Welcome": 2, "Prefill": 3, "Activations": 4, "Verdict": 6, "Resume": 7,
          "Ping": 8, "Pong": 9, "Cancel": 10, "Close": 11, "Error": 12, "Hints": 13}
 
 
@@ -330,39 +330,30 @@ def make_messages() -> None:
     packed = bytes(range(64)) + struct.pack("<16e", *(0.5 for _ in range(16)))
     messages = {
         "hello": ("Hello", {
-            "version_min": 3, "version_max": 3, "agent": "edgedraft 0.1", "token": "secret", "target": digest,
-            "tokenizer": digest, "drafter": digest, "drafter_name": "tiny", "tap": "rows-2", "nodes_max": 62,
-            "context_count": 2048}),
+            "version_min": 4, "version_max": 4, "agent": "edgedraft 0.1", "token": "secret", "target": digest,
+            "tokenizer": digest, "drafter": digest, "drafter_name": "tiny", "tap": "rows-2"}),
         "welcome": ("Welcome", {
-            "version": 3, "session": session, "agent": "edgedraft-server 0.1", "model": "demo", "context_count": 64,
-            "nodes_max": 8, "row_budget": 9, "scale_groups": [5, 3], "stream_tokens_max": 64,
-            "padded_row_bytes": 2048, "hint_nodes_max": 1024}),
+            "version": 4, "session": session, "agent": "edgedraft-server 0.1", "model": "demo", "context_count": 64,
+            "nodes_max": 8, "scale_groups": [5, 3], "hint_nodes_max": 1024}),
         "prefill": ("Prefill", {
             "round": 1, "base_length": 2, "tokens": [1, 2, 3], "provisional_count": 1, "policy": 1,
             "activations_from": 2, "sampling": sampling}),
         "run_prefill": ("Prefill", {
-            "round": 1, "tokens": [1, 2, 3], "sampling": sampling, "credit": 40, "verdict_rows": True, "economy": True}),
+            "round": 1, "tokens": [1, 2, 3], "sampling": sampling, "credit": 40, "verdict_rows": True, "hold": 2}),
         "constrained_prefill": ("Prefill", {
             "round": 1, "tokens": [1, 2, 3], "sampling": sampling, "stop": ["\n", "END"], "grammar": 'root ::= "a"+',
             "answer_begin": 3, "bias_tokens": [7], "biases": [-2.5], "presence_penalty": 0.5,
             "frequency_penalty": -0.5}),
         "activations": ("Activations", {
             "round": 1, "first": 0, "count": 8, "codec": 1, "data": list(gzip.compress(packed, 9, mtime=0))}),
-        "padded_activations": ("Activations", {
-            "round": 1, "first": 0, "count": 8, "codec": 0, "data": list(packed), "padding": [1, 2, 3]}),
-        "draft": ("Draft", {
-            "round": 2, "base_length": 4,
-            "nodes": [token | parent << 24 for token, parent in ((5, 0), (6, 0), (7, 1))]}),
-        "stream_draft": ("Draft", {"round": 3, "base_length": 16, "stream_tokens": 64}),
+        "complete_hints": ("Hints", {
+            "round": 1, "position": 4, "complete": True,
+            "nodes": [token | parent << 24 for token, parent in ((5, 0), (6, 0), (7, 2))]}),
         "verdict": ("Verdict", {
-            "round": 2, "length": 5, "next": 7, "path": [1], "ending": 1, "row_budget": 3, "queue_us": 20,
-            "verify_us": 300, "activations": [0] * 12, "pace_us": 400, "computed_us": 350, "padding": [1, 2, 3]}),
-        "resync_verdict": ("Verdict", {
-            "round": 1, "length": 5, "next": 7, "accepted_count": 1, "row_budget": 4, "stream_us": 900,
-            "outlook_us": [1000, 1100, 1300], "outlook_tokens": [8, 12, 15], "prefers_streams": True}),
-        "stream_verdict": ("Verdict", {
-            "round": 3, "length": 19, "next": 77, "row_budget": 8, "tokens": [5, 0xFFFFFF], "drafted": 62,
-            "draft_us": 99}),
+            "round": 2, "length": 5, "next": 7, "ending": 1, "queue_us": 20, "verify_us": 300}),
+        "resync_verdict": ("Verdict", {"round": 1, "length": 5, "next": 7, "accepted_count": 1}),
+        "drafted_verdict": ("Verdict", {
+            "round": 3, "length": 19, "next": 77, "tokens": [5, 0xFFFFFF], "drafted": 62, "draft_us": 99}),
         "run_verdict": ("Verdict", {
             "round": 1, "length": 6, "next": 77, "tokens": [5], "activations": [0] * 24, "hinted": 3, "hints_seen": 4}),
         "hints": ("Hints", {
@@ -384,13 +375,14 @@ def make_messages() -> None:
     # What a server takes from a client that has just signed in: a session without tokens.
     first_prompt = frame("Prefill", {"round": 1, "tokens": [1, 2, 3], "sampling": sampling})
     run = frame("Prefill", {"round": 1, "tokens": [1, 2, 3], "sampling": sampling, "credit": 40, "verdict_rows": True})
+    lockstep = frame("Prefill", {"round": 1, "tokens": [1, 2, 3], "sampling": sampling, "credit": 40, "hold": 2})
     streams = {
         "hello": b"\x28" + frames["hello"],
         "resume": b"\xff" + frames["resume"] + frames["ping"],
         "to_client": b"\x05" + frames["welcome"] + frames["ping"] + frames["error"],
         "to_client_verdict": b"\x64" + frames["welcome"] + frames["resync_verdict"],
         "to_server": b"\x90" + first_prompt + frames["cancel"] + frames["ping"] + frames["close"],
-        "to_server_draft": b"\x80" + first_prompt + frames["draft"],
+        "to_server_lockstep": b"\x80" + lockstep + frames["complete_hints"],
         "to_server_hints": b"\x80" + run + frames["hints"],
     }
     for name, content in streams.items():

@@ -38,23 +38,22 @@ class GivingApplication final : public ServerApplication {
         const std::scoped_lock lock(mutex_);
         reply_ = reply;
       }
-      reply.accept({.model = "toy",
-                    .context_count = kContextCountMax,
-                    .scale_groups = {kRowValues},
-                    .stream_tokens_max = kContextCountMax});
+      reply.accept(
+          {.model = "toy", .context_count = kContextCountMax, .scale_groups = {kRowValues}});
     } else if (const auto* prefill = std::get_if<PrefillRequested>(&event)) {
       const std::uint32_t round = prefill->request.round;
       const auto count = static_cast<std::uint32_t>(prefill->request.tokens.size());
       reply.verdict({.round = round, .next = 7});
       if (prefill->request.run.credit > 0) {
-        if (!prefill->request.run.rows) return;
-        compute_ = std::thread([this, reply, round, count] { run(reply, round, count); });
+        if (prefill->request.run.credit == kContextCountMax) return;
+        const bool gives_rows = prefill->request.run.rows;
+        compute_ = std::thread([this, reply, round, count, gives_rows] {
+          gives_rows ? run(reply, round, count) : stream(reply, round);
+        });
         return;
       }
       if (prefill->request.activations_from == count) return;
       compute_ = std::thread([this, reply, round, count] { give_rows(reply, round, count); });
-    } else if (const auto* draft = std::get_if<DraftRequested>(&event)) {
-      compute_ = std::thread([this, reply, round = draft->request.round] { stream(reply, round); });
     }
   }
   void drained(std::uint64_t) override {
@@ -204,7 +203,7 @@ class BacklogTest : public ::testing::Test {
       while (auto event = session_.next_event()) {
         if (const auto* verdict = std::get_if<VerdictReceived>(&*event)) {
           streamed_ += verdict->verdict.tokens.size();
-          streamed_ += verdict->to == VerdictReceived::To::draft ? 1 : 0;
+          streamed_ += verdict->to == VerdictReceived::To::run ? 1 : 0;
         } else if (const auto* chunk = std::get_if<ActivationsReceived>(&*event)) {
           rows_ += chunk->count;
         }
@@ -227,19 +226,15 @@ class BacklogTest : public ::testing::Test {
   std::uint32_t rows_ = 0;
 };
 
-TEST_F(BacklogTest, AStreamWaitsForItsReader) {
+TEST_F(BacklogTest, ARunWaitsForItsReader) {
   wire::Prefill prompt = small_prompt();
   prompt.activations_from = static_cast<std::uint32_t>(prompt.tokens.size());
+  prompt.run.credit = static_cast<std::uint32_t>(prompt.tokens.size()) + 1 + kStream;
   ASSERT_TRUE(session_.prefill(outgoing(prompt)));
-  send();
-  ASSERT_TRUE(read_until([&] { return session_.length() > 0; }));
-  ASSERT_TRUE(session_.draft(
-      outgoing(wire::Draft{.base_length = session_.length(), .stream_tokens = kStream})));
   send();
 
   EXPECT_TRUE(application_.wait_for_pause());
-  ASSERT_TRUE(read_until([&] { return !session_.in_flight(); }));
-  EXPECT_EQ(streamed_, kStream);
+  ASSERT_TRUE(read_until([&] { return streamed_ == kStream; }));
   EXPECT_LE(application_.most_behind(), ReplyHandle::kBacklogFull);
 }
 
@@ -263,10 +258,9 @@ TEST_F(BacklogTest, NoMoreOfARunsRowsIsHeldThanItsBacklogTakes) {
 }
 
 // The chunks have a limit of their own.
-TEST_F(BacklogTest, ARunBesideItsPromptsPaddedRowsIsNotFull) {
-  constexpr std::uint32_t kChunks = ReplyHandle::kChunkBacklogFull;
-  constexpr std::size_t kPaddingBytes = 4u << 20;
-  wire::Prefill prompt{.tokens = std::vector<std::uint32_t>(kChunks * kRowsAChunk, 5)};
+TEST_F(BacklogTest, ARunBesideItsPromptsRowsIsNotFull) {
+  constexpr std::uint32_t kRows = kPromptTokens / ReplyHandle::kChunkBacklogFull;
+  wire::Prefill prompt{.tokens = std::vector<std::uint32_t>(kPromptTokens, 5)};
   prompt.run = {.credit = kContextCountMax};
   ASSERT_TRUE(session_.prefill(outgoing(prompt)));
   send();
@@ -274,13 +268,10 @@ TEST_F(BacklogTest, ARunBesideItsPromptsPaddedRowsIsNotFull) {
 
   const ReplyHandle reply = application_.client();
   const std::size_t row_bytes = ActivationLayout({kRowValues}).row_bytes();
-  for (std::uint32_t first = kChunks * kRowsAChunk; first > 0;) {
-    first -= kRowsAChunk;
-    reply.activations({.round = 1,
-                       .first = first,
-                       .count = kRowsAChunk,
-                       .data = Bytes(kRowsAChunk * row_bytes),
-                       .padding = Bytes(kPaddingBytes)});
+  for (std::uint32_t first = kPromptTokens; first > 0;) {
+    first -= kRows;
+    reply.activations(
+        {.round = 1, .first = first, .count = kRows, .data = Bytes(kRows * row_bytes)});
   }
   EXPECT_GT(reply.chunk_backlog(), 1u) << "the sockets do not hold them all";
   EXPECT_FALSE(reply.full());

@@ -39,9 +39,9 @@ TEST(ClientLinkTest, SignsInAndIsAnswered) {
   const auto link = ClientLink::open(server.client_options()).value();
   EXPECT_EQ(expect_event<Welcomed>(*link).welcome.model, "toy");
   EXPECT_EQ(link->state(), LinkState::online);
-  ASSERT_TRUE(link->send(outgoing(small_prompt())));
+  ASSERT_TRUE(link->send(outgoing(lockstep_prompt())));
   EXPECT_EQ(expect_event<VerdictReceived>(*link).verdict.length, 4u);
-  ASSERT_TRUE(link->send(outgoing(wire::Draft{.base_length = 4})));
+  ASSERT_TRUE(link->send(step(4)));
   EXPECT_EQ(expect_event<VerdictReceived>(*link).verdict.length, 5u);
 }
 
@@ -55,10 +55,10 @@ TEST(ClientLinkTest, DeadlineInThePastOnlyLooks) {
 TEST(ClientLinkTest, BytesAtTheSocketExceedFramesByTls) {
   const TestServer server;
   const auto link = server.connect();
-  ASSERT_TRUE(link->send(outgoing(small_prompt())));
+  ASSERT_TRUE(link->send(outgoing(lockstep_prompt())));
   expect_event<VerdictReceived>(*link);
   const LinkStats before = link->stats();
-  ASSERT_TRUE(link->send(outgoing(wire::Draft{.base_length = 4})));
+  ASSERT_TRUE(link->send(step(4)));
   expect_event<VerdictReceived>(*link);
   const LinkStats after = link->stats();
   const auto framed_up = after.traffic.framed_bytes_out - before.traffic.framed_bytes_out;
@@ -72,7 +72,7 @@ TEST(ClientLinkTest, BytesAtTheSocketExceedFramesByTls) {
 TEST(ClientLinkTest, RefusalWithoutAskingTheServerComesAsAnEvent) {
   const TestServer server;
   const auto link = server.connect();
-  ASSERT_TRUE(link->send(outgoing(wire::Draft{.base_length = 4})));
+  ASSERT_TRUE(link->send(outgoing(wire::Prefill{.base_length = 4, .tokens = {1}})));
   EXPECT_EQ(expect_event<RequestRefused>(*link).error.code, Errc::protocol);
 }
 
@@ -206,12 +206,11 @@ TEST(ClientLinkTest, SendsAndTellsAtStepsWhileItsGridIsHeld) {
     return std::array{asked, times.sent, times.received, Clock::now()};
   };
   const auto step_of = [](Instant t) { return t.time_since_epoch() / SendGrid::kStep; };
-  answered(outgoing(small_prompt()));
+  answered(outgoing(lockstep_prompt()));
   {
     const SendGrid::Hold hold(grid);
     for (std::uint32_t length = 4; length < 12; ++length) {
-      const auto [asked, sent, received, told] =
-          answered(outgoing(wire::Draft{.base_length = length}));
+      const auto [asked, sent, received, told] = answered(step(length));
       EXPECT_GE(step_of(sent), step_of(asked) + 1);
       EXPECT_GE(step_of(told), step_of(received) + 1);
       std::this_thread::sleep_for(std::chrono::milliseconds(length));
@@ -222,7 +221,7 @@ TEST(ClientLinkTest, SendsAndTellsAtStepsWhileItsGridIsHeld) {
   EXPECT_GT(grid.release(now), now);
   EXPECT_EQ(grid.release(now + SendGrid::kEndStep), now + SendGrid::kEndStep);
   // An answer that was not told yet is none any more once it is cancelled.
-  ASSERT_TRUE(link->send(outgoing(wire::Draft{.base_length = 12})));
+  ASSERT_TRUE(link->send(step(12)));
   std::this_thread::sleep_for(SendGrid::kStep + 5ms);
   ASSERT_TRUE(link->send(CancelRequest{}));
   ASSERT_TRUE(link->send(outgoing(wire::Prefill{.tokens = {1, 2}})));

@@ -33,12 +33,12 @@ void wait_until_closed(std::uint16_t port) {
 TEST(DrainTest, AnAnswerThatRunsGoesOnToItsEnd) {
   TestServer server(patient());
   auto link = server.connect();
-  ASSERT_TRUE(link->send(outgoing(small_prompt())));
+  ASSERT_TRUE(link->send(outgoing(lockstep_prompt())));
   ASSERT_TRUE(link->wait_event(soon()));
   std::thread draining([&] { server.listener->drain(1h); });
   wait_until_closed(server.listener->port());
   for (std::uint32_t length = 4; length < 8; ++length) {
-    ASSERT_TRUE(link->send(outgoing(wire::Draft{.base_length = length})));
+    ASSERT_TRUE(link->send(step(length)));
     const auto event = link->wait_event(soon());
     ASSERT_TRUE(event) << event.error().message;
     EXPECT_EQ(std::get<VerdictReceived>(*event).verdict.next, 8u);

@@ -114,7 +114,7 @@ TEST_F(ListenerAbuseTest, ReplayedRoundIsRefused) {
   prefill.round = 1;
   peer.write(wire::encode(outgoing(prefill)));
   ASSERT_FALSE(peer.read_some().empty());
-  peer.write(wire::encode(outgoing(wire::Draft{.round = 1, .base_length = 4})));
+  peer.write(wire::encode(outgoing(prefill)));
   EXPECT_EQ(farewell(peer)->code, Errc::protocol);
 }
 

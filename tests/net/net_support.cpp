@@ -113,16 +113,13 @@ void TestApplication::handle(const ReplyHandle& reply, const PeerInfo& peer, Ser
       reply.reject(*rejection);
       return;
     }
-    reply.accept({.model = "toy",
-                  .context_count = 4096,
-                  .nodes_max = 62,
-                  .row_budget = 62,
-                  .scale_groups = scale_groups});
+    reply.accept(
+        {.model = "toy", .context_count = 4096, .nodes_max = 62, .scale_groups = scale_groups});
   } else if (const auto* prefill = std::get_if<PrefillRequested>(&event)) {
     reply.verdict({.round = prefill->request.round, .next = 7, .ending = ending});
-  } else if (const auto* draft = std::get_if<DraftRequested>(&event)) {
+  } else if (const auto* received = std::get_if<HintsReceived>(&event)) {
     const ActivationLayout layout(scale_groups);
-    reply.verdict({.round = draft->request.round,
+    reply.verdict({.round = received->hints.round,
                    .next = 8,
                    .ending = ending,
                    .activations = Bytes(layout.row_bytes())});

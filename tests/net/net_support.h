@@ -41,8 +41,8 @@ TlsIdentity make_identity(const std::filesystem::path& directory, const std::str
 std::string revocation_list(const std::filesystem::path& directory, const std::string& ca,
                             const std::vector<long>& serials, long valid_until_seconds = 3600);
 
-// Accepts every Hello, answers every Prefill with next token 7 and every Draft with next token 8,
-// and remembers what happened.
+// Accepts every Hello, answers every Prefill with next token 7 and all Hints with next token 8, and
+// remembers what happened.
 class TestApplication final : public ServerApplication {
  public:
   void handle(const ReplyHandle& reply, const PeerInfo& peer, ServerEvent event) override;
@@ -108,6 +108,14 @@ inline Instant soon() {
 
 inline wire::Prefill small_prompt() {
   return {.tokens = {1, 2, 3}};
+}
+// With a run that waits for step().
+inline wire::Prefill lockstep_prompt() {
+  return {.tokens = {1, 2, 3}, .run = {.credit = 4096, .rows = true, .hold = wire::Hold::lockstep}};
+}
+// Has the server make a pass for the root alone, where the session has `length` tokens.
+inline wire::OutgoingHints step(std::uint32_t length) {
+  return outgoing(wire::Hints{.complete = true, .position = length});
 }
 
 }  // namespace edgedraft

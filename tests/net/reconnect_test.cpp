@@ -53,16 +53,16 @@ class ServerOf {
 TEST(ReconnectTest, ARequestForAConnectionThatHasGoneDoesNotLeaveOnTheNextOne) {
   TestServer server;
   const auto link = server.connect();
-  ASSERT_TRUE(link->send(outgoing(small_prompt())));
+  ASSERT_TRUE(link->send(outgoing(lockstep_prompt())));
   ASSERT_TRUE(link->wait_event(soon()));
   server.application.handles().at(0).fail({Errc::refused, "come again"});
   const Instant end = soon();
   while (link->stats().reconnects == 0 && Clock::now() < end) std::this_thread::sleep_for(1ms);
   ASSERT_EQ(link->state(), LinkState::online);
 
-  EXPECT_EQ(link->send(outgoing(wire::Draft{.base_length = 4})).error().code, Errc::link_down);
+  EXPECT_EQ(link->send(step(4)).error().code, Errc::link_down);
   EXPECT_EQ(link->wait_event(soon()).error().code, Errc::link_down);
-  EXPECT_EQ(link->send(outgoing(wire::Draft{.base_length = 4})).error().code, Errc::link_down)
+  EXPECT_EQ(link->send(step(4)).error().code, Errc::link_down)
       << "nobody has heard of the new one yet";
   EXPECT_TRUE(hears_welcome(*link));
   ASSERT_TRUE(link->send(outgoing(small_prompt())));

@@ -13,14 +13,14 @@ using Tokens = std::vector<std::uint32_t>;
 // Nothing but a ledger makes what a message carries of a conversation.
 static_assert(!std::is_constructible_v<SafePrefix, Tokens>);
 static_assert(!std::is_constructible_v<SafePrefix, std::uint32_t, Digest, Tokens>);
-static_assert(!std::is_constructible_v<SafeTree, Tokens, std::vector<std::uint8_t>>);
-static_assert(!std::is_constructible_v<SafeTree, std::uint32_t, Tokens, std::vector<std::uint8_t>>);
-static_assert(!std::is_convertible_v<TaintLedger, SafeTree>);
+static_assert(!std::is_constructible_v<SafeHints, std::vector<HintNode>>);
+static_assert(!std::is_constructible_v<SafeHints, std::uint32_t, std::vector<HintNode>>);
+static_assert(!std::is_convertible_v<TaintLedger, SafeHints>);
 static_assert(!std::is_convertible_v<SamplingParams, SafeParameters>);
 // What a server read is nothing that could be sent on.
 static_assert(!std::is_constructible_v<wire::OutgoingMessage, wire::Prefill>);
 static_assert(!std::is_constructible_v<wire::OutgoingMessage, wire::Resume>);
-static_assert(!std::is_constructible_v<wire::OutgoingMessage, wire::Draft>);
+static_assert(!std::is_constructible_v<wire::OutgoingMessage, wire::Hints>);
 static_assert(!std::is_constructible_v<wire::OutgoingMessage, wire::Message>);
 
 TaintLedger ledger_with(const Tokens& safe, const Tokens& unsafe) {
@@ -55,20 +55,20 @@ TEST(SafePrefixDeathTest, TakesNoPrivateTokenNorItsHashNorItsPlace) {
   EXPECT_DEATH(SafePrefix(ledger, 3, 0), "untainted");
 }
 
-TEST(SafeTreeTest, HangsBehindItsConversation) {
+TEST(SafeHintsTest, HangFromTheirConversation) {
   const TaintLedger ledger = ledger_with({5, 6, 7}, {});
-  const SafeTree tree(ledger, Tokens{1, 2}, std::vector<std::uint8_t>{0, 1});
-  EXPECT_EQ(tree.base_count(), 3u);
-  EXPECT_EQ(tree.node_count(), 2u);
-  EXPECT_EQ(SafeTree(ledger).base_count(), 3u);
-  EXPECT_EQ(SafeTree(ledger).node_count(), 0u);
+  const SafeHints hints(ledger, std::vector<HintNode>{{.token = 1}});
+  EXPECT_EQ(hints.position(), 3u);
+  EXPECT_EQ(hints.nodes().size(), 1u);
+  EXPECT_EQ(SafeHints(ledger, {}).position(), 3u);
+  EXPECT_TRUE(SafeHints(ledger, {}).nodes().empty());
 }
 
-TEST(SafeTreeDeathTest, IsNotMadeBehindPrivateText) {
+TEST(SafeHintsDeathTest, AreNotMadeAfterPrivateText) {
   const TaintLedger ledger = ledger_with({5, 6}, {7});
-  EXPECT_DEATH(SafeTree(ledger, Tokens{1}, std::vector<std::uint8_t>{0}), "untainted");
+  EXPECT_DEATH(SafeHints(ledger, std::vector<HintNode>{{.token = 1}}), "untainted");
   // Even its length would tell how long the private text is.
-  EXPECT_DEATH(SafeTree{ledger}, "untainted");
+  EXPECT_DEATH(SafeHints(ledger, {}), "untainted");
 }
 
 }  // namespace

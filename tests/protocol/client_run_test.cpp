@@ -134,9 +134,6 @@ TEST_F(ClientRunTest, ARunsVerdictThatDoesNotFitIsAnError) {
   bad.length = 15;
   EXPECT_EQ(code(bad), Errc::protocol) << "more than there is credit for";
   bad = good;
-  bad.path = {1};
-  EXPECT_EQ(code(bad), Errc::protocol) << "a path without a tree";
-  bad = good;
   bad.accepted_count = 1;
   EXPECT_EQ(code(bad), Errc::protocol) << "an accepted count";
   bad = good;
@@ -179,6 +176,96 @@ TEST_F(ClientRunTest, ARunIsGivenUp) {
     ASSERT_TRUE(hear(wire::Verdict{.round = 2, .length = 13, .next = 7}));
     EXPECT_TRUE(session_.next_event());
   }
+}
+
+class ClientLockstepTest : public ClientSessionTest {
+ protected:
+  // Complete hints of three nodes have left: 1 and 2 hang from the root, 3 from 1.
+  void begin() {
+    session_ = ClientSession({.hello = {}, .channel = {}}, kStart);
+    prompt(10, kLockstep);
+    wire::Hints tree = chain_of(1, 11, 3);
+    tree.parents = {0, 0, 2};
+    ASSERT_TRUE(session_.hints(outgoing(tree)));
+  }
+};
+
+TEST_F(ClientLockstepTest, EachPassIsBegunByCompleteHints) {
+  begin();
+  const auto sent = std::get<wire::Hints>(take_messages(session_).at(0));
+  EXPECT_EQ(sent.round, 1u);
+  EXPECT_TRUE(sent.complete);
+  EXPECT_EQ(sent.parents, (std::vector<std::uint16_t>{0, 0, 2}));
+  ASSERT_TRUE(hear(accepting(1, 11, 2)));
+  const auto event = expect_event<VerdictReceived>();
+  EXPECT_EQ(event.to, VerdictReceived::To::run);
+  EXPECT_TRUE(event.more);
+  EXPECT_EQ(event.rows_first, 10u);
+  ASSERT_EQ(event.rows.size(), 3u * small_layout().cols());
+  EXPECT_NEAR(event.rows[0], 10.0f, 0.06f);
+  EXPECT_EQ(session_.length(), 14u);
+  EXPECT_TRUE(session_.hints(outgoing(chain_of(1, 14, 0)))) << "plain decoding";
+}
+
+TEST_F(ClientLockstepTest, OneRowComesWhereTheNewestIsEnough) {
+  wire::Welcome welcome = small_welcome();
+  welcome.newest_row = true;
+  for (const std::uint32_t rows : {1u, 3u}) {
+    session_ = ClientSession({.hello = {.newest_row = true}, .channel = {}}, kStart);
+    sign_in(welcome);
+    wire::Prefill request = prompt_of(10);
+    request.run = kLockstep;
+    ASSERT_TRUE(session_.prefill(outgoing(request)));
+    ASSERT_TRUE(hear(wire::Verdict{.round = 1, .length = 11, .next = 7}));
+    expect_event<VerdictReceived>();
+    ASSERT_TRUE(session_.hints(outgoing(chain_of(1, 11, 3))));
+    wire::Verdict brought = accepting(1, 11, 2);
+    brought.activations = packed_rows(13 - rows, rows);
+    if (rows > 1) {
+      EXPECT_EQ(code_after(brought), Errc::bad_message) << "rows of all positions";
+      continue;
+    }
+    ASSERT_TRUE(hear(brought));
+    const auto event = expect_event<VerdictReceived>();
+    EXPECT_EQ(event.rows_first, 12u);
+    ASSERT_EQ(event.rows.size(), small_layout().cols());
+    EXPECT_NEAR(event.rows[0], rows_of(12, 1)[0], 0.06f);
+  }
+}
+
+TEST_F(ClientLockstepTest, AVerdictThatDoesNotFitItsHintsIsAnError) {
+  const auto code = [&](const wire::Verdict& bad) {
+    begin();
+    return code_after(bad);
+  };
+  EXPECT_EQ(code(accepting(1, 11, 2)), Errc::cancelled);
+  EXPECT_EQ(code(accepting(1, 11, 0)), Errc::cancelled);
+  EXPECT_EQ(code(accepting(1, 11, 4)), Errc::protocol) << "more tokens than nodes";
+  EXPECT_EQ(code(accepting(2, 11, 1)), Errc::protocol) << "a round skipped";
+  EXPECT_EQ(code(accepting(1, 12, 1)), Errc::protocol) << "a length that does not add up";
+  wire::Verdict bad = accepting(1, 11, 1);
+  bad.activations.pop_back();
+  EXPECT_EQ(code(bad), Errc::bad_message) << "rows cut short";
+  bad.activations.clear();
+  EXPECT_EQ(code(bad), Errc::bad_message) << "no rows";
+  begin();
+  ASSERT_TRUE(hear(accepting(1, 11, 1)));
+  EXPECT_EQ(code_after(accepting(1, 13, 0)), Errc::protocol) << "before the next hints";
+}
+
+TEST_F(ClientLockstepTest, CompleteHintsThatNoPassWaitsForAreRefusedHere) {
+  begin();
+  EXPECT_EQ(session_.hints(outgoing(chain_of(1, 11, 1))).error().code, Errc::protocol) << "twice";
+  ASSERT_TRUE(hear(accepting(1, 11, 0)));
+  EXPECT_EQ(session_.hints(outgoing(chain_of(1, 11, 1))).error().code, Errc::protocol)
+      << "another length";
+  EXPECT_EQ(session_.hints(outgoing(chain_of(1, 12, 9))).error().code, Errc::protocol)
+      << "more nodes than the server verifies";
+  EXPECT_TRUE(session_.hints(outgoing(chain_of(1, 12, 8))));
+  session_ = ClientSession({.hello = {}, .channel = {}}, kStart);
+  prompt(10, {.credit = 60});
+  EXPECT_EQ(session_.hints(outgoing(chain_of(1, 11, 1))).error().code, Errc::protocol)
+      << "a run that does not wait";
 }
 
 }  // namespace

@@ -33,24 +33,16 @@ class ClientSessionTest : public ::testing::Test {
   }
 
   // A prompt of `count` tokens, answered, its activations here.
-  void prompt(std::uint32_t count) {
+  void prompt(std::uint32_t count, const wire::RunTerms& run = {}) {
     sign_in();
-    ASSERT_TRUE(session_.prefill(outgoing(prompt_of(count))));
+    wire::Prefill request = prompt_of(count);
+    request.run = run;
+    ASSERT_TRUE(session_.prefill(outgoing(request)));
     ASSERT_TRUE(hear(wire::Verdict{.round = 1, .length = count + 1, .next = 7}));
     ASSERT_TRUE(hear(chunk_of(1, 0, count)));
     expect_event<VerdictReceived>();
     EXPECT_TRUE(expect_event<ActivationsReceived>().complete);
     take_messages(session_);
-  }
-
-  wire::Verdict verdict(std::uint32_t round, std::uint32_t base_length,
-                        std::vector<std::uint8_t> path) {
-    const auto count = static_cast<std::uint32_t>(path.size() + 1);
-    return {.round = round,
-            .length = base_length + count,
-            .next = 7,
-            .path = std::move(path),
-            .activations = packed_rows(base_length - 1, count)};
   }
 
   Instant now_ = kStart;

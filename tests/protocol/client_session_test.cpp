@@ -2,8 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include "shared/base/random.h"
-#include "shared/protocol/padding.h"
 #include "tests/protocol/client_session_rig.h"
 
 namespace edgedraft {
@@ -14,18 +12,19 @@ TEST_F(ClientSessionTest, AServerThatBringsTokensBeyondTheVocabularyIsFaulty) {
   const auto heard = [&](std::uint32_t next, std::vector<std::uint32_t> tokens) {
     ClientSession session({.hello = {}, .channel = {}, .vocabulary_count = 1000}, kStart);
     EXPECT_TRUE(session.receive(now_, wire::encode(small_welcome())));
-    EXPECT_TRUE(session.prefill(outgoing(prompt_of(10))));
+    wire::Prefill request = prompt_of(10);
+    request.run.credit = 60;
+    EXPECT_TRUE(session.prefill(outgoing(request)));
     if (tokens.empty()) {
       return session.receive(now_,
                              wire::encode(wire::Verdict{.round = 1, .length = 11, .next = next}));
     }
     EXPECT_TRUE(
         session.receive(now_, wire::encode(wire::Verdict{.round = 1, .length = 11, .next = 7})));
-    EXPECT_TRUE(session.draft(outgoing(wire::Draft{.base_length = 11, .stream_tokens = 20})));
     const auto length = static_cast<std::uint32_t>(11 + tokens.size() + 1);
     return session.receive(
         now_, wire::encode(wire::Verdict{
-                  .round = 2, .length = length, .next = next, .tokens = std::move(tokens)}));
+                  .round = 1, .length = length, .next = next, .tokens = std::move(tokens)}));
   };
   EXPECT_TRUE(heard(999, {}));
   EXPECT_TRUE(heard(999, {3, 999}));
@@ -41,7 +40,7 @@ TEST_F(ClientSessionTest, SaysHelloFirst) {
 
 TEST_F(ClientSessionTest, RequestBeforeWelcomeIsRefusedHere) {
   EXPECT_EQ(session_.prefill(outgoing(prompt_of(3))).error().code, Errc::link_down);
-  EXPECT_EQ(session_.draft(outgoing(chain_of(1, 1))).error().code, Errc::link_down);
+  EXPECT_EQ(session_.hints(outgoing(chain_of(1, 1, 1))).error().code, Errc::link_down);
 }
 
 TEST_F(ClientSessionTest, FatalErrorEndsItWithTheServersReason) {
@@ -105,63 +104,6 @@ TEST_F(ClientSessionTest, MoreActivationsThanAChunkHasAreRefused) {
   EXPECT_EQ(code_after(chunk_of(1, 87, 257)), Errc::protocol);
 }
 
-// A server at a larger model's pace sends rows of its size; the client takes its own part of them.
-TEST_F(ClientSessionTest, PaddingIsCountedAndDropped) {
-  wire::Welcome welcome = small_welcome();
-  welcome.padded_row_bytes = 2048;
-  sign_in(welcome);
-  ASSERT_TRUE(session_.prefill(outgoing(prompt_of(10))));
-  ASSERT_TRUE(hear(wire::Verdict{.round = 1, .length = 11, .next = 7}));
-  expect_event<VerdictReceived>();
-
-  Random random(1);
-  wire::Activations chunk = chunk_of(1, 0, 10);
-  const std::uint64_t in_chunk = padding_bytes(2048, 10, chunk.data.size());
-  EXPECT_EQ(in_chunk, 10 * 2048 - chunk.data.size());
-  chunk.padding = make_padding(in_chunk, random);
-  ASSERT_TRUE(hear(chunk));
-  EXPECT_NEAR(expect_event<ActivationsReceived>().rows[0], rows_of(0, 1)[0], 0.06f);
-
-  ASSERT_TRUE(session_.draft(outgoing(chain_of(11, 3))));
-  wire::Verdict drafted = verdict(2, 11, {1});
-  const std::uint64_t in_verdict = padding_bytes(2048, 2, drafted.activations.size());
-  drafted.padding = make_padding(in_verdict, random);
-  ASSERT_TRUE(hear(drafted));
-  const auto received = expect_event<VerdictReceived>();
-  EXPECT_EQ(received.rows.size(), 2 * small_layout().cols());
-  EXPECT_TRUE(received.verdict.padding.empty());
-  EXPECT_EQ(session_.traffic().padding_bytes, in_chunk + in_verdict);
-  EXPECT_EQ(session_.traffic().activation_bytes_raw, 12u * small_layout().row_bytes());
-}
-
-TEST_F(ClientSessionTest, PaddingBeyondWhatWasAnnouncedIsAnError) {
-  const auto expect_refused = [](const Result<void>& heard) {
-    ASSERT_FALSE(heard);
-    EXPECT_EQ(heard.error().code, Errc::protocol);
-    EXPECT_NE(heard.error().message.find("padding"), std::string::npos) << heard.error().message;
-  };
-  for (const std::uint32_t announced : {0u, 100u}) {
-    for (const bool in_chunk : {false, true}) {
-      ClientSession session({.hello = {}, .channel = {}}, kStart);
-      wire::Welcome welcome = small_welcome();
-      welcome.padded_row_bytes = announced;
-      ASSERT_TRUE(session.receive(now_, wire::encode(welcome)));
-      ASSERT_TRUE(session.prefill(outgoing(prompt_of(1))));
-      wire::Verdict answer{.round = 1, .length = 2, .next = 7};
-      if (!in_chunk) answer.padding.resize(1);  // it has no rows
-      const auto heard = session.receive(now_, wire::encode(answer));
-      if (!in_chunk) {
-        expect_refused(heard);
-        continue;
-      }
-      ASSERT_TRUE(heard) << heard.error().message;
-      wire::Activations chunk = chunk_of(1, 0, 1);
-      chunk.padding.resize(padding_bytes(announced, 1, chunk.data.size()) + 1);
-      expect_refused(session.receive(now_, wire::encode(chunk)));
-    }
-  }
-}
-
 TEST_F(ClientSessionTest, ActivationsOutOfOrderAreAnError) {
   const std::vector<wire::Activations> bad = {
       chunk_of(1, 0, 6),   // not the newest
@@ -191,71 +133,10 @@ TEST_F(ClientSessionTest, ActivationsBelowWhatIsLackingAreAnError) {
   EXPECT_EQ(code_after(chunk_of(2, 9, 7)), Errc::protocol);
 }
 
-TEST_F(ClientSessionTest, DraftsAdvanceByWhatIsAccepted) {
-  prompt(10);
-  ASSERT_TRUE(session_.draft(outgoing(chain_of(11, 3))));
-  const auto sent = take_messages(session_);
-  ASSERT_EQ(sent.size(), 1u);
-  EXPECT_EQ(std::get<wire::Draft>(sent[0]).round, 2u);
-
-  ASSERT_TRUE(hear(verdict(2, 11, {1, 2})));
-  const auto event = expect_event<VerdictReceived>();
-  EXPECT_EQ(event.to, VerdictReceived::To::draft);
-  EXPECT_EQ(event.verdict.path, (std::vector<std::uint8_t>{1, 2}));
-  EXPECT_EQ(event.rows_first, 10u);
-  ASSERT_EQ(event.rows.size(), 3u * small_layout().cols());
-  EXPECT_NEAR(event.rows[0], 10.0f, 0.06f);
-  EXPECT_EQ(session_.length(), 14u);
-}
-
-TEST_F(ClientSessionTest, OneRowComesWhereTheNewestIsEnough) {
-  const auto begin = [&] {
-    session_ = ClientSession({.hello = {.newest_row = true}, .channel = {}}, kStart);
-    wire::Welcome welcome = small_welcome();
-    welcome.newest_row = true;
-    welcome.padded_row_bytes = 100;
-    sign_in(welcome);
-    wire::Prefill last_row_alone = prompt_of(10);
-    last_row_alone.activations_from = 9;
-    ASSERT_TRUE(session_.prefill(outgoing(last_row_alone)));
-    ASSERT_TRUE(hear(wire::Verdict{.round = 1, .length = 11, .next = 7}));
-    expect_event<VerdictReceived>();
-    ASSERT_TRUE(hear(chunk_of(1, 9, 1)));
-    EXPECT_TRUE(expect_event<ActivationsReceived>().complete);
-    ASSERT_TRUE(session_.draft(outgoing(chain_of(11, 3))));
-  };
-  begin();
-  wire::Verdict brought = verdict(2, 11, {1, 2});
-  brought.activations = packed_rows(12, 1);
-  brought.padding.resize(padding_bytes(100, 1, brought.activations.size()));
-  ASSERT_TRUE(hear(brought));
-  const auto event = expect_event<VerdictReceived>();
-  EXPECT_EQ(event.rows_first, 12u);
-  ASSERT_EQ(event.rows.size(), small_layout().cols());
-  EXPECT_NEAR(event.rows[0], rows_of(12, 1)[0], 0.06f);
-
-  begin();
-  EXPECT_EQ(code_after(verdict(2, 11, {1, 2})), Errc::bad_message) << "rows of all positions";
-  begin();
-  brought.padding.resize(brought.padding.size() + 1);
-  EXPECT_EQ(code_after(brought), Errc::protocol) << "padding of more than one row";
-}
-
 TEST_F(ClientSessionTest, RowsAreNotLeftOutUnasked) {
   wire::Welcome welcome = small_welcome();
   welcome.newest_row = true;
   EXPECT_EQ(code_after(welcome), Errc::protocol);
-}
-
-TEST_F(ClientSessionTest, DraftThatTheServerWouldRefuseIsRefusedHere) {
-  prompt(10);
-  EXPECT_EQ(session_.draft(outgoing(chain_of(10, 1))).error().code, Errc::protocol)
-      << "another length";
-  EXPECT_EQ(session_.draft(outgoing(chain_of(11, 9))).error().code, Errc::protocol)
-      << "too many nodes";
-  ASSERT_TRUE(session_.draft(outgoing(chain_of(11, 8))));
-  EXPECT_EQ(session_.draft(outgoing(chain_of(11, 1))).error().code, Errc::protocol)
-      << "one in flight";
 }
 
 TEST_F(ClientSessionTest, PromptBeyondTheContextIsRefusedHere) {
@@ -264,144 +145,14 @@ TEST_F(ClientSessionTest, PromptBeyondTheContextIsRefusedHere) {
   EXPECT_TRUE(session_.prefill(outgoing(prompt_of(99))));
 }
 
-TEST_F(ClientSessionTest, VerdictThatDoesNotFitItsDraftIsAnError) {
-  const auto code = [&](const wire::Verdict& bad) {
-    ClientSession session({.hello = {}, .channel = {}}, kStart);
-    EXPECT_TRUE(session.receive(now_, wire::encode(small_welcome())));
-    EXPECT_TRUE(session.prefill(outgoing(prompt_of(10))));
-    const wire::Verdict first{.round = 1, .length = 11, .next = 7};
-    EXPECT_TRUE(session.receive(now_, wire::encode(first)));
-    wire::Draft draft = chain_of(11, 3);
-    draft.parents = {0, 0, 1};  // 1 and 2 below the root, 3 below 1
-    EXPECT_TRUE(session.draft(outgoing(draft)));
-    const auto heard = session.receive(now_, wire::encode(bad));
-    return heard ? Errc::cancelled : heard.error().code;
-  };
-  EXPECT_EQ(code(verdict(2, 11, {1, 3})), Errc::cancelled);
-  EXPECT_EQ(code(verdict(2, 11, {})), Errc::cancelled);
-  EXPECT_EQ(code(verdict(2, 11, {3})), Errc::protocol) << "no child of the root";
-  EXPECT_EQ(code(verdict(2, 11, {2, 3})), Errc::protocol) << "no child of 2";
-  EXPECT_EQ(code(verdict(2, 11, {1, 4})), Errc::protocol) << "no such node";
-  EXPECT_EQ(code(verdict(1, 11, {1})), Errc::protocol) << "a round replayed";
-  EXPECT_EQ(code(verdict(3, 11, {1})), Errc::protocol) << "a round skipped";
-  EXPECT_EQ(code(verdict(2, 12, {1})), Errc::protocol) << "a length that does not add up";
-  wire::Verdict short_rows = verdict(2, 11, {1});
-  short_rows.activations.pop_back();
-  EXPECT_EQ(code(short_rows), Errc::bad_message);
-  wire::Verdict no_rows = verdict(2, 11, {1});
-  no_rows.activations.clear();
-  EXPECT_EQ(code(no_rows), Errc::bad_message);
-}
-
-TEST_F(ClientSessionTest, AStreamsVerdictsBringTheirTokensUntilAllHaveCome) {
-  prompt(10);
-  ASSERT_TRUE(session_.draft(outgoing({.base_length = 11, .stream_tokens = 5})));
-  ASSERT_TRUE(hear(wire::Verdict{.round = 2, .length = 14, .next = 7, .tokens = {5, 6}}));
-  auto event = expect_event<VerdictReceived>();
-  EXPECT_EQ(event.to, VerdictReceived::To::draft);
-  EXPECT_EQ(event.verdict.tokens, (std::vector<std::uint32_t>{5, 6}));
-  EXPECT_TRUE(event.more);
-  EXPECT_TRUE(event.rows.empty());
-  EXPECT_EQ(session_.length(), 14u);
-  EXPECT_TRUE(session_.in_flight());
-  EXPECT_EQ(session_.draft(outgoing(chain_of(14, 1))).error().code, Errc::protocol)
-      << "in mid-stream";
-  ASSERT_TRUE(hear(wire::Verdict{.round = 2, .length = 15, .next = 8}));
-  EXPECT_TRUE(expect_event<VerdictReceived>().more);
-  ASSERT_TRUE(hear(wire::Verdict{.round = 2, .length = 16, .next = 9}));
-  EXPECT_FALSE(expect_event<VerdictReceived>().more);
-  EXPECT_TRUE(session_.draft(outgoing(chain_of(16, 1))));
-}
-
-TEST_F(ClientSessionTest, AStreamEndsWithTheAnswer) {
-  prompt(10);
-  ASSERT_TRUE(session_.draft(outgoing({.base_length = 11, .stream_tokens = 5})));
-  ASSERT_TRUE(
-      hear(wire::Verdict{.round = 2, .length = 12, .next = 7, .ending = wire::Ending::end_token}));
-  EXPECT_FALSE(expect_event<VerdictReceived>().more);
-  EXPECT_FALSE(session_.in_flight());
-}
-
-TEST_F(ClientSessionTest, AStreamsVerdictThatDoesNotFitIsAnError) {
-  const auto code = [&](const wire::Verdict& bad) {
-    ClientSession session({.hello = {}, .channel = {}}, kStart);
-    EXPECT_TRUE(session.receive(now_, wire::encode(small_welcome())));
-    EXPECT_TRUE(session.prefill(outgoing(prompt_of(10))));
-    const wire::Verdict first{.round = 1, .length = 11, .next = 7};
-    EXPECT_TRUE(session.receive(now_, wire::encode(first)));
-    EXPECT_TRUE(session.draft(outgoing({.base_length = 11, .stream_tokens = 3})));
-    const auto heard = session.receive(now_, wire::encode(bad));
-    return heard ? Errc::cancelled : heard.error().code;
-  };
-  const wire::Verdict good{.round = 2, .length = 13, .next = 7, .tokens = {5}};
-  EXPECT_EQ(code(good), Errc::cancelled);
-  wire::Verdict bad = good;
-  bad.length = 12;
-  EXPECT_EQ(code(bad), Errc::protocol) << "a length that does not add up";
-  bad = good;
-  bad.tokens = {5, 5, 5};
-  bad.length = 15;
-  EXPECT_EQ(code(bad), Errc::protocol) << "more than was asked for";
-  bad = good;
-  bad.path = {1};
-  EXPECT_EQ(code(bad), Errc::protocol) << "a path without a tree";
-  bad = good;
-  bad.activations = packed_rows(10, 2);
-  EXPECT_EQ(code(bad), Errc::protocol) << "activations";
-  bad = good;
-  bad.round = 1;
-  EXPECT_EQ(code(bad), Errc::protocol) << "another round";
-}
-
-TEST_F(ClientSessionTest, TokensInTheAnswerToADraftAreAnError) {
-  prompt(10);
-  ASSERT_TRUE(session_.draft(outgoing(chain_of(11, 3))));
-  wire::Verdict bad = verdict(2, 11, {1});
-  bad.tokens = {5};
-  EXPECT_EQ(code_after(bad), Errc::protocol);
-}
-
-TEST_F(ClientSessionTest, AStreamThatTheServerWouldRefuseIsRefusedHere) {
-  prompt(10);
-  EXPECT_EQ(session_.draft(outgoing({.base_length = 11, .stream_tokens = 51})).error().code,
-            Errc::protocol);
-  wire::Draft both = chain_of(11, 1);
-  both.stream_tokens = 5;
-  EXPECT_EQ(session_.draft(outgoing(both)).error().code, Errc::protocol);
-}
-
-// By a Cancel or by the next prompt; what is on its way is not heard of.
-TEST_F(ClientSessionTest, AStreamIsGivenUp) {
-  for (const bool cancels : {true, false}) {
-    ClientSession session({.hello = {}, .channel = {}}, kStart);
-    ASSERT_TRUE(session.receive(now_, wire::encode(small_welcome())));
-    ASSERT_TRUE(session.prefill(outgoing(prompt_of(10))));
-    const auto hears = [&](const wire::Verdict& v) {
-      return bool(session.receive(now_, wire::encode(v)));
-    };
-    ASSERT_TRUE(hears({.round = 1, .length = 11, .next = 7}));
-    ASSERT_TRUE(session.draft(outgoing({.base_length = 11, .stream_tokens = 9})));
-    ASSERT_TRUE(hears({.round = 2, .length = 12, .next = 7}));
-    if (cancels) session.cancel();
-    wire::Prefill next{.base_length = 12};
-    ASSERT_TRUE(session.prefill(outgoing(next))) << "builds on what has come of the stream";
-    while (session.next_event()) {
-    }
-    ASSERT_TRUE(hears({.round = 2, .length = 13, .next = 7}));
-    EXPECT_FALSE(session.next_event());
-    ASSERT_TRUE(hears({.round = 3, .length = 13, .next = 7}));
-    EXPECT_TRUE(session.next_event());
-  }
-}
-
 TEST_F(ClientSessionTest, UnaskedVerdictIsAnError) {
   prompt(10);
-  EXPECT_EQ(code_after(verdict(2, 11, {})), Errc::protocol);
+  EXPECT_EQ(code_after(accepting(2, 11, 0)), Errc::protocol);
 }
 
 TEST_F(ClientSessionTest, FaultOfTheServerIsToldToIt) {
   prompt(10);
-  EXPECT_FALSE(hear(verdict(2, 11, {})));
+  EXPECT_FALSE(hear(accepting(2, 11, 0)));
   const auto sent = take_messages(session_);
   ASSERT_EQ(sent.size(), 1u);
   EXPECT_TRUE(std::get<wire::ErrorReport>(sent[0]).fatal);
@@ -429,13 +180,15 @@ TEST_F(ClientSessionTest, AcceptedCountOfAPromptIsBounded) {
 
 TEST_F(ClientSessionTest, RefusedRequestLeavesTheConnection) {
   prompt(10);
-  ASSERT_TRUE(session_.draft(outgoing(chain_of(11, 1))));
+  wire::Prefill next = prompt_of(1);
+  next.base_length = 11;
+  ASSERT_TRUE(session_.prefill(outgoing(next)));
   ASSERT_TRUE(hear(wire::ErrorReport{
       .round = 2, .code = Errc::protocol, .fatal = false, .message = "no such token"}));
   EXPECT_EQ(expect_event<RequestRefused>().error.message, "no such token");
   EXPECT_FALSE(session_.in_flight());
   EXPECT_EQ(session_.length(), 11u);
-  EXPECT_TRUE(session_.draft(outgoing(chain_of(11, 1))));
+  EXPECT_TRUE(session_.prefill(outgoing(next)));
 }
 
 TEST_F(ClientSessionTest, ForgottenSessionIsRefilled) {
@@ -489,33 +242,40 @@ TEST_F(ClientSessionTest, TokensThatAreKeptHaveNoLogProbabilities) {
 }
 
 TEST_F(ClientSessionTest, LateAnswersToWhatWasCancelledAreIgnored) {
-  prompt(10);
-  ASSERT_TRUE(session_.draft(outgoing(chain_of(11, 3))));
+  prompt(10, kLockstep);
+  ASSERT_TRUE(session_.hints(outgoing(chain_of(1, 11, 3))));
   session_.cancel();
   EXPECT_FALSE(session_.in_flight());
-  EXPECT_TRUE(hear(verdict(2, 11, {1})));
+  EXPECT_TRUE(hear(accepting(1, 11, 1)));
   EXPECT_FALSE(session_.next_event());
-  EXPECT_EQ(session_.draft(outgoing(chain_of(11, 1))).error().code, Errc::protocol)
-      << "no root is known";
+  take_messages(session_);
+  EXPECT_TRUE(session_.hints(outgoing(chain_of(1, 11, 1))));
+  EXPECT_FALSE(session_.has_output()) << "hints of a run that is over";
 
   wire::Prefill next = prompt_of(4);
   next.base_length = 11;
   ASSERT_TRUE(session_.prefill(outgoing(next)));
   EXPECT_TRUE(hear(chunk_of(1, 0, 3))) << "of a prompt before";
-  ASSERT_TRUE(hear(wire::Verdict{.round = 3, .length = 16, .next = 7}));
+  ASSERT_TRUE(hear(wire::Verdict{.round = 2, .length = 16, .next = 7}));
   expect_event<VerdictReceived>();
 }
 
-TEST_F(ClientSessionTest, NoDraftAfterTheEnd) {
-  prompt(10);
-  ASSERT_TRUE(session_.draft(outgoing(chain_of(11, 0))));
-  wire::Verdict last = verdict(2, 11, {});
-  last.ending = wire::Ending::end_token;
-  ASSERT_TRUE(hear(last));
-  EXPECT_EQ(session_.draft(outgoing(chain_of(12, 0))).error().code, Errc::protocol);
-  wire::Prefill next = prompt_of(4);
-  next.base_length = 12;
-  EXPECT_TRUE(session_.prefill(outgoing(next))) << "the next turn of a chat";
+// The connection itself is not padded.
+TEST_F(ClientSessionTest, PadFramesAreDroppedAndCounted) {
+  const auto pad_frame = [](std::uint32_t payload_bytes) {
+    Bytes frame(kFrameHeaderBytes + payload_bytes);
+    encode_frame_header(
+        {.kind = static_cast<std::uint16_t>(wire::Kind::pad), .payload_bytes = payload_bytes},
+        std::span(frame).first<kFrameHeaderBytes>());
+    return frame;
+  };
+  EXPECT_EQ(session_.receive(now_, pad_frame(8)).error().code, Errc::protocol)
+      << "before the sign-in was over";
+  session_ = ClientSession({.hello = {}, .channel = {}}, kStart);
+  sign_in();
+  ASSERT_TRUE(session_.receive(now_, pad_frame(2000)));
+  EXPECT_FALSE(session_.next_event());
+  EXPECT_EQ(session_.traffic().pad_bytes_in, 2000 + kFrameHeaderBytes);
 }
 
 TEST_F(ClientSessionTest, PingIsAnswered) {

@@ -318,7 +318,7 @@ TEST(ConstantRateTest, AServerThatCannotPadIsLeft) {
   EXPECT_NE(received.error().message.find("--pad"), std::string::npos);
 }
 
-TEST(ConstantRateTest, PadsOfAConnectionThatIsNotPaddedAreAFault) {
+TEST(ConstantRateTest, PadsBeforeTheSignInAreAFault) {
   Bytes pad(kFrameHeaderBytes);
   encode_frame_header({.kind = static_cast<std::uint16_t>(wire::Kind::pad)},
                       std::span(pad).first<kFrameHeaderBytes>());

@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "messages_generated.h"
-#include "shared/protocol/draft_sizes.h"
 #include "shared/protocol/message.h"
 #include "tests/protocol/support.h"
 
@@ -25,32 +24,32 @@ Errc code_of(Kind kind, FlatBufferBuilder& builder, flatbuffers::Offset<T> root)
   return decoded ? Errc::cancelled : decoded.error().code;  // cancelled: nobody sends that here
 }
 
-Errc draft_code(std::vector<std::uint32_t> nodes, std::uint32_t base_length = 5) {
+Errc complete_code(std::vector<std::uint32_t> nodes, std::uint32_t position = 5) {
   FlatBufferBuilder b;
-  return code_of(Kind::draft, b, flat::CreateDraftDirect(b, 1, base_length, &nodes));
+  return code_of(Kind::hints, b, flat::CreateHintsDirect(b, 1, position, &nodes, true));
 }
 
-TEST(DraftRangeTest, ParentMustBeOlder) {
-  EXPECT_EQ(draft_code({7, 7 | 1u << 24}), Errc::cancelled);
-  EXPECT_EQ(draft_code({7 | 1u << 24}), Errc::protocol) << "its own parent: a cycle";
-  EXPECT_EQ(draft_code({7, 7 | 3u << 24, 7}), Errc::protocol) << "a forward parent";
-  EXPECT_EQ(draft_code({7, 7 | 255u << 24}), Errc::protocol);
+TEST(CompleteHintsRangeTest, ParentMustBeOlder) {
+  EXPECT_EQ(complete_code({7, 7 | 1u << 24, 7 | 2u << 24}), Errc::cancelled);
+  EXPECT_EQ(complete_code({7 | 1u << 24}), Errc::protocol) << "before the first node";
+  EXPECT_EQ(complete_code({7, 7, 7 | 3u << 24}), Errc::protocol) << "before the first node";
+  EXPECT_EQ(complete_code({7, 7 | 255u << 24}), Errc::protocol);
 }
 
-TEST(DraftRangeTest, DuplicateSiblingsAreAllowed) {
-  EXPECT_EQ(draft_code({7, 7, 7}), Errc::cancelled);
+TEST(CompleteHintsRangeTest, DuplicateSiblingsAreAllowed) {
+  EXPECT_EQ(complete_code({7, 7, 7}), Errc::cancelled);
 }
 
-TEST(DraftRangeTest, AtMost255Nodes) {
-  EXPECT_EQ(draft_code(std::vector<std::uint32_t>(255, 1)), Errc::cancelled);
-  EXPECT_EQ(draft_code(std::vector<std::uint32_t>(256, 1)), Errc::protocol);
-  EXPECT_EQ(draft_code(std::vector<std::uint32_t>(100'000, 1)), Errc::protocol);
+TEST(CompleteHintsRangeTest, AtMost255Nodes) {
+  EXPECT_EQ(complete_code(std::vector<std::uint32_t>(255, 1)), Errc::cancelled);
+  EXPECT_EQ(complete_code(std::vector<std::uint32_t>(256, 1)), Errc::protocol);
+  EXPECT_EQ(complete_code(std::vector<std::uint32_t>(100'000, 1)), Errc::protocol);
 }
 
-TEST(DraftRangeTest, NodeCountBeyondTheBufferIsDamage) {
+TEST(CompleteHintsRangeTest, NodeCountBeyondTheBufferIsDamage) {
   const std::vector<std::uint32_t> nodes(3, 1);
   FlatBufferBuilder b;
-  b.Finish(flat::CreateDraftDirect(b, 1, 5, &nodes));
+  b.Finish(flat::CreateHintsDirect(b, 1, 5, &nodes, true));
   Bytes bytes(b.GetSize());
   std::memcpy(bytes.data(), b.GetBufferPointer(), bytes.size());
   // The vector is written first, so it lies last: its count stands before its elements.
@@ -58,13 +57,13 @@ TEST(DraftRangeTest, NodeCountBeyondTheBufferIsDamage) {
   ASSERT_EQ(load_le<std::uint32_t>(bytes.data() + count_offset), 3u);
   for (const std::uint32_t count : {4u, 1u << 31, 0xFFFFFFFFu}) {
     store_le(bytes.data() + count_offset, count);
-    EXPECT_EQ(decode(5, bytes).error().code, Errc::bad_message) << count;
+    EXPECT_EQ(decode(13, bytes).error().code, Errc::bad_message) << count;
   }
 }
 
-TEST(DraftRangeTest, BaseLengthOfNoSessionIsRefused) {
-  EXPECT_EQ(draft_code({}, 0), Errc::protocol);
-  EXPECT_EQ(draft_code({}, 0xFFFFFFFF), Errc::protocol);
+TEST(CompleteHintsRangeTest, PositionOfNoSessionIsRefused) {
+  EXPECT_EQ(complete_code({}, 0), Errc::protocol);
+  EXPECT_EQ(complete_code({}, 0xFFFFFFFF), Errc::protocol);
 }
 
 struct PrefillFields {
@@ -189,7 +188,7 @@ TEST(WelcomeRangeTest, RowsAreBounded) {
   const auto code = [&](std::vector<std::uint32_t> groups) {
     FlatBufferBuilder b;
     return code_of(Kind::welcome, b,
-                   flat::CreateWelcomeDirect(b, 1, &id, "", "", 100, 62, 62, &groups));
+                   flat::CreateWelcomeDirect(b, 1, &id, "", "", 100, 62, &groups, 1));
   };
   EXPECT_EQ(code({kRowValuesMax}), Errc::cancelled);
   EXPECT_EQ(code({kRowValuesMax + 1}), Errc::protocol);
@@ -198,42 +197,22 @@ TEST(WelcomeRangeTest, RowsAreBounded) {
   EXPECT_EQ(code(std::vector<std::uint32_t>(kScaleGroupsMax + 1, 1)), Errc::protocol);
 }
 
-TEST(WelcomeRangeTest, PaddedRowsAreBounded) {
-  const std::vector<std::uint8_t> id(16);
-  const auto code = [&](std::uint32_t padded_row_bytes) {
-    FlatBufferBuilder b;
-    return code_of(
-        Kind::welcome, b,
-        flat::CreateWelcomeDirect(b, 1, &id, "", "", 100, 62, 62, nullptr, 0, padded_row_bytes));
-  };
-  EXPECT_EQ(code(kPaddedRowBytesMax), Errc::cancelled);
-  EXPECT_EQ(code(kPaddedRowBytesMax + 1), Errc::protocol);
-}
-
-TEST(PaddingRangeTest, PaddingIsBounded) {
-  const auto code = [](std::size_t padding) {
-    const std::vector<std::uint8_t> bytes(padding);
-    FlatBufferBuilder b;
-    return code_of(Kind::activations, b,
-                   flat::CreateActivationsDirect(b, 1, 0, 1, 0, nullptr, &bytes));
-  };
-  EXPECT_EQ(code(kPaddingBytesMax), Errc::cancelled);
-  EXPECT_EQ(code(kPaddingBytesMax + 1), Errc::protocol);
-}
-
 struct HintFields {
   std::vector<std::uint32_t> nodes = {7};
   std::vector<std::uint16_t> parents = {0};
   std::uint32_t first = 1;
   std::uint32_t position = 5;
   std::uint32_t credit = 0;
+  std::uint8_t hold = 0;
+  bool complete = false;
+  std::uint64_t prefix_hash = 0;
 };
 
 Errc hints_code(const HintFields& f) {
   FlatBufferBuilder b;
-  return code_of(
-      Kind::hints, b,
-      flat::CreateHintsDirect(b, 1, f.credit, f.first, f.position, 0, &f.nodes, &f.parents));
+  return code_of(Kind::hints, b,
+                 flat::CreateHintsDirect(b, 1, f.position, &f.nodes, f.complete, f.credit, f.hold,
+                                         f.first, f.prefix_hash, &f.parents));
 }
 
 TEST(HintRangeTest, AParentIsAnOlderNode) {
@@ -262,6 +241,25 @@ TEST(HintRangeTest, NumbersAreBounded) {
   EXPECT_EQ(hints_code({.position = 0}), Errc::protocol);
   EXPECT_EQ(hints_code({.position = kContextCountMax + 1}), Errc::protocol);
   EXPECT_EQ(hints_code({.credit = kContextCountMax + 1}), Errc::protocol);
+}
+
+TEST(HintRangeTest, CompleteHintsHaveNeitherIdsNorParentsNorAHash) {
+  const HintFields good{.parents = {}, .first = 0, .complete = true};
+  EXPECT_EQ(hints_code(good), Errc::cancelled);
+  HintFields bad = good;
+  bad.first = 1;
+  EXPECT_EQ(hints_code(bad), Errc::protocol);
+  bad = good;
+  bad.parents = {0};
+  EXPECT_EQ(hints_code(bad), Errc::protocol);
+  bad = good;
+  bad.prefix_hash = 1;
+  EXPECT_EQ(hints_code(bad), Errc::protocol);
+}
+
+TEST(HintRangeTest, AHoldIsOneOfThree) {
+  EXPECT_EQ(hints_code({.hold = 2}), Errc::cancelled);
+  EXPECT_EQ(hints_code({.hold = 3}), Errc::bad_message);
 }
 
 struct ConstraintFields {
@@ -316,47 +314,16 @@ TEST(ConstraintsRangeTest, EverythingIsBounded) {
   EXPECT_EQ(constraints_code({.presence = -2.0f, .frequency = 2.0f}), Errc::cancelled);
 }
 
-TEST(StreamRangeTest, AStreamBeginsWithoutNodes) {
-  const auto code = [](std::vector<std::uint32_t> nodes, std::uint32_t stream_tokens) {
-    FlatBufferBuilder b;
-    return code_of(Kind::draft, b, flat::CreateDraftDirect(b, 1, 5, &nodes, stream_tokens));
-  };
-  EXPECT_EQ(code({}, kContextCountMax), Errc::cancelled);
-  EXPECT_EQ(code({}, kContextCountMax + 1), Errc::protocol);
-  EXPECT_EQ(code({7}, 1), Errc::protocol);
-}
-
-TEST(StreamRangeTest, AVerdictsTokensAreBounded) {
+TEST(VerdictRangeTest, TokensAreBounded) {
   const auto code = [](std::vector<std::uint32_t> tokens, std::uint32_t drafted) {
     FlatBufferBuilder b;
     return code_of(Kind::verdict, b,
-                   flat::CreateVerdictDirect(b, 1, 9, 1, 0, nullptr, 0, 0, 0, 0, nullptr, 0, 0,
-                                             &tokens, drafted));
+                   flat::CreateVerdictDirect(b, 1, 9, 1, 0, &tokens, 0, nullptr, 0, 0, 0, drafted));
   };
   EXPECT_EQ(code(std::vector<std::uint32_t>(kDraftNodesMax, 1), kDraftNodesMax), Errc::cancelled);
   EXPECT_EQ(code(std::vector<std::uint32_t>(kDraftNodesMax + 1, 1), 0), Errc::protocol);
   EXPECT_EQ(code({1u << 24}, 0), Errc::protocol);
   EXPECT_EQ(code({}, kDraftNodesMax + 1), Errc::protocol);
-}
-
-TEST(VerdictRangeTest, AnOutlookHasAsManyTimesAsTokens) {
-  const auto code = [](std::vector<std::uint32_t> times, std::vector<std::uint8_t> tokens) {
-    FlatBufferBuilder b;
-    return code_of(Kind::verdict, b,
-                   flat::CreateVerdictDirect(b, 1, 9, 1, 0, nullptr, 0, 0, 0, 0, nullptr, 0, 0,
-                                             nullptr, 0, 0, 1, &times, &tokens));
-  };
-  EXPECT_EQ(code({}, {}), Errc::cancelled);
-  EXPECT_EQ(code({0, 0xFFFFFFFF}, {0, 255}), Errc::cancelled);
-  EXPECT_EQ(
-      code(std::vector<std::uint32_t>(kDraftSizes, 1), std::vector<std::uint8_t>(kDraftSizes, 1)),
-      Errc::cancelled);
-  EXPECT_EQ(code({1}, {}), Errc::protocol);
-  EXPECT_EQ(code({}, {1}), Errc::protocol);
-  EXPECT_EQ(code({1, 2}, {1}), Errc::protocol);
-  EXPECT_EQ(code(std::vector<std::uint32_t>(kDraftSizes + 1, 1),
-                 std::vector<std::uint8_t>(kDraftSizes + 1, 1)),
-            Errc::protocol);
 }
 
 TEST(VerdictRangeTest, LogProbabilitiesAreNumbersUpToZero) {
@@ -378,17 +345,6 @@ TEST(VerdictRangeTest, LogProbabilitiesAreNumbersUpToZero) {
   EXPECT_EQ(code({1}, {-std::numeric_limits<float>::infinity()}), Errc::protocol);
   EXPECT_EQ(code(std::vector<std::uint32_t>(256 * 21 + 1), std::vector<float>(256 * 21 + 1)),
             Errc::protocol);
-}
-
-TEST(VerdictRangeTest, PathGoesDown) {
-  const auto code = [](std::vector<std::uint8_t> path) {
-    FlatBufferBuilder b;
-    return code_of(Kind::verdict, b, flat::CreateVerdictDirect(b, 1, 9, 1, 0, &path));
-  };
-  EXPECT_EQ(code({1, 2, 255}), Errc::cancelled);
-  EXPECT_EQ(code({0}), Errc::protocol);
-  EXPECT_EQ(code({2, 2}), Errc::protocol);
-  EXPECT_EQ(code({2, 1}), Errc::protocol);
 }
 
 TEST(HelloRangeTest, TextsAreBounded) {

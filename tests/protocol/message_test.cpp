@@ -11,7 +11,6 @@
 #include <string>
 
 #include "messages_generated.h"
-#include "shared/protocol/draft_sizes.h"
 #include "shared/protocol/frame.h"
 #include "tests/protocol/support.h"
 
@@ -39,17 +38,12 @@ std::vector<Message> one_of_each() {
   hello.drafter = digest_of(3);
   hello.drafter_name = "moa-tli1";
   hello.tap = "keys-and-values-1";
-  hello.nodes_max = 62;
-  hello.context_count = 2048;
   hello.newest_row = true;
   Welcome welcome{.version = 1, .agent = "server", .model = "demo"};
   welcome.session.fill(std::byte{7});
   welcome.context_count = 4096;
   welcome.nodes_max = 255;
-  welcome.row_budget = 64;
   welcome.scale_groups = {64, 32, 32};
-  welcome.stream_tokens_max = 4096;
-  welcome.padded_row_bytes = 2048;
   welcome.hint_nodes_max = 1000;
   welcome.newest_row = true;
   const SamplingParams sampling{
@@ -64,41 +58,32 @@ std::vector<Message> one_of_each() {
               .policy = ResyncPolicy::keep,
               .activations_from = 9,
               .sampling = sampling,
-              .run = {.credit = kContextCountMax, .rows = true, .economy = true, .logprobs = 21}},
-      Activations{.round = 1,
-                  .first = 3,
-                  .count = 2,
-                  .codec = Codec::gzip,
-                  .data = Bytes(5, std::byte{9}),
-                  .padding = Bytes(7, std::byte{3})},
-      Draft{.round = 2,
-            .base_length = 13,
+              .run = {.credit = kContextCountMax,
+                      .rows = true,
+                      .hold = Hold::lockstep,
+                      .logprobs = 21}},
+      Activations{
+          .round = 1, .first = 3, .count = 2, .codec = Codec::gzip, .data = Bytes(5, std::byte{9})},
+      Hints{.round = 2,
+            .complete = true,
+            .position = 13,
             .tokens = {5, 6, 5, (1u << 24) - 1},
-            .parents = {0, 0, 1, 3}},
+            .parents = {0, 0, 2, 1}},
       Verdict{.round = 2,
               .length = 16,
               .next = 77,
               .accepted_count = 0,
-              .path = {1, 3},
               .ending = Ending::end_token,
-              .row_budget = 32,
-              .queue_us = 12,
-              .verify_us = 3456,
               .activations = Bytes(33, std::byte{1}),
-              .pace_us = 4567,
-              .computed_us = 5678,
-              .padding = Bytes(9, std::byte{4})},
-      Draft{.round = 3, .base_length = 16, .stream_tokens = kContextCountMax},
+              .queue_us = 12,
+              .verify_us = 3456},
+      Hints{.round = 3, .complete = true, .position = 16},
       Verdict{.round = 3,
               .length = 19,
               .next = 77,
               .tokens = {5, (1u << 24) - 1},
               .drafted = 255,
               .draft_us = 123,
-              .stream_us = 30'300,
-              .outlook_us = {30'000, 31'000, 4'000'000'000},
-              .outlook_tokens = {8, 14, 255},
-              .prefers_streams = true,
               .hinted = 3,
               .hints_seen = ~0u,
               .logprobs = {{.token = 5, .value = -0.25f}, {.token = 6, .value = 0.0f}}},
@@ -113,7 +98,7 @@ std::vector<Message> one_of_each() {
              .run = {.credit = 40}},
       Hints{.round = 4,
             .credit = 99,
-            .economy = true,
+            .hold = Hold::economy,
             .first = 70'000,
             .position = 19,
             .tokens = {5, (1u << 24) - 1, 0},
@@ -135,20 +120,13 @@ TEST(MessageTest, EveryKindSurvivesTheWire) {
   }
 }
 
-TEST(MessageTest, PlainDraftWithoutNodesSurvivesTheWire) {
-  const Message message = Draft{.round = 1, .base_length = 1, .tokens = {}, .parents = {}};
-  EXPECT_EQ(*decode_frame(encode(outgoing(message))), arriving(message));
-}
-
-TEST(MessageTest, LargestDraftSurvivesTheWire) {
-  Draft draft{.round = 1, .base_length = 1, .tokens = {}, .parents = {}};
-  std::vector<std::uint32_t> ids;
+TEST(MessageTest, TheMostCompleteHintsSurviveTheWire) {
+  Hints hints{.round = 1, .complete = true, .position = 1};
   for (std::uint32_t i = 0; i < kDraftNodesMax; ++i) {
-    ids.push_back(i);
-    draft.parents.push_back(static_cast<std::uint8_t>(i));
+    hints.tokens.push_back(i);
+    hints.parents.push_back(static_cast<std::uint16_t>(i));
   }
-  draft.tokens = ids;
-  EXPECT_EQ(*decode_frame(encode(outgoing(draft))), Message(draft));
+  EXPECT_EQ(*decode_frame(encode(outgoing(hints))), Message(hints));
 }
 
 // A fuzzer gets no further than its seeds if they are messages of an older build.
@@ -166,7 +144,6 @@ TEST(MessageTest, TheFuzzersSeedsAreMessagesOfEveryKind) {
     kinds.insert(kind_of(*message));
     if (const auto* hello = std::get_if<Hello>(&*message)) {
       EXPECT_EQ(hello->tap, "rows-2");
-      EXPECT_EQ(hello->nodes_max, 62u);
     }
   }
   EXPECT_EQ(kinds.size(), std::variant_size_v<Message>);

@@ -26,6 +26,11 @@ class ServerRunTest : public ServerSessionTest {
     return many;
   }
 
+  void sign_in_again() {
+    session_ = ServerSession({}, now_);
+    sign_in();
+  }
+
   wire::Hints next_hints() {
     const auto event = session_.next_event();
     if (!event || !std::holds_alternative<HintsReceived>(*event)) {
@@ -131,11 +136,11 @@ TEST_F(ServerRunTest, WhetherToEconomiseIsHeardInAFlood) {
   }
   while (session_.next_event()) {
   }
-  for (const bool economy : {true, false, true}) {
-    many.economy = economy;
+  for (const wire::Hold hold : {wire::Hold::economy, wire::Hold::none, wire::Hold::economy}) {
+    many.hold = hold;
     ASSERT_TRUE(hear(many));
     const wire::Hints heard = next_hints();
-    EXPECT_EQ(heard.economy, economy);
+    EXPECT_EQ(heard.hold, hold);
     EXPECT_TRUE(heard.tokens.empty());
     ASSERT_TRUE(hear(many));
     EXPECT_FALSE(session_.next_event()) << "it says nothing new";
@@ -157,14 +162,11 @@ TEST_F(ServerRunTest, HintsOfARunThatAPromptEndedMeanNothing) {
 TEST_F(ServerRunTest, HintsWithoutARunAreAnError) {
   prompt();
   EXPECT_EQ(code_after(hint(2, 11)), Errc::protocol) << "of a round to come";
-  prompt_again();
-  ASSERT_TRUE(hear(draft(2, 11, 1)));
-  EXPECT_EQ(code_after(hint(2, 11)), Errc::protocol) << "of a draft";
-}
-
-TEST_F(ServerRunTest, NoDraftInMidRun) {
-  begin_run({.credit = 50});
-  EXPECT_EQ(code_after(draft(2, 11, 1)), Errc::protocol);
+  sign_in_again();
+  wire::Prefill prefill = prompt_of(10);
+  prefill.round = 1;
+  ASSERT_TRUE(hear(prefill));
+  EXPECT_EQ(code_after(hint(1, 10)), Errc::protocol) << "of a prompt without credit";
 }
 
 TEST_F(ServerRunTest, ACancelledRunLeavesWhatItHasBrought) {
@@ -184,6 +186,62 @@ TEST_F(ServerRunTest, ARefusalInMidRunLeavesTheSession) {
   ASSERT_TRUE(session_.verdict({.round = 1, .next = 7, .accepted_count = 1}));
   ASSERT_TRUE(session_.refuse(1, {Errc::refused, "no memory"}));
   EXPECT_EQ(session_.length(), 22u);
+}
+
+TEST_F(ServerRunTest, UnderLockstepARunWaitsForCompleteHints) {
+  begin_run(kLockstep);
+  EXPECT_TRUE(session_.paused());
+  ASSERT_TRUE(hear(chain_of(1, 11, 3)));
+  EXPECT_FALSE(session_.paused());
+  EXPECT_EQ(next_hints().tokens.size(), 3u);
+  ASSERT_TRUE(session_.verdict(accepting(1, 11, 2)));
+  EXPECT_EQ(std::get<wire::Verdict>(take_messages(session_).at(0)).length, 14u);
+  EXPECT_TRUE(session_.paused());
+  EXPECT_TRUE(hear(chain_of(1, 14, 0))) << "plain decoding";
+}
+
+TEST_F(ServerRunTest, CompleteHintsThatNoPassWaitsForAreAnError) {
+  const auto code = [&](const wire::RunTerms& run, const wire::Hints& hints) {
+    begin_run(run);
+    return code_after(hints);
+  };
+  EXPECT_EQ(code(kLockstep, chain_of(1, 11, 8)), Errc::cancelled);
+  EXPECT_EQ(code(kLockstep, chain_of(1, 11, 9)), Errc::protocol) << "more than a pass takes";
+  EXPECT_EQ(code(kLockstep, chain_of(1, 10, 1)), Errc::protocol) << "another length";
+  EXPECT_EQ(code(kLockstep, chain_of(1, 12, 1)), Errc::protocol) << "another length";
+  EXPECT_EQ(code({.credit = 60}, chain_of(1, 11, 1)), Errc::protocol) << "not under lockstep";
+  begin_run(kLockstep);
+  ASSERT_TRUE(hear(chain_of(1, 11, 1)));
+  EXPECT_EQ(code_after(chain_of(1, 11, 1)), Errc::protocol) << "twice";
+}
+
+TEST_F(ServerRunTest, HintsCannotTurnARunIntoOneUnderLockstep) {
+  for (const wire::Hold hold : {wire::Hold::none, wire::Hold::economy}) {
+    begin_run({.credit = 60, .hold = hold});
+    wire::Hints hints = hint(1, 11);
+    hints.hold = wire::Hold::lockstep;
+    EXPECT_EQ(code_after(hints), Errc::protocol);
+  }
+}
+
+TEST_F(ServerRunTest, AVerdictOfMoreTokensThanCompleteHintsHaveEndsTheConnection) {
+  begin_run({.credit = 60, .hold = wire::Hold::lockstep});
+  ASSERT_TRUE(hear(chain_of(1, 11, 2)));
+  EXPECT_FALSE(session_.verdict({.round = 1, .next = 7, .tokens = {5, 6, 7}}));
+  EXPECT_TRUE(session_.finished());
+}
+
+// The verdict that each answers is what bounds them.
+TEST_F(ServerRunTest, CompleteHintsAreTakenInAFlood) {
+  wire::Welcome welcome = small_welcome();
+  welcome.context_count = 1u << 16;
+  begin_run({.credit = 1u << 15, .hold = wire::Hold::lockstep}, welcome);
+  for (std::uint32_t length = 11; length < 2000; ++length) {
+    ASSERT_TRUE(hear(chain_of(1, length, 8)));
+    ASSERT_EQ(next_hints().tokens.size(), 8u);
+    ASSERT_TRUE(session_.verdict({.round = 1, .next = 7}));
+    take_messages(session_);
+  }
 }
 
 }  // namespace

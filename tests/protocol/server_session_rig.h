@@ -29,11 +29,13 @@ class ServerSessionTest : public ::testing::Test {
     take_messages(session_);
   }
 
-  // A prompt of ten tokens, answered: the session's length is 11.
-  void prompt(const wire::Welcome& welcome = small_welcome()) {
+  // A prompt of ten tokens, answered: the session's length is 11, and its run goes on.
+  void begin_run(const wire::RunTerms& run, const wire::Welcome& welcome = small_welcome()) {
+    session_ = ServerSession({}, now_);
     sign_in(welcome);
     wire::Prefill prefill = prompt_of(10);
     prefill.round = 1;
+    prefill.run = run;
     ASSERT_TRUE(hear(prefill));
     expect_event<PrefillRequested>();
     ASSERT_TRUE(session_.verdict({.round = 1, .next = 7}));
@@ -41,37 +43,8 @@ class ServerSessionTest : public ::testing::Test {
     take_messages(session_);
   }
 
-  // As prompt(), with a run behind it.
-  void begin_run(const wire::RunTerms& run) {
-    sign_in();
-    wire::Prefill prefill = prompt_of(10);
-    prefill.round = 1;
-    prefill.run = run;
-    ASSERT_TRUE(hear(prefill));
-    expect_event<PrefillRequested>();
-    ASSERT_TRUE(session_.verdict({.round = 1, .next = 7}));
-    take_messages(session_);
-  }
-
-  void prompt_again() {
-    session_ = ServerSession({}, now_);
-    prompt();
-  }
-
-  static wire::Draft draft(std::uint32_t round, std::uint32_t base_length, std::uint32_t count) {
-    wire::Draft d = chain_of(base_length, count);
-    d.round = round;
-    return d;
-  }
-
-  static wire::Verdict verdict(std::uint32_t round, std::uint32_t base_length,
-                               std::vector<std::uint8_t> path) {
-    const auto count = static_cast<std::uint32_t>(path.size() + 1);
-    return {.round = round,
-            .next = 7,
-            .path = std::move(path),
-            .activations = packed_rows(base_length - 1, count)};
-  }
+  // The same without a run.
+  void prompt(const wire::Welcome& welcome = small_welcome()) { begin_run({}, welcome); }
 
   // The session is over, and its last message says why.
   void expect_farewell(Errc code) {

@@ -98,49 +98,21 @@ TEST_F(ServerSessionTest, RoundsCountUpByOne) {
     prefill.round = 1;
     ASSERT_TRUE(session.receive(now_, wire::encode(outgoing(prefill))));
     ASSERT_TRUE(session.verdict({.round = 1, .next = 7}));
-    const auto heard = session.receive(now_, wire::encode(outgoing(draft(round, 11, 2))));
+    wire::Prefill next = prompt_of(2);
+    next.round = round;
+    const auto heard = session.receive(now_, wire::encode(outgoing(next)));
     ASSERT_FALSE(heard) << round;
     EXPECT_EQ(heard.error().code, Errc::protocol);
   }
 }
 
-TEST_F(ServerSessionTest, DraftForAnotherLengthIsAnError) {
-  for (const std::uint32_t base_length : {1u, 10u, 12u, kContextCountMax}) {
-    ServerSession session({}, kStart);
-    ASSERT_TRUE(session.receive(now_, wire::encode(wire::Hello())));
-    session.accept(small_welcome());
-    wire::Prefill prefill = prompt_of(10);
-    prefill.round = 1;
-    ASSERT_TRUE(session.receive(now_, wire::encode(outgoing(prefill))));
-    ASSERT_TRUE(session.verdict({.round = 1, .next = 7}));
-    EXPECT_EQ(session.receive(now_, wire::encode(outgoing(draft(2, base_length, 1)))).error().code,
-              Errc::protocol);
-  }
-}
-
 TEST_F(ServerSessionTest, OneRequestAtATime) {
-  prompt();
-  ASSERT_TRUE(hear(draft(2, 11, 1)));
-  EXPECT_EQ(code_after(draft(3, 11, 1)), Errc::protocol);
-}
-
-TEST_F(ServerSessionTest, DraftBeforeAnyPromptIsAnError) {
   sign_in();
-  EXPECT_EQ(code_after(draft(1, 1, 1)), Errc::protocol);
-}
-
-TEST_F(ServerSessionTest, DraftAfterTheEndIsAnError) {
-  prompt();
-  ASSERT_TRUE(hear(draft(2, 11, 0)));
-  wire::Verdict last = verdict(2, 11, {});
-  last.ending = wire::Ending::end_token;
-  ASSERT_TRUE(session_.verdict(last));
-  EXPECT_EQ(code_after(draft(3, 12, 0)), Errc::protocol);
-}
-
-TEST_F(ServerSessionTest, DraftAboveTheLimitIsAnError) {
-  prompt();
-  EXPECT_EQ(code_after(draft(2, 11, 9)), Errc::protocol);
+  wire::Prefill prefill = prompt_of(10);
+  prefill.round = 1;
+  ASSERT_TRUE(hear(prefill));
+  prefill.round = 2;
+  EXPECT_EQ(code_after(prefill), Errc::protocol);
 }
 
 // It takes longer than any frame may rest: 400 kB at a rate that padding has over.
@@ -204,7 +176,7 @@ TEST_F(ServerSessionTest, TheLargestPromptFitsIntoAFrame) {
   prefill.constraints.presence_penalty = 1.0f;
   prefill.constraints.frequency_penalty = 1.0f;
   prefill.sampling = {.temperature = 1.0f, .top_k = 40, .top_p = 0.9f, .seed = ~0ull};
-  prefill.run = {.credit = welcome.context_count, .rows = true, .economy = true};
+  prefill.run = {.credit = welcome.context_count, .rows = true, .hold = wire::Hold::economy};
   ASSERT_TRUE(hear(prefill));
   const auto event = session_.next_event();
   ASSERT_TRUE(event && std::holds_alternative<PrefillRequested>(*event));
@@ -224,16 +196,6 @@ TEST_F(ServerSessionTest, PromptBeforeTheConfirmedPrefixIsAllowedBehindItIsNot) 
   EXPECT_EQ(code_after(prefill), Errc::protocol);
 }
 
-TEST_F(ServerSessionTest, VerdictStatesTheNewLength) {
-  prompt();
-  ASSERT_TRUE(hear(draft(2, 11, 3)));
-  ASSERT_TRUE(session_.verdict(verdict(2, 11, {1, 2})));
-  const auto messages = take_messages(session_);
-  EXPECT_EQ(std::get<wire::Verdict>(messages.at(0)).length, 14u);
-  EXPECT_EQ(session_.length(), 14u);
-  EXPECT_TRUE(hear(draft(3, 14, 1)));
-}
-
 TEST_F(ServerSessionTest, KeptTokensAreAllAccepted) {
   sign_in();
   wire::Prefill prefill = prompt_of(10);
@@ -244,57 +206,6 @@ TEST_F(ServerSessionTest, KeptTokensAreAllAccepted) {
   ASSERT_TRUE(session_.verdict({.round = 1, .next = 7}));
   EXPECT_EQ(std::get<wire::Verdict>(take_messages(session_).at(0)).accepted_count, 4u);
   EXPECT_EQ(session_.length(), 11u);
-}
-
-TEST_F(ServerSessionTest, AStreamIsAnsweredUntilItsTokensAreBrought) {
-  prompt();
-  ASSERT_TRUE(hear(wire::Draft{.round = 2, .base_length = 11, .stream_tokens = 4}));
-  expect_event<DraftRequested>();
-  ASSERT_TRUE(session_.verdict({.round = 2, .next = 7, .tokens = {5, 6}}));
-  EXPECT_EQ(session_.length(), 14u);
-  ASSERT_TRUE(session_.verdict({.round = 2, .next = 8}));
-  EXPECT_FALSE(session_.verdict({.round = 2, .next = 8})) << "nobody waits for more";
-  const auto messages = take_messages(session_);
-  ASSERT_EQ(messages.size(), 2u);
-  EXPECT_EQ(std::get<wire::Verdict>(messages[0]).length, 14u);
-  EXPECT_EQ(std::get<wire::Verdict>(messages[1]).length, 15u);
-  EXPECT_TRUE(hear(draft(3, 15, 1)));
-}
-
-TEST_F(ServerSessionTest, AStreamEndsWithTheAnswer) {
-  prompt();
-  ASSERT_TRUE(hear(wire::Draft{.round = 2, .base_length = 11, .stream_tokens = 4}));
-  ASSERT_TRUE(session_.verdict({.round = 2, .next = 7, .ending = wire::Ending::end_token}));
-  EXPECT_FALSE(session_.verdict({.round = 2, .next = 8}));
-}
-
-TEST_F(ServerSessionTest, NoOtherDraftInMidStream) {
-  prompt();
-  ASSERT_TRUE(hear(wire::Draft{.round = 2, .base_length = 11, .stream_tokens = 4}));
-  ASSERT_TRUE(session_.verdict({.round = 2, .next = 7}));
-  EXPECT_EQ(code_after(draft(3, 12, 1)), Errc::protocol);
-}
-
-// The client may know less of the stream than was sent.
-TEST_F(ServerSessionTest, APromptEndsAStream) {
-  prompt();
-  ASSERT_TRUE(hear(wire::Draft{.round = 2, .base_length = 11, .stream_tokens = 9}));
-  expect_event<DraftRequested>();
-  ASSERT_TRUE(session_.verdict({.round = 2, .next = 7}));
-  ASSERT_TRUE(session_.verdict({.round = 2, .next = 7}));
-  wire::Prefill next{.round = 3, .base_length = 12};
-  ASSERT_TRUE(hear(next));
-  expect_event<RoundCancelled>();
-  expect_event<PrefillRequested>();
-  EXPECT_FALSE(session_.verdict({.round = 2, .next = 7}));
-  ASSERT_TRUE(session_.verdict({.round = 3, .next = 7}));
-  EXPECT_EQ(session_.length(), 13u);
-}
-
-TEST_F(ServerSessionTest, AStreamBeyondWhatWasOfferedIsAnError) {
-  prompt();
-  EXPECT_EQ(code_after(wire::Draft{.round = 2, .base_length = 11, .stream_tokens = 51}),
-            Errc::protocol);
 }
 
 // However the server came to it: it costs the connection, and the client hears why.
@@ -308,15 +219,11 @@ TEST_F(ServerSessionTest, AnAnswerThatDoesNotFitEndsTheConnection) {
     EXPECT_TRUE(std::get<wire::ErrorReport>(said[0]).fatal);
     session_ = ServerSession({}, now_);
   };
-  prompt();
-  ASSERT_TRUE(hear(draft(2, 11, 3)));
-  ended(verdict(2, 11, {2}));  // no path of the tree
-  prompt();
-  ASSERT_TRUE(hear(draft(2, 11, 3)));
-  ended({.round = 2, .next = 7});  // rows are missing
-  prompt();
-  ASSERT_TRUE(hear(wire::Draft{.round = 2, .base_length = 11, .stream_tokens = 2}));
-  ended({.round = 2, .next = 7, .tokens = {1, 2}});  // more than was asked for
+  begin_run(kLockstep);
+  ASSERT_TRUE(hear(chain_of(1, 11, 3)));
+  ended({.round = 1, .next = 7});  // rows are missing
+  begin_run(kLockstep);
+  ended(accepting(1, 11, 0));  // before the hints were complete
   begin_run({.credit = 13});
   ended({.round = 1, .next = 7, .tokens = {1, 2}});  // more than there is credit for
   begin_run({.credit = 13, .rows = true});
@@ -330,18 +237,44 @@ TEST_F(ServerSessionTest, AnAnswerThatDoesNotFitEndsTheConnection) {
 
 TEST_F(ServerSessionTest, VerdictsBringTheNewestRowAloneWhereThatWasAgreed) {
   const auto answer = [&](Bytes rows) {
-    session_ = ServerSession({}, now_);
     wire::Welcome welcome = small_welcome();
     welcome.newest_row = true;
-    prompt(welcome);
-    EXPECT_TRUE(hear(draft(2, 11, 3)));
-    wire::Verdict answered = verdict(2, 11, {1, 2});
+    begin_run(kLockstep, welcome);
+    EXPECT_TRUE(hear(chain_of(1, 11, 3)));
+    wire::Verdict answered = accepting(1, 11, 2);
     answered.activations = std::move(rows);
     return session_.verdict(std::move(answered));
   };
   EXPECT_TRUE(answer(packed_rows(12, 1)));
   EXPECT_EQ(session_.length(), 14u);
   EXPECT_FALSE(answer(packed_rows(10, 3)));
+}
+
+// Rows that stand for a larger model's.
+TEST_F(ServerSessionTest, PadFramesBeforeAVerdictEnlargeItsRows) {
+  constexpr std::uint32_t kRowBytes = 10'000;
+  ASSERT_TRUE(hear(wire::Hello()));
+  expect_event<HelloReceived>();
+  session_.accept(small_welcome(), kRowBytes);
+  wire::Prefill prefill = prompt_of(10);
+  prefill.round = 1;
+  prefill.run = kLockstep;
+  ASSERT_TRUE(hear(prefill));
+  ASSERT_TRUE(session_.verdict({.round = 1, .next = 7}));
+  take_messages(session_);
+  EXPECT_EQ(session_.traffic().pad_bytes_out, 0u) << "no rows yet";
+
+  ASSERT_TRUE(hear(chain_of(1, 11, 3)));
+  ASSERT_TRUE(session_.verdict(accepting(1, 11, 2)));
+  FrameReader reader(kHandshakePayloadBytesMax);
+  reader.append(session_.take_output());
+  std::vector<std::uint16_t> kinds;
+  for (auto frame = reader.next(); frame && *frame; frame = reader.next()) {
+    kinds.push_back((*frame)->kind);
+  }
+  EXPECT_EQ(kinds, (std::vector<std::uint16_t>{14, 14, 6}));
+  EXPECT_EQ(session_.traffic().pad_bytes_out, 3 * (kRowBytes - small_layout().row_bytes()));
+  EXPECT_EQ(session_.traffic().activation_bytes_raw, 3 * small_layout().row_bytes());
 }
 
 TEST_F(ServerSessionTest, ActivationsThatAreNotOwedEndTheConnection) {
@@ -363,12 +296,11 @@ TEST_F(ServerSessionTest, APromptMayAskForNoActivations) {
 }
 
 TEST_F(ServerSessionTest, VerdictsOvertakeActivations) {
-  prompt();
+  begin_run({.credit = 20});
   ASSERT_TRUE(session_.activations(chunk_of(1, 8, 2)));
   ASSERT_TRUE(session_.activations(chunk_of(1, 4, 4)));
   ASSERT_TRUE(session_.activations(chunk_of(1, 0, 4)));
-  ASSERT_TRUE(hear(draft(2, 11, 0)));
-  ASSERT_TRUE(session_.verdict(verdict(2, 11, {})));
+  ASSERT_TRUE(session_.verdict({.round = 1, .next = 7}));
   const auto messages = take_messages(session_);
   ASSERT_EQ(messages.size(), 4u);
   EXPECT_TRUE(std::holds_alternative<wire::Verdict>(messages[0]));
@@ -388,23 +320,21 @@ TEST_F(ServerSessionTest, ActivationsOfAnOlderPromptAreDropped) {
 }
 
 TEST_F(ServerSessionTest, CancelledRoundIsNotAnswered) {
-  prompt();
-  ASSERT_TRUE(hear(draft(2, 11, 2)));
-  expect_event<DraftRequested>();
-  ASSERT_TRUE(hear(wire::Cancel{2}));
+  begin_run(kLockstep);
+  ASSERT_TRUE(hear(chain_of(1, 11, 2)));
+  expect_event<HintsReceived>();
+  ASSERT_TRUE(hear(wire::Cancel{1}));
   expect_event<RoundCancelled>();
-  EXPECT_FALSE(session_.verdict(verdict(2, 11, {1})));
-  EXPECT_FALSE(session_.refuse(2, {Errc::io, ""}));
+  EXPECT_FALSE(session_.verdict(accepting(1, 11, 1)));
+  EXPECT_FALSE(session_.refuse(1, {Errc::io, ""}));
   EXPECT_FALSE(session_.has_output());
-  EXPECT_EQ(code_after(draft(3, 11, 1)), Errc::protocol) << "no root is known";
 }
 
 TEST_F(ServerSessionTest, AfterCancelTheNextPromptBuildsOnTheSession) {
-  prompt();
-  ASSERT_TRUE(hear(draft(2, 11, 2)));
-  ASSERT_TRUE(hear(wire::Cancel{2}));
+  begin_run(kLockstep);
+  ASSERT_TRUE(hear(wire::Cancel{1}));
   wire::Prefill prefill = prompt_of(3);
-  prefill.round = 3;
+  prefill.round = 2;
   prefill.base_length = 11;
   EXPECT_TRUE(hear(prefill));
 }
@@ -415,13 +345,13 @@ TEST_F(ServerSessionTest, CancelOfAnotherRoundIsAnError) {
 }
 
 TEST_F(ServerSessionTest, RefusedRequestLeavesTheSession) {
-  prompt();
-  ASSERT_TRUE(hear(draft(2, 11, 2)));
-  ASSERT_TRUE(session_.refuse(2, {Errc::protocol, "no such token"}));
+  begin_run(kLockstep);
+  ASSERT_TRUE(hear(chain_of(1, 11, 2)));
+  ASSERT_TRUE(session_.refuse(1, {Errc::protocol, "no such token"}));
   const auto report = std::get<wire::ErrorReport>(take_messages(session_).at(0));
   EXPECT_FALSE(report.fatal);
-  EXPECT_EQ(report.round, 2u);
-  EXPECT_TRUE(hear(draft(3, 11, 2)));
+  EXPECT_EQ(report.round, 1u);
+  EXPECT_EQ(session_.length(), 11u);
 }
 
 TEST_F(ServerSessionTest, UnknownSessionLeavesNothingToBuildOn) {

@@ -63,17 +63,12 @@ class ToyServer {
       fill(session, prefill->request);
     } else if (auto* resume = std::get_if<ResumeRequested>(&event)) {
       on_resume(session, resume->request);
-    } else if (auto* draft = std::get_if<DraftRequested>(&event)) {
-      if (draft->request.stream_tokens > 0) {
-        alone_round_ = draft->request.round;
-        alone_left_ = draft->request.stream_tokens;
-      } else {
-        on_draft(session, draft->request);
-      }
+    } else if (auto* received = std::get_if<HintsReceived>(&event)) {
+      on_hints(session, received->hints);
     }
   }
 
-  // The next verdict of a stream, if one is asked for.
+  // The next verdict of a run that waits for nothing.
   void go_on_alone(ServerSession& session, Random& random) {
     if (alone_left_ == 0) return;
     auto& held = store_[id_];
@@ -119,7 +114,8 @@ class ToyServer {
                    .tokens = request.tokens,
                    .provisional_count = static_cast<std::uint32_t>(request.tokens.size()),
                    .policy = request.policy,
-                   .activations_from = request.activations_from});
+                   .activations_from = request.activations_from,
+                   .run = request.run});
   }
 
   void fill(ServerSession& session, const wire::Prefill& request) {
@@ -143,24 +139,21 @@ class ToyServer {
     verdict.next = target_token(end_);
     held.push_back(verdict.next);
     session.verdict(verdict);  // goes nowhere where a Cancel came right behind the request
+    if (request.run.hold == wire::Hold::lockstep) return;
+    alone_round_ = request.round;
+    alone_left_ = request.run.credit - std::min(request.run.credit, end_ + 1);
   }
 
-  void on_draft(ServerSession& session, const wire::Draft& request) {
+  void on_hints(ServerSession& session, const wire::Hints& request) {
     auto& held = store_[id_];
     const auto root = static_cast<std::uint32_t>(held.size()) - 1;
     wire::Verdict verdict{.round = request.round};
-    std::uint32_t at = 0;
-    for (std::uint32_t node = 1; node <= request.parents.size(); ++node) {
-      const std::uint32_t token = request.tokens[node - 1];
-      if (request.parents[node - 1] != at ||
-          token != target_token(static_cast<std::uint32_t>(held.size()))) {
-        continue;
-      }
-      verdict.path.push_back(static_cast<std::uint8_t>(node));
+    for (const std::uint32_t token : request.tokens) {
+      if (token != target_token(static_cast<std::uint32_t>(held.size()))) break;
+      verdict.tokens.push_back(token);
       held.push_back(token);
-      at = node;
     }
-    verdict.activations = packed_rows(root, static_cast<std::uint32_t>(verdict.path.size()) + 1);
+    verdict.activations = packed_rows(root, static_cast<std::uint32_t>(verdict.tokens.size()) + 1);
     verdict.next = target_token(static_cast<std::uint32_t>(held.size()));
     held.push_back(verdict.next);
     session.verdict(verdict);  // goes nowhere where a Cancel came right behind the request
@@ -197,7 +190,7 @@ class ToyClient {
 
   void on_event(ClientSession& session, ClientEvent event) {
     if (std::holds_alternative<Welcomed>(event)) {
-      must_fill_ = true;
+      in_run_ = is_due_ = false;
       may_resume_ = !verified_.empty();
     } else if (auto* verdict = std::get_if<VerdictReceived>(&event)) {
       on_verdict(session, *verdict);
@@ -206,36 +199,26 @@ class ToyClient {
       if (chunk->complete) lacking_from_ = static_cast<std::uint32_t>(verified_.size());
     } else {
       ASSERT_EQ(std::get<RequestRefused>(event).error.code, Errc::session_unknown);
-      must_fill_ = true;
       may_resume_ = false;
     }
   }
 
-  // Asks for something, where nothing is in flight.
+  // Asks for something, or gives up what was asked for.
   void act(ClientSession& session, Random& random) {
     if (!session.ready() || done()) return;
-    if (session.in_flight()) {
-      if (random.below(40) == 0) {
-        session.cancel();
-        drop_unconfirmed();
-        must_fill_ = true;
-        may_resume_ = false;
-      } else if (streaming_ && random.below(40) == 0) {
-        // Without a word about the stream.
-        may_resume_ = false;
-        request_fill(session);
-      }
-      return;
-    }
-    if (must_fill_) {
-      request_fill(session);
-      must_fill_ = false;
-      return;
-    }
-    if (random.below(4) == 0) {
-      request_stream(session, random);
-    } else {
-      request_draft(session, random);
+    if (!session.in_flight()) {
+      request_fill(session, random);
+    } else if (random.below(40) == 0) {
+      session.cancel();
+      drop_unconfirmed();
+      may_resume_ = false;
+      is_due_ = in_run_ = false;
+    } else if (in_run_ && random.below(40) == 0) {
+      // Without a word about the run.
+      may_resume_ = false;
+      request_fill(session, random);
+    } else if (in_run_ && is_due_) {
+      send_hints(session, random);
     }
   }
 
@@ -245,15 +228,20 @@ class ToyClient {
     lacking_from_ = 0;
   }
 
-  void request_fill(ClientSession& session) {
-    streaming_ = false;
+  void request_fill(ClientSession& session, Random& random) {
     drop_unconfirmed();
+    in_run_ = is_due_ = false;
+    in_lockstep_ = random.below(4) != 0;
+    const wire::RunTerms run{.credit = small_welcome().context_count,
+                             .rows = in_lockstep_,
+                             .hold = in_lockstep_ ? wire::Hold::lockstep : wire::Hold::none};
     if (may_resume_) {
       sent_.assign(offline_.begin(), offline_.end());
       ASSERT_TRUE(session.resume(
           outgoing(wire::Resume{.session = session_id_,
                                 .verified_length = static_cast<std::uint32_t>(verified_.size()),
-                                .tokens = sent_},
+                                .tokens = sent_,
+                                .run = run},
                    verified_)));
       return;
     }
@@ -267,40 +255,29 @@ class ToyClient {
     ASSERT_TRUE(session.prefill(
         outgoing(wire::Prefill{.base_length = base,
                                .tokens = sent_,
-                               .provisional_count = static_cast<std::uint32_t>(offline_.size())})));
+                               .provisional_count = static_cast<std::uint32_t>(offline_.size()),
+                               .run = run})));
   }
 
-  void request_stream(ClientSession& session, Random& random) {
-    const auto base = static_cast<std::uint32_t>(verified_.size());
-    const std::uint64_t room = small_welcome().context_count - base;
-    if (room == 0) return;
-    streaming_ = true;
-    ASSERT_TRUE(session.draft(outgoing(wire::Draft{
-        .base_length = base,
-        .stream_tokens =
-            static_cast<std::uint32_t>(1 + random.below(std::min<std::uint64_t>(room, 20)))})));
-  }
-
-  void request_draft(ClientSession& session, Random& random) {
+  void send_hints(ClientSession& session, Random& random) {
     const auto base = static_cast<std::uint32_t>(verified_.size());
     ASSERT_EQ(session.length(), base);
-    streaming_ = false;
-    wire::Draft draft{.base_length = base, .tokens = {}, .parents = {}};
-    sent_.clear();
-    const std::uint64_t count = random.below(6);
-    for (std::uint32_t i = 0; i < count; ++i) {
-      sent_.push_back(random.below(3) == 0 ? 98 : target_token(base + i));
-      draft.parents.push_back(static_cast<std::uint8_t>(i));
+    // The last token leaves no room for the target's own behind it.
+    const std::uint64_t most = std::min<std::uint64_t>(6, small_welcome().context_count - base);
+    wire::Hints hints =
+        chain_of(0, base, most == 0 ? 0 : static_cast<std::uint32_t>(random.below(most)));
+    for (std::uint32_t i = 0; i < hints.tokens.size(); ++i) {
+      hints.tokens[i] = random.below(3) == 0 ? 98 : target_token(base + i);
     }
-    draft.tokens = sent_;
-    ASSERT_TRUE(session.draft(outgoing(draft)));
+    is_due_ = false;
+    ASSERT_TRUE(session.hints(outgoing(hints)));
   }
 
   void on_verdict(ClientSession& session, const VerdictReceived& event) {
-    if (event.to == VerdictReceived::To::draft && streaming_) {
+    in_run_ = event.more;
+    is_due_ = in_lockstep_;
+    if (event.to == VerdictReceived::To::run) {
       for (const std::uint32_t token : event.verdict.tokens) verified_.push_back(token);
-    } else if (event.to == VerdictReceived::To::draft) {
-      for (const std::uint8_t node : event.verdict.path) verified_.push_back(sent_[node - 1]);
       take_rows(event.rows_first, event.rows);
     } else {
       const std::size_t given = sent_.size() - offline_.size();
@@ -339,9 +316,10 @@ class ToyClient {
   std::map<std::uint32_t, bool> rows_;
   std::uint32_t lacking_from_ = 0;
   wire::SessionId session_id_{};
-  bool must_fill_ = false;
   bool may_resume_ = false;
-  bool streaming_ = false;  // the last draft asked for a stream
+  bool in_run_ = false;
+  bool in_lockstep_ = false;
+  bool is_due_ = false;  // the server waits for hints
 };
 
 class SessionSim : public ::testing::TestWithParam<std::uint64_t> {};

@@ -16,9 +16,7 @@ inline wire::Welcome small_welcome() {
   welcome.session.fill(std::byte{42});
   welcome.context_count = 100;
   welcome.nodes_max = 8;
-  welcome.row_budget = 9;
   welcome.scale_groups = {5, 3};
-  welcome.stream_tokens_max = 50;
   return welcome;
 }
 
@@ -81,15 +79,26 @@ inline wire::Prefill prompt_of(std::uint32_t count) {
   return {.tokens = ids};
 }
 
-inline wire::Draft chain_of(std::uint32_t base_length, std::uint32_t count) {
-  wire::Draft draft{.base_length = base_length, .tokens = {}, .parents = {}};
-  std::vector<std::uint32_t> ids;
+// Complete hints of a run under lockstep: each node below the one before.
+inline wire::Hints chain_of(std::uint32_t round, std::uint32_t position, std::uint32_t count) {
+  wire::Hints chain{.round = round, .complete = true, .position = position};
   for (std::uint32_t i = 0; i < count; ++i) {
-    ids.push_back(200 + i);
-    draft.parents.push_back(static_cast<std::uint8_t>(i));
+    chain.tokens.push_back(200 + i);
+    chain.parents.push_back(i == 0 ? 0 : 1);
   }
-  draft.tokens = ids;
-  return draft;
+  return chain;
+}
+
+inline const wire::RunTerms kLockstep{.credit = 60, .rows = true, .hold = wire::Hold::lockstep};
+
+// A verdict under lockstep that accepts `accepted` nodes after `base_length` tokens.
+inline wire::Verdict accepting(std::uint32_t round, std::uint32_t base_length,
+                               std::uint32_t accepted) {
+  return {.round = round,
+          .length = base_length + accepted + 1,
+          .next = 7,
+          .tokens = std::vector<std::uint32_t>(accepted, 200),
+          .activations = packed_rows(base_length - 1, accepted + 1)};
 }
 
 }  // namespace edgedraft

@@ -83,15 +83,18 @@ class AdmissionTest : public ::testing::Test {
     ASSERT_TRUE(enter(id, page_count));
     run(id);
   }
-  void draft(std::uint64_t id, std::uint32_t nodes) {
+  // A run whose next pass has so many nodes.
+  RunRequest& draft(std::uint64_t id, std::uint32_t nodes) {
     DraftTree tree;
     while (tree.node_count() < nodes) tree.add(5, 0);
-    ASSERT_TRUE(session(id).target.begin(tree));
-    add(id, DraftRequest{.valid_from = 0, .rows = nodes + 1});
+    const auto tokens = session(id).target.tokens();
+    EXPECT_TRUE(session(id).target.begin(tree));
+    auto run = std::make_unique<edgedraft::Run>(wire::RunTerms{.credit = kContext}, tokens,
+                                                kToyVocabulary);
+    return *add(id, RunRequest{.run = std::move(run)}).run();
   }
-  void stream(std::uint64_t id, bool paused) {
-    ASSERT_TRUE(session(id).target.begin(DraftTree()));
-    add(id, StreamRequest{.left = 9});
+  void draft_plainly(std::uint64_t id, bool paused) {
+    draft(id, 0);
     replies(id).is_full = paused;
   }
   // The client disconnects.
@@ -130,11 +133,7 @@ class AdmissionTest : public ::testing::Test {
                          {.sessions_max = 8, .kv_bytes_max = SessionStore::session_bytes(parts_)},
                          [this] { return now_; }};
   std::shared_ptr<Metrics> metrics_ = std::make_shared<Metrics>();
-  LoadForecast forecast_{{.pass_rows_max = kMaskRowsMax}};
-  Delivery delivery_{
-      {.forecast = forecast_, .speculation = nullptr, .metrics = metrics_, .now = [this] {
-         return now_;
-       }}};
+  Delivery delivery_{{.speculation = nullptr, .metrics = metrics_, .now = [this] { return now_; }}};
   Admission admission_{sessions_, delivery_, kWaitingMax};
   std::map<std::uint64_t, std::shared_ptr<PausableReplies>> replies_;
   std::deque<Request> turns_;
@@ -290,10 +289,10 @@ TEST_F(AdmissionTest, DraftThatLeavesHoldsNoPromptBack) {
   EXPECT_FALSE(waits(3));
 }
 
-TEST_F(AdmissionTest, StreamThatWaitedAndIsGivenUpHoldsNoPromptBack) {
+TEST_F(AdmissionTest, RunThatWaitedAndIsGivenUpHoldsNoPromptBack) {
   enter_and_run(1, 7);
   enter_and_run(2, 2);
-  stream(1, false);
+  draft_plainly(1, false);
   draft(2, 1);
   enter(3, 7);
   admission_.admit(turns_);
@@ -336,23 +335,23 @@ class WideDraftTest : public AdmissionTest {
   }
 };
 
-TEST_F(WideDraftTest, TakesPagesFromThePausedStreamFirst) {
-  stream(2, true);
+TEST_F(WideDraftTest, TakesPagesFromThePausedRunFirst) {
+  draft_plainly(2, true);
   draft(3, 1);
   expect_only_given_up(2);
   expect_kept(3);
 }
 
-TEST_F(WideDraftTest, TakesPagesFromTheLastOfSeveralPausedStreams) {
-  stream(2, true);
-  stream(3, true);
+TEST_F(WideDraftTest, TakesPagesFromTheLastOfSeveralPausedRuns) {
+  draft_plainly(2, true);
+  draft_plainly(3, true);
   expect_only_given_up(3);
   expect_kept(2);
 }
 
 TEST_F(WideDraftTest, TakesPagesFromTheNewestDraftIfNoneIsPaused) {
   draft(2, 1);
-  stream(3, false);
+  draft_plainly(3, false);
   expect_only_given_up(3);
   expect_kept(2);
 }
@@ -372,13 +371,9 @@ TEST_F(AdmissionTest, RequestsThatWantNoPassAreNotServedFirst) {
     enter_and_run(1, 7);
     enter_and_run(2, 4);
     if (held) {
-      const auto tokens = session(1).target.tokens();
-      ASSERT_TRUE(session(1).target.begin(DraftTree()));
-      auto run = std::make_unique<edgedraft::Run>(wire::RunTerms{.credit = kContext}, tokens,
-                                                  kToyVocabulary);
-      add(1, RunRequest{.run = std::move(run), .held_until = now_ + 1s});
+      draft(1, 0).held_until = now_ + 1s;
     } else {
-      stream(1, true);
+      draft_plainly(1, true);
     }
     draft(2, kWideDraft);
     admission_.admit(turns_);
@@ -389,11 +384,11 @@ TEST_F(AdmissionTest, RequestsThatWantNoPassAreNotServedFirst) {
   }
 }
 
-TEST_F(AdmissionTest, PromptTakesPagesFromTheLastPausedStreamAfterItsPatience) {
+TEST_F(AdmissionTest, PromptTakesPagesFromTheLastPausedRunAfterItsPatience) {
   enter_and_run(1, 7);
   enter_and_run(2, 7);
-  stream(1, true);
-  stream(2, true);
+  draft_plainly(1, true);
+  draft_plainly(2, true);
   enter(3, 7);
   now_ += SessionStore::Limits().patience - 1ms;
   admission_.admit(turns_);
@@ -407,11 +402,11 @@ TEST_F(AdmissionTest, PromptTakesPagesFromTheLastPausedStreamAfterItsPatience) {
   expect_kept(1);
 }
 
-TEST_F(AdmissionTest, PromptTakesNoPagesFromStreamsThatAreRead) {
+TEST_F(AdmissionTest, PromptTakesNoPagesFromRunsThatAreRead) {
   enter_and_run(1, 7);
   enter_and_run(2, 7);
-  stream(1, false);
-  stream(2, false);
+  draft_plainly(1, false);
+  draft_plainly(2, false);
   enter(3, 7);
   now_ += 1h;
   admission_.admit(turns_);
@@ -420,11 +415,11 @@ TEST_F(AdmissionTest, PromptTakesNoPagesFromStreamsThatAreRead) {
   expect_kept(2);
 }
 
-TEST_F(AdmissionTest, SessionSlotComesFromTheLongestUnusedPausedStream) {
+TEST_F(AdmissionTest, SessionSlotComesFromTheLongestUnusedPausedRun) {
   const Instant start = now_;
   for (const std::uint64_t id : {1, 2, 3}) {
     enter_and_run(id, 1);
-    stream(id, id != 3);
+    draft_plainly(id, id != 3);
   }
   session(1).used = start + 2s;
   session(2).used = start + 1s;

@@ -39,6 +39,7 @@ class DeviceFailureTest : public ::testing::Test {
     Client client;
     std::shared_ptr<Heard> heard;
     std::uint32_t round = 0;
+    std::uint32_t asked_count = 0;  // requests and hints, each of which has an answer
   };
 
   Caller caller(std::uint8_t id, Tap* tap = nullptr) {
@@ -54,25 +55,31 @@ class DeviceFailureTest : public ::testing::Test {
   }
 
   void post(Caller& caller, TargetWork request) {
+    ++caller.asked_count;
     std::visit([&](const auto& r) { caller.heard->length.asked(r); }, request);
     loop_.begin(caller.client, request, now_);
   }
-  void ask(Caller& caller, const Tokens& prompt = {5, 6, 7}) {
-    post(caller, wire::Prefill{.round = ++caller.round, .tokens = prompt});
+  void ask(Caller& caller, const Tokens& prompt = {5, 6, 7},
+           const wire::RunTerms& run = {
+               .credit = kContext, .rows = true, .hold = wire::Hold::lockstep}) {
+    loop_.cancel(caller.client.connection_id, caller.round);
+    post(caller, wire::Prefill{.round = ++caller.round, .tokens = prompt, .run = run});
   }
   // A chain.
   void draft(Caller& caller, const Tokens& tokens = {9, 10}) {
-    std::vector<std::uint8_t> parents;
-    for (std::size_t i = 0; i < tokens.size(); ++i) {
-      parents.push_back(static_cast<std::uint8_t>(i));
-    }
+    std::vector<std::uint16_t> parents(tokens.size(), 1);
+    if (!parents.empty()) parents[0] = 0;
     draft(caller, tokens, parents);
   }
-  void draft(Caller& caller, const Tokens& tokens, const std::vector<std::uint8_t>& parents) {
-    post(caller, wire::Draft{.round = ++caller.round,
-                             .base_length = caller.heard->length.value(),
-                             .tokens = tokens,
-                             .parents = parents});
+  void draft(Caller& caller, const Tokens& tokens, const std::vector<std::uint16_t>& parents) {
+    ++caller.asked_count;
+    loop_.hints(caller.client.connection_id,
+                {.round = caller.round,
+                 .complete = true,
+                 .position = caller.heard->length.value(),
+                 .tokens = tokens,
+                 .parents = parents},
+                now_);
   }
   void run() {
     while (!loop_.idle()) {
@@ -166,7 +173,7 @@ TEST_F(DeviceFailureTest, WhatFailsBetweenTwoAnswersLeavesNobodyWithoutOne) {
   unlucky.client.reply = unlucky.heard = std::make_shared<Unheard>();
   // Nor is there any for the log.
   metrics_->health.on_change([](Health::Device, const std::string&) { throw std::bad_alloc(); });
-  for (Caller* c : {&first, &unlucky, &last}) ask(*c);
+  for (Caller* c : {&first, &unlucky, &last}) ask(*c, {5, 6, 7}, {});
   EXPECT_THROW(loop_.step(), std::bad_alloc);
   metrics_->health.on_change({});
   loop_.give_up_all(std::bad_alloc());
@@ -228,7 +235,7 @@ class SharedPassTest : public DeviceFailureTest {
     EXPECT_LE(heard.verdicts.size(), sound.verdicts.size());
     for (std::size_t i = 0; i < std::min(heard.verdicts.size(), sound.verdicts.size()); ++i) {
       EXPECT_EQ(heard.verdicts[i].next, sound.verdicts[i].next);
-      EXPECT_EQ(heard.verdicts[i].path, sound.verdicts[i].path);
+      EXPECT_EQ(heard.verdicts[i].tokens, sound.verdicts[i].tokens);
       EXPECT_EQ(heard.verdicts[i].activations, sound.verdicts[i].activations);
     }
     EXPECT_LE(heard.chunks.size(), sound.chunks.size());
@@ -255,9 +262,10 @@ TEST_F(SharedPassTest, WhereverItFailsEveryRequestHasOneAnswer) {
   ask_all(sound);
   draft_all(sound);
   ASSERT_EQ(loop_.count().passes, passes + 2) << "both are in each of them";
-  for (const Caller& c : sound) {
+  for (std::size_t i = 0; i < sound.size(); ++i) {
+    const Caller& c = sound[i];
     ASSERT_EQ(c.heard->verdicts.size(), 2u);
-    EXPECT_EQ(c.heard->verdicts[1].path, std::vector<std::uint8_t>{2});
+    EXPECT_EQ(c.heard->verdicts[1].tokens, Tokens{drafts_[i][1]});
     EXPECT_FALSE(c.heard->verdicts[1].activations.empty());
     EXPECT_EQ(c.heard->chunks.size(), 1u);
   }
@@ -279,7 +287,7 @@ TEST_F(SharedPassTest, WhereverItFailsEveryRequestHasOneAnswer) {
       std::size_t touched = 0;
       for (std::size_t i = 0; i < unlucky.size(); ++i) {
         const Heard& heard = *unlucky[i].heard;
-        EXPECT_EQ(heard.verdicts.size() + heard.refusals.size(), unlucky[i].round);
+        EXPECT_EQ(heard.verdicts.size() + heard.refusals.size(), unlucky[i].asked_count);
         for (const Error& refusal : heard.refusals) EXPECT_EQ(refusal.code, Errc::refused);
         touched += !expect_right(heard, *sound[i].heard);
       }
@@ -323,10 +331,10 @@ TEST_F(DeviceFailureTest, CountsARunAsItWas) {
   draft(first, {});
   run();
   ASSERT_EQ(first.heard->verdicts.size(), 3u);
-  const double accepted = static_cast<double>(first.heard->verdicts[1].path.size());
-  // A draft of nobody's, a prompt that fits no context, a session that nobody has.
+  const double accepted = static_cast<double>(first.heard->verdicts[1].tokens.size());
+  // A prompt behind a text that is not there, one that fits no context, an unknown session.
   Caller stranger = caller(2);
-  draft(stranger);
+  post(stranger, wire::Prefill{.round = ++stranger.round, .base_length = 5});
   ask(stranger, Tokens(kContext, 5));
   post(stranger, wire::Resume{.round = ++stranger.round});
   EXPECT_EQ(stranger.heard->refusals.size(), 3u);

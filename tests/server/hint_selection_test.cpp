@@ -102,16 +102,15 @@ TEST(HintSelectionTest, TakesFewHintsUntilCostsAreKnown) {
 TEST(HintSelectionTest, MakesNoSessionWithoutHintsWait) {
   const std::vector<double> certain(100, 1.0);
   const RunOffer run = offer_of(certain);
-  PassTerms pass{.rows = 1, .tokens = 1.0, .rows_max = 102};
-  EXPECT_EQ(taken(pass, std::span(&run, 1))[0], 100u) << "a draft waits for its pass anyway";
-  pass.any_stream = true;
-  EXPECT_EQ(taken(pass, std::span(&run, 1))[0], 1u) << "0.0306 s x 1.03";
-  pass.guesses_join = true;
-  EXPECT_EQ(taken(pass, std::span(&run, 1))[0], 100u) << "all have something to gain";
+  const PassTerms pass{.rows = 1, .tokens = 1.0, .rows_max = 102};
+  EXPECT_EQ(taken(pass, std::span(&run, 1))[0], 100u) << "a run under lockstep waits for its pass";
 
   RunOffer silent = offer_of({});
   silent.history.is_hintless = true;
   EXPECT_EQ(taken({.rows_max = 102}, std::vector<RunOffer>{run, silent})[0], 1u);
+  EXPECT_EQ(taken({.rows_max = 102, .guesses_join = true}, std::vector<RunOffer>{run, silent})[0],
+            100u)
+      << "all have something to gain";
 }
 
 TEST(HintSelectionTest, CrossesAStepOfTheCostIfTheRowsBehindItPay) {

@@ -42,7 +42,7 @@ class NoLook final : public Replies {
   std::promise<Error> refused_;
 };
 
-// It fails from the second look on: a prompt's rows come, a draft's do not.
+// It fails from the second look on: a prompt's rows come, a run's do not.
 class FailingTap final : public Tap {
  public:
   std::span<const std::uint32_t> scale_groups() const override { return groups_; }
@@ -57,8 +57,8 @@ class FailingTap final : public Tap {
   bool read_before_ = false;
 };
 
-// Its prompt's verdict and rows, then its draft's answer.
-class DraftsAnswer final : public Replies {
+// Its prompt's verdict and rows, then its run's answer.
+class RunsAnswer final : public Replies {
  public:
   void verdict(wire::Verdict) override { verdict_.set_value(); }
   void activations(wire::Activations) override { rows_.set_value(); }
@@ -89,8 +89,8 @@ class HostMemoryTest : public testing::HeldSchedulerTest {
             .identity = "someone",
             .tap = nullptr};
   }
-  void ask(const Client& client, std::uint32_t credit = 0) {
-    scheduler_.post(client, wire::Prefill{.round = 1, .tokens = {5, 6}, .run = {.credit = credit}});
+  void ask(const Client& client, const wire::RunTerms& run = {}) {
+    scheduler_.post(client, wire::Prefill{.round = 1, .tokens = {5, 6}, .run = run});
   }
   // On a new connection.
   void expect_service() {
@@ -112,7 +112,7 @@ TEST_F(HostMemoryTest, NoneForAnAnswerCostsItsSessionAlone) {
   EXPECT_EQ(metrics_->device_failures.value(), 1u);
 
   const auto again = std::make_shared<AwaitedAnswer>();
-  scheduler_.post(client(1, again), wire::Draft{.round = 2, .base_length = 3});
+  scheduler_.post(client(1, again), wire::Prefill{.round = 2, .base_length = 3});
   EXPECT_EQ(again->wait().value().code, Errc::session_unknown);
   expect_service();
 }
@@ -124,19 +124,19 @@ TEST_F(HostMemoryTest, NoneForARefusalLeavesTheOthersServed) {
 
 TEST_F(HostMemoryTest, NoneForATapCostsItsSessionAlone) {
   FailingTap tap;
-  const auto answer = std::make_shared<DraftsAnswer>();
+  const auto answer = std::make_shared<RunsAnswer>();
   Client unlucky = client(1, answer);
   unlucky.tap = &tap;
-  ask(unlucky);
+  ask(unlucky, {.credit = 10, .rows = true, .hold = wire::Hold::lockstep});
   answer->wait_prompt_answered();
-  scheduler_.post(unlucky, wire::Draft{.round = 2, .base_length = 3});
+  scheduler_.hints(1, {.round = 1, .complete = true, .position = 3});
   EXPECT_EQ(answer->wait_refused().code, Errc::refused);
   expect_service();
 }
 
 TEST_F(HostMemoryTest, WhatFailsForNobodyInParticularIsSaidToAllAndTheNextAreServed) {
   const auto unlucky = std::make_shared<NoLook>();
-  ask(client(1, unlucky), /*credit=*/10);
+  ask(client(1, unlucky), {.credit = 10});
   EXPECT_EQ(unlucky->wait_refused().code, Errc::refused);
   expect_service();
   EXPECT_EQ(metrics_->requests_paused.value(), 0u);

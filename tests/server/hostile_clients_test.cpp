@@ -93,22 +93,22 @@ class HostileClientsTest : public ::testing::Test {
     for (auto& t : tokens) t = 3 + static_cast<std::uint32_t>(random.below(kToyVocabulary - 3));
     return tokens;
   }
-  static wire::Prefill prompt(const Tokens& tokens, std::uint32_t base = 0) {
-    return {.base_length = base, .tokens = tokens};
+  static wire::Prefill prompt(const Tokens& tokens, std::uint32_t base = 0,
+                              const wire::RunTerms& run = {}) {
+    return {.base_length = base, .tokens = tokens, .run = run};
+  }
+  static wire::Prefill in_lockstep(const Tokens& tokens) {
+    return prompt(tokens, 0, {.credit = kContext, .hold = wire::Hold::lockstep});
+  }
+  // So many tokens more.
+  static wire::Prefill go_on(const RawClient& of, std::uint32_t tokens) {
+    const std::uint32_t length = of.session().length();
+    return prompt({}, length, {.credit = length + tokens});
   }
   static wire::Resume resume(const RawClient& of, const Tokens& held, const Tokens& more = {}) {
     return {.session = of.client().session,
             .verified_length = static_cast<std::uint32_t>(held.size()),
             .tokens = more};
-  }
-  // A draft of as many nodes below the root.
-  static wire::Draft draft(const RawClient& of, std::uint32_t nodes = 0) {
-    return {.base_length = of.session().length(),
-            .tokens = (Tokens(nodes, 5)),
-            .parents = std::vector<std::uint8_t>(nodes)};
-  }
-  static wire::Draft stream(const RawClient& of, std::uint32_t tokens) {
-    return {.base_length = of.session().length(), .stream_tokens = tokens};
   }
 
   // The code of the one refusal that has come; nothing where something else has.
@@ -124,7 +124,7 @@ class HostileClientsTest : public ::testing::Test {
     const Tokens text = some_tokens(20, 99);
     const Tokens expected =
         testing::plain_answer({decoder_, kContext, [](std::uint32_t) { return false; }}, text, 4);
-    ASSERT_TRUE(honest.send(prompt(text)));
+    ASSERT_TRUE(honest.send(in_lockstep(text)));
     run();
     Tokens answer;
     for (std::size_t i = 0;; ++i) {
@@ -134,7 +134,7 @@ class HostileClientsTest : public ::testing::Test {
       ASSERT_NE(verdict, nullptr);
       answer.push_back(verdict->next);
       if (answer.size() == expected.size()) break;
-      ASSERT_TRUE(honest.send(draft(honest)));
+      ASSERT_TRUE(honest.complete());
       run();
     }
     EXPECT_EQ(answer, expected);
@@ -154,7 +154,7 @@ class HostileClientsTest : public ::testing::Test {
 };
 
 // The prompt has dropped what it was to replace, and its client believes that nothing happened.
-TEST_F(HostileClientsTest, ARefusedPromptLeavesNothingToStreamFrom) {
+TEST_F(HostileClientsTest, ARefusedPromptLeavesNothingToGoOnFrom) {
   open({.wait_max = 500ms});
   RawClient& client = connect();
   client.send(prompt(some_tokens(200)));
@@ -165,12 +165,11 @@ TEST_F(HostileClientsTest, ARefusedPromptLeavesNothingToStreamFrom) {
   run();
   EXPECT_EQ(refusal(client), Errc::refused);
   EXPECT_EQ(client.session().length(), 201u) << "L is as it was";
-  client.send(stream(client, 200));
-  run();
-  EXPECT_EQ(refusal(client), Errc::session_unknown);
-  client.send(draft(client, 3));
-  run();
-  EXPECT_EQ(refusal(client), Errc::session_unknown);
+  for (const std::uint32_t tokens : {200u, 0u}) {
+    client.send(go_on(client, tokens));
+    run();
+    EXPECT_EQ(refusal(client), Errc::session_unknown);
+  }
   expect_service();
   // It may send everything again.
   client.send(prompt(some_tokens(200)));
@@ -179,36 +178,39 @@ TEST_F(HostileClientsTest, ARefusedPromptLeavesNothingToStreamFrom) {
   EXPECT_TRUE(faults_.empty());
 }
 
-TEST_F(HostileClientsTest, ADraftThatHadNoTurnLeavesTheSessionAsItWas) {
+TEST_F(HostileClientsTest, APassThatHadNoTurnLeavesTheSessionAsItWas) {
   open({.wait_max = 500ms});
   RawClient& client = connect();
-  client.send(prompt(some_tokens(20)));
+  client.send(in_lockstep(some_tokens(20)));
   run();
   client.heard.clear();
-  client.send(draft(client, 3));
+  client.complete({5, 5, 5});
   now_ += 600ms;
   run();
   EXPECT_EQ(refusal(client), Errc::refused);
-  client.send(draft(client, 3));
+  client.send(go_on(client, 0));
   run();
   EXPECT_EQ(client.verdict_count, 2u);
 }
 
-// What of the stream was on its way is not the client's: it holds another root.
-TEST_F(HostileClientsTest, ADraftBelowAnOlderRootIsRefused) {
+// Each pass takes one complete message, for the length that the client was told.
+TEST_F(HostileClientsTest, CompleteHintsThatNoPassWaitsForCostTheConnection) {
   open({});
-  RawClient& client = connect();
-  client.send(prompt(some_tokens(20)));
-  run();
-  client.send(draft(client));
-  run();
-  const Counter& unknown = metrics_->refusals[static_cast<std::size_t>(Refusal::session_unknown)];
-  loop_->begin(client.client(), wire::Draft{.round = 3, .base_length = 21}, now_);
-  run();
-  EXPECT_EQ(unknown.value(), 1u);
-  client.send(draft(client));
-  run();
-  EXPECT_EQ(client.verdict_count, 3u) << "at its own length it goes on";
+  for (const bool repeated : {false, true}) {
+    RawClient& client = connect();
+    client.send(in_lockstep(some_tokens(20)));
+    run();
+    ASSERT_TRUE(client.complete({5}));
+    if (repeated) {
+      EXPECT_FALSE(client.complete({5}));
+    } else {
+      run();
+      EXPECT_FALSE(
+          client.send(wire::Hints{.round = client.round(), .complete = true, .position = 21}));
+    }
+    EXPECT_EQ(loop_->active_count(), 0u);
+    expect_service();
+  }
 }
 
 // The protocol lets no second request of a connection through. Should one come all the same, the
@@ -220,13 +222,12 @@ TEST_F(HostileClientsTest, ARequestBesideAnotherCostsItsSessionAndNoMore) {
   std::uint32_t count = 0;
   for (const TargetWork& second :
        {TargetWork(wire::Prefill{.round = 3, .tokens = some_tokens(5)}),
-        TargetWork(wire::Resume{.round = 3, .verified_length = 1, .tokens = some_tokens(5)}),
-        TargetWork(wire::Draft{.round = 3, .base_length = 21})}) {
+        TargetWork(wire::Resume{.round = 3, .verified_length = 1, .tokens = some_tokens(5)})}) {
     open({});
     RawClient& client = connect();
-    client.send(prompt(some_tokens(20)));
+    client.send(in_lockstep(some_tokens(20)));
     run();
-    client.send(draft(client, 3));
+    client.complete({5, 5, 5});
     RawClient& other = connect();
     other.send(prompt(some_tokens(30, 2)));
     ASSERT_EQ(loop_->active_count(), 2u);
@@ -237,29 +238,27 @@ TEST_F(HostileClientsTest, ARequestBesideAnotherCostsItsSessionAndNoMore) {
     EXPECT_EQ(loop_->active_count(), 1u) << "the other's";
     run();
     EXPECT_EQ(other.verdict_count, 1u);
-    loop_->begin(client.client(), wire::Draft{.round = 4, .base_length = 21}, now_);
+    loop_->begin(client.client(), wire::Prefill{.round = 4, .base_length = 21}, now_);
     EXPECT_EQ(refused(Refusal::session_unknown), count);
     expect_service();
   }
 }
 
-TEST_F(HostileClientsTest, PausedStreamsGiveTheirMemoryToClientsThatRead) {
+TEST_F(HostileClientsTest, PausedRunsGiveTheirMemoryToClientsThatRead) {
   open({.pages = kLeastPages});
   std::vector<RawClient*> silent;
   for (std::uint32_t seed = 1; seed <= 2; ++seed) {
     silent.push_back(&connect("silent"));
-    silent.back()->send(prompt(some_tokens(200, seed)));
+    silent.back()->reads(false);
+    silent.back()->send(prompt(some_tokens(200, seed), 0, {.credit = 250}));
     run();
     silent.back()->heard.clear();
-    silent.back()->reads(false);
-    silent.back()->send(stream(*silent.back(), 50));
-    run();
   }
   RawClient& client = connect();
-  client.send(prompt(some_tokens(20, 3)));
+  client.send(in_lockstep(some_tokens(20, 3)));
   run();
   ASSERT_EQ(client.verdict_count, 1u);
-  client.send(draft(client, kDraftNodesMax));
+  client.complete(Tokens(kDraftNodesMax, 5));
   run();
   EXPECT_EQ(client.verdict_count, 2u);
   const auto gave_way = std::count_if(silent.begin(), silent.end(), [](RawClient* paused) {
@@ -309,7 +308,7 @@ TEST_F(HostileClientsTest, OfSeveralResumesAtOnceEachGetsAnAnswer) {
   EXPECT_EQ(resuming.back()->verdict_count, 1u) << "the last has it";
   EXPECT_EQ(refusal(*resuming.front()), Errc::session_unknown);
   // Also one that is in the midst of an answer.
-  resuming.back()->send(stream(*resuming.back(), 20));
+  resuming.back()->send(go_on(*resuming.back(), 20));
   loop_->step();
   resuming.back()->heard.clear();
   RawClient& other = connect();
@@ -348,7 +347,8 @@ TEST_F(HostileClientsTest, NothingBehindAFullContext) {
   client.send(prompt({}, kContext - 1));
   run();
   EXPECT_EQ(client.verdict_count, 2u);
-  EXPECT_FALSE(client.send(stream(client, 5))) << "the answer has ended";
+  EXPECT_TRUE(client.complete()) << "hints may cross the answer's end";
+  EXPECT_EQ(loop_->active_count(), 0u);
   expect_service();
 }
 
@@ -375,7 +375,12 @@ TEST_F(HostileClientsTest, AnyOrderOfRequestsIsSurvived) {
       RawClient* client;
       Tokens held{};  // of its session, if all went well
       Tokens asked{};
-      std::uint32_t open_round = 0;
+      wire::RunTerms run{};
+    };
+    const auto terms = [&] {
+      return wire::RunTerms{.credit = below(2) == 0 ? 0 : 1 + below(kContext),
+                            .rows = below(2) == 0,
+                            .hold = static_cast<wire::Hold>(below(3))};
     };
     std::vector<Peer> peers;
     for (int act = 0; act < 1500; ++act) {
@@ -389,16 +394,20 @@ TEST_F(HostileClientsTest, AnyOrderOfRequestsIsSurvived) {
         case 0:
         case 1:
           peer.asked = tokens(1 + below(below(3) == 0 ? kContext : 20));
-          client.send(prompt(peer.asked, below(2) == 0 ? 0 : below(length + 1)));
+          peer.run = terms();
+          client.send(prompt(peer.asked, below(2) == 0 ? 0 : below(length + 1), peer.run));
           break;
         case 2:
-          if (length > 0) client.send(prompt({}, 1 + below(length)));
+          if (length == 0) break;
+          peer.run = terms();
+          client.send(prompt({}, 1 + below(length), peer.run));
           break;
         case 3: {
           wire::Prefill request = prompt(tokens(2 + below(30)), below(length + 1));
           request.provisional_count = 1 + below(request.tokens.size() - 1);
           request.policy = below(2) == 0 ? wire::ResyncPolicy::keep : wire::ResyncPolicy::check;
           request.sampling = {.temperature = 1.0f, .top_p = 0.5f, .seed = 1};
+          request.run = peer.run = terms();
           client.send(request);
           break;
         }
@@ -407,16 +416,35 @@ TEST_F(HostileClientsTest, AnyOrderOfRequestsIsSurvived) {
           const Tokens& asked = other.asked;
           const Tokens held(asked.begin(), asked.begin() + std::min<std::ptrdiff_t>(
                                                                std::ssize(asked), 1 + below(8)));
-          if (!held.empty()) client.send(resume(*other.client, held, tokens(below(20))), held);
+          if (held.empty()) break;
+          wire::Resume request = resume(*other.client, held, tokens(below(20)));
+          request.run = peer.run = terms();
+          client.send(request, held);
           break;
         }
         case 5:
         case 6:
-          if (client.session().may_go_on()) client.send(draft(client, below(kDraftNodesMax + 1)));
+        case 7: {
+          if (!client.session().busy() || peer.run.credit == 0) break;
+          const Tokens nodes = tokens(below(kDraftNodesMax + 1));
+          std::vector<std::uint16_t> parents;
+          for (std::uint32_t i = 0; i < nodes.size(); ++i) {
+            parents.push_back(static_cast<std::uint16_t>(below(i + 1)));
+          }
+          if (peer.run.hold != wire::Hold::lockstep) {
+            client.send(wire::Hints{.round = client.round(),
+                                    .hold = static_cast<wire::Hold>(below(2)),
+                                    .first = 1,
+                                    .position = std::max(length, 1u),
+                                    .tokens = nodes,
+                                    .parents = parents,
+                                    .scores = std::vector<std::uint8_t>(nodes.size(), 1)},
+                        peer.asked);
+          } else if (client.session().paused() && length < peer.run.credit) {
+            client.complete(nodes, parents);
+          }
           break;
-        case 7:
-          if (client.session().may_go_on()) client.send(stream(client, 1 + below(kContext)));
-          break;
+        }
         case 8:
           if (client.round() > 0) client.send(wire::Cancel());
           break;

@@ -167,7 +167,7 @@ TEST_F(ManyRunsTest, AnyScheduleGivesThePlainAnswer) {
     open({.speculation = speculation ? &*speculation : nullptr,
           .economy = static_cast<Economy>(random.below(3)),
           .metrics = metrics_});
-    if (random.below(16) == 0) loop_->measure_costs(1s, {});
+    if (random.below(16) == 0) loop_->measure_costs(1s);
     struct Peer {
       HintingClient* client;
       SamplingParams sampling;
@@ -185,8 +185,10 @@ TEST_F(ManyRunsTest, AnyScheduleGivesThePlainAnswer) {
       if (expected.empty()) expected = plain(prompt_of(text), sampling);
       Peer peer{.client = &connect(), .sampling = sampling, .expected = expected};
       peer.credit = 7 + static_cast<std::uint32_t>(random.below(60));
-      ASSERT_TRUE(peer.client->begin(prompt_of(text), sampling,
-                                     {.credit = peer.credit, .economy = random.below(2) == 0}));
+      ASSERT_TRUE(peer.client->begin(
+          prompt_of(text), sampling,
+          {.credit = peer.credit,
+           .hold = random.below(2) == 0 ? wire::Hold::none : wire::Hold::economy}));
       peers.push_back(std::move(peer));
     }
     const auto all_ended = [&] {

@@ -64,13 +64,12 @@ TEST_F(PausedRunsTest, AfterThePauseTheQueueCounts) {
   EXPECT_EQ(client.verdicts[0].queue_us, 20'000u);
 }
 
-TEST_F(PausedRunsTest, AStreamThatWasNotReadHasNotBeenInTheQueue) {
+TEST_F(PausedRunsTest, ARunThatWasNotReadHasNotBeenInTheQueue) {
   open({.metrics = metrics_});
   RawClient client(*loop_, {.id = 50, .context_count = kContext}, [this] { return now_; });
-  ASSERT_TRUE(client.send(wire::Prefill{.tokens = prompt_of(1)}));
-  run_until_idle();
   ASSERT_TRUE(
-      client.send(wire::Draft{.base_length = client.session().length(), .stream_tokens = 9}));
+      client.send(wire::Prefill{.tokens = prompt_of(1), .run = {.credit = kPromptCount + 10}}));
+  loop_->step();
   loop_->step();
   client.reads(false);
   run_until_idle();
@@ -87,7 +86,7 @@ TEST_F(PausedRunsTest, AStreamThatWasNotReadHasNotBeenInTheQueue) {
 TEST_F(PausedRunsTest, WaitingForHintsIsNeitherWaitingForATurnNorTimeInTheQueue) {
   open({.metrics = metrics_});
   HintingClient& client = connect();
-  ASSERT_TRUE(client.begin(prompt_of(1), {}, {.credit = kSomeCredit, .economy = true}));
+  ASSERT_TRUE(client.begin(prompt_of(1), {}, {.credit = kSomeCredit, .hold = wire::Hold::economy}));
   int holds = 0;
   Duration held{};
   for (int i = 0; i < 20; ++i) {
@@ -115,7 +114,7 @@ TEST_F(PausedRunsTest, WaitingForHintsIsNeitherWaitingForATurnNorTimeInTheQueue)
 TEST_F(PausedRunsTest, BehindTheHintsTheQueueCounts) {
   open({.metrics = metrics_});
   HintingClient& client = connect();
-  ASSERT_TRUE(client.begin(prompt_of(1), {}, {.credit = kSomeCredit, .economy = true}));
+  ASSERT_TRUE(client.begin(prompt_of(1), {}, {.credit = kSomeCredit, .hold = wire::Hold::economy}));
   loop_->step();
   loop_->step();
   ASSERT_TRUE(client.listen());
@@ -134,7 +133,7 @@ TEST_F(PausedRunsTest, BehindTheHintsTheQueueCounts) {
 TEST_F(PausedRunsTest, WhoDoesNotReadIsNotHeldForHintsAndGoesOnWhenItReads) {
   open({.metrics = metrics_});
   HintingClient& client = connect();
-  ASSERT_TRUE(client.begin(prompt_of(1), {}, {.credit = kSomeCredit, .economy = true}));
+  ASSERT_TRUE(client.begin(prompt_of(1), {}, {.credit = kSomeCredit, .hold = wire::Hold::economy}));
   loop_->step();
   client.raw().reads(false);
   loop_->step();

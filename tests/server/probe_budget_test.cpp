@@ -24,10 +24,10 @@ struct Settled {
 Settled settle(const Server& server) {
   constexpr std::uint32_t kRows = 60;
   constexpr std::uint32_t kTree = 10;
-  RowBudget costs(256);
+  CostCurve costs;
   const auto seconds = [&](double rows) { return server.pass + server.row * rows; };
   for (const std::uint32_t rows : {1u, 32u, 256u}) {
-    costs.anchor_pass(rows, std::chrono::duration_cast<Duration>(Seconds(seconds(rows))));
+    costs.anchor(rows, std::chrono::duration_cast<Duration>(Seconds(seconds(rows))));
   }
   ProbeBudget budget(kRows);
   double probed = 0;

@@ -1,4 +1,4 @@
-// Methods that ask the target, at work for runs and streams: guesses beside hints, probes among the
+// Methods that ask the target, at work for runs: guesses beside hints, probes among the
 // rows of passes, and what becomes of both when something comes between.
 #include <gtest/gtest.h>
 
@@ -48,7 +48,7 @@ class ProbingRunsTest : public RunTest {
     options.speculation = &*speculation_;
     options.metrics = metrics_;
     open(std::move(options));
-    loop_->measure_costs(1s, {});
+    loop_->measure_costs(1s);
   }
   // Rows of all passes but the prompts'.
   std::uint64_t rows_since(const PassLoop::Count& before) const {
@@ -112,7 +112,7 @@ TEST_F(ProbingRunsTest, WhereARowCostsAsMuchAsAPassThereAreNone) {
     options.wait_until = [this](Instant end) { now_ = std::max(now_, end); };
     clients_.clear();
     loop_.emplace(parts(), options, [this] { return now_; });
-    loop_->measure_costs(100s, {});
+    loop_->measure_costs(100s);
     HintingClient& client = connect();
     ASSERT_TRUE(client.begin(prompt, {}, {.credit = kContext}));
     loop_->step();
@@ -206,7 +206,7 @@ TEST_F(ProbingRunsTest, NoSessionGivesWayToProbes) {
   EXPECT_EQ(evicted(kProbes), evicted(0));
 }
 
-TEST_F(ProbingRunsTest, StreamsArePlainAnswersToo) {
+TEST_F(ProbingRunsTest, SampledAnswersArePlainOnesToo) {
   for (const std::string_view method : {"lookahead", "core"}) {
     for (const bool retrieves : {false, true}) {
       open_method(method, retrieves);
@@ -217,8 +217,8 @@ TEST_F(ProbingRunsTest, StreamsArePlainAnswersToo) {
         ASSERT_TRUE(client.begin(prompt, sampling, {}));
         run_until_idle();
         if (!client.listen()) continue;
-        ASSERT_TRUE(client.raw().send(wire::Draft{
-            .base_length = static_cast<std::uint32_t>(client.text().size()), .stream_tokens = 60}));
+        const auto credit = static_cast<std::uint32_t>(client.text().size()) + 60;
+        ASSERT_TRUE(client.go_on(sampling, {.credit = credit}));
         run_until_idle();
         client.listen();
         Tokens expected = plain(prompt, sampling);

@@ -34,9 +34,7 @@ class RawClient {
   // Signs in.
   RawClient(PassLoop& loop, const Options& options, std::function<Instant()> now)
       : loop_(loop), now_(std::move(now)), session_({}, now_()) {
-    wire::Welcome welcome{.context_count = options.context_count,
-                          .nodes_max = kDraftNodesMax,
-                          .stream_tokens_max = options.context_count};
+    wire::Welcome welcome{.context_count = options.context_count, .nodes_max = kDraftNodesMax};
     welcome.session[0] = static_cast<std::byte>(options.id);
     welcome.session[1] = static_cast<std::byte>(options.id >> 8);
     if (options.tap != nullptr) {
@@ -75,6 +73,17 @@ class RawClient {
     if (!received) leave();
     hear();
     return !gone_;
+  }
+  // Complete hints for the next pass of a run under lockstep; without nodes it is plain decoding.
+  // A node hangs from the one `parents` before it, 0: from the root.
+  bool complete(const std::vector<std::uint32_t>& nodes = {},
+                std::vector<std::uint16_t> parents = {}) {
+    parents.resize(nodes.size());
+    return send(wire::Hints{.round = round_,
+                            .complete = true,
+                            .position = session_.length(),
+                            .tokens = nodes,
+                            .parents = std::move(parents)});
   }
   void leave() {
     if (gone_) return;
@@ -145,8 +154,7 @@ class RawClient {
 
   template <class M>
   void number(M& message) {
-    if constexpr (std::is_same_v<M, wire::Prefill> || std::is_same_v<M, wire::Resume> ||
-                  std::is_same_v<M, wire::Draft>) {
+    if constexpr (std::is_same_v<M, wire::Prefill> || std::is_same_v<M, wire::Resume>) {
       message.round = ++round_;
     }
     if constexpr (std::is_same_v<M, wire::Cancel>) message.round = round_;
@@ -156,7 +164,6 @@ class RawClient {
   void on(const RoundCancelled& e) { loop_.cancel(client_.connection_id, e.round); }
   void on(const PrefillRequested& e) { loop_.begin(client_, e.request, now_()); }
   void on(const ResumeRequested& e) { loop_.begin(client_, e.request, now_()); }
-  void on(const DraftRequested& e) { loop_.begin(client_, e.request, now_()); }
 
   PassLoop& loop_;
   std::function<Instant()> now_;

@@ -107,6 +107,12 @@ class HintingClient {
             .position = static_cast<std::uint32_t>(text_.size()),
             .prefix_hash = prefix_hash(text_)};
   }
+  // A chain of complete hints for the next pass of a run under lockstep.
+  bool complete(const Tokens& follows) {
+    std::vector<std::uint16_t> parents(follows.size(), 1);
+    if (!parents.empty()) parents[0] = 0;
+    return raw_.complete(follows, std::move(parents));
+  }
   // `behind` is the text as it was when the hints were made.
   bool send(const wire::Hints& hints, const Tokens& behind) { return raw_.send(hints, behind); }
   bool send(const wire::Hints& hints) { return send(hints, text_); }
@@ -160,7 +166,7 @@ class RunTest : public ::testing::Test {
  protected:
   RunTest() {
     open({.metrics = metrics_});
-    loop_->measure_costs(1s, {});
+    loop_->measure_costs(1s);
   }
 
   SessionParts parts() {

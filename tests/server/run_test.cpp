@@ -209,20 +209,20 @@ TEST_F(RunTest, AClientThatDoesNotReadPausesItsRunAlone) {
 }
 
 TEST_F(RunTest, EconomyMakesNoPassForARootWhileHintsAreUnderWay) {
-  for (const bool economy : {false, true}) {
+  for (const wire::Hold hold : {wire::Hold::none, wire::Hold::economy}) {
     open({.metrics = metrics_});
-    loop_->measure_costs(1s, {});
+    loop_->measure_costs(1s);
     HintingClient& client = connect();
     const Tokens prompt = prompt_of(1);
     const Tokens expected = plain(prompt);
-    ASSERT_TRUE(client.begin(prompt, {}, {.credit = kContext, .economy = economy}));
+    ASSERT_TRUE(client.begin(prompt, {}, {.credit = kContext, .hold = hold}));
     loop_->step();
     ASSERT_TRUE(client.listen());
     // A link on which three passes would fit into the time until a hint comes.
     while (!client.ended()) {
       const Instant arrival = now_ + 35ms;
       wire::Hints hints = client.chain(right(client, expected, 4));
-      hints.economy = economy;
+      hints.hold = hold;
       const Tokens behind = client.text();
       while (now_ < arrival) {
         if (loop_->idle()) {
@@ -235,7 +235,7 @@ TEST_F(RunTest, EconomyMakesNoPassForARootWhileHintsAreUnderWay) {
       if (!client.listen()) break;
     }
     EXPECT_EQ(client.answer(), expected);
-    if (economy) {
+    if (hold == wire::Hold::economy) {
       EXPECT_LE(client.verdicts.size(), expected.size() / 4 + 4);
     } else {
       EXPECT_GT(client.verdicts.size(), expected.size() / 3);
@@ -246,7 +246,7 @@ TEST_F(RunTest, EconomyMakesNoPassForARootWhileHintsAreUnderWay) {
 // An operator wants fewer passes, and a client drafts nothing: none of its passes wait.
 TEST_F(RunTest, AServersEconomyWaitsForNobodyWhoSendsNoHints) {
   open({.economy = Economy::on, .metrics = metrics_});
-  loop_->measure_costs(1s, {});
+  loop_->measure_costs(1s);
   const Tokens prompt = prompt_of(1);
   const Tokens expected = plain(prompt);
   HintingClient& plain_client = connect();
@@ -272,7 +272,7 @@ TEST_F(RunTest, WaitingForHintsIsNoLackOfATurn) {
   open({.wait_max = 100ms, .metrics = metrics_});
   HintingClient& client = connect();
   const Tokens prompt = prompt_of(1);
-  ASSERT_TRUE(client.begin(prompt, {}, {.credit = kPromptCount + 3, .economy = true}));
+  ASSERT_TRUE(client.begin(prompt, {}, {.credit = kPromptCount + 3, .hold = wire::Hold::economy}));
   for (int i = 0; i < 20; ++i) {
     loop_->step();
     if (loop_->idle()) now_ = loop_->due().value_or(now_ + 1s);
@@ -382,7 +382,8 @@ TEST_F(RunTest, ASilentDeviceHoldsNobodyUp) {
   HintingClient& other = connect();
   const Tokens prompt = prompt_of(1);
   const Tokens expected = plain(prompt);
-  ASSERT_TRUE(silent.begin(prompt, {}, {.credit = kContext, .rows = true, .economy = true}));
+  ASSERT_TRUE(
+      silent.begin(prompt, {}, {.credit = kContext, .rows = true, .hold = wire::Hold::economy}));
   ASSERT_TRUE(other.begin(prompt, {}, {.credit = kContext}));
   const Instant begun = now_;
   while (other.listen()) loop_->step();

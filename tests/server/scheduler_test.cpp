@@ -25,6 +25,9 @@ using testing::RefusedRound;
 using testing::ToyDecoder;
 using Tokens = std::vector<std::uint32_t>;
 
+constexpr std::uint32_t kContext = 160;
+constexpr wire::RunTerms kLockstep{.credit = kContext, .hold = wire::Hold::lockstep};
+
 struct Reply {
   std::uint64_t connection_id;
   std::variant<wire::Verdict, RefusedRound> what;
@@ -81,8 +84,6 @@ std::shared_ptr<Replies> Inbox::of(std::uint64_t connection_id) {
 
 class SchedulerTest : public ::testing::Test {
  protected:
-  static constexpr std::uint32_t kContext = 160;
-
   SessionParts parts() {
     return {.decoder = decoder_, .context_count = kContext, .is_end = [](std::uint32_t token) {
               return token == kToyEndToken;
@@ -106,11 +107,8 @@ class SchedulerTest : public ::testing::Test {
   }
 
   static wire::Prefill prefill(std::uint32_t round, const Tokens& tokens,
-                               const SamplingParams& sampling = {}) {
-    return {.round = round,
-            .base_length = 0,
-            .tokens = tokens,
-            .sampling = {.temperature = sampling.temperature, .seed = sampling.seed}};
+                               const wire::RunTerms& run = {}) {
+    return {.round = round, .tokens = tokens, .sampling = {.temperature = 0.0f}, .run = run};
   }
 
   static Tokens random_tokens(Random& random, std::uint32_t count) {
@@ -154,7 +152,6 @@ class SimulatedClient {
     Tokens held = plan().prompt;
     held.insert(held.end(), answer_.begin(), answer_.end());
     resuming_ = true;
-    draft_.clear();
     // What it wrote while it was away: partly right.
     Tokens offline;
     while (answer_.size() + offline.size() < plan().answer.size() && random_.below(4) != 0) {
@@ -166,7 +163,8 @@ class SimulatedClient {
                                .verified_length = static_cast<std::uint32_t>(held.size()),
                                .verified_hash = token_hash(held),
                                .tokens = offline,
-                               .sampling = sampling()};
+                               .sampling = sampling(),
+                               .run = kLockstep};
     length_.asked(request);
     scheduler.post(*client_, request);
   }
@@ -199,7 +197,6 @@ class SimulatedClient {
     draft(scheduler);
     if (whim == 2) return false;  // is gone while the target verifies
     if (whim == 1) {  // changes its mind: no root is known then, so everything is sent again
-      scheduler.cancel(connection_, round_);
       answer_.clear();
       ask(scheduler);
     }
@@ -217,35 +214,35 @@ class SimulatedClient {
     // What it has of the answer is context when it is sent again.
     Tokens tokens = plan().prompt;
     tokens.insert(tokens.end(), answer_.begin(), answer_.end());
-    draft_.clear();
     offline_.clear();
     resuming_ = false;
-    const wire::Prefill request{
-        .round = ++round_, .base_length = 0, .tokens = tokens, .sampling = sampling()};
+    if (round_ > 0) scheduler.cancel(connection_, round_);
+    const wire::Prefill request{.round = ++round_,
+                                .base_length = 0,
+                                .tokens = tokens,
+                                .sampling = sampling(),
+                                .run = kLockstep};
     length_.asked(request);
     scheduler.post(*client_, request);
   }
 
   void draft(Scheduler& scheduler) {
     const std::size_t wanted = random_.below(30);
-    std::vector<std::uint8_t> parents;
-    draft_.clear();
-    std::uint32_t parent = 0;
+    wire::Hints hints{.round = round_, .complete = true, .position = length_.value()};
+    std::size_t parent = 0;
     std::size_t at = answer_.size();
-    while (draft_.size() < wanted) {
+    while (hints.tokens.size() < wanted) {
+      const std::size_t node = hints.tokens.size() + 1;
       if (at < plan().answer.size() && random_.below(3) == 0) {
-        draft_.push_back(plan().answer[at++]);
-        parents.push_back(static_cast<std::uint8_t>(parent));
-        parent = static_cast<std::uint32_t>(draft_.size());
+        hints.tokens.push_back(plan().answer[at++]);
+        hints.parents.push_back(static_cast<std::uint16_t>(parent == 0 ? 0 : node - parent));
+        parent = node;
       } else {
-        draft_.push_back(static_cast<std::uint32_t>(random_.below(kToyVocabulary)));
-        parents.push_back(static_cast<std::uint8_t>(random_.below(draft_.size())));
+        hints.tokens.push_back(static_cast<std::uint32_t>(random_.below(kToyVocabulary)));
+        hints.parents.push_back(static_cast<std::uint16_t>(random_.below(node)));
       }
     }
-    scheduler.post(*client_, wire::Draft{.round = ++round_,
-                                         .base_length = length_.value(),
-                                         .tokens = draft_,
-                                         .parents = parents});
+    scheduler.hints(connection_, hints);
   }
 
   void take(const wire::Verdict& verdict) {
@@ -254,7 +251,7 @@ class SimulatedClient {
       answer_.insert(answer_.end(), offline_.begin(), offline_.begin() + verdict.accepted_count);
       resuming_ = false;
     }
-    for (const std::uint8_t row : verdict.path) answer_.push_back(draft_[row - 1]);
+    answer_.insert(answer_.end(), verdict.tokens.begin(), verdict.tokens.end());
     answer_.push_back(verdict.next);
   }
 
@@ -269,7 +266,6 @@ class SimulatedClient {
   bool resuming_ = false;
   Tokens offline_;
   Tokens answer_;
-  Tokens draft_;
 };
 
 class ManyClientsTest : public SchedulerTest {
@@ -391,8 +387,10 @@ TEST_F(SchedulerTest, NobodyWaitsForMoreThanWhatWasThereBefore) {
   std::set<std::uint64_t> with_prompt;  // whose request is a prompt
   const auto ask = [&](std::uint64_t id) {
     with_prompt.insert(id);
-    lengths[id].asked(prefill(++rounds[id], prompts.at(id)));
-    scheduler.post(clients.at(id), prefill(rounds[id], prompts.at(id)));
+    const wire::Prefill request =
+        prefill(++rounds[id], prompts.at(id), id <= kDrafting ? kLockstep : wire::RunTerms());
+    lengths[id].asked(request);
+    scheduler.post(clients.at(id), request);
   };
   for (std::uint64_t id = 1; id <= kDrafting + kPrompting; ++id) {
     clients.emplace(id, client(id));
@@ -418,18 +416,14 @@ TEST_F(SchedulerTest, NobodyWaitsForMoreThanWhatWasThereBefore) {
       ask(id);
       continue;
     }
-    Tokens draft;
-    std::vector<std::uint8_t> parents;
+    wire::Hints hints{.round = rounds[id], .complete = true, .position = lengths[id].value()};
     const std::uint32_t nodes = id == 1 ? 1 : 40;
-    while (draft.size() < nodes) {
-      parents.push_back(static_cast<std::uint8_t>(random.below(draft.size() + 1)));
-      draft.push_back(static_cast<std::uint32_t>(random.below(kToyVocabulary)));
+    while (hints.tokens.size() < nodes) {
+      hints.parents.push_back(static_cast<std::uint16_t>(random.below(hints.tokens.size() + 1)));
+      hints.tokens.push_back(static_cast<std::uint32_t>(random.below(kToyVocabulary)));
     }
     with_prompt.erase(id);
-    scheduler.post(clients.at(id), wire::Draft{.round = ++rounds[id],
-                                               .base_length = lengths[id].value(),
-                                               .tokens = draft,
-                                               .parents = parents});
+    scheduler.hints(id, hints);
   }
   for (std::uint64_t id = 1; id <= kDrafting + kPrompting; ++id) EXPECT_GE(verdicts[id], 20) << id;
 }
@@ -536,7 +530,7 @@ TEST_F(SchedulerTest, ACancelledRequestEndsTheRowsOfThePromptBefore) {
   hold = true;
   scheduler.post(client(2), prefill(1, {5, 6, 7}));
   begun.wait();
-  scheduler.post(fickle, wire::Draft{.round = 2, .base_length = 4});
+  scheduler.post(fickle, wire::Prefill{.round = 2, .base_length = 4});
   scheduler.cancel(1, 2);
   end.count_down();
   expect_verdict();
@@ -562,35 +556,26 @@ TEST_F(SchedulerTest, AFailingDeviceCostsTheSessionAlone) {
   TapBy tap([](std::span<float>) { throw DeviceError("the device is lost"); });
   Client unlucky = client(1);
   unlucky.tap = &tap;
-  scheduler.post(unlucky, prefill(1, random_tokens(random, 5)));
+  wire::RunTerms run = kLockstep;
+  run.rows = true;
+  scheduler.post(unlucky, prefill(1, random_tokens(random, 5), run));
   auto reply = inbox_.take();
   ASSERT_TRUE(reply);
   ASSERT_TRUE(std::holds_alternative<wire::Verdict>(reply->what));
 
-  const auto refusal_of = [&](std::uint32_t round) {
-    scheduler.post(unlucky, wire::Draft{.round = round, .base_length = 6});
+  const auto refusal = [&] {
     reply = inbox_.take();
     return reply ? std::get<RefusedRound>(reply->what).error.code : Errc::timed_out;
   };
-  EXPECT_EQ(refusal_of(2), Errc::refused);
-  EXPECT_EQ(refusal_of(3), Errc::session_unknown);
+  scheduler.hints(1, {.round = 1, .complete = true, .position = 6});
+  EXPECT_EQ(refusal(), Errc::refused);
+  scheduler.post(unlucky, wire::Prefill{.round = 2, .base_length = 6});
+  EXPECT_EQ(refusal(), Errc::session_unknown);
   // Others are served.
   scheduler.post(client(2), prefill(1, random_tokens(random, 5)));
   reply = inbox_.take();
   ASSERT_TRUE(reply);
   EXPECT_TRUE(std::holds_alternative<wire::Verdict>(reply->what));
-}
-
-TEST_F(SchedulerTest, VerdictsTellTheRowBudget) {
-  Scheduler scheduler(
-      parts(), {.passes = {.sessions = {.sessions_max = 64, .kv_bytes_max = 0}}, .queue_max = 100});
-  Random random(8);
-  // Nothing is known yet of what wider passes take.
-  EXPECT_EQ(scheduler.row_budget(), 8u);
-  scheduler.post(client(1), prefill(1, random_tokens(random, 5)));
-  const auto reply = inbox_.take();
-  ASSERT_TRUE(reply);
-  EXPECT_EQ(std::get<wire::Verdict>(reply->what).row_budget, 8u);
 }
 
 }  // namespace

@@ -18,9 +18,6 @@ class GrowthTest : public SessionMemoryTest {
     Tokens prompt;
     Tokens expected;
     Tokens answer = {};
-    Tokens sent = {};
-    std::uint32_t round = 0;
-    std::uint32_t refills = 0;
 
     bool done() const { return answer.size() >= expected.size(); }
   };
@@ -28,29 +25,22 @@ class GrowthTest : public SessionMemoryTest {
   void refill(PassLoop& server, Peer& peer) {
     Tokens all = peer.prompt;
     all.insert(all.end(), peer.answer.begin(), peer.answer.end());
-    peer.sent.clear();
-    ask(server, peer.client, ++peer.round, all);
+    ask_in_lockstep(server, peer.client, all);
   }
 
   // A full tree with two right tokens in it.
   void draft_widely(PassLoop& server, Peer& peer) {
-    peer.sent.clear();
-    std::vector<std::uint8_t> parents;
-    for (std::size_t i = peer.answer.size(); i < peer.expected.size() && peer.sent.size() < 2;
-         ++i) {
-      parents.push_back(static_cast<std::uint8_t>(peer.sent.size()));
-      peer.sent.push_back(peer.expected[i]);
+    Tokens nodes;
+    std::vector<std::uint16_t> distances;
+    for (std::size_t i = peer.answer.size(); i < peer.expected.size() && nodes.size() < 2; ++i) {
+      distances.push_back(nodes.empty() ? 0 : 1);
+      nodes.push_back(peer.expected[i]);
     }
-    while (peer.sent.size() < kDraftNodesMax) {
-      parents.push_back(static_cast<std::uint8_t>(random_.below(peer.sent.size() + 1)));
-      peer.sent.push_back(static_cast<std::uint32_t>(random_.below(kToyVocabulary)));
+    while (nodes.size() < kDraftNodesMax) {
+      distances.push_back(static_cast<std::uint16_t>(random_.below(nodes.size() + 1)));
+      nodes.push_back(static_cast<std::uint32_t>(random_.below(kToyVocabulary)));
     }
-    server.begin(peer.client,
-                 wire::Draft{.round = ++peer.round,
-                             .base_length = length(peer.client),
-                             .tokens = peer.sent,
-                             .parents = parents},
-                 now_);
+    draft(server, peer.client, nodes, distances);
   }
 
   // Everybody asks at once and then drafts as fast as it goes. Returns how often sessions had to be
@@ -90,7 +80,7 @@ class GrowthTest : public SessionMemoryTest {
           continue;
         }
         const auto& verdict = std::get<wire::Verdict>(what);
-        for (const std::uint8_t row : verdict.path) peer.answer.push_back(peer.sent[row - 1]);
+        peer.answer.insert(peer.answer.end(), verdict.tokens.begin(), verdict.tokens.end());
         peer.answer.push_back(verdict.next);
         if (!peer.done()) {
           draft_widely(server, peer);

@@ -11,10 +11,11 @@ class LineTest : public SessionMemoryTest {
  protected:
   static constexpr std::uint32_t kPages = 18;
 
-  void fill(PassLoop& server) {
+  void fill(PassLoop& server) { fill(server, lockstep()); }
+  void fill(PassLoop& server, const wire::RunTerms& terms) {
     for (const Client* c : {&first_, &second_}) {
       const Tokens& prompt = c == &first_ ? prompts_[0] : prompts_[1];
-      ask(server, *c, 1, prompt);
+      ask(server, *c, prompt, 0, terms);
       run(server);
       EXPECT_EQ(next(*c), alone(prompt, 1)[0]);
       now_ += std::chrono::milliseconds(10);
@@ -22,13 +23,8 @@ class LineTest : public SessionMemoryTest {
   }
 
   // Wants more than twice the pages that a session of 200 tokens has. All that it drafts is wrong.
-  void draft_widely(PassLoop& server, const Client& c, std::uint32_t round, std::uint32_t right) {
-    server.begin(c,
-                 wire::Draft{.round = round,
-                             .base_length = length(c),
-                             .tokens = Tokens(kDraftNodesMax, right == 5 ? 6 : 5),
-                             .parents = std::vector<std::uint8_t>(kDraftNodesMax, 0)},
-                 now_);
+  void draft_widely(PassLoop& server, const Client& c, std::uint32_t right) {
+    draft(server, c, Tokens(kDraftNodesMax, right == 5 ? 6 : 5));
   }
 
   std::vector<Tokens> prompts_ = {random_tokens(200), random_tokens(200), random_tokens(200),
@@ -42,13 +38,13 @@ class LineTest : public SessionMemoryTest {
 TEST_F(LineTest, APromptWaitsUntilSomebodyLeaves) {
   PassLoop server = loop(kPages);
   fill(server);
-  ask(server, third_, 1, prompts_[2]);
-  ask(server, fourth_, 1, prompts_[3]);
+  ask(server, third_, prompts_[2]);
+  ask(server, fourth_, prompts_[3]);
   run(server);
   EXPECT_EQ(server.waiting_count(), 2u);
   EXPECT_FALSE(has_reply(third_));
   // Those that are at work go on.
-  draft(server, first_, 2);
+  draft(server, first_);
   run(server);
   EXPECT_EQ(next(first_), alone(prompts_[0], 2)[1]);
   server.end(2);
@@ -66,8 +62,8 @@ TEST_F(LineTest, APromptWaitsUntilSomebodyLeaves) {
 TEST_F(LineTest, TheLineIsBoundedAndTheRefusalNamesTheRemedy) {
   PassLoop server = loop(kPages, 1);
   fill(server);
-  ask(server, third_, 1, prompts_[2]);
-  ask(server, fourth_, 1, prompts_[3]);
+  ask(server, third_, prompts_[2]);
+  ask(server, fourth_, prompts_[3]);
   const Error refused = error(fourth_);
   EXPECT_EQ(refused.code, Errc::refused);
   EXPECT_NE(refused.message.find("--kv-memory"), std::string::npos);
@@ -78,9 +74,9 @@ TEST_F(LineTest, TheLineIsBoundedAndTheRefusalNamesTheRemedy) {
 TEST_F(LineTest, WhoHadNoTurnForTooLongIsRefusedAndTheOthersGoOn) {
   PassLoop server = loop(kPages, 64, std::chrono::milliseconds(500));
   fill(server);
-  ask(server, third_, 1, prompts_[2]);
+  ask(server, third_, prompts_[2]);
   now_ += std::chrono::milliseconds(300);
-  ask(server, fourth_, 1, prompts_[3]);
+  ask(server, fourth_, prompts_[3]);
   now_ += std::chrono::milliseconds(300);
   server.step();
   EXPECT_EQ(error(third_).code, Errc::refused);
@@ -92,7 +88,7 @@ TEST_F(LineTest, WhoHadNoTurnForTooLongIsRefusedAndTheOthersGoOn) {
   EXPECT_EQ(next(fourth_), alone(prompts_[3], 1)[0]);
   // It may ask again.
   server.end(4);
-  ask(server, third_, 2, prompts_[2]);
+  ask(server, third_, prompts_[2]);
   run(server);
   EXPECT_EQ(next(third_), alone(prompts_[2], 1)[0]);
 }
@@ -100,14 +96,14 @@ TEST_F(LineTest, WhoHadNoTurnForTooLongIsRefusedAndTheOthersGoOn) {
 TEST_F(LineTest, WhoCancelsOrLeavesIsNotWaitedFor) {
   PassLoop server = loop(kPages);
   fill(server);
-  ask(server, third_, 1, prompts_[2]);
-  ask(server, fourth_, 1, prompts_[3]);
+  ask(server, third_, prompts_[2]);
+  ask(server, fourth_, prompts_[3]);
   server.cancel(3, 1);
   EXPECT_EQ(server.waiting_count(), 1u);
   server.end(4);
   EXPECT_EQ(server.waiting_count(), 0u);
   // The cancelled one asks again and gets its turn.
-  ask(server, third_, 2, prompts_[3]);
+  ask(server, third_, prompts_[3]);
   server.end(1);
   server.step();
   run(server);
@@ -116,25 +112,25 @@ TEST_F(LineTest, WhoCancelsOrLeavesIsNotWaitedFor) {
 
 TEST_F(LineTest, TheSessionThatIsIdleLongestGivesWayAndItsClientSendsAllAgain) {
   PassLoop server = loop(kPages);
-  fill(server);
-  ask(server, third_, 1, prompts_[2]);
+  fill(server, {});
+  ask(server, third_, prompts_[2]);
   run(server);
   EXPECT_FALSE(has_reply(third_));
   now_ += std::chrono::milliseconds(985);  // the first is idle for more than a second
   server.step();
   run(server);
   EXPECT_EQ(next(third_), alone(prompts_[2], 1)[0]);
-  draft(server, first_, 2);
+  ask(server, first_, {}, 201);
   EXPECT_EQ(error(first_).code, Errc::session_unknown);
-  ask(server, first_, 3, random_tokens(5), 201);
+  ask(server, first_, random_tokens(5), 201);
   EXPECT_EQ(error(first_).code, Errc::session_unknown);
-  draft(server, second_, 2);
+  ask(server, second_, {}, 201);
   run(server);
   EXPECT_EQ(next(second_), alone(prompts_[1], 2)[1]);
 
   // Its pages may be gone or not: what it gets is the same.
   now_ += std::chrono::seconds(2);
-  ask(server, first_, 4, prompts_[0]);
+  ask(server, first_, prompts_[0]);
   run(server);
   EXPECT_EQ(next(first_), alone(prompts_[0], 1)[0]);
 }
@@ -142,13 +138,13 @@ TEST_F(LineTest, TheSessionThatIsIdleLongestGivesWayAndItsClientSendsAllAgain) {
 TEST_F(LineTest, WhoWaitsLongGetsItsTurnThoughNobodyIsIdle) {
   PassLoop server = loop(kPages);
   fill(server);
-  ask(server, third_, 1, prompts_[2]);
+  ask(server, third_, prompts_[2]);
   const Instant begun = now_;
-  for (std::uint32_t round = 2; !has_reply(third_); ++round) {
+  while (!has_reply(third_)) {
     ASSERT_LT(now_ - begun, std::chrono::seconds(6));
     for (const Client* c : {&first_, &second_}) {
       if (has_reply(third_)) break;
-      draft(server, *c, round);
+      draft(server, *c);
       run(server);
       if (now_ - begun < std::chrono::seconds(4)) next(*c);
     }
@@ -163,17 +159,17 @@ TEST_F(LineTest, WhoWaitsLongGetsItsTurnThoughNobodyIsIdle) {
 // Two clients take turns, so that one prompt always runs, and beside it the draft has no room.
 TEST_F(LineTest, PromptsThatComeOneAfterTheOtherDoNotKeepADraftOut) {
   PassLoop server = loop(21);
-  ask(server, first_, 1, prompts_[0]);
+  ask_in_lockstep(server, first_, prompts_[0]);
   run(server);
   next(first_);
   const std::uint32_t drafted = alone(prompts_[0], 2)[1];
-  ask(server, second_, 1, prompts_[1]);
-  draft_widely(server, first_, 2, drafted);
+  ask(server, second_, prompts_[1]);
+  draft_widely(server, first_, drafted);
   server.step();
   EXPECT_EQ(next(second_), alone(prompts_[1], 1)[0]);
   ASSERT_FALSE(has_reply(first_)) << "there was room for both";
   now_ += std::chrono::milliseconds(10);
-  ask(server, third_, 1, prompts_[2]);
+  ask(server, third_, prompts_[2]);
   EXPECT_EQ(server.waiting_count(), 1u);
   server.step();
   EXPECT_EQ(next(first_), drafted);
@@ -186,18 +182,15 @@ TEST_F(LineTest, PromptsThatComeOneAfterTheOtherDoNotKeepADraftOut) {
 // Nor does a run that is to have no pass now.
 TEST_F(LineTest, ARunThatWaitsForHintsGivesWayToADraftThatIsReady) {
   PassLoop server = loop(kLeastPages);
-  const wire::Prefill request{
-      .round = 1, .tokens = prompts_[0], .run = {.credit = kContext, .economy = true}};
-  inboxes_.at(first_.connection_id)->length.asked(request);
-  server.begin(first_, request, now_);
+  ask(server, first_, prompts_[0], 0, {.credit = kContext, .hold = wire::Hold::economy});
   run(server);
   next(first_);
   ASSERT_TRUE(server.due()) << "it waits for hints";
-  ask(server, second_, 1, prompts_[1]);
+  ask_in_lockstep(server, second_, prompts_[1]);
   run(server);
   next(second_);
   const std::uint32_t drafted = alone(prompts_[1], 2)[1];
-  draft_widely(server, second_, 2, drafted);
+  draft_widely(server, second_, drafted);
   server.step();
   EXPECT_EQ(next(second_), drafted);
   EXPECT_EQ(error(first_).code, Errc::session_unknown);

@@ -34,6 +34,7 @@ class Inbox final : public Replies {
   }
 
   HeldLength length;
+  std::uint32_t last_round = 0;
   std::deque<std::variant<wire::Verdict, RefusedRound>> news;
   std::vector<wire::Activations> chunks;
 };
@@ -87,20 +88,37 @@ class SessionMemoryTest : public ::testing::Test {
     return plain_answer({decoder_, kContext, parts().is_end, kv_type_}, prompt, count, sampling);
   }
 
-  void ask(PassLoop& loop, const Client& c, std::uint32_t round, const Tokens& tokens,
-           std::uint32_t base = 0) {
-    const wire::Prefill request{.round = round,
+  wire::RunTerms lockstep() const {
+    return {.credit = kContext, .rows = tap_ != nullptr, .hold = wire::Hold::lockstep};
+  }
+  void ask(PassLoop& loop, const Client& c, const Tokens& tokens, std::uint32_t base = 0,
+           const wire::RunTerms& run = {}) {
+    Inbox& inbox = *inboxes_.at(c.connection_id);
+    loop.cancel(c.connection_id, inbox.last_round);
+    const wire::Prefill request{.round = ++inbox.last_round,
                                 .base_length = base,
                                 .tokens = tokens,
-                                .sampling = {.temperature = 0.0f, .seed = 0}};
-    inboxes_.at(c.connection_id)->length.asked(request);
+                                .sampling = {.temperature = 0.0f, .seed = 0},
+                                .run = run};
+    inbox.length.asked(request);
     loop.begin(c, request, now_);
   }
-  std::uint32_t length(const Client& c) const {
-    return inboxes_.at(c.connection_id)->length.value();
+  void ask_in_lockstep(PassLoop& loop, const Client& c, const Tokens& tokens,
+                       std::uint32_t base = 0) {
+    ask(loop, c, tokens, base, lockstep());
   }
-  void draft(PassLoop& loop, const Client& c, std::uint32_t round) {
-    loop.begin(c, wire::Draft{.round = round, .base_length = length(c)}, now_);
+  // Complete hints for the next pass of its run, the parent of each `distances` before it.
+  void draft(PassLoop& loop, const Client& c, const Tokens& nodes = {},
+             std::vector<std::uint16_t> distances = {}) {
+    const Inbox& inbox = *inboxes_.at(c.connection_id);
+    distances.resize(nodes.size());
+    loop.hints(c.connection_id,
+               {.round = inbox.last_round,
+                .complete = true,
+                .position = inbox.length.value(),
+                .tokens = nodes,
+                .parents = std::move(distances)},
+               now_);
   }
   static void run(PassLoop& loop) {
     for (int i = 0; i < 1000 && !loop.idle(); ++i) loop.step();

@@ -16,24 +16,24 @@ class KvTypeTest : public SessionMemoryTest, public ::testing::WithParamInterfac
 
   // An answer of drafts, each of which holds the next tokens of `truth` and others beside them.
   Tokens drafted(PassLoop& server, const Client& c, const Tokens& prompt, const Tokens& truth) {
-    ask(server, c, 1, prompt);
+    ask_in_lockstep(server, c, prompt);
     run(server);
     Tokens answer = {next(c)};
-    for (std::uint32_t round = 2; answer.size() < truth.size(); ++round) {
+    while (answer.size() < truth.size()) {
       Tokens nodes;
-      wire::Draft draft{.round = round, .base_length = length(c)};
+      std::vector<std::uint16_t> distances;
       for (std::size_t i = answer.size(); i < truth.size() && i < answer.size() + 4; ++i) {
-        const auto parent = static_cast<std::uint8_t>(nodes.size());
-        for (const std::uint32_t token : {(truth[i] + 1) % kToyVocabulary, truth[i]}) {
-          nodes.push_back(token);
-          draft.parents.push_back(parent);
-        }
+        // The second of each pair, the right one, is the parent of the next.
+        const bool below_root = nodes.empty();
+        distances.push_back(below_root ? 0 : 1);
+        distances.push_back(below_root ? 0 : 2);
+        nodes.push_back((truth[i] + 1) % kToyVocabulary);
+        nodes.push_back(truth[i]);
       }
-      draft.tokens = nodes;
-      server.begin(c, draft, now_);
+      draft(server, c, nodes, distances);
       run(server);
       const auto verdict = std::get<wire::Verdict>(reply(c));
-      for (const std::uint8_t node : verdict.path) answer.push_back(nodes[node - 1u]);
+      answer.insert(answer.end(), verdict.tokens.begin(), verdict.tokens.end());
       answer.push_back(verdict.next);
     }
     answer.resize(truth.size());
@@ -96,7 +96,7 @@ TEST_F(SessionMemoryTest, NobodyGivesWayToAPromptThatIsRefused) {
   PassLoop server(parts(), {.sessions = {.sessions_max = 1}, .metrics = metrics_},
                   [this] { return now_; });
   const Client left = client(1);
-  ask(server, left, 1, {5, 6, 7});
+  ask(server, left, {5, 6, 7});
   run(server);
   next(left);
   server.end(1);
@@ -109,7 +109,7 @@ TEST_F(SessionMemoryTest, NobodyGivesWayToAPromptThatIsRefused) {
   EXPECT_EQ(answer_to({.round = 2, .tokens = {testing::kToyVocabulary}}), Errc::protocol);
   EXPECT_EQ(server.memory().evictions, 0u);
   EXPECT_EQ(metrics_->sessions.value(), 1u);
-  ask(server, asking, 3, {5, 6, 7});
+  ask(server, asking, {5, 6, 7});
   run(server);
   EXPECT_EQ(next(asking), alone({5, 6, 7}, 1)[0]);
   EXPECT_EQ(server.memory().evictions, 1u);
@@ -138,14 +138,13 @@ TEST_F(SessionMemoryTest, TheSameTextIsAnsweredAgainAndGoesOn) {
   for (const std::uint32_t prompt_length : {20u, 32u, 100u}) {
     const Tokens prompt = random_tokens(prompt_length);
     const Tokens expected = alone(prompt, 70);
-    std::uint32_t round = 1;
     for (int time = 0; time < 3; ++time) {
-      if (time == 0) ask(server, c, round++, prompt);
-      if (time > 0) ask(server, c, round++, {}, prompt_length);
+      if (time == 0) ask_in_lockstep(server, c, prompt);
+      if (time > 0) ask_in_lockstep(server, c, {}, prompt_length);
       run(server);
       Tokens answer{next(c)};
       while (answer.size() < expected.size()) {
-        draft(server, c, round++);
+        draft(server, c);
         run(server);
         answer.push_back(next(c));
       }
@@ -159,7 +158,7 @@ TEST_F(SessionMemoryTest, ABeginningThatIsThereIsNotRunAgain) {
   const Tokens prompt = random_tokens(100);
   const auto rows_of = [&](const Client& c, const Tokens& tokens) {
     const std::uint64_t before = server.count().rows;
-    ask(server, c, 1, tokens);
+    ask(server, c, tokens);
     run(server);
     EXPECT_EQ(next(c), alone(tokens, 1)[0]);
     return server.count().rows - before;
@@ -192,7 +191,7 @@ TEST_F(SessionMemoryTest, AServerThatReusesNoBeginningsRunsEachPromptWhole) {
   for (const std::uint64_t id : {1, 2, 3}) {
     const Client c = client(id);
     const std::uint64_t before = server.count().rows;
-    ask(server, c, 1, prompt);
+    ask(server, c, prompt);
     run(server);
     EXPECT_EQ(next(c), expected);
     EXPECT_EQ(server.count().rows - before, 100u);
@@ -211,13 +210,13 @@ TEST_P(KvTypeTest, ReusedPagesGiveTheSameAnswersAndActivationsBitForBit) {
   const auto talk = [&](PassLoop& server, const Client& c) {
     std::vector<Bytes> rows;
     Tokens answer;
-    ask(server, c, 1, prompt);
-    for (std::uint32_t round = 2; answer.size() < expected.size(); ++round) {
+    ask_in_lockstep(server, c, prompt);
+    while (answer.size() < expected.size()) {
       run(server);
       const auto verdict = std::get<wire::Verdict>(reply(c));
       rows.push_back(verdict.activations);
       answer.push_back(verdict.next);
-      draft(server, c, round);
+      draft(server, c);
     }
     EXPECT_EQ(answer, expected);
     for (const wire::Activations& chunk : inboxes_.at(c.connection_id)->chunks) {
@@ -241,10 +240,10 @@ TEST_P(KvTypeTest, WhatOneRewritesStaysAsItWasForTheOthers) {
   const Tokens prompt = random_tokens(100);
   const Client first = client(1);
   const Client second = client(2);
-  ask(server, first, 1, prompt);
+  ask(server, first, prompt);
   run(server);
   next(first);
-  ask(server, second, 1, prompt);
+  ask_in_lockstep(server, second, prompt);
   run(server);
   next(second);
   ASSERT_EQ(server.memory().tokens_reused, 96u);
@@ -252,13 +251,13 @@ TEST_P(KvTypeTest, WhatOneRewritesStaysAsItWasForTheOthers) {
     Tokens changed(prompt.begin(), prompt.begin() + base);
     const Tokens rest = random_tokens(30);
     changed.insert(changed.end(), rest.begin(), rest.end());
-    ask(server, first, base, rest, base);
+    ask(server, first, rest, base);
     run(server);
     EXPECT_EQ(next(first), alone(changed, 1)[0]) << base;
   }
   Tokens answer = alone(prompt, 6);
   for (std::size_t i = 1; i < answer.size(); ++i) {
-    draft(server, second, static_cast<std::uint32_t>(10 + i));
+    draft(server, second);
     run(server);
     EXPECT_EQ(next(second), answer[i]);
   }

@@ -38,7 +38,7 @@ class RowsKeeper final : public testing::HeardReplies {
     HeardReplies::activations(std::move(chunk));
   }
 
-  // The first position that becomes valid with the draft that is asked now.
+  // The first position that becomes valid with the pass that is asked now.
   void expect_from(std::uint32_t position) { valid_from_ = position; }
 
   std::vector<float> rows;  // of positions 0, 1, ...; those that have not come are zero
@@ -89,30 +89,38 @@ class StateTapTest : public ::testing::Test {
     ASSERT_TRUE(loop.idle());
   }
   void prefill(PassLoop& server, const Client& c) {
-    server.begin(c, wire::Prefill{.round = 1, .tokens = prompt_}, now_);
+    server.begin(
+        c,
+        wire::Prefill{.round = 1,
+                      .tokens = prompt_,
+                      .run = {.credit = kContext, .rows = true, .hold = wire::Hold::lockstep}},
+        now_);
     run(server);
     ASSERT_FALSE(keepers_[c.connection_id]->verdicts.empty()) << "no verdict";
     EXPECT_EQ(keepers_[c.connection_id]->verdicts.back().next, answer_[0]);
   }
-  // Drafts the answer in threes behind the prompt: each right token beside a wrong one.
+  // Drafts the answer in threes behind the prompt, each right token beside a wrong one, and ends
+  // the run.
   std::uint32_t draft(PassLoop& server, const Client& c, std::uint32_t cycles) {
     RowsKeeper& keeper = *keepers_[c.connection_id];
     std::uint32_t have = 1;
-    for (std::uint32_t round = 2; round < 2 + cycles; ++round) {
-      wire::Draft request{.round = round,
-                          .base_length = static_cast<std::uint32_t>(prompt_.size()) + have};
+    for (std::uint32_t cycle = 0; cycle < cycles; ++cycle) {
+      wire::Hints hints{.round = 1,
+                        .complete = true,
+                        .position = static_cast<std::uint32_t>(prompt_.size()) + have,
+                        .parents = {0, 0, 1, 2, 1, 2}};
       for (std::uint32_t i = 0; i < 3; ++i) {
         for (const std::uint32_t wrong : {1u, 0u}) {
-          request.parents.push_back(static_cast<std::uint8_t>(request.tokens.size() / 2 * 2));
-          request.tokens.push_back((answer_[have + i] + wrong) % testing::kToyVocabulary);
+          hints.tokens.push_back((answer_[have + i] + wrong) % testing::kToyVocabulary);
         }
       }
-      keeper.expect_from(request.base_length - 1);
-      server.begin(c, request, now_);
+      keeper.expect_from(hints.position - 1);
+      server.hints(c.connection_id, hints, now_);
       run(server);
-      EXPECT_EQ(keeper.verdicts.back().path.size(), 3u);
+      EXPECT_EQ(keeper.verdicts.back().tokens.size(), 3u);
       have += 4;
     }
+    server.cancel(c.connection_id, 1);
     return static_cast<std::uint32_t>(prompt_.size()) + have;
   }
   // What a tap reads of the same tokens, run alone and without any pages.
@@ -160,8 +168,9 @@ TEST_F(StateTapTest, SendsStatesOfPagesThatAnotherSessionComputed) {
 
 TEST_F(StateTapTest, SendsStatesAgainToWhoResumes) {
   PassLoop server = loop(64);
-  prefill(server, client(1, 1));
-  const std::uint32_t length = draft(server, client(1, 1), 3);
+  const Client c = client(1, 1);
+  prefill(server, c);
+  const std::uint32_t length = draft(server, c, 3);
   server.end(1);
   Tokens verified = prompt_;
   verified.insert(verified.end(), answer_.begin(), answer_.end());

@@ -1,4 +1,4 @@
-// Streams: the server goes on alone, with or without a drafter beside the target.
+// Runs without hints: the server goes on alone, with or without a drafter beside the target.
 #include <gtest/gtest.h>
 
 #include "server/passes/pass_loop.h"
@@ -22,7 +22,7 @@ using Tokens = std::vector<std::uint32_t>;
 
 constexpr std::uint64_t kDrafterBytes = 100;
 
-// One of whom a stream's tokens are put together, and who may cease to read.
+// Puts the tokens of a run together, and may cease to read.
 class Reader final : public testing::HeardReplies {
  public:
   void verdict(wire::Verdict verdict) override {
@@ -32,7 +32,7 @@ class Reader final : public testing::HeardReplies {
   bool full() const override { return full_; }
 
   void reads(bool does) { full_ = !does; }
-  bool streams_on() const { return verdicts.back().ending == wire::Ending::none; }
+  bool goes_on() const { return verdicts.back().ending == wire::Ending::none; }
   Tokens tokens() const {
     Tokens all;
     for (const wire::Verdict& v : verdicts) {
@@ -132,25 +132,32 @@ class StreamTest : public ::testing::Test {
             .tap = nullptr};
   }
 
-  // Asks, and takes in the verdict on the prompt.
+  // Takes in the verdict on the prompt, whose run has no credit for more.
   void prompt(const Client& to, const Tokens& text, std::uint32_t base_length,
-              const SamplingParams& sampling, std::uint32_t round = 1) {
-    const wire::Prefill request{
-        .round = round, .base_length = base_length, .tokens = text, .sampling = sampling};
-    length(to).asked(request);
+              const SamplingParams& sampling) {
+    Reader& reader = reader_of(to);
+    std::uint32_t& round = rounds_[to.connection_id];
+    loop_->cancel(to.connection_id, round);
+    const auto answered = base_length + static_cast<std::uint32_t>(text.size()) + 1;
+    const wire::Prefill request{.round = ++round,
+                                .base_length = base_length,
+                                .tokens = text,
+                                .sampling = sampling,
+                                .run = {.credit = answered}};
+    reader.length.asked(request);
     loop_->begin(to, request, now_);
     while (!loop_->idle()) loop_->step();
   }
 
-  void stream(const Client& to, std::uint32_t tokens, std::uint32_t round = 2) {
-    loop_->begin(
-        to, wire::Draft{.round = round, .base_length = length(to).value(), .stream_tokens = tokens},
-        now_);
+  // Credit for so many tokens more.
+  void stream(const Client& to, std::uint32_t tokens) {
+    const Reader& reader = reader_of(to);
+    loop_->hints(to.connection_id,
+                 {.round = rounds_[to.connection_id], .credit = reader.length.value() + tokens},
+                 now_);
   }
 
-  static testing::HeldLength& length(const Client& of) {
-    return static_cast<Reader&>(*of.reply).length;
-  }
+  static Reader& reader_of(const Client& client) { return static_cast<Reader&>(*client.reply); }
 
   Tokens plain_answer(const Tokens& text, const SamplingParams& sampling, std::size_t count) {
     const auto is_end = [](std::uint32_t token) { return token == kToyEndToken; };
@@ -173,6 +180,7 @@ class StreamTest : public ::testing::Test {
   std::unique_ptr<Tap> tap_;
   std::optional<Speculation> speculation_;
   std::optional<PassLoop> loop_;
+  std::map<std::uint64_t, std::uint32_t> rounds_;  // of the newest prompts, by connection
   std::vector<std::string> failures_;
 };
 
@@ -203,16 +211,12 @@ TEST_P(LosslessStreamTest, StreamsAreThePlainAnswers) {
       const auto base = turn == 0 ? 0u : static_cast<std::uint32_t>(2 + random.below(2));
       readers.push_back(std::make_shared<Reader>());
       const Client to = client(id, readers.back());
-      const auto round = static_cast<std::uint32_t>(2 * turn + 1);
-      prompt(to, Tokens(text.begin() + base, text.end()), base,
-             {.temperature = sampling.temperature, .seed = sampling.seed}, round);
+      prompt(to, Tokens(text.begin() + base, text.end()), base, sampling);
       answers.push_back(plain_answer(text, sampling, 40));
     }
     for (std::uint64_t id = 1; id <= kClients; ++id) {
       const auto& reader = readers[id - 1];
-      if (reader->streams_on()) {
-        stream(client(id, reader), 39, static_cast<std::uint32_t>(2 * turn + 2));
-      }
+      if (reader->goes_on()) stream(client(id, reader), 39);
     }
     while (!loop_->idle()) loop_->step();
     for (std::size_t i = 0; i < readers.size(); ++i) {
@@ -250,7 +254,7 @@ TEST_F(StreamTest, DraftsFollowTheNoiseOfTheDraw) {
     const auto reader = std::make_shared<Reader>();
     const Client to = client(id, reader);
     prompt(to, {5, 6, 7}, 0, {.temperature = 2.0f, .seed = id});
-    if (!reader->streams_on()) continue;
+    if (!reader->goes_on()) continue;
     stream(to, 60);
     while (!loop_->idle()) loop_->step();
     tokens += reader->tokens().size();
@@ -260,7 +264,7 @@ TEST_F(StreamTest, DraftsFollowTheNoiseOfTheDraw) {
   EXPECT_GT(static_cast<double>(tokens), 2.0 * static_cast<double>(verdicts));
 }
 
-TEST_F(StreamTest, AStreamHasAsManyTokensAsWereAskedFor) {
+TEST_F(StreamTest, GoesAsFarAsItsCredit) {
   for (const Beside drafter : {Beside::nothing, Beside::twin}) {
     open({.drafter = drafter});
     for (const std::uint32_t count : {1u, 2u, 5u, 9u}) {
@@ -303,18 +307,18 @@ TEST_F(StreamTest, ACancelledStreamLeavesASessionToBuildOn) {
         open({.drafter = drafter});  // which has not learned yet what drafts are worth
         const auto reader = std::make_shared<Reader>();
         const Client to = client(1 + steps, reader);
-        prompt(to, {5, 6, 7}, 0, {}, 1);
+        prompt(to, {5, 6, 7}, 0, {});
         stream(to, 40);
         for (std::uint32_t i = 0; i < steps; ++i) loop_->step();
-        loop_->cancel(to.connection_id, 2);
+        loop_->cancel(to.connection_id, rounds_[to.connection_id]);
         EXPECT_TRUE(loop_->idle());
         // What was sent and not heard comes again.
-        prompt(to, {}, 3 + 1 + heard, {}, 3);
+        prompt(to, {}, 3 + 1 + heard, {});
         ASSERT_TRUE(reader->refusals.empty()) << reader->refusals[0].message;
         EXPECT_EQ(reader->verdicts.back().next, expected[1 + heard]);
         // The server, which drafts itself, may have been further.
         const auto before = static_cast<std::ptrdiff_t>(reader->tokens().size());
-        stream(to, 10, 4);
+        stream(to, 10);
         while (!loop_->idle()) loop_->step();
         ASSERT_TRUE(reader->refusals.empty()) << reader->refusals[0].message;
         const Tokens all = reader->tokens();
@@ -336,6 +340,7 @@ TEST_F(StreamTest, DraftersKeepToTheirMemoryAndLeaveItBehind) {
     prompt(client(id, readers.back()), {5, 6, 7}, 0, {});
   }
   for (std::uint64_t id = 1; id <= 3; ++id) stream(client(id, readers[id - 1]), 20);
+  loop_->step();
   EXPECT_EQ(speculation_->bytes(), 2 * kDrafterBytes);
   while (!loop_->idle()) loop_->step();
   for (const auto& reader : readers) {
@@ -359,6 +364,7 @@ TEST_F(StreamTest, AnIdleSessionGivesItsDrafterUp) {
     prompt(to, {5, 6, last}, 0, {});
     stream(to, 20);
     while (!loop_->idle()) loop_->step();
+    loop_->cancel(id, rounds_[id]);
     EXPECT_EQ(reader->tokens(), plain_answer({5, 6, last}, {}, 21));
     EXPECT_EQ(speculation_->bytes(), kDrafterBytes);
     return reader->verdicts.at(1).drafted;
@@ -399,7 +405,7 @@ TEST_F(StreamTest, WhereNoDrafterCanBeMadeTheStreamIsPlain) {
   EXPECT_NE(failures_[0].find("no memory"), std::string::npos);
 }
 
-// A draft and a long prompt beside streams have their turns.
+// A long prompt beside runs has its turns.
 TEST_F(StreamTest, StreamsHoldUpNobody) {
   open({});
   std::vector<std::shared_ptr<Reader>> readers;
@@ -416,7 +422,7 @@ TEST_F(StreamTest, StreamsHoldUpNobody) {
   for (int i = 0; i < 3; ++i) loop_->step();
   EXPECT_EQ(asking->verdicts.size(), 1u) << "64 rows a pass";
   for (const auto& reader : readers) {
-    EXPECT_TRUE(reader->verdicts.size() == 4 || !reader->streams_on());
+    EXPECT_TRUE(reader->verdicts.size() == 4 || !reader->goes_on());
   }
 }
 

@@ -21,6 +21,7 @@ class Length final : public Replies {
   void verdict(wire::Verdict verdict) override {
     const std::lock_guard lock(mutex_);
     value_ += static_cast<std::uint32_t>(verdict.tokens.size()) + 1;
+    hinted_ += verdict.hinted;
     changed_.notify_all();
   }
   void activations(wire::Activations) override { ADD_FAILURE() << "there is no tap"; }
@@ -31,33 +32,37 @@ class Length final : public Replies {
     std::unique_lock lock(mutex_);
     return changed_.wait_for(lock, 20s, [&] { return value_ >= length; });
   }
+  std::uint32_t hinted() {
+    const std::lock_guard lock(mutex_);
+    return hinted_;
+  }
 
  private:
   std::mutex mutex_;
   std::condition_variable changed_;
   std::uint32_t value_ = kPromptLength;
+  std::uint32_t hinted_ = 0;
 };
 
 class WaitingHintsTest : public testing::HeldSchedulerTest {
  protected:
   // A run whose prompt is in a pass that does not end.
-  void begin() {
-    scheduler_.post(
-        {.connection_id = kConnection,
-         .reply = length_,
-         .session = {},
-         .identity = "someone",
-         .tap = nullptr},
-        wire::Prefill{.round = 1, .tokens = {5, 6}, .run = {.credit = kPromptLength + 1}});
+  void begin(const wire::RunTerms& run = {.credit = kPromptLength + 1}) {
+    scheduler_.post({.connection_id = kConnection,
+                     .reply = length_,
+                     .session = {},
+                     .identity = "someone",
+                     .tap = nullptr},
+                    wire::Prefill{.round = 1, .tokens = {5, 6}, .run = run});
     pass_.wait_begun();
   }
-  void give(std::uint32_t credit, bool economy = false) {
-    scheduler_.hints(kConnection, {.round = 1, .credit = credit, .economy = economy});
+  void give(std::uint32_t credit, wire::Hold hold = wire::Hold::none) {
+    scheduler_.hints(kConnection, {.round = 1, .credit = credit, .hold = hold});
   }
   // Hints about a text that nobody knows.
-  void hint(std::uint32_t first, std::uint32_t nodes, bool economy = false) {
+  void hint(std::uint32_t first, std::uint32_t nodes, wire::Hold hold = wire::Hold::none) {
     scheduler_.hints(kConnection, {.round = 1,
-                                   .economy = economy,
+                                   .hold = hold,
                                    .first = first,
                                    .position = kPromptLength,
                                    .prefix_hash = 1,
@@ -79,11 +84,11 @@ TEST_F(WaitingHintsTest, CreditIsNotTakenBackByAMessageThatGivesLess) {
 }
 
 // The run is to make no pass for its root at once.
-TEST_F(WaitingHintsTest, WhatWasSaidLastAboutEconomyHolds) {
+TEST_F(WaitingHintsTest, TheLastHoldApplies) {
   begin();
   give(0);
   hint(1, 1);
-  give(kPromptLength + 3, /*economy=*/true);
+  give(kPromptLength + 3, wire::Hold::economy);
   const Instant begun = Clock::now();
   pass_.end();
   ASSERT_TRUE(length_->wait_for(kPromptLength + 3));
@@ -102,6 +107,18 @@ TEST_F(WaitingHintsTest, SoManyOfAConnectionAsMayComeAtOnceAndNoMore) {
   for (const Counter& fate : metrics_->hints) nodes += fate.value();
   const auto most = static_cast<std::uint32_t>(kHintsBurst);
   EXPECT_EQ(nodes, most / (kHintMessageCost + kNodes) * kNodes);
+}
+
+// A run under lockstep would wait for them in vain.
+TEST_F(WaitingHintsTest, CompleteHintsAreTakenHoweverManyOthersWait) {
+  begin({.credit = kPromptLength + 3, .hold = wire::Hold::lockstep});
+  for (std::uint32_t i = 0; i < 1000; ++i) hint(1 + i * 20, 20);
+  scheduler_.hints(
+      kConnection,
+      {.round = 1, .complete = true, .position = kPromptLength + 1, .tokens = {5}, .parents = {0}});
+  pass_.end();
+  ASSERT_TRUE(length_->wait_for(kPromptLength + 2));
+  EXPECT_EQ(length_->hinted(), 1u);
 }
 
 // What a round's hints took of the room is free again when the round is over.

@@ -6,7 +6,7 @@
 
 namespace edgedraft::testing {
 
-// A session's length as its client counts it: what a Draft has to name. Policy `keep` excepted.
+// A session's length as its client counts it: the position of complete hints. Not under `keep`.
 class HeldLength {
  public:
   void asked(const wire::Prefill& request) {
@@ -14,10 +14,8 @@ class HeldLength {
              request.provisional_count;
   }
   void asked(const wire::Resume& request) { value_ = request.verified_length; }
-  void asked(const wire::Draft&) {}
   void heard(const wire::Verdict& verdict) {
-    value_ += verdict.accepted_count + 1 +
-              static_cast<std::uint32_t>(verdict.path.size() + verdict.tokens.size());
+    value_ += verdict.accepted_count + 1 + static_cast<std::uint32_t>(verdict.tokens.size());
   }
   std::uint32_t value() const { return value_; }
 

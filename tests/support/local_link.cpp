@@ -79,6 +79,7 @@ void LocalLink::cut(std::uint32_t wait_calls) {
   server_.reset();
   jobs_.clear();
   late_rows_.reset();
+  run_.reset();
   down_ = true;
   down_told_ = false;
   outage_calls_ = wait_calls;
@@ -97,10 +98,14 @@ Result<void> LocalLink::send(TargetRequest request) {
     sent = client_->prefill(std::move(*prefill));
   } else if (auto* resume = std::get_if<wire::OutgoingResume>(&request)) {
     sent = client_->resume(std::move(*resume));
-  } else if (auto* hints = std::get_if<wire::OutgoingHints>(&request)) {
-    sent = client_->hints(std::move(*hints));
   } else {
-    sent = client_->draft(std::move(std::get<wire::OutgoingDraft>(request)));
+    auto& hints = std::get<wire::OutgoingHints>(request);
+    const bool counts = hints.complete;
+    sent = client_->hints(std::move(hints));
+    if (sent && !counts) {
+      pass_bytes();
+      return sent;
+    }
   }
   if (!sent) return sent;
   ++request_count_;
@@ -189,19 +194,18 @@ void LocalLink::take(ServerEvent event) {
         .model = "toy",
         .context_count = options_.target.parts().context_count,
         .nodes_max = options_.nodes_max,
-        .row_budget = options_.row_budget_at(0),
         .scale_groups = {groups.begin(), groups.end()},
-        .stream_tokens_max = options_.stream_tokens_max,
     });
   } else if (auto* prefill = std::get_if<PrefillRequested>(&event)) {
     jobs_.emplace_back(std::move(prefill->request));
   } else if (auto* resume = std::get_if<ResumeRequested>(&event)) {
     jobs_.emplace_back(std::move(resume->request));
-  } else if (auto* draft = std::get_if<DraftRequested>(&event)) {
-    jobs_.emplace_back(std::move(draft->request));
+  } else if (auto* received = std::get_if<HintsReceived>(&event)) {
+    jobs_.emplace_back(std::move(received->hints));
   } else {
     jobs_.clear();
     late_rows_.reset();
+    run_.reset();
   }
 }
 
@@ -229,7 +233,7 @@ void LocalLink::work(const wire::Prefill& request) {
           .tokens = request.tokens,
           .provisional_count = keep ? 0 : request.provisional_count,
           .sampling = request.sampling},
-         request.round, request.activations_from);
+         request.round, request.activations_from, request.run);
 }
 
 void LocalLink::work(const wire::Resume& request) {
@@ -246,11 +250,11 @@ void LocalLink::work(const wire::Resume& request) {
           .tokens = request.tokens,
           .provisional_count = keep ? 0 : static_cast<std::uint32_t>(request.tokens.size()),
           .sampling = request.sampling},
-         request.round, request.activations_from);
+         request.round, request.activations_from, request.run);
 }
 
 void LocalLink::answer(TargetSession& session, const PrefillRequest& request, std::uint32_t round,
-                       std::uint32_t rows_from) {
+                       std::uint32_t rows_from, const wire::RunTerms& terms) {
   const auto outcome = session.prefill(request);
   if (!outcome) {
     server_->refuse(round, outcome.error());
@@ -259,10 +263,7 @@ void LocalLink::answer(TargetSession& session, const PrefillRequest& request, st
   server_->verdict({.round = round,
                     .next = outcome->next,
                     .accepted_count = outcome->accepted_count,
-                    .path = {},
-                    .ending = outcome->finish,
-                    .row_budget = options_.row_budget_at(++verdict_count_),
-                    .activations = {}});
+                    .ending = outcome->finish});
   if (options_.target.parts().tap && rows_from < session.valid_count() &&
       !options_.holds_rows_back) {
     const RowsOwed owed{.round = round, .first = rows_from, .end = session.valid_count()};
@@ -273,73 +274,86 @@ void LocalLink::answer(TargetSession& session, const PrefillRequest& request, st
       jobs_.emplace_back(owed);
     }
   }
+  run_.reset();
+  if (terms.credit == 0 || outcome->finish != Finish::none) return;
+  run_ = Run{.round = round, .terms = terms, .request = request_count_};
+  if (terms.hold != wire::Hold::lockstep) jobs_.emplace_back(Pass{});
 }
 
-void LocalLink::work(const wire::Draft& request) {
-  TargetSession* session = options_.target.find(session_);
-  if (!session || std::exchange(refusing_, false)) {
-    server_->refuse(request.round, session ? Error{Errc::refused, "no room"}
-                                           : Error{Errc::session_unknown, "forgotten"});
-    return;
-  }
-  if (request.stream_tokens > 0) {
-    work(Stream{.round = request.round,
-                .left = request.stream_tokens,
-                .verdicts = 0,
-                .request = request_count_});
+// Hints that are not complete are left alone, as a server may.
+void LocalLink::work(const wire::Hints& hints) {
+  if (!run_ || run_->round != hints.round) return;
+  const bool was_paused = server_->length() >= run_->terms.credit;
+  run_->terms.credit = std::max(run_->terms.credit, hints.credit);
+  if (!hints.complete) {
+    const bool goes_on = was_paused && server_->length() < run_->terms.credit;
+    if (goes_on) jobs_.emplace_back(Pass{});
     return;
   }
   DraftTree tree;
-  for (std::size_t i = 0; i < request.parents.size(); ++i) {
-    tree.add(request.tokens[i], request.parents[i]);
+  // Without nodes that the credit does not reach.
+  const std::uint32_t depth_max = run_->terms.credit - server_->length() - 1;
+  std::vector<std::uint32_t> row_of(hints.tokens.size());
+  std::vector<std::uint32_t> depth_of(hints.tokens.size(), 1);
+  for (std::uint32_t i = 0; i < hints.tokens.size(); ++i) {
+    const std::uint32_t distance = hints.parents[i];
+    if (distance > 0) depth_of[i] = depth_of[i - distance] + 1;
+    if (depth_of[i] > depth_max) continue;
+    row_of[i] = tree.add(hints.tokens[i], distance == 0 ? 0 : row_of[i - distance]);
   }
-  const std::uint32_t first = session->valid_count();
-  const auto path = session->verify(tree);
-  if (!path) {
-    server_->refuse(request.round, path.error());
-    return;
-  }
-  wire::Verdict verdict{.round = request.round,
-                        .next = path->next,
-                        .path = {path->path.begin(), path->path.end()},
-                        .ending = path->finish,
-                        .row_budget = options_.row_budget_at(++verdict_count_),
-                        .activations = rows(*session, first, session->valid_count() - first)};
-  server_->verdict(std::move(verdict));
+  verify(tree, 1);
 }
 
-void LocalLink::work(const Stream& stream) {
+void LocalLink::work(const Pass&) {
+  if (!run_ || server_->length() >= run_->terms.credit) return;
+  verify(DraftTree(), std::min(options_.step_tokens, run_->terms.credit - server_->length()));
+  if (run_) jobs_.emplace_back(Pass{});
+}
+
+// A verdict of the run: so many passes together, the first over the tree.
+void LocalLink::verify(const DraftTree& tree, std::uint32_t steps) {
   TargetSession* session = options_.target.find(session_);
   if (!session || std::exchange(refusing_, false)) {
-    server_->refuse(stream.round, session ? Error{Errc::refused, "no room"}
-                                          : Error{Errc::session_unknown, "forgotten"});
+    server_->refuse(run_->round, session ? Error{Errc::refused, "no room"}
+                                         : Error{Errc::session_unknown, "forgotten"});
+    run_.reset();
     return;
   }
-  wire::Verdict verdict{.round = stream.round,
-                        .row_budget = options_.row_budget_at(++verdict_count_)};
-  Finish finish = Finish::none;
-  std::uint32_t count = 0;
-  while (count < std::min(options_.stream_step, stream.left) && finish == Finish::none) {
-    const auto path = session->verify(DraftTree());
-    if (count++ > 0) verdict.tokens.push_back(verdict.next);
+  const std::uint32_t first = session->valid_count();
+  const auto length = static_cast<std::uint32_t>(session->tokens().size());
+  wire::Verdict verdict{.round = run_->round};
+  for (std::uint32_t i = 0; i < steps && verdict.ending == Finish::none; ++i) {
+    const auto path = session->verify(i == 0 ? tree : DraftTree());
+    if (!path) {
+      server_->refuse(run_->round, path.error());
+      run_.reset();
+      return;
+    }
     verdict.next = path->next;
-    finish = path->finish;
+    verdict.ending = path->finish;
   }
-  verdict.ending = finish;
+  const auto brought = session->tokens().subspan(length);
+  verdict.tokens.assign(brought.begin(), brought.end() - 1);
+  const std::uint32_t count = session->valid_count() - first;
+  const bool in_lockstep = run_->terms.hold == wire::Hold::lockstep;
+  if (run_->terms.rows && in_lockstep) verdict.activations = rows(*session, first, count);
+  const bool ends = verdict.ending != Finish::none;
   server_->verdict(std::move(verdict));
+  if (run_->terms.rows && !in_lockstep && options_.target.parts().tap) {
+    server_->activations({.round = run_->round,
+                          .first = first,
+                          .count = count,
+                          .data = rows(*session, first, count)});
+  }
   // So much has arrived, whatever happens now.
   require(client_->receive(options_.now, server_->take_output()));
-  if (finish == Finish::none && count < stream.left) {
-    jobs_.emplace_back(Stream{.round = stream.round,
-                              .left = stream.left - count,
-                              .verdicts = stream.verdicts + 1,
-                              .request = stream.request});
-  }
+  const Run run = *run_;
+  ++run_->verdicts;
+  if (ends) run_.reset();
   for (const LinkFault& fault : options_.faults) {
-    const bool now = fault.request == stream.request && fault.after_verdicts > 0 &&
-                     fault.after_verdicts == stream.verdicts + 1;
-    if (!now) continue;
-    apply(fault);
+    const bool now = fault.request == run.request && fault.after_verdicts > 0 &&
+                     fault.after_verdicts == run.verdicts + 1;
+    if (now) apply(fault);
   }
 }
 

@@ -30,7 +30,7 @@ struct LinkFault {
   Kind kind;
   // Calls of wait_event until the connection is there again, or the answer comes.
   std::uint32_t wait_calls;
-  // For a request for a stream: the fault comes when so many of its verdicts have gone out.
+  // For a prompt: the fault comes when so many verdicts of its run have gone out.
   std::uint32_t after_verdicts = 0;
 };
 
@@ -60,8 +60,7 @@ class LocalTarget {
 };
 
 // A request as the server reads it.
-using SeenRequest =
-    std::variant<wire::Prefill, wire::Draft, wire::Resume, wire::Hints, CancelRequest>;
+using SeenRequest = std::variant<wire::Prefill, wire::Resume, wire::Hints, CancelRequest>;
 
 // A TargetLink without network: both protocol sessions and a target in one thread, their bytes
 // passed on at once. Time and faults follow the calls of wait_event, so that a run repeats exactly:
@@ -73,16 +72,11 @@ class LocalLink final : public TargetLink {
     LocalTarget& target;
     Instant& now;
     std::uint32_t nodes_max = kDraftNodesMax;
-    // That the n-th verdict (1, 2, ...) tells, and the welcome (0).
-    std::function<std::uint32_t(std::uint32_t verdict)> row_budget_at = [](std::uint32_t) {
-      return 0u;
-    };
     std::uint32_t rows_a_chunk = 7;
     bool holds_rows_back = false;  // a prompt's activations never come
     // Calls of wait_event behind a prompt's verdict until they come; 0: as soon as they can.
     std::uint32_t rows_after_calls = 0;
-    std::uint32_t stream_tokens_max = 0;
-    std::uint32_t stream_step = 1;  // tokens a verdict of a stream, as if the server drafted
+    std::uint32_t step_tokens = 1;  // per verdict of a run, as if the server drafted
     std::vector<LinkFault> faults = {};
     // Sees every request before it is sent.
     std::function<void(const SeenRequest&)> on_request = [](const SeenRequest&) {};
@@ -111,13 +105,15 @@ class LocalLink final : public TargetLink {
     std::uint32_t first;
     std::uint32_t end;
   };
-  struct Stream {
+  // The next pass of the run, over complete hints under lockstep, or for the root alone.
+  struct Pass {};
+  struct Run {
     std::uint32_t round;
-    std::uint32_t left;
-    std::uint32_t verdicts;  // that have gone out
-    std::uint32_t request;   // its number
+    wire::RunTerms terms;
+    std::uint32_t request;       // the number of its prompt
+    std::uint32_t verdicts = 0;  // that have gone out
   };
-  using Job = std::variant<wire::Prefill, wire::Resume, wire::Draft, RowsOwed, Stream>;
+  using Job = std::variant<wire::Prefill, wire::Resume, wire::Hints, RowsOwed, Pass>;
 
   Result<ClientEvent> hand_out(ClientEvent event);
   void connect();
@@ -128,11 +124,12 @@ class LocalLink final : public TargetLink {
   void run_job();
   void work(const wire::Prefill& request);
   void work(const wire::Resume& request);
-  void work(const wire::Draft& request);
+  void work(const wire::Hints& hints);
   void work(const RowsOwed& owed);
-  void work(const Stream& stream);
+  void work(const Pass& pass);
+  void verify(const DraftTree& tree, std::uint32_t steps);
   void answer(TargetSession& session, const PrefillRequest& request, std::uint32_t round,
-              std::uint32_t rows_from);
+              std::uint32_t rows_from, const wire::RunTerms& terms);
   Bytes rows(const TargetSession& session, std::uint32_t first, std::uint32_t count);
   void apply(const LinkFault& fault);
 
@@ -154,7 +151,7 @@ class LocalLink final : public TargetLink {
   std::uint32_t request_count_ = 0;
   std::uint32_t chunk_count_ = 0;
   std::uint32_t connects_ = 0;
-  std::uint32_t verdict_count_ = 0;
+  std::optional<Run> run_;
   TrafficStats past_traffic_;
 };
 

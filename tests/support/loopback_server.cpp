@@ -13,10 +13,6 @@
 
 namespace edgedraft::testing {
 
-// Rows that a draft may have. A server measures how many are cheap when it starts, and on a busy
-// machine that can be the root alone: then nobody would draft.
-constexpr std::uint32_t kRowBudget = 32;
-
 class LoopbackServer::Impl {
  public:
   Impl(std::unique_ptr<Backend> backend, std::unique_ptr<ModelHost> host,
@@ -27,8 +23,7 @@ class LoopbackServer::Impl {
         scheduler_(
             host_->session_parts(),
             {.passes = {.sessions = {.sessions_max = options.sessions_max, .kv_bytes_max = 0},
-                        .pace = [pace = options.pass_pace](std::uint32_t) { return pace; },
-                        .row_budget = kRowBudget},
+                        .pace = [pace = options.pass_pace](std::uint32_t) { return pace; }},
              .queue_max = 16 * options.sessions_max}),
         application_(*host_, scheduler_, {.token = {}, .agent = "loopback"}, *log_),
         listener_({.address = "127.0.0.1", .port = 0, .session = {}},

@@ -50,23 +50,18 @@ inline wire::OutgoingResume outgoing(const wire::Resume& message,
           .run = message.run};
 }
 
-inline wire::OutgoingDraft outgoing(const wire::Draft& message) {
-  return {.round = message.round,
-          .tree = SafeTree(ledger_of({}, message.base_length, {}), message.tokens, message.parents),
-          .stream_tokens = message.stream_tokens};
-}
-
 // The hash is that of the tokens `behind`.
 inline wire::OutgoingHints outgoing(const wire::Hints& message,
                                     std::span<const std::uint32_t> behind = {}) {
   std::vector<HintNode> nodes;
   for (std::size_t i = 0; i < message.tokens.size(); ++i) {
-    nodes.push_back(
-        {.token = message.tokens[i], .distance = message.parents[i], .score = message.scores[i]});
+    const std::uint8_t score = message.complete ? std::uint8_t{0} : message.scores[i];
+    nodes.push_back({.token = message.tokens[i], .distance = message.parents[i], .score = score});
   }
   return {.round = message.round,
           .credit = message.credit,
-          .economy = message.economy,
+          .hold = message.hold,
+          .complete = message.complete,
           .first = message.first,
           .hints = SafeHints(ledger_of(behind, message.position, {}), nodes)};
 }
@@ -90,7 +85,8 @@ inline wire::Message arriving(wire::Message message) {
     resume->verified_hash = token_hash(std::vector<std::uint32_t>(resume->verified_length));
   }
   if (auto* hints = std::get_if<wire::Hints>(&message)) {
-    hints->prefix_hash = prefix_hash(std::vector<std::uint32_t>(hints->position));
+    if (!hints->complete)
+      hints->prefix_hash = prefix_hash(std::vector<std::uint32_t>(hints->position));
   }
   return message;
 }
