@@ -4,16 +4,9 @@
 #include <span>
 
 #include "shared/runtime/backend.h"
+#include "shared/speculative/tree_growth.h"
 
 namespace edgedraft {
-
-// A node of a draft tree on its way into the network.
-struct DraftNode {
-  std::uint32_t token;
-  std::uint32_t depth;  // 1 for a child of the last committed token
-  AncestorMask
-      ancestors;  // among the draft rows since the last commit, by their order; self excluded
-};
 
 // A drafter's network, one level of a tree at a time. It holds a committed sequence (the tokens
 // that were verified, or written offline) and, behind it, the draft rows of the tree that is being
@@ -38,7 +31,7 @@ class DraftNetwork {
   // Appends `nodes` as draft rows and leaves their logits as rows 0..., or none where nobody reads
   // them: a vocabulary's head is dear in time, and its rows in memory.
   enum class Leave : std::uint8_t { logits, nothing };
-  virtual void expand(std::span<const DraftNode> nodes, Leave leave = Leave::logits) = 0;
+  virtual void expand(std::span<const GrowthNode> nodes, Leave leave = Leave::logits) = 0;
 
   // The logits that the last commit or expand left, a column a token that the network may propose.
   // Shape [rows, vocabulary_count() or draft_tokens().size()]

@@ -16,10 +16,10 @@ struct DraftRows {
 };
 
 // `committed_count`: tokens before the tree, root included. `first_row`: draft rows so far.
-inline DraftRows make_draft_rows(std::span<const DraftNode> nodes, std::uint32_t committed_count,
+inline DraftRows make_draft_rows(std::span<const GrowthNode> nodes, std::uint32_t committed_count,
                                  std::uint32_t first_row) {
   DraftRows rows;
-  for (const DraftNode& node : nodes) {
+  for (const GrowthNode& node : nodes) {
     rows.tokens.push_back(node.token);
     rows.positions.push_back(committed_count - 1 + node.depth);
     rows.masks.push_back(node.ancestors);

@@ -28,12 +28,8 @@ bool grow(DraftNetwork& network, TreeGrowth& growth, const GrowthBudget& budget)
     const GrowthLevel level = growth.next(rows_left);
     if (level.empty()) return true;
     if (!level.is_root()) {
-      std::vector<DraftNode> nodes;
-      for (const GrowthNode& node : level.nodes) {
-        nodes.push_back({.token = node.token, .depth = node.depth, .ancestors = node.ancestors});
-      }
       using Leave = DraftNetwork::Leave;
-      network.expand(nodes, level.children ? Leave::logits : Leave::nothing);
+      network.expand(level.nodes, level.children ? Leave::logits : Leave::nothing);
     }
     if (level.children) {
       answer(network, growth, level);

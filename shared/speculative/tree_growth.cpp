@@ -107,9 +107,7 @@ std::vector<std::uint32_t> TreeGrowth::without_row(std::span<const std::uint32_t
 
 GrowthLevel TreeGrowth::next(std::uint32_t count_max) const {
   if (finished_ || depth_max() == 0 || count_max == 0) return {};
-  if (!root_expanded_) {
-    return {.nodes = {{.id = 0, .token = 0, .depth = 0, .ancestors = {}}}, .children = true};
-  }
+  if (!root_expanded_) return {.nodes = std::vector<GrowthNode>(1)};
   std::vector<std::uint32_t> next = open();
   std::vector<std::uint32_t> missing = without_row(next);
   const bool children = missing.empty();

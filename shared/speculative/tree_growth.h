@@ -52,14 +52,14 @@ struct GrowthBudget {
   std::uint32_t rows = std::numeric_limits<std::uint32_t>::max();  // nodes whose children are made
 };
 
-// A node whose children are wanted, as a network takes it.
+// A node whose children are wanted, or its draft row alone.
 struct GrowthNode {
-  std::uint32_t id;     // what TreeGrowth::add() takes as a parent; 0 is the root
-  std::uint32_t token;  // 0 for the root, whose token the caller knows
-  std::uint32_t depth;  // 0 for the root
-  // The ancestors' draft rows, numbered in the order in which next() handed them out; the root has
-  // none.
-  AncestorMask ancestors;
+  std::uint32_t id = 0;     // what TreeGrowth::add() takes as a parent; networks ignore it
+  std::uint32_t token = 0;  // of the root, which has id 0, the caller knows it
+  std::uint32_t depth = 0;  // 1 for a child of the root
+  // The ancestors' draft rows since the last commit, numbered in the order in which next() returned
+  // them. The node itself is excluded; the root has no row.
+  AncestorMask ancestors{};
 };
 
 // Nodes of one level or, where they are grown best first, of several. With `children` their

@@ -104,7 +104,7 @@ class Stepper {
   std::uint32_t token(std::uint32_t i) const { return i * 7919 % network_.vocabulary_count(); }
 
   MoaNetwork network_;
-  std::vector<DraftNode> nodes_;
+  std::vector<GrowthNode> nodes_;
   std::vector<std::uint32_t> tokens_;
   std::vector<float> log_probs_;
 };

@@ -42,10 +42,10 @@ TEST_P(IndependentNetworkTest, ALevelInOneCallGivesTheBitsOfANodeACall) {
 TEST_P(IndependentNetworkTest, ABranchDoesNotSeeItsSiblings) {
   IndependentNetwork network = fresh();
   network.commit(Tokens{5, 6});
-  const std::vector<DraftNode> level{{.token = 11, .depth = 1, .ancestors = {}},
-                                     {.token = 12, .depth = 1, .ancestors = {}}};
+  const std::vector<GrowthNode> level{{.token = 11, .depth = 1, .ancestors = {}},
+                                      {.token = 12, .depth = 1, .ancestors = {}}};
   network.expand(level);
-  DraftNode below_second{.token = 13, .depth = 2, .ancestors = {}};
+  GrowthNode below_second{.token = 13, .depth = 2, .ancestors = {}};
   below_second.ancestors.set(1);
   network.expand(std::span(&below_second, 1));
 

@@ -88,14 +88,14 @@ class MoaCutPointTest : public MoaTapTest {
   void commit(const Tokens& tokens) {
     for (Pair* pair : {&projected_, &averaged_}) pair->network.commit(tokens);
   }
-  void expand(const std::vector<DraftNode>& nodes) {
+  void expand(const std::vector<GrowthNode>& nodes) {
     for (Pair* pair : {&projected_, &averaged_}) pair->network.expand(nodes);
   }
   // Two tokens side by side, and two below the second.
   void expect_same_drafts() {
-    DraftNode below{.token = 12, .depth = 2, .ancestors = {}};
+    GrowthNode below{.token = 12, .depth = 2, .ancestors = {}};
     below.ancestors.set(1);
-    DraftNode beside = below;
+    GrowthNode beside = below;
     beside.token = 13;
     expand(
         {{.token = 20, .depth = 1, .ancestors = {}}, {.token = 21, .depth = 1, .ancestors = {}}});

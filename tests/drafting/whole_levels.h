@@ -17,16 +17,16 @@ namespace edgedraft::testing {
 // the same bits. The first level has more rows than a backend's kernels for a few take.
 inline void expect_levels_have_the_bits_of_their_nodes(DraftNetwork& together,
                                                        DraftNetwork& apart) {
-  std::vector<DraftNode> first;
+  std::vector<GrowthNode> first;
   for (std::uint32_t i = 0; i < 20; ++i) {
     first.push_back({.token = 20 + i, .depth = 1, .ancestors = {}});
   }
   const auto below = [](std::uint32_t parent, std::uint32_t token) {
-    DraftNode node{.token = token, .depth = 2, .ancestors = {}};
+    GrowthNode node{.token = token, .depth = 2, .ancestors = {}};
     node.ancestors.set(parent);
     return node;
   };
-  const std::vector<DraftNode> second{below(3, 40), below(0, 41), below(3, 42), below(18, 43)};
+  const std::vector<GrowthNode> second{below(3, 40), below(0, 41), below(3, 42), below(18, 43)};
   for (const auto& level : {first, second}) {
     together.expand(level);
     const auto all = read_logits(together);

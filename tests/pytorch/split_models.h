@@ -130,11 +130,11 @@ void expect_same_rounds(const Expected& expected, Decoder& target, Tap& tap, Net
     nodes = expected.tokens(r + ".nodes");
     parents = expected.ints(r + ".parents");
     const auto logits = expected.floats(r + ".logits");
-    std::vector<DraftNode> drafted;
+    std::vector<GrowthNode> drafted;
     for (std::size_t i = 0; i < nodes.size(); ++i) {
-      DraftNode node{.token = nodes[i], .depth = 1, .ancestors = {}};
+      GrowthNode node{.token = nodes[i], .depth = 1, .ancestors = {}};
       if (parents[i] >= 0) {
-        const DraftNode& parent = drafted[static_cast<std::size_t>(parents[i])];
+        const GrowthNode& parent = drafted[static_cast<std::size_t>(parents[i])];
         node.depth = parent.depth + 1;
         node.ancestors = parent.ancestors;
         node.ancestors.set(static_cast<std::uint32_t>(parents[i]));

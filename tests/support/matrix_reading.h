@@ -37,7 +37,7 @@ inline std::vector<float> expand_chain(DraftNetwork& network,
                                        std::span<const std::uint32_t> tokens) {
   AncestorMask ancestors;
   for (std::uint32_t i = 0; i < tokens.size(); ++i) {
-    const DraftNode node{.token = tokens[i], .depth = i + 1, .ancestors = ancestors};
+    const GrowthNode node{.token = tokens[i], .depth = i + 1, .ancestors = ancestors};
     network.expand(std::span(&node, 1));
     ancestors.set(i);
   }

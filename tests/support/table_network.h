@@ -38,9 +38,9 @@ class TableNetwork final : public DraftNetwork {
     paths_.clear();
     committed_.resize(count);
   }
-  void expand(std::span<const DraftNode> nodes, Leave leave = Leave::logits) override {
+  void expand(std::span<const GrowthNode> nodes, Leave leave = Leave::logits) override {
     std::vector<std::vector<std::uint32_t>> level;
-    for (const DraftNode& node : nodes) {
+    for (const GrowthNode& node : nodes) {
       std::vector<std::uint32_t> path = committed_;
       for (std::uint32_t row = 0; row < paths_.size(); ++row) {
         if (node.ancestors.test(row)) path.push_back(paths_[row].back());

@@ -242,14 +242,14 @@ void EagleNetwork::predict_feature(std::uint32_t position) {
   backend_.store({.x = x, .cache = features_.all(), .first = position});
 }
 
-void EagleNetwork::expand(std::span<const DraftNode> nodes, Leave leave) {
+void EagleNetwork::expand(std::span<const GrowthNode> nodes, Leave leave) {
   const auto count = static_cast<std::uint32_t>(nodes.size());
   // Positions of features: one less than those of the nodes' tokens.
   DraftRows rows = make_draft_rows(nodes, committed_count(), draft_rows_);
   for (std::uint32_t& position : rows.positions) --position;
   // Each node takes its parent's feature: attention that sees one row alone copies it.
   std::vector<AncestorMask> parents;
-  for (const DraftNode& node : nodes) {
+  for (const GrowthNode& node : nodes) {
     parents.push_back(mask_of(node.depth == 1 ? 0 : 1 + parent_row(node.ancestors)));
   }
   const Matrix features = m_->parents_.rows(count);

@@ -87,7 +87,7 @@ class EagleNetwork final : public DraftNetwork {
   std::uint32_t position_count_max() const override { return m_->positions_max_; }
   void commit(std::span<const std::uint32_t> tokens) override;
   void truncate(std::uint32_t count) override;
-  void expand(std::span<const DraftNode> nodes, Leave leave = Leave::logits) override;
+  void expand(std::span<const GrowthNode> nodes, Leave leave = Leave::logits) override;
   Matrix logits() const override { return logits_; }
   Backend& backend() override { return backend_; }
 

@@ -28,7 +28,7 @@ void IndependentNetwork::truncate(std::uint32_t count) {
   cache_.set_length(count);
 }
 
-void IndependentNetwork::expand(std::span<const DraftNode> nodes, Leave leave) {
+void IndependentNetwork::expand(std::span<const GrowthNode> nodes, Leave leave) {
   const DraftRows rows = make_draft_rows(nodes, cache_.length(), draft_rows_);
   decoder_->forward(cache_, rows.tokens,
                     {.positions = rows.positions,

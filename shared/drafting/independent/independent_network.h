@@ -26,7 +26,7 @@ class IndependentNetwork final : public DraftNetwork {
   std::uint32_t position_count_max() const override { return decoder_->positions_max(); }
   void commit(std::span<const std::uint32_t> tokens) override;
   void truncate(std::uint32_t count) override;
-  void expand(std::span<const DraftNode> nodes, Leave leave = Leave::logits) override;
+  void expand(std::span<const GrowthNode> nodes, Leave leave = Leave::logits) override;
   Matrix logits() const override { return logits_; }
   Backend& backend() override { return decoder_->backend(); }
 

@@ -225,7 +225,7 @@ void MoaNetwork::truncate(std::uint32_t count) {
   sa_cache_.set_length(count);
 }
 
-void MoaNetwork::expand(std::span<const DraftNode> nodes, Leave leave) {
+void MoaNetwork::expand(std::span<const GrowthNode> nodes, Leave leave) {
   const auto count = static_cast<std::uint32_t>(nodes.size());
   const std::uint32_t committed = sa_cache_.length();
   const DraftRows rows = make_draft_rows(nodes, committed, draft_rows_);
