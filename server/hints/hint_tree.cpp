@@ -170,7 +170,7 @@ void HintTree::forget_old_ids() {
                 std::next(places_.begin(), static_cast<std::ptrdiff_t>(places_.size() - most)));
 }
 
-DraftTree HintTree::best(std::uint32_t count, std::uint32_t depth_max) const {
+DraftTree HintTree::best(std::uint32_t count) const {
   std::vector<std::uint32_t> ranked(node_count());
   std::iota(ranked.begin(), ranked.end(), 1u);
   // Parents come before their children: a child's score is no lower, and its index is higher.
@@ -187,7 +187,7 @@ DraftTree HintTree::best(std::uint32_t count, std::uint32_t depth_max) const {
   for (const std::uint32_t i : ranked) {
     row_of[i] = tree.add(nodes_[i].token, row_of[nodes_[i].parent], from_steps(nodes_[i].score));
   }
-  return tree.pruned(depth_max);
+  return tree;
 }
 
 }  // namespace edgedraft

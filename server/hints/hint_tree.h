@@ -49,9 +49,9 @@ class HintTree {
   void advance(std::span<const std::uint32_t> tokens);
 
   std::uint32_t node_count() const { return static_cast<std::uint32_t>(nodes_.size() - 1); }
-  // The `count` best nodes, down to `depth_max` levels below the root.
+  // The `count` best nodes, best first.
   // Requires  count <= kTreeNodesMax
-  DraftTree best(std::uint32_t count, std::uint32_t depth_max) const;
+  DraftTree best(std::uint32_t count) const;
 
   // The largest id that has come; 0: none.
   std::uint32_t last_id() const { return last_id_; }

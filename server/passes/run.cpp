@@ -122,8 +122,7 @@ Run::Ranked Run::rank() const {
           std::max(node.probability, std::min(above, calibration.probability(*(node.*score))));
     }
   };
-  add(hints_.best(std::min(hints_.node_count(), kTreeNodesMax), kTreeNodesMax), calibration_,
-      &Node::hint);
+  add(hints_.best(kTreeNodesMax), calibration_, &Node::hint);
   add(guesses_, guess_calibration_, &Node::guess);
 
   std::vector<std::uint32_t> order(nodes.size());

@@ -40,15 +40,4 @@ std::vector<AncestorMask> DraftTree::masks() const {
   return masks;
 }
 
-DraftTree DraftTree::pruned(std::uint32_t depth_max) const {
-  const std::vector<std::uint32_t> depth = depths();
-  std::vector<std::uint32_t> new_row(row_count(), 0);
-  DraftTree kept;
-  for (std::uint32_t row = 1; row < row_count(); ++row) {
-    if (depth[row] <= depth_max)
-      new_row[row] = kept.add(token(row), new_row[parent(row)], score(row));
-  }
-  return kept;
-}
-
 }  // namespace edgedraft

@@ -45,8 +45,6 @@ class DraftTree {
   std::vector<std::uint32_t> depths() const;
   // For every row the set of itself and its ancestors.
   std::vector<AncestorMask> masks() const;
-  // Without the rows deeper than `depth_max`, order kept.
-  DraftTree pruned(std::uint32_t depth_max) const;
 
   bool operator==(const DraftTree& other) const {
     return tokens_ == other.tokens_ && parents_ == other.parents_;

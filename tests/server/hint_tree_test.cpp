@@ -45,7 +45,7 @@ Tokens joined(Tokens text, const Tokens& more) {
 
 // The tree's paths from its root.
 std::set<Tokens> paths_of(const HintTree& hints) {
-  const DraftTree tree = hints.best(hints.node_count(), kMaskRowsMax);
+  const DraftTree tree = hints.best(kTreeNodesMax);
   std::set<Tokens> paths;
   for (std::uint32_t row = 1; row <= tree.node_count(); ++row) {
     Tokens path;
@@ -58,7 +58,7 @@ std::set<Tokens> paths_of(const HintTree& hints) {
 
 // The scores of its nodes as seen from the root, best first.
 std::vector<ScoreSteps> scores_of(const HintTree& hints) {
-  const DraftTree tree = hints.best(hints.node_count(), kMaskRowsMax);
+  const DraftTree tree = hints.best(kTreeNodesMax);
   std::vector<ScoreSteps> scores;
   for (std::uint32_t row = 1; row <= tree.node_count(); ++row) {
     scores.push_back(to_steps(tree.score(row)));
@@ -132,15 +132,7 @@ TEST(HintTreeTest, TheBestAreKeptAndScoredFromTheRoot) {
   EXPECT_EQ(tree.counts().evicted, 2u);
   tree.advance(Tokens{1});
   EXPECT_EQ(scores_of(tree), (std::vector<ScoreSteps>{0, 8}));
-  const DraftTree best = tree.best(1, 5);
-  EXPECT_EQ(best.token(1), 4u);
-}
-
-TEST(HintTreeTest, ATreeForAPassGoesNoDeeperThanTheCredit) {
-  HintTree tree(kPrompt, kLimits);
-  tree.add(hints_behind(kPrompt, 1, {{1, 0}, {2, 1}, {3, 1}, {4, 1}}));
-  EXPECT_EQ(tree.best(4, 2).node_count(), 2u);
-  EXPECT_EQ(tree.best(4, 0).node_count(), 0u);
+  EXPECT_EQ(tree.best(1).token(1), 4u);
 }
 
 // A peer that sends whatever it likes: the tree stays within its bounds.
@@ -174,11 +166,11 @@ TEST(HintTreeTest, EvictsManyAtOnce) {
     EXPECT_EQ(tree.counts().evicted, 0u) << id;
   }
   // The best are the same ones, however many there are beside them.
-  EXPECT_EQ(tree.best(40, 1).tokens()[39], 40u);
+  EXPECT_EQ(tree.best(40).tokens()[39], 40u);
   add(51, 5);
   EXPECT_EQ(tree.counts().evicted, 11u);
   EXPECT_EQ(tree.node_count(), 40u);
-  EXPECT_EQ(tree.best(1, 1).token(1), 51u);
+  EXPECT_EQ(tree.best(1).token(1), 51u);
   EXPECT_TRUE(add(52, 0).size() == 1 && add(52, 0).empty()) << "sent again, it is nothing new";
 }
 

@@ -35,16 +35,6 @@ TEST(DraftTreeTest, ARowSeesItselfAndItsAncestorsOnly) {
   }
 }
 
-TEST(DraftTreeTest, PruningDropsDeepRowsAndKeepsTheOrder) {
-  DraftTree expected;
-  expected.add(10, 0);
-  expected.add(20, 0);
-  expected.add(11, 1);
-  expected.add(21, 2);
-  EXPECT_EQ(two_branches().pruned(2), expected);
-  EXPECT_TRUE(two_branches().pruned(0).empty());
-}
-
 TEST(DraftTreeTest, HoldsAsManyNodesAsAMaskHasRows) {
   DraftTree tree;
   for (std::uint32_t i = 0; i < kTreeNodesMax; ++i) tree.add(i, i);
