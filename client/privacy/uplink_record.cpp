@@ -1,9 +1,9 @@
 #include "client/privacy/uplink_record.h"
 
 #include <algorithm>
-#include <span>
 #include <string>
 #include <variant>
+#include <vector>
 
 #include "shared/base/bytes.h"
 #include "shared/protocol/frame.h"
@@ -17,11 +17,14 @@ std::uint16_t kind_of(ByteView frame) {
 }
 
 // Its tokens; none for what holds none.
-std::span<const std::uint32_t> tokens_of(const wire::Message& message) {
+std::vector<std::uint32_t> tokens_of(const wire::Message& message) {
   if (const auto* prefill = std::get_if<wire::Prefill>(&message)) return prefill->tokens;
   if (const auto* resume = std::get_if<wire::Resume>(&message)) return resume->tokens;
-  if (const auto* hints = std::get_if<wire::Hints>(&message)) return hints->tokens;
-  return {};
+  std::vector<std::uint32_t> tokens;
+  if (const auto* hints = std::get_if<wire::Hints>(&message)) {
+    for (const HintNode& node : hints->nodes) tokens.push_back(node.token);
+  }
+  return tokens;
 }
 
 const Constraints* constraints_of(const wire::Message& message) {

@@ -30,7 +30,7 @@ HintTree::HintTree(std::span<const std::uint32_t> tokens, const Limits& limits)
 
 std::vector<ScoreSteps> HintTree::add(const wire::Hints& hints) {
   std::vector<ScoreSteps> scores;
-  for (std::size_t i = 0; i < hints.tokens.size(); ++i) {
+  for (std::size_t i = 0; i < hints.nodes.size(); ++i) {
     if (const auto score = add(hints, i)) scores.push_back(*score);
   }
   evict();
@@ -40,8 +40,7 @@ std::vector<ScoreSteps> HintTree::add(const wire::Hints& hints) {
 
 std::optional<ScoreSteps> HintTree::add(const wire::Hints& hints, std::size_t index) {
   const std::uint32_t id = hints.first + static_cast<std::uint32_t>(index);
-  const std::uint32_t token = hints.tokens[index];
-  const std::uint16_t distance = hints.parents[index];
+  const auto& [token, distance, score] = hints.nodes[index];
   last_id_ = std::max(last_id_, id);
   if (places_.contains(id) || token >= limits_.vocabulary_count) {
     ++counts_.unknown;
@@ -72,8 +71,7 @@ std::optional<ScoreSteps> HintTree::add(const wire::Hints& hints, std::size_t in
   std::uint32_t node = child(above, token);
   const bool is_new = node == kNone;
   if (is_new) {
-    node = append(
-        {.token = token, .parent = above, .score = nodes_[above].score + hints.scores[index]});
+    node = append({.token = token, .parent = above, .score = nodes_[above].score + score});
   }
   places_[id] = {.decided = false, .at = node};
   ++counts_.taken;

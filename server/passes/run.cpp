@@ -163,17 +163,16 @@ const DraftTree& Run::choose(std::uint32_t count, std::uint32_t length) {
 const DraftTree& Run::choose_complete(std::uint32_t length) {
   chosen_ = {};
   chosen_nodes_.clear();
-  std::vector<std::optional<std::uint32_t>> row_of(complete_->tokens.size());
-  std::vector<std::uint32_t> depth_of(complete_->tokens.size(), 1);
+  std::vector<std::optional<std::uint32_t>> row_of(complete_->nodes.size());
+  std::vector<std::uint32_t> depth_of(complete_->nodes.size(), 1);
   for (std::size_t i = 0; i < row_of.size(); ++i) {
-    const std::uint16_t distance = complete_->parents[i];
+    const auto& [token, distance, score] = complete_->nodes[i];
     std::optional<std::uint32_t> parent = 0;
     if (distance > 0) {
       parent = row_of[i - distance];
       depth_of[i] = depth_of[i - distance] + 1;
     }
     // Nodes that no verdict can take.
-    const std::uint32_t token = complete_->tokens[i];
     if (!parent || depth_of[i] > depth_max(length) || token >= vocabulary_count_) continue;
     row_of[i] = chosen_.add(token, *parent, 0.0f);
     chosen_nodes_.push_back(

@@ -17,7 +17,7 @@ constexpr Duration kLookAtStepEvery = std::chrono::seconds(1);
 constexpr auto kHintsWaitingMax = static_cast<std::size_t>(kHintsBurst);
 
 std::size_t cost_of(const wire::Hints& hints) {
-  return kHintMessageCost + hints.tokens.size();
+  return kHintMessageCost + hints.nodes.size();
 }
 
 }  // namespace
@@ -63,12 +63,8 @@ void Scheduler::hints(std::uint64_t connection_id, wire::Hints hints) {
   const std::lock_guard lock(mutex_);
   WaitingHints& waiting = waiting_hints_[connection_id];
   // A connection has one complete message at a time, and its run would wait for it in vain.
-  if (!hints.complete && waiting.cost + cost_of(hints) > kHintsWaitingMax) {
-    hints.tokens.clear();
-    hints.parents.clear();
-    hints.scores.clear();
-  }
-  const bool only_credit = hints.tokens.empty() && !hints.complete;
+  if (!hints.complete && waiting.cost + cost_of(hints) > kHintsWaitingMax) hints.nodes.clear();
+  const bool only_credit = hints.nodes.empty() && !hints.complete;
   if (only_credit && waiting.credit) {
     // Credit is an absolute position and never shrinks: of several that wait one says all. It is
     // the last, so that `economy` is what was said last.

@@ -4,18 +4,10 @@
 #include <span>
 #include <vector>
 
+#include "shared/base/hint_node.h"
 #include "shared/privacy/taint_ledger.h"
 
 namespace edgedraft {
-
-// A node of a tree that runs ahead of the server.
-struct HintNode {
-  std::uint32_t token;
-  // How many ids its parent's is smaller; 0: it hangs from the conversation's last token.
-  std::uint16_t distance;
-  std::uint8_t score;  // below the parent's, in parts of a nat (score.h)
-  bool operator==(const HintNode&) const = default;
-};
 
 // Hints that may leave the device: they were grown behind a conversation without a private token,
 // of which they tell a length and a hash.

@@ -292,12 +292,11 @@ Result<Message> read(const flat::Hints& m) {
   for (std::uint32_t i = 0; i < count && !c.failed(); ++i) {
     const std::uint32_t node = m.nodes()->Get(i);
     const auto high = static_cast<std::uint8_t>(node >> 24);
-    hints.tokens.push_back(node % kTokenIdEnd);
-    hints.parents.push_back(hints.complete ? high : m.parents()->Get(i));
-    if (!hints.complete) hints.scores.push_back(high);
+    const std::uint16_t distance = hints.complete ? high : m.parents()->Get(i);
+    const std::uint8_t score = hints.complete ? std::uint8_t{0} : high;
+    hints.nodes.push_back({.token = node % kTokenIdEnd, .distance = distance, .score = score});
     // Below an older one: neither cycles nor forward references are left.
-    const std::uint64_t older_end = std::uint64_t{std::max(m.first(), 1u)} + i;
-    c.in_range(hints.parents[i] < older_end, "parent of a hint");
+    c.in_range(distance < std::uint64_t{std::max(m.first(), 1u)} + i, "parent of a hint");
   }
   return c.result(std::move(hints));
 }

@@ -213,19 +213,14 @@ Resume as_read(const OutgoingResume& m) {
 }
 
 Hints as_read(const OutgoingHints& m) {
-  Hints hints{.round = m.round,
-              .credit = m.credit,
-              .hold = m.hold,
-              .complete = m.complete,
-              .first = m.complete ? 0 : m.first,
-              .position = m.hints.position(),
-              .prefix_hash = m.complete ? 0 : m.hints.prefix_hash()};
-  for (const HintNode& node : m.hints.nodes()) {
-    hints.tokens.push_back(node.token);
-    hints.parents.push_back(node.distance);
-    if (!m.complete) hints.scores.push_back(node.score);
-  }
-  return hints;
+  return {.round = m.round,
+          .credit = m.credit,
+          .hold = m.hold,
+          .complete = m.complete,
+          .first = m.complete ? 0 : m.first,
+          .position = m.hints.position(),
+          .prefix_hash = m.complete ? 0 : m.hints.prefix_hash(),
+          .nodes = {m.hints.nodes().begin(), m.hints.nodes().end()}};
 }
 
 Bytes encode(const OutgoingMessage& message) {

@@ -11,6 +11,7 @@
 #include "shared/base/constraints.h"
 #include "shared/base/error.h"
 #include "shared/base/finish.h"
+#include "shared/base/hint_node.h"
 #include "shared/base/logprob.h"
 #include "shared/base/sampling_params.h"
 #include "shared/base/sha256.h"
@@ -177,14 +178,11 @@ struct Hints {
   bool complete = false;
   // Node i has the id first + i; ids count up from 1 in a run.
   std::uint32_t first = 0;
-  // A node hangs from the node `parents[i]` before it, or, if that is 0, from the token at
-  // position - 1 of a text whose first `position` tokens have this prefix_hash().
+  // A node without a parent hangs from the token at position - 1 of a text whose first `position`
+  // tokens have this prefix_hash().
   std::uint32_t position = 0;
   std::uint64_t prefix_hash = 0;  // 0 in complete hints
-  std::vector<std::uint32_t> tokens{};
-  std::vector<std::uint16_t> parents{};
-  // Below the parent's, in parts of a nat (score.h). Empty in complete hints.
-  std::vector<std::uint8_t> scores{};
+  std::vector<HintNode> nodes{};  // of score 0 in complete hints
   bool operator==(const Hints&) const = default;
 };
 

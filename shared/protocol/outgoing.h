@@ -40,7 +40,7 @@ struct OutgoingHints {
   std::uint32_t round = 0;
   std::uint32_t credit = 0;
   Hold hold = Hold::none;
-  bool complete = false;  // scores are not sent; a node's parent is in the same message
+  bool complete = false;  // scores are 0; a node's parent is in the same message
   std::uint32_t first = 0;
   SafeHints hints{};
 };

@@ -203,9 +203,9 @@ Result<void> ServerSession::on_hints(wire::Hints hints) {
     const bool is_due = in_lockstep && pending_->running && hints.position == length_ &&
                         pending_->marked_length != length_;
     if (!is_due) return faulty(faulty_client("complete hints that no pass waits for"));
-    if (hints.tokens.size() > nodes_max_) return faulty(faulty_client("too many hints for a pass"));
+    if (hints.nodes.size() > nodes_max_) return faulty(faulty_client("too many hints for a pass"));
     pending_->marked_length = length_;
-    pending_->marked_count = hints.tokens.size();
+    pending_->marked_count = hints.nodes.size();
   }
   if (!in_lockstep && hints.hold == wire::Hold::lockstep) {
     return faulty(faulty_client("hints that turn a run into one under lockstep"));
@@ -213,9 +213,7 @@ Result<void> ServerSession::on_hints(wire::Hints hints) {
   if (in_lockstep) hints.hold = wire::Hold::lockstep;
   const bool changes_terms = hints.credit > run.credit || hints.hold != run.hold;
   if (!hints.complete && !affords(hints)) {
-    hints.tokens.clear();
-    hints.parents.clear();
-    hints.scores.clear();
+    hints.nodes.clear();
     if (!changes_terms) return boost::system::in_place_value;
   }
   run.credit = std::max(run.credit, hints.credit);
@@ -228,7 +226,7 @@ bool ServerSession::affords(const wire::Hints& hints) {
   const double seconds = std::chrono::duration<double>(now_ - hints_counted_).count();
   hints_counted_ = now_;
   hints_left_ = std::min(kHintsBurst, hints_left_ + seconds * kHintsPerSecond);
-  const double cost = kHintMessageCost + static_cast<double>(hints.tokens.size());
+  const double cost = kHintMessageCost + static_cast<double>(hints.nodes.size());
   if (cost > hints_left_) return false;
   hints_left_ -= cost;
   return true;

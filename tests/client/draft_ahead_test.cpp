@@ -26,16 +26,11 @@ Tokens answer_of(std::size_t count) {
 }
 
 wire::Hints as_read(const SentHints::News& news, const Tokens& text) {
-  wire::Hints hints{.round = 1,
-                    .first = news.first,
-                    .position = static_cast<std::uint32_t>(text.size()),
-                    .prefix_hash = prefix_hash(text)};
-  for (const HintNode& node : news.nodes) {
-    hints.tokens.push_back(node.token);
-    hints.parents.push_back(node.distance);
-    hints.scores.push_back(node.score);
-  }
-  return hints;
+  return {.round = 1,
+          .first = news.first,
+          .position = static_cast<std::uint32_t>(text.size()),
+          .prefix_hash = prefix_hash(text),
+          .nodes = news.nodes};
 }
 
 TEST(SentHintsTest, OnlyWhatIsNewIsSentWithTheScoreBelowItsParent) {

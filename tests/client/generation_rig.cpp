@@ -281,7 +281,7 @@ void GenerationRig::check_request(const SeenRequest& request) {
     EXPECT_EQ(hints->position, known.size());
     EXPECT_EQ(hints->complete, options_.hold == Hold::lockstep);
     if (hints->complete) {
-      EXPECT_LE(hints->tokens.size(), options_.nodes_max);
+      EXPECT_LE(hints->nodes.size(), options_.nodes_max);
       chunks_before_drafts_.push_back(link_->chunk_count());
     }
   }

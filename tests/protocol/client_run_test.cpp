@@ -20,7 +20,7 @@ class ClientRunTest : public ClientSessionTest {
   }
 
   static wire::Hints hint(std::uint32_t position) {
-    return {.first = 1, .position = position, .tokens = {5}, .parents = {0}, .scores = {2}};
+    return {.first = 1, .position = position, .nodes = {{.token = 5, .score = 2}}};
   }
 };
 
@@ -150,12 +150,8 @@ TEST_F(ClientRunTest, HintsThatTheServerWouldRefuseAreRefusedHere) {
 
   session_ = ClientSession({.hello = {}, .channel = {}}, kStart);
   begin_run({.credit = 50});
-  const wire::Hints many{.round = 1,
-                         .first = 1,
-                         .position = 11,
-                         .tokens = std::vector<std::uint32_t>(kHintsMax + 1, 5),
-                         .parents = std::vector<std::uint16_t>(kHintsMax + 1, 0),
-                         .scores = std::vector<std::uint8_t>(kHintsMax + 1, 0)};
+  const wire::Hints many{
+      .round = 1, .first = 1, .position = 11, .nodes = std::vector<HintNode>(kHintsMax + 1)};
   EXPECT_EQ(session_.hints(outgoing(many)).error().code, Errc::protocol);
 }
 
@@ -185,7 +181,8 @@ class ClientLockstepTest : public ClientSessionTest {
     session_ = ClientSession({.hello = {}, .channel = {}}, kStart);
     prompt(10, kLockstep);
     wire::Hints tree = chain_of(1, 11, 3);
-    tree.parents = {0, 0, 2};
+    tree.nodes[1].distance = 0;
+    tree.nodes[2].distance = 2;
     ASSERT_TRUE(session_.hints(outgoing(tree)));
   }
 };
@@ -195,7 +192,7 @@ TEST_F(ClientLockstepTest, EachPassIsBegunByCompleteHints) {
   const auto sent = std::get<wire::Hints>(take_messages(session_).at(0));
   EXPECT_EQ(sent.round, 1u);
   EXPECT_TRUE(sent.complete);
-  EXPECT_EQ(sent.parents, (std::vector<std::uint16_t>{0, 0, 2}));
+  EXPECT_EQ(sent.nodes, (std::vector<HintNode>{{200, 0}, {201, 0}, {202, 2}}));
   ASSERT_TRUE(hear(accepting(1, 11, 2)));
   const auto event = expect_event<VerdictReceived>();
   EXPECT_EQ(event.to, VerdictReceived::To::run);

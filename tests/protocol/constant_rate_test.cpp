@@ -60,10 +60,10 @@ class Connection {
     while (now_ < begin_ + 2s) {
       if (hints_sent < talk.hints.size() && now_ - begin_ >= talk.hints[hints_sent].first) {
         const std::uint32_t count = talk.hints[hints_sent++].second;
-        wire::Hints hints{.credit = kContext, .first = id, .position = 1};
-        hints.tokens.assign(count, 5);
-        hints.parents.assign(count, 0);
-        hints.scores.assign(count, 1);
+        const wire::Hints hints{.credit = kContext,
+                                .first = id,
+                                .position = 1,
+                                .nodes = std::vector<HintNode>(count, {.token = 5, .score = 1})};
         id += count;
         ASSERT_TRUE(client_.hints(outgoing(hints)));
       }
@@ -132,7 +132,7 @@ class Connection {
       asked_ = now_;
       round_ = prefill->request.round;
     } else if (const auto* hints = std::get_if<HintsReceived>(&event)) {
-      hints_seen_ += static_cast<std::uint32_t>(hints->hints.tokens.size());
+      hints_seen_ += static_cast<std::uint32_t>(hints->hints.nodes.size());
     }
   }
 

@@ -67,8 +67,7 @@ std::vector<Message> one_of_each() {
       Hints{.round = 2,
             .complete = true,
             .position = 13,
-            .tokens = {5, 6, 5, (1u << 24) - 1},
-            .parents = {0, 0, 2, 1}},
+            .nodes = {{5, 0}, {6, 0}, {5, 2}, {(1u << 24) - 1, 1}}},
       Verdict{.round = 2,
               .length = 16,
               .next = 77,
@@ -101,9 +100,7 @@ std::vector<Message> one_of_each() {
             .hold = Hold::economy,
             .first = 70'000,
             .position = 19,
-            .tokens = {5, (1u << 24) - 1, 0},
-            .parents = {0, 1, kHintDistanceMax},
-            .scores = {0, 17, 255}},
+            .nodes = {{5, 0, 0}, {(1u << 24) - 1, 1, 17}, {0, kHintDistanceMax, 255}}},
       Ping{1},
       Pong{~0ull},
       Cancel{5},
@@ -123,8 +120,7 @@ TEST(MessageTest, EveryKindSurvivesTheWire) {
 TEST(MessageTest, TheMostCompleteHintsSurviveTheWire) {
   Hints hints{.round = 1, .complete = true, .position = 1};
   for (std::uint32_t i = 0; i < kDraftNodesMax; ++i) {
-    hints.tokens.push_back(i);
-    hints.parents.push_back(static_cast<std::uint16_t>(i));
+    hints.nodes.push_back({.token = i, .distance = static_cast<std::uint16_t>(i)});
   }
   EXPECT_EQ(*decode_frame(encode(outgoing(hints))), Message(hints));
 }

@@ -17,8 +17,7 @@ TEST(OverheadTest, CompleteHintsAreWithinTheFormula) {
                             .hold = wire::Hold::lockstep,
                             .complete = true,
                             .position = kContextCountMax,
-                            .tokens = std::vector<std::uint32_t>(count, kLargeToken),
-                            .parents = std::vector<std::uint16_t>(count, 0)};
+                            .nodes = std::vector<HintNode>(count, {.token = kLargeToken})};
     EXPECT_LE(wire::encode(outgoing(hints)).size(), draft_frame_bytes_max(count)) << count;
   }
 }

@@ -9,20 +9,13 @@ namespace {
 class ServerRunTest : public ServerSessionTest {
  protected:
   static wire::Hints hint(std::uint32_t round, std::uint32_t position) {
-    return {.round = round,
-            .first = 1,
-            .position = position,
-            .tokens = {5},
-            .parents = {0},
-            .scores = {2}};
+    return {.round = round, .first = 1, .position = position, .nodes = {{.token = 5, .score = 2}}};
   }
 
   // As many nodes as a message may have.
   static wire::Hints many_hints(std::uint32_t round, std::uint32_t position) {
     wire::Hints many = hint(round, position);
-    many.tokens.assign(kHintsMax, 5);
-    many.parents.assign(kHintsMax, 0);
-    many.scores.assign(kHintsMax, 0);
+    many.nodes.assign(kHintsMax, {.token = 5});
     return many;
   }
 
@@ -111,7 +104,7 @@ TEST_F(ServerRunTest, MoreHintsThanASessionMaySendAreDropped) {
       many.first += kHintsMax;
     }
     while (const auto event = session_.next_event()) {
-      nodes += std::get<HintsReceived>(*event).hints.tokens.size();
+      nodes += std::get<HintsReceived>(*event).hints.nodes.size();
     }
     return nodes;
   };
@@ -141,7 +134,7 @@ TEST_F(ServerRunTest, WhetherToEconomiseIsHeardInAFlood) {
     ASSERT_TRUE(hear(many));
     const wire::Hints heard = next_hints();
     EXPECT_EQ(heard.hold, hold);
-    EXPECT_TRUE(heard.tokens.empty());
+    EXPECT_TRUE(heard.nodes.empty());
     ASSERT_TRUE(hear(many));
     EXPECT_FALSE(session_.next_event()) << "it says nothing new";
   }
@@ -193,7 +186,7 @@ TEST_F(ServerRunTest, UnderLockstepARunWaitsForCompleteHints) {
   EXPECT_TRUE(session_.paused());
   ASSERT_TRUE(hear(chain_of(1, 11, 3)));
   EXPECT_FALSE(session_.paused());
-  EXPECT_EQ(next_hints().tokens.size(), 3u);
+  EXPECT_EQ(next_hints().nodes.size(), 3u);
   ASSERT_TRUE(session_.verdict(accepting(1, 11, 2)));
   EXPECT_EQ(std::get<wire::Verdict>(take_messages(session_).at(0)).length, 14u);
   EXPECT_TRUE(session_.paused());
@@ -238,7 +231,7 @@ TEST_F(ServerRunTest, CompleteHintsAreTakenInAFlood) {
   begin_run({.credit = 1u << 15, .hold = wire::Hold::lockstep}, welcome);
   for (std::uint32_t length = 11; length < 2000; ++length) {
     ASSERT_TRUE(hear(chain_of(1, length, 8)));
-    ASSERT_EQ(next_hints().tokens.size(), 8u);
+    ASSERT_EQ(next_hints().nodes.size(), 8u);
     ASSERT_TRUE(session_.verdict({.round = 1, .next = 7}));
     take_messages(session_);
   }

@@ -148,7 +148,7 @@ class ToyServer {
     auto& held = store_[id_];
     const auto root = static_cast<std::uint32_t>(held.size()) - 1;
     wire::Verdict verdict{.round = request.round};
-    for (const std::uint32_t token : request.tokens) {
+    for (const auto& [token, distance, score] : request.nodes) {
       if (token != target_token(static_cast<std::uint32_t>(held.size()))) break;
       verdict.tokens.push_back(token);
       held.push_back(token);
@@ -266,8 +266,8 @@ class ToyClient {
     const std::uint64_t most = std::min<std::uint64_t>(6, small_welcome().context_count - base);
     wire::Hints hints =
         chain_of(0, base, most == 0 ? 0 : static_cast<std::uint32_t>(random.below(most)));
-    for (std::uint32_t i = 0; i < hints.tokens.size(); ++i) {
-      hints.tokens[i] = random.below(3) == 0 ? 98 : target_token(base + i);
+    for (std::uint32_t i = 0; i < hints.nodes.size(); ++i) {
+      hints.nodes[i].token = random.below(3) == 0 ? 98 : target_token(base + i);
     }
     is_due_ = false;
     ASSERT_TRUE(session.hints(outgoing(hints)));
@@ -376,7 +376,7 @@ TEST_P(SessionSim, OutputIsTheTargetsOverAnyLink) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Seeds, SessionSim, testing::Range<std::uint64_t>(0, 200));
+INSTANTIATE_TEST_SUITE_P(Seeds, SessionSim, ::testing::Range<std::uint64_t>(0, 200));
 
 // A link that turns bits: TLS would notice, the sessions must survive it all the same.
 TEST_P(SessionSim, FlippedBitsNeverCrashEitherSide) {

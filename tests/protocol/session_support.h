@@ -1,8 +1,13 @@
 #pragma once
 
+#include <cstdint>
+#include <numeric>
+#include <vector>
+
 #include "shared/protocol/client_session.h"
 #include "shared/protocol/server_session.h"
 #include "tests/protocol/support.h"
+#include "tests/support/hint_nodes.h"
 
 namespace edgedraft {
 
@@ -81,12 +86,10 @@ inline wire::Prefill prompt_of(std::uint32_t count) {
 
 // Complete hints of a run under lockstep: each node below the one before.
 inline wire::Hints chain_of(std::uint32_t round, std::uint32_t position, std::uint32_t count) {
-  wire::Hints chain{.round = round, .complete = true, .position = position};
-  for (std::uint32_t i = 0; i < count; ++i) {
-    chain.tokens.push_back(200 + i);
-    chain.parents.push_back(i == 0 ? 0 : 1);
-  }
-  return chain;
+  std::vector<std::uint32_t> tokens(count);
+  std::iota(tokens.begin(), tokens.end(), 200u);
+  return {
+      .round = round, .complete = true, .position = position, .nodes = testing::hint_chain(tokens)};
 }
 
 inline const wire::RunTerms kLockstep{.credit = 60, .rows = true, .hold = wire::Hold::lockstep};

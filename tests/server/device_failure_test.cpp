@@ -12,6 +12,7 @@
 #include "tests/protocol/support.h"
 #include "tests/support/failing_backend.h"
 #include "tests/support/heard_replies.h"
+#include "tests/support/hint_nodes.h"
 #include "tests/support/metrics_reading.h"
 #include "tests/support/toy_models.h"
 
@@ -67,18 +68,15 @@ class DeviceFailureTest : public ::testing::Test {
   }
   // A chain.
   void draft(Caller& caller, const Tokens& tokens = {9, 10}) {
-    std::vector<std::uint16_t> parents(tokens.size(), 1);
-    if (!parents.empty()) parents[0] = 0;
-    draft(caller, tokens, parents);
+    draft_tree(caller, testing::hint_chain(tokens));
   }
-  void draft(Caller& caller, const Tokens& tokens, const std::vector<std::uint16_t>& parents) {
+  void draft_tree(Caller& caller, const std::vector<HintNode>& nodes) {
     ++caller.asked_count;
     loop_.hints(caller.client.connection_id,
                 {.round = caller.round,
                  .complete = true,
                  .position = caller.heard->length.value(),
-                 .tokens = tokens,
-                 .parents = parents},
+                 .nodes = nodes},
                 now_);
   }
   void run() {
@@ -202,7 +200,7 @@ class SharedPassTest : public DeviceFailureTest {
     run();
     for (std::size_t i = 0; i < plain.size(); ++i) {
       const std::uint32_t right = plain[i].heard->verdicts.at(1).next;
-      drafts_[i] = {(right + 1) % kToyVocabulary, right};
+      drafts_[i] = {{.token = (right + 1) % kToyVocabulary}, {.token = right}};
     }
     leave(plain);
   }
@@ -224,7 +222,7 @@ class SharedPassTest : public DeviceFailureTest {
   // A caller that was refused has nothing to draft for.
   void draft_all(Callers& callers) {
     for (std::size_t i = 0; i < callers.size(); ++i) {
-      if (callers[i].heard->refusals.empty()) draft(callers[i], drafts_[i], {0, 0});
+      if (callers[i].heard->refusals.empty()) draft_tree(callers[i], drafts_[i]);
     }
     run();
   }
@@ -249,7 +247,7 @@ class SharedPassTest : public DeviceFailureTest {
 
   ToyMoa moa_{toy_, 3, 1};
   MoaTap tap_{backend_, moa_.config, moa_.tensors};
-  std::array<Tokens, 2> drafts_;
+  std::array<std::vector<HintNode>, 2> drafts_;
   std::uint8_t id_ = 1;
 };
 
@@ -265,7 +263,7 @@ TEST_F(SharedPassTest, WhereverItFailsEveryRequestHasOneAnswer) {
   for (std::size_t i = 0; i < sound.size(); ++i) {
     const Caller& c = sound[i];
     ASSERT_EQ(c.heard->verdicts.size(), 2u);
-    EXPECT_EQ(c.heard->verdicts[1].tokens, Tokens{drafts_[i][1]});
+    EXPECT_EQ(c.heard->verdicts[1].tokens, Tokens{drafts_[i][1].token});
     EXPECT_FALSE(c.heard->verdicts[1].activations.empty());
     EXPECT_EQ(c.heard->chunks.size(), 1u);
   }

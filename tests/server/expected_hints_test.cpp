@@ -24,9 +24,7 @@ wire::Hints one_hint(std::uint32_t id, std::uint32_t token, std::uint16_t distan
           .first = id,
           .position = static_cast<std::uint32_t>(kRunPrompt.size()),
           .prefix_hash = prefix_hash(kRunPrompt),
-          .tokens = {token},
-          .parents = {distance},
-          .scores = {score}};
+          .nodes = {{.token = token, .distance = distance, .score = score}}};
 }
 
 // Others would wait for as long as the machine has been running.

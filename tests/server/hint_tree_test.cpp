@@ -17,25 +17,14 @@ using Tokens = std::vector<std::uint32_t>;
 constexpr HintTree::Limits kLimits{.nodes_max = 100, .vocabulary_count = 50};
 const Tokens kPrompt{7, 8, 9};
 
-struct HintPart {
-  std::uint32_t token;
-  std::uint16_t distance;
-  std::uint8_t score = 1;
-};
-
 // Hints behind `text`.
 wire::Hints hints_behind(const Tokens& text, std::uint32_t first,
-                         const std::vector<HintPart>& parts) {
-  wire::Hints hints{.round = 1,
-                    .first = first,
-                    .position = static_cast<std::uint32_t>(text.size()),
-                    .prefix_hash = prefix_hash(text)};
-  for (const HintPart& part : parts) {
-    hints.tokens.push_back(part.token);
-    hints.parents.push_back(part.distance);
-    hints.scores.push_back(part.score);
-  }
-  return hints;
+                         const std::vector<HintNode>& nodes) {
+  return {.round = 1,
+          .first = first,
+          .position = static_cast<std::uint32_t>(text.size()),
+          .prefix_hash = prefix_hash(text),
+          .nodes = nodes};
 }
 
 Tokens joined(Tokens text, const Tokens& more) {
@@ -140,7 +129,7 @@ TEST(HintTreeTest, AFloodCostsItsSenderAlone) {
   HintTree tree(kPrompt, {.nodes_max = 64, .vocabulary_count = 50});
   Random random(1);
   for (std::uint32_t message = 0; message < 500; ++message) {
-    std::vector<HintPart> parts;
+    std::vector<HintNode> parts;
     for (int i = 0; i < 100; ++i) {
       parts.push_back({.token = static_cast<std::uint32_t>(random.below(60)),
                        .distance = static_cast<std::uint16_t>(random.below(100)),
@@ -180,21 +169,21 @@ class BruteForceHints {
   explicit BruteForceHints(Tokens text) : text_(std::move(text)), base_(text_.size()) {}
 
   void add(const wire::Hints& hints) {
-    for (std::size_t i = 0; i < hints.tokens.size(); ++i) {
+    for (std::size_t i = 0; i < hints.nodes.size(); ++i) {
       const std::uint32_t id = hints.first + static_cast<std::uint32_t>(i);
       if (text_of_.contains(id)) continue;
       Tokens text;
-      if (hints.parents[i] == 0) {
+      if (hints.nodes[i].distance == 0) {
         const bool known = hints.position >= base_ && hints.position <= text_.size();
         if (!known) continue;
         text.assign(text_.begin(), text_.begin() + hints.position);
         if (prefix_hash(text) != hints.prefix_hash) continue;
       } else {
-        const auto parent = text_of_.find(id - hints.parents[i]);
+        const auto parent = text_of_.find(id - hints.nodes[i].distance);
         if (parent == text_of_.end()) continue;
         text = parent->second;
       }
-      text.push_back(hints.tokens[i]);
+      text.push_back(hints.nodes[i].token);
       if (fits(text)) text_of_[id] = text;
     }
   }
@@ -238,7 +227,7 @@ TEST(HintTreeTest, HoldsWhatTheDefinitionHoldsInAnyScheduleOfMessages) {
             kPrompt.size() + random.below(expected.text().size() - kPrompt.size() + 1);
         const Tokens text(expected.text().begin(),
                           expected.text().begin() + static_cast<std::ptrdiff_t>(known));
-        std::vector<HintPart> parts;
+        std::vector<HintNode> parts;
         for (std::uint64_t count = 1 + random.below(6); count > 0; --count) {
           const std::uint64_t id = next_id + parts.size();
           parts.push_back({.token = static_cast<std::uint32_t>(1 + random.below(3)),

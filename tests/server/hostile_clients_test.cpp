@@ -184,7 +184,7 @@ TEST_F(HostileClientsTest, APassThatHadNoTurnLeavesTheSessionAsItWas) {
   client.send(in_lockstep(some_tokens(20)));
   run();
   client.heard.clear();
-  client.complete({5, 5, 5});
+  client.complete(std::vector<HintNode>(3, {.token = 5}));
   now_ += 600ms;
   run();
   EXPECT_EQ(refusal(client), Errc::refused);
@@ -200,9 +200,9 @@ TEST_F(HostileClientsTest, CompleteHintsThatNoPassWaitsForCostTheConnection) {
     RawClient& client = connect();
     client.send(in_lockstep(some_tokens(20)));
     run();
-    ASSERT_TRUE(client.complete({5}));
+    ASSERT_TRUE(client.complete({{.token = 5}}));
     if (repeated) {
-      EXPECT_FALSE(client.complete({5}));
+      EXPECT_FALSE(client.complete({{.token = 5}}));
     } else {
       run();
       EXPECT_FALSE(
@@ -227,7 +227,7 @@ TEST_F(HostileClientsTest, ARequestBesideAnotherCostsItsSessionAndNoMore) {
     RawClient& client = connect();
     client.send(in_lockstep(some_tokens(20)));
     run();
-    client.complete({5, 5, 5});
+    client.complete(std::vector<HintNode>(3, {.token = 5}));
     RawClient& other = connect();
     other.send(prompt(some_tokens(30, 2)));
     ASSERT_EQ(loop_->active_count(), 2u);
@@ -258,7 +258,7 @@ TEST_F(HostileClientsTest, PausedRunsGiveTheirMemoryToClientsThatRead) {
   client.send(in_lockstep(some_tokens(20, 3)));
   run();
   ASSERT_EQ(client.verdict_count, 1u);
-  client.complete(Tokens(kDraftNodesMax, 5));
+  client.complete(std::vector<HintNode>(kDraftNodesMax, {.token = 5}));
   run();
   EXPECT_EQ(client.verdict_count, 2u);
   const auto gave_way = std::count_if(silent.begin(), silent.end(), [](RawClient* paused) {
@@ -426,22 +426,20 @@ TEST_F(HostileClientsTest, AnyOrderOfRequestsIsSurvived) {
         case 6:
         case 7: {
           if (!client.session().busy() || peer.run.credit == 0) break;
-          const Tokens nodes = tokens(below(kDraftNodesMax + 1));
-          std::vector<std::uint16_t> parents;
-          for (std::uint32_t i = 0; i < nodes.size(); ++i) {
-            parents.push_back(static_cast<std::uint16_t>(below(i + 1)));
+          std::vector<HintNode> nodes;
+          for (const std::uint32_t token : tokens(below(kDraftNodesMax + 1))) {
+            const auto distance = static_cast<std::uint16_t>(below(nodes.size() + 1));
+            nodes.push_back({.token = token, .distance = distance, .score = 1});
           }
           if (peer.run.hold != wire::Hold::lockstep) {
             client.send(wire::Hints{.round = client.round(),
                                     .hold = static_cast<wire::Hold>(below(2)),
                                     .first = 1,
                                     .position = std::max(length, 1u),
-                                    .tokens = nodes,
-                                    .parents = parents,
-                                    .scores = std::vector<std::uint8_t>(nodes.size(), 1)},
+                                    .nodes = nodes},
                         peer.asked);
           } else if (client.session().paused() && length < peer.run.credit) {
-            client.complete(nodes, parents);
+            client.complete(nodes);
           }
           break;
         }

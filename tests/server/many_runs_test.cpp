@@ -211,8 +211,8 @@ TEST_F(ManyRunsTest, AnyScheduleGivesThePlainAnswer) {
         }
         wire::Hints hints = client.chain(follows, static_cast<std::uint8_t>(random.below(20)));
         if (random.below(5) == 0) {
-          for (std::uint16_t& parent : hints.parents) {
-            parent = static_cast<std::uint16_t>(random.below(hints.first));
+          for (HintNode& node : hints.nodes) {
+            node.distance = static_cast<std::uint16_t>(random.below(hints.first));
           }
         }
         if (random.below(6) > 0) peer.under_way.emplace_back(hints, client.text());

@@ -75,15 +75,9 @@ class RawClient {
     return !gone_;
   }
   // Complete hints for the next pass of a run under lockstep; without nodes it is plain decoding.
-  // A node hangs from the one `parents` before it, 0: from the root.
-  bool complete(const std::vector<std::uint32_t>& nodes = {},
-                std::vector<std::uint16_t> parents = {}) {
-    parents.resize(nodes.size());
-    return send(wire::Hints{.round = round_,
-                            .complete = true,
-                            .position = session_.length(),
-                            .tokens = nodes,
-                            .parents = std::move(parents)});
+  bool complete(const std::vector<HintNode>& nodes = {}) {
+    return send(wire::Hints{
+        .round = round_, .complete = true, .position = session_.length(), .nodes = nodes});
   }
   void leave() {
     if (gone_) return;

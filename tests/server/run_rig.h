@@ -15,6 +15,7 @@
 #include "shared/constraints/token_texts.h"
 #include "tests/server/plain_answer.h"
 #include "tests/server/raw_client.h"
+#include "tests/support/hint_nodes.h"
 #include "tests/support/toy_models.h"
 
 // A server's pass loop on a simulated clock, and devices that begin runs and send hints.
@@ -93,11 +94,7 @@ class HintingClient {
   wire::Hints chain(const Tokens& follows, std::uint8_t score = 1) {
     wire::Hints hints = credit(0);
     hints.first = next_id_;
-    for (std::size_t i = 0; i < follows.size(); ++i) {
-      hints.tokens.push_back(follows[i]);
-      hints.parents.push_back(i == 0 ? 0 : 1);
-      hints.scores.push_back(score);
-    }
+    hints.nodes = testing::hint_chain(follows, score);
     next_id_ += static_cast<std::uint32_t>(follows.size());
     return hints;
   }
@@ -108,11 +105,7 @@ class HintingClient {
             .prefix_hash = prefix_hash(text_)};
   }
   // A chain of complete hints for the next pass of a run under lockstep.
-  bool complete(const Tokens& follows) {
-    std::vector<std::uint16_t> parents(follows.size(), 1);
-    if (!parents.empty()) parents[0] = 0;
-    return raw_.complete(follows, std::move(parents));
-  }
+  bool complete(const Tokens& follows) { return raw_.complete(testing::hint_chain(follows)); }
   // `behind` is the text as it was when the hints were made.
   bool send(const wire::Hints& hints, const Tokens& behind) { return raw_.send(hints, behind); }
   bool send(const wire::Hints& hints) { return send(hints, text_); }

@@ -339,7 +339,7 @@ TEST_F(RunTest, TheServersOwnGuessesFillTheGapsBetweenHints) {
 TEST(RunExpectationTest, InventedHintsAreWorthWhatPassesAccepted) {
   for (const bool invented : {false, true}) {
     const Tokens prompt = {5, 6};
-    const Tokens drafted(40, 7);
+    constexpr std::uint32_t kDrafted = 40;
     const Tokens chosen = invented ? Tokens{8} : Tokens(9, 7);
     edgedraft::Run run({.credit = 1000}, prompt, kToyVocabulary);
     Tokens text = prompt;
@@ -350,11 +350,9 @@ TEST(RunExpectationTest, InventedHintsAreWorthWhatPassesAccepted) {
                         .first = next_id,
                         .position = static_cast<std::uint32_t>(text.size()),
                         .prefix_hash = prefix_hash(text),
-                        .tokens = drafted,
-                        .parents = std::vector<std::uint16_t>(drafted.size(), 1),
-                        .scores = std::vector<std::uint8_t>(drafted.size(), 0)};
-      hints.parents[0] = 0;
-      next_id += static_cast<std::uint32_t>(drafted.size());
+                        .nodes = std::vector<HintNode>(kDrafted, {.token = 7, .distance = 1})};
+      hints.nodes[0].distance = 0;
+      next_id += kDrafted;
       run.take(hints, now);
     };
     const auto pass = [&] {

@@ -231,15 +231,15 @@ class SimulatedClient {
     wire::Hints hints{.round = round_, .complete = true, .position = length_.value()};
     std::size_t parent = 0;
     std::size_t at = answer_.size();
-    while (hints.tokens.size() < wanted) {
-      const std::size_t node = hints.tokens.size() + 1;
+    while (hints.nodes.size() < wanted) {
+      const std::size_t node = hints.nodes.size() + 1;
       if (at < plan().answer.size() && random_.below(3) == 0) {
-        hints.tokens.push_back(plan().answer[at++]);
-        hints.parents.push_back(static_cast<std::uint16_t>(parent == 0 ? 0 : node - parent));
+        const auto distance = static_cast<std::uint16_t>(parent == 0 ? 0 : node - parent);
+        hints.nodes.push_back({.token = plan().answer[at++], .distance = distance});
         parent = node;
       } else {
-        hints.tokens.push_back(static_cast<std::uint32_t>(random_.below(kToyVocabulary)));
-        hints.parents.push_back(static_cast<std::uint16_t>(random_.below(node)));
+        hints.nodes.push_back({.token = static_cast<std::uint32_t>(random_.below(kToyVocabulary)),
+                               .distance = static_cast<std::uint16_t>(random_.below(node))});
       }
     }
     scheduler.hints(connection_, hints);
@@ -418,9 +418,10 @@ TEST_F(SchedulerTest, NobodyWaitsForMoreThanWhatWasThereBefore) {
     }
     wire::Hints hints{.round = rounds[id], .complete = true, .position = lengths[id].value()};
     const std::uint32_t nodes = id == 1 ? 1 : 40;
-    while (hints.tokens.size() < nodes) {
-      hints.parents.push_back(static_cast<std::uint16_t>(random.below(hints.tokens.size() + 1)));
-      hints.tokens.push_back(static_cast<std::uint32_t>(random.below(kToyVocabulary)));
+    while (hints.nodes.size() < nodes) {
+      const auto distance = static_cast<std::uint16_t>(random.below(hints.nodes.size() + 1));
+      hints.nodes.push_back({.token = static_cast<std::uint32_t>(random.below(kToyVocabulary)),
+                             .distance = distance});
     }
     with_prompt.erase(id);
     scheduler.hints(id, hints);

@@ -30,17 +30,17 @@ class GrowthTest : public SessionMemoryTest {
 
   // A full tree with two right tokens in it.
   void draft_widely(PassLoop& server, Peer& peer) {
-    Tokens nodes;
-    std::vector<std::uint16_t> distances;
+    std::vector<HintNode> nodes;
     for (std::size_t i = peer.answer.size(); i < peer.expected.size() && nodes.size() < 2; ++i) {
-      distances.push_back(nodes.empty() ? 0 : 1);
-      nodes.push_back(peer.expected[i]);
+      const std::uint16_t distance = nodes.empty() ? 0 : 1;
+      nodes.push_back({.token = peer.expected[i], .distance = distance});
     }
     while (nodes.size() < kDraftNodesMax) {
-      distances.push_back(static_cast<std::uint16_t>(random_.below(nodes.size() + 1)));
-      nodes.push_back(static_cast<std::uint32_t>(random_.below(kToyVocabulary)));
+      const auto distance = static_cast<std::uint16_t>(random_.below(nodes.size() + 1));
+      nodes.push_back({.token = static_cast<std::uint32_t>(random_.below(kToyVocabulary)),
+                       .distance = distance});
     }
-    draft(server, peer.client, nodes, distances);
+    draft(server, peer.client, nodes);
   }
 
   // Everybody asks at once and then drafts as fast as it goes. Returns how often sessions had to be

@@ -24,7 +24,8 @@ class LineTest : public SessionMemoryTest {
 
   // Wants more than twice the pages that a session of 200 tokens has. All that it drafts is wrong.
   void draft_widely(PassLoop& server, const Client& c, std::uint32_t right) {
-    draft(server, c, Tokens(kDraftNodesMax, right == 5 ? 6 : 5));
+    const std::uint32_t wrong = right == 5 ? 6 : 5;
+    draft(server, c, std::vector<HintNode>(kDraftNodesMax, {.token = wrong}));
   }
 
   std::vector<Tokens> prompts_ = {random_tokens(200), random_tokens(200), random_tokens(200),

@@ -107,17 +107,14 @@ class SessionMemoryTest : public ::testing::Test {
                        std::uint32_t base = 0) {
     ask(loop, c, tokens, base, lockstep());
   }
-  // Complete hints for the next pass of its run, the parent of each `distances` before it.
-  void draft(PassLoop& loop, const Client& c, const Tokens& nodes = {},
-             std::vector<std::uint16_t> distances = {}) {
+  // Complete hints for the next pass of its run.
+  void draft(PassLoop& loop, const Client& c, const std::vector<HintNode>& nodes = {}) {
     const Inbox& inbox = *inboxes_.at(c.connection_id);
-    distances.resize(nodes.size());
     loop.hints(c.connection_id,
                {.round = inbox.last_round,
                 .complete = true,
                 .position = inbox.length.value(),
-                .tokens = nodes,
-                .parents = std::move(distances)},
+                .nodes = nodes},
                now_);
   }
   static void run(PassLoop& loop) {

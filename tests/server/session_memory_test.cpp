@@ -20,17 +20,16 @@ class KvTypeTest : public SessionMemoryTest, public ::testing::WithParamInterfac
     run(server);
     Tokens answer = {next(c)};
     while (answer.size() < truth.size()) {
-      Tokens nodes;
-      std::vector<std::uint16_t> distances;
+      std::vector<HintNode> nodes;
       for (std::size_t i = answer.size(); i < truth.size() && i < answer.size() + 4; ++i) {
         // The second of each pair, the right one, is the parent of the next.
         const bool below_root = nodes.empty();
-        distances.push_back(below_root ? 0 : 1);
-        distances.push_back(below_root ? 0 : 2);
-        nodes.push_back((truth[i] + 1) % kToyVocabulary);
-        nodes.push_back(truth[i]);
+        const std::uint16_t beside = below_root ? 0 : 1;
+        const std::uint16_t right = below_root ? 0 : 2;
+        nodes.push_back({.token = (truth[i] + 1) % kToyVocabulary, .distance = beside});
+        nodes.push_back({.token = truth[i], .distance = right});
       }
-      draft(server, c, nodes, distances);
+      draft(server, c, nodes);
       run(server);
       const auto verdict = std::get<wire::Verdict>(reply(c));
       answer.insert(answer.end(), verdict.tokens.begin(), verdict.tokens.end());

@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <map>
 #include <memory>
 #include <vector>
@@ -107,12 +108,12 @@ class StateTapTest : public ::testing::Test {
     for (std::uint32_t cycle = 0; cycle < cycles; ++cycle) {
       wire::Hints hints{.round = 1,
                         .complete = true,
-                        .position = static_cast<std::uint32_t>(prompt_.size()) + have,
-                        .parents = {0, 0, 1, 2, 1, 2}};
-      for (std::uint32_t i = 0; i < 3; ++i) {
-        for (const std::uint32_t wrong : {1u, 0u}) {
-          hints.tokens.push_back((answer_[have + i] + wrong) % testing::kToyVocabulary);
-        }
+                        .position = static_cast<std::uint32_t>(prompt_.size()) + have};
+      constexpr std::array<std::uint16_t, 6> kDistances{0, 0, 1, 2, 1, 2};
+      for (std::size_t i = 0; i < kDistances.size(); ++i) {
+        const std::uint32_t wrong = i % 2 == 0 ? 1 : 0;
+        hints.nodes.push_back({.token = (answer_[have + i / 2] + wrong) % testing::kToyVocabulary,
+                               .distance = kDistances[i]});
       }
       keeper.expect_from(hints.position - 1);
       server.hints(c.connection_id, hints, now_);

@@ -66,9 +66,7 @@ class WaitingHintsTest : public testing::HeldSchedulerTest {
                                    .first = first,
                                    .position = kPromptLength,
                                    .prefix_hash = 1,
-                                   .tokens = std::vector<std::uint32_t>(nodes, 5),
-                                   .parents = std::vector<std::uint16_t>(nodes, 0),
-                                   .scores = std::vector<std::uint8_t>(nodes, 1)});
+                                   .nodes = std::vector<HintNode>(nodes, {.token = 5})});
   }
 
   const std::shared_ptr<Length> length_ = std::make_shared<Length>();
@@ -115,7 +113,7 @@ TEST_F(WaitingHintsTest, CompleteHintsAreTakenHoweverManyOthersWait) {
   for (std::uint32_t i = 0; i < 1000; ++i) hint(1 + i * 20, 20);
   scheduler_.hints(
       kConnection,
-      {.round = 1, .complete = true, .position = kPromptLength + 1, .tokens = {5}, .parents = {0}});
+      {.round = 1, .complete = true, .position = kPromptLength + 1, .nodes = {{.token = 5}}});
   pass_.end();
   ASSERT_TRUE(length_->wait_for(kPromptLength + 2));
   EXPECT_EQ(length_->hinted(), 1u);
@@ -128,9 +126,7 @@ TEST_F(WaitingHintsTest, HintsOfACancelledRoundTakeNoRoom) {
     scheduler_.hints(kConnection, {.round = round,
                                    .first = 1,
                                    .position = kPromptLength,
-                                   .tokens = std::vector<std::uint32_t>(kHintsMax, 5),
-                                   .parents = std::vector<std::uint16_t>(kHintsMax, 0),
-                                   .scores = std::vector<std::uint8_t>(kHintsMax, 1)});
+                                   .nodes = std::vector<HintNode>(kHintsMax, {.token = 5})});
     scheduler_.hints(kConnection, {.round = round, .credit = 10});
     scheduler_.cancel(kConnection, round);
   }

@@ -293,13 +293,14 @@ void LocalLink::work(const wire::Hints& hints) {
   DraftTree tree;
   // Without nodes that the credit does not reach.
   const std::uint32_t depth_max = run_->terms.credit - server_->length() - 1;
-  std::vector<std::uint32_t> row_of(hints.tokens.size());
-  std::vector<std::uint32_t> depth_of(hints.tokens.size(), 1);
-  for (std::uint32_t i = 0; i < hints.tokens.size(); ++i) {
-    const std::uint32_t distance = hints.parents[i];
-    if (distance > 0) depth_of[i] = depth_of[i - distance] + 1;
-    if (depth_of[i] > depth_max) continue;
-    row_of[i] = tree.add(hints.tokens[i], distance == 0 ? 0 : row_of[i - distance]);
+  std::vector<std::uint32_t> row_of;
+  std::vector<std::uint32_t> depth_of;
+  for (const auto& [token, distance, score] : hints.nodes) {
+    const std::size_t above = row_of.size() - distance;
+    depth_of.push_back(distance == 0 ? 1 : depth_of[above] + 1);
+    row_of.push_back(0);
+    if (depth_of.back() > depth_max) continue;
+    row_of.back() = tree.add(token, distance == 0 ? 0 : row_of[above]);
   }
   verify(tree, 1);
 }

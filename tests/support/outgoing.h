@@ -53,17 +53,12 @@ inline wire::OutgoingResume outgoing(const wire::Resume& message,
 // The hash is that of the tokens `behind`.
 inline wire::OutgoingHints outgoing(const wire::Hints& message,
                                     std::span<const std::uint32_t> behind = {}) {
-  std::vector<HintNode> nodes;
-  for (std::size_t i = 0; i < message.tokens.size(); ++i) {
-    const std::uint8_t score = message.complete ? std::uint8_t{0} : message.scores[i];
-    nodes.push_back({.token = message.tokens[i], .distance = message.parents[i], .score = score});
-  }
   return {.round = message.round,
           .credit = message.credit,
           .hold = message.hold,
           .complete = message.complete,
           .first = message.first,
-          .hints = SafeHints(ledger_of(behind, message.position, {}), nodes)};
+          .hints = SafeHints(ledger_of(behind, message.position, {}), message.nodes)};
 }
 
 inline wire::OutgoingMessage outgoing(const wire::Message& message) {
