@@ -40,8 +40,7 @@ void SentHints::reroot(std::span<const std::uint32_t> tokens) {
     }
   }
   const std::vector<Node> old = std::exchange(nodes_, std::vector<Node>(1));
-  const std::vector<std::uint32_t> new_index =
-      indices_below(root, old, [](const Node& node) { return node.parent; });
+  const std::vector<std::uint32_t> new_index = indices_below(root, old);
   for (auto i = root + 1; i < old.size(); ++i) {
     if (new_index[i] == kOutside) continue;
     nodes_.push_back({.token = old[i].token, .parent = new_index[old[i].parent], .id = old[i].id});

@@ -1,6 +1,7 @@
 #include "server/hints/hint_tree.h"
 
 #include <algorithm>
+#include <functional>
 #include <iterator>
 #include <numeric>
 #include <utility>
@@ -71,11 +72,12 @@ std::optional<ScoreSteps> HintTree::add(const wire::Hints& hints, std::size_t in
   std::uint32_t node = child(above, token);
   const bool is_new = node == kNone;
   if (is_new) {
-    node = append({.token = token, .parent = above, .score = nodes_[above].score + score});
+    node =
+        append({.token = token, .parent = above, .score = nodes_[above].score + from_steps(score)});
   }
   places_[id] = {.decided = false, .at = node};
   ++counts_.taken;
-  return is_new ? std::optional(nodes_[node].score) : std::nullopt;
+  return is_new ? std::optional(to_steps(nodes_[node].score)) : std::nullopt;
 }
 
 void HintTree::add_path(std::span<const std::uint32_t> tokens) {
@@ -99,11 +101,9 @@ std::uint32_t HintTree::child(std::uint32_t parent, std::uint32_t token) const {
   return node;
 }
 
-std::uint32_t HintTree::append(const Node& node) {
+std::uint32_t HintTree::append(const DraftNode& node) {
   const auto index = static_cast<std::uint32_t>(nodes_.size());
-  nodes_.push_back(node);
-  nodes_[index].first_child = kNone;
-  nodes_[index].next_sibling = nodes_[node.parent].first_child;
+  nodes_.push_back({node, kNone, nodes_[node.parent].first_child});
   nodes_[node.parent].first_child = index;
   return index;
 }
@@ -128,7 +128,7 @@ void HintTree::advance(std::span<const std::uint32_t> tokens) {
   }
   std::vector<std::uint32_t> kept;
   if (on_tree) {
-    const auto index = indices_below(root, nodes_, [](const Node& node) { return node.parent; });
+    const auto index = indices_below(root, nodes_);
     for (std::uint32_t i = root + 1; i < nodes_.size(); ++i) {
       if (index[i] != kOutside) kept.push_back(i);
     }
@@ -141,7 +141,7 @@ void HintTree::evict() {
   std::vector<std::uint32_t> kept(node_count());
   std::iota(kept.begin(), kept.end(), 1u);
   counts_.evicted += kept.size() - limits_.nodes_max;
-  keep_best(kept, limits_.nodes_max, [&](std::uint32_t i) { return from_steps(nodes_[i].score); });
+  keep_best(kept, limits_.nodes_max, nodes_);
   rebuild(kept, 0);
 }
 
@@ -169,23 +169,13 @@ void HintTree::forget_old_ids() {
 }
 
 DraftTree HintTree::best(std::uint32_t count) const {
-  std::vector<std::uint32_t> ranked(node_count());
-  std::iota(ranked.begin(), ranked.end(), 1u);
-  // Parents come before their children: a child's score is no lower, and its index is higher.
-  const auto better = [&](std::uint32_t a, std::uint32_t b) {
-    return std::pair(nodes_[a].score, a) < std::pair(nodes_[b].score, b);
-  };
-  if (count < ranked.size()) {
-    std::nth_element(ranked.begin(), ranked.begin() + count, ranked.end(), better);
-    ranked.resize(count);
-  }
-  std::ranges::sort(ranked, better);
-  DraftTree tree;
-  std::vector<std::uint32_t> row_of(nodes_.size(), 0);
-  for (const std::uint32_t i : ranked) {
-    row_of[i] = tree.add(nodes_[i].token, row_of[nodes_[i].parent], from_steps(nodes_[i].score));
-  }
-  return tree;
+  const auto nodes = std::span(nodes_).subspan(1);
+  std::vector<std::uint32_t> ranked(nodes.size());
+  std::iota(ranked.begin(), ranked.end(), 0u);
+  keep_best(ranked, count, nodes);
+  // Parents stay before their children: those score no more.
+  std::ranges::stable_sort(ranked, std::greater(), [&](std::uint32_t i) { return nodes[i].score; });
+  return tree_of(nodes, ranked);
 }
 
 }  // namespace edgedraft

@@ -60,10 +60,8 @@ class HintTree {
  private:
   static constexpr std::uint32_t kNone = 0;
 
-  struct Node {
-    std::uint32_t token = 0;
-    std::uint32_t parent = kNone;  // index; the root is node 0
-    ScoreSteps score = 0;          // of the path from the root
+  // Scores are whole steps, whose sums are exact: a path has at most 255 * 1280 of them.
+  struct Node : DraftNode {
     std::uint32_t first_child = kNone;
     std::uint32_t next_sibling = kNone;
   };
@@ -78,7 +76,7 @@ class HintTree {
   std::optional<ScoreSteps> add(const wire::Hints& hints, std::size_t index);
   bool knows_prefix(std::uint32_t position, std::uint64_t hash) const;
   std::uint32_t child(std::uint32_t parent, std::uint32_t token) const;
-  std::uint32_t append(const Node& node);
+  std::uint32_t append(const DraftNode& node);
   // Back to nodes_max, once there are too many.
   void evict();
   void forget_old_ids();
@@ -90,7 +88,7 @@ class HintTree {
   std::uint32_t base_;
   std::vector<std::uint32_t> decided_;
   std::vector<std::uint64_t> hashes_;
-  std::vector<Node> nodes_;
+  std::vector<Node> nodes_;  // of rows 0.., the root included
   std::map<std::uint32_t, Place> places_;
   std::uint32_t last_id_ = 0;
   HintCounts counts_;

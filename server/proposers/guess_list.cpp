@@ -18,7 +18,7 @@ void GuessList::add(Guess guess) {
 
 void GuessList::add(const DraftTree& tree) {
   std::vector<bool> has_children(tree.row_count());
-  for (const std::uint8_t parent : tree.parents()) has_children[parent] = true;
+  for (const DraftNode& node : tree.nodes()) has_children[node.parent] = true;
   for (std::uint32_t leaf = 1; leaf < tree.row_count() && !full(); ++leaf) {
     if (has_children[leaf]) continue;
     Guess path;

@@ -79,7 +79,7 @@ Result<void> TargetSession::begin(const DraftTree& tree, Probes probes) {
   if (cache_.length() + 1 != tokens_.size()) {
     return protocol_error("a draft came after a prompt that was cancelled");
   }
-  if (!in_vocabulary(tree.tokens()) || !in_vocabulary(probes.rows.tokens())) {
+  if (!in_vocabulary(tree) || !in_vocabulary(probes.rows)) {
     return protocol_error("a drafted token is outside the model's vocabulary");
   }
   logprobs_.clear();
@@ -420,9 +420,9 @@ bool TargetSession::stops_with(std::uint32_t next) {
   return stops;
 }
 
-bool TargetSession::in_vocabulary(std::span<const std::uint32_t> tokens) const {
-  return std::all_of(tokens.begin(), tokens.end(), [&](std::uint32_t token) {
-    return token < decoder_.config().vocabulary_count;
+bool TargetSession::in_vocabulary(const DraftTree& tree) const {
+  return std::ranges::all_of(tree.nodes(), [&](const DraftNode& node) {
+    return node.token < decoder_.config().vocabulary_count;
   });
 }
 

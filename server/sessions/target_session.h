@@ -227,7 +227,7 @@ class TargetSession {
   // answer_ becomes what stands between the answer's begin and `end`, and behind it the way to that
   // row of the tree.
   void set_answer(std::uint32_t end, const DraftTree* tree, std::uint32_t row);
-  bool in_vocabulary(std::span<const std::uint32_t> tokens) const;
+  bool in_vocabulary(const DraftTree& tree) const;
 
   Decoder& decoder_;
   std::uint32_t context_count_;

@@ -2,24 +2,40 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <span>
 #include <vector>
 
+#include "shared/speculative/draft_tree.h"
+
+// Nodes are a range of DraftNode, or of a type with those of its members that are used.
 namespace edgedraft {
 
-// Keeps the `count` indices with the best scores, ascending; ties go to the lower index. If parents
-// have lower indices than their children and score no less, what is kept is closed under ancestors.
-template <class ScoreOf>
-void keep_best(std::vector<std::uint32_t>& indices, std::uint32_t count, const ScoreOf& score_of) {
+// Keeps the `count` indices of the nodes with the best scores, ascending; ties go to the lower
+// index. If parents have lower indices than their children and score no less, what is kept is
+// closed under ancestors.
+template <class Nodes>
+void keep_best(std::vector<std::uint32_t>& indices, std::uint32_t count, const Nodes& nodes) {
   if (count < indices.size()) {
     const auto better = [&](std::uint32_t a, std::uint32_t b) {
-      const auto sa = score_of(a);
-      const auto sb = score_of(b);
-      return sa != sb ? sa > sb : a < b;
+      return nodes[a].score != nodes[b].score ? nodes[a].score > nodes[b].score : a < b;
     };
     std::nth_element(indices.begin(), indices.begin() + count, indices.end(), better);
     indices.resize(count);
   }
   std::sort(indices.begin(), indices.end());
+}
+
+// The tree of the nodes at `indices`, in that order.
+//
+// Requires  node i is row i + 1 to its children; a node's parent is listed before it
+template <class Nodes>
+DraftTree tree_of(const Nodes& nodes, std::span<const std::uint32_t> indices) {
+  DraftTree tree;
+  std::vector<std::uint32_t> row_of(nodes.size() + 1, 0);
+  for (const std::uint32_t i : indices) {
+    row_of[i + 1] = tree.add(nodes[i].token, row_of[nodes[i].parent], nodes[i].score);
+  }
+  return tree;
 }
 
 inline constexpr std::uint32_t kOutside = ~0u;
@@ -28,14 +44,13 @@ inline constexpr std::uint32_t kOutside = ~0u;
 // itself, 1, 2, ... for those below it in the order that they have, kOutside for all others.
 //
 // Requires  a parent has a lower index than its children, and index 0 is the root
-template <class Nodes, class ParentOf>
-std::vector<std::uint32_t> indices_below(std::uint32_t root, const Nodes& nodes,
-                                         const ParentOf& parent_of) {
+template <class Nodes>
+std::vector<std::uint32_t> indices_below(std::uint32_t root, const Nodes& nodes) {
   std::vector<std::uint32_t> indices(nodes.size(), kOutside);
   indices[root] = 0;
   std::uint32_t count = 1;
   for (std::uint32_t i = root + 1; i < nodes.size(); ++i) {
-    if (indices[parent_of(nodes[i])] != kOutside) indices[i] = count++;
+    if (indices[nodes[i].parent] != kOutside) indices[i] = count++;
   }
   return indices;
 }

@@ -9,11 +9,9 @@ namespace edgedraft {
 std::uint32_t DraftTree::add(std::uint32_t token, std::uint32_t parent, Score score) {
   EDGEDRAFT_CHECK(parent <= node_count());
   EDGEDRAFT_CHECK(node_count() < kTreeNodesMax);
-  tokens_.push_back(token);
   // Not std::max, which would keep a NaN.
-  const Score above = this->score(parent);
-  scores_.push_back(score > kScoreMin ? std::min(score, above) : kScoreMin);
-  parents_.push_back(static_cast<std::uint8_t>(parent));
+  const Score kept = score > kScoreMin ? std::min(score, this->score(parent)) : kScoreMin;
+  nodes_.push_back({.token = token, .parent = parent, .score = kept});
   return node_count();
 }
 

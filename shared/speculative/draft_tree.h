@@ -9,11 +9,20 @@
 
 namespace edgedraft {
 
+// A node of a draft tree. Nodes are equal whatever their scores: those are opinions, and devices
+// round them differently.
+struct DraftNode {
+  std::uint32_t token = 0;
+  std::uint32_t parent = 0;  // row; 0 is the root
+  Score score = 0.0f;        // of its path, as its drafter gave it
+
+  bool operator==(const DraftNode& other) const {
+    return token == other.token && parent == other.parent;
+  }
+};
+
 // Tokens that may follow the root. Rows 1..node_count() are the nodes in creation order; row 0 is
 // the root, which the target chose and the tree does not hold. A node's parent has a smaller row.
-//
-// Each node has the score of its path, as its drafter gave it. Trees are equal if their nodes are:
-// scores are opinions, and devices round them differently.
 //
 // Source    EAGLE-2 and Mixture of Attentions send the same: token and parent per node.
 class DraftTree {
@@ -24,20 +33,18 @@ class DraftTree {
   // Adds a node of which no score is known: it is held to be as likely as its parent.
   std::uint32_t add(std::uint32_t token, std::uint32_t parent) { return add(token, parent, 0.0f); }
 
-  std::uint32_t node_count() const { return static_cast<std::uint32_t>(tokens_.size()); }
+  std::uint32_t node_count() const { return static_cast<std::uint32_t>(nodes_.size()); }
   // Root included: what one target pass takes.
   std::uint32_t row_count() const { return node_count() + 1; }
-  bool empty() const { return tokens_.empty(); }
+  bool empty() const { return nodes_.empty(); }
 
-  // What rows 1.. have: element i belongs to row i + 1.
-  std::span<const std::uint32_t> tokens() const { return tokens_; }
-  std::span<const std::uint8_t> parents() const { return parents_; }
-  std::span<const Score> scores() const { return scores_; }
+  // Element i is row i + 1.
+  std::span<const DraftNode> nodes() const { return nodes_; }
 
-  std::uint32_t token(std::uint32_t row) const { return tokens_[row - 1]; }
-  std::uint32_t parent(std::uint32_t row) const { return parents_[row - 1]; }
+  std::uint32_t token(std::uint32_t row) const { return nodes_[row - 1].token; }
+  std::uint32_t parent(std::uint32_t row) const { return nodes_[row - 1].parent; }
   // The root is certain.
-  Score score(std::uint32_t row) const { return row == 0 ? 0.0f : scores_[row - 1]; }
+  Score score(std::uint32_t row) const { return row == 0 ? 0.0f : nodes_[row - 1].score; }
   // The first child of `row` that carries `token`; 0 if there is none.
   std::uint32_t child(std::uint32_t row, std::uint32_t token) const;
 
@@ -46,14 +53,10 @@ class DraftTree {
   // For every row the set of itself and its ancestors.
   std::vector<AncestorMask> masks() const;
 
-  bool operator==(const DraftTree& other) const {
-    return tokens_ == other.tokens_ && parents_ == other.parents_;
-  }
+  bool operator==(const DraftTree&) const = default;
 
  private:
-  std::vector<std::uint32_t> tokens_;
-  std::vector<std::uint8_t> parents_;
-  std::vector<Score> scores_;
+  std::vector<DraftNode> nodes_;
 };
 
 inline constexpr std::uint32_t kTreeNodesMax = kMaskRowsMax - 1;

@@ -49,7 +49,7 @@ std::vector<std::uint32_t> TreeGrowth::frontier(std::uint32_t depth) const {
   for (std::uint32_t i = 0; i < candidates_.size(); ++i) {
     if (candidates_[i].depth == depth) level.push_back(i);
   }
-  keep_best(level, shape_.breadth, [&](std::uint32_t i) { return candidates_[i].score; });
+  keep_best(level, shape_.breadth, candidates_);
   return level;
 }
 
@@ -69,7 +69,7 @@ std::vector<std::uint32_t> TreeGrowth::best_open() const {
     const Candidate& c = candidates_[i];
     if (!c.expanded && c.depth < depth_max() && c.score >= floor_) open.push_back(i);
   }
-  keep_best(open, shape_.breadth, [&](std::uint32_t i) { return candidates_[i].score; });
+  keep_best(open, shape_.breadth, candidates_);
   return open;
 }
 
@@ -172,11 +172,9 @@ std::vector<std::uint32_t> TreeGrowth::path_to(std::uint32_t id) const {
 std::uint32_t TreeGrowth::add(std::uint32_t token, std::uint32_t parent, float log_prob) {
   EDGEDRAFT_CHECK(parent <= candidates_.size());
   const Score above = parent == 0 ? 0.0f : candidates_[parent - 1].score;
-  candidates_.push_back({.token = token,
-                         .parent = parent,
-                         .depth = parent == 0 ? 1 : candidates_[parent - 1].depth + 1,
-                         .log_prob = log_prob,
-                         .score = score_below(above, log_prob)});
+  const std::uint32_t depth = parent == 0 ? 1 : candidates_[parent - 1].depth + 1;
+  candidates_.push_back(
+      {{.token = token, .parent = parent, .score = score_below(above, log_prob)}, depth, log_prob});
   level_ = 1;
   return candidate_count();
 }
@@ -197,15 +195,8 @@ DraftTree TreeGrowth::tree(std::uint32_t nodes) const {
     if (candidates_[i].depth <= (candidates_[i].is_whole ? shape_.copied_depth() : depth_max()))
       kept.push_back(i);
   }
-  keep_best(kept, std::min(nodes, kTreeNodesMax),
-            [&](std::uint32_t i) { return candidates_[i].score; });
-  DraftTree tree;
-  std::vector<std::uint32_t> row_of(candidates_.size() + 1, 0);
-  for (const std::uint32_t index : kept) {
-    const Candidate& c = candidates_[index];
-    row_of[index + 1] = tree.add(c.token, row_of[c.parent], c.score);
-  }
-  return tree;
+  keep_best(kept, std::min(nodes, kTreeNodesMax), candidates_);
+  return tree_of(candidates_, kept);
 }
 
 std::vector<TreeGrowth::Rank> TreeGrowth::ranks_along(std::span<const std::uint32_t> tokens) const {

@@ -187,12 +187,10 @@ class TreeGrowth {
  private:
   static constexpr std::uint32_t kNoRow = kMaskRowsMax;
 
-  struct Candidate {
-    std::uint32_t token;
-    std::uint32_t parent;  // index + 1; 0 is the root
+  // Its id is its row to its children.
+  struct Candidate : DraftNode {
     std::uint32_t depth;
     float log_prob;  // of the token behind its parent
-    Score score;     // of the path
     std::uint32_t row = kNoRow;
     bool expanded = false;
     bool is_whole = false;  // of a tree that was added whole, whose depth its drafter has limited

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <map>
+#include <numeric>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -11,48 +13,31 @@
 namespace edgedraft {
 namespace {
 
-struct Node {
-  std::uint32_t token;
-  std::uint32_t parent;  // index + 1; 0 is the root
-  Score score;
-};
-
-DraftTree best_of(const std::vector<Node>& nodes, std::uint32_t count) {
-  std::vector<std::uint32_t> order(nodes.size());
-  for (std::uint32_t i = 0; i < order.size(); ++i) order[i] = i;
-  keep_best(order, count, [&](std::uint32_t i) { return nodes[i].score; });
-  DraftTree tree;
-  std::vector<std::uint32_t> row_of(nodes.size() + 1, 0);
-  for (const std::uint32_t i : order) {
-    row_of[i + 1] = tree.add(nodes[i].token, row_of[nodes[i].parent], nodes[i].score);
-  }
-  return tree;
+DraftTree best_of(std::span<const DraftNode> nodes, std::uint32_t count) {
+  std::vector<std::uint32_t> kept(nodes.size());
+  std::iota(kept.begin(), kept.end(), 0u);
+  keep_best(kept, count, nodes);
+  return tree_of(nodes, kept);
 }
 
 }  // namespace
 
 DraftTree cut(const DraftTree& tree, std::uint32_t nodes) {
-  if (nodes >= tree.node_count()) return tree;
-  std::vector<Node> all;
-  for (std::uint32_t row = 1; row < tree.row_count(); ++row) {
-    all.push_back({.token = tree.token(row), .parent = tree.parent(row), .score = tree.score(row)});
-  }
-  return best_of(all, nodes);
+  return best_of(tree.nodes(), nodes);
 }
 
 DraftTree merge(const DraftTree& a, const DraftTree& b, std::uint32_t nodes) {
   EDGEDRAFT_CHECK(nodes <= kTreeNodesMax);
-  std::vector<Node> all;
+  std::vector<DraftNode> all;
   std::map<std::pair<std::uint32_t, std::uint32_t>, std::uint32_t> known;  // (parent, token)
   for (const DraftTree* tree : {&a, &b}) {
-    std::vector<std::uint32_t> index_of(tree->row_count(), 0);  // + 1
+    std::vector<std::uint32_t> row_of(tree->row_count(), 0);
     for (std::uint32_t row = 1; row < tree->row_count(); ++row) {
-      const Node node{.token = tree->token(row),
-                      .parent = index_of[tree->parent(row)],
-                      .score = tree->score(row)};
+      DraftNode node = tree->nodes()[row - 1];
+      node.parent = row_of[node.parent];
       const auto next = static_cast<std::uint32_t>(all.size() + 1);
       const auto [place, is_new] = known.try_emplace({node.parent, node.token}, next);
-      index_of[row] = place->second;
+      row_of[row] = place->second;
       if (is_new) {
         all.push_back(node);
       } else {

@@ -48,7 +48,7 @@ RuledAnswer ruled_answer(ModelHost& host, const RuledAnswerRequest& request) {
             : drafter.draft(shape, [&](auto path, auto& guesses) { drawn.draw(path, guesses); });
 
     std::vector<std::uint32_t> fed{root};
-    fed.insert(fed.end(), tree.tokens().begin(), tree.tokens().end());
+    for (const DraftNode& node : tree.nodes()) fed.push_back(node.token);
     std::vector<std::uint32_t> positions = tree.depths();
     for (std::uint32_t& position : positions) {
       position = std::min(length + position, host.context_count() - 1);

@@ -55,7 +55,7 @@ TEST_F(ReducedDrafterTest, TreesHoldTargetIds) {
   const auto reduced = drafter_of(some_);
   const DraftTree tree = reduced->draft({.breadth = 8, .depth = 4, .nodes = 40});
   EXPECT_EQ(tree.node_count(), 40u);
-  EXPECT_TRUE(std::ranges::all_of(tree.tokens(), is_known));
+  EXPECT_TRUE(std::ranges::all_of(tree.nodes(), is_known, &DraftNode::token));
   // The likeliest of the known tokens comes first.
   const auto whole = drafter_of(whole_);
   const auto logits = whole->next_logits();
@@ -70,7 +70,7 @@ TEST_F(ReducedDrafterTest, DraftsFromAHandfulOfTokens) {
   const auto drafter = drafter_of(few);
   const DraftTree tree = drafter->draft({.breadth = 8, .depth = 3, .nodes = 20});
   EXPECT_EQ(tree.node_count(), 20u);
-  for (const std::uint32_t token : tree.tokens()) {
+  for (const auto& [token, parent, score] : tree.nodes()) {
     EXPECT_TRUE(token == testing::kToyEndToken || token == 9 || token == 30) << token;
   }
 }

@@ -329,7 +329,7 @@ TEST_F(CorpusIndexTest, WhatIsFoundInADamagedFileAreTokensAllTheSame) {
       const Tokens context = random_tokens(random, 1 + random.below(20), 9);
       const DraftTree tree = continuation_tree(*index, context, {});
       ASSERT_EQ(scores_of(tree).size(), tree.node_count());
-      for (const std::uint32_t token : tree.tokens()) ASSERT_LT(token, 9u);
+      for (const DraftNode& node : tree.nodes()) ASSERT_LT(node.token, 9u);
     }
   }
 }

@@ -98,7 +98,7 @@ TEST_P(LookaheadWindowTest, NothingFollowsAnEndToken) {
   for (int pass = 0; pass < 10; ++pass) {
     window.advance(5, Tokens(window.asked_count(), 2));
     const DraftTree rows = window.rows();
-    EXPECT_EQ(std::ranges::count(rows.tokens(), 2u), 0);
+    EXPECT_EQ(std::ranges::count(rows.nodes(), 2u, &DraftNode::token), 0);
   }
 }
 

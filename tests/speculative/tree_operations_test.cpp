@@ -92,7 +92,7 @@ TEST(TreeOperationsTest, MergingIsTheUnionOfPathsWithTheBetterScore) {
     const auto nodes = static_cast<std::uint32_t>(random.below(40));
     const DraftTree some = merge(a, b, nodes);
     ASSERT_EQ(some, cut(whole, nodes)) << "round " << round;
-    ASSERT_EQ(some.scores().size(), std::min<std::size_t>(nodes, expected.size()));
+    ASSERT_EQ(some.node_count(), std::min<std::size_t>(nodes, expected.size()));
     ASSERT_EQ(merge(a, {}, nodes), cut(a, nodes));
     ASSERT_EQ(merge({}, a, nodes), cut(a, nodes));
     ASSERT_EQ(merge(a, a, nodes), cut(a, nodes));

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <vector>
@@ -25,8 +26,13 @@ inline std::vector<Path> paths_of(const DraftTree& tree) {
 inline std::map<Path, Score> scores_of(const DraftTree& tree) {
   std::map<Path, Score> scores;
   const auto paths = paths_of(tree);
-  for (std::uint32_t i = 0; i < paths.size(); ++i) scores[paths[i]] = tree.scores()[i];
+  for (std::uint32_t i = 0; i < paths.size(); ++i) scores[paths[i]] = tree.nodes()[i].score;
   return scores;
+}
+
+// Those of row after row.
+inline bool same_scores(const DraftTree& a, const DraftTree& b) {
+  return std::ranges::equal(a.nodes(), b.nodes(), {}, &DraftNode::score, &DraftNode::score);
 }
 
 }  // namespace edgedraft::testing
