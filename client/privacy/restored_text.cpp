@@ -35,10 +35,6 @@ std::string escaped(const std::string& text) {
   return json.substr(1, json.size() - 2);
 }
 
-bool is_hex_digit(char c) {
-  return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F');
-}
-
 bool is_letter(char c) {
   return is_ascii_letter(c) || is_ascii_digit(c) || static_cast<unsigned char>(c) >= 0x80;
 }
@@ -67,11 +63,7 @@ bool ends_word(std::uint32_t last_bytes) {
 std::string character_of(std::string_view digits) {
   unsigned code = 0;
   std::from_chars(digits.data(), digits.data() + digits.size(), code, 16);
-  const auto byte = [](unsigned bits) { return static_cast<char>(bits); };
-  if (code < 0x80) return {byte(code)};
-  if (code < 0x800) return {byte(0xC0u | code >> 6), byte(0x80u | (code & 0x3Fu))};
-  return {byte(0xE0u | code >> 12), byte(0x80u | (code >> 6 & 0x3Fu)),
-          byte(0x80u | (code & 0x3Fu))};
+  return to_utf8(code);
 }
 
 }  // namespace
@@ -215,7 +207,7 @@ void RestoredText::Place::take(char c) {
 // Source    RFC 8259, section 7
 void RestoredText::DecodedPlace::take(char c) {
   const bool is_number = escape.size() >= 2;
-  if (is_number && !is_hex_digit(c)) {
+  if (is_number && hex_digit(c) < 0) {
     for (const char written : std::exchange(escape, {})) place.take(written);
   }
   if (escape.empty()) {

@@ -1,9 +1,6 @@
 #include "client/privacy/unescaped_text.h"
 
-#include <utf8proc.h>
-
 #include <algorithm>
-#include <array>
 #include <charconv>
 #include <iterator>
 #include <optional>
@@ -35,10 +32,7 @@ bool is_surrogate(std::uint32_t code) {
 
 std::string utf8_of(std::uint32_t code) {
   if (code > 0x10FFFF || is_surrogate(code)) return std::string(kReplacementCharacter);
-  std::array<utf8proc_uint8_t, 4> bytes{};
-  const utf8proc_ssize_t size =
-      utf8proc_encode_char(static_cast<utf8proc_int32_t>(code), bytes.data());
-  return {reinterpret_cast<const char*>(bytes.data()), static_cast<std::size_t>(size)};
+  return to_utf8(code);
 }
 
 // "\u00fc", and "\xfc" and "\U000000fc" of grammars and of Python.

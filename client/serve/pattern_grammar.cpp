@@ -55,16 +55,6 @@ bool contains(const CodePoints& set, char32_t c) {
   return std::ranges::any_of(set, [&](const Range& r) { return r.first <= c && c <= r.last; });
 }
 
-// The first character of UTF-8.
-char32_t front_of(std::string_view text) {
-  const auto lead = static_cast<unsigned char>(text.front());
-  char32_t c = lead < 0x80 ? lead : lead & (lead < 0xE0 ? 0x1Fu : lead < 0xF0 ? 0x0Fu : 0x07u);
-  for (std::size_t i = 1; i < utf8_front(text).byte_count; ++i) {
-    c = (c << 6) | (static_cast<unsigned char>(text[i]) & 0x3Fu);
-  }
-  return c;
-}
-
 // As a class of a grammar has it.
 std::string written(char32_t c) {
   if (c < 0x80 && (is_ascii_letter(static_cast<char>(c)) || is_ascii_digit(static_cast<char>(c)))) {
@@ -325,7 +315,7 @@ class PatternParser {
   char32_t take_character() {
     const std::string_view rest = text_.substr(at_);
     at_ += utf8_front(rest).byte_count;
-    return front_of(rest);
+    return utf8_code_point(rest);
   }
 
   bool add(CodePoints& set, char32_t c) {

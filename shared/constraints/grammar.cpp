@@ -9,6 +9,9 @@
 #include <string>
 #include <utility>
 
+#include "shared/base/ascii.h"
+#include "shared/model/utf8.h"
+
 namespace edgedraft {
 namespace {
 
@@ -20,22 +23,6 @@ struct Range {
   std::uint32_t first;
   std::uint32_t last;
 };
-
-using Utf8 = std::array<std::uint8_t, 4>;
-
-std::size_t encode(std::uint32_t c, Utf8& bytes) {
-  if (c < 0x80) {
-    bytes[0] = static_cast<std::uint8_t>(c);
-    return 1;
-  }
-  const std::size_t size = c < 0x800 ? 2 : c < 0x10000 ? 3 : 4;
-  for (std::size_t i = size - 1; i > 0; --i, c >>= 6) {
-    bytes[i] = static_cast<std::uint8_t>(0x80u | (c & 0x3Fu));
-  }
-  constexpr std::array<std::uint8_t, 5> kLead = {0, 0, 0xC0, 0xE0, 0xF0};
-  bytes[0] = static_cast<std::uint8_t>(kLead[size] | c);
-  return size;
-}
 
 // Code points of one length in UTF-8 as byte ranges, one after another: the range is cut until
 // every byte behind the first that differs takes all values.
@@ -59,12 +46,12 @@ void split(Range range, const std::function<void(const std::vector<Range>&)>& ta
       return split({range.last & ~mask, range.last}, take);
     }
   }
-  Utf8 first{};
-  Utf8 last{};
-  const std::size_t size = encode(range.first, first);
-  encode(range.last, last);
+  const std::string first = to_utf8(range.first);
+  const std::string last = to_utf8(range.last);
   std::vector<Range> bytes;
-  for (std::size_t i = 0; i < size; ++i) bytes.push_back({first[i], last[i]});
+  for (std::size_t i = 0; i < first.size(); ++i) {
+    bytes.push_back({static_cast<std::uint8_t>(first[i]), static_cast<std::uint8_t>(last[i])});
+  }
   take(bytes);
 }
 
@@ -327,29 +314,19 @@ class GrammarParser {
           return 0;
       }
     }
-    const auto lead = static_cast<std::uint8_t>(text_[at_++]);
-    if (lead < 0x80) return lead;
-    const std::size_t more = lead >= 0xF0 ? 3 : lead >= 0xE0 ? 2 : 1;
-    std::uint32_t c = lead & (0x3Fu >> more);
-    for (std::size_t i = 0; i < more; ++i) {
-      const auto byte = static_cast<std::uint8_t>(peek());
-      if ((byte & 0xC0u) != 0x80u) {
-        fail("it is no UTF-8");
-        return 0;
-      }
-      c = (c << 6) | (byte & 0x3Fu);
-      ++at_;
+    const std::string_view rest = text_.substr(at_);
+    const Utf8Front front = utf8_front(rest);
+    if (front.kind != Utf8Front::Kind::character) {
+      fail("invalid UTF-8");
+      return 0;
     }
-    return checked(c);
+    at_ += front.byte_count;
+    return utf8_code_point(rest);
   }
   std::uint32_t hexadecimal(std::size_t digits) {
     std::uint32_t value = 0;
     for (std::size_t i = 0; i < digits; ++i) {
-      const char c = peek();
-      const int digit = c >= '0' && c <= '9'   ? c - '0'
-                        : c >= 'a' && c <= 'f' ? c - 'a' + 10
-                        : c >= 'A' && c <= 'F' ? c - 'A' + 10
-                                               : -1;
+      const int digit = hex_digit(peek());
       if (digit < 0) {
         fail("a hexadecimal digit was expected");
         return 0;
@@ -357,10 +334,7 @@ class GrammarParser {
       value = 16 * value + static_cast<std::uint32_t>(digit);
       ++at_;
     }
-    return checked(value);
-  }
-  std::uint32_t checked(std::uint32_t c) {
-    if (c <= kCodePointMax && (c < 0xD800 || c > 0xDFFF)) return c;
+    if (value <= kCodePointMax && (value < 0xD800 || value > 0xDFFF)) return value;
     fail("there is no such character");
     return 0;
   }
@@ -368,9 +342,9 @@ class GrammarParser {
   void parse_literal(Sequence& sequence) {
     ++at_;
     while (!failed() && !take("\"")) {
-      Utf8 utf8{};
-      const std::size_t size = encode(character(), utf8);
-      for (std::size_t i = 0; i < size; ++i) sequence.push_back(bytes(ByteSet().set(utf8[i])));
+      for (const char byte : to_utf8(character())) {
+        sequence.push_back(bytes(ByteSet().set(static_cast<std::uint8_t>(byte))));
+      }
       if (sequence.size() > kGrammarElementsMax) fail("it is too large");
     }
   }

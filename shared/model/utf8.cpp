@@ -1,6 +1,9 @@
 #include "shared/model/utf8.h"
 
+#include <utf8proc.h>
+
 #include <algorithm>
+#include <array>
 
 namespace edgedraft {
 
@@ -21,6 +24,20 @@ Utf8Front utf8_front(std::string_view text) {
     high = 0xBF;
   }
   return {Kind::character, total};
+}
+
+char32_t utf8_code_point(std::string_view text) {
+  utf8proc_int32_t code = 0;
+  utf8proc_iterate(reinterpret_cast<const utf8proc_uint8_t*>(text.data()),
+                   static_cast<utf8proc_ssize_t>(text.size()), &code);
+  return static_cast<char32_t>(code);
+}
+
+std::string to_utf8(char32_t code) {
+  std::array<char, 4> bytes{};
+  const utf8proc_ssize_t count = utf8proc_encode_char(
+      static_cast<utf8proc_int32_t>(code), reinterpret_cast<utf8proc_uint8_t*>(bytes.data()));
+  return {bytes.data(), static_cast<std::size_t>(count)};
 }
 
 std::size_t utf8_count(std::string_view text) {

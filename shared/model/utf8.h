@@ -23,6 +23,14 @@ struct Utf8Front {
 // Requires  text not empty
 Utf8Front utf8_front(std::string_view text);
 
+// The code point of the character at the text's front.
+// Requires  utf8_front(text) is a character
+char32_t utf8_code_point(std::string_view text);
+
+// The bytes of a code point; a surrogate becomes three bytes that are no UTF-8.
+// Requires  code <= U+10FFFF
+std::string to_utf8(char32_t code);
+
 bool is_valid_utf8(std::string_view text);
 // Code points of a text that is UTF-8.
 std::size_t utf8_count(std::string_view text);

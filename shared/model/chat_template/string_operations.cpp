@@ -55,9 +55,7 @@ bool has_case(std::string_view character) {
 std::string with_case(std::string_view character, utf8proc_int32_t (*mapping)(utf8proc_int32_t)) {
   const utf8proc_int32_t code = code_of(character);
   if (code < 0) return std::string(character);
-  utf8proc_uint8_t bytes[4];
-  const utf8proc_ssize_t count = utf8proc_encode_char(mapping(code), bytes);
-  return {reinterpret_cast<const char*>(bytes), static_cast<std::size_t>(count)};
+  return to_utf8(static_cast<char32_t>(mapping(code)));
 }
 
 std::vector<MarkedText> split_at_spaces(const MarkedText& text, std::int64_t splits) {

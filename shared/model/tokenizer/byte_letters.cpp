@@ -3,6 +3,8 @@
 #include <array>
 #include <cstddef>
 
+#include "shared/model/utf8.h"
+
 namespace edgedraft {
 namespace {
 
@@ -19,12 +21,7 @@ struct Tables {
       const bool printable =
           (byte >= 0x21 && byte <= 0x7E) || (byte >= 0xA1 && byte <= 0xFF && byte != 0xAD);
       const unsigned code = printable ? byte : next++;
-      std::string& letter = letters[byte];
-      if (code < 0x80) {
-        letter = static_cast<char>(code);
-      } else {
-        letter = {static_cast<char>(0xC0 | code >> 6), static_cast<char>(0x80 | (code & 0x3F))};
-      }
+      letters[byte] = to_utf8(code);
       bytes[code] = static_cast<int>(byte);
     }
   }

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "shared/base/check.h"
+#include "shared/model/utf8.h"
 
 namespace edgedraft {
 namespace {
@@ -71,10 +72,7 @@ std::string to_nfc(std::string_view text) {
   std::string out;
   out.reserve(text.size());
   for (utf8proc_ssize_t i = 0; i < count; ++i) {
-    utf8proc_uint8_t bytes[4];
-    const utf8proc_ssize_t byte_count =
-        utf8proc_encode_char(codes[static_cast<std::size_t>(i)], bytes);
-    out.append(reinterpret_cast<const char*>(bytes), static_cast<std::size_t>(byte_count));
+    out += to_utf8(static_cast<char32_t>(codes[static_cast<std::size_t>(i)]));
   }
   return out;
 }
