@@ -26,13 +26,8 @@ struct NumberedEscape {
   std::uint32_t code;
 };
 
-bool is_surrogate(std::uint32_t code) {
-  return code >= 0xD800 && code < 0xE000;
-}
-
 std::string utf8_of(std::uint32_t code) {
-  if (code > 0x10FFFF || is_surrogate(code)) return std::string(kReplacementCharacter);
-  return to_utf8(code);
+  return is_character(code) ? to_utf8(code) : std::string(kReplacementCharacter);
 }
 
 // "\u00fc", and "\xfc" and "\U000000fc" of grammars and of Python.
@@ -41,11 +36,9 @@ std::optional<NumberedEscape> read_numbered_escape(std::string_view text) {
   const char kind = text[1];
   const std::size_t digits = kind == 'u' ? 4 : kind == 'x' ? 2 : kind == 'U' ? 8 : 0;
   if (digits == 0 || text.size() < 2 + digits) return std::nullopt;
-  std::uint32_t code = 0;
-  const char* const end = text.data() + 2 + digits;
-  const auto [stopped, error] = std::from_chars(text.data() + 2, end, code, 16);
-  if (error != std::errc() || stopped != end) return std::nullopt;
-  return NumberedEscape{.size = 2 + digits, .code = code};
+  const auto code = hex_number(text.substr(2, digits));
+  if (!code) return std::nullopt;
+  return NumberedEscape{.size = 2 + digits, .code = *code};
 }
 
 // Source    RFC 8259, section 7
@@ -146,11 +139,9 @@ std::optional<Escape> read_entity(std::string_view text) {
 
 // Source    RFC 3986, section 2.1
 std::optional<Escape> read_percent(std::string_view text) {
-  unsigned byte = 0;
-  if (text.size() < 3) return std::nullopt;
-  const auto [stopped, error] = std::from_chars(text.data() + 1, text.data() + 3, byte, 16);
-  if (error != std::errc() || stopped != text.data() + 3) return std::nullopt;
-  return Escape{.size = 3, .meaning = {static_cast<char>(byte)}};
+  const auto byte = text.size() < 3 ? std::nullopt : hex_number(text.substr(1, 2));
+  if (!byte) return std::nullopt;
+  return Escape{.size = 3, .meaning = {static_cast<char>(*byte)}};
 }
 
 struct Reading {

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cstdio>
 #include <utility>
 #include <vector>
@@ -18,7 +17,6 @@ namespace {
 constexpr std::size_t kPatternBytesMax = 1024;
 constexpr std::size_t kPatternDepthMax = 16;
 constexpr std::uint32_t kPatternRepeatsMax = 1024;
-constexpr char32_t kCodePointMax = 0x10FFFF;
 
 struct Range {
   char32_t first;
@@ -320,7 +318,7 @@ class PatternParser {
 
   bool add(CodePoints& set, char32_t c) {
     // Half of a surrogate pair is no character.
-    if (c > kCodePointMax || (c >= 0xD800 && c <= 0xDFFF)) fail();
+    if (!is_character(c)) fail();
     set.push_back({c, c});
     return true;
   }
@@ -328,10 +326,9 @@ class PatternParser {
   char32_t parse_hexadecimal(std::size_t digits) {
     const std::string_view text = text_.substr(at_, digits);
     at_ += text.size();
-    std::uint32_t value = 0;
-    const auto end = std::from_chars(text.begin(), text.end(), value, 16).ptr;
-    if (text.empty() || text.size() < digits || end != text.end()) fail();
-    return value;
+    const auto code = text.size() == digits ? hex_number(text) : std::nullopt;
+    if (!code) fail();
+    return code.value_or(0);
   }
 
   std::string_view text_;

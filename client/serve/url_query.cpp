@@ -3,17 +3,17 @@
 #include <algorithm>
 #include <charconv>
 
+#include "shared/base/ascii.h"
+
 namespace edgedraft {
 
 std::string unescaped(std::string_view text) {
   std::string plain;
   for (std::size_t i = 0; i < text.size(); ++i) {
-    unsigned char byte = 0;
-    const char* const end = text.data() + std::min(i + 3, text.size());
-    const bool is_escape = text[i] == '%' && i + 2 < text.size() &&
-                           std::from_chars(text.data() + i + 1, end, byte, 16).ptr == end;
-    plain += is_escape ? static_cast<char>(byte) : text[i];
-    if (is_escape) i += 2;
+    const bool is_escape = text[i] == '%' && i + 2 < text.size();
+    const auto byte = is_escape ? hex_number(text.substr(i + 1, 2)) : std::nullopt;
+    plain += byte ? static_cast<char>(*byte) : text[i];
+    if (byte) i += 2;
   }
   return plain;
 }

@@ -1,5 +1,9 @@
 #pragma once
 
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
 namespace edgedraft {
 
 // Only ASCII counts, whatever the locale.
@@ -15,6 +19,16 @@ constexpr int hex_digit(char c) {
   if (c >= 'a' && c <= 'f') return c - 'a' + 10;
   if (c >= 'A' && c <= 'F') return c - 'A' + 10;
   return -1;
+}
+// The value of one to eight hexadecimal digits; nothing for any other text.
+constexpr std::optional<std::uint32_t> hex_number(std::string_view digits) {
+  if (digits.empty() || digits.size() > 8) return std::nullopt;
+  std::uint32_t number = 0;
+  for (const char c : digits) {
+    if (hex_digit(c) < 0) return std::nullopt;
+    number = 16 * number + static_cast<std::uint32_t>(hex_digit(c));
+  }
+  return number;
 }
 
 }  // namespace edgedraft

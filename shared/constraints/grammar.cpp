@@ -15,7 +15,6 @@
 namespace edgedraft {
 namespace {
 
-constexpr std::uint32_t kCodePointMax = 0x10FFFF;
 constexpr std::uint32_t kRepeatsMax = 1024;
 constexpr std::uint32_t kByteSetsMax = 4096;
 
@@ -324,18 +323,11 @@ class GrammarParser {
     return utf8_code_point(rest);
   }
   std::uint32_t hexadecimal(std::size_t digits) {
-    std::uint32_t value = 0;
-    for (std::size_t i = 0; i < digits; ++i) {
-      const int digit = hex_digit(peek());
-      if (digit < 0) {
-        fail("a hexadecimal digit was expected");
-        return 0;
-      }
-      value = 16 * value + static_cast<std::uint32_t>(digit);
-      ++at_;
-    }
-    if (value <= kCodePointMax && (value < 0xD800 || value > 0xDFFF)) return value;
-    fail("there is no such character");
+    const std::string_view text = text_.substr(at_, digits);
+    const auto code = text.size() == digits ? hex_number(text) : std::nullopt;
+    if (code) at_ += digits;
+    if (code && is_character(*code)) return *code;
+    fail(code ? "there is no such character" : "a hexadecimal digit was expected");
     return 0;
   }
 

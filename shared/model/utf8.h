@@ -8,6 +8,13 @@ namespace edgedraft {
 
 inline constexpr std::string_view kReplacementCharacter = "\xEF\xBF\xBD";  // U+FFFD
 
+inline constexpr char32_t kCodePointMax = 0x10FFFF;
+
+// False for surrogates and beyond the last code point.
+constexpr bool is_character(char32_t code) {
+  return code <= kCodePointMax && (code < 0xD800 || code > 0xDFFF);
+}
+
 // What the front of a text is.
 struct Utf8Front {
   enum class Kind : unsigned char {
@@ -28,7 +35,7 @@ Utf8Front utf8_front(std::string_view text);
 char32_t utf8_code_point(std::string_view text);
 
 // The bytes of a code point; a surrogate becomes three bytes that are no UTF-8.
-// Requires  code <= U+10FFFF
+// Requires  code <= kCodePointMax
 std::string to_utf8(char32_t code);
 
 bool is_valid_utf8(std::string_view text);
