@@ -55,7 +55,9 @@ class Conversation {
     return SafePrefix(ledger_, base_count, count);
   }
   // `nodes` are of a tree that the bound drafter has grown. Requires  no private token
-  SafeHints hints(std::span<const HintNode> nodes) const { return SafeHints(ledger_, nodes); }
+  SafeHints hints(std::vector<HintNode> nodes) const {
+    return SafeHints(ledger_, std::move(nodes));
+  }
 
  private:
   TaintLedger ledger_;

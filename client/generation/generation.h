@@ -186,7 +186,7 @@ class Generation {
   bool holds_news() const;
   void send_news();
   void draft_ahead();
-  void send_hints(const SentHints::News& news);
+  void send_hints(SentHints::News news);
   void take_run(const VerdictReceived& event);
   void drop_request();
   void end_run();

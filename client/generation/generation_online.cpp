@@ -133,15 +133,7 @@ Result<void> Generation::send_draft() {
     TreeShape shape = *options_.tree;
     shape.nodes = std::min(shape.nodes, server_.nodes_max);
     shape.limit(std::min(depth_max, shape.nodes));
-    const DraftTree tree =
-        shape.nodes > 0 ? parts_.drafter->draft(shape, draft_choice()) : DraftTree();
-    for (std::uint32_t row = 1; row <= tree.node_count(); ++row) {
-      const std::uint32_t parent = tree.parent(row);
-      const std::uint32_t distance = parent == 0 ? 0 : row - parent;
-      nodes.push_back({.token = tree.token(row),
-                       .distance = static_cast<std::uint16_t>(distance),
-                       .score = 0});
-    }
+    if (shape.nodes > 0) nodes = complete_hints(parts_.drafter->draft(shape, draft_choice()));
     request_.record.drafting = parts_.now() - before;
     stats_.drafting += request_.record.drafting;
   }
@@ -153,7 +145,7 @@ Result<void> Generation::send_draft() {
   request_.credit = std::max(request_.credit, now);
   return parts_.link.send(wire::OutgoingHints{.credit = is_more ? now : 0,
                                               .complete = true,
-                                              .hints = conversation_.hints(nodes)});
+                                              .hints = conversation_.hints(std::move(nodes))});
 }
 
 void Generation::on_verdict(const VerdictReceived& event) {
@@ -168,9 +160,9 @@ void Generation::on_verdict(const VerdictReceived& event) {
     take_run(event);
   } else {
     run_control_.observe_link(std::max(
-        Duration::zero(), round_trip - std::chrono::microseconds(
-                                           std::uint64_t{event.verdict.queue_us} +
-                                           event.verdict.verify_us + event.verdict.draft_us)));
+        Duration::zero(),
+        round_trip - std::chrono::microseconds(std::uint64_t{event.verdict.queue_us} +
+                                               event.verdict.verify_us + event.verdict.draft_us)));
     server_.took_tokens(event.to == VerdictReceived::To::prefill);
     memory_.expect_until(event.verdict.length - 1);
     // A draft without them would be poor. They follow the verdict, so that a wait as long as the

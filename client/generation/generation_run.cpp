@@ -180,18 +180,18 @@ bool Generation::holds_news() const {
 void Generation::send_news() {
   // In the tree they move along with verdicts; behind others of their kind they would grow old.
   if (parts_.link.backed_up()) return;
-  const SentHints::News news = ahead_->news();
+  SentHints::News news = ahead_->news();
   if (news.nodes.empty()) return;
   stats_.drafted += static_cast<std::uint32_t>(news.nodes.size());
-  send_hints(news);
+  send_hints(std::move(news));
 }
 
-void Generation::send_hints(const SentHints::News& news) {
+void Generation::send_hints(SentHints::News news) {
   // What comes of a link that has gone down is told as an event.
   (void)parts_.link.send(wire::OutgoingHints{.credit = request_.credit,
                                              .hold = run_hold(),
                                              .first = news.first,
-                                             .hints = conversation_.hints(news.nodes)});
+                                             .hints = conversation_.hints(std::move(news.nodes))});
 }
 
 void Generation::take_run(const VerdictReceived& event) {

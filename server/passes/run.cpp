@@ -31,7 +31,7 @@ Run::Run(const wire::RunTerms& terms, std::span<const std::uint32_t> tokens,
 void Run::take(const wire::Hints& hints, Instant posted) {
   terms_.credit = std::max(terms_.credit, hints.credit);
   if (in_lockstep()) {
-    if (hints.complete) complete_ = hints;
+    if (hints.complete) complete_ = hints.nodes;
     return;
   }
   terms_.hold = hints.hold;
@@ -163,18 +163,16 @@ const DraftTree& Run::choose(std::uint32_t count, std::uint32_t length) {
 const DraftTree& Run::choose_complete(std::uint32_t length) {
   chosen_ = {};
   chosen_nodes_.clear();
-  std::vector<std::optional<std::uint32_t>> row_of(complete_->nodes.size());
-  std::vector<std::uint32_t> depth_of(complete_->nodes.size(), 1);
-  for (std::size_t i = 0; i < row_of.size(); ++i) {
-    const auto& [token, distance, score] = complete_->nodes[i];
-    std::optional<std::uint32_t> parent = 0;
-    if (distance > 0) {
-      parent = row_of[i - distance];
-      depth_of[i] = depth_of[i - distance] + 1;
-    }
+  std::vector<std::optional<std::uint32_t>> row_of;
+  std::vector<std::uint32_t> depth_of;
+  for (const auto& [token, distance, score] : *complete_) {
+    const std::size_t above = row_of.size() - distance;
+    const std::optional<std::uint32_t> parent = distance == 0 ? 0 : row_of[above];
+    depth_of.push_back(distance == 0 ? 1 : depth_of[above] + 1);
+    row_of.emplace_back();
     // Nodes that no verdict can take.
-    if (!parent || depth_of[i] > depth_max(length) || token >= vocabulary_count_) continue;
-    row_of[i] = chosen_.add(token, *parent, 0.0f);
+    if (!parent || depth_of.back() > depth_max(length) || token >= vocabulary_count_) continue;
+    row_of.back() = chosen_.add(token, *parent);
     chosen_nodes_.push_back(
         {.token = token, .parent = *parent, .hint = ScoreSteps{}, .probability = 1.0});
   }

@@ -106,7 +106,7 @@ class Run {
 
   wire::RunTerms terms_;
   HintTree hints_;
-  std::optional<wire::Hints> complete_;  // under lockstep, for the next pass
+  std::optional<std::vector<HintNode>> complete_;  // under lockstep, for the next pass
   std::uint32_t vocabulary_count_;
   DraftTree guesses_;
   // What scores are worth differs between a device's drafter and the server's.

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
 #include <vector>
 
 #include "shared/base/hint_node.h"
@@ -17,12 +16,12 @@ class SafeHints {
   SafeHints() = default;
   // Requires  no private token in the conversation, and nothing else in the context of the drafter
   //           that grew the nodes
-  SafeHints(const TaintLedger& behind, std::span<const HintNode> nodes);
+  SafeHints(const TaintLedger& behind, std::vector<HintNode> nodes);
 
   // Tokens of the conversation: where a node that hangs from it stands.
   std::uint32_t position() const { return position_; }
   std::uint64_t prefix_hash() const { return prefix_hash_; }
-  std::span<const HintNode> nodes() const { return nodes_; }
+  const std::vector<HintNode>& nodes() const { return nodes_; }
 
  private:
   std::uint32_t position_ = 0;

@@ -134,7 +134,7 @@ struct Writer {
   }
 
   void operator()(const OutgoingHints& m) const {
-    const auto parts = m.hints.nodes();
+    const std::vector<HintNode>& parts = m.hints.nodes();
     std::vector<std::uint32_t> nodes(parts.size());
     std::vector<std::uint16_t> parents(parts.size());
     for (std::size_t i = 0; i < parts.size(); ++i) {
@@ -220,7 +220,7 @@ Hints as_read(const OutgoingHints& m) {
           .first = m.complete ? 0 : m.first,
           .position = m.hints.position(),
           .prefix_hash = m.complete ? 0 : m.hints.prefix_hash(),
-          .nodes = {m.hints.nodes().begin(), m.hints.nodes().end()}};
+          .nodes = m.hints.nodes()};
 }
 
 Bytes encode(const OutgoingMessage& message) {

@@ -38,4 +38,13 @@ std::vector<AncestorMask> DraftTree::masks() const {
   return masks;
 }
 
+std::vector<HintNode> complete_hints(const DraftTree& tree) {
+  std::vector<HintNode> hints;
+  for (const auto& [token, parent, score] : tree.nodes()) {
+    const std::size_t distance = parent == 0 ? 0 : hints.size() + 1 - parent;
+    hints.push_back({.token = token, .distance = static_cast<std::uint16_t>(distance)});
+  }
+  return hints;
+}
+
 }  // namespace edgedraft

@@ -4,6 +4,7 @@
 #include <span>
 #include <vector>
 
+#include "shared/base/hint_node.h"
 #include "shared/runtime/backend.h"
 #include "shared/speculative/score.h"
 
@@ -58,6 +59,9 @@ class DraftTree {
  private:
   std::vector<DraftNode> nodes_;
 };
+
+// The nodes as complete hints, which have no scores.
+std::vector<HintNode> complete_hints(const DraftTree& tree);
 
 inline constexpr std::uint32_t kTreeNodesMax = kMaskRowsMax - 1;
 

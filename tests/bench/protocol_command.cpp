@@ -160,14 +160,8 @@ class Measurement {
   VerdictReceived cycle() {
     const DraftTree tree = drafter_.draft(TreeShape{});
     const LinkStats before = link_.stats();
-    std::vector<HintNode> nodes;
-    for (std::uint32_t row = 1; row <= tree.node_count(); ++row) {
-      const std::uint32_t parent = tree.parent(row);
-      const std::uint32_t distance = parent == 0 ? 0 : row - parent;
-      nodes.push_back(
-          {.token = tree.token(row), .distance = static_cast<std::uint16_t>(distance), .score = 0});
-    }
-    check(link_.send(wire::OutgoingHints{.complete = true, .hints = SafeHints(ledger_, nodes)}));
+    check(link_.send(
+        wire::OutgoingHints{.complete = true, .hints = SafeHints(ledger_, complete_hints(tree))}));
     VerdictReceived verdict = await_event<VerdictReceived>(link_, [](const auto&) {});
     count(before, link_.stats(), tree.node_count(),
           static_cast<std::uint32_t>(verdict.verdict.tokens.size()) + 1);

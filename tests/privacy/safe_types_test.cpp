@@ -57,7 +57,7 @@ TEST(SafePrefixDeathTest, TakesNoPrivateTokenNorItsHashNorItsPlace) {
 
 TEST(SafeHintsTest, HangFromTheirConversation) {
   const TaintLedger ledger = ledger_with({5, 6, 7}, {});
-  const SafeHints hints(ledger, std::vector<HintNode>{{.token = 1}});
+  const SafeHints hints(ledger, {{.token = 1}});
   EXPECT_EQ(hints.position(), 3u);
   EXPECT_EQ(hints.nodes().size(), 1u);
   EXPECT_EQ(SafeHints(ledger, {}).position(), 3u);
@@ -66,7 +66,7 @@ TEST(SafeHintsTest, HangFromTheirConversation) {
 
 TEST(SafeHintsDeathTest, AreNotMadeAfterPrivateText) {
   const TaintLedger ledger = ledger_with({5, 6}, {7});
-  EXPECT_DEATH(SafeHints(ledger, std::vector<HintNode>{{.token = 1}}), "untainted");
+  EXPECT_DEATH(SafeHints(ledger, {{.token = 1}}), "untainted");
   // Even its length would tell how long the private text is.
   EXPECT_DEATH(SafeHints(ledger, {}), "untainted");
 }
