@@ -43,22 +43,15 @@ std::optional<ScoreSteps> HintTree::add(const wire::Hints& hints, std::size_t in
   const std::uint32_t id = hints.first + static_cast<std::uint32_t>(index);
   const auto& [token, distance, score] = hints.nodes[index];
   last_id_ = std::max(last_id_, id);
-  if (places_.contains(id) || token >= limits_.vocabulary_count) {
+  const auto found = places_.find(id - distance);
+  const bool has_parent =
+      distance > 0 ? found != places_.end() : knows_prefix(hints.position, hints.prefix_hash);
+  if (!has_parent || places_.contains(id) || token >= limits_.vocabulary_count) {
     ++counts_.unknown;
     return std::nullopt;
   }
-  Place parent{.decided = true, .at = hints.position - 1};
-  if (distance > 0) {
-    const auto found = places_.find(id - distance);
-    if (found == places_.end()) {
-      ++counts_.unknown;
-      return std::nullopt;
-    }
-    parent = found->second;
-  } else if (!knows_prefix(hints.position, hints.prefix_hash)) {
-    ++counts_.unknown;
-    return std::nullopt;
-  }
+  const Place parent =
+      distance > 0 ? found->second : Place{.decided = true, .at = hints.position - 1};
   if (parent.decided && parent.at + 1 < length()) {
     if (decided_[parent.at + 1 - base_] != token) {
       ++counts_.contradicted;
