@@ -67,7 +67,7 @@ void Scheduler::hints(std::uint64_t connection_id, wire::Hints hints) {
   const bool only_credit = hints.nodes.empty() && !hints.complete;
   if (only_credit && waiting.credit) {
     // Credit is an absolute position and never shrinks: of several that wait one says all. It is
-    // the last, so that `economy` is what was said last.
+    // the last, so that `hold` is what was said last.
     const wire::Hints& before = std::get<HintArrival>(**waiting.credit).hints;
     if (before.round == hints.round) {
       hints.credit = std::max(hints.credit, before.credit);
