@@ -161,20 +161,11 @@ const DraftTree& Run::choose(std::uint32_t count, std::uint32_t length) {
 }
 
 const DraftTree& Run::choose_complete(std::uint32_t length) {
-  chosen_ = {};
+  chosen_ = tree_of(*complete_, depth_max(length), vocabulary_count_);
   chosen_nodes_.clear();
-  std::vector<std::optional<std::uint32_t>> row_of;
-  std::vector<std::uint32_t> depth_of;
-  for (const auto& [token, distance, score] : *complete_) {
-    const std::size_t above = row_of.size() - distance;
-    const std::optional<std::uint32_t> parent = distance == 0 ? 0 : row_of[above];
-    depth_of.push_back(distance == 0 ? 1 : depth_of[above] + 1);
-    row_of.emplace_back();
-    // Nodes that no verdict can take.
-    if (!parent || depth_of.back() > depth_max(length) || token >= vocabulary_count_) continue;
-    row_of.back() = chosen_.add(token, *parent);
+  for (const auto& [token, parent, score] : chosen_.nodes()) {
     chosen_nodes_.push_back(
-        {.token = token, .parent = *parent, .hint = ScoreSteps{}, .probability = 1.0});
+        {.token = token, .parent = parent, .hint = ScoreSteps{}, .probability = 1.0});
   }
   return chosen_;
 }

@@ -1,6 +1,7 @@
 #include "shared/speculative/draft_tree.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "shared/base/check.h"
 
@@ -45,6 +46,21 @@ std::vector<HintNode> complete_hints(const DraftTree& tree) {
     hints.push_back({.token = token, .distance = static_cast<std::uint16_t>(distance)});
   }
   return hints;
+}
+
+DraftTree tree_of(std::span<const HintNode> hints, std::uint32_t depth_max,
+                  std::uint32_t vocabulary_count) {
+  DraftTree tree;
+  std::vector<std::uint32_t> depths{0};  // of rows
+  std::vector<std::optional<std::uint32_t>> row_of;
+  for (const auto& [token, distance, score] : hints) {
+    const auto parent = distance == 0 ? 0 : row_of[row_of.size() - distance];
+    row_of.emplace_back();
+    if (!parent || depths[*parent] == depth_max || token >= vocabulary_count) continue;
+    depths.push_back(depths[*parent] + 1);
+    row_of.back() = tree.add(token, *parent);
+  }
+  return tree;
 }
 
 }  // namespace edgedraft

@@ -62,6 +62,11 @@ class DraftTree {
 
 // The nodes as complete hints, which have no scores.
 std::vector<HintNode> complete_hints(const DraftTree& tree);
+// The inverse, without nodes that no verdict can take: deeper than `depth_max`, tokens from
+// `vocabulary_count` on, and nodes below these.
+// Requires  hints.size() <= kTreeNodesMax; each distance leads to an earlier hint
+DraftTree tree_of(std::span<const HintNode> hints, std::uint32_t depth_max,
+                  std::uint32_t vocabulary_count);
 
 inline constexpr std::uint32_t kTreeNodesMax = kMaskRowsMax - 1;
 

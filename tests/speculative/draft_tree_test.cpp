@@ -43,5 +43,15 @@ TEST(DraftTreeTest, HoldsAsManyNodesAsAMaskHasRows) {
   EXPECT_TRUE(tree.masks().back().test(kMaskRowsMax - 1));
 }
 
+TEST(DraftTreeTest, CompleteHintsHoldATreeAndNothingThatNoVerdictCanTake) {
+  const std::vector<HintNode> hints = complete_hints(two_branches());
+  EXPECT_EQ(hints, (std::vector<HintNode>{{10, 0}, {20, 0}, {11, 2}, {21, 2}, {22, 1}}));
+  EXPECT_EQ(tree_of(hints, 3, 23), two_branches());
+  EXPECT_EQ(complete_hints(tree_of(hints, 2, 23)),
+            (std::vector<HintNode>{{10, 0}, {20, 0}, {11, 2}, {21, 2}}));
+  EXPECT_EQ(complete_hints(tree_of(hints, 3, 20)), (std::vector<HintNode>{{10, 0}, {11, 1}}));
+  EXPECT_TRUE(tree_of(hints, 0, 23).empty());
+}
+
 }  // namespace
 }  // namespace edgedraft

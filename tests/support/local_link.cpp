@@ -290,19 +290,9 @@ void LocalLink::work(const wire::Hints& hints) {
     if (goes_on) jobs_.emplace_back(Pass{});
     return;
   }
-  DraftTree tree;
   // Without nodes that the credit does not reach.
   const std::uint32_t depth_max = run_->terms.credit - server_->length() - 1;
-  std::vector<std::uint32_t> row_of;
-  std::vector<std::uint32_t> depth_of;
-  for (const auto& [token, distance, score] : hints.nodes) {
-    const std::size_t above = row_of.size() - distance;
-    depth_of.push_back(distance == 0 ? 1 : depth_of[above] + 1);
-    row_of.push_back(0);
-    if (depth_of.back() > depth_max) continue;
-    row_of.back() = tree.add(token, distance == 0 ? 0 : row_of[above]);
-  }
-  verify(tree, 1);
+  verify(tree_of(hints.nodes, depth_max, kTokenIdEnd), 1);
 }
 
 void LocalLink::work(const Pass&) {
