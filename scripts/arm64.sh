@@ -48,7 +48,7 @@ fi
 
 echo "== build"
 # What differs by processor, and what computes or talks with it.
-suites=(runtime drafting pytorch speculative base forecast privacy constraints protocol client)
+suites=(runtime drafting pytorch speculative base forecast privacy constraints protocol client lab)
 cmake --preset release >/dev/null
 cmake --build --preset release --target edgedraft edgedraft-server
 cmake --preset arm64 -DBUILD_TESTING=ON -DEDGEDRAFT_WERROR="${CI:-OFF}" >/dev/null

@@ -42,7 +42,7 @@ if [ -z "$bin" ]; then
   # A tree that has tests keeps them. One whose configuration failed for want of their packages has none.
   if [ -f build/release/tests/CTestTestfile.cmake ]; then testing=(); else testing=(-DBUILD_TESTING=OFF); fi
   cmake --preset release "${testing[@]}" >/dev/null
-  cmake --build --preset release --target edgedraft edgedraft-server edgedraft-netsim
+  cmake --build --preset release --target edgedraft edgedraft-server edgedraft-lab edgedraft-netsim
   bin=$PWD/build/release
 fi
 
@@ -60,10 +60,14 @@ stop_server() {
 trap 'stop_server; [ -z "$client_pid" ] || kill "$client_pid" 2>/dev/null || true; rm -rf "$work"' EXIT
 
 address=127.0.0.1:0 pin=''
-# Sets address and pin from the server's one line of output. Further arguments go to the server.
+lab=$bin/netsim/lab/edgedraft-lab
+# Sets address and pin from the server's one line of output. Further arguments go to the server, which
+# is then the lab's.
 start_server() {
+  local program=("$bin/server/edgedraft-server")
+  [ $# -eq 0 ] || program=("$lab" server)
   : >"$work/ready"
-  "$bin/server/edgedraft-server" --model "$models/target.gguf" --bundle "$models/$drafter.gguf" \
+  "${program[@]}" --model "$models/target.gguf" --bundle "$models/$drafter.gguf" \
     --listen "$address" --state "$work/state" --log-level warn "$@" >"$work/ready" &
   server_pid=$!
   for _ in $(seq 100); do
@@ -74,7 +78,8 @@ start_server() {
   echo "$0: the server did not start" >&2
   exit 1
 }
-client() { "$bin/client/edgedraft" run --server "$address" --pin "$pin" --bundle "$models/$drafter.gguf" "$@"; }
+client() { client_of "$bin/client/edgedraft" "$@"; }
+client_of() { "$1" run --server "$address" --pin "$pin" --bundle "$models/$drafter.gguf" "${@:2}"; }
 # One number of a JSON answer.
 number() { grep -o "\"$2\": *[0-9][0-9.]*" "$1" | head -n 1 | grep -o "[0-9.]*\$"; }
 
@@ -143,7 +148,7 @@ scripts/side-by-side.sh --build "$bin" --drafter "$drafter"
 
 say "The server is killed in mid-answer and comes back (slowed to a large model's pace)"
 start_server --pace-ms 150
-client -p "${prompts[3]}" --max-tokens 120 $(manner "${prompts[3]}") --hold none --pace-ms 40 --resync-wait-ms 20000 --deadline-ms 2000 &
+client_of "$lab" -p "${prompts[3]}" --max-tokens 120 $(manner "${prompts[3]}") --hold none --pace-ms 40 --resync-wait-ms 20000 --deadline-ms 2000 &
 client_pid=$!
 sleep 1
 echo "[demo: kill -9 server]"

@@ -12,7 +12,7 @@ usage: $0 [--network NAME] [--pace FILE] [--drafter NAME] [--build DIR] [PROMPT]
   --network NAME   an emulated network (edgedraft-netsim link --list) [paper-4g]
   --pace FILE      how long a large model and its drafter take [netsim/devices/paper-llama3-8b.toml]
   --drafter NAME   a bundle in models/demo [moa-tli0]
-  --build DIR      a build tree that has edgedraft, edgedraft-server and edgedraft-netsim
+  --build DIR      a build tree that has edgedraft-lab and edgedraft-netsim
                    [build/release, which scripts/demo.sh makes]
 EOF
 }
@@ -40,7 +40,7 @@ pace=${pace:-netsim/devices/paper-llama3-8b.toml}
 models=models/demo
 bundle=$models/$drafter.gguf
 bin=${bin:-build/release}
-for file in "$bundle" "$pace" "$bin"/{client/edgedraft,server/edgedraft-server,netsim/edgedraft-netsim}; do
+for file in "$bundle" "$pace" "$bin"/netsim/{edgedraft-netsim,lab/edgedraft-lab}; do
   [ -e "$file" ] || { echo "$0: $file: there is no such file" >&2; exit 2; }
 done
 ways=(plain lockstep none)
@@ -73,7 +73,7 @@ for way in "${ways[@]}"; do
   while (: <"/dev/tcp/127.0.0.1/$port") 2>/dev/null; do port=$((port + 1)); done
   paced=(--pace-profile "$pace")
   [ "$way" = plain ] && paced=() # nothing is drafted
-  printf -v serve '%q ' exec "$bin/server/edgedraft-server" --model $models/target.gguf --bundle "$bundle" \
+  printf -v serve '%q ' exec "$bin/netsim/lab/edgedraft-lab" server --model $models/target.gguf --bundle "$bundle" \
     --state "$work/$way" --pace-profile "$pace" --token-file "$work/token" --log-level error
   printf -v ready '%q' "$work/$way.ready"
   # shellcheck disable=SC2016,SC2086  # the inner shell expands; options are words
@@ -83,7 +83,7 @@ for way in "${ways[@]}"; do
       touch "$0.up"
       until [ -e "$1/go" ]; do sleep 0.02; done
       exec "${@:2}" --pin "$pin" >"$0.text" 2>"$0.told"' "$work/$way" "$work" \
-    "$bin/client/edgedraft" run --bundle "$bundle" --token-file "$work/token" "${paced[@]}" \
+    "$bin/netsim/lab/edgedraft-lab" run --bundle "$bundle" --token-file "$work/token" "${paced[@]}" \
     -p "$prompt" --max-tokens 128 --log-level info ${options[$way]} \
     >"$work/$way.link" 2>&1 &
   pids+=($!)

@@ -105,42 +105,6 @@ Result<void> check_drafter(const AnswerOptions& o) {
   return check_indexes(wishes);
 }
 
-Result<void> check_experiment(const AnswerOptions& o, AnswerConfig& config) {
-  const bool lacks_drafter = o.plain && config.offline_bundle.empty();
-  const bool is_paced = config.pace.is_kept() || !o.pace_profile.empty();
-  if (lacks_drafter && is_paced) {
-    return usage_error(
-        "--pace-ms and --pace-profile are a drafter's, and with --plain there is none");
-  }
-  if (!o.pace_profile.empty()) {
-    if (config.pace.is_kept())
-      return usage_error("--pace-ms and --pace-profile exclude each other: give one");
-    auto profile = PaceProfile::read(o.pace_profile);
-    if (!profile) return Error{profile.error().code, "--pace-profile " + profile.error().message};
-    config.pace_profile = *std::move(profile);
-  } else if (config.pace_place == PaceProfile::Place::beside_target) {
-    return usage_error("--pace-beside-target chooses a part of --pace-profile: give that, too");
-  }
-  if (!config.offline_bundle.empty() && is_paced) {
-    return usage_error(
-        "--offline-bundle writes at its own pace: leave out --pace-ms and --pace-profile");
-  }
-  if (lacks_drafter && config.offline_after) {
-    return usage_error("--offline-after: with --plain there is no drafter to write on");
-  }
-  if (o.oracle.empty()) {
-    if (!o.oracle_acceptance && !o.oracle_seed) return {};
-    return usage_error("--oracle-acceptance and --oracle-seed need --oracle");
-  }
-  if (o.plain) return usage_error("--oracle drafts, --plain does not: give one of them");
-  auto tokens = read_answer_tokens(o.oracle);
-  if (!tokens) return Error{tokens.error().code, "--oracle " + tokens.error().message};
-  config.oracle = {.answer = *std::move(tokens),
-                   .acceptance = o.oracle_acceptance.value_or(OracleOptions{}.acceptance),
-                   .seed = o.oracle_seed.value_or(OracleOptions{}.seed)};
-  return {};
-}
-
 constexpr std::uint64_t kNamesBytesMax = 1u << 20;
 constexpr PrivateType kDetected[] = {PrivateType::mail, PrivateType::phone,   PrivateType::card,
                                      PrivateType::iban, PrivateType::address, PrivateType::key};
@@ -236,7 +200,6 @@ Result<AnswerConfig> check_answer_options(const AnswerOptions& o) {
   GenerationOptions& g = config.generation;
   if (!o.plain) g.tree = o.chain ? chain_shape(*o.chain) : o.tree.value_or(TreeShape{});
   g.sampling.seed = o.seed.value_or(0);
-  if (auto right = check_experiment(o, config); !right) return right.error();
   if (o.plain && config.offline_bundle.empty() &&
       (config.memory_limit != MemoryMeter::kUnlimited || config.drafted_positions > 0)) {
     return usage_error("--memory and --ctx are of a drafter, and with --plain there is none");
@@ -400,45 +363,7 @@ void declare_shown_answer_options(CLI::App& app, AnswerOptions& o) {
   add_milliseconds(app, "--resync-wait-ms", o.config.generation.resync_wait, 0, kMillisecondsMax,
                    "How long an answer waits for the server: to check what ended offline, or to go "
                    "on if nobody here can write");
-  add_milliseconds(app, "--pace-ms", o.config.pace.least, 0, 60'000,
-                   "Least time of a drafting step: a small drafter at a large one's pace");
-  app.add_option("--pace-profile", o.pace_profile,
-                 "The same by a device profile (TOML): time of a step by drafter")
-      ->type_name("FILE");
   app.add_flag("--json", o.config.json, "One JSON object an answer on standard output");
-}
-
-void declare_experiment_options(CLI::App& app, AnswerOptions& o) {
-  constexpr const char* kGroup = "Measurements";
-  app.add_option("--cycles", o.config.cycles_file,
-                 "Write a JSON line a cycle: phases, bytes, round trip, retransmissions")
-      ->type_name("FILE")
-      ->group(kGroup);
-  const auto beside = [&o] { o.config.pace_place = PaceProfile::Place::beside_target; };
-  app.add_flag_callback("--pace-beside-target", beside,
-                        "With --pace-profile: the drafter runs on the target's machine")
-      ->group(kGroup);
-  app.add_option("--offline-after", o.config.offline_after,
-                 "Behave as if the link were gone for good once the answer has N tokens")
-      ->type_name("N")
-      ->check(in_range(1u, kContextCountMax))
-      ->group(kGroup);
-  app.add_option("--oracle", o.oracle,
-                 "Synthetic drafts: propose the answer in FILE (what --json printed for the "
-                 "same prompt) instead of the drafter's own tokens")
-      ->type_name("FILE")
-      ->group(kGroup);
-  app.add_option("--oracle-acceptance", o.oracle_acceptance,
-                 "With --oracle: probability that the token proposed for a position is right "
-                 "[default: 0.8]")
-      ->type_name("A")
-      ->check(in_range(0.0, 1.0))
-      ->group(kGroup);
-  app.add_option("--oracle-seed", o.oracle_seed,
-                 "With --oracle: seed that decides which positions are right [default: 0]")
-      ->type_name("S")
-      ->check(is_seed())
-      ->group(kGroup);
 }
 
 }  // namespace edgedraft

@@ -3,18 +3,22 @@
 #include <chrono>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "client/devices/device_request.h"
+#include "client/engine/bundle_file.h"
 #include "client/engine/drafter_selection.h"
-#include "client/experiments/oracle_drafter.h"
-#include "client/experiments/paced_drafter.h"
+#include "client/generation/cycle_record.h"
 #include "client/generation/generation.h"
 #include "client/privacy/privacy_guard.h"
+#include "shared/base/error.h"
+#include "shared/drafting/drafter.h"
 #include "shared/net/tls.h"
-#include "shared/program/pace_profile.h"
+#include "shared/protocol/target_link.h"
 #include "shared/runtime/memory_meter.h"
 
 namespace CLI {
@@ -22,6 +26,15 @@ class App;
 }
 
 namespace edgedraft {
+
+// What the lab's programs (netsim/lab) put around the parts of an answer. Empty ones change
+// nothing.
+struct AnswerHooks {
+  std::function<Result<void>(const BundleFile&)> on_bundle;  // the one chosen; an error ends it all
+  std::function<std::unique_ptr<Drafter>(std::unique_ptr<Drafter>)> drafter;
+  std::function<std::unique_ptr<TargetLink>(std::unique_ptr<TargetLink>)> link;
+  std::function<void(const CycleRecord&)> on_cycle;  // on the engine's thread
+};
 
 // Settings by which `run`, `chat` and `serve` answer. Defaults are the program's.
 struct AnswerConfig {
@@ -35,15 +48,12 @@ struct AnswerConfig {
   DrafterWishes drafter{.merges_if_faster = true};
   std::filesystem::path offline_bundle;  // writes without the server; empty: the drafter does
   // context_count is the bundle's.
-  GenerationOptions generation{
-      .tokens_max = 256, .deadline = std::chrono::seconds(3), .resync = wire::ResyncPolicy::check,
-      .hold = std::nullopt};
-  DraftingPace pace;  // step is the profile's, by the bundle's drafter
-  PaceProfile pace_profile;
-  PaceProfile::Place pace_place = PaceProfile::Place::device;
-  std::filesystem::path cycles_file;  // empty: no record of cycles
-  std::optional<std::uint32_t> offline_after;
-  std::optional<OracleOptions> oracle;
+  GenerationOptions generation{.tokens_max = 256,
+                               .deadline = std::chrono::seconds(3),
+                               .resync = wire::ResyncPolicy::check,
+                               .hold = std::nullopt};
+  AnswerHooks hooks;
+  bool learns = true;  // remembers what it measures for later runs
   DeviceRequest device;
   std::uint32_t thread_count = 0;
   DType kv_type = DType::f32;
@@ -63,10 +73,6 @@ struct AnswerOptions {
   std::optional<TreeShape> tree;
   std::optional<std::uint32_t> chain;
   std::optional<std::uint64_t> seed;
-  std::filesystem::path pace_profile;
-  std::filesystem::path oracle;
-  std::optional<double> oracle_acceptance;
-  std::optional<std::uint64_t> oracle_seed;
   std::vector<std::string> private_detect{"none"};
   std::filesystem::path private_names;
 };
@@ -74,16 +80,13 @@ struct AnswerOptions {
 void declare_answer_options(CLI::App& app, AnswerOptions& options);
 // Those of `run` and `chat`, which show their answers themselves.
 void declare_shown_answer_options(CLI::App& app, AnswerOptions& options);
-// Those of `run` alone, for measurements.
-void declare_experiment_options(CLI::App& app, AnswerOptions& options);
 
 // Whether one option at most reads standard input: what it took the next would miss. `reader` is
 // what the command reads there itself, "for the prompt (-f -)".
 // Errors    usage naming the option
 Result<void> check_standard_input(const AnswerOptions& options, std::string reader = {});
 
-// Checks that the options go together. Reads the token file, the list of names, the pace profile
-// and the oracle's answer.
+// Checks that the options go together. Reads the token file and the list of names.
 // Errors    usage naming the option and what it takes; io for the token file
 Result<AnswerConfig> check_answer_options(const AnswerOptions& options);
 

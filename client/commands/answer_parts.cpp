@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "client/devices/compute_device.h"
-#include "client/experiments/cut_link.h"
 #include "client/version.h"
 #include "shared/base/log.h"
 #include "shared/net/client_link.h"
@@ -36,10 +35,7 @@ AnswerParts::AnswerParts(const AnswerConfig& config, SelectedDrafter drafter,
 
 Result<std::unique_ptr<AnswerParts>> AnswerParts::open(const AnswerConfig& config) {
   if (config.privacy.mode != PrivateMode::off) forbid_core_dumps();
-  // Experiments are to find what they ask for, and teach nothing.
-  const bool learns = !config.pace.is_kept() && config.pace_profile.name().empty() &&
-                      !config.oracle && !config.offline_after && config.generation.tree &&
-                      !config.generation.hold;
+  const bool learns = config.learns && config.generation.tree && !config.generation.hold;
   std::unique_ptr<RunMemory> memory;
   if (learns) memory = std::make_unique<RunMemory>(RunMemory::default_file());
   auto drafter = select_drafter(
@@ -49,11 +45,8 @@ Result<std::unique_ptr<AnswerParts>> AnswerParts::open(const AnswerConfig& confi
        .tokens = config.generation.tokens_max,
        .on_battery = PowerSupply().on_battery()});
   if (!drafter) return drafter.error();
-  const DrafterFacts facts = drafter->bundle.drafter_facts();
-  // A drafter without weights takes next to no time on any hardware.
-  if (facts.step_bytes > 0) {
-    const auto listed = config.pace_profile.check_paces(facts.pace_name, config.pace_place);
-    if (!listed) return Error{listed.error().code, "--pace-profile: " + listed.error().message};
+  if (config.hooks.on_bundle) {
+    if (auto taken = config.hooks.on_bundle(drafter->bundle); !taken) return taken.error();
   }
   return std::unique_ptr<AnswerParts>(
       new AnswerParts(config, *std::move(drafter), std::move(memory)));
@@ -166,10 +159,7 @@ Result<std::unique_ptr<TargetLink>> AnswerParts::open_link(
        .grid = &grid_,
        .contact = &contact_});
   if (!link) return link.error();
-  if (!config_.offline_after) return std::move(*link);
-  return std::make_unique<CutLink>(std::move(*link), *config_.offline_after,
-                                   "cut off after " + std::to_string(*config_.offline_after) +
-                                       " tokens, as --offline-after asks");
+  return config_.hooks.link ? config_.hooks.link(std::move(*link)) : std::move(*link);
 }
 
 std::string AnswerParts::token() {

@@ -34,7 +34,7 @@ class AnswerParts {
  public:
   // The config outlives it.
   //
-  // Errors    of the bundle; usage if the pace profile has no pace for its drafter
+  // Errors    of the bundle and of AnswerHooks::on_bundle
   static Result<std::unique_ptr<AnswerParts>> open(const AnswerConfig& config);
   // Chooses devices for the drafter, unless decoding is plain, and for the bundle of
   // --offline-bundle, and starts the engine. Returns for how many of `conversations` at once there
@@ -90,7 +90,7 @@ class AnswerParts {
   const AnswerConfig& config_;
   SelectedDrafter drafter_;
   std::shared_ptr<spdlog::logger> log_;
-  // Null where nothing is to be learned, as in experiments.
+  // Null if nothing is learned.
   std::unique_ptr<RunMemory> memory_;
   std::shared_ptr<MemoryMeter> meter_;
   std::unique_ptr<DrafterPlacement> placement_;

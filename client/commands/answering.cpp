@@ -6,7 +6,6 @@
 #include <iostream>
 #include <utility>
 
-#include "client/experiments/oracle_drafter.h"
 #include "shared/base/log.h"
 #include "shared/drafting/drafter_kind.h"
 #include "shared/program/interrupt.h"
@@ -66,15 +65,11 @@ Answering::Answering(std::unique_ptr<AnswerParts> parts, const AnswerConfig& con
                      const Terminal& terminal)
     : parts_(std::move(parts)),
       reported_{.config = config,
-                .drafter = config.oracle                     ? "oracle"
-                           : bundle().drafter_kind().empty() ? "none"
-                                                             : std::string(bundle().drafter_kind()),
+                .drafter =
+                    bundle().drafter_kind().empty() ? "none" : std::string(bundle().drafter_kind()),
                 .bundle = bundle().path().filename().string(),
                 .drafter_reason = parts_->drafter_reason(),
                 .tap = bundle().hello().tap,
-                .pace = {.least = config.pace.least,
-                         .step = config.pace_profile.draft_step(bundle().drafter_facts().pace_name,
-                                                                config.pace_place)},
                 .target_fingerprint = bundle().hello().target,
                 .tokenizer_fingerprint = bundle().hello().tokenizer,
                 .drafter_fingerprint = bundle().hello().drafter},
@@ -95,47 +90,17 @@ Result<void> Answering::start() {
   const AnswerConfig& config = reported_.config;
   if (auto started = parts_->start_engine(); !started) return started.error();
   privacy_.emplace(config.privacy);
-  if (!config.cycles_file.empty()) {
-    auto log = CycleLog::open(config.cycles_file, reported_);
-    if (!log) return log.error();
-    cycle_log_ = std::move(*log);
-  }
   parts_->log()->info("drafter {} ({} tokens of context), server {}", reported_.drafter,
                       bundle().context_count(), config.server);
   if (!reported_.drafter_reason.empty()) parts_->log()->info("{}", reported_.drafter_reason);
   Engine::ConversationParts parts = parts_->conversation(printer_);
-  parts.decorate = [this](std::unique_ptr<Drafter> drafter) {
-    return decorated(std::move(drafter));
-  };
-  if (cycle_log_) parts.on_cycle = [this](const CycleRecord& cycle) { log_cycle(cycle); };
+  parts.decorate = config.hooks.drafter;
+  parts.on_cycle = config.hooks.on_cycle;
   parts.on_decision = [this](const std::string& what) { parts_->log()->info("{}", what); };
   auto conversation = parts_->engine().open(std::move(parts));
   if (!conversation) return conversation.error();
   conversation_ = std::move(*conversation);
   return {};
-}
-
-std::unique_ptr<Drafter> Answering::decorated(std::unique_ptr<Drafter> drafter) {
-  if (const auto& oracle = reported_.config.oracle) {
-    // What the link carries stays that of the bundle's drafter; only the proposals are another's.
-    drafter = std::make_unique<OracleDrafter>(*oracle, bundle().tokenizer().vocabulary_count(),
-                                              drafter->activation_cols());
-  }
-  if (!reported_.pace.is_kept()) return drafter;
-  auto paced = std::make_unique<PacedDrafter>(std::move(drafter), reported_.pace);
-  paced_ = paced.get();
-  return paced;
-}
-
-void Answering::log_cycle(const CycleRecord& cycle) {
-  const bool drafted = cycle.kind == CycleRecord::Kind::offline ||
-                       (cycle.kind == CycleRecord::Kind::draft && !cycle.streamed);
-  cycle_log_->write(cycle, drafted && paced_ != nullptr ? paced_->take_step() : std::nullopt);
-}
-
-Result<void> Answering::close_cycle_log() {
-  if (!cycle_log_) return boost::system::in_place_value;
-  return cycle_log_->close();
 }
 
 const ReportedConfig& Answering::reported_config() {
@@ -182,7 +147,6 @@ OpenTokens Answering::encode(const MarkedText& text, const RequestMask::Outcome&
 Result<AnswerReport> Answering::answer(const OpenTokens& prompt,
                                        const RequestMask::Outcome& hidden) {
   first_asked_ = std::exchange(has_asked_, true) ? std::nullopt : std::optional(Clock::now());
-  if (paced_ != nullptr) late_before_ = paced_->late_count();
   printer_.begin(hidden.is_local ? nullptr : hidden.placeholders, hidden.is_local);
   // A conversation hides the same again with each turn.
   const std::string told = told_of(hidden, prompt);
@@ -221,7 +185,6 @@ Result<std::optional<AnswerReport>> Answering::finish() {
   if (!outcome) return outcome.error();
   if (!*outcome) return std::optional<AnswerReport>();
   AnswerReport report{**std::move(outcome), printer_.text()};
-  if (paced_ != nullptr) report.late_drafts = paced_->late_count() - late_before_;
   report.energy_joules = energy_told_ = energy_.joules();
   if (first_asked_) {
     report.start_to_first_token =

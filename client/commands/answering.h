@@ -9,12 +9,10 @@
 #include "client/commands/answer_options.h"
 #include "client/commands/answer_parts.h"
 #include "client/commands/answer_printer.h"
-#include "client/commands/cycle_log.h"
 #include "client/commands/report.h"
 #include "client/devices/power_supply.h"
 #include "client/engine/bundle_file.h"
 #include "client/engine/engine.h"
-#include "client/experiments/paced_drafter.h"
 #include "client/privacy/open_text.h"
 #include "client/privacy/request_mask.h"
 #include "shared/base/clock.h"
@@ -57,10 +55,6 @@ class Answering {
   Result<AnswerReport> answer(const OpenTokens& prompt, const RequestMask::Outcome& hidden);
   // Has the last answer checked, if it was written offline and the server is back.
   Result<std::optional<AnswerReport>> settle();
-  // After the last answer.
-  //
-  // Errors    io: the file of --cycles could not be written whole
-  Result<void> close_cycle_log();
   // The link's counts over all answers.
   LinkStats link_stats() const { return conversation_->link_stats(); }
 
@@ -68,20 +62,14 @@ class Answering {
   Answering(std::unique_ptr<AnswerParts> parts, const AnswerConfig& config,
             const Terminal& terminal);
   Result<void> start();
-  // The drafter as an experiment wants it.
-  std::unique_ptr<Drafter> decorated(std::unique_ptr<Drafter> drafter);
-  void log_cycle(const CycleRecord& cycle);
   // Waits for the engine. Nothing if there was nothing to check.
   Result<std::optional<AnswerReport>> finish();
 
   std::unique_ptr<AnswerParts> parts_;
   ReportedConfig reported_;
   AnswerPrinter printer_;
-  std::unique_ptr<CycleLog> cycle_log_;  // null if none was asked for
   std::optional<PrivacyGuard> privacy_;
-  std::string told_private_;       // the last note of what was kept back
-  PacedDrafter* paced_ = nullptr;  // the conversation's drafter, if a pace is kept
-  std::uint32_t late_before_ = 0;  // of earlier answers
+  std::string told_private_;  // the last note of what was kept back
   EnergyMeter energy_;
   std::optional<double> energy_told_;  // of the last answer, with its checks so far
   bool has_asked_ = false;

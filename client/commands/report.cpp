@@ -63,7 +63,6 @@ ordered_json stats_json(const AnswerReport& report, std::uint64_t seed) {
       {"reconnects", link.reconnects},
       {"resyncs", stats.resyncs},
       {"rewritten_tokens", stats.rewritten_tokens},
-      {"late_drafts", report.late_drafts},
       {"seed", seed},
   };
 }
@@ -96,18 +95,8 @@ ordered_json config_json(const ReportedConfig& reported) {
       {"deadline_ms", milliseconds(g.deadline)},
       {"resync", g.resync == wire::ResyncPolicy::check ? "check" : "keep"},
       {"resync_wait_ms", milliseconds(g.resync_wait)},
-      {"paced", reported.pace.is_kept()},
-      {"pace_ms", milliseconds(reported.pace.least)},
-      {"pace_profile", config.pace_profile.name().empty()
-                           ? ordered_json()
-                           : ordered_json(config.pace_profile.name())},
-      {"step_pace_ms", milliseconds(reported.pace.step)},
-      {"synthetic_acceptance",
-       config.oracle ? ordered_json(config.oracle->acceptance) : ordered_json()},
       {"hold", g.hold ? to_string(*g.hold) : "auto"},
       {"pad", config.pads},
-      {"offline_after",
-       config.offline_after ? ordered_json(*config.offline_after) : ordered_json()},
       {"fingerprints",
        {{"target", fingerprint(reported.target_fingerprint)},
         {"tokenizer", fingerprint(reported.tokenizer_fingerprint)},

@@ -7,7 +7,6 @@
 
 #include "client/commands/answer_options.h"
 #include "client/engine/engine.h"
-#include "client/experiments/paced_drafter.h"
 #include "shared/base/clock.h"
 #include "shared/base/sha256.h"
 
@@ -23,7 +22,6 @@ struct ReportedConfig {
   std::string device = "none";  // what drafts: "cpu", "vulkan:0"; "none" for plain decoding
   std::string device_name;      // its maker's name
   std::string device_reason;    // why that one
-  DraftingPace pace;
   std::optional<Digest> target_fingerprint;
   std::optional<Digest> tokenizer_fingerprint;
   std::optional<Digest> drafter_fingerprint;
@@ -32,9 +30,6 @@ struct ReportedConfig {
 // One answer and what it cost.
 struct AnswerReport : AnswerOutcome {
   std::string text;
-  // Trees and offline tokens that took longer than the pace that was kept: they distort what is
-  // measured.
-  std::uint32_t late_drafts = 0;
   // That the machine's processors took meanwhile, for this and everything else; nothing if the
   // system does not tell.
   std::optional<double> energy_joules{};

@@ -45,7 +45,6 @@ void declare_run(CLI::App& app, RunOptions& options) {
   app.add_flag("--raw", options.answer.config.raw, "Continue the text as it is: no chat template");
   declare_answer_options(app, options.answer);
   declare_shown_answer_options(app, options.answer);
-  declare_experiment_options(app, options.answer);
   app.footer(
       "Examples:\n"
       "  edgedraft run --pin sha256:... --bundle drafter.gguf -p 'What is 47 plus 38?'\n"
@@ -91,7 +90,6 @@ Result<int> run_once(const RunOptions& options) {
   ignore_closed_pipes();
   const auto report = (*answering)->answer(tokens, *hidden);
   if (!report) return report.error();
-  if (auto closed = (*answering)->close_cycle_log(); !closed) return closed.error();
   if (is_cut_by_reader(*report)) end_by_closed_pipe();
   if (config->json) {
     std::cout << to_json(*report, (*answering)->reported_config()) << std::endl;

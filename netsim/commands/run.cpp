@@ -39,10 +39,8 @@ void declare_run(CLI::App& app, RunCommandOptions& o) {
   app.add_flag("--no-report", o.no_report, "Leave the report to `edgedraft-netsim report`");
   app.add_option("--models", o.models, "Folder of models, instead of the experiment's")
       ->type_name("DIR");
-  app.add_option("--client-program", o.client,
-                 "The client [edgedraft, beside this program or in PATH]")
-      ->type_name("FILE");
-  app.add_option("--server-program", o.server, "The server [edgedraft-server, likewise]")
+  app.add_option("--lab-program", o.lab,
+                 "Client and server [edgedraft-lab, beside this program or in PATH]")
       ->type_name("FILE");
   app.footer(
       "Examples:\n"
@@ -58,10 +56,8 @@ void declare_run(CLI::App& app, RunCommandOptions& o) {
 Result<int> run_command(const RunCommandOptions& o) {
   const auto experiment = read_experiment(o.experiment, {.models = o.models, .quick = o.quick});
   if (!experiment) return experiment.error();
-  const auto client = find_program("edgedraft", "--client-program", o.client);
-  if (!client) return client.error();
-  const auto server = find_program("edgedraft-server", "--server-program", o.server);
-  if (!server) return server.error();
+  const auto program = find_lab(o.lab);
+  if (!program) return program.error();
   const std::filesystem::path out =
       o.out.empty()
           ? std::filesystem::path("results") / (experiment->name + (o.quick ? "-quick" : ""))
@@ -72,7 +68,7 @@ Result<int> run_command(const RunCommandOptions& o) {
                                                 .accept_any_link = o.accept_any_link,
                                                 .driver = o.driver,
                                                 .parallel = o.parallel,
-                                                .programs = {.client = *client, .server = *server},
+                                                .program = *program,
                                                 .command_line = o.command_line});
   if (!ran && ran.error().code == Errc::cancelled) {
     std::cerr << "edgedraft-netsim: interrupted; go on with --resume --out " << out.string()

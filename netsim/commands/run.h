@@ -24,8 +24,7 @@ struct RunCommandOptions {
   std::string driver = "auto";
   std::uint32_t parallel = 0;
   std::filesystem::path models;
-  std::filesystem::path client;
-  std::filesystem::path server;
+  std::filesystem::path lab;
   std::vector<std::string> command_line;  // as the program was called, for the manifest
 };
 

@@ -6,8 +6,6 @@
 #include <sstream>
 #include <vector>
 
-#include "netsim/run/process.h"
-
 namespace edgedraft::netsim {
 namespace {
 
@@ -42,32 +40,24 @@ fs::path models_folder() {
                        fs::path(EDGEDRAFT_SOURCE) / "models/demo"});
 }
 
-Result<fs::path> find_program(const std::string& name, const char* option, const fs::path& given) {
+Result<fs::path> find_lab(const fs::path& given) {
   if (!given.empty()) {
     if (is_program(given)) return fs::absolute(given);
-    return Error{Errc::io, std::string(option) + " " + given.string() + ": no program is there"};
+    return Error{Errc::io, "--lab-program " + given.string() + ": no program is there"};
   }
+  constexpr const char* kName = "edgedraft-lab";
   const fs::path here = own_program().parent_path();
-  const std::string part = name == "edgedraft" ? "client" : "server";
-  std::vector<fs::path> candidates{here / name, here / ".." / part / name};
+  std::vector<fs::path> candidates{here / kName, here / "lab" / kName};
   std::stringstream path(std::getenv("PATH") ? std::getenv("PATH") : "");
   for (std::string folder; std::getline(path, folder, ':');) {
-    candidates.push_back(fs::path(folder) / name);
+    candidates.push_back(fs::path(folder) / kName);
   }
   for (const fs::path& candidate : candidates) {
     if (is_program(candidate)) return fs::canonical(candidate);
   }
-  return Error{Errc::io, name +
-                             " is neither beside edgedraft-netsim nor in PATH: build it, or say "
-                             "where it is with " +
-                             option};
-}
-
-bool offers(const fs::path& program, const std::string& command, const std::string& option) {
-  std::vector<std::string> argv{program.string()};
-  if (!command.empty()) argv.push_back(command);
-  argv.push_back("--help");
-  return output_of(argv).find(option) != std::string::npos;
+  return Error{Errc::io,
+               "edgedraft-lab is neither beside edgedraft-netsim nor in PATH: build it, or say "
+               "where it is with --lab-program"};
 }
 
 }  // namespace edgedraft::netsim

@@ -15,13 +15,8 @@ std::filesystem::path share_folder();
 // The models that ship.
 std::filesystem::path models_folder();
 
-// `given` where it is not empty, else the program beside ours or in the same build, else in PATH.
-// Errors    io  it is not there; the message names the option
-Result<std::filesystem::path> find_program(const std::string& name, const char* option,
-                                           const std::filesystem::path& given);
-
-// Whether `program COMMAND --help` names that option.
-bool offers(const std::filesystem::path& program, const std::string& command,
-            const std::string& option);
+// edgedraft-lab: `given` if it is not empty, else the program beside ours or in the same build,
+// else in PATH. Errors    io  it is not there
+Result<std::filesystem::path> find_lab(const std::filesystem::path& given);
 
 }  // namespace edgedraft::netsim

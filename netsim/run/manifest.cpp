@@ -88,7 +88,7 @@ std::string file_hash(const fs::path& file) {
 }
 
 std::string experiment_hash(const Experiment& e, const std::vector<NetworkProfile>& networks,
-                            const Programs& programs, const std::string& driver,
+                            const fs::path& program, const std::string& driver,
                             std::uint32_t parallel) {
   std::string all = e.text + '\n' + driver + (e.quick ? "\nquick\n" : "\n");
   all += std::to_string(parallel) + '\n';
@@ -105,14 +105,14 @@ std::string experiment_hash(const Experiment& e, const std::vector<NetworkProfil
   for (const Prompt& prompt : e.prompts) {
     all += prompt.text + '\n' + prompt.reference + '\n' + prompt.task + '\n';
   }
-  for (const fs::path& program : {programs.client, programs.server, own_program()}) {
-    all += file_hash(program) + '\n';
+  for (const fs::path& file : {program, own_program()}) {
+    all += file_hash(file) + '\n';
   }
   return hex_of(all);
 }
 
 ordered_json make_manifest(const Experiment& e, const std::vector<NetworkProfile>& networks,
-                           const Programs& programs, const std::string& driver,
+                           const fs::path& program, const std::string& driver,
                            const TcpSettings& tcp, const std::vector<std::string>& command_line,
                            const std::string& hash, double expected_seconds) {
   ordered_json devices = ordered_json::array();
@@ -182,8 +182,7 @@ ordered_json make_manifest(const Experiment& e, const std::vector<NetworkProfile
           {"experiment", e.text},
           {"command_line", command_line},
           {"commit", kCommit},
-          {"client", text_or_null(output_of({programs.client.string(), "--version"}))},
-          {"server", text_or_null(output_of({programs.server.string(), "--version"}))},
+          {"program", text_or_null(output_of({program.string(), "--version"}))},
           {"driver", driver},
           {"tcp_slow_start_after_idle", tcp.slow_start_after_idle},
           {"kernel", kernel_name()},

@@ -16,11 +16,12 @@ std::string file_hash(const std::filesystem::path& file);
 
 // What tells one experiment from another: its file, the profiles' texts and traces, the models, the
 // files that arms' options name, the prompts with their tasks and what right answers to them are,
-// the three programs, the driver (which has to be the one that "auto" takes), how many lanes were
+// both programs, the driver (which has to be the one that "auto" takes), how many lanes were
 // asked for, and whether it is the quick form.
 std::string experiment_hash(const Experiment& experiment,
-                            const std::vector<NetworkProfile>& networks, const Programs& programs,
-                            const std::string& driver, std::uint32_t parallel);
+                            const std::vector<NetworkProfile>& networks,
+                            const std::filesystem::path& program, const std::string& driver,
+                            std::uint32_t parallel);
 
 // TCP as an experiment's links have it.
 struct TcpSettings {
@@ -31,8 +32,8 @@ struct TcpSettings {
 // manifest.json: everything that a reader needs to judge or repeat the results.
 nlohmann::ordered_json make_manifest(const Experiment& experiment,
                                      const std::vector<NetworkProfile>& networks,
-                                     const Programs& programs, const std::string& driver,
-                                     const TcpSettings& tcp,
+                                     const std::filesystem::path& program,
+                                     const std::string& driver, const TcpSettings& tcp,
                                      const std::vector<std::string>& command_line,
                                      const std::string& hash, double expected_seconds);
 

@@ -41,12 +41,14 @@ struct CycleSums {
   std::vector<double> gaps;  // between moments at which something new was to be read, ascending
   double retransmits = 0;
   std::uint64_t stalls = 0;
+  std::uint64_t late_drafts = 0;
 };
 
 CycleSums sum(const std::vector<ordered_json>& cycles) {
   CycleSums sums;
   double shown_at = -1;
   for (const ordered_json& cycle : cycles) {
+    sums.late_drafts += cycle.value("late_drafts", std::uint64_t{0});
     sums.draft += at(cycle, "draft_ms");
     sums.pack += at(cycle, "pack_ms");
     sums.network += at(cycle, "network_ms");
@@ -156,9 +158,10 @@ ordered_json run_record(const RunSource& s) {
   for (const char* key :
        {"cycles", "overlap", "tau", "target_calls", "drafted", "accepted", "streamed_tokens",
         "bytes_up", "bytes_down", "activation_bytes_raw", "activation_bytes_sent", "pad_bytes_down",
-        "offline_tokens", "rewritten_tokens", "reconnects", "resyncs", "late_drafts"}) {
+        "offline_tokens", "rewritten_tokens", "reconnects", "resyncs"}) {
     run[key] = stat(key);
   }
+  run["late_drafts"] = cycles.late_drafts;
   run["draft_ms"] = cycles.draft;
   run["pack_ms"] = cycles.pack;
   run["network_ms"] = cycles.network;

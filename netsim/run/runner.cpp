@@ -39,16 +39,9 @@ Result<std::unique_ptr<LinkDriver>> open_link(const NetworkProfile& profile,
   return make_link(profile, *kind, seed);
 }
 
-// What an arm needs and this build may lack is said before anything is measured.
-Result<void> check_arms(const Experiment& e, const Programs& programs) {
+// A missing bundle is an error before anything is measured.
+Result<void> check_arms(const Experiment& e) {
   for (const Arm& arm : e.arms) {
-    const auto lacking = [&](const char* what) {
-      return Error{Errc::unsupported, "arm '" + arm.name + "': " + what +
-                                          " is not available in this build; leave the arm out"};
-    };
-    if (arm.kind == Arm::Kind::server_speculation && !offers(programs.server, "", "--speculate")) {
-      return lacking("a server that speculates by itself (edgedraft-server --speculate)");
-    }
     const std::string bundle = arm.bundle.empty() ? e.target : arm.bundle + ".gguf";
     std::error_code ignored;
     if (!std::filesystem::is_regular_file(e.models / bundle, ignored)) {
@@ -90,7 +83,7 @@ class Runner {
     }
     if (auto tried = try_links(); !tried) return tried;
     const std::string hash =
-        experiment_hash(e_, networks_, options_.programs, driver_, options_.parallel);
+        experiment_hash(e_, networks_, options_.program, driver_, options_.parallel);
     auto opened =
         options_.dry_run
             ? ResultsFolder::look(options_.out, hash, options_.accept_any_link)
@@ -101,7 +94,7 @@ class Runner {
     announce(total, done_count());
     if (options_.dry_run) return {};
     if (!results_->resumed()) {
-      manifest_ = make_manifest(e_, networks_, options_.programs, driver_, tcp_,
+      manifest_ = make_manifest(e_, networks_, options_.program, driver_, tcp_,
                                 options_.command_line, hash, total);
       if (auto written = results_->write_manifest(manifest_); !written) return written;
     }
@@ -291,7 +284,7 @@ class Runner {
                                   .network = networks_[stage.network],
                                   .device = e_.devices[stage.device],
                                   .seed = stage.seed,
-                                  .programs = options_.programs,
+                                  .program = options_.program,
                                   .link = std::move(*link),
                                   .work = work,
                                   .cancelled = interrupted});
@@ -440,7 +433,7 @@ Result<RunTally> run_experiment(const Experiment& experiment, const RunnerOption
     networks.push_back(std::move(*network));
   }
   if (auto checked = check_round_trips(experiment, networks); !checked) return checked.error();
-  if (auto checked = check_arms(experiment, options.programs); !checked) return checked.error();
+  if (auto checked = check_arms(experiment); !checked) return checked.error();
   catch_interrupts();
   Runner runner(experiment, options, std::move(networks));
   if (auto ran = runner.run(); !ran) return ran.error();

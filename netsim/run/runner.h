@@ -20,7 +20,7 @@ struct RunnerOptions {
   // Links and servers side by side, each with its own answers; 0: as many as do not disturb what is
   // measured.
   std::uint32_t parallel = 0;
-  Programs programs;
+  std::filesystem::path program;  // edgedraft-lab
   std::vector<std::string> command_line;
 };
 

@@ -143,7 +143,8 @@ const Testbed::Server& Testbed::server_of(const Arm& arm) const {
 Result<Testbed::Server> Testbed::start_server(const std::string& speculates_with) {
   const Experiment& e = parts_.experiment;
   const std::uint32_t sessions = std::max(kSessionsMin, 2 * std::ranges::max(e.clients));
-  std::vector<std::string> argv{parts_.programs.server.string(),
+  std::vector<std::string> argv{parts_.program.string(),
+                                "server",
                                 "--model",
                                 (e.models / e.target).string(),
                                 "--listen",
@@ -256,7 +257,7 @@ Result<std::vector<std::string>> Testbed::client_command(const Arm& arm, const T
                                                                 : server_of(arm).device_address;
   const std::uint32_t deadline_ms =
       arm.deadline_ms.value_or(writes_offline(arm) ? e.deadline_ms : kNoDeadlineMs);
-  std::vector<std::string> argv{parts_.programs.client.string(),
+  std::vector<std::string> argv{parts_.program.string(),
                                 "run",
                                 "--json",
                                 "-f",

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <chrono>
+#include <filesystem>
 #include <functional>
 #include <map>
 #include <memory>
@@ -17,11 +18,6 @@
 
 namespace edgedraft::netsim {
 
-struct Programs {
-  std::filesystem::path client;
-  std::filesystem::path server;
-};
-
 // What came of one trial, a run a client.
 struct TrialOutcome {
   std::vector<nlohmann::ordered_json> runs;
@@ -37,7 +33,7 @@ class Testbed {
     const NetworkProfile& network;
     const DeviceProfile& device;
     std::uint64_t seed;
-    const Programs& programs;
+    const std::filesystem::path& program;  // edgedraft-lab, both ends
     std::unique_ptr<LinkDriver> link;
     std::filesystem::path work;  // a folder for files in passing
     std::function<bool()> cancelled;

@@ -33,9 +33,7 @@ PassLoop::PassLoop(const SessionParts& parts, const PassLoopOptions& options,
       metrics_(options.metrics),
       probe_(parts.decoder.backend()),
       sessions_(parts, options.sessions, now_),
-      delivery_({.speculation = options.speculation,
-                 .metrics = metrics_,
-                 .now = now_}),
+      delivery_({.speculation = options.speculation, .metrics = metrics_, .now = now_}),
       admission_(sessions_, delivery_, options.sessions.waiting_max),
       planner_({.pass_rows_max = options.pass_rows_max, .prompt_rows = options.prompt_rows}) {
   EDGEDRAFT_CHECK(options.prompt_rows >= 1 && options.prompt_rows < options.pass_rows_max &&
@@ -316,10 +314,7 @@ std::optional<DeviceError> PassLoop::run(std::span<const RowShare> plan,
   }
   try {
     const std::uint32_t rows = run_pass(decoder_, shares);
-    if (const Duration pace = options_.pace ? options_.pace(rows) : Duration::zero();
-        pace > Duration::zero()) {
-      options_.wait_until(started + pace);
-    }
+    if (options_.pace) options_.wait_until(started + options_.pace(rows));
     if (rows == 0) return std::nullopt;
     ++count_.passes;
     count_.rows += rows;

@@ -33,8 +33,7 @@ namespace edgedraft {
 
 struct PassLoopOptions {
   SessionStore::Limits sessions{};
-  // Least time of a pass over so many rows: a small model at a larger one's pace. Empty, or zero:
-  // none.
+  // Least time of a pass over so many rows. Empty: none.
   std::function<Duration(std::uint32_t rows)> pace{};
   // Waits for the end of a paced pass.
   std::function<void(Instant)> wait_until = [](Instant end) { std::this_thread::sleep_until(end); };

@@ -125,17 +125,6 @@ void declare_server_options(CLI::App& app, ServerOptions& o) {
       ->type_name("SECONDS")
       ->check(in_range(0.0, 3600.0))
       ->capture_default_str();
-  app.add_option("--pace-ms", o.pace_ms,
-                 "Least time of a target pass: a small model at a large one's pace")
-      ->type_name("MS")
-      ->check(in_range(0u, 60'000u))
-      ->capture_default_str();
-  app.add_option("--pace-profile", o.pace_profile,
-                 "The same by a device profile (TOML): time of a pass by its number of rows. "
-                 "Activations are padded to the size of the profile's model, if it states one")
-      ->type_name("FILE");
-  app.add_flag("--no-payload-padding", o.no_payload_padding,
-               "Keep a profile's pace with the model's own, smaller payloads");
   app.add_option(
          "--speculate", o.speculate,
          "Draft on the server where clients' drafts are missing, in streams and between hints: the "

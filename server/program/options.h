@@ -2,9 +2,14 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <string>
 
+#include "server/passes/pass_loop.h"
 #include "server/program/model_host.h"
+#include "server/proposers/speculation.h"
+#include "shared/base/error.h"
+#include "shared/drafting/drafter_kind.h"
 #include "shared/program/options.h"
 #include "shared/protocol/limits.h"
 
@@ -13,6 +18,14 @@ class App;
 }
 
 namespace edgedraft {
+
+// What the lab's programs (netsim/lab) change of a server. Empty ones change nothing.
+struct ServerHooks {
+  // Errors end the server.
+  std::function<Result<void>(ModelHost&)> on_loaded;
+  std::function<Result<void>(SpeculationOptions&, const DrafterFacts&)> set_speculation;
+  std::function<void(PassLoopOptions&)> set_passes;
+};
 
 // What edgedraft-server is told, as it was written, each value within what its option takes.
 struct ServerOptions {
@@ -39,12 +52,10 @@ struct ServerOptions {
   std::string metrics;
   std::uint32_t drain_timeout_s = 30;
   double measure_s = 1.0;
-  std::uint32_t pace_ms = 0;
-  std::filesystem::path pace_profile;
-  bool no_payload_padding = false;
   std::string speculate;
   std::string log_level = "info";
   std::string log_format = "text";
+  ServerHooks hooks{};
 };
 
 void declare_server_options(CLI::App& app, ServerOptions& options);

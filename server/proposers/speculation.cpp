@@ -63,9 +63,6 @@ Drafted Speculation::draft(const TargetSession& session, std::unique_ptr<Session
   }
   Proposal proposal = propose(session, proposer, limits);
   Drafted drafted{.tree = std::move(proposal.tree), .probes = std::move(proposal.probes)};
-  if (!drafted.tree.empty() && options_.step_pace > Duration::zero()) {
-    options_.wait_until(started + options_.step_pace * shape.depth);
-  }
   drafted.time = options_.now() - started;
   if (!drafted.tree.empty()) budget_.observe_drafting(drafted.tree.row_count(), drafted.time);
   return drafted;
@@ -85,7 +82,10 @@ Proposal Speculation::propose(const TargetSession& session,
                               std::unique_ptr<SessionProposer>& proposer,
                               const ProposalLimits& limits) {
   try {
-    if (!proposer) proposer = source_.make(count_);
+    if (!proposer) {
+      proposer = source_.make(count_);
+      if (options_.decorate) proposer = options_.decorate(std::move(proposer));
+    }
     return proposer->propose(session, limits);
   } catch (const DeviceError& error) {
     proposer.reset();

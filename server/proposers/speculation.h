@@ -5,7 +5,6 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <thread>
 
 #include "server/proposers/probe_budget.h"
 #include "server/proposers/speculation_budget.h"
@@ -30,13 +29,11 @@ struct SpeculationOptions {
   std::uint32_t context_count;  // tokens that a session can hold
   // ProposerSource::joins_hints of a drafter's proposers.
   bool joins_hints = false;
-  // Least time of a drafting step: a small drafter at a larger one's pace.
-  Duration step_pace{};
+  // Wraps each proposer that is made. Empty: none is wrapped.
+  std::function<std::unique_ptr<SessionProposer>(std::unique_ptr<SessionProposer>)> decorate{};
   // Told why a drafter could not be made or failed; its session streams plainly.
   std::function<void(const std::string& why)> on_failure = [](const std::string&) {};
   std::function<Instant()> now = [] { return Clock::now(); };
-  // Waits for the end of a paced step.
-  std::function<void(Instant)> wait_until = [](Instant end) { std::this_thread::sleep_until(end); };
 };
 
 // Where sessions' proposers come from.

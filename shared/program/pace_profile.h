@@ -12,8 +12,8 @@
 namespace edgedraft {
 
 // How fast named hardware runs named models, so that a small model can be slowed to a large one's
-// pace: a device profile of docs/experiments.md. Both programs take one with --pace-profile; the
-// server reads the target's part of it, the client the drafter's.
+// pace: a device profile of docs/experiments.md. edgedraft-lab takes one with --pace-profile: its
+// server reads the target's part of it, its client the drafter's.
 class PaceProfile {
  public:
   // Where a drafter runs: on the device, or beside the target.

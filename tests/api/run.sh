@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Has clients of OpenAI's API from npm, and a browser, use `edgedraft serve`: run.sh SERVER CLIENT MODELS WORK
-# [PATTERN], with the two programs, the folder of the demo models, one to install packages to, and, for
+# Has clients of OpenAI's API from npm, and a browser, use `edgedraft serve`: run.sh SERVER CLIENT LAB MODELS WORK
+# [PATTERN], with the programs, the folder of the demo models, one to install packages to, and, for
 # some of the tests, what their names have in them. Exits with 77 where there is no npm, or none of its
 # packages can be had. Without Chromium the page alone is left out.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
-server=$1 client=$2 models=$3 work=$4 pattern=${5:-}
+server=$1 client=$2 lab=$3 models=$4 work=$5 pattern=${6:-}
 
 # What is left out, for want of what, and why, as tests/support/skip.h says it: scripts/test.sh counts
 # these lines. Ends where that is required.
@@ -87,7 +87,7 @@ ready plain
 read -r _ plain _ <plain.out
 
 # For the page: a server that takes its time, and can be stopped.
-"$server" --model "$models/target.gguf" --bundle "$models/moa-tli1.gguf" --listen 127.0.0.1:0 \
+"$lab" server --model "$models/target.gguf" --bundle "$models/moa-tli1.gguf" --listen 127.0.0.1:0 \
   --state page-state --pace-ms 60 >page-server.out 2>page-server.err &
 processes+=($!)
 export EDGEDRAFT_PAGE_SERVER=$!

@@ -6,6 +6,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "netsim/lab/paced_proposer.h"
 #include "netsim/run/prompt_file.h"
 #include "shared/base/percentile.h"
 #include "shared/base/progress.h"
@@ -204,9 +205,15 @@ Result<int> run_server(const ServerBenchOptions& o) {
             *backend, *(*host)->drafters()[0].model, (*host)->drafters()[0].tap.get(),
             {.tree = shape,
              .context_count = (*host)->context_count(),
-             .step_pace = profile.draft_step(drafter, PaceProfile::Place::beside_target),
-             .now = [&clock] { return clock.now(); },
-             .wait_until = [&clock](Instant end) { clock.skip_to(end); }});
+             .decorate =
+                 [&clock, step = profile.draft_step(drafter, PaceProfile::Place::beside_target)](
+                     std::unique_ptr<SessionProposer> proposer) {
+                   return std::make_unique<PacedProposer>(
+                       std::move(proposer), step,
+                       PaceClock{.now = [&clock] { return clock.now(); },
+                                 .wait_until = [&clock](Instant end) { clock.skip_to(end); }});
+                 },
+             .now = [&clock] { return clock.now(); }});
       }
       auto result =
           simulate_serving({.host = **host,

@@ -9,9 +9,9 @@
 #include <semaphore>
 #include <thread>
 
-#include "client/experiments/oracle_drafter.h"
-#include "client/experiments/paced_drafter.h"
 #include "client/generation/generation.h"
+#include "netsim/lab/oracle_drafter.h"
+#include "netsim/lab/paced_drafter.h"
 #include "netsim/link/delay_law.h"
 #include "netsim/link/stream_link.h"
 #include "shared/base/check.h"

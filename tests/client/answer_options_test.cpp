@@ -41,7 +41,6 @@ TEST(AnswerOptionsTest, DefaultsAreTheDocumentedOnes) {
   EXPECT_EQ(config->generation.deadline, 3000ms);
   EXPECT_EQ(config->generation.resync, wire::ResyncPolicy::check);
   EXPECT_EQ(config->generation.resync_wait, 0ms);
-  EXPECT_EQ(config->pace.least, 0ms);
   EXPECT_TRUE(config->generation.sampling.greedy());
   EXPECT_EQ(config->generation.sampling.seed, 0u);
 }
@@ -91,8 +90,6 @@ TEST(AnswerOptionsTest, TakesWhatIsRight) {
                              "keep",
                              "--resync-wait-ms",
                              "9",
-                             "--pace-ms",
-                             "30",
                              "--device",
                              "cpu",
                              "--threads",
@@ -115,7 +112,6 @@ TEST(AnswerOptionsTest, TakesWhatIsRight) {
   EXPECT_EQ(config->generation.deadline, 500ms);
   EXPECT_EQ(config->generation.resync, wire::ResyncPolicy::keep);
   EXPECT_EQ(config->generation.resync_wait, 9ms);
-  EXPECT_EQ(config->pace.least, 30ms);
   EXPECT_EQ(config->thread_count, 2u);
   EXPECT_EQ(config->kv_type, DType::f16);
   EXPECT_TRUE(config->raw);
@@ -182,7 +178,6 @@ INSTANTIATE_TEST_SUITE_P(
         Mistake{{"--chain", "33"}, "--chain"},
         Mistake{{"--chain", "4", "--tree", "8,6,62"}, "exclude each other"},
         Mistake{{"--plain", "--tree", "0,6,62"}, "--tree"},
-        Mistake{{"--plain", "--pace-ms", "20"}, "--plain"},
         Mistake{{"--private-found", "refuse"}, "--private-detect"},
         Mistake{{"--max-tokens", "0"}, "--max-tokens"},
         Mistake{{"--max-tokens", "-1"}, "--max-tokens"},
@@ -195,10 +190,9 @@ INSTANTIATE_TEST_SUITE_P(
         Mistake{{"--top-p", "nan"}, "--top-p"}, Mistake{{"--min-p", "-0.1"}, "--min-p"},
         Mistake{{"--min-p", "2"}, "--min-p"}, Mistake{{"--deadline-ms", "0"}, "--deadline-ms"},
         Mistake{{"--resync-wait-ms", "-1"}, "--resync-wait-ms"},
-        Mistake{{"--pace-ms", "-1"}, "--pace-ms"}, Mistake{{"--threads", "-1"}, "--threads"},
-        Mistake{{"--resync", "maybe"}, "--resync"}, Mistake{{"--device", "vulkan:"}, "--device"},
-        Mistake{{"--device", "vulkan:x"}, "--device"}, Mistake{{"--kv-type", "q8_0"}, "--kv-type"},
-        Mistake{{"--device", "vulkan:-1"}, "--device"},
+        Mistake{{"--threads", "-1"}, "--threads"}, Mistake{{"--resync", "maybe"}, "--resync"},
+        Mistake{{"--device", "vulkan:"}, "--device"}, Mistake{{"--device", "vulkan:x"}, "--device"},
+        Mistake{{"--kv-type", "q8_0"}, "--kv-type"}, Mistake{{"--device", "vulkan:-1"}, "--device"},
         Mistake{{"--device", "vulkan:1 "}, "--device"}, Mistake{{"--device", ""}, "--device"},
         Mistake{{"--device", "tpu"}, "edgedraft devices"},
         Mistake{{"--log-level", "loud"}, "--log-level"},
@@ -324,28 +318,6 @@ TEST(AnswerOptionsTest, TheTokenIsTheFilesOnlyLine) {
   ASSERT_FALSE(missing);
   EXPECT_EQ(missing.error().code, Errc::io);
   EXPECT_NE(missing.error().message.find("none"), std::string::npos);
-}
-
-TEST(AnswerOptionsTest, MeasurementsNeedWhatTheyAreAbout) {
-  for (const auto& [arguments, says] :
-       std::initializer_list<std::pair<std::vector<std::string>, const char*>>{
-           {{"--offline-after", "0"}, "--offline-after"},
-           {{"--offline-after", "5", "--plain"}, "no drafter to write on"},
-           {{"--pace-beside-target"}, "--pace-profile"},
-           {{"--pace-profile", "/nowhere.toml"}, "no such device profile"},
-           {{"--pace-profile", "x.toml", "--pace-ms", "3"}, "exclude each other"},
-           {{"--oracle", "/nowhere.json"}, "/nowhere.json"},
-           {{"--oracle", "x.json", "--plain"}, "--plain does not"},
-           {{"--oracle-acceptance", "0.5"}, "need --oracle"},
-           {{"--oracle-seed", "0"}, "need --oracle"},
-           {{"--oracle", "x.json", "--oracle-acceptance", "1.5"}, "from 0 to 1"}}) {
-    const auto config = parse(arguments);
-    ASSERT_FALSE(config) << arguments[0];
-    EXPECT_NE(config.error().message.find(says), std::string::npos) << config.error().message;
-  }
-  const auto config = parse({"--offline-after", "5"});
-  ASSERT_TRUE(config);
-  EXPECT_EQ(config->offline_after, 5u);
 }
 
 }  // namespace

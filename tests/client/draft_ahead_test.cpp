@@ -6,7 +6,7 @@
 #include <map>
 #include <numeric>
 
-#include "client/experiments/oracle_drafter.h"
+#include "netsim/lab/oracle_drafter.h"
 #include "server/hints/hint_tree.h"
 #include "shared/base/prefix_hash.h"
 #include "shared/base/random.h"

@@ -10,8 +10,8 @@
 #include <utility>
 
 #include "client/engine/bundle_file.h"
-#include "client/experiments/cut_link.h"
-#include "client/experiments/paced_drafter.h"
+#include "netsim/lab/cut_link.h"
+#include "netsim/lab/paced_drafter.h"
 #include "shared/net/client_link.h"
 #include "shared/net/link_plug.h"
 #include "tests/client/generation_rig.h"

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "client/experiments/cut_link.h"
+#include "netsim/lab/cut_link.h"
 #include "shared/drafting/eagle/eagle_kind.h"
 #include "shared/drafting/medusa/medusa_kind.h"
 #include "tests/support/driven_answer.h"

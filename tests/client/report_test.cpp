@@ -52,7 +52,6 @@ TEST(ReportTest, HasEveryStableNameWithItsValue) {
                               .device = "cpu",
                               .device_name = "A processor",
                               .device_reason = "asked for",
-                              .pace = {.least = 30ms},
                               .tokenizer_fingerprint = Digest{}};
   const std::string line = to_json(report(), config);
   EXPECT_EQ(line.find('\n'), std::string::npos);
@@ -89,7 +88,6 @@ TEST(ReportTest, HasEveryStableNameWithItsValue) {
   EXPECT_EQ(answer["config"]["device"], "cpu");
   EXPECT_EQ(answer["config"]["device_name"], "A processor");
   EXPECT_EQ(answer["config"]["device_reason"], "asked for");
-  EXPECT_EQ(answer["config"]["paced"], true);
   EXPECT_EQ(answer["config"]["tree"], (json{{"breadth", 8}, {"depth", 6}, {"nodes", 62}}));
   EXPECT_EQ(answer["config"]["fingerprints"]["tokenizer"], std::string(64, '0'));
   EXPECT_EQ(answer["config"]["fingerprints"]["target"], nullptr);
@@ -100,7 +98,6 @@ TEST(ReportTest, PlainDecodingHasNoTreeAndATauOfOne) {
   AnswerReport empty;
   const json answer = json::parse(to_json(empty, {.config = plain}));
   EXPECT_EQ(answer["config"]["tree"], nullptr);
-  EXPECT_EQ(answer["config"]["paced"], false);
   EXPECT_EQ(answer["stats"]["tau"], 1.0);
   EXPECT_EQ(answer["stats"]["tokens_per_second"], 0.0);
 }

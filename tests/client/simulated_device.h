@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "client/engine/turn.h"
-#include "client/experiments/paced_drafter.h"
 #include "client/generation/generation.h"
+#include "netsim/lab/paced_drafter.h"
 #include "server/passes/pass_loop.h"
 #include "shared/drafting/independent/independent_drafter.h"
 #include "shared/drafting/moa/moa_drafter.h"

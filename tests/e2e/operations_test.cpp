@@ -108,14 +108,11 @@ TEST_F(OperationsTest, MetricsTellWhatTheClientSaw) {
 TEST_F(OperationsTest, WhileItLoadsItLivesIsNotReadyAndEndsOnASignal) {
   const std::string index = scratch_ / "index";
   ASSERT_EQ(mkfifo(index.c_str(), 0600), 0);
-  const auto profile = scratch_.write(
-      "profile.toml", "[target]\npass_ms = [[1, 1]]\n[activation_bytes]\n\"moa-tli0\" = 2048\n");
   Process server({EDGEDRAFT_SERVER, "--model", demo_model("target"), "--bundle",
-                  demo_model("moa-tli0"), "--pace-profile", profile, "--index", index, "--listen",
-                  "127.0.0.1:0", "--state", scratch_ / "state", "--metrics", "127.0.0.1:0"},
+                  demo_model("moa-tli0"), "--index", index, "--listen", "127.0.0.1:0", "--state",
+                  scratch_ / "state", "--metrics", "127.0.0.1:0"},
                  scratch_ / "server");
-  // Its model and drafter are there, and the index is next.
-  ASSERT_TRUE(server.wait_for_error("padded payloads")) << server.err();
+  ASSERT_TRUE(server.wait_for_error("computing on")) << server.err();
   EXPECT_TRUE(metrics_page(server, "/health").starts_with("HTTP/1.1 200 "));
   const std::string ready = metrics_page(server, "/ready");
   EXPECT_TRUE(ready.starts_with("HTTP/1.1 503 ")) << ready;

@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <fstream>
 #include <sstream>
@@ -28,6 +29,15 @@ std::string read_file(const std::filesystem::path& path) {
 
 std::filesystem::path with_suffix(const std::filesystem::path& prefix, const char* suffix) {
   return prefix.string() + suffix;
+}
+
+// Whether edgedraft-lab alone takes one of these options.
+bool is_experiment(const std::vector<std::string>& options) {
+  constexpr const char* kPrefixes[] = {"--pace-", "--cycles", "--offline-after", "--oracle"};
+  return std::ranges::any_of(options, [&](const std::string& option) {
+    return std::ranges::any_of(kPrefixes,
+                               [&](const char* prefix) { return option.starts_with(prefix); });
+  });
 }
 
 }  // namespace
@@ -136,23 +146,13 @@ std::vector<std::string> joined(std::vector<std::string> options,
 Server::Server(const test::TemporaryDirectory& scratch, std::vector<std::string> options,
                const std::string& listen) {
   static std::atomic<int> count = 0;
-  std::vector<std::string> command{EDGEDRAFT_SERVER,
-                                   "--model",
-                                   demo_model("target"),
-                                   "--bundle",
-                                   demo_model("moa-tli0"),
-                                   "--bundle",
-                                   demo_model("moa-tli1"),
-                                   "--bundle",
-                                   demo_model("eagle"),
-                                   "--bundle",
-                                   demo_model("eagle-hass"),
-                                   "--bundle",
-                                   demo_model("independent"),
-                                   "--listen",
-                                   listen,
-                                   "--state",
-                                   scratch / "server-state"};
+  std::vector<std::string> command{EDGEDRAFT_SERVER};
+  if (is_experiment(options)) command = {EDGEDRAFT_LAB, "server"};
+  command.insert(command.end(),
+                 {"--model", demo_model("target"), "--bundle", demo_model("moa-tli0"), "--bundle",
+                  demo_model("moa-tli1"), "--bundle", demo_model("eagle"), "--bundle",
+                  demo_model("eagle-hass"), "--bundle", demo_model("independent"), "--listen",
+                  listen, "--state", scratch / "server-state"});
   command.insert(command.end(), options.begin(), options.end());
   process_ = std::make_unique<Process>(command, scratch / ("server" + std::to_string(count++)));
   if (!process_->wait_for_output("\n")) {
@@ -168,7 +168,8 @@ Server::Server(const test::TemporaryDirectory& scratch, std::vector<std::string>
 
 std::unique_ptr<Process> start_client(const test::TemporaryDirectory& scratch,
                                       const std::string& name, std::vector<std::string> options) {
-  std::vector<std::string> command{EDGEDRAFT_CLIENT, "run", "--json"};
+  std::vector<std::string> command{is_experiment(options) ? EDGEDRAFT_LAB : EDGEDRAFT_CLIENT, "run",
+                                   "--json"};
   command.insert(command.end(), options.begin(), options.end());
   return std::make_unique<Process>(
       command, scratch / name, "",

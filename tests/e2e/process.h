@@ -44,7 +44,7 @@ class Process {
   int status_ = -1;
 };
 
-// edgedraft-server with the demo models on a free port of loopback.
+// edgedraft-server with the demo models on a free port of loopback; the lab's with --pace-...
 class Server {
  public:
   explicit Server(const test::TemporaryDirectory& scratch, std::vector<std::string> options = {},
@@ -60,7 +60,7 @@ class Server {
   std::string pin_;
 };
 
-// `edgedraft run --json` with these further options.
+// `edgedraft run --json` with these further options; the lab's if one of them is an experiment's.
 std::unique_ptr<Process> start_client(const test::TemporaryDirectory& scratch,
                                       const std::string& name, std::vector<std::string> options);
 

@@ -220,7 +220,9 @@ TEST_F(ProgramsTest, ALogOfCyclesOnAFullDiskFailsTheRun) {
        "-p", kQuestion, "--max-tokens", "20", "--cycles", "/dev/full"});
   EXPECT_EQ(client->wait(), 1) << client->err();
   EXPECT_NE(client->err().find("--cycles /dev/full"), std::string::npos) << client->err();
-  EXPECT_EQ(json::parse(client->out())["error"]["code"], "io");
+  const std::string out = client->out();
+  const auto last = out.rfind('\n', out.size() - 2) + 1;
+  EXPECT_EQ(json::parse(out.substr(last))["error"]["code"], "io");
 }
 
 TEST_F(ProgramsTest, SaysWhereItDraftsAndWhy) {
@@ -553,7 +555,7 @@ TEST(VariablesTest, EachBelongsToOneProgramAndOnceToACommand) {
   // Marks the processes of a link; an option named --link would set it.
   std::map<std::string, std::string> owners{{"EDGEDRAFT_NETSIM_LINK", "stray processes"}};
   for (const std::string program :
-       {EDGEDRAFT_CLIENT, EDGEDRAFT_SERVER, EDGEDRAFT_NETSIM, EDGEDRAFT_BENCH}) {
+       {EDGEDRAFT_CLIENT, EDGEDRAFT_SERVER, EDGEDRAFT_LAB, EDGEDRAFT_NETSIM, EDGEDRAFT_BENCH}) {
     Process nonsense({program, "NONSENSE"}, scratch / "nonsense");
     ASSERT_EQ(nonsense.wait(), 2);
     std::smatch list;

@@ -140,9 +140,10 @@ TEST_F(RejectionTest, TruncatedModelFilesAreNamedByBothPrograms) {
 TEST_F(RejectionTest, APaceIsGivenOnceWhereverItComesFrom) {
   const std::string config = scratch_ / "server.toml";
   std::ofstream(config) << "pace-ms = 30\n";
-  Process server({EDGEDRAFT_SERVER, "--model", demo_model("target"), "--listen", "127.0.0.1:0",
-                  "--state", scratch_ / "state", "--config", config, "--pace-profile", "any.toml"},
-                 scratch_ / "server");
+  Process server(
+      {EDGEDRAFT_LAB, "server", "--model", demo_model("target"), "--listen", "127.0.0.1:0",
+       "--state", scratch_ / "state", "--config", config, "--pace-profile", "any.toml"},
+      scratch_ / "server");
   EXPECT_EQ(server.wait(), 2);
   EXPECT_NE(server.err().find("--pace-ms"), std::string::npos) << server.err();
 }
@@ -154,7 +155,7 @@ TEST_F(RejectionTest, AProfileThatListsOtherDraftersIsRefused) {
                      "[draft.step_ms]\n\"moa-tli1\" = 1\n[beside_target.step_ms]\nmedusa = 1\n"
                      "[activation_bytes]\nmedusa = 2048\n");
   const auto expect_no_start = [&](const Options& more, const std::string& table) {
-    Process server(joined({EDGEDRAFT_SERVER, "--model", demo_model("target"), "--bundle",
+    Process server(joined({EDGEDRAFT_LAB, "server", "--model", demo_model("target"), "--bundle",
                            demo_model("moa-tli0"), "--pace-profile", profile, "--listen",
                            "127.0.0.1:0", "--state", scratch_ / "state"},
                           more),
@@ -284,7 +285,7 @@ TEST_F(RejectionTest, NumbersThatAreNoneAreMistakesThatSayWhatIsTaken) {
                                  Options{EDGEDRAFT_CLIENT, "perplexity", "--window", "abc"},
                                  Options{EDGEDRAFT_CLIENT, "convert", "--draft-vocab", "abc"},
                                  Options{EDGEDRAFT_CLIENT, "index", "--seed", "abc"},
-                                 Options{EDGEDRAFT_SERVER, "--pace-ms", "abc"}}) {
+                                 Options{EDGEDRAFT_SERVER, "--max-queue", "abc"}}) {
     Process program(command, scratch_ / "program");
     EXPECT_EQ(program.wait(), 2) << command[0];
     EXPECT_NE(program.err().find("'abc': give a number from "), std::string::npos) << program.err();

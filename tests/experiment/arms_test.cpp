@@ -44,7 +44,7 @@ TEST_F(ExperimentProgramsTest, SyntheticDraftsErrAlikeInAllArmsAndElsewhereInEac
                            "acceptance = 0.7\n"
                            "[[arm]]\nname = \"chain\"\nkind = \"split\"\nbundle = "
                            "\"moa-tli0\"\nchain = 3\nacceptance = 0.7\n";
-  ASSERT_EQ(run(write(text), {"--no-report", "--client-program", noting_client()}), 0) << error_;
+  ASSERT_EQ(run(write(text), {"--no-report", "--lab-program", noting_lab()}), 0) << error_;
   std::map<std::string, int> arms_of;  // by seed
   std::ifstream calls(scratch_ / "calls");
   for (std::string line; std::getline(calls, line);) {

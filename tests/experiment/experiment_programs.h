@@ -53,11 +53,11 @@ class ExperimentProgramsTest : public ::testing::Test {
     error_ = process.err();
     return status;
   }
-  // The client, after it has noted in scratch_ / "calls" with what it was called.
-  std::filesystem::path noting_client() const {
-    auto file = scratch_ / "noting-client";
+  // The lab, after it has noted in scratch_ / "calls" with what it was called.
+  std::filesystem::path noting_lab() const {
+    auto file = scratch_ / "noting-lab";
     std::ofstream(file) << "#!/bin/sh\necho \"$*\" >> " << (scratch_ / "calls") << "\nexec "
-                        << EDGEDRAFT_CLIENT << " \"$@\"\n";
+                        << EDGEDRAFT_LAB << " \"$@\"\n";
     std::filesystem::permissions(file, std::filesystem::perms::owner_all);
     return file;
   }
@@ -72,6 +72,9 @@ class ExperimentProgramsTest : public ::testing::Test {
   std::size_t lines_so_far() const {
     std::ifstream in(out() / "runs.jsonl");
     return static_cast<std::size_t>(std::count(std::istreambuf_iterator<char>(in), {}, '\n'));
+  }
+  static std::string lab(const std::string& command) {
+    return std::string(EDGEDRAFT_LAB) + '\0' + command;
   }
   // Processes of that program that have our folder on their command line.
   std::vector<int> processes_of(const std::string& program) const {

@@ -54,10 +54,10 @@ TEST_F(ExperimentProgramsTest, GoesOnAfterBeingKilledAndLeavesNoProcess) {
   EXPECT_EQ(run(file), 2);  // there is something already
   EXPECT_NE(error_.find("--resume"), std::string::npos);
   // Answers of two builds are not one experiment's.
-  const std::filesystem::path rebuilt = scratch_ / "edgedraft";
-  std::filesystem::copy_file(EDGEDRAFT_CLIENT, rebuilt);
+  const std::filesystem::path rebuilt = scratch_ / "edgedraft-lab";
+  std::filesystem::copy_file(EDGEDRAFT_LAB, rebuilt);
   std::ofstream(rebuilt, std::ios::app) << '\n';
-  EXPECT_EQ(run(file, {"--resume", "--client-program", rebuilt}), 2);
+  EXPECT_EQ(run(file, {"--resume", "--lab-program", rebuilt}), 2);
   EXPECT_NE(error_.find("programs were changed"), std::string::npos) << error_;
   ASSERT_EQ(run(file, {"--no-report", "--resume"}), 0) << error_;
   const auto runs = lines("runs.jsonl");
@@ -83,8 +83,7 @@ TEST_F(ExperimentProgramsTest, ResumingRefusesWhatWouldMixTwoSettings) {
         << process.err();
   };
   refused(command(file, {"--no-report", "--resume", "--parallel", "2"}));
-  auto other_runner = command(file, {"--no-report", "--resume", "--client-program",
-                                     EDGEDRAFT_CLIENT, "--server-program", EDGEDRAFT_SERVER});
+  auto other_runner = command(file, {"--no-report", "--resume", "--lab-program", EDGEDRAFT_LAB});
   other_runner[0] = scratch_ / "edgedraft-netsim";
   std::filesystem::copy_file(EDGEDRAFT_NETSIM, other_runner[0]);
   std::ofstream(other_runner[0], std::ios::app) << '\n';
@@ -192,14 +191,14 @@ TEST_F(ExperimentProgramsTest, AServerThatIsKilledEndsTheRunWithAWord) {
   Process process(command(write(experiment("repetitions = 50\n")), {"--no-report"}),
                   scratch_ / "run");
   wait_for_lines(1, process);
-  EXPECT_EQ(kill_programs(EDGEDRAFT_SERVER), 1);
+  EXPECT_EQ(kill_programs(lab("server")), 1);
   EXPECT_EQ(process.wait(120s), 3);
   EXPECT_NE(process.err().find("the server ended"), std::string::npos) << process.err();
   EXPECT_EQ(processes(), 0u);
 }
 
 TEST_F(ExperimentProgramsTest, AServerThatDoesNotStartEndsTheRunWithAWord) {
-  EXPECT_EQ(run(write(experiment()), {"--server-program", "/bin/false"}), 3);
+  EXPECT_EQ(run(write(experiment()), {"--lab-program", "/bin/false"}), 3);
   EXPECT_NE(error_.find("the server did not start, it ended with status 1; it said nothing"),
             std::string::npos)
       << error_;
@@ -230,7 +229,7 @@ TEST_F(ExperimentProgramsTest, AKilledClientIsAFailureThatIsToldAndMadeAgain) {
   Process process(command(file, {"--no-report"}), scratch_ / "run");
   wait_for_lines(1, process);
   const auto deadline = std::chrono::steady_clock::now() + 60s;
-  while (kill_programs(EDGEDRAFT_CLIENT) == 0 && std::chrono::steady_clock::now() < deadline) {
+  while (kill_programs(lab("run")) == 0 && std::chrono::steady_clock::now() < deadline) {
   }
   ASSERT_EQ(process.wait(120s), 1) << process.err();
   EXPECT_NE(process.err().find("1 of 32 answers failed"), std::string::npos) << process.err();
@@ -305,7 +304,7 @@ TEST_F(ExperimentProgramsTest, ADeadlineBindsItsArmAlone) {
       "deadline_ms = 888\n[[arm]]\nname = \"other\"\nkind = \"split\"\n"
       "bundle = \"moa-tli0\"\n";
   ASSERT_EQ(run(write(experiment("deadline_ms = 999\n") + more),
-                {"--no-report", "--client-program", noting_client()}),
+                {"--no-report", "--lab-program", noting_lab()}),
             0)
       << error_;
   std::ifstream calls(scratch_ / "calls");
@@ -364,9 +363,8 @@ TEST_F(ExperimentProgramsTest, TheUsersFoldersStayAsTheyAre) {
   }
 }
 
-TEST_F(ExperimentProgramsTest, WhatThisBuildLacksIsRefusedBeforeAnythingRuns) {
-  const std::string more = "[[arm]]\nname = \"ahead\"\nkind = \"split\"\nbundle = \"moa-tli0\"\n";
-  EXPECT_EQ(run(write(experiment() + more + "hold = \"sometimes\"\n")), 2);
+TEST_F(ExperimentProgramsTest, RefusesMistakesBeforeAnythingRuns) {
+  EXPECT_EQ(run(write(experiment() + "hold = \"sometimes\"\n")), 2);
   EXPECT_EQ(run(write(experiment() + "[[arm]]\nname = \"a\"\nkind = \"plain\"\nhold = \"none\"\n")),
             2);
   EXPECT_NE(error_.find("split arm"), std::string::npos) << error_;

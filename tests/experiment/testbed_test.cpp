@@ -23,12 +23,11 @@ TEST(TestbedTest, AServerThatIsNotReadyInTimeIsSaidToHaveHadIt) {
   e.arms = {{.name = "stream", .kind = Arm::Kind::plain}};
   const NetworkProfile network{};
   const DeviceProfile device{};
-  const Programs programs{.client = {}, .server = server};
   const auto testbed = Testbed::open({.experiment = e,
                                       .network = network,
                                       .device = device,
                                       .seed = 1,
-                                      .programs = programs,
+                                      .program = server,
                                       .link = std::make_unique<Loopback>(),
                                       .work = directory.path(),
                                       .cancelled = [] { return false; },
@@ -51,12 +50,11 @@ TEST(TestbedTest, AServerHasRoomForAllClientsAndForTheSessionsOfEarlierAnswers) 
   e.clients = {1, 200};
   const NetworkProfile network{};
   const DeviceProfile device{};
-  const Programs programs{.client = {}, .server = server};
   const auto testbed = Testbed::open({.experiment = e,
                                       .network = network,
                                       .device = device,
                                       .seed = 1,
-                                      .programs = programs,
+                                      .program = server,
                                       .link = std::make_unique<Loopback>(),
                                       .work = directory.path(),
                                       .cancelled = [] { return false; }});

@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 
+#include "netsim/lab/paced_proposer.h"
 #include "server/proposers/speculation.h"
 #include "tests/server/run_rig.h"
 
@@ -21,16 +22,18 @@ class DraftedGapsTest : public RunTest {
       text.push_back(right ? token : token == 5 ? 6 : 5);
     }
     speculation_.emplace(
-        ProposerSource{.make =
-                           [text](std::shared_ptr<std::uint32_t>) {
-                             return std::make_unique<KnownText>(text);
-                           },
-                       .session_bytes = 0},
+        ProposerSource{
+            .make =
+                [this, text, step](std::shared_ptr<std::uint32_t>) {
+                  return std::make_unique<PacedProposer>(
+                      std::make_unique<KnownText>(text), step,
+                      PaceClock{.now = [this] { return now_; },
+                                .wait_until = [this](Instant end) { now_ = std::max(now_, end); }});
+                },
+            .session_bytes = 0},
         SpeculationOptions{.tree = {.breadth = 1, .depth = 4, .nodes = 4},
                            .context_count = kContext,
-                           .step_pace = step,
-                           .now = [this] { return now_; },
-                           .wait_until = [this](Instant end) { now_ = std::max(now_, end); }});
+                           .now = [this] { return now_; }});
     open({.pace = [pass_time](std::uint32_t rows) { return pass_time + rows * kRowTime; },
           .speculation = &*speculation_,
           .metrics = metrics_});

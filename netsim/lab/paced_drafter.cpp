@@ -1,4 +1,4 @@
-#include "client/experiments/paced_drafter.h"
+#include "netsim/lab/paced_drafter.h"
 
 #include <algorithm>
 #include <utility>
@@ -8,10 +8,6 @@ namespace edgedraft {
 PacedDrafter::PacedDrafter(std::unique_ptr<Drafter> drafter, const DraftingPace& pace,
                            PaceClock clock)
     : drafter_(std::move(drafter)), pace_(pace), clock_(std::move(clock)) {}
-
-std::optional<PacedStep> PacedDrafter::take_step() {
-  return std::exchange(step_, std::nullopt);
-}
 
 bool PacedDrafter::grow(TreeGrowth& growth, const GrowthBudget& budget) {
   const Instant started = clock_.now();
@@ -30,10 +26,7 @@ std::span<const float> PacedDrafter::next_logits() {
 }
 
 void PacedDrafter::keep(Instant started, std::uint32_t levels) {
-  const Duration pace = std::max(pace_.least, pace_.step * levels);
-  step_ = {.pace = pace, .computed = clock_.now() - started};
-  if (step_->computed > pace) ++late_count_;
-  clock_.wait_until(started + pace);
+  clock_.keep(started, std::max(pace_.least, pace_.step * levels));
 }
 
 }  // namespace edgedraft

@@ -1,11 +1,10 @@
 #pragma once
 
-#include <functional>
+#include <cstdint>
 #include <memory>
-#include <optional>
-#include <thread>
+#include <span>
 
-#include "shared/base/clock.h"
+#include "netsim/lab/pace_clock.h"
 #include "shared/drafting/drafter.h"
 
 namespace edgedraft {
@@ -18,28 +17,11 @@ struct DraftingPace {
   bool is_kept() const { return least > Duration::zero() || step > Duration::zero(); }
 };
 
-// What a tree or an offline token was to take at least, and what it took before any waiting.
-struct PacedStep {
-  Duration pace;
-  Duration computed;
-};
-
-// The clock by which a pace is kept.
-struct PaceClock {
-  std::function<Instant()> now = [] { return Clock::now(); };
-  std::function<void(Instant)> wait_until = [](Instant end) { std::this_thread::sleep_until(end); };
-};
-
 // A drafter whose trees and offline tokens take as long as a pace says. Growth with a budget of
 // rows counts as one step, without as a whole tree of its shape.
 class PacedDrafter final : public Drafter {
  public:
   PacedDrafter(std::unique_ptr<Drafter> drafter, const DraftingPace& pace, PaceClock clock = {});
-
-  // The newest step, unless it was taken already.
-  std::optional<PacedStep> take_step();
-  // Steps that took longer than their pace: these distort what is measured.
-  std::uint32_t late_count() const { return late_count_; }
 
   std::uint32_t token_count() const override { return drafter_->token_count(); }
   void append(std::span<const std::uint32_t> tokens) override { drafter_->append(tokens); }
@@ -58,8 +40,6 @@ class PacedDrafter final : public Drafter {
   std::unique_ptr<Drafter> drafter_;
   DraftingPace pace_;
   PaceClock clock_;
-  std::optional<PacedStep> step_;
-  std::uint32_t late_count_ = 0;
 };
 
 }  // namespace edgedraft

@@ -1,3 +1,5 @@
+#include "server/program/serve.h"
+
 #include <cstdlib>
 #include <functional>
 #include <iostream>
@@ -13,7 +15,6 @@
 #include "server/program/credentials.h"
 #include "server/program/device.h"
 #include "server/program/model_host.h"
-#include "server/program/options.h"
 #include "server/program/signals.h"
 #include "server/program/speculator.h"
 #include "server/proposers/speculation.h"
@@ -23,8 +24,6 @@
 #include "shared/net/listener.h"
 #include "shared/net/listening.h"
 #include "shared/program/endpoint.h"
-#include "shared/program/pace_profile.h"
-#include "shared/program/program.h"
 
 namespace edgedraft {
 namespace {
@@ -42,52 +41,9 @@ std::uint64_t model_bytes(const std::filesystem::path& path) {
   return total;
 }
 
-// The least time that passes and drafting steps take.
-struct Pace {
-  std::function<Duration(std::uint32_t rows)> pass;  // empty if nothing is paced
-  PaceProfile profile;
-};
-
-Result<Pace> pace_of(const ServerOptions& o) {
-  if (o.pace_ms > 0 && !o.pace_profile.empty()) {
-    return Error{Errc::usage,
-                 "--pace-ms and --pace-profile exclude each other; one of them may come from the "
-                 "environment or the configuration file"};
-  }
-  std::function<Duration(std::uint32_t)> pace;
-  if (o.pace_ms > 0) {
-    pace = [least = std::chrono::milliseconds(o.pace_ms)](std::uint32_t) { return least; };
-  }
-  if (o.pace_profile.empty()) return Pace{.pass = pace, .profile = {}};
-  auto profile = PaceProfile::read(o.pace_profile);
-  if (!profile) return Error{profile.error().code, "--pace-profile " + profile.error().message};
-  if (profile->paces_target()) {
-    pace = [profile = *profile](std::uint32_t rows) { return profile.target_pass(rows); };
-  }
-  return Pace{.pass = std::move(pace), .profile = *profile};
-}
-
-// So that an experiment at a larger model's pace carries its payloads, too.
-Result<void> pad_payloads(ModelHost& host, const PaceProfile& profile, spdlog::logger& log) {
-  for (HostedDrafter& drafter : host.drafters()) {
-    if (!drafter.tap) continue;
-    const std::string& name = drafter.model->facts().pace_name;
-    if (auto listed = profile.check_pads(name); !listed) {
-      return Error{listed.error().code,
-                   "--pace-profile: " + listed.error().message + "; or give --no-payload-padding"};
-    }
-    drafter.padded_row_bytes = profile.activation_bytes(name);
-    if (drafter.padded_row_bytes == 0) continue;
-    log.info("padded payloads: activations of {} take {} bytes per token, as those of '{}'",
-             drafter.name, drafter.padded_row_bytes, profile.name());
-  }
-  return {};
-}
-
 // Null if the server does not draft.
 Result<std::unique_ptr<Speculation>> speculation_of(const ServerOptions& o, ModelHost& host,
-                                                    Backend& backend, const PaceProfile& profile,
-                                                    spdlog::logger& log) {
+                                                    Backend& backend, spdlog::logger& log) {
   if (auto good = check_indexes(o.models.indexes, o.speculate); !good) return good.error();
   if (o.speculate.empty()) return std::unique_ptr<Speculation>();
   SpeculationOptions options{
@@ -103,13 +59,11 @@ Result<std::unique_ptr<Speculation>> speculation_of(const ServerOptions& o, Mode
   const auto drafter = speculating_drafter(host, o.speculate);
   if (!drafter) return drafter.error();
   options.joins_hints = drafter->joins_hints;
-  const DrafterFacts& facts = drafter->model->facts();
-  // What has no weights drafts in next to no time on any hardware.
-  if (facts.step_bytes > 0) {
-    const auto listed = profile.check_paces(facts.pace_name, PaceProfile::Place::beside_target);
-    if (!listed) return Error{listed.error().code, "--pace-profile: " + listed.error().message};
+  if (o.hooks.set_speculation) {
+    if (auto set = o.hooks.set_speculation(options, drafter->model->facts()); !set) {
+      return set.error();
+    }
   }
-  options.step_pace = profile.draft_step(facts.pace_name, PaceProfile::Place::beside_target);
   auto made = Speculation::make(backend, *drafter->model, drafter->tap, options);
   log.info("drafts with {} where clients' drafts are missing, {} KiB per session", drafter->name,
            made->session_bytes() >> 10);
@@ -223,8 +177,6 @@ Result<int> serve(const ServerOptions& o) {
                               .client_ca = o.client_ca};
   const auto credentials = read_credentials(files);
   if (!credentials) return credentials.error();
-  auto pace = pace_of(o);
-  if (!pace) return pace.error();
   const auto log =
       make_logger(o.log_level, o.log_format == "json" ? LogFormat::json : LogFormat::text);
   const auto metrics = std::make_shared<Metrics>();
@@ -253,12 +205,12 @@ Result<int> serve(const ServerOptions& o) {
   auto host = ModelHost::load(*device->backend, o.models);
   if (!host) return host.error();
   device->upload.reset();
-  if (!o.no_payload_padding) {
-    if (auto padded = pad_payloads(**host, pace->profile, *log); !padded) return padded.error();
+  if (o.hooks.on_loaded) {
+    if (auto taken = o.hooks.on_loaded(**host); !taken) return taken.error();
   }
   SessionParts parts = (*host)->session_parts();
   parts.kv_type = dtype_from_name(o.kv_type).value();
-  auto speculation = speculation_of(o, **host, *device->backend, pace->profile, *log);
+  auto speculation = speculation_of(o, **host, *device->backend, *log);
   if (!speculation) return speculation.error();
   std::uint64_t kv_memory = o.kv_memory;
   if (*speculation && kv_memory > 0) {
@@ -286,7 +238,6 @@ Result<int> serve(const ServerOptions& o) {
 
   PassLoopOptions passes;
   passes.sessions = limits;
-  passes.pace = std::move(pace->pass);
   passes.economy = o.economy == "on"    ? Economy::on
                    : o.economy == "off" ? Economy::off
                                         : Economy::as_asked;
@@ -296,6 +247,7 @@ Result<int> serve(const ServerOptions& o) {
     log->error("a session was dropped for a fault of ours: {}", why);
   };
   passes.metrics = metrics;
+  if (o.hooks.set_passes) o.hooks.set_passes(passes);
   Scheduler scheduler(parts,
                       {.passes = passes, .queue_max = o.queue_max, .prepare = [&](PassLoop& loop) {
                          measure_passes(loop, o.measure_s, *log);
@@ -340,28 +292,15 @@ Result<int> serve(const ServerOptions& o) {
   return 0;
 }
 
-// A device that cannot be used, as when it has too little memory, is a matter of the options.
-Result<int> serve_on_device(const ServerOptions& o) {
+}  // namespace
+
+Result<int> serve_clients(const ServerOptions& o) {
   try {
     return serve(o);
   } catch (const DeviceError& e) {
+    // A device that cannot be used, as when it has too little memory, is a matter of the options.
     return Error{Errc::unsupported, e.what()};
   }
 }
 
-int main_with(int argc, char** argv) {
-  ServerOptions options;
-  Program program({.name = "edgedraft-server",
-                   .what = "The target of a split language model, behind TLS",
-                   .version = kVersion,
-                   .default_file = "server.toml"});
-  program.only(options, declare_server_options, serve_on_device);
-  return program.main(argc, argv);
-}
-
-}  // namespace
 }  // namespace edgedraft
-
-int main(int argc, char** argv) {
-  return edgedraft::main_with(argc, argv);
-}

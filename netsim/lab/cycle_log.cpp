@@ -1,4 +1,4 @@
-#include "client/commands/cycle_log.h"
+#include "netsim/lab/cycle_log.h"
 
 #include <nlohmann/json.hpp>
 
@@ -21,23 +21,23 @@ void put(std::ofstream& out, const ordered_json& line) {
 }  // namespace
 
 Result<std::unique_ptr<CycleLog>> CycleLog::open(const std::filesystem::path& file,
-                                                 const ReportedConfig& reported) {
+                                                 const CycleLogHead& head) {
   auto log = std::make_unique<CycleLog>();
   log->file_ = file;
   log->out_.open(file, std::ios::trunc);
   if (!log->out_) return cannot_write(file, ": cannot be written");
-  const std::string& profile = reported.config.pace_profile.name();
-  const auto& oracle = reported.config.oracle;
+  const std::string& profile = head.pace_profile;
+  const auto& acceptance = head.synthetic_acceptance;
   put(log->out_,
       {{"kind", "answer"},
-       {"drafter", reported.drafter},
-       {"bundle", reported.bundle},
+       {"drafter", head.drafter},
+       {"bundle", head.bundle},
        {"pace_profile", profile.empty() ? ordered_json() : ordered_json(profile)},
-       {"synthetic_acceptance", oracle ? ordered_json(oracle->acceptance) : ordered_json()}});
+       {"synthetic_acceptance", acceptance ? ordered_json(*acceptance) : ordered_json()}});
   return log;
 }
 
-void CycleLog::write(const CycleRecord& r, const std::optional<PacedStep>& paced) {
+void CycleLog::write(const CycleRecord& r) {
   ordered_json line{{"kind", to_string(r.kind)},
                     {"at_ms", milliseconds(r.at)},
                     {"tokens", r.tokens},
@@ -49,8 +49,6 @@ void CycleLog::write(const CycleRecord& r, const std::optional<PacedStep>& paced
     return;
   }
   line["draft_ms"] = milliseconds(r.drafting);
-  line["draft_pace_ms"] = milliseconds(paced ? paced->pace : Duration::zero());
-  line["draft_computed_ms"] = milliseconds(paced ? paced->computed : r.drafting);
   if (r.kind == CycleRecord::Kind::offline) {
     put(out_, line);
     return;
@@ -61,9 +59,10 @@ void CycleLog::write(const CycleRecord& r, const std::optional<PacedStep>& paced
   line["round_trip_ms"] = milliseconds(r.round_trip);
   line["network_ms"] = milliseconds(r.round_trip) - server_ms;
   line["unpack_ms"] = milliseconds(r.unpack);
-  line["server"] = {
-      {"queue_ms", r.server.queue_us / 1000.0}, {"verify_ms", r.server.verify_us / 1000.0},
-      {"draft_ms", r.server.draft_us / 1000.0}, {"held_ms", r.server.held_us / 1000.0}};
+  line["server"] = {{"queue_ms", r.server.queue_us / 1000.0},
+                    {"verify_ms", r.server.verify_us / 1000.0},
+                    {"draft_ms", r.server.draft_us / 1000.0},
+                    {"held_ms", r.server.held_us / 1000.0}};
   line["streamed"] = r.streamed;
   line["rows"] = r.rows;
   line["accepted"] = r.accepted;
@@ -71,6 +70,7 @@ void CycleLog::write(const CycleRecord& r, const std::optional<PacedStep>& paced
   line["bytes_down"] = r.link.bytes_down;
   line["activation_bytes_raw"] = r.link.traffic.activation_bytes_raw;
   line["activation_bytes_sent"] = r.link.traffic.activation_bytes_sent;
+  line["pad_bytes_down"] = r.link.traffic.pad_bytes_in;
   if (r.tcp) {
     line["tcp"] = {{"retransmits", r.tcp->retransmits},
                    {"round_trip_ms", r.tcp->round_trip_us / 1000.0},
@@ -81,7 +81,8 @@ void CycleLog::write(const CycleRecord& r, const std::optional<PacedStep>& paced
   put(out_, line);
 }
 
-Result<void> CycleLog::close() {
+Result<void> CycleLog::close(std::uint32_t late_drafts) {
+  put(out_, {{"kind", "end"}, {"late_drafts", late_drafts}});
   // A stream that has failed once writes no more, and stays failed.
   out_.close();
   if (!out_) return cannot_write(file_, ": could not be written whole: is the disk full?");

@@ -1,4 +1,4 @@
-#include "client/commands/cycle_log.h"
+#include "netsim/lab/cycle_log.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -17,12 +17,11 @@ namespace {
 class CycleLogTest : public ::testing::Test {
  protected:
   static Result<void> written_to(const std::filesystem::path& file, const auto& before_records) {
-    const AnswerConfig config;
-    const auto log = CycleLog::open(file, {.config = config});
+    const auto log = CycleLog::open(file, CycleLogHead{});
     if (!log) return log.error();
     before_records();
-    for (int i = 0; i < 3; ++i) (*log)->write({.kind = CycleRecord::Kind::offline}, std::nullopt);
-    return (*log)->close();
+    for (int i = 0; i < 3; ++i) (*log)->write({.kind = CycleRecord::Kind::offline});
+    return (*log)->close(2);
   }
 
   const test::TemporaryDirectory scratch_;
@@ -33,8 +32,10 @@ TEST_F(CycleLogTest, EachRecordIsALine) {
   ASSERT_TRUE(written_to(file, [] {}));
   std::ifstream in(file);
   int lines = 0;
-  for (std::string line; std::getline(in, line);) ++lines;
-  EXPECT_EQ(lines, 4) << "with the one about the answer";
+  std::string last;
+  for (std::string line; std::getline(in, line); last = line) ++lines;
+  EXPECT_EQ(lines, 5) << "with those about the answer and its end";
+  EXPECT_EQ(last, "{\"kind\":\"end\",\"late_drafts\":2}");
 }
 
 TEST_F(CycleLogTest, AFileThatTakesNoMoreIsNamed) {

@@ -1,4 +1,4 @@
-#include "client/experiments/cut_link.h"
+#include "netsim/lab/cut_link.h"
 
 #include <algorithm>
 #include <numeric>

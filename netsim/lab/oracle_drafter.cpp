@@ -1,4 +1,4 @@
-#include "client/experiments/oracle_drafter.h"
+#include "netsim/lab/oracle_drafter.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,0 +1,30 @@
+#pragma once
+
+#include <memory>
+#include <utility>
+
+#include "netsim/lab/pace_clock.h"
+#include "server/sessions/session_proposer.h"
+
+namespace edgedraft {
+
+// A proposer whose trees take as long as a pace says: `step` per level of the largest tree allowed.
+class PacedProposer final : public SessionProposer {
+ public:
+  PacedProposer(std::unique_ptr<SessionProposer> proposer, Duration step, PaceClock clock = {})
+      : proposer_(std::move(proposer)), step_(step), clock_(std::move(clock)) {}
+
+  Proposal propose(const TargetSession& session, const ProposalLimits& limits) override {
+    const Instant started = clock_.now();
+    Proposal proposal = proposer_->propose(session, limits);
+    if (!proposal.tree.empty()) clock_.keep(started, step_ * limits.tree.depth);
+    return proposal;
+  }
+
+ private:
+  std::unique_ptr<SessionProposer> proposer_;
+  Duration step_;
+  PaceClock clock_;
+};
+
+}  // namespace edgedraft

@@ -1,0 +1,29 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+
+#include "client/commands/run.h"
+
+namespace edgedraft {
+
+// Options of `edgedraft-lab run`: those of `edgedraft run`, and changes for experiments.
+struct LabRunOptions {
+  RunOptions run;
+  std::uint32_t pace_ms = 0;
+  std::filesystem::path pace_profile;
+  bool beside_target = false;
+  std::filesystem::path cycles;
+  std::optional<std::uint32_t> offline_after;
+  std::filesystem::path oracle;
+  std::optional<double> oracle_acceptance;
+  std::optional<std::uint64_t> oracle_seed;
+};
+
+void declare_lab_run(CLI::App& app, LabRunOptions& options);
+
+// Answers one prompt. Returns the exit status.
+Result<int> run_in_lab(const LabRunOptions& options);
+
+}  // namespace edgedraft

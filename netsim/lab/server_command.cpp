@@ -1,0 +1,97 @@
+#include "netsim/lab/server_command.h"
+
+#include <CLI/CLI.hpp>
+#include <chrono>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "netsim/lab/paced_proposer.h"
+#include "server/program/serve.h"
+#include "shared/program/pace_profile.h"
+#include "shared/program/validators.h"
+
+namespace edgedraft {
+namespace {
+
+Result<void> pad_payloads(ModelHost& host, const PaceProfile& profile) {
+  for (HostedDrafter& drafter : host.drafters()) {
+    if (!drafter.tap) continue;
+    const std::string& name = drafter.model->facts().pace_name;
+    if (auto listed = profile.check_pads(name); !listed) {
+      return Error{listed.error().code,
+                   "--pace-profile: " + listed.error().message + "; or give --no-payload-padding"};
+    }
+    drafter.padded_row_bytes = profile.activation_bytes(name);
+  }
+  return {};
+}
+
+Result<void> pace_proposers(SpeculationOptions& speculation, const DrafterFacts& facts,
+                            const PaceProfile& profile) {
+  constexpr auto kPlace = PaceProfile::Place::beside_target;
+  // A drafter without weights takes next to no time on any hardware.
+  if (facts.step_bytes > 0) {
+    const auto listed = profile.check_paces(facts.pace_name, kPlace);
+    if (!listed) return Error{listed.error().code, "--pace-profile: " + listed.error().message};
+  }
+  const Duration step = profile.draft_step(facts.pace_name, kPlace);
+  speculation.decorate = [step](std::unique_ptr<SessionProposer> proposer) {
+    return std::make_unique<PacedProposer>(std::move(proposer), step);
+  };
+  return {};
+}
+
+}  // namespace
+
+void declare_lab_server(CLI::App& app, LabServerOptions& o) {
+  declare_server_options(app, o.server);
+  constexpr const char* kGroup = "Experiments";
+  app.add_option("--pace-ms", o.pace_ms,
+                 "Least time of a target pass: a small model at a large one's pace")
+      ->type_name("MS")
+      ->check(in_range(0u, 60'000u))
+      ->group(kGroup);
+  app.add_option("--pace-profile", o.pace_profile,
+                 "The same by a device profile (TOML): time of a pass by its number of rows. "
+                 "Activations are padded to the size of the profile's model, if it states one")
+      ->type_name("FILE")
+      ->group(kGroup);
+  app.add_flag("--no-payload-padding", o.no_payload_padding,
+               "Keep a profile's pace with the model's own, smaller payloads")
+      ->group(kGroup);
+}
+
+Result<int> serve_in_lab(const LabServerOptions& o) {
+  if (o.pace_ms > 0 && !o.pace_profile.empty()) {
+    return usage_error(
+        "--pace-ms and --pace-profile exclude each other; one of them may come from the "
+        "environment or the configuration file");
+  }
+  PaceProfile profile;
+  if (!o.pace_profile.empty()) {
+    auto read = PaceProfile::read(o.pace_profile);
+    if (!read) return Error{read.error().code, "--pace-profile " + read.error().message};
+    profile = *std::move(read);
+  }
+  ServerOptions server = o.server;
+  server.hooks = {.on_loaded = [&](ModelHost& host) -> Result<void> {
+                    if (o.no_payload_padding) return {};
+                    return pad_payloads(host, profile);
+                  },
+                  .set_speculation =
+                      [&](SpeculationOptions& speculation, const DrafterFacts& facts) {
+                        return pace_proposers(speculation, facts, profile);
+                      },
+                  .set_passes =
+                      [&](PassLoopOptions& passes) {
+                        if (o.pace_ms == 0 && !profile.paces_target()) return;
+                        passes.pace = [least = std::chrono::milliseconds(o.pace_ms),
+                                       profile](std::uint32_t rows) -> Duration {
+                          return profile.paces_target() ? profile.target_pass(rows) : least;
+                        };
+                      }};
+  return serve_clients(server);
+}
+
+}  // namespace edgedraft

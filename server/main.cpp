@@ -1,0 +1,13 @@
+#include "server/program/options.h"
+#include "server/program/serve.h"
+#include "shared/program/program.h"
+
+int main(int argc, char** argv) {
+  edgedraft::ServerOptions options;
+  edgedraft::Program program({.name = "edgedraft-server",
+                              .what = "The target of a split language model, behind TLS",
+                              .version = "edgedraft-server " EDGEDRAFT_VERSION,
+                              .default_file = "server.toml"});
+  program.only(options, edgedraft::declare_server_options, edgedraft::serve_clients);
+  return program.main(argc, argv);
+}
