@@ -3,9 +3,9 @@
 #include <cstdint>
 #include <string>
 
+#include "netsim/pace_profile.h"
 #include "netsim/profile.h"
 #include "shared/forecast/run_model.h"
-#include "shared/program/pace_profile.h"
 
 namespace edgedraft::netsim {
 

@@ -11,7 +11,7 @@
 #include "netsim/lab/cycle_log.h"
 #include "netsim/lab/oracle_drafter.h"
 #include "netsim/lab/paced_drafter.h"
-#include "shared/program/pace_profile.h"
+#include "netsim/pace_profile.h"
 #include "shared/program/validators.h"
 #include "shared/protocol/limits.h"
 

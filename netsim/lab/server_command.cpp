@@ -7,8 +7,8 @@
 #include <utility>
 
 #include "netsim/lab/paced_proposer.h"
+#include "netsim/pace_profile.h"
 #include "server/program/serve.h"
-#include "shared/program/pace_profile.h"
 #include "shared/program/validators.h"
 
 namespace edgedraft {

@@ -7,10 +7,10 @@
 #include <string_view>
 #include <vector>
 
+#include "netsim/pace_profile.h"
 #include "netsim/run/prompt_file.h"
 #include "shared/base/error.h"
 #include "shared/forecast/run_model.h"
-#include "shared/program/pace_profile.h"
 
 namespace edgedraft::netsim {
 

@@ -6,12 +6,12 @@
 #include <vector>
 
 #include "client/engine/bundle_file.h"
+#include "netsim/pace_profile.h"
 #include "netsim/run/prompt_file.h"
 #include "server/program/model_host.h"
 #include "shared/base/error.h"
 #include "shared/drafting/drafter_kind.h"
 #include "shared/drafting/tap.h"
-#include "shared/program/pace_profile.h"
 #include "shared/speculative/tree_growth.h"
 
 namespace CLI {

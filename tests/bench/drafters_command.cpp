@@ -11,6 +11,7 @@
 #include <span>
 #include <utility>
 
+#include "netsim/pace_profile.h"
 #include "netsim/profile.h"
 #include "netsim/report/statistics.h"
 #include "server/program/model_host.h"
@@ -18,7 +19,6 @@
 #include "shared/drafting/kinds.h"
 #include "shared/drafting/training_record.h"
 #include "shared/model/gguf.h"
-#include "shared/program/pace_profile.h"
 #include "shared/program/validators.h"
 #include "shared/protocol/activation_codec.h"
 #include "shared/protocol/limits.h"

@@ -5,11 +5,11 @@
 #include <string>
 #include <vector>
 
+#include "netsim/pace_profile.h"
 #include "netsim/profile.h"
 #include "netsim/report/statistics.h"
 #include "netsim/run/prompt_file.h"
 #include "shared/base/progress.h"
-#include "shared/program/pace_profile.h"
 #include "shared/program/validators.h"
 #include "shared/protocol/limits.h"
 #include "tests/bench/drafter_arms.h"

@@ -8,12 +8,12 @@
 #include <numeric>
 #include <optional>
 
+#include "netsim/pace_profile.h"
 #include "netsim/prediction.h"
 #include "netsim/profile.h"
 #include "netsim/report/statistics.h"
 #include "netsim/run/prompt_file.h"
 #include "shared/base/progress.h"
-#include "shared/program/pace_profile.h"
 #include "shared/program/validators.h"
 #include "shared/protocol/activation_codec.h"
 #include "shared/protocol/limits.h"

@@ -7,10 +7,10 @@
 #include <nlohmann/json.hpp>
 
 #include "netsim/lab/paced_proposer.h"
+#include "netsim/pace_profile.h"
 #include "netsim/run/prompt_file.h"
 #include "shared/base/percentile.h"
 #include "shared/base/progress.h"
-#include "shared/program/pace_profile.h"
 #include "shared/program/validators.h"
 #include "shared/protocol/limits.h"
 #include "tests/bench/drafter_arms.h"

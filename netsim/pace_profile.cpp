@@ -1,4 +1,4 @@
-#include "shared/program/pace_profile.h"
+#include "netsim/pace_profile.h"
 
 #include <algorithm>
 #include <utility>
