@@ -4,12 +4,17 @@
 #include <filesystem>
 #include <map>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "shared/base/clock.h"
 #include "shared/base/error.h"
 
 namespace edgedraft {
+
+// Begins the line that edgedraft-lab's server writes to standard error for each pass that took
+// longer than its pace.
+inline constexpr std::string_view kLatePass = "late pass: ";
 
 // How fast named hardware runs named models, so that a small model can be slowed to a large one's
 // pace: a device profile of docs/experiments.md. edgedraft-lab takes one with --pace-profile: its

@@ -2,8 +2,10 @@
 
 #include <CLI/CLI.hpp>
 #include <chrono>
+#include <iostream>
 #include <memory>
 #include <string>
+#include <thread>
 #include <utility>
 
 #include "netsim/lab/paced_proposer.h"
@@ -40,6 +42,13 @@ Result<void> pace_proposers(SpeculationOptions& speculation, const DrafterFacts&
     return std::make_unique<PacedProposer>(std::move(proposer), step);
   };
   return {};
+}
+
+void wait_for_pace(Instant end) {
+  if (const Duration late = Clock::now() - end; late > Duration::zero()) {
+    std::cerr << std::string(kLatePass) + std::to_string(1e3 * seconds(late)) + " ms\n";
+  }
+  std::this_thread::sleep_until(end);
 }
 
 }  // namespace
@@ -90,6 +99,7 @@ Result<int> serve_in_lab(const LabServerOptions& o) {
                                        profile](std::uint32_t rows) -> Duration {
                           return profile.paces_target() ? profile.target_pass(rows) : least;
                         };
+                        passes.wait_until = wait_for_pace;
                       }};
   return serve_clients(server);
 }

@@ -68,7 +68,7 @@ Run to_run(const ordered_json& line) {
   run.gap_p99 = real(line, "gap_ms_p99");
   run.stalls = real(line, "stalls_over_1s");
   run.retransmits = real(line, "tcp_retransmits");
-  run.late = real(line, "late_drafts");
+  run.late = real(line, "late_passes") + real(line, "late_drafts");
   run.answer = text(line, "answer_sha256");
   if (const auto right = line.find("matches_reference"); right != line.end() && right->is_boolean())
     run.right = right->get<bool>();

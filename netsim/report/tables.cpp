@@ -267,8 +267,8 @@ std::string arms_section(const RunData& data) {
   }
   return html +
          "tau: tokens a cycle, the target's own included; plain decoding is 1. "
-         "resent: TCP segments that the device sent again. late: drafts that took longer "
-         "than the pace they were to keep; each distorts the result. same text: answers "
+         "resent: TCP segments that the device sent again. late: passes and drafts that took "
+         "longer than the pace they were to keep; each distorts the result. same text: answers "
          "equal to the baseline's.</p></section>\n";
 }
 

@@ -161,6 +161,7 @@ ordered_json run_record(const RunSource& s) {
         "offline_tokens", "rewritten_tokens", "reconnects", "resyncs"}) {
     run[key] = stat(key);
   }
+  run["late_passes"] = s.late_passes;
   run["late_drafts"] = cycles.late_drafts;
   run["draft_ms"] = cycles.draft;
   run["pack_ms"] = cycles.pack;

@@ -21,9 +21,10 @@ struct RunSource {
   const Trial& trial;
   std::uint32_t client;
   int status;
-  std::string answer;  // the client's JSON
-  std::string cycles;  // its file of cycles
-  double added_ms;     // a round trip that an arm beside the server did not have to make
+  std::string answer;             // the client's JSON
+  std::string cycles;             // its file of cycles
+  double added_ms;                // a round trip that an arm beside the server did not have to make
+  std::uint32_t late_passes = 0;  // of the trial, told of its first client
   nlohmann::ordered_json events;
   std::string failure{};
 };

@@ -7,6 +7,7 @@
 #include <sstream>
 #include <thread>
 
+#include "netsim/pace_profile.h"
 #include "netsim/run/run_record.h"
 #include "shared/base/bytes.h"
 #include "shared/base/sha256.h"
@@ -42,16 +43,24 @@ std::map<std::string, std::string> own_folders(const fs::path& work) {
   return {{"XDG_CONFIG_HOME", folder}, {"XDG_CACHE_HOME", folder}, {"XDG_STATE_HOME", folder}};
 }
 
-// The answer's tokens so far, as a file of cycles tells. Reads on from where it was.
+// The whole lines of a file that is being written, from `offset` on, which moves behind them.
+std::vector<std::string> new_lines(const fs::path& file, std::size_t& offset) {
+  std::vector<std::string> lines;
+  std::ifstream in(file, std::ios::binary);
+  in.seekg(static_cast<std::streamoff>(offset));
+  for (std::string line; std::getline(in, line) && !in.eof();) {
+    offset += line.size() + 1;
+    lines.push_back(std::move(line));
+  }
+  return lines;
+}
+
+// The answer's tokens so far, as a file of cycles tells.
 class TokenCounter {
  public:
   explicit TokenCounter(fs::path file) : file_(std::move(file)) {}
   std::uint32_t count() {
-    std::ifstream in(file_, std::ios::binary);
-    in.seekg(static_cast<std::streamoff>(offset_));
-    std::string line;
-    while (std::getline(in, line) && !in.eof()) {
-      offset_ += line.size() + 1;
+    for (const std::string& line : new_lines(file_, offset_)) {
       const auto json = ordered_json::parse(line, nullptr, false);
       if (json.is_object()) count_ = json.value("answer_tokens", count_);
     }
@@ -136,7 +145,7 @@ Result<void> Testbed::start_servers() {
   return {};
 }
 
-const Testbed::Server& Testbed::server_of(const Arm& arm) const {
+Testbed::Server& Testbed::server_of(const Arm& arm) {
   return servers_.at(server_drafter(arm));
 }
 
@@ -327,6 +336,8 @@ Result<TrialOutcome> Testbed::run(const Trial& trial) {
                                                        : parts_.link->at_device(*argv));
     clients.push_back(std::move(client));
   }
+  Server& server = server_of(arm);
+  late_passes(server);
   for (std::size_t i = 0; i < clients.size(); ++i) {
     auto process = Process::start({.argv = commands[i],
                                    .output = clients[i].output,
@@ -355,6 +366,7 @@ Result<TrialOutcome> Testbed::run(const Trial& trial) {
                      .answer = read_output(clients[i].output),
                      .cycles = read_output(clients[i].cycles),
                      .added_ms = arm.place == Arm::Place::server ? round_trip_ms_ : 0,
+                     .late_passes = i == 0 ? late_passes(server) : 0,
                      .events = events};
     if (source.status != 0) {
       std::string why = last_line(clients[i].errors);
@@ -416,6 +428,12 @@ Result<void> Testbed::follow(const Trial& trial, std::vector<Client>& clients,
   // The next answer finds the link as it was.
   if (disturbed) return parts_.link->fire({.kind = LinkEvent::Kind::up});
   return {};
+}
+
+std::uint32_t Testbed::late_passes(Server& server) {
+  return static_cast<std::uint32_t>(
+      std::ranges::count_if(new_lines(server.errors, server.errors_read),
+                            [](const std::string& line) { return line.starts_with(kLatePass); }));
 }
 
 Result<void> Testbed::check_alive() {

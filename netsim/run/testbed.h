@@ -58,18 +58,21 @@ class Testbed {
   struct Server {
     Process process;
     std::filesystem::path errors;
-    std::string address;         // at its own end
-    std::string device_address;  // as the device reaches it
+    std::size_t errors_read = 0;  // bytes, by late_passes()
+    std::string address;          // at its own end
+    std::string device_address;   // as the device reaches it
     std::string pin;
   };
 
   // Every arm's: one for all that do not draft on the server, one each for those that do.
   Result<void> start_servers();
   Result<Server> start_server(const std::string& speculates_with);
-  const Server& server_of(const Arm& arm) const;
+  Server& server_of(const Arm& arm);
   Result<std::vector<std::string>> client_command(const Arm& arm, const Trial& trial,
                                                   const Prompt& prompt, const Client& client);
   Result<std::filesystem::path> plain_answer(const Prompt& prompt);
+  // Passes that took longer than their pace since the last call.
+  static std::uint32_t late_passes(Server& server);
   Result<void> check_alive();
   Result<void> follow(const Trial& trial, std::vector<Client>& clients,
                       nlohmann::ordered_json& events);

@@ -37,6 +37,18 @@ TEST_F(ExperimentProgramsTest, PacedAndSyntheticResultsSaySo) {
   EXPECT_EQ(manifest["synthetic"], true);
 }
 
+// A pace that no machine keeps.
+TEST_F(ExperimentProgramsTest, ReportsPassesAndDraftsSlowerThanTheirPace) {
+  std::ofstream(scratch_ / "hasty.toml") << "[target]\npass_ms = [[1, 0.000001]]\n"
+                                            "[draft.step_ms]\ndefault = 0.000001\n";
+  const std::string text = "devices = [\"hasty\"]\n" + experiment();
+  ASSERT_EQ(run(write(text), {"--no-report"}), 0) << error_;
+  for (const json& run : lines("runs.jsonl")) {
+    EXPECT_GT(run["late_passes"], 0);
+    EXPECT_EQ(run["late_drafts"] > 0, run["arm"] == "split");
+  }
+}
+
 // Arms are compared over drafts that err at the same positions; prompts and repetitions must not
 // be, or resampling them would leave that chance out.
 TEST_F(ExperimentProgramsTest, SyntheticDraftsErrAlikeInAllArmsAndElsewhereInEachAnswer) {
