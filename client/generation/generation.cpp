@@ -17,6 +17,7 @@ constexpr Duration kBackedUpLook = std::chrono::milliseconds(5);
 Generation::Generation(const Parts& parts, const GenerationOptions& options)
     : parts_(parts),
       options_(options),
+      terms_{.tokens_max = options.tokens_max, .sampling = options.sampling},
       conversation_(parts.drafter),
       memory_(parts.drafter),
       run_control_(options.known) {
@@ -25,18 +26,8 @@ Generation::Generation(const Parts& parts, const GenerationOptions& options)
 
 void Generation::set(const AnswerTerms& terms) {
   EDGEDRAFT_CHECK(over());
-  options_.tokens_max = terms.tokens_max;
-  options_.sampling = terms.sampling;
-  writes_offline_ = terms.writes_offline;
-  wait_max_ = terms.wait_max;
-  keep_after_ = terms.keep_after;
-  law_ = terms.law;
-  logprobs_ = terms.logprobs;
-  route_ = terms.route;
-  is_private_ = terms.is_private;
-  open_count_ = terms.open_count;
-  EDGEDRAFT_CHECK(!is_private_ || route_ == AnswerRoute::device);
-  handover_below_ = terms.handover_below;
+  terms_ = terms;
+  EDGEDRAFT_CHECK(!terms_.is_private || terms_.route == AnswerRoute::device);
 }
 
 void Generation::begin(std::span<const std::uint32_t> prompt) {
@@ -51,10 +42,10 @@ void Generation::begin(std::span<const std::uint32_t> prompt) {
       std::mismatch(known.begin(), known.end(), prompt.begin(), prompt.end()).first -
       known.begin());
   const auto size = static_cast<std::uint32_t>(prompt.size());
-  const std::uint32_t open = is_private_ ? std::min(open_count_, size) : size;
+  const std::uint32_t open = terms_.is_private ? std::min(terms_.open_count, size) : size;
   const bool opens = wants_opening(open);
   // What was private, and is not called so any more, is begun anew.
-  const bool all_may_go = !is_private_ || opens;
+  const bool all_may_go = !terms_.is_private || opens;
   if (all_may_go) common = std::min({common, open, conversation_.ledger().untainted_count()});
   drop_from(common);
   unchanged_count_ = std::min(unchanged_count_, common);
@@ -81,8 +72,8 @@ void Generation::begin(std::span<const std::uint32_t> prompt) {
   state_ = ClientState::online;
   // A link that is known to be down is not waited for.
   if (server_.link_error && !bears_outages()) return fail(*server_.link_error);
-  device_writes_ = has_writer() && route_ != AnswerRoute::server;
-  confidence_ = DrafterConfidence(handover_below_);
+  device_writes_ = has_writer() && terms_.route != AnswerRoute::server;
+  confidence_ = DrafterConfidence(terms_.handover_below);
   if (opens) {
     phase_ = Phase::opening;
   } else {
@@ -204,8 +195,8 @@ void Generation::work() {
   wait_end_ = *check_deadline_;
   // A server that had no room does not say when it has.
   if (may_send()) wait_end_ = std::min(wait_end_, server_.ask_again);
-  if (outage_began_ && keep_after_ != Duration::max()) {
-    wait_end_ = std::min(wait_end_, *outage_began_ + keep_after_);
+  if (outage_began_ && terms_.keep_after != Duration::max()) {
+    wait_end_ = std::min(wait_end_, *outage_began_ + terms_.keep_after);
   }
 }
 
@@ -239,7 +230,7 @@ Result<AnswerEnd> Generation::end() const {
 
 void Generation::write(std::uint32_t token, Provenance provenance) {
   // The target may bring more than was asked for.
-  if (answer_count() == options_.tokens_max) return;
+  if (answer_count() == terms_.tokens_max) return;
   conversation_.append(std::span(&token, 1), provenance);
   // A check may take back all of an answer, whose first token was seen before.
   if (!std::exchange(has_begun_, true)) stats_.first_token_elapsed = parts_.now() - started_;
@@ -251,7 +242,7 @@ void Generation::end_where_due(wire::Ending ending) {
     end_ = AnswerEnd::end_token;
   } else if (ending == wire::Ending::stop) {
     end_ = AnswerEnd::stop;
-  } else if (answer_count() >= options_.tokens_max) {
+  } else if (answer_count() >= terms_.tokens_max) {
     end_ = AnswerEnd::tokens_max;
   } else if (ending == wire::Ending::context) {
     end_ = AnswerEnd::context;

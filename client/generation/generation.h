@@ -134,7 +134,7 @@ class Generation {
   // The link's error, and why the device could not answer in the server's place.
   Error unanswered() const;
   // Text is written while the server is away.
-  bool writes_here() const { return writes_offline_ && !nothing_to_write_; }
+  bool writes_here() const { return terms_.writes_offline && !nothing_to_write_; }
   // Somebody can write without the server.
   bool has_writer() const { return parts_.writer != nullptr || parts_.drafter != nullptr; }
   // Whether an answer can go on, or wait, without the server.
@@ -200,7 +200,7 @@ class Generation {
   void go_offline(const std::string& why);
   void enter(ClientState state, const std::string& why);
   void drop_from(std::uint32_t count);
-  // Those of law_, from the answer's first token on.
+  // Those of the law, from the answer's first token on.
   Constraints constraints() const;
   std::span<const std::uint32_t> answer() const {
     return conversation_.tokens().subspan(conversation_.answer_first());
@@ -209,18 +209,10 @@ class Generation {
 
   Parts parts_;
   GenerationOptions options_;
-  bool writes_offline_ = true;
-  Duration wait_max_ = Duration::max();
-  Duration keep_after_ = Duration::max();
-  std::shared_ptr<AnswerLaw> law_;  // null: none
-  std::uint8_t logprobs_ = 0;
-  AnswerRoute route_ = AnswerRoute::server;
+  AnswerTerms terms_;
   // Tokens that stand as the last run left them.
   std::uint32_t unchanged_count_ = 0;
-  bool is_private_ = false;
-  std::uint32_t open_count_ = 0;
   std::vector<std::uint32_t> private_rest_;  // of the prompt, while the rest is opening
-  double handover_below_ = 0.0;
   DrafterConfidence confidence_;
   bool device_writes_ = false;  // first, and has not handed over
   // What was to write without the server has nothing to write; the answer waits for the server

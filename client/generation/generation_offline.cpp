@@ -54,20 +54,20 @@ Result<void> Generation::write_offline() {
     logits = parts_.drafter->next_logits();
   }
   if (logits.empty()) return on_nothing_to_write();
-  const bool constrained = law_ && law_->changes_logits();
+  const bool constrained = terms_.law && terms_.law->changes_logits();
   const bool lasts = outage_tokens_++ >= kLastingOutageTokens;
   std::vector<float> lawful;
   if (constrained || lasts) lawful.assign(logits.begin(), logits.end());
-  if (constrained) law_->apply(answer(), lawful);
+  if (constrained) terms_.law->apply(answer(), lawful);
   // A grammar's texts may have to say things again, and a model that is asked by itself says what
   // it says.
   const bool repeats =
-      (constrained && law_->grammar()) || (device_writes_ && parts_.writer != nullptr);
+      (constrained && terms_.law->grammar()) || (device_writes_ && parts_.writer != nullptr);
   if (lasts && !repeats)
     avoid_circles(conversation_.tokens(), conversation_.answer_first(), lawful);
   const std::uint32_t token =
-      Sampler(options_.sampling).choose(lawful.empty() ? logits : lawful, conversation_.count());
-  if (device_writes_ && route_ == AnswerRoute::automatic) {
+      Sampler(terms_.sampling).choose(lawful.empty() ? logits : lawful, conversation_.count());
+  if (device_writes_ && terms_.route == AnswerRoute::automatic) {
     confidence_.observe(lawful.empty() ? logits : lawful, token);
     device_writes_ = !confidence_.unsure();
   }
@@ -75,12 +75,12 @@ Result<void> Generation::write_offline() {
   record.drafting = parts_.now() - before;
   stats_.drafting += record.drafting;
   ++stats_.offline_tokens;
-  write(token, is_private_ ? Provenance::private_ : Provenance::offline);
+  write(token, terms_.is_private ? Provenance::private_ : Provenance::offline);
   record.tokens = 1;
   note(std::move(record));
   // The server goes on behind what the drafter holds, if it holds more; the drafter alone does not.
   std::uint32_t room = parts_.writer != nullptr ? 0 : options_.context_count;
-  if (device_writes_ && route_ == AnswerRoute::automatic && room > 0 &&
+  if (device_writes_ && terms_.route == AnswerRoute::automatic && room > 0 &&
       conversation_.count() >= room) {
     device_writes_ = false;
     room = 0;
@@ -92,7 +92,7 @@ Result<void> Generation::write_offline() {
 // There is no drafter, its context is full, it has no activations yet, or it proposes tokens
 // without a distribution of the next one.
 Result<void> Generation::on_nothing_to_write() {
-  if (device_writes_ && route_ == AnswerRoute::automatic) {
+  if (device_writes_ && terms_.route == AnswerRoute::automatic) {
     device_writes_ = false;  // hands over
   } else if (outage_tokens_ > 0 && !is_blind()) {
     end_ = AnswerEnd::context;
@@ -124,13 +124,13 @@ Error Generation::unanswered() const {
 }
 
 bool Generation::bears_outages() const {
-  return has_writer() || !writes_offline_ || options_.resync_wait > Duration::zero();
+  return has_writer() || !terms_.writes_offline || options_.resync_wait > Duration::zero();
 }
 
 void Generation::keep_if_due() {
   const bool doubtful = conversation_.settled_count() < conversation_.count();
-  if (!doubtful || state_ != ClientState::offline || keep_after_ == Duration::max()) return;
-  if (parts_.now() < *outage_began_ + keep_after_) return;
+  if (!doubtful || state_ != ClientState::offline || terms_.keep_after == Duration::max()) return;
+  if (parts_.now() < *outage_began_ + terms_.keep_after) return;
   conversation_.settle();
   parts_.observer.on_kept(answer_count());
 }
@@ -199,7 +199,7 @@ Result<void> Generation::on_link_error(const Error& error) {
   }
   const bool hopeless = !trying_again_may_help(error.code);
   server_.link_closed = server_.link_closed || hopeless;
-  const bool nothing_to_show = answer_count() == 0 || !writes_offline_;
+  const bool nothing_to_show = answer_count() == 0 || !terms_.writes_offline;
   if (!bears_outages() || (hopeless && nothing_to_show)) return error;
   go_offline(error.message);
   return boost::system::in_place_value;
@@ -218,12 +218,12 @@ void Generation::on_late_verdict(const VerdictReceived& event) {
 void Generation::end_where_written(std::uint32_t writer_context_count) {
   // An answer that stays on the device needs no room at the server.
   const std::uint32_t server_context_count =
-      route_ == AnswerRoute::device ? 0 : server_.context_count;
+      terms_.route == AnswerRoute::device ? 0 : server_.context_count;
   const bool full = std::ranges::any_of(
       std::array{writer_context_count, server_context_count},
       [&](std::uint32_t context) { return context > 0 && conversation_.count() >= context; });
   end_where_due(parts_.is_end(conversation_.tokens().back()) ? wire::Ending::end_token
-                : law_ && law_->stops(answer())              ? wire::Ending::stop
+                : terms_.law && terms_.law->stops(answer())  ? wire::Ending::stop
                 : full                                       ? wire::Ending::context
                                                              : wire::Ending::none);
 }
@@ -234,8 +234,8 @@ void Generation::go_offline(const std::string& why) {
     outage_began_ = parts_.now();
     outage_tokens_ = 0;
   }
-  if (!writes_offline_ && wait_max_ != Duration::max() && !check_deadline_) {
-    check_deadline_ = parts_.now() + wait_max_;
+  if (!terms_.writes_offline && terms_.wait_max != Duration::max() && !check_deadline_) {
+    check_deadline_ = parts_.now() + terms_.wait_max;
   }
   enter(ClientState::offline, why);
   // The text may have been whole already, and only its check was lost.

@@ -89,7 +89,7 @@ void Generation::on_activations(const ActivationsReceived& event) {
 
 Result<void> Generation::drain_events() {
   // When the device answers alone the network is not to learn of it.
-  bool may_try_again = route_ != AnswerRoute::device;
+  bool may_try_again = terms_.route != AnswerRoute::device;
   for (;;) {
     const auto event = parts_.link.wait_event(parts_.now());
     if (!event) {
@@ -194,15 +194,15 @@ Duration Generation::round_trip_of(const VerdictReceived& event, Instant taken) 
 
 // Those of tokens that the answer has, or is about to be given.
 void Generation::tell_logprobs(const wire::Verdict& verdict) {
-  if (logprobs_ == 0 || verdict.logprobs.empty()) return;
-  const auto count = static_cast<std::uint32_t>(verdict.logprobs.size() / logprobs_);
+  if (terms_.logprobs == 0 || verdict.logprobs.empty()) return;
+  const auto count = static_cast<std::uint32_t>(verdict.logprobs.size() / terms_.logprobs);
   const std::uint32_t first = verdict.length - count;
   // Those of tokens before the answer have no place there, whatever the server tells.
   const std::uint32_t before = first < answer_first() ? answer_first() - first : 0;
   if (before >= count) return;
-  parts_.observer.on_logprobs(first + before - answer_first(),
-                              std::span(verdict.logprobs).subspan(std::size_t{before} * logprobs_),
-                              logprobs_);
+  parts_.observer.on_logprobs(
+      first + before - answer_first(),
+      std::span(verdict.logprobs).subspan(std::size_t{before} * terms_.logprobs), terms_.logprobs);
 }
 
 void Generation::note_verdict(const VerdictReceived& event, Duration round_trip,

@@ -11,7 +11,7 @@ bool Generation::may_ask_again() const {
 }
 
 bool Generation::has_text_to_check() const {
-  return options_.resync == wire::ResyncPolicy::check && !is_private_ &&
+  return options_.resync == wire::ResyncPolicy::check && !terms_.is_private &&
          conversation_.settled_count() < conversation_.count();
 }
 
@@ -50,7 +50,7 @@ Result<void> Generation::send_tokens() {
   request_.settled_count = settled;
   request_.rows = std::max(count - base, 1u);  // the last token runs in any case
   const SafePrefix text = conversation_.prefix(base, count - base);
-  const SafeParameters parameters(opens ? SamplingParams{} : options_.sampling,
+  const SafeParameters parameters(opens ? SamplingParams{} : terms_.sampling,
                                   opens ? Constraints{} : constraints());
   request_.running = false;
   wire::RunTerms run;
@@ -72,8 +72,8 @@ Result<void> Generation::send_tokens() {
 }
 
 Constraints Generation::constraints() const {
-  if (!law_) return Constraints{};
-  Constraints constraints = law_->constraints();
+  if (!terms_.law) return Constraints{};
+  Constraints constraints = terms_.law->constraints();
   constraints.answer_begin = conversation_.answer_first();
   return constraints;
 }

@@ -38,7 +38,7 @@ std::string_view to_string(RunKind kind) {
 }  // namespace
 
 std::uint32_t Generation::credit() const {
-  const std::uint32_t answer_end = conversation_.answer_first() + options_.tokens_max;
+  const std::uint32_t answer_end = conversation_.answer_first() + terms_.tokens_max;
   const std::uint32_t most = std::min(answer_end, conversation_.count() + kCreditAhead);
   return server_.context_count == 0 ? most : std::min(most, server_.context_count);
 }
@@ -50,7 +50,7 @@ RunControl::Decision Generation::plan_run() {
   if (options_.hold == Hold::none) return {.kind = RunKind::overlap, .breadth = breadth};
   if (options_.hold == Hold::economy) return {.kind = RunKind::economy, .breadth = breadth};
   const bool on_battery = parts_.on_battery && parts_.on_battery();
-  const std::uint32_t left = options_.tokens_max - answer_count();
+  const std::uint32_t left = terms_.tokens_max - answer_count();
   return run_control_.decide(breadth, left, on_battery);
 }
 
@@ -58,11 +58,11 @@ wire::RunTerms Generation::run_terms(std::uint32_t length_min) {
   if (!std::exchange(run_plan_.is_counted, true)) run_control_.begin_answer();
   run_plan_.doing = plan_run();
   request_.credit = credit();
-  if (request_.credit <= length_min) return {.logprobs = logprobs_};
+  if (request_.credit <= length_min) return {.logprobs = terms_.logprobs};
   return {.credit = request_.credit,
           .rows = run_plan_.doing.may_draft && memory_.wants_rows(),
           .hold = in_lockstep() ? Hold::lockstep : run_hold(),
-          .logprobs = logprobs_};
+          .logprobs = terms_.logprobs};
 }
 
 void Generation::begin_run() {
@@ -135,12 +135,12 @@ void Generation::look_at_run() {
 
 // Levels of a tree that are of use: the target adds a token of its own behind it.
 std::uint32_t Generation::depth_left() const {
-  return options_.tokens_max - std::min(options_.tokens_max, answer_count() + 1);
+  return terms_.tokens_max - std::min(terms_.tokens_max, answer_count() + 1);
 }
 
 TreeGrowth::Choice Generation::draft_choice() {
-  const bool has_grammar = law_ && law_->grammar();
-  const SamplingParams& sampling = options_.sampling;
+  const bool has_grammar = terms_.law && terms_.law->grammar();
+  const SamplingParams& sampling = terms_.sampling;
   const bool has_noise = !sampling.greedy();
   if (!has_grammar && !has_noise) return {};
   return [has_grammar, has_noise, sampling, this](std::span<const std::uint32_t> path,
@@ -151,7 +151,7 @@ TreeGrowth::Choice Generation::draft_choice() {
       text.insert(text.end(), path.begin(), path.end());
       std::vector<std::uint32_t> tokens;
       for (const DraftGuess& guess : guesses) tokens.push_back(guess.token);
-      keep_allowed(law_->allowed(text, tokens), guesses);
+      keep_allowed(terms_.law->allowed(text, tokens), guesses);
     }
     if (has_noise) rank_by_draw(sampling, conversation_.count() + path.size(), guesses);
   };
