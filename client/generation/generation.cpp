@@ -19,6 +19,7 @@ Generation::Generation(const Parts& parts, const GenerationOptions& options)
       options_(options),
       terms_{.tokens_max = options.tokens_max, .sampling = options.sampling},
       conversation_(parts.drafter),
+      notes_(parts_, options_, conversation_),
       memory_(parts.drafter),
       run_control_(options.known) {
   EDGEDRAFT_CHECK(parts.drafter != nullptr || !options.tree);
@@ -54,9 +55,8 @@ void Generation::begin(std::span<const std::uint32_t> prompt) {
   private_rest_.assign(prompt.begin() + given, prompt.end());
   if (!opens) append_private_rest();
 
-  started_ = parts_.now();
+  const Instant started = notes_.begin();
   stats_ = {};
-  if (parts_.on_cycle) noted_link_ = parts_.link.stats();
   stats_.prompt_tokens = static_cast<std::uint32_t>(prompt.size());
   stats_.reused_tokens = common;
   conversation_.begin_answer();
@@ -68,7 +68,7 @@ void Generation::begin(std::span<const std::uint32_t> prompt) {
   nothing_to_write_ = false;
   server_.link_closed = false;
   request_.asks = true;
-  request_.deadline = started_ + options_.deadline;
+  request_.deadline = started + options_.deadline;
   state_ = ClientState::online;
   // A link that is known to be down is not waited for.
   if (server_.link_error && !bears_outages()) return fail(*server_.link_error);
@@ -105,7 +105,7 @@ bool Generation::begin_check() {
     return true;
   }
   if (!may_ask_again()) return false;
-  started_ = parts_.now() - stats_.elapsed;
+  notes_.resume(stats_.elapsed);
   failure_.reset();
   check_deadline_.reset();
   nothing_to_write_ = false;
@@ -214,7 +214,7 @@ void Generation::finish() {
   phase_ = Phase::over;
   stats_.tokens = answer_count();
   stats_.context_count = server_.context_count;
-  stats_.elapsed = parts_.now() - started_;
+  stats_.elapsed = notes_.elapsed();
 }
 
 void Generation::fail(const Error& error) {
@@ -233,7 +233,7 @@ void Generation::write(std::uint32_t token, Provenance provenance) {
   if (answer_count() == terms_.tokens_max) return;
   conversation_.append(std::span(&token, 1), provenance);
   // A check may take back all of an answer, whose first token was seen before.
-  if (!std::exchange(has_begun_, true)) stats_.first_token_elapsed = parts_.now() - started_;
+  if (!std::exchange(has_begun_, true)) stats_.first_token_elapsed = notes_.elapsed();
   parts_.observer.on_token(token, ledger().provenance(conversation_.count() - 1));
 }
 
@@ -252,7 +252,7 @@ void Generation::end_where_due(wire::Ending ending) {
 void Generation::enter(ClientState state, const std::string& why) {
   state_ = state;
   parts_.observer.on_state(state, why);
-  note({.kind = CycleRecord::Kind::state, .state = state, .why = why});
+  notes_.add({.kind = CycleRecord::Kind::state, .state = state, .why = why});
 }
 
 void Generation::drop_from(std::uint32_t count) {

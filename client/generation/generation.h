@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "client/generation/conversation.h"
-#include "client/generation/cycle_record.h"
+#include "client/generation/cycle_notes.h"
 #include "client/generation/draft_ahead.h"
 #include "client/generation/drafter_confidence.h"
 #include "client/generation/drafter_memory.h"
@@ -38,21 +38,11 @@ namespace edgedraft {
 // Requires  the references outlive it; a drafter unless options.tree is nothing
 class Generation {
  public:
-  struct Parts {
-    TargetLink& link;
-    Drafter* drafter;                 // may be null for plain decoding
-    OfflineWriter* writer = nullptr;  // who writes without the server; null: the drafter
-    GenerationObserver& observer;
-    std::function<bool(std::uint32_t)> is_end;
-    std::function<Instant()> now;
-    std::function<void(const CycleRecord&)> on_cycle{};          // may be empty
-    std::function<void(const std::string& what)> on_decision{};  // of the controls; the same
-    std::function<bool()> on_battery{};                          // the same: it is not
-    // Turns go by steps, in each of which `now` stands still (SendGrid); may be empty: they do not.
-    std::function<bool()> goes_by_steps{};
-  };
+  using Parts = GenerationParts;
 
   Generation(const Parts& parts, const GenerationOptions& options);
+  Generation(const Generation&) = delete;
+  Generation& operator=(const Generation&) = delete;
 
   // From the next answer on; until then options' terms hold. Requires  over()
   void set(const AnswerTerms& terms);
@@ -159,15 +149,11 @@ class Generation {
   void on_activations(const ActivationsReceived& event);
   void on_verdict(const VerdictReceived& event);
   void on_late_verdict(const VerdictReceived& event);
-  Duration round_trip_of(const VerdictReceived& event, Instant taken);
-  void note_verdict(const VerdictReceived& event, Duration round_trip, std::uint32_t count_before);
-  void note(CycleRecord record);
   Result<void> drain_events();
 
   Result<void> send_wanted();
   Result<void> send_tokens();
   Result<void> send_draft();
-  bool in_lockstep() const { return options_.hold == Hold::lockstep; }
   RunControl::Decision plan_run();
   Hold run_hold() const {
     return run_plan_.doing.kind == RunKind::economy ? Hold::economy : Hold::none;
@@ -219,6 +205,7 @@ class Generation {
   // until check_deadline_.
   bool nothing_to_write_ = false;
   Conversation conversation_;
+  CycleNotes notes_;
   ServerView server_;
   DrafterMemory memory_;
   RequestInFlight request_;
@@ -231,7 +218,6 @@ class Generation {
   bool has_begun_ = false;  // the answer had a first token
   std::optional<AnswerEnd> end_;
   std::optional<Error> failure_;  // instead of an end
-  Instant started_{};
   Instant wait_begin_{};
   Instant wait_end_{};
   std::optional<Instant> outage_began_;  // until the server has agreed again
@@ -239,7 +225,6 @@ class Generation {
   // For the check of what was written offline, in all its outages, or for a server without which
   // there is nothing to write; nothing while online.
   std::optional<Instant> check_deadline_;
-  LinkStats noted_link_;  // when the last record was made
 };
 
 }  // namespace edgedraft

@@ -77,7 +77,7 @@ Result<void> Generation::write_offline() {
   ++stats_.offline_tokens;
   write(token, terms_.is_private ? Provenance::private_ : Provenance::offline);
   record.tokens = 1;
-  note(std::move(record));
+  notes_.add(std::move(record));
   // The server goes on behind what the drafter holds, if it holds more; the drafter alone does not.
   std::uint32_t room = parts_.writer != nullptr ? 0 : options_.context_count;
   if (device_writes_ && terms_.route == AnswerRoute::automatic && room > 0 &&

@@ -18,7 +18,7 @@ bool Generation::may_send() const {
 
 // A draft is better with the prompt's newest activations, which are on their way.
 bool Generation::awaits_rows() const {
-  const bool drafts = in_lockstep() || (ahead_ && memory_.pending());
+  const bool drafts = options_.in_lockstep() || (ahead_ && memory_.pending());
   return request_.running && drafts && parts_.now() < request_.rows_deadline;
 }
 
@@ -153,7 +153,7 @@ void Generation::on_verdict(const VerdictReceived& event) {
   const std::uint32_t count_before = answer_count();
   ++stats_.target_calls;
   request_.asks = false;
-  const Duration round_trip = round_trip_of(event, taken);
+  const Duration round_trip = notes_.round_trip_of(event, request_, taken);
   tell_logprobs(event.verdict);
   if (event.to == VerdictReceived::To::run) {
     request_.deadline = taken + options_.deadline;
@@ -178,18 +178,7 @@ void Generation::on_verdict(const VerdictReceived& event) {
   // A token beyond tokens_max was not written, and ends nothing.
   const bool written = conversation_.count() == event.verdict.length;
   end_where_due(written ? event.verdict.ending : wire::Ending::none);
-  note_verdict(event, round_trip, count_before);
-}
-
-// Within a run, the time since the verdict before, or under lockstep since the hints.
-Duration Generation::round_trip_of(const VerdictReceived& event, Instant taken) {
-  const Instant received = event.times ? event.times->received : taken;
-  const Instant before = std::exchange(request_.last_received, received);
-  const bool in_run = event.to == VerdictReceived::To::run;
-  if (in_run && !in_lockstep()) return received - before;
-  return received - (event.times ? event.times->sent
-                     : in_run    ? request_.drafted_at
-                                 : request_.sent);
+  notes_.add_verdict(event, request_, round_trip, count_before);
 }
 
 // Those of tokens that the answer has, or is about to be given.
@@ -203,43 +192,6 @@ void Generation::tell_logprobs(const wire::Verdict& verdict) {
   parts_.observer.on_logprobs(
       first + before - answer_first(),
       std::span(verdict.logprobs).subspan(std::size_t{before} * terms_.logprobs), terms_.logprobs);
-}
-
-void Generation::note_verdict(const VerdictReceived& event, Duration round_trip,
-                              std::uint32_t count_before) {
-  if (!parts_.on_cycle) return;
-  CycleRecord record = std::exchange(request_.record, {});
-  const bool in_run = event.to == VerdictReceived::To::run;
-  record.kind = in_run             ? CycleRecord::Kind::draft
-                : request_.checked ? CycleRecord::Kind::resync
-                                   : CycleRecord::Kind::prompt;
-  record.server = {.queue_us = event.verdict.queue_us,
-                   .verify_us = event.verdict.verify_us,
-                   .held_us = event.verdict.held_us,
-                   .draft_us = event.verdict.draft_us};
-  record.streamed = in_run && !in_lockstep();
-  record.rows = record.streamed ? event.verdict.drafted + event.verdict.hinted + 1 : request_.rows;
-  record.accepted = static_cast<std::uint32_t>(event.verdict.tokens.size());
-  record.tokens = answer_count() - std::min(count_before, answer_count());
-  record.round_trip = round_trip;
-  if (event.times) {
-    const Instant before_request =
-        record.kind == CycleRecord::Kind::draft ? request_.drafted_at : request_.sent;
-    if (!record.streamed) record.pack = event.times->sent - before_request;
-    record.unpack = parts_.now() - event.times->received;
-    record.tcp = event.times->tcp;
-  }
-  note(std::move(record));
-}
-
-void Generation::note(CycleRecord record) {
-  if (!parts_.on_cycle) return;
-  record.at = parts_.now() - started_;
-  record.answer_tokens = answer_count();
-  const LinkStats link = parts_.link.stats();
-  record.link = link.since(noted_link_);
-  noted_link_ = link;
-  parts_.on_cycle(record);
 }
 
 }  // namespace edgedraft

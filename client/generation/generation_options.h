@@ -1,21 +1,42 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
-#include <string_view>
+#include <string>
 
 #include "client/control/run_control.h"
 #include "client/generation/answer_route.h"
+#include "client/generation/cycle_record.h"
+#include "client/generation/observer.h"
+#include "client/generation/offline_writer.h"
 #include "shared/base/clock.h"
 #include "shared/base/sampling_params.h"
 #include "shared/constraints/answer_law.h"
+#include "shared/drafting/drafter.h"
 #include "shared/protocol/message.h"
+#include "shared/protocol/target_link.h"
 #include "shared/speculative/tree_growth.h"
 
 namespace edgedraft {
 
 using wire::Hold;
+
+// What a generation works with; all of it outlives the generation.
+struct GenerationParts {
+  TargetLink& link;
+  Drafter* drafter;                 // may be null for plain decoding
+  OfflineWriter* writer = nullptr;  // who writes without the server; null: the drafter
+  GenerationObserver& observer;
+  std::function<bool(std::uint32_t)> is_end;
+  std::function<Instant()> now;
+  std::function<void(const CycleRecord&)> on_cycle{};          // may be empty
+  std::function<void(const std::string& what)> on_decision{};  // of the controls; the same
+  std::function<bool()> on_battery{};                          // the same: it is not
+  // Turns go by steps, in each of which `now` stands still (SendGrid); may be empty: they do not.
+  std::function<bool()> goes_by_steps{};
+};
 
 struct GenerationOptions {
   std::optional<TreeShape> tree;  // nothing: plain decoding
@@ -31,6 +52,8 @@ struct GenerationOptions {
   // drafting at all.
   std::optional<Hold> hold = Hold::lockstep;
   RunKnowledge known{};  // of former answers from that server
+
+  bool in_lockstep() const { return hold == Hold::lockstep; }
 };
 
 // What one answer of a conversation is to be like.

@@ -44,7 +44,7 @@ std::uint32_t Generation::credit() const {
 }
 
 RunControl::Decision Generation::plan_run() {
-  if (in_lockstep()) return {.kind = RunKind::sequential};
+  if (options_.in_lockstep()) return {.kind = RunKind::sequential};
   if (!options_.tree) return {.kind = RunKind::stream, .may_draft = false};
   const std::uint32_t breadth = options_.tree->breadth;
   if (options_.hold == Hold::none) return {.kind = RunKind::overlap, .breadth = breadth};
@@ -61,13 +61,13 @@ wire::RunTerms Generation::run_terms(std::uint32_t length_min) {
   if (request_.credit <= length_min) return {.logprobs = terms_.logprobs};
   return {.credit = request_.credit,
           .rows = run_plan_.doing.may_draft && memory_.wants_rows(),
-          .hold = in_lockstep() ? Hold::lockstep : run_hold(),
+          .hold = options_.in_lockstep() ? Hold::lockstep : run_hold(),
           .logprobs = terms_.logprobs};
 }
 
 void Generation::begin_run() {
   request_.running = true;
-  if (in_lockstep()) {
+  if (options_.in_lockstep()) {
     request_.in_flight = false;
     return apply(run_plan_.doing);
   }
@@ -209,7 +209,7 @@ void Generation::take_run(const VerdictReceived& event) {
   stats_.cycle_tokens += accepted + 1;
   stats_.drafted += verdict.drafted;
   stats_.accepted += accepted;
-  if (in_lockstep()) {
+  if (options_.in_lockstep()) {
     request_.in_flight = false;  // the next pass is ours to begin
     request_.running = event.more;
     return;
@@ -245,7 +245,7 @@ void Generation::drop_request() {
 // The answer has ended for us, and may not have for the server.
 void Generation::end_run() {
   if (request_.running) unchanged_count_ = conversation_.count();
-  if (request_.running && (request_.in_flight || in_lockstep())) {
+  if (request_.running && (request_.in_flight || options_.in_lockstep())) {
     drop_request();
   } else {
     request_.running = false;

@@ -25,7 +25,6 @@ struct RequestInFlight {
   std::uint32_t settled_count = 0;  // of its tokens, those beyond doubt
 
   Instant drafted_at{};  // under lockstep: when the hints were ready
-  Instant last_received{};
   CycleRecord record{};  // what is known of the cycle when its draft leaves
 };
 

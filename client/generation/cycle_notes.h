@@ -1,0 +1,43 @@
+#pragma once
+
+#include <cstdint>
+
+#include "client/generation/conversation.h"
+#include "client/generation/generation_options.h"
+#include "client/generation/request_in_flight.h"
+
+namespace edgedraft {
+
+// The clock of an answer, and the records of its steps if GenerationParts::on_cycle takes any.
+class CycleNotes {
+ public:
+  // Requires  the references outlive it
+  CycleNotes(const GenerationParts& parts, const GenerationOptions& options,
+             const Conversation& conversation)
+      : parts_(parts), options_(options), conversation_(conversation) {}
+
+  // Returns the time, at which the answer begins.
+  Instant begin();
+  // The answer goes on after it had taken so long.
+  void resume(Duration elapsed) { started_ = parts_.now() - elapsed; }
+  Duration elapsed() const { return parts_.now() - started_; }
+
+  // Within a run, the time since the verdict before, or under lockstep since the hints. To be asked
+  // once per verdict.
+  Duration round_trip_of(const VerdictReceived& event, const RequestInFlight& request,
+                         Instant taken);
+  void add(CycleRecord record);
+  // The verdict took the answer on from `count_before` tokens.
+  void add_verdict(const VerdictReceived& event, const RequestInFlight& request,
+                   Duration round_trip, std::uint32_t count_before);
+
+ private:
+  const GenerationParts& parts_;
+  const GenerationOptions& options_;
+  const Conversation& conversation_;
+  Instant started_{};
+  Instant last_received_{};
+  LinkStats link_;  // when the last record was made
+};
+
+}  // namespace edgedraft
