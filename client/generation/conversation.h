@@ -48,6 +48,7 @@ class Conversation {
     answer_first_ = count();
   }
   std::uint32_t answer_first() const { return answer_first_; }
+  std::span<const std::uint32_t> answer() const { return tokens().subspan(answer_first_); }
   std::uint32_t answer_count() const { return count() - answer_first_; }
 
   // What may be sent of it. Requires  no private token among these

@@ -20,6 +20,7 @@ Generation::Generation(const Parts& parts, const GenerationOptions& options)
       terms_{.tokens_max = options.tokens_max, .sampling = options.sampling},
       conversation_(parts.drafter),
       notes_(parts_, options_, conversation_),
+      text_(parts_, terms_, conversation_, notes_, stats_),
       memory_(parts.drafter),
       run_control_(options.known) {
   EDGEDRAFT_CHECK(parts.drafter != nullptr || !options.tree);
@@ -60,9 +61,8 @@ void Generation::begin(std::span<const std::uint32_t> prompt) {
   stats_.prompt_tokens = static_cast<std::uint32_t>(prompt.size());
   stats_.reused_tokens = common;
   conversation_.begin_answer();
-  has_begun_ = false;
+  text_.begin();
   run_plan_.is_counted = false;
-  end_.reset();
   check_deadline_.reset();
   outage_began_.reset();
   nothing_to_write_ = false;
@@ -99,7 +99,7 @@ void Generation::begin_writing() {
 bool Generation::begin_check() {
   EDGEDRAFT_CHECK(over());
   // A user who has cancelled an answer does not want the rest of it.
-  if (end_ == AnswerEnd::cancelled || !has_text_to_check()) return false;
+  if (text_.end() == AnswerEnd::cancelled || !has_text_to_check()) return false;
   if (auto drained = drain_events(); !drained) {
     fail(drained.error());
     return true;
@@ -131,7 +131,7 @@ void Generation::go_on(Result<ClientEvent> told) {
 // draft below a root that was long decided.
 Result<void> Generation::take_all(const Result<ClientEvent>& told) {
   if (auto taken = take(told); !taken) return taken;
-  while (request_.running && request_.in_flight && !end_ && state_ != ClientState::offline) {
+  while (request_.running && request_.in_flight && !text_.end() && state_ != ClientState::offline) {
     const auto more = parts_.link.wait_event(Instant::min());
     if (!more && more.error().code == Errc::timed_out) break;
     if (auto taken = take(more); !taken) return taken;
@@ -155,7 +155,7 @@ void Generation::work() {
   if (phase_ == Phase::opening) work_opening();
   if (phase_ == Phase::opening) return;
   while (phase_ == Phase::writing) {
-    if (end_) {
+    if (text_.end()) {
       keep_if_due();
       const bool awaits = state_ == ClientState::offline && !device_writes_ &&
                           !server_.link_closed && has_text_to_check();
@@ -204,7 +204,7 @@ void Generation::cancel() {
   if (over()) return;
   if (phase_ != Phase::awaiting_check) {
     drop_request();
-    end_ = AnswerEnd::cancelled;
+    text_.end_as(AnswerEnd::cancelled);
   }
   finish();
 }
@@ -223,30 +223,9 @@ void Generation::fail(const Error& error) {
 }
 
 Result<AnswerEnd> Generation::end() const {
-  EDGEDRAFT_CHECK(over() && (failure_ || end_));
+  EDGEDRAFT_CHECK(over() && (failure_ || text_.end()));
   if (failure_) return *failure_;
-  return *end_;
-}
-
-void Generation::write(std::uint32_t token, Provenance provenance) {
-  // The target may bring more than was asked for.
-  if (answer_count() == terms_.tokens_max) return;
-  conversation_.append(std::span(&token, 1), provenance);
-  // A check may take back all of an answer, whose first token was seen before.
-  if (!std::exchange(has_begun_, true)) stats_.first_token_elapsed = notes_.elapsed();
-  parts_.observer.on_token(token, ledger().provenance(conversation_.count() - 1));
-}
-
-void Generation::end_where_due(wire::Ending ending) {
-  if (ending == wire::Ending::end_token) {
-    end_ = AnswerEnd::end_token;
-  } else if (ending == wire::Ending::stop) {
-    end_ = AnswerEnd::stop;
-  } else if (answer_count() >= terms_.tokens_max) {
-    end_ = AnswerEnd::tokens_max;
-  } else if (ending == wire::Ending::context) {
-    end_ = AnswerEnd::context;
-  }
+  return *text_.end();
 }
 
 void Generation::enter(ClientState state, const std::string& why) {

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "client/generation/answer_tokens.h"
 #include "client/generation/conversation.h"
 #include "client/generation/cycle_notes.h"
 #include "client/generation/draft_ahead.h"
@@ -177,20 +178,15 @@ class Generation {
   void drop_request();
   void end_run();
   void take_check(const wire::Verdict& verdict);
-  void tell_logprobs(const wire::Verdict& verdict);
-  void write(std::uint32_t token, Provenance provenance);
-  void end_where_due(wire::Ending ending);
-  // The same for what was written without the server, by who holds so many tokens; 0: that does
-  // not matter.
-  void end_where_written(std::uint32_t writer_context_count);
+  // Tokens that the server can hold; 0: that does not matter, as for an answer that stays here.
+  std::uint32_t server_room() const {
+    return terms_.route == AnswerRoute::device ? 0 : server_.context_count;
+  }
   void go_offline(const std::string& why);
   void enter(ClientState state, const std::string& why);
   void drop_from(std::uint32_t count);
   // Those of the law, from the answer's first token on.
   Constraints constraints() const;
-  std::span<const std::uint32_t> answer() const {
-    return conversation_.tokens().subspan(conversation_.answer_first());
-  }
   std::uint32_t answer_count() const { return conversation_.answer_count(); }
 
   Parts parts_;
@@ -206,17 +202,16 @@ class Generation {
   bool nothing_to_write_ = false;
   Conversation conversation_;
   CycleNotes notes_;
+  GenerationStats stats_;
+  AnswerTokens text_;
   ServerView server_;
   DrafterMemory memory_;
   RequestInFlight request_;
   std::optional<DraftAhead> ahead_;  // once a run has begun that is drafted for
   RunControl run_control_;
   RunPlan run_plan_;
-  GenerationStats stats_;
   ClientState state_ = ClientState::online;
   Phase phase_ = Phase::over;
-  bool has_begun_ = false;  // the answer had a first token
-  std::optional<AnswerEnd> end_;
   std::optional<Error> failure_;  // instead of an end
   Instant wait_begin_{};
   Instant wait_end_{};

@@ -58,7 +58,7 @@ Result<void> Generation::write_offline() {
   const bool lasts = outage_tokens_++ >= kLastingOutageTokens;
   std::vector<float> lawful;
   if (constrained || lasts) lawful.assign(logits.begin(), logits.end());
-  if (constrained) terms_.law->apply(answer(), lawful);
+  if (constrained) terms_.law->apply(conversation_.answer(), lawful);
   // A grammar's texts may have to say things again, and a model that is asked by itself says what
   // it says.
   const bool repeats =
@@ -75,7 +75,7 @@ Result<void> Generation::write_offline() {
   record.drafting = parts_.now() - before;
   stats_.drafting += record.drafting;
   ++stats_.offline_tokens;
-  write(token, terms_.is_private ? Provenance::private_ : Provenance::offline);
+  text_.write(token, terms_.is_private ? Provenance::private_ : Provenance::offline);
   record.tokens = 1;
   notes_.add(std::move(record));
   // The server goes on behind what the drafter holds, if it holds more; the drafter alone does not.
@@ -85,7 +85,7 @@ Result<void> Generation::write_offline() {
     device_writes_ = false;
     room = 0;
   }
-  end_where_written(room);
+  text_.end_where_written({room, server_room()});
   return boost::system::in_place_value;
 }
 
@@ -95,7 +95,7 @@ Result<void> Generation::on_nothing_to_write() {
   if (device_writes_ && terms_.route == AnswerRoute::automatic) {
     device_writes_ = false;  // hands over
   } else if (outage_tokens_ > 0 && !is_blind()) {
-    end_ = AnswerEnd::context;
+    text_.end_as(AnswerEnd::context);
   } else if (device_writes_) {
     if (is_blind()) return Error{Errc::unsupported, kNeedsTarget};
     if (options_.context_count > 0 && conversation_.count() >= options_.context_count) {
@@ -215,19 +215,6 @@ void Generation::on_late_verdict(const VerdictReceived& event) {
   server_.count = std::min(request_.settled_count, conversation_.settled_count());
 }
 
-void Generation::end_where_written(std::uint32_t writer_context_count) {
-  // An answer that stays on the device needs no room at the server.
-  const std::uint32_t server_context_count =
-      terms_.route == AnswerRoute::device ? 0 : server_.context_count;
-  const bool full = std::ranges::any_of(
-      std::array{writer_context_count, server_context_count},
-      [&](std::uint32_t context) { return context > 0 && conversation_.count() >= context; });
-  end_where_due(parts_.is_end(conversation_.tokens().back()) ? wire::Ending::end_token
-                : terms_.law && terms_.law->stops(answer())  ? wire::Ending::stop
-                : full                                       ? wire::Ending::context
-                                                             : wire::Ending::none);
-}
-
 void Generation::go_offline(const std::string& why) {
   if (state_ == ClientState::offline) return;
   if (!outage_began_) {
@@ -239,7 +226,7 @@ void Generation::go_offline(const std::string& why) {
   }
   enter(ClientState::offline, why);
   // The text may have been whole already, and only its check was lost.
-  if (answer_count() > 0) end_where_written(/*writer_context_count=*/0);
+  if (answer_count() > 0) text_.end_where_written({server_room()});
 }
 
 }  // namespace edgedraft

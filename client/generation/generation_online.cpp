@@ -154,7 +154,7 @@ void Generation::on_verdict(const VerdictReceived& event) {
   ++stats_.target_calls;
   request_.asks = false;
   const Duration round_trip = notes_.round_trip_of(event, request_, taken);
-  tell_logprobs(event.verdict);
+  text_.tell_logprobs(event.verdict);
   if (event.to == VerdictReceived::To::run) {
     request_.deadline = taken + options_.deadline;
     take_run(event);
@@ -177,21 +177,8 @@ void Generation::on_verdict(const VerdictReceived& event) {
   conversation_.settle();
   // A token beyond tokens_max was not written, and ends nothing.
   const bool written = conversation_.count() == event.verdict.length;
-  end_where_due(written ? event.verdict.ending : wire::Ending::none);
+  text_.end_where_due(written ? event.verdict.ending : wire::Ending::none);
   notes_.add_verdict(event, request_, round_trip, count_before);
-}
-
-// Those of tokens that the answer has, or is about to be given.
-void Generation::tell_logprobs(const wire::Verdict& verdict) {
-  if (terms_.logprobs == 0 || verdict.logprobs.empty()) return;
-  const auto count = static_cast<std::uint32_t>(verdict.logprobs.size() / terms_.logprobs);
-  const std::uint32_t first = verdict.length - count;
-  // Those of tokens before the answer have no place there, whatever the server tells.
-  const std::uint32_t before = first < answer_first() ? answer_first() - first : 0;
-  if (before >= count) return;
-  parts_.observer.on_logprobs(
-      first + before - answer_first(),
-      std::span(verdict.logprobs).subspan(std::size_t{before} * terms_.logprobs), terms_.logprobs);
 }
 
 }  // namespace edgedraft

@@ -17,7 +17,7 @@ bool Generation::has_text_to_check() const {
 
 void Generation::begin_resync() {
   ++stats_.resyncs;
-  end_.reset();
+  text_.go_on();
   request_.asks = true;
   enter(ClientState::resyncing, "the server is back");
 }
@@ -102,7 +102,7 @@ void Generation::take_check(const wire::Verdict& verdict) {
                                  std::to_string(rewritten) + " rewritten"
                            : std::to_string(stats_.offline_tokens) + " offline tokens kept");
   }
-  if (!repeats) write(verdict.next, Provenance::verified);
+  if (!repeats) text_.write(verdict.next, Provenance::verified);
   server_.count = conversation_.count();
 }
 

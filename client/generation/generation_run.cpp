@@ -113,7 +113,7 @@ void Generation::look_at_run() {
   const Instant now = parts_.now();
   const Duration taken = now - run_plan_.since;
   if (!run_plan_.begins) {
-    const bool ends = end_ && run_plan_.tokens >= RunControl::kStretchMin;
+    const bool ends = text_.end() && run_plan_.tokens >= RunControl::kStretchMin;
     if (!ends && !run_control_.is_due(run_plan_.tokens, taken)) return;
     if (run_plan_.is_timed) run_control_.observe_run(run_plan_.doing, run_plan_.tokens, taken);
   } else if (now < run_plan_.settled) {
@@ -124,7 +124,7 @@ void Generation::look_at_run() {
   run_plan_.is_timed = is_timed();
   run_plan_.tokens = 0;
   // Without a tree there is nothing to draft from, so nothing to decide.
-  if (begins || end_ || !ahead_) return;
+  if (begins || text_.end() || !ahead_) return;
   const RunKind kind = run_plan_.doing.kind;
   const Hold hold = run_hold();
   run_plan_.doing = plan_run();
@@ -146,7 +146,7 @@ TreeGrowth::Choice Generation::draft_choice() {
   return [has_grammar, has_noise, sampling, this](std::span<const std::uint32_t> path,
                                                   std::vector<DraftGuess>& guesses) {
     if (has_grammar) {
-      const auto so_far = answer();
+      const auto so_far = conversation_.answer();
       std::vector<std::uint32_t> text(so_far.begin(), so_far.end());
       text.insert(text.end(), path.begin(), path.end());
       std::vector<std::uint32_t> tokens;
@@ -201,8 +201,8 @@ void Generation::take_run(const VerdictReceived& event) {
     const std::uint32_t rows = verdict_rows(verdict.tokens.size(), server_.newest_row);
     memory_.add_cycle(event.rows_first, rows, event.rows);
   }
-  for (const std::uint32_t token : verdict.tokens) write(token, Provenance::verified);
-  write(verdict.next, Provenance::verified);
+  for (const std::uint32_t token : verdict.tokens) text_.write(token, Provenance::verified);
+  text_.write(verdict.next, Provenance::verified);
   server_.count = conversation_.count();
   const auto accepted = static_cast<std::uint32_t>(verdict.tokens.size());
   ++stats_.cycles;

@@ -1,0 +1,53 @@
+#include "client/generation/answer_tokens.h"
+
+#include <algorithm>
+#include <span>
+#include <utility>
+
+namespace edgedraft {
+
+void AnswerTokens::write(std::uint32_t token, Provenance provenance) {
+  // The target may bring more than was asked for.
+  if (conversation_.answer_count() == terms_.tokens_max) return;
+  conversation_.append(std::span(&token, 1), provenance);
+  // A check may take back all of an answer, whose first token was seen before.
+  if (!std::exchange(has_begun_, true)) stats_.first_token_elapsed = notes_.elapsed();
+  parts_.observer.on_token(token, conversation_.ledger().provenance(conversation_.count() - 1));
+}
+
+void AnswerTokens::end_where_due(wire::Ending ending) {
+  if (ending == wire::Ending::end_token) {
+    end_ = AnswerEnd::end_token;
+  } else if (ending == wire::Ending::stop) {
+    end_ = AnswerEnd::stop;
+  } else if (conversation_.answer_count() >= terms_.tokens_max) {
+    end_ = AnswerEnd::tokens_max;
+  } else if (ending == wire::Ending::context) {
+    end_ = AnswerEnd::context;
+  }
+}
+
+void AnswerTokens::end_where_written(std::initializer_list<std::uint32_t> context_counts) {
+  const bool full = std::ranges::any_of(context_counts, [&](std::uint32_t context) {
+    return context > 0 && conversation_.count() >= context;
+  });
+  end_where_due(parts_.is_end(conversation_.tokens().back())              ? wire::Ending::end_token
+                : terms_.law && terms_.law->stops(conversation_.answer()) ? wire::Ending::stop
+                : full                                                    ? wire::Ending::context
+                                                                          : wire::Ending::none);
+}
+
+void AnswerTokens::tell_logprobs(const wire::Verdict& verdict) {
+  if (terms_.logprobs == 0 || verdict.logprobs.empty()) return;
+  const auto count = static_cast<std::uint32_t>(verdict.logprobs.size() / terms_.logprobs);
+  const std::uint32_t first = verdict.length - count;
+  // Those of tokens before the answer have no place there, whatever the server tells.
+  const std::uint32_t before =
+      first < conversation_.answer_first() ? conversation_.answer_first() - first : 0;
+  if (before >= count) return;
+  parts_.observer.on_logprobs(
+      first + before - conversation_.answer_first(),
+      std::span(verdict.logprobs).subspan(std::size_t{before} * terms_.logprobs), terms_.logprobs);
+}
+
+}  // namespace edgedraft

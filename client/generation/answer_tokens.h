@@ -1,0 +1,44 @@
+#pragma once
+
+#include <cstdint>
+#include <initializer_list>
+#include <optional>
+
+#include "client/generation/conversation.h"
+#include "client/generation/cycle_notes.h"
+#include "client/generation/generation_options.h"
+#include "client/generation/generation_stats.h"
+
+namespace edgedraft {
+
+// Writes an answer's tokens to its conversation and observer, and finds where it ends.
+class AnswerTokens {
+ public:
+  // Requires  the references outlive it
+  AnswerTokens(const GenerationParts& parts, const AnswerTerms& terms, Conversation& conversation,
+             const CycleNotes& notes, GenerationStats& stats)
+      : parts_(parts), terms_(terms), conversation_(conversation), notes_(notes), stats_(stats) {}
+
+  void begin() { has_begun_ = false, end_.reset(); }
+  const std::optional<AnswerEnd>& end() const { return end_; }
+  void end_as(AnswerEnd end) { end_ = end; }
+  void go_on() { end_.reset(); }
+
+  void write(std::uint32_t token, Provenance provenance);
+  void end_where_due(wire::Ending ending);
+  // The same for what was written without the server, in contexts of so many tokens; 0: no limit.
+  void end_where_written(std::initializer_list<std::uint32_t> context_counts);
+  // Those of tokens that the answer has, or is about to be given.
+  void tell_logprobs(const wire::Verdict& verdict);
+
+ private:
+  const GenerationParts& parts_;
+  const AnswerTerms& terms_;
+  Conversation& conversation_;
+  const CycleNotes& notes_;
+  GenerationStats& stats_;
+  bool has_begun_ = false;  // it had a first token
+  std::optional<AnswerEnd> end_;
+};
+
+}  // namespace edgedraft
