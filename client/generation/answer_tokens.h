@@ -16,7 +16,7 @@ class AnswerTokens {
  public:
   // Requires  the references outlive it
   AnswerTokens(const GenerationParts& parts, const AnswerTerms& terms, Conversation& conversation,
-             const CycleNotes& notes, GenerationStats& stats)
+               const CycleNotes& notes, GenerationStats& stats)
       : parts_(parts), terms_(terms), conversation_(conversation), notes_(notes), stats_(stats) {}
 
   void begin() { has_begun_ = false, end_.reset(); }

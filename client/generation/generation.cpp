@@ -22,7 +22,7 @@ Generation::Generation(const Parts& parts, const GenerationOptions& options)
       notes_(parts_, options_, conversation_),
       text_(parts_, terms_, conversation_, notes_, stats_),
       memory_(parts.drafter),
-      run_control_(options.known) {
+      drafting_(parts_, options_, terms_, conversation_, server_, memory_, request_, stats_) {
   EDGEDRAFT_CHECK(parts.drafter != nullptr || !options.tree);
 }
 
@@ -62,7 +62,7 @@ void Generation::begin(std::span<const std::uint32_t> prompt) {
   stats_.reused_tokens = common;
   conversation_.begin_answer();
   text_.begin();
-  run_plan_.is_counted = false;
+  drafting_.begin_answer();
   check_deadline_.reset();
   outage_began_.reset();
   nothing_to_write_ = false;
@@ -120,9 +120,9 @@ void Generation::go_on(Result<ClientEvent> told) {
   if (phase_ != Phase::awaiting_check && state_ != ClientState::offline) {
     stats_.waiting += parts_.now() - wait_begin_;
   }
-  if (!is_timed()) run_plan_.is_timed = false;
+  drafting_.begin_turn();
   if (auto taken = take_all(told); !taken) return fail(taken.error());
-  look_at_run();
+  if (state_ == ClientState::online) drafting_.look(text_.end().has_value());
   work();
 }
 
@@ -167,7 +167,7 @@ void Generation::work() {
       wait_end_ = writes_here() ? parts_.now() : next_look();
       if (!writes_here() && check_deadline_) wait_end_ = std::min(wait_end_, *check_deadline_);
       return;
-    } else if (may_send() && !awaits_rows()) {
+    } else if (may_send() && !drafting_.awaits_rows()) {
       if (auto sent = send_wanted(); !sent) {
         if (auto taken = on_link_error(sent.error()); !taken) return fail(taken.error());
       }
@@ -177,17 +177,17 @@ void Generation::work() {
         outage_began_.reset();
         nothing_to_write_ = false;
       }
-      if (drafts_ahead()) {
-        draft_ahead();
-      } else if (holds_news()) {
-        send_news();
+      if (drafting_.drafts_ahead()) {
+        drafting_.step();
+      } else if (drafting_.holds_news()) {
+        drafting_.send_news();
       }
       wait_begin_ = parts_.now();
       // The link may have something to tell between two steps.
-      wait_end_ = drafts_ahead()  ? wait_begin_
-                  : awaits_rows() ? request_.rows_deadline
-                                  : request_.deadline;
-      if (holds_news()) wait_end_ = std::min(wait_end_, wait_begin_ + kBackedUpLook);
+      wait_end_ = drafting_.drafts_ahead()  ? wait_begin_
+                  : drafting_.awaits_rows() ? request_.rows_deadline
+                                            : request_.deadline;
+      if (drafting_.holds_news()) wait_end_ = std::min(wait_end_, wait_begin_ + kBackedUpLook);
       return;
     }
   }

@@ -10,7 +10,6 @@
 #include "client/generation/answer_tokens.h"
 #include "client/generation/conversation.h"
 #include "client/generation/cycle_notes.h"
-#include "client/generation/draft_ahead.h"
 #include "client/generation/drafter_confidence.h"
 #include "client/generation/drafter_memory.h"
 #include "client/generation/generation_options.h"
@@ -18,6 +17,7 @@
 #include "client/generation/observer.h"
 #include "client/generation/offline_writer.h"
 #include "client/generation/request_in_flight.h"
+#include "client/generation/run_drafting.h"
 #include "client/generation/server_view.h"
 #include "shared/base/clock.h"
 #include "shared/base/error.h"
@@ -86,7 +86,7 @@ class Generation {
   std::uint32_t answer_first() const { return conversation_.answer_first(); }
   const GenerationStats& stats() const { return stats_; }
   // What was learned of the server, the link and the drafter so far.
-  const RunKnowledge& known() const { return run_control_.known(); }
+  const RunKnowledge& known() const { return drafting_.known(); }
 
  private:
   enum class Phase : std::uint8_t {
@@ -106,10 +106,6 @@ class Generation {
   void finish();
   void fail(const Error& error);
   bool may_send() const;
-  bool awaits_rows() const;
-  // Whether what is computed in this turn can be timed. By steps it cannot, and must not be: how
-  // long it takes depends on work that nobody is to learn of.
-  bool is_timed() const { return !parts_.goes_by_steps || !parts_.goes_by_steps(); }
 
   Result<void> take_all(const Result<ClientEvent>& told);
   Result<void> take(const Result<ClientEvent>& told);
@@ -154,26 +150,6 @@ class Generation {
 
   Result<void> send_wanted();
   Result<void> send_tokens();
-  Result<void> send_draft();
-  RunControl::Decision plan_run();
-  Hold run_hold() const {
-    return run_plan_.doing.kind == RunKind::economy ? Hold::economy : Hold::none;
-  }
-  void apply(const RunControl::Decision& decision);
-  void begin_stretch();
-  void look_at_run();
-  std::uint32_t credit() const;
-  // For a request whose answer makes the session at least so long.
-  wire::RunTerms run_terms(std::uint32_t length_min);
-  void begin_run();
-  // What is known of the target's choices: a grammar, and the noise of the draw. Empty: nothing.
-  TreeGrowth::Choice draft_choice();
-  std::uint32_t depth_left() const;
-  bool drafts_ahead() const;
-  bool holds_news() const;
-  void send_news();
-  void draft_ahead();
-  void send_hints(SentHints::News news);
   void take_run(const VerdictReceived& event);
   void drop_request();
   void end_run();
@@ -207,9 +183,7 @@ class Generation {
   ServerView server_;
   DrafterMemory memory_;
   RequestInFlight request_;
-  std::optional<DraftAhead> ahead_;  // once a run has begun that is drafted for
-  RunControl run_control_;
-  RunPlan run_plan_;
+  RunDrafting drafting_;
   ClientState state_ = ClientState::online;
   Phase phase_ = Phase::over;
   std::optional<Error> failure_;  // instead of an end

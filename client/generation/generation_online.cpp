@@ -16,12 +16,6 @@ bool Generation::may_send() const {
   return server_.signed_in && !request_.in_flight && parts_.link.state() == LinkState::online;
 }
 
-// A draft is better with the prompt's newest activations, which are on their way.
-bool Generation::awaits_rows() const {
-  const bool drafts = options_.in_lockstep() || (ahead_ && memory_.pending());
-  return request_.running && drafts && parts_.now() < request_.rows_deadline;
-}
-
 Error Generation::no_answer_in_time() {
   return {Errc::timed_out, "the server did not answer in time"};
 }
@@ -119,33 +113,9 @@ Result<void> Generation::send_wanted() {
   request_.deadline = request_.sent + options_.deadline;
   request_.rows_deadline = {};
   request_.record = {};
-  const auto sent = request_.asks ? send_tokens() : send_draft();
+  const auto sent = request_.asks ? send_tokens() : drafting_.send_draft();
   if (sent) request_.in_flight = true;
   return sent;
-}
-
-// Under lockstep: all that the next pass verifies.
-Result<void> Generation::send_draft() {
-  std::vector<HintNode> nodes;
-  const std::uint32_t depth_max = depth_left();
-  if (options_.tree && depth_max > 0) {
-    const Instant before = parts_.now();
-    TreeShape shape = *options_.tree;
-    shape.nodes = std::min(shape.nodes, server_.nodes_max);
-    shape.limit(std::min(depth_max, shape.nodes));
-    if (shape.nodes > 0) nodes = complete_hints(parts_.drafter->draft(shape, draft_choice()));
-    request_.record.drafting = parts_.now() - before;
-    stats_.drafting += request_.record.drafting;
-  }
-  stats_.drafted += static_cast<std::uint32_t>(nodes.size());
-  request_.rows = static_cast<std::uint32_t>(nodes.size()) + 1;
-  request_.drafted_at = parts_.now();
-  const std::uint32_t now = credit();
-  const bool is_more = now > request_.credit;
-  request_.credit = std::max(request_.credit, now);
-  return parts_.link.send(wire::OutgoingHints{.credit = is_more ? now : 0,
-                                              .complete = true,
-                                              .hints = conversation_.hints(std::move(nodes))});
 }
 
 void Generation::on_verdict(const VerdictReceived& event) {
@@ -159,7 +129,7 @@ void Generation::on_verdict(const VerdictReceived& event) {
     request_.deadline = taken + options_.deadline;
     take_run(event);
   } else {
-    run_control_.observe_link(std::max(
+    drafting_.observe_link(std::max(
         Duration::zero(),
         round_trip - std::chrono::microseconds(std::uint64_t{event.verdict.queue_us} +
                                                event.verdict.verify_us + event.verdict.draft_us)));
@@ -171,7 +141,7 @@ void Generation::on_verdict(const VerdictReceived& event) {
     take_check(event.verdict);
     if (event.more) {
       request_.deadline = taken + options_.deadline;
-      begin_run();
+      drafting_.begin();
     }
   }
   conversation_.settle();
@@ -179,6 +149,29 @@ void Generation::on_verdict(const VerdictReceived& event) {
   const bool written = conversation_.count() == event.verdict.length;
   text_.end_where_due(written ? event.verdict.ending : wire::Ending::none);
   notes_.add_verdict(event, request_, round_trip, count_before);
+}
+
+void Generation::take_run(const VerdictReceived& event) {
+  const wire::Verdict& verdict = event.verdict;
+  const std::uint32_t before = conversation_.count();
+  if (!event.rows.empty() && parts_.drafter) {
+    const std::uint32_t rows = verdict_rows(verdict.tokens.size(), server_.newest_row);
+    memory_.add_cycle(event.rows_first, rows, event.rows);
+  }
+  for (const std::uint32_t token : verdict.tokens) text_.write(token, Provenance::verified);
+  text_.write(verdict.next, Provenance::verified);
+  server_.count = conversation_.count();
+  const auto accepted = static_cast<std::uint32_t>(verdict.tokens.size());
+  ++stats_.cycles;
+  stats_.cycle_tokens += accepted + 1;
+  stats_.drafted += verdict.drafted;
+  stats_.accepted += accepted;
+  if (options_.in_lockstep()) {
+    request_.in_flight = false;  // the next pass is ours to begin
+    request_.running = event.more;
+    return;
+  }
+  drafting_.take(verdict, before);
 }
 
 }  // namespace edgedraft

@@ -36,6 +36,10 @@ struct GenerationParts {
   std::function<bool()> on_battery{};                          // the same: it is not
   // Turns go by steps, in each of which `now` stands still (SendGrid); may be empty: they do not.
   std::function<bool()> goes_by_steps{};
+
+  // Whether what is computed in this turn can be timed. By steps it cannot, and must not be: how
+  // long it takes depends on work that nobody is to learn of.
+  bool is_timed() const { return !goes_by_steps || !goes_by_steps(); }
 };
 
 struct GenerationOptions {

@@ -54,7 +54,7 @@ Result<void> Generation::send_tokens() {
                                   opens ? Constraints{} : constraints());
   request_.running = false;
   wire::RunTerms run;
-  if (!opens) run = run_terms((to_check ? settled : count) + 1);
+  if (!opens) run = drafting_.run_terms((to_check ? settled : count) + 1);
   if (resumes) {
     return parts_.link.send(wire::OutgoingResume{.session = *server_.session,
                                                  .text = text,
@@ -104,6 +104,22 @@ void Generation::take_check(const wire::Verdict& verdict) {
   }
   if (!repeats) text_.write(verdict.next, Provenance::verified);
   server_.count = conversation_.count();
+}
+
+// What the server is asked for, or goes on with, is not wanted any more.
+void Generation::drop_request() {
+  if (request_.in_flight || request_.running) (void)parts_.link.send(CancelRequest{});
+  request_.in_flight = request_.running = false;
+}
+
+// The answer has ended for us, and may not have for the server.
+void Generation::end_run() {
+  if (request_.running) unchanged_count_ = conversation_.count();
+  if (request_.running && (request_.in_flight || options_.in_lockstep())) {
+    drop_request();
+  } else {
+    request_.running = false;
+  }
 }
 
 }  // namespace edgedraft

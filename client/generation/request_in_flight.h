@@ -2,7 +2,6 @@
 
 #include <cstdint>
 
-#include "client/control/run_control.h"
 #include "client/generation/cycle_record.h"
 #include "shared/base/clock.h"
 
@@ -15,10 +14,7 @@ struct RequestInFlight {
   Instant sent{};
   Instant deadline{};       // of the server's silence
   Instant rows_deadline{};  // until then drafting waits for the prompt's newest activations
-
-  // The length up to which the server may go on; 0: it answers and waits.
-  std::uint32_t credit = 0;
-  bool running = false;  // it was answered, and the server goes on
+  bool running = false;     // it was answered, and the server goes on
 
   std::uint32_t rows = 0;           // of the target's pass
   bool checked = false;             // the last of its tokens are to be checked, not kept
@@ -26,19 +22,6 @@ struct RequestInFlight {
 
   Instant drafted_at{};  // under lockstep: when the hints were ready
   CycleRecord record{};  // what is known of the cycle when its draft leaves
-};
-
-// What the device does in a run.
-struct RunPlan {
-  RunControl::Decision doing{};
-  Instant since{};       // of the present stretch
-  bool is_timed = true;  // in all turns since then
-  std::uint32_t tokens = 0;
-  bool begins = false;  // a stretch, measured from the first look after `settled`
-  Instant settled{};
-  bool step_is_cold = false;  // the next one takes in text, too
-  // The control knows of the answer. Runs after an outage belong to the same answer.
-  bool is_counted = false;
 };
 
 }  // namespace edgedraft
