@@ -22,6 +22,7 @@ Generation::Generation(const Parts& parts, const GenerationOptions& options)
       notes_(parts_, options_, conversation_),
       text_(parts_, terms_, conversation_, notes_, stats_),
       memory_(parts.drafter),
+      requests_(parts_, options_, terms_, conversation_, server_, memory_, request_),
       drafting_(parts_, options_, terms_, conversation_, server_, memory_, request_, stats_) {
   EDGEDRAFT_CHECK(parts.drafter != nullptr || !options.tree);
 }
@@ -36,7 +37,7 @@ void Generation::begin(std::span<const std::uint32_t> prompt) {
   EDGEDRAFT_CHECK(!prompt.empty());
   cancel();
   failure_.reset();
-  if (auto drained = drain_events(); !drained) return fail(drained.error());
+  if (auto drained = requests_.drain(); !drained) return fail(drained.error());
   if (request_.in_flight) (void)parts_.link.send(CancelRequest{});
   request_.in_flight = request_.running = false;
   const auto known = conversation_.tokens();
@@ -49,8 +50,7 @@ void Generation::begin(std::span<const std::uint32_t> prompt) {
   // What was private, and is not called so any more, is begun anew.
   const bool all_may_go = !terms_.is_private || opens;
   if (all_may_go) common = std::min({common, open, conversation_.ledger().untainted_count()});
-  drop_from(common);
-  unchanged_count_ = std::min(unchanged_count_, common);
+  requests_.keep(common);
   const std::uint32_t given = std::max(common, open);
   conversation_.append(prompt.subspan(common, given - common), Provenance::given);
   private_rest_.assign(prompt.begin() + given, prompt.end());
@@ -99,8 +99,8 @@ void Generation::begin_writing() {
 bool Generation::begin_check() {
   EDGEDRAFT_CHECK(over());
   // A user who has cancelled an answer does not want the rest of it.
-  if (text_.end() == AnswerEnd::cancelled || !has_text_to_check()) return false;
-  if (auto drained = drain_events(); !drained) {
+  if (text_.end() == AnswerEnd::cancelled || !requests_.has_text_to_check()) return false;
+  if (auto drained = requests_.drain(); !drained) {
     fail(drained.error());
     return true;
   }
@@ -158,16 +158,16 @@ void Generation::work() {
     if (text_.end()) {
       keep_if_due();
       const bool awaits = state_ == ClientState::offline && !device_writes_ &&
-                          !server_.link_closed && has_text_to_check();
+                          !server_.link_closed && requests_.has_text_to_check();
       if (awaits && !check_deadline_) check_deadline_ = parts_.now() + options_.resync_wait;
       if (!awaits || parts_.now() >= *check_deadline_) return finish();
       phase_ = Phase::awaiting_check;
     } else if (state_ == ClientState::offline) {
       // The link may have something to tell before the next token.
-      wait_end_ = writes_here() ? parts_.now() : next_look();
+      wait_end_ = writes_here() ? parts_.now() : requests_.next_look();
       if (!writes_here() && check_deadline_) wait_end_ = std::min(wait_end_, *check_deadline_);
       return;
-    } else if (may_send() && !drafting_.awaits_rows()) {
+    } else if (requests_.may_send() && !drafting_.awaits_rows()) {
       if (auto sent = send_wanted(); !sent) {
         if (auto taken = on_link_error(sent.error()); !taken) return fail(taken.error());
       }
@@ -194,7 +194,7 @@ void Generation::work() {
   if (phase_ != Phase::awaiting_check) return;
   wait_end_ = *check_deadline_;
   // A server that had no room does not say when it has.
-  if (may_send()) wait_end_ = std::min(wait_end_, server_.ask_again);
+  if (requests_.may_send()) wait_end_ = std::min(wait_end_, server_.ask_again);
   if (outage_began_ && terms_.keep_after != Duration::max()) {
     wait_end_ = std::min(wait_end_, *outage_began_ + terms_.keep_after);
   }
@@ -203,14 +203,14 @@ void Generation::work() {
 void Generation::cancel() {
   if (over()) return;
   if (phase_ != Phase::awaiting_check) {
-    drop_request();
+    requests_.drop();
     text_.end_as(AnswerEnd::cancelled);
   }
   finish();
 }
 
 void Generation::finish() {
-  end_run();
+  requests_.end_run();
   phase_ = Phase::over;
   stats_.tokens = answer_count();
   stats_.context_count = server_.context_count;
@@ -232,12 +232,6 @@ void Generation::enter(ClientState state, const std::string& why) {
   state_ = state;
   parts_.observer.on_state(state, why);
   notes_.add({.kind = CycleRecord::Kind::state, .state = state, .why = why});
-}
-
-void Generation::drop_from(std::uint32_t count) {
-  conversation_.truncate(count);
-  server_.count = std::min(server_.count, count);
-  memory_.truncated(count);
 }
 
 }  // namespace edgedraft

@@ -17,6 +17,7 @@
 #include "client/generation/observer.h"
 #include "client/generation/offline_writer.h"
 #include "client/generation/request_in_flight.h"
+#include "client/generation/requests.h"
 #include "client/generation/run_drafting.h"
 #include "client/generation/server_view.h"
 #include "shared/base/clock.h"
@@ -105,7 +106,6 @@ class Generation {
   void begin_writing();
   void finish();
   void fail(const Error& error);
-  bool may_send() const;
 
   Result<void> take_all(const Result<ClientEvent>& told);
   Result<void> take(const Result<ClientEvent>& told);
@@ -129,30 +129,17 @@ class Generation {
   // Makes what was written offline part of the text if the outage has lasted for long enough.
   void keep_if_due();
   void on_error_offline(const Error& error);
-  void on_link_down(const Error& error);
-  bool has_text_to_check() const;
   void begin_resync();
 
   // Takes in what the link tells; a verdict that is still wanted goes on to on_verdict().
   Result<void> on_event(const ClientEvent& event);
-  bool awaits(VerdictReceived::To to) const;
   Result<void> on_link_error(const Error& error);
-  static Error no_answer_in_time();
   Result<void> on_refused(const Error& error);
-  bool may_ask_again() const;
-  // While nothing is written offline: when to look for the server without having been told.
-  Instant next_look() const;
-  Result<void> on_welcome(const wire::Welcome& welcome);
-  void on_activations(const ActivationsReceived& event);
+  bool may_ask_again() const { return !device_writes_ && requests_.may_ask(); }
   void on_verdict(const VerdictReceived& event);
-  void on_late_verdict(const VerdictReceived& event);
-  Result<void> drain_events();
 
   Result<void> send_wanted();
-  Result<void> send_tokens();
   void take_run(const VerdictReceived& event);
-  void drop_request();
-  void end_run();
   void take_check(const wire::Verdict& verdict);
   // Tokens that the server can hold; 0: that does not matter, as for an answer that stays here.
   std::uint32_t server_room() const {
@@ -160,16 +147,11 @@ class Generation {
   }
   void go_offline(const std::string& why);
   void enter(ClientState state, const std::string& why);
-  void drop_from(std::uint32_t count);
-  // Those of the law, from the answer's first token on.
-  Constraints constraints() const;
   std::uint32_t answer_count() const { return conversation_.answer_count(); }
 
   Parts parts_;
   GenerationOptions options_;
   AnswerTerms terms_;
-  // Tokens that stand as the last run left them.
-  std::uint32_t unchanged_count_ = 0;
   std::vector<std::uint32_t> private_rest_;  // of the prompt, while the rest is opening
   DrafterConfidence confidence_;
   bool device_writes_ = false;  // first, and has not handed over
@@ -183,6 +165,7 @@ class Generation {
   ServerView server_;
   DrafterMemory memory_;
   RequestInFlight request_;
+  Requests requests_;
   RunDrafting drafting_;
   ClientState state_ = ClientState::online;
   Phase phase_ = Phase::over;

@@ -116,7 +116,7 @@ Result<void> Generation::on_nothing_to_write() {
 }
 
 Error Generation::unanswered() const {
-  Error error = server_.link_error.value_or(no_answer_in_time());
+  Error error = server_.link_error.value_or(ServerView::no_answer_in_time());
   if (nothing_to_write_ && has_writer()) {
     error.message += std::string("; ") + (is_blind() ? kNeedsTarget : kCannotWrite);
   }
@@ -135,11 +135,6 @@ void Generation::keep_if_due() {
   parts_.observer.on_kept(answer_count());
 }
 
-Instant Generation::next_look() const {
-  if (may_send()) return std::max(parts_.now(), server_.ask_again);
-  return parts_.now() + options_.deadline;
-}
-
 // An answer that ended offline waits for the server to check it, in all as long as it may: a server
 // that refuses the check each time is not waited for anew.
 void Generation::take_awaiting_check(const Result<ClientEvent>& told) {
@@ -155,16 +150,11 @@ void Generation::take_awaiting_check(const Result<ClientEvent>& told) {
     return;
   }
   keep_if_due();
-  if (!has_text_to_check() || parts_.now() >= *check_deadline_) finish();
-}
-
-void Generation::on_link_down(const Error& error) {
-  request_.in_flight = request_.running = false;
-  server_.lost(error);
+  if (!requests_.has_text_to_check() || parts_.now() >= *check_deadline_) finish();
 }
 
 void Generation::on_error_offline(const Error& error) {
-  if (error.code == Errc::link_down) on_link_down(error);
+  if (error.code == Errc::link_down) requests_.lost(error);
   if (trying_again_may_help(error.code) || server_.link_closed) return;
   // The link will not come back. Told once: it is repeated at every call.
   server_.link_closed = true;
@@ -192,7 +182,7 @@ Result<void> Generation::on_refused(const Error& error) {
 
 Result<void> Generation::on_link_error(const Error& error) {
   if (error.code == Errc::link_down) {
-    on_link_down(error);
+    requests_.lost(error);
   } else if (error.code != Errc::timed_out) {  // then the answer may still come
     request_.in_flight = request_.running = false;
     server_.signed_in = server_.signed_in && parts_.link.state() == LinkState::online;
@@ -203,16 +193,6 @@ Result<void> Generation::on_link_error(const Error& error) {
   if (!bears_outages() || (hopeless && nothing_to_show)) return error;
   go_offline(error.message);
   return boost::system::in_place_value;
-}
-
-// It comes too late to be followed, but it shows that the server is there again and, to a prompt,
-// that it need not be computed a second time.
-void Generation::on_late_verdict(const VerdictReceived& event) {
-  if (event.to == VerdictReceived::To::run) return;
-  server_.took_tokens(event.to == VerdictReceived::To::prefill);
-  memory_.expect_until(event.verdict.length - 1);
-  // It took what was beyond doubt then.
-  server_.count = std::min(request_.settled_count, conversation_.settled_count());
 }
 
 void Generation::go_offline(const std::string& why) {

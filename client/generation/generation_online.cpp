@@ -1,121 +1,41 @@
 #include "client/generation/generation.h"
 
 #include <algorithm>
-#include <numeric>
 #include <optional>
 #include <utility>
 #include <vector>
 
 #include "shared/protocol/activation_codec.h"
 
-// While the server answers: requests and verdicts.
+// While the server answers, and where the two agree again.
 namespace edgedraft {
-
-// Nothing is owed to us, and the way to the server stands. What ended it is told as an event.
-bool Generation::may_send() const {
-  return server_.signed_in && !request_.in_flight && parts_.link.state() == LinkState::online;
-}
-
-Error Generation::no_answer_in_time() {
-  return {Errc::timed_out, "the server did not answer in time"};
-}
 
 // Online and resyncing: the server owes us an answer, or the way to it is still being made.
 Result<void> Generation::take_online(const Result<ClientEvent>& told) {
   if (told) return on_event(*told);
   if (told.error().code != Errc::timed_out) return on_link_error(told.error());
-  if (may_send() || parts_.now() < request_.deadline) return boost::system::in_place_value;
-  return on_link_error(no_answer_in_time());
+  if (requests_.may_send() || parts_.now() < request_.deadline)
+    return boost::system::in_place_value;
+  return on_link_error(ServerView::no_answer_in_time());
 }
 
 Result<void> Generation::on_event(const ClientEvent& event) {
-  if (const auto* welcomed = std::get_if<Welcomed>(&event)) return on_welcome(welcomed->welcome);
-  if (const auto* rows = std::get_if<ActivationsReceived>(&event)) on_activations(*rows);
+  if (const auto* welcomed = std::get_if<Welcomed>(&event))
+    return requests_.take_welcome(welcomed->welcome);
+  if (const auto* rows = std::get_if<ActivationsReceived>(&event))
+    requests_.take_activations(*rows);
   if (const auto* refused = std::get_if<RequestRefused>(&event)) return on_refused(refused->error);
   if (const auto* verdict = std::get_if<VerdictReceived>(&event)) {
-    if (!awaits(verdict->to)) return {};
+    if (!requests_.awaits(verdict->to)) return {};
     request_.in_flight = verdict->more;
     if (state_ == ClientState::offline) {
-      drop_request();
-      on_late_verdict(*verdict);
+      requests_.drop();
+      requests_.take_late(*verdict);
     } else {
       on_verdict(*verdict);
     }
   }
   return boost::system::in_place_value;
-}
-
-bool Generation::awaits(VerdictReceived::To to) const {
-  return request_.in_flight && request_.running == (to == VerdictReceived::To::run);
-}
-
-Result<void> Generation::on_welcome(const wire::Welcome& welcome) {
-  const std::uint32_t cols =
-      std::accumulate(welcome.scale_groups.begin(), welcome.scale_groups.end(), 0u);
-  if (parts_.drafter && cols != parts_.drafter->activation_cols()) {
-    return Error{Errc::mismatch, "the server sends " + std::to_string(cols) +
-                                     " activations a token, the drafter takes " +
-                                     std::to_string(parts_.drafter->activation_cols()) +
-                                     ": give both sides the same bundle"};
-  }
-  server_.welcomed(welcome);
-  request_.in_flight = request_.running = false;
-  request_.asks = true;
-  return {};
-}
-
-void Generation::on_activations(const ActivationsReceived& event) {
-  if (!parts_.drafter) return;
-  if (event.of_run) {
-    // What has taken their tokens' place since has others.
-    // A prompt that is in flight asks for its own.
-    const bool asked_again = request_.in_flight && !request_.running;
-    const bool still_there =
-        request_.running || (!asked_again && event.first + event.count <= unchanged_count_);
-    if (still_there) memory_.add_cycle(event.first, event.count, event.rows);
-    return;
-  }
-  // Those of the prompt that is in flight come behind its verdict: these are an older one's.
-  if (request_.in_flight && !request_.running) return;
-  request_.rows_deadline = {};
-  memory_.add_part(event.first, event.count, event.rows, event.complete);
-}
-
-Result<void> Generation::drain_events() {
-  // When the device answers alone the network is not to learn of it.
-  bool may_try_again = terms_.route != AnswerRoute::device;
-  for (;;) {
-    const auto event = parts_.link.wait_event(parts_.now());
-    if (!event) {
-      if (event.error().code == Errc::timed_out) return {};
-      if (event.error().code == Errc::link_down) {
-        on_link_down(event.error());
-        continue;
-      }
-      // What closed the link may be mended by now. A reason that is new is told first: it ends an
-      // answer that would else be written without a word of it.
-      const bool known = server_.link_closed || server_.link_error;
-      if (!known || !std::exchange(may_try_again, false)) return {};
-      parts_.link.try_again();
-      continue;
-    }
-    // Between answers nothing is awaited: a verdict or refusal now belongs to a cancelled request.
-    if (const auto* welcomed = std::get_if<Welcomed>(&*event)) {
-      if (auto taken = on_welcome(welcomed->welcome); !taken) return taken;
-    }
-    if (const auto* rows = std::get_if<ActivationsReceived>(&*event)) on_activations(*rows);
-    if (!std::holds_alternative<ActivationsReceived>(*event)) request_.in_flight = false;
-  }
-}
-
-Result<void> Generation::send_wanted() {
-  request_.sent = parts_.now();
-  request_.deadline = request_.sent + options_.deadline;
-  request_.rows_deadline = {};
-  request_.record = {};
-  const auto sent = request_.asks ? send_tokens() : drafting_.send_draft();
-  if (sent) request_.in_flight = true;
-  return sent;
 }
 
 void Generation::on_verdict(const VerdictReceived& event) {
@@ -172,6 +92,55 @@ void Generation::take_run(const VerdictReceived& event) {
     return;
   }
   drafting_.take(verdict, before);
+}
+
+void Generation::begin_resync() {
+  ++stats_.resyncs;
+  text_.go_on();
+  request_.asks = true;
+  enter(ClientState::resyncing, "the server is back");
+}
+
+Result<void> Generation::send_wanted() {
+  request_.sent = parts_.now();
+  request_.deadline = request_.sent + options_.deadline;
+  request_.rows_deadline = {};
+  request_.record = {};
+  std::optional<wire::RunTerms> run;
+  if (request_.asks && phase_ != Phase::opening) {
+    run = drafting_.run_terms(requests_.count_beyond_doubt() + 1);
+  }
+  const auto sent = request_.asks ? requests_.send_tokens(run) : drafting_.send_draft();
+  if (sent) request_.in_flight = true;
+  return sent;
+}
+
+void Generation::take_check(const wire::Verdict& verdict) {
+  const std::uint32_t settled = conversation_.settled_count();
+  const std::uint32_t written = conversation_.count() - settled;
+  std::uint32_t standing = request_.checked ? std::min(verdict.accepted_count, written) : written;
+  const std::uint32_t kept = settled + standing;
+  // Where an answer ends it also ends offline: that token is no correction.
+  const bool repeats = kept < conversation_.count() && conversation_.tokens()[kept] == verdict.next;
+  if (repeats) ++standing;
+  if (request_.checked) {
+    conversation_.confirm(standing);
+    parts_.observer.on_confirmed(settled - answer_first(), settled + standing - answer_first());
+  }
+  const std::uint32_t rewritten = written - standing;
+  stats_.rewritten_tokens += rewritten;
+  if (rewritten > 0) {
+    requests_.drop_from(settled + standing);
+    parts_.observer.on_rewrite(answer_count());
+  }
+  if (state_ == ClientState::resyncing) {
+    enter(ClientState::online,
+          request_.checked ? std::to_string(standing) + " offline tokens confirmed, " +
+                                 std::to_string(rewritten) + " rewritten"
+                           : std::to_string(stats_.offline_tokens) + " offline tokens kept");
+  }
+  if (!repeats) text_.write(verdict.next, Provenance::verified);
+  server_.count = conversation_.count();
 }
 
 }  // namespace edgedraft

@@ -14,7 +14,7 @@ bool Generation::wants_opening(std::uint32_t open_count) const {
 
 void Generation::work_opening() {
   const bool asks = request_.asks;
-  if (asks && may_send() && !send_wanted()) return end_opening();
+  if (asks && requests_.may_send() && !send_wanted()) return end_opening();
   const Instant end = asks                ? request_.deadline
                       : memory_.pending() ? request_.rows_deadline
                                           : parts_.now();
@@ -27,7 +27,7 @@ void Generation::take_opening(const Result<ClientEvent>& told) {
   if (!told) {
     const Error& error = told.error();
     if (error.code == Errc::timed_out) return;
-    if (error.code == Errc::link_down) on_link_down(error);
+    if (error.code == Errc::link_down) requests_.lost(error);
     go_offline(error.message);
     return end_opening();
   }
@@ -37,7 +37,7 @@ void Generation::take_opening(const Result<ClientEvent>& told) {
     server_.forgot();
     end_opening();
   } else if (verdict != nullptr) {
-    if (!awaits(verdict->to)) return;
+    if (!requests_.awaits(verdict->to)) return;
     request_.in_flight = false;
     request_.asks = false;
     server_.took_tokens(verdict->to == VerdictReceived::To::prefill);

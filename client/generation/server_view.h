@@ -34,6 +34,10 @@ struct ServerView {
   void took_tokens(bool as_new_session);
   // It no longer has the conversation.
   void forgot();
+
+  static Error no_answer_in_time() {
+    return {Errc::timed_out, "the server did not answer in time"};
+  }
 };
 
 }  // namespace edgedraft

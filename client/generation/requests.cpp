@@ -1,0 +1,181 @@
+#include "client/generation/requests.h"
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+namespace edgedraft {
+
+// Nothing is owed to us, and the way to the server stands. What ended it is told as an event.
+bool Requests::may_send() const {
+  return server_.signed_in && !request_.in_flight && parts_.link.state() == LinkState::online;
+}
+
+bool Requests::may_ask() const {
+  return !server_.link_closed && may_send() && parts_.now() >= server_.ask_again;
+}
+
+Instant Requests::next_look() const {
+  if (may_send()) return std::max(parts_.now(), server_.ask_again);
+  return parts_.now() + options_.deadline;
+}
+
+bool Requests::awaits(VerdictReceived::To to) const {
+  return request_.in_flight && request_.running == (to == VerdictReceived::To::run);
+}
+
+bool Requests::has_text_to_check() const {
+  return options_.resync == wire::ResyncPolicy::check && !terms_.is_private &&
+         conversation_.settled_count() < conversation_.count();
+}
+
+// Puts to the server what it lacks of the conversation; the tokens that are not settled to be
+// checked or kept, as the policy says. Where no answer of the server's is wanted it is told nothing
+// of what answers are to be like.
+Result<void> Requests::send_tokens(const std::optional<wire::RunTerms>& run) {
+  std::uint32_t count = conversation_.count();
+  const std::uint32_t settled = conversation_.settled_count();
+  const bool to_check = options_.resync == wire::ResyncPolicy::check && count > settled;
+  // A full context leaves the server no room for a token of its own: the last one written is held
+  // back, to be compared with the server's.
+  if (to_check) count = std::clamp(server_.context_count - 1, settled, count);
+  const std::uint32_t written = count - settled;
+  const auto policy = to_check ? wire::ResyncPolicy::check : wire::ResyncPolicy::keep;
+  const bool new_connection = server_.fresh_session.has_value();
+  // Resume has no place for given tokens before those to be checked.
+  const bool resumes = new_connection && server_.session && (!to_check || server_.count >= settled);
+  const std::uint32_t base = new_connection && !resumes ? 0 : std::min(server_.count, settled);
+
+  memory_.expect_from(base);
+  // The newest position with activations is that of the last token, or, since a check may take none
+  // of what was written, that of the last settled one.
+  const std::uint32_t newest = count_beyond_doubt() - 1;
+  const std::uint32_t rows_from =
+      server_.newest_row ? std::max(memory_.complete_end(), newest) : memory_.complete_end();
+  request_.checked = to_check;
+  request_.settled_count = settled;
+  request_.rows = std::max(count - base, 1u);  // the last token runs in any case
+  const SafePrefix text = conversation_.prefix(base, count - base);
+  const SafeParameters parameters(run ? terms_.sampling : SamplingParams{},
+                                  run ? constraints() : Constraints{});
+  request_.running = false;
+  if (resumes) {
+    return parts_.link.send(wire::OutgoingResume{.session = *server_.session,
+                                                 .text = text,
+                                                 .policy = policy,
+                                                 .activations_from = rows_from,
+                                                 .parameters = parameters,
+                                                 .run = run.value_or(wire::RunTerms{})});
+  }
+  return parts_.link.send(wire::OutgoingPrefill{.text = text,
+                                                .provisional_count = to_check ? written : 0,
+                                                .policy = policy,
+                                                .activations_from = rows_from,
+                                                .parameters = parameters,
+                                                .run = run.value_or(wire::RunTerms{})});
+}
+
+Constraints Requests::constraints() const {
+  if (!terms_.law) return Constraints{};
+  Constraints constraints = terms_.law->constraints();
+  constraints.answer_begin = conversation_.answer_first();
+  return constraints;
+}
+
+Result<void> Requests::take_welcome(const wire::Welcome& welcome) {
+  const std::uint32_t cols =
+      std::accumulate(welcome.scale_groups.begin(), welcome.scale_groups.end(), 0u);
+  if (parts_.drafter && cols != parts_.drafter->activation_cols()) {
+    return Error{Errc::mismatch, "the server sends " + std::to_string(cols) +
+                                     " activations a token, the drafter takes " +
+                                     std::to_string(parts_.drafter->activation_cols()) +
+                                     ": give both sides the same bundle"};
+  }
+  server_.welcomed(welcome);
+  request_.in_flight = request_.running = false;
+  request_.asks = true;
+  return {};
+}
+
+void Requests::take_activations(const ActivationsReceived& event) {
+  if (!parts_.drafter) return;
+  if (event.of_run) {
+    // What has taken their tokens' place since has others.
+    // A prompt that is in flight asks for its own.
+    const bool asked_again = request_.in_flight && !request_.running;
+    const bool still_there =
+        request_.running || (!asked_again && event.first + event.count <= unchanged_count_);
+    if (still_there) memory_.add_cycle(event.first, event.count, event.rows);
+    return;
+  }
+  // Those of the prompt that is in flight come behind its verdict: these are an older one's.
+  if (request_.in_flight && !request_.running) return;
+  request_.rows_deadline = {};
+  memory_.add_part(event.first, event.count, event.rows, event.complete);
+}
+
+// It comes too late to be followed, but it shows that the server is there again and, to a prompt,
+// that it need not be computed a second time.
+void Requests::take_late(const VerdictReceived& event) {
+  if (event.to == VerdictReceived::To::run) return;
+  server_.took_tokens(event.to == VerdictReceived::To::prefill);
+  memory_.expect_until(event.verdict.length - 1);
+  // It took what was beyond doubt then.
+  server_.count = std::min(request_.settled_count, conversation_.settled_count());
+}
+
+Result<void> Requests::drain() {
+  // When the device answers alone the network is not to learn of it.
+  bool may_try_again = terms_.route != AnswerRoute::device;
+  for (;;) {
+    const auto event = parts_.link.wait_event(parts_.now());
+    if (!event) {
+      if (event.error().code == Errc::timed_out) return {};
+      if (event.error().code == Errc::link_down) {
+        lost(event.error());
+        continue;
+      }
+      // What closed the link may be mended by now. A reason that is new is told first: it ends an
+      // answer that would else be written without a word of it.
+      const bool known = server_.link_closed || server_.link_error;
+      if (!known || !std::exchange(may_try_again, false)) return {};
+      parts_.link.try_again();
+      continue;
+    }
+    // Between answers nothing is awaited: a verdict or refusal now belongs to a cancelled request.
+    if (const auto* welcomed = std::get_if<Welcomed>(&*event)) {
+      if (auto taken = take_welcome(welcomed->welcome); !taken) return taken;
+    }
+    if (const auto* rows = std::get_if<ActivationsReceived>(&*event)) take_activations(*rows);
+    if (!std::holds_alternative<ActivationsReceived>(*event)) request_.in_flight = false;
+  }
+}
+
+void Requests::lost(const Error& error) {
+  request_.in_flight = request_.running = false;
+  server_.lost(error);
+}
+
+// What the server is asked for, or goes on with, is not wanted any more.
+void Requests::drop() {
+  if (request_.in_flight || request_.running) (void)parts_.link.send(CancelRequest{});
+  request_.in_flight = request_.running = false;
+}
+
+// The answer has ended for us, and may not have for the server.
+void Requests::end_run() {
+  if (request_.running) unchanged_count_ = conversation_.count();
+  if (request_.running && (request_.in_flight || options_.in_lockstep())) {
+    drop();
+  } else {
+    request_.running = false;
+  }
+}
+
+void Requests::drop_from(std::uint32_t count) {
+  conversation_.truncate(count);
+  server_.count = std::min(server_.count, count);
+  memory_.truncated(count);
+}
+
+}  // namespace edgedraft

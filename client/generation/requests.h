@@ -1,0 +1,76 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "client/generation/conversation.h"
+#include "client/generation/drafter_memory.h"
+#include "client/generation/generation_options.h"
+#include "client/generation/request_in_flight.h"
+#include "client/generation/server_view.h"
+
+namespace edgedraft {
+
+// Asks the server for what an answer needs, and takes in what it tells of itself and its target.
+class Requests {
+ public:
+  // Requires  the references outlive it
+  Requests(const GenerationParts& parts, const GenerationOptions& options, const AnswerTerms& terms,
+           Conversation& conversation, ServerView& server, DrafterMemory& memory,
+           RequestInFlight& request)
+      : parts_(parts),
+        options_(options),
+        terms_(terms),
+        conversation_(conversation),
+        server_(server),
+        memory_(memory),
+        request_(request) {}
+
+  bool may_send() const;
+  // The same for a server that had not answered, or had no room.
+  bool may_ask() const;
+  // While nothing is written offline: when to look for the server without having been told.
+  Instant next_look() const;
+  bool awaits(VerdictReceived::To to) const;
+  bool has_text_to_check() const;
+
+  // Tokens that the server is given to keep, whatever becomes of those that it is to check.
+  std::uint32_t count_beyond_doubt() const {
+    return options_.resync == wire::ResyncPolicy::check ? conversation_.settled_count()
+                                                        : conversation_.count();
+  }
+  Result<void> send_tokens(const std::optional<wire::RunTerms>& run);
+
+  Result<void> take_welcome(const wire::Welcome& welcome);
+  void take_activations(const ActivationsReceived& event);
+  void take_late(const VerdictReceived& event);
+  // Takes in what the link has told between answers.
+  Result<void> drain();
+  // The link has gone down.
+  void lost(const Error& error);
+
+  void drop();
+  void end_run();
+  // The conversation ends before its token `count`.
+  void drop_from(std::uint32_t count);
+  // Another answer begins, which has the first `count` tokens in common with the text so far.
+  void keep(std::uint32_t count) {
+    drop_from(count);
+    unchanged_count_ = std::min(unchanged_count_, count);
+  }
+
+ private:
+  // Those of the law, from the answer's first token on.
+  Constraints constraints() const;
+
+  const GenerationParts& parts_;
+  const GenerationOptions& options_;
+  const AnswerTerms& terms_;
+  Conversation& conversation_;
+  ServerView& server_;
+  DrafterMemory& memory_;
+  RequestInFlight& request_;
+  std::uint32_t unchanged_count_ = 0;  // tokens that stand as the last run left them
+};
+
+}  // namespace edgedraft
