@@ -22,6 +22,7 @@ Generation::Generation(const Parts& parts, const GenerationOptions& options)
       notes_(parts_, options_, conversation_),
       text_(parts_, terms_, conversation_, notes_, stats_),
       memory_(parts.drafter),
+      device_(parts_, options_, terms_, memory_, conversation_),
       requests_(parts_, options_, terms_, conversation_, server_, memory_, request_),
       drafting_(parts_, options_, terms_, conversation_, server_, memory_, request_, stats_) {
   EDGEDRAFT_CHECK(parts.drafter != nullptr || !options.tree);
@@ -63,17 +64,13 @@ void Generation::begin(std::span<const std::uint32_t> prompt) {
   conversation_.begin_answer();
   text_.begin();
   drafting_.begin_answer();
-  check_deadline_.reset();
-  outage_began_.reset();
-  nothing_to_write_ = false;
+  device_.begin();
   server_.link_closed = false;
   request_.asks = true;
   request_.deadline = started + options_.deadline;
   state_ = ClientState::online;
   // A link that is known to be down is not waited for.
-  if (server_.link_error && !bears_outages()) return fail(*server_.link_error);
-  device_writes_ = has_writer() && terms_.route != AnswerRoute::server;
-  confidence_ = DrafterConfidence(terms_.handover_below);
+  if (server_.link_error && !device_.bears_outages()) return fail(*server_.link_error);
   if (opens) {
     phase_ = Phase::opening;
   } else {
@@ -89,7 +86,7 @@ void Generation::append_private_rest() {
 
 void Generation::begin_writing() {
   phase_ = Phase::writing;
-  if (device_writes_) {
+  if (device_.device_writes()) {
     go_offline("the device answers first");
   } else if (server_.link_error) {
     go_offline(server_.link_error->message);
@@ -107,8 +104,7 @@ bool Generation::begin_check() {
   if (!may_ask_again()) return false;
   notes_.resume(stats_.elapsed);
   failure_.reset();
-  check_deadline_.reset();
-  nothing_to_write_ = false;
+  device_.retry();
   phase_ = Phase::writing;
   begin_resync();
   work();
@@ -156,27 +152,23 @@ void Generation::work() {
   if (phase_ == Phase::opening) return;
   while (phase_ == Phase::writing) {
     if (text_.end()) {
-      keep_if_due();
-      const bool awaits = state_ == ClientState::offline && !device_writes_ &&
+      if (state_ == ClientState::offline) device_.keep_if_due();
+      const bool awaits = state_ == ClientState::offline && !device_.device_writes() &&
                           !server_.link_closed && requests_.has_text_to_check();
-      if (awaits && !check_deadline_) check_deadline_ = parts_.now() + options_.resync_wait;
-      if (!awaits || parts_.now() >= *check_deadline_) return finish();
+      if (awaits) device_.await_check();
+      if (!awaits || device_.is_overdue()) return finish();
       phase_ = Phase::awaiting_check;
     } else if (state_ == ClientState::offline) {
       // The link may have something to tell before the next token.
-      wait_end_ = writes_here() ? parts_.now() : requests_.next_look();
-      if (!writes_here() && check_deadline_) wait_end_ = std::min(wait_end_, *check_deadline_);
+      wait_end_ = device_.writes_here() ? parts_.now() : requests_.next_look();
+      if (!device_.writes_here()) wait_end_ = std::min(wait_end_, device_.check_deadline());
       return;
     } else if (requests_.may_send() && !drafting_.awaits_rows()) {
       if (auto sent = send_wanted(); !sent) {
         if (auto taken = on_link_error(sent.error()); !taken) return fail(taken.error());
       }
     } else {
-      if (state_ == ClientState::online) {
-        check_deadline_.reset();
-        outage_began_.reset();
-        nothing_to_write_ = false;
-      }
+      if (state_ == ClientState::online) device_.agree();
       if (drafting_.drafts_ahead()) {
         drafting_.step();
       } else if (drafting_.holds_news()) {
@@ -192,12 +184,9 @@ void Generation::work() {
     }
   }
   if (phase_ != Phase::awaiting_check) return;
-  wait_end_ = *check_deadline_;
+  wait_end_ = std::min(device_.check_deadline(), device_.keep_time());
   // A server that had no room does not say when it has.
   if (requests_.may_send()) wait_end_ = std::min(wait_end_, server_.ask_again);
-  if (outage_began_ && terms_.keep_after != Duration::max()) {
-    wait_end_ = std::min(wait_end_, *outage_began_ + terms_.keep_after);
-  }
 }
 
 void Generation::cancel() {

@@ -10,7 +10,7 @@
 #include "client/generation/answer_tokens.h"
 #include "client/generation/conversation.h"
 #include "client/generation/cycle_notes.h"
-#include "client/generation/drafter_confidence.h"
+#include "client/generation/device_writing.h"
 #include "client/generation/drafter_memory.h"
 #include "client/generation/generation_options.h"
 #include "client/generation/generation_stats.h"
@@ -114,20 +114,6 @@ class Generation {
   void take_opening(const Result<ClientEvent>& told);
   void take_awaiting_check(const Result<ClientEvent>& told);
   Result<void> write_offline();
-  // Errors    context_full, unsupported: the device was to answer, and has not a token
-  Result<void> on_nothing_to_write();
-  // The drafter would write without the server, and has never had the activations that it needs.
-  bool is_blind() const { return parts_.writer == nullptr && memory_.is_blind(); }
-  // The link's error, and why the device could not answer in the server's place.
-  Error unanswered() const;
-  // Text is written while the server is away.
-  bool writes_here() const { return terms_.writes_offline && !nothing_to_write_; }
-  // Somebody can write without the server.
-  bool has_writer() const { return parts_.writer != nullptr || parts_.drafter != nullptr; }
-  // Whether an answer can go on, or wait, without the server.
-  bool bears_outages() const;
-  // Makes what was written offline part of the text if the outage has lasted for long enough.
-  void keep_if_due();
   void on_error_offline(const Error& error);
   void begin_resync();
 
@@ -135,7 +121,7 @@ class Generation {
   Result<void> on_event(const ClientEvent& event);
   Result<void> on_link_error(const Error& error);
   Result<void> on_refused(const Error& error);
-  bool may_ask_again() const { return !device_writes_ && requests_.may_ask(); }
+  bool may_ask_again() const { return !device_.device_writes() && requests_.may_ask(); }
   void on_verdict(const VerdictReceived& event);
 
   Result<void> send_wanted();
@@ -153,11 +139,6 @@ class Generation {
   GenerationOptions options_;
   AnswerTerms terms_;
   std::vector<std::uint32_t> private_rest_;  // of the prompt, while the rest is opening
-  DrafterConfidence confidence_;
-  bool device_writes_ = false;  // first, and has not handed over
-  // What was to write without the server has nothing to write; the answer waits for the server
-  // until check_deadline_.
-  bool nothing_to_write_ = false;
   Conversation conversation_;
   CycleNotes notes_;
   GenerationStats stats_;
@@ -165,6 +146,7 @@ class Generation {
   ServerView server_;
   DrafterMemory memory_;
   RequestInFlight request_;
+  DeviceWriting device_;
   Requests requests_;
   RunDrafting drafting_;
   ClientState state_ = ClientState::online;
@@ -172,11 +154,6 @@ class Generation {
   std::optional<Error> failure_;  // instead of an end
   Instant wait_begin_{};
   Instant wait_end_{};
-  std::optional<Instant> outage_began_;  // until the server has agreed again
-  std::uint32_t outage_tokens_ = 0;      // written since then
-  // For the check of what was written offline, in all its outages, or for a server without which
-  // there is nothing to write; nothing while online.
-  std::optional<Instant> check_deadline_;
 };
 
 }  // namespace edgedraft
