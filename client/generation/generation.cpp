@@ -24,6 +24,8 @@ Generation::Generation(const Parts& parts, const GenerationOptions& options)
       memory_(parts.drafter),
       device_(parts_, options_, terms_, memory_, conversation_),
       requests_(parts_, options_, terms_, conversation_, server_, memory_, request_),
+      opening_(parts_, options_, terms_, conversation_, server_, memory_, request_, requests_,
+               stats_),
       drafting_(parts_, options_, terms_, conversation_, server_, memory_, request_, stats_) {
   EDGEDRAFT_CHECK(parts.drafter != nullptr || !options.tree);
 }
@@ -47,7 +49,7 @@ void Generation::begin(std::span<const std::uint32_t> prompt) {
       known.begin());
   const auto size = static_cast<std::uint32_t>(prompt.size());
   const std::uint32_t open = terms_.is_private ? std::min(terms_.open_count, size) : size;
-  const bool opens = wants_opening(open);
+  const bool opens = opening_.is_wanted(open);
   // What was private, and is not called so any more, is begun anew.
   const bool all_may_go = !terms_.is_private || opens;
   if (all_may_go) common = std::min({common, open, conversation_.ledger().untainted_count()});
@@ -82,6 +84,13 @@ void Generation::begin(std::span<const std::uint32_t> prompt) {
 void Generation::append_private_rest() {
   conversation_.append(private_rest_, Provenance::private_);
   private_rest_.clear();
+}
+
+// Goes on with whatever activations there are.
+void Generation::end_opening() {
+  append_private_rest();
+  conversation_.begin_answer();
+  begin_writing();
 }
 
 void Generation::begin_writing() {
@@ -137,7 +146,9 @@ Result<void> Generation::take_all(const Result<ClientEvent>& told) {
 
 Result<void> Generation::take(const Result<ClientEvent>& told) {
   if (phase_ == Phase::opening) {
-    take_opening(told);
+    const Result<bool> goes_on = opening_.take(told);
+    if (!goes_on) go_offline(goes_on.error().message);
+    if (!goes_on || !*goes_on) end_opening();
     return boost::system::in_place_value;
   }
   if (phase_ == Phase::awaiting_check) {
@@ -148,8 +159,14 @@ Result<void> Generation::take(const Result<ClientEvent>& told) {
 }
 
 void Generation::work() {
-  if (phase_ == Phase::opening) work_opening();
-  if (phase_ == Phase::opening) return;
+  if (phase_ == Phase::opening) {
+    if (const std::optional<Instant> end = opening_.work()) {
+      wait_begin_ = parts_.now();
+      wait_end_ = *end;
+      return;
+    }
+    end_opening();
+  }
   while (phase_ == Phase::writing) {
     if (text_.end()) {
       if (state_ == ClientState::offline) device_.keep_if_due();

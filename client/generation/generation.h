@@ -16,6 +16,7 @@
 #include "client/generation/generation_stats.h"
 #include "client/generation/observer.h"
 #include "client/generation/offline_writer.h"
+#include "client/generation/opening.h"
 #include "client/generation/request_in_flight.h"
 #include "client/generation/requests.h"
 #include "client/generation/run_drafting.h"
@@ -99,8 +100,6 @@ class Generation {
 
   // Does what can be done now, and says until when to wait for more.
   void work();
-  bool wants_opening(std::uint32_t open_count) const;
-  void work_opening();
   void end_opening();
   void append_private_rest();
   void begin_writing();
@@ -111,7 +110,6 @@ class Generation {
   Result<void> take(const Result<ClientEvent>& told);
   Result<void> take_online(const Result<ClientEvent>& told);
   Result<void> take_offline(const Result<ClientEvent>& told);
-  void take_opening(const Result<ClientEvent>& told);
   void take_awaiting_check(const Result<ClientEvent>& told);
   Result<void> write_offline();
   void on_error_offline(const Error& error);
@@ -148,6 +146,7 @@ class Generation {
   RequestInFlight request_;
   DeviceWriting device_;
   Requests requests_;
+  Opening opening_;
   RunDrafting drafting_;
   ClientState state_ = ClientState::online;
   Phase phase_ = Phase::over;

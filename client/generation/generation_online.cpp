@@ -102,16 +102,12 @@ void Generation::begin_resync() {
 }
 
 Result<void> Generation::send_wanted() {
-  request_.sent = parts_.now();
-  request_.deadline = request_.sent + options_.deadline;
-  request_.rows_deadline = {};
-  request_.record = {};
-  std::optional<wire::RunTerms> run;
-  if (request_.asks && phase_ != Phase::opening) {
-    run = drafting_.run_terms(requests_.count_beyond_doubt() + 1);
+  if (request_.asks) {
+    return requests_.send_tokens(drafting_.run_terms(requests_.count_beyond_doubt() + 1));
   }
-  const auto sent = request_.asks ? requests_.send_tokens(run) : drafting_.send_draft();
-  if (sent) request_.in_flight = true;
+  requests_.begin();
+  const auto sent = drafting_.send_draft();
+  request_.in_flight = sent.has_value();
   return sent;
 }
 

@@ -29,10 +29,18 @@ bool Requests::has_text_to_check() const {
          conversation_.settled_count() < conversation_.count();
 }
 
+void Requests::begin() {
+  request_.sent = parts_.now();
+  request_.deadline = request_.sent + options_.deadline;
+  request_.rows_deadline = {};
+  request_.record = {};
+}
+
 // Puts to the server what it lacks of the conversation; the tokens that are not settled to be
-// checked or kept, as the policy says. Where no answer of the server's is wanted it is told nothing
-// of what answers are to be like.
+// checked or kept, as the policy says. Without run terms no answer of the server's is wanted, and
+// it is told nothing of what answers are to be like.
 Result<void> Requests::send_tokens(const std::optional<wire::RunTerms>& run) {
+  begin();
   std::uint32_t count = conversation_.count();
   const std::uint32_t settled = conversation_.settled_count();
   const bool to_check = options_.resync == wire::ResyncPolicy::check && count > settled;
@@ -59,20 +67,22 @@ Result<void> Requests::send_tokens(const std::optional<wire::RunTerms>& run) {
   const SafeParameters parameters(run ? terms_.sampling : SamplingParams{},
                                   run ? constraints() : Constraints{});
   request_.running = false;
-  if (resumes) {
-    return parts_.link.send(wire::OutgoingResume{.session = *server_.session,
-                                                 .text = text,
-                                                 .policy = policy,
-                                                 .activations_from = rows_from,
-                                                 .parameters = parameters,
-                                                 .run = run.value_or(wire::RunTerms{})});
-  }
-  return parts_.link.send(wire::OutgoingPrefill{.text = text,
-                                                .provisional_count = to_check ? written : 0,
-                                                .policy = policy,
-                                                .activations_from = rows_from,
-                                                .parameters = parameters,
-                                                .run = run.value_or(wire::RunTerms{})});
+  const wire::RunTerms terms = run.value_or(wire::RunTerms{});
+  const auto sent =
+      resumes ? parts_.link.send(wire::OutgoingResume{.session = *server_.session,
+                                                      .text = text,
+                                                      .policy = policy,
+                                                      .activations_from = rows_from,
+                                                      .parameters = parameters,
+                                                      .run = terms})
+              : parts_.link.send(wire::OutgoingPrefill{.text = text,
+                                                       .provisional_count = to_check ? written : 0,
+                                                       .policy = policy,
+                                                       .activations_from = rows_from,
+                                                       .parameters = parameters,
+                                                       .run = terms});
+  request_.in_flight = sent.has_value();
+  return sent;
 }
 
 Constraints Requests::constraints() const {

@@ -39,6 +39,9 @@ class Requests {
     return options_.resync == wire::ResyncPolicy::check ? conversation_.settled_count()
                                                         : conversation_.count();
   }
+  // About to be sent. Requires  may_send()
+  void begin();
+  // The same, and sends it.
   Result<void> send_tokens(const std::optional<wire::RunTerms>& run);
 
   Result<void> take_welcome(const wire::Welcome& welcome);
