@@ -4,20 +4,17 @@
 #include <initializer_list>
 #include <optional>
 
-#include "client/generation/conversation.h"
 #include "client/generation/cycle_notes.h"
-#include "client/generation/generation_options.h"
-#include "client/generation/generation_stats.h"
+#include "client/generation/generation_context.h"
 
 namespace edgedraft {
 
 // Writes an answer's tokens to its conversation and observer, and finds where it ends.
-class AnswerTokens {
+class AnswerTokens : GenerationContext {
  public:
   // Requires  the references outlive it
-  AnswerTokens(const GenerationParts& parts, const AnswerTerms& terms, Conversation& conversation,
-               const CycleNotes& notes, GenerationStats& stats)
-      : parts_(parts), terms_(terms), conversation_(conversation), notes_(notes), stats_(stats) {}
+  AnswerTokens(const GenerationContext& context, const CycleNotes& notes)
+      : GenerationContext(context), notes_(notes) {}
 
   void begin() { has_begun_ = false, end_.reset(); }
   const std::optional<AnswerEnd>& end() const { return end_; }
@@ -32,11 +29,7 @@ class AnswerTokens {
   void tell_logprobs(const wire::Verdict& verdict);
 
  private:
-  const GenerationParts& parts_;
-  const AnswerTerms& terms_;
-  Conversation& conversation_;
   const CycleNotes& notes_;
-  GenerationStats& stats_;
   bool has_begun_ = false;  // it had a first token
   std::optional<AnswerEnd> end_;
 };

@@ -2,19 +2,14 @@
 
 #include <cstdint>
 
-#include "client/generation/conversation.h"
-#include "client/generation/generation_options.h"
-#include "client/generation/request_in_flight.h"
+#include "client/generation/generation_context.h"
 
 namespace edgedraft {
 
 // The clock of an answer, and the records of its steps if GenerationParts::on_cycle takes any.
-class CycleNotes {
+class CycleNotes : GenerationContext {
  public:
-  // Requires  the references outlive it
-  CycleNotes(const GenerationParts& parts, const GenerationOptions& options,
-             const Conversation& conversation)
-      : parts_(parts), options_(options), conversation_(conversation) {}
+  explicit CycleNotes(const GenerationContext& context) : GenerationContext(context) {}
 
   // Returns the time, at which the answer begins.
   Instant begin();
@@ -32,9 +27,6 @@ class CycleNotes {
                    Duration round_trip, std::uint32_t count_before);
 
  private:
-  const GenerationParts& parts_;
-  const GenerationOptions& options_;
-  const Conversation& conversation_;
   Instant started_{};
   Instant last_received_{};
   LinkStats link_;  // when the last record was made

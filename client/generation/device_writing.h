@@ -3,24 +3,15 @@
 #include <cstdint>
 #include <optional>
 
-#include "client/generation/conversation.h"
 #include "client/generation/drafter_confidence.h"
-#include "client/generation/drafter_memory.h"
-#include "client/generation/generation_options.h"
+#include "client/generation/generation_context.h"
 
 namespace edgedraft {
 
 // Writes without the server, first or in its outages, and keeps their clock.
-class DeviceWriting {
+class DeviceWriting : GenerationContext {
  public:
-  // Requires  the references outlive it
-  DeviceWriting(const GenerationParts& parts, const GenerationOptions& options,
-                const AnswerTerms& terms, const DrafterMemory& memory, Conversation& conversation)
-      : parts_(parts),
-        options_(options),
-        terms_(terms),
-        memory_(memory),
-        conversation_(conversation) {}
+  explicit DeviceWriting(const GenerationContext& context) : GenerationContext(context) {}
 
   void begin();
   // The server is gone, or the device answers first.
@@ -68,11 +59,6 @@ class DeviceWriting {
   bool is_blind() const { return parts_.writer == nullptr && memory_.is_blind(); }
   bool has_writer() const { return parts_.writer != nullptr || parts_.drafter != nullptr; }
 
-  const GenerationParts& parts_;
-  const GenerationOptions& options_;
-  const AnswerTerms& terms_;
-  const DrafterMemory& memory_;
-  Conversation& conversation_;
   DrafterConfidence confidence_;
   bool device_writes_ = false;
   bool nothing_to_write_ = false;        // so the answer waits until check_deadline_

@@ -19,14 +19,7 @@ Generation::Generation(const Parts& parts, const GenerationOptions& options)
       options_(options),
       terms_{.tokens_max = options.tokens_max, .sampling = options.sampling},
       conversation_(parts.drafter),
-      notes_(parts_, options_, conversation_),
-      text_(parts_, terms_, conversation_, notes_, stats_),
-      memory_(parts.drafter),
-      device_(parts_, options_, terms_, memory_, conversation_),
-      requests_(parts_, options_, terms_, conversation_, server_, memory_, request_),
-      opening_(parts_, options_, terms_, conversation_, server_, memory_, request_, requests_,
-               stats_),
-      drafting_(parts_, options_, terms_, conversation_, server_, memory_, request_, stats_) {
+      memory_(parts.drafter) {
   EDGEDRAFT_CHECK(parts.drafter != nullptr || !options.tree);
 }
 

@@ -8,19 +8,12 @@
 #include <vector>
 
 #include "client/generation/answer_tokens.h"
-#include "client/generation/conversation.h"
-#include "client/generation/cycle_notes.h"
 #include "client/generation/device_writing.h"
-#include "client/generation/drafter_memory.h"
-#include "client/generation/generation_options.h"
-#include "client/generation/generation_stats.h"
 #include "client/generation/observer.h"
 #include "client/generation/offline_writer.h"
 #include "client/generation/opening.h"
-#include "client/generation/request_in_flight.h"
 #include "client/generation/requests.h"
 #include "client/generation/run_drafting.h"
-#include "client/generation/server_view.h"
 #include "shared/base/clock.h"
 #include "shared/base/error.h"
 #include "shared/drafting/drafter.h"
@@ -136,18 +129,20 @@ class Generation {
   Parts parts_;
   GenerationOptions options_;
   AnswerTerms terms_;
-  std::vector<std::uint32_t> private_rest_;  // of the prompt, while the rest is opening
   Conversation conversation_;
-  CycleNotes notes_;
-  GenerationStats stats_;
-  AnswerTokens text_;
   ServerView server_;
   DrafterMemory memory_;
   RequestInFlight request_;
-  DeviceWriting device_;
-  Requests requests_;
-  Opening opening_;
-  RunDrafting drafting_;
+  GenerationStats stats_;
+  GenerationContext context_{parts_,  options_, terms_,   conversation_,
+                             server_, memory_,  request_, stats_};
+  CycleNotes notes_{context_};
+  AnswerTokens text_{context_, notes_};
+  Requests requests_{context_};
+  Opening opening_{context_, requests_};
+  DeviceWriting device_{context_};
+  RunDrafting drafting_{context_};
+  std::vector<std::uint32_t> private_rest_;  // of the prompt, while the rest is opening
   ClientState state_ = ClientState::online;
   Phase phase_ = Phase::over;
   std::optional<Error> failure_;  // instead of an end

@@ -3,28 +3,14 @@
 #include <cstdint>
 #include <optional>
 
-#include "client/generation/conversation.h"
-#include "client/generation/drafter_memory.h"
-#include "client/generation/generation_options.h"
-#include "client/generation/request_in_flight.h"
-#include "client/generation/server_view.h"
+#include "client/generation/generation_context.h"
 
 namespace edgedraft {
 
 // Asks the server for what an answer needs, and takes in what it tells of itself and its target.
-class Requests {
+class Requests : GenerationContext {
  public:
-  // Requires  the references outlive it
-  Requests(const GenerationParts& parts, const GenerationOptions& options, const AnswerTerms& terms,
-           Conversation& conversation, ServerView& server, DrafterMemory& memory,
-           RequestInFlight& request)
-      : parts_(parts),
-        options_(options),
-        terms_(terms),
-        conversation_(conversation),
-        server_(server),
-        memory_(memory),
-        request_(request) {}
+  explicit Requests(const GenerationContext& context) : GenerationContext(context) {}
 
   bool may_send() const;
   // The same for a server that had not answered, or had no room.
@@ -66,13 +52,6 @@ class Requests {
   // Those of the law, from the answer's first token on.
   Constraints constraints() const;
 
-  const GenerationParts& parts_;
-  const GenerationOptions& options_;
-  const AnswerTerms& terms_;
-  Conversation& conversation_;
-  ServerView& server_;
-  DrafterMemory& memory_;
-  RequestInFlight& request_;
   std::uint32_t unchanged_count_ = 0;  // tokens that stand as the last run left them
 };
 

@@ -4,32 +4,16 @@
 #include <optional>
 
 #include "client/control/run_control.h"
-#include "client/generation/conversation.h"
 #include "client/generation/draft_ahead.h"
-#include "client/generation/drafter_memory.h"
-#include "client/generation/generation_options.h"
-#include "client/generation/generation_stats.h"
-#include "client/generation/request_in_flight.h"
-#include "client/generation/server_view.h"
+#include "client/generation/generation_context.h"
 
 namespace edgedraft {
 
 // Drafts for a server that goes on by itself, ahead of what the device knows, and decides how.
-class RunDrafting {
+class RunDrafting : GenerationContext {
  public:
-  // Requires  the references outlive it
-  RunDrafting(const GenerationParts& parts, const GenerationOptions& options,
-              const AnswerTerms& terms, Conversation& conversation, const ServerView& server,
-              const DrafterMemory& memory, RequestInFlight& request, GenerationStats& stats)
-      : parts_(parts),
-        options_(options),
-        terms_(terms),
-        conversation_(conversation),
-        server_(server),
-        memory_(memory),
-        request_(request),
-        stats_(stats),
-        control_(options.known) {}
+  explicit RunDrafting(const GenerationContext& context)
+      : GenerationContext(context), control_(options_.known) {}
 
   const RunKnowledge& known() const { return control_.known(); }
   void begin_answer() { is_counted_ = false; }
@@ -66,14 +50,6 @@ class RunDrafting {
   std::uint32_t depth_left() const;
   void send_hints(SentHints::News news);
 
-  const GenerationParts& parts_;
-  const GenerationOptions& options_;
-  const AnswerTerms& terms_;
-  Conversation& conversation_;
-  const ServerView& server_;
-  const DrafterMemory& memory_;
-  RequestInFlight& request_;
-  GenerationStats& stats_;
   RunControl control_;
   std::optional<DraftAhead> ahead_;  // once a run has begun that is drafted for
   std::uint32_t credit_ = 0;         // length up to which the server may go on
