@@ -49,8 +49,8 @@ void Generation::begin(std::span<const std::uint32_t> prompt) {
   requests_.keep(common);
   const std::uint32_t given = std::max(common, open);
   conversation_.append(prompt.subspan(common, given - common), Provenance::given);
-  private_rest_.assign(prompt.begin() + given, prompt.end());
-  if (!opens) append_private_rest();
+  opening_.begin(prompt.subspan(given));
+  if (!opens) opening_.end();
 
   const Instant started = notes_.begin();
   stats_ = {};
@@ -74,14 +74,8 @@ void Generation::begin(std::span<const std::uint32_t> prompt) {
   work();
 }
 
-void Generation::append_private_rest() {
-  conversation_.append(private_rest_, Provenance::private_);
-  private_rest_.clear();
-}
-
-// Goes on with whatever activations there are.
 void Generation::end_opening() {
-  append_private_rest();
+  opening_.end();
   conversation_.begin_answer();
   begin_writing();
 }

@@ -94,7 +94,6 @@ class Generation {
   // Does what can be done now, and says until when to wait for more.
   void work();
   void end_opening();
-  void append_private_rest();
   void begin_writing();
   void finish();
   void fail(const Error& error);
@@ -142,7 +141,6 @@ class Generation {
   Opening opening_{context_, requests_};
   DeviceWriting device_{context_};
   RunDrafting drafting_{context_};
-  std::vector<std::uint32_t> private_rest_;  // of the prompt, while the rest is opening
   ClientState state_ = ClientState::online;
   Phase phase_ = Phase::over;
   std::optional<Error> failure_;  // instead of an end

@@ -2,8 +2,7 @@
 
 namespace edgedraft {
 
-// Whether the drafter lacks activations of the first tokens that the server could give it. Nothing
-// private decides that.
+// Nothing private decides that.
 bool Opening::is_wanted(std::uint32_t open_count) const {
   return terms_.is_private && open_count > 1 && parts_.writer == nullptr && memory_.wants_rows() &&
          !server_.link_error && memory_.complete_end() + 1 < open_count;
