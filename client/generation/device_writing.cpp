@@ -57,8 +57,9 @@ std::optional<std::uint32_t> DeviceWriting::choose() {
   // it says.
   const bool repeats =
       (constrained && terms_.law->grammar()) || (device_writes_ && parts_.writer != nullptr);
-  if (lasts && !repeats)
+  if (lasts && !repeats) {
     avoid_circles(conversation_.tokens(), conversation_.answer_first(), lawful);
+  }
   const std::uint32_t token =
       Sampler(terms_.sampling).choose(lawful.empty() ? logits : lawful, conversation_.count());
   if (device_writes_ && terms_.route == AnswerRoute::automatic) {

@@ -1,13 +1,33 @@
 #pragma once
 
+#include <cstdint>
+
 #include "client/generation/conversation.h"
+#include "client/generation/cycle_record.h"
 #include "client/generation/drafter_memory.h"
 #include "client/generation/generation_options.h"
 #include "client/generation/generation_stats.h"
-#include "client/generation/request_in_flight.h"
 #include "client/generation/server_view.h"
+#include "shared/base/clock.h"
 
 namespace edgedraft {
+
+// The request that the server owes an answer to, or that is to be sent next.
+struct RequestInFlight {
+  bool asks = true;  // it is to be sent, or sent and not answered
+  bool in_flight = false;
+  Instant sent{};
+  Instant deadline{};       // of the server's silence
+  Instant rows_deadline{};  // until then drafting waits for the prompt's newest activations
+  bool running = false;     // it was answered, and the server goes on
+
+  std::uint32_t rows = 0;           // of the target's pass
+  bool checked = false;             // the last of its tokens are to be checked, not kept
+  std::uint32_t settled_count = 0;  // of its tokens, those beyond doubt
+
+  Instant drafted_at{};  // under lockstep: when the hints were ready
+  CycleRecord record{};  // what is known of the cycle when its draft leaves
+};
 
 // What a generation shares with its objects, which derive from it. Requires  all of it outlives
 // them
