@@ -11,36 +11,37 @@ Instant CycleNotes::begin() {
   return started_;
 }
 
-Duration CycleNotes::round_trip_of(const VerdictReceived& event, const RequestInFlight& request,
-                                   Instant taken) {
+Duration CycleNotes::round_trip_of(const VerdictReceived& event, Instant taken) {
   const Instant received = event.times ? event.times->received : taken;
   const Instant before = std::exchange(last_received_, received);
   const bool in_run = event.to == VerdictReceived::To::run;
   if (in_run && !options_.in_lockstep()) return received - before;
-  return received - (event.times ? event.times->sent : in_run ? request.drafted_at : request.sent);
+  return received - (event.times ? event.times->sent
+                     : in_run    ? request_.drafted_at
+                                 : request_.sent);
 }
 
-void CycleNotes::add_verdict(const VerdictReceived& event, const RequestInFlight& request,
-                             Duration round_trip, std::uint32_t count_before) {
+void CycleNotes::add_verdict(const VerdictReceived& event, Duration round_trip,
+                             std::uint32_t count_before) {
   if (!parts_.on_cycle) return;
-  CycleRecord record = request.record;
+  CycleRecord record{.drafting = request_.drafting};
   const bool in_run = event.to == VerdictReceived::To::run;
-  record.kind = in_run            ? CycleRecord::Kind::draft
-                : request.checked ? CycleRecord::Kind::resync
-                                  : CycleRecord::Kind::prompt;
+  record.kind = in_run             ? CycleRecord::Kind::draft
+                : request_.checked ? CycleRecord::Kind::resync
+                                   : CycleRecord::Kind::prompt;
   record.server = {.queue_us = event.verdict.queue_us,
                    .verify_us = event.verdict.verify_us,
                    .held_us = event.verdict.held_us,
                    .draft_us = event.verdict.draft_us};
   record.streamed = in_run && !options_.in_lockstep();
-  record.rows = record.streamed ? event.verdict.drafted + event.verdict.hinted + 1 : request.rows;
+  record.rows = record.streamed ? event.verdict.drafted + event.verdict.hinted + 1 : request_.rows;
   record.accepted = static_cast<std::uint32_t>(event.verdict.tokens.size());
   record.tokens =
       conversation_.answer_count() - std::min(count_before, conversation_.answer_count());
   record.round_trip = round_trip;
   if (event.times) {
     const Instant before_request =
-        record.kind == CycleRecord::Kind::draft ? request.drafted_at : request.sent;
+        record.kind == CycleRecord::Kind::draft ? request_.drafted_at : request_.sent;
     if (!record.streamed) record.pack = event.times->sent - before_request;
     record.unpack = parts_.now() - event.times->received;
     record.tcp = event.times->tcp;

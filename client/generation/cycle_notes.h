@@ -19,12 +19,10 @@ class CycleNotes : GenerationContext {
 
   // Within a run, the time since the verdict before, or under lockstep since the hints. To be asked
   // once per verdict.
-  Duration round_trip_of(const VerdictReceived& event, const RequestInFlight& request,
-                         Instant taken);
+  Duration round_trip_of(const VerdictReceived& event, Instant taken);
   void add(CycleRecord record);
   // The verdict took the answer on from `count_before` tokens.
-  void add_verdict(const VerdictReceived& event, const RequestInFlight& request,
-                   Duration round_trip, std::uint32_t count_before);
+  void add_verdict(const VerdictReceived& event, Duration round_trip, std::uint32_t count_before);
 
  private:
   Instant started_{};

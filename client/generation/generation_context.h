@@ -3,7 +3,6 @@
 #include <cstdint>
 
 #include "client/generation/conversation.h"
-#include "client/generation/cycle_record.h"
 #include "client/generation/drafter_memory.h"
 #include "client/generation/generation_options.h"
 #include "client/generation/generation_stats.h"
@@ -26,7 +25,7 @@ struct RequestInFlight {
   std::uint32_t settled_count = 0;  // of its tokens, those beyond doubt
 
   Instant drafted_at{};  // under lockstep: when the hints were ready
-  CycleRecord record{};  // what is known of the cycle when its draft leaves
+  Duration drafting{};   // its hints
 };
 
 // What a generation shares with its objects, which derive from it. Requires  all of it outlives

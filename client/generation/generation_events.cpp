@@ -26,11 +26,7 @@ Result<void> Generation::take_online(const Result<ClientEvent>& told) {
 }
 
 Result<void> Generation::on_event(const ClientEvent& event) {
-  if (const auto* welcome = std::get_if<Welcomed>(&event)) {
-    return requests_.take_welcome(welcome->welcome);
-  }
-  if (const auto* rows = std::get_if<ActivationsReceived>(&event))
-    requests_.take_activations(*rows);
+  if (auto taken = requests_.take(event); !taken) return taken;
   if (const auto* refused = std::get_if<RequestRefused>(&event)) return on_refused(refused->error);
   if (const auto* verdict = std::get_if<VerdictReceived>(&event)) {
     if (!requests_.awaits(verdict->to)) return {};
@@ -50,7 +46,7 @@ void Generation::on_verdict(const VerdictReceived& event) {
   const std::uint32_t count_before = answer_count();
   ++stats_.target_calls;
   request_.asks = false;
-  const Duration round_trip = notes_.round_trip_of(event, request_, taken);
+  const Duration round_trip = notes_.round_trip_of(event, taken);
   text_.tell_logprobs(event.verdict);
   if (event.to == VerdictReceived::To::run) {
     request_.deadline = taken + options_.deadline;
@@ -75,7 +71,7 @@ void Generation::on_verdict(const VerdictReceived& event) {
   // A token beyond tokens_max was not written, and ends nothing.
   const bool written = conversation_.count() == event.verdict.length;
   text_.end_where_due(written ? event.verdict.ending : wire::Ending::none);
-  notes_.add_verdict(event, request_, round_trip, count_before);
+  notes_.add_verdict(event, round_trip, count_before);
 }
 
 void Generation::take_run(const VerdictReceived& event) {

@@ -24,12 +24,8 @@ Result<bool> Opening::take(const Result<ClientEvent>& told) {
     if (told.error().code == Errc::link_down) requests_.lost(told.error());
     return told.error();
   }
-  if (const auto* welcomed = std::get_if<Welcomed>(&*told)) {
-    return requests_.take_welcome(welcomed->welcome).has_value();
-  }
-  if (const auto* rows = std::get_if<ActivationsReceived>(&*told)) {
-    requests_.take_activations(*rows);
-  } else if (std::holds_alternative<RequestRefused>(*told)) {
+  if (!requests_.take(*told)) return false;
+  if (std::holds_alternative<RequestRefused>(*told)) {
     request_.in_flight = false;
     server_.forgot();
     return false;

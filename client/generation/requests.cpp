@@ -33,7 +33,7 @@ void Requests::begin() {
   request_.sent = parts_.now();
   request_.deadline = request_.sent + options_.deadline;
   request_.rows_deadline = {};
-  request_.record = {};
+  request_.drafting = {};
 }
 
 // Puts to the server what it lacks of the conversation; the tokens that are not settled to be
@@ -90,6 +90,12 @@ Constraints Requests::constraints() const {
   Constraints constraints = terms_.law->constraints();
   constraints.answer_begin = conversation_.answer_first();
   return constraints;
+}
+
+Result<void> Requests::take(const ClientEvent& event) {
+  if (const auto* welcomed = std::get_if<Welcomed>(&event)) return take_welcome(welcomed->welcome);
+  if (const auto* rows = std::get_if<ActivationsReceived>(&event)) take_activations(*rows);
+  return boost::system::in_place_value;
 }
 
 Result<void> Requests::take_welcome(const wire::Welcome& welcome) {
@@ -153,10 +159,7 @@ Result<void> Requests::drain() {
       continue;
     }
     // Between answers nothing is awaited: a verdict or refusal now belongs to a cancelled request.
-    if (const auto* welcomed = std::get_if<Welcomed>(&*event)) {
-      if (auto taken = take_welcome(welcomed->welcome); !taken) return taken;
-    }
-    if (const auto* rows = std::get_if<ActivationsReceived>(&*event)) take_activations(*rows);
+    if (auto taken = take(*event); !taken) return taken;
     if (!std::holds_alternative<ActivationsReceived>(*event)) request_.in_flight = false;
   }
 }

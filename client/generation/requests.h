@@ -30,8 +30,8 @@ class Requests : GenerationContext {
   // The same, and sends it.
   Result<void> send_tokens(const std::optional<wire::RunTerms>& run);
 
-  Result<void> take_welcome(const wire::Welcome& welcome);
-  void take_activations(const ActivationsReceived& event);
+  // Takes in a welcome or activations; ignores other events.
+  Result<void> take(const ClientEvent& event);
   void take_late(const VerdictReceived& event);
   // Takes in what the link has told between answers.
   Result<void> drain();
@@ -49,6 +49,8 @@ class Requests : GenerationContext {
   }
 
  private:
+  Result<void> take_welcome(const wire::Welcome& welcome);
+  void take_activations(const ActivationsReceived& event);
   // Those of the law, from the answer's first token on.
   Constraints constraints() const;
 

@@ -209,8 +209,8 @@ Result<void> RunDrafting::send_draft() {
     shape.nodes = std::min(shape.nodes, server_.nodes_max);
     shape.limit(std::min(depth_max, shape.nodes));
     if (shape.nodes > 0) nodes = complete_hints(parts_.drafter->draft(shape, draft_choice()));
-    request_.record.drafting = parts_.now() - before;
-    stats_.drafting += request_.record.drafting;
+    request_.drafting = parts_.now() - before;
+    stats_.drafting += request_.drafting;
   }
   stats_.drafted += static_cast<std::uint32_t>(nodes.size());
   request_.rows = static_cast<std::uint32_t>(nodes.size()) + 1;
