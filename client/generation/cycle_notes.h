@@ -11,7 +11,7 @@ class CycleNotes : GenerationContext {
  public:
   explicit CycleNotes(const GenerationContext& context) : GenerationContext(context) {}
 
-  // Returns the time, at which the answer begins.
+  // The answer begins. Returns the time.
   Instant begin();
   // The answer goes on after it had taken so long.
   void resume(Duration elapsed) { started_ = parts_.now() - elapsed; }

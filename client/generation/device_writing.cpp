@@ -1,5 +1,7 @@
 #include "client/generation/device_writing.h"
 
+#include <span>
+#include <string>
 #include <vector>
 
 #include "client/generation/lasting_outage.h"

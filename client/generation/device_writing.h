@@ -52,6 +52,7 @@ class DeviceWriting : GenerationContext {
                ? *outage_began_ + terms_.keep_after
                : Instant::max();
   }
+  // Makes it part of the text if the outage has lasted for long enough. Requires  offline
   void keep_if_due();
 
  private:

@@ -1,22 +1,18 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <optional>
 #include <span>
 #include <string>
-#include <vector>
 
 #include "client/generation/answer_tokens.h"
 #include "client/generation/device_writing.h"
 #include "client/generation/observer.h"
-#include "client/generation/offline_writer.h"
 #include "client/generation/opening.h"
 #include "client/generation/requests.h"
 #include "client/generation/run_drafting.h"
 #include "shared/base/clock.h"
 #include "shared/base/error.h"
-#include "shared/drafting/drafter.h"
 #include "shared/protocol/target_link.h"
 
 namespace edgedraft {

@@ -28,8 +28,7 @@ struct RequestInFlight {
   Duration drafting{};   // its hints
 };
 
-// What a generation shares with its objects, which derive from it. Requires  all of it outlives
-// them
+// What a generation shares with its objects, which derive from it and live as long.
 struct GenerationContext {
   const GenerationParts& parts_;
   const GenerationOptions& options_;

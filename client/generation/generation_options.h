@@ -23,7 +23,7 @@ namespace edgedraft {
 
 using wire::Hold;
 
-// What a generation works with; all of it outlives the generation.
+// What a generation works with.
 struct GenerationParts {
   TargetLink& link;
   Drafter* drafter;                 // may be null for plain decoding

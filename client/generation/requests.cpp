@@ -1,6 +1,5 @@
 #include "client/generation/requests.h"
 
-#include <algorithm>
 #include <numeric>
 #include <utility>
 
@@ -169,13 +168,11 @@ void Requests::lost(const Error& error) {
   server_.lost(error);
 }
 
-// What the server is asked for, or goes on with, is not wanted any more.
 void Requests::drop() {
   if (request_.in_flight || request_.running) (void)parts_.link.send(CancelRequest{});
   request_.in_flight = request_.running = false;
 }
 
-// The answer has ended for us, and may not have for the server.
 void Requests::end_run() {
   if (request_.running) unchanged_count_ = conversation_.count();
   if (request_.running && (request_.in_flight || options_.in_lockstep())) {

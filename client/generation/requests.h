@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 
@@ -38,7 +39,9 @@ class Requests : GenerationContext {
   // The link has gone down.
   void lost(const Error& error);
 
+  // Cancels what the server is asked for, or goes on with.
   void drop();
+  // The answer has ended for us, and may not have for the server.
   void end_run();
   // The conversation ends before its token `count`.
   void drop_from(std::uint32_t count);

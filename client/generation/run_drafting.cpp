@@ -5,8 +5,8 @@
 #include <cmath>
 #include <string_view>
 #include <utility>
+#include <vector>
 
-#include "shared/protocol/activation_codec.h"
 #include "shared/speculative/draw_ranking.h"
 
 namespace edgedraft {
@@ -103,9 +103,8 @@ void RunDrafting::begin_stretch() {
   if (doing_.drafts()) settled_ += control_.round_trip();
 }
 
-// Measures the rate of the run, and decides anew. It runs when the link has no more events, so that
-// a stretch neither begins nor ends among verdicts that had piled up: their rate would be that of
-// taking them in.
+// Runs when the link has no more events, so that a stretch neither begins nor ends among verdicts
+// that had piled up: their rate would be that of taking them in.
 void RunDrafting::look(bool ended) {
   if (!request_.running) return;
   if (options_.hold || !options_.tree) return;
@@ -199,7 +198,6 @@ bool RunDrafting::awaits_rows() const {
   return request_.running && drafts && parts_.now() < request_.rows_deadline;
 }
 
-// Under lockstep: all that the next pass verifies.
 Result<void> RunDrafting::send_draft() {
   std::vector<HintNode> nodes;
   const std::uint32_t depth_max = depth_left();
