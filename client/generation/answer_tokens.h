@@ -23,9 +23,9 @@ class AnswerTokens : GenerationContext {
 
   void write(std::uint32_t token, Provenance provenance);
   void end_where_due(wire::Ending ending);
-  // The same for what was written without the server, in contexts of so many tokens; 0: no limit.
+  // Ends text written without the server, also at context limits of so many tokens; 0: no limit.
   void end_where_written(std::initializer_list<std::uint32_t> context_counts);
-  // Those of tokens that the answer has, or is about to be given.
+  // Reports log probabilities of tokens that the answer has, or is about to be given.
   void tell_logprobs(const wire::Verdict& verdict);
 
  private:

@@ -28,7 +28,7 @@ struct RequestInFlight {
   Duration drafting{};   // its hints
 };
 
-// What a generation shares with its objects, which derive from it and live as long.
+// State that a generation shares with its objects. They derive from it and live as long.
 struct GenerationContext {
   const GenerationParts& parts_;
   const GenerationOptions& options_;

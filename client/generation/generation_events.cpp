@@ -6,7 +6,7 @@
 
 #include "shared/protocol/activation_codec.h"
 
-// What becomes of what the link tells, with and without the server.
+// Handles what the link tells, with and without the server.
 namespace edgedraft {
 namespace {
 

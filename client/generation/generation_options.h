@@ -23,7 +23,7 @@ namespace edgedraft {
 
 using wire::Hold;
 
-// What a generation works with.
+// Environment of a generation.
 struct GenerationParts {
   TargetLink& link;
   Drafter* drafter;                 // may be null for plain decoding

@@ -8,27 +8,28 @@
 
 namespace edgedraft {
 
-// Asks the server for what an answer needs, and takes in what it tells of itself and its target.
+// Sends the requests of an answer, and takes in welcomes, activations and late verdicts.
 class Requests : GenerationContext {
  public:
   explicit Requests(const GenerationContext& context) : GenerationContext(context) {}
 
   bool may_send() const;
-  // The same for a server that had not answered, or had no room.
+  // Also requires a link that may recover and, after a refusal, the end of the wait.
   bool may_ask() const;
   // While nothing is written offline: when to look for the server without having been told.
   Instant next_look() const;
   bool awaits(VerdictReceived::To to) const;
   bool has_text_to_check() const;
 
-  // Tokens that the server is given to keep, whatever becomes of those that it is to check.
+  // Tokens of the next request that the server will not check.
   std::uint32_t count_beyond_doubt() const {
     return options_.resync == wire::ResyncPolicy::check ? conversation_.settled_count()
                                                         : conversation_.count();
   }
-  // About to be sent. Requires  may_send()
+  // Sets the times of a request that is about to be sent. Requires  may_send()
   void begin();
-  // The same, and sends it.
+  // Begins a request and sends the tokens that the server lacks. Without run terms it asks for no
+  // answer.
   Result<void> send_tokens(const std::optional<wire::RunTerms>& run);
 
   // Takes in a welcome or activations; ignores other events.
@@ -54,7 +55,7 @@ class Requests : GenerationContext {
  private:
   Result<void> take_welcome(const wire::Welcome& welcome);
   void take_activations(const ActivationsReceived& event);
-  // Those of the law, from the answer's first token on.
+  // Constraints of the law, from the answer's first token on.
   Constraints constraints() const;
 
   std::uint32_t unchanged_count_ = 0;  // tokens that stand as the last run left them
