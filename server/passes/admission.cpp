@@ -4,7 +4,6 @@
 #include <iterator>
 #include <string>
 #include <utility>
-#include <variant>
 
 namespace edgedraft {
 namespace {
@@ -16,20 +15,20 @@ constexpr const char* kLackOfSessions =
     "the server gave this session up, as it was paused and all sessions were in use: it needs a "
     "larger --max-sessions";
 
-// The request that gives up its memory for the first draft: the last paused stream; if none is
-// paused, the newest of the other drafts; if there is none either, the first draft itself.
-std::deque<Request>::iterator last_to_hold_pages(std::deque<Request>& turns, const Session* first) {
-  auto last = turns.end();
-  for (auto it = turns.begin(); it != turns.end(); ++it) {
-    if (it->is_prompt() || it->session == first) continue;
-    if (last == turns.end() || it->paused() || !last->paused()) last = it;
+// The run that gives up its memory for the first draft: the last paused one; if none is paused, the
+// newest of the other drafts; if there is none either, the first draft itself.
+std::list<RunTurn>::iterator last_to_hold_pages(std::list<RunTurn>& runs, const Session* first) {
+  auto last = runs.end();
+  for (auto it = runs.begin(); it != runs.end(); ++it) {
+    if (it->session == first) continue;
+    if (last == runs.end() || it->paused() || !last->paused()) last = it;
   }
-  return last != turns.end() ? last : std::ranges::find(turns, first, &Request::session);
+  return last != runs.end() ? last : std::ranges::find(runs, first, &RunTurn::session);
 }
 
 }  // namespace
 
-bool Admission::enter(Request& prompt) {
+bool Admission::enter(PromptTurn& prompt) {
   Session& session = *prompt.session;
   // A prompt does not jump the queue. Nor does it take what a draft waits for: prompts that come
   // one after the other would keep that out for as long as they come.
@@ -45,91 +44,91 @@ bool Admission::enter(Request& prompt) {
     return false;
   }
   session.target.drop_cache();
-  std::get<PromptRequest>(prompt.work).waits = true;
+  prompt.waits = true;
   ++waiting_count_;
   return true;
 }
 
-void Admission::leave(const Request& request) {
-  request.session->target.abandon();
-  waiting_count_ -= request.waits() ? 1 : 0;
-  stops_waiting(request.session);
+void Admission::leave(const PromptTurn& prompt) {
+  prompt.session->target.abandon();
+  waiting_count_ -= prompt.waits ? 1 : 0;
 }
 
-void Admission::turn_away(const Request& request, Refusal why, Error error) {
-  leave(request);
-  if (request.is_prompt()) sessions_.forget(request.client.connection_id);
-  delivery_.refuse(request.client, request.round, why, std::move(error));
+void Admission::leave(const RunTurn& run) {
+  run.session->target.abandon();
+  stops_waiting(run.session);
 }
 
-void Admission::admit(std::deque<Request>& turns) {
+void Admission::turn_away(const PromptTurn& prompt, Refusal why, Error error) {
+  leave(prompt);
+  sessions_.forget(prompt.client.connection_id);
+  delivery_.refuse(prompt.client, prompt.round, why, std::move(error));
+}
+
+void Admission::turn_away(const RunTurn& run, Refusal why, Error error) {
+  leave(run);
+  delivery_.refuse(run.client, run.round, why, std::move(error));
+}
+
+void Admission::admit(Turns& turns) {
   waiting_draft_ = nullptr;
   if (secure_first_draft(turns)) admit_waiting(turns);
 }
 
-bool Admission::secure_first_draft(std::deque<Request>& turns) {
-  const auto found = std::find_if(turns.begin(), turns.end(), [](const Request& request) {
-    // A run that waits for hints wants no pass, and memory for one would be kept from whom it
-    // helps.
-    return !request.is_prompt() && request.ready();
-  });
-  if (found == turns.end()) return true;
+bool Admission::secure_first_draft(Turns& turns) {
+  // A run that waits for hints wants no pass, and memory for one would be kept from whom it helps.
+  const auto found = std::ranges::find_if(turns.runs, &RunTurn::ready);
+  if (found == turns.runs.end()) return true;
   Session* const first = found->session;
   while (!sessions_.grow(*first)) {
-    const bool any_prompt = std::any_of(turns.begin(), turns.end(), [](const Request& request) {
-      return request.is_prompt() && !request.waits();
-    });
-    if (any_prompt) {
+    if (std::ranges::any_of(turns.prompts, &PromptTurn::ready)) {
       waiting_draft_ = first;
       return false;
     }
-    const auto last = last_to_hold_pages(turns, first);
+    const auto last = last_to_hold_pages(turns.runs, first);
     const bool was_first = last->session == first;
-    give_up(turns, last, kLackOfMemory);
+    give_up(turns.runs, last, kLackOfMemory);
     if (was_first) return true;
   }
   return true;
 }
 
-bool Admission::give_up_paused(std::deque<Request>& turns, Instant used_before) {
-  auto chosen = turns.end();
-  for (auto it = turns.begin(); it != turns.end(); ++it) {
+bool Admission::give_up_paused(std::list<RunTurn>& runs, Instant used_before) {
+  auto chosen = runs.end();
+  for (auto it = runs.begin(); it != runs.end(); ++it) {
     if (!it->paused() || it->session->used > used_before) continue;
-    if (chosen == turns.end() || it->session->used < chosen->session->used) chosen = it;
+    if (chosen == runs.end() || it->session->used < chosen->session->used) chosen = it;
   }
-  if (chosen == turns.end()) return false;
-  give_up(turns, chosen, kLackOfSessions);
+  if (chosen == runs.end()) return false;
+  give_up(runs, chosen, kLackOfSessions);
   return true;
 }
 
-void Admission::give_up(std::deque<Request>& turns, std::deque<Request>::iterator request,
+void Admission::give_up(std::list<RunTurn>& runs, std::list<RunTurn>::iterator run,
                         const char* why) {
-  delivery_.refuse(request->client, request->round, Refusal::session_unknown,
-                   {Errc::session_unknown, why});
-  stops_waiting(request->session);
-  sessions_.give_way(request->client.connection_id);
-  turns.erase(request);
+  delivery_.refuse(run->client, run->round, Refusal::session_unknown, {Errc::session_unknown, why});
+  stops_waiting(run->session);
+  sessions_.give_way(run->client.connection_id);
+  runs.erase(run);
 }
 
-void Admission::admit_waiting(std::deque<Request>& turns) {
+void Admission::admit_waiting(Turns& turns) {
   while (waiting_count_ > 0) {
-    Request* first = nullptr;
-    for (Request& request : turns) {
-      if (request.waits() && (first == nullptr || request.posted < first->posted)) {
-        first = &request;
-      }
+    PromptTurn* first = nullptr;
+    for (PromptTurn& prompt : turns.prompts) {
+      if (prompt.waits && (first == nullptr || prompt.posted < first->posted)) first = &prompt;
     }
     if (first == nullptr) return;
     if (sessions_.admit(*first->session, first->posted)) {
-      std::get<PromptRequest>(first->work).waits = false;
+      first->waits = false;
       --waiting_count_;
       continue;
     }
     if (sessions_.is_patient(first->posted)) return;
-    const auto paused =
-        std::find_if(turns.rbegin(), turns.rend(), [](const Request& r) { return r.paused(); });
-    if (paused == turns.rend()) return;
-    give_up(turns, std::prev(paused.base()), kLackOfMemory);
+    const auto paused = std::find_if(turns.runs.rbegin(), turns.runs.rend(),
+                                     [](const RunTurn& run) { return run.paused(); });
+    if (paused == turns.runs.rend()) return;
+    give_up(turns.runs, std::prev(paused.base()), kLackOfMemory);
   }
 }
 

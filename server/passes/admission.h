@@ -2,7 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <deque>
+#include <list>
 
 #include "server/metrics/metrics.h"
 #include "server/passes/delivery.h"
@@ -36,9 +36,10 @@ class Admission {
   std::size_t waiting_count() const { return waiting_count_; }
 
   // Lets a prompt that has been begun run or wait; false if it was refused.
-  bool enter(Request& prompt);
+  bool enter(PromptTurn& prompt);
   // The request ends without an answer: its session abandons it, the caller takes it off the turns.
-  void leave(const Request& request);
+  void leave(const PromptTurn& prompt);
+  void leave(const RunTurn& run);
   // All requests are off the turns, and their sessions forgotten.
   void clear() {
     waiting_count_ = 0;
@@ -46,24 +47,25 @@ class Admission {
   }
   // As leave(), telling the client why. A prompt has already dropped what it was to replace, and
   // its client believes that the session is as it was: such a session is forgotten.
-  void turn_away(const Request& request, Refusal why, Error error);
+  void turn_away(const PromptTurn& prompt, Refusal why, Error error);
+  void turn_away(const RunTurn& run, Refusal why, Error error);
 
-  // The session of a stream or run that is paused, and was not used since, makes place for another;
-  // false if there is none.
-  bool give_up_paused(std::deque<Request>& turns, Instant used_before);
+  // The session of a run that is paused, and was not used since, makes place for another; false if
+  // there is none.
+  bool give_up_paused(std::list<RunTurn>& runs, Instant used_before);
 
   // Before a pass: pages for the draft that came first, then for the line.
-  void admit(std::deque<Request>& turns);
+  void admit(Turns& turns);
 
  private:
   // False: the first draft that could take part in a pass has to wait for prompts that run.
-  bool secure_first_draft(std::deque<Request>& turns);
+  bool secure_first_draft(Turns& turns);
   void stops_waiting(const Session* session) {
     if (waiting_draft_ == session) waiting_draft_ = nullptr;
   }
-  void admit_waiting(std::deque<Request>& turns);
+  void admit_waiting(Turns& turns);
   // Its memory goes to others, and its client is told.
-  void give_up(std::deque<Request>& turns, std::deque<Request>::iterator request, const char* why);
+  void give_up(std::list<RunTurn>& runs, std::list<RunTurn>::iterator run, const char* why);
 
   SessionStore& sessions_;
   Delivery& delivery_;

@@ -31,45 +31,35 @@ std::uint32_t probes_run(const TargetSession& target, const Drafted& drafted) {
 
 }  // namespace
 
-bool Delivery::answer(Request& request, const Outcome& outcome, Instant finished) {
-  EDGEDRAFT_SESSION_CHECK(request.is_prompt() == std::holds_alternative<PrefillOutcome>(outcome));
-  Metrics& metrics = *parts_.metrics;
-  const Instant started = *request.started;
-  metrics.answered(started - request.posted, finished - started);
-  wire::Verdict verdict{.round = request.round,
-                        .queue_us = microseconds(started - request.posted),
-                        .verify_us = microseconds(finished - started),
-                        .logprobs = request.session->target.take_logprobs()};
-  if (auto* prompt = std::get_if<PromptRequest>(&request.work)) {
-    metrics.prompt_answered(prompt->is_new, finished - request.posted);
-    request.session->used = finished;
-    const auto& answered = std::get<PrefillOutcome>(outcome);
-    answer(request, *prompt, answered, std::move(verdict));
-    if (!prompt->run || answered.finish != Finish::none) return false;
-    std::unique_ptr<Run> run = std::move(prompt->run);
-    run->advance(request.session->target.tokens().last(answered.accepted_count + 1), finished);
-    request.work = RunRequest{.run = std::move(run)};
-    return true;
-  }
-  const auto& path = std::get<VerifiedPath>(outcome);
-  RunRequest& of = *request.run();
-  metrics.draft_answered(of.run->chosen().node_count(), token_count(path) - 1,
-                         finished - request.session->used);
-  request.session->used = finished;
-  answer(request, of, path, std::move(verdict), finished);
-  return path.finish == Finish::none;
+wire::Verdict Delivery::verdict_of(const Request& turn, Instant finished) {
+  const Instant started = *turn.started;
+  parts_.metrics->answered(started - turn.posted, finished - started);
+  return {.round = turn.round,
+          .queue_us = microseconds(started - turn.posted),
+          .verify_us = microseconds(finished - started),
+          .logprobs = turn.session->target.take_logprobs()};
 }
 
-void Delivery::answer(const Request& request, const PromptRequest& prompt,
-                      const PrefillOutcome& outcome, wire::Verdict verdict) {
-  verdict.next = outcome.next;
-  verdict.accepted_count = prompt.kept_count > 0 ? prompt.kept_count : outcome.accepted_count;
-  verdict.ending = outcome.finish;
-  request.client.reply->verdict(std::move(verdict));
-  const std::uint32_t end = request.session->target.valid_count();
-  if (request.client.tap == nullptr || prompt.rows_from >= end) return;
-  owed_.push_back(
-      {.client = request.client, .round = request.round, .first = prompt.rows_from, .end = end});
+std::optional<RunTurn> Delivery::answer(PromptTurn& prompt, const Outcome& outcome,
+                                        Instant finished) {
+  const auto* const answered = std::get_if<PrefillOutcome>(&outcome);
+  EDGEDRAFT_SESSION_CHECK(answered != nullptr);
+  wire::Verdict verdict = verdict_of(prompt, finished);
+  parts_.metrics->prompt_answered(prompt.is_new, finished - prompt.posted);
+  prompt.session->used = finished;
+  const TargetSession& target = prompt.session->target;
+  verdict.next = answered->next;
+  verdict.accepted_count = prompt.kept_count > 0 ? prompt.kept_count : answered->accepted_count;
+  verdict.ending = answered->finish;
+  prompt.client.reply->verdict(std::move(verdict));
+  const std::uint32_t end = target.valid_count();
+  if (prompt.client.tap != nullptr && prompt.rows_from < end) {
+    owed_.push_back(
+        {.client = prompt.client, .round = prompt.round, .first = prompt.rows_from, .end = end});
+  }
+  if (!prompt.run || answered->finish != Finish::none) return std::nullopt;
+  prompt.run->advance(target.tokens().last(answered->accepted_count + 1), finished);
+  return RunTurn{prompt, std::move(prompt.run)};
 }
 
 void Delivery::observe(const ProbeBudget::Outcome& outcome) {
@@ -77,18 +67,24 @@ void Delivery::observe(const ProbeBudget::Outcome& outcome) {
   parts_.metrics->probe_rows.add(outcome.probe_rows);
 }
 
-void Delivery::answer(Request& request, RunRequest& of, const VerifiedPath& path,
-                      wire::Verdict verdict, Instant finished) {
-  Run& run = *of.run;
-  const TargetSession& target = request.session->target;
+bool Delivery::answer(RunTurn& turn, const Outcome& outcome, Instant finished) {
+  const auto* const verified = std::get_if<VerifiedPath>(&outcome);
+  EDGEDRAFT_SESSION_CHECK(verified != nullptr);
+  const VerifiedPath& path = *verified;
+  wire::Verdict verdict = verdict_of(turn, finished);
+  Run& run = *turn.run;
+  const TargetSession& target = turn.session->target;
   const std::uint32_t count = token_count(path);
+  parts_.metrics->draft_answered(run.chosen().node_count(), count - 1,
+                                 finished - turn.session->used);
+  turn.session->used = finished;
   const auto brought = target.tokens().last(count);
   const std::uint32_t hinted = run.hinted_count();
   const std::uint32_t guessed = run.guessed_count();
   if (parts_.speculation != nullptr && !run.in_lockstep()) {
     if (hinted == 0) parts_.speculation->observe_draft(run.chosen().row_count(), count);
     observe({.rows = run.chosen().row_count(),
-             .probe_rows = probes_run(target, of.drafted),
+             .probe_rows = probes_run(target, turn.drafted),
              .tokens = count,
              .guessed = run.guessed_count(path.path)});
   }
@@ -99,24 +95,26 @@ void Delivery::answer(Request& request, RunRequest& of, const VerifiedPath& path
   verdict.tokens.assign(brought.begin(), brought.end() - 1);
   verdict.hinted = hinted;
   verdict.hints_seen = run.hints_seen();
-  verdict.held_us = microseconds(of.held);
+  verdict.held_us = microseconds(turn.held);
   verdict.drafted = guessed;
-  verdict.draft_us = microseconds(of.drafted.time);
-  const bool brings_rows = run.brings_rows() && request.client.tap != nullptr;
-  const std::uint32_t row_count = verdict_rows(path.path.size(), request.client.newest_row);
+  verdict.draft_us = microseconds(turn.drafted.time);
+  const bool brings_rows = run.brings_rows() && turn.client.tap != nullptr;
+  const std::uint32_t row_count = verdict_rows(path.path.size(), turn.client.newest_row);
   const std::uint32_t first = target.valid_count() - row_count;
-  if (brings_rows && run.in_lockstep()) verdict.activations = new_rows(request, first, row_count);
-  request.client.reply->verdict(std::move(verdict));
-  if (!brings_rows || run.in_lockstep()) return;
-  // Tokens wait neither for the tap nor for the last packet of its rows.
-  request.client.reply->run_activations({.round = request.round,
-                                         .first = first,
-                                         .count = row_count,
-                                         .data = new_rows(request, first, row_count)});
+  if (brings_rows && run.in_lockstep()) verdict.activations = new_rows(turn, first, row_count);
+  turn.client.reply->verdict(std::move(verdict));
+  if (brings_rows && !run.in_lockstep()) {
+    // Tokens wait neither for the tap nor for the last packet of its rows.
+    turn.client.reply->run_activations({.round = turn.round,
+                                        .first = first,
+                                        .count = row_count,
+                                        .data = new_rows(turn, first, row_count)});
+  }
+  return path.finish == Finish::none;
 }
 
-Bytes Delivery::new_rows(const Request& request, std::uint32_t first, std::uint32_t count) const {
-  return quantized_rows(*request.client.tap, request.session->target.cache(), first, count);
+Bytes Delivery::new_rows(const Request& turn, std::uint32_t first, std::uint32_t count) const {
+  return quantized_rows(*turn.client.tap, turn.session->target.cache(), first, count);
 }
 
 void Delivery::refuse(const Client& client, std::uint32_t round, Refusal why, Error error) {

@@ -4,6 +4,7 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <optional>
 
 #include "server/metrics/metrics.h"
 #include "server/passes/request.h"
@@ -30,12 +31,12 @@ class Delivery {
   // Requires  the references outlive it
   explicit Delivery(const Parts& parts) : parts_(parts) {}
 
-  // The outcome of a pass that ended at `finished`. Returns whether the request goes on: a run that
-  // the answer does not end. Throws DeviceError; the session has
-  // then gone on, its client has not.
+  // The outcome of a pass that ended at `finished`. Returns the run that follows a prompt, or
+  // whether a run goes on. Throws DeviceError; the session has then gone on, its client has not.
   //
-  // Requires  request.started
-  bool answer(Request& request, const Outcome& outcome, Instant finished);
+  // Requires  the turn has started
+  std::optional<RunTurn> answer(PromptTurn& prompt, const Outcome& outcome, Instant finished);
+  bool answer(RunTurn& turn, const Outcome& outcome, Instant finished);
   // Never throws: what has failed already may have left little memory.
   void refuse(const Client& client, std::uint32_t round, Refusal why, Error error);
 
@@ -59,13 +60,11 @@ class Delivery {
     bool waits() const { return client.reply->full_of_chunks(); }
   };
 
-  void answer(const Request& request, const PromptRequest& prompt, const PrefillOutcome& outcome,
-              wire::Verdict verdict);
-  void answer(Request& request, RunRequest& of, const VerifiedPath& path, wire::Verdict verdict,
-              Instant finished);
+  // Counts the times of a turn. Returns its verdict, without what the pass chose.
+  wire::Verdict verdict_of(const Request& turn, Instant finished);
   // What the server's own guesses brought. Requires  parts_.speculation
   void observe(const ProbeBudget::Outcome& outcome);
-  Bytes new_rows(const Request& request, std::uint32_t first, std::uint32_t count) const;
+  Bytes new_rows(const Request& turn, std::uint32_t first, std::uint32_t count) const;
 
   Parts parts_;
   std::deque<RowsOwed> owed_;

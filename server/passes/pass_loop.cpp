@@ -61,11 +61,11 @@ PassLoop::StartReport PassLoop::measure_costs(Duration time_max) {
 
 void PassLoop::begin(const Client& client, const TargetWork& request, Instant posted) {
   try {
-    const bool at_work = std::any_of(turns_.begin(), turns_.end(), [&](const Request& earlier) {
+    const bool at_work = turns_.any_of([&](const Request& earlier) {
       return earlier.client.connection_id == client.connection_id;
     });
     EDGEDRAFT_SESSION_CHECK(!at_work);
-    std::visit([&](const auto& r) { begin(Job{.client = client, .posted = posted}, r); }, request);
+    std::visit([&](const auto& r) { begin_work(client, r, posted); }, request);
   } catch (const std::exception&) {
     drop_requests(client.connection_id);  // they would be left without their session
     give_up(client, round_of(request), std::current_exception());
@@ -75,11 +75,7 @@ void PassLoop::begin(const Client& client, const TargetWork& request, Instant po
 
 void PassLoop::cancel(std::uint64_t connection_id, std::uint32_t round) {
   delivery_.drop_rows(connection_id);
-  std::erase_if(turns_, [&](const Request& request) {
-    if (request.client.connection_id != connection_id || request.round != round) return false;
-    admission_.leave(request);
-    return true;
-  });
+  drop_requests(connection_id, round);
 }
 
 void PassLoop::end(std::uint64_t connection_id) {
@@ -89,8 +85,7 @@ void PassLoop::end(std::uint64_t connection_id) {
 }
 
 bool PassLoop::idle() const {
-  return !delivery_.owes_rows() &&
-         std::none_of(turns_.begin(), turns_.end(), [](const Request& r) { return r.ready(); });
+  return !delivery_.owes_rows() && !turns_.any_of([](const auto& turn) { return turn.ready(); });
 }
 
 void PassLoop::step() {
@@ -99,10 +94,8 @@ void PassLoop::step() {
   choose_hints();
   count_held();
   admission_.admit(turns_);
-  if (const std::vector<RowShare> planned = plan(); !planned.empty()) {
-    std::vector<PassShare> shares;
-    const auto failed = run(planned, shares);
-    settle(planned, shares, failed);
+  if (std::vector<PassShare> shares = plan(); !shares.empty()) {
+    settle(run(shares));
     // Only after every answer has been given.
     begin_next_steps();
   }
@@ -117,120 +110,114 @@ void PassLoop::step() {
 
 // --- what clients ask for ---
 
-void PassLoop::begin(const Job& job, const wire::Prefill& request) {
+template <typename Message>
+PassLoop::Prompt PassLoop::prompt_of(const Client& client, Session* session, const Message& request,
+                                     std::uint32_t base_count, std::uint32_t provisional_count,
+                                     Instant posted) {
+  const bool keep = request.policy == wire::ResyncPolicy::keep;
+  PromptTurn turn{{.client = client, .session = session, .round = request.round, .posted = posted}};
+  turn.kept_count = keep ? provisional_count : 0;
+  turn.is_new = !request.tokens.empty();
+  turn.rows_from = request.activations_from;
+  return {.tokens = {.base_count = base_count,
+                     .tokens = request.tokens,
+                     .provisional_count = keep ? 0 : provisional_count,
+                     .sampling = request.sampling,
+                     .logprobs_per_token = request.run.logprobs},
+          .turn = std::move(turn)};
+}
+
+void PassLoop::begin_work(const Client& client, const wire::Prefill& request, Instant posted) {
   // Rows still owed for an earlier prompt are no longer wanted.
-  delivery_.drop_rows(job.client.connection_id);
-  const Session* const known = sessions_.find(job.client.connection_id);
+  delivery_.drop_rows(client.connection_id);
+  Session* const known = sessions_.find(client.connection_id);
   if (request.base_length > 0 && known == nullptr) {
-    delivery_.refuse(job.client, request.round, Refusal::session_unknown, session_unknown());
+    delivery_.refuse(client, request.round, Refusal::session_unknown, session_unknown());
     return;
   }
-  const bool keep = request.policy == wire::ResyncPolicy::keep;
-  Prompt prompt{.tokens = {.base_count = request.base_length,
-                           .tokens = request.tokens,
-                           .provisional_count = keep ? 0 : request.provisional_count,
-                           .sampling = request.sampling},
-                .round = request.round,
-                .as = {.kept_count = keep ? request.provisional_count : 0,
-                       .is_new = !request.tokens.empty(),
-                       .rows_from = request.activations_from}};
-  if (!may_begin(job, known, request.run, request.constraints, prompt)) return;
+  Prompt prompt =
+      prompt_of(client, known, request, request.base_length, request.provisional_count, posted);
+  if (!may_begin(prompt, request.constraints)) return;
   const auto make = [&] {
-    return sessions_.find_or_make(job.client.connection_id, job.client.session,
-                                  job.client.identity);
+    return sessions_.find_or_make(client.connection_id, client.session, client.identity);
   };
   auto session = make();
-  if (!session && admission_.give_up_paused(turns_, now_() - options_.sessions.idle_grace)) {
+  if (!session && admission_.give_up_paused(turns_.runs, now_() - options_.sessions.idle_grace)) {
     session = make();
   }
   if (!session) {
-    delivery_.refuse(job.client, request.round, refusal_of(session.error().code), session.error());
+    delivery_.refuse(client, request.round, refusal_of(session.error().code), session.error());
     return;
   }
-  begin_prompt(job, **session, request.run, std::move(prompt));
+  prompt.turn.session = *session;
+  begin_prompt(std::move(prompt), request.run);
 }
 
-void PassLoop::begin(const Job& job, const wire::Resume& request) {
-  delivery_.drop_rows(job.client.connection_id);
-  const auto session = sessions_.resume(job.client.connection_id, request, job.client.identity);
+void PassLoop::begin_work(const Client& client, const wire::Resume& request, Instant posted) {
+  delivery_.drop_rows(client.connection_id);
+  const auto session = sessions_.resume(client.connection_id, request, client.identity);
   (session ? metrics_->resumed_sessions : metrics_->unknown_sessions).add();
   if (!session) {
-    delivery_.refuse(job.client, request.round, refusal_of(session.error().code), session.error());
+    delivery_.refuse(client, request.round, refusal_of(session.error().code), session.error());
     return;
   }
   // The end of its earlier connection may not be known yet; one that is alive waits for an answer.
-  std::erase_if(turns_, [&](const Request& earlier) {
+  turns_.erase_if([&](const auto& earlier) {
     if (earlier.session != *session) return false;
     admission_.leave(earlier);
     delivery_.refuse(earlier.client, earlier.round, Refusal::session_unknown,
                      {Errc::session_unknown, "another connection has taken this session over"});
     return true;
   });
-  const bool keep = request.policy == wire::ResyncPolicy::keep;
-  const auto count = static_cast<std::uint32_t>(request.tokens.size());
-  Prompt prompt{.tokens = {.base_count = request.verified_length,
-                           .tokens = request.tokens,
-                           .provisional_count = keep ? 0 : count,
-                           .sampling = request.sampling},
-                .round = request.round,
-                .as = {.kept_count = keep ? count : 0,
-                       .is_new = count > 0,
-                       .rows_from = request.activations_from}};
-  if (!may_begin(job, *session, request.run, request.constraints, prompt)) return;
-  begin_prompt(job, **session, request.run, std::move(prompt));
+  Prompt prompt = prompt_of(client, *session, request, request.verified_length,
+                            static_cast<std::uint32_t>(request.tokens.size()), posted);
+  if (may_begin(prompt, request.constraints)) begin_prompt(std::move(prompt), request.run);
 }
 
-bool PassLoop::may_begin(const Job& job, const Session* session, const wire::RunTerms& terms,
-                         const Constraints& constraints, Prompt& prompt) {
+bool PassLoop::may_begin(Prompt& prompt, const Constraints& constraints) {
+  auto& [tokens, turn] = prompt;
   const auto refuse = [&](Refusal why, Error error) {
-    delivery_.refuse(job.client, prompt.round, why, std::move(error));
+    delivery_.refuse(prompt.turn.client, prompt.turn.round, why, std::move(error));
     return false;
   };
-  auto law = sessions_.law_of(job.client.identity,
-                              session != nullptr ? session->target.law() : nullptr, constraints);
+  const TargetSession* const target = turn.session != nullptr ? &turn.session->target : nullptr;
+  auto law = sessions_.law_of(turn.client.identity, target != nullptr ? target->law() : nullptr,
+                              constraints);
   if (!law) {
     const bool for_time = law.error().code == Errc::refused;
     return refuse(for_time ? Refusal::grammars : Refusal::invalid, law.error());
   }
-  prompt.tokens.law = *std::move(law);
-  prompt.tokens.logprobs_per_token = terms.logprobs;
-  if (session != nullptr && prompt.tokens.base_count > session->target.tokens().size()) {
+  tokens.law = *std::move(law);
+  if (target != nullptr && tokens.base_count > target->tokens().size()) {
     return refuse(Refusal::session_unknown, session_unknown());
   }
-  if (!begins_within(prompt.tokens)) {
+  if (!begins_within(tokens)) {
     return refuse(Refusal::invalid,
                   {Errc::protocol, "the answer is said to begin behind the text"});
   }
-  if (session != nullptr) return true;
-  const auto checked = sessions_.check_first(prompt.tokens);
+  if (target != nullptr) return true;
+  const auto checked = sessions_.check_first(tokens);
   return checked || refuse(refusal_of(checked.error().code), checked.error());
 }
 
-void PassLoop::begin_prompt(const Job& job, Session& session, const wire::RunTerms& terms,
-                            Prompt prompt) {
-  if (answer_decided(job, session, terms, prompt)) return;
-  if (auto begun = session.target.begin(prompt.tokens); !begun) {
-    delivery_.refuse(job.client, prompt.round, refusal_of(begun.error().code), begun.error());
+void PassLoop::begin_prompt(Prompt prompt, const wire::RunTerms& terms) {
+  if (answer_decided(prompt, terms)) return;
+  auto& [tokens, turn] = prompt;
+  TargetSession& target = turn.session->target;
+  if (auto begun = target.begin(tokens); !begun) {
+    delivery_.refuse(turn.client, turn.round, refusal_of(begun.error().code), begun.error());
     return;
   }
-  metrics_->prompt_tokens.add(prompt.tokens.tokens.size());
-  const auto tokens = session.target.tokens();
-  prompt.as.run = run_behind(tokens.first(tokens.size() - prompt.tokens.provisional_count), terms);
-  Request request{.client = job.client,
-                  .session = &session,
-                  .round = prompt.round,
-                  .posted = job.posted,
-                  .work = std::move(prompt.as)};
+  metrics_->prompt_tokens.add(tokens.tokens.size());
+  const auto known = target.tokens();
+  turn.run = run_behind(known.first(known.size() - tokens.provisional_count), terms);
   // What has entered has its turn, whatever fails.
-  turns_.push_back(std::move(request));
-  if (!admission_.enter(turns_.back())) turns_.pop_back();
+  if (!admission_.enter(turns_.add(std::move(turn)))) turns_.prompts.pop_back();
 }
 
 std::uint32_t PassLoop::drafted_sessions(const Session& with) const {
-  const auto others = std::ranges::count_if(turns_, [&](const Request& request) {
-    const RunRequest* const of = request.run();
-    return of != nullptr && !of->run->in_lockstep() && request.session != &with &&
-           !request.paused();
+  const auto others = std::ranges::count_if(turns_.runs, [&](const RunTurn& turn) {
+    return !turn.run->in_lockstep() && turn.session != &with && !turn.paused();
   });
   return static_cast<std::uint32_t>(others) + 1;
 }
@@ -257,12 +244,12 @@ Drafted PassLoop::own_draft(Session& session, std::uint32_t tokens_left, bool we
 // that uses its credit up, and then there may be no step for long.
 void PassLoop::look_for_pauses() {
   paused_count_ = 0;
-  for (Request& request : turns_) {
-    if (request.paused()) {
-      request.was_paused = true;
+  for (RunTurn& turn : turns_.runs) {
+    if (turn.paused()) {
+      turn.was_paused = true;
       ++paused_count_;
-    } else if (request.was_paused) {
-      request.go_on(now_());
+    } else if (turn.was_paused) {
+      turn.go_on(now_());
     }
   }
   metrics_->requests_paused.set(paused_count_);
@@ -271,12 +258,10 @@ void PassLoop::look_for_pauses() {
 void PassLoop::refuse_overdue() {
   if (options_.wait_max == Duration::zero()) return;
   const Instant now = now_();
-  std::erase_if(turns_, [&](const Request& request) {
-    // What it waits for hints is no lack of a turn.
-    if (request.started || request.was_paused || request.held()) return false;
-    if (now - request.posted < options_.wait_max) return false;
+  turns_.erase_if([&](const auto& turn) {
+    if (!turn.lacks_turn() || now - turn.posted < options_.wait_max) return false;
     admission_.turn_away(
-        request, Refusal::deadline,
+        turn, Refusal::deadline,
         {Errc::refused, "the server is too busy: the request waited " +
                             std::to_string(std::lround(seconds(options_.wait_max))) +
                             " s without a turn"});
@@ -284,34 +269,43 @@ void PassLoop::refuse_overdue() {
   });
 }
 
-std::vector<RowShare> PassLoop::plan() {
+std::vector<PassShare> PassLoop::plan() {
   // Some that are ready may find no place in the pass. The others follow their drafts further then,
   // but their rows of a text to check stay as they are planned here.
-  const auto searching = std::ranges::count_if(turns_, [](const Request& request) {
-    return request.ready() && request.session->target.choosing_searches();
+  std::size_t searching = 0;
+  turns_.for_each([&](auto&, auto turn) {
+    searching += turn->ready() && turn->session->target.choosing_searches();
   });
-  const std::uint32_t searched_max = searched_path_max(static_cast<std::size_t>(searching));
+  const std::uint32_t searched_max = searched_path_max(searching);
   std::vector<RowClaim> claims;
-  claims.reserve(turns_.size());
-  for (const Request& request : turns_) {
-    const std::uint32_t rows =
-        request.ready() ? request.session->target.rows_wanted(searched_max) : 0;
-    claims.push_back({.rows = rows, .divisible = request.is_prompt()});
+  std::vector<Request*> claimants;
+  const auto claim = [&](auto& turns, bool divisible) {
+    for (auto& turn : turns) {
+      const std::uint32_t rows = turn.ready() ? turn.session->target.rows_wanted(searched_max) : 0;
+      claims.push_back({.rows = rows, .divisible = divisible});
+      claimants.push_back(&turn);
+    }
+  };
+  claim(turns_.runs, false);
+  claim(turns_.prompts, true);
+  const std::vector<RowShare> planned =
+      planner_.plan(claims, [&](std::size_t i) { return sessions_.grow(*claimants[i]->session); });
+  std::vector<PassShare> shares;
+  shares.reserve(planned.size());
+  for (const RowShare& share : planned) {
+    Request& turn = *claimants[share.claim];
+    shares.push_back({.session = &turn.session->target, .rows_max = share.rows});
+    turn.share = &shares.back();
   }
-  return planner_.plan(claims, [&](std::size_t i) { return sessions_.grow(*turns_[i].session); });
+  return shares;
 }
 
-std::optional<DeviceError> PassLoop::run(std::span<const RowShare> plan,
-                                         std::vector<PassShare>& shares) {
+std::optional<DeviceError> PassLoop::run(std::vector<PassShare>& shares) {
   const Instant started = now_();
-  metrics_->requests_running.set(plan.size());
-  for (const RowShare& share : plan) {
-    Request& request = turns_[share.claim];
-    // Its client has begun to read since the look.
-    if (request.was_paused) request.go_on(started);
-    if (!request.started) request.started = started;
-    shares.push_back({.session = &request.session->target, .rows_max = share.rows});
-  }
+  metrics_->requests_running.set(shares.size());
+  turns_.for_each([&](auto&, auto turn) {
+    if (turn->share != nullptr) turn->start(started);
+  });
   try {
     const std::uint32_t rows = run_pass(decoder_, shares);
     if (options_.pace) options_.wait_until(started + options_.pace(rows));
@@ -321,7 +315,11 @@ std::optional<DeviceError> PassLoop::run(std::span<const RowShare> plan,
     costs_.add(rows, now_() - started);
     if (options_.speculation != nullptr) options_.speculation->observe_pass(rows, now_() - started);
     metrics_->pass(rows, now_() - started);
-    remember(plan);
+    // Others may share the full pages of what these sessions have run. In order of the turns: the
+    // index gives pages up in the order in which they were added.
+    turns_.for_each([&](auto&, auto turn) {
+      if (turn->share != nullptr) sessions_.remember(*turn->session);
+    });
     return std::nullopt;
   } catch (const std::exception& e) {
     device_failed(e);
@@ -330,71 +328,57 @@ std::optional<DeviceError> PassLoop::run(std::span<const RowShare> plan,
   }
 }
 
-void PassLoop::remember(std::span<const RowShare> plan) {
-  // In order of the turns: the index gives pages up in the order in which they were added.
-  std::vector<std::size_t> claims;
-  for (const RowShare& share : plan) claims.push_back(share.claim);
-  std::sort(claims.begin(), claims.end());
-  for (const std::size_t claim : claims) sessions_.remember(*turns_[claim].session);
-}
-
-void PassLoop::settle(std::span<const RowShare> plan, const std::vector<PassShare>& shares,
-                      const std::optional<DeviceError>& failed) {
+void PassLoop::settle(const std::optional<DeviceError>& failed) {
   const Instant finished = now_();
   metrics_->requests_running.set(0);
-  for (std::size_t i = 0; i < plan.size(); ++i) turns_[plan[i].claim].share = &shares[i];
-  // In place, so that whatever fails on the way finds all in turns_ that have no answer yet.
-  std::stable_partition(turns_.begin(), turns_.end(),
-                        [](const Request& request) { return request.share == nullptr; });
-  std::erase_if(turns_, [&](Request& request) {
-    const PassShare* const share = std::exchange(request.share, nullptr);
-    if (share == nullptr || answer(request, *share, failed, finished)) return false;
-    request.client.reply.reset();  // give_up_all() is not to answer it again
-    return true;
+  turns_.for_each([&](auto& turns, auto turn) {
+    const PassShare* const share = std::exchange(turn->share, nullptr);
+    if (share == nullptr) return;
+    if (answer(*turn, *share, failed, finished)) {
+      turns_.requeue(turns, turn);
+    } else {
+      turns.erase(turn);
+    }
   });
 }
 
-bool PassLoop::answer(Request& request, const PassShare& share,
-                      const std::optional<DeviceError>& failed, Instant finished) {
+template <typename T>
+bool PassLoop::answer(T& turn, const PassShare& share, const std::optional<DeviceError>& failed,
+                      Instant finished) {
   if (failed) {
-    give_up(request.client, request.round, *failed);
+    give_up(turn.client, turn.round, *failed);
     return false;
   }
   if (share.fault) {
-    give_up(request.client, request.round, *share.fault);
+    give_up(turn.client, turn.round, *share.fault);
     return false;
   }
   try {
-    return !share.outcome || delivery_.answer(request, *share.outcome, finished);
+    return !share.outcome || deliver(turn, *share.outcome, finished);
   } catch (const std::exception&) {
     // The session has gone on, its client has not.
-    give_up(request.client, request.round, std::current_exception());
+    give_up(turn.client, turn.round, std::current_exception());
     return false;
   }
 }
 
-void PassLoop::begin_next_steps() {
-  std::erase_if(turns_, [&](Request& request) {
-    RunRequest* const run = request.run();
-    if (run == nullptr || request.session->target.busy()) return false;
-    try {
-      begin_step(*request.session, *run);
-    } catch (const std::exception&) {
-      give_up(request.client, request.round, std::current_exception());
-      return true;
-    }
-    request.posted = now_();
-    request.started.reset();
-    return false;
-  });
+bool PassLoop::deliver(PromptTurn& prompt, const Outcome& outcome, Instant finished) {
+  if (auto run = delivery_.answer(prompt, outcome, finished)) turns_.add(*std::move(run));
+  return false;
+}
+
+bool PassLoop::deliver(RunTurn& turn, const Outcome& outcome, Instant finished) {
+  return delivery_.answer(turn, outcome, finished);
 }
 
 // --- what goes wrong, and what is counted ---
 
-void PassLoop::drop_requests(std::uint64_t connection_id) {
-  std::erase_if(turns_, [&](const Request& request) {
-    if (request.client.connection_id != connection_id) return false;
-    admission_.leave(request);
+void PassLoop::drop_requests(std::uint64_t connection_id, std::optional<std::uint32_t> round) {
+  turns_.erase_if([&](const auto& turn) {
+    if (turn.client.connection_id != connection_id || turn.round != round.value_or(turn.round)) {
+      return false;
+    }
+    admission_.leave(turn);
     return true;
   });
 }
@@ -427,12 +411,10 @@ void PassLoop::give_up(const Client& client, std::uint32_t round,
 
 void PassLoop::give_up_all(const std::exception& failure) {
   device_failed(failure);
-  for (const Request& request : turns_) {
-    // Removing some may have been broken off: such a one stands further up.
-    if (request.client.reply == nullptr) continue;
-    give_up(request.client, request.round, failure);
-  }
-  turns_.clear();
+  turns_.erase_if([&](const Request& turn) {
+    give_up(turn.client, turn.round, failure);
+    return true;
+  });
   admission_.clear();
   look_for_pauses();
 }
@@ -444,7 +426,7 @@ void PassLoop::device_failed(const std::exception& failure) {
 
 void PassLoop::count_held() {
   const auto held = std::ranges::count_if(
-      turns_, [](const Request& request) { return request.held() && !request.paused(); });
+      turns_.runs, [](const RunTurn& turn) { return turn.held_until && !turn.paused(); });
   metrics_->requests_held.set(static_cast<std::uint64_t>(held));
 }
 

@@ -2,9 +2,9 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <exception>
 #include <functional>
+#include <list>
 #include <memory>
 #include <optional>
 #include <span>
@@ -114,33 +114,26 @@ class PassLoop {
   void give_up_all(const std::exception& failure);
 
  private:
-  struct Job {
-    const Client& client;
-    Instant posted;
-  };
+  // Tokens to append, and the request that waits for them.
   struct Prompt {
     PrefillRequest tokens;
-    std::uint32_t round;
-    PromptRequest as;
-  };
-  // A run among turns_, until these change.
-  struct RunTurn {
-    Request* request;
-    Session* session;
-    RunRequest* of;
+    PromptTurn turn;
   };
 
-  void begin(const Job& job, const wire::Prefill& request);
-  void begin(const Job& job, const wire::Resume& request);
+  void begin_work(const Client& client, const wire::Prefill& request, Instant posted);
+  void begin_work(const Client& client, const wire::Resume& request, Instant posted);
+  // `session` is null if there is none yet.
+  template <typename Message>
+  static Prompt prompt_of(const Client& client, Session* session, const Message& request,
+                          std::uint32_t base_count, std::uint32_t provisional_count,
+                          Instant posted);
   // Whether the prompt may be begun, as far as that shows before its session is made: one that may
-  // not is refused, and is to cost nobody a session. Null: it has none yet. Finds its law.
-  bool may_begin(const Job& job, const Session* session, const wire::RunTerms& terms,
-                 const Constraints& constraints, Prompt& prompt);
-  void begin_prompt(const Job& job, Session& session, const wire::RunTerms& terms, Prompt prompt);
+  // not is refused, and is to cost nobody a session. Finds its law.
+  bool may_begin(Prompt& prompt, const Constraints& constraints);
+  void begin_prompt(Prompt prompt, const wire::RunTerms& terms);
   // Answers a prompt of provisional tokens that the session has decided about already, on credit
   // that was given before the connection broke. False: a pass has to.
-  bool answer_decided(const Job& job, Session& session, const wire::RunTerms& terms,
-                      Prompt& prompt);
+  bool answer_decided(Prompt& prompt, const wire::RunTerms& terms);
   // The run that follows a prompt's answer; null if the client gives no credit.
   std::unique_ptr<Run> run_behind(std::span<const std::uint32_t> tokens,
                                   const wire::RunTerms& terms) const;
@@ -150,44 +143,46 @@ class PassLoop {
   // What the server itself has for the session's next pass; nothing if it does not draft.
   Drafted own_draft(Session& session, std::uint32_t tokens_left, bool weighed_by_caller);
   // The next pass of a run, for its root alone until hints are chosen.
-  void begin_step(Session& session, RunRequest& request);
+  void begin_step(RunTurn& turn);
   // Whether the run has no hints and a tree of the server's own takes their place.
-  bool drafts_for_gap(const Run& run, const Session& session) const;
+  bool drafts_for_gap(const RunTurn& turn) const;
   // Gives the runs that take part in the next pass the hints, and guesses beside them, that are
   // worth their rows, or lets them wait for more.
   void choose_hints();
-  // What stands beside the run's hints; the same of its tree for the next pass. False if its
-  // session contradicts itself and was given up.
-  bool guess_beside_hints(const RunTurn& turn);
-  bool choose_hints(const RunTurn& turn, std::uint32_t count);
+  // Makes what stands beside the run's hints.
+  void guess_beside_hints(RunTurn& turn);
+  // Makes the run's tree for the next pass.
+  void choose_hints(RunTurn& turn, std::uint32_t count);
   // The same with the complete hints of a run under lockstep.
-  bool choose_complete(const RunTurn& turn);
-  // Does this with the run's session, which has no request meanwhile.
-  bool with_session(const RunTurn& turn, const std::function<void(TargetSession&)>& work);
+  void choose_complete(RunTurn& turn);
   bool joins_hints() const {
     return options_.speculation != nullptr && options_.speculation->joins_hints();
   }
 
-  // Finds out which requests are paused, and which are not any more.
+  // Finds out which runs are paused, and which are not any more.
   void look_for_pauses();
   void refuse_overdue();
-  std::vector<RowShare> plan();
-  // Runs a pass over these shares of turns_. Returns why if the device failed.
-  std::optional<DeviceError> run(std::span<const RowShare> plan, std::vector<PassShare>& shares);
-  // Others may share the full pages of what these sessions have run.
-  void remember(std::span<const RowShare> plan);
+  // The parts of the next pass, which its turns point to.
+  std::vector<PassShare> plan();
+  // Runs that pass. Returns why if the device failed.
+  std::optional<DeviceError> run(std::vector<PassShare>& shares);
   // Each that took part is answered, given up, or queued after the others for its next turn.
-  void settle(std::span<const RowShare> plan, const std::vector<PassShare>& shares,
-              const std::optional<DeviceError>& failed);
+  void settle(const std::optional<DeviceError>& failed);
   // Returns whether it goes on.
-  bool answer(Request& request, const PassShare& share, const std::optional<DeviceError>& failed,
+  template <typename T>
+  bool answer(T& turn, const PassShare& share, const std::optional<DeviceError>& failed,
               Instant finished);
+  bool deliver(PromptTurn& prompt, const Outcome& outcome, Instant finished);
+  bool deliver(RunTurn& turn, const Outcome& outcome, Instant finished);
   void begin_next_steps();
 
-  // Takes the connection's requests off turns_, unanswered.
-  void drop_requests(std::uint64_t connection_id);
+  // Does this for a turn of the list. If it throws, gives the turn up, erases it and returns false.
+  template <typename T, typename Work>
+  bool attempt(std::list<T>& turns, typename std::list<T>::iterator turn, const Work& work);
+  // Drops the connection's requests, unanswered: those of that round, or all.
+  void drop_requests(std::uint64_t connection_id, std::optional<std::uint32_t> round = {});
   // The client's session contradicts itself, or disagrees with the device: its request is refused,
-  // and it is forgotten. The request is to leave turns_.
+  // and it is forgotten. The caller takes the request off turns_.
   void give_up(const Client& client, std::uint32_t round, const SessionFault& fault);
   void give_up(const Client& client, std::uint32_t round, const std::exception& failure);
   // As one of the two, and the device is looked at where it is the second.
@@ -208,7 +203,7 @@ class PassLoop {
   Delivery delivery_;
   Admission admission_;
   PassPlanner planner_;
-  std::deque<Request> turns_;
+  Turns turns_;
   std::size_t paused_count_ = 0;
   Count count_;
 };

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <deque>
 #include <map>
 #include <memory>
 #include <span>
@@ -46,30 +45,29 @@ class AdmissionTest : public ::testing::Test {
   std::uint32_t pages(std::uint64_t id) {
     return session(id).target.cache().slots() / KvPool::kPageSlots;
   }
-  std::deque<Request>::iterator turn(std::uint64_t id) {
-    return std::ranges::find(turns_, id, [](const Request& r) { return r.client.connection_id; });
+  bool has_turn(std::uint64_t id) {
+    return turns_.any_of([&](const Request& turn) { return turn.client.connection_id == id; });
   }
-  bool has_turn(std::uint64_t id) { return turn(id) != turns_.end(); }
-  bool waits(std::uint64_t id) { return has_turn(id) && turn(id)->waits(); }
+  bool waits(std::uint64_t id) {
+    return std::ranges::any_of(turns_.prompts, [&](const PromptTurn& prompt) {
+      return prompt.client.connection_id == id && prompt.waits;
+    });
+  }
 
-  Request& add(std::uint64_t id, decltype(Request::work) work) {
+  Request turn_of(std::uint64_t id, Instant posted) {
     replies(id);
-    turns_.push_back({.client = {.connection_id = id, .reply = replies_[id], .tap = nullptr},
-                      .session = &session(id),
-                      .round = 1,
-                      .posted = now_,
-                      .work = std::move(work)});
-    return turns_.back();
+    return {.client = {.connection_id = id, .reply = replies_[id], .tap = nullptr},
+            .session = &session(id),
+            .round = 1,
+            .posted = posted};
   }
   // A prompt of so many full pages, behind those that the session has.
   bool enter(std::uint64_t id, std::uint32_t page_count, Duration after = {}) {
     const std::vector<std::uint32_t> tokens(page_count * KvPool::kPageSlots, 5);
     EXPECT_TRUE(session(id).target.begin(
         {.base_count = session(id).target.valid_count(), .tokens = tokens}));
-    Request& prompt = add(id, PromptRequest{});
-    prompt.posted = now_ + after;
-    const bool entered = admission_.enter(prompt);
-    if (!entered) turns_.pop_back();
+    const bool entered = admission_.enter(turns_.add(PromptTurn{turn_of(id, now_ + after)}));
+    if (!entered) turns_.prompts.pop_back();
     return entered;
   }
   // Runs a prompt to its end.
@@ -77,21 +75,21 @@ class AdmissionTest : public ::testing::Test {
     ASSERT_TRUE(has_turn(id) && !waits(id));
     PassShare share{.session = &session(id).target, .rows_max = kMaskRowsMax};
     while (!share.outcome) run_pass(decoder_, std::span(&share, 1));
-    turns_.erase(turn(id));
+    turns_.erase_if([&](const Request& turn) { return turn.client.connection_id == id; });
   }
   void enter_and_run(std::uint64_t id, std::uint32_t page_count) {
     ASSERT_TRUE(enter(id, page_count));
     run(id);
   }
   // A run whose next pass has so many nodes.
-  RunRequest& draft(std::uint64_t id, std::uint32_t nodes) {
+  RunTurn& draft(std::uint64_t id, std::uint32_t nodes) {
     DraftTree tree;
     while (tree.node_count() < nodes) tree.add(5, 0);
     const auto tokens = session(id).target.tokens();
     EXPECT_TRUE(session(id).target.begin(tree));
     auto run = std::make_unique<edgedraft::Run>(wire::RunTerms{.credit = kContext}, tokens,
                                                 kToyVocabulary);
-    return *add(id, RunRequest{.run = std::move(run)}).run();
+    return turns_.add(RunTurn{turn_of(id, now_), std::move(run)});
   }
   void draft_plainly(std::uint64_t id, bool paused) {
     draft(id, 0);
@@ -99,10 +97,11 @@ class AdmissionTest : public ::testing::Test {
   }
   // The client disconnects.
   void end(std::uint64_t id) {
-    if (has_turn(id)) {
-      admission_.leave(*turn(id));
-      turns_.erase(turn(id));
-    }
+    turns_.erase_if([&](const auto& turn) {
+      if (turn.client.connection_id != id) return false;
+      admission_.leave(turn);
+      return true;
+    });
     sessions_.release(id);
   }
 
@@ -136,7 +135,7 @@ class AdmissionTest : public ::testing::Test {
   Delivery delivery_{{.speculation = nullptr, .metrics = metrics_, .now = [this] { return now_; }}};
   Admission admission_{sessions_, delivery_, kWaitingMax};
   std::map<std::uint64_t, std::shared_ptr<PausableReplies>> replies_;
-  std::deque<Request> turns_;
+  Turns turns_;
 };
 
 TEST_F(AdmissionTest, PromptsRunWhileMemoryLastsAndThenWaitWithoutPages) {
@@ -231,8 +230,11 @@ TEST_F(AdmissionTest, PromptTurnedAwayLosesItsSessionAndADraftKeepsIt) {
   draft(1, 1);
   enter(2, 7);
   enter(3, 7);
+  turns_.erase_if([&](const auto& turn) {
+    admission_.turn_away(turn, Refusal::deadline, {Errc::refused, "late"});
+    return true;
+  });
   for (const std::uint64_t id : {1, 2, 3}) {
-    admission_.turn_away(*turn(id), Refusal::deadline, {Errc::refused, "late"});
     ASSERT_EQ(replies(id).refusals.size(), 1u) << id;
     EXPECT_EQ(replies(id).refusals[0].message, "late");
   }
@@ -298,7 +300,7 @@ TEST_F(AdmissionTest, RunThatWaitedAndIsGivenUpHoldsNoPromptBack) {
   admission_.admit(turns_);
   expect_kept(1);
   replies(1).is_full = true;
-  EXPECT_TRUE(admission_.give_up_paused(turns_, now_));
+  EXPECT_TRUE(admission_.give_up_paused(turns_.runs, now_));
   EXPECT_TRUE(enter(4, 1));
   EXPECT_FALSE(waits(4));
 }
@@ -310,7 +312,7 @@ TEST_F(AdmissionTest, ClearForgetsTheLineAndTheWaitingDraft) {
   admission_.admit(turns_);
   enter(3, 1);
   ASSERT_EQ(admission_.waiting_count(), 1u);
-  turns_.clear();
+  turns_ = {};
   for (const std::uint64_t id : {1, 2, 3}) sessions_.forget(id);
   admission_.clear();
   EXPECT_EQ(admission_.waiting_count(), 0u);
@@ -424,14 +426,14 @@ TEST_F(AdmissionTest, SessionSlotComesFromTheLongestUnusedPausedRun) {
   session(1).used = start + 2s;
   session(2).used = start + 1s;
   session(3).used = start;
-  EXPECT_FALSE(admission_.give_up_paused(turns_, start));
-  EXPECT_TRUE(admission_.give_up_paused(turns_, start + 2s));
+  EXPECT_FALSE(admission_.give_up_paused(turns_.runs, start));
+  EXPECT_TRUE(admission_.give_up_paused(turns_.runs, start + 2s));
   expect_given_up(2, "--max-sessions");
   expect_kept(1);
-  EXPECT_FALSE(admission_.give_up_paused(turns_, start + 1s));
-  EXPECT_TRUE(admission_.give_up_paused(turns_, start + 2s));
+  EXPECT_FALSE(admission_.give_up_paused(turns_.runs, start + 1s));
+  EXPECT_TRUE(admission_.give_up_paused(turns_.runs, start + 2s));
   expect_given_up(1, "--max-sessions");
-  EXPECT_FALSE(admission_.give_up_paused(turns_, start + 1h));
+  EXPECT_FALSE(admission_.give_up_paused(turns_.runs, start + 1h));
   expect_kept(3);
 }
 
