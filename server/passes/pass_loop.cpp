@@ -35,7 +35,15 @@ PassLoop::PassLoop(const SessionParts& parts, const PassLoopOptions& options,
       sessions_(parts, options.sessions, now_),
       delivery_({.speculation = options.speculation, .metrics = metrics_, .now = now_}),
       admission_(sessions_, delivery_, options.sessions.waiting_max),
-      planner_({.pass_rows_max = options.pass_rows_max, .prompt_rows = options.prompt_rows}) {
+      planner_({.pass_rows_max = options.pass_rows_max, .prompt_rows = options.prompt_rows}),
+      drafting_({.speculation = options.speculation,
+                 .economy = options.economy,
+                 .rows_max = options.pass_rows_max - options.prompt_rows,
+                 .runs = turns_.runs,
+                 .costs = costs_,
+                 .sessions = sessions_,
+                 .metrics = metrics_,
+                 .now = now_}) {
   EDGEDRAFT_CHECK(options.prompt_rows >= 1 && options.prompt_rows < options.pass_rows_max &&
                   options.pass_rows_max <= kMaskRowsMax);
   metrics_->sessions_max.set(options.sessions.sessions_max);
@@ -213,29 +221,6 @@ void PassLoop::begin_prompt(Prompt prompt, const wire::RunTerms& terms) {
   turn.run = run_behind(known.first(known.size() - tokens.provisional_count), terms);
   // What has entered has its turn, whatever fails.
   if (!admission_.enter(turns_.add(std::move(turn)))) turns_.prompts.pop_back();
-}
-
-std::uint32_t PassLoop::drafted_sessions(const Session& with) const {
-  const auto others = std::ranges::count_if(turns_.runs, [&](const RunTurn& turn) {
-    return !turn.run->in_lockstep() && turn.session != &with && !turn.paused();
-  });
-  return static_cast<std::uint32_t>(others) + 1;
-}
-
-Drafted PassLoop::own_draft(Session& session, std::uint32_t tokens_left, bool weighed_by_caller) {
-  if (options_.speculation == nullptr) return {};
-  const auto make_room = [&] {
-    if (sessions_.give_up_proposer(session)) return true;
-    metrics_->steps_without_drafter.add();
-    return false;
-  };
-  return options_.speculation->draft(session.target, session.proposer,
-                                     {.tokens_left = tokens_left,
-                                      .sessions = drafted_sessions(session),
-                                      .costs = costs_,
-                                      .rows_max = options_.pass_rows_max - options_.prompt_rows,
-                                      .weighed_by_caller = weighed_by_caller,
-                                      .make_room = make_room});
 }
 
 // --- passes ---

@@ -22,6 +22,7 @@
 #include "server/passes/hint_selection.h"
 #include "server/passes/pass_planner.h"
 #include "server/passes/request.h"
+#include "server/passes/run_drafting.h"
 #include "server/proposers/speculation.h"
 #include "server/sessions/pass.h"
 #include "server/sessions/session_fault.h"
@@ -137,27 +138,9 @@ class PassLoop {
   // The run that follows a prompt's answer; null if the client gives no credit.
   std::unique_ptr<Run> run_behind(std::span<const std::uint32_t> tokens,
                                   const wire::RunTerms& terms) const;
-  // Sessions whose runs the server may draft for, this one among them: they share the passes.
-  // Those that are paused want nothing of passes.
-  std::uint32_t drafted_sessions(const Session& with) const;
-  // What the server itself has for the session's next pass; nothing if it does not draft.
-  Drafted own_draft(Session& session, std::uint32_t tokens_left, bool weighed_by_caller);
-  // The next pass of a run, for its root alone until hints are chosen.
-  void begin_step(RunTurn& turn);
-  // Whether the run has no hints and a tree of the server's own takes their place.
-  bool drafts_for_gap(const RunTurn& turn) const;
   // Gives the runs that take part in the next pass the hints, and guesses beside them, that are
   // worth their rows, or lets them wait for more.
   void choose_hints();
-  // Makes what stands beside the run's hints.
-  void guess_beside_hints(RunTurn& turn);
-  // Makes the run's tree for the next pass.
-  void choose_hints(RunTurn& turn, std::uint32_t count);
-  // The same with the complete hints of a run under lockstep.
-  void choose_complete(RunTurn& turn);
-  bool joins_hints() const {
-    return options_.speculation != nullptr && options_.speculation->joins_hints();
-  }
 
   // Finds out which runs are paused, and which are not any more.
   void look_for_pauses();
@@ -189,7 +172,6 @@ class PassLoop {
   void give_up(const Client& client, std::uint32_t round, const std::exception_ptr& failure);
   void device_failed(const std::exception& failure);
 
-  void count_hints(const HintCounts& before, const HintCounts& now);
   void count_held();
   void count_sessions();
 
@@ -204,6 +186,7 @@ class PassLoop {
   Admission admission_;
   PassPlanner planner_;
   Turns turns_;
+  RunDrafting drafting_;
   std::size_t paused_count_ = 0;
   Count count_;
 };

@@ -29,7 +29,15 @@ void PassLoop::hints(std::uint64_t connection_id, const wire::Hints& hints, Inst
   const auto take = [&](Run& run) {
     const HintCounts before = run.counts();
     run.take(hints, posted);
-    count_hints(before, run.counts());
+    const HintCounts& counts = run.counts();
+    const auto count = [&](HintFate fate, std::uint64_t nodes) {
+      metrics_->hints[static_cast<std::size_t>(fate)].add(nodes);
+    };
+    count(HintFate::taken, counts.taken - before.taken);
+    count(HintFate::passed, counts.passed - before.passed);
+    count(HintFate::contradicted, counts.contradicted - before.contradicted);
+    count(HintFate::unknown, counts.unknown - before.unknown);
+    count(HintFate::evicted, counts.evicted - before.evicted);
   };
   const auto prompt = std::ranges::find_if(turns_.prompts, is_meant);
   const auto turn = std::ranges::find_if(turns_.runs, is_meant);
@@ -39,7 +47,7 @@ void PassLoop::hints(std::uint64_t connection_id, const wire::Hints& hints, Inst
     const bool was_paused = turn->paused();
     const bool taken = attempt(turns_.runs, turn, [&] {
       take(*turn->run);
-      if (hints.complete && turn->run->in_lockstep()) choose_complete(*turn);
+      if (hints.complete && turn->run->in_lockstep()) drafting_.choose_complete(*turn);
     });
     if (!taken) return;
     // They may have come while the pass that used the credit up was still under way.
@@ -78,44 +86,27 @@ bool PassLoop::answer_decided(Prompt& prompt, const wire::RunTerms& terms) {
   auto run = delivery_.answer(turn, *outcome, now);
   if (!run) return true;
   run->run->expect(rest);
-  begin_step(*run);
+  drafting_.begin_step(*run);
   run->posted = now;
   run->started.reset();
   turns_.add(*std::move(run));
   return true;
 }
 
-void PassLoop::begin_step(RunTurn& turn) {
-  TargetSession& target = turn.session->target;
-  EDGEDRAFT_SESSION_CHECK(target.begin(DraftTree()));
-  // A pass that has the root alone must not tell of the tree before it.
-  turn.drafted = {};
-  turn.drafted_behind = 0;
-  turn.run->choose(0, static_cast<std::uint32_t>(target.tokens().size()));
-  turn.begun = now_();
-  turn.held = {};
-  turn.economy_until = turn.begun + economy_wait(options_.economy, turn.run->history());
-}
-
 void PassLoop::begin_next_steps() {
   for (auto next = turns_.runs.begin(); next != turns_.runs.end();) {
     const auto turn = next++;
     if (turn->session->target.busy()) continue;
-    if (!attempt(turns_.runs, turn, [&] { begin_step(*turn); })) continue;
+    if (!attempt(turns_.runs, turn, [&] { drafting_.begin_step(*turn); })) continue;
     turn->posted = now_();
     turn->started.reset();
   }
 }
 
-bool PassLoop::drafts_for_gap(const RunTurn& turn) const {
-  return options_.speculation != nullptr && !joins_hints() && !turn.run->has_hints() &&
-         options_.speculation->drafts_with(turn.session->proposer);
-}
-
 void PassLoop::choose_hints() {
   const Instant now = now_();
   PassTerms pass{.rows_max = options_.pass_rows_max,
-                 .guesses_join = joins_hints(),
+                 .guesses_join = drafting_.joins_hints(),
                  .knows_costs = costs_.knows_counts()};
   if (std::ranges::any_of(turns_.prompts, &PromptTurn::ready)) {
     pass.prompt_rows = options_.prompt_rows;
@@ -133,20 +124,13 @@ void PassLoop::choose_hints() {
     }
   }
   std::erase_if(runs, [&](auto turn) {
-    return !attempt(turns_.runs, turn, [&] { guess_beside_hints(*turn); });
+    return !attempt(turns_.runs, turn, [&] { drafting_.guess_beside_hints(*turn); });
   });
   if (runs.empty()) return;
   std::vector<RunOffer> offers;
-  for (const auto turn : runs) {
-    offers.push_back({.probabilities = turn->run->probabilities(),
-                      .history = turn->run->history(),
-                      .probe_rows = turn->drafted.probes.rows.node_count(),
-                      .is_gap = drafts_for_gap(*turn),
-                      .begun = turn->begun,
-                      .next = turn->run->next_hints(now)});
-  }
+  for (const auto turn : runs) offers.push_back(drafting_.offer(*turn, now));
   if (std::ranges::any_of(offers, &RunOffer::is_gap)) {
-    pass.gap_tree = options_.speculation->expected_tree(drafted_sessions(*runs.front()->session));
+    pass.gap_tree = drafting_.gap_tree(*runs.front());
   }
   const HintSelection selection = select_hints(
       pass, offers, [&](std::uint32_t rows) { return pass_seconds(costs_, rows); }, now);
@@ -154,60 +138,9 @@ void PassLoop::choose_hints() {
     if (selection.held_until) {
       runs[i]->held_until = selection.held_until;
     } else {
-      attempt(turns_.runs, runs[i], [&] { choose_hints(*runs[i], selection.taken[i]); });
+      attempt(turns_.runs, runs[i], [&] { drafting_.choose(*runs[i], selection.taken[i]); });
     }
   }
-}
-
-void PassLoop::guess_beside_hints(RunTurn& turn) {
-  TargetSession& target = turn.session->target;
-  const std::size_t behind = target.tokens().size();
-  if (!joins_hints() || turn.drafted_behind == behind) return;
-  target.abandon();
-  turn.drafted =
-      own_draft(*turn.session, turn.run->credit() - static_cast<std::uint32_t>(behind), true);
-  turn.drafted_behind = behind;
-  turn.run->propose(turn.drafted.tree);
-  EDGEDRAFT_SESSION_CHECK(target.begin(DraftTree()));
-}
-
-void PassLoop::choose_hints(RunTurn& turn, std::uint32_t count) {
-  TargetSession& target = turn.session->target;
-  Run& run = *turn.run;
-  target.abandon();
-  const auto length = static_cast<std::uint32_t>(target.tokens().size());
-  run.choose(count, length);
-  if (!joins_hints()) {
-    turn.drafted = {};
-    if (run.chosen().empty()) {
-      turn.drafted = own_draft(*turn.session, run.credit() - length, false);
-      run.propose(turn.drafted.tree);
-      run.choose(turn.drafted.tree.node_count(), length);
-    }
-  }
-  if (target.begin(run.chosen(), turn.drafted.probes)) return;
-  // A drafter's vocabulary may be padded beyond the target's.
-  run.propose({});
-  run.choose(0, length);
-  EDGEDRAFT_SESSION_CHECK(target.begin(DraftTree()));
-}
-
-void PassLoop::choose_complete(RunTurn& turn) {
-  TargetSession& target = turn.session->target;
-  target.abandon();
-  const auto length = static_cast<std::uint32_t>(target.tokens().size());
-  EDGEDRAFT_SESSION_CHECK(target.begin(turn.run->choose_complete(length)));
-}
-
-void PassLoop::count_hints(const HintCounts& before, const HintCounts& now) {
-  const auto count = [&](HintFate fate, std::uint64_t nodes) {
-    metrics_->hints[static_cast<std::size_t>(fate)].add(nodes);
-  };
-  count(HintFate::taken, now.taken - before.taken);
-  count(HintFate::passed, now.passed - before.passed);
-  count(HintFate::contradicted, now.contradicted - before.contradicted);
-  count(HintFate::unknown, now.unknown - before.unknown);
-  count(HintFate::evicted, now.evicted - before.evicted);
 }
 
 }  // namespace edgedraft
