@@ -61,7 +61,8 @@ struct PassTerms {
   std::uint32_t rows_max = 0;
   bool guesses_join = false;  // guesses of the server's own stand beside all hints
   bool knows_costs = true;    // of passes wider than those that were seen
-  // The server's own tree for a gap; nothing until its acceptance is known.
+  // The server's own tree for a gap, of no effect if there is none; nothing until its acceptance is
+  // known.
   std::optional<SpeculationBudget::Tree> gap_tree{};
 };
 

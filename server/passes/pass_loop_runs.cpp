@@ -129,9 +129,7 @@ void PassLoop::choose_hints() {
   if (runs.empty()) return;
   std::vector<RunOffer> offers;
   for (const auto turn : runs) offers.push_back(drafting_.offer(*turn, now));
-  if (std::ranges::any_of(offers, &RunOffer::is_gap)) {
-    pass.gap_tree = drafting_.gap_tree(*runs.front());
-  }
+  pass.gap_tree = drafting_.gap_tree(*runs.front());
   const HintSelection selection = select_hints(
       pass, offers, [&](std::uint32_t rows) { return pass_seconds(costs_, rows); }, now);
   for (std::size_t i = 0; i < runs.size(); ++i) {

@@ -198,6 +198,17 @@ TEST_F(HoldTest, WaitsBesideAGapOnlyForMoreThanTheServersOwnTree) {
   EXPECT_FALSE(select().held_until);
 }
 
+TEST_F(HoldTest, IgnoresTheServersOwnTreeIfNoRunIsAGap) {
+  pass.gap_tree = {.rows = 5, .tokens = 5.5, .seconds = 0.0};
+  EXPECT_EQ(select().held_until, kNow + 2ms);
+  runs[0].next.reset();
+  const std::vector<double> probabilities = chain(0.8, 40);
+  runs[0].probabilities = probabilities;
+  const auto with_tree = select().taken;
+  pass.gap_tree.reset();
+  EXPECT_EQ(select().taken, with_tree);
+}
+
 TEST(EconomyWaitTest, LastsAsLongAsAnExchangeAndNotBeyondASecond) {
   HintHistory history{.asks_economy = true};
   EXPECT_EQ(economy_wait(Economy::as_asked, history), 300ms) << "nothing is known yet";
