@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <exception>
 #include <utility>
-#include <variant>
+#include <vector>
 
 // Runs: requests that go on by themselves, and the hints for them.
 namespace edgedraft {

@@ -115,14 +115,18 @@ struct Turns {
     turn->place = next_place++;
     turns.splice(turns.end(), turns, turn);
   }
-  // Calls visit(list, iterator) for each request, in the order of turns. It may erase or requeue
-  // that one, and add others.
+  // Calls visit(list, iterator) once for each request, in the order of turns. It may erase or
+  // requeue that one, and add others.
   template <typename Visit>
   void for_each(const Visit& visit) {
     auto prompt = prompts.begin();
     auto run = runs.begin();
-    while (prompt != prompts.end() || run != runs.end()) {
-      if (run == runs.end() || (prompt != prompts.end() && prompt->place < run->place)) {
+    const std::uint64_t end = next_place;
+    const auto place = [&](const auto& turns, auto turn) {
+      return turn == turns.end() ? end : turn->place;
+    };
+    while (std::min(place(prompts, prompt), place(runs, run)) < end) {
+      if (place(prompts, prompt) < place(runs, run)) {
         visit(prompts, prompt++);
       } else {
         visit(runs, run++);

@@ -320,6 +320,56 @@ TEST_F(AdmissionTest, ClearForgetsTheLineAndTheWaitingDraft) {
   EXPECT_FALSE(waits(4));
 }
 
+TEST_F(AdmissionTest, RunWaitsForHintsAsEconomyAsksUnlessItsClientPauses) {
+  enter_and_run(1, 1);
+  RunTurn& run = draft(1, 0);
+  run.economy_until = now_ + 100ms;
+  replies(1).is_full = true;
+  run.hold_for_economy(now_);
+  EXPECT_FALSE(run.held_until);
+  replies(1).is_full = false;
+  run.hold_for_economy(now_);
+  EXPECT_EQ(run.held_until, now_ + 100ms);
+  EXPECT_FALSE(run.ready());
+  EXPECT_FALSE(run.lacks_turn());
+  run.end_hold(now_ + 40ms);
+  EXPECT_TRUE(run.ready());
+  EXPECT_EQ(run.held, 40ms);
+  EXPECT_EQ(run.posted, now_ + 40ms);
+  run.hold_for_economy(now_ + 100ms);
+  EXPECT_FALSE(run.held_until);
+}
+
+TEST(TurnsTest, KeepTheOrderOfBothKinds) {
+  Turns turns;
+  const auto request = [](std::uint32_t round) {
+    return Request{.client = {}, .session = nullptr, .round = round, .posted = {}};
+  };
+  const auto rounds = [&] {
+    std::vector<std::uint32_t> visited;
+    turns.for_each([&](auto&, auto turn) { visited.push_back(turn->round); });
+    return visited;
+  };
+  using Rounds = std::vector<std::uint32_t>;
+  turns.add(RunTurn{request(1), nullptr});
+  turns.add(PromptTurn{request(2)});
+  turns.add(PromptTurn{request(3)});
+  turns.add(RunTurn{request(4), nullptr});
+  EXPECT_EQ(rounds(), (Rounds{1, 2, 3, 4}));
+  // A pass of the last three: one goes on, one becomes a run, one ends.
+  turns.for_each([&](auto& list, auto turn) {
+    if (turn->round == 2) turns.requeue(list, turn);
+    if (turn->round == 3) turns.add(RunTurn{request(5), nullptr});
+    if (turn->round >= 3) list.erase(turn);
+  });
+  EXPECT_EQ(rounds(), (Rounds{1, 2, 5}));
+  turns.for_each([&](auto& list, auto turn) { turns.requeue(list, turn); });
+  EXPECT_EQ(rounds(), (Rounds{1, 2, 5}));
+  turns.erase_if([](const Request& turn) { return turn.round == 2; });
+  EXPECT_EQ(rounds(), (Rounds{1, 5}));
+  EXPECT_EQ(turns.size(), 2u);
+}
+
 // The first draft lacks 4 of 8 pages, as many as each of the others has.
 class WideDraftTest : public AdmissionTest {
  protected:
