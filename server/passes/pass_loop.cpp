@@ -35,14 +35,14 @@ PassLoop::PassLoop(const SessionParts& parts, const PassLoopOptions& options,
       delivery_({.speculation = options.speculation, .metrics = metrics_, .now = now_}),
       admission_(sessions_, delivery_, options.sessions.waiting_max),
       planner_({.pass_rows_max = options.pass_rows_max, .prompt_rows = options.prompt_rows}),
-      drafting_({.speculation = options.speculation,
-                 .economy = options.economy,
-                 .rows_max = options.pass_rows_max - options.prompt_rows,
-                 .runs = turns_.runs,
-                 .costs = costs_,
-                 .sessions = sessions_,
-                 .metrics = metrics_,
-                 .now = now_}) {
+      trees_({.speculation = options.speculation,
+              .economy = options.economy,
+              .rows_max = options.pass_rows_max - options.prompt_rows,
+              .runs = turns_.runs,
+              .costs = costs_,
+              .sessions = sessions_,
+              .metrics = metrics_,
+              .now = now_}) {
   EDGEDRAFT_CHECK(options.prompt_rows >= 1 && options.prompt_rows < options.pass_rows_max &&
                   options.pass_rows_max <= kMaskRowsMax);
   metrics_->sessions_max.set(options.sessions.sessions_max);

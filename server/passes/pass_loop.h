@@ -21,8 +21,8 @@
 #include "server/passes/device_probe.h"
 #include "server/passes/hint_selection.h"
 #include "server/passes/pass_planner.h"
+#include "server/passes/pass_trees.h"
 #include "server/passes/request.h"
-#include "server/passes/run_drafting.h"
 #include "server/proposers/speculation.h"
 #include "server/sessions/pass.h"
 #include "server/sessions/session_fault.h"
@@ -186,7 +186,7 @@ class PassLoop {
   Admission admission_;
   PassPlanner planner_;
   Turns turns_;
-  RunDrafting drafting_;
+  PassTrees trees_;
   std::size_t paused_count_ = 0;
   Count count_;
 };

@@ -47,7 +47,7 @@ void PassLoop::hints(std::uint64_t connection_id, const wire::Hints& hints, Inst
     const bool was_paused = turn->paused();
     const bool taken = attempt(turns_.runs, turn, [&] {
       take(*turn->run);
-      if (hints.complete && turn->run->in_lockstep()) drafting_.choose_complete(*turn);
+      if (hints.complete && turn->run->in_lockstep()) trees_.choose_complete(*turn);
     });
     if (!taken) return;
     // They may have come while the pass that used the credit up was still under way.
@@ -86,7 +86,7 @@ bool PassLoop::answer_decided(Prompt& prompt, const wire::RunTerms& terms) {
   auto run = delivery_.answer(turn, *outcome, now);
   if (!run) return true;
   run->run->expect(rest);
-  drafting_.begin_step(*run);
+  trees_.begin_step(*run);
   run->posted = now;
   run->started.reset();
   turns_.add(*std::move(run));
@@ -97,7 +97,7 @@ void PassLoop::begin_next_steps() {
   for (auto next = turns_.runs.begin(); next != turns_.runs.end();) {
     const auto turn = next++;
     if (turn->session->target.busy()) continue;
-    if (!attempt(turns_.runs, turn, [&] { drafting_.begin_step(*turn); })) continue;
+    if (!attempt(turns_.runs, turn, [&] { trees_.begin_step(*turn); })) continue;
     turn->posted = now_();
     turn->started.reset();
   }
@@ -106,7 +106,7 @@ void PassLoop::begin_next_steps() {
 void PassLoop::choose_hints() {
   const Instant now = now_();
   PassTerms pass{.rows_max = options_.pass_rows_max,
-                 .guesses_join = drafting_.joins_hints(),
+                 .guesses_join = trees_.joins_hints(),
                  .knows_costs = costs_.knows_counts()};
   if (std::ranges::any_of(turns_.prompts, &PromptTurn::ready)) {
     pass.prompt_rows = options_.prompt_rows;
@@ -124,19 +124,19 @@ void PassLoop::choose_hints() {
     }
   }
   std::erase_if(runs, [&](auto turn) {
-    return !attempt(turns_.runs, turn, [&] { drafting_.guess_beside_hints(*turn); });
+    return !attempt(turns_.runs, turn, [&] { trees_.guess_beside_hints(*turn); });
   });
   if (runs.empty()) return;
   std::vector<RunOffer> offers;
-  for (const auto turn : runs) offers.push_back(drafting_.offer(*turn, now));
-  pass.gap_tree = drafting_.gap_tree(*runs.front());
+  for (const auto turn : runs) offers.push_back(trees_.offer(*turn, now));
+  pass.gap_tree = trees_.gap_tree(*runs.front());
   const HintSelection selection = select_hints(
       pass, offers, [&](std::uint32_t rows) { return pass_seconds(costs_, rows); }, now);
   for (std::size_t i = 0; i < runs.size(); ++i) {
     if (selection.held_until) {
       runs[i]->held_until = selection.held_until;
     } else {
-      attempt(turns_.runs, runs[i], [&] { drafting_.choose(*runs[i], selection.taken[i]); });
+      attempt(turns_.runs, runs[i], [&] { trees_.choose(*runs[i], selection.taken[i]); });
     }
   }
 }

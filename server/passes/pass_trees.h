@@ -22,7 +22,7 @@ namespace edgedraft {
 // Errors    throws if the session contradicts itself or the device fails; the caller gives the
 //           session up
 // Threads   one
-class RunDrafting {
+class PassTrees {
  public:
   struct Parts {
     Speculation* speculation;  // null: the server does not draft
@@ -35,7 +35,7 @@ class RunDrafting {
     std::function<Instant()> now;
   };
   // Requires  the references outlive it
-  explicit RunDrafting(const Parts& parts) : parts_(parts) {}
+  explicit PassTrees(const Parts& parts) : parts_(parts) {}
 
   // Whether the server's guesses stand beside hints.
   bool joins_hints() const {

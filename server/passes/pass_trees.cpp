@@ -1,4 +1,4 @@
-#include "server/passes/run_drafting.h"
+#include "server/passes/pass_trees.h"
 
 #include <algorithm>
 #include <cstddef>
@@ -14,7 +14,7 @@ std::uint32_t length_of(const RunTurn& turn) {
 
 }  // namespace
 
-void RunDrafting::begin_step(RunTurn& turn) {
+void PassTrees::begin_step(RunTurn& turn) {
   EDGEDRAFT_SESSION_CHECK(turn.session->target.begin(DraftTree()));
   // A pass that has the root alone must not tell of the tree before it.
   turn.drafted = {};
@@ -25,7 +25,7 @@ void RunDrafting::begin_step(RunTurn& turn) {
   turn.economy_until = turn.begun + economy_wait(parts_.economy, turn.run->history());
 }
 
-void RunDrafting::guess_beside_hints(RunTurn& turn) {
+void PassTrees::guess_beside_hints(RunTurn& turn) {
   if (!joins_hints() || turn.drafted_behind == length_of(turn)) return;
   turn.session->target.abandon();
   turn.drafted = own_draft(turn, true);
@@ -34,7 +34,7 @@ void RunDrafting::guess_beside_hints(RunTurn& turn) {
   EDGEDRAFT_SESSION_CHECK(turn.session->target.begin(DraftTree()));
 }
 
-RunOffer RunDrafting::offer(const RunTurn& turn, Instant now) const {
+RunOffer PassTrees::offer(const RunTurn& turn, Instant now) const {
   const bool is_gap = parts_.speculation != nullptr && !joins_hints() && !turn.run->has_hints() &&
                       parts_.speculation->drafts_with(turn.session->proposer);
   return {.probabilities = turn.run->probabilities(),
@@ -45,12 +45,12 @@ RunOffer RunDrafting::offer(const RunTurn& turn, Instant now) const {
           .next = turn.run->next_hints(now)};
 }
 
-std::optional<SpeculationBudget::Tree> RunDrafting::gap_tree(const RunTurn& turn) const {
+std::optional<SpeculationBudget::Tree> PassTrees::gap_tree(const RunTurn& turn) const {
   if (parts_.speculation == nullptr) return std::nullopt;
   return parts_.speculation->expected_tree(drafted_sessions(turn));
 }
 
-void RunDrafting::choose(RunTurn& turn, std::uint32_t count) {
+void PassTrees::choose(RunTurn& turn, std::uint32_t count) {
   TargetSession& target = turn.session->target;
   Run& run = *turn.run;
   target.abandon();
@@ -70,19 +70,19 @@ void RunDrafting::choose(RunTurn& turn, std::uint32_t count) {
   EDGEDRAFT_SESSION_CHECK(target.begin(DraftTree()));
 }
 
-void RunDrafting::choose_complete(RunTurn& turn) {
+void PassTrees::choose_complete(RunTurn& turn) {
   turn.session->target.abandon();
   EDGEDRAFT_SESSION_CHECK(turn.session->target.begin(turn.run->choose_complete(length_of(turn))));
 }
 
-std::uint32_t RunDrafting::drafted_sessions(const RunTurn& turn) const {
+std::uint32_t PassTrees::drafted_sessions(const RunTurn& turn) const {
   const auto others = std::ranges::count_if(parts_.runs, [&](const RunTurn& other) {
     return !other.run->in_lockstep() && other.session != turn.session && !other.paused();
   });
   return static_cast<std::uint32_t>(others) + 1;
 }
 
-Drafted RunDrafting::own_draft(RunTurn& turn, bool weighed_by_caller) {
+Drafted PassTrees::own_draft(RunTurn& turn, bool weighed_by_caller) {
   if (parts_.speculation == nullptr) return {};
   Session& session = *turn.session;
   const auto make_room = [&] {
