@@ -57,15 +57,18 @@ std::optional<std::vector<std::uint32_t>> parse_numbers(const std::string& text)
 
 Result<TreeShape> parse_tree(const std::string& text) {
   const auto numbers = parse_numbers(text);
+  TreeShape shape{.nodes = 0};
+  if (numbers && numbers->size() == 1) shape = chain_shape((*numbers)[0]);
   if (numbers && numbers->size() == 3) {
-    const TreeShape shape{.breadth = (*numbers)[0], .depth = (*numbers)[1], .nodes = (*numbers)[2]};
-    if (valid(shape)) return shape;
+    shape = {.breadth = (*numbers)[0], .depth = (*numbers)[1], .nodes = (*numbers)[2]};
   }
+  if (valid(shape)) return shape;
   return usage_error("'" + text + "': give BREADTH,DEPTH,NODES, e.g. 8,6,62: breadth 1 to " +
                      std::to_string(kTreeBreadthMax) + ", depth 1 to " +
                      std::to_string(kTreeDepthMax) + ", nodes 1 to " +
                      std::to_string(kTreeNodesMax) + ", and (depth - 1) * breadth below " +
-                     std::to_string(kMaskRowsMax));
+                     std::to_string(kMaskRowsMax) + "; or the length of a chain, 1 to " +
+                     std::to_string(kTreeDepthMax));
 }
 
 Result<void> check_indexes(const DrafterWishes& wishes) {
@@ -187,18 +190,13 @@ Result<void> check_standard_input(const AnswerOptions& o, std::string reader) {
 Result<AnswerConfig> check_answer_options(const AnswerOptions& o) {
   AnswerConfig config = o.config;
   if (auto right = check_drafter(o); !right) return right.error();
-  if (o.tree && o.chain) {
-    return usage_error(
-        "--tree and --chain exclude each other; one of them may come from the environment "
-        "(EDGEDRAFT_TREE, EDGEDRAFT_CHAIN) or the configuration file");
-  }
   const auto server = parse_endpoint(config.server, EndpointUse::connect);
   if (!server) return usage_error("--server: " + server.error().message);
   config.host = server->host;
   config.port = std::to_string(server->port);
   if (auto right = check_trust(config); !right) return right.error();
   GenerationOptions& g = config.generation;
-  if (!o.plain) g.tree = o.chain ? chain_shape(*o.chain) : o.tree.value_or(TreeShape{});
+  if (!o.plain) g.tree = o.tree;
   g.sampling.seed = o.seed.value_or(0);
   if (o.plain && config.offline_bundle.empty() &&
       (config.memory_limit != MemoryMeter::kUnlimited || config.drafted_positions > 0)) {
@@ -260,11 +258,9 @@ void declare_answer_options(CLI::App& app, AnswerOptions& o) {
   add("--tls-key", config.tls.key_file, "FILE", "Its private key (PEM)");
   app.add_option_function<std::string>(
          "--tree", [&o](const std::string& text) { o.tree = parse_tree(text).value(); },
-         "Shape of the drafted trees [8,6,62]")
+         "Shape of the drafted trees; one number: that many tokens in a row [8,6,62]")
       ->type_name("BREADTH,DEPTH,NODES")
       ->check(accepted_by(parse_tree));
-  add("--chain", o.chain, "K", "Draft K tokens in a row instead of a tree")
-      ->check(in_range(1u, kTreeDepthMax));
   add_named(app, "--hold", config.generation.hold, "MODE",
             {{"auto", std::nullopt},
              {"none", Hold::none},

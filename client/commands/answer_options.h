@@ -70,8 +70,7 @@ struct AnswerConfig {
 struct AnswerOptions {
   AnswerConfig config;  // fields that one option each sets
   bool plain = false;
-  std::optional<TreeShape> tree;
-  std::optional<std::uint32_t> chain;
+  TreeShape tree;
   std::optional<std::uint64_t> seed;
   std::vector<std::string> private_detect{"none"};
   std::filesystem::path private_names;

@@ -113,7 +113,7 @@ void refuse_set_options(TomlReader& from, const Arm& arm, double temperature) {
                                           {"-p", "prompts"}};
   if (temperature > 0) keys["--temperature"] = "temperature";
   if (arm.kind == Arm::Kind::split) keys["--hold"] = "hold";
-  if (!arm.tree.empty() || arm.chain) keys["--tree"] = keys["--chain"] = "tree or chain";
+  if (!arm.tree.empty() || arm.chain) keys["--tree"] = "tree or chain";
   for (const std::string& option : arm.options) {
     const bool is_short = option.size() > 1 && option[0] == '-' && option[1] != '-';
     const auto set = keys.find(is_short ? option.substr(0, 2) : option.substr(0, option.find('=')));

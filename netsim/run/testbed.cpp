@@ -294,7 +294,7 @@ Result<std::vector<std::string>> Testbed::client_command(const Arm& arm, const T
   if (!drafts) add({"--plain"});
   if (arm.kind == Arm::Kind::split) add({"--hold", arm.hold});
   if (!arm.tree.empty()) add({"--tree", arm.tree});
-  if (arm.chain) add({"--chain", std::to_string(*arm.chain)});
+  if (arm.chain) add({"--tree", std::to_string(*arm.chain)});
   if (drafts && parts_.device.pace.paces_drafter()) {
     add({"--pace-profile", parts_.device.file.string()});
     if (arm.place == Arm::Place::server) add({"--pace-beside-target"});

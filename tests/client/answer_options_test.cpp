@@ -126,9 +126,9 @@ TEST(AnswerOptionsTest, RawIsOfRunAlone) {
 }
 
 TEST(AnswerOptionsTest, ShapesAreTreesChainsOrNothing) {
-  EXPECT_EQ(parse({"--chain", "4"}).value().generation.tree, chain_shape(4));
+  EXPECT_EQ(parse({"--tree", "4"}).value().generation.tree, chain_shape(4));
   EXPECT_EQ(parse({"--plain"}).value().generation.tree, std::nullopt);
-  EXPECT_EQ(parse({"--plain", "--chain", "4"}).value().generation.tree, std::nullopt);
+  EXPECT_EQ(parse({"--plain", "--tree", "4"}).value().generation.tree, std::nullopt);
   EXPECT_EQ(parse({"--tree", "1,1,1"}).value().generation.tree, chain_shape(1));
   EXPECT_EQ(parse({"--tree", "32,8,255"}).value().generation.tree,
             (TreeShape{.breadth = 32, .depth = 8, .nodes = 255}));
@@ -170,14 +170,12 @@ INSTANTIATE_TEST_SUITE_P(
         Mistake{{"--tree", "0,6,62"}, "--tree"}, Mistake{{"--tree", "8,0,62"}, "--tree"},
         Mistake{{"--tree", "8,6,0"}, "--tree"}, Mistake{{"--tree", "8,6,256"}, "--tree"},
         Mistake{{"--tree", "33,6,62"}, "--tree"}, Mistake{{"--tree", "32,9,62"}, "--tree"},
-        Mistake{{"--tree", "8,6"}, "--tree"}, Mistake{{"--tree", "8,6,62,1"}, "--tree"},
-        Mistake{{"--tree", "8,6,"}, "--tree"}, Mistake{{"--tree", "8,-6,62"}, "--tree"},
-        Mistake{{"--tree", "8 6 62"}, "--tree"}, Mistake{{"--tree", "x"}, "--tree"},
-        Mistake{{"--tree", "4294967297,6,62"}, "--tree"}, Mistake{{"--tree", ""}, "--tree"},
-        Mistake{{"--chain", "0"}, "--chain"}, Mistake{{"--chain", "-3"}, "--chain"},
-        Mistake{{"--chain", "33"}, "--chain"},
-        Mistake{{"--chain", "4", "--tree", "8,6,62"}, "exclude each other"},
-        Mistake{{"--plain", "--tree", "0,6,62"}, "--tree"},
+        Mistake{{"--tree", "8,6,62,1"}, "--tree"}, Mistake{{"--tree", "8,6,"}, "--tree"},
+        Mistake{{"--tree", "8,-6,62"}, "--tree"}, Mistake{{"--tree", "8 6 62"}, "--tree"},
+        Mistake{{"--tree", "x"}, "--tree"}, Mistake{{"--tree", "4294967297,6,62"}, "--tree"},
+        Mistake{{"--tree", ""}, "--tree"}, Mistake{{"--tree", "0"}, "--tree"},
+        Mistake{{"--tree", "-3"}, "--tree"}, Mistake{{"--tree", "33"}, "--tree"},
+        Mistake{{"--tree", "8,6"}, "--tree"}, Mistake{{"--plain", "--tree", "0,6,62"}, "--tree"},
         Mistake{{"--private-found", "refuse"}, "--private-detect"},
         Mistake{{"--max-tokens", "0"}, "--max-tokens"},
         Mistake{{"--max-tokens", "-1"}, "--max-tokens"},

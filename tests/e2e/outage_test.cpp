@@ -202,7 +202,7 @@ TEST_P(DrafterOutageTest, TheAnswersAreThePlainOnes) {
   std::vector<json> expected;  // by manner
   for (const Options& sampling : {Options{}, Options{"--temperature", "0.8", "--seed", "3"}}) {
     const json plain = plain_answer(sampling);
-    for (const Options& shape : {Options{"--chain", "4"}, Options{"--tree", "8,4,24"}}) {
+    for (const Options& shape : {Options{"--tree", "4"}, Options{"--tree", "8,4,24"}}) {
       manners.push_back(joined(shape, sampling));
       expected.push_back(plain);
     }

@@ -89,7 +89,7 @@ TEST_F(ProgramsTest, EveryDrafterGivesThePlainAnswerInFewerTargetPasses) {
     EXPECT_EQ(plain["stats"]["tau"], 1.0);
     for (const char* bundle : kBundles) {
       for (const Options& shape :
-           {Options{}, Options{"--chain", "4"}, Options{"--tree", "8,6,1"}}) {
+           {Options{}, Options{"--tree", "4"}, Options{"--tree", "8,6,1"}}) {
         Options options = common;
         options.insert(options.end(), {"--hold", "lockstep"});
         options.insert(options.end(), shape.begin(), shape.end());
@@ -113,7 +113,7 @@ TEST_F(ProgramsTest, SampledAnswersAreThoseOfPlainDecodingWithTheSameSeed) {
     for (const char* bundle : kBundles) {
       SCOPED_TRACE(std::string(bundle) + " at " + temperature);
       EXPECT_EQ(run(bundle, sampled)["tokens"], plain["tokens"]);
-      for (const Options& shape : {Options{"--chain", "4"}, Options{"--tree", "8,4,24"}}) {
+      for (const Options& shape : {Options{"--tree", "4"}, Options{"--tree", "8,4,24"}}) {
         const json drafted = run(bundle, joined(joined(sampled, {"--hold", "lockstep"}), shape));
         EXPECT_EQ(drafted["tokens"], plain["tokens"]) << shape[0];
         EXPECT_GT(drafted["stats"]["tau"], 1.5) << shape[0];

@@ -195,7 +195,6 @@ TEST_F(RejectionTest, MistakesOnTheCommandLineExitWithTwoAndNameTheOption) {
   expect_refused(joined(bundle, {"-p", "x", "--drafter", "guess"}), 2, "pld");
   expect_refused(joined(bundle, {"-p", "x", "--drafter-merge", "ngram,guess"}), 2, "pld");
   expect_refused(joined(bundle, {"-p", "x", "--plain", "--drafter", "pld"}), 2, "--drafter");
-  expect_refused(joined(bundle, {"-p", "x", "--chain", "4", "--tree", "8,6,62"}), 2, "--");
   expect_refused(joined(bundle, {"-p", "x", "--temperature", "-1"}), 2, "--temperature");
   expect_refused(joined(bundle, {"-p", "x", "--top-p", "nan"}), 2, "--top-p");
   expect_refused(joined(bundle, {"-p", "x", "--oracle-seed", "2"}), 2, "--oracle");
