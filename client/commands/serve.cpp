@@ -42,11 +42,6 @@ Result<std::string> read_key(const ServeOptions& o, const std::string& host) {
                    "077; openssl rand -hex 32 > key))"};
 }
 
-OfflinePolicy policy_of(const std::string& word) {
-  if (word == "wait") return OfflinePolicy::wait;
-  return word == "revise" ? OfflinePolicy::revise : OfflinePolicy::keep;
-}
-
 // Null where there is to be no page.
 Result<std::unique_ptr<ConversationStore>> open_store(const std::optional<std::string>& page) {
   if (page == "off") return std::unique_ptr<ConversationStore>();
@@ -163,17 +158,17 @@ Result<int> run_serve(const ServeOptions& o) {
   const auto server = LocalServer::start(
       {.address = endpoint->host,
        .port = endpoint->port,
-       .guard = {.key = *std::move(key),
+       .on_failure = [&](const std::string& what) { parts.log()->warn("{}", what); }},
+      {.guard = {.key = *std::move(key),
                  .allow_origins = o.allow_origins,
                  .allow_hosts = o.allow_hosts},
        .bundle = parts.bundle(),
-       .engine = parts.engine(),
        .chat = chat ? &*chat : nullptr,
        .no_chat = chat ? "" : chat.error().message,
        .model = model,
        .defaults = {.tokens_max = config->generation.tokens_max,
                     .sampling = config->generation.sampling,
-                    .offline = policy_of(o.offline),
+                    .offline = offline_policy_of(o.offline),
                     .route = route_of(o.route)},
        .keep_after = std::chrono::milliseconds(o.hold_ms),
        .device_answers = parts.answers_here(),
@@ -187,25 +182,26 @@ Result<int> run_serve(const ServeOptions& o) {
        .memory = &parts.memory(),
        .mapped_bytes = parts.mapped_bytes(),
        .seeds_are_random = !o.answer.seed,
-       .conversations_max = *conversations,
-       .line_max = kLineMax,
-       .parts =
-           [&](GenerationObserver& observer) {
-             auto conversation = parts.conversation(
-                 observer, [&](const Error& error) { parts.log()->warn("{}", error.message); });
-             conversation.on_decision = [&](const std::string& what) {
-               parts.log()->debug("{}", what);
-             };
-             return conversation;
-           },
-       .on_outcome =
-           [&](const AnswerOutcome& outcome) {
-             parts.keep(outcome);
-             parts.log()->info("{} tokens in {:.2f} s, {} of them offline, {} passes",
-                               outcome.stats.tokens, seconds(outcome.stats.elapsed),
-                               outcome.stats.offline_tokens, outcome.stats.target_calls);
-           },
-       .on_failure = [&](const std::string& what) { parts.log()->warn("{}", what); }});
+       .conversations = {
+           .engine = parts.engine(),
+           .parts =
+               [&](GenerationObserver& observer) {
+                 auto conversation = parts.conversation(
+                     observer, [&](const Error& error) { parts.log()->warn("{}", error.message); });
+                 conversation.on_decision = [&](const std::string& what) {
+                   parts.log()->debug("{}", what);
+                 };
+                 return conversation;
+               },
+           .on_outcome =
+               [&](const AnswerOutcome& outcome) {
+                 parts.keep(outcome);
+                 parts.log()->info("{} tokens in {:.2f} s, {} of them offline, {} passes",
+                                   outcome.stats.tokens, seconds(outcome.stats.elapsed),
+                                   outcome.stats.offline_tokens, outcome.stats.target_calls);
+               },
+           .count_max = *conversations,
+           .line_max = kLineMax}});
   if (!server) return Error{server.error().code, "--listen " + server.error().message};
   parts.log()->info(
       "memory of drafters: {} held, {} of files mapped; ready {:.2f} s after the start",

@@ -56,21 +56,25 @@ std::string names_of(const std::vector<std::string>& names) {
 
 }  // namespace
 
-ApiService::ApiService(Options options)
-    : options_(std::move(options)),
+ApiService::ApiService(boost::asio::io_context& io, Options options)
+    : io_(io),
+      options_(std::move(options)),
       guard_(options_.guard),
       privacy_(options_.privacy),
       page_(options_.store),
-      kept_(options_.io, {}),
-      conversations_([this] {
-        Conversations::Options with = options_.conversations;
-        with.on_outcome = [this, tell = std::move(with.on_outcome)](const AnswerOutcome& outcome) {
-          counters_.add(outcome.stats);
-          if (outcome.stats.context_count > 0) context_count_ = outcome.stats.context_count;
-          if (tell) tell(outcome);
-        };
-        return with;
-      }()),
+      kept_(io_, {}),
+      conversations_(io,
+                     [this] {
+                       Conversations::Options with = options_.conversations;
+                       with.on_outcome =
+                           [this, tell = std::move(with.on_outcome)](const AnswerOutcome& outcome) {
+                             counters_.add(outcome.stats);
+                             if (outcome.stats.context_count > 0)
+                               context_count_ = outcome.stats.context_count;
+                             if (tell) tell(outcome);
+                           };
+                       return with;
+                     }()),
       prompts_({.bundle = options_.bundle,
                 .chat = options_.chat,
                 .no_chat = options_.no_chat,
@@ -152,8 +156,7 @@ std::uint32_t ApiService::body_bytes_max(const HttpRequest& head) {
 }
 
 void ApiService::handle(HttpRequest request, HttpReply reply) {
-  boost::asio::post(options_.io, [this, request = std::move(request),
-                                  reply = std::move(reply)]() mutable {
+  boost::asio::post(io_, [this, request = std::move(request), reply = std::move(reply)]() mutable {
     HttpHeaders headers = guard_.headers(request);
     serve(
         {.request = std::move(request), .reply = std::move(reply), .headers = std::move(headers)});
@@ -243,8 +246,8 @@ void ApiService::at_desk(Call call, Work work, Tell tell) {
       auto result = work(std::string_view(call.request.body));
       call.request.body.clear();
       call.request.body_share.reset();
-      boost::asio::post(options_.io, [call = std::move(call), result = std::move(result),
-                                      tell = std::move(tell), reply]() mutable {
+      boost::asio::post(io_, [call = std::move(call), result = std::move(result),
+                              tell = std::move(tell), reply]() mutable {
         try {
           tell(std::move(call), std::move(result));
         } catch (const std::exception& failure) {
@@ -350,7 +353,7 @@ void ApiService::start(Call call, Prepared prepared, Instant start_at) {
   kept_.end_unread();
   const std::uint64_t number = ++last_completion_;
   CompletionRequest& request = prepared.request;
-  Completion::Parts parts{.io = options_.io,
+  Completion::Parts parts{.io = io_,
                           .conversations = conversations_,
                           .tokenizer = options_.bundle.tokenizer(),
                           .model = options_.model,
@@ -400,7 +403,7 @@ void ApiService::start(Call call, Prepared prepared, Instant start_at) {
   }
   parts.on_done = [this, number, kept] {
     if (kept) kept_.ended(*kept, Clock::now());
-    boost::asio::post(options_.io, [this, number] { completions_.erase(number); });
+    boost::asio::post(io_, [this, number] { completions_.erase(number); });
   };
   const auto completion = std::make_shared<Completion>(std::move(parts), std::move(request),
                                                        std::move(prepared.prompts));
@@ -410,7 +413,7 @@ void ApiService::start(Call call, Prepared prepared, Instant start_at) {
       const auto found = completions_.find(number);
       if (found != completions_.end()) found->second->lose_reader(how);
     };
-    call.reply.on_gone([&io = options_.io, lose_reader](HttpGone how) {
+    call.reply.on_gone([&io = io_, lose_reader](HttpGone how) {
       boost::asio::post(io, [lose_reader, how] { lose_reader(how); });
     });
   }

@@ -63,10 +63,9 @@ class ApiService {
     std::uint64_t mapped_bytes = 0;          // of the files that these are read from
     bool seeds_are_random = true;            // where a request names none; else defaults.sampling's
     std::size_t kept_bytes_max = KeptStream::kBytesMax;  // of a stream that is kept
-    boost::asio::io_context& io;
     Conversations::Options conversations;
   };
-  explicit ApiService(Options options);
+  ApiService(boost::asio::io_context& io, Options options);
   ~ApiService();
 
   // All from any thread. What is refused by its header alone, how large a body its page takes, and
@@ -152,6 +151,7 @@ class ApiService {
   const std::shared_ptr<const TokenTexts>& texts();
   ApiResult<std::shared_ptr<AnswerLaw>> law_of(const CompletionRequest& request);
 
+  boost::asio::io_context& io_;
   Options options_;
   ApiGuard guard_;
   PrivacyGuard privacy_;

@@ -488,13 +488,12 @@ void read_format(JsonFields& fields, const ordered_json& body, CompletionRequest
   keep_to(wanted, "response_format", member_of(inner, "strict") == true);
 }
 
-OfflinePolicy policy_of(const std::string& word) {
-  if (word == "wait") return OfflinePolicy::wait;
-  if (word == "revise") return OfflinePolicy::revise;
-  return OfflinePolicy::keep;
-}
-
 }  // namespace
+
+OfflinePolicy offline_policy_of(std::string_view word) {
+  if (word == "wait") return OfflinePolicy::wait;
+  return word == "revise" ? OfflinePolicy::revise : OfflinePolicy::keep;
+}
 
 AnswerRoute route_of(std::string_view word) {
   if (word == "device") return AnswerRoute::device;
@@ -545,7 +544,7 @@ ApiResult<CompletionRequest> parse_completion(std::string_view body, CompletionK
   read_logprobs(fields, request);
   refuse_unknown_laws(fields, request);
   const auto offline = fields.word("offline", {"wait", "keep", "revise"});
-  if (offline) request.offline = policy_of(*offline);
+  if (offline) request.offline = offline_policy_of(*offline);
   // llama-server's words for it.
   if (const auto word = fields.word("reasoning_format", {"none", "auto", "deepseek"})) {
     request.splits_thoughts = *word != "none";

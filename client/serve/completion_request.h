@@ -72,6 +72,8 @@ struct CompletionRequest {
   std::uint64_t seed_of(std::uint32_t choice) const;
 };
 
+// "wait", "keep" or "revise".
+OfflinePolicy offline_policy_of(std::string_view word);
 // "server", "device" or "auto".
 AnswerRoute route_of(std::string_view word);
 

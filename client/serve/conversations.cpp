@@ -92,7 +92,8 @@ class Conversations::Place final : public GenerationObserver,
   boost::asio::io_context& io_;
 };
 
-Conversations::Conversations(Options options) : options_(std::move(options)) {}
+Conversations::Conversations(boost::asio::io_context& io, Options options)
+    : io_(io), options_(std::move(options)) {}
 
 Conversations::~Conversations() {
   for (const auto& place : places_) {
@@ -122,7 +123,7 @@ Result<Conversations::Ticket> Conversations::begin(Prompt prompt, const AnswerTe
                    .prompt = std::move(prompt),
                    .terms = terms,
                    .listener = &listener});
-  boost::asio::post(options_.io, [this] { serve_line(); });
+  boost::asio::post(io_, [this] { serve_line(); });
   return last_ticket_;
 }
 
@@ -198,10 +199,10 @@ Conversations::Place& Conversations::take_place(const Prompt& asked) {
 }
 
 Conversations::Place& Conversations::open_place() {
-  const auto place = std::make_shared<Place>(options_.io);
+  const auto place = std::make_shared<Place>(io_);
   Engine::ConversationParts parts = options_.parts(*place);
   parts.on_over = [this, weak = std::weak_ptr(place)] {
-    boost::asio::post(options_.io, [this, weak] {
+    boost::asio::post(io_, [this, weak] {
       if (const auto still = weak.lock(); still && still->conversation) on_over(*still);
     });
   };
@@ -217,7 +218,7 @@ void Conversations::close(Place& place) {
     closed->conversation.reset();
     closed.reset();
     if (--closing_count_ == 0) give_back_free_memory();
-    boost::asio::post(options_.io, [this] { serve_line(); });
+    boost::asio::post(io_, [this] { serve_line(); });
   });
   place.listener = nullptr;
   std::erase_if(places_, [&](const auto& other) { return other.get() == &place; });
@@ -245,7 +246,7 @@ void Conversations::on_over(Place& place) {
     if (listener != nullptr) listener->on_over(std::move(outcome));
   } catch (const std::exception& failure) {
     // Neither who awaited this answer nor who is in line is to wait for ever.
-    boost::asio::post(options_.io, [this] { serve_line(); });
+    boost::asio::post(io_, [this] { serve_line(); });
     if (listener != nullptr) listener->on_over(error_of(failure));
     throw;
   }

@@ -42,7 +42,6 @@ class Conversations {
  public:
   struct Options {
     Engine& engine;
-    boost::asio::io_context& io;
     // What a conversation is made of, but for its observer and on_over.
     std::function<Engine::ConversationParts(GenerationObserver& observer)> parts;
     std::function<void(const AnswerOutcome& outcome)> on_outcome;  // each, for the record
@@ -51,7 +50,7 @@ class Conversations {
     std::uint32_t idle_max = 8;
     std::uint32_t line_max = 0;  // of prompts that wait
   };
-  explicit Conversations(Options options);
+  Conversations(boost::asio::io_context& io, Options options);
   // Cancels what is in flight; listeners are not told.
   ~Conversations();
   Conversations(const Conversations&) = delete;
@@ -97,6 +96,7 @@ class Conversations {
   Result<AnswerOutcome> take_outcome(Place& place);
   Place* find(Ticket ticket) const;
 
+  boost::asio::io_context& io_;
   Options options_;
   std::list<std::shared_ptr<Place>> places_;  // used last comes last
   std::list<Waiting> line_;

@@ -13,7 +13,7 @@ constexpr std::uint32_t kConnectionsMax = 512;
 
 }  // namespace
 
-LocalServer::LocalServer(Options options) : work_(io_.get_executor()) {
+LocalServer::LocalServer(Options options, ApiService::Options api) : work_(io_.get_executor()) {
   const HttpServerOptions http{
       .address = options.address,
       .port = options.port,
@@ -28,33 +28,7 @@ LocalServer::LocalServer(Options options) : work_(io_.get_executor()) {
             return answer_of(ApiError{.status = status, .message = what});
           },
       .on_failure = options.on_failure};
-  service_.emplace(
-      ApiService::Options{.guard = std::move(options.guard),
-                          .bundle = options.bundle,
-                          .chat = options.chat,
-                          .no_chat = std::move(options.no_chat),
-                          .model = std::move(options.model),
-                          .defaults = options.defaults,
-                          .keep_after = options.keep_after,
-                          .device_answers = options.device_answers,
-                          .handover_below = options.handover_below,
-                          .privacy = std::move(options.privacy),
-                          .uplink = options.uplink,
-                          .plug = options.plug,
-                          .grid = options.grid,
-                          .contact = options.contact,
-                          .store = options.store,
-                          .memory = options.memory,
-                          .mapped_bytes = options.mapped_bytes,
-                          .seeds_are_random = options.seeds_are_random,
-                          .kept_bytes_max = options.kept_bytes_max,
-                          .io = io_,
-                          .conversations = {.engine = options.engine,
-                                            .io = io_,
-                                            .parts = std::move(options.parts),
-                                            .on_outcome = std::move(options.on_outcome),
-                                            .count_max = options.conversations_max,
-                                            .line_max = options.line_max}});
+  service_.emplace(io_, std::move(api));
   http_.emplace(http, [this](HttpRequest request, HttpReply reply) {
     service_->handle(std::move(request), std::move(reply));
   });
@@ -70,9 +44,9 @@ LocalServer::~LocalServer() {
   service_.reset();
 }
 
-Result<std::unique_ptr<LocalServer>> LocalServer::start(Options options) {
+Result<std::unique_ptr<LocalServer>> LocalServer::start(Options options, ApiService::Options api) {
   try {
-    return std::unique_ptr<LocalServer>(new LocalServer(std::move(options)));
+    return std::unique_ptr<LocalServer>(new LocalServer(std::move(options), std::move(api)));
   } catch (const ListenError& e) {
     return Error{Errc::io, e.what()};
   }

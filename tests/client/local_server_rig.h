@@ -65,38 +65,39 @@ class LocalServerTest : public ::testing::Test {
       }});
     }
     engine_.emplace(&*drafters_, writers_ ? &*writers_ : nullptr, &grid_);
-    LocalServer::Options options{
-        .address = "127.0.0.1",
-        .guard = {.key = setting.key, .allow_origins = {}, .allow_hosts = {}},
-        .bundle = bundle_,
-        .engine = *engine_,
-        .chat = &chat_,
-        .model = "test",
-        .defaults = {.tokens_max = 64, .sampling = {}, .offline = OfflinePolicy::keep},
-        .keep_after = std::chrono::seconds(3),
-        .handover_below = 1.1,
-        .privacy = setting.privacy,
-        .uplink = &uplink_,
-        .plug = &plug_,
-        .grid = &grid_,
-        .store = setting.page ? store_.get() : nullptr,
-        .kept_bytes_max = setting.kept_bytes,
-        .conversations_max = setting.conversations,
-        .line_max = setting.line,
-        .stall_timeout = setting.stall_timeout,
-        .parts = [this, plain = setting.plain](
-                     GenerationObserver& observer) { return parts(observer, plain); },
-        .on_outcome =
-            [this, fails = setting.outcomes_fail](const AnswerOutcome& outcome) {
-              passes_ += outcome.stats.target_calls;
-              if (fails) throw std::bad_alloc();
-            },
-        .on_failure =
-            [this, expected = setting.outcomes_fail](const std::string& what) {
-              ++failures_;
-              if (!expected) ADD_FAILURE() << what;
-            }};
-    api_ = LocalServer::start(std::move(options)).value();
+    api_ = LocalServer::start(
+               {.address = "127.0.0.1",
+                .stall_timeout = setting.stall_timeout,
+                .on_failure =
+                    [this, expected = setting.outcomes_fail](const std::string& what) {
+                      ++failures_;
+                      if (!expected) ADD_FAILURE() << what;
+                    }},
+               {.guard = {.key = setting.key, .allow_origins = {}, .allow_hosts = {}},
+                .bundle = bundle_,
+                .chat = &chat_,
+                .model = "test",
+                .defaults = {.tokens_max = 64, .sampling = {}, .offline = OfflinePolicy::keep},
+                .keep_after = std::chrono::seconds(3),
+                .handover_below = 1.1,
+                .privacy = setting.privacy,
+                .uplink = &uplink_,
+                .plug = &plug_,
+                .grid = &grid_,
+                .store = setting.page ? store_.get() : nullptr,
+                .kept_bytes_max = setting.kept_bytes,
+                .conversations = {
+                    .engine = *engine_,
+                    .parts = [this, plain = setting.plain](
+                                 GenerationObserver& observer) { return parts(observer, plain); },
+                    .on_outcome =
+                        [this, fails = setting.outcomes_fail](const AnswerOutcome& outcome) {
+                          passes_ += outcome.stats.target_calls;
+                          if (fails) throw std::bad_alloc();
+                        },
+                    .count_max = setting.conversations,
+                    .line_max = setting.line}})
+               .value();
   }
 
   Engine::ConversationParts parts(GenerationObserver& observer, bool plain) {
