@@ -217,14 +217,16 @@ Command VulkanBackend::copy_of(Command::Kind kind, const Matrix& m,
   const View v = view(m);
   Command command;
   command.kind = kind;
-  command.slices[0] = v.slice;
-  command.slices[0].offset += v.offset * sizeof(float);
-  command.slices[0].bytes -= v.offset * sizeof(float);
+  const bool is_whole = is_packed(m);
+  const std::uint64_t offset_bytes = v.offset * sizeof(float);
+  command.slices[0] = {.block = v.slice.block,
+                       .offset = v.slice.offset + offset_bytes,
+                       .bytes = is_whole ? matrix_bytes(m) : v.slice.bytes - offset_bytes};
   command.written = kind == Command::copy_in ? 1 : 0;
   command.host_offset = host_offset;
-  command.row_bytes = is_packed(m) ? matrix_bytes(m) : m.cols * sizeof(float);
-  command.row_stride_bytes = m.stride * sizeof(float);
-  command.row_count = is_packed(m) ? 1 : m.rows;
+  command.row_bytes = is_whole ? matrix_bytes(m) : m.cols * sizeof(float);
+  command.row_stride_bytes = is_whole ? command.row_bytes : m.stride * sizeof(float);
+  command.row_count = is_whole ? 1 : m.rows;
   return command;
 }
 
@@ -239,13 +241,10 @@ void VulkanBackend::write(const Matrix& to, std::span<const float> from) {
   }
   stream_.flush();
   const Command where = copy_of(Command::copy_in, to, 0);
-  transfers_.write_rows({.block = where.slices[0].block,
-                         .offset = where.slices[0].offset,
-                         .bytes = is_packed(to) ? from.size_bytes() : where.slices[0].bytes},
-                        {.bytes = where.row_bytes,
-                         .stride_bytes = is_packed(to) ? where.row_bytes : where.row_stride_bytes,
-                         .count = where.row_count},
-                        std::as_bytes(from));
+  transfers_.write_rows(
+      where.slices[0],
+      {.bytes = where.row_bytes, .stride_bytes = where.row_stride_bytes, .count = where.row_count},
+      std::as_bytes(from));
 }
 
 void VulkanBackend::wait() {
@@ -265,13 +264,10 @@ void VulkanBackend::read(const Matrix& from, std::span<float> to) {
   }
   stream_.flush();
   const Command where = copy_of(Command::copy_out, from, 0);
-  transfers_.read({.block = where.slices[0].block,
-                   .offset = where.slices[0].offset,
-                   .bytes = is_packed(from) ? to.size_bytes() : where.slices[0].bytes},
-                  {.bytes = where.row_bytes,
-                   .stride_bytes = is_packed(from) ? where.row_bytes : where.row_stride_bytes,
-                   .count = where.row_count},
-                  std::as_writable_bytes(to));
+  transfers_.read(
+      where.slices[0],
+      {.bytes = where.row_bytes, .stride_bytes = where.row_stride_bytes, .count = where.row_count},
+      std::as_writable_bytes(to));
 }
 
 void VulkanBackend::read_cache(const CacheRows& from, std::span<float> to) {
@@ -292,22 +288,10 @@ void VulkanBackend::read_cache(const CacheRows& from, std::span<float> to) {
   std::ranges::transform(halves, to.begin(), half_to_float);
 }
 
-void VulkanBackend::set_timing(MeasuredBackend::Timing timing) {
-  EDGEDRAFT_CHECK(timing == MeasuredBackend::Timing::none || device_.timestamp_seconds() > 0.0);
+void VulkanBackend::set_timing(Timing timing) {
+  EDGEDRAFT_CHECK(timing == Timing::none || device_.timestamp_seconds() > 0.0);
   stream_.flush();
-  stream_.set_timing(timing == MeasuredBackend::Timing::none    ? vulkan::Timing::none
-                     : timing == MeasuredBackend::Timing::whole ? vulkan::Timing::whole
-                                                                : vulkan::Timing::each);
-}
-
-std::vector<MeasuredBackend::OperationTime> VulkanBackend::take_times() {
-  std::vector<OperationTime> times;
-  for (const Stream::Seconds& s : stream_.take_seconds()) times.push_back({s.name, s.seconds});
-  return times;
-}
-
-MeasuredBackend::Counts VulkanBackend::counts() const {
-  return {.runs = stream_.counts().runs, .recordings = stream_.counts().recordings};
+  stream_.set_timing(timing);
 }
 
 double VulkanBackend::copy_bytes_per_second(std::uint64_t bytes) {

@@ -90,8 +90,8 @@ class VulkanBackend final : public MeasuredBackend {
   const VulkanDevice& device() const override { return device_.description(); }
   const VulkanFeatures& features() const override { return device_.features(); }
   void set_timing(Timing timing) override;
-  std::vector<OperationTime> take_times() override;
-  Counts counts() const override;
+  std::vector<OperationTime> take_times() override { return stream_.take_times(); }
+  Counts counts() const override { return stream_.counts(); }
   double copy_bytes_per_second(std::uint64_t bytes) override;
 
  private:
@@ -136,7 +136,6 @@ class VulkanBackend final : public MeasuredBackend {
     dispatch(key, groups, ByteView(std::as_bytes(std::span(&params, 1))), bound);
   }
   void multiply(const MatmulOp& op);
-  void multiply_int8(const MatmulOp& op, const View& x);
   void dispatch_product(PipelineKey key, const MatmulOp& op, const View& x);
   View quantize(const Matrix& x);
   static shaders::AttentionParams attention_params(const View& q, const View& k, const View& v,
@@ -145,6 +144,8 @@ class VulkanBackend final : public MeasuredBackend {
                                    std::uint32_t heads, std::uint64_t rows,
                                    const shaders::AttentionParams& at);
   Command copy_of(Command::Kind kind, const Matrix& m, std::uint64_t host_offset) const;
+  // Has the bytes copied to the results of the list. Returns their offset there.
+  std::uint64_t copy_out(const Slice& from);
   // The first `bytes` of scratch memory as a binding.
   Slice scratch(std::uint64_t bytes);
   Slice run_top_k(const TopKOp& op);

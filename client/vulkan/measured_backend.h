@@ -22,8 +22,8 @@ class MeasuredBackend : public Backend {
     double seconds;    // by the device's clock
   };
   struct Counts {
-    std::uint64_t runs;        // of command buffers
-    std::uint64_t recordings;  // of these, how many had to be recorded first
+    std::uint64_t runs = 0;        // of command buffers
+    std::uint64_t recordings = 0;  // of these, how many had to be recorded first
   };
 
   virtual const VulkanDevice& device() const = 0;

@@ -378,6 +378,19 @@ Slice VulkanBackend::scratch(std::uint64_t bytes) {
   return slice;
 }
 
+std::uint64_t VulkanBackend::copy_out(const Slice& from) {
+  stream_.reserve(0, from.bytes);
+  const std::uint64_t at = stream_.add_result(from.bytes);
+  Command copy;
+  copy.kind = Command::copy_out;
+  copy.slices[0] = from;
+  copy.host_offset = at;
+  copy.row_bytes = from.bytes;
+  copy.row_count = 1;
+  stream_.add(copy);
+  return at;
+}
+
 // Returns   rows * k pairs of a logit and a token, then a pair of the largest and the sum a row
 Slice VulkanBackend::run_top_k(const TopKOp& op) {
   const std::uint64_t rows = op.logits.rows;
@@ -420,16 +433,7 @@ void VulkanBackend::top_k(const TopKOp& op) {
   check_op(op);
   if (op.logits.rows == 0) return;
   const Slice result = run_top_k(op);
-  stream_.reserve(0, result.bytes);
-  const std::uint64_t at = stream_.add_result(result.bytes);
-  Command copy;
-  copy.kind = Command::copy_out;
-  copy.slices[0] = result;
-  copy.host_offset = at;
-  copy.row_bytes = result.bytes;
-  copy.row_count = 1;
-  stream_.add(copy);
-
+  const std::uint64_t at = copy_out(result);
   struct Pair {
     float value;
     std::uint32_t bits;  // a token, or the sum
@@ -473,15 +477,8 @@ void VulkanBackend::argmax(const ArgmaxOp& op) {
              {{memory}, {memory, Bound::written}});
   }
   const std::uint64_t bytes = op.tokens.size_bytes();
-  stream_.reserve(0, bytes);
-  const std::uint64_t at = stream_.add_result(bytes);
-  Command copy;
-  copy.kind = Command::copy_out;
-  copy.slices[0] = {.block = memory.block, .offset = memory.offset, .bytes = bytes};
-  copy.host_offset = at;
-  copy.row_bytes = bytes;
-  copy.row_count = 1;
-  stream_.add(copy);
+  const std::uint64_t at =
+      copy_out({.block = memory.block, .offset = memory.offset, .bytes = bytes});
   std::memcpy(op.tokens.data(), stream_.finish().data() + at, bytes);
 }
 

@@ -57,7 +57,9 @@ void VulkanBackend::matmuls(std::span<const MatmulOp> ops) {
       inputs = quantize(op.x);
       rounded = op.x;
     }
-    multiply_int8(op, inputs);
+    dispatch_product({.shader = Shader::int8_matmul,
+                      .constants = {type_constant(op.weight.type), rows_a_tile(op.x.rows)}},
+                     op, inputs);
   }
 }
 
@@ -73,12 +75,6 @@ void VulkanBackend::multiply(const MatmulOp& op) {
       {.shader = Shader::matmul,
        .constants = {type_constant(op.weight.type), rows_a_tile(op.x.rows), one_by_one, x_vectors}},
       op, x);
-}
-
-void VulkanBackend::multiply_int8(const MatmulOp& op, const View& x) {
-  dispatch_product({.shader = Shader::int8_matmul,
-                    .constants = {type_constant(op.weight.type), rows_a_tile(op.x.rows)}},
-                   op, x);
 }
 
 // Completes the key and runs it for every part of the weight.

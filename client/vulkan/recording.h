@@ -6,6 +6,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "client/vulkan/measured_backend.h"
 #include "client/vulkan/memory.h"
 #include "client/vulkan/pipelines.h"
 #include "shaders/params.h"
@@ -43,12 +44,8 @@ struct Command {
 };
 static_assert(std::has_unique_object_representations_v<Command>);
 
-// Where timestamps are taken.
-enum class Timing : std::uint64_t {
-  none,
-  whole,  // before the first and behind the last command
-  each,   // around every command, none of which overlap then
-};
+// Where timestamps are taken: before the first and behind the last command, or around every one.
+using Timing = MeasuredBackend::Timing;
 
 // A command buffer for a list of commands, and the memory of its call buffer and its results, which
 // the host sees.

@@ -149,8 +149,8 @@ void Stream::forget(const Block& block) noexcept {
   });
 }
 
-std::vector<Stream::Seconds> Stream::take_seconds() {
-  std::vector<Seconds> all;
+std::vector<MeasuredBackend::OperationTime> Stream::take_times() {
+  std::vector<MeasuredBackend::OperationTime> all;
   if (last_ == nullptr) return all;
   const std::vector<double> seconds = last_->seconds();
   const auto commands = last_->commands();

@@ -19,15 +19,6 @@ class Stream {
   // whose last run is longest ago makes room for the next. Without a limit they may take more.
   static constexpr std::uint64_t kHostBytes = std::uint64_t{8} << 20;
 
-  struct Counts {
-    std::uint64_t runs = 0;
-    std::uint64_t recordings = 0;  // runs that had to be recorded first
-  };
-  struct Seconds {
-    const char* name;  // of the shader, or "all"
-    double seconds;
-  };
-
   Stream(Device& device, const Pipelines& pipelines, const std::shared_ptr<MemoryMeter>& meter);
   ~Stream();
 
@@ -56,8 +47,8 @@ class Stream {
   // Takes timestamps from now on.
   void set_timing(Timing timing) { timing_ = timing; }
   // Times of the last list that was waited for; with Timing::whole one entry.
-  std::vector<Seconds> take_seconds();
-  const Counts& counts() const { return counts_; }
+  std::vector<MeasuredBackend::OperationTime> take_times();
+  const MeasuredBackend::Counts& counts() const { return counts_; }
 
  private:
   Recording& recording();
@@ -76,7 +67,7 @@ class Stream {
   std::list<Recording> recordings_;  // the most recently used first
   Recording* last_ = nullptr;
   bool broken_ = false;  // something that was gathered has not run
-  Counts counts_;
+  MeasuredBackend::Counts counts_;
 };
 
 }  // namespace edgedraft::vulkan
