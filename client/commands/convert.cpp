@@ -41,12 +41,6 @@ Result<void> check_drafting(const ConvertCommandOptions& o) {
     return usage_error(
         "--draft-vocab: give --corpus FILE, a text like those that the drafter will write");
   }
-  // The upper end is the model's to say.
-  if (*o.draft_vocab < 1 || *o.draft_vocab > kVocabularyCountMax) {
-    return usage_error(
-        "--draft-vocab " + std::to_string(*o.draft_vocab) +
-        ": give how many tokens to keep, at least 1 and at most the model's vocabulary");
-  }
   if (!o.bundle && o.type) {
     return usage_error(
         "--type: the bundle that --draft-vocab reduces keeps its types; leave it out");

@@ -42,9 +42,6 @@ Result<int> run_perplexity(const PerplexityOptions& options) {
   if (options.file.empty()) {
     return Error{Errc::usage, "which text? Give -f FILE (- reads standard input)"};
   }
-  if (options.threads < 0 || options.threads > 1024) {
-    return Error{Errc::usage, "--threads: give a number from 0 to 1024"};
-  }
   const auto file = GgufFile::open(options.model);
   if (!file) return file.error();
   const auto model = read_decoder(*file);

@@ -389,21 +389,16 @@ std::optional<UnescapedText> plain_text(std::string_view text) {
     return std::nullopt;
   }
   UnescapedText plain;
-  const auto append = [&plain](std::string_view form, std::size_t begin, std::size_t end) {
-    plain.text += form;
-    plain.begins.insert(plain.begins.end(), form.size(), static_cast<std::uint32_t>(begin));
-    plain.ends.insert(plain.ends.end(), form.size(), static_cast<std::uint32_t>(end));
-  };
   bool has_changed = false;
   for (std::size_t at = 0; at < text.size();) {
     const std::size_t size = utf8_front(text.substr(at)).byte_count;
     const std::string_view character = text.substr(at, size);
     if (size == 1) {
-      append(character, at, at + size);
+      plain.append(character, at, at + size);
     } else {
       const std::string form = plain_form(character);
       has_changed = has_changed || form != character;
-      append(form, at, at + size);
+      plain.append(form, at, at + size);
     }
     at += size;
   }

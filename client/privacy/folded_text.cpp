@@ -33,14 +33,7 @@ utf8proc_category_t category(char32_t character) {
 
 bool is_blank(char32_t character) {
   if (character < 0x80) return character <= 0x20;
-  switch (category(character)) {
-    case UTF8PROC_CATEGORY_ZS:
-    case UTF8PROC_CATEGORY_ZL:
-    case UTF8PROC_CATEGORY_ZP:
-      return true;
-    default:
-      return false;
-  }
+  return category(character) >= UTF8PROC_CATEGORY_ZS && category(character) <= UTF8PROC_CATEGORY_ZP;
 }
 
 bool is_zero_width(char32_t character) {
@@ -100,25 +93,13 @@ void append_plain(FoldedText& to, char32_t character, std::size_t begin, std::si
 }  // namespace
 
 bool is_letter_or_digit(char32_t character) {
-  if (character >= kForeignBytes) return false;
-  switch (utf8proc_category(static_cast<utf8proc_int32_t>(character))) {
-    case UTF8PROC_CATEGORY_LU:
-    case UTF8PROC_CATEGORY_LL:
-    case UTF8PROC_CATEGORY_LT:
-    case UTF8PROC_CATEGORY_LM:
-    case UTF8PROC_CATEGORY_LO:
-    case UTF8PROC_CATEGORY_ND:
-    case UTF8PROC_CATEGORY_NL:
-    case UTF8PROC_CATEGORY_NO:
-      return true;
-    default:
-      return false;
-  }
+  const utf8proc_category_t kind = category(character);
+  return (kind >= UTF8PROC_CATEGORY_LU && kind <= UTF8PROC_CATEGORY_LO) ||
+         (kind >= UTF8PROC_CATEGORY_ND && kind <= UTF8PROC_CATEGORY_NO);
 }
 
 bool is_decimal_digit(char32_t character) {
-  return character < kForeignBytes &&
-         utf8proc_category(static_cast<utf8proc_int32_t>(character)) == UTF8PROC_CATEGORY_ND;
+  return category(character) == UTF8PROC_CATEGORY_ND;
 }
 
 char32_t ascii_digit(char32_t digit) {

@@ -1,49 +1,24 @@
 #include "client/privacy/private_span.h"
 
+#include <cstddef>
+#include <utility>
+
 namespace edgedraft {
+namespace {
+
+// By PrivateType: as options name it, and in placeholders.
+constexpr std::pair<std::string_view, std::string_view> kNames[] = {
+    {"text", "TEXT"}, {"name", "NAME"}, {"mail", "MAIL"},    {"phone", "TELE"},
+    {"card", "CARD"}, {"iban", "IBAN"}, {"address", "ADDR"}, {"key", "CODE"}};
+
+}  // namespace
 
 std::string_view label_of(PrivateType type) {
-  switch (type) {
-    case PrivateType::text:
-      return "TEXT";
-    case PrivateType::name:
-      return "NAME";
-    case PrivateType::mail:
-      return "MAIL";
-    case PrivateType::phone:
-      return "TELE";
-    case PrivateType::card:
-      return "CARD";
-    case PrivateType::iban:
-      return "IBAN";
-    case PrivateType::address:
-      return "ADDR";
-    case PrivateType::key:
-      return "CODE";
-  }
-  return "TEXT";
+  return kNames[static_cast<std::size_t>(type)].second;
 }
 
 std::string_view to_string(PrivateType type) {
-  switch (type) {
-    case PrivateType::text:
-      return "text";
-    case PrivateType::name:
-      return "name";
-    case PrivateType::mail:
-      return "mail";
-    case PrivateType::phone:
-      return "phone";
-    case PrivateType::card:
-      return "card";
-    case PrivateType::iban:
-      return "iban";
-    case PrivateType::address:
-      return "address";
-    case PrivateType::key:
-      return "key";
-  }
-  return "text";
+  return kNames[static_cast<std::size_t>(type)].first;
 }
 
 bool is_grouped(PrivateType type) {

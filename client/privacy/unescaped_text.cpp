@@ -154,12 +154,6 @@ struct Reading {
 Reading read_escapes(std::string_view text, bool of_web) {
   Reading reading;
   if (text.find_first_of(of_web ? "\\&%" : "\\") == std::string_view::npos) return reading;
-  UnescapedText& result = reading.text;
-  const auto append = [&result](std::string_view bytes, std::size_t begin, std::size_t end) {
-    result.text += bytes;
-    result.begins.insert(result.begins.end(), bytes.size(), static_cast<std::uint32_t>(begin));
-    result.ends.insert(result.ends.end(), bytes.size(), static_cast<std::uint32_t>(end));
-  };
   for (std::size_t at = 0; at < text.size();) {
     std::optional<Escape> escape;
     if (text[at] == '\\') escape = read_escape(text.substr(at));
@@ -167,11 +161,11 @@ Reading read_escapes(std::string_view text, bool of_web) {
     if (of_web && text[at] == '%') escape = read_percent(text.substr(at));
     if (escape) {
       reading.of_web = reading.of_web || text[at] != '\\';
-      append(escape->meaning, at, at + escape->size);
+      reading.text.append(escape->meaning, at, at + escape->size);
       at += escape->size;
       reading.has_escapes = true;
     } else {
-      append(text.substr(at, 1), at, at + 1);
+      reading.text.append(text.substr(at, 1), at, at + 1);
       ++at;
     }
   }

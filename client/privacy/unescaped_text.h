@@ -18,6 +18,12 @@ struct UnescapedText {
   std::vector<std::uint32_t> begins;
   std::vector<std::uint32_t> ends;
 
+  // Adds bytes that bytes [begin, end) of the text as it is written stand for.
+  void append(std::string_view bytes, std::size_t begin, std::size_t end) {
+    text += bytes;
+    begins.insert(begins.end(), bytes.size(), static_cast<std::uint32_t>(begin));
+    ends.insert(ends.end(), bytes.size(), static_cast<std::uint32_t>(end));
+  }
   // The bytes, as they are written, that a span of `text` stands for. Requires  span not empty
   PrivateSpan as_written(const PrivateSpan& span) const {
     return {.begin = begins[span.begin], .end = ends[span.end - 1], .type = span.type};

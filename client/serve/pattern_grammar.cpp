@@ -260,35 +260,24 @@ class PatternParser {
     if (!take("\\")) return add(set, take_character());
     const char escape = peek();
     if (at_ < text_.size()) ++at_;
+    constexpr std::string_view kWritten = "tnrfv";
+    constexpr std::string_view kMeant = "\t\n\r\f\v";
+    if (const std::size_t known = kWritten.find(escape); known != std::string_view::npos) {
+      return add(set, static_cast<unsigned char>(kMeant[known]));
+    }
     switch (escape) {
       case 'd':
-        append(set, kDigits);
-        return false;
       case 'D':
-        append(set, complement(kDigits));
+        append(set, escape == 'd' ? kDigits : complement(kDigits));
         return false;
       case 'w':
-        append(set, kWordCharacters);
-        return false;
       case 'W':
-        append(set, complement(kWordCharacters));
+        append(set, escape == 'w' ? kWordCharacters : complement(kWordCharacters));
         return false;
       case 's':
-        append(set, kSpaces);
-        return false;
       case 'S':
-        append(set, complement(kSpaces));
+        append(set, escape == 's' ? kSpaces : complement(kSpaces));
         return false;
-      case 't':
-        return add(set, '\t');
-      case 'n':
-        return add(set, '\n');
-      case 'r':
-        return add(set, '\r');
-      case 'f':
-        return add(set, '\f');
-      case 'v':
-        return add(set, '\v');
       case 'x':
         return add(set, parse_hexadecimal(2));
       case 'u':

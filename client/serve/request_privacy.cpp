@@ -293,10 +293,6 @@ class Applying final : public Visitor {
   bool in_name_ = false;
 };
 
-void learn_all(Json& request, RequestMask& mask) {
-  Learning(mask).request(request);
-}
-
 // Whether a name holds private text.
 bool apply_all(Json& request, RequestMask& mask) {
   Applying applying(mask);
@@ -423,7 +419,7 @@ ApiResult<PrivateRequest> take_out_private(std::string_view body, PrivacyGuard& 
   if (json.contains("prompt")) spell_out_tokens(json["prompt"], tokenizer);
   VaultTransaction learned(guard.vault());
   RequestMask mask(guard, mode);
-  learn_all(json, mask);
+  Learning(mask).request(json);
   if (const auto checked = mask.check(); !checked) return api_error(checked.error());
   if (mode != PrivateMode::mask) {
     RequestMask prefix(mask, PrivateMode::prefix);

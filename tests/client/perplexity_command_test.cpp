@@ -75,9 +75,6 @@ TEST_F(PerplexityCommandTest, NamesTheOptionThatIsWrong) {
     expect_error(o, Errc::usage, "--window");
   }
   o = options_;
-  o.threads = -1;
-  expect_error(o, Errc::usage, "--threads");
-  o = options_;
   o.file = directory_.write("short.txt", "");
   expect_error(o, Errc::usage, "too short");
   o = options_;
