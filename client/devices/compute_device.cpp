@@ -8,7 +8,7 @@
 #include <tuple>
 #include <utility>
 
-#include "client/vulkan/vulkan_backend.h"
+#include "client/vulkan/measured_backend.h"
 #include "shared/base/fast_cores.h"
 #include "shared/program/options.h"
 #include "shared/runtime/planning_backend.h"
@@ -115,16 +115,18 @@ Result<std::unique_ptr<Backend>> make_backend(const ComputeDevice& device, std::
   if (!device.vulkan_index) {
     return make_cpu_backend({.threads = threads, .meter = std::move(meter)});
   }
-  return make_vulkan_backend({.device = *device.vulkan_index,
-                              .cache_directory = cache_directory(),
-                              .validate = false,
-                              .kv_type = device.kv_type,
-                              .meter = std::move(meter)});
+  auto backend = make_vulkan_backend({.device = *device.vulkan_index,
+                                      .cache_directory = cache_directory(),
+                                      .validate = false,
+                                      .kv_type = device.kv_type,
+                                      .meter = std::move(meter)});
+  if (!backend) return backend.error();
+  return std::unique_ptr<Backend>(*std::move(backend));
 }
 
 Result<std::unique_ptr<Backend>> plan_backend(const ComputeDevice& device, std::uint32_t threads) {
   if (!device.vulkan_index) return plan_cpu_backend({.threads = threads});
-  return plan_vulkan_backend(VulkanFeatures{.integer_dot = device.rounds_activations}, nullptr,
+  return plan_vulkan_backend(VulkanFeatures{.integer_dot = device.rounds_activations},
                              device.kv_type);
 }
 

@@ -318,15 +318,8 @@ Result<std::unique_ptr<MeasuredBackend>> open_backend(const Hooks& hooks,
 
 namespace edgedraft {
 
-Result<std::unique_ptr<MeasuredBackend>> make_measured_vulkan_backend(
-    const VulkanBackendOptions& options) {
+Result<std::unique_ptr<MeasuredBackend>> make_vulkan_backend(const VulkanBackendOptions& options) {
   return vulkan::open_backend({}, options);
-}
-
-Result<std::unique_ptr<Backend>> make_vulkan_backend(const VulkanBackendOptions& options) {
-  auto backend = vulkan::open_backend({}, options);
-  if (!backend) return backend.error();
-  return std::unique_ptr<Backend>(std::move(*backend));
 }
 
 }  // namespace edgedraft

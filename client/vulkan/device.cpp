@@ -155,19 +155,15 @@ void Device::start() {
   const VkCommandPoolCreateInfo pool{.sType = VK_STRUCTURE_TYPE_COMMAND_POOL_CREATE_INFO,
                                      .flags = VK_COMMAND_POOL_CREATE_RESET_COMMAND_BUFFER_BIT,
                                      .queueFamilyIndex = family_};
-  VkCommandPool made_pool = VK_NULL_HANDLE;
-  check(functions().CreateCommandPool(device_, &pool, nullptr, &made_pool), "make a command pool");
-  command_pool_ = {functions(), device_, made_pool};
+  command_pool_ = {functions(), device_, &Functions::CreateCommandPool, pool,
+                   "make a command pool"};
 
   const VkSemaphoreTypeCreateInfo timeline{.sType = VK_STRUCTURE_TYPE_SEMAPHORE_TYPE_CREATE_INFO,
                                            .semaphoreType = VK_SEMAPHORE_TYPE_TIMELINE,
                                            .initialValue = 0};
   const VkSemaphoreCreateInfo semaphore{.sType = VK_STRUCTURE_TYPE_SEMAPHORE_CREATE_INFO,
                                         .pNext = &timeline};
-  VkSemaphore made_semaphore = VK_NULL_HANDLE;
-  check(functions().CreateSemaphore(device_, &semaphore, nullptr, &made_semaphore),
-        "make a semaphore");
-  timeline_ = {functions(), device_, made_semaphore};
+  timeline_ = {functions(), device_, &Functions::CreateSemaphore, semaphore, "make a semaphore"};
 }
 
 Device::~Device() {

@@ -127,6 +127,13 @@ class Owned {
   Owned() = default;
   Owned(const Functions& functions, VkDevice device, Handle handle)
       : functions_(&functions), device_(device), handle_(handle) {}
+  // Has one made. Throws DeviceError: what was `tried`.
+  template <class Create, class Info>
+  Owned(const Functions& functions, VkDevice device, Create Functions::*create, const Info& info,
+        const char* tried)
+      : functions_(&functions), device_(device) {
+    check((functions.*create)(device, &info, nullptr, &handle_), tried);
+  }
   ~Owned() {
     if (handle_ != VK_NULL_HANDLE) (functions_->*Destroy)(device_, handle_, nullptr);
   }

@@ -39,8 +39,12 @@ class MeasuredBackend : public Backend {
   virtual double copy_bytes_per_second(std::uint64_t bytes) = 0;
 };
 
-// As make_vulkan_backend.
-Result<std::unique_ptr<MeasuredBackend>> make_measured_vulkan_backend(
-    const VulkanBackendOptions& options);
+// A Backend that computes on a Vulkan 1.2 device, `name()` "vulkan". It keeps copies of what it is
+// given to upload, and gathers operations until a call waits: read, top_k, argmax.
+//
+// Errors    unsupported: a build without Vulkan, no loader, no such device, one that cannot be
+//           used or lacks a feature that was asked for or that kv_type needs, no validation layer;
+//           io: the device refused to start. All name the remedy.
+Result<std::unique_ptr<MeasuredBackend>> make_vulkan_backend(const VulkanBackendOptions& options);
 
 }  // namespace edgedraft

@@ -44,9 +44,8 @@ Block::Block(Device& device, const std::shared_ptr<MemoryMeter>& meter, std::uin
                                 .size = bytes,
                                 .usage = kUsage,
                                 .sharingMode = VK_SHARING_MODE_EXCLUSIVE};
-  VkBuffer buffer = VK_NULL_HANDLE;
-  check(f.CreateBuffer(device.handle(), &info, nullptr, &buffer), "make a buffer");
-  buffer_ = {f, device.handle(), buffer};
+  buffer_ = {f, device.handle(), &Functions::CreateBuffer, info, "make a buffer"};
+  const VkBuffer buffer = buffer_.get();
 
   VkMemoryRequirements needs{};
   f.GetBufferMemoryRequirements(device.handle(), buffer, &needs);
@@ -79,10 +78,8 @@ void Block::take_memory(Device& device, std::uint64_t bytes, std::uint32_t type)
   const VkMemoryAllocateInfo allocate{.sType = VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_INFO,
                                       .allocationSize = bytes,
                                       .memoryTypeIndex = type};
-  VkDeviceMemory memory = VK_NULL_HANDLE;
-  check(device.functions().AllocateMemory(device.handle(), &allocate, nullptr, &memory),
-        "allocate memory");
-  memory_ = {device.functions(), device.handle(), memory};
+  memory_ = {device.functions(), device.handle(), &Functions::AllocateMemory, allocate,
+             "allocate memory"};
 }
 
 Allocation::~Allocation() {

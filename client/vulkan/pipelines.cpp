@@ -6,8 +6,12 @@
 namespace edgedraft::vulkan {
 namespace {
 
+using SetLayout = Owned<VkDescriptorSetLayout, &Functions::DestroyDescriptorSetLayout>;
+using Layout = Owned<VkPipelineLayout, &Functions::DestroyPipelineLayout>;
+using Cache = Owned<VkPipelineCache, &Functions::DestroyPipelineCache>;
+
 // A set for every dispatch of a command buffer.
-VkDescriptorSetLayout make_set_layout(Device& device) {
+SetLayout make_set_layout(Device& device) {
   std::array<VkDescriptorSetLayoutBinding, 1 + shaders::kBindingsMax> bindings{};
   for (std::uint32_t i = 0; i < bindings.size(); ++i) {
     bindings[i] = {.binding = i,
@@ -19,13 +23,11 @@ VkDescriptorSetLayout make_set_layout(Device& device) {
       .sType = VK_STRUCTURE_TYPE_DESCRIPTOR_SET_LAYOUT_CREATE_INFO,
       .bindingCount = static_cast<std::uint32_t>(bindings.size()),
       .pBindings = bindings.data()};
-  VkDescriptorSetLayout layout = VK_NULL_HANDLE;
-  check(device.functions().CreateDescriptorSetLayout(device.handle(), &info, nullptr, &layout),
-        "make a descriptor layout");
-  return layout;
+  return {device.functions(), device.handle(), &Functions::CreateDescriptorSetLayout, info,
+          "make a descriptor layout"};
 }
 
-VkPipelineLayout make_layout(Device& device, VkDescriptorSetLayout set) {
+Layout make_layout(Device& device, VkDescriptorSetLayout set) {
   const VkPushConstantRange push{
       .stageFlags = VK_SHADER_STAGE_COMPUTE_BIT, .offset = 0, .size = Pipelines::kPushBytesMax};
   const VkPipelineLayoutCreateInfo info{.sType = VK_STRUCTURE_TYPE_PIPELINE_LAYOUT_CREATE_INFO,
@@ -33,20 +35,16 @@ VkPipelineLayout make_layout(Device& device, VkDescriptorSetLayout set) {
                                         .pSetLayouts = &set,
                                         .pushConstantRangeCount = 1,
                                         .pPushConstantRanges = &push};
-  VkPipelineLayout layout = VK_NULL_HANDLE;
-  check(device.functions().CreatePipelineLayout(device.handle(), &info, nullptr, &layout),
-        "make a pipeline layout");
-  return layout;
+  return {device.functions(), device.handle(), &Functions::CreatePipelineLayout, info,
+          "make a pipeline layout"};
 }
 
-VkPipelineCache make_cache(Device& device, ByteView data) {
+Cache make_cache(Device& device, ByteView data) {
   const VkPipelineCacheCreateInfo info{.sType = VK_STRUCTURE_TYPE_PIPELINE_CACHE_CREATE_INFO,
                                        .initialDataSize = data.size(),
                                        .pInitialData = data.data()};
-  VkPipelineCache cache = VK_NULL_HANDLE;
-  check(device.functions().CreatePipelineCache(device.handle(), &info, nullptr, &cache),
-        "make a pipeline cache");
-  return cache;
+  return {device.functions(), device.handle(), &Functions::CreatePipelineCache, info,
+          "make a pipeline cache"};
 }
 
 }  // namespace
@@ -57,15 +55,14 @@ Pipelines::Pipelines(Device& device, const std::filesystem::path& cache_director
           (device.features().narrow_storage ? shaders::kNarrowStorage : 0) |
           (device.features().float16 ? shaders::kFloat16 : 0) |
           (device.features().subgroups ? shaders::kSubgroups : 0))) {
-  const Functions& f = device.functions();
-  set_layout_ = {f, device.handle(), make_set_layout(device)};
-  layout_ = {f, device.handle(), make_layout(device, set_layout_.get())};
+  set_layout_ = make_set_layout(device);
+  layout_ = make_layout(device, set_layout_.get());
   Bytes data;
   if (!cache_directory.empty()) {
     file_ = cache_directory / pipeline_cache_name(device.properties());
     data = read_pipeline_cache(file_, device.properties());
   }
-  cache_ = {f, device.handle(), make_cache(device, data)};
+  cache_ = make_cache(device, data);
 }
 
 Pipelines::~Pipelines() {
@@ -78,10 +75,8 @@ VkShaderModule Pipelines::module(shaders::Shader shader, const shaders::Build& b
     const VkShaderModuleCreateInfo info{.sType = VK_STRUCTURE_TYPE_SHADER_MODULE_CREATE_INFO,
                                         .codeSize = build.words.size_bytes(),
                                         .pCode = build.words.data()};
-    VkShaderModule made = VK_NULL_HANDLE;
-    check(device_.functions().CreateShaderModule(device_.handle(), &info, nullptr, &made),
-          "take a shader");
-    module = {device_.functions(), device_.handle(), made};
+    module = {device_.functions(), device_.handle(), &Functions::CreateShaderModule, info,
+              "take a shader"};
   }
   return module.get();
 }

@@ -102,13 +102,11 @@ std::vector<VkDescriptorSet> Recording::make_sets(const Pipelines& pipelines) {
                                         .maxSets = count,
                                         .poolSizeCount = 1,
                                         .pPoolSizes = &size};
-  VkDescriptorPool pool = VK_NULL_HANDLE;
-  check(f.CreateDescriptorPool(device_.handle(), &info, nullptr, &pool), "make descriptors");
-  sets_ = {f, device_.handle(), pool};
+  sets_ = {f, device_.handle(), &Functions::CreateDescriptorPool, info, "make descriptors"};
   const std::vector<VkDescriptorSetLayout> layouts(count, pipelines.set_layout());
   const VkDescriptorSetAllocateInfo allocate{
       .sType = VK_STRUCTURE_TYPE_DESCRIPTOR_SET_ALLOCATE_INFO,
-      .descriptorPool = pool,
+      .descriptorPool = sets_.get(),
       .descriptorSetCount = count,
       .pSetLayouts = layouts.data()};
   std::vector<VkDescriptorSet> sets(count);
@@ -152,9 +150,7 @@ void Recording::record(const Pipelines& pipelines) {
     const VkQueryPoolCreateInfo info{.sType = VK_STRUCTURE_TYPE_QUERY_POOL_CREATE_INFO,
                                      .queryType = VK_QUERY_TYPE_TIMESTAMP,
                                      .queryCount = stamp_count_};
-    VkQueryPool pool = VK_NULL_HANDLE;
-    check(f.CreateQueryPool(device_.handle(), &info, nullptr, &pool), "make timestamps");
-    stamps_ = {f, device_.handle(), pool};
+    stamps_ = {f, device_.handle(), &Functions::CreateQueryPool, info, "make timestamps"};
   }
   const VkCommandBufferBeginInfo begin{.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO};
   check(f.BeginCommandBuffer(buffer_, &begin), "record commands");
@@ -232,8 +228,8 @@ bool Recording::is_of(std::span<const Command> commands, std::uint64_t call_byte
          std::memcmp(commands.data(), commands_.data(), commands.size_bytes()) == 0;
 }
 
-bool Recording::uses(const Block& block) const {
-  return std::any_of(commands_.begin(), commands_.end(), [&](const Command& c) {
+bool uses(std::span<const Command> commands, const Block& block) {
+  return std::any_of(commands.begin(), commands.end(), [&](const Command& c) {
     return std::any_of(c.slices.begin(), c.slices.end(),
                        [&](const Slice& s) { return s.block == &block; });
   });

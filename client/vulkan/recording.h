@@ -44,6 +44,9 @@ struct Command {
 };
 static_assert(std::has_unique_object_representations_v<Command>);
 
+// Whether one of them reads or writes the block.
+bool uses(std::span<const Command> commands, const Block& block);
+
 // Where timestamps are taken: before the first and behind the last command, or around every one.
 using Timing = MeasuredBackend::Timing;
 
@@ -65,7 +68,6 @@ class Recording {
   // Whether these are its commands.
   bool is_of(std::span<const Command> commands, std::uint64_t call_bytes,
              std::uint64_t result_bytes, Timing timing) const;
-  bool uses(const Block& block) const;
   // When its last run ends.
   std::uint64_t last_run() const { return last_run_; }
   // Valid once the last run has ended, until the next.

@@ -133,17 +133,13 @@ std::span<const std::byte> Stream::finish() {
 
 void Stream::forget(const Block& block) noexcept {
   try {
-    const bool is_used = std::any_of(commands_.begin(), commands_.end(), [&](const Command& c) {
-      return std::any_of(c.slices.begin(), c.slices.end(),
-                         [&](const Slice& s) { return s.block == &block; });
-    });
-    if (is_used) flush();
+    if (uses(commands_, block)) flush();
   } catch (...) {
     // The next call that waits throws.
   }
   device_.wait_idle();
   recordings_.remove_if([&](const Recording& r) {
-    if (!r.uses(block)) return false;
+    if (!uses(r.commands(), block)) return false;
     if (last_ == &r) last_ = nullptr;
     return true;
   });

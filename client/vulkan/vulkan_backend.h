@@ -62,21 +62,12 @@ struct VulkanBackendOptions {
   std::shared_ptr<MemoryMeter> meter = nullptr;
 };
 
-// A Backend that computes on a Vulkan 1.2 device, `name()` "vulkan". It keeps copies of what it is
-// given to upload, and gathers operations until a call waits: read, top_k, argmax.
-//
-// Errors    unsupported: a build without Vulkan, no loader, no such device, one that cannot be
-//           used or lacks a feature that was asked for or that kv_type needs, no validation layer;
-//           io: the device refused to start. All name the remedy.
-Result<std::unique_ptr<Backend>> make_vulkan_backend(const VulkanBackendOptions& options);
-
-// A backend without memory (shared/runtime/planning_backend.h) that tells `meter` what the device's
+// A backend without memory (shared/runtime/planning_backend.h) whose meter tells what the device's
 // would hold within a limit; without one it takes memory in pieces of 64 MiB, of which up to a
 // quarter may stay unused. What the driver takes for itself is not known.
 //
 // Errors    unsupported: a build without Vulkan
 Result<std::unique_ptr<Backend>> plan_vulkan_backend(const VulkanFeatures& used,
-                                                     std::shared_ptr<MemoryMeter> meter = nullptr,
                                                      DType kv_type = DType::f32);
 
 }  // namespace edgedraft

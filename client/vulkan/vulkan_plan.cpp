@@ -12,11 +12,11 @@ namespace {
 
 class VulkanPlan final : public PlanningBackend {
  public:
-  VulkanPlan(const VulkanFeatures& used, std::shared_ptr<MemoryMeter> meter, DType kv_type)
-      : PlanningBackend(std::move(meter)),
+  VulkanPlan(const VulkanFeatures& used, DType kv_type)
+      : PlanningBackend(nullptr),
         rounds_(used.integer_dot),
         kv_type_(kv_type),
-        host_(this->meter(), vulkan::Transfers::kHostBytes + vulkan::Stream::kHostBytes) {}
+        host_(meter(), vulkan::Transfers::kHostBytes + vulkan::Stream::kHostBytes) {}
 
   DType drafter_cache_type() const override { return kv_type_; }
 
@@ -57,10 +57,8 @@ class VulkanPlan final : public PlanningBackend {
 
 }  // namespace
 
-Result<std::unique_ptr<Backend>> plan_vulkan_backend(const VulkanFeatures& used,
-                                                     std::shared_ptr<MemoryMeter> meter,
-                                                     DType kv_type) {
-  return std::unique_ptr<Backend>(std::make_unique<VulkanPlan>(used, std::move(meter), kv_type));
+Result<std::unique_ptr<Backend>> plan_vulkan_backend(const VulkanFeatures& used, DType kv_type) {
+  return std::unique_ptr<Backend>(std::make_unique<VulkanPlan>(used, kv_type));
 }
 
 }  // namespace edgedraft

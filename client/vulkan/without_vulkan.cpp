@@ -1,5 +1,4 @@
 #include "client/vulkan/measured_backend.h"
-#include "client/vulkan/vulkan_backend.h"
 
 // The backend of builds without Vulkan's headers or glslc.
 namespace edgedraft {
@@ -17,16 +16,11 @@ std::vector<VulkanDevice> list_vulkan_devices() {
   return {};
 }
 
-Result<std::unique_ptr<Backend>> make_vulkan_backend(const VulkanBackendOptions&) {
+Result<std::unique_ptr<MeasuredBackend>> make_vulkan_backend(const VulkanBackendOptions&) {
   return no_vulkan();
 }
 
-Result<std::unique_ptr<Backend>> plan_vulkan_backend(const VulkanFeatures&,
-                                                     std::shared_ptr<MemoryMeter>, DType) {
-  return no_vulkan();
-}
-
-Result<std::unique_ptr<MeasuredBackend>> make_measured_vulkan_backend(const VulkanBackendOptions&) {
+Result<std::unique_ptr<Backend>> plan_vulkan_backend(const VulkanFeatures&, DType) {
   return no_vulkan();
 }
 

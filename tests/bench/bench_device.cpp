@@ -57,7 +57,7 @@ Result<std::unique_ptr<MeasuredBackend>> open_vulkan_device(const std::string& d
     if (!parsed) return parsed.error();
     options.features = *parsed;
   }
-  return make_measured_vulkan_backend(options);
+  return make_vulkan_backend(options);
 }
 
 Result<std::unique_ptr<Backend>> open_drafter_device(const std::string& device,

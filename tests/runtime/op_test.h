@@ -72,10 +72,10 @@ inline std::unique_ptr<Backend> open_vulkan(const std::optional<VulkanFeatures>&
   for (const VulkanDevice& device : usable_vulkan_devices()) {
     if (features && !has_features(device, *features)) continue;
     VulkanBackendOptions options{.device = device.index, .validate = true, .features = features};
-    auto backend = make_measured_vulkan_backend(options);
+    auto backend = make_vulkan_backend(options);
     if (!backend && lacks_validation_layer(backend.error())) {
       options.validate = false;
-      backend = make_measured_vulkan_backend(options);
+      backend = make_vulkan_backend(options);
     }
     if (!backend) throw std::runtime_error(backend.error().message);
     return std::move(*backend);

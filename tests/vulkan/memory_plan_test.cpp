@@ -24,7 +24,7 @@ void expect_plan_is_kept(DType kv_type) {
     const auto model = drafter_kind_of(file).value()->read(file).value();
     const std::uint32_t positions = model->facts().context_count;
     const auto unlimited = open_with({}).value();
-    const auto plan = plan_vulkan_backend(unlimited->features(), nullptr, kv_type).value();
+    const auto plan = plan_vulkan_backend(unlimited->features(), kv_type).value();
     const std::uint64_t needed = memory_need(*model, *plan, positions, kDefaultShape).total(2);
 
     const auto meter = std::make_shared<MemoryMeter>(needed);
