@@ -13,12 +13,6 @@ FallbackDrafter::FallbackDrafter(Options options) : options_(std::move(options))
   }
 }
 
-std::uint64_t FallbackDrafter::kept_bytes() const {
-  std::uint64_t bytes = 0;
-  for (const Stretch& stretch : stretches_) bytes += stretch.rows.size() * sizeof(float);
-  return bytes;
-}
-
 std::uint64_t FallbackDrafter::kept_bytes_max(std::uint32_t activation_cols,
                                               std::uint32_t positions_max) {
   const std::uint64_t stretches = (std::uint64_t{positions_max} + kStretchRows - 1) / kStretchRows;

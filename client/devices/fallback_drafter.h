@@ -38,8 +38,7 @@ class FallbackDrafter final : public Drafter {
   };
   explicit FallbackDrafter(Options options);
 
-  // Activations that are kept to build the second drafter from, and the most that they may be.
-  std::uint64_t kept_bytes() const;
+  // The most bytes of activations that are kept to build the second drafter from.
   static std::uint64_t kept_bytes_max(std::uint32_t activation_cols, std::uint32_t positions_max);
 
   std::uint32_t token_count() const override { return drafter().token_count(); }

@@ -29,14 +29,6 @@ bool is_positive(double number) {
 }  // namespace
 
 TimingCache::TimingCache(std::filesystem::path file) : file_(std::move(file)) {
-  read();
-}
-
-std::filesystem::path TimingCache::default_file() {
-  return place_in(cache_directory(), "devices.json");
-}
-
-void TimingCache::read() {
   const auto stored = read_cache_file(file_);
   if (!stored) return;
   try {
@@ -61,6 +53,10 @@ void TimingCache::read() {
   }
 }
 
+std::filesystem::path TimingCache::default_file() {
+  return place_in(cache_directory(), "devices.json");
+}
+
 std::optional<StepTiming> TimingCache::find(const TimingKey& key) const {
   for (const Entry& entry : entries_) {
     if (entry.key == key) return entry.timing;
@@ -72,10 +68,6 @@ Result<void> TimingCache::put(const TimingKey& key, const StepTiming& timing) {
   std::erase_if(entries_, [&](const Entry& entry) { return entry.key == key; });
   if (entries_.size() == kEntriesMax) entries_.erase(entries_.begin());
   entries_.push_back({.key = key, .timing = timing});
-  return write();
-}
-
-Result<void> TimingCache::write() const {
   json measured = json::array();
   for (const Entry& entry : entries_) measured.push_back(to_json(entry.key, entry.timing));
   return write_cache_file(file_, {{"measured", measured}});

@@ -42,8 +42,6 @@ class TimingCache {
     TimingKey key;
     StepTiming timing;
   };
-  void read();
-  Result<void> write() const;
 
   std::filesystem::path file_;
   std::vector<Entry> entries_;  // oldest first

@@ -174,12 +174,14 @@ class FallbackDrafterTest : public ::testing::Test {
   FallbackDrafter fresh() {
     return FallbackDrafter({.first = maker(first_),
                             .second = maker(second_),
-                            .on_failure = [this](const auto& why) { failures_.push_back(why); }});
+                            .on_failure = [this](const auto& why) { failures_.push_back(why); },
+                            .meter = meter_});
   }
 
   Recorder::State first_;
   Recorder::State second_;
   std::vector<std::string> failures_;
+  std::shared_ptr<MemoryMeter> meter_ = std::make_shared<MemoryMeter>();
 };
 
 TEST_F(FallbackDrafterTest, TheSecondDrafterIsGivenAllThatTheFirstHad) {
@@ -281,7 +283,6 @@ TEST(SharedDraftersTest, WhereNoDeviceDraftsEveryConversationIsTold) {
 TEST_F(FallbackDrafterTest, KeepsNoMoreThanTheContextHolds) {
   constexpr std::uint32_t kContext = 50;
   FallbackDrafter drafter = fresh();
-  std::uint64_t most = 0;
   for (int turn = 0; turn < 200; ++turn) {
     drafter.truncate(0);
     drafter.append(Tokens(kContext, 7));
@@ -289,14 +290,13 @@ TEST_F(FallbackDrafterTest, KeepsNoMoreThanTheContextHolds) {
     drafter.add_activations(0, std::vector<float>(2 * 10));
     drafter.drop_activations(kContext / 2);
     drafter.add_activations(kContext / 2, std::vector<float>(kContext));
-    most = std::max(most, drafter.kept_bytes());
   }
-  EXPECT_EQ(most, FallbackDrafter::kept_bytes_max(2, kContext));
+  EXPECT_EQ(meter_->peak(), FallbackDrafter::kept_bytes_max(2, kContext));
   first_.lost = true;
   drafter.draft({});
   drafter.append(Tokens{1});
   drafter.add_activations(kContext, std::vector<float>{1, 2});
-  EXPECT_EQ(drafter.kept_bytes(), 0u);
+  EXPECT_EQ(meter_->held(), 0u);
 }
 
 }  // namespace
