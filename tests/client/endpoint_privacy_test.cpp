@@ -24,17 +24,13 @@ using testing::chat_of;
 using testing::HttpResult;
 using testing::kStory;
 using testing::LocalServerTest;
+using testing::raw_chat;
 
 class PrivacyTest : public LocalServerTest {
  protected:
   // Everything that was sent for it by a program that has just started, but for Hellos.
   Bytes sent_for(const json& body, bool drafts = true, const Setting& setting = {}) {
     return sent_by([&] { answer_ = chat(body)["choices"][0]; }, drafts, setting);
-  }
-  // With a drafter that answers alone.
-  void start_alone() {
-    api_.reset();
-    start({.writes_alone = true});
   }
   Bytes sent_by(const std::function<void()>& ask, bool drafts, Setting setting = {}) {
     api_.reset();
@@ -67,8 +63,7 @@ class PrivacyTest : public LocalServerTest {
     const std::string body = chat_of("Tell me a story about a dog and a <private>ball</private>.",
                                      {{"private", "local"}, {"stream", true}, {"max_tokens", 900}})
                                  .dump();
-    peer.write("POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nX-Conversation-Id: " + id +
-               "\r\nContent-Length: " + std::to_string(body.size()) + "\r\n\r\n" + body);
+    peer.write(raw_chat(body, "X-Conversation-Id: " + id + "\r\n"));
     std::string told;
     for (std::string raw; told.size() < 60;) {
       const Bytes more = peer.read_some();
@@ -180,12 +175,10 @@ TEST_F(PrivacyTest, AReaderThatTakesNothingStopsNothing) {
         {"max_tokens", 100},
         {"seed", 1},
         {"stream", true}};
-    const std::string text = body.dump();
     const Bytes sent = sent_by(
         [&] {
           RawPeer peer(api_->port());
-          peer.write("POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: " +
-                     std::to_string(text.size()) + "\r\n\r\n" + text);
+          peer.write(raw_chat(body.dump()));
           const Instant deadline = Clock::now() + 30s;
           const auto is_over = [&] { return metric("answers_total") >= 8.0; };
           while (!is_over() && Clock::now() < deadline) std::this_thread::sleep_for(5ms);
@@ -282,61 +275,6 @@ TEST_F(PrivacyTest, NoFieldIsForgotten) {
   EXPECT_GE(looked_at, std::size(masked)) << "each is asked of the server";
 }
 
-// As phones, editors, web servers and PDF write values, numbers and marks.
-TEST_F(PrivacyTest, NoSpellingOfPrivateTextLeaves) {
-  api_.reset();
-  start({.writes_alone = true,
-         .privacy = {.detects = {PrivateType::mail, PrivateType::phone, PrivateType::card}}});
-  chat(
-      chat_of("<private>Annabel O'Quist</private>, <private>Łódź</private>.", {{"max_tokens", 1}}));
-  const std::uint64_t before = last_sent();
-  for (const char* const text :
-       {"Annabel O’Quist, LODZ", "Annabel\u00A0OʼQuist, Lodz",
-        "Anna-\nbel O&rsquo;Quist, &Lstrok;&oacute;dz", "Annabel%20O%27Quist",
-        "<private >Annabel Quist</private >", "[private]Annabel Quist[/private]",
-        "&lt;private&gt;Annabel Quist&lt;/private&gt;",
-        "\\u003cprivate\\u003eAnnabel Quist\\u003c/private\\u003e", "annabel\u200Bquist@lee.org",
-        "annabelquist%40lee.org", "4111\u00A01111\u00A01111\u00A01111", "+49–170–1234567"}) {
-    for (const char* const mode : {"mask", "local", "prefix"}) {
-      chat(chat_of(text, {{"private", mode}, {"max_tokens", 1}}));
-    }
-  }
-  std::size_t looked_at = 0;
-  for (const UplinkRecord::Message& message : uplink_.since(before)) {
-    const json told = to_json(message, bundle_.tokenizer());
-    if (told["kind"] == "hello") continue;
-    ++looked_at;
-    const std::string shown = told.value("text", "");
-    for (const char* const part : {"nna", "uist", "LODZ", "Lodz", "1111", "4567", "rivate"}) {
-      EXPECT_EQ(shown.find(part), std::string::npos) << shown;
-    }
-  }
-  EXPECT_GE(looked_at, 12u);
-}
-
-// Numbers of arguments and schemas are values like others.
-TEST_F(PrivacyTest, ANumberIsFoundWithoutItsQuotationMarks) {
-  sent_for(chat_of("My account is <private>48213977</private>.", {{"max_tokens", 5}}));
-  const std::uint64_t before = last_sent();
-  json body = chat_of("Go on.", {{"max_tokens", 5}});
-  body["messages"].push_back(
-      {{"role", "assistant"},
-       {"tool_calls",
-        {{{"id", "a"},
-          {"type", "function"},
-          {"function", {{"name", "f"}, {"arguments", R"({"account": 48213977})"}}}}}}});
-  body["messages"].push_back({{"role", "tool"}, {"tool_call_id", "a"}, {"content", "done"}});
-  const json schema = {{"type", "object"}, {"properties", {{"a", {{"const", 48213977}}}}}};
-  body["response_format"] = {{"type", "json_schema"}, {"json_schema", {{"schema", schema}}}};
-  chat(body);
-  std::string sent;
-  for (const UplinkRecord::Message& message : uplink_.since(before)) {
-    sent += to_json(message, bundle_.tokenizer()).dump();
-  }
-  EXPECT_FALSE(sent.empty());
-  EXPECT_EQ(sent.find("48213977"), std::string::npos) << sent;
-}
-
 // It cannot be masked, and would stand before the first placeholder.
 TEST_F(PrivacyTest, UnderPrefixAPrivateNameKeepsAllHere) {
   sent_for(chat_of("I am <private>Annabel Quist</private>.", {{"max_tokens", 5}}), true,
@@ -356,33 +294,6 @@ TEST_F(PrivacyTest, UnderPrefixAPrivateNameKeepsAllHere) {
     // The end of the answer before may leave late.
     const json kind = to_json(message, bundle_.tokenizer())["kind"];
     EXPECT_TRUE(kind == "hello" || kind == "cancel") << kind;
-  }
-}
-
-// Whatever they are called and however numbers are written, arguments of calls are masked.
-TEST_F(PrivacyTest, NothingPrivateOfArgumentsLeaves) {
-  sent_for(chat_of("I am <private>Annabel Quist</private>, and pay <private>1234.50</private>.",
-                   {{"max_tokens", 5}}));
-  const std::uint64_t before = last_sent();
-  for (const char* const arguments :
-       {R"({"name": "Annabel Quist", "amount": 1234.50})", R"({"name": "zoe@lee.org"})",
-        R"({"Annabel Quist": "zoe@lee.org", "amount": 1234.50, "amount": 1})"}) {
-    json body = chat_of("Go on.", {{"max_tokens", 5}});
-    body["messages"].push_back({{"role", "assistant"},
-                                {"tool_calls",
-                                 {{{"id", "a"},
-                                   {"type", "function"},
-                                   {"function", {{"name", "f"}, {"arguments", arguments}}}}}}});
-    body["messages"].push_back({{"role", "tool"}, {"tool_call_id", "a"}, {"content", "done"}});
-    chat(body);
-  }
-  std::string sent;
-  for (const UplinkRecord::Message& message : uplink_.since(before)) {
-    sent += to_json(message, bundle_.tokenizer()).value("text", "");
-  }
-  EXPECT_NE(sent.find("[TEXT_001]"), std::string::npos) << sent;
-  for (const char* const word : {"nnabel", "uist", "zoe", "1234.5"}) {
-    EXPECT_EQ(sent.find(word), std::string::npos) << sent;
   }
 }
 
@@ -470,7 +381,7 @@ TEST_F(PrivacyTest, ALinkThatAnAnswerGoesOnWithHoldsNoValue) {
 // Which of its connections a conversation gets is decided by nothing private, or the server could
 // tell whether that repeats what was said on another.
 TEST_F(PrivacyTest, PrivateTextTakesNoOtherConversationsPlace) {
-  start_alone();
+  start({.writes_alone = true});
   json history = chat_of(kStory, {{"max_tokens", 8}});
   history["messages"].push_back(chat(history)["choices"][0]["message"]);
   for (const char* const mode : {"local", "prefix"}) {
@@ -518,7 +429,7 @@ TEST_F(PrivacyTest, UnderLocalAnAnswerStaysWithItsQuestion) {
 
 // Its reader has seen it, and may quote it.
 TEST_F(PrivacyTest, UnderLocalAStoppedAnswerStaysToo) {
-  start_alone();
+  start({.writes_alone = true});
   const std::string id(32, 's');
   RawPeer peer(api_->port());
   const std::string told = begun_here(peer, id);
@@ -531,7 +442,7 @@ TEST_F(PrivacyTest, UnderLocalAStoppedAnswerStaysToo) {
 
 // The same before it has ended.
 TEST_F(PrivacyTest, UnderLocalAnAnswerStaysWhileItIsWritten) {
-  start_alone();
+  start({.writes_alone = true});
   RawPeer peer(api_->port());
   const std::string told = begun_here(peer, std::string(32, 's'));
   const json question =
@@ -542,7 +453,6 @@ TEST_F(PrivacyTest, UnderLocalAnAnswerStaysWhileItIsWritten) {
 }
 
 TEST_F(PrivacyTest, WhatNobodyMarkedMayBeRefused) {
-  api_.reset();
   start({.privacy = {.detects = {PrivateType::mail}, .refuses_detected = true}});
   const HttpResult refused = post("/v1/chat/completions", chat_of("Write to zoe@lee.org."));
   EXPECT_EQ(refused.status, 400u);

@@ -125,7 +125,6 @@ TEST_F(LocalPagesTest, ThePageIsBoundToItsOriginAndKeepsItsConversations) {
   EXPECT_EQ(put(turn_of("I am ann.")), 200u);
   EXPECT_EQ(is_private(), true) << "marked once, and not by the page";
   for (const PrivateMode own : {PrivateMode::mask, PrivateMode::off}) {
-    api_.reset();
     start({.privacy = {.mode = own, .detects = {PrivateType::mail}, .names = {"Annabel Quist"}}});
     for (const auto& [mode, found] : {std::pair("", own == PrivateMode::mask),
                                       {"mask", true},
@@ -138,14 +137,12 @@ TEST_F(LocalPagesTest, ThePageIsBoundToItsOriginAndKeepsItsConversations) {
     }
   }
 
-  api_.reset();
   start({.page = false});
   EXPECT_EQ(ask(api_->port(), {.path = "/"}).status, 404u);
   EXPECT_EQ(ask(api_->port(), {.path = "/v1/edgedraft/conversations"}).status, 404u);
 }
 
 TEST_F(LocalPagesTest, ConversationsArePrivateByTheirTextsAndNotByThePagesOwnNames) {
-  api_.reset();
   start({.privacy = {.detects = {PrivateType::key, PrivateType::card}}});
   const auto is_private = [&](const json& document) {
     const std::string path = "/v1/edgedraft/conversation?id=5f0c2f7e-8a64-4b61-9d3e-0d9a4f2d9b11";
@@ -226,7 +223,6 @@ TEST_F(LocalPagesTest, WrongRequestsAreRefusedInOpenAIsShape) {
 }
 
 TEST_F(LocalPagesTest, WhatFailsHereEndsItsAnswerAndNoOther) {
-  api_.reset();
   start({.conversations = 1, .outcomes_fail = true});
   json body = chat_of(kStory, {{"max_tokens", 10}});
   const HttpResult whole = post("/v1/chat/completions", body);
@@ -245,7 +241,6 @@ TEST_F(LocalPagesTest, WhatFailsHereEndsItsAnswerAndNoOther) {
 }
 
 TEST_F(LocalPagesTest, EveryPageButHealthWantsTheKey) {
-  api_.reset();
   start({.key = "secret"});
   for (const char* path : {"/v1/models", "/v1/models/test", "/metrics", "/props",
                            "/v1/stream?conv_id=x", "/nothing"}) {

@@ -27,6 +27,23 @@ inline json chat_of(const std::string& text, json fields = json::object()) {
   return fields;
 }
 
+// A chat's request as it is written to a connection.
+inline std::string raw_chat(const std::string& body, const std::string& headers = {}) {
+  return "POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\n" + headers +
+         "Content-Length: " + std::to_string(body.size()) + "\r\n\r\n" + body;
+}
+
+// The text of a chat's stream, of one choice.
+inline std::string streamed_text(const HttpResult& stream) {
+  std::string text;
+  for (const std::string& data : event_data(stream.body)) {
+    if (data == "[DONE]") break;
+    const json delta = json::parse(data)["choices"][0]["delta"];
+    if (delta.contains("content")) text += delta["content"];
+  }
+  return text;
+}
+
 class LocalServerTest : public ::testing::Test {
  protected:
   struct Setting {
@@ -43,7 +60,9 @@ class LocalServerTest : public ::testing::Test {
     bool outcomes_fail = false;  // what is told of them throws
   };
 
+  // Anew, if there is one.
   void start(const Setting& setting) {
+    api_.reset();
     server_ = LoopbackServer::start({.model = EDGEDRAFT_MODELS "/target.gguf",
                                      .bundles = {EDGEDRAFT_MODELS "/moa-tli1.gguf"},
                                      .sessions_max = 80,

@@ -27,6 +27,8 @@ using testing::event_data;
 using testing::HttpResult;
 using testing::kStory;
 using testing::LocalServerTest;
+using testing::raw_chat;
+using testing::streamed_text;
 
 TEST_F(LocalServerTest, EndsTheOldestStreamsWithoutReadersWhenOthersBegin) {
   start({.conversations = 16, .pass_pace = std::chrono::milliseconds(500)});
@@ -131,7 +133,6 @@ TEST_F(LocalServerTest, DraftedAnswersAreThoseOfPlainDecoding) {
                                     chat_of(kStory, {{"n", 3}, {"temperature", 1.2}, {"seed", 3}})};
   std::vector<json> drafted;
   for (const json& body : bodies) drafted.push_back(chat(body)["choices"]);
-  api_.reset();
   start({.plain = true});
   for (std::size_t i = 0; i < bodies.size(); ++i) {
     const json plain = chat(bodies[i])["choices"];
@@ -167,13 +168,7 @@ TEST_F(LocalServerTest, StopStringsEndAnAnswerInEveryForm) {
   EXPECT_EQ(cut["finish_reason"], "stop");
   const HttpResult stream =
       post("/v1/chat/completions", chat_of(kStory, {{"stop", {"qqq", stop}}, {"stream", true}}));
-  std::string content;
-  for (const std::string& data : event_data(stream.body)) {
-    if (data == "[DONE]") break;
-    const json delta = json::parse(data)["choices"][0]["delta"];
-    if (delta.contains("content")) content += delta["content"];
-  }
-  EXPECT_EQ(content, before);
+  EXPECT_EQ(streamed_text(stream), before);
 }
 
 // It may be one that the target would not have written.
@@ -204,7 +199,6 @@ TEST_F(LocalServerTest, AHistoryContinuesItsConversation) {
   EXPECT_GE(cached + 1, known) << "but for the end token, perhaps";
   EXPECT_EQ(second["timings"]["cache_n"], cached);
   // What stands there is answered as if it had been sent whole.
-  api_.reset();
   start({.plain = true});
   EXPECT_EQ(chat(body)["choices"][0]["message"], second["choices"][0]["message"]);
 }
@@ -230,7 +224,6 @@ TEST_F(LocalServerTest, ConstrainedAnswersAreThoseOfPlainDecoding) {
   bodies.push_back(chat_of(kStory, {{"response_format", {{"type", "json_object"}}}}));
   std::vector<json> drafted;
   for (const json& body : bodies) drafted.push_back(chat(body)["choices"][0]);
-  api_.reset();
   start({.plain = true});
   for (std::size_t i = 0; i < bodies.size(); ++i) {
     const json plain = chat(bodies[i])["choices"][0];
@@ -250,7 +243,6 @@ TEST_F(LocalServerTest, ConstrainedAnswersAreThoseOfPlainDecoding) {
 TEST_F(LocalServerTest, AChatBeginsAsTheModelWantsItWhateverTheTemplateWrites) {
   const auto prompt_tokens = [&](const std::string& begin) {
     chat_ = ChatTemplate::parse(begin + "<|user|>\n{{ messages[0].content }}<|end|>\n").value();
-    api_.reset();
     start({});
     json counts;
     for (const char* mode : {"mask", "prefix", "local"}) {
@@ -269,7 +261,6 @@ TEST_F(LocalServerTest, ConstrainedAnswersAreNoThoughts) {
               "{% for message in messages %}<|user|>\n{{ message.content }}<|end|>\n{% endfor %}"
               "<|assistant|>\n<think>\n")
               .value();
-  api_.reset();
   start({});
   const json message = chat(
       chat_of(kStory, {{"grammar", R"(root ::= "{\"a\": " [0-9] "}")"}}))["choices"][0]["message"];
@@ -285,7 +276,6 @@ TEST_F(LocalServerTest, AChatOfWhichTheTemplateMakesNothingIsRefused) {
           "{% for message in messages %}{% if not loop.first %}{{ bos_token + message.content }}"
           "{% endif %}{% endfor %}")
           .value();
-  api_.reset();
   start({});
   const json open = {{"role", "system"}, {"content", "Be brief."}};
   const json secret = {{"role", "system"}, {"content", "I am <private>Ann</private>."}};
@@ -396,7 +386,6 @@ TEST_F(LocalServerTest, ADrafterThatNeedsTheTargetSaysWhatToGiveInstead) {
 }
 
 TEST_F(LocalServerTest, WhatTheDeviceWroteIsToldApartByAnyClient) {
-  api_.reset();
   start({.writes_alone = true});
   const auto fingerprint = [](const json& answer) {
     return answer["system_fingerprint"].get<std::string>();
@@ -455,7 +444,6 @@ TEST_F(LocalServerTest, WordsOfASchemaThatAreNotEnforcedAreListedInAHeader) {
 }
 
 TEST_F(LocalServerTest, TheDeviceAnswersByItselfIfItIsAskedTo) {
-  api_.reset();
   start({.writes_alone = true});
   const json alone = chat(chat_of(kStory, {{"route", "device"}, {"max_tokens", 30}}))["choices"][0];
   EXPECT_EQ(alone["x_edgedraft"]["offline_tokens"], alone["x_edgedraft"]["tokens"]);
@@ -507,7 +495,6 @@ TEST_F(LocalServerTest, LogProbabilitiesComeWithTheTokensTheyAreOf) {
   EXPECT_EQ(text_choice["logprobs"]["text_offset"][1],
             text_choice["logprobs"]["tokens"][0].get<std::string>().size());
 
-  api_.reset();
   start({.plain = true});
   body["stream"] = false;
   EXPECT_EQ(chat(body)["choices"][0]["logprobs"], whole["logprobs"]);
@@ -534,7 +521,6 @@ TEST_F(LocalServerTest, TextsAreContinuedFromTextsOrTokens) {
 
 // Each of 64 at once says what it says alone.
 TEST_F(LocalServerTest, ManyConversationsAtOnceAreEachAsIfAlone) {
-  api_.reset();
   start({.conversations = 64, .line = 64});
   constexpr int kCount = 64;
   const auto body = [](int i) {
@@ -554,7 +540,6 @@ TEST_F(LocalServerTest, ManyConversationsAtOnceAreEachAsIfAlone) {
 }
 
 TEST_F(LocalServerTest, PromptsWaitInLineAndTooManyAreRefused) {
-  api_.reset();
   start({.conversations = 1, .line = 1, .pass_pace = 5ms});
   std::vector<std::thread> threads;
   std::atomic<int> answered = 0;
@@ -574,7 +559,6 @@ TEST_F(LocalServerTest, PromptsWaitInLineAndTooManyAreRefused) {
 // Connections beyond those that it takes are closed at once; earlier ones are answered.
 TEST_F(LocalServerTest, TenThousandConnectionsLeaveTheOthersAlone) {
   const std::string alone = text(chat_of(kStory));
-  api_.reset();
   start({.pass_pace = 20ms});
   rlimit files{};
   ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &files), 0);
@@ -605,13 +589,11 @@ TEST_F(LocalServerTest, TenThousandConnectionsLeaveTheOthersAlone) {
 
 // A client that closes the connection ends the passes.
 TEST_F(LocalServerTest, AnAnswerThatNobodyReadsEnds) {
-  api_.reset();
   start({.pass_pace = 20ms});
   const std::string body = chat_of(kStory, {{"stream", true}, {"max_tokens", 2000}}).dump();
   {
     RawPeer peer(api_->port());
-    peer.write("POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: " +
-               std::to_string(body.size()) + "\r\n\r\n" + body);
+    peer.write(raw_chat(body));
     std::string read;
     while (read.find("content") == std::string::npos) {
       const Bytes some = peer.read_some();
@@ -632,11 +614,9 @@ TEST_F(LocalServerTest, AnAnswerThatNobodyReadsEnds) {
 TEST_F(LocalServerTest, AStreamOutlivesItsConnectionAndIsReadAgain) {
   const std::string id = "123e4567-e89b-42d3-a456-426614174000";
   const json body = chat_of(kStory, {{"stream", true}});
-  const std::string text = body.dump();
   {
     RawPeer peer(api_->port());
-    peer.write("POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nX-Conversation-Id: " + id +
-               "\r\nContent-Length: " + std::to_string(text.size()) + "\r\n\r\n" + text);
+    peer.write(raw_chat(body.dump(), "X-Conversation-Id: " + id + "\r\n"));
     ASSERT_FALSE(peer.read_some().empty());
   }
   const HttpResult stream = ask(api_->port(), {.path = "/v1/stream?conv_id=" + id + "&from=0"});
@@ -644,13 +624,7 @@ TEST_F(LocalServerTest, AStreamOutlivesItsConnectionAndIsReadAgain) {
   const auto data = event_data(stream.body);
   ASSERT_FALSE(data.empty());
   EXPECT_EQ(data.back(), "[DONE]");
-  std::string content;
-  for (const std::string& event : data) {
-    if (event == "[DONE]") break;
-    const json delta = json::parse(event)["choices"][0]["delta"];
-    if (delta.contains("content")) content += delta["content"];
-  }
-  EXPECT_EQ(content, this->text(chat_of(kStory)));
+  EXPECT_EQ(streamed_text(stream), text(chat_of(kStory)));
 
   const json found =
       json::parse(post("/v1/streams/lookup", {{"conversation_ids", {id, "unknown"}}}).body);
@@ -688,7 +662,6 @@ TEST_F(LocalServerTest, AKeptStreamThatFailsSaysSoToItsOtherReaders) {
 }
 
 TEST_F(LocalServerTest, AKeptStreamThatGrowsTooLargeEnds) {
-  api_.reset();
   start({.kept_bytes = 4000});
   const std::string id(32, 'k');
   const json body = chat_of(kStory, {{"stream", true}, {"max_tokens", 60}});
@@ -702,15 +675,11 @@ TEST_F(LocalServerTest, AKeptStreamThatGrowsTooLargeEnds) {
 }
 
 TEST_F(LocalServerTest, AKeptStreamIsStoppedByItsNameAlone) {
-  api_.reset();
   start({.pass_pace = 20ms});
   const std::string id(32, 'k');
   const std::string body = chat_of(kStory, {{"stream", true}, {"max_tokens", 2000}}).dump();
   RawPeer peer(api_->port());
-  peer.write(
-      "POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
-      "X-Conversation-Id: " +
-      id + "\r\nContent-Length: " + std::to_string(body.size()) + "\r\n\r\n" + body);
+  peer.write(raw_chat(body, "Connection: close\r\nX-Conversation-Id: " + id + "\r\n"));
   ASSERT_FALSE(peer.read_some().empty());
   EXPECT_EQ(ask(api_->port(), {.method = "DELETE", .path = "/v1/stream?conv_id=" + id}).status,
             204u);

@@ -80,29 +80,6 @@ TEST(RequestMaskTest, WhatWasDetectedBeforeMakesRoom) {
   }
 }
 
-TEST(RequestMaskTest, WhatWasMarkedStaysPrivateWithoutSpacesBesideIt) {
-  PrivacyGuard guard = make_guard();
-  const std::string first = "我叫<private>李雷</private>。";
-  EXPECT_EQ(masked_texts(guard, {first}), (std::vector<std::string>{"我叫[TEXT_001]。"}));
-  EXPECT_EQ(masked_texts(guard, {first, "李雷的生日是哪天？"}),
-            (std::vector<std::string>{"我叫[TEXT_001]。", "[TEXT_001]的生日是哪天？"}));
-}
-
-// The answer that said it comes back with the next request.
-TEST(RequestMaskTest, WhatWasMarkedStaysPrivateWithoutALetterInIt) {
-  PrivacyGuard guard = make_guard();
-  const std::string first = "My word is <private>#*!#*</private>, my sign <PRIVATE>🦊</Private>.";
-  EXPECT_EQ(masked_texts(guard, {first, "Your word is #*!#*, your sign 🦊."}),
-            (std::vector<std::string>{"My word is [TEXT_001], my sign [TEXT_002].",
-                                      "Your word is [TEXT_001], your sign [TEXT_002]."}));
-}
-
-TEST(RequestMaskTest, NothingBeforeALoneClosingMarkGoesUp) {
-  PrivacyGuard guard = make_guard();
-  EXPECT_EQ(masked_texts(guard, {"Ann Lee</private> is who I am.", "Hi, Ann Lee!"}),
-            (std::vector<std::string>{"[TEXT_001] is who I am.", "Hi, [TEXT_001]!"}));
-}
-
 TEST(RequestMaskTest, ThePlaceholdersOfAUserAreHisOwn) {
   PrivacyGuard guard = make_guard();
   const Masked masked =
@@ -110,19 +87,6 @@ TEST(RequestMaskTest, ThePlaceholdersOfAUserAreHisOwn) {
   EXPECT_EQ(masked.texts[0], "[TEXT_001] is [TEXT_003], not [text_002].");
   EXPECT_EQ(masked.outcome.placeholders->value_of("[TEXT_001]"), nullptr);
   EXPECT_EQ(*masked.outcome.placeholders->value_of("[text_003]"), "Ann");
-}
-
-TEST(RequestMaskTest, WhatTheTargetSaidKeepsThePlaceholdersOfTheUser) {
-  PrivacyGuard guard = make_guard();
-  RequestMask mask(guard, PrivateMode::mask);
-  const std::string asked = "Write to <private>Ann</private>.";
-  const std::string said = "I wrote to [TEXT_001].";
-  mask.learn(asked, false);
-  mask.learn(said, false, Writer::target);
-  ASSERT_TRUE(mask.check());
-  EXPECT_EQ(mask.apply(asked, false), "Write to [TEXT_001].");
-  EXPECT_EQ(mask.apply(said, false), said);
-  EXPECT_EQ(*mask.outcome()->placeholders->value_of("[TEXT_001]"), "Ann");
 }
 
 TEST(RequestMaskTest, WhatWasMarkedIsOneValueHoweverItIsGrouped) {
@@ -298,13 +262,6 @@ TEST(RequestMaskTest, WhatWasDetectedIsOneValueHoweverItIsEscaped) {
   EXPECT_EQ(masked.texts, (std::vector<std::string>{R"({"of": "[MAIL_001]", "to": "[MAIL_001]"})",
                                                     "[MAIL_001]?"}));
   EXPECT_EQ(*masked.outcome.placeholders->value_of("[MAIL_001]"), "zoe@lee.org");
-}
-
-TEST(RequestMaskTest, WhatProgramsMadeOfAValueIsMasked) {
-  PrivacyGuard guard = make_guard();
-  EXPECT_EQ(masked_texts(guard, {"I am <private>Jörg Müller</private>.",
-                                 R"({"name": "J\u00f6rg M\u00fcller"})"}),
-            (std::vector<std::string>{"I am [TEXT_001].", R"({"name": "[TEXT_001]"})"}));
 }
 
 TEST(RequestMaskTest, MarksWithinPrivateTextMarkValuesOfTheirOwn) {

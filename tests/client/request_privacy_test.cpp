@@ -524,6 +524,13 @@ TEST_F(RequestPrivacyTest, NamesOfASchemaAreLookedAt) {
   EXPECT_EQ(code(tools_of({{"properties", {{name, {{"type", "string"}}}}}})), "");
 }
 
+TEST_F(RequestPrivacyTest, NumbersOfASchemaAreValues) {
+  teach("My account is <private>48213977</private>.");
+  const auto request = taken(tools_of({{"properties", {{"a", {{"const", 48213977}}}}}}));
+  ASSERT_TRUE(request);
+  EXPECT_EQ(request->body.find("48213977"), std::string::npos) << request->body;
+}
+
 TEST_F(RequestPrivacyTest, UnderPrefixWhatStandsBeforeAMaskedKeyIsOpen) {
   teach("I am <private>Annabel Quist</private>.");
   json body = history_of(R"({"votes": {"Annabel Quist": 3}})");
