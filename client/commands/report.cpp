@@ -119,19 +119,8 @@ std::string bytes_text(std::uint64_t bytes) {
 }  // namespace
 
 std::string_view to_string(AnswerEnd end) {
-  switch (end) {
-    case AnswerEnd::end_token:
-      return "end_token";
-    case AnswerEnd::tokens_max:
-      return "tokens_max";
-    case AnswerEnd::context:
-      return "context";
-    case AnswerEnd::stop:
-      return "stop";
-    case AnswerEnd::cancelled:
-      return "cancelled";
-  }
-  return "unknown";
+  constexpr std::string_view kNames[] = {"end_token", "tokens_max", "context", "stop", "cancelled"};
+  return kNames[static_cast<std::size_t>(end)];
 }
 
 std::string to_json(const AnswerReport& report, const ReportedConfig& reported) {

@@ -40,27 +40,14 @@ std::vector<std::string> cpu_features() {
   return features;
 }
 
-std::string kind_name(VulkanDevice::Kind kind) {
-  switch (kind) {
-    case VulkanDevice::Kind::discrete:
-      return "discrete";
-    case VulkanDevice::Kind::integrated:
-      return "integrated";
-    case VulkanDevice::Kind::virtual_gpu:
-      return "virtual";
-    case VulkanDevice::Kind::software:
-      return "software";
-    case VulkanDevice::Kind::other:
-      return "other";
-  }
-  return "other";
-}
+// By VulkanDevice::Kind.
+constexpr const char* kKindNames[] = {"discrete", "integrated", "virtual", "software", "other"};
 
 ComputeDevice gpu(const VulkanDevice& device) {
   ComputeDevice compute{.id = "vulkan:" + std::to_string(device.index),
                         .name = device.name,
                         .driver = device.driver,
-                        .kind = kind_name(device.kind),
+                        .kind = kKindNames[static_cast<std::size_t>(device.kind)],
                         .memory_bytes = device.memory_bytes,
                         .features = {"Vulkan " + device.api_version},
                         .unusable = device.unusable,

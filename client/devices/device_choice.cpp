@@ -118,14 +118,8 @@ Result<DeviceChoice> choose_device(const DeviceRequest& request,
                                    const std::vector<ComputeDevice>& devices,
                                    const MeasureDevice& measure) {
   EDGEDRAFT_CHECK(!devices.empty() && !devices.front().vulkan_index);
-  switch (request.kind) {
-    case DeviceRequest::Kind::automatic:
-      return choose_fastest(devices, measure);
-    case DeviceRequest::Kind::cpu:
-      return DeviceChoice{.device = devices.front(), .reason = "asked for"};
-    case DeviceRequest::Kind::vulkan:
-      return choose_vulkan(request, devices);
-  }
+  if (request.kind == DeviceRequest::Kind::automatic) return choose_fastest(devices, measure);
+  if (request.kind == DeviceRequest::Kind::vulkan) return choose_vulkan(request, devices);
   return DeviceChoice{.device = devices.front(), .reason = "asked for"};
 }
 

@@ -1,7 +1,6 @@
 #include "client/serve/completion_request.h"
 
 #include <algorithm>
-#include <charconv>
 #include <chrono>
 #include <limits>
 #include <map>
@@ -10,6 +9,7 @@
 
 #include "client/serve/json_fields.h"
 #include "client/serve/schema_grammar.h"
+#include "client/serve/url_query.h"
 #include "shared/base/ascii.h"
 #include "shared/base/logprob.h"
 #include "shared/base/random.h"
@@ -310,15 +310,13 @@ void read_biases(JsonFields& fields, Constraints& constraints) {
                            " token ids with a bias from -100 to 100 each";
   if (!biases->is_object() || biases->size() > kBiasesMax) return fields.refuse("logit_bias", what);
   for (const auto& [name, value] : biases->items()) {
-    std::uint32_t token = 0;
-    const char* const end = name.data() + name.size();
-    const auto parsed = std::from_chars(name.data(), end, token);
+    const auto token = number_of(name);
     const double bias = value.is_number() ? value.get<double>() : 101.0;
-    if (parsed.ec != std::errc() || parsed.ptr != end || token >= kTokenIdEnd ||
-        !(bias >= -100.0 && bias <= 100.0)) {
+    if (!token || *token >= kTokenIdEnd || !(bias >= -100.0 && bias <= 100.0)) {
       return fields.refuse("logit_bias", what);
     }
-    constraints.biases.push_back({.token = token, .bias = static_cast<float>(bias)});
+    constraints.biases.push_back(
+        {.token = static_cast<std::uint32_t>(*token), .bias = static_cast<float>(bias)});
   }
 }
 

@@ -6,10 +6,6 @@
 namespace edgedraft::vulkan {
 namespace {
 
-using SetLayout = Owned<VkDescriptorSetLayout, &Functions::DestroyDescriptorSetLayout>;
-using Layout = Owned<VkPipelineLayout, &Functions::DestroyPipelineLayout>;
-using Cache = Owned<VkPipelineCache, &Functions::DestroyPipelineCache>;
-
 // A set for every dispatch of a command buffer.
 SetLayout make_set_layout(Device& device) {
   std::array<VkDescriptorSetLayoutBinding, 1 + shaders::kBindingsMax> bindings{};

@@ -21,6 +21,10 @@ struct PipelineKey {
 // The one that is the size of a product's workgroup.
 inline constexpr std::size_t kWorkgroupConstant = 4;
 
+using SetLayout = Owned<VkDescriptorSetLayout, &Functions::DestroyDescriptorSetLayout>;
+using Layout = Owned<VkPipelineLayout, &Functions::DestroyPipelineLayout>;
+using Cache = Owned<VkPipelineCache, &Functions::DestroyPipelineCache>;
+
 struct Pipeline {
   shaders::Shader shader;
   Owned<VkPipeline, &Functions::DestroyPipeline> pipeline;
@@ -53,9 +57,9 @@ class Pipelines {
   shaders::Features features_;
   std::filesystem::path file_;  // empty: none
   bool has_new_ = false;
-  Owned<VkDescriptorSetLayout, &Functions::DestroyDescriptorSetLayout> set_layout_;
-  Owned<VkPipelineLayout, &Functions::DestroyPipelineLayout> layout_;
-  Owned<VkPipelineCache, &Functions::DestroyPipelineCache> cache_;
+  SetLayout set_layout_;
+  Layout layout_;
+  Cache cache_;
   using Module = Owned<VkShaderModule, &Functions::DestroyShaderModule>;
   std::map<std::pair<shaders::Shader, shaders::Features>, Module> modules_;
   std::map<PipelineKey, Pipeline> pipelines_;
