@@ -31,9 +31,7 @@ std::uint32_t positions_wanted(const DrafterPlacement::Options& o) {
 
 Result<MemoryFit> fit_on(const ComputeDevice& device, const DrafterPlacement::Options& o,
                          const MemoryFit& wanted) {
-  return fit_memory({.limit = o.meter->limit() - o.reserved,
-                     .positions = wanted.positions,
-                     .conversations = wanted.conversations},
+  return fit_memory(o.meter->limit() - o.reserved, wanted.positions, wanted.conversations,
                     [&](std::uint32_t positions) {
                       MemoryNeed need = DrafterPlacement::need_on(device, o, positions);
                       if (o.beside) need += o.beside(positions);

@@ -8,10 +8,10 @@ namespace {
 
 constexpr std::uint32_t kPositionsStep = 256;
 
-Error too_much(const MemoryWishes& wishes, std::uint32_t positions, const MemoryNeed& need) {
+Error too_much(std::uint64_t limit, std::uint32_t positions, const MemoryNeed& need) {
   return {
       Errc::unsupported,
-      "--memory " + mebibytes(wishes.limit) + " is too little for this drafter, which needs " +
+      "--memory " + mebibytes(limit) + " is too little for this drafter, which needs " +
           mebibytes(need.total(1)) + ": weights " + mebibytes(need.weights) + ", caches of " +
           std::to_string(positions) + " tokens " + mebibytes(need.cache) + ", working memory " +
           mebibytes(need.scratch) +
@@ -34,23 +34,24 @@ std::string mebibytes(std::uint64_t bytes) {
   return text;
 }
 
-Result<MemoryFit> fit_memory(const MemoryWishes& wishes,
+Result<MemoryFit> fit_memory(std::uint64_t limit, std::uint32_t positions,
+                             std::uint32_t conversations,
                              const std::function<MemoryNeed(std::uint32_t positions)>& need_of) {
-  const auto fits = [&](const MemoryNeed& need) { return need.total(1) <= wishes.limit; };
-  const MemoryNeed whole = need_of(wishes.positions);
+  const auto fits = [&](const MemoryNeed& need) { return need.total(1) <= limit; };
+  const MemoryNeed whole = need_of(positions);
   if (fits(whole)) {
-    const std::uint64_t room = wishes.limit - whole.total(0);
-    const std::uint64_t most = whole.cache > 0 ? room / whole.cache : wishes.conversations;
-    return MemoryFit{.positions = wishes.positions,
-                     .conversations = static_cast<std::uint32_t>(
-                         std::min<std::uint64_t>(most, wishes.conversations)),
-                     .need = whole};
+    const std::uint64_t room = limit - whole.total(0);
+    const std::uint64_t most = whole.cache > 0 ? room / whole.cache : conversations;
+    return MemoryFit{
+        .positions = positions,
+        .conversations = static_cast<std::uint32_t>(std::min<std::uint64_t>(most, conversations)),
+        .need = whole};
   }
   // In steps: from a number that fits to one that does not.
-  std::uint32_t least = std::min(kFittedPositionsMin, wishes.positions);
+  std::uint32_t least = std::min(kFittedPositionsMin, positions);
   MemoryFit fit{.positions = least, .conversations = 1, .need = need_of(least)};
-  if (!fits(fit.need)) return too_much(wishes, least, fit.need);
-  std::uint32_t end = wishes.positions;
+  if (!fits(fit.need)) return too_much(limit, least, fit.need);
+  std::uint32_t end = positions;
   while (end - fit.positions > kPositionsStep) {
     const std::uint32_t middle =
         fit.positions + (end - fit.positions) / 2 / kPositionsStep * kPositionsStep;

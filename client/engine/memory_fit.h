@@ -9,28 +9,23 @@
 
 namespace edgedraft {
 
-// What drafters are wanted for, and what they may hold in memory for that.
-struct MemoryWishes {
-  std::uint64_t limit;
+// What drafters are for, and what they need for that.
+struct MemoryFit {
   std::uint32_t positions;      // tokens of a conversation that they can draft in
   std::uint32_t conversations;  // at once
-};
-
-// What of it fits.
-struct MemoryFit {
-  std::uint32_t positions;
-  std::uint32_t conversations;
   MemoryNeed need;
 };
 
 // A conversation of fewer tokens is not worth a drafter.
 inline constexpr std::uint32_t kFittedPositionsMin = 512;
 
-// First there are fewer conversations, one at least; then they are shorter, kFittedPositionsMin at
-// least. `need_of` says what drafters of so many positions need.
+// What of `positions` and `conversations` fits. First there are fewer conversations, one at least;
+// then they are shorter, kFittedPositionsMin at least. `need_of` says what drafters of so many
+// positions need.
 //
 // Errors    unsupported: that is too much; says what is needed for what, and what to do
-Result<MemoryFit> fit_memory(const MemoryWishes& wishes,
+Result<MemoryFit> fit_memory(std::uint64_t limit, std::uint32_t positions,
+                             std::uint32_t conversations,
                              const std::function<MemoryNeed(std::uint32_t positions)>& need_of);
 
 // "1.5 MiB"; less than that in KiB or B.

@@ -27,41 +27,12 @@ bool stands_at(std::span<const std::uint32_t> known, std::uint32_t first,
 }  // namespace
 
 std::string name_of(ToyDrafter drafter) {
-  switch (drafter) {
-    case ToyDrafter::none:
-      return "none";
-    case ToyDrafter::moa_tli0:
-      return "moa_tli0";
-    case ToyDrafter::moa_tli1:
-      return "moa_tli1";
-    case ToyDrafter::moa_tli3:
-      return "moa_tli3";
-    case ToyDrafter::moa_projected:
-      return "moa_projected";
-    case ToyDrafter::eagle:
-      return "eagle";
-    case ToyDrafter::medusa:
-      return "medusa";
-    case ToyDrafter::medusa_tree:
-      return "medusa_tree";
-    case ToyDrafter::independent:
-      return "independent";
-    case ToyDrafter::moa_reduced:
-      return "moa_reduced";
-    case ToyDrafter::twin_reduced:
-      return "twin_reduced";
-    case ToyDrafter::twin:
-      return "twin";
-    case ToyDrafter::hashed:
-      return "hashed";
-    case ToyDrafter::noisy:
-      return "noisy";
-    case ToyDrafter::lookup:
-      return "lookup";
-    case ToyDrafter::moa_merged:
-      return "moa_merged";
-  }
-  return "unknown";
+  // In the order of ToyDrafter.
+  constexpr const char* kNames[] = {"none",          "moa_tli0",    "moa_tli1",     "moa_tli3",
+                                    "moa_projected", "eagle",       "medusa",       "medusa_tree",
+                                    "independent",   "moa_reduced", "twin_reduced", "twin",
+                                    "hashed",        "noisy",       "lookup",       "moa_merged"};
+  return kNames[static_cast<std::size_t>(drafter)];
 }
 
 Tokens reduced_tokens() {

@@ -116,6 +116,13 @@ struct Answer {
 // Both have to say the same, by the same, and end alike.
 void expect_same(const Answer& answer, const Answer& plain);
 
+// The next turn of a conversation: what was said, and a token more.
+inline Tokens behind(Tokens prompt, const Tokens& answer, std::uint32_t token) {
+  prompt.insert(prompt.end(), answer.begin(), answer.end());
+  prompt.push_back(token);
+  return prompt;
+}
+
 inline constexpr std::uint32_t kRigContext = 96;
 inline const Tokens kRigPrompt{5, 6, 7, 8, 9};
 

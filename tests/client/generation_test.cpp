@@ -11,6 +11,7 @@ namespace edgedraft {
 namespace {
 
 using testing::Answer;
+using testing::behind;
 using testing::expect_same;
 using testing::GenerationRig;
 using testing::kRigContext;
@@ -194,9 +195,7 @@ TEST_P(ConversationTest, ACancelledAnswerLeavesTheNextOneRight) {
     const Tokens expected = rig.plain(prompt).tokens;
     ASSERT_LE(cut.tokens.size(), expected.size());
     EXPECT_TRUE(std::equal(cut.tokens.begin(), cut.tokens.end(), expected.begin()));
-    Tokens next = prompt;
-    next.insert(next.end(), cut.tokens.begin(), cut.tokens.end());
-    next.push_back(50);
+    const Tokens next = behind(prompt, cut.tokens, 50);
     expect_same(rig.answer(next), rig.plain(next));
   }
 }
@@ -302,9 +301,7 @@ TEST(GenerationTest, ACancelledAnswerIsNeitherCheckedNorContinued) {
   EXPECT_EQ(rig.listener().tokens, seen);
   EXPECT_EQ(*generation.end(), AnswerEnd::cancelled);
   // What was said of it is part of the conversation.
-  Tokens next = kRigPrompt;
-  next.insert(next.end(), seen.begin(), seen.end());
-  next.push_back(33);
+  const Tokens next = behind(kRigPrompt, seen, 33);
   EXPECT_EQ(rig.answer(next).tokens, rig.plain(next).tokens);
 }
 

@@ -15,8 +15,7 @@ MemoryNeed need_of(std::uint32_t positions) {
 
 Result<MemoryFit> fit(std::uint64_t limit, std::uint32_t conversations = 4,
                       std::uint32_t positions = 4096) {
-  return fit_memory({.limit = limit, .positions = positions, .conversations = conversations},
-                    need_of);
+  return fit_memory(limit, positions, conversations, need_of);
 }
 
 TEST(MemoryFitTest, WhatFitsStaysAsItIsWanted) {

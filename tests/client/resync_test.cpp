@@ -10,6 +10,7 @@ namespace edgedraft {
 namespace {
 
 using testing::Answer;
+using testing::behind;
 using testing::GenerationRig;
 using testing::kRigContext;
 using testing::kRigPrompt;
@@ -26,23 +27,10 @@ constexpr LinkFault::Kind kFaults[] = {LinkFault::Kind::lost_request, LinkFault:
                                        LinkFault::Kind::refused};
 
 std::string name_of(LinkFault::Kind kind) {
-  switch (kind) {
-    case LinkFault::Kind::lost_request:
-      return "lost request";
-    case LinkFault::Kind::lost_answer:
-      return "lost answer";
-    case LinkFault::Kind::silence:
-      return "silence";
-    case LinkFault::Kind::forgotten:
-      return "forgotten";
-    case LinkFault::Kind::refused:
-      return "refused";
-    case LinkFault::Kind::replaced:
-      return "replaced";
-    case LinkFault::Kind::forgetful:
-      return "forgetful";
-  }
-  return "unknown";
+  // In the order of LinkFault::Kind.
+  constexpr const char* kNames[] = {"lost request", "lost answer", "silence",  "forgotten",
+                                    "refused",      "replaced",    "forgetful"};
+  return kNames[static_cast<std::size_t>(kind)];
 }
 
 std::string trace(const LinkFault& fault) {
@@ -71,6 +59,16 @@ void for_each_fault(GenerationRig::Options options, Check check) {
   }
 }
 
+// What counts as verified is the target's choice behind whatever stands before it.
+void expect_choices(GenerationRig& rig, Tokens text, const Answer& answer) {
+  for (std::size_t i = 0; i < answer.tokens.size(); ++i) {
+    if (answer.provenance[i] == Provenance::verified) {
+      EXPECT_EQ(answer.tokens[i], rig.choice(text, static_cast<std::uint32_t>(text.size())));
+    }
+    text.push_back(answer.tokens[i]);
+  }
+}
+
 class ResyncTest : public ::testing::TestWithParam<ToyDrafter> {
  protected:
   GenerationRig::Options options() const {
@@ -85,11 +83,7 @@ class ResyncTest : public ::testing::TestWithParam<ToyDrafter> {
   // A prompt that such a drafter can answer alone: the second turn of a conversation.
   static Tokens second_turn(GenerationRig& rig) {
     if (!needs_target()) return kRigPrompt;
-    const Answer first = rig.answer(kRigPrompt);
-    Tokens prompt = kRigPrompt;
-    prompt.insert(prompt.end(), first.tokens.begin(), first.tokens.end());
-    prompt.push_back(33);
-    return prompt;
+    return behind(kRigPrompt, rig.answer(kRigPrompt).tokens, 33);
   }
 };
 
@@ -109,7 +103,6 @@ TEST_P(ResyncTest, CheckedAnswersAreThoseOfPlainDecodingWhateverHappensToTheLink
   }
 }
 
-// What counts as verified is the target's choice behind whatever stands before it.
 TEST_P(ResyncTest, KeptTextStaysAndTheTargetGoesOnBehindIt) {
   std::uint32_t kept = 0;
   GenerationRig::Options with = options();
@@ -119,13 +112,7 @@ TEST_P(ResyncTest, KeptTextStaysAndTheTargetGoesOnBehindIt) {
     const Answer answer = rig.answer(kRigPrompt);
     EXPECT_EQ(answer.stats.rewritten_tokens, 0u);
     EXPECT_EQ(answer.count(Provenance::offline), answer.stats.offline_tokens);
-    Tokens text = kRigPrompt;
-    for (std::size_t i = 0; i < answer.tokens.size(); ++i) {
-      if (answer.provenance[i] == Provenance::verified) {
-        EXPECT_EQ(answer.tokens[i], rig.choice(text, static_cast<std::uint32_t>(text.size())));
-      }
-      text.push_back(answer.tokens[i]);
-    }
+    expect_choices(rig, kRigPrompt, answer);
     if (answer.provenance.back() == Provenance::verified) kept += answer.stats.offline_tokens;
   });
   EXPECT_GT(kept, 0u) << "no outage ended in time to go on behind kept text";
@@ -173,14 +160,9 @@ TEST_P(ResyncTest, TextOfALongOutageIsKeptAndThatOfAShortOneChecked) {
         return;
       }
       kept += answer.count(Provenance::offline);
-      Tokens text = kRigPrompt;
-      for (std::size_t i = 0; i < answer.tokens.size(); ++i) {
-        if (answer.provenance[i] == Provenance::verified) {
-          EXPECT_EQ(answer.tokens[i], rig.choice(text, static_cast<std::uint32_t>(text.size())));
-        } else {
-          EXPECT_LT(i, rig.listener().kept);
-        }
-        text.push_back(answer.tokens[i]);
+      expect_choices(rig, kRigPrompt, answer);
+      for (std::size_t i = rig.listener().kept; i < answer.tokens.size(); ++i) {
+        EXPECT_EQ(answer.provenance[i], Provenance::verified);
       }
     });
   }
@@ -204,13 +186,7 @@ TEST_P(ResyncTest, AnAnswerThatComesAfterTheTextWasKeptMisleadsNobody) {
     const Answer answer = rig.answer(prompt);
     kept += answer.count(Provenance::offline);
     verified += answer.count(Provenance::verified);
-    Tokens text = prompt;
-    for (std::size_t i = 0; i < answer.tokens.size(); ++i) {
-      if (answer.provenance[i] == Provenance::verified) {
-        EXPECT_EQ(answer.tokens[i], rig.choice(text, static_cast<std::uint32_t>(text.size())));
-      }
-      text.push_back(answer.tokens[i]);
-    }
+    expect_choices(rig, prompt, answer);
   }
   EXPECT_GT(kept, 0u);
   EXPECT_GT(verified, 0u) << "the server's answer came too late to matter";
@@ -228,9 +204,7 @@ TEST_P(ResyncTest, WhatTheDeviceAnswersByItselfIsNotSentAnywhere) {
   EXPECT_TRUE(answer.tokens.size() == 12 || answer.end == AnswerEnd::end_token);
   EXPECT_FALSE(rig.settle()) << "there is nothing to check";
   // The next turn may be the server's.
-  Tokens next = prompt;
-  next.insert(next.end(), answer.tokens.begin(), answer.tokens.end());
-  next.push_back(33);
+  const Tokens next = behind(prompt, answer.tokens, 33);
   rig.generation().set({.tokens_max = 12});
   EXPECT_EQ(rig.answer(next).tokens, rig.plain(next).tokens);
 }
@@ -338,9 +312,7 @@ TEST_P(ResyncTest, BetweenTurnsSettlingCorrectsWhatAnAnswerLeftUnchecked) {
   EXPECT_EQ(settled->count(Provenance::verified), settled->tokens.size());
   EXPECT_FALSE(rig.settle()) << "nothing is left to do";
 
-  Tokens next = kRigPrompt;
-  next.insert(next.end(), plain.tokens.begin(), plain.tokens.end());
-  next.push_back(33);
+  const Tokens next = behind(kRigPrompt, plain.tokens, 33);
   EXPECT_EQ(rig.answer(next).tokens, rig.plain(next).tokens);
 }
 
@@ -353,9 +325,7 @@ TEST_P(ResyncTest, ATurnBehindAnUncheckedAnswerIsAnsweredAsItStands) {
   const Answer answer = rig.answer(kRigPrompt);
   ASSERT_GT(answer.count(Provenance::offline), 0u);
   rig.link().end_outage();
-  Tokens next = kRigPrompt;
-  next.insert(next.end(), answer.tokens.begin(), answer.tokens.end());
-  next.push_back(33);
+  const Tokens next = behind(kRigPrompt, answer.tokens, 33);
   EXPECT_EQ(rig.answer(next).tokens, rig.plain(next).tokens);
 }
 
@@ -373,18 +343,6 @@ INSTANTIATE_TEST_SUITE_P(Drafters, ResyncTest,
                                            ToyDrafter::independent, ToyDrafter::twin,
                                            ToyDrafter::moa_reduced, ToyDrafter::eagle),
                          [](const auto& drafter) { return testing::name_of(drafter.param); });
-
-TEST(ResyncErrorTest, WithoutADrafterALostLinkIsAnError) {
-  for (const LinkFault::Kind kind : {LinkFault::Kind::lost_request, LinkFault::Kind::silence}) {
-    GenerationRig rig({.drafter = ToyDrafter::none,
-                       .tree = std::nullopt,
-                       .faults = {{.request = 3, .kind = kind, .wait_calls = kForever}}});
-    const auto end = rig.try_answer(kRigPrompt);
-    ASSERT_FALSE(end);
-    EXPECT_EQ(end.error().code,
-              kind == LinkFault::Kind::silence ? Errc::timed_out : Errc::link_down);
-  }
-}
 
 // A drafter need not be able to write, and there may be none at all: then there is no answer
 // without the server, whose return is waited for, and a link lost for good is an error.
