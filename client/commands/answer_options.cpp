@@ -109,15 +109,13 @@ Result<void> check_drafter(const AnswerOptions& o) {
 }
 
 constexpr std::uint64_t kNamesBytesMax = 1u << 20;
-constexpr PrivateType kDetected[] = {PrivateType::mail, PrivateType::phone,   PrivateType::card,
-                                     PrivateType::iban, PrivateType::address, PrivateType::key};
 
 Result<void> check_privacy(const AnswerOptions& o, PrivacyGuard::Options& privacy) {
   for (const std::string& word : o.private_detect) {
     if (word == "none" && o.private_detect.size() == 1) break;
     std::string known;
     bool found = false;
-    for (const PrivateType type : kDetected) {
+    for (const PrivateType type : kDetectedTypes) {
       if (word == "all" || word == to_string(type)) privacy.detects.push_back(type);
       found = found || word == "all" || word == to_string(type);
       known += std::string(to_string(type)) + ", ";

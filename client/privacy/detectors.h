@@ -22,9 +22,13 @@ class Detector {
   virtual void find(std::string_view text, std::vector<PrivateSpan>& found) const = 0;
 };
 
+// Types that have a form.
+inline constexpr PrivateType kDetectedTypes[] = {PrivateType::mail,    PrivateType::phone,
+                                                 PrivateType::card,    PrivateType::iban,
+                                                 PrivateType::address, PrivateType::key};
+
 // What looks for mail addresses, telephone numbers, payment cards (by their check digit), IBANs (by
-// theirs), postal and IP addresses, or keys of programs (by prefix, or by entropy). Other types
-// have no form.
+// theirs), postal and IP addresses, or keys of programs (by prefix, or by entropy).
 std::vector<std::unique_ptr<Detector>> make_detectors(std::span<const PrivateType> types);
 
 // What they find in a text, each for itself. `with_keys`: keys of programs among it.

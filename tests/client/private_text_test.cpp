@@ -23,9 +23,6 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr PrivateType kDetected[] = {PrivateType::mail, PrivateType::phone,   PrivateType::card,
-                                     PrivateType::iban, PrivateType::address, PrivateType::key};
-
 std::vector<MarkedPart> parts(std::initializer_list<std::pair<const char*, bool>> list) {
   std::vector<MarkedPart> all;
   for (const auto& [text, is_private] : list)
@@ -394,7 +391,7 @@ TEST(PrivateVaultTest, WhatADetectorFoundMayBeFoundAsItIsWritten) {
 }
 
 std::string detected(const std::string& text) {
-  std::vector<PrivateSpan> spans = detected_in(text, make_detectors(kDetected));
+  std::vector<PrivateSpan> spans = detected_in(text, make_detectors(kDetectedTypes));
   join_overlapping(spans);
   std::string all;
   for (const PrivateSpan& span : spans) {
