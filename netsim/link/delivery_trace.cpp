@@ -85,9 +85,4 @@ Duration TracePlayer::send(Duration since, std::uint32_t bytes) {
   return sent_at;
 }
 
-double mean_rate(const DeliveryTrace& trace) {
-  return static_cast<double>(trace.at_ms.size()) * kTraceOpportunityBytes * 8 * 1000 /
-         trace.at_ms.back();
-}
-
 }  // namespace edgedraft::netsim

@@ -36,7 +36,4 @@ class TracePlayer {
   std::uint32_t bytes_left_ = kTraceOpportunityBytes;
 };
 
-// Bits per second that the trace gives on average.
-double mean_rate(const DeliveryTrace& trace);
-
 }  // namespace edgedraft::netsim

@@ -9,7 +9,6 @@ DuplexLink::DuplexLink(const LinkOptions& up, const LinkOptions& down, std::uint
     : up_(up, mix64(2 * seed), start), down_(down, mix64(2 * seed + 1), start) {}
 
 void DuplexLink::set_down(bool down) {
-  is_down_ = down;
   up_.set_down(down);
   down_.set_down(down);
 }
@@ -46,14 +45,10 @@ std::optional<Link::Packet> DuplexLink::receive(Direction direction, Instant now
 void DuplexLink::fire(Instant now, const LinkEvent& event) {
   keep_time(now);
   if (event.kind == LinkEvent::Kind::new_address) return;
-  set_down(event.kind == LinkEvent::Kind::down);
+  const bool down = event.kind == LinkEvent::Kind::down;
+  set_down(down);
   up_again_.reset();
-  if (is_down_ && event.duration > Duration::zero()) up_again_ = now + event.duration;
-}
-
-bool DuplexLink::is_down(Instant now) {
-  keep_time(now);
-  return is_down_;
+  if (down && event.duration > Duration::zero()) up_again_ = now + event.duration;
 }
 
 std::optional<Instant> DuplexLink::next_event() const {

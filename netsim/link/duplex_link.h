@@ -20,9 +20,8 @@ class DuplexLink {
   // Down and up, as Link::set_down; a new address is nothing to the link itself. A `down` with a
   // duration ends by itself, at the first call after that time.
   void fire(Instant now, const LinkEvent& event);
-  bool is_down(Instant now);
 
-  // The next time at which receive() or is_down() changes what it says.
+  // The next time at which receive() has something, or the link comes up again.
   std::optional<Instant> next_event() const;
 
   const LinkStatistics& statistics() const { return statistics_; }
@@ -38,7 +37,6 @@ class DuplexLink {
   Link up_;
   Link down_;
   LinkStatistics statistics_;
-  bool is_down_ = false;
   std::optional<Instant> up_again_;
 };
 

@@ -15,7 +15,6 @@ struct CudaDevice {
   int index;
   std::string name;
   std::uint64_t memory_bytes;
-  int capability;  // compute capability, 90 for 9.0
 };
 
 // The devices that are new enough for our kernels. Whether this build has code for one, and whether

@@ -29,10 +29,8 @@ Result<std::vector<CudaDevice>> cuda_devices() {
       too_old += std::string(", ") + properties.name;
       continue;
     }
-    devices.push_back({.index = index,
-                       .name = properties.name,
-                       .memory_bytes = properties.totalGlobalMem,
-                       .capability = capability});
+    devices.push_back(
+        {.index = index, .name = properties.name, .memory_bytes = properties.totalGlobalMem});
   }
   if (devices.empty()) {
     return Error{Errc::unsupported, "no CUDA device of compute capability 7.5 or newer" + too_old};

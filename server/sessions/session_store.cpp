@@ -167,13 +167,6 @@ Result<Session*> SessionStore::resume(std::uint64_t connection_id, const wire::R
   return &session;
 }
 
-std::uint32_t SessionStore::count_used_since(Instant time) const {
-  return static_cast<std::uint32_t>(
-      std::count_if(sessions_.begin(), sessions_.end(), [&](const auto& entry) {
-        return entry.second.connection_id != 0 && entry.second.used >= time;
-      }));
-}
-
 Result<std::shared_ptr<AnswerLaw>> SessionStore::law_of(const std::string& identity,
                                                         const std::shared_ptr<AnswerLaw>& known,
                                                         const Constraints& constraints) {

@@ -100,8 +100,6 @@ class SessionStore {
   // Errors    session_unknown, also where its tokens are not those that the client holds
   Result<Session*> resume(std::uint64_t connection_id, const wire::Resume& request,
                           const std::string& identity);
-  // Sessions of connections that had an answer since then.
-  std::uint32_t count_used_since(Instant time) const;
   std::size_t count() const { return sessions_.size(); }
   // Drops the session that the connection works on: its client has to send everything again.
   void forget(std::uint64_t connection_id);

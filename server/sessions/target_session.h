@@ -118,9 +118,8 @@ class TargetSession {
 
   // Whether a request has been begun that has no outcome yet.
   bool busy() const { return !std::holds_alternative<std::monostate>(request_); }
-  // A prompt may be run in parts, a draft only whole.
-  bool divisible() const { return std::holds_alternative<RunningPrefill>(request_); }
-  // Rows that the request still has to run, probes included.
+  // Rows that the request still has to run, probes included. A prompt may be run in parts, a draft
+  // only whole.
   std::uint32_t pending_rows() const;
   // How many of these a pass takes: of a text that is checked no more than are chosen at once,
   // which is `searched_max` where choosing_searches().
@@ -134,8 +133,6 @@ class TargetSession {
   // What the last pass with probes told, until others are begun or a prompt is.
   const ProbeAnswer& probe_answer() const { return probe_answer_; }
   std::uint32_t vocabulary_count() const { return decoder_.config().vocabulary_count; }
-  // Whether the token ends an answer.
-  bool is_end(std::uint32_t token) const { return is_end_(token); }
   // Its choices are the likeliest tokens, whatever else the logits say.
   bool greedy() const { return sampler_.params().greedy() && !(law_ && law_->changes_logits()); }
 
@@ -167,11 +164,11 @@ class TargetSession {
   // In a prompt, the tokens whose rows decide nothing, and need not run where their keys and values
   // are known.
   std::span<const std::uint32_t> skippable_tokens() const;
-  // Takes over pages of the first tokens' keys and values. Requires  divisible(), tokens as in
+  // Takes over pages of the first tokens' keys and values. Requires  a prompt, tokens as in
   // skippable_tokens()
   void adopt(std::span<const std::uint32_t> pages) { cache_.adopt(pages); }
   // Gives up all keys and values; the prompt then runs from its first token on.
-  // Requires  divisible(), no pass yet
+  // Requires  a prompt, no pass yet
   void drop_cache();
 
   // A whole request, in passes of its own. Errors as of begin(). Requires  memory for it

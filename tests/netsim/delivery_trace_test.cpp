@@ -53,10 +53,6 @@ TEST(DeliveryTraceTest, ALinkFollowsItsTrace) {
   EXPECT_EQ(link.send(start, Link::Packet(1500)), Fate::queue_full);
 }
 
-TEST(DeliveryTraceTest, KnowsItsMeanRate) {
-  EXPECT_DOUBLE_EQ(mean_rate(parse_delivery_trace("1\n2\n3\n4\n", "t").value()), 12e6);
-}
-
 TEST(DeliveryTraceTest, SaysWhatIsWrongAndWhere) {
   const struct {
     const char* text;
