@@ -31,12 +31,6 @@ Error gone() {
   return {Errc::link_down, "the emulated link's process has ended; build the link again"};
 }
 
-LinkReply as_reply(const Error& error) {
-  LinkReply reply{.failed = true, .code = error.code};
-  error.message.copy(reply.text, sizeof reply.text - 1);
-  return reply;
-}
-
 Result<LinkReply> receive_reply(int socket) {
   pollfd readable{.fd = socket, .events = POLLIN, .revents = 0};
   int ready = 0;
@@ -89,22 +83,29 @@ bool link_process_must_end() {
   return must_end != 0;
 }
 
-LinkRequest LinkChannel::receive() {
+bool LinkChannel::serve(const std::function<Result<LinkReply>(const LinkRequest&)>& answer) {
   LinkRequest request;
-  if (recv(socket_, &request, sizeof request, 0) != static_cast<ssize_t>(sizeof request)) {
-    return {.kind = LinkRequest::Kind::stop};
+  const ssize_t size = recv(socket_, &request, sizeof request, 0);
+  if (size != static_cast<ssize_t>(sizeof request)) return false;
+  if (request.kind == LinkRequest::Kind::stop) {
+    reply(LinkReply{});
+    return false;
   }
-  return request;
+  const auto answered = answer(request);
+  answered ? reply(*answered) : reply(answered.error());
+  return true;
 }
 
 void LinkChannel::reply(const LinkReply& reply) {
   if (reply.namespaces.server_inode != 0) namespaces_ = reply.namespaces;
-  // A maker that has gone is noticed at the next receive().
+  // A maker that has gone is noticed at the next serve().
   (void)!send(socket_, &reply, sizeof reply, MSG_NOSIGNAL);
 }
 
 void LinkChannel::reply(const Error& error) {
-  reply(as_reply(error));
+  LinkReply failure{.failed = true, .code = error.code};
+  error.message.copy(failure.text, sizeof failure.text - 1);
+  reply(failure);
 }
 
 Result<std::unique_ptr<LinkProcess>> LinkProcess::start(
@@ -185,21 +186,19 @@ Result<LinkReply> LinkProcess::ask(const LinkRequest& request) {
   return receive_reply(socket_);
 }
 
-std::vector<std::string> LinkProcess::marked(std::vector<std::string> argv) const {
-  argv.insert(argv.begin(), {"env", mark_});
-  return argv;
-}
-
-std::vector<std::string> LinkProcess::within(int descriptor,
+std::vector<std::string> LinkProcess::at_end(int descriptor,
                                              const std::vector<std::string>& argv) const {
-  const std::string process = "/proc/" + std::to_string(pid_);
-  std::vector<std::string> out = marked({"nsenter"});
-  if (first_.namespaces.own_user) {
-    out.push_back("--user=" + process + "/ns/user");
-    out.push_back("--preserve-credentials");
+  std::vector<std::string> out{"env", mark_};
+  if (descriptor >= 0) {
+    const std::string process = "/proc/" + std::to_string(pid_);
+    out.push_back("nsenter");
+    if (first_.namespaces.own_user) {
+      out.push_back("--user=" + process + "/ns/user");
+      out.push_back("--preserve-credentials");
+    }
+    out.push_back("--net=" + process + "/fd/" + std::to_string(descriptor));
+    out.push_back("--");
   }
-  out.push_back("--net=" + process + "/fd/" + std::to_string(descriptor));
-  out.push_back("--");
   out.insert(out.end(), argv.begin(), argv.end());
   return out;
 }

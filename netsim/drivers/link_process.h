@@ -40,8 +40,8 @@ class LinkChannel {
 
   // Readable when a request has come or the maker is gone.
   int descriptor() const { return socket_; }
-  // The next request; `stop` where the maker is gone.
-  LinkRequest receive();
+  // Answers the next request; false if it was `stop`, or the maker is gone.
+  bool serve(const std::function<Result<LinkReply>(const LinkRequest&)>& answer);
   void reply(const LinkReply& reply);
   void reply(const Error& error);
   // As a reply has told the maker.
@@ -65,12 +65,9 @@ class LinkProcess {
   Result<LinkReply> ask(const LinkRequest& request);
   const LinkNamespaces& namespaces() const { return first_.namespaces; }
 
-  // `argv` with the mark by which the link's processes know what to end.
-  std::vector<std::string> marked(std::vector<std::string> argv) const;
-  // The same within the namespace that the link's process holds open as `descriptor`.
-  std::vector<std::string> within(int descriptor, const std::vector<std::string>& argv) const;
-
-  pid_t id() const { return pid_; }
+  // `argv` with the mark by which the link's processes know what to end, in the namespace that the
+  // link's process holds open as `descriptor`; -1: in none.
+  std::vector<std::string> at_end(int descriptor, const std::vector<std::string>& argv) const;
 
  private:
   LinkProcess(pid_t pid, int socket) : pid_(pid), socket_(socket) {}

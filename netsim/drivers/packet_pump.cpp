@@ -40,6 +40,13 @@ timespec until(Instant then) {
 
 void pump_packets(DuplexLink& link, const PacketEnds& ends, LinkChannel& channel,
                   const std::function<Result<void>(const LinkEvent&)>& on_event) {
+  const auto answer = [&](const LinkRequest& request) -> Result<LinkReply> {
+    if (request.kind == LinkRequest::Kind::fire) {
+      link.fire(Clock::now(), request.event);
+      if (auto done = on_event(request.event); !done) return done.error();
+    }
+    return LinkReply{.statistics = link.statistics()};
+  };
   while (!link_process_must_end()) {
     give_packets(link, Direction::up, ends.server);
     give_packets(link, Direction::down, ends.device);
@@ -53,26 +60,7 @@ void pump_packets(DuplexLink& link, const PacketEnds& ends, LinkChannel& channel
 
     if (waited[1].revents) take_packets(link, Direction::up, ends.device);
     if (waited[2].revents) take_packets(link, Direction::down, ends.server);
-    if (!waited[0].revents) continue;
-    const LinkRequest request = channel.receive();
-    LinkReply reply;
-    switch (request.kind) {
-      case LinkRequest::Kind::stop:
-        channel.reply(reply);
-        return;
-      case LinkRequest::Kind::statistics:
-        reply.statistics = link.statistics();
-        channel.reply(reply);
-        break;
-      case LinkRequest::Kind::fire: {
-        link.fire(Clock::now(), request.event);
-        const auto done = on_event(request.event);
-        done ? channel.reply(reply) : channel.reply(done.error());
-        break;
-      }
-      case LinkRequest::Kind::listen:
-        channel.reply(Error{Errc::unsupported, "a link of packets listens nowhere"});
-    }
+    if (waited[0].revents && !channel.serve(answer)) return;
   }
 }
 

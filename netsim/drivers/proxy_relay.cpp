@@ -84,7 +84,7 @@ Result<std::uint16_t> ProxyRelay::listen(std::uint16_t server_port) {
   return port;
 }
 
-LinkReply ProxyRelay::answer(const LinkRequest& request) {
+Result<LinkReply> ProxyRelay::answer(const LinkRequest& request) {
   LinkReply reply;
   if (request.kind == LinkRequest::Kind::statistics) reply.statistics = link_.statistics();
   if (request.kind == LinkRequest::Kind::fire) {
@@ -95,12 +95,8 @@ LinkReply ProxyRelay::answer(const LinkRequest& request) {
   }
   if (request.kind == LinkRequest::Kind::listen) {
     const auto port = listen(request.port);
-    if (port) {
-      reply.port = *port;
-    } else {
-      reply.failed = true;
-      port.error().message.copy(reply.text, sizeof reply.text - 1);
-    }
+    if (!port) return port.error();
+    reply.port = *port;
   }
   return reply;
 }
@@ -384,9 +380,7 @@ void ProxyRelay::run(LinkChannel& channel) {
       if (polled[1 + i].revents) accept_from(polled[1 + i].fd, ports[i]);
     }
     if (polled[0].revents) {
-      const LinkRequest request = channel.receive();
-      channel.reply(answer(request));
-      if (request.kind == LinkRequest::Kind::stop) return;
+      if (!channel.serve([this](const LinkRequest& r) { return answer(r); })) return;
     }
   }
 }

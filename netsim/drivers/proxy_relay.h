@@ -66,7 +66,7 @@ class ProxyRelay {
   };
 
   Result<std::uint16_t> listen(std::uint16_t server_port);
-  LinkReply answer(const LinkRequest& request);
+  Result<LinkReply> answer(const LinkRequest& request);
   void accept_from(int listener, std::uint16_t server_port);
   void send(std::uint32_t id, Direction direction, Segment kind, const std::byte* bytes,
             std::size_t size);

@@ -8,7 +8,7 @@
 #include <optional>
 
 #include "netsim/drivers/command.h"
-#include "netsim/drivers/namespace_driver.h"
+#include "netsim/drivers/process_driver.h"
 #include "netsim/drivers/tc_commands.h"
 
 namespace edgedraft::netsim {
@@ -136,16 +136,14 @@ class TcLink {
   unsigned addresses_ = 1;
 };
 
-void answer(TcLink& link, LinkChannel& channel, const LinkRequest& request) {
-  LinkReply reply;
-  if (request.kind == LinkRequest::Kind::statistics) {
-    const auto statistics = link.statistics();
-    if (!statistics) return channel.reply(statistics.error());
-    reply.statistics = *statistics;
-  } else if (request.kind == LinkRequest::Kind::fire) {
-    if (auto fired = link.fire(request.event); !fired) return channel.reply(fired.error());
+Result<LinkReply> answer(TcLink& link, const LinkRequest& request) {
+  if (request.kind == LinkRequest::Kind::fire) {
+    if (auto fired = link.fire(request.event); !fired) return fired.error();
+    return LinkReply{};
   }
-  channel.reply(reply);
+  const auto statistics = link.statistics();
+  if (!statistics) return statistics.error();
+  return LinkReply{.statistics = *statistics};
 }
 
 // In the link's process: the kernel carries the packets, only events are left to do.
@@ -168,9 +166,7 @@ Result<void> hold(const NetworkProfile& profile, LinkChannel& channel) {
       if (auto up = link.fire({.kind = LinkEvent::Kind::up}); !up) return up.error();
     }
     if (ready <= 0) continue;
-    const LinkRequest request = channel.receive();
-    answer(link, channel, request);
-    if (request.kind == LinkRequest::Kind::stop) break;
+    if (!channel.serve([&](const LinkRequest& request) { return answer(link, request); })) break;
   }
   return boost::system::in_place_value;
 }
@@ -183,7 +179,7 @@ Result<std::unique_ptr<LinkDriver>> make_tc_link(const NetworkProfile& profile) 
   auto process = LinkProcess::start([&](LinkChannel& channel) { return hold(profile, channel); });
   if (!process) return process.error();
   return std::unique_ptr<LinkDriver>(
-      std::make_unique<NamespaceDriver>("tc", std::move(*process), tc_is_approximate(profile)));
+      std::make_unique<ProcessDriver>("tc", std::move(*process), tc_is_approximate(profile)));
 }
 
 }  // namespace edgedraft::netsim

@@ -1,5 +1,5 @@
-#include "netsim/drivers/namespace_driver.h"
 #include "netsim/drivers/packet_pump.h"
+#include "netsim/drivers/process_driver.h"
 
 namespace edgedraft::netsim {
 namespace {
@@ -53,7 +53,7 @@ Result<std::unique_ptr<LinkDriver>> make_tun_link(const NetworkProfile& profile,
       LinkProcess::start([&](LinkChannel& channel) { return carry(profile, seed, channel); });
   if (!process) return process.error();
   return std::unique_ptr<LinkDriver>(
-      std::make_unique<NamespaceDriver>("tun", std::move(*process), false));
+      std::make_unique<ProcessDriver>("tun", std::move(*process), false));
 }
 
 }  // namespace edgedraft::netsim

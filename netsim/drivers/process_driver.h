@@ -6,30 +6,35 @@
 
 namespace edgedraft::netsim {
 
-// What the drivers with two namespaces have in common.
-class NamespaceDriver : public LinkDriver {
+// A link in a process of its own, between two namespaces if that process has made some.
+class ProcessDriver final : public LinkDriver {
  public:
-  NamespaceDriver(const char* name, std::unique_ptr<LinkProcess> process, bool approximate)
+  ProcessDriver(const char* name, std::unique_ptr<LinkProcess> process, bool approximate)
       : name_(name), process_(std::move(process)), approximate_(approximate) {}
 
   std::string_view name() const override { return name_; }
   bool approximate() const override { return approximate_; }
 
   std::vector<std::string> at_server(std::vector<std::string> argv) const override {
-    return process_->within(process_->namespaces().server_descriptor, argv);
+    return process_->at_end(process_->namespaces().server_descriptor, argv);
   }
   std::vector<std::string> at_device(std::vector<std::string> argv) const override {
-    return process_->within(process_->namespaces().device_descriptor, argv);
+    return process_->at_end(process_->namespaces().device_descriptor, argv);
   }
-  std::string server_listen() const override { return std::string(kServerAddress) + ":0"; }
+  std::string server_listen() const override {
+    return std::string(has_namespaces() ? kServerAddress : kLoopback) + ":0";
+  }
   Result<std::string> device_target(std::uint16_t server_port) override {
-    return kServerAddress + (":" + std::to_string(server_port));
+    if (has_namespaces()) return kServerAddress + (":" + std::to_string(server_port));
+    const auto reply = process_->ask({.kind = LinkRequest::Kind::listen, .port = server_port});
+    if (!reply) return reply.error();
+    return kLoopback + (":" + std::to_string(reply->port));
   }
 
   Result<void> fire(const LinkEvent& event) override {
     const auto done = process_->ask({.kind = LinkRequest::Kind::fire, .event = event});
     if (!done) return done.error();
-    return boost::system::in_place_value;
+    return {};
   }
   Result<LinkStatistics> statistics() const override {
     const auto reply = process_->ask({.kind = LinkRequest::Kind::statistics});
@@ -38,6 +43,10 @@ class NamespaceDriver : public LinkDriver {
   }
 
  private:
+  static constexpr const char* kLoopback = "127.0.0.1";
+
+  bool has_namespaces() const { return process_->namespaces().server_descriptor >= 0; }
+
   const char* name_;
   std::unique_ptr<LinkProcess> process_;
   bool approximate_;
