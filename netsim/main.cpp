@@ -29,7 +29,7 @@ std::vector<std::string> take_device_command(int& argc, char** argv) {
 
 int main_with(int argc, char** argv) {
   Options o;
-  o.run.command_line.assign(argv, argv + argc);
+  o.run.runner.command_line.assign(argv, argv + argc);
   const std::vector<std::string> device_command = take_device_command(argc, argv);
   Program program({.name = "edgedraft-netsim",
                    .what = "Puts programs on the two ends of an emulated link and measures them",

@@ -1,10 +1,10 @@
 #pragma once
 
-#include <cstdint>
 #include <filesystem>
 #include <string>
-#include <vector>
 
+#include "netsim/run/probe.h"
+#include "netsim/run/runner.h"
 #include "shared/base/error.h"
 
 namespace CLI {
@@ -15,21 +15,13 @@ namespace edgedraft::netsim {
 
 struct RunCommandOptions {
   std::filesystem::path experiment;
-  std::filesystem::path out;
-  bool quick = false;
-  bool resume = false;
-  bool dry_run = false;
-  bool accept_any_link = false;
+  ExperimentSources sources;
+  RunnerOptions runner;
   bool no_report = false;
-  std::string driver = "auto";
-  std::uint32_t parallel = 0;
-  std::filesystem::path models;
-  std::filesystem::path lab;
-  std::vector<std::string> command_line;  // as the program was called, for the manifest
 };
 
 void declare_run(CLI::App& app, RunCommandOptions& options);
-Result<int> run_command(const RunCommandOptions& options);
+Result<int> run_command(RunCommandOptions options);
 
 struct ReportCommandOptions {
   std::filesystem::path results;
@@ -40,11 +32,7 @@ Result<int> report_command(const ReportCommandOptions& options);
 
 struct ProbeCommandOptions {
   std::string listen;
-  std::string server;
-  std::uint32_t pings = 60;
-  std::uint64_t up = 0;
-  std::uint64_t down = 0;
-  bool stream = false;
+  ProbeOptions probe;
 };
 
 void declare_probe(CLI::App& app, ProbeCommandOptions& options);

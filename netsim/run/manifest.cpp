@@ -42,15 +42,6 @@ ordered_json text_or_null(const std::string& text) {
   return text.empty() ? ordered_json() : ordered_json(text);
 }
 
-std::string utc_now() {
-  char text[32];
-  const std::time_t now = std::time(nullptr);
-  std::tm parts{};
-  gmtime_r(&now, &parts);
-  std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &parts);
-  return text;
-}
-
 std::set<std::string> model_files(const Experiment& e) {
   std::set<std::string> files{e.target};
   for (const Arm& arm : e.arms) {
@@ -75,6 +66,15 @@ std::set<std::string> option_files(const Experiment& e) {
 }
 
 }  // namespace
+
+std::string utc_now() {
+  char text[32];
+  const std::time_t now = std::time(nullptr);
+  std::tm parts{};
+  gmtime_r(&now, &parts);
+  std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &parts);
+  return text;
+}
 
 std::string file_hash(const fs::path& file) {
   std::ifstream in(file, std::ios::binary);

@@ -23,6 +23,9 @@ std::string experiment_hash(const Experiment& experiment,
                             const std::filesystem::path& program, const std::string& driver,
                             std::uint32_t parallel);
 
+// "2026-01-31T23:59:00Z"
+std::string utc_now();
+
 // TCP as an experiment's links have it.
 struct TcpSettings {
   bool slow_start_after_idle = true;

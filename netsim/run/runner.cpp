@@ -1,7 +1,6 @@
 #include "netsim/run/runner.h"
 
 #include <algorithm>
-#include <ctime>
 #include <deque>
 #include <fstream>
 #include <iostream>
@@ -387,13 +386,8 @@ class Runner {
       std::ifstream in(results_->path() / "manifest.json");
       manifest_ = ordered_json::parse(in, nullptr, false);
     }
-    char text[32];
-    const std::time_t now = std::time(nullptr);
-    std::tm parts{};
-    gmtime_r(&now, &parts);
-    std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &parts);
     if (manifest_.is_object()) {
-      manifest_["finished"] = text;
+      manifest_["finished"] = utc_now();
       manifest_["left_out"] = tally_.left_out;
     }
     return results_->write_manifest(manifest_);

@@ -20,8 +20,8 @@ struct RunnerOptions {
   // Links and servers side by side, each with its own answers; 0: as many as do not disturb what is
   // measured.
   std::uint32_t parallel = 0;
-  std::filesystem::path program;  // edgedraft-lab
-  std::vector<std::string> command_line;
+  std::filesystem::path program;          // edgedraft-lab
+  std::vector<std::string> command_line;  // as the program was called, for the manifest
 };
 
 struct RunTally {
