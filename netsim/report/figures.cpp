@@ -16,22 +16,32 @@ namespace {
 
 constexpr std::size_t kCurvePoints = 160;
 
-using Legend = std::vector<std::pair<std::size_t, std::string>>;
-
-// "plot a, b, c", and the legend to it.
-class PlotLine {
+// A plot's series, each with its rows and its colour.
+class Series {
  public:
-  void add(const std::string& part) { text_ += (text_.empty() ? "plot " : ", ") + part; }
-  bool empty() const { return text_.empty(); }
-  const std::string& text() const { return text_; }
+  // `style` is gnuplot's.
+  void add(std::size_t i, std::string name, const std::string& rows, const std::string& style) {
+    const std::string block = "$p" + std::to_string(i);
+    blocks_ += block + " << EOD\n" + rows + "EOD\n";
+    lines_ +=
+        (lines_.empty() ? "plot " : ", ") + block + ' ' + style + " lc rgb " + series_colour(i);
+    legend_.emplace_back(i, std::move(name));
+  }
+  bool empty() const { return legend_.empty(); }
+  Plot plot(std::string title, std::string note, const std::string& settings) const {
+    return {.title = std::move(title),
+            .note = std::move(note),
+            .script = blocks_ + settings + lines_,
+            .legend = legend_};
+  }
 
  private:
-  std::string text_;
+  std::string blocks_;
+  std::string lines_;
+  std::vector<std::pair<std::size_t, std::string>> legend_;
 };
 
-std::string data_block(const std::string& name, const std::string& rows) {
-  return '$' + name + " << EOD\n" + rows + "EOD\n";
-}
+constexpr const char* kPoints = "with linespoints lw 2 pt 7 ps 0.7";
 
 // In ms; nothing of a link that nobody could measure.
 std::optional<double> measured_round_trip(const RunData& data, const std::string& setting) {
@@ -106,9 +116,7 @@ std::vector<Plot> round_trip_plots(const RunData& data) {
   for (const Run& run : data.runs) devices.insert(run.device);
   std::vector<Plot> plots;
   for (const std::string& device : devices) {
-    std::string blocks;
-    PlotLine line;
-    Legend legend;
+    Series series;
     std::size_t links = 0;
     bool all_measured = true;
     for (std::size_t i = 0; i < data.arms.size(); ++i) {
@@ -125,22 +133,16 @@ std::vector<Plot> round_trip_plots(const RunData& data) {
       std::sort(points.begin(), points.end());
       std::ostringstream rows;
       for (const auto& [x, y] : points) rows << x << ' ' << y << '\n';
-      blocks += data_block("a" + std::to_string(i), rows.str());
-      line.add("$a" + std::to_string(i) + " with linespoints lw 2 pt 7 ps 0.7 lc rgb " +
-               series_colour(i));
-      legend.emplace_back(i, data.arms[i]);
+      series.add(i, data.arms[i], rows.str(), kPoints);
     }
     if (links < 2) continue;
     std::string note =
         "Each point: the mean over all answers of a link, at the median round trip measured before "
         "and after them.";
     if (!all_measured) note += " Links that could not be measured are left out.";
-    plots.push_back({.title = "Tokens a second against the round trip, " + device,
-                     .note = note,
-                     .script = blocks + "set xlabel 'round trip, ms'\nset ylabel 'tokens/s'\n" +
-                               "set yrange [0:*]\nset offsets graph 0.05, graph 0.05, 0, 0\n" +
-                               line.text(),
-                     .legend = legend});
+    plots.push_back(series.plot("Tokens a second against the round trip, " + device, note,
+                                "set xlabel 'round trip, ms'\nset ylabel 'tokens/s'\n"
+                                "set yrange [0:*]\nset offsets graph 0.05, graph 0.05, 0, 0\n"));
   }
   return plots;
 }
@@ -148,7 +150,6 @@ std::vector<Plot> round_trip_plots(const RunData& data) {
 std::vector<Plot> phase_plots(const RunData& data) {
   std::vector<Plot> plots;
   for (const std::string& setting : data.settings) {
-    std::string blocks;
     std::string names;
     std::array<std::ostringstream, kPhaseNames.size()> phase_rows;
     std::size_t bars = 0;
@@ -177,27 +178,21 @@ std::vector<Plot> phase_plots(const RunData& data) {
     // Names on the left leave room for few numbers below.
     const double step = std::pow(10, std::floor(std::log10(std::max(longest, 1e-3))));
     const double tics = longest / step < 2 ? step / 2 : longest / step < 5 ? step : 2 * step;
-    PlotLine line;
-    Legend legend;
+    Series series;
     for (std::size_t phase = 0; phase < kPhaseNames.size(); ++phase) {
-      blocks += data_block("p" + std::to_string(phase), phase_rows[phase].str());
-      line.add("$p" + std::to_string(phase) +
-               " using 1:2:3:4:5:6 with boxxyerror fs solid 1 noborder lc rgb " +
-               series_colour(phase));
-      legend.emplace_back(phase, kPhaseNames[phase]);
+      series.add(phase, kPhaseNames[phase], phase_rows[phase].str(),
+                 "using 1:2:3:4:5:6 with boxxyerror fs solid 1 noborder");
     }
     plots.push_back(
-        {.title = "Where a token's time goes, " + setting,
-         .note = "Milliseconds a token: drafting, packing and unpacking on the device's clock; "
-                 "queue, held (the server waits for hints) and verification on the server's; "
-                 "network is the rest of the round trip. Time before the first draft is in it. "
-                 "Under a server that does not wait for drafts, drafting runs beside the other "
-                 "phases, and the bar may be longer than the token took.",
-         .script = blocks + "set xlabel 'ms a token'\nset ytics (" + names +
-                   ") noenhanced\nset yrange [" + std::to_string(bars) +
-                   "-0.4:-0.6]\nset xrange [0:*]\nset xtics " + std::to_string(tics) +
-                   "\nset grid noytics\n" + line.text(),
-         .legend = legend});
+        series.plot("Where a token's time goes, " + setting,
+                    "Milliseconds a token: drafting, packing and unpacking on the device's clock; "
+                    "queue, held (the server waits for hints) and verification on the server's; "
+                    "network is the rest of the round trip. Time before the first draft is in it. "
+                    "Under a server that does not wait for drafts, drafting runs beside the other "
+                    "phases, and the bar may be longer than the token took.",
+                    "set xlabel 'ms a token'\nset ytics (" + names + ") noenhanced\nset yrange [" +
+                        std::to_string(bars) + "-0.4:-0.6]\nset xrange [0:*]\nset xtics " +
+                        std::to_string(tics) + "\nset grid noytics\n"));
   }
   return plots;
 }
@@ -205,9 +200,7 @@ std::vector<Plot> phase_plots(const RunData& data) {
 std::vector<Plot> gap_plots(const RunData& data) {
   std::vector<Plot> plots;
   for (const std::string& setting : data.settings) {
-    std::string blocks;
-    PlotLine line;
-    Legend legend;
+    Series series;
     for (std::size_t i = 0; i < data.arms.size(); ++i) {
       const auto found = data.gaps.find({setting, data.arms[i]});
       if (found == data.gaps.end() || found->second.empty()) continue;
@@ -216,19 +209,15 @@ std::vector<Plot> gap_plots(const RunData& data) {
         const double q = static_cast<double>(point) / kCurvePoints;
         rows << std::max(0.1, percentile(found->second, q)) << ' ' << 100 * q << '\n';
       }
-      blocks += data_block("g" + std::to_string(i), rows.str());
-      line.add("$g" + std::to_string(i) + " with lines lw 2 lc rgb " + series_colour(i));
-      legend.emplace_back(i, data.arms[i]);
+      series.add(i, data.arms[i], rows.str(), "with lines lw 2");
     }
-    if (line.empty()) continue;
-    plots.push_back({.title = "Gaps between visible updates, " + setting,
-                     .note = "The share of gaps that are at most so long. An update may bring "
-                             "several tokens. Answers whose link was cut on purpose are left out.",
-                     .script = blocks +
-                               "set logscale x\nset xlabel 'gap, ms'\n"
-                               "set ylabel '% of gaps'\nset yrange [0:100]\n" +
-                               line.text(),
-                     .legend = legend});
+    if (series.empty()) continue;
+    plots.push_back(
+        series.plot("Gaps between visible updates, " + setting,
+                    "The share of gaps that are at most so long. An update may bring "
+                    "several tokens. Answers whose link was cut on purpose are left out.",
+                    "set logscale x\nset xlabel 'gap, ms'\n"
+                    "set ylabel '% of gaps'\nset yrange [0:100]\n"));
   }
   return plots;
 }
@@ -236,9 +225,7 @@ std::vector<Plot> gap_plots(const RunData& data) {
 std::vector<Plot> timeline_plots(const RunData& data) {
   std::vector<Plot> plots;
   for (const std::string& setting : data.settings) {
-    std::string blocks;
-    PlotLine line;
-    Legend legend;
+    Series series;
     double end_ms = 0;
     double tokens = 0;
     std::string prompt;
@@ -256,11 +243,9 @@ std::vector<Plot> timeline_plots(const RunData& data) {
       }
       if (points == 0) continue;
       prompt = data.runs[data.timeline_runs.at({setting, data.arms[i]})].prompt;
-      blocks += data_block("t" + std::to_string(i), rows.str());
-      line.add("$t" + std::to_string(i) + " with steps lw 2 lc rgb " + series_colour(i));
-      legend.emplace_back(i, data.arms[i]);
+      series.add(i, data.arms[i], rows.str(), "with steps lw 2");
     }
-    if (line.empty()) continue;
+    if (series.empty()) continue;
     std::ostringstream shades;
     int shade = 0;
     const auto outages = outages_of(data, setting, end_ms);
@@ -271,13 +256,10 @@ std::vector<Plot> timeline_plots(const RunData& data) {
     }
     std::string note = "Answers to one prompt, " + prompt + ", from the moment it was asked.";
     if (!outages.empty()) note += " Shaded: the link is down, or the device takes it to be.";
-    plots.push_back({.title = "An answer over time, " + setting,
-                     .note = note,
-                     .script = blocks + shades.str() +
-                               "set xlabel 'seconds'\nset ylabel 'tokens'\nset xrange [0:*]\n"
-                               "set yrange [0:*]\n" +
-                               line.text(),
-                     .legend = legend});
+    plots.push_back(series.plot("An answer over time, " + setting, note,
+                                shades.str() +
+                                    "set xlabel 'seconds'\nset ylabel 'tokens'\nset xrange [0:*]\n"
+                                    "set yrange [0:*]\n"));
   }
   return plots;
 }
@@ -285,9 +267,7 @@ std::vector<Plot> timeline_plots(const RunData& data) {
 std::vector<Plot> capacity_plots(const RunData& data) {
   std::vector<Plot> plots;
   for (const std::string& setting : data.settings) {
-    std::string blocks;
-    PlotLine line;
-    Legend legend;
+    Series series;
     std::size_t counts = 0;
     for (std::size_t i = 0; i < data.arms.size(); ++i) {
       const auto rates = rates_together(data.of(setting, data.arms[i]));
@@ -295,21 +275,15 @@ std::vector<Plot> capacity_plots(const RunData& data) {
       counts = std::max(counts, rates.size());
       std::ostringstream rows;
       for (const auto& [clients, rate] : rates) rows << clients << ' ' << rate << '\n';
-      blocks += data_block("c" + std::to_string(i), rows.str());
-      line.add("$c" + std::to_string(i) + " with linespoints lw 2 pt 7 ps 0.7 lc rgb " +
-               series_colour(i));
-      legend.emplace_back(i, data.arms[i]);
+      series.add(i, data.arms[i], rows.str(), kPoints);
     }
     if (counts < 2) continue;
-    plots.push_back({.title = "Tokens a second of the server, " + setting,
-                     .note =
-                         "All clients together: their tokens over the time in which all of "
-                         "them were at work, from the last one's question to the first one's end.",
-                     .script = blocks +
-                               "set logscale x 2\nset xlabel 'clients'\n"
-                               "set ylabel 'tokens/s together'\nset yrange [0:*]\n" +
-                               line.text(),
-                     .legend = legend});
+    plots.push_back(
+        series.plot("Tokens a second of the server, " + setting,
+                    "All clients together: their tokens over the time in which all of "
+                    "them were at work, from the last one's question to the first one's end.",
+                    "set logscale x 2\nset xlabel 'clients'\n"
+                    "set ylabel 'tokens/s together'\nset yrange [0:*]\n"));
   }
   return plots;
 }
