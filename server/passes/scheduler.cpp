@@ -103,41 +103,33 @@ bool Scheduler::is_cancelling(std::uint64_t connection_id) const {
   });
 }
 
-bool Scheduler::drop_waiting(std::uint64_t connection_id, std::uint32_t round) {
-  for (auto n = news_.begin(); n != news_.end();) {
-    const auto* hints = std::get_if<HintArrival>(&*n);
-    const bool of_round =
-        hints != nullptr && hints->connection_id == connection_id && hints->hints.round == round;
-    n = of_round ? drop_hints(n) : std::next(n);
-  }
-  const auto waiting = std::ranges::find_if(news_, [&](const News& n) {
-    const auto* arrival = std::get_if<Arrival>(&n);
-    return arrival != nullptr && arrival->client.connection_id == connection_id &&
-           round_of(arrival->request) == round;
-  });
-  if (waiting == news_.end()) return false;
-  news_.erase(waiting);
-  --request_count_;
-  metrics().requests_open.set(request_count_);
-  return true;
-}
-
-// Requests of the connection that still wait are dropped: they must not fill the queue.
-void Scheduler::ended(std::uint64_t connection_id) {
-  const std::lock_guard lock(mutex_);
+bool Scheduler::drop_waiting(std::uint64_t connection_id, std::optional<std::uint32_t> round) {
+  const auto is_wanted = [&](std::uint64_t connection, std::uint32_t of) {
+    return connection == connection_id && (!round || of == *round);
+  };
+  bool dropped = false;
   for (auto n = news_.begin(); n != news_.end();) {
     const auto* arrival = std::get_if<Arrival>(&*n);
     const auto* hints = std::get_if<HintArrival>(&*n);
-    if (hints != nullptr && hints->connection_id == connection_id) {
+    if (hints != nullptr && is_wanted(hints->connection_id, hints->hints.round)) {
       n = drop_hints(n);
-    } else if (arrival != nullptr && arrival->client.connection_id == connection_id) {
+    } else if (arrival != nullptr &&
+               is_wanted(arrival->client.connection_id, round_of(arrival->request))) {
       n = news_.erase(n);
       --request_count_;
+      dropped = true;
     } else {
       ++n;
     }
   }
   metrics().requests_open.set(request_count_);
+  return dropped;
+}
+
+// Requests of the connection that still wait are dropped: they must not fill the queue.
+void Scheduler::ended(std::uint64_t connection_id) {
+  const std::lock_guard lock(mutex_);
+  drop_waiting(connection_id, std::nullopt);
   news_.push_back(Ending{connection_id});
   wake_.notify_one();
 }

@@ -81,9 +81,9 @@ class Scheduler {
   void tell(const News& news);
   // What other threads said, in order; waits where there is nothing else to do. False: stop.
   bool take(std::list<News>& news);
-  // Forgets the round's request and hints as far as they wait; whether its request did, so that
-  // nobody has heard of it. Requires  mutex_ held
-  bool drop_waiting(std::uint64_t connection_id, std::uint32_t round);
+  // Forgets the round's request and hints, or those of all rounds, as far as they wait; whether a
+  // request did, so that nobody has heard of it. Requires  mutex_ held
+  bool drop_waiting(std::uint64_t connection_id, std::optional<std::uint32_t> round);
   // Forgets a HintArrival; what comes behind it. Requires  mutex_ held
   std::list<News>::iterator drop_hints(std::list<News>::iterator arrival);
   // Whether a cancellation of the connection's waits. Requires  mutex_ held

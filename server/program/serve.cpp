@@ -58,13 +58,15 @@ Result<std::unique_ptr<Speculation>> speculation_of(const ServerOptions& o, Mode
   }
   const auto drafter = speculating_drafter(host, o.speculate);
   if (!drafter) return drafter.error();
-  options.joins_hints = drafter->joins_hints;
   if (o.hooks.set_speculation) {
     if (auto set = o.hooks.set_speculation(options, drafter->model->facts()); !set) {
       return set.error();
     }
   }
-  auto made = Speculation::make(backend, *drafter->model, drafter->tap, options);
+  ProposerSource source =
+      drafter_source(backend, *drafter->model, drafter->tap, host.context_count());
+  source.joins_hints = drafter->joins_hints;
+  auto made = std::make_unique<Speculation>(std::move(source), options);
   log.info("drafts with {} where clients' drafts are missing, {} KiB per session", drafter->name,
            made->session_bytes() >> 10);
   return made;

@@ -4,27 +4,11 @@
 #include <functional>
 #include <utility>
 
-#include "server/proposers/drafter_proposer.h"
 #include "server/proposers/probing_methods.h"
 #include "shared/drafting/index/corpus_index.h"
 #include "shared/drafting/kinds.h"
 
 namespace edgedraft {
-namespace {
-
-// What makes a drafter's proposers by itself, for the room that a method's guesses leave.
-std::function<std::unique_ptr<SessionProposer>()> filler_of(SpeculatingDrafter drafter,
-                                                            Backend& backend,
-                                                            std::uint32_t context_count) {
-  const std::uint32_t positions = std::min(context_count, drafter.model->facts().context_count);
-  const std::shared_ptr<DrafterWeights> weights = drafter.model->load(backend, positions);
-  return [weights, positions] {
-    return std::make_unique<DrafterProposer>(DrafterProposer::Parts{
-        .drafter = weights->make_drafter(), .tap = nullptr, .positions_max = positions});
-  };
-}
-
-}  // namespace
 
 Result<SpeculatingDrafter> speculating_drafter(ModelHost& host, const std::string& name) {
   std::string names;
@@ -90,7 +74,9 @@ Result<std::optional<ProposerSource>> probing_source_of(const std::string& name,
                                     " costs time of its own; what joins a method is a drafter "
                                     "without weights"};
     }
-    filler = filler_of(*std::move(drafter), backend, host.context_count());
+    filler = [source = drafter_source(backend, *drafter->model, nullptr, host.context_count())] {
+      return source.make(nullptr);
+    };
   }
   return std::optional(probing_source(*method, host.session_parts().is_end, std::move(filler)));
 }

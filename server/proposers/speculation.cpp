@@ -14,22 +14,19 @@ constexpr Duration kMakeAgainAfter = std::chrono::seconds(1);
 
 }  // namespace
 
-std::unique_ptr<Speculation> Speculation::make(Backend& backend, const DrafterModel& drafter,
-                                               Tap* tap, const SpeculationOptions& options) {
-  const std::uint32_t positions = std::min(options.context_count, drafter.facts().context_count);
+ProposerSource drafter_source(Backend& backend, const DrafterModel& drafter, Tap* tap,
+                              std::uint32_t context_count) {
+  const std::uint32_t positions = std::min(context_count, drafter.facts().context_count);
   const std::shared_ptr<DrafterWeights> weights = drafter.load(backend, positions);
-  return std::make_unique<Speculation>(
-      ProposerSource{.make =
-                         [weights, positions, tap](std::shared_ptr<std::uint32_t> count) {
-                           return std::make_unique<DrafterProposer>(
-                               DrafterProposer::Parts{.drafter = weights->make_drafter(),
-                                                      .tap = tap,
-                                                      .positions_max = positions,
-                                                      .count = std::move(count)});
-                         },
-                     .session_bytes = weights->drafter_bytes(),
-                     .joins_hints = options.joins_hints},
-      options);
+  return {.make =
+              [weights, positions, tap](std::shared_ptr<std::uint32_t> count) {
+                return std::make_unique<DrafterProposer>(
+                    DrafterProposer::Parts{.drafter = weights->make_drafter(),
+                                           .tap = tap,
+                                           .positions_max = positions,
+                                           .count = std::move(count)});
+              },
+          .session_bytes = weights->drafter_bytes()};
 }
 
 Speculation::Speculation(ProposerSource source, const SpeculationOptions& options)

@@ -27,8 +27,6 @@ struct Drafted {
 struct SpeculationOptions {
   TreeShape tree{};             // the largest
   std::uint32_t context_count;  // tokens that a session can hold
-  // ProposerSource::joins_hints of a drafter's proposers.
-  bool joins_hints = false;
   // Wraps each proposer that is made. Empty: none is wrapped.
   std::function<std::unique_ptr<SessionProposer>(std::unique_ptr<SessionProposer>)> decorate{};
   // Told why a drafter could not be made or failed; its session streams plainly.
@@ -48,6 +46,14 @@ struct ProposerSource {
   bool joins_hints = false;
 };
 
+// Proposers that are drafters, with a tap that reads what they are sent; null if tokens are all
+// that they need.
+//
+// Requires  backend and tap outlive the source
+// Throws DeviceError if the drafter's weights find no memory.
+ProposerSource drafter_source(Backend& backend, const DrafterModel& drafter, Tap* tap,
+                              std::uint32_t context_count);
+
 // Drafts beside the target for sessions that stream: one drafter's weights, a memory for each
 // session. Trees are as large as pays (SpeculationBudget), and probes are made if they do
 // (ProbeBudget).
@@ -55,13 +61,6 @@ struct ProposerSource {
 // Threads   the compute thread alone
 class Speculation {
  public:
-  // With a tap that reads what the drafter is sent; null if tokens are all that it needs.
-  //
-  // Requires  backend, drafter and tap outlive it
-  // Throws DeviceError if its weights find no memory.
-  static std::unique_ptr<Speculation> make(Backend& backend, const DrafterModel& drafter, Tap* tap,
-                                           const SpeculationOptions& options);
-
   Speculation(ProposerSource source, const SpeculationOptions& options);
 
   struct Step {

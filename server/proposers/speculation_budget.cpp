@@ -20,7 +20,7 @@ void SpeculationBudget::observe_pass(std::uint32_t rows, Duration time) {
 }
 
 void SpeculationBudget::observe_drafting(std::uint32_t rows, Duration time) {
-  drafting_[draft_size(rows)].add(seconds(time));
+  drafting_[size_of(rows)].add(seconds(time));
   spent_ += seconds(time);
   if (trying_) tried_ += seconds(time);
   trying_ = false;
@@ -28,7 +28,7 @@ void SpeculationBudget::observe_drafting(std::uint32_t rows, Duration time) {
 
 void SpeculationBudget::observe_draft(std::uint32_t rows, std::uint32_t tokens) {
   ++trees_;
-  tokens_[draft_size(rows)].add(tokens);
+  tokens_[size_of(rows)].add(tokens);
 }
 
 std::optional<SpeculationBudget::Tree> SpeculationBudget::expected_tree(
@@ -42,7 +42,7 @@ SpeculationBudget::Tree SpeculationBudget::best_tree(std::uint32_t sessions) con
   const double n = std::max(sessions, 1u);
   Tree best;
   double best_rate = n / pass.seconds(n);
-  const std::size_t largest = draft_size(rows_max_);
+  const std::size_t largest = size_of(rows_max_);
   for (std::size_t size = 1; size <= largest; ++size) {
     // A size that was never tried is judged by the next larger one, until it is: as long to draft,
     // and the likelier half of the nodes brings more than half of the tokens.
@@ -50,7 +50,7 @@ SpeculationBudget::Tree SpeculationBudget::best_tree(std::uint32_t sessions) con
     if (!tokens_[known].known() || !drafting_[known].known()) continue;
     const double tokens =
         known == size ? tokens_[size].value() : 1.0 + 0.6 * (tokens_[known].value() - 1.0);
-    const double rows = std::min<double>(rows_max_, rows_of_size(size));
+    const double rows = std::min<double>(rows_max_, 1u << size);
     const double rate = n * tokens / (pass.seconds(n * rows) + n * drafting_[known].value());
     if (rate > best_rate) {
       best_rate = rate;
@@ -71,7 +71,7 @@ std::uint32_t SpeculationBudget::next_rows(std::uint32_t sessions) {
   // In turns something smaller and something larger.
   if (best == 1) {
     trying_ = tried_ <= kTryShare * spent_;
-    return trying_ ? std::min(rows_max_, 1u << (1 + step_ / kTryEvery % draft_size(rows_max_))) : 1;
+    return trying_ ? std::min(rows_max_, 1u << (1 + step_ / kTryEvery % size_of(rows_max_))) : 1;
   }
   return step_ / kTryEvery % 2 == 0 ? 1 : std::min(rows_max_, 2 * best);
 }

@@ -1,12 +1,14 @@
 #pragma once
 
+#include <algorithm>
 #include <array>
+#include <bit>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 
 #include "server/load/running_cost.h"
 #include "shared/base/clock.h"
-#include "server/proposers/draft_sizes.h"
 
 namespace edgedraft {
 
@@ -41,12 +43,17 @@ class SpeculationBudget {
   std::optional<Tree> expected_tree(std::uint32_t sessions) const;
 
  private:
+  std::size_t size_of(std::uint32_t rows) const {
+    const auto size = static_cast<std::size_t>(std::bit_width(std::max(rows, 1u) - 1));
+    return std::min(size, tokens_.size() - 1);
+  }
   // Requires  passes_.known()
   Tree best_tree(std::uint32_t sessions) const;
 
   std::uint32_t rows_max_;
-  std::array<RunningMean, kDraftSizes> tokens_{};
-  std::array<RunningMean, kDraftSizes> drafting_{};
+  // By size, root included: 1 row, 2, up to 4, up to 8, ..., up to 256.
+  std::array<RunningMean, 9> tokens_{};
+  std::array<RunningMean, 9> drafting_{};
   std::uint32_t step_ = 0;
   std::uint32_t trees_ = 0;  // that brought something or nothing
   CostFit passes_;

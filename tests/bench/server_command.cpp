@@ -201,19 +201,22 @@ Result<int> run_server(const ServerBenchOptions& o) {
             !listed) {
           return listed.error();
         }
-        speculation = Speculation::make(
-            *backend, *(*host)->drafters()[0].model, (*host)->drafters()[0].tap.get(),
-            {.tree = shape,
-             .context_count = (*host)->context_count(),
-             .decorate =
-                 [&clock, step = profile.draft_step(drafter, PaceProfile::Place::beside_target)](
-                     std::unique_ptr<SessionProposer> proposer) {
-                   return std::make_unique<PacedProposer>(
-                       std::move(proposer), step,
-                       PaceClock{.now = [&clock] { return clock.now(); },
-                                 .wait_until = [&clock](Instant end) { clock.skip_to(end); }});
-                 },
-             .now = [&clock] { return clock.now(); }});
+        const HostedDrafter& hosted = (*host)->drafters()[0];
+        const std::uint32_t context_count = (*host)->context_count();
+        speculation = std::make_unique<Speculation>(
+            drafter_source(*backend, *hosted.model, hosted.tap.get(), context_count),
+            SpeculationOptions{
+                .tree = shape,
+                .context_count = context_count,
+                .decorate =
+                    [&clock, step = profile.draft_step(drafter, PaceProfile::Place::beside_target)](
+                        std::unique_ptr<SessionProposer> proposer) {
+                      return std::make_unique<PacedProposer>(
+                          std::move(proposer), step,
+                          PaceClock{.now = [&clock] { return clock.now(); },
+                                    .wait_until = [&clock](Instant end) { clock.skip_to(end); }});
+                    },
+                .now = [&clock] { return clock.now(); }});
       }
       auto result =
           simulate_serving({.host = **host,

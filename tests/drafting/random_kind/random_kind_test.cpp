@@ -139,15 +139,15 @@ TEST_P(RandomKindTest, TheServerRefusesATapOfRowsThatTheLinkCannotCarry) {
 
 TEST_P(RandomKindTest, DraftsBesideTheTarget) {
   Instant now{};
-  const auto speculation =
-      Speculation::make(*backend_, *host_->drafters()[0].model, host_->drafters()[0].tap.get(),
-                        {.tree = kShape,
-                         .context_count = host_->context_count(),
-                         .on_failure = [](const std::string& why) { ADD_FAILURE() << why; }});
-  PassLoop loop(
-      host_->session_parts(),
-      {.sessions = {.sessions_max = 4, .kv_bytes_max = 0}, .speculation = speculation.get()},
-      [&] { return now += std::chrono::microseconds(10); });
+  const HostedDrafter& drafter = host_->drafters()[0];
+  Speculation speculation(
+      drafter_source(*backend_, *drafter.model, drafter.tap.get(), host_->context_count()),
+      {.tree = kShape,
+       .context_count = host_->context_count(),
+       .on_failure = [](const std::string& why) { ADD_FAILURE() << why; }});
+  PassLoop loop(host_->session_parts(),
+                {.sessions = {.sessions_max = 4, .kv_bytes_max = 0}, .speculation = &speculation},
+                [&] { return now += std::chrono::microseconds(10); });
   const auto reader = std::make_shared<Reader>();
   const Client client{
       .connection_id = 1, .reply = reader, .session = {}, .identity = "someone", .tap = nullptr};
@@ -159,7 +159,7 @@ TEST_P(RandomKindTest, DraftsBesideTheTarget) {
              now);
   while (!loop.idle()) loop.step();
   EXPECT_GT(random_kind_rows(), rows_before);
-  EXPECT_EQ(speculation->bytes(), 1u);
+  EXPECT_EQ(speculation.bytes(), 1u);
   EXPECT_EQ(reader->tokens, plain());
 }
 
