@@ -201,7 +201,6 @@ Result<int> run_server(const ServerBenchOptions& o) {
             !listed) {
           return listed.error();
         }
-        const HostedDrafter& hosted = (*host)->drafters()[0];
         const std::uint32_t context_count = (*host)->context_count();
         speculation = std::make_unique<Speculation>(
             drafter_source(*backend, *hosted.model, hosted.tap.get(), context_count),
