@@ -10,6 +10,7 @@
 #include "server/passes/pass_loop.h"
 #include "shared/drafting/moa/moa_tap.h"
 #include "tests/protocol/support.h"
+#include "tests/server/toy_session.h"
 #include "tests/support/failing_backend.h"
 #include "tests/support/heard_replies.h"
 #include "tests/support/hint_nodes.h"
@@ -45,14 +46,7 @@ class DeviceFailureTest : public ::testing::Test {
 
   Caller caller(std::uint8_t id, Tap* tap = nullptr) {
     auto heard = std::make_shared<Heard>(tap != nullptr);
-    wire::SessionId session{};
-    session[0] = static_cast<decltype(session)::value_type>(id);
-    return {.client = {.connection_id = id,
-                       .reply = heard,
-                       .session = session,
-                       .identity = "someone",
-                       .tap = tap},
-            .heard = heard};
+    return {.client = testing::client_of(id, heard, tap), .heard = heard};
   }
 
   void post(Caller& caller, TargetWork request) {

@@ -7,11 +7,13 @@
 
 #include "tests/server/awaited_answer.h"
 #include "tests/server/held_scheduler.h"
+#include "tests/server/toy_session.h"
 
 namespace edgedraft {
 namespace {
 
 using testing::AwaitedAnswer;
+using testing::client_of;
 
 // There is no memory for this client's verdicts.
 class NoVerdict final : public AwaitedAnswer {
@@ -80,22 +82,13 @@ class HostMemoryTest : public testing::HeldSchedulerTest {
  protected:
   HostMemoryTest() { pass_.end(); }
 
-  static Client client(std::uint8_t id, const std::shared_ptr<Replies>& reply) {
-    wire::SessionId session{};
-    session[0] = static_cast<std::byte>(id);
-    return {.connection_id = id,
-            .reply = reply,
-            .session = session,
-            .identity = "someone",
-            .tap = nullptr};
-  }
   void ask(const Client& client, const wire::RunTerms& run = {}) {
     scheduler_.post(client, wire::Prefill{.round = 1, .tokens = {5, 6}, .run = run});
   }
   // On a new connection.
   void expect_service() {
     const auto answer = std::make_shared<AwaitedAnswer>();
-    ask(client(++last_id_, answer));
+    ask(client_of(++last_id_, answer));
     EXPECT_FALSE(answer->wait());
   }
 
@@ -104,7 +97,7 @@ class HostMemoryTest : public testing::HeldSchedulerTest {
 
 TEST_F(HostMemoryTest, NoneForAnAnswerCostsItsSessionAlone) {
   const auto unlucky = std::make_shared<NoVerdict>();
-  ask(client(1, unlucky));
+  ask(client_of(1, unlucky));
   const auto refusal = unlucky->wait();
   ASSERT_TRUE(refusal);
   EXPECT_EQ(refusal->code, Errc::refused);
@@ -112,20 +105,20 @@ TEST_F(HostMemoryTest, NoneForAnAnswerCostsItsSessionAlone) {
   EXPECT_EQ(metrics_->device_failures.value(), 1u);
 
   const auto again = std::make_shared<AwaitedAnswer>();
-  scheduler_.post(client(1, again), wire::Prefill{.round = 2, .base_length = 3});
+  scheduler_.post(client_of(1, again), wire::Prefill{.round = 2, .base_length = 3});
   EXPECT_EQ(again->wait().value().code, Errc::session_unknown);
   expect_service();
 }
 
 TEST_F(HostMemoryTest, NoneForARefusalLeavesTheOthersServed) {
-  ask(client(1, std::make_shared<NoWord>()));
+  ask(client_of(1, std::make_shared<NoWord>()));
   expect_service();
 }
 
 TEST_F(HostMemoryTest, NoneForATapCostsItsSessionAlone) {
   FailingTap tap;
   const auto answer = std::make_shared<RunsAnswer>();
-  Client unlucky = client(1, answer);
+  Client unlucky = client_of(1, answer);
   unlucky.tap = &tap;
   ask(unlucky, {.credit = 10, .rows = true, .hold = wire::Hold::lockstep});
   answer->wait_prompt_answered();
@@ -136,7 +129,7 @@ TEST_F(HostMemoryTest, NoneForATapCostsItsSessionAlone) {
 
 TEST_F(HostMemoryTest, WhatFailsForNobodyInParticularIsSaidToAllAndTheNextAreServed) {
   const auto unlucky = std::make_shared<NoLook>();
-  ask(client(1, unlucky), {.credit = 10});
+  ask(client_of(1, unlucky), {.credit = 10});
   EXPECT_EQ(unlucky->wait_refused().code, Errc::refused);
   expect_service();
   EXPECT_EQ(metrics_->requests_paused.value(), 0u);

@@ -9,6 +9,7 @@
 #include "tests/protocol/support.h"
 #include "tests/server/plain_answer.h"
 #include "tests/server/raw_client.h"
+#include "tests/server/toy_session.h"
 #include "tests/support/toy_models.h"
 
 namespace edgedraft {
@@ -89,9 +90,7 @@ class HostileClientsTest : public ::testing::Test {
 
   static Tokens some_tokens(std::uint32_t count, std::uint32_t seed = 1) {
     Random random(seed);
-    Tokens tokens(count);
-    for (auto& t : tokens) t = 3 + static_cast<std::uint32_t>(random.below(kToyVocabulary - 3));
-    return tokens;
+    return testing::random_tokens(random, count);
   }
   static wire::Prefill prompt(const Tokens& tokens, std::uint32_t base = 0,
                               const wire::RunTerms& run = {}) {

@@ -4,13 +4,15 @@
 
 #include <algorithm>
 
+#include "tests/server/toy_session.h"
 #include "tests/support/toy_models.h"
 
 namespace edgedraft {
 namespace {
 
 using testing::kToyEndToken;
-using testing::kToyVocabulary;
+using testing::random_tokens;
+using testing::random_tree;
 using testing::ToyDecoder;
 using Tokens = std::vector<std::uint32_t>;
 
@@ -20,20 +22,6 @@ class PassTest : public ::testing::Test {
 
   TargetSession session() {
     return {decoder_, kContext, [](std::uint32_t token) { return token == kToyEndToken; }};
-  }
-
-  Tokens random_tokens(std::uint32_t count) {
-    Tokens tokens(count);
-    for (auto& t : tokens) t = 3 + static_cast<std::uint32_t>(random_.below(kToyVocabulary - 3));
-    return tokens;
-  }
-
-  DraftTree random_tree(std::uint32_t nodes) {
-    DraftTree tree;
-    while (tree.node_count() < nodes) {
-      tree.add(random_tokens(1)[0], static_cast<std::uint32_t>(random_.below(tree.row_count())));
-    }
-    return tree;
   }
 
   Random random_{7};
@@ -52,7 +40,7 @@ TEST_F(PassTest, CompanyChangesNothing) {
     for (std::size_t i = 0; i < kSessions; ++i) {
       together.push_back(session());
       alone.push_back(session());
-      prompts.push_back(random_tokens(1 + static_cast<std::uint32_t>(random_.below(200))));
+      prompts.push_back(random_tokens(random_, 1 + static_cast<std::uint32_t>(random_.below(200))));
     }
     // Some greedy, some drawing; prompts of any length in parts of any length.
     std::vector<PassShare> shares;
@@ -94,7 +82,7 @@ TEST_F(PassTest, CompanyChangesNothing) {
       std::vector<std::size_t> who;
       std::vector<VerifiedPath> paths;
       for (std::size_t i = 0; i < kSessions; ++i) {
-        const DraftTree tree = random_tree(static_cast<std::uint32_t>(random_.below(40)));
+        const DraftTree tree = random_tree(random_, static_cast<std::uint32_t>(random_.below(40)));
         if (!together[i].begin(tree)) continue;  // its answer has ended
         paths.push_back(alone[i].verify(tree).value());
         who.push_back(i);
@@ -128,7 +116,7 @@ TEST(SearchedPathTest, SessionsOfAPassHaveEqualPartsAndEachHasOne) {
 TEST_F(PassTest, SessionsThatSearchShareHowFarDraftsAreFollowed) {
   constexpr std::size_t kDrafted = 12;
   const auto never = [](std::uint32_t) { return false; };
-  const Tokens prompt = random_tokens(20);
+  const Tokens prompt = random_tokens(random_, 20);
   const PrefillRequest request{.base_count = 0,
                                .tokens = prompt,
                                .sampling = {.temperature = 1.0f, .top_p = 0.9f, .seed = 5}};
@@ -163,11 +151,11 @@ TEST_F(PassTest, SessionsThatSearchShareHowFarDraftsAreFollowed) {
 TEST_F(PassTest, AbandonedDraftLeavesNoTrace) {
   TargetSession abandoned = session();
   TargetSession other = session();
-  const Tokens prompt = random_tokens(20);
+  const Tokens prompt = random_tokens(random_, 20);
   abandoned.prefill({.base_count = 0, .tokens = prompt}).value();
   other.prefill({.base_count = 0, .tokens = prompt}).value();
-  const DraftTree tree = random_tree(9);
-  ASSERT_TRUE(abandoned.begin(random_tree(30)));
+  const DraftTree tree = random_tree(random_, 9);
+  ASSERT_TRUE(abandoned.begin(random_tree(random_, 30)));
   abandoned.abandon();
   EXPECT_FALSE(abandoned.busy());
   const VerifiedPath a = abandoned.verify(tree).value();
@@ -178,8 +166,8 @@ TEST_F(PassTest, AbandonedDraftLeavesNoTrace) {
 
 TEST_F(PassTest, AbandonedPromptLeavesItsBase) {
   TargetSession target = session();
-  const Tokens first = random_tokens(20);
-  const Tokens second = random_tokens(150);
+  const Tokens first = random_tokens(random_, 20);
+  const Tokens second = random_tokens(random_, 150);
   target.prefill({.base_count = 0, .tokens = first}).value();
   ASSERT_TRUE(target.begin({.base_count = 10, .tokens = second}));
   PassShare share{.session = &target, .rows_max = 64, .outcome = {}};
@@ -187,7 +175,7 @@ TEST_F(PassTest, AbandonedPromptLeavesItsBase) {
   ASSERT_FALSE(share.outcome);
   target.abandon();
   // Nothing is known behind the base, so a draft has no root.
-  EXPECT_EQ(target.begin(random_tree(3)).error().code, Errc::protocol);
+  EXPECT_EQ(target.begin(random_tree(random_, 3)).error().code, Errc::protocol);
   const auto again = target.prefill({.base_count = 10, .tokens = second}).value();
   TargetSession fresh = session();
   Tokens whole(first.begin(), first.begin() + 10);
@@ -197,7 +185,7 @@ TEST_F(PassTest, AbandonedPromptLeavesItsBase) {
 
 // A draft runs whole or not at all; a planner that cut one would have made a mistake.
 TEST_F(PassTest, AFaultCostsTheSessionThatHasItAlone) {
-  const Tokens prompt = random_tokens(40);
+  const Tokens prompt = random_tokens(random_, 40);
   TargetSession first = session();
   TargetSession faulty = session();
   TargetSession last = session();
@@ -205,7 +193,7 @@ TEST_F(PassTest, AFaultCostsTheSessionThatHasItAlone) {
   for (TargetSession* s : {&first, &faulty, &last, &alone}) {
     ASSERT_TRUE(s->prefill({.base_count = 0, .tokens = prompt, .sampling = {}}));
   }
-  const DraftTree tree = random_tree(5);
+  const DraftTree tree = random_tree(random_, 5);
   const VerifiedPath expected = alone.verify(tree).value();
   std::vector<PassShare> shares;
   for (TargetSession* s : {&first, &faulty, &last}) {

@@ -5,13 +5,15 @@
 #include "server/proposers/probing_methods.h"
 #include "server/sessions/pass.h"
 #include "tests/server/plain_answer.h"
+#include "tests/server/toy_session.h"
 #include "tests/support/toy_models.h"
 
 namespace edgedraft {
 namespace {
 
 using testing::kToyEndToken;
-using testing::kToyVocabulary;
+using testing::random_tokens;
+using testing::random_tree;
 using testing::ToyDecoder;
 using Tokens = std::vector<std::uint32_t>;
 
@@ -22,21 +24,9 @@ class ProbesTest : public ::testing::Test {
   TargetSession session(DType kv_type = DType::f32) {
     return {decoder_, decoder_.make_cache(kv_type), kContext, is_end_};
   }
-  Tokens random_tokens(std::uint64_t count) {
-    Tokens tokens(count);
-    for (auto& t : tokens) t = 3 + static_cast<std::uint32_t>(random_.below(kToyVocabulary - 3));
-    return tokens;
-  }
-  DraftTree random_tree(std::uint64_t nodes) {
-    DraftTree tree;
-    while (tree.node_count() < nodes) {
-      tree.add(random_tokens(1)[0], static_cast<std::uint32_t>(random_.below(tree.row_count())));
-    }
-    return tree;
-  }
   Probes random_probes(std::uint64_t id) {
     const std::uint64_t nodes = 1 + random_.below(80);
-    return {.rows = random_tree(nodes),
+    return {.rows = random_tree(random_, nodes),
             .asked_count = 1 + static_cast<std::uint32_t>(random_.below(nodes)),
             .likeliest_count = 1 + static_cast<std::uint32_t>(random_.below(5)),
             .id = id};
@@ -69,11 +59,12 @@ class ProbesTest : public ::testing::Test {
 TEST_F(ProbesTest, EachIsToldWhatWouldFollowItsOwnPath) {
   for (int repetition = 0; repetition < 20; ++repetition) {
     TargetSession target = session();
-    const Tokens prompt = random_tokens(2 + random_.below(20));
+    const Tokens prompt = random_tokens(random_, 2 + random_.below(20));
     ASSERT_TRUE(target.prefill({.base_count = 0, .tokens = prompt}));
     const Tokens text(target.tokens().begin(), target.tokens().end());
     const Probes probes = random_probes(7);
-    if (!target.begin(random_tree(random_.below(20)), probes)) continue;  // its answer has ended
+    if (!target.begin(random_tree(random_, random_.below(20)), probes))
+      continue;  // its answer has ended
     pass(decoder_, target);
     const ProbeAnswer& answer = target.probe_answer();
     ASSERT_EQ(answer.id, 7u);
@@ -119,7 +110,7 @@ TEST_F(ProbesTest, TheyLeaveNoTrace) {
       std::vector<TargetSession> asking;
       std::vector<TargetSession> silent;
       for (std::size_t i = 0; i < kSessions; ++i) {
-        const Tokens prompt = random_tokens(1 + random_.below(30));
+        const Tokens prompt = random_tokens(random_, 1 + random_.below(30));
         const SamplingParams sampling{.temperature = repetition % 2 == 0 ? 0.0f : 0.9f, .seed = i};
         for (auto* sessions : {&asking, &silent}) {
           sessions->push_back(session(kv_type));
@@ -131,7 +122,7 @@ TEST_F(ProbesTest, TheyLeaveNoTrace) {
         std::vector<PassShare> shares;
         std::vector<VerifiedPath> expected;
         for (std::size_t i = 0; i < kSessions; ++i) {
-          const DraftTree tree = random_tree(random_.below(12));
+          const DraftTree tree = random_tree(random_, random_.below(12));
           if (!asking[i].begin(tree, random_probes(cycle))) continue;
           if (random_.below(8) == 0) asking[i].drop_probes();
           expected.push_back(silent[i].verify(tree).value());
@@ -184,7 +175,7 @@ TEST_P(ProbingMethodTest, AnswersArePlainToTheContextsEnd) {
   std::uint32_t accepted = 0;
   for (const std::uint32_t rows_max : {255u, 60u, 17u}) {
     for (std::uint64_t seed = 0; seed < 6; ++seed) {
-      const Tokens prompt = random_tokens(4);
+      const Tokens prompt = random_tokens(random_, 4);
       const SamplingParams sampling{.temperature = seed % 3 == 0 ? 0.0f : 0.8f, .seed = seed};
       const Tokens expected =
           testing::plain_answer({decoder_, kContext, is_end_}, prompt, kContext, sampling);
@@ -213,11 +204,11 @@ TEST_P(ProbingMethodTest, ItFollowsItsSessionAnywhere) {
   TargetSession target = session();
   const auto own = proposer();
   const ProposalLimits limits{.tree = {.breadth = 8, .depth = 4, .nodes = 30}, .probe_rows = 70};
-  Tokens text = random_tokens(20);
+  Tokens text = random_tokens(random_, 20);
   for (int turn = 0; turn < 30; ++turn) {
     const std::size_t kept = random_.below(text.size());
     text.resize(kept);
-    const Tokens more = random_tokens(1 + random_.below(5));
+    const Tokens more = random_tokens(random_, 1 + random_.below(5));
     text.insert(text.end(), more.begin(), more.end());
     const auto base = turn == 0 ? 0u : static_cast<std::uint32_t>(kept);
     const auto first =

@@ -6,6 +6,7 @@
 #include "tests/protocol/support.h"
 #include "tests/server/awaited_answer.h"
 #include "tests/server/held_scheduler.h"
+#include "tests/server/toy_session.h"
 #include "tests/support/metrics_reading.h"
 
 namespace edgedraft {
@@ -19,13 +20,7 @@ class QueueMetricsTest : public testing::HeldSchedulerTest {
   auto samples() { return testing::read_metrics(render_metrics(*metrics_, {}, "1")); }
   Client client(std::uint64_t connection_id) {
     answers_.push_back(std::make_shared<AwaitedAnswer>());
-    wire::SessionId session{};
-    session[0] = static_cast<decltype(session)::value_type>(connection_id);
-    return {.connection_id = connection_id,
-            .reply = answers_.back(),
-            .session = session,
-            .identity = "someone",
-            .tap = nullptr};
+    return testing::client_of(connection_id, answers_.back());
   }
   // By a connection of its own.
   void ask() {

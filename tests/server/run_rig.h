@@ -15,6 +15,7 @@
 #include "shared/constraints/token_texts.h"
 #include "tests/server/plain_answer.h"
 #include "tests/server/raw_client.h"
+#include "tests/server/toy_session.h"
 #include "tests/support/hint_nodes.h"
 #include "tests/support/toy_models.h"
 
@@ -133,9 +134,10 @@ class HintingClient {
 // nothing of it.
 class KnownText final : public SessionProposer {
  public:
-  explicit KnownText(Tokens text, std::uint32_t probe_rows = 0)
-      : text_(std::move(text)), rows_(probe_rows) {}
+  explicit KnownText(Tokens text, std::uint32_t probe_rows = 0, std::uint32_t* asked = nullptr)
+      : text_(std::move(text)), rows_(probe_rows), asked_(asked) {}
   Proposal propose(const TargetSession& session, const ProposalLimits& limits) override {
+    if (asked_ != nullptr) ++*asked_;
     Proposal proposal;
     for (std::size_t at = session.tokens().size(); at < text_.size(); ++at) {
       if (proposal.tree.node_count() == std::min(limits.tree.depth, limits.tree.nodes)) break;
@@ -152,6 +154,7 @@ class KnownText final : public SessionProposer {
  private:
   Tokens text_;
   std::uint32_t rows_;
+  std::uint32_t* asked_;
   std::uint64_t id_ = 0;
 };
 
@@ -196,8 +199,7 @@ class RunTest : public ::testing::Test {
     static std::vector<Tokens> prompts;
     for (std::uint64_t seed = prompts.size(); prompts.size() <= index; ++seed) {
       Random random(seed);
-      Tokens tokens(kPromptCount);
-      for (auto& t : tokens) t = 3 + static_cast<std::uint32_t>(random.below(kToyVocabulary - 3));
+      const Tokens tokens = testing::random_tokens(random, kPromptCount);
       if (plain(tokens).size() >= 30) prompts.push_back(tokens);
     }
     return prompts[index];

@@ -281,34 +281,17 @@ TEST_F(RunTest, WaitingForHintsIsNoLackOfATurn) {
   EXPECT_EQ(client.text().size(), kPromptCount + 3);
 }
 
-// The server's own guesses, from the answer that it is going to give.
-class Foresight final : public SessionProposer {
- public:
-  Foresight(Tokens text, std::uint32_t& asked) : text_(std::move(text)), asked_(asked) {}
-  Proposal propose(const TargetSession& session, const ProposalLimits& limits) override {
-    ++asked_;
-    DraftTree tree;
-    for (std::size_t at = session.tokens().size(); at < text_.size(); ++at) {
-      if (tree.node_count() == limits.tree.depth) break;
-      tree.add(text_[at], tree.node_count(), -0.1f);
-    }
-    return {.tree = tree};
-  }
-
- private:
-  Tokens text_;
-  std::uint32_t& asked_;
-};
-
+// They come from the answer that it is going to give.
 TEST_F(RunTest, TheServersOwnGuessesFillTheGapsBetweenHints) {
   const Tokens prompt = prompt_of(1);
   const Tokens expected = plain(prompt);
-  Tokens text = prompt;
-  text.insert(text.end(), expected.begin(), expected.end());
+  const Tokens text = text_of(prompt);
   std::uint32_t asked = 0;
   Speculation speculation(
       {.make =
-           [&](std::shared_ptr<std::uint32_t>) { return std::make_unique<Foresight>(text, asked); },
+           [&](std::shared_ptr<std::uint32_t>) {
+             return std::make_unique<KnownText>(text, 0, &asked);
+           },
        .session_bytes = 0},
       {.tree = {.breadth = 1, .depth = 4, .nodes = 4}, .context_count = kContext});
   open({.speculation = &speculation, .metrics = metrics_});

@@ -11,6 +11,7 @@
 
 #include "tests/protocol/support.h"
 #include "tests/server/plain_answer.h"
+#include "tests/server/toy_session.h"
 #include "tests/support/failing_backend.h"
 #include "tests/support/heard_replies.h"
 #include "tests/support/held_length.h"
@@ -21,6 +22,7 @@ namespace {
 
 using testing::kToyEndToken;
 using testing::kToyVocabulary;
+using testing::random_tokens;
 using testing::RefusedRound;
 using testing::ToyDecoder;
 using Tokens = std::vector<std::uint32_t>;
@@ -91,15 +93,7 @@ class SchedulerTest : public ::testing::Test {
   }
 
   Client client(std::uint64_t connection_id) {
-    wire::SessionId session{};
-    for (std::size_t i = 0; i < 8; ++i) {
-      session[i] = static_cast<decltype(session)::value_type>(connection_id >> (8 * i));
-    }
-    return {.connection_id = connection_id,
-            .reply = inbox_.of(connection_id),
-            .session = session,
-            .identity = "someone",
-            .tap = nullptr};
+    return testing::client_of(connection_id, inbox_.of(connection_id));
   }
 
   Tokens plain_answer(const Tokens& prompt, const SamplingParams& sampling, std::size_t count) {
@@ -109,12 +103,6 @@ class SchedulerTest : public ::testing::Test {
   static wire::Prefill prefill(std::uint32_t round, const Tokens& tokens,
                                const wire::RunTerms& run = {}) {
     return {.round = round, .tokens = tokens, .sampling = {.temperature = 0.0f}, .run = run};
-  }
-
-  static Tokens random_tokens(Random& random, std::uint32_t count) {
-    Tokens tokens(count);
-    for (auto& t : tokens) t = 3 + static_cast<std::uint32_t>(random.below(kToyVocabulary - 3));
-    return tokens;
   }
 
   Inbox inbox_;

@@ -15,6 +15,7 @@
 #include "server/passes/pass_loop.h"
 #include "tests/protocol/support.h"
 #include "tests/server/plain_answer.h"
+#include "tests/server/toy_session.h"
 #include "tests/support/heard_replies.h"
 #include "tests/support/held_length.h"
 #include "tests/support/toy_models.h"
@@ -68,20 +69,12 @@ class SessionMemoryTest : public ::testing::Test {
 
   Client client(std::uint64_t connection_id, const std::string& identity = "someone") {
     inboxes_[connection_id] = std::make_shared<Inbox>();
-    wire::SessionId session{};
-    session[0] = static_cast<std::byte>(connection_id);
-    return {.connection_id = connection_id,
-            .reply = inboxes_[connection_id],
-            .session = session,
-            .identity = identity,
-            .tap = tap_};
+    Client client = client_of(connection_id, inboxes_[connection_id], tap_);
+    client.identity = identity;
+    return client;
   }
 
-  Tokens random_tokens(std::uint32_t count) {
-    Tokens tokens(count);
-    for (auto& t : tokens) t = 3 + static_cast<std::uint32_t>(random_.below(kToyVocabulary - 3));
-    return tokens;
-  }
+  Tokens random_tokens(std::uint32_t count) { return testing::random_tokens(random_, count); }
 
   // What a client alone gets behind the prompt.
   Tokens alone(const Tokens& prompt, std::size_t count, const SamplingParams& sampling = {}) {

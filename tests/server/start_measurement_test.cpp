@@ -4,6 +4,7 @@
 
 #include "server/passes/pass_loop.h"
 #include "tests/protocol/support.h"
+#include "tests/server/toy_session.h"
 #include "tests/support/toy_models.h"
 
 namespace edgedraft {
@@ -29,15 +30,9 @@ class StartMeasurementTest : public ::testing::Test {
 
   wire::Verdict prompt(PassLoop& loop, std::uint64_t connection,
                        const std::vector<std::uint32_t>& tokens) {
-    wire::SessionId session{};
-    session[0] = static_cast<std::byte>(connection);
     const auto keeper = std::make_shared<VerdictKeeper>();
-    loop.begin({.connection_id = connection,
-                .reply = keeper,
-                .session = session,
-                .identity = "someone",
-                .tap = nullptr},
-               wire::Prefill{.round = 1, .tokens = tokens}, now_);
+    loop.begin(testing::client_of(connection, keeper), wire::Prefill{.round = 1, .tokens = tokens},
+               now_);
     while (!loop.idle()) loop.step();
     return keeper->verdicts.at(0);
   }

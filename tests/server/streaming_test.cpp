@@ -8,14 +8,16 @@
 #include "shared/drafting/moa/moa_kind.h"
 #include "tests/protocol/support.h"
 #include "tests/server/plain_answer.h"
+#include "tests/server/toy_session.h"
 #include "tests/support/heard_replies.h"
 #include "tests/support/toy_models.h"
 
 namespace edgedraft {
 namespace {
 
+using testing::client_of;
 using testing::kToyEndToken;
-using testing::kToyVocabulary;
+using testing::random_tokens;
 using testing::ToyDecoder;
 using testing::ToyMoa;
 using Tokens = std::vector<std::uint32_t>;
@@ -110,26 +112,9 @@ class StreamTest : public ::testing::Test {
       model = make_moa_model({.config = moa_->config, .tensors = moa_->tensors});
     }
     tap_ = model->make_tap(*backend_);
-    std::shared_ptr<DrafterWeights> weights = model->load(*backend_, kContext);
-    return {.make =
-                [this, weights](std::shared_ptr<std::uint32_t> count) {
-                  return std::make_unique<DrafterProposer>(
-                      DrafterProposer::Parts{.drafter = weights->make_drafter(),
-                                             .tap = tap_.get(),
-                                             .positions_max = kContext,
-                                             .count = std::move(count)});
-                },
-            .session_bytes = kDrafterBytes};
-  }
-
-  Client client(std::uint64_t id, const std::shared_ptr<Reader>& reader) {
-    wire::SessionId session{};
-    session[0] = static_cast<std::byte>(id);
-    return {.connection_id = id,
-            .reply = reader,
-            .session = session,
-            .identity = "someone",
-            .tap = nullptr};
+    ProposerSource source = drafter_source(*backend_, *model, tap_.get(), kContext);
+    source.session_bytes = kDrafterBytes;
+    return source;
   }
 
   // Takes in the verdict on the prompt, whose run has no credit for more.
@@ -162,12 +147,6 @@ class StreamTest : public ::testing::Test {
   Tokens plain_answer(const Tokens& text, const SamplingParams& sampling, std::size_t count) {
     const auto is_end = [](std::uint32_t token) { return token == kToyEndToken; };
     return testing::plain_answer({decoder_, kContext, is_end}, text, count, sampling);
-  }
-
-  static Tokens random_tokens(Random& random, std::uint64_t count) {
-    Tokens tokens(count);
-    for (auto& t : tokens) t = 3 + static_cast<std::uint32_t>(random.below(kToyVocabulary - 3));
-    return tokens;
   }
 
   Instant now_{};
@@ -210,13 +189,13 @@ TEST_P(LosslessStreamTest, StreamsAreThePlainAnswers) {
       }();
       const auto base = turn == 0 ? 0u : static_cast<std::uint32_t>(2 + random.below(2));
       readers.push_back(std::make_shared<Reader>());
-      const Client to = client(id, readers.back());
+      const Client to = client_of(id, readers.back());
       prompt(to, Tokens(text.begin() + base, text.end()), base, sampling);
       answers.push_back(plain_answer(text, sampling, 40));
     }
     for (std::uint64_t id = 1; id <= kClients; ++id) {
       const auto& reader = readers[id - 1];
-      if (reader->goes_on()) stream(client(id, reader), 39);
+      if (reader->goes_on()) stream(client_of(id, reader), 39);
     }
     while (!loop_->idle()) loop_->step();
     for (std::size_t i = 0; i < readers.size(); ++i) {
@@ -252,7 +231,7 @@ TEST_F(StreamTest, DraftsFollowTheNoiseOfTheDraw) {
   std::size_t verdicts = 0;
   for (std::uint64_t id = 1; id <= 5; ++id) {
     const auto reader = std::make_shared<Reader>();
-    const Client to = client(id, reader);
+    const Client to = client_of(id, reader);
     prompt(to, {5, 6, 7}, 0, {.temperature = 2.0f, .seed = id});
     if (!reader->goes_on()) continue;
     stream(to, 60);
@@ -269,7 +248,7 @@ TEST_F(StreamTest, GoesAsFarAsItsCredit) {
     open({.drafter = drafter});
     for (const std::uint32_t count : {1u, 2u, 5u, 9u}) {
       const auto reader = std::make_shared<Reader>();
-      const Client to = client(count, reader);
+      const Client to = client_of(count, reader);
       prompt(to, {5, 6, 7}, 0, {});
       stream(to, count);
       while (!loop_->idle()) loop_->step();
@@ -282,8 +261,8 @@ TEST_F(StreamTest, OneThatIsNotReadPausesAndTheOthersGoOn) {
   open({.drafter = Beside::twin});
   const auto slow = std::make_shared<Reader>();
   const auto quick = std::make_shared<Reader>();
-  const Client first = client(1, slow);
-  const Client second = client(2, quick);
+  const Client first = client_of(1, slow);
+  const Client second = client_of(2, quick);
   prompt(first, {5, 6, 7}, 0, {});
   prompt(second, {5, 6, 8}, 0, {});
   slow->reads(false);
@@ -306,7 +285,7 @@ TEST_F(StreamTest, ACancelledStreamLeavesASessionToBuildOn) {
       for (const std::uint32_t heard : {0u, steps / 2, steps}) {
         open({.drafter = drafter});  // which has not learned yet what drafts are worth
         const auto reader = std::make_shared<Reader>();
-        const Client to = client(1 + steps, reader);
+        const Client to = client_of(1 + steps, reader);
         prompt(to, {5, 6, 7}, 0, {});
         stream(to, 40);
         for (std::uint32_t i = 0; i < steps; ++i) loop_->step();
@@ -337,9 +316,9 @@ TEST_F(StreamTest, DraftersKeepToTheirMemoryAndLeaveItBehind) {
   std::vector<std::shared_ptr<Reader>> readers;
   for (std::uint64_t id = 1; id <= 3; ++id) {
     readers.push_back(std::make_shared<Reader>());
-    prompt(client(id, readers.back()), {5, 6, 7}, 0, {});
+    prompt(client_of(id, readers.back()), {5, 6, 7}, 0, {});
   }
-  for (std::uint64_t id = 1; id <= 3; ++id) stream(client(id, readers[id - 1]), 20);
+  for (std::uint64_t id = 1; id <= 3; ++id) stream(client_of(id, readers[id - 1]), 20);
   loop_->step();
   EXPECT_EQ(speculation_->bytes(), 2 * kDrafterBytes);
   while (!loop_->idle()) loop_->step();
@@ -360,7 +339,7 @@ TEST_F(StreamTest, AnIdleSessionGivesItsDrafterUp) {
   open({.drafter = Beside::twin, .drafters_max = 1});
   const auto ask = [&](std::uint64_t id, std::uint32_t last) {
     const auto reader = std::make_shared<Reader>();
-    const Client to = client(id, reader);
+    const Client to = client_of(id, reader);
     prompt(to, {5, 6, last}, 0, {});
     stream(to, 20);
     while (!loop_->idle()) loop_->step();
@@ -396,7 +375,7 @@ TEST_F(StreamTest, DraftersTakeAPartOfTheMemoryOrSayThatItIsTooLittle) {
 TEST_F(StreamTest, WhereNoDrafterCanBeMadeTheStreamIsPlain) {
   open({.drafter = Beside::twin, .fails = true});
   const auto reader = std::make_shared<Reader>();
-  const Client to = client(1, reader);
+  const Client to = client_of(1, reader);
   prompt(to, {5, 6, 7}, 0, {});
   stream(to, 20);
   while (!loop_->idle()) loop_->step();
@@ -411,14 +390,14 @@ TEST_F(StreamTest, StreamsHoldUpNobody) {
   std::vector<std::shared_ptr<Reader>> readers;
   for (std::uint64_t id = 1; id <= 8; ++id) {
     readers.push_back(std::make_shared<Reader>());
-    const Client to = client(id, readers.back());
+    const Client to = client_of(id, readers.back());
     prompt(to, {5, 6, 7, static_cast<std::uint32_t>(10 + id)}, 0, {});
   }
-  for (std::uint64_t id = 1; id <= 8; ++id) stream(client(id, readers[id - 1]), 100);
+  for (std::uint64_t id = 1; id <= 8; ++id) stream(client_of(id, readers[id - 1]), 100);
   Random random(2);
   const auto asking = std::make_shared<Reader>();
   const Tokens text = random_tokens(random, 150);
-  loop_->begin(client(20, asking), wire::Prefill{.round = 1, .tokens = text}, now_);
+  loop_->begin(client_of(20, asking), wire::Prefill{.round = 1, .tokens = text}, now_);
   for (int i = 0; i < 3; ++i) loop_->step();
   EXPECT_EQ(asking->verdicts.size(), 1u) << "64 rows a pass";
   for (const auto& reader : readers) {

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "server/sessions/pass.h"
+#include "tests/server/toy_session.h"
 #include "tests/support/toy_models.h"
 
 namespace edgedraft {
@@ -107,8 +108,7 @@ class TargetSessionTest : public ::testing::Test {
 
   void expect_lossless(std::uint64_t seed, const SamplingParams& sampling) {
     Random random(seed);
-    Tokens prompt(1 + random.below(20));
-    for (auto& t : prompt) t = static_cast<std::uint32_t>(3 + random.below(kToyVocabulary - 3));
+    const Tokens prompt = testing::random_tokens(random, 1 + random.below(20));
     const Answer expected = plain(prompt, sampling);
     Tokens truth = prompt;
     truth.insert(truth.end(), expected.tokens.begin(), expected.tokens.end());

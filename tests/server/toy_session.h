@@ -1,0 +1,45 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "server/passes/client.h"
+#include "shared/base/random.h"
+#include "shared/speculative/draft_tree.h"
+#include "tests/support/toy_models.h"
+
+namespace edgedraft::testing {
+
+// Neither padding nor an end of the text.
+inline std::vector<std::uint32_t> random_tokens(Random& random, std::uint64_t count) {
+  std::vector<std::uint32_t> tokens(count);
+  for (auto& t : tokens) t = 3 + static_cast<std::uint32_t>(random.below(kToyVocabulary - 3));
+  return tokens;
+}
+
+inline DraftTree random_tree(Random& random, std::uint64_t nodes) {
+  DraftTree tree;
+  while (tree.node_count() < nodes) {
+    tree.add(random_tokens(random, 1)[0],
+             static_cast<std::uint32_t>(random.below(tree.row_count())));
+  }
+  return tree;
+}
+
+// A client whose session is named like its connection.
+inline Client client_of(std::uint64_t connection_id, std::shared_ptr<Replies> reply,
+                        Tap* tap = nullptr) {
+  wire::SessionId session{};
+  for (std::size_t i = 0; i < 8; ++i) {
+    session[i] = static_cast<std::byte>(connection_id >> (8 * i));
+  }
+  return {.connection_id = connection_id,
+          .reply = std::move(reply),
+          .session = session,
+          .identity = "someone",
+          .tap = tap};
+}
+
+}  // namespace edgedraft::testing
