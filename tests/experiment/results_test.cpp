@@ -240,107 +240,86 @@ TEST_F(ResultsTest, CsvQuotesWhatHasCommas) {
   EXPECT_EQ(read(folder() / "runs.csv"), "trial,text\nt1,\"a, \"\"b\"\"\"\n");
 }
 
+// A record of a client's answer.
+class RunRecordTest : public ::testing::Test {
+ protected:
+  RunRecordTest() {
+    e_.prompts = {{.id = "p"}};
+    e_.arms = {{.name = "split", .kind = Arm::Kind::split}};
+  }
+
+  Experiment e_;
+  DeviceProfile device_{.name = "native"};
+  NetworkProfile network_{.name = "lan"};
+  Trial trial_{.arm = 0, .prompt = 0, .id = "t"};
+  RunSource source_{.experiment = e_,
+                    .network = network_,
+                    .device = device_,
+                    .driver = "tun",
+                    .approximate = false,
+                    .seed = 1,
+                    .trial = trial_,
+                    .client = 0,
+                    .status = 0,
+                    .answer = {},
+                    .cycles = {},
+                    .added_ms = 0,
+                    .events = ordered_json::array()};
+};
+
 // The model knows drafts under a given hold over a link that lasts, not what the client may choose
 // instead, nor outages.
-TEST(RunRecordTest, PredictsNeitherAutoNorOutages) {
+TEST_F(RunRecordTest, PredictsNeitherAutoNorOutages) {
   const TemporaryDirectory scratch;
   const auto pace = PaceProfile::read(scratch.write(
       "slow.toml",
       "name = \"slow\"\n[target]\npass_ms = [[1, 20]]\n[draft.step_ms]\ndefault = 3\n"));
   ASSERT_TRUE(pace) << pace.error().message;
-  const DeviceProfile device{.name = "slow", .file = {}, .pace = *pace};
-  const auto network = read_network_profile("lan");
-  const Trial trial{.arm = 0, .prompt = 0, .id = "t"};
-  const Prompt prompt{.id = "p"};
+  device_ = {.name = "slow", .file = {}, .pace = *pace};
+  network_ = *read_network_profile("lan");
+  source_.answer = "{\"stats\":{\"tokens\":8,\"seconds\":1,\"prompt_tokens\":10}}";
   const ordered_json outage = ordered_json::array({{{"kind", "down"}, {"at_ms", 300}}});
   for (const auto& [hold, events] :
        {std::pair("lockstep", ordered_json::array()), std::pair("auto", ordered_json::array()),
         std::pair("lockstep", outage)}) {
-    Experiment e;
-    e.prompts = {prompt};
-    e.arms = {{.name = "split", .kind = Arm::Kind::split, .hold = hold, .acceptance = 0.8}};
-    const RunSource source{.experiment = e,
-                           .network = *network,
-                           .device = device,
-                           .driver = "tun",
-                           .approximate = false,
-                           .seed = 1,
-                           .trial = trial,
-                           .client = 0,
-                           .status = 0,
-                           .answer =
-                               "{\"stats\":{\"tokens\":8,\"seconds\":1,"
-                               "\"prompt_tokens\":10}}",
-                           .cycles = {},
-                           .added_ms = 0,
-                           .events = events};
-    EXPECT_EQ(run_record(source)["predicted_tokens_per_second"].is_number(),
+    e_.arms = {{.name = "split", .kind = Arm::Kind::split, .hold = hold, .acceptance = 0.8}};
+    source_.events = events;
+    EXPECT_EQ(run_record(source_)["predicted_tokens_per_second"].is_number(),
               hold == std::string("lockstep") && events.empty());
   }
 }
 
 // Scripts join answers to prompts by name or by index.
-TEST(RunRecordTest, EachClientsPromptIsTheOneAtItsIndex) {
-  Experiment e;
-  e.prompts = {{.id = "a"}, {.id = "b"}, {.id = "c"}};
-  e.arms = {{.name = "stream", .kind = Arm::Kind::plain}};
-  e.quick = true;
-  const DeviceProfile device{.name = "native"};
-  const NetworkProfile network{.name = "lan"};
-  const Trial trial{.arm = 0, .prompt = 1, .clients = 3, .id = "t"};
+TEST_F(RunRecordTest, EachClientsPromptIsTheOneAtItsIndex) {
+  e_.prompts = {{.id = "a"}, {.id = "b"}, {.id = "c"}};
+  e_.arms = {{.name = "stream", .kind = Arm::Kind::plain}};
+  e_.quick = true;
+  trial_ = {.arm = 0, .prompt = 1, .clients = 3, .id = "t"};
   for (const std::uint32_t client : {0u, 1u, 2u}) {
     const std::size_t index = (1 + client) % 3;
-    const RunSource source{.experiment = e,
-                           .network = network,
-                           .device = device,
-                           .driver = "tun",
-                           .approximate = false,
-                           .seed = 1,
-                           .trial = trial,
-                           .client = client,
-                           .status = 0,
-                           .answer = {},
-                           .cycles = {},
-                           .added_ms = 0,
-                           .events = ordered_json::array()};
-    const ordered_json run = run_record(source);
+    source_.client = client;
+    const ordered_json run = run_record(source_);
     EXPECT_EQ(run["prompt_index"], index) << client;
-    EXPECT_EQ(run["prompt"], e.prompts[index].id);
+    EXPECT_EQ(run["prompt"], e_.prompts[index].id);
     EXPECT_EQ(run["quick"], true);
     EXPECT_EQ(run["timed"], true);
   }
 }
 
-TEST(RunRecordTest, SumsPhasesAndFindsGapsBetweenVisibleUpdates) {
-  Experiment e;
-  e.arms = {{.name = "split", .kind = Arm::Kind::split}};
-  const DeviceProfile device{.name = "native"};
-  const Trial trial{.arm = 0, .prompt = 0, .id = "t"};
-  const Prompt prompt{.id = "p", .reference = " yes "};
-  e.prompts = {prompt};
-  const NetworkProfile network{.name = "lan"};
-  RunSource source{.experiment = e,
-                   .network = network,
-                   .device = device,
-                   .driver = "tun",
-                   .approximate = false,
-                   .seed = 1,
-                   .trial = trial,
-                   .client = 0,
-                   .status = 0,
-                   .answer =
-                       "{\"text\":\"yes\\n\",\"stats\":{\"tokens\":8,\"seconds\":1.5,"
-                       "\"time_to_first_token_s\":0.1}}",
-                   .cycles =
-                       "{\"kind\":\"answer\"}\n"
-                       "{\"at_ms\":100,\"tokens\":1,\"draft_ms\":0,\"network_ms\":30}\n"
-                       "{\"at_ms\":150,\"tokens\":0,\"draft_ms\":5}\n"
-                       "{\"at_ms\":1300,\"tokens\":7,\"draft_ms\":7,\"network_ms\":31,"
-                       "\"server\":{\"queue_ms\":1,\"held_ms\":4,\"verify_ms\":9},"
-                       "\"tcp\":{\"retransmits\":2}}\n",
-                   .added_ms = 500,
-                   .events = ordered_json::array()};
-  const ordered_json run = run_record(source);
+TEST_F(RunRecordTest, SumsPhasesAndFindsGapsBetweenVisibleUpdates) {
+  e_.prompts = {{.id = "p", .reference = " yes "}};
+  source_.answer =
+      "{\"text\":\"yes\\n\",\"stats\":{\"tokens\":8,\"seconds\":1.5,"
+      "\"time_to_first_token_s\":0.1}}";
+  source_.cycles =
+      "{\"kind\":\"answer\"}\n"
+      "{\"at_ms\":100,\"tokens\":1,\"draft_ms\":0,\"network_ms\":30}\n"
+      "{\"at_ms\":150,\"tokens\":0,\"draft_ms\":5}\n"
+      "{\"at_ms\":1300,\"tokens\":7,\"draft_ms\":7,\"network_ms\":31,"
+      "\"server\":{\"queue_ms\":1,\"held_ms\":4,\"verify_ms\":9},"
+      "\"tcp\":{\"retransmits\":2}}\n";
+  source_.added_ms = 500;
+  const ordered_json run = run_record(source_);
   EXPECT_EQ(run["draft_ms"], 12.0);
   EXPECT_EQ(run["network_ms"], 61.0);
   EXPECT_EQ(run["held_ms"], 4.0);
@@ -353,9 +332,9 @@ TEST(RunRecordTest, SumsPhasesAndFindsGapsBetweenVisibleUpdates) {
   EXPECT_EQ(run["time_to_first_token_s"], 0.6);
   EXPECT_EQ(run["matches_reference"], true);
 
-  source.status = 3;
-  source.failure = "no server";
-  const ordered_json failed = run_record(source);
+  source_.status = 3;
+  source_.failure = "no server";
+  const ordered_json failed = run_record(source_);
   EXPECT_EQ(failed["failure"], "no server");
   EXPECT_TRUE(failed["tokens_per_second"].is_null());
   // Every line of the CSV has the same columns.

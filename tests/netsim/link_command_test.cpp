@@ -184,11 +184,7 @@ TEST(LinkCommandTest, AProgramThatHasThePortAlreadyIsNotTakenForTheServer) {
 }
 
 TEST(LinkCommandTest, AServerThatFailsBeforeItListensIsNoMistakeOfTheCaller) {
-  std::string port;
-  {
-    const TakenPort was;
-    port = was.port();
-  }
+  const std::string port = TakenPort().port();  // free again
   const Outcome failed = run({"--driver", "proxy", "--profile", "lan", "--port", port,
                               "--at-server", "exit 7", "--", "echo", "served"});
   EXPECT_EQ(failed.status, 3);
@@ -197,11 +193,7 @@ TEST(LinkCommandTest, AServerThatFailsBeforeItListensIsNoMistakeOfTheCaller) {
 }
 
 TEST(LinkCommandTest, AServerThatFailsMeanwhileEndsTheLinkWithAWord) {
-  std::string port;
-  {
-    const TakenPort was;
-    port = was.port();
-  }
+  const std::string port = TakenPort().port();  // free again
   const std::string probe = EDGEDRAFT_NETSIM " probe --listen \"$EDGEDRAFT_SERVER_LISTEN\" & ";
   const Outcome failed =
       run({"--driver", "proxy", "--profile", "lan", "--port", port, "--at-server",

@@ -2,8 +2,8 @@
 #include <gtest/gtest.h>
 
 #include "server/passes/pass_loop.h"
-#include "server/proposers/drafter_proposer.h"
 #include "server/proposers/probing_methods.h"
+#include "server/proposers/speculation.h"
 #include "shared/drafting/independent/independent_kind.h"
 #include "shared/drafting/moa/moa_kind.h"
 #include "tests/protocol/support.h"
