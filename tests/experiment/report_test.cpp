@@ -43,6 +43,19 @@ TEST(PlotTest, ANameIsShownAndNeverRun) {
   EXPECT_NE(figure->find(format), std::string::npos) << *figure;
 }
 
+netsim::Run run_of(const std::string& arm, const std::string& setting = "lan") {
+  netsim::Run run{};
+  run.setting = setting;
+  run.arm = arm;
+  run.clients = 1;
+  return run;
+}
+
+std::string page_of(const Report& report) {
+  std::ifstream file(report.file);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
 using Spans = std::vector<std::pair<double, double>>;
 
 // What "an answer over time" shades of nine seconds.
@@ -70,9 +83,7 @@ Spans shaded(const netsim::Run& run) {
 
 // What ends one is the link's return, its own time or the next one, whichever comes first.
 TEST(FiguresTest, AnOutageIsShadedUntilTheLinkIsUpAgain) {
-  netsim::Run run{};
-  run.setting = "lan";
-  run.arm = "split";
+  netsim::Run run = run_of("split");
   run.events = nlohmann::ordered_json::parse(R"([
     {"kind": "down", "at_ms": 1000, "duration_ms": 0},
     {"kind": "new_address", "at_ms": 1500, "duration_ms": 0},
@@ -85,9 +96,7 @@ TEST(FiguresTest, AnOutageIsShadedUntilTheLinkIsUpAgain) {
 
 // Curves begin when the answer was asked for, events when its client was started.
 TEST(FiguresTest, AnOutageIsShadedWhereItsAnswerMetIt) {
-  netsim::Run run{};
-  run.setting = "lan";
-  run.arm = "split";
+  netsim::Run run = run_of("split");
   run.asked_at_s = 0.5;
   run.events = nlohmann::ordered_json::parse(R"([
     {"kind": "down", "at_ms": 100, "duration_ms": 200},
@@ -101,11 +110,9 @@ TEST(FiguresTest, ALinkThatWasNotMeasuredHasNoRoundTripToStandAt) {
   RunData data;
   data.arms = {"split"};
   for (const char* network : {"lan", "leo", "lossy"}) {
-    netsim::Run run{};
+    netsim::Run run = run_of("split", std::string(network) + " · native");
     run.network = network;
     run.device = "native";
-    run.setting = run.network + " · " + run.device;
-    run.arm = "split";
     run.rate = 10;
     data.settings.push_back(run.setting);
     data.runs.push_back(run);
@@ -127,9 +134,7 @@ TEST(FiguresTest, EveryPhaseHasItsPartOfTheBar) {
   RunData data;
   data.settings = {"lan"};
   data.arms = {"split"};
-  netsim::Run run{};
-  run.setting = "lan";
-  run.arm = "split";
+  netsim::Run run = run_of("split");
   run.tokens = 10;
   for (std::size_t i = 0; i < run.phases.size(); ++i) {
     run.phases[i] = kPhaseNames[i] == std::string("held") ? 240 : 10;
@@ -162,11 +167,8 @@ class ArmsTableTest : public ::testing::Test {
     data_.arms = {"stream", "split"};
     for (int i = 0; i < 6; ++i) {
       for (const std::string& arm : data_.arms) {
-        netsim::Run run{};
-        run.setting = "lan";
-        run.arm = arm;
+        netsim::Run run = run_of(arm);
         run.prompt = run.pair_key = "tool-" + std::to_string(i);
-        run.clients = 1;
         run.tokens = 64;
         run.rate = arm == "split" ? 20 : 10;
         run.answer = "the target's";
@@ -247,11 +249,8 @@ class CutTableTest : public ::testing::Test {
     data_.arms = {"stop", "split"};
     for (int i = 0; i < 6; ++i) {
       for (const std::string& arm : data_.arms) {
-        netsim::Run run{};
-        run.setting = "lan";
-        run.arm = arm;
+        netsim::Run run = run_of(arm);
         run.prompt = run.pair_key = "tool-" + std::to_string(i);
-        run.clients = 1;
         run.offline_after = 10;
         run.right = arm == "split";
         data_.runs.push_back(run);
@@ -281,9 +280,7 @@ class CapacityTableTest : public ::testing::Test {
     data_.settings = {"lan"};
     data_.arms = {"stream"};
     for (const std::uint32_t i : {0u, 1u, 2u, 3u}) {
-      netsim::Run run{};
-      run.setting = "lan";
-      run.arm = "stream";
+      netsim::Run run = run_of("stream");
       run.trial = "t" + std::to_string(i / 2);
       run.clients = 2;
       run.client = i % 2;
@@ -341,8 +338,7 @@ TEST(ReportTest, TablesComeOutWithoutTheirPlots) {
     ASSERT_TRUE(written.undrawn);
     EXPECT_EQ(written.undrawn->code, code);
     EXPECT_NE(written.undrawn->message.find(why), std::string::npos) << written.undrawn->message;
-    std::ifstream file(written.file);
-    const std::string page{std::istreambuf_iterator<char>(file), {}};
+    const std::string page = page_of(written);
     EXPECT_NE(page.find("<td>4.00</td>"), std::string::npos) << page;
     EXPECT_NE(page.find("Not drawn: "), std::string::npos) << page;
     EXPECT_NE(page.find(why), std::string::npos) << page;
@@ -365,13 +361,12 @@ TEST(ReportTest, NetemsLinksAreApproximateWhereDelaysWouldHold) {
         << (approximate ? "true" : "false") << "}\n";
     const auto written = write_report(results.path());
     ASSERT_TRUE(written) << written.error().message;
-    std::ifstream file(written->file);
-    const std::string page{std::istreambuf_iterator<char>(file), {}};
+    const std::string page = page_of(*written);
     EXPECT_EQ(page.find("Approximate link.") != page.npos, approximate) << page;
   }
 }
 
-TEST(RunDataTest, AHalfWrittenLastLineHidesNoneBeforeIt) {
+TEST(RunDataFilesTest, AHalfWrittenLastLineHidesNoneBeforeIt) {
   const TemporaryDirectory results;
   write_results(results.path());
   std::ofstream(results / "runs.jsonl", std::ios::app) << "{\"trial\": \"t2\", \"netw";
@@ -382,7 +377,7 @@ TEST(RunDataTest, AHalfWrittenLastLineHidesNoneBeforeIt) {
   EXPECT_EQ(data->calibrations.size(), 1u);
 }
 
-TEST(RunDataTest, ABrokenLineIsNamed) {
+TEST(RunDataFilesTest, ABrokenLineIsNamed) {
   for (const std::string name : {"runs.jsonl", "calibration.jsonl"}) {
     const TemporaryDirectory results;
     write_results(results.path());
@@ -394,49 +389,56 @@ TEST(RunDataTest, ABrokenLineIsNamed) {
   }
 }
 
-TEST(RunDataTest, FailedAnswersEnterNoGaps) {
-  const TemporaryDirectory results;
-  std::ofstream(results / "manifest.json") << "{}";
-  std::ofstream runs(results / "runs.jsonl");
-  std::ofstream cycles(results / "cycles.jsonl");
+// Results that a test writes, and what is read of them.
+class RunDataTest : public ::testing::Test {
+ protected:
+  void write_manifest(const std::string& manifest) {
+    std::ofstream(results_ / "manifest.json") << manifest;
+  }
+  RunData read() {
+    runs_.flush();
+    cycles_.flush();
+    auto data = read_run_data(results_.path());
+    EXPECT_TRUE(data) << data.error().message;
+    return data ? *std::move(data) : RunData{};
+  }
+
+  TemporaryDirectory results_;
+  std::ofstream runs_{results_ / "runs.jsonl"};
+  std::ofstream cycles_{results_ / "cycles.jsonl"};
+};
+
+TEST_F(RunDataTest, FailedAnswersEnterNoGaps) {
+  write_manifest("{}");
   for (const char* trial : {"good", "bad"}) {
     const std::string failure = trial[0] == 'b' ? "\"the server ended\"" : "null";
     const std::string start = "{\"trial\": \"" + std::string(trial) + "\", \"client\": 0, ";
-    runs << start << "\"network\": \"lan\", \"device\": \"native\", \"arm\": \"" << trial
-         << "\", \"clients\": 1, \"failure\": " << failure << "}\n";
+    runs_ << start << "\"network\": \"lan\", \"device\": \"native\", \"arm\": \"" << trial
+          << "\", \"clients\": 1, \"failure\": " << failure << "}\n";
     for (const char* at : {"10", "25"}) {
-      cycles << start << "\"kind\": \"draft\", \"tokens\": 2, \"at_ms\": " << at << "}\n";
+      cycles_ << start << "\"kind\": \"draft\", \"tokens\": 2, \"at_ms\": " << at << "}\n";
     }
   }
-  runs.close();
-  cycles.close();
-  const auto data = read_run_data(results.path());
-  ASSERT_TRUE(data) << data.error().message;
-  EXPECT_EQ(data->runs.size(), 2u);
-  ASSERT_EQ(data->gaps.size(), 1u);
-  EXPECT_EQ(data->gaps.begin()->first.second, "good");
-  EXPECT_EQ(data->gaps.begin()->second, std::vector<double>{15});
+  const RunData data = read();
+  EXPECT_EQ(data.runs.size(), 2u);
+  ASSERT_EQ(data.gaps.size(), 1u);
+  EXPECT_EQ(data.gaps.begin()->first.second, "good");
+  EXPECT_EQ(data.gaps.begin()->second, std::vector<double>{15});
 }
 
 // An arm beside the server gets its tokens a round trip later than its client says.
-TEST(RunDataTest, ClientsOfATrialKnowWhenTheirTokensCame) {
-  const TemporaryDirectory results;
-  std::ofstream(results / "manifest.json") << "{}";
-  std::ofstream runs(results / "runs.jsonl");
-  std::ofstream cycles(results / "cycles.jsonl");
+TEST_F(RunDataTest, ClientsOfATrialKnowWhenTheirTokensCame) {
+  write_manifest("{}");
   for (const int client : {0, 1}) {
     const std::string start = "{\"trial\": \"t\", \"client\": " + std::to_string(client);
-    runs << start << ", \"network\": \"lan\", \"device\": \"native\", \"arm\": \"stream\", "
-         << "\"clients\": 2, \"added_round_trip_ms\": 250}\n";
+    runs_ << start << ", \"network\": \"lan\", \"device\": \"native\", \"arm\": \"stream\", "
+          << "\"clients\": 2, \"added_round_trip_ms\": 250}\n";
     for (const int tokens : {0, client + 1}) {
-      cycles << start << ", \"kind\": \"draft\", \"tokens\": " << tokens << ", \"at_ms\": 500}\n";
+      cycles_ << start << ", \"kind\": \"draft\", \"tokens\": " << tokens << ", \"at_ms\": 500}\n";
     }
   }
-  runs.close();
-  cycles.close();
-  const auto data = read_run_data(results.path());
-  ASSERT_TRUE(data) << data.error().message;
-  for (const netsim::Run& run : data->runs) {
+  const RunData data = read();
+  for (const netsim::Run& run : data.runs) {
     ASSERT_EQ(run.arrivals.size(), 1u);
     EXPECT_DOUBLE_EQ(run.arrivals[0].at_s, 0.75);
     EXPECT_EQ(run.arrivals[0].tokens, run.client + 1);
@@ -444,23 +446,19 @@ TEST(RunDataTest, ClientsOfATrialKnowWhenTheirTokensCame) {
 }
 
 // Answers of two lanes, of which the one with the second prompt was faster.
-TEST(RunDataTest, TimelinesAreOfOnePromptThatMostArmsAnswered) {
-  const TemporaryDirectory results;
-  std::ofstream(results / "manifest.json")
-      << R"({"arms": [{"name": "stream"}, {"name": "split"}, {"name": "oracle"}]})";
-  std::ofstream runs(results / "runs.jsonl");
-  std::ofstream cycles(results / "cycles.jsonl");
+TEST_F(RunDataTest, TimelinesAreOfOnePromptThatMostArmsAnswered) {
+  write_manifest(R"({"arms": [{"name": "stream"}, {"name": "split"}, {"name": "oracle"}]})");
   const auto answer = [&](const std::string& prompt, int index, const std::string& arm,
                           const nlohmann::ordered_json& failure = nullptr) {
     const nlohmann::ordered_json run{
         {"trial", prompt + arm}, {"client", 0},        {"clients", 1},
         {"network", "lan"},      {"device", "native"}, {"prompt", prompt},
         {"prompt_index", index}, {"arm", arm},         {"failure", failure}};
-    runs << run << '\n';
+    runs_ << run << '\n';
     const nlohmann::ordered_json cycle{{"trial", prompt + arm}, {"client", 0},
                                        {"kind", "draft"},       {"tokens", 1},
                                        {"answer_tokens", 1},    {"at_ms", 1000 * (index + 1)}};
-    cycles << cycle << '\n';
+    cycles_ << cycle << '\n';
   };
   answer("tool-3", 2, "split");
   answer("tool-2", 1, "split");
@@ -471,29 +469,24 @@ TEST(RunDataTest, TimelinesAreOfOnePromptThatMostArmsAnswered) {
   answer("tool-1", 0, "oracle");
   answer("tool-3", 2, "oracle");
   answer("tool-3", 2, "stream");
-  runs.close();
-  cycles.close();
-  const auto data = read_run_data(results.path());
-  ASSERT_TRUE(data) << data.error().message;
-  ASSERT_EQ(data->timelines.size(), 3u);
-  for (const auto& [key, moments] : data->timelines) {
+  const RunData data = read();
+  ASSERT_EQ(data.timelines.size(), 3u);
+  for (const auto& [key, moments] : data.timelines) {
     ASSERT_EQ(moments.size(), 1u) << key.second;
     EXPECT_EQ(moments[0].at_ms, 2000) << key.second;
   }
-  EXPECT_NE(timeline_plots(*data).at(0).note.find("tool-2"), std::string::npos);
+  EXPECT_NE(timeline_plots(data).at(0).note.find("tool-2"), std::string::npos);
 }
 
 // Where a link was cut, each arm's answer is one over a cut link, and over the same.
-TEST(RunDataTest, TimelinesAreOfTheSameCut) {
-  const TemporaryDirectory results;
-  std::ofstream(results / "manifest.json") << R"({"arms": [{"name": "stop"}, {"name": "split"}]})";
-  std::ofstream runs(results / "runs.jsonl");
+TEST_F(RunDataTest, TimelinesAreOfTheSameCut) {
+  write_manifest(R"({"arms": [{"name": "stop"}, {"name": "split"}]})");
   const auto answer = [&](const std::string& arm, const nlohmann::ordered_json& cut) {
-    runs << nlohmann::ordered_json{{"trial", arm + cut.dump()}, {"clients", 1},
-                                   {"network", "lan"},          {"device", "native"},
-                                   {"prompt", "tool-1"},        {"arm", arm},
-                                   {"offline_after", cut}}
-         << '\n';
+    runs_ << nlohmann::ordered_json{{"trial", arm + cut.dump()}, {"clients", 1},
+                                    {"network", "lan"},          {"device", "native"},
+                                    {"prompt", "tool-1"},        {"arm", arm},
+                                    {"offline_after", cut}}
+          << '\n';
   };
   answer("stop", nullptr);
   answer("split", 25);
@@ -501,12 +494,10 @@ TEST(RunDataTest, TimelinesAreOfTheSameCut) {
   answer("split", nullptr);
   answer("split", 10);
   answer("stop", 10);
-  runs.close();
-  const auto data = read_run_data(results.path());
-  ASSERT_TRUE(data) << data.error().message;
-  ASSERT_EQ(data->timeline_runs.size(), 2u);
-  for (const auto& [key, run] : data->timeline_runs) {
-    EXPECT_EQ(data->runs[run].offline_after, 10u) << key.second;
+  const RunData data = read();
+  ASSERT_EQ(data.timeline_runs.size(), 2u);
+  for (const auto& [key, run] : data.timeline_runs) {
+    EXPECT_EQ(data.runs[run].offline_after, 10u) << key.second;
   }
 }
 
