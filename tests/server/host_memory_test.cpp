@@ -44,21 +44,6 @@ class NoLook final : public Replies {
   std::promise<Error> refused_;
 };
 
-// It fails from the second look on: a prompt's rows come, a run's do not.
-class FailingTap final : public Tap {
- public:
-  std::span<const std::uint32_t> scale_groups() const override { return groups_; }
-  void read(const KvCache&, std::uint32_t, std::uint32_t, std::span<float> rows) override {
-    if (read_before_) throw std::bad_alloc();
-    read_before_ = true;
-    std::ranges::fill(rows, 0.0f);
-  }
-
- private:
-  std::array<std::uint32_t, 1> groups_{8};
-  bool read_before_ = false;
-};
-
 // Its prompt's verdict and rows, then its run's answer.
 class RunsAnswer final : public Replies {
  public:
@@ -116,7 +101,11 @@ TEST_F(HostMemoryTest, NoneForARefusalLeavesTheOthersServed) {
 }
 
 TEST_F(HostMemoryTest, NoneForATapCostsItsSessionAlone) {
-  FailingTap tap;
+  // It fails from the second look on: a prompt's rows come, a run's do not.
+  testing::TapBy tap(8, [read = false](std::uint32_t, std::span<float> rows) mutable {
+    if (std::exchange(read, true)) throw std::bad_alloc();
+    std::ranges::fill(rows, 0.0f);
+  });
   const auto answer = std::make_shared<RunsAnswer>();
   Client unlucky = client_of(1, answer);
   unlucky.tap = &tap;

@@ -21,20 +21,10 @@ using testing::RawClient;
 using testing::ToyDecoder;
 using Tokens = std::vector<std::uint32_t>;
 
-// One that notices when it is asked for positions that the session does not have.
-class WatchfulTap final : public Tap {
- public:
-  std::span<const std::uint32_t> scale_groups() const override { return groups_; }
-  void read(const KvCache& cache, std::uint32_t first, std::uint32_t count,
-            std::span<float> rows) override {
-    EXPECT_LE(first + count, cache.length());
-    std::fill(rows.begin(), rows.end(), 1.0f);
-  }
-
- private:
-  // So wide that a chunk holds few rows.
-  std::array<std::uint32_t, 1> groups_{16384};
-};
+// Rows so wide that a chunk holds few of them.
+testing::TapBy wide_tap() {
+  return {16384, [](std::uint32_t, std::span<float> rows) { std::ranges::fill(rows, 1.0f); }};
+}
 
 class HostileClientsTest : public ::testing::Test {
  protected:
@@ -95,6 +85,14 @@ class HostileClientsTest : public ::testing::Test {
   static wire::Prefill prompt(const Tokens& tokens, std::uint32_t base = 0,
                               const wire::RunTerms& run = {}) {
     return {.base_length = base, .tokens = tokens, .run = run};
+  }
+  // What the client knows once it has been answered a prompt of so many tokens.
+  Tokens begin(RawClient& client, std::uint32_t count) {
+    client.send(prompt(some_tokens(count)));
+    run();
+    Tokens held = some_tokens(count);
+    held.push_back(std::get<wire::Verdict>(client.heard.at(0)).next);
+    return held;
   }
   static wire::Prefill in_lockstep(const Tokens& tokens) {
     return prompt(tokens, 0, {.credit = kContext, .hold = wire::Hold::lockstep});
@@ -270,10 +268,7 @@ TEST_F(HostileClientsTest, PausedRunsGiveTheirMemoryToClientsThatRead) {
 TEST_F(HostileClientsTest, AClientThatResumesAnotherSessionLeavesItsOwnToOthers) {
   open({.sessions_max = 4});
   RawClient& first = connect();
-  first.send(prompt(some_tokens(20)));
-  run();
-  Tokens held = some_tokens(20);
-  held.push_back(std::get<wire::Verdict>(first.heard.at(0)).next);
+  const Tokens held = begin(first, 20);
   for (std::uint32_t i = 0; i < 10; ++i) {
     RawClient& again = connect();
     again.send(prompt(some_tokens(10, 2 + i)));
@@ -291,10 +286,7 @@ TEST_F(HostileClientsTest, AClientThatResumesAnotherSessionLeavesItsOwnToOthers)
 TEST_F(HostileClientsTest, OfSeveralResumesAtOnceEachGetsAnAnswer) {
   open({});
   RawClient& first = connect();
-  first.send(prompt(some_tokens(20)));
-  run();
-  Tokens held = some_tokens(20);
-  held.push_back(std::get<wire::Verdict>(first.heard.at(0)).next);
+  const Tokens held = begin(first, 20);
   std::vector<RawClient*> resuming;
   for (int i = 0; i < 4; ++i) {
     resuming.push_back(&connect());
@@ -318,12 +310,9 @@ TEST_F(HostileClientsTest, OfSeveralResumesAtOnceEachGetsAnAnswer) {
 // Rows of a long prompt are still to come when its client turns to a shorter session.
 TEST_F(HostileClientsTest, RowsOfOneSessionAreNotReadFromAnother) {
   open({});
-  WatchfulTap tap;
+  testing::TapBy tap = wide_tap();
   RawClient& brief = connect("someone", &tap);
-  brief.send(prompt(some_tokens(4)));
-  run();
-  Tokens held = some_tokens(4);
-  held.push_back(std::get<wire::Verdict>(brief.heard.at(0)).next);
+  const Tokens held = begin(brief, 4);
   RawClient& client = connect("someone", &tap);
   client.send(prompt(some_tokens(240, 2)));
   while (client.verdict_count == 0) loop_->step();
@@ -357,7 +346,7 @@ TEST_F(HostileClientsTest, AnyOrderOfRequestsIsSurvived) {
   for (std::uint64_t seed = 1; seed <= 6; ++seed) {
     SCOPED_TRACE(seed);
     Random random(seed);
-    WatchfulTap tap;
+    testing::TapBy tap = wide_tap();
     open({.pages = kLeastPages + static_cast<std::uint32_t>(random.below(2 * kLeastPages)),
           .sessions_max = 6,
           .waiting_max = 3,

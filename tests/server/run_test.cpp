@@ -1,8 +1,8 @@
 // Runs: the server goes on by itself over hints that come whenever they like.
 #include <gtest/gtest.h>
 
-#include <array>
 #include <memory>
+#include <numeric>
 
 #include "server/proposers/speculation.h"
 #include "tests/protocol/support.h"
@@ -12,18 +12,9 @@ namespace edgedraft {
 namespace {
 
 // Rows that tell their position.
-class PositionTap final : public Tap {
- public:
-  std::span<const std::uint32_t> scale_groups() const override { return groups_; }
-  void read(const KvCache& cache, std::uint32_t first, std::uint32_t count,
-            std::span<float> rows) override {
-    EXPECT_LE(first + count, cache.length());
-    for (std::uint32_t i = 0; i < count; ++i) rows[i] = static_cast<float>(first + i);
-  }
-
- private:
-  std::array<std::uint32_t, 1> groups_{1};
-};
+void tell_positions(std::uint32_t first, std::span<float> rows) {
+  std::iota(rows.begin(), rows.end(), static_cast<float>(first));
+}
 
 TEST_F(RunTest, WithoutHintsItIsPlainDecodingThatNobodyAskedForTwice) {
   HintingClient& client = connect();
@@ -95,7 +86,7 @@ TEST_F(RunTest, ItPausesWhereTheCreditEnds) {
 
 // All of them, or the newest alone where the client reads no other.
 TEST_F(RunTest, RowsThatBecameValidFollowTheirVerdictIfTheyAreWanted) {
-  PositionTap tap;
+  testing::TapBy tap(1, tell_positions);
   const Tokens prompt = prompt_of(1);
   const Tokens expected = plain(prompt);
   for (const bool newest_row : {false, true}) {
@@ -124,7 +115,7 @@ TEST_F(RunTest, RowsThatBecameValidFollowTheirVerdictIfTheyAreWanted) {
 }
 
 TEST_F(RunTest, APromptsRowsWaitForTheirReaderAndOthersDoNot) {
-  PositionTap tap;
+  testing::TapBy tap(1, tell_positions);
   HintingClient& slow = connect(&tap);
   HintingClient& quick = connect(&tap);
   slow.raw().reads(false);

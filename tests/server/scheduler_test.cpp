@@ -24,6 +24,7 @@ using testing::kToyEndToken;
 using testing::kToyVocabulary;
 using testing::random_tokens;
 using testing::RefusedRound;
+using testing::TapBy;
 using testing::ToyDecoder;
 using Tokens = std::vector<std::uint32_t>;
 
@@ -455,20 +456,6 @@ TEST_F(SchedulerTest, SessionsAreCounted) {
   EXPECT_TRUE(outcome(client(4)));
 }
 
-// Reads rows of one group, in its own way.
-class TapBy final : public Tap {
- public:
-  explicit TapBy(std::function<void(std::span<float>)> fill) : fill_(std::move(fill)) {}
-  std::span<const std::uint32_t> scale_groups() const override { return groups_; }
-  void read(const KvCache&, std::uint32_t, std::uint32_t, std::span<float> rows) override {
-    fill_(rows);
-  }
-
- private:
-  std::array<std::uint32_t, 1> groups_{8};
-  std::function<void(std::span<float>)> fill_;
-};
-
 // A connection that takes its prompts' rows when it likes.
 class RowsInbox final : public Replies {
  public:
@@ -490,7 +477,7 @@ class RowsInbox final : public Replies {
 
 // Cancelled while a pass takes its time, before anybody has looked at it.
 TEST_F(SchedulerTest, ACancelledRequestEndsTheRowsOfThePromptBefore) {
-  TapBy tap([](std::span<float> rows) { std::ranges::fill(rows, 0.0f); });
+  TapBy tap(8, [](std::uint32_t, std::span<float> rows) { std::ranges::fill(rows, 0.0f); });
   std::atomic<bool> hold = false;
   std::latch begun(1);
   std::latch end(1);
@@ -542,7 +529,7 @@ TEST_F(SchedulerTest, AFailingDeviceCostsTheSessionAlone) {
   Scheduler scheduler(
       parts(), {.passes = {.sessions = {.sessions_max = 64, .kv_bytes_max = 0}}, .queue_max = 100});
   Random random(9);
-  TapBy tap([](std::span<float>) { throw DeviceError("the device is lost"); });
+  TapBy tap(8, [](std::uint32_t, std::span<float>) { throw DeviceError("the device is lost"); });
   Client unlucky = client(1);
   unlucky.tap = &tap;
   wire::RunTerms run = kLockstep;

@@ -5,21 +5,13 @@
 #include "server/passes/pass_loop.h"
 #include "tests/protocol/support.h"
 #include "tests/server/toy_session.h"
+#include "tests/support/heard_replies.h"
 #include "tests/support/toy_models.h"
 
 namespace edgedraft {
 namespace {
 
 using namespace std::chrono_literals;
-
-class VerdictKeeper final : public Replies {
- public:
-  void verdict(wire::Verdict verdict) override { verdicts.push_back(std::move(verdict)); }
-  void activations(wire::Activations) override {}
-  void refuse(std::uint32_t, Error error) override { ADD_FAILURE() << error.message; }
-
-  std::vector<wire::Verdict> verdicts;
-};
 
 // A server whose passes take 10 ms and 1 ms a row; whatever else it does takes no time.
 class StartMeasurementTest : public ::testing::Test {
@@ -30,7 +22,7 @@ class StartMeasurementTest : public ::testing::Test {
 
   wire::Verdict prompt(PassLoop& loop, std::uint64_t connection,
                        const std::vector<std::uint32_t>& tokens) {
-    const auto keeper = std::make_shared<VerdictKeeper>();
+    const auto keeper = std::make_shared<testing::HeardReplies>();
     loop.begin(testing::client_of(connection, keeper), wire::Prefill{.round = 1, .tokens = tokens},
                now_);
     while (!loop.idle()) loop.step();

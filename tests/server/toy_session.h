@@ -1,7 +1,13 @@
 #pragma once
 
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -27,6 +33,23 @@ inline DraftTree random_tree(Random& random, std::uint64_t nodes) {
   }
   return tree;
 }
+
+// Rows of so many values, as the test fills them from the first one's position on.
+class TapBy final : public Tap {
+ public:
+  using Fill = std::function<void(std::uint32_t first, std::span<float> rows)>;
+  TapBy(std::uint32_t columns, Fill fill) : groups_{columns}, fill_(std::move(fill)) {}
+  std::span<const std::uint32_t> scale_groups() const override { return groups_; }
+  void read(const KvCache& cache, std::uint32_t first, std::uint32_t count,
+            std::span<float> rows) override {
+    EXPECT_LE(first + count, cache.length());
+    fill_(first, rows);
+  }
+
+ private:
+  std::array<std::uint32_t, 1> groups_;
+  Fill fill_;
+};
 
 // A client whose session is named like its connection.
 inline Client client_of(std::uint64_t connection_id, std::shared_ptr<Replies> reply,
