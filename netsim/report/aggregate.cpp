@@ -56,15 +56,23 @@ double mean_of(const std::vector<const Run*>& runs, double Run::*member) {
   return mean(values);
 }
 
-std::vector<Pair> paired(const std::vector<const Run*>& ours, const std::vector<const Run*>& theirs,
-                         double Run::*member) {
+std::vector<std::pair<const Run*, const Run*>> matched(const std::vector<const Run*>& ours,
+                                                       const std::vector<const Run*>& theirs) {
   std::map<std::string, const Run*> by_key;
   for (const Run* run : theirs) by_key[run->pair_key] = run;
-  std::vector<Pair> pairs;
+  std::vector<std::pair<const Run*, const Run*>> pairs;
   for (const Run* run : ours) {
     const auto found = by_key.find(run->pair_key);
-    if (found == by_key.end()) continue;
-    pairs.push_back({.group = run->prompt, .ours = run->*member, .theirs = found->second->*member});
+    if (found != by_key.end()) pairs.emplace_back(run, found->second);
+  }
+  return pairs;
+}
+
+std::vector<Pair> paired(const std::vector<const Run*>& ours, const std::vector<const Run*>& theirs,
+                         const std::function<double(const Run&)>& figure) {
+  std::vector<Pair> pairs;
+  for (const auto& [our, their] : matched(ours, theirs)) {
+    pairs.push_back({.group = our->prompt, .ours = figure(*our), .theirs = figure(*their)});
   }
   return pairs;
 }

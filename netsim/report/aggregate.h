@@ -1,7 +1,9 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
+#include <utility>
 #include <vector>
 
 #include "netsim/report/run_data.h"
@@ -16,9 +18,11 @@ std::vector<const Run*> uncut(const std::vector<const Run*>& runs);
 
 double mean_of(const std::vector<const Run*>& runs, double Run::*member);
 
-// Both arms' figures under the same circumstances.
+// Both arms' runs under the same circumstances, and a figure of theirs.
+std::vector<std::pair<const Run*, const Run*>> matched(const std::vector<const Run*>& ours,
+                                                       const std::vector<const Run*>& theirs);
 std::vector<Pair> paired(const std::vector<const Run*>& ours, const std::vector<const Run*>& theirs,
-                         double Run::*member);
+                         const std::function<double(const Run&)>& figure);
 
 // Tokens a second of all clients of a trial together, by number of clients: the tokens of all
 // trials over their time. Programs start one after another, some slower than others, so only the

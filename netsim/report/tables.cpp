@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <map>
 #include <optional>
 #include <set>
 #include <utility>
@@ -51,13 +50,10 @@ Estimate speed_ratio(const RunData& data, const std::vector<const Run*>& ours,
 // Whether the device wrote by itself what the target would not have written.
 bool says_something_else(const std::vector<const Run*>& ours,
                          const std::vector<const Run*>& theirs) {
-  std::map<std::string, std::string> by_key;
-  for (const Run* run : theirs) by_key[run->pair_key] = run->answer;
-  return std::ranges::any_of(ours, [&](const Run* run) {
-    if (run->local) return true;
-    const auto found = by_key.find(run->pair_key);
-    return run->offline_tokens > 0 && found != by_key.end() && found->second != run->answer;
-  });
+  return std::ranges::any_of(ours, &Run::local) ||
+         std::ranges::any_of(matched(ours, theirs), [](const auto& pair) {
+           return pair.first->offline_tokens > 0 && pair.second->answer != pair.first->answer;
+         });
 }
 
 // "faster", "slower", or why nothing is claimed.
@@ -76,17 +72,10 @@ std::string percent(double share) {
 
 // How many of the answers are the baseline's, word for word.
 std::string agreement(const std::vector<const Run*>& ours, const std::vector<const Run*>& theirs) {
-  std::map<std::string, std::string> by_key;
-  for (const Run* run : theirs) by_key[run->pair_key] = run->answer;
-  std::size_t same = 0;
-  std::size_t all = 0;
-  for (const Run* run : ours) {
-    const auto found = by_key.find(run->pair_key);
-    if (found == by_key.end()) continue;
-    ++all;
-    same += found->second == run->answer ? 1 : 0;
-  }
-  return all == 0 ? "–" : std::to_string(same) + " of " + std::to_string(all);
+  const auto both = matched(ours, theirs);
+  const auto same = std::ranges::count_if(
+      both, [](const auto& pair) { return pair.first->answer == pair.second->answer; });
+  return both.empty() ? "–" : std::to_string(same) + " of " + std::to_string(both.size());
 }
 
 const ordered_json* published_rows(const RunData& data) {
@@ -335,18 +324,9 @@ std::string cut_section(const RunData& data) {
         }
         std::string cell = percent(success(ours));
         if (arm != stop && !stop.empty()) {
-          std::map<std::string, bool> by_key;
-          for (const Run* run : with_cut(data.of(setting, stop), cut)) {
-            by_key[run->pair_key] = *run->right;
-          }
-          std::vector<Pair> pairs;
-          for (const Run* run : ours) {
-            if (!by_key.contains(run->pair_key)) continue;
-            pairs.push_back({.group = run->prompt,
-                             .ours = *run->right ? 100.0 : 0.0,
-                             .theirs = by_key[run->pair_key] ? 100.0 : 0.0});
-          }
-          const Estimate more = difference_of(pairs);
+          const Estimate more =
+              difference_of(paired(ours, with_cut(data.of(setting, stop), cut),
+                                   [](const Run& run) { return *run.right ? 100.0 : 0.0; }));
           if (data.manifest.value("quick", false)) {
             cell += " <small>[quick run]</small>";
           } else if (more.claims(0)) {
