@@ -93,13 +93,24 @@ class ExperimentProgramsTest : public ::testing::Test {
     for (const int pid : processes_of(program)) killed += kill(pid, SIGKILL) == 0 ? 1 : 0;
     return killed;
   }
-  void wait_for_lines(std::size_t count, Process& runner) const {
+  // Until the runner has come so far or has ended, a minute at most.
+  template <typename Done>
+  static void wait_until(const Done& done, Process& runner) {
     const auto deadline = std::chrono::steady_clock::now() + 60s;
-    while (lines_so_far() < count && runner.running() &&
-           std::chrono::steady_clock::now() < deadline) {
+    while (!done() && runner.running() && std::chrono::steady_clock::now() < deadline) {
       std::this_thread::sleep_for(10ms);
     }
+  }
+  void wait_for_lines(std::size_t count, Process& runner) const {
+    wait_until([&] { return lines_so_far() >= count; }, runner);
     ASSERT_TRUE(runner.running()) << runner.err();
+  }
+  // And what it has started ends with it.
+  void kill_runner(Process& runner) const {
+    runner.signal(SIGKILL);
+    runner.wait();
+    for (int i = 0; i < 3000 && processes() > 0; ++i) std::this_thread::sleep_for(10ms);
+    EXPECT_EQ(processes(), 0u);
   }
 
   test::TemporaryDirectory scratch_;

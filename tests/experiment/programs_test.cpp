@@ -45,11 +45,8 @@ TEST_F(ExperimentProgramsTest, GoesOnAfterBeingKilledAndLeavesNoProcess) {
   {
     Process process(command(file, {"--no-report"}), scratch_ / "killed");
     wait_for_lines(3, process);
-    process.signal(SIGKILL);
-    process.wait();
+    kill_runner(process);
   }
-  for (int i = 0; i < 3000 && processes() > 0; ++i) std::this_thread::sleep_for(10ms);
-  EXPECT_EQ(processes(), 0u);
   const std::size_t before = lines_so_far();
   EXPECT_EQ(run(file), 2);  // there is something already
   EXPECT_NE(error_.find("--resume"), std::string::npos);
@@ -127,11 +124,7 @@ TEST_F(ExperimentProgramsTest, CtrlCEndsAMeasurementOfALink) {
   text.replace(text.find("\"lan\""), 5, "\"moon.toml\"");
   text.replace(text.find("pings = 5"), 9, "pings = 100");
   Process process(command(write(text), {"--no-report"}), scratch_ / "run");
-  const auto deadline = std::chrono::steady_clock::now() + 60s;
-  while (!std::filesystem::exists(out() / "work/probe.out") && process.running() &&
-         std::chrono::steady_clock::now() < deadline) {
-    std::this_thread::sleep_for(10ms);
-  }
+  wait_until([&] { return std::filesystem::exists(out() / "work/probe.out"); }, process);
   ASSERT_TRUE(process.running()) << process.err();
   process.signal(SIGINT);
   EXPECT_EQ(process.wait(20s), 130);
@@ -173,17 +166,11 @@ TEST_F(ExperimentProgramsTest, KilledOverEmulatedLinksItLeavesNoProcessAndNoDevi
   Process process(
       command(write(experiment("repetitions = 50\n")), {"--no-report", "--parallel", "2"}),
       scratch_ / "run");
-  const auto deadline = std::chrono::steady_clock::now() + 60s;
-  while (lines_so_far() < 2 && process.running() && std::chrono::steady_clock::now() < deadline) {
-    std::this_thread::sleep_for(10ms);
-  }
+  wait_until([&] { return lines_so_far() >= 2; }, process);
   if (!process.running() && process.wait() == 5) EDGEDRAFT_SKIP_WITHOUT("tun", process.err());
   ASSERT_TRUE(process.running()) << process.err();
   EXPECT_GT(processes(), 2u);
-  process.signal(SIGKILL);
-  process.wait();
-  for (int i = 0; i < 500 && processes() > 0; ++i) std::this_thread::sleep_for(10ms);
-  EXPECT_EQ(processes(), 0u);
+  kill_runner(process);
   EXPECT_EQ(interfaces(), before);
 }
 
@@ -256,10 +243,8 @@ TEST_F(ExperimentProgramsTest, AnOutageBesideAPlainStreamFinishesAfterAKillAndIs
   {
     Process process(command(file, {"--accept-any-link"}), scratch_ / "killed");
     wait_for_lines(1, process);
-    process.signal(SIGKILL);
-    process.wait();
+    kill_runner(process);
   }
-  for (int i = 0; i < 3000 && processes() > 0; ++i) std::this_thread::sleep_for(10ms);
   const int status = run(file, {"--resume", "--accept-any-link"});
   ASSERT_TRUE(status == 0 || status == 5) << error_;
   std::set<std::string> trials;
