@@ -21,6 +21,7 @@
 #include <utility>
 #include <vector>
 
+#include "shared/base/exceptions.h"
 #include "shared/base/host_port.h"
 #include "shared/net/connection.h"
 #include "shared/net/coroutines.h"
@@ -66,11 +67,9 @@ bool is_welcome(const Result<ClientEvent>& event) {
   return event && std::holds_alternative<Welcomed>(*event);
 }
 
-}  // namespace
-
-class ClientLink::Impl {
+class TlsLink final : public ClientLink {
  public:
-  Impl(ClientLinkOptions options, std::shared_ptr<TlsContext> context)
+  TlsLink(ClientLinkOptions options, std::shared_ptr<TlsContext> context)
       : options_(std::move(options)),
         peer_(host_port(options_.host, options_.port)),
         dialer_(options_.resolver, options_.host, options_.port),
@@ -80,7 +79,9 @@ class ClientLink::Impl {
         release_(io_),
         telling_(io_),
         closing_(io_) {
-    asio::co_spawn(io_, run(), [this](std::exception_ptr failure) { end(failure); });
+    asio::co_spawn(io_, run(), [this](const std::exception_ptr& failure) {
+      if (failure) give_up(what_of(failure));
+    });
     if (options_.plug != nullptr) {
       watch_.emplace(*options_.plug, [this] { asio::post(io_, [this] { on_plug(); }); });
     }
@@ -92,12 +93,14 @@ class ClientLink::Impl {
     });
   }
 
-  ~Impl() {
-    close();
+  ~TlsLink() override {
+    TlsLink::close();
     thread_.join();
   }
+  TlsLink(const TlsLink&) = delete;
+  TlsLink& operator=(const TlsLink&) = delete;
 
-  Result<void> send(TargetRequest request) {
+  Result<void> send(TargetRequest request) override {
     const std::scoped_lock lock(mutex_);
     if (state_ != LinkState::online) return Error{Errc::link_down, peer_ + " is not connected"};
     // What the caller knows of the session is of an earlier connection.
@@ -114,7 +117,7 @@ class ClientLink::Impl {
     return boost::system::in_place_value;
   }
 
-  Result<ClientEvent> wait_event(Instant deadline) {
+  Result<ClientEvent> wait_event(Instant deadline) override {
     std::unique_lock lock(mutex_);
     const auto something = [this] { return !events_.empty() || final_error_; };
     // A deadline far away would overflow inside wait_until.
@@ -129,23 +132,23 @@ class ClientLink::Impl {
     return event;
   }
 
-  LinkState state() const {
+  LinkState state() const override {
     const std::scoped_lock lock(mutex_);
     return state_;
   }
 
-  LinkStats stats() const {
+  LinkStats stats() const override {
     const std::scoped_lock lock(mutex_);
     return stats_;
   }
 
   // A link with steps never says so: how much waits depends on when in a step that is asked.
-  bool backed_up() const {
+  bool backed_up() const override {
     const bool steps = options_.grid != nullptr && options_.grid->last_turn(Clock::now());
     return backed_up_ && !steps;
   }
 
-  void try_again() {
+  void try_again() override {
     {
       const std::scoped_lock lock(mutex_);
       if (!can_try_again_) return;
@@ -160,7 +163,7 @@ class ClientLink::Impl {
     });
   }
 
-  void close() {
+  void close() override {
     {
       const std::scoped_lock lock(mutex_);
       can_try_again_ = false;
@@ -485,15 +488,6 @@ class ClientLink::Impl {
     return true;
   }
 
-  void end(std::exception_ptr failure) {
-    if (!failure) return;
-    try {
-      std::rethrow_exception(failure);
-    } catch (const std::exception& e) {
-      give_up(e.what());
-    }
-  }
-
   // The link itself has failed, and is not tried again.
   void give_up(const std::string& what) {
     tell({.state = LinkState::closed,
@@ -558,42 +552,13 @@ class ClientLink::Impl {
   std::thread thread_;
 };
 
+}  // namespace
+
 Result<std::unique_ptr<ClientLink>> ClientLink::open(ClientLinkOptions options) {
   auto context = make_client_context(options.tls);
   if (!context) return context.error();
-  auto impl = std::make_unique<Impl>(std::move(options), *std::move(context));
-  return std::unique_ptr<ClientLink>(new ClientLink(std::move(impl)));
-}
-
-ClientLink::ClientLink(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
-ClientLink::~ClientLink() = default;
-
-Result<void> ClientLink::send(TargetRequest request) {
-  return impl_->send(std::move(request));
-}
-
-Result<ClientEvent> ClientLink::wait_event(Instant deadline) {
-  return impl_->wait_event(deadline);
-}
-
-LinkState ClientLink::state() const {
-  return impl_->state();
-}
-
-LinkStats ClientLink::stats() const {
-  return impl_->stats();
-}
-
-bool ClientLink::backed_up() const {
-  return impl_->backed_up();
-}
-
-void ClientLink::try_again() {
-  impl_->try_again();
-}
-
-void ClientLink::close() {
-  impl_->close();
+  return std::unique_ptr<ClientLink>(
+      std::make_unique<TlsLink>(std::move(options), *std::move(context)));
 }
 
 }  // namespace edgedraft

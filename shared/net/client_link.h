@@ -50,27 +50,10 @@ struct ClientLinkOptions {
 // link. A host without an address (unknown_host) closes it unless options.contact has met the
 // server: before that the name is more likely misspelt than out of reach. try_again() reads the
 // certificate files again, and asks for the token.
-class ClientLink final : public TargetLink {
+class ClientLink : public TargetLink {
  public:
   // Errors    those of make_client_context
   static Result<std::unique_ptr<ClientLink>> open(ClientLinkOptions options);
-  ~ClientLink() override;
-  ClientLink(const ClientLink&) = delete;
-  ClientLink& operator=(const ClientLink&) = delete;
-
-  Result<void> send(TargetRequest request) override;
-  Result<ClientEvent> wait_event(Instant deadline) override;
-  LinkState state() const override;
-  LinkStats stats() const override;
-  bool backed_up() const override;
-  void try_again() override;
-  void close() override;
-
- private:
-  class Impl;
-  explicit ClientLink(std::unique_ptr<Impl> impl);
-
-  std::unique_ptr<Impl> impl_;
 };
 
 }  // namespace edgedraft
