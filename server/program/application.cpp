@@ -79,7 +79,7 @@ void Application::on_hello(const ReplyHandle& reply, const PeerInfo& peer,
     options_.metrics->rejected(client.error().code == Errc::unauthorized ? Rejection::unauthorized
                                                                          : Rejection::mismatch);
     log_.warn("{}{} refused: {}", peer.address, agent, client.error().message);
-    reply.reject(client.error());
+    reply.fail(client.error());
     return;
   }
   wire::Welcome welcome{.version = event.version,
@@ -116,14 +116,13 @@ Result<Client> Application::admit(const ReplyHandle& reply, const PeerInfo& peer
   }
   const auto tap = host_.find_tap(hello);
   if (!tap) return tap.error();
-  return Client{
-      .connection_id = reply.connection_id(),
-      .reply = std::make_shared<ConnectionReplies>(reply, options_.metrics),
-      .session = random_session_id(),
-      .identity = identity_of(peer, hello.token),
-      .tap = *tap,
-      .codec = options_.compresses ? wire::Codec::gzip : wire::Codec::none,
-      .newest_row = hello.newest_row};
+  return Client{.connection_id = reply.connection_id(),
+                .reply = std::make_shared<ConnectionReplies>(reply, options_.metrics),
+                .session = random_session_id(),
+                .identity = identity_of(peer, hello.token),
+                .tap = *tap,
+                .codec = options_.compresses ? wire::Codec::gzip : wire::Codec::none,
+                .newest_row = hello.newest_row};
 }
 
 void Application::set_token(std::optional<std::string> token) {

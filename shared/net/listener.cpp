@@ -164,12 +164,8 @@ void ReplyHandle::accept(wire::Welcome welcome, std::uint32_t padded_row_bytes) 
   Target::post(target_,
                [w = std::move(welcome), padded_row_bytes](ServerSession& s) mutable {
                  s.accept(std::move(w), padded_row_bytes);
-               }, {});
-}
-
-void ReplyHandle::reject(Error error) const {
-  Target::post(
-      target_, [error](ServerSession& s) { s.reject(error); }, error);
+               },
+               {});
 }
 
 void ReplyHandle::verdict(wire::Verdict verdict) const {

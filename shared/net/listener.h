@@ -20,7 +20,6 @@ class ReplyHandle {
   // As ServerSession's of the same names. What breaks off there is not told here: RoundCancelled
   // and ended() say so.
   void accept(wire::Welcome welcome, std::uint32_t padded_row_bytes = 0) const;
-  void reject(Error error) const;
   void verdict(wire::Verdict verdict) const;
   void activations(wire::Activations chunk) const;
   // The same, of a run.

@@ -134,10 +134,6 @@ void ServerSession::accept(wire::Welcome welcome, std::uint32_t padded_row_bytes
   }
 }
 
-void ServerSession::reject(const Error& error) {
-  fail(error);
-}
-
 Result<void> ServerSession::begin(Pending pending) {
   const bool ends_run = pending_ && pending_->running;
   if (pending_ && !ends_run) {

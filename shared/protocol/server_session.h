@@ -12,7 +12,7 @@
 
 namespace edgedraft {
 
-// To be answered with accept() or reject(). `version` is the one that both speak.
+// To be answered with accept() or fail(). `version` is the one that both speak.
 struct HelloReceived {
   wire::Hello hello;
   std::uint16_t version;
@@ -75,7 +75,6 @@ class ServerSession {
   //
   // Requires  an unanswered HelloReceived
   void accept(wire::Welcome welcome, std::uint32_t padded_row_bytes = 0);
-  void reject(const Error& error);
 
   // Sends the answer to `verdict.round`. `verdict.length` is filled in here. Returns false, and
   // sends nothing, where that round is no longer waited for (cancelled, or the session is over).

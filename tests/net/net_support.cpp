@@ -110,7 +110,7 @@ void TestApplication::handle(const ReplyHandle& reply, const PeerInfo& peer, Ser
       handles_.push_back(reply);
     }
     if (rejection) {
-      reply.reject(*rejection);
+      reply.fail(*rejection);
       return;
     }
     reply.accept(

@@ -181,7 +181,7 @@ class Gatekeeper final : public ServerApplication {
     if (hello->hello.token == "new") {
       reply.accept({.model = "toy", .context_count = 4096});
     } else {
-      reply.reject({Errc::unauthorized, "not with " + hello->hello.token});
+      reply.fail({Errc::unauthorized, "not with " + hello->hello.token});
     }
   }
   void ended(std::uint64_t, const PeerInfo&, const Error&, const TrafficStats&) override {}

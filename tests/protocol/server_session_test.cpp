@@ -52,7 +52,7 @@ TEST_F(ServerSessionTest, TheNewestCommonVersionIsTaken) {
 
 TEST_F(ServerSessionTest, RejectedHelloEndsWithTheReason) {
   ASSERT_TRUE(hear(wire::Hello()));
-  session_.reject({Errc::unauthorized, "wrong token"});
+  session_.fail({Errc::unauthorized, "wrong token"});
   expect_farewell(Errc::unauthorized);
 }
 
