@@ -53,11 +53,6 @@ CacheRows CacheView::run(std::uint32_t first, std::uint32_t count) const {
   return memory.row_range(static_cast<std::uint32_t>(row(first)), together);
 }
 
-Matrix CacheView::contiguous() const {
-  EDGEDRAFT_CHECK(!paged());
-  return memory.floats();
-}
-
 void Backend::matmuls(std::span<const MatmulOp> ops) {
   for (const MatmulOp& op : ops) matmul(op);
 }

@@ -116,8 +116,6 @@ struct CacheView {
   // The slots from `first` on whose rows follow each other, `count` of them at most.
   // Requires  first + count <= slots(), count > 0
   CacheRows run(std::uint32_t first, std::uint32_t count) const;
-  // Requires  no pages, and float32
-  Matrix contiguous() const;
 };
 
 // A constant matrix [rows, cols] of any DType, row-major, rows packed. Not an owner.
