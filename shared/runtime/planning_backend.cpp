@@ -52,21 +52,12 @@ void PlanningBackend::Grown::reserve(const PlanningBackend& backend, std::uint64
   bytes_ = bytes;
 }
 
-void PlanningBackend::write(const Matrix& /*to*/, std::span<const float> /*from*/) {}
 void PlanningBackend::read(const Matrix& /*from*/, std::span<float> to) {
   std::ranges::fill(to, 0.0f);
 }
 void PlanningBackend::read_cache(const CacheRows& /*from*/, std::span<float> to) {
   std::ranges::fill(to, 0.0f);
 }
-void PlanningBackend::embed(const EmbedOp& /*op*/) {}
-void PlanningBackend::rms_norm(const RmsNormOp& /*op*/) {}
-void PlanningBackend::rope(const RopeOp& /*op*/) {}
-void PlanningBackend::store(const StoreOp& /*op*/) {}
-void PlanningBackend::swiglu(const SwigluOp& /*op*/) {}
-void PlanningBackend::compact(const CompactOp& /*op*/) {}
-void PlanningBackend::gather_layers(const GatherLayersOp& /*op*/) {}
-void PlanningBackend::group_mean(const GroupMeanOp& /*op*/) {}
 
 void PlanningBackend::top_k(const TopKOp& op) {
   plan(op);
