@@ -181,47 +181,7 @@ struct Writer {
   }
 };
 
-std::vector<std::uint32_t> copy(std::span<const std::uint32_t> tokens) {
-  return {tokens.begin(), tokens.end()};
-}
-
 }  // namespace
-
-Prefill as_read(const OutgoingPrefill& m) {
-  return {.round = m.round,
-          .base_length = m.text.base_count(),
-          .tokens = copy(m.text.tokens()),
-          .provisional_count = m.provisional_count,
-          .policy = m.policy,
-          .activations_from = m.activations_from,
-          .sampling = m.parameters.sampling(),
-          .constraints = m.parameters.constraints(),
-          .run = m.run};
-}
-
-Resume as_read(const OutgoingResume& m) {
-  return {.round = m.round,
-          .session = m.session,
-          .verified_length = m.text.base_count(),
-          .verified_hash = m.text.base_hash(),
-          .tokens = copy(m.text.tokens()),
-          .policy = m.policy,
-          .activations_from = m.activations_from,
-          .sampling = m.parameters.sampling(),
-          .constraints = m.parameters.constraints(),
-          .run = m.run};
-}
-
-Hints as_read(const OutgoingHints& m) {
-  return {.round = m.round,
-          .credit = m.credit,
-          .hold = m.hold,
-          .complete = m.complete,
-          .first = m.complete ? 0 : m.first,
-          .position = m.hints.position(),
-          .prefix_hash = m.complete ? 0 : m.hints.prefix_hash(),
-          .nodes = m.hints.nodes()};
-}
 
 Bytes encode(const OutgoingMessage& message) {
   FlatBufferBuilder builder(256);

@@ -49,11 +49,6 @@ using OutgoingMessage =
     std::variant<Hello, Welcome, OutgoingPrefill, Activations, Verdict, OutgoingResume, Ping, Pong,
                  Cancel, Close, ErrorReport, OutgoingHints>;
 
-// What the server reads of them.
-Prefill as_read(const OutgoingPrefill& message);
-Resume as_read(const OutgoingResume& message);
-Hints as_read(const OutgoingHints& message);
-
 Kind kind_of(const OutgoingMessage& message);
 
 // A whole frame: header and payload.

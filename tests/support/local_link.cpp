@@ -4,23 +4,28 @@
 #include <stdexcept>
 #include <tuple>
 #include <utility>
+#include <variant>
+
+#include "shared/protocol/frame.h"
 
 namespace edgedraft::testing {
 namespace {
 
 constexpr Duration kCallTime = std::chrono::milliseconds(1);
 
-SeenRequest seen(const TargetRequest& request) {
-  return std::visit(
-      [](const auto& r) -> SeenRequest {
-        if constexpr (std::is_same_v<decltype(r), const CancelRequest&>) {
-          return r;
-        } else {
-          return wire::as_read(r);
-        }
-      },
-      request);
+template <class Read>
+Read as_read(const wire::OutgoingMessage& message) {
+  const Bytes frame = wire::encode(message);
+  const auto kind = static_cast<std::uint16_t>(wire::kind_of(message));
+  return std::get<Read>(wire::decode(kind, ByteView(frame).subspan(kFrameHeaderBytes)).value());
 }
+
+struct Seen {
+  SeenRequest operator()(const wire::OutgoingPrefill& r) { return as_read<wire::Prefill>(r); }
+  SeenRequest operator()(const wire::OutgoingResume& r) { return as_read<wire::Resume>(r); }
+  SeenRequest operator()(const wire::OutgoingHints& r) { return as_read<wire::Hints>(r); }
+  SeenRequest operator()(const CancelRequest& r) { return r; }
+};
 
 // Whatever one side thinks of the other's bytes is a failure of the test.
 void require(const Result<void>& result) {
@@ -87,7 +92,7 @@ void LocalLink::cut(std::uint32_t wait_calls) {
 
 Result<void> LocalLink::send(TargetRequest request) {
   if (down_) return Error{Errc::link_down, "the link is down"};
-  options_.on_request(seen(request));
+  options_.on_request(std::visit(Seen(), request));
   if (std::holds_alternative<CancelRequest>(request)) {
     client_->cancel();
     pass_bytes();
