@@ -5,8 +5,6 @@
 namespace edgedraft {
 
 TrafficStats& TrafficStats::operator+=(const TrafficStats& other) {
-  frames_out += other.frames_out;
-  frames_in += other.frames_in;
   framed_bytes_out += other.framed_bytes_out;
   framed_bytes_in += other.framed_bytes_in;
   payload_bytes_out += other.payload_bytes_out;
@@ -41,7 +39,6 @@ Result<std::optional<wire::Message>> Channel::next_message() {
     if (!*frame) break;
     frame_deadline_.reset();
     const Bytes& payload = (*frame)->payload;
-    ++traffic_.frames_in;
     traffic_.framed_bytes_in += kFrameHeaderBytes + payload.size();
     traffic_.payload_bytes_in += payload.size();
     if ((*frame)->kind == static_cast<std::uint16_t>(wire::Kind::pad)) {
@@ -203,7 +200,6 @@ void Channel::count_activations(std::uint64_t raw_bytes, std::uint64_t sent_byte
 }
 
 void Channel::append(ByteView frame, Bytes& to) {
-  ++traffic_.frames_out;
   traffic_.framed_bytes_out += frame.size();
   traffic_.payload_bytes_out += frame.size() - kFrameHeaderBytes;
   to.insert(to.end(), frame.begin(), frame.end());

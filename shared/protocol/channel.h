@@ -29,8 +29,6 @@ struct ChannelOptions {
 };
 
 struct TrafficStats {
-  std::uint64_t frames_out = 0;
-  std::uint64_t frames_in = 0;
   std::uint64_t framed_bytes_out = 0;  // frame headers included
   std::uint64_t framed_bytes_in = 0;
   std::uint64_t payload_bytes_out = 0;
