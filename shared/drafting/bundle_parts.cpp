@@ -215,10 +215,6 @@ Result<std::uint32_t> read_bundle_count(const GgufFile& file, std::string_view n
   return *count;
 }
 
-Result<std::uint32_t> read_bundle_context(const GgufFile& file) {
-  return read_bundle_count(file, kBundleContextLengthKey, 0x7FFFFFFFu);
-}
-
 Result<float> read_bundle_epsilon(const GgufFile& file, std::string_view name) {
   const auto epsilon = file.get_f32(name);
   if (!epsilon) return epsilon.error();
@@ -235,14 +231,32 @@ Result<BundleLayer> read_bundle_layer(const GgufFile& file, std::string_view pre
   return BundleLayer{.shape = *shape, .rope = std::move(*rope)};
 }
 
-Result<BundleVocabulary> read_bundle_vocabulary(const GgufFile& file, std::uint32_t dim) {
+Result<void> read_bundle_config(const GgufFile& file, std::string_view architecture,
+                                BundleConfig& config) {
+  const auto found = file.architecture();
+  if (!found) return found.error();
+  if (*found != architecture) {
+    return bad_file("the architecture is '" + std::string(*found) + "', not " +
+                    std::string(architecture));
+  }
+  const auto context = read_bundle_count(file, kBundleContextLengthKey, 0x7FFFFFFFu);
+  if (!context) return context.error();
+  const auto layer_count = read_bundle_count(file, kBundleTargetLayerCountKey, kLayerCountMax);
+  if (!layer_count) return layer_count.error();
+  config.context_length = *context;
+  config.target_layer_count = *layer_count;
+  return {};
+}
+
+Result<void> read_bundle_vocabulary(const GgufFile& file, std::uint32_t dim, BundleConfig& config) {
   const GgufTensor* table = file.find_tensor("token_embd.weight");
   if (table == nullptr) return missing_tensor("token_embd.weight");
   if (table->rows() > kVocabularyCountMax) return wrong_shape(*table, 0, dim);
-  const auto count = static_cast<std::uint32_t>(table->rows());
-  auto draft_tokens = read_draft_tokens(file, count);
+  config.vocabulary_count = static_cast<std::uint32_t>(table->rows());
+  auto draft_tokens = read_draft_tokens(file, config.vocabulary_count);
   if (!draft_tokens) return draft_tokens.error();
-  return BundleVocabulary{.count = count, .draft_tokens = std::move(*draft_tokens)};
+  config.draft_tokens = std::move(*draft_tokens);
+  return {};
 }
 
 }  // namespace edgedraft

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "shared/base/error.h"
+#include "shared/drafting/bundle_config.h"
 #include "shared/drafting/drafter_kind.h"
 #include "shared/model/config.h"
 #include "shared/model/convert/model_plan.h"
@@ -80,7 +81,6 @@ void copy_vocabulary(const GgufFile& target, ModelPlan& plan);
 // A number from 1 to `max`. Errors    bad_file naming the key
 Result<std::uint32_t> read_bundle_count(const GgufFile& file, std::string_view key,
                                         std::uint32_t max);
-Result<std::uint32_t> read_bundle_context(const GgufFile& file);
 // A norm's epsilon. Errors    bad_file naming the key
 Result<float> read_bundle_epsilon(const GgufFile& file, std::string_view key);
 
@@ -92,12 +92,10 @@ struct BundleLayer {
 Result<BundleLayer> read_bundle_layer(const GgufFile& file, std::string_view prefix,
                                       std::string_view tensor_prefix);
 
-// Which of the target's tokens the head knows.
-struct BundleVocabulary {
-  std::uint32_t count = 0;
-  std::vector<std::uint32_t> draft_tokens{};  // as in DecoderConfig
-};
+// All but the vocabulary. Errors    bad_file for a file of another architecture, or naming the key
+Result<void> read_bundle_config(const GgufFile& file, std::string_view architecture,
+                                BundleConfig& config);
 // From the embedding, whose rows are `dim` wide.
-Result<BundleVocabulary> read_bundle_vocabulary(const GgufFile& file, std::uint32_t dim);
+Result<void> read_bundle_vocabulary(const GgufFile& file, std::uint32_t dim, BundleConfig& config);
 
 }  // namespace edgedraft

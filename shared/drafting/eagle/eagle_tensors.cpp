@@ -13,13 +13,8 @@ namespace {
 constexpr std::size_t kVariantBytesMax = 32;
 
 Result<EagleConfig> read_eagle_config(const GgufFile& file) {
-  const auto architecture = file.architecture();
-  if (!architecture) return architecture.error();
-  if (*architecture != kEagleArchitecture) {
-    return bad_file("the architecture is '" + std::string(*architecture) + "', not " +
-                    std::string(kEagleArchitecture));
-  }
   EagleConfig config;
+  if (auto read = read_bundle_config(file, kEagleArchitecture, config); !read) return read.error();
   auto layer = read_bundle_layer(file, kEagleLayerPrefix, "layer.");
   if (!layer) return layer.error();
   config.layer = layer->shape;
@@ -29,12 +24,6 @@ Result<EagleConfig> read_eagle_config(const GgufFile& file) {
                  "a width of " + std::to_string(config.layer.dim) + "; it must be even"};
   }
   if (auto row = check_row(std::span(&config.layer.dim, 1)); !row) return row.error();
-  const auto context = read_bundle_context(file);
-  if (!context) return context.error();
-  config.context_length = *context;
-  const auto layer_count = read_bundle_count(file, kBundleTargetLayerCountKey, kLayerCountMax);
-  if (!layer_count) return layer_count.error();
-  config.target_layer_count = *layer_count;
   const auto variant = file.get_string_or(kEagleVariant, "");
   if (!variant) return variant.error();
   const auto is_plain = [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9'); };
@@ -42,10 +31,8 @@ Result<EagleConfig> read_eagle_config(const GgufFile& file) {
     return bad_file(std::string(kEagleVariant) + " is no name of lower-case letters and digits");
   }
   config.variant = *variant;
-  auto vocabulary = read_bundle_vocabulary(file, config.layer.dim);
-  if (!vocabulary) return vocabulary.error();
-  config.vocabulary_count = vocabulary->count;
-  config.draft_tokens = std::move(vocabulary->draft_tokens);
+  if (auto read = read_bundle_vocabulary(file, config.layer.dim, config); !read)
+    return read.error();
   return config;
 }
 

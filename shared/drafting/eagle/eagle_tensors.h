@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "shared/base/error.h"
+#include "shared/drafting/bundle_config.h"
 #include "shared/model/config.h"
 #include "shared/model/decoder_tensors.h"
 #include "shared/model/gguf.h"
@@ -22,19 +23,10 @@ inline constexpr std::string_view kEagleVariant = "edgedraft.variant";
 // An EAGLE drafter as a bundle holds it.
 //
 // Source    EAGLE, section 4: one decoder layer over features and the tokens one step ahead
-struct EagleConfig {
-  std::uint32_t vocabulary_count = 0;
-  std::uint32_t context_length = 0;
-  LayerShape layer;  // as wide as the target's residual stream
-  RopeConfig rope;   // position = index of the feature
-  std::uint32_t target_layer_count = 0;
-  std::string variant;                      // empty for most
-  std::vector<std::uint32_t> draft_tokens;  // as in DecoderConfig
-
-  std::uint32_t head_rows() const {
-    return draft_tokens.empty() ? vocabulary_count
-                                : static_cast<std::uint32_t>(draft_tokens.size());
-  }
+struct EagleConfig : BundleConfig {
+  LayerShape layer;     // as wide as the target's residual stream
+  RopeConfig rope;      // position = index of the feature
+  std::string variant;  // empty for most
 };
 
 struct EagleTensors {

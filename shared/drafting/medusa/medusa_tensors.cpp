@@ -25,13 +25,8 @@ Result<std::vector<MedusaChoice>> read_tree(const GgufFile& file, std::uint32_t 
 }
 
 Result<MedusaConfig> read_medusa_config(const GgufFile& file) {
-  const auto architecture = file.architecture();
-  if (!architecture) return architecture.error();
-  if (*architecture != kMedusaArchitecture) {
-    return bad_file("the architecture is '" + std::string(*architecture) + "', not " +
-                    std::string(kMedusaArchitecture));
-  }
   MedusaConfig config;
+  if (auto read = read_bundle_config(file, kMedusaArchitecture, config); !read) return read.error();
   const struct {
     std::string_view key;
     std::uint32_t max;
@@ -39,7 +34,6 @@ Result<MedusaConfig> read_medusa_config(const GgufFile& file) {
   } counts[] = {
       {kMedusaVocabularyCount, kVocabularyCountMax, config.vocabulary_count},
       {kMedusaDim, kBundleWidthMax, config.dim},
-      {kBundleTargetLayerCountKey, kLayerCountMax, config.target_layer_count},
       {kMedusaHeadCount, kTreeDepthMax, config.head_count},
   };
   for (const auto& count : counts) {
@@ -48,9 +42,6 @@ Result<MedusaConfig> read_medusa_config(const GgufFile& file) {
     count.out = *value;
   }
   if (auto row = check_row(std::span(&config.dim, 1)); !row) return row.error();
-  const auto context = read_bundle_context(file);
-  if (!context) return context.error();
-  config.context_length = *context;
   auto tree = read_tree(file, config.head_count);
   if (!tree) return tree.error();
   config.tree = std::move(*tree);

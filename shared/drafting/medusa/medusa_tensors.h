@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "shared/base/error.h"
+#include "shared/drafting/bundle_config.h"
 #include "shared/drafting/medusa/medusa_tree.h"
 #include "shared/model/decoder_tensors.h"
 #include "shared/model/gguf.h"
@@ -22,19 +23,10 @@ inline constexpr std::string_view kMedusaTreeParents = "edgedraft.medusa.tree.pa
 inline constexpr std::string_view kMedusaTreeRanks = "edgedraft.medusa.tree.ranks";
 
 // MEDUSA's heads as a bundle holds them.
-struct MedusaConfig {
-  std::uint32_t vocabulary_count = 0;
-  std::uint32_t context_length = 0;
+struct MedusaConfig : BundleConfig {
   std::uint32_t dim = 0;  // of the target's residual stream
-  std::uint32_t target_layer_count = 0;
   std::uint32_t head_count = 0;
-  std::vector<MedusaChoice> tree;           // empty: trees are grown by the heads' probabilities
-  std::vector<std::uint32_t> draft_tokens;  // as in DecoderConfig
-
-  std::uint32_t head_rows() const {
-    return draft_tokens.empty() ? vocabulary_count
-                                : static_cast<std::uint32_t>(draft_tokens.size());
-  }
+  std::vector<MedusaChoice> tree;  // empty: trees are grown by the heads' probabilities
 };
 
 struct MedusaTensors {

@@ -44,13 +44,8 @@ Result<LayerTensors> read_normed_layer(const GgufFile& file, const std::string& 
 }  // namespace
 
 Result<MoaConfig> read_moa_config(const GgufFile& file) {
-  const auto architecture = file.architecture();
-  if (!architecture) return architecture.error();
-  if (*architecture != kMoaArchitecture) {
-    return bad_file("the architecture is '" + std::string(*architecture) + "', not " +
-                    std::string(kMoaArchitecture));
-  }
   MoaConfig config;
+  if (auto read = read_bundle_config(file, kMoaArchitecture, config); !read) return read.error();
   const LayerConfig layers[] = {
       {config.self_attention, config.sa_rope, moa_keys::kSa, "sa."},
       {config.cross_attention, config.ca_rope, moa_keys::kCa, "ca."},
@@ -66,20 +61,12 @@ Result<MoaConfig> read_moa_config(const GgufFile& file) {
   const auto tli = file.get_u32(moa_keys::kTli);
   if (!tli) return tli.error();
   config.tli = *tli;
-  const auto context = read_bundle_context(file);
-  if (!context) return context.error();
-  config.context_length = *context;
-  const auto layer_count = read_bundle_count(file, kBundleTargetLayerCountKey, kLayerCountMax);
-  if (!layer_count) return layer_count.error();
-  config.target_layer_count = *layer_count;
   const auto epsilon = read_bundle_epsilon(file, moa_keys::kOutputNormEpsilon);
   if (!epsilon) return epsilon.error();
   config.output_norm_epsilon = *epsilon;
 
-  auto vocabulary = read_bundle_vocabulary(file, config.target_layer.dim);
-  if (!vocabulary) return vocabulary.error();
-  config.vocabulary_count = vocabulary->count;
-  config.draft_tokens = std::move(vocabulary->draft_tokens);
+  if (auto read = read_bundle_vocabulary(file, config.target_layer.dim, config); !read)
+    return read.error();
   if (auto checked = check_config(config); !checked) return checked.error();
   return config;
 }

@@ -5,6 +5,7 @@
 #include <string_view>
 #include <vector>
 
+#include "shared/drafting/bundle_config.h"
 #include "shared/model/config.h"
 #include "shared/model/decoder_tensors.h"
 #include "shared/model/gguf.h"
@@ -17,9 +18,7 @@ inline constexpr std::string_view kMoaArchitecture = "edgedraft-moa";
 // A Mixture-of-Attentions drafter as a bundle holds it.
 //
 // Source    Mixture of Attentions, section 3; sizes from the tensors' shapes
-struct MoaConfig {
-  std::uint32_t vocabulary_count = 0;
-  std::uint32_t context_length = 0;
+struct MoaConfig : BundleConfig {
   LayerShape self_attention;        // SA: width of the target's residual stream
   LayerShape cross_attention;       // CA: the same width; keys and values from the memory
   LayerShape layer_self_attention;  // LSA: width 2 * target kv_cols
@@ -27,17 +26,10 @@ struct MoaConfig {
   RopeConfig ca_rope;
   RopeConfig lsa_rope;  // position = layer index
   // The target that it drafts for, and its last layers that the drafter runs itself.
-  std::uint32_t target_layer_count = 0;
   LayerShape target_layer;
   RopeConfig target_rope;
   std::uint32_t tli = 0;
   float output_norm_epsilon = 1e-5f;
-  std::vector<std::uint32_t> draft_tokens;  // as in DecoderConfig
-
-  std::uint32_t head_rows() const {
-    return draft_tokens.empty() ? vocabulary_count
-                                : static_cast<std::uint32_t>(draft_tokens.size());
-  }
 };
 
 struct MoaTensors {

@@ -1,0 +1,21 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+namespace edgedraft {
+
+// What bundles of all kinds with a tap say.
+struct BundleConfig {
+  std::uint32_t vocabulary_count = 0;
+  std::uint32_t context_length = 0;
+  std::uint32_t target_layer_count = 0;
+  std::vector<std::uint32_t> draft_tokens;  // as in DecoderConfig
+
+  std::uint32_t head_rows() const {
+    return draft_tokens.empty() ? vocabulary_count
+                                : static_cast<std::uint32_t>(draft_tokens.size());
+  }
+};
+
+}  // namespace edgedraft
