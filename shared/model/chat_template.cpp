@@ -10,15 +10,6 @@
 
 namespace edgedraft {
 
-struct ChatTemplate::State {
-  chat::Body body;
-};
-
-ChatTemplate::ChatTemplate(std::unique_ptr<State> state) : state_(std::move(state)) {}
-ChatTemplate::~ChatTemplate() = default;
-ChatTemplate::ChatTemplate(ChatTemplate&&) noexcept = default;
-ChatTemplate& ChatTemplate::operator=(ChatTemplate&&) noexcept = default;
-
 Result<ChatTemplate> ChatTemplate::parse(std::string_view source) {
   if (source.size() > kTemplateBytesMax) {
     return Error{Errc::unsupported,
@@ -28,7 +19,7 @@ Result<ChatTemplate> ChatTemplate::parse(std::string_view source) {
   if (!tokens) return tokens.error();
   auto body = chat::parse_template(std::move(*tokens));
   if (!body) return body.error();
-  return ChatTemplate(std::unique_ptr<State>(new State{std::move(*body)}));
+  return ChatTemplate(std::make_shared<const Body>(std::move(*body)));
 }
 
 namespace {
@@ -126,7 +117,7 @@ Result<MarkedText> ChatTemplate::render(const ChatInput& input) const {
   if (!input.variables.empty()) {
     if (auto added = add_variables(input.variables, globals); !added) return added.error();
   }
-  return chat::Evaluator(std::move(globals), input.now).run(state_->body);
+  return chat::Evaluator(std::move(globals), input.now).run(*body_);
 }
 
 Result<std::string_view> chat_template_source(const GgufFile& file) {

@@ -6,6 +6,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "shared/base/error.h"
@@ -13,6 +14,9 @@
 #include "shared/model/marked_text.h"
 
 namespace edgedraft {
+namespace chat {
+struct Statement;
+}
 
 // Templates come from model files, so everything they may do is bounded.
 inline constexpr std::size_t kTemplateBytesMax = 256u << 10;
@@ -68,10 +72,6 @@ class ChatTemplate {
   // Errors    unsupported: names the construct and its line, and the way round it
   static Result<ChatTemplate> parse(std::string_view source);
 
-  ~ChatTemplate();
-  ChatTemplate(ChatTemplate&&) noexcept;
-  ChatTemplate& operator=(ChatTemplate&&) noexcept;
-
   // The text, in which all that comes from a message is marked as foreign.
   // Errors    unsupported: the template refuses the conversation, or uses what is not there
   //           usage: a limit is exceeded; tools, arguments or variables are no JSON, or a
@@ -79,10 +79,10 @@ class ChatTemplate {
   Result<MarkedText> render(const ChatInput& input) const;
 
  private:
-  struct State;
-  explicit ChatTemplate(std::unique_ptr<State> state);
+  using Body = std::vector<chat::Statement>;
+  explicit ChatTemplate(std::shared_ptr<const Body> body) : body_(std::move(body)) {}
 
-  std::unique_ptr<State> state_;
+  std::shared_ptr<const Body> body_;
 };
 
 // The source of the file's own template (tokenizer.chat_template).

@@ -51,11 +51,6 @@ struct Tokenizer::State {
   SpaceRule space_rule;
 };
 
-Tokenizer::Tokenizer(std::unique_ptr<State> state) : state_(std::move(state)) {}
-Tokenizer::~Tokenizer() = default;
-Tokenizer::Tokenizer(Tokenizer&&) noexcept = default;
-Tokenizer& Tokenizer::operator=(Tokenizer&&) noexcept = default;
-
 Result<Tokenizer> Tokenizer::read(const GgufFile& file) {
   const auto kind = read_kind(file);
   if (!kind) return kind.error();
@@ -70,7 +65,7 @@ Result<Tokenizer> Tokenizer::read(const GgufFile& file) {
   }
   SpecialMatcher specials = make_matcher(*vocabulary);
   // The encoder refers to the vocabulary.
-  std::unique_ptr<State> state(new State{.vocabulary = std::move(*vocabulary),
+  std::shared_ptr<State> state(new State{.vocabulary = std::move(*vocabulary),
                                          .specials = std::move(specials),
                                          .encoder = nullptr,
                                          .add_bos = *kind == Kind::sentencepiece_bpe,

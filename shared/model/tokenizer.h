@@ -7,6 +7,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "shared/base/error.h"
@@ -42,10 +43,6 @@ class Tokenizer {
   //           unsupported  another kind, named
   static Result<Tokenizer> read(const GgufFile& file);
 
-  ~Tokenizer();
-  Tokenizer(Tokenizer&&) noexcept;
-  Tokenizer& operator=(Tokenizer&&) noexcept;
-
   // The ids of `text`, without the beginning-of-text token. Any bytes will do: byte-level BPE keeps
   // what is no UTF-8, SentencePiece reads it as U+FFFD.
   // Cost      close to linear in the text
@@ -78,9 +75,9 @@ class Tokenizer {
   struct State;
   using Allowed = std::function<bool(std::size_t begin, std::size_t end)>;
   std::vector<std::uint32_t> encode(std::string_view text, const Allowed& control_allowed) const;
-  explicit Tokenizer(std::unique_ptr<State> state);
+  explicit Tokenizer(std::shared_ptr<const State> state) : state_(std::move(state)) {}
 
-  std::unique_ptr<State> state_;
+  std::shared_ptr<const State> state_;
 };
 
 // What becomes of the space that encoding put before a text.

@@ -31,7 +31,7 @@ struct Pattern::State {
   std::optional<Match> find(std::string_view text, std::size_t at, pcre2_match_data* match) const;
 };
 
-Pattern::Pattern(const std::string& expression) : state_(std::make_unique<State>()) {
+Pattern::Pattern(const std::string& expression) : state_(std::make_shared<State>()) {
   int error = 0;
   PCRE2_SIZE error_at = 0;
   state_->code.reset(pcre2_compile(reinterpret_cast<PCRE2_SPTR>(expression.data()),
@@ -45,10 +45,6 @@ Pattern::Pattern(const std::string& expression) : state_(std::make_unique<State>
   EDGEDRAFT_CHECK(state_->context);
   pcre2_set_match_limit(state_->context.get(), std::numeric_limits<std::uint32_t>::max());
 }
-
-Pattern::~Pattern() = default;
-Pattern::Pattern(Pattern&&) noexcept = default;
-Pattern& Pattern::operator=(Pattern&&) noexcept = default;
 
 std::optional<Pattern::Match> Pattern::State::find(std::string_view text, std::size_t at,
                                                    pcre2_match_data* match) const {

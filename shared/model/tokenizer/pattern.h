@@ -17,9 +17,6 @@ class Pattern {
  public:
   // Requires  a right expression without nested repeats, which would not be linear
   explicit Pattern(const std::string& expression);
-  ~Pattern();
-  Pattern(Pattern&&) noexcept;
-  Pattern& operator=(Pattern&&) noexcept;
 
   struct Match {
     std::size_t begin;
@@ -35,7 +32,7 @@ class Pattern {
 
  private:
   struct State;
-  std::unique_ptr<State> state_;
+  std::shared_ptr<State> state_;
 };
 
 }  // namespace edgedraft
