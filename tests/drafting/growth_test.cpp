@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "shared/base/random.h"
-#include "shared/drafting/independent/independent_drafter.h"
+#include "shared/drafting/independent/independent_network.h"
 #include "shared/drafting/merged_drafter.h"
-#include "shared/drafting/moa/moa_drafter.h"
+#include "shared/drafting/moa/moa_network.h"
 #include "shared/drafting/ngram/ngram_drafter.h"
 #include "shared/drafting/ngram/ngram_trees.h"
 #include "shared/runtime/backend.h"

@@ -1,7 +1,5 @@
 #include "shared/drafting/eagle/eagle_network.h"
-#include "shared/drafting/independent/independent_drafter.h"
 #include "shared/drafting/independent/independent_network.h"
-#include "shared/drafting/moa/moa_drafter.h"
 #include "shared/drafting/moa/moa_network.h"
 #include "shared/drafting/network_growth.h"
 #include "shared/speculative/tree_growth.h"

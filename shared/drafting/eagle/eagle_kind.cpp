@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "shared/drafting/eagle/eagle_bundle.h"
-#include "shared/drafting/eagle/eagle_drafter.h"
+#include "shared/drafting/eagle/eagle_network.h"
 #include "shared/drafting/network_kind.h"
 #include "shared/drafting/state_tap.h"
 

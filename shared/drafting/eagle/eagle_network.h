@@ -7,6 +7,7 @@
 
 #include "shared/drafting/draft_network.h"
 #include "shared/drafting/eagle/eagle_tensors.h"
+#include "shared/drafting/memory_drafter.h"
 #include "shared/runtime/kv_cache.h"
 #include "shared/runtime/layer.h"
 #include "shared/runtime/weight_store.h"
@@ -131,5 +132,7 @@ class EagleNetwork final : public DraftNetwork {
   std::uint32_t draft_rows_ = 0;
   Matrix logits_;
 };
+
+using EagleDrafter = MemoryDrafter<EagleNetwork>;
 
 }  // namespace edgedraft

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "shared/drafting/independent/independent_bundle.h"
-#include "shared/drafting/independent/independent_drafter.h"
+#include "shared/drafting/independent/independent_network.h"
 #include "shared/drafting/network_kind.h"
 #include "shared/model/convert/convert.h"
 #include "shared/runtime/kv_cache.h"

@@ -2,7 +2,7 @@
 
 #include <memory>
 
-#include "shared/drafting/draft_network.h"
+#include "shared/drafting/memory_drafter.h"
 #include "shared/runtime/decoder.h"
 
 namespace edgedraft {
@@ -36,5 +36,7 @@ class IndependentNetwork final : public DraftNetwork {
   std::uint32_t draft_rows_ = 0;
   Matrix logits_;
 };
+
+using IndependentDrafter = TokenDrafter<IndependentNetwork>;
 
 }  // namespace edgedraft

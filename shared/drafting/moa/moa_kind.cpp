@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "shared/drafting/moa/moa_bundle.h"
-#include "shared/drafting/moa/moa_drafter.h"
+#include "shared/drafting/moa/moa_network.h"
 #include "shared/drafting/moa/moa_tap.h"
 #include "shared/drafting/network_kind.h"
 

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "shared/drafting/draft_network.h"
+#include "shared/drafting/memory_drafter.h"
 #include "shared/drafting/moa/memory_projection.h"
 #include "shared/drafting/moa/moa_row.h"
 #include "shared/runtime/kv_cache.h"
@@ -117,5 +118,7 @@ class MoaNetwork final : public DraftNetwork {
   std::uint32_t draft_rows_ = 0;
   Matrix logits_;
 };
+
+using MoaDrafter = MemoryDrafter<MoaNetwork>;
 
 }  // namespace edgedraft
