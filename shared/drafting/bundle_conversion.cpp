@@ -63,22 +63,17 @@ Result<void> make_bundle(const BundleOptions& options) {
 }
 
 Result<void> reduce_bundle(const ReduceOptions& options) {
-  auto file = GgufFile::open(options.bundle);
-  if (!file) return file.error();
-  if (file->find_value(kTargetFingerprintKey) == nullptr) {
+  auto plan = plan_model(options.bundle, std::nullopt);
+  if (!plan) return plan.error();
+  if (!plan->metadata.values().contains(std::string(kTargetFingerprintKey))) {
     return Error{Errc::usage, "--draft-vocab: " + options.bundle.string() +
                                   " is no drafter but a model; make its drafter's bundle with "
                                   "--bundle --drafter DIR as well"};
   }
-  ModelPlan plan;
-  for (const auto& [key, value] : file->metadata()) plan.metadata.set(std::string(key), value);
-  for (const GgufTensor& tensor : file->tensors()) {
-    plan.tensors.push_back(copy_of(tensor, std::string(tensor.name)));
-  }
-  if (auto reduced = reduce_head(options.draft_tokens, plan); !reduced) {
+  if (auto reduced = reduce_head(options.draft_tokens, *plan); !reduced) {
     return in_file(options.bundle, reduced.error());
   }
-  return write_model(plan, options.output);
+  return write_model(*plan, options.output);
 }
 
 Result<void> convert_model_or_bundle(ConvertOptions options) {

@@ -57,17 +57,21 @@ DType stored_type(DType wanted, std::span<const std::uint64_t> dims) {
   return DType::f16;
 }
 
+PlannedTensor* find_head(ModelPlan& plan) {
+  for (const char* name : {"output.weight", "token_embd.weight"}) {
+    for (PlannedTensor& tensor : plan.tensors) {
+      if (tensor.info.name == name) return &tensor;
+    }
+  }
+  return nullptr;
+}
+
 void raise_head(ModelPlan& plan) {
   const auto is_coarse = [](DType type) {
     return traits(type).block_count > 1 && type != DType::q8_0 && type != DType::q6_k;
   };
-  const auto find = [&plan](std::string_view name) {
-    return std::find_if(plan.tensors.begin(), plan.tensors.end(),
-                        [name](const PlannedTensor& tensor) { return tensor.info.name == name; });
-  };
-  auto head = find("output.weight");
-  if (head == plan.tensors.end()) head = find("token_embd.weight");
-  if (head == plan.tensors.end()) return;
+  PlannedTensor* const head = find_head(plan);
+  if (head == nullptr) return;
   // What has lost its precision already gains none.
   if (!is_coarse(head->info.type) || is_coarse(head->source_type)) return;
   head->info.type = stored_type(DType::q6_k, head->info.dims);

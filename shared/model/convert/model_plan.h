@@ -42,6 +42,8 @@ struct ModelPlan {
 // large blocks q8_0, and of small ones f16.
 DType stored_type(DType wanted, std::span<const std::uint64_t> dims);
 
+// output.weight, or the embedding where that is the head; null without either.
+PlannedTensor* find_head(ModelPlan& plan);
 // Gives the head, or the embedding where that is the head, at least six bits a number: it decides
 // every token and costs little.
 void raise_head(ModelPlan& plan);

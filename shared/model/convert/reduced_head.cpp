@@ -107,14 +107,9 @@ Result<void> reduce_head(const std::vector<std::uint32_t>& tokens, ModelPlan& pl
     return Error{Errc::unsupported,
                  "the drafter's vocabulary is reduced already; start from the whole drafter"};
   }
-  const auto find = [&](std::string_view name) {
-    return std::find_if(plan.tensors.begin(), plan.tensors.end(),
-                        [&](const PlannedTensor& tensor) { return tensor.info.name == name; });
-  };
-  auto head = find("output.weight");
-  const bool is_tied = head == plan.tensors.end();
-  if (is_tied) head = find("token_embd.weight");
-  if (head == plan.tensors.end()) return missing_tensor("token_embd.weight");
+  PlannedTensor* const head = find_head(plan);
+  if (head == nullptr) return missing_tensor("token_embd.weight");
+  const bool is_tied = head->info.name != "output.weight";
   const std::vector<std::uint64_t>& dims = head->info.dims;
   if (dims.size() != 2 || dims[1] <= tokens.back()) {
     return Error{Errc::bad_file, "the tokenizer and the head disagree on the vocabulary"};
