@@ -41,7 +41,7 @@ Result<LayerShape> read_shape(const GgufFile& file, std::string_view prefix) {
       {kHeadDim, &shape.heads.head_dim},
   };
   for (const auto& [name, field] : fields) {
-    const auto count = read_bundle_count(file, key(prefix, name), kBundleWidthMax);
+    const auto count = read_count(file, key(prefix, name), kWidthMax);
     if (!count) return count.error();
     *field = *count;
   }
@@ -132,7 +132,7 @@ Result<std::uint32_t> rows_of(const SafetensorsModel& checkpoint, const std::str
   if (tensor == nullptr) {
     return Error{Errc::bad_file, "the drafter's checkpoint lacks the tensor " + name};
   }
-  if (tensor->shape.size() != 2 || tensor->shape[0] == 0 || tensor->shape[0] > kBundleWidthMax) {
+  if (tensor->shape.size() != 2 || tensor->shape[0] == 0 || tensor->shape[0] > kWidthMax) {
     return Error{Errc::bad_file, "tensor " + name + " of the drafter has an impossible shape"};
   }
   return static_cast<std::uint32_t>(tensor->shape[0]);
@@ -206,15 +206,6 @@ void copy_vocabulary(const GgufFile& target, ModelPlan& plan) {
   }
 }
 
-Result<std::uint32_t> read_bundle_count(const GgufFile& file, std::string_view name,
-                                        std::uint32_t max) {
-  const auto count = file.get_u32(name);
-  if (!count) return count.error();
-  if (*count == 0 || *count > max)
-    return bad_file(std::string(name) + " is " + std::to_string(*count));
-  return *count;
-}
-
 Result<float> read_bundle_epsilon(const GgufFile& file, std::string_view name) {
   const auto epsilon = file.get_f32(name);
   if (!epsilon) return epsilon.error();
@@ -239,9 +230,9 @@ Result<void> read_bundle_config(const GgufFile& file, std::string_view architect
     return bad_file("the architecture is '" + std::string(*found) + "', not " +
                     std::string(architecture));
   }
-  const auto context = read_bundle_count(file, kBundleContextLengthKey, 0x7FFFFFFFu);
+  const auto context = read_count(file, kBundleContextLengthKey, 0x7FFFFFFFu);
   if (!context) return context.error();
-  const auto layer_count = read_bundle_count(file, kBundleTargetLayerCountKey, kLayerCountMax);
+  const auto layer_count = read_count(file, kBundleTargetLayerCountKey, kLayerCountMax);
   if (!layer_count) return layer_count.error();
   config.context_length = *context;
   config.target_layer_count = *layer_count;

@@ -24,8 +24,6 @@ namespace edgedraft {
 
 inline constexpr std::string_view kBundleContextLengthKey = "edgedraft.context_length";
 inline constexpr std::string_view kBundleTargetLayerCountKey = "edgedraft.target.layer_count";
-// No layer is wider, so that products of two sizes stay far from overflow.
-inline constexpr std::uint32_t kBundleWidthMax = 1u << 20;
 
 // --- planning ---
 
@@ -78,9 +76,6 @@ void copy_vocabulary(const GgufFile& target, ModelPlan& plan);
 
 // --- reading ---
 
-// A number from 1 to `max`. Errors    bad_file naming the key
-Result<std::uint32_t> read_bundle_count(const GgufFile& file, std::string_view key,
-                                        std::uint32_t max);
 // A norm's epsilon. Errors    bad_file naming the key
 Result<float> read_bundle_epsilon(const GgufFile& file, std::string_view key);
 

@@ -12,15 +12,10 @@ namespace edgedraft {
 namespace {
 
 constexpr std::uint32_t kHeadDimMax = 256;
-constexpr std::uint32_t kWidthMax = 1u
-                                    << 20;  // so that products of two sizes stay far from overflow
 
 Result<HeadShape> read_heads(const GgufFile& file, const std::string& prefix, std::uint32_t dim) {
-  const auto query_heads = file.get_u32(prefix + "attention.head_count");
+  const auto query_heads = read_count(file, prefix + "attention.head_count", kWidthMax);
   if (!query_heads) return query_heads.error();
-  if (*query_heads == 0 || *query_heads > kWidthMax) {
-    return bad_file(prefix + "attention.head_count is " + std::to_string(*query_heads));
-  }
   const auto kv_heads = file.get_u32_or(prefix + "attention.head_count_kv", *query_heads);
   if (!kv_heads) return kv_heads.error();
   const auto head_dim = file.get_u32_or(prefix + "attention.key_length", dim / *query_heads);
@@ -85,13 +80,6 @@ Result<RopeConfig> read_rope(const GgufFile& file, const std::string& architectu
   return RopeConfig{.theta = *theta,
                     .style = architecture == "llama" ? RopeStyle::pairs : RopeStyle::halves,
                     .frequency_divisors = std::move(*divisors)};
-}
-
-Result<std::uint32_t> read_count(const GgufFile& file, const std::string& key, std::uint32_t max) {
-  const auto count = file.get_u32(key);
-  if (!count) return count.error();
-  if (*count == 0 || *count > max) return bad_file(key + " is " + std::to_string(*count));
-  return *count;
 }
 
 // A vocabulary that the tokenizer, where there is one, agrees with.

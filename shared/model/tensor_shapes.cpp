@@ -4,6 +4,15 @@
 
 namespace edgedraft {
 
+Result<std::uint32_t> read_count(const GgufFile& file, std::string_view key, std::uint32_t max) {
+  const auto count = file.get_u32(key);
+  if (!count) return count.error();
+  if (*count == 0 || *count > max) {
+    return bad_file(std::string(key) + " is " + std::to_string(*count));
+  }
+  return *count;
+}
+
 Error missing_tensor(const std::string& name) {
   return {Errc::bad_file, "the file lacks the tensor " + name};
 }

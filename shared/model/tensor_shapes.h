@@ -17,6 +17,12 @@ inline constexpr std::uint32_t kVocabularyCountMax = 1u << 24;
 // The most layers that a decoder may have, and so the target that a drafter names.
 inline constexpr std::uint32_t kLayerCountMax = 1024;
 
+// No layer is wider, so that products of two sizes stay far from overflow.
+inline constexpr std::uint32_t kWidthMax = 1u << 20;
+
+// A number from 1 to `max`. Errors    bad_file naming the key
+Result<std::uint32_t> read_count(const GgufFile& file, std::string_view key, std::uint32_t max);
+
 Error missing_tensor(const std::string& name);
 // `rows` 0: any.
 Error wrong_shape(const GgufTensor& tensor, std::uint64_t rows, std::uint64_t cols);

@@ -33,11 +33,11 @@ Result<MedusaConfig> read_medusa_config(const GgufFile& file) {
     std::uint32_t& out;
   } counts[] = {
       {kMedusaVocabularyCount, kVocabularyCountMax, config.vocabulary_count},
-      {kMedusaDim, kBundleWidthMax, config.dim},
+      {kMedusaDim, kWidthMax, config.dim},
       {kMedusaHeadCount, kTreeDepthMax, config.head_count},
   };
   for (const auto& count : counts) {
-    const auto value = read_bundle_count(file, count.key, count.max);
+    const auto value = read_count(file, count.key, count.max);
     if (!value) return value.error();
     count.out = *value;
   }
