@@ -4,9 +4,9 @@
 #include <map>
 
 #include "shared/base/random.h"
-#include "shared/speculative/candidate_rule.h"
-#include "shared/speculative/drawn_draft.h"
 #include "shared/speculative/sampling.h"
+#include "tests/bench/rules/candidate_rule.h"
+#include "tests/bench/rules/drawn_draft.h"
 
 namespace edgedraft::bench {
 

@@ -8,7 +8,7 @@
 #include "server/program/model_host.h"
 #include "shared/drafting/drafter.h"
 #include "shared/drafting/tap.h"
-#include "shared/speculative/typical_acceptance.h"
+#include "tests/bench/rules/typical_acceptance.h"
 
 namespace edgedraft::bench {
 

@@ -1,4 +1,4 @@
-#include "shared/speculative/candidate_rule.h"
+#include "tests/bench/rules/candidate_rule.h"
 
 #include <gtest/gtest.h>
 

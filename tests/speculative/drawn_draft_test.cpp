@@ -1,6 +1,6 @@
 // Drafts that are sampled from the drafter's own distribution, and the rule that accepts them,
 // leave answers in the target's distribution.
-#include "shared/speculative/drawn_draft.h"
+#include "tests/bench/rules/drawn_draft.h"
 
 #include <gtest/gtest.h>
 
@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "shared/base/random.h"
-#include "shared/speculative/candidate_rule.h"
 #include "shared/speculative/sampling.h"
+#include "tests/bench/rules/candidate_rule.h"
 #include "tests/support/law_of_answers.h"
 
 namespace edgedraft {

@@ -1,4 +1,4 @@
-#include "shared/speculative/typical_acceptance.h"
+#include "tests/bench/rules/typical_acceptance.h"
 
 #include <gtest/gtest.h>
 

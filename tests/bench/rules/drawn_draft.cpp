@@ -1,4 +1,4 @@
-#include "shared/speculative/drawn_draft.h"
+#include "tests/bench/rules/drawn_draft.h"
 
 #include <algorithm>
 #include <cmath>

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <functional>
 
-#include "shared/speculative/candidate_rule.h"
+#include "tests/bench/rules/candidate_rule.h"
 
 // MEDUSA's typical acceptance: drafts that are likely enough are taken, whatever would have been
 // drawn. Answers do not have the target's law; the product verifies by another rule

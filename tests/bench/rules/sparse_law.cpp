@@ -1,4 +1,4 @@
-#include "shared/speculative/sparse_law.h"
+#include "tests/bench/rules/sparse_law.h"
 
 #include <algorithm>
 #include <cmath>

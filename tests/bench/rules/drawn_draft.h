@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "shared/speculative/draft_tree.h"
-#include "shared/speculative/sparse_law.h"
 #include "shared/speculative/tree_growth.h"
+#include "tests/bench/rules/sparse_law.h"
 
 namespace edgedraft {
 

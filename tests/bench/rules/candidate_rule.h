@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "shared/speculative/draft_tree.h"
-#include "shared/speculative/sparse_law.h"
 #include "shared/speculative/verification.h"
+#include "tests/bench/rules/sparse_law.h"
 
 // Speculative sampling: drafts that a drafter drew from a law of its own are accepted such that
 // what comes out has the target's law. It is the literature's rule; the default here is another one
