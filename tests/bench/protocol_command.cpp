@@ -9,8 +9,8 @@
 #include "client/engine/bundle_file.h"
 #include "shared/net/client_link.h"
 #include "shared/privacy/taint_ledger.h"
-#include "shared/protocol/overhead.h"
 #include "tests/support/loopback_server.h"
+#include "tests/support/overhead.h"
 
 namespace edgedraft::bench {
 namespace {

@@ -11,9 +11,9 @@
 #include "shared/drafting/medusa/medusa_kind.h"
 #include "shared/protocol/activation_codec.h"
 #include "shared/protocol/frame.h"
-#include "shared/protocol/overhead.h"
 #include "shared/runtime/decoder.h"
 #include "tests/support/outgoing.h"
+#include "tests/support/overhead.h"
 #include "tests/support/toy_feature_drafters.h"
 
 namespace edgedraft {

@@ -1,4 +1,4 @@
-#include "shared/protocol/overhead.h"
+#include "tests/support/overhead.h"
 
 #include <gtest/gtest.h>
 

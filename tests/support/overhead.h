@@ -14,8 +14,6 @@ namespace edgedraft {
 // (round, length, times), at most. Complete hints take four bytes less without credit.
 inline constexpr std::uint32_t kHintsTableBytesMax = 48;
 inline constexpr std::uint32_t kVerdictTableBytesMax = 100;
-// What a TLS 1.3 record adds: header, content type, tag.
-inline constexpr std::uint32_t kTlsRecordBytes = 22;
 
 // The size of complete hints of `node_count` nodes: the paper's bytes, and those with all below
 // TLS.
