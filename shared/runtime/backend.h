@@ -12,8 +12,8 @@
 #include "shared/runtime/memory_meter.h"
 #include "shared/tensor/dtype.h"
 
-// The operator contracts. Layers are written once on these; the reference backend is their
-// executable specification.
+// The operator contracts. Layers are written once on these; tests/support/reference_backend.h is
+// their executable specification.
 //
 // Promises that hold for every operation of every backend:
 //  - Row-major float32 activations, last dimension contiguous.
@@ -378,9 +378,6 @@ class Backend {
  private:
   std::shared_ptr<MemoryMeter> meter_;
 };
-
-// The executable specification: plain loops, sums in float64.
-std::unique_ptr<Backend> make_reference_backend();
 
 struct CpuBackendOptions {
   std::uint32_t threads;                         // 0: one per fast core

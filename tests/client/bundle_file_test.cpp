@@ -10,6 +10,7 @@
 #include "tests/drafting/damaged_bundle.h"
 #include "tests/drafting/wide_models.h"
 #include "tests/model/hf_directory.h"
+#include "tests/support/reference_backend.h"
 
 namespace edgedraft {
 namespace {

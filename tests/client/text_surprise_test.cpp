@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "tests/support/matrix_reading.h"
+#include "tests/support/reference_backend.h"
 #include "tests/support/toy_models.h"
 
 namespace edgedraft {

@@ -1,4 +1,5 @@
 #include "shared/drafting/kinds.h"
+#include "tests/support/reference_backend.h"
 
 #include <gtest/gtest.h>
 

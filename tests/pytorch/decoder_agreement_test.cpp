@@ -8,6 +8,7 @@
 #include "shared/speculative/draft_tree.h"
 #include "tests/pytorch/expected.h"
 #include "tests/support/matrix_reading.h"
+#include "tests/support/reference_backend.h"
 #include "tests/support/temporary_directory.h"
 
 namespace edgedraft {

@@ -22,6 +22,7 @@
 #include "shared/runtime/backend.h"
 #include "shared/runtime/cpu_backend.h"
 #include "shared/runtime/scratch.h"
+#include "tests/support/reference_backend.h"
 #include "tests/support/skip.h"
 
 namespace edgedraft::testing {

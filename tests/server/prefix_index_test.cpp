@@ -1,4 +1,5 @@
 #include "server/sessions/prefix_index.h"
+#include "tests/support/reference_backend.h"
 
 #include <gtest/gtest.h>
 

@@ -1,3 +1,5 @@
+#include "tests/support/reference_backend.h"
+
 #include <algorithm>
 #include <cmath>
 #include <numeric>
