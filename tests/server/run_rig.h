@@ -47,11 +47,12 @@ class HintingClient {
     ended_ = false;
     return raw_.send(wire::Prefill{.tokens = prompt, .sampling = sampling, .run = run});
   }
-  // Goes on behind what it knows, in a run of its own.
+  // Goes on behind what it knows, in a run of its own. What it has not listened to comes again.
   bool go_on(const SamplingParams& sampling, const wire::RunTerms& run) {
     next_id_ = 1;
-    return raw_.send(
-        wire::Prefill{.base_length = raw_.session().length(), .sampling = sampling, .run = run});
+    raw_.heard.clear();
+    return raw_.send(wire::Prefill{
+        .base_length = static_cast<std::uint32_t>(text_.size()), .sampling = sampling, .run = run});
   }
 
   // The server has forgotten the session: from all of its text.
