@@ -117,7 +117,6 @@ GenerationRig::GenerationRig(const Options& options) : options_(options) {
       .nodes_max = options.nodes_max,
       .holds_rows_back = options.holds_rows_back,
       .rows_after_calls = options.rows_after_calls,
-      .step_tokens = options.step_tokens,
       .faults = options.faults,
       .on_request = [this](const SeenRequest& request) { check_request(request); }});
   link_ = link.get();
@@ -139,8 +138,7 @@ GenerationRig::GenerationRig(const Options& options) : options_(options) {
                         .sampling = options.sampling,
                         .deadline = std::chrono::milliseconds(40),
                         .resync = options.resync,
-                        .resync_wait = options.resync_wait,
-                        .hold = options.hold});
+                        .resync_wait = options.resync_wait});
 }
 
 std::unique_ptr<Drafter> GenerationRig::make_moa(Backend& backend, std::uint32_t tli,
@@ -250,11 +248,9 @@ void GenerationRig::check_request(const SeenRequest& request) {
     EXPECT_EQ(resume->verified_hash, token_hash(known.first(resume->verified_length)));
   } else if (const auto* hints = std::get_if<wire::Hints>(&request)) {
     EXPECT_EQ(hints->position, known.size());
-    EXPECT_EQ(hints->complete, options_.hold == Hold::lockstep);
-    if (hints->complete) {
-      EXPECT_LE(hints->nodes.size(), options_.nodes_max);
-      chunks_before_drafts_.push_back(link_->chunk_count());
-    }
+    EXPECT_TRUE(hints->complete);
+    EXPECT_LE(hints->nodes.size(), options_.nodes_max);
+    chunks_before_drafts_.push_back(link_->chunk_count());
   }
   requests_.push_back(request);
 }

@@ -141,8 +141,6 @@ class GenerationRig {
     std::uint32_t nodes_max = kDraftNodesMax;
     bool holds_rows_back = false;
     std::uint32_t rows_after_calls = 0;  // as LocalLink has it
-    std::optional<Hold> hold = Hold::lockstep;
-    std::uint32_t step_tokens = 1;  // as LocalLink has it
     std::optional<std::uint32_t> offline_after = {};
     std::uint32_t drafter_context = kRigContext;
     // Drafts on a device of its own with this fault, and then on another.

@@ -104,19 +104,13 @@ Result<void> LocalLink::send(TargetRequest request) {
   } else if (auto* resume = std::get_if<wire::OutgoingResume>(&request)) {
     sent = client_->resume(std::move(*resume));
   } else {
-    auto& hints = std::get<wire::OutgoingHints>(request);
-    const bool counts = hints.complete;
-    sent = client_->hints(std::move(hints));
-    if (sent && !counts) {
-      pass_bytes();
-      return sent;
-    }
+    sent = client_->hints(std::move(std::get<wire::OutgoingHints>(request)));
   }
   if (!sent) return sent;
   ++request_count_;
   pass_bytes();
   for (const LinkFault& fault : options_.faults) {
-    if (fault.request == request_count_ && fault.after_verdicts == 0) apply(fault);
+    if (fault.request == request_count_) apply(fault);
   }
   return boost::system::in_place_value;
 }
@@ -162,14 +156,9 @@ Result<ClientEvent> LocalLink::wait_event(Instant deadline) {
   }
   if (!down_ && silent_calls_ == 0) {
     if (auto event = client_->next_event()) return hand_out(*std::move(event));
-    // A fault in mid-stream may end the connection, or silence it.
-    while (!jobs_.empty() && silent_calls_ == 0) {
+    while (!jobs_.empty()) {
       run_job();
-      if (!down_) pass_bytes();
-      if (down_) {
-        down_told_ = true;
-        return Error{Errc::link_down, "the connection broke"};
-      }
+      pass_bytes();
       if (auto event = client_->next_event()) return hand_out(*std::move(event));
     }
   }
@@ -281,33 +270,20 @@ void LocalLink::answer(TargetSession& session, const PrefillRequest& request, st
   }
   run_.reset();
   if (terms.credit == 0 || outcome->finish != Finish::none) return;
-  run_ = Run{.round = round, .terms = terms, .request = request_count_};
-  if (terms.hold != wire::Hold::lockstep) jobs_.emplace_back(Pass{});
+  if (terms.hold != wire::Hold::lockstep) throw std::logic_error("local link: no lockstep");
+  run_ = Run{.round = round, .terms = terms};
 }
 
-// Hints that are not complete are left alone, as a server may.
 void LocalLink::work(const wire::Hints& hints) {
   if (!run_ || run_->round != hints.round) return;
-  const bool was_paused = server_->length() >= run_->terms.credit;
   run_->terms.credit = std::max(run_->terms.credit, hints.credit);
-  if (!hints.complete) {
-    const bool goes_on = was_paused && server_->length() < run_->terms.credit;
-    if (goes_on) jobs_.emplace_back(Pass{});
-    return;
-  }
   // Without nodes that the credit does not reach.
   const std::uint32_t depth_max = run_->terms.credit - server_->length() - 1;
-  verify(tree_of(hints.nodes, depth_max, kTokenIdEnd), 1);
+  verify(tree_of(hints.nodes, depth_max, kTokenIdEnd));
 }
 
-void LocalLink::work(const Pass&) {
-  if (!run_ || server_->length() >= run_->terms.credit) return;
-  verify(DraftTree(), std::min(options_.step_tokens, run_->terms.credit - server_->length()));
-  if (run_) jobs_.emplace_back(Pass{});
-}
-
-// A verdict of the run: so many passes together, the first over the tree.
-void LocalLink::verify(const DraftTree& tree, std::uint32_t steps) {
+// A verdict of the run.
+void LocalLink::verify(const DraftTree& tree) {
   TargetSession* session = options_.target.find(session_);
   if (!session || std::exchange(refusing_, false)) {
     server_->refuse(run_->round, session ? Error{Errc::refused, "no room"}
@@ -317,40 +293,19 @@ void LocalLink::verify(const DraftTree& tree, std::uint32_t steps) {
   }
   const std::uint32_t first = session->valid_count();
   const auto length = static_cast<std::uint32_t>(session->tokens().size());
-  wire::Verdict verdict{.round = run_->round};
-  for (std::uint32_t i = 0; i < steps && verdict.ending == Finish::none; ++i) {
-    const auto path = session->verify(i == 0 ? tree : DraftTree());
-    if (!path) {
-      server_->refuse(run_->round, path.error());
-      run_.reset();
-      return;
-    }
-    verdict.next = path->next;
-    verdict.ending = path->finish;
+  const auto path = session->verify(tree);
+  if (!path) {
+    server_->refuse(run_->round, path.error());
+    run_.reset();
+    return;
   }
+  wire::Verdict verdict{.round = run_->round, .next = path->next, .ending = path->finish};
   const auto brought = session->tokens().subspan(length);
   verdict.tokens.assign(brought.begin(), brought.end() - 1);
   const std::uint32_t count = session->valid_count() - first;
-  const bool in_lockstep = run_->terms.hold == wire::Hold::lockstep;
-  if (run_->terms.rows && in_lockstep) verdict.activations = rows(*session, first, count);
-  const bool ends = verdict.ending != Finish::none;
+  if (run_->terms.rows) verdict.activations = rows(*session, first, count);
+  if (verdict.ending != Finish::none) run_.reset();
   server_->verdict(std::move(verdict));
-  if (run_->terms.rows && !in_lockstep && options_.target.parts().tap) {
-    server_->activations({.round = run_->round,
-                          .first = first,
-                          .count = count,
-                          .data = rows(*session, first, count)});
-  }
-  // So much has arrived, whatever happens now.
-  require(client_->receive(options_.now, server_->take_output()));
-  const Run run = *run_;
-  ++run_->verdicts;
-  if (ends) run_.reset();
-  for (const LinkFault& fault : options_.faults) {
-    const bool now = fault.request == run.request && fault.after_verdicts > 0 &&
-                     fault.after_verdicts == run.verdicts + 1;
-    if (now) apply(fault);
-  }
 }
 
 void LocalLink::work(const RowsOwed& owed) {

@@ -30,8 +30,6 @@ struct LinkFault {
   Kind kind;
   // Calls of wait_event until the connection is there again, or the answer comes.
   std::uint32_t wait_calls;
-  // For a prompt: the fault comes when so many verdicts of its run have gone out.
-  std::uint32_t after_verdicts = 0;
 };
 
 // A server's sessions on one decoder, within the process.
@@ -65,7 +63,7 @@ using SeenRequest = std::variant<wire::Prefill, wire::Resume, wire::Hints, Cance
 // A TargetLink without network: both protocol sessions and a target in one thread, their bytes
 // passed on at once. Time and faults follow the calls of wait_event, so that a run repeats exactly:
 // each call takes a millisecond and does the server's work up to the next event, or waits until its
-// deadline where there is none.
+// deadline where there is none. Runs are held in lockstep.
 class LocalLink final : public TargetLink {
  public:
   struct Options {
@@ -76,7 +74,6 @@ class LocalLink final : public TargetLink {
     bool holds_rows_back = false;  // a prompt's activations never come
     // Calls of wait_event behind a prompt's verdict until they come; 0: as soon as they can.
     std::uint32_t rows_after_calls = 0;
-    std::uint32_t step_tokens = 1;  // per verdict of a run, as if the server drafted
     std::vector<LinkFault> faults = {};
     // Sees every request before it is sent.
     std::function<void(const SeenRequest&)> on_request = [](const SeenRequest&) {};
@@ -105,15 +102,11 @@ class LocalLink final : public TargetLink {
     std::uint32_t first;
     std::uint32_t end;
   };
-  // The next pass of the run, over complete hints under lockstep, or for the root alone.
-  struct Pass {};
   struct Run {
     std::uint32_t round;
     wire::RunTerms terms;
-    std::uint32_t request;       // the number of its prompt
-    std::uint32_t verdicts = 0;  // that have gone out
   };
-  using Job = std::variant<wire::Prefill, wire::Resume, wire::Hints, RowsOwed, Pass>;
+  using Job = std::variant<wire::Prefill, wire::Resume, wire::Hints, RowsOwed>;
 
   Result<ClientEvent> hand_out(ClientEvent event);
   void connect();
@@ -126,8 +119,7 @@ class LocalLink final : public TargetLink {
   void work(const wire::Resume& request);
   void work(const wire::Hints& hints);
   void work(const RowsOwed& owed);
-  void work(const Pass& pass);
-  void verify(const DraftTree& tree, std::uint32_t steps);
+  void verify(const DraftTree& tree);
   void answer(TargetSession& session, const PrefillRequest& request, std::uint32_t round,
               std::uint32_t rows_from, const wire::RunTerms& terms);
   Bytes rows(const TargetSession& session, std::uint32_t first, std::uint32_t count);
