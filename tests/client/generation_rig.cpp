@@ -5,8 +5,6 @@
 #include <algorithm>
 
 #include "netsim/lab/cut_link.h"
-#include "shared/drafting/eagle/eagle_kind.h"
-#include "shared/drafting/medusa/medusa_kind.h"
 #include "tests/support/driven_answer.h"
 
 namespace edgedraft::testing {
@@ -25,38 +23,6 @@ bool stands_at(std::span<const std::uint32_t> known, std::uint32_t first,
 }
 
 }  // namespace
-
-std::string name_of(ToyDrafter drafter) {
-  // In the order of ToyDrafter.
-  constexpr const char* kNames[] = {"none",          "moa_tli0",    "moa_tli1",     "moa_tli3",
-                                    "moa_projected", "eagle",       "medusa",       "medusa_tree",
-                                    "independent",   "moa_reduced", "twin_reduced", "twin",
-                                    "hashed",        "noisy",       "lookup",       "moa_merged"};
-  return kNames[static_cast<std::size_t>(drafter)];
-}
-
-Tokens reduced_tokens() {
-  Tokens tokens{kToyEndToken};
-  for (std::uint32_t token = kToyEndToken + 1; token < kToyVocabulary; token += 3) {
-    tokens.push_back(token);
-  }
-  return tokens;
-}
-
-bool NoisyDrafter::grow(TreeGrowth& growth, const GrowthBudget&) {
-  const DraftTree right = twin_.draft(growth.shape());
-  growth.clear();
-  growth.finish();
-  std::vector<std::uint32_t> moved{0};
-  for (std::uint32_t row = 1; row <= right.node_count(); ++row) {
-    if (growth.candidate_count() + 3 > growth.shape().nodes) break;
-    const std::uint32_t parent = moved[right.parent(row)];
-    growth.add(static_cast<std::uint32_t>(random_.below(kToyVocabulary)), parent, 0.0f);
-    if (random_.below(2) == 0) growth.add(right.token(row), parent, 0.0f);
-    moved.push_back(growth.add(right.token(row), parent, 0.0f));
-  }
-  return true;
-}
 
 void Listener::on_token(std::uint32_t token, Provenance from) {
   tokens.push_back(token);
@@ -105,14 +71,9 @@ void expect_same(const Answer& answer, const Answer& plain) {
 }
 
 GenerationRig::GenerationRig(const Options& options) : options_(options) {
-  drafter_ = options.device_fault ? make_fallback_drafter() : make_drafter(*backend_);
-  const auto states = tap_ ? tap_->states() : std::span<const std::uint32_t>();
-  decoder_ = std::make_unique<Decoder>(*backend_, toy_.config, toy_.tensors, kRigContext,
-                                       std::vector<std::uint32_t>(states.begin(), states.end()));
-  target_.emplace(LocalTarget::Parts{
-      .decoder = *decoder_, .tap = tap_.get(), .context_count = kRigContext, .is_end = is_toy_end});
+  drafter_ = options.device_fault ? make_fallback_drafter() : drafters_.make(*backend_);
   auto link = std::make_unique<LocalLink>(LocalLink::Options{
-      .target = *target_,
+      .target = target_,
       .now = now_,
       .nodes_max = options.nodes_max,
       .holds_rows_back = options.holds_rows_back,
@@ -141,91 +102,10 @@ GenerationRig::GenerationRig(const Options& options) : options_(options) {
                         .resync_wait = options.resync_wait});
 }
 
-std::unique_ptr<Drafter> GenerationRig::make_moa(Backend& backend, std::uint32_t tli,
-                                                 std::uint32_t ca_kv_heads) {
-  if (!toy_moa_) {
-    toy_moa_.emplace(toy_, 3, tli, ca_kv_heads);
-    if (options_.drafter == ToyDrafter::moa_reduced) {
-      reduce_vocabulary(*toy_moa_, reduced_tokens());
-    }
-    tap_ = std::make_unique<MoaTap>(*backend_, toy_moa_->config, toy_moa_->tensors);
-  }
-  return std::make_unique<MoaDrafter>(backend, toy_moa_->config, toy_moa_->tensors,
-                                      options_.drafter_context);
-}
-
-std::unique_ptr<Drafter> GenerationRig::make_fed(Backend& backend, const DrafterModel& model) {
-  if (!tap_) tap_ = model.make_tap(*backend_);
-  return model.load(backend, options_.drafter_context)->make_drafter();
-}
-
-std::unique_ptr<Drafter> GenerationRig::make_drafter(Backend& backend) {
-  const auto independent = [&](const ToyDecoder& toy) {
-    return std::make_unique<IndependentDrafter>(backend, toy.config, toy.tensors,
-                                                options_.drafter_context);
-  };
-  switch (options_.drafter) {
-    case ToyDrafter::none:
-      break;
-    case ToyDrafter::moa_tli0:
-      return make_moa(backend, 0, 2);
-    case ToyDrafter::moa_tli1:
-    case ToyDrafter::moa_reduced:
-      return make_moa(backend, 1, 2);
-    case ToyDrafter::moa_tli3:
-      return make_moa(backend, 3, 2);
-    case ToyDrafter::moa_projected:
-      return make_moa(backend, 1, 1);
-    case ToyDrafter::eagle: {
-      static const ToyDecoder target(6);
-      static const ToyEagle fed(target, 3);
-      return make_fed(backend, *make_eagle_model({.config = fed.config, .tensors = fed.tensors}));
-    }
-    case ToyDrafter::medusa:
-    case ToyDrafter::medusa_tree: {
-      static const ToyDecoder target(6);
-      static const ToyMedusa heads(target, 3, HeadOutputs::shared);
-      MedusaModel model{.config = heads.config, .tensors = heads.tensors};
-      if (options_.drafter == ToyDrafter::medusa_tree) {
-        model.config.tree = {{0, 0}, {0, 1}, {1, 0}, {1, 1}, {3, 0}, {5, 0}};
-      }
-      return make_fed(backend, *make_medusa_model(std::move(model)));
-    }
-    case ToyDrafter::independent: {
-      static const ToyDecoder other(11, 1);
-      return independent(other);
-    }
-    case ToyDrafter::twin_reduced: {
-      static const ToyDecoder reduced = [] {
-        ToyDecoder toy(6);
-        reduce_vocabulary(toy, reduced_tokens());
-        return toy;
-      }();
-      return independent(reduced);
-    }
-    case ToyDrafter::twin:
-      return independent(toy_);
-    case ToyDrafter::hashed:
-      return std::make_unique<HashedDrafter>();
-    case ToyDrafter::noisy:
-      twin_ = independent(toy_);
-      return std::make_unique<NoisyDrafter>(*twin_, 17);
-    case ToyDrafter::lookup:
-      return std::make_unique<NgramDrafter>(lookup_tree, options_.drafter_context);
-    case ToyDrafter::moa_merged: {
-      std::vector<std::unique_ptr<Drafter>> drafters;
-      drafters.push_back(make_moa(backend, 1, 2));
-      drafters.push_back(std::make_unique<NgramDrafter>(adaptive_tree, options_.drafter_context));
-      return std::make_unique<MergedDrafter>(std::move(drafters));
-    }
-  }
-  return nullptr;
-}
-
 std::unique_ptr<Drafter> GenerationRig::make_fallback_drafter() {
   const auto place = [this](std::unique_ptr<Backend> backend) {
     devices_.push_back(std::move(backend));
-    return make_drafter(*devices_.back());
+    return drafters_.make(*devices_.back());
   };
   return std::make_unique<FallbackDrafter>(FallbackDrafter::Options{
       .first =
@@ -297,7 +177,7 @@ Answer GenerationRig::collect(AnswerEnd end) {
 }
 
 Answer GenerationRig::plain(const Tokens& prompt) {
-  TargetSession session(*decoder_, kRigContext, is_toy_end);
+  TargetSession session(decoder_, kRigContext, is_toy_end);
   const auto first =
       session.prefill({.base_count = 0, .tokens = prompt, .sampling = options_.sampling}).value();
   Answer answer;
@@ -314,7 +194,7 @@ Answer GenerationRig::plain(const Tokens& prompt) {
 }
 
 std::uint32_t GenerationRig::choice(const Tokens& tokens, std::uint32_t count) {
-  TargetSession session(*decoder_, kRigContext, is_toy_end);
+  TargetSession session(decoder_, kRigContext, is_toy_end);
   return session
       .prefill({.base_count = 0,
                 .tokens = std::span(tokens).first(count),

@@ -6,81 +6,13 @@
 
 #include "client/devices/fallback_drafter.h"
 #include "client/generation/generation.h"
-#include "shared/drafting/drafter_kind.h"
 #include "shared/drafting/independent/independent_network.h"
-#include "shared/drafting/merged_drafter.h"
-#include "shared/drafting/moa/moa_network.h"
-#include "shared/drafting/moa/moa_tap.h"
-#include "shared/drafting/ngram/ngram_drafter.h"
-#include "shared/drafting/ngram/ngram_trees.h"
+#include "tests/client/toy_drafters.h"
 #include "tests/support/failing_backend.h"
 #include "tests/support/local_link.h"
-#include "tests/support/table_network.h"
-#include "tests/support/toy_feature_drafters.h"
 #include "tests/support/toy_models.h"
 
 namespace edgedraft::testing {
-
-using Tokens = std::vector<std::uint32_t>;
-
-// The drafters of these tests.
-enum class ToyDrafter : std::uint8_t {
-  none,
-  moa_tli0,
-  moa_tli1,
-  moa_tli3,
-  moa_projected,  // with the projection on the server
-  eagle,
-  medusa,        // with a tree that its probabilities make
-  medusa_tree,   // with a tree of its bundle's
-  independent,   // another model than the target
-  moa_reduced,   // with a few of the tokens: those of reduced_tokens()
-  twin_reduced,  // the target's own network, with these tokens alone
-  twin,          // the target itself: greedy, it is always right
-  hashed,        // logits without sense
-  noisy,         // twin's trees with wrong and doubled siblings in them
-  lookup,        // copies from the conversation
-  moa_merged,    // moa_tli1 and n-grams of the conversation on one tree
-};
-std::string name_of(ToyDrafter drafter);
-
-// What the reduced drafters may propose: the end token and every third one.
-Tokens reduced_tokens();
-
-// A drafter whose trees hold what a twin proposes, among doubled and random nodes.
-class NoisyDrafter final : public Drafter {
- public:
-  NoisyDrafter(Drafter& twin, std::uint64_t seed) : twin_(twin), random_(seed) {}
-  std::uint32_t token_count() const override { return twin_.token_count(); }
-  void append(std::span<const std::uint32_t> tokens) override { twin_.append(tokens); }
-  void truncate(std::uint32_t count) override { twin_.truncate(count); }
-  bool grow(TreeGrowth& growth, const GrowthBudget& budget) override;
-  std::span<const float> next_logits() override { return twin_.next_logits(); }
-
- private:
-  Drafter& twin_;
-  Random random_;
-};
-
-class HashedDrafter final : public NetworkDrafter {
- private:
-  DraftNetwork& network() override { return network_; }
-  TableNetwork network_{kToyVocabulary, hashed_logits(kToyVocabulary, 5)};
-};
-
-// One that is sure of always the same token.
-class RepeatingDrafter final : public NetworkDrafter {
- public:
-  static constexpr std::uint32_t kToken = 7;
-
- private:
-  DraftNetwork& network() override { return network_; }
-  TableNetwork network_{kToyVocabulary, [](std::span<const std::uint32_t>) {
-                          std::vector<float> logits(kToyVocabulary);
-                          logits[kToken] = 9.0f;
-                          return logits;
-                        }};
-};
 
 // Follows what an observer is told; at any time it has to know the answer.
 class Listener final : public GenerationObserver {
@@ -115,13 +47,6 @@ struct Answer {
 
 // Both have to say the same, by the same, and end alike.
 void expect_same(const Answer& answer, const Answer& plain);
-
-// The next turn of a conversation: what was said, and a token more.
-inline Tokens behind(Tokens prompt, const Tokens& answer, std::uint32_t token) {
-  prompt.insert(prompt.end(), answer.begin(), answer.end());
-  prompt.push_back(token);
-  return prompt;
-}
 
 inline constexpr std::uint32_t kRigContext = 96;
 inline const Tokens kRigPrompt{5, 6, 7, 8, 9};
@@ -174,10 +99,6 @@ class GenerationRig {
   void cancel_at(std::uint32_t look) { looks_until_cancel_ = look; }
 
  private:
-  std::unique_ptr<Drafter> make_drafter(Backend& backend);
-  std::unique_ptr<Drafter> make_moa(Backend& backend, std::uint32_t tli, std::uint32_t ca_kv_heads);
-  // A drafter that is sent the target's features.
-  std::unique_ptr<Drafter> make_fed(Backend& backend, const DrafterModel& model);
   std::unique_ptr<Drafter> make_fallback_drafter();
   void check_request(const SeenRequest& request);
   Result<AnswerEnd> drive_to_end();
@@ -188,15 +109,16 @@ class GenerationRig {
   std::unique_ptr<Backend> backend_ = make_cpu_backend({.threads = 1});
   std::vector<std::unique_ptr<Backend>> devices_;  // of drafters that may fall back
   ToyDecoder toy_{6};
-  std::unique_ptr<Decoder> decoder_;
-  std::optional<ToyMoa> toy_moa_;
-  std::unique_ptr<Tap> tap_;
-  std::unique_ptr<Drafter> twin_;
+  ToyDrafters drafters_{options_.drafter, toy_, *backend_, options_.drafter_context};
+  Decoder decoder_{*backend_, toy_.config, toy_.tensors, kRigContext, drafters_.states()};
   OfflineWriter writer_{[this] {
     return std::make_unique<IndependentDrafter>(*backend_, toy_.config, toy_.tensors, kRigContext);
   }};
   std::unique_ptr<Drafter> drafter_;
-  std::optional<LocalTarget> target_;
+  LocalTarget target_{{.decoder = decoder_,
+                       .tap = drafters_.tap(),
+                       .context_count = kRigContext,
+                       .is_end = is_toy_end}};
   Instant now_{};
   LocalLink* link_ = nullptr;
   std::unique_ptr<TargetLink> way_;  // link_, cut where that is asked for

@@ -18,53 +18,9 @@ using testing::RepeatingDrafter;
 using testing::ScriptedLink;
 using testing::SimulatedDevice;
 using testing::Tokens;
+using testing::ToyDrafter;
 
 const Tokens kDevicePrompt = {5, 9, 12, 7};
-
-struct DeviceAnswer {
-  Tokens tokens;
-  std::uint64_t hints;
-};
-
-DeviceAnswer device_answer(const SimulatedDevice::Options& options) {
-  SimulatedDevice device(options);
-  Listener listener;
-  Duration taken{};
-  const Instant begun = device.now();
-  device.ask(begun, {.prompt = kDevicePrompt,
-                     .terms = {.tokens_max = 150, .sampling = {.temperature = 1.0f, .seed = 2}},
-                     .observer = &listener,
-                     .on_over = [&] { taken = device.now() - begun; }});
-  device.run(60s);
-  EXPECT_GT(taken, Duration::zero());
-  EXPECT_EQ(std::ranges::count(listener.provenance, Provenance::offline), 0);
-  return {.tokens = listener.tokens, .hints = device.hint_count()};
-}
-
-TEST(OverlapTest, TreesOfAnyBreadthAreDrafted) {
-  const DeviceAnswer plain = device_answer({.hold = Hold::lockstep});
-  ASSERT_GT(plain.tokens.size(), 60u);
-  for (const bool drafts_well : {false, true}) {
-    for (const std::uint32_t breadth : {1u, 9u, 10u, 32u}) {
-      SCOPED_TRACE(breadth);
-      const DeviceAnswer heard = device_answer(
-          {.tree = {.breadth = breadth, .depth = 5, .nodes = 62}, .drafts_well = drafts_well});
-      EXPECT_EQ(heard.tokens, plain.tokens);
-      EXPECT_GT(heard.hints, 0u);
-    }
-  }
-}
-
-TEST(OverlapTest, TheServerGoesOnBehindWhatTheDrafterHolds) {
-  const DeviceAnswer plain = device_answer({.hold = Hold::lockstep});
-  for (const std::optional<Hold> hold : {std::optional(Hold::lockstep), std::optional(Hold::none),
-                                         std::optional(Hold::economy), std::optional<Hold>()}) {
-    for (const std::uint32_t context : {3u, 20u, 60u}) {
-      SCOPED_TRACE(context);
-      EXPECT_EQ(device_answer({.hold = hold, .drafter_context = context}).tokens, plain.tokens);
-    }
-  }
-}
 
 struct Measured {
   Duration round_trip;
@@ -114,7 +70,7 @@ constexpr Measured kPoorDrafter{.round_trip = 30ms,
 // The drafter has become good, which streams cannot show.
 TEST(OverlapTest, TriesToDraftAgainAfterStreamedAnswers) {
   SimulatedDevice device(
-      {.hold = std::nullopt, .drafts_well = true, .known = disappointed(kPoorDrafter)});
+      {.hold = std::nullopt, .drafter = ToyDrafter::twin, .known = disappointed(kPoorDrafter)});
   std::vector<std::uint64_t> hints;  // so far
   constexpr std::size_t kAnswers = 20;
   for (std::size_t i = 0; i < kAnswers; ++i) {
@@ -137,7 +93,7 @@ TEST(OverlapTest, WhatIsDraftedBesideAPrivateAnswerIsNotTimed) {
   good_drafter.rank = 0;
   const RunKnowledge before = knowledge(good_drafter);
   SimulatedDevice device(
-      {.hold = std::nullopt, .conversations = 2, .drafts_well = true, .known = before});
+      {.hold = std::nullopt, .conversations = 2, .drafter = ToyDrafter::twin, .known = before});
   const Instant begun = device.now() + 50ms;
   std::optional<SendGrid::Hold> hold;
   device.time().at(begun, [&] { hold.emplace(device.grid()); });

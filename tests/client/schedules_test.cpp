@@ -18,9 +18,11 @@ namespace edgedraft {
 namespace {
 
 using namespace std::chrono_literals;
+using testing::kToyDrafterCount;
 using testing::Listener;
 using testing::SimulatedDevice;
 using testing::Tokens;
+using testing::ToyDrafter;
 
 std::uint64_t schedule_count() {
   const char* const wanted = std::getenv("EDGEDRAFT_TEST_SCHEDULES");
@@ -51,10 +53,15 @@ class SchedulesTest : public ::testing::Test {
     options.one_way = std::chrono::milliseconds(1 + below(60));
     options.pad_tick_ms = below(4) == 0 ? 20 : 0;
     options.conversations = 1 + below(3);
-    options.tree = {.breadth = 1 + below(8), .depth = 1 + below(6), .nodes = 1 + below(40)};
-    options.drafter_context = below(3) == 0 ? 60 + below(60) : SimulatedDevice::kContext;
+    options.drafter = below(3) == 0 ? ToyDrafter::twin : ToyDrafter(below(kToyDrafterCount));
+    if (options.drafter == ToyDrafter::none && options.hold != Hold::lockstep) {
+      options.hold = Hold::none;
+    }
+    options.tree = {.breadth = 1 + below(32), .depth = 1 + below(6), .nodes = 1 + below(62)};
+    if (below(4) == 0) options.nodes_max = below(4);
+    options.drafter_context = below(3) == 0 ? 4 + below(116) : SimulatedDevice::kContext;
+    options.resync_wait = 10s;
     options.first_answers_alone = below(4) == 0;
-    options.drafts_well = below(2) == 0;
     options.first_draft_step = std::chrono::microseconds(100 << below(8));
     options.others_draft_step = std::chrono::microseconds(100 << below(8));
     Duration at = std::chrono::milliseconds(20 + below(300));
@@ -98,7 +105,9 @@ class SchedulesTest : public ::testing::Test {
     std::list<Asked> all;
     for (std::uint32_t i = 0; i < options.conversations; ++i) {
       Instant at = device.now();
-      const bool answers_alone = options.drafts_well || (i == 0 && options.first_answers_alone);
+      const bool answers_alone =
+          options.drafter_context > 60 &&
+          (options.drafter == ToyDrafter::twin || (i == 0 && options.first_answers_alone));
       const bool is_private = answers_alone && below(5) == 0;
       const bool is_cancelled = below(6) == 0;
       Tokens prompt;

@@ -188,11 +188,11 @@ class SimulatedDevice::Link final : public TargetLink {
       wire::Welcome welcome{
           .agent = "toy",
           .context_count = kContext,
-          .nodes_max = kDraftNodesMax,
+          .nodes_max = device_.options_.nodes_max,
           .scale_groups = {},
           .hint_nodes_max = kHintNodesMax,
       };
-      if (Tap* const tap = device_.tap()) {
+      if (Tap* const tap = device_.drafters_.tap()) {
         const auto groups = tap->scale_groups();
         welcome.scale_groups.assign(groups.begin(), groups.end());
       }
@@ -214,7 +214,7 @@ class SimulatedDevice::Link final : public TargetLink {
                         .reply = std::make_shared<Answers>(*this, connection_),
                         .session = session_,
                         .identity = "user",
-                        .tap = device_.tap()};
+                        .tap = device_.drafters_.tap()};
     std::visit(
         [&](auto& requested) {
           if constexpr (requires { requested.request; }) {
@@ -264,8 +264,7 @@ struct SimulatedDevice::Talk final : GenerationObserver {
   std::optional<Generation> generation;
 };
 
-SimulatedDevice::SimulatedDevice(const Options& options)
-    : options_(options), decoder_(*backend_, toy_.config, toy_.tensors, kContext) {
+SimulatedDevice::SimulatedDevice(const Options& options) : options_(options) {
   PassLoopOptions passes;
   passes.sessions.sessions_max = 16;
   passes.pace = [](std::uint32_t rows) { return kPassTime + rows * kRowTime; };
@@ -281,24 +280,16 @@ SimulatedDevice::SimulatedDevice(const Options& options)
     const Duration step = i == 0 ? options.first_draft_step : options.others_draft_step;
     const PaceClock clock{.now = [this] { return compute_now(); },
                           .wait_until = [this](Instant end) { compute_until(end); }};
-    const auto make_target = [this, &options]() -> std::unique_ptr<Drafter> {
-      return std::make_unique<IndependentDrafter>(*backend_, toy_.config, toy_.tensors,
-                                                  options.drafter_context);
+    const auto paced = [=](std::unique_ptr<Drafter> drafter) {
+      return std::make_unique<PacedDrafter>(std::move(drafter), DraftingPace{.step = step}, clock);
     };
     if (i == 0 && options.first_answers_alone) {
-      talk.writer.emplace([=] {
-        return std::make_unique<PacedDrafter>(make_target(), DraftingPace{.step = step}, clock);
+      talk.writer.emplace([this, paced] {
+        return paced(std::make_unique<IndependentDrafter>(*backend_, toy_.config, toy_.tensors,
+                                                          options_.drafter_context));
       });
     }
-    std::unique_ptr<Drafter> drafter;
-    if (options.drafts_well) {
-      drafter = make_target();
-    } else {
-      drafter = std::make_unique<MoaDrafter>(*backend_, moa_.config, moa_.tensors,
-                                             options.drafter_context);
-    }
-    talk.drafter =
-        std::make_unique<PacedDrafter>(std::move(drafter), DraftingPace{.step = step}, clock);
+    if (auto drafter = drafters_.make(*backend_)) talk.drafter = paced(std::move(drafter));
     talk.link = std::make_unique<Link>(*this, [this, &talk] {
       if (!talk.turn.woken) talk.turn.woken_at = time_.now();
       talk.turn.woken = true;
@@ -311,13 +302,13 @@ SimulatedDevice::SimulatedDevice(const Options& options)
                           .is_end = is_toy_end,
                           .now = [this, &talk] { return talk.seen.value_or(compute_now()); },
                           .goes_by_steps = [&talk] { return talk.seen.has_value(); }},
-        GenerationOptions{.tree = options.tree,
+        GenerationOptions{.tree = talk.drafter ? std::optional(options.tree) : std::nullopt,
                           .tokens_max = 30,
                           .context_count = options.drafter_context,
                           .sampling = {},
                           .deadline = 400ms,
                           .resync = wire::ResyncPolicy::check,
-                          .resync_wait = 2s,
+                          .resync_wait = options.resync_wait,
                           .hold = options.hold,
                           .known = options.known});
   }

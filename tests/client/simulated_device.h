@@ -15,10 +15,9 @@
 #include "netsim/lab/paced_drafter.h"
 #include "server/passes/pass_loop.h"
 #include "shared/drafting/independent/independent_network.h"
-#include "shared/drafting/moa/moa_network.h"
-#include "shared/drafting/moa/moa_tap.h"
 #include "shared/net/send_grid.h"
 #include "shared/protocol/server_session.h"
+#include "tests/client/toy_drafters.h"
 #include "tests/support/toy_models.h"
 
 // A device with several conversations on one compute thread, its links and their server, all on toy
@@ -76,10 +75,12 @@ class SimulatedDevice {
     std::optional<Hold> hold = Hold::none;
     Duration one_way = std::chrono::milliseconds(15);
     std::uint32_t conversations = 1;
+    ToyDrafter drafter = ToyDrafter::moa_tli1;
     TreeShape tree{.breadth = 3, .depth = 4, .nodes = 12};
+    std::uint32_t nodes_max = kDraftNodesMax;  // of a pass, for the server
     std::uint32_t drafter_context = kContext;
-    bool first_answers_alone = false;     // conversation 0 has a writer that needs no activations
-    bool drafts_well = false;  // the drafter is the target: it drafts as far ahead as there is time
+    bool first_answers_alone = false;  // conversation 0 has a writer that needs no activations
+    Duration resync_wait = std::chrono::seconds(2);
     // How long the first conversation's drafter takes per token or level of a tree.
     Duration first_draft_step = kDraftStep;
     Duration others_draft_step = kDraftStep;
@@ -117,7 +118,6 @@ class SimulatedDevice {
 
   Instant compute_now() const { return computing_.value_or(time_.now()); }
   void compute_until(Instant end);
-  Tap* tap() { return options_.drafts_well ? nullptr : &tap_; }
   bool run_server(Instant until);
   Talk* next_due(Instant now);
   Instant next_turn(Instant now) const;
@@ -129,9 +129,8 @@ class SimulatedDevice {
   SendGrid grid_{[this] { return compute_now(); }};
   std::unique_ptr<Backend> backend_ = make_cpu_backend({.threads = 1});
   ToyDecoder toy_{6};
-  ToyMoa moa_{toy_, 3, 1};
-  MoaTap tap_{*backend_, moa_.config, moa_.tensors};
-  Decoder decoder_;
+  ToyDrafters drafters_{options_.drafter, toy_, *backend_, options_.drafter_context};
+  Decoder decoder_{*backend_, toy_.config, toy_.tensors, kContext, drafters_.states()};
   std::optional<PassLoop> loop_;
   std::optional<Instant> passing_;  // the server's time while it makes a pass
   Instant server_free_ = start_;

@@ -28,6 +28,7 @@ using namespace std::chrono_literals;
 using nlohmann::json;
 using testing::SentBytes;
 using testing::SimulatedDevice;
+using testing::ToyDrafter;
 using Tokens = std::vector<std::uint32_t>;
 
 constexpr int kDevices = 25;  // with a private text each, that are compared
@@ -65,7 +66,7 @@ SimulatedDevice::Options group_options(Random& random) {
   options.hold = kHolds[random.below(4)];
   options.one_way = std::chrono::milliseconds(5 + random.below(60));
   if (random.below(3) == 0) options.pad_tick_ms = 20;
-  options.drafts_well = random.below(2) == 0;
+  if (random.below(2) == 0) options.drafter = ToyDrafter::twin;
   Duration at = std::chrono::milliseconds(100 + random.below(300));
   for (std::uint64_t outages = random.below(3); outages > 0; --outages) {
     const Duration end = at + std::chrono::milliseconds(30 + random.below(700));
@@ -277,7 +278,7 @@ TEST_F(UplinkTest, WhileTheDeviceAnswersPrivatelyOtherConversationsTellNothingOf
 TEST_F(UplinkTest, APrivateAnswerGoesOnBesideOthers) {
   for (const Duration draft_step : {12ms, 25ms, 60ms}) {
     SimulatedDevice device({.conversations = 4,
-                            .drafts_well = true,
+                            .drafter = ToyDrafter::twin,
                             .first_draft_step = draft_step,
                             .others_draft_step = draft_step});
     const Instant begun = device.now() + 50ms;

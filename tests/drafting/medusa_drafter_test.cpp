@@ -1,4 +1,4 @@
-#include "shared/drafting/medusa/medusa_drafter.h"
+#include "shared/drafting/medusa/medusa_network.h"
 
 #include <gtest/gtest.h>
 
