@@ -1,8 +1,7 @@
-#include "tests/bench/acceptance_command.h"
-
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <cstdio>
 #include <functional>
 #include <memory>
@@ -10,8 +9,10 @@
 #include <numeric>
 #include <optional>
 #include <span>
+#include <string>
 #include <utility>
 #include <variant>
+#include <vector>
 
 #include "netsim/report/statistics.h"
 #include "server/program/model_host.h"
@@ -19,17 +20,41 @@
 #include "server/proposers/probing_methods.h"
 #include "server/proposers/spectra_core.h"
 #include "server/sessions/pass.h"
+#include "shared/base/error.h"
 #include "shared/base/progress.h"
+#include "shared/program/program.h"
 #include "shared/program/validators.h"
 #include "shared/protocol/limits.h"
 #include "tests/bench/acceptance_counts.h"
 #include "tests/bench/bench_device.h"
 #include "tests/bench/bootstrap.h"
+#include "tests/bench/commands.h"
+#include "tests/bench/drafter_arms.h"
 #include "tests/bench/ruled_answer.h"
 #include "tests/support/drafted_answer.h"
 
 namespace edgedraft::bench {
 namespace {
+
+struct AcceptanceOptions {
+  ArmOptions arms;
+  std::vector<std::string> merge;
+  std::vector<std::string> methods;
+  bool ablations = false;
+  bool drawn = false;
+  std::vector<double> typical;
+  std::uint32_t chain = 0;  // 0: a tree
+  std::uint32_t max_tokens = 160;
+  float temperature = 0.0f;
+  std::uint64_t seed = 0;
+  std::uint32_t threads = 0;
+  std::string device = "cpu";
+  std::string features = "auto";
+  std::string draft_kv_type = "f32";
+  std::string kv_type = "f32";
+  std::string against;
+  bool json = false;
+};
 
 constexpr const char* kAcceptanceHelp =
     R"(Answers held-out prompts with each drafter and prints the acceptance length (tokens per target pass in
@@ -216,8 +241,6 @@ Result<TreeShape> shape_of(const AcceptanceOptions& o) {
   return shape;
 }
 
-}  // namespace
-
 void declare_acceptance(CLI::App& app, AcceptanceOptions& o) {
   app.footer(kAcceptanceHelp);
   declare_arms(app, o.arms);
@@ -265,6 +288,8 @@ void declare_acceptance(CLI::App& app, AcceptanceOptions& o) {
   app.add_flag("--json", o.json, "JSON instead of a table");
 }
 
+// Prints each drafter's acceptance length a task. Returns the exit status: 1 if an answer is not
+// the plain one.
 Result<int> run_acceptance(const AcceptanceOptions& o) {
   if (auto checked = check_arms(o.arms, Drafters::optional); !checked) return checked.error();
   const auto shape = shape_of(o);
@@ -420,6 +445,14 @@ Result<int> run_acceptance(const AcceptanceOptions& o) {
   const bool good = std::all_of(results.begin(), results.end(),
                                 [](const auto& r) { return r.differing.value_or(0) == 0; });
   return good ? 0 : 1;
+}
+
+}  // namespace
+
+void add_acceptance(Program& program) {
+  static AcceptanceOptions options;
+  program.command("acceptance", "Acceptance length on held-out prompts", options,
+                  declare_acceptance, run_acceptance);
 }
 
 }  // namespace edgedraft::bench

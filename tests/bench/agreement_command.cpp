@@ -1,19 +1,31 @@
-#include "tests/bench/agreement_command.h"
-
 #include <CLI/CLI.hpp>
 #include <cstdio>
+#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <sstream>
+#include <string>
 
+#include "shared/base/error.h"
 #include "shared/base/text_file.h"
 #include "shared/model/gguf.h"
 #include "shared/model/tokenizer.h"
+#include "shared/program/program.h"
 #include "shared/program/validators.h"
 #include "shared/runtime/decoder.h"
+#include "tests/bench/commands.h"
 
 namespace edgedraft::bench {
 namespace {
+
+struct AgreementOptions {
+  std::filesystem::path model;
+  std::filesystem::path greedy;
+  std::string recorded_as;
+  float margin = 1e-2f;
+  std::filesystem::path texts;
+  std::filesystem::path ids;
+};
 
 constexpr const char* kAgreementHelp =
     R"(Compares a model with what another implementation recorded, and exits with 1 where they differ.
@@ -222,8 +234,6 @@ Result<bool> compare_texts(const AgreementOptions& o) {
   return tally.good();
 }
 
-}  // namespace
-
 void declare_agreement(CLI::App& app, AgreementOptions& o) {
   app.footer(kAgreementHelp);
   app.add_option("--model", o.model, "The model")->type_name("FILE.gguf");
@@ -238,6 +248,8 @@ void declare_agreement(CLI::App& app, AgreementOptions& o) {
   app.add_option("--ids", o.ids, "The token ids of those texts")->type_name("FILE");
 }
 
+// Whether a model repeats the ids that another implementation recorded. Returns the exit status: 1
+// if it does not.
 Result<int> run_agreement(const AgreementOptions& o) {
   if (o.model.empty()) return Error{Errc::usage, "which model? Give --model FILE.gguf"};
   if (o.texts.empty() != o.ids.empty()) {
@@ -258,6 +270,14 @@ Result<int> run_agreement(const AgreementOptions& o) {
     good = good && *texts;
   }
   return good ? 0 : 1;
+}
+
+}  // namespace
+
+void add_agreement(Program& program) {
+  static AgreementOptions options;
+  program.command("agreement", "Does a model repeat another implementation's ids?", options,
+                  declare_agreement, run_agreement);
 }
 
 }  // namespace edgedraft::bench

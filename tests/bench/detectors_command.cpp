@@ -1,8 +1,8 @@
-#include "tests/bench/detectors_command.h"
-
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <array>
+#include <cstdint>
+#include <filesystem>
 #include <functional>
 #include <iomanip>
 #include <iostream>
@@ -10,14 +10,25 @@
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "client/privacy/detectors.h"
+#include "shared/base/error.h"
 #include "shared/base/random.h"
 #include "shared/base/text_file.h"
 #include "shared/model/utf8.h"
+#include "shared/program/program.h"
+#include "tests/bench/commands.h"
 
 namespace edgedraft::bench {
 namespace {
+
+struct DetectorsOptions {
+  std::uint32_t examples = 1000;  // of each form
+  std::uint64_t seed = 1;
+  std::vector<std::filesystem::path> data;
+  bool json = false;
+};
 
 constexpr PrivateType kTypes[] = {PrivateType::mail, PrivateType::phone,   PrivateType::card,
                                   PrivateType::iban, PrivateType::address, PrivateType::key};
@@ -249,8 +260,6 @@ std::pair<std::string, PrivateSpan> sentence(Examples& examples, const Form& for
   return {before + value + behind, span};
 }
 
-}  // namespace
-
 void declare_detectors(CLI::App& app, DetectorsOptions& options) {
   app.add_option("--examples", options.examples, "How many values of each form to generate")
       ->check(CLI::Range(1, 1'000'000))
@@ -268,6 +277,8 @@ void declare_detectors(CLI::App& app, DetectorsOptions& options) {
       "find something in\nthese texts, which should hold nothing private.");
 }
 
+// Prints how many values of each form the detectors of private text find, and what they find in
+// texts that hold none.
 Result<int> run_detectors(const DetectorsOptions& options) {
   const auto detectors = make_detectors(kTypes);
   Examples examples(options.seed);
@@ -327,6 +338,14 @@ Result<int> run_detectors(const DetectorsOptions& options) {
     std::cout << '\n';
   }
   return 0;
+}
+
+}  // namespace
+
+void add_detectors(Program& program) {
+  static DetectorsOptions options;
+  program.command("detectors", "How much of private text is found without a mark", options,
+                  declare_detectors, run_detectors);
 }
 
 }  // namespace edgedraft::bench

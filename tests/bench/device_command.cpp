@@ -1,7 +1,6 @@
-#include "tests/bench/device_command.h"
-
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cstdint>
 #include <cstdio>
 #include <ctime>
 #include <map>
@@ -13,15 +12,33 @@
 #include <vector>
 
 #include "shared/base/clock.h"
+#include "shared/base/error.h"
 #include "shared/drafting/moa/moa_network.h"
+#include "shared/program/program.h"
 #include "shared/program/validators.h"
 #include "tests/bench/bench_device.h"
+#include "tests/bench/commands.h"
 #include "tests/bench/device_operations.h"
 #include "tests/bench/generated_model.h"
 #include "tests/bench/known_shapes.h"
 
 namespace edgedraft::bench {
 namespace {
+
+struct DeviceBenchOptions {
+  std::string device = "vulkan";
+  std::string features = "auto";
+  std::string kv_type = "f32";
+  std::string shape = "demo";
+  std::string type = "q8_0";
+  std::vector<std::uint32_t> widths = {1, 2, 4, 8, 16, 32, 64};
+  std::uint32_t context = 256;
+  std::uint32_t threads = 0;
+  double seconds = 0.1;
+  bool no_operations = false;
+  bool no_cpu = false;
+  bool json = false;
+};
 
 constexpr const char* kDeviceHelp =
     R"(Times the operations of a Mixture-of-Attentions drafter (one TLI layer, random weights) on a
@@ -306,8 +323,6 @@ class DeviceBench {
   nlohmann::ordered_json report_;
 };
 
-}  // namespace
-
 void declare_device(CLI::App& app, DeviceBenchOptions& o) {
   app.footer(kDeviceHelp);
   app.add_option("--device", o.device,
@@ -336,6 +351,7 @@ void declare_device(CLI::App& app, DeviceBenchOptions& o) {
   app.add_flag("--json", o.json, "One JSON object instead of a table");
 }
 
+// Times a drafter's operations and steps on a Vulkan device. Returns the exit status.
 Result<int> run_device(const DeviceBenchOptions& o) {
   const auto type = dtype_from_name(o.type);
   if (!type) return Error{Errc::usage, "--type " + o.type + ": no such type"};
@@ -345,6 +361,14 @@ Result<int> run_device(const DeviceBenchOptions& o) {
   if (!drafter) return drafter.error();
   DeviceBench(o, **device, *type, *std::move(drafter)).run();
   return 0;
+}
+
+}  // namespace
+
+void add_device(Program& program) {
+  static DeviceBenchOptions options;
+  program.command("device", "A drafter's operations and steps on a Vulkan device", options,
+                  declare_device, run_device);
 }
 
 }  // namespace edgedraft::bench

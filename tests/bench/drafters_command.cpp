@@ -1,24 +1,28 @@
-#include "tests/bench/drafters_command.h"
-
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
+#include <cstdint>
 #include <cstdio>
+#include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <numeric>
 #include <optional>
 #include <span>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "netsim/pace_profile.h"
 #include "netsim/profile.h"
 #include "netsim/report/statistics.h"
 #include "server/program/model_host.h"
+#include "shared/base/error.h"
 #include "shared/base/progress.h"
 #include "shared/drafting/kinds.h"
 #include "shared/drafting/training_record.h"
 #include "shared/model/gguf.h"
+#include "shared/program/program.h"
 #include "shared/program/validators.h"
 #include "shared/protocol/activation_codec.h"
 #include "shared/protocol/limits.h"
@@ -27,11 +31,30 @@
 #include "tests/bench/answer_walk.h"
 #include "tests/bench/bench_device.h"
 #include "tests/bench/bootstrap.h"
+#include "tests/bench/commands.h"
+#include "tests/bench/drafter_arms.h"
 #include "tests/bench/serving.h"
 #include "tests/support/drafted_answer.h"
 
 namespace edgedraft::bench {
 namespace {
+
+struct DraftersOptions {
+  ArmOptions arms;
+  std::uint32_t prompts_per_task = 0;  // 0: all
+  std::uint32_t chain = 4;
+  std::uint32_t max_tokens = 160;
+  std::vector<std::uint32_t> lags{4, 8, 16};
+  std::vector<std::string> links{"lan", "paper-5g", "paper-4g"};
+  std::filesystem::path pace_profile;  // empty: times are those of this machine
+  bool padded_payloads = false;
+  float temperature = 0.0f;
+  std::uint64_t seed = 0;
+  std::uint32_t threads = 1;
+  std::string device = "cpu";
+  std::string features = "auto";
+  bool json = false;
+};
 
 constexpr const char* kDraftersHelp =
     R"(One row per drafter of a target, on held-out prompts, so that they can be compared:
@@ -480,8 +503,6 @@ Result<Texts> read_texts(const DraftersOptions& o) {
   return texts;
 }
 
-}  // namespace
-
 void declare_drafters(CLI::App& app, DraftersOptions& o) {
   app.footer(kDraftersHelp);
   declare_arms(app, o.arms);
@@ -518,6 +539,7 @@ void declare_drafters(CLI::App& app, DraftersOptions& o) {
   app.add_flag("--json", o.json, "JSON instead of text");
 }
 
+// Prints a row per drafter. Returns the exit status: 1 if an answer is not the plain one.
 Result<int> run_drafters(const DraftersOptions& o) {
   if (auto checked = check_arms(o.arms); !checked) return checked.error();
   const auto tree = tree_of(o.arms.tree);
@@ -580,6 +602,14 @@ Result<int> run_drafters(const DraftersOptions& o) {
     print(rows);
   }
   return std::ranges::all_of(rows, [](const Row& row) { return row.differing == 0; }) ? 0 : 1;
+}
+
+}  // namespace
+
+void add_drafters(Program& program) {
+  static DraftersOptions options;
+  program.command("drafters", "Drafters of one target beside each other", options, declare_drafters,
+                  run_drafters);
 }
 
 }  // namespace edgedraft::bench

@@ -1,8 +1,7 @@
-#include "tests/bench/engine_command.h"
-
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <bit>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -15,12 +14,15 @@
 #include "server/program/device.h"
 #include "shared/base/check.h"
 #include "shared/base/clock.h"
+#include "shared/base/error.h"
 #include "shared/base/percentile.h"
 #include "shared/base/random.h"
 #include "shared/model/gguf.h"
+#include "shared/program/program.h"
 #include "shared/program/validators.h"
 #include "shared/runtime/cpu_backend.h"
 #include "shared/runtime/decoder.h"
+#include "tests/bench/commands.h"
 #include "tests/bench/engine_passes.h"
 #include "tests/bench/generated_model.h"
 #include "tests/bench/known_shapes.h"
@@ -30,6 +32,28 @@
 
 namespace edgedraft::bench {
 namespace {
+
+struct EngineOptions {
+  std::string model;
+  std::string shape = "tinyllama";
+  std::string type = "q8_0";
+  std::vector<std::uint32_t> widths = {1,  2,  3,  4,  5,  6,  7,  8,  10, 12, 14,
+                                       16, 20, 24, 32, 40, 48, 62, 64, 96, 128};
+  std::uint32_t context = 64;
+  std::uint32_t prompt = 512;
+  std::uint32_t threads = 0;
+  std::string device = "cpu";
+  std::string instruction_set;
+  std::string peer;
+  bool deterministic = false;
+  bool no_cuda_graphs = false;
+  std::uint32_t mismatch = 0;
+  std::uint32_t sessions = 1;
+  std::uint32_t page = 0;
+  std::string kv_type = "f32";
+  double seconds = 0.5;
+  bool json = false;
+};
 
 constexpr const char* kEngineHelp =
     R"(Times passes of a whole decoder for different numbers of rows (widths): width 1 is plain
@@ -223,8 +247,6 @@ std::vector<ShareKind> share_kinds(const PassLimits& limits) {
   return kinds;
 }
 
-}  // namespace
-
 void declare_engine(CLI::App& app, EngineOptions& options) {
   app.footer(kEngineHelp);
   app.add_option("--model", options.model, "A target, or an independent drafter")
@@ -281,6 +303,7 @@ void declare_engine(CLI::App& app, EngineOptions& options) {
   app.add_flag("--json", options.json, "One JSON object instead of a table");
 }
 
+// Times a decoder's passes for different numbers of rows. Returns the exit status.
 Result<int> run_engine(const EngineOptions& o) {
   const auto source = open_source(o);
   if (!source) return source.error();
@@ -439,6 +462,14 @@ Result<int> run_engine(const EngineOptions& o) {
   }
   if (o.json) std::puts(report.dump(2).c_str());
   return 0;
+}
+
+}  // namespace
+
+void add_engine(Program& program) {
+  static EngineOptions options;
+  program.command("engine", "Passes of a decoder by number of rows", options, declare_engine,
+                  run_engine);
 }
 
 }  // namespace edgedraft::bench

@@ -1,7 +1,7 @@
-#include "tests/bench/fingerprint_command.h"
-
 #include <CLI/CLI.hpp>
+#include <cstdint>
 #include <cstdio>
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -9,15 +9,31 @@
 #include "netsim/profile.h"
 #include "netsim/report/statistics.h"
 #include "netsim/run/prompt_file.h"
+#include "shared/base/error.h"
 #include "shared/base/progress.h"
+#include "shared/program/program.h"
 #include "shared/program/validators.h"
 #include "shared/protocol/limits.h"
+#include "tests/bench/commands.h"
 #include "tests/bench/drafter_arms.h"
 #include "tests/bench/fingerprint.h"
 #include "tests/bench/serving.h"
 
 namespace edgedraft::bench {
 namespace {
+
+struct FingerprintOptions {
+  std::filesystem::path model;
+  std::filesystem::path bundle;
+  std::filesystem::path prompts;
+  std::filesystem::path pace_profile;
+  std::string link = "paper-5g";
+  std::uint32_t prompt_count = 50;
+  std::uint32_t known = 12;
+  std::uint32_t guessed = 4;
+  std::uint32_t tokens = 96;
+  double temperature = 0.3;
+};
 
 constexpr const char* kFingerprintHelp =
     R"(Can an observer of the network tell prompts apart, by sizes, gaps and counts alone, with and without --pad?
@@ -87,8 +103,6 @@ std::string percent_text(const netsim::Estimate& share) {
   }
   return text;
 }
-
-}  // namespace
 
 void declare_fingerprint(CLI::App& app, FingerprintOptions& o) {
   app.footer(kFingerprintHelp);
@@ -201,6 +215,14 @@ Result<int> run_fingerprint(const FingerprintOptions& o) {
     }
   }
   return 0;
+}
+
+}  // namespace
+
+void add_fingerprint(Program& program) {
+  static FingerprintOptions options;
+  program.command("fingerprint", "Can an observer of the network tell prompts apart?", options,
+                  declare_fingerprint, run_fingerprint);
 }
 
 }  // namespace edgedraft::bench

@@ -1,21 +1,29 @@
-#include "tests/bench/model_command.h"
-
 #include <CLI/CLI.hpp>
 #include <array>
 #include <cmath>
 #include <cstdio>
+#include <filesystem>
 #include <string>
 #include <vector>
 
+#include "shared/base/error.h"
 #include "shared/base/progress.h"
 #include "shared/base/random.h"
 #include "shared/model/convert/model_plan.h"
 #include "shared/model/gguf_writer.h"
+#include "shared/program/program.h"
 #include "shared/tensor/dtype.h"
+#include "tests/bench/commands.h"
 #include "tests/bench/known_shapes.h"
 
 namespace edgedraft::bench {
 namespace {
+
+struct ModelOptions {
+  std::string shape = "tinyllama";
+  std::string type = "q8_0";
+  std::filesystem::path output;
+};
 
 constexpr const char* kModelHelp =
     R"(Writes a GGUF file with the sizes of a known model and random weights: it answers nonsense, at
@@ -116,8 +124,6 @@ Result<void> write_tensor(GgufWriter& writer, const GgufTensorInfo& tensor, Rand
   return boost::system::in_place_value;
 }
 
-}  // namespace
-
 void declare_model(CLI::App& app, ModelOptions& options) {
   app.footer(kModelHelp);
   app.add_option("--shape", options.shape, "Sizes: " + known_shape_names())->capture_default_str();
@@ -126,6 +132,7 @@ void declare_model(CLI::App& app, ModelOptions& options) {
   app.add_option("-o,--output", options.output, "The GGUF file to write");
 }
 
+// Writes a model of random weights. Returns the exit status.
 Result<int> run_model(const ModelOptions& options) {
   if (options.output.empty()) return Error{Errc::usage, "where to? Give -o FILE.gguf"};
   const auto shape = find_known_shape(options.shape);
@@ -145,6 +152,13 @@ Result<int> run_model(const ModelOptions& options) {
   }
   if (auto finished = writer->finish(); !finished) return finished.error();
   return 0;
+}
+
+}  // namespace
+
+void add_model(Program& program) {
+  static ModelOptions options;
+  program.command("model", "Write a model of random weights", options, declare_model, run_model);
 }
 
 }  // namespace edgedraft::bench

@@ -1,22 +1,27 @@
-#include "tests/bench/overlap_command.h"
-
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <cstdio>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <numeric>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "netsim/pace_profile.h"
 #include "netsim/prediction.h"
 #include "netsim/profile.h"
 #include "netsim/report/statistics.h"
 #include "netsim/run/prompt_file.h"
+#include "shared/base/error.h"
 #include "shared/base/progress.h"
+#include "shared/program/program.h"
 #include "shared/program/validators.h"
 #include "shared/protocol/activation_codec.h"
 #include "shared/protocol/limits.h"
+#include "tests/bench/commands.h"
 #include "tests/bench/drafter_arms.h"
 #include "tests/bench/draws.h"
 #include "tests/bench/serving.h"
@@ -24,6 +29,25 @@
 
 namespace edgedraft::bench {
 namespace {
+
+struct OverlapOptions {
+  std::filesystem::path model;
+  std::filesystem::path bundle;
+  std::filesystem::path prompts;
+  std::filesystem::path pace_profile;
+  std::vector<std::string> links{"lan", "5g-near",  "paper-5g", "4g-good",
+                                 "leo", "paper-4g", "4g-busy",  "5g-far"};
+  std::vector<double> acceptances{0.5, 0.6, 0.7, 0.8, 0.9};
+  bool own_drafts = false;
+  bool padded_payloads = false;
+  std::uint32_t clients = 1;
+  std::uint32_t listeners = 0;
+  std::uint32_t tokens = 96;
+  double seconds = 20.0;
+  std::uint32_t seeds = 8;
+  bool no_setup = false;
+  bool json = false;
+};
 
 constexpr const char* kOverlapHelp =
     R"(Drafting with and without waiting for verdicts, over the shipped networks' delays and losses, at the pace of
@@ -368,8 +392,6 @@ Result<int> tell_grid(const OverlapOptions& o, Grid& grid,
   return 0;
 }
 
-}  // namespace
-
 void declare_overlap(CLI::App& app, OverlapOptions& o) {
   app.footer(kOverlapHelp);
   app.add_option("--model", o.model, "The target")->type_name("FILE.gguf");
@@ -444,6 +466,14 @@ Result<int> run_overlap(const OverlapOptions& o) {
     links.push_back(*std::move(link));
   }
   return tell_grid(o, grid, links);
+}
+
+}  // namespace
+
+void add_overlap(Program& program) {
+  static OverlapOptions options;
+  program.command("overlap", "Answers without waiting for verdicts, over networks", options,
+                  declare_overlap, run_overlap);
 }
 
 }  // namespace edgedraft::bench

@@ -1,19 +1,31 @@
-#include "tests/bench/protocol_command.h"
-
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cstdint>
 #include <cstdio>
+#include <filesystem>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <string>
 
 #include "client/engine/bundle_file.h"
+#include "shared/base/error.h"
 #include "shared/net/client_link.h"
 #include "shared/privacy/taint_ledger.h"
+#include "shared/program/program.h"
+#include "tests/bench/commands.h"
 #include "tests/support/loopback_server.h"
 #include "tests/support/overhead.h"
 
 namespace edgedraft::bench {
 namespace {
+
+struct ProtocolOptions {
+  std::filesystem::path model;
+  std::filesystem::path bundle;
+  std::string prompt = "Tell me a story about a dog and a ball.";
+  std::uint32_t max_tokens = 100;
+  bool json = false;
+};
 
 constexpr const char* kProtocolHelp =
     R"(Runs server and client under hold lockstep over TLS on loopback and counts the bytes of every cycle: in the messages'
@@ -255,8 +267,6 @@ void print_json(const Totals& t, const Compression& c) {
   std::printf("%s\n", json.dump(2).c_str());
 }
 
-}  // namespace
-
 void declare_protocol(CLI::App& app, ProtocolOptions& o) {
   app.footer(kProtocolHelp);
   app.add_option("--model", o.model, "The target")->type_name("FILE.gguf");
@@ -266,6 +276,8 @@ void declare_protocol(CLI::App& app, ProtocolOptions& o) {
   app.add_flag("--json", o.json, "JSON instead of a table");
 }
 
+// Bytes of a cycle, measured on a TLS connection over loopback, against the formula. Returns the
+// exit status: 1 if a payload exceeds what is allowed.
 Result<int> run_protocol(const ProtocolOptions& o) {
   if (o.model.empty() || o.bundle.empty()) {
     return Error{Errc::usage,
@@ -293,6 +305,14 @@ Result<int> run_protocol(const ProtocolOptions& o) {
   if (totals.cycles == 0) return Error{Errc::usage, "the answer was over before the first cycle"};
   o.json ? print_json(totals, compression) : print(totals, compression);
   return totals.over == 0 ? 0 : 1;
+}
+
+}  // namespace
+
+void add_protocol(Program& program) {
+  static ProtocolOptions options;
+  program.command("protocol", "Bytes of a cycle against the formula", options, declare_protocol,
+                  run_protocol);
 }
 
 }  // namespace edgedraft::bench

@@ -1,24 +1,46 @@
-#include "tests/bench/server_command.h"
-
 #include <CLI/CLI.hpp>
+#include <cstdint>
 #include <cstdio>
+#include <filesystem>
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
 
 #include "netsim/lab/paced_proposer.h"
 #include "netsim/pace_profile.h"
 #include "netsim/run/prompt_file.h"
+#include "shared/base/error.h"
 #include "shared/base/percentile.h"
 #include "shared/base/progress.h"
+#include "shared/program/program.h"
 #include "shared/program/validators.h"
 #include "shared/protocol/limits.h"
+#include "tests/bench/commands.h"
 #include "tests/bench/drafter_arms.h"
 #include "tests/bench/draws.h"
 #include "tests/bench/serving.h"
 
 namespace edgedraft::bench {
 namespace {
+
+struct ServerBenchOptions {
+  std::filesystem::path model;
+  std::filesystem::path bundle;
+  std::filesystem::path prompts;
+  std::vector<std::uint32_t> clients = {1, 4, 16, 64};
+  std::vector<std::uint32_t> tree = {8, 6, 62};
+  double rtt_ms = 20.0;
+  double seconds = 3.0;
+  std::uint32_t max_tokens = 160;
+  std::uint32_t threads = 0;
+  std::vector<std::string> arms = {"stream", "tree", "split", "server"};
+  std::filesystem::path pace_profile;
+  bool cold = false;
+  bool processor_time = false;
+  bool json = false;
+};
 
 constexpr const char* kServerHelp =
     R"(One server, many devices that ask one held-out prompt after another, in simulated time: passes and drafts
@@ -97,8 +119,6 @@ void print(const std::vector<Line>& lines) {
   }
 }
 
-}  // namespace
-
 void declare_server(CLI::App& app, ServerBenchOptions& o) {
   app.footer(kServerHelp);
   app.add_option("--model", o.model, "The target")->type_name("FILE.gguf");
@@ -133,6 +153,7 @@ void declare_server(CLI::App& app, ServerBenchOptions& o) {
   app.add_flag("--json", o.json, "JSON instead of a table");
 }
 
+// What one server gives to many devices. Returns the exit status.
 Result<int> run_server(const ServerBenchOptions& o) {
   if (o.model.empty() || o.bundle.empty() || o.prompts.empty()) {
     return Error{Errc::usage,
@@ -252,6 +273,13 @@ Result<int> run_server(const ServerBenchOptions& o) {
   for (const Line& line : lines) all.push_back(to_json(line));
   std::printf("%s\n", all.dump(2).c_str());
   return 0;
+}
+
+}  // namespace
+
+void add_server(Program& program) {
+  static ServerBenchOptions options;
+  program.command("server", "One server, many devices", options, declare_server, run_server);
 }
 
 }  // namespace edgedraft::bench

@@ -1,4 +1,4 @@
-#include "shared/drafting/medusa/medusa_network.h"
+#include "shared/drafting/medusa/medusa_drafter.h"
 
 #include <gtest/gtest.h>
 
