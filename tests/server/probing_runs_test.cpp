@@ -152,29 +152,6 @@ TEST_F(ProbingRunsTest, WhereManySessionsShareAPassThereAreNone) {
   EXPECT_LT(rows_a_token(40), 3.0);
 }
 
-TEST_F(ProbingRunsTest, AnyEndOfAPassWithProbesLeavesASessionToBuildOn) {
-  for (const std::string_view method : {"lookahead", "core"}) {
-    open_method(method);
-    for (std::size_t steps = 1; steps < 16; ++steps) {
-      HintingClient& client = connect();
-      const Tokens prompt = prompt_of(steps % 5);
-      ASSERT_TRUE(client.begin(prompt, {}, {.credit = kContext}));
-      for (std::size_t i = 0; i < steps; ++i) loop_->step();
-      client.listen();
-      if (client.ended()) continue;
-      ASSERT_TRUE(client.raw().send(wire::Cancel{}));
-      if (client.listen()) {
-        ASSERT_TRUE(client.go_on({}, {.credit = kContext}));
-        run_until_idle();
-        EXPECT_FALSE(client.listen());
-      }
-      EXPECT_EQ(client.answer(), plain(prompt));
-      client.raw().leave();
-      EXPECT_TRUE(loop_->idle());
-    }
-  }
-}
-
 // A session that waits keeps its memory from probes of another one.
 TEST_F(ProbingRunsTest, NoSessionGivesWayToProbes) {
   const Tokens prompt = prompt_of(1);

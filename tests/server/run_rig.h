@@ -135,10 +135,10 @@ class HintingClient {
 // nothing of it.
 class KnownText final : public SessionProposer {
  public:
-  explicit KnownText(Tokens text, std::uint32_t probe_rows = 0, std::uint32_t* asked = nullptr)
+  // Counts in `asked`, if given, how often it proposes.
+  explicit KnownText(Tokens text, std::uint32_t probe_rows = 0, std::uint64_t* asked = nullptr)
       : text_(std::move(text)), rows_(probe_rows), asked_(asked) {}
   Proposal propose(const TargetSession& session, const ProposalLimits& limits) override {
-    if (asked_ != nullptr) ++*asked_;
     Proposal proposal;
     for (std::size_t at = session.tokens().size(); at < text_.size(); ++at) {
       if (proposal.tree.node_count() == std::min(limits.tree.depth, limits.tree.nodes)) break;
@@ -149,13 +149,14 @@ class KnownText final : public SessionProposer {
       proposal.probes.asked_count = proposal.probes.rows.node_count();
     }
     proposal.probes.id = ++id_;
+    if (asked_ != nullptr) ++*asked_;
     return proposal;
   }
 
  private:
   Tokens text_;
   std::uint32_t rows_;
-  std::uint32_t* asked_;
+  std::uint64_t* asked_;
   std::uint64_t id_ = 0;
 };
 
@@ -169,7 +170,7 @@ class RunTest : public ::testing::Test {
   SessionParts parts() {
     return {.decoder = decoder_,
             .context_count = kContext,
-            .is_end = [](std::uint32_t t) { return t == kToyEndToken; },
+            .is_end = testing::is_toy_end,
             .texts = texts_};
   }
 
@@ -206,9 +207,8 @@ class RunTest : public ::testing::Test {
     return prompts[index];
   }
   Tokens plain(const Tokens& prompt, const SamplingParams& sampling = {}) {
-    return testing::plain_answer(
-        {decoder_, kContext, [](std::uint32_t t) { return t == kToyEndToken; }}, prompt, kContext,
-        sampling);
+    return testing::plain_answer({decoder_, kContext, testing::is_toy_end}, prompt, kContext,
+                                 sampling);
   }
   // The prompt and its plain answer.
   Tokens text_of(const Tokens& prompt) {

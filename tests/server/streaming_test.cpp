@@ -2,7 +2,6 @@
 #include <gtest/gtest.h>
 
 #include "server/proposers/drafter_proposer.h"
-#include "server/proposers/probing_methods.h"
 #include "shared/drafting/independent/independent_kind.h"
 #include "shared/drafting/moa/moa_kind.h"
 #include "tests/server/run_rig.h"
@@ -14,11 +13,10 @@ using testing::ToyMoa;
 
 constexpr std::uint64_t kDrafterBytes = 100;
 
-enum class Beside { nothing, moa_tli0, moa_tli1, independent, twin, lookahead, core };
+enum class Beside { nothing, moa_tli0, moa_tli1, independent, twin };
 
 std::string name_of(Beside drafter) {
-  constexpr const char* kNames[] = {"nothing", "moa_tli0",  "moa_tli1", "independent",
-                                    "twin",    "lookahead", "core"};
+  constexpr const char* kNames[] = {"nothing", "moa_tli0", "moa_tli1", "independent", "twin"};
   return kNames[static_cast<std::size_t>(drafter)];
 }
 
@@ -54,9 +52,6 @@ class StreamTest : public RunTest {
   }
 
   ProposerSource source_of(Beside drafter) {
-    if (drafter == Beside::lookahead || drafter == Beside::core) {
-      return probing_source(*find_probing_method(name_of(drafter)), parts().is_end);
-    }
     const auto decoder_model = [](const ToyDecoder& toy) {
       return make_independent_model({.config = toy.config, .tensors = toy.tensors});
     };
@@ -133,8 +128,7 @@ TEST_P(LosslessStreamTest, StreamsAreThePlainAnswers) {
 
 INSTANTIATE_TEST_SUITE_P(Drafters, LosslessStreamTest,
                          ::testing::Values(Beside::nothing, Beside::moa_tli0, Beside::moa_tli1,
-                                           Beside::independent, Beside::twin, Beside::lookahead,
-                                           Beside::core),
+                                           Beside::independent, Beside::twin),
                          [](const auto& beside) { return name_of(beside.param); });
 
 // A drafter beside the target knows the noise of the draw, as one on a device does.
