@@ -297,7 +297,7 @@ Result<int> run_acceptance(const AcceptanceOptions& o) {
   if ((o.drawn || !o.typical.empty()) && sampling_of(o).greedy()) {
     return Error{Errc::usage, "--drawn and --typical need a --temperature above 0"};
   }
-  const auto chat = ChatPrompts::read(o.arms);
+  const auto chat = read_chat_prompts(o.arms);
   if (!chat) return chat.error();
   const auto backend = make_cpu_backend({.threads = o.threads});
   const auto device = open_drafter_device(o.device, o.features, o.threads,
@@ -424,21 +424,21 @@ Result<int> run_acceptance(const AcceptanceOptions& o) {
     if (arm.is_compared) results.back().differing = 0;
     if (arm.is_lossy) results.back().total_variation = 0.0;
   }
-  Progress progress("answers", chat->prompts().size() * (arms.size() + 1));
-  for (const netsim::Prompt& prompt : chat->prompts()) {
-    const auto tokens = chat->tokens_of(prompt);
-    if (!tokens) return tokens.error();
-    const auto plain = answer_of(*tokens, nullptr, nullptr, std::nullopt);
+  Progress progress("answers", chat->prompts.size() * (arms.size() + 1));
+  for (std::size_t i = 0; i < chat->prompts.size(); ++i) {
+    const std::vector<std::uint32_t>& tokens = chat->tokens[i];
+    const auto plain = answer_of(tokens, nullptr, nullptr, std::nullopt);
     if (!plain) return plain.error();
     progress.advance(1);
     for (std::size_t a = 0; a < arms.size(); ++a) {
-      const auto answer = arms[a].answer(*tokens);
+      const auto answer = arms[a].answer(tokens);
       if (!answer) return answer.error();
       progress.advance(1);
       if (arms[a].is_compared) *results[a].differing += answer->tokens != plain->tokens;
       if (arms[a].is_lossy) *results[a].total_variation += answer->total_variation;
       if (answer->cycles == 0) continue;
-      results[a].tasks[prompt.task].add(answer->cycle_tokens, answer->cycles, answer->rows);
+      results[a].tasks[chat->prompts[i].task].add(answer->cycle_tokens, answer->cycles,
+                                                  answer->rows);
     }
   }
   o.json ? print_json(results, o.against) : print(results, o.against);

@@ -117,7 +117,21 @@ Result<std::vector<DrafterArm>> open_arms(const ArmOptions& o, ModelHost& host,
   return arms;
 }
 
-Result<ChatPrompts> ChatPrompts::read(const ArmOptions& o, std::uint32_t per_task) {
+Result<TokenLists> encode_prompts(const BundleFile& bundle,
+                                  std::span<const netsim::Prompt> prompts) {
+  const auto chat = bundle.chat_template({});
+  if (!chat) return chat.error();
+  TokenLists all;
+  for (const netsim::Prompt& prompt : prompts) {
+    const ChatMessage message{.role = "user", .content = prompt.text};
+    auto tokens = bundle.encode_chat(*chat, std::span(&message, 1));
+    if (!tokens) return tokens.error();
+    all.push_back(*std::move(tokens));
+  }
+  return all;
+}
+
+Result<ChatPrompts> read_chat_prompts(const ArmOptions& o, std::uint32_t per_task) {
   auto prompts = netsim::read_prompts(o.prompts);
   if (!prompts) return prompts.error();
   if (per_task > 0) {
@@ -126,20 +140,25 @@ Result<ChatPrompts> ChatPrompts::read(const ArmOptions& o, std::uint32_t per_tas
                   [&](const netsim::Prompt& prompt) { return seen[prompt.task]++ >= per_task; });
   }
   // Files of a vocabulary alone have no template; a bundle has its target's.
-  auto target = BundleFile::open(o.bundles.empty() ? o.model : o.bundles.front(),
-                                 o.bundles.empty() ? BundleUse::plain : BundleUse::draft);
+  const auto target = BundleFile::open(o.bundles.empty() ? o.model : o.bundles.front(),
+                                       o.bundles.empty() ? BundleUse::plain : BundleUse::draft);
   if (!target) return target.error();
   if (auto good = check_held_out(o.indexes, target->tokenizer(), *prompts); !good) {
     return good.error();
   }
-  auto chat = target->chat_template({});
-  if (!chat) return chat.error();
-  return ChatPrompts(*std::move(prompts), *std::move(target), *std::move(chat));
+  auto tokens = encode_prompts(*target, *prompts);
+  if (!tokens) return tokens.error();
+  return ChatPrompts{.prompts = *std::move(prompts), .tokens = *std::move(tokens)};
 }
 
-Result<std::vector<std::uint32_t>> ChatPrompts::tokens_of(const netsim::Prompt& prompt) const {
-  const ChatMessage message{.role = "user", .content = prompt.text};
-  return target_.encode_chat(chat_, std::span(&message, 1));
+Result<std::vector<netsim::NetworkProfile>> read_links(const std::vector<std::string>& names) {
+  std::vector<netsim::NetworkProfile> links;
+  for (const std::string& name : names) {
+    auto link = netsim::read_network_profile(name);
+    if (!link) return link.error();
+    links.push_back(*std::move(link));
+  }
+  return links;
 }
 
 }  // namespace edgedraft::bench

@@ -2,11 +2,13 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "client/engine/bundle_file.h"
 #include "netsim/pace_profile.h"
+#include "netsim/profile.h"
 #include "netsim/run/prompt_file.h"
 #include "server/program/model_host.h"
 #include "shared/base/error.h"
@@ -58,23 +60,20 @@ struct DrafterArm {
 Result<std::vector<DrafterArm>> open_arms(const ArmOptions& options, ModelHost& host,
                                           const std::vector<std::string>& merge = {});
 
-// Prompts as conversations of one message, as the target's chat template has them.
-class ChatPrompts {
- public:
-  // The first so many prompts of each task; 0: all.
-  // Errors    usage: an index holds kIndexOrder tokens in a row of a reference answer
-  static Result<ChatPrompts> read(const ArmOptions& options, std::uint32_t per_task = 0);
+using TokenLists = std::vector<std::vector<std::uint32_t>>;
+// Prompts as conversations of one message, as the bundle's chat template has them.
+Result<TokenLists> encode_prompts(const BundleFile& bundle,
+                                  std::span<const netsim::Prompt> prompts);
 
-  const std::vector<netsim::Prompt>& prompts() const { return prompts_; }
-  Result<std::vector<std::uint32_t>> tokens_of(const netsim::Prompt& prompt) const;
-
- private:
-  ChatPrompts(std::vector<netsim::Prompt> prompts, BundleFile target, ChatTemplate chat)
-      : prompts_(std::move(prompts)), target_(std::move(target)), chat_(std::move(chat)) {}
-
-  std::vector<netsim::Prompt> prompts_;
-  BundleFile target_;
-  ChatTemplate chat_;
+struct ChatPrompts {
+  std::vector<netsim::Prompt> prompts;
+  TokenLists tokens;
 };
+// The first so many prompts of each task; 0: all.
+// Errors    usage: an index holds kIndexOrder tokens in a row of a reference answer
+Result<ChatPrompts> read_chat_prompts(const ArmOptions& options, std::uint32_t per_task = 0);
+
+// Networks by the names or files of their profiles.
+Result<std::vector<netsim::NetworkProfile>> read_links(const std::vector<std::string>& names);
 
 }  // namespace edgedraft::bench

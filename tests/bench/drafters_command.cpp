@@ -155,11 +155,6 @@ struct Row {
   std::uint32_t differing = 0;
 };
 
-struct Texts {
-  std::vector<std::vector<std::uint32_t>> prompts;
-  std::vector<std::string> tasks;
-};
-
 double total(const std::vector<double>& values) {
   return std::accumulate(values.begin(), values.end(), 0.0);
 }
@@ -217,7 +212,7 @@ Result<void> tell_training(const std::filesystem::path& bundle, const GgufFile& 
 class Comparison {
  public:
   Comparison(const DraftersOptions& o, ModelHost& host, Backend& device, const TreeShape& tree,
-             const Texts& texts, std::optional<PaceProfile> pace)
+             const ChatPrompts& texts, std::optional<PaceProfile> pace)
       : o_(o),
         host_(host),
         device_(device),
@@ -284,10 +279,10 @@ class Comparison {
     };
     // A GPU's pipelines are made when they are first needed, which is no drafting.
     if (Duration making{}; o_.device != "cpu") {
-      if (auto first = draft(texts_.prompts.front(), tree_, making); !first) return first.error();
+      if (auto first = draft(texts_.tokens.front(), tree_, making); !first) return first.error();
     }
     for (std::size_t i = 0; i < texts_.prompts.size(); ++i) {
-      const auto& prompt = texts_.prompts[i];
+      const auto& prompt = texts_.tokens[i];
       const auto session = answer_plainly(host_, prompt, sampling(), o_.max_tokens);
       if (!session) return session.error();
       const auto plain = session->tokens().subspan(prompt.size());
@@ -298,7 +293,7 @@ class Comparison {
         if (!answer) return answer.error();
         row.differing += !std::ranges::equal(answer->tokens, plain);
         if (answer->stats.cycles == 0) continue;
-        (is_tree ? row.tree : row.chain)[texts_.tasks[i]].add(answer->stats);
+        (is_tree ? row.tree : row.chain)[texts_.prompts[i].task].add(answer->stats);
         if (is_tree) row.drafting += taken;
       }
       const auto walked =
@@ -345,7 +340,7 @@ class Comparison {
                              .measured = kNoTimeLimit,
                              .answer_count = static_cast<std::uint32_t>(texts_.prompts.size()),
                              .tokens_max = o_.max_tokens,
-                             .prompts = texts_.prompts});
+                             .prompts = texts_.tokens});
   }
 
   static double tokens_of(const ServingResult& result) {
@@ -375,7 +370,7 @@ class Comparison {
   ModelHost& host_;
   Backend& device_;
   TreeShape tree_;
-  const Texts& texts_;
+  const ChatPrompts& texts_;
   std::optional<PaceProfile> pace_;
   WorkClock::Counts counts_;
   std::vector<std::vector<double>> plain_seconds_;  // of each answer, by link
@@ -490,19 +485,6 @@ nlohmann::ordered_json to_json(const Row& row) {
   return json;
 }
 
-Result<Texts> read_texts(const DraftersOptions& o) {
-  const auto chat = ChatPrompts::read(o.arms, o.prompts_per_task);
-  if (!chat) return chat.error();
-  Texts texts;
-  for (const netsim::Prompt& prompt : chat->prompts()) {
-    auto tokens = chat->tokens_of(prompt);
-    if (!tokens) return tokens.error();
-    texts.prompts.push_back(*std::move(tokens));
-    texts.tasks.push_back(prompt.task);
-  }
-  return texts;
-}
-
 void declare_drafters(CLI::App& app, DraftersOptions& o) {
   app.footer(kDraftersHelp);
   declare_arms(app, o.arms);
@@ -544,12 +526,8 @@ Result<int> run_drafters(const DraftersOptions& o) {
   if (auto checked = check_arms(o.arms); !checked) return checked.error();
   const auto tree = tree_of(o.arms.tree);
   if (!tree) return tree.error();
-  std::vector<netsim::NetworkProfile> links;
-  for (const std::string& name : o.links) {
-    auto link = netsim::read_network_profile(name);
-    if (!link) return link.error();
-    links.push_back(*std::move(link));
-  }
+  const auto links = read_links(o.links);
+  if (!links) return links.error();
   std::optional<PaceProfile> pace;
   if (!o.pace_profile.empty()) {
     auto read = PaceProfile::read(o.pace_profile);
@@ -560,7 +538,7 @@ Result<int> run_drafters(const DraftersOptions& o) {
     return Error{Errc::usage,
                  "--padded-payloads: give a --pace-profile that has [activation_bytes]"};
   }
-  const auto texts = read_texts(o);
+  const auto texts = read_chat_prompts(o.arms, o.prompts_per_task);
   if (!texts) return texts.error();
   const auto backend = make_cpu_backend({.threads = o.threads});
   const auto device = open_drafter_device(o.device, o.features, o.threads);
@@ -582,11 +560,11 @@ Result<int> run_drafters(const DraftersOptions& o) {
   if (!target) return target.error();
 
   Comparison comparison(o, **host, **device, *tree, *texts, std::move(pace));
-  auto plain = comparison.stream(links);
+  auto plain = comparison.stream(*links);
   if (!plain) return plain.error();
   std::vector<Row> rows{*std::move(plain)};
   for (std::size_t a = 0; a < arms->size(); ++a) {
-    auto row = comparison.measure((*arms)[a], links);
+    auto row = comparison.measure((*arms)[a], *links);
     if (!row) return row.error();
     if (a < o.arms.bundles.size()) {
       const auto told = tell_training(o.arms.bundles[a], *target, *row);

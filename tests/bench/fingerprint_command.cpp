@@ -149,22 +149,18 @@ Result<int> run_fingerprint(const FingerprintOptions& o) {
   const auto bundle = BundleFile::open(o.bundle, BundleUse::draft);
   if (!bundle) return bundle.error();
   if (auto good = check_pace(*pace, bundle->drafter_facts()); !good) return good.error();
-  const auto chat = bundle->chat_template({});
-  if (!chat) return chat.error();
   const auto all = netsim::read_prompts(o.prompts);
   if (!all) return all.error();
   if (all->size() < o.prompt_count) {
     return Error{Errc::usage, "--prompts has " + std::to_string(all->size()) + ", --prompt-count " +
                                   std::to_string(o.prompt_count)};
   }
-  std::vector<std::vector<std::uint32_t>> prompts;
+  std::vector<netsim::Prompt> chosen;
   for (std::size_t i = 0; i < o.prompt_count; ++i) {
-    const ChatMessage message{.role = "user",
-                              .content = (*all)[i * all->size() / o.prompt_count].text};
-    auto tokens = bundle->encode_chat(*chat, std::span(&message, 1));
-    if (!tokens) return tokens.error();
-    prompts.push_back(*std::move(tokens));
+    chosen.push_back((*all)[i * all->size() / o.prompt_count]);
   }
+  const auto prompts = encode_prompts(*bundle, chosen);
+  if (!prompts) return prompts.error();
   const HostedDrafter& hosted = (*host)->drafters()[0];
   const std::uint32_t repetitions = o.known + o.guessed;
   std::printf("%u prompts over %s, at the pace of %s, temperature %.1f; chance: %.1f %%\n",
@@ -203,7 +199,7 @@ Result<int> run_fingerprint(const FingerprintOptions& o) {
              // Behind the one that the connection begins with, whose trace has the sign-in.
              .answer_count = o.prompt_count + 1,
              .tokens_max = o.tokens,
-             .prompts = prompts});
+             .prompts = *prompts});
         if (!result) return result.error();
         result->traces.erase(result->traces.begin());
         seen.push_back(std::move(result->traces));

@@ -142,21 +142,18 @@ Result<AnsweredTexts> texts_of(const OverlapOptions& o, ModelHost& host, const B
   auto prompts = netsim::read_prompts(o.prompts);
   if (!prompts) return prompts.error();
   if (o.own_drafts) shuffle_prompts(*prompts);
-  const auto chat = bundle.chat_template({});
-  if (!chat) return chat.error();
+  auto encoded = encode_prompts(bundle, *prompts);
+  if (!encoded) return encoded.error();
   AnsweredTexts texts;
-  Progress progress("answers", prompts->size());
-  for (const netsim::Prompt& prompt : *prompts) {
+  Progress progress("answers", encoded->size());
+  for (auto& tokens : *encoded) {
     progress.advance(1);
-    const ChatMessage message{.role = "user", .content = prompt.text};
-    auto tokens = bundle.encode_chat(*chat, std::span(&message, 1));
-    if (!tokens) return tokens.error();
     auto answer =
         testing::plain_answer({host.decoder(), host.context_count(),
                                [&](std::uint32_t t) { return host.tokenizer().is_end(t); }},
-                              *tokens, o.tokens);
+                              tokens, o.tokens);
     if (answer.size() < o.tokens && !o.own_drafts) continue;
-    texts.prompts.push_back(*std::move(tokens));
+    texts.prompts.push_back(std::move(tokens));
     texts.answers.push_back(std::move(answer));
   }
   if (texts.prompts.empty()) return Error{Errc::usage, "no prompt's answer has --tokens tokens"};
@@ -459,13 +456,9 @@ Result<int> run_overlap(const OverlapOptions& o) {
   const auto texts = texts_of(o, **host, *bundle);
   if (!texts) return texts.error();
   Grid grid(o, **host, *bundle, *backend, *pace, *texts);
-  std::vector<netsim::NetworkProfile> links;
-  for (const std::string& name : o.links) {
-    auto link = netsim::read_network_profile(name);
-    if (!link) return link.error();
-    links.push_back(*std::move(link));
-  }
-  return tell_grid(o, grid, links);
+  const auto links = read_links(o.links);
+  if (!links) return links.error();
+  return tell_grid(o, grid, *links);
 }
 
 }  // namespace

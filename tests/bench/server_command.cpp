@@ -160,14 +160,8 @@ Result<int> run_server(const ServerBenchOptions& o) {
                  "give the target with --model FILE.gguf, the drafter with --bundle FILE.gguf, "
                  "prompts with --prompts FILE"};
   }
-  if (o.tree.size() != 3) {
-    return Error{Errc::usage, "--tree takes three numbers, for example 8,6,62"};
-  }
-  const TreeShape shape{.breadth = o.tree[0], .depth = o.tree[1], .nodes = o.tree[2]};
-  if (!valid(shape)) return Error{Errc::usage, "no such tree: see edgedraft run --help"};
-  if (o.seconds <= 0 || o.rtt_ms < 0) {
-    return Error{Errc::usage, "--seconds wants more than 0, --rtt-ms at least 0"};
-  }
+  const auto shape = tree_of(o.tree);
+  if (!shape) return shape.error();
   PaceProfile profile;
   if (!o.pace_profile.empty()) {
     auto read = PaceProfile::read(o.pace_profile);
@@ -191,15 +185,8 @@ Result<int> run_server(const ServerBenchOptions& o) {
   const auto bundle = BundleFile::open(o.bundle, BundleUse::draft);
   if (!bundle) return bundle.error();
   if (auto good = check_pace(profile, bundle->drafter_facts()); !good) return good.error();
-  const auto chat = bundle->chat_template({});
-  if (!chat) return chat.error();
-  std::vector<std::vector<std::uint32_t>> encoded;
-  for (const netsim::Prompt& prompt : *prompts) {
-    const ChatMessage message{.role = "user", .content = prompt.text};
-    auto tokens = bundle->encode_chat(*chat, std::span(&message, 1));
-    if (!tokens) return tokens.error();
-    encoded.push_back(std::move(*tokens));
-  }
+  const auto encoded = encode_prompts(*bundle, *prompts);
+  if (!encoded) return encoded.error();
 
   std::function<Duration(std::uint32_t)> pass_pace;
   if (paced) pass_pace = [&](std::uint32_t rows) { return profile.target_pass(rows); };
@@ -226,7 +213,7 @@ Result<int> run_server(const ServerBenchOptions& o) {
         speculation = std::make_unique<Speculation>(
             drafter_source(*backend, *hosted.model, hosted.tap.get(), context_count),
             SpeculationOptions{
-                .tree = shape,
+                .tree = *shape,
                 .context_count = context_count,
                 .decorate =
                     [&clock, step = profile.draft_step(drafter, PaceProfile::Place::beside_target)](
@@ -243,7 +230,7 @@ Result<int> run_server(const ServerBenchOptions& o) {
                             .bundle = drafts ? &*bundle : nullptr,
                             .tap = drafts ? (*host)->drafters()[0].tap.get() : nullptr,
                             .device_backend = *backend,
-                            .tree = drafts ? std::optional(shape) : std::nullopt,
+                            .tree = drafts ? std::optional(*shape) : std::nullopt,
                             .clock = clock,
                             .measures_costs = !o.cold,
                             .pass_pace = pass_pace,
@@ -255,7 +242,7 @@ Result<int> run_server(const ServerBenchOptions& o) {
                             .warm_up = seconds(o.seconds / 3),
                             .measured = seconds(o.seconds),
                             .tokens_max = o.max_tokens,
-                            .prompts = encoded});
+                            .prompts = *encoded});
       if (!result) return result.error();
       lines.push_back({.arm = arm, .clients = clients, .result = std::move(*result)});
       progress.advance(1);
