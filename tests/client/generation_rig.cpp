@@ -135,10 +135,6 @@ void GenerationRig::check_request(const SeenRequest& request) {
   requests_.push_back(request);
 }
 
-bool GenerationRig::cancelled() {
-  return looks_until_cancel_ > 0 && --looks_until_cancel_ == 0;
-}
-
 Result<AnswerEnd> GenerationRig::try_answer(const Tokens& prompt) {
   listener_ = Listener(listener_.also);
   generation_->begin(prompt);
@@ -146,8 +142,7 @@ Result<AnswerEnd> GenerationRig::try_answer(const Tokens& prompt) {
 }
 
 Result<AnswerEnd> GenerationRig::drive_to_end() {
-  return drive(
-      *generation_, *way_, [this] { return now_; }, [this] { return cancelled(); });
+  return drive(*generation_, *way_, [this] { return now_; });
 }
 
 Answer GenerationRig::answer(const Tokens& prompt) {

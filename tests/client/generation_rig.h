@@ -95,15 +95,12 @@ class GenerationRig {
   bool device_fault_fired() const { return options_.device_fault && options_.device_fault->fired; }
   // What was told of it.
   const std::vector<std::string>& device_failures() const { return device_failures_; }
-  // Cancels the answer at the n-th look (1, 2, ...).
-  void cancel_at(std::uint32_t look) { looks_until_cancel_ = look; }
 
  private:
   std::unique_ptr<Drafter> make_fallback_drafter();
   void check_request(const SeenRequest& request);
   Result<AnswerEnd> drive_to_end();
   Answer collect(AnswerEnd end);
-  bool cancelled();
 
   Options options_;
   std::unique_ptr<Backend> backend_ = make_cpu_backend({.threads = 1});
@@ -128,7 +125,6 @@ class GenerationRig {
   std::vector<CycleRecord> cycles_;
   std::vector<std::uint32_t> chunks_before_drafts_;
   std::vector<std::string> device_failures_;
-  std::uint32_t looks_until_cancel_ = 0;
 };
 
 }  // namespace edgedraft::testing

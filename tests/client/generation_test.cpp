@@ -42,16 +42,6 @@ TEST(GenerationTest, PlainDecodingDraftsNothingAndGetsATokenAPass) {
   EXPECT_EQ(answer.stats.target_calls, answer.tokens.size());
 }
 
-TEST(GenerationTest, NeverWritesMoreThanWasAskedFor) {
-  for (std::uint32_t max = 1; max <= 9; ++max) {
-    GenerationRig rig({.tokens_max = max});
-    const Answer answer = rig.answer({5, 6, 7});
-    expect_same(answer, rig.plain({5, 6, 7}));
-    EXPECT_EQ(answer.tokens.size(), max);
-    EXPECT_EQ(answer.end, AnswerEnd::tokens_max);
-  }
-}
-
 TEST(GenerationTest, APromptThatFillsTheContextIsAnErrorThatSaysSo) {
   GenerationRig rig({});
   const auto end = rig.try_answer(Tokens(kRigContext, 5));

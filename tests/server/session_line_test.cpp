@@ -22,12 +22,6 @@ class LineTest : public SessionMemoryTest {
     }
   }
 
-  // Wants more than twice the pages that a session of 200 tokens has. All that it drafts is wrong.
-  void draft_widely(PassLoop& server, const Client& c, std::uint32_t right) {
-    const std::uint32_t wrong = right == 5 ? 6 : 5;
-    draft(server, c, std::vector<HintNode>(kDraftNodesMax, {.token = wrong}));
-  }
-
   std::vector<Tokens> prompts_ = {random_tokens(200), random_tokens(200), random_tokens(200),
                                   random_tokens(200)};
   Client first_ = client(1);
@@ -58,18 +52,6 @@ TEST_F(LineTest, APromptWaitsUntilSomebodyLeaves) {
   run(server);
   EXPECT_EQ(next(fourth_), alone(prompts_[3], 1)[0]);
   EXPECT_EQ(server.waiting_count(), 0u);
-}
-
-TEST_F(LineTest, TheLineIsBoundedAndTheRefusalNamesTheRemedy) {
-  PassLoop server = loop(kPages, 1);
-  fill(server);
-  ask(server, third_, prompts_[2]);
-  ask(server, fourth_, prompts_[3]);
-  const Error refused = error(fourth_);
-  EXPECT_EQ(refused.code, Errc::refused);
-  EXPECT_NE(refused.message.find("--kv-memory"), std::string::npos);
-  EXPECT_EQ(this->refused(Refusal::no_room), 1u);
-  EXPECT_EQ(server.waiting_count(), 1u);
 }
 
 TEST_F(LineTest, WhoHadNoTurnForTooLongIsRefusedAndTheOthersGoOn) {
@@ -155,46 +137,6 @@ TEST_F(LineTest, WhoWaitsLongGetsItsTurnThoughNobodyIsIdle) {
   }
   EXPECT_GE(now_ - begun, std::chrono::seconds(5));
   EXPECT_EQ(next(third_), alone(prompts_[2], 1)[0]);
-}
-
-// Two clients take turns, so that one prompt always runs, and beside it the draft has no room.
-TEST_F(LineTest, PromptsThatComeOneAfterTheOtherDoNotKeepADraftOut) {
-  PassLoop server = loop(21);
-  ask_in_lockstep(server, first_, prompts_[0]);
-  run(server);
-  next(first_);
-  const std::uint32_t drafted = alone(prompts_[0], 2)[1];
-  ask(server, second_, prompts_[1]);
-  draft_widely(server, first_, drafted);
-  server.step();
-  EXPECT_EQ(next(second_), alone(prompts_[1], 1)[0]);
-  ASSERT_FALSE(has_reply(first_)) << "there was room for both";
-  now_ += std::chrono::milliseconds(10);
-  ask(server, third_, prompts_[2]);
-  EXPECT_EQ(server.waiting_count(), 1u);
-  server.step();
-  EXPECT_EQ(next(first_), drafted);
-  EXPECT_FALSE(has_reply(third_));
-  now_ += std::chrono::milliseconds(10);
-  server.step();
-  EXPECT_EQ(next(third_), alone(prompts_[2], 1)[0]);
-}
-
-// Nor does a run that is to have no pass now.
-TEST_F(LineTest, ARunThatWaitsForHintsGivesWayToADraftThatIsReady) {
-  PassLoop server = loop(kLeastPages);
-  ask(server, first_, prompts_[0], 0, {.credit = kContext, .hold = wire::Hold::economy});
-  run(server);
-  next(first_);
-  ASSERT_TRUE(server.due()) << "it waits for hints";
-  ask_in_lockstep(server, second_, prompts_[1]);
-  run(server);
-  next(second_);
-  const std::uint32_t drafted = alone(prompts_[1], 2)[1];
-  draft_widely(server, second_, drafted);
-  server.step();
-  EXPECT_EQ(next(second_), drafted);
-  EXPECT_EQ(error(first_).code, Errc::session_unknown);
 }
 
 }  // namespace

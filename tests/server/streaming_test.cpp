@@ -149,13 +149,6 @@ TEST_F(StreamTest, DraftsFollowTheNoiseOfTheDraw) {
   EXPECT_GT(static_cast<double>(tokens), 2.0 * static_cast<double>(verdicts));
 }
 
-TEST_F(StreamTest, GoesAsFarAsItsCredit) {
-  for (const Beside drafter : {Beside::nothing, Beside::twin}) {
-    open_beside(drafter);
-    for (const std::uint32_t count : {2u, 3u, 6u, 10u}) streamed(prompt_of(0), count);
-  }
-}
-
 // The client goes on from any token of the stream that it has.
 TEST_F(StreamTest, ACancelledStreamLeavesASessionToBuildOn) {
   const Tokens prompt = prompt_of(0);
