@@ -61,7 +61,7 @@ class SchedulesTest : public ::testing::Test {
     if (below(4) == 0) options.nodes_max = below(4);
     options.drafter_context = below(3) == 0 ? 4 + below(116) : SimulatedDevice::kContext;
     options.resync_wait = 10s;
-    options.first_answers_alone = below(4) == 0;
+    options.first_answers_alone = options.drafter != ToyDrafter::none && below(4) == 0;
     options.first_draft_step = std::chrono::microseconds(100 << below(8));
     options.others_draft_step = std::chrono::microseconds(100 << below(8));
     Duration at = std::chrono::milliseconds(20 + below(300));
