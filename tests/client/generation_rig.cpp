@@ -75,7 +75,6 @@ GenerationRig::GenerationRig(const Options& options) : options_(options) {
   auto link = std::make_unique<LocalLink>(LocalLink::Options{
       .target = target_,
       .now = now_,
-      .nodes_max = options.nodes_max,
       .holds_rows_back = options.holds_rows_back,
       .rows_after_calls = options.rows_after_calls,
       .faults = options.faults,
@@ -129,7 +128,7 @@ void GenerationRig::check_request(const SeenRequest& request) {
   } else if (const auto* hints = std::get_if<wire::Hints>(&request)) {
     EXPECT_EQ(hints->position, known.size());
     EXPECT_TRUE(hints->complete);
-    EXPECT_LE(hints->nodes.size(), options_.nodes_max);
+    EXPECT_LE(hints->nodes.size(), kDraftNodesMax);
     chunks_before_drafts_.push_back(link_->chunk_count());
   }
   requests_.push_back(request);

@@ -63,7 +63,6 @@ class GenerationRig {
     Duration resync_wait = std::chrono::minutes(10);
     bool twin_writes = false;  // the target itself writes without the server, whoever drafts
     std::vector<LinkFault> faults = {};
-    std::uint32_t nodes_max = kDraftNodesMax;
     bool holds_rows_back = false;
     std::uint32_t rows_after_calls = 0;  // as LocalLink has it
     std::optional<std::uint32_t> offline_after = {};

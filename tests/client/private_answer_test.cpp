@@ -29,25 +29,26 @@ GenerationRig::Options options_of(std::vector<LinkFault> faults = {}) {
   return options;
 }
 
-// Whether the device answers: without any activations its drafter refuses.
-bool answers(GenerationRig& rig, const Tokens& secret, std::uint32_t open_count,
-             Tokens prompt = kOpen) {
+// The prompt that ends with a secret, which is to be answered here.
+Tokens kept_here(GenerationRig& rig, const Tokens& secret, std::uint32_t open_count,
+                 Tokens prompt) {
   rig.generation().set({.tokens_max = kLength,
                         .route = AnswerRoute::device,
                         .is_private = true,
                         .open_count = open_count});
   prompt.insert(prompt.end(), secret.begin(), secret.end());
-  return rig.try_answer(prompt).has_value();
+  return prompt;
+}
+
+// Whether the device answers: without any activations its drafter refuses.
+bool answers(GenerationRig& rig, const Tokens& secret, std::uint32_t open_count,
+             const Tokens& prompt = kOpen) {
+  return rig.try_answer(kept_here(rig, secret, open_count, prompt)).has_value();
 }
 
 Answer answer(GenerationRig& rig, const Tokens& secret, std::uint32_t open_count,
-              Tokens prompt = kOpen) {
-  rig.generation().set({.tokens_max = kLength,
-                        .route = AnswerRoute::device,
-                        .is_private = true,
-                        .open_count = open_count});
-  prompt.insert(prompt.end(), secret.begin(), secret.end());
-  return rig.answer(prompt);
+              const Tokens& prompt = kOpen) {
+  return rig.answer(kept_here(rig, secret, open_count, prompt));
 }
 
 Tokens some_tokens(Random& random) {

@@ -187,7 +187,7 @@ void LocalLink::take(ServerEvent event) {
         .agent = "local",
         .model = "toy",
         .context_count = options_.target.parts().context_count,
-        .nodes_max = options_.nodes_max,
+        .nodes_max = kDraftNodesMax,
         .scale_groups = {groups.begin(), groups.end()},
     });
   } else if (auto* prefill = std::get_if<PrefillRequested>(&event)) {

@@ -69,7 +69,6 @@ class LocalLink final : public TargetLink {
   struct Options {
     LocalTarget& target;
     Instant& now;
-    std::uint32_t nodes_max = kDraftNodesMax;
     std::uint32_t rows_a_chunk = 7;
     bool holds_rows_back = false;  // a prompt's activations never come
     // Calls of wait_event behind a prompt's verdict until they come; 0: as soon as they can.
