@@ -7,6 +7,7 @@
 #include "shared/protocol/client_session.h"
 #include "shared/protocol/server_session.h"
 #include "tests/protocol/support.h"
+#include "tests/protocol/taken_messages.h"
 #include "tests/support/hint_nodes.h"
 
 namespace edgedraft {
@@ -27,36 +28,6 @@ inline wire::Welcome small_welcome() {
 
 inline ActivationLayout small_layout() {
   return ActivationLayout(small_welcome().scale_groups);
-}
-
-// The messages in what a session wants to send.
-inline std::vector<wire::Message> messages_of(ByteView output) {
-  FrameReader reader(kFramePayloadBytesMax);
-  reader.append(output);
-  std::vector<wire::Message> messages;
-  for (;;) {
-    const auto frame = reader.next();
-    if (!frame) {
-      ADD_FAILURE() << frame.error().message;
-      return messages;
-    }
-    if (!*frame) return messages;
-    const auto message = wire::decode((*frame)->kind, (*frame)->payload);
-    if (!message) {
-      ADD_FAILURE() << message.error().message;
-      return messages;
-    }
-    messages.push_back(*message);
-  }
-}
-
-template <class Session>
-std::vector<wire::Message> take_messages(Session& session) {
-  std::vector<wire::Message> all;
-  while (session.has_output()) {
-    for (wire::Message& m : messages_of(session.take_output())) all.push_back(std::move(m));
-  }
-  return all;
 }
 
 // Rows whose values tell their position: value j of position p is p + j / 8.

@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "server/passes/pass_loop.h"
-#include "shared/protocol/frame.h"
 #include "shared/protocol/server_session.h"
+#include "tests/protocol/taken_messages.h"
 #include "tests/support/outgoing.h"
 
 namespace edgedraft::testing {
@@ -126,23 +126,14 @@ class RawClient {
     hear();
   }
   void hear() {
-    while (session_.has_output()) {
-      FrameReader reader(kFramePayloadBytesMax);
-      reader.append(session_.take_output());
-      for (;;) {
-        const auto frame = reader.next();
-        ASSERT_TRUE(frame);
-        if (!*frame) break;
-        auto message = wire::decode((*frame)->kind, (*frame)->payload);
-        ASSERT_TRUE(message);
-        if (auto* chunk = std::get_if<wire::Activations>(&*message)) {
-          activations.push_back(std::move(*chunk));
-          continue;
-        }
-        verdict_count += std::holds_alternative<wire::Verdict>(*message);
-        refusal_count += std::holds_alternative<wire::ErrorReport>(*message);
-        heard.push_back(*std::move(message));
+    for (wire::Message& message : take_messages(session_)) {
+      if (auto* chunk = std::get_if<wire::Activations>(&message)) {
+        activations.push_back(std::move(*chunk));
+        continue;
       }
+      verdict_count += std::holds_alternative<wire::Verdict>(message);
+      refusal_count += std::holds_alternative<wire::ErrorReport>(message);
+      heard.push_back(std::move(message));
     }
   }
 

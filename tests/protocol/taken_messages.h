@@ -1,0 +1,35 @@
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <utility>
+#include <vector>
+
+#include "shared/protocol/frame.h"
+#include "shared/protocol/message.h"
+
+namespace edgedraft {
+
+// The messages in what a session wants to send.
+template <class Session>
+std::vector<wire::Message> take_messages(Session& session) {
+  FrameReader reader(kFramePayloadBytesMax);
+  while (session.has_output()) reader.append(session.take_output());
+  std::vector<wire::Message> messages;
+  for (;;) {
+    const auto frame = reader.next();
+    if (!frame) {
+      ADD_FAILURE() << frame.error().message;
+      return messages;
+    }
+    if (!*frame) return messages;
+    auto message = wire::decode((*frame)->kind, (*frame)->payload);
+    if (!message) {
+      ADD_FAILURE() << message.error().message;
+      return messages;
+    }
+    messages.push_back(*std::move(message));
+  }
+}
+
+}  // namespace edgedraft
