@@ -321,10 +321,9 @@ class Comparison {
       if (o_.padded_payloads) padded_row_bytes = pace_->activation_bytes(drafter);
     }
     return simulate_serving({.host = host_,
-                             .bundle = arm == nullptr ? nullptr : &arm->file,
-                             .tap = arm == nullptr ? nullptr : arm->tap,
+                             .drafter = arm,
                              .device_backend = device_,
-                             .tree = arm == nullptr ? std::nullopt : std::optional(tree_),
+                             .tree = tree_,
                              .clock = clock,
                              .measures_costs = true,
                              .pass_pace = pass_pace,

@@ -146,9 +146,10 @@ Result<int> run_fingerprint(const FingerprintOptions& o) {
   const auto backend = make_cpu_backend({.threads = 1});
   const auto host = ModelHost::load(*backend, {.model = o.model, .bundles = {o.bundle}});
   if (!host) return host.error();
-  const auto bundle = BundleFile::open(o.bundle, BundleUse::draft);
-  if (!bundle) return bundle.error();
-  if (auto good = check_pace(*pace, bundle->drafter_facts()); !good) return good.error();
+  const auto opened = open_arms({.model = o.model, .bundles = {o.bundle}}, **host);
+  if (!opened) return opened.error();
+  const DrafterArm& drafter = opened->front();
+  if (auto good = check_pace(*pace, drafter.file.drafter_facts()); !good) return good.error();
   const auto all = netsim::read_prompts(o.prompts);
   if (!all) return all.error();
   if (all->size() < o.prompt_count) {
@@ -159,9 +160,8 @@ Result<int> run_fingerprint(const FingerprintOptions& o) {
   for (std::size_t i = 0; i < o.prompt_count; ++i) {
     chosen.push_back((*all)[i * all->size() / o.prompt_count]);
   }
-  const auto prompts = encode_prompts(*bundle, chosen);
+  const auto prompts = encode_prompts(drafter.file, chosen);
   if (!prompts) return prompts.error();
-  const HostedDrafter& hosted = (*host)->drafters()[0];
   const std::uint32_t repetitions = o.known + o.guessed;
   std::printf("%u prompts over %s, at the pace of %s, temperature %.1f; chance: %.1f %%\n",
               o.prompt_count, link->name.c_str(), pace->name().c_str(), o.temperature,
@@ -177,14 +177,13 @@ Result<int> run_fingerprint(const FingerprintOptions& o) {
         WorkClock clock(WorkClock::Counts::paces);
         auto result = simulate_serving(
             {.host = **host,
-             .bundle = arm.drafts ? &*bundle : nullptr,
-             .tap = arm.drafts ? hosted.tap.get() : nullptr,
+             .drafter = arm.drafts ? &drafter : nullptr,
              .device_backend = *backend,
-             .tree = arm.drafts ? std::optional(TreeShape{}) : std::nullopt,
+             .tree = TreeShape{},
              .clock = clock,
              .pass_pace = [&](std::uint32_t rows) { return pace->target_pass(rows); },
-             .step_pace =
-                 pace->draft_step(hosted.model->facts().pace_name, PaceProfile::Place::device),
+             .step_pace = pace->draft_step(drafter.file.drafter_facts().pace_name,
+                                           PaceProfile::Place::device),
              .clients = 1,
              .round_trip = {},
              .up = &link->up,

@@ -162,9 +162,9 @@ Result<AnsweredTexts> texts_of(const OverlapOptions& o, ModelHost& host, const B
 
 class Grid {
  public:
-  Grid(const OverlapOptions& o, ModelHost& host, const BundleFile& bundle, Backend& backend,
+  Grid(const OverlapOptions& o, ModelHost& host, const DrafterArm& drafter, Backend& backend,
        const PaceProfile& pace, const AnsweredTexts& texts)
-      : o_(o), host_(host), bundle_(bundle), backend_(backend), pace_(pace), texts_(texts) {}
+      : o_(o), host_(host), drafter_(drafter), backend_(backend), pace_(pace), texts_(texts) {}
 
   // An acceptance of drafters that know the answers, or none: the bundle drafts.
   using Acceptance = std::optional<double>;
@@ -172,8 +172,6 @@ class Grid {
   Result<FiguresPerToken> run(const netsim::NetworkProfile& link, Acceptance acceptance,
                               const DraftingArm& arm, std::uint64_t seed) {
     WorkClock clock(WorkClock::Counts::paces);
-    const HostedDrafter& hosted = host_.drafters()[0];
-    const std::string drafter = hosted.model->facts().pace_name;
     const auto seconds = [](double s) {
       return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(s));
     };
@@ -181,13 +179,12 @@ class Grid {
     const bool crowd = o_.clients > 1;
     const auto result =
         simulate_serving({.host = host_,
-                          .bundle = drafts ? &bundle_ : nullptr,
-                          .tap = drafts ? hosted.tap.get() : nullptr,
+                          .drafter = drafts ? &drafter_ : nullptr,
                           .device_backend = backend_,
-                          .tree = arm.tree,
+                          .tree = arm.tree.value_or(TreeShape{}),
                           .clock = clock,
                           .pass_pace = [&](std::uint32_t rows) { return pace_.target_pass(rows); },
-                          .step_pace = pace_.draft_step(drafter, PaceProfile::Place::device),
+                          .step_pace = pace_.draft_step(pace_name_, PaceProfile::Place::device),
                           .clients = o_.clients,
                           .listeners = o_.listeners,
                           .round_trip = {},
@@ -217,8 +214,7 @@ class Grid {
   }
 
   std::uint32_t padded_row_bytes() const {
-    const std::string& drafter = host_.drafters()[0].model->facts().pace_name;
-    return o_.padded_payloads ? pace_.activation_bytes(drafter) : 0;
+    return o_.padded_payloads ? pace_.activation_bytes(pace_name_) : 0;
   }
 
   // The mean over answers that ended, with their connections.
@@ -267,13 +263,13 @@ class Grid {
                          : arm.hold == Hold::economy  ? RunKind::economy
                                                       : RunKind::overlap;
     const TreeShape shape = arm.tree.value_or(TreeShape{});
-    const auto groups = host_.drafters()[0].tap->scale_groups();
+    const auto groups = drafter_.tap->scale_groups();
     const ActivationLayout own(std::vector<std::uint32_t>(groups.begin(), groups.end()));
     constexpr std::uint32_t kAnswers = 200;
     return netsim::predict(
                {.network = link,
                 .pace = pace_,
-                .drafter = host_.drafters()[0].model->facts().pace_name,
+                .drafter = pace_name_,
                 .kind = kind,
                 .shape = {.breadth = shape.breadth, .depth = shape.depth, .nodes = shape.nodes},
                 .acceptance = acceptance,
@@ -288,7 +284,8 @@ class Grid {
  private:
   const OverlapOptions& o_;
   ModelHost& host_;
-  const BundleFile& bundle_;
+  const DrafterArm& drafter_;
+  std::string pace_name_ = drafter_.file.drafter_facts().pace_name;
   Backend& backend_;
   const PaceProfile& pace_;
   const AnsweredTexts& texts_;
@@ -446,16 +443,17 @@ Result<int> run_overlap(const OverlapOptions& o) {
   const auto backend = make_cpu_backend({.threads = 1});
   auto host = ModelHost::load(*backend, {.model = o.model, .bundles = {o.bundle}});
   if (!host) return host.error();
-  const auto bundle = BundleFile::open(o.bundle, BundleUse::draft);
-  if (!bundle) return bundle.error();
-  if (auto good = check_pace(*pace, bundle->drafter_facts(),
+  const auto opened = open_arms({.model = o.model, .bundles = {o.bundle}}, **host);
+  if (!opened) return opened.error();
+  const DrafterArm& drafter = opened->front();
+  if (auto good = check_pace(*pace, drafter.file.drafter_facts(),
                              o.padded_payloads ? Payloads::padded : Payloads::own);
       !good) {
     return good.error();
   }
-  const auto texts = texts_of(o, **host, *bundle);
+  const auto texts = texts_of(o, **host, drafter.file);
   if (!texts) return texts.error();
-  Grid grid(o, **host, *bundle, *backend, *pace, *texts);
+  Grid grid(o, **host, drafter, *backend, *pace, *texts);
   const auto links = read_links(o.links);
   if (!links) return links.error();
   return tell_grid(o, grid, *links);

@@ -182,10 +182,11 @@ Result<int> run_server(const ServerBenchOptions& o) {
   const auto backend = make_cpu_backend({.threads = o.processor_time ? 1 : o.threads});
   auto host = ModelHost::load(*backend, {.model = o.model, .bundles = {o.bundle}});
   if (!host) return host.error();
-  const auto bundle = BundleFile::open(o.bundle, BundleUse::draft);
-  if (!bundle) return bundle.error();
-  if (auto good = check_pace(profile, bundle->drafter_facts()); !good) return good.error();
-  const auto encoded = encode_prompts(*bundle, *prompts);
+  const auto opened = open_arms({.model = o.model, .bundles = {o.bundle}}, **host);
+  if (!opened) return opened.error();
+  const DrafterArm& drafter = opened->front();
+  if (auto good = check_pace(profile, drafter.file.drafter_facts()); !good) return good.error();
+  const auto encoded = encode_prompts(drafter.file, *prompts);
   if (!encoded) return encoded.error();
 
   std::function<Duration(std::uint32_t)> pass_pace;
@@ -193,8 +194,7 @@ Result<int> run_server(const ServerBenchOptions& o) {
   const auto seconds = [](double s) {
     return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(s));
   };
-  const HostedDrafter& hosted = (*host)->drafters()[0];
-  const std::string drafter = hosted.model->facts().pace_name;
+  const std::string pace_name = drafter.file.drafter_facts().pace_name;
   std::vector<Line> lines;
   Progress progress("loads", o.clients.size() * o.arms.size());
   for (const std::uint32_t clients : o.clients) {
@@ -205,18 +205,19 @@ Result<int> run_server(const ServerBenchOptions& o) {
       const bool drafts = arm == "tree" || arm == "split";
       std::unique_ptr<Speculation> speculation;
       if (arm == "server") {
-        if (auto listed = profile.check_paces(drafter, PaceProfile::Place::beside_target);
+        if (auto listed = profile.check_paces(pace_name, PaceProfile::Place::beside_target);
             !listed) {
           return listed.error();
         }
         const std::uint32_t context_count = (*host)->context_count();
         speculation = std::make_unique<Speculation>(
-            drafter_source(*backend, *hosted.model, hosted.tap.get(), context_count),
+            drafter_source(*backend, *(*host)->drafters()[0].model, drafter.tap, context_count),
             SpeculationOptions{
                 .tree = *shape,
                 .context_count = context_count,
                 .decorate =
-                    [&clock, step = profile.draft_step(drafter, PaceProfile::Place::beside_target)](
+                    [&clock,
+                     step = profile.draft_step(pace_name, PaceProfile::Place::beside_target)](
                         std::unique_ptr<SessionProposer> proposer) {
                       return std::make_unique<PacedProposer>(
                           std::move(proposer), step,
@@ -227,14 +228,13 @@ Result<int> run_server(const ServerBenchOptions& o) {
       }
       auto result =
           simulate_serving({.host = **host,
-                            .bundle = drafts ? &*bundle : nullptr,
-                            .tap = drafts ? (*host)->drafters()[0].tap.get() : nullptr,
+                            .drafter = drafts ? &drafter : nullptr,
                             .device_backend = *backend,
-                            .tree = drafts ? std::optional(*shape) : std::nullopt,
+                            .tree = *shape,
                             .clock = clock,
                             .measures_costs = !o.cold,
                             .pass_pace = pass_pace,
-                            .step_pace = profile.draft_step(drafter, PaceProfile::Place::device),
+                            .step_pace = profile.draft_step(pace_name, PaceProfile::Place::device),
                             .speculation = speculation.get(),
                             .clients = clients,
                             .round_trip = seconds(o.rtt_ms / 1e3),

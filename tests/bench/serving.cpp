@@ -186,8 +186,10 @@ class Device final : public TargetLink, GenerationObserver {
 
  private:
   Instant now() const { return stretch_->now(); }
-  Tap* tap() const { return drafter_ ? world_.setup.tap : nullptr; }
-  bool newest_row() const { return tap() != nullptr && world_.setup.bundle->hello().newest_row; }
+  Tap* tap() const { return drafter_ ? world_.setup.drafter->tap : nullptr; }
+  bool newest_row() const {
+    return tap() != nullptr && world_.setup.drafter->file.hello().newest_row;
+  }
 
   void note(const TargetRequest& request) {
     if (const auto* hints = std::get_if<wire::OutgoingHints>(&request)) {
@@ -232,7 +234,7 @@ class Device final : public TargetLink, GenerationObserver {
          .observer = *this,
          .is_end = [&](std::uint32_t t) { return setup.host.tokenizer().is_end(t); },
          .now = [this] { return now(); }},
-        {.tree = drafter_ ? setup.tree : std::nullopt,
+        {.tree = drafter_ ? std::optional(setup.tree) : std::nullopt,
          .tokens_max = setup.tokens_max,
          .context_count = 0,
          .sampling = setup.sampling,
@@ -313,7 +315,7 @@ class Device final : public TargetLink, GenerationObserver {
           .hint_nodes_max = kHintNodesMax,
       };
       if (tap() != nullptr) {
-        const auto groups = setup.tap->scale_groups();
+        const auto groups = tap()->scale_groups();
         welcome.scale_groups.assign(groups.begin(), groups.end());
         welcome.newest_row = newest_row();
       }
@@ -424,9 +426,9 @@ class Device final : public TargetLink, GenerationObserver {
   std::thread thread_;
 };
 
-std::uint32_t activation_cols(const ServingSetup& setup) {
-  if (setup.tap == nullptr) return 0;
-  const auto groups = setup.tap->scale_groups();
+std::uint32_t activation_cols(const DrafterArm& drafter) {
+  if (drafter.tap == nullptr) return 0;
+  const auto groups = drafter.tap->scale_groups();
   return std::accumulate(groups.begin(), groups.end(), 0u);
 }
 
@@ -468,12 +470,12 @@ Result<ServingResult> simulate_serving(const ServingSetup& setup) {
     std::unique_ptr<Drafter> drafter;
     if (i < setup.listeners) {
       // Drafts nothing.
-    } else if (setup.bundle != nullptr && setup.acceptance) {
+    } else if (setup.drafter != nullptr && setup.acceptance) {
       drafter = std::make_unique<OracleDrafter>(
           OracleOptions{.answer = {}, .acceptance = *setup.acceptance, .seed = 0},
-          setup.host.tokenizer().vocabulary_count(), activation_cols(setup));
-    } else if (setup.bundle != nullptr) {
-      drafter = setup.bundle->make_drafter(setup.device_backend);
+          setup.host.tokenizer().vocabulary_count(), activation_cols(*setup.drafter));
+    } else if (setup.drafter != nullptr) {
+      drafter = setup.drafter->file.make_drafter(setup.device_backend);
     }
     devices.push_back(std::make_unique<Device>(world, i, std::move(drafter)));
   }

@@ -7,7 +7,6 @@
 #include <span>
 #include <vector>
 
-#include "client/engine/bundle_file.h"
 #include "client/generation/generation_options.h"
 #include "netsim/link/options.h"
 #include "server/passes/pass_loop.h"
@@ -15,6 +14,7 @@
 #include "server/proposers/speculation.h"
 #include "shared/base/sampling_params.h"
 #include "shared/speculative/tree_growth.h"
+#include "tests/bench/drafter_arms.h"
 #include "tests/bench/trace.h"
 
 namespace edgedraft::bench {
@@ -42,11 +42,10 @@ class WorkClock {
 // one is measured.
 struct ServingSetup {
   ModelHost& host;
-  const BundleFile* bundle;  // null: plain decoding, a run without hints
-  Tap* tap;                  // of the bundle; may be null
+  const DrafterArm* drafter;  // null: plain decoding, a run without hints
   // Where devices draft; one at a time runs.
   Backend& device_backend;
-  std::optional<TreeShape> tree;
+  TreeShape tree;
   WorkClock& clock;
   // Whether the server measures its passes before the first request, as a real one does.
   bool measures_costs = true;
