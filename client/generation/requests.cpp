@@ -49,9 +49,11 @@ Result<void> Requests::send_tokens(const std::optional<wire::RunTerms>& run) {
   const std::uint32_t written = count - settled;
   const auto policy = to_check ? wire::ResyncPolicy::check : wire::ResyncPolicy::keep;
   const bool new_connection = server_.fresh_session.has_value();
-  // Resume has no place for given tokens before those to be checked.
-  const bool resumes = new_connection && server_.session && (!to_check || server_.count >= settled);
-  const std::uint32_t base = new_connection && !resumes ? 0 : std::min(server_.count, settled);
+  const std::uint32_t common = std::min(server_.count, settled);
+  // Resume has no place for given tokens before those to be checked, and goes on from at least one.
+  const bool resumes = new_connection && server_.session && common > 0 &&
+                       (!to_check || server_.count >= settled);
+  const std::uint32_t base = new_connection && !resumes ? 0 : common;
 
   memory_.expect_from(base);
   // The newest position with activations is that of the last token, or, since a check may take none

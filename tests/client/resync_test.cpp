@@ -10,7 +10,6 @@ namespace edgedraft {
 namespace {
 
 using testing::Answer;
-using testing::behind;
 using testing::GenerationRig;
 using testing::kRigContext;
 using testing::kRigPrompt;
@@ -67,6 +66,13 @@ void expect_choices(GenerationRig& rig, Tokens text, const Answer& answer) {
     }
     text.push_back(answer.tokens[i]);
   }
+}
+
+// The prompt of a conversation's next turn.
+Tokens behind(Tokens prompt, const Tokens& answer, std::uint32_t next) {
+  prompt.insert(prompt.end(), answer.begin(), answer.end());
+  prompt.push_back(next);
+  return prompt;
 }
 
 class ResyncTest : public ::testing::TestWithParam<ToyDrafter> {
