@@ -28,7 +28,7 @@ struct CycleRecord {
   struct Server {         // on its clock
     std::uint32_t queue_us = 0;
     std::uint32_t verify_us = 0;
-    std::uint32_t held_us = 0;  // it waited for hints
+    std::uint32_t held_us = 0;   // it waited for hints
     std::uint32_t draft_us = 0;  // of its own drafting, before it waited for the pass
   } server;
 

@@ -51,8 +51,8 @@ Result<void> Requests::send_tokens(const std::optional<wire::RunTerms>& run) {
   const bool new_connection = server_.fresh_session.has_value();
   const std::uint32_t common = std::min(server_.count, settled);
   // Resume has no place for given tokens before those to be checked, and goes on from at least one.
-  const bool resumes = new_connection && server_.session && common > 0 &&
-                       (!to_check || server_.count >= settled);
+  const bool resumes =
+      new_connection && server_.session && common > 0 && (!to_check || server_.count >= settled);
   const std::uint32_t base = new_connection && !resumes ? 0 : common;
 
   memory_.expect_from(base);

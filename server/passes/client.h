@@ -33,8 +33,8 @@ struct Client {
   std::uint64_t connection_id;
   std::shared_ptr<Replies> reply;
   wire::SessionId session;
-  std::string identity;  // who signed in: only they may resume the session
-  Tap* tap;              // null if the drafter needs none
+  std::string identity;                   // who signed in: only they may resume the session
+  Tap* tap;                               // null if the drafter needs none
   wire::Codec codec = wire::Codec::gzip;  // of a prompt's activations
   bool newest_row = false;                // verdicts bring it no rows of older positions
 };

@@ -3,7 +3,6 @@
 #include <cstdint>
 
 #include "server/load/running_cost.h"
-#include "server/load/running_cost.h"
 
 namespace edgedraft {
 

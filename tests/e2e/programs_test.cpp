@@ -88,8 +88,7 @@ TEST_F(ProgramsTest, EveryDrafterGivesThePlainAnswerInFewerTargetPasses) {
     const json plain = run("target", plain_options);
     EXPECT_EQ(plain["stats"]["tau"], 1.0);
     for (const char* bundle : kBundles) {
-      for (const Options& shape :
-           {Options{}, Options{"--tree", "4"}, Options{"--tree", "8,6,1"}}) {
+      for (const Options& shape : {Options{}, Options{"--tree", "4"}, Options{"--tree", "8,6,1"}}) {
         Options options = common;
         options.insert(options.end(), {"--hold", "lockstep"});
         options.insert(options.end(), shape.begin(), shape.end());
