@@ -75,6 +75,7 @@ for way in "${ways[@]}"; do
   [ "$way" = plain ] && paced=() # nothing is drafted
   printf -v serve '%q ' exec "$bin/netsim/lab/edgedraft-lab" server --model $models/target.gguf --bundle "$bundle" \
     --state "$work/$way" --pace-profile "$pace" --token-file "$work/token" --log-level error
+  serve+='--listen "$EDGEDRAFT_SERVER_LISTEN" '
   printf -v ready '%q' "$work/$way.ready"
   # shellcheck disable=SC2016,SC2086  # the inner shell expands; options are words
   "$bin/netsim/edgedraft-netsim" link --profile "$network" --port $port --at-server "$serve>$ready" \
@@ -82,7 +83,7 @@ for way in "${ways[@]}"; do
       read -r _ _ _ pin <"$0.ready"
       touch "$0.up"
       until [ -e "$1/go" ]; do sleep 0.02; done
-      exec "${@:2}" --pin "$pin" >"$0.text" 2>"$0.told"' "$work/$way" "$work" \
+      exec "${@:2}" --server "$EDGEDRAFT_SERVER" --pin "$pin" >"$0.text" 2>"$0.told"' "$work/$way" "$work" \
     "$bin/netsim/lab/edgedraft-lab" run --bundle "$bundle" --token-file "$work/token" "${paced[@]}" \
     -p "$prompt" --max-tokens 128 --log-level info ${options[$way]} \
     >"$work/$way.link" 2>&1 &
@@ -142,7 +143,7 @@ frame
 printf '%-28s %8s %9s %14s %10s %10s\n' '' tokens/s tokens 'target passes' up down
 for way in "${ways[@]}"; do
   awk -v title="${title[$way]}" '
-    match($0, /[0-9]+ tokens in .*/) {
+    match($0, /[0-9]+ tokens( in|,) .*/) {
       split(substr($0, RSTART), part, "; ")
       split(part[1], word, /[ ,]+/)
       for (i = 1; i in word; ++i) if (word[i] == "target") passes = word[i - 1]
@@ -151,7 +152,10 @@ for way in "${ways[@]}"; do
       tokens = word[1]
       milliseconds = part[3] + 0
     }
-    END { printf "%-28s %8.1f %9d %14d %10s %10s\n", title, 1000 / milliseconds, tokens, passes, bytes[1], bytes[2] }
+    END {
+      if (!tokens) exit 1
+      printf "%-28s %8.1f %9d %14d %10s %10s\n", title, 1000 / milliseconds, tokens, passes, bytes[1], bytes[2]
+    }
   ' "$work/$way.told"
 done
 for way in "${ways[@]}"; do
