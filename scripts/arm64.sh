@@ -4,7 +4,7 @@
 # knows (neoni8mm). Answers of a server and a client there are compared with those of the programs that
 # build/release has for this machine. Writes one Markdown record; says nothing about speed.
 #
-#   scripts/arm64.sh [RECORD.md]      default: docs/measurements/arm64-qemu-DATE.md
+#   scripts/arm64.sh [RECORD.md]      default: docs/records/measurements/arm64-qemu-DATE.md
 #
 # Needs no root once its packages are there. Exit code: 0 all good, 1 something failed (the record says
 # what).
@@ -22,7 +22,7 @@ esac
 out="${1:-}"
 [ -z "$out" ] || out="$(realpath -m "$out")"
 cd "$(dirname "$0")/.."
-out="${out:-$PWD/docs/measurements/arm64-qemu-$(date -u +%Y-%m-%d).md}"
+out="${out:-$PWD/docs/records/measurements/arm64-qemu-$(date -u +%Y-%m-%d).md}"
 
 sysroot=$PWD/build/arm64-sysroot
 models=models/demo

@@ -4,7 +4,7 @@
 # operator tests and the end-to-end tests on the GPU, measures whole passes of a decoder, and does
 # the same for drafting on the GPU through Vulkan.
 #
-#   scripts/gpu-check.sh [--peers DIR] [RECORD.md]      default: docs/measurements/GPU-DATE.md
+#   scripts/gpu-check.sh [--peers DIR] [RECORD.md]      default: docs/records/measurements/GPU-DATE.md
 #
 # --peers DIR also times whole passes in turns with llama.cpp on the same files: DIR holds a build of
 # it for CUDA (llama-bench, there or in DIR/bin). Files of random weights are written for that, at
@@ -71,7 +71,7 @@ commit="$(git rev-parse --short HEAD 2>/dev/null || echo unknown)"
 [ "$commit" = unknown ] || git diff --quiet HEAD || commit="$commit with changes"
 commit="${EDGEDRAFT_COMMIT:-$commit}"
 name="$(echo "$gpu" | tr 'A-Z ' 'a-z-' | tr -cd 'a-z0-9-')"
-[ -n "$out" ] || out="$PWD/docs/measurements/$name-$(date -u +%Y-%m-%d).md"
+[ -n "$out" ] || out="$PWD/docs/records/measurements/$name-$(date -u +%Y-%m-%d).md"
 mkdir -p "$(dirname "$out")"
 
 failed=0

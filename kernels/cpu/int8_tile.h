@@ -48,7 +48,7 @@ struct AskNothing {
 
 // One tile streams through the panel: as much is asked for as is used, twice, a little further
 // ahead and a little less. The processor's own reading ahead, which stays within 4 KB, does the
-// rest: asking further ahead, or at one place alone, is up to a tenth slower (docs/performance.md).
+// rest: asking further ahead, or at one place alone, is up to a tenth slower (docs/records/performance.md).
 template <class W>
 struct AskSteadily {
   static constexpr std::size_t kPlaces[] = {2176, 3264};

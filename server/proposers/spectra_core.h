@@ -19,7 +19,7 @@ struct SpectraCoreOptions {
       15;  // of a pass, and sequences that the forward dictionary keeps of a token
   // The part of new candidates that is the likeliest token even if the forward dictionary knows it;
   // the others are the likeliest that it does not know. The paper has 0.1, which brought less here
-  // than never to look (docs/drafters/asking-the-target.md).
+  // than never to look (docs/records/drafters/asking-the-target.md).
   double threshold = 1.0;
   // For measuring what each is worth.
   bool forward = true;

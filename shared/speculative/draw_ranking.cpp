@@ -11,7 +11,7 @@
 namespace edgedraft {
 namespace {
 
-// Drafters underrate what is likely (docs/drafters/sampling.md): their log probabilities stand for
+// Drafters underrate what is likely (docs/records/drafters/sampling.md): their log probabilities stand for
 // so many times as much.
 constexpr float kSharpness = 1.5f;
 

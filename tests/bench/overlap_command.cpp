@@ -61,7 +61,7 @@ named hardware, in simulated time through the client's and the server's own code
   economy     the same without passes for the root alone
 
 Drafters know the answer and err on purpose: --acceptances says how often their likeliest token is right, and
-others are as often as the demo's drafters' (docs/drafters/comparison.md); with --own-drafts the bundle drafts,
+others are as often as the demo's drafters' (docs/records/drafters/comparison.md); with --own-drafts the bundle drafts,
 and prompts whose answers are shorter count, too, in an order that a fixed seed shuffles. p: passes per token,
 r: rows per token.
 In parentheses: by how much the model of netsim/prediction.h says too much of the speed.

@@ -133,7 +133,7 @@ TEST(WideProductsTest, HaveTheBitsOfNarrowOnesForManyAndForFewInputs) {
   }
 }
 
-// A tile's weights and activations are read once for it: what docs/performance/cuda.md counts with.
+// A tile's weights and activations are read once for it: what docs/records/performance/cuda.md counts with.
 TEST(WideProductsTest, ReadWeightsAndActivationsOnceATile) {
   struct Read {
     DType type;

@@ -134,7 +134,7 @@ class EagleKind(Kind):
                  ("hass, hass-2, ...", f"the same network, trained as HASS in {PASSES} passes or that many, each with the likeliest tokens' term"))
     default_name = "eagle"
     # As published.  Drafts are continued from features of its own, so these have to be right above all: with the weights of the
-    # others it drafts shorter by a fifth (docs/drafters/comparison.md).
+    # others it drafts shorter by a fifth (docs/records/drafters/comparison.md).
     loss_weights = (0.1, 1.0)
     _name = re.compile(r"eagle|hass(?:-([1-9]))?")
 

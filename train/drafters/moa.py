@@ -242,7 +242,7 @@ class MoaKind(Kind):
     described = (("moa-tli0, moa-tli1, ...", "Mixture of Attentions with that many target layers on the device; loss 0.1 * KL + 1 * feature"),
                  ("moa-o-tli0, ...", "its arm without LSA, whose memory is the target's features"))
     default_name = "moa-tli0"
-    loss_weights = (0.1, 1.0)  # as published; compared in docs/drafters/comparison.md
+    loss_weights = (0.1, 1.0)  # as published; compared in docs/records/drafters/comparison.md
     _name = re.compile(r"moa(-o)?-tli(\d+)")
 
     def matches(self, name: str) -> bool:
