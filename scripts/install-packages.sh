@@ -9,7 +9,7 @@ usage() { echo "usage: $0 build|test|arm64|libraries" >&2; exit 2; }
 
 if ! command -v apt-get >/dev/null || ! command -v dpkg-query >/dev/null; then
   echo "$0: this system has no apt-get. Install the equivalents of the packages listed in this" \
-       "script, then call cmake as the README shows; where it misses something it says what." >&2
+       "script, then call cmake as docs/quickstart.md shows; where it misses something it says what." >&2
   exit 1
 fi
 
