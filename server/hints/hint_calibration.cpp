@@ -6,9 +6,9 @@
 namespace edgedraft {
 namespace {
 
-// What a score says of itself weighs as much as so many hints that were seen.
+// Prior weight of a score's own estimate, in observed hints.
 constexpr double kPriorWeight = 8.0;
-// Older hints count less: text changes.
+// Older hints count less, since text changes.
 constexpr double kRemembered = 200.0;
 
 }  // namespace

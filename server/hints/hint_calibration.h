@@ -7,18 +7,18 @@
 
 namespace edgedraft {
 
-// How often hints of a score turn out to be what the target chooses, as a session's passes have
-// shown. Drafters underrate their paths, each in its own way, and a peer may say anything: rows are
-// given by what was seen of its scores.
+// Measured acceptance probability per hint score, from the session's own passes. Drafters
+// underestimate their paths, each differently, and a peer may send any score, so rows are allotted
+// by observation.
 class HintCalibration {
  public:
-  // How likely a hint is to be accepted whose path has this score.
+  // Acceptance probability of a hint whose path has this score.
   double probability(ScoreSteps score) const;
-  // A hint of that score took part in a pass.
+  // Records a hint of that score that took part in a pass.
   void observe(ScoreSteps score, bool accepted);
 
  private:
-  // The last bin has all that is less likely.
+  // The last bin collects all less likely scores.
   static constexpr ScoreSteps kStepsPerBin = 2;
   static constexpr std::uint32_t kBins = 24;
 

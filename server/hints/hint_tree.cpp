@@ -13,10 +13,10 @@
 namespace edgedraft {
 namespace {
 
-// Ids that are remembered, in nodes of the largest tree: a device hangs nothing from older ones.
+// Ids remembered per node of the largest tree; devices do not refer to older ones.
 constexpr std::size_t kIdsPerNode = 4;
-// So large a part of nodes_max may be held beyond it: each message that finds the tree full would
-// else cost a look at all of its nodes.
+// Slack of nodes_max / 4 before eviction; without it, every message to a full tree would scan all
+// nodes.
 constexpr std::uint32_t kPartBeyond = 4;
 
 }  // namespace
@@ -166,7 +166,7 @@ DraftTree HintTree::best(std::uint32_t count) const {
   std::vector<std::uint32_t> ranked(nodes.size());
   std::iota(ranked.begin(), ranked.end(), 0u);
   keep_best(ranked, count, nodes);
-  // Parents stay before their children: those score no more.
+  // Parents stay before their children, which score no more.
   std::ranges::stable_sort(ranked, std::greater(), [&](std::uint32_t i) { return nodes[i].score; });
   return tree_of(nodes, ranked);
 }

@@ -7,9 +7,9 @@
 namespace edgedraft {
 namespace {
 
-// What is left of a sample's weight after another one.
+// Weight left of a sample after one more.
 constexpr double kFitMemory = 0.995;
-// The weight of what was measured at the start, in samples.
+// Weight of startup measurements, in samples.
 constexpr double kAnchorWeight = 4.0;
 
 }  // namespace
@@ -38,7 +38,7 @@ LinearCost CostFit::cost() const {
   if (!known()) return {};
   const double spread = weight_ * count_squared_ - count_ * count_;
   const double mean = seconds_ / weight_;
-  // Samples of one width alone tell nothing of another width's cost: then a row costs nothing more.
+  // One width alone gives no slope: rows count as free.
   if (spread < 1e-6 * weight_ * count_squared_) return {.fixed = mean, .each = 0.0};
   const double each = std::max(0.0, (weight_ * count_seconds_ - count_ * seconds_) / spread);
   return {.fixed = std::max(0.0, mean - each * count_ / weight_), .each = each};
@@ -46,7 +46,7 @@ LinearCost CostFit::cost() const {
 
 void CostCurve::anchor(std::uint32_t count, Duration time) {
   EDGEDRAFT_CHECK(anchors_.empty() || count > anchors_.back().count);
-  // A wider pass that seems to take less was disturbed by less.
+  // A wider pass cannot be faster; noise was lower.
   const double least = anchors_.empty() ? 1e-9 : anchors_.back().seconds;
   anchors_.push_back(
       {.count = static_cast<double>(count), .seconds = std::max(edgedraft::seconds(time), least)});

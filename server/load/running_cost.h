@@ -5,11 +5,10 @@
 
 #include "shared/base/clock.h"
 
-// What passes are learned to cost while serving.
 namespace edgedraft {
 
-// A mean of all samples so far; once there are `memory` of them, one in which a sample's weight has
-// halved after 0.7 times as many further ones.
+// Mean of all samples; after `memory` samples, an exponential mean with a half-life of 0.7 * memory
+// samples.
 class RunningMean {
  public:
   RunningMean() = default;
@@ -17,7 +16,7 @@ class RunningMean {
   void add(double sample);
   bool known() const { return weight_ > 0.0; }
   double value() const { return value_; }
-  // How many samples the mean counts for, at most `memory`.
+  // Number of samples the mean counts for, at most `memory`.
   double weight() const { return weight_; }
 
  private:
@@ -26,7 +25,7 @@ class RunningMean {
   double weight_ = 0.0;
 };
 
-// Seconds: fixed and for each row or token.
+// Seconds: a fixed part and a part per row or token.
 struct LinearCost {
   double fixed = 0.0;
   double each = 0.0;
@@ -34,12 +33,12 @@ struct LinearCost {
   double seconds(double count) const { return fixed + each * count; }
 };
 
-// A line through samples, whose weight has halved after 140 further ones.
+// Linear fit with a half-life of 140 samples.
 class CostFit {
  public:
   void add(std::uint32_t count, Duration time);
   bool known() const { return weight_ > 0.0; }
-  // Whether samples were so far apart that they tell of other counts.
+  // True if the samples span enough counts to extrapolate.
   bool knows_counts() const { return known() && largest_ >= 2.0 * smallest_; }
   LinearCost cost() const;
 
@@ -53,16 +52,16 @@ class CostFit {
   double count_seconds_ = 0.0;
 };
 
-// What was measured at the start, joined by straight lines, times what samples took since, by what
-// it tells of them: where all samples have about the same count, the start still tells of others.
-// Where nothing was measured, a line through the samples.
+// Startup measurements, joined by straight lines and scaled by later samples. If all samples have
+// about the same count, the startup curve still covers the others. Without measurements, a line
+// through the samples.
 class CostCurve {
  public:
-  // Requires  a count above those before
+  // Requires  a count above all earlier ones
   void anchor(std::uint32_t count, Duration time);
   void add(std::uint32_t count, Duration time);
   bool known() const { return !anchors_.empty() || line_.known(); }
-  // Whether it tells of other counts than those that were seen.
+  // True if it can predict counts not yet seen.
   bool knows_counts() const { return !anchors_.empty() || line_.knows_counts(); }
   double seconds(double count) const;
 
@@ -78,7 +77,7 @@ class CostCurve {
   CostFit line_;
 };
 
-// What a pass of so many rows takes; 1 until anything is known.
+// Seconds per pass of `rows` rows; 1 before any sample.
 inline double pass_seconds(const CostCurve& costs, std::uint32_t rows) {
   return costs.known() ? costs.seconds(rows) : 1.0;
 }

@@ -9,10 +9,10 @@ namespace {
 constexpr std::array<std::uint32_t, 6> kWidths = {1, 8, 32, 64, 128, 256};
 constexpr std::uint32_t kRepetitionsMin = 3;
 constexpr std::uint32_t kRepetitionsMax = 20;
-// The part of the whole time that each width may take for more repetitions than the least.
+// Each width may take 1 / kPartsOfTime of the total for extra repetitions.
 constexpr int kPartsOfTime = 64;
 
-// As a pass of sessions that wait for tokens: every row decides.
+// Like a pass of decoding sessions: every row decides.
 void run_rows(Decoder& decoder, KvCache& cache, std::uint32_t rows) {
   std::vector<std::uint32_t> tokens(rows);
   std::vector<std::uint32_t> positions(rows);
@@ -43,12 +43,12 @@ std::vector<StartSample> measure_start_costs(Decoder& decoder, KvCache& cache,
       return how.now() - started;
     };
     if (!passes.empty()) {
-      // At worst all of a pass is its rows.
+      // Worst case: time proportional to rows.
       const StartSample& last = passes.back();
       if (how.now() + (kRepetitionsMin + 1) * (width / last.rows) * last.time > end) break;
     }
-    // The first is left out: it takes memory, and reads weights from the disk. The fastest of the
-    // others was disturbed the least.
+    // The first run is dropped: it allocates and reads weights from disk. The fastest of the rest
+    // has the least noise.
     const Duration first = timed();
     if (how.now() + kRepetitionsMin * first > end) break;
     const Instant soon = how.now() + how.time_max / kPartsOfTime;

@@ -9,22 +9,22 @@
 
 namespace edgedraft {
 
-// The time of a pass of so many rows.
+// Time of one pass of `rows` rows.
 struct StartSample {
   std::uint32_t rows;
   Duration time;
 };
 
 struct StartMeasurement {
-  // No pass begins that is expected to end later.
+  // No pass starts that is expected to end later.
   Duration time_max;
   std::uint32_t rows_max;
   std::function<Instant()> now;
 };
 
-// Runs passes of growing width over made-up tokens, the logits of all rows included, before any
-// client is served. Leaves the cache without tokens. Returns nothing if there was no time for a
-// second width: passes of one width say nothing about others.
+// Times passes of growing width over made-up tokens, with logits for all rows, before clients
+// connect. Leaves the cache empty. Returns nothing if there was no time for a second width, since
+// one width cannot be extrapolated.
 //
 // Throws    DeviceError
 // Requires  the cache is the decoder's, empty, and has memory for rows_max slots; rows_max <=

@@ -15,8 +15,8 @@ constexpr const char* kLackOfSessions =
     "the server gave this session up, as it was paused and all sessions were in use: it needs a "
     "larger --max-sessions";
 
-// The run that gives up its memory for the first draft: the last paused one; if none is paused, the
-// newest of the other drafts; if there is none either, the first draft itself.
+// The run that yields memory to the first draft: the last paused one, else the newest other draft,
+// else the first draft itself.
 std::list<RunTurn>::iterator last_to_hold_pages(std::list<RunTurn>& runs, const Session* first) {
   auto last = runs.end();
   for (auto it = runs.begin(); it != runs.end(); ++it) {
@@ -30,8 +30,8 @@ std::list<RunTurn>::iterator last_to_hold_pages(std::list<RunTurn>& runs, const 
 
 bool Admission::enter(PromptTurn& prompt) {
   Session& session = *prompt.session;
-  // A prompt does not jump the queue. Nor does it take what a draft waits for: prompts that come
-  // one after the other would keep that out for as long as they come.
+  // A prompt does not jump the queue, nor take memory a draft waits for: a steady flow of prompts
+  // would starve it.
   const bool nobody_waits = waiting_count_ == 0 && waiting_draft_ == nullptr;
   if (nobody_waits && sessions_.admit(session, prompt.posted)) return true;
   if (waiting_count_ >= waiting_max_) {
@@ -76,7 +76,7 @@ void Admission::admit(Turns& turns) {
 }
 
 bool Admission::secure_first_draft(Turns& turns) {
-  // A run that waits for hints wants no pass, and memory for one would be kept from whom it helps.
+  // A run that waits for hints needs no pass; memory held for it would be idle.
   const auto found = std::ranges::find_if(turns.runs, &RunTurn::ready);
   if (found == turns.runs.end()) return true;
   Session* const first = found->session;

@@ -12,18 +12,17 @@
 
 namespace edgedraft {
 
-// Which requests hold memory for keys and values, which wait for it, and which give it up.
+// Decides which requests hold KV memory, which wait for it, and which give it up.
 //
-// A prompt that gets no pages waits in line, oldest first, and holds none. A draft that gets none
-// waits too, but the oldest draft is served before the line, and while it waits every prompt that
-// comes waits in line. If no prompt is running, memory for it is taken from paused streams and
-// runs, then from the newest drafts, which are refused with session_unknown. A prompt that has
-// waited long enough takes it from paused ones, too.
+// A prompt that gets no pages queues, oldest first, and holds none. A draft that gets none waits
+// too; the oldest draft goes before the queue, and while it waits every new prompt queues. If no
+// prompt is running, memory for it is taken from paused streams and runs, then from the newest
+// drafts, which are refused with session_unknown. A prompt that has waited long enough also takes
+// memory from paused requests.
 //
-// No request waits for ever. Prompts in line hold nothing; running prompts have all their pages and
-// end. So only drafts ask for more while they hold some, and the oldest of them gets it: a whole
-// context fits into the pool, and the others give theirs up. A request that pauses because its
-// client does not read or gives no credit holds nobody up.
+// No request waits forever. Queued prompts hold nothing; running prompts have all their pages and
+// end. Only drafts ask for more while holding some, and the oldest gets it: a whole context fits
+// into the pool, and the others give theirs up. A request paused by its client blocks no other.
 //
 // Threads   one
 class Admission {
@@ -32,46 +31,45 @@ class Admission {
   Admission(SessionStore& sessions, Delivery& delivery, std::uint32_t waiting_max)
       : sessions_(sessions), delivery_(delivery), waiting_max_(waiting_max) {}
 
-  // Prompts in line.
+  // Prompts queued for memory.
   std::size_t waiting_count() const { return waiting_count_; }
 
-  // Lets a prompt that has been begun run or wait; false if it was refused.
+  // Starts or queues a begun prompt; false if it was refused.
   bool enter(PromptTurn& prompt);
-  // The request ends without an answer: its session abandons it, the caller takes it off the turns.
+  // Ends the request without an answer and abandons it in its session; the caller erases its turn.
   void leave(const PromptTurn& prompt);
   void leave(const RunTurn& run);
-  // All requests are off the turns, and their sessions forgotten.
+  // After all turns were erased and their sessions dropped.
   void clear() {
     waiting_count_ = 0;
     waiting_draft_ = nullptr;
   }
-  // As leave(), telling the client why. A prompt has already dropped what it was to replace, and
-  // its client believes that the session is as it was: such a session is forgotten.
+  // As leave(), with an error to the client. A prompt that already dropped the tokens it replaces
+  // loses its session, since its client assumes the old state.
   void turn_away(const PromptTurn& prompt, Refusal why, Error error);
   void turn_away(const RunTurn& run, Refusal why, Error error);
 
-  // The session of a run that is paused, and was not used since, makes place for another; false if
-  // there is none.
+  // Evicts the session of a paused run not used since `used_before`; false if there is none.
   bool give_up_paused(std::list<RunTurn>& runs, Instant used_before);
 
-  // Before a pass: pages for the draft that came first, then for the line.
+  // Before a pass: pages for the oldest draft, then for the queue.
   void admit(Turns& turns);
 
  private:
-  // False: the first draft that could take part in a pass has to wait for prompts that run.
+  // Returns false if the first ready draft must wait for running prompts.
   bool secure_first_draft(Turns& turns);
   void stops_waiting(const Session* session) {
     if (waiting_draft_ == session) waiting_draft_ = nullptr;
   }
   void admit_waiting(Turns& turns);
-  // Its memory goes to others, and its client is told.
+  // Evicts the run's session and sends its client an error.
   void give_up(std::list<RunTurn>& runs, std::list<RunTurn>::iterator run, const char* why);
 
   SessionStore& sessions_;
   Delivery& delivery_;
   std::uint32_t waiting_max_;
   std::size_t waiting_count_ = 0;
-  // The session of the first draft, if prompts held the memory that it needs at the last look.
+  // Session of the first draft, if prompts held the memory it needed at the last check.
   const Session* waiting_draft_ = nullptr;
 };
 

@@ -12,31 +12,32 @@
 
 namespace edgedraft {
 
-// Where a connection's answers go. Answers after its end are dropped.
+// Sink for a connection's answers. Answers after its end are dropped.
 class Replies {
  public:
   virtual ~Replies() = default;
   virtual void verdict(wire::Verdict verdict) = 0;
-  // A prompt's rows.
+  // Activations of a prompt.
   virtual void activations(wire::Activations chunk) = 0;
-  // A run's rows, after the verdict that they belong to.
+  // Activations of a run, sent after the verdict they belong to.
   virtual void run_activations(wire::Activations rows) { activations(std::move(rows)); }
   virtual void refuse(std::uint32_t round, Error error) = 0;
-  // Whether the client is so far behind in reading that a stream has to pause.
+  // True if the client reads so slowly that its stream must pause.
   virtual bool full() const { return false; }
-  // The same of a prompt's activations.
+  // As full(), for a prompt's activations.
   virtual bool full_of_chunks() const { return false; }
 };
 
-// What a request needs to know of its connection.
+// A request's view of its connection.
 struct Client {
   std::uint64_t connection_id;
   std::shared_ptr<Replies> reply;
   wire::SessionId session;
-  std::string identity;                   // who signed in: only they may resume the session
+  std::string identity;                   // of the signed-in client; only that identity may resume
+                                          // the session
   Tap* tap;                               // null if the drafter needs none
-  wire::Codec codec = wire::Codec::gzip;  // of a prompt's activations
-  bool newest_row = false;                // verdicts bring it no rows of older positions
+  wire::Codec codec = wire::Codec::gzip;  // for a prompt's activations
+  bool newest_row = false;                // verdicts carry no rows of older positions
 };
 
 using TargetWork = std::variant<wire::Prefill, wire::Resume>;

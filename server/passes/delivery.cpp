@@ -23,7 +23,7 @@ std::uint32_t token_count(const VerifiedPath& path) {
   return static_cast<std::uint32_t>(path.path.size()) + 1;
 }
 
-// How many of the wanted probes ran; there may have been no memory for them.
+// Probes that ran; there may have been no memory for them.
 std::uint32_t probes_run(const TargetSession& target, const Drafted& drafted) {
   const bool ran = target.probe_answer().id == drafted.probes.id;
   return ran ? drafted.probes.rows.node_count() : 0;
@@ -104,7 +104,7 @@ bool Delivery::answer(RunTurn& turn, const Outcome& outcome, Instant finished) {
   if (brings_rows && run.in_lockstep()) verdict.activations = new_rows(turn, first, row_count);
   turn.client.reply->verdict(std::move(verdict));
   if (brings_rows && !run.in_lockstep()) {
-    // Tokens wait neither for the tap nor for the last packet of its rows.
+    // Tokens do not wait for the tap or the last packet of activations.
     turn.client.reply->run_activations({.round = turn.round,
                                         .first = first,
                                         .count = row_count,
@@ -122,7 +122,7 @@ void Delivery::refuse(const Client& client, std::uint32_t round, Refusal why, Er
   try {
     client.reply->refuse(round, std::move(error));
   } catch (const std::exception&) {
-    // A client that cannot even be told waits no longer than its own time allows.
+    // If even the refusal fails, the client times out by itself.
   }
 }
 

@@ -18,7 +18,8 @@
 
 namespace edgedraft {
 
-// Sends clients their answers: verdicts, the rows of runs, prompts' rows in chunks, refusals.
+// Sends answers to clients: verdicts, activations of runs, chunked activations of prompts,
+// refusals.
 //
 // Threads   one
 class Delivery {
@@ -31,26 +32,26 @@ class Delivery {
   // Requires  the references outlive it
   explicit Delivery(const Parts& parts) : parts_(parts) {}
 
-  // The outcome of a pass that ended at `finished`. Returns the run that follows a prompt, or
-  // whether a run goes on. Throws DeviceError; the session has then gone on, its client has not.
+  // Delivers the outcome of a pass that ended at `finished`. Returns the run that follows a prompt,
+  // or whether a run continues. Throws DeviceError; the session has then advanced and its client
+  // has not.
   //
   // Requires  the turn has started
   std::optional<RunTurn> answer(PromptTurn& prompt, const Outcome& outcome, Instant finished);
   bool answer(RunTurn& turn, const Outcome& outcome, Instant finished);
-  // Never throws: what has failed already may have left little memory.
+  // Never throws: it may run after an allocation failure.
   void refuse(const Client& client, std::uint32_t round, Refusal why, Error error);
 
-  // Sends one chunk of the rows that prompts still owe, clients that read taking turns, so that a
-  // long prompt delays no verdict. Throws DeviceError; that client's drafter then goes without the
-  // rest.
+  // Sends one chunk of owed prompt activations, round-robin over clients that read, so that a long
+  // prompt delays no verdict. Throws DeviceError; that client's drafter then misses the rest.
   void send_owed_rows(SessionStore& sessions);
-  // Rows that their client has room for.
+  // True if a client has room for owed activations.
   bool owes_rows() const;
-  // Drops rows that are no longer wanted.
+  // Drops owed activations.
   void drop_rows(std::uint64_t connection_id);
 
  private:
-  // Rows that a client still has to get: [first, end), newest chunks first.
+  // Activations still owed: [first, end), newest chunks first.
   struct RowsOwed {
     Client client;
     std::uint32_t round;
@@ -60,9 +61,10 @@ class Delivery {
     bool waits() const { return client.reply->full_of_chunks(); }
   };
 
-  // Counts the times of a turn. Returns its verdict, without what the pass chose.
+  // Records the turn's times and returns its verdict without the chosen tokens.
   wire::Verdict verdict_of(const Request& turn, Instant finished);
-  // What the server's own guesses brought. Requires  parts_.speculation
+  // Records what the server's own guesses gained.
+  // Requires  parts_.speculation
   void observe(const ProbeBudget::Outcome& outcome);
   Bytes new_rows(const Request& turn, std::uint32_t first, std::uint32_t count) const;
 

@@ -7,7 +7,7 @@ namespace edgedraft {
 DeviceProbe::DeviceProbe(Backend& backend) : backend_(backend), number_(backend.allocate(1)) {}
 
 bool DeviceProbe::device_answers() const {
-  // The first call may be told of what failed before it.
+  // The first call may report an earlier failure.
   return number_comes_back() || number_comes_back();
 }
 

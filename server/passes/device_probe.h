@@ -6,8 +6,8 @@
 
 namespace edgedraft {
 
-// Tells, after a failure, whether the device is still there: out of memory passes, a kernel that
-// broke the device's context does not.
+// Checks after a failure whether the device still works. Running out of memory is transient; a
+// kernel that broke the device's context is not.
 //
 // Threads   the backend's
 class DeviceProbe {
@@ -16,7 +16,7 @@ class DeviceProbe {
   // Errors    throws DeviceError
   explicit DeviceProbe(Backend& backend);
 
-  // Whether the device still gives back a number that it is given. Needs no memory.
+  // True if the device returns a value written to it. Allocates nothing.
   bool device_answers() const;
 
  private:

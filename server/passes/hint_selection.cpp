@@ -8,12 +8,12 @@ namespace edgedraft {
 namespace {
 
 constexpr double kLongestForTheHintless = 1.03;
-// Rows of hints in a pass while nothing tells what wider passes cost.
+// Hint rows per pass while costs of wider passes are unknown. It bounds the extra time of a pass.
 constexpr std::uint32_t kFirstHintRows = 7;
 
 using PassSeconds = std::function<double(std::uint32_t rows)>;
 
-// Until when to wait for hints that are worth more than the time; nothing if none are.
+// Deadline for hints worth the wait; empty if none are.
 std::optional<Instant> worth_waiting(const PassTerms& pass, std::span<const RunOffer> runs,
                                      const PassSeconds& seconds_of, Instant now) {
   double tokens = pass.tokens;
@@ -22,9 +22,10 @@ std::optional<Instant> worth_waiting(const PassTerms& pass, std::span<const RunO
     for (const double probability : run.probabilities) tokens += probability;
     if (run.is_gap) ++gaps;
   }
-  if (gaps > 0 && !pass.gap_tree) return std::nullopt;  // the server is to find out
+  if (gaps > 0 && !pass.gap_tree) return std::nullopt;  // the server still has to measure
   const auto tree = pass.gap_tree.value_or(SpeculationBudget::Tree());
-  // Tokens a second with trees in so many gaps, and what comes in the time that is waited.
+  // Tokens per second with `trees` server-drafted trees, `hinted` tokens gained and `waited`
+  // seconds.
   const auto rate = [&](std::uint32_t trees, double hinted, double waited) {
     const double time = seconds_of(pass.rows + trees * (tree.rows - 1));
     return (tokens + trees * (tree.tokens - 1.0) + hinted) / (time + trees * tree.seconds + waited);
@@ -33,8 +34,8 @@ std::optional<Instant> worth_waiting(const PassTerms& pass, std::span<const RunO
   std::optional<Instant> until;
   for (const RunOffer& run : runs) {
     if (!run.next) continue;
-    // Hints that arrive during the pass serve the next one: two passes bring the tokens of one
-    // that waits, plus one.
+    // Hints that arrive during the pass serve the next one: two passes bring the tokens of one that
+    // waits, plus one.
     const double longest = pass_time * run.next->a_pass / (2.0 + run.next->a_pass);
     if (seconds(run.next->at - run.begun) > longest) continue;
     const double wait = seconds(run.next->at - now);
@@ -49,11 +50,10 @@ std::optional<Instant> worth_waiting(const PassTerms& pass, std::span<const RunO
 struct Candidate {
   double probability;
   std::size_t run;
-  std::size_t place;  // among all candidates
+  std::size_t place;  // index among all candidates
 };
 
-// The likeliest `most`, best first. A run's own order is kept: what is taken of it is a prefix, so
-// no parent is missing.
+// The `most` likeliest, best first. Each run's order is kept, so a prefix always includes parents.
 std::vector<Candidate> ranked(std::span<const RunOffer> runs, std::size_t most) {
   std::vector<Candidate> candidates;
   for (std::size_t i = 0; i < runs.size(); ++i) {
@@ -82,7 +82,7 @@ Duration economy_wait(Economy economy, const HintHistory& history) {
   constexpr Duration kUnknownDelay = 300ms;
   constexpr Duration kLongestWait = 1s;
   const bool asked = economy != Economy::off && history.asks_economy;
-  // A client that does not ask for it may never send a hint: nothing is waited for until it has.
+  // A client may never send hints: no wait until it has sent some or asked for it.
   const bool waits = asked || (economy == Economy::on && history.was_hinted);
   if (!waits || history.is_hintless) return Duration::zero();
   return std::min(history.delay ? *history.delay * 3 / 2 + 10ms : kUnknownDelay, kLongestWait);
@@ -91,7 +91,7 @@ Duration economy_wait(Economy economy, const HintHistory& history) {
 HintSelection select_hints(PassTerms pass, std::span<const RunOffer> runs,
                            const PassSeconds& seconds_of, Instant now) {
   HintSelection selection;
-  // A client that sends no hints gains nothing from a wait for another's.
+  // Waiting for one client's hints gains nothing for those that send none.
   const bool all_send = std::ranges::all_of(
       runs, [](const RunOffer& run) { return run.history.was_hinted && !run.history.is_hintless; });
   const bool may_hold = pass.rows == 0 && pass.prompt_rows == 0 && all_send;
@@ -116,7 +116,7 @@ HintSelection select_hints(PassTerms pass, std::span<const RunOffer> runs,
   double tokens = pass.tokens;
   double best_rate = tokens / seconds_without;
   std::size_t best_count = 0;
-  // The cost goes in steps: a row may be worth its cost only together with later ones.
+  // Cost is a step function: a row may pay only together with later ones.
   for (std::size_t count = 1; count <= candidates.size(); ++count) {
     const double time = seconds_of(pass.rows + static_cast<std::uint32_t>(count));
     if (hold_short && time > longest) break;

@@ -14,8 +14,8 @@ Error session_unknown() {
   return {Errc::session_unknown, "the server no longer has this session"};
 }
 
-// What the answer holds before a token has to be known: an answer that began behind the text would
-// hold the tokens of a draft that are no part of it.
+// A constraint needs the answer so far, which must begin within the text: tokens of a draft are not
+// part of it.
 bool begins_within(const PrefillRequest& request) {
   const std::uint64_t given =
       std::uint64_t{request.base_count} + request.tokens.size() - request.provisional_count;
@@ -103,7 +103,7 @@ void PassLoop::step() {
   admission_.admit(turns_);
   if (std::vector<PassShare> shares = plan(); !shares.empty()) {
     settle(run(shares));
-    // Only after every answer has been given.
+    // Only after all answers were sent.
     begin_next_steps();
   }
   try {
@@ -135,7 +135,7 @@ PassLoop::Prompt PassLoop::prompt_of(const Client& client, Session* session, con
 }
 
 void PassLoop::begin_work(const Client& client, const wire::Prefill& request, Instant posted) {
-  // Rows still owed for an earlier prompt are no longer wanted.
+  // Activations owed for an earlier prompt are obsolete.
   delivery_.drop_rows(client.connection_id);
   Session* const known = sessions_.find(client.connection_id);
   if (request.base_length > 0 && known == nullptr) {
@@ -168,7 +168,7 @@ void PassLoop::begin_work(const Client& client, const wire::Resume& request, Ins
     delivery_.refuse(client, request.round, refusal_of(session.error().code), session.error());
     return;
   }
-  // The end of its earlier connection may not be known yet; one that is alive waits for an answer.
+  // The end of its earlier connection may not be known yet; a live one waits for an answer.
   turns_.erase_if([&](const auto& earlier) {
     if (earlier.session != *session) return false;
     admission_.leave(earlier);
@@ -218,14 +218,14 @@ void PassLoop::begin_prompt(Prompt prompt, const wire::RunTerms& terms) {
   metrics_->prompt_tokens.add(tokens.tokens.size());
   const auto known = target.tokens();
   turn.run = run_behind(known.first(known.size() - tokens.provisional_count), terms);
-  // What has entered has its turn, whatever fails.
+  // An admitted prompt keeps its turn if a later step fails.
   if (!admission_.enter(turns_.add(std::move(turn)))) turns_.prompts.pop_back();
 }
 
 // --- passes ---
 
-// At the beginning of a step and at its end: a client pauses by an answer that it does not read, or
-// that uses its credit up, and then there may be no step for long.
+// Runs at the beginning and end of a step: an unread answer or used-up credit pauses a client, and
+// no step may follow for long.
 void PassLoop::look_for_pauses() {
   paused_count_ = 0;
   for (RunTurn& turn : turns_.runs) {
@@ -254,8 +254,8 @@ void PassLoop::refuse_overdue() {
 }
 
 std::vector<PassShare> PassLoop::plan() {
-  // Some that are ready may find no place in the pass. The others follow their drafts further then,
-  // but their rows of a text to check stay as they are planned here.
+  // Some ready runs may not fit the pass. The others then follow longer drafts, but rows of checked
+  // texts stay as planned here.
   std::size_t searching = 0;
   turns_.for_each([&](auto&, auto turn) {
     searching += turn->ready() && turn->session->target.choosing_searches();
@@ -299,8 +299,8 @@ std::optional<DeviceError> PassLoop::run(std::vector<PassShare>& shares) {
     costs_.add(rows, now_() - started);
     if (options_.speculation != nullptr) options_.speculation->observe_pass(rows, now_() - started);
     metrics_->pass(rows, now_() - started);
-    // Others may share the full pages of what these sessions have run. In order of the turns: the
-    // index gives pages up in the order in which they were added.
+    // Shares the full pages these sessions have run, in turn order: the index evicts in order of
+    // addition.
     turns_.for_each([&](auto&, auto turn) {
       if (turn->share != nullptr) sessions_.remember(*turn->session);
     });
@@ -340,7 +340,7 @@ bool PassLoop::answer(T& turn, const PassShare& share, const std::optional<Devic
   try {
     return !share.outcome || deliver(turn, *share.outcome, finished);
   } catch (const std::exception&) {
-    // The session has gone on, its client has not.
+    // The session has advanced, its client has not.
     give_up(turn.client, turn.round, std::current_exception());
     return false;
   }
@@ -376,7 +376,7 @@ void PassLoop::give_up(const Client& client, std::uint32_t round, const SessionF
 }
 
 void PassLoop::give_up(const Client& client, std::uint32_t round, const std::exception& failure) {
-  // Its tokens and its cache may disagree now; the client can fill a new one.
+  // Its tokens and cache may disagree; the client can fill a new session.
   sessions_.forget(client.connection_id);
   delivery_.refuse(client, round, Refusal::device, {Errc::refused, failure.what()});
 }

@@ -34,88 +34,87 @@ namespace edgedraft {
 
 struct PassLoopOptions {
   SessionStore::Limits sessions{};
-  // Least time of a pass over so many rows. Empty: none.
+  // Minimum pass time for a row count. Empty: none.
   std::function<Duration(std::uint32_t rows)> pace{};
   // Waits for the end of a paced pass.
   std::function<void(Instant)> wait_until = [](Instant end) { std::this_thread::sleep_until(end); };
   std::uint32_t pass_rows_max = kMaskRowsMax;
-  // Rows of prompts in a pass that has drafts as well.
+  // Prompt rows per pass if drafts are present.
   std::uint32_t prompt_rows = 64;
-  // Requests that had no pass for this long are refused: their clients went on without them. 0:
-  // never.
+  // Requests without a pass for this long are refused, since their clients have continued without
+  // them. 0: never.
   Duration wait_max{};
-  // Drafts for runs; null: one token per pass without hints. Outlives the loop.
+  // Drafts for runs; null: one token per pass without hints. Must outlive the loop.
   Speculation* speculation = nullptr;
   Economy economy = Economy::as_asked;
-  // Told why a session was dropped whose state contradicted itself.
+  // Called with the reason if a session with inconsistent state is dropped.
   std::function<void(const std::string& why)> on_session_fault = [](const std::string&) {};
   std::shared_ptr<Metrics> metrics = std::make_shared<Metrics>();
 };
 
-// The target's work in passes, each with the drafts of all waiting sessions and parts of prompts.
-// It owns the sessions and knows neither threads nor queues: Scheduler drives it by the clock,
+// Runs the target in passes; each combines the drafts of all waiting sessions and parts of prompts.
+// It owns the sessions and has no threads or queues of its own: Scheduler drives it by the clock,
 // benchmarks by a simulated one.
 //
-// PassPlanner decides which requests take part in a pass, Admission which get memory for it;
-// Delivery answers. A request waits only for what was there before it: one that took part in a
-// pass and goes on queues up after the others, and a run pauses while its client does not read.
+// PassPlanner selects requests for a pass, Admission grants memory, Delivery answers. A request
+// waits only for earlier ones: after a pass it queues behind the others, and a run pauses while its
+// client does not read.
 //
-// Peers     Whatever a client asks for, in any order, costs its own session at most: a request that
-//           does not fit what the session holds is refused with session_unknown, and the client
-//           sends everything again.
-// Errors    what fails at a request's work, such as the host's memory, costs its session as a
-//           failing device does. What a call throws all the same belongs to no request:
-//           give_up_all().
+// Peers     No sequence of requests costs more than the client's own session: a request that does
+//           not match the session's state is refused with session_unknown, and the client resends
+//           everything.
+// Errors    a failure while serving a request, such as host memory, drops its session like a device
+//           failure. An exception that escapes a call belongs to no request: call give_up_all().
 // Threads   one
 class PassLoop {
  public:
   // Requires  1 <= prompt_rows < pass_rows_max <= kMaskRowsMax
   PassLoop(const SessionParts& parts, const PassLoopOptions& options, std::function<Instant()> now);
 
-  // Measures what passes cost before any client is served, so that the first choices of hints are
-  // right. Ends before `time_max` unless the device's first pass alone takes longer. Throws
-  // DeviceError. Requires  no session yet
+  // Measures pass costs before clients connect, so that the first hint choices are sound. Ends
+  // before `time_max` unless the first pass alone takes longer. Throws DeviceError.
+  // Requires  no session yet
   struct StartReport {
-    std::vector<StartSample> passes;  // paces included; none if there was too little time
+    std::vector<StartSample> passes;  // pacing included; empty if there was too little time
     Duration took;
   };
   StartReport measure_costs(Duration time_max);
 
-  // Takes in a request; the answer goes to client.reply, at once if it is refused, else from a
-  // step. A connection has one request at a time.
+  // Accepts a request; the answer goes to client.reply, at once if refused, else from a step. One
+  // request per connection at a time.
   void begin(const Client& client, const TargetWork& request, Instant posted);
-  // Hints for the connection's run of that round, and its credit; nothing if that is over.
+  // Adds hints and credit to the connection's run of that round; ignored if it is over.
   void hints(std::uint64_t connection_id, const wire::Hints& hints, Instant posted);
   // Drops the connection's work on that round.
   void cancel(std::uint64_t connection_id, std::uint32_t round);
-  // The connection is over: its work is dropped, its session may be resumed or evicted.
+  // Drops a closed connection's work; its session may be resumed or evicted.
   void end(std::uint64_t connection_id);
 
   struct Count {
     std::uint64_t passes = 0;
-    std::uint64_t rows = 0;  // of all passes
+    std::uint64_t rows = 0;  // in all passes
   };
   const Count& count() const { return count_; }
-  // Requests that have no answer yet.
+  // Requests without an answer.
   std::size_t active_count() const { return turns_.size(); }
   // Runs among them that wait for their clients, as of the last step.
   std::size_t paused_count() const { return paused_count_; }
-  // Whether a step would do nothing, unless memory becomes free with time (waiting_count() > 0) or
-  // a run's client reads, or hints are no longer waited for (due()).
+  // True if a step would do nothing. Freed memory (waiting_count() > 0), a client that reads, or
+  // due() can change that.
   bool idle() const;
-  // When a run that waits for hints goes on without; nothing if none does.
+  // When the first run waiting for hints continues without them; empty if none waits.
   std::optional<Instant> due() const;
-  // Prompts in line for memory.
+  // Prompts queued for memory.
   std::size_t waiting_count() const { return admission_.waiting_count(); }
   SessionStore::Memory memory() const { return sessions_.memory(); }
-  // One pass, and one chunk of the activations that prompts still owe.
+  // Runs one pass and sends one chunk of owed activations.
   void step();
-  // A call threw this: nobody knows how far it came, so every request is refused, and its session
-  // forgotten. The loop is fit for others then.
+  // After an exception of unknown extent: refuses every request and drops its session. The loop is
+  // usable afterwards.
   void give_up_all(const std::exception& failure);
 
  private:
-  // Tokens to append, and the request that waits for them.
+  // Tokens to append, and their request.
   struct Prompt {
     PrefillRequest tokens;
     PromptTurn turn;
@@ -123,35 +122,35 @@ class PassLoop {
 
   void begin_work(const Client& client, const wire::Prefill& request, Instant posted);
   void begin_work(const Client& client, const wire::Resume& request, Instant posted);
-  // `session` is null if there is none yet.
+  // `session` is null if none exists yet.
   template <typename Message>
   static Prompt prompt_of(const Client& client, Session* session, const Message& request,
                           std::uint32_t base_count, std::uint32_t provisional_count,
                           Instant posted);
-  // Whether the prompt may be begun, as far as that shows before its session is made: one that may
-  // not is refused, and is to cost nobody a session. Finds its law.
+  // Checks a prompt as far as possible before its session is created, so that a refused prompt
+  // evicts no session. Resolves its constraint.
   bool may_begin(Prompt& prompt, const Constraints& constraints);
   void begin_prompt(Prompt prompt, const wire::RunTerms& terms);
-  // Answers a prompt of provisional tokens that the session has decided about already, on credit
-  // that was given before the connection broke. False: a pass has to.
+  // Answers a prompt of provisional tokens that the session has already decided, on credit from
+  // before the connection broke. Returns false if it needs a pass.
   bool answer_decided(Prompt& prompt, const wire::RunTerms& terms);
-  // The run that follows a prompt's answer; null if the client gives no credit.
+  // The run after a prompt's answer; null without credit.
   std::unique_ptr<Run> run_behind(std::span<const std::uint32_t> tokens,
                                   const wire::RunTerms& terms) const;
-  // Gives the runs that take part in the next pass the hints, and guesses beside them, that are
-  // worth their rows, or lets them wait for more.
+  // Gives each run of the next pass the hints and guesses worth their rows, or holds it for more
+  // hints.
   void choose_hints();
 
-  // Finds out which runs are paused, and which are not any more.
+  // Updates which runs are paused.
   void look_for_pauses();
   void refuse_overdue();
-  // The parts of the next pass, which its turns point to.
+  // Shares of the next pass; turns point to them.
   std::vector<PassShare> plan();
-  // Runs that pass. Returns why if the device failed.
+  // Runs the pass. Returns the error if the device failed.
   std::optional<DeviceError> run(std::vector<PassShare>& shares);
-  // Each that took part is answered, given up, or queued after the others for its next turn.
+  // Answers, drops or requeues each participant.
   void settle(const std::optional<DeviceError>& failed);
-  // Returns whether it goes on.
+  // Returns whether it continues.
   template <typename T>
   bool answer(T& turn, const PassShare& share, const std::optional<DeviceError>& failed,
               Instant finished);
@@ -159,16 +158,16 @@ class PassLoop {
   bool deliver(RunTurn& turn, const Outcome& outcome, Instant finished);
   void begin_next_steps();
 
-  // Does this for a turn of the list. If it throws, gives the turn up, erases it and returns false.
+  // Applies `work` to a turn. If it throws, gives the turn up, erases it and returns false.
   template <typename T, typename Work>
   bool attempt(std::list<T>& turns, typename std::list<T>::iterator turn, const Work& work);
-  // Drops the connection's requests, unanswered: those of that round, or all.
+  // Drops the connection's requests without an answer: those of `round`, or all.
   void drop_requests(std::uint64_t connection_id, std::optional<std::uint32_t> round = {});
-  // The client's session contradicts itself, or disagrees with the device: its request is refused,
-  // and it is forgotten. The caller takes the request off turns_.
+  // Refuses the request and drops the session, whose state is inconsistent or differs from the
+  // device's. The caller erases the turn.
   void give_up(const Client& client, std::uint32_t round, const SessionFault& fault);
   void give_up(const Client& client, std::uint32_t round, const std::exception& failure);
-  // As one of the two, and the device is looked at where it is the second.
+  // As above for any exception; after a device failure it also probes the device.
   void give_up(const Client& client, std::uint32_t round, const std::exception_ptr& failure);
   void device_failed(const std::exception& failure);
 

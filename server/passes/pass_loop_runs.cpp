@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-// Runs: requests that go on by themselves, and the hints for them.
+// Runs and their hints.
 namespace edgedraft {
 
 template <typename T, typename Work>
@@ -50,12 +50,12 @@ void PassLoop::hints(std::uint64_t connection_id, const wire::Hints& hints, Inst
       if (hints.complete && turn->run->in_lockstep()) trees_.choose_complete(*turn);
     });
     if (!taken) return;
-    // They may have come while the pass that used the credit up was still under way.
+    // Credit may arrive while the pass that used it up is still running.
     if (was_paused && !turn->paused()) turn->go_on(std::max(posted, turn->posted));
   } else {
     return;
   }
-  // Runs that waited for some look again.
+  // Runs on hold check again.
   for (RunTurn& waiting : turns_.runs) waiting.end_hold(posted);
 }
 

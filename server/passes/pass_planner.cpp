@@ -22,7 +22,7 @@ std::vector<RowShare> PassPlanner::plan(
     if (!finds_memory(i)) continue;
     shares.push_back({.claim = i, .rows = rows});
     left -= rows;
-    // Behind the first draft prompts have their part.
+    // After the first draft, prompts keep their share.
     if (any_prompt) kept_for_prompts = std::min(limits_.prompt_rows, left);
   }
   std::uint32_t for_prompts = shares.empty() ? left : std::min(left, limits_.prompt_rows);

@@ -16,7 +16,7 @@ std::uint32_t length_of(const RunTurn& turn) {
 
 void PassTrees::begin_step(RunTurn& turn) {
   EDGEDRAFT_SESSION_CHECK(turn.session->target.begin(DraftTree()));
-  // A pass that has the root alone must not tell of the tree before it.
+  // A pass for the root alone must not report the previous tree.
   turn.drafted = {};
   turn.drafted_behind = 0;
   turn.run->choose(0, length_of(turn));

@@ -16,18 +16,16 @@
 
 namespace edgedraft {
 
-// Makes the trees of runs for their next passes: of their clients' hints, and of the server's own
-// drafts beside or instead of them.
+// Builds the runs' trees for the next pass from client hints and the server's own drafts.
 //
-// Errors    throws if the session contradicts itself or the device fails; the caller gives the
-//           session up
+// Errors    throws if the session is inconsistent or the device fails; the caller drops the session
 // Threads   one
 class PassTrees {
  public:
   struct Parts {
     Speculation* speculation;  // null: the server does not draft
     Economy economy;
-    std::uint32_t rows_max;  // of one session's tree
+    std::uint32_t rows_max;  // per session's tree
     const std::list<RunTurn>& runs;
     const CostCurve& costs;
     SessionStore& sessions;
@@ -37,28 +35,27 @@ class PassTrees {
   // Requires  the references outlive it
   explicit PassTrees(const Parts& parts) : parts_(parts) {}
 
-  // Whether the server's guesses stand beside hints.
+  // True if the server adds its guesses to hints.
   bool joins_hints() const {
     return parts_.speculation != nullptr && parts_.speculation->joins_hints();
   }
-  // Begins the run's next pass, for its root alone until choose().
+  // Starts the run's next step with the root alone, until choose().
   void begin_step(RunTurn& turn);
-  // Makes the guesses that stand beside the run's hints, once per step.
+  // Makes the guesses that join the run's hints, once per step.
   void guess_beside_hints(RunTurn& turn);
   RunOffer offer(const RunTurn& turn, Instant now) const;
-  // The expected tree of the server's own for this run or another; nothing if it is unknown.
+  // Expected server-drafted tree for a run without hints; empty if unknown.
   std::optional<SpeculationBudget::Tree> gap_tree(const RunTurn& turn) const;
-  // Begins the next pass with the likeliest `count` hints and guesses, or with a tree of the
-  // server's own if there are none.
+  // Starts the next pass with the `count` likeliest hints and guesses, or with a server-drafted
+  // tree if there are none.
   void choose(RunTurn& turn, std::uint32_t count);
-  // Begins it with the complete hints of a run under lockstep.
+  // Starts it with all complete hints of a lockstep run.
   void choose_complete(RunTurn& turn);
 
  private:
-  // Sessions whose runs the server may draft for, this one among them: they share the passes.
-  // Those that are paused want nothing of passes.
+  // Sessions the server may draft for, this one included; paused ones are not counted.
   std::uint32_t drafted_sessions(const RunTurn& turn) const;
-  // Drafts for the run's next pass; nothing if the server does not draft.
+  // Drafts for the run's next pass; empty if the server does not draft.
   Drafted own_draft(RunTurn& turn, bool weighed_by_caller);
 
   Parts parts_;

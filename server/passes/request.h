@@ -24,8 +24,8 @@ struct Request {
   std::uint32_t round;
   Instant posted;
   std::optional<Instant> started{};
-  std::uint64_t place = 0;           // in the order of all turns
-  const PassShare* share = nullptr;  // of the next pass, until its outcome is settled
+  std::uint64_t place = 0;           // turn order across all lists
+  const PassShare* share = nullptr;  // in the next pass, until its outcome is settled
 
   void start(Instant at) {
     if (!started) started = at;
@@ -34,57 +34,57 @@ struct Request {
 
 // Tokens to append to a session: a Prefill or a Resume.
 struct PromptTurn : Request {
-  std::uint32_t kept_count = 0;  // tokens written offline that became context
-  bool is_new = false;           // it brought tokens: more than going on after a stream
-  std::uint32_t rows_from = 0;   // the first position whose rows the client lacks
-  bool waits = false;            // in line for memory, and holds none
-  std::unique_ptr<Run> run{};    // that begins with its answer; null: none
+  std::uint32_t kept_count = 0;  // offline tokens that became context
+  bool is_new = false;           // brings tokens, unlike the continuation of a stream
+  std::uint32_t rows_from = 0;   // first position whose activations the client lacks
+  bool waits = false;            // queued for memory, and holds none
+  std::unique_ptr<Run> run{};    // starts with its answer; null: none
 
   bool ready() const { return !waits; }
   bool lacks_turn() const { return !started; }
 };
 
-// Goes on as far as its client's credit reaches, one step per pass.
+// A run: continues up to its client's credit, one step per pass.
 struct RunTurn : Request {
   std::unique_ptr<Run> run;
-  Drafted drafted{};  // what the server has for its next pass
-  // Tokens that the session had then, where it stands beside the hints; 0: nothing was made yet.
+  Drafted drafted{};  // server's draft for the next pass
+  // Session length when a draft that joins hints was made; 0: none made yet.
   std::size_t drafted_behind = 0;
-  Instant begun{};          // its step, or its last pause ended
-  Instant economy_until{};  // while it has no hints, it waits for some
-  // No pass before then: hints are on their way that are worth more than the time.
+  Instant begun{};          // start of the step, or end of its last pause
+  Instant economy_until{};  // deadline of its wait for hints
+  // Earliest start of a pass: hints worth the wait are in flight.
   std::optional<Instant> held_until{};
-  Duration held{};          // how long it has waited for some in this step
-  bool was_paused = false;  // at the last look
+  Duration held{};          // time waited for hints in this step
+  bool was_paused = false;  // as of the last check
 
-  // It waits for its client, which does not read, or gives neither credit nor, under lockstep, the
-  // hints for the next pass.
+  // True while it waits for its client to read, to give credit or, under lockstep, to send the next
+  // hints.
   bool paused() const {
     return client.reply->full() || session->target.tokens().size() >= run->credit() ||
            run->lacks_hints();
   }
   bool ready() const { return !paused() && !held_until; }
-  // A run that waits for hints lacks no turn.
+  // A run that waits for hints needs no turn.
   bool lacks_turn() const { return !started && !was_paused && !held_until; }
-  // It is paused no more: until then its client kept it waiting, and not the server.
+  // Ends a pause; until then the client kept it waiting, not the server.
   void go_on(Instant at) {
     was_paused = false;
     posted = at;
     begun = at;
   }
   void start(Instant at) {
-    // Its client has begun to read since the last look.
+    // Its client resumed reading since the last check.
     if (was_paused) go_on(at);
     Request::start(at);
   }
   // Waits for hints until economy_until if it has none.
   void hold_for_economy(Instant now) {
-    // A paused run waits for its client. Held as well, it would not be ready when that reads again,
-    // and due() would not tell when it is.
+    // A paused run must not be held too: it would not be ready when its client reads again, and
+    // due() would not report when it is.
     const bool may_wait = !run->in_lockstep() && !run->has_hints() && !paused();
     if (may_wait && now < economy_until) held_until = economy_until;
   }
-  // It waits for hints no more: until then it had no need of a turn.
+  // Ends the wait for hints; until then it needed no turn.
   void end_hold(Instant at) {
     if (!held_until) return;
     const Instant end = std::max(posted, std::min(at, *held_until));
@@ -94,14 +94,14 @@ struct RunTurn : Request {
   }
 };
 
-// The requests that have no answer yet, each list in the order of turns.
+// Unanswered requests, each list in turn order.
 struct Turns {
   std::list<PromptTurn> prompts{};
   std::list<RunTurn> runs{};
   std::uint64_t next_place = 1;
 
   std::size_t size() const { return prompts.size() + runs.size(); }
-  // Queues a request up after all others.
+  // Queues a request after all others.
   PromptTurn& add(PromptTurn prompt) {
     prompt.place = next_place++;
     return prompts.emplace_back(std::move(prompt));
@@ -115,8 +115,8 @@ struct Turns {
     turn->place = next_place++;
     turns.splice(turns.end(), turns, turn);
   }
-  // Calls visit(list, iterator) once for each request, in the order of turns. It may erase or
-  // requeue that one, and add others.
+  // Calls visit(list, iterator) once per request in turn order. It may erase or requeue that one,
+  // and add others.
   template <typename Visit>
   void for_each(const Visit& visit) {
     auto prompt = prompts.begin();
@@ -137,7 +137,7 @@ struct Turns {
   bool any_of(const Predicate& predicate) const {
     return std::ranges::any_of(prompts, predicate) || std::ranges::any_of(runs, predicate);
   }
-  // Erases the requests for which take(turn) returns true, in the order of turns.
+  // Erases the requests for which take(turn) returns true, in turn order.
   template <typename Take>
   void erase_if(const Take& take) {
     for_each([&](auto& turns, auto turn) {

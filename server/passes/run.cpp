@@ -12,7 +12,7 @@
 namespace edgedraft {
 namespace {
 
-// The newest sample's share of a time that is learned.
+// Weight of the newest sample in smoothed times.
 constexpr double kNewest = 0.3;
 
 Duration smoothed(const std::optional<Duration>& before, Duration sample) {
@@ -44,7 +44,7 @@ void Run::take(const wire::Hints& hints, Instant posted) {
   last_worth_ = 0.0;
   for (const ScoreSteps score : added) last_worth_ += calibration_.probability(score);
   if (had_hints) {
-    // What it had may have been expected, and no message's.
+    // The expected hints may have come without a message of their own.
     if (last_message_) message_gap_ = smoothed(message_gap_, posted - *last_message_);
   } else if (emptied_) {
     hint_delay_ = smoothed(hint_delay_, std::max(posted - *emptied_, Duration::zero()));
@@ -69,16 +69,16 @@ void Run::advance(std::span<const std::uint32_t> tokens, Instant now) {
 
 std::optional<ExpectedHints> Run::next_hints(Instant now) const {
   if (is_hintless()) return std::nullopt;
-  // One that takes so many times as long as usual does not come.
+  // Hints later than this multiple of the usual gap are not awaited.
   constexpr double kLate = 2.0;
-  // What a step of drafting brings of what the one before it brought.
+  // Expected gain of a drafting step relative to the previous one.
   constexpr double kNextStep = 0.8;
   const auto by = [&](Instant since, Duration usual) {
     return since + std::chrono::duration_cast<Duration>(kLate * usual);
   };
   const auto expect = [&](Instant at, double tokens) -> std::optional<ExpectedHints> {
     if (at <= now) return std::nullopt;
-    // Many nodes are worth no more than a pass has been seen to take: others wait for them too.
+    // Gain is capped by what passes were seen to accept; other hints compete for the rest.
     return ExpectedHints{
         .at = at, .tokens = std::min(tokens, accepted_.value()), .a_pass = accepted_.value()};
   };
@@ -86,7 +86,7 @@ std::optional<ExpectedHints> Run::next_hints(Instant now) const {
     const auto next = expect(by(*last_message_, *message_gap_), kNextStep * last_worth_);
     if (next) return next;
   }
-  // A device that has nothing left to draft goes on when it hears of the last pass.
+  // A device with nothing left to draft resumes when it receives the last verdict.
   if (!hint_delay_ || !first_worth_.known()) return std::nullopt;
   return expect(by(told_, *hint_delay_),
                 has_hints() ? kNextStep * last_worth_ : first_worth_.value());
@@ -100,14 +100,14 @@ const Run::Ranked& Run::ranked() {
 Run::Ranked Run::rank() const {
   std::vector<Node> nodes;
   std::map<std::pair<std::uint32_t, std::uint32_t>, std::uint32_t> known;  // (parent, token)
-  // Nodes of both become one where they stand for the same path.
+  // Nodes of both sources merge if their paths are equal.
   const auto add = [&](const DraftTree& tree, const HintCalibration& calibration,
                        std::optional<ScoreSteps> Node::*score) {
     std::vector<std::uint32_t> index_of(tree.row_count(), 0);  // + 1
     for (std::uint32_t row = 1; row < tree.row_count(); ++row) {
       const std::uint32_t parent = index_of[tree.parent(row)];
       const auto next = static_cast<std::uint32_t>(nodes.size() + 1);
-      // Hints alone have no path twice.
+      // Hints contain no path twice.
       const std::uint32_t place =
           guesses_.empty() ? next
                            : known.try_emplace({parent, tree.token(row)}, next).first->second;

@@ -16,54 +16,54 @@
 
 namespace edgedraft {
 
-// The server goes on by itself, as far as its client's credit reaches: over hints and its own
-// guesses where it has some, with its own token alone where it has none.
+// Server-driven decoding up to the client's credit: over hints and its own guesses if it has some,
+// else one token per pass.
 class Run {
  public:
-  // The run stands behind `tokens`. The last of them is the root; before a prompt is answered it is
-  // the prompt's last.
+  // The run's text is `tokens`; the last one is the root. Before the prompt is answered it is the
+  // prompt's last token.
   Run(const wire::RunTerms& terms, std::span<const std::uint32_t> tokens,
       std::uint32_t vocabulary_count);
 
   bool brings_rows() const { return terms_.rows; }
   bool in_lockstep() const { return terms_.hold == wire::Hold::lockstep; }
-  // Under lockstep: its client has not sent the hints for the next pass.
+  // True if a lockstep client has not sent the hints for the next pass.
   bool lacks_hints() const { return in_lockstep() && !complete_; }
-  // The length up to which it may go.
+  // Length up to which it may run.
   std::uint32_t credit() const { return terms_.credit; }
 
-  // `posted` is when they came, which may have been in the middle of a pass.
+  // `posted` is the arrival time, possibly during a pass.
   void take(const wire::Hints& hints, Instant posted);
-  // What the session had chosen before, and will choose again.
+  // Tokens the session had chosen before and will choose again.
   void expect(std::span<const std::uint32_t> tokens) {
     hints_.add_path(tokens);
     ranked_.reset();
   }
-  // The session has chosen these tokens; `now` is when its client is told.
+  // The session has chosen these tokens; `now` is when its client is sent them.
   void advance(std::span<const std::uint32_t> tokens, Instant now);
 
-  // The server's own guesses below the root, in the place of those before: they stand in one tree
-  // with the hints, until tokens are chosen.
+  // Replaces the server's guesses below the root. They share a tree with the hints until tokens are
+  // chosen.
   void propose(DraftTree guesses) {
     guesses_ = std::move(guesses);
     ranked_.reset();
   }
-  // How likely hints and guesses are to be accepted, best first; valid until either changes.
+  // Acceptance probabilities of hints and guesses, best first; valid until either changes.
   std::span<const double> probabilities() { return ranked().probabilities; }
-  // The tree for the next pass: the best `count` nodes as far as the credit reaches from `length`
-  // tokens on.
+  // Tree for the next pass: the `count` best nodes within the credit from `length` tokens on.
   const DraftTree& choose(std::uint32_t count, std::uint32_t length);
-  // The same of the complete hints, all of them. Requires  in_lockstep(), !lacks_hints()
+  // As choose(), with all complete hints.
+  // Requires  in_lockstep(), !lacks_hints()
   const DraftTree& choose_complete(std::uint32_t length);
   const DraftTree& chosen() const { return chosen_; }
-  // How many of the chosen nodes were hinted, and how many the server alone proposed.
+  // Chosen nodes that were hinted, and those only the server proposed.
   std::uint32_t hinted_count() const;
   std::uint32_t guessed_count() const { return chosen_.node_count() - hinted_count(); }
-  // How many tokens of a path only the server proposed.
+  // Tokens of a path that only the server proposed.
   std::uint32_t guessed_count(std::span<const std::uint32_t> path) const;
-  // The last id that had come when that tree was chosen.
+  // Last id received when that tree was chosen.
   std::uint32_t hints_seen() const { return hints_seen_; }
-  // What the pass accepted of the tree.
+  // Records the accepted path of the tree.
   void observe(std::span<const std::uint32_t> path);
 
   const HintCounts& counts() const { return hints_.counts(); }
@@ -82,7 +82,7 @@ class Run {
 
   bool is_hintless() const { return passes_without_hints_ >= kHintlessPasses; }
 
-  // A node of hints and guesses, each with what its source makes of it.
+  // A node of hints and guesses, with the estimate of each source.
   struct Node {
     std::uint32_t token;
     std::uint32_t parent;  // index + 1; 0 is the root
@@ -91,44 +91,44 @@ class Run {
     // At most its parent's.
     double probability;
   };
-  // Both as one tree, likeliest first, a parent before its children.
+  // Both as one tree, likeliest first, parents before children.
   struct Ranked {
     std::vector<Node> nodes;
-    std::vector<double> probabilities;  // of each
+    std::vector<double> probabilities;  // per node
   };
   const Ranked& ranked();
   Ranked rank() const;
 
   std::uint32_t depth_max(std::uint32_t length) const {
-    // The pass brings a token of the target's own behind the deepest node.
+    // The pass adds a token of the target after the deepest node.
     return terms_.credit > length ? terms_.credit - length - 1 : 0;
   }
 
   wire::RunTerms terms_;
   HintTree hints_;
-  std::optional<std::vector<HintNode>> complete_;  // under lockstep, for the next pass
+  std::optional<std::vector<HintNode>> complete_;  // lockstep hints for the next pass
   std::uint32_t vocabulary_count_;
   DraftTree guesses_;
-  // What scores are worth differs between a device's drafter and the server's.
+  // Score calibration differs between the device's drafter and the server's.
   HintCalibration calibration_;
   HintCalibration guess_calibration_;
-  // Kept, as it is asked for several times a pass on the thread that all sessions share: nothing
-  // where hints, guesses or what they are worth have changed since.
+  // Cached, since it is read several times per pass on the shared compute thread. Reset if hints,
+  // guesses or calibration change.
   std::optional<Ranked> ranked_;
   DraftTree chosen_;
-  std::vector<Node> chosen_nodes_;  // of rows 1..
+  std::vector<Node> chosen_nodes_;  // for rows 1..
   std::uint32_t hints_seen_ = 0;
   std::uint32_t passes_without_hints_ = 0;
-  Instant told_;  // the last verdict left
+  Instant told_;  // time of the last verdict
   std::optional<Instant> emptied_;
   std::optional<Duration> hint_delay_;
-  // The newest message that added to the tree, what its nodes are worth together, and how long
-  // after the one before, or after the verdict, such messages come.
+  // The last message that added nodes, its nodes' expected gain, and the smoothed gap from the
+  // previous message or verdict to such a message.
   std::optional<Instant> last_message_;
   double last_worth_ = 0.0;
   std::optional<Duration> message_gap_;
   RunningMean first_worth_{kMessagesRemembered};
-  RunningMean accepted_{kMessagesRemembered};  // of passes with hints
+  RunningMean accepted_{kMessagesRemembered};  // per pass with hints
 };
 
 }  // namespace edgedraft

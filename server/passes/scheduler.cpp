@@ -12,8 +12,8 @@ namespace {
 
 constexpr Duration kMemoryCheckEvery = std::chrono::milliseconds(20);
 constexpr Duration kLookAtStepEvery = std::chrono::seconds(1);
-// The most that the hints of a connection may cost while they wait: as much as it may send at once.
-// A pass may last long enough for more to come.
+// Bounds the cost of queued hints per connection: one protocol burst. During a long pass more may
+// arrive; their nodes are dropped.
 constexpr auto kHintsWaitingMax = static_cast<std::size_t>(kHintsBurst);
 
 std::size_t cost_of(const wire::Hints& hints) {
@@ -66,8 +66,8 @@ void Scheduler::hints(std::uint64_t connection_id, wire::Hints hints) {
   if (!hints.complete && waiting.cost + cost_of(hints) > kHintsWaitingMax) hints.nodes.clear();
   const bool only_credit = hints.nodes.empty() && !hints.complete;
   if (only_credit && waiting.credit) {
-    // Credit is an absolute position and never shrinks: of several that wait one says all. It is
-    // the last, so that `hold` is what was said last.
+    // Credit is an absolute position and never shrinks, so one message replaces several. It takes
+    // the last place, so that `hold` is the latest value.
     const wire::Hints& before = std::get<HintArrival>(**waiting.credit).hints;
     if (before.round == hints.round) {
       hints.credit = std::max(hints.credit, before.credit);
@@ -90,7 +90,7 @@ std::list<Scheduler::News>::iterator Scheduler::drop_hints(std::list<News>::iter
 
 void Scheduler::cancel(std::uint64_t connection_id, std::uint32_t round) {
   const std::lock_guard lock(mutex_);
-  // Rows of a prompt before it are not wanted any more, either; any cancellation drops them.
+  // Owed activations of an earlier prompt are obsolete, too; any cancellation drops them.
   if (drop_waiting(connection_id, round) && is_cancelling(connection_id)) return;
   news_.push_back(Cancellation{connection_id, round});
   wake_.notify_one();
@@ -126,7 +126,7 @@ bool Scheduler::drop_waiting(std::uint64_t connection_id, std::optional<std::uin
   return dropped;
 }
 
-// Requests of the connection that still wait are dropped: they must not fill the queue.
+// Drops the connection's queued requests, which must not fill the queue.
 void Scheduler::ended(std::uint64_t connection_id) {
   const std::lock_guard lock(mutex_);
   drop_waiting(connection_id, std::nullopt);
@@ -140,7 +140,7 @@ void Scheduler::wake() {
 }
 
 void Scheduler::run() {
-  // Those who come are served, whatever fails: the process is not its clients' to end.
+  // Keeps serving after any failure: clients must not be able to end the process.
   const auto guarded = [this](const auto& work) {
     try {
       work();
@@ -190,7 +190,7 @@ bool Scheduler::take(std::list<News>& news) {
   metrics().requests_open.set(request_count_);
   const auto is_due = [&] { return stopping_ || !news_.empty() || !loop_.idle(); };
   std::optional<Instant> until = loop_.due();
-  // Sessions become idle enough to give their memory to a prompt that waits, with time alone.
+  // Sessions become idle enough for eviction by time alone.
   if (loop_.waiting_count() > 0) {
     const Instant check = Clock::now() + kMemoryCheckEvery;
     until = until ? std::min(*until, check) : check;

@@ -17,37 +17,37 @@ namespace edgedraft {
 
 struct SchedulerOptions {
   PassLoopOptions passes;
-  // Requests that wait or run; further ones are refused. A paused request holds no place.
+  // Requests waiting or running; further ones are refused. Paused requests do not count.
   std::uint32_t queue_max;
-  std::function<void(PassLoop&)> prepare{};  // before the first request; may be empty
+  std::function<void(PassLoop&)> prepare{};  // called before the first request; may be empty
 };
 
-// Drives a PassLoop on a thread of its own, which owns the decoder, the taps and every session.
+// Drives a PassLoop on its own thread, which owns the decoder, the taps and every session.
 //
 // Threads   post(), hints(), cancel(), ended() and wake() from any
 class Scheduler {
  public:
   Scheduler(const SessionParts& parts, const SchedulerOptions& options);
-  // Drops what waits and ends the thread, as soon as its step has ended.
+  // Drops waiting requests and joins the thread after its current step.
   ~Scheduler();
   Scheduler(const Scheduler&) = delete;
   Scheduler& operator=(const Scheduler&) = delete;
 
-  // The answer goes to client.reply, from the scheduler's thread. Never waits. A connection has one
-  // request at a time.
+  // The answer goes to client.reply, from the scheduler's thread. Never blocks. One request per
+  // connection at a time.
   void post(const Client& client, TargetWork request);
-  // Hints for the connection's run of that round; nothing if it is over. Never waits: of those that
-  // come while so many of the connection's wait for the end of a pass, the credit alone is taken.
+  // Adds hints to the connection's run of that round; ignored if it is over. Never blocks. If a
+  // connection's waiting hints exceed their limit, only the credit of further ones is taken.
   void hints(std::uint64_t connection_id, wire::Hints hints);
-  // Drops the connection's work on that round.
-  // What has not been looked at yet is as if never sent, but that it ended what came before.
+  // Drops the connection's work on that round. Unprocessed messages of the round count as never
+  // sent, except that they end earlier work.
   void cancel(std::uint64_t connection_id, std::uint32_t round);
-  // The connection is over: its work is dropped, its session may be resumed or evicted.
+  // Drops a closed connection's work; its session may be resumed or evicted.
   void ended(std::uint64_t connection_id);
-  // A client that was behind in reading may have caught up: its stream goes on.
+  // A slow client may have caught up: its stream continues.
   void wake();
-  // Drops what waits and asks the thread to end, which its destructor waits for. False: it does not
-  // within that time, for it waits for the device, which may hang.
+  // Drops waiting requests and stops the thread; the destructor joins it. Returns false if it does
+  // not stop within `patience`, since it may wait for a hung device.
   bool stop(Duration patience);
 
  private:
@@ -69,35 +69,38 @@ class Scheduler {
     std::uint64_t connection_id;
   };
   using News = std::variant<Arrival, HintArrival, Cancellation, Ending>;
-  // The hints of one connection among the news.
+  // Hints of one connection in the queue.
   struct WaitingHints {
-    std::size_t cost = 0;                               // as the protocol counts them
-    std::optional<std::list<News>::iterator> credit{};  // the last message without nodes
+    std::size_t cost = 0;                               // cost as the protocol counts it
+    std::optional<std::list<News>::iterator> credit{};  // last message without nodes
   };
 
   void run();
-  // Looks now and then whether a step of run() still gets on.
+  // Checks periodically whether a step of run() makes progress.
   void watch();
   void tell(const News& news);
-  // What other threads said, in order; waits where there is nothing else to do. False: stop.
+  // Takes queued messages in order; blocks if idle. Returns false to stop.
   bool take(std::list<News>& news);
-  // Forgets the round's request and hints, or those of all rounds, as far as they wait; whether a
-  // request did, so that nobody has heard of it. Requires  mutex_ held
+  // Drops queued requests and hints of the round, or of all rounds. Returns true if a request was
+  // dropped before the loop saw it.
+  // Requires  mutex_ held
   bool drop_waiting(std::uint64_t connection_id, std::optional<std::uint32_t> round);
-  // Forgets a HintArrival; what comes behind it. Requires  mutex_ held
+  // Drops a HintArrival; returns the next element.
+  // Requires  mutex_ held
   std::list<News>::iterator drop_hints(std::list<News>::iterator arrival);
-  // Whether a cancellation of the connection's waits. Requires  mutex_ held
+  // True if a cancellation of the connection is queued.
+  // Requires  mutex_ held
   bool is_cancelling(std::uint64_t connection_id) const;
   Metrics& metrics() { return *options_.passes.metrics; }
 
   SchedulerOptions options_;
-  PassLoop loop_;  // of the thread alone
+  PassLoop loop_;  // used by the thread only
 
   std::mutex mutex_;
   std::condition_variable wake_;
   std::list<News> news_;
   std::map<std::uint64_t, WaitingHints> waiting_hints_;  // by connection
-  std::size_t request_count_ = 0;                        // that have no answer yet
+  std::size_t request_count_ = 0;                        // without an answer
   std::size_t paused_count_ = 0;                         // of these, as of the last step
   bool stopping_ = false;
   bool ended_ = false;

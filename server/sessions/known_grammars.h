@@ -15,36 +15,34 @@
 
 namespace edgedraft {
 
-// The grammars that answers use and those that were used last, by identity: what one has asked for
-// must not show in what others wait for. Reading and searching a grammar takes the one computing
-// thread's time, most of it when the grammar is new; an identity that took too much of it brings no
-// further ones for a while. Those that are known are used on: GrammarTokens bounds what a token of
-// an answer may add, and an honest schema's long text in a large vocabulary may well take more than
-// comes back.
+// Caches compiled grammars per identity, so that one identity cannot infer from latency what
+// another uses: those in use and the least recently dropped. Compiling and searching runs on the
+// compute thread, mostly while the grammar is new. An identity that exceeds its step budget gets no
+// new grammars for a while. Known grammars stay usable: GrammarTokens bounds the work per token,
+// and a legitimate schema with long text and a large vocabulary may exceed the refill rate.
 class KnownGrammars {
  public:
-  // In steps of automata: what an identity may take at once, and what it gets back per second, a
-  // fifth of the thread's time or so.
+  // Automaton steps: burst size and refill per second per identity. The refill is about a fifth of
+  // the compute thread.
   static constexpr double kStepsAtOnce = 1u << 22;
   static constexpr double kStepsPerSecond = 1u << 20;
-  // What it takes to read a text, whether or not it is a grammar. A short one may unfold into
-  // kGrammarElementsMax elements.
+  // Cost of parsing a text, valid or not. A short one may expand to kGrammarElementsMax elements.
   static constexpr double kStepsAText = 1u << 15;
   static constexpr double kStepsAByte = 2.0;
-  // Kept beside those that answers use; each may take some megabytes.
+  // Unused grammars kept; each may take a few megabytes.
   static constexpr std::size_t kUnusedMax = 16;
 
   explicit KnownGrammars(std::function<Instant()> now) : now_(std::move(now)), settled_(now_()) {}
 
-  // What was found of that identity's grammar; null if it is not known.
+  // Returns the identity's compiled grammar, or null if it is not cached.
   std::shared_ptr<GrammarTokens> find(const std::string& identity, const std::string& text);
-  // Takes what reading a text of so many bytes costs from the identity's steps.
-  // Errors    refused: its grammars have taken too much time
+  // Charges the identity for parsing a text of `bytes` bytes.
+  // Errors    refused: the identity's grammars used up its budget
   Result<void> afford_another(const std::string& identity, std::size_t bytes);
   void add(const std::string& identity, const std::string& text,
            std::shared_ptr<GrammarTokens> tokens);
-  // Drops grammars that no answer uses any more until kUnusedMax of them are left: each time the
-  // least recently used one of the identity that has the most.
+  // Drops unused grammars until kUnusedMax are left: each time the least recently used one of the
+  // identity that holds the most.
   void forget_unused();
 
   std::size_t count() const { return known_.size(); }
@@ -56,18 +54,18 @@ class KnownGrammars {
     std::shared_ptr<GrammarTokens> tokens;
     std::uint64_t steps_charged = 0;
 
-    // By an answer, which may still have to search it.
+    // True if an answer uses it and may still search it.
     bool used() const { return tokens.use_count() > 1; }
   };
-  // Holds what was searched since the last time against what came back meanwhile, so that long use
-  // within that leaves no debt.
+  // Charges the steps searched since the last call and adds the refill; use within the refill rate
+  // leaves no debt.
   void settle();
   void charge(Known& known);
   void charge(const std::string& identity, double steps);
 
   std::function<Instant()> now_;
-  std::list<Known> known_;  // the last comes first
-  // By identity; below 0, it has taken more than it may. Any other has all of kStepsAtOnce.
+  std::list<Known> known_;  // most recently used first
+  // Per identity; negative after overuse. An absent identity has kStepsAtOnce.
   std::map<std::string, double> steps_left_;
   Instant settled_;
 };

@@ -6,7 +6,7 @@
 namespace edgedraft {
 namespace {
 
-// For all sessions of a pass together: as much as four have that are alone.
+// Total per pass: the budget of four sessions that run alone.
 constexpr std::size_t kSearchedPathsMax = 4 * std::size_t{TargetSession::kSearchedPathMax};
 
 // Deciding rows of one session within the pass.
@@ -16,8 +16,7 @@ struct Deciding {
   std::uint32_t count;
 };
 
-// Sessions whose deciding rows follow each other: one product with the head, one search for the
-// likeliest tokens.
+// Adjacent deciding rows share one output projection and one argmax.
 void decide(Decoder& decoder, std::span<const Deciding> neighbours) {
   const std::uint32_t first = neighbours.front().first;
   const std::uint32_t count = neighbours.back().first + neighbours.back().count - first;

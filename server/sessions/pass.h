@@ -10,27 +10,26 @@
 
 namespace edgedraft {
 
-// A session's part in a pass.
+// One session's share of a pass.
 struct PassShare {
   TargetSession* session;  // busy
   std::uint32_t rows_max;  // TargetSession::begin_pass
   std::optional<Outcome> outcome{};
-  std::optional<SessionFault> fault{};  // it did not take part, or its rows came to nothing
+  std::optional<SessionFault> fault{};  // set if the session failed: it did not take part, or its
+                                        // rows gave no outcome
 };
 
-// How many tokens of its draft are followed, or of its text to check are chosen, for each of so
-// many sessions of a pass whose choosing_searches(): its part of what all of them have together, so
-// that the pass does not take the longer the more of them there are. At least one. It changes when
-// tokens come and never which.
+// Draft tokens followed, or provisional tokens chosen, per session if `searching_count` sessions of
+// the pass have choosing_searches(). They share one budget, so the time of a pass does not grow
+// with their number. At least 1. It affects when tokens come, never which.
 std::uint32_t searched_path_max(std::size_t searching_count);
 
-// Runs the next rows of all these sessions through the decoder in one pass: each weight is read
-// once. What a session gets is what it gets alone, bit for bit, since rows do not depend on each
-// other.
+// Runs the next rows of all sessions through the decoder in one pass, so that each weight is read
+// once. Rows do not depend on each other: each session's result is bit-identical to running alone.
 //
-// Returns   how many rows ran
-// Errors    a session whose state contradicts itself gets its fault; the others go on
-// Throws    DeviceError; what the sessions hold is then undefined
+// Returns   the number of rows run
+// Errors    a session with inconsistent state gets its fault; the others continue
+// Throws    DeviceError; the sessions' state is then undefined
 std::uint32_t run_pass(Decoder& decoder, std::span<PassShare> shares);
 
 }  // namespace edgedraft

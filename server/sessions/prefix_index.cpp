@@ -53,7 +53,7 @@ void PrefixIndex::add(const std::string& identity, std::span<const std::uint32_t
 
 bool PrefixIndex::reclaim() {
   for (Node* node : by_use_) {
-    // A page is of use only while all those before it are known, so the last of a row goes first.
+    // A page is useful only if all earlier ones are known, so leaves are evicted first.
     if (!node->children.empty() || pool_.holders(node->page) > 1) continue;
     pool_.give_back(node->page);
     by_use_.erase(node->place);

@@ -12,15 +12,15 @@
 
 namespace edgedraft {
 
-// Full pages of keys and values by the tokens that they follow from, so that a sequence which
-// begins as another one did shares its pages instead of computing them again. Keys and values of a
-// position depend on the tokens up to it alone, bit for bit.
+// Prefix cache: maps token prefixes to full pages of keys and values, so that a sequence with a
+// known prefix shares its pages instead of recomputing them. Keys and values of a position depend
+// only on the tokens up to it, bit for bit.
 //
-// An identity finds its own pages only. With another's it would learn from the time that an answer
-// takes which prompts others had sent.
+// An identity finds only its own pages. Sharing across identities would leak other clients' prompts
+// through response times.
 //
-// The index is one of a page's holders. It keeps pages of sequences that are gone until reclaim()
-// takes them.
+// The index holds its pages like any sequence. Pages of dropped sequences stay until reclaim()
+// frees them.
 //
 // Threads   one at a time
 class PrefixIndex {
@@ -31,40 +31,39 @@ class PrefixIndex {
   PrefixIndex(const PrefixIndex&) = delete;
   PrefixIndex& operator=(const PrefixIndex&) = delete;
 
-  // The pages of the longest known beginning of `tokens`, whole pages only. The caller has to hold
-  // them before anything else happens.
+  // Pages of the longest known prefix of `tokens`, whole pages only. The caller must hold them
+  // before the next call.
   std::vector<std::uint32_t> find(const std::string& identity,
                                   std::span<const std::uint32_t> tokens);
-  // From now on find() knows these pages, but for those whose tokens it knows already.
-  // Requires  tokens.size() == pages.size() * page_slots; somebody holds the pages
+  // Registers pages for find(), except those whose prefix is known.
+  // Requires  tokens.size() == pages.size() * page_slots; each page has a holder
   void add(const std::string& identity, std::span<const std::uint32_t> tokens,
            std::span<const std::uint32_t> pages);
-  // Frees the page that was longest not found and that nobody else holds. False: there is none.
+  // Frees the least recently found page that only the index holds. Returns false if there is none.
   bool reclaim();
-  // Forgets all pages.
   void clear();
 
   std::size_t page_count() const { return by_use_.size(); }
 
  private:
   using PageTokens = std::vector<std::uint32_t>;
-  // A page and, below it, the pages that followed it.
+  // A page and the pages that follow it.
   struct Node {
-    Node* parent = nullptr;  // null for an identity's root, which is no page
+    Node* parent = nullptr;  // null for an identity's root, which has no page
     std::map<PageTokens, std::unique_ptr<Node>> children;
     std::map<PageTokens, std::unique_ptr<Node>>::iterator in_parent;
-    std::map<std::string, Node>::iterator in_roots;  // of a root
+    std::map<std::string, Node>::iterator in_roots;  // set for roots
     std::uint32_t page = 0;
     std::list<Node*>::iterator place;
   };
 
   Node* child(Node& parent, std::span<const std::uint32_t> tokens) const;
-  // Marks the pages from `last` up to the root as just used, so that each stands before its parent.
+  // Marks the pages from `last` up to the root as most recently used, each before its parent.
   void touch(Node* last);
 
   KvPool& pool_;
   std::map<std::string, Node> roots_;
-  std::list<Node*> by_use_;  // longest unused first
+  std::list<Node*> by_use_;  // least recently used first
 };
 
 }  // namespace edgedraft

@@ -1,14 +1,13 @@
 #pragma once
 
-#include <boost/assert/source_location.hpp>  // clang 14 lacks the standard one
+#include <boost/assert/source_location.hpp>  // clang 14 lacks std::source_location
 #include <stdexcept>
 #include <string>
 
 namespace edgedraft {
 
-// What the server holds of one session contradicts itself. Clients decide in which order sessions
-// are asked for what, so such a fault may be a peer's doing: it costs that session, never the
-// process. PassLoop forgets the session and refuses its request.
+// Inconsistent state of one session. Clients control the order of requests, so a peer may cause it:
+// PassLoop drops the session and refuses its request; the process goes on.
 class SessionFault : public std::logic_error {
  public:
   SessionFault(const char* condition, const boost::source_location& where)
@@ -18,7 +17,7 @@ class SessionFault : public std::logic_error {
 
 }  // namespace edgedraft
 
-// EDGEDRAFT_CHECK about what belongs to one session: throws SessionFault.
+// EDGEDRAFT_CHECK for per-session state: throws SessionFault.
 #define EDGEDRAFT_SESSION_CHECK(condition) \
   (static_cast<bool>(condition)            \
        ? static_cast<void>(0)              \

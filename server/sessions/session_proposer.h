@@ -8,25 +8,25 @@
 
 namespace edgedraft {
 
-// What a proposer adds to its session's next pass: guesses, which are verified like a device's, and
-// probes, whose answer it finds in the session when it is asked again.
+// A proposer's input to its session's next pass: guesses, verified like client drafts, and probes,
+// whose answer the session holds at the next call.
 struct Proposal {
   DraftTree tree{};
   Probes probes{};
 };
 
 struct ProposalLimits {
-  TreeShape tree{};              // valid(), or no nodes at all: no tree is wanted
-  std::uint32_t probe_rows = 0;  // at most
+  TreeShape tree{};              // valid(), or without nodes for no tree
+  std::uint32_t probe_rows = 0;  // upper limit
 };
 
-// What proposes tokens beside the target for one session. It follows the session wherever that
-// goes, so it may be dropped and made again at any time.
+// Proposes tokens on the server for one session. It follows the session's tokens, so it may be
+// dropped and recreated at any time.
 class SessionProposer {
  public:
   virtual ~SessionProposer() = default;
 
-  // What it has to propose below the session's root; nothing if it has none. Throws DeviceError.
+  // Proposal below the session's root; empty if it has none. Throws DeviceError.
   //
   // Requires  the session has a root and no request
   virtual Proposal propose(const TargetSession& session, const ProposalLimits& limits) = 0;

@@ -15,7 +15,7 @@ KvPool::Size pool_size(const SessionParts& parts, std::uint32_t page_count) {
   return parts.decoder.pool_size(page_count, parts.kv_type);
 }
 
-// Pages of a whole context and a tree behind it.
+// Pages for a whole context followed by a tree.
 std::uint32_t session_pages(const SessionParts& parts) {
   return pool_size(parts, 0).pages_for(parts.context_count + kMaskRowsMax);
 }
@@ -26,8 +26,8 @@ std::uint32_t pages_within(const SessionParts& parts, std::uint64_t bytes) {
   return static_cast<std::uint32_t>(std::min(bytes / pool_size(parts, 0).page_bytes(), kPagesMax));
 }
 
-// What a pass takes beside the pool, some of it only when it is first needed: logits of all its
-// rows, and what operations use.
+// Floats a pass takes besides the pool, some of them on first use: logits of all rows, and
+// operation scratch.
 std::uint64_t pass_floats(const SessionParts& parts, const SessionStore::Limits& limits) {
   return std::uint64_t{kMaskRowsMax} * parts.decoder.config().head_rows() +
          limits.scratch_bytes / sizeof(float);
@@ -40,7 +40,7 @@ std::unique_ptr<KvPool> make_pool(const SessionParts& parts, const SessionStore:
     try {
       auto pool = std::make_unique<KvPool>(
           backend, pool_size(parts, pages_within(parts, limits.kv_bytes_max)));
-      backend.allocate(passes);  // whether it is there
+      backend.allocate(passes);  // checks availability
       return pool;
     } catch (const DeviceError& e) {
       throw DeviceError(std::string(e.what()) + ". Beside the pool a pass needs " +
@@ -56,7 +56,7 @@ std::unique_ptr<KvPool> make_pool(const SessionParts& parts, const SessionStore:
     try {
       const auto size = pool_size(parts, pages);
       auto pool = std::make_unique<KvPool>(backend, size);
-      // Drafters beside the target need some memory as well.
+      // Server-side drafters need memory as well.
       backend.allocate(std::max(size.bytes() / sizeof(float) / 8, passes));
       return pool;
     } catch (const DeviceError& e) {
@@ -72,7 +72,7 @@ std::unique_ptr<KvPool> make_pool(const SessionParts& parts, const SessionStore:
 
 Error too_little_kv_memory(std::uint32_t context_count, std::uint64_t session_bytes,
                            std::uint64_t drafter_bytes) {
-  // The option takes whole units.
+  // The option takes whole MiB.
   constexpr std::uint64_t kMebibyte = 1 << 20;
   const auto mebibytes = [](std::uint64_t bytes) { return static_cast<double>(bytes) / kMebibyte; };
   std::ostringstream message;
@@ -102,7 +102,7 @@ SessionStore::SessionStore(SessionParts parts, const Limits& limits, std::functi
       pool_(make_pool(parts_, limits)),
       index_(*pool_),
       grammars_(now_) {
-  // Else a prompt or a draft might wait for ever.
+  // Otherwise a prompt or a draft might wait forever.
   EDGEDRAFT_CHECK(pool_->size().page_count >= session_pages(parts_));
 }
 
@@ -210,7 +210,7 @@ void SessionStore::release(std::uint64_t connection_id) {
 
 void SessionStore::let_go(Session& session) {
   session.connection_id = 0;
-  session.proposer.reset();  // made again from the keys and values, should it come back
+  session.proposer.reset();  // recreated from the keys and values if the session continues
 }
 
 bool SessionStore::admit(Session& session, Instant waiting_since) {
@@ -311,7 +311,7 @@ std::uint32_t SessionStore::pages_missing(const Session& session) const {
 }
 
 Result<void> SessionStore::make_room(const std::string& identity) {
-  // Connected, and of others: what had rather stay.
+  // Connected sessions, and those of other identities, are evicted last.
   const auto rank = [&](const Session& session) {
     return session.connection_id == 0 ? 0 : session.identity == identity ? 1 : 2;
   };

@@ -8,7 +8,7 @@
 
 namespace edgedraft {
 
-// A tap's rows of positions first..first + count - 1 as they cross the link.
+// Wire format of a tap's rows for positions first..first + count - 1.
 Bytes quantized_rows(Tap& tap, const KvCache& cache, std::uint32_t first, std::uint32_t count);
 
 }  // namespace edgedraft

@@ -42,7 +42,7 @@ const Digest& TargetSession::hash_of(std::uint32_t count) {
 
 void TargetSession::keep_tokens(std::uint32_t count) {
   tokens_.resize(count);
-  // Others may come after those that stay; no token ever changes where it stands.
+  // Tokens after the kept ones may differ; a token's position never changes.
   if (hashed_ && hashed_->count > count) hashed_.reset();
 }
 
@@ -53,7 +53,7 @@ Result<void> TargetSession::begin(const PrefillRequest& request) {
   if (!checked) return checked.error();
   keep_tokens(request.base_count);
   tokens_.insert(tokens_.end(), request.tokens.begin(), request.tokens.end());
-  // The last token always runs again: its logits are wanted.
+  // The last token always runs again for its logits.
   const auto given_count = static_cast<std::uint32_t>(tokens_.size()) - request.provisional_count;
   cache_.set_length(std::min({cache_.length(), request.base_count, given_count - 1}));
   sampler_ = Sampler(request.sampling);
@@ -95,18 +95,18 @@ std::optional<PrefillOutcome> TargetSession::decided(const PrefillRequest& reque
                           base >= given_count_ && base < tokens_.size() &&
                           cache_.length() + 1 == tokens_.size() &&
                           request.sampling == sampler_.params() && request.law == law_ &&
-                          // They are not kept.
+                          // Log probabilities are not stored.
                           request.logprobs_per_token == 0;
   if (!comparable) return std::nullopt;
   const auto chosen = std::span<const std::uint32_t>(tokens_).subspan(base);
   const auto common = static_cast<std::uint32_t>(std::ranges::mismatch(request.tokens, chosen).in1 -
                                                  request.tokens.begin());
-  // The target has to have its say about the first one that it has not chosen yet.
+  // The target must choose the first token it has not chosen yet.
   if (common == chosen.size()) return std::nullopt;
-  // What others hold, too, cannot be cut off in its middle.
+  // A shared page cannot be cut.
   if (!cache_.can_keep(base + common)) return std::nullopt;
   PrefillOutcome outcome{.accepted_count = common, .next = chosen[common]};
-  // The request before may have asked for some.
+  // The previous request may have set it.
   logprobs_per_token_ = 0;
   logprobs_.clear();
   probe_answer_ = {};
@@ -132,7 +132,7 @@ std::uint32_t TargetSession::rows_wanted(std::uint32_t searched_max) const {
   return std::min(pending_rows(), given_rows(*prefill) + searched_max);
 }
 
-// Only rows from the last given token on decide anything.
+// Only rows from the last given token on decide.
 std::uint32_t TargetSession::given_rows(const RunningPrefill& prefill) const {
   const std::uint32_t first = cache_.length();
   return prefill.given_count - 1 > first ? prefill.given_count - 1 - first : 0;
@@ -171,7 +171,7 @@ SequenceRows TargetSession::rows_of(const RunningDraft& draft) {
   rows_.clear();
   positions_.clear();
   masks_.clear();
-  // A node and its ancestors are where `row_of` says.
+  // `row_of` maps a node to its row; ancestors included.
   const auto add = [&](const DraftTree& tree, std::uint32_t begin, std::uint32_t end,
                        const auto& row_of) {
     const std::vector<std::uint32_t> depths = tree.depths();
@@ -295,7 +295,7 @@ VerifiedPath TargetSession::match(const RunningDraft& draft, const Matrix& logit
              set_answer(root_position + 1, &draft.tree, row);
              return choose(logits, greedy, row, position);
            },
-       // Asked of each token when it has been chosen.
+       // Called for each chosen token.
        .is_end = [&](std::uint32_t token) { return is_end_(token) || stops_with(token); },
        .path_max = choosing_searches() ? searched_max_ : VerifyOptions{}.path_max});
 }
