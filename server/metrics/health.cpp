@@ -5,9 +5,9 @@
 namespace edgedraft {
 namespace {
 
-// No step takes so long that ends. A pass reads all weights however few its rows are, so one of 256
-// rows takes at most as long as 256 of them and, over a long context, some times that. On a GPU
-// this is seconds, and the least counts; on a slow CPU, which does not hang, it may be an hour.
+// Limits for a step; a longer one counts as hung. A pass reads all weights even for few rows, so
+// 256 rows take at most 256 times as long and, over a long context, a few times more. On a GPU that
+// is seconds, and the minimum applies; on a slow CPU, which does not hang, it may be an hour.
 constexpr Duration kStepLeast = std::chrono::seconds(60);
 constexpr int kStepPasses = 16 * 256;
 
@@ -59,7 +59,7 @@ void Health::look_at_step(Instant now) {
   std::string reason;
   {
     const std::lock_guard lock(mutex_);
-    // The first pass may read the model from a slow disk: there is nothing to compare it with.
+    // The first pass may read the model from a slow disk, without a reference time.
     if (hangs_ || !step_began_ || !shortest_pass_) return;
     const Duration taken = now - *step_began_;
     if (taken < std::max(kStepLeast, kStepPasses * *shortest_pass_)) return;

@@ -12,25 +12,25 @@
 
 namespace edgedraft {
 
-// Whether a server lives, works and wants clients: what a supervisor and a balancer ask.
+// Liveness, device health and readiness, for supervisors and load balancers.
 //
-// Threads   any; device_works() takes no lock while nothing is wrong
+// Threads   any; device_works() takes no lock while the device is healthy
 class Health {
  public:
   enum class Phase : std::uint8_t { loading, serving, draining };
   enum class Device : std::uint8_t {
     works,
-    failed,  // the last work failed; the next may succeed
-    lost,    // does not even give back a number any more, or does not end its work
+    failed,  // the last operation failed; the next may succeed
+    lost,    // fails even a memory round trip, or hangs
   };
   struct View {
     Phase phase;
     Device device;
-    std::string reason;  // of a device that does not work
+    std::string reason;  // why the device does not work
   };
 
-  // Calls `report` with a sentence for the log whenever the device's state changes. Set it before
-  // other threads know this object.
+  // Calls `report` with a sentence for the log if the device's state changes. Set it before sharing
+  // this object with other threads.
   void on_change(std::function<void(Device, const std::string&)> report) {
     report_ = std::move(report);
   }
@@ -42,14 +42,14 @@ class Health {
     if (device_.load(std::memory_order_relaxed) != Device::works) recover();
   }
 
-  // A pass took so long: what work may take is reckoned from the shortest.
+  // Records a pass time; the shortest one sets the hang limit.
   void pass_took(Duration time);
-  // The compute thread begins a step, and has done it.
+  // The compute thread starts a step, and ends it.
   void step_begins(Instant now);
   void step_ended();
-  // To be called now and then, from a thread that does not wait for the device: where a step takes
-  // far longer than any that ends, its device hangs and counts as lost, unless it ends after all. A
-  // driver may never say so.
+  // Call periodically from a thread that does not wait for the device. A step far longer than any
+  // that completes means a hung device, which counts as lost until the step ends. Drivers may never
+  // report a hang.
   void look_at_step(Instant now);
 
   View view() const;
@@ -60,11 +60,11 @@ class Health {
   std::function<void(Device, const std::string&)> report_;
   std::atomic<Phase> phase_ = Phase::loading;
   std::atomic<Device> device_ = Device::works;
-  mutable std::mutex mutex_;  // guards what follows, and changes of device_
+  mutable std::mutex mutex_;  // guards the members below, and changes of device_
   std::string reason_;
   std::optional<Duration> shortest_pass_;
   std::optional<Instant> step_began_;
-  bool hangs_ = false;  // lost because of that step
+  bool hangs_ = false;  // lost because of the current step
 };
 
 }  // namespace edgedraft

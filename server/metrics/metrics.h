@@ -10,8 +10,8 @@
 #include "shared/base/clock.h"
 #include "shared/base/error.h"
 
-// What a server counts about itself. Threads that count never wait for each other or for those who
-// read; a reader may see one number before and another after the same event.
+// Server counters. Writers never wait for each other or for readers; a reader may see related
+// counters from before and after one event.
 namespace edgedraft {
 
 // Threads   any
@@ -34,7 +34,7 @@ class Gauge {
   std::atomic<std::uint64_t> value_ = 0;
 };
 
-// How many observations were at most each bound.
+// Observations per bucket.
 //
 // Threads   any
 class Histogram {
@@ -44,7 +44,7 @@ class Histogram {
   // Requires  ascending bounds that outlive it, kBoundsMax at most
   explicit Histogram(std::span<const double> bounds) : bounds_(bounds) {}
 
-  // `times` observations of `value`.
+  // Records `value` `times` times.
   void observe(double value, std::uint64_t times = 1) {
     std::size_t i = 0;
     while (i < bounds_.size() && value > bounds_[i]) ++i;
@@ -53,7 +53,7 @@ class Histogram {
   }
 
   std::span<const double> bounds() const { return bounds_; }
-  // Observations above the bound before and not above this one; behind the last bound the rest.
+  // Observations above the previous bound and at most this one; the last bucket has no upper bound.
   std::uint64_t count(std::size_t i) const { return counts_[i].value(); }
   double sum() const { return sum_.load(std::memory_order_relaxed); }
 
@@ -67,21 +67,21 @@ inline constexpr std::array kSecondsBounds = {0.001, 0.0025, 0.005, 0.01, 0.025,
                                               0.25,  0.5,    1.0,   2.5,  5.0,   10.0, 30.0};
 inline constexpr std::array kRowsBounds = {1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0};
 
-// Why a request got no answer. The renderer has their names.
+// Why a request was refused. The renderer names them.
 enum class Refusal : std::uint8_t {
-  queue_full,       // more requests than the queue takes
-  no_room,          // no session or no memory to be had
-  context_full,     // more tokens than the context holds
-  session_unknown,  // forgotten, or another one's: the client sends everything again
-  invalid,          // tokens or positions that cannot be
-  device,           // the device failed
-  deadline,         // no turn for too long
-  fault,            // of the server's own, which cost the session
-  grammars,         // the client's took too much time
+  queue_full,       // the queue is full
+  no_room,          // no session or memory available
+  context_full,     // the tokens exceed the context
+  session_unknown,  // dropped, or another client's: the client resends everything
+  invalid,          // invalid tokens or positions
+  device,           // device failure
+  deadline,         // waited too long for a pass
+  fault,            // server fault, which dropped the session
+  grammars,         // the client's grammars exceeded their time budget
 };
 inline constexpr std::size_t kRefusals = 9;
 
-// Why a session refused a request.
+// Refusal for a session's error code.
 inline Refusal refusal_of(Errc code) {
   if (code == Errc::refused) return Refusal::no_room;
   if (code == Errc::context_full) return Refusal::context_full;
@@ -89,45 +89,45 @@ inline Refusal refusal_of(Errc code) {
   return Refusal::invalid;
 }
 
-// What became of a hint.
+// Fates of hints.
 enum class HintFate : std::uint8_t {
-  taken,         // into its session's tree
-  passed,        // the server had chosen that token by itself
-  contradicted,  // it had chosen another one
-  unknown,       // below nothing that is known, sent again, or no token of the target
-  evicted,       // for better ones
+  taken,         // added to its session's tree
+  passed,        // the server had already chosen that token
+  contradicted,  // the server had chosen another token
+  unknown,       // unknown parent, sent again, or outside the vocabulary
+  evicted,       // replaced by better ones
 };
 inline constexpr std::size_t kHintFates = 5;
 
-// Why a connection came to nothing.
+// Why a connection failed.
 enum class Rejection : std::uint8_t {
-  tls,           // the handshake broke, or was none
-  tls_timeout,   // it was not over in time
-  unauthorized,  // no token, or a wrong one
-  mismatch,      // another target, tokenizer or drafter
+  tls,           // TLS handshake failed, or was missing
+  tls_timeout,   // handshake timeout
+  unauthorized,  // missing or wrong token
+  mismatch,      // other target, tokenizer or drafter
 };
 inline constexpr std::size_t kRejections = 4;
 
-// Why a frame was the last of its connection.
+// Why a frame closed its connection.
 enum class BadFrame : std::uint8_t { too_large, malformed, protocol, version };
 inline constexpr std::size_t kBadFrames = 4;
 
 struct Metrics {
-  // Accepted tokens are counted apart for so many positions of a draft; deeper ones are not.
+  // Draft positions with separate acceptance counts; deeper ones are not counted.
   static constexpr std::size_t kPositions = 16;
 
   // Requests.
-  Gauge requests_open;     // that wait or run
-  Gauge requests_running;  // of these, in the pass that is under way
-  Gauge requests_paused;   // and those whose clients do not read, or give no credit
-  Gauge requests_held;     // and those that wait for hints
+  Gauge requests_open;     // waiting or running
+  Gauge requests_running;  // of these, in the current pass
+  Gauge requests_paused;   // and those paused by their clients (unread or without credit)
+  Gauge requests_held;     // and those waiting for hints
   Counter prompt_tokens;
   Counter generated_tokens;
   Counter drafts;
   Counter draft_tokens;
   Counter accepted_tokens;
   Counter probe_rows;
-  Counter steps_without_drafter;  // as there was no memory for one
+  Counter steps_without_drafter;  // for lack of memory
   std::array<Counter, kPositions> accepted_at{};
   std::array<Counter, kHintFates> hints{};  // by node
   std::array<Counter, kRefusals> refusals{};
@@ -148,19 +148,19 @@ struct Metrics {
   Gauge sessions_max;
   Gauge kv_bytes;          // of pages in use
   Gauge kv_bytes_max;      // of the pool
-  Gauge kv_tokens_reused;  // of prompts that began as another did, since the start
+  Gauge kv_tokens_reused;  // prompt tokens served from the prefix cache, since the start
   Gauge prompts_waiting;   // for memory
   Gauge evicted_sessions;  // since the start
   Counter resumed_sessions;
-  Counter unknown_sessions;  // that a client wanted to resume
+  Counter unknown_sessions;  // sessions that a Resume did not find
 
-  // Connections; what the listener counts is its own (shared/net/listener.h).
+  // Connections; the listener keeps its own counters (shared/net/listener.h).
   std::array<Counter, kRejections> rejections{};
   std::array<Counter, kBadFrames> bad_frames{};
   Counter activation_bytes;
   Gauge certificate_expiry;  // seconds since 1970
 
-  // A pass of so many rows succeeded.
+  // Records a successful pass of `rows` rows.
   void pass(std::uint32_t rows, Duration time) {
     passes.add();
     pass_rows.observe(rows);
@@ -169,15 +169,14 @@ struct Metrics {
     health.device_works();
   }
 
-  // A prompt has its first token, so long after it came. One that is not new goes on with an answer
-  // that a stream began.
+  // Records a prompt's time to first token. A prompt that is not new continues a stream's answer.
   void prompt_answered(bool is_new, Duration since_posted) {
     generated_tokens.add();
     if (is_new) time_to_first_token.observe(seconds(since_posted));
   }
 
-  // A draft of `nodes` tokens brought `accepted` of them and one more, so long after the session's
-  // answer before.
+  // Records a draft of `nodes` tokens: `accepted` plus one chosen, `since_last` after the session's
+  // previous answer.
   void draft_answered(std::uint32_t nodes, std::uint32_t accepted, Duration since_last) {
     const std::uint64_t tokens = std::uint64_t{accepted} + 1;
     generated_tokens.add(tokens);
@@ -198,10 +197,10 @@ struct Metrics {
   void rejected(Rejection why) { rejections[static_cast<std::size_t>(why)].add(); }
   void bad_frame(BadFrame what) { bad_frames[static_cast<std::size_t>(what)].add(); }
 
-  // What a connection's end says about its peer; most ends say nothing. `secured`: it came behind
-  // the TLS handshake.
+  // Counts what a connection's end reveals about its peer; most ends reveal nothing. `secured`:
+  // after the TLS handshake.
   void connection_ended(bool secured, Errc reason) {
-    // It made room for others, which the listener counts.
+    // Closed in favour of others; the listener counts these.
     if (reason == Errc::refused) return;
     if (!secured) {
       rejected(reason == Errc::timed_out ? Rejection::tls_timeout : Rejection::tls);

@@ -8,10 +8,10 @@
 
 namespace edgedraft {
 
-// The page at a path; nothing if there is none. Called on the HTTP server's thread.
+// Page for a path; empty if there is none. Called on the HTTP server's thread.
 using Pages = std::function<std::optional<HttpAnswer>(std::string_view path)>;
 
-// Gives monitors small pages: GET and HEAD alone.
+// Serves small monitoring pages: GET and HEAD only.
 HttpServer::Handler page_handler(Pages pages);
 
 }  // namespace edgedraft

@@ -138,7 +138,7 @@ void render_connections(MetricsText& e, const Metrics& m, const ListenerStats& l
 HttpAnswer status_page(unsigned status, std::string_view word, const std::string& reason) {
   nlohmann::json body{{"status", word}};
   if (!reason.empty()) body["reason"] = reason;
-  // What a driver says may be in any encoding.
+  // Driver texts may have any encoding.
   constexpr auto kReplace = nlohmann::json::error_handler_t::replace;
   return {.status = status,
           .content_type = "application/json",

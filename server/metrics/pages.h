@@ -11,25 +11,25 @@
 
 namespace edgedraft {
 
-// The metrics in Prometheus' text format. Names follow vLLM's and llama.cpp's behind our prefix,
-// `edgedraft:`; docs/operations.md lists them. Labels have few values, all of them ours: nothing
-// that a client said is in the text.
+// Metrics in Prometheus text format. Names follow vLLM's and llama.cpp's after our prefix
+// `edgedraft:`; docs/operations.md lists them. Labels have few, fixed values: no client data enters
+// the text.
 std::string render_metrics(const Metrics& metrics, const ListenerStats& listener,
                            std::string_view version);
 
 struct MonitoredServer {
-  const Metrics& metrics;                   // outlives the pages
+  const Metrics& metrics;                   // must outlive the pages
   std::function<ListenerStats()> listener;  // Threads: any
   std::string version;
 };
 
-// What a monitor gets at `path`; nothing where there is no such page.
+// Page at `path`; empty if there is none.
 //
 //   /metrics  render_metrics()
-//   /health   200 while the process works; 503 with the reason from a device's failure until a pass
-//             succeeds
-//   /ready    200 where new clients are welcome; 503 while the model is being loaded, while the
-//             server drains, and when the device is lost
+//   /health   200 while the process works; 503 with the reason from a device failure until the next
+//             successful pass
+//   /ready    200 if new clients are welcome; 503 while the model loads, while the server drains,
+//             and after the device is lost
 std::optional<HttpAnswer> monitoring_page(const MonitoredServer& server, std::string_view path);
 
 }  // namespace edgedraft

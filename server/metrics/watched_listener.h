@@ -6,12 +6,12 @@
 
 namespace edgedraft {
 
-// What the listener has counted; nothing before there is one and after it is gone.
+// The listener's statistics; empty before it exists and after it is gone.
 //
 // Threads   any
 class WatchedListener {
  public:
-  // For as long as it lives the listener can be asked.
+  // The listener is available for the lifetime of this object.
   class Hold {
    public:
     Hold(WatchedListener& watched, const Listener& listener) : watched_(watched) {

@@ -12,7 +12,7 @@
 namespace edgedraft {
 namespace {
 
-// How many of a long prompt's older positions are read per tree: no tree waits for all of them.
+// Older positions of a long prompt read per tree; bounds the delay of each tree.
 constexpr std::uint32_t kOlderRows = 64;
 
 }  // namespace
@@ -32,11 +32,11 @@ Proposal DrafterProposer::propose(const TargetSession& session, const ProposalLi
   if (tokens.size() >= parts_.positions_max || limits.tree.nodes == 0) return {};
   follow(tokens);
   if (parts_.tap != nullptr) read_activations(session);
-  // Others wait for their passes meanwhile: a long text is read in parts, and drafted for when that
-  // is done. No tree has as many rows as a part.
+  // Other sessions wait meanwhile: a long text is read in parts and drafted for afterwards. A tree
+  // has fewer rows than a part.
   TreeGrowth growth(limits.tree);
-  // The noise of the draw is known, as it is to a device. The grammar stays out of it: the
-  // session's has so many steps to search with, which are the answer's.
+  // The sampling noise is known, as on a device. The grammar is not applied: its search budget
+  // belongs to the answer.
   const SamplingParams& sampling = session.sampling();
   if (!sampling.greedy()) {
     growth.set_choice([&sampling, position = tokens.size()](std::span<const std::uint32_t> path,
@@ -48,13 +48,13 @@ Proposal DrafterProposer::propose(const TargetSession& session, const ProposalLi
   return {.tree = growth.tree()};
 }
 
-// Back to what the drafter and the session have in common, and on from there.
+// Rewinds to the common prefix of drafter and session, and continues from there.
 void DrafterProposer::follow(std::span<const std::uint32_t> tokens) {
   const auto common = static_cast<std::uint32_t>(
       std::mismatch(tokens_.begin(), tokens_.end(), tokens.begin(), tokens.end()).first -
       tokens_.begin());
   if (common < tokens_.size()) parts_.drafter->truncate(common);
-  // The last token, of a session that went back to it too, has been through no pass.
+  // The last token, even of a rewound session, has not been through a pass.
   const std::uint32_t rows = std::min(common, static_cast<std::uint32_t>(tokens.size()) - 1);
   if (rows < rows_end_) {
     parts_.drafter->drop_activations(rows);

@@ -11,15 +11,15 @@
 
 namespace edgedraft {
 
-// A drafter beside the target, the same that a device would have. Its activations come from the
-// target's own keys and values through its tap, never quantised.
+// A drafter on the server, equal to a device's. Its activations come from the target's own keys and
+// values through its tap, unquantized.
 class DrafterProposer final : public SessionProposer {
  public:
   struct Parts {
     std::unique_ptr<Drafter> drafter;      // has seen no token
-    Tap* tap;                              // null for a drafter that needs tokens alone
-    std::uint32_t positions_max;           // that the drafter can hold
-    std::shared_ptr<std::uint32_t> count;  // of all that are alive; counts this one. May be null
+    Tap* tap;                              // null for a drafter that needs tokens only
+    std::uint32_t positions_max;           // context limit of the drafter
+    std::shared_ptr<std::uint32_t> count;  // live proposers, this one included; may be null
   };
   // Requires  the tap outlives it
   explicit DrafterProposer(Parts parts);
@@ -36,7 +36,7 @@ class DrafterProposer final : public SessionProposer {
 
   Parts parts_;
   std::vector<std::uint32_t> tokens_;  // the drafter's
-  // Positions whose activations it has: the newest first, then some older ones per tree.
+  // Positions with activations: the newest first, then some older ones per tree.
   std::uint32_t rows_first_ = 0;
   std::uint32_t rows_end_ = 0;
   std::vector<float> rows_;

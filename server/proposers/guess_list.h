@@ -9,24 +9,24 @@
 
 namespace edgedraft {
 
-// A sequence that may follow the root, and how likely each of its tokens is behind the one before.
+// A token sequence that may follow the root, with each token's probability given the previous ones.
 struct Guess {
   std::vector<std::uint32_t> tokens;
   std::vector<float> log_probs;
 };
 
-// Guesses of several sources in the order of their worth, no more than a method has room for.
-// Sequences that begin alike share the nodes of their beginning in the tree.
+// Guesses of several sources, best first, up to a method's limits. Sequences with a common prefix
+// share its nodes in the tree.
 class GuessList {
  public:
-  // Guesses, and tokens of each, at most.
+  // Maximum guesses, and tokens per guess.
   GuessList(std::size_t count_max, std::size_t length_max)
       : count_max_(count_max), length_max_(length_max) {}
 
   bool full() const { return guesses_.size() >= count_max_; }
-  // One that is there already, is empty or finds no room is left out.
+  // Ignores duplicates, empty guesses, and guesses beyond the limit.
   void add(Guess guess);
-  // The paths of a tree to its leaves, in the order in which it has these.
+  // Adds the tree's root-to-leaf paths, in leaf order.
   void add(const DraftTree& tree);
 
   // The best `nodes_max` nodes of all.

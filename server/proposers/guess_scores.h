@@ -9,16 +9,15 @@
 
 #include "server/proposers/guess_list.h"
 
-// What guesses from n-grams are held to be worth before anything was seen of them. Only their order
-// matters where a tree is cut; what they say of themselves beside a device's hints is calibrated by
-// what came of it (Run).
+// Prior probabilities for n-gram guesses. Only their order matters if a tree is cut; next to hints
+// they are calibrated by acceptance (Run).
 namespace edgedraft {
 
-// A sequence of a forward dictionary, `rank` others having been added later.
+// Guess from a forward dictionary; `rank` counts the newer sequences of the key.
 inline Guess forward_guess(std::span<const std::uint32_t> sequence, std::size_t rank) {
-  constexpr double kFirst = 0.25;  // of the newest one's first token
-  constexpr double kOlder = 0.85;  // for each sequence that is newer
-  constexpr double kNext = 0.6;    // of a token behind the one before it
+  constexpr double kFirst = 0.25;  // first token of the newest sequence
+  constexpr double kOlder = 0.85;  // factor per newer sequence
+  constexpr double kNext = 0.6;    // each further token
   Guess guess{.tokens = {sequence.begin(), sequence.end()}, .log_probs = {}};
   guess.log_probs.assign(sequence.size(), static_cast<float>(std::log(kNext)));
   guess.log_probs.front() =
@@ -26,7 +25,7 @@ inline Guess forward_guess(std::span<const std::uint32_t> sequence, std::size_t 
   return guess;
 }
 
-// A token of a backward dictionary behind a context of so many tokens.
+// Log probability of a backward-dictionary token, by context length.
 inline float backward_log_prob(std::size_t context) {
   constexpr std::array kByContext{0.3, 0.45, 0.6, 0.7};
   return static_cast<float>(std::log(kByContext[std::min(context, kByContext.size()) - 1]));

@@ -14,10 +14,10 @@ namespace edgedraft {
 
 struct LookaheadOptions {
   LookaheadWindow::Shape window{.n = 5, .width = 15};
-  std::uint32_t guesses = 15;  // of a pass, and sequences that the pool keeps of a token
+  std::uint32_t guesses = 15;  // per pass, and sequences that the n-gram pool keeps per key token
 };
 
-// Lookahead decoding: what the window's n-grams say follows the root is guessed.
+// Lookahead decoding: guesses the n-grams in the window's pool that start with the root.
 //
 // Source    Fu, Bailis, Stoica and Zhang, Break the Sequential Dependency of LLM Inference Using
 //           Lookahead Decoding (2024); sizes as in the SPECTRA paper, appendix B
@@ -42,7 +42,7 @@ class Lookahead final : public ProbingMethod {
   LookaheadOptions options_;
   std::function<bool(std::uint32_t)> is_end_;
   Random random_{0};
-  std::vector<std::uint32_t> text_;  // that the window is filled from
+  std::vector<std::uint32_t> text_;  // source of the window's initial tokens
   std::optional<LookaheadWindow> window_;
   ForwardDictionary pool_;
 };

@@ -11,7 +11,7 @@ LookaheadWindow::LookaheadWindow(const Shape& shape, std::function<std::uint32_t
     : shape_(shape), token_(std::move(token)), is_end_(std::move(is_end)), levels_(1) {
   EDGEDRAFT_CHECK(shape.n >= 3 && shape.width + 2 >= shape.n && shape.width >= 2 &&
                   rows_max(shape) <= kTreeNodesMax);
-  // Each pass that fills the window takes one from it.
+  // Each pass while filling removes one.
   for (std::uint32_t i = 0; i < shape.width + shape.n - 3; ++i) levels_[0].push_back(token_());
 }
 
@@ -50,8 +50,8 @@ std::vector<LookaheadWindow::Written> LookaheadWindow::advance(
   for (std::uint32_t& token : last) {
     if (is_end_(token)) token = token_();
   }
-  // One position on, what stood in column i + 1 stands in column i. A level that becomes another
-  // one stands a position further on already.
+  // Advances by one position: column i + 1 becomes column i. A level that moves up is already one
+  // position further.
   const auto next_column = [](std::vector<std::uint32_t>& level) { level.erase(level.begin()); };
   if (filled()) {
     levels_.erase(levels_.begin());

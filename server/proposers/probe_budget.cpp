@@ -6,18 +6,17 @@
 namespace edgedraft {
 namespace {
 
-// Tokens that probes are expected to bring a pass before anything was seen of them, and its weight
-// in passes.
+// Prior gain of probes in tokens per pass, and its weight in passes.
 constexpr double kExpected = 1.0;
 constexpr double kExpectedWeight = 32.0;
-// More than guesses of the methods that there are can bring.
+// Upper bound on a pass's gain by guesses, above what the present methods reach.
 constexpr double kMost = 4.0;
-// Where probes do not pay, the last kTryFor of each kTryPeriod steps try them: for as long as a
-// method needs to learn something.
+// If probes do not pay, the last kTryFor of each kTryPeriod steps retry them, long enough for a
+// method to learn.
 constexpr std::uint32_t kTryPeriod = 512;
 constexpr std::uint32_t kTryFor = 48;
 constexpr double kTriedProbesShare = 0.02;
-// While nothing tells what wider passes cost, so many passes with probes and as many without.
+// Until costs of wider passes are known, this many passes with probes and as many without.
 constexpr std::uint32_t kLearnCostsFor = 4;
 
 }  // namespace

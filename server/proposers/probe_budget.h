@@ -6,19 +6,18 @@
 
 namespace edgedraft {
 
-// Whether probes are worth their rows. They bring nothing in the pass that they are part of; what
-// they bring are the guesses of later ones.
+// Decides whether probes are worth their rows. They gain nothing in their own pass; their answers
+// improve the guesses of later ones.
 //
-// n sessions whose passes have r rows each and bring b tokens without the server's guesses, and g
-// more with them, get n (b + g) tokens in the time of n r rows. With probes r is larger by theirs,
-// and g is what was seen of passes with probes; without, what was seen of passes without. The way
-// with more tokens a second is taken. Until enough was seen, probes are expected to bring a token a
-// pass, so where a row costs as much as a pass they are never made, and where many sessions share a
-// pass they vanish. They are tried again now and then (for at most 2 % of the time), as texts
-// change.
+// n sessions whose passes have r rows each and gain b tokens without the server's guesses, and g
+// more with them, get n (b + g) tokens in the time of n r rows. With probes, r is larger and g is
+// the gain seen in passes with probes; without, the gain seen in passes without. The choice with
+// more tokens per second wins. Until enough was seen, probes are assumed to gain one token per
+// pass, so they are never used if a row costs as much as a pass, and vanish if many sessions share
+// a pass. They are retried periodically (at most 2 % of the time), since texts change.
 class ProbeBudget {
  public:
-  // `rows_max`: probes that a session has use for in a pass; 0: it has none.
+  // `rows_max`: probe rows a session can use per pass; 0: none.
   explicit ProbeBudget(std::uint32_t rows_max) : rows_max_(rows_max) {}
 
   struct Load {
@@ -26,15 +25,15 @@ class ProbeBudget {
     std::uint32_t pass_rows_max;
     const CostCurve& costs;
   };
-  // How many probe rows a session's next pass may have.
+  // Probe rows allowed in a session's next pass.
   std::uint32_t next_rows(const Load& load);
 
-  // A session's part in a pass.
+  // A session's share of a pass.
   struct Outcome {
     std::uint32_t rows;  // without probes, root included
     std::uint32_t probe_rows;
     std::uint32_t tokens;
-    std::uint32_t guessed;  // of them, that only the server's own guesses brought
+    std::uint32_t guessed;  // of them, gained by the server's guesses alone
   };
   void observe(const Outcome& outcome);
 
@@ -43,17 +42,17 @@ class ProbeBudget {
     RunningMean rows;
     RunningMean guessed;
   };
-  // Seconds until each of the sessions has had a pass of so many rows.
+  // Seconds for one pass of `rows` rows per session.
   static double round_seconds(const Load& load, double rows);
   double tokens(const Way& way, double expected) const;
   double rows(const Way& way) const;
 
   std::uint32_t rows_max_;
-  RunningMean base_{kRemembered};  // tokens of a pass without the server's guesses
+  RunningMean base_{kRemembered};  // tokens per pass without the server's guesses
   Way with_{RunningMean(kRemembered), RunningMean(kRemembered)};
   Way without_{RunningMean(kRemembered), RunningMean(kRemembered)};
   std::uint32_t step_ = 0;
-  // Seconds of all passes, and what probes that were no more than tried added to them.
+  // Seconds of all passes, and the seconds that trial probes added.
   double spent_ = 0.0;
   double tried_ = 0.0;
 

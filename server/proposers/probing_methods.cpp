@@ -51,7 +51,7 @@ ProposerSource probing_source(const ProbingMethodKind& kind,
                filler = std::move(filler)](std::shared_ptr<std::uint32_t>) {
                 return std::make_unique<ProbingProposer>(make(is_end), filler ? filler() : nullptr);
               },
-          .session_bytes = 0,  // tables in the host's memory, bounded by themselves
+          .session_bytes = 0,  // tables are in host memory and bounded
           .probe_rows = probe_rows,
           .joins_hints = true};
 }

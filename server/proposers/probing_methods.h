@@ -12,21 +12,20 @@
 
 namespace edgedraft {
 
-// A way to speculate that needs nothing but the target.
+// A speculation method that needs only the target.
 struct ProbingMethodKind {
   std::string_view name;
   std::unique_ptr<ProbingMethod> (*make)(const std::function<bool(std::uint32_t)>& is_end);
 };
 
-// All there are: the one place that knows them.
+// All methods; the only list of them.
 std::span<const ProbingMethodKind> probing_methods();
 // Null if there is none of that name.
 const ProbingMethodKind* find_probing_method(std::string_view name);
 // "a, b".
 std::string probing_method_names();
 
-// Proposers by that method; `filler` makes what fills the room that its guesses leave, and may
-// be empty.
+// Proposers of that method; `filler` provides guesses if the method leaves room, and may be empty.
 ProposerSource probing_source(const ProbingMethodKind& kind,
                               std::function<bool(std::uint32_t)> is_end,
                               std::function<std::unique_ptr<SessionProposer>()> filler = {});

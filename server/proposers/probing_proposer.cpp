@@ -19,7 +19,7 @@ Proposal ProbingProposer::propose(const TargetSession& session, const ProposalLi
   return proposal;
 }
 
-// A pass may not have come to be, or a prompt may have taken the place of what was asked about.
+// The pass may not have run, or a prompt may have replaced the queried text.
 void ProbingProposer::take_answer(const TargetSession& session) {
   const ProbeAnswer& answer = session.probe_answer();
   if (!asked_ || answer.id != asked_->id) return;

@@ -10,32 +10,32 @@
 
 namespace edgedraft {
 
-// A way to learn from probes what a session's target may write, without any training. One for each
-// session; what it has learned stays there.
+// Learns likely continuations from probes, without training. One per session; its state stays in
+// the session.
 class ProbingMethod {
  public:
   virtual ~ProbingMethod() = default;
 
-  // Rows that ask() has use for.
+  // Rows that ask() can use.
   virtual std::uint32_t rows_max() const = 0;
-  // Guesses of a pass, and tokens of each, at most.
+  // Maximum guesses per pass, and tokens per guess.
   virtual std::size_t guesses_max() const = 0;
   virtual std::size_t guess_length_max() const = 0;
 
-  // What may follow the text, the best first. Requires  tokens not empty
+  // Possible continuations of the text, best first.
+  // Requires  tokens not empty
   virtual void guess(std::span<const std::uint32_t> tokens, GuessList& guesses) const = 0;
-  // What it wants to know of a pass behind the text, in at most `rows_max` rows that reach at most
-  // `depth_max` positions beyond the root; nothing if that is too little. Changes nothing that it
-  // has learned. Requires  tokens not empty
+  // Probes for a pass after the text, with at most `rows_max` rows up to `depth_max` positions
+  // after the root; empty if that is too little. Changes no state.
+  // Requires  tokens not empty
   virtual Probes ask(std::span<const std::uint32_t> tokens, std::uint32_t rows_max,
                      std::uint32_t depth_max) = 0;
-  // The answer to what was asked last, behind a text that ended with `root`.
+  // Answer to the last probes, for a text that ended with `root`.
   virtual void learn(std::uint32_t root, std::span<const std::uint32_t> likeliest) = 0;
 };
 
-// A method at work for a session. Where its guesses leave room, those of another proposer follow
-// them: with Lookahead this is the SPECTRA paper's naive combination, with SPECTRA-CORE it is
-// SPECTRA.
+// Runs a method for a session. If its guesses leave room, another proposer's follow: with Lookahead
+// this is the SPECTRA paper's naive combination, with SPECTRA-CORE it is SPECTRA.
 class ProbingProposer final : public SessionProposer {
  public:
   // `filler` may be null.

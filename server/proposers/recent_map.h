@@ -10,7 +10,7 @@
 
 namespace edgedraft {
 
-// A map that keeps the `size_max` keys that were written last.
+// A map that keeps the `size_max` most recently written keys.
 template <class Key, class Value, class Hash = std::hash<Key>>
 class RecentMap {
  public:
@@ -19,12 +19,12 @@ class RecentMap {
   RecentMap(const RecentMap&) = delete;
   RecentMap& operator=(const RecentMap&) = delete;
 
-  // Null if there is none. Looking is not writing.
+  // Null if there is none. Reading does not refresh a key.
   const Value* find(const Key& key) const {
     const auto place = places_.find(key);
     return place == places_.end() ? nullptr : &place->second->second;
   }
-  // The key's value, to be written to: an empty one if it is new.
+  // Writable value of the key; empty if new.
   Value& write(const Key& key) {
     const auto place = places_.find(key);
     if (place != places_.end()) {
@@ -45,7 +45,7 @@ class RecentMap {
   using Entries = std::list<std::pair<Key, Value>>;
 
   std::size_t size_max_;
-  Entries entries_;  // the last written comes first
+  Entries entries_;  // most recently written first
   std::unordered_map<Key, typename Entries::iterator, Hash> places_;
 };
 

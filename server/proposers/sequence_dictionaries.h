@@ -8,28 +8,28 @@
 
 #include "server/proposers/recent_map.h"
 
-// What the target has been seen to write, by what it follows.
+// Dictionaries of sequences the target has generated, by their context.
 namespace edgedraft {
 
-// By a token, the sequences that may follow it: Lookahead's pool of n-grams and SPECTRA-CORE's
-// forward dictionary. A key keeps the sequences that were added last.
+// Maps a token to sequences that may follow it: Lookahead's n-gram pool and SPECTRA-CORE's forward
+// dictionary. Each key keeps its most recently added sequences.
 //
-// Cost      a key a few hundred bytes
+// Cost      a few hundred bytes per key
 class ForwardDictionary {
  public:
   using Sequence = std::vector<std::uint32_t>;
   struct Limits {
     std::size_t keys_max;
-    std::size_t sequences_max;  // of a key
+    std::size_t sequences_max;  // per key
   };
   // Requires  both above 0
   explicit ForwardDictionary(const Limits& limits);
 
-  // One that the key has already counts as added last.
+  // A known sequence becomes the newest.
   // Requires  sequence not empty
   void add(std::uint32_t key, std::span<const std::uint32_t> sequence);
   bool knows(std::uint32_t key) const { return sequences_.find(key) != nullptr; }
-  // Those added last come first; none for a key that is unknown. Valid until the next change.
+  // Newest first; empty for an unknown key. Valid until the next change.
   std::span<const Sequence> find(std::uint32_t key) const;
 
  private:
@@ -37,9 +37,9 @@ class ForwardDictionary {
   RecentMap<std::uint32_t, std::vector<Sequence>> sequences_;
 };
 
-// By a few tokens, the one that followed them last: SPECTRA-CORE's backward dictionary.
+// Maps a few tokens to their last successor: SPECTRA-CORE's backward dictionary.
 //
-// Cost      a key some 120 bytes
+// Cost      about 120 bytes per key
 class BackwardDictionary {
  public:
   static constexpr std::size_t kKeyMax = 7;
@@ -49,7 +49,8 @@ class BackwardDictionary {
 
   // Requires  1 <= key.size() <= kKeyMax
   void set(std::span<const std::uint32_t> key, std::uint32_t next);
-  // Null if it is unknown. Valid until the next change. Requires as above.
+  // Null if it is unknown. Valid until the next change.
+  // Requires as above.
   const std::uint32_t* find(std::span<const std::uint32_t> key) const;
 
  private:

@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::size_t kForwardKeysMax = 8192;
 constexpr std::size_t kBackwardKeysMax = 16384;
-// So many of the likeliest tokens are searched for one that the forward dictionary lacks.
+// Likeliest tokens searched for one the forward dictionary lacks.
 constexpr std::uint32_t kLikeliest = 64;
 
 }  // namespace
@@ -69,11 +69,11 @@ Probes SpectraCore::ask(std::span<const std::uint32_t> tokens, std::uint32_t row
   Probes probes{.likeliest_count = options_.threshold < 1.0 ? kLikeliest : 1};
   asked_.clear();
   for (std::uint32_t i = 0; i < count; ++i) asked_.emplace_back((next_ + i) % pool_.size(), 0);
-  // A token of all sequences, then the next of all, so that the last rows are the last tokens.
+  // The first token of all sequences, then the second, so that the last rows are the last tokens.
   std::uint32_t first_asked = 1;
   for (std::uint32_t j = 0; j < length; ++j) {
     first_asked = probes.rows.row_count();
-    std::uint32_t before = 0;  // the row of the sequence before, where they are staggered
+    std::uint32_t before = 0;  // the previous sequence's row, if they are staggered
     for (auto& [sequence, row] : asked_) {
       const std::uint32_t token = pool_[sequence][j];
       if (options_.staggered) {
@@ -99,7 +99,7 @@ std::uint32_t SpectraCore::choose(std::span<const std::uint32_t> likeliest) {
 
 void SpectraCore::learn(std::uint32_t /*root*/, std::span<const std::uint32_t> likeliest) {
   const std::size_t each = likeliest.size() / asked_rows_;
-  // All are chosen before any is added: what is unknown is so by the passes before.
+  // Choose all before adding any: "unknown" refers to earlier passes.
   for (const auto& [sequence, row] : asked_) {
     pool_[sequence].push_back(choose(likeliest.subspan(row * each, each)));
   }

@@ -13,35 +13,34 @@
 namespace edgedraft {
 
 struct SpectraCoreOptions {
-  std::uint32_t n = 5;       // tokens of a sequence in the pool
-  std::uint32_t width = 15;  // sequences in the pool
-  std::uint32_t guesses =
-      15;  // of a pass, and sequences that the forward dictionary keeps of a token
-  // The part of new candidates that is the likeliest token even if the forward dictionary knows it;
-  // the others are the likeliest that it does not know. The paper has 0.1, which brought less here
-  // than never to look (docs/records/drafters/asking-the-target.md).
+  std::uint32_t n = 5;         // tokens per sequence in the pool
+  std::uint32_t width = 15;    // sequences in the pool
+  std::uint32_t guesses = 15;  // per pass, and sequences the forward dictionary keeps per token
+  // Fraction of new candidates that use the likeliest token even if the forward dictionary knows
+  // it; the others use the likeliest unknown one. The paper's 0.1 gained less here than ignoring
+  // the dictionary (docs/records/drafters/asking-the-target.md).
   double threshold = 1.0;
-  // For measuring what each is worth.
+  // For ablation measurements.
   bool forward = true;
   bool backward = true;
   bool sub_ngrams = true;
-  // A sequence sits a position behind the one before it and sees that one's first token, as in
-  // Lookahead's window, which the paper's figures of rows allow as well.
+  // Each sequence starts one position after the previous one and sees its first token, as in
+  // Lookahead's window. The paper's row figures allow this reading as well.
   bool staggered = false;
 };
 
-// SPECTRA-CORE: a pool of candidate sequences, each of which the target prolongs by a token a pass.
-// What it wrote fills two dictionaries: forward, by a token what may follow it; backward, by up to
-// n - 1 tokens the one that followed them last. The text is first prolonged token by token with the
-// longest end of it that the backward dictionary knows, which makes one good guess; what the
-// forward dictionary knows of the root makes many others.
+// SPECTRA-CORE: a pool of candidate sequences, each of which the target extends by one token per
+// pass. Its output fills two dictionaries: forward, from a token to sequences that follow it;
+// backward, from up to n - 1 tokens to the last successor. The text is first extended token by
+// token with its longest suffix that the backward dictionary knows, which gives one good guess; the
+// forward dictionary's entries for the root give many others.
 //
-// Where the paper is silent or contradicts itself: the backward guess comes first, for the limit on
-// guesses must not cut it off (its Algorithm 1 appends it); guesses have n - 1 tokens at most, as
-// its verification takes; the forward dictionary gets the rest of a sequence behind each token, as
-// its text says, not the next token alone (line 38); candidate sequences are chains of their own at
-// the next positions, which its mask says (`staggered` has the other reading); the pool begins with
-// tokens of the text.
+// Choices where the paper is silent or contradicts itself: the backward guess comes first, so that
+// the guess limit cannot cut it off (Algorithm 1 appends it); guesses have at most n - 1 tokens, as
+// its verification takes; the forward dictionary gets the rest of a sequence after each token, as
+// the text says, not the next token alone (line 38); candidate sequences are separate chains at the
+// next positions, as its mask says (`staggered` has the other reading); the pool starts with tokens
+// of the text.
 //
 // Source    Le et al., SPECTRA: Faster Large Language Model Inference with Optimized Internal and
 //           External Speculation (2025), Algorithm 1 and appendix B
@@ -56,28 +55,28 @@ class SpectraCore final : public ProbingMethod {
   std::size_t guess_length_max() const override { return options_.n - 1; }
 
   void guess(std::span<const std::uint32_t> tokens, GuessList& guesses) const override;
-  // As many sequences of the pool as there are rows and positions for, the others another time.
-  // Those that begin alike share rows unless they are staggered.
+  // As many pool sequences as rows and positions allow; the others follow in later passes.
+  // Sequences with a common prefix share rows unless they are staggered.
   Probes ask(std::span<const std::uint32_t> tokens, std::uint32_t rows_max,
              std::uint32_t depth_max) override;
   void learn(std::uint32_t root, std::span<const std::uint32_t> likeliest) override;
 
   const ForwardDictionary& forward() const { return forward_; }
   const BackwardDictionary& backward() const { return backward_; }
-  // The sequences, without the tokens that the next pass is to find.
+  // The sequences, without the tokens the next pass will find.
   std::span<const std::vector<std::uint32_t>> pool() const { return pool_; }
 
  private:
   Guess backward_guess(std::span<const std::uint32_t> tokens) const;
-  // What the forward dictionary does not know, but for the threshold.
+  // Picks the likeliest token unknown to the forward dictionary, subject to the threshold.
   std::uint32_t choose(std::span<const std::uint32_t> likeliest);
   void add(std::span<const std::uint32_t> sequence);
 
   SpectraCoreOptions options_;
   Random random_{0};
   std::vector<std::vector<std::uint32_t>> pool_;
-  std::size_t next_ = 0;  // the sequence whose turn it is
-  // Sequences that were asked about, and which of the asked rows is their last.
+  std::size_t next_ = 0;  // next sequence in turn
+  // Queried sequences, each with the queried row of its last token.
   std::vector<std::pair<std::size_t, std::uint32_t>> asked_;
   std::size_t asked_rows_ = 0;
   ForwardDictionary forward_;

@@ -39,7 +39,7 @@ Speculation::Speculation(ProposerSource source, const SpeculationOptions& option
 
 Drafted Speculation::draft(const TargetSession& session, std::unique_ptr<SessionProposer>& proposer,
                            const Step& step) {
-  // The last token is the target's own, and nothing comes behind it that probes could help with.
+  // The last token is the target's own; probes could help no later one.
   if (step.tokens_left <= 1) return {};
   ProposalLimits limits{.tree = options_.tree};
   TreeShape& shape = limits.tree;

@@ -17,7 +17,7 @@
 
 namespace edgedraft {
 
-// What the server itself has for a pass, and how long that took to make.
+// The server's own draft for a pass, and the time it took.
 struct Drafted {
   DraftTree tree{};
   Probes probes{};
@@ -26,87 +26,85 @@ struct Drafted {
 
 struct SpeculationOptions {
   TreeShape tree{};             // the largest
-  std::uint32_t context_count;  // tokens that a session can hold
-  // Wraps each proposer that is made. Empty: none is wrapped.
+  std::uint32_t context_count;  // session's token limit
+  // Wraps each new proposer. Empty: no wrapper.
   std::function<std::unique_ptr<SessionProposer>(std::unique_ptr<SessionProposer>)> decorate{};
-  // Told why a drafter could not be made or failed; its session streams plainly.
+  // Called with the reason if a drafter cannot be created or fails; its session streams without
+  // drafts.
   std::function<void(const std::string& why)> on_failure = [](const std::string&) {};
   std::function<Instant()> now = [] { return Clock::now(); };
 };
 
-// Where sessions' proposers come from.
+// Creates proposers for sessions.
 struct ProposerSource {
-  // `count` is of all proposers alive. Throws DeviceError.
+  // `count` counts live proposers. Throws DeviceError.
   std::function<std::unique_ptr<SessionProposer>(std::shared_ptr<std::uint32_t> count)> make;
-  std::uint64_t session_bytes;  // of one session's; the weights, which all share, are not in it
-  // Probes that a session's pass has use for.
+  std::uint64_t session_bytes;  // per session, without the shared weights
+  // Probe rows a session can use per pass.
   std::uint32_t probe_rows = 0;
-  // Its guesses cost next to nothing to make, so that they stand beside a device's hints; others
-  // are made where there are no hints.
+  // Its guesses cost almost nothing, so they join the device's hints; other proposers run only
+  // without hints.
   bool joins_hints = false;
 };
 
-// Proposers that are drafters, with a tap that reads what they are sent; null if tokens are all
-// that they need.
+// Drafters as proposers, with a tap for their activations; null if they need tokens only.
 //
 // Requires  backend and tap outlive the source
-// Throws DeviceError if the drafter's weights find no memory.
+// Throws DeviceError if there is no memory for the drafter's weights.
 ProposerSource drafter_source(Backend& backend, const DrafterModel& drafter, Tap* tap,
                               std::uint32_t context_count);
 
-// Drafts beside the target for sessions that stream: one drafter's weights, a memory for each
-// session. Trees are as large as pays (SpeculationBudget), and probes are made if they do
-// (ProbeBudget).
+// Drafts on the server for streaming sessions, with shared drafter weights and memory per session.
+// SpeculationBudget sizes the trees, ProbeBudget the probes.
 //
-// Threads   the compute thread alone
+// Threads   the compute thread
 class Speculation {
  public:
   Speculation(ProposerSource source, const SpeculationOptions& options);
 
   struct Step {
-    std::uint32_t tokens_left;  // of the stream, 1 at least
-    std::uint32_t sessions;     // that stream
-    // What passes cost, and rows of them that one session may have.
+    std::uint32_t tokens_left;  // left in the stream, at least 1
+    std::uint32_t sessions;     // streaming sessions
+    // Pass costs, and the row limit per session.
     const CostCurve& costs;
     std::uint32_t rows_max;
-    // The caller weighs the tree's nodes by itself, beside others: it is as large as it gets.
+    // The caller selects the tree's nodes among others, so the tree gets its full size.
     bool weighed_by_caller = false;
-    // Asked where the session wants a proposer and the part of memory leaves no room for one:
-    // whether another session has given its own up. Empty: none does.
+    // Called if a proposer does not fit the memory share; returns true if another session gave up
+    // its own. Empty: none does.
     std::function<bool()> make_room{};
   };
-  // What there is for the session's next pass: a tree of at most tokens_left - 1 levels, empty if
-  // it goes on plainly, and probes. `proposer` is the session's, made here if there is none but
-  // memory for one.
+  // Draft for the session's next pass: a tree of at most tokens_left - 1 levels, empty to decode
+  // without drafts, and probes. `proposer` is the session's, created here if it has none and memory
+  // allows.
   //
   // Requires  a session with a root and no request
   Drafted draft(const TargetSession& session, std::unique_ptr<SessionProposer>& proposer,
                 const Step& step);
 
   void observe_pass(std::uint32_t rows, Duration time) { budget_.observe_pass(rows, time); }
-  // What a tree of so many rows, root included, brought; 1 row is no tree.
+  // Gain of a tree of `rows` rows, root included; 1 row is no tree.
   void observe_draft(std::uint32_t rows, std::uint32_t tokens) {
     if (rows > 1) budget_.observe_draft(rows, tokens);
   }
-  // What a session's part in a pass brought, whoever drafted for it.
+  // Outcome of a session's share of a pass, for any drafter.
   void observe_outcome(const ProbeBudget::Outcome& outcome) { probe_budget_.observe(outcome); }
   bool joins_hints() const { return source_.joins_hints; }
-  // What the tree of a session is expected to be, while so many draft; nothing until enough were
-  // seen.
+  // Expected tree per session at this number of drafted sessions; empty until enough were seen.
   std::optional<SpeculationBudget::Tree> expected_tree(std::uint32_t sessions) const {
     return budget_.expected_tree(sessions);
   }
 
-  // Takes a part of the memory for keys and values, such that as many drafters fit as sessions of
-  // `target_bytes`, and returns what is left for these.
+  // Takes a share of the KV memory so that drafters fit for all sessions of `target_bytes`, and
+  // returns the rest.
   // Errors    usage  a session and its drafter do not fit
   Result<std::uint64_t> take_part_of(std::uint64_t kv_bytes, std::uint64_t target_bytes);
-  // The bytes of all sessions' proposers, and of one; the weights are not in them.
+  // Bytes of all proposers, and per proposer; weights excluded.
   std::uint64_t bytes() const { return *count_ * source_.session_bytes; }
   std::uint64_t session_bytes() const { return source_.session_bytes; }
-  // Whether another session's proposer would exceed that part.
+  // True if another proposer would exceed the share.
   bool full() const { return bytes_max_ && bytes() + session_bytes() > *bytes_max_; }
-  // Whether a session that has this one is drafted for, or would be.
+  // True if a session with this proposer is drafted for, or would be.
   bool drafts_with(const std::unique_ptr<SessionProposer>& proposer) const {
     return proposer || (!full() && options_.now() >= make_again_);
   }
@@ -119,9 +117,9 @@ class Speculation {
   SpeculationOptions options_;
   SpeculationBudget budget_;
   ProbeBudget probe_budget_;
-  std::optional<std::uint64_t> bytes_max_;  // for all proposers together, without their weights
+  std::optional<std::uint64_t> bytes_max_;  // for all proposers, without their weights
   std::shared_ptr<std::uint32_t> count_ = std::make_shared<std::uint32_t>(0);
-  Instant make_again_{};  // not before: there was no memory
+  Instant make_again_{};  // earliest retry after running out of memory
 };
 
 }  // namespace edgedraft

@@ -5,11 +5,11 @@
 namespace edgedraft {
 namespace {
 
-// Steps between two that try what is not thought best.
+// Steps between two trials of a size that is not the best.
 constexpr std::uint32_t kTryEvery = 64;
-// The largest share of the time that goes into trees where there should be none.
+// Maximum share of time for trial trees if no tree pays.
 constexpr double kTryShare = 0.02;
-// Full trees before anything is concluded from them.
+// Full trees observed before any decision.
 constexpr std::uint32_t kFirstTrees = 8;
 
 }  // namespace
@@ -44,8 +44,8 @@ SpeculationBudget::Tree SpeculationBudget::best_tree(std::uint32_t sessions) con
   double best_rate = n / pass.seconds(n);
   const std::size_t largest = size_of(rows_max_);
   for (std::size_t size = 1; size <= largest; ++size) {
-    // A size that was never tried is judged by the next larger one, until it is: as long to draft,
-    // and the likelier half of the nodes brings more than half of the tokens.
+    // An untried size is estimated by the next larger one: same drafting time, and more than half
+    // of its tokens, since the likelier half of the nodes is kept.
     const std::size_t known = tokens_[size].known() ? size : std::min(size + 1, largest);
     if (!tokens_[known].known() || !drafting_[known].known()) continue;
     const double tokens =
@@ -68,7 +68,7 @@ std::uint32_t SpeculationBudget::next_rows(std::uint32_t sessions) {
   if (trees_ < kFirstTrees) return rows_max_;
   const std::uint32_t best = passes_.known() ? best_tree(sessions).rows : rows_max_;
   if (step_ % kTryEvery != 0) return best;
-  // In turns something smaller and something larger.
+  // Alternates between smaller and larger sizes.
   if (best == 1) {
     trying_ = tried_ <= kTryShare * spent_;
     return trying_ ? std::min(rows_max_, 1u << (1 + step_ / kTryEvery % size_of(rows_max_))) : 1;
