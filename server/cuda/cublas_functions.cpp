@@ -12,7 +12,7 @@ namespace {
 class CublasLibrary {
  public:
   CublasLibrary() {
-    // Where the system's loader looks, or where the toolkit was that this was built with.
+    // The system loader's path, or the toolkit of this build.
     const std::string name = "libcublas.so." + std::to_string(CUBLAS_VER_MAJOR);
     for (const std::string& file : {name, EDGEDRAFT_CUBLAS_FOLDER "/" + name}) {
       handle_ = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
@@ -30,7 +30,7 @@ class CublasLibrary {
   }
 
  private:
-  void* handle_ = nullptr;  // kept to the end: GPUs are used until then
+  void* handle_ = nullptr;  // never unloaded: GPUs are used until exit
 };
 
 CublasFunctions load() {

@@ -4,14 +4,14 @@
 
 namespace edgedraft {
 
-// What we use of cuBLAS. Its libraries have 600 MB and take most of a second to load, which nobody
-// should wait for who computes on the CPU, or asks for --help.
+// The cuBLAS functions in use, loaded on demand: the libraries take 600 MB and most of a second to
+// load, which CPU-only runs and --help do not need.
 struct CublasFunctions {
   decltype(&cublasCreate) create;
   decltype(&cublasDestroy) destroy;
   decltype(&cublasSetStream) set_stream;
   decltype(&cublasSetWorkspace) set_workspace;
-  // Overloaded, so that its type has to be said.
+  // Overloaded in the header, hence the explicit type.
   cublasStatus_t (*gemm_ex)(cublasHandle_t, cublasOperation_t, cublasOperation_t, int m, int n,
                             int k, const void* alpha, const void* a, cudaDataType_t, int lda,
                             const void* b, cudaDataType_t, int ldb, const void* beta, void* c,
@@ -19,8 +19,8 @@ struct CublasFunctions {
   decltype(&cublasGetStatusString) status_string;
 };
 
-// Loads the libraries when it is called first.
-// Errors    throws DeviceError where they cannot be loaded
+// Loads the libraries on the first call.
+// Errors    throws DeviceError if they cannot be loaded
 const CublasFunctions& cublas_functions();
 
 }  // namespace edgedraft

@@ -10,7 +10,7 @@ namespace edgedraft {
 namespace {
 
 constexpr std::size_t kRingBytes = 4u << 20;
-// An operation has three arrays at most.
+// Capacity of a list's arrays; one operation has at most three.
 constexpr std::size_t kListBytes = 8u << 20;
 constexpr std::size_t kListBytesFull = kListBytes - 4 * CudaArguments::kArrayBytesMax;
 constexpr std::size_t kAlignment = 256;
@@ -37,7 +37,7 @@ void CudaArguments::make_room() {
 }
 
 const std::byte* CudaArguments::in_list(ByteView bytes) {
-  // The beginning of an array that is there will do.
+  // A prefix of a stored array also matches.
   const auto known = known_.find(bytes.data());
   if (known != known_.end() && known->second.bytes_count >= bytes.size() &&
       std::memcmp(list_host_.data() + known->second.offset, bytes.data(), bytes.size()) == 0) {
@@ -51,14 +51,14 @@ const std::byte* CudaArguments::in_list(ByteView bytes) {
 std::size_t CudaArguments::add(ByteView bytes) {
   EDGEDRAFT_CHECK(bytes.size() <= kArrayBytesMax);
   if (list_end_ == 0) {
-    // The list before may still be on its way to the device.
+    // The previous list may still be in flight.
     queue_.choose_device();
     try_cuda(cudaEventSynchronize(uploaded_), "waiting for the device");
   }
   const std::size_t at = list_end_;
   EDGEDRAFT_CHECK(at + bytes.size() <= kListBytes);
   if (!bytes.empty()) std::memcpy(list_host_.data() + at, bytes.data(), bytes.size());
-  // In whole steps, so that a table may grow a little without moving what lies behind it.
+  // Rounded up, so that a table can grow a little without moving later arrays.
   list_end_ = at + (bytes.size() + kAlignment - 1) / kAlignment * kAlignment;
   return at;
 }
@@ -77,7 +77,7 @@ void CudaArguments::upload(cudaStream_t stream) {
 const std::byte* CudaArguments::in_ring(ByteView bytes) {
   EDGEDRAFT_CHECK(bytes.size() <= kArrayBytesMax);
   for (const Entry& entry : recent_) {
-    // What is older than half a round could be overwritten before it is used.
+    // Entries older than half a round could be overwritten before use.
     if (ring_end_ - entry.offset > kRingBytes / 2) continue;
     if (entry.bytes_count == bytes.size() && !bytes.empty() &&
         std::memcmp(ring_host_.data() + entry.offset, bytes.data(), bytes.size()) == 0) {
@@ -86,7 +86,7 @@ const std::byte* CudaArguments::in_ring(ByteView bytes) {
   }
   const cudaStream_t stream = queue_.stream();
   if (ring_end_ + bytes.size() > kRingBytes) {
-    // Round again; what is still on its way must not be overwritten.
+    // The ring wraps; wait, so that copies in flight are not overwritten.
     try_cuda(cudaStreamSynchronize(stream), "waiting for the device");
     ring_end_ = 0;
     recent_ = {};

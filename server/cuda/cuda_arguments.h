@@ -13,15 +13,15 @@
 
 namespace edgedraft {
 
-// Small arrays of a call (tokens, positions, attention's tables) on the device.
+// Uploads an operation's small arrays (tokens, positions, attention tables) to the device.
 //
-// For launches that are gathered, arrays lie one behind the other from the same place on, list for
-// list, and are copied in one piece before the list is started: passes of the same shape so find
-// their arrays at the same addresses, whatever is in them. Arrays that come from the same memory
-// with the same contents, as every layer's of a pass do, are there once.
+// For recorded launches, arrays are packed from a fixed address, list by list, and copied in one
+// piece before the list starts: passes of the same shape find their arrays at the same addresses.
+// Arrays with the same source address and contents, such as every layer's in a pass, are stored
+// once.
 //
-// For launches that start at once, arrays go round a ring, each copied by itself; what recent calls
-// brought is not copied again.
+// For immediate launches, arrays go round a ring, each copied by itself; arrays of recent calls are
+// not copied again.
 class CudaArguments {
  public:
   static constexpr std::size_t kArrayBytesMax = std::size_t{1} << 20;
@@ -32,19 +32,19 @@ class CudaArguments {
   CudaArguments(const CudaArguments&) = delete;
   CudaArguments& operator=(const CudaArguments&) = delete;
 
-  // Valid for the operation that is enqueued next.
+  // Valid for the next enqueued operation.
   template <class T>
   const T* on_device(std::span<const T> values) {
     const ByteView bytes = std::as_bytes(values);
     return reinterpret_cast<const T*>(queue_.gathers() ? in_list(bytes) : in_ring(bytes));
   }
-  // For an operation that starts at once even where others are gathered.
+  // For an operation that starts at once even while others are recorded.
   template <class T>
   const T* on_device_now(std::span<const T> values) {
     return reinterpret_cast<const T*>(in_ring(std::as_bytes(values)));
   }
-  // To be called between operations: starts the list where its arrays might not leave room for
-  // another operation's.
+  // Call between operations: starts the list if its arrays might leave too little room for the next
+  // operation's.
   void make_room();
 
  private:
@@ -69,8 +69,8 @@ class CudaArguments {
   PinnedMemory list_host_;
   CudaBuffer list_device_;
   std::size_t list_end_ = 0;
-  std::unordered_map<const std::byte*, Entry> known_;  // by where they came from
-  cudaEvent_t uploaded_ = nullptr;                     // the last list's arrays
+  std::unordered_map<const std::byte*, Entry> known_;  // by source address
+  cudaEvent_t uploaded_ = nullptr;                     // after the last list's arrays
 };
 
 }  // namespace edgedraft

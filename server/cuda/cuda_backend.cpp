@@ -76,8 +76,8 @@ class CudaBackend final : public Backend {
                                 .packed = packed->data()},
                                queue_.stream()),
              "packing a weight");
-    // Products ask for weights before the kernels in front of them have ended, and a memset, unlike
-    // those, is begun when all before it can be read.
+    // Matmuls prefetch weights before earlier kernels end. Unlike those kernels, a memset starts
+    // only after earlier writes are visible.
     try_cuda(cudaMemsetAsync(static_cast<CudaBuffer&>(*file_order).data(), 0, 1, queue_.stream()),
              "packing a weight");
     return packed;
@@ -109,7 +109,7 @@ class CudaBackend final : public Backend {
     if (from.type == DType::f32) return read(from.floats(), to);
     EDGEDRAFT_CHECK(to.size() == std::size_t{from.rows} * from.cols);
     if (to.empty()) return wait();
-    // As it is stored, so that half the bytes cross.
+    // Copied in storage format, half the bytes.
     const auto row = static_cast<std::size_t>(cache_bytes(from.type, from.cols));
     stored_.resize(row * from.rows);
     try_cuda(cudaMemcpy2DAsync(stored_.data(), row, device_data(from),
@@ -228,8 +228,8 @@ class CudaBackend final : public Backend {
   void compact(const CompactOp& op) override {
     check_op(op);
     if (op.slots.empty()) return;
-    // Comes between passes, and for another path each time: gathered, it would keep the pass behind
-    // it from repeating.
+    // Runs between passes with a new path each time; recorded, it would keep the next pass from
+    // repeating.
     const auto* pages = op.cache.paged() ? arguments_.on_device_now(op.cache.pages) : nullptr;
     const cuda::CompactArgs args{.cache = cache(op.cache, pages),
                                  .cols = op.cache.cols(),
@@ -310,7 +310,7 @@ class CudaBackend final : public Backend {
     arguments_.make_room();
   }
 
-  // Waits. Through pinned memory, in pieces.
+  // Blocks. Copies in pieces through pinned memory.
   void download(void* to, const void* from, std::size_t bytes_count) {
     for (std::size_t done = 0; done < bytes_count; done += results_.bytes_count()) {
       const std::size_t piece = std::min(results_.bytes_count(), bytes_count - done);

@@ -8,11 +8,10 @@
 
 namespace edgedraft {
 
-// Throws DeviceError where `status` is an error; `what` says what was tried, e.g. "reading
-// results".
+// Throws DeviceError if `status` is an error; `what` names the operation, e.g. "reading results".
 inline void try_cuda(cudaError_t status, const char* what) {
   if (status == cudaSuccess) return;
-  // So that the next call does not report it again.
+  // Clears the error, so that the next call does not report it again.
   static_cast<void>(cudaGetLastError());
   throw DeviceError(std::string("CUDA: ") + what + ": " + cudaGetErrorString(status) + " (" +
                     cudaGetErrorName(status) + ")");

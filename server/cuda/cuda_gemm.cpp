@@ -5,7 +5,7 @@
 namespace edgedraft {
 namespace {
 
-// What NVIDIA recommends for Hopper; given once, so that products allocate nothing.
+// NVIDIA's recommendation for Hopper. Allocated once, so that matmuls allocate nothing.
 constexpr std::uint64_t kWorkspaceBytes = 32u << 20;
 
 void try_cublas(cublasStatus_t status, const char* what) {

@@ -6,7 +6,7 @@
 
 namespace edgedraft {
 
-// cuBLAS on a stream: fast for many rows, but its order of summation changes with their number.
+// cuBLAS on a stream: fast for many rows, but its summation order changes with the row count.
 class CudaGemm {
  public:
   explicit CudaGemm(CudaQueue& queue);
@@ -25,7 +25,7 @@ class CudaGemm {
     std::uint32_t outputs;
     bool accumulate;
   };
-  // y = (accumulate ? y : 0) + x weight^T, added up in float32. Throws DeviceError.
+  // y = (accumulate ? y : 0) + x weight^T, accumulated in float32. Throws DeviceError.
   void multiply(const Product& product);
 
  private:

@@ -42,13 +42,13 @@ CudaBuffer::CudaBuffer(CudaQueue& queue, std::uint64_t bytes_count)
 }
 
 CudaBuffer::~CudaBuffer() {
-  // What has been gathered may still need it.
+  // Recorded launches may still use it.
   static_cast<void>(cudaFreeAsync(data_, queue_.stream_for_release()));
 }
 
 std::byte* CudaScratch::reserve_bytes(std::uint64_t bytes_count) {
   if (!buffer_ || buffer_->bytes_count() < bytes_count) {
-    buffer_.reset();  // first, so that the pool may give the same memory again
+    buffer_.reset();  // first, so that the pool may reuse the memory
     buffer_ = std::make_unique<CudaBuffer>(queue_, bytes_count);
   }
   return buffer_->data();

@@ -13,12 +13,11 @@
 
 namespace edgedraft {
 
-// Device memory from the device's pool, taken and released in the stream's order, behind all that
-// has been enqueued. 256-byte aligned.
+// Device memory from the device's pool, allocated and released in stream order. 256-byte aligned.
 class CudaBuffer final : public Buffer {
  public:
-  // Uninitialised. Throws DeviceError, which says how much was free. Requires  the queue outlives
-  // it
+  // Uninitialised. Throws DeviceError with the free bytes.
+  // Requires  the queue outlives it
   CudaBuffer(CudaQueue& queue, std::uint64_t bytes_count);
   ~CudaBuffer() override;
 
@@ -29,7 +28,7 @@ class CudaBuffer final : public Buffer {
   }
   std::uint64_t bytes_count() const { return bytes_count_; }
 
-  // Whether its weight is in the kernels' own order, and of which matrix.
+  // True if its weight is packed for the kernels; the matrix's shape follows.
   bool packed = false;
 
  private:
@@ -38,8 +37,8 @@ class CudaBuffer final : public Buffer {
   std::uint64_t bytes_count_;
 };
 
-// Device memory that grows to the largest need seen, then stays. Growing starts what has been
-// gathered: it is to be asked for before an operation's arguments.
+// Device memory that grows to the largest request, then stays. Growing starts recorded launches, so
+// request it before an operation's arguments.
 class CudaScratch {
  public:
   explicit CudaScratch(CudaQueue& queue) : queue_(queue) {}
@@ -57,7 +56,7 @@ class CudaScratch {
   std::unique_ptr<CudaBuffer> buffer_;
 };
 
-// Host memory that the device copies from and to without a detour.
+// Pinned host memory for direct device copies.
 class PinnedMemory {
  public:
   explicit PinnedMemory(std::size_t bytes_count);
@@ -73,8 +72,8 @@ class PinnedMemory {
   std::size_t bytes_count_;
 };
 
-// Copies weights to the device through two pieces of pinned memory in turn: one is filled from the
-// mapped file while the other travels.
+// Uploads weights through two pinned buffers in turn: one is filled from the mapped file while the
+// other is copied.
 class CudaUploader {
  public:
   explicit CudaUploader(CudaQueue& queue);
@@ -82,7 +81,7 @@ class CudaUploader {
   CudaUploader(const CudaUploader&) = delete;
   CudaUploader& operator=(const CudaUploader&) = delete;
 
-  // Calls `progress` with the size of every part that is under way.
+  // Calls `progress` with the size of each part in flight.
   void copy(std::byte* to, ByteView from, const std::function<void(std::uint64_t)>& progress);
 
  private:

@@ -23,7 +23,7 @@ void set_products(Args& args, std::span<const MatmulOp> ops) {
   }
 }
 
-// The library's product as a launch like the others.
+// The library matmul as a launch.
 struct LibraryProduct {
   CudaGemm* gemm;
   CudaGemm::Product product;

@@ -12,28 +12,27 @@
 
 namespace edgedraft {
 
-// The backend's matrix products: which kernel or library makes which, and the memory for
-// activations in other types.
+// The backend's matmuls: kernel or library selection, and memory for converted activations.
 class CudaProducts {
  public:
   // `deterministic`: without the library.
   CudaProducts(CudaQueue& queue, bool deterministic);
 
-  // Whether all of them take x rounded to int8, so that x itself need not be there.
+  // True if all of them take x rounded to int8, so that x itself is not needed.
   static bool take_int8(std::span<const MatmulOp> ops);
-  // Where x is to be written rounded to int8 if the operation in front of the products does that.
-  // If the memory has to grow, what has been gathered is started.
+  // Memory for x rounded to int8 by the preceding operation. Growing it starts recorded launches.
   const cuda::QuantizedRows& reserve_int8(const Matrix& x);
 
   enum class Input : std::uint8_t { x, reserved_int8 };
-  // Products of the same x. Requires  checked operations
+  // Matmuls of the same x.
+  // Requires  checked operations
   void multiply(std::span<const MatmulOp> ops, Input input = Input::x);
 
  private:
   void float_products(std::span<const MatmulOp> ops);
   void quantize(const Matrix& x);
   void int8_products(std::span<const MatmulOp> ops);
-  // `rounded`: the type in which x already stands in rounded_.
+  // `rounded`: the type in which rounded_ already holds x.
   void library_product(const MatmulOp& op, std::optional<DType>& rounded);
 
   CudaQueue& queue_;

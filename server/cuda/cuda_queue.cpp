@@ -8,10 +8,10 @@
 namespace edgedraft {
 namespace {
 
-// A decode step has one a number of sessions and stretch of context; a graph of 500 launches takes
-// some hundred KiB.
+// One graph per session count and context range of a decode step; a graph of 500 launches takes a
+// few hundred KiB. Beyond it, the oldest is replaced.
 constexpr std::size_t kGraphsMax = 64;
-// Lists that came once: enough of them that a shape which comes now and then is known again.
+// Remembered hashes of lists seen once; enough to recognize shapes that recur rarely.
 constexpr std::size_t kSeenMax = 256;
 
 void destroy(cudaGraphExec_t executable) {
@@ -81,7 +81,7 @@ void CudaQueue::start() {
     throw DeviceError(std::exchange(failed_, {}));
   }
   if (list_.empty()) return;
-  // Out of the way first: what fails must not be run again.
+  // Cleared first: a failed list must not run again.
   started_.swap(list_);
   list_.clear();
   use();
@@ -138,7 +138,8 @@ CudaQueue::Graph* CudaQueue::make_graph(std::size_t hash, const List& list) {
   }
   cudaGraphExec_t executable = nullptr;
   if (const cudaError_t status = instantiate(list, executable); status != cudaSuccess) {
-    static_cast<void>(cudaGetLastError());  // so that the next call does not report it again
+    static_cast<void>(cudaGetLastError());  // clears the error, so that the next call does not
+                                            // report it again
     do_without_graph(status);
     return nullptr;
   }
@@ -147,7 +148,7 @@ CudaQueue::Graph* CudaQueue::make_graph(std::size_t hash, const List& list) {
 }
 
 cudaError_t CudaQueue::instantiate(const List& list, cudaGraphExec_t& executable) {
-  // Captures this thread alone: others may be loading something.
+  // Captures this thread only: others may be loading data.
   if (const cudaError_t status = cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal);
       status != cudaSuccess) {
     return status;
@@ -162,9 +163,9 @@ cudaError_t CudaQueue::instantiate(const List& list, cudaGraphExec_t& executable
 }
 
 void CudaQueue::do_without_graph(cudaError_t why) {
-  // They hold memory that is wanted now, or will not be started any more.
+  // Frees graph memory, which is needed now or no longer used.
   drop_graphs();
-  // Memory may be there again soon: lists that come again from now on are tried anew.
+  // Memory may be available again soon: repeating lists are retried.
   seen_.clear();
   if (why == cudaErrorMemoryAllocation) return;
   gathers_ = false;

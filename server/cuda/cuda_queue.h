@@ -16,18 +16,16 @@
 
 namespace edgedraft {
 
-// The device's stream, and the way to it for every kernel.
+// The device's stream, through which all kernels are enqueued.
 //
-// With graphs, launches are not started one by one: they are gathered until somebody waits or uses
-// the stream for something else. A list of launches that comes a second time, with the same kernels
-// and bit for bit the same arguments, is captured as a CUDA graph, which from then on starts the
-// whole list in one call. Nothing is ever run from a graph but the list that it was made of, so
-// whoever enqueues need not think of graphs; but only lists whose arguments repeat gain by them.
-// What differs from pass to pass is to lie in device memory (CudaArguments).
+// With graphs, launches are recorded until a caller waits or uses the stream directly. A list of
+// launches that repeats, with the same kernels and bit-identical arguments, is captured as a CUDA
+// graph, which then starts the whole list in one call. A graph only ever replays the list it was
+// made from, so callers need not know about graphs; but only lists with repeating arguments gain.
+// Keep data that changes per pass in device memory (CudaArguments).
 //
-// Where there is no memory for a graph, all graphs are dropped, and lists that come again get new
-// ones. Where it cannot be made for another reason, launches are
-// started one by one from then on, and `on_notice` is told, once.
+// If graph instantiation runs out of memory, all graphs are destroyed, and repeating lists get new
+// ones. After any other failure, launches start one by one, and `on_notice` is called once.
 //
 // Threads   one at a time
 class CudaQueue {
@@ -43,10 +41,10 @@ class CudaQueue {
   CudaQueue(const CudaQueue&) = delete;
   CudaQueue& operator=(const CudaQueue&) = delete;
 
-  // Whether launches are gathered, so that what they are given has to stay until start().
+  // True if launches are recorded, so that their arguments must stay valid until start().
   bool gathers() const { return gathers_; }
 
-  // Enqueues launcher(args, stream). Throws DeviceError where that fails, now or in start().
+  // Enqueues launcher(args, stream). Throws DeviceError if that fails, now or in start().
   template <class Args>
   void enqueue(cudaError_t (*launcher)(const Args&, cudaStream_t), Args args) {
     static_assert(std::is_trivially_copyable_v<Args>);
@@ -56,8 +54,8 @@ class CudaQueue {
     }
 #if defined(__has_builtin)
 #if __has_builtin(__builtin_clear_padding)
-    // So that the same arguments are the same bytes. An array whose elements have padding between
-    // their members is not to be in them: GCC 12 clears other bytes there.
+    // Makes equal arguments equal bytes. Do not pass arrays whose elements have padding between
+    // members: GCC 12 clears the wrong bytes there.
     __builtin_clear_padding(&args);
 #endif
 #endif
@@ -67,21 +65,21 @@ class CudaQueue {
            reinterpret_cast<const std::byte*>(&args));
   }
 
-  // Starts what has been gathered. Throws DeviceError; the list is gone then.
+  // Starts the recorded launches. Throws DeviceError; the list is lost then.
   void start();
-  // The stream, for calls that are not gathered. Starts what has been gathered, and makes the
-  // device the calling thread's.
+  // The stream, for calls that are not recorded. Starts the recorded launches and selects the
+  // device for the calling thread.
   cudaStream_t stream();
-  // Makes the device the calling thread's, for calls without the stream: CUDA would take the first
-  // device for them.
+  // Selects the device for the calling thread, for calls without the stream; CUDA would use the
+  // first device.
   void choose_device() const;
-  // The same as stream() for destructors: what fails is thrown by the next start().
+  // As stream(), for destructors: the next start() throws any failure.
   cudaStream_t stream_for_release() noexcept;
-  // The stream as it is, for what is not ordered by it.
+  // The raw stream, for work outside its order.
   cudaStream_t raw() const {
     return stream_;
   }
-  // Drops what has been gathered, and gathers no more: for the end.
+  // Drops recorded launches and stops recording, for shutdown.
   void abandon() noexcept;
   // Waits for the device. Throws DeviceError, naming `what`.
   void wait(const char* what);
@@ -98,7 +96,7 @@ class CudaQueue {
     Launcher launcher;
     std::size_t bytes_count;  // of the arguments, which follow
   };
-  // Launches with their arguments, one behind the other.
+  // Launches with their arguments, back to back.
   using List = std::vector<std::byte>;
   struct Graph {
     List list;
@@ -116,10 +114,10 @@ class CudaQueue {
   cudaStream_t use() const;
   void gather(const Launch& launch, const std::byte* args);
   cudaError_t run_list(const List& list);
-  // Null where it cannot be made.
+  // Null if it cannot be created.
   Graph* make_graph(std::size_t hash, const List& list);
   cudaError_t instantiate(const List& list, cudaGraphExec_t& executable);
-  // A graph could not be made, for that reason: no more are made, but where memory was short.
+  // Handles a failed graph: stops using graphs, except after running out of memory.
   void do_without_graph(cudaError_t why);
   void drop_graphs();
   bool seen_before(std::size_t hash);
@@ -129,11 +127,11 @@ class CudaQueue {
   bool gathers_;
   std::function<void(cudaStream_t)> prepare_;
   List list_;
-  std::string failed_;  // while something was released; empty: nothing
+  std::string failed_;  // failure during a release; empty: none
   List started_;        // kept so that passes do not allocate
   std::unordered_map<std::size_t, Graph> graphs_;
   std::uint64_t uses_ = 0;
-  std::vector<std::size_t> seen_;  // hashes of lists that came once, the next place is the oldest's
+  std::vector<std::size_t> seen_;  // hashes of lists seen once, a ring
   std::size_t seen_next_ = 0;
 };
 

@@ -12,7 +12,7 @@ namespace {
 
 static_assert(sizeof(AncestorMask) == cuda::kMaskWords * sizeof(std::uint64_t));
 
-// The number of slots behind the prefix that masks reach to.
+// Slots after the prefix that the masks reach.
 std::uint32_t reach_of(std::span<const AncestorMask> masks) {
   AncestorMask all;
   for (const AncestorMask& mask : masks) {
@@ -27,7 +27,7 @@ std::uint32_t reach_of(std::span<const AncestorMask> masks) {
   return 0;
 }
 
-// Whether the rows of `b` are those behind `a`'s in one matrix.
+// True if the rows of `b` follow `a`'s in one matrix.
 bool follows(const Matrix& a, const Matrix& b) {
   return a.buffer == b.buffer && a.cols == b.cols && a.stride == b.stride &&
          a.offset + a.rows * a.stride == b.offset;
@@ -37,7 +37,7 @@ bool same_memory(const CacheRows& a, const CacheRows& b) {
   return a.buffer == b.buffer && a.offset == b.offset && a.stride == b.stride && a.type == b.type;
 }
 
-// Rows that one launch stores at most.
+// Maximum rows stored per launch.
 constexpr std::size_t kPlacesMax = CudaArguments::kArrayBytesMax / sizeof(std::uint32_t);
 
 void add_places(std::vector<std::uint32_t>& places, const CacheView& cache, std::uint32_t first,
@@ -51,8 +51,8 @@ cuda::StorePart store_part(const Matrix& x, const CacheRows& memory) {
   return {.x = device_const_rows(x), .data = device_data(memory), .stride = memory.stride};
 }
 
-// What a sequence takes of a launch's table beside its rows: places for sequences are a power of
-// two, of which up to half may be empty.
+// Table words per sequence, besides its rows. Sequence entries are rounded up to a power of two, so
+// up to half are unused.
 std::size_t words_of(const cuda::AttentionPart& part) {
   return std::size_t{2} * cuda::kSequenceWords + part.page_count;
 }
@@ -149,7 +149,7 @@ void CudaSequences::attend(std::span<const AttentionOp> ops) {
   launch_attention();
 }
 
-// As many rows at a time as scratch allows.
+// Processes as many rows at a time as scratch allows.
 void CudaSequences::add(const AttentionOp& op) {
   const cuda::Heads heads = heads_of(op.heads);
   cuda::AttentionPart part{.rows = 1,
@@ -186,9 +186,10 @@ void CudaSequences::add(const AttentionOp& op) {
   }
 }
 
-// Whether a row of the part may join those of the launch.
+// True if a row of the part fits into the launch.
 bool CudaSequences::has_room_for(const cuda::AttentionPart& part, std::size_t floats) const {
-  // A quarter of an array for sequences and their pages: rows and masks take no more than the rest.
+  // A quarter of an array holds sequences and their pages; rows and masks take no more than the
+  // rest.
   constexpr std::size_t kWordsMax = CudaArguments::kArrayBytesMax / sizeof(std::uint32_t) / 4;
   static_assert(cuda::kAttentionRowsMax * (cuda::kRowWords + 2 * cuda::kMaskWords) <=
                 3 * kWordsMax);
@@ -196,7 +197,7 @@ bool CudaSequences::has_room_for(const cuda::AttentionPart& part, std::size_t fl
                             words_ + words_of(part) <= kWordsMax);
 }
 
-// What a layer needs is most often what the one before it had.
+// A layer usually repeats the previous layer's plan.
 cudaError_t CudaSequences::plan_launch() {
   const std::size_t words = cuda::attention_table_words(parts_.data(), parts_.size());
   if (planned_heads_ == launch_.heads && table_.size() == words &&
@@ -218,7 +219,7 @@ void CudaSequences::launch_attention() {
   rows_ = 0;
   words_ = 0;
   try_cuda(status, "planning attention");
-  // Before the arguments: growing starts what has been gathered.
+  // Before the arguments: growing starts the recorded launches.
   const cuda::Heads heads = heads_of(launch_.heads);
   auto* scratch = scratch_.reserve<float>(cuda::attention_scratch_floats(plan_, heads));
   enqueue(cuda::attention,

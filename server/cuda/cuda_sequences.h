@@ -12,12 +12,11 @@
 
 namespace edgedraft {
 
-// What rows of several sequences do with their caches: in one launch for all sequences whose rows
-// follow each other and whose caches share a memory, as a pool's do. A row has the same bits
-// whichever rows are with it.
+// Cache operations for rows of several sequences. Sequences with adjacent rows and caches in the
+// same memory, such as a pool's, share a launch. A row's bits do not depend on the other rows.
 class CudaSequences {
  public:
-  // `scratch_bytes`: as CudaBackendOptions has them for attention.
+  // `scratch_bytes`: see CudaBackendOptions::attention_scratch_bytes.
   // Requires  queue and arguments outlive it
   CudaSequences(CudaQueue& queue, CudaArguments& arguments, std::uint64_t scratch_bytes);
 
@@ -27,7 +26,7 @@ class CudaSequences {
   void attend(std::span<const AttentionOp> ops);
 
  private:
-  // Rows of one launch of attention.
+  // Rows of one attention launch.
   struct Launch {
     Matrix q;  // from the first row on
     Matrix y;
@@ -52,16 +51,16 @@ class CudaSequences {
   // Kept so that calls do not allocate.
   std::vector<std::uint32_t> places_;
 
-  // The last launch of attention: the next layer's is the same.
+  // The last attention launch; the next layer usually repeats it.
   std::optional<HeadShape> planned_heads_;
   cuda::AttentionPlan plan_{};
   std::vector<std::uint32_t> table_;
 
-  // The launch that is being put together.
+  // The launch under construction.
   Launch launch_{};
   std::vector<cuda::AttentionPart> parts_;
   std::uint32_t rows_ = 0;
-  std::size_t words_ = 0;        // of their table, beside those of rows
+  std::size_t words_ = 0;        // table words besides those for rows
   std::size_t floats_left_ = 0;  // of scratch
 };
 

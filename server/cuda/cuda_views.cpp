@@ -3,7 +3,7 @@
 namespace edgedraft {
 namespace {
 
-// Rows of so many elements of that size, from `offset` on, lie in the buffer.
+// Checks that the rows, of this element count and size, lie in the buffer from `offset` on.
 template <class M>
 const CudaBuffer& checked_buffer(const M& m, std::uint64_t element_bytes) {
   EDGEDRAFT_CHECK(m.buffer != nullptr);

@@ -5,7 +5,7 @@
 #include "shared/base/check.h"
 #include "shared/runtime/backend.h"
 
-// What operations speak of, as kernels take it: device pointers, checked against their buffers.
+// Kernel views of operation arguments: device pointers, checked against their buffers.
 namespace edgedraft {
 
 inline cuda::Heads heads_of(const HeadShape& heads) {
@@ -14,7 +14,7 @@ inline cuda::Heads heads_of(const HeadShape& heads) {
           .head_dim = heads.head_dim};
 }
 
-// The first number.
+// Pointer to the first element.
 float* device_data(const Matrix& m);
 std::byte* device_data(const CacheRows& m);
 inline cuda::Rows device_rows(const Matrix& m) {
@@ -27,7 +27,7 @@ inline cuda::ConstRows device_const_rows(const Matrix& m) {
 // In file order; null for an absent weight.
 const std::byte* device_data(const Weight& w);
 const float* device_floats(const Weight& w);
-// A weight of a product, in whatever order its type is kept in.
+// A matmul's weight, in its type's storage order.
 const std::byte* device_matrix(const Weight& w);
 
 }  // namespace edgedraft

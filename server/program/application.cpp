@@ -130,7 +130,7 @@ void Application::set_token(std::optional<std::string> token) {
   options_.token = std::move(token);
 }
 
-// Names in certificates may be missing, or the same; a token that nobody asked for may be any.
+// Certificate names may be missing or equal; an unrequired token may have any value.
 std::string Application::identity_of(const PeerInfo& peer, const std::string& token) {
   const std::lock_guard lock(mutex_);
   return peer.certificate_key.value_or("") + '\n' + (options_.token ? token : "");

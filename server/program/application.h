@@ -18,20 +18,20 @@
 namespace edgedraft {
 
 struct ApplicationOptions {
-  std::optional<std::string> token;  // bearer token that clients must show
+  std::optional<std::string> token;  // bearer token that clients must present
   std::string agent;                 // program and version
-  bool compresses = true;            // prompts' activations
+  bool compresses = true;            // compresses prompts' activations
   std::shared_ptr<Metrics> metrics = std::make_shared<Metrics>();
 };
 
-// Decides who may come in and which drafter they have, and hands their requests to the scheduler.
+// Authenticates clients, matches their drafters, and passes their requests to the scheduler.
 class Application final : public ServerApplication {
  public:
   // Requires  the references outlive it
   Application(ModelHost& host, Scheduler& scheduler, ApplicationOptions options,
               spdlog::logger& log);
 
-  // For clients that sign in from now on. Threads: any.
+  // For future sign-ins. Threads: any.
   void set_token(std::optional<std::string> token);
 
   void handle(const ReplyHandle& reply, const PeerInfo& peer, ServerEvent event) override;

@@ -9,7 +9,7 @@
 namespace edgedraft {
 namespace {
 
-// Nothing where the token in force stays.
+// Empty if the current token stays.
 Result<std::optional<std::string>> read_given_token(const CredentialFiles& files, bool again) {
   if (again) return reread_token_file(files.token, kBearerTokenBytesMax);
   auto token = read_token_file(files.token, kBearerTokenBytesMax);
@@ -35,7 +35,7 @@ Result<void> read_token(const CredentialFiles& files, const std::optional<std::s
 
 using OwnIdentity = Result<TlsIdentity>(const std::filesystem::path& state_directory);
 
-// `own` tells the server's own identity, where no certificate is given.
+// `own` returns the server's generated identity if no certificate is given.
 Result<TlsIdentity> read_identity(const CredentialFiles& files, OwnIdentity& own) {
   if (files.certificate.empty() != files.key.empty()) {
     return Error{Errc::usage, "--tls-cert and --tls-key go together"};

@@ -11,33 +11,32 @@
 
 namespace edgedraft {
 
-// The files that prove who the server is and decide which clients may sign in. Empty: not given.
+// Files with the server's identity and the clients' credentials. Empty: not given.
 struct CredentialFiles {
-  std::string listen_host;      // beyond loopback clients have to sign in
-  std::filesystem::path state;  // of the server's own identity, if no certificate is given
+  std::string listen_host;      // beyond loopback, clients must sign in
+  std::filesystem::path state;  // folder for a generated identity, if no certificate is given
   std::filesystem::path token;
   std::filesystem::path certificate;
   std::filesystem::path key;
   std::filesystem::path client_ca;
 };
 
-// What they hold.
+// Contents of the files.
 struct Credentials {
   TlsIdentity identity;
   std::shared_ptr<TlsContext> tls;
-  std::optional<std::string> token;  // that clients must show; never empty
-  bool token_stays = false;          // it came from what cannot be read again
+  std::optional<std::string> token;  // that clients must present; never empty
+  bool token_stays = false;          // its source, such as standard input, cannot be read again
 };
 
-// At the start.
+// Initial read.
 //
-// Errors    usage if the files do not go together or do not suffice for that host, and for a token
-//           or key that is refused; io, bad_file naming the file
+// Errors    usage if the files are inconsistent, insufficient for that host, or hold a refused
+//           token or key; io, bad_file with the file's name
 Result<Credentials> read_credentials(const CredentialFiles& files);
 
-// Again, at a SIGHUP. The token in force stays where its file cannot be read again, as standard
-// input. An identity of the server's own that is gone is not made anew: clients know it by
-// its pin.
+// Rereads the files at a SIGHUP. The current token stays if its source cannot be read again, such
+// as standard input. A missing generated identity is not recreated, since clients pin it.
 //
 // Errors    as of read_credentials()
 Result<Credentials> reread_credentials(const CredentialFiles& files,

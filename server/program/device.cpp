@@ -22,7 +22,7 @@ OpenedDevice on_cpu(const DeviceOptions& options, std::string reason) {
           .upload = nullptr};
 }
 
-// The N of cuda:N; nothing for cuda alone.
+// The N of cuda:N; empty for plain cuda.
 Result<std::optional<int>> device_index(const std::string& device) {
   if (device == "cuda") return std::optional<int>();
   constexpr std::string_view kPrefix = "cuda:";
@@ -61,7 +61,7 @@ OpenedDevice open_cuda(const DeviceOptions& options, const CudaDevice& device) {
           .upload = std::move(upload)};
 }
 
-// The device of that index, or the first that can be used.
+// The device of that index, or the first usable one.
 Result<OpenedDevice> on_cuda(const DeviceOptions& options, std::optional<int> index) {
   const auto devices = cuda_devices();
   if (!devices) return devices.error();

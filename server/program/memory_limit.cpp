@@ -20,21 +20,21 @@ std::uint64_t machine_memory_bytes() {
   return static_cast<std::uint64_t>(pages) * static_cast<std::uint64_t>(page_bytes);
 }
 
-// The least in the files of that name from the folder `group` below `mount` upwards. In a container
-// the mount may begin with the container's own group while the process is told the group's whole
-// path: folders that are not there say nothing.
+// Lowest limit in files of that name from the folder `group` below `mount` upwards. In a container
+// the mount may start at the container's own group while the process sees the group's full path;
+// missing folders are ignored.
 std::uint64_t limit_upwards(const std::filesystem::path& mount, std::filesystem::path group,
                             const char* name) {
   std::uint64_t least = kNoLimit;
   for (;; group = group.parent_path()) {
     std::ifstream in(mount / group / name);
-    std::uint64_t limit = 0;  // "max" is none
+    std::uint64_t limit = 0;  // "max" means no limit
     if (in >> limit) least = std::min(least, limit);
     if (!group.has_relative_path()) return least;
   }
 }
 
-// Whether `name` is one of a list such as "cpu,memory".
+// True if `name` is in a list such as "cpu,memory".
 bool has_controller(std::string_view list, std::string_view name) {
   while (!list.empty()) {
     const std::size_t end = std::min(list.find(','), list.size());

@@ -56,7 +56,7 @@ Result<void> ModelHost::load_target(const ModelHostOptions& options) {
   return boost::system::in_place_value;
 }
 
-// The caches keep what any of the taps reads.
+// The caches keep the state any of the taps reads.
 Result<void> ModelHost::make_decoder(Backend& backend) {
   const auto model = read_decoder(file_);
   if (!model) return model.error();

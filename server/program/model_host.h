@@ -19,14 +19,14 @@
 
 namespace edgedraft {
 
-// A drafter that the server can serve: its half of the work and what a client must have to match.
+// A drafter that the server supports: its tap, and the properties a client must match.
 struct HostedDrafter {
   GgufFile file;
   std::string name;
   Digest fingerprint;
   std::unique_ptr<DrafterModel> model;
-  std::unique_ptr<Tap> tap;  // null if tokens are all that the drafter needs
-  // What activations of a position are padded to, at a larger model's pace; 0: nothing is padded.
+  std::unique_ptr<Tap> tap;  // null if the drafter needs tokens only
+  // Padded size of a position's activations, at a larger model's pace; 0: no padding.
   std::uint32_t padded_row_bytes = 0;
 };
 
@@ -37,29 +37,29 @@ struct ModelHostOptions {
   std::uint32_t context_count = 0;               // 0: the model's own
 };
 
-// The target, its tokenizer and the drafters' taps, loaded and on a backend.
+// The target, its tokenizer and the drafters' taps, on a backend.
 //
 // Threads   the taps and the decoder belong to the compute thread; the rest is constant
 class ModelHost {
  public:
-  // Errors    of the files; mismatch for a bundle that was made for another target, or says what is
-  //           not so of this one; unsupported if the link cannot carry what its drafter is sent
+  // Errors    of the files; mismatch for a bundle made for another target, or with wrong statements
+  //           about this one; unsupported if the link cannot carry its drafter's activations
   static Result<std::unique_ptr<ModelHost>> load(Backend& backend, const ModelHostOptions& options);
 
   const std::string& name() const { return name_; }
   std::uint32_t context_count() const { return context_count_; }
-  // What the model was made for.
+  // The model's trained context length.
   std::uint32_t model_context_count() const { return model_context_count_; }
   const Digest& target_fingerprint() const { return target_fingerprint_; }
   const Digest& tokenizer_fingerprint() const { return tokenizer_fingerprint_; }
   const Tokenizer& tokenizer() const { return *tokenizer_; }
   Decoder& decoder() { return *decoder_; }
-  // Requires  the host outlives what is made of them
+  // Requires  the host outlives users of the parts
   SessionParts session_parts();
 
   std::vector<HostedDrafter>& drafters() { return drafters_; }
-  // A drafter without weights, which takes any file with the target's tokenizer: the target's own.
-  // One that drafts from indexes has the host's.
+  // A drafter without weights, which takes the tokenizer of any file: here the target's. A copying
+  // drafter gets the host's indexes.
   // Errors    of the kind
   // Requires  the host outlives it
   Result<std::unique_ptr<DrafterModel>> read_drafter(const DrafterKind& kind) const {
@@ -67,8 +67,8 @@ class ModelHost {
   }
   // Null if no bundle has that fingerprint.
   HostedDrafter* find_drafter(const Digest& fingerprint);
-  // The tap that a client's drafter wants; null if it wants none.
-  // Errors    mismatch: another target or tokenizer, no such drafter, or one with another tap
+  // Tap for a client's drafter; null if it needs none.
+  // Errors    mismatch: another target or tokenizer, an unknown drafter, or another tap
   Result<Tap*> find_tap(const wire::Hello& hello);
 
  private:

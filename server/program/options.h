@@ -19,15 +19,15 @@ class App;
 
 namespace edgedraft {
 
-// What the lab's programs (netsim/lab) change of a server. Empty ones change nothing.
+// Server hooks of the lab programs (netsim/lab). Empty ones change nothing.
 struct ServerHooks {
-  // Errors end the server.
+  // An error ends the server.
   std::function<Result<void>(ModelHost&)> on_loaded;
   std::function<Result<void>(SpeculationOptions&, const DrafterFacts&)> set_speculation;
   std::function<void(PassLoopOptions&)> set_passes;
 };
 
-// What edgedraft-server is told, as it was written, each value within what its option takes.
+// Raw option values of edgedraft-server, each within its option's range.
 struct ServerOptions {
   ModelHostOptions models;
   std::string listen = "127.0.0.1:7420";

@@ -72,7 +72,7 @@ Result<std::unique_ptr<Speculation>> speculation_of(const ServerOptions& o, Mode
   return made;
 }
 
-// The endpoint for monitors; null if none is wanted.
+// The monitoring endpoint; null if not configured.
 Result<std::unique_ptr<HttpServer>> open_metrics(const ServerOptions& o, MonitoredServer server,
                                                  spdlog::logger& log) {
   if (o.metrics.empty()) return std::unique_ptr<HttpServer>();
@@ -100,7 +100,7 @@ Result<std::unique_ptr<HttpServer>> open_metrics(const ServerOptions& o, Monitor
   }
 }
 
-// Before a large model is loaded, which takes minutes.
+// Checked before a large model is loaded, which takes minutes.
 Result<void> check_address(const Endpoint& endpoint) {
   try {
     check_listenable(endpoint.host, endpoint.port);
@@ -146,8 +146,8 @@ void reload(const CredentialFiles& files, std::optional<std::string>& token, Lis
            stays ? "; the token stays, as what it came from cannot be read again" : "");
 }
 
-// So that the first choices of hints are right. Throws DeviceError: a device that fails here would
-// fail its clients.
+// Measures pass costs for the first hint choices. Throws DeviceError: a device that fails here
+// would fail clients, too.
 void measure_passes(PassLoop& loop, double seconds_max, spdlog::logger& log) {
   if (seconds_max <= 0) return;
   const auto measured = loop.measure_costs(
@@ -259,7 +259,7 @@ Result<int> serve(const ServerOptions& o) {
             device->memory_bytes > 0
                 ? fmt::format(", of {} MiB of memory", device->memory_bytes >> 20)
                 : "");
-  // Somebody may be served from here on. A signal that comes now waits for Signals::wait().
+  // Clients may connect from here. A signal now waits for Signals::wait().
   loading.reset();
   Application application(**host, scheduler,
                           {.token = credentials->token,
@@ -288,7 +288,7 @@ Result<int> serve(const ServerOptions& o) {
   if (!scheduler.stop(std::chrono::seconds(5))) {
     log->warn("a pass has not ended five seconds after the last client left: exiting without it");
     log->flush();
-    // Its thread uses what a return would destroy.
+    // The compute thread uses objects that a return would destroy.
     std::_Exit(0);
   }
   return 0;
@@ -300,7 +300,7 @@ Result<int> serve_clients(const ServerOptions& o) {
   try {
     return serve(o);
   } catch (const DeviceError& e) {
-    // A device that cannot be used, as when it has too little memory, is a matter of the options.
+    // An unusable device, for example with too little memory, is an option error.
     return Error{Errc::unsupported, e.what()};
   }
 }

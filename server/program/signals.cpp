@@ -18,7 +18,7 @@ sigset_t set_of(std::initializer_list<int> signals) {
   return set;
 }
 
-// The next of them does what it does to a program that knows no signals.
+// Restores the default action for the next signal.
 void let_through() {
   std::signal(SIGINT, SIG_DFL);
   std::signal(SIGTERM, SIG_DFL);

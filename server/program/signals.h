@@ -6,22 +6,21 @@
 
 namespace edgedraft {
 
-// SIGINT, SIGTERM and SIGHUP as events of the main thread.
+// Delivers SIGINT, SIGTERM and SIGHUP to the main thread.
 class Signals {
  public:
   enum class Told : std::uint8_t { reload, stop };
 
-  // Requires  no other thread yet: those that are started from here on leave signals to this object
+  // Requires  no other threads yet; later ones inherit the blocked signals
   Signals();
   Signals(const Signals&) = delete;
   Signals& operator=(const Signals&) = delete;
 
-  // Waits for the next. After `stop` another SIGINT or SIGTERM ends the process at once.
+  // Waits for the next signal. After `stop`, a second SIGINT or SIGTERM ends the process at once.
   Told wait();
 };
 
-// While it lives SIGINT and SIGTERM end the process at once: nobody is served yet, so nobody has to
-// be told.
+// For its lifetime, SIGINT and SIGTERM end the process at once: there are no clients to notify yet.
 class EndOnSignal {
  public:
   // Requires  a Signals

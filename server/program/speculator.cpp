@@ -15,7 +15,7 @@ Result<SpeculatingDrafter> speculating_drafter(ModelHost& host, const std::strin
   HostedDrafter* found = nullptr;
   for (HostedDrafter& drafter : host.drafters()) {
     names += drafter.name + ", ";
-    // The one that sees the target's state drafts best.
+    // A drafter that reads the target's state drafts best.
     const bool wanted =
         name == "auto" ? found == nullptr || (!found->tap && drafter.tap) : drafter.name == name;
     if (wanted) found = &drafter;

@@ -11,28 +11,28 @@
 #include "shared/base/error.h"
 #include "shared/drafting/drafter_kind.h"
 
-// What --speculate names.
+// Resolves --speculate.
 namespace edgedraft {
 
-// A drafter that works beside the target.
+// A drafter that runs next to the target.
 struct SpeculatingDrafter {
   std::string name;
   const DrafterModel* model;
   Tap* tap;  // null if it needs none
   bool joins_hints = false;
-  std::unique_ptr<DrafterModel> own{};  // unless it is a bundle's
+  std::unique_ptr<DrafterModel> own{};  // set unless it is a bundle's
 };
 
-// A bundle's, `auto`, or one without weights.
-// Errors    usage naming those that there are
+// Resolves a bundle, `auto`, or a drafter without weights.
+// Errors    usage, naming the choices
 Result<SpeculatingDrafter> speculating_drafter(ModelHost& host, const std::string& name);
 
-// Whether a server whose --speculate is `name` may draft from these.
-// Errors    usage: nothing looks them up, or one was not declared public, and how fast answers come
-//           tells users what is in it; those of CorpusIndex::open
+// Checks whether --speculate `name` may draft from these indexes.
+// Errors    usage: no drafter reads them, or one was not declared public, since response times
+//           reveal its contents to users; those of CorpusIndex::open
 Result<void> check_indexes(std::span<const std::filesystem::path> indexes, const std::string& name);
 
-// METHOD or METHOD+KIND; nothing if the name is no method's.
+// Parses METHOD or METHOD+KIND; empty if the name is no method.
 // Errors    usage  KIND is no drafter without weights
 Result<std::optional<ProposerSource>> probing_source_of(const std::string& name, ModelHost& host,
                                                         Backend& backend);
