@@ -13,9 +13,10 @@
 namespace edgedraft {
 
 struct SpectraCoreOptions {
-  std::uint32_t n = 5;         // tokens per sequence in the pool
-  std::uint32_t width = 15;    // sequences in the pool
-  std::uint32_t guesses = 15;  // per pass, and sequences the forward dictionary keeps per token
+  std::uint32_t n = 5;       // tokens per sequence in the pool
+  std::uint32_t width = 15;  // sequences in the pool
+  std::uint32_t guesses =
+      15;  // per pass, and sequences that the forward dictionary keeps for each token
   // Fraction of new candidates that use the likeliest token even if the forward dictionary knows
   // it; the others use the likeliest unknown one. The paper's 0.1 gained less here than ignoring
   // the dictionary (docs/records/drafters/asking-the-target.md).
