@@ -5,7 +5,7 @@ namespace {
 
 constexpr std::uint32_t kThreads = 256;
 
-// A thread a number.
+// One thread per element.
 __global__ void add_bias_kernel(BiasArgs a) {
   take_turn();
   const std::uint32_t i = blockIdx.x * kThreads + threadIdx.x;

@@ -7,7 +7,7 @@ constexpr std::uint32_t kThreads = 256;
 constexpr std::uint32_t kNumbersAThread = 16;
 constexpr std::uint32_t kColumnsABlock = kThreads * kNumbersAThread;
 
-// A block a stretch of a row; the largest key wins, in whatever order blocks come.
+// One block per segment of a row; the largest key wins in any block order.
 __global__ void argmax_kernel(ArgmaxArgs a) {
   take_turn();
   __shared__ std::uint64_t memory[kThreads / kWarp];

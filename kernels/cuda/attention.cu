@@ -8,14 +8,15 @@ namespace {
 
 // --- the parts of a split ---
 
-// Each lane scores a subset of keys against a subset of its warp's queries: what it reads of either
-// goes with all of the other, as shared memory gives each lane its own copy.
+// Each lane scores a subset of keys against a subset of its warp's queries, so that each value it
+// loads is used against all of the other operand. Lanes read shared memory separately, so reuse
+// must be in registers.
 template <class Form>
 __device__ void make_scores(const AttentionArgs& a, const Place& p, const Stage& stage,
                             std::uint32_t first_query, typename Form::Shared& s) {
   constexpr std::uint32_t kKeys = Form::kKeysALane;
   constexpr std::uint32_t kOfLane = Form::kQueriesAWarp / kKeys;
-  constexpr std::uint32_t kLanes = kStageSlots / kKeys;  // that have all keys
+  constexpr std::uint32_t kLanes = kStageSlots / kKeys;  // lanes that cover all keys
   const std::uint32_t lane = threadIdx.x % kWarp;
   const std::uint32_t first_slot = lane % kLanes;
   const std::uint32_t first = first_query + lane / kLanes * kOfLane;
@@ -56,8 +57,8 @@ __device__ void make_scores(const AttentionArgs& a, const Place& p, const Stage&
   }
 }
 
-// Turns the scores of a query into weights: those of ranks that it sees, zeros behind them. Largest
-// score and sum of weights, in every lane. Each rank is a lane's.
+// Turns a query's scores into weights, zero past the ranks it sees. Returns the largest score and
+// the sum of weights in every lane. One lane per rank.
 __device__ inline void make_weights(float (&weights)[kSplitSlots], std::uint32_t count,
                                     float& largest, float& sum) {
   const std::uint32_t rank = threadIdx.x % kWarp;
@@ -86,14 +87,14 @@ __device__ inline void add_weighted(float weight, const float4& value, float4& s
   sum.w = fmaf(weight, value.w, sum.w);
 }
 
-// Adds the values of a stage. `weights`: of its slots, a row a query.
+// Adds the values of a stage. `weights`: of its slots, one row per query.
 template <class Form, bool kTail>
 __device__ void add_values(const float* weights, std::uint32_t count,
                            const typename Form::Shared& s,
                            Sum<Form::kParts> (&sums)[Form::kQueriesAWarp]) {
   constexpr std::uint32_t kOfWarp = Form::kQueriesAWarp;
   const std::uint32_t lane = threadIdx.x % kWarp;
-  // One, two, three or four slots from `slot` on.
+  // One to four slots from `slot` on.
   const auto add = [&](std::uint32_t slot, std::uint32_t slots) {
     float4 w[kOfWarp];
 #pragma unroll
@@ -123,9 +124,9 @@ __device__ void add_values(const float* weights, std::uint32_t count,
 
 // --- the first launch ---
 
-// Makes the sums of the warp's queries. The first stage is on its way where it is of the prefix; at
-// the end that of the split behind is, where the block makes that as well (`more_of_prefix`).
-// False, and nothing done, where no query sees anything of the split.
+// Computes the sums of the warp's queries. The first stage is already in flight if it is in the
+// prefix; at the end, so is the next split's if the block computes that as well (`more_of_prefix`).
+// Returns false, having done nothing, if no query sees any slot of the split.
 template <class Form>
 __device__ bool make_split(const AttentionArgs& a, const Place& p, bool more_of_prefix,
                            typename Form::Pieces& pieces, typename Form::Shared& s,
@@ -195,11 +196,11 @@ __device__ float* totals_of(typename Form::Shared& s, std::uint32_t j) {
   return s.totals[Form::kOfChunk ? j : 0];
 }
 
-// Blocks at a time on a multiprocessor, which bounds a kernel's registers.
+// Blocks per multiprocessor, which bounds a kernel's registers.
 template <std::uint32_t kQueries, std::uint32_t kDims>
 constexpr int kBlocksAtATime = kQueries == 8 && kDims == 128 ? 3 : 2;
 
-// A block a split, or a chunk of them.
+// One block per split, or per chunk.
 template <std::uint32_t kQueries, std::uint32_t kDims, bool kChunk>
 __global__ void __launch_bounds__(kThreads, kBlocksAtATime<kQueries, kDims>)
     attention_kernel(AttentionArgs a) {
@@ -208,7 +209,7 @@ __global__ void __launch_bounds__(kThreads, kBlocksAtATime<kQueries, kDims>)
   constexpr std::uint32_t kSplits = kChunk ? kChunkSplits : 1;
   constexpr std::uint32_t kPieceSlots = kSplits * kSplitSlots;
   auto& s = block_memory<typename F::Shared>();
-  // It stays in shared memory: registers are short.
+  // Kept in shared memory: registers are scarce.
   const AttentionSequence sequence = find_sequence<kThreads>(a, s);
   if (sequence.rows == 0) return;
   const std::uint32_t block = blockIdx.x - sequence.first_block;
@@ -224,7 +225,7 @@ __global__ void __launch_bounds__(kThreads, kBlocksAtATime<kQueries, kDims>)
   p.begin = block % pieces_a_query * kPieceSlots;
   p.end = p.begin + kSplitSlots;
 
-  // The first stage is known and on its way before the queries are there.
+  // The first stage is known and in flight before the queries arrive.
   typename F::Pieces pieces;
   if (p.begin < p.prefix) {
     const std::uint32_t left = p.prefix - p.begin;
@@ -246,7 +247,7 @@ __global__ void __launch_bounds__(kThreads, kBlocksAtATime<kQueries, kDims>)
       Sum<F::kParts> sum = sums[i];
       if (split > 0) {
         sum.load(totals_of<F>(s, j), a.heads.head_dim);
-        __syncwarp();  // a lane stores what all have read
+        __syncwarp();  // one lane stores what all have read
         sum.add(sums[i]);
       }
       const bool is_last = split + 1 == kSplits || s.visible[j] <= p.end;
@@ -288,7 +289,7 @@ cudaError_t run_by_queries(const AttentionArgs& args, cudaStream_t stream) {
 }  // namespace
 
 cudaError_t attention(const AttentionArgs& args, cudaStream_t stream) {
-  // What the first launch writes must fit: the plan may be another than its caller thought.
+  // Checks the first launch's output against scratch: the plan may differ from the caller's.
   if (attention_scratch_floats(args.plan, args.heads) > args.scratch_floats) {
     return cudaErrorInvalidValue;
   }

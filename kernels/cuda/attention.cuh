@@ -2,61 +2,61 @@
 
 #include "kernels/cuda/device.cuh"
 
-// Attention in two launches. The visible slots of a row, counted in slot order (a slot's *rank*),
-// fall into splits of kSplitSlots; kChunkSplits of these make a chunk, kSectionSplits a section.
-// First blocks make the weighted sums of *pieces* for some queries of one key-value head: of each
-// split scores first, then their largest, then weights and sums. Then the pieces of a query are put
-// together.
+// Attention in two launches. A row's visible slots, in slot order (a slot's *rank*), form splits of
+// kSplitSlots; kChunkSplits splits form a chunk, kSectionSplits a section. The first launch
+// computes the weighted sums of *pieces* for some queries of one key-value head: per split first
+// scores, then their maximum, then weights and sums. The second launch combines the pieces of a
+// query.
 //
-// Where there are few splits, each is a piece: that takes the least time. Where there are many, a
-// piece is a chunk or a section, whose splits are put together at once: that takes less memory. The
-// bits are the same, as all put chunks and sections together in the same steps (Sum::add).
+// If there are few splits, each is a piece, which is fastest. If there are many, a piece is a chunk
+// or a section whose splits are combined at once, which takes less memory. The bits are the same,
+// since all paths combine chunks and sections in the same steps (Sum::add).
 //
-// There are two kernels for the first launch, with bits of their own: on matrix instructions
-// (attention_tiles.cu), and for processors without them (attention.cu). There keys, then values
-// pass through shared memory in stages; while one is worked on, the next is on its way to
-// registers. Each warp has queries of its own, so that only stages need barriers of the block: for
-// scores a lane has keys, for sums it has dimensions.
+// The first launch has two kernels, which differ in bits: with matrix instructions
+// (attention_tiles.cu), and for processors without them (attention.cu). In the latter, keys, then
+// values pass through shared memory in stages; while one is processed, the next is loaded into
+// registers. Each warp has its own queries, so only stages need block barriers; lanes own keys for
+// scores and dimensions for sums.
 //
-// Why a path through a tree has the bits of the same tokens in a row: a score depends on its query
-// and key alone; a largest number is exact; sums run in the order of ranks; and splits are by rank.
-// How many queries share a block changes nothing in any of that, nor who else is in the call.
+// A path through a tree has the bits of the same tokens in a row: a score depends only on its query
+// and key; maxima are exact; sums run in rank order; and splits are by rank. The number of queries
+// per block and other sequences in the call change none of this.
 //
-// Rows of several sequences are one list of blocks: a sequence's follow each other, by queries and
-// then by slots, and each block looks up in the table whose it is.
+// Rows of several sequences are one list of blocks, ordered by sequence, queries, then slots; each
+// block looks up its sequence in the table.
 namespace edgedraft::cuda {
 
 inline constexpr std::uint32_t kHeadDimMax = 256;
 
-// The second launch: puts the sums in args.scratch together. kernels/cuda/attention_combine.cu
+// Second launch: combines the sums in args.scratch. kernels/cuda/attention_combine.cu
 cudaError_t combine_attention(const AttentionArgs& args, cudaStream_t stream);
-// The first launch where plan.tiles. kernels/cuda/attention_tiles.cu
+// First launch if plan.tiles. kernels/cuda/attention_tiles.cu
 cudaError_t attend_by_tiles(const AttentionArgs& args, cudaStream_t stream);
 
 namespace attention_detail {
 
-// --- of the launch on matrix instructions ---
+// --- kernel with matrix instructions ---
 
 inline constexpr std::uint32_t kTileQueries = 16;
-inline constexpr std::uint32_t kTileWarps = 4;  // of a block
-inline constexpr std::uint32_t kTileTerms = 3;  // numbers of bfloat16 that a query is the sum of
+inline constexpr std::uint32_t kTileWarps = 4;  // per block
+inline constexpr std::uint32_t kTileTerms = 3;  // bfloat16 terms per query element
 
-// Heads have room for so many numbers; those that no 16 bytes divide have one form for all.
+// Head sizes supported; heads that are no multiple of 16 bytes share one kernel.
 constexpr std::uint32_t tile_dims(std::uint32_t head_dim) {
   if (head_dim % 8 != 0) return 256;
   return head_dim <= 64 ? 64 : head_dim <= 128 ? 128 : 256;
 }
-// How a sequence's work falls to blocks. Rows of a tile see the same slots of a piece that lies in
-// the prefix, and a warp makes its sums for all of them. Behind the prefix each row of a tree sees
-// other slots, and a warp with several rows would take them one after the other: there each row has
-// a warp. Pieces that are sections stay with one warp, as most of their splits lie in the prefix.
+// Work split of a sequence. Rows of a tile see the same slots of a piece inside the prefix, so one
+// warp sums for all of them. After the prefix, each row of a tree sees other slots, and a warp with
+// several rows would process them in turn: there each row has its own warp. Pieces that are
+// sections stay with one warp, since most of their splits are in the prefix.
 struct TileWork {
   std::uint32_t pieces;         // of all slots
   std::uint32_t shared_pieces;  // the first of them, for all rows of a tile
-  std::uint32_t block_pieces;   // shared ones that a block has
-  std::uint32_t shared_blocks;  // the first blocks
-  std::uint32_t tile_rows;      // rows that a tile has queries of, at most
-  std::uint32_t tile_blocks;    // of the other pieces, for each tile
+  std::uint32_t block_pieces;   // shared pieces per block
+  std::uint32_t shared_blocks;  // come first
+  std::uint32_t tile_rows;      // maximum rows with queries in a tile
+  std::uint32_t tile_blocks;    // for the other pieces, per tile
   std::uint32_t tiles;
 
   __host__ __device__ constexpr TileWork(std::uint32_t rows, std::uint32_t prefix,
@@ -79,7 +79,7 @@ struct TileWork {
     return shared_blocks + tiles * tile_blocks;
   }
 };
-// In shared memory, before the block's queries and the sums of sections.
+// In shared memory, before the block's queries and the sections' sums.
 struct alignas(16) TileMemory {
   AttentionSequence sequence;
 
@@ -92,7 +92,7 @@ constexpr std::size_t tile_block_bytes(std::uint32_t dims, std::uint32_t block_q
          (sections ? kTileWarps * kTileQueries * value_dims * sizeof(float) : 0);
 }
 
-// --- of all ---
+// --- both kernels ---
 
 __host__ __device__ constexpr std::uint32_t padded(std::uint32_t head_dim) {
   return (head_dim + 3) / 4 * 4;
@@ -120,8 +120,8 @@ __device__ inline float number(const float4& v, std::uint32_t i) {
   return i == 0 ? v.x : i == 1 ? v.y : i == 2 ? v.z : v.w;
 }
 
-// The weighted sum of a split, a chunk or several of them: the largest score, the sum of weights
-// and the sums of this lane's dimensions, all relative to the largest.
+// Weighted sum of one or more splits: largest score, sum of weights, and this lane's dimensions,
+// all relative to the largest score.
 template <std::uint32_t kParts>
 struct Sum {
   float largest = -INFINITY;
@@ -170,8 +170,8 @@ struct Sum {
 
 // --- sequences ---
 
-// The sequence that the block works for, or one without rows. Behind the next barrier it is in
-// shared memory as well.
+// Finds the block's sequence, or one without rows. It is also in shared memory after the next
+// barrier.
 template <std::uint32_t kBlockThreads, class Shared>
 __device__ AttentionSequence find_sequence(const AttentionArgs& a, Shared& s) {
   const auto* sequences = reinterpret_cast<const AttentionSequence*>(a.table);
@@ -181,7 +181,7 @@ __device__ AttentionSequence find_sequence(const AttentionArgs& a, Shared& s) {
     if (threadIdx.x == 0) s.sequence = only;
     return only;
   }
-  // One of them: the last that begins no later. Those behind the last sequence begin where it ends.
+  // The last sequence that starts no later. Unused entries start where the last sequence ends.
   for (std::uint32_t i = threadIdx.x; i < count; i += kBlockThreads) {
     const AttentionSequence sequence = sequences[i];
     const bool begins = sequence.first_block <= blockIdx.x;
@@ -193,7 +193,7 @@ __device__ AttentionSequence find_sequence(const AttentionArgs& a, Shared& s) {
   return s.sequence;
 }
 
-// Where the sums of a query of a sequence belong, of piece `piece` of so many.
+// Location of the sums of a sequence's query for piece `piece`.
 __device__ inline float* sum_place(const AttentionArgs& a, const AttentionSequence& sequence,
                                    std::uint32_t kv_head, std::uint32_t query, std::uint32_t piece,
                                    std::uint32_t pieces) {

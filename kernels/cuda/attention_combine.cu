@@ -9,8 +9,8 @@ namespace {
 constexpr std::uint32_t kCombineThreads = 256;
 constexpr std::uint32_t kCombineWarps = kCombineThreads / kWarp;
 
-// Adds `count` sums, at most kMax, that stand `stride` floats apart, to `to`, or makes it of them.
-// All are read at once: what takes time here is waiting for memory.
+// Adds `count` sums, at most kMax, `stride` floats apart, to `to`, or initializes it. All are
+// loaded at once, since memory latency dominates.
 template <std::uint32_t kMax, std::uint32_t kParts>
 __device__ void add_sums(const float* from, std::size_t stride, std::uint32_t count,
                          std::uint32_t head_dim, bool is_empty, Sum<kParts>& to) {
@@ -30,7 +30,7 @@ __device__ void add_sums(const float* from, std::size_t stride, std::uint32_t co
   }
 }
 
-// Makes a section of its splits' sums, again read at once.
+// Computes a section from its splits' sums, again loaded at once.
 template <std::uint32_t kParts>
 __device__ Sum<kParts> section_of_splits(const float* from, std::size_t stride, std::uint32_t count,
                                          std::uint32_t head_dim) {
@@ -57,7 +57,7 @@ __device__ Sum<kParts> section_of_splits(const float* from, std::size_t stride, 
   return section;
 }
 
-// A block a query head of a row: its warps take sections in turn, a lane has dimensions.
+// One block per query head of a row: its warps take sections in turn, its lanes dimensions.
 template <std::uint32_t kDims, std::uint32_t kPieceSplits>
 __global__ void __launch_bounds__(kCombineThreads) combine_kernel(AttentionArgs a) {
   take_turn();

@@ -4,28 +4,28 @@
 
 #include "kernels/cuda/attention_stages.cuh"
 
-// How a call of attention is launched, and the table that its kernels read. Host code.
+// Plans an attention call's launch and the table its kernels read. Host code.
 namespace edgedraft::cuda {
 
 using namespace attention_detail;
 
 namespace {
 
-// What a block takes for a split, by the queries that it has room for, in proportion. Up to 16
-// queries of one sequence are best in blocks of 8, up to 32 in one of 32, more in those of 64.
+// Relative cost of a split per block, by query capacity. Blocks of 8 are best for up to 16 queries
+// of a sequence, of 32 for up to 32, of 64 for more.
 struct BlockCost {
   std::uint32_t queries;
   std::uint32_t cost;
 };
 constexpr BlockCost kBlockCosts[] = {{8, 4}, {32, 10}, {64, 15}};
-// The same on matrix instructions: a read of keys and values, and a tile for each 16.
+// With matrix instructions: one read of keys and values, and one tile per 16 queries.
 constexpr BlockCost kTileBlockCosts[] = {{16, 2}, {32, 3}, {64, 5}};
-// Pieces are sections where warps for them are so many: eight a multiprocessor of an H100, near
-// enough.
+// Pieces are sections if that gives at least this many warps: about eight per multiprocessor of an
+// H100.
 constexpr std::uint64_t kManyWarps = 1024;
 
-// So that launches repeat while texts grow: in steps of an eighth, and of at least 16, which is 512
-// slots where a block makes a split. Blocks behind the last end at once.
+// Rounds up by eighths, and by at least 16 (512 slots if a block has one split), so that launches
+// repeat while texts grow. Unused blocks end at once.
 std::uint64_t rounded_up(std::uint64_t count) {
   std::uint64_t step = 16;
   while (step * 16 <= count) step *= 2;
@@ -64,9 +64,9 @@ std::size_t block_bytes(const Heads& heads, const AttentionPlan& plan) {
   }
 }
 
-// For more queries of a key-value head, more of them share a block, and read keys and values
-// together. Older processors do not have the memory for that, nor are there such kernels without
-// matrix instructions for large heads.
+// The more queries of a key-value head, the more share a block and its reads of keys and values.
+// Older processors lack the memory for that, and kernels without matrix instructions do not support
+// it for large heads.
 std::uint32_t best_block_queries(const AttentionPart* parts, std::size_t count, const Heads& heads,
                                  AttentionPlan plan, std::size_t block_bytes_max) {
   const auto& costs = plan.tiles != 0 ? kTileBlockCosts : kBlockCosts;
@@ -91,7 +91,7 @@ std::uint32_t best_block_queries(const AttentionPart* parts, std::size_t count, 
   return best;
 }
 
-// Blocks of a part, for each key-value head: without matrix instructions a block has a piece.
+// Blocks per key-value head of a part; without matrix instructions, one piece per block.
 std::uint64_t blocks_of(const AttentionPart& part, const Heads& heads, const AttentionPlan& plan) {
   if (plan.tiles != 0) {
     return TileWork(part.rows, part.prefix, part.tail_slots, heads, plan).blocks();
@@ -100,7 +100,7 @@ std::uint64_t blocks_of(const AttentionPart& part, const Heads& heads, const Att
          ceil_div(part.rows * heads.group, plan.block_queries);
 }
 
-// Whether sections are enough to keep the device busy, and a block has memory for their sums.
+// True if sections keep the device busy, and a block has memory for their sums.
 bool takes_sections(const AttentionPart* parts, std::size_t count, const Heads& heads,
                     AttentionPlan plan, std::size_t block_bytes_max) {
   plan.block_splits = kSectionSplits;
@@ -213,7 +213,7 @@ cudaError_t plan_attention(const AttentionPart* parts, std::size_t count, const 
                            const AttentionLimits& limits, AttentionPlan& plan,
                            std::uint32_t* table) {
   if (heads.head_dim > kHeadDimMax) return cudaErrorInvalidValue;
-  std::uint64_t few = 0;  // blocks of splits, as many as there are where they are large
+  std::uint64_t few = 0;  // blocks whose pieces are splits, counted at full size
   std::uint64_t rows = 0;
   for (std::size_t i = 0; i < count; ++i) {
     if (parts[i].tail_slots > kTailMax) return cudaErrorInvalidValue;

@@ -2,12 +2,11 @@
 
 #include "kernels/cuda/attention_terms.cuh"
 
-// What a warp does with a split: scores, weights and weighted sums of 16 queries over 32 slots.
-// Keys and values go from memory to the registers of the lanes that multiply them, 16 bytes at a
-// time.
+// A warp's work on a split: scores, weights and weighted sums of 16 queries over 32 slots. Keys and
+// values go from memory to the registers of the lanes that multiply them, 16 bytes at a time.
 namespace edgedraft::cuda::attention_tiles {
 
-// The kernel for heads of up to kDims numbers. kWhole: rows are whole, aligned pieces.
+// Kernel for heads of up to kDims elements. kWhole: rows are aligned multiples of 16 bytes.
 template <DType kType_, std::uint32_t kDims, bool kWhole_>
 struct Form {
   static constexpr DType kType = kType_;
@@ -15,14 +14,14 @@ struct Form {
   using Numbers = Stored<kType>;
   static constexpr std::uint32_t kTerms = Numbers::kTerms;
   static constexpr std::uint32_t kPiece = Numbers::kPiece;
-  // Scores take 16 dimensions in a step. From each 32, lane 4 g + t has 8 t.. of its keys.
+  // Scores advance by 16 dimensions. Of each 32, lane 4 g + t loads eight per key, from 8 t on.
   static constexpr std::uint32_t kSteps = kDims / 16;
   static constexpr std::uint32_t kStretches = kDims / 32;
   static constexpr std::uint32_t kKeyPieces = 8 / kPiece;
-  // Stretches of keys on their way.
+  // Key loads in flight.
   static constexpr std::uint32_t kAhead = kType == DType::f32 || !kWhole ? 1 : 2;
-  // Values of a block, others are another block's. Column c of tile j of a group is dimension
-  // kPiece * c + j of it, so that a lane has pieces.
+  // Value dimensions per block; larger heads use several blocks. Column c of tile j of a group is
+  // dimension kPiece * c + j, so that a lane loads whole pieces.
   static constexpr std::uint32_t kValueDims = kDims < 128 || !kWhole ? 64 : 128;
   static constexpr std::uint32_t kGroups = kValueDims / (8 * kPiece);
 };
@@ -42,14 +41,14 @@ __device__ HeadRows head_rows(const Cache& cache, std::uint32_t head, std::uint3
           static_cast<std::uint32_t>(cache.stride) * F::Numbers::kBytes};
 }
 
-// What a lane has to know of its two queries, g and g + 8 of the tile.
+// A lane's two queries, g and g + 8 of the tile.
 struct TwoQueries {
   std::uint32_t rows[2];     // of the sequence
   std::uint32_t visible[2];  // slots; 0: no such query
 };
 
-// The weighted sums of a warp's queries, each relative to its largest score. A lane has columns
-// 2 t and 2 t + 1 of each tile, first those of query g, then those of query g + 8.
+// Weighted sums of a warp's queries, each relative to its largest score. A lane has columns 2 t and
+// 2 t + 1 of each tile, first those of query g, then those of query g + 8.
 template <class F>
 struct TileSums {
   float largest[2];
@@ -57,8 +56,8 @@ struct TileSums {
   float values[F::kGroups][F::kPiece][4];
 };
 
-// What numbers relative to `largest` and to `other` are multiplied by, to be relative to the larger
-// one, which `largest` becomes. As Sum::add.
+// Rescaling factors for sums relative to `largest` and to `other`; `largest` becomes the larger of
+// both. As Sum::add.
 struct Factors {
   float mine;
   float others;
@@ -71,8 +70,8 @@ __device__ inline Factors join(float& largest, float& weights, float other, floa
   return factors;
 }
 
-// Slots of a split that some rows see: lane l has the cache's row of rank l in it; from `count` on,
-// where weights are zero, that of rank 0, which they see as well.
+// Slots of a split that some rows see: lane l holds the cache row of rank l. From `count` on,
+// weights are zero, and lanes hold the row of rank 0, which all of them see.
 struct Round {
   std::uint32_t row;
   std::uint32_t count;
@@ -99,7 +98,7 @@ __device__ void load_keys(const HeadRows& keys, const std::uint32_t (&rows)[4],
   }
 }
 
-// scores += queries by keys of 32 slots: tile j of them has slots 8 j..
+// scores += queries by keys of 32 slots: tile j has eight slots, from 8 j on.
 template <class F>
 __device__ void make_scores(const HeadRows& keys, const Round& round, std::uint32_t head_dim,
                             const uint4* queries, float (&scores)[4][4]) {
@@ -147,8 +146,8 @@ __device__ void make_scores(const HeadRows& keys, const Round& round, std::uint3
   }
 }
 
-// Turns scores into weights: largest score and sum of weights of each query in its four lanes, and
-// the weights' terms as a matrix instruction takes them, 16 slots each.
+// Turns scores into weights: each query's largest score and sum of weights in its four lanes, and
+// the weights' terms in matrix instruction layout, 16 slots each.
 __device__ inline void make_weights(std::uint32_t count, float (&scores)[4][4], float (&largest)[2],
                                     float (&sums)[2], std::uint32_t (&terms)[2][kTileTerms][4]) {
   const std::uint32_t first = threadIdx.x % 4 * 2;
@@ -233,7 +232,7 @@ __device__ void add_values(const ValuePieces<F>& pieces,
   }
 }
 
-// Adds a split, or makes the sums of it (`is_first`), for the queries that take part.
+// Adds a split to the sums (`is_first`: initializes them) for the participating queries.
 template <class F>
 __device__ void add_split(const HeadRows& keys, const HeadRows& values, const Round& round,
                           std::uint32_t head_dim, std::uint32_t first_value, const uint4* queries,

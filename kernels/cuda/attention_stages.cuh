@@ -2,27 +2,27 @@
 
 #include "kernels/cuda/attention.cuh"
 
-// What a block of attention's first launch has in shared memory, and how it gets there: queries,
-// stages of keys or values, and which of the tail's slots each query sees.
+// Shared memory of a block of attention's first launch: queries, stages of keys or values, the
+// visible tail slots per query, and how they are loaded.
 namespace edgedraft::cuda::attention_detail {
 
 constexpr std::uint32_t kThreads = 256;
 constexpr std::uint32_t kWarps = kThreads / kWarp;
-// Marks tail slots that are not among the split's ranks. Weights are never negative.
+// Marks tail slots outside the split's ranks. Weights are never negative.
 constexpr float kNotThere = -1.0f;
 
-// In shared memory at a time.
+// Slots in shared memory at a time.
 constexpr std::uint32_t kStageSlots = kWarp;
 static_assert(kSplitSlots == kStageSlots);
 constexpr std::uint32_t kTailStages = kTailMax / kStageSlots + 1;
 struct Stage {
   std::uint32_t first;  // slot
   std::uint32_t count;
-  std::uint32_t tail;  // which tail stage it is, or kOfPrefix
+  std::uint32_t tail;  // index of the tail stage, or kOfPrefix
 };
 constexpr std::uint32_t kOfPrefix = ~0u;
 
-// What the kernel for heads of up to kDims numbers and kQueries queries a block has.
+// Layout of the kernel for heads of up to kDims elements and kQueries queries per block.
 template <std::uint32_t kQueries, std::uint32_t kDims, bool kChunk>
 struct Form {
   static constexpr bool kOfChunk = kChunk;
@@ -30,35 +30,36 @@ struct Form {
   static constexpr std::uint32_t kKeysALane = kQueriesAWarp < 4 ? 1 : 2;
   static constexpr int kUnroll = kQueriesAWarp == 1   ? 8
                                  : kQueriesAWarp == 4 ? 2
-                                                      : 1;  // of scores: as registers allow
-  // Pieces of four numbers of a stage that a thread brings.
+                                                      : 1;  // score columns, limited by registers
+  // Pieces of four elements of a stage per thread.
   static constexpr std::uint32_t kLoads = kStageSlots * kDims / 4 / kThreads;
-  static constexpr std::uint32_t kParts = kDims / (4 * kWarp);  // of four dimensions a lane
-  static constexpr std::uint32_t kStride = kDims + 4;           // no two lanes' rows in one bank
+  static constexpr std::uint32_t kParts = kDims / (4 * kWarp);  // of four dimensions per lane
+  static constexpr std::uint32_t kStride = kDims + 4;           // rows of different lanes are in
+                                                                // different banks
 
-  // Its first five members are read four floats at a time.
+  // The first five members are read four floats at a time.
   struct alignas(16) Shared {
     float queries[kQueries][kStride];
     float tile[kStageSlots][kStride];
     float weights[kQueries][kSplitSlots];  // scores, then e^(score - largest); by rank in the split
     float placed[kQueries][kStageSlots];   // of a tail stage's slots, or kNotThere
     float totals[kChunk ? kQueries : 1][kStride];  // of the chunk's splits so far
-    std::uint32_t visible[kQueries];               // slots that a query sees in all
-    // For each tail stage: which of its slots a query sees, and the rank of the first of them.
+    std::uint32_t visible[kQueries];               // total slots visible to a query
+    // Per tail stage: its slots visible to a query, and the rank of the first of them.
     std::uint32_t seen[kQueries][kTailStages];
     std::uint32_t ranks[kQueries][kTailStages];
     Stage stages[1 + kTailStages];
-    std::uint32_t stage_count;  // 0: no query sees anything of the split
+    std::uint32_t stage_count;  // 0: no query sees any slot of the split
     AttentionSequence sequence;
   };
 
-  // A stage on its way: four numbers a piece, as they are stored.
+  // A stage in flight: four elements per piece, in storage format.
   struct Pieces {
     uint4 bits[kLoads];
   };
 };
 
-// What a block works on.
+// A block's work.
 struct Place {
   std::uint32_t kv_head;
   std::uint32_t pages_at;     // in the table
@@ -71,8 +72,7 @@ struct Place {
 
 // --- stages ---
 
-// The tail slot from which tail stage i goes up to where the next begins: such that the slots of a
-// chain have the ranks of whole splits.
+// First slot of tail stage i, such that the slots of a chain have the ranks of whole splits.
 __device__ inline std::uint32_t tail_begin(std::uint32_t prefix, std::uint32_t i) {
   return i == 0 ? 0 : i * kStageSlots - prefix % kStageSlots;
 }
@@ -80,7 +80,7 @@ __device__ inline std::uint32_t tail_stages(std::uint32_t prefix, std::uint32_t 
   return tail_slots == 0 ? 0 : ceil_div(tail_slots + prefix % kStageSlots, kStageSlots);
 }
 
-// Bits `begin` up to `end`, at most 32 of them, of a mask.
+// Bits `begin` to `end` (exclusive, at most 32) of a mask.
 __device__ inline std::uint32_t bits_between(const std::uint64_t* mask, std::uint32_t begin,
                                              std::uint32_t end) {
   const std::uint32_t word = begin / 64;
@@ -95,15 +95,15 @@ __device__ inline const std::uint32_t* pages_of(const AttentionArgs& a, const Pl
   return a.keys.page_slots != 0 ? a.table + p.pages_at : nullptr;
 }
 
-// Whether four numbers of a row can be read at once.
+// True if four elements of a row can be read at once.
 __device__ inline bool in_pieces(const AttentionArgs& a, const Cache& cache) {
   const std::uint32_t bytes = cache.type == DType::f32 ? 4 : 2;
   return a.heads.head_dim % 4 == 0 && cache.stride % 4 == 0 &&
          reinterpret_cast<std::uintptr_t>(cache.data) % (4 * bytes) == 0;
 }
 
-// Calls visit(i, slot of the stage, dimension) with the pieces of this thread. Rows have room for a
-// power of two of them, so that no division is needed.
+// Calls visit(i, slot of the stage, dimension) for the thread's pieces. Row capacity is a power of
+// two pieces, which avoids a division.
 template <class Form, class Visit>
 __device__ void for_each_piece(const AttentionArgs& a, std::uint32_t count, const Visit& visit) {
   const std::uint32_t pieces = a.heads.head_dim / 4;
@@ -117,7 +117,7 @@ __device__ void for_each_piece(const AttentionArgs& a, std::uint32_t count, cons
   }
 }
 
-// Starts reading keys or values of a stage.
+// Starts loading keys or values of a stage.
 template <class Form>
 __device__ void fetch(const AttentionArgs& a, const Cache& cache, const Place& p,
                       const Stage& stage, typename Form::Pieces& pieces) {
@@ -149,8 +149,8 @@ __device__ inline float4 numbers_of(DType type, const uint4& bits) {
                      number(bits.y >> 16));
 }
 
-// Puts what `fetch` brought into the tile; what it could not, a number at a time. Rows end with
-// zeros up to a whole piece.
+// Stores the pieces of `fetch` in the tile, and the rest element by element. Rows are zero-padded
+// to a whole piece.
 template <class Form>
 __device__ void put(const AttentionArgs& a, const Cache& cache, const Place& p, const Stage& stage,
                     const typename Form::Pieces& pieces, typename Form::Shared& s) {
@@ -175,7 +175,7 @@ __device__ void put(const AttentionArgs& a, const Cache& cache, const Place& p, 
 
 // --- the parts of a split ---
 
-// Queries and masks to shared memory; behind a barrier they are there.
+// Loads queries and masks into shared memory; valid after a barrier.
 template <class Form>
 __device__ void load_queries(const AttentionArgs& a, const AttentionSequence& sequence,
                              const Place& p, typename Form::Shared& s) {
@@ -214,8 +214,7 @@ __device__ void load_queries(const AttentionArgs& a, const AttentionSequence& se
   }
 }
 
-// By the first warp: the stages with ranks of a split that reaches behind the prefix. Behind a
-// barrier they are there.
+// First warp: the stages with ranks of a split that extends past the prefix; valid after a barrier.
 template <class Form>
 __device__ void find_stages(const Place& p, typename Form::Shared& s) {
   const std::uint32_t lane = threadIdx.x % kWarp;
@@ -226,7 +225,7 @@ __device__ void find_stages(const Place& p, typename Form::Shared& s) {
   }
   const std::uint32_t tail_slots = s.sequence.tail_slots;
   const std::uint32_t tail_count = tail_stages(p.prefix, tail_slots);
-  std::uint32_t has = 0;  // a bit a stage
+  std::uint32_t has = 0;  // one bit per stage
   for (std::uint32_t j = lane; j < p.query_count; j += kWarp) {
     for (std::uint32_t i = 0; i < tail_count; ++i) {
       const std::uint32_t low = s.ranks[j][i];
@@ -247,8 +246,8 @@ __device__ void find_stages(const Place& p, typename Form::Shared& s) {
   if (lane == 0) s.stage_count = count;
 }
 
-// The rank in the split of a slot of a tail stage; negative where a query does not see it or it is
-// another split's.
+// Rank in the split of a tail stage's slot; negative if the query does not see it or it belongs to
+// another split.
 template <class Shared>
 __device__ std::int32_t rank_in_split(const Place& p, const Shared& s, std::uint32_t j,
                                       const Stage& stage, std::uint32_t slot) {

@@ -3,15 +3,15 @@
 #include "kernels/cuda/attention.cuh"
 #include "kernels/cuda/mma.cuh"
 
-// Matrix instructions take fewer digits than float32 has, so numbers become sums of bfloat16:
-// queries and weights of three, float32 keys and values of three, float16 of two, bfloat16 of one.
-// Products are added smallest first. Terms that are zero add nothing, so a cache has the bits of a
-// float32 cache of the same numbers.
+// Matrix instructions have fewer digits than float32, so elements are split into bfloat16 terms:
+// queries and weights into three, float32 keys and values into three, float16 into two, bfloat16
+// into one. Products are added smallest first. Zero terms add nothing, so a cache has the bits of a
+// float32 cache of the same values.
 namespace edgedraft::cuda::attention_tiles {
 
 using namespace attention_detail;
 
-// Which terms of ours and of the cache's numbers make product i; those behind are too small.
+// Term indices (ours, cache's) of product i; smaller products are dropped.
 inline constexpr std::uint32_t kProducts = 6;
 __host__ __device__ constexpr std::uint32_t our_term(std::uint32_t i) {
   return i == 0 ? 2 : i == 1 || i == 3 ? 1 : 0;
@@ -20,7 +20,7 @@ __host__ __device__ constexpr std::uint32_t cache_term(std::uint32_t i) {
   return i == 2 ? 2 : i == 1 || i == 4 ? 1 : 0;
 }
 
-// sums[j] += ours by the numbers of the cache in b[j], four tiles side by side.
+// sums[j] += ours by the cache terms in b[j], four tiles side by side.
 template <std::uint32_t kTerms>
 __device__ void multiply(const std::uint32_t (&ours)[kTileTerms][4],
                          const std::uint32_t (&b)[4][kTerms][2], float (*sums)[4]) {
@@ -35,15 +35,15 @@ __device__ void multiply(const std::uint32_t (&ours)[kTileTerms][4],
   }
 }
 
-// How a cache's numbers are loaded: pieces of 16 bytes.
+// Loads cache elements in pieces of 16 bytes.
 template <DType kType>
 struct Stored {
   static constexpr std::uint32_t kBytes = kType == DType::f32 ? 4 : 2;
   static constexpr std::uint32_t kPiece = 16 / kBytes;
   static constexpr std::uint32_t kTerms = kType == DType::f32 ? 3 : kType == DType::f16 ? 2 : 1;
 
-  // From number d of a head on. What is behind its last number does not matter where rows are
-  // whole, as queries are zero there, nor are such sums stored: so nothing has to be asked for.
+  // Elements from d of a head on. For whole rows, data past the last element is harmless: queries
+  // are zero there, and such sums are not stored. So no bounds check is needed.
   template <bool kWhole>
   __device__ static uint4 load(const std::byte* head, std::uint32_t d, std::uint32_t head_dim) {
     if (kWhole) {
@@ -67,7 +67,7 @@ struct Stored {
     return kType == DType::f16 ? half_to_float(stored) : bfloat16_to_float(stored);
   }
 
-  // Neighbours i and i + 1 of a piece.
+  // Elements i and i + 1 of a piece.
   __device__ static void terms_of(const uint4& piece, std::uint32_t i,
                                   std::uint32_t (&terms)[kTerms]) {
     if (kType == DType::bf16) {
@@ -76,7 +76,7 @@ struct Stored {
       split_numbers(number(piece, i), number(piece, i + 1), terms);
     }
   }
-  // Number i of two pieces.
+  // Element i of two pieces.
   __device__ static void terms_of(const uint4& first, const uint4& second, std::uint32_t i,
                                   std::uint32_t (&terms)[kTerms]) {
     if (kType == DType::bf16) {

@@ -1,22 +1,21 @@
 #include "kernels/cuda/attention_split.cuh"
 
-// Attention's first launch on matrix instructions. A warp makes the sums of a piece for a tile of
-// 16 queries, all by itself: keys and values go from memory to the registers of the lanes that
-// multiply them, 16 bytes at a time, and warps of a block that read the same ones find them in the
-// first cache. Shared memory has the queries, which all splits need again.
+// Attention's first launch with matrix instructions. A warp computes the sums of a piece for a tile
+// of 16 queries by itself: keys and values go from memory to the registers of the lanes that
+// multiply them, 16 bytes at a time, and warps of a block that read the same ones hit the
+// first-level cache. Shared memory holds the queries, which every split reuses.
 //
-// Splits that lie in the prefix are alike for all rows. Others take a warp for each row, or several
-// rounds (TileWork): rows that see the same slots share one. A round has slots in the order of
-// ranks and none that its rows do not see, so that each weight meets its value in the same place of
-// the same instruction as in plain decoding, and what stands in other slots, be it NaN, does not
-// matter.
+// Splits inside the prefix are alike for all rows. Others take one warp per row, or several rounds
+// (TileWork): rows that see the same slots share one. A round has slots in rank order, and only
+// slots that its rows see. So each weight meets its value in the same position of the same
+// instruction as in plain decoding, and data in other slots, even NaN, has no effect.
 //
-// Processors before 8.0 have no such instructions: their kernels are empty and never launched
+// Processors before 8.0 lack these instructions: their kernels are empty and never launched
 // (attention_limits).
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800
 #define EDGEDRAFT_ATTENTION_TILES 1
 #else
-#pragma nv_diag_suppress 177  // what the empty kernels do not use
+#pragma nv_diag_suppress 177  // unused by the empty kernels
 #endif
 
 namespace edgedraft::cuda {
@@ -27,7 +26,7 @@ namespace {
 
 constexpr std::uint32_t kThreads = kTileWarps * kWarp;
 
-// Place of set bit n, counted from 0, of at least n + 1.
+// Position of set bit n, counted from 0; at least n + 1 bits are set.
 __device__ inline std::uint32_t set_bit(std::uint64_t bits, std::uint32_t n) {
   std::uint32_t place = 0;
 #pragma unroll
@@ -40,7 +39,7 @@ __device__ inline std::uint32_t set_bit(std::uint64_t bits, std::uint32_t n) {
   }
   return place;
 }
-// The slot of a rank behind the prefix, of those that a mask shows.
+// Slot of a rank after the prefix, among those a mask shows.
 __device__ inline std::uint32_t tail_slot(const std::uint64_t* mask, std::uint32_t rank) {
 #pragma unroll
   for (std::uint32_t word = 0; word < kMaskWords; ++word) {
@@ -51,20 +50,20 @@ __device__ inline std::uint32_t tail_slot(const std::uint64_t* mask, std::uint32
   return 0;
 }
 
-// What a warp works on.
+// A warp's work.
 struct Work {
   std::uint32_t prefix;
-  const std::uint64_t* masks;  // null: nothing behind the prefix
+  const std::uint64_t* masks;  // null: no slots after the prefix
   const AttentionRow* rows;
   const std::uint32_t* pages;
 
-  // How many ranks of a split a row has.
+  // Ranks of a split that a row has.
   __device__ std::uint32_t count(std::uint32_t row, std::uint32_t begin) const {
     const std::uint32_t visible = rows[row].visible;
     const std::uint32_t left = visible > begin ? visible - begin : 0;
     return left < kSplitSlots ? left : kSplitSlots;
   }
-  // The slot of a rank that the row has.
+  // Slot of a rank that the row has.
   __device__ std::uint32_t slot(std::uint32_t row, std::uint32_t rank) const {
     if (rank < prefix) return rank;
     return prefix + tail_slot(masks + row * kMaskWords, rank - prefix);
@@ -74,8 +73,7 @@ struct Work {
   }
 };
 
-// Queries of the block as terms, in the order of lanes: for each 16 dimensions and each term the
-// four words of a lane.
+// The block's queries as terms in lane order: per 16 dimensions and term, the four words of a lane.
 template <class F>
 __device__ void load_queries(const AttentionArgs& a, const AttentionSequence& sequence,
                              std::uint32_t first_query, std::uint32_t queries, std::uint32_t tiles,
@@ -149,14 +147,14 @@ __device__ void store_sums(const AttentionArgs& a, const AttentionSequence& sequ
   }
 }
 
-// Puts a chunk's sums behind those of the section so far, which a lane keeps in shared memory.
+// Appends a chunk's sums to those of the section, which a lane keeps in shared memory.
 template <class F>
 struct Section {
-  float4* values;  // a lane's own, kWarp apart
+  float4* values;  // this lane's, kWarp apart
   float largest[2];
   float weights[2];
 
-  // `chunk` becomes the sums of the section with it.
+  // `chunk` becomes the section's sums including it.
   __device__ void join_with(const bool (&has)[2], TileSums<F>& chunk) {
     Factors factors[2] = {};
 #pragma unroll
@@ -194,11 +192,11 @@ struct Section {
   }
 };
 
-// Blocks at a time on a multiprocessor, as far as registers do not run short.
+// Blocks per multiprocessor, limited by registers.
 template <DType kType, std::uint32_t kDims>
 constexpr int kBlocksAtATime = kDims == 64 && kType == DType::bf16 ? 3 : 2;
 
-// The only barrier of the block is behind its queries; then warps are on their own.
+// The block's only barrier follows its queries; after it, warps run independently.
 template <DType kType, std::uint32_t kDims, bool kWhole>
 __global__ void __launch_bounds__(kThreads, kBlocksAtATime<kType, kDims>)
     tile_kernel(AttentionArgs a) {
@@ -335,7 +333,7 @@ bool whole_pieces(const AttentionArgs& args) {
 
 template <DType kType>
 cudaError_t run_by_dims(const AttentionArgs& args, cudaStream_t stream) {
-  // These differ in speed alone.
+  // Variants that differ only in speed.
   if (!whole_pieces(args)) return run<kType, 256, false>(args, stream);
   switch (tile_dims(args.heads.head_dim)) {
     case 64:
@@ -371,7 +369,7 @@ cudaError_t attention_limits(AttentionLimits& limits) {
   cudaFuncAttributes compiled{};
   cudaError_t status = block_memory_max(kernel, limits.block_bytes);
   if (status == cudaSuccess) status = cudaFuncGetAttributes(&compiled, kernel);
-  // What the code was compiled for, not what the device could do.
+  // Depends on the compile target, not on the device.
   limits.tiles = compiled.ptxVersion >= 80;
   return status;
 }

@@ -9,7 +9,7 @@ namespace {
 
 using KernelOnDevice = std::pair<const void*, int>;
 
-// What the kernel declares, which counts against the same limit.
+// Static shared memory, which counts against the same limit.
 cudaError_t declared_bytes(const KernelOnDevice& kernel, std::size_t& bytes_count) {
   thread_local std::map<KernelOnDevice, std::size_t> known;
   auto found = known.find(kernel);

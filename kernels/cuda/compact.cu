@@ -5,7 +5,7 @@ namespace {
 
 constexpr std::uint32_t kThreads = 128;
 
-// A thread a column, so that the moves of each column keep their order.
+// One thread per column, so that the moves of each column keep their order.
 __global__ void compact_kernel(CompactArgs a) {
   take_turn();
   const std::uint32_t i = blockIdx.x * kThreads + threadIdx.x;

@@ -2,15 +2,14 @@
 
 #include "kernels/cuda/device.cuh"
 
-// Copies from global to shared memory that go on while the thread that started them computes. A
-// thread's copies are closed in groups and waited for group by group. After that they are there for
-// the thread itself, and behind a barrier for the others of its block. Devices before 8.0 have no
-// such instructions: there a copy is made at once.
+// Asynchronous copies from global to shared memory. A thread closes its copies in groups and waits
+// for them group by group. They are then visible to the thread itself, and after a barrier to its
+// block. Devices before 8.0 lack these instructions and copy at once.
 //
 // Source    PTX ISA, "Asynchronous data copy", cp.async
 namespace edgedraft::cuda {
 
-// *to = *from, or zeros. `from` is an address that can be read in either case.
+// *to = *from, or zeros. `from` must be readable in either case.
 template <class T>
 __device__ inline void start_copy(T* to, const T* from, bool exists = true) {
   static_assert(sizeof(T) == alignof(T) && (sizeof(T) == 4 || sizeof(T) == 16));
@@ -33,7 +32,7 @@ __device__ inline void start_copy(T* to, const T* from, bool exists = true) {
 #endif
 }
 
-// Closes the group of the copies that were started since the last one, which may be none.
+// Closes the group of copies started since the last call; it may be empty.
 __device__ inline void close_copies() {
 #if !defined(__CUDACC__)
   cuda_host::close_copies();

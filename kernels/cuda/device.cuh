@@ -8,8 +8,8 @@
 
 #include "kernels/cuda/ops.h"
 
-// What kernels share. Everything also compiles for the host (docs/testing.md, "Kernels on the
-// host"), so launches go through the runtime's template, not through chevrons.
+// Shared by all kernels. Everything also compiles for the host (docs/testing.md, "Kernels on the
+// host"), so launches use the runtime's template instead of chevrons.
 namespace edgedraft::cuda {
 
 inline constexpr std::uint32_t kWarp = 32;
@@ -17,12 +17,12 @@ inline constexpr std::uint32_t kAllLanes = 0xFFFFFFFFu;
 
 // --- launches ---
 
-// Where the device can, a kernel is started while those before it still run ("programmatic
-// dependent launch"), which hides what starting takes. So every kernel begins with take_turn(), or
-// with its two parts where it asks for weights between them: these have been there for long, and
-// are all that it may touch before its turn.
+// If the device supports it, a kernel starts while earlier ones still run ("programmatic dependent
+// launch"), which hides launch latency. So every kernel begins with take_turn(), or with its two
+// parts and weight loads between them. Before its turn a kernel may only read weights, which were
+// written long before.
 
-// Waits until all that was enqueued before has ended and can be read.
+// Waits until all earlier work has ended and is visible.
 __device__ inline void wait_for_those_before() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.wait;" ::: "memory");
@@ -30,7 +30,7 @@ __device__ inline void wait_for_those_before() {
   cuda_host::wait_for_kernels_before();
 #endif
 }
-// Lets the next kernel start and wait. A kernel that writes weights does not.
+// Lets the next kernel start and wait. Kernels that write weights do not call it.
 __device__ inline void let_next_start() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
@@ -41,22 +41,21 @@ __device__ inline void take_turn() {
   wait_for_those_before();
 }
 
-// The attributes of a launch that may be early: `attribute`, or none if the device, its driver or
-// the toolkit cannot do that, also within graphs, or if the kernel was compiled for an older device
-// and so does not wait: a kernel that is translated at load time has the device's version, but the
-// source's instructions. Returns their number.
+// Attributes for an early launch: `attribute`, or none if the device, driver or toolkit does not
+// support it, also within graphs. None as well if the kernel was compiled for an older device and
+// so does not wait: a kernel translated at load time has the device's version, but the source's
+// instructions. Returns their count.
 unsigned early_start(const void* kernel, cudaLaunchAttribute& attribute);
-// The most shared memory that a block of the kernel can ask for on the current device.
+// Maximum shared memory per block of the kernel on the current device.
 [[nodiscard]] cudaError_t block_memory_max(const void* kernel, std::size_t& bytes_count);
-// Lets launches of the kernel ask for so much. What was allowed before stays: recorded launches may
-// ask for more than the one at hand.
+// Allows launches of the kernel this much shared memory. The limit never shrinks, since recorded
+// launches may need more than this one.
 [[nodiscard]] cudaError_t allow_block_memory(const void* kernel, std::size_t bytes_count);
 
-// Memory of a block that every device gives without being asked.
+// Shared memory per block available on every device without opting in.
 inline constexpr std::size_t kUsualBlockBytes = 48u << 10;
 
-// `block_bytes`: what block_memory() of the kernel is to hold. An error where the device has not so
-// much.
+// `block_bytes`: size of block_memory() in the kernel. Returns an error if the device has less.
 template <class Args>
 cudaError_t launch(void (*kernel)(Args), dim3 grid, std::uint32_t threads, cudaStream_t stream,
                    const Args& args, std::size_t block_bytes = 0) {
@@ -77,7 +76,7 @@ cudaError_t launch(void (*kernel)(Args), dim3 grid, std::uint32_t threads, cudaS
   return cudaLaunchKernelEx(&config, kernel, args);
 }
 
-// The shared memory that the launch asked for.
+// The launch's dynamic shared memory.
 template <class T>
 __device__ T& block_memory() {
   static_assert(alignof(T) <= alignof(uint4));
@@ -120,7 +119,7 @@ __device__ inline std::uint32_t bfloat16_pair(float low, float high) {
   return float_to_bfloat16(low) | std::uint32_t{float_to_bfloat16(high)} << 16;
 #endif
 }
-// The nearest number of TF32 (10 bits after the point), ties away from zero, as float32.
+// Nearest TF32 value (10 mantissa bits), ties away from zero, as float32.
 __device__ inline float to_tf32(float x) {
   const std::uint32_t bits = __float_as_uint(x);
   if ((bits & 0x7F800000u) == 0x7F800000u) return x;
@@ -132,7 +131,7 @@ __device__ inline float cache_number(DType type, const std::byte* row, std::size
   const std::uint16_t bits = reinterpret_cast<const std::uint16_t*>(row)[i];
   return type == DType::f16 ? half_to_float(bits) : bfloat16_to_float(bits);
 }
-// Finite numbers stay finite.
+// Finite values stay finite.
 __device__ inline std::uint16_t float_to_limited_half(float x) {
   constexpr float kHalfMax = 65504.0f;
   const bool finite = fabsf(x) <= 3.4028234e38f;
@@ -158,7 +157,7 @@ __device__ inline std::byte* cache_row(const Cache& cache, std::uint32_t slot) {
   return cache_row(cache, cache.pages, slot);
 }
 
-// In the order of numbers; NaN counts as the smallest. Never zero.
+// Bits in numeric order; NaN is lowest. Never zero.
 __device__ inline std::uint32_t ordered_bits(float x) {
   const std::uint32_t bits = x != x ? 0xFF800000u : __float_as_uint(x);
   return (bits & 0x80000000u) != 0 ? ~bits : bits | 0x80000000u;
@@ -166,14 +165,15 @@ __device__ inline std::uint32_t ordered_bits(float x) {
 __device__ inline float from_ordered_bits(std::uint32_t ordered) {
   return __uint_as_float((ordered & 0x80000000u) != 0 ? ordered & 0x7FFFFFFFu : ~ordered);
 }
-// Larger for the larger number, then for the lower index; never zero. -0 is +0, as in comparisons.
+// Larger for the larger value, then for the lower index; never zero. -0 equals +0, as in
+// comparisons.
 __device__ inline std::uint64_t choice_key(float x, std::uint32_t index) {
   return std::uint64_t{ordered_bits(x + 0.0f)} << 32 | static_cast<std::uint32_t>(~index);
 }
 
 // --- warps and blocks ---
 
-// The same sum in every lane, in one order.
+// The sum in every lane, in a fixed order.
 __device__ inline float warp_sum(float x) {
   for (std::uint32_t distance = kWarp / 2; distance > 0; distance /= 2) {
     x += __shfl_xor_sync(kAllLanes, x, static_cast<int>(distance));
@@ -199,7 +199,7 @@ __device__ inline float warp_max(float x) {
   return x;
 }
 
-// The sum over a block in every thread. `memory` is shared, one float a warp.
+// The block's sum in every thread. `memory` is shared, one float per warp.
 template <std::uint32_t kThreads>
 __device__ float block_sum(float x, float* memory) {
   x = warp_sum(x);

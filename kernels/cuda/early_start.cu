@@ -6,9 +6,9 @@
 namespace edgedraft::cuda {
 namespace {
 
-// The first toolkit and driver whose graphs keep early starts.
+// First toolkit and driver whose graphs keep early starts.
 constexpr int kVersionMin = 12030;
-// The first that has griddepcontrol, of devices and of compile targets (device.cuh).
+// First devices and compile targets with griddepcontrol (device.cuh).
 constexpr int kMajorMin = 9;
 constexpr int kPtxMin = 90;
 
@@ -26,7 +26,7 @@ bool may_start_early(const void* kernel, int device) {
 }  // namespace
 
 unsigned early_start(const void* kernel, cudaLaunchAttribute& attribute) {
-  // Asked once for each kernel and device; a thread's own, so that none waits for another.
+  // Cached per kernel and device, and per thread to avoid locks.
   thread_local std::map<std::pair<const void*, int>, bool> known;
   int device = 0;
   if (cudaGetDevice(&device) != cudaSuccess) return 0;

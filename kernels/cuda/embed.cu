@@ -5,7 +5,7 @@ namespace {
 
 constexpr std::uint32_t kThreads = 256;
 
-// A block a row.
+// One block per row.
 __global__ void embed_kernel(EmbedArgs a) {
   take_turn();
   const std::uint32_t r = blockIdx.x;

@@ -3,32 +3,32 @@
 #include "kernels/cuda/mma.cuh"
 #include "kernels/cuda/products.cuh"
 
-// What the kernels for few and for many rows share, where weights have 16 bits and stand in rows of
-// whole 16-byte pieces: how eight inputs are multiplied. The order in which inputs meet within an
-// instruction differs from that in memory, alike for weights and activations.
+// Shared by the kernels for few and for many rows, with 16-bit weights in rows of whole 16-byte
+// pieces: how eight inputs are multiplied. The input order within an instruction differs from
+// memory order, alike for weights and activations.
 namespace edgedraft::cuda {
 
-// For many rows; narrow ones where a device has too little shared memory, and for activations that
-// are not aligned (matmul_wide.cu).
+// For many rows. Uses the narrow kernel if the device has too little shared memory or activations
+// are unaligned (matmul_wide.cu).
 cudaError_t wide_matmul(const MatmulArgs& args, ProductKernel kernel, cudaStream_t stream);
-// For few rows, or by 32 rows at a time.
+// For few rows, or 32 rows at a time.
 cudaError_t narrow_matmul(const MatmulArgs& args, cudaStream_t stream);
 
 namespace float_detail {
 
-inline constexpr std::uint32_t kPiece = 8;          // numbers of 16 bytes
-inline constexpr std::uint32_t kStep = 4 * kPiece;  // inputs that four lanes take together
+inline constexpr std::uint32_t kPiece = 8;          // elements per 16 bytes
+inline constexpr std::uint32_t kStep = 4 * kPiece;  // inputs per four lanes
 inline constexpr std::uint32_t kSteps = 2;          // loaded at once
 inline constexpr std::uint32_t kInputs = kSteps * kStep;
 
 // Eight inputs' weights of rows g and g + 8 of two tiles.
 using TileWeights = uint4[2][2];
 
-// Both of the following add the products of eight activations of a column with such weights. Matrix
-// instructions take fewer digits than float32 has, so an activation becomes a sum of numbers that
-// they take; the smallest is added first.
+// Both functions below add the products of eight activations of a column with such weights. Matrix
+// instructions have fewer digits than float32, so an activation is split into terms; the smallest
+// is added first.
 
-// bfloat16: three numbers have all digits, and weights are taken as they lie.
+// bfloat16: three terms hold all digits, and weights are used as stored.
 __device__ inline void multiply_bfloat16(const float (&x)[kPiece], const TileWeights& weights,
                                          float (&upper)[4], float (&lower)[4]) {
   constexpr std::uint32_t kNumbers = 3;
@@ -53,7 +53,7 @@ __device__ inline void multiply_bfloat16(const float (&x)[kPiece], const TileWei
   }
 }
 
-// float16 has a range that activations leave: two numbers of TF32, which holds weights exactly.
+// Activations exceed float16's range: two TF32 terms, a format that holds float16 weights exactly.
 __device__ inline void multiply_float16(const float (&x)[kPiece], const TileWeights& weights,
                                         float (&upper)[4], float (&lower)[4]) {
   const auto tf32 = [](std::uint32_t half) {
@@ -76,7 +76,7 @@ __device__ inline void multiply_float16(const float (&x)[kPiece], const TileWeig
   }
 }
 
-// In the type of the weights.
+// By the weights' type.
 template <DType kType>
 __device__ void multiply(const float (&x)[kPiece], const TileWeights& weights, float (&upper)[4],
                          float (&lower)[4]) {

@@ -5,7 +5,7 @@ namespace {
 
 constexpr std::uint32_t kThreads = 256;
 
-// A block a layer of a slot.
+// One block per layer of a slot.
 __global__ void gather_layers_kernel(GatherLayersArgs a) {
   take_turn();
   const std::uint32_t layer = blockIdx.x;

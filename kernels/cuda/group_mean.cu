@@ -5,7 +5,7 @@ namespace {
 
 constexpr std::uint32_t kThreads = 128;
 
-// A thread a column of a group.
+// One thread per column of a group.
 __global__ void group_mean_kernel(GroupMeanArgs a) {
   take_turn();
   const std::uint32_t i = blockIdx.x * kThreads + threadIdx.x;

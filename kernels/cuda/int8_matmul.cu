@@ -5,10 +5,9 @@ namespace {
 
 using namespace int8_detail;
 
-// For column tiles of 1, 2 and 4 times 8 rows: how many stretches are on their way, and how many
-// blocks a multiprocessor is to hold, as registers allow. Stretches stand in a ring where that was
-// faster on an H100: the loop then has a copy for each place of it, and none has to move up, which
-// waits for what is still on its way.
+// For column tiles of 1, 2 and 4 times 8 rows: groups in flight, and blocks per multiprocessor,
+// both limited by registers. Groups use a ring if that was faster on an H100: the loop is then
+// unrolled per ring position, which avoids moves that would wait for loads in flight.
 struct Tuning {
   std::uint32_t ahead;
   int blocks;
@@ -27,17 +26,17 @@ __host__ __device__ constexpr Tuning tuning(DType type, std::uint32_t column_til
   }
 }
 
-// A stretch's activations of the rows of one column tile.
+// A group's activations in the rows of one column tile.
 struct Activations {
   uint4 words[2];   // row g: fragments b of four blocks
-  float scales[2];  // of rows 2 t, 2 t + 1, by the unit of weights
-  float4 sums[2];   // of the blocks of these rows, for minimums
+  float scales[2];  // of rows 2 t, 2 t + 1, in units of the weights
+  float4 sums[2];   // per block of these rows, for minimums
 };
 
 template <class Weights>
 __device__ void load_activations(const Int8MatmulArgs& a, std::uint32_t first_row,
                                  std::uint32_t stretch, std::uint32_t lane, Activations& x) {
-  // Rows of a stretch stand together, so that those of other column tiles are a fixed way off.
+  // A group's rows are adjacent, so other column tiles are at a fixed offset.
   const std::size_t at = std::size_t{stretch} * a.rows + first_row;
   x.words[0] = x.words[1] = make_uint4(0, 0, 0, 0);
   if (first_row + lane / 4 < a.rows) {
@@ -61,7 +60,7 @@ __device__ inline float part(const float4& v, std::uint32_t i) {
   return i == 0 ? v.x : i == 1 ? v.y : i == 2 ? v.z : v.w;
 }
 
-// sums += the stretch's products, in the order of blocks.
+// sums += the group's products, in block order.
 template <class Weights>
 __device__ void add_stretch(const Weights& w, const BlockScales (&scales)[kBlocks],
                             const Activations& x, float (&sums)[4]) {
@@ -79,15 +78,15 @@ __device__ void add_stretch(const Weights& w, const BlockScales (&scales)[kBlock
   for (std::uint32_t i = 0; i < 4; ++i) sums[i] = fmaf(x.scales[i % 2], of_stretch[i], sums[i]);
 }
 
-// The scales of all blocks of a stretch.
+// The scales of all blocks of a group.
 template <class Weights>
 __device__ void read_scales(const Weights& w, std::uint32_t lane, BlockScales (&all)[kBlocks]) {
 #pragma unroll
   for (std::uint32_t b = 0; b < kBlocks; ++b) w.read_scales(lane, b, all[b]);
 }
 
-// A block 32 outputs of a tile of rows; its warps take stretches in turn, and the weights of those
-// that come next are on their way meanwhile, the first of them before other kernels have ended.
+// One block per 32 outputs of a tile of rows; its warps take groups in turn. The next weights are
+// in flight meanwhile, the first of them before earlier kernels end.
 template <DType kType, std::uint32_t kColumnTiles>
 __global__ void __launch_bounds__(kProductThreads, tuning(kType, kColumnTiles).blocks)
     int8_matmul_kernel(Int8MatmulArgs a) {
@@ -105,7 +104,7 @@ __global__ void __launch_bounds__(kProductThreads, tuning(kType, kColumnTiles).b
   PackedTile tiles[2];
 #pragma unroll
   for (std::uint32_t m = 0; m < 2; ++m) {
-    // The layout of all tiles before this one says where its parts begin.
+    // The layout of all earlier tiles gives the offsets of this tile's parts.
     const PackedLayout before = packed_layout(kType, at.first_output + m * 16, a.inputs);
     tiles[m] = {product.weight + before.rest,
                 product.weight + layout.rest + (before.scales - before.rest),
@@ -128,9 +127,9 @@ __global__ void __launch_bounds__(kProductThreads, tuning(kType, kColumnTiles).b
   float sums[2][kColumnTiles][4] = {};
   constexpr std::uint32_t kAhead = tuning(kType, kColumnTiles).ahead;
   constexpr bool kFirst = kColumnTiles < 4 && kAhead > 0;
-  // Adds a stretch, and asks for the one that comes next but `kAhead` - 1 in the meantime.
+  // Adds a group, and prefetches the one `kAhead` - 1 steps later.
   const auto add = [&](std::uint32_t stretch, const Stretch(&now)[2], Stretch(&next)[2]) {
-    // Activations before the weights that come next: they are needed sooner.
+    // Activations before later weights: they are needed sooner.
     Activations some[kFirst ? kColumnTiles : 1];
     if (kFirst) {
 #pragma unroll
@@ -139,8 +138,8 @@ __global__ void __launch_bounds__(kProductThreads, tuning(kType, kColumnTiles).b
       }
     }
     load(stretch + kAhead * kProductWarps, next);
-    // Once for all rows where that costs arithmetic. A pair of float16 is asked for again for each
-    // column tile, as registers that hold it would be wanting elsewhere.
+    // Unpacked once for all rows if that takes arithmetic. A float16 pair is reloaded per column
+    // tile, since registers are scarce.
     constexpr bool kOnce = Stretch::kHalves;
     BlockScales scales[2][kBlocks];
     if (kOnce) {

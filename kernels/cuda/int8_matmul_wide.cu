@@ -8,10 +8,10 @@ using namespace int8_detail;
 
 constexpr std::uint32_t kPieceBytes = 16;
 
-// Stretches of quantised weights and activations. In a stage the packed parts of a tile of 16
-// outputs stand together; behind all tiles come the activations, 128 bytes a row, their scales and
-// their sums. The pieces of every second row change places with their neighbours, so that lanes
-// which read two rows at once read from all banks.
+// Groups of quantized weights and activations. In a stage the packed parts of a tile of 16 outputs
+// are adjacent; after all tiles come the activations, 128 bytes per row, their scales and their
+// sums. Every second row swaps neighbouring pieces, so that lanes that read two rows at once use
+// all banks.
 template <DType kType, class Tile>
 class Int8Source {
   using Stretch = Weights<kType>;
@@ -19,7 +19,7 @@ class Int8Source {
   static constexpr std::uint32_t kRestPieces = 16 * Stretch::kRestBits;
   static constexpr std::uint32_t kScalePieces = 8 * Stretch::kScaleWords;
   static constexpr std::uint32_t kFactorPieces = 2 * Stretch::kFactorWords;
-  // Where the parts of a tile begin, and how many pieces it has.
+  // Offsets of a tile's parts, and its piece count.
   static constexpr std::uint32_t kRestAt = kNumberPieces;
   static constexpr std::uint32_t kTileScalesAt = kRestAt + kRestPieces;
   static constexpr std::uint32_t kFactorsAt = kTileScalesAt + kScalePieces;
@@ -52,16 +52,16 @@ class Int8Source {
   __device__ void copy_weights(std::byte* to, std::uint32_t stretch) const {
     auto* const pieces = reinterpret_cast<uint4*>(to);
     const std::uint32_t thread = thread_now() % Tile::kGroupThreads;
-    // Where the weight's parts begin (packed_layout), in pieces.
+    // Offsets of the weight's parts (packed_layout), in pieces.
     const std::uint32_t count = (last_tile_ + 1) * stretches_;
     copy_tiles<kNumberPieces>(pieces, 0, stretch, thread);
     copy_tiles<kRestPieces>(pieces + kRestAt, count * kRestAt, stretch, thread);
     copy_tiles<kScalePieces>(pieces + kTileScalesAt, count * kTileScalesAt, stretch, thread);
-    // Two stretches share them.
+    // Two groups share them.
     copy_tiles<kFactorPieces, 2>(pieces + kFactorsAt, count * kFactorsAt, stretch, thread);
   }
 
-  // What stands beyond the last row is any of the numbers that are there: nothing is written of it.
+  // Rows past the last repeat existing ones; their results are not written.
   __device__ void copy_activations(std::byte* to, std::uint32_t stretch) const {
     auto* const pieces = reinterpret_cast<uint4*>(to);
     const std::uint32_t thread = thread_now() % Tile::kGroupThreads;
@@ -83,8 +83,8 @@ class Int8Source {
     }
   }
 
-  // Blocks of 32 inputs outside, so that what is unpacked of one serves all rows, and the numbers
-  // of one are all that has to be at hand.
+  // Blocks of 32 inputs are the outer loop: a block is unpacked once for all rows, and only one
+  // block is in registers.
   __device__ void multiply(const std::byte* from, WarpSums& sums) const {
     const std::uint32_t thread = thread_now();
     const std::uint32_t lane = thread % kWarp;
@@ -142,15 +142,15 @@ class Int8Source {
   }
 
  private:
-  // The place of piece `at` of a row.
+  // Location of piece `at` of a row.
   __device__ static std::uint32_t place(std::uint32_t row, std::uint32_t at) {
     return at ^ (row & 1u);
   }
   __device__ static std::uint32_t lesser(std::uint32_t a, std::uint32_t b) {
     return a < b ? a : b;
   }
-  // kPieces of each tile, of a part that begins at piece `first` of the weight. `kShared` stretches
-  // have them in common.
+  // Copies kPieces of each tile, from a part that starts at piece `first` of the weight. `kShared`
+  // groups share them.
   template <std::uint32_t kPieces, std::uint32_t kShared = 1>
   __device__ void copy_tiles(uint4* to, std::uint32_t first, std::uint32_t stretch,
                              std::uint32_t thread) const {
@@ -160,7 +160,7 @@ class Int8Source {
         const std::uint32_t at = i + thread;
         if (kTiles * kPieces % Tile::kGroupThreads != 0 && at >= kTiles * kPieces) break;
         const std::uint32_t index = at / kPieces;
-        // Below the last tile the last one again, as for rows.
+        // Tiles past the last repeat the last one, as for rows.
         const std::uint32_t tile = lesser(first_tile_ + index, last_tile_);
         start_copy(
             to + index * kTilePieces + at % kPieces,
@@ -187,14 +187,14 @@ class Int8Source {
 
   const Int8MatmulArgs& a_;
   const uint4* weight_;
-  // Counted in pieces, a weight has 32 bits.
+  // In pieces, 32 bits are enough for a weight.
   std::uint32_t first_tile_;
   std::uint32_t last_tile_;
   std::uint32_t stretches_;
   std::uint32_t first_row_;
 };
 
-// Blocks that a multiprocessor is to hold, as registers allow.
+// Blocks per multiprocessor, limited by registers.
 __host__ __device__ constexpr int blocks_of(DType type) {
   return type == DType::q8_0 || type == DType::q4_0 ? 2 : 1;
 }

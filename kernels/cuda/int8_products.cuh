@@ -3,33 +3,33 @@
 #include "kernels/cuda/mma.cuh"
 #include "kernels/cuda/products.cuh"
 
-// What the kernels for few and for many rows share: packed weights (pack_weight.cu), and the order
-// in which the products of a stretch are added up.
+// Shared by the kernels for few and for many rows: packed weights (pack_weight.cu), and the
+// summation order within a group of 128 inputs.
 namespace edgedraft::cuda {
 
-// For many rows; narrow ones where a device has too little shared memory (int8_matmul_wide.cu).
+// For many rows. Uses the narrow kernel if the device has too little shared memory
+// (int8_matmul_wide.cu).
 cudaError_t wide_int8_matmul(const Int8MatmulArgs& args, ProductKernel kernel, cudaStream_t stream);
-// For few rows, or by 32 rows at a time.
+// For few rows, or 32 rows at a time.
 cudaError_t narrow_int8_matmul(const Int8MatmulArgs& args, cudaStream_t stream);
 
 namespace int8_detail {
 
-inline constexpr std::uint32_t kBlocks = 4;  // of 32 inputs in a stretch
+inline constexpr std::uint32_t kBlocks = 4;  // of 32 inputs per group
 
-// Sums of int8 products start at the bits of the float 1.5 * 2^23, a step of whose last bit is 1.
-// Their bits are then those of a float that is larger than the sum by just this number, as long as
-// its exponent stays, which it does for sums from -2^22 to 2^22 - 1, and the difference is exact:
-// a subtraction instead of a conversion, which takes longer.
+// Int8 sums start at the bits of the float 1.5 * 2^23, whose last bit is worth 1. Their bits are
+// then those of a float that exceeds the sum by exactly this value, as long as the exponent stays,
+// which holds for sums from -2^22 to 2^22 - 1. An exact subtraction replaces the slower conversion.
 inline constexpr std::int32_t kNoSum = 0x4B400000;
 inline constexpr float kNoSumValue = 12582912.0f;
-// 32 products of a weight, which is a signed byte or a shorter number in some bits of one, and an
-// activation, which is at most 127 in size.
+// 32 products of a weight (a signed byte, or fewer bits within one) and an activation (at most
+// 127).
 static_assert(32 * 128 * 127 < 1 << 22);
 __device__ inline float sum_value(std::int32_t sum) {
   return __uint_as_float(static_cast<std::uint32_t>(sum)) - kNoSumValue;
 }
 
-// A float is made of a byte in the same way.
+// Converts a byte to float in the same way.
 __device__ inline float byte_value(std::uint32_t word, std::uint32_t byte, std::uint32_t offset) {
   return __uint_as_float(0x4B000000u | (word >> 8 * byte & 255u)) -
          (8388608.0f + static_cast<float>(offset));
@@ -50,14 +50,14 @@ struct PackedTile {
   bool exists;
 };
 
-// What scales a block in rows g and g + 8. Minimums are negated.
+// Scales of a block in rows g and g + 8. Minimums are negated.
 struct BlockScales {
   float first[2];
-  float second[2];  // of the last 16 inputs, where these have their own
+  float second[2];  // for the last 16 inputs, if they have their own
   float minimums[2];
 };
 
-// A stretch of a tile. All loads are independent, so that many are on their way at once.
+// A group of a tile. All loads are independent, so that many are in flight.
 template <DType kType>
 struct Weights {
   static constexpr Packing kPacking = packing(kType);
@@ -66,10 +66,10 @@ struct Weights {
   static constexpr std::uint32_t kRestWords = 2 * kRestBits;
   static constexpr std::uint32_t kScaleWords = kPacking.scale_words();
   static constexpr std::uint32_t kFactorWords = kPacking.factor_words();
-  // Whether each 16 inputs are a sum of their own.
+  // True if each 16 inputs have a sum of their own.
   static constexpr bool kHalves = kPacking.has_minimum || kPacking.is_k;
-  // What a number is multiplied by. Signed ones stand in the upper bits of a byte; the scales of
-  // activations take that back, which changes no bit.
+  // Factor on the elements. Signed ones are in the upper bits of a byte; the activations' scales
+  // undo it, which changes no bit.
   static constexpr std::uint32_t kShift = kPacking.is_signed ? 8 - kPacking.bits : 0;
   static constexpr float kUnit = 1.0f / (1u << kShift);
 
@@ -100,8 +100,8 @@ struct Weights {
   __device__ void fragment(std::uint32_t b, std::uint32_t (&a)[4]) const {
     unpack(numbers[kPacking.bits == 8 ? b : b / 2], rest + b / 2 * kRestBits, b % 2, a);
   }
-  // The same of a block of two, of which there are `some` numbers, or those of the one, and the
-  // other bits.
+  // Fragment a of block `block` (0 or 1) of a pair. `some`: the pair's elements, or the block's if
+  // they have 8 bits; `others`: the remaining bits.
   __device__ static void unpack(const uint4& some, const std::uint32_t* others, std::uint32_t block,
                                 std::uint32_t (&a)[4]) {
     if constexpr (kPacking.bits == 8) {
@@ -124,7 +124,7 @@ struct Weights {
     }
   }
 
-  // The scales of block b, the same for every row of activations. Zeros have scales of zero.
+  // Scales of block b, equal for every activation row. Zeros have zero scales.
   __device__ void read_scales(std::uint32_t lane, std::uint32_t b, BlockScales& all) const {
     const int from = static_cast<int>((lane & ~3u) | b);
     std::uint32_t words[kScaleWords];
@@ -181,7 +181,7 @@ struct Weights {
       to[3] = words.w;
     }
   }
-  // The bits beyond four of word n of two blocks' fragments, where they belong.
+  // The bits beyond four of word n of two blocks' fragments, in position.
   __device__ static std::uint32_t rest_of(const std::uint32_t* others, std::uint32_t n) {
     constexpr std::uint32_t kTo = kPacking.is_signed ? kShift : 4;
     constexpr std::uint32_t kMask = ((1u << kRestBits) - 1) * 0x01010101u << kTo;
@@ -192,7 +192,7 @@ struct Weights {
 };
 
 // of_stretch += a block's products. `weights`: its fragment a; `low`, `high`: fragment b of eight
-// rows; `sums`: of the block's activations of rows 2 t, 2 t + 1, for minimums.
+// rows; `sums`: activation sums of the block in rows 2 t, 2 t + 1, for minimums.
 template <class Weights>
 __device__ void add_block(const std::uint32_t (&weights)[4], const BlockScales& scales,
                           std::uint32_t low, std::uint32_t high, const float (&sums)[2],

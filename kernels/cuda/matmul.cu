@@ -6,7 +6,7 @@ namespace {
 
 using namespace float_detail;
 
-// --- weights of 16 bits in rows of whole 16-byte pieces ---
+// --- 16-bit weights in rows of whole 16-byte pieces ---
 
 // Inputs 8 t.. of a step for row g of a column tile.
 __device__ inline void load_activations(const MatmulArgs& a, std::uint32_t row, std::uint32_t input,
@@ -46,8 +46,8 @@ struct WeightPieces {
   }
 };
 
-// A block 32 outputs of a tile of rows; its warps take 64 inputs in turn, and the weights of the
-// next are on their way meanwhile, those of the first before other kernels have ended.
+// One block per 32 outputs of a tile of rows; its warps take 64 inputs in turn. The next weights
+// are in flight meanwhile, the first of them before earlier kernels end.
 template <DType kType, std::uint32_t kColumnTiles>
 __global__ void __launch_bounds__(kProductThreads) matmul_kernel(MatmulArgs a) {
   let_next_start();
@@ -60,7 +60,7 @@ __global__ void __launch_bounds__(kProductThreads) matmul_kernel(MatmulArgs a) {
   const std::uint32_t first_row = blockIdx.y * 8 * kColumnTiles;
   const bool aligned = is_aligned(a.x);
 
-  // Rows g and g + 8 of either tile; beyond the last output the last one again, not written.
+  // Rows g and g + 8 of either tile; past the last output the last row repeats, unwritten.
   const std::uint16_t* rows[2][2];
 #pragma unroll
   for (std::uint32_t m = 0; m < 2; ++m) {
@@ -74,7 +74,7 @@ __global__ void __launch_bounds__(kProductThreads) matmul_kernel(MatmulArgs a) {
 
   float sums[2][kColumnTiles][4] = {};
   std::uint32_t first = threadIdx.x / kWarp * kInputs;
-  constexpr bool kFew = kColumnTiles < 4;  // so that there are registers for more
+  constexpr bool kFew = kColumnTiles < 4;  // leaves registers for more
   WeightPieces weights;
   WeightPieces next;
   if (kFew) next.load(rows, first, a.inputs);
@@ -85,7 +85,7 @@ __global__ void __launch_bounds__(kProductThreads) matmul_kernel(MatmulArgs a) {
   for (; first < a.inputs; first += kProductWarps * kInputs) {
     float some[kFew ? kSteps : 1][kFew ? kColumnTiles : 1][kPiece];
     if (kFew) {
-      // Activations before the weights that come next: they are needed sooner.
+      // Activations before later weights: they are needed sooner.
 #pragma unroll
       for (std::uint32_t step = 0; step < kSteps; ++step) {
 #pragma unroll
@@ -122,11 +122,11 @@ cudaError_t run(const MatmulArgs& args, cudaStream_t stream) {
                 stream, args);
 }
 
-// --- any weight: float32, and rows that are no whole number of pieces ---
+// --- any weight: float32, and rows that are not whole pieces ---
 
 constexpr std::uint32_t kPlainRows = 8;
 
-// A warp an output of 8 rows; the grid's second dimension goes over the products.
+// One warp per output of 8 rows; the grid's second dimension is the matmul.
 __global__ void __launch_bounds__(kProductThreads) plain_matmul_kernel(MatmulArgs a) {
   take_turn();
   const Product& product = a.products[blockIdx.z];

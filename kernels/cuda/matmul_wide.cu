@@ -6,14 +6,13 @@ namespace {
 
 using namespace float_detail;
 
-// Parts of 64 inputs: of each output its weights as they lie, behind these of each row its
-// activations in float32, which every warp splits for itself. Pieces of every second row change
-// places, so that lanes which read two rows at once read from all banks. Zeros stand beyond the
-// last input, as they do in the narrow kernel.
+// Parts of 64 inputs: the weights of each output as stored, followed by the activations of each row
+// in float32, which every warp splits for itself. Every second row swaps pieces, so that lanes that
+// read two rows at once use all banks. Inputs past the last are zero, as in the narrow kernel.
 template <DType kType, class Tile>
 class FloatSource {
-  static constexpr std::uint32_t kWeightPieces = kInputs / kPiece;  // of an output
-  static constexpr std::uint32_t kRowPieces = kInputs / 4;          // of a row
+  static constexpr std::uint32_t kWeightPieces = kInputs / kPiece;  // per output
+  static constexpr std::uint32_t kRowPieces = kInputs / 4;          // per row
   static constexpr std::uint32_t kRowsAt = Tile::kOutputs * kWeightPieces;
   static_assert(Tile::kOutputs * kWeightPieces % Tile::kGroupThreads == 0 &&
                 Tile::kRows * kRowPieces % Tile::kGroupThreads == 0);
@@ -92,7 +91,7 @@ class FloatSource {
   }
 
  private:
-  // The last one again beyond it, which is not written.
+  // Clamps to the last row or output; results past it are not written.
   __device__ static std::uint32_t existing(std::uint32_t index, std::uint32_t count) {
     return index < count ? index : count - 1;
   }

@@ -2,10 +2,10 @@
 
 #include "kernels/cuda/device.cuh"
 
-// Matrix instructions of a warp, c += a b, with the fragments of PTX's mma: lane 4 g + t holds
+// Matrix instructions of a warp, c += a b, with the fragments of PTX's mma. Lane 4 g + t holds
 //   c  rows g, g + 8 (of 16), columns 2 t, 2 t + 1 (of 8): {(g, 2t), (g, 2t+1), (g+8, 2t), ...}
-// and of a (16 rows) and b (8 columns: column g) what stands at each function. Where the processor
-// has no such instruction, and on the host, lanes exchange fragments through shared memory.
+// and, of a (16 rows) and b (8 columns: column g), the words listed at each function. If the
+// processor lacks the instruction, and on the host, lanes exchange fragments through shared memory.
 //
 // Source    PTX ISA, "Matrix fragments for mma.m16n8k32", "mma.m16n8k16" and "mma.m16n8k8"
 namespace edgedraft::cuda {
@@ -14,7 +14,7 @@ namespace edgedraft::cuda {
 #define EDGEDRAFT_EMULATED_MMA 1
 #endif
 
-// A block has at most so many warps that call these.
+// Maximum warps per block that call these; sizes the shared memory for exchanges.
 inline constexpr std::uint32_t kMmaWarpsMax = 8;
 
 #if defined(EDGEDRAFT_EMULATED_MMA)
@@ -22,7 +22,7 @@ struct MmaFragments {
   std::uint32_t a[4];
   std::uint32_t b[2];
 };
-// c += a b, where multiply(c, word of a, word of b) adds the products of two words.
+// c += a b; multiply(c, word of a, word of b) adds the products of two words.
 template <class Sum, class Multiply>
 __device__ void emulate_mma(Sum (&c)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2],
                             const Multiply& multiply) {
@@ -69,7 +69,7 @@ __device__ inline void mma_int8(std::int32_t (&c)[4], const std::uint32_t (&a)[4
 #endif
 }
 
-// int8, 16 products: bytes 4 t.. of a row: a = {row g, row g + 8}, b = column g.
+// int8, 16 products. Bytes 4 t.. of a row: a = {row g, row g + 8}, b = column g.
 __device__ inline void mma_int8_16(std::int32_t (&c)[4], const std::uint32_t (&a)[2],
                                    std::uint32_t b) {
 #if defined(EDGEDRAFT_EMULATED_MMA)
@@ -83,9 +83,9 @@ __device__ inline void mma_int8_16(std::int32_t (&c)[4], const std::uint32_t (&a
 #endif
 }
 
-// bfloat16, 16 products, two numbers a word, the first in the low half. Words t and t + 4 of a row:
-// a = {row g first, row g + 8 first, row g second, row g + 8 second}, b = {column g first, column g
-// second}.
+// bfloat16, 16 products, two elements per word, the first in the low half. Words t and t + 4 of a
+// row: a = {row g first, row g + 8 first, row g second, row g + 8 second}, b = {column g first,
+// column g second}.
 __device__ inline void mma_bfloat16(float (&c)[4], const std::uint32_t (&a)[4],
                                     const std::uint32_t (&b)[2]) {
 #if defined(EDGEDRAFT_EMULATED_MMA)
@@ -102,8 +102,8 @@ __device__ inline void mma_bfloat16(float (&c)[4], const std::uint32_t (&a)[4],
 #endif
 }
 
-// Two float32 numbers as sums of bfloat16, largest first: a word of both a term. Three terms have
-// all digits of a number.
+// Splits two float32 elements into bfloat16 terms, largest first; each word holds one term of both.
+// Three terms hold all digits.
 template <std::uint32_t kTerms>
 __device__ void split_numbers(float first, float second, std::uint32_t (&terms)[kTerms]) {
 #pragma unroll
@@ -114,7 +114,7 @@ __device__ void split_numbers(float first, float second, std::uint32_t (&terms)[
   }
 }
 
-// TF32 numbers in float32, 8 products. Numbers t and t + 4 of a row: a = {row g first, row g + 8
+// TF32 elements in float32, 8 products. Elements t and t + 4 of a row: a = {row g first, row g + 8
 // first, row g second, row g + 8 second}, b = {column g first, column g second}.
 __device__ inline void mma_tf32(float (&c)[4], const std::uint32_t (&a)[4],
                                 const std::uint32_t (&b)[2]) {

@@ -7,12 +7,11 @@
 
 #include "shared/tensor/element_type.h"
 
-// The device form of each operation of shared/runtime/backend.h, where the formulas stand: device
-// pointers in, the launch's status out. Everything is enqueued on `stream`; nothing waits, nothing
-// is allocated.
+// CUDA form of each operation of shared/runtime/backend.h, which has the formulas: device pointers
+// in, launch status out. Everything is enqueued on `stream`; no call waits or allocates.
 //
-// A row's result never depends on the other rows of its call: sums run in one order, splits are by
-// position. Products and sums are fused where the source says fmaf and nowhere else (-fmad=false).
+// A row's result never depends on the other rows of its call: sums have one order, splits are by
+// position. Products and sums are fused only in explicit fmaf calls (-fmad=false).
 namespace edgedraft::cuda {
 
 // Row r starts at data + r * stride floats.
@@ -25,7 +24,8 @@ struct ConstRows {
   std::size_t stride;
 };
 
-// Bytes of a row of weights as a file has it. Requires  cols a multiple of the type's block
+// Bytes per row of weights in file format.
+// Requires  cols a multiple of the type's block
 __host__ __device__ constexpr std::size_t row_bytes(DType type, std::uint32_t cols) {
   return std::size_t{cols / traits(type).block_count} * traits(type).block_bytes;
 }
@@ -33,7 +33,7 @@ __host__ __device__ constexpr std::size_t row_bytes(DType type, std::uint32_t co
 // y[r] = table[tokens[r]] as float32.
 struct EmbedArgs {
   DType type;
-  const std::byte* table;  // [vocabulary, cols] as in a file
+  const std::byte* table;  // [vocabulary, cols], file format
   const std::uint32_t* tokens;
   std::uint32_t rows;
   std::uint32_t cols;
@@ -41,7 +41,7 @@ struct EmbedArgs {
 };
 [[nodiscard]] cudaError_t embed(const EmbedArgs& args, cudaStream_t stream);
 
-// The weight is read before kernels in front have ended, as those of products are.
+// Like a matmul, it reads its weight before earlier kernels end.
 struct RmsNormArgs {
   ConstRows x;
   const float* weight;
@@ -52,31 +52,31 @@ struct RmsNormArgs {
 };
 [[nodiscard]] cudaError_t rms_norm(const RmsNormArgs& args, cudaStream_t stream);
 
-// --- products ---
+// --- matmuls ---
 
-// Products of the same x go together, so that small ones fill the device.
+// Matmuls of the same x share a launch, so that small ones fill the device.
 inline constexpr std::uint32_t kProductsMax = 4;
 
-// What makes them. No bit of a result depends on it.
+// Kernel selection; results are bit-identical for all.
 enum class ProductKernel : std::uint8_t {
-  by_shape,      // one of the following, as products.cuh has it
-  narrow,        // a block 32 outputs of up to 32 rows, its warps an eighth of the inputs each
-  few_outputs,   // a block 64 outputs by 32 rows, through shared memory
-  many_outputs,  // a block 128 outputs by 64 rows
+  by_shape,      // chosen as products.cuh says
+  narrow,        // one block per 32 outputs of up to 32 rows, one warp per eighth of the inputs
+  few_outputs,   // one block per 64 outputs by 32 rows, through shared memory
+  many_outputs,  // one block per 128 outputs by 64 rows
 };
 
 struct Product {
-  // [outputs, inputs]; for int8_matmul as pack_weight left it. Is read before kernels in front have
-  // ended, so it is never another kernel's result.
+  // [outputs, inputs]; for int8_matmul as packed by pack_weight. Read before earlier kernels end,
+  // so it must not be another kernel's result.
   const std::byte* weight;
-  const float* bias;  // null for none
+  const float* bias;  // null: none
   Rows y;             // [rows, outputs]
   std::uint32_t outputs;
   bool accumulate;
 };
 
-// Weights f32, f16 or bf16, in float32 accuracy: an activation becomes a sum of three numbers of
-// bfloat16 or two of TF32, so that products with 16-bit weights are exact.
+// Weights f32, f16 or bf16, with float32 accuracy: an activation is split into three bfloat16 or
+// two TF32 terms, so that products with 16-bit weights are exact.
 struct MatmulArgs {
   ConstRows x;  // [rows, inputs]
   DType type;
@@ -88,19 +88,18 @@ struct MatmulArgs {
 };
 [[nodiscard]] cudaError_t matmul(const MatmulArgs& args, cudaStream_t stream);
 
-// Inputs that share a scale when activations are rounded to int8.
+// Inputs per quantization group of activations.
 inline constexpr std::uint32_t kStretch = 128;
 __host__ __device__ constexpr std::uint32_t stretches(std::uint32_t cols) {
   return (cols + kStretch - 1) / kStretch;
 }
 
-// Activations as int8 for int8_matmul: x_i = scale * q_i with |q_i| <= 127, rounded to nearest, a
-// scale a stretch. A scale is NaN where one of its numbers is infinite or NaN. Rows have a multiple
-// of 32 numbers.
+// Activations for int8_matmul: x_i = scale * q_i with |q_i| <= 127, rounded to nearest, one scale
+// per group. A scale is NaN if its group holds an infinity or NaN. cols is a multiple of 32.
 struct QuantizedRows {
-  std::byte* values;  // [stretches, rows, 128] in the order of int8_matmul
-  float* scales;      // [stretches, rows]
-  float* sums;        // [stretches, rows, 4]: of the q of 32 numbers
+  std::byte* values;  // [groups, rows, 128] in the order of int8_matmul
+  float* scales;      // [groups, rows]
+  float* sums;        // [groups, rows, 4]: sums of 32 q each
 };
 struct QuantizeArgs {
   ConstRows x;
@@ -110,7 +109,7 @@ struct QuantizeArgs {
 };
 [[nodiscard]] cudaError_t quantize(const QuantizeArgs& args, cudaStream_t stream);
 
-// What rms_norm and swiglu make, bit for bit as `quantize` leaves it.
+// rms_norm and swiglu followed by `quantize`, bit for bit.
 struct RmsNormQuantizeArgs {
   ConstRows x;
   const float* weight;
@@ -130,14 +129,14 @@ struct SwigluQuantizeArgs {
 };
 [[nodiscard]] cudaError_t swiglu_quantize(const SwigluQuantizeArgs& args, cudaStream_t stream);
 
-// How a quantised type is packed, in the order in which matrix instructions take it: in tiles of 16
-// outputs and stretches of 128 inputs, zeros around.
+// Packed layout of a quantized type for matrix instructions: tiles of 16 outputs, groups of 128
+// inputs, zero-padded.
 struct Packing {
-  std::uint32_t bits;  // of a number; beyond four, the others stand apart
-  bool is_signed;      // two's complements
-  bool has_minimum;    // for 32 inputs
-  // K types: a scale, and a minimum, is a byte, and the float16 that it is multiplied by is shared
-  // by 256 inputs. Others have a float16 for 32 inputs.
+  std::uint32_t bits;  // per element; bits beyond four are stored apart
+  bool is_signed;      // two's complement
+  bool has_minimum;    // per 32 inputs
+  // K types: scales and minimums are bytes, with one float16 factor per 256 inputs. Other types:
+  // one float16 per 32 inputs.
   bool is_k;
 
   __host__ __device__ constexpr std::uint32_t rest_bits() const { return bits == 8 ? 0 : bits - 4; }
@@ -148,7 +147,7 @@ struct Packing {
     return is_k ? has_minimum ? 2 : 1 : 0;
   }
 };
-// The packing of q8_0 and of all types behind it.
+// Packing of q8_0 and of all later types.
 __host__ __device__ constexpr Packing packing(DType type) {
   switch (type) {
     case DType::q4_0:
@@ -169,7 +168,7 @@ __host__ __device__ constexpr Packing packing(DType type) {
       return {8, true, false, false};
   }
 }
-// Bytes before each part but the first, the numbers.
+// Byte offsets of all parts but the first, the quantized elements.
 struct PackedLayout {
   std::size_t rest;
   std::size_t scales;
@@ -187,14 +186,14 @@ __host__ __device__ constexpr PackedLayout packed_layout(DType type, std::uint32
 }
 struct PackWeightArgs {
   DType type;
-  const std::byte* weight;  // [outputs, inputs] as in a file
+  const std::byte* weight;  // [outputs, inputs], file format
   std::uint32_t outputs;
   std::uint32_t inputs;
   std::byte* packed;  // packed_layout(...).total bytes, 16-byte aligned
 };
 [[nodiscard]] cudaError_t pack_weight(const PackWeightArgs& args, cudaStream_t stream);
 
-// Quantised weights by activations of `quantize`: int8 products are added exactly over a block and
+// Quantized weights by activations of `quantize`: int8 products are summed exactly per block and
 // scaled in float32.
 struct Int8MatmulArgs {
   const std::byte* values;
@@ -209,7 +208,7 @@ struct Int8MatmulArgs {
 };
 [[nodiscard]] cudaError_t int8_matmul(const Int8MatmulArgs& args, cudaStream_t stream);
 
-// y = x in 16 bits, packed, for a library's matrix product. float16 stops at its largest number.
+// y = x in 16 bits, packed, for a library matmul. float16 saturates at its largest finite value.
 struct RoundRowsArgs {
   ConstRows x;
   DType type;  // f16 or bf16
@@ -219,7 +218,7 @@ struct RoundRowsArgs {
 };
 [[nodiscard]] cudaError_t round_rows(const RoundRowsArgs& args, cudaStream_t stream);
 
-// y[r] = (accumulate ? y[r] : 0) + bias: what a library's product is added to.
+// y[r] = (accumulate ? y[r] : 0) + bias: the initial value for a library matmul.
 struct BiasArgs {
   const float* bias;
   Rows y;
@@ -231,9 +230,8 @@ struct BiasArgs {
 
 // --- attention ---
 
-// Keys or values of one sequence: slot s is row s, or, with pages, row
-// pages[s / page_slots] * page_slots + s % page_slots. What is stored is rounded to nearest; finite
-// numbers stay finite in f16.
+// Keys or values of one sequence: slot s is row s or, with pages, row pages[s / page_slots] *
+// page_slots + s % page_slots. Values are rounded to nearest; finite values stay finite in f16.
 struct Cache {
   std::byte* data;
   DType type;                  // f32, f16 or bf16
@@ -254,8 +252,8 @@ struct RopeArgs {
 };
 [[nodiscard]] cudaError_t rope(const RopeArgs& args, cudaStream_t stream);
 
-// Copies row r to row places[r] of a cache: rows of any number of sequences, as far as their caches
-// share a memory.
+// Copies row r to row places[r] of a cache: rows of any number of sequences whose caches share a
+// buffer.
 struct StorePart {
   ConstRows x;         // [rows, cols]
   std::byte* data;     // of the cache
@@ -270,8 +268,8 @@ struct StoreArgs {
 };
 [[nodiscard]] cudaError_t store(const StoreArgs& args, cudaStream_t stream);
 
-// Rotates queries in place, and copies rotated keys, and values, to their caches: bit for bit what
-// rope and store do. Keys stay as they are.
+// Rotates queries in place, and stores rotated keys, and values, in their caches: bit-identical to
+// rope and store. Keys are not modified.
 struct RopeStoreArgs {
   Rows q;
   std::uint32_t query_cols;
@@ -290,37 +288,36 @@ struct RopeStoreArgs {
 
 struct Heads {
   std::uint32_t kv_heads;
-  std::uint32_t group;  // query heads a key-value head
+  std::uint32_t group;  // query heads per key-value head
   std::uint32_t head_dim;
 };
 
 inline constexpr std::uint32_t kMaskWords = 4;  // 64 bits each
-// Visible slots, counted a row, whose weighted sum is made at a time; how many of these sums are
-// put together first, to a chunk; and of how many splits the chunks are put together next, to a
-// section. Never by batch: a row's splits are the same wherever its slots lie.
+// Visible slots per split, counted per row; splits per chunk; splits per section. Splits never
+// depend on the batch: a row's splits are the same wherever its slots lie.
 inline constexpr std::uint32_t kSplitSlots = 32;
 inline constexpr std::uint32_t kChunkSplits = 4;
 inline constexpr std::uint32_t kSectionSplits = 16;
 
-// Slots behind the prefix that a mask may show.
+// Maximum slots after the prefix that a mask covers.
 inline constexpr std::uint32_t kTailMax = 256;
 
-// Attention of rows of any number of sequences is one list of blocks, which only needs to be as
-// long as the work is. What differs from pass to pass stands in a table in device memory: sequences
-// first, then rows, masks and page tables, so that launches repeat.
+// Attention over rows of any number of sequences is one list of blocks, as long as the work. Data
+// that changes per pass is in a table in device memory: sequences first, then rows, masks and page
+// tables, so that launches repeat.
 //
-// One sequence's rows. `*_at` count 32-bit words from the table's beginning.
+// One sequence's rows. `*_at` count 32-bit words from the table's start.
 struct alignas(16) AttentionSequence {
-  std::uint32_t first_block;  // of all sequences' blocks, which each key-value head has
+  std::uint32_t first_block;  // among all sequences' blocks, per key-value head
   std::uint32_t first_row;
-  std::uint32_t rows;  // 0: behind the last sequence, where a launch has more blocks than are used
+  std::uint32_t rows;  // 0: after the last sequence; a launch may have unused blocks
   std::uint32_t prefix;
-  std::uint32_t tail_slots;  // slots behind the prefix that masks reach to
-  std::uint32_t masks_at;    // [rows, kMaskWords] of 64 bits, where there are tail slots
-  std::uint32_t pages_at;    // where caches have pages
-  std::uint32_t first_sum;   // of all sequences' sums in scratch
+  std::uint32_t tail_slots;  // slots after the prefix that masks cover
+  std::uint32_t masks_at;    // [rows, kMaskWords] of 64 bits, if there are tail slots
+  std::uint32_t pages_at;    // if caches have pages
+  std::uint32_t first_sum;   // among all sequences' sums in scratch
 };
-// One row: the sums of head h are first_sum + h * head_sums .. in scratch.
+// One row; the sums of head h start at first_sum + h * head_sums in scratch.
 struct alignas(16) AttentionRow {
   std::uint32_t visible;  // slots
   std::uint32_t first_sum;
@@ -330,58 +327,59 @@ struct alignas(16) AttentionRow {
 inline constexpr std::uint32_t kSequenceWords = sizeof(AttentionSequence) / 4;
 inline constexpr std::uint32_t kRowWords = sizeof(AttentionRow) / 4;
 
-// How a call is launched: no bit of a result depends on it. Numbers are rounded up, so that they
+// Launch shape of a call; results do not depend on it. Counts are rounded up, so that launches
 // repeat while texts grow.
 struct AttentionPlan {
   std::uint32_t rows;
-  std::uint32_t table_sequences;  // places for them in the table
-  std::uint32_t block_queries;    // rows times the heads of a group that a block takes at most
-  std::uint32_t block_splits;     // of a piece, which has a sum: 1, kChunkSplits or kSectionSplits
-  std::uint32_t blocks;           // of each key-value head
+  std::uint32_t table_sequences;  // table entries for sequences
+  std::uint32_t block_queries;    // maximum rows x heads per group in a block
+  std::uint32_t block_splits;     // splits per piece, which has one sum: 1, kChunkSplits or
+                                  // kSectionSplits
+  std::uint32_t blocks;           // per key-value head
   std::uint32_t sums;             // in scratch
-  std::uint32_t tiles;            // 1: on matrix instructions
+  std::uint32_t tiles;            // 1: use matrix instructions
 };
 
 struct AttentionArgs {
   ConstRows q;
-  Cache keys;  // its pages are the table's
+  Cache keys;  // its pages come from the table
   Cache values;
   const std::uint32_t* table;
   AttentionPlan plan;
   Heads heads;
   Rows y;
   float* scratch;  // 16-byte aligned
-  // That it has: attention_scratch_floats(...) at least. With fewer nothing is launched, and the
-  // status is cudaErrorInvalidValue.
+  // At least attention_scratch_floats(...); with fewer, nothing is launched and the status is
+  // cudaErrorInvalidValue.
   std::size_t scratch_floats;
 };
-// A weighted sum in whole pieces of four, its largest score and its sum of weights.
+// A weighted sum, padded to multiples of four floats, its largest score and its sum of weights.
 __host__ __device__ constexpr std::size_t attention_sum_floats(std::uint32_t head_dim) {
   return (head_dim + 3) / 4 * 4 + 4;
 }
 constexpr std::size_t attention_scratch_floats(const AttentionPlan& plan, const Heads& heads) {
   return plan.sums * attention_sum_floats(heads.head_dim);
 }
-// Queries that share a block where there are so many.
+// Queries per block if there are enough.
 inline constexpr std::uint32_t kBlockQueries = 64;
-// Splits are made one by one where their blocks are so few: eight a multiprocessor of an H100.
+// Up to this many blocks, each split is a piece: eight blocks per multiprocessor of an H100.
 inline constexpr std::uint32_t kFewBlocks = 1056;
-// What their sums take at most, for heads of up to 256 elements.
+// Maximum scratch for their sums, for heads of up to 256 elements.
 inline constexpr std::size_t kAttentionSplitFloatsMax =
     std::size_t{kFewBlocks} * kBlockQueries * attention_sum_floats(256);
 
-// Rows that a call may have.
+// Maximum rows per call.
 inline constexpr std::uint32_t kAttentionRowsMax = 16384;
-// One sequence's rows as a plan is made of them, in host memory.
+// One sequence's rows, input of a plan, in host memory.
 struct AttentionPart {
   std::uint32_t rows;  // at least 1
   std::uint32_t prefix;
   std::uint32_t tail_slots;
-  const std::uint64_t* masks;  // [rows, kMaskWords]; null: the prefix alone
+  const std::uint64_t* masks;  // [rows, kMaskWords]; null: the prefix only
   const std::uint32_t* pages;  // null: contiguous
-  std::uint32_t page_count;    // that the prefix and the tail reach to
+  std::uint32_t page_count;    // pages that prefix and tail cover
 };
-// Scratch that a row takes in a call which makes chunks. One that makes splits takes no more than
+// Scratch per row in a call whose pieces are chunks. A call whose pieces are splits takes at most
 // kAttentionSplitFloatsMax.
 constexpr std::size_t attention_row_floats(std::uint32_t prefix, std::uint32_t tail_slots,
                                            const Heads& heads) {
@@ -389,8 +387,8 @@ constexpr std::size_t attention_row_floats(std::uint32_t prefix, std::uint32_t t
   const std::size_t chunks = (std::size_t{prefix} + tail_slots + kChunkSlots - 1) / kChunkSlots;
   return chunks * heads.kv_heads * heads.group * attention_sum_floats(heads.head_dim);
 }
-// How many rows at a time keep scratch within `floats`, as far as one row alone does: as many as
-// fill whole blocks, where it can be so many.
+// Rows per call that keep scratch within `floats`, at least one; a multiple of a block's rows if
+// possible.
 constexpr std::uint32_t attention_rows_max(std::uint32_t prefix, std::uint32_t tail_slots,
                                            const Heads& heads, std::size_t floats) {
   const std::size_t row_floats = attention_row_floats(prefix, tail_slots, heads);
@@ -401,26 +399,26 @@ constexpr std::uint32_t attention_rows_max(std::uint32_t prefix, std::uint32_t t
                                     : whole > kAttentionRowsMax ? kAttentionRowsMax
                                                                 : whole);
 }
-// Words of the table of such parts.
+// Table words for these parts.
 std::size_t attention_table_words(const AttentionPart* parts, std::size_t count);
 struct AttentionLimits {
   std::size_t block_bytes;  // of shared memory
-  // Whether there are kernels on matrix instructions. They have other bits than those without.
+  // True if there are kernels with matrix instructions; their results differ in bits from the
+  // others'.
   bool tiles;
-  // Room in scratch: where the call itself needs no more, its rounding does not either.
+  // Scratch capacity; rounding never exceeds it if the call itself fits.
   std::size_t scratch_floats;
 };
-// Plans a call and writes its table, of attention_table_words(...) words. cudaErrorInvalidValue
-// where that is more than one call can have.
+// Plans a call and writes its table of attention_table_words(...) words. Returns
+// cudaErrorInvalidValue if it exceeds the limits of one call.
 [[nodiscard]] cudaError_t plan_attention(const AttentionPart* parts, std::size_t count,
                                          const Heads& heads, const AttentionLimits& limits,
                                          AttentionPlan& plan, std::uint32_t* table);
-// Whether `plan` and `table`, of as many words as these parts need, are what plan_attention made of
-// them for some heads and limits: it takes a small part of planning's time, and the layers of a
-// pass differ in neither.
+// True if `plan` and `table` (as many words as these parts need) are what plan_attention returned
+// for some heads and limits. Much faster than planning; layers of a pass differ in neither.
 bool attention_is_planned(const AttentionPart* parts, std::size_t count, const AttentionPlan& plan,
                           const std::uint32_t* table);
-// What the current device and the code for it give: all but scratch_floats.
+// Limits of the current device and its code, except scratch_floats.
 [[nodiscard]] cudaError_t attention_limits(AttentionLimits& limits);
 [[nodiscard]] cudaError_t attention(const AttentionArgs& args, cudaStream_t stream);
 
@@ -446,7 +444,7 @@ struct CompactArgs {
 };
 [[nodiscard]] cudaError_t compact(const CompactArgs& args, cudaStream_t stream);
 
-// keys, values: a cache a layer, in device memory.
+// keys, values: one cache per layer, in device memory.
 struct GatherLayersArgs {
   const Cache* keys;
   const Cache* values;
@@ -486,26 +484,27 @@ inline constexpr std::uint32_t kTopKStretch = 4096;
 __host__ __device__ constexpr std::uint32_t top_k_stretches(std::uint32_t cols) {
   return (cols + kTopKStretch - 1) / kTopKStretch;
 }
-// The k best of each stretch, and a sum.
+// The k best of each segment, and a sum.
 constexpr std::size_t top_k_scratch_words(std::uint32_t rows, std::uint32_t cols, std::uint32_t k) {
   return std::size_t{rows} * top_k_stretches(cols) * (std::size_t{k} + 1);
 }
-// The k best of log-softmax, best first, ties by lowest index. NaN counts as the smallest number.
+// The k best of log-softmax, best first, ties by lowest index. NaN sorts lowest.
 struct TopKArgs {
   ConstRows logits;
   std::uint32_t rows;
   std::uint32_t cols;
   std::uint32_t k;
   std::uint64_t* scratch;
-  // That it has: top_k_scratch_words(...) at least. With fewer nothing is launched, and the status
-  // is cudaErrorInvalidValue.
+  // At least top_k_scratch_words(...); with fewer, nothing is launched and the status is
+  // cudaErrorInvalidValue.
   std::size_t scratch_words;
   std::uint32_t* tokens;
   float* log_probs;
 };
 [[nodiscard]] cudaError_t top_k(const TopKArgs& args, cudaStream_t stream);
 
-// keys[r] holds the largest entry's index in its low half, inverted: token = ~(keys[r] & (2^32-1)).
+// keys[r] holds the index of the largest entry in its low half, inverted: token = ~(keys[r] &
+// (2^32-1)).
 struct ArgmaxArgs {
   ConstRows logits;
   std::uint32_t rows;

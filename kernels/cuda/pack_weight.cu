@@ -2,19 +2,19 @@
 
 #include "kernels/cuda/weight_types.cuh"
 
-// The packed order (PackedLayout). S counts stretches, tile by tile; lane 4 g + t of a warp takes
-// of each
-//   numbers   its fragments a (mma.cuh) of four blocks of 32 inputs. Eight bits: 16 bytes at
-//             ((S * 4 + block) * 32 + lane) * 16. Else two blocks of 8 bytes together, at
-//             ((S * 2 + block / 2) * 32 + lane) * 16 + block % 2 * 8, a number and the one 8 rows
-//             below in the high and low half of a byte
+// The packed order (PackedLayout). S counts groups, tile by tile; lane 4 g + t of a warp reads from
+// each part
+//   numbers   its fragments a (mma.cuh) of four blocks of 32 inputs. Eight bits: 16 bytes at ((S *
+//             4 + block) * 32 + lane) * 16. Otherwise two blocks of 8 bytes together, at ((S * 2 +
+//             block / 2) * 32 + lane) * 16 + block % 2 * 8, an element and the one 8 rows below in
+//             the high and low half of a byte
 //   rest      at (S * 32 + lane) * 8 * rest_bits: bits n * rest_bits.. of byte k of these words in
-//             turn, n = 4 * block + i: of byte k of fragment a[i]. The lowest of a signed number,
-//             the highest of another
+//             turn, n = 4 * block + i: of byte k of fragment a[i]. The lowest bits of a signed
+//             element, the highest of an unsigned one
 //   scales    of rows g, g + 8 for block t, at ((S * 4 + t) * 8 + g) * 4 * scale_words: a pair of
 //             float16, then that of -minimums, if there are any. K types: four bytes, scales and
-//             then minimums; without these scales for the first 16 inputs and for the others, plus
-//             128
+//             then minimums; without minimums, scales for the first 16 inputs and for the others,
+//             plus 128
 //   factors   of K types, at (S / 2 * 8 + g) * 4 * factor_words: pairs of float16 as above
 namespace edgedraft::cuda {
 namespace {
@@ -25,16 +25,16 @@ constexpr std::uint32_t kBlocks = 4;
 struct PackJob {
   PackWeightArgs args;
   PackedLayout layout;
-  std::uint32_t stretches;  // of a tile
+  std::uint32_t stretches;  // per tile
 };
 
-// Zero beyond the weight's edges.
+// Zero past the weight's edges.
 __device__ Element element_at(const PackWeightArgs& a, std::uint32_t output, std::uint32_t input) {
   if (output >= a.outputs || input >= a.inputs) return {};
   return element(a.type, a.weight + output * row_bytes(a.type, a.inputs), input);
 }
 
-// Two numbers of 16 bits, and four of 8.
+// Packs two 16-bit values, and four 8-bit values.
 __device__ std::uint32_t pair_of(std::uint16_t low, std::uint16_t high) {
   return low | std::uint32_t{high} << 16;
 }
@@ -43,9 +43,9 @@ __device__ std::uint32_t bytes_of(std::int32_t a, std::int32_t b, std::int32_t c
          static_cast<std::uint32_t>(c) << 16 | static_cast<std::uint32_t>(d) << 24;
 }
 
-// A warp a stretch of a tile.
+// One warp per group of a tile.
 __global__ void pack_weight_kernel(PackJob job) {
-  wait_for_those_before();  // and let nobody read it early
+  wait_for_those_before();  // blocks early reads of the packed weight
   const PackWeightArgs& a = job.args;
   const std::uint32_t stretch = blockIdx.x * (kThreads / kWarp) + threadIdx.x / kWarp;
   if (stretch >= job.stretches) return;

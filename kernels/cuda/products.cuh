@@ -2,8 +2,8 @@
 
 #include "kernels/cuda/device.cuh"
 
-// What products share. For few rows a block makes 32 outputs of a tile of rows, its eight warps
-// share the inputs, and their sums are added in the order of warps. For many rows see
+// Shared by all matmuls. For few rows, a block computes 32 outputs of a tile of rows; its eight
+// warps split the inputs, and their sums are added in warp order. For many rows see
 // wide_products.cuh.
 namespace edgedraft::cuda {
 
@@ -16,7 +16,7 @@ struct ProductTile {
   std::uint32_t first_output;
 };
 
-// The blocks of all products stand in a row.
+// Blocks of all matmuls, in sequence.
 template <class Args>
 std::uint32_t product_tile_count(const Args& a, std::uint32_t outputs) {
   std::uint32_t count = 0;
@@ -36,17 +36,16 @@ __device__ ProductTile product_tile(const Args& a, std::uint32_t block) {
   return {product, block * kOutputs};
 }
 
-// Which kernel makes a product: the one place that says so, and no bit of a result depends on it.
+// Kernel selection; results are bit-identical for all.
 //
-// Rows from which on an output's weights may be worth a way through shared memory.
+// Above this many rows, passing weights through shared memory may pay.
 inline constexpr std::uint32_t kNarrowRowsMax = 16;
-// How long a round of a kernel's blocks takes, as many as run at a time, where the number of inputs
-// is the same: only the proportions matter. A block takes its time however few run beside it.
-// Fitted to the kernels' bench on an H100 (docs/measurements).
+// Relative time of one wave of a kernel's blocks at a fixed input count. A block takes its time
+// however few run beside it. Fitted to the kernel bench on an H100 (docs/records/measurements).
 struct ProductCost {
   ProductKernel kernel;
-  std::uint32_t outputs, rows;  // of a block
-  std::uint32_t blocks;         // of a round
+  std::uint32_t outputs, rows;  // per block
+  std::uint32_t blocks;         // per wave
   std::uint32_t cost;
 };
 struct ProductCosts {
@@ -65,7 +64,7 @@ constexpr ProductCosts product_costs(DType type) {
       return {{{narrow, 32, 32, 132, 7}, {few, 64, 32, 132, 16}, {many, 128, 64, 264, 65}}};
     case DType::q4_0:
       return {{{narrow, 32, 32, 132, 7}, {few, 64, 32, 264, 22}, {many, 128, 64, 264, 66}}};
-    default:  // a sum for each 16 inputs
+    default:  // one sum per 16 inputs
       return {{{narrow, 32, 32, 132, 12}, {few, 64, 32, 132, 22}, {many, 128, 64, 132, 65}}};
   }
 }

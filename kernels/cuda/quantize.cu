@@ -5,7 +5,7 @@ namespace {
 
 constexpr std::uint32_t kThreads = 128;
 
-// A warp a stretch of a row.
+// One warp per group of a row.
 __global__ void quantize_kernel(QuantizeArgs a) {
   take_turn();
   const std::uint32_t stretch = blockIdx.x * (kThreads / kWarp) + threadIdx.x / kWarp;

@@ -5,7 +5,8 @@ namespace {
 
 constexpr std::uint32_t kThreads = 512;
 constexpr std::uint32_t kWarps = kThreads / kWarp;
-// Pieces that a thread keeps in registers: rows of up to 8192 numbers are read once.
+// Pieces kept in registers per thread: rows of up to 8192 elements are read once, longer ones
+// partly twice.
 constexpr std::uint32_t kKept = 4;
 
 __device__ inline float add_squares(float sum, const float4& v) {
@@ -15,9 +16,8 @@ __device__ inline float add_squares(float sum, const float4& v) {
   return fmaf(v.w, v.w, sum);
 }
 
-// A block a row, a warp a stretch: what is kept first, then what is read a second time. The weight
-// is on its way while kernels before this one end. All lanes of a warp call
-// `write(stretch, normed)`.
+// One block per row, one warp per group: groups held in registers first, then those reread. The
+// weight is loaded while earlier kernels end. All lanes of a warp call `write(stretch, normed)`.
 template <class Args, class Write>
 __device__ void norm_row(const Args& a, const Write& write) {
   __shared__ float memory[kWarps];
@@ -79,7 +79,7 @@ __global__ void __launch_bounds__(kThreads) rms_norm_kernel(RmsNormArgs a) {
 
 __global__ void __launch_bounds__(kThreads) rms_norm_quantize_kernel(RmsNormQuantizeArgs a) {
   norm_row(a, [&](std::uint32_t stretch, const float4& normed) {
-    // Not 0 * scale, which is NaN where the scale is not finite.
+    // Not 0 * scale, which is NaN if the scale is not finite.
     const bool is_inside = piece_place(stretch) < a.cols;
     quantize_stretch(a.y, a.rows, blockIdx.x, stretch,
                      is_inside ? normed : make_float4(0.0f, 0.0f, 0.0f, 0.0f));

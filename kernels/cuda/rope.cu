@@ -5,7 +5,7 @@ namespace {
 
 constexpr std::uint32_t kThreads = 256;
 
-// A pair of numbers of a row: its head, which of the head's pairs it is, and where its numbers are.
+// A pair of elements of a row: its head, its index in the head, and its elements' positions.
 struct Pair {
   std::uint32_t index;
   std::uint32_t first;
@@ -18,7 +18,7 @@ __device__ inline Pair pair_of(std::uint32_t pair, std::uint32_t head_dim, bool 
   return {i, head + (neighbours ? 2 * i : i), head + (neighbours ? 2 * i + 1 : half + i)};
 }
 
-// The pair's numbers, rotated by the row's angle.
+// The pair's elements, rotated by the row's angle.
 template <class Args>
 __device__ inline float2 rotated(const Args& a, std::uint32_t r, const float* x, const Pair& p) {
   const float* cosines = a.cos_sin.data + a.positions[r] * a.cos_sin.stride;
@@ -39,15 +39,15 @@ __device__ inline void rotate(const Args& a, std::uint32_t r, const Rows& rows,
   x[p.second] = numbers.y;
 }
 
-// A thread a pair.
+// One thread per pair.
 __global__ void rope_kernel(RopeArgs a) {
   take_turn();
   const std::uint32_t pair = blockIdx.x * kThreads + threadIdx.x;
   if (pair < a.cols / 2) rotate(a, blockIdx.y, a.x, pair);
 }
 
-// A thread a pair of queries, then of keys, then of values, which count as halves, so that
-// neighbouring threads store neighbouring numbers.
+// One thread per pair of queries, then keys, then values. Values are paired as halves, so that
+// neighbouring threads store neighbouring elements.
 __global__ void rope_store_kernel(RopeStoreArgs a) {
   take_turn();
   const std::uint32_t r = blockIdx.y;

@@ -5,7 +5,7 @@ namespace {
 
 constexpr std::uint32_t kThreads = 256;
 
-// A thread a number.
+// One thread per element.
 __global__ void round_rows_kernel(RoundRowsArgs a) {
   take_turn();
   const std::uint32_t i = blockIdx.x * kThreads + threadIdx.x;

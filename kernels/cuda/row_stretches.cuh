@@ -2,24 +2,24 @@
 
 #include "kernels/cuda/device.cuh"
 
-// What the operations on rows share that read and write them in pieces of four numbers, a warp a
-// stretch: lane by lane its 128 numbers follow each other.
+// Shared by row operations that read and write pieces of four elements, one warp per group of 128:
+// lane l has the group's elements 4 l..4 l + 3.
 namespace edgedraft::cuda {
 
 inline constexpr std::uint32_t kPiece = kStretch / kWarp;
 static_assert(kPiece == 4);
 
-// Where this lane's piece of a stretch begins.
+// Index of this lane's piece of a group.
 __device__ inline std::uint32_t piece_place(std::uint32_t stretch) {
   return stretch * kStretch + threadIdx.x % kWarp * kPiece;
 }
 
-// Whether a row consists of whole pieces and may be read and written by them.
+// True if a row consists of whole aligned pieces.
 __device__ inline bool in_pieces(const float* row, std::uint32_t cols) {
   return cols % kPiece == 0 && reinterpret_cast<std::uintptr_t>(row) % sizeof(float4) == 0;
 }
 
-// Numbers i.. of a row, zeros behind its end. `whole`: in_pieces(row, cols).
+// Elements i.. of a row, zeros past its end. `whole`: in_pieces(row, cols).
 __device__ inline float4 piece_of(const float* row, std::uint32_t i, std::uint32_t cols,
                                   bool whole) {
   if (whole) {
@@ -30,17 +30,17 @@ __device__ inline float4 piece_of(const float* row, std::uint32_t i, std::uint32
   return make_float4(number(i), number(i + 1), number(i + 2), number(i + 3));
 }
 
-// Below this a stretch counts as zeros: its inverse would overflow.
+// A group below this counts as zeros: its inverse would overflow.
 inline constexpr float kSmallest = 7.888609052210118e-31f;  // 2^-100
 
-// Rounds a stretch of row r of `rows` to int8: this lane's piece of it, zeros behind the row's end.
-// All lanes of a warp take part. The order of the bytes is that of a lane's fragments (mma.cuh):
-// bytes 4 t.. and 16 + 4 t.. of each of four blocks stand together.
+// Rounds a group of row r of `rows` to int8: this lane's piece, zeros past the row's end. All lanes
+// of a warp take part. Bytes are in fragment order (mma.cuh): bytes 4 t.. and 16 + 4 t.. of each of
+// four blocks are adjacent.
 __device__ inline void quantize_stretch(const QuantizedRows& to, std::uint32_t rows, std::size_t r,
                                         std::uint32_t stretch, const float4& piece) {
   const float x[kPiece] = {piece.x, piece.y, piece.z, piece.w};
   float largest = 0.0f;
-  float poison = 0.0f;  // NaN where a number is infinite or NaN
+  float poison = 0.0f;  // NaN if an element is infinite or NaN
 #pragma unroll
   for (std::uint32_t i = 0; i < kPiece; ++i) {
     largest = fmaxf(largest, fabsf(x[i]));
@@ -56,7 +56,7 @@ __device__ inline void quantize_stretch(const QuantizedRows& to, std::uint32_t r
 #pragma unroll
   for (std::uint32_t i = 0; i < kPiece; ++i) {
     const float level = rintf(x[i] * inverse);
-    // What is not finite leaves any number: the scale tells.
+    // Any value for a non-finite element: the scale is NaN.
     const auto q = static_cast<std::int32_t>(fminf(fmaxf(level, -127.0f), 127.0f));
     bytes |= (static_cast<std::uint32_t>(q) & 255u) << (8 * i);
     sum += q;

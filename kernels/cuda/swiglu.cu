@@ -10,7 +10,7 @@ __device__ inline float gated(float gate, float up) {
   return gate / (1.0f + expf(-gate)) * up;
 }
 
-// A thread a number.
+// One thread per element.
 __global__ void swiglu_kernel(SwigluArgs a) {
   take_turn();
   const std::uint32_t i = blockIdx.x * kThreads + threadIdx.x;
@@ -20,7 +20,7 @@ __global__ void swiglu_kernel(SwigluArgs a) {
       gated(a.gate.data[r * a.gate.stride + i], a.up.data[r * a.up.stride + i]);
 }
 
-// A warp a stretch of a row. Zeros behind its end give zeros.
+// One warp per group of a row. Zeros past its end give zeros.
 __global__ void swiglu_quantize_kernel(SwigluQuantizeArgs a) {
   take_turn();
   const std::uint32_t stretch = blockIdx.x * (kStretchThreads / kWarp) + threadIdx.x / kWarp;

@@ -1,29 +1,28 @@
 #include "kernels/cuda/device.cuh"
 
-// Two launches: a block chooses the best of a stretch of a row, then one a row the best of what its
-// stretches gave. Nothing is sorted but what was chosen. Keys are distinct, as equal numbers differ
-// in their indices, so that the keys from the k-th largest on are k, whatever the numbers are, and
-// no stretch gives more.
+// Two launches: one block per segment of a row selects its best, then one block per row selects the
+// best of its segments. Only selected keys are sorted. Keys are distinct, since equal values differ
+// in their indices. So exactly k keys are at or above the k-th largest, and no segment yields more.
 namespace edgedraft::cuda {
 namespace {
 
 constexpr std::uint32_t kThreads = 256;
 constexpr std::uint32_t kWarps = kThreads / kWarp;
 constexpr std::uint32_t kNumbersAThread = kTopKStretch / kThreads;
-constexpr std::uint32_t kAtOnce = 8;  // keys on their way to a thread
+constexpr std::uint32_t kAtOnce = 8;  // keys in flight per thread
 
-// Digits of a key, from the highest on: a thread each value.
+// Digits of a key, from the highest on; one thread per digit value.
 constexpr std::uint32_t kDigitBits = 8;
 static_assert(1u << kDigitBits == kThreads);
 static_assert(kTopKMax <= kThreads);
 
 struct ExpSum {
-  float largest;  // of a stretch, NaN left out
-  float sum;      // of e^(x - largest), and of e^x where that is -infinity
+  float largest;  // of a segment, NaN ignored
+  float sum;      // of e^(x - largest), or of e^x if that is -infinity
 };
 static_assert(sizeof(ExpSum) == sizeof(std::uint64_t));
 
-// Scratch: what each stretch chose, then the sums.
+// Scratch: each segment's selected keys, then the sums.
 __device__ std::uint64_t* chosen_keys(const TopKArgs& a, std::size_t row) {
   return a.scratch + row * top_k_stretches(a.cols) * a.k;
 }
@@ -32,24 +31,25 @@ __device__ ExpSum* exp_sums(const TopKArgs& a, std::size_t row) {
   return reinterpret_cast<ExpSum*>(a.scratch + a.rows * stretches * a.k) + row * stretches;
 }
 
-// Shared memory of a choice.
+// Shared memory of a selection.
 struct Choice {
   std::uint32_t counts[kThreads];
   std::uint32_t of_warps[kWarps];
-  // The digit that the wanted key has, how many keys have it, and which of these is wanted.
+  // The digit of the wanted key, the number of keys with it, and the wanted key's rank among them.
   std::uint32_t digit;
   std::uint32_t count;
   std::uint32_t wanted;
   std::uint32_t stored;
 };
 
-// The `wanted` largest keys of a block, in no order, at `to`; each_key(visit) goes over a thread's.
-// Requires  wanted at least 1 and at most as many as there are
+// Writes the block's `wanted` largest keys, unordered, to `to`; each_key(visit) visits a thread's
+// keys.
+// Requires  1 <= wanted <= number of keys
 template <class EachKey>
 __device__ void choose(const EachKey& each_key, std::uint32_t wanted, Choice& choice,
                        std::uint64_t* to) {
   const std::uint32_t lane = threadIdx.x % kWarp;
-  std::uint64_t bar = 0;  // the digits of the last key wanted, zeros behind those that are known
+  std::uint64_t bar = 0;  // digits of the last wanted key, zeros after the known ones
   for (std::uint32_t shift = 64; shift > 0;) {
     shift -= kDigitBits;
     choice.counts[threadIdx.x] = 0;
@@ -59,7 +59,7 @@ __device__ void choose(const EachKey& each_key, std::uint32_t wanted, Choice& ch
       if ((key ^ bar) >> shift < kThreads) atomicAdd(&choice.counts[key >> shift & 255u], 1u);
     });
     __syncthreads();
-    // Thread i has the i-th largest value of the digit.
+    // Thread i has the i-th largest digit value.
     const std::uint32_t digit = kThreads - 1 - threadIdx.x;
     const std::uint32_t count = choice.counts[digit];
     std::uint32_t so_far = count;
@@ -80,14 +80,14 @@ __device__ void choose(const EachKey& each_key, std::uint32_t wanted, Choice& ch
     __syncthreads();
     bar |= std::uint64_t{choice.digit} << shift;
     wanted = choice.wanted;
-    if (choice.count == wanted) break;  // all that begin so
+    if (choice.count == wanted) break;  // all keys with this prefix
   }
   each_key([&](std::uint64_t key) {
     if (key >= bar) to[atomicAdd(&choice.stored, 1u)] = key;
   });
 }
 
-// A block a stretch of a row.
+// One block per segment of a row.
 __global__ void __launch_bounds__(kThreads, 4) choose_kernel(TopKArgs a) {
   take_turn();
   __shared__ Choice choice;
@@ -109,7 +109,7 @@ __global__ void __launch_bounds__(kThreads, 4) choose_kernel(TopKArgs a) {
   if (threadIdx.x % kWarp == 0) of_warps[threadIdx.x / kWarp] = largest;
   __syncthreads();
   for (const float of_warp : of_warps) largest = fmaxf(largest, of_warp);
-  // A stretch without a finite number adds nothing, or the NaN that it has.
+  // A segment without finite values adds nothing, or its NaN.
   const float shift = largest == -INFINITY ? 0.0f : largest;
   float sum = 0.0f;
 #pragma unroll
@@ -117,7 +117,7 @@ __global__ void __launch_bounds__(kThreads, 4) choose_kernel(TopKArgs a) {
   sum = block_sum<kThreads>(sum, sums);
   if (threadIdx.x == 0) exp_sums(a, row)[blockIdx.x] = {largest, sum};
 
-  // The high halves of keys; 0 beyond the row.
+  // The high halves of keys; 0 past the row.
   std::uint32_t ordered[kNumbersAThread];
 #pragma unroll
   for (std::uint32_t n = 0; n < kNumbersAThread; ++n) {
@@ -140,7 +140,7 @@ __global__ void __launch_bounds__(kThreads, 4) choose_kernel(TopKArgs a) {
   if (threadIdx.x >= count && threadIdx.x < a.k) to[threadIdx.x] = 0;
 }
 
-// A block a row: the best of its stretches' best, as tokens and log probabilities.
+// One block per row: the best of its segments' best, as tokens and log probabilities.
 __global__ void write_kernel(TopKArgs a) {
   take_turn();
   __shared__ Choice choice;

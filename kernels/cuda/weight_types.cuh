@@ -2,9 +2,9 @@
 
 #include "kernels/cuda/device.cuh"
 
-// The element types of weights as files have them (shared/tensor/blocks.h): one number at a time,
-// for embedding tables and for packing. Products and differences are rounded one by one, so that a
-// number has the bits of the CPU's decoder.
+// Element types of weights in file format (shared/tensor/blocks.h), one element at a time, for
+// embedding tables and packing. Products and differences are rounded one by one, for bits equal to
+// the CPU decoder's.
 namespace edgedraft::cuda {
 
 __device__ inline std::uint32_t byte_at(const std::byte* from) {
@@ -42,7 +42,7 @@ __device__ inline void unpack_group(const std::byte* packed, std::uint32_t group
   }
 }
 
-// Number i of a block of four or five bits and 32 numbers.
+// Element i of a block of 32 four- or five-bit elements.
 __device__ inline Element small_element(DType type, const std::byte* block, std::uint32_t i) {
   const bool has_offset = type == DType::q4_1 || type == DType::q5_1;
   const bool has_fifths = type == DType::q5_0 || type == DType::q5_1;
@@ -55,7 +55,7 @@ __device__ inline Element small_element(DType type, const std::byte* block, std:
   return {number - (has_fifths ? 16 : 8), half_bits_at(block), 1, 0, 0};
 }
 
-// Number k of a row of a quantised type.
+// Element k of a row of a quantized type.
 __device__ inline Element element(DType type, const std::byte* row, std::uint32_t k) {
   const DTypeTraits t = traits(type);
   const std::byte* block = row + std::size_t{k / t.block_count} * t.block_bytes;
@@ -84,7 +84,7 @@ __device__ inline Element element(DType type, const std::byte* row, std::uint32_
           half_bits_at(block + 2), static_cast<std::int32_t>(minimum)};
 }
 
-// Number k of a row of any type, with the bits of dequantize_row.
+// Element k of a row of any type, with the bits of dequantize_row.
 __device__ inline float decoded(DType type, const std::byte* row, std::uint32_t k) {
   switch (type) {
     case DType::f32:

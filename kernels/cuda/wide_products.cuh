@@ -3,21 +3,21 @@
 #include "kernels/cuda/copies.cuh"
 #include "kernels/cuda/products.cuh"
 
-// Products of many rows: a block makes a tile of outputs by rows that is large enough for weights
-// and activations to be used often once they are there. They pass through shared memory in stages;
-// while one is multiplied, the next are on their way.
+// Matmuls of many rows: a block computes a tile of outputs by rows, large enough to reuse each
+// loaded weight and activation often. They pass through shared memory in stages; while one is
+// multiplied, the next are in flight.
 //
-// A sum has the bits of the narrow kernels', whatever tile it is in: part p of the inputs belongs
-// to slice p % 8, a slice is added up in ascending order, and the sums of slices are added from the
-// first to the last. There a warp has a slice. Here a group of warps takes several, one after the
-// other, and keeps what it has of those before in shared memory; where a tile is small, the groups
-// are four and share the slices, each two that follow each other.
+// Sums have the bits of the narrow kernels for any tile: part p of the inputs belongs to slice p %
+// 8, each slice is summed in ascending order, and the slices' sums are added from first to last.
+// There each warp has a slice. Here a group of warps takes several slices in turn and keeps the
+// earlier sums in shared memory; for small tiles, four groups share the slices, two consecutive
+// ones each.
 namespace edgedraft::cuda {
 
 inline constexpr std::uint32_t kSlices = kProductWarps;
 
-// threadIdx.x, asked for anew: what is computed of it is not kept in registers between the steps of
-// a block, where they are short.
+// threadIdx.x, read again: values derived from it are not kept in registers, which are scarce,
+// between the steps of a block.
 __device__ inline std::uint32_t thread_now() {
 #if defined(__CUDA_ARCH__)
   std::uint32_t thread;
@@ -31,7 +31,7 @@ __device__ inline std::uint32_t thread_now() {
 // A warp has 32 outputs of 32 rows: fragments c (mma.cuh) of two tiles of 16 outputs by four column
 // tiles of 8 rows.
 using WarpSums = float[2][4][4];
-inline constexpr std::uint32_t kWarpNumbers = 32;  // of these, in each lane
+inline constexpr std::uint32_t kWarpNumbers = 32;  // of these, per lane
 
 template <std::uint32_t kTheOutputs, std::uint32_t kTheRows>
 struct WideTile {
@@ -41,13 +41,13 @@ struct WideTile {
   static constexpr std::uint32_t kGroupThreads = kOutputWarps * (kRows / 32) * kWarp;
   static constexpr std::uint32_t kGroups = kProductThreads / kGroupThreads;
   static constexpr std::uint32_t kGroupSlices = kSlices / kGroups;
-  // One sum of slices before, and the present one, are all that a group has to keep.
+  // A group keeps one earlier sum of slices and the current one.
   static_assert(kGroups == 1 || kGroupSlices == 2);
 
   __device__ static std::uint32_t group(std::uint32_t thread) {
     return kGroups == 1 ? 0 : thread / kGroupThreads;
   }
-  // Where a warp's outputs and rows are among the tile's.
+  // Offsets of a warp's outputs and rows in the tile.
   __device__ static std::uint32_t warp_output(std::uint32_t thread) {
     return thread / kWarp % kOutputWarps * 32;
   }
@@ -64,8 +64,7 @@ struct WideJob {
   std::uint32_t stages;
 };
 
-// The parts of the inputs in the order in which a block takes them. Groups walk in step: `lead` is
-// the first one's.
+// The parts of the inputs in a block's order. Groups advance in step: `lead` is the first one's.
 template <class Tile>
 struct PartWalk {
   std::uint32_t count;  // of parts
@@ -86,20 +85,20 @@ struct PartWalk {
   }
 };
 
-// `Source`: what is multiplied (Int8Source in int8_matmul_wide.cu). Requires  kProductThreads
-// threads, and of block memory wide_block_bytes(...).
+// `Source`: the operands (Int8Source in int8_matmul_wide.cu).
+// Requires  kProductThreads threads, and wide_block_bytes(...) of block memory
 template <class Source, class Tile, class Args>
 __device__ void make_wide_tile(const WideJob<Args>& job) {
   let_next_start();
   const Args& a = job.args;
   constexpr std::uint32_t kPartBytes = Source::kPartBytes;
   const std::uint32_t row_tiles = ceil_div(a.rows, Tile::kRows);
-  // Tiles of the same weights follow each other.
+  // Tiles of the same weights are adjacent.
   const ProductTile at = product_tile<Tile::kOutputs>(a, blockIdx.x / row_tiles);
   const Product& product = a.products[at.product];
   const std::uint32_t first_row = blockIdx.x % row_tiles * Tile::kRows;
 
-  // All threads' sums of slices before the present one, and behind those the stages.
+  // All threads' earlier slice sums, followed by the stages.
   float* const kept = &block_memory<float>();
   std::byte* const memory = reinterpret_cast<std::byte*>(
       &block_memory<float>() + std::size_t{kWarpNumbers} * kProductThreads);
@@ -132,8 +131,8 @@ __device__ void make_wide_tile(const WideJob<Args>& job) {
   std::uint32_t used = 0;
   std::uint32_t unused = job.stages - 1;
   while (!now.ended()) {
-    // A group of copies a step, of which this step's is the oldest. Behind the barrier everybody's
-    // are there, and nobody reads the stage of the step before any more, which is filled next.
+    // One group of copies per step; this step's is the oldest. After the barrier all threads'
+    // copies are visible, and the previous step's stage is free to be refilled.
     wait_for_copies(job.stages - 2);
     __syncthreads();
     copy_weights(unused, ahead);
@@ -160,7 +159,7 @@ __device__ void make_wide_tile(const WideJob<Args>& job) {
     }
   }
 
-  // Groups hand on, one after the other, what they have together with those before.
+  // Each group adds its sums to those of the previous groups and passes them on.
   static_assert(Tile::kGroups == 1 ||
                 kWarpNumbers * Tile::kGroupThreads * sizeof(float) <= kPartBytes * Tile::kGroups);
   float* const handed = reinterpret_cast<float*>(memory) + threadIdx.x % Tile::kGroupThreads;
@@ -193,12 +192,12 @@ __device__ void make_wide_tile(const WideJob<Args>& job) {
 }
 
 inline constexpr std::uint32_t kWideStagesMax = kOpenGroupsMax + 2;
-// So much that a multiprocessor of 9.0 holds two blocks, where two stages allow that.
+// Lets a multiprocessor of 9.0 hold two blocks, if two stages fit.
 inline constexpr std::size_t kWideBlockBytes = 113u << 10;
 constexpr std::size_t wide_block_bytes(std::size_t stage_bytes, std::uint32_t stages) {
   return std::size_t{kWarpNumbers} * kProductThreads * sizeof(float) + stage_bytes * stages;
 }
-// As many stages as there is room for in a block of the kernel: 0 or at least 2.
+// As many stages as fit into a block of the kernel: 0 or at least 2.
 inline cudaError_t wide_stages(const void* kernel, std::size_t stage_bytes, std::uint32_t& stages) {
   std::size_t limit = 0;
   const cudaError_t status = block_memory_max(kernel, limit);
@@ -210,8 +209,8 @@ inline cudaError_t wide_stages(const void* kernel, std::size_t stage_bytes, std:
   return status;
 }
 
-// Launches `kernel`, which makes tiles with make_wide_tile, or `narrow` where a block of the device
-// has too little memory.
+// Launches `kernel`, which computes tiles with make_wide_tile, or `narrow` if the device has too
+// little memory per block.
 template <class Source, class Tile, class Args>
 cudaError_t launch_wide(void (*kernel)(WideJob<Args>),
                         cudaError_t (*narrow)(const Args&, cudaStream_t), const Args& args,

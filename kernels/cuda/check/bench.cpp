@@ -2,8 +2,8 @@
 
 #include "kernels/cuda/check/support.h"
 
-// Each kernel at the sizes of Llama 3 8B: time, bytes that it must move, and their rate as a share
-// of a device-to-device copy's. Weights rotate through copies that together exceed the cache.
+// Each kernel at the sizes of Llama 3 8B: time, minimum bytes moved, and their rate relative to a
+// device-to-device copy. Weights rotate through copies that together exceed the cache.
 namespace edgedraft::cuda::check {
 namespace {
 
@@ -29,8 +29,8 @@ class Timer {
 
   cudaStream_t stream() const { return stream_; }
 
-  // The median time of `launch(n)`, n = 0, 1, ..., on stream(). Many of them are one graph, so that
-  // the host's time to start them does not count.
+  // Median time of `launch(n)`, n = 0, 1, ..., on stream(). Many launches form one graph, which
+  // excludes host launch overhead.
   template <class Launch>
   double seconds(const Launch& launch) {
     cudaGraph_t graph = nullptr;
@@ -47,7 +47,7 @@ class Timer {
     return seconds / launches_;
   }
 
-  // The time of what is started by itself: a copy within a graph is slower.
+  // Time of a single launch: a copy within a graph is slower.
   template <class Start>
   double median_seconds(const Start& start) {
     start();
@@ -78,7 +78,7 @@ Rows out(const Array<float>& a, std::size_t cols) {
   return {a.data(), cols};
 }
 
-// A kernel for products, and from how many rows on it is of interest.
+// A matmul kernel, and its minimum row count of interest.
 struct Kernel {
   const char* name;
   ProductKernel kernel;
@@ -100,7 +100,7 @@ class Bench {
     std::printf("Device-to-device copy, bytes read and written: %.0f GB/s.\n\n", copy_rate_ * 1e-9);
   }
 
-  // By each of the kernels.
+  // For each kernel.
   void products(DType type, std::uint32_t inputs, std::uint32_t outputs,
                 const std::vector<Kernel>& kernels) {
     const std::string shape = std::string("matmul ") + traits(type).name + ", " +
@@ -180,7 +180,7 @@ class Bench {
     }
   }
 
-  // `tiles`: as it is, or without matrix instructions.
+  // `tiles`: default kernel, or the one without matrix instructions.
   void attending(DType type, std::uint32_t prefix, bool tiles) {
     const std::string name = std::string("attention ") + traits(type).name + ", prefix " +
                              std::to_string(prefix) + (tiles ? "" : ", no matrix units");
@@ -240,7 +240,7 @@ class Bench {
     const Array<float> scales(std::size_t{kRowsMax} * stretches(ffn));
     const Array<float> sums(std::size_t{kRowsMax} * stretches(ffn) * 4);
     const QuantizedRows rounded{values.data(), scales.data(), sums.data()};
-    constexpr double kRoundedBytes = 1.0 + 20.0 / kStretch;  // a number
+    constexpr double kRoundedBytes = 1.0 + 20.0 / kStretch;  // per element
     for (const std::uint32_t rows : widths("rms_norm_quantize 4096")) {
       line("rms_norm_quantize 4096", rows, timer_.seconds([&](int) {
         return rms_norm_quantize({in(x, dim), weight.data(), rounded, rows, dim, 1e-5f},
@@ -342,7 +342,7 @@ void run_bench(bool small, const std::string& only) {
     for (const Shape s : shapes) bench.products(type, s.inputs, s.outputs, chosen);
   }
   if (!small) bench.products(DType::bf16, 4096, 128256, chosen);
-  // What products.cuh should choose.
+  // The kernels products.cuh should select.
   for (const DType type : {DType::bf16, DType::q8_0, DType::q4_0, DType::q4_k}) {
     for (const Shape s : shapes) bench.products(type, s.inputs, s.outputs, all);
   }

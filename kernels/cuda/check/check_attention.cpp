@@ -52,7 +52,7 @@ std::vector<std::byte> stored(DType type, const std::vector<float>& values) {
   return bytes;
 }
 
-// One sequence's rows behind a prefix, in contiguous caches of numbers that their types hold.
+// One sequence's rows after a prefix, in contiguous caches of values that their types hold exactly.
 std::vector<float> attended(const Heads& heads, DType type, const std::vector<float>& keys,
                             const std::vector<float>& values, const std::vector<float>& q,
                             const AttentionPart& part, bool tiles = true) {
@@ -72,7 +72,7 @@ std::vector<float> attended(const Heads& heads, DType type, const std::vector<fl
   return y.values();
 }
 
-// The last row's path, moved together behind the prefix and run as one plain row.
+// The last row's path, compacted after the prefix and run as one plain row.
 template <class Place>
 bool path_matches(DType type, const Heads& heads, const std::vector<float>& keys,
                   const std::vector<float>& values, const std::vector<float>& q,
@@ -118,7 +118,7 @@ void check_attention(Report& report, DType type, bool paged, std::uint32_t prefi
   const auto place = [&](std::uint32_t slot) {
     return std::size_t{pages[slot / page_slots]} * page_slots + slot % page_slots;
   };
-  // Numbers that every type holds exactly.
+  // Values that every type holds exactly.
   auto coarse = [](std::uint64_t seed, std::size_t count) {
     auto values = numbers(seed, count);
     for (float& v : values) v = std::round(v * 64.0f) / 64.0f;
@@ -141,7 +141,7 @@ void check_attention(Report& report, DType type, bool paged, std::uint32_t prefi
   const auto cache_of = [&](const Array<std::byte>& memory) {
     return Cache{memory.data(), type, kv_cols, nullptr, paged ? page_slots : 0};
   };
-  // Rows of one sequence, with whatever masks are there.
+  // Rows of one sequence, with optional masks.
   const auto part = [&](std::uint32_t count, std::uint32_t before, std::uint32_t tail) {
     return AttentionPart{count,
                          before,
@@ -156,7 +156,7 @@ void check_attention(Report& report, DType type, bool paged, std::uint32_t prefi
                  nullptr),
        "attention");
   const auto together = y.values();
-  // The same between other sequences: five rows of a tree before, one row behind.
+  // The same row between other sequences: five tree rows before it, one row after it.
   const std::uint32_t before = 5;
   auto more_q = numbers(5, before * std::size_t{query_cols});
   more_q.insert(more_q.end(), q.begin(), q.end());
@@ -195,8 +195,8 @@ void check_attention(Report& report, DType type, bool paged, std::uint32_t prefi
                path_matches(type, heads, keys, values, q, masks, rows, place, together, prefix));
 }
 
-// Rows of a chain at widths that begin and end anywhere in a tile, in groups that fill tiles or do
-// not; and that numbers which fewer bits hold give the bits that they give as float32.
+// Chain rows at widths that start and end anywhere in a tile, in groups that fill tiles or not.
+// Also checks that values with fewer bits give the same results as in float32.
 void check_attention_tiles(Report& report) {
   const bool small = report.sizes().kv_cols < 1024;
   constexpr std::uint32_t kRows = 70;

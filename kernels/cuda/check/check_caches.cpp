@@ -146,7 +146,7 @@ void check_cache_moves(Report& report, DType type) {
              nullptr),
        "store");
   result = cache.values();
-  double error = 0.0;  // of a number's size
+  double error = 0.0;  // relative to the element
   for (std::size_t i = 0; i < x.size(); ++i) {
     const std::byte* from =
         &result[at(12 + static_cast<std::uint32_t>(i / cols))] + i % cols * element;
@@ -160,7 +160,7 @@ void check_cache_moves(Report& report, DType type) {
     }
     const double largest = type == DType::f16 ? 65504.0 : 1e30;
     const double expected = std::max(-largest, std::min(largest, double{x[i]}));
-    // Below float16's normal numbers steps are even.
+    // Below float16's normal range, spacing is constant.
     const double size = std::max(std::fabs(expected), type == DType::f16 ? 0x1p-14 : 1e-30);
     error = larger(error, std::fabs(double{held} - expected) / size);
   }

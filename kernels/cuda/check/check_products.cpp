@@ -8,7 +8,7 @@ struct Exact {
   double magnitude = 0.0;
 };
 
-// Launches the product of a weight in any type.
+// Launches the matmul of a weight in any type.
 class Multiplier {
  public:
   Multiplier(DType type, const Array<std::byte>& weight, std::uint32_t inputs,
@@ -24,7 +24,7 @@ class Multiplier {
     if (is_float(type)) return;
     must(pack_weight({type, weight.data(), outputs, inputs, packed_.data()}, nullptr),
          "pack_weight");
-    // A product asks for its weights before its turn, so these have to be there.
+    // A matmul reads weights before its turn, so they must be complete.
     must(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
   }
   void operator()(ConstRows x, std::uint32_t rows, const float* bias, Rows y,

@@ -79,7 +79,7 @@ void check_swiglu(Report& report) {
 
 namespace {
 
-// Rows rounded to int8, with a copy back of everything.
+// Rows rounded to int8, with copies back to the host.
 struct Quantized {
   Quantized(std::uint32_t rows, std::uint32_t cols)
       : values(std::size_t{rows} * stretches(cols) * kStretch),
@@ -87,7 +87,7 @@ struct Quantized {
         sums(scales.count() * 4) {}
 
   QuantizedRows rows() const { return {values.data(), scales.data(), sums.data()}; }
-  // NaN of any bits counts as the same: they say no more than that.
+  // All NaNs compare equal; their bits carry no meaning.
   bool same_as(const Quantized& other) const {
     const auto same_numbers = [](const Array<float>& a, const Array<float>& b) {
       const auto x = a.values();
@@ -107,8 +107,8 @@ struct Quantized {
 
 }  // namespace
 
-// Norm and SwiGLU that round what they make, against the same in two launches: rows that start
-// anywhere, among them one of zeros, one too small, one whose squares are infinite, and infinity.
+// Fused norm and SwiGLU with rounding, against two launches. Rows start at any offset; among them
+// are one of zeros, one too small, one with infinite squares, and one with infinity.
 void check_quantizing(Report& report, std::uint32_t cols) {
   constexpr std::uint32_t kRows = 33;
   const Array<float> weight(numbers(3, cols));

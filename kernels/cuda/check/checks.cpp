@@ -18,7 +18,7 @@ int run_checks(bool small) {
   for (const DType type : kDTypes) check_embed(report, type);
   check_rms_norm(report);
   check_swiglu(report);
-  // Rows of whole stretches, with a part of one, and longer than what a block keeps of a row.
+  // Rows of whole groups, with a partial one, and longer than a block keeps in registers.
   for (const std::uint32_t cols : {s.dim, s.ffn, 1120u, 8704u}) check_quantizing(report, cols);
   for (const DType type : kDTypes) {
     check_products(report, type, s.dim, s.kv_cols);
@@ -28,7 +28,7 @@ int run_checks(bool small) {
     }
   }
   check_products(report, DType::bf16, 333, 100);
-  // Edges of large tiles, and so many inputs that each of their stages is filled again.
+  // Edges of large tiles, and enough inputs to refill each stage.
   for (const DType type : {DType::q4_0, DType::q8_0}) check_products(report, type, 2336, 141);
   check_products(report, DType::q4_k, 2304, 141);
   for (const DType type : {DType::bf16, DType::f16}) check_products(report, type, 1064, 141);

@@ -4,8 +4,8 @@
 
 #include "kernels/cuda/check/support.h"
 
-// Checks of one operation each, against float64 on the host. Where that would take minutes, some
-// outputs are checked; which, changes with the case.
+// Checks of one operation each, against float64 on the host. If that would take minutes, some
+// outputs are checked, varying by case.
 namespace edgedraft::cuda::check {
 
 struct Sizes {
@@ -14,7 +14,7 @@ struct Sizes {
   std::uint32_t ffn;
   std::uint32_t vocabulary;
   std::uint32_t prefix;
-  std::uint32_t long_prefix;  // so long that attention makes chunks, or sections (plan_attention)
+  std::uint32_t long_prefix;  // long enough for chunks or sections (plan_attention)
   std::vector<std::uint32_t> widths;
 };
 
@@ -28,7 +28,7 @@ class Report {
   int failures() const { return failures_; }
 
   void row(const std::string& operation, const std::string& what, double error, double allowed) {
-    const bool good = error <= allowed;  // not where it is NaN
+    const bool good = error <= allowed;  // false for NaN
     failures_ += good ? 0 : 1;
     std::printf("| %s | %s | %.3g | %.3g | %s |\n", operation.c_str(), what.c_str(), error, allowed,
                 good ? "ok" : "**FAILED**");
@@ -63,7 +63,7 @@ void check_rope_store(Report& report, DType type);
 void check_cache_moves(Report& report, DType type);
 void check_gather_and_mean(Report& report);
 
-// --- what they share ---
+// --- shared ---
 
 inline ConstRows rows_of(const Array<float>& a, std::size_t cols) {
   return {a.data(), cols};

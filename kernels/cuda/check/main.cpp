@@ -16,7 +16,7 @@ constexpr const char* kUsage =
     "\n"
     "Exit code: 0 all good, 1 a check failed, 2 wrong usage, 77 no usable GPU.\n";
 
-// Exit code for `skipped`, as CTest and Automake have it.
+// Exit code for `skipped`, as in CTest and Automake.
 constexpr int kSkipped = 77;
 
 }  // namespace

@@ -4,9 +4,9 @@
 
 #include "kernels/cuda/check/support.h"
 
-// Whole passes of a decoder in the shape of Llama 3 8B with BF16 weights: the kernels in the order
-// in which the server's backend starts them. The marks: a single row at 75 % of the copy's rate or
-// better, 64 rows in 1.25 times the time of one, 256 rows in 1.6 times.
+// Whole passes of a decoder shaped like Llama 3 8B with BF16 weights: the kernels in the order of
+// the server's backend. Targets: a single row at 75 % of the copy rate or better, 64 rows in 1.25
+// times the time of one, 256 rows in 1.6 times.
 namespace edgedraft::cuda::check {
 namespace {
 
@@ -18,7 +18,7 @@ struct Shape {
   Heads heads;
 
   std::uint32_t kv_cols() const { return heads.kv_heads * heads.head_dim; }
-  // Weights of a layer.
+  // Weights per layer.
   std::size_t layer_weights() const {
     return std::size_t{2} * dim * (dim + kv_cols()) + std::size_t{3} * dim * ffn;
   }
@@ -28,7 +28,7 @@ constexpr Shape kSmall{1, 128, 192, 500, {2, 2, 32}};
 
 constexpr std::uint32_t kPrefix = 512;
 constexpr std::uint32_t kRowsMax = 256;
-constexpr std::uint32_t kOwnRowsMax = 16;  // as server/cuda/cuda_backend.h has it
+constexpr std::uint32_t kOwnRowsMax = 16;  // equal to server/cuda/cuda_backend.h
 constexpr std::size_t kWorkspaceBytes = 32u << 20;
 
 void must_be(cublasStatus_t status, const char* what) {
@@ -88,7 +88,7 @@ class Decoder {
   std::size_t weight_bytes() const { return weights_.count(); }
   cudaStream_t stream() const { return stream_; }
 
-  // Starts a pass of `rows` rows; wide products by the library where `library` says so.
+  // Starts a pass of `rows` rows, with wide matmuls by the library if `library`.
   void pass(std::uint32_t rows, bool library) {
     const Rows x{x_.data(), shape_.dim};
     for (const Layer& layer : layers_) {
@@ -145,7 +145,7 @@ class Decoder {
     return masks;
   }
 
-  // Random weights, small so that activations stay finite: one stretch many times over, shifted.
+  // Random weights, small so that activations stay finite: one segment repeated, shifted.
   void fill() {
     auto stretch = random_weight(DType::bf16, 4099, 4096, 3);
     for (std::size_t i = 1; i < stretch.size(); i += 2) {
@@ -217,7 +217,7 @@ class Decoder {
                     stream_),
          "rope_store");
   }
-  // Planned before a graph of the same width is made.
+  // Planned before a graph of the same width is created.
   const Attention& attention_of(std::uint32_t rows) {
     const auto found = attentions_.find(rows);
     if (found != attentions_.end()) return found->second;
@@ -269,7 +269,7 @@ class Decoder {
   Array<std::uint32_t> positions_;
   std::vector<std::uint64_t> masks_;
   Array<std::uint32_t> places_;                    // of rows in caches
-  std::map<std::uint32_t, Attention> attentions_;  // by rows
+  std::map<std::uint32_t, Attention> attentions_;  // by row count
   Array<std::byte> workspace_;
   std::vector<Layer> layers_;
   Matrix head_{};
@@ -323,7 +323,7 @@ void run_passes(bool small, double copy_rate) {
   };
   for (const bool library : {true, false}) {
     for (const std::uint32_t rows : widths) {
-      if (!library && rows <= kOwnRowsMax) continue;  // the same as above
+      if (!library && rows <= kOwnRowsMax) continue;  // same as above
       const double ms =
           milliseconds(decoder.stream(), repeats, [&] { decoder.pass(rows, library); });
       line(library && rows > kOwnRowsMax ? "cuBLAS" : "own", rows, ms);

@@ -12,8 +12,8 @@
 
 #include "kernels/cuda/ops.h"
 
-// What the kernels' check and bench share. They use nothing but the runtime, so that a machine with
-// CMake and the CUDA toolkit runs them.
+// Shared by the kernels' check and bench. They use only the CUDA runtime, so any machine with CMake
+// and the CUDA toolkit runs them.
 namespace edgedraft::cuda::check {
 
 inline void must(cudaError_t status, const char* what) {
@@ -22,8 +22,8 @@ inline void must(cudaError_t status, const char* what) {
   std::exit(1);
 }
 
-// Device memory with a copy back. Uninitialised memory is all NaN, so that what a kernel leaves out
-// shows.
+// Device memory with a copy back. Uninitialised memory is all NaN, so that outputs a kernel skips
+// are detected.
 template <class T>
 class Array {
  public:
@@ -102,22 +102,22 @@ inline float bfloat16_value(std::uint16_t bits) {
   return value;
 }
 
-// Random weights as a file has them; numbers of quantised types are of order 1.
+// Random weights in file format; elements of quantized types are of order 1.
 std::vector<std::byte> random_weight(DType type, std::uint32_t rows, std::uint32_t cols,
                                      std::uint64_t seed);
-// Number i of a row, by the definition of its type.
+// Element i of a row, by the definition of its type.
 double weight_number(DType type, const std::byte* row, std::uint32_t i);
 
-// A call of attention with its plan, its table on the device and scratch of its own.
+// An attention call with its plan, its table on the device and its own scratch.
 class Attention {
  public:
-  // `tiles`: on matrix instructions where that can be.
+  // `tiles`: use matrix instructions if available.
   Attention(const std::vector<AttentionPart>& parts, const Heads& heads, bool tiles = true)
       : heads_(heads),
         table_(planned(parts, tiles)),
         scratch_(attention_scratch_floats(plan_, heads)) {}
 
-  // `keys`, `values`: with the page_slots of the parts' pages; their own are not looked at.
+  // `keys`, `values`: with the page_slots of the parts' pages; their own pages are ignored.
   AttentionArgs args(const ConstRows& q, const Cache& keys, const Cache& values,
                      const Rows& y) const {
     return {q, keys, values, table_.data(), plan_, heads_, y, scratch_.data(), scratch_.count()};
@@ -140,11 +140,11 @@ class Attention {
   Array<float> scratch_;
 };
 
-// Returns how many checks failed. Prints a Markdown table.
+// Returns the number of failed checks. Prints a Markdown table.
 int run_checks(bool small);
-// Prints Markdown tables of times and bandwidths. Small: only to see that it runs.
+// Prints Markdown tables of times and bandwidths. `small`: a smoke test.
 void run_bench(bool small, const std::string& only);
-// Whole passes of a decoder; `copy_rate`: bytes a second of a copy, read and written.
+// Whole passes of a decoder; `copy_rate`: a copy's bytes per second, read and written.
 void run_passes(bool small, double copy_rate);
 
 }  // namespace edgedraft::cuda::check

@@ -11,7 +11,7 @@ std::uint16_t word_of(const std::byte* from) {
   return static_cast<std::uint16_t>(byte_of(from) | byte_of(from + 1) << 8);
 }
 
-// Where float16 scales stand in a block; -1: none.
+// Offsets of float16 scales in a block; -1: none.
 struct ScalePlaces {
   int first;
   int second;
