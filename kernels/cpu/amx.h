@@ -2,14 +2,14 @@
 
 #include "kernels/cpu/simd.h"
 
-// The tile registers of AMX: eight, each of up to 16 rows of 64 bytes.
+// AMX tile registers: eight, each of up to 16 rows of 64 bytes.
 #if defined(__AMX_INT8__)
 namespace edgedraft::cpu::EDGEDRAFT_CPU_ISA {
 
 inline constexpr std::size_t kTileRowsMax = 16;
 inline constexpr std::size_t kTileRowBytesMax = 64;
 
-// What the processor is told about its tiles.
+// Tile configuration in the layout of ldtilecfg.
 struct alignas(64) TileShapes {
   std::uint8_t palette = 1;
   std::uint8_t start_row = 0;
@@ -24,21 +24,21 @@ struct alignas(64) TileShapes {
 };
 static_assert(sizeof(TileShapes) == 64);
 
-// What tiles load has been written, as far as the compiler is concerned: it does not see that tile
-// instructions read memory.
+// Compiler barrier before tile loads: the compiler does not know that tile instructions read
+// memory.
 EDGEDRAFT_INLINE void settle_memory() {
   __asm__ volatile("" : : : "memory");
 }
 
-// Where the numbers of a column stand in a stored tile of 16 a row.
+// Gather indices of a column in a stored tile of 16 per row.
 EDGEDRAFT_INLINE __m512i down_a_tile() {
   constexpr int kRow = kTileRowBytesMax / sizeof(float);
   return _mm512_mullo_epi32(_mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15),
                             _mm512_set1_epi32(kRow));
 }
 
-// While there is one, tiles may be used by this thread. Behind it there is nothing of them to save
-// when the system gives the processor to another thread.
+// The thread may use tiles for this object's lifetime. Its end releases the tile state, so that the
+// system need not save it on a context switch.
 class Tiles {
  public:
   explicit Tiles(const TileShapes& shapes) {

@@ -3,32 +3,32 @@
 #include "kernels/cpu/amx.h"
 #include "kernels/cpu/int8_tile.h"
 
-// The sums of int8_tile.h on the tile registers of AMX: the same numbers in the same order.
+// The sums of int8_tile.h on AMX tile registers: the same values in the same order.
 //
 // One instruction multiplies up to 16 rows by 16 outputs over the 32 inputs of a block. Vector
-// instructions convert, scale and add what it leaves, which takes longer than the products; so both
-// alternate, a step each: a step multiplies one block, and adds what the step of the same block did
-// in the unit before. A unit is a register of outputs times the blocks that share a scale of the
-// activations. Beside them the next chunk of weights is decoded, half a block a step.
+// instructions convert, scale and add the result, which takes longer than the multiplication. So
+// both alternate: a step multiplies one block, and adds the previous unit's result for the same
+// block. A unit is a register of outputs times the blocks that share an activation scale. Meanwhile
+// the next chunk of weights is decoded, half a block per step.
 #if defined(__AMX_INT8__)
 namespace edgedraft::cpu::EDGEDRAFT_CPU_ISA {
 
-// Whether tiles are faster than int8_tile.h for a weight of so many bytes. From memory, with q4_0,
-// q8_0 and q4_k on two cores, 10 rows take the same time either way, 12 are 2 to 8 % faster. In
-// passes with small weights tiles lost 8 to 11 % at 12 and 16 rows a thread.
+// True if tiles are faster than int8_tile.h for a weight of this size. From memory, with q4_0, q8_0
+// and q4_k on two cores, 10 rows take the same time either way, and 12 are 2 to 8 % faster. In
+// passes with small weights, tiles lost 8 to 11 % at 12 and 16 rows per thread.
 constexpr bool tiles_are_faster(std::size_t rows, std::size_t weight_bytes) {
   return rows >= (weight_bytes < (std::size_t{1} << 20) ? 32 : 12);
 }
-// Halves of a block that are scaled each for itself would take two products and two conversions a
-// block: slower than int8_tile.h at every width.
+// Block halves with separate scales would take two multiplications and two conversions per block:
+// slower than int8_tile.h at every width.
 template <class W>
 inline constexpr bool kHasTiles = W::kHalves == 1;
 
-// Blocks of the panel in a chunk. The first-level cache holds two as bytes beside the rest.
+// Blocks of the panel per chunk. The first-level cache holds two chunks as bytes with the rest.
 inline constexpr std::size_t kTileChunkBlocks = 8;
 inline constexpr std::size_t kTileChunkGroups = kTileChunkBlocks / kBlocksAScale;
 
-// A block of type W as tiles want it: signed bytes, or unsigned ones below a minimum.
+// A block of type W for tiles: signed bytes, or unsigned ones above a minimum.
 template <class W>
 struct alignas(kCacheLineBytes) TileBlock {
   float scales[kPanelOutputs];
@@ -36,13 +36,13 @@ struct alignas(kCacheLineBytes) TileBlock {
   std::byte lines[8 * kPanelLineBytes];
 };
 
-// Blocks that are wanted next, from `at` on.
+// The next blocks, from `at` on.
 template <class W>
 struct TileSource {
   BlockPlace at;
   std::size_t groups = 0;
 
-  // `bytes`: where a chunk of `groups` groups begins in a panel.
+  // `bytes`: start of a chunk of `groups` groups in a panel.
   static TileSource from(const std::byte* bytes, std::size_t groups) {
     return {Packed<W>::from(bytes).at, groups};
   }
@@ -69,11 +69,11 @@ EDGEDRAFT_INLINE void decode_tile_part(const TileSource<W>& from, std::size_t in
   decode_tile_lines<W>(at, part, to.lines);
 }
 
-// What will be wanted soon (int8_tile.h): at each step `asks` lines from each place.
+// Prefetches (int8_tile.h): `asks` lines from each stream per step.
 struct TileAhead {
   static constexpr std::size_t kPlaces = 2;
   const std::byte* from;
-  std::size_t distance;  // between places
+  std::size_t distance;  // between streams
   std::size_t asks;
 
   EDGEDRAFT_INLINE void ask() {
@@ -84,7 +84,7 @@ struct TileAhead {
   }
 };
 
-// Tiles 0 to 3: activations, a block each. 4: weights. 6, 7: dots.
+// Tiles 0 to 3: activations, one block each. 4: weights. 6, 7: dot products.
 inline TileShapes tile_shapes(std::size_t rows) {
   TileShapes shapes;
   for (std::size_t tile = 0; tile < 4; ++tile) shapes.set(tile, rows, kBlock);
@@ -92,22 +92,22 @@ inline TileShapes tile_shapes(std::size_t rows) {
   for (std::size_t tile = 6; tile < 8; ++tile) shapes.set(tile, rows, sizeof(Part));
   return shapes;
 }
-// How many tiles of `tile_rows` rows hold `rows`.
+// Number of tiles of `tile_rows` rows for `rows`.
 constexpr std::size_t tiles_of(std::size_t rows, std::size_t tile_rows) {
   return (rows + tile_rows - 1) / tile_rows;
 }
-// The rows of a tile where tiles are as equal as can be.
+// Rows per tile if tiles are as equal as possible.
 constexpr std::size_t tile_rows_of(std::size_t rows) {
   return tiles_of(rows, tiles_of(rows, kTileRowsMax));
 }
-// Where a tile begins among `rows` rows: all have tile_rows rows, so the last one may begin before
-// the end of the one in front of it.
+// First row of a tile among `rows` rows. All tiles have tile_rows rows, so the last one may overlap
+// the one before.
 constexpr std::size_t tile_begin(std::size_t tile, std::size_t rows, std::size_t tile_rows) {
   return smaller(tile * tile_rows, rows - tile_rows);
 }
 
-// What belongs to the rows of a tile, side by side, zeros behind the last: the scales of a chunk
-// and, for minima, the starts of its blocks.
+// Values for a tile's rows, side by side, zero past the last: the scales of a chunk and, for
+// minima, the starts of its blocks.
 template <class W>
 struct alignas(kCacheLineBytes) TileRowNumbers {
   float scales[kTileRowsMax][kTileChunkGroups];
@@ -118,7 +118,7 @@ template <class W>
 struct alignas(kCacheLineBytes) TileScratch {
   TileBlock<W> blocks[2][kTileChunkBlocks];  // of a chunk and of the next one
   std::int32_t dots[kBlocksAScale][kTileRowsMax][kPartLanes];
-  TileRowNumbers<W> rows[2];  // of a tile of rows and of the one before it
+  TileRowNumbers<W> rows[2];  // of a tile of rows and of the previous one
   TileRowNumbers<W> no_rows;  // zeros
   float no_sums[kTileRowsMax * kPanelOutputs];
 };
@@ -143,9 +143,9 @@ EDGEDRAFT_INLINE void gather_row_numbers(ActivationRow row, std::size_t stride, 
   }
 }
 
-// Rows through a panel, chunk after chunk and tile after tile, as one sequence of units. R: the
-// rows of a tile rounded up, so that everything has its place at compile time; what is behind the
-// last row is computed from zeros and left alone.
+// Runs rows through a panel, chunk by chunk and tile by tile, as one sequence of units. R: a tile's
+// rows rounded up, so that offsets are compile-time constants; rows past the last are computed from
+// zeros and not stored.
 template <class W, std::size_t R>
 class TileRun {
  public:
@@ -153,8 +153,8 @@ class TileRun {
   TileRun(TileScratch<W>& scratch, std::size_t turn)
       : scratch_(scratch), before_{scratch.blocks[turn], &scratch.no_rows, 0, scratch.no_sums} {}
 
-  // A tile, whose activations stand from `x` on, through `groups` groups of blocks[turn]. Decodes
-  // `next` to the other blocks.
+  // Runs a tile with activations from `x` on through `groups` groups of blocks[turn]. Decodes
+  // `next` into the other blocks.
   EDGEDRAFT_INLINE void run_tile(const std::byte* x, std::size_t stride, std::size_t groups,
                                  std::size_t turn, const TileRowNumbers<W>& rows, float* sums,
                                  const TileSource<W>& next, TileAhead& ahead) {
@@ -178,7 +178,7 @@ class TileRun {
     }
   }
 
-  // What is left of the last unit.
+  // Adds the last unit's result.
   EDGEDRAFT_INLINE void finish() {
     _tile_stored(6, scratch_.dots[2], sizeof(Part));
     _tile_stored(7, scratch_.dots[3], sizeof(Part));
@@ -189,7 +189,7 @@ class TileRun {
   }
 
  private:
-  // The work on one part of the outputs and on the blocks that share a scale.
+  // The work on one register of outputs and the blocks that share a scale.
   struct Unit {
     const TileBlock<W>* blocks;
     const TileRowNumbers<W>* rows;
@@ -229,7 +229,7 @@ class TileRun {
     }                                          \
   } while (false)
 
-  // A tile of dots is stored two steps after its product, which would else be waited for.
+  // Stores a tile of dot products two steps after its multiplication, to avoid waiting for it.
   template <std::size_t kStep>
   EDGEDRAFT_INLINE void multiply(const std::byte* lines) {
     std::int32_t* stored = scratch_.dots[(kStep + 2) % kBlocksAScale][0];
@@ -249,7 +249,7 @@ class TileRun {
   }
 #undef EDGEDRAFT_TILE_DOTS
 
-  // The dots of step kStep of the unit before, for outputs of part kPart.
+  // Dot products of step kStep of the previous unit, for outputs of part kPart.
   template <std::size_t kPart, std::size_t kStep>
   EDGEDRAFT_INLINE void add() {
     const TileBlock<W>& block = before_.blocks[kStep];
@@ -294,7 +294,7 @@ void decode_groups(const TileSource<W>& from, std::size_t first, TileBlock<W>* t
   settle_memory();
 }
 
-// What goes through a panel, and what is decoded for the panel after it.
+// Input of a panel, and what is decoded for the next panel.
 template <class W>
 struct TilePanel {
   const std::byte* panel;
@@ -305,8 +305,8 @@ struct TilePanel {
   TileSource<W> next;
 };
 
-// Adds to sums, where tile t's are kTileRowsMax * t rows from the first. blocks[turn] holds the
-// first chunk, decoded; returns where that of the next panel is.
+// Adds to sums; tile t's are kTileRowsMax * t rows from the first. blocks[turn] holds the first
+// chunk, decoded. Returns the turn of the next panel's first chunk.
 template <class W, std::size_t R>
 std::size_t run_panel_on_tiles(const Int8MatmulArgs& a, const TilePanel<W>& p, std::size_t turn,
                                TileScratch<W>& scratch, float* sums) {
@@ -321,10 +321,10 @@ std::size_t run_panel_on_tiles(const Int8MatmulArgs& a, const TilePanel<W>& p, s
     if (end < p.groups) {
       next = TileSource<W>::from(behind, smaller(kTileChunkGroups, p.groups - end));
     }
-    // The chunk behind the one that is being decoded.
+    // The chunk after the one being decoded.
     constexpr std::size_t kChunkBytes = W::kSizes.bytes(kTileChunkBlocks);
     constexpr std::size_t kLines = kChunkBytes / (TileAhead::kPlaces * kCacheLineBytes) + 1;
-    const std::size_t steps = groups * kBlocksAScale * kPanelParts;  // of a tile
+    const std::size_t steps = groups * kBlocksAScale * kPanelParts;  // per tile
     const std::size_t tiles = tiles_of(p.rows, p.tile_rows);
     TileAhead ahead{behind + 2 * kChunkBytes, kLines * kCacheLineBytes,
                     tiles_of(kLines, tiles * steps)};
@@ -340,7 +340,7 @@ std::size_t run_panel_on_tiles(const Int8MatmulArgs& a, const TilePanel<W>& p, s
                    sums + tile * kTileRowsMax * kPanelOutputs, tile == 0 ? next : TileSource<W>{},
                    ahead);
     }
-    // The last chunk of a panel may have fewer groups than the first one of the next.
+    // The last chunk of a panel may have fewer groups than the first of the next.
     decode_groups<W>(next, groups, scratch.blocks[1 - turn]);
   }
   run.finish();
@@ -350,7 +350,7 @@ std::size_t run_panel_on_tiles(const Int8MatmulArgs& a, const TilePanel<W>& p, s
 template <class W>
 std::size_t run_panel_on_tiles(const Int8MatmulArgs& a, const TilePanel<W>& p, std::size_t turn,
                                TileScratch<W>& scratch, float* sums) {
-  // No tile has fewer rows than 17 rows make, 9.
+  // The smallest tile has 9 rows: 17 rows in two tiles.
   return p.tile_rows > 12 ? run_panel_on_tiles<W, 16>(a, p, turn, scratch, sums)
                           : run_panel_on_tiles<W, 12>(a, p, turn, scratch, sums);
 }

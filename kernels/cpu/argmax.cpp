@@ -2,7 +2,7 @@
 
 namespace edgedraft::cpu::EDGEDRAFT_CPU_ISA {
 
-// First the largest value, then the first place that holds it; where all are NaN, place 0.
+// First the largest value, then its first position; 0 if all are NaN.
 void argmax(const ArgmaxArgs& a, const Work& work) {
   const std::size_t whole = a.cols / kLanes * kLanes;
   for (std::size_t r = work.begin; r < work.end; ++r) {

@@ -6,23 +6,23 @@
 #include "kernels/cpu/exp.h"
 #include "kernels/cpu/pages.h"
 
-// Visible slots are taken by rank, in blocks of 64, with a running maximum and sum (online
-// softmax). A slot's place in memory never matters, so a path through a tree gives the bits of the
-// same tokens in a row. Whole blocks of the prefix have the same ranks for all rows and are shared
-// by a tile's rows; the ranks behind them are each row's own.
+// Visible slots are processed by rank, in blocks of 64, with a running maximum and sum (online
+// softmax). Memory positions have no effect, so a path through a tree gives the bits of the same
+// tokens in a row. Whole blocks of the prefix have the same ranks for all rows and are shared by a
+// tile's rows; later ranks are processed per row.
 //
-// A block's keys and values are first brought together, as float32, where several queries read
-// them: rows of a cache lie a power of two apart and would push each other out of the first-level
-// cache, and numbers of 16 bits are decoded once. Meanwhile the next block is asked for.
+// If several queries read a block, its keys and values are first gathered as float32: cache rows
+// are a power of two apart and would evict each other from the first-level cache, and 16-bit
+// elements are decoded once. The next block is prefetched meanwhile.
 namespace edgedraft::cpu::EDGEDRAFT_CPU_ISA {
 namespace {
 
 constexpr std::size_t kBlock = 64;
 
-// With so many queries a block is brought together even where it could be read in place.
+// From this many queries on, a block is gathered even if it could be read in place.
 constexpr std::size_t kSharingMin = 4;
 
-// A block's visible slots in order of rank: one key-value head of each, zeros behind head_dim up to
+// A block's visible slots in rank order: one key-value head of each, zero-padded after head_dim to
 // a whole number of lanes.
 struct Slots {
   const float* keys[kBlock];
@@ -30,7 +30,7 @@ struct Slots {
   std::size_t count = 0;
 };
 
-// Slots that will be wanted next, as they are stored.
+// Next slots to prefetch, in storage format.
 struct Ahead {
   const std::byte* keys[kBlock];
   const std::byte* values[kBlock];
@@ -82,7 +82,7 @@ void score_heads(const Queries& qs, const Slots& slots, const Ahead* ahead, std:
   }
 }
 
-// --- scores become weights; returns what shrinks the sums of the earlier blocks ---
+// --- turns scores into weights; returns the factor for the earlier blocks' sums ---
 
 float weigh(const Queries& qs, const Slots& slots, std::size_t head) {
   float* scores = qs.scores + head * kBlock;
@@ -200,7 +200,7 @@ class Tile {
         decode_ = decode<BF16>;
         break;
       default:
-        break;  // no type of a cache
+        break;  // not a cache type
     }
   }
 
@@ -296,7 +296,7 @@ class Tile {
     }
   }
 
-  // The ranks behind the shared blocks: the rest of the prefix, then the row's ancestors.
+  // Ranks after the shared blocks: the rest of the prefix, then the row's ancestors.
   void attend_own(std::size_t row, std::size_t shared) const {
     const Queries qs = queries(row);
     const bool in_place = can_read_in_place(qs.heads);
@@ -331,7 +331,7 @@ class Tile {
   std::size_t kv_head_;
   std::size_t stride_;
   float* scratch_;
-  float* together_;  // keys of a block, then values, [2 * kBlock, stride]
+  float* together_;  // gathered keys of a block, then values, [2 * kBlock, stride]
   void (*decode_)(const std::byte* row, std::size_t first, std::size_t count, float* to);
   Ahead ahead_;
 };

@@ -4,10 +4,10 @@
 
 namespace edgedraft::cpu::EDGEDRAFT_CPU_ISA {
 
-// At most kAttentionTileRows rows of queries that see `prefix` slots and, with masks, some of the
-// slots behind them.
+// At most kAttentionTileRows query rows that see `prefix` slots and, with masks, some of the slots
+// after them.
 struct AttendTile {
-  ConstRows q;  // of the tile's first row, like masks and y
+  ConstRows q;  // from the tile's first row, as are masks and y
   ConstCache keys;
   ConstCache values;
   Pages pages;

@@ -4,9 +4,8 @@
 
 namespace edgedraft::cpu::EDGEDRAFT_CPU_ISA {
 
-// Largest tile, and the columns that go with each number of rows: as many sums as the registers
-// hold beside the operands, and at least eight registers of them, which hides the latency of the
-// fma.
+// Largest tile, and the columns per row count: as many sums as fit into registers with the
+// operands, and at least eight registers of them, which hides the fma latency.
 #if defined(__AVX512F__)
 inline constexpr std::size_t kTileRowsMax = 6;
 constexpr std::size_t tile_columns(std::size_t rows) {
@@ -33,7 +32,7 @@ struct DotTile {
   std::size_t first;  // a multiple of a block
   std::size_t count;
 
-  // The unrolled loops keep this in registers.
+  // Loops are unrolled, so this stays in registers.
   struct Sums {
     Part part[R][C][kParts];
 
@@ -74,7 +73,7 @@ struct DotTile {
     }
   };
 
-  // Adds the products, in order of the elements, lane by lane.
+  // Adds the products lane by lane, in element order.
   EDGEDRAFT_INLINE void add_to(Sums& sums) const {
     std::size_t k = 0;
     for (; k + W::kStep <= count; k += W::kStep) {

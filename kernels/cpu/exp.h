@@ -6,7 +6,7 @@ namespace edgedraft::cpu::EDGEDRAFT_CPU_ISA {
 
 // e^x = 2^n e^r with |r| <= ln 2 / 2. Zero below -87, e^88 above 88; NaN stays NaN.
 //
-// The series to r^7 leaves 5e-9; rounding makes it about 2 units in the last place.
+// The series to r^7 has an error of 5e-9; rounding makes it about 2 units in the last place.
 EDGEDRAFT_INLINE Part exp_part(Part x) {
   const Part low = all_part(-87.0f);
   const Part high = all_part(88.0f);
@@ -16,7 +16,7 @@ EDGEDRAFT_INLINE Part exp_part(Part x) {
   const Part magic = all_part(0x1.8p23f);
   const Part shifted = fma(clamped, all_part(1.44269504f), magic);
   const Part n = shifted - magic;
-  // ln 2 in two pieces; the first has so few bits that n times it is exact.
+  // ln 2 in two parts; the first has few enough bits that n times it is exact.
   Part r = fma(n, all_part(-0.693359375f), clamped);
   r = fma(n, all_part(2.12194440e-4f), r);
 
@@ -31,7 +31,7 @@ EDGEDRAFT_INLINE Part exp_part(Part x) {
 
   const Part scaled = reinterpret_cast<Part>(reinterpret_cast<UintPart>(p) +
                                              (reinterpret_cast<UintPart>(shifted) << 23));
-  // The bits of a NaN would move into the exponent.
+  // A NaN's bits would move into the exponent.
   return x != x ? x : (x < low ? Part{} : scaled);
 }
 

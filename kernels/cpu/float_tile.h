@@ -3,14 +3,13 @@
 #include "kernels/cpu/ops.h"
 #include "kernels/cpu/panels.h"
 
-// Products of float weights in panels (packed.h) with activations of interleave.cpp: a register
-// holds outputs side by side, and an activation is multiplied with all of them, so that nothing is
-// added up across a register.
+// Matmuls of float weights in panels (packed.h) with activations of interleave.cpp: a register
+// holds outputs side by side, and an activation is multiplied with all of them, so no sum crosses
+// lanes.
 namespace edgedraft::cpu::EDGEDRAFT_CPU_ISA {
 
-// The registers of a panel that a tile holds, and its most rows: as many sums as the registers have
-// room for beside the operands. Few rows take more of the panel, for a sum can be added to only
-// every few cycles.
+// Registers of a panel per tile, and its maximum rows: as many sums as fit into registers with the
+// operands. Few rows take more of the panel, since a sum can be updated only every few cycles.
 #if defined(__AVX512F__)
 inline constexpr std::size_t kFloatTileRowsMax = 12;
 constexpr std::size_t float_tile_parts(std::size_t) {
@@ -28,26 +27,25 @@ constexpr std::size_t float_tile_parts(std::size_t rows) {
 }
 #endif
 
-// Rows share a call in tiles of equal size or one row less: then the cost rises evenly with the
-// rows.
+// Tiles of a call have equal size or one row less, so the cost grows evenly with the rows.
 struct RowTiles {
   std::size_t rows;
   std::size_t count;
 
   explicit constexpr RowTiles(std::size_t row_count)
       : rows(row_count), count((row_count + kFloatTileRowsMax - 1) / kFloatTileRowsMax) {}
-  // The first row of tile `tile`; behind the last tile, the number of rows.
+  // The first row of tile `tile`; past the last tile, the row count.
   constexpr std::size_t first_row(std::size_t tile) const { return tile * rows / count; }
 };
 
-// The registers of a panel that a tile of P registers takes: every kPanelParts / P-th from one of
-// the first on, so that it has both halves of a word of bfloat16.
+// Panel registers of a tile of P registers: every kPanelParts / P-th, so that it has both halves of
+// a bfloat16 word.
 template <std::size_t P>
 constexpr std::size_t part_index(std::size_t first, std::size_t p) {
   return first + p * (kPanelParts / P);
 }
 
-// The types of weights in a panel. part: of the outputs of one input, that register.
+// Weight types in a panel. part: one register of the outputs of one input.
 struct PanelF32 {
   static constexpr std::size_t kLineBytes = 4 * kPanelOutputs;
   template <std::size_t P>
@@ -76,15 +74,15 @@ struct PanelBF16 {
   }
 };
 
-// What will be wanted soon is asked for little by little, every few inputs: at once it would fill
-// the queue to memory. A tile that is no whole panel walks through a chain several times.
+// Prefetches are spread, one batch every few inputs; issued at once they would fill the memory
+// queue. A tile narrower than the panel passes over a chain several times.
 inline constexpr std::size_t kAskInputs = 4;
 
-// One tile streams through the panel: as much is asked for as is used, in the first walk.
+// One tile streams through the panel: prefetches match use, in the first pass.
 template <class W>
 struct AskAlong {
   static constexpr std::size_t kAheadBytes = 4096;
-  const std::byte* at;  // what is used now
+  const std::byte* at;  // position in use
 
   EDGEDRAFT_INLINE void ask() {
 #pragma GCC unroll 8
@@ -99,10 +97,10 @@ struct AskForNone {
   EDGEDRAFT_INLINE void ask() {}
 };
 
-// Several tiles share a chain's weights and asking for the next one's.
+// Several tiles use a chain's weights and share its prefetches.
 struct AskForChain {
   const std::byte* from;
-  std::size_t lines;  // each time
+  std::size_t lines;  // per batch
 
   EDGEDRAFT_INLINE void ask() {
     for (std::size_t i = 0; i < lines; ++i, from += kCacheLineBytes) {
@@ -116,7 +114,7 @@ struct Chain {
   const std::byte* lines;  // of weights
   const float* x;          // [inputs, rows]
   std::size_t inputs;
-  bool is_first;  // no sums are there yet
+  bool is_first;  // no sums exist yet
 };
 
 // R rows times P registers of outputs. Row r's sums are at sums + r * kPanelOutputs.
@@ -129,7 +127,7 @@ EDGEDRAFT_INLINE void add_chain(const Chain& chain, std::size_t first_part, floa
 #pragma GCC unroll 8
     for (std::size_t p = 0; p < P; ++p) added[r][p] = Part{};
   }
-  // The fewer operands stay in registers, the others come one at a time.
+  // The smaller operand set stays in registers; the other is loaded one at a time.
   const auto add_input = [&](std::size_t k) __attribute__((always_inline)) {
     const std::byte* line = chain.lines + k * W::kLineBytes;
     const float* x = chain.x + k * R;

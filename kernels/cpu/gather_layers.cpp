@@ -4,8 +4,7 @@
 namespace edgedraft::cpu::EDGEDRAFT_CPU_ISA {
 namespace {
 
-// A head whose pairs are neighbours, in the order of halves: the first of each pair, then the
-// second.
+// Reorders a head with neighbouring pairs into halves: the first of each pair, then the second.
 void copy_unpaired(const float* from, float* to, std::size_t head_dim) {
   const std::size_t half = head_dim / 2;
   for (std::size_t i = 0; i < half; ++i) {
@@ -55,7 +54,7 @@ void gather_layers(const GatherLayersArgs& a, const Work& work) {
     case DType::bf16:
       return gather<BF16>(a, work);
     default:
-      break;  // no type of a cache
+      break;  // not a cache type
   }
 }
 

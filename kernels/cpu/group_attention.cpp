@@ -12,7 +12,7 @@ ConstCache floats(const ConstRows& rows, std::size_t first) {
 
 }  // namespace
 
-// A group's rows are the prefix that all of its rows see.
+// A group's rows are a prefix that all of its rows see.
 void group_attention(const GroupAttentionArgs& a, const Work& work) {
   for (std::size_t item = work.begin; item < work.end; ++item) {
     const std::size_t first = item / a.heads.kv_heads * a.group_rows;

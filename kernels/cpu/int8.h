@@ -2,14 +2,14 @@
 
 #include "kernels/cpu/simd.h"
 
-// Products of weights and activations of eight bits, four at a time, added up exactly in int32: the
-// arithmetic under quantised weights. Instructions of x86 take unsigned weights and signed
-// activations, those of Arm two signed numbers. A register holds kPartLanes outputs.
+// Dot products of 8-bit weights and activations, four at a time, summed exactly in int32: the
+// arithmetic of quantized weights. x86 instructions take unsigned weights and signed activations,
+// Arm's two signed operands. A register holds kPartLanes outputs.
 namespace edgedraft::cpu::EDGEDRAFT_CPU_ISA {
 
-// A row of quantised activations: for each block of 32, -128 times the sum of its numbers and of
-// those of its first half (with which sums over weights that are 128 too large begin), and the
-// numbers; at last a scale for every 128.
+// Layout of a row of quantized activations. Per block of 32: -128 times the sum of the block and of
+// its first half (initial values of sums over weights that are stored 128 too large), then the
+// elements. At the end, one scale per 128.
 inline constexpr std::size_t kBlock = 32;
 inline constexpr std::size_t kBlocksAScale = 4;
 
@@ -18,17 +18,17 @@ inline constexpr std::size_t kBlocksAScale = 4;
 #define EDGEDRAFT_DOT_INSTRUCTION 1
 #endif
 #if defined(EDGEDRAFT_DOT_INSTRUCTION) || defined(EDGEDRAFT_SHORT_SUMS)
-// As the instructions want them: four neighbours in four bytes.
+// In instruction order: four neighbours in four bytes.
 inline constexpr std::size_t kQuadBytes = 4;
 #else
-// In 16 bits and split, because pairs of 16-bit products add up without saturation: elements 0 and
-// 2, then 1 and 3.
+// In 16 bits and split, since pairs of 16-bit products add without saturation: elements 0 and 2,
+// then 1 and 3.
 inline constexpr std::size_t kQuadBytes = 8;
 #endif
 
-// With weights of six bits or fewer, a few products can be added up in 16 bits before they are
-// widened: half as many instructions. With eight bits NEON, which does not add neighbours, has
-// room for two products; elsewhere there is none.
+// With weights of at most six bits, a few products fit into 16-bit sums before widening, which
+// halves the instructions. With eight bits NEON, which does not add neighbours, fits two products;
+// other sets fit none.
 #if defined(EDGEDRAFT_SHORT_SUMS) && defined(__aarch64__)
 template <int kBits>
 inline constexpr bool kHasShortSums = true;
@@ -39,8 +39,8 @@ inline constexpr bool kHasShortSums = kBits <= 6;
 template <int kBits>
 inline constexpr bool kHasShortSums = false;
 #endif
-// Such weights stay at the bottom of their bytes where the sums want them small, and where the
-// instructions would take the top bit for a sign.
+// Weights of at most six bits stay in the low bits of their bytes if 16-bit sums need them small,
+// or if the instructions would treat the top bit as a sign.
 #if defined(EDGEDRAFT_SHORT_SUMS) || defined(__aarch64__)
 template <int kBits>
 inline constexpr bool kIsLow = kBits <= 6;
@@ -48,14 +48,15 @@ inline constexpr bool kIsLow = kBits <= 6;
 template <int kBits>
 inline constexpr bool kIsLow = false;
 #endif
-// Magnitudes of eight bits, 128 at most, leave room for two products: those weights keep their
-// signs, which the activations take over.
+// Magnitudes of eight bits, at most 128, leave room for two products: those weights keep their
+// signs, which are moved to the activations.
 template <int kBits>
 inline constexpr bool kHasSigns = kBits == 8 && kHasSignedBytes;
 
 inline constexpr std::size_t kStartBytes = 2 * sizeof(std::int32_t);
 
-// The start of a whole block, or of one half. Unsigned inside: what is not finite leaves any bits.
+// The start of a whole block, or of one half. Unsigned inside: non-finite input leaves arbitrary
+// bits.
 EDGEDRAFT_INLINE std::int32_t start_of(const std::byte* block, std::size_t halves,
                                        std::size_t half) {
   const auto whole = load_bytes<std::uint32_t>(block);
@@ -114,7 +115,7 @@ EDGEDRAFT_INLINE IntPart dot(IntPart sum, QuadWeights w, QuadActivations x) {
 
 #else
 
-// Every product has a sum of its own: those of outputs 0 and 1, then of 2 and 3.
+// Separate sums per product: those of outputs 0 and 1, then of 2 and 3.
 struct ShortSums {
   int16x8_t low;
   int16x8_t high;
@@ -204,7 +205,7 @@ inline constexpr int kShortProducts = 2;
 EDGEDRAFT_INLINE IntPart load_quad(const std::byte* from) {
   return all_int(load_bytes<std::int32_t>(from));
 }
-// Keeps the compiler from adding up in another order, which wants more registers than there are.
+// Keeps the compiler from reordering the additions, which would need more registers than exist.
 EDGEDRAFT_INLINE void settle(ShortSums& sums) {
   asm("" : "+x"(sums));
 }

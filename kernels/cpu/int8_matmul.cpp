@@ -1,18 +1,18 @@
 #include "kernels/cpu/amx_tile.h"
 #include "kernels/cpu/int8_tile.h"
 
-// A panel of 32 outputs at a time. Few rows: one tile of all rows streams through the panel. More
-// rows: chunks of the panel are brought into the first-level cache, decoded where the type needs
-// it, and used for every tile of rows. On a processor with AMX the chunk is decoded for its tiles.
-// All take the same steps for a number, in the same order.
+// Processes a panel of 32 outputs at a time. Few rows: one tile of all rows streams through the
+// panel. More rows: chunks of the panel are brought into the first-level cache, decoded if the type
+// needs it, and used for every tile of rows. With AMX the chunk is decoded for its tiles. All paths
+// compute each element in the same steps and order.
 namespace edgedraft::cpu::EDGEDRAFT_CPU_ISA {
 namespace {
 
-// As bytes, a chunk of weights is 16 KiB, which the first-level cache holds beside a tile of
+// A chunk of weights is 16 KiB as bytes, which the first-level cache holds with a tile of
 // activations and the sums of a tile of rows.
 constexpr std::size_t kChunkBlocks = 16;
 static_assert(kChunkBlocks % kBlocksAScale == 0);
-// Their sums, 16 KiB, fit the first-level cache as well.
+// Rows whose sums, 16 KiB, fit the first-level cache as well.
 constexpr std::size_t kBlockRows = 128;
 
 template <class W>
@@ -65,8 +65,8 @@ void run_rows(const Int8MatmulArgs& a, const Piece<Source>& piece, std::size_t r
   }
 }
 
-// Rows first..first+rows-1, as tiles of equal size or one row less: then the cost rises evenly with
-// the rows. They share asking for the next chunk.
+// Rows first..first+rows-1, as tiles of equal size or one row less, so that the cost grows evenly
+// with the rows. They share the prefetches of the next chunk.
 template <class Source>
 void run_tiles(const Int8MatmulArgs& a, const Piece<Source>& piece, const std::byte* next,
                std::size_t next_bytes, std::size_t first, std::size_t rows, float* sums) {
@@ -83,14 +83,14 @@ void run_tiles(const Int8MatmulArgs& a, const Piece<Source>& piece, const std::b
   }
 }
 
-// So few rows stream through a panel as one tile. Where weights must be decoded that keeps a core
-// busy enough from five rows on to come too late with asking for more. Without an instruction that
-// adds up four products one row keeps it as busy: then one tile, too, asks a chunk ahead.
+// Up to this many rows stream through a panel as one tile. If weights must be decoded, from five
+// rows on the core is too busy to prefetch in time. Without an instruction that adds four products,
+// one row is enough for that: then a single tile, too, prefetches a chunk ahead.
 #if defined(EDGEDRAFT_SHORT_SUMS) && !defined(__aarch64__)
 template <class W>
 constexpr std::size_t kStreamRowsMax = 0;
-// Its chunks are longer: two walks through a panel share no more than scales, so that nothing has
-// to stay in the first-level cache.
+// These rows use longer chunks: two passes over a panel share only scales, so no data has to stay
+// in the first-level cache.
 constexpr std::size_t kLongChunkRowsMax = kInt8TileRowsMax;
 #else
 template <class W>
@@ -100,11 +100,11 @@ constexpr std::size_t kLongChunkRowsMax = 0;
 
 constexpr std::size_t kLongChunkBlocks = 4 * kChunkBlocks;
 
-// So many tiles decode for themselves, more share a decoded chunk.
+// Up to this many tiles decode for themselves; more share a decoded chunk.
 template <class W>
 constexpr std::size_t kDecodingTilesMax = W::kBits > 4 && kHasShortSums<W::kBits> ? 1 : 3;
 
-// `rows` of at most kBlockRows from `first` on through one panel.
+// `rows` rows, at most kBlockRows, from `first` on, through one panel.
 template <class W>
 void multiply_panel(const Int8MatmulArgs& a, const std::byte* panel, std::size_t first,
                     std::size_t rows, Scratch<W>& scratch) {
@@ -122,7 +122,7 @@ void multiply_panel(const Int8MatmulArgs& a, const std::byte* panel, std::size_t
   for (std::size_t block = 0; block < blocks; block += chunk) {
     const std::size_t count = smaller(chunk, blocks - block);
     const auto source = Packed<W>::from(panel + W::kSizes.bytes(block));
-    // Behind a panel's last chunk comes the next panel's first.
+    // A panel's last chunk is followed by the next panel's first.
     const std::byte* next = panel + W::kSizes.bytes(block + count);
     const std::size_t left = blocks - block - count;
     const std::size_t next_bytes = W::kSizes.bytes(smaller(chunk, left != 0 ? left : blocks));
@@ -143,7 +143,7 @@ void multiply_panel(const Int8MatmulArgs& a, const std::byte* panel, std::size_t
 
 #if defined(__AMX_INT8__)
 
-// On tiles of AMX, all of one shape. Tile t's sums are kTileRowsMax * t rows from the first.
+// On AMX tiles, all of one shape. Tile t's sums are kTileRowsMax * t rows from the first.
 template <class W>
 void multiply_on_tiles(const Int8MatmulArgs& a, const Work& work) {
   auto& scratch = *reinterpret_cast<Scratch<W>*>(work.scratch);
@@ -241,7 +241,7 @@ void int8_matmul(const Int8MatmulArgs& a, const Work& work) {
     case DType::f32:
     case DType::f16:
     case DType::bf16:
-      break;  // matmul.cpp
+      break;  // handled in matmul.cpp
   }
 }
 

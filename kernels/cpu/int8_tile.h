@@ -4,9 +4,9 @@
 
 namespace edgedraft::cpu::EDGEDRAFT_CPU_ISA {
 
-// A tile is up to so many rows of activations times kTileParts registers of outputs: two sums a
-// pair in registers beside the operands. Few rows may take a whole panel instead, whose second sums
-// are in memory: an activation is then loaded once for all of it.
+// A tile is up to kInt8TileRowsMax rows of activations times kTileParts registers of outputs, with
+// two sums per pair in registers. Few rows may take a whole panel instead, whose second sums are in
+// memory: an activation is then loaded once per panel.
 inline constexpr std::size_t kTileParts = 2;
 static_assert(kPanelParts % kTileParts == 0);
 #if defined(EDGEDRAFT_SHORT_SUMS) && !defined(__aarch64__)
@@ -21,7 +21,7 @@ inline constexpr std::size_t kInt8TileRowsMax = 5;
 #elif defined(__aarch64__) && defined(EDGEDRAFT_DOT_INSTRUCTION)
 inline constexpr std::size_t kInt8TileRowsMax = 6;
 #elif defined(__aarch64__)
-inline constexpr std::size_t kInt8TileRowsMax = 4;  // whose sums take two registers each
+inline constexpr std::size_t kInt8TileRowsMax = 4;  // for sums of two registers each
 #elif defined(EDGEDRAFT_DOT_INSTRUCTION)
 inline constexpr std::size_t kInt8TileRowsMax = 3;
 #else
@@ -35,9 +35,9 @@ constexpr std::size_t parts_of_tile(std::size_t rows) {
   return rows <= kWholePanelRowsMax<W> ? kPanelParts : kTileParts;
 }
 
-// What will be wanted soon is asked for little by little while each block is computed: at once it
-// would fill the queue to memory. A block has so many turns to ask in, eight quads and the scales.
-// Tiles that are no whole panel walk through it several times, and may go on asking in each.
+// Prefetches are spread over each block; issued at once they would fill the memory queue. A block
+// has this many turns: eight quads and the scales. Tiles narrower than the panel pass over it
+// several times, and may prefetch in each pass.
 inline constexpr std::size_t kAskTurns = 9;
 
 struct AskNothing {
@@ -46,17 +46,17 @@ struct AskNothing {
   EDGEDRAFT_INLINE AskNothing in_next_walk() const { return {}; }
 };
 
-// One tile streams through the panel: as much is asked for as is used, twice, a little further
-// ahead and a little less. The processor's own reading ahead, which stays within 4 KB, does the
-// rest: asking further ahead, or at one place alone, is up to a tenth slower (docs/records/performance.md).
+// One tile streams through the panel: prefetches match use, from two distances, the farther one a
+// little less. The hardware prefetcher, which stays within 4 KB, does the rest. Prefetching farther
+// ahead, or from one stream only, is up to a tenth slower (docs/records/performance.md).
 template <class W>
 struct AskSteadily {
   static constexpr std::size_t kPlaces[] = {2176, 3264};
   static constexpr std::size_t kHeaderBlocks = W::kSizes.blocks;
   static constexpr std::size_t kLines =
       (W::kSizes.bytes(kHeaderBlocks) + kHeaderBlocks * kCacheLineBytes - 1) /
-      (kHeaderBlocks * kCacheLineBytes);  // of a block
-  const std::byte* at;                    // what is used now
+      (kHeaderBlocks * kCacheLineBytes);  // per block
+  const std::byte* at;                    // position in use
 
   template <std::size_t kTurn>
   EDGEDRAFT_INLINE void ask() {
@@ -73,13 +73,14 @@ struct AskSteadily {
   }
 };
 
-// Several tiles share a chunk of the panel and asking for the next one. From two places in turn,
-// because the processor reads ahead by itself, though only so far at each place.
+// Several tiles use a chunk of the panel and share the prefetches of the next one. They alternate
+// between two streams, since the hardware prefetcher also reads ahead, but only a limited distance
+// per stream.
 struct AskForChunk {
   static constexpr std::size_t kPlaces = 2;
-  const std::byte* from = nullptr;  // the first place
-  std::size_t distance = 0;         // between places
-  std::size_t turns = 0;            // in which to ask
+  const std::byte* from = nullptr;  // the first stream
+  std::size_t distance = 0;         // between streams
+  std::size_t turns = 0;            // with prefetches
 
   template <std::size_t kTurn>
   EDGEDRAFT_INLINE void ask() {
@@ -94,13 +95,14 @@ struct AskForChunk {
 // R rows of activations times parts_of_tile registers of outputs, the first of which is kFirstPart.
 //
 // sums[r][o] += sum over scales s of scale_s * (sum over its blocks b of weight_scale_b * dot_b),
-// in order: every number of a product takes these steps, whatever the tile.
+// in order: every element takes these steps in any tile.
 template <class Source, std::size_t R, std::size_t kFirstPart>
 struct Int8Tile {
   using W = typename Source::W;
   static constexpr std::size_t P = parts_of_tile<W>(R);
 
-  // `blocks` blocks from where source and x stand; row r's sums are at sums + r * kPanelOutputs.
+  // `blocks` blocks from the positions of source and x; row r's sums are at sums + r *
+  // kPanelOutputs.
   template <class Ahead>
   static void run(Source source, std::size_t blocks, const ActivationRow (&x)[R], float* sums,
                   Ahead& ahead) {
@@ -170,7 +172,7 @@ struct Int8Tile {
     if constexpr (W::kHasMinimum) add_minima(source, x, scaled);
   }
 
-  // Beside short sums there are no registers for them.
+  // No registers are left for them next to short sums.
   static constexpr bool kStartsLast = kHasShortSums<W::kBits> && !W::kHasMinimum;
   // Starts are for weights that are 128 too large.
   static constexpr int kStartShift = kIsLow<W::kBits> ? 8 - W::kBits : 0;
@@ -179,7 +181,7 @@ struct Int8Tile {
     return all_int(start_of(x, W::kHalves, half)) >> kStartShift;
   }
 
-  // The dots of quads q..kEnd-1.
+  // Dot products of quads q..kEnd-1.
   template <int q, int kEnd, class Ahead>
   static EDGEDRAFT_INLINE void add_quads(const Source& source, const std::byte* const (&x)[R],
                                          IntPart (&dots)[R][P], Ahead& ahead) {
@@ -205,7 +207,7 @@ struct Int8Tile {
   }
 
 #if defined(EDGEDRAFT_SHORT_SUMS)
-  // 2^15 - 1 has room for the products of so many quads, each at most 127 times the largest weight.
+  // Quads whose products fit into 2^15 - 1, each at most 127 times the largest weight.
   static constexpr int kLargestWeight = W::kBits == 8 ? 128 : (1 << W::kBits) - 1;
   static constexpr int kShortQuads = 0x7FFF / (kShortProducts * 127 * kLargestWeight);
 
@@ -249,7 +251,7 @@ struct Int8Tile {
   }
 #endif
 
-  // Two rows an instruction; of an odd number the last one takes part twice.
+  // Two rows per instruction; of an odd count, the last one is processed twice.
 #if defined(EDGEDRAFT_MATRIX_INSTRUCTION)
   static constexpr bool kHasMatrices = R > 1;
   static constexpr std::size_t kRowPairs = (R + 1) / 2;

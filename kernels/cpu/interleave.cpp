@@ -1,8 +1,8 @@
 #include "kernels/cpu/float_tile.h"
 #include "kernels/cpu/kernels.h"
 
-// Activations for matmul.cpp: a tile walks through its rows side by side, input after input, so
-// they lie like that, and rows whose stride is a power of two do not compete for cache sets.
+// Activations for matmul.cpp: a tile reads its rows side by side, input by input, so they are
+// stored in that order. Rows with a power-of-two stride then do not compete for cache sets.
 namespace edgedraft::cpu::EDGEDRAFT_CPU_ISA {
 namespace {
 

@@ -6,19 +6,18 @@
 #define EDGEDRAFT_CPU_ISA baseline
 #endif
 
-// Products of bytes, added in 16 bits, but no instruction that adds up four of them.
+// Byte products, added in 16 bits, without an instruction that adds four of them.
 #if (defined(__AVX2__) && !defined(__AVX512F__) && !defined(__AVXVNNI__)) || \
     (defined(__aarch64__) && !defined(__ARM_FEATURE_DOTPROD))
 #define EDGEDRAFT_SHORT_SUMS 1
 #endif
 
-// The entry points of one instruction set; table.cpp lists them. Everything a kernel's source
-// defines stands in this namespace or an anonymous one, and templates of the standard library stay
-// out of them: the linker keeps one copy of an inline function, and it might be one that the
-// processor at hand cannot run.
+// Entry points of one instruction set; table.cpp lists them. All definitions of a kernel's source
+// are in this namespace or an anonymous one, without standard library templates: the linker keeps
+// one copy of an inline function, possibly one that this processor cannot run.
 namespace edgedraft::cpu::EDGEDRAFT_CPU_ISA {
 
-// Whether weights of eight bits have their signs in panels (packed.h).
+// True if 8-bit weights are signed in panels (packed.h).
 #if defined(EDGEDRAFT_SHORT_SUMS) || defined(__aarch64__)
 inline constexpr bool kHasSignedBytes = true;
 #else

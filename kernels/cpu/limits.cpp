@@ -1,19 +1,19 @@
 #include "kernels/cpu/amx.h"
 #include "kernels/cpu/int8.h"
 
-// What the processor can do at best, for measurements.
+// Peak rates of the processor, for measurements.
 namespace edgedraft::cpu::EDGEDRAFT_CPU_ISA {
 namespace {
 
-// More than latency times throughput of any processor met so far, fewer than there are registers:
-// AVX2 has sixteen, Arm 32.
+// Chains: above latency times throughput of known processors, below the register count (16 on AVX2,
+// 32 on Arm).
 #if defined(__aarch64__)
 constexpr std::size_t kChains = 24;
 #else
 constexpr std::size_t kChains = 12;
 #endif
 
-// For int8: so many registers of weights times so many of activations, with room for the operands.
+// For int8: registers of weights times registers of activations, leaving room for operands.
 #if defined(__aarch64__) && defined(EDGEDRAFT_DOT_INSTRUCTION) && \
     !defined(EDGEDRAFT_MATRIX_INSTRUCTION)
 constexpr std::size_t kChainWeights = 4;
@@ -31,10 +31,10 @@ constexpr std::size_t kChainActivations = 2;
 
 constexpr std::size_t kLineBytes = 64;
 
-// The operations of chains of `add`, which adds kProducts products of weights and activations to a
-// sum; `to_ints` takes a sum for the sink.
-// Weights come from the first-level cache, others in each round, and what they are depends on
-// `rounds`, or the compiler would compute ahead of the loop. They are 0 or 1, so that sums fit.
+// Operations of chains of `add`, which adds kProducts products of weights and activations to a sum;
+// `to_ints` converts a sum for the sink. Weights come from the first-level cache, different ones
+// per round, with values depending on `rounds`, so that the compiler cannot hoist them. They are 0
+// or 1, so that sums fit.
 template <class Sum, std::size_t kProducts = kPartLanes * 4, class Weights, class Activations,
           class Add, class ToInts>
 EDGEDRAFT_INLINE std::size_t product_chains(std::size_t rounds, float* sink,
@@ -117,7 +117,7 @@ std::size_t int8_chains(std::size_t rounds, float* sink) {
 
 #if defined(EDGEDRAFT_SHORT_SUMS) && !defined(__aarch64__)
 std::size_t short_chains(std::size_t rounds, float* sink) {
-  typedef std::uint16_t Sums __attribute__((vector_size(kPartLanes * 4)));  // which wrap around
+  typedef std::uint16_t Sums __attribute__((vector_size(kPartLanes * 4)));  // wraps around
   return product_chains<Sums>(
       rounds, sink, [](UintPart bytes) { return bytes; }, load_quad,
       [](Sums sums, UintPart w, IntPart x) {
@@ -130,8 +130,8 @@ std::size_t short_chains(std::size_t rounds, float* sink) {
 #if defined(__AMX_INT8__)
 namespace {
 
-// Calls `products`, which multiplies tiles 4 and 5 by 6 and 7 into 0 to 3: whole tiles, nothing
-// loaded. Returns the number of operations on numbers of `bytes` bytes.
+// Calls `products`, which multiplies tiles 4 and 5 by 6 and 7 into 0 to 3: whole tiles, no loads.
+// Returns the number of operations on elements of `bytes` bytes.
 template <class Products>
 std::size_t chains_on_tiles(std::size_t rounds, std::size_t bytes, float* sink,
                             const Products& products) {
@@ -168,7 +168,7 @@ std::size_t bf16_tile_chains(std::size_t rounds, float* sink) {
 }
 #endif
 
-// A chunk is read while the next one is asked for at two places.
+// Reads a chunk while prefetching the next one from two streams.
 void read_stream(const std::byte* from, std::size_t bytes, std::size_t chunk_bytes, float* sink) {
   Part totals[4] = {};
   const std::size_t chunk_lines = (chunk_bytes != 0 ? chunk_bytes : bytes) / kLineBytes;

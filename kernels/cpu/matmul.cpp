@@ -1,14 +1,13 @@
 #include "kernels/cpu/float_tile.h"
 #include "kernels/cpu/kernels.h"
 
-// A panel of 32 outputs at a time. Few rows: one tile of all of them streams through the panel,
-// whose numbers are decoded in registers. More rows: the inputs of a chain are decoded into the
-// first-level cache and used for every tile of rows. Both add the same products in the same order.
+// Processes a panel of 32 outputs at a time. Few rows: one tile of all rows streams through the
+// panel, decoding in registers. More rows: the inputs of a chain are decoded into the first-level
+// cache and used for every tile of rows. Both add the same products in the same order.
 namespace edgedraft::cpu::EDGEDRAFT_CPU_ISA {
 namespace {
 
-// The sums of so many tiles, at most 18 KiB, stay in the first-level cache beside a chain's
-// weights, 8 KiB.
+// Tiles whose sums, at most 18 KiB, stay in the first-level cache with a chain's weights, 8 KiB.
 constexpr std::size_t kBlockTiles = 144 / kFloatTileRowsMax;
 
 struct Scratch {
@@ -49,7 +48,7 @@ void add_rows(const Chain& chain, std::size_t rows, float* sums, AskForChain& ah
   }
 }
 
-// A chain's numbers, which several tiles use.
+// A chain's elements, shared by several tiles.
 template <class W>
 const std::byte* decode(const std::byte* lines, std::size_t count, float* to) {
   for (std::size_t k = 0; k < count; ++k) {
@@ -65,7 +64,8 @@ const std::byte* decode<PanelF32>(const std::byte* lines, std::size_t, float*) {
   return lines;
 }
 
-// Tiles first_tile..last_tile-1, which have all walks through a chain in which to ask for the next.
+// Tiles first_tile..last_tile-1; the prefetches of the next chain are spread over all of their
+// passes.
 template <class W>
 void add_tiles(const MatmulArgs& a, const RowTiles& tiles, std::size_t first_tile,
                std::size_t last_tile, const std::byte* panel, Scratch& scratch) {
@@ -134,7 +134,7 @@ void matmul(const MatmulArgs& a, const Work& work) {
     case DType::q4_k:
     case DType::q5_k:
     case DType::q6_k:
-      break;  // int8_matmul.cpp
+      break;  // handled in int8_matmul.cpp
   }
 }
 

@@ -5,11 +5,11 @@
 
 #include "shared/tensor/element_type.h"
 
-// The CPU form of each operation of shared/runtime/backend.h, where the formulas stand: raw
-// pointers in, nothing else. Every kernel computes a part of its output, named by Work, so that
-// threads share a call by splitting it; what it writes does not depend on the split.
+// CPU form of each operation of shared/runtime/backend.h, which has the formulas; takes raw
+// pointers. Every kernel computes a part of its output, given by Work, so that threads share a call
+// by splitting it; results do not depend on the split.
 //
-// Each source is compiled once for every instruction set (CMakeLists.txt); `best_kernels` picks.
+// Each source is compiled once per instruction set (CMakeLists.txt); `best_kernels` selects one.
 namespace edgedraft::cpu {
 
 // Row r starts at data + r * stride floats.
@@ -22,8 +22,8 @@ struct ConstRows {
   std::size_t stride;
 };
 
-// Where the slots of one sequence's keys and values lie: slot s is row
-// (pages[s >> page_shift] << page_shift) + (s mod 2^page_shift); without pages, row s.
+// Maps slots of one sequence's keys and values to rows: slot s is row (pages[s >> page_shift] <<
+// page_shift) + (s mod 2^page_shift); without pages, row s.
 struct Pages {
   const std::uint32_t* table;  // null: none
   unsigned page_shift;
@@ -45,11 +45,11 @@ struct ConstCache {
   DType type;
 };
 
-// Items begin..end-1 of an operation; what an item is, each Args says.
+// Items begin..end-1 of an operation; each Args defines its item.
 struct Work {
   std::size_t begin;
   std::size_t end;
-  float* scratch;  // this thread's own, 64-byte aligned; its size, where a kernel uses it, is below
+  float* scratch;  // per thread, 64-byte aligned; sizes are below, for kernels that use it
 };
 
 // Item: a token.
@@ -70,28 +70,27 @@ struct RmsNormArgs {
   float epsilon;
 };
 
-// Activations for matmul: for every chain of inputs, the rows of each tile side by side, input
-// after input; of a single row that is the row itself. The size of tiles is the instruction set's
-// own. Item: a chain.
+// Activations for matmul: per chain of inputs, the rows of each tile interleaved input by input; a
+// single row is unchanged. The tile size depends on the instruction set. Item: a chain.
 struct InterleaveArgs {
   ConstRows x;
   std::size_t rows;
   std::size_t cols;
   float* y;  // [rows * cols]
 };
-// So many products of a sum are added up from zero, in order; then they join those before them.
+// Products per chain: summed from zero, in order, then added to the previous chains' sum.
 inline constexpr std::size_t kChainInputs = 64;
 constexpr std::size_t chain_count(std::size_t inputs) {
   return (inputs + kChainInputs - 1) / kChainInputs;
 }
 
-// Item: a panel (packed.h) of outputs. Sums run over chains of inputs, for every number of rows and
-// every instruction set.
+// Item: a panel (packed.h) of outputs. Sums run over chains of inputs, for every row count and
+// instruction set.
 struct MatmulArgs {
   const float* x;  // of interleave, [rows, inputs]
   DType type;      // f32, f16 or bf16
   const std::byte* panels;
-  const float* bias;  // null for none
+  const float* bias;  // null: none
   Rows y;             // [rows, outputs]
   std::size_t rows;
   std::size_t inputs;
@@ -100,10 +99,9 @@ struct MatmulArgs {
 };
 inline constexpr std::size_t kMatmulScratchFloats = 8 * 1024;
 
-// Activations as bfloat16, for tile_matmul: three each, whose sum they are, but for what is below
-// 1e-38. A cell has 16 rows and 32 inputs, kSplitParts times [16 pairs of inputs][16 rows]; rows
-// behind the last are not written. Item: a cell, which is (group of 16 rows) * (cols / 32) +
-// (inputs / 32).
+// Activations as three bfloat16 terms each for tile_matmul, exact above 1e-38. A cell has 16 rows
+// and 32 inputs: kSplitParts times [16 pairs of inputs][16 rows]; rows past the last are not
+// written. Item: a cell, which is (group of 16 rows) * (cols / 32) + (inputs / 32).
 struct SplitArgs {
   ConstRows x;
   std::size_t rows;
@@ -119,20 +117,20 @@ constexpr std::size_t split_cells(std::size_t rows, std::size_t cols) {
 }
 
 // Item: an output column; work begins at multiples of 16. Products are exact and sums float32, in
-// one order for every number of rows, which is not the order of matmul.
+// one order for every row count; it differs from matmul's order.
 struct TileMatmulArgs {
   const std::byte* x;       // of split, [rows, inputs]
   const std::byte* weight;  // bfloat16, [outputs, inputs]
-  const float* bias;        // null for none
+  const float* bias;        // null: none
   Rows y;                   // [rows, outputs]
   std::size_t rows;
   std::size_t inputs;  // a multiple of 32
   bool accumulate;
 };
 
-// Activations as int8, for int8_matmul: numbers x_i = scale * q_i with |q_i| <= 127, a scale for
-// every 128 of them, rounded to nearest. The layout is the instruction set's own. Item: a row. A
-// scale is NaN where one of its numbers is infinite or NaN.
+// Activations for int8_matmul: x_i = scale * q_i with |q_i| <= 127, one scale per 128 elements,
+// rounded to nearest. The layout depends on the instruction set. Item: a row. A scale is NaN if one
+// of its elements is infinite or NaN.
 struct QuantizeArgs {
   ConstRows x;
   std::size_t cols;  // a multiple of 32
@@ -140,19 +138,19 @@ struct QuantizeArgs {
   std::size_t y_stride;  // bytes; quantized_row_bytes
 };
 constexpr std::size_t quantized_row_bytes(std::size_t cols) {
-  // At most 2.25 bytes a number, and the scales. An odd number of cache lines, so that rows do not
-  // compete for the same cache sets.
+  // At most 2.25 bytes per element, and the scales. An odd number of cache lines, so that rows map
+  // to different cache sets.
   return ((2 * cols + cols / 2 + 64 + 64) / 128 * 2 + 1) * 64;
 }
 
 // Item: a panel (packed.h) of outputs. Sums are exact over blocks of 32, then float32 in one order,
-// for every number of rows and every instruction set.
+// for every row count and instruction set.
 struct Int8MatmulArgs {
   const std::byte* x;  // of quantize, [rows, inputs]
   std::size_t x_stride;
   DType type;
   const std::byte* panels;
-  const float* bias;  // null for none
+  const float* bias;  // null: none
   Rows y;             // [rows, outputs]
   std::size_t rows;
   std::size_t inputs;
@@ -171,7 +169,7 @@ struct RopeArgs {
   bool pairs;  // RopeStyle::pairs, not halves
 };
 
-// Rounds to nearest; finite numbers stay finite in f16. Item: a row.
+// Rounds to nearest; finite values stay finite in f16. Item: a row.
 struct StoreArgs {
   ConstRows x;
   Cache cache;
@@ -182,11 +180,11 @@ struct StoreArgs {
 
 struct Heads {
   std::size_t kv_heads;
-  std::size_t group;  // query heads a key-value head
+  std::size_t group;  // query heads per key-value head
   std::size_t head_dim;
 };
 
-// Rows of a tile go through the shared prefix together, so that keys and values come from the
+// Rows per tile; they share each block of the prefix, so that keys and values are read from the
 // cache.
 inline constexpr std::size_t kAttentionTileRows = 8;
 inline constexpr std::size_t kMaskWords = 4;  // 64 bits each
@@ -206,8 +204,8 @@ struct AttentionArgs {
 inline std::size_t attention_items(std::size_t rows, const Heads& heads) {
   return (rows + kAttentionTileRows - 1) / kAttentionTileRows * heads.kv_heads;
 }
-// For attention and for group attention: a tile's queries and weighted sums of values, with two
-// numbers and a block of scores a query; keys and values of a block.
+// For attention and group attention: a tile's queries and weighted sums of values, two floats and a
+// block of scores per query, and one block's keys and values.
 inline std::size_t attention_scratch_floats(const Heads& heads) {
   return kAttentionTileRows * heads.group * (2 * (heads.head_dim + 15) + 2 + 64) +
          2 * 64 * (heads.head_dim + 15);
@@ -240,7 +238,7 @@ struct CompactArgs {
   std::size_t slot_count;
 };
 
-// Item: a slot. keys and values: a cache a layer, kv_heads * head_dim columns, all of one type.
+// Item: a slot. keys and values: one cache per layer, kv_heads * head_dim columns, all of one type.
 struct GatherLayersArgs {
   const ConstCache* keys;
   const ConstCache* values;
@@ -260,7 +258,7 @@ struct GroupMeanArgs {
   Rows y;
 };
 
-// A row's stretch of at most kTopKStretch columns: its best, and sum_i e^(x[i] - shift).
+// A row segment of at most kTopKStretch columns: its best, and sum_i e^(x[i] - shift).
 inline constexpr std::size_t kTopKMax = 256;
 inline constexpr std::size_t kTopKStretch = 4096;
 struct TopKPart {
@@ -274,8 +272,8 @@ constexpr std::size_t top_k_stretches(std::size_t cols) {
   return (cols + kTopKStretch - 1) / kTopKStretch;
 }
 
-// Item of top_k_stretch, which comes first: row * stretches + stretch; of top_k: a row. NaN counts
-// as the smallest number.
+// Item of top_k_stretch, which runs first: row * stretches + stretch; of top_k: a row. NaN sorts
+// lowest.
 struct TopKArgs {
   ConstRows logits;
   std::size_t cols;
@@ -285,7 +283,7 @@ struct TopKArgs {
   float* log_probs;
 };
 
-// Item: a row. NaN counts as the smallest number.
+// Item: a row. NaN sorts lowest.
 struct ArgmaxArgs {
   ConstRows logits;
   std::size_t cols;
@@ -294,7 +292,7 @@ struct ArgmaxArgs {
 
 // One instruction set's kernels.
 struct Kernels {
-  const char* name;   // the instruction set, as in CMakeLists.txt
+  const char* name;   // instruction set, as in CMakeLists.txt
   bool signed_bytes;  // in panels of q8_0 (packed.h)
   void (*embed)(const EmbedArgs&, const Work&);
   void (*rms_norm)(const RmsNormArgs&, const Work&);
@@ -302,7 +300,7 @@ struct Kernels {
   void (*matmul)(const MatmulArgs&, const Work&);
   void (*quantize)(const QuantizeArgs&, const Work&);
   void (*int8_matmul)(const Int8MatmulArgs&, const Work&);
-  void (*split)(const SplitArgs&, const Work&);             // null where there are no such tiles
+  void (*split)(const SplitArgs&, const Work&);             // null without AMX bfloat16 tiles
   void (*tile_matmul)(const TileMatmulArgs&, const Work&);  // null likewise
   void (*rope)(const RopeArgs&, const Work&);
   void (*store)(const StoreArgs&, const Work&);
@@ -316,22 +314,22 @@ struct Kernels {
   void (*top_k)(const TopKArgs&, const Work&);
   void (*argmax)(const ArgmaxArgs&, const Work&);
 
-  // For measurements: independent chains of multiplications and additions, of float32 and of int8
-  // as int8_matmul has them, as fast as they go. Return their number. `sink` takes 16 floats.
-  // short_chains: of int8 with weights of six bits or fewer, where those go faster, else null.
-  // tile_chains: of int8, and of bfloat16, on whole tile registers; null for sets without.
+  // For measurements: independent multiply-add chains of float32, and of int8 as in int8_matmul, at
+  // full speed. Return the operation count. `sink` takes 16 floats. short_chains: int8 with weights
+  // of at most six bits, if that is faster, else null. tile_chains: int8, and bfloat16, on whole
+  // tile registers; null for sets without them.
   std::size_t (*fma_chains)(std::size_t rounds, float* sink);
   std::size_t (*int8_chains)(std::size_t rounds, float* sink);
   std::size_t (*short_chains)(std::size_t rounds, float* sink);
   std::size_t (*tile_chains)(std::size_t rounds, float* sink);
   std::size_t (*bf16_tile_chains)(std::size_t rounds, float* sink);
-  // Reads memory, `bytes` a multiple of 64 KiB, and asks one chunk of chunk_bytes ahead, a divisor
-  // of that; 0: leaves asking to the processor.
+  // Reads memory, `bytes` a multiple of 64 KiB, and prefetches one chunk of chunk_bytes ahead, a
+  // divisor of that; 0: no software prefetch.
   void (*read_stream)(const std::byte* from, std::size_t bytes, std::size_t chunk_bytes,
                       float* sink);
 };
 
-// What this build has and this processor runs, slowest first; never empty. Null-terminated.
+// Kernels that this build has and this processor runs, slowest first; never empty. Null-terminated.
 const Kernels* const* available_kernels();
 // The last of them.
 const Kernels& best_kernels();

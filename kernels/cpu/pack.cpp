@@ -2,8 +2,8 @@
 
 #include "kernels/cpu/packed.h"
 
-// Each quantised type takes the blocks of one output's row apart, four inputs in a word at a time;
-// the file's layouts stand in shared/tensor/blocks.h.
+// Each quantized type unpacks the blocks of one output's row, four inputs per word; file layouts
+// are in shared/tensor/blocks.h.
 namespace edgedraft::cpu {
 namespace {
 
@@ -15,7 +15,7 @@ std::uint32_t word(const std::byte* from) {
   return value;
 }
 
-// Where an output's bytes of a block go.
+// Destination of an output's bytes of a block.
 struct Place {
   std::byte* header;  // of the panel, and of its block
   std::byte* block;
@@ -28,7 +28,7 @@ struct Place {
   void put_byte(std::size_t array, unsigned value) const {
     block[array * kPanelOutputs + output] = static_cast<std::byte>(value);
   }
-  // Lines begin behind 64 bytes of scales.
+  // Lines start after 64 bytes of scales.
   std::byte* line(std::size_t index) const {
     return block + kPanelHalfBytes + index * kPanelLineBytes;
   }
@@ -46,7 +46,7 @@ struct Q8_0 {
   }
 };
 
-// The 16 bytes of a small block, whose halves are lines' halves already.
+// The 16 bytes of a small block, whose halves already match the lines' halves.
 void put_fours(const std::byte* from, const Place& to) {
   for (std::size_t q = 0; q < 4; ++q) to.put_line(q, word(from + 4 * q));
 }
@@ -59,7 +59,7 @@ struct Q4_0 {
   }
 };
 
-// Five bits each: the fifth ones together, before the bytes of the others.
+// Five bits each: the fifth bits together, before the other bytes.
 void put_fives(const std::byte* from, const Place& to) {
   std::uint32_t fifths = 0;
   for (std::size_t q = 0; q < 8; ++q) {
@@ -78,7 +78,7 @@ struct Q5_0 {
   }
 };
 
-// A minimum is what is subtracted.
+// A minimum is subtracted, so it is the negated offset.
 void put_scale_and_offset(const std::byte* from, const Place& to) {
   const std::byte minimum[] = {from[2], from[3] ^ std::byte{0x80}};
   to.put_half(to.block, from);
@@ -102,7 +102,7 @@ struct Q4_1 {
   }
 };
 
-// The nibbles of 32 bytes, those of input 4q.. in the low halves, of 16+4q.. in the high ones.
+// Nibbles of 32 bytes: input 4q.. in the low halves, 16+4q.. in the high ones.
 void put_nibbles(const std::byte* from, unsigned shift, const Place& to) {
   for (std::size_t q = 0; q < 4; ++q) {
     const std::uint32_t low = word(from + 4 * q) >> shift & kNibbles;
@@ -111,7 +111,7 @@ void put_nibbles(const std::byte* from, unsigned shift, const Place& to) {
   }
 }
 
-// The beginning that q4_k and q5_k share.
+// The common start of q4_k and q5_k.
 void put_scale_and_minimum(const std::byte* from, std::size_t block, const Place& to) {
   to.put_half(to.header, from);
   to.put_half(to.header + kPanelHalfBytes, from + 2);
@@ -192,7 +192,7 @@ void pack_panel(const PackArgs& a, std::size_t panel) {
 // An output's column of a panel of floats.
 template <class Number, bool kPairs>
 void pack_float_panel(const PackArgs& a, std::size_t panel) {
-  // So many inputs at a time, so that the lines that they are scattered to stay in the cache.
+  // Inputs per pass, so that the scattered destination lines stay in the cache.
   constexpr std::size_t kInputs = 64;
   const std::size_t first = panel * kPanelOutputs;
   const std::size_t left = a.outputs - first;

@@ -5,47 +5,44 @@
 
 #include "kernels/cpu/ops.h"
 
-// How weights lie in memory for products: a copy of the file's bytes, made once at load, in the
-// order in which the kernels want them.
+// Weight layout for matmuls: a copy of the file's weights in kernel order, made once at load.
 //
-// A panel is 32 outputs; behind the last output stand zeros. One thread so reads one stream of
-// whole cache lines, hardly a byte more than the file has, and nothing is added up across a
-// register.
+// A panel is 32 outputs, zero-padded after the last. A thread reads one stream of whole cache
+// lines, barely larger than the file's data, and no sum crosses lanes.
 //
-// A panel of floats has the 32 numbers of each input one after another: f32 and f16 by their
-// outputs; of bf16 outputs 0, 16, 1, 17 and so on, so that a shift and a mask make two registers of
-// a word's halves.
+// A panel of floats has the 32 elements of each input in turn: f32 and f16 in output order; bf16 in
+// the order 0, 16, 1, 17, ..., so that a shift and a mask split words into two registers.
 //
-// A panel of a quantised type, for products with int8 activations, is a sequence of blocks of 32
-// inputs: first what scales them, then lines. A line has four bytes for each of the 32 outputs, as
-// the instructions for int8 products take them.
+// A panel of a quantized type, for matmuls with int8 activations, is a sequence of blocks of 32
+// inputs: first the scales, then lines. A line has four bytes for each of the 32 outputs, as the
+// int8 dot product instructions take them.
 //
 //         scales of a block         lines of a block
-//   q8_0  32 x f16                  8: line q has inputs 4q.. as int8 + 128, because those
-//                                   instructions multiply unsigned by signed numbers; as int8
-//                                   where an instruction set takes the signs off (int8.h)
+//   q8_0  32 x f16                  8: line q has inputs 4q.. as int8 + 128, since those
+//                                   instructions multiply unsigned by signed; as int8 if
+//                                   the instruction set handles the signs (int8.h)
 //   q4_0  32 x f16                  4 of nibbles: line q has inputs 4q.. in the low ones,
 //                                   16+4q.. in the high ones
 //   q5_0  32 x f16                  4 of nibbles, 1 of fifth bits: bit q belongs to input 4q..
-//   q5_1  32 x f16                  the same, and behind them 32 x f16: minima
+//   q5_1  32 x f16                  as q5_0, followed by 32 x f16: minima
 //   q4_1                            as q5_1, without fifth bits
 //   q4_k  32 x u8, 32 x u8 minima   4 of nibbles
-//   q5_k  the same                  as q5_0
+//   q5_k  as q4_k                   as q5_0
 //   q6_k  2 x 32 x i8, for halves   4 of nibbles, 2 of top bits: bits 2i, 2i+1 of the line t to
 //                                   input 4(4t + i)..
 //
-// Before each 8 blocks of a "k" type stand the numbers that they share: 32 x f16, and in q4_k and
-// q5_k another 32 for the minima.
+// Before each 8 blocks of a "k" type are their shared factors: 32 x f16, and in q4_k and q5_k
+// another 32 for the minima.
 namespace edgedraft::cpu {
 
 inline constexpr std::size_t kPanelOutputs = 32;
 inline constexpr std::size_t kPackedBlockInputs = 32;
-inline constexpr std::size_t kPanelHalfBytes = 2 * kPanelOutputs;  // a float16 an output
+inline constexpr std::size_t kPanelHalfBytes = 2 * kPanelOutputs;  // one float16 per output
 inline constexpr std::size_t kPanelLineBytes = 4 * kPanelOutputs;
 
-// Bytes of a stretch of blocks that share a header, 0 where there is none.
+// Sizes of a run of blocks that share a header.
 struct PackedSizes {
-  std::size_t blocks;  // of 32 inputs, a header; 0: the type has no blocks
+  std::size_t blocks;  // of 32 inputs, per header; 0: the type has no blocks
   std::size_t header_bytes;
   std::size_t block_bytes;
 
@@ -83,7 +80,7 @@ struct PackArgs {
   const std::byte* weight;  // [outputs, inputs] as in the file
   std::size_t outputs;
   std::size_t inputs;
-  bool signed_bytes;  // as the instruction set has it
+  bool signed_bytes;  // per instruction set
   std::byte* panels;  // packed_bytes
 };
 constexpr std::size_t panel_count(std::size_t outputs) {

@@ -3,21 +3,21 @@
 #include "kernels/cpu/int8.h"
 #include "kernels/cpu/panels.h"
 
-// How a block of a panel becomes unsigned bytes and float32 scales, for each type:
+// Decoding of a panel's blocks to unsigned bytes and float32 scales, per type:
 //
 //   bytes    quad q of the outputs of a register
-//   scale    of half 0 or 1 of the block, where kHalves is 2
-//   minimum  where kHasMinimum; elsewhere bytes are 128 too large, which a row's start makes good,
-//            but for those of eight bits where they have their signs (int8.h)
+//   scale    of half 0 or 1 of the block, if kHalves is 2
+//   minimum  if kHasMinimum; otherwise bytes are 128 too large, which a row's start corrects,
+//            except for signed 8-bit weights (int8.h)
 //
-// A weight is scale * (byte - 128) or scale * byte - minimum. What moves four to six bits to the
-// top of a byte divides the scale by as much, which is exact. Where they stay at the bottom
+// A weight is scale * (byte - 128) or scale * byte - minimum. Shifting four to six bits to the top
+// of a byte divides the scale by the same power of two, which is exact. If they stay at the bottom
 // (kIsLow in int8.h), 128 becomes 8, 16 or 32.
 namespace edgedraft::cpu::EDGEDRAFT_CPU_ISA {
 
 static_assert(kPackedBlockInputs == kBlock);
 
-// A block, and what it shares with others.
+// A block, and the header it shares.
 struct BlockPlace {
   const std::byte* header;
   const std::byte* block;
@@ -40,7 +40,7 @@ EDGEDRAFT_INLINE UintPart shifted(UintPart v) {
   }
 }
 
-// What products of a type's blocks depend on.
+// Properties of a type that its block products depend on.
 template <int kBitsOfWeight, std::size_t kHalvesOfBlock, bool kBlockHasMinimum>
 struct BlockForm {
   static constexpr int kBits = kBitsOfWeight;
@@ -63,7 +63,7 @@ struct PackedQ8_0 : PackedType<DType::q8_0, 8, 1, false> {
   }
 };
 
-// By so much a weight of four to six bits is moved up in its byte.
+// Left shift of a weight of four to six bits in its byte.
 template <int kBits>
 inline constexpr int kRise = kIsLow<kBits> ? 0 : 8 - kBits;
 
@@ -84,7 +84,7 @@ struct PackedQ4_0 : PackedType<DType::q4_0, 4, 1, false> {
   }
 };
 
-// With the fifth bits of the line behind them.
+// With the fifth bits of the following line.
 template <int q, int kUp>
 EDGEDRAFT_INLINE UintPart fives(const BlockPlace& at, std::size_t part) {
   const UintPart four = shifted<kUp - (q < 4 ? 0 : 4)>(line_part(at.block, q % 4, part));
@@ -166,11 +166,11 @@ struct PackedQ6_K : PackedType<DType::q6_k, 6, 2, false> {
   }
 };
 
-// Types whose decoded blocks are alike share the code that multiplies them.
+// Types with equal decoded blocks share multiplication code.
 template <class W>
 using FormOf = BlockForm<kIsLow<W::kBits> ? W::kBits : 8, W::kHalves, W::kHasMinimum>;
 
-// A block, decoded for use by several tiles.
+// A block decoded for several tiles.
 template <class Form>
 struct alignas(64) DecodedBlock {
   float scales[Form::kHalves][kPanelOutputs];
@@ -178,7 +178,7 @@ struct alignas(64) DecodedBlock {
   std::byte lines[8 * kPanelLineBytes];
 };
 
-// --- where a tile finds its weights, block after block ---
+// --- sources of a tile's weights, block by block ---
 
 template <class Weights>
 struct Packed {

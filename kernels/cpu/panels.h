@@ -3,13 +3,13 @@
 #include "kernels/cpu/packed.h"
 #include "kernels/cpu/simd.h"
 
-// What products of weights in panels share (packed.h).
+// Shared by matmuls of weights in panels (packed.h).
 namespace edgedraft::cpu::EDGEDRAFT_CPU_ISA {
 
-// The registers that hold a number of each output of a panel.
+// Registers per panel, one element per output.
 inline constexpr std::size_t kPanelParts = kPanelOutputs / kPartLanes;
 
-// Adds the bias and what was there to a row's sums and writes `count` columns of it.
+// Adds the bias and the old values to a row's sums and writes `count` columns.
 template <class Args>
 inline void finish(const Args& a, std::size_t row, std::size_t column, std::size_t count,
                    const float* sums) {

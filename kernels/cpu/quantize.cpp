@@ -5,10 +5,10 @@ namespace {
 
 constexpr std::size_t kStretch = kBlock * kBlocksAScale;
 
-// Below this a stretch counts as zeros: its inverse would overflow.
+// A group below this counts as zeros: its inverse would overflow.
 constexpr float kSmallest = 0x1p-100f;
 
-// Lane l holds lane l + distance, modulo their number.
+// Rotates: lane l gets lane l + distance, modulo the lane count.
 template <int kDistance, class Vector>
 EDGEDRAFT_INLINE Vector rotated(Vector v) {
 #define EDGEDRAFT_LANE(l) (l + kDistance) % static_cast<int>(kPartLanes)
@@ -29,7 +29,7 @@ EDGEDRAFT_INLINE Vector rotated(Vector v) {
 #undef EDGEDRAFT_LANE
 }
 
-// Over all lanes; the order does not matter for any of these operations.
+// Reduces all lanes; the order does not matter for these operations.
 template <class Vector, class Operation>
 EDGEDRAFT_INLINE auto fold(Vector v, const Operation& operation) {
   if constexpr (kPartLanes > 8) v = operation(v, rotated<8>(v));
@@ -49,10 +49,10 @@ EDGEDRAFT_INLINE IntPart larger_ints(IntPart a, IntPart b) {
 
 struct Range {
   float largest;  // absolute value
-  float poison;   // 0, or NaN where a number is infinite or NaN
+  float poison;   // 0, or NaN if an element is infinite or NaN
 };
 
-// Numbers that are not negative are in the order of their bits.
+// Non-negative floats order like their bits.
 Range range_of(const float* x, std::size_t count) {
   IntPart largest_bits{};
   Part poison{};
@@ -68,14 +68,14 @@ Range range_of(const float* x, std::size_t count) {
   return range;
 }
 
-// Adding 1.5 * 2^23 leaves the nearest integer, ties to even, in the low bits.
-// Unsigned, because what is not finite leaves any bits: the poison in the scale tells.
+// Adding 1.5 * 2^23 leaves the nearest integer, ties to even, in the low bits. Unsigned, since
+// non-finite elements leave arbitrary bits; the NaN scale marks them.
 EDGEDRAFT_INLINE UintPart nearest(Part x) {
   const Part magic = all_part(0x1.8p23f);
   return reinterpret_cast<UintPart>(x + magic) - reinterpret_cast<UintPart>(magic);
 }
 
-// kPartLanes numbers of -127..127 in the layout of QuadActivations.
+// kPartLanes values of -127..127 in the layout of QuadActivations.
 EDGEDRAFT_INLINE void store_quads(std::byte* to, IntPart v) {
 #if defined(__aarch64__)
   const int16x4_t words = vmovn_s32(v);
@@ -108,7 +108,7 @@ EDGEDRAFT_INLINE std::uint32_t lane_sum(UintPart v) {
   return fold(v, [](UintPart a, UintPart b) { return a + b; });
 }
 
-// The numbers from x on.
+// The elements from x on.
 void quantize_block(const float* x, float inverse, std::byte* block) {
   constexpr std::size_t kHalf = kBlock / 2;
   UintPart half_sums[2] = {};

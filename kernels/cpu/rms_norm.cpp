@@ -4,7 +4,7 @@
 
 namespace edgedraft::cpu::EDGEDRAFT_CPU_ISA {
 
-// The row is read twice, the second time from the cache.
+// Reads the row twice, the second time from the cache.
 void rms_norm(const RmsNormArgs& a, const Work& work) {
   const std::size_t whole = a.cols / kLanes * kLanes;
   for (std::size_t r = work.begin; r < work.end; ++r) {

@@ -3,8 +3,8 @@
 namespace edgedraft::cpu::EDGEDRAFT_CPU_ISA {
 namespace {
 
-// Pair i is x[i * kStep] and x[i * kStep + distance]. A constant step, and no aliases, let the
-// compiler take many pairs at once.
+// Pair i is x[i * kStep] and x[i * kStep + distance]. A constant step without aliases lets the
+// compiler vectorize.
 template <std::size_t kStep>
 void rotate(float* __restrict x, const float* __restrict cosines, const float* __restrict sines,
             std::size_t half, std::size_t distance) {

@@ -50,8 +50,8 @@ extern const Kernels kernels;
 namespace {
 
 #if defined(__x86_64__)
-// The compiler's test for the rest includes that the system saves the registers; it does not know
-// F16C everywhere.
+// The compiler's test covers the other features, register saving included, but not F16C on all
+// compilers.
 bool has_f16c() {
   unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
   return __get_cpuid(1, &eax, &ebx, &ecx, &edx) != 0 && (ecx & bit_F16C) != 0;
@@ -63,7 +63,7 @@ bool has_avx512() {
   return has_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
          __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
 }
-// Leaf 7.1; the state it needs is that of AVX2.
+// Leaf 7.1; it needs the same saved state as AVX2.
 bool has_avx_vnni() {
   unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
   return __get_cpuid_count(7, 1, &eax, &ebx, &ecx, &edx) != 0 && (eax & (1u << 4)) != 0;
@@ -74,7 +74,7 @@ bool has_avx512_vnni() {
 // Tiles, their bfloat16 and int8 products, and a system that saves them.
 bool has_amx() {
   constexpr unsigned kTilesAndProducts = 1u << 22 | 1u << 24 | 1u << 25;
-  constexpr unsigned kSaved = 1u << 17 | 1u << 18;  // the tiles' shapes and their contents
+  constexpr unsigned kSaved = 1u << 17 | 1u << 18;  // tile shapes and contents
   unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
   if (__get_cpuid(1, &eax, &ebx, &ecx, &edx) == 0 || (ecx & bit_OSXSAVE) == 0) return false;
   unsigned saved = 0, saved_high = 0;
@@ -82,7 +82,7 @@ bool has_amx() {
   return (saved & kSaved) == kSaved && __get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) != 0 &&
          (edx & kTilesAndProducts) == kTilesAndProducts;
 }
-// Linux keeps 8 KiB of tiles for a thread only in a process that has asked.
+// Linux saves a thread's 8 KiB of tiles only if the process requested permission.
 bool may_use_tiles() {
 #if defined(__linux__)
   constexpr long kRequestPermission = 0x1023;  // ARCH_REQ_XCOMP_PERM
@@ -93,7 +93,7 @@ bool may_use_tiles() {
 #endif
 }
 #elif defined(__aarch64__)
-// What every core has: systems report nothing that is missing on one of them.
+// Features that every core has: systems report only those.
 #if defined(__linux__)
 bool has_dot_products() {
   constexpr unsigned long kDotProducts = 1ul << 20;  // HWCAP_ASIMDDP

@@ -13,8 +13,7 @@
 #endif
 
 // Sixteen lanes of float32 on any instruction set: one register of AVX-512, two of AVX2, four of
-// SSE2 or NEON. The lane count never changes, so sums come out alike everywhere but for fused
-// rounding.
+// SSE2 or NEON. The lane count is fixed, so sums are equal everywhere except for fused rounding.
 namespace edgedraft::cpu::EDGEDRAFT_CPU_ISA {
 
 #define EDGEDRAFT_INLINE inline __attribute__((always_inline))
@@ -71,7 +70,7 @@ EDGEDRAFT_INLINE Part all_part(float x) {
   return x - Part{};
 }
 
-// a * b + c, rounded once where the instruction set can.
+// a * b + c, rounded once if the instruction set can.
 EDGEDRAFT_INLINE Part fma(Part a, Part b, Part c) {
 #if defined(__AVX512F__)
   return _mm512_fmadd_ps(a, b, c);
@@ -102,8 +101,8 @@ EDGEDRAFT_INLINE float half_to_float(std::uint16_t half) {
 #endif
 }
 
-// One register of float16, bfloat16 or int8 numbers. The masked forms of AVX-512 do what the others
-// do without the warning of GCC 12, whose header starts those from an undefined register.
+// One register of float16, bfloat16 or int8 elements. The masked AVX-512 forms avoid a GCC 12
+// warning: its header starts the unmasked ones from an undefined register.
 EDGEDRAFT_INLINE Part load_halves(const std::byte* from) {
 #if defined(__AVX512F__)
   return _mm512_maskz_cvtph_ps(0xFFFF, load_bytes<__m256i>(from));
@@ -120,7 +119,7 @@ EDGEDRAFT_INLINE Part load_halves(const std::byte* from) {
 #endif
 }
 
-// The nearest float16 numbers, ties to even.
+// Nearest float16 values, ties to even.
 EDGEDRAFT_INLINE void to_halves(Part v, std::uint16_t* to) {
 #if defined(__AVX512F__)
   const __m256i halves = _mm512_maskz_cvtps_ph(0xFFFF, v, _MM_FROUND_TO_NEAREST_INT);
@@ -187,7 +186,7 @@ EDGEDRAFT_INLINE Part load_int8s(const std::byte* from) {
   return __builtin_convertvector(numbers, Part);
 }
 
-// One register of bytes, as numbers from 0 to 255.
+// One register of bytes, as values from 0 to 255.
 EDGEDRAFT_INLINE UintPart load_uint8s(const std::byte* from) {
 #if defined(__AVX512F__)
   return reinterpret_cast<UintPart>(_mm512_maskz_cvtepu8_epi32(0xFFFF, load_bytes<__m128i>(from)));
@@ -203,7 +202,7 @@ EDGEDRAFT_INLINE UintPart load_uint8s(const std::byte* from) {
 #endif
 }
 
-// Numbers below 2^31.
+// For values below 2^31.
 EDGEDRAFT_INLINE Part to_floats(UintPart numbers) {
   return __builtin_convertvector(reinterpret_cast<IntPart>(numbers), Part);
 }
@@ -215,7 +214,7 @@ EDGEDRAFT_INLINE Lanes load(const float* from) {
   for (std::size_t p = 0; p < kParts; ++p) v.part[p] = load_part(from + p * kPartLanes);
   return v;
 }
-// The first `count` <= 16 of them, zeros behind.
+// The first `count` <= 16 of them, then zeros.
 EDGEDRAFT_INLINE Lanes load_first(const float* from, std::size_t count) {
   float padded[kLanes] = {};
   std::memcpy(padded, from, count * sizeof(float));
@@ -259,7 +258,7 @@ EDGEDRAFT_INLINE Lanes operator/(const Lanes& a, const Lanes& b) {
   for (std::size_t p = 0; p < kParts; ++p) v.part[p] = a.part[p] / b.part[p];
   return v;
 }
-// Lane by lane; `b` where either is NaN.
+// Lane by lane; `b` if either is NaN.
 EDGEDRAFT_INLINE Lanes larger(const Lanes& a, const Lanes& b) {
   Lanes v;
   for (std::size_t p = 0; p < kParts; ++p)
@@ -297,7 +296,7 @@ EDGEDRAFT_INLINE Quad quarter_sums(const Lanes& v) {
 // The sums over the lanes of four vectors, each by the same tree: distance 8, 4, 2, 1.
 EDGEDRAFT_INLINE Quad sums(const Lanes& a, const Lanes& b, const Lanes& c, const Lanes& d) {
 #if defined(__AVX512F__)
-  // Eight lanes of each of two, then four lanes of each of four: fewer shuffles than one by one.
+  // Eight lanes of each of two, then four of each of four: fewer shuffles than vector by vector.
   const Part ab = eight_of_each<0>(a.part[0], b.part[0]) + eight_of_each<8>(a.part[0], b.part[0]);
   const Part cd = eight_of_each<0>(c.part[0], d.part[0]) + eight_of_each<8>(c.part[0], d.part[0]);
   const Part four =
@@ -326,7 +325,7 @@ EDGEDRAFT_INLINE float sum(const Lanes& v) {
   return (q[0] + q[2]) + (q[1] + q[3]);
 }
 
-// Whether any lane exceeds `bar`.
+// True if any lane exceeds `bar`.
 EDGEDRAFT_INLINE bool any_above(const Lanes& v, float bar) {
 #if defined(__AVX512F__)
   return _mm512_cmp_ps_mask(v.part[0], all_part(bar), _CMP_GT_OQ) != 0;

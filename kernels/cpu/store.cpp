@@ -7,7 +7,7 @@ namespace {
 constexpr float kHalfMax = 65504.0f;
 constexpr float kFloatMax = 0x1.fffffep127f;
 
-// Into float16's range, but for infinities and NaN.
+// Clamps to float16's range, except infinities and NaN.
 EDGEDRAFT_INLINE float limit(float x) {
   const float limited = x > kHalfMax ? kHalfMax : x < -kHalfMax ? -kHalfMax : x;
   return __builtin_fabsf(x) <= kFloatMax ? limited : x;
@@ -28,7 +28,7 @@ void store_bfloats(const float* from, std::size_t count, std::byte* to) {
   for (std::size_t i = 0; i < count; ++i) {
     std::uint32_t bits;
     std::memcpy(&bits, from + i, sizeof bits);
-    // What is not a number stays so; the others go to the nearest, ties to even.
+    // NaN is preserved; other values round to nearest, ties to even.
     const bool is_nan = (bits & 0x7FFFFFFFu) > 0x7F800000u;
     const std::uint32_t rounded = is_nan ? bits | 0x400000u : bits + 0x7FFFu + ((bits >> 16) & 1u);
     const auto top = static_cast<std::uint16_t>(rounded >> 16);
@@ -54,7 +54,7 @@ void store(const StoreArgs& a, const Work& work) {
         store_bfloats(from, a.cols, to);
         break;
       default:
-        break;  // no type of a cache
+        break;  // not a cache type
     }
   }
 }

@@ -1,12 +1,12 @@
 #include "kernels/cpu/amx.h"
 #include "kernels/cpu/kernels.h"
 
-// Products of bfloat16 weights with float32 activations on the tile registers of AMX.
+// Matmuls of bfloat16 weights with float32 activations on AMX tile registers.
 //
 // A tile instruction multiplies 16 outputs by 16 rows over 32 inputs in sixteen cycles, however few
-// the rows. The weights are the left operand, so that they are read from the file as they lie; the
-// activations come as three bfloat16 each (split.cpp), whose products with a weight are exact. A
-// sum takes the cells of inputs in order, and the three parts of each, for every number of rows.
+// the rows. Weights are the left operand, read in file layout; each activation is three bfloat16
+// terms (split.cpp), whose products with a weight are exact. Sums run over the cells of inputs in
+// order, and over the three terms of each, for every row count.
 #if defined(__AMX_BF16__)
 namespace edgedraft::cpu::EDGEDRAFT_CPU_ISA {
 namespace {
@@ -17,7 +17,7 @@ constexpr std::size_t kCellRowBytes = kSplitCellInputs * 2;  // of an output's w
 constexpr std::size_t kPartBytes = kSplitCellBytes / kSplitParts;
 static_assert(kCellRowBytes == kTileRowBytesMax && kPartBytes == kTileRowsMax * kTileRowBytesMax);
 
-// How far ahead weights are asked for, in cells.
+// Prefetch distance for weights, in cells.
 constexpr std::size_t kAheadCells = 12;
 
 // Up to two times 16 outputs and up to two groups of rows: sums [output][row] side by side.
@@ -46,7 +46,7 @@ TileShapes shapes_of(const Block& b) {
   return shapes;
 }
 
-// Asks for a cell of the block's weights, or of the block's after it.
+// Prefetches a cell of the block's weights, or of the next block's.
 EDGEDRAFT_INLINE void ask(const std::byte* weight, std::size_t row_bytes, std::size_t outputs,
                           std::size_t at) {
   if (at >= row_bytes) {
@@ -103,7 +103,7 @@ void multiply(const TileMatmulArgs& a, const Block& b, Sums& sums) {
   settle_memory();
 }
 
-// Adds the bias and what was there, writes `count` outputs of a row from sums down a column.
+// Adds the bias and the old values, and writes `count` outputs of a row from a column of sums.
 void finish(const TileMatmulArgs& a, std::size_t row, std::size_t column, std::size_t count,
             const float* sums) {
   const __m512i down = down_a_tile();

@@ -5,15 +5,15 @@
 namespace edgedraft::cpu::EDGEDRAFT_CPU_ISA {
 namespace {
 
-// The best so far, best first. Indices are offered in increasing order, so an equal value stays
-// behind.
+// The best so far, best first. Indices come in increasing order, so of equal values the earlier one
+// is kept first.
 struct Best {
   float* values;
   std::uint32_t* indices;
   std::size_t k;
   std::size_t count = 0;
 
-  // What a value must exceed to enter.
+  // Values must exceed this to enter.
   float bar() const { return count < k ? -__builtin_inff() : values[count - 1]; }
 
   void offer(float value, std::uint32_t index) {
@@ -38,7 +38,7 @@ void select(const float* x, std::size_t first, std::size_t end, Best& best) {
   for (; i < smaller(first + best.k, end); ++i) {
     best.offer(comparable(x[i]), static_cast<std::uint32_t>(i));
   }
-  // Few values pass the bar: look at sixteen at once first.
+  // Few values pass the bar: test sixteen at once first.
   for (; i + kLanes <= end; i += kLanes) {
     if (!any_above(load(x + i), best.bar())) continue;
     for (std::size_t l = 0; l < kLanes; ++l) {
@@ -48,7 +48,7 @@ void select(const float* x, std::size_t first, std::size_t end, Best& best) {
   for (; i < end; ++i) best.offer(comparable(x[i]), static_cast<std::uint32_t>(i));
 }
 
-// sum_i e^(x[i] - largest). Vocabularies are long: lanes add up stretches, a double the stretches.
+// sum_i e^(x[i] - largest). Vocabularies are long: lanes sum segments, a double sums the segments.
 double exp_sum(const float* x, std::size_t cols, float shift) {
   constexpr std::size_t kStretch = 1024;
   double total = 0.0;
@@ -79,7 +79,7 @@ void top_k_stretch(const TopKArgs& a, const Work& work) {
     Best best{.values = part.values, .indices = part.indices, .k = a.k};
     select(x, first, end, best);
     part.count = best.count;
-    // Where all are -infinity or NaN, a sum that has the NaN and nothing else.
+    // If all are -infinity or NaN: a sum with the NaN only.
     part.shift = part.values[0] == -__builtin_inff() ? 0.0f : part.values[0];
     part.exp_sum = exp_sum(x + first, end - first, part.shift);
   }

@@ -2,10 +2,10 @@
 
 #include "kernels/cpu/simd.h"
 
-// The element types of weights. Each decodes to exactly the float32 numbers that the type stands
-// for, so a product does not depend on where in a kernel it was decoded.
+// Element types of weights. Each decodes to exactly the float32 values its type defines, so results
+// do not depend on where a kernel decodes.
 //
-// kStep      elements that a Group holds; a row without a tail is a whole number of them
+// kStep      elements per Group; a row without a tail is a whole number of groups
 // group      opens the group at element k of a row
 // part       elements i.. of it, one register
 namespace edgedraft::cpu::EDGEDRAFT_CPU_ISA {
@@ -63,7 +63,7 @@ struct Q8_0 {
   }
 };
 
-// Small blocks of four or five bits, as shared/tensor/blocks.h describes them.
+// Small blocks of four or five bits, described in shared/tensor/blocks.h.
 template <bool kHasFifths, bool kHasOffset>
 struct SmallBlock {
   static constexpr std::size_t kStep = 32;
@@ -97,8 +97,8 @@ using Q4_1 = SmallBlock<false, true>;
 using Q5_0 = SmallBlock<true, false>;
 using Q5_1 = SmallBlock<true, true>;
 
-// The blocks of 256 numbers, as shared/tensor/blocks.h describes them; a group is 32 numbers. Every
-// product is exact, so it does not matter whether the difference is fused with it.
+// Blocks of 256 elements, described in shared/tensor/blocks.h; a group is 32 elements. Every
+// product is exact, so fusing the subtraction changes nothing.
 inline constexpr std::size_t kLargeBlock = traits(DType::q4_k).block_count;
 
 // Scale and minimum of a group of q4_k or q5_k.
@@ -179,7 +179,7 @@ struct Q6_K {
     const std::byte* twos;
     unsigned shift;
     unsigned two_shift;
-    Part scales[2];  // of 16 numbers each
+    Part scales[2];  // per 16 elements
   };
   static constexpr std::size_t row_bytes(std::size_t count) {
     return count / kLargeBlock * kBlockBytes;
@@ -206,7 +206,7 @@ struct Q6_K {
   }
 };
 
-// Elements k.. of a row whose last `count` < 16 remain, zeros behind.
+// The last `count` < 16 elements of a row, from k on, then zeros.
 template <class W>
 EDGEDRAFT_INLINE Lanes load_tail(const std::byte* row, std::size_t k, std::size_t count) {
   Lanes v = all(0.0f);
@@ -219,8 +219,8 @@ EDGEDRAFT_INLINE Lanes load_tail(const std::byte* row, std::size_t k, std::size_
   return v;
 }
 
-// Elements first..first+count-1 of a row to `to`. Requires first a multiple of 256, or of 32 where
-// blocks are no larger; any where there are no blocks.
+// Decodes elements first..first+count-1 of a row into `to`.
+// Requires first a multiple of 256, or of 32 for smaller blocks; any for types without blocks.
 template <class W>
 inline void decode(const std::byte* row, std::size_t first, std::size_t count, float* to) {
   std::size_t k = 0;
