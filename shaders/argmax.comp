@@ -1,7 +1,7 @@
 #version 450
-// A workgroup finds the best of a stretch of 2048 logits of a row; where a row has more than one
-// stretch, a workgroup finds the best of the stretches' choices in a second pass. A lane looks at
-// every 128th number; then lanes are compared, eight neighbours first.
+// A workgroup finds the best of a row segment of 2048 logits; if a row has several segments, a
+// second pass finds the best of their candidates. A lane reads every 128th element; then lanes are
+// compared, eight neighbours first.
 #extension GL_GOOGLE_include_directive : require
 #ifdef SUBGROUPS
 #extension GL_KHR_shader_subgroup_basic : require

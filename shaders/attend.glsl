@@ -1,34 +1,35 @@
-// Softmax attention of HEADS query heads that share keys and values, for ROWS rows of q, by one
-// workgroup. A row's visible slots, or those of a split, are taken 64 at a time in slot order: a
-// lane each for the scores, then a lane for four numbers of the outputs and every kGroups-th slot,
-// which adds these slots' values one after another. Steps within the prefix, which every row sees,
-// read keys and values once for all rows. A running maximum keeps e^score finite. What is added when
-// depends on a slot's place among the visible ones alone, so a path through a tree gives the bits
-// that the same tokens give in a row.
+// Softmax attention by one workgroup, for HEADS query heads that share keys and values and ROWS
+// rows of q. A row's visible slots, or those of a split, are processed 64 at a time in slot order:
+// one lane per slot for the scores, then one lane per four output elements and every kGroups-th
+// slot, which adds its slots' values in turn. Steps inside the prefix, which every row sees, read
+// keys and values once for all rows. A running maximum keeps e^score finite. The order of additions
+// depends only on a slot's rank among the visible ones, so a path through a tree gives the bits of
+// the same tokens in a row.
 //
 // Include after lanes.glsl, bindings q, k, k_vectors, v, v_vectors and y, push constants p, and
-//   uint visible(uint row, uint i)    the i-th slot behind the prefix that a row of q sees
+//   uint visible(uint row, uint i)    the i-th slot after the prefix that a row of q sees
 
 layout(constant_id = 0) const uint HEADS = 1;  // at most kAttentionHeadsMax
 layout(constant_id = 1) const uint ROWS = 1;   // at most kAttentionRowsMax
 layout(constant_id = 2) const uint HEAD_DIM = 64;
-// Whether heads of keys and values begin at whole vectors and are whole ones.
+// True if heads of keys and values are whole, aligned vectors.
 layout(constant_id = 3) const bool VECTORS = false;
-// Whether y has splits as combine reads them; else the results.
+// True if y receives splits for combine; otherwise the results.
 layout(constant_id = 4) const bool SPLITS = false;
-// Whether keys and values are float16: half_k, half_k_vectors, half_v and half_v_vectors, which
-// NARROW_STORAGE has.
+// True if keys and values are float16 (half_k, half_k_vectors, half_v and half_v_vectors); needs
+// NARROW_STORAGE.
 layout(constant_id = 5) const bool HALVES = false;
 
 const uint kEights = kAttentionWorkgroup / kNeighbours;
-const uint kPairs = ROWS * HEADS;                     // row by row
-const uint kColumns = (HEAD_DIM + 3) / 4;             // of four numbers, or two in the last
-const uint kGroups = kAttentionWorkgroup / kColumns;  // of lanes, which share the slots of a step
+const uint kPairs = ROWS * HEADS;                     // row-major
+const uint kColumns = (HEAD_DIM + 3) / 4;             // of four elements, or two in the last
+const uint kGroups = kAttentionWorkgroup / kColumns;  // groups of lanes that share the slots of a
+                                                      // step
 
 shared vec4 query[kPairs * kColumns];
 shared float weights[kPairs * kAttentionWorkgroup];
-shared float eights[kPairs * kEights];  // of what eight neighbours have
-shared float totals[kPairs];            // of weights, in the end
+shared float eights[kPairs * kEights];  // per eight neighbours
+shared float totals[kPairs];            // of weights, at the end
 shared uint slots[ROWS * kAttentionWorkgroup];
 
 bool is_cut(uint column) { return HEAD_DIM % 4 != 0 && column + 1 == kColumns; }
@@ -65,7 +66,7 @@ vec4 four_of_v(uint head, uint column) {
   return vec4(v[at], v[at + 1], v[at + 2], v[at + 3]);
 }
 
-// score + a . b, number by number.
+// score + a . b, element by element.
 float with_product(float score, vec4 a, vec4 b) {
   precise float sum = score + a.x * b.x;
   sum = sum + a.y * b.y;
@@ -74,7 +75,7 @@ float with_product(float score, vec4 a, vec4 b) {
   return sum;
 }
 
-// Adds the sums of groups of lanes and of all lanes' weights, and writes them or their quotients.
+// Adds the sums of lane groups and all lanes' weights, and writes sums or quotients.
 void finish(uint first_row, uint row_count, uint first_head, uint split, float largest[kPairs],
             float weight_sums[kPairs], vec4 sums[kPairs]) {
   uint lane = lane_index();
@@ -133,7 +134,7 @@ void finish(uint first_row, uint row_count, uint first_head, uint split, float l
 }
 
 // Rows first_row.. of q, `row_count` of the tile's. Row r sees slots base..base + prefix - 1 and
-// `behind[r]` behind these; of all of them `count` from `begin` on are taken.
+// `behind[r]` slots after them; of all these, `count` from `begin` on are processed.
 void attend(uint first_row, uint row_count, uint first_head, uint base, uint prefix,
             uint behind[ROWS], uint split, uint begin, uint count) {
   uint lane = lane_index();
@@ -147,14 +148,14 @@ void attend(uint first_row, uint row_count, uint first_head, uint base, uint pre
   if (most <= begin) return;  // no row sees any of these
   for (uint i = lane; i < kPairs * kColumns; i += kAttentionWorkgroup) {
     uint n = i / kColumns;
-    // A tile at the end takes its last row again.
+    // An incomplete tile repeats its last row.
     uint row = first_row + min(n / HEADS, row_count - 1);
     uint head = p.q_offset + row * p.q_stride + (first_head + n % HEADS) * HEAD_DIM;
     query[i] = four_of_q(head, i % kColumns);
   }
   float largest[kPairs];
-  precise float weight_sums[kPairs];  // of this lane's slots
-  precise vec4 sums[kPairs];          // of this lane's column and its group's slots
+  precise float weight_sums[kPairs];  // over this lane's slots
+  precise vec4 sums[kPairs];          // for this lane's column and its group's slots
   for (uint n = 0; n < kPairs; ++n) {
     largest[n] = kLowest;
     weight_sums[n] = 0.0;
@@ -165,7 +166,7 @@ void attend(uint first_row, uint row_count, uint first_head, uint base, uint pre
 
   for (uint first = begin; first < most; first += kAttentionWorkgroup) {
     bool is_shared = first + kAttentionWorkgroup <= prefix;
-    barrier();  // the query is there; the step before has been read
+    barrier();  // the query is loaded; the previous step has been read
     precise float scores[kPairs];
     for (uint n = 0; n < kPairs; ++n) scores[n] = 0.0;
     if (is_shared) {
@@ -214,7 +215,7 @@ void attend(uint first_row, uint row_count, uint first_head, uint base, uint pre
     float shrink[kPairs];
     for (uint n = 0; n < kPairs; ++n) {
       shrink[n] = 1.0;
-      if (first >= ends[n / HEADS]) continue;  // this row has seen all of its slots
+      if (first >= ends[n / HEADS]) continue;  // this row has no slots left
       float step_largest = largest[n];
       for (uint i = 0; i < kEights; ++i) step_largest = max(step_largest, eights[n * kEights + i]);
       bool is_there = first + lane < ends[n / HEADS];

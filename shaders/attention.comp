@@ -1,6 +1,6 @@
 #version 450
-// One workgroup a few rows, a few query heads of a key-value head, and a split of the slots that
-// these rows see: split by split, then tile by tile in y.
+// One workgroup per few rows, few query heads of a key-value head, and split of their visible
+// slots; y enumerates splits, then tiles.
 #extension GL_GOOGLE_include_directive : require
 #ifdef NARROW_STORAGE
 #extension GL_EXT_shader_16bit_storage : require

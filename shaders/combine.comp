@@ -1,7 +1,7 @@
 #version 450
-// Brings together what attention left of its splits, one workgroup a row and a query head: weights
-// that were taken relative to the largest score of a split become relative to that of all, and
-// splits are added in order. With one split these are the bits that attention writes without any.
+// Combines attention's splits, one workgroup per row and query head: rescales weights from each
+// split's largest score to the overall one, and adds splits in order. With one split, the bits
+// equal attention without splits.
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
 

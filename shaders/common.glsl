@@ -1,18 +1,18 @@
-// Shared by all shaders. Results are bits that depend on a row alone, so sums are `precise`: the
-// compiler may neither reorder nor fuse what is written here.
+// Shared by all shaders. A row's result must not depend on other rows or on the device, so sums are
+// `precise`: the compiler may neither reorder nor fuse them.
 #extension GL_GOOGLE_include_directive : require
 #include "params.h"
 
 layout(std430, binding = 0) readonly buffer CallBuffer { uint call[]; };
 
-// The least finite number, where arithmetic would start from -infinity: without
-// SignedZeroInfNanPreserve, which few devices offer, a driver may assume that there is no infinity.
+// The lowest finite value, used instead of -infinity: without SignedZeroInfNanPreserve, which few
+// devices offer, a driver may assume that there is no infinity.
 const float kLowest = -3.40282346638528859812e38;
 
 bool is_nan(float x) { return (floatBitsToUint(x) & 0x7FFFFFFFu) > 0x7F800000u; }
 
-// e^x within 1.5 units in the last place; 0 below -87, e^88 above 88, NaN for NaN. The built-in one
-// may be off by several units, more on some devices than on others.
+// e^x within 1.5 units in the last place; 0 below -87, e^88 above 88, NaN for NaN. The built-in exp
+// may be off by several units, depending on the device.
 // Source    Cephes' expf
 float exact_exp(float x) {
   precise float clamped = clamp(x, -87.0, 88.0);

@@ -1,5 +1,5 @@
 #version 450
-// One invocation a column, which moves its numbers one row after another: rows may overlap.
+// One invocation per column; it moves elements row by row, since rows may overlap.
 #extension GL_GOOGLE_include_directive : require
 #ifdef NARROW_STORAGE
 #extension GL_EXT_shader_16bit_storage : require

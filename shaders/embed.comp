@@ -1,6 +1,6 @@
 #version 450
-// One invocation an element; a row of y a token. Tokens outside the table's part in the binding are
-// another dispatch's.
+// One invocation per element, one row of y per token. Tokens outside the bound part of the table
+// are handled by another dispatch.
 #extension GL_GOOGLE_include_directive : require
 #ifdef NARROW_STORAGE
 #extension GL_EXT_shader_8bit_storage : require

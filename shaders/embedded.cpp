@@ -15,7 +15,7 @@ struct Embedded {
 
 Build spirv(Shader shader, Features features) {
   Build best{};
-  for (const Embedded& one : kEmbedded) {  // those with more features come later
+  for (const Embedded& one : kEmbedded) {  // supersets of features come later
     const bool is_usable = (one.build.features & ~features) == 0;
     if (one.shader == shader && is_usable) best = one.build;
   }

@@ -7,8 +7,8 @@
 
 namespace edgedraft::shaders {
 
-// Shaders by their file's name, with the optional features that each can use. One build is embedded
-// per set of these features. CMakeLists.txt reads this list.
+// Shaders by file name, with the optional features each can use. One build per subset of these is
+// embedded. CMakeLists.txt reads this list.
 #define EDGEDRAFT_SHADERS(SHADER)                   \
   SHADER(argmax, Subgroups)                         \
   SHADER(attention, NarrowStorage, Subgroups)       \
@@ -36,23 +36,23 @@ inline constexpr const char* kShaderNames[] = {EDGEDRAFT_SHADERS(EDGEDRAFT_NAME)
 #undef EDGEDRAFT_NAME
 inline constexpr std::size_t kShaderCount = std::size(kShaderNames);
 
-// Optional features of a device that a build of a shader needs, a bit each.
+// Optional device features that a build of a shader needs, one bit each.
 using Features = std::uint8_t;
-inline constexpr Features kNarrowStorage = 1;  // storage buffers of 8- and 16-bit numbers
+inline constexpr Features kNarrowStorage = 1;  // storage buffers of 8- and 16-bit elements
 inline constexpr Features kFloat16 = 2;        // arithmetic in half precision
-inline constexpr Features kSubgroups = 4;      // full subgroups, whose lanes exchange numbers
+inline constexpr Features kSubgroups = 4;      // full subgroups with data exchange between lanes
 inline constexpr Features kAllFeatures = 7;
 
 struct Build {
-  Features features;  // those it needs
+  Features features;  // features it needs
   std::span<const std::uint32_t> words;
 };
 
-// The file's name without its ending.
+// The file name without extension.
 constexpr const char* name(Shader shader) {
   return kShaderNames[static_cast<std::size_t>(shader)];
 }
-// The build that uses all of `features` that the shader can use.
+// The build with all of `features` that the shader can use.
 Build spirv(Shader shader, Features features);
 
 }  // namespace edgedraft::shaders

@@ -1,5 +1,5 @@
 #version 450
-// One invocation a number of a layer's keys or values at a slot; a slot each in y.
+// One invocation per element of a layer's keys or values at a slot; y enumerates slots.
 #extension GL_GOOGLE_include_directive : require
 #ifdef NARROW_STORAGE
 #extension GL_EXT_shader_16bit_storage : require

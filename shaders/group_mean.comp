@@ -1,5 +1,5 @@
 #version 450
-// One invocation a column; a group each in y.
+// One invocation per column; y enumerates groups.
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
 

@@ -1,7 +1,7 @@
 #version 450
-// Products of q8_0 and q4_0 with activations rounded to int8 (quantize), divided as product.glsl
-// says: lanes take 16 weights (q4_0: a block of 32) at a time, with instructions for four products
-// and their sum. These sums are exact; scaled, they are added in float32.
+// Matmuls of q8_0 and q4_0 with activations rounded to int8 (quantize), divided as in product.glsl:
+// lanes take 16 weights (q4_0: a block of 32) at a time, with dot products of four int8. These sums
+// are exact; scaled, they are added in float32.
 #extension GL_GOOGLE_include_directive : require
 #ifdef SUBGROUPS
 #extension GL_KHR_shader_subgroup_basic : require
@@ -19,7 +19,7 @@ layout(std430, binding = 1) readonly buffer X { uint x_words[]; };
 layout(std430, binding = 1) readonly buffer XVectors { uvec4 x_vectors[]; };
 layout(std430, binding = 2) readonly buffer Words4 { uvec4 words4[]; };
 
-// OpSDot, for which this language has no name yet: DotProductInput4x8BitPacked, DotProduct.
+// OpSDot, which GLSL has no name for yet: DotProductInput4x8BitPacked, DotProduct.
 spirv_instruction(extensions = ["SPV_KHR_integer_dot_product"], capabilities = [6018, 6019],
                   id = 4450)
 int packed_dot(uint a, uint b, spirv_literal int format);
@@ -30,7 +30,7 @@ int dot_of(uvec4 a, uvec4 b) {
          packed_dot(a.w, b.w, 0);
 }
 
-// The high four bits of each byte less 8, times 16: a signed byte.
+// (high nibble - 8) * 16 of each byte: a signed byte.
 uvec4 sixteenfold(uvec4 w) { return (w & 0xF0F0F0F0u) ^ 0x80808080u; }
 
 void main() {
@@ -57,7 +57,7 @@ void main() {
       for (uint j = 0; j < OUTPUTS; ++j) {
         precise float product;
         if (is_q4) {
-          // Numbers 0..15 are in the low, 16..31 in the high halves of the bytes.
+          // Weights 0..15 are in the low, 16..31 in the high halves of the bytes.
           int dots = dot_of(sixteenfold(w[j] << 4), a) + dot_of(sixteenfold(w[j]), b);
           product = float(dots) * (scale[j] * 0.0625 * x_scale);
         } else {

@@ -1,12 +1,12 @@
-// Numbers of a workgroup's lanes brought together: those of eight neighbours in a tree, then the
-// eights in order. With SUBGROUPS neighbours exchange them within their subgroup, which is full and
-// has eight lanes at least; else they are read from shared memory. The bits are the same.
+// Reductions over a workgroup's lanes: eight neighbours in a tree, then the eights in order. With
+// SUBGROUPS, neighbours exchange values within their subgroup, which is full and has at least eight
+// lanes; otherwise through shared memory. The bits are the same.
 
 #ifdef SUBGROUPS
-// So that neighbours are in one subgroup, whatever invocations it is made of.
+// Puts neighbours into one subgroup, for any mapping of invocations.
 uint lane_index() { return gl_SubgroupID * gl_SubgroupSize + gl_SubgroupInvocationID; }
 
-// The sum and the largest of eight neighbours' numbers.
+// Sum and maximum over eight neighbours.
 float sum_of_neighbours(float own) {
   precise float sum = own;
   for (uint d = 1; d < kNeighbours; d *= 2) sum = sum + subgroupShuffleXor(sum, d);
@@ -26,7 +26,7 @@ float tree_of_eight(float a, float b, float c, float d, float e, float f, float 
   precise float sum = first + second;
   return sum;
 }
-// The same for eight numbers of an array from `at` on, `step` apart.
+// As above for eight elements of an array from `at` on, `step` apart.
 #define TREE_OF_EIGHT(array, at, step)                                                     \
   tree_of_eight(array[at], array[(at) + (step)], array[(at) + 2 * (step)],                 \
                 array[(at) + 3 * (step)], array[(at) + 4 * (step)], array[(at) + 5 * (step)], \

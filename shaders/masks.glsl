@@ -1,9 +1,9 @@
-// The slots behind the prefix that a row sees, a bit each. Include after push constants p with
+// Slots after the prefix that a row sees, one bit each. Include after push constants p with
 // masks_at.
 
 uint mask_word(uint row, uint word) { return call[p.masks_at + row * kMaskWords + word]; }
 
-// How many they are.
+// Their count.
 uint seen_behind(uint row) {
   if (p.masks_at == 0) return 0;
   uint count = 0;

@@ -1,9 +1,9 @@
 #version 450
-// Products of float32 activations, divided as product.glsl says: lanes take inputs four (q4_0:
-// eight) at a time.
+// Matmuls of float32 activations, divided as in product.glsl: lanes take inputs four (q4_0: eight)
+// at a time.
 //
-// NARROW_STORAGE reads numbers of 8 and 16 bits as they are stored. FLOAT16 decodes q8_0 and q4_0 in
-// half precision, where their integers are exact: the bits of a result are the same without.
+// NARROW_STORAGE reads 8- and 16-bit elements as stored. FLOAT16 decodes q8_0 and q4_0 in half
+// precision, where their integers are exact: results have the same bits.
 #extension GL_GOOGLE_include_directive : require
 #ifdef SUBGROUPS
 #extension GL_KHR_shader_subgroup_basic : require
@@ -20,12 +20,12 @@
 #include "lanes.glsl"
 #include "product.glsl"
 
-// Whether the weight is decoded one by one (K types, rows of odd lengths) or four at a time: q8_0
-// and q4_0 with their scales apart, rows of other types at whole vectors.
+// True if weights are decoded one by one (K types, rows of odd lengths); otherwise four at a time:
+// q8_0 and q4_0 with separate scales, other types with rows of whole vectors.
 layout(constant_id = 2) const bool ONE_BY_ONE = false;
-// Whether the rows of x begin at whole vectors.
+// True if the rows of x are vector-aligned.
 layout(constant_id = 3) const bool X_VECTORS = false;
-// The same memory as numbers and as vectors.
+// The same memory as scalars and as vectors.
 layout(std430, binding = 1) readonly buffer X { float x[]; };
 layout(std430, binding = 1) readonly buffer XVectors { vec4 x_vectors[]; };
 layout(std430, binding = 2) readonly buffer Words { uint words[]; };
@@ -55,8 +55,8 @@ vec4 four_of_x(uint row, uint i) {
 }
 
 #ifdef FLOAT16
-// Numbers 0..255 in bytes 0 and 2 of a word, less `bias`. Behind 0x64 they are the last bits of
-// 1024 and more, where halves are one apart.
+// Bytes 0 and 2 of a word (0..255), less `bias`. With 0x64 as high byte they are halves from 1024
+// on, which are one apart.
 vec2 less(uint two, float16_t bias) { return vec2(unpackFloat2x16(two | 0x64006400u) - f16vec2(bias)); }
 #endif
 
@@ -83,7 +83,7 @@ vec4 signed_bytes(uint w) {
 #endif
 }
 
-// Weights i..i+3 of an output, of every type but q4_0.
+// Weights i..i+3 of an output, for every type but q4_0.
 vec4 four_weights(uint o, uint i) {
   if (ONE_BY_ONE) {
     vec4 v = vec4(0.0);
@@ -117,7 +117,7 @@ void main() {
 
   bool is_q4 = TYPE == kTypeQ4_0 && !ONE_BY_ONE;
   if (is_q4) {
-    // A word has numbers 4j..4j+3 of its block in the low and 16+4j.. in the high halves.
+    // A word has weights 4j..4j+3 of its block in the low and 16+4j.. in the high halves.
     for (uint word = lane; word < p.inputs / 8; word += LANES) {
       uint i = (word / 4) * 32 + (word % 4) * 4;
       vec4 low[OUTPUTS];

@@ -1,9 +1,9 @@
-// What the host tells a shader, declared once for GLSL and C++. Push constants hold what is fixed
-// in a recorded command buffer: shapes, and where matrices begin in their bindings. What changes
-// from call to call (tokens, positions, masks, the prefix, the first slot) stands in the call
-// buffer, binding 0, an array of uint; members named *_at are indices into it.
+// Shader parameters, declared once for GLSL and C++. Push constants hold what is fixed in a
+// recorded command buffer: shapes, and matrix offsets in their bindings. Per-call data (tokens,
+// positions, masks, the prefix, the first slot) is in the call buffer, binding 0, an array of uint;
+// members named *_at are indices into it.
 //
-// Offsets and strides count floats, those of caches numbers of their type, unless their name says
+// Offsets and strides count floats, those of caches elements of their type, unless their name says
 // otherwise.
 #ifndef EDGEDRAFT_SHADERS_PARAMS_H
 #define EDGEDRAFT_SHADERS_PARAMS_H
@@ -27,35 +27,35 @@ const uint kTypeQ4_K = 8;
 const uint kTypeQ5_K = 9;
 const uint kTypeQ6_K = 10;
 
-// The number of bindings after the call buffer.
+// Bindings after the call buffer.
 const uint kBindingsMax = 5;
-// Every Vulkan device runs workgroups of so many invocations.
+// Workgroup size that every Vulkan device supports.
 const uint kWorkgroupMax = 128;
-// And so many bytes that they share.
+// Shared memory that every Vulkan device supports.
 const uint kSharedBytesMax = 16384;
 
-// Lanes whose numbers are brought together first (lanes.glsl).
+// Lanes combined first in reductions (lanes.glsl).
 const uint kNeighbours = 8;
 
-const uint kRowWorkgroup = 128;       // of operations that go over a row
-const uint kAttentionWorkgroup = 64;  // also the slots of a step
-const uint kAttentionHeadsMax = 4;    // of a workgroup
-const uint kAttentionRowsMax = 4;     // of a workgroup
-// So many of the slots that a row sees are a split, whatever else is in the call: whole steps of a
-// workgroup. combine.comp adds the splits up.
+const uint kRowWorkgroup = 128;       // for operations over a row
+const uint kAttentionWorkgroup = 64;  // also the slots per step
+const uint kAttentionHeadsMax = 4;    // per workgroup
+const uint kAttentionRowsMax = 4;     // per workgroup
+// Visible slots per split, independent of the rest of the call; whole steps of a workgroup.
+// combine.comp adds the splits.
 const uint kAttentionSplit = 128;
 const uint kMaskWords = 8;
 const uint kQuantizeWorkgroup = 32;
-const uint kQuantizeStretch = 128;  // activations that share a scale
+const uint kQuantizeStretch = 128;  // activations per scale
 const uint kTopKWorkgroup = 64;
-const uint kTopKStretch = 1024;    // candidates that a workgroup chooses from
-const uint kArgmaxStretch = 2048;  // numbers that a workgroup of argmax looks at first
+const uint kTopKStretch = 1024;    // candidates per workgroup
+const uint kArgmaxStretch = 2048;  // elements a workgroup of argmax reads in the first pass
 const uint kNoToken = 0xFFFFFFFFu;
 
 struct EmbedParams {
   uint table_offset_bytes;
   uint row_bytes;
-  uint first_token;  // the table's part in the binding
+  uint first_token;  // of the bound part of the table
   uint token_count;
   uint cols;
   uint y_offset;
@@ -73,7 +73,7 @@ struct RmsNormParams {
   float epsilon;
 };
 
-// Rows of int8 numbers, four a word, lowest first, and behind them a float32 a stretch: its scale.
+// Rows of int8 elements, four per word, lowest first, followed by one float32 scale per group.
 struct QuantizeParams {
   uint x_offset;
   uint x_stride;
@@ -81,12 +81,12 @@ struct QuantizeParams {
   uint y_stride;  // in words
 };
 
-// For matmul and int8_matmul, whose x are rows as quantize leaves them.
+// For matmul and int8_matmul, whose x are rows in the layout of quantize.
 struct MatmulParams {
   uint x_offset;  // int8_matmul: in words
   uint x_stride;
   uint weight_offset;  // in bytes
-  uint scale_offset;   // in float16 numbers
+  uint scale_offset;   // in float16 elements
   uint row_bytes;      // of the weight, for types decoded one by one
   uint bias_offset;
   uint y_offset;
@@ -104,7 +104,7 @@ struct RopeParams {
   uint table_offset;
   uint table_stride;
   uint head_dim;
-  uint pair_count;  // of a row
+  uint pair_count;  // per row
   uint pairs;       // 1: RopeStyle::pairs
   uint positions_at;
 };
@@ -129,21 +129,21 @@ struct AttentionParams {
   uint y_offset;
   uint y_stride;
   uint rows;
-  uint group;  // query heads a key-value head
+  uint group;  // query heads per key-value head
   float scale;
   uint prefix_at;
-  uint masks_at;    // kMaskWords a row; 0: no row has a mask
-  uint splits;      // workgroups that share the slots of a row, 1 where each sees all of them
-  uint group_rows;  // of group_attention
+  uint masks_at;    // kMaskWords per row; 0: no row has a mask
+  uint splits;      // workgroups that share a row's slots, 1 if each sees all of them
+  uint group_rows;  // for group_attention
 };
 
-// The largest score and the sum of weights of a row's query head and split, splits last, and behind
-// all of these the sums of weighted values, head_dim each.
+// The largest score and the sum of weights per row, query head and split (splits innermost),
+// followed by the sums of weighted values, head_dim each.
 struct CombineParams {
   uint y_offset;
   uint y_stride;
   uint rows;
-  uint splits;  // that there is room for
+  uint splits;  // capacity
   uint head_dim;
   uint prefix_at;
   uint masks_at;
@@ -163,7 +163,7 @@ struct CompactParams {
   uint cache_offset;
   uint cache_stride;
   uint cols;
-  uint first_at;  // the first slot to fill, the number of slots, the slots
+  uint first_at;  // index of: first slot to fill, slot count, slots
 };
 
 struct GatherLayersParams {
@@ -194,20 +194,20 @@ struct GroupMeanParams {
 struct TopKParams {
   uint x_offset;  // of logits, or of candidates
   uint x_stride;
-  uint count;  // of a row
+  uint count;  // per row
   uint k;
   uint y_offset;
   uint y_stride;
   uint sums_offset;
-  uint sums_stride;    // stretches of a row's logits
-  uint totals_offset;  // of the last pass's sums, a row each
+  uint sums_stride;    // segments of a row's logits
+  uint totals_offset;  // of the last pass's sums, one per row
 };
 
 // Offsets and strides of candidates count pairs.
 struct ArgmaxParams {
   uint x_offset;  // of logits, or of candidates
   uint x_stride;
-  uint count;     // of a row
+  uint count;     // per row
   uint y_offset;  // of candidates, or of tokens
 };
 

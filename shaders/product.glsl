@@ -1,11 +1,10 @@
-// What matmul and int8_matmul share: how a product is divided, its weight, and how sums come
-// together.
+// Shared by matmul and int8_matmul: division of the work, the weight, and the reduction.
 //
-// A workgroup is groups of LANES; a group makes OUTPUTS outputs of ROWS rows. Its lanes share the
-// inputs of an output, so that they read the weight in whole cache lines, and a weight once for all
-// rows of the tile. Then lanes are added (lanes.glsl), in the end by one invocation a result. The
-// order of a sum depends on the number of inputs and on LANES, which is fixed for a device: a row's
-// bits are the same in every tile.
+// A workgroup consists of groups of LANES; a group computes OUTPUTS outputs of ROWS rows. Its lanes
+// share an output's inputs, so that they read the weight in whole cache lines, and once for all
+// rows of the tile. Then lanes are added (lanes.glsl), in the end by one invocation per result. The
+// order of a sum depends on the input count and on LANES, which is fixed per device: a row's bits
+// are the same in every tile.
 
 layout(local_size_x_id = 4) in;
 layout(constant_id = 0) const uint TYPE = 0;
@@ -23,13 +22,14 @@ layout(std430, binding = 4) readonly buffer Bias { float bias[]; };
 layout(std430, binding = 5) buffer Y { float y[]; };
 
 const uint kGroups = WORKGROUP / LANES;
-const uint kSums = OUTPUTS * ROWS;  // of a lane
+const uint kSums = OUTPUTS * ROWS;  // per lane
 const uint kResults = kGroups * kSums;
 
 shared float partial[LANES * kResults];
 
 #ifdef SUBGROUPS
-// Neighbours add few sums themselves; many are spread over the invocations with their results.
+// Few sums are added by the neighbours themselves; many are spread over the invocations of their
+// results.
 const bool kNeighboursAdd = LANES >= kNeighbours && kSums <= 8;
 #else
 const bool kNeighboursAdd = false;
@@ -38,7 +38,7 @@ const bool kNeighboursAdd = false;
 uint lane_in_group() { return lane_index() % LANES; }
 uint group_in_workgroup() { return lane_index() / LANES; }
 
-// Output j of this lane's and row r of the tile; the last ones again where there are no more.
+// Output j of this lane and row r of the tile, clamped to the last ones.
 uint output_at(uint j) {
   return min((gl_WorkGroupID.x * kGroups + group_in_workgroup()) * OUTPUTS + j, p.outputs - 1);
 }
@@ -55,7 +55,7 @@ float scale_of(uint block) {
 #endif
 }
 
-// The total of all lanes of a group, from what they left in `partial`.
+// The total over all lanes of a group, from `partial`.
 float total_of(uint result) {
   if (kNeighboursAdd) {
     precise float total = partial[result];

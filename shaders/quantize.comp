@@ -1,6 +1,6 @@
 #version 450
-// Rounds activations to int8: 128 numbers share a scale, the largest of them / 127. One workgroup a
-// stretch, four numbers a lane.
+// Rounds activations to int8: 128 elements share a scale, their largest magnitude / 127. One
+// workgroup per group of 128, four elements per lane.
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
 
@@ -11,11 +11,11 @@ layout(std430, binding = 2) writeonly buffer Y { uint y[]; };
 
 shared uint largest_bits;
 
-// 12 bits of x; the others are 12 bits too, and products of such numbers are exact.
+// The upper 12 bits of x; the rest has 12 bits as well, and products of such values are exact.
 float high_part(float x) { return uintBitsToFloat(floatBitsToUint(x) & 0xFFFFF000u); }
 
 // 127 / x to the last place, so that every device rounds alike: a built-in quotient may be off by
-// two places and a half. Larger x would bring numbers in that are too small to be exact.
+// 2.5 units. Larger x would involve values too small to be exact.
 float inverse_step(float x) {
   precise float q = 127.0 / x;
   if (x > 1e30) return q;
@@ -40,7 +40,7 @@ void main() {
     uint at = p.x_offset + row * p.x_stride + first;
     v = vec4(x[at], x[at + 1], x[at + 2], x[at + 3]);
   }
-  // Bits of numbers without their signs are in the numbers' order, and what is no number is largest.
+  // Bits of magnitudes order like the values; NaN is largest.
   uvec4 bits = floatBitsToUint(v) & 0x7FFFFFFFu;
   if (lane == 0) largest_bits = 0;
   barrier();

@@ -1,5 +1,5 @@
 #version 450
-// One workgroup a row. Lane i adds the squares of elements i, i + 128, ...; then lanes are added
+// One workgroup per row. Lane i adds the squares of elements i, i + 128, ...; then lanes are added
 // (lanes.glsl).
 #extension GL_GOOGLE_include_directive : require
 #ifdef SUBGROUPS

@@ -1,5 +1,5 @@
 #version 450
-// One invocation a pair of numbers that turn together; a row each in y.
+// One invocation per rotated pair; y enumerates rows.
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
 

@@ -1,15 +1,15 @@
-// Choosing the largest numbers: ties go to the lowest token, NaN counts as the smallest number.
+// Selection of the largest values: ties go to the lowest token, NaN sorts lowest.
 
-// Bits that are ordered as their numbers are, infinities included; NaN as -infinity, -0 as 0. Never
-// compared as floats: see kLowest.
+// Bits that order like their values, infinities included; NaN as -infinity, -0 as 0. Not compared
+// as floats: see kLowest.
 uint ordered(float x) {
   uint bits = is_nan(x) ? 0xFF800000u : floatBitsToUint(x);
   if ((bits & 0x7FFFFFFFu) == 0) bits = 0;
   return (bits & 0x80000000u) != 0 ? ~bits : bits | 0x80000000u;
 }
 
-// A number by its place in that order, as choosing compares one again and again. None comes behind
-// all numbers, whose places are above 0.
+// A value as ordered bits, since selection compares it repeatedly. "None" sorts below all values,
+// whose ordered bits are above 0.
 struct Candidate {
   uint order;
   uint token;  // kNoToken: none
@@ -20,7 +20,7 @@ Candidate candidate(float x, uint token) {
   return token == kNoToken ? kNone : Candidate(ordered(x), token);
 }
 
-// The number's bits; those of NaN are -infinity's, of -0 those of 0, of none 0.
+// The value's bits; -infinity for NaN, 0 for -0, and 0 for none.
 uint bits_of(Candidate c) {
   if (c.token == kNoToken) return 0;
   return (c.order & 0x80000000u) != 0 ? c.order ^ 0x80000000u : ~c.order;

@@ -1,5 +1,5 @@
 #version 450
-// One invocation a number; a row each in y. With NARROW_STORAGE the cache may be float16.
+// One invocation per element; y enumerates rows. With NARROW_STORAGE the cache may be float16.
 #extension GL_GOOGLE_include_directive : require
 #ifdef NARROW_STORAGE
 #extension GL_EXT_shader_16bit_storage : require
@@ -15,8 +15,8 @@ layout(std430, binding = 2) writeonly buffer Cache { float cache[]; };
 #ifdef NARROW_STORAGE
 layout(std430, binding = 2) writeonly buffer HalfCache { uint16_t half_cache[]; };
 
-// x as float16: to nearest, ties to even; the largest number for finite ones beyond it. A
-// conversion that is built in may round either way.
+// x as float16: to nearest, ties to even; finite values beyond its range become its largest value.
+// Built-in conversions may round either way.
 uint half_bits(float x) {
   uint bits = floatBitsToUint(x);
   uint sign = bits >> 16 & 0x8000u;
@@ -29,7 +29,7 @@ uint half_bits(float x) {
     return sign | bits - 0x38000000u >> 13;
   }
   uint exponent = bits >> 23;
-  if (exponent < 102) return sign;  // less than half of the smallest number, 2^-24
+  if (exponent < 102) return sign;  // less than half of the smallest value, 2^-24
   uint shift = 126 - exponent;
   uint mantissa = bits & 0x7FFFFFu | 0x800000u;
   uint whole = mantissa >> shift;

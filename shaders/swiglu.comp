@@ -1,5 +1,5 @@
 #version 450
-// One invocation a number; a row each in y. y may be gate or up.
+// One invocation per element; y enumerates rows. y may be gate or up.
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
 

@@ -1,10 +1,10 @@
 #version 450
-// A workgroup chooses the k best of a stretch of 1024 numbers of a row, best first: of logits in the
-// first pass, of the stretches' choices in the passes after it, until one stretch is left. A lane
-// has every 64th number and offers its best; the lane whose offer is taken looks for its next one.
+// A workgroup selects the k best of a row segment of 1024 elements, best first: of logits in the
+// first pass, of the segments' candidates in later passes, until one segment is left. A lane has
+// every 64th element and offers its best; the lane whose offer is taken finds its next one.
 //
-// The first pass also leaves each stretch's largest logit and the sum of e^(logit - largest); the
-// last adds them up for the row, from which the host takes log-softmax.
+// The first pass also writes each segment's largest logit and the sum of e^(logit - largest); the
+// last combines them for the row, from which the host computes log-softmax.
 #extension GL_GOOGLE_include_directive : require
 #ifdef SUBGROUPS
 #extension GL_KHR_shader_subgroup_basic : require
@@ -18,13 +18,13 @@ layout(constant_id = 0) const bool IS_FIRST = true;
 layout(constant_id = 1) const bool IS_LAST = true;
 layout(push_constant) uniform Push { TopKParams p; };
 layout(std430, binding = 1) readonly buffer Logits { float logits[]; };
-layout(std430, binding = 1) readonly buffer Chosen { uvec2 chosen[]; };  // bits of a number, token
+layout(std430, binding = 1) readonly buffer Chosen { uvec2 chosen[]; };  // value bits, token
 layout(std430, binding = 2) writeonly buffer Y { uvec2 y[]; };
 layout(std430, binding = 3) buffer Sums { vec2 sums[]; };  // largest, sum
 
 #include "select.glsl"
 
-const uint kOwn = kTopKStretch / kTopKWorkgroup;  // numbers of a lane
+const uint kOwn = kTopKStretch / kTopKWorkgroup;  // elements per lane
 const uint kEights = kTopKWorkgroup / kNeighbours;
 
 shared float values[kTopKStretch];
@@ -33,18 +33,18 @@ shared uint tokens[kTopKStretch];
 shared Candidate offers[kTopKWorkgroup];
 shared vec2 lane_sums[kTopKWorkgroup];
 #endif
-// One per eight neighbours; offers for two places in turn, so that lanes may be one place apart.
+// One per eight neighbours. Double-buffered by place, so that lanes may be one place apart.
 shared Candidate best_offers[2][kEights];
 shared vec2 eight_sums[kEights];
 
-// x; -infinity and what is below kLowest's place in order count as kLowest.
+// x; -infinity and all values ordered below kLowest become kLowest.
 float shown(float x) { return ordered(x) <= ordered(kLowest) ? kLowest : x; }
-// e^(x - largest), which of kLowest is nothing. NaN of NaN.
+// e^(x - largest), which is 0 for kLowest and NaN for NaN.
 float share(float x, float largest) {
   return is_nan(x) ? x : shown(x) == kLowest ? 0.0 : exact_exp(x - largest);
 }
 
-// (largest, sum of e^(x - largest)) of both.
+// Combined (largest, sum of e^(x - largest)).
 vec2 joined(vec2 a, vec2 b) {
   float largest = max(a.x, b.x);
   if (largest == kLowest) return vec2(largest, 0.0);
@@ -52,8 +52,8 @@ vec2 joined(vec2 a, vec2 b) {
   return vec2(largest, sum);
 }
 
-// All lanes' pairs joined: neighbours, pairs of neighbours, fours, then the eights in order. Every
-// lane must come by.
+// Combines all lanes' pairs: neighbours, pairs of neighbours, fours, then the eights in order.
+// Every lane must call it.
 vec2 joined_lanes(vec2 own) {
   uint lane = lane_index();
 #ifdef SUBGROUPS
@@ -76,7 +76,7 @@ vec2 joined_lanes(vec2 own) {
   return all;
 }
 
-// The best of the lanes' offers for a place. Every lane must come by.
+// The best of the lanes' offers for a place. Every lane must call it.
 Candidate best_offer(Candidate offer, uint place) {
   uint lane = lane_index();
 #ifdef SUBGROUPS
@@ -140,7 +140,7 @@ void main() {
   add_up(row, first, count);
 
   uint to = p.y_offset + row * p.y_stride + gl_WorkGroupID.x * p.k;
-  uint taken = 0;  // bit n: number lane + 64 n
+  uint taken = 0;  // bit n: element lane + 64 n
   bool is_stale = true;
   Candidate offer = kNone;
   for (uint place = 0; place < p.k; ++place) {

@@ -1,8 +1,8 @@
-// Stored weights as in a file, decoded one element at a time (shared/tensor/blocks.h). Include after
-// a definition of WEIGHT_WORDS, the array of uint that holds them, and with NARROW_STORAGE of
-// WEIGHT_BYTES, WEIGHT_SHORTS and WEIGHT_HALVES, the same as numbers of 8 and 16 bits.
+// Weights in file format, decoded one element at a time (shared/tensor/blocks.h). Include after
+// defining WEIGHT_WORDS, the array of uint that holds them, and with NARROW_STORAGE WEIGHT_BYTES,
+// WEIGHT_SHORTS and WEIGHT_HALVES, views of 8 and 16 bits.
 
-// Blocks begin at even bytes, so 16 bits are in one word.
+// Blocks start at even bytes, so 16 bits are in one word.
 #ifdef NARROW_STORAGE
 uint byte_at(uint at) { return uint(WEIGHT_BYTES[at]); }
 uint half_bits_at(uint at) { return uint(WEIGHT_SHORTS[at >> 1]); }
@@ -15,7 +15,7 @@ float half_at(uint at) { return unpackHalf2x16(half_bits_at(at)).x; }
 
 int signed_byte(uint b) { return int(b << 24) >> 24; }
 
-// Number i of a block of 32, of four bits or of five, whose fifth bits stand before the others.
+// Element i of a block of 32, of four bits or of five, whose fifth bits precede the others.
 uint small_four(uint fours, uint i) {
   uint q = byte_at(fours + i % 16);
   return i < 16 ? q & 15u : q >> 4;
@@ -23,7 +23,7 @@ uint small_four(uint fours, uint i) {
 uint small_five(uint fifths, uint i) {
   return small_four(fifths + 4, i) | ((byte_at(fifths + i / 8) >> (i % 8)) & 1u) << 4;
 }
-// By the scale and the offset with which q4_1 and q5_1 begin.
+// Applies the scale and offset at the start of q4_1 and q5_1.
 float on_line(uint block, uint q) {
   precise float product = half_at(block) * float(q);
   precise float x = product + half_at(block + 2);
