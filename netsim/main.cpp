@@ -17,8 +17,8 @@ struct Options {
   ProbeCommandOptions probe;
 };
 
-// Takes the words behind the first `--` off the command line of `link`: CLI11 would read one in
-// brackets as a list of words.
+// Removes the words after the first `--` from the command line of `link`: CLI11 would parse a
+// bracketed one as a list.
 std::vector<std::string> take_device_command(int& argc, char** argv) {
   char** const end = argv + argc;
   char** const mark = std::find(argv, end, std::string_view("--"));

@@ -11,7 +11,7 @@ namespace edgedraft {
 namespace {
 
 constexpr std::uint64_t kProfileBytesMax = 1u << 20;
-constexpr double kMillisecondsMin = 1e-6;  // one tick of the clock
+constexpr double kMillisecondsMin = 1e-6;  // one clock tick
 constexpr double kMillisecondsMax = 600'000;
 constexpr double kRowsMax = 1 << 20;
 constexpr double kActivationBytesMax = 32768;
@@ -20,7 +20,7 @@ Duration from_milliseconds(double ms) {
   return std::chrono::duration_cast<Duration>(std::chrono::duration<double, std::milli>(ms));
 }
 
-// A drafter's own entry, else its kind's, else the default; null if there is none of them.
+// Entry of a drafter, else of its kind, else the default; null if there is none.
 template <class Value>
 const Value* entry_for(const std::string& drafter, const std::map<std::string, Value>& table) {
   for (const std::string& name :

@@ -11,19 +11,19 @@
 namespace edgedraft::netsim {
 namespace {
 
-// TCP, TLS and Hello are a round trip each, and what processors take of them.
+// TCP, TLS and Hello take a round trip each, plus processing.
 constexpr int kSetupRoundTrips = 3;
 constexpr double kSetupSeconds = 0.040;
 // A verdict without its activations, or a message of hints.
 constexpr std::size_t kMessageBytes = 300;
-// Activations of the newest tokens come first and are what drafting waits for.
+// Drafting waits for the activations of the newest tokens, which are sent first.
 constexpr std::uint32_t kFirstRows = 64;
 
 Instant at(double seconds) {
   return Instant{} + std::chrono::duration_cast<Duration>(std::chrono::duration<double>(seconds));
 }
 
-// What verdicts that bring so many tokens take. Their rows come with them, or in their wake.
+// Travel time of verdicts by token count; their activations travel with them or after them.
 std::function<double(double, std::uint32_t)> way(const LinkOptions& options, Duration round_trip,
                                                  std::uint32_t row_bytes, bool rows_follow,
                                                  std::uint64_t seed) {

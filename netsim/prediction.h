@@ -9,22 +9,22 @@
 
 namespace edgedraft::netsim {
 
-// What is to be predicted: an answer over a network at the pace of named hardware, if the device's
-// drafter is right as often as it is said to be.
+// Input of a prediction: an answer over a network at the pace of named hardware, with a given
+// acceptance of the device's drafter.
 struct PredictedRun {
   const NetworkProfile& network;
   const PaceProfile& pace;
-  std::string drafter{};  // as the pace profile names it
+  std::string drafter{};  // its name in the pace profile
   RunKind kind = RunKind::stream;
-  RunModel::Shape shape{};      // of which overlap takes the breadth alone
+  RunModel::Shape shape{};      // overlap uses only its breadth
   double acceptance = 0.0;      // of the drafter's likeliest token
-  std::uint32_t row_bytes = 0;  // of a position's activations, as they cross the link
+  std::uint32_t row_bytes = 0;  // per position, as sent
   std::uint32_t prompt_rows = 64;
   std::uint32_t tokens = 96;
-  bool setup = true;  // the connection is made first
+  bool setup = true;  // include connection setup
 };
 
-// What making a connection over the network takes.
+// Time to set up a connection over the network.
 double setup_seconds(const NetworkProfile& network);
 
 // Requires  the pace profile paces the target and, unless it streams, the drafter

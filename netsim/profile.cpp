@@ -191,7 +191,7 @@ void read_outage(TomlReader& table, std::vector<TokenOutage>& outages) {
 }  // namespace
 
 bool is_congestion_control(std::string_view name) {
-  constexpr std::size_t kNameMax = 15;  // the kernel's TCP_CA_NAME_MAX with its end
+  constexpr std::size_t kNameMax = 15;  // the kernel's TCP_CA_NAME_MAX, less its terminator
   return !name.empty() && name.size() <= kNameMax &&
          name.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789_-") == std::string_view::npos;
 }
@@ -211,7 +211,7 @@ Result<NetworkProfile> parse_network_profile(std::string_view text,
   if (!is_congestion_control(profile.congestion_control)) {
     root.wrong("congestion_control", "give the kernel's name of one, such as \"cubic\"");
   }
-  // Results join names with it, and scripts and messages show them.
+  // Results use '|' to join names, and scripts and messages print them.
   if (profile.name.find('|') != std::string::npos ||
       printable(profile.name, Lines::one) != profile.name) {
     root.wrong("name", "give one without | and without control characters");

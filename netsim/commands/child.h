@@ -13,19 +13,19 @@
 
 namespace edgedraft::netsim {
 
-// A program that runs at an end of a link.
+// A program at an end of a link.
 class Child {
  public:
-  // With these variables on top of our environment. `quiet`: its standard output goes where
-  // standard error goes.
+  // Adds these variables to our environment. `quiet`: redirects its standard output to standard
+  // error.
   static Result<Child> start(const std::vector<std::string>& argv,
                              const std::map<std::string, std::string>& variables, bool quiet);
   Child(Child&& other) noexcept : pid_(std::exchange(other.pid_, -1)), status_(other.status_) {}
   Child& operator=(Child&&) = delete;
-  // Asks it to end, and kills it when it does not.
+  // Asks it to end, then kills it.
   ~Child();
 
-  // Its exit status, 128 + n for signal n; nullopt while it runs.
+  // Exit status, or 128 + n for signal n; nullopt while it runs.
   std::optional<int> status();
 
  private:

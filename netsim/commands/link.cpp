@@ -55,7 +55,7 @@ Result<int> show_plan(const NetworkProfile& profile, DriverKind kind) {
   return 0;
 }
 
-// Fires the profile's events as time passes.
+// Fires the profile's events on time.
 class Script {
  public:
   Script(const NetworkProfile& profile, LinkDriver& link)
@@ -83,7 +83,7 @@ class Script {
   std::size_t next_ = 0;
 };
 
-// Whether something at the server's end listens on the port.
+// True if a program at the server's end listens on the port.
 bool is_listening(const LinkDriver& link, std::uint16_t port) {
   // A kernel without IPv6 lacks two of them.
   const auto table = run_command(
@@ -95,7 +95,7 @@ bool is_listening(const LinkDriver& link, std::uint16_t port) {
     std::istringstream fields(line);
     std::string number, local, remote, state;
     fields >> number >> local >> remote >> state;
-    // TCP_LISTEN; UDP sockets without a peer are in the state that TCP calls closed.
+    // TCP_LISTEN; unconnected UDP sockets have the state of closed TCP sockets.
     if ((state == "0A" || state == "07") && (local + " ").ends_with(wanted.str())) return true;
   }
   return false;
@@ -132,8 +132,8 @@ Result<int> hold(const NetworkProfile& profile, LinkDriver& link, const LinkComm
   const std::string listen = host_of(link.server_listen()) + ":" + std::to_string(o.port);
   std::optional<Child> server;
   if (!o.at_server.empty()) {
-    // Without namespaces whatever runs on the machine may have the port, and would be taken for the
-    // server.
+    // Without namespaces, another program on the machine may hold the port and would be mistaken
+    // for the server.
     if (is_listening(link, o.port)) {
       return Error{Errc::usage, "--at-server: port " + std::to_string(o.port) +
                                     " is already in use; give another with --port"};
@@ -162,11 +162,11 @@ Result<int> hold(const NetworkProfile& profile, LinkDriver& link, const LinkComm
   }
   Script script(profile, link);
   Instant next_look = Clock::now();
-  std::optional<int> server_status;  // at the last look
+  std::optional<int> server_status;  // at the last check
   while (!interrupted() && !(device && device->status())) {
     if (auto kept = script.keep_time(); !kept) return kept.error();
-    // Notices when somebody has killed the link's process, and a server that has failed. The device
-    // that it fails with may end a moment later.
+    // Detects a killed link process and a failed server. The device that fails with it may end a
+    // moment later.
     if (Clock::now() >= next_look) {
       if (auto alive = link.statistics(); !alive) return alive.error();
       if (server_status.value_or(0) != 0) {
@@ -179,7 +179,7 @@ Result<int> hold(const NetworkProfile& profile, LinkDriver& link, const LinkComm
     }
     std::this_thread::sleep_for(5ms);
   }
-  // The server says its farewell while the link is still there.
+  // The server shuts down while the link still exists.
   const std::optional<int> status = device ? device->status() : std::nullopt;
   device.reset();
   server.reset();

@@ -26,8 +26,8 @@ struct LinkCommandOptions {
 
 void declare_link(CLI::App& app, LinkCommandOptions& options);
 
-// Builds a link and holds it while the command runs, or until Ctrl-C. Returns the exit status: the
-// command's own.
+// Builds a link and holds it while the command runs, or until Ctrl-C. Returns the command's exit
+// status.
 Result<int> run_link(const LinkCommandOptions& options);
 
 }  // namespace edgedraft::netsim

@@ -6,16 +6,16 @@
 
 namespace edgedraft::netsim {
 
-// What is sent: the same each way, evenly.
+// Packets to send: evenly spaced, equal in both directions.
 struct SimulatedLoad {
   std::uint32_t packets = 1000;
   std::uint32_t packet_bytes = 1200;
   Duration interval = std::chrono::milliseconds(1);
 };
 
-// Writes what becomes of each packet, as CSV with a header: direction, number, when it is sent,
-// its fate, when it arrives; times in whole nanoseconds since the start. It is the link model that
-// the drivers tun and proxy use, at simulated times: the same arguments give the same bytes.
+// Writes each packet's fate as CSV with a header: direction, number, send time, fate, arrival;
+// times in whole nanoseconds since the start. Uses the link model of the drivers tun and proxy at
+// simulated times: equal arguments give equal bytes.
 void simulate(const NetworkProfile& profile, const SimulatedLoad& load, std::uint64_t seed,
               std::ostream& out);
 

@@ -33,7 +33,7 @@ std::string shell_line(const std::vector<std::string>& argv) {
   std::string line;
   for (const std::string& word : argv) {
     if (!line.empty()) line += ' ';
-    // A word that starts with $ is a variable of the script that is being written.
+    // A word that starts with $ is a variable of the generated script.
     const bool safe =
         !word.empty() && word.find_first_of(" '\"\\;&|<>*?#~`()[]{}") == std::string::npos;
     if (safe) {

@@ -7,16 +7,15 @@
 
 namespace edgedraft::netsim {
 
-// Runs a program to its end and returns its standard output. In the network namespace that is open
-// as `network`, where that is given.
+// Runs a program to its end and returns its standard output, in the network namespace open as
+// `network`, if given.
 //
-// Errors   io            it cannot be run, or ends with another status than 0: with the command
-// line
-//                        and what it wrote to standard error
-//          unsupported   there is no such program
+// Errors   io            it cannot be run, or exits with a status other than 0: with the command
+//                        line and its standard error
+//          unsupported   the program is missing
 Result<std::string> run_command(const std::vector<std::string>& argv, int network = -1);
 
-// As one would type it in a shell.
+// In shell syntax.
 std::string shell_line(const std::vector<std::string>& argv);
 
 }  // namespace edgedraft::netsim

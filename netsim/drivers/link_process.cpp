@@ -18,7 +18,7 @@
 namespace edgedraft::netsim {
 namespace {
 
-// Time enough for a machine that is busy with something else.
+// Long enough for a busy machine; beyond it the link process counts as hung.
 constexpr int kReplyTimeoutMs = 30'000;
 
 volatile sig_atomic_t must_end = 0;
@@ -46,9 +46,9 @@ Result<LinkReply> receive_reply(int socket) {
   return reply;
 }
 
-// Leaves nothing of the maker's in the new process but standard error and the socket.
+// Closes all inherited descriptors except standard error and the socket.
 void separate(int socket) {
-  // Ctrl-C is for the maker, who then ends the link in order.
+  // Ctrl-C goes to the creator, which then ends the link in order.
   setpgid(0, 0);
   signal(SIGINT, SIG_IGN);
   signal(SIGHUP, SIG_IGN);
@@ -71,7 +71,7 @@ void separate(int socket) {
   syscall(SYS_close_range, 4u, ~0u, 0u);
 
   prctl(PR_SET_NAME, "netsim-link");
-  // Wake-ups to the microsecond, and ahead of the programs that are measured where that is allowed.
+  // Microsecond wake-ups and, if allowed, priority over the measured programs.
   prctl(PR_SET_TIMERSLACK, 1);
   const sched_param priority{.sched_priority = 1};
   sched_setscheduler(0, SCHED_RR | SCHED_RESET_ON_FORK, &priority);
@@ -98,7 +98,7 @@ bool LinkChannel::serve(const std::function<Result<LinkReply>(const LinkRequest&
 
 void LinkChannel::reply(const LinkReply& reply) {
   if (reply.namespaces.server_inode != 0) namespaces_ = reply.namespaces;
-  // A maker that has gone is noticed at the next serve().
+  // The next serve() detects a creator that is gone.
   (void)!send(socket_, &reply, sizeof reply, MSG_NOSIGNAL);
 }
 
@@ -148,8 +148,8 @@ Result<std::unique_ptr<LinkProcess>> LinkProcess::start(
   return process;
 }
 
-// The inode of a namespace that nobody holds goes to the next one that anybody makes, and the
-// link's process may be gone before what it has left is looked for.
+// Pins the namespaces: a released inode is reused for the next namespace, and the link process may
+// be gone before its leftovers are searched.
 void LinkProcess::pin_namespaces() {
   LinkNamespaces& made = first_.namespaces;
   for (const auto& [inode, descriptor] : {std::pair(&made.server_inode, made.server_descriptor),
@@ -160,19 +160,19 @@ void LinkProcess::pin_namespaces() {
     if (pinned >= 0) {
       pinned_.push_back(pinned);
     } else {
-      *inode = 0;  // the mark alone has to do
+      *inode = 0;  // only the mark is available
     }
   }
 }
 
 LinkProcess::~LinkProcess() {
-  // One that does not answer, since somebody has stopped it, would be waited for without end.
+  // A stopped process never answers and would be waited for forever.
   if (!ask({.kind = LinkRequest::Kind::stop})) kill(pid_, SIGKILL);
   close(socket_);
   int status = 0;
   while (waitpid(pid_, &status, 0) < 0 && errno == EINTR) {
   }
-  // What it could not do because somebody killed it.
+  // Cleans up after a link process that was killed.
   end_processes_of(mark_, first_.namespaces);
   for (const int pinned : pinned_) close(pinned);
 }

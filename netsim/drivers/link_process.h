@@ -14,7 +14,7 @@
 
 namespace edgedraft::netsim {
 
-// What a driver asks of its link's process.
+// A driver's request to its link process.
 struct LinkRequest {
   enum class Kind : std::uint32_t { fire, statistics, listen, stop };
 
@@ -26,25 +26,25 @@ struct LinkRequest {
 struct LinkReply {
   bool failed = false;
   Errc code = Errc::io;
-  char text[1000] = {};  // where it failed: why
+  char text[1000] = {};  // reason of a failure
   LinkStatistics statistics;
   std::uint16_t port = 0;
-  // The first reply: the namespaces that were made, if any.
+  // First reply: the created namespaces, if any.
   LinkNamespaces namespaces;
 };
 
-// The link's process sees its maker through this.
+// The link process's channel to its creator.
 class LinkChannel {
  public:
   explicit LinkChannel(int socket) : socket_(socket) {}
 
-  // Readable when a request has come or the maker is gone.
+  // Readable if a request has arrived or the creator is gone.
   int descriptor() const { return socket_; }
-  // Answers the next request; false if it was `stop`, or the maker is gone.
+  // Answers the next request; false after `stop`, or if the creator is gone.
   bool serve(const std::function<Result<LinkReply>(const LinkRequest&)>& answer);
   void reply(const LinkReply& reply);
   void reply(const Error& error);
-  // As a reply has told the maker.
+  // As replied to the creator.
   const LinkNamespaces& namespaces() const { return namespaces_; }
 
  private:
@@ -52,12 +52,12 @@ class LinkChannel {
   LinkNamespaces namespaces_;
 };
 
-// A process of its own that carries a link. It notices the end of its maker by the closed socket
-// between them, whichever way that ends, and then ends what runs at the link's ends and itself.
+// A process that carries a link. It detects its creator's end, however it occurs, by their closed
+// socket, and then ends the processes at the link's ends and itself.
 class LinkProcess {
  public:
-  // Runs `body` in the new process. It replies once when the link is up, or returns why it
-  // cannot be, and then answers requests until `stop`.
+  // Runs `body` in the new process. It replies once when the link is up, or returns the error, and
+  // then answers requests until `stop`.
   static Result<std::unique_ptr<LinkProcess>> start(
       const std::function<Result<void>(LinkChannel&)>& body);
   ~LinkProcess();
@@ -65,8 +65,8 @@ class LinkProcess {
   Result<LinkReply> ask(const LinkRequest& request);
   const LinkNamespaces& namespaces() const { return first_.namespaces; }
 
-  // `argv` with the mark by which the link's processes know what to end, in the namespace that the
-  // link's process holds open as `descriptor`; -1: in none.
+  // `argv` with the mark that identifies the link's processes, in the namespace the link process
+  // holds open as `descriptor`; -1: no namespace.
   std::vector<std::string> at_end(int descriptor, const std::vector<std::string>& argv) const;
 
  private:
@@ -81,7 +81,7 @@ class LinkProcess {
   std::mutex mutex_;
 };
 
-// Set, in the link's process, by SIGTERM.
+// Set in the link process by SIGTERM.
 bool link_process_must_end();
 
 }  // namespace edgedraft::netsim

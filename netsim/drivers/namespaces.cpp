@@ -17,8 +17,7 @@
 namespace edgedraft::netsim {
 namespace {
 
-// Packets that the kernel holds before the link takes them: more than come at once, so that the
-// link's own limit decides.
+// Kernel queue length, above any burst, so that the link's own limit applies.
 constexpr int kDeviceQueuePackets = 20'000;
 
 std::string reason() {
@@ -58,7 +57,7 @@ std::string first_word(const char* path) {
   return word;
 }
 
-// What an unprivileged user can do about a refusal.
+// Remedies for an unprivileged user.
 Error no_user_namespace(const std::string& what) {
   std::string remedy = "run it as root";
   if (first_word("/proc/sys/kernel/apparmor_restrict_unprivileged_userns") == "1") {
@@ -98,7 +97,7 @@ Result<OpenNamespace> open_current() {
   if (descriptor < 0 || fstat(descriptor, &info) != 0) {
     return Error{Errc::unsupported, "/proc/self/ns/net: " + reason()};
   }
-  // No router advertisements, no neighbour discovery: nothing on the link but what is measured.
+  // No router advertisements or neighbour discovery: only measured traffic on the link.
   write_file("/proc/sys/net/ipv6/conf/default/disable_ipv6", "1");
   if (auto up = set_up("lo"); !up) return up.error();
   return OpenNamespace{.descriptor = descriptor, .inode = info.st_ino};
@@ -160,7 +159,7 @@ Result<int> make_tun_device() {
   const Socket socket;
   ifreq queue = request_for(kInterface);
   queue.ifr_qlen = kDeviceQueuePackets;
-  // Root's right in the machine itself; without it the kernel's 500 packets have to do.
+  // Needs root in the machine's namespace; otherwise the kernel's 500 packets remain.
   ioctl(socket.descriptor(), SIOCSIFTXQLEN, &queue);
   return tun;
 }

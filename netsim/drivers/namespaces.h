@@ -7,7 +7,7 @@
 
 namespace edgedraft::netsim {
 
-// Inside a link, addresses come from 198.18.0.0/15, which is set apart for benchmarks (RFC 2544).
+// Addresses inside a link come from 198.18.0.0/15, reserved for benchmarks (RFC 2544).
 inline constexpr const char* kServerAddress = "198.18.0.1";
 inline constexpr int kPrefixBits = 15;
 inline constexpr const char* kLinkNetwork = "198.18.0.0/15";
@@ -15,23 +15,23 @@ inline constexpr const char* kInterface = "edgedraft0";
 // The device's `number`-th address, from 0: 198.18.0.2, 198.18.0.3, ...
 std::string device_address(unsigned number);
 
-// Gives the calling process, which must be a link's own and have one thread, two new network
-// namespaces, with their loopback up, and leaves it in the device's. As root in the machine's user
-// namespace, else in a new one.
+// Creates two network namespaces with loopback up for the calling process, which must be a link's
+// own and single-threaded, and leaves it in the device's. As root in the machine's user namespace,
+// else in a new one.
 //
-// Errors   unsupported   the kernel refuses; the message says which setting stands in the way
+// Errors   unsupported   the kernel refuses; the message names the setting
 Result<LinkNamespaces> make_namespaces();
 
 // Moves the calling process into one of them.
 Result<void> enter_namespace(int descriptor);
 
-// In the namespace where the process is: creates the TUN device kInterface and returns its
-// descriptor, non-blocking, one IPv4 packet a read.
+// In the process's current namespace: creates the TUN device kInterface and returns its descriptor,
+// non-blocking, one IPv4 packet per read.
 //
-// Errors   unsupported   no /dev/net/tun, or no right to it
+// Errors   unsupported   no /dev/net/tun, or no permission
 Result<int> make_tun_device();
 
-// In the namespace where the process is: the interface's only address, replacing another, and up.
+// In the process's current namespace: replaces the interface's address and brings it up.
 Result<void> set_address(const std::string& interface, const std::string& address);
 Result<void> set_up(const std::string& interface);
 

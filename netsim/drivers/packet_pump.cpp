@@ -9,7 +9,7 @@ namespace edgedraft::netsim {
 namespace {
 
 constexpr std::size_t kPacketBytesMax = 65536;
-// So that neither end nor the channel waits for the other.
+// Bounds reads per turn, so that no end and no channel starves.
 constexpr int kReadsAtOnce = 64;
 
 void take_packets(DuplexLink& link, Direction direction, int from) {
@@ -17,7 +17,7 @@ void take_packets(DuplexLink& link, Direction direction, int from) {
   for (int i = 0; i < kReadsAtOnce; ++i) {
     const ssize_t size = read(from, buffer.data(), buffer.size());
     if (size <= 0) return;
-    // Whatever is not IPv4 is the kernel's own noise.
+    // Other protocols are the kernel's own traffic.
     if ((std::to_integer<unsigned>(buffer[0]) >> 4) != 4) continue;
     link.send(direction, Clock::now(), Link::Packet(buffer.begin(), buffer.begin() + size));
   }
@@ -25,7 +25,7 @@ void take_packets(DuplexLink& link, Direction direction, int from) {
 
 void give_packets(DuplexLink& link, Direction direction, int to) {
   while (const auto packet = link.receive(direction, Clock::now())) {
-    // A device that takes no packet now is down: a loss like on any cable.
+    // A device that accepts no packet is down: the packet is lost.
     (void)!write(to, packet->data(), packet->size());
   }
 }

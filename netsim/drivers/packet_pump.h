@@ -5,14 +5,14 @@
 
 namespace edgedraft::netsim {
 
-// The two ends of a link as descriptors that give and take one IP packet a call.
+// Both ends of a link as descriptors; one IP packet per read or write.
 struct PacketEnds {
   int server;
   int device;
 };
 
-// Carries packets between the ends, through the link, until the channel says stop or SIGTERM comes.
-// `on_event` is called for every event after the link has seen it.
+// Carries packets between the ends through the link until the channel stops it or SIGTERM arrives.
+// `on_event` is called for every event after the link has applied it.
 void pump_packets(DuplexLink& link, const PacketEnds& ends, LinkChannel& channel,
                   const std::function<Result<void>(const LinkEvent&)>& on_event);
 

@@ -6,7 +6,7 @@
 
 namespace edgedraft::netsim {
 
-// A link in a process of its own, between two namespaces if that process has made some.
+// A link in its own process, between two namespaces if that process created any.
 class ProcessDriver final : public LinkDriver {
  public:
   ProcessDriver(const char* name, std::unique_ptr<LinkProcess> process, bool approximate)

@@ -13,11 +13,11 @@
 namespace edgedraft::netsim {
 namespace {
 
-constexpr std::size_t kHeaderBytes = 52;     // IPv4 and TCP with time stamps
-constexpr std::size_t kSegmentBytes = 1448;  // what then fits into 1,500
+constexpr std::size_t kHeaderBytes = 52;     // IPv4 and TCP with timestamps
+constexpr std::size_t kSegmentBytes = 1448;  // payload of a 1,500-byte packet
 constexpr std::size_t kUnwrittenBytesMax = 1u << 20;
 constexpr std::uint32_t kMissingMax = 64;
-// TCP on Linux: first wait for an answer to SYN, least wait before it sends again, most.
+// TCP on Linux: first timeout of a SYN, minimum and maximum retransmission timeouts.
 constexpr Duration kOpenTimeout = std::chrono::seconds(1);
 constexpr Duration kResendLeast = std::chrono::milliseconds(200);
 constexpr Duration kResendMost = std::chrono::seconds(60);
@@ -227,7 +227,7 @@ void ProxyRelay::finish_open(std::uint32_t id, Connection& connection) {
   send(id, Direction::down, Segment::opened, nullptr, 0);
 }
 
-// The socket on this side is gone; the other side learns it when the news gets there.
+// This side's socket is gone; the other side learns it after the link's delay.
 void ProxyRelay::abort(std::uint32_t id, Connection& connection, Direction towards) {
   reset_socket(towards == Direction::up ? connection.client : connection.server);
   send(id, towards, Segment::reset, nullptr, 0);
@@ -302,7 +302,7 @@ void ProxyRelay::forget_finished() {
 }
 
 Duration ProxyRelay::until_next(bool reading_is_held_back) const {
-  // No event tells when the queue has room again.
+  // No event signals free queue space.
   Duration wait = reading_is_held_back ? std::chrono::milliseconds(1) : std::chrono::hours(1);
   const Instant now = Clock::now();
   if (const auto next = link_.next_event()) wait = std::min(wait, *next - now);
@@ -334,7 +334,7 @@ void ProxyRelay::run(LinkChannel& channel) {
         const int socket = source(connection, reads);
         if (socket < 0) continue;
         if (connection.dead) {
-          // Neither end hears of the other any more, so all that there is to wait for is its going.
+          // Neither end receives from the other any more; only its hang-up is of interest.
           polled.push_back({.fd = socket, .events = POLLRDHUP, .revents = 0});
           watched.push_back({id, reads == Direction::up});
           continue;
@@ -348,7 +348,7 @@ void ProxyRelay::run(LinkChannel& channel) {
           held_back |= !room;
           if (room) events |= POLLIN;
         }
-        // A hang-up that nobody wants to read yet must not keep poll() awake.
+        // Ignored, since an unread hang-up would keep poll() awake.
         if (events == 0) continue;
         polled.push_back({.fd = socket, .events = events, .revents = 0});
         watched.push_back({id, reads == Direction::up});

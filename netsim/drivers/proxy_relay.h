@@ -13,33 +13,33 @@
 
 namespace edgedraft::netsim {
 
-// Relays TCP connections on loopback as segments through a link. Opening a connection takes a
-// round trip, as TCP's handshake does; bytes arrive in order, so a lost segment holds back what
-// follows until it comes again, one round trip later. What it does not imitate: TCP's growing
-// window, so a long transfer starts at the full rate.
+// Relays TCP connections on loopback as segments through a link. Opening a connection takes a round
+// trip, like TCP's handshake; bytes arrive in order, so a lost segment delays later ones until its
+// retransmission, one round trip later. TCP's growing window is not imitated, so a long transfer
+// starts at the full rate.
 class ProxyRelay {
  public:
-  // `round_trip`: what a segment needs to be missed and sent again.
+  // `round_trip`: time until a lost segment is sent again.
   ProxyRelay(DuplexLink& link, Duration round_trip) : link_(link), round_trip_(round_trip) {}
   ~ProxyRelay();
   ProxyRelay(const ProxyRelay&) = delete;
   ProxyRelay& operator=(const ProxyRelay&) = delete;
 
-  // Works until the channel says stop or SIGTERM comes.
+  // Runs until the channel stops it or SIGTERM arrives.
   void run(LinkChannel& channel);
 
  private:
   enum class Segment : std::uint32_t { open, opened, data, end, reset };
   struct Header {
     std::uint32_t connection;
-    std::uint32_t number;  // counts a connection's segments in one direction
+    std::uint32_t number;  // counts a connection's segments per direction
     Segment kind;
   };
   // One direction of a connection.
   struct Stream {
     std::uint32_t next_number = 0;                // to send
-    std::uint32_t expected = 0;                   // to arrive
-    std::map<std::uint32_t, Link::Packet> early;  // arrived before their turn
+    std::uint32_t expected = 0;                   // expected to arrive
+    std::map<std::uint32_t, Link::Packet> early;  // arrived out of order
     std::vector<std::byte> unwritten;             // arrived, for the receiving socket
     std::uint32_t missing = 0;                    // lost, not sent again yet
     bool read_to_end = false;
@@ -50,9 +50,9 @@ class ProxyRelay {
     std::uint16_t server_port = 0;
     int client = -1;
     int server = -1;
-    bool connecting = false;  // server's connect() is under way
+    bool connecting = false;  // server's connect() is in progress
     bool connected = false;
-    bool opened = false;  // the client's handshake is over
+    bool opened = false;  // the client's handshake is complete
     bool dead = false;    // from an address that the device no longer has
     Stream up;
     Stream down;

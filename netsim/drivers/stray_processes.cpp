@@ -22,14 +22,14 @@ std::string proc(pid_t pid, const char* file) {
   return "/proc/" + std::to_string(pid) + "/" + file;
 }
 
-// Field 22 of /proc/PID/stat, in clock ticks since the machine started; nullopt where there is no
-// such process or only its exit status is left.
+// Field 22 of /proc/PID/stat, in clock ticks since boot; nullopt if the process is gone or a
+// zombie.
 std::optional<std::string> start_time(pid_t pid) {
   std::ifstream file(proc(pid, "stat"));
-  // If the process ends meanwhile the read fails, where an iterator would throw.
+  // If the process ends meanwhile, the read fails; an iterator would throw.
   std::string text;
   std::getline(file, text, '\0');
-  // The name, in parentheses, may hold anything.
+  // The name, in parentheses, may contain any character.
   const std::size_t name_end = text.rfind(')');
   if (name_end == std::string::npos) return std::nullopt;
   std::istringstream fields(text.substr(name_end + 1));
@@ -40,7 +40,7 @@ std::optional<std::string> start_time(pid_t pid) {
   return fields ? std::optional(field) : std::nullopt;
 }
 
-// The mark that a process carries, empty without.
+// A process's mark; empty if it has none.
 std::string mark_of(pid_t pid) {
   std::ifstream file(proc(pid, "environ"), std::ios::binary);
   std::string variable;
@@ -76,7 +76,7 @@ void for_each_process(const std::function<void(pid_t)>& visit) {
   }
 }
 
-// Again and again, since what is killed may have been about to fork.
+// Repeats, since a process may fork before it is killed.
 void end_processes(const std::function<bool(pid_t)>& chosen) {
   for (int pass = 0; pass < 100; ++pass) {
     bool found = false;
@@ -105,7 +105,8 @@ void end_processes_of(const std::string& mark, const LinkNamespaces& namespaces)
 }
 
 void end_stray_processes() {
-  // A container's processes can be seen from outside, but the ids in their marks are its own.
+  // Processes of a container are visible from outside, but the ids in their marks are from its
+  // namespace.
   const std::uint64_t here = namespace_of(getpid(), "ns/pid");
   end_processes([&](pid_t pid) {
     const std::string mark = mark_of(pid);

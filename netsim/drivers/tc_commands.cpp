@@ -13,12 +13,12 @@
 namespace edgedraft::netsim {
 namespace {
 
-// netem: delay = mean + jitter * entry / 8192, entries of 16 bits.
+// netem: delay = mean + jitter * entry / 8192, with 16-bit entries.
 constexpr int kTableEntries = 4096;
 constexpr double kTableScale = 8192;
 constexpr double kEntryMax = 32767;
 
-// Fixed, so that neighbours can be entered by hand: with ARP, loss would hit ARP's packets too.
+// Fixed for static neighbour entries; loss would hit ARP packets too.
 constexpr const char* kServerMac = "02:00:c6:12:00:01";
 constexpr const char* kDeviceMac = "02:00:c6:12:00:02";
 
@@ -82,7 +82,7 @@ double nanoseconds(Duration d) {
   return std::chrono::duration<double, std::nano>(d).count();
 }
 
-// iproute2 before 6.2 knows no shorter unit, but parts of one.
+// iproute2 before 6.2 has no shorter unit, but accepts fractions.
 std::string us(double nanoseconds) {
   return number_text(std::round(nanoseconds) / 1000) + "us";
 }
@@ -100,7 +100,7 @@ struct DelayRange {
   double reach;  // the largest distance from the middle
 };
 
-// The range of the delays at the 4,096 shares that the table holds.
+// Range of the delays at the table's 4,096 quantiles.
 DelayRange range_of(const DelayLaw& law) {
   const double least = nanoseconds(delay_quantile(law, 0.5 / kTableEntries));
   const double most = nanoseconds(delay_quantile(law, 1 - 0.5 / kTableEntries));
@@ -143,7 +143,7 @@ Words loss_of(const LinkOptions& link) {
   if (!link.burst_loss) {
     return link.loss > 0 ? Words{"loss", percent(link.loss)} : Words{};
   }
-  // netem has one law of loss; the independent one goes into both of its states.
+  // netem has one loss model; independent loss is added to both of its states.
   const GilbertElliott& law = *link.burst_loss;
   const double in_burst = 1 - (1 - law.loss_in_burst) * (1 - link.loss);
   const double outside = 1 - (1 - law.loss_outside) * (1 - link.loss);
@@ -151,7 +151,7 @@ Words loss_of(const LinkOptions& link) {
           percent(outside)};
 }
 
-// The netem of one end, with everything lost while the link is down.
+// netem arguments of one end; drops everything while the link is down.
 Words netem(const LinkOptions& link, End end, const char* verb, bool down) {
   Words words{"tc",
               "qdisc",
@@ -172,12 +172,12 @@ Words netem(const LinkOptions& link, End end, const char* verb, bool down) {
     append(words, {"delay", us(range_of(link.delay).middle)});
   }
   append(words, down ? Words{"loss", "100%"} : loss_of(link));
-  // With a rate of its own netem keeps packets in order.
+  // netem keeps packets in order if it has a rate of its own.
   if (!link.reorder) append(words, {"rate", std::to_string(link.bits_per_second) + "bit"});
   return words;
 }
 
-// TCP over the link uses the profile's congestion control; the connected route is replaced.
+// Sets the profile's congestion control for TCP over the link; replaces the connected route.
 Words route_of(const std::string& address, const std::string& congestion_control) {
   return {"ip",       "route", "replace", kLinkNetwork, "dev",
           kInterface, "src",   address,   "congctl",    congestion_control};
@@ -195,7 +195,7 @@ void plan_end(TcPlan& plan, End end, const LinkOptions& link,
   if (is_random(link.delay)) plan.tables.push_back(table_of(link.delay, table_name(end)));
   add(netem(link, end, "add", false));
   if (link.reorder) {
-    // A rate behind the delay leaves the order as the delays have made it.
+    // A separate rate after the delay keeps the order that the delays produced.
     add({"tc", "qdisc", "add", "dev", kInterface, "parent", "1:1", "handle", "2:", "tbf", "rate",
          std::to_string(link.bits_per_second) + "bit", "burst", "1600", "limit",
          std::to_string(link.queue_packets * 1514)});
@@ -219,7 +219,7 @@ std::vector<TcCommand> new_address(const NetworkProfile& profile, const std::str
   };
 }
 
-// The events with each outage's end as an event of its own, unless a later event ends it first.
+// The events, with each outage's end as an event of its own unless a later event ends it first.
 std::vector<LinkEvent> with_ends(const NetworkProfile& profile) {
   std::vector<LinkEvent> switches;
   for (const LinkEvent& event : profile.events) {
@@ -281,7 +281,7 @@ Result<TcPlan> plan_tc_link(const NetworkProfile& profile) {
                                         "--driver tun or proxy"};
   }
   TcPlan plan;
-  // One packet at a time on the link, never a burst that the kernel would split at the other end.
+  // One packet at a time on the link, not a burst that the kernel splits at the other end.
   const Words end{"name", kInterface, "gso_max_segs", "1"};
   Words add{"ip", "link", "add"};
   append(add, end);
@@ -313,7 +313,7 @@ std::vector<TcCommand> tc_event(const NetworkProfile& profile, const LinkEvent& 
 
 std::string tc_script(const NetworkProfile& profile, const TcPlan& plan) {
   std::ostringstream out;
-  // A comment ends with its line, and root runs what follows.
+  // The name must be printable: a newline would end the comment, and root runs the rest.
   out << "#!/bin/sh\n# The link '" << printable(profile.name, Lines::one) << "' by netem."
       << kScriptStart;
   for (const TcTable& table : plan.tables) {

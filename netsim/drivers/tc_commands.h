@@ -8,8 +8,8 @@
 
 namespace edgedraft::netsim {
 
-// A command of ip or tc, and the end of the link in whose namespace it runs. The word "$device"
-// stands for a process that is in the device's namespace.
+// An ip or tc command, and the end of the link in whose namespace it runs. The word "$device"
+// stands for a process in the device's namespace.
 struct TcCommand {
   enum class End { server, device };
 
@@ -17,8 +17,8 @@ struct TcCommand {
   std::vector<std::string> argv;
 };
 
-// A delay law as a table for netem, which draws from 4,096 equally likely delays. Its file is
-// NAME.dist in the folder that TC_LIB_DIR names.
+// A delay distribution as a netem table of 4,096 equally likely delays. Its file is NAME.dist in
+// the folder in TC_LIB_DIR.
 struct TcTable {
   std::string name;
   std::string text;
@@ -29,21 +29,21 @@ struct TcPlan {
   std::vector<TcCommand> commands;
 };
 
-// Everything between two empty namespaces and a link that works.
+// Commands from two empty namespaces to a working link.
 //
-// Errors   unsupported   netem plays no traces and knows neither rest nor competing flows
+// Errors   unsupported   netem supports neither traces nor rest nor competing flows
 Result<TcPlan> plan_tc_link(const NetworkProfile& profile);
 
-// Whether netem makes another link than the profile describes: each packet draws its own delay,
-// which holds for no other (`hold_ms`).
+// True if netem differs from the profile: it draws a delay per packet where the profile holds one
+// (`hold_ms`).
 bool tc_is_approximate(const NetworkProfile& profile);
 
-// What an event takes. `addresses` counts the device's addresses so far, from 1.
+// Commands for an event. `addresses` counts the device's addresses so far, from 1.
 std::vector<TcCommand> tc_event(const NetworkProfile& profile, const LinkEvent& event,
                                 unsigned addresses);
 
-// The plan as a shell script that makes the namespaces too, prints their processes, does the
-// profile's events as time passes, and takes all of it down when it is interrupted.
+// The plan as a shell script that also creates the namespaces, prints their processes, fires the
+// profile's events on time, and removes everything if interrupted.
 std::string tc_script(const NetworkProfile& profile, const TcPlan& plan);
 
 }  // namespace edgedraft::netsim

@@ -14,7 +14,7 @@
 namespace edgedraft::netsim {
 namespace {
 
-// netem's tables, for as long as tc reads them.
+// netem's table files, for tc.
 class TableFolder {
  public:
   explicit TableFolder(const std::vector<TcTable>& tables) {
@@ -68,7 +68,7 @@ class TcLink {
     return run_all(plan->commands);
   }
 
-  // A `change` names its tables again.
+  // A `change` must name the tables again.
   Result<void> fire(const LinkEvent& event) {
     const auto plan = plan_tc_link(profile_);
     if (!plan) return plan.error();
@@ -113,7 +113,7 @@ class TcLink {
     return *text;
   }
 
-  // netem counts what it lets out and what it drops, for whichever reason.
+  // netem counts packets sent and dropped, without the reason.
   Result<DirectionStatistics> direction(int end) {
     const auto text = run_in(end, {"tc", "-s", "-j", "qdisc", "show", "dev", kInterface, "root"});
     if (!text) return text.error();
@@ -146,7 +146,7 @@ Result<LinkReply> answer(TcLink& link, const LinkRequest& request) {
   return LinkReply{.statistics = *statistics};
 }
 
-// In the link's process: the kernel carries the packets, only events are left to do.
+// Link process: the kernel carries the packets; only events are left to handle.
 Result<void> hold(const NetworkProfile& profile, LinkChannel& channel) {
   const auto namespaces = make_namespaces();
   if (!namespaces) return namespaces.error();
@@ -174,7 +174,7 @@ Result<void> hold(const NetworkProfile& profile, LinkChannel& channel) {
 }  // namespace
 
 Result<std::unique_ptr<LinkDriver>> make_tc_link(const NetworkProfile& profile) {
-  // Before anything is made.
+  // Checked before anything is created.
   if (const auto plan = plan_tc_link(profile); !plan) return plan.error();
   auto process = LinkProcess::start([&](LinkChannel& channel) { return hold(profile, channel); });
   if (!process) return process.error();

@@ -28,7 +28,7 @@ Result<TunLink> make_ends(const std::string& congestion_control) {
   return TunLink{.namespaces = *namespaces, .ends = {.server = *server, .device = *device}};
 }
 
-// In the link's process, which make_ends() has left in the device's namespace.
+// In the link process, which make_ends() left in the device's namespace.
 Result<void> carry(const NetworkProfile& profile, std::uint64_t seed, LinkChannel& channel) {
   const auto made = make_ends(profile.congestion_control);
   if (!made) return made.error();

@@ -19,7 +19,7 @@ LinkState CutLink::state() const {
 
 Result<void> CutLink::send(TargetRequest request) {
   if (state() == LinkState::closed) return Error{Errc::link_down, why_};
-  // A run brings no more than it has credit for.
+  // Limits credit to the cut, so that a run sends no more tokens.
   const auto cut_credit = [&](std::uint32_t& credit) {
     credit = std::min(credit, prompt_count_ + tokens_);
   };

@@ -8,13 +8,14 @@
 
 namespace edgedraft {
 
-// A link that ends for good, without a word to the server, once it has brought so many tokens of
-// the first answer: for experiments, where pulling the plug would hit some token nearby. What a
-// verdict brings beyond them is dropped, with its activations. Those of the prompt still come: they
-// belong to its verdict.
+// A link that ends permanently, without notice to the server, after the first answer's first
+// `tokens` tokens. Experiments need it because cutting the network would hit some token nearby.
+// Later tokens of a verdict are dropped with their activations. The prompt's activations still
+// arrive, since they belong to its verdict.
 class CutLink final : public TargetLink {
  public:
-  // `why` is told as the reason. Requires  tokens > 0
+  // `why` is the reported reason.
+  // Requires  tokens > 0
   CutLink(std::unique_ptr<TargetLink> link, std::uint32_t tokens, std::string why);
 
   Result<void> send(TargetRequest request) override;
@@ -32,10 +33,11 @@ class CutLink final : public TargetLink {
   std::unique_ptr<TargetLink> link_;
   std::uint32_t tokens_;
   std::string why_;
-  std::uint32_t prompt_count_ = 0;  // 0: nothing was asked yet
+  std::uint32_t prompt_count_ = 0;  // 0: no request yet
   std::uint32_t brought_count_ = 0;
   std::uint32_t activation_cols_ = 0;
-  std::uint32_t activations_from_ = 0;  // first position whose row the last prompt asked for
+  std::uint32_t activations_from_ = 0;  // first position whose activations the last prompt
+                                        // requested
   bool rows_pending_ = false;
 };
 

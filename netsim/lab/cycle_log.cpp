@@ -83,7 +83,7 @@ void CycleLog::write(const CycleRecord& r) {
 
 Result<void> CycleLog::close(std::uint32_t late_drafts) {
   put(out_, {{"kind", "end"}, {"late_drafts", late_drafts}});
-  // A stream that has failed once writes no more, and stays failed.
+  // A failed stream stays failed and writes no more.
   out_.close();
   if (!out_) return cannot_write(file_, ": could not be written whole: is the disk full?");
   return boost::system::in_place_value;

@@ -12,7 +12,7 @@
 
 namespace edgedraft {
 
-// What drafts for an answer.
+// The drafter of an answer.
 struct CycleLogHead {
   std::string drafter;
   std::string bundle;
@@ -20,19 +20,18 @@ struct CycleLogHead {
   std::optional<double> synthetic_acceptance;
 };
 
-// The file of --cycles: JSON lines, the first about the answer, then one per record, then one with
-// what was late (docs/experiments.md, "Cycles"). Each line is on its way to the disk when write()
-// returns, so that others can follow and a killed client loses none.
+// Writer of the --cycles file: JSON lines, the first about the answer, then one per record, then
+// one with late drafts (docs/experiments.md, "Cycles"). write() hands each line to the system
+// before it returns, so that other programs can follow and a killed client loses none.
 class CycleLog {
  public:
   // Errors    io
   static Result<std::unique_ptr<CycleLog>> open(const std::filesystem::path& file,
                                                 const CycleLogHead& head);
   void write(const CycleRecord& record);
-  // After the last record. `late_drafts`: trees and offline tokens that took longer than the pace
-  // kept for them.
+  // After the last record. `late_drafts`: trees and offline tokens that exceeded their pace.
   //
-  // Errors    io: not all of it is in the file
+  // Errors    io: the file is incomplete
   Result<void> close(std::uint32_t late_drafts);
 
  private:

@@ -14,7 +14,7 @@ namespace edgedraft {
 namespace {
 
 constexpr std::uint64_t kAnswerBytesMax = 64u << 20;
-// All but impossible, and finite.
+// Practically impossible, but finite.
 constexpr float kUnlikely = -1e9f;
 
 }  // namespace
@@ -65,7 +65,7 @@ std::size_t OracleDrafter::right_rank(std::size_t index) const {
 }
 
 std::uint32_t OracleDrafter::proposal(std::size_t index, std::size_t rank) const {
-  // An answer of another model could hold any id.
+  // Another model's answer may hold any id.
   const std::uint32_t right = options_.answer[index] % vocabulary_count_;
   if (rank == right_rank(index)) return right;
   return (right + 1 + static_cast<std::uint32_t>(rank)) % vocabulary_count_;
@@ -91,7 +91,7 @@ bool OracleDrafter::grow(TreeGrowth& growth, const GrowthBudget& budget) {
     if (level.children) {
       for (const GrowthNode& node : level.nodes) {
         for (std::size_t rank = 0; rank < growth.shape().breadth; ++rank) {
-          // Below a wrong path whatever it proposes is wrong, at the same price.
+          // Proposals below a wrong path are wrong, at the same cost.
           tokens.push_back(proposal(first + node.depth, rank));
           log_probs.push_back(log_probability(rank));
         }

@@ -7,14 +7,14 @@
 
 namespace edgedraft {
 
-// The clock by which a pace is kept.
+// Clock of a pace.
 struct PaceClock {
   std::function<Instant()> now = [] { return Clock::now(); };
   std::function<void(Instant)> wait_until = [](Instant end) { std::this_thread::sleep_until(end); };
-  // Called for work that took longer than its pace, which distorts what is measured.
+  // Called for work that exceeded its pace, which distorts measurements.
   std::function<void()> on_late = [] {};
 
-  // Waits until work that began at `started` has taken as long as `pace`.
+  // Waits until work started at `started` has taken `pace`.
   void keep(Instant started, Duration pace) const {
     if (now() > started + pace) on_late();
     wait_until(started + pace);

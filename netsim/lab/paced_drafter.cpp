@@ -20,7 +20,7 @@ bool PacedDrafter::grow(TreeGrowth& growth, const GrowthBudget& budget) {
 std::span<const float> PacedDrafter::next_logits() {
   const Instant started = clock_.now();
   const std::span<const float> logits = drafter_->next_logits();
-  // Where the context ends there is no token to take its time.
+  // At the context's end there is no token to pace.
   if (!logits.empty()) keep(started, 1);
   return logits;
 }

@@ -9,16 +9,16 @@
 
 namespace edgedraft {
 
-// Least times of drafting: a small drafter at a larger one's pace.
+// Minimum drafting times: runs a small drafter at a larger one's pace.
 struct DraftingPace {
-  Duration least{};  // of a tree, and of a token written offline
-  Duration step{};   // the same for each of a tree's levels; such a token is one
+  Duration least{};  // per tree, and per token written offline
+  Duration step{};   // per level of a tree; an offline token is one level
 
   bool is_kept() const { return least > Duration::zero() || step > Duration::zero(); }
 };
 
-// A drafter whose trees and offline tokens take as long as a pace says. Growth with a budget of
-// rows counts as one step, without as a whole tree of its shape.
+// A drafter whose trees and offline tokens take at least the paced time. Growth with a row budget
+// counts as one step, otherwise as a whole tree of its shape.
 class PacedDrafter final : public Drafter {
  public:
   PacedDrafter(std::unique_ptr<Drafter> drafter, const DraftingPace& pace, PaceClock clock = {});

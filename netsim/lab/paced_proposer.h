@@ -8,7 +8,7 @@
 
 namespace edgedraft {
 
-// A proposer whose trees take as long as a pace says: `step` per level of the largest tree allowed.
+// A proposer with paced trees: `step` per level of the largest allowed tree.
 class PacedProposer final : public SessionProposer {
  public:
   PacedProposer(std::unique_ptr<SessionProposer> proposer, Duration step, PaceClock clock = {})

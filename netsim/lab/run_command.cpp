@@ -48,7 +48,7 @@ Result<void> check(const LabRunOptions& o) {
   return {};
 }
 
-// One answer with the experiment's parts around the product's.
+// One answer, with the experiment's wrappers around the product's parts.
 class LabRun {
  public:
   explicit LabRun(const LabRunOptions& options) : options_(options) {}
@@ -94,7 +94,7 @@ class LabRun {
     const DrafterFacts facts = bundle.drafter_facts();
     const auto place =
         options_.beside_target ? PaceProfile::Place::beside_target : PaceProfile::Place::device;
-    // A drafter without weights takes next to no time on any hardware.
+    // A drafter without weights takes almost no time on any hardware.
     if (facts.step_bytes > 0) {
       const auto listed = profile_.check_paces(facts.pace_name, place);
       if (!listed) return Error{listed.error().code, "--pace-profile: " + listed.error().message};

@@ -8,7 +8,7 @@
 
 namespace edgedraft {
 
-// Options of `edgedraft-lab run`: those of `edgedraft run`, and changes for experiments.
+// Options of `edgedraft-lab run`: those of `edgedraft run`, plus experiment settings.
 struct LabRunOptions {
   RunOptions run;
   std::uint32_t pace_ms = 0;

@@ -32,7 +32,7 @@ Result<void> pad_payloads(ModelHost& host, const PaceProfile& profile) {
 Result<void> pace_proposers(SpeculationOptions& speculation, const DrafterFacts& facts,
                             const PaceProfile& profile) {
   constexpr auto kPlace = PaceProfile::Place::beside_target;
-  // A drafter without weights takes next to no time on any hardware.
+  // A drafter without weights takes almost no time on any hardware.
   if (facts.step_bytes > 0) {
     const auto listed = profile.check_paces(facts.pace_name, kPlace);
     if (!listed) return Error{listed.error().code, "--pace-profile: " + listed.error().message};

@@ -13,7 +13,7 @@ using Nanoseconds = std::chrono::duration<double, std::nano>;
 
 double normal_quantile(double p) {
   static const boost::math::normal standard;
-  // The ends are infinitely far away.
+  // The end quantiles are infinite.
   return boost::math::quantile(standard, std::clamp(p, 0x1.0p-54, 1 - 0x1.0p-53));
 }
 

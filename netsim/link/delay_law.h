@@ -4,19 +4,19 @@
 
 namespace edgedraft::netsim {
 
-// No law delays a packet for longer, however heavy its tail.
+// Upper bound on any drawn delay; heavier tails are clipped.
 inline constexpr Duration kDelayMax = std::chrono::seconds(60);
 
-// The delay that a share `p` of all packets stays below: the law's inverse distribution function,
-// clipped to [0, kDelayMax] before the path is added. Drawn with a uniform p it is the law itself.
+// Inverse distribution function of the delay, clipped to [0, kDelayMax] before the path is added. A
+// uniform p gives the distribution itself.
 //
 // Requires  p in [0, 1)
 Duration delay_quantile(const DelayLaw& law, double p);
 
-// The mean over `steps` equally likely quantiles: what a measurement should find.
+// Mean over `steps` equally likely quantiles, the value a measurement should find.
 Duration mean_delay(const DelayLaw& law, int steps = 4096);
 
-// What a small packet takes on average that comes after a second's rest, sending aside.
+// Mean time of a small packet after a second's rest, excluding transmission.
 Duration mean_delay(const LinkOptions& options, int steps = 4096);
 
 }  // namespace edgedraft::netsim

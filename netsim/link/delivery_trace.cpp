@@ -58,9 +58,9 @@ void TracePlayer::next() {
 
 Duration TracePlayer::send(Duration since, std::uint32_t bytes) {
   if (time() < since) {
-    // Skips whole laps at once, so that a long silence costs nothing.
+    // Skips whole periods at once, so that a long silence costs nothing.
     const auto period = std::chrono::milliseconds(trace_.at_ms.back());
-    // The last opportunity of a lap falls on its end and belongs to it.
+    // The last opportunity of a period falls on its end and belongs to it.
     const auto lap = static_cast<std::uint64_t>((since - Duration(1)) / period);
     if (lap > lap_) {
       lap_ = lap;

@@ -7,23 +7,23 @@
 
 namespace edgedraft::netsim {
 
-// Parses a trace in mahimahi's format: one line a delivery opportunity of 1,500 bytes, a whole
-// number of milliseconds since the start, never falling; the last line is also the period.
+// Parses a trace in mahimahi's format: one line per delivery opportunity of 1,500 bytes, in whole
+// milliseconds since the start, non-decreasing; the last line is also the period.
 //
-// Errors   usage   no line, something else than a number, a time that falls, a period of zero, more
-//                  than kTraceLinesMax lines; `name` and the line stand before the message
+// Errors   usage   no lines, a line that is no integer, a decreasing time, a period of zero, or
+//                  more than kTraceLinesMax lines; the message starts with `name` and the line
 Result<DeliveryTrace> parse_delivery_trace(std::string_view text, std::string_view name);
 
 inline constexpr std::size_t kTraceLinesMax = 8u << 20;  // two hours at 14 Mbit/s
 
-// Gives out a trace's opportunities, one after the other.
+// Hands out a trace's opportunities in order.
 class TracePlayer {
  public:
   explicit TracePlayer(DeliveryTrace trace);
 
-  // When the last of `bytes` bytes leaves that are there `since` the start of the trace. Calls take
-  // turns: `since` and what is returned never fall. What is left of an opportunity serves the
-  // next packet only if that is there already.
+  // Time at which the last of `bytes` bytes, available `since` the start of the trace, leaves.
+  // Neither `since` nor the result decreases. The rest of an opportunity serves the next packet
+  // only if it is already waiting.
   Duration send(Duration since, std::uint32_t bytes);
 
  private:

@@ -8,8 +8,8 @@ namespace edgedraft::netsim {
 
 enum class Direction { up, down };  // device to server, server to device
 
-// Both directions of a link, what happens to them, and what they have done. As pure as
-// Link: the events are fired by the caller, at the caller's time.
+// Both directions of a link, their events, and their counters. Without a clock, like Link: the
+// caller fires events at its own time.
 class DuplexLink {
  public:
   DuplexLink(const LinkOptions& up, const LinkOptions& down, std::uint64_t seed, Instant start);
@@ -17,11 +17,11 @@ class DuplexLink {
   Fate send(Direction direction, Instant now, Link::Packet packet, Instant* arrives = nullptr);
   std::optional<Link::Packet> receive(Direction direction, Instant now);
 
-  // Down and up, as Link::set_down; a new address is nothing to the link itself. A `down` with a
-  // duration ends by itself, at the first call after that time.
+  // Down and up, as Link::set_down; a new address has no effect on the link. A `down` with a
+  // duration ends at the first call after that time.
   void fire(Instant now, const LinkEvent& event);
 
-  // The next time at which receive() has something, or the link comes up again.
+  // Time of the next receive() result or of the link coming up.
   std::optional<Instant> next_event() const;
 
   const LinkStatistics& statistics() const { return statistics_; }

@@ -4,17 +4,17 @@
 
 namespace edgedraft::netsim {
 
-// Something that happens to the whole link, both directions at once.
+// An event of the whole link, both directions at once.
 struct LinkEvent {
   enum class Kind {
-    down,         // what is sent from now on is lost; what is under way arrives
+    down,         // later packets are lost; those in flight arrive
     up,           //
-    new_address,  // the device is somewhere else: its old connections lead nowhere, without a word
+    new_address,  // the device's address changes: its old connections fail silently
   };
 
   Kind kind = Kind::down;
   Duration at{0};        // since the start of the run
-  Duration duration{0};  // down: how long; zero: until an `up`
+  Duration duration{0};  // down: duration; zero: until an `up`
 };
 
 }  // namespace edgedraft::netsim

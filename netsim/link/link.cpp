@@ -16,7 +16,7 @@ Duration of_seconds(double seconds) {
 }
 
 enum Draw : unsigned { kDelay, kLoss, kBurstLoss, kBurstStep, kDrawCount };
-// Drawn from another sequence, so that links without them draw as they always have.
+// A separate sequence, so that links without these features keep their draws.
 enum RadioDraw : unsigned { kRest, kFlowPhase, kFlowSpell, kRadioDrawCount };
 
 }  // namespace
@@ -53,10 +53,10 @@ Instant Link::admitted(Instant now, std::uint64_t number) const {
   return begin;
 }
 
-// What the other flow has in the queue, as the time that it takes to be sent.
+// The competing flow's backlog, as transmission time.
 Duration Link::backlog(const CompetingFlow& flow, Instant now) const {
   constexpr double kPeriodsASpell = 10.0;
-  // Where in its periods it is when the link begins.
+  // Phase of the flow at the link's start.
   const double periods =
       seconds(now - start_) / seconds(flow.period) + radio_uniform(0, kFlowPhase);
   const auto spell = static_cast<std::uint64_t>(periods / kPeriodsASpell);
@@ -71,7 +71,7 @@ Instant Link::serialise(Instant now, std::size_t bytes) {
     const Duration since = std::max(now, free_at_) - start_;
     return start_ + trace_->send(since, static_cast<std::uint32_t>(bytes));
   }
-  // Rounded up, so that a link is never faster than its rate.
+  // Rounded up, so that a link never exceeds its rate.
   const std::uint64_t rate = options_.bits_per_second;
   const std::uint64_t bits = std::uint64_t{bytes} * 8;
   const auto wire = std::chrono::nanoseconds((bits * 1'000'000'000 + rate - 1) / rate);
@@ -101,7 +101,7 @@ Fate Link::send(Instant now, Packet packet, Instant* arrives) {
 
   free_at_ = serialise(admitted(now, number), packet.size());
   departures_.push_back(free_at_);
-  // A lost packet was on the wire like any other.
+  // A lost packet occupies the wire like any other.
   if (lose(number)) return Fate::lost;
 
   const Duration hold = options_.delay.hold;
@@ -117,7 +117,7 @@ Fate Link::send(Instant now, Packet packet, Instant* arrives) {
 
 std::optional<Link::Packet> Link::receive(Instant now) {
   if (under_way_.empty() || under_way_.top().arrives > now) return std::nullopt;
-  // top() is const because its key must not change; the packet is no part of the key.
+  // top() is const to protect the key; the packet is not part of it.
   Packet packet = std::move(const_cast<UnderWay&>(under_way_.top()).packet);
   under_way_.pop();
   return packet;

@@ -11,38 +11,38 @@
 
 namespace edgedraft::netsim {
 
-// What becomes of a packet.
+// Fate of a packet.
 enum class Fate {
   delivered,
-  lost,        // by the laws of loss, after it was sent: it took its time on the wire
-  queue_full,  // never accepted
-  link_down,   // never accepted
+  lost,        // by random loss, after transmission: it took its time on the wire
+  queue_full,  // not accepted
+  link_down,   // not accepted
 };
 
-// One direction of a link. It owns no clock, socket or thread: packets go in with the time, and a
-// run is a function of options, seed, packets and times, so it replays exactly. Packet n draws its
-// fate from (seed, n) alone, its delay from (seed, interval) where delays hold for an interval.
+// One direction of a link, without clock, socket or thread: packets go in with the time, so a run
+// is a function of options, seed, packets and times and replays exactly. Packet n draws its fate
+// from (seed, n) only, its delay from (seed, interval) if delays hold for an interval.
 class Link {
  public:
   using Packet = std::vector<std::byte>;
 
-  // Requires  options as parse_network_profile lets them through
+  // Requires  options accepted by parse_network_profile
   Link(LinkOptions options, std::uint64_t seed, Instant start);
 
-  // A packet reaches the link at `now`; times never fall. `arrives`, where given, is set to when it
-  // will be out at the other end if it is delivered.
+  // A packet reaches the link at `now`; times never decrease. If given, `arrives` is set to its
+  // arrival at the other end if it is delivered.
   Fate send(Instant now, Packet packet, Instant* arrives = nullptr);
 
-  // The next packet that is out at or before `now`.
+  // Next packet that has arrived at or before `now`.
   std::optional<Packet> receive(Instant now);
 
-  // When receive() next has something; nullopt while nothing is under way.
+  // Time of the next receive() result; nullopt if no packet is in flight.
   std::optional<Instant> next_event() const;
 
-  // While it is down the link accepts nothing; what it has accepted arrives.
+  // While down, the link accepts nothing; accepted packets arrive.
   void set_down(bool down) { down_ = down; }
 
-  // Packets that wait at `now` or are being sent.
+  // Packets waiting or in transmission at `now`.
   std::size_t waiting(Instant now);
   const LinkOptions& options() const { return options_; }
 
@@ -57,7 +57,8 @@ class Link {
   };
 
   Instant serialise(Instant now, std::size_t bytes);
-  // When a packet that comes now may begin to be sent, as far as others and the radio allow.
+  // Earliest transmission start of a packet that arrives now, given competing traffic and the
+  // radio.
   Instant admitted(Instant now, std::uint64_t number) const;
   Duration backlog(const CompetingFlow& flow, Instant now) const;
   bool lose(std::uint64_t number);
@@ -71,8 +72,8 @@ class Link {
   std::uint64_t count_ = 0;
   bool down_ = false;
   bool in_burst_ = false;
-  Instant free_at_;       // when the last accepted packet has left
-  Instant last_arrives_;  // in order: nothing arrives before it
+  Instant free_at_;       // end of the last accepted packet's transmission
+  Instant last_arrives_;  // lower bound of the next arrival, which keeps packets in order
   std::deque<Instant> departures_;
   std::priority_queue<UnderWay, std::vector<UnderWay>, std::greater<>> under_way_;
 };

@@ -4,13 +4,13 @@
 
 namespace edgedraft::netsim {
 
-// What one direction has done so far.
+// Counters of one direction.
 struct DirectionStatistics {
   std::uint64_t packets = 0;  // handed to the link
   std::uint64_t bytes = 0;
   std::uint64_t delivered_packets = 0;
   std::uint64_t delivered_bytes = 0;
-  std::uint64_t lost = 0;         // by the laws of loss
+  std::uint64_t lost = 0;         // random losses
   std::uint64_t queue_drops = 0;  // the queue was full
   std::uint64_t down_drops = 0;   // the link was down
 };

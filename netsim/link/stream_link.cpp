@@ -5,7 +5,7 @@
 namespace edgedraft::netsim {
 namespace {
 
-// What a packet of 1,500 bytes carries of a message.
+// Payload of a 1,500-byte packet.
 constexpr std::size_t kSegmentBytes = 1448;
 
 }  // namespace
@@ -22,7 +22,7 @@ Instant StreamLink::arrival(Instant now, std::size_t bytes) {
     while (link_.receive(arrives)) {
     }
     if (fate != Fate::delivered) {
-      // Noticed by what follows it, or by a timer.
+      // Detected by later segments, or by a timer.
       arrives = std::max(arrives, now) +
                 std::max<Duration>(2 * round_trip_, round_trip_ + std::chrono::milliseconds(12));
     }

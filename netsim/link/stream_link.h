@@ -7,15 +7,15 @@
 
 namespace edgedraft::netsim {
 
-// One direction of a link as a TCP connection shows it to a program: bytes arrive in order, and
-// what is lost comes when it has been sent again. Congestion control is left out.
+// One direction of a link as seen by a TCP program: bytes arrive in order, and lost data arrives
+// after retransmission. Congestion control is not modelled.
 class StreamLink {
  public:
-  // `round_trip` is the link's mean, after which a loss is noticed.
+  // `round_trip` is the link's mean, after which a loss is detected.
   StreamLink(const LinkOptions& options, Duration round_trip, std::uint64_t seed);
 
-  // When all segments of a message of `bytes` bytes have arrived that is written at `now`; times
-  // never fall.
+  // Arrival of the last segment of a message of `bytes` bytes written at `now`; times never
+  // decrease.
   Instant arrival(Instant now, std::size_t bytes);
 
  private:

@@ -9,7 +9,7 @@
 namespace edgedraft::netsim {
 namespace {
 
-// Tokens by cycles, of a prompt's answers.
+// Tokens and cycles per prompt.
 using ByPrompt = std::map<std::string, RatioPart>;
 using ByTask = std::map<std::string, ByPrompt>;
 

@@ -9,21 +9,21 @@
 
 namespace edgedraft::netsim {
 
-// The acceptance lengths of an arm: tokens per cycle, the target's own included.
+// An arm's acceptance lengths: tokens per cycle, the target's own included.
 struct Acceptance {
   std::map<std::string, double> tasks;
-  Estimate mean;  // unweighted, of the tasks; intervals from resampling prompts within each task
-  // The mean less that of another arm, prompts resampled in pairs; not `known` without one.
+  Estimate mean;  // unweighted over tasks; intervals resample prompts within each task
+  // Difference to another arm's mean, prompts resampled in pairs; not `known` without one.
   Estimate difference;
 };
 
-// The acceptance of answers that were drafted for.
+// Acceptance of drafted answers.
 //
 // Requires  runs of one setting
 Acceptance acceptance_of(const std::vector<const Run*>& ours,
                          const std::vector<const Run*>& theirs);
 
-// A table per setting, for experiments with several tasks.
+// One table per setting, for experiments with several tasks.
 std::string acceptance_section(const RunData& data);
 
 }  // namespace edgedraft::netsim

@@ -12,7 +12,7 @@ struct SharedWork {
   double seconds = 0;
 };
 
-// What a trial's clients got while all of them were working, and how long that was.
+// Tokens of a trial's clients while all of them were working, and the length of that time.
 SharedWork work_together(const std::vector<const Run*>& clients) {
   if (clients.size() == 1) {
     return {.tokens = clients.front()->tokens, .seconds = clients.front()->seconds};
@@ -82,7 +82,7 @@ std::map<std::uint32_t, double> rates_together(const std::vector<const Run*>& ru
   for (const Run* run : uncut(runs)) trials[run->trial].push_back(run);
   std::map<std::uint32_t, SharedWork> all;
   for (const auto& [id, clients] : trials) {
-    // One that failed would make the others look slow, or fast.
+    // A failed client would make the others look slow, or fast.
     if (clients.size() != clients.front()->clients) continue;
     const SharedWork work = work_together(clients);
     if (work.seconds <= 0) continue;

@@ -11,23 +11,23 @@
 
 namespace edgedraft::netsim {
 
-// The runs that ended well.
+// Successful runs.
 std::vector<const Run*> good(const std::vector<const Run*>& runs);
 // Those of them whose link was not cut on purpose.
 std::vector<const Run*> uncut(const std::vector<const Run*>& runs);
 
 double mean_of(const std::vector<const Run*>& runs, double Run::*member);
 
-// Both arms' runs under the same circumstances, and a figure of theirs.
+// Pairs of both arms' runs under equal conditions, with one metric.
 std::vector<std::pair<const Run*, const Run*>> matched(const std::vector<const Run*>& ours,
                                                        const std::vector<const Run*>& theirs);
 std::vector<Pair> paired(const std::vector<const Run*>& ours, const std::vector<const Run*>& theirs,
                          const std::function<double(const Run&)>& figure);
 
-// Tokens a second of all clients of a trial together, by number of clients: the tokens of all
-// trials over their time. Programs start one after another, some slower than others, so only the
-// time counts in which all of a trial's clients were at work, from the last one's asking to the
-// first one's end. A trial without such a time is left out.
+// Tokens per second of all clients of a trial together, by client count: the tokens of all trials
+// over their time. Programs start one after another, some slower than others, so only the time with
+// all clients at work counts, from the last request to the first end. Trials without such a time
+// are skipped.
 std::map<std::uint32_t, double> rates_together(const std::vector<const Run*>& runs);
 
 }  // namespace edgedraft::netsim

@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::size_t kCurvePoints = 160;
 
-// A plot's series, each with its rows and its colour.
+// A plot's series, each with rows and colour.
 class Series {
  public:
   // `style` is gnuplot's.
@@ -43,7 +43,7 @@ class Series {
 
 constexpr const char* kPoints = "with linespoints lw 2 pt 7 ps 0.7";
 
-// In ms; nothing of a link that nobody could measure.
+// In ms; empty if the link could not be measured.
 std::optional<double> measured_round_trip(const RunData& data, const std::string& setting) {
   std::vector<double> values;
   for (const auto& line : data.calibrations) {
@@ -61,8 +61,8 @@ std::optional<double> measured_round_trip(const RunData& data, const std::string
   return mean(values);
 }
 
-// When the link was down over which an answer came, since it was asked for: events are told since
-// its client was started. A new address ends no outage.
+// Outages of an answer's link, relative to its request; event times are relative to the client's
+// start. A new address ends no outage.
 std::vector<std::pair<double, double>> outages_in(const Run& run, double end_ms) {
   std::vector<std::pair<double, double>> spans;
   for (const auto& event : run.events) {
@@ -79,8 +79,7 @@ std::vector<std::pair<double, double>> outages_in(const Run& run, double end_ms)
   return spans;
 }
 
-// Outages of the timelines' answers: what was done to the link, else the time that the client took
-// itself to be offline.
+// Outages of the timelines' answers: the link's events, else the client's own offline times.
 std::vector<std::pair<double, double>> outages_of(const RunData& data, const std::string& setting,
                                                   double end_ms) {
   std::vector<std::pair<double, double>> spans;
@@ -175,7 +174,7 @@ std::vector<Plot> phase_plots(const RunData& data) {
       ++bars;
     }
     if (bars == 0) continue;
-    // Names on the left leave room for few numbers below.
+    // Names on the left leave room for few tic labels below.
     const double step = std::pow(10, std::floor(std::log10(std::max(longest, 1e-3))));
     const double tics = longest / step < 2 ? step / 2 : longest / step < 5 ? step : 2 * step;
     Series series;

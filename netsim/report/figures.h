@@ -7,16 +7,16 @@
 
 namespace edgedraft::netsim {
 
-// Tokens a second against the measured round trip; nothing where fewer than two links were
-// measured, and without those that were not.
+// Tokens per second against the measured round trip, for measured links; empty if there are fewer
+// than two.
 std::vector<Plot> round_trip_plots(const RunData& data);
-// Where the time of a token goes, a bar an arm; one plot a setting, like those below.
+// Time per token by phase, one bar per arm; one plot per setting, like those below.
 std::vector<Plot> phase_plots(const RunData& data);
-// The share of gaps between visible updates that are shorter than so much.
+// Cumulative distribution of gaps between visible updates.
 std::vector<Plot> gap_plots(const RunData& data);
 // One answer's tokens over time, with outages shaded.
 std::vector<Plot> timeline_plots(const RunData& data);
-// Tokens a second of all clients together; nothing where there was one client throughout.
+// Tokens per second of all clients together; empty if all trials had one client.
 std::vector<Plot> capacity_plots(const RunData& data);
 
 }  // namespace edgedraft::netsim

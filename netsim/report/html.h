@@ -8,13 +8,13 @@ namespace edgedraft::netsim {
 
 std::string escape(const std::string& text);
 
-// "12.3": that many significant digits, without an exponent. "–" for what is no number.
+// "12.3": that many significant digits, without an exponent. "–" for NaN and infinities.
 std::string number(double value, int digits = 3);
 
 // A whole number.
 std::string count(double value);
 
-// A table that scrolls sideways by itself where the screen is narrow. Cells are HTML.
+// A table that scrolls sideways on narrow screens. Cells are HTML.
 class HtmlTable {
  public:
   HtmlTable(std::string caption, std::vector<std::string> head)

@@ -15,7 +15,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Colours of a script that stand for those of the page: text, grid, shade; series have red 1.
+// Placeholder colours mapped to the page's text, grid and shade; series have red 1.
 constexpr const char* kHeader =
     "set terminal svg size 480,320 dynamic font 'sans-serif,13' background '#020005'\n"
     "set border 3 lc rgb '#020001'\n"
@@ -27,7 +27,7 @@ constexpr const char* kHeader =
     "set bmargin 3.6\n"
     "set rmargin 4\n";
 
-// Hues that differ in brightness as well; a pair for light and dark screens each.
+// Hues that also differ in brightness; one pair each for light and dark screens.
 constexpr std::pair<const char*, const char*> kColours[kSeriesColours] = {
     {"#1f5fa8", "#7ab5f5"}, {"#c2410c", "#fb923c"}, {"#15803d", "#5fd08a"}, {"#7e22ce", "#c792ea"},
     {"#a16207", "#eac54f"}, {"#0e7490", "#4dd0e1"}, {"#be185d", "#f48fb1"}, {"#4d5562", "#b6bfcc"},
@@ -71,7 +71,7 @@ std::string series_colour(std::size_t i) {
 }
 
 std::string quoted(const std::string& text) {
-  // In double quotes gnuplot would run what stands between backquotes.
+  // Inside double quotes, gnuplot would run text between backquotes.
   std::string safe = "'";
   for (const char c : text) {
     if (c == '\'') safe += '\'';
@@ -84,7 +84,7 @@ std::string tic_label(std::string text) {
   for (std::size_t at = 0; (at = text.find('%', at)) != std::string::npos; at += 2) {
     text.insert(at, 1, '%');
   }
-  return netsim::quoted(text);  // not the standard library's
+  return netsim::quoted(text);  // not std::quoted
 }
 
 Result<std::string> draw(const Plot& plot) {

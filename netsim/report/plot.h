@@ -8,33 +8,32 @@
 
 namespace edgedraft::netsim {
 
-// How many series have a colour of their own; more begin again.
+// Distinct series colours; further series reuse them.
 inline constexpr std::size_t kSeriesColours = 10;
 
-// What a gnuplot script calls the colour of series i; the page gives it one for light and one for
-// dark screens.
+// Name of series i's colour in a gnuplot script; the page maps it to a light and a dark colour.
 std::string series_colour(std::size_t i);
 
 struct Plot {
-  std::string title;   // for who cannot see it, and above it
+  std::string title;   // alternative text, and heading
   std::string note;    // below
   std::string script;  // gnuplot, without terminal and output
-  // Names beside their colours, by series; empty: no legend.
+  // Legend entries by series; empty: no legend.
   std::vector<std::pair<std::size_t, std::string>> legend;
 };
 
 // A <figure> with the plot as inline SVG, in the page's colours.
 //
-// Errors    unsupported where gnuplot is missing; io with gnuplot's words
+// Errors    unsupported without gnuplot; io with gnuplot's message
 Result<std::string> draw(const Plot& plot);
 
-// The style sheet's variables that the colours come from.
+// Style sheet variables of the colours.
 std::string plot_style();
 
-// Text for a script, in quotes that gnuplot finds nothing to replace in. It is shown as it is where
-// the script says noenhanced.
+// Quoted text for a script, safe from gnuplot's substitutions. It is shown verbatim if the script
+// says noenhanced.
 std::string quoted(const std::string& text);
-// The same for the label of a tic, which gnuplot takes for a format of the tic's number.
+// As quoted(), for a tic label, which gnuplot treats as a format of the tic's value.
 std::string tic_label(std::string text);
 
 }  // namespace edgedraft::netsim

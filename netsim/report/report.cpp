@@ -44,7 +44,7 @@ constexpr const char* kStyle =
     "pre{overflow-x:auto;background:var(--card);padding:.75rem;border-radius:.5rem;"
     "font-size:.8rem}";
 
-// What a reader must know before any figure.
+// Warnings that precede all figures.
 std::string banners(const RunData& data) {
   const auto& m = data.manifest;
   std::string html;

@@ -76,23 +76,23 @@ Run to_run(const ordered_json& line) {
   return run;
 }
 
-// What is in the file now; it is written only once there is a first line.
+// The file's current lines; it is created with the first one.
 Result<std::vector<ordered_json>> lines_so_far(const std::filesystem::path& file) {
   std::error_code ignored;
   if (!std::filesystem::exists(file, ignored)) return std::vector<ordered_json>();
   return read_lines(file);
 }
 
-// Whether the link was down while the answer came.
+// True if the link was down during the answer.
 bool met_outage(const Run& run) {
   return std::ranges::any_of(run.events, [](const ordered_json& event) {
     return event.value("kind", std::string()) == "down";
   });
 }
 
-// Chooses the answers that are drawn over time. Arms can only be compared over one prompt, and
-// lanes finish prompts in any order: it is the one in which most arms met an outage, then the one
-// that most arms answered, then the experiment's first.
+// Chooses the answers for timelines. Arms can only be compared over one prompt, and lanes finish
+// prompts in any order: take the prompt in which most arms met an outage, then the one that most
+// arms answered, then the experiment's first.
 void choose_timelines(RunData& data) {
   for (const std::string& setting : data.settings) {
     struct Answered {
@@ -125,7 +125,7 @@ void choose_timelines(RunData& data) {
       const Run& run = data.runs[i];
       if (!can_be_drawn(run) || run.pair_key != best->first) continue;
       std::size_t& chosen = data.timeline_runs.try_emplace({setting, run.arm}, i).first->second;
-      // With a cut where there is one, and all arms with the same.
+      // Prefers a cut, the same one for all arms.
       const auto& cut = data.runs[chosen].offline_after;
       if (run.offline_after && (!cut || *run.offline_after < *cut)) chosen = i;
     }
@@ -165,7 +165,7 @@ Result<RunData> read_run_data(const std::filesystem::path& results) {
       data.settings.push_back(run.setting);
     }
   }
-  // In the experiment's order, whatever the blocks' was.
+  // In the experiment's order, not the blocks'.
   std::set<std::string> present;
   for (const Run& run : data.runs) present.insert(run.arm);
   for (const ordered_json& arm : data.manifest.value("arms", ordered_json::array())) {

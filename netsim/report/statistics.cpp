@@ -18,7 +18,7 @@ struct Group {
   std::size_t count = 0;
 };
 
-// The mean over all members, and its interval by resampling groups.
+// Mean over all members, with an interval from resampled groups.
 Estimate bootstrap_mean(const std::map<std::string, Group>& by_name) {
   std::vector<Group> groups;
   Group all;
@@ -47,7 +47,7 @@ double quotient(const RatioPart& sums) {
   return sums.denominator > 0 ? sums.numerator / sums.denominator : 0;
 }
 
-// With prompts drawn anew if `random` is given.
+// Resamples prompts if `random` is given.
 double mean_over_tasks(const std::vector<RatioTask>& tasks, Random* random) {
   double sum = 0;
   for (const RatioTask& task : tasks) {

@@ -10,11 +10,11 @@
 
 namespace edgedraft::netsim {
 
-// Resampling fewer groups tells next to nothing about what others would give.
+// With fewer groups, resampling says almost nothing about other groups, so no interval is given.
 inline constexpr std::size_t kGroupsMin = 5;
 
-// A value with its 95 % interval. Fewer than kGroupsMin groups give none: `known` is false, and
-// `low` and `high` are the value.
+// A value with its 95 % interval. With fewer than kGroupsMin groups, `known` is false, and `low`
+// and `high` equal the value.
 struct Estimate {
   double value = 0;
   double low = 0;
@@ -22,33 +22,32 @@ struct Estimate {
   bool known = false;
   std::size_t pairs = 0;
 
-  // Whether the interval lies wholly on one side of `nothing`.
+  // True if the interval lies on one side of `nothing`.
   bool claims(double nothing) const { return known && (low > nothing || high < nothing); }
 };
 
-// Two measurements under the same circumstances. What shares a group (a prompt) may resemble each
-// other, so groups are resampled and not pairs.
+// Two measurements under equal conditions. Pairs with the same group (a prompt) may be correlated,
+// so groups are resampled, not pairs.
 struct Pair {
   std::string group;
   double ours;
   double theirs;
 };
 
-// How often a bootstrap draws.
+// Resamples per bootstrap.
 inline constexpr int kResamples = 2000;
 
-// Gives it the interval of a bootstrap: percentiles of what `resample` finds with groups drawn
-// anew.
+// Adds a bootstrap interval: percentiles of `resample` over resampled groups.
 void add_interval(Estimate& estimate, std::uint64_t seed,
                   const std::function<double(Random&)>& resample);
 
-// The geometric mean of ours / theirs, with a seeded bootstrap's percentiles. Pairs that are not
-// both above 0 are left out.
+// Geometric mean of ours / theirs, with percentiles of a seeded bootstrap. Pairs that are not both
+// above 0 are skipped.
 Estimate ratio_of(const std::vector<Pair>& pairs);
 // The arithmetic mean of ours - theirs, likewise.
 Estimate difference_of(const std::vector<Pair>& pairs);
 
-// What a prompt adds to the two sums of a ratio: tokens and cycles, say.
+// A prompt's contribution to the two sums of a ratio, such as tokens and cycles.
 struct RatioPart {
   double numerator = 0;
   double denominator = 0;
@@ -58,17 +57,16 @@ struct RatioPart {
     denominator += other.denominator;
   }
 };
-// The parts of a task's prompts, and of what they are compared with, if with anything: as many, of
-// the same prompts in the same order.
+// A task's parts by prompt, and optionally those of a comparison: same prompts, same order.
 struct RatioTask {
   std::vector<RatioPart> ours;
   std::vector<RatioPart> theirs{};
 };
-// The unweighted mean over the tasks of the ratio of their sums, less that of theirs, with a seeded
-// bootstrap's percentiles: prompts are drawn anew within each task, ours and theirs together. A
-// task of fewer than kGroupsMin prompts leaves it without an interval.
+// Unweighted mean over tasks of the ratio of their sums, less that of theirs, with percentiles of a
+// seeded bootstrap: prompts are resampled within each task, ours and theirs together. A task with
+// fewer than kGroupsMin prompts leaves it without an interval.
 Estimate mean_ratio_of(const std::vector<RatioTask>& tasks);
 
-double mean(const std::vector<double>& values);  // 0 of none
+double mean(const std::vector<double>& values);  // 0 if empty
 
 }  // namespace edgedraft::netsim

@@ -34,20 +34,19 @@ std::string interval(const Estimate& e) {
   return cell;
 }
 
-// Whether how long an answer took says anything: not where answers ran as fast as the machine
-// went, nor where there was no link.
+// True if answer times are meaningful: false for untimed experiments and without a link.
 bool times_count(const RunData& data) {
   return data.manifest.value("timed", true) &&
          data.manifest.value("driver", std::string()) != "loopback";
 }
 
-// The ratio of tokens a second.
+// The ratio of tokens per second.
 Estimate speed_ratio(const RunData& data, const std::vector<const Run*>& ours,
                      const std::vector<const Run*>& theirs) {
   return times_count(data) ? ratio_of(paired(ours, theirs, &Run::rate)) : Estimate{};
 }
 
-// Whether the device wrote by itself what the target would not have written.
+// True if the device wrote text that the target would not have written.
 bool says_something_else(const std::vector<const Run*>& ours,
                          const std::vector<const Run*>& theirs) {
   return std::ranges::any_of(ours, &Run::local) ||
@@ -56,7 +55,7 @@ bool says_something_else(const std::vector<const Run*>& ours,
          });
 }
 
-// "faster", "slower", or why nothing is claimed.
+// "faster", "slower", or the reason why neither is claimed.
 std::string claim(const RunData& data, const Estimate& e, bool another_text) {
   if (e.pairs == 0) return "–";
   if (another_text) return "<small>another text</small>";
@@ -70,7 +69,7 @@ std::string percent(double share) {
   return number(100 * share) + " %";
 }
 
-// How many of the answers are the baseline's, word for word.
+// Count of answers equal to the baseline's, word for word.
 std::string agreement(const std::vector<const Run*>& ours, const std::vector<const Run*>& theirs) {
   const auto both = matched(ours, theirs);
   const auto same = std::ranges::count_if(
@@ -199,7 +198,7 @@ std::string arms_section(const RunData& data) {
     HtmlTable table(escape(setting), head);
     for (const std::string& arm : data.arms) {
       auto asked = data.of(setting, arm);
-      // Many at once and cut links have tables of their own.
+      // Concurrent clients and cut links have their own tables.
       std::erase_if(asked, [](const Run* run) { return run->clients > 1 || run->offline_after; });
       if (asked.empty()) continue;
       const auto runs = good(asked);

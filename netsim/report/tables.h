@@ -6,13 +6,13 @@
 
 namespace edgedraft::netsim {
 
-// Sections of the page as HTML; empty where the results have nothing for them.
-std::string summary_section(const RunData& data);     // what was measured, and with what
-std::string arms_section(const RunData& data);        // a table a setting
-std::string published_section(const RunData& data);   // beside a paper's figures
+// HTML sections of the report; empty if the results have no data for them.
+std::string summary_section(const RunData& data);     // what was measured, and how
+std::string arms_section(const RunData& data);        // one table per setting
+std::string published_section(const RunData& data);   // compared with a paper's figures
 std::string cut_section(const RunData& data);         // success after the link was cut
 std::string capacity_section(const RunData& data);    // many clients
-std::string prediction_section(const RunData& data);  // what a model of both ends foresaw
+std::string prediction_section(const RunData& data);  // predictions of a model of both ends
 std::string calibration_section(const RunData& data);
 std::string failure_section(const RunData& data);
 

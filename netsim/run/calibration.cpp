@@ -20,18 +20,18 @@ using nlohmann::ordered_json;
 constexpr std::uint64_t kSimulations = 400;
 // The size of a ping's IP packet.
 constexpr std::size_t kPingBytes = 60;
-// Scheduling and TCP on an otherwise idle machine.
+// Scheduling and TCP latency on an idle machine.
 constexpr double kRoundTripFloorMs = 3;
-// Beyond that a user-space link measures the machine and not the profile.
+// Above it, a user-space link measures the machine instead of the profile.
 constexpr std::uint64_t kJudgedRateMax = 100'000'000;
 constexpr auto kProbeStart = std::chrono::seconds(10);
-// Beyond twice what its pings and trains should take.
+// Slack beyond twice the expected time of pings and trains.
 constexpr double kProbeSlackSeconds = 180;
-// How long TCP waits for a packet that is lost: a fifth of that at first, then ever longer.
+// TCP's wait for a lost packet: a fifth of it at first, then longer.
 constexpr double kRetransmissionSeconds = 1;
 constexpr auto kProbePoll = std::chrono::milliseconds(5);
 
-// The share of packets that arrive, over a long time.
+// Long-term share of delivered packets.
 double delivered_share(const LinkOptions& direction) {
   double lost_in_bursts = 0;
   if (direction.burst_loss) {
@@ -72,7 +72,7 @@ Expectation expect(const NetworkProfile& profile, std::uint32_t pings) {
     Link down(profile.down, 2 * seed + 1, Instant{});
     std::vector<double> pinged;
     Instant now{};
-    // Each begins when the one before has come back; one that is lost is another one's.
+    // Each ping starts after the previous one returned; lost pings are replaced.
     for (std::uint32_t tries = 0; pinged.size() < pings && tries < 100 * pings; ++tries) {
       Instant there = now;
       Instant back = now;
@@ -93,7 +93,7 @@ Expectation expect(const NetworkProfile& profile, std::uint32_t pings) {
   e.ping_seconds = e.round_trip_ms / 1000 + (1 / pings_delivered - 1) * kRetransmissionSeconds;
   const auto judged = [](const LinkOptions& direction) {
     const bool constant = !direction.trace && direction.bits_per_second <= kJudgedRateMax;
-    // What is lost takes its time on the wire like the rest.
+    // Lost packets take time on the wire, too.
     return constant ? static_cast<double>(direction.bits_per_second) * delivered_share(direction)
                     : 0.0;
   };
@@ -137,7 +137,7 @@ Result<Calibration> calibrate(LinkDriver& link, const NetworkProfile& profile,
   if (!target) return target.error();
   ProbeOptions probe{.server = *target, .pings = experiment.pings};
   if (!no_link) {
-    // As fast as they go onto the wire: what is lost there leaves no room for more.
+    // Wire rate: lost packets free no capacity.
     const auto rate = [](const LinkOptions& direction, double judged) {
       return judged > 0 ? direction.bits_per_second : 0;
     };

@@ -9,32 +9,32 @@
 
 namespace edgedraft::netsim {
 
-// Whether a link has a round trip to speak of: more than half of the pings lose no packet, there or
-// back.
+// True if the link's round trip can be measured: more than half of the pings lose no packet in
+// either direction.
 bool is_measurable(const NetworkProfile& profile);
 
-// What a profile promises of a measurement.
+// Measurements that a profile predicts.
 struct Expectation {
-  double round_trip_ms = 0;        // median of so many pings
-  double round_trip_error_ms = 0;  // its own scatter: so far off is chance, at most
-  double ping_seconds = 0;         // about what each takes, with what TCP sends again
-  double up_bits_per_second = 0;   // that arrive; 0: nothing to hold a short measurement against
+  double round_trip_ms = 0;        // median of that many pings
+  double round_trip_error_ms = 0;  // chance deviation of that median, at most
+  double ping_seconds = 0;         // per ping, retransmissions included
+  double up_bits_per_second = 0;   // that arrive; 0: a short measurement has no expected value
   double down_bits_per_second = 0;
-  bool measurable = true;  // false: nothing is promised
+  bool measurable = true;  // false: no prediction
 };
 Expectation expect(const NetworkProfile& profile, std::uint32_t pings);
 
 struct Calibration {
   double round_trip_ms = 0;  // median
   bool accepted = true;
-  std::string complaint;  // why not
+  std::string complaint;  // reason of failure
   nlohmann::ordered_json line;
 };
 
-// Measures the link and holds it against its profile.
+// Measures the link and compares it with its profile.
 //
-// Errors    link_down, io: it could not be measured, or took far longer than it should; cancelled
-//           as soon as `cancelled` says so
+// Errors    link_down, io: the measurement failed or took far too long; cancelled as soon as
+//           `cancelled` returns true
 Result<Calibration> calibrate(LinkDriver& link, const NetworkProfile& profile,
                               const Experiment& experiment, const std::filesystem::path& work,
                               const std::string& stage, const std::string& when,

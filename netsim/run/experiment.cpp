@@ -19,10 +19,10 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr int kCountMax = 1'000'000;
-// The clients of a trial connect at about the same time, and a server closes connections of one
-// address that have not signed in beyond so many.
+// Limit on clients of a trial: they connect at about the same time, and a server closes further
+// unauthenticated connections from one address.
 constexpr int kClientsMax = 256;
-// A calibration keeps some hundred simulations of all of them.
+// A calibration holds about a hundred simulations of all pings in memory.
 constexpr int kPingsMax = 10'000;
 constexpr const char* kHint = "see docs/experiments.md";
 
@@ -88,8 +88,8 @@ Arm read_arm(TomlReader& from) {
   return arm;
 }
 
-// Options that testbed.cpp sets itself, each with the key that decides it; empty: always set.
-// A second value would be refused by the client, or overrule what results say of the arm.
+// Rejects options that testbed.cpp sets itself, each with its deciding key; empty: always set. The
+// client would refuse a second value, or it would contradict the arm's description in the results.
 void refuse_set_options(TomlReader& from, const Arm& arm, double temperature) {
   std::map<std::string, std::string> keys{{"--bundle", "bundle"},
                                           {"--cycles", ""},
@@ -123,7 +123,7 @@ void refuse_set_options(TomlReader& from, const Arm& arm, double temperature) {
   }
 }
 
-// An answer is known by names and numbers alone, so of two that share them one would never be run.
+// Answers are identified by names and numbers only, so of two equal entries one would never run.
 template <class Number>
 void refuse_repeats(TomlReader& from, const std::string& key, std::vector<Number> values) {
   std::ranges::sort(values);
@@ -131,8 +131,7 @@ void refuse_repeats(TomlReader& from, const std::string& key, std::vector<Number
   if (twice != values.end()) from.wrong(key, std::to_string(*twice) + " is there twice");
 }
 
-// The first so many prompts of these tasks, about as many from each: they stand one task behind the
-// other.
+// The first prompts of these tasks, about equally many per task; the file lists them task by task.
 std::vector<Prompt> choose_prompts(std::vector<Prompt> all, const std::vector<std::string>& tasks,
                                    std::size_t count_max) {
   std::map<std::string, std::vector<Prompt>> by_task;
@@ -172,7 +171,7 @@ void read_published(TomlReader& from, Published& published) {
   });
 }
 
-// A device profile's file: what looks like a path, else NAME.toml in one of the folders.
+// Path of a device profile: a path as given, else NAME.toml in one of the folders.
 Result<DeviceProfile> find_device(const std::string& name, const std::vector<fs::path>& folders) {
   std::vector<fs::path> candidates;
   if (name.find_first_of("/.") != std::string::npos) {

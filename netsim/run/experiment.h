@@ -14,40 +14,40 @@
 
 namespace edgedraft::netsim {
 
-// One way of getting an answer, to be compared with others.
+// One configuration under comparison.
 struct Arm {
   enum class Kind : std::uint8_t {
     plain,               // no drafting
     split,               // drafter on the device, target on the server
-    server_speculation,  // the server drafts for itself, the device only listens
+    server_speculation,  // the server drafts, the device only receives
     local,               // the drafter alone, without any server
-    stop,                // plain, and ends where another arm's link is cut
+    stop,                // plain, ending where another arm's link is cut
   };
-  // Beside the server: the client runs at the server's end of the link, as a server that streams
-  // would, and one measured round trip is added to its times.
+  // server: the client runs at the server's end of the link, as a streaming server would, and one
+  // measured round trip is added to its times.
   enum class Place : std::uint8_t { device, server };
 
   std::string name;
   Kind kind{};
   Place place{};
   std::string bundle;                    // below the experiment's models
-  std::string tree;                      // empty: the client's own default
-  std::optional<RunModel::Shape> shape;  // that it says
+  std::string tree;                      // empty: the client's default
+  std::optional<RunModel::Shape> shape;  // of `tree`
   std::optional<std::uint32_t> chain;
-  std::string hold = "lockstep";     // of a split arm: as of `edgedraft run`
-  std::string server_drafter;        // a kind of drafter without weights that the server runs
-  std::optional<double> acceptance;  // synthetic
-  std::optional<std::uint32_t> deadline_ms;  // unset: the experiment's, if it can go on offline
+  std::string hold = "lockstep";             // of a split arm: as of `edgedraft run`
+  std::string server_drafter;                // a drafter kind without weights that the server runs
+  std::optional<double> acceptance;          // synthetic
+  std::optional<std::uint32_t> deadline_ms;  // unset: the experiment's, if it can continue offline
   std::vector<std::string> options;          // further ones of `edgedraft run`
 };
 
 std::string_view to_string(Arm::Kind kind);
 
-// Whether its answers can go on offline. The others wait for the server, unless an arm's own
-// deadline_ms says otherwise.
+// True if its answers can continue offline. The others wait for the server, unless an arm's own
+// deadline_ms differs.
 bool writes_offline(const Arm& arm);
 
-// Whether its answers can do with a link that is cut: they go on without it, or end there.
+// True if its answers can have a cut link: they continue without it, or end there.
 bool can_be_cut(const Arm& arm);
 
 struct DeviceProfile {
@@ -56,7 +56,7 @@ struct DeviceProfile {
   PaceProfile pace;
 };
 
-// A figure of a paper, to stand beside ours.
+// A paper's figure for comparison with ours.
 struct PublishedRow {
   std::string arm;
   std::string network;                         // empty: any
@@ -70,7 +70,7 @@ struct PublishedRow {
 struct Published {
   std::string source;
   double plain_tokens_per_second = 0;  // 0: not given
-  double plain_target_calls = 0;       // tokens an answer
+  double plain_target_calls = 0;       // tokens per answer
   std::vector<PublishedRow> rows;
 };
 
@@ -90,15 +90,15 @@ struct Experiment {
   std::string baseline;  // the arm that the others are compared with
   std::vector<std::uint64_t> seeds;
   std::uint32_t repetitions = 1;
-  std::uint32_t warm_up = 1;  // answers an arm, discarded, whenever a server was started
-  bool timed = true;          // false: texts are compared, and no time means anything
+  std::uint32_t warm_up = 1;  // discarded answers per arm after each server start
+  bool timed = true;          // false: texts are compared, and times are meaningless
   std::uint32_t max_tokens = 128;
   double temperature = 0;
   std::uint32_t deadline_ms = 3000;
   std::string congestion_control;         // of every network; empty: its profile's
   bool padded_payloads = true;            // activations of the paced model's size
   std::vector<std::uint32_t> clients{1};  // at the same time
-  std::vector<std::optional<std::uint32_t>> offline_after{{}};  // nothing: the link lasts
+  std::vector<std::optional<std::uint32_t>> offline_after{{}};  // nullopt: no cut
 
   std::uint32_t pings = 60;
   double rtt_tolerance = 0.2;  // relative, of the median
@@ -108,12 +108,12 @@ struct Experiment {
 };
 
 struct ExperimentSources {
-  std::filesystem::path models{};   // instead of the file's own
+  std::filesystem::path models{};   // overrides the file's
   std::filesystem::path devices{};  // folder of device profiles, besides the shipped ones
   bool quick = false;
 };
 
-// Errors    io, usage naming file, key and what it takes
+// Errors    io, usage naming file, key and allowed values
 Result<Experiment> read_experiment(const std::filesystem::path& file,
                                    const ExperimentSources& sources);
 

@@ -4,8 +4,8 @@
 
 namespace edgedraft::netsim {
 
-// No link at all: both ends are this machine's loopback. For trying an experiment out, and for
-// arms' own speed; nothing of the profile happens. Events are refused.
+// No emulated link: both ends use this machine's loopback, for trying an experiment and for arms'
+// own speed. The profile is ignored, and events are refused.
 class Loopback final : public LinkDriver {
  public:
   std::string_view name() const override { return "loopback"; }

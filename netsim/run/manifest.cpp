@@ -50,7 +50,7 @@ std::set<std::string> model_files(const Experiment& e) {
   return files;
 }
 
-// What arms' options name: an index, say. A word that names no file is none of them.
+// Files named in arms' options, such as an index; words that name no file are skipped.
 std::set<std::string> option_files(const Experiment& e) {
   std::set<std::string> files;
   for (const Arm& arm : e.arms) {

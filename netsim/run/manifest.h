@@ -11,13 +11,12 @@
 
 namespace edgedraft::netsim {
 
-// SHA-256 of a file, in hexadecimal; empty where it cannot be read.
+// SHA-256 of a file, in hexadecimal; empty if it cannot be read.
 std::string file_hash(const std::filesystem::path& file);
 
-// What tells one experiment from another: its file, the profiles' texts and traces, the models, the
-// files that arms' options name, the prompts with their tasks and what right answers to them are,
-// both programs, the driver (which has to be the one that "auto" takes), how many lanes were
-// asked for, and whether it is the quick form.
+// Identifies an experiment: its file, the profiles' texts and traces, the models, files named in
+// arms' options, the prompts with tasks and references, both programs, the driver ("auto"
+// resolved), the requested lanes, and whether it is the quick form.
 std::string experiment_hash(const Experiment& experiment,
                             const std::vector<NetworkProfile>& networks,
                             const std::filesystem::path& program, const std::string& driver,
@@ -26,13 +25,14 @@ std::string experiment_hash(const Experiment& experiment,
 // "2026-01-31T23:59:00Z"
 std::string utc_now();
 
-// TCP as an experiment's links have it.
+// TCP settings of an experiment's links.
 struct TcpSettings {
   bool slow_start_after_idle = true;
-  std::string host_congestion_control{};  // if links are not namespaces, which have their own
+  std::string host_congestion_control{};  // for links without namespaces, which have their own
+                                          // setting
 };
 
-// manifest.json: everything that a reader needs to judge or repeat the results.
+// manifest.json: all that is needed to judge or repeat the results.
 nlohmann::ordered_json make_manifest(const Experiment& experiment,
                                      const std::vector<NetworkProfile>& networks,
                                      const std::filesystem::path& program,

@@ -12,11 +12,11 @@
 namespace edgedraft::netsim {
 namespace {
 
-// What an unpaced program with a model as small as the demo's takes, and starting a client.
+// Pass time of an unpaced program with a demo-sized model, and the start of a client.
 constexpr double kNativePassSeconds = 0.012;
 constexpr double kNativeStepSeconds = 0.004;
 constexpr double kStartSeconds = 0.25;
-// Tokens a cycle, for want of knowing better; and the share of the longest answer that is written.
+// Assumed tokens per cycle, and share of the longest answer that is written.
 constexpr double kExpectedAcceptanceLength = 3;
 constexpr double kExpectedLength = 0.6;
 
@@ -55,7 +55,7 @@ std::vector<Stage> plan(const Experiment& e, const std::vector<NetworkProfile>& 
         Random random(seed_of(e.name + stage.id));
         const auto add_blocks = [&](std::uint32_t repetition, bool warm_up,
                                     std::size_t prompt_count) {
-          // Arms warm up over a link that lasts, whatever happens to it then.
+          // Arms warm up without a cut.
           const auto cuts =
               warm_up ? std::vector<std::optional<std::uint32_t>>{std::nullopt} : e.offline_after;
           for (const std::uint32_t clients : e.clients) {

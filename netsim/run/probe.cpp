@@ -30,21 +30,21 @@ using asio::ip::udp;
 using boost::system::error_code;
 
 constexpr std::size_t kPayloadBytes = 1400;
-constexpr std::size_t kPacketBytes = kPayloadBytes + 28;  // with the UDP and IPv4 headers
+constexpr std::size_t kPacketBytes = kPayloadBytes + 28;  // with UDP and IPv4 headers
 constexpr double kTrainSeconds = 0.5;
-// Faster than the link, so that it is the link that spaces the packets.
+// Faster than the link, so that the link spaces the packets.
 constexpr double kTrainExcess = 1.25;
-// A train may lose up to half of its packets and still have enough for a rate.
+// Minimum train length: half of the packets may be lost and still give a rate.
 constexpr std::uint32_t kTrainPacketsMin = 80;
 constexpr std::size_t kArrivalsMin = 20;
 constexpr std::uint32_t kTrainPacketsMax = 4000;
-// A train is over when the link has been silent for so long, and for so many packets' time.
+// Silence that ends a train, in addition to the time of its packets.
 constexpr double kSilenceSeconds = 0.7;
 constexpr double kSilencePackets = 5;
-// For the way there and back, and for an end that is busy.
+// Covers a round trip and a busy end.
 constexpr double kTrainStartSeconds = 5;
 constexpr double kAnswerSeconds = 30;
-// A client that measures a slow link has nothing to say for minutes.
+// A client may be silent for minutes while it measures a slow link.
 constexpr double kClientSilenceSeconds = 600;
 constexpr std::uint64_t kStreamBytesMin = 64u << 10;
 constexpr std::uint64_t kStreamBytesMax = 8u << 20;
@@ -57,7 +57,7 @@ void set_timeout(int socket, double in_seconds) {
   setsockopt(socket, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
 }
 
-// Asio's own receive would wait past a timeout of the socket.
+// Asio's receive ignores a socket's timeout.
 ssize_t receive(int socket, std::span<char> to) {
   return ::recv(socket, to.data(), to.size(), 0);
 }
@@ -69,7 +69,7 @@ std::uint32_t train_packets(std::uint64_t bits_per_second) {
       std::clamp(count, double{kTrainPacketsMin}, double{kTrainPacketsMax}));
 }
 
-// What a packet of a train takes on the wire.
+// Transmission time of a train's packet.
 double packet_seconds(std::uint64_t bits_per_second) {
   return 8.0 * static_cast<double>(kPacketBytes) / static_cast<double>(bits_per_second);
 }
@@ -82,7 +82,7 @@ std::uint64_t stream_bytes(std::uint64_t bits_per_second) {
   return std::clamp(bits_per_second / 8, kStreamBytesMin, kStreamBytesMax);
 }
 
-// What it takes to measure the rate of one way.
+// Time to measure the rate of one direction.
 double way_seconds(std::uint64_t bits_per_second, bool stream) {
   if (bits_per_second == 0) return 0;
   if (stream) {
@@ -105,16 +105,16 @@ void send_train(int socket, const sockaddr* to, socklen_t size, std::uint32_t pa
   }
 }
 
-// The rate at which a train's packets come in that the link is said to have so many bits a second
-// for; 0 where too few do. Ends after a silence. The first and last tenth are left out: there a
-// packet's own delay tells more than its place in the train.
+// Rate of an incoming train on a link of nominally that many bits per second; 0 if too few packets
+// arrive. Ends after a silence. The first and last tenth are ignored: there a packet's own delay
+// outweighs its place in the train.
 double receive_train(int socket, std::uint64_t bits_per_second) {
   std::array<char, 2048> buffer;
   std::vector<Instant> arrivals;
   const double silence = silence_seconds(bits_per_second);
   set_timeout(socket, kTrainStartSeconds + silence);
   for (ssize_t size = 0; (size = receive(socket, buffer)) > 0;) {
-    // A shorter one is left from asking for the other way's train.
+    // Shorter packets are left from the request for the other direction's train.
     if (size != static_cast<ssize_t>(kPayloadBytes)) continue;
     arrivals.push_back(Clock::now());
     if (arrivals.size() == 1) set_timeout(socket, silence);
@@ -127,7 +127,7 @@ double receive_train(int socket, std::uint64_t bits_per_second) {
   return 8.0 * static_cast<double>(kPacketBytes) * static_cast<double>(last - first) / elapsed;
 }
 
-// A line of the control connection; nothing when it is over.
+// A line of the control connection; empty after its end.
 std::optional<std::string> read_line(int socket) {
   std::string line;
   char c = 0;
@@ -159,9 +159,9 @@ bool write_bytes(int socket, std::uint64_t count) {
   return true;
 }
 
-// Bits a second from the stream's first bytes to the moment in its second half that gives the most.
-// Where a segment is lost, all behind it wait and then come at once: the stream is level with what
-// was sent behind such a wait, and lags in it.
+// Bits per second from the stream's first bytes to the moment in its second half with the highest
+// rate. After a lost segment, later data waits and then arrives at once: only after such a wait
+// does the stream match what was sent.
 double read_bytes(int socket, std::uint64_t count) {
   std::array<char, 16384> buffer;
   std::uint64_t taken = 0;
@@ -218,7 +218,7 @@ void serve_client(int control, int datagrams) {
         return;
       }
     } else if (command.word == "TRAIN_DOWN") {
-      // The client's first datagram says where it is, whatever stands in between.
+      // The client's first datagram reveals its address, also through a relay.
       set_timeout(datagrams, kTrainStartSeconds);
       sockaddr_storage from{};
       socklen_t size = sizeof from;
@@ -236,7 +236,7 @@ void serve_client(int control, int datagrams) {
   }
 }
 
-// The ends of a link are addresses: nothing resolves names in a network namespace.
+// Ends of a link are addresses: network namespaces resolve no names.
 Result<tcp::endpoint> address_of(const std::string& text, EndpointUse use) {
   const auto endpoint = parse_endpoint(text, use);
   if (!endpoint) return endpoint.error();
@@ -307,14 +307,14 @@ Result<ProbeResult> run_probe(const ProbeOptions& options) {
                                   std::to_string(options.down_bits_per_second) + '\n')) {
         return broken("no train");
       }
-      // Thrice, since one may be lost.
+      // Three times, since one may be lost.
       for (int i = 0; i < 3; ++i) datagrams.send_to(asio::buffer("x", 1), peer, 0, error);
       result.down_bits_per_second =
           receive_train(datagrams.native_handle(), options.down_bits_per_second);
     }
   }
   if (options.up_bits_per_second > 0) {
-    // What has been sent may wait at the link for as long as it takes.
+    // Sent packets may wait at the link for this long.
     set_timeout(socket, kAnswerSeconds + way_seconds(options.up_bits_per_second, options.stream));
     if (options.stream) {
       const std::uint64_t bytes = stream_bytes(options.up_bits_per_second);

@@ -28,10 +28,10 @@ std::vector<char*> pointers(std::vector<std::string>& words) {
 std::vector<std::string> environment_of(const ProcessOptions& options) {
   std::vector<std::string> variables;
   for (char** v = environ; *v; ++v) {
-    // An option of ours in the environment must not change what an experiment measures.
+    // Our own option variables must not affect an experiment.
     const std::string variable = *v;
     if (variable.starts_with("EDGEDRAFT_")) continue;
-    // Where two have one name a program sees the first.
+    // Of two variables with one name, programs see the first.
     if (options.environment.contains(variable.substr(0, variable.find('=')))) continue;
     variables.push_back(variable);
   }
@@ -48,17 +48,17 @@ Result<Process> Process::start(const ProcessOptions& options) {
   const std::vector<char*> envp = pointers(variables);
   const std::string output = options.output.string();
   const std::string errors = options.errors.string();
-  std::array<int, 2> failure{};  // tells errno of an exec that failed; closed by one that did not
+  std::array<int, 2> failure{};  // carries errno if exec fails; closed if it succeeds
   if (pipe2(failure.data(), O_CLOEXEC) != 0) {
     return Error{Errc::io, std::string("no pipe for a program: ") + std::strerror(errno)};
   }
   const pid_t parent = getpid();
   const pid_t pid = fork();
   if (pid == 0) {
-    // Between fork and exec nothing but what a signal handler may do.
+    // Only async-signal-safe calls between fork and exec.
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent) _exit(127);
-    // A Ctrl-C is ours to act on.
+    // We handle Ctrl-C ourselves.
     setpgid(0, 0);
     const int in = open("/dev/null", O_RDONLY);
     const int out = open(output.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);

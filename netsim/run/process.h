@@ -14,13 +14,14 @@
 namespace edgedraft::netsim {
 
 struct ProcessOptions {
-  std::vector<std::string> argv;  // argv[0] is looked for in PATH
+  std::vector<std::string> argv;  // argv[0] is looked up in PATH
   std::filesystem::path output;   // its standard output; truncated
   std::filesystem::path errors;
-  std::map<std::string, std::string> environment{};  // over ours, less every EDGEDRAFT_* of ours
+  std::map<std::string, std::string> environment{};  // added to ours, without our EDGEDRAFT_*
+                                                     // variables
 };
 
-// A program that we started. It ends with this object, and is killed by the system when we are.
+// A child program. It ends with this object, and the system kills it if we die.
 class Process {
  public:
   // Errors    io naming the program
@@ -30,13 +31,13 @@ class Process {
   ~Process();
 
   bool running();
-  // Waits for its end until `deadline`, or until `cancelled` says so. False where it still runs.
+  // Waits for its end until `deadline`, or until `cancelled` returns true. False if it still runs.
   bool wait_until(
       Instant deadline, const std::function<bool()>& cancelled = [] { return false; });
-  // Once it has ended: its status, or 128 + n after signal n.
+  // After its end: exit status, or 128 + n after signal n.
   int status() const { return status_; }
   void signal(int number);
-  // SIGTERM, and SIGKILL for one that does not heed it in time.
+  // SIGTERM, then SIGKILL after `grace`.
   void end(Duration grace);
 
  private:
@@ -46,14 +47,13 @@ class Process {
   int status_ = -1;
 };
 
-// What a program has written there so far; nothing where there is no such file.
+// Output written so far; empty if the file does not exist.
 std::string read_output(const std::filesystem::path& file);
 
-// The end of a program's messages, for ours: its last line that is not empty.
+// Last non-empty line of a program's messages, to append to ours.
 std::string last_line(const std::filesystem::path& file);
 
-// Standard output of a short command, without the last newline; empty where it cannot be run or
-// fails.
+// Standard output of a short command, without the last newline; empty if it fails.
 std::string output_of(const std::vector<std::string>& argv);
 
 }  // namespace edgedraft::netsim

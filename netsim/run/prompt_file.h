@@ -9,14 +9,14 @@
 namespace edgedraft::netsim {
 
 struct Prompt {
-  std::string id;  // its task and its number there: "tool-3"
+  std::string id;  // task and index within it: "tool-3"
   std::string task;
   std::string text;
   std::string reference;  // empty: none
 };
 
-// The prompts of a file, in its order: JSON lines with "prompt" and, where there are any, "task"
-// and "reference". Empty lines are skipped.
+// Prompts of a file, in order: JSON lines with "prompt" and, optionally, "task" and "reference".
+// Empty lines are skipped.
 //
 // Errors    io; bad_file naming the line
 Result<std::vector<Prompt>> read_prompts(const std::filesystem::path& file);

@@ -20,14 +20,14 @@ std::string dump(const ordered_json& json, int indent = -1) {
   return json.dump(indent, ' ', false, ordered_json::error_handler_t::replace);
 }
 
-// What was written to the file outlives a power cut, and so does its name.
+// Makes the file's contents and its name survive a power loss.
 Result<void> keep_on_disk(const fs::path& file) {
   const int descriptor = ::open(file.c_str(), O_WRONLY | O_CLOEXEC);
   const bool kept = descriptor >= 0 && fsync(descriptor) == 0;
   const int code = errno;
   if (descriptor >= 0) close(descriptor);
   if (!kept) return Error{Errc::io, file.string() + ": " + std::generic_category().message(code)};
-  // Not every file system can do this for folders, and then there is no more to be done.
+  // Not every file system supports this for folders; errors are ignored.
   const int folder = ::open(file.parent_path().c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (folder >= 0) {
     fsync(folder);
@@ -47,7 +47,7 @@ Result<void> append(const fs::path& file, const std::string& text) {
   return write_through(file, text, std::ios::app);
 }
 
-// In one step, so that a reader finds the old text or the new.
+// Atomic: a reader sees the old text or the new.
 Result<void> replace(const fs::path& file, const std::string& text) {
   const fs::path fresh = file.string() + ".new";
   if (auto written = write_through(fresh, text, std::ios::trunc); !written) return written;
@@ -62,8 +62,8 @@ std::string read_all(const fs::path& file) {
   return {std::istreambuf_iterator<char>(in), {}};
 }
 
-// Each line of the file as JSON, discarded where it is none, and as it stands. The last one is left
-// out where it has no end: its writer was killed over it.
+// Calls `use` with each line's JSON, discarded if malformed, and its text. An unterminated last
+// line is skipped: its writer was killed.
 template <class Use>
 void for_each_line(const fs::path& file, Use use) {
   std::ifstream in(file, std::ios::binary);
@@ -72,7 +72,7 @@ void for_each_line(const fs::path& file, Use use) {
   }
 }
 
-// Keeps the whole lines that `keep` likes.
+// Keeps the complete lines for which `keep` returns true.
 template <class Keep>
 Result<void> filter(const fs::path& file, Keep keep) {
   std::error_code ignored;
@@ -96,7 +96,7 @@ std::size_t lane_of(const ordered_json& line) {
   return line.value("lane", std::size_t{1});
 }
 
-// What a run left behind that has no manifest any more would be taken for the next one's.
+// Leftovers of a run without a manifest would be mistaken for the next one's.
 Result<void> refuse_leftovers(const fs::path& folder) {
   std::error_code ignored;
   for (const char* name : {"runs.jsonl", "cycles.jsonl", "calibration.jsonl"}) {
@@ -136,7 +136,7 @@ Result<void> check_same_experiment(const fs::path& folder, const ordered_json& m
                    "(--quick, --driver, --parallel): choose another folder with --out"};
 }
 
-// But for the lock, which is held.
+// Except the lock, which is held.
 Result<void> empty_work(const fs::path& work) {
   std::error_code error;
   for (const auto& entry : fs::directory_iterator(work, error)) {
@@ -209,7 +209,7 @@ Result<ResultsFolder> ResultsFolder::open(const fs::path& folder, bool resume,
     if (auto same = check_same_experiment(folder, manifest, experiment_hash); !same) {
       return same.error();
     }
-    // Whatever ends this run, and whatever is dropped here, they are not finished until it is.
+    // Unfinished until this run completes.
     manifest["finished"] = nullptr;
     if (auto written = results.write_manifest(manifest); !written) return written.error();
     if (auto cut = results.drop(results.read(keep_any_link)); !cut) return cut.error();
@@ -254,7 +254,7 @@ std::set<ResultsFolder::Link> ResultsFolder::read(bool keep_any_link) {
     if (json.value("when", std::string()) == "after") {
       unmeasured.erase(link.lane);
     } else {
-      // Lanes open in order: the first one's link is that of a new run, which may have fewer.
+      // Lanes open in order: the first one's link starts a new run, which may have fewer lanes.
       if (link.lane == 1) unmeasured.clear();
       unmeasured[link.lane] = link.session;
     }
@@ -265,8 +265,8 @@ std::set<ResultsFolder::Link> ResultsFolder::read(bool keep_any_link) {
     return session_of(run) == link.session && lane_of(run) == link.lane &&
            trial_of(run).starts_with(link.stage + '|');
   };
-  // A run's clients are one line each; the last one says that it is whole. If one of them failed,
-  // what the others got was not measured as it was meant to be.
+  // A run has one line per client; the last one completes it. If a client failed, the others'
+  // results were not measured under the intended load.
   std::set<std::string> failed;
   for_each_line(path_ / "runs.jsonl", [&](const ordered_json& json, const std::string& /*line*/) {
     if (!json.is_object()) return;

@@ -14,25 +14,24 @@
 
 namespace edgedraft::netsim {
 
-// The folder of one experiment's results (docs/experiments.md, "Results"):
+// A results folder (docs/experiments.md, "Results"):
 //   manifest.json  runs.jsonl  runs.csv  cycles.jsonl  calibration.jsonl  report.html  work/
-// Lines are only ever appended, cycles before the run that they belong to, and are on the disk
-// before the next ones; so a folder whose writer was killed, or whose machine went dark, holds
-// whole runs, and what is behind them is cut off when it is opened again.
+// Lines are only appended, a run's cycles before the run, and are flushed to disk before later
+// ones. So a folder whose writer was killed, or whose machine lost power, holds whole runs;
+// anything after them is truncated when it is opened again.
 class ResultsFolder {
  public:
-  // A fresh folder, or with `resume` one that holds results of the same experiment. Its runs
-  // that failed are dropped, to be made again, and so are those on a link that was out of
-  // tolerance, unless `keep_any_link`. What is left in the work/ of a fresh one goes.
-  // Locked against a second writer while this object lives. Its manifest says that resumed results
-  // are not finished, until it is written again.
+  // A new folder or, with `resume`, one with results of the same experiment. Failed runs are
+  // dropped to be repeated, and so are runs over a link out of tolerance, unless `keep_any_link`.
+  // Old contents of work/ in a new folder are removed. Locked against a second writer for this
+  // object's lifetime. The manifest marks resumed results as unfinished until it is written again.
   //
-  // Errors    usage where there are results already, or parts of some, or none to resume, or
-  //           another's, or a work/ that is not ours; io
+  // Errors    usage if results or parts of some exist, none exist to resume, they are another
+  //           experiment's, or work/ is not ours; io
   static Result<ResultsFolder> open(const std::filesystem::path& folder, bool resume,
                                     const std::string& experiment_hash, bool keep_any_link = false);
-  // What could be resumed, for a look alone: nothing is written, nor may be.
-  // Errors    usage where there is nothing, or another experiment's
+  // Read-only view of results that could be resumed.
+  // Errors    usage if there are none, or another experiment's
   static Result<ResultsFolder> look(const std::filesystem::path& folder,
                                     const std::string& experiment_hash, bool keep_any_link = false);
   ResultsFolder(ResultsFolder&& other) noexcept;
@@ -41,24 +40,24 @@ class ResultsFolder {
   const std::filesystem::path& path() const { return path_; }
   std::filesystem::path work() const { return path_ / "work"; }
   bool resumed() const { return resumed_; }
-  // 1 for the run that made the folder, and one more each time that it is resumed. Runs and
-  // calibrations say it, as each session has links of its own.
+  // 1 for the run that created the folder, plus 1 per resume. Runs and calibrations record it,
+  // since each session has its own links.
   std::uint32_t session() const { return session_; }
 
-  // Whether it ended well, or was tried in this session.
+  // True if it succeeded, or was tried in this session.
   bool has(const std::string& trial) const { return done_.contains(trial); }
-  // The lanes of a stage whose links were not measured after its answers, each with its session.
+  // Lanes of a stage without a measurement after their answers, with their sessions.
   std::map<std::size_t, std::uint32_t> unmeasured_lanes(const std::string& stage) const;
-  // Errors    io where the disk is full
+  // Errors    io if the disk is full
   Result<void> add_run(const std::string& trial, const std::vector<nlohmann::ordered_json>& runs,
                        const std::vector<nlohmann::ordered_json>& cycles);
   Result<void> add_calibration(const nlohmann::ordered_json& line);
   Result<void> write_manifest(const nlohmann::ordered_json& manifest);
-  // runs.csv, from all runs.
+  // Writes runs.csv from all runs.
   Result<void> write_csv() const;
 
  private:
-  // What a lane's answers in one session came over.
+  // The link of a lane's answers in one session.
   struct Link {
     std::string stage;
     std::uint32_t session;
@@ -68,10 +67,10 @@ class ResultsFolder {
 
   explicit ResultsFolder(std::filesystem::path folder) : path_(std::move(folder)) {}
   static Link link_of(const nlohmann::ordered_json& calibration);
-  // Finds out what is there. Returns   the links that were out of tolerance, whose runs do not
-  // count
+  // Scans the folder.
+  // Returns   links out of tolerance, whose runs do not count
   std::set<Link> read(bool keep_any_link);
-  // Drops what does not count, and what is not whole.
+  // Drops rejected and incomplete runs.
   Result<void> drop(const std::set<Link>& refused);
 
   std::filesystem::path path_;
@@ -79,12 +78,12 @@ class ResultsFolder {
   bool resumed_ = false;
   std::uint32_t session_ = 1;
   std::set<std::string> done_;
-  // By stage that was measured.
+  // By measured stage.
   std::map<std::string, std::map<std::size_t, std::uint32_t>> unmeasured_lanes_;
 };
 
-// The objects of a file of JSON lines; a last one that is half written is not there yet.
-// Errors    io; usage naming the line that is none
+// Objects of a JSON lines file, without an incomplete last line.
+// Errors    io; usage naming a malformed line
 Result<std::vector<nlohmann::ordered_json>> read_lines(const std::filesystem::path& file);
 
 }  // namespace edgedraft::netsim

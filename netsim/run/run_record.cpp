@@ -38,7 +38,7 @@ double at(const ordered_json& line, const char* key) {
 
 struct CycleSums {
   double draft = 0, pack = 0, network = 0, queue = 0, held = 0, verify = 0, unpack = 0;
-  std::vector<double> gaps;  // between moments at which something new was to be read, ascending
+  std::vector<double> gaps;  // between moments with new visible text, ascending
   double retransmits = 0;
   std::uint64_t stalls = 0;
   std::uint64_t late_drafts = 0;
@@ -71,8 +71,8 @@ CycleSums sum(const std::vector<ordered_json>& cycles) {
   return sums;
 }
 
-// What the model says that an answer of that length takes, where it can: what the drafter does is
-// given, and times are profiles'. It knows nothing of links that go down.
+// The model's prediction for an answer of that length, if possible: drafter quality is given, and
+// times come from profiles. It does not cover outages.
 ordered_json predicted(const RunSource& s, const ordered_json& stats) {
   const Arm& arm = s.experiment.arms[s.trial.arm];
   const bool streams = arm.kind == Arm::Kind::plain && arm.options.empty();

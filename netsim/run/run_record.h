@@ -10,7 +10,7 @@
 
 namespace edgedraft::netsim {
 
-// What is known of one client's answer when it is there.
+// Everything known about one client's answer.
 struct RunSource {
   const Experiment& experiment;
   const NetworkProfile& network;
@@ -23,18 +23,18 @@ struct RunSource {
   int status;
   std::string answer;             // the client's JSON
   std::string cycles;             // its file of cycles
-  double added_ms;                // a round trip that an arm beside the server did not have to make
-  std::uint32_t late_passes = 0;  // of the trial, told of its first client
+  double added_ms;                // round trip charged to an arm beside the server
+  std::uint32_t late_passes = 0;  // of the trial, reported with its first client
   nlohmann::ordered_json events;
   std::string failure{};
 };
 
-// The line of runs.jsonl (docs/experiments.md, "Runs"). Every line has the same keys.
+// A line of runs.jsonl (docs/experiments.md, "Runs"). Every line has the same keys.
 nlohmann::ordered_json run_record(const RunSource& source);
 // The lines of cycles.jsonl.
 std::vector<nlohmann::ordered_json> cycle_records(const RunSource& source);
 
-// Whether an answer is what the task asked for: the same text but for white space around it.
+// True if the answer equals the reference, ignoring surrounding white space.
 bool matches(const std::string& answer, const std::string& reference);
 
 }  // namespace edgedraft::netsim

@@ -51,7 +51,7 @@ Result<void> check_arms(const Experiment& e) {
   return {};
 }
 
-// An arm beside the server is charged a round trip over the link, so there has to be one.
+// Arms beside the server are charged a measured round trip, so the link must have one.
 Result<void> check_round_trips(const Experiment& e, const std::vector<NetworkProfile>& networks) {
   const auto beside = std::ranges::find(e.arms, Arm::Place::server, &Arm::place);
   const auto lossy = std::ranges::find_if_not(networks, is_measurable);
@@ -104,7 +104,7 @@ class Runner {
       if (!ended) break;
     }
     progress_.reset();
-    // Whatever ended it: what there is can be looked at.
+    // On any end: partial results remain viewable.
     std::error_code ignored;
     if (std::filesystem::exists(results_->path() / "runs.jsonl", ignored)) {
       if (auto written = results_->write_csv(); !written && ended) return written;
@@ -116,8 +116,8 @@ class Runner {
   const RunTally& tally() const { return tally_; }
 
  private:
-  // All links of an experiment are of one kind, and a resumed one's as well. Each network's link is
-  // opened once, so that what the machine lacks is found before anything is measured.
+  // All links of an experiment are of one kind, also when resumed. Opens each network's link once,
+  // so that missing requirements are found before anything is measured.
   Result<void> try_links() {
     for (const NetworkProfile& network : networks_) {
       const auto link = open_link(network, driver_, e_.seeds.front());
@@ -149,7 +149,7 @@ class Runner {
     return total;
   }
 
-  // A trial's part of the whole time. Each lane warms up, side by side with the others.
+  // A trial's share of the total time. Lanes warm up side by side.
   double expected_trial_seconds(const Stage& stage, const Trial& trial) const {
     const double alone =
         expected_seconds(e_, networks_[stage.network], e_.devices[stage.device], trial);
@@ -184,13 +184,14 @@ class Runner {
     }
   }
 
-  // What is left of a stage, for its lanes to take from.
+  // Remaining work of a stage, shared by its lanes.
   struct Work {
-    std::mutex mutex;  // of this, results_, progress_ and tally_
+    std::mutex mutex;  // guards this, results_, progress_ and tally_
     std::vector<Block> warm_ups;
     std::deque<Block> blocks;
     std::map<std::size_t, std::uint32_t> failures;  // in a row, by arm
-    std::optional<Error> failed;                    // the first of any lane; the others then stop
+    std::optional<Error> failed;                    // first failure of any lane; the others then
+                                                    // stop
   };
 
   Result<void> run_stage(const Stage& stage) {
@@ -225,7 +226,7 @@ class Runner {
     return accepted;
   }
 
-  // A run that ended behind a stage's last answer may not have come to measure its links.
+  // An earlier run may have ended after a stage's last answer without measuring its links.
   Result<void> finish_stage(const Stage& stage) {
     Result<void> accepted{};
     for (const auto& [lane, session] : results_->unmeasured_lanes(stage.id)) {
@@ -237,8 +238,8 @@ class Runner {
     return accepted;
   }
 
-  // A link that is out of tolerance costs its own lane's answers: the other lanes' stand, and their
-  // links are measured all the same. `accepted` keeps the first refusal.
+  // A link out of tolerance invalidates its own lane's answers only; other lanes continue, and
+  // their links are measured as well. `accepted` keeps the first refusal.
   static Result<void> go_on_after(const Result<double>& measured, Result<void>& accepted) {
     if (measured) return {};
     if (measured.error().code != Errc::refused) return measured.error();
@@ -246,7 +247,7 @@ class Runner {
     return {};
   }
 
-  // Answers to one prompt are compared with each other: they share a link and a server.
+  // Answers to one prompt are compared, so they share a link and a server.
   static std::vector<Block> blocks_of(const Stage& stage) {
     const auto key = [](const Trial& t) {
       return std::tuple(t.warm_up, t.repetition, t.clients, t.prompt);
@@ -269,7 +270,7 @@ class Runner {
     return open_link(networks_[stage.network], driver_, stage.seed + 1000003 * lane);
   }
 
-  // A link and a server of its own. What was wrong with its link is noted and ends the run.
+  // A lane's own link and server. An error of the link is recorded and ends the run.
   Result<std::unique_ptr<Testbed>> open_lane(const Stage& stage, std::size_t lane) {
     const std::filesystem::path work = results_->work() / ("lane-" + std::to_string(lane + 1));
     std::error_code failed;
@@ -296,11 +297,12 @@ class Runner {
     return measure(link, stage, lane, when, results_->session());
   }
 
-  // `session`: whose answers came over this link. Returns   the median round trip in milliseconds
+  // `session`: the session whose answers used this link.
+  // Returns   the median round trip in milliseconds
   Result<double> measure(LinkDriver& link, const Stage& stage, std::size_t lane, const char* when,
                          std::uint32_t session) {
     const NetworkProfile& network = networks_[stage.network];
-    // A measurement may be disturbed; a link that is wrong is wrong each time.
+    // Retries, since a measurement may be disturbed; a wrong link fails every time.
     const auto once = [&] {
       return calibrate(link, network, e_, results_->work(), stage.id, when, interrupted);
     };
@@ -340,7 +342,7 @@ class Runner {
           run["session"] = results_->session();
         }
         const std::lock_guard lock(work.mutex);
-        // Warm-up counts once, not once a lane.
+        // Warm-up counts once, not per lane.
         if (trial.warm_up && lane > 0) continue;
         progress_->advance(static_cast<std::uint64_t>(1000 * expected_trial_seconds(stage, trial)));
         if (trial.warm_up) continue;

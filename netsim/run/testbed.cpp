@@ -19,14 +19,14 @@ namespace fs = std::filesystem;
 using nlohmann::ordered_json;
 
 constexpr auto kAnswerMax = std::chrono::minutes(15);
-// Longer than any answer may take.
+// Above the duration of any answer.
 constexpr std::uint32_t kNoDeadlineMs = 2 * std::chrono::milliseconds(kAnswerMax).count();
 constexpr auto kEndGrace = std::chrono::seconds(2);
 constexpr auto kPoll = std::chrono::milliseconds(2);
-// A session outlives its client, and where a link was cut the server cannot know that it is over:
-// there is room for those of earlier answers beside a trial's own.
+// Sessions outlive clients, and after a cut link the server cannot know that a session is over:
+// leaves room for earlier answers' sessions.
 constexpr std::uint32_t kSessionsMin = 256;
-// Nothing listens there.
+// A port without a listener.
 constexpr const char* kNowhere = "127.0.0.1:9";
 
 Result<void> write_file(const fs::path& file, const std::string& text) {
@@ -36,14 +36,14 @@ Result<void> write_file(const fs::path& file, const std::string& text) {
   return Error{Errc::io, file.string() + ": cannot be written; is the disk full?"};
 }
 
-// Settings and what earlier runs have learnt of servers and devices are the experiment's own: the
-// user's change nothing that it measures, and it adds nothing to them.
+// Private folders for settings and learned data, so that user settings do not affect measurements,
+// nor measurements user data.
 std::map<std::string, std::string> own_folders(const fs::path& work) {
-  const std::string folder = fs::absolute(work).string();  // programs pass over relative ones
+  const std::string folder = fs::absolute(work).string();  // programs ignore relative ones
   return {{"XDG_CONFIG_HOME", folder}, {"XDG_CACHE_HOME", folder}, {"XDG_STATE_HOME", folder}};
 }
 
-// The whole lines of a file that is being written, from `offset` on, which moves behind them.
+// Complete lines of a growing file from `offset` on; advances `offset` past them.
 std::vector<std::string> new_lines(const fs::path& file, std::size_t& offset) {
   std::vector<std::string> lines;
   std::ifstream in(file, std::ios::binary);
@@ -55,7 +55,7 @@ std::vector<std::string> new_lines(const fs::path& file, std::size_t& offset) {
   return lines;
 }
 
-// The answer's tokens so far, as a file of cycles tells.
+// Counts an answer's tokens so far, from a file of cycles.
 class TokenCounter {
  public:
   explicit TokenCounter(fs::path file) : file_(std::move(file)) {}
@@ -85,8 +85,8 @@ const char* kind_name(LinkEvent::Kind kind) {
   return "unknown";
 }
 
-// When the client asked, by the trial's clock: it tells how long it took from its own start, which
-// was at `started`, to its first token, and from asking to the same. Null where it has no answer.
+// Time of the client's request on the trial's clock: it reports the times to its first token both
+// from its own start, at `started`, and from the request. Null without an answer.
 ordered_json asked_at_ms(const std::string& answer, Duration started) {
   const auto json = ordered_json::parse(answer, nullptr, false);
   if (!json.is_object() || !json.contains("stats")) return {};
@@ -97,13 +97,13 @@ ordered_json asked_at_ms(const std::string& answer, Duration started) {
          (seconds(started) + from_start->get<double>() - stats.value("time_to_first_token_s", 0.0));
 }
 
-// For the end of a sentence about a program that failed.
+// Suffix for an error about a failed program.
 std::string what_it_said(const fs::path& errors) {
   const std::string said = last_line(errors);
   return said.empty() ? "; it said nothing" : ": " + said;
 }
 
-// What the arm's server drafts with: a bundle, or a kind without weights; empty: it does not draft.
+// The drafter of the arm's server: a bundle, or a kind without weights; empty: none.
 const std::string& server_drafter(const Arm& arm) {
   return arm.kind == Arm::Kind::server_speculation && arm.server_drafter.empty()
              ? arm.bundle
@@ -113,7 +113,7 @@ const std::string& server_drafter(const Arm& arm) {
 }  // namespace
 
 struct Testbed::Client {
-  std::uint32_t number = 0;  // among its trial's
+  std::uint32_t number = 0;  // within its trial
   const Prompt* prompt;
   fs::path output;
   fs::path errors;
@@ -130,7 +130,7 @@ Result<std::unique_ptr<Testbed>> Testbed::open(Parts parts) {
 }
 
 Result<void> Testbed::start_servers() {
-  // Beyond loopback a server wants clients to sign in.
+  // Beyond loopback a server requires sign-in.
   if (auto written = write_file(parts_.work / "token", "experiment\n"); !written) return written;
   std::error_code error;
   fs::permissions(parts_.work / "token", fs::perms::owner_read | fs::perms::owner_write, error);
@@ -215,8 +215,7 @@ Result<Testbed::Server> Testbed::start_server(const std::string& speculates_with
   return server;
 }
 
-// What the target alone says to the prompt, for synthetic drafts. Asked for once, beside the
-// server.
+// The target's own answer, for synthetic drafts. Requested once, beside the server.
 Result<fs::path> Testbed::plain_answer(const Prompt& prompt) {
   const Experiment& e = parts_.experiment;
   const std::string key = to_hex(sha256(as_byte_view(
@@ -384,8 +383,8 @@ Result<TrialOutcome> Testbed::run(const Trial& trial) {
   return outcome;
 }
 
-// Waits for the clients and meanwhile lets happen to the link what the profile has in store. Its
-// clock starts with each answer's client, so that every arm meets the same.
+// Waits for the clients and fires the profile's events meanwhile. Its clock starts with each
+// answer's client, so that every arm meets the same events.
 Result<void> Testbed::follow(const Trial& trial, std::vector<Client>& clients,
                              ordered_json& events) {
   const Arm& arm = parts_.experiment.arms[trial.arm];
@@ -425,7 +424,7 @@ Result<void> Testbed::follow(const Trial& trial, std::vector<Client>& clients,
     }
     std::this_thread::sleep_for(kPoll);
   }
-  // The next answer finds the link as it was.
+  // Restores the link for the next answer.
   if (disturbed) return parts_.link->fire({.kind = LinkEvent::Kind::up});
   return {};
 }

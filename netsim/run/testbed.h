@@ -18,14 +18,14 @@
 
 namespace edgedraft::netsim {
 
-// What came of one trial, a run a client.
+// Result of a trial, one run per client.
 struct TrialOutcome {
   std::vector<nlohmann::ordered_json> runs;
   std::vector<nlohmann::ordered_json> cycles;
   std::optional<std::string> failure;  // of a client, in its own words
 };
 
-// A link with a server at its one end, and clients at its other as they are asked for.
+// A link with a server at one end, and clients started on demand at the other.
 class Testbed {
  public:
   struct Parts {
@@ -35,17 +35,17 @@ class Testbed {
     std::uint64_t seed;
     const std::filesystem::path& program;  // edgedraft-lab, both ends
     std::unique_ptr<LinkDriver> link;
-    std::filesystem::path work;  // a folder for files in passing
+    std::filesystem::path work;  // a folder for temporary files
     std::function<bool()> cancelled;
     Duration server_start_max = std::chrono::seconds(60);  // until it is ready
   };
 
-  // Starts the server, and one more for each drafter that arms let a server draft with.
-  // Errors    link_down with the server's own words, io, cancelled
+  // Starts the server, and one more per drafter that arms let a server use.
+  // Errors    link_down with the server's message, io, cancelled
   static Result<std::unique_ptr<Testbed>> open(Parts parts);
 
   LinkDriver& link() { return *parts_.link; }
-  // A round trip over the link, to be added to the times of arms beside the server.
+  // Sets the round trip added to the times of arms beside the server.
   void set_round_trip(double milliseconds) { round_trip_ms_ = milliseconds; }
 
   // Errors    link_down, io: the link or the server is gone; cancelled
@@ -64,21 +64,21 @@ class Testbed {
     std::string pin;
   };
 
-  // Every arm's: one for all that do not draft on the server, one each for those that do.
+  // One server for all arms without server-side drafting, and one per server-side drafter.
   Result<void> start_servers();
   Result<Server> start_server(const std::string& speculates_with);
   Server& server_of(const Arm& arm);
   Result<std::vector<std::string>> client_command(const Arm& arm, const Trial& trial,
                                                   const Prompt& prompt, const Client& client);
   Result<std::filesystem::path> plain_answer(const Prompt& prompt);
-  // Passes that took longer than their pace since the last call.
+  // Passes that exceeded their pace since the last call.
   static std::uint32_t late_passes(Server& server);
   Result<void> check_alive();
   Result<void> follow(const Trial& trial, std::vector<Client>& clients,
                       nlohmann::ordered_json& events);
 
   Parts parts_;
-  std::map<std::string, Server> servers_;  // by what they draft with; "" for nothing
+  std::map<std::string, Server> servers_;  // by drafter; "" for none
   double round_trip_ms_ = 0;
 };
 
