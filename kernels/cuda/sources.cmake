@@ -1,4 +1,4 @@
-# The kernels, for nvcc here and for the host's compiler in tests/cuda_host.
+# Kernel sources, for nvcc here and for the host compiler in tests/cuda_host.
 set(cuda_kernel_sources
   add_bias.cu argmax.cu attention.cu attention_combine.cu attention_plan.cu attention_tiles.cu block_memory.cu compact.cu early_start.cu embed.cu
   gather_layers.cu group_attention.cu group_mean.cu int8_matmul.cu int8_matmul_wide.cu matmul.cu matmul_wide.cu

@@ -1,10 +1,10 @@
-# Sets EDGEDRAFT_HAS_CUDA and enables the language, by EDGEDRAFT_CUDA: AUTO (where there is a
-# toolkit), ON (required) or OFF.
+# Sets EDGEDRAFT_HAS_CUDA and enables the language according to EDGEDRAFT_CUDA: AUTO (if a toolkit
+# is found), ON (required) or OFF.
 set(EDGEDRAFT_CUDA_ARCHITECTURES "" CACHE STRING
     "Compute capabilities, such as 75;80;86;89;90;100;120; empty: this machine's GPU, else 7.5, 8.x, 9.0 and newer")
 set(EDGEDRAFT_HAS_CUDA 0)
 if(EDGEDRAFT_CUDA)
-  # Where NVIDIA's packages put it, when PATH does not name it.
+  # NVIDIA's packages install nvcc here, which may be outside PATH.
   find_program(EDGEDRAFT_NVCC nvcc HINTS ENV CUDACXX ENV CUDA_PATH PATHS /usr/local/cuda PATH_SUFFIXES bin)
   mark_as_advanced(EDGEDRAFT_NVCC)
   set(lacking "there is no CUDA toolkit")
@@ -20,7 +20,7 @@ if(EDGEDRAFT_CUDA)
     if(NOT EDGEDRAFT_CUDA_ARCHITECTURES)
       execute_process(COMMAND nvidia-smi -L RESULT_VARIABLE no_gpu OUTPUT_QUIET ERROR_QUIET)
       if(no_gpu)
-        # Machine code for 7.5, 8.x and 9.0, and intermediate code that drivers compile for what is newer.
+        # Machine code for 7.5, 8.x and 9.0, and PTX, which drivers compile for newer devices.
         set(CMAKE_CUDA_ARCHITECTURES 75-real 80-real 90)
       else()
         set(CMAKE_CUDA_ARCHITECTURES native)
