@@ -46,9 +46,9 @@ struct AskNothing {
   EDGEDRAFT_INLINE AskNothing in_next_walk() const { return {}; }
 };
 
-// One tile streams through the panel: prefetches match use, from two distances, the farther one a
-// little less. The hardware prefetcher, which stays within 4 KB, does the rest. Prefetching farther
-// ahead, or from one stream only, is up to a tenth slower (docs/records/performance.md).
+// One tile streams through the panel: each turn prefetches as many lines as it uses, at two
+// distances. The hardware prefetcher, which stays within 4 KB, does the rest. Prefetching farther
+// ahead, or at one distance only, is up to a tenth slower (docs/records/performance.md).
 template <class W>
 struct AskSteadily {
   static constexpr std::size_t kPlaces[] = {2176, 3264};
