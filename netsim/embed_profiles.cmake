@@ -1,4 +1,4 @@
-# Writes the C++ file OUTPUT that holds the TOML files FILES, a list, in their order.
+# Writes the C++ file OUTPUT with the TOML files of the list FILES, in order.
 set(entries "")
 foreach(file IN LISTS FILES)
   get_filename_component(name ${file} NAME_WE)

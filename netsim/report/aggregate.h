@@ -13,7 +13,7 @@ namespace edgedraft::netsim {
 
 // Successful runs.
 std::vector<const Run*> good(const std::vector<const Run*>& runs);
-// Those of them whose link was not cut on purpose.
+// Successful runs without a deliberate link cut.
 std::vector<const Run*> uncut(const std::vector<const Run*>& runs);
 
 double mean_of(const std::vector<const Run*>& runs, double Run::*member);

@@ -137,7 +137,7 @@ Result<Calibration> calibrate(LinkDriver& link, const NetworkProfile& profile,
   if (!target) return target.error();
   ProbeOptions probe{.server = *target, .pings = experiment.pings};
   if (!no_link) {
-    // Wire rate: lost packets free no capacity.
+    // Trains are sized by the wire rate, since lost packets use capacity, too.
     const auto rate = [](const LinkOptions& direction, double judged) {
       return judged > 0 ? direction.bits_per_second : 0;
     };
