@@ -12,8 +12,8 @@
 // Selects hints for a pass and how long runs wait for more. Pure functions.
 namespace edgedraft {
 
-// Whether runs wait for hints in flight instead of running a pass for the root alone: fewer passes,
-// slower answers.
+// Economy lets runs wait for hints in flight instead of running a pass for the root alone: fewer
+// passes, slower answers.
 enum class Economy : std::uint8_t {
   as_asked,  // by the client
   on,
@@ -30,7 +30,7 @@ struct HintHistory {
   std::optional<Duration> delay{};
 };
 
-// How long a run without hints waits: one exchange, at most a second.
+// Maximum wait of a run without hints: one exchange, at most a second.
 Duration economy_wait(Economy economy, const HintHistory& history);
 
 // Next expected hints, if the device keeps its pace.
