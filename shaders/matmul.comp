@@ -25,7 +25,7 @@
 layout(constant_id = 2) const bool ONE_BY_ONE = false;
 // True if the rows of x are vector-aligned.
 layout(constant_id = 3) const bool X_VECTORS = false;
-// The same memory as scalars and as vectors.
+// Aliases of one buffer, as scalars and as vectors.
 layout(std430, binding = 1) readonly buffer X { float x[]; };
 layout(std430, binding = 1) readonly buffer XVectors { vec4 x_vectors[]; };
 layout(std430, binding = 2) readonly buffer Words { uint words[]; };
