@@ -28,7 +28,7 @@ inline constexpr bool kHasTiles = W::kHalves == 1;
 inline constexpr std::size_t kTileChunkBlocks = 8;
 inline constexpr std::size_t kTileChunkGroups = kTileChunkBlocks / kBlocksAScale;
 
-// A block of type W for tiles: signed bytes, or unsigned ones above a minimum.
+// A block of type W for tiles: signed bytes, or unsigned ones with minima.
 template <class W>
 struct alignas(kCacheLineBytes) TileBlock {
   float scales[kPanelOutputs];
