@@ -8,7 +8,7 @@ namespace {
 
 constexpr double kRememberedSamples = 60.0;
 constexpr double kRowsShare = 0.02;
-// As so many squares of rows the expected slope counts.
+// Weight of the expected slope, in squared rows.
 constexpr double kSlopeWeight = 0.25;
 
 }  // namespace
@@ -42,7 +42,7 @@ double CostLine::at(double rows) const {
   const double common = product_ / weight_ - mean_rows * mean;
   const double slope =
       std::max(0.0, (common + kSlopeWeight * kRowsShare * mean) / (spread + kSlopeWeight));
-  // However little a row was seen to cost less: nothing is free.
+  // Bounds extrapolation: no cost is below a tenth of the mean.
   return std::max(mean + slope * (rows - mean_rows), 0.1 * mean);
 }
 

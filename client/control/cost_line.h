@@ -2,8 +2,8 @@
 
 namespace edgedraft {
 
-// What something costs by its rows: a straight line through what was measured, of which the latest
-// counts most. While all of it was of the same width a row more costs 2 % of that.
+// Cost as a straight line over row count, fitted with more weight on recent measurements. While all
+// measurements have the same row count, each further row is assumed to add 2 % of their cost.
 class CostLine {
  public:
   void add(double rows, double seconds);
@@ -11,7 +11,7 @@ class CostLine {
   // Requires  known()
   double at(double rows) const;
 
-  // What it was made of, to be kept: weight, and sums of rows, seconds, rows^2, rows x seconds.
+  // The fit's state, for saving: weight, and sums of rows, seconds, rows^2, rows x seconds.
   struct Sums {
     double weight = 0.0;
     double rows = 0.0;
@@ -20,7 +20,7 @@ class CostLine {
     double product = 0.0;
   };
   Sums sums() const { return {weight_, rows_, seconds_, rows_squared_, product_}; }
-  // Sums that no measurement can have made count as nothing.
+  // Ignores sums that no measurement could have produced.
   explicit CostLine(const Sums& sums);
   CostLine() = default;
 

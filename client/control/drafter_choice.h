@@ -10,7 +10,7 @@
 
 namespace edgedraft {
 
-// One of the drafters that a conversation could have, and what answers with it have taught.
+// A drafter that a conversation could use, and what its answers have taught.
 struct KnownDrafter {
   std::string name;
   std::optional<RunKnowledge> known;
@@ -21,9 +21,9 @@ struct DrafterChoice {
   std::string why;
 };
 
-// The one that makes the answers to come fastest, of about `tokens` tokens each and with trees of
-// that breadth, by RunControl::fastest(). A drafter of which too little is known
-// is tried before any is chosen; of those that are as fast but for 3 % the first is taken.
+// Returns the drafter with the fastest forecast (RunControl::fastest()) for answers of about
+// `tokens` tokens and trees up to `breadth`. Drafters without enough measurements are tried first.
+// Among drafters within 3 % of the fastest, the first wins.
 //
 // Requires  drafters not empty
 DrafterChoice choose_drafter(std::span<const KnownDrafter> drafters, std::uint32_t breadth,

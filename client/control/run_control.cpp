@@ -12,7 +12,7 @@ namespace {
 constexpr double kBatteryGain = 1.15;
 constexpr double kFloor = 0.02;
 constexpr double kBatteryFloor = 0.2;
-// Ranks before a forecast rests on them.
+// Ranks needed before a forecast rests on them.
 constexpr double kTriedToKnow = 16.0;
 constexpr double kRanksRemembered = 400.0;
 // Ranks of earlier prompts that count in a new answer.
@@ -20,18 +20,18 @@ constexpr double kRanksInherited = 64.0;
 // Assumed rate of the drafter's likeliest token before any was tried, and its weight in tokens.
 constexpr double kUsualAcceptance = 0.7;
 constexpr double kUsualWeight = 8.0;
-// A forecast counts like so many measured tokens.
+// Weight of a forecast, in measured tokens.
 constexpr double kForecastWeight = 16.0;
-// Tokens that a rate remembers. Drafting depends on the text, so it forgets sooner.
+// Tokens that a rate remembers. Drafting depends on the text, so its rate forgets sooner.
 constexpr double kStreamRemembered = 64.0;
 constexpr double kDraftingRemembered = 48.0;
 constexpr double kDraftingInherited = 16.0;
 constexpr double kStreamInherited = 32.0;
-// Share of the tokens that the way which is believed to be slower may lose.
+// Share of the tokens that the mode believed slower may lose.
 constexpr double kLossShare = 0.03;
 // Bounds what earlier gains can pay for, and how long a loss bars drafting.
 constexpr double kBalanceMax = 16.0;
-// A stretch that takes so many times as long as a stream's is reviewed early.
+// An interval this many times as slow as a stream's is reviewed early.
 constexpr double kSlow = 1.2;
 // Bounds what earlier gains pay for once drafting has lost.
 constexpr double kBalanceOfLoser = 2.0;
@@ -43,12 +43,12 @@ std::size_t index(RunKind kind) {
   return static_cast<std::size_t>(kind);
 }
 
-// Rate of drafting by that of a stream, from which on it is worth it.
+// Least rate of drafting, relative to a stream's, that justifies drafting.
 double least_gain(bool on_battery) {
   return on_battery ? kBatteryGain : 1.0 / RunControl::kAsFast;
 }
 
-// Tokens that a stretch loses at `rate` against `other`. A full balance covers any loss.
+// Tokens that an interval loses at `rate` compared to `other`. A full balance covers any loss.
 double expected_loss(double rate, double other) {
   return std::clamp(RunControl::kStretch * (other / rate - 1.0), 0.0, kBalanceMax);
 }
@@ -187,7 +187,7 @@ RunControl::Decision RunControl::drafting(std::uint32_t breadth_max, std::uint32
   };
   const double cost = with_measured(RunKind::overlap, overlap);
   best.tokens_per_second = 1.0 / cost;
-  // Whatever disturbs one way of drafting disturbs the other.
+  // A disturbance of one drafting mode affects the other as well.
   const double economy_cost = with_measured(RunKind::economy, economy * cost / overlap);
   if (kAsFast * economy_cost <= cost) {
     best.kind = RunKind::economy;

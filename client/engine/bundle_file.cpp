@@ -28,7 +28,7 @@ bool is_system(const ChatMessage& message) {
   return message.role == "system";
 }
 
-// Per message: whether the template writes it. Only system messages are probed. A template that
+// Per message: true if the template writes it. Only system messages are probed. A template that
 // refuses them writes none.
 std::vector<bool> carried(const ChatTemplate& chat, ChatInput input) {
   std::vector<ChatMessage> probes(input.messages.begin(), input.messages.end());
@@ -45,7 +45,7 @@ std::vector<bool> carried(const ChatTemplate& chat, ChatInput input) {
   return found;
 }
 
-// Puts messages of the system that the template does not write before the user's next words, as
+// Puts system messages that the template does not write before the user's next message, as
 // llama.cpp does for templates without that role.
 std::vector<ChatMessage> with_system_told_by_user(std::span<const ChatMessage> messages,
                                                   const std::vector<bool>& is_carried) {
@@ -118,7 +118,7 @@ Result<void> BundleFile::read_drafter(const std::string& drafter_kind) {
     return Error{Errc::bad_file, "the tokenizer and the embedding disagree on the vocabulary"};
   }
   drafter_ = std::move(*model);
-  // The server knows drafters by their bundles, and one that needs no weights is none of these.
+  // The server identifies drafters by their bundles; a drafter without weights has none.
   if ((*kind)->is_bundle != nullptr) {
     hello_.drafter = fingerprint_;
     hello_.drafter_name = path_.stem().string().substr(0, kTextBytesMax);
@@ -199,7 +199,7 @@ Result<std::vector<std::uint32_t>> BundleFile::encode_chat(
     const ChatTemplate& chat, std::span<const ChatMessage> messages) const {
   const auto text = render_chat(chat, {.messages = messages});
   if (!text) return text.error();
-  // What messages say becomes no control token.
+  // Message text must not become control tokens.
   auto tokens = tokenizer_->encode(*text);
   tokenizer_->begin_text(tokens);
   return tokens;

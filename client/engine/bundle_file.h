@@ -23,61 +23,64 @@
 
 namespace edgedraft {
 
-// What a bundle is opened for: plain decoding wants nothing but its tokenizer, and takes any model
-// that has the target's.
+// Purpose of opening a bundle. Plain decoding needs only its tokenizer, so it accepts any model
+// with the target's tokenizer.
 enum class BundleUse : std::uint8_t { draft, plain };
 
-// The file that a device has of a model: tokenizer, chat template, and the drafter.
+// The device's file of a model: tokenizer, chat template, and drafter.
 class BundleFile {
  public:
-  // Opens it for the drafter of that kind, one that needs no weights, or for the bundle's own.
-  // Kinds that draft from indexes, here or merged, have these.
-  // Errors    of the file, naming it; unsupported if it holds no drafter of ours; usage naming a
-  //           kind that does not exist, or that wants an index; those of the indexes
+  // Opens a bundle with its own drafter, or with a drafter of `drafter_kind`, which needs no
+  // weights. `indexes` serve the kinds that draft from indexes, including merged ones.
+  //
+  // Errors    of the file, naming it; unsupported if it holds no known drafter; usage naming an
+  //           unknown kind, or one that needs an index; of the indexes
   static Result<BundleFile> open(const std::filesystem::path& path, BundleUse use,
                                  const std::string& drafter_kind = {},
                                  std::span<const std::filesystem::path> indexes = {});
-  // From now on drafters of these kinds, which need no weights, add to the drafter's trees.
-  // Errors    usage naming a kind that does not exist, needs a bundle or wants an index; those of
-  //           the indexes
+  // Adds the proposals of these kinds, which need no weights, to the drafter's trees.
+  //
   // Requires  BundleUse::draft
+  // Errors    usage naming a kind that is unknown, needs a bundle or needs an index; of the indexes
   Result<void> merge(std::span<const std::string> kinds);
 
   const Tokenizer& tokenizer() const { return *tokenizer_; }
-  // Our identity on the link. Version and token are the caller's to fill in.
+  // The device's identity on the link. The caller fills in version and token.
   const wire::Hello& hello() const { return hello_; }
   // The fingerprint of the whole file. Requires BundleUse::draft.
   const Digest& fingerprint() const { return fingerprint_; }
-  // Tokens that the drafter can hold; 0 if there is none.
+  // Tokens that the drafter can hold; 0: no drafter.
   std::uint32_t context_count() const { return drafter_facts().context_count; }
   const std::filesystem::path& path() const { return path_; }
   std::uint64_t mapped_bytes() const { return file_.mapped_bytes(); }
-  // The name of its drafter's kind, "a+b" for several on one tree; empty for BundleUse::plain.
+  // Kind of the drafter, "a+b" for several on one tree; empty for BundleUse::plain.
   std::string_view drafter_kind() const { return drafter_kind_; }
   // Requires BundleUse::draft.
   const DrafterModel& drafter() const { return *drafter_; }
-  // The facts of its drafter; all zero and empty for BundleUse::plain.
+  // Facts of the drafter; all zero and empty for BundleUse::plain.
   DrafterFacts drafter_facts() const { return drafter_ ? drafter_->facts() : DrafterFacts{}; }
-  // The drafter's weights, for any number of conversations, in each of which it drafts up to the
-  // context's end or `positions_max` tokens; null for BundleUse::plain. Throws DeviceError if the
-  // backend's memory does not suffice. The file and the backend outlive them and their drafters.
+  // Loads the drafter's weights, which any number of conversations can share. Each conversation
+  // drafts up to the end of the context or `positions_max` tokens. Returns null for
+  // BundleUse::plain. Throws DeviceError if the backend has too little memory. File and backend
+  // must outlive the weights and their drafters.
   std::unique_ptr<DrafterWeights> load_drafter(
       Backend& backend,
       std::uint32_t positions_max = std::numeric_limits<std::uint32_t>::max()) const;
-  // A drafter with weights of its own.
+  // Returns a drafter with its own copy of the weights.
   std::unique_ptr<Drafter> make_drafter(Backend& backend) const;
 
-  // The template in `file`, or the bundle's own if that is empty.
+  // Returns the template in `file`, or the bundle's own if `file` is empty.
+  //
   // Errors    io, unsupported
   Result<ChatTemplate> chat_template(const std::filesystem::path& file) const;
-  // The conversation as the template writes it with the model's own tokens, up to where the model's
-  // answer begins. Messages of the system that the template leaves out or refuses stand before the
-  // user's next words. Its tokens want Tokenizer::begin_text.
+  // Renders the conversation with the template, up to where the model's answer begins. System
+  // messages that the template omits or refuses are put before the user's next message. Tokenize
+  // the result with Tokenizer::begin_text.
   Result<MarkedText> render_chat(const ChatTemplate& chat, ChatInput input) const;
-  // Messages alone, as tokens.
+  // Encodes the messages alone.
   Result<std::vector<std::uint32_t>> encode_chat(const ChatTemplate& chat,
                                                  std::span<const ChatMessage> messages) const;
-  // A text without any template.
+  // Encodes text without a template.
   std::vector<std::uint32_t> encode_raw(std::string_view text) const;
 
  private:

@@ -15,7 +15,7 @@ using Names = std::vector<std::string>;
 
 struct Candidate {
   std::size_t bundle;
-  Names joining;  // beside what the user wants merged
+  Names joining;  // kinds that join automatically, besides the user's choice
 };
 
 Names joining_kinds(const DrafterWishes& wishes) {

@@ -11,34 +11,34 @@
 
 namespace edgedraft {
 
-// Which drafters may be had, by their files and their names in the table of kinds.
+// Drafters to choose from: bundle files, and kinds by name.
 struct DrafterWishes {
   std::vector<std::filesystem::path> bundles;  // the user's favourite first
-  std::string kind;                            // empty: a bundle's own
-  std::vector<std::string> merge;  // kinds without weights whose proposals join the drafter's trees
-  bool merges_if_faster = false;   // those of kinds that join others join them if that helps
-  std::vector<std::filesystem::path> indexes{};  // for kinds that draft from some
+  std::string kind;                            // empty: the bundle's own
+  std::vector<std::string> merge;  // kinds without weights that add to the drafter's trees
+  bool merges_if_faster = false;   // merges kinds that support it if that is faster
+  std::vector<std::filesystem::path> indexes{};  // for kinds that draft from indexes
 };
 
-// What the drafter is for.
+// Answers that the drafter is chosen for.
 struct AnswersExpected {
-  std::string server;  // as the memory knows it
+  std::string server;  // as RunMemory knows it
   std::uint32_t breadth = 1;
-  std::uint32_t tokens = 1;  // an answer, at most
+  std::uint32_t tokens = 1;  // upper bound per answer
   bool on_battery = false;
 };
 
 struct SelectedDrafter {
   BundleFile bundle;
-  RunMemory::Key memory_key;  // of what it teaches
-  std::string why;            // empty: there was no choice
+  RunMemory::Key memory_key;  // for storing measurements
+  std::string why;            // empty: there was only one
 };
 
-// Opens the bundles and takes what answers came fastest with (choose_drafter). Without a memory
-// that is the first bundle, with nothing but `merge`.
+// Opens the bundles and selects the one with the fastest answers so far (choose_drafter). Without a
+// memory that is the first bundle, with only `merge` added.
 //
 // Errors    those of BundleFile; mismatch: the bundles were made for different targets
-// Requires  wishes.bundles not empty; BundleUse::draft for more than one of them
+// Requires  wishes.bundles not empty; BundleUse::draft for more than one bundle
 Result<SelectedDrafter> select_drafter(const DrafterWishes& wishes, BundleUse use,
                                        const RunMemory* memory, const AnswersExpected& answers);
 

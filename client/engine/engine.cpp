@@ -10,7 +10,7 @@
 namespace edgedraft {
 namespace {
 
-// A wait for a deadline far away would overflow.
+// Longest single wait; a deadline far away would overflow.
 constexpr Duration kLongestWait = std::chrono::hours(1);
 
 }  // namespace
@@ -125,7 +125,7 @@ void Engine::run_turn(Slot& slot, std::unique_lock<std::mutex>& lock) {
   slot.turn.woken = false;
   const Instant begun = Clock::now();
   const std::optional<Instant> step = slot.now;
-  // Steps that begin meanwhile never go back behind that.
+  // Later steps do not start before this time.
   if (!step) slot.turn.last = begun;
 
   lock.unlock();
@@ -147,9 +147,9 @@ void Engine::run_turn(Slot& slot, std::unique_lock<std::mutex>& lock) {
   }
   if (order == Order::close) slots_.remove(&slot);
   slot.outcome = *std::move(outcome);
-  slot.turn.busy = slot.order != Order::none;  // it was closed meanwhile
+  slot.turn.busy = slot.order != Order::none;  // Order::none if it was closed meanwhile
   const bool tells = !slot.turn.busy && order != Order::open && order != Order::close;
-  // From here on the conversation may go.
+  // The conversation may be destroyed from here on.
   const std::function<void()> on_over = tells ? slot.parts.on_over : nullptr;
   changed_.notify_all();
   if (!on_over) return;
@@ -194,7 +194,7 @@ std::optional<Engine::Outcome> Engine::take_turn(Slot& slot, Order order,
         const bool nothing = !told && told.error().code == Errc::timed_out;
         if (!nothing) {
           const std::scoped_lock lock(mutex_);
-          slot.turn.woken = true;  // there may be more
+          slot.turn.woken = true;  // there may be more events
         } else if (slot.now) {
           slot.turn.last = *slot.now;
         }
@@ -259,7 +259,7 @@ AnswerOutcome Engine::outcome_of(Slot& slot, AnswerEnd end) {
 EngineConversation::~EngineConversation() {
   engine_.give(slot_, Engine::Order::close);
   engine_.wait_until(slot_, Instant::max());
-  // It may wait for its goodbye to leave, which must not hold up the engine's other conversations.
+  // Sending its goodbye may take time, and must not hold up the engine's other conversations.
   slot_.link.reset();
 }
 
@@ -274,8 +274,8 @@ void EngineConversation::close_link() {
     const std::scoped_lock lock(engine_.mutex_);
     link = slot_.link.get();
   }
-  // Once made it stays until the destructor. A link that wakes the engine meanwhile wants its
-  // mutex.
+  // The link lives until the destructor. Called without the engine's mutex, which a waking link
+  // takes.
   if (link != nullptr) link->close();
 }
 

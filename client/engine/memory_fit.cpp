@@ -47,7 +47,7 @@ Result<MemoryFit> fit_memory(std::uint64_t limit, std::uint32_t positions,
         .conversations = static_cast<std::uint32_t>(std::min<std::uint64_t>(most, conversations)),
         .need = whole};
   }
-  // In steps: from a number that fits to one that does not.
+  // Bisects between a size that fits and one that does not.
   std::uint32_t least = std::min(kFittedPositionsMin, positions);
   MemoryFit fit{.positions = least, .conversations = 1, .need = need_of(least)};
   if (!fits(fit.need)) return too_much(limit, least, fit.need);

@@ -9,26 +9,26 @@
 
 namespace edgedraft {
 
-// What drafters are for, and what they need for that.
+// Capacity of drafters, and the memory for it.
 struct MemoryFit {
-  std::uint32_t positions;      // tokens of a conversation that they can draft in
+  std::uint32_t positions;      // per conversation
   std::uint32_t conversations;  // at once
   MemoryNeed need;
 };
 
-// A conversation of fewer tokens is not worth a drafter.
+// Below this many tokens per conversation, a drafter is not worth its memory.
 inline constexpr std::uint32_t kFittedPositionsMin = 512;
 
-// What of `positions` and `conversations` fits. First there are fewer conversations, one at least;
-// then they are shorter, kFittedPositionsMin at least. `need_of` says what drafters of so many
-// positions need.
+// Returns the largest capacity that fits `limit`. Conversations are reduced first, down to one;
+// then positions, down to kFittedPositionsMin. `need_of` returns the memory of drafters with that
+// many positions.
 //
-// Errors    unsupported: that is too much; says what is needed for what, and what to do
+// Errors    unsupported: the minimum does not fit; states the need and the remedy
 Result<MemoryFit> fit_memory(std::uint64_t limit, std::uint32_t positions,
                              std::uint32_t conversations,
                              const std::function<MemoryNeed(std::uint32_t positions)>& need_of);
 
-// "1.5 MiB"; less than that in KiB or B.
+// "1.5 MiB"; smaller amounts in KiB or B.
 std::string mebibytes(std::uint64_t bytes);
 
 }  // namespace edgedraft

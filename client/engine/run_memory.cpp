@@ -13,7 +13,7 @@ namespace {
 
 using nlohmann::json;
 
-// The share of what is known of the server's other drafters that is kept after an answer.
+// Share of the evidence on the server's other drafters that is kept after an answer.
 constexpr double kKept = 0.9;
 
 json to_json(const CostLine& line) {
@@ -44,14 +44,15 @@ TokenRate rate_from(const json& item) {
   return possible ? TokenRate{.tokens = tokens, .seconds = seconds} : TokenRate{};
 }
 
-// What no run can have taught is left out.
+// Leaves out values that no run can have measured.
 RunKnowledge knowledge_from(const json& item) {
   RunKnowledge known{.pass = line_from(item.at("pass")), .step = line_from(item.at("step"))};
   constexpr double kTriedMax = 1e6;
   constexpr double kRoundTripMax = 1e3;
   const double tried = item.at("tried");
   const auto right = item.at("right").get<std::array<double, RunKnowledge::kRanks>>();
-  // Each of the tried had one right rank at most. Sums that were scaled down are rounded.
+  // Each tried token had at most one matching rank. The tolerance covers the rounding of scaled
+  // sums.
   const double tried_rounded = tried * (1.0 + 1e-6);
   if (is_share_of(tried, kTriedMax) &&
       std::ranges::all_of(right, [&](double count) { return is_share_of(count, tried); }) &&
@@ -95,7 +96,7 @@ RunMemory::RunMemory(std::filesystem::path file) : file_(std::move(file)) {
     }
     entries_ = std::move(entries);
   } catch (const json::exception&) {
-    // Whatever it is, it is not ours: learn anew.
+    // Unreadable content counts as no content.
   }
 }
 
@@ -107,7 +108,7 @@ std::optional<RunKnowledge> RunMemory::find(const Key& key) const {
   const auto found = std::ranges::find(entries_, key, &std::pair<Key, RunKnowledge>::first);
   if (found == entries_.end()) return std::nullopt;
   RunKnowledge known = found->second;
-  // An answer that was cut at once has taught nothing of passes, or of streams.
+  // An answer cut at once has measured neither passes nor streams.
   constexpr auto kStream = static_cast<std::size_t>(RunKind::stream);
   for (const auto& [entry, last] : entries_) {
     if (entry.server != key.server) continue;

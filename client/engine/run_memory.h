@@ -12,16 +12,15 @@
 
 namespace edgedraft {
 
-// What runs have taught about servers, in a JSON file for the next program, so that its first
-// answer begins as the last one ended. A file that is damaged, or holds what cannot have been
-// measured, counts as empty; one that cannot be written is done without.
+// Measurements of servers, kept in a JSON file so that the next program's first answer starts with
+// them. A file that is damaged or holds impossible values counts as empty; a file that cannot be
+// written is ignored.
 class RunMemory {
  public:
-  // More servers than anybody uses; the oldest go first.
+  // Bounds the file; beyond it, the oldest entries are dropped.
   static constexpr std::size_t kEntriesMax = 64;
 
-  // What was learned belongs to a server, as it is named, and a drafter, by its fingerprint and the
-  // kinds that draft.
+  // Measurements belong to a server, by name, and a drafter, by fingerprint and kinds.
   struct Key {
     std::string server;
     std::string drafter;
@@ -30,15 +29,16 @@ class RunMemory {
   };
 
   explicit RunMemory(std::filesystem::path file);
-  // Where it belongs: servers.json in cache_directory().
+  // servers.json in cache_directory().
   static std::filesystem::path default_file();
 
-  // What the server and the way to it are like is what was seen last, whatever drafted then; what
-  // the last run did not see is as the one before saw it.
+  // Server and link values are the latest seen with any drafter; values that the last run did not
+  // measure come from the run before.
   std::optional<RunKnowledge> find(const Key& key) const;
-  // Keeps it, here and in the file. Each time a tenth of what is known of the server's other
-  // drafters is forgotten: how good they are depends on texts that nobody remembers.
-  // Errors    io: only here
+  // Stores the measurements, in memory and in the file. Each call forgets a tenth of the evidence
+  // on the server's other drafters, because their quality depends on texts that are not stored.
+  //
+  // Errors    io: stored in memory only
   Result<void> put(const Key& key, const RunKnowledge& knowledge);
 
  private:

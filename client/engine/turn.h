@@ -9,38 +9,37 @@
 
 namespace edgedraft {
 
-// Whether nothing of such an answer is sent.
+// True if nothing of the answer is sent.
 inline bool stays_here(const AnswerTerms& terms) {
   return terms.is_private && terms.open_count == 0;
 }
 
-// When a conversation of an engine has its turn.
+// Schedule of a conversation's turns.
 struct Turn {
-  bool busy = false;       // with an order
-  bool ordered = false;    // there is one that it has not begun
-  bool cancelled = false;  // it is to end
-  Instant asked{};         // when either was asked for
-  bool woken = false;      // its link has something to tell
-  Instant woken_at{};      // since then
-  Instant wait_end{};      // when to go on at the latest
-  // It computes what nobody is to learn of, and sends nothing: it goes on whenever it can.
+  bool busy = false;       // has an order
+  bool ordered = false;    // has an order that has not begun
+  bool cancelled = false;  // is to end
+  Instant asked{};         // time of the order or cancellation
+  bool woken = false;      // its link has an event
+  Instant woken_at{};      // time of the first such event
+  Instant wait_end{};      // latest time to go on
+  // It computes private text and sends nothing, so it may go on at any time.
   bool is_private = false;
-  Instant last{};  // turn in which there was nothing left to do
+  Instant last{};  // turn after which nothing was left to do
 
-  // At a time at which conversations with steps are at `step`, their last turn; nothing: there are
-  // none.
+  // `step` is the last step of conversations on the send grid; empty: there is no grid.
   bool is_due(Instant now, std::optional<Instant> step) const {
     if (step && !is_private && last >= *step) return false;
     const Instant seen = seen_at(now, step);
     if ((ordered || (busy && cancelled)) && asked <= seen) return true;
-    // What an order that has not begun would wait for is the last one's.
+    // An order that has not begun still has the previous order's wait.
     return busy && !ordered && ((woken && woken_at <= seen) || seen >= wait_end);
   }
-  // The time that it goes by.
+  // The `now` of its turn.
   Instant seen_at(Instant now, std::optional<Instant> step) const {
     return step && !is_private ? *step : now;
   }
-  // When it may be due next, if nothing happens to it.
+  // Earliest time at which it may be due if no event arrives.
   Instant next(Instant now, std::optional<Instant> step) const {
     if (!busy && !ordered) return Instant::max();
     if (step && !is_private) return *step + SendGrid::kStep;
@@ -48,13 +47,13 @@ struct Turn {
   }
 };
 
-// What turns by steps take together. Where that is more than a step, all of them rest for what is
-// left of the step in which they ended, so that the others have turns as well. It goes by their own
-// time alone: when they rest says nothing of the others.
+// Time used by the turns of one step. If it exceeds a step, all stepped conversations rest for the
+// remainder of the step in which they ended, so that others get turns as well. The rest depends
+// only on their own time and reveals nothing about the others.
 class SteppedTurns {
  public:
   bool may_go(Instant step) const { return step == step_ || step > rests_in_; }
-  // A turn by that step took so long.
+  // Records a turn's duration in that step.
   void took(Instant step, Duration time) {
     if (step != step_) taken_ = {};
     step_ = step;
@@ -68,8 +67,8 @@ class SteppedTurns {
   Duration taken_{};
 };
 
-// The first of `line`, pointers to what has a `turn`, that is due; its end if none is. With steps,
-// conversations whose moments others see go before the private ones.
+// Returns the first due element of `line`, pointers to objects with a `turn`; its end if none is
+// due. With steps, conversations whose timing is visible outside go before private ones.
 template <class Line>
 auto next_due(Line& line, Instant now, std::optional<Instant> step, const SteppedTurns& stepped) {
   const auto find = [&](auto may_go) {

@@ -4,11 +4,11 @@
 
 namespace edgedraft {
 
-// Which side writes an answer while the server is there.
+// Which side writes an answer while the server is reachable.
 enum class AnswerRoute : std::uint8_t {
-  server,     // the target, through the drafter
-  device,     // the drafter alone: nothing is sent
-  automatic,  // the drafter, until it is unsure; the target goes on from there
+  server,     // the target, with the drafter's proposals
+  device,     // the drafter alone; nothing is sent
+  automatic,  // the drafter until it is unsure, then the target
 };
 
 }  // namespace edgedraft

@@ -7,10 +7,10 @@
 namespace edgedraft {
 
 void AnswerTokens::write(std::uint32_t token, Provenance provenance) {
-  // The target may bring more than was asked for.
+  // The target may return more tokens than requested.
   if (conversation_.answer_count() == terms_.tokens_max) return;
   conversation_.append(std::span(&token, 1), provenance);
-  // A check may take back all of an answer, whose first token was seen before.
+  // A check may withdraw all of an answer whose first token was already shown.
   if (!std::exchange(has_begun_, true)) stats_.first_token_elapsed = notes_.elapsed();
   parts_.observer.on_token(token, conversation_.ledger().provenance(conversation_.count() - 1));
 }
@@ -41,7 +41,7 @@ void AnswerTokens::tell_logprobs(const wire::Verdict& verdict) {
   if (terms_.logprobs == 0 || verdict.logprobs.empty()) return;
   const auto count = static_cast<std::uint32_t>(verdict.logprobs.size() / terms_.logprobs);
   const std::uint32_t first = verdict.length - count;
-  // Those of tokens before the answer have no place there, whatever the server tells.
+  // Ignores log probabilities of tokens before the answer, whatever the server sends.
   const std::uint32_t before =
       first < conversation_.answer_first() ? conversation_.answer_first() - first : 0;
   if (before >= count) return;

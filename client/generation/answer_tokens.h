@@ -23,14 +23,14 @@ class AnswerTokens : GenerationContext {
 
   void write(std::uint32_t token, Provenance provenance);
   void end_where_due(wire::Ending ending);
-  // Ends text written without the server, also at context limits of so many tokens; 0: no limit.
+  // Ends text written without the server, also at these context limits in tokens; 0: no limit.
   void end_where_written(std::initializer_list<std::uint32_t> context_counts);
-  // Reports log probabilities of tokens that the answer has, or is about to be given.
+  // Reports log probabilities of tokens that the answer has or is about to receive.
   void tell_logprobs(const wire::Verdict& verdict);
 
  private:
   const CycleNotes& notes_;
-  bool has_begun_ = false;  // it had a first token
+  bool has_begun_ = false;  // it had its first token
   std::optional<AnswerEnd> end_;
 };
 

@@ -13,9 +13,9 @@
 
 namespace edgedraft {
 
-// The tokens of a conversation and the drafter that is bound to it: whatever the one holds, the
-// other does, and nothing else feeds that drafter. So a tree that it grew depends on nothing but
-// the ledger's tokens, and may leave the device where these may.
+// A conversation's tokens and the drafter bound to them. Both always hold the same tokens, and the
+// drafter has no other input. A tree that it grows thus depends only on the ledger's tokens, and
+// may leave the device if those may.
 class Conversation {
  public:
   // `drafter` may be null and outlives the conversation.
@@ -35,14 +35,14 @@ class Conversation {
     settled_count_ = std::min(settled_count_, count);
   }
 
-  // Leading tokens that are beyond doubt: given, verified, or kept. Behind them stands what was
-  // written offline and awaits the server.
+  // Leading tokens that are final: given, verified, or kept. Tokens after them were written offline
+  // and await the server.
   std::uint32_t settled_count() const { return settled_count_; }
   void settle() { settled_count_ = count(); }
-  // The server chose the first `count` of the others as well.
+  // Confirms that the server chose the next `count` tokens as well.
   void confirm(std::uint32_t count) { ledger_.confirm(settled_count_, count); }
 
-  // The answer begins behind the tokens so far, which are beyond doubt.
+  // Begins the answer after the current tokens, which become final.
   void begin_answer() {
     settle();
     answer_first_ = count();
@@ -51,11 +51,11 @@ class Conversation {
   std::span<const std::uint32_t> answer() const { return tokens().subspan(answer_first_); }
   std::uint32_t answer_count() const { return count() - answer_first_; }
 
-  // What may be sent of it. Requires  no private token among these
+  // A part that may be sent. Requires  no private token in it
   SafePrefix prefix(std::uint32_t base_count, std::uint32_t count) const {
     return SafePrefix(ledger_, base_count, count);
   }
-  // `nodes` are of a tree that the bound drafter has grown. Requires  no private token
+  // `nodes` must come from a tree that the bound drafter has grown. Requires  no private token
   SafeHints hints(std::vector<HintNode> nodes) const {
     return SafeHints(ledger_, std::move(nodes));
   }

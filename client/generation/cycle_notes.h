@@ -6,28 +6,28 @@
 
 namespace edgedraft {
 
-// The clock of an answer, and the records of its steps if GenerationParts::on_cycle takes any.
+// Clock of an answer; records its steps if GenerationParts::on_cycle is set.
 class CycleNotes : GenerationContext {
  public:
   explicit CycleNotes(const GenerationContext& context) : GenerationContext(context) {}
 
-  // The answer begins. Returns the time.
+  // Begins the answer. Returns the time.
   Instant begin();
-  // The answer goes on after it had taken so long.
+  // Continues an answer that has taken `elapsed`.
   void resume(Duration elapsed) { started_ = parts_.now() - elapsed; }
   Duration elapsed() const { return parts_.now() - started_; }
 
-  // Within a run, the time since the verdict before, or under lockstep since the hints. To be asked
-  // once per verdict.
+  // Within a run, the time since the previous verdict; under lockstep, since the hints. Call once
+  // per verdict.
   Duration round_trip_of(const VerdictReceived& event, Instant taken);
   void add(CycleRecord record);
-  // The verdict took the answer on from `count_before` tokens.
+  // Records a verdict that extended the answer from `count_before` tokens.
   void add_verdict(const VerdictReceived& event, Duration round_trip, std::uint32_t count_before);
 
  private:
   Instant started_{};
   Instant last_received_{};
-  LinkStats link_;  // when the last record was made
+  LinkStats link_;  // at the previous record
 };
 
 }  // namespace edgedraft

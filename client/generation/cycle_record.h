@@ -12,33 +12,33 @@
 
 namespace edgedraft {
 
-// A step of an answer, for telemetry: a cycle, a prompt or resync, a token written offline,
-// or a change of state. Times on the device's clock but for those of `server`.
+// A step of an answer, for telemetry: a cycle, a prompt or resync, a token written offline, or a
+// change of state. Times are on the device's clock, except those of `server`.
 struct CycleRecord {
   enum class Kind : std::uint8_t { prompt, draft, resync, offline, state };
   Kind kind{};
-  Duration at{};                    // since the answer was asked for; its tokens are shown then
-  std::uint32_t tokens = 0;         // that became visible
+  Duration at{};                    // since the request for the answer; its tokens are shown then
+  std::uint32_t tokens = 0;         // made visible by this step
   std::uint32_t answer_tokens = 0;  // of the answer so far
 
   Duration drafting{};    // growing the tree, or choosing a token offline
-  Duration pack{};        // from the finished tree until the request was with the socket
-  Duration round_trip{};  // from then, or from a run's verdict before, to the last byte
-  Duration unpack{};      // from then until the rows were in the drafter's memory
-  struct Server {         // on its clock
+  Duration pack{};        // from the finished tree until the socket took the request
+  Duration round_trip{};  // from then, or from a run's previous verdict, to the last byte
+  Duration unpack{};      // from then until the drafter's memory held the rows
+  struct Server {         // on its own clock
     std::uint32_t queue_us = 0;
     std::uint32_t verify_us = 0;
-    std::uint32_t held_us = 0;   // it waited for hints
-    std::uint32_t draft_us = 0;  // of its own drafting, before it waited for the pass
+    std::uint32_t held_us = 0;   // waiting for hints
+    std::uint32_t draft_us = 0;  // drafting on the server, before it waited for the pass
   } server;
 
-  std::uint32_t rows = 0;  // of the target's pass: the root and nodes, or tokens of a prompt
+  std::uint32_t rows = 0;  // of the target's pass: root and nodes, or prompt tokens
   std::uint32_t accepted = 0;
   bool streamed = false;  // the server did not wait for the device
-  LinkStats link;         // since the record before: bytes of what came in between are in here
+  LinkStats link;         // since the previous record, including bytes between the two
   std::optional<LinkTimes::Tcp> tcp;
 
-  ClientState state{};  // Kind::state: the new one, and why
+  ClientState state{};  // Kind::state: the new state and its reason
   std::string why;
 };
 

@@ -55,8 +55,7 @@ std::optional<std::uint32_t> DeviceWriting::choose() {
   std::vector<float> lawful;
   if (constrained || lasts) lawful.assign(logits.begin(), logits.end());
   if (constrained) terms_.law->apply(conversation_.answer(), lawful);
-  // A grammar's texts may have to say things again, and a model that is asked by itself says what
-  // it says.
+  // Repetition stays allowed if a grammar may require it, or if a separate model writes by itself.
   const bool repeats =
       (constrained && terms_.law->grammar()) || (device_writes_ && parts_.writer != nullptr);
   if (lasts && !repeats) {
@@ -72,7 +71,7 @@ std::optional<std::uint32_t> DeviceWriting::choose() {
 }
 
 std::uint32_t DeviceWriting::take_room() {
-  // The server goes on behind what the drafter holds, if it holds more; the drafter alone does not.
+  // Once the drafter's context is full, the server can go on; the drafter alone cannot.
   std::uint32_t room = parts_.writer != nullptr ? 0 : options_.context_count;
   if (device_writes_ && terms_.route == AnswerRoute::automatic && room > 0 &&
       conversation_.count() >= room) {
@@ -82,8 +81,8 @@ std::uint32_t DeviceWriting::take_room() {
   return room;
 }
 
-// There is no drafter, its context is full, it has no activations yet, or it proposes tokens
-// without a distribution of the next one.
+// Called if there is no drafter, its context is full, it has no activations yet, or it proposes
+// tokens without a distribution.
 Result<bool> DeviceWriting::take_nothing() {
   if (device_writes_ && terms_.route == AnswerRoute::automatic) {
     device_writes_ = false;  // hands over

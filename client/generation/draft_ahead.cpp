@@ -9,7 +9,7 @@
 namespace edgedraft {
 namespace {
 
-// Wide trees are not as deep: their levels but the last are rows of the drafter's.
+// Wide trees are shallower: all levels but the last are rows of the drafter's pass.
 TreeShape shape_of(std::uint32_t breadth, std::uint32_t depth) {
   const std::uint32_t most = std::min(kTreeDepthMax, (kMaskRowsMax - 1) / breadth + 1);
   depth = std::clamp(depth, 1u, most);
@@ -51,7 +51,7 @@ SentHints::News SentHints::take(const DraftTree& tree, Score floor) {
   News news{.first = next_id_};
   std::vector<std::uint32_t> sent(tree.row_count(), kNone);
   for (std::uint32_t row = 1; row <= tree.node_count(); ++row) {
-    // No child scores more than its parent: what is sent has everything above it.
+    // A child never scores more than its parent, so ancestors of sent nodes are sent as well.
     if (tree.score(row) < floor) continue;
     const std::uint32_t parent = sent[tree.parent(row)];
     if (parent == kNone && tree.parent(row) != 0) continue;
@@ -79,7 +79,7 @@ DraftAhead::DraftAhead(Drafter& drafter, const Options& options)
 
 void DraftAhead::set(const Options& options) {
   options_ = options;
-  breadth_min_ = std::min(breadth_min_, options.breadth);  // of nodes that are there
+  breadth_min_ = std::min(breadth_min_, options.breadth);  // of existing nodes
   growth_.set_floor(options.floor);
   growth_.set_shape(shape_of(options.breadth, growth_.shape().depth));
 }
@@ -97,7 +97,7 @@ void DraftAhead::advance(std::span<const std::uint32_t> tokens, std::uint32_t de
   growth_.reroot(tokens);
   sent_.reroot(tokens);
   server_waits_ = growth_.candidate_count() == 0;
-  if (server_waits_) breadth_min_ = options_.breadth;  // nothing is left of earlier ones
+  if (server_waits_) breadth_min_ = options_.breadth;  // no earlier nodes are left
   done_ = depth_max == 0;
   if (!done_) growth_.set_shape(shape_of(options_.breadth, depth_max));
 }
@@ -111,8 +111,8 @@ std::uint32_t DraftAhead::step() {
   ++steps_;
   const auto expanded = static_cast<std::uint32_t>(growth_.expanded_count() - expanded_before);
   if (expanded > 0) return expanded;
-  // Heads and tables add a tree as a whole: as many as a network would have expanded for it. A
-  // drafter that cannot go on from a tree whose root has moved begins anew.
+  // Heads and tables add a whole tree at once: count as many steps as a network would have taken. A
+  // drafter that cannot continue a tree after its root moved starts a new one.
   return std::max(1u, (after - std::min(before, after)) / options_.breadth);
 }
 

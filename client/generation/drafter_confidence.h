@@ -5,24 +5,24 @@
 
 namespace edgedraft {
 
-// How likely the tokens that a drafter wrote last were to itself. Threads   one
+// Mean likelihood of a drafter's latest tokens by its own logits. Threads   one
 class DrafterConfidence {
  public:
-  // Tokens that it is judged by.
+  // Number of latest tokens that are judged.
   static constexpr std::uint32_t kTokens = 8;
 
-  // Unsure: where the geometric mean of the probabilities is less.
+  // Unsure if the geometric mean of the probabilities is below `floor`.
   explicit DrafterConfidence(double floor = 0.0) : floor_(floor) {}
 
-  // Shapes    logits [vocabulary], of which `token` was drawn
+  // Shapes    logits [vocabulary]; `token` was drawn from them
   void observe(std::span<const float> logits, std::uint32_t token);
-  // Says nothing before kTokens were seen.
+  // False until kTokens were seen.
   bool unsure() const;
 
  private:
   double floor_;
   std::uint32_t count_ = 0;
-  double logs_[kTokens] = {};  // of the probabilities, the last ones in turns
+  double logs_[kTokens] = {};  // log probabilities, as a ring
 };
 
 }  // namespace edgedraft

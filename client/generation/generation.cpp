@@ -9,7 +9,7 @@
 namespace edgedraft {
 namespace {
 
-// How often a link that takes nothing is asked whether it takes hints again.
+// Interval for checking whether a backed-up link accepts hints again.
 constexpr Duration kBackedUpLook = std::chrono::milliseconds(5);
 
 }  // namespace
@@ -43,7 +43,7 @@ void Generation::begin(std::span<const std::uint32_t> prompt) {
   const auto size = static_cast<std::uint32_t>(prompt.size());
   const std::uint32_t open = terms_.is_private ? std::min(terms_.open_count, size) : size;
   const bool opens = opening_.is_wanted(open);
-  // What was private, and is not called so any more, is begun anew.
+  // Tokens that were private are not shared with a prompt that may be sent.
   const bool all_may_go = !terms_.is_private || opens;
   if (all_may_go) common = std::min({common, open, conversation_.ledger().untainted_count()});
   requests_.keep(common);
@@ -64,7 +64,7 @@ void Generation::begin(std::span<const std::uint32_t> prompt) {
   request_.asks = true;
   request_.deadline = started + options_.deadline;
   state_ = ClientState::online;
-  // A link that is known to be down is not waited for.
+  // Do not wait for a link that is known to be down.
   if (server_.link_error && !device_.bears_outages()) return fail(*server_.link_error);
   if (opens) {
     phase_ = Phase::opening;
@@ -91,7 +91,7 @@ void Generation::begin_writing() {
 
 bool Generation::begin_check() {
   EDGEDRAFT_CHECK(over());
-  // A user who has cancelled an answer does not want the rest of it.
+  // The user cancelled the answer and does not want the rest of it.
   if (text_.end() == AnswerEnd::cancelled || !requests_.has_text_to_check()) return false;
   if (auto drained = requests_.drain(); !drained) {
     fail(drained.error());
@@ -118,9 +118,9 @@ void Generation::go_on(Result<ClientEvent> told) {
   work();
 }
 
-// What a run brings while a step of drafting lasts waits in the link. All of it is taken in before
-// the next step: a verdict a step would fall behind a server that is faster than the drafter, and
-// draft below a root that was long decided.
+// During a step of drafting, a run's verdicts queue in the link. All are taken before the next
+// step. Taking one per step would fall behind a server faster than the drafter, and draft below a
+// root that was decided long before.
 Result<void> Generation::take_all(const Result<ClientEvent>& told) {
   if (auto taken = take(told); !taken) return taken;
   while (request_.running && request_.in_flight && !text_.end() && state_ != ClientState::offline) {
@@ -163,7 +163,7 @@ void Generation::work() {
       if (!awaits || device_.is_overdue()) return finish();
       phase_ = Phase::awaiting_check;
     } else if (state_ == ClientState::offline) {
-      // The link may have something to tell before the next token.
+      // The link may have an event before the next token.
       wait_end_ = device_.writes_here() ? parts_.now() : requests_.next_look();
       if (!device_.writes_here()) wait_end_ = std::min(wait_end_, device_.check_deadline());
       return;
@@ -179,7 +179,7 @@ void Generation::work() {
         drafting_.send_news();
       }
       wait_begin_ = parts_.now();
-      // The link may have something to tell between two steps.
+      // The link may have an event between two steps.
       wait_end_ = drafting_.drafts_ahead()  ? wait_begin_
                   : drafting_.awaits_rows() ? request_.rows_deadline
                                             : request_.deadline;
@@ -189,7 +189,7 @@ void Generation::work() {
   }
   if (phase_ != Phase::awaiting_check) return;
   wait_end_ = std::min(device_.check_deadline(), device_.keep_time());
-  // A server that had no room does not say when it has.
+  // A server out of capacity does not announce when it has some.
   if (requests_.may_send()) wait_end_ = std::min(wait_end_, server_.ask_again);
 }
 

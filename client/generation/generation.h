@@ -17,17 +17,17 @@
 
 namespace edgedraft {
 
-// Writes answers: drafts, has them verified, writes on alone when the server is away and agrees
-// with it again when it is back. One object a conversation; each answer builds on the tokens so
-// far.
+// Writes answers: drafts, has the drafts verified, writes on alone if the server is unreachable,
+// and resynchronises when it is back. One object per conversation; each answer builds on the tokens
+// so far.
 //
-// It never waits; its caller does, for the link:
+// It never blocks; its caller waits for the link:
 //
 //   generation.begin(prompt);
 //   while (!generation.over()) generation.go_on(link.wait_event(generation.wait_end()));
 //   const Result<AnswerEnd> end = generation.end();
 //
-// Requires  the references outlive it; a drafter unless options.tree is nothing
+// Requires  the references outlive it; a drafter unless options.tree is empty
 class Generation {
  public:
   using Parts = GenerationParts;
@@ -36,58 +36,58 @@ class Generation {
   Generation(const Generation&) = delete;
   Generation& operator=(const Generation&) = delete;
 
-  // From the next answer on; until then options' terms hold. Requires  over()
+  // Sets the terms from the next answer on; before that, those of the options hold. Requires
+  // over()
   void set(const AnswerTerms& terms);
 
-  // Begins the answer to `prompt`, the whole conversation as tokens; what it shares with the tokens
-  // so far is not sent again. An answer that is not over is cancelled.
+  // Begins the answer to `prompt`, the whole conversation as tokens. The prefix shared with the
+  // tokens so far is not sent again. An unfinished answer is cancelled.
   void begin(std::span<const std::uint32_t> prompt);
 
-  // Has the server check what the last answer wrote offline, if it is back; the answer may be
-  // corrected and go on. False if there is nothing to check, or no server to do it; one that was
-  // cancelled is left as it is.
+  // Has the server check the offline text of the last answer; the check may correct and continue
+  // it. Returns false if there is nothing to check, no server, or the answer was cancelled.
   //
   // Requires  over()
   bool begin_check();
 
-  // Goes on with what the link told by wait_end(), or with its timed_out: takes it in, of a run
-  // also what the link can tell by now, and does one thing that needs nothing else, such as a draft
-  // or a token written offline.
+  // Takes the link's event, or timed_out at wait_end(); during a run, also further events that are
+  // ready. Then does one piece of work that needs no other input, such as a draft or an offline
+  // token.
   //
   // Requires  !over()
   void go_on(Result<ClientEvent> told);
-  // When to go on at the latest; in the past if there is something to do at once.
+  // Latest time to call go_on(); in the past if there is work now.
   Instant wait_end() const { return wait_end_; }
 
-  // Ends the answer where it is.
+  // Ends the answer at its current length.
   void cancel();
 
-  // No answer is being written.
+  // True if no answer is being written.
   bool over() const { return phase_ == Phase::over; }
   // How the last answer ended. Requires  over(), and one was begun
   //
-  // Errors    those of the link that trying again does not cure (untrusted, unauthorized, mismatch,
-  //           ...); context_full for a prompt that is too long, and unsupported for a drafter that
-  //           cannot answer alone; link_down and timed_out only if nobody can go on without the
-  //           server and the terms let them write
+  // Errors    those of the link that a retry does not cure (untrusted, unauthorized, mismatch,
+  //           ...); context_full for a prompt that is too long; unsupported for a drafter that
+  //           cannot answer alone; link_down and timed_out if neither drafter nor writer can go on
+  //           without the server, or the terms forbid it
   Result<AnswerEnd> end() const;
 
   const TaintLedger& ledger() const { return conversation_.ledger(); }
   // Index of the answer's first token in the ledger.
   std::uint32_t answer_first() const { return conversation_.answer_first(); }
   const GenerationStats& stats() const { return stats_; }
-  // What was learned of the server, the link and the drafter so far.
+  // Measurements of server, link and drafter so far.
   const RunKnowledge& known() const { return drafting_.known(); }
 
  private:
   enum class Phase : std::uint8_t {
-    opening,  // the server reads what stands before private text, for its activations
+    opening,  // the server reads the prefix before private text and returns its activations
     writing,
-    awaiting_check,  // written offline to its end: the server may come back and check it
+    awaiting_check,  // the text is complete offline; the server may return and check it
     over,
   };
 
-  // Does what can be done now, and says until when to wait for more.
+  // Does the work that is possible now and sets wait_end_.
   void work();
   void end_opening();
   void begin_writing();
@@ -103,7 +103,7 @@ class Generation {
   void on_error_offline(const Error& error);
   void begin_resync();
 
-  // Takes in what the link tells; a verdict that is still wanted goes on to on_verdict().
+  // Takes an event of the link; passes on to on_verdict() a verdict that is still needed.
   Result<void> on_event(const ClientEvent& event);
   Result<void> on_link_error(const Error& error);
   Result<void> on_refused(const Error& error);
@@ -113,7 +113,7 @@ class Generation {
   Result<void> send_wanted();
   void take_run(const VerdictReceived& event);
   void take_check(const wire::Verdict& verdict);
-  // Tokens that the server can hold; 0: that does not matter, as for an answer that stays here.
+  // Tokens that the server can hold; 0: no limit, as for an answer that stays on the device.
   std::uint32_t server_room() const {
     return terms_.route == AnswerRoute::device ? 0 : server_.context_count;
   }
@@ -139,7 +139,7 @@ class Generation {
   RunDrafting drafting_{context_};
   ClientState state_ = ClientState::online;
   Phase phase_ = Phase::over;
-  std::optional<Error> failure_;  // instead of an end
+  std::optional<Error> failure_;  // set instead of an end
   Instant wait_begin_{};
   Instant wait_end_{};
 };

@@ -11,24 +11,24 @@
 
 namespace edgedraft {
 
-// The request that the server owes an answer to, or that is to be sent next.
+// The request that is in flight, or that is to be sent next.
 struct RequestInFlight {
-  bool asks = true;  // it is to be sent, or sent and not answered
+  bool asks = true;  // to be sent, or sent and not answered
   bool in_flight = false;
   Instant sent{};
-  Instant deadline{};       // of the server's silence
-  Instant rows_deadline{};  // until then drafting waits for the prompt's newest activations
-  bool running = false;     // it was answered, and the server goes on
+  Instant deadline{};       // for any sign of the server
+  Instant rows_deadline{};  // drafting waits until then for the prompt's newest activations
+  bool running = false;     // answered, and the server goes on
 
   std::uint32_t rows = 0;           // of the target's pass
-  bool checked = false;             // the last of its tokens are to be checked, not kept
-  std::uint32_t settled_count = 0;  // of its tokens, those beyond doubt
+  bool checked = false;             // the last tokens are to be checked, not kept
+  std::uint32_t settled_count = 0;  // tokens that are final
 
-  Instant drafted_at{};  // under lockstep: when the hints were ready
-  Duration drafting{};   // its hints
+  Instant drafted_at{};  // lockstep: when the hints were ready
+  Duration drafting{};   // time spent on its hints
 };
 
-// State that a generation shares with its objects. They derive from it and live as long.
+// State shared by a generation and its objects, which derive from this and live as long.
 struct GenerationContext {
   const GenerationParts& parts_;
   const GenerationOptions& options_;

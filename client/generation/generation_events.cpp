@@ -6,7 +6,7 @@
 
 #include "shared/protocol/activation_codec.h"
 
-// Handles what the link tells, with and without the server.
+// Handling of link events, with and without the server.
 namespace edgedraft {
 namespace {
 
@@ -16,7 +16,7 @@ bool trying_again_may_help(Errc code) {
 
 }  // namespace
 
-// Online and resyncing: the server owes us an answer, or the way to it is still being made.
+// Online and resyncing: the server owes an answer, or the connection is still being made.
 Result<void> Generation::take_online(const Result<ClientEvent>& told) {
   if (told) return on_event(*told);
   if (told.error().code != Errc::timed_out) return on_link_error(told.error());
@@ -58,8 +58,8 @@ void Generation::on_verdict(const VerdictReceived& event) {
                                                event.verdict.verify_us + event.verdict.draft_us)));
     server_.took_tokens(event.to == VerdictReceived::To::prefill);
     memory_.expect_until(event.verdict.length - 1);
-    // A draft without them would be poor. They follow the verdict, so that a wait as long as the
-    // one for it costs no more than a poor draft's cycle.
+    // A draft without these rows would be poor. They follow the verdict, so a wait as long as the
+    // verdict's costs no more than one cycle with a poor draft.
     if (memory_.pending()) request_.rows_deadline = parts_.now() + (parts_.now() - request_.sent);
     take_check(event.verdict);
     if (event.more) {
@@ -68,7 +68,7 @@ void Generation::on_verdict(const VerdictReceived& event) {
     }
   }
   conversation_.settle();
-  // A token beyond tokens_max was not written, and ends nothing.
+  // A token beyond tokens_max was not written and ends nothing.
   const bool written = conversation_.count() == event.verdict.length;
   text_.end_where_due(written ? event.verdict.ending : wire::Ending::none);
   notes_.add_verdict(event, round_trip, count_before);
@@ -90,7 +90,7 @@ void Generation::take_run(const VerdictReceived& event) {
   stats_.drafted += verdict.drafted;
   stats_.accepted += accepted;
   if (options_.in_lockstep()) {
-    request_.in_flight = false;  // the next pass is ours to begin
+    request_.in_flight = false;  // this side begins the next pass
     request_.running = event.more;
     return;
   }
@@ -102,7 +102,8 @@ void Generation::take_check(const wire::Verdict& verdict) {
   const std::uint32_t written = conversation_.count() - settled;
   std::uint32_t standing = request_.checked ? std::min(verdict.accepted_count, written) : written;
   const std::uint32_t kept = settled + standing;
-  // Where an answer ends it also ends offline: that token is no correction.
+  // The server's own token may repeat the offline text, as at the end of an answer; it then
+  // corrects nothing.
   const bool repeats = kept < conversation_.count() && conversation_.tokens()[kept] == verdict.next;
   if (repeats) ++standing;
   if (request_.checked) {
@@ -147,7 +148,7 @@ Result<void> Generation::take_offline(const Result<ClientEvent>& told) {
     if (auto taken = on_event(*told); !taken) return taken;
   } else {
     on_error_offline(told.error());
-    // Without the text that the drafter could write there is nothing to show for the answer.
+    // If the drafter cannot write, the answer has nothing to show.
     if (server_.link_closed && !device_.writes_here()) return told.error();
   }
   if (may_ask_again()) begin_resync();
@@ -182,8 +183,8 @@ Result<void> Generation::write_offline() {
   return boost::system::in_place_value;
 }
 
-// An answer that ended offline waits for the server to check it, in all as long as it may: a server
-// that refuses the check each time is not waited for anew.
+// An answer that ended offline waits for its check. The wait has one deadline in all: a server that
+// refuses each check does not restart it.
 void Generation::take_awaiting_check(const Result<ClientEvent>& told) {
   if (told) {
     if (!on_event(*told)) return finish();
@@ -203,7 +204,7 @@ void Generation::take_awaiting_check(const Result<ClientEvent>& told) {
 void Generation::on_error_offline(const Error& error) {
   if (error.code == Errc::link_down) requests_.lost(error);
   if (trying_again_may_help(error.code) || server_.link_closed) return;
-  // The link will not come back. Told once: it is repeated at every call.
+  // The link will not come back. Reported once, although the link repeats it at every call.
   server_.link_closed = true;
   enter(ClientState::offline, error.message);
 }
@@ -216,12 +217,12 @@ Result<void> Generation::on_refused(const Error& error) {
     request_.asks = true;
     return boost::system::in_place_value;
   }
-  // A server that was given everything and still knows nothing has no room, whatever it says: to
-  // give it everything again at once could go on for ever.
+  // A server that received everything and still knows no session is out of capacity, whatever it
+  // says. Resending everything at once could loop forever.
   const bool no_room = error.code == Errc::refused || error.code == Errc::session_unknown;
   const Error reason = no_room ? Error{Errc::refused, error.message} : error;
   if (!no_room || !device_.bears_outages()) return on_link_error(reason);
-  // The connection stands, so nothing tells when there is room again.
+  // The connection stands, so no event announces free capacity.
   server_.ask_again = parts_.now() + options_.deadline;
   go_offline(reason.message);
   return boost::system::in_place_value;
@@ -230,7 +231,7 @@ Result<void> Generation::on_refused(const Error& error) {
 Result<void> Generation::on_link_error(const Error& error) {
   if (error.code == Errc::link_down) {
     requests_.lost(error);
-  } else if (error.code != Errc::timed_out) {  // then the answer may still come
+  } else if (error.code != Errc::timed_out) {  // on timeout the answer may still arrive
     request_.in_flight = request_.running = false;
     server_.signed_in = server_.signed_in && parts_.link.state() == LinkState::online;
   }
@@ -246,7 +247,7 @@ void Generation::go_offline(const std::string& why) {
   if (state_ == ClientState::offline) return;
   device_.begin_outage();
   enter(ClientState::offline, why);
-  // The text may have been whole already, and only its check was lost.
+  // The text may have been complete, and only its check was lost.
   if (answer_count() > 0) text_.end_where_written({server_room()});
 }
 

@@ -12,7 +12,7 @@ namespace {
 constexpr std::size_t kRepeated = 4;
 constexpr std::size_t kBefore = kRepeated - 1;
 
-// What followed `last` in the text, in order.
+// Tokens that followed `last` in the text, in order.
 std::vector<std::uint32_t> said_behind(std::span<const std::uint32_t> last,
                                        std::span<const std::uint32_t> text) {
   std::vector<std::uint32_t> said;

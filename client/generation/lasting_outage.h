@@ -6,18 +6,19 @@
 
 namespace edgedraft {
 
-// An outage of so many tokens lasts: the server's own text has most likely left the drafter's by
-// then, and what is written is for a reader.
+// Offline tokens after which an outage counts as lasting. The server's text has then most likely
+// diverged from the drafter's, and quality for the reader matters more than agreement.
 inline constexpr std::uint32_t kLastingOutageTokens = 32;
 
-// Forbids the tokens that would say four tokens of the answer again: a small drafter's likeliest
-// text soon runs in a circle. What stood before the answer, as names and placeholders did, may be
-// said as often as it takes. Changes nothing where that would leave no token.
+// Masks tokens that would repeat a 4-gram of the answer, because a small drafter's likeliest text
+// soon loops. Repeating text from before the answer, such as names and placeholders, is allowed.
+// Changes nothing if every token would be masked.
 //
-// `text` is that before the answer, too, which begins at `answer_first`.
+// `text` includes the text before the answer, which begins at `answer_first`.
+//
 // Shapes    logits [vocabulary]
-// Source    no-repeat n-grams: Paulus and others, A Deep Reinforced Model for Abstractive
-//           Summarization (2018), section 2.5
+// Source    no-repeat n-grams: Paulus et al., A Deep Reinforced Model for Abstractive Summarization
+//           (2018), section 2.5
 void avoid_circles(std::span<const std::uint32_t> text, std::size_t answer_first,
                    std::span<float> logits);
 

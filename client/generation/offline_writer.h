@@ -11,14 +11,14 @@
 
 namespace edgedraft {
 
-// Writes a conversation's text while the server is away, if that is another drafter's work than to
-// draft. It costs nothing before it is needed, and reads what has been said since it was last.
+// Writes a conversation's text while the server is away, with a drafter other than the one that
+// drafts. It loads on first use, and reads the tokens added since its last use.
 class OfflineWriter {
  public:
-  // `make` is called once, and may throw DeviceError.
+  // `make` is called once and may throw DeviceError.
   explicit OfflineWriter(std::function<std::unique_ptr<Drafter>()> make) : make_(std::move(make)) {}
 
-  // Its logits behind `tokens`; as Drafter::next_logits().
+  // Its logits after `tokens`; as Drafter::next_logits().
   std::span<const float> next_logits(std::span<const std::uint32_t> tokens);
 
  private:

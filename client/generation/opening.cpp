@@ -2,7 +2,7 @@
 
 namespace edgedraft {
 
-// Nothing private decides that.
+// Depends on nothing private.
 bool Opening::is_wanted(std::uint32_t open_count) const {
   return terms_.is_private && open_count > 1 && parts_.writer == nullptr && memory_.wants_rows() &&
          !server_.link_error && memory_.complete_end() + 1 < open_count;
@@ -35,7 +35,7 @@ Result<bool> Opening::take(const Result<ClientEvent>& told) {
   request_.in_flight = false;
   request_.asks = false;
   server_.took_tokens(verdict->to == VerdictReceived::To::prefill);
-  // Its own next token is not wanted.
+  // The server's next token is not used.
   server_.count = conversation_.count();
   memory_.expect_until(conversation_.count());
   request_.rows_deadline = parts_.now() + options_.deadline;

@@ -9,24 +9,25 @@
 
 namespace edgedraft {
 
-// An answer to a prompt with private text, of which the server reads what stands before that: the
-// drafter then writes from the target's activations of it, as in appendix A.6 of *Mixture of
-// Attentions*, where the server is gone.
+// Answers a prompt with private text of which the server reads the part before that text. The
+// drafter then writes from the target's activations of that part, as in appendix A.6 of *Mixture of
+// Attentions*, where the server is lost.
 class Opening : GenerationContext {
  public:
   // Requires  the references outlive it
   Opening(const GenerationContext& context, Requests& requests)
       : GenerationContext(context), requests_(requests) {}
 
-  // Whether the drafter lacks activations of the first tokens that the server could give it.
+  // True if the drafter lacks activations of the first `open_count` tokens that the server could
+  // send.
   bool is_wanted(std::uint32_t open_count) const;
-  // `rest` of the prompt follows in the end.
+  // `rest` is the remainder of the prompt, appended by end().
   void begin(std::span<const std::uint32_t> rest) { rest_.assign(rest.begin(), rest.end()); }
-  // Asks for the activations. Returns until when to wait for them; nothing: no longer.
+  // Requests the activations. Returns the deadline to wait for them; empty: stop waiting.
   std::optional<Instant> work();
-  // Returns false if there will be no more. Errors    those of the link
+  // Returns false if no more will come. Errors    those of the link
   Result<bool> take(const Result<ClientEvent>& told);
-  // Goes on with whatever activations there are.
+  // Continues with the activations received so far.
   void end() {
     conversation_.append(rest_, Provenance::private_);
     rest_.clear();

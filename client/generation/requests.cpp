@@ -5,7 +5,7 @@
 
 namespace edgedraft {
 
-// Nothing is owed to us, and the way to the server stands. What ended it is told as an event.
+// True if no answer is pending and the link is up. The link reports its end as an event.
 bool Requests::may_send() const {
   return server_.signed_in && !request_.in_flight && parts_.link.state() == LinkState::online;
 }
@@ -35,29 +35,29 @@ void Requests::begin() {
   request_.drafting = {};
 }
 
-// Puts to the server what it lacks of the conversation; the tokens that are not settled to be
-// checked or kept, as the policy says. Without run terms no answer of the server's is wanted, and
-// it is told nothing of what answers are to be like.
+// Sends the part of the conversation that the server lacks. Tokens that are not settled are to be
+// checked or kept, as the policy says. Without run terms, no answer is requested and no answer
+// terms are sent.
 Result<void> Requests::send_tokens(const std::optional<wire::RunTerms>& run) {
   begin();
   std::uint32_t count = conversation_.count();
   const std::uint32_t settled = conversation_.settled_count();
   const bool to_check = options_.resync == wire::ResyncPolicy::check && count > settled;
-  // A full context leaves the server no room for a token of its own: the last one written is held
-  // back, to be compared with the server's.
+  // The server needs a free position for its own token. If the context is full, the last written
+  // token is held back and compared with the server's.
   if (to_check) count = std::clamp(server_.context_count - 1, settled, count);
   const std::uint32_t written = count - settled;
   const auto policy = to_check ? wire::ResyncPolicy::check : wire::ResyncPolicy::keep;
   const bool new_connection = server_.fresh_session.has_value();
   const std::uint32_t common = std::min(server_.count, settled);
-  // Resume has no place for given tokens before those to be checked, and goes on from at least one.
+  // A Resume cannot carry given tokens before those to be checked, and needs at least one token.
   const bool resumes =
       new_connection && server_.session && common > 0 && (!to_check || server_.count >= settled);
   const std::uint32_t base = new_connection && !resumes ? 0 : common;
 
   memory_.expect_from(base);
-  // The newest position with activations is that of the last token, or, since a check may take none
-  // of what was written, that of the last settled one.
+  // The newest position with activations is the last token's. If a check may reject all of the
+  // written text, it is the last settled token's.
   const std::uint32_t newest = count_beyond_doubt() - 1;
   const std::uint32_t rows_from =
       server_.newest_row ? std::max(memory_.complete_end(), newest) : memory_.complete_end();
@@ -117,32 +117,32 @@ Result<void> Requests::take_welcome(const wire::Welcome& welcome) {
 void Requests::take_activations(const ActivationsReceived& event) {
   if (!parts_.drafter) return;
   if (event.of_run) {
-    // What has taken their tokens' place since has others.
-    // A prompt that is in flight asks for its own.
+    // Rows for tokens that were replaced since are ignored. A prompt in flight asks for its own
+    // rows.
     const bool asked_again = request_.in_flight && !request_.running;
     const bool still_there =
         request_.running || (!asked_again && event.first + event.count <= unchanged_count_);
     if (still_there) memory_.add_cycle(event.first, event.count, event.rows);
     return;
   }
-  // Those of the prompt that is in flight come behind its verdict: these are an older one's.
+  // Rows of the prompt in flight come after its verdict, so these belong to an older prompt.
   if (request_.in_flight && !request_.running) return;
   request_.rows_deadline = {};
   memory_.add_part(event.first, event.count, event.rows, event.complete);
 }
 
-// It comes too late to be followed, but it shows that the server is there again and, to a prompt,
-// that it need not be computed a second time.
+// A late verdict cannot be followed. It shows that the server is back and, for a prompt, that it
+// need not be computed again.
 void Requests::take_late(const VerdictReceived& event) {
   if (event.to == VerdictReceived::To::run) return;
   server_.took_tokens(event.to == VerdictReceived::To::prefill);
   memory_.expect_until(event.verdict.length - 1);
-  // It took what was beyond doubt then.
+  // It holds the tokens that were settled at that time.
   server_.count = std::min(request_.settled_count, conversation_.settled_count());
 }
 
 Result<void> Requests::drain() {
-  // When the device answers alone the network is not to learn of it.
+  // If the device answers alone, the network must not learn of it.
   bool may_try_again = terms_.route != AnswerRoute::device;
   for (;;) {
     const auto event = parts_.link.wait_event(parts_.now());
@@ -152,14 +152,14 @@ Result<void> Requests::drain() {
         lost(event.error());
         continue;
       }
-      // What closed the link may be mended by now. A reason that is new is told first: it ends an
-      // answer that would else be written without a word of it.
+      // The cause of a closed link may be gone by now. A new cause is reported first: it ends an
+      // answer that would otherwise be written without mention of it.
       const bool known = server_.link_closed || server_.link_error;
       if (!known || !std::exchange(may_try_again, false)) return {};
       parts_.link.try_again();
       continue;
     }
-    // Between answers nothing is awaited: a verdict or refusal now belongs to a cancelled request.
+    // No request is pending between answers: a verdict or refusal now belongs to a cancelled one.
     if (auto taken = take(*event); !taken) return taken;
     if (!std::holds_alternative<ActivationsReceived>(*event)) request_.in_flight = false;
   }

@@ -8,15 +8,16 @@
 
 namespace edgedraft {
 
-// Sends the requests of an answer, and takes in welcomes, activations and late verdicts.
+// Sends an answer's requests and takes in welcomes, activations and late verdicts.
 class Requests : GenerationContext {
  public:
   explicit Requests(const GenerationContext& context) : GenerationContext(context) {}
 
   bool may_send() const;
-  // Also requires a link that may recover and, after a refusal, the end of the wait.
+  // Like may_send(), but also requires a link that may recover and the end of the wait after a
+  // refusal.
   bool may_ask() const;
-  // While nothing is written offline: when to look for the server without having been told.
+  // While nothing is written offline: when to check for the server without an event.
   Instant next_look() const;
   bool awaits(VerdictReceived::To to) const;
   bool has_text_to_check() const;
@@ -26,7 +27,7 @@ class Requests : GenerationContext {
     return options_.resync == wire::ResyncPolicy::check ? conversation_.settled_count()
                                                         : conversation_.count();
   }
-  // Sets the times of a request that is about to be sent. Requires  may_send()
+  // Sets the times of the request that is about to be sent. Requires  may_send()
   void begin();
   // Begins a request and sends the tokens that the server lacks. Without run terms it asks for no
   // answer.
@@ -35,18 +36,18 @@ class Requests : GenerationContext {
   // Takes in a welcome or activations; ignores other events.
   Result<void> take(const ClientEvent& event);
   void take_late(const VerdictReceived& event);
-  // Takes in what the link has told between answers.
+  // Takes in the link's events between answers.
   Result<void> drain();
-  // The link has gone down.
+  // Call after the link has gone down.
   void lost(const Error& error);
 
-  // Cancels what the server is asked for, or goes on with.
+  // Cancels the current request or run.
   void drop();
-  // The answer has ended for us, and may not have for the server.
+  // Ends the run on this side; the server may still be running it.
   void end_run();
-  // The conversation ends before its token `count`.
+  // Removes the tokens from `count` on.
   void drop_from(std::uint32_t count);
-  // Another answer begins, which has the first `count` tokens in common with the text so far.
+  // Begins another answer that shares the first `count` tokens with the text so far.
   void keep(std::uint32_t count) {
     drop_from(count);
     unchanged_count_ = std::min(unchanged_count_, count);
@@ -55,10 +56,10 @@ class Requests : GenerationContext {
  private:
   Result<void> take_welcome(const wire::Welcome& welcome);
   void take_activations(const ActivationsReceived& event);
-  // Constraints of the law, from the answer's first token on.
+  // The answer's constraints, from its first token on.
   Constraints constraints() const;
 
-  std::uint32_t unchanged_count_ = 0;  // tokens that stand as the last run left them
+  std::uint32_t unchanged_count_ = 0;  // tokens unchanged since the last run
 };
 
 }  // namespace edgedraft

@@ -12,8 +12,8 @@
 namespace edgedraft {
 namespace {
 
-// How far beyond what is known the server may go: what it does behind a stop that only the device
-// knows is wasted.
+// Tokens that the server may run ahead of this device. Bounds the passes wasted after a stop that
+// only the device detects.
 constexpr std::uint32_t kCreditAhead = 256;
 
 DraftAhead::Options ahead_options(const RunControl::Decision& decision) {
@@ -83,7 +83,7 @@ void RunDrafting::begin() {
   ahead_->advance({}, depth_left());
 }
 
-// From now on, until the next look.
+// Applies the decision until the next look.
 void RunDrafting::apply(const RunControl::Decision& decision) {
   if (ahead_ && decision.drafts()) ahead_->set(ahead_options(decision));
   if (decision.kind == RunKind::sequential) return;
@@ -95,7 +95,7 @@ void RunDrafting::apply(const RunControl::Decision& decision) {
   if (parts_.on_decision) parts_.on_decision(stats_.overlap + ": " + control_.why());
 }
 
-// The way of answering has changed. Verdicts of the former one come for another round trip.
+// The mode has changed. Verdicts of the previous one keep arriving for another round trip.
 void RunDrafting::begin_stretch() {
   step_is_cold_ = true;
   begins_ = true;
@@ -103,8 +103,8 @@ void RunDrafting::begin_stretch() {
   if (doing_.drafts()) settled_ += control_.round_trip();
 }
 
-// Runs when the link has no more events, so that a stretch neither begins nor ends among verdicts
-// that had piled up: their rate would be that of taking them in.
+// Runs when the link has no more events, so that an interval neither begins nor ends within a
+// backlog of verdicts. Their rate would be the rate of reading the backlog.
 void RunDrafting::look(bool ended) {
   if (!request_.running) return;
   if (options_.hold || !options_.tree) return;
@@ -131,7 +131,7 @@ void RunDrafting::look(bool ended) {
   if (run_hold() != hold) send_hints({});
 }
 
-// Levels of a tree that are of use: the target adds a token of its own behind it.
+// Useful levels of a tree: the target adds a token of its own after it.
 std::uint32_t RunDrafting::depth_left() const {
   return terms_.tokens_max - std::min(terms_.tokens_max, conversation_.answer_count() + 1);
 }
@@ -176,7 +176,8 @@ bool RunDrafting::holds_news() const {
 }
 
 void RunDrafting::send_news() {
-  // In the tree they move along with verdicts; behind others of their kind they would grow old.
+  // Hints stay in the tree, which moves along with verdicts; in a backed-up link they would go
+  // stale.
   if (parts_.link.backed_up()) return;
   SentHints::News news = ahead_->news();
   if (news.nodes.empty()) return;
@@ -185,7 +186,7 @@ void RunDrafting::send_news() {
 }
 
 void RunDrafting::send_hints(SentHints::News news) {
-  // What comes of a link that has gone down is told as an event.
+  // A link failure arrives as an event.
   (void)parts_.link.send(wire::OutgoingHints{.credit = credit_,
                                              .hold = run_hold(),
                                              .first = news.first,
@@ -227,7 +228,7 @@ void RunDrafting::take(const wire::Verdict& verdict, std::uint32_t count_before)
   if (ahead_) {
     const auto chosen = conversation_.tokens().subspan(count_before);
     for (const auto& [rank, of] : ahead_->ranks_of(chosen)) {
-      // Where there are fewer than the tree would take, the drafter had no more to propose.
+      // With fewer candidates than the tree would take, the drafter had no more to propose.
       const bool was_cut = of >= ahead_->breadth_min();
       control_.observe_rank(rank, was_cut ? of : TreeGrowth::kNoRank);
     }
@@ -237,7 +238,7 @@ void RunDrafting::take(const wire::Verdict& verdict, std::uint32_t count_before)
   tokens_ += count;
   if (!doing_.drafts()) stats_.streamed_tokens += count;
   if (const std::uint32_t now = credit_now(); now > credit_) {
-    // In portions: half of it may be used before more is given.
+    // Credit is given in portions, renewed when half is used.
     const bool little_left = credit_ < conversation_.count() + kCreditAhead / 2;
     if (!little_left) return;
     credit_ = now;

@@ -9,7 +9,7 @@
 
 namespace edgedraft {
 
-// Drafts for a server that goes on by itself, ahead of what the device knows, and decides how.
+// Drafts ahead for a server that goes on by itself, and decides how.
 class RunDrafting : GenerationContext {
  public:
   explicit RunDrafting(const GenerationContext& context)
@@ -22,12 +22,12 @@ class RunDrafting : GenerationContext {
   }
   void observe_link(Duration round_trip) { control_.observe_link(round_trip); }
 
-  // For a request whose answer makes the session at least so long.
+  // Terms for a request whose answer makes the session at least `length_min` tokens long.
   wire::RunTerms run_terms(std::uint32_t length_min);
   void begin();
-  // A verdict of the run, whose tokens stand from `count_before` on.
+  // Takes a verdict of the run, whose tokens begin at `count_before`.
   void take(const wire::Verdict& verdict, std::uint32_t count_before);
-  // Measures the rate of the run, and decides anew.
+  // Measures the run's rate and decides anew.
   void look(bool ended);
 
   bool awaits_rows() const;
@@ -36,7 +36,7 @@ class RunDrafting : GenerationContext {
   void step();
   bool holds_news() const;
   void send_news();
-  // Under lockstep: all that the next pass verifies.
+  // Under lockstep: sends the whole tree that the next pass verifies.
   Result<void> send_draft();
 
  private:
@@ -45,22 +45,22 @@ class RunDrafting : GenerationContext {
   void apply(const RunControl::Decision& decision);
   void begin_stretch();
   std::uint32_t credit_now() const;
-  // Knowledge of the target's choices: a grammar, and the noise of the draw. Empty: none.
+  // What is known about the target's choices: grammar and sampling noise. Empty: nothing.
   TreeGrowth::Choice draft_choice();
   std::uint32_t depth_left() const;
   void send_hints(SentHints::News news);
 
   RunControl control_;
-  std::optional<DraftAhead> ahead_;  // once a run has begun that is drafted for
-  std::uint32_t credit_ = 0;         // length up to which the server may go on
+  std::optional<DraftAhead> ahead_;  // set once a run with drafting has begun
+  std::uint32_t credit_ = 0;         // length up to which the server may continue
   RunControl::Decision doing_{};
-  Instant since_{};       // of the present stretch
+  Instant since_{};       // start of the current interval
   bool is_timed_ = true;  // in all turns since then
   std::uint32_t tokens_ = 0;
-  bool begins_ = false;  // a stretch, measured from the first look after `settled_`
+  bool begins_ = false;  // an interval begins, measured from the first look after `settled_`
   Instant settled_{};
-  bool step_is_cold_ = false;  // the next one takes in text, too
-  // The control knows of the answer. Runs after an outage belong to the same answer.
+  bool step_is_cold_ = false;  // the next step reads text, too
+  // The control counts this answer. Runs after an outage belong to the same answer.
   bool is_counted_ = false;
 };
 

@@ -9,30 +9,30 @@
 
 namespace edgedraft {
 
-// What is known of the server and the way to it.
+// State of the server and its link.
 struct ServerView {
-  // The way.
+  // The link.
   bool signed_in = false;
-  std::optional<Error> link_error{};  // why it is down, since it was told
-  bool link_closed = false;  // for a reason that trying again on this connection does not cure
+  std::optional<Error> link_error{};  // why it is down; empty if not reported
+  bool link_closed = false;           // for a reason that a retry on this connection does not cure
 
-  // What it holds of the conversation.
+  // Its copy of the conversation.
   std::uint32_t count = 0;                         // leading tokens
-  std::optional<wire::SessionId> session{};        // its name for the conversation
-  std::optional<wire::SessionId> fresh_session{};  // of tokens that are put in as a new one
-  wire::SessionId offered_session{};               // by the connection, for these
+  std::optional<wire::SessionId> session{};        // id of the conversation
+  std::optional<wire::SessionId> fresh_session{};  // id for tokens that are sent as a new one
+  wire::SessionId offered_session{};               // id that the connection offers for those
 
-  // What it can do.
+  // Its capabilities.
   std::uint32_t nodes_max = 0;
-  bool newest_row = false;          // it sends the newest position's activations alone
-  std::uint32_t context_count = 0;  // 0: not known
-  Instant ask_again{};              // not before: it had no room
+  bool newest_row = false;          // sends activations of the newest position only
+  std::uint32_t context_count = 0;  // 0: unknown
+  Instant ask_again{};              // earliest retry: it was out of capacity
 
   void welcomed(const wire::Welcome& welcome);
   void lost(const Error& error);
-  // It took tokens in, under the name that it gave the connection if that was new.
+  // Call after it took tokens, under the connection's session id if they were a new session.
   void took_tokens(bool as_new_session);
-  // It no longer has the conversation.
+  // Call after it dropped the conversation.
   void forgot();
 
   static Error no_answer_in_time() {
