@@ -32,14 +32,12 @@ class BundleFile {
  public:
   // Opens a bundle with its own drafter, or with a drafter of `drafter_kind`, which needs no
   // weights. `indexes` serve the kinds that draft from indexes, including merged ones.
-  //
   // Errors    of the file, naming it; unsupported if it holds no known drafter; usage naming an
   //           unknown kind, or one that needs an index; of the indexes
   static Result<BundleFile> open(const std::filesystem::path& path, BundleUse use,
                                  const std::string& drafter_kind = {},
                                  std::span<const std::filesystem::path> indexes = {});
   // Adds the proposals of these kinds, which need no weights, to the drafter's trees.
-  //
   // Requires  BundleUse::draft
   // Errors    usage naming a kind that is unknown, needs a bundle or needs an index; of the indexes
   Result<void> merge(std::span<const std::string> kinds);
@@ -70,7 +68,6 @@ class BundleFile {
   std::unique_ptr<Drafter> make_drafter(Backend& backend) const;
 
   // Returns the template in `file`, or the bundle's own if `file` is empty.
-  //
   // Errors    io, unsupported
   Result<ChatTemplate> chat_template(const std::filesystem::path& file) const;
   // Renders the conversation with the template, up to where the model's answer begins. System

@@ -57,7 +57,6 @@ class DrafterPlacement {
   const MemoryNeed& need() const { return fit_.need; }
 
   // Device that conversations draft on now, and the reason.
-  //
   // Threads   any
   struct Place {
     std::string id;    // "cpu", "vulkan:0"

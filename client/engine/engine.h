@@ -141,12 +141,10 @@ class EngineConversation {
 
   // Begins the answer to `prompt`, the whole conversation as tokens. `terms` hold from now on;
   // empty: those of the previous answer, or of the options.
-  //
   // Requires  over()
   void answer(std::vector<std::uint32_t> prompt, std::optional<AnswerTerms> terms = {});
   // Has the server check the last answer if it was written offline and the server is back. The
   // check may correct and continue the answer.
-  //
   // Requires  over()
   void check();
   // Ends the answer at its current length; does nothing if it is over.

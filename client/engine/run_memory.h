@@ -37,7 +37,6 @@ class RunMemory {
   std::optional<RunKnowledge> find(const Key& key) const;
   // Stores the measurements, in memory and in the file. Each call forgets a tenth of the evidence
   // on the server's other drafters, because their quality depends on texts that are not stored.
-  //
   // Errors    io: stored in memory only
   Result<void> put(const Key& key, const RunKnowledge& knowledge);
 

@@ -72,7 +72,6 @@ class DraftAhead {
   bool done() const { return done_; }
   // Grows one step. Returns the number of nodes expanded; 0 if the drafter first had to read some
   // text.
-  //
   // Requires  !done()
   std::uint32_t step();
   // Returns the hints to send now; no nodes if there are none, or if more steps are to come first.

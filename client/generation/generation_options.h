@@ -72,7 +72,6 @@ struct AnswerTerms {
   AnswerRoute route = AnswerRoute::server;
   // The prompt holds private text. Neither that text nor any token after it is sent, except the
   // first `open_count` tokens, for which the drafter receives the target's activations.
-  //
   // Requires  route device
   bool is_private = false;
   std::uint32_t open_count = 0;

@@ -25,7 +25,7 @@ std::string digits_of(std::string_view text) {
   return digits;
 }
 
-// What matches an expression, and is what it looks like.
+// Matches an expression, then applies a predicate to the match.
 class PatternDetector final : public Detector {
  public:
   using Accepts = bool (*)(std::string_view match);
@@ -51,7 +51,7 @@ bool any(std::string_view) {
   return true;
 }
 
-// Not a date, and written as numbers to call are: with an area code, or all of ten digits.
+// Accepts no dates; requires an area code, or all ten digits.
 bool is_phone(std::string_view text) {
   const std::string digits = digits_of(text);
   if (digits.size() < 7 || digits.size() > 15) return false;
@@ -65,7 +65,7 @@ bool is_phone(std::string_view text) {
   return text.front() == '0' || (american && separators >= 2);
 }
 
-// One that goes on over line breaks, but over no blank line.
+// Accepts numbers that continue over line breaks, but not over a blank line.
 bool is_broken_phone(std::string_view text) {
   bool is_behind_break = false;
   for (const char c : text) {
@@ -75,8 +75,8 @@ bool is_broken_phone(std::string_view text) {
   return text.find('\n') != std::string_view::npos && is_phone(text);
 }
 
-// Behind what may separate the groups of a number: one character, or a line break and what is
-// blank around it.
+// Returns the position after a group separator: one character, or a line break with the blanks
+// around it.
 std::size_t behind_separator(std::string_view text, std::size_t at) {
   constexpr std::string_view kBlanks = " \t\r";
   const std::size_t line_end = std::min(text.find_first_not_of(kBlanks, at), text.size());
@@ -86,7 +86,7 @@ std::size_t behind_separator(std::string_view text, std::size_t at) {
   constexpr std::string_view kSeparators = " \t-./";
   return at < text.size() && kSeparators.find(text[at]) != std::string_view::npos ? at + 1 : at;
 }
-// The same as part of an expression, where dots and slashes are left out.
+// The same as an expression, without dots and slashes.
 const std::string kSeparator = R"((?:[ \t]?\r?\n[ \t]*+|[ \t\-])?)";
 
 constexpr std::size_t kCardDigitsMin = 13;
@@ -103,7 +103,7 @@ bool has_luhn_digit(std::string_view digits) {
   return sum % 10 == 0;
 }
 
-// How many digits most cards have whose number begins so.
+// Usual number of digits of cards with this prefix.
 std::size_t usual_card_digits(std::string_view digits) {
   if (digits.starts_with("34") || digits.starts_with("37")) return 15;
   const bool is_diners =
@@ -111,11 +111,11 @@ std::size_t usual_card_digits(std::string_view digits) {
   return is_diners ? 14 : 16;
 }
 
-// Bytes of the card that a number of 13 to 19 digits begins with: all of it, or as many groups, or
-// as many digits as its like has: behind them a date of expiry or a code may stand. 0: none.
+// Bytes of the card at the start of a 13 to 19 digit number: all of it, or as many groups or digits
+// as its kind has, because an expiry date or a code may follow. 0: none.
 std::size_t card_size(std::string_view number) {
   std::string digits;
-  std::array<std::size_t, kCardDigitsMax> ends{};  // behind each digit
+  std::array<std::size_t, kCardDigitsMax> ends{};  // after each digit
   for (std::size_t i = 0; i < number.size(); ++i) {
     if (!is_ascii_digit(number[i])) continue;
     ends[digits.size()] = i + 1;
@@ -138,11 +138,11 @@ bool is_ip_address(std::string_view text) {
     part = c == '.' ? 0 : 10 * part + (c - '0');
     valid = valid && part <= 255;
   }
-  // This machine, or any.
+  // Loopback and wildcard addresses are not private.
   return valid && !text.starts_with("127.") && text != "0.0.0.0";
 }
 
-// Without a digit it is a name of a program's, such as "abc::def".
+// Requires a digit; without one it is a program's name, such as "abc::def".
 // Source    RFC 4291, section 2.2
 bool is_ip6_address(std::string_view text) {
   in6_addr address{};
@@ -162,7 +162,7 @@ double entropy(std::string_view text) {
   return bits;
 }
 
-// Random letters and digits among each other; words have no digits, numbers no letters.
+// True for random mixtures of letters and digits; words have no digits, numbers no letters.
 bool looks_random(std::string_view text) {
   constexpr double kBits = 3.5;
   constexpr double kHexBits = 3.0;
@@ -200,7 +200,7 @@ bool has_iban_digits(const std::string& iban) {
   return rest == 1;
 }
 
-// Its country says how long it is, so that it ends before the next word.
+// The country determines the length, so that the match ends before the next word.
 class IbanDetector final : public Detector {
  public:
   PrivateType type() const override { return PrivateType::iban; }
@@ -234,12 +234,12 @@ class IbanDetector final : public Detector {
   Pattern begin_{R"((?<![\p{L}\p{N}])[A-Za-z]{2}[0-9]{2})"};
 };
 
-// Payment cards, and what stands around them: a lone digit before, a date of expiry behind.
+// Payment cards with surrounding digits: a lone digit before, an expiry date after.
 class CardDetector final : public Detector {
  public:
   PrivateType type() const override { return PrivateType::card; }
   void find(std::string_view text, std::vector<PrivateSpan>& found) const override {
-    // Another number may begin with any group of one. All are short, so this stays linear.
+    // Another number may begin at any group of this one. All are short, so the time stays linear.
     for (auto match = number_.find(text, 0); match; match = number_.find(text, match->begin + 1)) {
       const std::size_t size = card_size(text.substr(match->begin, match->end - match->begin));
       if (size == 0) continue;
@@ -248,7 +248,8 @@ class CardDetector final : public Detector {
   }
 
  private:
-  // With dots or slashes, in the groups that cards have: others are fractions and paths.
+  // Dots and slashes only between a card's usual groups; other such numbers are fractions and
+  // paths.
   Pattern number_{R"((?<![\p{L}\p{N}])(?:[2-6](?:)" + kSeparator + R"([0-9]){12,18}|)" +
                   R"([2-6][0-9]{3}(?:[./][0-9]{4,6}){2,3})(?![\p{L}\p{N}]))"};
 };
@@ -258,14 +259,14 @@ constexpr std::string_view kPemEnd = "-----END ";
 constexpr std::string_view kPemDashes = "-----";
 constexpr std::string_view kLabelLetters = "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789 ";
 
-// Private keys between the marks of PEM or of OpenPGP, all that stands there: they may be quoted,
-// encrypted, indented, or written in one line with escapes.
+// Private keys between the marks of PEM or OpenPGP, including everything between the marks. They
+// may be quoted, encrypted, indented, or on one line with escapes.
 // Source    RFC 7468, section 3; RFC 1421, section 4.6 (headers); RFC 9580, section 6.2
 class PemDetector final : public Detector {
  public:
   PrivateType type() const override { return PrivateType::key; }
   void find(std::string_view text, std::vector<PrivateSpan>& found) const override {
-    std::size_t mark = 0;  // the first closing mark behind the last beginning: each is read once
+    std::size_t mark = 0;  // first closing mark after the latest opening one; each is read once
     for (std::size_t begin = text.find(kPemBegin); begin != std::string_view::npos;) {
       const std::size_t body = body_begin(text, begin);
       const std::size_t next = text.find(kPemBegin, begin + kPemBegin.size());
@@ -281,17 +282,17 @@ class PemDetector final : public Detector {
   }
 
  private:
-  // More than what is longest in use. What is longer is no key, or one that is not closed.
+  // Above the longest key in use. A longer body is no key, or is never closed.
   static constexpr std::size_t kBodyBytesMax = 65'536;
   static constexpr std::size_t kLabelBytesMax = 64;
 
-  // Behind a mark's label, or at the text's end.
+  // Returns the end of a mark's label, or of the text.
   static std::size_t label_end(std::string_view text, std::size_t label) {
     const std::size_t size = text.substr(label, kLabelBytesMax).find_first_not_of(kLabelLetters);
     return size == std::string_view::npos ? std::min(label + kLabelBytesMax, text.size())
                                           : label + size;
   }
-  // Behind the mark that begins at `begin`; 0: it begins no private key.
+  // Returns the end of the mark at `begin`; 0: it opens no private key.
   static std::size_t body_begin(std::string_view text, std::size_t begin) {
     const std::size_t label = begin + kPemBegin.size();
     const std::size_t end = label_end(text, label);
@@ -303,8 +304,8 @@ class PemDetector final : public Detector {
     const std::size_t end = label_end(text, mark + kPemEnd.size());
     return text.substr(end).starts_with(kPemDashes) ? end + kPemDashes.size() : end;
   }
-  // In a body that nothing closes: the letters that keys are written in, with line breaks, escaped
-  // or not, marks of quotations, and headers such as "DEK-Info: AES-256-CBC,4C1B".
+  // Size of a body without a closing mark: key characters with line breaks, escaped or not,
+  // quotation prefixes, and headers such as "DEK-Info: AES-256-CBC,4C1B".
   static std::size_t body_size(std::string_view rest) {
     rest = rest.substr(0, kBodyBytesMax);
     std::size_t end = 0;
@@ -321,7 +322,7 @@ class PemDetector final : public Detector {
       } else if (is_key_letter) {
         end = ++at;
       } else if (c == ':' && rest.substr(at).starts_with(": ")) {
-        // To the line's end, which may be escaped.
+        // Up to the end of the line, which may be escaped.
         at = end = std::min(rest.find_first_of("\\\r\n", at), rest.size());
       } else {
         break;
@@ -329,7 +330,7 @@ class PemDetector final : public Detector {
     }
     return end;
   }
-  // Behind a line break that is written as an escape, however often it was escaped; 0: it is none.
+  // Returns the position after an escaped line break, at any depth of escaping; 0: it is none.
   static std::size_t escaped_line_end(std::string_view text, std::size_t at) {
     const std::size_t letter = text.find_first_not_of('\\', at);
     const bool is_break = letter != std::string_view::npos && letter > at &&
@@ -338,7 +339,7 @@ class PemDetector final : public Detector {
   }
 };
 
-// Patterns want UTF-8: of the same length, bytes that are none replaced.
+// Replaces invalid bytes, keeping the length, because patterns require UTF-8.
 std::string as_utf8(std::string_view text) {
   std::string valid(text);
   for (std::size_t at = 0; at < valid.size();) {
@@ -351,7 +352,7 @@ std::string as_utf8(std::string_view text) {
   return valid;
 }
 
-// The sign of ASCII that a character stands for, or nothing if it is invisible. Itself otherwise.
+// Returns the ASCII form of a character, nothing if it is invisible, or else the character itself.
 std::string plain_form(std::string_view character) {
   utf8proc_int32_t code = 0;
   utf8proc_iterate(reinterpret_cast<const utf8proc_uint8_t*>(character.data()),
@@ -382,8 +383,8 @@ std::string plain_form(std::string_view character) {
   return is_wide ? std::string{static_cast<char>(parts[0])} : std::string(character);
 }
 
-// A text as detectors read it, in which blanks, dashes, digits and wide letters are those of ASCII,
-// and invisible characters are left out. Nothing if it is so already. Requires  valid UTF-8
+// Maps blanks, dashes, digits and wide letters to ASCII for the detectors, and drops invisible
+// characters. Empty if the text needs no change. Requires  valid UTF-8
 std::optional<UnescapedText> plain_text(std::string_view text) {
   if (std::ranges::none_of(text, [](char c) { return static_cast<unsigned char>(c) >= 0x80; })) {
     return std::nullopt;
@@ -451,13 +452,13 @@ std::vector<std::unique_ptr<Detector>> make_detectors(std::span<const PrivateTyp
       R"((?:[rR]ue|[aA]venue|[bB]oulevard|[pP]lace|[qQ]uai|[cC]hemin|[aA]llée|[iI]mpasse))"
       R"((?: (?:des?|du|la|les?))*(?: [ld]['’]| )(?:\p{Lu}[\p{L}'’\-]{1,24} ?){1,3}(?<! ))",
       any);
-  // However long it is: half of a key would be left open.
+  // No length limit: a cut key would expose its rest.
   add(PrivateType::key,
       R"((?<![\p{L}\p{N}])(?:SG\.|sk-|sk_|pk_|rk_|ghp_|gho_|ghs_|github_pat_|glpat-|xox[abeprs]-|AKIA|ASIA|)"
       R"(AIza|ya29\.|hf_|npm_|pypi-|eyJ)[A-Za-z0-9_\-.+/=]{14,}+)",
       any);
   if (wanted(PrivateType::key)) detectors.push_back(std::make_unique<PemDetector>());
-  // Those of AWS have no prefix, and may hold slashes.
+  // Keys of AWS have no prefix, and may hold slashes.
   add(PrivateType::key, R"((?<![\p{L}\p{N}/+=])[A-Za-z0-9/+]{40}(?![\p{L}\p{N}/+=]))",
       looks_random);
   add(PrivateType::key, R"((?<![\p{L}\p{N}/])[A-Za-z0-9+_\-]{20,512}={0,2}(?![\p{L}\p{N}/]))",

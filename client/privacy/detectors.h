@@ -9,29 +9,32 @@
 
 namespace edgedraft {
 
-// Finds what of a text is private by its form. What it finds is a guess, and what it misses goes
-// out: docs/privacy.md says how much that is.
+// Finds private parts of a text by their form. Detection is a guess, and missed parts are sent:
+// docs/privacy.md gives the rates.
 //
-// Threads   constant
+// Threads   const calls from any
 class Detector {
  public:
   virtual ~Detector() = default;
   virtual PrivateType type() const = 0;
-  // Appends what it finds as it is written: detected_in() reads blanks, dashes and digits of all
-  // kinds as those of ASCII. Requires  valid UTF-8
+  // Appends spans of `text` as it stands. detected_in() first maps blanks, dashes and digits to
+  // ASCII.
+  // Requires  valid UTF-8
   virtual void find(std::string_view text, std::vector<PrivateSpan>& found) const = 0;
 };
 
-// Types that have a form.
+// Types that can be detected by form.
 inline constexpr PrivateType kDetectedTypes[] = {PrivateType::mail,    PrivateType::phone,
                                                  PrivateType::card,    PrivateType::iban,
                                                  PrivateType::address, PrivateType::key};
 
-// What looks for mail addresses, telephone numbers, payment cards (by their check digit), IBANs (by
-// theirs), postal and IP addresses, or keys of programs (by prefix, or by entropy).
+// Returns detectors for these types: mail addresses, telephone numbers, payment cards (by check
+// digit), IBANs (by check digits), postal and IP addresses, keys of programs (by prefix or
+// entropy).
 std::vector<std::unique_ptr<Detector>> make_detectors(std::span<const PrivateType> types);
 
-// What they find in a text, each for itself. `with_keys`: keys of programs among it.
+// Returns the spans that the detectors find, each on its own. `with_keys` includes keys of
+// programs.
 std::vector<PrivateSpan> detected_in(std::string_view text,
                                      std::span<const std::unique_ptr<Detector>> detectors,
                                      bool with_keys = true);

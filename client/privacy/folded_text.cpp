@@ -9,15 +9,15 @@
 namespace edgedraft {
 namespace {
 
-// A character's decomposition has 18 at most (U+FDFA).
+// Decompositions have at most 18 characters (U+FDFA).
 constexpr std::size_t kPartsMax = 32;
-// Stands for bytes that are no UTF-8: behind the last code point.
+// Stands for invalid UTF-8 bytes: beyond the last code point.
 constexpr char32_t kForeignBytes = 0x110000;
 constexpr auto kFolding =
     static_cast<utf8proc_option_t>(UTF8PROC_DECOMPOSE | UTF8PROC_COMPAT | UTF8PROC_CASEFOLD |
                                    UTF8PROC_IGNORE | UTF8PROC_STRIPMARK);
 
-// Letters without a decomposition, as people type them whose keyboard lacks them. In order.
+// Letters without a decomposition, as typed on keyboards that lack them. Sorted.
 constexpr std::pair<char32_t, std::u32string_view> kPlainLetters[] = {
     {U'æ', U"ae"}, {U'ð', U"d"}, {U'ø', U"o"}, {U'þ', U"th"}, {U'đ', U"d"},  {U'ħ', U"h"},
     {U'ı', U"i"},  {U'ĸ', U"k"}, {U'ł', U"l"}, {U'ŋ', U"n"},  {U'œ', U"oe"}, {U'ŧ', U"t"},
@@ -40,8 +40,8 @@ bool is_zero_width(char32_t character) {
   return (character >= 0x200B && character <= 0x200D) || character == 0x2060 || character == 0xFEFF;
 }
 
-// Quotation marks and apostrophes, of which programs make each other, become one sign, and so do
-// dashes. 0: another character.
+// Maps quotation marks and apostrophes to one character, because programs convert between them;
+// dashes to another. 0: any other character.
 char32_t plain_sign(char32_t character) {
   if (character < 0x80) return character == '"' || character == '`' ? U'\'' : 0;
   constexpr std::u32string_view kQuotes =
@@ -67,7 +67,7 @@ void append(FoldedText& to, char32_t character, std::size_t begin, std::size_t e
   to.ends.push_back(static_cast<std::uint32_t>(end));
 }
 
-// A blank joins the one before it.
+// Merges a blank with the one before it.
 void append_blank(FoldedText& to, std::size_t begin, std::size_t end) {
   if (!to.text.empty() && to.text.back() == U' ') {
     to.ends.back() = static_cast<std::uint32_t>(end);
@@ -114,7 +114,7 @@ bool is_unspaced(char32_t character) {
       {0x0E00, 0x0EFF},    // Thai, Lao
       {0x1000, 0x109F},    // Myanmar
       {0x1780, 0x17FF},    // Khmer
-      {0x3000, 0x312F},    // signs that stand for characters, Hiragana, Katakana, Bopomofo
+      {0x3000, 0x312F},    // CJK symbols, Hiragana, Katakana, Bopomofo
       {0x31A0, 0x31FF},    // Bopomofo and Katakana, extended
       {0x3400, 0x4DBF},    // Han, extension A
       {0x4E00, 0x9FFF},    // Han
@@ -128,13 +128,13 @@ bool is_unspaced(char32_t character) {
     return character >= block.first && character <= block.second;
   });
   if (!in_block || !is_letter_or_digit(character)) return false;
-  // A number goes on in any script.
+  // A number continues in any script.
   return !is_decimal_digit(character);
 }
 
 FoldedText fold(std::string_view text, bool zero_width_is_blank) {
   FoldedText folded;
-  bool quotes = false;  // since a line began there were blanks and quotation marks alone
+  bool quotes = false;  // only blanks and quotation marks since the line began
   const auto* bytes = reinterpret_cast<const utf8proc_uint8_t*>(text.data());
   for (std::size_t at = 0; at < text.size();) {
     utf8proc_int32_t code = 0;
@@ -160,7 +160,7 @@ FoldedText fold(std::string_view text, bool zero_width_is_blank) {
       int last_class = 0;
       const utf8proc_ssize_t count = utf8proc_decompose_char(
           code, parts.data(), static_cast<utf8proc_ssize_t>(parts.size()), kFolding, &last_class);
-      // What is left out belongs to what stands before it, as accents do.
+      // A removed character belongs to the one before it, as accents do.
       if (count == 0 && !folded.ends.empty()) folded.ends.back() = static_cast<std::uint32_t>(end);
       for (utf8proc_ssize_t i = 0; i < count; ++i) {
         append_plain(folded, static_cast<char32_t>(parts[static_cast<std::size_t>(i)]), at, end);

@@ -9,7 +9,8 @@
 namespace edgedraft {
 namespace {
 
-// Words of letters and digits alone. Without spaces between words each letter is one.
+// Hashes of words, which consist of letters and digits. In scripts without spaces each letter is
+// one.
 std::vector<std::uint64_t> words_of(std::string_view text) {
   std::vector<std::uint64_t> words;
   bool within = false;
@@ -26,7 +27,7 @@ std::vector<std::uint64_t> words_of(std::string_view text) {
   return words;
 }
 
-// A hash of each few words in a row.
+// Hashes of every kWords words in a row.
 std::vector<std::uint64_t> runs_of(std::string_view text) {
   const auto words = words_of(text);
   std::vector<std::uint64_t> runs;

@@ -9,25 +9,23 @@
 
 namespace edgedraft {
 
-// Texts that stay on the device, as fingerprints of each few words in a row: what repeats them, cut
-// or quoted, is recognised.
-//
-// Threads   any
+// Texts that stay on the device, stored as fingerprints of every kWords words in a row. Recognises
+// repetitions of them, cut or quoted.
 class LocalTexts {
  public:
   static constexpr std::size_t kWords = 5;
   static constexpr std::size_t kFingerprintsMax = 4u << 20;
 
-  // Where there is no more room what is oldest goes. A text of fewer words says too little to be
-  // recognised by.
+  // Adds a text; beyond the capacity, the oldest fingerprints are dropped. Texts with fewer than
+  // kWords words cannot be recognised and are ignored.
   void add(std::string_view text);
-  // Whether it holds so many words of one in a row.
+  // True if it repeats kWords words in a row of a stored text.
   bool recognises(std::string_view text) const;
 
  private:
-  mutable std::mutex mutex_;  // held for lookups alone, not while a text is read
+  mutable std::mutex mutex_;  // held for lookups only, not while a text is read
   std::unordered_set<std::uint64_t> fingerprints_;
-  std::deque<std::uint64_t> by_age_;  // the same
+  std::deque<std::uint64_t> by_age_;  // by age, oldest first
 };
 
 }  // namespace edgedraft

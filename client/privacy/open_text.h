@@ -10,22 +10,22 @@
 
 namespace edgedraft {
 
-// A masked text with the values of its placeholders in their place. What stands before the first of
-// them is open: it depends on nothing private.
+// A masked text with its values restored. The part before the first placeholder is open: it depends
+// on nothing private.
 struct OpenText {
   MarkedText text;
-  std::size_t open_bytes = 0;  // 0 where it has no placeholder, too
+  std::size_t open_bytes = 0;  // 0 also without placeholders
 };
 OpenText put_back(const MarkedText& masked, const Placeholders& placeholders);
 
-// Tokens of a prompt, and how many of them are open.
+// Tokens of a prompt, and the number of leading tokens that are open.
 struct OpenTokens {
   std::vector<std::uint32_t> tokens;
   std::uint32_t open_count = 0;
 };
-// The open part and the rest as tokens of their own, so that the one's do not depend on the other.
+// Encodes the open part and the rest separately, so that tokens of one do not depend on the other.
 OpenTokens encode_apart(const OpenText& text, const Tokenizer& tokenizer);
-// Tokenizer::begin_text. What that adds is open where there is an open part.
+// Like Tokenizer::begin_text. The tokens that it adds are open if there is an open part.
 void begin_text(OpenTokens& tokens, const Tokenizer& tokenizer);
 
 }  // namespace edgedraft

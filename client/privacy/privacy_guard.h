@@ -14,27 +14,28 @@
 
 namespace edgedraft {
 
-// What becomes of private text (docs/privacy.md).
+// Handling of private text (docs/privacy.md).
 enum class PrivateMode : std::uint8_t {
-  mask,    // placeholders go up in its place
-  local,   // nothing of a text that holds some goes up: the device answers alone
-  prefix,  // the same, but what stands before the first of it goes up
-  off,     // everything goes up as it is
+  mask,    // placeholders are sent in its place
+  local,   // a text with private parts is not sent: the device answers alone
+  prefix,  // as local, but the part before the first private one is sent
+  off,     // everything is sent as it is
 };
 // "mask", "local", "prefix" or "off".
 PrivateMode private_mode_of(std::string_view word);
 
-// What the device knows to be private, for all conversations of one user. A copy learns by itself,
-// as for a request that may be refused yet; texts that stay on the device are common to all copies.
+// Private values known to the device, for all conversations of one user. A copy learns
+// independently, for a request that may still be refused. All copies share the texts that stay on
+// the device.
 //
-// Threads   one at a time; copies may be used by others at the same time
+// Threads   one at a time; copies may be used concurrently
 class PrivacyGuard {
  public:
   struct Options {
-    PrivateMode mode = PrivateMode::mask;  // where a request does not say
-    std::vector<PrivateType> detects{};    // what is looked for without a mark
-    std::vector<std::string> names{};      // private from the start, kNamesMax of the vault's
-    bool refuses_detected = false;         // rather than masking what nobody marked
+    PrivateMode mode = PrivateMode::mask;  // default of requests
+    std::vector<PrivateType> detects{};    // detected without a mark
+    std::vector<std::string> names{};      // private from the start, at most the vault's kNamesMax
+    bool refuses_detected = false;         // refuses unmarked private text instead of masking it
     bool shows_types = true;               // "[MAIL_001]", else "[TEXT_001]"
   };
   explicit PrivacyGuard(const Options& options);
@@ -54,10 +55,10 @@ class PrivacyGuard {
   std::span<const std::unique_ptr<Detector>> detectors() const { return *detectors_; }
   PrivateVault& vault() { return vault_; }
   LocalTexts& local_texts() { return *local_texts_; }
-  // Takes in what a copy has learned.
+  // Adds the values that a copy has learned.
   void learn_from(const PrivacyGuard& copy) { vault_.add_all(copy.vault_); }
-  // Whether a text holds a value that is known or, unless all goes up anyway, that a detector
-  // finds, or repeats what stayed here. `asked` is its conversation's mode, where that has its own.
+  // True if a text holds a known value, a detected one (unless the mode is off), or repeats a text
+  // that stayed here. `asked` is the conversation's own mode, if any.
   bool finds(std::string_view text, std::optional<PrivateMode> asked = std::nullopt) const;
 
  private:

@@ -14,9 +14,9 @@ namespace edgedraft {
 namespace {
 
 constexpr std::string_view kName = "private";
-// From a mark's name to its end. Behind more the mark ends with its name.
+// Bytes from a mark's name to its end; beyond it, the mark ends with its name.
 constexpr std::size_t kAttributeBytesMax = 256;
-// For marks within private text, each of which repeats what those within it mark.
+// Depth of marks within private text, each of which repeats the text of those inside it.
 constexpr std::size_t kDepthMax = 8;
 
 struct Mark {
@@ -25,13 +25,13 @@ struct Mark {
   bool opens;
 };
 
-// A character as ASCII has it, a letter in lower case: ' ' for all blanks, 0 for what it lacks.
+// ASCII form of a character, lower case: ' ' for all blanks, 0 if there is none.
 struct Sign {
   char sign = 0;
-  std::size_t end = 0;  // behind the character
+  std::size_t end = 0;  // position after the character
 };
 
-// The first character from `at` on that is visible.
+// Returns the first visible character at or after `at`.
 Sign sign_at(std::string_view text, std::size_t at) {
   constexpr auto kFolding = static_cast<utf8proc_option_t>(UTF8PROC_DECOMPOSE | UTF8PROC_COMPAT |
                                                            UTF8PROC_CASEFOLD | UTF8PROC_IGNORE);
@@ -67,7 +67,7 @@ Sign behind_blanks(std::string_view text, std::size_t at) {
   return sign;
 }
 
-// Behind the mark whose name ends at `name_end`; 0: it has another name, or is no mark.
+// Returns the position after the mark whose name ends at `name_end`; 0: another name, or no mark.
 std::size_t mark_end(std::string_view text, std::size_t name_end, char close) {
   Sign sign = sign_at(text, name_end);
   const bool goes_on = is_ascii_letter(sign.sign) || is_ascii_digit(sign.sign) || sign.sign == 0 ||
@@ -84,7 +84,7 @@ std::size_t mark_end(std::string_view text, std::size_t name_end, char close) {
   return sign.sign == close ? sign.end : name_end;
 }
 
-// The mark that begins at `at`, if one does.
+// Returns the mark at `at`, if there is one.
 std::optional<Mark> mark_at(std::string_view text, std::size_t at) {
   Sign sign = sign_at(text, at);
   if (sign.sign != '<' && sign.sign != '[') return std::nullopt;
@@ -103,10 +103,10 @@ std::optional<Mark> mark_at(std::string_view text, std::size_t at) {
   return Mark{.begin = at, .end = end, .opens = opens};
 }
 
-// Those that are written in the text as it stands.
+// Returns the marks in the text without decoding escapes.
 std::vector<Mark> written_marks(std::string_view text) {
   constexpr std::string_view kFirst = "<[\xEF";
-  // The bytes that a wide or small bracket begins with.
+  // First bytes of wide and small brackets.
   constexpr std::string_view kWide[] = {"\xEF\xBC", "\xEF\xB9"};
   std::vector<Mark> marks;
   for (std::size_t at = text.find_first_of(kFirst); at != std::string_view::npos;) {
@@ -118,7 +118,7 @@ std::vector<Mark> written_marks(std::string_view text) {
   return marks;
 }
 
-// From left to right, with those that are written with escapes.
+// Returns all marks from left to right, including escaped ones.
 std::vector<Mark> marks_in(std::string_view text) {
   std::vector<Mark> marks = written_marks(text);
   for (const UnescapedText& reading : unescaped_texts(text)) {
@@ -141,8 +141,8 @@ std::vector<Mark> marks_in(std::string_view text) {
   return joined;
 }
 
-// Which mark ends the private text that begins before marks[first]: its last closing one. Their
-// count if it reaches to the text's end.
+// Returns the index of the closing mark that ends the private text before marks[first], the last
+// one that applies; the number of marks if that text extends to the end.
 std::size_t end_of(std::span<const Mark> marks, std::size_t first) {
   std::size_t depth = 1;
   for (std::size_t i = first; i < marks.size(); ++i) {
@@ -165,7 +165,7 @@ std::vector<MarkedPart> split_marks(std::string_view text) {
   std::size_t at = 0;
   for (std::size_t i = 0; at < text.size();) {
     const bool is_last = i == marks.size();
-    // A mark that closes what none opened has all before it to close.
+    // A closing mark without an opening one closes all text before it.
     const bool closes_all = !is_last && !marks[i].opens;
     const std::size_t open_end = closes_all ? at : is_last ? text.size() : marks[i].begin;
     if (open_end > at) parts.push_back({.text = std::string(text.substr(at, open_end - at))});
@@ -183,9 +183,9 @@ std::vector<MarkedPart> split_marks(std::string_view text) {
 
 UnmarkedText without_marks(std::string_view private_text) {
   UnmarkedText unmarked;
-  std::vector<std::size_t> begins;  // of marks that are open
-  std::size_t too_deep = 0;         // open marks that do not count
-  std::size_t closed_end = 0;       // of what a mark closed that none had opened
+  std::vector<std::size_t> begins;  // of open marks
+  std::size_t too_deep = 0;         // open marks beyond the depth limit
+  std::size_t closed_end = 0;       // end of text closed by a mark without an opening one
   const auto add = [&unmarked](std::size_t begin) {
     unmarked.marked.push_back(
         {.begin = begin, .end = unmarked.text.size(), .type = PrivateType::text});

@@ -8,28 +8,30 @@
 
 namespace edgedraft {
 
-// A part of a text that its writer marked, or one between two such.
+// A marked part of a text, or an unmarked part between marks.
 struct MarkedPart {
   std::string text;
   bool is_private = false;
   bool operator==(const MarkedPart&) const = default;
 };
 
-// The parts of a text with <private>...</private> in it, without the marks. A mark counts in any
-// case, with blanks, attributes and invisible characters in it, in square brackets, in wide letters
-// and with any of its characters escaped. What is doubtful is private: marks may be nested, one
-// that is never closed, or closes itself (<private/>), reaches to the next closing one or the end,
-// a closing mark that none opened closes all of the text before it, and a second closing mark is
-// taken for the end of the text that the first one seemed to close.
+// Splits a text at <private>...</private> and drops the marks. Marks may have any case, blanks,
+// attributes and invisible characters, square brackets, wide letters, and escaped characters.
+// Doubtful text is private:
+// - Marks may be nested.
+// - A mark that is never closed, or closes itself (<private/>), extends to the next closing mark or
+//   to the end.
+// - A closing mark without an opening one marks all text before it.
+// - A second closing mark ends the text that the first one seemed to end.
 std::vector<MarkedPart> split_marks(std::string_view text);
 
-// Private text without the marks in it, and what these mark: whatever stands before a closing mark,
-// or behind an opening one that is never closed.
+// Private text without the marks in it, and the spans that these mark: text before a closing mark,
+// or after an opening mark that is never closed.
 struct UnmarkedText {
   std::string text;
   std::vector<PrivateSpan> marked;
 };
-// Where marks are nested very deep only the outer ones count, so that this stays linear.
+// Ignores inner marks beyond a nesting limit, which keeps the time linear.
 UnmarkedText without_marks(std::string_view private_text);
 
 }  // namespace edgedraft

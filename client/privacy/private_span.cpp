@@ -6,7 +6,7 @@
 namespace edgedraft {
 namespace {
 
-// By PrivateType: as options name it, and in placeholders.
+// By PrivateType: names in options and in placeholders.
 constexpr std::pair<std::string_view, std::string_view> kNames[] = {
     {"text", "TEXT"}, {"name", "NAME"}, {"mail", "MAIL"},    {"phone", "TELE"},
     {"card", "CARD"}, {"iban", "IBAN"}, {"address", "ADDR"}, {"key", "CODE"}};

@@ -6,15 +6,15 @@
 
 namespace edgedraft {
 
-// What a private text is, as its placeholder says.
+// Type of a private text, shown in its placeholder.
 enum class PrivateType : std::uint8_t { text, name, mail, phone, card, iban, address, key };
 
 // Four letters, as in "[MAIL_001]".
 std::string_view label_of(PrivateType type);
-// "mail", as options and reports name it.
+// "mail", as in options and reports.
 std::string_view to_string(PrivateType type);
 
-// Whether people write such values in groups, one so and another so.
+// True if digit or letter grouping varies for this type.
 bool is_grouped(PrivateType type);
 
 // Bytes [begin, end) of a text.

@@ -12,23 +12,24 @@
 namespace edgedraft {
 namespace {
 
-// Shorter ones are found as words alone.
+// Shorter values are found only as separate words.
 constexpr std::size_t kShort = 6;
-// Fewer signs of ASCII, without a letter or digit among them, are found in all text.
+// Fewer ASCII characters without a letter or digit occur in any text.
 constexpr std::size_t kSignsMin = 3;
-// Between two letters or digits of a value: a hyphen, say, a line break and an indentation.
+// Bytes between two letters or digits of a value, such as a hyphen, a line break and an
+// indentation.
 constexpr std::size_t kSeparatorBytesMax = 12;
-// Bounds the time per place: where so many values with one beginning are no words of their own,
-// the next is found within a word.
+// Bounds the time per position. After this many values with a common prefix that are not separate
+// words, the next one is accepted within a word.
 constexpr std::size_t kNestedMax = 64;
 
-// Letters of Hangul, of which folding makes syllables.
+// Hangul letters, which folding produces from syllables.
 bool is_hangul(char32_t character) {
   return character >= 0x1100 && character <= 0x11FF;
 }
 
-// Whether both may be of one word: letters or digits with nothing in between, of scripts that put
-// spaces between words. Behind a syllable of Hangul a particle may stand.
+// True if both can belong to one word: adjacent letters or digits of scripts with spaces between
+// words. A particle may follow a Hangul syllable.
 bool joined(const FoldedText& text, std::size_t left, std::size_t right) {
   const auto joins = [](char32_t character) {
     return is_letter_or_digit(character) && !is_unspaced(character);
@@ -44,7 +45,7 @@ bool stands_alone(const FoldedText& text, std::size_t begin, std::size_t end) {
          (end == text.text.size() || !joined(text, end - 1, end));
 }
 
-// Whether a value that has the letter or digit before `at` may go on with the one there.
+// True if a value with the letter or digit before `at` may continue with the one at `at`.
 bool holds_together(const FoldedText& text, std::size_t at) {
   return text.begins[at] <= text.ends[at - 1] + kSeparatorBytesMax;
 }
@@ -55,14 +56,14 @@ std::u32string trimmed(std::u32string text) {
   return text;
 }
 
-// Line breaks and the like around it.
+// Trims line breaks and other blanks.
 std::string_view without_blanks(std::string_view text) {
   constexpr std::string_view kBlanks = " \t\r\n\b\f";
   text.remove_prefix(std::min(text.find_first_not_of(kBlanks), text.size()));
   return text.substr(0, text.find_last_not_of(kBlanks) + 1);
 }
 
-// Whether a value without letters and digits can be told from ordinary text.
+// True if a value without letters and digits differs from ordinary text.
 bool is_kept_by_signs(std::u32string_view written) {
   return written.size() >= kSignsMin ||
          std::ranges::any_of(written, [](char32_t sign) { return sign >= 0x80; });
@@ -161,7 +162,7 @@ PrivateVault PrivateVault::detached() const {
 void PrivateVault::add_all(const PrivateVault& copy) {
   const auto take = [](std::shared_ptr<Values>& values, const Values& from) {
     if (values.use_count() > 1) values = copy_of(*values, [](const Value&) { return true; });
-    std::vector<std::optional<std::uint32_t>> numbers(from.all.size());  // here
+    std::vector<std::optional<std::uint32_t>> numbers(from.all.size());  // indexes in this copy
     for (Forms Values::*forms : {&Values::written, &Values::compacted}) {
       Forms& own = values.get()->*forms;
       for (const auto& [text, number] : (from.*forms).known) {
@@ -221,7 +222,7 @@ void PrivateVault::find_in(const Searched& searched, Values& values, bool compac
           !stands_alone(text, at, end)) {
         continue;
       }
-      // All that stand there are in use, and the longest of them is taken out.
+      // All values at this position are in use; only the longest is reported.
       use(values, number);
       if (is_found && tried >= kNestedMax) break;
       if (is_found) continue;
@@ -281,7 +282,7 @@ std::optional<PrivateVault::Known> PrivateVault::known_as(std::string_view value
 bool PrivateVault::is_spelled_by(std::span<const std::string> tokens) const {
   std::unordered_set<std::u32string> pieces;
   std::size_t longest = 0;
-  bool has_parts = false;  // of letters
+  bool has_parts = false;  // parts of a letter's bytes
   for (const std::string& token : tokens) {
     std::u32string piece = compact(fold(token)).text;
     has_parts = has_parts || !is_valid_utf8(token);
@@ -289,7 +290,7 @@ bool PrivateVault::is_spelled_by(std::span<const std::string> tokens) const {
     if (!piece.empty()) pieces.insert(std::move(piece));
   }
   const auto is_spelled = [&](std::u32string_view value) {
-    // Up to each place, and whether by more than single digits.
+    // Per position: whether it is spelled, and by more than single digits.
     enum Spelled : char { no, by_digits, yes };
     std::vector<Spelled> until(value.size() + 1, no);
     until[0] = by_digits;
@@ -301,7 +302,7 @@ bool PrivateVault::is_spelled_by(std::span<const std::string> tokens) const {
         const bool is_digit = size == 1 && is_decimal_digit(piece[0]);
         until[at + size] = std::max(until[at + size], is_digit ? until[at] : yes);
       }
-      // Folding tells no more of which bytes a letter was.
+      // Folding loses the bytes of a letter, so parts of its bytes may spell it.
       if (has_parts) until[at + 1] = std::max(until[at + 1], value[at] < 0x80 ? until[at] : yes);
     }
     return until.back() == yes;
@@ -330,7 +331,7 @@ std::u32string PrivateVault::identity_of(std::string_view value, PrivateType typ
 }
 
 void join_overlapping(std::vector<PrivateSpan>& spans) {
-  // One without a byte stays one of its own where another begins.
+  // An empty span stays separate if another begins at its position.
   std::ranges::sort(spans, [](const PrivateSpan& a, const PrivateSpan& b) {
     return std::pair(a.begin, a.end) < std::pair(b.begin, b.end);
   });

@@ -25,7 +25,8 @@ PrivateSpan shifted(PrivateSpan span, std::size_t by) {
   return {.begin = span.begin + by, .end = span.end + by, .type = span.type};
 }
 
-// Whether it begins within an escape, with the "n" of a line break, say. Then it takes all of that.
+// True if the span begins inside an escape, such as at the "n" of a line break. Extends the span
+// over that escape.
 bool takes_escape(PrivateSpan& span, std::span<const UnescapedText> readings) {
   const std::size_t begin = span.begin;
   for (const UnescapedText& reading : readings) {
@@ -94,7 +95,7 @@ const std::string* Placeholders::value_of(const std::string& placeholder) const 
   return found == values_.end() ? nullptr : &found->second;
 }
 
-// What is read as one, without marks.
+// Text that is read as one, without marks.
 struct RequestMask::PlainText {
   struct Part {
     std::size_t begin;
@@ -102,7 +103,7 @@ struct RequestMask::PlainText {
     bool is_private;
   };
 
-  // What lies between marked spans.
+  // Returns the spans between marked ones.
   std::vector<PrivateSpan> open() const {
     std::vector<PrivateSpan> open;
     std::size_t at = 0;
@@ -123,7 +124,7 @@ struct RequestMask::PlainText {
   std::string text;
   std::vector<Part> parts;
   std::vector<PrivateSpan> marked;         // from left to right
-  std::vector<PrivateSpan> marked_within;  // by further marks within those
+  std::vector<PrivateSpan> marked_within;  // spans of marks nested in those
 };
 
 RequestMask::PlainText RequestMask::without_marks_of(std::span<const RequestPart> parts) {
@@ -191,16 +192,16 @@ void RequestMask::learn_plain(const PlainText& plain, Writer writer, bool is_nam
   detect(plain, writer, is_name);
 }
 
-// All of what is marked is taken out, whatever it is, so what is found within a mark is left.
+// Marked text is removed as a whole, so detected values inside it are ignored.
 void RequestMask::detect(const PlainText& plain, Writer writer, bool is_name) {
   if (guard_.detectors().empty()) return;
   const auto readings = unescaped_texts(plain.text);
-  // The names that programs use look like keys.
+  // Names in programs look like keys.
   const auto look = [&](std::string_view text) {
     return detected_in(text, guard_.detectors(), /*with_keys=*/!is_name);
   };
   std::vector<PrivateSpan> found = look(plain.text);
-  // As a word of its own a value may be found only with its neighbours, or only without them.
+  // A value may be detected only with its neighbours, or only without them.
   if (!plain.marked.empty()) {
     for (const PrivateSpan& open : plain.open()) {
       for (const PrivateSpan& span : look(plain.of(open))) {
@@ -209,7 +210,8 @@ void RequestMask::detect(const PlainText& plain, Writer writer, bool is_name) {
     }
   }
   std::vector<PrivateSpan> all;
-  // These are taken out but not remembered: the value itself is found where the escape is read.
+  // Spans widened by an escape are removed but not remembered: the value itself is found in the
+  // decoded text.
   std::vector<PrivateSpan> with_escape;
   const auto take_in = [&](std::string_view text, const UnescapedText* reading,
                            std::span<const UnescapedText> deeper) {
@@ -245,7 +247,7 @@ void RequestMask::detect(const PlainText& plain, Writer writer, bool is_name) {
 }
 
 void RequestMask::add_marked(std::string_view value) {
-  if (full_) return;  // and refused
+  if (full_) return;  // check() refuses the request
   PrivateVault& vault = guard_.vault();
   full_ = !vault.add(value, PrivateType::text) ||
           vault.given_count() > given_before_ + PrivateVault::kRequestMax;
@@ -260,7 +262,7 @@ Result<void> RequestMask::check() {
   }
   const std::vector<Detected> detected = std::exchange(detected_, {});
   if (!remember(detected)) {
-    // Those of earlier requests are found again where they come again.
+    // Values detected in earlier requests will be detected again.
     guard_.vault().forget_detected();
     full_ = !remember(detected);
   }
@@ -270,7 +272,7 @@ Result<void> RequestMask::check() {
 
 bool RequestMask::remember(std::span<const Detected> detected) {
   const auto add = [this](const Detected& one, const PrivateSpan& span, bool as_written) {
-    // What is longer is found again where it comes again, and would fill the memory.
+    // Longer values would fill the memory; they are detected again in later requests.
     constexpr std::size_t kBytesMax = 16'384;
     const auto value = std::string_view(one.text).substr(span.begin, span.end - span.begin);
     return value.size() > kBytesMax || guard_.vault().add_detected(value, span.type, as_written);
@@ -280,8 +282,8 @@ bool RequestMask::remember(std::span<const Detected> detected) {
       if (!add(one, span, /*as_written=*/false)) return false;
     }
   }
-  // Its groups may be too far apart, or more letters or digits stand beside it. Looked for once all
-  // are known, as the first look after one was added costs more.
+  // The vault misses a value if its groups are too far apart or letters or digits adjoin it.
+  // Checked after all values were added, because the first search after an addition is expensive.
   std::vector<std::pair<const Detected*, PrivateSpan>> missed;
   for (const Detected& one : detected) {
     if (std::ranges::none_of(one.spans, [](const auto& span) { return is_grouped(span.type); })) {
@@ -296,7 +298,7 @@ bool RequestMask::remember(std::span<const Detected> detected) {
       missed, [&](const auto& one) { return add(*one.first, one.second, /*as_written=*/true); });
 }
 
-// What was known before, or is marked elsewhere in the request, nobody forgot to mark.
+// Lists detected values that are neither known nor marked elsewhere in the request.
 std::string RequestMask::unmarked() const {
   std::map<PrivateType, std::uint32_t> counts;
   for (const Detected& one : detected_) {
@@ -329,7 +331,7 @@ std::vector<std::string> RequestMask::apply(std::span<const RequestPart> parts) 
   auto span = spans.begin();
   for (const PlainText::Part& part : plain.parts) {
     const bool is_last = applied.size() + 1 == plain.parts.size();
-    // A private part without a byte has a placeholder like others.
+    // An empty private part also gets a placeholder.
     bool is_open_end = part.is_private && part.begin == part.end;
     std::string& text = applied.emplace_back();
     while (span != spans.end() &&
@@ -350,7 +352,7 @@ std::vector<std::string> RequestMask::apply(std::span<const RequestPart> parts) 
 std::vector<PrivateSpan> RequestMask::private_spans(const PlainText& plain) const {
   std::vector<PrivateSpan> spans = guard_.vault().find(plain.text);
   spans.insert(spans.end(), plain.marked.begin(), plain.marked.end());
-  // A short value is found as a word alone: a mark ends a word, and may stand within one.
+  // A short value is found only as a separate word. A mark ends a word, and may be inside one.
   if (!plain.marked.empty()) {
     for (const PrivateSpan& open : plain.open()) {
       for (const PrivateSpan& span : guard_.vault().find(plain.of(open))) {
@@ -363,7 +365,7 @@ std::vector<PrivateSpan> RequestMask::private_spans(const PlainText& plain) cons
       return !is_covered_by(plain.marked, span);
     });
   }
-  // Nothing of what the device wrote privately goes up, and it has no value that could be found.
+  // Text that the device wrote privately must not be sent, although it holds no known value.
   for (const PlainText::Part& part : plain.parts) {
     const PrivateSpan whole{.begin = part.begin, .end = part.end, .type = PrivateType::text};
     if (!part.is_private && guard_.local_texts().recognises(plain.of(whole))) {
@@ -387,7 +389,7 @@ bool RequestMask::still_holds(std::string_view applied) {
     return false;
   }
   if (guard_.local_texts().recognises(applied)) return true;
-  // A value may be a word of a placeholder.
+  // A value may equal a word of a placeholder.
   return std::ranges::any_of(guard_.vault().find(applied), [&](const PrivateSpan& span) {
     for (std::size_t at = span.begin + 1 - std::min(span.begin + 1, kPlaceholderBytes);
          at <= span.begin; ++at) {
@@ -402,14 +404,14 @@ bool RequestMask::still_holds(std::string_view applied) {
 Result<RequestMask::Outcome> RequestMask::outcome() const {
   if (mode_ == PrivateMode::local) return Outcome{.is_local = found_};
   if (full_) return too_much();
-  // What is found in a name alone has no placeholder, and is refused.
+  // A value found only in a name has no placeholder; the request is refused.
   if (placeholders_->empty()) return Outcome{.is_local = found_ && mode_ == PrivateMode::prefix};
   return Outcome{.placeholders = placeholders_, .is_local = mode_ == PrivateMode::prefix};
 }
 
 void RequestMask::append_placeholder(std::string& to, std::string_view value, PrivateType type) {
-  if (full_) return;  // and refused
-  // The same value may be known by what it is.
+  if (full_) return;  // outcome() refuses the request
+  // The same value may be known with a type.
   const auto known = guard_.vault().known_as(value);
   if (known) {
     value = known->text;

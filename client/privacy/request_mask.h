@@ -18,25 +18,24 @@
 
 namespace edgedraft {
 
-// Placeholders of one request, and what they stand for. They are numbered in the order in which the
-// values are first used, so that a conversation that grows keeps them, and the numbers tell nothing
-// of other conversations.
+// Placeholders of one request and their values. They are numbered by first use, so a growing
+// conversation keeps them, and the numbers reveal nothing about other conversations.
 class Placeholders {
  public:
-  static constexpr std::uint32_t kCountMax = 999;  // of a type: all are of one size
+  static constexpr std::uint32_t kCountMax = 999;  // per type, so that all have the same size
 
-  // `shows_types`: "[MAIL_001]", else "[TEXT_001]".
+  // With `shows_types` "[MAIL_001]", else "[TEXT_001]".
   explicit Placeholders(bool shows_types) : shows_types_(shows_types) {}
 
-  // A text that holds it by itself keeps it: it is not given out. Before the first of().
+  // Excludes placeholders that occur in `text` itself. Call before the first of().
   void reserve(std::string_view text);
-  // That of the value, which is the same for all that have the same `identity`; empty if there are
-  // no more.
+  // Returns the placeholder of a value, equal for all values with the same `identity`; empty if
+  // none are left.
   std::string of(std::string_view value, PrivateType type, const std::u32string& identity);
-  // What it stands for; null if it was not given out.
+  // Returns the placeholder's value; null if it was not assigned.
   const std::string* value_of(const std::string& placeholder) const;
 
-  // How many values of each type it stands for.
+  // Number of values per type.
   const std::map<PrivateType, std::uint32_t>& counts() const { return counts_; }
   // Values by placeholder.
   const std::map<std::string, std::string>& values() const { return values_; }
@@ -53,68 +52,68 @@ class Placeholders {
 
 // Length of every placeholder in bytes.
 inline constexpr std::size_t kPlaceholderBytes = 10;
-// Whether `text` has a placeholder's form, whatever the case.
+// True if `text` has the form of a placeholder, in any case.
 bool is_placeholder(std::string_view text);
 
-// The writer of a text in a request.
+// Author of a text in a request.
 enum class Writer : std::uint8_t {
-  user,      // placeholders in it are his own
-  target,    // placeholders in it are those that it was sent, and what it made up nobody could mark
-  function,  // that the target called, with placeholders
+  user,      // placeholders in it are the user's own text
+  target,    // placeholders in it were sent to it; the user could not mark what it made up
+  function,  // a function that the target called, with placeholders
 };
 
-// A part of a text, which may hold marks.
+// Part of a text, possibly with marks.
 struct RequestPart {
   std::string_view text;
-  bool is_private = false;  // all of it
+  bool is_private = false;  // as a whole
 };
 
-// Takes private text out of a request: first learn() of all its texts, since what one marks another
-// may say without a mark, then check(), and then apply() to them in the same order.
+// Takes private text out of a request. First call learn() for all texts, because a value marked in
+// one may occur unmarked in another. Then check(), then apply() to the texts in the same order.
 class RequestMask {
  public:
-  // `guard` outlives it. Requires  mode is not PrivateMode::off
+  // `guard` must outlive it. Requires  mode is not PrivateMode::off
   RequestMask(PrivacyGuard& guard, PrivateMode mode);
-  // For the same request in another mode: it has learned what `learned` has. Requires  `learned`
-  // has applied nothing yet
+  // The same request in another mode, with what `learned` has learned.
+  // Requires  `learned` has applied nothing yet
   RequestMask(const RequestMask& learned, PrivateMode mode);
 
-  // Takes in what the text marks, and what detectors find of the rest. `is_private`: all of it.
+  // Learns marked values, and detected values of the rest. `is_private` marks all of it.
   void learn(std::string_view text, bool is_private, Writer writer = Writer::user);
-  // The same for the parts of a text that is read as one.
+  // Like above, for parts that are read as one text.
   void learn(std::span<const RequestPart> parts, Writer writer);
-  // The same for a name, such as that of a property. Keys are not looked for in it, since the names
-  // that programs use look like keys.
+  // Like above, for a name such as a property's. Does not detect keys, because programs use names
+  // that look like keys.
   void learn_name(std::string_view name, Writer writer = Writer::user);
-  // Behind the last learn(): from here on what detectors found is private.
+  // Call after the last learn(): makes the detected values private.
   //
-  // Errors    usage: private text that nobody marked, in this request or before, is refused;
-  //           unsupported: there is more than the guard has room for. The caller forgets what was
-  //           learned of a refused request (VaultTransaction)
+  // Errors    usage: unmarked private text, in a mode that refuses it; unsupported: too many values
+  //           for the guard. The caller forgets what a refused request has taught
+  //           (VaultTransaction)
   Result<void> check();
-  // mask, prefix: the text with placeholders; local: the text without its marks.
+  // Returns the text with placeholders (mask, prefix), or without its marks (local).
   std::string apply(std::string_view text, bool is_private);
-  // The same of a text that is read as one, part by part. What reaches over several of them is
-  // taken out of all, and its placeholder stands in the first.
+  // Applies to parts that are read as one text. A value across several parts is removed from all of
+  // them, and its placeholder is put in the first.
   std::vector<std::string> apply(std::span<const RequestPart> parts);
-  // Whether a text that has to stay as it is, and goes up, holds private text. Where such requests
-  // stay on the device it is counted like the others.
+  // True if a text that must be sent unchanged holds private text. In modes that keep such requests
+  // on the device, it counts like other private text.
   bool holds(std::string_view text);
-  // Whether a text that was put together from what apply() gave still holds private text. Never
-  // under local, where such text may stay in it and makes the request stay on the device.
+  // True if text assembled from results of apply() still holds private text. Always false under
+  // local, where private text only makes the request stay on the device.
   bool still_holds(std::string_view applied);
 
   struct Outcome {
-    std::shared_ptr<const Placeholders> placeholders{};  // null where none was needed
-    bool is_local = false;                               // there is private text, and it is to stay
+    std::shared_ptr<const Placeholders> placeholders{};  // null if none was needed
+    bool is_local = false;  // it holds private text and must stay on the device
   };
-  // Behind the last apply().
+  // Call after the last apply().
   //
-  // Errors    unsupported: there is more than there are placeholders for
+  // Errors    unsupported: more values than placeholders
   Result<Outcome> outcome() const;
 
  private:
-  // What detectors found in a text.
+  // Spans that detectors found in a text.
   struct Detected {
     std::string text;
     Writer writer;
@@ -135,11 +134,11 @@ class RequestMask {
   PrivateMode mode_;
   std::shared_ptr<Placeholders> placeholders_;
   std::vector<Detected> detected_;  // until check()
-  // By text, so that all of it is taken out of that, even where the value alone would not be found.
+  // By text. The spans are removed from it even if the value alone would not be found.
   std::unordered_map<std::string, std::vector<PrivateSpan>> spans_;
   std::size_t given_before_ = 0;  // marked values of earlier requests
   bool full_ = false;
-  bool found_ = false;  // under local and prefix
+  bool found_ = false;  // used under local and prefix
 };
 
 }  // namespace edgedraft

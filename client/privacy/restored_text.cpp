@@ -15,20 +15,20 @@ bool is_blank(char c) {
   return c == ' ' || c == '\t' || c == '\n' || c == '\r';
 }
 
-// Bytes of the first characters.
+// Bytes of the first `characters` code points.
 std::size_t bytes_of(std::string_view text, std::size_t characters) {
   std::size_t at = 0;
   while (at < text.size() && characters-- > 0) at += utf8_front(text.substr(at)).byte_count;
   return at;
 }
 
-// Whether more bytes may make a placeholder of it.
+// True if more bytes may complete a placeholder.
 bool begins_placeholder(std::string_view text) {
   constexpr std::string_view kForm = "[AAAA_000]";
   return is_placeholder(std::string(text) + std::string(kForm.substr(text.size())));
 }
 
-// Between the quotation marks of a JSON string.
+// Escapes for use between the quotation marks of a JSON string.
 std::string escaped(const std::string& text) {
   const std::string json =
       nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
@@ -43,8 +43,8 @@ bool is_host_sign(char c) {
   return is_letter(c) || c == '-' || c == '_' || c == '.';
 }
 
-// Whether no address goes on with a character. `last_bytes` end with it: of UTF-8 those count that
-// are blanks, or punctuation of texts without spaces.
+// True if no address continues over this character. `last_bytes` end with it. Counts UTF-8 blanks
+// and the punctuation of scripts without spaces.
 bool ends_word(std::uint32_t last_bytes) {
   constexpr std::string_view kEnds = "\"<>`{}|^";
   const auto c = static_cast<char>(last_bytes & 0xFF);
@@ -58,8 +58,8 @@ bool ends_word(std::uint32_t last_bytes) {
   return is_general || is_cjk || is_wide || (last_bytes & 0xFFFF) == 0xC2A0;
 }
 
-// What an escape by number stands for. Half of a pair becomes bytes that are no letter, blank or
-// mark, as those of the character are that the two make.
+// Decodes a numeric escape. Half of a surrogate pair becomes bytes that are not a letter, blank or
+// mark, like the bytes of the pair's character.
 std::string character_of(std::string_view digits) {
   unsigned code = 0;
   std::from_chars(digits.data(), digits.data() + digits.size(), code, 16);
@@ -72,15 +72,15 @@ bool RestoredText::Place::is_behind_word() const {
   return is_ascii_letter(line_last) || static_cast<unsigned char>(line_last) >= 0x80;
 }
 
-// A tag that readers may take apart in different ways is never closed.
+// A tag that readers may parse in different ways is never closed.
 // Source    HTML Living Standard, 13.2.5.8 to 13.2.5.40
 void RestoredText::Place::take_in_tag(char c) {
   const bool is_quote = c == '"' || c == '\'';
   const bool ends_line = c == '\n' || c == '\r';
-  // In JSON a quotation mark is written with a backslash, or as its number behind one.
+  // In JSON a quotation mark is escaped by a backslash or as a number.
   tag_has_quotes = tag_has_quotes || is_quote || c == '\\';
-  // A '<' may begin a tag, if this is a comment or plain text to the reader. And Markdown's HTML
-  // may end with any line: quotation marks behind that become entities, and close nothing.
+  // A '<' may open a tag if the reader sees a comment or plain text here. Markdown's HTML may end
+  // at any line; quotation marks after it become entities and close nothing.
   tag_in_doubt =
       tag_in_doubt || c == '<' || (quote != 0 && ends_line) || (before == '\\' && !is_quote);
   if (quote != 0) {
@@ -107,10 +107,10 @@ void RestoredText::Place::take_in_tag(char c) {
   }
 }
 
-// A hostile target defines a label for each of its guesses, and learns which is right by the
-// picture that is fetched. The label of a link that stands alone, [x], gets its values: a list in
-// code looks the same, and nobody fetches such a link but a reader who follows it.
-// Source    CommonMark 0.31.2, 6.3 and 6.4. Older dialects take [x] [y] for [x][y].
+// A hostile target could define a label for each of its guesses, and learn the right one from the
+// picture that is fetched. The label of a lone link, [x], is restored: a list in code looks the
+// same, and only a reader who follows the link fetches it.
+// Source    CommonMark 0.31.2, 6.3 and 6.4. Older dialects read [x] [y] as [x][y].
 void RestoredText::Place::take_in_label(char c) {
   if (label_depth > 0) {
     if (c == '[') ++label_depth;
@@ -121,7 +121,7 @@ void RestoredText::Place::take_in_label(char c) {
   label_may_follow = c == ']' || (label_may_follow && is_blank(c));
 }
 
-// Messengers make links of bare hosts, and browsers resolve them ahead.
+// Messengers turn bare hosts into links, and browsers resolve them in advance.
 void RestoredText::Place::take_in_word(char c) {
   last_bytes = last_bytes << 8 | static_cast<unsigned char>(c);
   const char joined = std::exchange(joint, 0);
@@ -141,8 +141,8 @@ void RestoredText::Place::take_in_word(char c) {
 
 void RestoredText::Place::take(char c) {
   if (c == '\n') {
-    // A target may be on the line behind its '(' or ':', but not behind a blank one. No label goes
-    // on there.
+    // A target may be on the line after its '(' or ':', but not after a blank line, which also ends
+    // labels.
     const bool is_blank_line = line_last == 0;
     if (is_blank_line) target_depth = label_depth = 0;
     if (is_blank_line) label_may_follow = false;
@@ -154,7 +154,7 @@ void RestoredText::Place::take(char c) {
     word_tail.clear();
   } else {
     constexpr std::string_view kLinks[] = {"www.", "http:", "https:"};
-    // Where these end readers see differently: Markdown writes what looks like an end as entities.
+    // Readers disagree on where these end: Markdown writes an apparent end as entities.
     constexpr std::string_view kRunsOn[] = {"<script", "<style"};
     constexpr std::size_t kTailBytes = 7;
     if (word_tail.size() == kTailBytes) word_tail.erase(0, 1);
@@ -162,7 +162,7 @@ void RestoredText::Place::take(char c) {
     runs_on = runs_on || std::ranges::any_of(kRunsOn, [this](std::string_view begin) {
                 return word_tail.ends_with(begin);
               });
-    // As a browser has it, either slash will do.
+    // Browsers accept either slash.
     const auto is_slash = [](char one) { return one == '/' || one == '\\'; };
     word_links = word_links || (is_slash(c) && is_slash(before)) ||
                  std::ranges::any_of(
@@ -170,8 +170,8 @@ void RestoredText::Place::take(char c) {
     line_last = c;
     definition_begun = true;
   }
-  // A tag that is never closed, or a quotation mark, reaches to the text's end. Its name may come
-  // from a placeholder.
+  // A tag or quotation mark that is never closed extends to the end of the text. A placeholder may
+  // supply the tag's name.
   constexpr std::string_view kTagMarks = "/!?[";
   if (in_tag) {
     take_in_tag(c);
@@ -183,7 +183,8 @@ void RestoredText::Place::take(char c) {
   }
   take_in_label(c);
   take_in_word(c);
-  // A target may stand within what only began like one, so all that opens counts, escaped or not.
+  // A target may be inside something that only began like one, so every opening counts, escaped or
+  // not.
   if (target_depth > 0) {
     const bool escaped = before == '\\';
     if (c == '<') target_angled = true;
@@ -194,7 +195,7 @@ void RestoredText::Place::take(char c) {
     target_depth = 1;
     target_angled = false;
   }
-  // Its label may begin on an earlier line, or behind marks of lists of any kind.
+  // Its label may begin on an earlier line, or after list markers of any kind.
   if (before == ']' && c == ':' && !in_sentence) {
     in_definition = true;
     definition_begun = false;
@@ -203,7 +204,7 @@ void RestoredText::Place::take(char c) {
   before = c;
 }
 
-// What is no escape is taken as it is written; an escape is taken once it is whole.
+// Takes an escape once it is complete, and other text as it is.
 // Source    RFC 8259, section 7
 void RestoredText::DecodedPlace::take(char c) {
   const bool is_number = escape.size() >= 2;
@@ -211,7 +212,7 @@ void RestoredText::DecodedPlace::take(char c) {
     for (const char written : std::exchange(escape, {})) place.take(written);
   }
   if (escape.empty()) {
-    // No definition goes on in another string.
+    // A definition does not continue into another string.
     if (c == '"') place.in_definition = false;
     if (c == '\\') {
       escape = c;
@@ -262,7 +263,7 @@ void RestoredText::take_placeholder(std::string_view placeholder, bool stays) {
   at_.decoded.place.in_sentence = decoded_in_sentence;
 }
 
-// From the text's beginning on.
+// Restores again from the start of the text.
 void RestoredText::read_again() {
   restored_.clear();
   value_bytes_ = 0;
@@ -275,7 +276,7 @@ void RestoredText::read(bool whole) {
   while (read_ < masked_.size()) {
     const char first = masked_[read_];
     std::string candidate;
-    // Nothing else is looked up: texts are long.
+    // Looks up only candidates, because texts are long.
     if (first == '[') candidate = masked_.substr(read_, kPlaceholderBytes);
     const bool cut = candidate.size() < kPlaceholderBytes;
     if (first == '[' && cut && !whole && begins_placeholder(candidate)) return;
@@ -288,7 +289,7 @@ void RestoredText::read(bool whole) {
     }
     const auto address = begins_address(read_ + kPlaceholderBytes, whole);
     if (!address) return;
-    // Behind half an escape the value would become a part of it.
+    // After half an escape, the value would become a part of it.
     const bool stays = *address || at_.place.may_be_sent_on() ||
                        at_.decoded.place.may_be_sent_on() || !at_.decoded.escape.empty() ||
                        value->size() > kValueBytesMax - value_bytes_;
@@ -299,8 +300,8 @@ void RestoredText::read(bool whole) {
   }
 }
 
-// Whether what stands at `at` makes the value before it the beginning of a host or address. Nothing
-// if more has to come.
+// True if the text at `at` makes the preceding value the start of a host or address. Empty if that
+// depends on further text.
 std::optional<bool> RestoredText::begins_address(std::size_t at, bool whole) const {
   constexpr std::size_t kHostBytesMax = 253;
   const std::size_t end = std::min(at + kHostBytesMax, masked_.size());
@@ -342,7 +343,7 @@ RestoredText::Piece RestoredText::take_piece() {
   if (std::exchange(revised_, false) && !restored_.starts_with(shown_)) {
     auto common =
         static_cast<std::size_t>(std::ranges::mismatch(restored_, shown_).in1 - restored_.begin());
-    // Whole characters alone.
+    // Move back to a character boundary.
     while (common > 0 && (static_cast<unsigned char>(shown_[common]) & 0xC0u) == 0x80u) --common;
     shown_.resize(common);
     piece.revise_from = utf8_count(shown_);

@@ -13,7 +13,7 @@
 namespace edgedraft {
 namespace {
 
-// JSON within a string of JSON within another.
+// Depth of decoding: JSON within a JSON string within another.
 constexpr std::size_t kReadingsMax = 3;
 
 struct Escape {
@@ -30,7 +30,7 @@ std::string utf8_of(std::uint32_t code) {
   return is_character(code) ? to_utf8(code) : std::string(kReplacementCharacter);
 }
 
-// "\u00fc", and "\xfc" and "\U000000fc" of grammars and of Python.
+// Reads "\u00fc", and "\xfc" and "\U000000fc" of grammars and Python.
 std::optional<NumberedEscape> read_numbered_escape(std::string_view text) {
   if (text.size() < 2 || text[0] != '\\') return std::nullopt;
   const char kind = text[1];
@@ -60,7 +60,7 @@ std::optional<Escape> read_escape(std::string_view text) {
   return Escape{.size = 2, .meaning = {kMeant[known]}};
 }
 
-// Named characters of HTML from U+00A0 on, and others in order of use.
+// Named characters of HTML: those from U+00A0 on, and the most used of the others.
 // Source    HTML Living Standard, 13.5
 constexpr std::string_view kLatinNames =
     "nbsp iexcl cent pound curren yen brvbar sect uml copy ordf laquo not shy reg macr deg plusmn "
@@ -111,7 +111,7 @@ std::optional<char32_t> named_character(std::string_view name) {
   return found == all.end() ? std::nullopt : std::optional(found->second);
 }
 
-// "&amp;", "&#64;" and "&#x40;", for which browsers need no semicolon.
+// Reads "&amp;", "&#64;" and "&#x40;"; browsers accept them without a semicolon.
 std::optional<Escape> read_entity(std::string_view text) {
   std::size_t end = 1;
   std::optional<char32_t> code;
@@ -147,10 +147,10 @@ std::optional<Escape> read_percent(std::string_view text) {
 struct Reading {
   UnescapedText text;
   bool has_escapes = false;
-  bool of_web = false;  // it has entities or percent escapes
+  bool of_web = false;  // has entities or percent escapes
 };
 
-// `of_web`: with entities and percent escapes.
+// `of_web` also decodes entities and percent escapes.
 Reading read_escapes(std::string_view text, bool of_web) {
   Reading reading;
   if (text.find_first_of(of_web ? "\\&%" : "\\") == std::string_view::npos) return reading;
@@ -172,7 +172,7 @@ Reading read_escapes(std::string_view text, bool of_web) {
   return reading;
 }
 
-// Appends readings, each of the one before it.
+// Appends readings, each decoded from the previous one.
 bool append_readings(std::string_view text, bool of_web, std::vector<UnescapedText>& readings) {
   const std::size_t before = readings.size();
   bool has_web = false;
@@ -196,7 +196,7 @@ std::vector<UnescapedText> unescaped_texts(std::string_view text) {
   std::vector<UnescapedText> readings;
   append_readings(text, /*of_web=*/false, readings);
   const std::size_t before = readings.size();
-  // A percent sign or ampersand may also mean itself, so the readings above stay.
+  // A percent sign or ampersand may be literal, so the readings above stay.
   if (!append_readings(text, /*of_web=*/true, readings)) readings.resize(before);
   return readings;
 }

@@ -10,29 +10,29 @@
 
 namespace edgedraft {
 
-// A text with its escapes read, such as "\u00fc", "&uuml;" and "%20". Programs write JSON,
-// literals, HTML and addresses so.
+// A text with its escapes decoded, such as "\u00fc", "&uuml;" and "%20" in JSON, literals, HTML and
+// addresses.
 struct UnescapedText {
   std::string text;
-  // The bytes of the text as it is written that each byte stands for.
+  // Bytes of the original per decoded byte.
   std::vector<std::uint32_t> begins;
   std::vector<std::uint32_t> ends;
 
-  // Adds bytes that bytes [begin, end) of the text as it is written stand for.
+  // Appends decoded bytes of the original's [begin, end).
   void append(std::string_view bytes, std::size_t begin, std::size_t end) {
     text += bytes;
     begins.insert(begins.end(), bytes.size(), static_cast<std::uint32_t>(begin));
     ends.insert(ends.end(), bytes.size(), static_cast<std::uint32_t>(end));
   }
-  // The bytes, as they are written, that a span of `text` stands for. Requires  span not empty
+  // Maps a span of `text` to the original. Requires  span not empty
   PrivateSpan as_written(const PrivateSpan& span) const {
     return {.begin = begins[span.begin], .end = ends[span.end - 1], .type = span.type};
   }
 };
 
-// The text with its backslash escapes read once, twice if that leaves escapes (JSON within a string
-// of JSON), and so on, a few times at most. Then the same with entities and percent escapes, whose
-// bytes may be no UTF-8. Nothing if it has none. What is no escape stands for itself.
+// Returns the text with backslash escapes decoded once, twice if escapes remain (JSON within a JSON
+// string), and so on, up to a limit. Then the same with entities and percent escapes, whose bytes
+// may be invalid UTF-8. Empty if the text has no escapes. Everything else stays unchanged.
 std::vector<UnescapedText> unescaped_texts(std::string_view text);
 
 }  // namespace edgedraft

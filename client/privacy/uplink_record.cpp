@@ -16,7 +16,7 @@ std::uint16_t kind_of(ByteView frame) {
   return decode_frame_header(frame.first(kFrameHeaderBytes), kFramePayloadBytesMax).value().kind;
 }
 
-// Its tokens; none for what holds none.
+// Tokens of a message; empty if it has none.
 std::vector<std::uint32_t> tokens_of(const wire::Message& message) {
   if (const auto* prefill = std::get_if<wire::Prefill>(&message)) return prefill->tokens;
   if (const auto* resume = std::get_if<wire::Resume>(&message)) return resume->tokens;

@@ -13,25 +13,22 @@
 
 namespace edgedraft {
 
-// What left the device last, message by message as it went into TLS. Its user can look.
-//
-// Threads   any
+// The latest messages that left the device, as they went into TLS, for the user to inspect.
 class UplinkRecord {
  public:
   static constexpr std::size_t kMessagesMax = 1024;
   static constexpr std::size_t kBytesMax = 4u << 20;
 
-  // A whole frame of the connection with that number. What says nothing is left out: Pings, and
-  // what fills padded blocks.
+  // Adds a whole frame of a connection. Ignores messages without content: Pings, and padding.
   void add(std::uint64_t connection, ByteView frame);
 
   struct Message {
-    std::uint64_t number;  // counted from 1, of all connections
+    std::uint64_t number;  // counted from 1, over all connections
     std::uint64_t connection;
     std::chrono::system_clock::time_point at;
     Bytes frame;
   };
-  // Those behind `number`, oldest first.
+  // Returns the messages after `number`, oldest first.
   std::vector<Message> since(std::uint64_t number) const;
 
  private:
@@ -41,8 +38,8 @@ class UplinkRecord {
   std::uint64_t last_number_ = 0;
 };
 
-// A message for people: what it is, its text where it has some, and its bytes in hexadecimal, but
-// for a Hello, which may hold the token that signs in.
+// Describes a message for people: kind, text if any, and bytes in hexadecimal. A Hello's bytes are
+// omitted, because it may hold the bearer token.
 nlohmann::ordered_json to_json(const UplinkRecord::Message& message, const Tokenizer& tokenizer);
 
 }  // namespace edgedraft

@@ -19,7 +19,7 @@ std::uint64_t multiplied(std::uint64_t a, std::uint64_t b) {
   return sum >= kPrime ? sum - kPrime : sum;
 }
 
-// Random per process, so that nobody can write texts of equal hashes.
+// Random per process, so that texts with equal hashes cannot be constructed.
 std::uint64_t base() {
   static const std::uint64_t base = [] {
     std::random_device device;
@@ -50,7 +50,7 @@ std::uint64_t PrefixHashes::of(std::size_t begin, std::size_t size) const {
   return whole >= before ? whole - before : whole + kPrime - before;
 }
 
-// From short to long, so that each marker finds all values that it may begin with.
+// From short to long, so that each marker finds all values that it may begin.
 ValueIndex::ValueIndex(std::span<const std::u32string_view> values)
     : next_shorter_(values.size(), kNone) {
   std::vector<std::uint32_t> by_size(values.size());

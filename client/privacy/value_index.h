@@ -10,7 +10,7 @@
 
 namespace edgedraft {
 
-// Hashes of all prefixes of a text, so that the hash of any part takes constant time.
+// Hashes of all prefixes of a text, which give the hash of any part in constant time.
 class PrefixHashes {
  public:
   explicit PrefixHashes(std::u32string_view text);
@@ -21,25 +21,24 @@ class PrefixHashes {
   std::vector<std::uint64_t> hashes_;
 };
 
-// Finds which of many values a text continues with, in time that is logarithmic in the length of
-// the values and independent of how many there are.
-// Source    Waldvogel et al., Scalable High Speed IP Routing Lookups, 1997
+// Finds the values that a text continues with, in time logarithmic in their length and independent
+// of their number.
 class ValueIndex {
  public:
   static constexpr std::uint32_t kNone = UINT32_MAX;
 
   ValueIndex() = default;
-  // Requires  the values differ, and none is empty
+  // Requires  values distinct and not empty
   explicit ValueIndex(std::span<const std::u32string_view> values);
 
-  // The longest value that stands at `begin` and ends at `end` or before.
+  // Returns the longest value from `begin` that ends at or before `end`.
   std::uint32_t longest(const PrefixHashes& text, std::size_t begin, std::size_t end) const;
-  // The longest other value that this one begins with.
+  // Returns the longest other value that is a prefix of this one.
   std::uint32_t next_shorter(std::uint32_t value) const { return next_shorter_[value]; }
 
  private:
-  // Longest value that each marker begins with, by the hash of the marker. Markers are prefixes of
-  // values: those of the lengths that a binary search for the value tries.
+  // Longest value per marker, by the marker's hash. Markers are prefixes of values, at the lengths
+  // that a binary search probes.
   std::unordered_map<std::uint64_t, std::uint32_t> markers_;
   std::vector<std::uint32_t> next_shorter_;
 };
