@@ -32,8 +32,7 @@ struct RunKnowledge {
 
   CostLine pass;  // of the target, by rows
   CostLine step;  // of drafting, by nodes expanded
-  // How often the target's token was the drafter's likeliest, second likeliest, ..., and out of how
-  // many.
+  // Count of target tokens by their rank in the drafter's proposals, and the total.
   std::array<double, kRanks> right{};
   double tried = 0.0;
   double round_trip = 0.0;           // seconds; 0: unknown
@@ -86,9 +85,8 @@ class RunControl {
   void observe_link(Duration round_trip);
   void observe_pass(std::uint32_t rows, Duration taken);
   void observe_step(std::uint32_t nodes, Duration taken);
-  // Records the target's token as the drafter's `rank`-th likeliest, from 0. A rank of `tried` or
-  // more means that none of the `tried` likeliest matched; untried ranks keep their shares of the
-  // misses.
+  // The target's token was the drafter's `rank`-th likeliest, from 0; `tried` or more: none of the
+  // first `tried` matched. Untried ranks keep their shares of the misses.
   void observe_rank(std::uint32_t rank, std::uint32_t tried);
   // Records that the run under this decision produced `tokens` tokens in `taken`, after its first.
   void observe_run(const Decision& done, std::uint32_t tokens, Duration taken);

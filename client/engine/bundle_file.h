@@ -57,10 +57,9 @@ class BundleFile {
   const DrafterModel& drafter() const { return *drafter_; }
   // Facts of the drafter; all zero and empty for BundleUse::plain.
   DrafterFacts drafter_facts() const { return drafter_ ? drafter_->facts() : DrafterFacts{}; }
-  // Loads the drafter's weights, which any number of conversations can share. Each conversation
-  // drafts up to the end of the context or `positions_max` tokens. Returns null for
-  // BundleUse::plain. Throws DeviceError if the backend has too little memory. File and backend
-  // must outlive the weights and their drafters.
+  // Loads weights that any number of conversations share, each drafting up to the context's end or
+  // `positions_max` tokens; null for BundleUse::plain. Throws DeviceError if memory does not
+  // suffice. File and backend must outlive the weights and their drafters.
   std::unique_ptr<DrafterWeights> load_drafter(
       Backend& backend,
       std::uint32_t positions_max = std::numeric_limits<std::uint32_t>::max()) const;

@@ -56,8 +56,7 @@ class DrafterPlacement {
   // All 0 if the meter has no limit.
   const MemoryNeed& need() const { return fit_.need; }
 
-  // Device that conversations draft on now, and the reason.
-  // Threads   any
+  // Device that conversations draft on now, and the reason. Threads   any
   struct Place {
     std::string id;    // "cpu", "vulkan:0"
     std::string name;  // device name from its vendor

@@ -140,12 +140,10 @@ class EngineConversation {
   EngineConversation& operator=(const EngineConversation&) = delete;
 
   // Begins the answer to `prompt`, the whole conversation as tokens. `terms` hold from now on;
-  // empty: those of the previous answer, or of the options.
-  // Requires  over()
+  // empty: those of the previous answer, or of the options. Requires  over()
   void answer(std::vector<std::uint32_t> prompt, std::optional<AnswerTerms> terms = {});
   // Has the server check the last answer if it was written offline and the server is back. The
-  // check may correct and continue the answer.
-  // Requires  over()
+  // check may correct and continue the answer. Requires  over()
   void check();
   // Ends the answer at its current length; does nothing if it is over.
   void cancel();
@@ -153,9 +151,8 @@ class EngineConversation {
   // Waits until nothing is in flight, or until `deadline`. Returns true if nothing is.
   bool wait_until(Instant deadline);
   bool over() { return wait_until(Instant::min()); }
-  // Returns the outcome of the last order; empty if there was nothing to check.
+  // Returns the outcome of the last order; empty if there was nothing to check. Requires  over()
   //
-  // Requires  over()
   // Errors    those of Generation::end(); io if the drafter's device failed
   Result<std::optional<AnswerOutcome>> outcome();
   // The link's counts over all answers. Requires  an open link

@@ -51,8 +51,7 @@ RunKnowledge knowledge_from(const json& item) {
   constexpr double kRoundTripMax = 1e3;
   const double tried = item.at("tried");
   const auto right = item.at("right").get<std::array<double, RunKnowledge::kRanks>>();
-  // Each tried token had at most one matching rank. The tolerance covers the rounding of scaled
-  // sums.
+  // Each tried token had at most one right rank. The tolerance covers rounding of scaled sums.
   const double tried_rounded = tried * (1.0 + 1e-6);
   if (is_share_of(tried, kTriedMax) &&
       std::ranges::all_of(right, [&](double count) { return is_share_of(count, tried); }) &&

@@ -30,13 +30,12 @@ class DeviceWriting : GenerationContext {
 
   // Returns the next token; empty if there is none.
   std::optional<std::uint32_t> choose();
-  // Handles an empty choose(): returns true if that ends the answer, false if it waits for the
-  // server.
+  // Handles an empty choose(). Returns true if that ends the answer, false if it waits.
   //
   // Errors    context_full, unsupported: the device was to answer and has no token
   Result<bool> take_nothing();
-  // Call after writing a token. Returns the tokens that the writer can hold; 0: no limit. If it is
-  // full and the route is automatic, hands over to the server.
+  // Returns the tokens that the writer can hold; 0: no limit. Hands over to the server if it is
+  // full on route automatic.
   std::uint32_t take_room();
   // Adds to the link's error why the device could not answer instead.
   Error unanswered(Error error) const;

@@ -8,8 +8,7 @@
 
 namespace edgedraft {
 
-// Tracks which activations the drafter has. A prompt's rows arrive newest first, then those of
-// cycles.
+// Tracks the drafter's activations. A prompt's rows arrive newest first, then those of cycles.
 class DrafterMemory {
  public:
   // `drafter` may be null and outlives it.

@@ -36,8 +36,7 @@ class Generation {
   Generation(const Generation&) = delete;
   Generation& operator=(const Generation&) = delete;
 
-  // Sets the terms from the next answer on; before that, those of the options hold. Requires
-  // over()
+  // Sets the terms of further answers; initially, the options' hold. Requires  over()
   void set(const AnswerTerms& terms);
 
   // Begins the answer to `prompt`, the whole conversation as tokens. The prefix shared with the

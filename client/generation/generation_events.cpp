@@ -102,8 +102,8 @@ void Generation::take_check(const wire::Verdict& verdict) {
   const std::uint32_t written = conversation_.count() - settled;
   std::uint32_t standing = request_.checked ? std::min(verdict.accepted_count, written) : written;
   const std::uint32_t kept = settled + standing;
-  // The server's own token may repeat the offline text, as at the end of an answer; it then
-  // corrects nothing.
+  // The server's token may repeat the offline text, as at an answer's end, and corrects nothing
+  // then.
   const bool repeats = kept < conversation_.count() && conversation_.tokens()[kept] == verdict.next;
   if (repeats) ++standing;
   if (request_.checked) {

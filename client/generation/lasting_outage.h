@@ -10,9 +10,9 @@ namespace edgedraft {
 // diverged from the drafter's, and quality for the reader matters more than agreement.
 inline constexpr std::uint32_t kLastingOutageTokens = 32;
 
-// Masks tokens that would repeat a 4-gram of the answer, because a small drafter's likeliest text
-// soon loops. Repeating text from before the answer, such as names and placeholders, is allowed.
-// Changes nothing if every token would be masked.
+// Masks tokens that would repeat a 4-gram of the answer, because a small drafter soon loops. Text
+// from before the answer, such as names and placeholders, may repeat. Changes nothing if every
+// token would be masked.
 //
 // `text` includes the text before the answer, which begins at `answer_first`.
 //

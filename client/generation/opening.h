@@ -18,8 +18,7 @@ class Opening : GenerationContext {
   Opening(const GenerationContext& context, Requests& requests)
       : GenerationContext(context), requests_(requests) {}
 
-  // True if the drafter lacks activations of the first `open_count` tokens that the server could
-  // send.
+  // True if the server could send activations of the first tokens that the drafter lacks.
   bool is_wanted(std::uint32_t open_count) const;
   // `rest` is the remainder of the prompt, appended by end().
   void begin(std::span<const std::uint32_t> rest) { rest_.assign(rest.begin(), rest.end()); }

@@ -14,8 +14,7 @@ class Requests : GenerationContext {
   explicit Requests(const GenerationContext& context) : GenerationContext(context) {}
 
   bool may_send() const;
-  // Like may_send(), but also requires a link that may recover and the end of the wait after a
-  // refusal.
+  // As may_send(), on a link that is not closed and not before ServerView::ask_again.
   bool may_ask() const;
   // While nothing is written offline: when to check for the server without an event.
   Instant next_look() const;

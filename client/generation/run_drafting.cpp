@@ -176,8 +176,7 @@ bool RunDrafting::holds_news() const {
 }
 
 void RunDrafting::send_news() {
-  // Hints stay in the tree, which moves along with verdicts; in a backed-up link they would go
-  // stale.
+  // Hints wait in the tree, which follows verdicts; in a backed-up link they would go stale.
   if (parts_.link.backed_up()) return;
   SentHints::News news = ahead_->news();
   if (news.nodes.empty()) return;

@@ -248,8 +248,7 @@ class CardDetector final : public Detector {
   }
 
  private:
-  // Dots and slashes only between a card's usual groups; other such numbers are fractions and
-  // paths.
+  // Dots and slashes only between usual groups; other such numbers are fractions and paths.
   Pattern number_{R"((?<![\p{L}\p{N}])(?:[2-6](?:)" + kSeparator + R"([0-9]){12,18}|)" +
                   R"([2-6][0-9]{3}(?:[./][0-9]{4,6}){2,3})(?![\p{L}\p{N}]))"};
 };

@@ -17,7 +17,7 @@ class Detector {
  public:
   virtual ~Detector() = default;
   virtual PrivateType type() const = 0;
-  // Appends spans of `text` as it stands. detected_in() first maps blanks, dashes and digits to
+  // Appends spans of `text` as it stands; detected_in() first maps blanks, dashes and digits to
   // ASCII.
   // Requires  valid UTF-8
   virtual void find(std::string_view text, std::vector<PrivateSpan>& found) const = 0;
@@ -28,13 +28,11 @@ inline constexpr PrivateType kDetectedTypes[] = {PrivateType::mail,    PrivateTy
                                                  PrivateType::card,    PrivateType::iban,
                                                  PrivateType::address, PrivateType::key};
 
-// Returns detectors for these types: mail addresses, telephone numbers, payment cards (by check
-// digit), IBANs (by check digits), postal and IP addresses, keys of programs (by prefix or
-// entropy).
+// Returns detectors of mail addresses, telephone numbers, payment cards and IBANs (by check
+// digits), postal and IP addresses, or keys of programs (by prefix or entropy).
 std::vector<std::unique_ptr<Detector>> make_detectors(std::span<const PrivateType> types);
 
-// Returns the spans that the detectors find, each on its own. `with_keys` includes keys of
-// programs.
+// Returns each detector's spans. `with_keys` includes keys of programs.
 std::vector<PrivateSpan> detected_in(std::string_view text,
                                      std::span<const std::unique_ptr<Detector>> detectors,
                                      bool with_keys = true);

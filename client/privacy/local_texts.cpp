@@ -9,8 +9,7 @@
 namespace edgedraft {
 namespace {
 
-// Hashes of words, which consist of letters and digits. In scripts without spaces each letter is
-// one.
+// Words of letters and digits. In scripts without spaces, each letter is a word.
 std::vector<std::uint64_t> words_of(std::string_view text) {
   std::vector<std::uint64_t> words;
   bool within = false;

@@ -24,9 +24,8 @@ enum class PrivateMode : std::uint8_t {
 // "mask", "local", "prefix" or "off".
 PrivateMode private_mode_of(std::string_view word);
 
-// Private values known to the device, for all conversations of one user. A copy learns
-// independently, for a request that may still be refused. All copies share the texts that stay on
-// the device.
+// Private values of one user's conversations. A copy learns independently, for a request that may
+// still be refused. All copies share the texts that stay on the device.
 //
 // Threads   one at a time; copies may be used concurrently
 class PrivacyGuard {

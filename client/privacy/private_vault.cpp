@@ -16,8 +16,7 @@ namespace {
 constexpr std::size_t kShort = 6;
 // Fewer ASCII characters without a letter or digit occur in any text.
 constexpr std::size_t kSignsMin = 3;
-// Bytes between two letters or digits of a value, such as a hyphen, a line break and an
-// indentation.
+// Bounds the bytes between two letters or digits of a value, such as a line break and an indent.
 constexpr std::size_t kSeparatorBytesMax = 12;
 // Bounds the time per position. After this many values with a common prefix that are not separate
 // words, the next one is accepted within a word.

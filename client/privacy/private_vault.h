@@ -32,8 +32,7 @@ class PrivateVault {
   static constexpr std::size_t kValuesMax = 10'000;
   // Bounds names that are private from the start; counted apart from other values.
   static constexpr std::size_t kNamesMax = 10'000;
-  // Bounds marked values per request. As many fit again in the next one, unless all values are in
-  // use.
+  // Bounds marked values per request. As many fit afterwards, unless all values are in use.
   static constexpr std::size_t kRequestMax = 1'000;
   // A conversation ends if none of its values occurs in a request for this long.
   static constexpr Duration kInUse = std::chrono::hours(1);
@@ -74,8 +73,7 @@ class PrivateVault {
   // True if the vocabulary tokens, in some order, spell a value. Single digits are ignored, because
   // they would spell every number.
   bool is_spelled_by(std::span<const std::string> tokens) const;
-  // canonical_value(), but equal for all groupings of a value that is found by letters and digits
-  // alone.
+  // canonical_value(), but equal for all groupings of a value found by letters and digits alone.
   std::u32string identity_of(std::string_view value, PrivateType type) const;
 
  private:
@@ -130,8 +128,7 @@ class PrivateVault {
   Instant now_{};
 };
 
-// Scope of a request: at its end the vault forgets what it learned, unless the request was
-// accepted.
+// Scope of a request. Unless it is accepted, the vault forgets what it learned in it.
 class VaultTransaction {
  public:
   explicit VaultTransaction(PrivateVault& vault) : vault_(vault), before_(vault) {}

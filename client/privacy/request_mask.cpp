@@ -25,8 +25,7 @@ PrivateSpan shifted(PrivateSpan span, std::size_t by) {
   return {.begin = span.begin + by, .end = span.end + by, .type = span.type};
 }
 
-// True if the span begins inside an escape, such as at the "n" of a line break. Extends the span
-// over that escape.
+// Widens a span that begins inside an escape, as at the "n" of a line break. True if it did.
 bool takes_escape(PrivateSpan& span, std::span<const UnescapedText> readings) {
   const std::size_t begin = span.begin;
   for (const UnescapedText& reading : readings) {
@@ -210,8 +209,7 @@ void RequestMask::detect(const PlainText& plain, Writer writer, bool is_name) {
     }
   }
   std::vector<PrivateSpan> all;
-  // Spans widened by an escape are removed but not remembered: the value itself is found in the
-  // decoded text.
+  // Spans widened by an escape are removed, not remembered: decoded text gives the value itself.
   std::vector<PrivateSpan> with_escape;
   const auto take_in = [&](std::string_view text, const UnescapedText* reading,
                            std::span<const UnescapedText> deeper) {

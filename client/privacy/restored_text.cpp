@@ -183,8 +183,7 @@ void RestoredText::Place::take(char c) {
   }
   take_in_label(c);
   take_in_word(c);
-  // A target may be inside something that only began like one, so every opening counts, escaped or
-  // not.
+  // A target may be inside an apparent one, so every opening counts, escaped or not.
   if (target_depth > 0) {
     const bool escaped = before == '\\';
     if (c == '<') target_angled = true;

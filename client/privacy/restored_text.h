@@ -17,8 +17,7 @@ namespace edgedraft {
 // were never assigned stay, too.
 class RestoredText {
  public:
-  // Bounds the bytes of all restored values; further placeholders stay. Otherwise a hostile target
-  // could repeat the longest value.
+  // Bounds restored bytes if a hostile target repeats long values; further placeholders stay.
   static constexpr std::size_t kValueBytesMax = 4u << 20;
 
   // `placeholders` must outlive it. `in_json`: the text is JSON, and placeholders are in its
@@ -46,8 +45,7 @@ class RestoredText {
 
  private:
   // Parser state at the end of the text, as a reader's program would see it. It follows
-  // placeholders, not their values: a client that sends the text back would reveal which
-  // placeholders stayed.
+  // placeholders, not values, because a client that sends the text back reveals which stayed.
   struct Place {
     enum class TagPart : unsigned char {
       name,
@@ -69,8 +67,7 @@ class RestoredText {
     bool target_angled = false;   // it may be within <...>
     bool in_definition = false;   // of a link, [name]: target
     bool definition_begun = false;  // the target has begun
-    // Open brackets of a label that may select a definition's target, as in ![x] or [x][y]; 0:
-    // none.
+    // Open brackets of a label that may select a definition, as in ![x] or [x][y]; 0: none.
     int label_depth = 0;
     bool label_may_follow = false;  // only blanks since a ']'
     bool in_sentence = false;       // directly after a value that follows a word
