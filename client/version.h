@@ -2,7 +2,7 @@
 
 namespace edgedraft {
 
-// As --version prints it and servers log it.
+// As printed by --version and logged by servers.
 inline constexpr const char* kVersion = "edgedraft " EDGEDRAFT_VERSION;
 
 }  // namespace edgedraft

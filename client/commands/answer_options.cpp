@@ -77,7 +77,7 @@ Result<void> check_indexes(const DrafterWishes& wishes) {
       std::ranges::none_of(wishes.merge, drafts_from_indexes)) {
     return usage_error("--index: no drafter looks anything up in it; leave it out, or ask for one");
   }
-  // What is drafted goes to the server, which must not learn what is in them.
+  // Drafts are sent to the server, which must not learn the content of private indexes.
   const auto indexes = CorpusIndex::open_public(wishes.indexes);
   if (!indexes) return Error{indexes.error().code, "--index " + indexes.error().message};
   return {};
@@ -143,7 +143,7 @@ Result<void> check_privacy(const AnswerOptions& o, PrivacyGuard::Options& privac
   return {};
 }
 
-// An option that takes the name of a value.
+// Adds an option whose values have names.
 template <class T>
 CLI::Option* add_named(CLI::App& app, const char* option, T& value, const char* type,
                        const std::vector<std::pair<std::string, std::type_identity_t<T>>>& names,
@@ -279,7 +279,7 @@ void declare_answer_options(CLI::App& app, AnswerOptions& o) {
       ->check(in_range(0u, kTokenIdEnd))
       ->capture_default_str();
   add("--top-p", sampling.top_p, "P", "Draw from the likeliest tokens that make up P; 1: from all")
-      // Smaller ones would be 0 as the float32 that the target is told.
+      // Smaller values would become 0 in the float32 that is sent.
       ->check(in_range(1e-30, 1.0))
       ->capture_default_str();
   add("--min-p", sampling.min_p, "P", "Draw from tokens of at least P times the best's probability")

@@ -27,33 +27,33 @@ class App;
 
 namespace edgedraft {
 
-// What the lab's programs (netsim/lab) put around the parts of an answer. Empty ones change
+// Hooks of the lab's programs (netsim/lab) around the parts of an answer. Empty ones change
 // nothing.
 struct AnswerHooks {
-  std::function<Result<void>(const BundleFile&)> on_bundle;  // the one chosen; an error ends it all
+  std::function<Result<void>(const BundleFile&)> on_bundle;  // the chosen bundle; an error aborts
   std::function<std::unique_ptr<Drafter>(std::unique_ptr<Drafter>)> drafter;
   std::function<std::unique_ptr<TargetLink>(std::unique_ptr<TargetLink>)> link;
   std::function<void(const CycleRecord&)> on_cycle;  // on the engine's thread
 };
 
-// Settings by which `run`, `chat` and `serve` answer. Defaults are the program's.
+// Settings of answers by `run`, `chat` and `serve`. Defaults are the program's.
 struct AnswerConfig {
-  std::string server = "127.0.0.1:7420";  // as it was written
+  std::string server = "127.0.0.1:7420";  // as given
   std::string host;
   std::string port;
   TlsClientOptions tls;
   std::string token;
-  std::filesystem::path token_file;  // source of the token; empty: none
+  std::filesystem::path token_file;  // file with the bearer token; empty: none
   bool pads = false;
   DrafterWishes drafter{.merges_if_faster = true};
   std::filesystem::path offline_bundle;  // writes without the server; empty: the drafter does
-  // context_count is the bundle's.
+  // context_count is taken from the bundle.
   GenerationOptions generation{.tokens_max = 256,
                                .deadline = std::chrono::seconds(3),
                                .resync = wire::ResyncPolicy::check,
                                .hold = std::nullopt};
   AnswerHooks hooks;
-  bool learns = true;  // remembers what it measures for later runs
+  bool learns = true;  // keeps measurements for later runs
   DeviceRequest device;
   std::uint32_t thread_count = 0;
   DType kv_type = DType::f32;
@@ -68,7 +68,7 @@ struct AnswerConfig {
 
 // Values of the options, each within its option's range.
 struct AnswerOptions {
-  AnswerConfig config;  // fields that one option each sets
+  AnswerConfig config;  // fields that a single option sets
   bool plain = false;
   TreeShape tree;
   std::optional<std::uint64_t> seed;
@@ -77,16 +77,16 @@ struct AnswerOptions {
 };
 
 void declare_answer_options(CLI::App& app, AnswerOptions& options);
-// Those of `run` and `chat`, which show their answers themselves.
+// Declares options of `run` and `chat`, which print their answers.
 void declare_shown_answer_options(CLI::App& app, AnswerOptions& options);
 
-// Whether one option at most reads standard input: what it took the next would miss. `reader` is
-// what the command reads there itself, "for the prompt (-f -)".
+// Checks that at most one option reads standard input; a second would find it empty. `reader` names
+// the command's own use of it: "for the prompt (-f -)".
 // Errors    usage naming the option
 Result<void> check_standard_input(const AnswerOptions& options, std::string reader = {});
 
-// Checks that the options go together. Reads the token file and the list of names.
-// Errors    usage naming the option and what it takes; io for the token file
+// Checks combinations of options. Reads the token file and the list of names.
+// Errors    usage naming the option and its valid values; io for the token file
 Result<AnswerConfig> check_answer_options(const AnswerOptions& options);
 
 }  // namespace edgedraft

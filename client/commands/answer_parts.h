@@ -28,51 +28,50 @@ class logger;
 
 namespace edgedraft {
 
-// Parts that every command answers with: the bundle and the devices of its drafter, the engine, the
-// connections to the server, and knowledge from former runs.
+// Parts common to all answering commands: the bundle and its drafter's devices, the engine, the
+// server connections, and measurements of earlier runs.
 class AnswerParts {
  public:
-  // The config outlives it.
+  // The config must outlive the result.
   //
   // Errors    of the bundle and of AnswerHooks::on_bundle
   static Result<std::unique_ptr<AnswerParts>> open(const AnswerConfig& config);
   // Chooses devices for the drafter, unless decoding is plain, and for the bundle of
-  // --offline-bundle, and starts the engine. Returns for how many of `conversations` at once there
-  // is memory.
+  // --offline-bundle, then starts the engine. Returns how many of `conversations` fit in memory at
+  // once.
   //
   // Errors    of DrafterPlacement::choose, and of that bundle
   Result<std::uint32_t> start_engine(std::uint32_t conversations = 1);
 
   const BundleFile& bundle() const { return drafter_.bundle; }
-  // Why this drafter of several; empty: there was no choice.
+  // Reason for this drafter; empty: there was only one.
   const std::string& drafter_reason() const { return drafter_.why; }
   const std::shared_ptr<spdlog::logger>& log() const { return log_; }
   // Null for plain decoding.
   DrafterPlacement* placement() const { return placement_.get(); }
-  // Whether the device can answer without the server.
+  // True if the device can answer without the server.
   bool answers_here() const { return placement_ || writer_placement_; }
   const PowerSupply& power() const { return power_; }
-  // What drafters hold, and what they may.
+  // Memory held by drafters, and its limit.
   const MemoryMeter& memory() const { return *meter_; }
-  // The size of the files that they are read from.
+  // Size of the files that drafters are read from.
   std::uint64_t mapped_bytes() const;
 
   // Requires  start_engine()
   Engine& engine() { return *engine_; }
-  // A conversation for the engine, with a connection of its own. Data sent on it is recorded in
-  // uplink(); `on_failure` is ClientLinkOptions'.
+  // Returns a conversation for the engine with its own connection. uplink() records the data sent
+  // on it; `on_failure` is that of ClientLinkOptions.
   Engine::ConversationParts conversation(GenerationObserver& observer,
                                          std::function<void(const Error& error)> on_failure = {});
   const UplinkRecord& uplink() const { return uplink_; }
-  // What all of them hang on.
+  // Connects or disconnects all links.
   LinkPlug& plug() { return plug_; }
-  // What says when they may send.
+  // Sets the times at which links may send.
   SendGrid& grid() { return grid_; }
-  // Whether the last link found the server.
+  // Server contact of the latest link.
   const ServerContact& contact() const { return contact_; }
   RunKnowledge known() const;
-  // Keeps what the answer taught for the next run; one that the server had no part in taught
-  // nothing. Threads   one
+  // Keeps an answer's measurements for later runs, if the server took part in it. Threads   one
   void keep(const AnswerOutcome& outcome);
 
  private:
@@ -81,7 +80,7 @@ class AnswerParts {
   // Errors    of ClientLink::open
   Result<std::unique_ptr<TargetLink>> open_link(std::function<void()> wake,
                                                 std::function<void(const Error& error)> on_failure);
-  // What the token's file holds by now; as long as that cannot be read, what it held. Threads   any
+  // Returns the token file's content, or the previous content if it cannot be read. Threads   any
   std::string token();
 
   AnswerParts(const AnswerConfig& config, SelectedDrafter drafter,
@@ -104,7 +103,7 @@ class AnswerParts {
   std::uint64_t last_connection_ = 0;
 
   std::mutex token_mutex_;
-  std::string token_;  // guarded by it
+  std::string token_;  // guarded by token_mutex_
 
   std::optional<Engine> engine_;
 };

@@ -31,7 +31,7 @@ void AnswerPrinter::begin(std::shared_ptr<const Placeholders> placeholders, bool
   restart_at(0);
 }
 
-// The detokenizer as it is behind the first `count` tokens.
+// Resets the detokenizer to the first `count` tokens.
 void AnswerPrinter::restart_at(std::uint32_t count) {
   detokenizer_.emplace(tokenizer_, leading_space_);
   restored_.reset();
@@ -55,7 +55,7 @@ void AnswerPrinter::on_token(std::uint32_t token, Provenance provenance) {
   tokens_.push_back(token);
   provenance_.push_back(provenance);
   const auto count = static_cast<std::uint32_t>(tokens_.size());
-  // A token that the target put behind them makes those before it final.
+  // A token that the target adds makes the tokens before it final.
   if (provenance != Provenance::offline) final_count_ = count;
   show_to(live() ? count : final_count_);
 }
@@ -80,7 +80,7 @@ void AnswerPrinter::on_rewrite(std::uint32_t index) {
     repeat_line_ = true;
     return;
   }
-  // An answer that had ended was shown whole.
+  // The answer had ended and was shown whole.
   if (display_ == Display::final_text) streams_.text << "[corrected]\n";
   restart_at(0);
 }
@@ -102,7 +102,7 @@ void AnswerPrinter::mark(const std::string& what) {
   streams_.text << (styled ? kDim : "") << '[' << note << ']' << (styled ? kReset : "") << '\n';
   line_.clear();
   if (repeat_line_) {
-    // The correction is read with the beginning of its line.
+    // Show the correction from the start of its line.
     const std::string right = text();
     const std::size_t line_begin = right.rfind('\n');
     line_ = line_begin == std::string::npos ? right : right.substr(line_begin + 1);
@@ -121,7 +121,7 @@ void AnswerPrinter::show_to(std::uint32_t count) {
 void AnswerPrinter::show(const std::string& text, Provenance provenance) {
   if (text.empty() || display_ == Display::silent) return;
   const bool dim = display_ == Display::live_styled && provenance == Provenance::offline;
-  // A file or pipe gets what the target wrote, to the byte.
+  // Files and pipes receive the target's text byte for byte.
   streams_.text << (dim ? kDimItalic : "") << (live() ? printable(text, Lines::many) : text)
                 << (dim ? kReset : "") << std::flush;
   const std::size_t line_end = text.rfind('\n');

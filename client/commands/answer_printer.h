@@ -12,16 +12,16 @@
 
 namespace edgedraft {
 
-// How an answer is shown while it is written.
+// How an unfinished answer is shown.
 enum class Display : std::uint8_t {
-  live_styled,  // everything at once, offline text dim, corrections marked: a terminal
+  live_styled,  // all text at once, offline text dim, corrections marked: a terminal
   live_plain,   // the same without ANSI codes: NO_COLOR
-  final_text,   // in order, only what will not change any more: a pipe or file
-  silent,       // nothing but notes
+  final_text,   // in order, final text only: a pipe or file
+  silent,       // notes only
 };
 
-// Shows an answer as it comes. Notes ("offline: ...") stand in the text on a terminal, else on a
-// stream of their own.
+// Shows an answer as it arrives. Notes ("offline: ...") go into the text on a terminal, otherwise
+// to their own stream.
 //
 // Requires  tokenizer and streams outlive it
 class AnswerPrinter final : public GenerationObserver {
@@ -33,15 +33,14 @@ class AnswerPrinter final : public GenerationObserver {
   AnswerPrinter(const Tokenizer& tokenizer, LeadingSpace leading_space, Display display,
                 const Streams& streams);
 
-  // Forgets the last answer. The next one's placeholders are shown as what they stand for; null:
-  // there are none. `stays_here`: the device alone answers, so states of the link say nothing.
+  // Begins an answer with these placeholders, shown as their values; null: none. `stays_here`: the
+  // device answers alone, so link states are not shown.
   void begin(std::shared_ptr<const Placeholders> placeholders = nullptr, bool stays_here = false);
-  // A note beside the answer.
+  // Prints a note beside the answer.
   void note(const std::string& what) { mark(what); }
-  // The answer is over: shows what was held back, and ends the line. More may follow if the
-  // answer is corrected later.
+  // Ends the answer: shows held-back text and ends the line. A later correction may add text.
   void finish();
-  // All of the answer.
+  // The whole answer.
   std::string text() const;
 
   void on_token(std::uint32_t token, Provenance provenance) override;
@@ -52,7 +51,7 @@ class AnswerPrinter final : public GenerationObserver {
 
  private:
   bool live() const { return display_ == Display::live_styled || display_ == Display::live_plain; }
-  // As it is to be seen.
+  // Restores placeholders for display.
   std::string seen(const std::string& text);
   // Writes the tokens below `count` that are not shown yet.
   void show_to(std::uint32_t count);
@@ -67,15 +66,15 @@ class AnswerPrinter final : public GenerationObserver {
 
   std::vector<std::uint32_t> tokens_;
   std::vector<Provenance> provenance_;
-  std::optional<Detokenizer> detokenizer_;  // has seen the shown tokens
+  std::optional<Detokenizer> detokenizer_;  // after the shown tokens
   std::shared_ptr<const Placeholders> placeholders_;
-  std::optional<RestoredText> restored_;  // the same, if there are placeholders
+  std::optional<RestoredText> restored_;  // after the shown tokens; empty without placeholders
   std::uint32_t shown_count_ = 0;
-  std::uint32_t final_count_ = 0;  // leading tokens that will not change
-  std::string line_;               // what stands on the line that is being written
+  std::uint32_t final_count_ = 0;  // leading tokens that are final
+  std::string line_;               // text of the current line
   bool stays_here_ = false;
   bool finished_ = false;
-  bool repeat_line_ = false;  // the corrected line has to be shown again
+  bool repeat_line_ = false;  // the corrected line is shown again
 };
 
 }  // namespace edgedraft

@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::size_t kToldPlaceholders = 8;
 
-// A note on the private text in a request; empty if there is none.
+// Returns a note on the request's private text; empty if there is none.
 std::string told_of(const RequestMask::Outcome& hidden, const OpenTokens& prompt) {
   if (hidden.is_local) {
     return prompt.open_count > 0
@@ -148,7 +148,7 @@ Result<AnswerReport> Answering::answer(const OpenTokens& prompt,
                                        const RequestMask::Outcome& hidden) {
   first_asked_ = std::exchange(has_asked_, true) ? std::nullopt : std::optional(Clock::now());
   printer_.begin(hidden.is_local ? nullptr : hidden.placeholders, hidden.is_local);
-  // A conversation hides the same again with each turn.
+  // Each turn hides the same text again; print the note once.
   const std::string told = told_of(hidden, prompt);
   const bool is_new = std::exchange(told_private_, told) != told && !told.empty();
   if (is_new && !hidden.is_local) printer_.note(told);

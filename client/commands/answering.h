@@ -20,40 +20,40 @@
 
 namespace edgedraft {
 
-// Standard output on a terminal, and what may be done to it.
+// Capabilities of standard input and output.
 struct Terminal {
-  bool output;  // standard output is one
-  bool input;   // standard input is one
-  bool styled;  // ANSI codes are welcome: no NO_COLOR, no TERM=dumb
+  bool output;  // output is a terminal
+  bool input;   // input is a terminal
+  bool styled;  // allows ANSI codes: no NO_COLOR, no TERM=dumb
 };
 Terminal look_at_terminal();
 
-// The answer was cut because nobody reads standard output any more.
+// True if the answer was cut because the reader of standard output is gone.
 bool is_cut_by_reader(const AnswerOutcome& outcome);
 
-// Everything that `run` and `chat` need for an answer, wired together: bundle, drafter, engine with
-// one conversation, printer.
+// The parts that `run` and `chat` need for an answer: bundle, drafter, engine with one
+// conversation, printer.
 class Answering {
  public:
-  // The config outlives it.
+  // The config must outlive the result. Does not wait for the server.
   //
-  // Errors    of the bundle and the TLS files. The server is not waited for.
+  // Errors    of the bundle and the TLS files
   static Result<std::unique_ptr<Answering>> open(const AnswerConfig& config,
                                                  const Terminal& terminal);
 
   const BundleFile& bundle() const { return parts_->bundle(); }
   const ReportedConfig& reported_config();
 
-  // Takes private text out of the conversation, as the options say (docs/privacy.md).
+  // Masks private text in the conversation, as the options say (docs/privacy.md).
   //
-  // Errors    of RequestMask; unsupported: it has to stay, and nobody here can answer
+  // Errors    of RequestMask; unsupported: it must stay on the device, which cannot answer alone
   Result<RequestMask::Outcome> hide(std::span<ChatMessage> messages);
-  // Tokens of a text that hide() has been over.
+  // Encodes text processed by hide().
   OpenTokens encode(const MarkedText& text, const RequestMask::Outcome& hidden) const;
-  // Writes the answer to `prompt`, the conversation so far, as it comes. Ends early if the user
-  // interrupts.
+  // Writes the answer to `prompt`, the whole conversation, as it arrives. An interrupt ends it
+  // early.
   Result<AnswerReport> answer(const OpenTokens& prompt, const RequestMask::Outcome& hidden);
-  // Has the last answer checked, if it was written offline and the server is back.
+  // Has the last answer checked if it was written offline and the server is back.
   Result<std::optional<AnswerReport>> settle();
   // The link's counts over all answers.
   LinkStats link_stats() const { return conversation_->link_stats(); }
@@ -62,18 +62,18 @@ class Answering {
   Answering(std::unique_ptr<AnswerParts> parts, const AnswerConfig& config,
             const Terminal& terminal);
   Result<void> start();
-  // Waits for the engine. Nothing if there was nothing to check.
+  // Waits for the engine. Empty if there was nothing to check.
   Result<std::optional<AnswerReport>> finish();
 
   std::unique_ptr<AnswerParts> parts_;
   ReportedConfig reported_;
   AnswerPrinter printer_;
   std::optional<PrivacyGuard> privacy_;
-  std::string told_private_;  // the last note of what was kept back
+  std::string told_private_;  // last note on private text
   EnergyMeter energy_;
-  std::optional<double> energy_told_;  // of the last answer, with its checks so far
+  std::optional<double> energy_told_;  // energy of the last answer, including its checks
   bool has_asked_ = false;
-  std::optional<Instant> first_asked_;  // when the last answer was, if it is the program's first
+  std::optional<Instant> first_asked_;  // start of the last answer, if it is the program's first
   std::unique_ptr<EngineConversation> conversation_;
 };
 

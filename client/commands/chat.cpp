@@ -21,14 +21,14 @@ constexpr const char* kHelp =
     "Ctrl-C cancels an answer; a second one, or one at the prompt, ends the program, as SIGTERM "
     "does.\n";
 
-// The next turn may be answered all the same: it is a shorter one, has no private text that the
-// drafter would have to answer alone, or the link is back.
+// True if the next turn may succeed: it may be shorter, may have no private text that the drafter
+// must answer alone, or the link may be back.
 bool another_turn_may_do(Errc code) {
   return code == Errc::context_full || code == Errc::link_down || code == Errc::timed_out ||
          code == Errc::refused || code == Errc::unsupported;
 }
 
-// A word behind a slash, and no path or text that begins with one.
+// True for '/' and a word, as opposed to a path or text that begins with '/'.
 bool is_command(const std::string& line) {
   return line.starts_with('/') && line.size() > 1 && is_ascii_letter(line[1]) &&
          line.find_first_of("/ ", 1) == line.npos;
@@ -50,7 +50,7 @@ class Chat {
   Result<int> run() {
     std::string line;
     for (;;) {
-      // What has ended an answer is not to end its check as well.
+      // The interrupt that ended the answer must not end its check.
       clear_interrupt();
       if (auto settled = settle(); !settled) return settled.error();
       if (interrupted()) break;
@@ -70,7 +70,7 @@ class Chat {
     }
     if (!json_ && !answers_.empty()) say("in all: " + account(total()));
     if (interrupted()) return kInterruptedExitCode;
-    // A user who types has seen the failure.
+    // A user at a terminal has seen the failure.
     return failure_ && !terminal_.input ? exit_code_of(*failure_) : 0;
   }
 
@@ -82,14 +82,14 @@ class Chat {
   }
 
   Result<void> take_turn(const std::string& line) {
-    // What was written offline may have been checked while the user wrote.
+    // Offline text may have been checked while the user typed.
     if (auto settled = settle(); !settled) return settled;
     if (interrupted()) return {};
     messages_.push_back({.role = "user", .content = line});
     std::vector<ChatMessage> sent = messages_;
     const auto hidden = answering_.hide(sent);
     if (!hidden) {
-      // Nothing of it was sent. The user may say it in another way.
+      // Nothing of the turn was sent; the user may rephrase it.
       leave_out_turn(hidden.error());
       return {};
     }
@@ -173,8 +173,8 @@ class Chat {
   std::string system_;
   std::vector<ChatMessage> messages_;
   std::vector<GenerationStats> answers_;
-  bool may_settle_ = false;      // the last turn has an answer, and was not forgotten
-  std::optional<Errc> failure_;  // the first of a turn that was sent
+  bool may_settle_ = false;      // the last turn has an answer and was kept
+  std::optional<Errc> failure_;  // of the first failed turn that was sent
 };
 
 }  // namespace
@@ -197,8 +197,8 @@ void declare_chat(CLI::App& app, ChatOptions& options) {
 
 Result<int> run_chat(const ChatOptions& options) {
   const Terminal terminal = look_at_terminal();
-  // A user at a terminal can type a secret first; a file or a pipe is read ahead, so a secret has
-  // no place in it.
+  // A user at a terminal can type a secret first. A file or pipe is read ahead, so it cannot hold
+  // one.
   const char* const reader = terminal.input ? "" : "for the turns";
   if (auto right = check_standard_input(options.answer, reader); !right) return right.error();
   const auto config = check_answer_options(options.answer);

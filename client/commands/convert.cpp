@@ -65,7 +65,7 @@ Result<std::optional<DType>> check(const ConvertCommandOptions& o) {
   return type;
 }
 
-// Counts the corpus in the model's tokens, and says how much of it the chosen ones cover.
+// Counts corpus tokens, and reports how much of the corpus the chosen tokens cover.
 Result<std::vector<std::uint32_t>> choose_tokens(const ConvertCommandOptions& o) {
   if (!o.draft_vocab) return std::vector<std::uint32_t>();
   if (std::filesystem::is_directory(o.input)) {
@@ -122,7 +122,7 @@ void declare_convert(CLI::App& app, ConvertCommandOptions& o) {
                  "How matrices are stored: " + type_names() +
                      " [as they are in a GGUF file; f16 from a folder]")
       ->type_name("TYPE");
-  // Elsewhere a file and a kind, which a file of options may give for those commands.
+  // Other commands take a file or kind, which an options file may set for them.
   app.add_flag("--bundle", o.bundle, "Make a drafter's file for the target")->configurable(false);
   app.add_option("--drafter", o.drafter,
                  "The drafter: a checkpoint of Mixture of Attentions, EAGLE, HASS or MEDUSA, or a "

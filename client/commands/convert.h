@@ -16,7 +16,7 @@ namespace edgedraft {
 struct ConvertCommandOptions {
   std::filesystem::path input;
   std::filesystem::path output;
-  std::optional<std::string> type;  // f16 if it says nothing
+  std::optional<std::string> type;  // f16 if absent
   bool bundle = false;
   std::filesystem::path drafter;
   std::optional<std::int64_t> draft_vocab;

@@ -13,7 +13,7 @@ using Give = std::function<Result<void>(std::string_view)>;
 constexpr std::size_t kBlockBytes = 1u << 20;
 constexpr std::size_t kJsonLineBytesMax = 64u << 20;
 
-// What was read of a file and not used yet.
+// Bytes of a file that were read and not used yet.
 class Window {
  public:
   Window(std::ifstream& in, const std::function<void(std::uint64_t)>& advance)
@@ -21,7 +21,7 @@ class Window {
 
   std::string_view text() const { return std::string_view(held_).substr(used_); }
   void use(std::size_t bytes) { used_ += bytes; }
-  // Reads a block more; false at the end of the file.
+  // Reads another block; false at the end of the file.
   bool fill() {
     held_.erase(0, used_);
     used_ = 0;
@@ -41,14 +41,14 @@ class Window {
   std::size_t used_ = 0;
 };
 
-// How much of a text that is too long becomes a document. Requires  more than kDocumentBytesMax
+// Returns the size of the next document cut from a long text. Requires  more than kDocumentBytesMax
 std::size_t cut_at(std::string_view text) {
   const std::string_view most = text.substr(0, kDocumentBytesMax);
   for (const char end : {'\n', ' '}) {
     const std::size_t at = most.rfind(end);
     if (at != std::string_view::npos) return at + 1;
   }
-  std::size_t cut = most.size();  // not within a character of UTF-8, if it is UTF-8
+  std::size_t cut = most.size();  // not within a UTF-8 character, if it is UTF-8
   while (cut > most.size() - 3 && (static_cast<unsigned char>(text[cut]) & 0xC0) == 0x80) --cut;
   return cut;
 }
@@ -64,7 +64,7 @@ Result<void> read_text_documents(Window& window, CorpusSplit split, const Give& 
     if (text.empty()) return {};
     std::size_t length = end.empty() ? std::string_view::npos : text.find(end);
     std::size_t used = length + end.size();
-    if (length > kDocumentBytesMax) {  // or there is no end
+    if (length > kDocumentBytesMax) {  // or no end was found
       length = used = text.size() > kDocumentBytesMax ? cut_at(text) : text.size();
     }
     if (length > 0) {

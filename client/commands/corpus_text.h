@@ -11,25 +11,25 @@
 
 namespace edgedraft {
 
-// What is a document of a plain text: all of it, a line, or lines up to an empty one.
+// Unit of a document in plain text: the file, a line, or lines up to an empty one.
 enum class CorpusSplit : std::uint8_t { file, lines, paragraphs };
 
 struct CorpusReader {
   CorpusSplit split = CorpusSplit::file;
-  // In a file of JSON lines (*.jsonl) each line is a document: the text under this name.
+  // Field of a JSON line (*.jsonl) with the document's text; each line is one document.
   std::string field = "text";
-  // Told of bytes of the files.
+  // Called with the number of bytes read.
   std::function<void(std::uint64_t)> advance = [](std::uint64_t) {};
 };
 
-// So long a document is at most; longer ones are cut behind a line or a word.
+// Maximum size of a document; longer ones are split after a line or word.
 inline constexpr std::size_t kDocumentBytesMax = 64 * 1024;
 
-// Gives a file's documents one after the other, in order and without any that is empty. Holds no
-// more than one, and of JSON one line.
+// Passes a file's non-empty documents to `give`, in order. Holds one document at a time, and one
+// line of JSON.
 //
-// Errors    io; bad_file naming a line that is no JSON object with a text under that name, or that
-//           is too long; those of `give`
+// Errors    io; bad_file naming a line that is too long or not a JSON object with text in that
+//           field; those of `give`
 Result<void> read_documents(const std::filesystem::path& file, const CorpusReader& reader,
                             const std::function<Result<void>(std::string_view)>& give);
 

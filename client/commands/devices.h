@@ -27,12 +27,12 @@ void declare_devices(CLI::App& app, DevicesOptions& options);
 // Lists the devices that can draft. Returns the exit status.
 Result<int> run_devices(const DevicesOptions& options);
 
-// A device and what was measured on it.
+// A device and its measurement.
 struct ListedDevice {
   ComputeDevice device;
   std::optional<StepTiming> timing;
-  std::string failure;             // why there is no timing, if it was tried
-  std::optional<MemoryNeed> need;  // of the drafter there, if there is one
+  std::string failure;             // why a requested timing is missing
+  std::optional<MemoryNeed> need;  // memory of the drafter on it, if one is given
 };
 
 struct DeviceList {
@@ -40,11 +40,11 @@ struct DeviceList {
   std::optional<DeviceChoice> automatic;  // absent if it depends on the drafter
 };
 
-// With a bundle every usable device is measured.
+// Measures every usable device if `measure` is given, which takes a bundle.
 DeviceList make_device_list(const std::vector<ComputeDevice>& devices,
                             const std::optional<MeasureDevice>& measure);
 
-// For people, and one JSON object.
+// Prints the list for people; to_json() returns one JSON object.
 void print(const DeviceList& list, std::ostream& out);
 std::string to_json(const DeviceList& list);
 

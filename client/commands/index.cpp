@@ -37,14 +37,14 @@ Result<void> check(const IndexCommandOptions& o) {
   return check_written(o.output, read, o.force);
 }
 
-// A document of those that may be kept, in the file that holds them all.
+// A candidate document, in the file of all documents.
 struct RankedDocument {
   std::uint64_t first;
   std::uint32_t count;
   float rank;  // the lowest are kept
 };
 
-// The best that fit, as they stood in the corpus. One that does not fit leaves room for others.
+// Returns the best documents that fit, in corpus order. One that does not fit is skipped.
 std::vector<RankedDocument> best_of(std::vector<RankedDocument> candidates,
                                     std::uint64_t tokens_max) {
   std::ranges::stable_sort(candidates, {}, &RankedDocument::rank);
@@ -64,7 +64,7 @@ Result<void> tokenize(const IndexCommandOptions& o, const Tokenizer& tokenizer,
                       const std::function<Result<void>(std::span<const std::uint32_t>)>& give) {
   std::uint64_t bytes = 0;
   for (const std::filesystem::path& file : o.corpus) {
-    std::error_code ignored;  // whoever reads it says what is wrong
+    std::error_code ignored;  // the reader reports the error
     const auto size = std::filesystem::file_size(file, ignored);
     if (!ignored) bytes += size;
   }
@@ -83,7 +83,7 @@ Result<void> tokenize(const IndexCommandOptions& o, const Tokenizer& tokenizer,
   return {};
 }
 
-// How surprising a model finds each document, or a number that chance makes of it.
+// Perplexity of each document by a model, or a random number.
 Result<void> rank(const IndexCommandOptions& o, const GgufFile& file,
                   std::span<const std::uint32_t> tokens, std::vector<RankedDocument>& candidates) {
   if (o.keep == "random") {
@@ -115,14 +115,14 @@ Result<void> rank(const IndexCommandOptions& o, const GgufFile& file,
   return {};
 }
 
-// Adds the documents that are kept of all, and says how many these are.
+// Adds the selected documents and reports their number.
 Result<void> add_refined(const IndexCommandOptions& o, const GgufFile& file,
                          const Tokenizer& tokenizer, IndexBuilder& builder) {
   auto corpus = ScratchFile::create(o.output);
   if (!corpus) return corpus.error();
   std::vector<RankedDocument> candidates;
   const auto read = tokenize(o, tokenizer, [&](std::span<const std::uint32_t> document) {
-    // One token has nothing that could be surprising, and nothing to copy.
+    // A single token has no perplexity, and nothing to copy.
     if (document.size() < 2) return Result<void>();
     candidates.push_back({.first = corpus->count(),
                           .count = static_cast<std::uint32_t>(document.size()),

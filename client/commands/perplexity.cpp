@@ -49,7 +49,7 @@ Result<int> run_perplexity(const PerplexityOptions& options) {
   const std::uint32_t context_count = model->config.context_length;
   const auto tokenizer = Tokenizer::read(*file);
   if (!tokenizer) return in_file(options.model, tokenizer.error());
-  // What counts is the second half of a piece, behind its first token.
+  // Tokens of a window's second half count, except its first.
   if (options.window < 3 || options.window > context_count) {
     return Error{Errc::usage, "--window: give a number from 3 to " + std::to_string(context_count) +
                                   ", the model's context"};

@@ -10,7 +10,7 @@
 namespace edgedraft {
 namespace {
 
-// More than any context holds.
+// Larger than any context.
 constexpr std::uint64_t kPromptBytesMax = 16u << 20;
 
 Result<std::string> read_prompt(const RunOptions& options) {
@@ -80,7 +80,7 @@ Result<int> run_once(const RunOptions& options) {
   const auto rendered = render((*answering)->bundle(), *config, message);
   if (!rendered) return rendered.error();
   OpenTokens tokens = (*answering)->encode(*rendered, *hidden);
-  // What begins every text is a prompt by itself.
+  // A text's start token is a prompt by itself.
   if (config->raw && tokens.tokens.empty()) {
     tokens.tokens = (*answering)->bundle().encode_raw("");
   }
@@ -96,7 +96,7 @@ Result<int> run_once(const RunOptions& options) {
   } else {
     (terminal.output ? std::cout : std::cerr) << account(*report) << std::endl;
   }
-  // It may have cut the wait for a check alone, and the text stands unchecked.
+  // The interrupt may have cut only the wait for a check, leaving the text unchecked.
   return interrupted() ? kInterruptedExitCode : 0;
 }
 

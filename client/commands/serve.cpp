@@ -26,7 +26,7 @@ namespace edgedraft {
 namespace {
 
 constexpr std::size_t kKeyBytesMax = 4096;
-// Prompts that wait while every conversation is busy.
+// Prompts that wait while every conversation is busy; further ones are refused.
 constexpr std::uint32_t kLineMax = 256;
 
 Result<std::string> read_key(const ServeOptions& o, const std::string& host) {
@@ -42,7 +42,7 @@ Result<std::string> read_key(const ServeOptions& o, const std::string& host) {
                    "077; openssl rand -hex 32 > key))"};
 }
 
-// Null where there is to be no page.
+// Null if the page is off.
 Result<std::unique_ptr<ConversationStore>> open_store(const std::optional<std::string>& page) {
   if (page == "off") return std::unique_ptr<ConversationStore>();
   if (page == "memory") return ConversationStore::open({});
@@ -135,12 +135,12 @@ Result<int> run_serve(const ServeOptions& o) {
   if (!key) return key.error();
   auto config = check_answer_options(o.answer);
   if (!config) return config.error();
-  // An answer that ended offline and may be corrected waits as long for that.
+  // An answer that ended offline waits as long for its check.
   config->generation.resync_wait = std::chrono::milliseconds(o.hold_ms);
   auto opened = AnswerParts::open(*config);
   if (!opened) return opened.error();
   AnswerParts& parts = **opened;
-  // A model without a template still completes texts.
+  // A model without a template can still complete text.
   const auto chat = parts.bundle().chat_template(config->chat_template);
   if (!chat && !config->chat_template.empty()) return chat.error();
   if (o.answer.plain && config->offline_bundle.empty() && o.route != "server") {

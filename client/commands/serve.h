@@ -31,12 +31,12 @@ struct ServeOptions {
   std::string route = "server";
   double handover_below = 0.5;
   std::uint32_t conversations = 64;
-  std::optional<std::string> page;  // the file of its conversations, "memory" or "off"
+  std::optional<std::string> page;  // conversation file, "memory" or "off"
 };
 
 void declare_serve(CLI::App& app, ServeOptions& options);
 
-// Answers the local API until it is interrupted. Returns the exit status.
+// Serves the local API until interrupted. Returns the exit status.
 Result<int> run_serve(const ServeOptions& options);
 
 }  // namespace edgedraft

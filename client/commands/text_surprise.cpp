@@ -16,7 +16,7 @@ double negative_log_probability(std::span<const float> logits, std::uint32_t tok
   return std::log(sum) + best - logits[token];
 }
 
-// Adds the tokens behind index `first` of a window.
+// Adds the tokens after index `first` of a window.
 void measure_window(Decoder& decoder, std::span<const std::uint32_t> window, std::size_t first,
                     Surprise& surprise) {
   KvCache cache = decoder.make_cache();

@@ -7,10 +7,9 @@
 
 namespace edgedraft {
 
-// Whether a command may write to `output`.
+// Checks that a command may write to `output`.
 //
-// Errors    usage: it has no name, is one of the files that are `read`, or is there and `replaces`
-//           is not set
+// Errors    usage: it has no name, is one of the files `read`, or exists without `replaces`
 Result<void> check_written(const std::filesystem::path& output,
                            std::span<const std::filesystem::path> read, bool replaces);
 

@@ -8,13 +8,12 @@
 
 namespace edgedraft {
 
-// What a program has kept for its next run, as JSON with the program's version. A file that is
-// damaged, too large or of another version counts as none.
+// Reads a program's cached JSON. Empty if the file is damaged, too large, or of another version.
 std::optional<nlohmann::json> read_cache_file(const std::filesystem::path& file);
 
-// Replaces the file as a whole, and makes its folder. `content` is an object.
+// Replaces the file atomically and creates its folder. `content` is an object.
 //
-// Errors    io, for an empty path, too: the user has no home
+// Errors    io; also for an empty path, as of a user without a home
 Result<void> write_cache_file(const std::filesystem::path& file, nlohmann::json content);
 
 }  // namespace edgedraft

@@ -16,7 +16,7 @@
 namespace edgedraft {
 namespace {
 
-// What follows "key : " on the first line of /proc/cpuinfo that has it; empty elsewhere.
+// Returns the value of "key : " on its first line in /proc/cpuinfo; empty if there is none.
 std::string cpu_info(const std::string& key) {
   std::ifstream in("/proc/cpuinfo");
   for (std::string line; std::getline(in, line);) {
@@ -27,7 +27,7 @@ std::string cpu_info(const std::string& key) {
   return {};
 }
 
-// Those of the available instruction sets that decide how fast drafts are.
+// Available instruction sets that determine drafting speed.
 std::vector<std::string> cpu_features() {
   constexpr const char* kTelling[] = {"avx2",    "fma",         "f16c",     "avx_vnni",
                                       "avx512f", "avx512_vnni", "amx_int8", "amx_bf16",
@@ -40,7 +40,7 @@ std::vector<std::string> cpu_features() {
   return features;
 }
 
-// By VulkanDevice::Kind.
+// Indexed by VulkanDevice::Kind.
 constexpr const char* kKindNames[] = {"discrete", "integrated", "virtual", "software", "other"};
 
 ComputeDevice gpu(const VulkanDevice& device) {
@@ -54,7 +54,7 @@ ComputeDevice gpu(const VulkanDevice& device) {
                         .vulkan_index = device.index,
                         .rounds_activations = device.used.integer_dot,
                         .keeps_f16 = device.used.narrow_storage};
-  // What it has, and whether drafting uses it.
+  // Name, with whether the device has the feature and drafting uses it.
   const std::tuple<bool, bool, const char*> features[] = {
       {device.features.narrow_storage, device.used.narrow_storage, "8- and 16-bit storage"},
       {device.features.float16, device.used.float16, "float16"},

@@ -62,7 +62,7 @@ Result<DeviceChoice> choose_vulkan(const DeviceRequest& request,
   return DeviceChoice{.device = *best, .reason = "asked for"};
 }
 
-// The CPU, if it is the only choice, and why it is.
+// Returns why the CPU is the only choice.
 std::string why_only_cpu(const std::vector<ComputeDevice>& devices) {
   std::vector<std::string> reasons;
   for (const ComputeDevice& device : devices) {

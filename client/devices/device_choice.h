@@ -13,18 +13,18 @@ namespace edgedraft {
 struct DeviceChoice {
   ComputeDevice device;
   std::string reason;           // for the user
-  bool is_second_best = false;  // what was asked for cannot be used
+  bool is_second_best = false;  // the requested device cannot be used
 };
 
-// How long a drafting step takes on a device.
-// Errors    why it does not work there
+// Measures a drafting step on a device.
+// Errors    why the device fails
 using MeasureDevice = std::function<Result<StepTiming>(const ComputeDevice&)>;
 
-// Picks from `devices`, the CPU first among them. `auto` takes the fastest; it measures only where
-// there is a choice, and leaves software rasterisers alone, which are the CPU once more and slower.
-// `vulkan` takes a discrete GPU before an integrated one, and so on; a rasteriser last.
+// Picks one of `devices`, with the CPU first among them. `auto` takes the fastest. It measures only
+// if there is a choice, and skips software rasterisers, which run on the CPU and are slower.
+// `vulkan` prefers discrete over integrated GPUs, and so on; rasterisers come last.
 //
-// Errors    usage: no such device; lists what there is
+// Errors    usage: no such device; lists the available ones
 Result<DeviceChoice> choose_device(const DeviceRequest& request,
                                    const std::vector<ComputeDevice>& devices,
                                    const MeasureDevice& measure);

@@ -8,7 +8,7 @@
 
 namespace edgedraft {
 
-// Where to draft, as --device says it.
+// Value of --device.
 struct DeviceRequest {
   enum class Kind : std::uint8_t {
     automatic,  // the fastest
@@ -16,10 +16,10 @@ struct DeviceRequest {
     vulkan,
   };
   Kind kind = Kind::automatic;
-  std::optional<std::uint32_t> index = {};  // N of vulkan:N; without one the best
+  std::optional<std::uint32_t> index = {};  // N of vulkan:N; empty: the best
 };
 
-// Errors    usage: what may be given
+// Errors    usage naming the valid values
 Result<DeviceRequest> parse_device_request(const std::string& text);
 
 }  // namespace edgedraft

@@ -13,16 +13,15 @@
 
 namespace edgedraft {
 
-// Drafts on one device for as long as that works, and then on another for the rest of the
-// conversation: it keeps the tokens and the activations, and builds the second drafter from them
-// if the first one's device fails. Nothing is lost but the time that this takes.
+// Drafts on one device until it fails, then on another for the rest of the conversation. It keeps
+// tokens and activations, and rebuilds the second drafter from them, so that only time is lost.
 //
-// The second drafter's trees may differ from those that the first would have grown, as devices
-// round differently; verification makes the same answer of them.
+// The second drafter's trees may differ, because devices round differently; verification keeps the
+// answer the same.
 //
-// Errors    DeviceError, from every call, once the second device has failed as well
-// Cost      4 bytes a token and value of activations, for as many positions as the drafter has,
-//           until the first device has failed
+// Errors    DeviceError from any call, once both devices have failed
+// Cost      4 bytes per token and activation value, up to the drafter's positions, until the first
+//           device fails
 class FallbackDrafter final : public Drafter {
  public:
   // Throws DeviceError if the device cannot hold the drafter.
@@ -31,14 +30,14 @@ class FallbackDrafter final : public Drafter {
   struct Options {
     Maker first;
     Maker second;
-    std::function<void(const std::string& why)> on_failure;  // of the first; told once
-    // That the drafters have: nothing is kept of others.
+    std::function<void(const std::string& why)> on_failure;  // of the first device; called once
+    // Positions of the drafters; nothing is kept beyond them.
     std::uint32_t positions_max = std::numeric_limits<std::uint32_t>::max();
-    std::shared_ptr<MemoryMeter> meter = nullptr;  // counts the activations that are kept
+    std::shared_ptr<MemoryMeter> meter = nullptr;  // counts the kept activations
   };
   explicit FallbackDrafter(Options options);
 
-  // The most bytes of activations that are kept to build the second drafter from.
+  // Maximum bytes of activations kept for building the second drafter.
   static std::uint64_t kept_bytes_max(std::uint32_t activation_cols, std::uint32_t positions_max);
 
   std::uint32_t token_count() const override { return drafter().token_count(); }
@@ -47,17 +46,17 @@ class FallbackDrafter final : public Drafter {
   std::uint32_t activation_cols() const override { return drafter().activation_cols(); }
   void add_activations(std::uint32_t first, std::span<const float> rows) override;
   void drop_activations(std::uint32_t first) override;
-  // If the device fails, the second one goes on from what the first one had found.
+  // If the device fails, the second drafter continues from the growth so far.
   bool grow(TreeGrowth& growth, const GrowthBudget& budget) override;
   std::span<const float> next_logits() override;
 
  private:
   // Throws DeviceError if neither device has one.
   Drafter& drafter() const;
-  // Calls the drafter with a change that is recorded already.
+  // Calls the drafter with a change that is already recorded.
   template <class Change>
   void change(const Change& change);
-  // Calls the drafter; where its device fails, its successor.
+  // Calls the drafter, or its successor if the device fails.
   template <class Question>
   auto ask(const Question& question);
   void fall_back(const std::string& why);
@@ -65,7 +64,7 @@ class FallbackDrafter final : public Drafter {
   void keep_rows(std::uint32_t first, std::span<const float> rows);
   void forget_rows(std::uint32_t first);
 
-  // Rows of positions that follow each other. What there is of them never moves.
+  // Rows of consecutive positions, in blocks that never move.
   static constexpr std::uint32_t kStretchRows = 256;
   struct Stretch {
     HeldMemory held;
@@ -76,7 +75,7 @@ class FallbackDrafter final : public Drafter {
   Options options_;
   std::unique_ptr<Drafter> drafter_;
   bool fallen_ = false;
-  // Until then.
+  // Kept until the first device fails.
   std::vector<std::uint32_t> tokens_;
   std::vector<Stretch> stretches_;
 };

@@ -28,7 +28,7 @@ MeasureDevice make_measure(const MeasuringOptions& options) {
       if (const auto known = o.cache.find(key)) return *known;
     }
     const auto timing = measure(o, device);
-    // If it cannot be kept, the next run measures again.
+    // On failure, the next run measures again.
     if (timing) (void)o.cache.put(key, *timing);
     return timing;
   };

@@ -14,13 +14,13 @@ namespace edgedraft {
 
 struct MeasuringOptions {
   const DrafterModel& drafter;
-  Digest fingerprint;  // of its file
-  std::string kinds;   // of what drafts
+  Digest fingerprint;  // of the bundle's file
+  std::string kinds;   // drafting kinds
   TreeShape tree;
-  std::uint32_t threads;  // of the CPU
+  std::uint32_t threads;  // CPU threads
   TimingCache& cache;
   std::shared_ptr<MemoryMeter> meter = nullptr;  // of the devices' memory
-  // What a former run has measured: taken as it is, or measured again.
+  // Use of earlier measurements.
   enum class Known : std::uint8_t { take, renew } known;
 };
 

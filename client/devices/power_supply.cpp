@@ -25,7 +25,7 @@ bool PowerSupply::on_battery() const {
   std::error_code error;
   for (const auto& supply : fs::directory_iterator(root_ / "power_supply", error)) {
     if (read<std::string>(supply.path() / "type") != "Battery") continue;
-    // A mouse has one, too.
+    // Skip batteries of peripherals, such as a mouse.
     if (read<std::string>(supply.path() / "scope") == "Device") continue;
     if (read<std::string>(supply.path() / "status") == "Discharging") return true;
   }
@@ -39,7 +39,7 @@ std::vector<PowerSupply::Counter> PowerSupply::energy() const {
     const auto zone = root_ / "powercap" / ("intel-rapl:" + std::to_string(i));
     const auto name = read<std::string>(zone / "name");
     if (!name) return counters;
-    // Others hold the processors and more: "psys" is the whole machine.
+    // Other zones include the processors: "psys" is the whole machine.
     if (!name->starts_with("package-")) continue;
     const auto taken = read<std::uint64_t>(zone / "energy_uj");
     const auto range = read<std::uint64_t>(zone / "max_energy_range_uj");

@@ -7,38 +7,38 @@
 
 namespace edgedraft {
 
-// What the system tells of its power (Linux: /sys/class). Elsewhere it tells nothing.
+// Power state from the system (Linux: /sys/class); unknown on other systems.
 class PowerSupply {
  public:
   explicit PowerSupply(std::filesystem::path sysfs_class = "/sys/class")
       : root_(std::move(sysfs_class)) {}
 
-  // A battery is discharging; false where the system tells of none.
+  // True if a battery is discharging; false if unknown.
   bool on_battery() const;
-  // What each processor has taken since a time of no account. It begins anew at `range`.
+  // Energy of a processor since an arbitrary time. It wraps at `range`.
   struct Counter {
     double joules;
     double range;
   };
-  // One per processor; none if the system does not tell, or not everybody.
+  // One per processor; empty if the system has none or restricts access.
   std::vector<Counter> energy() const;
 
  private:
   std::filesystem::path root_;
 };
 
-// What the processors of the machine take from its begin on, for whatever runs on them.
+// Measures the energy of the machine's processors, for all programs.
 class EnergyMeter {
  public:
   explicit EnergyMeter(PowerSupply supply) : supply_(std::move(supply)) { begin(); }
 
   void begin() { go_on_from(0.0); }
-  // Counts on from what was taken before a pause; what was taken during it does not count.
+  // Continues from an earlier total; energy used during the pause does not count.
   void go_on_from(double joules) {
     earlier_ = joules;
     begun_ = supply_.energy();
   }
-  // Nothing if the system does not tell.
+  // Empty if the system has no counters.
   std::optional<double> joules() const;
 
  private:

@@ -29,7 +29,7 @@ std::unique_ptr<Drafter> SharedDrafters::make_drafter() {
 }
 
 std::unique_ptr<Drafter> SharedDrafters::make_on_second() {
-  // Those that are still on the first device keep its weights until they fail, too.
+  // Drafters still on the first device keep its weights until they fail, too.
   if (first_) first_->weights.reset();
   if (!second_) second_ = options_.second();
   return second_->weights->make_drafter();

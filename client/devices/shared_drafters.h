@@ -13,15 +13,14 @@
 
 namespace edgedraft {
 
-// A drafter's weights and the backend that they are on, which outlives them.
+// A drafter's weights and their backend, which outlives them.
 struct LoadedDrafter {
   std::unique_ptr<Backend> backend;
   std::unique_ptr<DrafterWeights> weights;
 };
 
-// One drafter for many conversations: its weights are loaded once on a device, and once on a second
-// one if the first fails. Conversations that drafted on the first go over one by one, as they see
-// it fail.
+// A drafter shared by many conversations. Its weights are loaded once on a device, and once on a
+// second device if the first fails. Each conversation moves over when it sees the failure.
 //
 // Threads   one at a time makes drafters or calls them
 class SharedDrafters {
@@ -31,9 +30,9 @@ class SharedDrafters {
 
   struct Options {
     Loader first;
-    Loader second{};                                           // empty: there is none
-    std::function<void(const std::string& why)> on_failure{};  // of the first; told once
-    // Tokens of a conversation that the drafters can hold.
+    Loader second{};                                           // empty: none
+    std::function<void(const std::string& why)> on_failure{};  // of the first device; called once
+    // Tokens per conversation that the drafters can hold.
     std::uint32_t positions_max = std::numeric_limits<std::uint32_t>::max();
   };
   // Loads the weights. Throws DeviceError if no device can hold them.
@@ -41,8 +40,8 @@ class SharedDrafters {
   SharedDrafters(const SharedDrafters&) = delete;
   SharedDrafters& operator=(const SharedDrafters&) = delete;
 
-  // A drafter that has seen no token; this object outlives it. Throws DeviceError if no device has
-  // memory for it.
+  // Returns a drafter without tokens. This object must outlive it. Throws DeviceError if no device
+  // has memory for it.
   std::unique_ptr<Drafter> make_drafter();
 
  private:

@@ -30,7 +30,7 @@ Result<StepTiming> time_drafting_step(const DrafterModel& model, Backend& backen
   std::vector<std::uint32_t> tokens(count);
   for (auto& token : tokens)
     token = static_cast<std::uint32_t>(random.below(facts.vocabulary_count));
-  // Rows of all positions but those of the last cycle, as in a session.
+  // Rows of all positions but the last cycle's, as in a session.
   std::vector<float> rows(std::size_t{count - 1} * drafter->activation_cols());
   for (float& value : rows) value = static_cast<float>(2.0 * random.uniform() - 1.0);
   drafter->append(tokens);

@@ -7,16 +7,14 @@
 
 namespace edgedraft {
 
-// What a drafting step, one level of a tree, costs on a device.
+// Cost of a drafting step, one level of a tree, on a device.
 struct StepTiming {
-  double seconds;           // of a tree, divided by its levels
+  double seconds;           // per level, averaged over a tree
   double bytes_per_second;  // of the weights that a level reads
 };
 
-// Grows trees of made-up tokens and activations behind a short prompt: the median of some, after
-// the first. Takes about a quarter of a second, and the drafter's start-up.
-//
-// Throws DeviceError if the device fails.
+// Grows trees of made-up tokens and activations after a short prompt. Returns the median, without
+// the first. Takes about a quarter of a second, plus the drafter's start-up.
 Result<StepTiming> time_drafting_step(const DrafterModel& model, Backend& backend,
                                       const TreeShape& tree);
 

@@ -49,7 +49,7 @@ TimingCache::TimingCache(std::filesystem::path file) : file_(std::move(file)) {
     }
     entries_ = std::move(entries);
   } catch (const json::exception&) {
-    // Whatever it is, it is not ours: measure again.
+    // Unreadable content counts as no measurements.
   }
 }
 

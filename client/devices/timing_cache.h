@@ -10,31 +10,31 @@
 
 namespace edgedraft {
 
-// What a measurement was made of; another one needs another measurement.
+// Conditions of a measurement; it is valid only for the same ones.
 struct TimingKey {
-  std::string device;  // its maker's name
+  std::string device;  // from its vendor
   std::string driver;
-  std::string bundle;          // fingerprint in hexadecimal, and the kinds that draft
+  std::string bundle;          // fingerprint in hexadecimal, and the drafting kinds
   DType kv_type = DType::f32;  // of the caches
   TreeShape tree;
 
   bool operator==(const TimingKey&) const = default;
 };
 
-// Measurements of former runs, in a JSON file. A file that is damaged, or of another version of
-// this program, counts as empty and is written anew; one that cannot be written is done without.
+// Measurements of earlier runs, in a JSON file. A file that is damaged or of another program
+// version counts as empty and is rewritten; a file that cannot be written is ignored.
 class TimingCache {
  public:
-  // More measurements than anyone's devices and drafters need; the oldest go first.
+  // Bounds the file; beyond it, the oldest entries are dropped.
   static constexpr std::size_t kEntriesMax = 64;
 
   explicit TimingCache(std::filesystem::path file);
-  // Where it belongs: devices.json in cache_directory().
+  // devices.json in cache_directory().
   static std::filesystem::path default_file();
 
   std::optional<StepTiming> find(const TimingKey& key) const;
-  // Keeps the measurement, here and in the file.
-  // Errors    io: only here
+  // Stores the measurement, in memory and in the file.
+  // Errors    io: stored in memory only
   Result<void> put(const TimingKey& key, const StepTiming& timing);
 
  private:

@@ -39,7 +39,7 @@ Result<MemoryFit> fit_on(const ComputeDevice& device, const DrafterPlacement::Op
                     });
 }
 
-// If a GPU fails, the CPU takes its place in the same memory.
+// If a GPU fails, the CPU takes over within the same memory.
 Result<MemoryFit> fit_with_successor(const ComputeDevice& device, const ComputeDevice& cpu,
                                      const DrafterPlacement::Options& o) {
   MemoryFit fit{.positions = positions_wanted(o), .conversations = o.conversations, .need = {}};

@@ -5,7 +5,7 @@
 
 namespace edgedraft {
 
-// The page of `edgedraft serve`, as it stands in this folder, with the libraries that it uses.
+// The page of `edgedraft serve`, from this folder, with the libraries that it uses.
 struct PageFile {
   std::string_view path;  // "/page/main.js"
   std::string_view type;
