@@ -1,15 +1,15 @@
-// An answer while it comes: its text, how much of that is confirmed, and what was counted.
+// An answer as it arrives: its text, the confirmed part, and its counts.
 
 const cut = (text, characters) => Array.from(text).slice(0, characters).join("");
 
 export class Answer {
   text = "";
   thought = "";
-  confirmed = 0; // UTF-16 units of `text` that the target has said, or that stay in any case
+  confirmed = 0; // UTF-16 units of `text` that are verified or final
   state = "online";
   counts = null;
   finished = false;
-  broken = ""; // why it has no end
+  broken = ""; // why it did not finish
 
   take(event) {
     const choice = event.choices?.[0];
@@ -23,7 +23,7 @@ export class Answer {
     } else if (content !== undefined && content !== null) {
       if (told.revise_from !== undefined) this.text = cut(this.text, told.revise_from);
       this.text += content;
-      // What the target goes on behind is confirmed, or stays.
+      // Text that the target continues is confirmed, or final.
       if (told.provenance !== "offline") this.confirmed = this.text.length;
       this.confirmed = Math.min(this.confirmed, this.text.length);
     }
@@ -35,7 +35,7 @@ export class Answer {
     }
   }
 
-  // One line about it.
+  // Returns one line about the answer.
   note() {
     const c = this.counts;
     if (!c) return this.broken;

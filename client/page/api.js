@@ -1,17 +1,17 @@
-// The endpoint, as this page uses it.
+// The local API, as this page uses it.
 
 let key = sessionStorage.getItem("key");
 let askForKey = async () => null;
-let isDeclined = false; // The user gave none, and is asked again with the next question alone.
+let isDeclined = false; // The user gave no key; only the next question asks again.
 
-// What the endpoint says is wrong, other than a connection that breaks off, or what a proxy says.
+// An error reported by the endpoint, as opposed to a lost connection or a proxy's error.
 export class EndpointError extends Error {}
 
 export function onKeyWanted(ask) {
   askForKey = ask;
 }
 
-// A key that no header can carry opens nothing, and is forgotten.
+// A key that is not a valid header value is dropped.
 function withKey(given) {
   const headers = new Headers(given);
   try {
@@ -52,7 +52,7 @@ export async function readConversation(id) {
   return answer.status === 404 ? null : parsed(answer);
 }
 
-// False for one that was deleted, in another tab perhaps: it is not put back.
+// Returns false if it was deleted, such as in another tab; it is not stored again.
 export async function keepConversation(id, conversation) {
   const answer = await request(`/v1/edgedraft/conversation?id=${id}`, {
     method: "PUT",
@@ -63,16 +63,16 @@ export async function keepConversation(id, conversation) {
   return true;
 }
 
-// One that is not there was never kept, or is deleted already.
+// A missing one was never kept, or is already deleted.
 export async function removeConversation(id) {
   const answer = await request(`/v1/edgedraft/conversation?id=${id}`, { method: "DELETE" });
   if (answer.status !== 404) await parsed(answer);
 }
 
-// Where no mode was chosen the endpoint's own holds.
+// Without a chosen mode, the endpoint's default holds.
 const asked = (messages, mode) => (mode ? { messages, private: mode } : { messages });
 
-// What would be sent of these messages.
+// Returns the messages as they would be sent.
 export const preview = async (messages, mode) =>
   parsed(
     await request("/v1/edgedraft/preview", {
@@ -84,7 +84,7 @@ export const preview = async (messages, mode) =>
 export const uplink = async (since) =>
   (await parsed(await request(`/v1/edgedraft/uplink?since=${since}`))).data;
 
-// Whether the endpoint has its network; with an argument, whether it is to have it.
+// Returns whether the endpoint is connected to its network; an argument connects or disconnects it.
 export const plugged = async (wanted) =>
   (
     await parsed(
@@ -95,7 +95,7 @@ export const plugged = async (wanted) =>
     )
   ).plugged;
 
-// The JSON events of a stream, which others may have begun.
+// Yields the JSON events of a stream, which another page may have begun.
 async function* events(answer) {
   if (!answer.ok) await parsed(answer);
   const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
@@ -115,7 +115,7 @@ async function* events(answer) {
   }
 }
 
-// An answer, written on and kept under `name` whatever becomes of this page.
+// Asks for an answer, which the endpoint completes and keeps under `name` even if this page closes.
 export async function* ask(name, messages, mode, signal) {
   isDeclined = false;
   yield* events(
@@ -128,7 +128,7 @@ export async function* ask(name, messages, mode, signal) {
   );
 }
 
-// The same from its beginning, while it is kept.
+// Reads that answer from its start, while it is kept.
 export async function* resume(name, signal) {
   const answer = await request(`/v1/stream?conv_id=${name}&from=0`, { signal });
   if (answer.status === 404) throw new EndpointError("the answer was broken off");

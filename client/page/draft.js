@@ -1,9 +1,9 @@
-// What is typed in the message box: a new message, or other words for an earlier turn. Either waits
-// there while the box is used for the other; the turns change only when it is sent.
+// Text in the message box: a new message, or a new version of an earlier turn. Each is kept while
+// the box shows the other. Turns change only when it is sent.
 export class Draft {
-  edited = null; // the turn that is to be replaced; null: the message is a new one
+  edited = null; // the turn to be replaced; null: a new message
   #box;
-  #waiting = new Map(); // by the turns that they are for, null being the new one
+  #waiting = new Map(); // text by turn; null: the new message
 
   constructor(box) {
     this.#box = box;
@@ -15,7 +15,7 @@ export class Draft {
     this.#box.value = this.#waiting.get(turn) ?? turn.content;
   }
 
-  // Goes back to the new message.
+  // Returns to the new message.
   cancel() {
     if (!this.edited) return;
     this.#waiting.delete(this.edited);
@@ -28,7 +28,7 @@ export class Draft {
     else this.#box.value = "";
   }
 
-  // Another conversation has other turns; the new message comes along.
+  // Another conversation has other turns; the new message is kept.
   leave() {
     this.cancel();
     this.#waiting.clear();

@@ -1,12 +1,12 @@
-// Where the keyboard is.
+// Keyboard focus.
 
 const byId = (id) => document.getElementById(id);
 
 const canHaveFocus = (element) =>
   Boolean(element?.isConnected && !element.disabled && element.getClientRects().length > 0);
 
-// Makes a change that may take away what has the focus. It goes to what has the same id then, or to
-// the message box: without it the keyboard would begin again at the top of the page.
+// Makes a change that may remove the focused element. Focus moves to the element with the same id,
+// or to the message box; otherwise the keyboard would start at the top of the page.
 export function keepFocus(change) {
   const had = document.activeElement;
   change();

@@ -1,4 +1,4 @@
-// Draws what comes faster than a screen shows it: once a frame, and then the last that came.
+// Draws at most once per frame, using the latest value.
 export class Frames {
   #draw;
   #last = null;
@@ -16,7 +16,7 @@ export class Frames {
     });
   }
 
-  // At once: a tab that is hidden has no frames.
+  // Draws at once, because a hidden tab has no frames.
   end(value) {
     cancelAnimationFrame(this.#frame);
     this.#frame = 0;

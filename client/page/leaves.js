@@ -1,11 +1,11 @@
-// What would leave the device, and what has: as long as somebody looks.
+// What would leave the device, and what has left it, while the panel is open.
 
 import * as api from "./api.js";
 import { sentItem } from "./view.js";
 
 const SHOWN_MESSAGES = 50;
 
-// The last of these messages, as it would be sent.
+// Returns the last of these messages as it would be sent.
 async function wouldLeave(messages, mode) {
   const shown = await api.preview(messages, mode).catch((error) => ({ message: error.message }));
   if (shown.is_local && !shown.messages?.length) return "Nothing: it holds private text.";
@@ -16,8 +16,8 @@ export class Leaves {
   #panel;
   #preview;
   #uplink;
-  #looks = 0; // that were begun: only the latest is shown
-  #since = 0; // the number of the last message that is shown
+  #looks = 0; // number of calls; only the latest is shown
+  #since = 0; // number of the last message shown
 
   constructor(panel, preview, uplink) {
     this.#panel = panel;
@@ -25,14 +25,14 @@ export class Leaves {
     this.#uplink = uplink;
   }
 
-  // Whether it is open after that.
+  // Returns true if the panel is now open.
   toggle() {
     this.#forget();
     this.#panel.hidden = !this.#panel.hidden;
     return !this.#panel.hidden;
   }
 
-  // Without messages nothing would be sent. What the endpoint says is wrong is thrown.
+  // Shows nothing to send if there are no messages. Throws the endpoint's errors.
   async look(messages, mode) {
     const mine = ++this.#looks;
     if (this.#panel.hidden) return;
@@ -44,7 +44,7 @@ export class Leaves {
       if (mine === this.#looks) this.#add(left);
     } catch (error) {
       if (mine !== this.#looks) return;
-      // An endpoint that was started anew counts from 1 again.
+      // A restarted endpoint counts from 1 again.
       this.#forget();
       throw error;
     }

@@ -1,4 +1,4 @@
-// Wires the page: which conversation is open, what is being said, what is kept of it.
+// Connects the page's parts: the open conversation, running answers, and storage.
 
 import * as api from "./api.js";
 import { Answer } from "./answer.js";
@@ -13,26 +13,26 @@ const [list, messages, text, mode, state] = ["list", "messages", "text", "mode",
 const draft = new Draft(text);
 const leaves = new Leaves(byId("leaves"), byId("preview"), byId("uplink"));
 
-// A name that nobody guesses. crypto.randomUUID() is for https and this machine alone.
+// Returns an unguessable name. crypto.randomUUID() works only over https and on localhost.
 const newName = () =>
   Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, "0")).join("");
 
-// The open conversation. An answer that is still coming has a stream's name and no content.
+// The open conversation. An unfinished answer has a stream's name and no content.
 let id = newName();
 let turns = [];
 let running = null; // AbortController
 
 const TITLE_CHARACTERS = 60;
-const RESUMES = 3; // of a stream that breaks off
+const RESUMES = 3; // of an interrupted stream
 const RESUMES_AFTER_MS = 500;
-const MARK = /<\/?private>/i; // as the endpoint takes it: in any case, and also alone
+const MARK = /<\/?private>/i; // as the endpoint reads it: in any case, and also alone
 
-// Words that are there already are not set again, which would have them read out again.
+// Does not set the same words again, because screen readers would repeat them.
 function say(words) {
   if (state.textContent !== words) state.textContent = words;
 }
 
-// If it fails, says why, and what `failure` says of how things stand.
+// On failure, shows the error and `failure`, which describes the resulting state.
 async function attempt(act, failure) {
   try {
     await act();
@@ -45,7 +45,7 @@ api.onKeyWanted(
   () =>
     new Promise((resolve) => {
       const dialog = byId("ask");
-      // The Escape key closes it without one.
+      // The Escape key closes it without a value.
       dialog.returnValue = "";
       dialog.addEventListener("close", () => resolve(dialog.returnValue ? byId("key").value : null), { once: true });
       dialog.showModal();
@@ -63,7 +63,7 @@ const isPrivate = () => turns.some((turn) => turn.private);
 const keepTurns = () =>
   api.keepConversation(id, { title: titleOf(), private: isPrivate(), document: { turns, mode: mode.value } });
 
-// Whether there is nothing left to keep; if there is, it is said why.
+// Saves the conversation. Returns true if nothing is left to save; otherwise shows why.
 async function keep() {
   try {
     const isDeleted = turns.length > 0 && !(await keepTurns());
@@ -92,10 +92,10 @@ const renewList = () => attempt(showList, "the list is as it was");
 const remove = (unwanted) =>
   attempt(async () => {
     const last = (unwanted === id ? turns : (await api.readConversation(unwanted))?.turns)?.at(-1);
-    // First, as an answer that ends meanwhile would be kept.
+    // Close it first; an answer that ends meanwhile would be kept.
     if (unwanted === id) begin();
     await api.removeConversation(unwanted);
-    // Which ends it.
+    // Ends the answer.
     if (last?.stream) await attempt(() => api.forget(last.stream), "its answer may go on for a while");
     await renewList();
   }, "the conversation is not deleted");
@@ -129,7 +129,7 @@ function takeUp(wanted, conversation) {
   show();
   look();
   const last = turns.at(-1);
-  // Before anything is waited for, as nothing may be asked until it has ended.
+  // Start before any wait, because no question is allowed until it has ended.
   if (last?.stream) void follow(api.resume, last);
 }
 
@@ -144,7 +144,7 @@ function show() {
 
 function articleOf(turn) {
   if (turn.role === "user") return userMessage(turn.content, { edit: () => edit(turn) });
-  // Asked for again, an earlier one would take everything after it along.
+  // Only the last answer: repeating an earlier one would delete everything after it.
   const view = new AnswerView(turn === turns.at(-1) ? { again } : {});
   view.show(Object.assign(new Answer(), turn.answer));
   return view.article;
@@ -174,7 +174,7 @@ function typeOn() {
   text.focus();
 }
 
-// Which of the messages is edited, if one is.
+// Marks the message that is being edited.
 function showDraft() {
   byId("editing").hidden = !draft.edited;
   if (draft.edited) text.setAttribute("aria-describedby", "edited");
@@ -185,11 +185,11 @@ function showDraft() {
   }
 }
 
-// The turns that a message would follow.
+// Turns that a new message would follow.
 const earlier = () => (draft.edited ? turns.slice(0, turns.indexOf(draft.edited)) : turns);
 
-// An answer without text, stopped or broken off before any or of a thought alone, is sent like the
-// others: many templates want user and assistant to take turns.
+// Answers without text are sent, too, whether interrupted or only a thought: many templates require
+// alternating user and assistant turns.
 const sent = (these) =>
   these
     .filter((turn) => turn.role === "user" || turn.answer)
@@ -209,9 +209,9 @@ const pause = (signal) =>
     signal.addEventListener("abort", resolve);
   });
 
-// Reads a stream to its end, and shows what it comes to. An answer goes on where its reader falls
-// behind or its connection fails, so it is read again from its beginning then. With the answer comes
-// whether it may go on still, out of reach.
+// Reads a stream to its end and shows it. An answer goes on if its reader falls behind or loses the
+// connection, so it is then read again from its start. `goesOn`: it may still be running,
+// unreachable.
 async function read(source, name, signal, shown) {
   let answer = new Answer();
   for (let resumes = 0; ; ++resumes) {
@@ -242,7 +242,7 @@ function showRunning(isRunning) {
   });
 }
 
-// Shows a stream while it comes, and keeps what it came to.
+// Shows a stream as it arrives, and stores the result.
 async function follow(source, turn) {
   const controller = new AbortController();
   running = controller;
@@ -251,7 +251,7 @@ async function follow(source, turn) {
   const view = new AnswerView({ again });
   view.setBusy(true);
   messages.append(view.article);
-  await keepTurns().catch(() => {}); // The save after the answer says what is wrong.
+  await keepTurns().catch(() => {}); // The save after the answer reports errors.
   const { answer, goesOn } = await watch(source, turn.stream, controller.signal, view);
   if (running !== controller) return; // another conversation is open
   running = null;
@@ -260,7 +260,7 @@ async function follow(source, turn) {
   await settle(turn, answer, goesOn, controller.signal.aborted);
 }
 
-// Reads a stream to its end, and shows it meanwhile.
+// Reads a stream to its end, showing it as it arrives.
 async function watch(source, name, signal, view) {
   const frames = new Frames((answer) => {
     const { article } = view;
@@ -272,7 +272,7 @@ async function watch(source, name, signal, view) {
   let told = "";
   const result = await read(source, name, signal, (coming) => {
     frames.next(coming);
-    // What else was said meanwhile stays until the link changes.
+    // Other messages stay until the link's state changes.
     if (coming.state === told) return;
     told = coming.state;
     say(told === "online" ? "online" : `${told}: underlined text is not confirmed`);
@@ -282,20 +282,20 @@ async function watch(source, name, signal, view) {
   return result;
 }
 
-// The answer becomes a part of its turn.
+// Puts the answer into its turn.
 async function settle(turn, answer, goesOn, isStopped) {
   const name = turn.stream;
-  // One that cannot be told so ends by itself, and is forgotten after ten minutes.
+  // If this fails, the stream ends by itself and is dropped after ten minutes.
   const forget = () => void api.forget(name).catch(() => {});
-  if (isStopped) forget(); // which ends it
+  if (isStopped) forget(); // ends the answer
   turn.private = Boolean(answer.counts?.private) || turn.private;
   turn.answer = { ...answer };
   delete turn.stream;
   say(answer.note());
   look();
-  // The conversation that is kept names the stream still: opened again it has the answer.
+  // The stored conversation still names the stream; opened again, it has the answer.
   if (goesOn) return;
-  // Until it is kept the answer can be read again.
+  // The answer can be read again until it is stored.
   if ((await keep()) && !isStopped) forget();
 }
 
@@ -310,7 +310,7 @@ byId("composer").addEventListener("submit", (event) => {
   void answer();
 });
 
-// Enter and Escape may belong to an input method. Safari says so by the key's code alone.
+// Enter and Escape may belong to an input method, which Safari shows only by key code.
 const isComposing = (event) => event.isComposing || event.keyCode === 229;
 
 text.addEventListener("keydown", (event) => {
@@ -337,7 +337,7 @@ function showMenu(isOpen) {
 }
 byId("menu").addEventListener("click", () => showMenu(!byId("side").classList.contains("open")));
 
-// On a phone, where the list lies over the messages; what is hidden cannot have the focus.
+// On a phone the list covers the messages. Hidden elements must not have the focus.
 function closeMenu() {
   const side = byId("side");
   if (!side.classList.contains("open")) return;

@@ -1,4 +1,5 @@
-// How messages look. Answers are a stranger's text: Markdown without HTML in it, and then cleaned.
+// Display of messages. Answers are untrusted: they are rendered as Markdown without HTML, then
+// sanitized.
 
 let markdown = null;
 // Debian 12's DOMPurify (2.4.1+dfsg+~2.4.0-2+deb12u1) reads a variable that it does not declare.
@@ -38,7 +39,7 @@ export function userMessage(text, actions) {
   );
 }
 
-// Without `again` among the actions it cannot be asked for again.
+// If `actions` has no `again`, the answer cannot be requested again.
 export class AnswerView {
   constructor(actions) {
     this.thought = element("div", { className: "body", dir: "auto" });
@@ -56,7 +57,7 @@ export class AnswerView {
     this.actions = actions;
   }
 
-  // While it is, it is not read out word by word.
+  // Screen readers do not read a busy answer word by word.
   setBusy(isBusy) {
     this.article.setAttribute("aria-busy", String(isBusy));
   }
@@ -76,7 +77,7 @@ export class AnswerView {
   }
 }
 
-// The ids outlive the list, so that the focus finds its button in the next one.
+// Stable ids let the focus find its button in the next list.
 export function listItem(entry, isCurrent, actions) {
   const open = button((entry.private ? "🔒 " : "") + (entry.title || "Untitled"), actions.open);
   open.id = `open-${entry.id}`;

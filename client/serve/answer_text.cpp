@@ -15,7 +15,7 @@ AnswerText::AnswerText(Options options) : options_(std::move(options)) {
 void AnswerText::add(std::uint32_t token, Provenance provenance) {
   tokens_.push_back(token);
   provenance_.push_back(provenance);
-  // A token that the target put behind them makes those before it final.
+  // A token that the target adds makes the tokens before it final.
   if (provenance != Provenance::offline) final_count_ = token_count();
   show();
 }
@@ -35,13 +35,13 @@ void AnswerText::rewrite(std::uint32_t index) {
   tokens_.resize(index);
   provenance_.resize(index);
   if (text_ends_.size() <= index) return;
-  // The detokenizer as it was then.
+  // Reset the detokenizer to that token.
   detokenizer_.emplace(options_.tokenizer, options_.leading_space);
   text_.clear();
   text_ends_.clear();
   stopped_ = finished_ = false;
   show();
-  // What is held back at its end was not while more stood behind it.
+  // Text held back at the new end may have been shown while more text followed it.
   const std::size_t decided_end = split(open_end()).decided_end;
   if (given_ <= decided_end) return;
   given_ = decided_end;
@@ -74,7 +74,7 @@ void AnswerText::push(const std::string& text) {
   if (end == std::string::npos) return;
   cut(end);
   stopped_ = true;
-  // The end of the text that was pushed is the next token's.
+  // The stop string may end within the token that follows.
   stop_count_ = std::min(static_cast<std::uint32_t>(text_ends_.size()) + 1, token_count());
 }
 
@@ -87,14 +87,14 @@ void AnswerText::drop_calls() {
   cut(text_.size() - calls_size());
 }
 
-// Bytes at the text's end that are calls, or may become them.
+// Bytes at the end of the text that are calls, or may become calls.
 std::size_t AnswerText::calls_size() const {
   if (options_.calls == nullptr) return 0;
   const std::string_view answer = std::string_view(text_).substr(split(text_.size()).answer_begin);
   return answer.size() - options_.calls->calls_at(answer);
 }
 
-// Bytes at the text's end that may be the beginning of a stop string, or of calls.
+// Bytes at the end of the text that may begin a stop string or calls.
 std::size_t AnswerText::held_back() const {
   if (stopped_ || finished_) return 0;
   std::size_t most = calls_size();
@@ -104,7 +104,7 @@ std::size_t AnswerText::held_back() const {
   return most;
 }
 
-// Where what is not held back ends, without half characters.
+// End of the text that is not held back, on a character boundary.
 std::size_t AnswerText::open_end() const {
   std::size_t end = text_.size() - held_back();
   while (end > 0 && end < text_.size() && (static_cast<unsigned char>(text_[end]) & 0xC0u) == 0x80u)
@@ -113,7 +113,7 @@ std::size_t AnswerText::open_end() const {
 }
 
 std::uint32_t AnswerText::given_count() const {
-  // Those of a stop string are cut off with it.
+  // Tokens of a stop string are cut off with it.
   const auto cut = stopped_ ? std::ranges::lower_bound(text_ends_, text_.size()) : text_ends_.end();
   const auto end = stopped_ && cut != text_ends_.end() && !text_.empty() ? cut + 1 : cut;
   const auto given = std::upper_bound(text_ends_.begin(), end, given_);
@@ -135,7 +135,7 @@ std::string AnswerText::thought() const {
   return text_.substr(parts.thought_begin, parts.thought_end - parts.thought_begin);
 }
 
-// What of the parts that were given out stays.
+// Emits revisions: the parts of the returned text that stay.
 void AnswerText::take_revision(std::vector<Piece>& pieces, const SplitText& split) {
   if (!std::exchange(revises_, false)) return;
   const auto stays = [&](std::size_t begin, std::size_t end) {
@@ -143,7 +143,7 @@ void AnswerText::take_revision(std::vector<Piece>& pieces, const SplitText& spli
     return utf8_count(
         std::string_view(text_).substr(std::min(begin, end), end - std::min(begin, end)));
   };
-  // While a thought goes on the answer would begin behind it.
+  // During a thought the answer would begin after it.
   if (gave_thought_ && given_ <= split.answer_begin) {
     pieces.push_back({.text = {},
                       .is_thought = true,
@@ -168,7 +168,7 @@ std::vector<AnswerText::Piece> AnswerText::take() {
   for (std::size_t i = static_cast<std::size_t>(std::ranges::upper_bound(text_ends_, given_) -
                                                 text_ends_.begin());
        given_ < parts.decided_end;) {
-    // What the last token left unfinished is its own.
+    // A partial character belongs to the last token.
     const bool last = i >= text_ends_.size();
     const std::size_t token_end =
         last ? parts.decided_end : std::min(text_ends_[i], parts.decided_end);

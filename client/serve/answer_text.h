@@ -13,51 +13,51 @@
 
 namespace edgedraft {
 
-// An answer's tokens as the text that a client is to see of them: up to the first stop string, no
-// half characters, and what is not final held back or not, as the client wants it.
+// An answer's tokens as client-visible text: up to the first stop string, without partial
+// characters. Text that is not final is held back or shown, as the client requests.
 class AnswerText {
  public:
   struct Options {
     const Tokenizer& tokenizer;  // outlives it
     LeadingSpace leading_space = LeadingSpace::strip;
     std::vector<std::string> stops{};
-    bool shows_drafts = false;  // what may yet be corrected is shown as well
+    bool shows_drafts = false;  // also shows text that may be corrected
     Thoughts thoughts = Thoughts::none;
-    // How calls are written, that are told when they are whole; null: none are. Outlives it.
+    // Form of calls, which are reported once complete; null: no calls. Must outlive this.
     const CallForm* calls = nullptr;
   };
   explicit AnswerText(Options options);
 
-  // What a GenerationObserver is told about the answer's tokens.
+  // The same events as GenerationObserver's.
   void add(std::uint32_t token, Provenance provenance);
   void confirm(std::uint32_t first, std::uint32_t end);
   void keep(std::uint32_t count);
   void rewrite(std::uint32_t index);
-  // No token follows: what was held back is let go.
+  // Call after the last token: releases held-back text.
   void finish();
-  // Its calls are told in another way, and are no text.
+  // Removes calls from the text, because they are reported separately.
   void drop_calls();
 
-  // A part of the text, all of one provenance.
+  // A part of the text with one provenance.
   struct Piece {
     std::string text{};
     Provenance provenance = Provenance::verified;
     bool is_thought = false;
-    // Before it: of what was given out of the thought, or of the rest, only so many characters
-    // (code points) stay.
+    // First drop text shown of the thought, or of the rest, after this many characters (code
+    // points).
     std::optional<std::size_t> revise_from{};
   };
-  // What is to be shown that was not given out before.
+  // Returns new text to show.
   std::vector<Piece> take();
 
-  // A stop string was found in what is shown; nothing follows it.
+  // True if the shown text ends at a stop string.
   bool stopped() const { return stopped_; }
-  // The same, and none of its tokens may yet be corrected.
+  // True if that end can no longer be corrected.
   bool stopped_for_good() const { return stopped_ && stop_count_ <= final_count_; }
-  // All that is shown, without its stop string and the thought.
+  // All shown text, without stop string and thought.
   std::string text() const;
   std::string thought() const;
-  // Leading tokens whose text was given out, or had none.
+  // Leading tokens whose text was returned, or that have none.
   std::uint32_t given_count() const;
   std::uint32_t token_count() const { return static_cast<std::uint32_t>(tokens_.size()); }
 
@@ -75,14 +75,14 @@ class AnswerText {
   std::vector<std::uint32_t> tokens_;
   std::vector<Provenance> provenance_;
   std::uint32_t final_count_ = 0;
-  std::optional<Detokenizer> detokenizer_;  // has seen the shown tokens
-  std::string text_;                        // of the tokens that are shown
-  std::vector<std::size_t> text_ends_;      // where it ended behind each of them
-  std::size_t given_ = 0;                   // bytes of it that were given out
-  bool gave_thought_ = false;               // some of it was a thought's
-  bool revises_ = false;                    // of what was given out, some has gone
+  std::optional<Detokenizer> detokenizer_;  // after the shown tokens
+  std::string text_;                        // of the shown tokens
+  std::vector<std::size_t> text_ends_;      // its size after each of them
+  std::size_t given_ = 0;                   // bytes of it that were returned
+  bool gave_thought_ = false;               // some of those were a thought's
+  bool revises_ = false;                    // some returned text was withdrawn
   bool stopped_ = false;
-  std::uint32_t stop_count_ = 0;  // leading tokens that the stop string is in
+  std::uint32_t stop_count_ = 0;  // leading tokens up to the end of the stop string
   bool finished_ = false;
 };
 

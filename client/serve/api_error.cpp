@@ -59,7 +59,7 @@ std::string to_json(const ApiError& error) {
                                  {"type", type_of(error.status)},
                                  {"param", or_null(error.param)},
                                  {"code", or_null(error.code)}}}};
-  // What a client wrote may be in the message, and need not be UTF-8.
+  // The message may quote a client's text, which may be invalid UTF-8.
   return body.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 

@@ -8,11 +8,11 @@
 
 namespace edgedraft {
 
-// What a client of the local API is told instead of an answer, in OpenAI's shape.
+// Error response of the local API, in OpenAI's shape.
 struct ApiError {
   unsigned status = 400;
   std::string message;
-  std::string param{};  // the field at fault; empty: none
+  std::string param{};  // the invalid field; empty: none
   std::string code{};   // for programs; empty: none
 
   bool operator==(const ApiError&) const = default;
@@ -27,7 +27,7 @@ using ApiResult = boost::system::result<T, ApiError>;
 // {"error": {"message", "type", "param", "code"}}
 std::string to_json(const ApiError& error);
 HttpAnswer answer_of(const ApiError& error);
-// Why an answer failed.
+// Maps the failure of an answer.
 ApiError api_error_of(const Error& error);
 
 }  // namespace edgedraft

@@ -18,7 +18,7 @@ std::string lower(std::string_view text) {
   return result;
 }
 
-// "name:7430", "[::1]:7430" or "name" without its port and brackets.
+// Removes port and brackets: "name:7430", "[::1]:7430" or "name".
 std::string host_name(std::string_view host) {
   if (host.starts_with('[')) {
     const std::size_t end = host.find(']');
@@ -33,14 +33,14 @@ bool is_address(const std::string& name) {
   return !error;
 }
 
-// What hosts and schemes are written with; browsers send names in other letters as xn--.
+// Characters of hosts and schemes; browsers send other letters as xn--.
 bool is_plain_name(std::string_view text) {
   return !text.empty() && std::ranges::all_of(text, [](unsigned char c) {
     return std::isalnum(c) != 0 || c == '-' || c == '.' || c == '_';
   });
 }
 
-// Browsers leave out a port that the scheme has anyway.
+// Browsers omit the scheme's default port.
 bool is_sent_port(std::string_view port, const std::string& scheme) {
   std::uint16_t number = 0;
   (void)std::from_chars(port.data(), port.data() + port.size(), number);
@@ -49,7 +49,7 @@ bool is_sent_port(std::string_view port, const std::string& scheme) {
 }
 
 bool is_origin(std::string_view text) {
-  // What browsers send for pages without a host.
+  // Browsers send these for pages without a host.
   if (text == "null" || text == "file://") return true;
   const std::size_t scheme_end = text.find("://");
   if (scheme_end == std::string_view::npos) return false;
@@ -83,7 +83,7 @@ Result<void> check_host_name(const std::string& text) {
                      "without it");
 }
 
-// Rebinding needs a name that its owner can point anywhere. An address is none.
+// Rebinding needs a name that its owner can point anywhere; an address is safe.
 bool ApiGuard::allows_host(std::string_view host) const {
   const std::string name = host_name(host);
   if (is_address(name) || name == "localhost" || name.ends_with(".localhost")) return true;
@@ -93,7 +93,7 @@ bool ApiGuard::allows_host(std::string_view host) const {
 
 bool ApiGuard::allows_origin(std::string_view origin, std::string_view host) const {
   const std::string asked = lower(origin);
-  // A page of ours.
+  // The program's own page.
   if (asked == "http://" + lower(host)) return true;
   return std::ranges::any_of(options_.allow_origins, [&](const std::string& allowed) {
     return allowed == "*" || lower(allowed) == asked;
@@ -128,7 +128,7 @@ std::optional<ApiError> ApiGuard::refusal(const HttpRequest& request, bool needs
                                "--allow-origin",
                     .code = "origin_not_allowed"};
   }
-  // A browser asks without the key whether it may send it.
+  // A browser's preflight asks without the key whether it may send it.
   if (!needs_key || (origin && request.method == "OPTIONS") || has_key(request)) {
     return std::nullopt;
   }

@@ -12,30 +12,29 @@
 
 namespace edgedraft {
 
-// What a page's origin can be: SCHEME://HOST[:PORT], as browsers send it, or "*", all of them. No
-// request matches anything else.
-// Errors    usage saying so; the caller names the option
+// Checks a page's origin: SCHEME://HOST[:PORT], as browsers send it, or "*" for all. Any other text
+// would never match a request.
+// Errors    usage; the caller names the option
 Result<void> check_origin(const std::string& text);
-// The same of a name that a machine is called by: without a port, which a request's is compared
-// without.
+// Checks a host name of this machine. It has no port, because requests are compared without theirs.
 Result<void> check_host_name(const std::string& text);
 
-// Decides who may use the local API. A page that the user has open elsewhere can send requests to
-// this machine, under its own name or, by DNS rebinding, as if it came from here; neither gets in.
+// Decides access to the local API. A page open in the user's browser can send requests to this
+// machine, under its own origin or, by DNS rebinding, as if it came from here; both are refused.
 class ApiGuard {
  public:
   struct Options {
-    std::string key;                         // empty: none is asked for
+    std::string key;                         // empty: no key is required
     std::vector<std::string> allow_origins;  // "https://chat.example"; "*": any page
-    std::vector<std::string> allow_hosts;    // names that this machine is called by
+    std::vector<std::string> allow_hosts;    // host names of this machine
   };
   explicit ApiGuard(Options options) : options_(std::move(options)) {}
 
-  // Why the request is refused; nothing if it may go on. A page for monitors needs no key.
+  // Returns why the request is refused; empty if it is allowed. Monitoring pages need no key.
   std::optional<ApiError> refusal(const HttpRequest& request, bool needs_key) const;
-  // What a browser wants to see in every answer to that request, a refusal too.
+  // CORS headers of every answer to that request, including refusals.
   HttpHeaders headers(const HttpRequest& request) const;
-  // The answer to a browser that asks first whether it may. Requires  an origin that is allowed
+  // Answers a browser's preflight request. Requires  an allowed origin
   HttpAnswer preflight(const HttpRequest& request) const;
 
  private:

@@ -13,7 +13,7 @@ namespace edgedraft {
 // Totals since the start.
 struct ApiCounters {
   std::uint64_t requests = 0;
-  std::atomic<std::uint64_t> refused = 0;  // some by their headers, on another thread
+  std::atomic<std::uint64_t> refused = 0;  // some by headers, on another thread
   std::uint64_t answers = 0;
   std::uint64_t prompt_tokens = 0;
   std::uint64_t reused_tokens = 0;
@@ -24,12 +24,12 @@ struct ApiCounters {
   std::uint64_t accepted = 0;
   std::uint64_t target_passes = 0;
 
-  // An answer that has ended.
+  // Adds an answer that has ended.
   void add(const GenerationStats& stats);
 };
 
-// Prometheus' text format. `drafters`: the memory that they hold, null where there are none;
-// `mapped_bytes`: of the files that they are read from.
+// Prometheus text format. `drafters`: the memory that they hold, null if there are none;
+// `mapped_bytes`: size of their files.
 std::string metrics_text(const ApiCounters& counters, const Conversations& conversations,
                          const MemoryMeter* drafters, std::uint64_t mapped_bytes);
 

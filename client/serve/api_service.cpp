@@ -27,10 +27,10 @@ using Json = nlohmann::ordered_json;
 
 constexpr const char* kConversationHeader = "X-Conversation-Id";
 constexpr const char* kUnenforcedHeader = "X-Edgedraft-Unenforced";
-// As many as anybody asks about at once.
+// Bounds the names per status query.
 constexpr std::size_t kLookedUpMax = 256;
-// Bodies: a long conversation with pasted files; what becomes tokens in one go, at hundreds of
-// bytes of memory per byte; names and switches.
+// Limits of bodies: text for a long conversation with pasted files; text tokenized at once, at
+// hundreds of bytes of memory per byte; names and switches.
 constexpr std::uint32_t kTextBodyMax = 16u << 20;
 constexpr std::uint32_t kTokensBodyMax = 1u << 20;
 constexpr std::uint32_t kSmallBodyMax = 64u << 10;
@@ -94,7 +94,7 @@ const std::vector<ApiService::Route>& ApiService::routes() {
       {"POST", "/v1/completions", &S::completion, kTextBodyMax},
       {"GET", "/v1/models", &S::models},
       {.method = "GET", .path = "/v1/models/", .page = &S::model, .takes_name = true},
-      // llama-server's names, for base URLs without "/v1".
+      // llama-server's paths, for base URLs without "/v1".
       {"POST", "/chat/completions", &S::chat, kTextBodyMax},
       {"GET", "/models", &S::models},
       {.method = "GET", .path = "/models/", .page = &S::model, .takes_name = true},
@@ -188,7 +188,7 @@ void ApiService::serve(Call call) {
   }
   ++counters_.refused;
   if (methods.empty() && request.path.starts_with("/api/")) {
-    // Ollama's clients show an error that is a text.
+    // Ollama's clients show an error given as a string.
     HttpAnswer answer = json_answer(
         {{"error", "this is OpenAI's API, not Ollama's: use /v1, as in /v1/chat/completions"}});
     answer.status = 404;
@@ -207,7 +207,7 @@ void ApiService::serve(Call call) {
   call.answer(std::move(refusal));
 }
 
-// Errors    of what only the server can do
+// Errors    features that only the server has
 std::optional<ApiError> ApiService::keep_here(CompletionRequest& request) const {
   const char* const needs = request.tools.use != ToolUse::none ? "tools"
                             : request.logprobs > 0             ? "logprobs"
@@ -229,8 +229,8 @@ std::optional<ApiError> ApiService::keep_here(CompletionRequest& request) const 
   return std::nullopt;
 }
 
-// Readers of an answer that stays here may quote it before it has ended. So whatever looks a text
-// through calls this first.
+// Clients may quote a local answer before it has ended, so every scan for private text calls this
+// first.
 void ApiService::learn_running_answers() {
   for (const auto& [number, completion] : completions_) completion->tell_local_texts();
 }
@@ -289,9 +289,9 @@ ApiResult<ApiService::Prepared> ApiService::prepare(std::string_view body, Compl
                   .privacy = std::move(hidden->privacy)};
 }
 
-// Refuses by its bytes what no context can hold, before anything is made of it.
+// Refuses bodies larger than any context, before processing them.
 std::optional<ApiError> ApiService::error_of_size(const HttpRequest& request) const {
-  // What is no part of the prompt: schemas, grammars, stops.
+  // Bytes outside the prompt: schemas, grammars, stops.
   constexpr std::size_t kElseBytesMax = 1u << 20;
   const std::size_t most = prompts_.bytes_max(context_count_) + kElseBytesMax;
   const std::size_t bytes = json_text_bytes(request.body);
@@ -312,7 +312,7 @@ void ApiService::complete(Call call, CompletionKind kind) {
   const Instant asked = Clock::now();
   learn_running_answers();
   privacy_.vault().set_now(asked);
-  // Learns what is private; known to all once the request is accepted.
+  // Learns private values; they become known to all once the request is accepted.
   const auto guard = std::make_shared<PrivacyGuard>(privacy_);
   at_desk(
       std::move(call),
@@ -367,7 +367,7 @@ void ApiService::start(Call call, Prepared prepared, Instant start_at) {
                           .salt = random_number(),
                           .outlet = nullptr,
                           .on_done = {}};
-  // Stops it when nobody is left who wants it.
+  // Stops it once nothing waits for it.
   const auto stop = [this, number] {
     const auto found = completions_.find(number);
     if (found != completions_.end()) found->second->stop();

@@ -38,38 +38,38 @@
 
 namespace edgedraft {
 
-// The pages of the local API (docs/assistant.md), without the network around them.
+// Endpoints of the local API (docs/assistant.md), without the network.
 //
-// Threads   the io_context's, but for handle()
+// Threads   the io_context's, except handle()
 class ApiService {
  public:
   struct Options {
     ApiGuard::Options guard;
-    const BundleFile& bundle;            // outlives it
-    const ChatTemplate* chat = nullptr;  // null: the model has none, and chats are refused
+    const BundleFile& bundle;            // must outlive this
+    const ChatTemplate* chat = nullptr;  // null: the model has none, so chats are refused
     std::string no_chat;                 // why
-    std::string model;                   // the name that clients see
+    std::string model;                   // shown to clients
     CompletionDefaults defaults;
     Duration keep_after{};
-    bool device_answers = true;   // somebody is there who can, without the server
+    bool device_answers = true;   // the device can answer without the server
     double handover_below = 0.0;  // see AnswerTerms
     PrivacyGuard::Options privacy{};
-    const UplinkRecord* uplink = nullptr;    // outlives it; null: nothing is recorded
-    LinkPlug* plug = nullptr;                // that links hang on, outlives it; null: none
-    SendGrid* grid = nullptr;                // of the links; the same
-    const ServerContact* contact = nullptr;  // of the links; the same
-    ConversationStore* store = nullptr;      // the same; null: there is no page
-    const MemoryMeter* memory = nullptr;     // of drafters, the same; null: there are none
-    std::uint64_t mapped_bytes = 0;          // of the files that these are read from
-    bool seeds_are_random = true;            // where a request names none; else defaults.sampling's
-    std::size_t kept_bytes_max = KeptStream::kBytesMax;  // of a stream that is kept
+    const UplinkRecord* uplink = nullptr;    // must outlive this; null: nothing is recorded
+    LinkPlug* plug = nullptr;                // of the links, must outlive this; null: none
+    SendGrid* grid = nullptr;                // of the links, must outlive this; null: none
+    const ServerContact* contact = nullptr;  // of the links, must outlive this; null: none
+    ConversationStore* store = nullptr;      // must outlive this; null: no page
+    const MemoryMeter* memory = nullptr;     // of drafters, must outlive this; null: none
+    std::uint64_t mapped_bytes = 0;          // size of the drafters' files
+    bool seeds_are_random = true;            // if a request has none; otherwise defaults.sampling's
+    std::size_t kept_bytes_max = KeptStream::kBytesMax;  // of a kept stream
     Conversations::Options conversations;
   };
   ApiService(boost::asio::io_context& io, Options options);
   ~ApiService();
 
-  // All from any thread. What is refused by its header alone, how large a body its page takes, and
-  // the answer to all else.
+  // Callable from any thread: refusal by header alone, body limit of an endpoint, and request
+  // handling.
   std::optional<HttpAnswer> refuse(const HttpRequest& head);
   static std::uint32_t body_bytes_max(const HttpRequest& head);
   void handle(HttpRequest request, HttpReply reply);
@@ -78,7 +78,7 @@ class ApiService {
   struct Call {
     HttpRequest request;
     HttpReply reply;
-    HttpHeaders headers;  // of its answer, whatever that is
+    HttpHeaders headers;  // of every answer to it
 
     void answer(HttpAnswer answer);
     void fail(const ApiError& error) { answer(answer_of(error)); }
@@ -90,14 +90,14 @@ class ApiService {
     Page page;
     std::uint32_t body_bytes_max = 0;
     bool needs_key = true;
-    bool takes_name = false;  // follows the path, and is not empty
+    bool takes_name = false;  // a non-empty name follows the path
 
     bool is_of(std::string_view asked) const {
       return takes_name ? asked.starts_with(path) && asked.size() > path.size() : asked == path;
     }
   };
   static const std::vector<Route>& routes();
-  // The one of that path and method; null: there is none.
+  // Returns the route for path and method; null if there is none.
   static const Route* route_of(const HttpRequest& head);
 
   void serve(Call call);
@@ -125,19 +125,19 @@ class ApiService {
   void preview(Call call);
   static void answer(Call call, ApiResult<HttpAnswer> result);
 
-  // What a request comes to before it is answered.
+  // A request after parsing and tokenizing.
   struct Prepared {
     CompletionRequest request;
     std::vector<Prompt> prompts;
     std::shared_ptr<AnswerLaw> law;
     RequestPrivacy privacy;
   };
-  // Looks through, tokenises and compiles, which takes long; `guard` learns from it. On any thread.
+  // Scans, tokenises and compiles a request, which is slow; `guard` learns from it. Threads   any
   ApiResult<Prepared> prepare(std::string_view body, CompletionKind kind, std::uint64_t seed,
                               PrivacyGuard& guard, const PastAnswers& pasts,
                               std::uint32_t context_count);
-  // Calls `work`, which reads the body, beside the loop, and then `tell` with its result on it.
-  // Large bodies wait for each other, and small ones for small ones alone.
+  // Runs `work`, which reads the body, off the loop, then `tell` with its result on the loop. Small
+  // bodies wait only for other small ones.
   template <class Work, class Tell>
   void at_desk(Call call, Work work, Tell tell);
   template <class Work>
@@ -158,14 +158,14 @@ class ApiService {
   PageApi page_;
   ApiCounters counters_;
   std::once_flag texts_made_;
-  std::shared_ptr<const TokenTexts> texts_;  // once a request needs them
-  std::uint32_t context_count_ = 0;          // tokens of the target's context; 0: not known yet
+  std::shared_ptr<const TokenTexts> texts_;  // created on first use
+  std::uint32_t context_count_ = 0;          // the target's context in tokens; 0: unknown yet
   KeptStreams kept_;
   Conversations conversations_;
   RequestPrompts prompts_;
   std::uint64_t last_completion_ = 0;
   std::map<std::uint64_t, std::shared_ptr<Completion>> completions_;
-  // End first, as they use the above.
+  // Declared last: these threads use the members above.
   boost::asio::thread_pool small_desk_{1};
   boost::asio::thread_pool large_desk_{1};
 };

@@ -10,10 +10,10 @@
 namespace edgedraft {
 namespace {
 
-// As long as that, and no part of JSON: then no other text is taken for it.
+// A shorter mark, or one of JSON characters, could match other text.
 constexpr std::size_t kMarkMin = 4;
 
-// What a template is given, to be found again in what it writes.
+// Probe texts, located in the template's output.
 constexpr std::string_view kSaid = "edgedraft-said";
 const ChatCall kFirst{
     .name = "edgedraft_one", .arguments = R"({"place": "one"})", .id = "edgedrft1"};
@@ -36,7 +36,7 @@ std::optional<std::string> text_of(const Render& render, ChatMessage answer, Cal
   return text->text();
 }
 
-// What an answer of these calls is, between what stands around any answer.
+// Returns the rendered calls without the text around any answer.
 std::optional<std::string> answer_of(const Render& render, std::vector<ChatCall> calls,
                                      CallArguments as) {
   const auto said =
@@ -67,7 +67,7 @@ std::optional<CallForm> form_with(const Render& render, CallArguments as) {
   form.end = one->substr(arguments + kFirst.arguments.size());
   form.between.reset();
   if (form.begin.empty() || form.middle.empty()) return std::nullopt;
-  // Where calls have numbers, this is another text.
+  // Fails if calls are numbered.
   if (form.written(std::span(&kFirst, 1)) != *one) return std::nullopt;
   if (const auto two = answer_of(render, {kFirst, kSecond}, as)) {
     const std::string first = form.begin + kFirst.name + form.middle + kFirst.arguments;
@@ -86,7 +86,7 @@ std::optional<CallForm> form_with(const Render& render, CallArguments as) {
   return form;
 }
 
-// Control tokens are in no text.
+// Control tokens never appear in text.
 bool is_text(const CallForm& form, const Tokenizer& tokenizer) {
   const auto own = MarkedText::own(form.begin + form.middle + form.between.value_or("") + form.end);
   return std::ranges::none_of(tokenizer.encode(own), [&](std::uint32_t id) {
@@ -94,7 +94,7 @@ bool is_text(const CallForm& form, const Tokenizer& tokenizer) {
   });
 }
 
-// The JSON object that `text` begins with, as it is written; empty if it begins with none.
+// Returns the JSON object at the start of `text`, as written; empty if there is none.
 std::string_view object_at(std::string_view text) {
   if (!text.starts_with('{')) return {};
   std::istringstream in{std::string(text)};

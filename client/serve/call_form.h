@@ -15,33 +15,32 @@
 
 namespace edgedraft {
 
-// How a model writes calls of functions, in a text of its own or behind one:
-//
-//   begin NAME middle ARGUMENTS [between NAME middle ARGUMENTS]... end
+// Form of a model's function calls, in a message of their own or after text:
 struct CallForm {
-  // The chat template tells the model of functions and what they gave; else we do, in its words.
+  // The chat template renders functions and results; otherwise this program does, in its own form.
   bool is_templates = false;
   std::string begin = R"({"name": ")";
   std::string middle = R"(", "arguments": )";
-  std::optional<std::string> between = "}\n{\"name\": \"";  // nothing: one call and no more
+  std::optional<std::string> between = "}\n{\"name\": \"";  // empty: a single call only
   std::string end = "}";
-  CallArguments arguments = CallArguments::text;  // that the template wants
+  CallArguments arguments = CallArguments::text;  // as the template expects them
 
-  // What calls begin with and no other text does; empty if they begin like other texts, and are
-  // then calls only where nothing stands before them.
+  // Text that begins calls and no other text. Empty if calls begin like other text; they then count
+  // only at the start of an answer.
   std::string_view mark() const;
-  // From where on `text`, whole or the beginning of one, is calls or may become them.
+  // Position in `text`, complete or not, from which it is calls or may become calls.
   std::size_t calls_at(std::string_view text) const;
 
   std::string written(std::span<const ChatCall> calls) const;
-  // What written() made; nothing if it is not that.
+  // Inverse of written(); empty if the text is not in that form.
   std::optional<std::vector<ChatCall>> parse(std::string_view text) const;
 
   bool operator==(const CallForm&) const = default;
 };
 
-// As a chat template writes calls, found by having it write some; the general form where it knows
-// no functions, or writes them with control tokens, numbers or whatever else does not fit.
+// Returns the form in which a chat template renders calls, found by probing it. Falls back to the
+// general form if the template has no functions, or uses control tokens, numbers or other
+// unsupported syntax.
 CallForm call_form_of(const std::function<Result<MarkedText>(const ChatInput&)>& render,
                       const Tokenizer& tokenizer);
 

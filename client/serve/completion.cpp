@@ -10,10 +10,10 @@
 namespace edgedraft {
 namespace {
 
-// Until then a failure is still told by a status of its own.
+// Until then, a failure can still be an HTTP status.
 constexpr Duration kStreamBeginsAfter = std::chrono::seconds(1);
 
-// Tells clients that do not read x_edgedraft.
+// For clients that do not read x_edgedraft.
 const HttpHeaders kOfflineHeaders{{"X-Edgedraft-State", "offline"}};
 
 std::string lost_event(const char* why) {
@@ -55,7 +55,7 @@ void Completion::Choice::on_logprobs(std::uint32_t first, std::span<const Logpro
   }
 }
 
-// Those of what was given out since.
+// Adds log probabilities for the text returned since.
 void Completion::Choice::tell_logprobs() {
   const TokenTexts& texts = *completion_.parts_.texts;
   const auto end = std::min<std::size_t>(text.given_count(), logprobs_.size());
@@ -88,7 +88,7 @@ void Completion::Choice::on_state(ClientState now, const std::string&) {
 }
 
 void Completion::Choice::show() {
-  // What the device wrote by itself ends too, and waits to be checked.
+  // Text of a device-only answer stops as well, and waits for its check.
   if (text.stopped_for_good() && !std::exchange(stopping_, true)) {
     completion_.parts_.conversations.stop(*ticket);
   }
@@ -116,7 +116,7 @@ void Completion::Choice::restore(AnswerText::Piece& piece) {
   piece.revise_from = restored.revise_from;
 }
 
-// What might have become a placeholder.
+// Shows held-back text that might have become a placeholder.
 void Completion::Choice::show_rest() {
   for (const bool is_thought : {true, false}) {
     auto& seen = is_thought ? seen_thought : seen_text;
@@ -180,7 +180,7 @@ void Completion::start() {
   });
 }
 
-// What fails by itself ends this answer, for whose end its client would wait for ever.
+// An unexpected exception ends the answer; otherwise its client would wait forever.
 void Completion::attempt(void (Completion::*step)()) {
   try {
     (this->*step)();
@@ -224,7 +224,7 @@ AnswerTerms Completion::terms_of(std::uint32_t choice) const {
   if (parts_.privacy.sends_open) terms.open_count = prompts_[choice / request_.choices].open_count;
   if (request_.offline == OfflinePolicy::keep) terms.keep_after = parts_.keep_after;
   if (request_.route == AnswerRoute::server) return terms;
-  // What the device is to write by itself is shown as it comes.
+  // Text that the device writes alone is shown as it arrives.
   terms.writes_offline = true;
   terms.handover_below = parts_.handover_below;
   terms.keep_after = request_.offline == OfflinePolicy::revise ? Duration::max() : Duration::zero();
@@ -233,7 +233,7 @@ AnswerTerms Completion::terms_of(std::uint32_t choice) const {
 
 Thoughts Completion::thoughts() const {
   if (request_.kind != CompletionKind::chat || !request_.splits_thoughts) return Thoughts::none;
-  // What holds the answer to a form from its first token on leaves no place for a thought.
+  // An answer constrained from its first token has no thought.
   const bool is_bound =
       !request_.constraints.grammar.empty() && request_.tools.use != ToolUse::free;
   if (is_bound) return Thoughts::none;
@@ -271,7 +271,7 @@ void Completion::write(std::string events) {
 
 void Completion::fail(const ApiError& error) {
   if (done_) return;
-  // First, so that its connection ends even where the error cannot be told.
+  // First, so that the connection ends even if the error cannot be sent.
   done();
   if (begun_) {
     parts_.outlet->write(CompletionFormat::error_event(error));
@@ -325,7 +325,7 @@ FinishedChoice Completion::finished(std::uint32_t index) const {
 
 std::vector<ToolCall> Completion::calls_of(const Choice& choice) const {
   std::vector<ToolCall> told;
-  // One that was cut is text.
+  // An incomplete call is text.
   const bool whole = choice.outcome->end == AnswerEnd::end_token;
   if (request_.tools.use == ToolUse::none || !whole) return told;
   const CallForm& form = request_.tools.form;
@@ -346,7 +346,7 @@ std::uint32_t Completion::answers_count() const {
   return static_cast<std::uint32_t>(prompts_.size()) * request_.choices;
 }
 
-// What its answers go on behind. A reader of both together sees a link in them as one.
+// Text that its answers continue. A reader that sees both together may see one link in them.
 std::string Completion::text_before(std::uint32_t prompt) const {
   if (request_.kind == CompletionKind::chat) return request_.begun;
   const TextPrompt& text = request_.prompts[prompt];
@@ -354,18 +354,18 @@ std::string Completion::text_before(std::uint32_t prompt) const {
   return decode(parts_.tokenizer, text.tokens, LeadingSpace::strip);
 }
 
-// Behind text, not behind the template's; a grammar's texts begin behind the space.
+// The space is kept after text, not after the template; a grammar begins after the space.
 bool Completion::keeps_leading_space() const {
   return request_.constraints.grammar.empty() &&
          (request_.kind == CompletionKind::text || !request_.begun.empty());
 }
 
-// The choice's prompt, to be said again.
+// The choice's prompt, to be repeated.
 std::string Completion::echo_of(std::uint32_t choice) const {
   return as_seen(text_before(choice / request_.choices));
 }
 
-// With what placeholders stand for.
+// Restores placeholders.
 std::string Completion::as_seen(const std::string& text, bool in_json) const {
   const Placeholders* const placeholders = parts_.privacy.placeholders.get();
   return placeholders == nullptr ? text : restored(text, *placeholders, in_json);
@@ -380,7 +380,7 @@ void Completion::lose_reader(HttpGone how) {
     deaf_ = true;
     return;
   }
-  // A stream that is kept has readers still, or may have some.
+  // A kept stream may have other readers.
   if (how == HttpGone::stalled && begun_ && !done_) {
     parts_.outlet->write(lost_event("more was said than anybody took: the answer has ended"));
     parts_.outlet->end();
@@ -390,7 +390,7 @@ void Completion::lose_reader(HttpGone how) {
 
 void Completion::done() {
   done_ = true;
-  // However it ends: what was told of an answer may be said again.
+  // However it ended: returned text may be quoted in later requests.
   tell_local_texts();
   abandon_choices();
   hold_.reset();

@@ -23,10 +23,8 @@
 
 namespace edgedraft {
 
-// A request for an answer while it is worked on: its choices, each in a conversation of its own,
-// and what the client is told of them.
-//
-// Threads   the io_context's
+// An answer request in progress: its choices, each in a conversation of its own, and the output to
+// the client.
 class Completion final : public std::enable_shared_from_this<Completion> {
  public:
   struct Parts {
@@ -34,34 +32,34 @@ class Completion final : public std::enable_shared_from_this<Completion> {
     Conversations& conversations;
     const Tokenizer& tokenizer;
     std::string model;
-    std::shared_ptr<AnswerLaw> law{};           // of the request's constraints; null: none
-    std::shared_ptr<const TokenTexts> texts{};  // for log probabilities; null: none are told
-    Duration keep_after{};        // that an outage lasts before its text is given out for good
-    double handover_below = 0.0;  // see AnswerTerms
-    RequestPrivacy privacy{};     // what of it was private
-    Instant start_at{};           // not before
-    SendGrid* grid = nullptr;     // held while what is private is computed; null: there is none
+    std::shared_ptr<AnswerLaw> law{};           // constraints; null: none
+    std::shared_ptr<const TokenTexts> texts{};  // for log probabilities; null: none are returned
+    Duration keep_after{};                      // outage after which offline text becomes final
+    double handover_below = 0.0;                // see AnswerTerms
+    RequestPrivacy privacy{};                   // its private text
+    Instant start_at{};                         // earliest start
+    SendGrid* grid = nullptr;                   // held while private text is computed; null: none
     std::uint64_t salt = 0;
     std::shared_ptr<Outlet> outlet;
-    // Told of an answer that is to stay on the device, when it ends and by tell_local_texts(); may
+    // Called with an answer that must stay on the device, at its end and by tell_local_texts(); may
     // be empty.
     std::function<void(const std::string& text)> on_local_text{};
-    // Told of each answer of a stream that is whole; may be empty.
+    // Called for each complete answer of a stream; may be empty.
     std::function<void(const FinishedChoice& answer, const CompletionFormat::Json& counters)>
         on_answer{};
-    std::function<void()> on_done;  // told once, when it is over or was stopped; not to destroy it
+    std::function<void()> on_done;  // called once, at the end or stop(); must not destroy this
   };
-  // One prompt, or of texts as many as the request has.
+  // `prompts` has one element; for text completions, as many as the request has.
   Completion(Parts parts, CompletionRequest request, std::vector<Prompt> prompts);
   ~Completion();
 
-  // Its conversations are not begun before parts.start_at.
+  // Begins its conversations at parts.start_at.
   void start();
-  // Nobody wants it any more.
+  // Cancels the request.
   void stop();
-  // Nobody takes it any more, or for now.
+  // Call if no reader takes the output, for good or for now.
   void lose_reader(HttpGone how);
-  // Tells on_local_text what was written so far, if it is to stay on the device.
+  // Calls on_local_text with the text so far, if it must stay on the device.
   void tell_local_texts() const;
 
  private:
@@ -82,10 +80,10 @@ class Completion final : public std::enable_shared_from_this<Completion> {
     std::optional<Conversations::Ticket> ticket;  // while it is being written
     std::optional<AnswerOutcome> outcome;
     AnswerText text;
-    // As the client sees it; nothing where no placeholder was given out.
+    // Text as the client sees it; empty if there are no placeholders.
     std::optional<RestoredText> seen_text;
     std::optional<RestoredText> seen_thought;
-    // The tokens that have a text, up to those given out.
+    // Tokens with text, up to the text returned.
     std::vector<ToldToken> told_tokens;
     ClientState state = ClientState::online;
 
@@ -100,7 +98,7 @@ class Completion final : public std::enable_shared_from_this<Completion> {
     std::uint32_t index_;
     bool stopping_ = false;
     std::vector<std::vector<Logprob>> logprobs_;  // of the answer's tokens
-    std::uint32_t told_count_ = 0;                // that `told_tokens` is of
+    std::uint32_t told_count_ = 0;                // tokens covered by `told_tokens`
     std::size_t told_characters_ = 0;
   };
 
@@ -126,16 +124,15 @@ class Completion final : public std::enable_shared_from_this<Completion> {
   Parts parts_;
   CompletionRequest request_;
   std::vector<Prompt> prompts_;
-  // By prompt: an answer to it of which nothing is said yet, as the client is to see it. Empty
-  // where no placeholder was given out.
+  // Per prompt: the restored text before any of its answer, to copy. Empty without placeholders.
   std::vector<RestoredText> unsaid_;
   CompletionFormat format_;
   std::vector<std::unique_ptr<Choice>> choices_;
   boost::asio::steady_timer start_;
-  boost::asio::steady_timer late_;  // then a stream begins, whatever there is to say
+  boost::asio::steady_timer late_;  // at which a stream begins even without output
   std::optional<SendGrid::Hold> hold_;
   bool begun_ = false;
-  bool deaf_ = false;  // nobody takes what is said, and none must learn of it
+  bool deaf_ = false;  // output is dropped, and nothing outside may depend on it
   bool done_ = false;
 };
 

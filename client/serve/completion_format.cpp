@@ -13,7 +13,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// Texts of events are brought to a multiple of so many bytes, if that is asked for.
+// Text in events is padded to multiples of this, on request.
 constexpr std::size_t kObfuscationBytes = 32;
 constexpr std::size_t kIdCharacters = 24;
 
@@ -25,7 +25,7 @@ std::string random_characters(Random& random, std::size_t count) {
   return text;
 }
 
-// `per_prompt` choices stand together.
+// `per_prompt` choices in a row belong to one prompt.
 Json usage_of(const std::vector<FinishedChoice>& choices, std::uint32_t per_prompt) {
   std::uint64_t prompt = 0;
   std::uint64_t cached = 0;
@@ -104,7 +104,7 @@ CompletionFormat::CompletionFormat(Options options, std::uint64_t salt)
                    std::chrono::system_clock::now().time_since_epoch())
                    .count()) {}
 
-// `is_offline`: the device wrote some of it by itself, which a fingerprint tells any client.
+// `is_offline`: the device alone wrote some of it; clients see that in the fingerprint.
 CompletionFormat::Json CompletionFormat::frame(bool chunk, bool is_offline) const {
   const bool chat = options_.kind == CompletionKind::chat;
   return {{"id", id_},
@@ -117,7 +117,7 @@ CompletionFormat::Json CompletionFormat::frame(bool chunk, bool is_offline) cons
           {"choices", Json::array()}};
 }
 
-// A chunk with `text` of a choice; null: with nothing of it.
+// A chunk with `text` of a choice; null: without text.
 CompletionFormat::Json CompletionFormat::chunk_of(std::uint32_t choice, const std::string* text,
                                                   bool is_offline) const {
   Json chunk = frame(true, is_offline);
@@ -163,7 +163,7 @@ std::string CompletionFormat::text_event(std::uint32_t choice, const AnswerText:
   return event_of(std::move(chunk), piece.text.size());
 }
 
-// Null where none are told.
+// Null if none are returned.
 CompletionFormat::Json CompletionFormat::logprobs_json(std::span<const ToldToken> tokens) const {
   if (!options_.texts) return nullptr;
   return options_.kind == CompletionKind::chat ? chat_logprobs(tokens, *options_.texts)
@@ -186,7 +186,7 @@ CompletionFormat::Json CompletionFormat::counters_of(const AnswerOutcome& outcom
                    {"streamed_because", outcome.stats.streamed_because},
                    {"bytes_up", outcome.link.bytes_up},
                    {"bytes_down", outcome.link.bytes_down}};
-  // How much of the request stayed here, and how.
+  // Number of masked values per type, or "local".
   if (options_.privacy.is_local) counters["private"] = "local";
   if (options_.privacy.placeholders) {
     for (const auto& [type, count] : options_.privacy.placeholders->counts()) {
@@ -259,7 +259,7 @@ std::string CompletionFormat::whole(const std::vector<FinishedChoice>& choices) 
     } else {
       one["text"] = choices[i].text;
     }
-    // Those of a call would be of a text that nobody sees.
+    // A call has no visible text, so no log probabilities.
     one["logprobs"] = choices[i].calls.empty() ? logprobs_json(choices[i].logprobs) : Json();
     one["finish_reason"] = choices[i].finish_reason();
     one["x_edgedraft"] = counters_of(choices[i].outcome);

@@ -18,29 +18,29 @@
 
 namespace edgedraft {
 
-// A call as a client is told of it.
+// A call as reported to a client.
 struct ToolCall {
   ChatCall call;
-  bool is_restored = false;  // its arguments hold what placeholders stood for
+  bool is_restored = false;  // its arguments contain restored placeholders
 };
 
-// One choice of an answer, when it is over.
+// A choice at its end.
 struct FinishedChoice {
   std::string text;
-  std::string thought{};          // before it
+  std::string thought{};          // before the text
   bool stopped = false;           // by a stop string
-  std::vector<ToolCall> calls{};  // behind it
+  std::vector<ToolCall> calls{};  // after the text
   AnswerOutcome outcome;
   std::vector<ToldToken> logprobs{};
 
-  // As OpenAI names it: "stop", "length" or "tool_calls".
+  // OpenAI's name: "stop", "length" or "tool_calls".
   std::string finish_reason() const;
-  // Whether the device wrote any of it by itself.
+  // True if the device alone wrote any of it.
   bool is_offline() const;
 };
 
-// An answer in OpenAI's shapes: events of a stream, or one object. What is ours alone stands in
-// "x_edgedraft", and llama-server's times in "timings".
+// An answer in OpenAI's shapes: stream events, or one object. Extensions are in "x_edgedraft", and
+// llama-server's times in "timings".
 class CompletionFormat {
  public:
   using Json = nlohmann::ordered_json;
@@ -50,25 +50,25 @@ class CompletionFormat {
     std::uint32_t choices_per_prompt = 1;
     bool includes_usage = false;
     bool obfuscates = false;
-    std::shared_ptr<const TokenTexts> texts{};  // for log probabilities; null: none are told
+    std::shared_ptr<const TokenTexts> texts{};  // for log probabilities; null: none are returned
     RequestPrivacy privacy{};
   };
-  // `salt` makes the id, and what pads events.
+  // `salt` determines the id and the padding of events.
   CompletionFormat(Options options, std::uint64_t salt);
 
-  // Events, ready to be sent. A chat's choice begins with begin_event.
+  // Events, ready to send. A chat's choice begins with begin_event.
   std::string begin_event(std::uint32_t choice);
   std::string text_event(std::uint32_t choice, const AnswerText::Piece& piece, ClientState state,
                          std::span<const ToldToken> logprobs);
   std::string calls_event(std::uint32_t choice, const std::vector<ToolCall>& calls);
   std::string end_event(std::uint32_t choice, const FinishedChoice& finished);
-  // Behind the last choice: the usage, if it was asked for, and the end.
+  // Events after the last choice: usage, if requested, and the end.
   std::string last_events(const std::vector<FinishedChoice>& choices);
   static std::string error_event(const ApiError& error);
 
-  // The answer as a whole.
+  // The whole answer as one object.
   std::string whole(const std::vector<FinishedChoice>& choices);
-  // "x_edgedraft" of an answer that has ended.
+  // "x_edgedraft" of a finished answer.
   Json counters_of(const AnswerOutcome& outcome) const;
 
  private:

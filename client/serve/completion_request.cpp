@@ -21,10 +21,11 @@ namespace {
 using nlohmann::json;
 using nlohmann::ordered_json;
 
-// An agent shows nothing while it waits. Beyond that the request fails, and may be repeated.
+// Wait of an answer that only the target may write. Beyond it, the request fails and can be
+// repeated.
 constexpr Duration kTargetAloneWait = std::chrono::seconds(30);
 
-// A member of an object, of which null is as good as none.
+// Returns a member of an object; null counts as absent.
 ordered_json member_of(const ordered_json& object, const char* name, ordered_json otherwise = {}) {
   ordered_json member = object.value(name, ordered_json());
   return member.is_null() ? std::move(otherwise) : member;
@@ -34,11 +35,11 @@ ordered_json any_object() {
   return {{"type", "object"}};
 }
 
-// A text, or parts of one.
+// Reads a string, or parts of one.
 std::optional<std::string> content_of(const json& message, JsonFields& fields) {
   const json* const content = fields.find("content");
   if (content == nullptr) {
-    // An assistant that called a tool said nothing.
+    // An assistant's message with calls may have no content.
     if (message.value("role", json()) == "assistant") return std::string();
     fields.refuse("content", "a string or an array of text parts");
     return std::nullopt;
@@ -62,7 +63,7 @@ std::optional<std::string> content_of(const json& message, JsonFields& fields) {
   return text;
 }
 
-// The calls of an assistant's message.
+// Reads the calls of an assistant's message.
 std::vector<ChatCall> calls_of(JsonFields& message) {
   std::vector<ChatCall> calls;
   const json* const list = message.find("tool_calls");
@@ -90,7 +91,7 @@ std::vector<ChatCall> calls_of(JsonFields& message) {
   return calls;
 }
 
-// What a function gave, as the user would tell it: for templates that know no such message.
+// Renders a function's result as a user message, for templates without such messages.
 void tell_result(std::vector<ChatMessage>& messages, const ChatMessage& result) {
   const std::string text =
       "Result of " + (result.name.empty() ? "the function" : result.name) + ": " + result.content;
@@ -109,7 +110,7 @@ std::optional<ChatMessage> read_message(JsonFields& fields, const json& message)
   auto content = content_of(message, fields);
   std::vector<ChatCall> calls = calls_of(fields);
   if (fields.error()) return std::nullopt;
-  // What OpenAI's newer models call it.
+  // OpenAI's newer name.
   if (*role == "developer") role = "system";
   ChatMessage read{.role = *std::move(role), .content = *std::move(content)};
   if (read.role == "assistant") {
@@ -124,7 +125,7 @@ std::optional<ChatMessage> read_message(JsonFields& fields, const json& message)
 
 std::vector<ChatMessage> read_messages(JsonFields& fields, const CallForm& form) {
   std::vector<ChatMessage> messages;
-  std::map<std::string, std::string> functions;  // that were called, by the calls' ids
+  std::map<std::string, std::string> functions;  // called functions, by call id
   const json* const list = fields.find("messages");
   if (list != nullptr && list->is_array() && list->empty()) {
     fields.refuse_unsupported("messages", "the array is empty; give at least one message");
@@ -162,7 +163,7 @@ std::vector<ChatMessage> read_messages(JsonFields& fields, const CallForm& form)
   return messages;
 }
 
-// An assistant's message that comes last is how the answer begins, as llama-server has it.
+// A final assistant message is the start of the answer, as in llama-server.
 void take_begun(JsonFields& fields, CompletionRequest& request) {
   const json* const list = fields.find("messages");
   if (fields.error() || request.messages.back().role != "assistant") return;
@@ -181,7 +182,7 @@ void take_begun(JsonFields& fields, CompletionRequest& request) {
   }
 }
 
-// Variables of the chat template, beside its own.
+// Additional variables of the chat template.
 void read_template_variables(JsonFields& fields, CompletionRequest& request) {
   constexpr const char* kName = "chat_template_kwargs";
   const json* const variables = fields.find(kName);
@@ -198,7 +199,7 @@ void read_template_variables(JsonFields& fields, CompletionRequest& request) {
   request.template_variables = variables->dump();
 }
 
-// Errors    null if it is none
+// Empty if it is not a prompt.
 std::optional<TextPrompt> prompt_of(const json& value) {
   if (value.is_string() && !value.empty() && value != "") {
     return TextPrompt{.text = value.get<std::string>()};
@@ -251,7 +252,7 @@ void read_sampling(JsonFields& fields, SamplingParams& sampling) {
   double min_p = sampling.min_p;
   std::int64_t top_k = sampling.top_k;
   fields.read("temperature", temperature, 0.0, 100.0);
-  // Smaller ones would be 0 as the float32 that the target is told.
+  // Smaller values would become 0 in the float32 that is sent.
   fields.read("top_p", top_p, 1e-30, 1.0);
   fields.read("min_p", min_p, 0.0, 1.0);
   fields.read("top_k", top_k, -1, kTokenIdEnd);
@@ -272,9 +273,9 @@ void read_sampling(JsonFields& fields, SamplingParams& sampling) {
 
 void read_length(JsonFields& fields, CompletionRequest& request) {
   std::int64_t most = request.tokens_max;
-  // The newer name wins.
+  // The newer name takes precedence.
   for (const char* const name : {"max_tokens", "max_completion_tokens"}) {
-    // Some clients say so that there is no limit.
+    // Some clients send a negative number for no limit.
     const json* const field = fields.find(name);
     if (field != nullptr && !field->is_number_unsigned() && *field == -1) continue;
     fields.read(name, most, 1, std::numeric_limits<std::uint32_t>::max());
@@ -320,7 +321,7 @@ void read_biases(JsonFields& fields, Constraints& constraints) {
   }
 }
 
-// For a chat, true and a number of alternatives; else the number alone.
+// For a chat, true and a number of alternatives; otherwise only the number.
 void read_logprobs(JsonFields& fields, CompletionRequest& request) {
   const bool chat = request.kind == CompletionKind::chat;
   bool wanted = !chat && fields.find("logprobs") != nullptr;
@@ -335,10 +336,10 @@ void read_logprobs(JsonFields& fields, CompletionRequest& request) {
   request.logprobs = static_cast<std::uint8_t>(alternatives + 1);
 }
 
-// Fields that change an answer, and that nobody would want to be ignored.
+// Refuses fields that change an answer and must not be ignored.
 void refuse_unknown_laws(JsonFields& fields, const CompletionRequest& request) {
   if (request.kind == CompletionKind::chat) {
-    // What functions were called by before there were tools.
+    // Older names for tools.
     for (const auto& [name, instead] :
          {std::pair("functions", "tools"), std::pair("function_call", "tool_choice")}) {
       if (fields.find(name) == nullptr) continue;
@@ -357,7 +358,7 @@ void refuse_unknown_laws(JsonFields& fields, const CompletionRequest& request) {
   }
 }
 
-// OpenAI's names, and what others put between parts of them.
+// OpenAI's characters, plus separators that others use.
 bool is_function_name(std::string_view name) {
   return !name.empty() && name.size() <= 64 && std::ranges::all_of(name, [](char c) {
     return is_ascii_letter(c) || is_ascii_digit(c) ||
@@ -396,7 +397,7 @@ std::vector<Tool> read_functions(JsonFields& fields, const ordered_json& body) {
   return tools;
 }
 
-// `field` is what it was made of.
+// `field` is the source of the grammar.
 void refuse_large_grammar(JsonFields& fields, const char* field, const CompletionRequest& request) {
   if (request.constraints.grammar.size() <= kGrammarBytesMax) return;
   fields.refuse_unsupported(field, "the grammar is larger than the " +
@@ -474,7 +475,7 @@ void read_format(JsonFields& fields, const ordered_json& body, CompletionRequest
                          "{\"type\": \"text\"}, {\"type\": \"json_object\"} or {\"type\": "
                          "\"json_schema\", \"json_schema\": {\"schema\": {...}}}");
   }
-  // As llama-server has it, with a schema or without.
+  // As in llama-server, with or without a schema.
   if (type == "json_object") {
     return keep_to(member_of(*found, "schema", any_object()), "response_format");
   }
@@ -543,7 +544,7 @@ ApiResult<CompletionRequest> parse_completion(std::string_view body, CompletionK
   refuse_unknown_laws(fields, request);
   const auto offline = fields.word("offline", {"wait", "keep", "revise"});
   if (offline) request.offline = offline_policy_of(*offline);
-  // llama-server's words for it.
+  // llama-server's values.
   if (const auto word = fields.word("reasoning_format", {"none", "auto", "deepseek"})) {
     request.splits_thoughts = *word != "none";
   }
@@ -551,15 +552,15 @@ ApiResult<CompletionRequest> parse_completion(std::string_view body, CompletionK
     request.route = route_of(*word);
   }
   if (!fields.error()) {
-    // A schema's properties come in the order that the client gave them.
+    // Properties keep the order of the client's schema.
     const auto ordered = ordered_json::parse(body, nullptr, /*allow_exceptions=*/false);
     read_format(fields, ordered, request);
     if (kind == CompletionKind::chat) read_tools(fields, ordered, defaults.calls, request);
   }
-  // A program reads it, which takes a drafter's text for the target's.
+  // A program would take a drafter's text for the target's.
   if (request.answers_json && !offline) request.offline = OfflinePolicy::wait;
-  // A call that the target would not have made must not be acted on, and only the target's tokens
-  // have its probabilities.
+  // A call that the target would not make must not be executed, and only the target's tokens have
+  // its probabilities.
   if (request.tools.use != ToolUse::none || request.logprobs > 0) {
     if (request.route == AnswerRoute::device) {
       fields.refuse_unsupported(

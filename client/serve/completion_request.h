@@ -17,16 +17,16 @@
 
 namespace edgedraft {
 
-// What an answer does while the server is away.
+// Behaviour of an answer while the server is away.
 enum class OfflinePolicy : std::uint8_t {
-  wait,    // nothing: every token is the target's
-  keep,    // text that the drafter writes is held back, then given out for good
-  revise,  // it is given out at once, and corrected when the server is back
+  wait,    // every token is the target's
+  keep,    // the drafter's text is held back, then returned as final
+  revise,  // the drafter's text is returned at once, and corrected once the server is back
 };
 
 inline constexpr std::uint32_t kChoicesMax = 16;
 
-// What a request gets where it says nothing.
+// Defaults for absent fields.
 struct CompletionDefaults {
   std::uint32_t tokens_max = 0;
   SamplingParams sampling{};
@@ -37,38 +37,38 @@ struct CompletionDefaults {
 
 enum class CompletionKind : std::uint8_t { chat, text };
 
-// What a text completion goes on with.
+// Prompt of a text completion.
 struct TextPrompt {
   std::string text{};
-  std::vector<std::uint32_t> tokens{};  // if not empty, the prompt
+  std::vector<std::uint32_t> tokens{};  // used as the prompt if not empty
 };
 
 // A request to /v1/chat/completions or /v1/completions.
 struct CompletionRequest {
   CompletionKind kind = CompletionKind::chat;
   std::vector<ChatMessage> messages{};  // of a chat
-  std::string template_variables{};     // of its template: a JSON object; empty: none
-  std::string begun{};                  // how its answer begins, which is not said again
-  std::vector<TextPrompt> prompts{};    // else
+  std::string template_variables{};     // variables of its template: a JSON object; empty: none
+  std::string begun{};                  // start of its answer, which is not repeated
+  std::vector<TextPrompt> prompts{};    // of a text completion
   std::uint32_t tokens_max = 0;
   SamplingParams sampling{};
   std::uint32_t choices = 1;  // of each prompt
   Constraints constraints{};
-  std::uint8_t logprobs = 0;  // told of each token: its own, then the likeliest's
+  std::uint8_t logprobs = 0;  // per token: its own, then the likeliest
   OfflinePolicy offline = OfflinePolicy::keep;
   Duration wait_max = Duration::max();  // for the server, with OfflinePolicy::wait
   AnswerRoute route = AnswerRoute::server;
   Tools tools{};
   bool splits_thoughts = true;
-  bool answers_json = false;  // a response_format says so
-  // Words of its JSON schemas that the grammar does not enforce.
+  bool answers_json = false;  // set by a response_format
+  // Keywords of its JSON schemas that the grammar does not enforce.
   std::set<std::string> unenforced{};
   bool echo = false;
   bool streams = false;
   bool includes_usage = false;
   bool obfuscates = false;
 
-  // A prompt's choice 0 draws by the request's seed, the others by hashes of it and their number.
+  // Choice 0 of a prompt uses the request's seed; the others use hashes of it and their number.
   std::uint64_t seed_of(std::uint32_t choice) const;
 };
 
@@ -77,10 +77,9 @@ OfflinePolicy offline_policy_of(std::string_view word);
 // "server", "device" or "auto".
 AnswerRoute route_of(std::string_view word);
 
-// Reads a request's body. Fields that it does not know are ignored. Where the request names no
-// seed `random_seed` is it.
+// Reads a request's body and ignores unknown fields. `random_seed` is the default seed.
 //
-// Errors    naming the field and what it takes
+// Errors    naming the field and its valid values
 ApiResult<CompletionRequest> parse_completion(std::string_view body, CompletionKind kind,
                                               const CompletionDefaults& defaults,
                                               std::uint64_t random_seed);

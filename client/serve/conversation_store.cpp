@@ -25,7 +25,7 @@ Error failure_of(sqlite3* database, const std::string& what) {
   return {Errc::io, what + ": " + sqlite3_errmsg(database)};
 }
 
-// A statement and its parameters, numbered from 1.
+// A statement; parameters are numbered from 1.
 class Statement {
  public:
   Statement(sqlite3* database, const char* sql) : database_(database) {
@@ -46,7 +46,7 @@ class Statement {
     if (sqlite3_bind_int64(statement_, index, number) != SQLITE_OK) fail();
     return *this;
   }
-  // Whether there is a row.
+  // Returns true if there is a row.
   bool step() {
     const int status = sqlite3_step(statement_);
     if (status != SQLITE_ROW && status != SQLITE_DONE) fail();
@@ -85,7 +85,7 @@ bool erase(sqlite3* database, const std::string& id) {
   return sqlite3_changes(database) > 0;
 }
 
-// Works on a full disk, too: if no journal can be written, it is held in memory.
+// Also works on a full disk: without space for a journal, the journal is held in memory.
 bool erase_from_disk(sqlite3* database, const std::string& id) {
   try {
     return erase(database, id);
@@ -115,8 +115,8 @@ Result<ConversationStore::Database> ConversationStore::open_database(const std::
   if (status != SQLITE_OK) return failure_of(opened, name);
   sqlite3_busy_timeout(opened, 2000);
   try {
-    // Nothing deleted stays behind, neither in the file nor in one beside it. That a journal which
-    // was deleted leaves its blocks on the disk is the price of surviving a crash.
+    // Deleted data stays in no file. A deleted journal leaves its blocks on the disk, which is the
+    // price of surviving a crash.
     run(opened, "PRAGMA secure_delete = ON");
     run(opened, "PRAGMA journal_mode = DELETE");
     const std::int64_t application = pragma(opened, "PRAGMA application_id");
@@ -149,7 +149,7 @@ Result<std::unique_ptr<ConversationStore>> ConversationStore::open(
   if (!file.empty()) {
     std::error_code ignored;
     if (file.has_parent_path()) std::filesystem::create_directories(file.parent_path(), ignored);
-    // For its owner alone; SQLite gives its journals the file's permissions.
+    // Readable by its owner only; SQLite gives its journals the same permissions.
     const int made = ::open(file.c_str(), O_CREAT | O_CLOEXEC | O_RDWR, S_IRUSR | S_IWUSR);
     if (made < 0) return Error{Errc::io, file.string() + ": " + std::strerror(errno)};
     ::close(made);
@@ -166,7 +166,7 @@ std::vector<ConversationStore::Entry> ConversationStore::list() const {
   for (const Database* database : {&passing_, &kept_}) {
     Statement rows(database->get(), "SELECT id, title, updated FROM conversations");
     while (rows.step()) {
-      // One that became private while the disk failed is in both.
+      // A conversation that became private during a disk error is in both.
       if (std::ranges::find(entries, rows.text(0), &Entry::id) != entries.end()) continue;
       entries.push_back({.id = rows.text(0),
                          .title = rows.text(1),
@@ -201,7 +201,7 @@ bool ConversationStore::put(const Conversation& conversation) {
     if (sqlite3_errcode(to) == SQLITE_FULL) return false;
     throw;
   }
-  // Until here it was in one place at least.
+  // Until here it was in at least one of the two.
   if (!entry.is_private) {
     erase(passing_.get(), entry.id);
     return true;

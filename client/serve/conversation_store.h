@@ -15,15 +15,15 @@
 
 namespace edgedraft {
 
-// The page's conversations. Those with private text are kept in memory and end with the program;
-// what is deleted is overwritten in the file. A crash in the midst of a change damages nothing.
-//
-// Threads   one
+// The page's conversations. Those with private text are kept only in memory and end with the
+// program. Deleted ones are overwritten in the file. A crash during a change leaves the file
+// intact.
 class ConversationStore {
  public:
-  // The file is made if it is not there, for its owner alone; empty: everything stays in memory.
+  // Creates the file if it is missing, readable by its owner only; empty: everything stays in
+  // memory.
   //
-  // Errors    io naming the file, which is none of this program's, damaged, or of a later version
+  // Errors    io naming the file: of another program, damaged, or of a later version
   static Result<std::unique_ptr<ConversationStore>> open(const std::filesystem::path& file);
 
   struct Entry {
@@ -34,19 +34,19 @@ class ConversationStore {
   };
   struct Conversation {
     Entry entry;
-    std::string document;  // JSON that the page made
+    std::string document;  // JSON from the page
   };
 
-  // The newest first. All throw Failure (io) where the disk fails.
+  // Newest first. All functions throw Failure (io) on disk errors.
   std::vector<Entry> list() const;
   std::optional<std::string> find(const std::string& id) const;
-  // Replaces the one with that id. False if there is no room: on the disk, or, for a private one,
-  // in the 64 MiB of memory that all of them share. Nothing has changed then.
+  // Replaces the conversation with that id. Returns false, without a change, if the disk is full
+  // or, for a private one, the 64 MiB of memory shared by private ones.
   bool put(const Conversation& conversation);
-  // False if there is none.
+  // Returns false if there is none.
   bool remove(const std::string& id);
 
-  // Whether it may be an id: 16 to 64 letters, digits and '-'.
+  // True for 16 to 64 letters, digits and '-'.
   static bool is_id(std::string_view text);
 
  private:

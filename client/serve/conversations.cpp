@@ -16,12 +16,12 @@ std::size_t common_count(std::span<const std::uint32_t> a, std::span<const std::
   return static_cast<std::size_t>(std::ranges::mismatch(a, b).in1 - a.begin());
 }
 
-// What a client is told where our own code threw.
+// Error for an exception of this program's own code.
 Error error_of(const std::exception& failure) {
   return {Errc::io, std::string("this program failed: ") + failure.what()};
 }
 
-// All that may decide about what others see: asking with another private text gets the same.
+// Tokens that may affect visible behaviour: another private text must give the same result.
 std::span<const std::uint32_t> open_tokens(const Prompt& prompt) {
   return std::span(prompt.tokens)
       .first(prompt.is_private ? prompt.open_count : prompt.tokens.size());
@@ -29,7 +29,8 @@ std::span<const std::uint32_t> open_tokens(const Prompt& prompt) {
 
 }  // namespace
 
-// A conversation of the engine. What the engine's thread tells goes to the io_context's, in order.
+// A conversation of the engine. Forwards events from the engine's thread to the io_context's, in
+// order.
 class Conversations::Place final : public GenerationObserver,
                                    public std::enable_shared_from_this<Place> {
  public:
@@ -57,13 +58,13 @@ class Conversations::Place final : public GenerationObserver,
     tell([=](AnswerListener& to) { to.on_state(state, why); });
   }
 
-  // On the io_context's thread.
+  // Only for the io_context's thread.
   std::unique_ptr<EngineConversation> conversation;
-  Ticket ticket = 0;  // of its answer; 0: it is idle
+  Ticket ticket = 0;  // of its answer; 0: idle
   AnswerListener* listener = nullptr;
   Prompt prompt;                      // of its answer
-  std::vector<std::uint32_t> tokens;  // that it holds, when idle: up to the first private one
-  bool was_private = false;           // its last prompt
+  std::vector<std::uint32_t> tokens;  // held when idle, up to the first private one
+  bool was_private = false;           // its last prompt was private
   std::shared_ptr<const PastAnswer> past;
 
  private:
@@ -81,7 +82,7 @@ class Conversations::Place final : public GenerationObserver,
     });
   }
 
-  // Ends the answer whose listener threw.
+  // Ends the answer of a listener that threw.
   void fail(const std::exception& failure) {
     AnswerListener* const failed = std::exchange(listener, nullptr);
     if (failed == nullptr) return;
@@ -181,17 +182,17 @@ Conversations::Place& Conversations::take_place(const Prompt& asked) {
   for (auto it = places_.begin(); it != places_.end(); ++it) {
     if (!idle(*it)) continue;
     const std::size_t common = common_count((*it)->tokens, prompt);
-    // Where several know as much, the one that was used last.
+    // On a tie, the latest used wins.
     const bool knows_some = common > 0 || (asked.is_private && (*it)->was_private);
     if (knows_some && common >= most) best = it, most = common;
   }
-  // A beginning that many prompts share is no reason to forget another's conversation; the server
-  // finds such beginnings again by itself.
+  // A prefix shared by many prompts is no reason to replace another's conversation; the server
+  // finds such prefixes again by itself.
   const bool continues = best != places_.end() && (2 * most >= (*best)->tokens.size() ||
                                                    (most == prompt.size() && !asked.is_private));
   if (!continues) {
     if (has_room()) return open_place();
-    best = std::ranges::find_if(places_, idle);  // unused longest
+    best = std::ranges::find_if(places_, idle);  // least recently used
   }
   EDGEDRAFT_CHECK(best != places_.end());
   places_.splice(places_.end(), places_, best);
@@ -206,7 +207,7 @@ Conversations::Place& Conversations::open_place() {
       if (const auto still = weak.lock(); still && still->conversation) on_over(*still);
     });
   };
-  // No other answer waits for this one's link and drafter.
+  // Does not block other answers on this one's link and drafter.
   place->conversation = options_.engine.open_later(std::move(parts));
   places_.push_back(place);
   return *place;
@@ -224,14 +225,14 @@ void Conversations::close(Place& place) {
   std::erase_if(places_, [&](const auto& other) { return other.get() == &place; });
 }
 
-// Those that are being closed have their memory still.
+// Conversations being closed still hold their memory.
 bool Conversations::has_room() const {
   return open_count() + closing_count_ < options_.count_max;
 }
 
 void Conversations::close_surplus() {
   while (open_count() - busy_count() > options_.idle_max) {
-    // Unused longest.
+    // Least recently used.
     close(**std::ranges::find_if(places_, [](const auto& place) { return place->ticket == 0; }));
   }
 }
@@ -241,11 +242,11 @@ void Conversations::on_over(Place& place) {
   try {
     auto outcome = take_outcome(place);
     serve_line();
-    // When a private one is over nobody is to learn.
+    // The end of a private answer must not be visible.
     if (outcome && !place.was_private) close_surplus();
     if (listener != nullptr) listener->on_over(std::move(outcome));
   } catch (const std::exception& failure) {
-    // Neither who awaited this answer nor who is in line is to wait for ever.
+    // Neither this listener nor waiting prompts may wait forever.
     boost::asio::post(io_, [this] { serve_line(); });
     if (listener != nullptr) listener->on_over(error_of(failure));
     throw;
@@ -256,7 +257,7 @@ Result<AnswerOutcome> Conversations::take_outcome(Place& place) {
   auto outcome = place.conversation->outcome();
   place.ticket = 0;
   if (!outcome || !*outcome) {
-    // What it holds is not known now; the next prompt gets another.
+    // Its content is unknown now; the next prompt gets another.
     const Error error = outcome ? Error{Errc::cancelled, "cancelled"} : outcome.error();
     close(place);
     return error;

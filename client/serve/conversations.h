@@ -17,58 +17,58 @@
 
 namespace edgedraft {
 
-// A prompt, and where it came from if a later one may begin with it.
+// A prompt, and its rendered chat if a later prompt may continue it.
 struct Prompt {
   std::vector<std::uint32_t> tokens;
-  std::optional<MarkedText> chat{};  // as the chat template rendered it
+  std::optional<MarkedText> chat{};  // as rendered by the chat template
   bool is_private = false;
-  std::uint32_t open_count = 0;  // of a private one: leading tokens that depend on nothing private
+  std::uint32_t open_count = 0;  // if private: leading tokens that depend on nothing private
 };
 
-// Awaits an answer. Told on the io_context's thread. Where it throws its answer ends, and that
-// is the outcome.
+// Receives an answer on the io_context's thread. An exception that it throws ends the answer and
+// becomes its outcome.
 class AnswerListener : public GenerationObserver {
  public:
-  // The last that is told, but for its own failure. The conversation is free for the next prompt by
-  // then.
+  // Last event, except after its own exception. The conversation is already free for the next
+  // prompt.
   virtual void on_over(Result<AnswerOutcome> outcome) = 0;
 };
 
-// The engine's conversations, of which each prompt gets the one that knows most of it. Where all
-// are busy prompts wait in line.
+// The engine's conversations. Each prompt is assigned the one that shares most of its prefix; if
+// all are busy, prompts wait in line.
 //
-// Threads   all calls on the io_context's thread
+// Threads   the io_context's
 class Conversations {
  public:
   struct Options {
     Engine& engine;
-    // What a conversation is made of, but for its observer and on_over.
+    // Parts of a conversation, except observer and on_over.
     std::function<Engine::ConversationParts(GenerationObserver& observer)> parts;
-    std::function<void(const AnswerOutcome& outcome)> on_outcome;  // each, for the record
+    std::function<void(const AnswerOutcome& outcome)> on_outcome;  // called for each answer
     std::uint32_t count_max = 1;
-    // Idle conversations that are kept: each is a connection, and a session of the server.
+    // Bounds idle conversations, each of which holds a connection and a server session.
     std::uint32_t idle_max = 8;
-    std::uint32_t line_max = 0;  // of prompts that wait
+    std::uint32_t line_max = 0;  // bounds waiting prompts; further ones are refused
   };
   Conversations(boost::asio::io_context& io, Options options);
-  // Cancels what is in flight; listeners are not told.
+  // Cancels work in flight without calling listeners.
   ~Conversations();
   Conversations(const Conversations&) = delete;
   Conversations& operator=(const Conversations&) = delete;
 
-  // The last answer of each that is open.
+  // The last answer of each open conversation.
   PastAnswers pasts() const;
 
   using Ticket = std::uint64_t;
-  // Begins the answer, now or when a conversation is free. The listener is told until on_over() or
-  // cancel().
+  // Begins the answer, now or when a conversation is free. The listener is called until on_over()
+  // or abandon().
   //
-  // Errors    refused: too many wait already
+  // Errors    refused: the line is full
   Result<Ticket> begin(Prompt prompt, const AnswerTerms& terms, AnswerListener& listener);
-  // Ends an answer that has begun where it is; on_over() is told when it has ended.
+  // Ends a running answer at its current length; on_over() follows.
   void stop(Ticket ticket);
-  // Ends it, or takes its prompt out of the line. The listener is told no more. Nothing if it is
-  // over.
+  // Ends the answer, or removes its prompt from the line. The listener receives nothing more. Does
+  // nothing if it is over.
   void abandon(Ticket ticket);
 
   std::uint32_t busy_count() const;
@@ -86,7 +86,7 @@ class Conversations {
 
   void serve_line();
   void start(Waiting waiting);
-  // The one that suits what of the prompt others may know best.
+  // Returns the conversation that fits best, judged by the open part of the prompt only.
   Place& take_place(const Prompt& prompt);
   Place& open_place();
   void close(Place& place);
@@ -98,11 +98,11 @@ class Conversations {
 
   boost::asio::io_context& io_;
   Options options_;
-  std::list<std::shared_ptr<Place>> places_;  // used last comes last
+  std::list<std::shared_ptr<Place>> places_;  // the latest used is last
   std::list<Waiting> line_;
   Ticket last_ticket_ = 0;
   std::atomic<std::uint32_t> closing_count_ = 0;
-  // Closing one waits for a draft that is being made, and for its goodbye to the server.
+  // Closing a conversation waits for its current draft, and for its goodbye to the server.
   boost::asio::thread_pool closing_{1};
 };
 

@@ -10,26 +10,26 @@
 
 namespace edgedraft {
 
-// How many bytes of events a client may be behind before it is let go.
+// Backlog of events beyond which a client is disconnected.
 inline constexpr std::size_t kStreamBacklogMax = 4u << 20;
 
-// The head of a stream of server-sent events, with `headers` besides its own.
+// Head of a stream of server-sent events, with additional `headers`.
 inline HttpAnswer event_stream_head(const HttpHeaders& headers) {
-  // Proxies that gather an answer before they pass it on are asked not to.
+  // Asks proxies not to buffer the answer.
   HttpAnswer head{
       .content_type = "text/event-stream", .body = {}, .headers = {{"X-Accel-Buffering", "no"}}};
   head.add(headers);
   return head;
 }
 
-// Comments in a stream that is silent, so that nobody between the two takes it for dead.
+// Interval of comments in a silent stream, so that proxies keep the connection open.
 inline constexpr Duration kKeepAlive = std::chrono::seconds(10);
 inline constexpr const char* kKeepAliveComment = ": keep-alive\n\n";
 
-// The connection that the request came by.
+// The connection of the request.
 class DirectOutlet final : public Outlet {
  public:
-  // `headers` are those of every answer.
+  // `headers` are added to every answer.
   DirectOutlet(HttpReply reply, HttpHeaders headers)
       : reply_(std::move(reply)), headers_(std::move(headers)) {}
 

@@ -5,7 +5,7 @@
 namespace edgedraft {
 namespace {
 
-// Behind the closing quotation mark of a text that begins at `begin`.
+// Returns the position after the closing quotation mark of the string at `begin`.
 std::size_t text_end(std::string_view json, std::size_t begin) {
   std::size_t at = begin + 1;
   while (at < json.size() && json[at] != '"') at += json[at] == '\\' ? 2 : 1;

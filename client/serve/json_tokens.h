@@ -7,8 +7,7 @@
 
 namespace edgedraft {
 
-// A text or a number of JSON where it is written: bytes [begin, end), a text's quotation marks
-// among them.
+// A string or number of JSON and its bytes [begin, end), including quotation marks.
 struct JsonToken {
   enum class Kind : std::uint8_t { key, text, number };
   Kind kind;
@@ -17,7 +16,7 @@ struct JsonToken {
   bool operator==(const JsonToken&) const = default;
 };
 
-// Those of JSON from left to right. Requires  it is JSON
+// Returns the tokens from left to right. Requires  valid JSON
 std::vector<JsonToken> json_tokens(std::string_view json);
 
 }  // namespace edgedraft

@@ -28,7 +28,7 @@ KeptStream::KeptStream(HttpReply reply, HttpHeaders headers, std::size_t bytes_m
       started_ms_(wall_clock_ms()) {}
 
 void KeptStream::answer(HttpAnswer answer) {
-  // The client that asked gets the status; other readers of the stream get this event.
+  // The requesting client receives the status; other readers receive this event.
   write("data: " + answer.body + "\n\n");
   answer.add(headers_);
   asking_->send(std::move(answer));
@@ -43,13 +43,13 @@ void KeptStream::begin(const HttpHeaders& headers) {
   readers_.push_back({*std::exchange(asking_, std::nullopt), bytes_.size()});
 }
 
-// What comes last is taken last.
+// The latest bytes are taken last.
 std::size_t KeptStream::lag_of(const Reader& reader) const {
   return std::min(reader.reply.backlog_bytes(), bytes_.size() - reader.joined_at);
 }
 
 void KeptStream::write(std::string events) {
-  // A reader who does not read is let go; it may come again.
+  // Readers that do not drain are disconnected; they may reconnect.
   std::erase_if(readers_, [this](const Reader& reader) {
     return reader.reply.gone() || lag_of(reader) > kStreamBacklogMax;
   });
@@ -131,7 +131,7 @@ void KeptStreams::end_unread() {
 
 void KeptStreams::end(Entry& entry, const ApiError& why) {
   entry.stop();
-  // Else it would look to its readers as if it were whole.
+  // Otherwise it would look complete to its readers.
   if (!entry.stream->ended()) entry.stream->break_off(why);
 }
 

@@ -21,14 +21,14 @@
 
 namespace edgedraft {
 
-// A stream that outlives the connection that asked for it: what was said is kept, and anybody who
-// knows its name reads it from any byte on, while it goes on and for a while after.
+// A stream that outlives the connection of its request. Its events are kept, and clients that know
+// its name can read them from any byte on, while it runs and for a while after.
 class KeptStream final : public Outlet {
  public:
-  // An answer of this size has gone astray.
+  // Bounds a kept answer; beyond it, the answer is ended.
   static constexpr std::size_t kBytesMax = 16u << 20;
 
-  // The asking client is its first reader; `headers` are those of that answer.
+  // The requesting client is its first reader; `headers` belong to its answer.
   KeptStream(HttpReply reply, HttpHeaders headers, std::size_t bytes_max = kBytesMax);
 
   void answer(HttpAnswer answer) override;
@@ -36,29 +36,29 @@ class KeptStream final : public Outlet {
   void write(std::string events) override;
   void end() override;
   bool is_stuck() const override { return bytes_.size() > bytes_max_; }
-  // Ends a stream that is not whole, and tells its readers why. Requires  it has not ended
+  // Ends an incomplete stream and reports why to its readers. Requires  not ended
   void break_off(const ApiError& why);
 
-  // Another reader, from that byte on. Requires  from <= size()
+  // Adds a reader from that byte on. Requires  from <= size()
   void attach(HttpReply reply, const HttpHeaders& headers, std::size_t from);
 
   std::size_t size() const { return bytes_.size(); }
   bool ended() const { return ended_.has_value(); }
-  // Whether a reader is still connected.
+  // True if a reader is connected.
   bool is_read() const;
-  // By the wall clock, in milliseconds since 1970.
+  // Wall-clock time in milliseconds since 1970.
   std::int64_t started_ms() const { return started_ms_; }
   std::int64_t ended_ms() const { return ended_.value_or(0); }
 
  private:
   struct Reader {
     HttpReply reply;
-    std::size_t joined_at;  // bytes that there were, all of which it was owed at once
+    std::size_t joined_at;  // stream size at that time, sent to it at once
   };
-  // How many bytes that came after it joined it has not taken yet.
+  // Bytes that arrived after it joined and that it has not taken.
   std::size_t lag_of(const Reader& reader) const;
 
-  std::optional<HttpReply> asking_;  // until the stream begins
+  std::optional<HttpReply> asking_;  // the requesting client, until the stream begins
   HttpHeaders headers_;
   std::size_t bytes_max_;
   std::string bytes_;
@@ -67,10 +67,10 @@ class KeptStream final : public Outlet {
   std::optional<std::int64_t> ended_;
 };
 
-// The kept streams by their names, which the clients choose.
+// Kept streams by name. Clients choose the names.
 class KeptStreams {
  public:
-  // A name that nobody guesses: 128 random bits are 22 characters of base64url, 32 of hex or a
+  // Length of an unguessable name: 128 random bits take 22 characters of base64url, 32 of hex, or a
   // UUID.
   static constexpr std::size_t kNameMin = 22;
   static constexpr std::size_t kNameMax = 128;
@@ -78,25 +78,24 @@ class KeptStreams {
 
   struct Options {
     std::size_t count_max = 64;
-    std::size_t unread_max = 8;                    // that are still being written
+    std::size_t unread_max = 8;                    // streams still being written
     Duration kept_for = std::chrono::minutes(10);  // after the end
   };
-  // On the thread of `io`, which outlives it, streams are forgotten even where nobody asks.
+  // Streams expire on the thread of `io`, which must outlive this.
   KeptStreams(boost::asio::io_context& io, Options options) : options_(options), oldest_(io) {}
 
-  // `stop` ends what writes the stream; it is called at most once, before the end.
-  // A stream of that name that there is already is stopped and forgotten; its readers are told.
-  // Errors    none: where there are too many, those that ended longest ago go; nothing is kept,
-  //           and false given, if none has ended
+  // Stores the stream. `stop` ends its writer; it is called at most once, before the end. An
+  // existing stream of that name is stopped and dropped, and its readers are informed. If there are
+  // too many streams, the one that ended first is dropped; if none has ended, returns false.
   bool put(const std::string& name, std::shared_ptr<KeptStream> stream, std::function<void()> stop,
            Instant now);
   std::shared_ptr<KeptStream> find(const std::string& name, Instant now);
-  // Ends those that began first of the streams without a reader, down to `unread_max`: they hold
-  // conversations and sessions that others want. What they said so far stays.
+  // Ends streams without a reader, oldest first, down to `unread_max`, because they hold
+  // conversations and server sessions. Their events stay.
   void end_unread();
-  // It has ended.
+  // Call after the stream has ended.
   void ended(const KeptStream& stream, Instant now);
-  // Stops and forgets it, and tells its readers; false if there is none.
+  // Stops and drops the stream, and informs its readers; false if there is none.
   bool remove(const std::string& name);
 
  private:
@@ -112,7 +111,7 @@ class KeptStreams {
   void sweep_later();
 
   Options options_;
-  boost::asio::steady_timer oldest_;  // until the one that ended first is to be forgotten
+  boost::asio::steady_timer oldest_;  // until the next stream expires
   std::map<std::string, Entry, std::less<>> entries_;
 };
 

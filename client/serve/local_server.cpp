@@ -37,7 +37,7 @@ LocalServer::LocalServer(Options options, ApiService::Options api) : work_(io_.g
 }
 
 LocalServer::~LocalServer() {
-  // First nobody asks any more, then nobody answers.
+  // Stop requests first, then answers.
   http_.reset();
   io_.stop();
   if (thread_.joinable()) thread_.join();

@@ -17,18 +17,18 @@
 
 namespace edgedraft {
 
-// The local API behind its HTTP server, with the conversations that answer.
+// The local API with its HTTP server and conversations.
 class LocalServer {
  public:
   struct Options {
     std::string address;  // numeric
     std::uint16_t port = 0;
-    // For a part of an answer to be taken: clients on a phone may sleep.
+    // Time for a client to take a part of an answer; phones may sleep.
     Duration stall_timeout = std::chrono::seconds(30);
-    // Called on threads of the server.
+    // Called on the server's threads.
     std::function<void(const std::string& what)> on_failure;
   };
-  // Answers from here on.
+  // Starts serving.
   //
   // Errors    io: the address cannot be bound
   static Result<std::unique_ptr<LocalServer>> start(Options options, ApiService::Options api);

@@ -10,13 +10,13 @@
 
 namespace edgedraft {
 
-// What the target says of one token of an answer.
+// Log probabilities of one token of an answer.
 struct ToldToken {
-  std::vector<Logprob> told;    // its own, then the likeliest's; never empty
+  std::vector<Logprob> told;    // its own, then the likeliest; never empty
   std::size_t text_offset = 0;  // characters of the answer before it
 };
 
-// Log probabilities in the shape of /v1/chat/completions, and of /v1/completions.
+// Log probabilities in the shapes of /v1/chat/completions and /v1/completions.
 nlohmann::ordered_json chat_logprobs(std::span<const ToldToken> tokens, const TokenTexts& texts);
 nlohmann::ordered_json text_logprobs(std::span<const ToldToken> tokens, const TokenTexts& texts);
 

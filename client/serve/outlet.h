@@ -6,19 +6,19 @@
 
 namespace edgedraft {
 
-// Takes an answer's events to the client that asked, or to the readers of a kept stream.
+// Sends an answer's events to the requesting client, or to the readers of a kept stream.
 //
-// Threads   the io_context's, as everything of the local API but its guard
+// Threads   the io_context's, as all of the local API except its guard
 class Outlet {
  public:
   virtual ~Outlet() = default;
-  // Instead of events. Requires  nothing was said
+  // Sends an answer instead of events. Requires  nothing was sent
   virtual void answer(HttpAnswer answer) = 0;
-  // Events follow, behind `headers` and the outlet's own. Requires  nothing was said
+  // Begins events, with `headers` added to the outlet's own. Requires  nothing was sent
   virtual void begin(const HttpHeaders& headers = {}) = 0;
   virtual void write(std::string events) = 0;
   virtual void end() = 0;
-  // Nobody takes what is given, so that it piles up.
+  // True if the reader is not draining and the backlog is over its limit.
   virtual bool is_stuck() const = 0;
 };
 

@@ -21,8 +21,8 @@ using Json = nlohmann::ordered_json;
 
 constexpr std::size_t kTitleBytesMax = 1024;
 constexpr std::size_t kRemovedMax = 1024;
-constexpr std::size_t kAwaitedMax = 64;  // as many streams are kept
-// Nothing of it comes from elsewhere, or goes there.
+constexpr std::size_t kAwaitedMax = 64;  // limit of kept streams
+// The page loads nothing from other origins, and sends nothing to them.
 constexpr const char* kPolicy =
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
@@ -48,7 +48,7 @@ ApiError no_id() {
           .code = "invalid_value"};
 }
 
-// What stands before the first placeholder of masked messages.
+// Returns the messages before the first placeholder.
 Json open_messages(const PrivateRequest::Masked& masked) {
   Json open = Json::array();
   const auto cut = [&masked](Json& text) {
@@ -74,8 +74,7 @@ Json open_messages(const PrivateRequest::Masked& masked) {
   return open;
 }
 
-// The page's name of an answer that is still being written: 32 random hex digits, which a detector
-// would take for a key.
+// Name of an answer in progress: 32 random hex digits, which a detector would take for a key.
 bool is_stream_name(const nlohmann::json& value) {
   const auto is_hex = [](char c) { return is_ascii_digit(c) || (c >= 'a' && c <= 'f'); };
   if (!value.is_string()) return false;
@@ -85,7 +84,7 @@ bool is_stream_name(const nlohmann::json& value) {
 
 enum class Numbers : std::uint8_t { searched, counters };
 
-// Strings, numbers and member names. A value may also be split over the strings of an array.
+// Collects strings, numbers and member names. A value may be split over the strings of an array.
 void collect_texts(const nlohmann::json& value, Numbers numbers, std::vector<std::string>& texts) {
   if (value.is_string()) return texts.push_back(value.get<std::string>());
   if (value.is_number() && numbers == Numbers::searched) return texts.push_back(value.dump());
@@ -105,8 +104,7 @@ void collect_texts(const nlohmann::json& value, Numbers numbers, std::vector<std
   texts.push_back(std::move(joined));
 }
 
-// All texts of a document but what the page itself adds to a turn: a stream's name and the counters
-// of an answer.
+// Returns all texts of a document, except stream names and counters, which the page adds.
 std::vector<std::string> texts_of(const nlohmann::json& document) {
   std::vector<std::string> texts;
   for (const auto& [name, member] : document.items()) {
@@ -130,7 +128,7 @@ std::vector<std::string> texts_of(const nlohmann::json& document) {
   return texts;
 }
 
-// The last turn, if it waits for a stream; else null.
+// Returns the last turn if it waits for a stream; otherwise null.
 const nlohmann::json* awaiting_turn(const nlohmann::json& document) {
   const auto turns = document.find("turns");
   if (turns == document.end() || !turns->is_array() || turns->empty()) return nullptr;
@@ -139,7 +137,7 @@ const nlohmann::json* awaiting_turn(const nlohmann::json& document) {
                                                                                       : nullptr;
 }
 
-// The length of JavaScript.
+// Length in UTF-16 units, as in JavaScript.
 std::size_t utf16_count(std::string_view text) {
   std::size_t units = 0;
   for (const char byte : text) {
@@ -149,7 +147,7 @@ std::size_t utf16_count(std::string_view text) {
   return units;
 }
 
-// The mode that a document asks with; nothing where it leaves that to the endpoint.
+// The document's mode; empty for the endpoint's default.
 std::optional<PrivateMode> mode_of(const nlohmann::json& document) {
   const auto mode = document.find("mode");
   if (mode == document.end() || !mode->is_string()) return std::nullopt;
@@ -205,7 +203,7 @@ ApiResult<PageApi::Document> PageApi::parse(std::string_view body, const Privacy
     fields.refuse("title", "at most " + std::to_string(kTitleBytesMax) + " bytes");
   }
   if (fields.error()) return *fields.error();
-  // The page knows what was marked, and of the rest only once an answer has ended.
+  // The page knows the marks; detected values only after an answer has ended.
   std::vector<std::string> texts = texts_of(*document);
   texts.push_back(conversation.entry.title);
   const auto finds = [&privacy, mode = mode_of(*document)](const std::string& text) {
@@ -257,7 +255,7 @@ void PageApi::settle(const std::string& stream, const std::string& text, const s
   const bool is_private = counters.contains("private");
   turn.erase("stream");
   if (is_private) turn["private"] = true;
-  // Where some of it was written offline, none is told as confirmed.
+  // If any of it was written offline, none is shown as confirmed.
   const std::size_t confirmed = counters.at("offline_tokens") == 0 ? utf16_count(text) : 0;
   turn["answer"] = {{"text", text},      {"thought", thought}, {"confirmed", confirmed},
                     {"state", "online"}, {"counts", counters}, {"finished", true},

@@ -8,7 +8,7 @@
 namespace edgedraft {
 namespace {
 
-// What the message says that begins at `begin`; empty if none does.
+// Content of the message that begins at `begin`; empty if none does.
 std::string_view content_at(const MarkedText& chat, std::size_t begin) {
   const auto span = std::ranges::find_if(chat.spans(), [begin](const MarkedText::Span& s) {
     return s.begin <= begin && begin < s.end;
@@ -20,10 +20,10 @@ std::string_view content_at(const MarkedText& chat, std::size_t begin) {
 struct Match {
   std::size_t tokens = 0;
   std::size_t bytes = 0;
-  bool ends_within = false;  // the next token
+  bool ends_within = false;  // within the next token
 };
 
-// The answer's tokens that `content` begins with, up to one that it may end within.
+// Returns the answer's tokens at the start of `content`, up to one that it may end within.
 std::optional<Match> match(const PastAnswer& past, std::string_view content,
                            const Tokenizer& tokenizer) {
   Match match;
@@ -54,9 +54,9 @@ std::optional<std::vector<std::uint32_t>> encode_behind(const PastAnswer& past,
                                                         const Tokenizer& tokenizer) {
   const std::size_t prompt_end = past.prompt.size();
   if (!chat.text().starts_with(past.prompt.text())) return std::nullopt;
-  // The same bytes in other hands may be other tokens.
+  // The same bytes may tokenize differently in other spans.
   if (chat.slice(0, prompt_end).spans() != past.prompt.spans()) return std::nullopt;
-  // What a message says, or what a template makes of its calls.
+  // The message's content, or the template's form of its calls.
   const std::string_view said = content_at(chat, prompt_end);
   const std::string_view content =
       said.empty() ? std::string_view(chat.text()).substr(prompt_end) : said;
@@ -80,7 +80,7 @@ std::vector<std::uint32_t> encode_chat(const PastAnswers& pasts, const MarkedTex
   std::optional<std::vector<std::uint32_t>> best;
   std::size_t most = 0;
   for (const auto& past : pasts) {
-    // The one that reaches furthest into the text.
+    // Prefers the answer that extends furthest into the text.
     if (past->prompt.size() < most) continue;
     if (auto tokens = encode_behind(*past, chat, tokenizer)) {
       best = std::move(tokens);

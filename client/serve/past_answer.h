@@ -10,23 +10,23 @@
 
 namespace edgedraft {
 
-// An answer that was given before. Clients send the whole history each time, and the answer's text
-// need not become the same tokens again: the model may have chosen others for it.
+// An earlier answer. Clients resend the whole history, and the answer's text may tokenize
+// differently from the tokens that the model chose.
 struct PastAnswer {
-  MarkedText prompt;  // as the chat template rendered it
+  MarkedText prompt;  // as rendered by the chat template
   std::vector<std::uint32_t> prompt_tokens;
   std::vector<std::uint32_t> answer_tokens;
 };
 
-// Those that a chat may go on from.
+// Answers that a chat may continue.
 using PastAnswers = std::vector<std::shared_ptr<const PastAnswer>>;
 
-// The tokens of `chat`, a later one as the template rendered it, with the answer's own among them;
-// nothing if it does not go on from that answer. The answer may have been cut, as by a stop string.
+// Returns the tokens of a later rendered `chat`, with the answer's own tokens in it; empty if it
+// does not continue that answer. The answer may have been cut, as by a stop string.
 std::optional<std::vector<std::uint32_t>> encode_behind(const PastAnswer& past,
                                                         const MarkedText& chat,
                                                         const Tokenizer& tokenizer);
-// Those of a rendered chat, with those of our own answers in it as they were chosen.
+// Encodes a rendered chat, using the chosen tokens of known answers in it.
 std::vector<std::uint32_t> encode_chat(const PastAnswers& pasts, const MarkedText& chat,
                                        const Tokenizer& tokenizer);
 

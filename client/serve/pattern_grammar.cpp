@@ -13,7 +13,7 @@
 namespace edgedraft {
 namespace {
 
-// Bounds the grammar that one pattern makes; longer patterns are not enforced.
+// Bounds the grammar of one pattern; longer patterns are not enforced.
 constexpr std::size_t kPatternBytesMax = 1024;
 constexpr std::size_t kPatternDepthMax = 16;
 constexpr std::uint32_t kPatternRepeatsMax = 1024;
@@ -30,7 +30,7 @@ const CodePoints kSpaces = {{'\t', '\r'},     {' ', ' '},       {0xA0, 0xA0},   
                             {0x2000, 0x200A}, {0x2028, 0x2029}, {0x202F, 0x202F}, {0x205F, 0x205F},
                             {0x3000, 0x3000}, {0xFEFF, 0xFEFF}};
 const CodePoints kLineEnds = {{'\n', '\n'}, {'\r', '\r'}, {0x2028, 0x2029}};
-// JSON escapes these, and surrogates are no characters.
+// JSON escapes these, and surrogates are not characters.
 const CodePoints kNotPlain = {{0, 0x1F}, {'"', '"'}, {'\\', '\\'}, {0x7F, 0x7F}, {0xD800, 0xDFFF}};
 
 CodePoints complement(CodePoints ranges) {
@@ -53,7 +53,7 @@ bool contains(const CodePoints& set, char32_t c) {
   return std::ranges::any_of(set, [&](const Range& r) { return r.first <= c && c <= r.last; });
 }
 
-// As a class of a grammar has it.
+// Writes a character as in a grammar's class.
 std::string written(char32_t c) {
   if (c < 0x80 && (is_ascii_letter(static_cast<char>(c)) || is_ascii_digit(static_cast<char>(c)))) {
     return {static_cast<char>(c)};
@@ -64,7 +64,7 @@ std::string written(char32_t c) {
   return text.data();
 }
 
-// One of these characters as JSON writes it. Empty if there is none.
+// Rule for one of these characters as JSON writes it. Empty if there is none.
 std::string rule_of(const CodePoints& set) {
   CodePoints excluded = complement(set);
   append(excluded, kNotPlain);
@@ -174,7 +174,7 @@ class PatternParser {
     return group;
   }
 
-  // Skips to after its closing parenthesis.
+  // Skips past its closing parenthesis.
   void skip_group() {
     bool in_class = false;
     for (std::size_t open = 1; open > 0; ++at_) {
@@ -195,7 +195,7 @@ class PatternParser {
   Piece parse_repetition(Piece piece) {
     const std::size_t begin = at_;
     std::uint32_t least = 0;
-    std::uint32_t most = 0;  // what is counted
+    std::uint32_t most = 0;  // upper bound of counts
     if (take("*") || take("?")) {
     } else if (take("+")) {
       least = most = 1;
@@ -204,15 +204,15 @@ class PatternParser {
       most = least;
       if (take(",") && !parse_number(most)) most = least;
       if (!has_least || !take("}")) {
-        at_ = begin;  // a brace by itself
+        at_ = begin;  // a literal brace
         return piece;
       }
     } else {
       return piece;
     }
     const std::string_view sign = text_.substr(begin, at_ - begin);
-    take("?");  // lazy: the same texts
-    // A grammar must not repeat what may be empty.
+    take("?");  // lazy: matches the same texts
+    // A grammar must not repeat an item that may be empty.
     if (most < least || (piece.is_nullable && sign != "?")) return fail();
     repeats_ += std::max(most, 1u);
     if (repeats_ > kPatternRepeatsMax) return fail();
@@ -251,7 +251,7 @@ class PatternParser {
     return inverted ? complement(std::move(set)) : set;
   }
 
-  // Returns whether it is one character, not an escape for several.
+  // Returns true for one character, false for a class escape.
   bool parse_character(CodePoints& set, bool in_class = false) {
     if (at_ >= text_.size()) {
       fail();
@@ -306,7 +306,7 @@ class PatternParser {
   }
 
   bool add(CodePoints& set, char32_t c) {
-    // Half of a surrogate pair is no character.
+    // Half of a surrogate pair is not a character.
     if (!is_character(c)) fail();
     set.push_back({c, c});
     return true;

@@ -19,7 +19,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// Goes over all texts of a request.
+// Visits all texts of a request.
 class Visitor {
  public:
   Visitor() = default;
@@ -27,7 +27,7 @@ class Visitor {
   Visitor(const Visitor&) = delete;
   Visitor& operator=(const Visitor&) = delete;
 
-  // In the order of the conversation first, so that one that grows keeps its placeholders.
+  // In conversation order first, so that a growing conversation keeps its placeholders.
   void request(Json& body) {
     if (body.contains("messages") && body["messages"].is_array()) {
       for (Json& one : body["messages"]) message(one);
@@ -36,26 +36,26 @@ class Visitor {
          {"prompt", "suffix", "tools", "response_format", "json_schema", "chat_template_kwargs"}) {
       if (body.contains(field)) all(body[field]);
     }
-    // More of them are refused.
+    // More stops are refused.
     if (body.contains("stop") && body["stop"].size() <= kStopsMax) all(body["stop"]);
     if (body.contains("grammar") && body["grammar"].is_string()) all(body["grammar"]);
   }
 
  private:
-  // What it returns takes the text's place.
+  // Returns the replacement of a text.
   virtual std::string text(const std::string& text, bool is_private, Writer writer) = 0;
-  // The same of the parts of a text.
+  // The same for the parts of a text.
   virtual std::vector<std::string> texts(std::span<const RequestPart> parts, Writer writer) = 0;
-  // The same of a key that nothing refers to.
+  // The same for a key that nothing refers to.
   virtual std::string key(const std::string& key) = 0;
-  // A name that cannot be changed, as of a property.
+  // A name that cannot be changed, such as a property's.
   virtual void name(const std::string& name) = 0;
-  // One that says which call or function it is.
+  // An id of a call or function.
   virtual void id(const std::string& id) = 0;
-  // Whether private text stands in what the first three returned, put together.
+  // True if private text remains in joined results of the functions above.
   virtual bool still_holds(const std::string& text) = 0;
 
-  // All texts within, numbers too, and the names of an object's members.
+  // Visits all strings, numbers and member names in it.
   void all(Json& value) {
     if (value.is_string()) {
       value = text(value.get<std::string>(), false, Writer::user);
@@ -81,7 +81,7 @@ class Visitor {
     }
   }
 
-  // A value may be split over several of them. Then each text among them is private.
+  // A value may be split over several members; then each text among them is private.
   void members(std::span<Json* const> members) {
     const auto joins = [](const Json& member) { return member.is_string() || member.is_number(); };
     std::vector<Json> written;
@@ -102,7 +102,7 @@ class Visitor {
     return value.is_string() ? value.get<std::string>() : value.dump();
   }
 
-  // What refers to names, if it is that: a property may be called so.
+  // Visits references to names; a property may have the same key.
   void names(Json& value) {
     if (value.is_string()) {
       name(value.get<std::string>());
@@ -121,7 +121,7 @@ class Visitor {
     }
   }
 
-  // JSON within a text. No name in it means anything, and what goes up is what is written.
+  // JSON within a string: names in it refer to nothing, and its text is sent as written.
   void arguments(Json& value, bool is_private) {
     const auto written = value.get<std::string>();
     if (is_private) {
@@ -145,13 +145,13 @@ class Visitor {
       at = token.end;
     }
     seen.append(written, at);
-    // It may reach over several values, or stand in what escapes are written as.
+    // A value may span several strings, or be inside escapes.
     if (still_holds(seen) || still_holds(values))
       seen = Json({{"private", text(written, true, Writer::target)}}).dump();
     value = std::move(seen);
   }
 
-  // A part of them as it is to be written.
+  // Returns the replacement of one token.
   std::string argument(JsonToken::Kind kind, const std::string& written) {
     const Json value = Json::parse(written);
     if (kind != JsonToken::Kind::number) {
@@ -162,7 +162,7 @@ class Visitor {
     }
     std::string seen = text(written, false, Writer::target);
     if (seen != written) return Json(seen).dump();
-    // A template may write it in another way.
+    // A template may write the number in another form.
     const std::string told = value.dump();
     if (told == written) return written;
     seen = text(told, false, Writer::target);
@@ -197,10 +197,10 @@ class Visitor {
   static bool is_text(const Json& part) {
     return part.is_object() && part.contains("text") && part["text"].is_string();
   }
-  // A part or a message. Requires  error_of_marks() found nothing
+  // For a part or a message. Requires  error_of_marks() found nothing
   static bool is_marked(const Json& value) { return value.value("x_private", Json()) == true; }
 
-  // The model reads parts as one text, and so may a value stand in two of them.
+  // The model reads parts as one text, so a value may span two of them.
   static void join_open_parts(Json& parts) {
     Json joined = Json::array();
     bool goes_on = false;
@@ -241,8 +241,7 @@ class Visitor {
   }
 };
 
-// Takes in what is private, and which placeholders the user's own text holds, so that none of
-// these is given out.
+// Learns private values, and reserves placeholders that occur in the user's own text.
 class Learning final : public Visitor {
  public:
   explicit Learning(RequestMask& mask) : mask_(mask) {}
@@ -263,7 +262,7 @@ class Learning final : public Visitor {
     return key;
   }
   void name(const std::string& name) override { mask_.learn_name(name); }
-  // They look like keys, and are none.
+  // Ids look like keys.
   void id(const std::string&) override {}
   bool still_holds(const std::string&) override { return false; }
 
@@ -274,7 +273,7 @@ class Applying final : public Visitor {
  public:
   explicit Applying(RequestMask& mask) : mask_(mask) {}
 
-  // Whether a name, which cannot be masked, holds private text.
+  // True if a name, which cannot be masked, holds private text.
   bool in_name() const { return in_name_; }
 
  private:
@@ -293,7 +292,7 @@ class Applying final : public Visitor {
   bool in_name_ = false;
 };
 
-// Whether a name holds private text.
+// Returns true if a name holds private text.
 bool apply_all(Json& request, RequestMask& mask) {
   Applying applying(mask);
   applying.request(request);
@@ -306,7 +305,7 @@ ApiError api_error(const Error& error) {
           .code = error.code == Errc::usage ? "private_text_found" : "too_much_private_text"};
 }
 
-// Where a mark stands that nothing heeds, if anywhere: all but messages and parts of their content.
+// Path of a mark in an ignored place: anywhere but in messages and parts of their content.
 std::optional<std::string> misplaced_mark(const nlohmann::json& value, std::string_view within) {
   const auto below = [](const std::string& path, const auto& member, std::string_view what) {
     auto found = misplaced_mark(member, what);
@@ -333,7 +332,7 @@ std::optional<std::string> misplaced_mark(const nlohmann::json& value, std::stri
   return std::nullopt;
 }
 
-// A mark of another type, or elsewhere, would leave open what its sender takes for private.
+// A mark of another type, or elsewhere, would expose text that its sender considers private.
 std::optional<ApiError> error_of_marks(const nlohmann::json& request) {
   if (const auto path = misplaced_mark(request, "request")) {
     return ApiError{.message = "'" + path->substr(1) +
@@ -364,7 +363,7 @@ std::optional<ApiError> error_of_marks(const nlohmann::json& request) {
   return error;
 }
 
-// A prompt of tokens, or each of several, as a text, if it is one that could be looked through.
+// Replaces token prompts by their texts, if these can be scanned.
 void spell_out_tokens(Json& prompt, const Tokenizer& tokenizer) {
   if (!prompt.is_array()) return;
   std::vector<std::uint32_t> tokens;
@@ -378,7 +377,7 @@ void spell_out_tokens(Json& prompt, const Tokenizer& tokenizer) {
   }
 }
 
-// Whether biases are for all tokens of a value.
+// True if biases cover all tokens of a value.
 bool spells_private_text(const Json& biases, const PrivateVault& vault,
                          const Tokenizer& tokenizer) {
   if (!biases.is_object()) return false;
@@ -403,7 +402,7 @@ ApiResult<PrivateRequest> take_out_private(std::string_view body, PrivacyGuard& 
                                            const Tokenizer& tokenizer) {
   PrivateRequest request{.body = std::string(body)};
   Json json = Json::parse(body, nullptr, /*allow_exceptions=*/false);
-  // The reader of requests says what is wrong with it.
+  // parse_completion() reports the error.
   if (!json.is_object()) return request;
   const nlohmann::json plain = json;
   JsonFields fields(plain);
@@ -427,12 +426,12 @@ ApiResult<PrivateRequest> take_out_private(std::string_view body, PrivacyGuard& 
     const bool in_name = apply_all(masked, prefix);
     auto outcome = prefix.outcome();
     if (!outcome && mode == PrivateMode::prefix) return api_error(outcome.error());
-    // A private name may stand before the first placeholder.
+    // A private name may precede the first placeholder.
     if (outcome && outcome->placeholders && !in_name) {
       request.masked = {.body = masked.dump(), .placeholders = std::move(outcome->placeholders)};
     }
   }
-  // In a request that stays here all else is made as it is.
+  // A request that stays on the device is otherwise unchanged.
   RequestMask local(mask, PrivateMode::local);
   RequestMask& last = mode == PrivateMode::mask ? mask : local;
   const bool in_name = apply_all(json, last);

@@ -14,29 +14,29 @@
 
 namespace edgedraft {
 
-// What became of a request's private text.
+// Handling of a request's private text.
 struct RequestPrivacy {
-  // What stands in it for private text; null where none does.
+  // Placeholders in it; null if there are none.
   std::shared_ptr<const Placeholders> placeholders{};
-  // It holds private text, and stays here with everything that is made of it.
+  // It holds private text, and stays on the device with everything derived from it.
   bool is_local = false;
-  // But for what stands before it, which may be sent.
+  // Except the part before the private text, which may be sent.
   bool sends_open = false;
-  // Arguments of functions are to be told with what placeholders stand for.
+  // Function arguments are returned with restored placeholders.
   bool restores_tool_arguments = false;
 
   bool found() const { return is_local || placeholders != nullptr; }
-  // Whether a reader that takes nothing may end its answer. How far it is behind depends on what
-  // placeholders became, and where an answer that was asked for is stopped the server learns when.
+  // True if a reader that takes nothing may end its answer. Otherwise the end would reveal the
+  // length of restored values: the backlog depends on it, and the server sees when a request stops.
   bool slow_readers_stop() const { return placeholders == nullptr; }
 };
 
-// A request's body as it may be answered.
+// A request's body, ready to be answered.
 struct PrivateRequest {
   std::string body;
   RequestPrivacy privacy{};
-  // For one that stays here: its body with placeholders, and what they stand for, which tell what
-  // stands before its private text. Nothing where they are too many.
+  // For a request that stays on the device: its body with placeholders, which gives the part before
+  // its private text. Empty if there are too many placeholders.
   struct Masked {
     std::string body;
     std::shared_ptr<const Placeholders> placeholders;
@@ -44,17 +44,15 @@ struct PrivateRequest {
   std::optional<Masked> masked{};
 };
 
-// When a request with private text that was asked at `asked` is begun, if it was looked through by
-// `now`: at steps of 20 ms, as how long that took tells of what was found.
+// Start time of a request with private text, asked at `asked` and processed by `now`: rounded up to
+// 20 ms, because the processing time depends on the text found.
 Instant begin_of_private(Instant asked, Instant now);
 
-// Takes private text out of every field of a request that goes up, or finds that it has to stay,
-// and learns what is private from now on. `private` and `restore_tool_arguments` of the request say
-// what is wanted.
+// Masks private text in every field of a request, or keeps the request on the device, and learns
+// the private values. The request's `private` and `restore_tool_arguments` select what is done.
 //
-// Errors    of these fields; private text that nobody marked, where that is refused; more of it
-// than
-//           there are placeholders for; in a place that cannot be masked, such as a function's name
+// Errors    of these fields; unmarked private text, if refused; too many values for the
+//           placeholders; private text that cannot be masked, such as in a function's name
 ApiResult<PrivateRequest> take_out_private(std::string_view body, PrivacyGuard& guard,
                                            const Tokenizer& tokenizer);
 

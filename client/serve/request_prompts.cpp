@@ -9,9 +9,9 @@
 namespace edgedraft {
 namespace {
 
-// As tokens a text takes up to 240 times its bytes of memory.
+// Tokenizing takes up to 240 times the bytes of the text.
 constexpr std::size_t kPromptBytesMax = 3u << 20;
-// A tokenizer may make text shorter before it looks for tokens: three letters of Hangul become one.
+// A tokenizer may normalise text to fewer bytes: three Hangul letters become one.
 constexpr std::size_t kShortensBy = 4;
 
 ApiError too_long(std::size_t bytes, std::size_t most) {
@@ -62,7 +62,7 @@ ApiResult<std::vector<Prompt>> RequestPrompts::of(const CompletionRequest& reque
   auto prompts = hidden.masked ? masked(request.kind, *hidden.masked, pasts, most)
                                : whole(request, pasts, most);
   if (!prompts) return prompts;
-  // A chat has none where its template writes nothing for such messages.
+  // A chat has no tokens if its template writes nothing for these messages.
   if (std::ranges::any_of(*prompts, [](const Prompt& one) { return one.tokens.empty(); })) {
     return ApiError{.message = "the prompt has no token: give some text", .code = "invalid_value"};
   }
@@ -91,7 +91,8 @@ ApiResult<std::vector<Prompt>> RequestPrompts::whole(const CompletionRequest& re
   return prompts;
 }
 
-// Prompts of a request that stays here, with what stands before its private text apart.
+// Prompts of a request that stays on the device, with the part before its private text encoded
+// separately.
 ApiResult<std::vector<Prompt>> RequestPrompts::masked(CompletionKind kind,
                                                       const PrivateRequest::Masked& masked,
                                                       const PastAnswers& pasts,
@@ -116,7 +117,7 @@ ApiResult<std::vector<Prompt>> RequestPrompts::masked(CompletionKind kind,
   if (open.text.size() > bytes_max) return too_long(open.text.size(), bytes_max);
   OpenTokens apart = encode_apart(open, tokenizer);
   begin_text(apart, tokenizer);
-  // With our own answers as they were, if that leaves the beginning as it is.
+  // Uses the chosen tokens of known answers, if the open part stays the same.
   auto tokens = encode_chat(pasts, open.text, tokenizer);
   const bool same =
       tokens.size() >= apart.open_count &&

@@ -16,30 +16,29 @@
 
 namespace edgedraft {
 
-// Prompts of requests in the model's tokens: through its chat template, with our own answers as
-// they were chosen, and with what stands before private text apart.
-//
-// Threads   any
+// Converts requests to tokens, through the model's chat template, with the chosen tokens of known
+// answers, and with the part before private text encoded separately.
 class RequestPrompts {
  public:
-  // What is referred to outlives it.
+  // References must outlive this.
   struct Options {
     const BundleFile& bundle;
-    const ChatTemplate* chat;  // null: the model has none, and chats are refused
+    const ChatTemplate* chat;  // null: the model has none, so chats are refused
     std::string no_chat;       // why
     const CompletionDefaults& defaults;
   };
   explicit RequestPrompts(Options options);
 
-  // Bytes of text that a context of so many tokens can hold at most; 0: it is not known yet.
+  // Maximum bytes of text in a context of that many tokens; 0: unknown yet.
   std::size_t bytes_max(std::uint32_t context_count) const;
-  // One per prompt of a text completion, one of a chat, which may go on from one of `pasts`.
+  // Returns one prompt per text of a completion, or one for a chat, which may continue one of
+  // `pasts`.
   //
-  // Errors    no chat template, or one that refuses these messages; no token; ids beyond the
+  // Errors    no chat template, or one that refuses the messages; no tokens; ids beyond the
   //           vocabulary; more than bytes_max()
   ApiResult<std::vector<Prompt>> of(const CompletionRequest& request, const PrivateRequest& hidden,
                                     const PastAnswers& pasts, std::uint32_t context_count) const;
-  // A chat as its template renders it. Errors as above.
+  // Renders a chat with its template. Errors as above.
   ApiResult<MarkedText> render(const CompletionRequest& request) const;
 
  private:

@@ -16,7 +16,7 @@ using schema::restricts_nothing;
 
 namespace {
 
-// Longer names may come twice in an object that has further members.
+// Longer names may repeat in an object with additional members.
 constexpr std::size_t kNameBytesMax = 64;
 
 const SchemaGrammar::Schema kText = {{"type", "string"}};
@@ -35,7 +35,7 @@ std::string SchemaGrammar::object(const All& all, const Schema& root, std::size_
   bool has_patterns = false;
   bool is_closed = false;
   double least = 0;
-  All others;  // what members without a name of their own have to be
+  All others;  // schemas of members without their own
   for (const Schema* const schema : all.schemas) {
     if (const Schema* const properties = find(*schema, "properties")) {
       if (!properties->is_object()) refuse("properties has to be an object");
@@ -80,7 +80,7 @@ std::string SchemaGrammar::object(const All& all, const Schema& root, std::size_
         needed.insert(name.get<std::string>());
       }
     }
-    // Members that a condition, which is not followed, may ask for.
+    // A condition, which is not enforced, may require these members.
     if (is_closed) continue;
     const auto name_of = [&](const Schema* condition) {
       if (condition == nullptr || !condition->is_object()) return;
@@ -104,8 +104,8 @@ std::string SchemaGrammar::object(const All& all, const Schema& root, std::size_
   common("ws");
   if (members.empty())
     return is_closed ? add("object", "\"{}\"") : record(all, others, root, depth);
-  // From the last property to the first: what may follow where none has come yet, and where one
-  // has.
+  // From the last property to the first: the possible continuations before and after the first
+  // member.
   std::string none = "\"\"";
   std::string some = "\"\"";
   std::vector<std::pair<std::string, bool>> pairs;
@@ -120,7 +120,7 @@ std::string SchemaGrammar::object(const All& all, const Schema& root, std::size_
   if (!inner.empty()) {
     std::vector<std::string> names;
     for (const auto& [name, index] : known) {
-      // One that JSON escapes cannot come again, as the others have no escapes.
+      // A name with JSON escapes cannot repeat, because other names have no escapes.
       const bool is_plain = Schema(name).dump().size() == name.size() + 2;
       if (is_plain && name.size() <= kNameBytesMax) names.push_back(name);
     }
@@ -187,7 +187,7 @@ std::string SchemaGrammar::other_name(std::span<const std::string> names, std::s
 std::string SchemaGrammar::array(const All& all, const Schema& root, std::size_t depth) {
   common("ws");
   const Range count = bounds(all, "minItems", "maxItems");
-  // A tuple, by its name of today and by that of earlier drafts of JSON Schema.
+  // A tuple, by its current name and that of earlier drafts of JSON Schema.
   const auto tuple_of = [](const Schema& schema) {
     const Schema* const prefix = find(schema, "prefixItems");
     const Schema* const items = find(schema, "items");
@@ -225,7 +225,7 @@ std::string SchemaGrammar::array(const All& all, const Schema& root, std::size_t
     if (item.empty()) break;
     body += (body.empty() ? "" : R"( "," ws )") + item;
   }
-  // A tuple has no more than it names, unless it must.
+  // A tuple has only its named items, unless more are required.
   if (named > 0 && count.least <= named) return add("tuple", R"("[" )" + body + R"( "]")");
   const std::string item = value(item_at(named), root, depth + 1);
   if (error_ || (item.empty() && count.least > 0)) return "";

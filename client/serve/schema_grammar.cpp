@@ -24,20 +24,20 @@ using schema::restricts_nothing;
 namespace {
 
 constexpr std::size_t kDepthMax = 64;
-// Leaves half of a grammar's elements to all else; further bounds are not enforced.
+// Half of a grammar's elements, leaving the rest to other rules; further bounds are not enforced.
 constexpr std::uint32_t kRepeatsAllMax = 8192;
-// Members and elements looked at: some tenths of a second.
+// Bounds visited members and elements, some tenths of a second of work.
 constexpr std::size_t kWorkMax = 1u << 19;
-// Whole numbers have 16 digits unless a bound needs more.
+// Whole numbers have up to 16 digits unless a bound needs more.
 constexpr std::int64_t kWholeUsual = 9'999'999'999'999'999;
 
 struct CommonRule {
   std::string_view name;
   std::string_view body;
-  std::string_view uses;  // another one
+  std::string_view uses;  // another rule that it uses
 };
 
-// Surrogates are left out: half of a pair is no text.
+// Surrogates are left out: half of a pair is not text.
 constexpr CommonRule kCommon[] = {
     {"ws", R"(" "?)", ""},
     {"hex", "[0-9a-fA-F]", ""},
@@ -55,8 +55,8 @@ constexpr CommonRule kCommon[] = {
     {"value", "object | array | string | number | boolean | null", ""},
 };
 
-// The least whole number that is not below `number`, and above it if `is_exclusive`. Numbers of
-// more than 18 digits are one beyond them.
+// Least whole number not below `number`, or above it if `is_exclusive`. Numbers of more than 18
+// digits become one beyond that limit.
 std::int64_t ceiling(const SchemaGrammar::Schema& number, bool is_exclusive) {
   if (number.is_number_unsigned() && number.get<std::uint64_t>() > kWholeMax) return kWholeMax + 1;
   std::int64_t least = 0;
@@ -177,7 +177,7 @@ SchemaGrammar::Range SchemaGrammar::bounds(const All& all, const char* least, co
 }
 
 const SchemaGrammar::Schema* SchemaGrammar::target_of(const std::string& to, const Schema& root) {
-  // Addresses and anchors are not followed.
+  // Addresses and anchors are not supported.
   if (to != "#" && !to.starts_with("#/")) {
     leave("$ref");
     return nullptr;
@@ -186,7 +186,7 @@ const SchemaGrammar::Schema* SchemaGrammar::target_of(const std::string& to, con
     const Schema::json_pointer pointer(unescaped(to).substr(1));
     if (root.contains(pointer)) return &root.at(pointer);
   } catch (const Schema::exception&) {
-    // It is no pointer.
+    // Not a JSON pointer.
   }
   refuse("$ref '" + to + "' leads nowhere");
   return nullptr;
@@ -236,7 +236,7 @@ std::string SchemaGrammar::value(All all, const Schema& root, std::size_t depth)
   if (all.schemas.empty()) return common("value");
   if (leading_ || (given.size() == 1 && all.schemas == given)) return of_all(all, root, depth);
   if (const auto known = known_.find(all); known != known_.end()) return known->second;
-  // They may lead to themselves, so their name comes first.
+  // Named first, because the schemas may refer to themselves.
   const std::string name = "all-" + std::to_string(count_++);
   known_[all] = name;
   const std::string body = of_all(all, root, depth);
@@ -319,7 +319,7 @@ std::string SchemaGrammar::typed(const std::string& type, const All& all, const 
                                  std::size_t depth) {
   leave_words_of(all, type);
   if (type == "object" || type == "array") {
-    // Its texts begin with a bracket, whatever is in them.
+    // Its texts begin with a bracket, whatever follows.
     const auto leading = std::exchange(leading_, std::nullopt);
     std::string rule = type == "object" ? object(all, root, depth) : array(all, root, depth);
     leading_ = leading;
@@ -383,7 +383,7 @@ std::string SchemaGrammar::integer(const All& all) {
       const Schema* const bound = find(*schema, is_least ? "minimum" : "maximum");
       const Schema* const beyond =
           find(*schema, is_least ? "exclusiveMinimum" : "exclusiveMaximum");
-      // Draft 4 has true there.
+      // A boolean in draft 4.
       const bool is_exclusive = beyond != nullptr && *beyond == true;
       for (const Schema* const one : {bound, beyond}) {
         if (one == nullptr || one->is_boolean()) continue;
@@ -451,7 +451,7 @@ std::string SchemaGrammar::values(const All& all,
     if (body.size() > kGrammarBytesMax) refuse("the schema is too large");
     if (error_) return "";
   }
-  // Their values are not looked into.
+  // Their values are not examined.
   for (const schema::Word& word : schema::words()) {
     for (const Schema* const schema : all.schemas) {
       if (found.contains(word.type) && schema->contains(word.name)) leave(word.name);
@@ -481,7 +481,7 @@ std::string SchemaGrammar::reference(const std::string& to, const Schema& root, 
   if (const auto known = references_.find(key); known != references_.end()) return known->second;
   const Schema* const found = target_of(to, root);
   if (found == nullptr) return error_ ? "" : common("value");
-  // It may lead to itself, so its name comes first.
+  // Named first, because the reference may refer to itself.
   const std::string name = "ref-" + std::to_string(count_++);
   references_[key] = name;
   const auto leading = std::exchange(leading_, key);

@@ -29,7 +29,7 @@ constexpr Word kWords[] = {
     {"minLength", "string", true},
     {"maxLength", "string", true},
     {"pattern", "string", true},
-    {"minimum", "number", false},  // followed for integers, as the next three
+    {"minimum", "number", false},  // enforced for integers, as the next three
     {"maximum", "number", false},
     {"exclusiveMinimum", "number", false},
     {"exclusiveMaximum", "number", false},

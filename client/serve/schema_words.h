@@ -6,14 +6,14 @@
 #include <span>
 #include <string_view>
 
-// The words of JSON Schema, and what a single schema says with them.
+// Keywords of JSON Schema, and their meaning in a single schema.
 namespace edgedraft::schema {
 
 using Schema = nlohmann::ordered_json;
 
 inline constexpr std::uint32_t kRepeatsMax = 1024;  // of one bound
 
-// A word that restricts values of one type, or of any (an empty type).
+// A keyword that restricts values of one type, or of any (empty type).
 struct Word {
   std::string_view name;
   std::string_view type;
@@ -25,17 +25,17 @@ inline constexpr std::string_view kTypes[] = {"object",  "array",   "string", "n
                                               "integer", "boolean", "null"};
 inline constexpr const char* kChoices[] = {"anyOf", "oneOf"};
 
-// The pattern of a format that is followed; empty for others.
+// Returns the pattern of a supported format; empty for others.
 std::string_view pattern_of_format(std::string_view format);
 
-// Returns null if the schema lacks the word.
+// Returns null if the schema lacks the keyword.
 const Schema* find(const Schema& schema, std::string_view word);
 bool is_true(const Schema& schema);
 bool is_of_type(const Schema& value, std::string_view type);
-// Whether it restricts values by itself, beside $ref, allOf and lists of which a schema is chosen.
+// True if it restricts values itself, apart from $ref, allOf and lists with a chosen schema.
 bool restricts(const Schema& schema, const std::set<const Schema*>& chosen);
-// Whether a word that is not followed restricts nothing here, by its value or because texts of the
-// schema have only the properties and items that it names. Requires  the schema has the word
+// True if an unsupported keyword restricts nothing here, by its value or because texts of the
+// schema have only the properties and items that it names. Requires  the schema has the keyword
 bool restricts_nothing(std::string_view word, const Schema& schema);
 
 }  // namespace edgedraft::schema

@@ -5,27 +5,27 @@
 
 namespace edgedraft {
 
-// What a thought ends with.
+// End of a thought.
 inline constexpr std::string_view kThoughtEnd = "</think>";
 
-// Where models that think aloud say what they think: "<think>...</think>" before the answer itself.
+// Thoughts of models that write them first: "<think>...</think>" before the answer itself.
 enum class Thoughts : unsigned char {
-  none,   // the text is taken as it is
+  none,   // the text has no thoughts
   maybe,  // it may begin with one
   begun,  // the prompt has begun one
 };
 
-// A text as a thought and what follows it, without the marks and the blanks around them. Either may
-// be empty; what is neither is not to be shown.
+// A text split into thought and answer, without the marks and the blanks around them. Either may be
+// empty; other bytes are not shown.
 struct SplitText {
   std::size_t thought_begin = 0;
   std::size_t thought_end = 0;
   std::size_t answer_begin = 0;
-  // What follows may decide what these bytes and all behind them are.
+  // Later text may still decide the role of the bytes from here on.
   std::size_t decided_end = 0;
 };
 
-// `whole`: nothing follows. Requires  thoughts != Thoughts::none
+// `whole`: the text is complete. Requires  thoughts != Thoughts::none
 SplitText split_thoughts(std::string_view text, Thoughts thoughts, bool whole);
 
 }  // namespace edgedraft

@@ -14,7 +14,7 @@
 namespace edgedraft {
 namespace {
 
-// A token and its piece take hundreds of bytes while the answer is made, and a token may be of one.
+// A token and its piece take hundreds of bytes in the answer, and a token may be one byte.
 constexpr std::size_t kPiecesBytesMax = 256u << 10;
 
 }  // namespace

@@ -8,8 +8,8 @@
 
 namespace edgedraft {
 
-// llama-server's pages of these names: {"content", "add_special", "parse_special", "with_pieces"}
-// to {"tokens"}, and {"tokens"} to {"content"}.
+// llama-server's /tokenize and /detokenize: {"content", "add_special", "parse_special",
+// "with_pieces"} to {"tokens"}, and {"tokens"} to {"content"}.
 ApiResult<HttpAnswer> tokenize(std::string_view body, const Tokenizer& tokenizer);
 ApiResult<HttpAnswer> detokenize(std::string_view body, const Tokenizer& tokenizer);
 

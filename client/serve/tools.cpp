@@ -32,7 +32,7 @@ std::vector<std::string_view> characters_of(std::string_view text) {
   return characters;
 }
 
-// As a class of a grammar has them.
+// Characters in a grammar's class.
 std::string listed(const std::vector<std::string_view>& characters) {
   std::string listed;
   for (const std::string_view c : characters) {
@@ -42,14 +42,14 @@ std::string listed(const std::vector<std::string_view>& characters) {
   return listed;
 }
 
-// How much of `mark` stands at the end of its first `matched` bytes and a character more.
+// Bytes of `mark` matched after its first `matched` bytes and `next`.
 std::size_t matched_behind(std::string_view mark, std::size_t matched, std::string_view next) {
   const std::string read = std::string(mark.substr(0, matched)) + std::string(next);
   return read == mark ? mark.size() : begun_mark(read, mark);
 }
 
-// Rules for a text without `mark`, or one that ends with the first of it and goes on with `then`:
-// free-N is what may follow the first N bytes of the mark.
+// Rules for a text without `mark`, or one that ends with its first occurrence and continues with
+// `then`: free-N follows the first N bytes of the mark.
 std::string rules_of_text(std::string_view mark, const std::string& then) {
   const std::vector<std::string_view> characters = characters_of(mark);
   std::string rules;
@@ -68,15 +68,15 @@ std::string rules_of_text(std::string_view mark, const std::string& then) {
   return rules;
 }
 
-// For `calls`, or a text that does not begin with the first character of theirs. Behind a thought
-// the answer begins, and it is the same there.
+// Grammar for `calls`, or text that does not begin with their first character. The same holds after
+// a thought.
 std::string grammar_without_mark(SchemaGrammar& rules, std::string_view calls_begin,
                                  const std::string& calls) {
   const std::string_view begin = characters_of(calls_begin).front();
   const std::string any = rules.add("calls", calls);
   const std::string answer =
       rules.add("answer", "[ \\t\\r\\n]* (" + any + " | [^ \\t\\r\\n" + listed({begin}) + "] .*)?");
-  // With this a text may begin that is the thought's end.
+  // The text may begin with the end of a thought.
   const std::string_view mark_begin = characters_of(kThoughtEnd).front();
   std::string text = "[^" + listed({begin, mark_begin}) + "] free-0";
   if (begin != mark_begin) text += " | " + SchemaGrammar::literal(mark_begin) + " free-1";
@@ -104,7 +104,7 @@ std::string Tools::as_json() const {
 ApiResult<std::string> Tools::grammar(std::set<std::string>& unenforced) const {
   SchemaGrammar rules("tools");
   std::string any;
-  std::string strict;  // what functions that are strict have and the grammar does not enforce
+  std::string strict;  // unenforced keywords of strict functions
   for (const Tool& tool : list) {
     const std::string arguments = rules.rule_of(tool.parameters);
     if (rules.error()) {

@@ -11,7 +11,7 @@
 
 namespace edgedraft {
 
-// A function that an answer may ask for.
+// A function that an answer may call.
 struct Tool {
   std::string name;
   std::string description;
@@ -21,25 +21,23 @@ struct Tool {
 
 enum class ToolUse : std::uint8_t {
   none,
-  free,    // the answer is text, or calls
-  forced,  // it is calls
+  free,    // text or calls
+  forced,  // calls only
 };
 
-// The functions of a request, and how it may use them. A grammar holds calls to the form that the
-// model writes them in, and to the functions' schemas.
+// Functions of a request and how it may use them. A grammar keeps calls to the model's form and to
+// the functions' schemas.
 struct Tools {
   std::vector<Tool> list;
   ToolUse use = ToolUse::none;
-  bool parallel = true;  // several calls, one behind another
+  bool parallel = true;  // several calls in sequence
   CallForm form{};
 
-  // What the model is told of them where its chat template does not tell it.
+  // Instructions for the model if its chat template does not describe functions.
   std::string instructions() const;
-  // What its chat template is told: a JSON array as OpenAI's.
+  // Input for the chat template: a JSON array in OpenAI's format.
   std::string as_json() const;
-  // Adds the words of their schemas that it does not enforce to `unenforced`.
-  //
-  // Errors    of the functions' schemas
+  // Adds keywords that the grammar does not enforce to `unenforced`.
   ApiResult<std::string> grammar(std::set<std::string>& unenforced) const;
 };
 

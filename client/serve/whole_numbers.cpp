@@ -11,7 +11,7 @@ std::string digits(char first, char last) {
   return {'[', first, '-', last, ']'};
 }
 
-// Numbers from `first` to `last`, digits of the same count.
+// Numbers from `first` to `last`, with equally many digits.
 std::string numbers(std::string_view first, std::string_view last) {
   const std::size_t count = first.size();
   const std::string zeros(count, '0');
@@ -21,7 +21,7 @@ std::string numbers(std::string_view first, std::string_view last) {
   if (first[0] == last[0]) {
     return digits(first[0], first[0]) + ' ' + numbers(first.substr(1), last.substr(1));
   }
-  // Only the first and the last leading digit restrict the digits after them.
+  // Only the first and last leading digits restrict the digits after them.
   char from = first[0];
   char to = last[0];
   std::string body;
@@ -41,7 +41,7 @@ std::string numbers(std::string_view first, std::string_view last) {
   return '(' + body + ')';
 }
 
-// Appends alternatives for the whole numbers from `first`, which is above zero, to `last`.
+// Appends alternatives for the whole numbers from `first`, which is positive, to `last`.
 void append_numbers(std::string& body, std::int64_t first, std::int64_t last, const char* sign) {
   while (first <= last) {
     const std::string from = std::to_string(first);
@@ -51,7 +51,7 @@ void append_numbers(std::string& body, std::int64_t first, std::int64_t last, co
       rule = numbers(from, end);
       first = kWholeMax + 1;
     } else if (from[0] == '1' && from.find_first_not_of('0', 1) == std::string::npos) {
-      // All with fewer digits than the last.
+      // All numbers with fewer digits than the last.
       rule = "[1-9] [0-9]{" + std::to_string(from.size() - 1) + ',' +
              std::to_string(end.size() - 2) + '}';
       first = std::stoll('1' + std::string(end.size() - 1, '0'));

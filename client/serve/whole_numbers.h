@@ -5,12 +5,11 @@
 
 namespace edgedraft {
 
-// Largest magnitude of whole numbers in grammars: 18 digits, all of which fit 64 bits.
+// Largest magnitude of whole numbers in grammars: 18 digits always fit 64 bits.
 inline constexpr std::int64_t kWholeMax = 999'999'999'999'999'999;
 
-// Alternatives of a grammar for the whole numbers from `first` to `last`; empty if there are none.
-//
-// Requires  both within [-kWholeMax, kWholeMax]
+// Returns grammar alternatives for the whole numbers from `first` to `last`; empty if there are
+// none.
 std::string whole_numbers(std::int64_t first, std::int64_t last);
 
 }  // namespace edgedraft
