@@ -1,5 +1,4 @@
-// Display of messages. Answers are untrusted: they are rendered as Markdown without HTML, then
-// sanitized.
+// Display of messages. Untrusted answers are rendered as Markdown without HTML, then sanitized.
 
 let markdown = null;
 // Debian 12's DOMPurify (2.4.1+dfsg+~2.4.0-2+deb12u1) reads a variable that it does not declare.

@@ -15,7 +15,9 @@
 
 namespace edgedraft {
 
-// Form of a model's function calls, in a message of their own or after text:
+// Form of a model's function calls, in a text of their own or after text:
+//
+//   begin NAME middle ARGUMENTS [between NAME middle ARGUMENTS]... end
 struct CallForm {
   // The chat template renders functions and results; otherwise this program does, in its own form.
   bool is_templates = false;
@@ -38,9 +40,8 @@ struct CallForm {
   bool operator==(const CallForm&) const = default;
 };
 
-// Returns the form in which a chat template renders calls, found by probing it. Falls back to the
-// general form if the template has no functions, or uses control tokens, numbers or other
-// unsupported syntax.
+// Probes a chat template for its form of calls. Returns the general form if the template has no
+// functions, or uses control tokens, numbers or other unsupported syntax.
 CallForm call_form_of(const std::function<Result<MarkedText>(const ChatInput&)>& render,
                       const Tokenizer& tokenizer);
 

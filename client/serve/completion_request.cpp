@@ -21,8 +21,7 @@ namespace {
 using nlohmann::json;
 using nlohmann::ordered_json;
 
-// Wait of an answer that only the target may write. Beyond it, the request fails and can be
-// repeated.
+// Wait of an answer that only the target may write; beyond it, the request fails.
 constexpr Duration kTargetAloneWait = std::chrono::seconds(30);
 
 // Returns a member of an object; null counts as absent.
@@ -275,7 +274,7 @@ void read_length(JsonFields& fields, CompletionRequest& request) {
   std::int64_t most = request.tokens_max;
   // The newer name takes precedence.
   for (const char* const name : {"max_tokens", "max_completion_tokens"}) {
-    // Some clients send a negative number for no limit.
+    // Some clients send -1 for no limit.
     const json* const field = fields.find(name);
     if (field != nullptr && !field->is_number_unsigned() && *field == -1) continue;
     fields.read(name, most, 1, std::numeric_limits<std::uint32_t>::max());

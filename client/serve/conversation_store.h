@@ -20,8 +20,7 @@ namespace edgedraft {
 // intact.
 class ConversationStore {
  public:
-  // Creates the file if it is missing, readable by its owner only; empty: everything stays in
-  // memory.
+  // Creates a missing file, for its owner only; empty: everything stays in memory.
   //
   // Errors    io naming the file: of another program, damaged, or of a later version
   static Result<std::unique_ptr<ConversationStore>> open(const std::filesystem::path& file);

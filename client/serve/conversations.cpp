@@ -29,8 +29,7 @@ std::span<const std::uint32_t> open_tokens(const Prompt& prompt) {
 
 }  // namespace
 
-// A conversation of the engine. Forwards events from the engine's thread to the io_context's, in
-// order.
+// A conversation of the engine. Forwards the engine's events to the io_context's thread in order.
 class Conversations::Place final : public GenerationObserver,
                                    public std::enable_shared_from_this<Place> {
  public:

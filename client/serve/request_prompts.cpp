@@ -91,8 +91,7 @@ ApiResult<std::vector<Prompt>> RequestPrompts::whole(const CompletionRequest& re
   return prompts;
 }
 
-// Prompts of a request that stays on the device, with the part before its private text encoded
-// separately.
+// Prompts of a request that stays here; the part before its private text is encoded separately.
 ApiResult<std::vector<Prompt>> RequestPrompts::masked(CompletionKind kind,
                                                       const PrivateRequest::Masked& masked,
                                                       const PastAnswers& pasts,

@@ -34,8 +34,8 @@ class RequestPrompts {
   // Returns one prompt per text of a completion, or one for a chat, which may continue one of
   // `pasts`.
   //
-  // Errors    no chat template, or one that refuses the messages; no tokens; ids beyond the
-  //           vocabulary; more than bytes_max()
+  // Errors    no template, or one that refuses the messages; no tokens; ids beyond the vocabulary;
+  //           more than bytes_max()
   ApiResult<std::vector<Prompt>> of(const CompletionRequest& request, const PrivateRequest& hidden,
                                     const PastAnswers& pasts, std::uint32_t context_count) const;
   // Renders a chat with its template. Errors as above.

@@ -9,10 +9,10 @@
 namespace edgedraft::vulkan {
 namespace {
 
-// Small enough that a device with little memory does not waste much, large enough that a model has
-// few blocks.
+// Small enough to waste little on devices with little memory, and large enough for few blocks per
+// model.
 constexpr std::uint64_t kBlockBytes = std::uint64_t{64} << 20;
-// What is smaller goes with the commands around it instead of a submission of its own.
+// Smaller writes go with the surrounding commands instead of a submission of their own.
 constexpr std::uint64_t kSmallBytes = std::uint64_t{128} << 10;
 constexpr std::uint64_t kPartAlignment = 256;
 
@@ -20,9 +20,8 @@ std::uint64_t matrix_bytes(const Matrix& m) {
   return std::uint64_t{m.rows} * m.cols * sizeof(float);
 }
 
-// A GPU reads weights fastest when neighbouring lanes read neighbouring words. A software
-// rasteriser loads lane by lane, but a number that all lanes want once: there every lane has
-// outputs of its own.
+// A GPU reads weights fastest if neighbouring lanes read neighbouring words. A software rasteriser
+// loads lane by lane, but loads a value common to all lanes once, so each lane has its own outputs.
 MatmulTile tile_for(const VulkanDevice& device, const Hooks& hooks) {
   if (device.kind == VulkanDevice::Kind::software && !hooks.as_gpu) {
     return {.workgroup = 8, .lanes = 1, .outputs_max = 2, .workgroups_wanted = 0};
@@ -41,7 +40,7 @@ VulkanBackend::VulkanBackend(const Hooks& hooks, const VulkanBackendOptions& opt
       device_(hooks, options),
       kv_type_(options.kv_type),
       matmul_tile_(tile_for(device_.description(), hooks)),
-      // Where every byte counts, no block is larger than what is in it.
+      // With a memory limit, blocks are no larger than their contents.
       arena_(device_, meter(),
              {.wanted = VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT,
               .preferred = 0,
@@ -105,7 +104,7 @@ std::unique_ptr<Buffer> VulkanBackend::upload_matrix(const MatrixBytes& matrix) 
   auto buffer = std::make_unique<DeviceBuffer>(arena_.allocate(bytes), bytes, scales_at);
   const Allocation& memory = buffer->memory();
   stream_.flush();
-  // Pieces begin at whole blocks: they are multiples of 1 KiB.
+  // Pieces begin at whole blocks, because they are multiples of 1 KiB.
   transfers_.write(
       {.block = memory.block(), .offset = memory.offset(), .bytes = numbers_bytes},
       [&](std::span<std::byte> to, std::uint64_t offset) {
@@ -136,7 +135,7 @@ Slice VulkanBackend::slice(const DeviceBuffer& buffer, std::uint64_t offset, std
                            std::uint64_t& added) const {
   const std::uint64_t begin = buffer.memory().offset() + offset;
   added = begin % device_.storage_alignment();
-  // Shaders read whole vectors: the allocation behind the last byte is at least a whole one.
+  // Shaders read whole vectors: the allocation extends to the end of the last one.
   const std::uint64_t end = (begin + bytes + 15) / 16 * 16;
   const Slice slice{
       .block = buffer.memory().block(), .offset = begin - added, .bytes = end - begin + added};
@@ -189,7 +188,7 @@ std::vector<VulkanBackend::WeightPart> VulkanBackend::parts(const Weight& w) con
   const std::uint64_t row = file_row - scales_row;
   EDGEDRAFT_CHECK(w.offset_bytes <= buffer.bytes());
   EDGEDRAFT_CHECK(file_row * w.rows <= buffer.bytes() - w.offset_bytes);
-  // A multiple of eight rows keeps parts at whole vectors.
+  // A multiple of eight rows aligns parts to whole vectors.
   constexpr std::uint64_t kRowUnit = 8;
   const std::uint64_t room = device_.storage_range_max() - 2 * device_.storage_alignment();
   const std::uint64_t rows_max = std::max<std::uint64_t>(room / row / kRowUnit, 1) * kRowUnit;

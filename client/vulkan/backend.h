@@ -15,8 +15,8 @@
 
 namespace edgedraft::vulkan {
 
-// Memory of a VulkanBackend. A quantised matrix of upload_matrix has its integers and its scales
-// apart: q8_0 a byte a number, q4_0 as in its blocks, then a float16 a block.
+// Memory of a VulkanBackend. upload_matrix stores a quantised matrix as integers, one byte each for
+// q8_0 and packed as in its blocks for q4_0, followed by scales, one float16 per block.
 class DeviceBuffer final : public Buffer {
  public:
   DeviceBuffer(Allocation memory, std::uint64_t bytes)
@@ -26,7 +26,7 @@ class DeviceBuffer final : public Buffer {
 
   const Allocation& memory() const { return memory_; }
   std::uint64_t bytes() const { return bytes_; }
-  // Where the scales begin, in bytes; nothing if the bytes are those of a file.
+  // Offset of the scales in bytes; empty if the layout is the file's.
   std::optional<std::uint64_t> scales_at() const { return scales_at_; }
 
  private:
@@ -35,22 +35,22 @@ class DeviceBuffer final : public Buffer {
   std::optional<std::uint64_t> scales_at_;
 };
 
-// How products are divided (shaders/product.glsl), fixed for a device: the order of its sums
-// depends on `lanes`.
+// Division of a matmul (shaders/product.glsl), fixed per device: the order of its sums depends on
+// `lanes`.
 struct MatmulTile {
   std::uint32_t workgroup;
-  std::uint32_t lanes;        // that share the inputs of an output
-  std::uint32_t outputs_max;  // of a lane
-  // A lane has fewer outputs, of which no sum depends, where there would be fewer workgroups.
+  std::uint32_t lanes;        // lanes that share the inputs of an output
+  std::uint32_t outputs_max;  // per lane
+  // With fewer workgroups than this, lanes compute fewer outputs each, which changes no sum.
   std::uint32_t workgroups_wanted;
 };
 
-// How many workgroups so many invocations take.
+// Returns the workgroups needed for that many invocations.
 constexpr std::uint64_t groups_for(std::uint64_t invocations, std::uint32_t workgroup) {
   return (invocations + workgroup - 1) / workgroup;
 }
 
-// A type as shaders are told of it.
+// Returns the shaders' constant for a type.
 std::uint32_t type_constant(DType type);
 
 class VulkanBackend final : public MeasuredBackend {
@@ -95,7 +95,7 @@ class VulkanBackend final : public MeasuredBackend {
   double copy_bytes_per_second(std::uint64_t bytes) override;
 
  private:
-  // A matrix as a shader sees it: a binding and where the matrix is in it, in numbers.
+  // A matrix as shaders see it: a binding, and the matrix's position in it, in elements.
   struct View {
     Slice slice;
     std::uint32_t offset;
@@ -109,18 +109,19 @@ class VulkanBackend final : public MeasuredBackend {
     std::uint64_t x;
     std::uint64_t y = 1;
   };
-  // A stored matrix's rows that fit one binding.
+  // Rows of a stored matrix that fit one binding.
   struct WeightPart {
     std::uint32_t first;
     std::uint32_t count;
     Slice slice;
     std::uint32_t offset_bytes;
-    Slice scales;  // as slice if there are none
+    Slice scales;  // equals slice if there are none
     std::uint32_t scale_offset;
   };
 
   static const DeviceBuffer& device_buffer(const Buffer* buffer);
-  // The bytes of a buffer, from a multiple of the binding alignment on, and what was added.
+  // Slice of a buffer from a multiple of the binding alignment on; `added` returns the bytes before
+  // `offset`.
   Slice slice(const DeviceBuffer& buffer, std::uint64_t offset, std::uint64_t bytes,
               std::uint64_t& added) const;
   View view(const Matrix& m) const { return view(CacheRows(m)); }
@@ -144,9 +145,9 @@ class VulkanBackend final : public MeasuredBackend {
                                    std::uint32_t heads, std::uint64_t rows,
                                    const shaders::AttentionParams& at);
   Command copy_of(Command::Kind kind, const Matrix& m, std::uint64_t host_offset) const;
-  // Has the bytes copied to the results of the list. Returns their offset there.
+  // Copies bytes to the results of the list. Returns their offset there.
   std::uint64_t copy_out(const Slice& from);
-  // The first `bytes` of scratch memory as a binding.
+  // Returns the first `bytes` of scratch memory as a binding.
   Slice scratch(std::uint64_t bytes);
   Slice run_top_k(const TopKOp& op);
 
@@ -160,7 +161,7 @@ class VulkanBackend final : public MeasuredBackend {
   Allocation scratch_;
 };
 
-// make_vulkan_backend with a test's hooks.
+// make_vulkan_backend with test hooks.
 Result<std::unique_ptr<MeasuredBackend>> open_backend(const Hooks& hooks,
                                                       const VulkanBackendOptions& options);
 

@@ -12,10 +12,10 @@ namespace {
 
 constexpr std::uint64_t kVectorBytes = 16;
 
-// A device that takes so long for a submission hangs, and nobody drafts meanwhile. A GPU
-// takes milliseconds; a weak one may take seconds for the most that a submission is (stream.cpp).
-// Drivers that watch their device mostly say sooner that it is lost. A rasteriser is a program: it
-// has no hardware that could hang, but under sanitizers on a busy machine it is very slow.
+// Time per submission after which a device counts as hung; drafting stops meanwhile. A GPU takes
+// milliseconds, and a weak one seconds for the largest submission (stream.cpp). Drivers with a
+// watchdog usually report a loss sooner. A rasteriser cannot hang, but is very slow under
+// sanitizers on a busy machine.
 std::uint64_t hang_nanoseconds(VulkanDevice::Kind kind) {
   constexpr std::uint64_t kSecond = 1'000'000'000;
   return (kind == VulkanDevice::Kind::software ? 300 : 30) * kSecond;
@@ -92,8 +92,8 @@ void Device::start() {
                                       .queueFamilyIndex = family_,
                                       .queueCount = 1,
                                       .pQueuePriorities = &priority};
-  // Every Vulkan 1.2 device has timelines; they are not on by default. Nor is anything else, and
-  // what is not used is not asked for.
+  // Timelines exist on every Vulkan 1.2 device but, like all features, must be enabled. Unused
+  // features stay disabled.
   VkPhysicalDeviceTimelineSemaphoreFeatures timelines{
       .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_TIMELINE_SEMAPHORE_FEATURES,
       .timelineSemaphore = VK_TRUE};
@@ -123,15 +123,15 @@ void Device::start() {
   }
   if (features_.float16) use(arithmetic);
   std::vector<const char*> extensions;
-  // A device that has it is one on top of another interface, and has to be told that we know. What
-  // such a device may lack (VkPhysicalDevicePortabilitySubsetFeaturesKHR) is nothing that compute
-  // shaders use.
+  // A device on top of another interface has this extension, which must then be enabled. The
+  // features that it may lack (VkPhysicalDevicePortabilitySubsetFeaturesKHR) are not used by
+  // compute shaders.
   if (has_extension(functions(), physical_, kPortabilitySubsetExtension)) {
     extensions.push_back(kPortabilitySubsetExtension);
   }
   if (features_.integer_dot) {
     use(dot);
-    // Part of Vulkan 1.3, whose drivers keep the name; older ones need it.
+    // Part of Vulkan 1.3, whose drivers keep the name; older drivers need the extension.
     if (has_extension(functions(), physical_, kIntegerDotExtension)) {
       extensions.push_back(kIntegerDotExtension);
     }
@@ -207,7 +207,7 @@ VkResult Device::wait_for(std::uint64_t value) noexcept {
                                  .semaphoreCount = 1,
                                  .pSemaphores = &semaphore,
                                  .pValues = &value};
-  // One wait for all of them: to be woken for each would cost more than some of them take.
+  // One wait for all of them, because a wake-up per submission costs more than some submissions.
   const VkResult result = functions().WaitSemaphores(
       device_, &info, (value - done_) * hang_nanoseconds(description_.kind));
   if (result == VK_SUCCESS) done_ = value;
@@ -220,8 +220,8 @@ VkResult Device::wait_for(std::uint64_t value) noexcept {
 
 void Device::wait_idle() noexcept {
   (void)wait_for(submitted_);
-  // This has no limit of its own, and a device that hangs would never return from it. One that has
-  // run everything does, and so does one that has said that it is lost.
+  // This call has no timeout and would never return on a hung device. It returns if all work has
+  // run, or if the device has reported its loss.
   if (!hung_ && functions().DeviceWaitIdle(device_) == VK_SUCCESS) done_ = submitted_;
 }
 

@@ -10,13 +10,11 @@
 
 namespace edgedraft::vulkan {
 
-// A logical device with one queue. Submissions run in order; each raises the timeline by one.
+// A logical device with one queue. Submissions run in order, and each raises the timeline by one.
 //
-// One that hangs, without its driver ever saying that it is lost, is given up once: from then on
-// nothing waits for it, and nothing that its work may use is destroyed. The driver has that until
-// the process ends.
-//
-// Threads   one at a time
+// A device that hangs without its driver reporting a loss is abandoned: from then on nothing waits
+// for it, and nothing that its work may use is destroyed. The driver keeps it until the process
+// ends.
 class Device {
  public:
   // Throws Failure if the device cannot be used, DeviceError if it refuses to start.
@@ -29,7 +27,7 @@ class Device {
   VkDevice handle() const { return device_; }
   VkCommandPool command_pool() const { return command_pool_.get(); }
   const VulkanDevice& description() const { return description_; }
-  // Those that were asked for at its creation.
+  // Features enabled at its creation.
   const VulkanFeatures& features() const { return features_; }
   const VkPhysicalDeviceProperties& properties() const { return properties_; }
   const VkPhysicalDeviceMemoryProperties& memory() const { return memory_; }
@@ -37,22 +35,21 @@ class Device {
   std::uint64_t allocation_max() const { return allocation_max_; }
   // The largest binding, in bytes.
   std::uint64_t storage_range_max() const { return storage_range_max_; }
-  // What a binding's offset must be a multiple of: of the device, and of a vector of four floats.
+  // Alignment of binding offsets: a multiple of the device's and of four floats.
   std::uint64_t storage_alignment() const { return storage_alignment_; }
-  // Seconds a step of a timestamp; 0 if the queue has none.
+  // Seconds per timestamp step; 0 if the queue has no timestamps.
   double timestamp_seconds() const { return timestamp_seconds_; }
 
-  // Throws DeviceError if the device does not take it, or has been given up.
-  // Returns   the value of the timeline when it has run
+  // Throws DeviceError if the device refuses it or was abandoned.
+  // Returns   the timeline's value after it has run
   std::uint64_t submit(VkCommandBuffer commands);
-  // Throws DeviceError if the device is lost or does not answer.
+  // Throws DeviceError if the device is lost or does not respond.
   void wait(std::uint64_t value);
-  // The same for everything that it was given.
+  // Waits for all submissions.
   void wait_all() { wait(submitted_); }
-  // What has certainly run.
+  // Timeline value that has certainly been reached.
   std::uint64_t done() const { return done_; }
-  // For destructors: waits for everything as far as the device can still be waited for, and gives
-  // it up if it hangs.
+  // For destructors: waits for all submissions, and abandons the device if it hangs.
   void wait_idle() noexcept;
 
  private:
@@ -81,7 +78,7 @@ class Device {
   bool hung_ = false;
 };
 
-// Makes everything before visible to everything after it, on the device and to the host's reads.
+// Makes all earlier writes visible to all later accesses, on the device and to the host's reads.
 void full_barrier(const Functions& functions, VkCommandBuffer commands);
 
 }  // namespace edgedraft::vulkan

@@ -12,7 +12,7 @@
 
 namespace edgedraft::vulkan {
 
-// The Vulkan functions in use, by the object that they need to be found with.
+// Vulkan functions in use, by the object that they are loaded with.
 #define EDGEDRAFT_VULKAN_GLOBAL_FUNCTIONS(F) \
   F(CreateInstance)                          \
   F(EnumerateInstanceVersion)                \
@@ -76,12 +76,12 @@ namespace edgedraft::vulkan {
   F(WaitSemaphores)                            \
   F(QueueSubmit)
 
-// There with the extension VK_EXT_debug_utils alone; null without.
+// Available only with the extension VK_EXT_debug_utils; otherwise null.
 #define EDGEDRAFT_VULKAN_DEBUG_FUNCTIONS(F) \
   F(CreateDebugUtilsMessengerEXT)           \
   F(DestroyDebugUtilsMessengerEXT)
 
-// Every call goes through this table, so that a test can put its own functions into it.
+// Table of all Vulkan calls, so that tests can replace functions.
 struct Functions {
   PFN_vkGetInstanceProcAddr GetInstanceProcAddr = nullptr;
 #define EDGEDRAFT_VULKAN_MEMBER(name) PFN_vk##name name = nullptr;
@@ -91,43 +91,40 @@ struct Functions {
 #undef EDGEDRAFT_VULKAN_MEMBER
 };
 
-// Where tests reach in; programs leave it empty.
+// Test hooks; empty in programs.
 struct Hooks {
-  // Called when functions have been loaded: once the loader is there, and once the instance is.
+  // Called after functions were loaded: first the loader's, then the instance's.
   std::function<void(Functions&)> adjust;
-  // Takes the validation layer's warnings and errors; without it they go to standard error and the
-  // next waiting call throws.
+  // Receives the validation layer's warnings and errors. Without it they go to standard error, and
+  // the next waiting call throws.
   std::function<void(const std::string&)> on_message;
-  // Caps the device's storage buffer range where not 0, so that tables are used in parts.
+  // Unless 0, caps the device's storage buffer range, so that tables are split.
   std::uint64_t storage_range_max = 0;
-  // Divides work as for a GPU, whatever the device is.
+  // Divides work as for a GPU, on any device.
   bool as_gpu = false;
 };
 
-// Opens the loader, once a process, and finds what needs no instance.
-//
-// Errors    unsupported if there is no loader for Vulkan 1.1 or newer
+// Opens the loader, once per process, and finds the functions that need no instance.
 Result<Functions> load_global_functions(const Hooks& hooks);
-// Finds the others.
+// Finds the instance's functions.
 Result<void> load_instance_functions(Functions& functions, VkInstance instance, const Hooks& hooks);
 
-// From now on nothing is destroyed or freed through the table: a device that hangs may still use
-// it.
+// From then on the table destroys and frees nothing, because a hung device may still use it.
 void abandon(Functions& functions);
 
-// "VK_ERROR_DEVICE_LOST", or the number if it has no name here.
+// "VK_ERROR_DEVICE_LOST", or the number of an unknown result.
 std::string result_name(VkResult result);
-// Throws DeviceError if a call failed: what was tried, and the result.
+// Throws DeviceError with `tried` and the result if a call failed.
 void check(VkResult result, const char* tried);
 
-// What a device owns: destroyed with its owner, unless it was abandoned.
+// An object of a device, destroyed with its owner unless the device was abandoned.
 template <class Handle, auto Destroy>
 class Owned {
  public:
   Owned() = default;
   Owned(const Functions& functions, VkDevice device, Handle handle)
       : functions_(&functions), device_(device), handle_(handle) {}
-  // Has one made. Throws DeviceError: what was `tried`.
+  // Creates the object. Throws DeviceError naming `tried`.
   template <class Create, class Info>
   Owned(const Functions& functions, VkDevice device, Create Functions::*create, const Info& info,
         const char* tried)

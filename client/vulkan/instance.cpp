@@ -14,7 +14,7 @@ namespace {
 constexpr const char* kValidationLayer = "VK_LAYER_KHRONOS_validation";
 constexpr std::uint32_t kDevicesMax = 64;
 
-// Calls `enumerate(count, items)` as Vulkan's lists are asked for.
+// Calls `enumerate(count, items)` twice, as Vulkan's lists require.
 template <class Item, class Enumerate>
 std::vector<Item> list(const Item& blank, const char* tried, const Enumerate& enumerate) {
   std::uint32_t count = 0;
@@ -72,8 +72,8 @@ VulkanDevice::Kind kind_of(VkPhysicalDeviceType type) {
   }
 }
 
-// A device may have an older version and fewer storage buffers than the shaders need. The other
-// limits are what Vulkan 1.2 promises, which not every driver keeps.
+// A device may have an older version, or fewer storage buffers than the shaders need. The other
+// limits are guaranteed by Vulkan 1.2, but not every driver keeps them.
 std::string why_unusable(const VkPhysicalDeviceProperties& p, bool has_queue) {
   constexpr std::uint32_t kBuffers = 1 + shaders::kBindingsMax;
   const VkPhysicalDeviceLimits& limits = p.limits;
@@ -95,7 +95,7 @@ std::string why_unusable(const VkPhysicalDeviceProperties& p, bool has_queue) {
   return {};
 }
 
-// Whether lanes can exchange numbers with seven neighbours in compute shaders, and every workgroup
+// True if lanes can exchange values with seven neighbours in compute shaders, and every workgroup
 // of this backend is whole subgroups.
 bool exchanges(const VkPhysicalDeviceSubgroupProperties& subgroup) {
   constexpr VkSubgroupFeatureFlags kNeeded =
@@ -106,9 +106,9 @@ bool exchanges(const VkPhysicalDeviceSubgroupProperties& subgroup) {
          subgroup.subgroupSize <= shaders::kAttentionWorkgroup;
 }
 
-// Whether this instance is the one that stays open for the life of the process. With its last
-// instance a driver is unloaded, and some cannot be loaded any number of times: NVIDIA's takes
-// thread-local storage that it does not give back, and is not found any more after a few rounds.
+// True if this instance stays open for the life of the process. A driver is unloaded with its last
+// instance, and some cannot be reloaded often: NVIDIA's leaks thread-local storage, and is no
+// longer found after a few rounds.
 bool stays_open(VkInstance instance) {
   static std::atomic<VkInstance> kept = VK_NULL_HANDLE;
   VkInstance none = VK_NULL_HANDLE;
@@ -138,7 +138,7 @@ void Instance::create(bool validate) {
   }
   const VkApplicationInfo application{.sType = VK_STRUCTURE_TYPE_APPLICATION_INFO,
                                       .pApplicationName = "edgedraft",
-                                      // 1.2 will do; of newer devices we ask what 1.3 has.
+                                      // 1.2 suffices; newer devices are used with features of 1.3.
                                       .apiVersion = std::min(version, VK_API_VERSION_1_3)};
   VkInstanceCreateInfo info{.sType = VK_STRUCTURE_TYPE_INSTANCE_CREATE_INFO,
                             .pApplicationInfo = &application};
@@ -150,7 +150,7 @@ void Instance::create(bool validate) {
       .pfnUserCallback = take_message,
       .pUserData = this};
   std::vector<const char*> extensions;
-  // Drivers on top of another interface, such as MoltenVK, are not listed without being asked for.
+  // Drivers on top of another interface, such as MoltenVK, are listed only on request.
   if (has_instance_extension(functions_, VK_KHR_PORTABILITY_ENUMERATION_EXTENSION_NAME)) {
     extensions.push_back(VK_KHR_PORTABILITY_ENUMERATION_EXTENSION_NAME);
     info.flags |= VK_INSTANCE_CREATE_ENUMERATE_PORTABILITY_BIT_KHR;
@@ -192,9 +192,9 @@ void Instance::destroy() {
   if (messenger_ != VK_NULL_HANDLE) {
     functions_.DestroyDebugUtilsMessengerEXT(instance_, messenger_, nullptr);
   }
-  // One with messages would send them here.
+  // An instance with messages would send them to this object.
   if (instance_ == VK_NULL_HANDLE || (!validates_ && stays_open(instance_))) return;
-  if (functions_.DestroyInstance == nullptr) {  // the functions could not be loaded
+  if (functions_.DestroyInstance == nullptr) {  // loading the functions failed
     functions_.DestroyInstance = reinterpret_cast<PFN_vkDestroyInstance>(
         functions_.GetInstanceProcAddr(instance_, "vkDestroyInstance"));
   }
@@ -310,7 +310,7 @@ VulkanDevice describe(const Functions& functions, VkPhysicalDevice device, std::
       .integer_dot = dot.shaderIntegerDotProduct == VK_TRUE,
       .subgroups = exchanges(subgroup) && sizes.computeFullSubgroups == VK_TRUE};
   VulkanFeatures used = has;
-  // Made of other instructions it would be no faster, and rounding has its price.
+  // Emulated dot products would not be faster, and rounding costs accuracy.
   used.integer_dot =
       has.integer_dot && dot_speed.integerDotProduct4x8BitPackedSignedAccelerated == VK_TRUE;
   return {.index = index,
@@ -338,7 +338,7 @@ std::vector<VulkanDevice> list_vulkan_devices() {
     for (const VkPhysicalDevice device : instance.physical_devices()) {
       try {
         devices.push_back(describe(instance.functions(), device, index));
-      } catch (const DeviceError&) {  // one driver that fails hides its devices, no others
+      } catch (const DeviceError&) {  // a driver that fails hides only its own devices
       }
       ++index;
     }
@@ -346,7 +346,7 @@ std::vector<VulkanDevice> list_vulkan_devices() {
   } catch (const Failure&) {
   } catch (const DeviceError&) {
   }
-  return {};  // no loader, or none of its drivers starts
+  return {};  // no loader, or no driver that starts
 }
 
 }  // namespace edgedraft

@@ -9,10 +9,10 @@
 
 namespace edgedraft::vulkan {
 
-// A connection to Vulkan's loader, through the validation layer if that is asked for.
+// A connection to Vulkan's loader, optionally through the validation layer.
 class Instance {
  public:
-  // Throws Failure: no loader, no validation layer; DeviceError: the loader refused.
+  // Throws Failure if there is no loader or no validation layer, DeviceError if the loader refuses.
   Instance(const Hooks& hooks, bool validate);
   ~Instance();
   Instance(const Instance&) = delete;
@@ -20,9 +20,9 @@ class Instance {
 
   const Functions& functions() const { return functions_; }
   std::vector<VkPhysicalDevice> physical_devices() const;
-  // Leaves itself and its devices to the driver: neither they nor what they own is destroyed.
+  // Leaves the instance and its devices to the driver: none of their objects are destroyed.
   void abandon() noexcept { vulkan::abandon(functions_); }
-  // The validation layer's warnings and errors so far that no hook took.
+  // Warnings and errors of the validation layer that no hook received.
   const std::vector<std::string>& messages() const { return messages_; }
 
  private:
@@ -41,22 +41,22 @@ class Instance {
   std::vector<std::string> messages_;
 };
 
-// For devices on top of another interface, such as MoltenVK's; its header is one of the beta ones.
+// For devices on top of another interface, such as MoltenVK's; declared in a beta header.
 inline constexpr const char* kPortabilitySubsetExtension = "VK_KHR_portability_subset";
-// That of four products of int8 and their sum.
+// Dot products of four int8.
 inline constexpr const char* kIntegerDotExtension =
     VK_KHR_SHADER_INTEGER_DOT_PRODUCT_EXTENSION_NAME;
 
-// That of full subgroups.
+// Full subgroups.
 inline constexpr const char* kSubgroupSizeExtension = VK_EXT_SUBGROUP_SIZE_CONTROL_EXTENSION_NAME;
 
-// Throws DeviceError if the device does not tell.
+// Throws DeviceError if the device does not report its extensions.
 bool has_extension(const Functions& functions, VkPhysicalDevice device, const char* name);
 
-// What a device needs and has, and why it cannot be used, if it cannot.
+// Describes a device, and why it cannot be used, if so.
 VulkanDevice describe(const Functions& functions, VkPhysicalDevice device, std::uint32_t index);
 
-// The family of queues that can compute, those without graphics first; nothing if there is none.
+// Queue family for compute, preferring one without graphics; empty if there is none.
 std::optional<std::uint32_t> compute_family(const Functions& functions, VkPhysicalDevice device);
 
 }  // namespace edgedraft::vulkan

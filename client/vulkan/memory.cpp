@@ -16,8 +16,8 @@ DeviceError out_of_memory(std::uint64_t bytes) {
   return DeviceError("out of device memory: " + std::to_string(bytes) + " bytes wanted");
 }
 
-// The first type that has the wanted and the preferred properties, if any has both, then the first
-// other one that has those that are wanted.
+// Returns the first type with the wanted and preferred properties, if any, then the first other
+// type with the wanted ones.
 std::vector<std::uint32_t> memory_types(const VkPhysicalDeviceMemoryProperties& memory,
                                         std::uint32_t allowed, VkMemoryPropertyFlags wanted,
                                         VkMemoryPropertyFlags preferred) {
@@ -58,7 +58,7 @@ Block::Block(Device& device, const std::shared_ptr<MemoryMeter>& meter, std::uin
       take_memory(device, needs.size, type);
       break;
     } catch (const DeviceError&) {
-      if (type == types.back()) throw;  // of the preferred kind there may be little
+      if (type == types.back()) throw;  // preferred memory may be scarce
     }
   }
   const VkDeviceMemory memory = memory_.get();
@@ -104,11 +104,11 @@ Allocation Arena::allocate(std::uint64_t bytes) {
   for (Block& block : blocks_) {
     if (auto allocation = cut(block)) return std::move(*allocation);
   }
-  // Several large ones would leave much of a block unused.
+  // Several large allocations would leave much of a block unused.
   const bool is_alone = kind_.bytes_max == 0 && rounded > kind_.block_bytes / 4;
   const std::uint64_t block_bytes = is_alone ? rounded : std::max(rounded, kind_.block_bytes);
   if (kind_.bytes_max > 0 && bytes_ + block_bytes > kind_.bytes_max) throw out_of_memory(bytes);
-  // A device with little memory left may still have enough for this one.
+  // If memory is scarce, try a block of this size alone.
   try {
     blocks_.emplace_back(device_, meter_, block_bytes, kind_.wanted, kind_.preferred);
   } catch (const DeviceError&) {

@@ -12,16 +12,16 @@
 
 namespace edgedraft::vulkan {
 
-// A piece of device memory with one buffer over all of it, from which allocations are cut.
+// Device memory with one buffer over all of it, which is split into allocations.
 class Block {
  public:
-  // Has the preferred properties where a type of memory has them and some is left. Throws
+  // Uses memory with the preferred properties if such a type exists and has space. Throws
   // DeviceError if there is no memory.
   Block(Device& device, const std::shared_ptr<MemoryMeter>& meter, std::uint64_t bytes,
         VkMemoryPropertyFlags wanted, VkMemoryPropertyFlags preferred);
 
   VkBuffer buffer() const { return buffer_.get(); }
-  // Null if the host does not see the memory.
+  // Null if the memory is not visible to the host.
   std::byte* mapped() const { return mapped_; }
 
  private:
@@ -38,7 +38,7 @@ class Block {
 
 class Arena;
 
-// Part of a block, given back with its owner.
+// Part of a block, returned with its owner.
 class Allocation {
  public:
   Allocation() = default;
@@ -70,26 +70,26 @@ class Allocation {
   std::uint64_t bytes_ = 0;
 };
 
-// Memory of one kind in few large blocks. What is larger than a quarter of one gets one of its own,
-// unless there is a bound. A block that has become empty is freed, but for the last.
+// Memory of one kind in few large blocks. Without a bound, an allocation above a quarter of a block
+// has its own block. Empty blocks are freed, except the last.
 class Arena {
  public:
   struct Kind {
     VkMemoryPropertyFlags wanted;
     VkMemoryPropertyFlags preferred;
-    std::uint64_t block_bytes;    // 0: each allocation has a block of its own
-    std::uint64_t bytes_max = 0;  // of all blocks together; 0: as much as there is
+    std::uint64_t block_bytes;    // 0: one block per allocation
+    std::uint64_t bytes_max = 0;  // of all blocks together; 0: no limit
   };
   // `meter` counts the blocks.
   Arena(Device& device, std::shared_ptr<MemoryMeter> meter, const Kind& kind)
       : device_(device), meter_(std::move(meter)), kind_(kind) {}
 
-  // Called before a block is freed: nothing may use it afterwards.
+  // Sets a call before a block is freed, after which nothing may use it.
   void on_release(std::function<void(const Block&)> call) { on_release_ = std::move(call); }
 
-  // At a multiple of storage_alignment(), uninitialised. Throws DeviceError.
+  // Returns uninitialised memory at a multiple of storage_alignment(). Throws DeviceError.
   Allocation allocate(std::uint64_t bytes);
-  // What an allocation takes of a block.
+  // Granularity of allocations.
   static constexpr std::uint64_t kUnit = 256;
 
  private:
@@ -100,7 +100,7 @@ class Arena {
   std::shared_ptr<MemoryMeter> meter_;
   Kind kind_;
   std::list<Block> blocks_;
-  std::uint64_t bytes_ = 0;  // of all of them
+  std::uint64_t bytes_ = 0;  // of all blocks
   std::function<void(const Block&)> on_release_;
 };
 

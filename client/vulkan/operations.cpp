@@ -1,4 +1,4 @@
-// The operations of backend.h, but for products, as dispatches of the shaders of the same names.
+// Operations of backend.h except matmul, as dispatches of the shaders of the same names.
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -15,14 +15,14 @@ namespace {
 
 using shaders::Shader;
 
-// What Vulkan promises of the number of workgroups in a direction.
+// Vulkan's guaranteed number of workgroups per dimension.
 constexpr std::uint64_t kGroupsMax = 65535;
 
 float score_scale(std::uint32_t head_dim) {
   return static_cast<float>(1.0 / std::sqrt(static_cast<double>(head_dim)));
 }
 
-// Query heads of a workgroup, which share what they read: all of a key-value head, or an even part.
+// Query heads per workgroup, which share reads: all of a key-value head, or an even part.
 std::uint32_t heads_a_workgroup(const HeadShape& heads) {
   const std::uint32_t group = heads.query_heads / heads.kv_heads;
   for (std::uint32_t count = shaders::kAttentionHeadsMax; count > 1; --count) {
@@ -31,8 +31,8 @@ std::uint32_t heads_a_workgroup(const HeadShape& heads) {
   return 1;
 }
 
-// Rows of a workgroup, which share what they read of the prefix: as many as there are and fit into
-// the memory that every device's workgroups have.
+// Rows per workgroup, which share reads of the prefix: as many as fit into the shared memory that
+// every device has.
 std::uint32_t rows_a_workgroup(const HeadShape& shape, std::uint32_t heads, std::uint64_t rows) {
   const std::uint32_t padded_dim = (shape.head_dim + 3) / 4 * 4;
   constexpr std::uint32_t kEights = shaders::kAttentionWorkgroup / shaders::kNeighbours;
@@ -49,14 +49,14 @@ bool is_half(const CacheView& cache) {
   return cache.memory.type == DType::f16;
 }
 
-// The slots behind the prefix that a row sees.
+// Slots after the prefix that a row attends to.
 std::uint32_t seen_by(const AncestorMask& mask) {
   int count = 0;
   for (const std::uint64_t bits : mask.bits) count += std::popcount(bits);
   return static_cast<std::uint32_t>(count);
 }
 
-// The most slots that a row sees.
+// Largest number of slots that a row attends to.
 std::uint64_t slots_seen(const AttentionOp& op) {
   std::uint64_t behind = 0;
   for (const AncestorMask& mask : op.masks) {
@@ -67,7 +67,7 @@ std::uint64_t slots_seen(const AttentionOp& op) {
 
 }  // namespace
 
-// Shaders number the types as DType does.
+// Shaders number types as DType does.
 std::uint32_t type_constant(DType type) {
   static_assert(shaders::kTypeF32 == static_cast<std::uint32_t>(DType::f32));
   static_assert(shaders::kTypeF16 == static_cast<std::uint32_t>(DType::f16));
@@ -203,7 +203,7 @@ shaders::AttentionParams VulkanBackend::attention_params(const View& q, const Vi
           .group_rows = 0};
 }
 
-// The pipeline of `shader` for heads of that shape, the keys and values where these are.
+// Pipeline of `shader` for heads of that shape and the layout of keys and values.
 PipelineKey VulkanBackend::attention_key(Shader shader, const HeadShape& shape, std::uint32_t heads,
                                          std::uint64_t rows, const shaders::AttentionParams& at) {
   const bool vectors = shape.head_dim % 4 == 0 && at.k_offset % 4 == 0 && at.k_stride % 4 == 0 &&
@@ -217,7 +217,7 @@ void VulkanBackend::attention(const AttentionOp& op) {
   if (op.q.rows == 0) return;
   static_assert(sizeof(AncestorMask) == shaders::kMaskWords * sizeof(std::uint32_t));
   const std::uint64_t splits = AttentionParts::splits_of(slots_seen(op));
-  // Room for all that the cache holds, so that it need not grow with the prefix.
+  // Sized for the whole cache, so that it need not grow with the prefix.
   const AttentionParts parts(op.heads, op.keys.slots(), op.q.rows);
   const Slice memory = splits > 1 ? scratch(parts.bytes()) : Slice{};
   const View q = view(op.q);
@@ -391,7 +391,7 @@ std::uint64_t VulkanBackend::copy_out(const Slice& from) {
   return at;
 }
 
-// Returns   rows * k pairs of a logit and a token, then a pair of the largest and the sum a row
+// Returns   rows * k pairs of logit and token, then per row a pair of maximum and sum
 Slice VulkanBackend::run_top_k(const TopKOp& op) {
   const std::uint64_t rows = op.logits.rows;
   const TopKPlaces places(rows, op.logits.cols, op.k);
@@ -436,7 +436,7 @@ void VulkanBackend::top_k(const TopKOp& op) {
   const std::uint64_t at = copy_out(result);
   struct Pair {
     float value;
-    std::uint32_t bits;  // a token, or the sum
+    std::uint32_t bits;  // a token, or a sum
   };
   const std::size_t choices = op.tokens.size();
   std::vector<Pair> pairs(choices + op.logits.rows);

@@ -14,7 +14,7 @@ namespace {
 constexpr std::size_t kDigestBytes = std::tuple_size_v<Digest>;
 constexpr std::size_t kFileBytesMax = std::size_t{256} << 20;
 
-// Checks the header that begins a driver's data (the standard's version one).
+// Checks the standard header of a driver's data (version one).
 bool fits(ByteView data, const VkPhysicalDeviceProperties& device) {
   VkPipelineCacheHeaderVersionOne header;
   if (data.size() < sizeof header) return false;
@@ -52,7 +52,7 @@ void write_pipeline_cache(const std::filesystem::path& file, ByteView data) {
   if (!out) return;
   const Digest digest = sha256(data);
   if (!out->append(digest) || !out->append(data)) return;
-  static_cast<void>(out->commit());  // if the disk is full, the next start compiles again
+  static_cast<void>(out->commit());  // on a full disk, the next start compiles again
 }
 
 }  // namespace edgedraft::vulkan

@@ -6,7 +6,7 @@
 namespace edgedraft::vulkan {
 namespace {
 
-// A set for every dispatch of a command buffer.
+// Layout of the descriptor set of each dispatch.
 SetLayout make_set_layout(Device& device) {
   std::array<VkDescriptorSetLayoutBinding, 1 + shaders::kBindingsMax> bindings{};
   for (std::uint32_t i = 0; i < bindings.size(); ++i) {
@@ -89,7 +89,7 @@ const Pipeline& Pipelines::get(const PipelineKey& key) {
       .pMapEntries = entries.data(),
       .dataSize = sizeof(key.constants),
       .pData = key.constants.data()};
-  // Products alone may have workgroups that are not whole subgroups: on software drivers.
+  // Only matmuls may have workgroups that are not whole subgroups: on software drivers.
   const bool is_product =
       key.shader == shaders::Shader::matmul || key.shader == shaders::Shader::int8_matmul;
   const bool is_whole =
@@ -131,7 +131,7 @@ void Pipelines::save() noexcept {
     if (get(device_.handle(), cache_.get(), &bytes, data.data()) != VK_SUCCESS) return;
     data.resize(bytes);
     write_pipeline_cache(file_, data);
-  } catch (...) {  // no memory: the next start compiles again
+  } catch (...) {  // without memory, the next start compiles again
   }
 }
 

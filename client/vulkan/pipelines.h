@@ -10,7 +10,7 @@
 
 namespace edgedraft::vulkan {
 
-// A shader with its specialization constants 0, 1, ...; unused ones are 0.
+// A shader and its specialization constants 0, 1, ...; unused ones are 0.
 struct PipelineKey {
   shaders::Shader shader;
   std::array<std::uint32_t, 7> constants{};
@@ -18,7 +18,7 @@ struct PipelineKey {
   auto operator<=>(const PipelineKey&) const = default;
 };
 
-// The one that is the size of a product's workgroup.
+// Specialization constant of a matmul's workgroup size.
 inline constexpr std::size_t kWorkgroupConstant = 4;
 
 using SetLayout = Owned<VkDescriptorSetLayout, &Functions::DestroyDescriptorSetLayout>;
@@ -30,13 +30,12 @@ struct Pipeline {
   Owned<VkPipeline, &Functions::DestroyPipeline> pipeline;
 };
 
-// Compute pipelines, made when they are first asked for, from the builds of the shaders for the
-// features in use. All have one layout: binding 0 for what
-// the host tells a call, kBindingsMax storage buffers, 128 bytes of push constants.
+// Compute pipelines, created on first use from the shader builds for the features in use. All have
+// one layout: binding 0 for the call buffer, kBindingsMax storage buffers, 128 bytes of push
+// constants.
 //
-// What the driver compiled is kept in a file of the cache directory. It is used if it was written
-// whole, for this very device and driver; a missing or foreign file is replaced, and one that
-// cannot be written is done without.
+// Compiled pipelines are kept in a file of the cache directory, and used if the file is intact and
+// of this device and driver. Otherwise it is replaced; a file that cannot be written is ignored.
 class Pipelines {
  public:
   static constexpr std::uint32_t kPushBytesMax = 128;
@@ -44,7 +43,7 @@ class Pipelines {
   Pipelines(Device& device, const std::filesystem::path& cache_directory);
   ~Pipelines();
 
-  // Stays valid for the life of this. Throws DeviceError.
+  // Valid for the life of this. Throws DeviceError.
   const Pipeline& get(const PipelineKey& key);
   VkDescriptorSetLayout set_layout() const { return set_layout_.get(); }
   VkPipelineLayout layout() const { return layout_.get(); }
@@ -55,7 +54,7 @@ class Pipelines {
 
   Device& device_;
   shaders::Features features_;
-  std::filesystem::path file_;  // empty: none
+  std::filesystem::path file_;  // empty: no cache
   bool has_new_ = false;
   SetLayout set_layout_;
   Layout layout_;

@@ -1,5 +1,4 @@
-// Products: of activations as they are, or rounded to int8 if the device multiplies such
-// numbers.
+// Matmuls of activations, unchanged or rounded to int8 if the device has integer dot products.
 #include <algorithm>
 #include <bit>
 
@@ -18,8 +17,8 @@ std::uint32_t rows_a_tile(std::uint32_t rows) {
   return std::min(std::bit_ceil(rows), 8u);
 }
 
-// Outputs of a lane, which it loads an activation for once. A narrow product has few workgroups
-// with long rows to read: with fewer outputs each, more of them read at a time.
+// Outputs per lane, for which it loads an activation once. A narrow matmul has few workgroups with
+// long rows; fewer outputs per lane then give more workgroups that read in parallel.
 std::uint32_t outputs_a_lane(const MatmulTile& tile, std::uint32_t outputs,
                              std::uint64_t row_tiles) {
   std::uint32_t count = tile.outputs_max;
@@ -42,7 +41,7 @@ void VulkanBackend::matmul(const MatmulOp& op) {
 }
 
 void VulkanBackend::matmuls(std::span<const MatmulOp> ops) {
-  Matrix rounded;  // what `inputs` was made of
+  Matrix rounded;  // source of `inputs`
   View inputs{};
   for (const MatmulOp& op : ops) {
     check_op(op);
@@ -77,7 +76,7 @@ void VulkanBackend::multiply(const MatmulOp& op) {
       op, x);
 }
 
-// Completes the key and runs it for every part of the weight.
+// Completes the key, then runs it for each part of the weight.
 void VulkanBackend::dispatch_product(PipelineKey key, const MatmulOp& op, const View& x) {
   const MatmulTile& tile = matmul_tile_;
   key.constants[kWorkgroupConstant] = tile.workgroup;
@@ -108,13 +107,13 @@ void VulkanBackend::dispatch_product(PipelineKey key, const MatmulOp& op, const 
              {{x.slice},
               {part.slice},
               {part.scales},
-              {op.bias ? bias.slice : part.slice},  // something must be bound
+              {op.bias ? bias.slice : part.slice},  // Vulkan requires a binding
               {y.slice, Bound::written}});
     stream_.count_multiplications(std::uint64_t{op.x.rows} * part.count * op.weight.cols);
   }
 }
 
-// The rows of x as quantize.comp leaves them, in scratch memory: offset and stride in words.
+// Rows of x from quantize.comp, in scratch memory; offset and stride in words.
 VulkanBackend::View VulkanBackend::quantize(const Matrix& x) {
   const auto stretches = static_cast<std::uint32_t>(groups_for(x.cols, shaders::kQuantizeStretch));
   const std::uint32_t stride = quantized_row_words(x.cols);

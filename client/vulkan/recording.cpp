@@ -8,10 +8,10 @@
 namespace edgedraft::vulkan {
 namespace {
 
-// What has been read and written since the last barrier.
+// Reads and writes since the last barrier.
 class Hazards {
  public:
-  // Whether the command has to wait for one before it.
+  // True if the command has to wait for an earlier one.
   bool conflicts(const Command& command) const {
     for (std::size_t i = 0; i < command.slices.size(); ++i) {
       const Slice& slice = command.slices[i];
@@ -85,7 +85,7 @@ Recording::Recording(Device& device, const Pipelines& pipelines, Arena& calls, A
 }
 
 Recording::~Recording() {
-  // Only a device that was lost in between has runs that were not waited for.
+  // After a device loss, runs may not have been waited for.
   if (last_run_ > device_.done()) device_.wait_idle();
   device_.functions().FreeCommandBuffers(device_.handle(), device_.command_pool(), 1, &buffer_);
 }
@@ -155,7 +155,7 @@ void Recording::record(const Pipelines& pipelines) {
   const VkCommandBufferBeginInfo begin{.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO};
   check(f.BeginCommandBuffer(buffer_, &begin), "record commands");
   if (stamp_count_ > 0) f.CmdResetQueryPool(buffer_, stamps_.get(), 0, stamp_count_);
-  full_barrier(f, buffer_);  // what earlier command buffers left
+  full_barrier(f, buffer_);  // earlier command buffers
   if (timing_ == Timing::whole) stamp(0);
   Hazards hazards;
   auto set = sets.begin();
@@ -208,7 +208,7 @@ void Recording::record_command(const Pipelines& pipelines, const Command& comman
 }
 
 void Recording::stamp(std::uint32_t index) {
-  // Behind everything before it.
+  // After everything before it.
   device_.functions().CmdWriteTimestamp(buffer_, VK_PIPELINE_STAGE_ALL_COMMANDS_BIT, stamps_.get(),
                                         index);
 }
@@ -244,7 +244,7 @@ std::vector<double> Recording::seconds() const {
   std::vector<std::uint64_t> stamps(stamp_count_);
   std::vector<double> seconds;
   if (stamps.empty()) return seconds;
-  device_.wait(last_run_);  // which has a limit; waiting for the results has none
+  device_.wait(last_run_);  // has a timeout; waiting for query results has none
   check(device_.functions().GetQueryPoolResults(device_.handle(), stamps_.get(), 0, stamp_count_,
                                                 stamps.size() * sizeof(std::uint64_t),
                                                 stamps.data(), sizeof(std::uint64_t),

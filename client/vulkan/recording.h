@@ -13,15 +13,14 @@
 
 namespace edgedraft::vulkan {
 
-// Bytes of a block, as a command uses them.
+// Bytes of a block, as used by a command.
 struct Slice {
   const Block* block = nullptr;
   std::uint64_t offset = 0;
   std::uint64_t bytes = 0;
 };
 
-// A step of a command buffer with everything that is fixed in it. Two steps with the same bytes do
-// the same.
+// A step of a command buffer with its fixed arguments. Steps with equal bytes do the same.
 struct Command {
   enum Kind : std::uint32_t {
     dispatch,
@@ -36,7 +35,7 @@ struct Command {
   const Pipeline* pipeline = nullptr;
   std::array<Slice, shaders::kBindingsMax> slices{};
   std::array<std::uint32_t, 16> push{};
-  // What a copy moves.
+  // Arguments of a copy.
   std::uint64_t host_offset = 0;
   std::uint64_t row_bytes = 0;
   std::uint64_t row_stride_bytes = 0;
@@ -44,15 +43,14 @@ struct Command {
 };
 static_assert(std::has_unique_object_representations_v<Command>);
 
-// Whether one of them reads or writes the block.
+// True if a command reads or writes the block.
 bool uses(std::span<const Command> commands, const Block& block);
 
-// Where timestamps are taken: before the first and behind the last command, or around every one.
+// Positions of timestamps: before the first and after the last command, or around every one.
 using Timing = MeasuredBackend::Timing;
 
-// A command buffer for a list of commands, and the memory of its call buffer and its results, which
-// the host sees.
-// It is recorded once and runs as often as wanted, one run at a time.
+// A command buffer for a list of commands, with host-visible memory for its call buffer and
+// results. Recorded once, it runs any number of times, one run at a time.
 class Recording {
  public:
   // Throws DeviceError.
@@ -63,16 +61,16 @@ class Recording {
   Recording(const Recording&) = delete;
   Recording& operator=(const Recording&) = delete;
 
-  // Writes the call buffer and submits. Returns the timeline's value when it has run.
+  // Writes the call buffer and submits. Returns the timeline's value after the run.
   std::uint64_t run(std::span<const std::byte> call);
-  // Whether these are its commands.
+  // True if it was recorded from these commands.
   bool is_of(std::span<const Command> commands, std::uint64_t call_bytes,
              std::uint64_t result_bytes, Timing timing) const;
-  // When its last run ends.
+  // Timeline value at the end of its last run.
   std::uint64_t last_run() const { return last_run_; }
-  // Valid once the last run has ended, until the next.
+  // Valid from the end of the last run until the next run.
   std::span<const std::byte> results() const;
-  // The seconds between timestamps of the last run: a command each, or one for all.
+  // Seconds between timestamps of the last run: one per command, or one in all.
   std::vector<double> seconds() const;
   std::span<const Command> commands() const { return commands_; }
 
@@ -88,7 +86,7 @@ class Recording {
   std::uint64_t result_bytes_;
   Timing timing_;
   Allocation call_;
-  Allocation results_;  // none without results
+  Allocation results_;  // empty without results
   Owned<VkDescriptorPool, &Functions::DestroyDescriptorPool> sets_;
   Owned<VkQueryPool, &Functions::DestroyQueryPool> stamps_;
   std::uint32_t stamp_count_ = 0;

@@ -7,18 +7,17 @@
 #include "shared/model/config.h"
 #include "shared/tensor/element_type.h"
 
-// Scratch memory of calls, and which weights are laid out otherwise than in their file: for the
-// backend, and for its plan.
+// Scratch memory of calls, and weights with another layout than in their file; shared by backend
+// and plan.
 namespace edgedraft::vulkan {
 
-// Whether a matrix of that type keeps its integers and its scales apart, so that shaders read both
-// in whole words.
+// True if matrices of that type store integers and scales apart, so that shaders read whole words.
 constexpr bool is_split(DType type) {
   return type == DType::q8_0 || type == DType::q4_0;
 }
 
-// A row of activations as quantize.comp leaves it: four int8 a word, then the scales of its
-// stretches, in whole vectors.
+// Words of a row of activations from quantize.comp: four int8 per word, then one scale per group,
+// padded to whole vectors.
 constexpr std::uint32_t quantized_row_words(std::uint32_t cols) {
   constexpr std::uint32_t kVectorWords = 4;
   const std::uint32_t stretches =
@@ -26,12 +25,12 @@ constexpr std::uint32_t quantized_row_words(std::uint32_t cols) {
   return (cols / 4 + stretches + kVectorWords - 1) / kVectorWords * kVectorWords;
 }
 
-// What attention.comp leaves of the splits of the slots that rows see, for combine.comp. Rows are
-// taken so many at a time that kBytesMax is enough, one at least.
+// Output of attention.comp per split of the visible slots, for combine.comp. Rows are processed in
+// batches of at most kBytesMax, but at least one row.
 struct AttentionParts {
   static constexpr std::uint64_t kBytesMax = std::uint64_t{8} << 20;
 
-  // For up to `rows_wanted` rows that see up to `slots` slots.
+  // For up to `rows_wanted` rows that attend to up to `slots` slots.
   constexpr AttentionParts(const HeadShape& heads, std::uint64_t slots, std::uint64_t rows_wanted)
       : splits(splits_of(slots)),
         row_bytes(heads.query_heads * splits * (heads.head_dim + 2) * sizeof(float)),
@@ -53,7 +52,7 @@ struct AttentionParts {
   }
 };
 
-// Where argmax.comp has what: the tokens, then a pair of words a row and stretch.
+// Layout of argmax.comp's memory: the tokens, then a pair of words per row and group.
 struct ArgmaxPlaces {
   static constexpr std::uint64_t kPairBytes = 8;
 
@@ -62,13 +61,13 @@ struct ArgmaxPlaces {
         choices((rows + 1) / 2),
         end(stretches > 1 ? choices + rows * stretches : choices) {}
 
-  std::uint64_t stretches;  // of a row
+  std::uint64_t stretches;  // per row
   std::uint64_t choices;    // in pairs, as `end`
   std::uint64_t end;
 };
 
-// Where top_k.comp has what, in pairs of words: the result, the rows' sums, the stretches' sums,
-// and two places for choices.
+// Layout of top_k.comp's memory, in pairs of words: the result, the rows' sums, the groups' sums,
+// and two areas for candidates.
 struct TopKPlaces {
   static constexpr std::uint64_t kPairBytes = 8;
 

@@ -6,16 +6,16 @@
 namespace edgedraft::vulkan {
 namespace {
 
-// Lists are run before they become longer, and call buffers before they become larger.
+// Bounds lists and call buffers; beyond either, the list runs.
 constexpr std::size_t kCommandsMax = 2048;
 constexpr std::uint64_t kCallBytesMax = std::uint64_t{4} << 20;
 constexpr std::uint64_t kResultBytesMax = std::uint64_t{4} << 20;
-// A list that multiplies so often takes no further commands. A weak GPU, of 60 billion operations a
-// second, takes about a second for it; one that works much longer on a single list looks as if it
-// hung, to us (device.cpp) and to drivers that watch it.
+// Multiplications after which a list takes no more commands. A weak GPU, of 60 billion operations
+// per second, takes about a second for them. A much longer list would look like a hang
+// (device.cpp), also to drivers with a watchdog.
 constexpr std::uint64_t kMultiplicationsMax = std::uint64_t{1} << 35;
-// A drafter has a list for every number of rows, in its levels and for tokens that were accepted.
-// Each holds as much as its commands are told, up to kCallBytesMax.
+// Bounds recordings. A drafter has a list per number of rows, in its levels and for accepted
+// tokens. Each holds its commands' arguments, up to kCallBytesMax.
 constexpr std::size_t kRecordingsMax = 64;
 constexpr std::uint64_t kHostBlockBytes = Stream::kHostBytes / 2;
 constexpr VkMemoryPropertyFlags kSeenByHost =
@@ -27,8 +27,8 @@ Stream::Stream(Device& device, const Pipelines& pipelines,
                const std::shared_ptr<MemoryMeter>& meter)
     : device_(device),
       pipelines_(pipelines),
-      // Every invocation reads its call buffer: in the device's own memory it does not wait for the
-      // bus. Most devices let the host see some of that.
+      // Every invocation reads the call buffer, which is fastest in device memory. Most devices
+      // make some of it visible to the host.
       calls_(device, meter,
              {.wanted = kSeenByHost,
               .preferred = VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT,
@@ -45,7 +45,7 @@ Stream::~Stream() {
 }
 
 void Stream::reserve(std::uint64_t call_bytes, std::uint64_t result_bytes) {
-  // A list whose time is taken stays whole: the figure is that of the last one.
+  // A timed list is not split, because the time is that of the last list.
   const bool is_long = multiplications_ >= kMultiplicationsMax && timing_ == Timing::none;
   if (is_long || commands_.size() + 1 > kCommandsMax ||
       call_.size() * sizeof(std::uint32_t) + call_bytes > kCallBytesMax ||
@@ -135,7 +135,7 @@ void Stream::forget(const Block& block) noexcept {
   try {
     if (uses(commands_, block)) flush();
   } catch (...) {
-    // The next call that waits throws.
+    // The next waiting call throws.
   }
   device_.wait_idle();
   recordings_.remove_if([&](const Recording& r) {

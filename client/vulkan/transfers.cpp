@@ -26,7 +26,7 @@ Transfers::Transfers(Device& device, const std::shared_ptr<MemoryMeter>& meter)
         .commandPool = device.command_pool(),
         .level = VK_COMMAND_BUFFER_LEVEL_PRIMARY,
         .commandBufferCount = 1};
-    // The pool frees them.
+    // Freed with the pool.
     check(device.functions().AllocateCommandBuffers(device.handle(), &allocate, &part.commands),
           "make a command buffer");
   }
@@ -91,7 +91,7 @@ void Transfers::write_rows(const Slice& to, const Rows& rows, std::span<const st
 }
 
 void Transfers::read(const Slice& from, const Rows& rows, std::span<std::byte> to) {
-  if (rows.stride_bytes == rows.bytes && rows.bytes > kPartBytes) {  // in smaller rows
+  if (rows.stride_bytes == rows.bytes && rows.bytes > kPartBytes) {  // as smaller rows
     for (std::uint64_t done = 0; done < from.bytes; done += kPartBytes) {
       const std::uint64_t bytes = std::min(kPartBytes, from.bytes - done);
       read({.block = from.block, .offset = from.offset + done, .bytes = bytes},

@@ -8,21 +8,21 @@
 
 namespace edgedraft::vulkan {
 
-// Moves large amounts between host and device through a ring of staging memory, in order with what
-// has been submitted before. Reading weights in, and rows of logits out.
+// Moves large data between host and device through a ring of staging memory, in submission order:
+// weights in, rows of logits out.
 class Transfers {
  public:
-  // The size of its staging memory.
+  // Size of its staging memory.
   static constexpr std::uint64_t kHostBytes = std::uint64_t{16} << 20;
 
   Transfers(Device& device, const std::shared_ptr<MemoryMeter>& meter);
   ~Transfers();
 
-  // Writes the bytes that `produce(to, offset)` makes, a piece after another in order; pieces are
-  // whole multiples of 1 KiB but for the last.
+  // Writes the bytes that `produce(to, offset)` generates, in consecutive pieces. All but the last
+  // are multiples of 1 KiB.
   using Produce = std::function<void(std::span<std::byte> to, std::uint64_t offset)>;
   void write(const Slice& to, const Produce& produce);
-  // Reads rows of a slice and waits: from.bytes spans all of them.
+  // Reads rows of a slice and waits; from.bytes spans all of them.
   struct Rows {
     std::uint64_t bytes;
     std::uint64_t stride_bytes;
@@ -30,8 +30,8 @@ class Transfers {
   };
   void read(const Slice& from, const Rows& rows, std::span<std::byte> to);
   void write_rows(const Slice& to, const Rows& rows, std::span<const std::byte> from);
-  // Bytes a second that the device reaches copying within its memory, counted twice: read and
-  // written. For measurements.
+  // Bytes per second of a copy within device memory, counted twice: read and written. For
+  // measurements.
   double copy_bytes_per_second(const Slice& from, const Slice& to);
 
  private:

@@ -13,58 +13,57 @@
 
 namespace edgedraft {
 
-// What is used of a device beyond what all of Vulkan 1.2 have. Answers are the same with and
-// without.
+// Features used beyond those of every Vulkan 1.2 device. Verified answers are the same with and
+// without them.
 struct VulkanFeatures {
-  // Storage buffers of 8- and 16-bit numbers: scales and f16 are read as they are stored, and so
-  // are the bytes of K types.
+  // Storage buffers of 8- and 16-bit elements: scales, f16 and bytes of K types are read as stored.
   bool narrow_storage = false;
-  // Half precision, in which integers of q8_0 and q4_0 are decoded: exact, so that no bit of a
-  // result changes. Products and sums are float32.
+  // Half precision for decoding integers of q8_0 and q4_0, which is exact. Products and sums are
+  // float32.
   bool float16 = false;
-  // Four products of int8 and their sum at once: activations are rounded to int8 for q8_0 and q4_0,
-  // as on the CPU (MatmulOp).
+  // Dot products of four int8: activations are rounded to int8 for q8_0 and q4_0, as on the CPU
+  // (MatmulOp).
   bool integer_dot = false;
-  // Neighbouring lanes exchange numbers within their subgroup instead of through shared memory, in
-  // the same order: no bit of a result changes.
+  // Neighbouring lanes exchange values within their subgroup instead of through shared memory, in
+  // the same order, so results are bit-identical.
   bool subgroups = false;
 
   bool operator==(const VulkanFeatures&) const = default;
 };
 
-// One physical device, as Vulkan's loader lists them.
+// A physical device, as listed by Vulkan's loader.
 struct VulkanDevice {
   std::uint32_t index;  // N of --device vulkan:N
   std::string name;
-  std::string driver;       // its name and version
+  std::string driver;       // name and version
   std::string api_version;  // such as "1.3.230"
   enum class Kind { discrete, integrated, virtual_gpu, software, other } kind;
-  std::uint64_t memory_bytes;  // the largest heap of the device's own memory
-  VulkanFeatures features;     // that it has
-  VulkanFeatures used;         // those that pay: used unless VulkanBackendOptions say otherwise
+  std::uint64_t memory_bytes;  // largest heap of the device's own memory
+  VulkanFeatures features;     // supported
+  VulkanFeatures used;         // used by default, because they pay off
   bool timestamps;
   std::uint32_t subgroup_width;
   std::string
-      unusable;  // why it cannot be used, such as a limit that is too small; empty if it can
+      unusable;  // why it cannot be used, such as a limit that is too small; empty if usable
 };
 
-// Empty without a loader, without a driver, or in a build without Vulkan.
+// Empty without a loader or driver, or in a build without Vulkan.
 std::vector<VulkanDevice> list_vulkan_devices();
 
 struct VulkanBackendOptions {
-  std::uint32_t device = 0;               // VulkanDevice::index
-  std::filesystem::path cache_directory;  // of compiled pipelines; empty: none is kept
-  bool validate = false;                  // through Khronos' validation layer, which must be there
-  std::optional<VulkanFeatures> features = {};  // use exactly these; absent: VulkanDevice::used
+  std::uint32_t device = 0;                     // VulkanDevice::index
+  std::filesystem::path cache_directory;        // for compiled pipelines; empty: no cache
+  bool validate = false;                        // requires Khronos' validation layer
+  std::optional<VulkanFeatures> features = {};  // exactly these; absent: VulkanDevice::used
   DType kv_type = DType::f32;  // of drafters' keys and values: f32, or f16 with narrow_storage
-  // Counts its memory: on the device, and what both the device and the host see. Null: one of its
-  // own, without a limit.
+  // Counts memory on the device and memory shared with the host. Null: its own meter, without a
+  // limit.
   std::shared_ptr<MemoryMeter> meter = nullptr;
 };
 
-// A backend without memory (shared/runtime/planning_backend.h) whose meter tells what the device's
-// would hold within a limit; without one it takes memory in pieces of 64 MiB, of which up to a
-// quarter may stay unused. What the driver takes for itself is not known.
+// Returns a backend without memory (shared/runtime/planning_backend.h), whose meter reports what
+// the device's would hold within a limit. Without a limit that backend takes memory in blocks of 64
+// MiB, of which up to a quarter may be unused. The driver's own memory is not included.
 //
 // Errors    unsupported: a build without Vulkan
 Result<std::unique_ptr<Backend>> plan_vulkan_backend(const VulkanFeatures& used,

@@ -1,6 +1,6 @@
 #include "client/vulkan/measured_backend.h"
 
-// The backend of builds without Vulkan's headers or glslc.
+// Backend of builds without Vulkan's headers or glslc.
 namespace edgedraft {
 namespace {
 
