@@ -89,7 +89,7 @@ class Chat {
     std::vector<ChatMessage> sent = messages_;
     const auto hidden = answering_.hide(sent);
     if (!hidden) {
-      // Nothing of the turn was sent; the user may rephrase it.
+      // The turn was not sent; the user may rephrase it.
       leave_out_turn(hidden.error());
       return {};
     }

@@ -37,6 +37,8 @@ Surprise measure_surprise(Decoder& decoder, std::span<const std::uint32_t> token
 
 // Perplexity of a document. All tokens but the first count, or all after `bos`. Beyond the
 // decoder's positions, the document is cut.
+//
+// Source    SPECTRA, section 3.2
 Surprise measure_document(Decoder& decoder, std::span<const std::uint32_t> tokens,
                           std::optional<std::uint32_t> bos);
 

@@ -15,6 +15,8 @@ struct StepTiming {
 
 // Grows trees of made-up tokens and activations after a short prompt. Returns the median, without
 // the first. Takes about a quarter of a second, plus the drafter's start-up.
+//
+// Throws DeviceError if the device fails.
 Result<StepTiming> time_drafting_step(const DrafterModel& model, Backend& backend,
                                       const TreeShape& tree);
 

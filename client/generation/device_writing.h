@@ -34,8 +34,7 @@ class DeviceWriting : GenerationContext {
   //
   // Errors    context_full, unsupported: the device was to answer and has no token
   Result<bool> take_nothing();
-  // Returns the tokens that the writer can hold; 0: no limit. Hands over to the server if it is
-  // full on route automatic.
+  // Tokens that the writer can hold; 0: no limit. Hands over if they are used up (automatic route).
   std::uint32_t take_room();
   // Adds to the link's error why the device could not answer instead.
   Error unanswered(Error error) const;

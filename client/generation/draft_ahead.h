@@ -64,7 +64,7 @@ class DraftAhead {
   std::vector<TreeGrowth::Rank> ranks_of(std::span<const std::uint32_t> tokens) const {
     return growth_.ranks_along(tokens);
   }
-  // Fewest tokens tried at any node of the tree, apart from nodes where the drafter had no more.
+  // Fewest tokens tried at any node of the tree, except nodes whose candidates ran out.
   std::uint32_t breadth_min() const { return breadth_min_; }
   // Takes the tokens that the server has chosen; the drafter has them already. At most `depth_max`
   // levels below the last of them are useful.

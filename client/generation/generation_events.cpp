@@ -102,8 +102,7 @@ void Generation::take_check(const wire::Verdict& verdict) {
   const std::uint32_t written = conversation_.count() - settled;
   std::uint32_t standing = request_.checked ? std::min(verdict.accepted_count, written) : written;
   const std::uint32_t kept = settled + standing;
-  // The server's token may repeat the offline text, as at an answer's end, and corrects nothing
-  // then.
+  // The server's token may repeat the offline text, as at an answer's end: no correction.
   const bool repeats = kept < conversation_.count() && conversation_.tokens()[kept] == verdict.next;
   if (repeats) ++standing;
   if (request_.checked) {
@@ -222,7 +221,7 @@ Result<void> Generation::on_refused(const Error& error) {
   const bool no_room = error.code == Errc::refused || error.code == Errc::session_unknown;
   const Error reason = no_room ? Error{Errc::refused, error.message} : error;
   if (!no_room || !device_.bears_outages()) return on_link_error(reason);
-  // The connection stands, so no event announces free capacity.
+  // The connection stays up, so no event announces free capacity.
   server_.ask_again = parts_.now() + options_.deadline;
   go_offline(reason.message);
   return boost::system::in_place_value;

@@ -51,7 +51,7 @@ struct GenerationOptions {
   // Limit on waiting for the server to check offline text, or to return if the device cannot write.
   // Without it and without a drafter, a lost link ends the answer at once.
   Duration resync_wait;
-  // What server passes wait for. Empty: RunControl chooses none, economy, or no drafting.
+  // Condition that server passes wait for. Empty: RunControl chooses none, economy, or no drafting.
   std::optional<Hold> hold = Hold::lockstep;
   RunKnowledge known{};  // from earlier answers of that server
 

@@ -11,7 +11,7 @@ namespace edgedraft {
 
 // Answers a prompt with private text of which the server reads the part before that text. The
 // drafter then writes from the target's activations of that part, as in appendix A.6 of *Mixture of
-// Attentions*, where the server is lost.
+// Attentions*, for a lost server.
 class Opening : GenerationContext {
  public:
   // Requires  the references outlive it

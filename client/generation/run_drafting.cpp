@@ -227,7 +227,7 @@ void RunDrafting::take(const wire::Verdict& verdict, std::uint32_t count_before)
   if (ahead_) {
     const auto chosen = conversation_.tokens().subspan(count_before);
     for (const auto& [rank, of] : ahead_->ranks_of(chosen)) {
-      // With fewer candidates than the tree would take, the drafter had no more to propose.
+      // With fewer candidates than the tree would take, the drafter's proposals were complete.
       const bool was_cut = of >= ahead_->breadth_min();
       control_.observe_rank(rank, was_cut ? of : TreeGrowth::kNoRank);
     }

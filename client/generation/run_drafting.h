@@ -45,7 +45,7 @@ class RunDrafting : GenerationContext {
   void apply(const RunControl::Decision& decision);
   void begin_stretch();
   std::uint32_t credit_now() const;
-  // What is known about the target's choices: grammar and sampling noise. Empty: nothing.
+  // Knowledge of the target's choices: grammar and sampling noise. Empty: none.
   TreeGrowth::Choice draft_choice();
   std::uint32_t depth_left() const;
   void send_hints(SentHints::News news);

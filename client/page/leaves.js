@@ -1,4 +1,4 @@
-// What would leave the device, and what has left it, while the panel is open.
+// Shows the text that would leave the device, and sent messages, while the panel is open.
 
 import * as api from "./api.js";
 import { sentItem } from "./view.js";

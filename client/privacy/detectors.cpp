@@ -86,7 +86,7 @@ std::size_t behind_separator(std::string_view text, std::size_t at) {
   constexpr std::string_view kSeparators = " \t-./";
   return at < text.size() && kSeparators.find(text[at]) != std::string_view::npos ? at + 1 : at;
 }
-// The same as an expression, without dots and slashes.
+// A separator as an expression, without dots and slashes.
 const std::string kSeparator = R"((?:[ \t]?\r?\n[ \t]*+|[ \t\-])?)";
 
 constexpr std::size_t kCardDigitsMin = 13;

@@ -11,6 +11,8 @@ namespace edgedraft {
 
 // Texts that stay on the device, stored as fingerprints of every kWords words in a row. Recognises
 // repetitions of them, cut or quoted.
+//
+// Threads   any
 class LocalTexts {
  public:
   static constexpr std::size_t kWords = 5;

@@ -289,7 +289,7 @@ bool PrivateVault::is_spelled_by(std::span<const std::string> tokens) const {
     if (!piece.empty()) pieces.insert(std::move(piece));
   }
   const auto is_spelled = [&](std::u32string_view value) {
-    // Per position: whether it is spelled, and by more than single digits.
+    // Per position: spelled so far, by single digits only or by more.
     enum Spelled : char { no, by_digits, yes };
     std::vector<Spelled> until(value.size() + 1, no);
     until[0] = by_digits;

@@ -74,7 +74,7 @@ class RequestMask {
  public:
   // `guard` must outlive it. Requires  mode is not PrivateMode::off
   RequestMask(PrivacyGuard& guard, PrivateMode mode);
-  // The same request in another mode, with what `learned` has learned.
+  // Continues `learned`'s request in another mode.
   // Requires  `learned` has applied nothing yet
   RequestMask(const RequestMask& learned, PrivateMode mode);
 

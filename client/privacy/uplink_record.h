@@ -14,6 +14,8 @@
 namespace edgedraft {
 
 // The latest messages that left the device, as they went into TLS, for the user to inspect.
+//
+// Threads   any
 class UplinkRecord {
  public:
   static constexpr std::size_t kMessagesMax = 1024;

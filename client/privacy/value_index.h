@@ -23,6 +23,7 @@ class PrefixHashes {
 
 // Finds the values that a text continues with, in time logarithmic in their length and independent
 // of their number.
+// Source    Waldvogel et al., Scalable High Speed IP Routing Lookups, 1997
 class ValueIndex {
  public:
   static constexpr std::uint32_t kNone = UINT32_MAX;

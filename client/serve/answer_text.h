@@ -28,7 +28,7 @@ class AnswerText {
   };
   explicit AnswerText(Options options);
 
-  // The same events as GenerationObserver's.
+  // Events of a GenerationObserver.
   void add(std::uint32_t token, Provenance provenance);
   void confirm(std::uint32_t first, std::uint32_t end);
   void keep(std::uint32_t count);

@@ -128,7 +128,7 @@ std::optional<ApiError> ApiGuard::refusal(const HttpRequest& request, bool needs
                                "--allow-origin",
                     .code = "origin_not_allowed"};
   }
-  // A browser's preflight asks without the key whether it may send it.
+  // A browser's preflight request carries no key.
   if (!needs_key || (origin && request.method == "OPTIONS") || has_key(request)) {
     return std::nullopt;
   }

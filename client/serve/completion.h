@@ -25,6 +25,8 @@ namespace edgedraft {
 
 // An answer request in progress: its choices, each in a conversation of its own, and the output to
 // the client.
+//
+// Threads   the io_context's
 class Completion final : public std::enable_shared_from_this<Completion> {
  public:
   struct Parts {

@@ -15,9 +15,10 @@
 
 namespace edgedraft {
 
-// The page's conversations. Those with private text are kept only in memory and end with the
-// program. Deleted ones are overwritten in the file. A crash during a change leaves the file
-// intact.
+// The page's conversations. Private ones are kept only in memory and end with the program. Deleted
+// ones are overwritten in the file. A crash during a change leaves the file intact.
+//
+// Threads   one
 class ConversationStore {
  public:
   // Creates a missing file, for its owner only; empty: everything stays in memory.

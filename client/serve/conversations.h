@@ -35,7 +35,7 @@ class AnswerListener : public GenerationObserver {
 };
 
 // The engine's conversations. Each prompt is assigned the one that shares most of its prefix; if
-// all are busy, prompts wait in line.
+// all are busy, prompts wait in a queue.
 //
 // Threads   the io_context's
 class Conversations {

@@ -32,7 +32,7 @@ class PageApi {
     ConversationStore::Conversation conversation{};  // without an id
     std::string stream;                              // that its last turn waits for; empty: none
   };
-  // Parses {"title", "private", "document": {...}}, where "mode" may be a request's "private".
+  // Parses {"title", "private", "document": {...}}; the document's "mode" is a request's "private".
   // Threads   any
   static ApiResult<Document> parse(std::string_view body, const PrivacyGuard& privacy);
   // Stores a conversation. One that was removed in this run is refused (410), because a tab that

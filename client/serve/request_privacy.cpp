@@ -44,9 +44,9 @@ class Visitor {
  private:
   // Returns the replacement of a text.
   virtual std::string text(const std::string& text, bool is_private, Writer writer) = 0;
-  // The same for the parts of a text.
+  // Replacements of the parts of a text.
   virtual std::vector<std::string> texts(std::span<const RequestPart> parts, Writer writer) = 0;
-  // The same for a key that nothing refers to.
+  // Replacement of a key that nothing refers to.
   virtual std::string key(const std::string& key) = 0;
   // A name that cannot be changed, such as a property's.
   virtual void name(const std::string& name) = 0;

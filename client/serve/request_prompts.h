@@ -18,6 +18,8 @@ namespace edgedraft {
 
 // Converts requests to tokens, through the model's chat template, with the chosen tokens of known
 // answers, and with the part before private text encoded separately.
+//
+// Threads   any
 class RequestPrompts {
  public:
   // References must outlive this.

@@ -38,6 +38,8 @@ struct Tools {
   // Input for the chat template: a JSON array in OpenAI's format.
   std::string as_json() const;
   // Adds keywords that the grammar does not enforce to `unenforced`.
+  //
+  // Errors    of the functions' schemas
   ApiResult<std::string> grammar(std::set<std::string>& unenforced) const;
 };
 

@@ -120,8 +120,7 @@ class VulkanBackend final : public MeasuredBackend {
   };
 
   static const DeviceBuffer& device_buffer(const Buffer* buffer);
-  // Slice of a buffer from a multiple of the binding alignment on; `added` returns the bytes before
-  // `offset`.
+  // Aligned slice that covers the bytes; `added` returns the bytes before `offset`.
   Slice slice(const DeviceBuffer& buffer, std::uint64_t offset, std::uint64_t bytes,
               std::uint64_t& added) const;
   View view(const Matrix& m) const { return view(CacheRows(m)); }

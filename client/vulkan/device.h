@@ -15,6 +15,8 @@ namespace edgedraft::vulkan {
 // A device that hangs without its driver reporting a loss is abandoned: from then on nothing waits
 // for it, and nothing that its work may use is destroyed. The driver keeps it until the process
 // ends.
+//
+// Threads   one at a time
 class Device {
  public:
   // Throws Failure if the device cannot be used, DeviceError if it refuses to start.

@@ -11,8 +11,7 @@ namespace {
 
 constexpr const char* kLoaders[] = {"libvulkan.so.1", "libvulkan.so"};
 
-// Stays open for the life of the process, because layers and drivers keep threads and handlers in
-// it.
+// Never closed, because layers and drivers keep threads and handlers in it.
 void* open_loader() {
   static void* const library = [] {
     void* found = nullptr;

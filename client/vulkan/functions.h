@@ -105,6 +105,8 @@ struct Hooks {
 };
 
 // Opens the loader, once per process, and finds the functions that need no instance.
+//
+// Errors    unsupported if there is no loader for Vulkan 1.1 or newer
 Result<Functions> load_global_functions(const Hooks& hooks);
 // Finds the instance's functions.
 Result<void> load_instance_functions(Functions& functions, VkInstance instance, const Hooks& hooks);

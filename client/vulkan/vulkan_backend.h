@@ -40,7 +40,7 @@ struct VulkanDevice {
   enum class Kind { discrete, integrated, virtual_gpu, software, other } kind;
   std::uint64_t memory_bytes;  // largest heap of the device's own memory
   VulkanFeatures features;     // supported
-  VulkanFeatures used;         // used by default, because they pay off
+  VulkanFeatures used;         // used unless VulkanBackendOptions name others: those that pay off
   bool timestamps;
   std::uint32_t subgroup_width;
   std::string
