@@ -32,7 +32,7 @@ void store_le(std::byte* to, T value) {
   std::memcpy(to, &value, sizeof value);
 }
 
-// a * b, or nothing where the product does not fit: for sizes that a file or a peer declares.
+// a * b, or nullopt on overflow. For sizes declared by a file or a peer.
 inline std::optional<std::uint64_t> checked_mul(std::uint64_t a, std::uint64_t b) {
   std::uint64_t product = 0;
   if (__builtin_mul_overflow(a, b, &product)) return std::nullopt;
@@ -52,7 +52,7 @@ inline ByteView as_byte_view(std::string_view text) {
 // Lower-case hexadecimal.
 std::string to_hex(ByteView bytes);
 
-// The inverse; nothing for an odd length or a character that is no hexadecimal digit.
+// Inverse of to_hex(); nullopt for an odd length or a non-hexadecimal character.
 std::optional<Bytes> from_hex(std::string_view text);
 
 }  // namespace edgedraft

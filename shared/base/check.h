@@ -5,13 +5,13 @@
 
 namespace edgedraft {
 
-// Prints what broke and where, then aborts. Never returns.
+// Prints the condition and its location, then aborts. Never returns.
 [[noreturn]] void check_failed(std::string_view condition, const boost::source_location& where);
 
 }  // namespace edgedraft
 
-// For our own broken invariants, in every build. Never for bytes from a file, a peer or a user:
-// those get a Result (shared/base/error.h).
+// Checks our own invariants, in every build. Bytes from a file, a peer or a user get a Result
+// instead (shared/base/error.h).
 #define EDGEDRAFT_CHECK(condition)                     \
   (static_cast<bool>(condition) ? static_cast<void>(0) \
                                 : ::edgedraft::check_failed(#condition, BOOST_CURRENT_LOCATION))

@@ -4,7 +4,7 @@
 
 namespace edgedraft {
 
-// Time is an argument everywhere below the programs' main loops, so that tests own it.
+// Below the programs' main loops time is always an argument, so tests control it.
 using Clock = std::chrono::steady_clock;
 using Instant = Clock::time_point;
 using Duration = Clock::duration;

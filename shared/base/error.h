@@ -8,33 +8,33 @@
 
 namespace edgedraft {
 
-// What went wrong at an edge: a file, a peer, a user's option. Our own bugs are EDGEDRAFT_CHECKs.
+// Failures at an edge: a file, a peer, a user's option. Our own bugs are EDGEDRAFT_CHECKs.
 enum class Errc {
   usage,            // the command line, environment or configuration file says something impossible
   io,               // the operating system refused: missing file, permission, full disk, bind
   bad_file,         // a model file that is truncated, damaged or hostile
-  unsupported,      // well-formed, but this build does not do it
+  unsupported,      // well-formed, but not supported by this build
   mismatch,         // target, tokenizer and drafter do not belong together
   context_full,     // more tokens than the context holds
   frame_truncated,  // fewer bytes than the frame needs: read more and try again
   frame_too_large,  // a length above the limit: close the connection
-  bad_message,      // bytes that are no valid message: close the connection
+  bad_message,      // not a valid message: close the connection
   protocol,         // a valid message that is not allowed now or names impossible values
   version,          // the peers share no protocol version
   unauthorized,     // missing or wrong token
   untrusted,        // the certificate is not the pinned one, not signed by the CA, or expired
   refused,          // the server is full or shutting down: try again later
   session_unknown,  // the server has forgotten the session: refill it
-  link_down,        // could not connect, or the connection broke
-  unknown_host,     // no address has that name
+  link_down,        // connecting failed, or the connection broke
+  unknown_host,     // the name has no address
   timed_out,        // a deadline passed
   cancelled,        // the user asked to stop
 };
 
-// The code's name as it appears in logs and JSON, e.g. "bad_file".
+// Name of the code in logs and JSON, e.g. "bad_file".
 std::string_view to_string(Errc code);
 
-// A failure and, where there is one, its remedy, in a sentence for the user.
+// A failure and, if there is one, its remedy, as a sentence for the user.
 struct Error {
   Errc code;
   std::string message;
@@ -48,14 +48,14 @@ inline Error bad_file(std::string message) {
   return {Errc::bad_file, std::move(message)};
 }
 
-// The same, with the file's name before the message where it does not name it yet.
+// Puts the file's name before the message, unless the message already contains it.
 Error in_file(const std::filesystem::path& path, Error error);
 
-// Either a value or an Error. Test it with `if (!r) return r.error();`.
+// A value or an Error. Test with `if (!r) return r.error();`.
 template <class T>
 using Result = boost::system::result<T, Error>;
 
-// Carries an Error past code that cannot handle it, to main or to a connection's end.
+// Carries an Error past code that cannot handle it, to main or to the end of a connection.
 class Failure : public std::runtime_error {
  public:
   explicit Failure(Error error) : std::runtime_error(error.message), error_(std::move(error)) {}

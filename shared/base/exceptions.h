@@ -5,7 +5,7 @@
 
 namespace edgedraft {
 
-// What a caught exception says, for logs.
+// Message of a caught exception, for logs.
 inline std::string what_of(const std::exception_ptr& failure) {
   try {
     std::rethrow_exception(failure);

@@ -28,7 +28,7 @@ std::vector<std::uint32_t> allowed_cores() {
 }
 #endif
 
-// 0 where it does not tell.
+// Returns 0 if the system reports no speeds.
 std::uint32_t told_by_system() {
 #if defined(__linux__)
   return fast_cores("/sys/devices/system/cpu", allowed_cores());

@@ -6,14 +6,14 @@
 
 namespace edgedraft {
 
-// How many threads share a computation best: one for each core that this process may run on and
-// that is at least half as fast as the fastest of these. Phones have small cores with a quarter of
-// the speed, on which a thread makes all others wait at the end of a loop. Where the system does
-// not tell speeds, all cores that this process may run on; never 0.
+// Number of threads for a computation: one per core that this process may run on and that is at
+// least half as fast as the fastest of them. Phones have small cores at a quarter of the speed, and
+// every loop would wait for their threads. If the system reports no speeds, all permitted cores
+// count. Never 0.
 std::uint32_t fast_cores();
 
-// The same of these cores by a folder such as /sys/devices/system/cpu, where Linux has a core's
-// speed in cpuN/cpu_capacity; all of them where it does not tell the speed of each.
+// As above, for the given cores and a folder such as /sys/devices/system/cpu, which holds a core's
+// speed in cpuN/cpu_capacity. Returns the number of cores if any speed is missing.
 std::uint32_t fast_cores(const std::filesystem::path& folder, std::span<const std::uint32_t> cores);
 
 }  // namespace edgedraft

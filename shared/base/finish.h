@@ -4,12 +4,12 @@
 
 namespace edgedraft {
 
-// Whether, and why, an answer ends with a token. Its values are the wire's (docs/protocol.md).
+// Whether and why an answer ends with a token. Values are those of the wire (docs/protocol.md).
 enum class Finish : std::uint8_t {
-  none,       // it goes on
+  none,       // the answer continues
   end_token,  // the model ended its answer
-  context,    // the context holds no further token
-  stop,       // one of the texts is complete that the client named
+  context,    // the context is full
+  stop,       // a stop text of the client is complete
 };
 
 }  // namespace edgedraft

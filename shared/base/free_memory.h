@@ -2,8 +2,8 @@
 
 namespace edgedraft {
 
-// Gives the system back what has been freed, as far as the C library keeps it: glibc's keeps blocks
-// of up to 32 MiB once it has seen such, and a device has use for them. Milliseconds.
+// Returns freed memory to the system. glibc keeps freed blocks of up to 32 MiB for reuse once it
+// has seen such sizes; a device needs that memory elsewhere. Takes milliseconds.
 void give_back_free_memory();
 
 }  // namespace edgedraft

@@ -4,12 +4,12 @@
 
 namespace edgedraft {
 
-// A node of a tree that runs ahead of the server.
+// A node of the draft tree that runs ahead of the server.
 struct HintNode {
   std::uint32_t token = 0;
-  // How many ids its parent's is smaller; 0: it hangs from the conversation's last token.
+  // Node id minus its parent's id; 0: child of the conversation's last token.
   std::uint16_t distance = 0;
-  std::uint8_t score = 0;  // below the parent's, in parts of a nat (score.h)
+  std::uint8_t score = 0;  // drop from the parent's score, in fractions of a nat (score.h)
   bool operator==(const HintNode&) const = default;
 };
 

@@ -4,7 +4,7 @@
 
 namespace edgedraft {
 
-// HOST:PORT as people write it: an IPv6 address stands in brackets.
+// HOST:PORT, with brackets around an IPv6 address.
 inline std::string host_port(const std::string& host, const std::string& port) {
   const bool bare = host.find(':') == std::string::npos;
   return (bare ? host : '[' + host + ']') + ':' + port;

@@ -12,10 +12,10 @@ constexpr std::size_t kNumbersAnElement = 4;
 
 bool stays_within(std::string_view json, std::size_t members_max, std::size_t members_all_max,
                   std::size_t numbers_max) {
-  std::array<std::size_t, kJsonDepthMax + 1> members{};  // of the object that is open at each depth
+  std::array<std::size_t, kJsonDepthMax + 1> members{};  // of the open object at each depth
   std::array<bool, kJsonDepthMax + 1> is_array{};        // by depth
-  std::size_t numbers = 0;  // elements of arrays; one that is no number counts as several
-  char last = ' ';          // that is no blank
+  std::size_t numbers = 0;  // array elements; a non-number counts as several
+  char last = ' ';          // last non-blank character
   std::size_t depth = 0;
   std::size_t all = 0;
   bool is_quoted = false;

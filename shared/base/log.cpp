@@ -10,7 +10,7 @@
 namespace edgedraft {
 namespace {
 
-// The message with its control characters written out.
+// The message with its control characters escaped.
 class EscapedText final : public spdlog::custom_flag_formatter {
  public:
   void format(const spdlog::details::log_msg& message, const std::tm&,

@@ -9,10 +9,10 @@ namespace edgedraft {
 
 enum class LogFormat { text, json };
 
-// A logger to standard error: a line of text an event, coloured on a terminal, or a JSON object
-// with time, level and message. `level` is one of spdlog's names (trace, debug, info, warn, error,
-// off). Control characters are escaped, so that no peer's words can make a line of their own. Log
-// lines never hold prompt or answer text.
+// Logger to standard error. Writes one line per event: text, coloured on a terminal, or a JSON
+// object with time, level and message. `level` is one of spdlog's names (trace, debug, info, warn,
+// error, off). Control characters are escaped, so a peer cannot forge log lines. Log lines never
+// hold prompt or answer text.
 std::shared_ptr<spdlog::logger> make_logger(const std::string& level,
                                             LogFormat format = LogFormat::text);
 

@@ -4,11 +4,10 @@
 
 namespace edgedraft {
 
-// Most entries that are told of a token: the chosen one's, and behind it those of the likeliest.
+// Maximum entries per token: the chosen one, then the likeliest.
 inline constexpr std::uint32_t kLogprobsMax = 21;
 
-// What the target says of a token at a place: ln p by its logits, before temperature and
-// constraints. Never above 0, and finite.
+// ln p of a token by the target's logits, before temperature and constraints. Finite and at most 0.
 struct Logprob {
   std::uint32_t token = 0;
   float value = 0.0f;

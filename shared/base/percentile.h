@@ -4,8 +4,8 @@
 
 namespace edgedraft {
 
-// The least of the values that a share q of them does not exceed (nearest rank), so always one of
-// them; 0 of none.
+// Nearest-rank percentile: the smallest value that is at least a share q of all values. 0 for an
+// empty list.
 double percentile(std::vector<double> values, double q);
 double median(std::vector<double> values);
 

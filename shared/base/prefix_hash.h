@@ -7,9 +7,9 @@
 
 namespace edgedraft {
 
-// A hash of tokens that goes on where it stopped: prefix_hash(b, prefix_hash(a)) is that of a and b
-// in a row. It tells texts apart that differ by accident. Anyone who looks for two with the same
-// hash finds them, so nothing but the worth of a hint may depend on it.
+// Incremental hash of tokens: prefix_hash(b, prefix_hash(a)) equals that of a followed by b. Not
+// collision resistant: an attacker can construct collisions, so only the usefulness of a hint may
+// depend on it.
 constexpr std::uint64_t prefix_hash(std::span<const std::uint32_t> tokens,
                                     std::uint64_t before = 0) {
   std::uint64_t hash = before;

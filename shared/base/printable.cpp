@@ -7,8 +7,8 @@ namespace {
 
 constexpr unsigned char kC1Lead = 0xC2;  // U+0080 to U+009F are C2 80 to C2 9F in UTF-8
 
-// Whether the three bytes are a sign that breaks lines (U+2028, U+2029) or turns the direction of
-// what follows: U+200E, U+200F, U+202A to U+202E, U+2066 to U+2069.
+// True for the three bytes of a character that breaks lines (U+2028, U+2029) or changes the
+// direction of text (U+200E, U+200F, U+202A to U+202E, U+2066 to U+2069).
 bool is_layout_sign(unsigned char first, unsigned char second, unsigned char third) {
   if (first != 0xE2) return false;
   if (second == 0x80) return third == 0x8E || third == 0x8F || (third >= 0xA8 && third <= 0xAE);

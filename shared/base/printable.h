@@ -6,12 +6,12 @@
 namespace edgedraft {
 
 enum class Lines {
-  one,   // a message: a line break is none of its own
+  one,   // a message: line breaks are escaped
   many,  // a text: line breaks and tabs stay
 };
 
-// `text` with its control characters (C0, DEL, C1) written out as \xHH: a stranger's words must not
-// move a terminal's cursor, change its title, write to its clipboard or begin a line.
+// Returns `text` with control characters (C0, DEL, C1) escaped as \xHH. Untrusted text must not
+// move a terminal's cursor, change its title, write to its clipboard or start a new line.
 std::string printable(std::string_view text, Lines lines);
 
 }  // namespace edgedraft

@@ -12,7 +12,7 @@ Result<void> judge(int failed, const struct stat& status, const std::filesystem:
   if (failed != 0) {
     return Error{Errc::io, file.string() + ": " + std::generic_category().message(errno)};
   }
-  // A pipe or a device is handed to us on purpose.
+  // Pipes and devices are passed on purpose.
   if (!S_ISREG(status.st_mode) || (status.st_mode & S_IRWXO) == 0) return {};
   return Error{Errc::usage, file.string() +
                                 ": everybody on this machine has access to it; `chmod o= " +

@@ -6,12 +6,11 @@
 
 namespace edgedraft {
 
-// Tokens and private keys are for their owner, and for a group if a service's files are kept that
-// way. Files that everybody on the machine may read, write or run are refused, as ssh refuses such
-// keys.
+// Rejects files that all users of the machine may read, write or execute, as ssh does for keys.
+// Tokens and private keys may be accessible to their owner and to a group.
 // Errors    io naming the file; usage naming it and the remedy
 Result<void> check_private(const std::filesystem::path& file);
-// The same of a file that is open. `file` names it.
+// As above, for an open file; `file` is its name in messages.
 Result<void> check_private(int descriptor, const std::filesystem::path& file);
 
 }  // namespace edgedraft

@@ -7,8 +7,8 @@
 
 namespace edgedraft {
 
-// One line on standard error that shows how far a long job is and what is left of it. Silent where
-// standard error is no terminal.
+// Progress line of a long job on standard error, with the time left. Silent if standard error is
+// not a terminal.
 class Progress {
  public:
   Progress(std::string label, std::uint64_t total);

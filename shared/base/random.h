@@ -4,15 +4,15 @@
 
 namespace edgedraft {
 
-// The finaliser of SplitMix64: every input bit reaches every output bit.
+// SplitMix64's finaliser: every input bit affects every output bit.
 constexpr std::uint64_t mix64(std::uint64_t z) {
   z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
   z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
   return z ^ (z >> 31);
 }
 
-// The one uniform in [0, 1) that decides the token at `position` under `seed`. It depends on
-// nothing else, so sampled speculative output equals sampled plain output.
+// The uniform in [0, 1) that decides the token at `position` under `seed`. It depends on nothing
+// else, so sampled speculative output equals sampled plain output.
 constexpr double uniform_at(std::uint64_t seed, std::uint64_t position) {
   const std::uint64_t bits =
       mix64(mix64(seed + 0x9E3779B97F4A7C15u) + 0x9E3779B97F4A7C15u * (position + 1));

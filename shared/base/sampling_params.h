@@ -4,7 +4,7 @@
 
 namespace edgedraft {
 
-// How the next token is drawn from the target's logits.
+// Sampling of the next token from the target's logits.
 struct SamplingParams {
   float temperature = 0.0f;  // 0: the most likely token; else > 0
   std::uint32_t top_k = 0;   // keep the k likeliest; 0 keeps all

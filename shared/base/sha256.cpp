@@ -16,7 +16,7 @@ EVP_MD_CTX* context_of(void* context) {
 }  // namespace
 
 Sha256::Sha256() : context_(EVP_MD_CTX_new()) {
-  // Every OpenSSL has SHA-256, so that memory is all that can be missing.
+  // Every OpenSSL build has SHA-256, so only memory can be missing.
   if (context_ != nullptr && EVP_DigestInit_ex(context_of(context_), EVP_sha256(), nullptr) == 1) {
     return;
   }

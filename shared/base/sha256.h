@@ -32,8 +32,8 @@ inline Digest sha256(ByteView bytes) {
   return Sha256().update(bytes).finish();
 }
 
-// By this hash both ends of a link know that they hold the same tokens: SHA-256 over the ids, four
-// little-endian bytes each.
+// SHA-256 over the ids, four little-endian bytes each. Both ends of a link compare it to check that
+// they hold the same tokens.
 inline Digest token_hash(std::span<const std::uint32_t> tokens) {
   return sha256(std::as_bytes(tokens));
 }

@@ -27,7 +27,7 @@ Result<std::string> read_to_the_end(std::istream& in, const std::string& name,
 
 Result<std::string> read_text_file(const std::filesystem::path& file, std::uint64_t bytes_max) {
   const std::string name = file.string();
-  std::error_code unknown;  // opening it says what is wrong with it
+  std::error_code unknown;  // opening the file reports the error
   if (std::filesystem::is_directory(file, unknown)) {
     return Error{Errc::io, name + ": it is a folder"};
   }
