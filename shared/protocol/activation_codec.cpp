@@ -16,16 +16,16 @@ namespace {
 
 constexpr float kLevels = 127.0f;
 constexpr float kHalfMax = 65504.0f;
-// Deflating a chunk this large takes a few milliseconds, sending it a few tens on 20 Mbit/s.
+// Deflating such a chunk takes a few milliseconds, sending it a few tens of them at 20 Mbit/s.
 constexpr std::uint32_t kChunkBytes = 64u << 10;
-// int8 activations shrink by a tenth or so; harder levels cost more time than they save.
+// int8 activations shrink by about a tenth; higher levels cost more time than they save.
 constexpr int kDeflateLevel = 1;
 
 Error bad_chunk(std::string what) {
   return {Errc::bad_message, "bad activations: " + std::move(what)};
 }
 
-// The group's scale, such that its largest finite magnitude becomes 127.
+// Scale that maps the group's largest finite magnitude to 127.
 std::uint16_t scale_of(std::span<const float> group) {
   float largest = 0.0f;
   for (const float x : group) {
@@ -39,17 +39,17 @@ std::int8_t quantize(float x, float inverse_scale) {
   return static_cast<std::int8_t>(std::lrint(std::clamp(x * inverse_scale, -kLevels, kLevels)));
 }
 
-// zlib writes and accepts gzip's container alone.
+// Makes zlib write and accept only the gzip container.
 constexpr int kGzipWindowBits = MAX_WBITS + 16;
 
-// For what begins a stream. Its lack of memory is like any other; nothing else may go wrong.
+// Checks the result of starting a stream: only memory can be missing.
 void check_begun(int status) {
   if (status == Z_MEM_ERROR) throw std::bad_alloc();
   EDGEDRAFT_CHECK(status == Z_OK);
 }
 
 void set_buffers(z_stream& stream, ByteView from, Bytes& to) {
-  // zlib reads what next_in points to, and no more.
+  // zlib only reads through next_in.
   stream.next_in = reinterpret_cast<Bytef*>(const_cast<std::byte*>(from.data()));
   stream.avail_in = static_cast<uInt>(from.size());
   stream.next_out = reinterpret_cast<Bytef*>(to.data());
@@ -147,7 +147,7 @@ Result<Bytes> decompress_activations(const ActivationLayout& layout,
     if (chunk.data.size() != bytes) return bad_chunk("not as many bytes as its rows take");
     return chunk.data;
   }
-  // Before the allocation: what a chunk may become is bounded by what was sent.
+  // Check before allocating: the size is bounded by the bytes received.
   if (bytes > chunk.data.size() * std::uint64_t{kInflateRatioMax}) {
     return bad_chunk("it would inflate to more than " + std::to_string(kInflateRatioMax) +
                      " times its size");

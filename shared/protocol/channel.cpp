@@ -82,8 +82,8 @@ Result<void> Channel::tick(Instant now, bool awaits) {
   }
   if (open_ && now >= next_ping_) {
     next_ping_ = now + options_.ping_interval;
-    // A Ping that is queued behind a large message has not reached the peer yet, so its silence
-    // means nothing. A write that makes no progress ends the connection elsewhere.
+    // A Ping queued after a large message has not reached the peer yet, so silence means nothing. A
+    // stalled write is detected elsewhere and ends the connection.
     if (ping_waits_) return boost::system::in_place_value;
     if (unanswered_pings_ >= options_.unanswered_pings_max) {
       return Error{Errc::timed_out, "the peer gives no sign of life"};
@@ -115,7 +115,7 @@ bool Channel::has_more(bool awaits) const {
   return awaits || content_ || now_ < paced_until_;
 }
 
-// Part of a block has come.
+// Notes that part of a block arrived.
 void Channel::note_paced() {
   paced_until_ = last_receive_ + follow_;
 }
@@ -175,7 +175,8 @@ Bytes Channel::take_block() {
   return rate_->take_block();
 }
 
-// At least so many bytes: where a frame's header does not fit, the next block has its end.
+// Appends at least `bytes` of padding; if a frame header does not fit, the frame ends in the next
+// block.
 void Channel::append_pad(std::size_t bytes, Bytes& to) {
   Bytes frame(std::max(bytes, kFrameHeaderBytes));
   encode_frame_header(

@@ -6,7 +6,7 @@
 namespace edgedraft {
 namespace {
 
-// Blocks that go up together: an answer's length is told to half a second at the usual pace.
+// Blocks sent together: hides the end of an answer to half a second at the usual pace.
 constexpr std::uint32_t kPadTogether = 25;
 
 Error faulty_server(std::string what) {
@@ -17,7 +17,7 @@ Error not_now(std::string why) {
   return {Errc::protocol, std::move(why)};
 }
 
-// Worth telling the server: it did something wrong and may log it.
+// True if the fault should be reported to the server, for its log.
 bool is_fault_of_peer(Errc code) {
   return code == Errc::protocol || code == Errc::bad_message || code == Errc::frame_too_large ||
          code == Errc::version;
@@ -127,7 +127,7 @@ Result<void> ClientSession::check_verdict(const wire::Verdict& verdict) const {
 
 Result<void> ClientSession::check_logprobs(const wire::Verdict& verdict) const {
   if (verdict.logprobs.empty()) return boost::system::in_place_value;
-  // Tokens that are kept as they came have none.
+  // Tokens kept without verification have no log probability.
   const std::size_t chosen = pending_->all_accepted ? 0 : verdict.accepted_count;
   const std::size_t new_count = chosen + verdict.tokens.size() + 1;
   if (logprobs_ == 0 || verdict.logprobs.size() % logprobs_ != 0 ||
@@ -194,7 +194,7 @@ Result<void> ClientSession::on_verdict(wire::Verdict verdict) {
 
 Result<void> ClientSession::on_activations(wire::Activations& chunk) {
   if (chunk.round < missing_.round || chunk.round <= cancelled_round_) {
-    return boost::system::in_place_value;  // of a prompt that we no longer want
+    return boost::system::in_place_value;  // of a cancelled prompt
   }
   const auto of_run = is_of_run(chunk);
   if (!of_run) return of_run.error();
@@ -218,7 +218,7 @@ Result<void> ClientSession::on_activations(wire::Activations& chunk) {
 
 Result<bool> ClientSession::is_of_run(const wire::Activations& chunk) const {
   const std::uint64_t end = std::uint64_t{chunk.first} + chunk.count;
-  // The last token's row is not computed yet.
+  // The last token's row has not been computed yet.
   const bool in_order =
       welcome_->newest_row ? chunk.first >= run_rows_.next : chunk.first == run_rows_.next;
   const bool is_next_of_run = chunk.round == run_rows_.round && in_order;
@@ -329,10 +329,10 @@ Result<void> ClientSession::hints(wire::OutgoingHints hints) {
 }
 
 void ClientSession::start(Pending pending) {
-  // What is still on its way of a run is not wanted any more.
+  // Ignore what is still in flight from the run.
   if (running()) cancelled_round_ = last_round_;
   last_round_ = pending.round;
-  // A new prompt ends the activations of the one before.
+  // A new prompt ends the activations of the previous one.
   missing_ = {.round = pending.round};
   run_rows_ = {};
   logprobs_ = pending.run.logprobs;

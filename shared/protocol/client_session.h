@@ -13,39 +13,40 @@
 
 namespace edgedraft {
 
-// The server let us in; sent once a connection, before anything else.
+// Sign-in succeeded. Comes once per connection, before any other event.
 struct Welcomed {
   wire::Welcome welcome;
 };
 
-// What a link saw of a request and its answer; a session has neither clock nor socket.
+// Times of a request and its answer, filled in by the link: a session has no clock or socket.
 struct LinkTimes {
   Instant sent;      // the request was encoded and handed to the socket
-  Instant received;  // the answer's last bytes came
-  // What the system tells of the TCP connection (Linux).
+  Instant received;  // the answer's last bytes arrived
+  // The system's statistics of the TCP connection (Linux).
   struct Tcp {
-    std::uint32_t retransmits;        // segments that we sent again, since it was made
+    std::uint32_t retransmits;        // segments retransmitted since the connection was made
     std::uint32_t round_trip_us;      // smoothed
     std::uint32_t congestion_window;  // segments
   };
   std::optional<Tcp> tcp{};
 };
 
-// The answer to a Prefill or Resume, or one of the run that follows.
+// Answer to a Prefill or Resume, or a verdict of the run that follows.
 struct VerdictReceived {
   enum class To : std::uint8_t { prefill, resume, run };
   To to;
-  // Under lockstep, `rows` are the verdict's decoded `activations`: those of positions rows_first,
-  // rows_first + 1, ... All others come as ActivationsReceived.
+  // Under lockstep `rows` holds the decoded `activations` of the verdict, for positions rows_first,
+  // rows_first + 1, ... All other rows come as ActivationsReceived.
   wire::Verdict verdict{};
   std::uint32_t rows_first = 0;
   std::vector<float> rows{};
-  bool more = false;                 // further verdicts on this round follow
-  std::optional<LinkTimes> times{};  // filled in by a link that measures
+  bool more = false;                 // further verdicts of this round follow
+  std::optional<LinkTimes> times{};  // set by a link that measures
 };
 
-// Rows of positions first, first + 1, ... of the tokens given by the last Prefill or Resume; newest
-// positions first. `complete` with the last of them. Or, in order, of tokens that its run has told.
+// Rows of positions first, first + 1, ... For tokens of the last Prefill or Resume the newest
+// positions come first, and `complete` is set with the last chunk. For tokens of a run they come in
+// order.
 struct ActivationsReceived {
   std::uint32_t first = 0;
   std::uint32_t count = 0;
@@ -54,8 +55,8 @@ struct ActivationsReceived {
   std::vector<float> rows{};
 };
 
-// The request in flight failed; the connection goes on. After session_unknown: send a Prefill with
-// everything.
+// The request in flight failed; the connection stays open. After session_unknown, send a Prefill
+// with all tokens.
 struct RequestRefused {
   Error error;
 };
@@ -65,24 +66,22 @@ using ClientEvent = std::variant<Welcomed, VerdictReceived, ActivationsReceived,
 struct ClientSessionOptions {
   wire::Hello hello{};
   ChannelOptions channel{};
-  // Tokens of the tokenizer: a server that brings any beyond them is faulty. 0: any number.
+  // Vocabulary size: a server that sends larger ids is faulty. 0: unlimited.
   std::uint32_t vocabulary_count = 0;
 };
 
-// The client's half of a connection: bytes and time in, bytes, events and a next deadline out.
+// Client half of a connection: takes bytes and time, returns bytes, events and a deadline.
 //
-// Requests are answered one at a time: each is refused with `protocol` while another is in flight,
-// except during a run, which the request ends. A run is in flight until its answer has come to an
-// end.
+// One request is in flight at a time; another is refused with `protocol`. Exception: during a run a
+// new request ends the run. A run is in flight until its answer ends.
 // Any error of receive() or tick() ends the session: flush take_output() and close.
 class ClientSession {
  public:
-  // Says Hello at once.
+  // Queues Hello at once.
   ClientSession(ClientSessionOptions options, Instant now);
 
-  // Errors    what the server said in a fatal Error (unauthorized, mismatch, refused, ...);
-  //           link_down where it said Close; bad_message, protocol, frame_too_large, version for
-  //           a faulty server
+  // Errors    the server's fatal Error (unauthorized, mismatch, refused, ...); link_down if it sent
+  //           Close; bad_message, protocol, frame_too_large, version for a faulty server
   Result<void> receive(Instant now, ByteView bytes);
   // Errors    timed_out after the handshake's, a frame's or the liveness deadline
   Result<void> tick(Instant now);
@@ -94,27 +93,26 @@ class ClientSession {
   Bytes take_output() { return channel_.take_output(); }
   std::optional<ClientEvent> next_event();
 
-  // `round` is filled in here.
-  // Errors    link_down before Welcomed; protocol while a request is in flight, for lengths that
-  //           the server would refuse; context_full. Nothing was sent then.
+  // Sets `round`.
+  // Errors    link_down before Welcomed; protocol while a request is in flight, or for lengths that
+  //           the server would refuse; context_full. On errors nothing is sent.
   Result<void> prefill(wire::OutgoingPrefill request);
   Result<void> resume(wire::OutgoingResume request);
-  // `round` is filled in here. Does nothing behind the end of the run, which the caller may not
-  // have seen yet.
-  // Errors    link_down before Welcomed; protocol if no run was begun, there are more nodes than a
-  //           message takes, or complete ones are not for a run under lockstep of that length
+  // Sets `round`. Ignored after the end of the run, which the caller may not have seen yet.
+  // Errors    link_down before Welcomed; protocol if there is no run, if there are too many nodes
+  //           for one message, or if complete hints do not fit a lockstep run of that length
   Result<void> hints(wire::OutgoingHints hints);
-  // Gives up the request in flight and the rest of the activations. The next request has to be a
-  // Prefill or Resume. Does nothing before Welcomed.
+  // Cancels the request in flight and its remaining activations. The next request must be a Prefill
+  // or Resume. Ignored before Welcomed.
   void cancel();
-  // The last message. Flush take_output() and close.
+  // Queues the last message. Flush take_output() and close.
   void close(std::string reason);
 
   bool ready() const { return welcome_.has_value(); }
   bool in_flight() const { return pending_.has_value(); }
-  // Tokens that both sides know to be the session's, root included.
+  // Tokens that both sides hold for the session, root included.
   std::uint32_t length() const { return length_; }
-  // The id to Resume by.
+  // Id for Resume.
   const wire::SessionId& session_id() const { return session_; }
   const TrafficStats& traffic() const { return channel_.traffic(); }
 
@@ -123,13 +121,13 @@ class ClientSession {
     VerdictReceived::To to;
     std::uint32_t round;
     std::uint32_t base_length;
-    std::uint32_t given_count = 0;        // Prefill: tokens that are not provisional
+    std::uint32_t given_count = 0;        // Prefill: verified tokens
     std::uint32_t provisional_count = 0;  // Prefill, Resume
     bool all_accepted = false;            // the policy keeps every provisional token
     std::uint32_t activations_from = 0;
     wire::SessionId session{};  // Resume
     wire::RunTerms run{};
-    // Under lockstep: the length for which complete hints were sent last, and their number.
+    // Under lockstep: length of the last complete hints, and their number of nodes.
     std::uint32_t marked_length = 0;
     std::uint32_t nodes = 0;
   };
@@ -138,7 +136,7 @@ class ClientSession {
   Result<void> on_welcome(wire::Welcome welcome);
   Result<void> on_verdict(wire::Verdict verdict);
   Result<void> on_activations(wire::Activations& chunk);
-  // Whether it is the next of a run's, or of a prompt's.
+  // True for the next activations of a run, false for those of a prompt.
   Result<bool> is_of_run(const wire::Activations& chunk) const;
   Result<void> on_error(const wire::ErrorReport& report);
   Result<void> check_verdict(const wire::Verdict& verdict) const;
@@ -162,20 +160,20 @@ class ClientSession {
   ActivationLayout layout_;
   wire::SessionId session_{};
   std::deque<ClientEvent> events_;
-  bool told_by_server_ = false;  // the error that ends us is the server's own
+  bool told_by_server_ = false;  // the fatal error came from the server
 
   std::uint32_t last_round_ = 0;
-  std::uint32_t cancelled_round_ = 0;  // answers up to here are ignored
+  std::uint32_t cancelled_round_ = 0;  // answers up to this round are ignored
   std::optional<Pending> pending_;
   std::uint32_t length_ = 0;
-  std::uint32_t logprobs_ = 0;  // that the session's verdicts may tell of a token
-  // The activations still to come: rows of [first, end) for the request `round`.
+  std::uint32_t logprobs_ = 0;  // log probabilities per token in this session's verdicts
+  // Outstanding activations: rows [first, end) of request `round`.
   struct Missing {
     std::uint32_t round = 0;
     std::uint32_t first = 0;
     std::uint32_t end = 0;
   } missing_;
-  // For a run that brings its rows apart: the position whose row comes next.
+  // For a run that sends rows separately: the position of the next row.
   struct RunRows {
     std::uint32_t round = 0;
     std::uint32_t next = 0;

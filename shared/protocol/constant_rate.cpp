@@ -21,7 +21,7 @@ void ConstantRate::tick(Instant now, bool more) {
   }
   due_ = true;
   ++count_;
-  // Blocks that the socket did not take in time are not made up for.
+  // Skip blocks that the socket did not take in time.
   next_block_ = std::max(next_block_ + rate_.tick, now);
 }
 

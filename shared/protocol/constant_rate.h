@@ -7,38 +7,38 @@
 
 namespace edgedraft {
 
-// Blocks of one size at one pace: what an observer sees of one direction of a connection if both
-// ends pad (docs/protocol.md, "Constant rate").
+// Block size and interval of one direction of a padded connection (docs/protocol.md, "Constant
+// rate").
 struct BlockRate {
-  Duration tick{};          // from block to block
-  std::uint32_t bytes = 0;  // of a block, without TLS
-  // Blocks come in multiples of so many, so that an answer's end is told no better.
+  Duration tick{};          // between blocks
+  std::uint32_t bytes = 0;  // per block, without TLS
+  // Blocks are sent in multiples of this, which blurs the end of an answer.
   std::uint32_t together = 1;
 };
 
-// When the next block of one direction is due, and what it is made of. Knows no messages: its owner
-// feeds it frames and tells whether there is more to say.
+// Schedules and fills the blocks of one direction. It knows no messages: its owner feeds it frames
+// and says whether more will follow.
 class ConstantRate {
  public:
   explicit ConstantRate(const BlockRate& rate) : rate_(rate) {}
 
-  // Begins, goes on or stops. `more`: something waits to be said, or an answer is being waited for.
+  // Starts, continues or stops. `more`: output is queued or a reply is outstanding.
   void tick(Instant now, bool more);
-  // Instant::min() where it has to begin; Instant::max() where it rests.
+  // Instant::min() if it has to start; Instant::max() if it is idle.
   Instant next_deadline(bool more) const;
   bool running() const { return running_; }
-  // A block is to be taken now.
+  // A block is due now.
   bool due() const { return due_; }
 
-  // What did not fit into the blocks so far.
+  // Queued bytes that did not fit into past blocks.
   std::uint64_t waiting_bytes() const { return waiting_.size(); }
-  // A whole block of it.
+  // At least one whole block is queued.
   bool is_behind() const { return waiting_.size() >= rate_.bytes; }
 
-  // Bytes that are missing from the next block.
+  // Bytes missing from the next block.
   std::uint32_t room() const;
   void append(ByteView frame);
-  // The block, of exactly rate.bytes. Requires  due(), !room()
+  // The next block, exactly rate.bytes long. Requires  due(), !room()
   Bytes take_block();
 
  private:
@@ -46,7 +46,7 @@ class ConstantRate {
   bool running_ = false;
   bool due_ = false;
   Instant next_block_{};
-  std::uint32_t count_ = 0;  // blocks since it began
+  std::uint32_t count_ = 0;  // blocks since the start
   Bytes waiting_;
 };
 

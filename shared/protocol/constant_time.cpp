@@ -7,7 +7,7 @@
 namespace edgedraft {
 
 bool equal_in_constant_time(ByteView a, ByteView b) {
-  // Digests have one length whatever the secrets' is.
+  // Digests have equal length for secrets of any length.
   const Digest digest_a = sha256(a);
   const Digest digest_b = sha256(b);
   return CRYPTO_memcmp(digest_a.data(), digest_b.data(), digest_a.size()) == 0;

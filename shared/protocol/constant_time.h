@@ -4,8 +4,7 @@
 
 namespace edgedraft {
 
-// Whether two secrets are equal, in a time that tells nothing of where they differ, nor of the
-// length of either.
+// Compares two secrets. The time depends neither on where they differ nor on their lengths.
 bool equal_in_constant_time(ByteView a, ByteView b);
 
 }  // namespace edgedraft

@@ -26,7 +26,7 @@ Error out_of_range(std::string what) {
   return {Errc::protocol, "value out of range: " + std::move(what)};
 }
 
-// Collects the first thing wrong with a message, so that its reader is a plain list of fields.
+// Records the first fault of a message, so that its reader is a plain list of fields.
 class Checker {
  public:
   void require(bool condition, Errc code, std::string_view what) {
@@ -221,7 +221,7 @@ Result<Message> read(const flat::Prefill& m) {
   };
   c.in_range(prefill.base_length <= kContextCountMax, "base_length");
   c.in_range(prefill.provisional_count <= prefill.tokens.size(), "provisional_count");
-  // 64 bits: nothing here may wrap around.
+  // Use 64 bits: the sum must not wrap around.
   c.in_range(std::uint64_t{prefill.base_length} + prefill.tokens.size() > prefill.provisional_count,
              "a prompt needs a token that is not provisional");
   c.in_range(prefill.activations_from <= std::uint64_t{prefill.base_length} + prefill.tokens.size(),
@@ -253,7 +253,7 @@ Result<Message> read(const flat::Resume& m) {
 
 Result<Message> read(const flat::Activations& m) {
   Checker c;
-  // Packed rows become many times as large.
+  // Packed rows expand many times.
   c.in_range(m.count() >= 1 && m.count() <= kChunkRowsMax, "count of rows");
   c.in_range(m.first() <= kContextCountMax, "first row");
   return c.result(Activations{
@@ -295,7 +295,7 @@ Result<Message> read(const flat::Hints& m) {
     const std::uint16_t distance = hints.complete ? high : m.parents()->Get(i);
     const std::uint8_t score = hints.complete ? std::uint8_t{0} : high;
     hints.nodes.push_back({.token = node % kTokenIdEnd, .distance = distance, .score = score});
-    // Below an older one: neither cycles nor forward references are left.
+    // A parent has a smaller id, which rules out cycles and forward references.
     c.in_range(distance < std::uint64_t{std::max(m.first(), 1u)} + i, "parent of a hint");
   }
   return c.result(std::move(hints));
@@ -414,7 +414,7 @@ Result<Message> decode_aligned(std::uint16_t kind, ByteView payload) {
       return verify_and_read<flat::Error>(payload);
     case Kind::hints:
       return verify_and_read<flat::Hints>(payload);
-    case Kind::pad:  // no message
+    case Kind::pad:  // not a message
       break;
   }
   return bad_message("unknown kind " + std::to_string(kind));
@@ -428,7 +428,7 @@ Result<Message> decode(std::uint16_t kind, ByteView payload) {
   if (reinterpret_cast<std::uintptr_t>(payload.data()) % kAlignment == 0 && !payload.empty()) {
     return decode_aligned(kind, payload);
   }
-  // FlatBuffers reads numbers in place.
+  // FlatBuffers reads numbers in place, which requires alignment.
   const Bytes aligned(payload.begin(), payload.end());
   return decode_aligned(kind, aligned);
 }

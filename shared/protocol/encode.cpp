@@ -14,7 +14,7 @@ using flatbuffers::FlatBufferBuilder;
 using flatbuffers::Offset;
 using flatbuffers::Vector;
 
-// Nothing for an empty vector: the field is left out.
+// Null for an empty vector, which omits the field.
 Offset<Vector<std::uint8_t>> bytes(FlatBufferBuilder& to, ByteView from) {
   if (from.empty()) return 0;
   return to.CreateVector(reinterpret_cast<const std::uint8_t*>(from.data()), from.size());
@@ -29,7 +29,7 @@ Offset<Vector<std::uint32_t>> numbers(FlatBufferBuilder& to, std::span<const std
   return to.CreateVector(from.data(), from.size());
 }
 
-// Cut to what the other side takes: a long reason must not become a protocol error.
+// Truncates to the receiver's limit, so that a long reason is no protocol error.
 Offset<flatbuffers::String> text(FlatBufferBuilder& to, std::string_view from) {
   if (from.empty()) return 0;
   from = from.substr(0, kTextBytesMax);

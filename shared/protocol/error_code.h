@@ -8,7 +8,7 @@
 
 namespace edgedraft::wire {
 
-// The numbers of docs/protocol.md, "Error". An error of another kind crosses the link as `io`.
+// Error numbers of docs/protocol.md, "Error". Any other code is sent as `io`.
 inline constexpr std::array<std::pair<std::uint16_t, Errc>, 13> kErrorCodes = {{
     {1, Errc::unsupported},
     {2, Errc::mismatch},

@@ -21,7 +21,7 @@ struct FrameHeader {
 // Layout    version u16 | kind u16 | payload_bytes u32, little-endian
 void encode_frame_header(const FrameHeader& header, std::span<std::byte, kFrameHeaderBytes> to);
 
-// Reads a header from the front of `bytes`.
+// Reads a header from the start of `bytes`.
 //
 // Errors    frame_truncated  fewer than kFrameHeaderBytes: read more and try again
 //           version          a version that we do not speak: close the connection
@@ -33,26 +33,26 @@ struct Frame {
   Bytes payload;
 };
 
-// Cuts a stream of bytes into frames. A payload is allocated only once its header is checked, and
-// grows only with bytes that have come.
+// Splits a byte stream into frames. Allocates a payload only after its header is checked, and grows
+// it only as bytes arrive.
 class FrameReader {
  public:
   explicit FrameReader(std::uint32_t payload_bytes_max) : payload_bytes_max_(payload_bytes_max) {}
 
-  // For frames whose header has not been read yet.
+  // Applies to frames whose header has not been read yet.
   void set_payload_bytes_max(std::uint32_t bytes) { payload_bytes_max_ = bytes; }
 
   void append(ByteView bytes);
-  // The next whole frame; nothing until more bytes come.
-  // Errors    version, frame_too_large; those are final
+  // Returns the next whole frame, or nullopt until more bytes arrive.
+  // Errors    version, frame_too_large; both are fatal
   Result<std::optional<Frame>> next();
-  // How many bytes have come of a frame of which some have not. Right after next() gave nothing.
+  // Bytes received of an incomplete frame. Valid right after next() returned nullopt.
   std::size_t partial_bytes() const { return buffer_.size() - offset_; }
 
  private:
   std::uint32_t payload_bytes_max_;
   Bytes buffer_;
-  std::size_t offset_ = 0;  // of the first byte not yet given out
+  std::size_t offset_ = 0;  // of the first unread byte
 };
 
 }  // namespace edgedraft

@@ -5,7 +5,7 @@
 namespace edgedraft::wire {
 namespace {
 
-// Adds `name` to `names` where both sides state a fingerprint and they differ.
+// Adds `name` to `names` if both sides sent a fingerprint and they differ.
 void compare(const std::optional<Digest>& client, const std::optional<Digest>& server,
              std::string_view name, std::string& differing) {
   if (!client || !server || *client == *server) return;

@@ -17,7 +17,7 @@
 #include "shared/base/sha256.h"
 #include "shared/protocol/limits.h"
 
-// The messages of docs/protocol.md as plain values, and how bytes become them.
+// Messages of docs/protocol.md as plain values, and their decoder.
 namespace edgedraft::wire {
 
 enum class Kind : std::uint16_t {
@@ -33,19 +33,19 @@ enum class Kind : std::uint16_t {
   close = 11,
   error = 12,
   hints = 13,
-  pad = 14,  // bytes that mean nothing, and no message
+  pad = 14,  // padding, ignored
 };
 
-// As in logs, e.g. "prefill".
+// Name in logs, e.g. "prefill".
 std::string_view to_string(Kind kind);
 
 // Every member of a message has a default, so that designated initialisers may leave it out.
 
 using SessionId = std::array<std::byte, 16>;
 
-// What becomes of tokens that the device wrote while the server was away.
+// Treatment of tokens that the device wrote while the server was away.
 enum class ResyncPolicy : std::uint8_t {
-  check,  // verified like a draft; what follows the first difference is dropped
+  check,  // verified like a draft; tokens after the first difference are dropped
   keep,   // taken as context
 };
 
@@ -56,18 +56,18 @@ struct Hello {
   std::uint16_t version_min = kProtocolVersionMin;
   std::uint16_t version_max = kProtocolVersion;
   std::string agent{};  // program and version, for logs
-  std::string token{};  // bearer token; empty where the certificate or nothing signs in
-  // Nothing where the client does not care, e.g. the drafter's for plain decoding.
+  std::string token{};  // bearer token; empty if the client signs in by certificate or not at all
+  // Null if the client does not care, e.g. about the drafter in plain decoding.
   std::optional<Digest> target{};
   std::optional<Digest> tokenizer{};
   std::optional<Digest> drafter{};
   std::string drafter_name{};
-  // Names the activations that the drafter is sent; both sides compare it and read nothing into it.
-  // Empty: none are wanted.
+  // Names the activations that the drafter needs. Both sides only compare it. Empty: no
+  // activations.
   std::string tap{};
-  // Both sides are to send blocks of constant size, one in so many milliseconds; 0: as it comes.
+  // Requests constant-rate padding: one block per so many milliseconds; 0: none.
   std::uint16_t pad_tick_ms = 0;
-  // The drafter reads the newest position's activations and no others: older ones need not be sent.
+  // The drafter reads only the newest position's activations, so older ones need not be sent.
   bool newest_row = false;
   bool operator==(const Hello&) const = default;
 };
@@ -77,24 +77,24 @@ struct Welcome {
   SessionId session{};
   std::string agent{};
   std::string model{};
-  std::uint32_t context_count = 0;  // tokens a session can hold
+  std::uint32_t context_count = 0;  // tokens per session
   std::uint32_t nodes_max = 0;      // of complete hints
-  // Activations of a position: values that share a scale, in order. Empty: none are sent.
+  // Activations of a position: sizes of the groups that share a scale. Empty: none are sent.
   std::vector<std::uint32_t> scale_groups{};
-  // Nodes of hints that it keeps for a session.
+  // Hint nodes that the server keeps per session.
   std::uint32_t hint_nodes_max = kHintNodesMax;
-  // The size of a padded connection's blocks each way; 0: it is not padded.
+  // Block size of a padded connection, per direction; 0: not padded.
   std::uint32_t pad_bytes_up = 0;
   std::uint32_t pad_bytes_down = 0;
-  // Verdicts bring the activations of the newest position alone, as the client asked.
+  // Verdicts carry only the newest position's activations, as the client requested.
   bool newest_row = false;
   bool operator==(const Welcome&) const = default;
 };
 
-// What the passes of a run wait for, and so who sets the pace of an answer.
+// Condition for the next pass of a run.
 enum class Hold : std::uint8_t {
-  none,      // nothing: the server goes on by itself and takes the hints that have come
-  economy,   // hints on their way, instead of a pass for the root alone
+  none,      // the server continues at once with the hints that have arrived
+  economy,   // waits for hints in flight instead of running a pass for the root alone
   lockstep,  // complete hints for the present length: a round trip per pass (the papers' cycle)
 };
 
@@ -110,27 +110,27 @@ constexpr std::string_view to_string(Hold hold) {
   return "";
 }
 
-// What a Prefill or Resume lets the server do beyond its answer, and what verdicts are to bring.
+// Terms of a run: how far the server may continue on its own, and the contents of verdicts.
 struct RunTerms {
-  // The length up to which it may choose tokens without being asked again; 0: it answers and waits.
+  // Length up to which the server may choose tokens unasked; 0: it answers and waits.
   std::uint32_t credit = 0;
-  // The activations of positions that become valid are sent: in verdicts under lockstep, otherwise
-  // after them, as Activations.
+  // Send activations of positions as they become valid: in verdicts under lockstep, otherwise as
+  // Activations after them.
   bool rows = false;
   Hold hold = Hold::none;
-  // Verdicts tell so many log probabilities a token: the chosen one's, then the likeliest. 0: none.
+  // Log probabilities per token in verdicts: the chosen token's, then the likeliest. 0: none.
   std::uint8_t logprobs = 0;
   bool operator==(const RunTerms&) const = default;
 };
 
-// Prefill and Resume as a server reads them. What a client sends is made of types that hold
-// nothing private (outgoing.h).
+// Prefill and Resume as the server reads them. A client builds them from types that cannot hold
+// private text (outgoing.h).
 
 struct Prefill {
   std::uint32_t round = 0;
-  std::uint32_t base_length = 0;        // leading tokens of the session that stay
-  std::vector<std::uint32_t> tokens{};  // what follows them
-  std::uint32_t provisional_count = 0;  // of `tokens`, at their end, written offline
+  std::uint32_t base_length = 0;        // leading tokens of the session that are kept
+  std::vector<std::uint32_t> tokens{};  // tokens after them
+  std::uint32_t provisional_count = 0;  // trailing part of `tokens` that was written offline
   ResyncPolicy policy = ResyncPolicy::check;
   std::uint32_t activations_from = 0;  // first position whose activations the client lacks
   SamplingParams sampling{};
@@ -144,7 +144,7 @@ struct Resume {
   SessionId session{};
   std::uint32_t verified_length = 0;    // verified tokens that the client holds, root included
   Digest verified_hash{};               // token_hash() of them
-  std::vector<std::uint32_t> tokens{};  // written offline behind them
+  std::vector<std::uint32_t> tokens{};  // written offline, after the verified ones
   ResyncPolicy policy = ResyncPolicy::check;
   std::uint32_t activations_from = 0;
   SamplingParams sampling{};
@@ -158,9 +158,9 @@ enum class Codec : std::uint8_t {
   gzip,
 };
 
-// Rows of positions first..first + count - 1 (activation_codec.h has their layout).
+// Rows of positions first..first + count - 1; layout in activation_codec.h.
 struct Activations {
-  std::uint32_t round = 0;  // of the Prefill or Resume that they belong to, or whose run
+  std::uint32_t round = 0;  // of the Prefill or Resume that they belong to
   std::uint32_t first = 0;
   std::uint32_t count = 0;
   Codec codec = Codec::none;
@@ -168,46 +168,46 @@ struct Activations {
   bool operator==(const Activations&) const = default;
 };
 
-// Nodes that may follow what the server has chosen, or will have. They never change an answer.
+// Candidate nodes after the tokens chosen so far or later. They never change an answer.
 struct Hints {
-  std::uint32_t round = 0;   // of the Prefill or Resume that the run began with
-  std::uint32_t credit = 0;  // as in RunTerms, if larger than before
-  Hold hold = Hold::none;    // from now on; not read in a run under lockstep
-  // Nothing more comes for the text of `position` tokens: a run under lockstep verifies exactly
-  // these nodes, which have neither ids nor scores.
+  std::uint32_t round = 0;   // of the Prefill or Resume that started the run
+  std::uint32_t credit = 0;  // as in RunTerms; ignored unless larger than before
+  Hold hold = Hold::none;    // from now on; ignored in a lockstep run
+  // The hints for the text of `position` tokens are complete: a lockstep run verifies exactly these
+  // nodes, which have neither ids nor scores.
   bool complete = false;
-  // Node i has the id first + i; ids count up from 1 in a run.
+  // Node i has id first + i; ids of a run count up from 1.
   std::uint32_t first = 0;
-  // A node without a parent hangs from the token at position - 1 of a text whose first `position`
+  // A node without a parent follows the token at position - 1 of a text whose first `position`
   // tokens have this prefix_hash().
   std::uint32_t position = 0;
   std::uint64_t prefix_hash = 0;  // 0 in complete hints
-  std::vector<HintNode> nodes{};  // of score 0 in complete hints
+  std::vector<HintNode> nodes{};  // complete hints have score 0
   bool operator==(const Hints&) const = default;
 };
 
 struct Verdict {
-  std::uint32_t round = 0;              // of the request that it answers
-  std::uint32_t length = 0;             // of the session now
+  std::uint32_t round = 0;              // of the answered request
+  std::uint32_t length = 0;             // of the session after this verdict
   std::uint32_t next = 0;               // the new root
-  std::uint32_t accepted_count = 0;     // to Prefill and Resume: of the provisional tokens
-  std::vector<std::uint32_t> tokens{};  // of a run: the new ones before `next`
+  std::uint32_t accepted_count = 0;     // accepted provisional tokens, for Prefill and Resume
+  std::vector<std::uint32_t> tokens{};  // new tokens of a run before `next`
   Ending ending = Ending::none;
-  // Of a run under lockstep that brings rows: uncompressed rows of the positions that became valid,
-  // as many as there are new tokens, the old root's first.
+  // Lockstep runs with rows: uncompressed rows of the positions that became valid, one per new
+  // token, the old root's first.
   Bytes activations{};
-  // Microseconds: waited for the device, then until the answer stood, and before both for hints.
+  // Microseconds: waiting for the device, computing, and waiting for hints before that.
   std::uint32_t queue_us = 0;
   std::uint32_t verify_us = 0;
   std::uint32_t held_us = 0;
-  // Nodes that the server drafted for the pass, and how long that took.
+  // Nodes that the server drafted for the pass, and the time that took.
   std::uint32_t drafted = 0;
   std::uint32_t draft_us = 0;
-  // Hints that the pass took in, and the last id of those that had come when it began.
+  // Hints used in the pass, and the last id that had arrived when it began.
   std::uint32_t hinted = 0;
   std::uint32_t hints_seen = 0;
-  // For the last of the new tokens, `next` among them: as many of each as were asked for. A token
-  // that was taken as it came has none.
+  // Log probabilities of the last new tokens, including `next`: the requested number per token. A
+  // token accepted without verification has none.
   std::vector<Logprob> logprobs{};
   bool operator==(const Verdict&) const = default;
 };
@@ -222,7 +222,7 @@ struct Pong {
   bool operator==(const Pong&) const = default;
 };
 
-// Drops the work on `round`.
+// Drops the work for `round`.
 struct Cancel {
   std::uint32_t round = 0;
   bool operator==(const Cancel&) const = default;
@@ -233,9 +233,9 @@ struct Close {
   bool operator==(const Close&) const = default;
 };
 
-// The answer to a request that failed, or the last message of a connection.
+// A failed request, or the last message of a connection.
 struct ErrorReport {
-  std::uint32_t round = 0;  // of the request; 0 where there is none
+  std::uint32_t round = 0;  // of the request; 0: none
   Errc code = Errc::protocol;
   bool fatal = true;
   std::string message{};
@@ -247,21 +247,21 @@ using Message = std::variant<Hello, Welcome, Prefill, Activations, Verdict, Resu
 
 Kind kind_of(const Message& message);
 
-// The message of a frame's payload, every value checked.
+// Decodes a payload and checks every value.
 //
-// Errors    bad_message  no valid FlatBuffers table of that kind, or an unknown kind or enum value
+// Errors    bad_message  not a FlatBuffers table of that kind, or an unknown kind or enum value
 //           protocol     a value outside its range (docs/protocol.md, "Ranges")
 Result<Message> decode(std::uint16_t kind, ByteView payload);
 
-// What the server compares a Hello with. The drafter's is nothing where the client's kind has none
-// on the server.
+// Fingerprints that the server compares with a Hello. The drafter's is null if the server has none
+// for the client's kind.
 struct Fingerprints {
   std::optional<Digest> target{};
   std::optional<Digest> tokenizer{};
   std::optional<Digest> drafter{};
 };
 
-// Errors    mismatch naming each fingerprint that both sides state and that differs
+// Errors    mismatch naming each fingerprint that both sides sent and that differs
 Result<void> check_fingerprints(const Hello& hello, const Fingerprints& server);
 
 }  // namespace edgedraft::wire

@@ -9,12 +9,12 @@
 #include "shared/privacy/safe_prefix.h"
 #include "shared/protocol/message.h"
 
-// Messages on their way to bytes. What a client says of a conversation goes into types that only
-// shared/privacy makes: the compiler refuses tokens that nobody vouched for.
+// Messages to be encoded. Conversation text must be of a type that only shared/privacy can make, so
+// the compiler rejects unchecked tokens.
 namespace edgedraft::wire {
 
-// `round` is set by ClientSession in all of them. The server reads these as Prefill, Resume and
-// Hints (message.h), which explains the fields.
+// ClientSession sets every `round`. The server reads these as Prefill, Resume and Hints, whose
+// fields message.h documents.
 
 struct OutgoingPrefill {
   std::uint32_t round = 0;
@@ -29,7 +29,7 @@ struct OutgoingPrefill {
 struct OutgoingResume {
   std::uint32_t round = 0;
   SessionId session{};
-  SafePrefix text{};  // the verified tokens, and behind them what was written offline
+  SafePrefix text{};  // verified tokens, followed by those written offline
   ResyncPolicy policy = ResyncPolicy::check;
   std::uint32_t activations_from = 0;
   SafeParameters parameters{};
@@ -51,7 +51,7 @@ using OutgoingMessage =
 
 Kind kind_of(const OutgoingMessage& message);
 
-// A whole frame: header and payload.
+// Encodes a whole frame: header and payload.
 //
 // Requires  values within the limits that decode() checks
 Bytes encode(const OutgoingMessage& message);

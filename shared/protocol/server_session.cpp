@@ -8,19 +8,19 @@
 namespace edgedraft {
 namespace {
 
-// Blocks of a padded connection: hints of some steps go up, a verdict and the rows of two positions
-// come down.
+// Block sizes of a padded connection: hints of a few steps up, a verdict and the rows of two
+// positions down.
 constexpr std::uint32_t kPadBytesUp = 384;
 constexpr std::uint32_t kPadBytesDown = 512;
 constexpr std::uint32_t kPadRows = 2;
-// The server's blocks outlast the client's by so many, that a late one makes no gap.
+// Ticks that the server's blocks outlast the client's, so that a late block leaves no gap.
 constexpr int kPadFollow = 10;
 
 Error faulty_client(std::string what) {
   return {Errc::protocol, "the client broke the protocol: " + std::move(what)};
 }
 
-// The server's own fault, which a peer may have provoked: it costs the connection and no more.
+// A fault of the server, perhaps provoked by a peer: it only ends the connection.
 Error at_odds(std::string what) {
   return {Errc::io, "the server and this connection disagree, connect again: " + std::move(what)};
 }
@@ -44,7 +44,7 @@ Result<void> ServerSession::receive(Instant now, ByteView bytes) {
     if (!*message) break;
     if (auto handled = handle(*std::move(*message)); !handled) return handled;
   }
-  // Refusals, above all: a client that asks for more has read what came before.
+  // Mostly refusals: a client that sends more must have read the earlier ones.
   if (channel_.urgent_bytes() > options_.urgent_bytes_max) return faulty(does_not_read());
   return boost::system::in_place_value;
 }
@@ -73,7 +73,7 @@ Result<void> ServerSession::handle(wire::Message message) {
   }
   if (auto* report = std::get_if<wire::ErrorReport>(&message)) {
     state_ = State::finished;
-    // Its code is a word of the client's, about what the server said: no fault of its own.
+    // The code names the server's fault as the client saw it; here the link is down.
     return Error{Errc::link_down, "the client gave up: " + report->message};
   }
   if (auto* hello = std::get_if<wire::Hello>(&message)) return on_hello(std::move(*hello));
@@ -103,7 +103,7 @@ Result<void> ServerSession::on_hello(wire::Hello hello) {
 }
 
 void ServerSession::accept(wire::Welcome welcome, std::uint32_t padded_row_bytes) {
-  if (finished()) return;  // the client went away while the application made up its mind
+  if (finished()) return;  // the client left before the application decided
   EDGEDRAFT_CHECK(state_ == State::deciding);
   EDGEDRAFT_CHECK(welcome.context_count >= 1 && welcome.context_count <= kContextCountMax);
   EDGEDRAFT_CHECK(welcome.nodes_max <= kDraftNodesMax);
@@ -114,7 +114,7 @@ void ServerSession::accept(wire::Welcome welcome, std::uint32_t padded_row_bytes
   newest_row_ = welcome.newest_row;
   padded_row_bytes_ = padded_row_bytes;
   state_ = State::ready;
-  // What one prompt may ask of its answer takes at most so much.
+  // Limit for the constraints of one prompt.
   constexpr std::uint32_t kConstraintBytesMax =
       kGrammarBytesMax + kStopsMax * (kStopBytesMax + 16) + kBiasesMax * 8;
   channel_.open(std::max({kHandshakePayloadBytesMax,
@@ -145,7 +145,7 @@ Result<void> ServerSession::begin(Pending pending) {
   }
   if (ends_run) events_.push_back(RoundCancelled{last_round_});
   last_round_ = pending.round;
-  // A new prompt ends the activations of the one before.
+  // A new prompt ends the activations of the previous one.
   owed_ = {};
   run_rows_ = {};
   channel_.drop_bulk();
@@ -189,13 +189,13 @@ Result<void> ServerSession::on_hints(wire::Hints hints) {
   if (hints.round == 0 || hints.round > last_round_) {
     return faulty(faulty_client("hints for a round that has not begun"));
   }
-  // They crossed what ended their run.
+  // Hints that crossed the end of their run.
   if (!pending_ || pending_->round != hints.round) return boost::system::in_place_value;
   if (pending_->run.credit == 0) return faulty(faulty_client("hints for what is no run"));
   wire::RunTerms& run = pending_->run;
   const bool in_lockstep = run.hold == wire::Hold::lockstep;
   if (hints.complete) {
-    // Each answers a verdict, which bounds how many may come.
+    // Complete hints answer a verdict, which bounds their number.
     const bool is_due = in_lockstep && pending_->running && hints.position == length_ &&
                         pending_->marked_length != length_;
     if (!is_due) return faulty(faulty_client("complete hints that no pass waits for"));
@@ -267,7 +267,7 @@ std::optional<std::uint64_t> ServerSession::length_after(const wire::Verdict& ve
   if (!verdict.tokens.empty() || verdict.accepted_count > request.provisional_count) {
     return std::nullopt;
   }
-  // Under keep they are context: the application has no count of them.
+  // Under keep they are context, and the application does not count them.
   const std::uint32_t accepted = request.policy == wire::ResyncPolicy::keep
                                      ? request.provisional_count
                                      : verdict.accepted_count;
@@ -320,7 +320,7 @@ bool ServerSession::activations(wire::Activations chunk) {
   const bool in_order = newest_row_ ? chunk.first >= run_rows_.next : chunk.first == run_rows_.next;
   if (chunk.round == run_rows_.round && in_order && end < length_) {
     run_rows_.next = chunk.first + chunk.count;
-    // In their verdict's wake. Behind a prompt's they would come too late.
+    // Queue them right after their verdict; after a prompt's activations they would be late.
     channel_.count_activations(std::uint64_t{chunk.count} * layout_.row_bytes(), chunk.data.size());
     const std::uint64_t padding = pad_bytes(chunk.count, chunk.data.size());
     channel_.send(std::move(chunk), padding);

@@ -13,18 +13,18 @@ namespace edgedraft {
 enum class LinkState : std::uint8_t {
   connecting,  // connecting or waiting to try again
   online,      // requests can be sent
-  closed,      // by us, or for a reason that needs a human, until try_again()
+  closed,      // by us, or by a failure that needs the user, until try_again()
 };
 
-// Counted since the link was made, over all its connections.
+// Totals over all connections of a link.
 struct LinkStats {
-  std::uint64_t bytes_up = 0;  // at the TCP socket: TLS, handshakes and frame headers included
+  std::uint64_t bytes_up = 0;  // at the TCP socket, with TLS, handshakes and frame headers
   std::uint64_t bytes_down = 0;
-  TrafficStats traffic;                  // at the protocol: frames and payloads
+  TrafficStats traffic;                  // frames and payloads of the protocol
   std::uint32_t reconnects = 0;          // sign-ins after the first
-  std::uint32_t resumed_handshakes = 0;  // of TLS, by a ticket of an earlier connection
+  std::uint32_t resumed_handshakes = 0;  // TLS handshakes that resumed an earlier session
 
-  // What was counted after an earlier look; of the traffic, the activations alone.
+  // Difference to an earlier reading; of the traffic only the activations.
   LinkStats since(const LinkStats& before) const {
     LinkStats stats{.bytes_up = bytes_up - before.bytes_up,
                     .bytes_down = bytes_down - before.bytes_down,
@@ -40,48 +40,46 @@ struct LinkStats {
   }
 };
 
-// A request to the target, or hints for the one in flight. The link fills in `round`.
+// A request to the target, or hints for the one in flight. The link sets `round`.
 struct CancelRequest {};
 using TargetRequest =
     std::variant<wire::OutgoingPrefill, wire::OutgoingResume, wire::OutgoingHints, CancelRequest>;
 
-// A generation's way to its target, over a network or within the process.
+// Connection of a generation to its target, over a network or in the process.
 //
-// Events come in order: Welcomed first, and again after every reconnect; then a VerdictReceived (of
-// a run several) or RequestRefused a request, but none to those sent before a
-// CancelRequest. The link reconnects by itself and sends no request twice: after a Welcomed the
-// caller resumes.
+// Events come in order: Welcomed first and after every reconnect, then a VerdictReceived (several
+// for a run) or RequestRefused per request. Requests sent before a CancelRequest get none. The link
+// reconnects on its own and never resends a request: after Welcomed the caller resumes.
 //
-// Threads   one sends and waits; stats() and close() may be called from any
+// Threads   one sends and waits; stats() and close() are safe from any
 class TargetLink {
  public:
   virtual ~TargetLink() = default;
 
-  // Never waits. What the session refuses without asking the server (context_full, protocol) comes
-  // as a RequestRefused.
-  // Errors    link_down  not online, or the Welcomed of the connection was not handed out yet;
-  //                      nothing was sent
+  // Never blocks. A request that the session rejects locally (context_full, protocol) yields
+  // RequestRefused.
+  // Errors    link_down  not online, or Welcomed has not been read yet; nothing was sent
   virtual Result<void> send(TargetRequest request) = 0;
 
-  // The next event, waiting for it until `deadline`; a deadline in the past only looks.
+  // Returns the next event, waiting until `deadline`; a past deadline only polls.
   //
-  // Errors    timed_out  nothing came; try again at will
-  //           link_down  the connection ended or the first attempt failed; the link goes on trying,
-  //                      and the request in flight is lost. Told once, and once more if another
-  //                      then answers in the server's place
-  //           any other  the link is closed: untrusted, unauthorized, mismatch, version, ...; told
-  //                      again at every call, until try_again()
+  // Errors    timed_out  no event; call again at will
+  //           link_down  the connection ended or the first attempt failed. The link keeps trying;
+  //                      the request in flight is lost. Reported once, and once more if another
+  //                      machine then answers in the server's place
+  //           any other  the link is closed: untrusted, unauthorized, mismatch, version, ...;
+  //                      reported at every call until try_again()
   virtual Result<ClientEvent> wait_event(Instant deadline) = 0;
 
   virtual LinkState state() const = 0;
   virtual LinkStats stats() const = 0;
-  // The network takes no more for now: what is sent waits here, and grows old. For what may as well
-  // be sent later, or never.
+  // The network accepts no more for now, so new messages queue here and age. Check before sending
+  // messages that may be sent later or dropped.
   virtual bool backed_up() const = 0;
-  // Where the link has closed by itself it connects again, as the reason may be gone by now: that
-  // it was closed is then told once, as link_down. Nothing otherwise.
+  // Reconnects a link that closed by itself, in case the reason is gone; the closure is then
+  // reported once, as link_down. Otherwise does nothing.
   virtual void try_again() {}
-  // Says goodbye, drops what is in flight and does not reconnect.
+  // Sends Close, drops the request in flight and does not reconnect.
   virtual void close() = 0;
 };
 
