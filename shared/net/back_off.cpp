@@ -5,7 +5,7 @@
 namespace edgedraft {
 
 Duration back_off_delay(const BackOff& options, std::uint32_t attempt, Random& random) {
-  // Beyond this every ceiling is above any sensible maximum, and the shift stays defined.
+  // Beyond this every ceiling exceeds any sensible maximum; the bound keeps the shift defined.
   constexpr std::uint32_t kDoublingsMax = 20;
   const Duration ceiling =
       std::min(options.max, options.min * (1u << std::min(attempt, kDoublingsMax)));

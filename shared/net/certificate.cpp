@@ -50,7 +50,7 @@ Result<std::string> parse_pin(const std::string& text) {
 Result<void> check_dates(const x509_st* certificate) {
   const ASN1_TIME* from = X509_get0_notBefore(certificate);
   const ASN1_TIME* until = X509_get0_notAfter(certificate);
-  // Both return 0 for a date that cannot be read, which is no reason to trust it.
+  // Both return 0 for an unreadable date, which must not be trusted.
   if (X509_cmp_current_time(from) >= 0) {
     return Error{Errc::untrusted, "the server's certificate is not valid before " +
                                       date_text(from) + ": check the clocks of both machines"};

@@ -34,12 +34,13 @@ namespace {
 namespace asio = boost::asio;
 using namespace boost::asio::experimental::awaitable_operators;
 
-// A connection without an answer that has stood for so long is no failed attempt.
+// A connection that lasts this long is no failed attempt, even without an answer.
 constexpr Duration kStands = std::chrono::seconds(5);
-// After so many short connections that brought verdicts the pause grows no more: 1.6 to 3.2 s.
+// Limits the back-off after short connections that brought verdicts: 1.6 to 3.2 s.
 constexpr std::uint32_t kAttemptsOfUse = 5;
 
-// An outage: trying again may help. The rest needs a human: another pin, token, bundle or version.
+// True for an outage, where retrying may help. All else needs the user: another pin, token, bundle
+// or version.
 bool is_passing(Errc code) {
   return code == Errc::link_down || code == Errc::timed_out || code == Errc::refused ||
          code == Errc::io;
@@ -86,7 +87,7 @@ class TlsLink final : public ClientLink {
       watch_.emplace(*options_.plug, [this] { asio::post(io_, [this] { on_plug(); }); });
     }
     thread_ = std::thread([this] {
-      // What tells of the failure may fail as well, and is to be told of then.
+      // Reporting a failure may fail as well; that is reported too.
       run_all(io_, [this](const std::string& what) {
         asio::post(io_, [this, what] { give_up(what); });
       });
@@ -103,7 +104,7 @@ class TlsLink final : public ClientLink {
   Result<void> send(TargetRequest request) override {
     const std::scoped_lock lock(mutex_);
     if (state_ != LinkState::online) return Error{Errc::link_down, peer_ + " is not connected"};
-    // What the caller knows of the session is of an earlier connection.
+    // The caller's knowledge of the session belongs to an earlier connection.
     if (std::ranges::any_of(events_, is_welcome)) {
       return Error{Errc::link_down, "there is a new connection to " + peer_};
     }
@@ -120,7 +121,7 @@ class TlsLink final : public ClientLink {
   Result<ClientEvent> wait_event(Instant deadline) override {
     std::unique_lock lock(mutex_);
     const auto something = [this] { return !events_.empty() || final_error_; };
-    // A deadline far away would overflow inside wait_until.
+    // A distant deadline would overflow inside wait_until.
     while (!something()) {
       const Instant now = Clock::now();
       if (now >= deadline) return Error{Errc::timed_out, "no answer from " + peer_ + " in time"};
@@ -142,7 +143,7 @@ class TlsLink final : public ClientLink {
     return stats_;
   }
 
-  // A link with steps never says so: how much waits depends on when in a step that is asked.
+  // Always false on a send grid: the amount queued depends on when in a step it is read.
   bool backed_up() const override {
     const bool steps = options_.grid != nullptr && options_.grid->last_turn(Clock::now());
     return backed_up_ && !steps;
@@ -181,7 +182,7 @@ class TlsLink final : public ClientLink {
   }
 
  private:
-  // The rest runs on the link's own thread.
+  // Everything below runs on the link's own thread.
 
   void stop() {
     if (stopping_) return;
@@ -196,7 +197,7 @@ class TlsLink final : public ClientLink {
     pump_->finish({Errc::cancelled, "the link is closed"});
   }
 
-  // What has been told of the outage that lasts.
+  // Failures already reported during the current outage.
   struct Told {
     bool outage = false;
     bool stranger = false;
@@ -209,14 +210,14 @@ class TlsLink final : public ClientLink {
     while (!stopping_) {
       const std::uint32_t welcomes_before = welcome_count_;
       const bool plugged = is_plugged();
-      // In an expression with a condition gcc 12 destroys what co_await gives twice.
+      // In a conditional expression gcc 12 destroys the result of co_await twice.
       Error error = unplugged();
       if (plugged) error = co_await connect_and_pump();
       if (stopping_) co_return;
       contact_.lost();
       if (welcome_count_ > welcomes_before) {
-        // A server that ends each connection soon must not be asked without a pause, but one that
-        // answers meanwhile is not waited for long.
+        // A server that ends each connection early must not be retried without a pause. If it
+        // answers in between, the pause stays short.
         if (Clock::now() >= welcomed_at_ + kStands) attempt = 0;
         if (brought_verdict_) attempt = std::min(attempt, kAttemptsOfUse);
         told = {};
@@ -225,8 +226,8 @@ class TlsLink final : public ClientLink {
       if (!outage && options_.on_failure && !std::exchange(told.logged, true)) {
         options_.on_failure(error);
       }
-      // The link keeps looking for a server that it has met, even if something else answers in its
-      // place: a sign-in page, a proxy, a peer with another key. A certificate may be renewed, too.
+      // Keep looking for a server that we have met, even if something else answers in its place: a
+      // sign-in page, a proxy, a peer with another key. A certificate may also be renewed.
       const bool stranger = !server_proved_ && welcome_count_ > 0;
       if (!outage && !stranger) {
         co_await rest(std::move(error));
@@ -234,7 +235,7 @@ class TlsLink final : public ClientLink {
         told.outage = true;
         continue;
       }
-      // A reader that waits for a deadline must not take the link's own timeouts for it.
+      // Keeps the link's own timeouts apart from the caller's deadline.
       error.code = Errc::link_down;
       const bool known = std::exchange(outage ? told.outage : told.stranger, true);
       go_offline(known ? std::nullopt : std::optional(std::move(error)));
@@ -251,7 +252,7 @@ class TlsLink final : public ClientLink {
     tell({.state = LinkState::closed, .final_error = std::move(why), .can_try_again = true});
     while (is_resting_ && !stopping_) co_await wake_.wait_until(Instant::max());
     if (stopping_) co_return;
-    // What was mended may be a certificate of ours, and a ticket stands for the one before.
+    // The user may have replaced our certificate, and a ticket stands for the old one.
     if (auto context = make_client_context(options_.tls)) context_ = *std::move(context);
     ticket_.reset();
     if (options_.renew_token) options_.session.hello.token = options_.renew_token();
@@ -287,7 +288,7 @@ class TlsLink final : public ClientLink {
     pump_.emplace(stream, port(stream), options_.write_stall_timeout, peer_);
     const Error error = co_await pump_->run();
     pump_.reset();
-    // Where the peer is still there it is worth a goodbye.
+    // If the peer is still there, say goodbye.
     if (!is_passing(error.code)) co_await linger(stream);
     ticket_ = take_ticket(stream.native_handle());
     count(stream);
@@ -296,7 +297,7 @@ class TlsLink final : public ClientLink {
     co_return error;
   }
 
-  // TCP, TLS, and whether to trust what is at the other end.
+  // Connects TCP and TLS, and checks that the peer is trusted.
   asio::awaitable<Result<void>> connect(TlsStream& stream) {
     const Instant deadline = Clock::now() + options_.connect_timeout;
     asio::steady_timer timer(io_, deadline);
@@ -325,14 +326,14 @@ class TlsLink final : public ClientLink {
     return {.receive =
                 [this, &stream](Instant now, ByteView bytes) {
                   Result<void> received = session_->receive(now, bytes);
-                  // A listener that hears of an event finds its bytes counted.
+                  // Count bytes before events, so that a listener sees current counters.
                   count(stream);
                   deliver_events(stream, now);
                   return received;
                 },
             .tick = [this](Instant now) { return session_->tick(now); },
             .next_deadline = [this] { return session_->next_deadline(); },
-            // Asked again when the socket has taken what there was.
+            // Called again once the socket has taken the output.
             .has_output =
                 [this] {
                   backed_up_ = session_->holds_output();
@@ -351,13 +352,13 @@ class TlsLink final : public ClientLink {
             .paces_output = [this] { return session_->paces_output(); }};
   }
 
-  // On that connection.
+  // A request and the connection that it was made for.
   struct Asked {
     std::uint32_t connection;
     TargetRequest request;
   };
 
-  // When what is there now may be sent, or told.
+  // Earliest time to send, or report, what is ready now.
   Instant release_time() const {
     const Instant now = Clock::now();
     return options_.grid != nullptr ? options_.grid->release(now) : now;
@@ -376,7 +377,7 @@ class TlsLink final : public ClientLink {
 
   void send_now(Asked asked) {
     const bool cancels = std::holds_alternative<CancelRequest>(asked.request);
-    // A request of an earlier connection is lost; its sender has been told that it broke.
+    // A request for an earlier connection is lost; its sender already knows that it broke.
     if (session_ && asked.connection == welcome_count_) request_now(std::move(asked.request));
     if (cancels) note_cancel();
   }
@@ -392,7 +393,7 @@ class TlsLink final : public ClientLink {
         return boost::system::in_place_value;
       }
     };
-    // Hints that are not complete are answered by nothing of their own.
+    // Incomplete hints get no answer of their own.
     const auto* hints = std::get_if<wire::OutgoingHints>(&request);
     if (hints == nullptr || hints->complete) sent_known_ = false;
     const Result<void> sent = std::visit(Visitor{*session_}, request);
@@ -426,12 +427,12 @@ class TlsLink final : public ClientLink {
     ++cancels_done_;
   }
 
-  // What whoever waits is to know, in order.
+  // News for the waiting caller, in order.
   struct News {
     std::optional<Result<ClientEvent>> event{};
-    std::optional<LinkState> state{};  // if it has changed
+    std::optional<LinkState> state{};  // if changed
     std::optional<Error> final_error{};
-    bool can_try_again = false;  // after it
+    bool can_try_again = false;  // after the event
   };
 
   void push(ClientEvent event) {
@@ -454,26 +455,26 @@ class TlsLink final : public ClientLink {
     if (untold_.size() > 1) return;
     telling_.expires_at(at);
     telling_.async_wait([this](const boost::system::error_code& error) {
-      if (error) return;  // set anew, since a cancellation took what it was to tell
+      if (error) return;  // set anew: a cancellation took the news over
       for (News& one : std::exchange(untold_, {})) tell_now(std::move(one));
     });
   }
 
   void tell_now(News news) {
-    // What it wakes may hold a lock of its own while it calls the link: not under ours.
+    // Call without our mutex: the callback may hold a lock of its own while it calls the link.
     if (keep(std::move(news)) && options_.on_event) options_.on_event();
   }
 
-  // Whether there is something new to tell.
+  // Stores news; returns whether the caller has something new to read.
   bool keep(News news) {
     const std::scoped_lock lock(mutex_);
     if (state_ == LinkState::closed) return false;
-    // The caller has already cancelled what this answers.
+    // The caller has already cancelled the request that this answers.
     const bool is_late = cancels_done_ != cancels_sent_ && news.event && is_answer(*news.event);
     if (is_late) return false;
     state_ = news.state.value_or(state_);
     if (news.state == LinkState::online) {
-      // A connection that came and went while nobody listened is not told of.
+      // Drop a connection that came and went unseen.
       events_.erase(std::ranges::find_if(events_, is_welcome), events_.end());
       ++connection_;
       stats_.reconnects = connection_ - 1;
@@ -488,7 +489,7 @@ class TlsLink final : public ClientLink {
     return true;
   }
 
-  // The link itself has failed, and is not tried again.
+  // Closes the link for good after an internal failure.
   void give_up(const std::string& what) {
     tell({.state = LinkState::closed,
           .final_error = Error{Errc::io, "the connection to " + peer_ + " failed: " + what}});
@@ -512,38 +513,37 @@ class TlsLink final : public ClientLink {
   std::shared_ptr<TlsContext> context_;
   Random jitter_;
   asio::io_context io_{1};
-  Signal wake_;  // what is waited for, or done, is over
+  Signal wake_;  // wakes the coroutine: new work, or the end of a wait
   bool stopping_ = false;
-  bool is_resting_ = false;     // until it is to try again
-  bool server_proved_ = false;  // by its certificate, on the connection at hand
-  std::vector<Asked> held_;     // until then, in order
+  bool is_resting_ = false;     // until try_again()
+  bool server_proved_ = false;  // by its certificate, on the current connection
+  std::vector<Asked> held_;     // requests held until the next step, in order
   asio::steady_timer release_;
-  std::vector<News> untold_;  // until then, in order
+  std::vector<News> untold_;  // news held until the next step, in order
   asio::steady_timer telling_;
   bool is_closing_ = false;
   asio::steady_timer closing_;
   std::optional<ClientSession> session_;
   std::optional<Pump> pump_;
   TlsTicket ticket_;
-  Instant sent_{};           // when the request in flight was handed to the socket
-  bool sent_known_ = false;  // it was
+  Instant sent_{};           // time when the request in flight was handed to the socket
+  bool sent_known_ = false;  // sent_ is set
   std::uint32_t welcome_count_ = 0;
-  Instant welcomed_at_{};         // the last time
-  bool brought_verdict_ = false;  // that connection did
+  Instant welcomed_at_{};         // of the last connection
+  bool brought_verdict_ = false;  // the last connection did
   std::uint32_t resumed_count_ = 0;
-  LinkStats past_;  // of the connections before this one
+  LinkStats past_;  // of earlier connections
   std::atomic<bool> backed_up_ = false;
 
-  mutable std::mutex mutex_;  // guards what follows
+  mutable std::mutex mutex_;  // guards the members below
   std::condition_variable changed_;
   LinkState state_ = LinkState::connecting;
   std::uint32_t connection_ = 0;
-  // Bounded by the protocol: answers of a stream or run go no further than its credit, and each
-  // position's activations come once a prompt. Among connections that nobody was told of yet it
-  // has the last alone.
+  // Bounded by the protocol: a run's answers stop at its credit, and each position's activations
+  // come once per prompt. Of connections not yet reported only the last is kept.
   std::deque<Result<ClientEvent>> events_;
   std::uint64_t cancels_sent_ = 0;  // by the caller
-  std::uint64_t cancels_done_ = 0;  // of them by the link's thread
+  std::uint64_t cancels_done_ = 0;  // of those, handled by the link's thread
   std::optional<Error> final_error_;
   bool can_try_again_ = false;
   LinkStats stats_;

@@ -20,35 +20,35 @@ struct ClientLinkOptions {
   NameResolver resolver = resolve_by_system;
   TlsClientOptions tls{};
   ClientSessionOptions session{};
-  // Asked on the link's thread when a link that had closed tries again: the token to sign in with
-  // from then on. May be empty: the same.
+  // Returns the token to sign in with when a closed link tries again. Called on the link's thread;
+  // may be empty, which keeps the token.
   std::function<std::string()> renew_token{};
-  Duration connect_timeout = std::chrono::seconds(10);  // name, TCP and TLS together
+  Duration connect_timeout = std::chrono::seconds(10);  // name lookup, TCP and TLS together
   Duration write_stall_timeout = std::chrono::seconds(30);
   BackOff back_off{};
   std::uint64_t jitter_seed;
-  // Called on the link's thread whenever wait_event has something new to tell; may be empty. It
-  // must not call the link.
+  // Called on the link's thread when wait_event has something new; may be empty. Must not call the
+  // link.
   std::function<void()> on_event{};
-  // Told on the link's thread, once until the server is there again, of what is more than an
-  // outage: another answers in the server's place, or it does not let us in. For a log; may be
+  // Called on the link's thread for a failure other than an outage: another machine answers in the
+  // server's place, or the server refuses sign-in. At most once per outage. For a log; may be
   // empty.
   std::function<void(const Error& error)> on_failure{};
-  // What it hangs on, and what says when it may send. Both outlive it; null: nothing.
+  // Can take the link's network away, and schedules its sending. Outlives the link; may be null.
   LinkPlug* plug = nullptr;
   const SendGrid* grid = nullptr;
-  // Shared by the links to one server; null: the link's own.
+  // Shared by the links to one server; null: used by this link only.
   ServerContact* contact = nullptr;
 };
 
-// A TargetLink over TLS and TCP with a thread of its own. Connects at once, and again with a
-// jittered back-off whenever the connection ends. If connections came and went while nobody waited
-// for events, it tells the last.
+// A TargetLink over TLS and TCP with its own thread. Connects at once, and again with jittered
+// back-off when the connection ends. If several connections came and went between calls to
+// wait_event, only the last is reported.
 //
-// If the peer cannot prove that it is the server, a link that has never met the server closes, and
-// one that has met it keeps looking. A server that refuses us or breaks the protocol closes either
-// link. A host without an address (unknown_host) closes it unless options.contact has met the
-// server: before that the name is more likely misspelt than out of reach. try_again() reads the
+// If the peer cannot prove its identity, a link that has never met the server closes; otherwise it
+// keeps trying. A server that refuses sign-in or breaks the protocol always closes the link. An
+// unknown host closes it unless options.contact has met the server: until then a misspelt name is
+// more likely than an outage. try_again() rereads the certificate files and renews the token.
 // certificate files again, and asks for the token.
 class ClientLink : public TargetLink {
  public:

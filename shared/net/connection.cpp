@@ -16,10 +16,10 @@ namespace {
 namespace asio = boost::asio;
 using namespace boost::asio::experimental::awaitable_operators;
 
-constexpr std::size_t kReadBytes = 16u << 10;   // a TLS record
-constexpr std::size_t kWriteBytes = 64u << 10;  // some of them: progress is seen in such steps
+constexpr std::size_t kReadBytes = 16u << 10;   // one TLS record
+constexpr std::size_t kWriteBytes = 64u << 10;  // step in which write progress is measured
 
-// An exception inside || would be lost until the other halves end, too.
+// An exception inside || would be held back until the other halves end.
 asio::awaitable<Error> caught(asio::awaitable<Error> half) {
   try {
     co_return co_await std::move(half);
@@ -51,7 +51,7 @@ Pump::Pump(TlsStream& stream, SessionPort port, Duration write_stall_timeout, st
       output_(stream.get_executor()),
       time_(stream.get_executor()) {}
 
-// Whichever part ends first cancels the others.
+// The first part to end cancels the others.
 asio::awaitable<Error> Pump::run() {
   const auto ended = co_await (caught(read()) || caught(write()) || caught(keep_time()));
   co_return std::visit([](const Error& error) { return error; }, ended);
@@ -75,7 +75,7 @@ asio::awaitable<Error> Pump::read() {
   while (!ending_) {
     const auto [error, count] = co_await stream_.async_read_some(asio::buffer(buffer), kToken);
     if (error) {
-      // What ended the session explains more than what became of the socket afterwards.
+      // The session's reason explains more than a later socket error.
       if (ending_) co_return *ending_;
       co_return explain_tls_error(stream_.native_handle(), error, peer_);
     }
@@ -84,7 +84,7 @@ asio::awaitable<Error> Pump::read() {
     if (!received) finish(received.error());
     wake();
   }
-  // The writer ends us once the last words are out.
+  // The writer ends this once the last output is sent.
   Signal never(stream_.get_executor());
   for (;;) co_await never.wait_until(Instant::max());
 }

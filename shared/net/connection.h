@@ -13,18 +13,18 @@
 #include "shared/base/error.h"
 #include "shared/net/tls.h"
 
-// What both ends of a connection share: coroutines that move a session's bytes.
+// Coroutines that move a session's bytes, for both ends of a connection.
 namespace edgedraft {
 
 using TlsStream = boost::asio::ssl::stream<boost::asio::ip::tcp::socket>;
 
-// Wakes a coroutine that waits for it, or will. Not thread-safe: notify on the waiter's strand.
+// Wakes the current or next waiting coroutine. Not thread-safe: notify on the waiter's strand.
 class Signal {
  public:
   explicit Signal(const boost::asio::any_io_executor& executor) : timer_(executor) {}
 
   void notify();
-  // Until notify() or `deadline`, whichever is first. A notify() before counts.
+  // Waits until notify() or `deadline`, whichever is first. An earlier notify() counts.
   boost::asio::awaitable<void> wait_until(Instant deadline);
 
  private:
@@ -32,32 +32,32 @@ class Signal {
   bool notified_ = false;
 };
 
-// A session as the pump sees it, ClientSession or ServerSession.
+// Interface of the pump to a ClientSession or ServerSession.
 struct SessionPort {
-  // Takes bytes and hands out the events that they make.
+  // Takes bytes and emits the resulting events.
   std::function<Result<void>(Instant now, ByteView bytes)> receive;
   std::function<Result<void>(Instant now)> tick;
   std::function<Instant()> next_deadline;
   std::function<bool()> has_output;
   std::function<Bytes()> take_output;
-  // More is to leave, at its time: of a padded connection.
+  // Further output of a padded connection is due later.
   std::function<bool()> paces_output;
 };
 
-// Pumps one session over one stream until either ends.
+// Moves the bytes of one session over one stream until either ends.
 //
-// Threads   everything on the stream's strand
+// Threads   all calls on the stream's strand
 class Pump {
  public:
   // Requires  stream and port outlive run()
   Pump(TlsStream& stream, SessionPort port, Duration write_stall_timeout, std::string peer);
 
-  // Moves bytes until the connection breaks, the session fails or finish() is called; in the last
-  // two cases what the session still had to say has been sent if the peer took it. Returns why.
+  // Moves bytes until the connection breaks, the session fails or finish() is called. In the last
+  // two cases the session's remaining output is sent if the peer takes it. Returns the reason.
   boost::asio::awaitable<Error> run();
-  // The session has new output, or another deadline.
+  // Call if the session has new output or a new deadline.
   void wake();
-  // Send what there is, then end with this reason.
+  // Sends remaining output, then ends with this reason.
   void finish(Error reason);
 
  private:
@@ -75,14 +75,14 @@ class Pump {
   std::optional<Instant> write_deadline_;
 };
 
-// Performs the handshake of either side.
+// Performs the TLS handshake of either side.
 // Errors    explain_tls_error(); timed_out
 boost::asio::awaitable<Result<void>> shake_hands(TlsStream& stream,
                                                  boost::asio::ssl::stream_base::handshake_type side,
                                                  Duration timeout, std::string peer);
 
-// Says goodbye on TLS and TCP level and waits a moment for the peer to do so: closing at once would
-// make the kernel drop what the peer has not read yet.
+// Closes TLS and TCP and briefly waits for the peer to do so: closing at once would make the kernel
+// drop data that the peer has not read.
 boost::asio::awaitable<void> linger(TlsStream& stream);
 
 }  // namespace edgedraft

@@ -6,13 +6,13 @@
 
 #include "shared/base/clock.h"
 
-// What the coroutines of all connections share, with TLS and without.
+// Shared by the coroutines of all connections, with and without TLS.
 namespace edgedraft {
 
-// Operations give their errors as values.
+// Makes operations return errors as values.
 inline constexpr auto kToken = boost::asio::as_tuple(boost::asio::use_awaitable);
 
-// For the last words to arrive: closing at once would make the kernel drop what is not read yet.
+// Time for the last output to arrive: closing at once would drop unread data.
 inline constexpr Duration kFarewellTimeout = std::chrono::seconds(1);
 
 }  // namespace edgedraft

@@ -23,28 +23,27 @@ namespace {
 namespace asio = boost::asio;
 using asio::ip::tcp;
 
-// A round trip on nearly all links; what RFC 8305 recommends.
+// Above the round trip of nearly all links; RFC 8305 recommends it.
 constexpr Duration kHeadStart = std::chrono::milliseconds(250);
 
-// Addresses that are tried side by side. Handlers of those that lost outlive the coroutine.
+// Addresses tried in parallel. Handlers of the losers outlive the coroutine.
 struct Race {
   explicit Race(const asio::any_io_executor& executor) : changed(executor) {}
 
   Signal changed;
   std::optional<std::size_t> winner;
   std::size_t failed_count = 0;
-  boost::system::error_code error = asio::error::host_not_found;  // the last
+  boost::system::error_code error = asio::error::host_not_found;  // of the last attempt
 };
 
-// A draft must not wait for the acknowledgement of what was sent before, and the socket is to take
-// no more while so much of what it has was not even sent: what waits on our side of it can still be
-// made better, or dropped.
+// Disables Nagle's algorithm: a draft must not wait for acknowledgements. Also bounds unsent data
+// in the socket: data still queued on our side can be replaced or dropped.
 void keep_short(tcp::socket& socket) {
   boost::system::error_code ignored;
   socket.set_option(tcp::no_delay(true), ignored);
 #ifdef TCP_NOTSENT_LOWAT
-  const int bytes = 4096;  // a tree of 250 hints
-  // Where the system does not know it, hints wait behind more of their kind.
+  const int bytes = 4096;  // about a tree of 250 hints
+  // Optional: without it hints queue behind older hints.
   (void)setsockopt(socket.native_handle(), IPPROTO_TCP, TCP_NOTSENT_LOWAT, &bytes, sizeof bytes);
 #endif
 }
@@ -64,7 +63,7 @@ asio::awaitable<boost::system::error_code> Dialer::connect(tcp::socket& socket) 
   }
   const auto race = std::make_shared<Race>(socket.get_executor());
   std::vector<tcp::socket> sockets;
-  sockets.reserve(endpoints.size());  // they stay where they are while they connect
+  sockets.reserve(endpoints.size());  // they must not move while they connect
   for (const tcp::endpoint& endpoint : endpoints) {
     tcp::socket& next = sockets.emplace_back(socket.get_executor());
     next.async_connect(endpoint,

@@ -9,28 +9,27 @@
 
 namespace edgedraft {
 
-// Opens TCP connections, for small messages that do not wait, to a server whose name may have
-// several addresses, some of them dead.
+// Opens low-latency TCP connections to a server whose name may have several addresses, some of them
+// dead.
 class Dialer {
  public:
   Dialer(NameResolver resolver, std::string host, std::string port);
 
-  // Connects to the address that answers first, waiting for it until the wait is cancelled. The
-  // addresses are tried in their order, each as soon as the one before it has failed or has been
-  // silent for a moment, after which it may still answer. If keep() was called since the last
-  // connection, its address comes first, otherwise the next one: a machine may answer without being
-  // of use.
+  // Connects to the address that answers first; waits until cancelled. Addresses are tried in
+  // order, each once the previous one has failed or has been silent for a moment; the silent one
+  // may still win. The last connection's address comes first if keep() was called, otherwise last:
+  // a machine may answer without being usable.
   //
-  // Requires  an executor that does one thing at a time
+  // Requires  an executor that runs one handler at a time
   boost::asio::awaitable<boost::system::error_code> connect(boost::asio::ip::tcp::socket& socket);
-  // The connection that was opened last has reached the server.
+  // Marks the last connection's address as that of the server.
   void keep() { is_kept_ = true; }
 
  private:
   NameResolver resolver_;
   std::string host_;
   std::string port_;
-  std::optional<boost::asio::ip::tcp::endpoint> last_;  // that was connected to
+  std::optional<boost::asio::ip::tcp::endpoint> last_;  // of the last connection
   bool is_kept_ = false;
 };
 

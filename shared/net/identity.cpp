@@ -25,7 +25,7 @@ using Certificate = std::unique_ptr<X509, decltype(&X509_free)>;
 using Memory = std::unique_ptr<BIO, decltype(&BIO_free)>;
 
 constexpr long kValidSeconds = 10L * 365 * 24 * 60 * 60;
-// A little into the past, for clients whose clock is late.
+// A little in the past, for clients whose clock is slow.
 constexpr long kValidBeforeSeconds = -24L * 60 * 60;
 
 Error system_error(const std::filesystem::path& path) {
@@ -57,7 +57,7 @@ Result<Certificate> read_certificate(const std::filesystem::path& file) {
   return certificate;
 }
 
-// Whole or not at all, and never readable by others.
+// Writes atomically, readable by the owner only.
 Result<void> write_file(const std::filesystem::path& file, BIO* content) {
   char* text = nullptr;
   const long length = BIO_get_mem_data(content, &text);
@@ -93,7 +93,7 @@ Certificate self_sign(EVP_PKEY* key) {
   X509_set_version(x, X509_VERSION_3);
   unsigned char serial[16];
   EDGEDRAFT_CHECK(RAND_bytes(serial, sizeof serial) == 1);
-  // Positive, and without a leading zero octet, which DER forbids and readers refuse.
+  // Positive and without a leading zero octet, which DER forbids.
   serial[0] = static_cast<unsigned char>((serial[0] & 0x3F) | 0x40);
   ASN1_STRING_set(X509_get_serialNumber(x), serial, sizeof serial);
   X509_gmtime_adj(X509_getm_notBefore(x), kValidBeforeSeconds);
@@ -128,7 +128,7 @@ Result<void> create_certificate(const std::filesystem::path& file,
   return write_file(file, pem.get());
 }
 
-// Errors    io where nobody can say, as in a directory that may not be searched
+// Errors    io if that cannot be determined, e.g. without search permission for the directory
 Result<bool> is_there(const std::filesystem::path& file) {
   std::error_code error;
   const bool there = std::filesystem::exists(file, error);
@@ -154,7 +154,7 @@ Result<TlsIdentity> load_or_create_identity(const std::filesystem::path& state_d
     std::filesystem::permissions(state_directory, std::filesystem::perms::owner_all, error);
   }
   if (error) return Error{Errc::io, state_directory.string() + ": " + error.message()};
-  // The key first: a certificate can be made from it at any time.
+  // Key first: a certificate can be made from it at any time.
   const Result<bool> has_key = is_there(key_file);
   if (!has_key) return has_key.error();
   if (!*has_key) {

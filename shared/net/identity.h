@@ -16,19 +16,19 @@ struct TlsIdentity {
   std::int64_t expires_at;  // seconds since 1970
 };
 
-// The identity kept in a directory, which is made, readable by its owner alone, on the first start:
-// an EC P-256 key and a self-signed certificate. Where only the key is left its certificate is made
-// anew, and the pin stays.
+// Loads the identity of a directory. The first start creates the directory, readable by its owner
+// only, with an EC P-256 key and a self-signed certificate. If only the key exists, a new
+// certificate is made and the pin stays.
 //
 // Errors    io        the directory or a file cannot be read or written
-//           bad_file  a file there is no PEM, or the key is not the certificate's
+//           bad_file  a file is not PEM, or the key does not match the certificate
 Result<TlsIdentity> load_or_create_identity(const std::filesystem::path& state_directory);
 
-// The identity that is kept there; none is made.
+// Loads an existing identity; creates none.
 // Errors    io, bad_file
 Result<TlsIdentity> load_identity(const std::filesystem::path& state_directory);
 
-// The identity in two files of the user.
+// Loads the identity from two files of the user.
 // Errors    io, bad_file; usage of check_pem_file()
 Result<TlsIdentity> load_identity(const std::filesystem::path& certificate_file,
                                   const std::filesystem::path& key_file);

@@ -7,8 +7,8 @@
 
 namespace edgedraft {
 
-// A plug that any number of links hang on. While it is pulled they have no network: connections end
-// without a word, and none is made.
+// A switch for the network of any number of links. While it is pulled, their connections end
+// silently and none is made.
 //
 // Threads   any
 class LinkPlug {
@@ -16,8 +16,8 @@ class LinkPlug {
   void put(bool in);
   bool is_in() const;
 
-  // Calls `on_change` whenever the plug is pulled or put in, on the thread that does it, until it
-  // is destroyed. The plug outlives it; `on_change` must not call the plug back.
+  // Calls `on_change` when the plug is pulled or put in, on the thread that does it, until
+  // destroyed. The plug outlives it; `on_change` must not call the plug.
   class Watch {
    public:
     Watch(LinkPlug& plug, std::function<void()> on_change);

@@ -29,14 +29,14 @@ namespace {
 namespace asio = boost::asio;
 using asio::ip::tcp;
 
-// How often drain() looks who is through.
+// Interval at which drain() checks for finished clients.
 constexpr Duration kDrainStep = std::chrono::milliseconds(50);
 
-// Where a connection comes from, as far as strangers can be told apart: many addresses of a /64
-// cost nothing.
+// Origin for limits per address: IPv6 addresses of one /64 count as one, because a single host may
+// own them all.
 std::string origin_of(const asio::ip::address& address) {
   if (address.is_v4()) return address.to_string();
-  if (address.to_v6().is_v4_mapped()) {  // of a listener for both
+  if (address.to_v6().is_v4_mapped()) {  // from a dual-stack listener
     return asio::ip::make_address_v4(asio::ip::v4_mapped, address.to_v6()).to_string();
   }
   return asio::ip::network_v6(address.to_v6(), 64).canonical().to_string();
@@ -58,13 +58,13 @@ struct Connection {
   TlsStream stream;
   ServerSession session;
   PeerInfo peer;
-  std::optional<Pump> pump;  // from the handshake on
-  // Shared with copies that the application keeps; the connection's own is the first.
+  std::optional<Pump> pump;  // set from the handshake on
+  // Shared with the application's copies; the connection's own is the first.
   std::optional<ReplyHandle> reply;
-  Instant last_work{};  // a request came, or a reply was given
-  WireBytes counted{};  // in the listener's stats
+  Instant last_work{};  // last request or reply
+  WireBytes counted{};  // already included in the listener's stats
 
-  // What the session wants to say goes out, and where it is over, so is the connection.
+  // Sends the session's output and ends the connection if the session is over.
   void after_session_call(const Error& reason) {
     last_work = Clock::now();
     if (session.signed_in()) stranger = false;
@@ -74,23 +74,23 @@ struct Connection {
   }
 };
 
-// Messages of one kind, or their bytes: given, by any thread; queued, taken to be written and gone,
-// which is when the socket has them, on the strand.
+// Counts messages of one kind, or their bytes: given by any thread; queued, taken and gone (in the
+// socket) on the strand.
 class Backlog {
  public:
   explicit Backlog(std::uint32_t full) : full_(full) {}
 
   void give(std::uint32_t count = 1) { given_ += count; }
   void queue(std::uint32_t count = 1) { queued_ += count; }
-  // All but `waiting` of the queued messages.
+  // Takes all but `waiting` of the queued messages.
   void take(std::uint32_t waiting) { taken_ = queued_ - waiting; }
-  // What was taken has gone. Returns whether somebody may have seen a full backlog that now has
-  // room.
+  // Notes that the taken messages are gone. Returns whether a thread may have seen a full backlog
+  // that now has space.
   bool note_gone() {
     const std::uint32_t gone_before = gone_;
     gone_ = taken_;
-    // Load `given_` only after storing `gone_`: a thread that still read the old `gone_` had
-    // already incremented `given_`, so its message is counted here and the thread will be told.
+    // Load `given_` only after storing `gone_`: a thread that read the old `gone_` had already
+    // incremented `given_`, so its message is counted here and that thread is woken.
     return gone_ != gone_before && given_ - gone_before >= full_;
   }
   std::uint32_t count() const { return given_ - gone_; }
@@ -105,13 +105,13 @@ class Backlog {
 
 }  // namespace
 
-// Outlives the connection, the listener even: neither is touched once end() has cut them off.
+// Outlives the connection and the listener: touches neither after end() has detached them.
 struct ReplyHandle::Target {
   Target(std::uint64_t connection_id, Connection& c) : id(connection_id), connection(&c) {}
 
   std::uint64_t id;
   std::mutex mutex;
-  Connection* connection;  // set to nothing on its strand, when it ends
+  Connection* connection;  // cleared on its strand when it ends
   Backlog verdicts{kBacklogFull};
   Backlog bytes{kBacklogBytesFull};   // of a run's activations
   Backlog chunks{kChunkBacklogFull};  // of a prompt's
@@ -125,7 +125,7 @@ struct ReplyHandle::Target {
     connection = nullptr;
   }
 
-  // Runs `act(session)` on the connection's strand while there is one.
+  // Runs `act(session)` on the connection's strand while the connection lives.
   template <class Act>
   static void post(const std::shared_ptr<Target>& target, Act act, Error reason) {
     const std::scoped_lock lock(target->mutex);
@@ -137,13 +137,13 @@ struct ReplyHandle::Target {
                  try {
                    act(alive->session);
                  } catch (const std::exception& e) {
-                   // What fails for one connection's answer ends that connection.
+                   // A failed answer ends its own connection only.
                    alive->session.fail({Errc::io, e.what()});
                  }
                  alive->after_session_call(reason);
                });
   }
-  // Rows that count as so many in that backlog, which is one of the target's.
+  // Posts rows that count as `count` in that backlog of the target.
   static void post_rows(const std::shared_ptr<Target>& target, Backlog& backlog,
                         std::uint32_t count, wire::Activations rows) {
     backlog.give(count);
@@ -377,13 +377,14 @@ class Listener::Impl {
                      [this, connection](const std::exception_ptr& failure, Error reason) {
                        end(*connection, failure, std::move(reason));
                      });
-    } catch (...) {  // there would be nobody to end it
+    } catch (...) {  // nothing else would end it
       connections_.erase(id);
       throw;
     }
   }
 
-  // For one more from there: false if all who are here have signed in. Requires  mutex_ held
+  // Makes room for one more connection from there; false if all others have signed in. Requires
+  // mutex_ held
   bool make_room(const std::string& origin) {
     std::size_t here = 0;
     std::size_t strangers_from_there = 0;
@@ -423,7 +424,7 @@ class Listener::Impl {
     return connection.pushed_out;
   }
 
-  // From accept to close; returns why it ended.
+  // Serves from accept to close; returns why it ended.
   asio::awaitable<Error> serve(Connection& connection) {
     boost::system::error_code error;
     const tcp::endpoint endpoint = connection.stream.next_layer().remote_endpoint(error);
@@ -438,7 +439,7 @@ class Listener::Impl {
     NativeTls* tls = connection.stream.native_handle();
     const Result<void> checked = shaken ? check_client(tls) : shaken;
     if (!checked) {
-      // The alert that says why should arrive.
+      // Give the alert with the reason time to arrive.
       if (checked.error().code != Errc::timed_out) co_await linger(connection.stream);
       co_return checked.error();
     }
@@ -447,7 +448,7 @@ class Listener::Impl {
 
     connection.pump.emplace(connection.stream, port(connection), options_.write_stall_timeout,
                             connection.peer.address);
-    // The server may have begun to stop during the handshake.
+    // The server may have started to stop during the handshake.
     if (connection.session.finished()) {
       connection.after_session_call({Errc::refused, "the server is shutting down"});
     }
@@ -471,7 +472,7 @@ class Listener::Impl {
                 },
             .tick = [&session](Instant now) { return session.tick(now); },
             .next_deadline = [&session] { return session.next_deadline(); },
-            // Asked again when the socket has taken what there was.
+            // Called again once the socket has taken the output.
             .has_output =
                 [this, &connection, &session] {
                   note_gone(connection);
@@ -486,11 +487,11 @@ class Listener::Impl {
             .paces_output = [&session] { return session.paces_output(); }};
   }
 
-  // The session's output has been taken, and is held here until the socket has it.
+  // Notes that the session's output was taken and waits here for the socket.
   static void note_taken(Connection& connection) {
     ReplyHandle::Target& target = *connection.reply->target_;
     target.chunks.take(connection.session.chunks_waiting());
-    // A block may hold the first of many verdicts.
+    // A block may hold only the first of many verdicts.
     if (connection.session.is_behind()) return;
     target.verdicts.take(0);
     target.bytes.take(0);
@@ -504,7 +505,7 @@ class Listener::Impl {
     if (drained) application_.drained(connection.id);
   }
 
-  // Everything that a connection may throw ends here.
+  // Catches everything that a connection may throw.
   void end(Connection& connection, const std::exception_ptr& failure, Error reason) {
     if (failure) reason = {Errc::io, what_of(failure)};
     if (was_pushed_out(connection)) {
@@ -536,10 +537,10 @@ class Listener::Impl {
 
   asio::io_context io_;
   asio::executor_work_guard<asio::io_context::executor_type> work_;
-  // Shared with each connection's coroutine; here so that stop() finds them. Guarded by mutex_.
+  // Shared with each connection's coroutine; listed for stop(). Guarded by mutex_.
   std::map<std::uint64_t, std::shared_ptr<Connection>> connections_;
   tcp::acceptor acceptor_;
-  bool stopping_ = false;  // on the acceptor's strand
+  bool stopping_ = false;  // used on the acceptor's strand
   std::uint16_t port_ = 0;
   std::vector<std::thread> threads_;
 };

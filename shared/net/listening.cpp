@@ -11,7 +11,7 @@ namespace {
 namespace asio = boost::asio;
 using asio::ip::tcp;
 
-// Without the place in our sources that what() of the library's own exceptions tells.
+// Omits the source location that what() of the library's exceptions contains.
 std::string reason_of(const boost::system::error_code& error) {
   if (error == asio::error::address_in_use) return "the address is in use; give another port";
   return error.message();
@@ -58,7 +58,7 @@ void run_all(asio::io_context& io, const std::function<void(const std::string& w
       io.run();
       return;
     } catch (const std::exception& e) {
-      // What threw is done with, so this is no endless loop.
+      // The handler that threw is done, so this loop ends.
       on_failure(e.what());
     }
   }

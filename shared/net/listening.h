@@ -10,10 +10,10 @@
 
 #include "shared/base/clock.h"
 
-// What both kinds of servers share: an address to listen on, and threads for who comes.
+// Listening and worker threads of both kinds of servers.
 namespace edgedraft {
 
-// Why an address cannot be listened on; what() is a sentence for the user.
+// An address cannot be listened on; what() is a sentence for the user.
 class ListenError : public boost::system::system_error {
  public:
   // `place` is HOST:PORT.
@@ -24,17 +24,16 @@ class ListenError : public boost::system::system_error {
   std::string sentence_;
 };
 
-// Opens the acceptor there; port 0 takes a free one. Errors    throws ListenError
+// Opens the acceptor; port 0 picks a free one. Errors    throws ListenError
 void listen_on(boost::asio::ip::tcp::acceptor& acceptor, const std::string& address,
                std::uint16_t port);
-// Whether it could be opened there now. Nobody can connect meanwhile. Errors    as listen_on()
+// Checks that listen_on() would succeed now, without accepting clients. Errors    as listen_on()
 void check_listenable(const std::string& address, std::uint16_t port);
 
-// When accepting fails for want of file descriptors, trying again at once would only spin.
+// Pause after accepting fails for lack of file descriptors; an immediate retry would only spin.
 inline constexpr Duration kAcceptPause = std::chrono::milliseconds(50);
 
-// Runs what is to be run until the context stops. What something throws ends nothing else: it is
-// told to `on_failure`, and the rest goes on.
+// Runs handlers until the context stops. Passes exceptions to `on_failure` and continues.
 void run_all(boost::asio::io_context& io,
              const std::function<void(const std::string& what)>& on_failure);
 

@@ -17,10 +17,10 @@ namespace {
 namespace asio = boost::asio;
 using asio::ip::tcp;
 
-// Shared by the thread and the coroutine that waits for it.
+// Shared by the lookup thread and the waiting coroutine.
 struct Lookup {
   std::mutex mutex;
-  asio::steady_timer* waiting = nullptr;  // null: nobody is any more
+  asio::steady_timer* waiting = nullptr;  // null: the coroutine has stopped waiting
   bool done = false;
   boost::system::error_code error;
   Endpoints found;
@@ -32,7 +32,7 @@ struct Lookup {
     error = why_not;
     found = std::move(endpoints);
     if (waiting == nullptr) return;
-    // While somebody waits, there is a context to wait on.
+    // While a coroutine waits, its context exists.
     asio::post(waiting->get_executor(), [self] {
       const std::scoped_lock own(self->mutex);
       if (self->waiting != nullptr) self->waiting->cancel();
@@ -88,7 +88,7 @@ asio::awaitable<std::pair<boost::system::error_code, Endpoints>> look_up(NameRes
       Endpoints endpoints;
       try {
         endpoints = resolver(host, port, error);
-      } catch (const std::exception&) {  // there is nobody to catch it
+      } catch (const std::exception&) {  // nothing above could catch it
         error = make_error_code(boost::system::errc::not_enough_memory);
       }
       lookup->tell(error, std::move(endpoints), lookup);

@@ -9,13 +9,13 @@
 namespace edgedraft {
 namespace {
 
-// Systems' files of all CAs have some hundred kilobytes.
+// System CA bundles have some hundred kilobytes.
 constexpr std::uint64_t kPemBytesMax = 64u << 20;
 
 }  // namespace
 
 Result<void> check_pem_file(const std::filesystem::path& file) {
-  std::error_code unknown;  // reading it says what is wrong with it
+  std::error_code unknown;  // reading the file reports the error
   const auto status = std::filesystem::status(file, unknown);
   if (std::filesystem::is_other(status)) {
     return Error{Errc::usage,

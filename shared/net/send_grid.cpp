@@ -3,7 +3,7 @@
 namespace edgedraft {
 namespace {
 
-// Up to it.
+// The last step up to `now`.
 Instant last(Instant now, Duration step) {
   return Instant(now.time_since_epoch() / step * step);
 }

@@ -11,29 +11,29 @@
 
 namespace edgedraft {
 
-// When links send, and conversations go on, while the device computes what nobody is to learn of:
-// that work delays what else the device computes, and with it the moments at which that is sent,
-// and how much of it. So what comes meanwhile is told at the beginning of a step of 20 ms,
-// conversations go on with it once in the step, and what they have to say leaves at the next one.
-// As the end of the work would tell how long it was, all that goes on up to a step of 10 s.
+// Hides the timing of private computations on the device. Such work delays other work, and thereby
+// the time and size of messages. While it runs, links report input at the start of a 20 ms step,
+// conversations continue once per step, and their output leaves at the next step. The end of the
+// work would reveal its duration, so the grid continues up to a 10 s step.
 //
+// Threads   any
 // Threads   any
 class SendGrid {
  public:
   static constexpr Duration kStep = std::chrono::milliseconds(20);
   static constexpr Duration kEndStep = std::chrono::seconds(10);
-  // From a step's beginning, when links tell, to its turn, when conversations go on.
+  // Delay in a step between reports of links and the turn of conversations.
   static constexpr Duration kTurnAfter = std::chrono::milliseconds(5);
 
   explicit SendGrid(std::function<Instant()> now = [] { return Clock::now(); })
       : now_(std::move(now)) {}
 
-  // When what is ready now may be sent, or told: now, or at the next step.
+  // Earliest time to send or report what is ready now: now, or the next step.
   Instant release(Instant now) const;
-  // The last turn up to now; nothing where there are no steps.
+  // Latest turn up to now; nullopt without a grid.
   std::optional<Instant> last_turn(Instant now) const;
 
-  // Such work, while it lasts. The grid outlives it.
+  // Marks private work in progress. The grid outlives it.
   class Hold {
    public:
     explicit Hold(SendGrid& grid);
@@ -51,7 +51,7 @@ class SendGrid {
   std::function<Instant()> now_;
   mutable std::mutex mutex_;
   std::uint32_t holds_ = 0;
-  Instant until_ = Instant::min();  // behind the last of them
+  Instant until_ = Instant::min();  // end of the last hold, rounded up to its step
 };
 
 }  // namespace edgedraft

@@ -17,7 +17,7 @@ class ServerContact {
   };
 
   State state() const { return state_; }
-  // Some link has met the server.
+  // At least one link has met the server.
   bool was_made() const { return was_made_; }
   void made() {
     was_made_ = true;

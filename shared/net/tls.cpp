@@ -43,14 +43,14 @@ bool has_alpn(SSL* tls) {
   return length == kAlpn.size() - 1 && std::equal(name, name + length, kAlpn.begin() + 1);
 }
 
-// Whether a handshake would let in the client with that certificate now. Intermediate certificates
-// are not in a ticket: a client that has some is asked for them again.
+// True if a full handshake would accept that client certificate now. Tickets hold no intermediate
+// certificates: clients that need some do a full handshake.
 bool is_trusted_client(SSL* tls, X509* certificate) {
   if (certificate == nullptr) return false;
   X509_STORE* const trusted = SSL_CTX_get_cert_store(SSL_get_SSL_CTX(tls));
   const std::unique_ptr<X509_STORE_CTX, decltype(&X509_STORE_CTX_free)> check(X509_STORE_CTX_new(),
                                                                               X509_STORE_CTX_free);
-  // What it leaves in the thread's queue would be taken for the handshake's own failure.
+  // Errors left in the thread's queue would look like a failure of the handshake.
   ERR_set_mark();
   const bool is_trusted = check &&
                           X509_STORE_CTX_init(check.get(), trusted, certificate, nullptr) == 1 &&
@@ -60,9 +60,9 @@ bool is_trusted_client(SSL* tls, X509* certificate) {
   return is_trusted;
 }
 
-// OpenSSL verifies a client's certificate in full handshakes alone, and every session that is taken
-// up brings a new ticket: a certificate that has expired would be good for ever, and without its
-// key. Where it is not trusted any more the ticket is ignored, and the full handshake says why.
+// OpenSSL verifies client certificates in full handshakes only, and each resumed session gets a new
+// ticket. An expired certificate would stay valid for ever, even without its key. An untrusted one
+// makes the ticket ignored; the full handshake reports the reason.
 SSL_TICKET_RETURN judge_client_ticket(SSL* tls, SSL_SESSION* session, const unsigned char*,
                                       std::size_t, SSL_TICKET_STATUS status, void*) {
   const bool is_ours = status == SSL_TICKET_SUCCESS || status == SSL_TICKET_SUCCESS_RENEW;
@@ -76,7 +76,7 @@ std::shared_ptr<ssl::context> make_context(ssl::context::method method) {
   SSL_CTX* native = context->native_handle();
   EDGEDRAFT_CHECK(SSL_CTX_set_min_proto_version(native, TLS1_3_VERSION) == 1);
   SSL_CTX_set_options(native, SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION);
-  // Data of the first flight could be replayed by whoever recorded it.
+  // Early data could be replayed by an eavesdropper.
   SSL_CTX_set_max_early_data(native, 0);
   return context;
 }
@@ -85,8 +85,8 @@ Error bad_pem(const std::filesystem::path& file, const boost::system::error_code
   return {Errc::bad_file, file.string() + ": " + error.message()};
 }
 
-// Trusts the file's certificates and applies its revocation lists. If it has any list, OpenSSL
-// wants a current one from the CA that signed a peer's certificate.
+// Trusts the file's certificates and applies its revocation lists. With any list, OpenSSL requires
+// a current one from the CA that signed a peer's certificate.
 Result<void> use_authorities(ssl::context& context, const std::filesystem::path& file) {
   if (auto readable = check_pem_file(file); !readable) return readable;
   boost::system::error_code error;
@@ -136,7 +136,7 @@ Result<std::shared_ptr<TlsContext>> make_server_context(const TlsServerOptions& 
     return used.error();
   }
   SSL_CTX_set_alpn_select_cb(native, select_alpn, nullptr);
-  // Tickets of a client with a certificate are bound to it by this; without it they are refused.
+  // Binds tickets of clients with certificates to this context; OpenSSL refuses them otherwise.
   EDGEDRAFT_CHECK(SSL_CTX_set_session_id_context(
                       native, reinterpret_cast<const unsigned char*>(kSessionContext.data()),
                       kSessionContext.size()) == 1);
@@ -226,7 +226,7 @@ std::optional<std::string> client_key(NativeTls* tls) {
 TlsTicket take_ticket(NativeTls* tls) {
   SSL_SESSION* session = SSL_get0_session(tls);
   if (!session || !SSL_SESSION_is_resumable(session)) return nullptr;
-  // A copy: OpenSSL spoils the original when the connection breaks, which is when we want it.
+  // Copy: OpenSSL invalidates the original when the connection breaks, just when it is needed.
   return TlsTicket(SSL_SESSION_dup(session), SSL_SESSION_free);
 }
 
@@ -239,7 +239,7 @@ bool resumed(NativeTls* tls) {
 }
 
 WireBytes wire_bytes(NativeTls* tls) {
-  // Asio moves ciphertext between these and the socket, all of it and nothing else.
+  // Asio moves only ciphertext between these and the socket.
   return {.in = BIO_number_read(SSL_get_rbio(tls)), .out = BIO_number_written(SSL_get_wbio(tls))};
 }
 

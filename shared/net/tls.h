@@ -14,7 +14,7 @@ class context;
 struct ssl_st;          // OpenSSL's SSL
 struct ssl_session_st;  // and SSL_SESSION
 
-// TLS 1.3 alone, ALPN "edgedraft/1", no early data, no renegotiation; sessions resume.
+// TLS 1.3 only, ALPN "edgedraft/1", no early data, no renegotiation; sessions resume.
 namespace edgedraft {
 
 using TlsContext = boost::asio::ssl::context;
@@ -23,57 +23,55 @@ using NativeTls = ssl_st;
 struct TlsServerOptions {
   std::filesystem::path certificate_file{};  // PEM, chain included
   std::filesystem::path key_file{};
-  // The CA whose certificates clients have to show, valid and not revoked by a list in that file at
-  // the time of each handshake, resumed or not. Empty: they need none.
+  // CA for client certificates, with its revocation lists. Certificates must be valid and not
+  // revoked at each handshake, resumed or not. Empty: clients need none.
   std::filesystem::path client_ca_file{};
 };
 
-// Errors    io        a file that cannot be read
-//           bad_file  a file without PEM, a CA's without a certificate, an encrypted key, or one
-//                     that is not the certificate's
+// Errors    io        an unreadable file
+//           bad_file  a file without PEM, a CA file without a certificate, an encrypted key, or a
+//                     key that does not match the certificate
 //           usage     a key that is not private: check_private(); a pipe: check_pem_file()
 Result<std::shared_ptr<TlsContext>> make_server_context(const TlsServerOptions& options);
 
-// How a client decides whom to trust: by the pin where there is one, else by the CA file, else by
-// the system's roots.
+// A client trusts the pin if there is one, else the CA file, else the system's roots.
 struct TlsClientOptions {
   std::string pin{};                         // "sha256:HEX" of the server's public key
   std::filesystem::path ca_file{};           // PEM
-  std::filesystem::path certificate_file{};  // our own, where the server asks for one
+  std::filesystem::path certificate_file{};  // our own, if the server asks for one
   std::filesystem::path key_file{};
 };
 
-// Errors    usage         a pin that is none, and as above
+// Errors    usage         a malformed pin, and as above
 //           io, bad_file  as above
 Result<std::shared_ptr<TlsContext>> make_client_context(const TlsClientOptions& options);
 
-// Names the server that the handshake shall reach: SNI, and the name that its certificate must have
-// (not looked at where a pin decides).
+// Sets the server name for SNI and for the check of its certificate (skipped with a pin).
 // Errors    usage  no certificate can have such a name
 Result<void> set_server_name(NativeTls* tls, const TlsClientOptions& options,
                              const std::string& host);
 
-// What a finished handshake has to stand up to before a byte is trusted, resumed or not: protocol,
-// ALPN, the pin, the certificate's dates.
-// Errors    untrusted naming the reason and the remedy; protocol where ALPN is missing
+// Checks a finished handshake, resumed or not, before a byte is trusted: protocol, ALPN, pin, dates
+// of the certificate.
+// Errors    untrusted naming the reason and the remedy; protocol if ALPN is missing
 Result<void> check_server(NativeTls* tls, const TlsClientOptions& options);
 
-// Errors    protocol where the client did not ask for ALPN edgedraft/1
+// Errors    protocol if the client did not ask for ALPN edgedraft/1
 Result<void> check_client(NativeTls* tls);
 
-// The pin of the client's certificate, which outlives a renewal; nothing where it showed none.
+// Pin of the client's certificate, which survives a renewal; nullopt without a certificate.
 std::optional<std::string> client_key(NativeTls* tls);
 
-// Turns the error of a handshake, a read or a write into a sentence for the user: an untrusted
-// certificate, a peer that does not speak TLS or another version of it, a broken connection.
+// Turns a failed handshake, read or write into a sentence for the user: an untrusted certificate, a
+// peer without TLS or with another version, a broken connection.
 Error explain_tls_error(NativeTls* tls, const boost::system::error_code& error,
                         const std::string& peer);
 
-// What a later handshake with the same server can take up; nothing where it gave no ticket.
+// Ticket for resuming with the same server; null if it gave none.
 using TlsTicket = std::shared_ptr<ssl_session_st>;
 TlsTicket take_ticket(NativeTls* tls);
 void use_ticket(NativeTls* tls, const TlsTicket& ticket);
-// The handshake took a ticket up.
+// True if the handshake resumed a ticket.
 bool resumed(NativeTls* tls);
 
 // Bytes that crossed the TCP socket below a TLS stream.

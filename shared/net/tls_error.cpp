@@ -9,7 +9,7 @@
 namespace edgedraft {
 namespace {
 
-// The message is for the side that refused the certificate: a server is told what its client needs.
+// Worded for the side that refused the certificate: a server learns what its client needs.
 Error explain_certificate(NativeTls* tls, const std::string& peer) {
   const long result = SSL_get_verify_result(tls);
   const bool of_client = SSL_is_server(tls) == 1;
@@ -46,11 +46,12 @@ Error explain_certificate(NativeTls* tls, const std::string& peer) {
   return {Errc::untrusted, message};
 }
 
-// What a fatal alert or a failed handshake says about the peer.
+// Explains a fatal alert or a failed handshake.
 Error explain_reason(NativeTls* tls, const boost::system::error_code& error,
                      const std::string& peer) {
-  // Anybody on the path can inject a record into an established connection, so a bad one there says
-  // nothing about the peer. Alerts about certificates arrive after the handshake in TLS 1.3.
+  // An attacker on the path can inject records into an established connection, so a bad record
+  // there says nothing about the peer. Alerts about certificates arrive after the handshake in TLS
+  // 1.3.
   const bool established =
       SSL_get_finished(tls, nullptr, 0) > 0 && SSL_get_peer_finished(tls, nullptr, 0) > 0;
   switch (ERR_GET_REASON(static_cast<unsigned long>(error.value()))) {
@@ -74,7 +75,7 @@ Error explain_reason(NativeTls* tls, const boost::system::error_code& error,
       if (established) break;
       return {Errc::protocol, peer + " speaks no TLS 1.3, and older versions are not allowed"};
     case SSL_R_NO_APPLICATION_PROTOCOL:
-    // Its name of the kind SSL_R_ is missing from some OpenSSL 3.0.
+    // Some OpenSSL 3.0 releases lack its SSL_R_ name.
     case SSL_AD_REASON_OFFSET + SSL_AD_NO_APPLICATION_PROTOCOL:
       return {Errc::protocol, peer + " speaks TLS, but not the protocol edgedraft/1"};
     case SSL_R_TLSV13_ALERT_CERTIFICATE_REQUIRED:

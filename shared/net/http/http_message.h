@@ -13,13 +13,13 @@ using HttpHeaders = std::vector<std::pair<std::string, std::string>>;
 
 struct HttpRequest {
   std::string method;  // "GET"
-  std::string path;    // of the target, as it was sent
-  std::string query;   // behind its '?', as it was sent
+  std::string path;    // of the target, undecoded
+  std::string query;   // after the target's '?', undecoded
   HttpHeaders headers;
   std::string body;
-  std::shared_ptr<const void> body_share{};  // of what the server bounds, as long as it lives
+  std::shared_ptr<const void> body_share{};  // holds the body's share of the server's limit
 
-  // The first header of that name, in any spelling of upper and lower case.
+  // First header of that name, ignoring case.
   std::optional<std::string_view> header(std::string_view name) const;
 };
 
@@ -27,7 +27,7 @@ struct HttpAnswer {
   unsigned status = 200;
   std::string content_type;
   std::string body;
-  HttpHeaders headers{};  // besides type and length
+  HttpHeaders headers{};  // except type and length
 
   void add(const HttpHeaders& more) { headers.insert(headers.end(), more.begin(), more.end()); }
 };

@@ -11,31 +11,31 @@
 
 namespace edgedraft {
 
-// Why nobody takes an answer any more.
+// Why an answer has no reader any more.
 enum class HttpGone : std::uint8_t {
   left,     // the client closed its connection
-  stalled,  // it took nothing for too long, and its connection was closed for that
+  stalled,  // it read nothing for too long, so the server closed its connection
 };
 
-// The answer to one request: whole by send(), or in parts by begin(), write() and end(). What is
-// said to a client that has gone goes nowhere. Cheap to copy; where the last copy goes before the
-// end, the client is answered 500, or its stream ends.
+// The answer to one request: whole by send(), or in parts by begin(), write() and end(). Output for
+// a departed client is dropped. Cheap to copy. If the last copy is destroyed before the end, the
+// client gets status 500 or its stream ends.
 //
 // Threads   any
 class HttpReply {
  public:
   void send(HttpAnswer answer);
-  // A body whose length is not known yet; head.body is its first part. Where nothing is said for
-  // `quiet_max`, `filler` is written, so that nobody between the two takes the connection for dead.
+  // Starts a body of unknown length; head.body is its first part. Writes `filler` after `quiet_max`
+  // of silence, so that proxies keep the connection open.
   void begin(HttpAnswer head, Duration quiet_max = Duration::max(), std::string filler = {});
   void write(std::string part);
   void end();
 
-  // Given and not taken by the socket yet: how far the client is behind in reading.
+  // Bytes written but not yet taken by the socket: the client's lag in reading.
   std::size_t backlog_bytes() const;
   bool gone() const;
-  // Called once, on the server's thread or by its destructor, when the client is gone before its
-  // answer has ended; at once if it is. It must not wait, and holds no copy of this reply.
+  // Called once if the client leaves before its answer ends, at once if it already has. Runs on the
+  // server's thread or in its destructor. Must not block or hold a copy of this reply.
   void on_gone(std::function<void(HttpGone)> act);
 
  private:

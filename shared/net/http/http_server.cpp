@@ -35,9 +35,9 @@ namespace beast = boost::beast;
 namespace http = boost::beast::http;
 using asio::ip::tcp;
 
-// How much of a body is read at a time.
+// Body bytes per read.
 constexpr std::size_t kBodyPartBytes = 64u << 10;
-// How often a connection with unread bytes is asked whether its client is still there.
+// Interval for checking whether the client of a connection with unread bytes is still there.
 constexpr Duration kLeftPause = std::chrono::seconds(1);
 
 using Parser = http::request_parser<http::string_body>;
@@ -46,7 +46,7 @@ std::string text_of(boost::core::string_view text) {
   return {text.data(), text.size()};
 }
 
-// Without its body.
+// Copies a request without its body.
 HttpRequest head_of(const http::request<http::string_body>& message) {
   const std::string target = text_of(message.target());
   const std::size_t query = target.find('?');
@@ -61,7 +61,7 @@ HttpRequest head_of(const http::request<http::string_body>& message) {
   return request;
 }
 
-// Another reader may take it for another request, or for one to another host.
+// True if a proxy might read another request, or another host, from these bytes.
 bool is_ambiguous(const Parser& parser) {
   const auto& header = parser.get();
   const bool unknown_coding = header.count(http::field::transfer_encoding) > 0 && !parser.chunked();
@@ -82,10 +82,10 @@ BrokenRequest what_is_broken(const boost::system::error_code& error) {
   return {400, "this is no HTTP request"};
 }
 
-// Bytes of bodies, over all requests of a server. Outlives it with a request.
+// Body bytes of all requests of a server. A request may keep it alive longer than the server.
 using BodyBytes = std::atomic<std::size_t>;
 
-// The share of one request.
+// One request's share of the limit.
 class BodyShare {
  public:
   explicit BodyShare(std::shared_ptr<BodyBytes> all) : all_(std::move(all)) {}
@@ -93,7 +93,7 @@ class BodyShare {
   BodyShare(const BodyShare&) = delete;
   BodyShare& operator=(const BodyShare&) = delete;
 
-  // False if all of them would have more than `most` then.
+  // False if the total would exceed `most`.
   bool grow_to(std::size_t bytes, std::size_t most) {
     const std::size_t more = bytes - std::exchange(bytes_, bytes);
     return (*all_ += more) <= most;
@@ -117,10 +117,10 @@ HttpAnswer HttpServerOptions::plain_error(unsigned status, const std::string& wh
   return {.status = status, .content_type = "text/plain; charset=utf-8", .body = what + "\n"};
 }
 
-// Outlives the connection and the server: neither is touched once it is cut off.
+// Outlives the connection and the server: after cut_off() it touches neither.
 struct HttpReply::State {
   struct Part {
-    std::optional<HttpAnswer> head;  // of the first
+    std::optional<HttpAnswer> head;  // of the answer
     std::string body;
     bool whole = false;
     bool last = false;
@@ -132,7 +132,7 @@ struct HttpReply::State {
   bool begun = false;
   bool ended = false;
   bool gone = false;
-  bool stalled = false;  // that is why
+  bool stalled = false;  // gone because the client stopped reading
   Duration quiet_max = Duration::max();
   std::string filler;
   std::function<void(HttpGone)> on_gone;
@@ -156,7 +156,7 @@ struct HttpReply::State {
     std::string body = std::exchange(answer.body, {});
     put({.head = std::move(answer), .body = std::move(body), .whole = true, .last = true});
   }
-  // Nobody is left who could say anything.
+  // The last reply handle was dropped without an answer.
   void abandoned() {
     const std::scoped_lock lock(mutex);
     if (ended || !wake) return;
@@ -183,7 +183,7 @@ struct HttpReply::State {
     const std::scoped_lock lock(mutex);
     return !wake;
   }
-  // The client has left, or has its answer.
+  // The client has left or has its whole answer.
   void cut_off() {
     std::function<void(HttpGone)> tell;
     {
@@ -258,7 +258,7 @@ void HttpReply::on_gone(std::function<void(HttpGone)> act) {
   act(state().how_gone());
 }
 
-// Everything but the constructor and port() runs on the one thread.
+// Everything but the constructor and port() runs on the server's thread.
 class HttpServer::Impl {
  public:
   Impl(HttpServerOptions options, Handler handler)
@@ -285,11 +285,11 @@ class HttpServer::Impl {
         : stream(std::move(socket)), signal(stream.get_executor()), buffer(buffer_bytes_max) {}
 
     beast::tcp_stream stream;
-    asio::steady_timer signal;  // cancelled when a reply has something to say
+    asio::steady_timer signal;  // cancelled when a reply has output
     beast::flat_buffer buffer;
   };
 
-  // Dropping such a connection loses no answer, so it may make room for another.
+  // A connection that can be dropped without losing an answer.
   struct Droppable {
     Droppable(std::list<Connection*>& all, std::list<Connection*>::iterator before, Connection& one)
         : droppable(all), connection(one) {
@@ -335,8 +335,8 @@ class HttpServer::Impl {
     }
   }
 
-  // Makes room by a connection that is leaving, or has owed its request for longest; false if all
-  // wait for answers.
+  // Drops a connection that is leaving, or has owed its request for longest; false if all wait for
+  // answers.
   bool drop_one() {
     if (droppable_.empty()) return false;
     droppable_.front()->stream.close();
@@ -351,8 +351,8 @@ class HttpServer::Impl {
     co_await say_goodbye(connection->stream);
   }
 
-  // One request and its answer; whether another may follow. A connection that has nobody at its
-  // other end is closed here.
+  // Serves one request; returns whether another may follow. Closes the connection here if the
+  // client has left.
   asio::awaitable<bool> serve_one(std::shared_ptr<Connection> kept, bool first) {
     Connection& connection = *kept;
     Parser parser;
@@ -414,7 +414,7 @@ class HttpServer::Impl {
     request = head_of(parser.get());
     refusal = options_.refuse(request);
     const std::uint32_t bytes_max = refusal ? 0 : options_.body_bytes_max(request);
-    // The body of a page that takes none is left unread, which ends the connection.
+    // Leaves the body unread if the page takes none, which ends the connection.
     if (bytes_max == 0 || parser.is_done()) co_return boost::system::error_code();
     if (parser.content_length().value_or(0) > bytes_max) co_return http::error::body_limit;
     parser.body_limit(bytes_max);
@@ -442,7 +442,7 @@ class HttpServer::Impl {
     try {
       handler_(std::move(request), HttpReply(reply));
     } catch (...) {
-      // What it has let go of is answered by now.
+      // Replies that it dropped are answered by now.
       options_.on_failure(path + ": " + what_of(std::current_exception()));
     }
   }
@@ -453,7 +453,7 @@ class HttpServer::Impl {
     bool keeps_alive;
   };
 
-  // Whether the whole answer has gone to the socket.
+  // Returns whether the whole answer has gone to the socket.
   asio::awaitable<bool> answer(Connection& connection, const Reply& reply, Manner manner) {
     using namespace asio::experimental::awaitable_operators;  // NOLINT: for one ||
     const auto done = co_await (write_all(connection, reply, manner) || watch(connection, reply));
@@ -500,12 +500,12 @@ class HttpServer::Impl {
       }
       reply->stalled = error == beast::error::timeout;
       if (error) co_return false;
-      // A stream to a client of old ends with its connection.
+      // HTTP/1.0 has no chunked encoding, so closing ends the stream.
       if (part->last) co_return part->whole || chunked;
     }
   }
 
-  // Waits for it; false if it has been quiet for too long.
+  // Waits for output; false after too long a silence.
   asio::awaitable<bool> something_to_say(Connection& connection, HttpReply::State& reply,
                                          bool begun) {
     const bool endless = !begun || reply.quiet_max == Duration::max();
@@ -563,12 +563,12 @@ class HttpServer::Impl {
     co_return error;
   }
 
-  // Notices that the client has left while its answer is being made. Never returns by itself.
+  // Detects that the client left while its answer is made. Never returns by itself.
   asio::awaitable<void> watch(Connection& connection, const Reply& reply) {
     tcp::socket& socket = connection.stream.socket();
     asio::steady_timer pause(io_);
     const auto [error] = co_await socket.async_wait(tcp::socket::wait_read, kToken);
-    // Bytes that come early, as of the next request, hide from then on what comes after them.
+    // Early bytes, such as the next request, hide anything that arrives after them.
     while (error != asio::error::operation_aborted) {
       pollfd peer{.fd = socket.native_handle(), .events = POLLRDHUP, .revents = 0};
       if (::poll(&peer, 1, 0) > 0) {
@@ -584,7 +584,7 @@ class HttpServer::Impl {
     co_await pause.async_wait(kToken);
   }
 
-  // Reads away, for a moment, what a peer goes on to send.
+  // Briefly reads and discards further input.
   asio::awaitable<void> say_goodbye(beast::tcp_stream& stream) {
     boost::system::error_code ignored;
     stream.socket().shutdown(tcp::socket::shutdown_send, ignored);
@@ -601,9 +601,9 @@ class HttpServer::Impl {
   std::shared_ptr<BodyBytes> body_bytes_ = std::make_shared<BodyBytes>(0);
   std::uint32_t open_ = 0;
   std::list<Connection*>
-      droppable_;           // that are leaving; then those that owe a request, for longest first
-  asio::io_context io_{1};  // ends connections, which use the above
-  std::vector<Reply> replies_;  // that are being given
+      droppable_;               // leaving connections, then those that owe a request, longest first
+  asio::io_context io_{1};      // its destructor ends connections
+  std::vector<Reply> replies_;  // in progress
   tcp::acceptor acceptor_;
   std::uint16_t port_ = 0;
   std::thread thread_;

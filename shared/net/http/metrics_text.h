@@ -8,7 +8,7 @@
 
 namespace edgedraft {
 
-// A page in Prometheus' text format, one family after another.
+// A page in Prometheus' text format, written family by family.
 class MetricsText {
  public:
   static constexpr const char* kContentType = "text/plain; version=0.0.4; charset=utf-8";
@@ -35,7 +35,7 @@ class MetricsText {
   }
   std::string take() { return std::move(text_); }
 
-  // Requires  a value without quotes, backslashes and line ends
+  // Requires  a value without quotes, backslashes and line breaks
   static std::string label(const std::string& name, std::string_view value) {
     return name + "=\"" + std::string(value) + '"';
   }
@@ -46,7 +46,7 @@ class MetricsText {
   }
 
  private:
-  std::string prefix_;  // before each name
+  std::string prefix_;  // put before each name
   std::string text_;
 };
 
