@@ -12,19 +12,19 @@
 #include "shared/runtime/memory_meter.h"
 #include "shared/tensor/dtype.h"
 
-// The operator contracts. Layers are written once on these; tests/support/reference_backend.h is
+// Operator contracts. Layers are written once on top of them; tests/support/reference_backend.h is
 // their executable specification.
 //
-// Promises that hold for every operation of every backend:
+// Guarantees of every operation on every backend:
 //  - Row-major float32 activations, last dimension contiguous.
-//  - Batch invariance: a row's result depends on that row alone, bit for bit, never on which or how
-//    many rows share the call. Sums run in one order for every width.
-//  - Enqueues; `Backend::wait` and `Backend::read` wait. Throws DeviceError if work cannot be
-//    enqueued.
-//  - Shapes are the caller's duty and EDGEDRAFT_CHECKed.
+//  - Batch invariance: a row's result depends bit for bit on that row alone, never on the other
+//    rows of the call or their number. Sums run in one order for every width.
+//  - Asynchronous: only `Backend::wait` and `Backend::read` wait. Throws DeviceError if work cannot
+//    be enqueued.
+//  - Callers must pass valid shapes; EDGEDRAFT_CHECK enforces it.
 namespace edgedraft {
 
-// At most this many rows a call that has a tree mask: a root and 255 nodes, or a chunk of a prompt.
+// Rows per call with a tree mask: a root and 255 nodes, or one chunk of a prompt.
 inline constexpr std::uint32_t kMaskRowsMax = 256;
 
 // The environment failed: device lost, out of device memory.
@@ -33,7 +33,7 @@ class DeviceError : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// Memory of one backend. Released with its owner, which must outlive every Matrix and Weight in it.
+// Memory of one backend. Its owner must outlive every Matrix and Weight in it.
 class Buffer {
  public:
   virtual ~Buffer() = default;
@@ -44,8 +44,7 @@ class Buffer {
   Buffer() = default;
 };
 
-// A float32 matrix in a Buffer: rows x cols, row r at offset + r * stride (in floats). Not an
-// owner.
+// Non-owning float32 matrix in a Buffer: rows x cols, row r at offset + r * stride (in floats).
 struct Matrix {
   Buffer* buffer = nullptr;
   std::uint64_t offset = 0;
@@ -57,8 +56,8 @@ struct Matrix {
   Matrix column_range(std::uint32_t first, std::uint32_t count) const;
 };
 
-// Rows of keys or values as they are stored: a Matrix whose elements are f32, f16 or bf16, and
-// whose offset and stride count these. Not an owner.
+// Non-owning rows of stored keys or values: a Matrix with f32, f16 or bf16 elements; offset and
+// stride count elements.
 struct CacheRows {
   Buffer* buffer = nullptr;
   std::uint64_t offset = 0;
@@ -84,21 +83,20 @@ struct CacheRows {
   Matrix floats() const;
 };
 
-// Whether keys and values may be stored in that type: f32, f16 or bf16.
+// True for types that keys and values may have: f32, f16 or bf16.
 bool is_cache_type(DType type);
-// What so many numbers of such a type take.
+// Bytes of `count` elements of a cache type.
 std::uint64_t cache_bytes(DType type, std::uint64_t count);
 
-// Keys or values of one sequence, a row a slot. With pages, slots stand page_slots together: slot s
-// is row pages[s / page_slots] * page_slots + s % page_slots of `memory`. Without, it is row s. Not
-// an owner.
+// Non-owning keys or values of one sequence, one row per slot. With pages, slot s is row pages[s /
+// page_slots] * page_slots + s % page_slots of `memory`; without, row s.
 struct CacheView {
   CacheRows memory;
   std::span<const std::uint32_t> pages;
   std::uint32_t page_slots = 0;  // a power of two; 0 without pages
 
   CacheView() = default;
-  // A matrix is a cache without pages. Not explicit, so that operations take one.
+  // A matrix is a cache without pages. Implicit, so that operations accept one.
   CacheView(const Matrix& rows) : memory(rows) {}
   CacheView(const CacheRows& rows) : memory(rows) {}
   CacheView(const CacheRows& rows, std::span<const std::uint32_t> table, std::uint32_t slots_a_page)
@@ -113,12 +111,12 @@ struct CacheView {
     return paged() ? std::uint64_t{pages[slot / page_slots]} * page_slots + slot % page_slots
                    : slot;
   }
-  // The slots from `first` on whose rows follow each other, `count` of them at most.
+  // Contiguous rows from slot `first`, at most `count`.
   // Requires  first + count <= slots(), count > 0
   CacheRows run(std::uint32_t first, std::uint32_t count) const;
 };
 
-// A constant matrix [rows, cols] of any DType, row-major, rows packed. Not an owner.
+// Non-owning constant matrix [rows, cols] of any DType, row-major, rows packed.
 struct Weight {
   const Buffer* buffer = nullptr;
   std::uint64_t offset_bytes = 0;
@@ -129,7 +127,7 @@ struct Weight {
   explicit operator bool() const { return buffer != nullptr; }
 };
 
-// A stored matrix: its bytes as in a file, rows packed.
+// A stored matrix: its bytes as in the file, rows packed.
 struct MatrixBytes {
   DType type = DType::f32;
   std::uint32_t rows = 0;
@@ -137,8 +135,8 @@ struct MatrixBytes {
   ByteView bytes;
 };
 
-// The ancestors of one row among the rows of the same call: bit j set = row j is visible. A row
-// always sees itself.
+// Ancestors of one row among the rows of the same call: bit j set = row j is visible. A row always
+// sees itself.
 struct AncestorMask {
   std::array<std::uint64_t, kMaskRowsMax / 64> bits{};
 
@@ -167,9 +165,8 @@ struct RmsNormOp {
 // y[r,o] = (accumulate ? y[r,o] : 0) + sum_i x[r,i] * weight[o,i] + bias[o]
 // Shapes    x [rows, in]; weight [out, in]; bias [1, out] f32 or absent; y [rows, out], not x
 // Requires  weight comes from upload_matrix
-// Backends may multiply quantised weights with activations that they round to int8, each stretch of
-// 128 with a scale of its own: an error of at most scale / 2 = largest / 254 for each x[r,i]. The
-// CPU's does.
+// Backends may round activations of quantised weights to int8, with one scale per 128 columns: an
+// error of at most scale / 2 = largest / 254 for each x[r,i]. The CPU's does.
 struct MatmulOp {
   enum class Into : std::uint8_t { overwrite, accumulate };
   Matrix x;
@@ -180,9 +177,8 @@ struct MatmulOp {
 };
 
 // Rotates x in place: head h of row r by the angles of positions[r].
-// Shapes    x [rows, heads * head_dim]; cos_sin [positions_max, head_dim]: cosines of the
-// head_dim/2
-//           frequencies, then sines
+// Shapes    x [rows, heads * head_dim]; cos_sin [positions_max, head_dim]: cosines of the head_dim
+//           / 2 frequencies, then sines
 // Requires  positions[r] < cos_sin.rows
 struct RopeOp {
   Matrix x;
@@ -192,9 +188,9 @@ struct RopeOp {
   RopeStyle style;
 };
 
-// Copies the rows of x to slots first.. of cache, rounded to its type: to nearest, ties to even.
-// Finite numbers beyond float16's become its largest one, 65504: a key that an infinity stood in
-// would make every score with it infinite or NaN. Infinities and NaN stay what they are.
+// Copies the rows of x to slots first.. of cache, rounded to nearest even. Finite values beyond
+// float16's range become its largest, 65504: an infinite key would make every score infinite or
+// NaN. Infinities and NaN stay.
 // Shapes    x [rows, cols]; cache [slots, cols]
 struct StoreOp {
   Matrix x;
@@ -202,11 +198,11 @@ struct StoreOp {
   std::uint32_t first;
 };
 
-// Rotates queries and keys, as RopeOp does, then stores keys and values, as StoreOp does: those of
-// several sequences, whose rows follow each other. Rotated keys may then stand in caches alone:
-// afterwards the rows of k are anything.
-// Shapes    q [rows, query_cols]; k, v [rows, kv_cols]; the sequences' rows add up to theirs
-// Requires  a sequence's keys and values have one page table and one type
+// Rotates queries and keys as RopeOp does, then stores keys and values as StoreOp does, for several
+// sequences with consecutive rows. Rotated keys may exist in the caches only: the rows of k are
+// undefined afterwards.
+// Shapes    q [rows, query_cols]; k, v [rows, kv_cols]; rows is the sum over the sequences
+// Requires  a sequence's keys and values share one page table and one type
 struct RopeStoreOp {
   struct Sequence {
     std::uint32_t rows;
@@ -224,13 +220,13 @@ struct RopeStoreOp {
   std::span<const Sequence> sequences;
 };
 
-// y[r] = softmax(q[r] . K / sqrt(head_dim)) V over the slots that row r sees, head by head: slots
-// 0..prefix-1, then slot prefix + j for every j in masks[r]. Sums run over visible slots in slot
-// order, so a path through a tree gives the bits that the same tokens give in a row.
+// y[r] = softmax(q[r] . K / sqrt(head_dim)) V per head, over the slots visible to row r:
+// 0..prefix-1, then prefix + j for every j in masks[r]. Sums run in slot order, so a path through a
+// tree gets the same bits as the same tokens in sequence.
 // Shapes    q, y [rows, query_cols]; keys, values [slots, kv_cols]
-// Keys and values of 16 bits count as the numbers that they stand for; everything else is float32.
-// Requires  masks is empty (no row sees more than the prefix, prefix > 0) or has one entry a row;
-//           keys and values have one page table and one type
+// Keys and values of 16 bits are converted to float32; all arithmetic is float32.
+// Requires  masks is empty (rows see only the prefix, prefix > 0) or has one entry per row;
+//           keys and values share one page table and one type
 struct AttentionOp {
   Matrix q;
   CacheView keys;
@@ -241,8 +237,8 @@ struct AttentionOp {
   Matrix y;
 };
 
-// Full attention within groups of consecutive rows; groups do not see each other. LSA's attention
-// over the layers of one position.
+// Full attention within groups of consecutive rows; groups do not see each other. LSA uses it over
+// the layers of one position.
 // Source    Mixture of Attentions, section 3 (layer self-attention)
 // Shapes    q, y [groups * group_rows, query_cols]; k, v [groups * group_rows, kv_cols]
 struct GroupAttentionOp {
@@ -261,8 +257,8 @@ struct SwigluOp {
   Matrix y;
 };
 
-// Moves slots of a cache to its front part, in order: slot first + i = slot slots[i]. Slots
-// increase and slots[i] >= first + i, so the move may be done in place, forwards.
+// Moves slots of a cache to its front: slot first + i = slot slots[i]. Slots increase and slots[i]
+// >= first + i, so a forward move in place is safe.
 struct CompactOp {
   CacheView cache;
   std::uint32_t first;
@@ -270,11 +266,11 @@ struct CompactOp {
 };
 
 // LSA's input: row p * layers + l of y is [K_head0 | V_head0 | K_head1 | V_head1 | ...] of layer l
-// at cache slot slots[p]. Keys come out in RopeStyle::halves order whatever the cache holds, so
-// that one set of LSA weights fits files of both styles.
+// Keys are returned in RopeStyle::halves order for either style of the cache, so that one set of
+// LSA weights fits files of both styles.
 // Source    Mixture of Attentions; layout of its released code
 // Shapes    keys[l], values[l] [slots, kv_cols]; y [slots * layers, 2 * kv_cols]
-// Requires  all have one page table and one type
+// Requires  all share one page table and one type
 struct GatherLayersOp {
   std::span<const CacheView> keys;
   std::span<const CacheView> values;
@@ -292,7 +288,7 @@ struct GroupMeanOp {
   Matrix y;
 };
 
-// The k largest entries a row of log-softmax(logits), best first, ties by lowest index.
+// The k largest entries per row of log-softmax(logits), best first, ties to the lowest index.
 // Shapes    logits [rows, vocabulary]; tokens, log_probs [rows * k], host memory, row-major
 // Requires  1 <= k <= min(vocabulary, 256). Waits.
 struct TopKOp {
@@ -302,64 +298,64 @@ struct TopKOp {
   std::span<float> log_probs;
 };
 
-// tokens[r] = index of the largest entry of row r, ties to the lowest index. Waits.
+// tokens[r] = index of the largest entry of row r, ties to the lowest. Waits.
 struct ArgmaxOp {
   Matrix logits;
   std::span<std::uint32_t> tokens;
 };
 
-// One place to compute. One thread at a time.
+// A compute device. Used by one thread at a time.
 class Backend {
  public:
   virtual ~Backend() = default;
 
   virtual std::string_view name() const = 0;
-  // Counts what it holds, if it is one that counts, and what is built on it; never null.
+  // Meter of the backend's memory and of everything built on it; never null.
   const std::shared_ptr<MemoryMeter>& meter() const { return meter_; }
-  // Whether caches may have pages. Devices that serve one sequence need none.
+  // True if caches may have pages. Devices with a single sequence need none.
   virtual bool takes_pages() const { return true; }
-  // Whether caches may have that type. Devices that hold a drafter's cache alone need f32 only.
+  // True if caches may have that type. Devices that only hold a drafter's cache need just f32.
   virtual bool takes_cache_type(DType type) const { return is_cache_type(type); }
-  // The one that drafters keep their keys and values in.
+  // Type of drafters' keys and values.
   virtual DType drafter_cache_type() const { return DType::f32; }
 
-  // False where memory is only planned: what would be written to it need not be made.
+  // False if memory is only planned, so initial values need not be computed.
   virtual bool keeps_numbers() const { return true; }
 
-  // Zeroed memory for `floats` numbers. Throws DeviceError when there is none.
+  // Zeroed memory for `floats` floats. Throws DeviceError if out of memory.
   virtual std::unique_ptr<Buffer> allocate(std::uint64_t floats) = 0;
-  // A constant copy or, where the backend can compute in host memory, an alias of `bytes`, which
-  // must then outlive the result. For embedding tables, norms and biases.
+  // A constant copy of `bytes` or, if the backend computes in host memory, an alias, which `bytes`
+  // must then outlive. For embedding tables, norms and biases.
   virtual std::unique_ptr<Buffer> upload(ByteView bytes) = 0;
-  // A weight [rows, cols] for matmul and nothing else: a backend may keep it in an order of its
-  // own, or alias it as above. A Weight in it has its shape and no offset. Requires  bytes.size()
-  // == rows * row_bytes(type, cols)
+  // A weight [rows, cols] for matmul only: a backend may reorder it, or alias it as above. A Weight
+  // in it has its shape and no offset.
+  // Requires  bytes.size() == rows * row_bytes(type, cols)
   virtual std::unique_ptr<Buffer> upload_matrix(const MatrixBytes& matrix) = 0;
 
   virtual void write(const Matrix& to, std::span<const float> from) = 0;
-  // Starts everything enqueued and waits until it has run: for callers whose work is to be done
-  // when they return, so that others have their turns, though they read no result.
+  // Starts all enqueued work and waits for it. For callers that read no result but must be done
+  // when they return, so that others get their turn.
   virtual void wait() = 0;
-  // Waits in the same way. `to` is packed: rows * cols.
+  // Waits likewise. `to` is packed: rows * cols.
   virtual void read(const Matrix& from, std::span<float> to) = 0;
-  // The same of rows of a cache, as float32.
+  // As read(), for rows of a cache, converted to float32.
   virtual void read_cache(const CacheRows& from, std::span<float> to) = 0;
 
   virtual void embed(const EmbedOp& op) = 0;
   virtual void rms_norm(const RmsNormOp& op) = 0;
   virtual void matmul(const MatmulOp& op) = 0;
-  // Products of the same x, such as queries, keys and values: at once where that is faster.
+  // Matmuls of the same x, such as queries, keys and values; fused if that is faster.
   virtual void matmuls(std::span<const MatmulOp> ops);
   virtual void rope(const RopeOp& op) = 0;
   virtual void store(const StoreOp& op) = 0;
   virtual void attention(const AttentionOp& op) = 0;
-  // Several of a kind, such as those of all sequences of a pass: at once where that is faster.
-  // Requires  none touches what another one writes
+  // Several operations of a kind, e.g. for all sequences of a pass; fused if that is faster.
+  // Requires  none touches the output of another
   virtual void stores(std::span<const StoreOp> ops);
   virtual void attentions(std::span<const AttentionOp> ops);
-  // An operation and all that read its result, at once where that is faster. The result itself may
-  // then be nowhere: afterwards the rows of its y are anything.
-  // Requires  products' x is the y of what is in front of them
+  // An operation and the matmuls that read its result; fused if that is faster. The rows of its y
+  // are undefined afterwards.
+  // Requires  each matmul's x is the y of the operation
   virtual void norm_matmuls(const RmsNormOp& norm, std::span<const MatmulOp> products);
   virtual void swiglu_matmul(const SwigluOp& swiglu, const MatmulOp& product);
   virtual void rope_store(const RopeStoreOp& op);
@@ -381,9 +377,9 @@ class Backend {
 
 struct CpuBackendOptions {
   std::uint32_t threads;                         // 0: one per fast core
-  std::shared_ptr<MemoryMeter> meter = nullptr;  // null: one of its own, without a limit
+  std::shared_ptr<MemoryMeter> meter = nullptr;  // null: its own meter, without a limit
 };
-// The CPU at work: kernels/cpu for the instruction set found at run time.
+// CPU backend with kernels/cpu for the instruction set found at run time.
 std::unique_ptr<Backend> make_cpu_backend(const CpuBackendOptions& options);
 
 }  // namespace edgedraft

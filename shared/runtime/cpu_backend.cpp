@@ -15,24 +15,24 @@
 namespace edgedraft {
 namespace {
 
-// Below this many steps (a multiplication and an addition, or moving a number) one thread is faster
-// than waking another.
+// Below this many steps (one multiply-add or one moved element) a single thread is faster than
+// waking another.
 constexpr std::uint64_t kParallelStepsMin = 32 * 1024;
-// From so many on, threads take turns of this many or the smallest possible: the faster thread
-// takes more of them. Below, one turn a thread costs the least.
+// Work above this is shared out in parts of at least this size, so that a faster thread takes more
+// of them. Below it, one part per thread is cheapest.
 constexpr std::uint64_t kTurnStepsMin = 64 * 1024;
-// What e^x costs, in steps.
+// Cost of e^x, in steps.
 constexpr std::uint64_t kExpSteps = 8;
-// What rounding a number to int8 costs, in steps.
+// Cost of rounding an element to int8, in steps.
 constexpr std::uint64_t kQuantizeSteps = 2;
-// What cutting a number into bfloat16 costs, in steps.
+// Cost of splitting an element into bfloat16, in steps.
 constexpr std::uint64_t kSplitSteps = 4;
-// With so many rows and so small a weight, moving activations between cores costs more than reading
-// the weight on every core.
+// From this many rows per thread and for weights up to this size, moving activations between cores
+// costs more than reading the weight on every core.
 constexpr std::size_t kRowsAThreadMin = 4;
 constexpr std::size_t kSharedWeightBytesMax = std::size_t{2} << 20;
 
-// An operation's items (kernels/cpu/ops.h), in what multiples threads may get them, and its cost.
+// An operation's items (kernels/cpu/ops.h), the multiples in which threads get them, and its cost.
 struct Extent {
   std::size_t items;
   std::size_t grain;
@@ -93,7 +93,7 @@ class CpuBackend final : public HostBackend {
 
   void matmul(const MatmulOp& op) override { matmuls({&op, 1}); }
 
-  // Those of a kind together: their activations are made ready once.
+  // Groups matmuls of a kind, so that their activations are converted once.
   void matmuls(std::span<const MatmulOp> ops) override {
     int8_products_.clear();
     float_products_.clear();
@@ -257,8 +257,8 @@ class CpuBackend final : public HostBackend {
     return {.items = m.rows, .grain = 1, .steps = std::uint64_t{m.rows} * m.cols * steps_a_number};
   }
 
-  // Grows to the largest operation seen, then stays. Where growing fails nothing is left, so every
-  // operation asks for what it needs.
+  // Grows to the largest operation seen. After a failed growth nothing is left, so every operation
+  // reserves what it needs.
   void reserve_scratch(std::size_t floats) {
     if (floats <= scratch_floats_) return;
     scratch_floats_ = 0;
@@ -280,12 +280,12 @@ class CpuBackend final : public HostBackend {
     return a.buffer == b.buffer && a.offset == b.offset && a.rows == b.rows && a.stride == b.stride;
   }
 
-  // Products of a call whose weights lie in panels.
+  // Matmuls of one call whose weights lie in panels.
   template <class Args>
   struct PanelProducts {
     struct Op {
-      Args args;               // but for x
-      std::size_t panels_end;  // counted over all products of the call
+      Args args;               // all but x
+      std::size_t panels_end;  // counted over all matmuls of the call
     };
     std::vector<Op> ops;
     std::size_t panels = 0;
@@ -310,7 +310,7 @@ class CpuBackend final : public HostBackend {
     return buffer.bytes().data();
   }
 
-  // Threads share the panels of all products in a row, and read each weight once.
+  // Threads share the panels of all matmuls together and read each weight once.
   template <class Args, class Activations>
   void by_panels(void (*kernel)(const Args&, const cpu::Work&), const PanelProducts<Args>& products,
                  const Matrix& x, const Activations* activations) {
@@ -344,7 +344,7 @@ class CpuBackend final : public HostBackend {
             .accumulate = op.into == MatmulOp::Into::accumulate};
   }
 
-  // The rows of x as int8, into quantized_.
+  // Converts the rows of x to int8, into quantized_.
   cpu::QuantizeArgs quantize_args(const Matrix& x) {
     return {.x = const_rows(x),
             .cols = x.cols,
@@ -363,8 +363,8 @@ class CpuBackend final : public HostBackend {
     }
   }
 
-  // Threads share the rows, as in the operations on rows before and after: activations stay with
-  // the core that made them.
+  // Threads share the rows, as in the operations before and after: activations stay with the core
+  //         that made them.
   void int8_by_rows(const Matrix& x) {
     reserve_scratch(kProductScratchFloats);
     const cpu::QuantizeArgs quantize = quantize_args(x);
@@ -383,7 +383,7 @@ class CpuBackend final : public HostBackend {
               });
   }
 
-  // The rows of x as bfloat16, into split_.
+  // Converts the rows of x to bfloat16, into split_.
   void run_split(const Matrix& x) {
     const std::size_t cells = cpu::split_cells(x.rows, x.cols);
     reserve(split_, split_bytes(x.rows, x.cols));
@@ -400,7 +400,7 @@ class CpuBackend final : public HostBackend {
                                    .rows = op.x.rows,
                                    .inputs = op.x.cols,
                                    .accumulate = op.into == MatmulOp::Into::accumulate};
-    // The grain: outputs that one read of the activations serves.
+    // Grain: outputs served by one read of the activations.
     run(kernels_.tile_matmul, args,
         {.items = op.y.cols,
          .grain = 32,
@@ -423,7 +423,7 @@ class CpuBackend final : public HostBackend {
     by_panels(kernels_.matmul, float_products_, x, x.rows == 1 ? data(x) : run_interleave(x));
   }
 
-  // The rows of x side by side, in interleaved_.
+  // Interleaves the rows of x, into interleaved_.
   const float* run_interleave(const Matrix& x) {
     reserve(interleaved_, interleaved_bytes(x.rows, x.cols));
     auto* y = reinterpret_cast<float*>(interleaved_->mutable_data());
@@ -433,7 +433,7 @@ class CpuBackend final : public HostBackend {
     return y;
   }
 
-  // Calls task(begin, end, thread) for all items, on all threads where the work is worth it.
+  // Calls task(begin, end, thread) for all items, on all threads if the work is large enough.
   template <class Task>
   void share(std::size_t items, std::size_t grain, std::uint64_t steps, const Task& task) {
     reserve_scratch(kProductScratchFloats);
@@ -456,14 +456,14 @@ class CpuBackend final : public HostBackend {
 
   const cpu::Kernels& kernels_;
   ThreadPool pool_;
-  std::vector<std::unique_ptr<HostBuffer>> scratch_;  // a thread each
+  std::vector<std::unique_ptr<HostBuffer>> scratch_;  // one per thread
   std::size_t scratch_floats_ = 0;
-  // Activations of the largest call.
+  // Activations, sized for the largest call.
   std::unique_ptr<HostBuffer> quantized_;    // as int8
-  std::unique_ptr<HostBuffer> interleaved_;  // of rows side by side
+  std::unique_ptr<HostBuffer> interleaved_;  // with rows interleaved
   std::unique_ptr<HostBuffer> split_;        // as bfloat16
-  std::unique_ptr<HostBuffer> top_k_parts_;  // of the logits of the largest call
-  // Kept so that calls do not allocate.
+  std::unique_ptr<HostBuffer> top_k_parts_;  // parts of the logits of the largest call
+  // Members, so that calls do not allocate.
   PanelProducts<cpu::Int8MatmulArgs> int8_products_;
   PanelProducts<cpu::MatmulArgs> float_products_;
   std::vector<cpu::ConstCache> keys_;

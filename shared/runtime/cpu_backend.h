@@ -10,7 +10,7 @@ struct Kernels;
 
 namespace edgedraft {
 
-// The CPU backend on given kernels, for tests and measurements; make_cpu_backend takes the best.
+// CPU backend on the given kernels, for tests and measurements; make_cpu_backend picks the best.
 std::unique_ptr<Backend> make_cpu_backend_with(const cpu::Kernels& kernels,
                                                const CpuBackendOptions& options);
 

@@ -8,7 +8,7 @@
 #include "kernels/cpu/packed.h"
 #include "shared/runtime/backend.h"
 
-// What the CPU backend takes beside the operands of its calls: for itself, and for its plan.
+// Memory of the CPU backend beside operands, shared by the backend and its plan.
 namespace edgedraft {
 
 inline cpu::Heads heads_of(const HeadShape& heads) {
@@ -17,18 +17,18 @@ inline cpu::Heads heads_of(const HeadShape& heads) {
           .head_dim = heads.head_dim};
 }
 
-// Weights for tiles stay as the file has them.
+// True if the weight is used in tiles, which keep the file's order.
 inline bool takes_tiles(const cpu::Kernels& kernels, DType type, std::size_t inputs) {
   return kernels.tile_matmul != nullptr && type == DType::bf16 &&
          inputs % cpu::kSplitCellInputs == 0;
 }
 
-// --- of each thread, in floats ---
+// --- per thread, in floats ---
 
 inline constexpr std::size_t kProductScratchFloats =
     std::max(cpu::kMatmulScratchFloats, cpu::kInt8MatmulScratchFloats);
 
-// --- of all, in bytes: activations as products want them, and stretches of logits ---
+// --- per backend, in bytes: converted activations, and parts of logits ---
 
 inline std::size_t quantized_bytes(std::size_t rows, std::size_t cols) {
   return rows * cpu::quantized_row_bytes(cols);

@@ -125,7 +125,7 @@ std::uint32_t Decoder::append(KvCache& cache, std::span<const std::uint32_t> tok
   std::vector<std::uint32_t> positions;
   std::uint32_t count = 0;
   for (std::size_t done = 0; done < tokens.size(); done += count) {
-    if (done > 0) backend_.wait();  // a whole text is too much for a device to be given at once
+    if (done > 0) backend_.wait();  // a device cannot queue a whole text at once
     count = static_cast<std::uint32_t>(std::min<std::size_t>(kMaskRowsMax, tokens.size() - done));
     positions.resize(count);
     std::iota(positions.begin(), positions.end(), cache.length());

@@ -13,22 +13,21 @@
 
 namespace edgedraft {
 
-// Rows of one sequence on their way through a decoder: RowBatch says where they stand.
+// Rows of one sequence for a decoder; RowBatch gives their slots.
 struct SequenceRows {
   KvCache* cache;
   std::span<const std::uint32_t> tokens;
   RowBatch batch;
 };
 
-// A Llama-style decoder on a backend: target, independent drafter.
+// A Llama-style decoder on a backend, for targets and independent drafters.
 //
-// Requires  the bytes behind `tensors` (a mapped file) outlive the decoder
-// Threads   one at a time; several KvCaches may take turns
+// Requires  the bytes of `tensors` (a mapped file) outlive the decoder
+// Threads   one at a time; several KvCaches may alternate
 class Decoder {
  public:
-  // `positions_max`: how many positions a sequence may have; rope tables are made for them.
-  // `states`: hidden states that caches keep of every position, increasing (StatePlanes); none cost
-  // neither memory nor time.
+  // `positions_max`: maximum positions per sequence; sizes the rope tables. `states`: hidden states
+  // that caches keep per position, increasing (StatePlanes); an empty list costs no memory or time.
   Decoder(Backend& backend, const DecoderConfig& config, const DecoderTensors& tensors,
           std::uint32_t positions_max, std::vector<std::uint32_t> states = {});
 
@@ -36,35 +35,35 @@ class Decoder {
   std::uint32_t positions_max() const { return positions_max_; }
   Backend& backend() { return backend_; }
 
-  // Slots that a sequence may have: its positions and a tree behind them.
+  // Slots per sequence: its positions and a tree after them.
   std::uint32_t slots_max() const { return positions_max_ + kMaskRowsMax; }
-  // A cache for one sequence, of slots_max() slots: with memory of its own, or from a pool made for
-  // this decoder, which gives it none at first.
+  // A cache of slots_max() slots for one sequence: with its own memory, or from a pool made for
+  // this decoder, initially without memory.
   KvCache make_cache(DType type = DType::f32) const;
   KvPool::Size pool_size(std::uint32_t page_count, DType type = DType::f32,
                          std::uint32_t page_slots = KvPool::kPageSlots) const;
   KvCache make_cache(KvPool& pool) const;
 
-  // Runs `tokens` through all layers. Their keys, values and states are stored in the cache's slots
-  // from batch.first_slot on; its length is the caller's to change. Leaves the rows' features.
+  // Runs `tokens` through all layers and leaves the rows' features. Stores keys, values and states
+  // in the cache from batch.first_slot on; the caller sets the cache's length.
   // Requires  1 <= tokens <= kMaskRowsMax; the cache has memory for these slots
   void forward(KvCache& cache, std::span<const std::uint32_t> tokens, const RowBatch& batch);
-  // The same for several sequences at once: each weight is read once for all of them, and each row
-  // gets the bits that it gets alone. Row features stand in the order given.
-  // Requires  1 <= tokens of all together <= kMaskRowsMax, different caches
+  // As above for several sequences: each weight is read once for all, and each row gets the same
+  // bits as alone. Row features keep the given order.
+  // Requires  1 <= tokens in total <= kMaskRowsMax, different caches
   void forward(std::span<const SequenceRows> sequences);
 
-  // Appends `tokens` to the cache as a plain sequence, a chunk of rows at a time, and leaves the
-  // features of the last chunk's rows.
+  // Appends `tokens` to the cache as a plain sequence, in chunks of rows, and leaves the features
+  // of the last chunk.
   // Requires  the cache has memory for them
-  // Returns   how many rows the last chunk had
+  // Returns   rows of the last chunk
   std::uint32_t append(KvCache& cache, std::span<const std::uint32_t> tokens);
 
-  // Masks of up to kMaskRowsMax tokens in a row.
+  // Masks for up to kMaskRowsMax consecutive tokens.
   std::span<const AncestorMask> causal_masks() const { return causal_masks_; }
 
-  // The logits of rows first.. of the last forward(). Shape [count, config().head_rows()]; valid
-  // until the next call.
+  // Logits of rows first.. of the last forward(). Shape [count, config().head_rows()]; valid until
+  // the next call.
   Matrix logits(std::uint32_t first, std::uint32_t count);
 
  private:
@@ -85,7 +84,7 @@ class Decoder {
   OwnedMatrix x_;
   std::unique_ptr<OwnedMatrix> logits_;
   std::vector<AncestorMask> causal_masks_;
-  // What the running call works on.
+  // Inputs of the running call.
   std::vector<std::uint32_t> tokens_;
   std::vector<SequenceBatch> batches_;
 };

@@ -78,7 +78,7 @@ std::unique_ptr<HostBuffer> HostBuffer::for_packed(std::uint64_t bytes_count,
   }
   if (buffer->allocation_ == nullptr) throw out_of_memory(bytes_count);
 #if defined(__linux__)
-  // Advice: where it is not taken, small pages do.
+  // Advice only: if ignored, small pages are used.
   if (bytes_count >= kLargePageBytes)
     madvise(buffer->allocation_, static_cast<std::size_t>(bytes_count), MADV_HUGEPAGE);
 #endif
@@ -93,8 +93,8 @@ HostBuffer::~HostBuffer() {
 
 void HostBuffer::allocate(std::uint64_t bytes_count) {
   if (bytes_count <= std::numeric_limits<std::size_t>::max() - kAlignmentBytes) {
-    // calloc, not aligned_alloc: large blocks come from the system zeroed, so a cache costs memory
-    // only as far as it is used.
+    // calloc, not aligned_alloc: large blocks come zeroed from the system, so a cache only costs
+    // the memory that it touches.
     allocation_ = std::calloc(1, static_cast<std::size_t>(bytes_count) + kAlignmentBytes);
   }
   if (allocation_ == nullptr) throw out_of_memory(bytes_count);

@@ -10,29 +10,28 @@
 
 namespace edgedraft {
 
-// Memory that the processor reads: its own, 64-byte aligned and zeroed, or an alias of a constant.
+// Host memory: owned, 64-byte aligned and zeroed, or an alias of a constant.
 class HostBuffer final : public Buffer {
  public:
-  // Zeroed. Throws DeviceError when there is no memory. `meter` counts it.
+  // Zeroed memory, counted by `meter`. Throws DeviceError if out of memory.
   explicit HostBuffer(std::uint64_t bytes_count, const std::shared_ptr<MemoryMeter>& meter = {});
-  // Aliases `bytes` where numbers may be read in place, copies them elsewhere.
+  // Aliases `bytes` if aligned for reading in place, else copies them.
   explicit HostBuffer(ByteView bytes, const std::shared_ptr<MemoryMeter>& meter = {});
   ~HostBuffer() override;
 
-  // Uninitialised memory, in large pages where the system has them, for a weight in a backend's own
-  // order. Throws as above.
+  // Uninitialised memory for a reordered weight, in large pages if available. Throws as above.
   static std::unique_ptr<HostBuffer> for_packed(std::uint64_t bytes_count,
                                                 const std::shared_ptr<MemoryMeter>& meter = {});
 
-  // What each of the three takes of the system.
+  // Bytes that each of the three requests from the system.
   static std::uint64_t taken_by(std::uint64_t bytes_count);
   static std::uint64_t taken_by(ByteView bytes);
   static std::uint64_t taken_by_packed(std::uint64_t bytes_count);
 
-  // Requires writable memory, i.e. not an alias.
+  // Requires  owned memory, not an alias
   std::byte* mutable_data();
   ByteView bytes() const { return bytes_; }
-  // Whether only the backend that wrote it can read it.
+  // True if only the backend that wrote it can read it.
   bool is_packed() const { return packed_; }
 
  private:
@@ -47,7 +46,7 @@ class HostBuffer final : public Buffer {
   bool packed_ = false;
 };
 
-// What the backends that compute in host memory share: memory, and reading it.
+// Memory and reading for backends that compute in host memory.
 class HostBackend : public Backend {
  public:
   explicit HostBackend(std::shared_ptr<MemoryMeter> meter = nullptr) : Backend(std::move(meter)) {}
@@ -55,12 +54,12 @@ class HostBackend : public Backend {
   std::unique_ptr<Buffer> upload(ByteView bytes) override;
   std::unique_ptr<Buffer> upload_matrix(const MatrixBytes& matrix) override;
   void write(const Matrix& to, std::span<const float> from) override;
-  void wait() override {}  // operations run at once
+  void wait() override {}  // operations run synchronously
   void read(const Matrix& from, std::span<float> to) override;
   void read_cache(const CacheRows& from, std::span<float> to) override;
 
  protected:
-  // The first element; row r is r * m.stride behind it. Checks that the matrix is inside its
+  // The first element; row r starts r * m.stride later. Checks that the matrix is inside its
   // buffer.
   static float* data(const Matrix& m);
   static std::byte* data(const CacheRows& rows);

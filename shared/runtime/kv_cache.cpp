@@ -74,7 +74,7 @@ void KvCache::keep(std::span<const std::uint32_t> slots) {
   const auto count = static_cast<std::uint32_t>(slots.size());
   std::uint32_t in_place = 0;
   while (in_place < count && slots[in_place] == length_ + in_place) ++in_place;
-  // All that a stream or an accepted chain keeps: a GPU would start kernels that move nothing.
+  // A plain chain moves nothing; a GPU would still launch kernels.
   if (in_place < count) {
     for_each_view([&](const CacheView& view) {
       backend_->compact(
@@ -108,7 +108,7 @@ void KvCache::adopt(std::span<const std::uint32_t> pages) {
 
 void KvCache::give_back_from(std::uint32_t page) {
   if (page >= pages_.size()) return;
-  // The last first, so that the next to ask gets them in order.
+  // Last page first, so that the next cache gets them in order.
   for (std::size_t i = pages_.size(); i-- > page;) pool_->give_back(pages_[i]);
   pages_.resize(page);
   update_views();

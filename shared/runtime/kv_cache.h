@@ -11,15 +11,13 @@
 
 namespace edgedraft {
 
-// Keys (rotated) and values of one sequence in every layer, and the hidden states that its decoder
-// keeps (StatePlanes), which go the same ways: a position that is valid has all of them. Slots
-// 0..length()-1 are valid and slot = position; rows of a running call stand behind them until
-// keep() or set_length() decides.
+// Rotated keys and values of one sequence in every layer, and the hidden states that its decoder
+// keeps (StatePlanes). A valid position has all of them. Slots 0..length()-1 are valid, and slot =
+// position; rows of a running call lie after them until keep() or set_length().
 //
 // Memory is its own, for all slots at once (capacity * (2 * layers * kv_cols + planes * dim)
-// numbers), or a pool's,
-// whose pages it takes with reserve() and gives back when it is cut shorter or destroyed. Pages
-// that others hold as well are never written to.
+// elements), or pages of a pool, taken by reserve() and returned when the cache is shortened or
+// destroyed. Shared pages are never written.
 class KvCache {
  public:
   struct Size {
@@ -35,9 +33,9 @@ class KvCache {
                                    capacity);
     }
   };
-  // Throws DeviceError when the memory is not to be had. Requires backend.takes_cache_type(type)
+  // Throws DeviceError if out of memory. Requires backend.takes_cache_type(type)
   KvCache(Backend& backend, const Size& size);
-  // Requires  the pool outlives it
+  // Requires  the pool outlives the cache
   KvCache(KvPool& pool, std::uint32_t capacity);
   ~KvCache();
   KvCache(KvCache&&) noexcept = default;
@@ -46,35 +44,35 @@ class KvCache {
 
   std::uint32_t length() const { return length_; }
   std::uint32_t capacity() const { return capacity_; }
-  // Slots that have memory.
+  // Slots with memory.
   std::uint32_t slots() const;
 
-  // A layer each, [slots(), kv_cols]; valid until the memory changes.
+  // One view per layer, [slots(), kv_cols]; valid until the memory changes.
   std::span<const CacheView> keys() const { return keys_; }
   std::span<const CacheView> values() const { return values_; }
-  // The planes that it has, and the rows of one of these states, [slots(), planes().cols].
+  // The kept planes, and the rows of one state, [slots(), planes().cols].
   const StatePlanes& planes() const { return planes_; }
   const CacheView& states(std::uint32_t state) const;
 
-  // Declares slots 0..length-1 valid. Where that cuts off a part of a page that others hold, the
-  // whole page goes: length() is then the page's first slot, and what was valid behind it has to
-  // run again. Requires length <= slots().
+  // Marks slots 0..length-1 as valid. If that cuts a shared page, the whole page is released:
+  // length() is then the page's first slot, and valid slots after it must be recomputed. Requires
+  // length <= slots().
   void set_length(std::uint32_t length);
-  // Whether set_length() would keep exactly so many.
+  // True if set_length() would keep exactly `length`.
   bool can_keep(std::uint32_t length) const;
-  // Appends the given slots, which stand behind length() and increase, in order: the accepted path
-  // of a tree becomes contiguous.
+  // Appends the given slots, which lie after length() and increase: the accepted path of a tree
+  // becomes contiguous.
   void keep(std::span<const std::uint32_t> slots);
 
   // --- with a pool ---
 
   std::span<const std::uint32_t> pages() const { return pages_; }
-  // Memory for slots 0..slots-1. False where the pool has too few pages; then it takes none.
+  // Takes memory for slots 0..slots-1. False, taking none, if the pool has too few pages.
   // Requires  slots <= capacity()
   [[nodiscard]] bool reserve(std::uint32_t slots);
-  // Gives back the pages behind length().
+  // Returns the pages after length().
   void trim();
-  // Holds these pages, all of whose slots are valid, in the place of its own.
+  // Replaces its pages by these, whose slots are all valid.
   void adopt(std::span<const std::uint32_t> pages);
 
  private:
@@ -91,7 +89,7 @@ class KvCache {
   std::vector<CacheView> keys_;
   std::vector<CacheView> values_;
   StatePlanes planes_;
-  std::vector<CacheView> states_;  // of each plane
+  std::vector<CacheView> states_;  // one per plane
   std::uint32_t length_ = 0;
 };
 

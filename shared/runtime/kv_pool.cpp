@@ -12,7 +12,7 @@ KvPool::KvPool(Backend& backend, const Size& size)
   EDGEDRAFT_CHECK(backend.takes_cache_type(size.type));
   EDGEDRAFT_CHECK(std::has_single_bit(size.page_slots));
   memory_ = backend.allocate((size.bytes() + sizeof(float) - 1) / sizeof(float));
-  // In order, so that a long prompt's pages follow each other.
+  // In order, so that a long prompt's pages are consecutive.
   for (std::uint32_t page = size.page_count; page-- > 0;) free_.push_back(page);
 }
 

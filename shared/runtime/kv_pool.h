@@ -9,20 +9,18 @@
 
 namespace edgedraft {
 
-// Memory for the keys, values and hidden states of many sequences, one allocation, cut into pages.
-// A page holds the keys and values of page_slots positions in every layer, and the states that the
-// planes name; sequences hold pages, several may hold the same.
+// Paged memory, one allocation, for keys, values and hidden states of many sequences. A page holds
+// keys and values of page_slots positions in every layer, and the states named by the planes.
+// Sequences may share pages.
 //
-// Layout    layer by layer, keys and values apart, then plane by plane: page p is rows
-//           p * page_slots.. of each of these matrices, so that a sequence has one page table for
-//           all of them
+// Layout    layer by layer, keys before values, then plane by plane: page p is rows p *
+//           page_slots.. of each matrix, so one page table per sequence serves all
 // Threads   one at a time
 class KvPool {
  public:
-  // Small enough that the last page of a sequence, half empty, costs little beside its answer, and
-  // that prompts with a common beginning share nearly all of it; large enough that a row of a
-  // prompt is read in stretches of several KiB and tables stay short (256 entries for 8192
-  // positions).
+  // Small enough that the half-empty last page of a sequence costs little and that prompts share
+  // nearly all of a common prefix. Large enough that rows of a prompt are read in runs of several
+  // KiB and tables stay short (256 entries for 8192 positions).
   static constexpr std::uint32_t kPageSlots = 32;
 
   struct Size {
@@ -43,7 +41,7 @@ class KvPool {
       return (slots + page_slots - 1) / page_slots;
     }
   };
-  // Throws DeviceError where the memory is not to be had. Requires backend.takes_pages() and
+  // Throws DeviceError if out of memory. Requires backend.takes_pages() and
   // takes_cache_type(size.type)
   KvPool(Backend& backend, const Size& size);
   KvPool(const KvPool&) = delete;
@@ -54,18 +52,18 @@ class KvPool {
   std::uint32_t free_count() const { return static_cast<std::uint32_t>(free_.size()); }
   std::uint32_t used_count() const { return size_.page_count - free_count(); }
 
-  // A page for one holder. Requires free_count() > 0
+  // Takes a free page, with one reference. Requires free_count() > 0
   std::uint32_t take();
-  // One more holder of a page that somebody holds.
+  // Adds a reference to a page in use.
   void share(std::uint32_t page);
-  // One holder less; nobody's page is free again.
+  // Drops a reference; a page without references is free.
   void give_back(std::uint32_t page);
   std::uint32_t holders(std::uint32_t page) const { return holders_[page]; }
 
-  // All pages' rows of a layer. [page_count * page_slots, kv_cols]
+  // Rows of all pages of a layer. [page_count * page_slots, kv_cols]
   CacheRows keys(std::uint32_t layer) const { return rows(2 * layer); }
   CacheRows values(std::uint32_t layer) const { return rows(2 * layer + 1); }
-  // All pages' rows of the n-th of size().planes. [page_count * page_slots, planes.cols]
+  // Rows of all pages of the n-th state in size().planes. [page_count * page_slots, planes.cols]
   CacheRows states(std::uint32_t plane) const;
 
  private:
@@ -74,8 +72,8 @@ class KvPool {
   Backend& backend_;
   Size size_;
   std::unique_ptr<Buffer> memory_;
-  std::vector<std::uint32_t> free_;     // the next one last
-  std::vector<std::uint32_t> holders_;  // of each page
+  std::vector<std::uint32_t> free_;     // taken from the back
+  std::vector<std::uint32_t> holders_;  // references per page
 };
 
 }  // namespace edgedraft

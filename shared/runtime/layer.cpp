@@ -111,8 +111,8 @@ OwnedMatrix make_rope_table(Backend& backend, const RopeConfig& rope, std::uint3
                             std::uint32_t position_count) {
   OwnedMatrix table(backend, position_count, head_dim);
   if (!backend.keeps_numbers()) return table;
-  // The reference implementations keep frequencies and angles in float32; so do we, to agree at
-  // long positions.
+  // float32 frequencies and angles, as in the reference implementations, to agree at long
+  // positions.
   const std::uint32_t half = head_dim / 2;
   std::vector<float> frequencies(half);
   for (std::uint32_t i = 0; i < half; ++i) {
@@ -120,7 +120,7 @@ OwnedMatrix make_rope_table(Backend& backend, const RopeConfig& rope, std::uint3
         1.0f / std::pow(rope.theta, static_cast<float>(2 * i) / static_cast<float>(head_dim));
     if (!rope.frequency_divisors.empty()) frequencies[i] /= rope.frequency_divisors[i];
   }
-  // Contexts come from files and options: what is not on the backend stays small.
+  // The context length comes from files and options, so bound the memory on the host.
   std::vector<float> part(std::size_t{std::min(kTablePart, position_count)} * head_dim);
   for (std::uint32_t first = 0; first < position_count; first += kTablePart) {
     const std::uint32_t count = std::min(kTablePart, position_count - first);

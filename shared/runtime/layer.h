@@ -10,7 +10,7 @@
 
 namespace edgedraft {
 
-// One pre-norm decoder layer's weights on a backend; biases are absent where the model has none.
+// Weights of one pre-norm decoder layer; biases are absent if the model has none.
 struct LayerWeights {
   Weight attn_norm;  // [1, dim] or absent: attention reads x itself
   Weight wq;         // [query_cols, dim]
@@ -26,7 +26,7 @@ struct LayerWeights {
   Weight down;       // [dim, ffn_dim]
 };
 
-// A layer ready to run. Not an owner.
+// A layer ready to run. Non-owning.
 struct Layer {
   LayerShape shape;
   LayerWeights weights;
@@ -34,8 +34,8 @@ struct Layer {
   Matrix cos_sin;  // RopeOp
 };
 
-// Where the rows of a call stand. Row r is stored at slot first_slot + r; it sees slots below
-// `prefix` and slot prefix + j for each j of masks[r].
+// Slots and visibility of a call's rows. Row r is stored at slot first_slot + r; it sees slots
+// below `prefix` and slot prefix + j for each j of masks[r].
 struct RowBatch {
   std::span<const std::uint32_t> positions;
   std::uint32_t prefix;
@@ -45,7 +45,7 @@ struct RowBatch {
   std::uint32_t count() const { return static_cast<std::uint32_t>(positions.size()); }
 };
 
-// Row masks of `count` tokens in a row: each sees itself and those before it.
+// Causal masks of `count` rows: each sees itself and the rows before it.
 std::vector<AncestorMask> causal_masks(std::uint32_t count);
 
 // Intermediate rows, allocated once for the widest call.
@@ -61,14 +61,14 @@ class LayerScratch {
   OwnedMatrix gate;
   OwnedMatrix up;
 
-  // What a call's sequences do, kept here so that calls do not allocate.
+  // Per-call lists, kept so that calls do not allocate.
   std::vector<std::uint32_t> positions;
   std::vector<RopeStoreOp::Sequence> stored;
   std::vector<StoreOp> stores;
   std::vector<AttentionOp> attentions;
 };
 
-// Rows of one sequence and the cache that they are stored in.
+// Rows of one sequence and the cache for their keys and values.
 // Shapes    keys, values [slots, kv_cols]
 struct SequenceBatch {
   RowBatch batch;
@@ -76,19 +76,19 @@ struct SequenceBatch {
   CacheView values;
 };
 
-// x += Wo Attention(RMSNorm(x)); the rows' keys and values are stored in their caches. The rows of
-// the sequences follow each other in x and do not see each other.
+// x += Wo Attention(RMSNorm(x)); stores the rows' keys and values in their caches. Rows of the
+// sequences are consecutive in x; sequences do not see each other.
 // Shapes    x [sum of the batches' counts, dim]
 void self_attention(Backend& backend, const Layer& layer, LayerScratch& scratch, const Matrix& x,
                     std::span<const SequenceBatch> sequences);
-// The same for one sequence.
+// As above, for one sequence.
 void self_attention(Backend& backend, const Layer& layer, LayerScratch& scratch, const Matrix& x,
                     const RowBatch& batch, const CacheView& keys, const CacheView& values);
 
 // x += Wdown(silu(Wgate n) * Wup n), n = RMSNorm(x)
 void feed_forward(Backend& backend, const Layer& layer, LayerScratch& scratch, const Matrix& x);
 
-// Cosines and sines of every position's angles, as RopeOp wants them.
+// Cosines and sines for every position, in the layout of RopeOp.
 // Source    RoFormer, eq. 34; divisors as Llama 3's frequency scaling
 OwnedMatrix make_rope_table(Backend& backend, const RopeConfig& rope, std::uint32_t head_dim,
                             std::uint32_t position_count);

@@ -9,11 +9,11 @@
 
 namespace edgedraft {
 
-// Counts what backends, and what is built on them, hold in memory, and keeps it within a limit.
+// Counts the memory of backends and of everything built on them, and enforces a limit.
 //
-// What counts is what is asked of the system and cannot be dropped by it: weights that are copied
-// into a backend's order or onto its device, tables, caches, intermediate rows, and what drafters
-// keep of a conversation. Weights that are read where their file is mapped do not count.
+// Counted is memory that the system cannot drop: reordered or uploaded weights, tables, caches,
+// intermediate rows, and drafters' conversation state. Weights read from a mapped file do not
+// count.
 //
 // Threads   any
 class MemoryMeter {
@@ -29,12 +29,12 @@ class MemoryMeter {
   bool is_limited() const { return limit_ != kUnlimited; }
   std::uint64_t held() const { return held_; }
   std::uint64_t held(Use use) const { return by_use_[static_cast<std::size_t>(use)]; }
-  // The most that was held at once.
+  // Highest total so far.
   std::uint64_t peak() const { return peak_; }
 
  private:
   friend class HeldMemory;
-  // Throws DeviceError, naming the limit, where it would be exceeded.
+  // Throws DeviceError with the limit if it would be exceeded.
   void take(std::uint64_t bytes, Use use);
   void give_back(std::uint64_t bytes, Use use) noexcept;
 
@@ -44,12 +44,12 @@ class MemoryMeter {
   std::array<std::atomic<std::uint64_t>, 2> by_use_{};
 };
 
-// So many bytes of a meter, until it is destroyed. It stands beside the memory that it counts, and
-// is made first.
+// Bytes reserved at a meter until destroyed. Declare it beside the memory that it counts, before
+// it.
 class HeldMemory {
  public:
   HeldMemory() = default;
-  // Throws DeviceError where the limit would be exceeded. A null meter counts nothing.
+  // Throws DeviceError if the limit would be exceeded. A null meter counts nothing.
   HeldMemory(std::shared_ptr<MemoryMeter> meter, std::uint64_t bytes,
              MemoryMeter::Use use = MemoryMeter::Use::working);
   ~HeldMemory();

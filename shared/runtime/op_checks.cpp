@@ -32,7 +32,7 @@ void check_cache(const CacheView& cache) {
   for (const std::uint32_t page : cache.pages) EDGEDRAFT_CHECK(page < page_count);
 }
 
-// Keys and values of one layer.
+// Checks the keys and values of one layer.
 void check_caches(const CacheView& keys, const CacheView& values) {
   check_cache(keys);
   EDGEDRAFT_CHECK(same_shape(keys.memory, values.memory));
@@ -42,7 +42,7 @@ void check_caches(const CacheView& keys, const CacheView& values) {
   EDGEDRAFT_CHECK(keys.page_slots == values.page_slots);
 }
 
-// The number of slots behind the prefix that a mask reaches to.
+// Slots after the prefix up to the last one in the mask.
 std::uint32_t reach(const AncestorMask& mask) {
   for (std::size_t word = mask.bits.size(); word-- > 0;) {
     if (mask.bits[word] != 0) {

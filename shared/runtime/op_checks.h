@@ -4,7 +4,7 @@
 
 namespace edgedraft {
 
-// Every backend's first line: aborts where an operation's shapes break its contract in backend.h.
+// First call of every backend operation: aborts if shapes break the contract in backend.h.
 void check_op(const EmbedOp& op);
 void check_op(const RmsNormOp& op);
 void check_op(const MatmulOp& op);

@@ -8,9 +8,9 @@
 
 namespace edgedraft {
 
-// A backend without memory that computes nothing: it tells its meter what another one would take
-// for the same calls, so that what a model needs is known before any of it is loaded, by the code
-// that loads it. Reads give zeros, choices the first tokens that there are.
+// A backend without memory or computation that counts what another backend would take for the same
+// calls. So the loading code itself predicts a model's memory before anything is loaded. Reads
+// return zeros, choices the first tokens.
 class PlanningBackend : public Backend {
  public:
   using Backend::Backend;
@@ -39,23 +39,23 @@ class PlanningBackend : public Backend {
   void argmax(const ArgmaxOp& op) override;
 
  protected:
-  // What is asked of the system for so many bytes of intermediate rows or caches, for a constant,
-  // and for a weight.
+  // Bytes requested from the system for intermediate rows or caches, for a constant, and for a
+  // weight.
   virtual std::uint64_t taken_by(std::uint64_t bytes) const = 0;
   virtual std::uint64_t taken_by(ByteView bytes) const = 0;
   virtual std::uint64_t taken_by(const MatrixBytes& matrix) const = 0;
-  // What calls need beside their operands.
+  // Adds the memory of such a call beside its operands.
   virtual void plan(const MatmulOp& op) = 0;
   virtual void plan(const AttentionOp& op) = 0;
   virtual void plan(const GroupAttentionOp& op) = 0;
   virtual void plan(const TopKOp& op) = 0;
   virtual void plan(const ArgmaxOp& op) = 0;
 
-  // How many rows such calls may have: as many as the memory of `m`, and no more than one call
-  // takes. A plan is then right for wider calls than were made to make it.
+  // Maximum rows of such a call: those that fit into `m`, up to the limit per call. The plan then
+  // also holds for wider calls than were made.
   static std::uint32_t rows_max(const Matrix& m);
 
-  // Memory that grows to its largest use, then stays.
+  // Memory that grows to its largest use and is never returned.
   class Grown {
    public:
     void reserve(const PlanningBackend& backend, std::uint64_t bytes);
@@ -66,7 +66,7 @@ class PlanningBackend : public Backend {
   };
 };
 
-// What make_cpu_backend would hold.
+// Plans the memory of make_cpu_backend.
 std::unique_ptr<Backend> plan_cpu_backend(const CpuBackendOptions& options);
 
 }  // namespace edgedraft

@@ -7,7 +7,7 @@
 
 namespace edgedraft {
 
-// A matrix with memory of its own, made once and used row-wise: rows(n) is its first n rows.
+// A matrix with its own memory, allocated once; rows(n) is its first n rows.
 class OwnedMatrix {
  public:
   OwnedMatrix(Backend& backend, std::uint32_t rows, std::uint32_t cols)

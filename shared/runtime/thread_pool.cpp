@@ -9,9 +9,9 @@
 namespace edgedraft {
 namespace {
 
-// About sixty microseconds, a little more than waking a sleeper takes: longer than the work between
-// two loops of a pass and than one thread's lead over another, far shorter than a scheduler's
-// slice, so a team that shares its cores with others does not burn them.
+// About sixty microseconds, slightly above the cost of waking a thread. Longer than the pause
+// between two loops of a pass or one thread's lead over another; far shorter than a scheduler
+// slice, so a team on shared cores does not burn them.
 constexpr int kSpins = 1200;
 
 constexpr std::uint64_t kLowHalf = 0xffff'ffff;
@@ -24,7 +24,7 @@ void relax() {
 #endif
 }
 
-// Returns the new value once `number` is no longer `old`.
+// Waits until `number` differs from `old`; returns the new value.
 std::uint32_t wait_while(const std::atomic<std::uint32_t>& number, std::uint32_t old) {
   for (int spin = 0; spin < kSpins; ++spin) {
     const std::uint32_t value = number.load(std::memory_order_acquire);
@@ -96,8 +96,7 @@ void ThreadPool::run_job(const Job& job) {
 }
 
 void ThreadPool::work(std::size_t thread) {
-  // A job may have been given before this thread's first look: rounds start at 0, not at what it
-  // sees.
+  // Rounds start at 0, not at the current value: a job may precede this thread's first look.
   for (std::uint32_t seen = 0;;) {
     seen = wait_while(round_, seen);
     if (stopping_) return;
@@ -105,8 +104,8 @@ void ThreadPool::work(std::size_t thread) {
   }
 }
 
-// A thread that has taken a step may look at job_: it stays until the step counts as finished. One
-// that comes late may well take steps of the next job.
+// A thread with a step may read job_, which stays until that step is finished. A late thread may
+// take steps of the next job.
 void ThreadPool::take_steps(std::size_t thread) {
   std::uint32_t finished = 0;
   for (std::size_t step; take_step(thread, step); ++finished) run_step(step, thread);

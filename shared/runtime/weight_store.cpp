@@ -4,7 +4,7 @@ namespace edgedraft {
 
 Weight WeightStore::add(const TensorView& tensor) {
   if (!tensor.present()) return {};
-  // Norms and biases are read as float32 in place, whatever type a file has them in.
+  // Norms and biases are read in place as float32, so other types are decoded.
   if (tensor.rows == 1 && tensor.type != DType::f32) {
     std::vector<float>& numbers = decoded_.emplace_back(tensor.cols);
     dequantize_row(tensor.type, tensor.bytes, numbers);

@@ -12,15 +12,15 @@ namespace edgedraft {
 
 // Uploads a model's tensors to a backend and owns them there.
 //
-// Requires  the bytes of the tensors (a mapped file) outlive the store: a CPU backend computes in
-// those that it does not put in an order of its own
+// Requires  the tensors' bytes (a mapped file) outlive the store: a CPU backend reads weights that
+//           it does not reorder in place
 class WeightStore {
  public:
   explicit WeightStore(Backend& backend) : backend_(backend) {}
 
-  // An embedding table, a norm or a bias.
+  // Adds an embedding table, a norm or a bias.
   Weight add(const TensorView& tensor);
-  // A matrix that matmul takes.
+  // Adds a matrix for matmul.
   Weight add_matrix(const TensorView& tensor);
   LayerWeights add_layer(const LayerTensors& layer);
 
@@ -28,7 +28,7 @@ class WeightStore {
   Weight keep(std::unique_ptr<Buffer> buffer, const TensorView& tensor);
 
   Backend& backend_;
-  std::deque<std::vector<float>> decoded_;  // under some of the buffers
+  std::deque<std::vector<float>> decoded_;  // backing of some buffers
   std::vector<std::unique_ptr<Buffer>> buffers_;
 };
 
