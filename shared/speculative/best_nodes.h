@@ -7,12 +7,12 @@
 
 #include "shared/speculative/draft_tree.h"
 
-// Nodes are a range of DraftNode, or of a type with those of its members that are used.
+// Nodes are a range of DraftNode, or of a type with the members used here.
 namespace edgedraft {
 
-// Keeps the `count` indices of the nodes with the best scores, ascending; ties go to the lower
-// index. If parents have lower indices than their children and score no less, what is kept is
-// closed under ancestors.
+// Keeps the indices of the `count` best-scored nodes, ascending; ties go to the lower index. The
+// result is closed under ancestors if parents have lower indices than their children and at least
+// their score.
 template <class Nodes>
 void keep_best(std::vector<std::uint32_t>& indices, std::uint32_t count, const Nodes& nodes) {
   if (count < indices.size()) {
@@ -25,9 +25,9 @@ void keep_best(std::vector<std::uint32_t>& indices, std::uint32_t count, const N
   std::sort(indices.begin(), indices.end());
 }
 
-// The tree of the nodes at `indices`, in that order.
+// Tree of the nodes at `indices`, in that order.
 //
-// Requires  node i is row i + 1 to its children; a node's parent is listed before it
+// Requires  children refer to node i as row i + 1; a parent is listed before its children
 template <class Nodes>
 DraftTree tree_of(const Nodes& nodes, std::span<const std::uint32_t> indices) {
   DraftTree tree;
@@ -40,8 +40,8 @@ DraftTree tree_of(const Nodes& nodes, std::span<const std::uint32_t> indices) {
 
 inline constexpr std::uint32_t kOutside = ~0u;
 
-// The indices that nodes get if the one at `root` becomes the root of what lies below it: 0 for
-// itself, 1, 2, ... for those below it in the order that they have, kOutside for all others.
+// New indices after the node at `root` becomes the root: 0 for itself, 1, 2, ... for its
+// descendants in their order, kOutside for all others.
 //
 // Requires  a parent has a lower index than its children, and index 0 is the root
 template <class Nodes>

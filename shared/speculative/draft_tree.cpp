@@ -10,7 +10,7 @@ namespace edgedraft {
 std::uint32_t DraftTree::add(std::uint32_t token, std::uint32_t parent, Score score) {
   EDGEDRAFT_CHECK(parent <= node_count());
   EDGEDRAFT_CHECK(node_count() < kTreeNodesMax);
-  // Not std::max, which would keep a NaN.
+  // std::max would keep a NaN.
   const Score kept = score > kScoreMin ? std::min(score, this->score(parent)) : kScoreMin;
   nodes_.push_back({.token = token, .parent = parent, .score = kept});
   return node_count();

@@ -10,32 +10,32 @@
 
 namespace edgedraft {
 
-// A node of a draft tree. Nodes are equal whatever their scores: those are opinions, and devices
-// round them differently.
+// A node of a draft tree. Equality ignores scores: they are estimates, and devices round them
+// differently.
 struct DraftNode {
   std::uint32_t token = 0;
   std::uint32_t parent = 0;  // row; 0 is the root
-  Score score = 0.0f;        // of its path, as its drafter gave it
+  Score score = 0.0f;        // of its path, from the drafter
 
   bool operator==(const DraftNode& other) const {
     return token == other.token && parent == other.parent;
   }
 };
 
-// Tokens that may follow the root. Rows 1..node_count() are the nodes in creation order; row 0 is
-// the root, which the target chose and the tree does not hold. A node's parent has a smaller row.
+// Candidate tokens after the root. Rows 1..node_count() are the nodes in creation order. Row 0 is
+// the root, chosen by the target and not stored. A node's parent has a smaller row.
 //
-// Source    EAGLE-2 and Mixture of Attentions send the same: token and parent per node.
+// Source    EAGLE-2 and Mixture of Attentions send the same: token and parent per node
 class DraftTree {
  public:
-  // Adds a node and returns its row. A score above the parent's becomes the parent's.
-  // Requires parent <= node_count() and room for one more.
+  // Adds a node and returns its row. Caps its score at the parent's. Requires parent <=
+  // node_count(), and a free row.
   std::uint32_t add(std::uint32_t token, std::uint32_t parent, Score score);
-  // Adds a node of which no score is known: it is held to be as likely as its parent.
+  // Adds a node of unknown score, which gets its parent's.
   std::uint32_t add(std::uint32_t token, std::uint32_t parent) { return add(token, parent, 0.0f); }
 
   std::uint32_t node_count() const { return static_cast<std::uint32_t>(nodes_.size()); }
-  // Root included: what one target pass takes.
+  // Rows of a target pass, root included.
   std::uint32_t row_count() const { return node_count() + 1; }
   bool empty() const { return nodes_.empty(); }
 
@@ -44,14 +44,14 @@ class DraftTree {
 
   std::uint32_t token(std::uint32_t row) const { return nodes_[row - 1].token; }
   std::uint32_t parent(std::uint32_t row) const { return nodes_[row - 1].parent; }
-  // The root is certain.
+  // The root is certain: score 0.
   Score score(std::uint32_t row) const { return row == 0 ? 0.0f : nodes_[row - 1].score; }
-  // The first child of `row` that carries `token`; 0 if there is none.
+  // First child of `row` with `token`; 0 if none.
   std::uint32_t child(std::uint32_t row, std::uint32_t token) const;
 
-  // Distance from the root of every row; [0] = 0.
+  // Distance from the root per row; [0] = 0.
   std::vector<std::uint32_t> depths() const;
-  // For every row the set of itself and its ancestors.
+  // Per row: the set of itself and its ancestors.
   std::vector<AncestorMask> masks() const;
 
   bool operator==(const DraftTree&) const = default;
@@ -60,10 +60,10 @@ class DraftTree {
   std::vector<DraftNode> nodes_;
 };
 
-// The nodes as complete hints, which have no scores.
+// The nodes as complete hints, without scores.
 std::vector<HintNode> complete_hints(const DraftTree& tree);
-// The inverse, without nodes that no verdict can take: deeper than `depth_max`, tokens from
-// `vocabulary_count` on, and nodes below these.
+// Inverse of complete_hints(). Drops nodes that no verdict can accept: deeper than `depth_max`,
+// tokens from `vocabulary_count` on, and their descendants.
 // Requires  hints.size() <= kTreeNodesMax; each distance leads to an earlier hint
 DraftTree tree_of(std::span<const HintNode> hints, std::uint32_t depth_max,
                   std::uint32_t vocabulary_count);

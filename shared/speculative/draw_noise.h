@@ -7,7 +7,7 @@
 
 namespace edgedraft {
 
-// The noise of tokens at a position under a seed, which both ends of a link know.
+// Noise of each token at a position under a seed, known to both ends of a link.
 class DrawNoise {
  public:
   DrawNoise(std::uint64_t seed, std::uint64_t position)
@@ -20,11 +20,10 @@ class DrawNoise {
     const std::uint64_t bits = mix64(key_ + kStep * (std::uint64_t{token} + 1)) >> 12;
     return (static_cast<double>(bits) + 0.5) * 0x1.0p-52;
   }
-  // A draw of the standard exponential law: the token with the smallest exponential(t) / weight(t)
-  // is drawn with a probability that is its weight's part of all. It is at least complement(token).
+  // Standard exponential draw: the token with the smallest exponential(t) / weight(t) is drawn with
+  // probability weight(t) / total weight. At least complement(token).
   double exponential(std::uint32_t token) const { return -std::log1p(-complement(token)); }
-  // The same on the scale of logarithms: log weight + gumbel is largest where the other is
-  // smallest.
+  // Gumbel form: log weight + gumbel is largest for the same token.
   double gumbel(std::uint32_t token) const { return -std::log(exponential(token)); }
 
  private:

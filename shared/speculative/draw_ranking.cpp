@@ -11,11 +11,11 @@
 namespace edgedraft {
 namespace {
 
-// Drafters underrate what is likely (docs/records/drafters/sampling.md): their log probabilities stand for
-// so many times as much.
+// Drafters underrate likely tokens (docs/records/drafters/sampling.md), so their log probabilities
+// are multiplied by this.
 constexpr float kSharpness = 1.5f;
 
-// Subtracts from log weights the logarithm of their sum.
+// Subtracts the log of their sum from log weights.
 void normalise(std::vector<DraftGuess>& guesses) {
   double best = guesses.front().log_prob;
   for (const DraftGuess& guess : guesses) best = std::max(best, double{guess.log_prob});
@@ -25,7 +25,7 @@ void normalise(std::vector<DraftGuess>& guesses) {
   for (DraftGuess& guess : guesses) guess.log_prob = static_cast<float>(guess.log_prob - total);
 }
 
-// As Sampler does, of the likeliest alone.
+// Applies the filters as Sampler does, to the likeliest tokens only.
 void cut(const SamplingParams& params, std::vector<DraftGuess>& guesses) {
   if (params.top_k > 0 && params.top_k < guesses.size()) guesses.resize(params.top_k);
   normalise(guesses);

@@ -8,14 +8,13 @@
 
 namespace edgedraft {
 
-// Leaves the guesses that may be chosen, by place, to share the probability of all.
+// Keeps the guesses that may be chosen (`may`, by index) and renormalises their probabilities.
 void keep_allowed(const std::vector<bool>& may, std::vector<DraftGuess>& guesses);
 
-// Ranks guesses at the token at `position` by what the draw there will make of them: a drafter that
-// knows the seed knows the noise, and lacks only the target's law, of which its own
-// is an estimate. They come likeliest first and without temperature. They leave likeliest to be
-// chosen first, without those that the filters cut off, and their log probabilities are those of
-// being chosen, all guesses together being sure of it.
+// Ranks guesses for the token at `position` by their chance of being drawn there. A drafter with
+// the seed knows the noise; its own distribution estimates the target's. Input: likeliest first,
+// without temperature. Output: those that pass the filters, likeliest to be drawn first, with log
+// probabilities of being drawn that sum to certainty.
 //
 // Requires  not greedy
 void rank_by_draw(const SamplingParams& params, std::uint64_t position,

@@ -8,11 +8,11 @@
 namespace edgedraft {
 namespace {
 
-// For a token whose probability is 0, as OpenAI has it.
+// Value for a token of probability 0, as in OpenAI's API.
 constexpr double kNever = -9999.0;
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-// What is no number is as good as impossible.
+// Treats NaN as impossible.
 double number(float logit) {
   return std::isnan(logit) ? -kInfinity : double{logit};
 }
@@ -28,7 +28,8 @@ void append_logprobs(std::span<const float> logits, std::uint32_t chosen, std::u
   const double norm = best + std::log(sum);
   const auto append = [&](std::uint32_t token) {
     const double logit = number(logits[token]);
-    // Without a law by numbers: what is infinitely likely is certain, and nothing else possible.
+    // With an infinite best logit the infinitely likely token is certain and all others are
+    // impossible.
     const double value = std::isfinite(best)  ? std::clamp(logit - norm, kNever, 0.0)
                          : logit == kInfinity ? 0.0
                                               : kNever;

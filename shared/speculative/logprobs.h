@@ -8,9 +8,9 @@
 
 namespace edgedraft {
 
-// Appends ln p of the chosen token and of the count - 1 likeliest, the likeliest first and ties by
-// the lower token; fewer if the vocabulary has no more. What is told is finite, whatever the logits
-// are: one that is no number counts as impossible.
+// Appends ln p of the chosen token and of the count - 1 likeliest, likeliest first, ties to the
+// lower token; fewer if the vocabulary is smaller. Values are finite for any logits; NaN counts as
+// impossible.
 //
 // Shapes    logits [vocabulary]
 // Requires  count > 0

@@ -17,21 +17,21 @@
 namespace edgedraft {
 namespace {
 
-// Likelier first; equal weights by lowest token, so that every filter has one answer.
+// Likelier first; equal weights by lowest token, so that filters are deterministic.
 constexpr auto kLikelier = [](const auto& a, const auto& b) {
   return a.weight != b.weight ? a.weight > b.weight : a.token < b.token;
 };
 
-// The least exponential noise there is, as a logarithm, rounded down.
+// Logarithm of the least possible exponential noise, rounded down.
 constexpr double kLeastLogNoise = -37.0;
 
-// At least exp(x), at most twice that, without computing it. Requires  -1000 < x <= 0
+// An upper bound of exp(x), at most twice its value, without computing it. Requires  -1000 < x <= 0
 double exp_above(double x) {
   const auto power = static_cast<std::int64_t>(std::floor(x * std::numbers::log2e)) + 1;
   return std::bit_cast<double>(static_cast<std::uint64_t>(power + 1023) << 52);
 }
 
-// The token with the least noise for its weight exp((logit - best) / temperature).
+// Token with the least noise for its weight exp((logit - best) / temperature).
 std::uint32_t race(std::span<const float> logits, std::uint32_t likeliest, double temperature,
                    const DrawNoise& noise) {
   const double best = logits[likeliest];
@@ -40,7 +40,7 @@ std::uint32_t race(std::span<const float> logits, std::uint32_t likeliest, doubl
   double floor = kLeastLogNoise - std::log(least);
   for (std::uint32_t token = 0; token < logits.size(); ++token) {
     const double x = (logits[token] - best) / temperature;
-    // What has a weight so small wins under no noise; nor does what is no number.
+    // Such small weights cannot win under any noise; neither can NaN.
     if (!(x > floor)) continue;
     const double complement = noise.complement(token);
     if (complement >= least * exp_above(x)) continue;
@@ -53,7 +53,7 @@ std::uint32_t race(std::span<const float> logits, std::uint32_t likeliest, doubl
   return winner;
 }
 
-// The same of candidates with weights.
+// As above, for candidates with weights.
 template <class Candidates>
 std::uint32_t race(const Candidates& candidates, const DrawNoise& noise) {
   std::uint32_t winner = candidates.front().token;
@@ -104,8 +104,8 @@ void Sampler::keep_top_k() {
 
 void Sampler::keep_top_p() {
   if (params_.top_p >= 1.0f) return;
-  // The mass is a part of the sum that adds the likeliest first. A sum in any other order differs
-  // from that by less than this share of it, so most cuts are known before all have been sorted.
+  // The mass is a part of the sum in order of likelihood. Sums in other orders differ by less than
+  // this share, so most cuts are known before everything is sorted.
   const double error =
       4.0 * std::numeric_limits<double>::epsilon() * static_cast<double>(candidates_.size());
   const double near = params_.top_p * total_weight(candidates_);
@@ -118,9 +118,8 @@ void Sampler::keep_top_p() {
   candidates_.resize(*kept);
 }
 
-// Brings the likeliest candidates to the front, in order, until their weights reach a mass that
-// lies between `least` and `most`. How many that takes, one at least; nothing where it depends on
-// the mass.
+// Sorts the likeliest candidates to the front until their weights reach a mass between `least` and
+// `most`. Returns their number, at least 1; nullopt if it depends on the exact mass.
 std::optional<std::size_t> Sampler::bring_forward(double least, double most) {
   constexpr std::size_t kFirstPart = 128;
   constexpr std::size_t kGrowth = 8;
@@ -143,7 +142,7 @@ std::optional<std::size_t> Sampler::bring_forward(double least, double most) {
 
 void Sampler::keep_min_p() {
   if (params_.min_p <= 0.0f) return;
-  // The best token's weight is exp(0) = 1.
+  // The best token has weight exp(0) = 1.
   std::erase_if(candidates_, [&](const Candidate& c) { return c.weight < params_.min_p; });
 }
 
@@ -158,8 +157,8 @@ void Sampler::filter(std::span<const float> logits) {
 
 std::uint32_t Sampler::choose(std::span<const float> logits, std::uint64_t position) {
   EDGEDRAFT_CHECK(!logits.empty());
-  // A text may make logits overflow. There is no law then, but still a token, and the process goes
-  // on.
+  // A text can make logits overflow. There is no distribution then, but a token is still chosen and
+  // the process continues.
   const std::uint32_t likeliest = argmax(logits);
   if (params_.greedy() || !std::isfinite(logits[likeliest])) return likeliest;
   if (params_.keeps_all()) {

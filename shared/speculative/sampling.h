@@ -10,18 +10,17 @@
 
 namespace edgedraft {
 
-// Draws tokens. The draw at a position is a pure function of (logits, params, position): it decides
-// plain decoding, verification and offline drafting alike, which is what makes speculation
-// lossless.
+// Draws tokens. A draw is a pure function of (logits, params, position), shared by plain decoding,
+// verification and offline drafting; that makes speculation lossless.
 //
-// It takes the token with the largest log probability plus Gumbel noise of (seed, position, token).
-// A drafter with the seed and a distribution like the target's finds the same token with a
-// probability of at least (1 - TV) / (1 + TV), TV being their total variation (Daliri and others,
-// 2024). Cost: a hash per token, an exponential and a logarithm only for tokens that a bound does
-// not rule out.
+// The draw takes the token with the largest log probability plus Gumbel noise of (seed, position,
+// token). A drafter with the same seed draws the same token with probability at least (1 - TV) / (1
+// + TV), where TV is the total variation between both distributions (Daliri et al., 2024). Cost:
+// one hash per token; an exponential and a logarithm only for tokens that a bound does not rule
+// out.
 //
-// The filters apply in the order temperature, top-k, top-p, min-p, each on the renormalised rest of
-// the one before, as vLLM and Hugging Face do. The best token always survives.
+// Filters apply in the order temperature, top-k, top-p, min-p, each on the renormalised rest, as in
+// vLLM and Hugging Face. The best token always survives.
 class Sampler {
  public:
   explicit Sampler(const SamplingParams& params) : params_(params) {}
@@ -29,9 +28,9 @@ class Sampler {
   const SamplingParams& params() const { return params_; }
 
   // Shapes    logits [vocabulary], finite or -inf
-  // Cost      O(vocabulary); sorts only what top-p keeps, and a little more
+  // Cost      O(vocabulary); sorts little more than the tokens kept by top-p
   std::uint32_t choose(std::span<const float> logits, std::uint64_t position);
-  // The law that it draws from, at any position: the probabilities of all tokens.
+  // The distribution that it draws from, at any position: the probabilities of all tokens.
   std::vector<double> law(std::span<const float> logits);
 
  private:
@@ -51,7 +50,7 @@ class Sampler {
   std::vector<Candidate> candidates_;
 };
 
-// The index of the largest element, ties to the lowest.
+// Index of the largest element, ties to the lowest.
 std::uint32_t argmax(std::span<const float> logits);
 
 }  // namespace edgedraft

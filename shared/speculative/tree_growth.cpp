@@ -11,7 +11,7 @@
 namespace edgedraft {
 namespace {
 
-// A child never scores more than its parent, whatever a drafter says; NaN is the worst.
+// Caps a child's score at its parent's; NaN becomes the worst score.
 Score score_below(Score parent, float log_prob) {
   const Score sum = log_prob + parent;
   return sum > kScoreMin ? std::min(sum, parent) : kScoreMin;
@@ -99,7 +99,7 @@ std::vector<std::uint32_t> TreeGrowth::without_row(std::span<const std::uint32_t
       if (candidates_[above - 1].row == kNoRow) missing.push_back(above - 1);
     }
   }
-  // A parent is older than its children.
+  // Parents are older than their children.
   std::ranges::sort(missing);
   missing.erase(std::unique(missing.begin(), missing.end()), missing.end());
   return missing;
@@ -112,7 +112,7 @@ GrowthLevel TreeGrowth::next(std::uint32_t count_max) const {
   std::vector<std::uint32_t> missing = without_row(next);
   const bool children = missing.empty();
   if (!children) next = std::move(missing);
-  // Rows that run again cost little beside a step that brings something: none of them waits.
+  // Recomputing rows is cheap beside a productive step, so all missing rows go at once.
   const std::uint32_t rows_left = kMaskRowsMax - row_count_;
   next.resize(
       std::min<std::size_t>(next.size(), children ? std::min(count_max, rows_left) : rows_left));
@@ -146,7 +146,7 @@ void TreeGrowth::answer(const GrowthLevel& level, std::span<const std::uint32_t>
         add(found[child], id, found_log_probs[child]);
       }
     }
-    // Below the level that is being expanded nothing has changed.
+    // Nothing has changed below the level being expanded.
     level_ = std::max(level_before, level.nodes[i].depth);
   }
 }

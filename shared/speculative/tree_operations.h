@@ -6,13 +6,12 @@
 
 namespace edgedraft {
 
-// The `nodes` best by score, in the order that they had. Ties go to the earlier row. A parent is
-// earlier than its child and scores at least as much, so no node loses its ancestors.
+// The `nodes` best by score, in their order; ties go to the earlier row. A parent is earlier and
+// scores at least as much, so no node loses its ancestors.
 DraftTree cut(const DraftTree& tree, std::uint32_t nodes);
 
-// The best `nodes` of both: paths that both have are one, with the better of its scores. Ties go to
-// the nodes of `a`, then to the earlier row; nodes stand in the order of a, then of b. Among
-// siblings with the same token one is left.
+// The best `nodes` of both trees. A path in both is kept once, with the better score. Ties go to
+// `a`, then to the earlier row; order is that of a, then b. Siblings with equal tokens are merged.
 //
 // Requires  nodes <= kTreeNodesMax
 DraftTree merge(const DraftTree& a, const DraftTree& b, std::uint32_t nodes);
