@@ -14,24 +14,24 @@ namespace edgedraft {
 // Less likely paths of a table are not worth a row.
 inline constexpr Score kTableScoreFloor = -4.6f;  // 1 %
 
-// A token that a table has seen behind a context.
+// A token that followed a context in a table.
 struct Follower {
   std::uint32_t token;
   float log_prob;
-  std::uint32_t place = 0;  // where the table goes on from it, if it wants to know that
+  std::uint32_t place = 0;  // the table's own handle for continuing from this token
 };
 
-// The log probability of a token that stood `count` of `total` times behind a context. `escape` is
-// the weight of what has not been seen yet, in units of occurrences, as in PPM.
+// Log probability of a token that followed a context `count` of `total` times. `escape` is the
+// weight of unseen tokens, in occurrences, as in PPM.
 inline float table_log_probability(std::size_t count, std::size_t total, float escape) {
   return std::log(static_cast<float>(count) / (static_cast<float>(total) + escape));
 }
 
-// The likeliest paths of a table that fit into the shape, down to kTableScoreFloor. The best nodes
-// are grown first; of equal ones the one that was found first. With a breadth of 1 it is a chain.
+// The likeliest paths of a table that fit the shape, down to kTableScoreFloor. Grows the best nodes
+// first, ties in order of discovery. With breadth 1 it is a chain.
 //
-// Requires  followers(tree, row, place) gives what may follow a row, likeliest first and at most
-//           shape.breadth tokens; place is the row's as a follower, 0 for the root
+// Requires  followers(tree, row, place) returns the tokens after a row, likeliest first, at most
+//           shape.breadth; `place` is the row's as a follower, 0 for the root
 template <class FollowersOf>
 DraftTree best_first_tree(const TreeShape& shape, FollowersOf followers) {
   struct Open {

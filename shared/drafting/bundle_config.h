@@ -5,7 +5,7 @@
 
 namespace edgedraft {
 
-// What bundles of all kinds with a tap say.
+// Configuration common to bundles of all kinds with a tap.
 struct BundleConfig {
   std::uint32_t vocabulary_count = 0;
   std::uint32_t context_length = 0;

@@ -20,11 +20,11 @@ const DrafterKind& kind_of_source(const std::filesystem::path& drafter) {
   const auto found = std::ranges::find_if(kinds, [&](const DrafterKind* kind) {
     return kind->is_source != nullptr && kind->is_source(drafter);
   });
-  EDGEDRAFT_CHECK(found != kinds.end());  // the table's last kind takes anything
+  EDGEDRAFT_CHECK(found != kinds.end());  // the table's last kind accepts anything
   return **found;
 }
 
-// A checkpoint of a kind that shares its target's tensors is no model by itself.
+// Refuses a checkpoint that shares its target's tensors: it is not a model by itself.
 Result<void> refuse_drafter(const std::filesystem::path& directory) {
   const DrafterKind& kind = kind_of_source(directory);
   if (kind.is_from_target == nullptr) return {};

@@ -15,12 +15,12 @@ struct BundleOptions {
   std::filesystem::path target;   // the target's GGUF file
   std::filesystem::path drafter;  // a checkpoint or model: a directory, or a GGUF file
   std::filesystem::path output;
-  std::optional<DType> type = {};  // as in ConvertOptions, of the drafter's own matrices
-  std::vector<std::uint32_t> draft_tokens = {};  // all that the head may propose; empty: any token
+  std::optional<DType> type = {};  // as in ConvertOptions, for the drafter's own matrices
+  std::vector<std::uint32_t> draft_tokens = {};  // tokens that the head may propose; empty: all
 };
 
-// Packs a drafter with all that a device needs to draft for `target`. What it shares with the
-// target is copied bit for bit, whatever `type` says.
+// Packs a drafter with everything a device needs to draft for `target`. Tensors shared with the
+// target are copied bit for bit, regardless of `type`.
 //
 // Errors    as convert_model; mismatch if drafter and target do not belong together
 Result<void> make_bundle(const BundleOptions& options);
@@ -31,14 +31,14 @@ struct ReduceOptions {
   std::vector<std::uint32_t> draft_tokens;
 };
 
-// Copies a bundle bit for bit, except that its head keeps only the rows of `draft_tokens`.
+// Copies a bundle bit for bit, keeping only the rows of `draft_tokens` in its head.
 //
-// Errors    as above; usage for a model that is no drafter
+// Errors    as above; usage for a model that is not a drafter
 Result<void> reduce_bundle(const ReduceOptions& options);
 
-// convert_model, for bundles too: what they share with their target stays as it is.
+// convert_model, also for bundles: tensors shared with the target stay unchanged.
 //
-// Errors    as above; unsupported for the folder of a drafter that is no model by itself
+// Errors    as above; unsupported for the folder of a drafter that is not a model by itself
 Result<void> convert_model_or_bundle(ConvertOptions options);
 
 }  // namespace edgedraft

@@ -188,7 +188,7 @@ Result<void> copy_identity(const GgufFile& target, GgufMetadata& metadata) {
   const auto fingerprint = model_fingerprint(target);
   if (!fingerprint) return fingerprint.error();
   metadata.set_string(std::string(kTargetFingerprintKey), to_hex(*fingerprint));
-  // Without these keys a target means something, too, so a drafter's own must not stay.
+  // Missing keys have a meaning for a target, so the drafter's own must be removed.
   metadata.erase(std::string(kSpaceRuleKey));
   metadata.erase(std::string(kEndIdsKey));
   for (const auto& [name, value] : target.metadata()) {

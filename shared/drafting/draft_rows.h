@@ -8,7 +8,7 @@
 
 namespace edgedraft {
 
-// A level of a draft tree as the layers want it: the nodes' tokens, positions and masks.
+// A level of a draft tree as input for layers: tokens, positions and masks.
 struct DraftRows {
   std::vector<std::uint32_t> tokens;
   std::vector<std::uint32_t> positions;

@@ -9,51 +9,49 @@
 
 namespace edgedraft {
 
-// What proposes tokens on the device. It holds the same tokens as the conversation: verified ones,
-// and behind them those that it wrote itself while the server was away.
+// Proposes tokens on the device. Holds the conversation's tokens: verified ones, followed by those
+// that it wrote itself while the server was away.
 class Drafter {
  public:
   virtual ~Drafter() = default;
 
   virtual std::uint32_t token_count() const = 0;
   virtual void append(std::span<const std::uint32_t> tokens) = 0;
-  // Forgets the tokens from `count` on, and the activations of their positions.
+  // Drops the tokens from `count` on, and the activations of their positions.
   virtual void truncate(std::uint32_t count) = 0;
 
-  // Values per position that the server's tap sends; 0 for a drafter that needs tokens alone.
+  // Values per position from the server's tap; 0 for a drafter that only needs tokens.
   virtual std::uint32_t activation_cols() const { return 0; }
-  // Activations of positions first, first + 1, ..., as the tap made them, in any order of calls.
+  // Adds the tap's activations of positions first, first + 1, ...; calls may come in any order.
   // Shapes    rows [n * activation_cols()]
   virtual void add_activations(std::uint32_t /*first*/, std::span<const float> /*rows*/) {}
-  // Forgets those of positions from `first` on: they come again.
+  // Drops activations of positions from `first` on; they will be sent again.
   virtual void drop_activations(std::uint32_t /*first*/) {}
 
-  // Goes on growing a tree below the last token: true if it is done, false if the budget was spent
-  // first, maybe on tokens that had to be read before. It may be called again and goes on where it
-  // stopped; steps that were interrupted find what one step would have found. Fewer levels, or
-  // none, are grown if the context ends there.
+  // Grows a tree below the last token. Returns true when it is done, false if the budget ran out
+  // first, perhaps while reading tokens. Call again to continue; interrupted steps find the same
+  // candidates as one step. The end of the context limits the levels.
   //
-  // A network expands the growth's nodes level by level (network_growth.h). A drafter that makes
-  // all levels at once, heads or a block, runs once, answers every level of growth.next() from what
-  // it made, or adds its own candidates and calls growth.finish(). A table adds its candidates and
-  // finishes, too; what costs nothing needs no budget. Those that cannot go on from a growth that
-  // was re-rooted clear it first.
+  // A network expands the growth's nodes level by level (network_growth.h). Heads or block drafters
+  // compute all levels at once: they answer every level of growth.next() from that, or add their
+  // own candidates and call growth.finish(). A table adds its candidates and finishes; being free,
+  // it needs no budget. A drafter that cannot continue a re-rooted growth clears it first.
   //
-  // Tokens and activations may come between two calls; if tokens came, the growth has to be
-  // re-rooted along them. Activations that come change the candidates found from then on.
+  // Tokens and activations may arrive between calls; after tokens, re-root the growth along them.
+  // Activations affect only candidates found later.
   //
-  // Requires a token.
+  // Requires  at least one token
   virtual bool grow(TreeGrowth& growth, const GrowthBudget& budget) = 0;
-  // A tree in one step.
+  // Drafts a whole tree at once.
   DraftTree draft(const TreeShape& shape, TreeGrowth::Choice choice = {}) {
     TreeGrowth growth(shape);
     growth.set_choice(std::move(choice));
     grow(growth, {});
     return growth.tree();
   }
-  // The drafter's own logits behind the last token, for writing on without the server: of the whole
-  // vocabulary, -inf for tokens that it cannot propose. Valid until the next call; empty if the
-  // context is full, or for a drafter that has none. Requires a token.
+  // The drafter's logits after the last token, for writing without the server: the whole
+  // vocabulary, -inf for tokens that it cannot propose. Valid until the next call. Empty if the
+  // context is full or the drafter has none. Requires a token.
   virtual std::span<const float> next_logits() = 0;
 };
 

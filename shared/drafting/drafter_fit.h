@@ -7,16 +7,16 @@
 #include "shared/drafting/drafter_kind.h"
 #include "shared/model/config.h"
 
-// What a drafter's file says must go together with what it says nothing of: its target, and the
-// link. Fingerprints tell honest files apart and do not make a damaged one sound.
+// Checks a drafter's file against its target and the link. Fingerprints tell honest files apart but
+// do not detect a damaged one.
 namespace edgedraft {
 
-// Holds the sizes that a drafter takes for its target's against the target.
+// Checks the target sizes that a drafter assumes against the target.
 //
 // Errors    mismatch naming the size
 Result<void> check_target(const DrafterFacts& facts, const DecoderConfig& target);
 
-// Whether the link carries rows of these groups (Tap::scale_groups).
+// Checks that the link can carry rows of these groups (Tap::scale_groups).
 //
 // Errors    unsupported
 Result<void> check_row(std::span<const std::uint32_t> scale_groups);

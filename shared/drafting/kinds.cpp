@@ -14,8 +14,8 @@
 namespace edgedraft {
 namespace {
 
-// In the order in which they are asked whether a file or folder is theirs. The last one that looks
-// at files takes any decoder, and so reports what is wrong with a file that no kind recognises.
+// In the order in which kinds are offered a file or folder. The last one that reads files accepts
+// any decoder, and so reports faults of files that no kind recognises.
 std::vector<const DrafterKind*>& kinds() {
   static std::vector<const DrafterKind*> all = {
       &kMoaKind,    &kEagleKind,    &kMedusaKind, &kIndependentKind,

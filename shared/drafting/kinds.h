@@ -10,29 +10,28 @@
 
 namespace edgedraft {
 
-// All kinds of drafters: the one place that knows them. A new kind is a folder beside this file and
-// a line in kinds.cpp.
+// All kinds of drafters. A new kind is a folder beside this file and a line in kinds.cpp.
 std::span<const DrafterKind* const> drafter_kinds();
 
-// Adds a kind that is not built in, before those that are.
+// Adds a kind that is not built in, before the built-in ones.
 //
-// Requires  a name that no kind has; the kind outlives every use
-// Threads   before any other thread asks for kinds
+// Requires  a new name; the kind outlives every use
+// Threads   before any other thread uses kinds
 void add_drafter_kind(const DrafterKind& kind);
 
-// Null if there is no such kind.
+// Null if the kind does not exist.
 const DrafterKind* find_drafter_kind(std::string_view name);
-// Whether there is one that drafts from indexes of texts.
+// True for a kind that drafts from indexes of texts.
 bool drafts_from_indexes(std::string_view name);
-// Whether that is the name of a kind that needs no bundle of its own.
+// True for the name of a kind without a bundle of its own.
 bool is_weightless_kind(std::string_view name);
 // All names, as an error lists them: "a, b, c".
 std::string drafter_kind_names();
-// The same of the kinds that need no bundle.
+// Names of the kinds without a bundle.
 std::string weightless_kind_names();
 
-// The kind that a bundle is of.
-// Errors    unsupported naming an architecture that is no drafter of ours
+// Kind of a bundle.
+// Errors    unsupported naming an architecture that is not one of our drafters
 Result<const DrafterKind*> drafter_kind_of(const GgufFile& file);
 
 }  // namespace edgedraft

@@ -9,11 +9,11 @@
 
 namespace edgedraft {
 
-// The drafter of a network that needs nothing but tokens.
+// Drafter of a network that only needs tokens.
 template <class Network>
 class TokenDrafter : public NetworkDrafter {
  public:
-  // On weights of its own; `parts` make the network.
+  // With its own weights; `parts` construct the network.
   template <class... Parts>
   explicit TokenDrafter(Backend& backend, Parts&&... parts)
       : network_(backend, std::forward<Parts>(parts)...) {}
@@ -28,7 +28,7 @@ class TokenDrafter : public NetworkDrafter {
   Network network_;
 };
 
-// The drafter of a network that keeps what a tap sends of positions as a memory. The network has
+// Drafter of a network that stores a tap's rows per position as a memory. The network has
 //   activation_cols(), extend_memory(first_position, rows), truncate_memory(position).
 template <class Network>
 class MemoryDrafter final : public TokenDrafter<Network> {

@@ -7,7 +7,7 @@
 namespace edgedraft {
 namespace {
 
-// Takes it through everything that drafters are asked for, once.
+// Exercises every use of a drafter once.
 void use(Drafter& drafter, std::uint32_t positions, const TreeShape& tree) {
   const std::uint32_t depth = std::min(tree.depth, positions - 1);
   const std::uint32_t count = std::clamp(positions - depth, 1u, kMaskRowsMax + 1);
@@ -15,7 +15,7 @@ void use(Drafter& drafter, std::uint32_t positions, const TreeShape& tree) {
   const std::vector<float> rows(std::size_t{count - 1} * drafter.activation_cols());
   if (!rows.empty()) drafter.add_activations(0, rows);
   (void)drafter.next_logits();
-  // With a choice more guesses a node are asked for than without.
+  // A choice requests more guesses per node.
   (void)drafter.draft(tree, [](auto /*path*/, std::vector<DraftGuess>& /*guesses*/) {});
 }
 

@@ -8,11 +8,11 @@
 
 namespace edgedraft {
 
-// The memory that a drafter holds, as MemoryMeter counts it.
+// Memory of a drafter, as counted by MemoryMeter.
 struct MemoryNeed {
-  std::uint64_t weights = 0;  // in the backend's own order or on its device
-  std::uint64_t scratch = 0;  // tables and intermediate rows, which all conversations share
-  std::uint64_t cache = 0;    // of a conversation: keys and values, features, tables of its text
+  std::uint64_t weights = 0;  // reordered or on the device
+  std::uint64_t scratch = 0;  // tables and intermediate rows shared by all conversations
+  std::uint64_t cache = 0;    // per conversation: keys and values, features, tables of its text
 
   std::uint64_t total(std::uint64_t conversations) const {
     return weights + scratch + cache * conversations;
@@ -20,14 +20,12 @@ struct MemoryNeed {
   MemoryNeed& operator+=(const MemoryNeed& other);
 };
 
-// What a drafter of `positions` tokens comes to hold on `backend`, as the backend's meter tells: it
-// is loaded, and drafts trees of that shape for two conversations that are as long as a call is
-// wide. On a PlanningBackend that takes no memory and little time, and says what another would
-// hold.
+// Memory of a drafter for `positions` tokens on `backend`, by the backend's meter. Loads it and
+// drafts trees of that shape for two conversations as long as a call is wide. A PlanningBackend
+// predicts another backend's memory, using little memory and time itself.
 //
-// Requires  1 <= positions <= model.facts().context_count; the backend is as it was made, and its
-//           meter its own
-// Throws DeviceError where the backend has no memory for it
+// Requires  1 <= positions <= model.facts().context_count; a fresh backend with its own meter
+// Throws DeviceError if the backend runs out of memory
 MemoryNeed memory_need(const DrafterModel& model, Backend& backend, std::uint32_t positions,
                        const TreeShape& tree);
 

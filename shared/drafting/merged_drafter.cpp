@@ -86,7 +86,7 @@ void MergedDrafter::truncate(std::uint32_t count) {
 }
 
 bool MergedDrafter::grow(TreeGrowth& growth, const GrowthBudget& budget) {
-  // A growth without candidates begins anew, and the parts with it.
+  // A growth without candidates restarts, and so do the parts.
   const bool fresh = growth.candidate_count() == 0;
   bool done = true;
   DraftTree tree;

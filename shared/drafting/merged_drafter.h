@@ -12,11 +12,11 @@
 
 namespace edgedraft {
 
-// Several drafters on one tree: each grows its own, and the best nodes of all by score are what is
-// proposed. The first is the one that is sent activations and that writes while the server is away.
+// Several drafters on one tree: each grows its own, and the best nodes of all by score are
+// proposed. The first receives the activations and writes while the server is away.
 class MergedDrafter final : public Drafter {
  public:
-  // Requires  two drafters or more, which have seen no token; none but the first takes activations
+  // Requires  at least two drafters without tokens; only the first takes activations
   explicit MergedDrafter(std::vector<std::unique_ptr<Drafter>> drafters);
 
   std::uint32_t token_count() const override { return parts_.front().drafter->token_count(); }
@@ -31,21 +31,21 @@ class MergedDrafter final : public Drafter {
   void drop_activations(std::uint32_t first) override {
     parts_.front().drafter->drop_activations(first);
   }
-  // Each drafter has the whole budget; tables, which cost nothing, do not touch it, nor do they ask
-  // for the growth's choice.
+  // Each drafter gets the whole budget. Tables are free and use neither the budget nor the growth's
+  // choice.
   bool grow(TreeGrowth& growth, const GrowthBudget& budget) override;
   std::span<const float> next_logits() override { return parts_.front().drafter->next_logits(); }
 
  private:
   struct Part {
     std::unique_ptr<Drafter> drafter;
-    // Follows the tokens by itself, as the caller's growth is re-rooted by the caller.
+    // Re-rooted here as tokens arrive; the caller re-roots its own growth.
     std::optional<TreeGrowth> growth{};
   };
   std::vector<Part> parts_;
 };
 
-// A model whose drafters are merged ones. All it says of itself is what `main` says.
+// A model whose drafters are merged. Its facts are those of `main`.
 //
 // Requires  others not empty, and none of them with a tap
 std::unique_ptr<DrafterModel> merge_drafters(std::unique_ptr<DrafterModel> main,

@@ -43,7 +43,7 @@ bool NetworkDrafter::read_part() {
   forget_logits();
   network().commit(std::span(tokens_).subspan(known, kMaskRowsMax));
   *latest_ = this;
-  // Other conversations have their turns next: this part is not to be left for them to wait for.
+  // Other conversations run next, so finish this part now instead of making them wait for it.
   network().backend().wait();
   return true;
 }

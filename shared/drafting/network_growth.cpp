@@ -7,7 +7,7 @@
 namespace edgedraft {
 namespace {
 
-// Answers with the likeliest tokens behind each of the network's current logits rows.
+// Answers with the likeliest tokens for each of the network's current logits rows.
 void answer(DraftNetwork& network, TreeGrowth& growth, const GrowthLevel& level) {
   const std::uint32_t children = std::min(growth.children_wanted(), network.logits().cols);
   std::vector<std::uint32_t> tokens(level.nodes.size() * children);
@@ -35,7 +35,7 @@ bool grow(DraftNetwork& network, TreeGrowth& growth, const GrowthBudget& budget)
       answer(network, growth, level);
       rows_left -= static_cast<std::uint32_t>(level.nodes.size());
     } else {
-      // Rows that run again do not count: small budgets would be spent before any progress.
+      // Recomputed rows are free; otherwise a small budget would be spent without progress.
       growth.answer(level, {}, {});
     }
   }

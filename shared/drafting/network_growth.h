@@ -5,9 +5,9 @@
 
 namespace edgedraft {
 
-// Goes on growing a tree with a network, until the tree is done (true) or the budget spent (false).
-// The root's children come from the logits that network.commit() left; after that the network holds
-// the draft rows that `growth` has numbered.
+// Grows a tree with a network, until it is done (true) or the budget is spent (false). The root's
+// children come from the logits of network.commit(). After that the network holds the draft rows
+// numbered by `growth`.
 //
 // Cost      one call of network.expand per level, or part of one
 bool grow(DraftNetwork& network, TreeGrowth& growth, const GrowthBudget& budget = {});

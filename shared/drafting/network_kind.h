@@ -12,10 +12,10 @@
 #include "shared/model/gguf.h"
 #include "shared/model/safetensors.h"
 
-// The members of a DrafterKind whose drafter is a network, and its model.
+// DrafterKind members and model for a drafter that is a network.
 namespace edgedraft {
 
-// Weights whose drafters are made of them and of `shared`, a value that all of them get.
+// Weights whose drafters are made from them and from `shared`, a value common to all.
 template <class Made, class Weights, class Shared>
 class NetworkWeights final : public DrafterWeights {
  public:
@@ -85,7 +85,7 @@ bool is_checkpoint_folder(const std::filesystem::path& drafter) {
   return checkpoint && is_checkpoint(*checkpoint);
 }
 
-// Whether copy_vocabulary() (bundle_parts.h) copies it.
+// Whether copy_vocabulary() (bundle_parts.h) copies the tensor.
 inline bool is_vocabulary(std::string_view tensor) {
   return tensor == "token_embd.weight" || tensor == "output.weight";
 }

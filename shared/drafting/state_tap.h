@@ -10,11 +10,11 @@
 
 namespace edgedraft {
 
-// The tap of drafters that read hidden states of the target as they are: a row is one state behind
-// the other, each with a scale of its own.
+// Tap for drafters that read hidden states of the target unchanged: a row is the concatenated
+// states, each with its own scale.
 class StateTap final : public Tap {
  public:
-  // `states` as StatePlanes numbers them, increasing; `dim`: the target's width.
+  // `states` as numbered by StatePlanes, increasing; `dim`: the target's width.
   StateTap(Backend& backend, std::vector<std::uint32_t> states, std::uint32_t dim);
 
   std::span<const std::uint32_t> states() const override { return states_; }
@@ -30,8 +30,7 @@ class StateTap final : public Tap {
   std::vector<float> block_;
 };
 
-// What a drafter's facts say of a tap that sends the features behind the final norm and nothing
-// else.
+// Facts of a drafter whose tap sends only the features after the final norm.
 inline constexpr const char* kFeatureTap = "features";
 inline std::unique_ptr<Tap> make_feature_tap(Backend& backend, std::uint32_t target_layer_count,
                                              std::uint32_t dim) {

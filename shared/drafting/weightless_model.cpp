@@ -7,7 +7,7 @@
 namespace edgedraft {
 namespace {
 
-// Longer conversations than any current model can hold.
+// Longer than any current model's context.
 constexpr std::uint32_t kContextLength = 1u << 20;
 
 class WeightlessWeights final : public DrafterWeights {

@@ -12,8 +12,8 @@
 
 namespace edgedraft {
 
-// How a drafter is made that needs no weights, for a conversation of at most so many tokens.
-// `meter` counts what it keeps of these.
+// Makes a drafter without weights for a conversation of at most that many tokens; `meter` counts
+// its memory.
 using MakeWeightless = std::function<std::unique_ptr<Drafter>(
     std::uint32_t positions_max, const std::shared_ptr<MemoryMeter>& meter)>;
 

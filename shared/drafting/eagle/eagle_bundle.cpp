@@ -20,8 +20,7 @@ using nlohmann::json;
 
 constexpr const char* kLayer = "layers.0.";
 
-// The published checkpoints name the number of heads; what says nothing has heads of the target's
-// size.
+// Published checkpoints state the number of heads; otherwise heads have the target's size.
 Result<std::uint32_t> head_dim_of(const json& config, const SafetensorsModel& checkpoint,
                                   const DecoderConfig& target) {
   const auto head_dim = json_u32(config, "head_dim");
@@ -53,7 +52,7 @@ Result<LayerShape> read_shape(const json& config, const SafetensorsModel& checkp
                    .rms_epsilon = static_cast<float>(epsilon->value_or(target.layer.rms_epsilon))});
 }
 
-// The columns of a planned matrix from `first` on, as many as it has rows, as one of its own.
+// Columns of a planned matrix from `first` on, as many as it has rows, as a separate tensor.
 PlannedTensor square_of(const PlannedTensor& whole, std::uint64_t first, std::string name,
                         DType type, ModelPlan& plan) {
   const std::uint64_t dim = whole.info.dims[1];
@@ -73,8 +72,8 @@ PlannedTensor square_of(const PlannedTensor& whole, std::uint64_t first, std::st
           .source = bytes};
 }
 
-// fc.weight multiplies [embedding; feature]. Each half is a matrix of its own here, so that both
-// products go into one sum and nothing has to be put side by side.
+// fc.weight multiplies [embedding; feature]. Each half becomes a matrix of its own, so that both
+// matmuls accumulate and no concatenation is needed.
 void split_fc(DType type, ModelPlan& plan) {
   const PlannedTensor whole = std::move(plan.tensors.back());
   plan.tensors.pop_back();
@@ -82,8 +81,8 @@ void split_fc(DType type, ModelPlan& plan) {
   plan.tensors.push_back(square_of(whole, whole.info.dims[1], "fc_feature.weight", type, plan));
 }
 
-// A configuration without `bias` means that there is one if the tensor is there: those of Llama 2
-// have it and say nothing, those of Llama 3 do not.
+// Without `bias` in the configuration, the tensor decides: Llama 2 checkpoints have one without
+// saying so, Llama 3 checkpoints do not.
 Result<bool> wants_bias(const json& config, const SafetensorsModel& checkpoint) {
   const auto bias = json_bool(config, "bias");
   if (!bias) return bias.error();

@@ -23,20 +23,20 @@ KvCache::Size cache_size(const Backend& backend, const EagleConfig& config,
 // Features of the root and of each draft row.
 constexpr std::uint32_t kTreeFeatures = kMaskRowsMax + 1;
 
-// Any heads will do that a row of so many numbers is made of.
+// Any heads whose sizes add up to `dim`.
 HeadShape heads_of(std::uint32_t dim) {
   std::uint32_t head_dim = 256;
   while (dim % head_dim != 0) head_dim -= 2;
   return {.query_heads = dim / head_dim, .kv_heads = dim / head_dim, .head_dim = head_dim};
 }
 
-// The youngest of a node's ancestors is its parent.
+// A node's youngest ancestor is its parent.
 std::uint32_t parent_row(const AncestorMask& ancestors) {
   for (std::uint32_t word = static_cast<std::uint32_t>(ancestors.bits.size()); word-- > 0;) {
     if (ancestors.bits[word] == 0) continue;
     return word * 64 + 63 - static_cast<std::uint32_t>(std::countl_zero(ancestors.bits[word]));
   }
-  EDGEDRAFT_CHECK(false);  // only the root's children have none
+  EDGEDRAFT_CHECK(false);  // only children of the root have none
 }
 
 AncestorMask mask_of(std::uint32_t row) {
@@ -122,14 +122,14 @@ void EagleNetwork::drop_inputs(std::uint32_t position) {
   std::erase_if(input_positions_, is_dropped);
   cache_.set_length(unchanged);
   if (!kept.empty()) cache_.keep(kept);
-  own_end_ = own_first_;  // they stand behind the memory
+  own_end_ = own_first_;  // they are stored after the memory
 }
 
 void EagleNetwork::truncate(std::uint32_t count) {
   EDGEDRAFT_CHECK(count <= tokens_.size());
   draft_rows_ = 0;
   tokens_.resize(count);
-  // An input needs the token behind its feature.
+  // An input needs the token after its feature.
   drop_inputs(count == 0 ? 0 : count - 1);
   own_end_ = std::min(own_end_, std::max(count, own_first_));
 }
@@ -160,7 +160,7 @@ void EagleNetwork::add_inputs() {
     std::uint32_t count = 1;
     while (count < kMaskRowsMax && first + count < end && is_wanted(first + count)) ++count;
     if (enqueued + count > kMaskRowsMax) {
-      backend_.wait();  // a whole text is too much for a device to be given at once
+      backend_.wait();  // a device cannot queue a whole text at once
       enqueued = 0;
     }
     add_inputs(first, count);
@@ -169,7 +169,7 @@ void EagleNetwork::add_inputs() {
   }
 }
 
-// Their outputs are of no use but the newest's, which predict_feature() makes.
+// Only the newest input's output is used, and predict_feature() computes it.
 void EagleNetwork::add_inputs(std::uint32_t first_position, std::uint32_t count) {
   const Matrix x = fuse(std::span(tokens_).subspan(first_position + 1, count),
                         features_.all().row_range(first_position, count));
@@ -219,7 +219,7 @@ void EagleNetwork::predict_feature(std::uint32_t position) {
   const std::uint32_t memory = memory_count();
   const std::uint32_t token = tokens_[position];
   const AncestorMask itself = mask_of(0);
-  // The input before it; the first one's stand for themselves alone and leave nothing behind.
+  // Uses the preceding input; the first one has none.
   std::uint32_t input = position - 1;
   Matrix feature = m_->zeros_.rows(1);
   RowBatch batch{.positions = std::span(&input, 1),
@@ -231,7 +231,7 @@ void EagleNetwork::predict_feature(std::uint32_t position) {
     batch.prefix += input - own_first_;
     batch.first_slot = batch.prefix;
   } else if (memory > 0) {
-    // Its keys and values are in the memory; those that are made again lie behind it for a moment.
+    // Its keys and values are in the memory; recomputed ones briefly follow it.
     feature = features_.all().row_range(input, 1);
     batch.masks = {};
   } else {
@@ -244,10 +244,10 @@ void EagleNetwork::predict_feature(std::uint32_t position) {
 
 void EagleNetwork::expand(std::span<const GrowthNode> nodes, Leave leave) {
   const auto count = static_cast<std::uint32_t>(nodes.size());
-  // Positions of features: one less than those of the nodes' tokens.
+  // Feature positions: one less than those of the nodes' tokens.
   DraftRows rows = make_draft_rows(nodes, committed_count(), draft_rows_);
   for (std::uint32_t& position : rows.positions) --position;
-  // Each node takes its parent's feature: attention that sees one row alone copies it.
+  // Each node takes its parent's feature; attention to a single row copies it.
   std::vector<AncestorMask> parents;
   for (const GrowthNode& node : nodes) {
     parents.push_back(mask_of(node.depth == 1 ? 0 : 1 + parent_row(node.ancestors)));
@@ -291,7 +291,7 @@ void EagleNetwork::run_layer(const Matrix& x, const RowBatch& batch) {
   feed_forward(backend_, m_->layer_, m_->scratch_, x);
 }
 
-// The features are behind the target's final norm: none comes before the head.
+// Features come from after the target's final norm, so the head needs none.
 void EagleNetwork::leave_logits(const Matrix& features) {
   if (!m_->logits_memory_ || m_->logits_memory_->all().rows < features.rows) {
     m_->logits_memory_.reset();

@@ -14,15 +14,15 @@
 
 namespace edgedraft {
 
-// What all sequences of one drafter share: weights, tables and scratch. One sequence computes at a
+// Weights, tables and scratch shared by all sequences of a drafter. One sequence computes at a
 // time.
 class EagleWeights {
  public:
-  // Requires  the bytes behind `tensors` outlive the object
+  // Requires  the bytes of `tensors` outlive the object
   EagleWeights(Backend& backend, const EagleConfig& config, const EagleTensors& tensors,
                std::uint32_t positions_max);
 
-  // The size of what a sequence has of its own: keys and values, and features.
+  // Bytes per sequence: keys and values, and features.
   std::uint64_t sequence_bytes() const;
 
  private:
@@ -40,7 +40,7 @@ class EagleWeights {
   Weight fc_bias_;
   Layer layer_;
   LayerScratch scratch_;
-  HeadShape gather_heads_;  // a feature's numbers, as heads
+  HeadShape gather_heads_;  // the columns of a feature, as heads
   OwnedMatrix x_;
   OwnedMatrix embedded_;
   OwnedMatrix parents_;
@@ -48,36 +48,35 @@ class EagleWeights {
   std::unique_ptr<OwnedMatrix> logits_memory_;
 };
 
-// EAGLE's network. Input i is the feature of position i and the token behind it,
-// z_i = fc [emb(x_{i+1}); f_i], at RoPE position i; one layer makes of it the next feature, and the
-// target's head makes logits of that.
+// EAGLE's network. Input i is the feature of position i and the token after it, z_i = fc
+// [emb(x_{i+1}); f_i], at RoPE position i. One layer turns it into the next feature, and the
+// target's head turns that into logits.
 //
-// A feature is the target's own if it has come, and else one of the network's. Those of positions
-// behind the newest of the target's are predicted one after the other, each from the one before, as
-// drafts are; a feature that comes replaces what was predicted, and all that was made of it. Older
-// positions whose feature is missing have no input: a long prompt's features come newest first.
-// The layer is the only one, so keys and values of an input with a true feature depend on nothing
-// else, and the inputs are a set, in whatever order they came.
+// A feature is the target's own if it has arrived, else predicted. Positions after the newest true
+// feature are predicted one after another, as drafts are. A true feature replaces the predicted one
+// and everything derived from it. Older positions without a feature have no input: a long prompt's
+// features arrive newest first. The layer is the only one, so keys and values of an input with a
+// true feature depend on nothing else, and inputs form a set in any order of arrival.
 //
-// Where no feature at all has come, prediction starts from a feature of zeros, some hundred tokens
+// If no feature has arrived at all, prediction starts from a feature of zeros, some hundred tokens
 // back (kOwnStretch): each costs a pass.
 //
 // Source    EAGLE, section 4.1, and EAGLE-2; no norm before attention unless the weights have one
 class EagleNetwork final : public DraftNetwork {
  public:
-  // Requires  the bytes behind `tensors` outlive the network
+  // Requires  the bytes of `tensors` outlive the network
   EagleNetwork(Backend& backend, const EagleConfig& config, const EagleTensors& tensors,
                std::uint32_t positions_max);
   // One of several sequences; its logits are valid until any of them computes again.
   explicit EagleNetwork(std::shared_ptr<EagleWeights> weights);
 
-  // Numbers of a feature.
+  // Columns of a feature.
   std::uint32_t activation_cols() const { return m_->config_.layer.dim; }
-  // Takes in the target's features of positions first, first + 1, ..., which may run ahead of the
-  // tokens. Those of positions from position_count_max() on are dropped.
+  // Adds the target's features of positions first, first + 1, ..., which may be ahead of the
+  // tokens. Drops positions from position_count_max() on.
   // Shapes    rows [n * activation_cols()]
   void extend_memory(std::uint32_t first_position, std::span<const float> rows);
-  // Forgets the target's features from `position` on.
+  // Drops the target's features from `position` on.
   void truncate_memory(std::uint32_t position);
 
   std::uint32_t vocabulary_count() const override { return m_->config_.vocabulary_count; }
@@ -96,17 +95,17 @@ class EagleNetwork final : public DraftNetwork {
   static constexpr std::uint32_t kOwnStretch = 128;
 
   std::uint32_t memory_count() const { return cache_.length(); }
-  // First position behind the newest of the target's features that the tokens reach; 0 without any.
+  // Position after the newest true feature that the tokens reach; 0 without any.
   std::uint32_t true_end() const;
-  // Drops the inputs of positions from `position` on.
+  // Drops the inputs from `position` on.
   void drop_inputs(std::uint32_t position);
-  // Makes inputs of the features that have a token behind them by now.
+  // Adds inputs for features whose next token is now known.
   void add_inputs();
   void add_inputs(std::uint32_t first_position, std::uint32_t count);
-  // Predicts the features of the positions up to the last token.
+  // Predicts the features up to the last token.
   void predict_features();
   void predict_feature(std::uint32_t position);
-  // Slots behind the memory that hold inputs with predicted features.
+  // Slots after the memory that hold inputs with predicted features.
   std::uint32_t own_inputs() const { return own_end_ > own_first_ ? own_end_ - own_first_ - 1 : 0; }
   // x = fc [emb(tokens); features]. Shapes    features, result [tokens, dim]
   Matrix fuse(std::span<const std::uint32_t> tokens, const Matrix& features);
@@ -117,12 +116,12 @@ class EagleNetwork final : public DraftNetwork {
   Backend& backend_;
 
   std::vector<std::uint32_t> tokens_;
-  // By position: the target's where `is_true_`, else a predicted one up to own_end_.
+  // By position: true if `is_true_`, else predicted up to own_end_.
   OwnedMatrix features_;
   std::vector<bool> is_true_;
   std::vector<bool> has_input_;  // its keys and values are in the memory
-  // Slots: inputs with true features in order of arrival, its length; inputs with predicted ones;
-  // draft rows.
+  // Slots: the memory, i.e. inputs with true features in order of arrival; inputs with predicted
+  // features; draft rows.
   KvCache cache_;
   std::vector<std::uint32_t> input_positions_;  // of the memory's slots
   // Positions own_first_..own_end_ - 1 have predicted features.

@@ -9,7 +9,7 @@
 namespace edgedraft {
 namespace {
 
-// The elements of an array; nothing where the key is missing or of another type.
+// Elements of an array; empty if the key is missing or of another type.
 struct Elements {
   std::uint64_t count = 0;
   ByteView bytes;
@@ -37,7 +37,7 @@ struct VocabularyArrays {
             elements_of(source, "tokenizer.ggml.token_type")};
   }
 
-  // How many entries stand before those that only fill it up.
+  // Number of entries before the padding.
   std::uint64_t used_count() const {
     std::uint64_t count = texts.count;
     if (types.bytes.size() / sizeof(std::int32_t) < count) return count;
@@ -49,7 +49,7 @@ struct VocabularyArrays {
   }
 };
 
-// Texts stand one behind the other, so that equal beginnings have equal bytes.
+// Texts are concatenated, so equal prefixes have equal bytes.
 bool same_texts(const VocabularyArrays& a, const VocabularyArrays& b) {
   const std::uint64_t both = std::min(a.texts.count, b.texts.count);
   if (a.used_count() > both || b.used_count() > both) return false;
@@ -86,7 +86,7 @@ Result<void> bind_to_target(const GgufFile& target, const DecoderConfig& config,
     if (tensor.info.name != "token_embd.weight" && tensor.info.name != "output.weight") continue;
     const std::uint64_t rows = tensor.info.dims.back();
     if (rows == config.vocabulary_count) continue;
-    // Files that would double a vocabulary are none of a family, and may mean to take all memory.
+    // A file that would double the vocabulary is not of the family, and may be an attack on memory.
     if (rows != own.texts.count || config.vocabulary_count / 2 > rows) {
       return Error{Errc::mismatch, "the drafter has " + std::to_string(rows) +
                                        " tokens, the target " +

@@ -7,14 +7,15 @@
 
 namespace edgedraft {
 
-// Turns the plan of an ordinary model into that of a drafter for `target`, whose tokenizer it gets:
-// both must have the same text for the same id.
+// Turns the plan of an ordinary model into a drafter for `target` and gives it the target's
+// tokenizer. Both must have the same text for each id.
 //
-// Models of one family may fill their vocabularies up to different sizes (Qwen2.5: 151,936 tokens
-// up to 3B, 152,064 from 7B on). Then the drafter's embedding and head lose their last rows, or get
+// Models of a family may pad their vocabularies to different sizes (Qwen2.5: 151,936 tokens up to
+// 3B, 152,064 from 7B on). Then the last rows of the drafter's embedding and head are cut, or the
+// last one is repeated: a padding row, which a trained model does not propose.
 // copies of the last one: a filler's, which a trained model does not propose.
 //
-// Errors    mismatch: the vocabularies differ in more than what fills them up
+// Errors    mismatch: the vocabularies differ in more than padding
 Result<void> bind_to_target(const GgufFile& target, const DecoderConfig& config, ModelPlan& plan);
 
 }  // namespace edgedraft

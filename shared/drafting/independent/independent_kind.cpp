@@ -62,7 +62,7 @@ const DrafterKind kIndependentKind = {
           return architecture && (*architecture == "llama" || *architecture == "qwen2");
         },
     .read = read_network<Independent, read_draft_decoder>,
-    // Reading refuses other folders and files by name.
+    // Reading reports unsuitable folders and files by name.
     .is_source = [](const std::filesystem::path& /*drafter*/) { return true; },
     .plan_bundle = plan_bundle};
 

@@ -7,10 +7,10 @@
 
 namespace edgedraft {
 
-// An ordinary small decoder with the target's tokenizer, which needs nothing but tokens.
+// An ordinary small decoder with the target's tokenizer; needs only tokens.
 extern const DrafterKind kIndependentKind;
 
-// Requires  the bytes behind the tensors outlive the result
+// Requires  the tensors' bytes outlive the result
 std::unique_ptr<DrafterModel> make_independent_model(DecoderModel model);
 
 }  // namespace edgedraft

@@ -7,12 +7,12 @@
 
 namespace edgedraft {
 
-// Any small decoder with the target's tokenizer. It needs nothing from the target but tokens.
+// Any small decoder with the target's tokenizer. Needs only tokens from the target.
 //
 // Source    speculative sampling's independent drafter; distilled as in Mixture of Attentions
 class IndependentNetwork final : public DraftNetwork {
  public:
-  // Requires  the bytes behind `tensors` outlive the network
+  // Requires  the bytes of `tensors` outlive the network
   IndependentNetwork(Backend& backend, const DecoderConfig& config, const DecoderTensors& tensors,
                      std::uint32_t positions_max);
   // One of several sequences on a decoder; its logits are valid until any of them computes again.

@@ -9,8 +9,7 @@
 namespace edgedraft {
 namespace {
 
-// The weight of what has not been seen, in occurrences, behind a match of so many tokens
-// (docs/drafters.md).
+// Weight of unseen tokens, in occurrences, by length of the match (docs/drafters.md).
 float escape(std::uint32_t length) {
   return 10.0f / static_cast<float>(length);
 }
@@ -26,7 +25,7 @@ ContinuationTrie continuations(const CorpusIndex& index, const CorpusIndex::Matc
   trie.nodes.push_back({.token = 0, .count = looked_at});
   std::array<std::uint32_t, kPlacesMax> suffixes{};
   for (std::uint32_t i = 0; i < looked_at; ++i) {
-    // The middle of each of as many equal parts.
+    // The middle of each of `looked_at` equal parts.
     const std::uint64_t middle = (2 * std::uint64_t{i} + 1) * count / (2 * looked_at);
     suffixes[i] = match.suffixes.begin + static_cast<std::uint32_t>(middle);
   }
@@ -34,7 +33,7 @@ ContinuationTrie continuations(const CorpusIndex& index, const CorpusIndex::Matc
   for (std::uint32_t i = 0; i < looked_at; ++i) {
     std::uint32_t node = 0;
     for (const std::uint32_t token : index.tokens(suffixes[i], match.length, length_max)) {
-      // In the order of suffixes it is the newest child or none; a damaged file has no order.
+      // In suffix order it is the newest child or new; a damaged file has no order.
       std::uint32_t child = trie.nodes[node].child;
       while (child != 0 && trie.nodes[child].token != token) child = trie.nodes[child].sibling;
       if (child == 0) {

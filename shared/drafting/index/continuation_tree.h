@@ -10,23 +10,22 @@
 
 namespace edgedraft {
 
-// At most so many tokens of a context are looked up, and so many are copied behind it.
+// Maximum tokens of a context to look up, and maximum tokens to copy after it.
 inline constexpr std::uint32_t kMatchMax = 16;
 inline constexpr std::uint32_t kCopiedMax = 10;
-// So many of the places where a match stands are looked at, evenly spread over their order. Those
-// that go on alike are side by side, so any share of what follows is right to one part in this
-// number, and what has that share or more is never missed.
+// Places of a match to examine, evenly spread over their order. Equal continuations are adjacent,
+// so any continuation's share is correct to 1 / kPlacesMax, and none with that share or more is
+// missed.
 inline constexpr std::uint32_t kPlacesMax = 64;
 static_assert(kMatchMax + kCopiedMax <= kIndexOrder);
 
-// What follows a match, as a trie: nodes behind their parents, the first of them being the match
-// itself.
+// Continuations of a match as a trie: nodes after their parents, starting with the match itself.
 struct ContinuationTrie {
   struct Node {
     std::uint32_t token;
-    std::uint32_t count;        // of the places that were looked at
-    std::uint32_t child = 0;    // the newest; 0 if there is none
-    std::uint32_t sibling = 0;  // the next older one; 0 if there is none
+    std::uint32_t count;        // of the examined places
+    std::uint32_t child = 0;    // the newest; 0: none
+    std::uint32_t sibling = 0;  // the next older one; 0: none
   };
   std::vector<Node> nodes;
 };
@@ -35,12 +34,12 @@ struct ContinuationTrie {
 ContinuationTrie continuations(const CorpusIndex& index, const CorpusIndex::Match& match,
                                std::uint32_t length_max);
 
-// A tree that continues a context with what followed its longest end in the corpus, the likeliest
-// paths first, with scores by the rule of n-grams (ngram_trees.h). A public text is not the
-// conversation's own, so what has not been seen yet weighs more.
+// Tree of the tokens that followed the context's longest suffix found in the corpus, likeliest
+// paths first, with scores as for n-grams (ngram_trees.h). A public text is not the conversation's
+// own, so unseen tokens weigh more.
 //
-// Source    REST (He and others, 2023), which looks at up to 5,000 places, takes every prefix of
-//           what follows and keeps the 64 most frequent; SPECTRA's retrieval module
+// Source    REST (He et al., 2023), which examines up to 5,000 places, takes every prefix of the
+//           continuations and keeps the 64 most frequent; SPECTRA's retrieval module
 DraftTree continuation_tree(const CorpusIndex& index, std::span<const std::uint32_t> context,
                             const TreeShape& shape);
 

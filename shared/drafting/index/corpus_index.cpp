@@ -15,7 +15,7 @@ constexpr std::string_view kMagic = "EDGEIDX\n";
 constexpr std::uint32_t kVersion = 1;
 constexpr std::uint32_t kPublic = 1;  // in the flags
 
-// Where the header has what.
+// Header offsets.
 constexpr std::size_t kVersionAt = 8;
 constexpr std::size_t kFlagsAt = 12;
 constexpr std::size_t kVocabularyAt = 16;
@@ -118,7 +118,7 @@ Result<void> CorpusIndex::check_content() const {
 int CorpusIndex::compare(std::uint32_t suffix, std::span<const std::uint32_t> run) const {
   const auto text = tokens(suffix, 0, static_cast<std::uint32_t>(run.size()));
   for (std::size_t i = 0; i < run.size(); ++i) {
-    if (i == text.size()) return -1;  // what ends comes before what goes on
+    if (i == text.size()) return -1;  // a shorter text sorts before its continuations
     if (text[i] != run[i]) return text[i] < run[i] ? -1 : 1;
   }
   return 0;
@@ -136,7 +136,7 @@ std::uint32_t CorpusIndex::lower_bound(std::span<const std::uint32_t> run) const
 
 CorpusIndex::Range CorpusIndex::range_from(std::uint32_t begin,
                                            std::span<const std::uint32_t> run) const {
-  // Most runs stand in few places: the end is looked for near the beginning.
+  // Most runs occur rarely, so search for the end near the beginning.
   std::uint32_t low = begin;
   std::uint32_t step = 1;
   while (step < facts_.suffix_count - low && compare(low + step, run) == 0) {
@@ -159,7 +159,7 @@ CorpusIndex::Range CorpusIndex::find(std::span<const std::uint32_t> run) const {
 CorpusIndex::Match CorpusIndex::longest_match(std::span<const std::uint32_t> context,
                                               std::uint32_t length_max) const {
   EDGEDRAFT_CHECK(length_max <= kIndexOrder);
-  // Where a run stands, its shorter ends stand, too.
+  // If a run occurs, so do its shorter suffixes.
   std::uint32_t length = 0;
   std::uint32_t begin = 0;
   std::uint32_t missing = std::min(length_max, static_cast<std::uint32_t>(context.size())) + 1;
@@ -196,7 +196,7 @@ std::span<const std::uint32_t> CorpusIndex::tokens(std::uint32_t suffix, std::ui
   if (first >= tokens_.size()) return {};
   const auto text =
       tokens_.subspan(first, std::min<std::uint64_t>(count_max, tokens_.size() - first));
-  // A document's end is no token, and what a damaged file says may be none.
+  // Stops at a document's end and, in a damaged file, at anything that is not a token.
   const auto end = std::ranges::find_if(
       text, [&](std::uint32_t token) { return token >= facts_.vocabulary_count; });
   return text.first(static_cast<std::size_t>(end - text.begin()));

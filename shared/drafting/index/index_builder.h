@@ -17,23 +17,23 @@ struct IndexOptions {
   std::uint32_t vocabulary_count = 0;
   Digest tokenizer{};
   bool is_public = false;
-  std::uint64_t memory_bytes = 0;  // of the sort; the corpus itself waits in a file
+  std::uint64_t memory_bytes = 0;  // for sorting; the corpus itself is kept in a file
 };
 
-// Makes an index file, which appears under its name once it is whole. Equal documents give equal
-// bytes, whatever memory there is.
+// Makes an index file, which appears under its name once complete. Equal documents give equal bytes
+// for any amount of memory.
 class IndexBuilder {
  public:
   // Errors    io
   static Result<IndexBuilder> create(IndexOptions options);
 
-  // Adds a document, or a part of one behind which nothing is to be copied.
+  // Adds a document, or a part of one after which nothing shall be copied.
   //
   // Requires  tokens of the vocabulary
-  // Errors    io; usage: the corpus has grown too long for one index
+  // Errors    io; usage: the corpus is too long for one index
   Result<void> add(std::span<const std::uint32_t> document);
   std::uint64_t token_count() const { return corpus_.count(); }
-  // Sorts and writes. `advance` is told of suffixes, each twice. Call once, last.
+  // Sorts and writes. `advance` receives numbers of suffixes, each counted twice. Call once, last.
   //
   // Errors    io; usage: there is no document
   Result<IndexFacts> finish(std::function<void(std::uint64_t)> advance);

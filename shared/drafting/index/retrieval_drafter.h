@@ -12,8 +12,8 @@ namespace edgedraft {
 
 using SharedIndexes = std::shared_ptr<const std::vector<CorpusIndex>>;
 
-// Drafts what followed the conversation's end in public texts. It takes no activations and no time
-// worth a budget; like other tables it cannot write on without the server.
+// Drafts continuations found in public texts. Needs no activations and no budget. Like other tables
+// it cannot write without the server.
 class RetrievalDrafter final : public Drafter {
  public:
   // Holds conversations of at most `positions_max` tokens.

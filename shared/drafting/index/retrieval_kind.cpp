@@ -32,7 +32,7 @@ Result<std::unique_ptr<DrafterModel>> read_with_indexes(
                                        ": made with another tokenizer; make it with --model and a "
                                        "file that has the target's"};
     }
-    // Look-ups leave out what is no token by the index's own account: it must not be another one.
+    // Look-ups only check tokens against the index's own vocabulary size, so it must match.
     if (index->facts().vocabulary_count != texts->size()) {
       return Error{Errc::mismatch, path.string() + ": made for a vocabulary of " +
                                        std::to_string(index->facts().vocabulary_count) +

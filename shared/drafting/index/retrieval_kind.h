@@ -4,7 +4,7 @@
 
 namespace edgedraft {
 
-// retrieval: drafts from indexes of public texts; any file with the target's tokenizer will do.
+// retrieval: drafts from indexes of public texts; accepts any file with the target's tokenizer.
 extern const DrafterKind kRetrievalKind;
 
 }  // namespace edgedraft

@@ -57,7 +57,7 @@ Error ScratchFile::failure(int code) const {
 
 Result<void> ScratchFile::append(std::span<const std::uint32_t> numbers) {
   EDGEDRAFT_CHECK(mapped_ == nullptr);
-  if (numbers.empty()) return {};  // fwrite takes no null pointer, not even for nothing
+  if (numbers.empty()) return {};  // fwrite rejects null pointers even for zero bytes
   if (std::fwrite(numbers.data(), 4, numbers.size(), file_) != numbers.size()) {
     return failure(errno);
   }

@@ -10,11 +10,11 @@
 
 namespace edgedraft {
 
-// Numbers that are written once and then read in any order, in a file without a name: memory holds
-// what the system keeps of it, and the file is gone with its owner, however that ends.
+// Numbers written once, then read in any order, in an unnamed file: the system caches what fits
+// into memory, and the file vanishes with its owner, even after a crash.
 class ScratchFile {
  public:
-  // In the folder of the file that `beside` names.
+  // Creates it in the folder of the file `beside`.
   // Errors    io
   static Result<ScratchFile> create(const std::filesystem::path& beside);
   ~ScratchFile();
@@ -25,7 +25,7 @@ class ScratchFile {
   // Errors    io, such as a full disk
   Result<void> append(std::span<const std::uint32_t> numbers);
   std::uint64_t count() const { return count_; }
-  // All that was appended. Valid as long as this object.
+  // All appended numbers. Valid as long as this object.
   // Errors    io
   Result<std::span<const std::uint32_t>> numbers();
 

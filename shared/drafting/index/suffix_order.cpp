@@ -10,14 +10,14 @@ namespace edgedraft {
 namespace {
 
 struct Entry {
-  std::uint64_t key;  // of the two tokens at which entries are told apart just now
+  std::uint64_t key;  // the two tokens currently compared
   std::uint32_t position;
 
   auto operator<=>(const Entry&) const = default;
 };
 
-// Two tokens of a suffix as a number that orders as they do; a document's end, behind which nothing
-// is looked at, comes first.
+// Two tokens of a suffix as a number with the same order; a document's end sorts first, and tokens
+// after it are ignored.
 std::uint64_t key_at(std::span<const std::uint32_t> tokens, std::uint64_t position) {
   const std::uint32_t first = tokens[position] + 1;
   static_assert(kDocumentEnd + 1 == 0);
@@ -29,7 +29,7 @@ bool has_ended(std::uint64_t key) {
   return static_cast<std::uint32_t>(key) == 0;
 }
 
-// Sorts suffixes that have `depth` tokens in common.
+// Sorts suffixes that share `depth` tokens.
 void sort_from(std::span<const std::uint32_t> tokens, std::span<Entry> entries,
                std::uint32_t depth) {
   for (Entry& entry : entries) entry.key = key_at(tokens, std::uint64_t{entry.position} + depth);
@@ -45,7 +45,7 @@ void sort_from(std::span<const std::uint32_t> tokens, std::span<Entry> entries,
   }
 }
 
-// What is next of a sorted run.
+// Head of a sorted run.
 struct Head {
   std::uint64_t key;
   std::span<const std::uint32_t> positions;  // not empty

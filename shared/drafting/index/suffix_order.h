@@ -11,20 +11,20 @@
 
 namespace edgedraft {
 
-// What a sort of suffixes may use.
+// Resources of a suffix sort.
 struct SuffixSortOptions {
-  std::uint64_t memory_bytes;                  // of the heap, at least 16 for each of 2 suffixes
-  std::filesystem::path beside;                // where temporary files may lie
-  std::function<void(std::uint64_t)> advance;  // told of suffixes, each twice
+  std::uint64_t memory_bytes;                  // on the heap, at least 16 for each of 2 suffixes
+  std::filesystem::path beside;                // folder for temporary files
+  std::function<void(std::uint64_t)> advance;  // receives numbers of suffixes, each counted twice
 };
 
-// Gives the suffixes of a corpus in the order of an index (corpus_index.h) to `take`, in pieces.
-// Positions are sorted in as many runs as memory asks for, and the runs merged.
+// Passes the suffixes of a corpus in index order (corpus_index.h) to `take`, in pieces. Positions
+// are sorted in as many runs as memory requires, then merged.
 //
-// A sort for byte suffixes, such as libdivsufsort's, would serve worse: it needs five bytes of
-// memory per byte of text, so fifteen or twenty per token of three or four bytes, sorts three or
-// four times as many suffixes as there are, and cannot be told to stop at kIndexOrder tokens, by
-// which runs that were sorted apart can be merged and come out the same whatever memory there is.
+// A sort for byte suffixes, such as libdivsufsort's, fits worse. It needs five bytes of memory per
+// byte of text, so 15 to 20 per token of three or four bytes, and sorts three or four times as many
+// suffixes. It also cannot stop at kIndexOrder tokens, which makes merged runs independent of
+// memory.
 //
 // Requires  tokens of at most kIndexTokensMax, each document's last one kDocumentEnd
 // Errors    io, and those of `take`

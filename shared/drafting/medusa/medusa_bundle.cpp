@@ -26,7 +26,7 @@ std::string block_name(const std::string& prefix, std::uint32_t head) {
   return prefix + std::to_string(head) + ".0.linear.weight";
 }
 
-// The prefix of the names; nothing where there are no heads.
+// Prefix of the tensor names; nullopt if there are no heads.
 std::optional<std::string> prefix_of(const SafetensorsModel& checkpoint) {
   for (const char* prefix : kPrefixes) {
     if (checkpoint.find(block_name(prefix, 0)) != nullptr) return prefix;
@@ -77,7 +77,7 @@ void set_tree(std::span<const MedusaChoice> tree, GgufMetadata& metadata) {
   metadata.set_i32s(std::string(kMedusaTreeRanks), ranks);
 }
 
-// The matrix that all heads share: the target's head, or its embedding where that is the head.
+// The matrix shared by all heads: the target's head, or its embedding if tied.
 Result<void> add_shared_output(const GgufFile& target, ModelPlan& plan) {
   for (const char* name : {"output.weight", "token_embd.weight"}) {
     const GgufTensor* tensor = target.find_tensor(name);
@@ -122,7 +122,7 @@ Result<void> add_medusa(const CheckpointInput& input, ModelPlan& plan) {
       reader.add(from + "1.weight", to + "output.weight", {target.vocabulary_count, dim}, 0);
     }
   }
-  // With the longer names the file may be a whole model, whose other tensors are the target's.
+  // With the longer names the file may be a whole model, including the target's tensors.
   if (prefix.empty()) reader.refuse_others();
   if (reader.error()) return *reader.error();
   return {};

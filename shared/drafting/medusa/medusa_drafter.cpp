@@ -23,7 +23,7 @@ void MedusaDrafter::truncate(std::uint32_t count) {
 void MedusaDrafter::add_activations(std::uint32_t first, std::span<const float> rows) {
   const std::size_t dim = heads_->config().dim;
   EDGEDRAFT_CHECK(rows.size() % dim == 0);
-  // A feature more than there are heads: the newest may be that of the last token.
+  // One more than there are heads: the newest may belong to the last token.
   const std::size_t kept = heads_->config().head_count + std::size_t{1};
   const std::size_t count = rows.size() / dim;
   for (std::size_t i = count - std::min(count, kept); i < count; ++i) {
@@ -56,7 +56,7 @@ std::uint32_t MedusaDrafter::passed_heads() const {
   const std::uint32_t all = heads_->config().head_count;
   const auto feature = newest();
   if (feature == features_.end()) return all;
-  // The first head guesses the token two positions behind the feature's.
+  // The first head guesses the token two positions after the feature's.
   return std::min(all, token_count_ - 2 - feature->first);
 }
 
@@ -75,7 +75,7 @@ bool MedusaDrafter::grow(TreeGrowth& growth, const GrowthBudget& budget) {
   if (growth.done()) return true;
   if (budget.rows == 0) return false;
   make_guesses(std::min(growth.children_wanted(), config.head_rows()));
-  // More guesses than the breadth are wanted where some are to be left out: then ranks are others.
+  // If more guesses than the breadth are requested, some will be excluded and ranks change.
   const bool any_guess = growth.children_wanted() == growth.shape().breadth;
   if (!config.tree.empty() && passed == 0 && any_guess) {
     add_fixed_tree(growth, std::min(depth_max, growth.shape().depth));
@@ -110,7 +110,7 @@ bool MedusaDrafter::grow_by_level(TreeGrowth& growth, const GrowthBudget& budget
     std::vector<std::uint32_t> tokens;
     std::vector<float> log_probs;
     for (const GrowthNode& node : level.nodes) {
-      if (!level.children) break;  // nothing is kept per node that could be missing
+      if (!level.children) break;  // no per-node state can be missing
       const auto first = static_cast<std::ptrdiff_t>(node.depth) * guesses_.per_level;
       std::copy_n(guesses_.tokens.begin() + first, guesses_.per_level, std::back_inserter(tokens));
       std::copy_n(guesses_.log_probs.begin() + first, guesses_.per_level,
@@ -132,7 +132,7 @@ void MedusaDrafter::add_fixed_tree(TreeGrowth& growth, std::uint32_t depth_max) 
   for (const MedusaChoice& node : heads_->config().tree) {
     const Place parent = places[node.parent];
     Place place{.id = kLeftOut, .depth = parent.depth + 1};
-    // A shape of little breadth means fewer tokens per node, a chain but one.
+    // Limits the tokens per node; a chain has one.
     const std::uint32_t breadth = std::min(growth.shape().breadth, guesses_.per_level);
     if (parent.id != kLeftOut && place.depth <= depth_max && node.rank < breadth) {
       const std::size_t guess = std::size_t{parent.depth} * guesses_.per_level + node.rank;

@@ -11,13 +11,13 @@
 
 namespace edgedraft {
 
-// Drafts with MEDUSA's heads from the newest feature that has come. Heads reach a fixed number of
-// positions behind it: those whose token is known by now are passed over, so a feature that lags
-// makes the tree less deep, and without one within reach nothing is drafted.
+// Drafts with MEDUSA's heads from the newest feature. Heads reach a fixed number of positions after
+// it; those whose token is already known are skipped. So a lagging feature makes the tree
+// shallower, and without one in reach nothing is drafted.
 //
-// The tree is the bundle's fixed one, cut to the wanted shape, if the feature is that before the
-// last token and any token may follow; else it is grown by the heads' probabilities, the same
-// guesses below every node of a level. On its own it cannot write: what it would write does not
+// Uses the bundle's fixed tree, cut to the shape, if the feature is the one before the last token
+// and all tokens are allowed. Otherwise grows a tree by the heads' probabilities, with the same
+// guesses below every node of a level. It cannot write alone: its guesses ignore its own output.
 // depend on what it has written.
 class MedusaDrafter final : public Drafter {
  public:
@@ -34,30 +34,30 @@ class MedusaDrafter final : public Drafter {
   std::span<const float> next_logits() override { return {}; }
 
  private:
-  // What the heads say of the levels below the root, likeliest first.
+  // Guesses of the heads for the levels below the root, likeliest first.
   struct Guesses {
     std::uint32_t per_level = 0;
     std::vector<std::uint32_t> tokens;
     std::vector<float> log_probs;
   };
 
-  // The newest feature of a position before the last token; features_.end() if there is none.
+  // Newest feature before the last token; features_.end() if there is none.
   std::map<std::uint32_t, std::vector<float>>::const_iterator newest() const;
-  // Heads whose tokens are known by now; all of them without a feature.
+  // Number of heads whose tokens are already known; all without a feature.
   std::uint32_t passed_heads() const;
   void make_guesses(std::uint32_t per_level);
   bool grow_by_level(TreeGrowth& growth, const GrowthBudget& budget);
   void add_fixed_tree(TreeGrowth& growth, std::uint32_t depth_max);
-  // Trees that were grown from what was known before are not to be gone on with.
+  // Invalidates trees grown from the previous guesses.
   void forget_guesses();
 
   std::shared_ptr<MedusaHeads> heads_;
   std::uint32_t positions_max_;
   std::uint32_t token_count_ = 0;
-  // By position; the newest alone, as older ones are out of the heads' reach.
+  // By position; only the newest, since older ones are out of the heads' reach.
   std::map<std::uint32_t, std::vector<float>> features_;
   Guesses guesses_;
-  std::shared_ptr<const void> made_from_;  // names what guesses_ are made from; null: not made
+  std::shared_ptr<const void> made_from_;  // identity of guesses_; null: not computed
 };
 
 }  // namespace edgedraft

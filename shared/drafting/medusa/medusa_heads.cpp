@@ -31,8 +31,8 @@ Matrix MedusaHeads::logits(std::span<const float> feature, std::uint32_t first,
                            std::uint32_t count) {
   EDGEDRAFT_CHECK(feature.size() == config_.dim && count > 0 &&
                   first + count <= config_.head_count);
-  // f + silu(...) as the mean of 2 f and 2 silu(...), side by side: doubling and halving are exact,
-  // and so no operation is needed that nothing else has use for.
+  // f + silu(...) as the mean of interleaved 2 f and 2 silu(...): doubling and halving are exact,
+  // so no extra operation is needed.
   const auto every_second = [&](std::uint32_t offset) {
     Matrix rows = pairs_.rows(count);
     rows.offset += std::uint64_t{offset} * config_.dim;

@@ -18,7 +18,7 @@ struct Medusa {
 
   static DrafterFacts facts(const Model& model) {
     const MedusaConfig& config = model.config;
-    // All heads run once for a tree.
+    // All heads run once per tree.
     std::uint64_t bytes = model.tensors.output ? model.tensors.output->bytes.size() : 0;
     for (const MedusaTensors::Head& head : model.tensors.heads) {
       bytes += head.weight.bytes.size() + head.output.bytes.size();
@@ -31,7 +31,7 @@ struct Medusa {
             .pace_name = std::string(kMedusaKind.name),
             .target = {.layer_count = config.target_layer_count, .dim = config.dim}};
   }
-  // Drafters keep some features in host memory, nothing on the backend.
+  // Drafters keep some features in host memory and nothing on the backend.
   static std::unique_ptr<DrafterWeights> load(const Model& model, Backend& backend,
                                               std::uint32_t positions_max) {
     return share_weights<MedusaDrafter>(
@@ -42,7 +42,7 @@ struct Medusa {
   }
 };
 
-// Heads that have yet to be saved as safetensors count as well; reading them says so.
+// Accepts heads not yet saved as safetensors too; reading them reports that.
 bool is_source(const std::filesystem::path& drafter) {
   if (!std::filesystem::is_directory(drafter)) return false;
   const auto checkpoint = SafetensorsModel::open(drafter);

@@ -12,7 +12,7 @@ namespace edgedraft {
 // Source    MEDUSA (Cai et al., 2024)
 extern const DrafterKind kMedusaKind;
 
-// Requires  the bytes behind the tensors outlive the result
+// Requires  the tensors' bytes outlive the result
 std::unique_ptr<DrafterModel> make_medusa_model(MedusaModel model);
 
 }  // namespace edgedraft

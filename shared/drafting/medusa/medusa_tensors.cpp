@@ -56,7 +56,7 @@ Result<MedusaTensors> read_medusa_tensors(const GgufFile& file, const MedusaConf
   TensorReader reader(file, "");
   const bool is_shared = file.find_tensor("head.0.output.weight") == nullptr;
   if (is_shared) {
-    // A tied head is the embedding, which nothing else here reads.
+    // A tied head is the embedding, which is not used otherwise here.
     const bool is_tied =
         file.find_tensor("output.weight") == nullptr && config.draft_tokens.empty();
     reader.matrix(is_tied ? "token_embd.weight" : "output.weight", config.head_rows(), config.dim,

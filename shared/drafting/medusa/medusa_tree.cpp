@@ -20,7 +20,7 @@ Result<void> check_count(std::size_t count) {
                   std::to_string(kTreeNodesMax) + " fit");
 }
 
-// Nodes whose parents come before them.
+// Checks nodes; parents must come before children.
 Result<void> check_nodes(std::span<const MedusaChoice> nodes, std::uint32_t head_count) {
   std::vector<std::uint32_t> depths{0};
   for (std::size_t i = 0; i < nodes.size(); ++i) {

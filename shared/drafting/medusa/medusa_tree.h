@@ -8,8 +8,8 @@
 
 namespace edgedraft {
 
-// A node of a fixed draft tree: below `parent`, a row as in DraftTree (0 is the root, row i + 1 is
-// node i), the guess of rank `rank` of the head for its depth, whatever its parent is.
+// A node of a fixed draft tree. `parent` is a row as in DraftTree (0 is the root, row i + 1 is node
+// i); the token is guess number `rank` of the head for its depth.
 //
 // Source    MEDUSA, section 3.3 (sparse tree)
 struct MedusaChoice {
@@ -19,13 +19,13 @@ struct MedusaChoice {
   bool operator==(const MedusaChoice&) const = default;
 };
 
-// A tree from its nodes' paths of ranks, as checkpoints list them: (0), (0, 0), (1), ... .
-// Errors    bad_file: too many nodes, a rank out of range, a path twice, without its beginning, or
-//           longer than there are heads
+// Builds a tree from its nodes' paths of ranks, as checkpoints list them: (0), (0, 0), (1), ...
+// Errors    bad_file: too many nodes, a rank out of range, a duplicate path, one whose prefix is
+//           missing, or one longer than the number of heads
 Result<std::vector<MedusaChoice>> tree_of_paths(std::vector<std::vector<std::uint32_t>> paths,
                                                 std::uint32_t head_count);
 
-// The same from a file's arrays. Errors    as above; a parent that does not come first
+// As above, from a file's arrays. Errors    as above; a parent that does not come first
 Result<std::vector<MedusaChoice>> tree_of_arrays(std::span<const std::int32_t> parents,
                                                  std::span<const std::int32_t> ranks,
                                                  std::uint32_t head_count);

@@ -11,15 +11,15 @@
 
 namespace edgedraft {
 
-// Layer self-attention: one decoder layer over the keys and values that all layers of the target
-// hold for a position, and the mean over the layers.
+// Layer self-attention: one decoder layer over a position's keys and values in all layers of the
+// target, then the mean over the layers.
 //
 // Source    Mixture of Attentions, section 3.1; RoPE over the layer index, full mask
 class LayerSelfAttention {
  public:
   LayerSelfAttention(Backend& backend, const MoaConfig& config, const MoaTensors& tensors);
 
-  // Positions a call.
+  // Positions per call.
   std::uint32_t rows_max() const { return kRowsMax; }
 
   // y[i] = m[slots[i]] of the target's cache.
@@ -38,7 +38,7 @@ class LayerSelfAttention {
   Layer layer_;
   LayerScratch scratch_;
   OwnedMatrix x_;
-  std::vector<std::uint32_t> layer_indices_;  // 0..L-1, a position after another
+  std::vector<std::uint32_t> layer_indices_;  // 0..L-1, repeated per position
 };
 
 }  // namespace edgedraft

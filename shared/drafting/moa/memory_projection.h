@@ -8,11 +8,11 @@
 
 namespace edgedraft {
 
-// From LSA's mean to the cross-attention's keys and values:
+// Projects LSA's mean to the cross-attention's keys and values:
 // n = RMSNorm(W m + b), K = Wk n (not yet rotated), V = Wv n,
 // with the cross-attention's biases.
 //
-// Runs on the device or on the server, as the cut point says.
+// Runs on the device or the server, depending on the cut point.
 //
 // Source    Mixture of Attentions, section 3.2; the norm is the one that CA's queries use
 class MemoryProjection {
@@ -32,7 +32,7 @@ class MemoryProjection {
   Weight norm_;
   Weight wk_;
   Weight wv_;
-  Weight bk_;  // absent where the cross-attention has none
+  Weight bk_;  // absent if the cross-attention has none
   Weight bv_;
   OwnedMatrix c_;
 };

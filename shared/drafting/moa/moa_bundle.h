@@ -6,8 +6,8 @@
 
 namespace edgedraft {
 
-// Plans the bundle of a Mixture-of-Attentions checkpoint. Sizes come from the tensors' shapes; SA
-// and CA have heads of the target's size, LSA as many query heads as the target unless config.json
+// Plans the bundle of a Mixture-of-Attentions checkpoint. Sizes come from the tensors' shapes. SA
+// and CA use the target's head size; LSA has as many query heads as the target unless config.json
 // says otherwise.
 //
 // Source    the layout of the published checkpoint huawei-noah/MOASpec-Llama-3-8B-Instruct

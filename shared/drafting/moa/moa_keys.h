@@ -2,14 +2,14 @@
 
 #include <string_view>
 
-// The metadata of a Mixture-of-Attentions bundle, written by convert/ and read by moa_tensors.cpp.
-// What it shares with other bundles is in bundle_parts.h.
+// Metadata keys of a Mixture-of-Attentions bundle. bundle_parts.h has those shared with other
+// bundles.
 namespace edgedraft::moa_keys {
 
 inline constexpr std::string_view kTli = "edgedraft.tli";
 inline constexpr std::string_view kOutputNormEpsilon = "edgedraft.output_norm.rms_epsilon";
 
-// The prefixes of the layers' keys.
+// Key prefixes of the layers.
 inline constexpr std::string_view kSa = "edgedraft.sa.";
 inline constexpr std::string_view kCa = "edgedraft.ca.";
 inline constexpr std::string_view kLsa = "edgedraft.lsa.";

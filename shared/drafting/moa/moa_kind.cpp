@@ -39,7 +39,7 @@ struct Moa {
   }
 
  private:
-  // The cross-attention's keys and values are projected when activations arrive.
+  // Excludes the cross-attention's keys and values, which are projected when activations arrive.
   static std::uint64_t step_bytes(const MoaTensors& t) {
     std::uint64_t bytes = t.output.value_or(t.token_embd).bytes.size() +
                           matrix_bytes(t.self_attention) + matrix_bytes(t.cross_attention) -

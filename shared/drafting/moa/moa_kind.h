@@ -13,7 +13,7 @@ namespace edgedraft {
 // Source    Mixture of Attentions for speculative decoding, section 3
 extern const DrafterKind kMoaKind;
 
-// Requires  the bytes behind the tensors outlive the result
+// Requires  the tensors' bytes outlive the result
 std::unique_ptr<DrafterModel> make_moa_model(MoaModel model);
 
 }  // namespace edgedraft

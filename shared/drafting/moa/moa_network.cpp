@@ -19,7 +19,7 @@ KvCache::Size cache_size(const LayerShape& shape, std::uint32_t layers, std::uin
           .type = type};
 }
 
-// The caches for self-attention, for the memory, and for the target's layers.
+// Caches for self-attention, for the memory, and for the target's layers.
 std::array<KvCache::Size, 3> cache_sizes(const Backend& backend, const MoaConfig& config,
                                          std::uint32_t positions_max) {
   const DType type = backend.drafter_cache_type();
@@ -93,7 +93,7 @@ void MoaNetwork::extend_memory(std::uint32_t first_position, std::span<const flo
   const std::size_t cols = m_->layout_.cols();
   EDGEDRAFT_CHECK(rows.size() % cols == 0);
   draft_rows_ = 0;
-  // A server whose context is the longer one goes on where ours ends: nothing is drafted there.
+  // A server with a longer context continues beyond ours; nothing is drafted there.
   const std::size_t room = m_->positions_max_ - std::min(first_position, m_->positions_max_);
   const std::size_t count = std::min(rows.size() / cols, room);
   if (count == 0) return;
@@ -169,8 +169,8 @@ void MoaNetwork::truncate_memory(std::uint32_t position) {
   forget_own_states();
 }
 
-// Tokens behind the memory have been through target layers that saw the memory as it was: they are
-// to be committed once more.
+// Tokens after the memory went through target layers that saw the old memory, so they must be
+// committed again.
 void MoaNetwork::forget_own_states() {
   own_rows_ = 0;
   if (m_->config_.tli > 0) sa_cache_.set_length(std::min(sa_cache_.length(), memory_end_));
@@ -180,7 +180,7 @@ void MoaNetwork::commit(std::span<const std::uint32_t> tokens) {
   EDGEDRAFT_CHECK(!tokens.empty());
   draft_rows_ = 0;
   for (std::size_t done = 0; done < tokens.size(); done += kMaskRowsMax) {
-    if (done > 0) backend_.wait();  // a whole text is too much for a device to be given at once
+    if (done > 0) backend_.wait();  // a device cannot queue a whole text at once
     commit_chunk(tokens.subspan(done, std::min<std::size_t>(kMaskRowsMax, tokens.size() - done)));
   }
 }
@@ -196,8 +196,8 @@ void MoaNetwork::commit_chunk(std::span<const std::uint32_t> tokens) {
                               .masks = std::span(m_->causal_masks_).first(count)});
   sa_cache_.set_length(first + count);
 
-  // The rest of the network runs on the last token; with TLI layers on every token that the memory
-  // does not cover, since later tokens attend to it there.
+  // The rest of the network runs on the last token. With TLI layers it runs on every token beyond
+  // the memory, since later tokens attend to them there.
   std::uint32_t skipped = count - 1;
   if (m_->config_.tli > 0) skipped = std::min(skipped, std::max(memory_end(), first) - first);
   const std::uint32_t rows = count - skipped;
@@ -210,7 +210,7 @@ void MoaNetwork::commit_chunk(std::span<const std::uint32_t> tokens) {
                           .prefix = prefix,
                           .first_slot = prefix,
                           .masks = std::span(m_->causal_masks_).first(rows)});
-    // A last token that the memory covers is run for its logits; it is no row of its own.
+    // A last token covered by the memory runs only for its logits and keeps no row.
     const bool last_covered = first + count <= memory_end();
     own_rows_ += last_covered ? 0 : rows;
   }
@@ -294,7 +294,7 @@ void MoaNetwork::leave_logits(const Matrix& x) {
     m_->logits_memory_.reset();
     m_->logits_memory_ = std::make_unique<OwnedMatrix>(backend_, x.rows, m_->head_.rows);
   }
-  // Without TLI layers the network aims at the post-norm feature: no norm before the head.
+  // Without TLI layers the network predicts the post-norm feature, so the head needs no norm.
   Matrix feature = x;
   if (m_->config_.tli > 0) {
     feature = m_->target_scratch_.normed.rows(x.rows);

@@ -13,15 +13,15 @@
 
 namespace edgedraft {
 
-// What all sequences of one drafter share: weights, tables and scratch. One sequence computes at a
+// Weights, tables and scratch shared by all sequences of a drafter. One sequence computes at a
 // time.
 class MoaWeights {
  public:
-  // Requires  the bytes behind `tensors` outlive the object
+  // Requires  the bytes of `tensors` outlive the object
   MoaWeights(Backend& backend, const MoaConfig& config, const MoaTensors& tensors,
              std::uint32_t positions_max);
 
-  // The size of the caches that a sequence has of its own.
+  // Bytes of caches per sequence.
   std::uint64_t sequence_bytes() const;
 
  private:
@@ -52,16 +52,16 @@ class MoaWeights {
 };
 
 // The device's half of a Mixture-of-Attentions drafter: self-attention over the tokens,
-// cross-attention to the memory that the target's states became, the target's last TLI layers, the
-// target's head.
+// cross-attention to a memory of the target's states, the target's last TLI layers, the target's
+// head.
 //
-// The memory may arrive in any order of positions and may have holes: it is a set. Tokens behind
-// the memory's newest position are the network's own business, however many they become offline.
+// The memory is a set of positions: any order of arrival, holes allowed. The network itself handles
+// tokens after the memory's newest position, however many are written offline.
 //
 // Source    Mixture of Attentions, section 3 and Algorithm 1, with exactly TLI target layers
 class MoaNetwork final : public DraftNetwork {
  public:
-  // Requires  the bytes behind `tensors` outlive the network
+  // Requires  the bytes of `tensors` outlive the network
   MoaNetwork(Backend& backend, const MoaConfig& config, const MoaTensors& tensors,
              std::uint32_t positions_max);
   // One of several sequences; its logits are valid until any of them computes again.
@@ -70,11 +70,11 @@ class MoaNetwork final : public DraftNetwork {
   const MoaRowLayout& row_layout() const { return m_->layout_; }
   std::uint32_t activation_cols() const { return m_->layout_.cols(); }
 
-  // Adds the activations of positions first, first + 1, ... to the memory. With TLI layers the
-  // tokens behind the memory's newest position are to be committed again (committed_count()): true
-  // states replace some of theirs, and the others were made without these.
+  // Adds the activations of positions first, first + 1, ... to the memory; drops positions from
+  // position_count_max() on. With TLI layers, tokens after the memory's newest position must be
+  // committed again (committed_count()): true states replace some of theirs, and the rest was
+  // computed without these.
   // Shapes    rows [n * row_layout().cols()], packed, as a server's tap made them
-  // Rows of positions from position_count_max() on are dropped.
   // Requires  none of the positions is in the memory
   void extend_memory(std::uint32_t first_position, std::span<const float> rows);
   // Drops the memory of positions from `position` on.
@@ -101,7 +101,7 @@ class MoaNetwork final : public DraftNetwork {
   void cross_attend(const Matrix& x, std::span<const std::uint32_t> positions);
   void run_target_layers(const Matrix& x, const RowBatch& batch);
   void leave_logits(const Matrix& x);
-  // First position that the memory's newest entry does not cover.
+  // Position after the memory's newest entry.
   std::uint32_t memory_end() const { return memory_end_; }
 
   std::shared_ptr<MoaWeights> m_;
@@ -109,10 +109,10 @@ class MoaNetwork final : public DraftNetwork {
 
   KvCache sa_cache_;   // slot = position
   KvCache ca_memory_;  // slot = order of arrival
-  // Slots 0..memory_count()-1 the target's true states in order of arrival, then own_rows_ of
-  // committed tokens behind the memory, then draft rows.
+  // Slots 0..memory_count()-1: the target's true states in order of arrival; then own_rows_ of
+  // committed tokens after the memory; then draft rows.
   KvCache tli_cache_;
-  std::vector<std::uint32_t> memory_positions_;  // of ca_memory_'s slots
+  std::vector<std::uint32_t> memory_positions_;  // of the slots of ca_memory_
   std::uint32_t memory_end_ = 0;
   std::uint32_t own_rows_ = 0;
   std::uint32_t draft_rows_ = 0;

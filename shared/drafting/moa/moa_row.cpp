@@ -15,7 +15,7 @@ MoaRowLayout moa_row_layout(const HeadShape& target, const HeadShape& ca, std::u
   if (ca.kv_cols() < target.kv_cols()) {
     layout.cut = CutPoint::ca_kv;
     layout.memory_cols = 2 * ca.kv_cols();
-    // Keys and values differ in size from head to head.
+    // The scale of keys and values varies between heads.
     layout.scale_groups.assign(2 * ca.kv_heads, ca.head_dim);
   } else {
     layout.scale_groups.assign(1, layout.memory_cols);

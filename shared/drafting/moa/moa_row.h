@@ -8,26 +8,26 @@
 
 namespace edgedraft {
 
-// What of the memory crosses the link for a position.
+// Part of the memory sent per position.
 enum class CutPoint : std::uint8_t {
   lsa_mean,  // the mean of LSA's rows, 2 * target kv_cols values; the device projects (the paper's)
   ca_kv,     // CA's keys, not yet rotated, and values, 2 * CA kv_cols values; the server projects
 };
 
-// As on the link, e.g. "lsa_mean".
+// Name on the link, e.g. "lsa_mean".
 std::string_view to_string(CutPoint cut);
 
-// The layout of the activations of one position:
-// memory part | for each TLI layer: keys (rotated) | values.
+// Layout of the activations of one position:
+// memory part, then for each TLI layer: keys (rotated), values.
 //
-// Source    Mixture of Attentions, Table 7: 2 * E_kv * (TLI + 1) values a position at
-// CutPoint::lsa_mean
+// Source    Mixture of Attentions, Table 7: 2 * E_kv * (TLI + 1) values per position at
+//           CutPoint::lsa_mean
 struct MoaRowLayout {
   CutPoint cut;
   std::uint32_t memory_cols;
   std::uint32_t tli_layer_cols;  // keys and values of one layer
   std::uint32_t tli;
-  // Values that share a scale when the row is quantised, in order; they add up to cols().
+  // Sizes of the groups that share a scale, in order; they add up to cols().
   std::vector<std::uint32_t> scale_groups;
 
   std::uint32_t cols() const { return memory_cols + tli * tli_layer_cols; }
@@ -36,7 +36,7 @@ struct MoaRowLayout {
   }
 };
 
-// The layout with the cut point that sends fewer bytes; the paper's when they tie.
+// Layout with the cut point that sends fewer bytes; the paper's if equal.
 MoaRowLayout moa_row_layout(const HeadShape& target, const HeadShape& ca, std::uint32_t tli);
 MoaRowLayout moa_row_layout(const MoaConfig& config);
 

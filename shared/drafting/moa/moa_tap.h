@@ -8,10 +8,10 @@
 namespace edgedraft {
 
 // The server's half of a Mixture-of-Attentions drafter: layer self-attention over the target's
-// cache, the projection where the cut point puts it here, and the last layers' keys and values.
+// cache, the projection if the cut point puts it here, and the last layers' keys and values.
 class MoaTap final : public Tap {
  public:
-  // Requires  the bytes behind `tensors` outlive the tap
+  // Requires  the bytes of `tensors` outlive the tap
   MoaTap(Backend& backend, const MoaConfig& config, const MoaTensors& tensors);
 
   std::span<const std::uint32_t> scale_groups() const override { return layout_.scale_groups; }
@@ -22,7 +22,7 @@ class MoaTap final : public Tap {
   // At most lsa_.rows_max() positions. Copies column blocks of `rows`.
   void read_memory(const KvCache& cache, std::uint32_t first, std::uint32_t count,
                    std::span<float> rows);
-  // As many slots from `first` on as there are rows.
+  // Reads one slot per row, from `first` on.
   void read_slots(const CacheView& from, std::uint32_t first, std::uint32_t col,
                   std::span<float> rows);
   void read_block(const CacheRows& from, std::uint32_t col, std::span<float> rows);

@@ -111,7 +111,7 @@ Result<MoaModel> read_moa(const GgufFile& file) {
   if (!config) return config.error();
   auto tensors = read_moa_tensors(file, *config);
   if (!tensors) return tensors.error();
-  // Not before: the layers in the file are what bounds the number of groups.
+  // Check now: the layers in the file bound the number of groups.
   if (auto row = check_row(moa_row_layout(*config).scale_groups); !row) return row.error();
   return MoaModel{std::move(*config), std::move(*tensors)};
 }

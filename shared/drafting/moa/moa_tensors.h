@@ -25,7 +25,7 @@ struct MoaConfig : BundleConfig {
   RopeConfig sa_rope;
   RopeConfig ca_rope;
   RopeConfig lsa_rope;  // position = layer index
-  // The target that it drafts for, and its last layers that the drafter runs itself.
+  // The target's sizes; the drafter runs its last layers itself.
   LayerShape target_layer;
   RopeConfig target_rope;
   std::uint32_t tli = 0;
@@ -34,8 +34,8 @@ struct MoaConfig : BundleConfig {
 
 struct MoaTensors {
   TensorView token_embd;             // [vocabulary, dim]
-  std::optional<TensorView> output;  // [head_rows, dim]; absent where the head is the embedding
-  TensorView output_norm;            // [1, dim]; used where tli > 0
+  std::optional<TensorView> output;  // [head_rows, dim]; absent if the head is the embedding
+  TensorView output_norm;            // [1, dim]; used if tli > 0
   LayerTensors self_attention;
   LayerTensors cross_attention;
   LayerTensors layer_self_attention;
@@ -47,7 +47,6 @@ struct MoaTensors {
 Result<MoaConfig> read_moa_config(const GgufFile& file);
 Result<MoaTensors> read_moa_tensors(const GgufFile& file, const MoaConfig& config);
 
-// Both.
 struct MoaModel {
   MoaConfig config;
   MoaTensors tensors;

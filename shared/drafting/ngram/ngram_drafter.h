@@ -10,18 +10,18 @@
 
 namespace edgedraft {
 
-// Drafts from the conversation's own text, without a model: what was written once is often written
-// again. It takes no activations and no time worth a budget.
+// Drafts from the conversation's own text, without a model, since texts repeat themselves. Needs no
+// activations and no budget.
 //
-// It has no distribution over the vocabulary, so it cannot write on without the server:
-// next_logits() is empty.
+// It has no distribution over the vocabulary, so it cannot write without the server: next_logits()
+// is empty.
 //
-// Requires  every tree function is a function of table and shape alone
+// Requires  tree functions depend on table and shape only
 class NgramDrafter final : public Drafter {
  public:
   using Tree = DraftTree (*)(const NgramTable& table, const TreeShape& shape);
 
-  // Drafts in the first `positions_max` tokens of a conversation, whose memory `meter` counts.
+  // Drafts in the first `positions_max` tokens of a conversation; `meter` counts its memory.
   NgramDrafter(Tree tree, std::uint32_t positions_max,
                const std::shared_ptr<MemoryMeter>& meter = nullptr)
       : tree_(tree),

@@ -19,7 +19,7 @@ Result<std::unique_ptr<DrafterModel>> read(const GgufFile& file, NgramDrafter::T
                                });
 }
 
-// What either finds; a path that both find has the better of its scores.
+// Merges both trees; a path in both has the better score.
 DraftTree ngram_tree(const NgramTable& table, const TreeShape& shape) {
   return merge(adaptive_tree(table, shape), lookup_tree(table, shape), shape.nodes);
 }

@@ -4,9 +4,9 @@
 
 namespace edgedraft {
 
-// Drafters from the conversation's own text: any file with the target's tokenizer will do.
+// Drafters from the conversation's own text; accept any file with the target's tokenizer.
 extern const DrafterKind kLookupKind;    // pld: prompt lookup
 extern const DrafterKind kAdaptiveKind;  // anpd: adaptive n-grams
-extern const DrafterKind kNgramKind;     // ngram: the best of both
+extern const DrafterKind kNgramKind;     // ngram: best of both
 
 }  // namespace edgedraft

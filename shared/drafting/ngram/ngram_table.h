@@ -9,13 +9,11 @@
 
 namespace edgedraft {
 
-// Where every run of 1 to kOrderMax tokens has stood in a text, so that what followed can be
-// proposed again. Appending and truncating take the table through exactly the states that it would
-// have if it were built from scratch.
+// Positions of every run of 1 to kOrderMax tokens in a text, for proposing its continuations. After
+// any appends and truncations the table equals one built from scratch.
 //
-// Cost      append and truncate O(kOrderMax) per token; some 400 bytes per token, and no more than
-//           kTokenBytesMax: an entry of each order is a node, a list of one position and its share
-//           of the buckets
+// Cost      append and truncate O(kOrderMax) per token; some 400 bytes per token, at most
+//           kTokenBytesMax: per order a node, a list of one position and a share of the buckets
 class NgramTable {
  public:
   static constexpr std::uint32_t kOrderMax = 4;
@@ -26,8 +24,8 @@ class NgramTable {
   // Requires  count <= tokens().size()
   void truncate(std::uint32_t count);
 
-  // The positions, ascending, of the tokens that have followed the run `context`; none if it never
-  // stood before the last token. Valid until the next change.
+  // Positions, ascending, of the tokens that followed the run `context`; empty if it never occurred
+  // before the last token. Valid until the next change.
   //
   // Requires  1 <= context.size() <= kOrderMax
   std::span<const std::uint32_t> followers(std::span<const std::uint32_t> context) const;

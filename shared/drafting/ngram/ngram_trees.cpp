@@ -11,19 +11,18 @@ namespace {
 
 constexpr std::uint32_t kLookupOrderMax = 3;
 constexpr std::uint32_t kLookupTokens = 10;
-// Only the newest occurrences of a frequent context count.
+// Counts only the newest occurrences of a frequent context.
 constexpr std::size_t kCountedMax = 64;
 
-// The weight of what has not been seen, in occurrences, by length of the match: a compromise for
-// answers that copy little and answers that copy much (docs/drafters.md).
+// Weight of unseen tokens, in occurrences, by length of the match: a compromise between answers
+// that copy little and much (docs/drafters.md).
 constexpr std::array<float, NgramTable::kOrderMax + 1> kEscape = {0.0f, 2.0f, 1.2f, 1.0f, 1.0f};
 
 float log_probability(std::size_t count, std::size_t total, std::size_t order) {
   return table_log_probability(count, total, kEscape[order]);
 }
 
-// What follows `context`, or the longest end of it that is known, likeliest first; ties to the
-// newer.
+// Followers of `context`, or of its longest known suffix, likeliest first; ties to the newer.
 std::vector<Follower> followers(const NgramTable& table, std::span<const std::uint32_t> context,
                                 std::uint32_t count_max) {
   for (std::size_t order = std::min<std::size_t>(context.size(), NgramTable::kOrderMax); order > 0;
@@ -71,7 +70,7 @@ DraftTree lookup_tree(const NgramTable& table, const TreeShape& shape) {
   for (std::size_t order = std::min<std::size_t>(kLookupOrderMax, tokens.size()); order > 0;
        --order) {
     const auto positions = table.followers(tokens.last(order));
-    // Earliest first: it has the most text after it.
+    // Earliest first: it has the longest continuation.
     for (const std::uint32_t first : positions) {
       if (copies == shape.breadth || tree.node_count() == shape.nodes) return tree;
       if (tree.child(0, tokens[first]) != 0) continue;

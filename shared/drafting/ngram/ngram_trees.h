@@ -6,23 +6,23 @@
 
 namespace edgedraft {
 
-// Trees that continue a text with what followed the same tokens in it before.
+// Trees that continue a text with tokens that followed the same context earlier.
 //
-// Scores are log-probabilities by one rule, so that they stand beside a network's: behind a context
-// of m tokens that stood there `total` times, `count` of them before this token, the token has the
-// probability count / (total + escape(m)). The escape is what has not been seen yet, in units of
-// occurrences, as in PPM; it falls with the length of the match, since longer runs come again more
+// Scores are log probabilities, comparable with a network's. After a context of m tokens with
+// `total` occurrences, `count` of them before this token, the probability is count / (total +
+// escape(m)). The escape is the weight of unseen tokens, in occurrences, as in PPM. It falls with
+// the length of the match, because longer runs repeat more reliably.
 // faithfully.
 
-// Prompt lookup: finds the longest earlier run of up to three tokens that the text ends with, the
-// earliest one with a whole continuation behind it, and copies up to ten tokens. With a breadth
-// above 1 the next runs whose continuations begin otherwise are copied, too.
+// Prompt lookup: finds the longest earlier run of up to three tokens that equals the end of the
+// text, at the earliest place with a full continuation, and copies up to ten tokens. With a breadth
+// above 1 it also copies the next runs whose continuations start differently.
 //
 // Source    Prompt Lookup Decoding as in Spec-Bench: match 3, 2, 1, copy 10
 DraftTree lookup_tree(const NgramTable& table, const TreeShape& shape);
 
-// Adaptive n-grams: below each node stand the likeliest tokens behind the longest context known,
-// backing off to shorter ones; the best nodes are grown first. With a breadth of 1 it is a chain.
+// Adaptive n-grams: below each node are the likeliest tokens after the longest known context,
+// backing off to shorter ones; the best nodes grow first. With breadth 1 it is a chain.
 //
 // Source    ANPD, with runs of up to NgramTable::kOrderMax + 1 tokens
 DraftTree adaptive_tree(const NgramTable& table, const TreeShape& shape);
