@@ -8,17 +8,17 @@
 
 namespace edgedraft {
 
-// Hints that may leave the device: they were grown behind a conversation without a private token,
-// of which they tell a length and a hash.
+// Hints that may leave the device: grown after a conversation without private tokens, of which they
+// reveal only a length and a hash.
 class SafeHints {
  public:
-  // No nodes, behind no conversation.
+  // No nodes and no conversation.
   SafeHints() = default;
   // Requires  no private token in the conversation, and nothing else in the context of the drafter
   //           that grew the nodes
   SafeHints(const TaintLedger& behind, std::vector<HintNode> nodes);
 
-  // Tokens of the conversation: where a node that hangs from it stands.
+  // Tokens of the conversation: the position of its first possible hint.
   std::uint32_t position() const { return position_; }
   std::uint64_t prefix_hash() const { return prefix_hash_; }
   const std::vector<HintNode>& nodes() const { return nodes_; }

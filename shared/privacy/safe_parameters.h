@@ -7,9 +7,9 @@
 
 namespace edgedraft {
 
-// What a request says beside its tokens. Numbers that a user sets tell nothing of the text.
-// Constraints hold text of the user's own (stops, a grammar's literals), which client/privacy masks
-// like all others; where private text is to stay, no request is made at all.
+// Parameters of a request. Numbers set by a user reveal nothing about the text. Constraints contain
+// the user's own text (stops, a grammar's literals), which client/privacy masks like any other.
+// Where private text must stay on the device, no request is made.
 class SafeParameters {
  public:
   SafeParameters() = default;

@@ -9,14 +9,14 @@
 
 namespace edgedraft {
 
-// A conversation's tokens as they may leave the device: how many its other holder is taken to have
-// already, their digest, and what follows them. Nothing else about a conversation's text fits into
-// a message, and only a ledger, which knows where every token comes from, makes one.
+// A conversation's tokens in a form that may leave the device: the number that the receiver is
+// assumed to hold, their digest, and the tokens after them. Messages have no other field for
+// conversation text, and only a ledger, which knows each token's origin, can make one.
 class SafePrefix {
  public:
-  // No tokens of no conversation.
+  // No tokens and no conversation.
   SafePrefix() = default;
-  // The tokens base_count..base_count + count - 1 of the conversation.
+  // Tokens base_count..base_count + count - 1 of the conversation.
   //
   // Requires  no private token among the first base_count + count
   SafePrefix(const TaintLedger& ledger, std::uint32_t base_count, std::uint32_t count);
@@ -24,7 +24,7 @@ class SafePrefix {
   std::uint32_t base_count() const { return base_count_; }
   // token_hash() of the first base_count() tokens.
   const Digest& base_hash() const { return base_hash_; }
-  // What follows them.
+  // The tokens after them.
   std::span<const std::uint32_t> tokens() const { return tokens_; }
   std::uint32_t count() const { return static_cast<std::uint32_t>(tokens_.size()); }
 

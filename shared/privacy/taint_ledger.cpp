@@ -22,7 +22,7 @@ std::string_view to_string(Provenance provenance) {
 
 void TaintLedger::append(std::uint32_t token, Provenance provenance) {
   tokens_.push_back(token);
-  // Whatever follows private text is private.
+  // Everything after private text is private.
   const bool tainted = !untainted(count() - 1);
   provenance_.push_back(tainted ? Provenance::private_ : provenance);
 }
@@ -43,7 +43,7 @@ void TaintLedger::confirm(std::uint32_t first, std::uint32_t count) {
 
 bool TaintLedger::untainted(std::uint32_t count) const {
   EDGEDRAFT_CHECK(count <= tokens_.size());
-  // Taint never ends once begun: the last token tells.
+  // Taint never ends, so the last token decides.
   return count == 0 || provenance_[count - 1] != Provenance::private_;
 }
 

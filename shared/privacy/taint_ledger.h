@@ -7,18 +7,19 @@
 
 namespace edgedraft {
 
-// Where a token comes from.
+// Origin of a token.
 enum class Provenance : std::uint8_t {
   given,     // the prompt
   verified,  // the target chose it
   offline,   // the drafter wrote it while the server was away
-  private_,  // private text, or written with private text in the context: never leaves the device
+  private_,  // private text, or written with private text in context: never leaves the device
 };
 
 std::string_view to_string(Provenance provenance);
 
-// The tokens of a conversation with their origin. What may be said of it to the server is made from
-// it alone (SafePrefix, SafeHints): what is, or follows, private text cannot be put into a message.
+// A conversation's tokens with their origin. Everything sent to the server about a conversation is
+// made from it (SafePrefix, SafeHints), so private text, and anything after it, cannot enter a
+// message.
 class TaintLedger {
  public:
   std::uint32_t count() const { return static_cast<std::uint32_t>(tokens_.size()); }
@@ -27,11 +28,11 @@ class TaintLedger {
 
   void append(std::uint32_t token, Provenance provenance);
   void truncate(std::uint32_t count);
-  // Offline tokens that the target chose as well.
+  // Marks offline tokens that the target chose as well.
   void confirm(std::uint32_t first, std::uint32_t count);
-  // Whether no private token is among the first `count`.
+  // True if none of the first `count` tokens is private.
   bool untainted(std::uint32_t count) const;
-  // Tokens before the first private one.
+  // Number of tokens before the first private one.
   std::uint32_t untainted_count() const;
 
  private:
