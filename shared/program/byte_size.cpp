@@ -9,7 +9,7 @@
 namespace edgedraft {
 namespace {
 
-// The factor of a unit; nothing if there is no such unit.
+// Factor of a unit; nullopt for an unknown unit.
 std::optional<std::uint64_t> unit_factor(std::string_view letters) {
   std::string unit;
   for (const unsigned char c : letters) unit += static_cast<char>(std::tolower(c));

@@ -12,7 +12,7 @@ void forbid_core_dumps() {
   const rlimit none{.rlim_cur = 0, .rlim_max = 0};
   (void)setrlimit(RLIMIT_CORE, &none);
 #ifdef __linux__
-  // Where a program takes the images in, as Ubuntu's and systemd's do, the limit is not asked.
+  // Programs that collect core dumps, such as Ubuntu's and systemd's, ignore the limit.
   (void)prctl(PR_SET_DUMPABLE, 0);
 #endif
 }

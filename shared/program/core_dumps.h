@@ -2,8 +2,8 @@
 
 namespace edgedraft {
 
-// From here on this process leaves no image of its memory behind if it dies, and no other of this
-// user's may look into it: it may hold what is private.
+// Disables core dumps and debugging by the user's other processes: this process may hold private
+// data.
 void forbid_core_dumps();
 
 }  // namespace edgedraft

@@ -26,7 +26,7 @@ Result<Endpoint> parse_endpoint(std::string_view text, EndpointUse use) {
   const auto parsed = std::from_chars(port.data(), end, number);
   if (host.empty() || parsed.ec != std::errc() || parsed.ptr != end) return wrong;
   if (number == 0 && !listens) return wrong;
-  // What is bound must be what is_loopback() judges, whatever a resolver makes of the name.
+  // The bound address must be the one that is_loopback() judged, whatever a resolver returns.
   if (listens && host == "localhost") host = "127.0.0.1";
   return Endpoint{.host = std::string(host), .port = number};
 }

@@ -8,14 +8,14 @@
 namespace edgedraft {
 namespace {
 
-// A signal handler reaches nothing but globals, and several threads look at these.
+// Global, since signal handlers reach nothing else; atomic, since several threads read them.
 std::atomic<bool> requested = false;
 std::atomic<bool> terminated = false;  // by SIGTERM
 static_assert(std::atomic<bool>::is_always_lock_free);
 
 void on_signal(int signal) {
   if (interrupted()) {
-    // Text may be dim at the moment.
+    // Text may currently be dimmed.
     if (isatty(STDOUT_FILENO) == 1 && write(STDOUT_FILENO, "\x1b[0m", 4) < 0) _exit(1);
     _exit(kInterruptedExitCode);
   }
@@ -39,7 +39,7 @@ void ignore_closed_pipes() {
 void end_by_closed_pipe() {
   signal(SIGPIPE, SIG_DFL);
   raise(SIGPIPE);
-  _exit(128 + SIGPIPE);  // it is blocked
+  _exit(128 + SIGPIPE);  // SIGPIPE is blocked
 }
 
 bool interrupted() {

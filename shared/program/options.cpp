@@ -30,14 +30,14 @@ std::string env_name(std::string name) {
   return name;
 }
 
-// Not where an option's name means something else than that of other commands.
+// False for an option whose meaning differs from that of the same name in other commands.
 bool takes_layers(const CLI::Option& option) {
   const auto& names = option.get_lnames();
   return option.get_configurable() && !names.empty() && names.front() != "help" &&
          names.front() != "version" && names.front() != "config";
 }
 
-// Options of every command, whether it was requested or not.
+// Options of all commands, requested or not.
 std::vector<CLI::Option*> all_options(CLI::App& app) {
   std::vector<CLI::Option*> options = app.get_options();
   for (CLI::App* command : app.get_subcommands(kAny)) {
@@ -47,7 +47,7 @@ std::vector<CLI::Option*> all_options(CLI::App& app) {
 }
 
 void declare_layers(CLI::App& app) {
-  // CLI11's own message about a flag does not begin with the name, which with_variable() needs.
+  // CLI11's own message for flags does not start with the name, which with_variable() requires.
   const CLI::Validator is_truth(
       [](std::string& text) {
         bool ignored = false;
@@ -62,20 +62,19 @@ void declare_layers(CLI::App& app) {
   }
 }
 
-// CLI11's message about a value, with the variable's name if the value came from a variable.
+// CLI11's message about a value, with the variable's name if a variable set it.
 std::string with_variable(const CLI::App& app, std::string message) {
   for (const CLI::Option* option : app.get_options()) {
     const std::string name = option->get_name();
     if (!message.starts_with(name + ": ") || option->count() == 0) continue;
-    if (std::ranges::count(app.parse_order(), option) > 0) continue;  // on the command line
+    if (std::ranges::count(app.parse_order(), option) > 0) continue;  // set on the command line
     return option->get_envname() + " (" + name + ")" + message.substr(name.size());
   }
   for (const CLI::App* sub : app.get_subcommands()) message = with_variable(*sub, message);
   return message;
 }
 
-// Variables of what was asked for that CLI11 left out: its newer versions pass over a value that
-// the option does not take.
+// Applies variables that CLI11 skipped: newer versions ignore an invalid value.
 void apply_environment(CLI::App& app) {
   for (CLI::Option* option : app.get_options()) {
     if (!takes_layers(*option) || option->count() > 0) continue;
@@ -87,7 +86,7 @@ void apply_environment(CLI::App& app) {
   for (CLI::App* sub : app.get_subcommands()) apply_environment(*sub);
 }
 
-// Whether one character too many, missing, wrong or exchanged with the next makes `a` of `b`.
+// True if one extra, missing, wrong or transposed character turns `a` into `b`.
 bool is_slip_of(std::string_view a, std::string_view b) {
   while (!a.empty() && !b.empty() && a.front() == b.front()) {
     a.remove_prefix(1);
@@ -99,8 +98,8 @@ bool is_slip_of(std::string_view a, std::string_view b) {
   return exchanged || a.substr(1) == b || a == b.substr(1) || a.substr(1) == b.substr(1);
 }
 
-// The client's prefix begins every other program's variables, so only near misses are named. Short
-// names are too near to each other.
+// The client's prefix is a prefix of every other program's, so only near misses are reported. Short
+// names are too similar to each other.
 void warn_of_misspelt_variables(CLI::App& app) {
   constexpr std::size_t kNameMin = 5;
   const std::string prefix = env_name(app.get_name() + "-");
@@ -119,12 +118,12 @@ void warn_of_misspelt_variables(CLI::App& app) {
   }
 }
 
-// Every scalar as the text that the command line would have.
+// Any scalar as command-line text.
 std::optional<std::string> scalar_text(const toml::node& node) {
   if (const auto* text = node.as_string()) return text->get();
   if (const auto* number = node.as_integer()) return std::to_string(number->get());
   if (const auto* number = node.as_floating_point()) {
-    char digits[32];  // the fewest that are read as the same number
+    char digits[32];  // shortest that read back as the same number
     return std::string(digits, std::to_chars(digits, std::end(digits), number->get()).ptr);
   }
   if (const auto* flag = node.as_boolean()) return flag->get() ? "true" : "false";
@@ -152,8 +151,8 @@ Result<void> apply_value(CLI::Option& option, const toml::node& node) {
   return boost::system::in_place_value;
 }
 
-// The option of that key in the application or in a subcommand that was asked for; `known` tells
-// whether any subcommand has it, so that one file serves them all.
+// Finds the option of that key in the application or a requested subcommand; sets `known` if any
+// subcommand has it, so that one file serves all.
 CLI::Option* find_option(CLI::App& app, const std::string& key, bool& known) {
   if (CLI::Option* option = app.get_option_no_throw("--" + key); option && takes_layers(*option)) {
     known = true;
@@ -173,8 +172,7 @@ std::string commands_of(CLI::App& app) {
       app.get_subcommands(kAny), [](const CLI::App* command) { return command->get_name(); }, ", ");
 }
 
-// What to say about the first argument that a parsed application does not take; empty if there is
-// none.
+// Error for the first unexpected argument of a parsed application; empty if there is none.
 std::string unknown_argument(CLI::App& app) {
   const std::vector<std::string> left = app.remaining(true);
   if (left.empty()) return {};
@@ -186,13 +184,13 @@ std::string unknown_argument(CLI::App& app) {
   return "'" + first + "' is no command; there are " + commands;
 }
 
-// What the environment says, where it is a path that means the same in every folder.
+// Path from a variable, if it is absolute.
 std::filesystem::path absolute_path(const char* variable) {
   const char* const value = std::getenv(variable);
   return value != nullptr && *value == '/' ? value : "";
 }
 
-// A service's environment may have no HOME, and a container's user no entry.
+// A service may lack HOME, and a container's user an entry.
 std::filesystem::path home_directory() {
   if (auto home = absolute_path("HOME"); !home.empty()) return home;
   static const std::filesystem::path of_user = [] {
@@ -247,7 +245,7 @@ Result<void> OptionLayers::apply_file() {
   std::filesystem::path file = config_file_;
   if (file.empty()) {
     file = place_in(config_directory(), default_file_);
-    // What this user may not even look for is as good as not there.
+    // A file that this user may not even look up counts as missing.
     std::error_code ignored;
     if (!std::filesystem::exists(file, ignored)) return boost::system::in_place_value;
   }
@@ -258,12 +256,12 @@ Result<void> OptionLayers::apply_file() {
   };
   const auto table = parse_toml(*text, file);
   if (!table) return table.error();
-  std::map<std::string, toml::source_index> lines;  // where each option was given
+  std::map<std::string, toml::source_index> lines;  // line of each option
   for (const auto& [key, node] : *table) {
     const toml::source_index line = key.source().begin.line;
     std::string name(key.str());
     std::replace(name.begin(), name.end(), '_', '-');
-    // The parser refuses a key that comes twice, but not with an underscore for a hyphen.
+    // The parser refuses duplicate keys, but not the same key with an underscore for a hyphen.
     if (const auto [at, is_new] = lines.emplace(name, line); !is_new) {
       const auto [first, second] = std::minmax(at->second, line);
       return wrong(second, "'" + name + "' is given in line " + std::to_string(first) + ", too");

@@ -9,24 +9,24 @@
 
 namespace edgedraft {
 
-// Makes a program's options readable from three places: the command line wins over the environment
-// (EDGEDRAFT_SERVER_MAX_SESSIONS for edgedraft-server's --max-sessions), the environment over a
-// TOML file (max-sessions = 64), the file over the default. Works on a CLI11 application whose
-// options are declared; subcommands included.
+// Reads a program's options from three sources: the command line, the environment
+// (EDGEDRAFT_SERVER_MAX_SESSIONS for edgedraft-server's --max-sessions) and a TOML file
+// (max-sessions = 64), in this precedence, before defaults. Works on a CLI11 application with
+// declared options and subcommands.
 //
-// The file is the one that --config names, else `default_file` in the configuration directory where
-// there is one. A key that no option has is an error, so that a slip of the pen is seen; a variable
-// that nearly has an option's name is warned of.
+// The file is the one named by --config, else `default_file` in the configuration directory if it
+// exists. An unknown key is an error, to catch typos; a variable that nearly matches an option
+// causes a warning.
 class OptionLayers {
  public:
   OptionLayers(CLI::App& app, std::string default_file);
 
   enum class Parsed : std::uint8_t {
     go_on,
-    shown,  // what --help or --version asks for; the program ends
+    shown,  // the text for --help or --version; the program ends
   };
-  // Parses everything, a mistake beside --help included.
-  // Errors    usage naming the option, or else the argument, and what it takes
+  // Parses everything, and reports errors even beside --help.
+  // Errors    usage naming the option, or else the argument, and its format
   Result<Parsed> parse(int argc, const char* const* argv);
 
  private:
@@ -37,18 +37,17 @@ class OptionLayers {
   std::string config_file_;
 };
 
-// Directories of the XDG specification, ours below them: configuration, state that a program keeps
-// (keys, pins), the user's data, and what can be made again. None is created. Empty where the user
-// has no home: never a folder below the one that the program happens to be started in.
+// XDG base directories with our subfolder: configuration, state (keys, pins), user data, and cache.
+// Not created. Empty if the user has no home; never relative to the working directory.
 std::filesystem::path config_directory();
 std::filesystem::path state_directory();
 std::filesystem::path data_directory();
 std::filesystem::path cache_directory();
-// `name` in one of them; empty where there is none.
+// `name` in a directory; empty if the directory is.
 std::filesystem::path place_in(const std::filesystem::path& directory, const std::string& name);
 
-// The exit status that tells a script what kind of failure ended a program: 2 usage, 3 the link or
-// the server, 4 trust or sign-in, 5 a model file, 1 anything else.
+// Exit status by kind of failure, for scripts: 2 usage, 3 the link or the server, 4 trust or
+// sign-in, 5 a model file, 1 anything else.
 int exit_code_of(Errc code);
 
 }  // namespace edgedraft

@@ -14,14 +14,14 @@ namespace {
 
 const Instant kStart = Clock::now();
 
-// Also where parsing ended early.
+// Works even if parsing ended early.
 bool asked_for_json(const CLI::App& app) {
   const CLI::Option* const json = app.get_option_no_throw("--json");
   if (json != nullptr && json->count() > 0) {
     try {
       return json->as<bool>();
     } catch (const CLI::ParseError&) {
-      return true;  // it is what is wrong
+      return true;  // it is the faulty argument
     }
   }
   for (const CLI::App* command : app.get_subcommands()) {
@@ -64,7 +64,7 @@ int Program::fail(const Error& error) const {
 
 int Program::main(int argc, const char* const* argv) {
   const int status = parse_and_run(argc, argv);
-  // A truncated answer in a file would pass for a whole one.
+  // A truncated answer in a file would pass for a complete one.
   if (status != 0 || std::cout.flush() || reader_has_left()) return status;
   return fail({Errc::io, "standard output could not be written: is the disk full?"});
 }

@@ -9,14 +9,15 @@
 
 namespace edgedraft {
 
-// When this process began, but for what the system did to load it.
+// Start time of this process, without the system's loading.
 Instant program_start();
 
-// The other end of standard output, a pipe, is closed, as behind `| head`: it has what it wanted.
+// The reader of standard output closed the pipe, as in `
+//  head`; it has read enough.
 bool reader_has_left();
 
-// The main function of a program of ours: its options in their three layers (OptionLayers), its
-// table of commands, and one way of reporting errors.
+// Main function of a program: options from three sources (OptionLayers), a table of commands, and
+// uniform error reports.
 //
 //     Program program({"edgedraft", "What it is", "edgedraft 1.2", "edgedraft.toml"});
 //     program.command("run", "Answer one prompt", options.run, declare_run, run_once);
@@ -26,7 +27,7 @@ class Program {
   struct Description {
     std::string name;  // also the prefix of its variables: EDGEDRAFT_SERVER_ for edgedraft-server
     std::string what;
-    std::string version;       // what --version shows
+    std::string version;       // text for --version
     std::string default_file;  // in the configuration directory
   };
 
@@ -34,30 +35,30 @@ class Program {
   Program(const Program&) = delete;
   Program& operator=(const Program&) = delete;
 
-  // A command with options of its own: `declare(CLI::App&, options)` adds them, `run(options)`
-  // gives the exit status or an Error. Requires  `options` outlives this.
+  // Adds a command: `declare(CLI::App&, options)` declares its options, `run(options)` returns the
+  // exit status or an Error. Requires  `options` outlives this.
   template <class Options, class Declare, class Run>
   void command(const char* name, const char* what, Options& options, Declare declare, Run run) {
     CLI::App* const sub = add_command(name, what);
     declare(*sub, options);
-    // As the command is read: CLI11 then holds the environment against its options alone, not
-    // against those of every command, where the same name may take other values.
+    // Apply as the command is parsed: CLI11 then checks the environment against this command's
+    // options only; the same name may accept other values elsewhere.
     sub->parse_complete_callback(
         [this, &options, run] { action_ = [&options, run] { return run(options); }; });
   }
 
-  // The same of a program that does one thing.
+  // As above, for a program without commands.
   template <class Options, class Declare, class Run>
   void only(Options& options, Declare declare, Run run) {
     declare(app_, options);
     action_ = [&options, run] { return run(options); };
   }
 
-  // How an error is written for a program that asked for --json, on standard output beside the
-  // sentence on standard error. Without one there is the sentence alone.
+  // Sets the JSON form of an error, printed to standard output for a program asked for --json. The
+  // sentence on standard error is printed in any case.
   void write_errors_as(std::string (*to_json)(const Error&)) { to_json_ = to_json; }
 
-  // Parses, runs, and explains what went wrong. Returns the exit status.
+  // Parses, runs and reports errors. Returns the exit status.
   int main(int argc, const char* const* argv);
 
  private:

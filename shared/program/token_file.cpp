@@ -38,7 +38,7 @@ std::string_view without_blanks(std::string_view text) {
   return text.substr(first, text.find_last_not_of(kBlanks) + 1 - first);
 }
 
-// What is wrong with the file's text, and what to do; empty if nothing is.
+// Fault of the file's text with its remedy; empty if there is none.
 std::string complaint(std::string_view text, std::string_view token, std::size_t bytes_max) {
   if (token.empty()) {
     return "its first line is empty; write one line, for example of `openssl rand -hex 32`";
@@ -92,7 +92,7 @@ Result<std::string> read_token_file(const std::filesystem::path& file, std::size
 
 Result<std::optional<std::string>> reread_token_file(const std::filesystem::path& file,
                                                      std::size_t bytes_max) {
-  std::error_code unknown;  // reading it says what is wrong with it
+  std::error_code unknown;  // reading the file reports the error
   if (file == "-" || std::filesystem::is_other(std::filesystem::status(file, unknown))) {
     return std::optional<std::string>();
   }

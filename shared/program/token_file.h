@@ -9,20 +9,19 @@
 
 namespace edgedraft {
 
-// The token of a token file, for both programs: the file's only line, without the blanks around it
-// and without its line ending ("\n" or "\r\n"). A token is 1 to `bytes_max` printable ASCII
-// characters. "-" reads standard input; a pipe will do as well as a file.
+// Reads the token of a token file: its only line, without surrounding blanks and line ending ("\n"
+// or "\r\n"). A token has 1 to `bytes_max` printable ASCII characters. "-" reads standard input;
+// pipes are accepted.
 //
-// Refused, because signing in would be weaker than its owner believes or fail for no visible
-// reason: a file with no token on its first line, with a second line, with other characters, and
-// one that others than its owner and group may read or write.
-// Errors    io naming the file: it cannot be read, or is a folder; usage naming the file and what
-//           to do: it is refused
+// Refused are files that would weaken sign-in or make it fail without a visible reason: no token on
+// the first line, a second line, other characters, or access for others than owner and group.
+// Errors    io naming the file: unreadable, or a folder; usage naming the file and the remedy:
+//           refused
 Result<std::string> read_token_file(const std::filesystem::path& file, std::size_t bytes_max);
 
-// The token that is in the file by now. Nothing where it cannot be read again, as standard input, a
-// pipe or a device: what was read of it is gone, and to wait for more could take for ever.
-// Errors    as of read_token_file()
+// Reads the token again. Nullopt for standard input, a pipe or a device: their content is gone, and
+// reading could block for ever.
+// Errors    those of read_token_file()
 Result<std::optional<std::string>> reread_token_file(const std::filesystem::path& file,
                                                      std::size_t bytes_max);
 

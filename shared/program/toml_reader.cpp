@@ -46,7 +46,7 @@ std::string TomlReader::path_of(const std::string& key) const {
 void TomlReader::wrong(const std::string& key, const std::string& what, Errc code) {
   const toml::node* const node = table_.get(key);
   const auto line = (node ? node : &table_)->source().begin.line;
-  // A table that is not in the file at all has no line.
+  // A table missing from the file has no line.
   const std::string at = line > 0 ? file_.line_mark + std::to_string(line) : "";
   fail(Error{code, file_.name + at + ": " + path_of(key) + ": " + what});
 }

@@ -19,10 +19,10 @@ namespace edgedraft {
 // At most twelve digits.
 std::string number_text(double value);
 
-// The file that readers read, and the first thing that is wrong in it.
+// The file being read, and its first error.
 struct TomlFile {
   std::string name;
-  std::string line_mark = ", line ";  // between the file's name and a line's number
+  std::string line_mark = ", line ";  // between file name and line number
   std::optional<Error> error{};
 };
 
@@ -33,36 +33,36 @@ class TomlReader {
  public:
   static constexpr std::size_t kListMax = 65536;  // bounds memory; longer lists are refused
 
-  // `path`: names of the table and those above it, "up.delay". Table and file outlive the reader.
+  // `path`: names of the table and its parents, "up.delay". Table and file outlive the reader.
   TomlReader(const toml::table& table, TomlFile& file, std::string path = {})
       : table_(table), file_(file), path_(std::move(path)) {}
 
   bool has(const std::string& key) { return find(key) != nullptr; }
   std::vector<std::string> keys() const;
 
-  // Assigns the key's value and returns true if there is one and it is right. Numbers take their
-  // least and largest value, pairs of numbers their form for messages, lists what elements take.
+  // Assigns a valid value of the key and returns true. Further arguments: for numbers the minimum
+  // and maximum, for pairs their format for messages, for lists the elements' rules.
   template <class Value, class... Range>
   bool read(const std::string& key, Value& out, Range... range) {
     const toml::node* const node = find(key);
     return node != nullptr && take(key, *node, out, range...);
   }
 
-  // A text that is one of `allowed`; empty after an error, which a missing key is.
+  // A text among `allowed`; empty after an error, including a missing key.
   std::string one_of(const std::string& key, std::initializer_list<const char*> allowed);
   void require(const std::string& key, const std::string& what);
 
-  // Calls `use` with the table of that key, or with each table of a list, if there is one. Keys
-  // that `use` has not read are refused.
+  // Calls `use` with the table, or each table of a list, at that key, if any. Keys not read by
+  // `use` are refused.
   using Use = std::function<void(TomlReader&)>;
   void table(const std::string& key, const std::string& hint, const Use& use);
   void tables(const std::string& key, std::size_t count_max, const Use& use);
-  // The list of that key; null if there is none or it is wrong.
+  // The list at that key; null if missing or invalid.
   const toml::array* list(const std::string& key);
 
   void refuse_unknown_keys();
 
-  // Keep an error unless there is one: at a key, at the table, or as it is.
+  // Keep the first error: at a key, at the table, or as given.
   void wrong(const std::string& key, const std::string& what, Errc code = Errc::usage);
   void fail(const std::string& what);
   void fail(Error error);

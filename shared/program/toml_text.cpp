@@ -12,12 +12,12 @@ class Scanner {
  public:
   explicit Scanner(std::string_view text) : text_(text) {}
 
-  // The line of the first character outside ASCII that is neither in quotes nor in a comment.
+  // Line of the first non-ASCII character outside quotes and comments.
   std::optional<toml::source_index> find_bare() {
     constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
     if (text_.starts_with(kByteOrderMark)) at_ = kByteOrderMark.size();
-    // Whether a key or a value may begin here: quotes elsewhere belong to no string, and the
-    // library reads on behind them.
+    // True where a key or value may start. Quotes elsewhere start no string, and the library
+    // continues after them.
     bool may_begin = true;
     bool is_value = false;
     while (at_ < text_.size()) {
@@ -57,7 +57,7 @@ class Scanner {
         at_ += 2;
       } else if (lines && rest.starts_with(three)) {
         at_ += 3;
-        // Up to two quotes may stand before the closing ones.
+        // Up to two quotes may precede the closing ones.
         for (int i = 0; i < 2 && at_ < text_.size() && text_[at_] == quote; ++i) ++at_;
         return;
       } else if (!lines && (rest.front() == quote || rest.front() == '\n')) {

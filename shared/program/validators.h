@@ -12,11 +12,11 @@
 #include "shared/program/byte_size.h"
 #include "shared/program/endpoint.h"
 
-// What values an option takes. The option layers apply these wherever a value comes from, and put
-// the option's name before what they say.
+// Validators for option values. The option layers apply them to values from any source and put the
+// option's name before the message.
 namespace edgedraft {
 
-// Any function that gives a Result as a validator: its error's message is what is said.
+// Turns a function that returns a Result into a validator with its error message.
 template <class Parse>
 CLI::Validator accepted_by(Parse parse) {
   return {[parse](std::string& text) {
@@ -30,12 +30,12 @@ inline CLI::Validator is_endpoint(EndpointUse use) {
   return accepted_by([use](const std::string& text) { return parse_endpoint(text, use); });
 }
 
-// A number from `min` to `max`; NaN is in no range. `meaning` follows the numbers: " (0: all)".
+// A number from `min` to `max`; NaN is refused. `meaning` follows the range: " (0: all)".
 template <class Number>
 CLI::Validator in_range(Number min, Number max, std::string meaning = {}) {
   return {[min, max, meaning](std::string& text) {
             Number value{};
-            // To CLI11 -1 is the largest number of an unsigned type.
+            // CLI11 reads -1 as the largest value of an unsigned type.
             const bool wraps = std::is_unsigned_v<Number> && text.find('-') != std::string::npos;
             if (!wraps && CLI::detail::lexical_cast(text, value) && value >= min && value <= max) {
               return std::string();
@@ -47,13 +47,13 @@ CLI::Validator in_range(Number min, Number max, std::string meaning = {}) {
           ""};
 }
 
-// Any number that seeds a generator.
+// Any seed of a generator.
 inline CLI::Validator is_seed() {
   return in_range(std::uint64_t{0}, std::numeric_limits<std::uint64_t>::max());
 }
 
-// A size as parse_byte_size() reads it; the option gets the bytes. For transform(), so that it is
-// turned into bytes before a range is checked.
+// Converts a size to bytes with parse_byte_size(). For transform(), so that it runs before a range
+// check.
 inline CLI::Validator as_byte_size() {
   return {[](std::string& text) {
             const auto bytes = parse_byte_size(text);
@@ -64,7 +64,7 @@ inline CLI::Validator as_byte_size() {
           ""};
 }
 
-// The levels of a program's log.
+// Log levels of a program.
 inline CLI::Validator is_log_level() {
   return CLI::IsMember({"trace", "debug", "info", "warn", "error", "off"});
 }
