@@ -16,8 +16,8 @@ namespace edgedraft {
 namespace {
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
-// As the client and the server have them (client/generation/draft_ahead, server/passes/run; rows
-// that a tree expands: shared/speculative/tree_growth).
+// Same values as in client and server (client/generation/draft_ahead, server/passes/run; rows that
+// a tree expands: shared/speculative/tree_growth).
 constexpr std::uint32_t kStepsPerMessage = 2;
 constexpr std::uint32_t kDepthMax = 32;
 constexpr std::size_t kExpandedMax = 256;
@@ -45,12 +45,12 @@ void smooth(std::optional<double>& before, double sample) {
   before = before ? kNewest * sample + (1.0 - kNewest) * *before : sample;
 }
 
-// A token that the device has proposed.
+// A token proposed by the device.
 struct Node {
   std::uint32_t position;  // in the answer, from 1
   std::uint32_t parent;    // index
-  bool right;              // it and all above it are the answer's
-  double score;            // log-probability of the path
+  bool right;              // it and its ancestors match the answer
+  double score;            // log probability of the path
   bool expanded = false;
   bool sent = false;
 };
@@ -58,7 +58,7 @@ struct Node {
 // One answer.
 class Answer {
  public:
-  // `start` is the time before it, for the links.
+  // `start` is the simulated start time, for the links.
   Answer(const RunModel& model, RunKind kind, std::uint32_t tokens, std::uint64_t seed,
          double start)
       : model_(model), kind_(kind), tokens_(tokens), random_(seed), start_(start) {}
@@ -85,7 +85,7 @@ class Answer {
     double time;
     std::uint64_t order;
     Kind kind;
-    std::uint32_t value;  // the position, or a message
+    std::uint32_t value;  // the position, or index of a message
     bool operator>(const Event& other) const {
       return time != other.time ? time > other.time : order > other.order;
     }
@@ -98,7 +98,7 @@ class Answer {
     events_.push({.time = time, .order = order_++, .kind = kind, .value = value});
   }
 
-  // Which of the drafter's proposals is right behind each token.
+  // Draws which proposal of the drafter is right after each token.
   void draw_answer() {
     for (std::uint32_t i = 0; i <= tokens_; ++i) {
       double left = random_.uniform();
@@ -136,7 +136,7 @@ class Answer {
 
   // ---- the device
 
-  // Goes on behind what is known.
+  // Continues after the known tokens.
   void follow() {
     if (kind_ == RunKind::stream || known_ >= tokens_) return;
     if (waits()) {
@@ -223,7 +223,7 @@ class Answer {
     send(std::move(news));
   }
 
-  // Level by level, as a device that waits for verdicts.
+  // Drafts level by level, as a device that waits for verdicts.
   void draft_tree() {
     nodes_.push_back({.position = known_, .parent = 0, .right = true, .score = 0.0});
     std::vector<std::uint32_t> level{static_cast<std::uint32_t>(nodes_.size() - 1)};
@@ -261,7 +261,7 @@ class Answer {
     std::uint32_t node;
   };
 
-  // What hangs from the root, the likeliest first; what does not is forgotten.
+  // Descendants of the root, likeliest first; others are dropped.
   std::vector<Hint> candidates() {
     std::vector<Hint> found;
     std::vector<std::uint32_t> left;
@@ -400,7 +400,7 @@ class Answer {
   std::uint32_t tokens_;
   Random random_;
   double start_;
-  std::vector<std::uint32_t> right_rank_;  // behind token i
+  std::vector<std::uint32_t> right_rank_;  // after token i
   std::vector<Node> nodes_{{.position = 0, .parent = 0, .right = true, .score = 0.0}};
   std::vector<std::vector<std::uint32_t>> messages_;
   std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
@@ -412,19 +412,19 @@ class Answer {
   double rows_ = 0.0;
   double steps_ = 0.0;
 
-  // The device's.
+  // State of the device.
   std::uint32_t known_ = 0;
-  std::uint32_t followed_ = 0;  // what its tree is rooted at
+  std::uint32_t followed_ = 0;  // root position of its tree
   bool ready_ = false;
   bool rows_asked_ = false;
   bool drafting_ = false;
   bool server_waits_ = true;
   std::uint32_t unsent_steps_ = 0;
   double sent_at_ = 0.0;
-  std::vector<std::uint32_t> tree_;  // alive, ascending; the first is the root
+  std::vector<std::uint32_t> tree_;  // live nodes, ascending; the first is the root
   std::vector<std::uint32_t> expanding_;
 
-  // The server's.
+  // State of the server.
   std::uint32_t decided_ = 0;
   std::uint32_t accepts_ = 0;
   bool passing_ = false;
