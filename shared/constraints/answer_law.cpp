@@ -9,8 +9,8 @@ namespace edgedraft {
 namespace {
 
 constexpr float kForbidden = -std::numeric_limits<float>::infinity();
-// What reading a token may add to the automaton's steps: a text that is read anew, because tables
-// were cleared, never runs out of them.
+// Steps that each read token adds to the automaton's budget, so that rereading a text after a
+// clearing never runs out.
 constexpr std::uint64_t kStepsAToken = 64;
 
 }  // namespace
@@ -60,7 +60,7 @@ AnswerLaw::Allowed AnswerLaw::allowed_behind(std::span<const std::uint32_t> answ
   const bool skips_space = answer.empty() && texts_->adds_space_prefix();
   const bool accepts = grammar_->automaton().accepts(state);
   const std::vector<bool>& allowed = grammar_->allowed_in(state, skips_space);
-  // An answer that has left the grammar, as text that was given may, can only end.
+  // An answer outside the grammar, as given text may be, can only end.
   const bool may_end = accepts || std::ranges::find(allowed, true) == allowed.end();
   return {.tokens = allowed, .may_end = may_end};
 }
@@ -90,7 +90,7 @@ void AnswerLaw::apply_grammar(std::span<const std::uint32_t> answer, std::span<f
     if (!may_end || !ends(token)) logits[token] = kForbidden;
   }
   if (std::ranges::any_of(logits, [](float l) { return std::isfinite(l); })) return;
-  // A drafter that knows a part of the vocabulary may know none of what is allowed.
+  // A drafter with a reduced vocabulary may know none of the allowed tokens.
   const auto one = std::ranges::find(allowed, true);
   const auto index = static_cast<std::size_t>(one - allowed.begin());
   if (one != allowed.end() && index < logits.size()) {
@@ -119,8 +119,7 @@ GrammarAutomaton::State AnswerLaw::state_behind(std::span<const std::uint32_t> a
     read_.resize(common);
     states_.resize(common - kept_.count + 1);
   }
-  // Branches of a draft tree share all but their last tokens: they are to find the place that is
-  // kept among what they share.
+  // Branches of a draft tree share all but their last tokens: keep a state within the shared part.
   constexpr std::size_t kBranchTokens = 32;
   std::size_t no_room_at = answer.size();
   std::uint32_t tries = 0;
@@ -138,7 +137,7 @@ GrammarAutomaton::State AnswerLaw::state_behind(std::span<const std::uint32_t> a
         keep(tries == 1 ? std::min(kBranchTokens, states_.size() - 1) : 0);
         continue;
       }
-      state = GrammarAutomaton::kDead;  // it has no room even alone
+      state = GrammarAutomaton::kDead;  // it does not fit even alone
     }
     read_.push_back(answer[at]);
     states_.push_back(state);
@@ -160,11 +159,11 @@ void AnswerLaw::begin_again() {
     return kept_.count == 0 ? automaton.start() : automaton.enter(kept_.place);
   };
   GrammarAutomaton::State state = enter();
-  if (state == GrammarAutomaton::kNoRoom) {  // others have filled the tables
+  if (state == GrammarAutomaton::kNoRoom) {  // other answers have filled the tables
     automaton.clear();
     state = enter();
   }
-  // It has no room even alone.
+  // It does not fit even alone.
   if (state == GrammarAutomaton::kNoRoom) state = GrammarAutomaton::kDead;
   clearings_ = automaton.clearings();
   read_.resize(kept_.count);
@@ -175,7 +174,7 @@ bool AnswerLaw::stops(std::span<const std::uint32_t> answer) const {
   if (constraints_.stops.empty() || answer.empty()) return false;
   std::size_t longest = 0;
   for (const std::string& stop : constraints_.stops) longest = std::max(longest, stop.size());
-  // The last token's text, and as much before it as a stop that it completes may take.
+  // The last token's text, plus as much before it as a stop ending there may need.
   const std::size_t last = text_at(answer, answer.size() - 1).size();
   std::vector<std::size_t> chosen;
   std::size_t bytes = 0;

@@ -15,47 +15,45 @@
 
 namespace edgedraft {
 
-// Constraints at work: what they leave of the next token's logits, and where they end the answer.
-// A function of the answer's tokens while the grammar has steps to search with, which answers of one
-// grammar share (GrammarAutomaton): behind them an answer may end early. The rest that is remembered
-// only makes it fast.
+// Applies constraints: masks the next token's logits and detects the end of an answer.
+// Deterministic in the answer's tokens until the grammar's step budget, shared by all answers of a
+// grammar (GrammarAutomaton), is spent; then an answer may end early. All other state is a cache.
 class AnswerLaw {
  public:
-  // Errors    usage: of the grammar, or a bias for a token that the vocabulary lacks
-  // `grammar` is that of the constraints, if it was made before; answers of one thread may share
-  // it.
+  // Errors    usage: of the grammar, or a bias for a token outside the vocabulary
+  // `grammar` is that of the constraints if already made; answers of one thread may share it.
   static Result<AnswerLaw> make(Constraints constraints, std::shared_ptr<const TokenTexts> texts,
                                 std::shared_ptr<GrammarTokens> grammar = nullptr);
 
   const Constraints& constraints() const { return constraints_; }
-  // Null without one.
+  // Null without a grammar.
   const std::shared_ptr<GrammarTokens>& grammar() const { return grammar_; }
-  // Whether logits change at all; else there are stops alone.
+  // True if logits change; otherwise there are only stops.
   bool changes_logits() const;
-  // Leaves of `logits` what may follow `answer`. At least one stays finite.
+  // Masks `logits` to the tokens that may follow `answer`. At least one stays finite.
   // Shapes    logits [vocabulary]
   void apply(std::span<const std::uint32_t> answer, std::span<float> logits);
-  // Which of `tokens` the grammar lets follow `answer`, by place; all without one.
+  // Per element of `tokens`: whether the grammar allows it after `answer`; all true without one.
   std::vector<bool> allowed(std::span<const std::uint32_t> answer,
                             std::span<const std::uint32_t> tokens);
-  // Whether the last token completes a stop.
+  // True if the last token completes a stop.
   bool stops(std::span<const std::uint32_t> answer) const;
 
  private:
   AnswerLaw(Constraints constraints, std::shared_ptr<const TokenTexts> texts)
       : constraints_(std::move(constraints)), texts_(std::move(texts)) {}
 
-  // The token's text at that place of the answer.
+  // Text of the token at that index of the answer.
   std::string_view text_at(std::span<const std::uint32_t> answer, std::size_t index) const;
   GrammarAutomaton::State state_behind(std::span<const std::uint32_t> answer);
-  // Keeps the place so many tokens before the end of what was read, clears the automaton, and
-  // begins again.
+  // Keeps the state `tokens_back` tokens before the end of the text read, clears the automaton and
+  // restarts there.
   void keep(std::size_t tokens_back);
-  // From the place that was kept, or from the beginning: what was read behind it is forgotten.
+  // Restarts from the kept state, or from the beginning, dropping what was read since.
   void begin_again();
   void apply_grammar(std::span<const std::uint32_t> answer, std::span<float> logits);
   struct Allowed {
-    const std::vector<bool>& tokens;  // by token, but for those that end
+    const std::vector<bool>& tokens;  // indexed by token, except those that end an answer
     bool may_end;
   };
   Allowed allowed_behind(std::span<const std::uint32_t> answer);
@@ -64,14 +62,14 @@ class AnswerLaw {
   Constraints constraints_;
   std::shared_ptr<const TokenTexts> texts_;
   std::shared_ptr<GrammarTokens> grammar_;
-  // What was read last, and the states behind its tokens from kept_.count on, of the automaton as
-  // it was cleared last.
+  // Tokens read so far, and the states after those from kept_.count on, valid since the automaton
+  // was last cleared.
   std::vector<std::uint32_t> read_;
   std::vector<GrammarAutomaton::State> states_;
   std::uint64_t clearings_ = 0;
-  // Where reading begins when the automaton has been cleared.
+  // Restart point after the automaton is cleared.
   struct Kept {
-    std::size_t count = 0;  // tokens before it; 0: the beginning, which needs no place
+    std::size_t count = 0;  // tokens before it; 0: the beginning, which needs no state
     GrammarAutomaton::Place place{};
   };
   Kept kept_;

@@ -23,8 +23,8 @@ struct Range {
   std::uint32_t last;
 };
 
-// Code points of one length in UTF-8 as byte ranges, one after another: the range is cut until
-// every byte behind the first that differs takes all values.
+// Splits code points of one UTF-8 length into byte ranges: cuts the range until all bytes after the
+// first that differs take every value.
 void split(Range range, const std::function<void(const std::vector<Range>&)>& take) {
   constexpr std::array<std::uint32_t, 4> kLastOfLength = {0x7F, 0x7FF, 0xFFFF, kCodePointMax};
   for (const std::uint32_t last : kLastOfLength) {
@@ -86,7 +86,7 @@ class GrammarParser {
 
   struct Named {
     std::uint32_t rule;
-    std::size_t at;  // in the text: where it begins, or where it is used first if it is not there
+    std::size_t at;  // offset in the text: its definition, or first use if undefined
   };
 
   bool failed() const { return error_.has_value(); }
@@ -107,7 +107,7 @@ class GrammarParser {
     at_ += what.size();
     return true;
   }
-  // Line ends end a rule, but for those within parentheses and before alternatives.
+  // Line ends terminate a rule, except within parentheses and before alternatives.
   void skip_space(bool lines) {
     for (;;) {
       if (peek() == '#') {
@@ -131,7 +131,7 @@ class GrammarParser {
     return text_.substr(begin, at_ - begin);
   }
 
-  // `owner`: its own name, or that of the rule that it is a part of.
+  // `owner`: its own name, or the rule that it is part of.
   std::uint32_t new_rule(std::string_view owner) {
     grammar_.rules_.emplace_back();
     owners_.push_back(owner);
@@ -182,7 +182,7 @@ class GrammarParser {
       skip_space(true);
       add(rule, parse_sequence(depth));
       if (failed()) return;
-      // An alternative may stand on a line of its own.
+      // An alternative may start on its own line.
       const std::size_t end = at_;
       skip_space(true);
       if (peek() != '|' && depth == 0) at_ = end;
@@ -233,7 +233,7 @@ class GrammarParser {
     } else {
       return;
     }
-    // What is repeated, as one element.
+    // The repeated elements as one.
     Sequence once(sequence.begin() + static_cast<std::ptrdiff_t>(begin), sequence.end());
     sequence.resize(begin);
     if (once.empty()) return;
@@ -242,7 +242,7 @@ class GrammarParser {
       add(rule, std::move(once));
       once = {{.is_rule = true, .index = rule}};
     }
-    // Now, not when the sequence is over: it may have thousands of these.
+    // Count now, not at the end of the sequence: it may have thousands of these.
     elements_ += least;
     if (elements_ > kGrammarElementsMax) return fail("it is too large");
     for (std::uint32_t i = 0; i < least && !failed(); ++i) sequence.push_back(once[0]);
@@ -253,7 +253,7 @@ class GrammarParser {
       sequence.push_back({.is_rule = true, .index = rest});
       return;
     }
-    // Each of the others only behind the one before it.
+    // Each optional repetition nests inside the one before.
     std::optional<std::uint32_t> inner;
     for (std::uint32_t i = least; i < *most && !failed(); ++i) {
       const std::uint32_t rest = new_part();
@@ -278,7 +278,7 @@ class GrammarParser {
     return std::min(value, kRepeatsMax);
   }
 
-  // A character of a literal or class; its escapes are those of JSON and \xHH, \UHHHHHHHH.
+  // A character of a literal or class; escapes are those of JSON and \xHH, \UHHHHHHHH.
   std::uint32_t character() {
     if (at_ >= text_.size()) {
       fail("the text ends too early");
@@ -357,9 +357,9 @@ class GrammarParser {
     }
     std::ranges::sort(ranges, {}, &Range::first);
     std::vector<Range> taken;
-    std::uint32_t next = 0;  // not covered yet
+    std::uint32_t next = 0;  // first code point not covered yet
     const auto keep = [&](std::uint32_t first, std::uint32_t last) {
-      // Surrogates are no characters.
+      // Surrogates are not characters.
       if (first <= last && first < 0xD800) taken.push_back({first, std::min(last, 0xD7FFu)});
       if (first <= last && last > 0xDFFF) taken.push_back({std::max(first, 0xE000u), last});
     };
@@ -401,7 +401,7 @@ class GrammarParser {
   }
 
   void refuse_missing_rules() {
-    // Rules have their numbers in the order in which the text names them.
+    // Number rules in the order in which the text names them.
     for (std::size_t r = 0; r < owners_.size(); ++r) {
       if (!grammar_.rules_[r].empty()) continue;
       return fail_in(owners_[r], "is used, and not there");
@@ -409,13 +409,13 @@ class GrammarParser {
     if (!names_.contains("root")) fail("there is no rule 'root'");
   }
 
-  // Rules that may stand for nothing.
+  // Finds rules that can match the empty text.
   std::vector<bool> find_nullable() const {
     const auto& sequences = grammar_.sequences_;
     std::vector<std::uint32_t> owners(sequences.size());
     std::vector<std::vector<std::uint32_t>> users(grammar_.rules_.size());  // sequences, by rule
-    std::vector<std::size_t> left(sequences.size());  // elements that may not stand for nothing
-    std::vector<std::uint32_t> empty;                 // sequences to go through
+    std::vector<std::size_t> left(sequences.size());  // elements that cannot match the empty text
+    std::vector<std::uint32_t> empty;                 // sequences to process
     for (std::uint32_t r = 0; r < grammar_.rules_.size(); ++r) {
       for (const std::uint32_t s : grammar_.rules_[r]) owners[s] = r;
     }
@@ -439,7 +439,7 @@ class GrammarParser {
     return nullable;
   }
 
-  // A rule that can begin with itself before any byte would never be done.
+  // Left recursion before any byte would never terminate.
   void refuse_left_recursion() {
     const auto& rules = grammar_.rules_;
     const std::vector<bool> nullable = find_nullable();
@@ -455,7 +455,7 @@ class GrammarParser {
     }
     enum class Seen : std::uint8_t { no, open, done };
     std::vector<Seen> seen(rules.size(), Seen::no);
-    // Depth first, without the processor's stack: the grammar is a stranger's.
+    // Depth first without recursion: an untrusted grammar must not overflow the call stack.
     for (std::uint32_t start = 0; start < rules.size(); ++start) {
       if (seen[start] != Seen::no) continue;
       std::vector<std::pair<std::uint32_t, std::size_t>> path{{start, 0}};
@@ -482,10 +482,10 @@ class GrammarParser {
   std::string_view text_;
   std::size_t at_ = 0;
   std::size_t elements_ = 0;
-  std::string_view rule_;  // the name of the one that is read
+  std::string_view rule_;  // the rule being read
   std::map<std::string_view, Named> names_;
   std::vector<std::string_view> owners_;  // by rule
-  // Indices into byte_sets_. Ordered, not hashed: a stranger could make all hashes the same.
+  // Indices into byte_sets_. Ordered, not hashed: an attacker could force hash collisions.
   std::map<SetWords, std::uint32_t> set_indices_;
   Grammar grammar_;
   std::optional<Error> error_;

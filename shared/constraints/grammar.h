@@ -11,15 +11,15 @@
 
 namespace edgedraft {
 
-// Grammars come from strangers, so everything about them is bounded.
+// Limits for grammars from untrusted clients.
 inline constexpr std::size_t kGrammarElementsMax = 64u << 10;
 inline constexpr std::size_t kGrammarDepthMax = 64;  // of parentheses
 
 using ByteSet = std::bitset<256>;
 
-// A context-free grammar over bytes, read from a subset of llama.cpp's GBNF: rules `name ::= ...`,
-// literals, character classes, `.`, groups, alternatives, `*`, `+`, `?`, `{m,n}`, comments. It
-// begins with the rule `root`. Characters are code points and become their UTF-8 bytes.
+// A context-free grammar over bytes, in a subset of llama.cpp's GBNF: rules `name ::= ...`,
+// literals, character classes, `.`, groups, alternatives, `*`, `+`, `?`, `{m,n}`, comments. The
+// start rule is `root`. Characters are code points, matched as UTF-8 bytes.
 class Grammar {
  public:
   struct Element {
@@ -27,11 +27,10 @@ class Grammar {
     std::uint32_t index;  // of rules() or byte_sets()
   };
   using Sequence = std::vector<Element>;
-  // By number: its alternatives, as indices of sequences().
+  // Per rule: its alternatives, as indices of sequences().
   using Rule = std::vector<std::uint32_t>;
 
-  // Errors    usage naming the line: it is no grammar, a rule is missing, one begins with itself,
-  //           or it is larger than the limits
+  // Errors    usage naming the line: malformed, a missing rule, left recursion, or above the limits
   static Result<Grammar> parse(std::string_view text);
 
   const std::vector<Rule>& rules() const { return rules_; }

@@ -9,13 +9,13 @@
 namespace edgedraft {
 namespace {
 
-// Frames of a state that a byte is tried on in the time of a step.
+// Frames of a state that can be tried on a byte per step.
 constexpr std::size_t kFramesAStep = 32;
-// Frames that are looked up in state_behind_ in that time: it compares them with a dozen others.
+// Frames per step that are looked up in state_behind_, which compares them with a dozen others.
 constexpr std::size_t kComparedAStep = 16;
-// For the beginning, however few are left: without it a grammar has no texts at all.
+// For the initial state, regardless of the budget: without it a grammar has no texts.
 constexpr std::uint64_t kStepsAStart = 4 * GrammarAutomaton::kFramesAStateMax;
-// What a key of a map takes beside its frames, in frames.
+// Overhead of a map key beside its frames, in frames.
 constexpr std::size_t kKeyFrames = 24;
 
 }  // namespace
@@ -45,14 +45,14 @@ void GrammarAutomaton::clear() {
   }
   close(closure, std::move(open));
   start_ = intern(std::move(closure));
-  if (start_ == kNoRoom) start_ = kDead;  // there will never be more
+  if (start_ == kNoRoom) start_ = kDead;  // there will never be more space
   steps_left_ = steps_before - std::min(steps_before, kStepsAStart - steps_left_);
 }
 
 GrammarAutomaton::Place GrammarAutomaton::place_of(State state) {
   EDGEDRAFT_CHECK(state < states_.size());
   Place place{.frames = {Frame{}}, .before = {}, .accepts = states_[state].accepts};
-  // A frame's parent was made before it: in order of their numbers each finds its own.
+  // Parents have smaller numbers than their children, so one pass in order finds all.
   std::set<std::uint32_t> needed;
   for (std::uint32_t id : states_[state].frames) {
     while (id != kBottom && needed.insert(id).second) id = frames_[id].parent;
@@ -117,7 +117,8 @@ std::uint32_t GrammarAutomaton::frame(std::uint32_t sequence, std::uint32_t posi
 
 void GrammarAutomaton::close(Closure& closure, std::vector<std::uint32_t> open) {
   std::set<std::uint32_t> seen;
-  std::set<std::pair<std::uint32_t, std::uint32_t>> expanded;  // rules, and what stands behind each
+  // Rules with the frame that follows each.
+  std::set<std::pair<std::uint32_t, std::uint32_t>> expanded;
   while (!open.empty()) {
     if (!take_steps(1)) {
       closure.exhausted = true;
@@ -142,7 +143,7 @@ void GrammarAutomaton::close(Closure& closure, std::vector<std::uint32_t> open) 
       closure.frames.push_back(id);
       continue;
     }
-    // The last element has nothing to come back to, so repetitions do not grow.
+    // Nothing follows the last element, so it needs no frame: repetitions do not grow.
     const std::uint32_t behind = at.position + 1 == sequence.size()
                                      ? at.parent
                                      : frame(at.sequence, at.position + 1, at.parent, closure);
@@ -183,7 +184,7 @@ GrammarAutomaton::State GrammarAutomaton::next(State state, std::uint8_t byte) {
   if (known != kNoRoom) return known;
   const std::vector<std::uint32_t>& frames = states_[state].frames;
   if (!take_steps(1 + frames.size() / kFramesAStep)) return kDead;
-  std::vector<std::uint32_t> taking;  // that byte
+  std::vector<std::uint32_t> taking;  // frames that accept the byte
   for (const std::uint32_t id : frames) {
     const Frame& at = frames_[id];
     const Grammar::Element& element = grammar_->sequences()[at.sequence][at.position];
@@ -193,7 +194,7 @@ GrammarAutomaton::State GrammarAutomaton::next(State state, std::uint8_t byte) {
     (*states_[state].next)[byte] = static_cast<std::uint16_t>(found);
     return found;
   };
-  // Before the frames behind are looked for, one by one: most bytes lead where another has led.
+  // Look up before building successors one by one: most bytes lead where another has led.
   if (!take_steps(taking.size() / kComparedAStep)) return kDead;
   if (const auto same = state_behind_.find(taking); same != state_behind_.end()) {
     return remember(same->second);
@@ -202,12 +203,12 @@ GrammarAutomaton::State GrammarAutomaton::next(State state, std::uint8_t byte) {
   Closure closure;
   std::vector<std::uint32_t> open;
   for (const std::uint32_t id : taking) {
-    const Frame at = frames_[id];  // not a reference: frames_ grows
+    const Frame at = frames_[id];  // a copy: frames_ grows
     open.push_back(frame(at.sequence, at.position + 1, at.parent, closure));
   }
   if (closure.crowded) return kNoRoom;
   close(closure, std::move(open));
-  // Not what the byte leads to: that is found when there are steps again.
+  // Do not cache this transition: it is retried when there are steps again.
   if (closure.exhausted) return kDead;
   const State found = intern(std::move(closure));
   if (found != kNoRoom && hold(taking.size() + kKeyFrames)) {

@@ -5,13 +5,13 @@
 namespace edgedraft {
 namespace {
 
-// Sets of allowed tokens that are kept, of one bit a token.
+// Cached sets of allowed tokens, one bit per token.
 constexpr std::size_t kAllowedSetsMax = 256;
-// How much searching each new set may add, less than a millisecond: enough that a long answer with
-// many states never runs out, too little for one grammar to hold up everyone else.
+// Steps granted per new set, less than a millisecond. A long answer with many states never runs
+// out, and one grammar cannot delay all others.
 constexpr std::uint64_t kStepsASet = 4096;
-// Nodes of the tokens' tree that take as long as a step of the automaton: at most of them its next
-// state is a look into a table.
+// Nodes of the tokens' tree that cost as much as one automaton step: most transitions are table
+// look-ups.
 constexpr std::uint64_t kNodesAStep = 32;
 
 }  // namespace
@@ -47,12 +47,12 @@ void GrammarTokens::forget_old_states() {
   allowed_.clear();
 }
 
-// Goes through the tree of all tokens' bytes, and around what no text begins with.
+// Walks the tree of all tokens' bytes, skipping subtrees that match no text.
 std::optional<std::vector<bool>> GrammarTokens::explore(GrammarAutomaton::State state,
                                                         bool skips_space, bool alone) {
   std::vector<bool> allowed(texts_->count());
   const auto nodes = texts_->nodes();
-  std::vector<GrammarAutomaton::State> path{state};  // behind each byte so far
+  std::vector<GrammarAutomaton::State> path{state};  // states after each byte so far
   for (std::size_t i = 0; i < nodes.size();) {
     const TokenTexts::Node& node = nodes[i];
     ++nodes_seen_;
@@ -66,7 +66,7 @@ std::optional<std::vector<bool>> GrammarTokens::explore(GrammarAutomaton::State 
       continue;
     }
     path.push_back(next);
-    // A space alone would be no text at all, again and again.
+    // A space alone would add no text, endlessly.
     if (!skipped) {
       for (std::uint32_t t = 0; t < node.token_count; ++t) {
         allowed[texts_->tokens()[node.first_token + t]] = true;

@@ -12,8 +12,8 @@
 
 namespace edgedraft {
 
-// Which tokens may follow where a text of a grammar stands. What was found is kept, so answers of
-// one grammar share it.
+// Tokens allowed after a state of a grammar. Results are cached and shared by all answers of the
+// grammar.
 //
 // Threads   one
 class GrammarTokens {
@@ -21,26 +21,25 @@ class GrammarTokens {
   GrammarTokens(Grammar grammar, std::shared_ptr<const TokenTexts> texts);
 
   GrammarAutomaton& automaton() { return automaton_; }
-  // What searching has taken so far: the automaton's steps, and the way through all tokens' bytes
-  // for each new set.
+  // Search work so far: the automaton's steps, and walks over all tokens' bytes for new sets.
   std::uint64_t steps_taken() const;
-  // By token. `skips_space`: a space that a token begins with is no part of the text. The automaton
-  // may have been cleared after that.
+  // Indexed by token. `skips_space`: a token's leading space is not part of the text. May clear the
+  // automaton.
   const std::vector<bool>& allowed_in(GrammarAutomaton::State state, bool skips_space);
 
  private:
-  // Nothing for lack of room. `alone`: in tables that were cleared for it, so what has no room is
-  // allowed nowhere.
+  // Nullopt if space ran out. `alone`: the tables were cleared for it, so anything that does not
+  // fit is forbidden.
   std::optional<std::vector<bool>> explore(GrammarAutomaton::State state, bool skips_space,
                                            bool alone);
-  // Those of before the last clearing are others.
+  // Drops results from before the last clearing; their state numbers are invalid.
   void forget_old_states();
 
   GrammarAutomaton automaton_;
   std::shared_ptr<const TokenTexts> texts_;
   std::map<std::pair<GrammarAutomaton::State, bool>, std::vector<bool>> allowed_;
-  std::vector<bool> unfinished_;  // the last set, if steps ran out: it may lack some
-  std::uint64_t clearings_ = 0;   // when allowed_ was begun
+  std::vector<bool> unfinished_;  // last set if steps ran out; may be incomplete
+  std::uint64_t clearings_ = 0;   // clearings when allowed_ was started
   std::uint64_t nodes_seen_ = 0;
 };
 

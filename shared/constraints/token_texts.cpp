@@ -8,7 +8,7 @@
 namespace edgedraft {
 namespace {
 
-// Longer texts, which no vocabulary of use has, are not in the tree.
+// Longer texts, which no real vocabulary has, are not in the tree.
 constexpr std::size_t kDepthMax = 1024;
 
 std::vector<std::string> texts_of(const Tokenizer& tokenizer) {
@@ -42,7 +42,7 @@ TokenTexts::TokenTexts(std::vector<std::string> texts, std::vector<std::uint32_t
            std::ranges::find(ends_, id) != ends_.end();
   });
   std::ranges::sort(sorted, {}, [&](std::uint32_t id) { return std::string_view(texts_[id]); });
-  std::vector<std::size_t> open;  // nodes from the root to where we are
+  std::vector<std::size_t> open;  // nodes from the root to the current one
   std::string_view path;
   const auto leave = [&](std::size_t depth) {
     for (; open.size() > depth; open.pop_back()) {
@@ -62,7 +62,7 @@ TokenTexts::TokenTexts(std::vector<std::string> texts, std::vector<std::uint32_t
                         .first_token = static_cast<std::uint32_t>(tokens_.size()),
                         .token_count = 0});
     }
-    // Tokens of the same text follow one another.
+    // Tokens with equal text are adjacent.
     ++nodes_[open.back()].token_count;
     tokens_.push_back(id);
     path = text;

@@ -10,26 +10,26 @@
 
 namespace edgedraft {
 
-// What each token of a vocabulary adds to a text, as a list and as a tree over their bytes.
+// Text of each token of a vocabulary, as a list and as a tree over bytes.
 //
 // Threads   constant
 class TokenTexts {
  public:
   explicit TokenTexts(const Tokenizer& tokenizer);
-  // By id; empty texts are control tokens'.
+  // `texts` by id; control tokens have empty texts.
   TokenTexts(std::vector<std::string> texts, std::vector<std::uint32_t> ends,
              bool adds_space_prefix);
 
   std::uint32_t count() const { return static_cast<std::uint32_t>(texts_.size()); }
-  // Its bytes; none for control tokens.
+  // Bytes of a token; empty for control tokens.
   std::string_view text(std::uint32_t token) const { return texts_[token]; }
-  // Those that end an answer.
+  // Tokens that end an answer.
   std::span<const std::uint32_t> ends() const { return ends_; }
-  // Whether the tokenizer puts a space before a text, which is no part of it.
+  // True if the tokenizer puts a space before a text that is not part of it.
   bool adds_space_prefix() const { return adds_space_prefix_; }
 
-  // Nodes of the tree in depth-first order. Behind a node come those below it, `size` of them with
-  // itself; tokens()[first_token .. next node's) end at it.
+  // Tree nodes in depth-first order. `size` counts a node and its descendants, which follow it;
+  // tokens()[first_token .. next node's) end at the node.
   struct Node {
     std::uint8_t byte;
     std::uint16_t depth;  // 1 for a first byte
