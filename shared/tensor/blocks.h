@@ -5,8 +5,8 @@
 
 #include "shared/tensor/element_type.h"
 
-// The quantised element types, a block at a time: GGUF's layouts, little-endian. Small blocks have
-// 32 numbers, large ones 256; the sizes in bytes stand in the traits of element_type.h.
+// Quantised element types, block by block: GGUF's layouts, little-endian. Small blocks have 32
+// elements, large ones 256; sizes in bytes are in the traits of element_type.h.
 //
 //   q8_0   scale f16 | 32 x i8                                           x = scale q
 //   q4_0   scale f16 | 16 bytes: numbers 0..15 low, 16..31 high halves   x = scale (q - 8)
@@ -40,9 +40,9 @@ void decode_q4_k(const std::byte* from, float* to);
 void decode_q5_k(const std::byte* from, float* to);
 void decode_q6_k(const std::byte* from, float* to);
 
-// The inverse. All but q8_0 look for the scale with the least squared error among those that map
-// the largest number near the last level (weighing large numbers more was measured to be worse).
-// Infinities and NaN have no meaning, but are safe.
+// Inverse. All but q8_0 search for the scale with the least squared error among those that map the
+// largest element near the last level; weighting large elements was measured to be worse.
+// Infinities and NaN give undefined levels but are safe.
 void encode_q8_0(const float* from, std::byte* to);
 void encode_q4_0(const float* from, std::byte* to);
 void encode_q4_1(const float* from, std::byte* to);
@@ -52,8 +52,8 @@ void encode_q4_k(const float* from, std::byte* to);
 void encode_q5_k(const float* from, std::byte* to);
 void encode_q6_k(const float* from, std::byte* to);
 
-// Scale and minimum of group 0..7 in the 12 bytes of q4_k and q5_k: six bits each. The first four
-// stand alone; the upper two bits of the last four stand above those of the first.
+// Scale and minimum of group 0..7 in the 12 bytes of q4_k and q5_k, six bits each. The first four
+// are stored whole; the upper two bits of the last four are in the top bits of the first.
 struct PackedGroup {
   std::uint8_t scale;
   std::uint8_t minimum;

@@ -13,16 +13,16 @@ std::uint32_t byte_at(const std::byte* from) {
   return std::to_integer<std::uint32_t>(*from);
 }
 
-// Number i of a small block's 32.
+// Element i of a small block's 32.
 std::uint32_t small_four(const std::byte* fours, std::uint32_t i) {
   return byte_at(fours + i % 16) >> (i / 16 * 4) & 15u;
 }
-// With its fifth bit, which stands in the four bytes before them.
+// Including its fifth bit, stored in the four bytes before them.
 std::uint32_t small_five(const std::byte* fifths, std::uint32_t i) {
   return small_four(fifths + 4, i) | (load_le<std::uint32_t>(fifths) >> i & 1u) << 4;
 }
 
-// A small block; `level(levels, i)` is the stored number.
+// Decodes a small block; `level(levels, i)` returns the stored level.
 template <class Level>
 void decode_around_zero(const std::byte* from, float* to, float middle, const Level& level) {
   const float scale = half_at(from);
@@ -39,12 +39,12 @@ void decode_on_line(const std::byte* from, float* to, const Level& level) {
   }
 }
 
-// Number i of a group's 32: four bits out of the 128 bytes in which groups lie two by two.
+// Element i of a group's 32: four bits of the 128 bytes that hold groups in pairs.
 std::uint32_t four_bits(const std::byte* fours, std::uint32_t group, std::uint32_t i) {
   return byte_at(fours + group / 2 * 32 + i) >> (group % 2 * 4) & 15u;
 }
 
-// Groups of 32 with a scale and a minimum; `level(group, i)` is the stored number.
+// Decodes groups of 32 with scale and minimum; `level(group, i)` returns the stored level.
 template <class Level>
 void decode_groups(const std::byte* block, float* to, const Level& level) {
   const float d = half_at(block);

@@ -8,7 +8,7 @@
 namespace edgedraft {
 namespace {
 
-// How a block becomes numbers, and numbers a block.
+// Conversion of a block to floats and back.
 struct BlockCodec {
   void (*decode)(const std::byte* from, float* to);
   void (*encode)(const float* from, std::byte* to);

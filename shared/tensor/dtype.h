@@ -13,8 +13,8 @@ namespace edgedraft {
 
 std::optional<DType> dtype_from_name(std::string_view name);
 
-// Bytes of a row of `count` elements; nothing when `count` is no whole number of blocks or the size
-// does not fit.
+// Bytes of a row of `count` elements; nullopt if `count` is not a multiple of the block size or on
+// overflow.
 std::optional<std::uint64_t> row_bytes(DType type, std::uint64_t count);
 
 float half_to_float(std::uint16_t half);
@@ -25,7 +25,7 @@ std::uint16_t float_to_bfloat16(float value);
 
 // Decodes a row. Requires from.size() == row_bytes(type, to.size()).
 void dequantize_row(DType type, ByteView from, std::span<float> to);
-// The inverse, rounding to nearest. For the types of 4, 5 and 6 bits it searches for good scales.
+// Inverse, rounding to nearest. Types of 4, 5 and 6 bits search for good scales.
 // Requires to.size() == row_bytes(type, from.size()).
 void quantize_row(DType type, std::span<const float> from, std::span<std::byte> to);
 

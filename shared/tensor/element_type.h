@@ -8,11 +8,11 @@
 #define EDGEDRAFT_HOST_DEVICE
 #endif
 
-// The one list of element types, for files, backends and kernels. nvcc compiles it too, so it
-// includes nothing of ours and keeps to C++17.
+// List of element types for files, backends and kernels. nvcc compiles it too, so it includes
+// nothing of ours and keeps to C++17.
 namespace edgedraft {
 
-// Element types of stored weights; keys and values are f32, f16 or bf16. Activations are always
+// Element types of stored weights. Keys and values are f32, f16 or bf16; activations are always
 // float32.
 enum class DType : std::uint8_t {
   f32,
@@ -34,8 +34,8 @@ inline constexpr DType kDTypes[] = {DType::f32,  DType::f16,  DType::bf16, DType
                                     DType::q4_k, DType::q5_k, DType::q6_k};
 
 struct DTypeTraits {
-  const char* name;           // as in --type and in reports; device code cannot make a string_view
-  std::uint32_t block_count;  // elements a block
+  const char* name;           // as in --type and reports; device code cannot make a string_view
+  std::uint32_t block_count;  // elements per block
   std::uint32_t block_bytes;
 };
 
@@ -67,7 +67,7 @@ EDGEDRAFT_HOST_DEVICE constexpr DTypeTraits traits(DType type) {
   return {};
 }
 
-// Whether elements are plain numbers, not blocks.
+// True for plain floats, false for blocks.
 EDGEDRAFT_HOST_DEVICE constexpr bool is_float(DType type) {
   return type == DType::f32 || type == DType::f16 || type == DType::bf16;
 }

@@ -8,18 +8,17 @@
 namespace edgedraft::blocks {
 namespace {
 
-// How many scales are tried to either side of the plain one, and how far they lie apart, in levels
-// of the largest number.
+// Scales tried on each side of the plain one, and their spacing in levels of the largest element.
 constexpr int kTriesEachSide = 9;
 constexpr float kTryStep = 0.1f;
 
-// NaN becomes the lowest.
+// NaN becomes `low`.
 float clamped(float x, float low, float high) {
   return x >= low ? std::min(x, high) : low;
 }
 
-// The nearest level, halves to even. Many times faster than std::round: behind 1.5 * 2^23 a float
-// has no bits for a fraction.
+// Nearest level, ties to even. Many times faster than std::round: above 1.5 * 2^23 a float has no
+// fraction bits.
 float nearest(float x, float low, float high) {
   constexpr float kRound = 0x1.8p23f;
   return (clamped(x, low, high) + kRound) - kRound;
@@ -33,7 +32,8 @@ void put_level(std::byte* to, std::uint32_t shift, float level) {
   *to |= static_cast<std::byte>(static_cast<std::uint32_t>(level) << shift);
 }
 
-// A level of four bits of a small block's number i, or of five with the fifth before the fours.
+// Stores the four-bit level of element i of a small block, or five bits with the fifth before the
+// fours.
 void put_small_four(std::byte* fours, std::uint32_t i, float level) {
   put_level(fours + i % 16, i / 16 * 4, level);
 }
@@ -43,8 +43,8 @@ void put_small_five(std::byte* fifths, std::uint32_t i, float level) {
   put_small_four(fifths + 4, i, fifth ? level - 16.0f : level);
 }
 
-// The scale for which levels low..-low-1 come closest to x. The number of largest magnitude goes to
-// the side that has a level more, so the scale may be negative.
+// Scale that brings levels low..-low-1 closest to x. The element of largest magnitude goes to the
+// side with one more level, so the scale may be negative.
 float fit_scale(const float* x, std::uint32_t count, float low) {
   float extreme = 0.0f;
   for (std::uint32_t i = 0; i < count; ++i) {
@@ -76,8 +76,8 @@ struct Line {
   float minimum;  // x = scale level - minimum
 };
 
-// The line on which levels 0..high come closest to the 32 numbers at x. Where the type has no sign
-// for the minimum, level 0 stands for zero or less, wherever the numbers are.
+// Line on which levels 0..high are closest to the 32 elements at x. If the type stores no sign of
+// the minimum, level 0 means zero or less for any elements.
 Line fit_line(const float* x, float high, bool minimum_has_sign) {
   const auto [lowest, largest] = std::minmax_element(x, x + kSmallCount);
   const float low = minimum_has_sign ? *lowest : std::min(*lowest, 0.0f);
@@ -89,7 +89,7 @@ Line fit_line(const float* x, float high, bool minimum_has_sign) {
   for (int attempt = -kTriesEachSide; attempt <= kTriesEachSide; ++attempt) {
     const float inverse = (high + kTryStep * static_cast<float>(attempt)) / range;
     float levels[kSmallCount];
-    // Sums of the levels, their squares, the numbers, and the products of both.
+    // Sums of levels, their squares, elements, and products of both.
     float l = 0.0f;
     float ll = 0.0f;
     float x1 = 0.0f;
@@ -131,7 +131,7 @@ void pack_group(std::byte* packed, std::uint32_t group, float scale, float minim
   packed[group] |= static_cast<std::byte>((m >> 4) << 6);
 }
 
-// Groups of 32 on a line each; `put(group, i, level)` stores a level from 0 to high.
+// Encodes groups of 32, each on a line; `put(group, i, level)` stores a level from 0 to high.
 template <class Put>
 void encode_groups(const float* from, std::byte* block, float high, const Put& put) {
   Line lines[8];
@@ -144,7 +144,7 @@ void encode_groups(const float* from, std::byte* block, float high, const Put& p
   }
   store_le(block, float_to_half(scale_max / 63.0f));
   store_le(block + 2, float_to_half(minimum_max / 63.0f));
-  // From here on with the numbers that a reader will have.
+  // Continue with the values that a reader will decode.
   const float d = half_to_float(load_le<std::uint16_t>(block));
   const float m = half_to_float(load_le<std::uint16_t>(block + 2));
   for (std::uint32_t group = 0; group < 8; ++group) {
@@ -158,7 +158,7 @@ void encode_groups(const float* from, std::byte* block, float high, const Put& p
   }
 }
 
-// A small block of levels 0..2 middle - 1, of which `middle` is zero.
+// Encodes a small block of levels 0..2 middle - 1, where `middle` means zero.
 template <class Put>
 void encode_around_zero(DType type, const float* from, std::byte* to, float middle,
                         const Put& put) {
@@ -170,7 +170,7 @@ void encode_around_zero(DType type, const float* from, std::byte* to, float midd
   }
 }
 
-// A small block of levels 0..high on a line.
+// Encodes a small block of levels 0..high on a line.
 template <class Put>
 void encode_on_line(DType type, const float* from, std::byte* to, float high, const Put& put) {
   std::fill_n(to, traits(type).block_bytes, std::byte{0});
@@ -186,8 +186,8 @@ void encode_on_line(DType type, const float* from, std::byte* to, float high, co
 
 }  // namespace
 
-// The scale is rounded to float16 only after it has divided, and halves round away from zero, so
-// that files equal those of llama.cpp bit for bit.
+// The scale is rounded to float16 only after dividing, and ties round away from zero, so that files
+// equal llama.cpp's bit for bit.
 void encode_q8_0(const float* from, std::byte* to) {
   float largest = 0.0f;
   for (std::uint32_t i = 0; i < kSmallCount; ++i) largest = std::max(largest, std::fabs(from[i]));
