@@ -13,7 +13,7 @@
 namespace edgedraft {
 namespace {
 
-constexpr std::size_t kBufferBytes = 1u << 20;  // rows come in one at a time
+constexpr std::size_t kBufferBytes = 1u << 20;  // rows arrive one at a time
 
 std::filesystem::path temporary_name(const std::filesystem::path& path) {
   std::filesystem::path name = path;
@@ -29,8 +29,8 @@ int open_nameless(const std::filesystem::path& folder) {
   return open(folder.c_str(), O_WRONLY | O_TMPFILE | O_CLOEXEC, 0666);
 }
 
-// Somebody may have put a link of that name there, to have another file overwritten, and an
-// earlier process of our number may have left its file.
+// Removes a link placed there to overwrite another file, or a file left by an earlier process with
+// our id.
 void clear_name(const std::filesystem::path& temporary) {
   unlink(temporary.c_str());
 }
@@ -41,8 +41,8 @@ bool give_name(int descriptor, const std::filesystem::path& name) {
   return linkat(AT_FDCWD, open_file.c_str(), AT_FDCWD, name.c_str(), AT_SYMLINK_FOLLOW) == 0;
 }
 
-// Some file systems have no files without a name, and some systems forbid giving them one. This is
-// found out here: after hours of writing it would be too late.
+// Checks early that an unnamed file can be named: some systems and file systems forbid it, and
+// failing after hours of writing would be too late.
 bool can_be_named_later(const std::filesystem::path& path) {
   const int probe = open_nameless(folder_of(path));
   if (probe < 0) return false;
@@ -105,7 +105,7 @@ Error AtomicFile::failure(int code) const {
 }
 
 Result<void> AtomicFile::append(ByteView bytes) {
-  if (bytes.empty()) return {};  // fwrite takes no null pointer, not even for nothing
+  if (bytes.empty()) return {};  // fwrite rejects null pointers even for zero bytes
   if (std::fwrite(bytes.data(), 1, bytes.size(), file_) != bytes.size()) return failure(errno);
   return {};
 }
@@ -120,14 +120,14 @@ Result<void> AtomicFile::patch(std::uint64_t offset, ByteView bytes) {
 Result<void> AtomicFile::commit() {
   if (std::fflush(file_) != 0 || fsync(fileno(file_)) != 0) return failure(errno);
   if (temporary_.empty()) {
-    // A name that is taken can only be renamed over.
+    // An existing name can only be replaced by renaming.
     if (!give_name(fileno(file_), temporary_name(path_))) return failure(errno);
     temporary_ = temporary_name(path_);
   }
   if (std::fclose(std::exchange(file_, nullptr)) != 0) return failure(errno);
   if (std::rename(temporary_.c_str(), path_.c_str()) != 0) return failure(errno);
   temporary_.clear();
-  // The new name is durable once its folder is.
+  // The new name is durable once its folder is synced.
   const int descriptor = open(folder_of(path_).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (descriptor >= 0) {
     fsync(descriptor);

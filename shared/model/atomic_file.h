@@ -9,23 +9,23 @@
 
 namespace edgedraft {
 
-// A file that appears under its name only once it is whole and on the disk. Until then it has none,
-// so that nothing stays behind however the process ends. Where the system has no such files it is
-// a temporary file in the same folder, removed when the owner goes.
+// A file that appears under its name only when complete and on disk. Until then it is unnamed, so
+// nothing remains however the process ends. On systems without unnamed files it is a temporary file
+// in the same folder, removed by the destructor.
 //
-// Errors    io, from every call: what the operating system said, and what to do about a full disk
+// Errors    io, from every call: the system's message, and the remedy for a full disk
 class AtomicFile {
  public:
-  // Refuses a path that names something else than a regular file.
+  // Refuses a path that exists and is not a regular file.
   static Result<AtomicFile> create(const std::filesystem::path& path);
   ~AtomicFile();
   AtomicFile(AtomicFile&& other) noexcept;
   AtomicFile& operator=(AtomicFile&& other) noexcept;
 
   Result<void> append(ByteView bytes);
-  // Overwrites bytes that were appended before.
+  // Overwrites bytes appended earlier.
   Result<void> patch(std::uint64_t offset, ByteView bytes);
-  // Flushes, and renames over whatever bears the name. Call once, last.
+  // Flushes, and replaces any file of that name. Call once, last.
   Result<void> commit();
 
  private:
@@ -33,7 +33,7 @@ class AtomicFile {
   Error failure(int code) const;
 
   std::filesystem::path path_;
-  std::filesystem::path temporary_;  // empty where it has no name
+  std::filesystem::path temporary_;  // empty if unnamed
   std::FILE* file_ = nullptr;
 };
 

@@ -99,7 +99,7 @@ Result<MarkedText> ChatTemplate::render(const ChatInput& input) const {
     if (!value) return value.error();
     messages.push_back(*std::move(value));
   }
-  // What there is not is none, as Hugging Face passes it.
+  // Missing tools are none, as in Hugging Face.
   Value tools{chat::None{}};
   if (!input.tools.empty()) {
     auto list = chat::json_value(input.tools, "the tools");
@@ -112,7 +112,7 @@ Result<MarkedText> ChatTemplate::render(const ChatInput& input) const {
                        {"add_generation_prompt", {input.add_generation_prompt}},
                        {"tools", std::move(tools)},
                        {"documents", {chat::None{}}},
-                       // Templates ask whether it is defined before they call it.
+                       // templates test that it is defined before calling it
                        {kDateFunction, Value::text(kDateFunction)}};
   if (!input.variables.empty()) {
     if (auto added = add_variables(input.variables, globals); !added) return added.error();

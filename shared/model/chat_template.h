@@ -18,63 +18,63 @@ namespace chat {
 struct Statement;
 }
 
-// Templates come from model files, so everything they may do is bounded.
+// Limits for templates, which come from untrusted model files.
 inline constexpr std::size_t kTemplateBytesMax = 256u << 10;
 inline constexpr std::size_t kTemplateStepsMax = 1u << 20;  // about a second
 inline constexpr std::size_t kTemplateOutputBytesMax = 16u << 20;
 inline constexpr std::size_t kTemplateDepthMax = 64;  // nesting of expressions and blocks
 
-// A function that an assistant's message calls.
+// A function call in an assistant's message.
 struct ChatCall {
   std::string name;
   std::string arguments;  // a JSON object, as text
-  std::string id{};       // that its result names
+  std::string id{};       // referenced by its result
 
   bool operator==(const ChatCall&) const = default;
 };
 
 struct ChatMessage {
-  std::string role;  // "system", "user", "assistant" or "tool"; any other is foreign text
+  std::string role;  // "system", "user", "assistant" or "tool"; any other is marked foreign
   std::string content;
-  std::vector<ChatCall> calls{};  // of an assistant
-  // In a tool's message, whose content is the result: the id of the call, and the function's name.
+  std::vector<ChatCall> calls{};  // made by an assistant
+  // For a tool's message, which holds the result: the call's id and the function's name.
   std::string call_id{};
   std::string name{};
-  // The thought before an assistant's answer (reasoning_content).
+  // Reasoning before an assistant's answer (reasoning_content).
   std::string reasoning{};
 
   bool operator==(const ChatMessage&) const = default;
 };
 
-// Templates disagree about what a call's arguments are.
+// Type of a call's arguments, about which templates disagree.
 enum class CallArguments : std::uint8_t { text, object };
 
 struct ChatInput {
   std::span<const ChatMessage> messages;
   std::string bos_token;
   std::string eos_token;
-  bool add_generation_prompt = false;  // end where the assistant's answer begins
-  std::string_view tools{};            // that it may call: a JSON array as OpenAI's; empty: none
+  bool add_generation_prompt = false;  // end with the start of the assistant's answer
+  std::string_view tools{};            // a JSON array as in OpenAI's API; empty: none
   CallArguments call_arguments = CallArguments::text;
-  // Further variables of the template, as enable_thinking: a JSON object; empty: none.
+  // Further template variables, e.g. enable_thinking: a JSON object; empty: none.
   std::string_view variables{};
-  // The time that strftime_now() formats, in the system's time zone.
+  // Time that strftime_now() formats, in the system's time zone.
   std::chrono::system_clock::time_point now = std::chrono::system_clock::now();
 };
 
-// Whether the template's variable of that name is the renderer's own, and no further one.
+// True for template variables set by the renderer itself.
 bool is_own_variable(std::string_view name);
 
-// A model's chat template: the part of Jinja that real templates use, with Hugging Face's settings
-// (trim_blocks, lstrip_blocks, loop controls). docs/models.md lists what it knows.
+// A model's chat template: the subset of Jinja used by real templates, with Hugging Face's settings
+// (trim_blocks, lstrip_blocks, loop controls). docs/models.md lists what is supported.
 class ChatTemplate {
  public:
-  // Errors    unsupported: names the construct and its line, and the way round it
+  // Errors    unsupported: names the construct, its line and a workaround
   static Result<ChatTemplate> parse(std::string_view source);
 
-  // The text, in which all that comes from a message is marked as foreign.
-  // Errors    unsupported: the template refuses the conversation, or uses what is not there
-  //           usage: a limit is exceeded; tools, arguments or variables are no JSON, or a
+  // Renders the text; everything from messages is marked as foreign.
+  // Errors    unsupported: the template refuses the conversation or uses undefined values
+  //           usage: a limit is exceeded; tools, arguments or variables are not JSON, or a
   //           variable is the renderer's own
   Result<MarkedText> render(const ChatInput& input) const;
 
@@ -85,8 +85,8 @@ class ChatTemplate {
   std::shared_ptr<const Body> body_;
 };
 
-// The source of the file's own template (tokenizer.chat_template).
-// Errors    unsupported where it has none; the message says what to do
+// Source of the file's own template (tokenizer.chat_template).
+// Errors    unsupported if it has none; the message names the remedy
 Result<std::string_view> chat_template_source(const GgufFile& file);
 
 }  // namespace edgedraft

@@ -6,7 +6,7 @@
 
 namespace edgedraft {
 
-// How a head's dimensions pair up for rotation.
+// Pairing of a head's dimensions for rotation.
 enum class RopeStyle : std::uint8_t {
   halves,  // (i, i + d/2): Hugging Face, Qwen2 GGUF files
   pairs,   // (2i, 2i + 1): Llama GGUF files, whose q and k rows are permuted to match
@@ -23,7 +23,7 @@ struct HeadShape {
   bool operator==(const HeadShape&) const = default;
 };
 
-// One decoder layer's sizes.
+// Sizes of one decoder layer.
 struct LayerShape {
   std::uint32_t dim = 0;  // residual width
   HeadShape heads;
@@ -36,8 +36,8 @@ struct LayerShape {
 struct RopeConfig {
   float theta = 10000.0f;
   RopeStyle style = RopeStyle::halves;
-  // One divisor a frequency (head_dim / 2 of them), or empty: linear scaling is a constant divisor,
-  // llama3 scaling the factors that GGUF stores as rope_freqs.weight.
+  // One divisor per frequency (head_dim / 2 of them), or empty. Linear scaling is a constant
+  // divisor; llama3 scaling has the factors that GGUF stores as rope_freqs.weight.
   std::vector<float> frequency_divisors;
 };
 
@@ -46,10 +46,10 @@ struct DecoderConfig {
   std::string architecture;  // "llama" or "qwen2"
   std::uint32_t vocabulary_count = 0;
   std::uint32_t layer_count = 0;
-  std::uint32_t context_length = 0;  // positions the model was made for
+  std::uint32_t context_length = 0;  // positions that the model was trained for
   LayerShape layer;
   RopeConfig rope;
-  // In a drafter with a reduced vocabulary, the tokens of the head's rows, ascending. Empty: row i
+  // In a drafter with a reduced vocabulary: the tokens of the head's rows, ascending. Empty: row i
   // is token i.
   std::vector<std::uint32_t> draft_tokens;
 

@@ -30,8 +30,8 @@ Result<HeadShape> read_heads(const GgufFile& file, const std::string& prefix, st
   return heads;
 }
 
-// The divisors that stretch the frequencies: linear scaling by a factor, a stored vector, or both.
-// Where no type is named a factor means linear, as old files have it; a factor of 0 means none.
+// Frequency divisors: linear scaling by a factor, a stored vector, or both. In old files a factor
+// without a type means linear; 0 means none.
 Result<std::vector<float>> read_divisors(const GgufFile& file, const std::string& prefix,
                                          std::uint32_t head_dim) {
   std::vector<float> divisors;
@@ -82,7 +82,7 @@ Result<RopeConfig> read_rope(const GgufFile& file, const std::string& architectu
                     .frequency_divisors = std::move(*divisors)};
 }
 
-// A vocabulary that the tokenizer, where there is one, agrees with.
+// Checks the vocabulary against the tokenizer, if there is one.
 Result<std::uint32_t> read_vocabulary_count(const GgufFile& file, std::uint32_t dim) {
   const GgufTensor* table = file.find_tensor("token_embd.weight");
   if (table == nullptr) return missing_tensor("token_embd.weight");
@@ -97,8 +97,8 @@ Result<std::uint32_t> read_vocabulary_count(const GgufFile& file, std::uint32_t 
   return static_cast<std::uint32_t>(table->rows());
 }
 
-// Known are a model's tensors, and a layer's behind "blk.N.". A tensor of another name would be
-// left out of the computation, so a file that has one holds another kind of model.
+// True for a model's tensors, and a layer's after "blk.N.". An unknown tensor would be ignored by
+// the computation, so its file holds another kind of model.
 bool is_known(std::string_view name) {
   constexpr std::string_view kModel[] = {"token_embd.weight", "output_norm.weight", "output.weight",
                                          "rope_freqs.weight"};
@@ -106,7 +106,7 @@ bool is_known(std::string_view name) {
       "attn_norm.weight",   "attn_q.weight",   "attn_k.weight", "attn_v.weight",
       "attn_output.weight", "attn_q.bias",     "attn_k.bias",   "attn_v.bias",
       "ffn_norm.weight",    "ffn_gate.weight", "ffn_up.weight", "ffn_down.weight",
-      "attn_rot_embd"};  // the last: frequencies in old files, which follow from the configuration
+      "attn_rot_embd"};  // the last: frequencies in old files, implied by the configuration
   if (!name.starts_with("blk.")) return std::ranges::find(kModel, name) != std::end(kModel);
   name.remove_prefix(std::min(name.find('.', 4), name.size() - 1) + 1);
   return std::ranges::find(kLayer, name) != std::end(kLayer);
@@ -122,7 +122,7 @@ Result<void> refuse_unknown_tensors(const GgufFile& file) {
   return {};
 }
 
-// What would otherwise show as a tensor that lacks.
+// Without this check the error would be a missing tensor.
 Result<void> refuse_experts(const GgufFile& file, const std::string& prefix) {
   const auto experts = file.get_u32_or(prefix + "expert_count", 0);
   if (!experts) return experts.error();
@@ -132,14 +132,14 @@ Result<void> refuse_experts(const GgufFile& file, const std::string& prefix) {
   return {};
 }
 
-// Keys that other kinds of model have, and that some programs apply to any: without what they ask
-// for the answers would be wrong.
+// Refuses keys of other kinds of models, which some programs apply to any: ignoring them would give
+// wrong answers.
 Result<void> refuse_other_attention(const GgufFile& file, const std::string& prefix,
                                     std::uint32_t context_length) {
   const std::string window_key = prefix + "attention.sliding_window";
   const auto window = file.get_u32_or(window_key, 0);
   if (!window) return window.error();
-  // A window that is no shorter than the context hides nothing.
+  // A window at least as long as the context has no effect.
   if (*window > 0 && *window < context_length) {
     return Error{Errc::unsupported,
                  window_key + " is " + std::to_string(*window) + ", the context " +
@@ -161,10 +161,10 @@ Result<void> refuse_other_attention(const GgufFile& file, const std::string& pre
   return {};
 }
 
-// The same of numbers, each with the value under which it changes nothing; 0 stands for none.
+// As above for numbers, each with its neutral value; 0 means none.
 Result<void> refuse_other_factors(const GgufFile& file, const std::string& prefix,
                                   std::uint32_t head_dim) {
-  constexpr float kRounding = 1e-5f;  // some files have a root in a few decimal digits
+  constexpr float kRounding = 1e-5f;  // some files round a root to a few decimals
   const std::pair<const char*, float> factors[] = {
       {"attn_logit_softcapping", 0.0f},
       {"final_logit_softcapping", 0.0f},

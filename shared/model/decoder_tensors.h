@@ -14,7 +14,7 @@ namespace edgedraft {
 
 class GgufFile;
 
-// A stored tensor, in the file's memory. A vector is one row.
+// Non-owning view of a stored tensor in the file's memory. A vector is one row.
 struct TensorView {
   DType type = DType::f32;
   std::uint32_t rows = 0;
@@ -24,9 +24,9 @@ struct TensorView {
   bool present() const { return !bytes.empty(); }
 };
 
-// One decoder layer. Norms and biases are no blocks; absent biases are empty views.
+// Tensors of one decoder layer. Norms and biases are not blocks; absent biases are empty views.
 struct LayerTensors {
-  TensorView attn_norm;    // [1, dim]; empty in a drafter's layer that has none
+  TensorView attn_norm;    // [1, dim]; empty in a drafter's layer without one
   TensorView attn_q;       // [query_cols, dim]
   TensorView attn_k;       // [kv_cols, dim]
   TensorView attn_v;       // [kv_cols, dim]
@@ -40,33 +40,33 @@ struct LayerTensors {
   TensorView ffn_down;     // [dim, ffn_dim]
 };
 
-// The bytes of all its matrices: what a pass over one row reads of the layer.
+// Bytes of all its matrices, which a pass over one row reads.
 std::uint64_t matrix_bytes(const LayerTensors& layer);
 
 struct DecoderTensors {
   TensorView token_embd;             // [vocabulary, dim]
   TensorView output_norm;            // [1, dim]
-  std::optional<TensorView> output;  // [head_rows, dim]; absent where the head is the embedding
+  std::optional<TensorView> output;  // [head_rows, dim]; absent if the head is the embedding
   std::vector<LayerTensors> layers;
 };
 
-// The model that a GGUF file holds, every shape checked against the configuration.
+// Reads the model of a GGUF file and checks every shape against the configuration.
 //
 // Errors    bad_file naming the key or tensor; unsupported naming the architecture or type, or the
-//           key or tensor that asks for another computation
+//           key or tensor that requires another computation
 Result<DecoderConfig> read_decoder_config(const GgufFile& file);
 Result<DecoderTensors> read_decoder_tensors(const GgufFile& file, const DecoderConfig& config);
 
-// Both.
+// Configuration and tensors.
 struct DecoderModel {
   DecoderConfig config;
   DecoderTensors tensors;
 };
-// Refuses a drafter with a reduced vocabulary as unsupported: as a model it would miss tokens.
+// Refuses a drafter with a reduced vocabulary as unsupported: as a model it would lack tokens.
 Result<DecoderModel> read_decoder(const GgufFile& file);
 Result<DecoderModel> read_draft_decoder(const GgufFile& file);
 
-// The tensors of one layer under a prefix such as "blk.3."; it may lack its attn_norm.
+// Tensors of one layer with a prefix such as "blk.3."; attn_norm may be missing.
 Result<LayerTensors> read_layer_tensors(const GgufFile& file, const std::string& prefix,
                                         const LayerShape& shape);
 

@@ -10,21 +10,20 @@
 
 namespace edgedraft {
 
-// A drafter whose head knows fewer tokens than the target has this key, an array of integers: row i
-// of output.weight belongs to the target's token i + d2t[i].
+// Key of a drafter whose head has fewer tokens than the target, an array of integers: row i of
+// output.weight is the target's token i + d2t[i].
 //
 // Source    the draft vocabulary of EAGLE-3, whose checkpoints hold the same differences
 inline constexpr std::string_view kDraftVocabularyKey = "edgedraft.d2t";
 
-// The tokens of the head's rows, ascending; empty where the head has a row for each token.
+// Tokens of the head's rows, ascending; empty if the head has a row per token.
 //
-// Errors    bad_file: no array of integers, none or more than the vocabulary has, a token twice,
-// out
-//           of order or outside the vocabulary
+// Errors    bad_file: not an array of integers, empty or longer than the vocabulary, or tokens
+//           repeated, out of order or outside the vocabulary
 Result<std::vector<std::uint32_t>> read_draft_tokens(const GgufFile& file,
                                                      std::uint32_t vocabulary_count);
 
-// The value of the key. Requires  tokens ascending
+// Value of the key. Requires  tokens ascending
 std::vector<std::int32_t> to_d2t(std::span<const std::uint32_t> tokens);
 
 }  // namespace edgedraft

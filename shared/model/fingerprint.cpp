@@ -13,13 +13,13 @@ void add_number(Sha256& hash, T value) {
   hash.update(std::as_bytes(std::span(&value, 1)));
 }
 
-// With its length, so that two pieces never read like one.
+// Prefixes the length, so that pieces cannot be confused.
 void add_text(Sha256& hash, std::string_view text) {
   add_number(hash, std::uint64_t{text.size()});
   hash.update(text);
 }
 
-// Whether a key is one of a model's sizes; names, licences and notes change nothing.
+// True for keys of a model's sizes; names, licences and notes are irrelevant.
 bool has_part(std::string_view key) {
   if (key == kFingerprintKey || key == kLayoutKey || key == kSpaceRuleKey || key == kEndIdsKey) {
     return false;
@@ -100,13 +100,13 @@ Result<Digest> tokenizer_fingerprint(const GgufFile& file) {
     add_number(hash, std::uint64_t{value == nullptr ? 0 : value->count});
     if (value != nullptr) hash.update(value->bytes);
   }
-  // Merges alone do not say how byte-level BPE cuts a text into words.
+  // Merges alone do not determine how byte-level BPE splits words.
   if (*model == "gpt2") {
     const auto pre = file.get_string_or("tokenizer.ggml.pre", "default");
     if (!pre) return pre.error();
     add_text(hash, *pre);
   }
-  // Files without the key keep the fingerprints that they had before there was one.
+  // Files without the key keep their older fingerprints.
   if (file.find_value(kSpaceRuleKey) != nullptr) {
     const auto rule = file.get_string(kSpaceRuleKey);
     if (!rule) return rule.error();

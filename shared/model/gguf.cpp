@@ -10,7 +10,7 @@
 namespace edgedraft {
 namespace {
 
-// Which part of how many a file is, from 0, and how many tensors all have together.
+// Part number from 0, number of parts, and total number of tensors.
 constexpr std::string_view kPartKey = "split.no";
 constexpr std::string_view kPartCountKey = "split.count";
 constexpr std::string_view kPartsTensorsKey = "split.tensors.count";
@@ -23,7 +23,7 @@ Error wrong_type(std::string_view key, std::string_view wanted) {
   return {Errc::bad_file, "the key " + std::string(key) + " is no " + std::string(wanted)};
 }
 
-// The integer at `from`, where it fits a signed 64-bit number.
+// Integer at `from`, if it fits int64.
 std::optional<std::int64_t> integer_at(GgufType type, const std::byte* from) {
   switch (type) {
     case GgufType::u8:
@@ -61,7 +61,7 @@ std::string_view string_at(const std::byte* from) {
           load_le<std::uint64_t>(from)};
 }
 
-// An array of numbers, each through `read`; nothing where one does not fit.
+// An array of numbers, each converted by `read`; nullopt if one does not fit.
 template <class T, class Read>
 std::optional<std::vector<T>> numbers(const GgufValue& value, Read read) {
   if (value.type != GgufType::array || value.element_type == GgufType::string) return std::nullopt;
@@ -146,7 +146,7 @@ Result<GgufFile> GgufFile::open_parts(const std::filesystem::path& path, std::ui
   return whole;
 }
 
-// The first one has the model's metadata.
+// The first part holds the model's metadata.
 Result<void> GgufFile::add_part(GgufFile part, std::uint32_t index, std::uint32_t count) {
   const auto its_index = part.get_u32(kPartKey);
   if (!its_index) return its_index.error();

@@ -14,12 +14,12 @@
 
 namespace edgedraft {
 
-// More than any real model has; an allocation never follows a count above these.
+// Above any real model; larger counts are rejected before allocating.
 inline constexpr std::uint64_t kGgufMetadataCountMax = 1u << 16;
 inline constexpr std::uint64_t kGgufTensorCountMax = 1u << 16;
 inline constexpr std::uint32_t kGgufDimsMax = 4;
 
-// Types of metadata values, with the numbers that the file stores.
+// Types of metadata values, with their numbers in the file.
 enum class GgufType : std::uint32_t {
   u8 = 0,
   i8 = 1,
@@ -36,50 +36,49 @@ enum class GgufType : std::uint32_t {
   f64 = 12,
 };
 
-// One metadata value, checked, in the file's memory.
+// One checked metadata value, in the file's memory.
 struct GgufValue {
   GgufType type;          // array for arrays
   GgufType element_type;  // of an array; else equal to `type`
   std::uint64_t count;    // elements of an array; else 1
-  ByteView bytes;         // the elements as the file stores them
+  ByteView bytes;         // elements as stored in the file
 };
 
-// One tensor, its bytes within the file.
+// One tensor; its bytes are within the file.
 struct GgufTensor {
   std::string_view name;
   DType type = DType::f32;
-  std::vector<std::uint64_t> dims;  // innermost first, as the file has them; 1 to 4, none zero
+  std::vector<std::uint64_t> dims;  // innermost first, as in the file; 1 to 4, none zero
   ByteView bytes;
 
   std::uint64_t cols() const { return dims[0]; }
   std::uint64_t rows() const;  // product of the other dimensions
 };
 
-// A model in GGUF of version 2 or 3, little-endian, memory-mapped: a file, or several that each
-// have a part of the tensors (gguf_parts.h). Names, values and bytes are views into the mappings
-// and die with them; moving keeps them alive.
+// A GGUF model of version 2 or 3, little-endian, memory-mapped: one file, or several that each hold
+// part of the tensors (gguf_parts.h). Names, values and bytes are views into the mappings and end
+// with them; moving the object keeps them valid.
 //
 // Source    the GGUF specification of the ggml project
-// Errors    of every getter: bad_file naming the key, where it is missing or of another type
+// Errors    of every getter: bad_file naming the key if missing or of another type
 // Threads   const methods may run concurrently
 class GgufFile {
  public:
-  // `path` may be any part of a model; the others stand beside it. What tells that they are parts
-  // (split.*) is left out of the metadata.
+  // `path` may be any part of a model; the others are in the same folder. Keys about parts
+  // (split.*) are dropped.
   // Errors    io          the operating system refused, or a part is missing
-  //           bad_file    no GGUF, truncated (says so), damaged or hostile; parts that do not
-  //           belong
-  //                       together or have lost their names
+  //           bad_file    not GGUF, truncated (says so), damaged or hostile; parts that do not
+  //                       match or were renamed
   //           unsupported another version, byte order or tensor type, named with its tensor
   static Result<GgufFile> open(const std::filesystem::path& path);
 
-  // The same for one file's bytes in memory, which must outlive it.
+  // As above, for one file's bytes in memory, which must outlive the object.
   static Result<GgufFile> parse(ByteView bytes);
 
   const std::map<std::string_view, GgufValue>& metadata() const { return metadata_; }
   const GgufValue* find_value(std::string_view key) const;
 
-  // Integers of any width that fit.
+  // Integers of any width whose value fits.
   Result<std::uint32_t> get_u32(std::string_view key) const;
   Result<float> get_f32(std::string_view key) const;
   Result<bool> get_bool(std::string_view key) const;
@@ -88,13 +87,13 @@ class GgufFile {
   Result<std::vector<float>> get_f32s(std::string_view key) const;
   Result<std::vector<std::int32_t>> get_i32s(std::string_view key) const;
 
-  // `fallback` where the key is missing; still an error where it is of another type.
+  // `fallback` if the key is missing; an error if it has another type.
   Result<std::uint32_t> get_u32_or(std::string_view key, std::uint32_t fallback) const;
   Result<float> get_f32_or(std::string_view key, float fallback) const;
   Result<bool> get_bool_or(std::string_view key, bool fallback) const;
   Result<std::string_view> get_string_or(std::string_view key, std::string_view fallback) const;
 
-  // The size of all its files; 0 for bytes in memory.
+  // Total size of its files; 0 for bytes in memory.
   std::uint64_t mapped_bytes() const;
 
   // In the file's order.

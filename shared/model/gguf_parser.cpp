@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::string_view kMagic = "GGUF";
 constexpr std::uint32_t kVersion = 3;
-constexpr std::uint32_t kVersionMin = 2;  // differs in nothing but that it is never big-endian
+constexpr std::uint32_t kVersionMin = 2;  // equal to 3 except that it is never big-endian
 constexpr std::uint32_t kAlignmentDefault = 32;
 constexpr std::uint32_t kAlignmentMax = 1u << 20;
 constexpr std::uint64_t kKeyBytesMax = 65535;
@@ -25,7 +25,7 @@ std::string quoted(std::string_view text) {
 Result<DType> tensor_type(std::uint32_t number, std::string_view name) {
   const GgufTensorType* known = find_gguf_tensor_type(number);
   if (known != nullptr && known->type) return *known->type;
-  // ggml gains types, so that a number without a name is no damage.
+  // ggml adds types, so an unknown number does not mean damage.
   const std::string as =
       known != nullptr ? std::string(known->name) : "type " + std::to_string(number);
   return Error{Errc::unsupported,

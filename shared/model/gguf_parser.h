@@ -9,11 +9,11 @@
 
 namespace edgedraft {
 
-// Bytes of one scalar of `type`; 0 for strings, arrays and numbers that are no type.
+// Bytes of one scalar of `type`; 0 for strings, arrays and invalid types.
 std::uint32_t gguf_scalar_bytes(GgufType type);
 
-// Reads the header of a GGUF file. Every count, length and offset is compared with the bytes that
-// are there before anything is sized by it.
+// Reads the header of a GGUF file. Checks every count, length and offset against the bytes present
+// before using it as a size.
 class GgufParser {
  public:
   explicit GgufParser(ByteView bytes) : bytes_(bytes) {}
@@ -21,7 +21,7 @@ class GgufParser {
   Result<GgufFile> parse();
 
  private:
-  // Where a tensor's bytes stand until all of the table is known.
+  // Offset of a tensor's bytes until the whole table is known.
   struct Placed {
     std::uint64_t offset;
     std::uint64_t byte_count;

@@ -27,7 +27,7 @@ std::optional<GgufPart> gguf_part_named(const std::filesystem::path& path) {
   if (std::sscanf(ending.c_str(), "-%5u-of-%5u", &part.number, &part.count) != 2) {
     return std::nullopt;
   }
-  // Nothing else in the name, and nothing that sscanf would take for a number beside digits.
+  // Rejects anything else in the name, and characters that sscanf accepts beside digits.
   if (part.number == 0 || part.number > part.count || part.path_of(part.number) != path) {
     return std::nullopt;
   }

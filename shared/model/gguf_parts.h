@@ -7,7 +7,7 @@
 
 namespace edgedraft {
 
-// Large models come as several GGUF files, which find each other by their names:
+// Large models are split into several GGUF files that find each other by name:
 // NAME-00001-of-00003.gguf and so on.
 //
 // Source    the ggml project's gguf-split
@@ -19,11 +19,11 @@ struct GgufPart {
   std::filesystem::path path_of(std::uint32_t part) const;
 };
 
-// Nothing where the name is not that of a part.
+// Nullopt if the name is not that of a part.
 std::optional<GgufPart> gguf_part_named(const std::filesystem::path& path);
 
-// The files of the model that begins or goes on in `path`, in order; they need not exist. `path`
-// alone where its name is not that of a part.
+// All files of the model that includes `path`, in order; they need not exist. Only `path` if its
+// name is not that of a part.
 std::vector<std::filesystem::path> gguf_files_of(const std::filesystem::path& path);
 
 }  // namespace edgedraft

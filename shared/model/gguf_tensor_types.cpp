@@ -5,7 +5,7 @@
 namespace edgedraft {
 namespace {
 
-// ggml's numbers. A type that we learn to read gets its DType here.
+// ggml's numbers. A newly supported type gets its DType here.
 constexpr GgufTensorType kTypes[] = {
     {0, "F32", DType::f32},    {1, "F16", DType::f16},    {2, "Q4_0", DType::q4_0},
     {3, "Q4_1", DType::q4_1},  {6, "Q5_0", DType::q5_0},  {7, "Q5_1", DType::q5_1},

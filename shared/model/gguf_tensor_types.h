@@ -8,14 +8,14 @@
 
 namespace edgedraft {
 
-// How a GGUF file numbers a tensor's type.
+// A tensor type's number in GGUF files.
 struct GgufTensorType {
   std::uint32_t number;
   std::string_view name;
-  std::optional<DType> type;  // where we read and write it
+  std::optional<DType> type;  // if we read and write it
 };
 
-// Null for a number that we know no name for.
+// Null for an unknown number.
 const GgufTensorType* find_gguf_tensor_type(std::uint32_t number);
 
 std::uint32_t gguf_type_number(DType type);

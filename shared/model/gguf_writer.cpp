@@ -137,8 +137,8 @@ struct GgufWriter::State {
   std::vector<GgufTensorInfo> tensors;
   std::uint64_t fingerprint_offset = 0;
   FingerprintBuilder fingerprint = {};
-  std::size_t current = 0;          // index of the tensor that is being written
-  std::uint64_t written_bytes = 0;  // of it
+  std::size_t current = 0;          // index of the tensor being written
+  std::uint64_t written_bytes = 0;  // bytes of it written
   std::optional<Sha256> content = {};
 };
 
@@ -163,7 +163,7 @@ Result<GgufWriter> GgufWriter::create(const std::filesystem::path& path,
                                          .tensors = std::move(tensors),
                                          .fingerprint_offset = header.fingerprint_offset});
   for (const auto& [key, value] : full.values()) {
-    // The reader hashes an array's elements; their type and count stand before them here.
+    // The reader hashes only an array's elements; skip their type and count here.
     const std::size_t head = value.type == GgufType::array ? 12 : 0;
     state->fingerprint.add_value(key, ByteView(value.bytes).subspan(head));
   }

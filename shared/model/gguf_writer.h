@@ -16,12 +16,12 @@
 
 namespace edgedraft {
 
-// The metadata of a file to be, by key.
+// Metadata of a file to write, by key.
 class GgufMetadata {
  public:
   struct Value {
     GgufType type;
-    Bytes bytes;  // as the file stores it, without the type
+    Bytes bytes;  // as stored in the file, without the type
   };
 
   void set_u32(const std::string& key, std::uint32_t value);
@@ -31,7 +31,7 @@ class GgufMetadata {
   void set_strings(const std::string& key, std::span<const std::string> values);
   void set_f32s(const std::string& key, std::span<const float> values);
   void set_i32s(const std::string& key, std::span<const std::int32_t> values);
-  // A value of another file, unchanged.
+  // Copies a value of another file.
   void set(const std::string& key, const GgufValue& value);
   void erase(const std::string& key) { values_.erase(key); }
 
@@ -41,20 +41,20 @@ class GgufMetadata {
   std::map<std::string, Value> values_;
 };
 
-// A tensor that will be written.
+// A tensor to write.
 struct GgufTensorInfo {
   std::string name;
   DType type = DType::f32;
-  std::vector<std::uint64_t> dims;  // innermost first; cols a whole number of blocks
+  std::vector<std::uint64_t> dims;  // innermost first; cols must be whole blocks
 
   std::uint64_t byte_count() const;
 };
 
-// Writes a GGUF v3 file from front to back. The file appears under its name only when finish() has
-// succeeded, and on failure leaves nothing (AtomicFile). It stores the model's fingerprint
-// (fingerprint.h) in the metadata itself.
+// Writes a GGUF v3 file from front to back. The file appears under its name only after finish();
+// failures leave nothing (AtomicFile). Stores the model's fingerprint (fingerprint.h) in the
+// metadata itself.
 //
-// Errors    io, from every call: what the operating system said; a full disk is named as such
+// Errors    io, from every call: the system's message; a full disk is named as such
 class GgufWriter {
  public:
   // Requires  tensor names unique
@@ -64,11 +64,11 @@ class GgufWriter {
   GgufWriter(GgufWriter&&) noexcept;
   GgufWriter& operator=(GgufWriter&&) noexcept;
 
-  // The next bytes of the tensors, in the order given to create(), in pieces of any length that do
-  // not reach across the end of a tensor.
+  // The tensors' next bytes, in the order given to create(); pieces of any length within one
+  // tensor.
   Result<void> write(ByteView bytes);
 
-  // Puts the file in place, durably. Requires every tensor written.
+  // Puts the file in place, durably. Requires all tensors written.
   Result<void> finish();
 
  private:

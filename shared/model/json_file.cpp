@@ -32,7 +32,7 @@ Result<nlohmann::json> read_json_object(const std::filesystem::path& path) {
     return Error{Errc::bad_file, path.string() + " is longer than 64 MiB"};
   }
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-  // The parser itself would take it, but copying a value recurses once per level.
+  // The parser would accept it, but copying a value recurses once per level.
   if (!has_readable_depth(text)) {
     return Error{Errc::bad_file,
                  path.string() + " nests deeper than " + std::to_string(kJsonDepthMax) + " levels"};

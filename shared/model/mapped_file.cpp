@@ -16,7 +16,7 @@ Error io_error(const std::filesystem::path& path, int code) {
   return {Errc::io, "cannot open " + path.string() + ": " + std::strerror(code)};
 }
 
-// Closes on every way out: the mapping lives without it.
+// Closes on every return: the mapping does not need the descriptor.
 struct Descriptor {
   int number;
   ~Descriptor() {
@@ -27,7 +27,7 @@ struct Descriptor {
 }  // namespace
 
 Result<MappedFile> MappedFile::open(const std::filesystem::path& path) {
-  // A regular file opens as ever; a FIFO would wait for somebody to write into it.
+  // Non-blocking has no effect on regular files; opening a FIFO would block otherwise.
   const Descriptor file{::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)};
   if (file.number < 0) return io_error(path, errno);
   struct stat status {};
@@ -35,7 +35,7 @@ Result<MappedFile> MappedFile::open(const std::filesystem::path& path) {
   if (S_ISDIR(status.st_mode)) return Error{Errc::io, path.string() + " is a folder, not a file"};
   if (!S_ISREG(status.st_mode)) return Error{Errc::io, path.string() + " is no regular file"};
   const auto count = static_cast<std::size_t>(status.st_size);
-  if (count == 0) return MappedFile();  // nothing can be mapped, and every reader refuses no bytes
+  if (count == 0) return MappedFile();  // an empty file cannot be mapped, and all readers reject it
   void* start = mmap(nullptr, count, PROT_READ, MAP_PRIVATE, file.number, 0);
   if (start == MAP_FAILED) return io_error(path, errno);
   return MappedFile(ByteView(static_cast<const std::byte*>(start), count));

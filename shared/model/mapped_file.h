@@ -7,13 +7,13 @@
 
 namespace edgedraft {
 
-// A file's bytes, mapped read-only. The owner of the mapping.
+// Owns a read-only mapping of a file.
 //
 // A file that another program shortens while it is mapped kills the reader with SIGBUS; replace
 // model files by renaming, as GgufWriter does.
 class MappedFile {
  public:
-  // Errors    io: missing, not permitted, no regular file, or not mappable
+  // Errors    io: missing, not permitted, not a regular file, or not mappable
   static Result<MappedFile> open(const std::filesystem::path& path);
 
   MappedFile() = default;

@@ -8,8 +8,8 @@
 
 namespace edgedraft {
 
-// A text that knows which of its bytes a stranger wrote: what comes from a message is foreign, what
-// the chat template itself writes is not. Only the latter may hold control tokens.
+// Text that records which bytes are untrusted: message content is foreign, the chat template's own
+// text is not. Only the latter may contain control tokens.
 class MarkedText {
  public:
   struct Span {
@@ -24,10 +24,10 @@ class MarkedText {
 
   const std::string& text() const { return text_; }
   std::size_t size() const { return text_.size(); }
-  // The foreign parts, in order, none empty, no two touching.
+  // Foreign parts in order, not empty, not adjacent.
   const std::vector<Span>& spans() const { return spans_; }
   bool has_foreign() const { return !spans_.empty(); }
-  // Whether any byte of [begin, end) is foreign.
+  // True if any byte of [begin, end) is foreign.
   bool is_foreign(std::size_t begin, std::size_t end) const;
 
   void append(const MarkedText& other);

@@ -40,7 +40,7 @@ std::optional<std::uint64_t> count_of(const nlohmann::json& value) {
   return value.get<std::uint64_t>();
 }
 
-// Fills type and shape; the bytes follow once the whole table has been checked.
+// Fills type and shape; bytes are set after the whole table is checked.
 Result<Range> parse_entry(const std::string& name, const nlohmann::json& entry,
                           SafetensorsTensor& tensor) {
   const Error damaged = bad_file("the entry of tensor " + name + " is damaged");
@@ -71,7 +71,7 @@ Result<Range> parse_entry(const std::string& name, const nlohmann::json& entry,
   return Range{*begin, *end};
 }
 
-// The tensors in the order of their data must follow one another from the first byte to the last.
+// Tensors in data order must be contiguous from the first byte to the last.
 Result<void> check_tiling(std::vector<Range> ranges, std::uint64_t data_bytes) {
   std::sort(ranges.begin(), ranges.end(), [](const Range& a, const Range& b) {
     return std::pair(a.begin, a.end) < std::pair(b.begin, b.end);
@@ -117,7 +117,7 @@ Result<SafetensorsFile> SafetensorsFile::parse(ByteView bytes) {
   }
   const std::string_view text(reinterpret_cast<const char*>(bytes.data() + kLengthBytes),
                               header_bytes);
-  // A bracket is a byte here and eighty in memory.
+  // A bracket takes one byte here and eighty in memory.
   if (!has_readable_depth(text)) {
     return bad_file("this is no safetensors file: its header nests deeper than " +
                     std::to_string(kJsonDepthMax) + " levels");
@@ -154,7 +154,7 @@ const SafetensorsTensor* SafetensorsFile::find(const std::string& name) const {
 
 namespace {
 
-// The files that the index names, which must lie in the directory itself.
+// Files named by the index; they must be in the directory itself.
 Result<std::set<std::string>> shard_names(const std::filesystem::path& index) {
   const auto json = read_json_object(index);
   if (!json) return json.error();

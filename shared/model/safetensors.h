@@ -15,15 +15,15 @@
 
 namespace edgedraft {
 
-// The largest JSON header: the limit of the format's own library.
+// Limit for the JSON header, as in the format's own library.
 inline constexpr std::uint64_t kSafetensorsHeaderBytesMax = 100u << 20;
 
 struct SafetensorsTensor {
-  std::string type;                  // as the file names it: "F32", "BF16", "I32"
+  std::string type;                  // as in the file: "F32", "BF16", "I32"
   std::vector<std::uint64_t> shape;  // outermost first
   ByteView bytes;
 
-  // Where it is a type of weights.
+  // Null for other types than those of weights.
   std::optional<DType> weight_type() const;
 };
 
@@ -34,7 +34,7 @@ class SafetensorsFile {
  public:
   // Errors    io; bad_file: truncated (says so), damaged or hostile
   static Result<SafetensorsFile> open(const std::filesystem::path& path);
-  // The same for bytes in memory, which must outlive the file.
+  // As above, for bytes in memory, which must outlive the object.
   static Result<SafetensorsFile> parse(ByteView bytes);
 
   const std::map<std::string, SafetensorsTensor>& tensors() const { return tensors_; }
@@ -49,7 +49,7 @@ class SafetensorsFile {
 // model.safetensors.index.json lists.
 class SafetensorsModel {
  public:
-  // Errors    as above, naming the file; io where there are no weights
+  // Errors    as above, naming the file; io if there are no weights
   static Result<SafetensorsModel> open(const std::filesystem::path& directory);
 
   // By name, over all shards.

@@ -51,7 +51,7 @@ void put_float(std::string& to, std::uint32_t field, float value) {
   to.append(bytes, sizeof value);
 }
 
-// One field of a message. `number` of varints and fixed numbers, `bytes` of the rest.
+// One field of a message. `number` for varints and fixed numbers, `bytes` for others.
 struct Field {
   std::uint32_t id = 0;
   Wire wire = Wire::varint;
@@ -66,7 +66,7 @@ class Message {
  public:
   explicit Message(ByteView bytes) : bytes_(bytes) {}
 
-  // The next field; nothing at the end and after damage.
+  // The next field; nullopt at the end or after damage.
   std::optional<Field> next() {
     if (bytes_.empty() || damaged_) return std::nullopt;
     const std::uint64_t tag = varint();
@@ -129,7 +129,7 @@ class Message {
   bool damaged_ = false;
 };
 
-// Each returns whether the message was whole.
+// Each returns true if the message was complete.
 
 bool decode_piece(ByteView bytes, SentencePieceModel::Piece& piece) {
   Message message(bytes);

@@ -10,7 +10,7 @@
 
 namespace edgedraft {
 
-// What we need of a tokenizer.model file.
+// The part of a tokenizer.model file that we use.
 //
 // Source    sentencepiece_model.proto of the SentencePiece project
 struct SentencePieceModel {
@@ -32,7 +32,7 @@ struct SentencePieceModel {
   std::int32_t eos_id = 2;
 };
 
-// As tokenizer.model stores it: what libsentencepiece loads.
+// In the format of tokenizer.model, for libsentencepiece.
 std::string encode_sentencepiece_model(const SentencePieceModel& model);
 
 // Errors    bad_file: truncated or damaged

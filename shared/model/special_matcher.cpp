@@ -20,7 +20,7 @@ std::optional<SpecialMatcher::Match> SpecialMatcher::find(std::string_view text,
   return std::nullopt;
 }
 
-// Walks the sorted texts as if they were a trie: [first, last) begin with what was read so far.
+// Walks the sorted texts like a trie: [first, last) start with the bytes read so far.
 std::optional<SpecialMatcher::Match> SpecialMatcher::match_at(std::string_view text,
                                                               std::size_t begin,
                                                               const Allowed& allowed) const {

@@ -12,7 +12,7 @@
 
 namespace edgedraft {
 
-// Finds the texts of special tokens in a text, the longest at each place.
+// Finds special tokens in a text, the longest at each position.
 class SpecialMatcher {
  public:
   struct Match {
@@ -22,10 +22,10 @@ class SpecialMatcher {
   };
   using Allowed = std::function<bool(const Match&)>;
 
-  // Empty texts are never found.
+  // Empty texts never match.
   explicit SpecialMatcher(std::vector<std::pair<std::string, std::uint32_t>> texts);
 
-  // The first match from `begin` on, of those that `allowed` takes.
+  // First match from `begin` on that `allowed` accepts.
   std::optional<Match> find(std::string_view text, std::size_t begin, const Allowed& allowed) const;
 
  private:

@@ -12,12 +12,12 @@
 
 namespace edgedraft {
 
-// Token ids are three bytes on the link.
+// Token ids take three bytes on the wire.
 inline constexpr std::uint32_t kVocabularyCountMax = 1u << 24;
-// The most layers that a decoder may have, and so the target that a drafter names.
+// Maximum layers of a decoder, and of the target that a drafter names.
 inline constexpr std::uint32_t kLayerCountMax = 1024;
 
-// No layer is wider, so that products of two sizes stay far from overflow.
+// Maximum width of a layer; keeps products of two sizes far from overflow.
 inline constexpr std::uint32_t kWidthMax = 1u << 20;
 
 // A number from 1 to `max`. Errors    bad_file naming the key
@@ -27,15 +27,15 @@ Error missing_tensor(const std::string& name);
 // `rows` 0: any.
 Error wrong_shape(const GgufTensor& tensor, std::uint64_t rows, std::uint64_t cols);
 
-// Errors    bad_file or unsupported, in the name of `what`
+// Errors    bad_file or unsupported, naming `what`
 Result<void> check_heads(const HeadShape& heads, const std::string& what);
 
 // A stored vector of `count` finite positive divisors (RopeConfig::frequency_divisors).
 Result<std::vector<float>> read_divisor_tensor(const GgufFile& file, const std::string& name,
                                                std::uint32_t count);
 
-// Looks up tensors of known shape under a name prefix. After the first error it does nothing more,
-// so that a caller lists what it needs and asks for the error once.
+// Looks up tensors of known shape under a name prefix. Does nothing after the first error, so a
+// caller lists its tensors and checks for an error once.
 class TensorReader {
  public:
   TensorReader(const GgufFile& file, std::string prefix)
@@ -45,7 +45,7 @@ class TensorReader {
   // A vector of f32, f16 or bf16.
   void vector(const std::string& name, std::uint32_t cols, TensorView& out);
   void optional_vector(const std::string& name, std::uint32_t cols, TensorView& out);
-  // A tensor that would change the result and that nothing here computes with.
+  // Refuses a tensor that would change the result but is not computed with.
   void refuse(const std::string& name);
 
   const std::optional<Error>& error() const { return error_; }

@@ -14,7 +14,7 @@
 namespace edgedraft {
 namespace {
 
-constexpr std::string_view kUnknownText = " \xE2\x81\x87 ";  // U+2047, as SentencePiece decodes it
+constexpr std::string_view kUnknownText = " \xE2\x81\x87 ";  // U+2047, as decoded by SentencePiece
 
 enum class Kind : std::uint8_t { byte_bpe, sentencepiece_bpe, sentencepiece_unigram };
 
@@ -30,8 +30,8 @@ Result<Kind> read_kind(const GgufFile& file) {
                    "(SentencePiece BPE) and t5 (SentencePiece unigram) are"};
 }
 
-// What the tokenizer looks for before it encodes what is left: control tokens and user-defined
-// symbols. SentencePiece would find the symbols by itself, but put no space after them.
+// Matches control tokens and user-defined symbols before encoding the rest. SentencePiece would
+// find the symbols itself, but put no space after them.
 SpecialMatcher make_matcher(const Vocabulary& vocabulary) {
   std::vector<std::pair<std::string, std::uint32_t>> texts;
   for (std::uint32_t id = 0; id < vocabulary.texts.size(); ++id) {
@@ -64,7 +64,7 @@ Result<Tokenizer> Tokenizer::read(const GgufFile& file) {
     space_rule = *rule;
   }
   SpecialMatcher specials = make_matcher(*vocabulary);
-  // The encoder refers to the vocabulary.
+  // The encoder keeps a reference to the vocabulary.
   std::shared_ptr<State> state(new State{.vocabulary = std::move(*vocabulary),
                                          .specials = std::move(specials),
                                          .encoder = nullptr,

@@ -13,7 +13,7 @@ Utf8Front utf8_front(std::string_view text) {
   if (lead < 0x80) return {Kind::character, 1};
   if (lead < 0xC2 || lead > 0xF4) return {Kind::invalid, 1};
   const std::size_t total = lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : 4;
-  // The second byte's range keeps out overlong forms, surrogates and what lies beyond U+10FFFF.
+  // The second byte's range excludes overlong forms, surrogates and code points above U+10FFFF.
   unsigned char low = lead == 0xE0 ? 0xA0 : lead == 0xF0 ? 0x90 : 0x80;
   unsigned char high = lead == 0xED ? 0x9F : lead == 0xF4 ? 0x8F : 0xBF;
   for (std::size_t i = 1; i < total; ++i) {

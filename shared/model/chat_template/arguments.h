@@ -10,13 +10,13 @@
 
 namespace edgedraft::chat {
 
-// What a function, method, filter or test was called with.
+// Arguments of a function, method, filter or test.
 struct Arguments {
   std::vector<Value> positional;
   std::vector<std::pair<std::string, Value>> named;
 
   std::size_t count() const { return positional.size() + named.size(); }
-  // Argument `i`, or the one of that name; undefined where it was not given.
+  // Argument `i`, or the one of that name; undefined if missing.
   Value get(std::size_t i, std::string_view name) const {
     if (i < positional.size()) return positional[i];
     const auto found = std::find_if(named.begin(), named.end(),

@@ -67,7 +67,7 @@ void Evaluator::assign(const Statement& statement) {
     assign_member(statement, evaluate(*statement.expression));
     return;
   }
-  // {% set x %}...{% endset %}: what the body writes.
+  // {% set x %}...{% endset %}: assigns the body's output.
   MarkedText before = std::exchange(output_, {});
   run_body(statement.branches[0].body);
   assign_member(statement, text_value(meter_, std::exchange(output_, std::move(before))));
@@ -83,7 +83,7 @@ void Evaluator::assign_member(const Statement& statement, Value value) {
   if (object.as_namespace() == nullptr) {
     return meter_.unsupported(statement.line, "{% set %} of a member of " + object.type_name());
   }
-  // What could hold itself would never be freed.
+  // Forbid cycles: a namespace containing itself would never be freed.
   if (value.as_namespace() != nullptr) {
     return meter_.unsupported(statement.line, "a namespace in a namespace");
   }
@@ -139,7 +139,7 @@ void Evaluator::run_loop(const Statement& statement) {
   const auto count = static_cast<std::int64_t>(items.size());
   for (std::int64_t i = 0; i < count && meter_.spend(1); ++i) {
     const auto at = static_cast<std::size_t>(i);
-    // A variable that is set in a loop ends with its turn, as in Jinja.
+    // A variable set in a loop lasts for one iteration, as in Jinja.
     Map& scope = scopes_.emplace_back();
     bind_targets(statement, items[at], scope);
     Map loop = {{"index0", {i}},
@@ -305,7 +305,7 @@ Value Evaluator::slice(const Expression& expression) {
   const std::int64_t last = bound(given[1], step > 0 ? high : low);
   std::vector<Value> items;
   MarkedText part;
-  // Numbers of templates have nine digits at most, but sums of them may be longer.
+  // Literals have at most nine digits, but sums may be longer.
   const std::int64_t stride = std::clamp<std::int64_t>(step, -count - 1, count + 1);
   for (std::int64_t i = first; stride > 0 ? i < last : i > last; i += stride) {
     if (!meter_.spend(1)) return {};

@@ -15,15 +15,15 @@ namespace edgedraft::chat {
 // Runs a template once.
 class Evaluator {
  public:
-  // `now` is the time that strftime_now() formats.
+  // `now` is the time for strftime_now().
   Evaluator(Map globals, std::chrono::system_clock::time_point now);
 
-  // Errors    unsupported: the template refuses, or does what these values do not allow
+  // Errors    unsupported: the template refuses, or an operation is invalid for its values
   //           usage: a limit is exceeded
   Result<MarkedText> run(const Body& body);
 
  private:
-  // What a statement leaves to do: break and continue end bodies up to their loop.
+  // Control flow after a statement: break and continue end bodies up to their loop.
   enum class Flow : unsigned char { go_on, next_turn, leave_loop };
 
   Flow run_body(const Body& body);

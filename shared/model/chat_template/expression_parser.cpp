@@ -45,7 +45,7 @@ void ExpressionParser::fail(const std::string& what) {
   if (!error_) error_ = unsupported_at(peek().line, what);
 }
 
-// The only place that makes nodes: bounds how deep evaluation and destruction will recurse.
+// The only place that makes nodes: bounds the recursion depth of evaluation and destruction.
 ExpressionPtr ExpressionParser::make(Expression expression) {
   for (const ExpressionPtr& part : expression.parts) {
     if (part) expression.depth = std::max(expression.depth, part->depth + 1);
@@ -113,7 +113,7 @@ ExpressionPtr ExpressionParser::parse_comparison() {
     name = "in";
   }
   ExpressionPtr right = parse_sum();
-  // Jinja compares each with the next.
+  // In Jinja, each is compared with the next.
   if (at_comparison()) fail("a comparison of more than two values");
   ExpressionPtr compared = make({.kind = Kind::binary,
                                  .line = line,
@@ -145,7 +145,7 @@ ExpressionPtr ExpressionParser::parse_product() {
 ExpressionPtr ExpressionParser::parse_unary() {
   if (!at("-")) return parse_suffixes(parse_primary());
   const int line = take().line;
-  // Filters and tests are of the negative value.
+  // Filters and tests apply to the negated value.
   ExpressionPtr inner = parse_postfix(parse_primary());
   return parse_suffixes(
       make({.kind = Kind::negate, .line = line, .parts = list_of(std::move(inner))}));
@@ -191,7 +191,7 @@ ExpressionPtr ExpressionParser::parse_name() {
     return make({.kind = Kind::literal, .line = name.line, .value = {None{}}});
   }
   if (!take_if("(")) return make({.kind = Kind::variable, .line = name.line, .text = text});
-  // Whether there is such a function is asked when it is called: templates name what they test for.
+  // Existence is checked when called: templates name functions that they test for.
   Expression call{.kind = Kind::call, .line = name.line, .text = text};
   parse_arguments(call);
   if (text == "raise_exception" && call.parts.size() != 1) {
@@ -277,7 +277,7 @@ ExpressionPtr ExpressionParser::parse_dot(ExpressionPtr object) {
 
 ExpressionPtr ExpressionParser::parse_bracket(ExpressionPtr object) {
   const int line = take().line;
-  // [a], or [a:b:c] with any of them left out.
+  // [a], or [a:b:c] with any part omitted.
   std::vector<ExpressionPtr> parts = list_of(std::move(object), nullptr, nullptr, nullptr);
   std::size_t at_part = 1;
   if (!at(":")) parts[1] = parse_choice();

@@ -10,21 +10,21 @@
 
 namespace edgedraft::chat {
 
-// Tokens with a place in them, and the expressions that begin there. The first error sticks: from
-// then on every expression is null and nothing is consumed.
+// Parses expressions at a position in a token list. The first error sticks: from then on every
+// expression is null and nothing is consumed.
 class ExpressionParser {
  public:
   explicit ExpressionParser(std::vector<Token> tokens) : tokens_(std::move(tokens)) {}
 
   const Token& peek() const { return tokens_[at_]; }
   Token take();
-  // Consumes a name or symbol that reads so.
+  // Consumes a name or symbol with that text.
   bool take_if(std::string_view text);
   bool at(std::string_view text) const;
   bool at(Token::Kind kind) const { return peek().kind == kind; }
 
   ExpressionPtr parse() { return parse_choice(); }
-  // Up to an `if`, which is somebody else's.
+  // Stops before `if`, which belongs to the caller.
   ExpressionPtr parse_without_choice() { return parse_or(); }
 
   void fail(const std::string& what);
@@ -45,9 +45,9 @@ class ExpressionParser {
   ExpressionPtr parse_unary();
   ExpressionPtr parse_primary();
   ExpressionPtr parse_name();
-  // Attributes, items and methods behind a value.
+  // Attributes, items and method calls after a value.
   ExpressionPtr parse_postfix(ExpressionPtr expression);
-  // These, filters and tests.
+  // As above, plus filters and tests.
   ExpressionPtr parse_suffixes(ExpressionPtr expression);
   ExpressionPtr parse_dot(ExpressionPtr object);
   ExpressionPtr parse_bracket(ExpressionPtr object);
@@ -56,7 +56,7 @@ class ExpressionParser {
   ExpressionPtr parse_binary(Next next, std::initializer_list<std::string_view> operators);
   ExpressionPtr parse_map(int line);
   ExpressionPtr parse_list(int line, std::string_view close);
-  // Arguments behind the opening parenthesis, which is consumed.
+  // Arguments after the opening parenthesis, which is already consumed.
   void parse_arguments(Expression& into);
   ExpressionPtr make(Expression expression);
 

@@ -60,10 +60,10 @@ Value integer_of(Meter& meter, const Value& value) {
   return {number};
 }
 
-// The parts of an attribute that a filter is given, "function.name" or "parts.0.text".
+// Parts of a filter's attribute, "function.name" or "parts.0.text".
 std::vector<std::string> attribute_path(Meter& meter, const std::string& attribute) {
   std::vector<std::string> parts(1);
-  // Paid for before they are made: a template may write any number of dots.
+  // Charge before splitting: a template may write any number of dots.
   const auto dots = static_cast<std::size_t>(std::ranges::count(attribute, '.'));
   if (!meter.spend_bytes(attribute.size()) || !meter.spend(dots)) return parts;
   for (const char c : attribute) {
@@ -76,7 +76,7 @@ std::vector<std::string> attribute_path(Meter& meter, const std::string& attribu
   return parts;
 }
 
-// Part of a path in digits: an item of a list, as in Jinja, where a mapping's names are no numbers.
+// A path part of digits selects a list item, as in Jinja; a mapping's names are not numbers.
 Value item_at(Meter& meter, const Value& object, const std::string& digits, int line) {
   if (object.as_text() != nullptr) {
     meter.unsupported(line, "a character of a string as an attribute");
@@ -99,12 +99,12 @@ Value follow(Meter& meter, Value value, const std::vector<std::string>& path, in
   return value;
 }
 
-// select, reject, selectattr and rejectattr: the items that pass, or fail, a test.
+// select, reject, selectattr and rejectattr: keeps the items that pass, or fail, a test.
 Value select(Meter& meter, const std::vector<Value>& items, const std::string& name,
              const Arguments& arguments, int line) {
   const bool wanted = name.starts_with("select");
   std::vector<Value> rest = arguments.positional;
-  std::vector<std::string> path;  // to what is tested; empty: the item itself
+  std::vector<std::string> path;  // to the tested value; empty: the item itself
   if (name.ends_with("attr")) {
     if (rest.empty() || rest[0].as_text() == nullptr) {
       meter.fail(line, "the filter '" + name + "' without an attribute");
@@ -153,7 +153,7 @@ Value map_items(Meter& meter, const std::vector<Value>& items, const Arguments& 
   return list_value(meter, line, std::move(mapped));
 }
 
-// Filters of lists; nothing for other names.
+// Filters of lists; nullopt for other names.
 std::optional<Value> filter_list(Meter& meter, const std::vector<Value>& items,
                                  const std::string& name, const Arguments& arguments, int line) {
   if (name == "list") return list_value(meter, line, items);
@@ -178,7 +178,7 @@ bool is_list_filter(const std::string& name) {
   return std::ranges::find(kNames, name) != std::end(kNames);
 }
 
-// Filters of what can be written; nothing for other names.
+// Filters of printable values; nullopt for other names.
 std::optional<Value> filter_text(Meter& meter, const Value& value, const std::string& name,
                                  const Arguments& arguments, int line) {
   constexpr std::string_view kNames[] = {"trim",  "upper",   "lower",  "capitalize",

@@ -49,7 +49,7 @@ std::string json_quoted(std::string_view text) {
   return out += '"';
 }
 
-// Escapes move what was marked, so a text with a foreign part becomes foreign as a whole.
+// Escapes shift marks, so a text with any foreign part becomes entirely foreign.
 MarkedText quoted_as_json(const MarkedText& text) {
   std::string json = json_quoted(text.text());
   return text.has_foreign() ? MarkedText::foreign(std::move(json))
@@ -61,7 +61,7 @@ class Writer {
   Writer(Meter& meter, std::int64_t indent, int line)
       : meter_(meter), indent_(indent), line_(line) {}
 
-  // Values nest no deeper than kTemplateDepthMax.
+  // Recursion is bounded: values nest at most kTemplateDepthMax deep.
   void write(const Value& value, std::size_t level) {
     if (!meter_.spend(1)) return;
     if (const MarkedText* text = value.as_marked()) {

@@ -5,8 +5,8 @@
 
 namespace edgedraft::chat {
 
-// The filter tojson as Hugging Face sets it up: Python's json.dumps with ensure_ascii off.
-// `indent` spaces a level; negative: all on one line.
+// Filter tojson with Hugging Face's settings: Python's json.dumps with ensure_ascii off. `indent`
+// is in spaces per level; negative: one line.
 Value to_json(Meter& meter, const Value& value, std::int64_t indent, int line);
 
 }  // namespace edgedraft::chat

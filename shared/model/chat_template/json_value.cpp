@@ -24,7 +24,7 @@ Value number_value(const Json& number) {
   return {number.get<double>()};
 }
 
-// Nothing: it nests too deeply.
+// Nullopt if nested too deeply.
 std::optional<Value> value_of(const Json& json, std::size_t depth_left) {
   if (json.is_string()) return Value::marked(MarkedText::foreign(json.get<std::string>()));
   if (json.is_boolean()) return Value{json.get<bool>()};
@@ -44,7 +44,7 @@ std::optional<Value> value_of(const Json& json, std::size_t depth_left) {
   for (const auto& [name, item] : json.items()) {
     auto value = value_of(item, depth_left - 1);
     if (!value) return std::nullopt;
-    // The reader has put together entries of the same name.
+    // The reader has merged entries of the same name.
     map.depth = std::max(map.depth, value->depth() + 1);
     map.entries.emplace_back(MarkedText::foreign(name), *std::move(value));
   }
@@ -59,7 +59,7 @@ Result<Value> json_value(std::string_view json, std::string_view what) {
   }
   const Json parsed = Json::parse(json, nullptr, /*allow_exceptions=*/false);
   if (parsed.is_discarded()) return Error{Errc::usage, std::string(what) + " are no JSON"};
-  // Those that a template puts them into nest as well.
+  // Values of the template that contain it add levels.
   auto value = value_of(parsed, kTemplateDepthMax / 2);
   if (value) return *std::move(value);
   return Error{Errc::usage, std::string(what) + " nest too deeply"};

@@ -8,11 +8,11 @@
 
 namespace edgedraft::chat {
 
-// What a JSON text says, all of it foreign.
-// Errors    usage: it is no JSON, or nests deeper than templates may; the message calls it `what`
+// Value of a JSON text, all marked foreign.
+// Errors    usage: not JSON, or nested deeper than templates allow; the message calls it `what`
 Result<Value> json_value(std::string_view json, std::string_view what);
 
-// As tojson writes it.
+// In the format of tojson.
 std::string fraction_text(double fraction);
 
 }  // namespace edgedraft::chat

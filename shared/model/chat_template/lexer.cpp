@@ -69,8 +69,8 @@ class Lexer {
     lex_inside(kind == '{' ? "}}" : "%}");
   }
 
-  // {%- eats all white space before the tag, {% that of its own line where nothing else stands
-  // there.
+  // {%- strips all white space before the tag; {% strips that of its line if nothing else precedes
+  // it there.
   void strip_before_tag(std::string& text, std::size_t tag) const {
     const char mark = tag + 2 < source_.size() ? source_[tag + 2] : '\0';
     if (mark == '-') {
@@ -85,7 +85,7 @@ class Lexer {
     if (text.find_first_not_of(" \t", line_start) == text.npos) text.erase(line_start);
   }
 
-  // -%} eats all white space after the tag, %} one line end.
+  // -%} strips all white space after the tag; %} strips one line end.
   void strip_after_tag(char mark, bool is_output) {
     if (mark == '-') {
       const std::size_t next = rest().find_first_not_of(kAsciiSpaces);
@@ -201,7 +201,7 @@ std::string normalize_newlines(std::string_view source) {
       out += source[i];
     }
   }
-  if (out.ends_with('\n')) out.pop_back();  // Jinja drops a single one at the end
+  if (out.ends_with('\n')) out.pop_back();  // Jinja drops one at the end
   return out;
 }
 

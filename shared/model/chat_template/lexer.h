@@ -16,8 +16,8 @@ struct Token {
     block_begin,   // {%
     block_end,     // %}
     name,
-    string,   // its content, escapes resolved
-    integer,  // its digits
+    string,   // content with escapes resolved
+    integer,  // digits
     symbol,   // an operator or a bracket
     end,
   };
@@ -26,15 +26,15 @@ struct Token {
   int line;
 };
 
-// What every refusal ends with: how to go on without this template.
+// End of every refusal: how to work without this template.
 inline constexpr std::string_view kRemedy =
     "; give another template with --chat-template FILE, or leave it out with `run --raw`";
 
 // "the chat template's line N: WHAT" and the remedy.
 Error unsupported_at(int line, const std::string& what);
 
-// Splits a template into tokens, comments and stripped white space gone. Ends with a token `end`.
-//
+// Splits a template into tokens, without comments and stripped white space. Ends with a token
+// `end`.
 // Source    Jinja's lexer with trim_blocks and lstrip_blocks on, as Hugging Face sets it up
 // Errors    unsupported
 Result<std::vector<Token>> tokenize(std::string_view source);

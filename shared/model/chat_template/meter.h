@@ -8,18 +8,18 @@
 
 namespace edgedraft::chat {
 
-// A string costs a step for each so many bytes, so that time and memory stay bounded.
+// Bytes of a string per step, which bounds time and memory.
 inline constexpr std::size_t kBytesPerStep = 64;
 
-// Counts the work of one run, and keeps its first error.
+// Counts the work of one run and keeps its first error.
 class Meter {
  public:
-  // Whether the run may go on.
+  // Returns whether the run may continue.
   bool spend(std::size_t steps);
   bool spend_bytes(std::size_t bytes) { return spend(bytes / kBytesPerStep); }
-  // The template does what its values do not allow.
+  // Reports an operation that is invalid for its values.
   void fail(int line, const std::string& what);
-  // The template does what this engine does not know.
+  // Reports a construct that this engine does not support.
   void unsupported(int line, const std::string& what);
   void stop(Error error);
 

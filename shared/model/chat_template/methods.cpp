@@ -7,7 +7,7 @@
 namespace edgedraft::chat {
 namespace {
 
-// Pays for cutting `text` at each `part`, which may be at every byte.
+// Charges for splitting `text` at each `part`, which may occur at every byte.
 bool spend_on_cuts(Meter& meter, std::string_view text, std::string_view part) {
   if (!spend_on_search(meter, text, part)) return false;
   std::size_t count = 0;
@@ -114,7 +114,7 @@ Value call_map_method(Meter& meter, const Map& map, const std::string& name,
   return {};
 }
 
-// The most arguments that a method takes.
+// Maximum arguments of a method.
 std::size_t argument_count_max(const std::string& name) {
   if (name == "split" || name == "replace" || name == "get") return 2;
   const bool takes_none = name == "upper" || name == "lower" || name == "capitalize" ||

@@ -7,14 +7,14 @@
 
 namespace edgedraft::chat {
 
-// object.name(arguments), of strings and mappings.
+// object.name(arguments), for strings and mappings.
 Value call_method(Meter& meter, const Value& object, const std::string& name,
                   const Arguments& arguments, int line);
 
-// Texts joined, `separator` between them.
+// Joins texts with `separator` between them.
 Value join(Meter& meter, const std::vector<Value>& items, const MarkedText& separator, int line);
 
-// `text` with `to` for each `from`.
+// Replaces each `from` in `text` by `to`.
 Value replace_text(Meter& meter, const MarkedText& text, const Value& from, const Value& to,
                    int line);
 

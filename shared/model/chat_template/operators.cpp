@@ -9,7 +9,7 @@
 namespace edgedraft::chat {
 namespace {
 
-// Pays for looking for a name among all of a mapping's.
+// Charges for searching a name among all names of a mapping.
 bool spend_on_names(Meter& meter, const Map& map, std::string_view name) {
   return meter.spend(map.entries.size() / 8 + map.entries.size() * (name.size() / kBytesPerStep));
 }
@@ -43,7 +43,7 @@ bool equal(Meter& meter, const Map& a, const Map& b) {
   });
 }
 
-// Python's ==. Each part is paid for, as lists may share theirs.
+// Python's ==. Every part is charged, because lists may share parts.
 bool equal(Meter& meter, const Value& a, const Value& b) {
   if (!meter.spend(1)) return false;
   const auto x = number_of(a);
@@ -136,7 +136,7 @@ Value arithmetic(Meter& meter, const std::string& name, const Value& a, const Va
   } else if (name == "*") {
     sound = !__builtin_mul_overflow(*x, *y, &result);
   } else {
-    sound = *y > 0;  // Python's sign rule then means: into [0, y)
+    sound = *y > 0;  // Python's sign rule then gives a result in [0, y)
     if (sound) result = *x % *y < 0 ? *x % *y + *y : *x % *y;
   }
   if (!sound) meter.fail(line, "a result that no number holds");

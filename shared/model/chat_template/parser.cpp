@@ -10,7 +10,7 @@
 namespace edgedraft::chat {
 namespace {
 
-// Recursive descent over the blocks. Once an expression has failed every loop ends.
+// Recursive descent over the blocks. After a failed expression every loop ends.
 class Parser {
   using Kind = Statement::Kind;
 
@@ -25,8 +25,8 @@ class Parser {
   }
 
  private:
-  // Statements up to a block that begins with one of `closers`; its tag and name are consumed and
-  // the name is left in closer_.
+  // Parses statements up to a block that begins with one of `closers`. Consumes its tag and name
+  // and stores the name in closer_.
   Body parse_body(std::initializer_list<std::string_view> closers) {
     Body body;
     if (++nesting_ > kTemplateDepthMax) in_.fail("blocks nested that deep");
@@ -63,7 +63,7 @@ class Parser {
     } else if (name.text == "set") {
       body.push_back(parse_set(name.line));
     } else if (name.text == "generation") {
-      // Marks the assistant's part for training; says nothing of the text.
+      // Marks the assistant's part for training; has no effect on the text.
       end_block();
       Statement statement{.kind = Kind::group, .line = name.line};
       statement.branches.push_back({nullptr, parse_body({"endgeneration"})});

@@ -33,8 +33,8 @@ struct Expression {
   std::string text = {};
   Value value = {};
   std::vector<std::unique_ptr<Expression>> parts = {};
-  std::vector<std::string> names = {};  // of arguments: one a part, empty where it has none
-  std::size_t depth = 1;                // of the tree below, bounded by kTemplateDepthMax
+  std::vector<std::string> names = {};  // of arguments: one per part, empty if unnamed
+  std::size_t depth = 1;                // depth of the tree below, at most kTemplateDepthMax
 };
 using ExpressionPtr = std::unique_ptr<Expression>;
 
@@ -67,7 +67,7 @@ struct Statement {
   std::vector<Branch> branches = {};
 };
 
-// Errors    unsupported: names what it does not know, and the line
+// Errors    unsupported: names the unknown construct and its line
 Result<Body> parse_template(std::vector<Token> tokens);
 
 }  // namespace edgedraft::chat

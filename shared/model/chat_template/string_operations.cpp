@@ -24,7 +24,7 @@ bool is_continuation(char c) {
   return (static_cast<unsigned char>(c) & 0xC0) == 0x80;
 }
 
-// Bytes of the character that begins the text; one for what is no UTF-8.
+// Bytes of the first character; 1 for invalid UTF-8.
 std::size_t first_character(std::string_view text) {
   const Utf8Front front = utf8_front(text);
   return front.kind == Utf8Front::Kind::character ? front.byte_count : 1;
@@ -36,7 +36,7 @@ std::size_t last_character(std::string_view text) {
   return utf8_front(text.substr(text.size() - count)).byte_count == count ? count : 1;
 }
 
-// Negative for what is no UTF-8.
+// Negative for invalid UTF-8.
 utf8proc_int32_t code_of(std::string_view character) {
   utf8proc_int32_t code = -1;
   utf8proc_iterate(reinterpret_cast<const utf8proc_uint8_t*>(character.data()),

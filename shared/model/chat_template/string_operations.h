@@ -10,26 +10,26 @@
 
 namespace edgedraft::chat {
 
-// Python's operations on strings. What was foreign in a text stays foreign in what becomes of it.
+// Python's string operations. Foreign text stays foreign in results.
 
-// Which ends are stripped.
+// Ends to strip.
 enum class Strip : unsigned char { both, left, right };
 
-// Without the characters of `characters` at the ends; without white space where there are none.
+// Removes the characters of `characters` at the ends, or white space if absent.
 MarkedText strip(const MarkedText& text, Strip ends, std::optional<std::string_view> characters);
 
-// str.upper, lower, capitalize and title, and "words" for Jinja's filter title, to which fewer
-// characters end a word. Each character becomes one: Python makes two of some, as of an upper "ß".
+// str.upper, lower, capitalize and title, and "words" for Jinja's filter title, where fewer
+// characters end a word. Maps characters one to one; Python maps some to two, e.g. an upper "ß".
 MarkedText change_case(const MarkedText& text, std::string_view name);
 
-// Characters of UTF-8 text.
+// Characters in UTF-8 text.
 std::int64_t character_count(std::string_view text);
 
-// Where each character begins, and the end.
+// Offset of each character, and the end.
 std::vector<std::size_t> character_bounds(std::string_view text);
 
-// The parts between `separator`, at most `splits` times; between runs of white space where it is
-// empty. Negative: no limit.
+// Splits at `separator`, at most `splits` times (negative: no limit); at runs of white space if it
+// is empty.
 std::vector<MarkedText> split(const MarkedText& text, std::string_view separator,
                               std::int64_t splits);
 

@@ -19,21 +19,21 @@ struct None {};
 struct List;
 struct Map;
 
-// What namespace() made: the only thing that can be changed. Its members are the evaluator's.
+// Result of namespace(): the only mutable value. The evaluator holds its members.
 struct Namespace {
   std::size_t index;
 };
 
-// A template's value. Immutable, and copied at every step: hence the shared ownership.
+// A template's value. Immutable and copied at every step, hence the shared ownership.
 struct Value {
   using Text = std::shared_ptr<const MarkedText>;
 
-  // Fractions come from JSON; nothing is computed with them.
+  // Fractions come from JSON; no arithmetic on them.
   std::variant<Undefined, None, bool, std::int64_t, double, Text, std::shared_ptr<const List>,
                std::shared_ptr<const Map>, Namespace>
       held;
 
-  // A text of the template's own.
+  // A text written by the template.
   static Value text(std::string text) { return marked(MarkedText::own(std::move(text))); }
   static Value marked(MarkedText text) {
     return {std::make_shared<const MarkedText>(std::move(text))};
@@ -44,7 +44,7 @@ struct Value {
   bool is_undefined() const { return std::holds_alternative<Undefined>(held); }
   bool is_none() const { return std::holds_alternative<None>(held); }
   bool is_boolean() const { return std::holds_alternative<bool>(held); }
-  // Null where the value is of another type.
+  // Null for another type.
   const MarkedText* as_marked() const { return shared<Text>(); }
   const std::string* as_text() const;
   const std::vector<Value>* as_list() const;
@@ -55,7 +55,7 @@ struct Value {
 
   bool truthy() const;
   std::string type_name() const;
-  // How deeply lists and mappings nest in it; 0 for anything else.
+  // Nesting depth of lists and mappings; 0 for other types.
   std::size_t depth() const;
 
  private:
@@ -71,24 +71,24 @@ struct List {
   std::size_t depth = 1;
 };
 
-// Names and values, in the order in which they came. Names are marked, too: a template may write
-// them, and a stranger may have chosen them.
+// Names and values in order of insertion. Names are marked too: they come from the template or from
+// an untrusted client.
 struct Map {
   std::vector<std::pair<MarkedText, Value>> entries;
   std::size_t depth = 1;
 
   Map() = default;
   Map(std::initializer_list<std::pair<std::string, Value>> list);
-  // Null where there is none. Looks at every entry.
+  // Null if missing. Linear search.
   const Value* find(std::string_view name) const;
-  // Where two names are alike the first one stays, with the new value, as in Python.
+  // Replaces the value of an equal name and keeps its position, as in Python.
   void set(MarkedText name, Value value);
   void set(std::string name, Value value) {
     set(MarkedText::own(std::move(name)), std::move(value));
   }
 };
 
-// An integer, or a boolean as 0 or 1, as Python counts; nothing for other values.
+// An integer, or a boolean as 0 or 1, as in Python; nullopt for other values.
 std::optional<std::int64_t> number_of(const Value& value);
 
 }  // namespace edgedraft::chat

@@ -10,7 +10,7 @@ namespace edgedraft {
 
 namespace {
 
-// A copy of a GGUF model with its matrices in `type`, or as they are.
+// Plans a copy of a GGUF model with its matrices in `type`, or unchanged.
 Result<ModelPlan> plan_gguf_model(const std::filesystem::path& path, std::optional<DType> type,
                                   KeptTensors is_kept) {
   auto file = GgufFile::open(path);
@@ -22,7 +22,7 @@ Result<ModelPlan> plan_gguf_model(const std::filesystem::path& path, std::option
   if (type) set_file_type(plan.metadata, *type);
   for (const GgufTensor& tensor : file->tensors()) {
     PlannedTensor planned = copy_of(tensor, std::string(tensor.name));
-    // A vector keeps its type; norms are f32 already.
+    // Vectors keep their type; norms are f32 already.
     if (type && tensor.dims.size() > 1 && !(is_kept != nullptr && is_kept(tensor.name))) {
       planned.info.type = stored_type(*type, tensor.dims);
     }
@@ -37,7 +37,7 @@ Result<ModelPlan> plan_gguf_model(const std::filesystem::path& path, std::option
 
 Result<ModelPlan> plan_model(const std::filesystem::path& input, std::optional<DType> type,
                              KeptTensors is_kept) {
-  std::error_code unknown;  // opening it as a file says what is wrong with it
+  std::error_code unknown;  // opening it as a file reports the error
   if (std::filesystem::is_directory(input, unknown)) {
     return plan_hf_model(input, type.value_or(kTypeOfDirectories));
   }

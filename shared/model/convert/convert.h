@@ -12,33 +12,32 @@
 
 namespace edgedraft {
 
-// Which tensors of a GGUF file stay as they are, whatever type is asked for.
+// Selects tensors of a GGUF file that keep their type.
 using KeptTensors = bool (*)(std::string_view tensor);
 
 struct ConvertOptions {
   std::filesystem::path input;   // a Hugging Face directory or a GGUF file
   std::filesystem::path output;  // a GGUF file, replaced if it exists
-  // The matrices' type; norms and biases stay f32, the head gets six bits at least, and rows that
-  // are no whole number of blocks become q8_0 or f16. Nothing: a GGUF file's stay as they are, a
-  // directory's become f16.
+  // Type of the matrices. Norms and biases stay f32, the head gets at least six bits, and rows that
+  // are not whole blocks become q8_0 or f16. Unset: a GGUF file's types stay, a directory's become
+  // f16.
   std::optional<DType> type = {};
-  KeptTensors is_kept = nullptr;  // null: none; otherwise the head is not raised either
-  // Hears of what is left out, text of the input among it; may be empty.
+  KeptTensors is_kept = nullptr;  // null: none; if set, the head is not raised either
+  // Called for each omission, with text from the input; may be empty.
   std::function<void(const std::string& what)> on_notice{};
 };
 
-// What a directory's matrices become if no type is given.
+// Default type for a directory's matrices.
 inline constexpr DType kTypeOfDirectories = DType::f16;
 
-// Turns a Llama or Qwen2 model into a GGUF file that llama.cpp reads too, stores a GGUF file's
-// matrices in another type, or makes one file of several (gguf_parts.h). Shows its progress on a
-// terminal.
+// Turns a Llama or Qwen2 model into a GGUF file that llama.cpp reads too, changes the type of a
+// GGUF file's matrices, or joins the parts of a model (gguf_parts.h). Shows progress on a terminal.
 //
-// Errors    io, bad_file, unsupported: naming the file, key or tensor, and the remedy where there
-// is one
+// Errors    io, bad_file, unsupported: naming the file, key or tensor, and the remedy if there is
+//           one
 Result<void> convert_model(const ConvertOptions& options);
 
-// Plans what convert_model writes. Errors as there.
+// Plans the output of convert_model. Errors as there.
 Result<ModelPlan> plan_model(const std::filesystem::path& input, std::optional<DType> type,
                              KeptTensors is_kept = nullptr);
 

@@ -86,8 +86,8 @@ struct Llama3Scaling {
   double original_context;
 };
 
-// Short waves stay, long ones are stretched by the factor, and those between blend.
-// Source    the Llama 3.1 model card; as divisors, the way GGUF stores them
+// Keeps short waves, stretches long ones by the factor and blends those between.
+// Source    the Llama 3.1 model card; as divisors, as in GGUF
 std::vector<float> llama3_divisors(const Llama3Scaling& s, double theta, std::uint32_t head_dim) {
   std::vector<float> divisors;
   for (std::uint32_t i = 0; i < head_dim / 2; ++i) {
@@ -127,14 +127,13 @@ Result<void> read_llama3(const json& scaling, double theta, HfConfig& out) {
   return {};
 }
 
-// A member that is an object; an empty one where it is missing or something else.
+// A member that is an object; an empty object if missing or of another type.
 json object_at(const json& config, const char* key) {
   const auto found = config.find(key);
   return found != config.end() && found->is_object() ? *found : json::object();
 }
 
-// Older files have rope_theta and rope_scaling, newer ones both in rope_parameters, and some a bit
-// of each.
+// Older files have rope_theta and rope_scaling, newer ones rope_parameters, and some a mixture.
 Result<void> read_rope(const json& config, HfConfig& out) {
   const json parameters = object_at(config, "rope_parameters");
   const json old = object_at(config, "rope_scaling");
@@ -174,7 +173,7 @@ Result<void> read_rope(const json& config, HfConfig& out) {
   return {};
 }
 
-// A number, or a list of at most kEndIdsMax.
+// An integer, or a list of at most kEndIdsMax.
 Result<std::vector<std::uint32_t>> read_ids(const json& object, const char* key) {
   const auto found = object.find(key);
   if (found == object.end() || found->is_null()) return std::vector<std::uint32_t>{};
@@ -229,7 +228,7 @@ Result<HfConfig> read_hf_config(const std::filesystem::path& directory) {
   if (!json) return json.error();
   auto config = parse_config(*json);
   if (!config) return Error{config.error().code, path.string() + ": " + config.error().message};
-  // generation_config.json, where there is one, knows more ids that end an answer.
+  // generation_config.json, if present, lists more ids that end an answer.
   const auto generation_path = directory / "generation_config.json";
   if (std::filesystem::exists(generation_path)) {
     const auto generation = read_json_object(generation_path);

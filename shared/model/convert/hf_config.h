@@ -11,10 +11,10 @@
 
 namespace edgedraft {
 
-// What config.json says of a Llama or Qwen2 model. The style is halves: Hugging Face's.
+// Contents of config.json for a Llama or Qwen2 model. The style is halves, as in Hugging Face.
 struct HfConfig {
   DecoderConfig decoder;
-  // The kind of `decoder.rope.frequency_divisors`: linear has one number for all.
+  // Kind of `decoder.rope.frequency_divisors`: linear has one factor for all.
   std::optional<float> linear_factor;
   bool tied_embeddings = false;
   std::optional<std::uint32_t> bos_id;

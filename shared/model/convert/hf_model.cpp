@@ -41,7 +41,7 @@ void add_config(const std::filesystem::path& directory, const HfConfig& config,
   }
 }
 
-// llama3 scaling goes into a tensor, linear scaling into the metadata.
+// Stores llama3 scaling as a tensor and linear scaling in the metadata.
 void add_divisors(const HfConfig& config, ModelPlan& plan) {
   const std::vector<float>& divisors = config.decoder.rope.frequency_divisors;
   if (divisors.empty() || config.linear_factor) return;
@@ -106,7 +106,7 @@ void CheckpointReader::add_layer(const std::string& from, const std::string& to,
   add(attention + "k_proj.weight", to + "attn_k.weight", {heads.kv_cols(), shape.dim}, kv_pairs);
   add(attention + "v_proj.weight", to + "attn_v.weight", {heads.kv_cols(), shape.dim}, 0);
   add(attention + "o_proj.weight", to + "attn_output.weight", {shape.dim, heads.query_cols()}, 0);
-  if (!pairs) {  // no Llama checkpoint has biases; refuse_others() would tell
+  if (!pairs) {  // no Llama checkpoint has biases; refuse_others() would report one
     add_if_there(attention + "q_proj.bias", to + "attn_q.bias", {heads.query_cols()}, 0);
     add_if_there(attention + "k_proj.bias", to + "attn_k.bias", {heads.kv_cols()}, 0);
     add_if_there(attention + "v_proj.bias", to + "attn_v.bias", {heads.kv_cols()}, 0);
@@ -132,7 +132,7 @@ void CheckpointReader::refuse_others() {
   if (error_) return;
   std::sort(taken_.begin(), taken_.end());
   for (const auto& [name, tensor] : checkpoint_.tensors()) {
-    // Old checkpoints store the frequencies, which follow from the configuration.
+    // Old checkpoints store frequencies, which the configuration implies.
     if (name.ends_with("rotary_emb.inv_freq")) continue;
     if (std::binary_search(taken_.begin(), taken_.end(), name)) continue;
     error_ = Error{Errc::unsupported, "the checkpoint has the tensor " + name +
@@ -162,7 +162,7 @@ Result<ModelPlan> plan_hf_model(const std::filesystem::path& directory, DType ty
     reader.add_layer("model.layers." + index + ".", "blk." + index + ".", decoder.layer, style);
   }
   reader.add("model.norm.weight", "output_norm.weight", {decoder.layer.dim}, 0);
-  // A head that is stored apart counts, whatever config.json says of it.
+  // A separately stored head is used, whatever config.json says.
   if (config->tied_embeddings) {
     reader.add_if_there("lm_head.weight", "output.weight", table, 0);
   } else {
@@ -170,7 +170,7 @@ Result<ModelPlan> plan_hf_model(const std::filesystem::path& directory, DType ty
   }
   reader.refuse_others();
   if (reader.error()) return *reader.error();
-  // Not before the embedding has borne out the size that the tokenizer is filled up to.
+  // Only now: the embedding confirms the size to which the tokenizer is padded.
   auto notice = add_hf_tokenizer(directory, *config, plan.metadata);
   if (!notice) return notice.error();
   plan.notice = *std::move(notice);

@@ -17,12 +17,12 @@ namespace edgedraft {
 // Errors    io, bad_file, unsupported, mismatch: naming the file, key or tensor
 Result<ModelPlan> plan_hf_model(const std::filesystem::path& directory, DType type);
 
-// Whether a layer has to have a norm before its attention; a drafter's may read what a projection
-// of its own made for it.
+// Whether a layer must have a norm before attention; a drafter's layer may read the output of its
+// own projection instead.
 enum class InputNorm : std::uint8_t { required, optional };
 
-// Takes tensors out of a checkpoint into a plan, their shapes checked. After the first error it
-// does nothing more.
+// Moves tensors of a checkpoint into a plan and checks their shapes. Does nothing after the first
+// error.
 class CheckpointReader {
  public:
   CheckpointReader(const SafetensorsModel& checkpoint, DType type, ModelPlan& plan)
@@ -31,17 +31,16 @@ class CheckpointReader {
   // `shape` outermost first. pair_heads as in PlannedTensor.
   void add(const std::string& from, std::string to, std::vector<std::uint64_t> shape,
            std::uint32_t pair_heads);
-  // The same where the checkpoint has it.
+  // As above, if the checkpoint has the tensor.
   void add_if_there(const std::string& from, std::string to, std::vector<std::uint64_t> shape,
                     std::uint32_t pair_heads);
-  // A decoder layer: Hugging Face's names behind `from`, GGUF's behind `to`. With RopeStyle::pairs
-  // the rows of q and k are permuted.
+  // Adds a decoder layer: `from` prefixes Hugging Face's names, `to` GGUF's. RopeStyle::pairs
+  // permutes the rows of q and k.
   void add_layer(const std::string& from, const std::string& to, const LayerShape& shape,
                  RopeStyle style, InputNorm input_norm = InputNorm::required);
-  // A tensor that is left out if the checkpoint has it: another file has the same. Its shape has to
-  // be right.
+  // Skips a tensor that another file also has; if present, its shape must be right.
   void leave_out(const std::string& from, const std::vector<std::uint64_t>& shape);
-  // Errors    unsupported: the checkpoint has tensors that nobody asked for
+  // Errors    unsupported: the checkpoint has tensors that were not requested
   void refuse_others();
 
   const std::optional<Error>& error() const { return error_; }

@@ -22,7 +22,7 @@ namespace {
 
 using nlohmann::json;
 
-// A tokenizer.model.
+// Reads a tokenizer.model.
 Result<TokenizerParts> read_sentencepiece(const std::filesystem::path& path) {
   using Algorithm = SentencePieceModel::Algorithm;
   const auto file = MappedFile::open(path);
@@ -56,8 +56,9 @@ Result<TokenizerParts> read_sentencepiece(const std::filesystem::path& path) {
   return parts;
 }
 
-// The tokens that older folders have beside tokenizer.model, {"<|im_end|>": 32000, ...}. Which of
-// them are special it does not say.
+// Adds the tokens that older folders keep beside tokenizer.model, {"<
+// im_end
+// >": 32000, ...}. The file does not say which are special.
 Result<void> add_older_tokens(const std::filesystem::path& path, std::size_t count,
                               TokenizerParts& parts) {
   if (!std::filesystem::exists(path)) return {};
@@ -85,7 +86,7 @@ Result<void> add_older_tokens(const std::filesystem::path& path, std::size_t cou
     if (!is_filler && parts.entries[at].text != text) {
       return bad_file(name + " has the id of \"" + parts.entries[at].text.substr(0, 80) + "\"");
     }
-    // Some list <s> and its like, too, which stay what they are.
+    // Some files also list <s> and the like, which keep their type.
     const TokenType type = is_filler ? TokenType::unused : parts.entries[at].type;
     if (type == TokenType::control || type == TokenType::unknown || type == TokenType::byte) {
       continue;
@@ -95,7 +96,7 @@ Result<void> add_older_tokens(const std::filesystem::path& path, std::size_t cou
   return {};
 }
 
-// The tokens of tokenizer_config.json that tokenizer.model lacks.
+// Adds tokens of tokenizer_config.json that tokenizer.model lacks.
 Result<void> add_listed_tokens(const json& config, std::size_t count, TokenizerParts& parts) {
   const auto added = config.find("added_tokens_decoder");
   if (added == config.end() || !added->is_object()) return {};
@@ -117,7 +118,7 @@ Result<void> add_listed_tokens(const json& config, std::size_t count, TokenizerP
   return {};
 }
 
-// That of the tokenizer.json beside tokenizer.model; nothing where there is none that we can read.
+// Space rule of the tokenizer.json beside tokenizer.model; nullopt without a readable one.
 std::optional<SpaceRule> json_space_rule(const std::filesystem::path& directory) {
   const auto path = directory / "tokenizer.json";
   if (!std::filesystem::exists(path)) return std::nullopt;
@@ -128,12 +129,12 @@ std::optional<SpaceRule> json_space_rule(const std::filesystem::path& directory)
   return steps->space_rule;
 }
 
-// What tokenizer_config.json says of spaces before a text, or the tokenizer.json that is read
-// instead of tokenizer.model where the former does not ask for another rule.
+// Sets the space rule from tokenizer_config.json, or from the tokenizer.json read in place of
+// tokenizer.model if the former sets none.
 //
-// Source    transformers' LlamaTokenizer: one that is not "legacy" asks tokenizer.model for neither
-//           spaces before a text nor what to do with several. Its LlamaTokenizerFast takes
-//           tokenizer.json as it is, unless add_prefix_space is set.
+// Source    transformers' LlamaTokenizer: unless "legacy", it ignores tokenizer.model's settings
+//           for spaces before a text and for repeated ones. LlamaTokenizerFast uses tokenizer.json
+//           as it is, unless add_prefix_space is set.
 Result<void> set_space_rule(const std::filesystem::path& directory, const json& config,
                             TokenizerParts& parts) {
   const auto prefix = json_bool(config, "add_prefix_space");
@@ -154,7 +155,7 @@ Result<void> set_space_rule(const std::filesystem::path& directory, const json& 
   return {};
 }
 
-// "bos_token": "<s>" or {"content": "<s>"}: its id.
+// Id for "bos_token": "<s>" or {"content": "<s>"}.
 std::optional<std::uint32_t> id_of(const json& config, const char* key,
                                    const TokenizerParts& parts) {
   const auto found = config.find(key);
@@ -184,7 +185,7 @@ Result<std::optional<std::string>> read_chat_template(const std::filesystem::pat
   return std::optional<std::string>{};
 }
 
-// The parts have been filled up to the model's vocabulary.
+// Requires  parts already padded to the model's vocabulary
 Result<void> add_special_ids(const json& tokenizer_config, const HfConfig& config,
                              const TokenizerParts& parts, GgufMetadata& metadata) {
   const auto outside = [&](const char* key, std::uint32_t id) {
@@ -196,7 +197,7 @@ Result<void> add_special_ids(const json& tokenizer_config, const HfConfig& confi
   if (!bos) bos = config.bos_id;
   if (bos && *bos >= parts.entries.size()) return outside("bos_token_id", *bos);
   if (bos) metadata.set_u32("tokenizer.ggml.bos_token_id", *bos);
-  // The tokenizer's own end first, then those that the model was trained to end with.
+  // The tokenizer's own end first, then those that the model was trained with.
   std::vector<std::uint32_t> ends;
   if (const auto eos = id_of(tokenizer_config, "eos_token", parts)) ends.push_back(*eos);
   for (const std::uint32_t id : config.eos_ids) {
@@ -231,7 +232,7 @@ Result<TokenizerParts> read_parts(const std::filesystem::path& directory,
   if (std::filesystem::exists(directory / "tokenizer.model")) {
     auto parts = read_sentencepiece(directory / "tokenizer.model");
     if (!parts) {
-      // Llama 3's own tokenizer.model is tiktoken's, and says what its tokenizer.json does.
+      // Llama 3's tokenizer.model is in tiktoken's format; its tokenizer.json has the same content.
       const bool is_of_another_kind = parts.error().code == Errc::bad_file;
       if (is_of_another_kind && std::filesystem::exists(directory / "tokenizer.json")) {
         return read_json_parts(directory, count);

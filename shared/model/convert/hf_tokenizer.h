@@ -11,10 +11,10 @@ namespace edgedraft {
 
 // Adds the tokenizer (tokenizer.model with added_tokens.json, or else tokenizer.json) and chat
 // template of a Hugging Face directory, under llama.cpp's keys, kSpaceRuleKey and kEndIdsKey. Does
-// nothing where the directory has none.
+// nothing if there is none.
 //
-// Returns   what the user should hear of it; mostly nothing
-// Errors    io, bad_file, mismatch; unsupported: names what a GGUF file cannot say
+// Returns   a notice for the user, usually empty
+// Errors    io, bad_file, mismatch; unsupported: names the feature that GGUF cannot express
 Result<std::string> add_hf_tokenizer(const std::filesystem::path& directory, const HfConfig& config,
                                      GgufMetadata& metadata);
 

@@ -99,7 +99,7 @@ Result<void> read_added_tokens(const json& file, const TextSteps& steps, std::si
     if (!normalized) return normalized.error();
     const bool is_prepended_to = steps.space_rule == SpaceRule::each;
     if (type == TokenType::user_defined && is_prepended_to && normalized->value_or(false)) {
-      // It is then found where a part of the text begins with it, and nowhere else.
+      // It would only match at the start of a part of the text.
       return unsupported_tokenizer("the added token " + **text +
                                    " with normalized after the normalizer Prepend");
     }
@@ -108,7 +108,7 @@ Result<void> read_added_tokens(const json& file, const TextSteps& steps, std::si
   return {};
 }
 
-// No two entries alike, and the texts as SentencePiece and GGUF want them.
+// Checks for duplicates and builds the index, with texts in SentencePiece's and GGUF's spelling.
 Result<Index> index_of(const TokenizerParts& parts) {
   Index index;
   index.reserve(parts.entries.size());
@@ -169,8 +169,8 @@ Result<void> mark_pieces(const json& model, std::optional<std::uint32_t> unknown
   return {};
 }
 
-// A vocabulary that a pre-tokenizer cuts at spaces says the same without it only where no piece
-// reaches across one.
+// A vocabulary whose pre-tokenizer splits at spaces is equivalent without it only if no piece spans
+// a space.
 Result<void> check_spaces(const TextSteps& steps, const TokenizerParts& parts) {
   if (!steps.splits_at_spaces) return {};
   for (const TokenizerParts::Entry& entry : parts.entries) {
@@ -181,9 +181,8 @@ Result<void> check_spaces(const TextSteps& steps, const TokenizerParts& parts) {
   return {};
 }
 
-// SentencePiece joins the neighbours whose joint piece has the best score, whichever they are. The
-// order of the merges says the same only where those of one piece stand together and none is left
-// out.
+// SentencePiece joins the neighbours whose joint piece has the best score. The order of merges is
+// equivalent only if all merges of a piece are adjacent and none is missing.
 Result<void> score_by_merges(const std::vector<Merge>& merges, const Index& index,
                              TokenizerParts& parts) {
   constexpr std::size_t kNever = static_cast<std::size_t>(-1);
@@ -320,7 +319,7 @@ Result<TokenizerParts> read_tokenizer_json(const json& file, std::size_t count) 
   if (model == file.end() || !model->is_object()) return bad_tokenizer("it has no model");
   const auto type = json_string(*model, "type");
   if (!type) return type.error();
-  const std::string kind = type->value_or("BPE");  // old files do not say
+  const std::string kind = type->value_or("BPE");  // missing in old files
   auto parts = kind == "BPE" ? read_bpe(file, *model, count)
                : kind == "Unigram"
                    ? read_unigram(file, *model, count)

@@ -9,16 +9,16 @@
 
 namespace edgedraft {
 
-// A tokenizer.json, which may have at most `count` entries. Byte-level BPE becomes "gpt2"; BPE and
-// Unigram over SentencePiece's pieces become "llama", its scores from the order of the merges, and
+// Reads a tokenizer.json with at most `count` entries. Byte-level BPE becomes "gpt2". BPE over
+// SentencePiece's pieces becomes "llama", with scores from the order of merges; Unigram becomes
 // "t5".
 //
 // Source    the file format of Hugging Face's tokenizers
-// Errors    bad_file; unsupported: names the construct that a GGUF file cannot say
+// Errors    bad_file; unsupported: names the construct that GGUF cannot express
 Result<TokenizerParts> read_tokenizer_json(const nlohmann::json& file, std::size_t count);
 
-// Whether a GGUF file can say all of an added token, which a tokenizer_config.json describes with
-// the same flags: it takes no white space beside it, and stands within words.
+// Checks that GGUF can express an added token: one that strips no white space and matches within
+// words. tokenizer_config.json uses the same flags.
 //
 // Errors    bad_file; unsupported: names `file`, the token's text and the flag
 Result<void> check_added_token(const nlohmann::json& token, const std::string& text,

@@ -9,7 +9,7 @@ namespace {
 
 constexpr std::size_t kCopyBytes = 4u << 20;  // between two redraws of the progress line
 
-// Where row `row` of a head stored in pairs order stands in halves order.
+// Row in halves order for row `row` of a head in pairs order.
 std::uint64_t halves_row(std::uint64_t row, std::uint64_t head_dim) {
   const std::uint64_t within = row % head_dim;
   return row - within + within / 2 + (within % 2) * (head_dim / 2);
@@ -72,7 +72,7 @@ void raise_head(ModelPlan& plan) {
   };
   PlannedTensor* const head = find_head(plan);
   if (head == nullptr) return;
-  // What has lost its precision already gains none.
+  // Tensors that have already lost precision would gain none.
   if (!is_coarse(head->info.type) || is_coarse(head->source_type)) return;
   head->info.type = stored_type(DType::q6_k, head->info.dims);
 }

@@ -16,42 +16,41 @@
 
 namespace edgedraft {
 
-// A tensor to be written and where its numbers come from.
+// A tensor to write and the source of its elements.
 struct PlannedTensor {
   GgufTensorInfo info;
   DType source_type = DType::f32;
   ByteView source;
-  // Heads whose rows are put from RopeStyle::halves into pairs order; 0: rows stay where they are.
+  // Heads whose rows are permuted from RopeStyle::halves to pairs; 0: none.
   std::uint32_t pair_heads = 0;
 };
 
-// A GGUF file to be: collected first, so that everything is checked before the first byte is
-// written.
+// Plan of a GGUF file: everything is collected and checked before the first byte is written.
 struct ModelPlan {
   GgufMetadata metadata;
   std::vector<PlannedTensor> tensors;
-  std::string notice;  // what the user should hear of it; mostly nothing
+  std::string notice;  // notice for the user, usually empty
 
-  // What the planned tensors' bytes lie in.
+  // Backing of the planned tensors' bytes.
   std::vector<SafetensorsModel> checkpoints;
   std::vector<GgufFile> files;
   std::deque<Bytes> made;
 };
 
-// The type in which `wanted` stores a tensor: vectors are f32; rows that are no whole number of
-// large blocks q8_0, and of small ones f16.
+// Type in which a tensor is stored if `wanted` is requested: vectors are f32; rows that are not
+// whole large blocks become q8_0, rows that are not whole small ones f16.
 DType stored_type(DType wanted, std::span<const std::uint64_t> dims);
 
-// output.weight, or the embedding where that is the head; null without either.
+// output.weight, or the embedding if tied; null without either.
 PlannedTensor* find_head(ModelPlan& plan);
-// Gives the head, or the embedding where that is the head, at least six bits a number: it decides
-// every token and costs little.
+// Raises the head (or tied embedding) to at least six bits per element: it decides every token and
+// costs little.
 void raise_head(ModelPlan& plan);
 
-// Sets general.file_type and its like, as llama.cpp shows them.
+// Sets general.file_type and related keys, for display in llama.cpp.
 void set_file_type(GgufMetadata& metadata, DType type);
 
-// Copies the tensor of a GGUF file bit for bit under a name.
+// Copies a tensor of a GGUF file bit for bit under a new name.
 PlannedTensor copy_of(const GgufTensor& tensor, std::string name);
 
 // Writes the file, with a progress line.

@@ -21,18 +21,17 @@ bool is_always_kept(const Tokenizer& tokenizer, std::uint32_t token) {
   return tokenizer.is_end(token) || tokenizer.token_type(token) == TokenType::control;
 }
 
-// Where a text may be cut so that few words, if any, are: behind a line, before a space, at the
-// end.
+// Where to cut a text with few or no words split: after a line, before a space, or at the end.
 std::size_t cut_of(const std::string& text) {
   if (const std::size_t line = text.rfind('\n'); line != std::string::npos) return line + 1;
   const std::size_t space = text.rfind(' ');
   return space == std::string::npos || space == 0 ? text.size() : space;
 }
 
-// How often each token occurs in the corpus.
+// Number of occurrences of each token in the corpus.
 Result<std::vector<std::uint64_t>> count_tokens(const Tokenizer& tokenizer,
                                                 const std::filesystem::path& corpus) {
-  std::error_code unknown;  // why it cannot be told, which opening says, or the length of a pipe
+  std::error_code unknown;  // opening reports the error; a pipe has no length
   if (std::filesystem::is_directory(corpus, unknown)) {
     return Error{Errc::io, "--corpus " + corpus.string() + ": it is a folder; give a text file"};
   }

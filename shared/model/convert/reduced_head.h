@@ -11,32 +11,31 @@
 namespace edgedraft {
 
 struct DraftTokenOptions {
-  std::filesystem::path corpus;  // a text like those that the drafter will write
+  std::filesystem::path corpus;  // a text similar to those that the drafter will write
   std::uint32_t count = 0;
 };
 
-// Which tokens a drafter may propose.
+// Tokens that a drafter may propose.
 struct DraftTokens {
   std::vector<std::uint32_t> tokens;  // ascending
-  std::uint64_t corpus_tokens = 0;    // control tokens aside
-  std::uint64_t covered = 0;          // of these, how many are among `tokens`
+  std::uint64_t corpus_tokens = 0;    // without control tokens
+  std::uint64_t covered = 0;          // number of those that are in `tokens`
 };
 
-// The control tokens and those that end an answer, and as many of the corpus' most frequent tokens
-// as there is room for; equally frequent ones by lowest id. The texts of control tokens in the
-// corpus mean the tokens.
+// Chooses the control tokens, those that end an answer, and the most frequent tokens of the corpus
+// up to the count; ties by lowest id. Texts of control tokens in the corpus count as the tokens.
 //
-// Errors    usage: a count that is too small for the control tokens or more than the vocabulary, an
-//           empty corpus; io: no such file
-// Cost      memory for the vocabulary and a megabyte of the text; shows its progress on a terminal
+// Errors    usage: a count below the number of control tokens or above the vocabulary, an empty
+//           corpus; io: no such file
+// Cost      memory for the vocabulary and a megabyte of the text; shows progress on a terminal
 Result<DraftTokens> choose_draft_tokens(const Tokenizer& tokenizer,
                                         const DraftTokenOptions& options);
 
-// Leaves of a drafter's head the rows of `tokens`, which belong to the vocabulary, and adds their
-// table (draft_vocabulary.h). Where the head is the embedding it becomes a tensor of its own.
+// Cuts a drafter's head to the rows of `tokens` and adds their table (draft_vocabulary.h). A tied
+// head becomes a separate tensor.
 //
-// Errors    bad_file where there is no head of such a vocabulary; unsupported where it is reduced
-//           already
+// Requires  tokens within the vocabulary
+// Errors    bad_file if there is no head of that vocabulary; unsupported if already reduced
 Result<void> reduce_head(const std::vector<std::uint32_t>& tokens, ModelPlan& plan);
 
 }  // namespace edgedraft

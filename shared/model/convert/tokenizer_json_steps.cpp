@@ -13,7 +13,7 @@ using nlohmann::json;
 
 constexpr std::size_t kNestingMax = 8;
 
-// The steps of a component, with its Sequences unfolded.
+// Steps of a component, with nested Sequences flattened.
 Result<void> unfold(const json& component, const char* list_key, std::size_t depth,
                     std::vector<std::pair<std::string, json>>& steps) {
   if (component.is_null()) return {};
@@ -53,7 +53,7 @@ std::string replaced(std::string text, std::string_view from, std::string_view t
   return text;
 }
 
-// {"String": ...} or {"Regex": ...}: its kind and text.
+// {"String": ...} or {"Regex": ...}: kind and text.
 std::pair<std::string, std::string> pattern_of(const json& step) {
   const auto pattern = step.find("pattern");
   if (pattern == step.end() || !pattern->is_object() || pattern->size() != 1) return {};
@@ -93,10 +93,10 @@ Result<void> read_normalizer(const json& file, TextSteps& out, bool& replaces_sp
   return {};
 }
 
-// More than any expression that is known here has.
+// Longer than any known expression.
 constexpr std::size_t kPatternBytesMax = 16u << 10;
 
-// An expression as Pattern wants it: White_Space for \s, and no line end as it is.
+// Converts an expression to Pattern's dialect: White_Space for \s, and escaped line ends.
 std::string in_our_dialect(std::string pattern) {
   for (const auto& [from, to] :
        {std::pair("\\s", "\\p{White_Space}"), std::pair("\\S", "\\P{White_Space}"),
@@ -110,7 +110,7 @@ Result<void> read_split(const json& step, TextSteps& out) {
   const auto [kind, pattern] = pattern_of(step);
   const std::string behavior = text_of(step, "behavior");
   const bool invert = flag_of(step, "invert", false);
-  // The patterns leave nothing out, so removing what lies between the matches changes nothing.
+  // The patterns cover the whole text, so removing text between matches changes nothing.
   const bool isolates = (behavior == "Isolated" && !invert) || (behavior == "Removed" && invert);
   if (kind != "Regex" || !isolates) {
     return unsupported_tokenizer("the pre-tokenizer Split of the kind " + kind + ", " + behavior);
@@ -132,7 +132,7 @@ Result<void> read_metaspace(const json& step, TextSteps& out) {
   const std::optional<SpaceRule> rule =
       scheme == "never" ? SpaceRule::none : find_space_rule(scheme);
   if (!rule) return unsupported_tokenizer("Metaspace with the prepend_scheme " + scheme);
-  // Behind a Prepend each part begins with a space already.
+  // After a Prepend each part already starts with a space.
   if (out.space_rule != SpaceRule::each) out.space_rule = *rule;
   out.splits_at_spaces = flag_of(step, "split", true);
   return {};
@@ -165,7 +165,7 @@ Result<void> read_pre_tokenizer(const json& file, TextSteps& out, bool& replaces
   return {};
 }
 
-// The text of a SpecialToken of a template; nothing for the Sequence.
+// Text of a SpecialToken in a template; nullopt for the Sequence.
 std::optional<std::string> special_of(const json& part) {
   const auto special = part.find("SpecialToken");
   if (special == part.end() || !special->is_object()) return std::nullopt;
@@ -229,7 +229,7 @@ Result<void> read_post_processor(const json& file, TokenizerParts& parts) {
   if (!steps) return steps.error();
   parts.add_bos = false;
   for (const auto& [type, step] : *steps) {
-    if (type == "ByteLevel") continue;  // moves offsets alone
+    if (type == "ByteLevel") continue;  // only moves offsets
     if (type != "TemplateProcessing") return unsupported_tokenizer("the post-processor " + type);
     if (auto read = read_template(step, parts); !read) return read;
   }

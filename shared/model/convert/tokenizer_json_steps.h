@@ -15,11 +15,11 @@ Error bad_tokenizer(const std::string& what);
 // "tokenizer.json: WHAT is not supported", as unsupported.
 Error unsupported_tokenizer(const std::string& what);
 
-// How a tokenizer.json prepares a text before its model sees it.
+// Text preparation of a tokenizer.json, before its model.
 struct TextSteps {
   bool byte_level = false;
   // For byte-level BPE:
-  std::vector<std::string> patterns;  // in our dialect (Pattern)
+  std::vector<std::string> patterns;  // in our regex dialect (Pattern)
   bool nfc = false;
   // For SentencePiece's pieces:
   SpaceRule space_rule = SpaceRule::none;

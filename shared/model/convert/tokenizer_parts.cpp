@@ -3,7 +3,7 @@
 namespace edgedraft {
 namespace {
 
-constexpr float kAddedScore = -1000.0f;  // as llama.cpp gives to entries that SentencePiece lacks
+constexpr float kAddedScore = -1000.0f;  // as in llama.cpp for entries that SentencePiece lacks
 
 }  // namespace
 
@@ -56,7 +56,7 @@ void TokenizerParts::add_to(GgufMetadata& metadata) const {
     if (value) metadata.set_bool(key, *value);
   };
   if (space_rule) {
-    // The nearest that other programs know.
+    // The nearest rule that other programs support.
     metadata.set_bool("tokenizer.ggml.add_space_prefix", *space_rule != SpaceRule::none);
     const std::string_view rule = space_rule_name(*space_rule);
     if (!rule.empty()) metadata.set_string(std::string(kSpaceRuleKey), rule);

@@ -13,7 +13,7 @@
 
 namespace edgedraft {
 
-// A tokenizer to be written: what the metadata of a GGUF file says of one.
+// Tokenizer metadata of a GGUF file to be written.
 struct TokenizerParts {
   struct Entry {
     std::string text;
@@ -24,23 +24,23 @@ struct TokenizerParts {
   std::string model;  // tokenizer.ggml.model
   std::string pre = "default";
   std::vector<Entry> entries;
-  std::vector<std::string> merges;               // "gpt2" alone
-  std::optional<std::uint32_t> unknown;          // SentencePiece alone
-  std::optional<SpaceRule> space_rule;           // SentencePiece alone
-  std::optional<bool> remove_extra_whitespaces;  // SentencePiece alone
+  std::vector<std::string> merges;               // only for "gpt2"
+  std::optional<std::uint32_t> unknown;          // only for SentencePiece
+  std::optional<SpaceRule> space_rule;           // only for SentencePiece
+  std::optional<bool> remove_extra_whitespaces;  // only for SentencePiece
   std::optional<bool> add_bos;
   std::optional<bool> add_eos;
-  std::optional<std::uint32_t> bos;  // what the tokenizer itself puts before a text
-  std::set<std::string> left_out;    // added tokens for which the model has no row
+  std::optional<std::uint32_t> bos;  // put before a text by the tokenizer itself
+  std::set<std::string> left_out;    // added tokens without a row in the model
 
   std::optional<std::uint32_t> find(const std::string& text) const;
-  // Makes entry `id`, which may lie behind the last; those between are unused. One that is not
-  // below `count` is left out: folders name a padding token so, which no text ever becomes.
+  // Sets entry `id`; ids between the last entry and this one are unused. Ids from `count` on are
+  // skipped: folders list padding tokens there, which no text produces.
   void add_token(std::size_t id, std::size_t count, const std::string& text, TokenType type);
-  // Unused entries up to `count`.
+  // Adds unused entries up to `count`.
   void pad_to(std::size_t count);
 
-  // All but the ids of special tokens.
+  // Everything but the ids of special tokens.
   void add_to(GgufMetadata& metadata) const;
 };
 

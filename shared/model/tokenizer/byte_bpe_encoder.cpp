@@ -13,7 +13,7 @@ namespace {
 
 using Index = std::unordered_map<std::string_view, std::uint32_t>;
 
-// Where several entries have one spelling the first counts.
+// Among entries of equal spelling the first counts.
 Index index_of(const Vocabulary& vocabulary) {
   Index index;
   index.reserve(vocabulary.texts.size());
@@ -24,8 +24,8 @@ Index index_of(const Vocabulary& vocabulary) {
   return index;
 }
 
-// Lines "left right", each as the vocabulary spells it. Merges into control tokens are left out: no
-// text may become one.
+// Lines "left right", in the vocabulary's spelling. Merges into control tokens are skipped: no text
+// may become one.
 Result<Merges> read_merges(const GgufFile& file, const Vocabulary& vocabulary, const Index& index) {
   const auto lines = file.get_strings("tokenizer.ggml.merges");
   if (!lines) return lines.error();
@@ -83,7 +83,7 @@ class ByteBpeEncoder : public TextEncoder {
   }
 
   std::string bytes_of(std::string_view text) const override {
-    // An added token may hold characters that stand for no byte; it then is its own text.
+    // An added token may have characters that stand for no byte; it then is literal text.
     return from_letters(text).value_or(std::string(text));
   }
 
@@ -92,7 +92,7 @@ class ByteBpeEncoder : public TextEncoder {
 
   PreTokenizer pre_tokenizer_;
   bool ignore_merges_;
-  Index index_;  // empty without ignore_merges_
+  Index index_;  // empty unless ignore_merges_
   Merges merges_;
   std::array<std::int64_t, 256> byte_ids_;
 };

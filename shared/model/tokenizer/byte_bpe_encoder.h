@@ -11,11 +11,11 @@ namespace edgedraft {
 
 struct PreTokenizerRules;
 
-// Byte-level byte-pair encoding (tokenizer.ggml.model = "gpt2"): words cut by the pre-tokenizer,
-// then merged from single bytes. A byte that the vocabulary does not have is left out.
+// Byte-level byte-pair encoding (tokenizer.ggml.model = "gpt2"): the pre-tokenizer splits words,
+// which are merged from single bytes. Bytes missing from the vocabulary are dropped.
 //
 // Requires  `vocabulary` outlives the encoder
-// Errors    bad_file: merges of what is no entry
+// Errors    bad_file: merges of unknown entries
 Result<std::unique_ptr<TextEncoder>> make_byte_bpe_encoder(const GgufFile& file,
                                                            const PreTokenizerRules& rules,
                                                            const Vocabulary& vocabulary);

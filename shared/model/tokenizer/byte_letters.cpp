@@ -50,7 +50,7 @@ std::optional<std::string> from_letters(std::string_view text) {
   for (std::size_t i = 0; i < text.size(); ++i) {
     std::size_t code = static_cast<unsigned char>(text[i]);
     if (code >= 0x80) {
-      // All letters lie below U+0800: two bytes of UTF-8.
+      // All letters are below U+0800: two bytes of UTF-8.
       if (code < 0xC2 || code > 0xDF || ++i == text.size()) return std::nullopt;
       code = (code & 0x1F) << 6 | (static_cast<unsigned char>(text[i]) & 0x3F);
     }

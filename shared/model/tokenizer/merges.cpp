@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::size_t kNone = std::numeric_limits<std::size_t>::max();
 
-// A symbol of the word; merging adds the right one's place to the left one.
+// A symbol of the word; a merge adds the right one's span to the left one.
 struct Symbol {
   std::uint32_t id;
   std::size_t previous;
@@ -18,7 +18,7 @@ struct Symbol {
   bool alive = true;
 };
 
-// Two neighbours as they were when they were found.
+// Two neighbours at the time they were found.
 struct Candidate {
   std::uint32_t rank;
   std::size_t left;
@@ -26,7 +26,7 @@ struct Candidate {
   std::uint32_t right_id;
   std::uint32_t merged;
 
-  // std::priority_queue takes the greatest.
+  // std::priority_queue returns the greatest.
   bool operator<(const Candidate& other) const {
     return std::tie(rank, left) > std::tie(other.rank, other.left);
   }
@@ -71,7 +71,7 @@ void Merges::apply(std::vector<std::uint32_t>& ids) const {
     Symbol& left = symbols[best.left];
     if (!left.alive || left.id != best.left_id || left.next == kNone) continue;
     Symbol& right = symbols[left.next];
-    if (right.id != best.right_id) continue;  // merged with others meanwhile
+    if (right.id != best.right_id) continue;  // merged in the meantime
     right.alive = false;
     left.id = best.merged;
     left.next = right.next;

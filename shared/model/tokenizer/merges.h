@@ -9,15 +9,14 @@
 
 namespace edgedraft {
 
-// The merges of byte-pair encoding: which neighbours become one entry, and which go first.
+// Merges of byte-pair encoding, in order of priority.
 class Merges {
  public:
   void reserve(std::size_t count) { table_.reserve(count); }
-  // The next merge. Where two join the same pair the first counts.
+  // Adds the next merge. Of merges of the same pair the first counts.
   void add(std::uint32_t left, std::uint32_t right, std::uint32_t merged);
 
-  // Joins neighbours in `ids`, the earliest merge first and of the same the leftmost, until none
-  // is left.
+  // Merges neighbours in `ids`, earliest merge first, ties leftmost, until none applies.
   // Cost      n log n
   void apply(std::vector<std::uint32_t>& ids) const;
 

@@ -11,7 +11,7 @@
 namespace edgedraft {
 namespace {
 
-// More than any character decomposes into.
+// Above the length of any character's decomposition.
 constexpr std::size_t kDecompositionMax = 32;
 
 int combining_class(utf8proc_int32_t code) {
@@ -39,7 +39,7 @@ std::vector<utf8proc_int32_t> decompose(std::string_view text) {
   return codes;
 }
 
-// Puts each run of marks into canonical order. utf8proc's own sort is quadratic in a run.
+// Sorts each run of marks into canonical order. utf8proc's own sort is quadratic in a run.
 void order_marks(std::vector<utf8proc_int32_t>& codes) {
   for (auto first = codes.begin(); first != codes.end();) {
     if (combining_class(*first) == 0) {
@@ -58,7 +58,7 @@ void order_marks(std::vector<utf8proc_int32_t>& codes) {
 }  // namespace
 
 std::string to_nfc(std::string_view text) {
-  // Nothing below U+0300 changes: the first combining mark.
+  // Text below U+0300, the first combining mark, never changes.
   const bool unchanged = std::all_of(text.begin(), text.end(),
                                      [](char c) { return static_cast<unsigned char>(c) < 0xCC; });
   if (unchanged) return std::string(text);

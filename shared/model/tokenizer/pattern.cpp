@@ -38,9 +38,9 @@ Pattern::Pattern(const std::string& expression) : state_(std::make_shared<State>
                                    expression.size(), PCRE2_UTF | PCRE2_UCP, &error, &error_at,
                                    nullptr));
   EDGEDRAFT_CHECK(state_->code);
-  // Without it (no executable memory, say) matching is slower and otherwise the same.
+  // Without it (e.g. no executable memory) matching is only slower.
   (void)pcre2_jit_compile(state_->code.get(), PCRE2_JIT_COMPLETE);
-  // The default limit is for foreign expressions; ours takes steps in proportion to the text.
+  // The default limit is for untrusted expressions; ours take steps in proportion to the text.
   state_->context.reset(pcre2_match_context_create(nullptr));
   EDGEDRAFT_CHECK(state_->context);
   pcre2_set_match_limit(state_->context.get(), std::numeric_limits<std::uint32_t>::max());
@@ -49,13 +49,13 @@ Pattern::Pattern(const std::string& expression) : state_(std::make_shared<State>
 std::optional<Pattern::Match> Pattern::State::find(std::string_view text, std::size_t at,
                                                    pcre2_match_data* match) const {
   if (at >= text.size()) return std::nullopt;
-  // Checking the encoding at every call would be quadratic.
+  // Checking the encoding in every call would be quadratic.
   const auto run = [&](std::uint32_t options) {
     return pcre2_match(code.get(), reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(), at,
                        PCRE2_NO_UTF_CHECK | PCRE2_NOTEMPTY | options, match, context.get());
   };
   int status = run(0);
-  // The compiled form has a small stack of its own.
+  // Compiled code has a small stack of its own.
   if (status == PCRE2_ERROR_JIT_STACKLIMIT) status = run(PCRE2_NO_JIT);
   if (status == PCRE2_ERROR_NOMATCH) return std::nullopt;
   if (status < 0) {

@@ -9,25 +9,25 @@
 
 namespace edgedraft {
 
-// A regular expression of our own: PCRE2 with Unicode properties.
-// Write \p{White_Space} for \s: PCRE2's \s holds U+180E as well.
+// A trusted regular expression: PCRE2 with Unicode properties. Use \p{White_Space} for \s: PCRE2's
+// \s includes U+180E.
 //
 // Threads   const methods may run concurrently
 class Pattern {
  public:
-  // Requires  a right expression without nested repeats, which would not be linear
+  // Requires  a valid expression without nested repeats, which would not be linear
   explicit Pattern(const std::string& expression);
 
   struct Match {
     std::size_t begin;
     std::size_t end;
   };
-  // The first match that begins at `at` or behind it, and is not empty; what stands before `at` is
-  // looked at by assertions alone. Requires  valid UTF-8, `at` between two characters
+  // First non-empty match at or after `at`; earlier text is only seen by assertions.
+  // Requires  valid UTF-8, `at` on a character boundary
   std::optional<Match> find(std::string_view text, std::size_t at) const;
 
-  // Cuts a text: calls `use` with each match and with what lies between them, in order: together
-  // all of `text`. Requires  valid UTF-8
+  // Splits a text: calls `use` with each match and each gap, in order, which together are `text`.
+  // Requires  valid UTF-8
   void split(std::string_view text, const std::function<void(std::string_view)>& use) const;
 
  private:

@@ -25,21 +25,21 @@ constexpr const char* kQwen2[] = {
     R"(\p{White_Space}+(?!\P{White_Space})|\p{White_Space}+)"};
 constexpr const char* kGpt2[] = {kGpt2Pattern};
 constexpr const char* kDigitsThenGpt2[] = {kDigitPattern, kGpt2Pattern};
-// What llama.cpp does with files that name no other.
+// llama.cpp's choice for files that name no other.
 constexpr const char* kDefault[] = {
     R"([\p{P}$+<=>^~|]+)",
     R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\p{White_Space}\p{L}\p{N}]+|)"
     R"(\p{White_Space}+(?!\P{White_Space}))",
     R"(\p{N}+)", "[0-9][0-9][0-9]"};
 
-// DeepSeek's first two cut out one kind of character after the other. Letters that look alike, some
-// of which an editor would take for each other, are spelled by number.
+// DeepSeek's first two patterns isolate one kind of character each. Look-alike letters, which an
+// editor might confuse, are written by number.
 constexpr char kLineEnd[] = R"([\r\n])";
 constexpr char kCjk[] = "[\u4E00-\u9FA5\u0800-\u4E00\uAC00-\uD7FF]+";
 constexpr char kRunAtEnd[] = R"(\p{White_Space}+$)";
 constexpr const char* kDeepSeekLlm[] = {
     kLineEnd,
-    // The alphabets that have cases.
+    // Alphabets with upper and lower case.
     "\\p{White_Space}?[A-Za-z\u00B5\u00C0-\u00D6\u00D8-\u00F6\u00F8-\u01BA"
     "\u01BC-\u01BF\u01C4-\u0293\u0295-\u02AF\u0370-\u0373\u0376\u0377"
     "\u037B-\u037D\u037F\u0386\u0388-\u038A\u038C\u038E-\u03A1\u03A3-\u03F5"
@@ -73,7 +73,7 @@ constexpr std::string_view kSmaugNames[] = {"dbrx"};
 constexpr std::string_view kGpt2Names[] = {"phi-2", "olmo"};
 constexpr std::string_view kStarcoderNames[] = {"refact", "command-r", "smollm", "codeshell"};
 
-// Source    llama.cpp's table of pre-tokenizers; tokenizer.json of the models where the two differ
+// Source    llama.cpp's table of pre-tokenizers; the models' tokenizer.json if they differ
 constexpr PreTokenizerRules kRules[] = {
     {.name = "llama-bpe",
      .also = kLlama3Names,
@@ -127,7 +127,7 @@ Result<const PreTokenizerRules*> find_pre_tokenizer_rules(std::span<const std::s
 
 PreTokenizer::PreTokenizer(const PreTokenizerRules& rules) : nfc_(rules.nfc) {
   for (const char* expression : rules.patterns) {
-    // From within a run that does not reach the end nothing matches either.
+    // Nothing matches inside a run that does not reach the end either.
     const bool is_run = std::string_view(expression) == kRunAtEnd;
     patterns_.emplace_back(is_run ? R"(\p{White_Space}++(?:$|(*SKIP)(*FAIL)))" : expression);
   }

@@ -11,40 +11,40 @@
 
 namespace edgedraft {
 
-// What tokenizer.ggml.pre names: how byte-level BPE prepares a text.
+// Rules named by tokenizer.ggml.pre: preparation of a text for byte-level BPE.
 struct PreTokenizerRules {
   std::string_view name;                   // the one that we write
-  std::span<const std::string_view> also;  // further names of it
-  std::span<const char* const> patterns;   // each cuts what the one before left
+  std::span<const std::string_view> also;  // further names of the rules
+  std::span<const char* const> patterns;   // each splits the parts left by the previous one
   bool nfc = false;                        // the text is normalised first
-  bool ignore_merges = false;              // a word that is an entry is taken as it is
-  bool adds_bos = false;                   // where the file does not say
+  bool ignore_merges = false;              // a word that is an entry is not merged
+  bool adds_bos = false;                   // default if the file does not say
 };
 
-// All that are known.
+// All supported rules.
 std::span<const PreTokenizerRules> pre_tokenizer_rules();
 
-// Errors    unsupported: names it and those that are known
+// Errors    unsupported: names it and the supported ones
 Result<const PreTokenizerRules*> find_pre_tokenizer_rules(std::string_view name);
 
-// The rules that do just this.
+// Rules with exactly these patterns and settings.
 // Errors    unsupported: shows the patterns
 Result<const PreTokenizerRules*> find_pre_tokenizer_rules(std::span<const std::string> patterns,
                                                           bool nfc, bool ignore_merges);
 
-// What tokenizers of Hugging Face cut with where they name no pattern: ByteLevel and Digits.
+// Pattern of Hugging Face's ByteLevel and Digits steps, which name none.
 extern const char kGpt2Pattern[];
 extern const char kDigitPattern[];
 
-// Cuts texts into the words within which byte-level BPE merges.
+// Splits texts into the words within which byte-level BPE merges.
 //
 // Threads   const methods may run concurrently
 class PreTokenizer {
  public:
   explicit PreTokenizer(const PreTokenizerRules& rules);
 
-  // Calls `use` with each word, in order: together the normalised text. Any bytes will do: those
-  // that are no UTF-8 are kept, each run of them a word of its own, which ends the text before it.
+  // Calls `use` with each word, in order; together they are the normalised text. Accepts any bytes:
+  // each run of invalid UTF-8 is a word of its own and ends the text before it.
   void split(std::string_view text, const std::function<void(std::string_view)>& use) const;
 
  private:

@@ -28,7 +28,7 @@ Result<std::vector<SentencePieceModel::Piece>> read_pieces(const GgufFile& file,
       return bad_file("entry " + std::to_string(i) + " of the tokenizer is no byte");
     }
   }
-  // SentencePiece needs one entry that stands for what it cannot spell.
+  // SentencePiece requires an entry for text that it cannot spell.
   const auto is_unknown = [](const auto& piece) { return piece.type == TokenType::unknown; };
   if (std::none_of(pieces.begin(), pieces.end(), is_unknown)) {
     pieces[vocabulary.unknown.value_or(0)].type = TokenType::unknown;
@@ -97,7 +97,7 @@ Result<std::unique_ptr<TextEncoder>> make_sentencepiece_encoder(
     SentencePieceModel::Piece& piece = model.pieces[i];
     model.byte_fallback = model.byte_fallback || piece.type == TokenType::byte;
     if (piece.type == TokenType::unknown) model.unk_id = static_cast<std::int32_t>(i);
-    // The tokenizer looks for control tokens; SentencePiece must take no text for one.
+    // The tokenizer matches control tokens; SentencePiece must not find any in a text.
     const bool hidden =
         piece.type != TokenType::unknown && vocabulary.is_control(static_cast<std::uint32_t>(i));
     if (hidden) {

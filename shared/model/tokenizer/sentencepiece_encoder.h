@@ -10,9 +10,8 @@
 
 namespace edgedraft {
 
-// SentencePiece's own library on the pieces of a GGUF file. What is no UTF-8 is read as U+FFFD.
-// Puts a space before each text where the file's rule is SpaceRule::each; the other rules are the
-// caller's.
+// SentencePiece's own library on the pieces of a GGUF file. Invalid UTF-8 is read as U+FFFD. Puts a
+// space before each text under SpaceRule::each; the caller applies the other rules.
 //
 // Errors    bad_file
 Result<std::unique_ptr<TextEncoder>> make_sentencepiece_encoder(

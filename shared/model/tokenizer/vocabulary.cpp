@@ -10,7 +10,7 @@
 namespace edgedraft {
 namespace {
 
-// Spellings that end an answer, whatever the file says of them: many files name only one.
+// Spellings that end an answer in any file: many files name only one end.
 constexpr std::string_view kEndTexts[] = {"<|eot_id|>",    "<|im_end|>",    "<|end|>",
                                           "<|eom_id|>",    "<|endoftext|>", "<|end_of_text|>",
                                           "<end_of_turn>", "<EOT>",         "<end_of_utterance>",
@@ -82,7 +82,7 @@ Result<void> read_end_ids(const GgufFile& file, Vocabulary& vocabulary) {
 }
 
 Result<void> read_ends(const GgufFile& file, Vocabulary& vocabulary) {
-  // A coder model's separators of files end what was asked for as well.
+  // A coder model's file separators end an answer as well.
   for (const std::string_view key :
        {"tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id", "tokenizer.ggml.eom_token_id",
         "tokenizer.ggml.fim_pad_token_id", "tokenizer.ggml.fim_rep_token_id",
@@ -121,7 +121,7 @@ bool Vocabulary::is_control(std::uint32_t id) const {
   if (type == TokenType::control || type == TokenType::unknown) return true;
   const bool begins_or_ends = id == bos || is_end(id);
   if (type == TokenType::user_defined) return looks_like_a_marker(texts[id]) || begins_or_ends;
-  // Some models end with a line, say, and every text must be able to hold that.
+  // Some models end with, e.g., a line end, and every text must be able to contain that.
   return type == TokenType::normal && begins_or_ends && looks_like_a_tag(texts[id]);
 }
 

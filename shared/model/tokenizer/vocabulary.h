@@ -13,14 +13,13 @@
 
 namespace edgedraft {
 
-// Every id that ends an answer, as 32-bit integers, in a file that has more of them than llama.cpp
-// has keys for.
+// Key of all ids that end an answer, as 32-bit integers, for files with more of them than llama.cpp
+// has keys.
 inline constexpr std::string_view kEndIdsKey = "edgedraft.tokenizer.end_ids";
-// More than any real model has, whether listed there or spelled like the end of an answer.
+// Above any real model, whether listed there or spelled like the end of an answer.
 inline constexpr std::size_t kEndIdsMax = 256;
 
-// More than any real entry has. What is looked for at each place of a text takes its length
-// squared.
+// Above any real entry. Matching at each position of a text takes the square of this length.
 inline constexpr std::size_t kEntryBytesMax = 1024;
 
 // The entries of a tokenizer.
@@ -30,25 +29,25 @@ struct Vocabulary {
   std::optional<std::uint32_t> bos;
   std::optional<std::uint32_t> eos;
   std::optional<std::uint32_t> unknown;
-  std::vector<std::uint32_t> ends;  // what the model ends an answer with, ascending
+  std::vector<std::uint32_t> ends;  // ids that end an answer, ascending
 
   bool is_end(std::uint32_t id) const;
-  // Whether the entry steers the model, so that a user's text must never become it: control tokens,
-  // and what files of some tools call otherwise. That is a user-defined symbol which is spelled
-  // <|so|> or begins a text or ends an answer, and an ordinary entry which does that and is spelled
-  // <so>.
+  // True if the entry steers the model, so that user text must never become it. That includes
+  // control tokens and some that other tools label otherwise: user-defined symbols spelled <
+  // so
+  // > or that begin a text or end an answer, and ordinary entries that do so and are spelled <so>.
   bool is_control(std::uint32_t id) const;
 };
 
-// Leaves one entry of the type unknown, as SentencePiece wants it: some files (Phi-3's) call the
-// fillers at the end unknown too, which become unused.
-// Errors    bad_file: a token that begins or ends a text is among them
+// Keeps one entry of type unknown, as SentencePiece requires. Some files (Phi-3's) also label
+// trailing padding as unknown; it becomes unused.
+// Errors    bad_file: one of them begins or ends a text
 Result<void> keep_one_unknown(Vocabulary& vocabulary);
 
 // Errors    bad_file
 Result<Vocabulary> read_vocabulary(const GgufFile& file);
 
-// The byte that "<0x0A>" stands for.
+// Byte for "<0x0A>".
 std::optional<char> byte_of(std::string_view text);
 
 }  // namespace edgedraft
