@@ -4,7 +4,7 @@
 
 namespace edgedraft {
 
-// Nearest-rank percentile: the smallest value that is at least a share q of all values. 0 for an
+// Nearest-rank percentile: the smallest value with a share q of all values at or below it. 0 for an
 // empty list.
 double percentile(std::vector<double> values, double q);
 double median(std::vector<double> values);

@@ -40,7 +40,7 @@ class Tokenizer {
  public:
   // Does not refer to `file` afterwards.
   // Errors    bad_file     no tokenizer, or one that contradicts itself
-  //           unsupported  another kind, named
+  //           unsupported  another kind, which it names
   static Result<Tokenizer> read(const GgufFile& file);
 
   // Ids of `text`, without the beginning-of-text token. Accepts any bytes: byte-level BPE keeps

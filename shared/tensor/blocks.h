@@ -9,20 +9,19 @@
 // elements, large ones 256; sizes in bytes are in the traits of element_type.h.
 //
 //   q8_0   scale f16 | 32 x i8                                           x = scale q
-//   q4_0   scale f16 | 16 bytes: numbers 0..15 low, 16..31 high halves   x = scale (q - 8)
+//   q4_0   scale f16 | 16 bytes: elements 0..15 low, 16..31 high halves  x = scale (q - 8)
 //   q4_1   scale f16, offset f16 | the same 16 bytes                     x = scale q + offset
-//   q5_0   scale f16 | fifth bits, bit i of 32 number i's | the 16 bytes  x = scale (q - 16)
+//   q5_0   scale f16 | fifth bits, bit i for element i | the 16 bytes    x = scale (q - 16)
 //   q5_1   scale f16, offset f16 | fifth bits | the 16 bytes             x = scale q + offset
-//   q4_k   d f16, m f16 | 12 bytes: 8 scales and 8 minima of 6 bits | 128 bytes: of each 64 numbers
+//   q4_k   d f16, m f16 | 12 bytes: 8 scales and 8 minima of 6 bits | 128 bytes: per 64 elements
 //          the first 32 in the low, the others in the high halves        x = d scale q - m minimum
-//   q5_k   as q4_k, with 32 bytes of fifth bits before the fours: bit g of byte i belongs to number
-//          32 g + i
-//   q6_k   128 bytes of low fours | 64 bytes of high twos | 16 scales i8, one for 16 numbers | d
-//   f16
-//          of each 128 numbers: low fours as in q4_k but in runs of 64, bits 2g, 2g+1 of byte i to
-//          number 32 g + i                                               x = d scale (q - 32)
+//   q5_k   as q4_k, with 32 bytes of fifth bits before the fours: bit g of byte i belongs to
+//          element 32 g + i
+//   q6_k   128 bytes of low fours | 64 bytes of high twos | 16 scales i8, one per 16 | d f16;
+//          per 128 elements: low fours as in q4_k but in runs of 64, bits 2g, 2g+1 of byte i for
+//          element 32 g + i                                              x = d scale (q - 32)
 //
-// Decoding is exact but for one rounding, of the sum in q4_1 and q5_1 and the difference in q4_k
+// Decoding is exact except for one rounding, of the sum in q4_1 and q5_1 and the difference in q4_k
 // and q5_k: every product fits a float's 24 bits.
 //
 // Source    the ggml project's reference implementation

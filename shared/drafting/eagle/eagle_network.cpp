@@ -93,7 +93,7 @@ void EagleNetwork::extend_memory(std::uint32_t first_position, std::span<const f
   const std::size_t cols = activation_cols();
   EDGEDRAFT_CHECK(rows.size() % cols == 0);
   draft_rows_ = 0;
-  // A server whose context is the longer one goes on where ours ends: nothing is drafted there.
+  // A server with a longer context continues beyond ours; nothing is drafted there.
   const std::size_t room = m_->positions_max_ - std::min(first_position, m_->positions_max_);
   const auto count = static_cast<std::uint32_t>(std::min(rows.size() / cols, room));
   if (count == 0) return;
@@ -219,7 +219,7 @@ void EagleNetwork::predict_feature(std::uint32_t position) {
   const std::uint32_t memory = memory_count();
   const std::uint32_t token = tokens_[position];
   const AncestorMask itself = mask_of(0);
-  // Uses the preceding input; the first one has none.
+  // Uses the preceding input; the first one starts from zeros, sees only itself and is not kept.
   std::uint32_t input = position - 1;
   Matrix feature = m_->zeros_.rows(1);
   RowBatch batch{.positions = std::span(&input, 1),

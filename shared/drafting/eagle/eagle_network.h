@@ -48,9 +48,9 @@ class EagleWeights {
   std::unique_ptr<OwnedMatrix> logits_memory_;
 };
 
-// EAGLE's network. Input i is the feature of position i and the token after it, z_i = fc
-// [emb(x_{i+1}); f_i], at RoPE position i. One layer turns it into the next feature, and the
-// target's head turns that into logits.
+// EAGLE's network. Input i is the feature of position i and the token after it,
+// z_i = fc [emb(x_{i+1}); f_i], at RoPE position i. One layer turns it into the next feature, and
+// the target's head turns that into logits.
 //
 // A feature is the target's own if it has arrived, else predicted. Positions after the newest true
 // feature are predicted one after another, as drafts are. A true feature replaces the predicted one

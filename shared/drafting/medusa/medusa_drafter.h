@@ -18,7 +18,6 @@ namespace edgedraft {
 // Uses the bundle's fixed tree, cut to the shape, if the feature is the one before the last token
 // and all tokens are allowed. Otherwise grows a tree by the heads' probabilities, with the same
 // guesses below every node of a level. It cannot write alone: its guesses ignore its own output.
-// depend on what it has written.
 class MedusaDrafter final : public Drafter {
  public:
   MedusaDrafter(std::shared_ptr<MedusaHeads> heads, std::uint32_t positions_max)

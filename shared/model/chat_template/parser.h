@@ -53,8 +53,8 @@ struct Statement {
     condition,  // {% if %}: branches
     loop,       // {% for targets in expression %}: branches[0], whose condition is the loop's `if`;
                 // branches[1] is the `else`
-    assign,     // {% set targets = expression %}, of the member targets[1] where there are two;
-                // without expression what branches[0].body writes
+    assign,     // {% set targets = expression %}, of the member targets[1] if there are two;
+                // without expression the output of branches[0].body
     group,      // branches[0].body
     next_turn,  // {% continue %}
     leave_loop  // {% break %}
