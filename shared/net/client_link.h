@@ -49,7 +49,6 @@ struct ClientLinkOptions {
 // keeps trying. A server that refuses sign-in or breaks the protocol always closes the link. An
 // unknown host closes it unless options.contact has met the server: until then a misspelt name is
 // more likely than an outage. try_again() rereads the certificate files and renews the token.
-// certificate files again, and asks for the token.
 class ClientLink : public TargetLink {
  public:
   // Errors    those of make_client_context

@@ -13,7 +13,7 @@ namespace edgedraft {
 // or "\r\n"). A token has 1 to `bytes_max` printable ASCII characters. "-" reads standard input;
 // pipes are accepted.
 //
-// Refused are files that would weaken sign-in or make it fail without a visible reason: no token on
+// Refuses files that would weaken sign-in or make it fail without a visible reason: no token on
 // the first line, a second line, other characters, or access for others than owner and group.
 // Errors    io naming the file: unreadable, or a folder; usage naming the file and the remedy:
 //           refused

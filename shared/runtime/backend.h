@@ -266,8 +266,8 @@ struct CompactOp {
 };
 
 // LSA's input: row p * layers + l of y is [K_head0 | V_head0 | K_head1 | V_head1 | ...] of layer l
-// Keys are returned in RopeStyle::halves order for either style of the cache, so that one set of
-// LSA weights fits files of both styles.
+// at cache slot slots[p]. Keys are returned in RopeStyle::halves order for either style of the
+// cache, so that one set of LSA weights fits files of both styles.
 // Source    Mixture of Attentions; layout of its released code
 // Shapes    keys[l], values[l] [slots, kv_cols]; y [slots * layers, 2 * kv_cols]
 // Requires  all share one page table and one type

@@ -10,7 +10,6 @@ namespace edgedraft {
 // State i is the residual stream after i layers: state 0 is the embedding, state layer_count the
 // output of the last layer. State layer_count + 1 is the output of the final norm, the features
 // that the head multiplies (EAGLE's).
-// features that the head multiplies (EAGLE's).
 struct StatePlanes {
   std::vector<std::uint32_t> states;  // increasing, each at most layer_count + 1
   std::uint32_t cols = 0;             // per state: the decoder's dim

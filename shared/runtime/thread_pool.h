@@ -14,7 +14,6 @@ namespace edgedraft {
 // are sequential. A thread that has finished takes steps from the end of another's share. So all
 // finish together, even if a busy machine suspends a thread. Idle threads spin for some tens of
 // microseconds, then sleep.
-// some tens of microseconds, then sleep.
 //
 // Threads   one caller at a time
 class ThreadPool {

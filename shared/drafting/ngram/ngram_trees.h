@@ -12,7 +12,6 @@ namespace edgedraft {
 // `total` occurrences, `count` of them before this token, the probability is count / (total +
 // escape(m)). The escape is the weight of unseen tokens, in occurrences, as in PPM. It falls with
 // the length of the match, because longer runs repeat more reliably.
-// faithfully.
 
 // Prompt lookup: finds the longest earlier run of up to three tokens that equals the end of the
 // text, at the earliest place with a full continuation, and copies up to ten tokens. With a breadth

@@ -56,9 +56,8 @@ Result<TokenizerParts> read_sentencepiece(const std::filesystem::path& path) {
   return parts;
 }
 
-// Adds the tokens that older folders keep beside tokenizer.model, {"<
-// im_end
-// >": 32000, ...}. The file does not say which are special.
+// Adds the tokens that older folders keep beside tokenizer.model, {"<|im_end|>": 32000,
+// ...}. The file does not say which are special.
 Result<void> add_older_tokens(const std::filesystem::path& path, std::size_t count,
                               TokenizerParts& parts) {
   if (!std::filesystem::exists(path)) return {};

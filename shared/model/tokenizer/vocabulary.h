@@ -33,9 +33,9 @@ struct Vocabulary {
 
   bool is_end(std::uint32_t id) const;
   // True if the entry steers the model, so that user text must never become it. That includes
-  // control tokens and some that other tools label otherwise: user-defined symbols spelled <
-  // so
-  // > or that begin a text or end an answer, and ordinary entries that do so and are spelled <so>.
+  // control tokens, and two kinds that other tools label otherwise. One is a user-defined symbol
+  // that is spelled <|so|>, begins a text or ends an answer. The other is an ordinary entry spelled
+  // <so> that begins a text or ends an answer.
   bool is_control(std::uint32_t id) const;
 };
 
