@@ -117,8 +117,7 @@ std::uint32_t GrammarAutomaton::frame(std::uint32_t sequence, std::uint32_t posi
 
 void GrammarAutomaton::close(Closure& closure, std::vector<std::uint32_t> open) {
   std::set<std::uint32_t> seen;
-  // Rules with the frame that follows each.
-  std::set<std::pair<std::uint32_t, std::uint32_t>> expanded;
+  std::set<std::pair<std::uint32_t, std::uint32_t>> expanded;  // rules, each with its next frame
   while (!open.empty()) {
     if (!take_steps(1)) {
       closure.exhausted = true;
