@@ -1,6 +1,6 @@
 #pragma once
 
-// Prompts that the demo models know how to answer: at length and in a few words.
+// Prompts that the demo models can answer, at length and briefly.
 namespace edgedraft::testing {
 
 inline constexpr const char* kStory = "Tell me a story about a dog and a ball.";

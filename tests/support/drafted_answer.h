@@ -11,12 +11,12 @@ namespace edgedraft::testing {
 
 struct AnswerRequest {
   std::span<const std::uint32_t> prompt;
-  Tap* tap = nullptr;          // of the drafter, may be null
+  Tap* tap = nullptr;          // the drafter's, may be null
   Drafter* drafter = nullptr;  // null: plain decoding
   std::optional<TreeShape> tree = {};
   std::uint32_t tokens_max = 160;
   SamplingParams sampling = {};
-  DType kv_type = DType::f32;  // of the target's keys and values
+  DType kv_type = DType::f32;  // of the target's KV cache
 };
 
 struct DraftedAnswer {
@@ -24,7 +24,7 @@ struct DraftedAnswer {
   GenerationStats stats;
 };
 
-// One answer of a target and a drafter in one process; activations go through the link's codec.
+// One answer of a target and a drafter in one process. Activations pass through the link's codec.
 Result<DraftedAnswer> drafted_answer(ModelHost& host, const AnswerRequest& request);
 
 }  // namespace edgedraft::testing

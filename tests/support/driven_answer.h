@@ -8,8 +8,8 @@
 
 namespace edgedraft::testing {
 
-// Drives an answer that was begun to its end, on a link whose waits may be waited out. Waits are
-// cut into slices, between which `cancelled` is asked.
+// Drives an answer that has begun to its end, on a link that may be waited on. Waits are cut into
+// slices, and `cancelled` is called between them.
 inline Result<AnswerEnd> drive(
     Generation& generation, TargetLink& link, const std::function<Instant()>& now,
     const std::function<bool()>& cancelled = [] { return false; }) {

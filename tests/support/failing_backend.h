@@ -9,7 +9,7 @@
 
 namespace edgedraft::testing {
 
-// What a backend is asked to do.
+// Operations of a backend.
 enum class Operation : std::uint8_t {
   allocate,
   upload,
@@ -51,8 +51,8 @@ inline std::string name_of(Operation operation) {
   return kNames[static_cast<std::size_t>(operation)];
 }
 
-// The n-th operation of a kind fails, as do all operations after it: a lost device. One that does
-// not last fails once, as for want of memory.
+// The n-th operation of a kind and all later ones fail, as on a lost device. A fault that does not
+// last fails once, as if out of memory.
 struct DeviceFault {
   Operation operation;
   std::uint32_t n;  // 1, 2, ...

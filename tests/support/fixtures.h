@@ -4,7 +4,7 @@
 
 namespace edgedraft::test {
 
-// Small checkpoints with random weights, and what PyTorch makes of them (train/fixtures.py).
+// Small checkpoints with random weights, and PyTorch's results for them (train/fixtures.py).
 inline const std::filesystem::path kFixtures = EDGEDRAFT_TEST_DATA "/fixtures";
 
 }  // namespace edgedraft::test

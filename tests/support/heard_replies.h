@@ -11,16 +11,16 @@
 
 namespace edgedraft::testing {
 
-// A round that was refused, and why.
+// A refused round and the reason.
 struct RefusedRound {
   std::uint32_t round;
   Error error;
 };
 
-// All that one connection is answered.
+// Records all replies to one connection.
 class HeardReplies : public Replies {
  public:
-  // A client without a tap is sent no activations.
+  // A client without a tap receives no activations.
   explicit HeardReplies(bool has_tap = false) : has_tap_(has_tap) {}
 
   void verdict(wire::Verdict verdict) override {
@@ -33,7 +33,7 @@ class HeardReplies : public Replies {
   }
   void refuse(std::uint32_t, Error error) override { refusals.push_back(std::move(error)); }
 
-  HeldLength length;  // where the test tells it what was asked
+  HeldLength length;  // if the test reports its requests to it
   std::vector<wire::Verdict> verdicts;
   std::vector<wire::Activations> chunks;
   std::vector<Error> refusals;

@@ -6,7 +6,7 @@
 
 namespace edgedraft::testing {
 
-// A session's length as its client counts it: the position of complete hints. Not under `keep`.
+// Counts a session's length as its client does: the position of complete hints. Not for `keep`.
 class HeldLength {
  public:
   void asked(const wire::Prefill& request) {

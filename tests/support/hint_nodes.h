@@ -8,7 +8,7 @@
 
 namespace edgedraft::testing {
 
-// Each node below the one before.
+// A chain: each node is the child of the one before.
 inline std::vector<HintNode> hint_chain(std::span<const std::uint32_t> tokens,
                                         std::uint8_t score = 0) {
   std::vector<HintNode> chain;

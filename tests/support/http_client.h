@@ -10,9 +10,9 @@ namespace edgedraft::testing {
 struct HttpResult {
   unsigned status = 0;
   std::vector<std::pair<std::string, std::string>> headers;
-  std::string body;  // without its chunks
+  std::string body;  // without chunk framing
 
-  // Empty if there is none of that name.
+  // Empty if there is no header of that name.
   std::string header(const std::string& name) const;
 };
 
@@ -23,11 +23,11 @@ struct HttpQuestion {
   std::string body{};
 };
 
-// Asks a server on this machine, on a connection of its own. Throws boost::system::system_error
-// where the connection breaks.
+// Sends one request to a server on this machine, on its own connection. Throws
+// boost::system::system_error if the connection breaks.
 HttpResult ask(std::uint16_t port, const HttpQuestion& question);
 
-// The JSON texts of a stream of server-sent events, "[DONE]" among them.
+// The JSON texts of a stream of server-sent events, including "[DONE]".
 std::vector<std::string> event_data(const std::string& stream);
 
 }  // namespace edgedraft::testing

@@ -15,14 +15,13 @@
 #include "shared/runtime/decoder.h"
 #include "tests/support/toy_models.h"
 
-// Whether answers come as often as their law says.
+// Checks that answers occur as often as their distribution says.
 namespace edgedraft::testing {
 
-// How long the answers are whose law is looked at: so few of them are possible that some thousands
-// show it.
+// Length of the compared answers. Longer ones have too many outcomes for a few thousand draws.
 inline constexpr std::size_t kAnswerTokens = 3;
 
-// The logits of a toy model behind any text, each computed once.
+// A toy model's logits after any text, each computed once.
 class KnownLogits {
  public:
   KnownLogits(Decoder& decoder, Backend& backend) : decoder_(decoder), backend_(backend) {}
@@ -48,18 +47,18 @@ class LawOfAnswers {
  public:
   using Tokens = std::vector<std::uint32_t>;
 
-  // Answers are of `count` tokens, or end with the end token; `next` is the law of the token behind
-  // the beginning of one.
+  // Answers have `count` tokens or end with the end token; `next` returns the distribution of the
+  // token after a prefix.
   LawOfAnswers(std::size_t count, std::function<std::vector<double>(const Tokens&)> next)
       : count_(count), next_(std::move(next)) {}
 
-  // How many answers a test is to draw.
+  // Number of answers that a test draws.
   static std::uint64_t draws() {
     const char* const wanted = std::getenv("EDGEDRAFT_TEST_DRAWS");
     return wanted != nullptr ? std::stoull(wanted) : 5000;
   }
 
-  // An answer, or the beginning that counts of a longer one.
+  // Adds an answer; of a longer one only the prefix counts.
   void add(Tokens answer) {
     if (answer.size() > count_) answer.resize(count_);
     ++counts_[answer];
@@ -88,7 +87,7 @@ class LawOfAnswers {
     }
     if (rare.expected > 0.0) add(rare);
     EXPECT_GT(cells, 20);
-    // Five standard deviations above what chance gives.
+    // Five standard deviations above the mean by chance.
     EXPECT_LT(chi_square, cells - 1 + 5.0 * std::sqrt(2.0 * (cells - 1)));
   }
 

@@ -27,7 +27,7 @@ struct Seen {
   SeenRequest operator()(const CancelRequest& r) { return r; }
 };
 
-// Whatever one side thinks of the other's bytes is a failure of the test.
+// A protocol error of either side fails the test.
 void require(const Result<void>& result) {
   if (!result) throw std::logic_error("local link: " + result.error().message);
 }
@@ -219,7 +219,7 @@ void LocalLink::work(const wire::Prefill& request) {
     server_->refuse(request.round, {Errc::session_unknown, "forgotten"});
     return;
   }
-  // A session that was resumed and then forgotten has left its name.
+  // A session that was resumed and then forgotten has no name left.
   if (!session) session_ = offered_session_;
   const bool keep = request.policy == wire::ResyncPolicy::keep;
   answer(session ? *session : options_.target.make(session_),
@@ -277,12 +277,12 @@ void LocalLink::answer(TargetSession& session, const PrefillRequest& request, st
 void LocalLink::work(const wire::Hints& hints) {
   if (!run_ || run_->round != hints.round) return;
   run_->terms.credit = std::max(run_->terms.credit, hints.credit);
-  // Without nodes that the credit does not reach.
+  // Leaves out nodes beyond the credit.
   const std::uint32_t depth_max = run_->terms.credit - server_->length() - 1;
   verify(tree_of(hints.nodes, depth_max, kTokenIdEnd));
 }
 
-// A verdict of the run.
+// Verifies for the run.
 void LocalLink::verify(const DraftTree& tree) {
   TargetSession* session = options_.target.find(session_);
   if (!session || std::exchange(refusing_, false)) {
@@ -315,7 +315,7 @@ void LocalLink::work(const RowsOwed& owed) {
   const std::uint32_t first = owed.end - count;
   server_->activations(compress_activations(owed.round, first, count, rows(*session, first, count),
                                             wire::Codec::gzip));
-  // Behind whatever else waits, as a server does it.
+  // Queues after all pending work, as a server does.
   if (first > owed.first) {
     jobs_.emplace_back(RowsOwed{.round = owed.round, .first = owed.first, .end = first});
   }

@@ -15,24 +15,24 @@
 
 namespace edgedraft::testing {
 
-// What goes wrong at the n-th request (1, 2, ...) that a LocalLink is given; 0: before the first.
+// The fault at the n-th request (1, 2, ...) of a LocalLink; 0: before the first.
 struct LinkFault {
   enum class Kind : std::uint8_t {
-    lost_request,  // the connection ends before the server has read it
-    lost_answer,   // the connection ends when the server has done the work
+    lost_request,  // the connection ends before the server reads the request
+    lost_answer,   // the connection ends after the server has done the work
     silence,       // the answer is late
     forgotten,     // the server has forgotten every session
-    refused,       // the server has no room
-    replaced,      // as lost_request, and who is there afterwards has another model
-    forgetful,     // the server says of every prompt that it knows nothing of the session
+    refused,       // the server is full
+    replaced,      // as lost_request, then a server with another model answers
+    forgetful,     // the server reports for every prompt that it does not know the session
   };
   std::uint32_t request;
   Kind kind;
-  // Calls of wait_event until the connection is there again, or the answer comes.
+  // Calls of wait_event until the connection is back or the answer arrives.
   std::uint32_t wait_calls;
 };
 
-// A server's sessions on one decoder, within the process.
+// A server's sessions on one decoder, in the test's process.
 class LocalTarget {
  public:
   struct Parts {
@@ -61,20 +61,20 @@ class LocalTarget {
 using SeenRequest = std::variant<wire::Prefill, wire::Resume, wire::Hints, CancelRequest>;
 
 // A TargetLink without network: both protocol sessions and a target in one thread, their bytes
-// passed on at once. Time and faults follow the calls of wait_event, so that a run repeats exactly:
-// each call takes a millisecond and does the server's work up to the next event, or waits until its
-// deadline where there is none. Runs are held in lockstep.
+// passed on at once. Time and faults depend only on the calls of wait_event, so a run repeats
+// exactly. Each call takes a millisecond and does the server's work up to the next event; without
+// an event it waits until its deadline. Runs are held in lockstep.
 class LocalLink final : public TargetLink {
  public:
   struct Options {
     LocalTarget& target;
     Instant& now;
     std::uint32_t rows_a_chunk = 7;
-    bool holds_rows_back = false;  // a prompt's activations never come
-    // Calls of wait_event behind a prompt's verdict until they come; 0: as soon as they can.
+    bool holds_rows_back = false;  // a prompt's activations never arrive
+    // Calls of wait_event after a prompt's verdict until its activations arrive; 0: at once.
     std::uint32_t rows_after_calls = 0;
     std::vector<LinkFault> faults = {};
-    // Sees every request before it is sent.
+    // Called with every request before it is sent.
     std::function<void(const SeenRequest&)> on_request = [](const SeenRequest&) {};
   };
   explicit LocalLink(Options options);
@@ -84,15 +84,15 @@ class LocalLink final : public TargetLink {
   LinkState state() const override { return down_ ? LinkState::connecting : LinkState::online; }
   LinkStats stats() const override;
   bool backed_up() const override { return false; }
-  // By then the other one, which took the server's place, has gone.
+  // Ends a `replaced` fault: the first server answers again.
   void try_again() override;
   void close() override { cut(~0u); }
 
-  // A connection that is cut comes back at the next call of wait_event.
+  // A cut connection comes back at the next call of wait_event.
   void end_outage() { outage_calls_ = std::min(outage_calls_, 1u); }
 
   std::uint32_t request_count() const { return request_count_; }
-  // Chunks of prompts' activations that have been handed out.
+  // Chunks of prompt activations delivered so far.
   std::uint32_t chunk_count() const { return chunk_count_; }
 
  private:
@@ -110,7 +110,7 @@ class LocalLink final : public TargetLink {
   Result<ClientEvent> hand_out(ClientEvent event);
   void connect();
   void cut(std::uint32_t wait_calls);
-  // Bytes to the server and its events to jobs; bytes back.
+  // Passes bytes to the server and its events to jobs, and bytes back.
   void pass_bytes();
   void take(ServerEvent event);
   void run_job();
@@ -127,11 +127,11 @@ class LocalLink final : public TargetLink {
   Options options_;
   std::optional<ClientSession> client_;
   std::optional<ServerSession> server_;
-  wire::SessionId session_{};          // of the connection
-  wire::SessionId offered_session_{};  // the same, as it was made
+  wire::SessionId session_{};          // the connection's
+  wire::SessionId offered_session_{};  // as offered
   std::deque<Job> jobs_;
   std::optional<RowsOwed> late_rows_;
-  std::uint32_t late_calls_ = 0;  // until they come
+  std::uint32_t late_calls_ = 0;  // calls of wait_event left until they arrive
   bool down_ = true;
   bool down_told_ = true;
   bool refusing_ = false;

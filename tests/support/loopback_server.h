@@ -15,17 +15,17 @@ struct LoopbackServerOptions {
   std::filesystem::path model;
   std::vector<std::filesystem::path> bundles;
   std::uint32_t sessions_max = 1;
-  Duration pass_pace{};  // least time of a pass
+  Duration pass_pace{};  // minimum time per pass
 };
 
-// A whole server within the process: a target behind TLS on a free port of the loopback.
+// A whole server in the test's process: a target behind TLS on a free port of the loopback.
 class LoopbackServer {
  public:
-  // Errors    of the files
+  // Errors    if a file cannot be loaded
   static Result<std::unique_ptr<LoopbackServer>> start(const LoopbackServerOptions& options);
   ~LoopbackServer();
 
-  // A link to it for that bundle's drafter.
+  // Options of a link to it for that bundle's drafter.
   ClientLinkOptions link_options(const BundleFile& bundle) const;
 
  private:

@@ -7,8 +7,7 @@
 
 namespace edgedraft::testing {
 
-// Activations of positions first, first + 1, ..., as if a tap had made them: in [-1, 1), and of a
-// position the same for everyone who asks.
+// Activations of positions first, first + 1, ..., in [-1, 1). Each depends on its position alone.
 inline std::vector<float> made_up_rows(std::uint32_t cols, std::uint32_t first,
                                        std::uint32_t count) {
   std::vector<float> values;

@@ -22,7 +22,7 @@ inline std::vector<float> read_logits(DraftNetwork& network) {
   return read_matrix(network.backend(), network.logits());
 }
 
-// Value by value.
+// Compares value by value.
 inline void expect_close(std::span<const float> values, std::span<const float> expected,
                          double tolerance) {
   ASSERT_EQ(values.size(), expected.size());
@@ -31,8 +31,8 @@ inline void expect_close(std::span<const float> values, std::span<const float> e
   }
 }
 
-// The given tokens below the last committed one as one chain of draft rows, a level a call; returns
-// the logits behind the last.
+// Expands the tokens after the last committed one as a chain of draft rows, one level per call.
+// Returns the logits after the last.
 inline std::vector<float> expand_chain(DraftNetwork& network,
                                        std::span<const std::uint32_t> tokens) {
   AncestorMask ancestors;

@@ -11,9 +11,9 @@
 
 namespace edgedraft::testing {
 
-// Samples of a page of metrics by name and labels as they stand there, without our prefix. Fails
-// where the text breaks the format: a sample of no family, a number that is none, a histogram whose
-// buckets do not add up.
+// Samples of a metrics page by name and labels as written, without our prefix. Fails if the text
+// breaks the format: a sample without a family, an invalid number, or a histogram whose buckets do
+// not add up.
 inline std::map<std::string, double> read_metrics(const std::string& text) {
   constexpr std::string_view kPrefix = "edgedraft:";
   std::map<std::string, double> samples;

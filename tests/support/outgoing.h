@@ -11,8 +11,8 @@
 
 namespace edgedraft {
 
-// A conversation of tokens for which a test vouches: `first`, or as many zeros as that lacks, and
-// behind the first `base_count` of them `rest`.
+// A ledger of a conversation that holds the first `base_count` tokens of `first`, padded with
+// zeros, and then `rest`.
 inline TaintLedger ledger_of(std::span<const std::uint32_t> first, std::uint32_t base_count,
                              std::span<const std::uint32_t> rest) {
   TaintLedger ledger;
@@ -23,7 +23,7 @@ inline TaintLedger ledger_of(std::span<const std::uint32_t> first, std::uint32_t
   return ledger;
 }
 
-// What a client sends for the server to read `message`.
+// The outgoing form of `message`, which the server reads.
 
 inline wire::OutgoingPrefill outgoing(const wire::Prefill& message) {
   const TaintLedger ledger = ledger_of({}, message.base_length, message.tokens);
@@ -36,7 +36,7 @@ inline wire::OutgoingPrefill outgoing(const wire::Prefill& message) {
           .run = message.run};
 }
 
-// The hash is that of the tokens `verified`.
+// Carries the hash of the tokens `verified`.
 inline wire::OutgoingResume outgoing(const wire::Resume& message,
                                      std::span<const std::uint32_t> verified = {}) {
   const std::uint32_t count = message.verified_length;
@@ -50,7 +50,7 @@ inline wire::OutgoingResume outgoing(const wire::Resume& message,
           .run = message.run};
 }
 
-// The hash is that of the tokens `behind`.
+// Carries the hash of the tokens `behind`.
 inline wire::OutgoingHints outgoing(const wire::Hints& message,
                                     std::span<const std::uint32_t> behind = {}) {
   return {.round = message.round,
@@ -73,8 +73,8 @@ inline wire::OutgoingMessage outgoing(const wire::Message& message) {
       message);
 }
 
-// `message` as it arrives after outgoing(): a sender cannot state the hash of tokens that it lacks,
-// so those of a Resume and of hints become the hash of zeros.
+// `message` as it arrives after outgoing(). The sender cannot compute a hash of tokens that it
+// lacks, so the hashes of Resume and hints become the hash of zeros.
 inline wire::Message arriving(wire::Message message) {
   if (auto* resume = std::get_if<wire::Resume>(&message)) {
     resume->verified_hash = token_hash(std::vector<std::uint32_t>(resume->verified_length));

@@ -5,17 +5,16 @@
 #include "shared/protocol/activation_codec.h"
 #include "shared/protocol/frame.h"
 
-// What a cycle costs on the wire beside the paper's 4 M bytes up and 3 A + A x (values of a row)
-// down, so that measured bytes can be held against the formula (docs/protocol.md, "Bytes per
-// cycle").
+// Bytes per cycle beside the paper's 4 M up and 3 A + A x (values per row) down, for comparing
+// measured bytes with the formula (docs/protocol.md, "Bytes per cycle").
 namespace edgedraft {
 
-// FlatBuffers' root offset, vtable, lengths and padding, and the fields that the paper leaves out
-// (round, length, times), at most. Complete hints take four bytes less without credit.
+// Upper bounds for FlatBuffers' root offset, vtable, lengths and padding, and for the fields that
+// the paper leaves out (round, length, times). Complete hints take four bytes less without credit.
 inline constexpr std::uint32_t kHintsTableBytesMax = 48;
 inline constexpr std::uint32_t kVerdictTableBytesMax = 100;
 
-// The size of complete hints of `node_count` nodes: the paper's bytes, and those with all below
+// The size of complete hints of `node_count` nodes: the paper's bytes, and with all overhead below
 // TLS.
 inline std::uint64_t draft_formula_bytes(std::uint32_t node_count) {
   return 4ull * node_count;

@@ -7,7 +7,7 @@
 
 namespace edgedraft::testing {
 
-// Each token of the vocabulary is as likely as any other.
+// Draws tokens uniformly from the vocabulary.
 inline std::vector<std::uint32_t> random_tokens(Random& random, std::uint64_t count,
                                                 std::uint32_t vocabulary) {
   std::vector<std::uint32_t> tokens(count);

@@ -11,7 +11,7 @@
 namespace edgedraft {
 namespace {
 
-// Where NaN would leave the order of logits undefined, it counts as the smallest.
+// Maps NaN to the smallest value, as it would leave the order of logits undefined.
 float comparable(float x) {
   return std::isnan(x) ? -INFINITY : x;
 }
@@ -272,7 +272,7 @@ class ReferenceBackend final : public HostBackend {
             static_cast<std::size_t>(cache_bytes(cache.type, cache.cols))};
   }
 
-  // Slots 0..count-1 in a row.
+  // Slots 0 to count - 1 in order.
   static std::vector<float> decoded(const CacheView& cache, std::uint64_t count) {
     const std::size_t cols = cache.cols();
     std::vector<float> numbers(count * cols);

@@ -6,8 +6,8 @@
 #include <cstdlib>
 #include <string_view>
 
-// Ends a test that cannot run for want of `need`, one of test::kNeeds, and says why: as skipped, or
-// as failed if EDGEDRAFT_TEST_REQUIRE names that need.
+// Ends a test that cannot run without `need`, one of test::kNeeds, and prints the reason. The test
+// counts as skipped, or as failed if EDGEDRAFT_TEST_REQUIRE names that need.
 #define EDGEDRAFT_SKIP_WITHOUT(need, reason)                                  \
   do {                                                                        \
     if (::edgedraft::test::is_required(need)) {                               \
@@ -18,12 +18,12 @@
 
 namespace edgedraft::test {
 
-// What a machine may lack. A need that names a driver or a backend is called as they are.
+// Features that a machine may lack. Needs for a driver or a backend have its name.
 inline constexpr std::string_view kNeeds[] = {"amx",     "avx2",  "chromium", "cuda",    "gnuplot",
                                               "ipv6",    "netem", "npm",      "openssl", "proxy",
                                               "pytorch", "root",  "tc",       "tun",     "vulkan"};
 
-// Whether the list names the need: "vulkan,chromium".
+// True if the list names the need: "vulkan,chromium".
 constexpr bool names(std::string_view list, std::string_view need) {
   while (!list.empty()) {
     const std::size_t comma = list.find(',');

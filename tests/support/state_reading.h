@@ -8,7 +8,7 @@
 
 namespace edgedraft::testing {
 
-// The rows of a state that a cache keeps, of positions first.. .
+// A state's rows in a cache, from position `first` on.
 inline std::vector<float> states_of(Backend& backend, const KvCache& cache, std::uint32_t state,
                                     std::uint32_t first, std::uint32_t count) {
   std::vector<float> values;

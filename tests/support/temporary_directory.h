@@ -12,7 +12,7 @@
 
 namespace edgedraft::test {
 
-// A folder of one test, removed with it.
+// A directory for one test, removed by the destructor.
 class TemporaryDirectory {
  public:
   TemporaryDirectory() {
@@ -40,7 +40,7 @@ class TemporaryDirectory {
   std::filesystem::path write(std::string_view name, std::string_view text) const {
     return write(name, as_byte_view(text));
   }
-  // A file that only its owner may use, as token files have to be.
+  // Writes a file that only its owner may read or write, as token files require.
   std::filesystem::path write_secret(std::string_view name, std::string_view text) const {
     const std::filesystem::path file = write(name, text);
     std::filesystem::permissions(

@@ -15,7 +15,7 @@ ToyEagle::ToyEagle(const ToyDecoder& target, std::uint64_t seed)
   tensors.token_embd = target.tensors.token_embd;
   tensors.output = target.tensors.output;
   tensors.fc_embedding = pool->normal(dim, dim, 0.2);
-  // Small enough that features which are continued for long stay finite.
+  // Small, so that features stay finite over many steps.
   tensors.fc_feature = pool->normal(dim, dim, 0.08);
   tensors.fc_bias = pool->normal(1, dim, 0.1);
   tensors.layer = pool->layer(config.layer);

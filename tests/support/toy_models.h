@@ -10,17 +10,17 @@
 
 namespace edgedraft::testing {
 
-// Memory for made-up tensors. Views stay valid while it lives.
+// Memory for random tensors. Views stay valid during its lifetime.
 class TensorPool {
  public:
   explicit TensorPool(std::uint64_t seed) : random_(seed) {}
 
-  // Normal entries of the given deviation, stored as `type`.
+  // Normal elements of the given standard deviation, stored as `type`.
   TensorView normal(std::uint32_t rows, std::uint32_t cols, double deviation,
                     DType type = DType::f32);
-  // Some rows of a tensor.
+  // A copy of some rows of a tensor.
   TensorView rows_of(const TensorView& tensor, const std::vector<std::uint32_t>& rows);
-  // Entries around 1, as norms have.
+  // Elements around 1, as norm weights have.
   TensorView norm(std::uint32_t cols);
   LayerTensors layer(const LayerShape& shape);
 
@@ -49,7 +49,7 @@ struct ToyMoa {
   MoaTensors tensors;
 };
 
-// Leaves a drafter's head the rows of `tokens`, as a bundle with a reduced vocabulary does.
+// Keeps only the rows of `tokens` in a drafter's head, as a bundle with a reduced vocabulary does.
 void reduce_vocabulary(ToyDecoder& drafter, const std::vector<std::uint32_t>& tokens);
 void reduce_vocabulary(ToyMoa& drafter, const std::vector<std::uint32_t>& tokens);
 

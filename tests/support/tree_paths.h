@@ -12,7 +12,7 @@ namespace edgedraft::testing {
 // The tokens from below the root to a node.
 using Path = std::vector<std::uint32_t>;
 
-// The paths of all nodes, in the nodes' order.
+// The paths of all nodes, in node order.
 inline std::vector<Path> paths_of(const DraftTree& tree) {
   std::vector<Path> paths(tree.row_count());
   for (std::uint32_t row = 1; row < tree.row_count(); ++row) {
@@ -30,7 +30,7 @@ inline std::map<Path, Score> scores_of(const DraftTree& tree) {
   return scores;
 }
 
-// Those of row after row.
+// Compares scores row by row.
 inline bool same_scores(const DraftTree& a, const DraftTree& b) {
   return std::ranges::equal(a.nodes(), b.nodes(), {}, &DraftNode::score, &DraftNode::score);
 }
