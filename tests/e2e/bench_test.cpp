@@ -8,7 +8,7 @@
 
 #include "tests/e2e/process.h"
 
-// What `edgedraft-bench` refuses to measure, and that what it compares can be compared.
+// Measurements that `edgedraft-bench` refuses, and that its results can be compared.
 namespace edgedraft::testing {
 namespace {
 
@@ -16,7 +16,7 @@ constexpr int kUsageError = 2;
 
 class HeldOutAnswersTest : public ::testing::Test {
  protected:
-  // An index of `text` on the demo's tokens.
+  // An index of `text` in the demo's tokens.
   std::string index_of(const std::string& name, const std::string& text) {
     std::ofstream(scratch_ / (name + ".txt")) << text;
     const std::string index = scratch_ / (name + ".index");
@@ -74,7 +74,7 @@ TEST(BenchOptionsTest, NoDeviceAnswersNothing) {
   EXPECT_NE(bench.err().find("--clients: '0'"), std::string::npos) << bench.err();
 }
 
-// Nothing would be measured.
+// They would leave nothing to measure.
 TEST(BenchOptionsTest, AnswersAndTextsWithoutACycleAreRefused) {
   const test::TemporaryDirectory scratch;
   struct Refused {
@@ -93,7 +93,7 @@ TEST(BenchOptionsTest, AnswersAndTextsWithoutACycleAreRefused) {
   }
 }
 
-// `engine` makes the same sizes by itself.
+// `engine` builds the same sizes itself.
 TEST(BenchOptionsTest, AModelOfRandomWeightsHasTheSizesThatEngineKnows) {
   const test::TemporaryDirectory scratch;
   const std::string file = scratch / "random.gguf";
@@ -152,8 +152,8 @@ TEST_F(ShortAnswerTest, APaceProfileHasToListTheDrafter) {
   EXPECT_NE(bench_->err().find("moa-tli0"), std::string::npos) << bench_->err();
 }
 
-// At a second a token plain decoding's answers take most of a minute: no arm may stop before it has
-// them all, as a faster one would be compared on other prompts than a slower one.
+// At one token per second plain decoding takes most of a minute. Every arm must wait for all its
+// answers: one that stops early would be compared on other prompts.
 TEST(BenchDraftersTest, EveryArmAnswersTheSamePrompts) {
   const test::TemporaryDirectory scratch;
   const auto pace = scratch.write("slow.toml",
@@ -176,14 +176,14 @@ TEST(BenchDraftersTest, EveryArmAnswersTheSamePrompts) {
   for (const char* way : {"sequential", "overlap"}) {
     const double speed = rows[1]["tokens_per_second"]["lan"][way];
     const auto& times = rows[1]["times_plain"]["lan"][way];
-    // What both got is the same, so the answers' times alone tell how they compare.
+    // Both arms get the same answers, so times alone compare them.
     EXPECT_NEAR(times["value"].get<double>(), speed / plain, 1e-9) << way;
     EXPECT_LE(times["low"].get<double>(), times["value"].get<double>()) << way;
     EXPECT_GE(times["high"].get<double>(), times["value"].get<double>()) << way;
   }
 }
 
-// `edgedraft-bench agreement` on texts and ids that do not belong together.
+// `edgedraft-bench agreement` on texts and ids that do not match.
 class TextAgreementTest : public ::testing::Test {
  protected:
   int compare(const std::string& texts, const std::string& ids) {
@@ -210,7 +210,7 @@ TEST_F(TextAgreementTest, NoTextsAgreeWithNothing) {
 }
 
 TEST_F(TextAgreementTest, EveryLineOfIdsHasItsText) {
-  // As many lines as texts: they are compared, and this text has ids.
+  // The file has one line per text, so they are compared; this text has ids.
   EXPECT_EQ(compare("hen\n__ggml_vocab_test__\n", "\n"), kDifferent) << bench_->err();
   const int status = compare("hen\n__ggml_vocab_test__\n", "\n17\n");
   EXPECT_NE(status, 0);

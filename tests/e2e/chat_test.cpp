@@ -13,7 +13,7 @@
 #include "tests/e2e/server_metrics.h"
 #include "tests/support/demo_prompts.h"
 
-// A conversation that is interrupted, or goes on while the server does not.
+// Conversations that are interrupted, or go on without the server.
 namespace edgedraft::testing {
 namespace {
 
@@ -60,7 +60,7 @@ TEST_F(ChatTest, AForgottenAnswerIsNotCorrected) {
       joined(chat(*server), {"--offline-bundle", demo_model("independent")});
   server->process().signal(SIGKILL);
   server->process().wait();
-  // The second line comes once the server is back and has the client.
+  // The second line is sent after the client has reconnected to the server.
   const Options command{"sh", "-c",
                         R"(dir=$1; shift
                            { echo Hello.

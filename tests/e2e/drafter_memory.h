@@ -10,9 +10,9 @@
 
 namespace edgedraft::testing {
 
-// What `edgedraft devices` says that a shipped drafter holds on the CPU, in bytes.
+// Memory of a shipped drafter on the CPU as `edgedraft devices` reports it, in bytes.
 struct DrafterMemory {
-  std::uint64_t shared = 0;  // by all conversations
+  std::uint64_t shared = 0;  // among all conversations
   std::uint64_t conversation = 0;
 };
 

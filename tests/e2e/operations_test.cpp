@@ -13,7 +13,7 @@
 #include "tests/net/raw_peer.h"
 #include "tests/support/demo_prompts.h"
 
-// What an operator does with a server: watch, drain, reload, read its log.
+// Operating a server: metrics, draining, reload and log.
 namespace edgedraft::testing {
 namespace {
 
@@ -22,7 +22,7 @@ using nlohmann::json;
 using Options = std::vector<std::string>;
 
 const Options kMonitored{"--metrics", "127.0.0.1:0"};
-// Slow enough that an answer is under way for some seconds.
+// Slow enough that an answer takes some seconds.
 const Options kMonitoredAndPaced{"--metrics", "127.0.0.1:0", "--pace-ms", "150"};
 
 class OperationsTest : public ::testing::Test {
@@ -59,7 +59,7 @@ class OperationsTest : public ::testing::Test {
     return metrics_of(server.process());
   }
 
-  // Until some tokens have come.
+  // Waits until the server has generated a few tokens.
   static void wait_for_an_answer(Server& server) { wait_for_tokens(server.process(), 5); }
 
   test::TemporaryDirectory scratch_;
@@ -70,7 +70,7 @@ TEST_F(OperationsTest, MetricsTellWhatTheClientSaw) {
   Server server(scratch_, kMonitored);
   EXPECT_TRUE(get(server, "/health").starts_with("HTTP/1.1 200 "));
   EXPECT_TRUE(get(server, "/ready").starts_with("HTTP/1.1 200 "));
-  // Otherwise the server may have been ahead of the client when the answer ended.
+  // Without lockstep the server may be ahead of the client when the answer ends.
   const auto drafting = start(server, {"--hold", "lockstep"});
   const json stats = answer_of(*drafting)["stats"];
   auto s = samples(server);
@@ -79,9 +79,9 @@ TEST_F(OperationsTest, MetricsTellWhatTheClientSaw) {
   EXPECT_EQ(s["passes_total"], stats["target_calls"]);
   EXPECT_EQ(s["spec_decode_num_draft_tokens_total"], stats["drafted"]);
   EXPECT_EQ(s["spec_decode_num_accepted_tokens_total"], stats["accepted"]);
-  // The last draft may have brought more than was asked for.
+  // The last draft may bring more tokens than requested.
   EXPECT_GE(s["generation_tokens_total"], stats["tokens"]);
-  // A token a round, and what was accepted.
+  // One token per round, plus the accepted ones.
   EXPECT_EQ(s["generation_tokens_total"], s["spec_decode_num_accepted_tokens_total"] +
                                               s["round_seconds_count{phase=\"verify\"}"]);
   EXPECT_EQ(s["sessions"], 1);
@@ -94,7 +94,7 @@ TEST_F(OperationsTest, MetricsTellWhatTheClientSaw) {
     stranger.write("GET / HTTP/1.1\r\n\r\n");
     stranger.read_to_end();
   }
-  // The server may still be taking leave of both.
+  // The server may still be closing both connections.
   while (samples(server)["connections"] > 0) std::this_thread::sleep_for(10ms);
   s = samples(server);
   EXPECT_EQ(s["connections_total"], 2);
@@ -104,7 +104,7 @@ TEST_F(OperationsTest, MetricsTellWhatTheClientSaw) {
   EXPECT_EQ(s["link_activation_bytes_total"], stats["activation_bytes_sent"]);
 }
 
-// A pipe that nobody writes to is an index that takes for ever to read.
+// Reading the index from a pipe without a writer blocks until the signal.
 TEST_F(OperationsTest, WhileItLoadsItLivesIsNotReadyAndEndsOnASignal) {
   const std::string index = scratch_ / "index";
   ASSERT_EQ(mkfifo(index.c_str(), 0600), 0);
@@ -139,7 +139,7 @@ TEST_F(OperationsTest, AnImpossibleAddressForMetricsIsNamed) {
   }
 }
 
-// The page on operations says 7.5 MiB for the demo's target.
+// docs/operations.md states 7.5 MiB for the demo's target.
 TEST_F(OperationsTest, ASessionsMemoryIsToldAsItIs) {
   const Options command{EDGEDRAFT_SERVER,
                         "--model",
@@ -179,7 +179,7 @@ TEST_F(OperationsTest, AnAnswerThatRunsEndsWellWhenTheServerIsToldToStop) {
   const std::string ready = get(server, "/ready");
   EXPECT_TRUE(ready.starts_with("HTTP/1.1 503 ")) << ready;
   EXPECT_NE(ready.find("draining"), std::string::npos) << ready;
-  // Finds nobody, and answers alone.
+  // It is refused, and answers alone.
   const auto late = start(server, {"--offline-bundle", demo_model("independent")});
   expect_all(answer_of(*client), "verified");
   EXPECT_EQ(server.process().wait(), 0);
@@ -237,7 +237,7 @@ TEST_F(OperationsTest, SighupTakesARenewedCertificateAndToken) {
   EXPECT_EQ(start_with_pin(server, second.pin, {"--token-file", scratch_ / "old-token"})->wait(),
             4);
 
-  // A key that is not the certificate's, then no file at all: the server keeps what it has.
+  // First another certificate's key, then no file: the server keeps its identity each time.
   install(first);
   std::filesystem::copy_file(second.key_file, key,
                              std::filesystem::copy_options::overwrite_existing);
@@ -270,7 +270,7 @@ TEST_F(OperationsTest, SighupWithAnEmptiedTokenFileLeavesTheOldTokenInForce) {
   expect_all(answer_of(*start(server, {"--token-file", token})), "verified");
 }
 
-// Its clients know it by the pin: another one would lock them out.
+// Clients pin the identity, so a new one would lock them out.
 TEST_F(OperationsTest, SighupMakesNoOtherIdentityWhereTheServersOwnIsGone) {
   Server server(scratch_);
   std::filesystem::remove_all(scratch_ / "server-state");
@@ -281,7 +281,7 @@ TEST_F(OperationsTest, SighupMakesNoOtherIdentityWhereTheServersOwnIsGone) {
   EXPECT_EQ(server.process().wait(), 0);
 }
 
-// It can be read once, and reading it again would wait for ever.
+// A pipe can be read only once; a second read would block.
 TEST_F(OperationsTest, SighupLeavesATokenInForceThatCameThroughAPipe) {
   const std::string pipe = scratch_ / "pipe";
   ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
@@ -297,7 +297,7 @@ TEST_F(OperationsTest, SighupLeavesATokenInForceThatCameThroughAPipe) {
   EXPECT_EQ(server.process().wait(), 0);
 }
 
-// Whatever has become of its file, the token of the start was replaced for a reason.
+// The token was replaced deliberately, so it stays invalid even if the token file is gone.
 TEST_F(OperationsTest, SighupNeverBringsBackATokenThatWasReplaced) {
   const auto token = scratch_.write_secret("token", "old\n");
   const auto old_token = scratch_.write_secret("old-token", "old\n");
@@ -318,7 +318,7 @@ TEST_F(OperationsTest, SighupNeverBringsBackATokenThatWasReplaced) {
   expect_all(answer_of(*start(server, {"--token-file", new_token})), "verified");
 }
 
-// At its most talkative the server writes down neither what was asked nor what was answered.
+// Even at the highest log level the server logs neither prompts nor answers.
 TEST_F(OperationsTest, TheLogHoldsNoText) {
   Server server(scratch_, {"--log-level", "trace", "--log-format", "json"});
   const std::string secret = "xylophone quartz 8675309";

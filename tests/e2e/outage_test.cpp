@@ -19,9 +19,9 @@ namespace {
 using nlohmann::json;
 using Options = std::vector<std::string>;
 
-// Slow enough a target that the kill comes in mid-answer: a whole answer takes some four seconds.
+// Slow enough that the kill falls into an answer: a whole answer takes some four seconds.
 const Options kSlowlyPaced{"--metrics", "127.0.0.1:0", "--pace-ms", "250"};
-// Slow enough a drafter that the server is back before it has written the rest.
+// Slow enough that the server is back before the drafter has written the rest.
 const Options kDrafterPace{"--pace-ms", "30"};
 
 class OutageTest : public ::testing::Test {
@@ -39,7 +39,8 @@ class OutageTest : public ::testing::Test {
     return json::parse(client->out());
   }
 
-  // The server is killed in mid-answer and is back, at full speed, before the drafter is through.
+  // An answer during which the server is killed; it is back, at full speed, before the drafter
+  // ends.
   json answer_through_an_outage(const Options& resync) {
     auto server = std::make_unique<Server>(scratch_, kSlowlyPaced);
     const Options options = joined(joined(common(*server), kDrafterPace), resync);
@@ -48,8 +49,8 @@ class OutageTest : public ::testing::Test {
     return answer;
   }
 
-  // Those of clients with these options, asked at the same time. The server is killed once each has
-  // the verdict on a draft, and comes back with `server_options` once each writes alone.
+  // Answers of clients with these options, asked at the same time. The server is killed once each
+  // client has a verdict on a draft, and comes back with `server_options` once each writes alone.
   std::vector<json> answers_while_it_is_killed(std::unique_ptr<Server> server,
                                                const std::vector<Options>& clients,
                                                const Options& server_options) {
@@ -81,7 +82,7 @@ class OutageTest : public ::testing::Test {
     return answers;
   }
 
-  // Until a log of cycles has one of this kind; false where that does not happen in time.
+  // Waits until a log of cycles has one of this kind; false after a timeout.
   static bool wait_for_cycle(const std::filesystem::path& cycles, const std::string& kind) {
     const auto has_one = [&] {
       std::ifstream in(cycles);
@@ -137,10 +138,10 @@ enum class Weights : std::uint8_t { trained, random, none };
 
 struct Drafter {
   Weights weights;
-  const char* name;  // of the shipped bundle or of the kind
+  const char* name;  // of the shipped bundle, or the kind
 };
 
-// Every drafter, in chains and trees, greedy and sampled: a client each, all at the same time.
+// Every drafter, in chains and trees, greedy and sampled: one client each, all at the same time.
 class DrafterOutageTest : public OutageTest, public ::testing::WithParamInterface<Drafter> {
  protected:
   DrafterOutageTest() {
@@ -153,10 +154,11 @@ class DrafterOutageTest : public OutageTest, public ::testing::WithParamInterfac
     }
   }
 
-  // For answers that are expected to be these.
+  // Drafting options for these expected answers.
   Options drafting(const std::vector<json>& expected) {
     const std::string name = GetParam().name;
-    // Lookups only copy, and MEDUSA's heads only guess at tokens further on: another model writes.
+    // Lookup drafters only copy and MEDUSA's heads only guess later tokens, so another model
+    // writes.
     const bool writes = GetParam().weights != Weights::none && name != "medusa";
     Options options =
         writes ? kDrafterPace : Options{"--offline-bundle", demo_model("independent")};
@@ -182,17 +184,17 @@ class DrafterOutageTest : public OutageTest, public ::testing::WithParamInterfac
     EXPECT_GT(stats["drafted"], 0);
     switch (GetParam().weights) {
       case Weights::trained:
-        EXPECT_GT(stats["tau"], 1.5);  // drafts from before the outage would not do
+        EXPECT_GT(stats["tau"], 1.5);  // drafts from before the outage would not reach this
         break;
       case Weights::none:
         EXPECT_GT(stats["accepted"], 0);
         break;
-      case Weights::random:  // nearly all is wrong, what it writes offline too
+      case Weights::random:  // nearly all drafts are wrong, offline text too
         break;
     }
   }
 
-  // A drafter without weights needs no more of it than the tokenizer.
+  // A drafter without weights needs only its tokenizer.
   std::string bundle_ = demo_model("moa-tli0");
   Options server_options_;
 };
@@ -284,7 +286,7 @@ TEST_F(OutageTest, AnAnswerWhoseReaderHasLeftEndsAsByAClosedPipe) {
   EXPECT_TRUE(client.out().ends_with(" 141\n")) << client.out();
 }
 
-// Its only token was written, and is not what it should be.
+// The only token was printed but never verified.
 TEST_F(OutageTest, AnUncheckedAnswerIsToldByTheStatus) {
   const auto cycles = scratch_ / "cycles.jsonl";
   const auto client =

@@ -31,7 +31,7 @@ std::filesystem::path with_suffix(const std::filesystem::path& prefix, const cha
   return prefix.string() + suffix;
 }
 
-// Whether edgedraft-lab alone takes one of these options.
+// True if only edgedraft-lab has one of these options.
 bool is_experiment(const std::vector<std::string>& options) {
   constexpr const char* kPrefixes[] = {"--pace-", "--cycles", "--offline-after", "--oracle"};
   return std::ranges::any_of(options, [&](const std::string& option) {

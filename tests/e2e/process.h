@@ -11,7 +11,7 @@
 
 namespace edgedraft::testing {
 
-// A child process with its output in files. Killed with its owner.
+// A child process with its output in files. Killed by the destructor.
 class Process {
  public:
   Process(std::vector<std::string> command, const std::filesystem::path& output_prefix,
@@ -22,17 +22,17 @@ class Process {
   Process& operator=(const Process&) = delete;
 
   int id() const { return pid_; }
-  // The exit status; 128 + n for signal n. Kills what does not end in time.
+  // The exit status; 128 + n for signal n. Kills the process if it does not end in time.
   int wait(std::chrono::seconds limit = std::chrono::seconds(60));
   void signal(int number);
   bool running();
 
   std::string out() const;
   std::string err() const;
-  // Waits until standard output holds `text`; false where that does not happen in time.
+  // Waits until standard output holds `text`; false after a timeout.
   bool wait_for_output(const std::string& text,
                        std::chrono::seconds limit = std::chrono::seconds(30));
-  // The same for standard error.
+  // Likewise for standard error.
   bool wait_for_error(const std::string& text,
                       std::chrono::seconds limit = std::chrono::seconds(30));
 
@@ -44,7 +44,8 @@ class Process {
   int status_ = -1;
 };
 
-// edgedraft-server with the demo models on a free port of loopback; the lab's with --pace-...
+// edgedraft-server with the demo models on a free port of loopback; edgedraft-lab's if an option is
+// --pace-...
 class Server {
  public:
   explicit Server(const test::TemporaryDirectory& scratch, std::vector<std::string> options = {},
@@ -66,7 +67,7 @@ std::unique_ptr<Process> start_client(const test::TemporaryDirectory& scratch,
 
 std::string demo_model(const std::string& name);
 
-// `options` and `more` behind them.
+// `options` followed by `more`.
 std::vector<std::string> joined(std::vector<std::string> options,
                                 const std::vector<std::string>& more);
 

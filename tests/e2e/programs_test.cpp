@@ -39,7 +39,7 @@ class ProgramsTest : public ::testing::Test {
   int runs_ = 0;
 };
 
-// Behind its end the target goes on alone, and the answer is the same.
+// Beyond the drafter's context the target goes on alone, and the answer is unchanged.
 TEST_F(ProgramsTest, ADrafterMayHoldLessThanTheConversation) {
   const Options common{"-p", kStory, "--max-tokens", "120"};
   const json plain = run("target", joined(common, {"--plain"}));
@@ -148,7 +148,7 @@ TEST_F(ProgramsTest, DraftersFromTheConversationsTextAndFromAnIndexChangeNothing
   }
 }
 
-// A drafter that knows a few of the tokens is a drafter like any other.
+// A drafter that knows some of the tokens works as any other does.
 TEST(ReducedVocabularyTest, ABundleMadeByConvertGivesThePlainAnswer) {
   const test::TemporaryDirectory scratch;
   const auto corpus = scratch / "corpus.txt";
@@ -211,7 +211,7 @@ TEST_F(ProgramsTest, APaddedAnswerIsTheSame) {
   }
 }
 
-// A reader would take a truncated log for a complete one.
+// A truncated log could pass for a complete one.
 TEST_F(ProgramsTest, ALogOfCyclesOnAFullDiskFailsTheRun) {
   const auto client = start_client(
       scratch_, "full",
@@ -253,7 +253,7 @@ TEST(DevicesCommandTest, MeasuresTheCpuAndRemembersIt) {
 TEST_F(ProgramsTest, CountsWhatCrossesTheSocket) {
   const json answer = run("moa-tli0", {"-p", kStory, "--max-tokens", "60", "--hold", "lockstep"});
   const auto& stats = answer["stats"];
-  // 4 bytes a drafted node go up at least, and a byte a value of the activations comes down.
+  // At least 4 bytes per drafted node go up, and a byte per activation value comes down.
   EXPECT_GT(stats["bytes_up"], 4 * stats["drafted"].get<int>());
   EXPECT_GT(stats["bytes_down"], stats["activation_bytes_sent"]);
   EXPECT_LE(stats["activation_bytes_sent"], stats["activation_bytes_raw"]);
@@ -295,7 +295,7 @@ TEST_F(ProgramsTest, AHoldChangesNoAnswerAndIsReported) {
   }
 }
 
-// Keys and values of 16 bits change what the target says a little, and nothing about who drafts.
+// A 16-bit KV cache may change the target's answers slightly; drafting does not change them.
 TEST(KvTypeTest, DraftedAnswersAreThePlainOnesOfTheSameServer) {
   const test::TemporaryDirectory scratch;
   for (const char* type : {"f16", "bf16"}) {
@@ -325,8 +325,8 @@ TEST(KvTypeTest, DraftedAnswersAreThePlainOnesOfTheSameServer) {
   }
 }
 
-// A GPU whose drafters may have keys and values of 16 bits, as `edgedraft devices` tells of it;
-// null without one.
+// A GPU whose drafters may have a 16-bit KV cache, as `edgedraft devices` reports it; null without
+// one.
 json gpu_with_16_bits(const test::TemporaryDirectory& scratch, const std::string& bundle) {
   Process devices({EDGEDRAFT_CLIENT, "devices", "--bundle", demo_model(bundle), "--json"},
                   scratch / "devices-of-16-bits");
@@ -342,7 +342,7 @@ json gpu_with_16_bits(const test::TemporaryDirectory& scratch, const std::string
   return nullptr;
 }
 
-// Those of the drafter, where it drafts: half the memory, and the target's answer all the same.
+// The drafter's KV cache takes half the memory, and the answer stays the target's.
 TEST_F(ProgramsTest, KeysAndValuesOf16BitsOnAGpuTakeHalfAndChangeNoAnswer) {
   const json gpu = gpu_with_16_bits(scratch_, "independent");
   if (gpu.is_null()) {
@@ -354,7 +354,7 @@ TEST_F(ProgramsTest, KeysAndValuesOf16BitsOnAGpuTakeHalfAndChangeNoAnswer) {
     for (const char* bundle : {"moa-tli0", "moa-tli1", "independent"}) {
       SCOPED_TRACE(bundle);
       const auto drafted = [&](const std::string& device, const std::string& type) {
-        // Within a limit, so that memory is taken as it is needed and not in large blocks.
+        // A limit makes it allocate memory on demand instead of in large blocks.
         const json answer = run(bundle, joined(common, {"--hold", "lockstep", "--device", device,
                                                         "--kv-type", type, "--memory", "1G"}));
         EXPECT_EQ(answer["tokens"], plain["tokens"]) << device << " " << type;
@@ -366,7 +366,7 @@ TEST_F(ProgramsTest, KeysAndValuesOf16BitsOnAGpuTakeHalfAndChangeNoAnswer) {
       const std::uint64_t narrow = drafted(gpu["device"], "f16");
       ASSERT_LT(narrow, wide);
       if (bundle != std::string("independent")) continue;
-      // It keeps next to nothing else for a conversation.
+      // A conversation holds almost nothing else.
       const auto conversation = gpu["conversation_bytes"].get<double>();
       EXPECT_NEAR(static_cast<double>(wide - narrow), conversation / 2, conversation / 40);
     }
@@ -399,14 +399,14 @@ TEST(SpeculatingServerTest, GivesThePlainAnswerInFewerPasses) {
     const Server plain_server(scratch);
     for (const Options& sampling : samplings) expected.push_back(answer(plain_server, sampling));
   }
-  // MEDUSA's heads add to the target's activations what they have learned. These have learned
-  // nothing and so guess what might have come a token earlier, which is right now and then.
+  // MEDUSA's heads add what they learned to the target's activations. Untrained heads repeat the
+  // guess of one token earlier, which is sometimes right.
   const Options medusa{"--bundle", random_drafter(scratch, "medusa")};
   for (const char* speculating :
        {"moa-tli0", "moa-tli1", "eagle", "random-medusa", "independent", "lookahead", "core"}) {
     SCOPED_TRACE(speculating);
-    // A pace makes rows cheap: without one a CPU's are worth few drafts of an answer that is
-    // sampled, and none of the target's own guesses.
+    // Pacing makes rows cheap. Without it, a CPU's rows are worth few drafts of a sampled answer
+    // and none of the target's own guesses.
     const Server server(scratch, joined(medusa, {"--speculate", speculating, "--pace-ms", "20"}));
     for (std::size_t i = 0; i < expected.size(); ++i) {
       SCOPED_TRACE(::testing::PrintToString(samplings[i]));

@@ -10,11 +10,11 @@
 
 namespace edgedraft::testing {
 
-// The bundle of a drafter, "eagle" or "medusa", that reads the demo's target's features with
-// weights that have learned nothing: random-KIND.gguf.
+// A drafter bundle, "eagle" or "medusa", with random weights that reads the demo target's features:
+// random-KIND.gguf.
 inline std::string random_drafter(const test::TemporaryDirectory& scratch,
                                   const std::string& kind) {
-  constexpr std::uint64_t kDim = 384;  // of the demo's target
+  constexpr std::uint64_t kDim = 384;  // the demo target's
   test::HfDirectory drafter;
   drafter.scale = 0.1f;
   drafter.tensors = {};

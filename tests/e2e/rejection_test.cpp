@@ -17,7 +17,7 @@ namespace {
 using nlohmann::json;
 using Options = std::vector<std::string>;
 
-// What must not work, what is said then, and that the server goes on serving others.
+// Inputs that are refused, the error message of each, and that the server goes on serving others.
 class RejectionTest : public ::testing::Test {
  protected:
   void expect_refused(const Options& options, int status, const std::string& words) {
@@ -148,7 +148,7 @@ TEST_F(RejectionTest, APaceIsGivenOnceWhereverItComesFrom) {
   EXPECT_NE(server.err().find("--pace-ms"), std::string::npos) << server.err();
 }
 
-// A drafter that a profile leaves out would be compared at its own speed and size with others'.
+// A drafter that the profile leaves out would be compared at its own speed and size.
 TEST_F(RejectionTest, AProfileThatListsOtherDraftersIsRefused) {
   const auto profile =
       scratch_.write("other.toml",
@@ -167,7 +167,7 @@ TEST_F(RejectionTest, AProfileThatListsOtherDraftersIsRefused) {
   };
   expect_no_start({}, "[activation_bytes]");
   expect_no_start({"--no-payload-padding", "--speculate", "auto"}, "[beside_target.step_ms]");
-  // What is not padded does not have to be listed, and a table drafter takes no time to speak of.
+  // Unpadded payloads need no entry, and a table drafter takes almost no time.
   Server server(scratch_, {"--pace-profile", profile, "--no-payload-padding"});
   const Options paced{"-p", kQuestion, "--pace-profile", profile, "--max-tokens", "4"};
   expect_refused(joined(joined(with_server(server), paced), {"--bundle", demo_model("moa-tli0")}),
@@ -206,7 +206,7 @@ TEST_F(RejectionTest, MistakesOnTheCommandLineExitWithTwoAndNameTheOption) {
   expect_refused(bundle, 2, "-p");
 }
 
-// A name is what a resolver makes of it, even one that begins like an address of loopback.
+// A resolver decides what a name means, even if it begins like a loopback address.
 TEST_F(RejectionTest, AnythingBeyondLoopbackWantsSignIn) {
   for (const char* listen : {"0.0.0.0:0", "127.example.org:0"}) {
     Process server({EDGEDRAFT_SERVER, "--model", demo_model("target"), "--listen", listen,
@@ -217,7 +217,7 @@ TEST_F(RejectionTest, AnythingBeyondLoopbackWantsSignIn) {
   }
 }
 
-// Sign-in would be off, or weaker than the file's author believes.
+// Otherwise sign-in would be off, or weaker than the operator believes.
 TEST_F(RejectionTest, NoServerStartsWithATokenFileThatHoldsNoneOrIsEverybodys) {
   const auto expect_no_start = [&](const std::filesystem::path& token, const std::string& says) {
     Process server({EDGEDRAFT_SERVER, "--model", demo_model("target"), "--listen", "127.0.0.1:0",
@@ -248,7 +248,7 @@ TEST_F(RejectionTest, NoServerStartsWithMoreThreadsThanAnyMachineWants) {
   }
 }
 
-// Loading takes minutes for a large model.
+// Loading a large model takes minutes.
 TEST_F(RejectionTest, AnAddressThatIsTakenIsSaidBeforeTheModelIsLoaded) {
   Server first(scratch_);
   Process second({EDGEDRAFT_SERVER, "--model", scratch_ / "none.gguf", "--listen", first.address(),

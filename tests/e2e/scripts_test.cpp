@@ -10,7 +10,7 @@
 
 #include "tests/e2e/process.h"
 
-// What the scripts say where something is wrong.
+// Error messages of the scripts.
 namespace edgedraft::testing {
 namespace {
 
@@ -18,7 +18,8 @@ std::string script(const std::string& name) {
   return std::string(EDGEDRAFT_SCRIPTS) + "/" + name;
 }
 
-// scripts/install-packages.sh on a machine that lacks all packages and whose apt-get installs none.
+// Runs scripts/install-packages.sh on a machine that lacks all packages, with an apt-get that
+// installs none.
 class InstallPackagesTest : public ::testing::Test {
  protected:
   std::string said_after(const std::string& complaint) {
@@ -52,7 +53,7 @@ TEST_F(InstallPackagesTest, NothingIsRemovedAndThatIsSaid) {
             std::string::npos);
 }
 
-// The page at that address would be somebody else's.
+// Another program's page would answer at that address.
 TEST(DemoTest, APortThatIsTakenIsSaidBeforeAnyPage) {
   const test::TemporaryDirectory scratch;
   boost::asio::io_context io;

@@ -28,10 +28,10 @@ using namespace std::chrono_literals;
 using nlohmann::json;
 using Options = std::vector<std::string>;
 
-// Slow enough a target that a kill comes in mid-answer.
+// Slow enough that a kill falls into an answer.
 const Options kPaced{"--metrics", "127.0.0.1:0", "--pace-ms", "100"};
 
-// The endpoint, once it answers.
+// The endpoint, ready for requests.
 class Endpoint {
  public:
   Endpoint(const test::TemporaryDirectory& scratch, const std::string& server,
@@ -49,7 +49,7 @@ class Endpoint {
     fields["messages"] = {{{"role", "user"}, {"content", kStory}}};
     return ask(port_, {.method = "POST", .path = "/v1/chat/completions", .body = fields.dump()});
   }
-  // One of its counters.
+  // The value of one of its counters.
   std::uint64_t metric(const std::string& name) const {
     const std::string metrics = ask(port_, {.path = "/metrics"}).body;
     const std::string before = "\nedgedraft_client:" + name + ' ';
@@ -77,12 +77,12 @@ class Endpoint {
   std::uint16_t port_ = 0;
 };
 
-// A stream as a client puts it together, corrections and all.
+// A stream as a client assembles it, corrections included.
 struct Read {
   std::string content;
   std::uint32_t revisions = 0;
   std::uint32_t offline_events = 0;
-  json last;  // event that has a choice
+  json last;  // last event with a choice
   bool done = false;
 };
 
@@ -110,7 +110,7 @@ Read read(const std::string& stream) {
 
 class ServeTest : public ::testing::Test {
  protected:
-  // What the target says, undisturbed.
+  // The target's answer without faults.
   std::string plain_answer() {
     Server server(scratch_);
     Options options{"-p",           kStory,
@@ -124,7 +124,7 @@ class ServeTest : public ::testing::Test {
     return json::parse(client->out())["text"];
   }
 
-  // A stream during which the server is killed, and back after `away`.
+  // A stream during which the server is killed and comes back after `away`.
   Read stream_through_an_outage(const json& policy, std::chrono::milliseconds away,
                                 const Options& options = {}) {
     auto server = std::make_unique<Server>(scratch_, kPaced);
@@ -182,8 +182,8 @@ TEST_F(ServeTest, AShortOutageChangesNothingThatAPlainClientSees) {
   EXPECT_GT(seen.last["x_edgedraft"]["resyncs"], 0);
 }
 
-// As where the device gets another address: its connection ends without a word, and the server
-// still has the session when the next one comes.
+// As if the device's address changes: its connection ends silently, and the server still has the
+// session when the next connection arrives.
 TEST_F(ServeTest, AChangedAddressLosesAndRepeatsNothing) {
   Server server(scratch_, kPaced);
   const Endpoint endpoint(scratch_, server.address(), server.pin(), {"--hold-ms", "60000"});
@@ -270,7 +270,8 @@ TEST_F(ServeTest, WithoutItsServerADrafterThatNeedsItRefuses) {
   EXPECT_EQ(target(), "away");
 }
 
-// Logs of both sides at their most talkative, the page's file, counters, settings, what was sent.
+// Checks both sides' logs at the highest level, the page's file, counters, settings and the bytes
+// sent.
 TEST_F(ServeTest, NothingThatIsKeptOrToldHoldsPrivateText) {
   const Server server(scratch_, {"--log-level", "trace"});
   Endpoint endpoint(scratch_, server.address(), server.pin(),
@@ -326,14 +327,14 @@ TEST_F(ServeTest, NothingThatIsKeptOrToldHoldsPrivateText) {
       << told.substr(told.find("canaryseven") - 200, 300);
 }
 
-// How often an endpoint is killed.
+// Number of times the endpoint is killed.
 int kill_count() {
   const char* const wanted = std::getenv("EDGEDRAFT_TEST_KILLS");
   return wanted != nullptr ? std::stoi(wanted) : 10;
 }
 
-// Whether the endpoint holds `wanted`, or that with the answer that it was still to get: an
-// endpoint writes an ended answer to its page's conversation without waiting for the page.
+// True if the endpoint holds `wanted`, or `wanted` plus the pending answer: an endpoint saves a
+// complete answer to the page's conversation without waiting for the page.
 bool holds(const json& turns, const json& wanted, const std::string& answer) {
   if (turns == wanted) return true;
   if (wanted.empty() || !wanted.back().contains("stream") || turns.size() != wanted.size())
@@ -345,14 +346,14 @@ bool holds(const json& turns, const json& wanted, const std::string& answer) {
          settled.back()["answer"].value("text", "") == answer;
 }
 
-// Does what the page does: saves the conversation with each question, asks, and saves the answer.
+// Acts as the page does: saves the conversation with each question, asks, and saves the answer.
 TEST_F(ServeTest, LosesAndDoublesNoTurnThoughItIsKilledWhileAnswersAreWritten) {
   const Server server(scratch_);
   const Options options{"--page", scratch_ / "conversations.db"};
   const std::string path = "/v1/edgedraft/conversation?id=5f0c2f7e-8a64-4b61-9d3e-0d9a4f2d9b11";
   Random random(7);
-  json saved = json::array();   // turns that the endpoint said it has
-  json saving = json::array();  // the same with what it was saving when it was killed
+  json saved = json::array();   // turns that the endpoint confirmed
+  json saving = json::array();  // with the turns being saved at the kill
   const json asked{{"messages", {{{"role", "user"}, {"content", kStory}}}},
                    {"stream", true},
                    {"max_tokens", 20}};
@@ -398,7 +399,7 @@ TEST_F(ServeTest, LosesAndDoublesNoTurnThoughItIsKilledWhileAnswersAreWritten) {
         save(turns);
       }
     } catch (const boost::system::system_error&) {
-      // It was killed.
+      // The endpoint was killed.
     }
     killing.join();
     endpoint.process().wait();
@@ -416,7 +417,7 @@ TEST_F(ServeTest, AServerThatIsNotTrustedIsAnError) {
   EXPECT_EQ(json::parse(result.body)["error"]["code"], "untrusted");
 }
 
-// Nobody has to start the endpoint anew, which has conversations to lose.
+// No restart is needed, which could lose conversations.
 TEST_F(ServeTest, ATokenThatIsPutRightIsTakenByTheNextPrompt) {
   const auto own = scratch_.write_secret("own-token", "old\n");
   const Server server(scratch_, {"--token-file", scratch_.write_secret("token", "new\n")});

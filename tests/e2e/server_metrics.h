@@ -15,8 +15,8 @@
 
 namespace edgedraft::testing {
 
-// A page of a server that was started with --metrics 127.0.0.1:0: the whole HTTP answer; nothing
-// where nobody listens.
+// A page of a server started with --metrics 127.0.0.1:0: the whole HTTP answer, or nothing if no
+// server listens.
 inline std::string metrics_page(Process& server, const std::string& path) {
   const std::string before = "metrics at http://127.0.0.1:";
   EXPECT_TRUE(server.wait_for_error(before));
@@ -38,10 +38,10 @@ inline std::map<std::string, double> metrics_of(Process& server) {
   return read_metrics(answer.substr(head + 4));
 }
 
-// With so many generated the client has some: they come a pass at a time.
+// After this many generated tokens the client has received some, as they arrive once per pass.
 inline constexpr double kIntoTheAnswer = 6;
 
-// Until the server has generated so many tokens at least. Returns how many it has.
+// Waits until the server has generated at least `count` tokens. Returns their number.
 inline double wait_for_tokens(Process& server, double count) {
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
   for (;;) {
