@@ -20,7 +20,7 @@ std::vector<std::uint32_t> long_answer(std::size_t count) {
   return answer;
 }
 
-// How many of the drafted tokens the target would take.
+// The number of drafted tokens that the target accepts.
 std::uint32_t accepted(const DraftTree& tree, std::span<const std::uint32_t> answer) {
   std::uint32_t at = 0;
   std::uint32_t count = 0;
@@ -33,7 +33,8 @@ std::uint32_t accepted(const DraftTree& tree, std::span<const std::uint32_t> ans
   return count;
 }
 
-// Answers as the generation loop does, and counts how often a position put to the target was right.
+// Runs an answer as the generation loop does. Returns the share of verified positions that were
+// right.
 double acceptance(const TreeShape& shape, double wanted) {
   const auto answer = long_answer(20'000);
   OracleDrafter drafter({.answer = answer, .acceptance = wanted, .seed = 3}, kOracleVocabulary, 0);
@@ -54,12 +55,12 @@ double acceptance(const TreeShape& shape, double wanted) {
 
 TEST(OracleDrafterTest, IsRightAsOftenAsItIsTold) {
   for (const double wanted : {0.0, 0.3, 0.8, 1.0}) {
-    // 20 000 positions: a standard deviation is below 0.004.
+    // 20,000 positions: the standard deviation is below 0.004.
     EXPECT_NEAR(acceptance(chain_shape(4), wanted), wanted, 0.02);
   }
 }
 
-// What the scores of the root's children promise is what comes true.
+// The scores of the root's children must match the measured shares.
 TEST(OracleDrafterTest, ItsScoresTellHowOftenEachRankIsRight) {
   const auto answer = long_answer(20'000);
   OracleDrafter drafter({.answer = answer, .acceptance = 0.7, .seed = 3}, kOracleVocabulary, 0);

@@ -10,10 +10,10 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// Time that passes only while a drafter computes or waits.
+// The clock advances only while a drafter computes or waits.
 class PacedDrafterTest : public ::testing::Test {
  protected:
-  // A tree and a token take so long to compute.
+  // Fixed times per tree and per token.
   class Slow final : public NetworkDrafter {
    public:
     Slow(Instant& now, Duration takes) : now_(now), takes_(takes) {}
