@@ -1,12 +1,10 @@
 #!/bin/sh
 # Boots the kernel in KERNEL under QEMU's own emulation, runs the script SCRIPTS/link.sh that
-# `edgedraft-netsim link --driver tc --dry-run` wrote, and measures the link with PROBE: COUNT round
-# trips, then how fast and in what order BLAST packets of 1,400 bytes come down, then how many of
-# three packets find no answer after each of the scripts down.sh, up.sh and moved.sh. Everything in the
-# machine, its clock too, follows the instructions that it executes (-icount), so a busy host changes
-# nothing but how long this takes.
-#
-# Prints what the machine says between the lines `begin` and `end`.
+# `edgedraft-netsim link --driver tc --dry-run` wrote, and measures the link with PROBE: COUNT round trips;
+# rate and order of BLAST packets of 1,400 bytes down; then how many of three packets get no answer after each
+# of the scripts down.sh, up.sh and moved.sh. The machine's clock follows the instructions that it executes
+# (-icount), so a busy host changes only the run time.
+# Prints the machine's output between the lines `begin` and `end`.
 set -eu
 kernel=$1 scripts=$2 probe=$3 count=$4 blast=$5
 work=$(mktemp -d)
@@ -17,7 +15,7 @@ cp /bin/busybox "$root/bin/busybox"
 cp "$probe" "$root/bin/probe"
 cp "$scripts"/*.sh "$root/"
 cp "$kernel"/modules/*.ko "$root/modules/"
-# Busybox prefers its own ip and tc to those in the path, so what the script calls is the real thing.
+# Busybox prefers its built-in ip and tc to those in the path, so the script must get the real ones.
 for program in sh nsenter unshare ip tc; do
   path=$(PATH=$PATH:/usr/sbin:/sbin command -v $program)
   cp -L "$path" "$root/usr/sbin/$program"

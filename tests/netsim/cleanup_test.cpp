@@ -50,7 +50,7 @@ std::vector<pid_t> processes() {
   return pids;
 }
 
-// Those that a process has started, and theirs.
+// Child processes and their descendants.
 std::vector<pid_t> descendants(pid_t pid) {
   std::vector<pid_t> found;
   const std::string id = std::to_string(pid);
@@ -63,7 +63,7 @@ std::vector<pid_t> descendants(pid_t pid) {
   return found;
 }
 
-// That of the link which this test has made itself; 0 without one.
+// Process of the link that this test created; 0 without one.
 pid_t own_link_process() {
   for (const pid_t pid : descendants(getpid())) {
     if (first_line("/proc/" + std::to_string(pid) + "/comm") == "netsim-link") return pid;
@@ -71,7 +71,7 @@ pid_t own_link_process() {
   return 0;
 }
 
-// `edgedraft-netsim link` with a probe at each end, and what it has made.
+// `edgedraft-netsim link` with a probe at each end, and the processes it started.
 class RunningLink {
  public:
   explicit RunningLink(const std::string& driver, std::vector<std::string> before = {})
@@ -86,7 +86,7 @@ class RunningLink {
     process_ = std::make_unique<Process>(command, scratch_ / "netsim");
     up_ = process_->wait_for_output("\n", 60s);
     if (!up_) return;
-    // The test's own child is the program: it replaces what stood before it.
+    // The test's own child is the program, as it replaces the command before it.
     for (const pid_t pid : processes()) {
       if (first_line("/proc/" + std::to_string(pid) + "/comm") == "netsim-link" && parent(pid) &&
           is_ours(pid)) {
@@ -107,7 +107,7 @@ class RunningLink {
   std::size_t made() const { return made_.size(); }
   std::size_t networks() const { return networks_.size(); }
 
-  // What is still there of it, after time to go.
+  // Its processes that remain after time to end.
   std::vector<pid_t> left() const {
     std::vector<pid_t> left;
     for (int i = 0; i < 1000; ++i) {
@@ -187,7 +187,7 @@ TEST_P(CleanupTest, TheProgramSaysSoWhenItsLinkIsKilled) {
 }
 
 TEST_P(CleanupTest, TheNextLinkSweepsWhatAKilledRunHasLeft) {
-  kill(running_->program(), SIGSTOP);  // it does not see its link die
+  kill(running_->program(), SIGSTOP);  // it cannot see its link end
   kill(running_->link(), SIGKILL);
   kill(running_->program(), SIGKILL);
   for (int i = 0; i < 1000 && lives(running_->link()); ++i) std::this_thread::sleep_for(10ms);
@@ -210,7 +210,7 @@ TEST(CleanupTest, ADestroyedLinkTakesItsEndsWithIt) {
   EXPECT_EQ(forgotten.wait(), 128 + SIGKILL);
 }
 
-// Its namespaces have gone with its process, unless somebody holds them: a new namespace may then
+// Its namespaces end with its process unless another process holds them. A new namespace may then
 // get the inode of one of them.
 TEST(CleanupTest, ALinkWhoseProcessIsKilledTakesNobodyElsesProcesses) {
   std::string why_not;
@@ -233,7 +233,7 @@ TEST(CleanupTest, ALinkWhoseProcessIsKilledTakesNobodyElsesProcesses) {
   const TemporaryDirectory scratch;
   std::vector<std::unique_ptr<Process>> sleepers;
   for (int i = 0; i < 5; ++i) {
-    // The kernel takes its time to remove what nobody holds.
+    // The kernel removes unused namespaces with a delay.
     std::this_thread::sleep_for(50ms);
     const std::string output = "sleeper" + std::to_string(i);
     const auto& sleeper =
@@ -297,7 +297,7 @@ TEST(CleanupTest, TheProxyForgetsConnectionsOfOldAddressesWhenTheirEndsHaveGone)
   EXPECT_EQ(open_files(), before);
 }
 
-// As a user without rights, with the /dev/net/tun that distributions have: everyone may open it.
+// As an unprivileged user, with /dev/net/tun open to everyone as distributions ship it.
 TEST(UnprivilegedTest, TunWorksInAUserNamespace) {
   if (geteuid() != 0) GTEST_SKIP() << "the tests run without rights anyway";
   const std::vector<std::string> as_nobody{

@@ -32,7 +32,7 @@ TEST(DeliveryTraceTest, SmallPacketsShareAnOpportunityAndLargeOnesTakeSeveral) {
 TEST(DeliveryTraceTest, AnOpportunityThatNobodyUsesIsGone) {
   TracePlayer player(parse_delivery_trace("5\n10\n20\n", "t").value());
   EXPECT_EQ(at(player, 6ms, 100), 10ms);
-  EXPECT_EQ(at(player, 10ms, 100), 10ms);  // its rest serves who is there already
+  EXPECT_EQ(at(player, 10ms, 100), 10ms);  // the rest serves only packets already queued
   EXPECT_EQ(at(player, 11ms, 100), 20ms);
   EXPECT_EQ(at(player, 1000ms, 100), 1000ms);  // the end of lap 50
   EXPECT_EQ(at(player, 1001ms, 100), 1005ms);

@@ -16,8 +16,8 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// A round trip is this much later than the law at most, besides what the machine takes to wake
-// processes: the two ends each once, the link four times. None may be earlier.
+// Most by which a round trip may exceed the model, besides the time to wake processes: both ends
+// once, the link four times. No round trip may be shorter than the model.
 constexpr double kHandlingMs = 3;
 constexpr int kWakings = 6;
 
@@ -44,7 +44,7 @@ TEST_P(DriverTest, RoundTripsFollowTheirLaw) {
             "[both]\nrate_mbit = 50\npath_ms = 5\n"
             "delay = { law = \"normal\", mean_ms = 10, deviation_ms = 6 }\n");
   constexpr int kCount = 300;
-  // The law, by another generator; 92 bytes each way take 0.03 ms.
+  // The model's distribution, by another generator; 92 bytes each way take 0.03 ms.
   std::mt19937_64 random(4711);
   std::normal_distribution<double> normal(10, 6);
   std::vector<double> law(100'000);
@@ -76,8 +76,8 @@ TEST_P(DriverTest, BytesComeAtTheRate) {
   double ns = 0;
   ASSERT_EQ(std::sscanf(out.c_str(), "%lf %lf", &bytes, &ns), 2) << out;
   EXPECT_EQ(bytes, 4e6);
-  // The stream has 1,448 of 1,500 bytes. TCP's beginning costs some round trips of 20 ms; the
-  // first bytes may be early by the one segment that is not counted.
+  // The stream has 1,448 of 1,500 bytes. TCP's start takes some round trips of 20 ms; the first
+  // bytes may be early by the one uncounted segment.
   const double most = 20e6 / 8 * 1448 / 1500;
   EXPECT_LT(bytes / ns * 1e9, 1.01 * most);
   EXPECT_GT(bytes / ns * 1e9, 0.85 * most);
@@ -89,11 +89,11 @@ TEST_P(DriverTest, TheServerIsSilentWhileTheLinkIsDown) {
   const auto asking = link->start_asking(100'000);
   ASSERT_TRUE(asking->wait_for_output("\n"));
   ASSERT_TRUE(link->link().fire({.kind = LinkEvent::Kind::down}));
-  std::this_thread::sleep_for(100ms);  // what was under way has arrived
+  std::this_thread::sleep_for(100ms);  // packets in flight have arrived
   const std::string before = asking->out();
   std::this_thread::sleep_for(500ms);
   EXPECT_EQ(asking->out(), before);
-  // The question or the answer, whichever was due.
+  // The request or the answer, whichever was due.
   const LinkStatistics statistics = link->link().statistics().value();
   EXPECT_GT(statistics.up.down_drops + statistics.down.down_drops, 0u);
 
@@ -138,7 +138,7 @@ TEST_P(DriverTest, CountsWhatItCarries) {
   MAKE_LINK(link, "[both]\nrate_mbit = 50\npath_ms = 1\n");
   ASSERT_EQ(link->round_trips(50).size(), 50u);
   LinkStatistics statistics = link->link().statistics().value();
-  // The proxy's farewells are under way still.
+  // The proxy's closing packets are still in flight.
   const auto under_way = [&] {
     return statistics.up.packets != statistics.up.delivered_packets ||
            statistics.down.packets != statistics.down.delivered_packets;
@@ -241,7 +241,7 @@ TEST_P(TunTest, TcpUsesTheProfilesCongestionControlAlsoAfterANewAddress) {
 INSTANTIATE_TEST_SUITE_P(Drivers, TunTest, ::testing::Values(DriverKind::tun),
                          [](const auto& test) { return std::string(to_string(test.param)); });
 
-// The relay cannot lose bytes; it makes their loss felt as TCP does, as a further round trip.
+// The relay cannot lose bytes, so it models a loss as TCP shows it: one further round trip.
 TEST(ProxyTest, ALostSegmentComesARoundTripLater) {
   std::string why_not;
   const auto link =
@@ -250,7 +250,7 @@ TEST(ProxyTest, ALostSegmentComesARoundTripLater) {
   ASSERT_TRUE(link) << why_not;
   const auto measured = link->round_trips(200);
   ASSERT_EQ(measured.size(), 200u);
-  // 40 ms, or 80 with a loss: a busy machine makes few of the former as late as that.
+  // 40 ms, or 80 with a loss. Even a busy machine delays few round trips from 40 to 80 ms.
   const auto on_time = static_cast<double>(
       std::count_if(measured.begin(), measured.end(), [](double ms) { return ms < 75; }));
   // Both ways must succeed; five standard deviations.
@@ -267,7 +267,7 @@ TEST(ProxyTest, OpeningAConnectionTakesARoundTrip) {
   link->start_echo();
   const auto asking = link->start_asking(1);
   ASSERT_EQ(asking->wait(), 0);
-  // connect() returns at once, since the relay is near; the first answer tells.
+  // connect() returns at once, since the relay is near; the first answer shows the delay.
   EXPECT_GT(milliseconds_in(asking->out()).back(), 160);
 }
 

@@ -86,7 +86,7 @@ TEST(LinkCommandTest, ADryRunPrintsAScriptThatAShellCanRead) {
   EXPECT_EQ(shell.wait(), 0) << shell.err();
 }
 
-// The script of a profile, run with programs that only note what they are asked to do.
+// Runs a profile's script with programs that only record their arguments.
 TEST(LinkCommandTest, TheScriptOfADryRunDoesTheProfilesEvents) {
   const TemporaryDirectory scratch;
   const auto write = [&](const std::string& name, const std::string& text) {
@@ -130,7 +130,7 @@ TEST(LinkCommandTest, TheScriptOfADryRunDoesTheProfilesEvents) {
   auto fired = events();
   ASSERT_GE(fired.size(), 14u) << script.err();
   fired.resize(14);
-  // A line for each end of the link.
+  // One line per end of the link.
   EXPECT_EQ(fired, (std::vector<std::string>{
                        "down", "down", "up", "up", "ip address delete 198.18.0.2", "down", "down",
                        "up", "up", "down", "down", "up", "up", "ip address delete 198.18.0.3"}));

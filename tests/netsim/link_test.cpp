@@ -50,12 +50,12 @@ double share_below(const std::vector<double>& values, double limit) {
          static_cast<double>(values.size());
 }
 
-// How far a share that is measured on `count` draws may be from `p`: five standard deviations.
+// Tolerance of a share `p` measured on `count` draws: five standard deviations.
 double tolerance(double p, std::size_t count) {
   return 5 * std::sqrt(p * (1 - p) / static_cast<double>(count));
 }
 
-// A packet is late by its own serialisation time plus the propagation delay, and no more.
+// A packet is delayed by exactly its serialisation time plus the propagation delay.
 TEST(LinkTest, DeliversAfterSerialisationAndDelay) {
   Link link({.bits_per_second = 8'000'000, .delay = {.path = 20ms}}, 1, kStart);
   ASSERT_EQ(link.send(kStart, packet_of(1000)), Fate::delivered);  // 1,000 B at 1 MB/s: 1 ms
@@ -73,7 +73,7 @@ TEST(LinkTest, SendsOnePacketAfterAnotherAtItsRate) {
     ASSERT_EQ(link.send(kStart, packet_of(1000), &arrives), Fate::delivered);
     EXPECT_EQ(arrives, kStart + i * 1ms);
   }
-  // After a pause nothing is owed to anybody.
+  // A pause clears the queue.
   ASSERT_EQ(link.send(kStart + 1s, packet_of(500), &arrives), Fate::delivered);
   EXPECT_EQ(arrives, kStart + 1s + 500us);
 }
@@ -82,7 +82,7 @@ TEST(LinkTest, DropsWhatTheQueueCannotHold) {
   Link link({.bits_per_second = 8'000'000, .delay = {.path = 1s}, .queue_packets = 10}, 1, kStart);
   for (int i = 0; i < 10; ++i) EXPECT_EQ(link.send(kStart, packet_of(1000)), Fate::delivered);
   EXPECT_EQ(link.send(kStart, packet_of(1000)), Fate::queue_full);
-  // 1 ms later one has left the queue, though it has not arrived.
+  // 1 ms later one packet has left the queue, though it has not arrived.
   EXPECT_EQ(link.send(kStart + 1ms, packet_of(1000)), Fate::delivered);
   EXPECT_EQ(link.send(kStart + 1ms, packet_of(1000)), Fate::queue_full);
 }
@@ -200,7 +200,7 @@ TEST(LinkTest, AnotherFlowFillsTheQueueAndHalvesIt) {
     const double ms = 1e3 * seconds(arrives - kStart - i * 10ms);
     least = std::min(least, ms);
     most = std::max(most, ms);
-    // In order: the queue empties over some packets.
+    // In order: the queue empties over several packets.
     if (ms < before - 5 && !falling) ++drops;
     falling = ms < before - 5;
     before = ms;
@@ -260,8 +260,8 @@ TEST(LinkTest, BurstsAreAsLongAndAsFrequentAsTheirChainSays) {
   const double n = static_cast<double>(bursts.size());
   EXPECT_NEAR(mean_of(bursts), 4.0, 5 * std::sqrt(12.0 / n));
   EXPECT_NEAR(share_below(bursts, 1.5), 0.25, tolerance(0.25, bursts.size()));
-  // The bad state holds for enter / (enter + leave) of the time; draws within a burst are no
-  // draws of their own, so the tolerance counts bursts.
+  // The bad state holds for enter / (enter + leave) of the time. Draws within a burst are
+  // dependent, so the tolerance counts bursts.
   const double bad = 0.01 / 0.26;
   EXPECT_NEAR(lost / double{count}, bad, 5 * bad * std::sqrt(2 / n));
 }
@@ -288,7 +288,7 @@ TEST(LinkTest, FatesDependOnTheSeedAloneAndNotOnOtherPackets) {
   options.delay = {.kind = DelayLaw::Kind::normal, .centre = 10ms, .deviation = 5ms};
   EXPECT_EQ(delays_of(options, 500, 9), delays_of(options, 500, 9));
   EXPECT_NE(delays_of(options, 500, 9), delays_of(options, 500, 10));
-  // More packets later change nothing before.
+  // Further packets do not change earlier ones.
   const auto longer = delays_of(options, 1000, 9);
   const auto shorter = delays_of(options, 500, 9);
   EXPECT_TRUE(std::equal(shorter.begin(), shorter.end(), longer.begin()));

@@ -15,26 +15,26 @@ namespace edgedraft::netsim {
 // A link with the probe (probe.cpp) at its ends.
 class MeasuredLink {
  public:
-  // nullptr where this machine cannot build it, with the reason in `why_not`.
+  // nullptr if this machine cannot build the link, with the reason in `why_not`.
   static std::unique_ptr<MeasuredLink> make(const NetworkProfile& profile, DriverKind kind,
                                             std::uint64_t seed, std::string& why_not);
 
   LinkDriver& link() { return *link_; }
 
-  // One probe at each end; the device's command names the server as HOST PORT after its first word.
-  // Both give their output, the server's without its `ready` line.
+  // Runs one probe at each end; the device's command gets HOST PORT of the server after its first
+  // word. Returns both outputs, the server's without its `ready` line.
   struct Outputs {
     std::string server;
     std::string device;
   };
   Outputs measure(const std::string& server, std::vector<std::string> device);
-  // The same with the probes changed about: from the server to the device. Not over the proxy.
+  // Likewise with the probes swapped, from the server to the device. Not over the proxy.
   Outputs measure_down(const std::string& device, std::vector<std::string> server);
 
-  // Round trips in ms of packets that were answered. Over the proxy those of a TCP stream.
+  // Round trips in ms of answered packets; over the proxy, of a TCP stream.
   std::vector<double> round_trips(int count);
 
-  // A probe that answers, for as long as this object lives; and one that goes on asking.
+  // Starts a probe that answers during this object's lifetime, and one that keeps asking.
   void start_echo();
   std::unique_ptr<testing::Process> start_asking(int count);
 
@@ -51,8 +51,8 @@ class MeasuredLink {
   std::unique_ptr<testing::Process> echo_;
 };
 
-// How late this machine wakes who sleeps, for as long as this object lives: what else runs here
-// and, on a virtual machine, its host decide that.
+// Measures how late this machine wakes sleeping threads, during this object's lifetime. Other load
+// and, on a virtual machine, its host add to it.
 class WakingDelay {
  public:
   WakingDelay();
@@ -60,7 +60,7 @@ class WakingDelay {
   WakingDelay(const WakingDelay&) = delete;
   WakingDelay& operator=(const WakingDelay&) = delete;
 
-  // In ms, one for each of the times that it slept.
+  // Delays in ms, one per sleep.
   std::vector<double> stop();
 
  private:
@@ -69,14 +69,15 @@ class WakingDelay {
   std::thread sleeper_;
 };
 
-// The first whole numbers of a text's lines, in ms if they are in ns.
+// The first integers of a text's lines, converted from ns to ms.
 std::vector<double> milliseconds_in(const std::string& text);
 
-// The largest distance between the two samples' distribution functions by which `a` is smaller
-// (below) or, with `b` and `a` changed about, greater: Smirnov's one-sided statistic.
+// Smirnov's one-sided statistic: the largest distance between the two samples' distribution
+// functions by which `a` is smaller (below) or, with `a` and `b` swapped, greater.
 double how_far_below(const std::vector<double>& a, const std::vector<double>& b);
 
-// What the statistic exceeds with probability 0.0005 when both samples are of one law.
+// The statistic's limit: it exceeds this with probability 0.0005 if both samples have one
+// distribution.
 double smirnov_limit(std::size_t a_count, std::size_t b_count);
 
 }  // namespace edgedraft::netsim

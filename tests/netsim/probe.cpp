@@ -1,15 +1,14 @@
-// Measures a link from its ends, with nothing but the C library, so that it also runs as a static
-// program in an initramfs. Every result is one line on standard output.
+// Measures a link from its ends. Needs only the C library, so that it also runs as a static program
+// in an initramfs. Each result is one line on standard output. Servers first print "ready PORT".
 //
-//   probe echo PORT                              answers UDP packets and TCP connections; "ready
-//   PORT" probe ping HOST PORT COUNT                   UDP, one at a time: its round trip in ns, or
-//   "lost" probe tcp-ping HOST PORT COUNT               one connection: first how long it took to
-//   open probe sink PORT                              UDP until nothing comes for a second:
-//                                                "packets bytes ns_between_first_and_last
-//                                                overtaken"
-//   probe blast HOST PORT COUNT BYTES GAP_US     sends to a sink
-//   probe tcp-sink PORT                          one connection to its end: "bytes ns"
-//   probe tcp-blast HOST PORT BYTES              sends to it
+//   probe echo PORT                           answers UDP packets and TCP connections
+//   probe ping HOST PORT COUNT                UDP, one at a time: each round trip in ns, or "lost"
+//   probe tcp-ping HOST PORT COUNT            one connection: the time to open it, then round trips
+//   probe sink PORT                           UDP until none arrives for a second:
+//                                             "packets bytes ns_between_first_and_last overtaken"
+//   probe blast HOST PORT COUNT BYTES GAP_US  sends to a sink
+//   probe tcp-sink PORT                       one connection to its end: "bytes ns"
+//   probe tcp-blast HOST PORT BYTES           sends to it
 #include <arpa/inet.h>
 #include <netinet/tcp.h>
 #include <poll.h>
@@ -112,7 +111,7 @@ int ping(int type, const char* host, const char* port, int count) {
     const std::int64_t sent = now_ns();
     if (send(connection, packet, sizeof packet, MSG_NOSIGNAL) < 0) fail("send");
     bool answered = false;
-    // An answer that comes too late is of an earlier packet.
+    // A late answer belongs to an earlier packet.
     while (!answered && readable(connection, 3000)) {
       char answer[64];
       if (recv(connection, answer, sizeof answer, MSG_WAITALL) <= 0) fail("recv");
@@ -128,7 +127,8 @@ int ping(int type, const char* host, const char* port, int count) {
   return 0;
 }
 
-// Receives a packet. Returns when the system had it, which may be long before we get to run.
+// Receives a packet. Returns the time at which the system received it, which may be long before
+// this process runs.
 std::int64_t receive_ns(int socket, char* data, std::size_t room, ssize_t& size) {
   iovec part = {.iov_base = data, .iov_len = room};
   alignas(cmsghdr) std::array<char, 256> control;
@@ -229,7 +229,7 @@ int tcp_blast(const char* host, const char* port, long long bytes) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  // Where that is allowed, other programs on the machine do not delay what is measured.
+  // If permitted, real-time priority keeps other programs from delaying the measurement.
   const sched_param priority{.sched_priority = 1};
   sched_setscheduler(0, SCHED_RR, &priority);
   const std::string what = argc > 2 ? argv[1] : "";

@@ -20,8 +20,8 @@ using testing::Process;
 
 constexpr int kRoundTrips = 400;
 constexpr int kBlast = 1000;
-// Packets wait for a processor: in the machine one of 500 MHz that nobody else uses, here one that
-// others may use.
+// Time that packets wait for a processor: in the machine one of 500 MHz without other load, here
+// one that is shared.
 constexpr double kMachineMs = 0.5;
 constexpr double kSchedulingMs = 3;
 
@@ -33,7 +33,7 @@ struct Netem {
   double overtaken = 0;
 };
 
-// The tc driver's own commands, run and measured in a machine whose kernel has netem.
+// Runs the tc driver's own commands and measures them in a machine whose kernel has netem.
 class NetemTest : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -90,7 +90,7 @@ class NetemTest : public ::testing::Test {
     }
   }
 
-  // Both samples come from one law, but for what waiting for a processor adds on either side.
+  // Both samples have one distribution, except for waiting for a processor on either side.
   void expect_one_law(const std::vector<double>& netem, const std::vector<double>& tun) {
     const double limit = smirnov_limit(netem.size(), tun.size());
     const auto later = [](std::vector<double> values, double by_ms) {
@@ -111,7 +111,7 @@ class NetemTest : public ::testing::Test {
     boot(text, netem);
     if (HasFatalFailure()) return;
 
-    // The rate holds and packets keep or lose their order in the kernel's link as in ours.
+    // The rate holds, and the kernel's link keeps or changes packet order as ours does.
     const double per_packet_ms = 1442 * 8 / 20e6 * 1e3;  // with Ethernet's 14 bytes
     EXPECT_NEAR(netem.ns / 1e6, kBlast * per_packet_ms, 0.1 * kBlast * per_packet_ms);
     EXPECT_GT(netem.packets, kBlast * 0.97);

@@ -64,7 +64,7 @@ TEST(TcCommandsTest, BurstsBecomeNetemsGilbertElliott) {
       << netem_of(plan.commands, TcCommand::End::device);
 }
 
-// netem's delay is the mean plus jitter times an entry over 8192.
+// netem's delay is the mean plus jitter times a table entry over 8192.
 TEST(TcCommandsTest, TheTableGivesTheLawBack) {
   const auto plan = plan_tc_link(profile_of("[both]\nrate_mbit = 5\ndelay = { law = \"table\", "
                                             "points = [[0, 10], [0.5, 20], [1, 90]] }\n"))
