@@ -37,7 +37,7 @@ TEST(AcceptanceTest, TasksCountAlikeHoweverLongTheirAnswersAre) {
   streamed.prompt = "story-0";
   streamed.cycles = 40;
   streamed.tau = 1;
-  runs.push_back(streamed);  // nothing was drafted for it
+  runs.push_back(streamed);  // it has no drafts
   const Acceptance a = acceptance_of(pointers(runs), {});
   EXPECT_NEAR(a.tasks.at("arith"), 6, 1e-9);
   EXPECT_NEAR(a.tasks.at("story"), 4, 1e-9);
@@ -48,7 +48,7 @@ TEST(AcceptanceTest, TasksCountAlikeHoweverLongTheirAnswersAre) {
   EXPECT_FALSE(a.difference.known);
 }
 
-// What prompts do to both arms alike does not blur the difference.
+// Effects of prompts on both arms do not widen the difference.
 TEST(AcceptanceTest, DifferencesAreOfTheSamePrompts) {
   const auto ours = answers(6, 2, 4, 50);
   const auto theirs = answers(5.5, 2, 3.5, 50);

@@ -17,7 +17,7 @@ std::map<std::uint32_t, double> together(const std::vector<Run>& runs) {
   return rates_together(pointers);
 }
 
-// One of a trial's two; ten tokens at each of these times since it was asked for.
+// An answer of one of a trial's two clients; ten tokens at each of these times since its request.
 Run answer(const std::string& trial, double asked_at_s, std::initializer_list<double> times) {
   Run run{};
   run.trial = trial;
@@ -29,13 +29,13 @@ Run answer(const std::string& trial, double asked_at_s, std::initializer_list<do
 
 using Rates = std::map<std::uint32_t, double>;
 
-// Programs start one after another. What one got before the others had asked, or after another had
-// ended, does not say what the server brings all of them.
+// Clients start one after another. Tokens before all have asked, or after one has ended, do not
+// count for their combined rate.
 TEST(AggregateTest, ClientsTogetherCountWhileAllOfThemAreAtWork) {
-  // From 1.5 s to 2.5 s: 20 tokens of the first and 10 of the second.
+  // From 1.5 s to 2.5 s: 20 tokens of the first client and 10 of the second.
   EXPECT_EQ(together({answer("t", 0.5, {0.5, 1.5, 2}), answer("t", 1.5, {0.5, 1.5, 2.5})}),
             (Rates{{2, 30}}));
-  // From 1 s to 3 s, in which the first one got nothing.
+  // From 1 s to 3 s, when the first client got nothing.
   EXPECT_EQ(together({answer("t", 0, {4}), answer("t", 1, {1, 2})}), (Rates{{2, 10}}));
 }
 
@@ -43,7 +43,7 @@ TEST(AggregateTest, ClientsThatWereNeverAtWorkTogetherHaveNoRateTogether) {
   EXPECT_TRUE(together({answer("t", 0.5, {0.25, 0.5}), answer("t", 1.5, {0.5})}).empty());
 }
 
-// A moment of two answers that hardly met weighs no more than it lasts.
+// A trial whose answers barely overlap counts only for the overlap.
 TEST(AggregateTest, TrialsCountByTheTimeThatTheirClientsHadTogether) {
   EXPECT_EQ(together({answer("long", 0, {1, 2, 3}), answer("long", 0, {1, 2, 3}),
                       answer("short", 0, {1}), answer("short", 0.75, {1.25})}),

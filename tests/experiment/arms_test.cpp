@@ -6,7 +6,7 @@
 
 #include "tests/experiment/experiment_programs.h"
 
-// What arms are, and what they have in common so that they can be compared.
+// The kinds of arms, and the conditions that make them comparable.
 namespace edgedraft::testing {
 namespace {
 
@@ -37,7 +37,7 @@ TEST_F(ExperimentProgramsTest, PacedAndSyntheticResultsSaySo) {
   EXPECT_EQ(manifest["synthetic"], true);
 }
 
-// A pace that no machine keeps.
+// A pace that no machine reaches.
 TEST_F(ExperimentProgramsTest, ReportsPassesAndDraftsSlowerThanTheirPace) {
   std::ofstream(scratch_ / "hasty.toml") << "[target]\npass_ms = [[1, 0.000001]]\n"
                                             "[draft.step_ms]\ndefault = 0.000001\n";
@@ -49,8 +49,8 @@ TEST_F(ExperimentProgramsTest, ReportsPassesAndDraftsSlowerThanTheirPace) {
   }
 }
 
-// Arms are compared over drafts that err at the same positions; prompts and repetitions must not
-// be, or resampling them would leave that chance out.
+// Arms are compared over drafts that err at the same positions. Prompts and repetitions must
+// differ, or resampling would leave out that chance.
 TEST_F(ExperimentProgramsTest, SyntheticDraftsErrAlikeInAllArmsAndElsewhereInEachAnswer) {
   const std::string text = experiment("repetitions = 2\n") +
                            "acceptance = 0.7\n"
@@ -70,7 +70,7 @@ TEST_F(ExperimentProgramsTest, SyntheticDraftsErrAlikeInAllArmsAndElsewhereInEac
   for (const auto& [seed, arms] : arms_of) EXPECT_EQ(arms, 2) << seed;
 }
 
-// An arm that asks after another one must not find the prompt computed.
+// A later arm must not find the prompt in the prefix cache.
 TEST_F(ExperimentProgramsTest, EveryAnswersPromptIsComputedWhole) {
   std::ofstream(scratch_ / "steep.toml")
       << "name = \"steep\"\n[target]\npass_ms = [[1, 1], [101, 101]]\n"
@@ -90,7 +90,7 @@ TEST_F(ExperimentProgramsTest, EveryAnswersPromptIsComputedWhole) {
   EXPECT_EQ(prompts, 4);
 }
 
-// What all clients get together is counted from the last one's asking.
+// Combined throughput counts from the last client's request.
 TEST_F(ExperimentProgramsTest, RunsSayWhenEachClientAsked) {
   ASSERT_EQ(run(write(experiment("clients = [3]\n")), {"--no-report"}), 0) << error_;
   const auto runs = lines("runs.jsonl");
@@ -104,7 +104,7 @@ TEST_F(ExperimentProgramsTest, RunsSayWhenEachClientAsked) {
   for (const auto& [trial, times] : asked) EXPECT_EQ(times.size(), 3u) << trial;
 }
 
-// At a larger model's pace the link carries activations of its size, and results say so.
+// At a larger model's pace the link carries activations of its size, and results record it.
 TEST_F(ExperimentProgramsTest, PacedPayloadsArePaddedUnlessAnExperimentSaysOtherwise) {
   std::ofstream(scratch_ / "slow.toml") << "name = \"slow\"\n[target]\npass_ms = [[1, 5]]\n"
                                            "[draft.step_ms]\ndefault = 1\n"
@@ -122,7 +122,7 @@ TEST_F(ExperimentProgramsTest, PacedPayloadsArePaddedUnlessAnExperimentSaysOther
       const double rows =
           run["activation_bytes_sent"].get<double>() + run["pad_bytes_down"].get<double>();
       if (carries) {
-        // A row for every token but those that nothing was drafted behind.
+        // One row per token, except for tokens without drafts after them.
         EXPECT_GE(rows, 2048.0 * run["tokens"].get<double>() * 0.5);
         EXPECT_GE(run["bytes_down"].get<double>(), rows);
       } else {
@@ -137,7 +137,7 @@ TEST_F(ExperimentProgramsTest, PacedPayloadsArePaddedUnlessAnExperimentSaysOther
   }
 }
 
-// A server that drafts for itself stands beside the others', and clients only listen to it.
+// A server that drafts by itself runs beside the others', and its clients only listen.
 TEST_F(ExperimentProgramsTest, AServerThatDraftsForItselfIsAnArm) {
   const std::string more =
       "[[arm]]\nname = \"cloud\"\nkind = \"server-speculation\"\nbundle = \"moa-tli0\"\n"
@@ -153,9 +153,9 @@ TEST_F(ExperimentProgramsTest, AServerThatDraftsForItselfIsAnArm) {
   }
   EXPECT_LT(calls["cloud"], calls["stream"]);
   EXPECT_TRUE(calls.contains("free"));
-  // Which arms streamed and which drafted.
+  // Streaming and drafting arms.
   std::map<std::string, std::pair<int, int>>
-      streamed;  // by arm: verdicts without hints, all of runs
+      streamed;  // by arm: verdicts without hints, and all of its runs
   for (const json& cycle : lines("cycles.jsonl")) {
     if (cycle["kind"] != "draft") continue;
     const auto trial = cycle["trial"].get<std::string>();
@@ -173,8 +173,8 @@ TEST_F(ExperimentProgramsTest, AServerThatDraftsForItselfIsAnArm) {
   EXPECT_NE(error_.find("which bundle"), std::string::npos) << error_;
 }
 
-// Arms that do not wait, alone and with a server that fills their gaps; answers stay the same, and
-// a model has foreseen what took its profile's time.
+// Arms that do not wait, alone and with a server that fills their gaps. Answers stay equal, and the
+// model has predicted the times of its profile.
 TEST_F(ExperimentProgramsTest, AServerThatNeverWaitsIsAnArm) {
   const std::string split = "kind = \"split\"\nbundle = \"moa-tli0\"\nacceptance = 0.8\n";
   const std::string more = "[[arm]]\nname = \"none\"\n" + split +
@@ -211,7 +211,7 @@ TEST_F(ExperimentProgramsTest, AServerThatNeverWaitsIsAnArm) {
   EXPECT_NE(page.find("id=\"prediction\""), std::string::npos);
 }
 
-// Nothing could be added to its times, and the report would say that something was.
+// Without a measured link no delay could be added, although the report would claim it.
 TEST_F(ExperimentProgramsTest, AnArmBesideTheServerNeedsALinkThatCanBeMeasured) {
   std::ofstream(scratch_ / "lossy.toml") << "both = { rate_mbit = 1, loss = 0.3 }\n";
   std::string text = experiment();

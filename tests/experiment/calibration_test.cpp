@@ -15,7 +15,7 @@ TEST(CalibrationTest, ARateIsExpectedWithoutWhatTheProfileLoses) {
   const Expectation even = of("[up]\nloss = 0.25\n");
   EXPECT_DOUBLE_EQ(even.up_bits_per_second, 750'000);
   EXPECT_DOUBLE_EQ(even.down_bits_per_second, 1'000'000);
-  // A tenth of the packets are in a burst: of these four in five are lost, of the others one in
+  // A tenth of the packets are in a burst. Bursts lose four in five packets, the rest one in
   // twenty.
   const std::string bursts =
       "burst_loss = { enter = 0.01, leave = 0.09, loss_in_burst = 0.8, loss_outside = 0.05 }\n";
@@ -23,7 +23,7 @@ TEST(CalibrationTest, ARateIsExpectedWithoutWhatTheProfileLoses) {
   EXPECT_NEAR(of("[up]\n" + bursts + "loss = 0.2\n").up_bits_per_second, 700'000, 1);
 }
 
-// A ping has to get through both ways.
+// A ping has to arrive both ways.
 TEST(CalibrationTest, ALinkThatLosesHalfOfItsPingsIsNotMeasured) {
   EXPECT_TRUE(of("loss = 0.29\n").measurable);
   EXPECT_FALSE(of("loss = 0.3\n").measurable);

@@ -23,7 +23,7 @@ namespace edgedraft::testing {
 using nlohmann::json;
 using namespace std::chrono_literals;
 
-// `edgedraft-netsim run` itself, over loopback.
+// Runs `edgedraft-netsim run` over loopback.
 class ExperimentProgramsTest : public ::testing::Test {
  protected:
   std::filesystem::path write(const std::string& text) {
@@ -53,7 +53,7 @@ class ExperimentProgramsTest : public ::testing::Test {
     error_ = process.err();
     return status;
   }
-  // The lab, after it has noted in scratch_ / "calls" with what it was called.
+  // A wrapper of the lab that records its arguments in scratch_ / "calls".
   std::filesystem::path noting_lab() const {
     auto file = scratch_ / "noting-lab";
     std::ofstream(file) << "#!/bin/sh\necho \"$*\" >> " << (scratch_ / "calls") << "\nexec "
@@ -68,7 +68,7 @@ class ExperimentProgramsTest : public ::testing::Test {
     for (std::string line; std::getline(in, line);) read.push_back(json::parse(line));
     return read;
   }
-  // While another program writes the file: whole lines only.
+  // Counts whole lines only, as another program writes the file.
   std::size_t lines_so_far() const {
     std::ifstream in(out() / "runs.jsonl");
     return static_cast<std::size_t>(std::count(std::istreambuf_iterator<char>(in), {}, '\n'));
@@ -76,7 +76,7 @@ class ExperimentProgramsTest : public ::testing::Test {
   static std::string lab(const std::string& command) {
     return std::string(EDGEDRAFT_LAB) + '\0' + command;
   }
-  // Processes of that program that have our folder on their command line.
+  // Processes of that program with this test's folder on their command line.
   std::vector<int> processes_of(const std::string& program) const {
     std::vector<int> found;
     for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
@@ -93,7 +93,7 @@ class ExperimentProgramsTest : public ::testing::Test {
     for (const int pid : processes_of(program)) killed += kill(pid, SIGKILL) == 0 ? 1 : 0;
     return killed;
   }
-  // Until the runner has come so far or has ended, a minute at most.
+  // Waits until the runner has come that far or has ended, for at most a minute.
   template <typename Done>
   static void wait_until(const Done& done, Process& runner) {
     const auto deadline = std::chrono::steady_clock::now() + 60s;
@@ -105,7 +105,7 @@ class ExperimentProgramsTest : public ::testing::Test {
     wait_until([&] { return lines_so_far() >= count; }, runner);
     ASSERT_TRUE(runner.running()) << runner.err();
   }
-  // And what it has started ends with it.
+  // Processes that it started end with it.
   void kill_runner(Process& runner) const {
     runner.signal(SIGKILL);
     runner.wait();

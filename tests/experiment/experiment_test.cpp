@@ -13,7 +13,7 @@ namespace {
 
 using edgedraft::test::TemporaryDirectory;
 
-// Files of an experiment, by a text for each.
+// An experiment's files, written from texts.
 class ExperimentTest : public ::testing::Test {
  protected:
   ExperimentTest() {
@@ -49,7 +49,7 @@ TEST_F(ExperimentTest, ReadsPromptsDevicesAndItsQuickForm) {
   ASSERT_TRUE(whole) << whole.error().message;
   EXPECT_EQ(whole->repetitions, 4u);
   ASSERT_EQ(whole->prompts.size(), 3u);
-  // One task's prompts do not stand together: the first few have some of each.
+  // Tasks are mixed, so that the first few prompts cover each.
   EXPECT_EQ(whole->prompts[0].id, "tool-1");
   EXPECT_EQ(whole->prompts[1].id, "story-1");
   EXPECT_EQ(whole->prompts[2].id, "tool-2");
@@ -77,7 +77,7 @@ TEST_F(ExperimentTest, NamesWhatIsWrongAndWhatIsRight) {
       refusal("devices = [\"slow\"]\nnetworks = [\"lan\"]\n" + good.substr(good.find("[[arm]]")))
           .find("no device profile 'slow'"),
       std::string::npos);
-  // More than a server takes at once would measure its limits.
+  // More clients than the server admits would measure its limits.
   std::string quick = good;
   quick.replace(quick.find("[quick]\n"), 8, "[quick]\nclients = [257]\n");
   for (const std::string& many : {"clients = [1, 257]\n" + good, quick}) {
@@ -176,8 +176,8 @@ TEST_F(ExperimentTest, EveryShippedExperimentAndDeviceIsRight) {
     for (const bool quick : {false, true}) {
       const auto experiment = read_experiment(entry.path(), {.quick = quick});
       ASSERT_TRUE(experiment) << experiment.error().message;
-      // What all arms are to share is said once: one that is compared with another by its own
-      // options is no fair comparison.
+      // Shared settings are given once, for all arms. Arms compared with different options of their
+      // own would be an unfair comparison.
       for (const Arm& arm : experiment->arms) {
         for (const char* shared : {"--temperature", "--max-tokens", "--seed", "--deadline-ms"}) {
           EXPECT_EQ(std::ranges::count(arm.options, shared), 0) << entry.path() << ": " << arm.name;

@@ -15,7 +15,7 @@ std::string hash_of(const Experiment& e) {
   return experiment_hash(e, {}, {}, "tun", 0);
 }
 
-// Results are gone on with only by the experiment that they are of.
+// Only the experiment that made the results may resume them.
 TEST(ManifestTest, AFileThatAnArmsOptionsNameIsPartOfTheExperiment) {
   const test::TemporaryDirectory directory;
   const std::string file = (directory / "names").string();

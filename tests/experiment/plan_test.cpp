@@ -31,7 +31,7 @@ std::vector<NetworkProfile> one_network() {
 
 TEST(PlanTest, EveryArmAnswersAPromptBeforeTheNextPromptsTurn) {
   const auto stages = plan(three_arms(), one_network());
-  ASSERT_EQ(stages.size(), 2u);  // a seed each
+  ASSERT_EQ(stages.size(), 2u);  // one per seed
   std::set<std::vector<std::size_t>> orders;
   for (const Stage& stage : stages) {
     ASSERT_EQ(stage.trials.size(), 3u * (1 + 3 * 4));
@@ -48,7 +48,7 @@ TEST(PlanTest, EveryArmAnswersAPromptBeforeTheNextPromptsTurn) {
       orders.insert(order);
     }
   }
-  EXPECT_GT(orders.size(), 1u);  // the order differs from block to block
+  EXPECT_GT(orders.size(), 1u);  // the order differs between blocks
 }
 
 TEST(PlanTest, IsTheSameEachTimeAndNoTrialTwice) {
@@ -92,7 +92,7 @@ TEST(PlanTest, ArmsWarmUpWhereEveryLinkIsCut) {
   }
 }
 
-// The chance of where drafts err is resampled with prompts, so no two of these may share it.
+// Draft errors are resampled with prompts, so no two of these may share their positions.
 TEST(PlanTest, DraftsErrElsewhereForEachPromptClientRepetitionAndSeed) {
   std::set<std::uint64_t> seeds;
   for (const std::uint64_t seed : {1, 2, 1000}) {

@@ -1,4 +1,4 @@
-// `edgedraft-netsim probe` against a far end that does what a lossy link does.
+// `edgedraft-netsim probe` against an endpoint that acts as a lossy link.
 #include <gtest/gtest.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
@@ -20,7 +20,7 @@ namespace {
 using nlohmann::json;
 using namespace std::chrono_literals;
 
-// The server's end of a link as the probe at the device's end sees it.
+// The server's end of a link, as the device's probe sees it.
 class FarEnd {
  public:
   FarEnd() {
@@ -39,7 +39,7 @@ class FarEnd {
                                      "127.0.0.1:" + std::to_string(ntohs(address_.sin_port))});
     return options;
   }
-  // What the probe asks for first.
+  // The first request of the probe.
   std::string accept_request() {
     control_ = accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC);
     std::string asked(100, '\0');
@@ -62,14 +62,14 @@ class FarEnd {
  private:
   sockaddr* generic() { return reinterpret_cast<sockaddr*>(&address_); }
 
-  sockaddr_in address_{};  // of this end, then of the one that it hears from
+  sockaddr_in address_{};  // of this end, then of the peer
   socklen_t size_ = sizeof address_;
   int listener_ = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   int datagrams_ = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
   int control_ = -1;
 };
 
-// The device's end of a link as the probe at the server's end sees it.
+// The device's end of a link, as the server's probe sees it.
 class NearEnd {
  public:
   explicit NearEnd(std::uint16_t port) {
@@ -125,7 +125,7 @@ TEST(ProbeTest, ATrainOfWhichAPacketIsLostStillHasARate) {
   EXPECT_GT(json::parse(probe.out())["down_bits_per_second"], 0) << probe.out();
 }
 
-// So slow that no packet may come for a second.
+// So slow that no packet may arrive for a second.
 TEST(ProbeTest, ASlowTrainIsNotOverBetweenTwoOfItsPackets) {
   const test::TemporaryDirectory scratch;
   FarEnd far;
@@ -140,7 +140,8 @@ TEST(ProbeTest, ASlowTrainIsNotOverBetweenTwoOfItsPackets) {
   EXPECT_GT(json::parse(probe.out())["down_bits_per_second"], 0) << probe.out();
 }
 
-// What asked for the train down, thrice since one may be lost, is no part of the train up.
+// The request for the train down is sent three times, as one may be lost. It is not part of the
+// train up.
 TEST(ProbeTest, OverALongWayBothTrainsHaveARate) {
   const test::TemporaryDirectory scratch;
   Process server({EDGEDRAFT_NETSIM, "probe", "--listen", "127.0.0.1:0"}, scratch / "server");
@@ -154,7 +155,7 @@ TEST(ProbeTest, OverALongWayBothTrainsHaveARate) {
   for (int i = 0; i < 30; ++i) EXPECT_EQ(near.receive_datagram(), 1400);
   near.write("TRAIN_UP 10000000\n");
   EXPECT_EQ(near.read(), "GO\n");
-  std::this_thread::sleep_for(800ms);  // 400 ms there and back
+  std::this_thread::sleep_for(800ms);  // 400 ms each way
   for (int i = 0; i < 80; ++i) {
     std::this_thread::sleep_for(1ms);
     near.send_datagram(1400);

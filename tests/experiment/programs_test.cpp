@@ -7,7 +7,7 @@
 #include "tests/experiment/experiment_programs.h"
 #include "tests/support/skip.h"
 
-// What a run leaves behind, killed or not.
+// Files and processes left by a run, killed or not.
 namespace edgedraft::testing {
 namespace {
 
@@ -21,7 +21,7 @@ TEST_F(ExperimentProgramsTest, LeavesRunsCyclesAndAManifestThatBelongTogether) {
     EXPECT_TRUE(run["failure"].is_null()) << run["failure"];
     EXPECT_GT(run["tokens_per_second"], 0);
     EXPECT_EQ(run["paced"], false);
-    // Lossless: both arms say the same.
+    // Lossless: both arms give one answer.
     const auto known = answers.try_emplace(run["prompt"], run["answer_sha256"]).first;
     EXPECT_EQ(known->second, run["answer_sha256"]);
   }
@@ -48,9 +48,9 @@ TEST_F(ExperimentProgramsTest, GoesOnAfterBeingKilledAndLeavesNoProcess) {
     kill_runner(process);
   }
   const std::size_t before = lines_so_far();
-  EXPECT_EQ(run(file), 2);  // there is something already
+  EXPECT_EQ(run(file), 2);  // the folder holds results
   EXPECT_NE(error_.find("--resume"), std::string::npos);
-  // Answers of two builds are not one experiment's.
+  // Answers of two builds do not form one experiment.
   const std::filesystem::path rebuilt = scratch_ / "edgedraft-lab";
   std::filesystem::copy_file(EDGEDRAFT_LAB, rebuilt);
   std::ofstream(rebuilt, std::ios::app) << '\n';
@@ -196,8 +196,7 @@ TEST_F(ExperimentProgramsTest, ALinkThatIsKilledEndsTheRunWithAWord) {
   Process process(command(write(experiment("repetitions = 50\n")), {"--no-report"}),
                   scratch_ / "run");
   wait_for_lines(1, process);
-  // The link's process is a copy of the program that made it, and so is a client's until it has
-  // started its own.
+  // The link's process is a copy of its parent, and so is a client's until it runs its own program.
   std::vector<int> copies;
   const auto deadline = std::chrono::steady_clock::now() + 60s;
   do {
@@ -235,7 +234,7 @@ TEST_F(ExperimentProgramsTest, AnOutageBesideAPlainStreamFinishesAfterAKillAndIs
   driver_ = "auto";
   std::ofstream(scratch_ / "tunnel.toml") << "both = { rate_mbit = 50, path_ms = 5 }\n"
                                              "[[outage]]\nafter_tokens = 6\nfor_s = 3\n";
-  // At this pace an answer has not come whole before the runner has seen six tokens of it.
+  // At this pace the runner sees six tokens before the answer is complete.
   std::string text = experiment("deadline_ms = 1000\ndevices = [\"paper-llama3-8b\"]\n");
   text.replace(text.find("\"lan\""), 5, "\"tunnel.toml\"");
   text.replace(text.find("place = \"server\"\n"), 17, "");

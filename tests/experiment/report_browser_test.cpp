@@ -11,7 +11,7 @@
 #include "tests/e2e/process.h"
 #include "tests/support/skip.h"
 
-// The report as a browser shows it: Chromium without a screen, at a desktop's and a phone's width.
+// The report as a browser shows it: headless Chromium at a desktop's and a phone's width.
 namespace edgedraft::testing {
 namespace {
 
@@ -39,7 +39,7 @@ std::string read(const std::filesystem::path& file) {
   return {std::istreambuf_iterator<char>(in), {}};
 }
 
-// Results of every kind, small.
+// A small experiment with results of every kind.
 constexpr const char* kExperiment = R"(name = "every-kind"
 title = "A report with <everything>"
 networks = ["lan", "5g-near"]
@@ -117,8 +117,8 @@ class ReportBrowserTest : public ::testing::Test {
     return scratch_.path() / "results/report.html";
   }
 
-  // The page after its scripts; `width` in CSS pixels. Fails on anything that the browser's console
-  // has to say.
+  // The page after its scripts; `width` in CSS pixels. Fails on any message in the browser's
+  // console.
   std::string show(const std::filesystem::path& page, int width) {
     const std::string size = "--window-size=" + std::to_string(width) + ",2400";
     const auto image = scratch_ / ("page-" + std::to_string(width) + ".png");
@@ -154,7 +154,7 @@ class ReportBrowserTest : public ::testing::Test {
     return {{"HOME", scratch_.path().string()}};
   }
 
-  // What sticks out of the window at that width, as a script in the page finds it.
+  // Elements wider than the window at that width, as a script in the page finds them.
   std::string what_sticks_out(const std::filesystem::path& page, int width) {
     std::string html = read(page);
     html.insert(html.rfind("</body>"), R"(<script>
@@ -182,7 +182,7 @@ class ReportBrowserTest : public ::testing::Test {
 TEST_F(ReportBrowserTest, ShowsEveryTableAndPlotAtBothWidths) {
   const auto page = make_report(kExperiment);
   const std::string html = read(page);
-  // One file: nothing is fetched.
+  // The page is one file and fetches nothing.
   for (const char* fetched : {"src=\"http", "href=\"http", "url(http", "@import", "<script"}) {
     EXPECT_EQ(html.find(fetched), std::string::npos) << fetched;
   }
@@ -203,7 +203,7 @@ TEST_F(ReportBrowserTest, ShowsEveryTableAndPlotAtBothWidths) {
     }
     EXPECT_EQ(count_of(dom, "<figure"), count_of(dom, "<svg"));
     EXPECT_EQ(count_of(dom, "<figure"), 9u);
-    // Every colour is the page's own, for light and dark.
+    // Every colour is defined by the page, for light and dark.
     EXPECT_EQ(count_of(dom, "rgb("), 0u);
     EXPECT_EQ(what_sticks_out(page, width), "out: flat:0 wide:false") << width;
   }

@@ -23,7 +23,7 @@ namespace {
 
 using edgedraft::test::TemporaryDirectory;
 
-// The author of an experiment may give arms and networks any names.
+// Authors of experiments may give arms and networks any names.
 TEST(PlotTest, ANameIsShownAndNeverRun) {
   const TemporaryDirectory directory;
   const std::string file = (directory / "ran").string();
@@ -58,7 +58,7 @@ std::string page_of(const Report& report) {
 
 using Spans = std::vector<std::pair<double, double>>;
 
-// What "an answer over time" shades of nine seconds.
+// The shaded spans of an answer over nine seconds.
 Spans shaded(const netsim::Run& run) {
   const std::pair key{run.setting, run.arm};
   RunData data;
@@ -81,7 +81,8 @@ Spans shaded(const netsim::Run& run) {
   return spans;
 }
 
-// What ends one is the link's return, its own time or the next one, whichever comes first.
+// An outage ends with the link's return, its own duration or the next outage, whichever comes
+// first.
 TEST(FiguresTest, AnOutageIsShadedUntilTheLinkIsUpAgain) {
   netsim::Run run = run_of("split");
   run.events = nlohmann::ordered_json::parse(R"([
@@ -94,7 +95,7 @@ TEST(FiguresTest, AnOutageIsShadedUntilTheLinkIsUpAgain) {
   EXPECT_EQ(shaded(run), (Spans{{1, 2}, {3, 3.5}, {4, 6}, {6, 7}}));
 }
 
-// Curves begin when the answer was asked for, events when its client was started.
+// Curves begin at the answer's request, events at its client's start.
 TEST(FiguresTest, AnOutageIsShadedWhereItsAnswerMetIt) {
   netsim::Run run = run_of("split");
   run.asked_at_s = 0.5;
@@ -176,7 +177,7 @@ class ArmsTableTest : public ::testing::Test {
       }
     }
   }
-  // The table's line of that arm.
+  // The table's row for that arm.
   std::string row(const std::string& arm) const {
     const std::string html = arms_section(data_);
     const std::size_t at = html.find("<th scope=\"row\">" + arm + "</th>");
@@ -199,7 +200,7 @@ TEST_F(ArmsTableTest, TextWrittenOfflineIsShownAndIsNotTheTargets) {
   for (netsim::Run& run : data_.runs) {
     if (run.arm == "split") run.offline_tokens = 48;
   }
-  // As it is where the target checked it later, and found nothing to change.
+  // The offline share stays even if the target later accepts all of it.
   EXPECT_TRUE(holds(arms_section(data_), "<th scope=\"col\">written offline</th>"));
   EXPECT_TRUE(holds(row("split"), "<td>75.0 %</td>")) << row("split");
   EXPECT_TRUE(holds(row("split"), "<td>faster</td>")) << row("split");
@@ -296,7 +297,7 @@ TEST_F(CapacityTableTest, OneNumberOfClientsHasItsSpeedsToo) {
   const std::string html = capacity_section(data_);
   EXPECT_NE(html.find("2 clients"), std::string::npos) << html;
   EXPECT_NE(html.find("<td>20.0 <small>10.0</small></td>"), std::string::npos) << html;
-  // There is nothing to say of clients that were alone.
+  // Single clients give no table.
   EXPECT_EQ(arms_section(data_), "");
 }
 
@@ -342,7 +343,7 @@ TEST(ReportTest, TablesComeOutWithoutTheirPlots) {
     EXPECT_NE(page.find("<td>4.00</td>"), std::string::npos) << page;
     EXPECT_NE(page.find("Not drawn: "), std::string::npos) << page;
     EXPECT_NE(page.find(why), std::string::npos) << page;
-    // As the manifest says, whether a link was measured or not.
+    // As the manifest says, whether or not a link was measured.
     EXPECT_NE(page.find("Approximate link."), std::string::npos) << page;
   };
   check(report(), Errc::unsupported, "gnuplot is missing");
@@ -389,7 +390,7 @@ TEST(RunDataFilesTest, ABrokenLineIsNamed) {
   }
 }
 
-// Results that a test writes, and what is read of them.
+// Results written by a test, and the data read from them.
 class RunDataTest : public ::testing::Test {
  protected:
   void write_manifest(const std::string& manifest) {
@@ -426,7 +427,7 @@ TEST_F(RunDataTest, FailedAnswersEnterNoGaps) {
   EXPECT_EQ(data.gaps.begin()->second, std::vector<double>{15});
 }
 
-// An arm beside the server gets its tokens a round trip later than its client says.
+// An arm beside the server gets its tokens a round trip later than its client reports.
 TEST_F(RunDataTest, ClientsOfATrialKnowWhenTheirTokensCame) {
   write_manifest("{}");
   for (const int client : {0, 1}) {
@@ -445,7 +446,7 @@ TEST_F(RunDataTest, ClientsOfATrialKnowWhenTheirTokensCame) {
   }
 }
 
-// Answers of two lanes, of which the one with the second prompt was faster.
+// Answers of two lanes; the lane with the second prompt was faster.
 TEST_F(RunDataTest, TimelinesAreOfOnePromptThatMostArmsAnswered) {
   write_manifest(R"({"arms": [{"name": "stream"}, {"name": "split"}, {"name": "oracle"}]})");
   const auto answer = [&](const std::string& prompt, int index, const std::string& arm,
@@ -478,7 +479,7 @@ TEST_F(RunDataTest, TimelinesAreOfOnePromptThatMostArmsAnswered) {
   EXPECT_NE(timeline_plots(data).at(0).note.find("tool-2"), std::string::npos);
 }
 
-// Where a link was cut, each arm's answer is one over a cut link, and over the same.
+// If a link was cut, each arm's answer must be over the same cut.
 TEST_F(RunDataTest, TimelinesAreOfTheSameCut) {
   write_manifest(R"({"arms": [{"name": "stop"}, {"name": "split"}]})");
   const auto answer = [&](const std::string& arm, const nlohmann::ordered_json& cut) {

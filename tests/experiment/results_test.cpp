@@ -38,7 +38,7 @@ class ResultsTest : public ::testing::Test {
 
 TEST_F(ResultsTest, WhatAKilledWriterLeftHalfIsCutOff) {
   start();
-  // Killed between a trial's cycles and its run, and in the middle of a line.
+  // Killed between a trial's cycles and its run, in the middle of a line.
   std::ofstream(folder() / "cycles.jsonl", std::ios::app) << "{\"trial\":\"t2\",\"at_ms\":2}\n";
   std::ofstream(folder() / "runs.jsonl", std::ios::app)
       << "{\"trial\":\"t2\",\"last_of_trial\":false}\n{\"trial\":\"t2\",\"last_";
@@ -71,7 +71,7 @@ TEST_F(ResultsTest, RunsOnALinkOutOfToleranceAreMadeAgain) {
   EXPECT_EQ(read_lines(folder() / "calibration.jsonl")->size(), 1u);
 }
 
-// A machine that was busy when the run went on says nothing against what was answered before.
+// A busy machine at the resumed run does not invalidate earlier answers.
 TEST_F(ResultsTest, AResumedRunThatCameToNoAnswerCostsNone) {
   const std::string trial = "s|d|1|0|p|1|arm|never";
   {
@@ -136,7 +136,7 @@ TEST_F(ResultsTest, AnswersThatFailedAreMadeAgain) {
   start();
   {
     auto results = ResultsFolder::open(folder(), true, "hash");
-    // Two clients' answers, of which one failed.
+    // Two clients' answers, one of them failed.
     ASSERT_TRUE(results->add_run("t2",
                                  {{{"trial", "t2"}, {"client", 0}, {"failure", "no server"}},
                                   {{"trial", "t2"}, {"client", 1}, {"failure", nullptr}}},
@@ -192,7 +192,7 @@ TEST_F(ResultsTest, AnotherExperimentsResultsAreNotMixedIn) {
             Errc::usage);
 }
 
-// As somebody leaves it who removes the manifest to start again.
+// As after a user removes the manifest to start again.
 TEST_F(ResultsTest, WhatARunWithoutItsManifestLeftIsNotMixedIn) {
   start();
   const auto answers = folder() / "work/answers";
@@ -211,7 +211,7 @@ TEST_F(ResultsTest, WhatARunWithoutItsManifestLeftIsNotMixedIn) {
   const auto fresh = ResultsFolder::open(folder(), false, "hash");
   ASSERT_TRUE(fresh) << fresh.error().message;
   EXPECT_FALSE(std::filesystem::exists(answers));
-  // It is locked still.
+  // It is still locked.
   EXPECT_FALSE(ResultsFolder::open(folder(), false, "hash"));
 }
 
@@ -267,8 +267,7 @@ class RunRecordTest : public ::testing::Test {
                     .events = ordered_json::array()};
 };
 
-// The model knows drafts under a given hold over a link that lasts, not what the client may choose
-// instead, nor outages.
+// The model covers a fixed hold over a lasting link, without outages or a client's own choice.
 TEST_F(RunRecordTest, PredictsNeitherAutoNorOutages) {
   const TemporaryDirectory scratch;
   const auto pace = PaceProfile::read(scratch.write(
@@ -327,7 +326,7 @@ TEST_F(RunRecordTest, SumsPhasesAndFindsGapsBetweenVisibleUpdates) {
   EXPECT_EQ(run["gap_ms_max"], 1200.0);
   EXPECT_EQ(run["stalls_over_1s"], 1);
   EXPECT_EQ(run["tcp_retransmits"], 2.0);
-  // The round trip that an arm beside the server did not make is paid.
+  // An arm beside the server pays for the round trip that it did not make.
   EXPECT_EQ(run["tokens_per_second"], 4.0);
   EXPECT_EQ(run["time_to_first_token_s"], 0.6);
   EXPECT_EQ(run["matches_reference"], true);

@@ -30,7 +30,7 @@ TEST(StatisticsTest, RatiosAreAveragedSoThatTwiceAndHalfCancel) {
   EXPECT_NEAR(ratio_of(pairs({2.0, 0.5})).value, 1.0, 1e-12);
 }
 
-// Ten repetitions of one prompt are no ten prompts.
+// Ten repetitions of one prompt do not count as ten prompts.
 TEST(StatisticsTest, FewGroupsHaveNoInterval) {
   std::vector<Pair> same = pairs({2.0, 2.1, 1.9});
   for (Pair& pair : same) pair.group = "one";

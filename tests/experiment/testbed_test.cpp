@@ -17,7 +17,7 @@
 namespace edgedraft::netsim {
 namespace {
 
-// Why no testbed opens around a server that is this script.
+// The error of opening a testbed whose server is this script.
 Error refusal(const std::string& script, std::vector<std::uint32_t> clients,
               std::optional<std::chrono::milliseconds> start_max = {}) {
   const test::TemporaryDirectory directory;
@@ -43,7 +43,7 @@ Error refusal(const std::string& script, std::vector<std::uint32_t> clients,
   return testbed ? Error{} : testbed.error();
 }
 
-// A large model may still be loading, so the error says how long it was waited for.
+// A large model may still be loading, so the error names the waiting time.
 TEST(TestbedTest, AServerThatIsNotReadyInTimeIsSaidToHaveHadIt) {
   const Error error = refusal("exec sleep 60\n", {1}, std::chrono::milliseconds(20));
   EXPECT_EQ(error.code, Errc::link_down);
@@ -51,7 +51,7 @@ TEST(TestbedTest, AServerThatIsNotReadyInTimeIsSaidToHaveHadIt) {
       << error.message;
 }
 
-// Where a server has no room for a session, the prompt is refused or another client's session goes.
+// A full server refuses the prompt or evicts another client's session.
 TEST(TestbedTest, AServerHasRoomForAllClientsAndForTheSessionsOfEarlierAnswers) {
   const Error error = refusal("echo \"$*\" >&2\nexit 1\n", {1, 200});
   EXPECT_NE(error.message.find("--max-sessions 400"), std::string::npos) << error.message;
