@@ -31,10 +31,10 @@ RunForecast of(const RunModel& m, RunKind kind, std::uint32_t answers = 30) {
   return forecast(m, kind, kTokens, answers, 1);
 }
 
-// Mean passes per token of sequential drafts. `reached[k]` is how probable it is that a draft is
-// right for its first k + 1 tokens.
+// Mean passes per token of sequential drafts. `reached[k]` is the probability that the first k + 1
+// tokens of a draft are right.
 double sequential_passes(const std::vector<double>& reached) {
-  // By the tokens that are left after the prompt's pass.
+  // Indexed by the tokens left after the prompt's pass.
   std::vector<double> passes(kTokens, 0.0);
   for (std::size_t left = 1; left < kTokens; ++left) {
     const std::size_t depth = std::min(reached.size(), left);
@@ -60,7 +60,7 @@ TEST(RunModelTest, AStreamIsItsPassesAndTheLinkOnce) {
 TEST(RunModelTest, ACycleIsItsStepsTheLinkAndAPass) {
   RunModel m = model(1.0, 0.050);
   m.shape = {.breadth = 1, .depth = 4, .nodes = 4};
-  // The first token, then 19 cycles that bring five each.
+  // The first token, then 19 cycles of five tokens each.
   const RunForecast cycles = of(m, RunKind::sequential);
   EXPECT_NEAR(96 * cycles.seconds, 0.050 + kPass + 19 * (4 * kStep + 0.050 + kPass + 4 * kRow),
               1e-9);
@@ -212,10 +212,10 @@ TEST(RunModelTest, CheaperRowsAreTakenMoreOften) {
   }
 }
 
-// A drafter that is always right and nearly free, without a link. A pass that starts when the hints
-// are used up has its root alone. Meanwhile the device drafts to its depth limit, and that pass
-// decides the first of these tokens. Once the server knows how soon hints come, it waits one step
-// for the hint that the device adds after the verdict.
+// A drafter that is always right and almost free, without a link. A pass that starts with no hints
+// left has only its root. Meanwhile the device drafts to its depth limit, and that pass decides the
+// first of these tokens. Once the server knows how soon hints arrive, it waits one step for the
+// hint that the device adds after the verdict.
 TEST(RunModelTest, PerfectHintsFillEverySecondPassToTheDepthLimit) {
   constexpr std::uint32_t kDepth = 32;
   constexpr std::uint32_t kCount = 1 + 2 * (1 + kDepth);
@@ -253,7 +253,7 @@ TEST(RunModelTest, LongerLinksSlowerDraftersAndWorseOnesTakeMoreTime) {
   }
 }
 
-// The server waits 0.3 s before each pass until eight, the prompt's included, had no hints.
+// The server waits 0.3 s before each pass until eight passes, the prompt's included, had no hints.
 TEST(RunModelTest, EconomyStopsWaitingIfNoHintsCome) {
   RunModel m = model(0.0, 0.100);
   m.ranks = {0.0};
@@ -267,7 +267,7 @@ TEST(RunModelTest, MessagesOfOneWayKeepTheirOrder) {
   EXPECT_NEAR(kTokens * of(m, RunKind::stream, 1).seconds, 6 * kPass + 50.0, 1e-9)
       << "later verdicts overtake none";
 
-  // The hints of one message take longer than the answer. All later ones come behind them.
+  // The hints of one message take longer than the answer. All later ones queue after them.
   m = model(0.5, 0.0);
   const double stream = of(m, RunKind::stream, 1).seconds;
   ASSERT_LT(of(m, RunKind::overlap, 1).seconds, 0.7 * stream);
