@@ -1,4 +1,5 @@
-// Agents use the endpoint with their own tools: each calls one, runs it, and goes on with its result.
+// Agents use the endpoint with their own tools: each calls one, runs it, and continues with its
+// result.
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { mkdirSync, mkdtempSync, readFileSync, writeFileSync } from "node:fs";
@@ -11,9 +12,8 @@ const agents = process.env.EDGEDRAFT_AGENTS; // their folder; empty without them
 const skip = agents ? false : "the agents were not installed";
 const base = process.env.EDGEDRAFT_AGENT_API;
 
-// The demo model calls no tool by itself. Once the endpoint has answered the agent's request as it
-// is, the request is sent again with this call forced: the schema of the tool, and a second one that
-// holds at the same time.
+// The demo model calls no tool by itself. After the endpoint has answered the agent's request, the
+// request is sent again with a forced call: the tool's schema and a second one that must hold too.
 const forced = (body, name, values) => {
   const tools = body.tools.map((tool) => {
     if (tool.function.name !== name) return tool;
@@ -29,7 +29,7 @@ const forced = (body, name, values) => {
   return { ...body, tools, tool_choice: { type: "function", function: { name } } };
 };
 
-// Stands between an agent and the endpoint. Short answers keep the test quick.
+// A proxy between an agent and the endpoint. It requests short answers to keep the test fast.
 const between = async (name, values) => {
   const seen = [];
   const server = http.createServer(async (request, response) => {

@@ -1,5 +1,5 @@
-// What has broken clients of other endpoints, one test each (the project and the number of its
-// issue), read from the stream itself: libraries mend some of it silently.
+// Faults that broke clients of other endpoints, one test each (project and issue number). The tests
+// read the raw stream, as libraries repair some of it silently.
 import assert from "node:assert/strict";
 import { randomUUID } from "node:crypto";
 import test from "node:test";

@@ -1,4 +1,4 @@
-// compatcanary's probes: what an endpoint that calls itself compatible is expected to do.
+// compatcanary's probes of endpoints that claim to be compatible.
 import assert from "node:assert/strict";
 import test from "node:test";
 import { scanEndpoint } from "compatcanary";

@@ -73,7 +73,7 @@ test("log probabilities", async () => {
   assert.deepEqual(final.choices[0].logprobs.content, tokens);
 });
 
-// What was marked once stays, however the history comes back.
+// Marked text stays private in whatever form the history comes back.
 test("private text stays, resent, trimmed, quoted and titled", async () => {
   const uplink = async () => {
     const { data } = await (await fetch(`${process.env.EDGEDRAFT_API}/edgedraft/uplink`)).json();

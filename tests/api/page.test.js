@@ -1,4 +1,4 @@
-// The page as a browser shows it: Chromium without a screen, at a desktop's and a phone's width.
+// The page as a browser shows it: headless Chromium at a desktop's and a phone's width.
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
 import { readFileSync } from "node:fs";
@@ -48,7 +48,7 @@ test("an outage in mid-answer, and its correction", { skip }, async () => {
   process.kill(server, "SIGSTOP");
   try {
     await page.waitForSelector(".unconfirmed", { timeout: 30_000 });
-    // A quick device may have written all of it by now.
+    // A fast device may have written the whole answer by now.
     assert.match(await page.$eval("#state", (state) => state.textContent), /not confirmed|unchecked/);
   } finally {
     process.kill(server, "SIGCONT");
@@ -191,7 +191,7 @@ test("questions whose answers say nothing take turns with them", { skip }, async
     event({}, "stop"),
     event({ reasoning_content: "Hm." }, null) + event({}, "stop"),
     'data: {"error": {"message": "the link is gone"}}\n\n',
-    null, // It does not come, and is stopped.
+    null, // it does not arrive, and is stopped
     event({ content: "Yes." }, null) + event({}, "stop"),
   ];
   const asked = [];
@@ -225,7 +225,7 @@ test("a question that is asked while a conversation opens gets its answer", { sk
   await answered();
   await kept();
   await page.click("#new");
-  // The list is late, and until it comes the conversation is not quite open.
+  // The list is late; until it arrives the conversation is only partly open.
   let late = [];
   await page.setRequestInterception(true);
   page.on("request", (request) => {
@@ -311,14 +311,14 @@ test("a mistyped key is asked for again, and the right one once", { skip }, asyn
   const listed = () =>
     page.waitForResponse((answer) => answer.url().endsWith("/v1/edgedraft/conversations") && answer.ok());
   await show(sizes.desktop, "/", () => {}, keyed);
-  await give("\u043a\u043b\u044e\u0447"); // No header can carry it.
+  await give("\u043a\u043b\u044e\u0447"); // not encodable in a header
   await give("a-key-of-another");
   await page.waitForSelector("#ask[open]");
   assert.equal(await page.evaluate(() => sessionStorage.getItem("key")), null);
   await Promise.all([listed(), give(process.env.EDGEDRAFT_KEY)]);
   await Promise.all([listed(), page.reload()]);
   assert.equal(await page.$("#ask[open]"), null);
-  // The browser tells of each refusal.
+  // The browser logs each refusal.
   assert.deepEqual(faults.filter((fault) => !fault.includes("401")), []);
   await page.close();
 });
@@ -336,7 +336,7 @@ test("a key that is not given is asked for with the next question", { skip }, as
   await say("What is 47 plus 38?");
   await Promise.all([taken, give(process.env.EDGEDRAFT_KEY)]);
   assert.equal(await page.$("#ask[open]"), null);
-  // The browser tells of each refusal.
+  // The browser logs each refusal.
   assert.deepEqual(faults.filter((fault) => !fault.includes("401")), []);
   await page.close();
 });
@@ -398,7 +398,7 @@ test("without TLS the browser offers less, and that suffices", { skip }, async (
   await page.close();
 });
 
-// A server may say anything.
+// A server may send any text.
 test("hostile answers do nothing", { skip }, async () => {
   const pieces = [
     "<script>window.hit = 1</script>", "<img src=x onerror=window.hit=1>", "![a](https://evil.example/p.png)",
@@ -411,7 +411,7 @@ test("hostile answers do nothing", { skip }, async () => {
   await show();
   let text = "";
   await answerWith(() => event({ content: text }) + event({}, "stop") + "data: [DONE]\n\n");
-  for (let i = 0; i < 3 * pieces.length; ++i) { // Each after three others.
+  for (let i = 0; i < 3 * pieces.length; ++i) { // each after three others
     const round = Math.floor(i / pieces.length);
     text = `${i}\n\n${pieces[(i * 7 + 3 + round) % pieces.length]} ${pieces[i % pieces.length]}`;
     await page.click("#new");
@@ -438,7 +438,7 @@ for (const [name, size] of Object.entries(sizes)) {
       await page.emulateMediaFeatures([{ name: "prefers-color-scheme", value: scheme }]);
       await say("What is 47 plus 38?");
       await answered();
-      await page.click("article.user button"); // It is being edited.
+      await page.click("article.user button"); // now in the editor
       await page.click("#look");
       assert.deepEqual(await seriousFaults(), []);
       const wide = await page.evaluate(() => document.documentElement.scrollWidth - window.innerWidth);

@@ -1,4 +1,4 @@
-// What the tests of the page share: Chromium without a screen, and one tab of it at a time.
+// Shared by the tests of the page: headless Chromium with one tab at a time.
 import { after, before, beforeEach } from "node:test";
 import puppeteer from "puppeteer-core";
 
@@ -10,7 +10,7 @@ export const skip = chromium ? false : "no chromium";
 export const sizes = { desktop: { width: 1280, height: 800 }, phone: { width: 375, height: 700 } };
 export const story = "Tell me a story about a dog and a ball.";
 let browser;
-export let page; // the last that was shown
+export let page; // the last one shown
 export let faults;
 
 before(async () => {
@@ -19,8 +19,8 @@ before(async () => {
 });
 after(() => browser?.close());
 
-// Counts what a document asks for until it has an answer. The browser's own count does not end where a
-// reload cuts a request short.
+// Counts a document's unanswered requests. The browser's own count does not drop if a reload cuts a
+// request short.
 function countRequests() {
   const { fetch } = window;
   window.requests = { open: 0, quietSince: performance.now() };
@@ -68,7 +68,7 @@ export const kept = () =>
   );
 export const shows = (text) =>
   page.waitForFunction((t) => document.body.innerText.includes(t), { timeout: 30_000 }, text);
-// Until the conversation has so many messages: its title is in the list before they come.
+// Waits until the conversation has that many messages; its title is listed earlier.
 export const hasMessages = (count) =>
   page.waitForFunction((n) => document.querySelectorAll("article").length === n, { timeout: 30_000 }, count);
 export const hasText = () =>
@@ -85,14 +85,14 @@ export async function ask(messages) {
   return (await answer.json()).choices[0].message.content;
 }
 
-// An event of a stream.
+// One event of a stream.
 export const event = (delta, reason = null) => {
   const choices = [{ index: 0, delta, finish_reason: reason }];
   return `data: ${JSON.stringify({ choices, x_edgedraft: { tokens: 1, state: "online", provenance: "verified" } })}\n\n`;
 };
 
-// Has the tab's questions answered by streams that `bodyOf` makes of their messages. Gives the
-// messages, one question after another.
+// Answers the tab's questions with streams that `bodyOf` makes of their messages. Returns the
+// messages of each question in order.
 export async function answerWith(bodyOf) {
   const asked = [];
   await page.setRequestInterception(true);

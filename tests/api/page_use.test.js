@@ -1,5 +1,4 @@
-// The page in its user's hands: turns that are changed, tabs beside each other, what fails, what is
-// seen meanwhile, and the keyboard.
+// The page in use: edited turns, parallel tabs, failures, progress and the keyboard.
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import {
@@ -7,7 +6,7 @@ import {
   story, url,
 } from "./page_support.js";
 
-// Says which question it answers.
+// An answer that names its question.
 const echo = (messages) => event({ content: `To ${messages.at(-1).content}` }) + event({}, "stop");
 const roles = (count) => Array.from({ length: count }, (_, index) => (index % 2 === 0 ? "user" : "assistant"));
 
@@ -136,7 +135,7 @@ test("what cannot be deleted, opened or unplugged is said", { skip }, async () =
   }
   assert.equal((await conversations()).length, 1);
   assert.deepEqual(faults, []);
-  // The endpoint refuses, too, and what is gone already is no failure.
+  // The endpoint refuses too; deleting a conversation that is gone is no failure.
   await page.evaluate(() => (window.breaks = ""));
   const [{ id }] = await conversations();
   await fetch(`${url}/v1/edgedraft/conversation?id=${id}`, { method: "DELETE" });
@@ -190,7 +189,7 @@ test("what one tab deletes another does not put back", { skip }, async () => {
   await shows(gone);
   assert.equal(await lastAnswer(), "To Two?");
   assert.deepEqual(await conversations(), []);
-  // The browser tells of each refusal.
+  // The browser logs each refusal.
   assert.deepEqual(withoutStatus("410"), []);
   await first.close();
   await page.close();
@@ -230,7 +229,7 @@ test("what leaves is seen as it is, and each message once", { skip }, async () =
   await fill("");
   await previews("");
   await kept();
-  await Promise.all(reads); // of a tab that is closed nothing can be read
+  await Promise.all(reads); // a closed tab cannot be read
   assert.deepEqual(faults, []);
   await page.close();
 });
@@ -366,7 +365,7 @@ test("what confirms an input method's word sends nothing", { skip }, async () =>
     page.$eval("#text", (text, given) => {
       text.dispatchEvent(new KeyboardEvent("keydown", { key: "Enter", bubbles: true, cancelable: true, ...given }));
     }, more);
-  // As Safari has it, whose composition has ended by then.
+  // As in Safari, whose composition has ended by then.
   await press({ keyCode: 229 });
   assert.equal(await articles(), 0);
   assert.equal(await box(), "One?");

@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
-# Has clients of OpenAI's API from npm, and a browser, use `edgedraft serve`: run.sh SERVER CLIENT LAB MODELS WORK
-# [PATTERN], with the programs, the folder of the demo models, one to install packages to, and, for
-# some of the tests, what their names have in them. Exits with 77 where there is no npm, or none of its
-# packages can be had. Without Chromium the page alone is left out.
+# Tests `edgedraft serve` with clients of OpenAI's API from npm and with a browser: run.sh SERVER
+# CLIENT LAB MODELS WORK [PATTERN]. Arguments: the programs, the folder of the demo models, the
+# folder for npm packages, and a pattern that selects tests by name. Exits with 77 if npm or its
+# packages are missing. Without Chromium only the page's tests are skipped.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 server=$1 client=$2 lab=$3 models=$4 work=$5 pattern=${6:-}
 
-# What is left out, for want of what, and why, as tests/support/skip.h says it: scripts/test.sh counts
-# these lines. Ends where that is required.
+# Reports a skipped part with the missing need and the reason, as tests/support/skip.h does;
+# scripts/test.sh counts these lines. Exits if that need is required.
 leave_out() {
   printf '%s: Skipped\nwithout %s: %s\n' "$1" "$2" "$3"
   case ",${EDGEDRAFT_TEST_REQUIRE:-}," in *",$2,"*) exit 1 ;; esac
@@ -23,7 +23,7 @@ EDGEDRAFT_CHROMIUM=$(command -v chromium || command -v chromium-browser || true)
 export EDGEDRAFT_CHROMIUM
 [ -n "$EDGEDRAFT_CHROMIUM" ] || leave_out "$here/page*.test.js" chromium "apt-get install chromium"
 
-# What the user has set for programs of their own is not for these.
+# The user's own settings do not apply here.
 for name in "${!EDGEDRAFT_@}"; do
   case $name in EDGEDRAFT_CHROMIUM | EDGEDRAFT_TEST_*) ;; *) unset "$name" ;; esac
 done
@@ -36,8 +36,8 @@ if ! cmp -s package-lock.json installed.json; then
   cp package-lock.json installed.json
 fi
 
-# Two agents, of 300 MB: without them their tests alone are left out. Their versions are exact, and
-# they depend on nothing but optional packages, so no lock file is needed.
+# Two agents of 300 MB; without them only their tests are skipped. Their versions are exact and
+# their only dependencies are optional packages, so no lock file is needed.
 agents=$PWD/agents
 mkdir -p "$agents"
 if ! cmp -s "$here/agents/package.json" "$agents/installed.json"; then
@@ -79,14 +79,14 @@ read -r _ address _ pin <server.out
 processes+=($!)
 ready serve
 read -r _ url _ <serve.out
-# The same without drafts.
+# An endpoint without drafts.
 "$client" serve --listen 127.0.0.1:0 --server "$address" --pin "$pin" --plain --page off \
   --bundle "$models/moa-tli1.gguf" >plain.out 2>plain.err &
 processes+=($!)
 ready plain
 read -r _ plain _ <plain.out
 
-# For the page: a server that takes its time, and can be stopped.
+# For the page: a slow server that can be stopped.
 "$lab" server --model "$models/target.gguf" --bundle "$models/moa-tli1.gguf" --listen 127.0.0.1:0 \
   --state page-state --pace-ms 60 >page-server.out 2>page-server.err &
 processes+=($!)
@@ -95,8 +95,8 @@ ready page-server
 read -r _ address _ pin <page-server.out
 rm -rf page-data
 mkdir page-data
-# A drafter may write the whole answer while the server is stopped: then it waits to be checked, on a
-# busy machine for longer than the usual three seconds.
+# The drafter may write the whole answer while the server is stopped. On a busy machine its check
+# may take longer than the default of three seconds.
 "$client" serve --listen 127.0.0.1:0 --server "$address" --pin "$pin" --deadline-ms 1000 --hold-ms 50000 \
   --bundle "$models/moa-tli1.gguf" --offline-bundle "$models/independent.gguf" --page page-data/conversations.db >page.out 2>page.err &
 processes+=($!)
@@ -116,7 +116,7 @@ ready agent
 read -r _ agent _ <agent.out
 export EDGEDRAFT_AGENT_API=$agent
 
-# One that wants a key, of a server that is not there.
+# An endpoint that requires a key and has no server.
 rm -f key
 export EDGEDRAFT_KEY=a-key-of-this-test
 (umask 077 && printf '%s' "$EDGEDRAFT_KEY" >key)
@@ -129,5 +129,5 @@ read -r _ keyed _ <keyed.out
 export EDGEDRAFT_KEYED=${keyed%/v1}
 export EDGEDRAFT_DOCS=$here/../../docs
 export EDGEDRAFT_API=$url EDGEDRAFT_PLAIN=$plain EDGEDRAFT_PAGE=${page%/v1} EDGEDRAFT_PAGE_DATA=$PWD/page-data
-# That reporter repeats at the end what failed.
+# That reporter repeats failures at the end.
 node --test --test-reporter=spec --test-concurrency=1 ${pattern:+--test-name-pattern="$pattern"} .

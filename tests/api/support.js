@@ -1,4 +1,4 @@
-// What several of these tests ask and read by themselves, without a library between.
+// Requests and readers shared by several tests, without a client library.
 export const api = process.env.EDGEDRAFT_API;
 export const root = api.replace(/\/v1$/, "");
 

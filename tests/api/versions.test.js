@@ -1,4 +1,4 @@
-// The docs say with which versions these tests have passed.
+// Checks that the docs name the versions used by these tests.
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import test from "node:test";

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Unpacks Debian's newest cloud kernel into the folder DIR without installing it: DIR/vmlinuz and DIR/modules
-# with the modules for a netem link. Does nothing if DIR/vmlinuz exists.
+# Unpacks Debian's newest cloud kernel into the folder DIR without installing it: DIR/vmlinuz and
+# DIR/modules with the modules for a netem link. Does nothing if DIR/vmlinuz exists.
 set -eu
 dir=$1
 [ -e "$dir/vmlinuz" ] && exit 0

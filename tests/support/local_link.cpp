@@ -219,7 +219,7 @@ void LocalLink::work(const wire::Prefill& request) {
     server_->refuse(request.round, {Errc::session_unknown, "forgotten"});
     return;
   }
-  // A session that was resumed and then forgotten has no name left.
+  // A forgotten session starts again under the name that this connection offered.
   if (!session) session_ = offered_session_;
   const bool keep = request.policy == wire::ResyncPolicy::keep;
   answer(session ? *session : options_.target.make(session_),
@@ -282,7 +282,7 @@ void LocalLink::work(const wire::Hints& hints) {
   verify(tree_of(hints.nodes, depth_max, kTokenIdEnd));
 }
 
-// Verifies for the run.
+// Answers the run with a verdict or a refusal.
 void LocalLink::verify(const DraftTree& tree) {
   TargetSession* session = options_.target.find(session_);
   if (!session || std::exchange(refusing_, false)) {
