@@ -16,7 +16,7 @@ namespace {
 using namespace std::chrono_literals;
 const std::string kPin = "sha256:" + std::string(64, 'a');
 
-// What a command line comes to, with a bundle given.
+// The result of a command line, with a bundle given.
 Result<AnswerConfig> parse(std::vector<std::string> arguments) {
   CLI::App app;
   RunOptions run;
@@ -149,7 +149,7 @@ TEST(AnswerOptionsTest, DevicesAreTheCpuVulkanOnesOrTheFastest) {
 
 struct Mistake {
   std::vector<std::string> arguments;
-  std::string named;  // what the message has to name
+  std::string named;  // the error has to name this
 };
 
 class MistakeTest : public ::testing::TestWithParam<Mistake> {};
@@ -209,7 +209,7 @@ INSTANTIATE_TEST_SUITE_P(
         Mistake{{"--tls-cert", "own.pem"}, "--tls-key"},
         Mistake{{"--tls-key", "own.key"}, "--tls-cert"}));
 
-// What is named as a remedy is taken.
+// The remedy that an error names must work.
 TEST(AnswerOptionsTest, OnlyDraftersWithoutWeightsStandInOrJoin) {
   for (const DrafterKind* kind : drafter_kinds()) {
     const std::string name(kind->name);

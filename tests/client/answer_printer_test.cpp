@@ -82,7 +82,7 @@ TEST_F(AnswerPrinterTest, ATerminalObeysNeitherTheTargetNorTheServer) {
   for (const Display display : {Display::live_styled, Display::live_plain}) {
     text_.str("");
     AnswerPrinter p = printer(display);
-    // The beginning of "set the title", once in ASCII and once as U+009D.
+    // The start of "set the title", once in ASCII and once as U+009D.
     write(p, {"<0x1B>", "<0xC2>", "<0x9D>"}, Provenance::verified);
     EXPECT_EQ(text_.str(), "\\x1b\\x9d");
     p.on_state(ClientState::offline, "gone\n\x1b[2Jdone");

@@ -18,7 +18,7 @@ class AnswerTextTest : public ::testing::Test {
  protected:
   const Tokenizer& tokenizer() const { return bundle_.tokenizer(); }
   Tokens tokens(const std::string& text) const { return tokenizer().encode(text, Special::plain); }
-  // One character each, whatever the tokenizer would make of them.
+  // One character per token, however the tokenizer would split the text.
   Tokens characters(const std::string& text) const {
     Tokens single;
     for (const char c : text) {
@@ -38,7 +38,7 @@ class AnswerTextTest : public ::testing::Test {
       BundleFile::open(EDGEDRAFT_MODELS "/moa-tli1.gguf", BundleUse::draft).value();
 };
 
-// What a client puts together from the pieces, as docs/assistant.md says.
+// Assembles the text from the pieces as a client does (docs/assistant.md).
 void follow(std::string& shown, const std::vector<AnswerText::Piece>& pieces) {
   for (const auto& piece : pieces) {
     if (piece.revise_from) {
@@ -158,7 +158,7 @@ TEST_F(AnswerTextTest, OfflineTextIsHeldBackUntilItIsCheckedOrKept) {
   ASSERT_EQ(pieces.size(), 1u);
   EXPECT_EQ(pieces[0].text, " two");
   EXPECT_EQ(pieces[0].provenance, Provenance::offline);
-  // The third is withdrawn, and nobody has seen it.
+  // The third token is withdrawn before the client sees it.
   answer.rewrite(2);
   answer.add(words[0], Provenance::verified);
   pieces = answer.take();
@@ -167,7 +167,7 @@ TEST_F(AnswerTextTest, OfflineTextIsHeldBackUntilItIsCheckedOrKept) {
   EXPECT_FALSE(pieces[0].revise_from);
 }
 
-// Whatever is written and withdrawn, a client that follows the pieces has the text.
+// For any sequence of writes and withdrawals, a client that follows the pieces has the text.
 TEST_F(AnswerTextTest, RevisionsLeadToTheText) {
   Random random(5);
   const Tokens some = tokens("über 日本 dog 🙂 cat – naïve ran away");
@@ -196,7 +196,7 @@ TEST_F(AnswerTextTest, RevisionsLeadToTheText) {
   }
 }
 
-// A client at the end of an answer's text.
+// A client that reads an answer's text to its end.
 struct Reader final : GenerationObserver {
   Reader(AnswerText from) : answer(std::move(from)) {}
 
@@ -228,8 +228,8 @@ struct Reader final : GenerationObserver {
   int revisions = 0;
 };
 
-// Links that break, fall silent and forget at random: whatever a client asked for, it has the text
-// in the end, and who did not ask for revisions sees none.
+// Links break, go silent and forget at random. Each client ends with the whole text, and clients
+// that did not ask for revisions see none.
 TEST_F(AnswerTextTest, AThousandRunsOverBrokenLinksLoseRepeatAndSwapNothing) {
   using Kind = testing::LinkFault::Kind;
   int outages = 0;
@@ -292,7 +292,7 @@ class PastAnswerTest : public AnswerTextTest {
 
 TEST_F(PastAnswerTest, OurOwnAnswerIsTheTokensThatItWas) {
   const std::string answer = "a little dog";
-  // Not how the tokenizer would have written it.
+  // The tokenizer would split the text otherwise.
   Tokens own = characters(answer);
   ASSERT_NE(own, tokens(answer));
   const Tokens said = own;
@@ -341,7 +341,7 @@ class ThoughtsTest : public AnswerTextTest {
                        .shows_drafts = shows_drafts,
                        .thoughts = thoughts});
   }
-  // What a client puts together of both parts.
+  // Both parts as a client assembles them.
   struct Shown {
     std::string thought;
     std::string text;
@@ -387,7 +387,7 @@ TEST_F(ThoughtsTest, AThoughtIsTakenOffTheAnswersFront) {
   }
 }
 
-// Before anything else takes its place.
+// The withdrawal precedes any other piece.
 TEST_F(ThoughtsTest, AThoughtIsWithdrawnAtOnce) {
   const Tokens words = characters("<think>a dog  ran");
   AnswerText whole = thinker(Thoughts::maybe, /*shows_drafts=*/true);

@@ -66,7 +66,7 @@ TEST(ApiGuardTest, APageThatIsAllowedMayUseAllThereIs) {
   }
 }
 
-// Behind a proxy with a certificate the page's origin is not what the endpoint sees of itself.
+// Behind a proxy with a certificate, the page's origin differs from the endpoint's own address.
 TEST(ApiGuardTest, BehindAProxyTheEndpointsOwnNameIsAllowedByHand) {
   const Headers own{{"Host", "box.lan"}, {"Origin", "https://box.lan"}};
   EXPECT_EQ(status(ApiGuard({.key = {}, .allow_origins = {}, .allow_hosts = {"box.lan"}}), own),
@@ -92,13 +92,13 @@ TEST(ApiGuardTest, TheKeyIsAskedForEverywhereButWhereMonitorsLook) {
   }
   EXPECT_EQ(status(guard, {{"Host", "localhost"}}), 401u);
   EXPECT_EQ(status(guard, {{"Host", "localhost"}}, /*needs_key=*/false), 200u);
-  // Browsers ask first, without it.
+  // Browsers first ask without the key.
   EXPECT_FALSE(guard.refusal(
       request({{"Host", "localhost"}, {"Origin", "https://a.example"}}, "OPTIONS"), true));
   EXPECT_TRUE(guard.refusal(request({{"Host", "localhost"}}, "OPTIONS"), true));
 }
 
-// Each of the others would be in the list and let nobody in.
+// Any other spelling would be listed but never match.
 TEST(ApiGuardTest, OriginsAreWhatBrowsersSend) {
   for (const char* origin :
        {"*", "null", "file://", "https://chat.example", "HTTPS://Chat.Example",
@@ -149,7 +149,7 @@ TEST(KeptStreamsTest, NamesAreSuchAsNobodyGuesses) {
   EXPECT_FALSE(KeptStreams::is_name("0123456789abcdefABCDE"));
   EXPECT_FALSE(KeptStreams::is_name(std::string(129, 'a')));
   EXPECT_FALSE(KeptStreams::is_name("0123456789abcdef ABCDEF"));
-  // As llama-server's page does: with the name of a model behind.
+  // As llama-server's page does: with a model's name appended.
   EXPECT_TRUE(KeptStreams::is_name("123e4567-e89b-42d3-a456-426614174000::org/model-1.5B:Q8_0"));
   EXPECT_FALSE(KeptStreams::is_name("0123456789abcdefABCDEF\r\nSet-Cookie: a"));
 }

@@ -19,7 +19,7 @@ using test::HfDirectory;
 using testing::Damage;
 using testing::write_damaged;
 
-// A target and an independent drafter for it, converted from the same small checkpoint.
+// A target and an independent drafter for it, converted from one small checkpoint.
 class BundleFileTest : public ::testing::Test {
  protected:
   BundleFileTest() {
@@ -49,7 +49,7 @@ void expect_error(const std::filesystem::path& path, BundleUse use, Errc code) {
       << bundle.error().message;
 }
 
-// What a template of ChatML's form makes of a conversation, without or with the role system.
+// Renders conversations with a ChatML template that has or lacks the role system.
 class SystemMessageTest : public BundleFileTest {
  protected:
   std::string rendered(const std::string& of_system, std::vector<ChatMessage> messages) {
@@ -72,7 +72,7 @@ TEST_F(SystemMessageTest, StandsBeforeTheUsersWordsIfTheTemplateDropsOrRefusesIt
     EXPECT_EQ(rendered(of_system, {kBrief, kHi}), "[user]Be brief.\n\nHi");
     EXPECT_EQ(rendered(of_system, {kBrief, kBrief, kHi, kHi}),
               "[user]Be brief.\n\nBe brief.\n\nHi[user]Hi");
-    // The user may say the same.
+    // A user may send this text.
     EXPECT_EQ(rendered(of_system, {kBrief, {.role = "user", .content = "Be brief."}}),
               "[user]Be brief.\n\nBe brief.");
     const ChatMessage answer{.role = "assistant", .content = "Yes?"};
@@ -83,7 +83,7 @@ TEST_F(SystemMessageTest, StandsBeforeTheUsersWordsIfTheTemplateDropsOrRefusesIt
 
 TEST_F(SystemMessageTest, StaysWhereTheTemplateWritesIt) {
   EXPECT_EQ(rendered("<{{ m.content | trim }}>", {kBrief, kHi}), "<Be brief.>[user]Hi");
-  // Of several it may write the first alone.
+  // Of several messages it may write only the first.
   EXPECT_EQ(rendered("{% if loop.first %}<{{ m.content }}>{% endif %}", {kBrief, kHi, kBrief, kHi}),
             "<Be brief.>[user]Hi[user]Be brief.\n\nHi");
   EXPECT_EQ(rendered(kRefused, {kHi}), "[user]Hi");
@@ -153,7 +153,7 @@ TEST_F(BundleFileTest, NamesTheFileThatIsNone) {
   EXPECT_NE(bad.error().message.find("bad.jinja"), std::string::npos);
 }
 
-// A tokenizer alone serves plain decoding, but drafts nothing.
+// A tokenizer alone serves plain decoding but cannot draft.
 TEST_F(BundleFileTest, ATokenizerAloneIsNoDrafter) {
   test::RawGguf raw;
   raw.add_string("general.architecture", "gemma");
@@ -175,7 +175,7 @@ void expect_refused_by_server(const std::filesystem::path& target,
   }
 }
 
-// A bundle's fingerprint is a text, which a damaged file may have kept.
+// A bundle's fingerprint is text, which may survive damage to the sizes.
 TEST_F(BundleFileTest, TheServerRefusesSizesThatAreNotItsTargets) {
   const std::filesystem::path demo = EDGEDRAFT_MODELS;
   const auto path = directory_ / "damaged.gguf";

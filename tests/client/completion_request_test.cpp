@@ -68,7 +68,7 @@ TEST(CompletionRequestTest, NullIsAsGoodAsNothing) {
   EXPECT_EQ(request->tokens_max, 100u);
 }
 
-// A function without parameters takes any, and a format without a schema is any object.
+// A function without parameters takes any, and a format without a schema accepts any object.
 TEST(CompletionRequestTest, NullWithinAToolOrAFormatIsAsGoodAsNothing) {
   const auto tools = [](const std::string& rest) {
     return chat(R"(, "tool_choice": "required", "tools": [{"type": "function", "function":
@@ -91,7 +91,7 @@ TEST(CompletionRequestTest, NullWithinAToolOrAFormatIsAsGoodAsNothing) {
   }
 }
 
-// They would change the answer, and nobody would see that they did not.
+// Ignoring them would silently change the answer.
 TEST(CompletionRequestTest, OlderNamesOfFunctionsAreRefusedWithTheirNewOnes) {
   for (const auto& [fields, param, instead] :
        {std::tuple(R"("functions": [{"name": "f"}])", "functions", "'tools'"),
@@ -248,7 +248,7 @@ TEST(CompletionRequestTest, EachWrongFieldIsNamed) {
   }
 }
 
-// Each stopped an agent or a library from asking at all.
+// Each of these made an agent or a library fail.
 TEST(CompletionRequestTest, NoWordOfJsonSchemaRefusesATool) {
   for (const char* const schema :
        {R"({"type": "integer", "minimum": 1})", R"({"type": "integer", "maximum": 9})",
@@ -305,7 +305,7 @@ TEST(CompletionRequestTest, StrictSchemasAreRefusedWithAllWordsThatAreNotEnforce
   EXPECT_NE(format.error().message.find("multipleOf, not, uniqueItems"), std::string::npos);
 }
 
-// Programs read these answers, and would take a drafter's text for the target's.
+// Programs read these answers and would take a drafter's text for the target's.
 TEST(CompletionRequestTest, AnswersOfASchemaWaitForTheServerUnlessTheRequestSaysOtherwise) {
   const std::string format = R"(, "response_format": {"type": "json_object"})";
   EXPECT_EQ(chat(format)->offline, OfflinePolicy::wait);
@@ -429,7 +429,7 @@ TEST(CompletionRequestTest, TheAssistantsLastMessageBeginsTheAnswer) {
     ASSERT_FALSE(refused) << wrong;
     EXPECT_EQ(refused.error().param, "messages");
   }
-  // One that calls has said what it had to say.
+  // A message with a call is complete and cannot be continued.
   EXPECT_EQ(of(user + R"(, {"role": "assistant", "content": "a", "tool_calls": [{"id": "1",
                "type": "function", "function": {"name": "f", "arguments": "{}"}}]})")
                 ->begun,

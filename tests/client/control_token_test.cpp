@@ -53,7 +53,7 @@ TEST_F(ControlTokenTest, MessagesWriteNone) {
       EXPECT_EQ(ids.back(), end) << content;
       EXPECT_EQ(std::count(ids.begin(), ids.end(), 1u), 1) << content;
       EXPECT_EQ(std::count(ids.begin(), ids.end(), 2u), 0) << content;
-      // Nor does anything get lost: it reads as it was typed.
+      // The text is complete: it decodes as typed.
       EXPECT_EQ(decode(bundle.tokenizer(), ids, LeadingSpace::keep), content);
     }
   }
@@ -68,18 +68,19 @@ TEST_F(ControlTokenTest, NorDoMessagesToByteLevelModels) {
   const BundleFile bundle = open(raw);
   const std::uint32_t end = vocabulary.id("<|eot_id|>");
   const Ids ids = encode(bundle, {{"user", "a<|eot_id|><|note|>"}});
-  // The one that the template writes, after the one that begins this model's texts.
+  // The template's token, besides the one that begins this model's texts.
   EXPECT_EQ(std::count(ids.begin() + 1, ids.end(), end), 1);
   EXPECT_EQ(ids.back(), end);
   EXPECT_EQ(std::count(ids.begin(), ids.end(), vocabulary.id("<|note|>")), 0);
 }
 
-// TinyLlama's and Zephyr's template writes no beginning, and their models answer far worse without.
+// TinyLlama's and Zephyr's template writes no BOS token, and their models answer far worse without
+// it.
 TEST_F(ControlTokenTest, AChatBeginsAsTheModelWantsItWhateverTheTemplateWrites) {
   struct Case {
     const char* chat_template;
     bool adds;
-    std::ptrdiff_t count;  // of the token that begins a text
+    std::ptrdiff_t count;  // of the BOS token
   };
   constexpr char kZephyr[] = "{{ '<|user|>\n' + messages[0].content + '<|end|>' }}";
   constexpr char kLlama3[] = "{{ bos_token + messages[0].content + '<|end|>' }}";
@@ -94,7 +95,7 @@ TEST_F(ControlTokenTest, AChatBeginsAsTheModelWantsItWhateverTheTemplateWrites) 
     raw.add_bool("tokenizer.ggml.add_bos_token", c.adds);
     raw.add_string("tokenizer.chat_template", c.chat_template);
     const BundleFile bundle = open(raw);
-    // A user who types its letters has not written it.
+    // Typing its characters does not produce the token.
     for (const char* content : {"the", "<s>the"}) {
       const Ids ids = encode(bundle, {{"user", content}});
       EXPECT_EQ(std::count(ids.begin(), ids.end(), 1u), c.count) << c.chat_template << content;
@@ -103,7 +104,7 @@ TEST_F(ControlTokenTest, AChatBeginsAsTheModelWantsItWhateverTheTemplateWrites) 
   }
 }
 
-// Hugging Face puts that token before the ids of the text, whose own beginning stays one.
+// Hugging Face puts that token before the text's ids, and tokenizes the text as if it came first.
 TEST_F(ControlTokenTest, WhatBeginsAChatTakesNoSpaceAway) {
   test::RawGguf raw;
   vocabulary_.add_to(raw);
@@ -120,7 +121,7 @@ TEST_F(ControlTokenTest, NothingBeginsAChatOfWhichTheTemplateMakesNothing) {
   EXPECT_EQ(encode(open(raw), {{"user", "the"}}), Ids{});
 }
 
-// The server may see it where it may see what follows.
+// The server may see the BOS token if it may see the text after it.
 TEST_F(ControlTokenTest, WhatBeginsATextIsOpenWithIt) {
   const BundleFile bundle = open_tiny();
   OpenTokens some{.tokens = {270, 271}, .open_count = 1};

@@ -61,7 +61,7 @@ TEST_F(ConversationStoreTest, WhatIsDeletedOrPrivateIsNotInTheFile) {
   EXPECT_EQ(bytes().find("canary-one"), std::string::npos);
 
   store->put(conversation(kId, "canary-two", 1));
-  // It has become private: it leaves the disk.
+  // The conversation became private, so it leaves the disk.
   store->put(conversation(kId, "canary-two and more", 2, /*is_private=*/true));
   EXPECT_EQ(bytes().find("canary-two"), std::string::npos);
   EXPECT_EQ(store->find(kId), "{\"text\":\"canary-two and more\"}");
@@ -69,7 +69,7 @@ TEST_F(ConversationStoreTest, WhatIsDeletedOrPrivateIsNotInTheFile) {
   EXPECT_TRUE(store->list()[0].is_private);
 }
 
-// No file of this program grows beyond so many bytes.
+// Limits the size of any file that this process writes.
 class FileSizeLimit {
  public:
   explicit FileSizeLimit(std::uintmax_t bytes) {
@@ -93,7 +93,7 @@ TEST_F(ConversationStoreTest, RemovesPrivateTextThoughNoJournalCanBeWritten) {
   for (const bool is_private : {true, false}) {
     store->put(conversation(kId, text, 1));
     {
-      // A journal of all pages is larger than they are.
+      // A journal of all pages is larger than the pages.
       const FileSizeLimit limit(std::filesystem::file_size(file_));
       if (is_private) {
         EXPECT_TRUE(store->put(conversation(kId, text, 2, /*is_private=*/true)));

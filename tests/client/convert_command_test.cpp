@@ -93,7 +93,7 @@ TEST_F(ConvertCommandTest, SaysWhatToDoWithADraftersFolderInATargetsPlace) {
     expect_error(drafter, Errc::unsupported, "--bundle --drafter " + drafter.input.string());
     expect_error(drafter, Errc::unsupported, "Convert the model that it was trained for");
   }
-  // MEDUSA-2 trains model and heads together, and publishes them so.
+  // MEDUSA-2 trains and publishes model and heads together.
   test::HfDirectory whole;
   whole.tensors["medusa_head.0.0.linear.weight"] = {32, 32};
   whole.tensors["medusa_head.0.0.linear.bias"] = {32};
@@ -105,7 +105,7 @@ TEST_F(ConvertCommandTest, SaysWhatToDoWithADraftersFolderInATargetsPlace) {
   EXPECT_EQ(directory_.file_count(), 0u);
 }
 
-// The public heads of version 1 are a file of PyTorch's beside this configuration.
+// The public heads of version 1 are a PyTorch file beside this configuration.
 TEST_F(ConvertCommandTest, KnowsMedusasHeadsByTheirConfigurationToo) {
   const test::TemporaryDirectory folder;
   folder.write(
@@ -115,7 +115,7 @@ TEST_F(ConvertCommandTest, KnowsMedusasHeadsByTheirConfigurationToo) {
   expect_error(options(folder.path(), "m.gguf"), Errc::unsupported, "(medusa) and no target");
 }
 
-// The fixtures have no tokenizer: the demo's bundle.
+// The fixtures have no tokenizer, so this uses the demo's bundle.
 TEST_F(ConvertCommandTest, ReducesABundlesVocabulary) {
   auto o = options(EDGEDRAFT_MODELS "/moa-tli0.gguf", "reduced.gguf");
   o.corpus = directory_.write("corpus.txt", "What is 47 plus 38? It is 85, the cat says.");
@@ -154,7 +154,7 @@ TEST_F(ConvertCommandTest, TeachesHowToReduceAVocabulary) {
   EXPECT_EQ(directory_.file_count(), 3u);
 }
 
-// Nothing half-written stays behind.
+// A failed conversion leaves no partial file.
 TEST_F(ConvertCommandTest, AFailureLeavesNoFile) {
   directory_.write("broken.gguf", "GGUF and no more");
   expect_error(options(directory_ / "broken.gguf", "m.gguf"), Errc::unsupported, "version");
@@ -162,9 +162,9 @@ TEST_F(ConvertCommandTest, AFailureLeavesNoFile) {
   ASSERT_TRUE(run_convert(bundle));
   auto wrong = options(directory_ / "target.gguf", "m.gguf");
   wrong.bundle = true;
-  wrong.drafter = kFixtures / "head-dim";  // another head size, but a drafter all the same
+  wrong.drafter = kFixtures / "head-dim";  // another head size, but a valid drafter
   ASSERT_TRUE(run_convert(wrong));
-  wrong.drafter = kFixtures / "moa";  // no checkpoint
+  wrong.drafter = kFixtures / "moa";  // not a checkpoint
   wrong.output = directory_ / "n.gguf";
   expect_error(wrong, Errc::io, "moa");
   EXPECT_EQ(directory_.file_count(), 3u);

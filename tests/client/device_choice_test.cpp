@@ -27,7 +27,7 @@ ComputeDevice gpu(std::uint32_t index, const std::string& kind, const std::strin
           .vulkan_index = index};
 }
 
-// A stop-watch that knows its answers: seconds a device, or why there are none.
+// A fake stop-watch with fixed answers: seconds per device, or an error.
 class Watch {
  public:
   Watch& takes(const std::string& id, double seconds) {

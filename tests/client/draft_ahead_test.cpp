@@ -105,7 +105,7 @@ TEST(DraftAheadTest, ItGoesDeepWhereItIsSureAndStopsAtTheFloor) {
   EXPECT_EQ(depth_at(1.0), kTreeDepthMax);
 }
 
-// Nodes that were grown as a chain had one token tried of each, whatever is tried from now on.
+// Nodes grown as a chain had one token tried each, whatever the breadth is later.
 TEST(DraftAheadTest, ATreeRemembersTheLeastBreadthThatItWasGrownWith) {
   OracleDrafter drafter({.answer = answer_of(100), .acceptance = 1.0, .seed = 1}, kVocabulary, 0);
   drafter.append(kPrompt);
@@ -141,7 +141,7 @@ TEST(DraftAheadTest, NothingIsDraftedBehindTheEndThatIsWanted) {
   EXPECT_TRUE(ahead.done());
 }
 
-// What the server makes of the messages is the tree that the device has, whatever the verdicts say.
+// The server's tree from the messages equals the device's, for any verdicts.
 TEST(DraftAheadTest, TheServersTreeIsTheDevices) {
   for (std::uint64_t seed = 0; seed < 50; ++seed) {
     Random random(seed);

@@ -10,7 +10,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// The paper's target behind 31 ms, with a drafter whose likeliest token is right that often.
+// The paper's target behind a link of 31 ms, with a drafter of this acceptance.
 RunKnowledge knowledge(double acceptance, Duration step = milliseconds(4)) {
   RunControl control({});
   control.observe_link(milliseconds(31));
@@ -40,7 +40,7 @@ TEST(DrafterChoiceTest, TakesTheFastestAndSaysHowFastEachIs) {
   EXPECT_EQ(choice.index, 1u);
   EXPECT_TRUE(choice.why.starts_with("tokens/s: a ")) << choice.why;
   EXPECT_NE(choice.why.find(", b "), std::string::npos) << choice.why;
-  // A better drafter that takes ten times as long is none.
+  // A better drafter that takes ten times as long loses.
   EXPECT_EQ(chosen({{.name = "a", .known = knowledge(0.7)},
                     {.name = "b", .known = knowledge(0.8, milliseconds(60))}})
                 .index,

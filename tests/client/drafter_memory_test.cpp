@@ -10,7 +10,7 @@ namespace {
 
 using Positions = std::vector<std::uint32_t>;
 
-// Keeps the rows that it is given. Each value of a position's row is its number.
+// Stores the rows that it receives. Each value of a row equals its position.
 class RowKeeper final : public Drafter {
  public:
   static constexpr std::uint32_t kCols = 3;
@@ -51,7 +51,7 @@ Positions below(std::uint32_t end) {
 
 class DrafterMemoryTest : public ::testing::Test {
  protected:
-  // The server took in a prompt whose first `end` tokens have rows.
+  // The server accepts a prompt whose first `end` tokens have rows.
   void take(std::uint32_t end) {
     memory_.expect_from(0);
     memory_.expect_until(end);
@@ -84,7 +84,7 @@ TEST_F(DrafterMemoryTest, APromptsRowsComeNewestFirst) {
   EXPECT_EQ(drafter_.positions(), below(20));
 }
 
-// They are rows of the prompt before, which were still on their way.
+// They are rows of the previous prompt that were still in flight.
 TEST_F(DrafterMemoryTest, RowsOfTokensThatHaveGoneAreDropped) {
   take(20);
   come(13, 20);
@@ -104,7 +104,7 @@ TEST_F(DrafterMemoryTest, NothingEntersAnotherTextsMemory) {
   come(0, 13, true);
   EXPECT_EQ(drafter_.positions(), Positions());
   EXPECT_EQ(memory_.complete_end(), 0u);
-  // The next prompt's do.
+  // The next prompt's rows are kept.
   take(7);
   come(0, 7, true);
   EXPECT_EQ(drafter_.positions(), below(7));

@@ -17,7 +17,7 @@ const AnswersExpected kAnswers{.server = "cloud:7420", .breadth = 8, .tokens = 9
 
 class DrafterSelectionTest : public ::testing::Test {
  protected:
-  // What is taken for the next answer, which is then as good as it says.
+  // Returns the drafter chosen for the next answer, which then reaches this acceptance.
   std::string next(double acceptance) {
     auto selected = select_drafter(wishes_, BundleUse::draft, &memory_, kAnswers);
     if (!selected) return selected.error().message;
@@ -75,7 +75,7 @@ TEST_F(DrafterSelectionTest, WithoutAMemoryOrAChoiceTheFirstIsTaken) {
 TEST_F(DrafterSelectionTest, RefusesBundlesOfDifferentTargets) {
   wishes_.bundles.push_back(kModels / "no-such.gguf");
   EXPECT_FALSE(select_drafter(wishes_, BundleUse::draft, &memory_, kAnswers));
-  // A target's own file was made for no target.
+  // A target's own file names no target.
   wishes_ = {.bundles = {kModels / "moa-tli0.gguf", kModels / "target.gguf"}, .kind = {}};
   const auto selected = select_drafter(wishes_, BundleUse::plain, nullptr, kAnswers);
   ASSERT_FALSE(selected);

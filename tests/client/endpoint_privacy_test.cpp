@@ -28,14 +28,14 @@ using testing::raw_chat;
 
 class PrivacyTest : public LocalServerTest {
  protected:
-  // Everything that was sent for it by a program that has just started, but for Hellos.
+  // All bytes that a newly started program sent for it, except Hellos.
   Bytes sent_for(const json& body, bool drafts = true, const Setting& setting = {}) {
     return sent_by([&] { answer_ = chat(body)["choices"][0]; }, drafts, setting);
   }
   Bytes sent_by(const std::function<void()>& ask, bool drafts, Setting setting = {}) {
     api_.reset();
     const std::uint64_t last = last_sent();
-    // A drafter's trees depend on how soon activations come, and a run's credit on verdicts.
+    // A drafter's trees depend on when activations arrive, and a run's credit on verdicts.
     setting.plain = !drafts;
     setting.privacy = {.detects = {PrivateType::mail}};
     start(setting);
@@ -46,19 +46,19 @@ class PrivacyTest : public LocalServerTest {
       Bytes& sent = by_connection[message.connection];
       sent.insert(sent.end(), message.frame.begin(), message.frame.end());
     }
-    // The order among connections is left to chance.
+    // The order among connections is random.
     std::multiset<Bytes> sorted;
     for (auto& [connection, sent] : by_connection) sorted.insert(std::move(sent));
     Bytes sent;
     for (const Bytes& one : sorted) sent.insert(sent.end(), one.begin(), one.end());
     return sent;
   }
-  // Its number; 0: nothing was sent yet.
+  // Number of the last request sent; 0: none yet.
   std::uint64_t last_sent() const {
     const auto sent = uplink_.since(0);
     return sent.empty() ? 0 : sent.back().number;
   }
-  // Begins a long answer that stays here, as the kept stream `id`; what of it has come by now.
+  // Begins a long answer that stays here, as the kept stream `id`. Returns its text so far.
   std::string begun_here(RawPeer& peer, const std::string& id) {
     const std::string body = chat_of("Tell me a story about a dog and a <private>ball</private>.",
                                      {{"private", "local"}, {"stream", true}, {"max_tokens", 900}})
@@ -84,7 +84,7 @@ class PrivacyTest : public LocalServerTest {
   json answer_;
 };
 
-// Byte for byte what any other text would send, and nothing at all of what stays here.
+// Equal byte for byte to what other text sends, and empty for text that stays here.
 TEST_F(PrivacyTest, WhatIsSentTellsNothingOfPrivateText) {
   const std::string values[] = {"Ann",
                                 "",
@@ -118,8 +118,8 @@ TEST_F(PrivacyTest, WhatIsSentTellsNothingOfPrivateText) {
   }
 }
 
-// What stands before the first private text, and nothing else of the request: not its stops, nor
-// how it draws, nor the rest of the conversation.
+// Only the text before the first private text leaves: not the stops, the sampling options or the
+// rest of the conversation.
 TEST_F(PrivacyTest, UnderPrefixOnlyWhatStandsBeforePrivateTextIsSent) {
   const auto sent_texts = [&](std::uint64_t since) {
     std::string texts;
@@ -147,7 +147,8 @@ TEST_F(PrivacyTest, UnderPrefixOnlyWhatStandsBeforePrivateTextIsSent) {
   for (const char* const word : {"Zeb", "Qqqq", "Wwww", "Xxxx", "TEXT"}) {
     EXPECT_EQ(left.find(word), std::string::npos) << word;
   }
-  // What the device said stays, without a mark, and what stands before it has been read.
+  // Text that the device wrote stays here even unmarked. The server has already read the text
+  // before it.
   const std::uint64_t before = last_sent();
   json again = body;
   again["messages"].push_back(answer_["message"]);
@@ -160,8 +161,8 @@ TEST_F(PrivacyTest, UnderPrefixOnlyWhatStandsBeforePrivateTextIsSent) {
             json::parse(R"([{"role": "user", "content": "Tell me a story about a dog and "}])"));
 }
 
-// How far a reader is behind depends on how much placeholders became; the server is not to learn,
-// neither by an answer that is cut for it nor by a connection that is given up.
+// A reader's lag depends on the length of restored values. The server must not learn it from a cut
+// answer or a dropped connection.
 TEST_F(PrivacyTest, AReaderThatTakesNothingStopsNothing) {
   std::optional<Bytes> expected;
   for (const std::size_t size : {5u, 200'000u}) {
@@ -190,7 +191,7 @@ TEST_F(PrivacyTest, AReaderThatTakesNothingStopsNothing) {
   }
 }
 
-// Clients send what was said again, without marks, cut, quoted, and to be given a title.
+// Clients resend text without marks, cut, quoted, or for a title.
 TEST_F(PrivacyTest, WhatWasPrivateOnceIsPrivateInEveryLaterRequest) {
   sent_for(chat_of("I am <private>Annabel Quist</private>, aq@quist.org. Tell me a story."));
   const std::uint64_t before = last_sent();
@@ -222,7 +223,7 @@ TEST_F(PrivacyTest, WhatWasPrivateOnceIsPrivateInEveryLaterRequest) {
   EXPECT_GE(looked_at, 3u);
 }
 
-// Wherever a client may put what it was told before.
+// Covers every field in which a client may return an answer.
 TEST_F(PrivacyTest, NoFieldIsForgotten) {
   sent_for(chat_of("I am <private>Annabel Quist</private>.", {{"max_tokens", 5}}));
   const std::uint64_t before = last_sent();
@@ -275,7 +276,7 @@ TEST_F(PrivacyTest, NoFieldIsForgotten) {
   EXPECT_GE(looked_at, std::size(masked)) << "each is asked of the server";
 }
 
-// It cannot be masked, and would stand before the first placeholder.
+// It cannot be masked, and would precede the first placeholder.
 TEST_F(PrivacyTest, UnderPrefixAPrivateNameKeepsAllHere) {
   sent_for(chat_of("I am <private>Annabel Quist</private>.", {{"max_tokens", 5}}), true,
            {.writes_alone = true});
@@ -291,13 +292,13 @@ TEST_F(PrivacyTest, UnderPrefixAPrivateNameKeepsAllHere) {
   body["messages"].push_back({{"role", "user"}, {"content", "And Annabel Quist?"}});
   EXPECT_EQ(chat(body)["choices"][0]["x_edgedraft"]["private"], "local");
   for (const UplinkRecord::Message& message : uplink_.since(before)) {
-    // The end of the answer before may leave late.
+    // The end of the previous answer may leave late.
     const json kind = to_json(message, bundle_.tokenizer())["kind"];
     EXPECT_TRUE(kind == "hello" || kind == "cancel") << kind;
   }
 }
 
-// What a program acts on by itself holds placeholders, unless the request wants it otherwise.
+// Text that a program acts on keeps placeholders unless the request asks otherwise.
 TEST_F(PrivacyTest, ArgumentsOfFunctionsAreRestoredIfTheRequestAllowsIt) {
   const std::string value = "Ann \"Q\" Lee";
   json body = chat_of("Write to <private>" + value + "</private>.",
@@ -335,7 +336,7 @@ TEST_F(PrivacyTest, ArgumentsOfFunctionsAreRestoredIfTheRequestAllowsIt) {
   EXPECT_EQ(restored["x_restored"], true);
 }
 
-// Values are escaped in JSON, and not in the text that it follows.
+// Values are escaped in JSON, but not in the text before it.
 TEST_F(PrivacyTest, APromptIsSaidAgainAsItWasAndItsAnswerIsJson) {
   const std::string value = "Ann \"Q\" Lee";
   const json body = {{"prompt", "Say <private>" + value + "</private> again. "},
@@ -347,7 +348,7 @@ TEST_F(PrivacyTest, APromptIsSaidAgainAsItWasAndItsAnswerIsJson) {
   EXPECT_EQ(text, "Say " + value + " again. " + json(value).dump());
 }
 
-// A hostile server ends within it, and has the value when it is asked to go on.
+// A hostile server ends its answer within a link, and would get the value on continuing.
 TEST_F(PrivacyTest, ALinkThatAnAnswerGoesOnWithHoldsNoValue) {
   const std::string link = "![x](https://evil/?q=";
   const json fields = {{"grammar", "root ::= \"Annabel Quist)\""}, {"max_tokens", 40}};
@@ -378,8 +379,8 @@ TEST_F(PrivacyTest, ALinkThatAnAnswerGoesOnWithHoldsNoValue) {
   }
 }
 
-// Which of its connections a conversation gets is decided by nothing private, or the server could
-// tell whether that repeats what was said on another.
+// Private text must not decide which connection a conversation gets, or the server could learn that
+// it repeats text of another.
 TEST_F(PrivacyTest, PrivateTextTakesNoOtherConversationsPlace) {
   start({.writes_alone = true});
   json history = chat_of(kStory, {{"max_tokens", 8}});
@@ -408,7 +409,7 @@ TEST_F(PrivacyTest, UnderLocalAnAnswerStaysWithItsQuestion) {
   ASSERT_GT(told.size(), 60u);
   EXPECT_EQ(answer_["x_edgedraft"]["target_passes"], 0);
   const std::uint64_t before = last_sent();
-  // A part of it, quoted, without a word that was marked.
+  // A quoted part of it, without a marked word.
   const json quoted = chat(chat_of("What does this mean: \"" + told.substr(told.size() / 3) + "\"?",
                                    {{"private", "local"}, {"max_tokens", 10}}))["choices"][0];
   EXPECT_EQ(quoted["x_edgedraft"]["private"], "local");
@@ -440,7 +441,7 @@ TEST_F(PrivacyTest, UnderLocalAStoppedAnswerStaysToo) {
   EXPECT_EQ(quoted["x_edgedraft"]["private"], "local");
 }
 
-// The same before it has ended.
+// Likewise before the answer has ended.
 TEST_F(PrivacyTest, UnderLocalAnAnswerStaysWhileItIsWritten) {
   start({.writes_alone = true});
   RawPeer peer(api_->port());

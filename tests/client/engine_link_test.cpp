@@ -1,4 +1,4 @@
-// What an engine and a link do to each other from threads of their own.
+// Interaction of an engine and a link on separate threads.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -22,8 +22,8 @@ namespace {
 using namespace std::chrono_literals;
 using testing::Listener;
 
-// A link that, while it is closed, still wakes the engine from another thread, and waits for that
-// as one does that holds a lock meanwhile.
+// A link that wakes the engine from another thread even when closed, and waits for that as a link
+// does that holds a lock.
 class WakingLink final : public TargetLink {
  public:
   WakingLink(std::function<void()> wake, std::atomic<bool>& woke)
@@ -44,7 +44,7 @@ class WakingLink final : public TargetLink {
  private:
   std::function<void()> wake_;
   std::atomic<bool>& woke_;
-  std::future<void> waking_;  // ends before the link does
+  std::future<void> waking_;  // ends before the link
 };
 
 TEST(EngineLinkTest, ALinkMayWakeTheEngineWhileItIsClosed) {
@@ -86,7 +86,7 @@ TEST(EngineLinkTest, ALinkThatFailsByItselfIsClosedForGood) {
   const auto link = ClientLink::open(std::move(options)).value();
   const auto welcomed = link->wait_event(Clock::now() + 30s);
   ASSERT_TRUE(welcomed && std::holds_alternative<Welcomed>(*welcomed));
-  // Refused without asking the server, by a handler of the link's own.
+  // The link's own handler refuses it without asking the server.
   ASSERT_TRUE(link->send(outgoing(wire::Prefill{.base_length = 4, .tokens = {5}})));
   const auto refused = link->wait_event(Clock::now() + 30s);
   ASSERT_TRUE(refused && std::holds_alternative<RequestRefused>(*refused));

@@ -42,9 +42,9 @@ Instant soon() {
   return Clock::now() + 60s;
 }
 
-// What happens to a conversation.
+// Records the events of a conversation.
 struct Heard final : GenerationObserver {
-  Listener answer;  // of the answer so far
+  Listener answer;  // the answer so far
   std::atomic<std::uint32_t> tokens = 0;
 
   void on_token(std::uint32_t token, Provenance provenance) override {
@@ -130,7 +130,7 @@ class EngineTest : public ::testing::TestWithParam<std::optional<Hold>> {
     return expected_[i];
   }
 
-  // The answer is over, and is the target's.
+  // The answer is complete and equals the target's.
   void expect_right(EngineConversation& conversation, const Heard& heard, std::uint32_t i) {
     SCOPED_TRACE(kPrompts[i]);
     ASSERT_TRUE(conversation.wait_until(soon()));
@@ -200,13 +200,13 @@ TEST_P(EngineTest, ConversationsGoAsIfEachWereAlone) {
   EXPECT_EQ(loads_, 1u) << "the weights are there once";
 }
 
-// The engine may be in the middle of a draft, and the caller has other conversations to serve.
+// The engine may be drafting, and the caller has other conversations to serve.
 TEST_P(EngineTest, OpeningLaterWaitsForNoDraft) {
   Talks talks(&drafters());
   std::latch drafting(1);
   std::latch let_go(1);
   Engine::ConversationParts slow = parts(talks.heard[0]);
-  slow.options.hold = Hold::lockstep;  // else the server may be done before the first draft
+  slow.options.hold = Hold::lockstep;  // else the server may end before the first draft
   slow.decorate = [&](std::unique_ptr<Drafter> drafter) -> std::unique_ptr<Drafter> {
     const auto wait = [&, first = true](Instant) mutable {
       if (!std::exchange(first, false)) return;
@@ -223,7 +223,7 @@ TEST_P(EngineTest, OpeningLaterWaitsForNoDraft) {
   talks.talk[1] = talks.engine.open_later(parts(talks.heard[1]));
   talks.talk[1]->answer(prompt(1));
   EXPECT_FALSE(talks.talk[1]->over());
-  // One that never gets as far.
+  // This conversation never opens.
   talks.talk[2] = talks.engine.open_later(parts(talks.heard[2]));
   talks.talk[2]->close_link();
   let_go.count_down();
@@ -264,7 +264,7 @@ TEST_P(EngineTest, ConversationsGoBySteps) {
   {
     const SendGrid::Hold hold(grid);
     for (std::uint32_t i = 0; i < 2; ++i) expect_right(*talk[i], heard[i], i);
-    // From one step to the other.
+    // The next turn falls into another step.
     heard[0].answer = {};
     talk[0]->answer(prompt(2));
     expect_right(*talk[0], heard[0], 2);
@@ -273,7 +273,7 @@ TEST_P(EngineTest, ConversationsGoBySteps) {
 }
 
 TEST_P(EngineTest, OneThatIsCancelledLeavesTheOthersAlone) {
-  // Its answer takes so long that it is not over when it is cancelled.
+  // Slow, so that the answer is still running when it is cancelled.
   server_ = start_server(10ms);
   Talks talks(&drafters());
   for (std::uint32_t i = 0; i < kConversations; ++i) {
@@ -323,8 +323,8 @@ TEST_P(EngineTest, OneWhoseLinkEndsWritesOnAlone) {
 }
 
 TEST_P(EngineTest, HintsStayOnTheDeviceWhileTheLinkTakesNone) {
-  if (GetParam() == Hold::lockstep) return;  // there are no hints
-  // Each token takes a while, so that there is time for hints in either half.
+  if (GetParam() == Hold::lockstep) return;  // it has no hints
+  // Each token is slow enough for hints in either half.
   server_ = start_server(10ms);
   BackedUpLink::Seen seen;
   Heard heard;
@@ -346,7 +346,7 @@ TEST_P(EngineTest, HintsStayOnTheDeviceWhileTheLinkTakesNone) {
   EXPECT_EQ(seen.while_backed_up, 0u);
 }
 
-// Pulls a plug in the middle of an answer.
+// Cuts the connection during an answer.
 class PlugPuller final : public GenerationObserver {
  public:
   explicit PlugPuller(LinkPlug& plug) : plug_(plug) {}
@@ -411,7 +411,7 @@ TEST_P(EngineTest, OneWithoutAServerLeavesTheOthersAlone) {
     if (i == 0) {
       of.open_link = [this](std::function<void()> wake) -> Result<std::unique_ptr<TargetLink>> {
         ClientLinkOptions options = server_->link_options(bundle_);
-        options.port = "1";  // where nobody listens
+        options.port = "1";  // nothing listens there
         options.on_event = std::move(wake);
         return ClientLink::open(std::move(options)).value();
       };
@@ -444,7 +444,7 @@ TEST_P(EngineTest, OneThatIsClosedInTheMiddleLeavesTheOthersAlone) {
   expect_right(*talks.talk[2], talks.heard[2], 2);
 }
 
-// Two turns each, the second with the answer to the first in its prompt.
+// Two turns each; the second prompt contains the first answer.
 TEST_P(EngineTest, TurnsBuildOnEachOther) {
   Talks talks(&drafters());
   for (std::uint32_t i = 0; i < 2; ++i) {
@@ -472,7 +472,7 @@ TEST_P(EngineTest, TurnsBuildOnEachOther) {
   }
 }
 
-// The device is lost in the middle of an answer: all conversations go over to the other one.
+// The device is lost during an answer: all conversations move to the other one.
 TEST_P(EngineTest, ALostDeviceIsReplacedForAllAndToldOnce) {
   DeviceFault fault{.operation = Operation::top_k, .n = 10};
   std::vector<std::string> failures;
@@ -535,7 +535,7 @@ TEST_P(EngineTest, OneWithoutADeviceFailsAlone) {
     ASSERT_FALSE(outcome);
     EXPECT_EQ(outcome.error().code, Errc::io);
     EXPECT_NE(outcome.error().message.find("no device is left"), std::string::npos);
-    talks.talk[1]->answer(prompt(1));  // it stays so, and ends nothing else
+    talks.talk[1]->answer(prompt(1));  // it stays lost without affecting the others
   }
 }
 

@@ -20,18 +20,18 @@ using testing::Operation;
 using testing::Tokens;
 using testing::ToyDrafter;
 
-// Whether such a drafter has its device do this.
+// True if such a drafter has its device do this.
 bool uses(Operation operation) {
   switch (operation) {
     case Operation::compact:
-      return false;  // their memories are in order here: what goes is their end
+      return false;  // caches here only lose their end
     case Operation::wait:
       return false;  // between parts of longer texts than these
     case Operation::argmax:
     case Operation::gather_layers:
     case Operation::group_attention:
     case Operation::group_mean:
-      return false;  // the server's: of its decisions and of its tap
+      return false;  // the server's: for its decisions and its tap
     default:
       return true;
   }
@@ -39,8 +39,8 @@ bool uses(Operation operation) {
 
 class DeviceFaultTest : public ::testing::TestWithParam<ToyDrafter> {};
 
-// Two turns, the second with another text behind the first words, and a broken link in each: the
-// device is lost in any operation of it, at its start-up too.
+// Two turns, the second with another text after the first words, and a broken link in each. The
+// device is lost in every operation in turn, including start-up.
 TEST_P(DeviceFaultTest, AnswersAreThoseOfPlainDecodingWhereverTheDeviceIsLost) {
   for (const float temperature : {0.0f, 0.8f}) {
     for (const Operation operation : kOperations) {
@@ -77,7 +77,7 @@ INSTANTIATE_TEST_SUITE_P(Drafters, DeviceFaultTest,
                                            ToyDrafter::twin),
                          [](const auto& drafter) { return testing::name_of(drafter.param); });
 
-// The same with a GPU, whose memory goes while the session goes on.
+// Likewise with a GPU whose memory is lost while the session continues.
 TEST(VulkanFallbackTest, AnswersAreThoseOfPlainDecodingWhereverTheGpuIsLost) {
   const auto make_vulkan = []() -> std::unique_ptr<Backend> {
     for (const VulkanDevice& device : list_vulkan_devices()) {
@@ -110,12 +110,12 @@ TEST(VulkanFallbackTest, AnswersAreThoseOfPlainDecodingWhereverTheGpuIsLost) {
   }
 }
 
-// A drafter that records what it is given, on a device that fails when it is told to.
+// A drafter that records its inputs, on a device that fails on request.
 class Recorder final : public Drafter {
  public:
   struct State {
     Tokens tokens;
-    std::vector<std::optional<float>> rows;  // the first value of a position's
+    std::vector<std::optional<float>> rows;  // first value per position
     bool lost = false;
   };
   explicit Recorder(State& state) : state_(state) {}
@@ -200,7 +200,7 @@ TEST_F(FallbackDrafterTest, TheSecondDrafterIsGivenAllThatTheFirstHad) {
   EXPECT_EQ(failures_, std::vector<std::string>{"lost"});
 }
 
-// A change in which the device is lost has happened all the same, once.
+// A change during which the device is lost still happens, once.
 TEST_F(FallbackDrafterTest, AChangeThatFailsIsMade) {
   {
     FallbackDrafter drafter = fresh();
@@ -246,7 +246,7 @@ TEST_F(FallbackDrafterTest, TwoLostDevicesAreAnError) {
   EXPECT_THROW(other.draft({}), DeviceError);
 }
 
-// Weights on a device that is lost as soon as somebody drafts.
+// Weights on a device that is lost at the first draft.
 struct LostWeights final : DrafterWeights {
   std::unique_ptr<Drafter> make_drafter() override { throw DeviceError("lost"); }
   std::uint64_t drafter_bytes() const override { return 0; }
@@ -279,7 +279,7 @@ TEST(SharedDraftersTest, WhereNoDeviceDraftsEveryConversationIsTold) {
   EXPECT_EQ(state.tokens, Tokens{4});
 }
 
-// However long the session: a context's worth, and nothing any more once it drafts elsewhere.
+// The record is bounded by the context, and empty once another device drafts.
 TEST_F(FallbackDrafterTest, KeepsNoMoreThanTheContextHolds) {
   constexpr std::uint32_t kContext = 50;
   FallbackDrafter drafter = fresh();

@@ -15,7 +15,7 @@ AnswerEnd to_end(Finish finish) {
   return finish == Finish::end_token ? AnswerEnd::end_token : AnswerEnd::context;
 }
 
-// Whether `sent` stands in `known` from `first` on.
+// True if `known` contains `sent` from `first` on.
 bool stands_at(std::span<const std::uint32_t> known, std::uint32_t first,
                std::span<const std::uint32_t> sent) {
   return first + sent.size() <= known.size() &&
@@ -117,7 +117,7 @@ std::unique_ptr<Drafter> GenerationRig::make_fallback_drafter() {
       .on_failure = [this](const std::string& why) { device_failures_.push_back(why); }});
 }
 
-// Only what the ledger holds, and drafts behind all of it, may go up.
+// Only tokens in the ledger, and drafts after all of them, may go up.
 void GenerationRig::check_request(const SeenRequest& request) {
   const auto known = generation_->ledger().tokens();
   if (const auto* prefill = std::get_if<wire::Prefill>(&request)) {

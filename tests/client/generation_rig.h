@@ -14,11 +14,11 @@
 
 namespace edgedraft::testing {
 
-// Follows what an observer is told; at any time it has to know the answer.
+// Follows an observer's events and checks that they always give the answer.
 class Listener final : public GenerationObserver {
  public:
   Listener() = default;
-  // `also_told` is told the same; may be null.
+  // `also_told` receives the same events; may be null.
   explicit Listener(GenerationObserver* also_told) : also(also_told) {}
 
   void on_token(std::uint32_t token, Provenance provenance) override;
@@ -30,12 +30,12 @@ class Listener final : public GenerationObserver {
   Tokens tokens;
   std::vector<Provenance> provenance;
   std::vector<ClientState> states;
-  std::string why;         // of the last one
-  std::uint32_t kept = 0;  // leading tokens that were promised to stay
+  std::string why;         // the last reason
+  std::uint32_t kept = 0;  // leading tokens promised to stay
   GenerationObserver* also = nullptr;
 };
 
-// What an answer came to.
+// The result of an answer.
 struct Answer {
   Tokens tokens;
   std::vector<Provenance> provenance;
@@ -45,13 +45,13 @@ struct Answer {
   std::uint32_t count(Provenance wanted) const;
 };
 
-// Both have to say the same, by the same, and end alike.
+// Checks that text, provenance and end are equal.
 void expect_same(const Answer& answer, const Answer& plain);
 
 inline constexpr std::uint32_t kRigContext = 96;
 inline const Tokens kRigPrompt{5, 6, 7, 8, 9};
 
-// A client and a server on toy models within one thread, and what the target alone would say.
+// A client and a server on toy models in one thread, and the target's own answers.
 class GenerationRig {
  public:
   struct Options {
@@ -61,15 +61,15 @@ class GenerationRig {
     SamplingParams sampling = {};
     wire::ResyncPolicy resync = wire::ResyncPolicy::check;
     Duration resync_wait = std::chrono::minutes(10);
-    bool twin_writes = false;  // the target itself writes without the server, whoever drafts
+    bool twin_writes = false;  // the target itself writes offline, for any drafter
     std::vector<LinkFault> faults = {};
     bool holds_rows_back = false;
-    std::uint32_t rows_after_calls = 0;  // as LocalLink has it
+    std::uint32_t rows_after_calls = 0;  // see LocalLink
     std::optional<std::uint32_t> offline_after = {};
     std::uint32_t drafter_context = kRigContext;
-    // Drafts on a device of its own with this fault, and then on another.
+    // Drafts on its own device with this fault, then on another.
     std::optional<DeviceFault> device_fault = {};
-    // Makes that device's backend; where it is empty, the CPU's is taken.
+    // Makes that device's backend; the CPU's if empty.
     std::function<std::unique_ptr<Backend>()> make_device = {};
   };
   explicit GenerationRig(const Options& options);
@@ -80,19 +80,19 @@ class GenerationRig {
   std::optional<Answer> settle();
   // The target's answer by plain decoding.
   Answer plain(const Tokens& prompt);
-  // The target's own choice behind the first `count` of `tokens`.
+  // The target's own choice after the first `count` of `tokens`.
   std::uint32_t choice(const Tokens& tokens, std::uint32_t count);
 
   Generation& generation() { return *generation_; }
   LocalLink& link() { return *link_; }
   Listener& listener() { return listener_; }
-  // Every request, as it was sent.
+  // Every request, as sent.
   const std::vector<SeenRequest>& requests() const { return requests_; }
   const std::vector<CycleRecord>& cycles() const { return cycles_; }
-  // Chunks of activations that had come before each draft of a run under lockstep.
+  // Chunks of activations received before each draft of a run under lockstep.
   const std::vector<std::uint32_t>& chunks_before_drafts() const { return chunks_before_drafts_; }
   bool device_fault_fired() const { return options_.device_fault && options_.device_fault->fired; }
-  // What was told of it.
+  // The reported device failures.
   const std::vector<std::string>& device_failures() const { return device_failures_; }
 
  private:
@@ -117,7 +117,7 @@ class GenerationRig {
                        .is_end = is_toy_end}};
   Instant now_{};
   LocalLink* link_ = nullptr;
-  std::unique_ptr<TargetLink> way_;  // link_, cut where that is asked for
+  std::unique_ptr<TargetLink> way_;  // link_, or a version that cuts it
   Listener listener_;
   std::optional<Generation> generation_;
   std::vector<SeenRequest> requests_;

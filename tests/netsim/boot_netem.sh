@@ -4,6 +4,7 @@
 # trips; rate and order of BLAST packets of 1,400 bytes down; then how many of three packets get no
 # answer after each of the scripts down.sh, up.sh and moved.sh. The machine's clock follows the
 # instructions that it executes (-icount), so a busy host changes only the run time.
+#
 # Prints the machine's output between the lines `begin` and `end`.
 set -eu
 kernel=$1 scripts=$2 probe=$3 count=$4 blast=$5
