@@ -149,7 +149,7 @@ class EngineTest : public ::testing::TestWithParam<std::optional<Hold>> {
   Tokens expected_[kConversations];
 };
 
-// A link that says to be backed up until somebody frees it, and counts the hints that it is given.
+// A link that reports back-pressure until released, and counts the hints that it receives.
 class BackedUpLink final : public TargetLink {
  public:
   struct Seen {

@@ -49,7 +49,7 @@ TEST(GenerationTest, APromptThatFillsTheContextIsAnErrorThatSaysSo) {
   EXPECT_EQ(end.error().code, Errc::context_full);
 }
 
-// What both sides know already does not go up again, and its activations do not come down again.
+// Known tokens do not go up again, and their activations do not come down again.
 class ConversationTest : public ::testing::TestWithParam<ToyDrafter> {};
 
 TEST_P(ConversationTest, TheNextTurnSendsNothingButWhatIsNew) {
@@ -85,11 +85,11 @@ TEST(GenerationTest, ActivationsThatDoNotComeAreNotWaitedForLongerThanTheVerdict
   const Answer answer = rig.answer(kTwentyTokens);
   expect_same(answer, rig.plain(kTwentyTokens));
   EXPECT_EQ(answer.stats.offline_tokens, 0u);
-  // A millisecond a wait: each cycle takes one, the prompt two and its activations as long again.
+  // One millisecond per wait: one per cycle, two for the prompt and two for its activations.
   EXPECT_LE(answer.stats.elapsed, std::chrono::milliseconds(answer.stats.cycles + 4));
 }
 
-// An answer may be over before its prompt's activations have come.
+// An answer may end before its prompt's activations arrive.
 TEST(GenerationTest, LateActivationsDoNotEnterAnotherTextsAnswer) {
   const auto answered = [](GenerationRig& rig) {
     rig.generation().set({.tokens_max = 1});
@@ -102,15 +102,15 @@ TEST(GenerationTest, LateActivationsDoNotEnterAnotherTextsAnswer) {
     SCOPED_TRACE(name_of(drafter));
     GenerationRig late({.drafter = drafter, .rows_after_calls = 2});
     GenerationRig never({.drafter = drafter, .holds_rows_back = true});
-    // Without any of its own the drafter refuses.
+    // Without activations of its own the drafter refuses.
     EXPECT_FALSE(answered(late));
     EXPECT_FALSE(answered(never));
     EXPECT_EQ(late.link().chunk_count(), 3u) << "they came while the second one was written";
   }
 }
 
-// What was written offline fills the answer. The token that the server has for behind it would end
-// the answer otherwise, and is the same as the last one.
+// Text written offline fills the answer. The server's next token would end the answer otherwise,
+// and equals the last one.
 TEST(GenerationTest, ATokenThatIsNotWrittenEndsNothing) {
   const Tokens prompt{5, 6};
   constexpr std::uint32_t kLength = 3;
@@ -170,14 +170,14 @@ TEST(GenerationTest, ACancelledAnswerIsNeitherCheckedNorContinued) {
   EXPECT_EQ(rig.link().request_count(), requests);
   EXPECT_EQ(rig.listener().tokens, seen);
   EXPECT_EQ(*generation.end(), AnswerEnd::cancelled);
-  // What was said of it is part of the conversation.
+  // The printed text is part of the conversation.
   Tokens next = kRigPrompt;
   next.insert(next.end(), seen.begin(), seen.end());
   next.push_back(33);
   EXPECT_EQ(rig.answer(next).tokens, rig.plain(next).tokens);
 }
 
-// Even if nothing of what was seen first stays.
+// Even if the target replaces all of the text shown first.
 TEST(GenerationTest, TheFirstTokenIsTheOneThatWasSeenFirst) {
   std::uint32_t rewritten = 0;
   for (const ToyDrafter drafter : {ToyDrafter::independent, ToyDrafter::hashed}) {

@@ -103,7 +103,7 @@ class IndexCommandTest : public ::testing::Test {
     EXPECT_NE(done.error().message.find(named), std::string::npos) << done.error().message;
   }
 
-  // Its documents, as texts in their order.
+  // The index's documents as texts, in order.
   Texts documents() {
     const CorpusIndex index = CorpusIndex::open(options_.output).value();
     const auto tokenizer = Tokenizer::read(GgufFile::open(options_.model).value()).value();
@@ -194,7 +194,7 @@ TEST_F(IndexCommandTest, NamesTheOptionThatIsWrong) {
 
 TEST_F(IndexCommandTest, KeepsTheDocumentsThatTheTargetFindsLikeliest) {
   std::string lines;
-  // Longer than the others, so that it fills no room that they leave.
+  // Longer than the others, so that it does not fit into space that they leave.
   const std::string likely =
       "Once upon a time there was a little dog. The dog had a red ball. The dog liked to play with "
       "the red ball in the park. One day, the dog saw a big cat.";
@@ -211,7 +211,7 @@ TEST_F(IndexCommandTest, KeepsTheDocumentsThatTheTargetFindsLikeliest) {
   EXPECT_TRUE(holds(likely));
   EXPECT_LE(CorpusIndex::open(options_.output)->facts().suffix_count, 200u);
 
-  // By chance it is somewhere in one of many seeds, and each seed is what it was.
+  // Random choice finds it with some of many seeds, and each seed repeats its result.
   options_.keep = "random";
   options_.force = true;
   std::uint32_t kept = 0;
@@ -225,7 +225,7 @@ TEST_F(IndexCommandTest, KeepsTheDocumentsThatTheTargetFindsLikeliest) {
   EXPECT_LT(kept, 6u);
 }
 
-// However likely it is.
+// Even if it is the likeliest.
 TEST_F(IndexCommandTest, ADocumentThatDoesNotFitLeavesItsRoomToOthers) {
   std::string likeliest;
   for (int i = 0; i < 30; ++i) likeliest += "The dog has a red ball. ";

@@ -19,8 +19,8 @@
 namespace edgedraft {
 namespace {
 
-// A stream is longer already than a reader may lag. "/late" joins at its beginning and hears some
-// more of it.
+// The stream is longer than a reader may lag. "/late" joins at its start and receives some more of
+// it.
 class KeptStreamTest : public ::testing::Test {
  protected:
   static constexpr std::size_t kMuch = kStreamBacklogMax + 1;
@@ -37,7 +37,7 @@ class KeptStreamTest : public ::testing::Test {
       stream_->write(std::string(kMuch, 'a'));
       return;
     }
-    // Nothing is taken by its socket meanwhile.
+    // Its socket takes nothing meanwhile.
     stream_->attach(std::move(reply), {}, 0);
     for (const std::string& events : later_) stream_->write(events);
     stream_->end();
@@ -65,10 +65,10 @@ TEST_F(KeptStreamTest, AReaderThatIsBehindWithWhatCameSinceIsLetGo) {
   EXPECT_TRUE(body.ends_with('b'));
 }
 
-// Streams by name, of which a server's client asks for one.
+// Named streams, one of which a server's client requests.
 class NamedStreamTest : public ::testing::Test {
  protected:
-  // What the client is told where `act` comes behind all that its stream says.
+  // The client's result if `act` runs after the stream's events.
   testing::HttpResult told(bool begins, const std::function<void()>& act) {
     name_ += 'n';
     HttpServer server({.address = "127.0.0.1"}, [&](const HttpRequest&, HttpReply reply) {

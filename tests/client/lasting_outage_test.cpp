@@ -50,8 +50,8 @@ TEST(AvoidCirclesTest, LeavesATokenInAnyCase) {
   EXPECT_EQ(forbidden({0, 0, 0, 0}, {1.0f, 1.0f, kNone}), (Tokens{0, 2}));
 }
 
-// A short outage's text is by the target's law, so that as much as may be of it stands; a lasting
-// one's says no four tokens twice.
+// A short outage's text follows the target's distribution, so that as much as possible survives the
+// check. A lasting outage's text repeats no four tokens.
 TEST(LastingOutageTest, TextOfALastingOutageDoesNotRunInACircle) {
   GenerationRig::Options options{.drafter = ToyDrafter::twin, .tokens_max = 90};
   options.faults = {{.request = 1, .kind = LinkFault::Kind::lost_request, .wait_calls = 1'000'000}};

@@ -10,7 +10,7 @@
 #include "tests/net/raw_peer.h"
 #include "tests/support/demo_prompts.h"
 
-// The local API's pages beside its answers, what it refuses, and what it says where it fails.
+// The local API's pages beside answers, its refusals, and its error messages.
 namespace edgedraft {
 namespace {
 
@@ -199,7 +199,7 @@ TEST_F(LocalPagesTest, WrongRequestsAreRefusedInOpenAIsShape) {
   const json error = json::parse(wrong.body)["error"];
   EXPECT_EQ(error["param"], "temperature");
   EXPECT_EQ(error["type"], "invalid_request_error");
-  // A prompt that no context holds.
+  // A prompt beyond every context.
   std::string many;
   for (int i = 0; i < 9000; ++i) many += "dog ";
   const HttpResult large = post("/v1/chat/completions", chat_of(many));
@@ -251,7 +251,7 @@ TEST_F(LocalPagesTest, EveryPageButHealthWantsTheKey) {
     EXPECT_EQ(post(path, json::object()).status, 401u) << path;
   }
   EXPECT_EQ(ask(api_->port(), {.path = "/health"}).status, 200u);
-  // It is asked for before anything is read.
+  // The key is checked before the body is read.
   RawPeer stranger(api_->port());
   stranger.write(
       "POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9999999\r\n\r\n");

@@ -27,13 +27,13 @@ inline json chat_of(const std::string& text, json fields = json::object()) {
   return fields;
 }
 
-// A chat's request as it is written to a connection.
+// A chat request as written to a connection.
 inline std::string raw_chat(const std::string& body, const std::string& headers = {}) {
   return "POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\n" + headers +
          "Content-Length: " + std::to_string(body.size()) + "\r\n\r\n" + body;
 }
 
-// The text of a chat's stream, of one choice.
+// The text of a chat's stream with one choice.
 inline std::string streamed_text(const HttpResult& stream) {
   std::string text;
   for (const std::string& data : event_data(stream.body)) {
@@ -50,17 +50,17 @@ class LocalServerTest : public ::testing::Test {
     std::uint32_t conversations = 8;
     std::uint32_t line = 16;
     bool plain = false;
-    bool writes_alone = false;  // another drafter than the bundle's, which needs no activations
+    bool writes_alone = false;  // a drafter that needs no activations, instead of the bundle's
     Duration pass_pace{};
     std::string key;
     PrivacyGuard::Options privacy{};
     bool page = true;
     Duration stall_timeout = std::chrono::seconds(30);
     std::size_t kept_bytes = KeptStream::kBytesMax;
-    bool outcomes_fail = false;  // what is told of them throws
+    bool outcomes_fail = false;  // the callback for outcomes throws
   };
 
-  // Anew, if there is one.
+  // Starts the API, or restarts it.
   void start(const Setting& setting) {
     api_.reset();
     server_ = LoopbackServer::start({.model = EDGEDRAFT_MODELS "/target.gguf",

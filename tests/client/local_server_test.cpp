@@ -61,7 +61,7 @@ TEST_F(LocalServerTest, AnswersOthersWhileALargeRequestIsRead) {
     EXPECT_EQ(post("/tokenize", {{"content", text.substr(0, 1'000'000)}}).status, 200u);
     is_read = true;
   });
-  // Once the body has come.
+  // Waits for the body to arrive.
   std::this_thread::sleep_for(std::chrono::milliseconds(100));
   int others = 0;
   for (; !is_read; ++others) EXPECT_EQ(ask(api_->port(), {.path = "/v1/models"}).status, 200u);
@@ -79,7 +79,7 @@ TEST_F(LocalServerTest, RefusesByItsBytesWhatNoContextCanHold) {
   EXPECT_EQ(post("/v1/completions", {{"prompt", text}, {"max_tokens", 1}}).status, 400u);
 }
 
-// Whoever has no key cannot make it hold bodies.
+// Without a key, a client cannot make it hold bodies.
 TEST_F(LocalServerTest, ReadsNoBodyForPagesThatTakeNone) {
   start({.key = "secret"});
   for (const char* const line : {"POST /health", "DELETE /page/main.js", "POST /v1/completions"}) {
@@ -171,7 +171,7 @@ TEST_F(LocalServerTest, StopStringsEndAnAnswerInEveryForm) {
   EXPECT_EQ(streamed_text(stream), before);
 }
 
-// It may be one that the target would not have written.
+// The target might not have written it.
 TEST_F(LocalServerTest, AStopThatTheDeviceWroteIsCheckedLikeTheRest) {
   const std::string right = text(chat_of(kStory, {{"stop", "."}}));
   plug_.put(false);
@@ -186,7 +186,7 @@ TEST_F(LocalServerTest, AStopThatTheDeviceWroteIsCheckedLikeTheRest) {
   EXPECT_EQ(told["finish_reason"], "stop");
 }
 
-// Clients send the whole history; nothing of it is computed or sent again.
+// Clients send the whole history; known parts are neither computed nor sent again.
 TEST_F(LocalServerTest, AHistoryContinuesItsConversation) {
   json body = chat_of(kStory);
   json first = chat(body);
@@ -198,12 +198,12 @@ TEST_F(LocalServerTest, AHistoryContinuesItsConversation) {
   const std::uint32_t cached = second["usage"]["prompt_tokens_details"]["cached_tokens"];
   EXPECT_GE(cached + 1, known) << "but for the end token, perhaps";
   EXPECT_EQ(second["timings"]["cache_n"], cached);
-  // What stands there is answered as if it had been sent whole.
+  // The answer equals the one to a history sent whole.
   start({.plain = true});
   EXPECT_EQ(chat(body)["choices"][0]["message"], second["choices"][0]["message"]);
 }
 
-// What constrains an answer leaves drafted and plain ones equal.
+// Constraints leave drafted and plain answers equal.
 TEST_F(LocalServerTest, ConstrainedAnswersAreThoseOfPlainDecoding) {
   const json schema = json::parse(
       R"({"type": "object", "properties": {"day": {"enum": ["Monday", "Friday"]},
@@ -255,7 +255,7 @@ TEST_F(LocalServerTest, AChatBeginsAsTheModelWantsItWhateverTheTemplateWrites) {
   EXPECT_EQ(prompt_tokens(""), prompt_tokens("{{ bos_token }}"));
 }
 
-// A template may begin a thought, for which such an answer has no place.
+// A template may begin a thought, which constrained answers have no place for.
 TEST_F(LocalServerTest, ConstrainedAnswersAreNoThoughts) {
   chat_ = ChatTemplate::parse(
               "{% for message in messages %}<|user|>\n{{ message.content }}<|end|>\n{% endfor %}"
@@ -266,7 +266,7 @@ TEST_F(LocalServerTest, ConstrainedAnswersAreNoThoughts) {
       chat_of(kStory, {{"grammar", R"(root ::= "{\"a\": " [0-9] "}")"}}))["choices"][0]["message"];
   EXPECT_TRUE(json::parse(message["content"].get<std::string>())["a"].is_number()) << message;
   EXPECT_FALSE(message.contains("reasoning_content")) << message;
-  // Without one it is a thought until it ends.
+  // Without a constraint it is a thought until it ends.
   EXPECT_TRUE(chat(chat_of(kStory))["choices"][0]["message"].contains("reasoning_content"));
 }
 
@@ -329,7 +329,7 @@ TEST_F(LocalServerTest, FunctionsAreCalledAndTheirResultsTakenIn) {
   const json second = chat(body);
   EXPECT_GE(second["usage"]["prompt_tokens_details"]["cached_tokens"].get<int>() + 1,
             first["usage"]["total_tokens"].get<int>());
-  // What is forced is a call, whatever was asked.
+  // The tool choice forces a call, whatever the prompt.
   body = chat_of(kStory, {{"tools", tools}, {"tool_choice", "required"}});
   EXPECT_EQ(chat(body)["choices"][0]["finish_reason"], "tool_calls");
   // A call that was cut is text.
@@ -339,7 +339,7 @@ TEST_F(LocalServerTest, FunctionsAreCalledAndTheirResultsTakenIn) {
   EXPECT_FALSE(cut["message"].contains("tool_calls"));
 }
 
-// A template with a form of its own for calls has the model write them in it.
+// The model uses the template's own form for calls, if it has one.
 TEST_F(LocalServerTest, FunctionsAreCalledAsTheTemplateHasIt) {
   chat_ =
       ChatTemplate::parse(
@@ -448,8 +448,8 @@ TEST_F(LocalServerTest, TheDeviceAnswersByItselfIfItIsAskedTo) {
   const json alone = chat(chat_of(kStory, {{"route", "device"}, {"max_tokens", 30}}))["choices"][0];
   EXPECT_EQ(alone["x_edgedraft"]["offline_tokens"], alone["x_edgedraft"]["tokens"]);
   EXPECT_EQ(alone["x_edgedraft"]["target_passes"], 0);
-  // Nobody is as sure as this endpoint wants it. The same prompt gets the same conversation, whose
-  // connection stands by then.
+  // No drafter reaches this confidence. The same prompt gets the same conversation, whose
+  // connection exists by then.
   text(chat_of(kStory));
   const json both = chat(chat_of(kStory, {{"route", "auto"}, {"max_tokens", 60}}))["choices"][0];
   EXPECT_GE(both["x_edgedraft"]["offline_tokens"], DrafterConfidence::kTokens);
@@ -458,7 +458,7 @@ TEST_F(LocalServerTest, TheDeviceAnswersByItselfIfItIsAskedTo) {
   EXPECT_EQ(post("/v1/chat/completions", chat_of("Hi", {{"route", "nowhere"}})).status, 400u);
 }
 
-// A stream tells the same of each token, drafted or not, and the tokens' bytes are the text.
+// A stream reports the same for each token, drafted or not, and the tokens' bytes form the text.
 TEST_F(LocalServerTest, LogProbabilitiesComeWithTheTokensTheyAreOf) {
   json body = chat_of(
       kStory,
@@ -519,7 +519,7 @@ TEST_F(LocalServerTest, TextsAreContinuedFromTextsOrTokens) {
   EXPECT_EQ(post("/v1/completions", {{"prompt", {1 << 20}}}).status, 400u);
 }
 
-// Each of 64 at once says what it says alone.
+// 64 parallel answers each equal the answer given alone.
 TEST_F(LocalServerTest, ManyConversationsAtOnceAreEachAsIfAlone) {
   start({.conversations = 64, .line = 64});
   constexpr int kCount = 64;
@@ -556,7 +556,7 @@ TEST_F(LocalServerTest, PromptsWaitInLineAndTooManyAreRefused) {
   EXPECT_EQ(answered + refused, 6);
 }
 
-// Connections beyond those that it takes are closed at once; earlier ones are answered.
+// Connections over the limit are closed at once; earlier ones get answers.
 TEST_F(LocalServerTest, TenThousandConnectionsLeaveTheOthersAlone) {
   const std::string alone = text(chat_of(kStory));
   start({.pass_pace = 20ms});
@@ -581,13 +581,13 @@ TEST_F(LocalServerTest, TenThousandConnectionsLeaveTheOthersAlone) {
     try {
       status = ask(api_->port(), {.path = "/health"}).status;
     } catch (const boost::system::system_error&) {
-      std::this_thread::sleep_for(10ms);  // it has not seen all of them go yet
+      std::this_thread::sleep_for(10ms);  // some closed connections may still count
     }
   }
   EXPECT_EQ(status, 200u);
 }
 
-// A client that closes the connection ends the passes.
+// The passes end after a client closes its connection.
 TEST_F(LocalServerTest, AnAnswerThatNobodyReadsEnds) {
   start({.pass_pace = 20ms});
   const std::string body = chat_of(kStory, {{"stream", true}, {"max_tokens", 2000}}).dump();
@@ -632,7 +632,7 @@ TEST_F(LocalServerTest, AStreamOutlivesItsConnectionAndIsReadAgain) {
   EXPECT_EQ(found[0]["conversation_id"], id);
   EXPECT_TRUE(found[0]["is_done"]);
   const std::size_t bytes = found[0]["total_bytes"];
-  // Comments that keep a connection alive are no part of it.
+  // Keep-alive comments are not part of it.
   EXPECT_EQ(bytes, stream.body.size());
   const HttpResult tail = ask(api_->port(), {.path = "/v1/stream?conv_id=" + id + "&from=100"});
   EXPECT_EQ(tail.body, stream.body.substr(100));

@@ -4,7 +4,7 @@
 
 #include "tests/client/generation_rig.h"
 
-// What experiments ask of a generation: a link that ends at a token, and an account of each cycle.
+// Support for experiments: a link that ends at a token, and a record of each cycle.
 namespace edgedraft::testing {
 namespace {
 
@@ -21,7 +21,7 @@ TEST(OfflineAfterTest, ExactlySoManyTokensAreTheTargetsAndTheRestTheDrafters) {
       EXPECT_EQ(answer.count(Provenance::offline), answer.tokens.size() - cut);
       EXPECT_TRUE(std::equal(plain.begin(), plain.begin() + cut, answer.tokens.begin()));
       EXPECT_EQ(answer.stats.resyncs, 0u);
-      // The twin is the target: cut off or not, it says the same.
+      // The twin is the target, so its offline text is the same.
       if (drafter == ToyDrafter::twin) {
         EXPECT_EQ(answer.tokens, plain);
       }

@@ -8,7 +8,7 @@
 namespace edgedraft {
 namespace {
 
-// 1000 of weights, 100 of scratch, a byte a position and conversation.
+// 1000 bytes of weights, 100 of scratch, one byte per position and conversation.
 MemoryNeed need_of(std::uint32_t positions) {
   return {.weights = 1000, .scratch = 100, .cache = positions};
 }
@@ -52,7 +52,7 @@ TEST(MemoryFitTest, TooLittleIsRefusedToTheByteAndSaysWhatIsNeededForWhat) {
                            "convert --type q4_0", "--plain"}) {
     EXPECT_NE(refused.error().message.find(part), std::string::npos) << part;
   }
-  // A drafter of a short context is not shortened.
+  // A drafter with a short context is not shortened.
   EXPECT_TRUE(fit(1100 + 100, 1, 100));
   EXPECT_FALSE(fit(1100 + 99, 1, 100));
 }

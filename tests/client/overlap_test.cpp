@@ -1,4 +1,4 @@
-// Answers of a server that does not wait, whatever the device drafts them with.
+// Answers of a server that does not wait, with any drafter.
 #include <gtest/gtest.h>
 
 #include <optional>
@@ -27,7 +27,7 @@ struct Measured {
   Duration pass;
   Duration row;
   Duration step;
-  std::uint32_t rank;  // of the target's tokens, for the drafter
+  std::uint32_t rank;  // of the target's tokens in the drafter's order
 };
 
 TokenRate& rate(RunKnowledge& known, RunKind kind) {
@@ -52,7 +52,7 @@ RunKnowledge knowledge(const Measured& measured) {
   return known;
 }
 
-// Drafting has taken five times as long as a stream, so the device streams.
+// Drafting took five times as long as streaming, so the device streams.
 RunKnowledge disappointed(const Measured& measured) {
   RunKnowledge known = knowledge(measured);
   for (const RunKind kind : {RunKind::overlap, RunKind::economy}) {
@@ -67,14 +67,14 @@ constexpr Measured kPoorDrafter{.round_trip = 30ms,
                                 .step = SimulatedDevice::kDraftStep,
                                 .rank = 100};
 
-// The drafter has become good, which streams cannot show.
+// The drafter has improved, which streamed answers cannot show.
 TEST(OverlapTest, TriesToDraftAgainAfterStreamedAnswers) {
   SimulatedDevice device(
       {.hold = std::nullopt, .drafter = ToyDrafter::twin, .known = disappointed(kPoorDrafter)});
   std::vector<std::uint64_t> hints;  // so far
   constexpr std::size_t kAnswers = 20;
   for (std::size_t i = 0; i < kAnswers; ++i) {
-    // The server has the prefix of an equal request in its cache, so these differ.
+    // The server would have an equal request's prefix in its cache, so these differ.
     const float temperature = i % 2 == 0 ? 1.0f : 0.9999f;
     device.ask(device.now(),
                {.prompt = kDevicePrompt,
@@ -87,7 +87,7 @@ TEST(OverlapTest, TriesToDraftAgainAfterStreamedAnswers) {
   EXPECT_GT(hints[kAnswers - 1], hints[kAnswers - 2]) << "it has learned that drafting pays";
 }
 
-// Turns go by steps then, whose length says nothing of what is computed in them.
+// Turns then go by steps, whose length does not reflect the computation in them.
 TEST(OverlapTest, WhatIsDraftedBesideAPrivateAnswerIsNotTimed) {
   Measured good_drafter = kPoorDrafter;
   good_drafter.rank = 0;
@@ -118,11 +118,11 @@ TEST(OverlapTest, WhatIsDraftedBesideAPrivateAnswerIsNotTimed) {
 }
 
 struct SideBySide {
-  Duration taken;  // until the last answer was over
+  Duration taken;  // until the end of the last answer
   std::vector<Tokens> tokens;
 };
 
-// So many at once, of nearly the same text.
+// Parallel answers of almost equal prompts.
 SideBySide side_by_side(const SimulatedDevice::Options& options) {
   SimulatedDevice device(options);
   std::vector<Listener> listeners(options.conversations);
@@ -142,7 +142,7 @@ SideBySide side_by_side(const SimulatedDevice::Options& options) {
   return told;
 }
 
-// What drafting brings is nothing then, and it costs nothing either.
+// Drafting then brings no tokens, and must not cost any.
 TEST(OverlapTest, AServerThatIsFasterThanTheDrafterIsFollowed) {
   constexpr Duration kSlowStep = 25ms;  // three passes
   for (const std::uint32_t count : {1u, 4u}) {
@@ -155,12 +155,12 @@ TEST(OverlapTest, AServerThatIsFasterThanTheDrafterIsFollowed) {
                                              .others_draft_step = kSlowStep});
     ASSERT_GT(streamed.tokens[0].size(), 60u);
     EXPECT_EQ(drafted.tokens, streamed.tokens);
-    // The last verdicts may wait for a step of each conversation.
+    // The last verdicts may wait for one step of each conversation.
     EXPECT_LE(drafted.taken, streamed.taken * 5 / 4 + count * kSlowStep);
   }
 }
 
-// Which tokens would have been right that it has not tried, it cannot know.
+// It cannot know which untried tokens would have been right.
 TEST(OverlapTest, AChainDoesNotTeachThatOthersThanTheLikeliestAreNeverRight) {
   SimulatedDevice device({.hold = std::nullopt, .tree = {.breadth = 1, .depth = 4, .nodes = 4}});
   device.ask(device.now(),
@@ -175,7 +175,7 @@ TEST(OverlapTest, AChainDoesNotTeachThatOthersThanTheLikeliestAreNeverRight) {
 constexpr Measured kNearServer{
     .round_trip = 10ms, .pass = 10ms, .row = 0ms, .step = 3ms, .rank = 0};
 
-// A device that lets a server stream, which says what a test has it say.
+// A device that lets a server stream; the test scripts the server's messages.
 class ScriptedRun {
  public:
   ScriptedRun(std::uint32_t tokens_max, const RunKnowledge& known)
@@ -252,7 +252,7 @@ TEST(OverlapTest, EachStretchOfAStreamIsMeasuredOnce) {
   EXPECT_EQ(run.streamed_tokens(), 43.0);
 }
 
-// It had piled up while the device was busy with something else.
+// They had piled up while the device was busy.
 TEST(OverlapTest, WhatIsTakenInAtOnceIsNoRateOfAStream) {
   RunKnowledge hopeless = disappointed(kNearServer);
   hopeless.balance = -16.0;

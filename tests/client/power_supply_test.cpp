@@ -55,14 +55,14 @@ TEST_F(PowerSupplyTest, EnergyIsThatOfAllProcessorsAndOutlivesAnOverflow) {
   EXPECT_DOUBLE_EQ(meter.joules().value(), 0.0);
   write("powercap/intel-rapl:0/energy_uj", "905000000");
   EXPECT_DOUBLE_EQ(meter.joules().value(), 5.0);
-  // One begins anew, the other does not.
+  // One counter wraps, the other does not.
   write("powercap/intel-rapl:0/energy_uj", "1000000");
   write("powercap/intel-rapl:1/energy_uj", "902000000");
   EXPECT_DOUBLE_EQ(meter.joules().value(), 103.0);
 }
 
-// On laptops there is often a counter of the whole machine, which holds the processor's, and cores
-// have one within the processor's.
+// Laptops often have a counter of the whole machine, which includes the processor's. A processor's
+// counter includes those of its cores.
 TEST_F(PowerSupplyTest, ACounterThatHoldsAProcessorsIsNotAddedToIt) {
   write_zone("0", "psys", "100000000");
   write_zone("1", "package-0", "100000000");

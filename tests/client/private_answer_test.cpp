@@ -9,7 +9,7 @@
 #include "shared/base/random.h"
 #include "tests/client/generation_rig.h"
 
-// Answers to prompts with private text, of which the server may read what stands before that.
+// Answers to prompts with private text, of which the server may read the part before it.
 namespace edgedraft {
 namespace {
 
@@ -29,7 +29,7 @@ GenerationRig::Options options_of(std::vector<LinkFault> faults = {}) {
   return options;
 }
 
-// The prompt that ends with a secret, which is to be answered here.
+// The prompt that ends with a secret, to be answered on the device.
 Tokens kept_here(GenerationRig& rig, const Tokens& secret, std::uint32_t open_count,
                  Tokens prompt) {
   rig.generation().set({.tokens_max = kLength,
@@ -40,7 +40,7 @@ Tokens kept_here(GenerationRig& rig, const Tokens& secret, std::uint32_t open_co
   return prompt;
 }
 
-// Whether the device answers: without any activations its drafter refuses.
+// True if the device answers: without activations its drafter refuses.
 bool answers(GenerationRig& rig, const Tokens& secret, std::uint32_t open_count,
              const Tokens& prompt = kOpen) {
   return rig.try_answer(kept_here(rig, secret, open_count, prompt)).has_value();
@@ -81,7 +81,7 @@ TEST(PrivateAnswerTest, TheDrafterHasTheTargetsActivationsOfWhatMayBeSent) {
   EXPECT_EQ(opened.count(Provenance::private_), opened.tokens.size());
   EXPECT_EQ(sent_tokens(rig), kOpen);
 
-  // As if the open part had been a conversation of its own before.
+  // As after an earlier conversation of the open part alone.
   GenerationRig before(options_of());
   before.generation().set({.tokens_max = 1});
   before.answer(kOpen);
@@ -100,13 +100,13 @@ TEST(PrivateAnswerTest, WhatTheServerHasReadIsNotSentAgain) {
   answer(rig, {60}, kOpenCount);
   answer(rig, {}, kOpenCount);
   EXPECT_EQ(rig.requests().size(), 1u);
-  // A public one goes on from there.
+  // A public answer continues from there.
   rig.generation().set({.tokens_max = kLength});
   EXPECT_EQ(rig.answer(kOpen).tokens, rig.plain(kOpen).tokens);
 }
 
-// Whatever happens on the way. It is over soon or never: how long an answer takes, and so when the
-// next one is asked for, is the user's to tell.
+// For any events on the way. The answer ends soon or never, as its duration would show when the
+// next request comes.
 TEST(PrivateAnswerTest, UplinksAreTheSameForTenThousandPrivateTexts) {
   Random random(17);
   constexpr LinkFault::Kind kKinds[] = {LinkFault::Kind::lost_request, LinkFault::Kind::lost_answer,
@@ -128,7 +128,7 @@ TEST(PrivateAnswerTest, UplinksAreTheSameForTenThousandPrivateTexts) {
       GenerationRig rig(options_of(faults));
       Random open_random(seed);
       for (std::uint32_t turn = 0; turn < kTurns; ++turn) {
-        // One conversation, or another.
+        // The same or another conversation.
         Tokens open = kOpen;
         if (open_random.below(2) == 0) open[open_random.below(open.size())] = 50;
         answers(rig, some_tokens(random), kOpenCount, open);

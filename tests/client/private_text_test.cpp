@@ -17,7 +17,7 @@
 #include "client/privacy/unescaped_text.h"
 #include "shared/base/random.h"
 
-// What is private in a text.
+// Detection of private text.
 namespace edgedraft {
 namespace {
 
@@ -170,7 +170,7 @@ TEST(PrivateVaultTest, NumbersThatWereMarkedAreFoundHoweverTheyAreGrouped) {
   vault.add("4111 1111 1111 1111", PrivateType::text);
   EXPECT_EQ(found(vault, "my 4111-1111-1111-1111, 4111111111111111."),
             "{4111-1111-1111-1111}{4111111111111111}");
-  // Known as a text first, and then as a card.
+  // Added as text first, then as a card.
   vault.add("4242424242424242", PrivateType::text);
   vault.add("4242424242424242", PrivateType::card);
   EXPECT_EQ(found(vault, "4242 4242 4242 4242"), "{4242 4242 4242 4242}");
@@ -307,8 +307,8 @@ TEST(PrivateVaultTest, WhatARefusedRequestTaughtIsForgotten) {
   EXPECT_EQ(found(vault, text), "{Ann Quist}{Bob Quist}{zoe@lee.org}");
 }
 
-// Values of one beginning, those that begin with each other, and a long one that almost stands at
-// each place.
+// Values with one prefix, values that are prefixes of each other, and a long value that almost
+// matches at each position.
 TEST(PrivateVaultTest, ManyValuesOfOneBeginningTakeNoLonger) {
   const auto numbered = [](std::size_t i) { return std::string(30, 'a') + std::to_string(i); };
   const auto nested = [](std::size_t i) { return std::string(i + 1, 'a'); };
@@ -549,7 +549,7 @@ TEST(LocalTextsTest, TheOldestMakesRoom) {
     more += {static_cast<char>(0xe0 | letter >> 12), static_cast<char>(0x80 | (letter >> 6 & 63)),
              static_cast<char>(0x80 | (letter & 63))};
   }
-  texts.add(more);  // two runs of five words more than there is room for
+  texts.add(more);  // two runs, five words over the limit
   EXPECT_FALSE(texts.recognises("Once there was a little"));
   EXPECT_TRUE(texts.recognises("was a little girl named"));
   EXPECT_TRUE(texts.recognises("ball was red and very old"));

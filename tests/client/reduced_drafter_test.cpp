@@ -1,4 +1,4 @@
-// Drafters with a reduced vocabulary propose target ids, and none but those that they have.
+// Drafters with a reduced vocabulary propose target ids, and only those in it.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -63,7 +63,7 @@ TEST_F(ReducedDrafterTest, TreesHoldTargetIds) {
   EXPECT_EQ(tree.token(1), *std::ranges::max_element(known, {}, [&](auto t) { return logits[t]; }));
 }
 
-// Breadths above the vocabulary: as many children as there are tokens.
+// Breadths above the vocabulary: one child per token.
 TEST_F(ReducedDrafterTest, DraftsFromAHandfulOfTokens) {
   ToyDecoder few(6);
   reduce_vocabulary(few, {testing::kToyEndToken, 9, 30});

@@ -13,7 +13,7 @@
 #include "client/privacy/private_vault.h"
 #include "shared/base/random.h"
 
-// What takes the place of private text in a request.
+// Placeholders for private text in a request.
 namespace edgedraft {
 namespace {
 
@@ -51,7 +51,7 @@ TEST(RequestMaskTest, AConversationThatGrowsKeepsItsPlaceholders) {
   EXPECT_EQ(masked_texts(guard, {first, "Hi, Ann!", second}),
             (std::vector<std::string>{"I am [TEXT_001], [MAIL_001].", "Hi, [TEXT_001]!",
                                       "Tell [TEXT_002] that [TEXT_001] called. [TEXT_002]?"}));
-  // A request for a title has no marks any more.
+  // A request for a title carries no marks.
   EXPECT_EQ(masked_texts(guard, {"Title of: I am Ann, Bob's friend"})[0],
             "Title of: I am [TEXT_001], [TEXT_002]'s friend");
 }
@@ -133,7 +133,7 @@ TEST(RequestMaskTest, APlaceholderHoldsNothingPrivate) {
   EXPECT_TRUE(mask.still_holds("[TEXT_001] in text"));
 }
 
-// Nothing but its being there, and which others it equals, tells of a private text.
+// The request shows only that private text exists, and which texts are equal.
 TEST(RequestMaskTest, PrivateTextsOfAllKindsGiveTheSameRequest) {
   std::string long_text;
   while (long_text.size() < 100'000) long_text += "A long one, with 12 Main Street in it. ";
@@ -199,7 +199,7 @@ TEST(RequestMaskTest, MoreThanThereArePlaceholdersForIsRefused) {
   EXPECT_EQ(mask.outcome().error().code, Errc::unsupported);
 }
 
-// However it stands there, and whatever stands around it.
+// In any spelling and context.
 TEST(RequestMaskTest, NothingThatADetectorFindsGoesUp) {
   std::string body;
   for (int line = 0; line < 20; ++line) {

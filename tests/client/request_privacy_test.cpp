@@ -14,7 +14,7 @@
 #include "client/serve/completion_request.h"
 #include "client/serve/json_tokens.h"
 
-// What is taken out of a request's body.
+// Text removed from a request's body.
 namespace edgedraft {
 namespace {
 
@@ -56,7 +56,7 @@ class RequestPrivacyTest : public ::testing::Test {
         {"role", "tool"}, {"tool_call_id", "call_a8F3kLm29QzXv71Bc0Wd"}, {"content", "done"}};
     return {{"messages", {{{"role", "user"}, {"content", "Go on."}}, said, result}}};
   }
-  // The arguments of such a call, as they are sent.
+  // The arguments of such a call, as sent.
   std::string sent(const std::string& arguments) {
     const auto request = taken(history_of(arguments));
     if (!request) return request.error().message;
@@ -73,7 +73,7 @@ class RequestPrivacyTest : public ::testing::Test {
   PrivacyGuard guard_{{.detects = {PrivateType::mail, PrivateType::key}}};
 };
 
-// Keys and what is called "name" are values like others, and a number is what is written.
+// Keys and fields called "name" are values too, and a number is matched as written.
 TEST_F(RequestPrivacyTest, ArgumentsOfCallsAreMaskedAsTheyAreWritten) {
   teach(
       "I am <private>Annabel Quist</private>: <private>1234.50</private> to "
@@ -89,7 +89,7 @@ TEST_F(RequestPrivacyTest, ArgumentsOfCallsAreMaskedAsTheyAreWritten) {
       {R"({"amount": 1234.50, "rate": 7.10})", R"({"amount": "[TEXT_001]", "rate": 7.10})"},
       {R"({"to":48213977482139774821397})", R"({"to":"[TEXT_001]"})"},
       {R"({"to": "Annabel Quist", "to": 1})", R"({"to": "[TEXT_001]", "to": 1})"},
-      // Over several values, and more than values.
+      // Across several values, and over their separators.
       {R"({"to": [482139774, 82139774821397]})", R"({"private":"[TEXT_001]"})"},
       {R"({"user": 1, "pin": 77})", R"({"private":"[TEXT_001]"})"},
       {R"({"user": 1, "pin": 78.0})", R"({"user": 1, "pin": 78.0})"},
@@ -98,7 +98,7 @@ TEST_F(RequestPrivacyTest, ArgumentsOfCallsAreMaskedAsTheyAreWritten) {
   for (const auto& [written, expected] : cases) EXPECT_EQ(sent(written), expected);
 }
 
-// As Python's json.dumps() writes it, in JSON or in what was cut off, and in JSON within JSON.
+// As Python's json.dumps() writes it: in JSON, in truncated JSON, and in JSON within JSON.
 TEST_F(RequestPrivacyTest, EscapesHideNothing) {
   teach("I am <private>Jörg Müller</private>, of <private>12 Main Street\nSpringfield</private>.");
   const std::pair<const char*, const char*> cases[] = {
@@ -126,7 +126,7 @@ TEST_F(RequestPrivacyTest, EscapesHideNothing) {
   EXPECT_EQ(seen["grammar"], R"(root ::= "[TEXT_001]")");
 }
 
-// The model reads them as one text.
+// The model reads both parts as one text.
 TEST_F(RequestPrivacyTest, AValueMayStandInAnOpenAndInAPrivatePart) {
   teach("I am <private>Annabel Quist</private>.");
   const json parts = {{{"type", "text"}, {"text", "Call Annabel "}},
@@ -154,14 +154,14 @@ TEST_F(RequestPrivacyTest, WhatADetectorFindsKeepsARequestHere) {
   }
 }
 
-// It is sent back in every later request of a conversation.
+// Every later request of the conversation sends it back.
 TEST_F(RequestPrivacyTest, ACallThatWasRestoredIsNoReasonToRefuse) {
   teach("Write to <private>Annabel Quist</private>.");
   EXPECT_EQ(code(history_of(R"({"name": "Annabel Quist", "type": "Annabel Quist"})")), "");
   EXPECT_EQ(code(history_of("{}", "Annabel Quist")), "private_name");
 }
 
-// One request with too many marks would lock all later ones out.
+// Otherwise one request with too many marks would exhaust the space for later ones.
 TEST_F(RequestPrivacyTest, ARefusedRequestTakesNoRoom) {
   std::string marks;
   for (std::size_t i = 0; i < PrivateVault::kValuesMax; ++i) {
@@ -208,7 +208,8 @@ TEST_F(RequestPrivacyTest, NoClientFillsTheMemoryForGood) {
 
 constexpr const char* kModes[] = {"mask", "local", "prefix"};
 
-// What of a message leaves in a mode: of one that stays, what stands before its private text.
+// The part of a message that leaves in a mode. Of a message that stays, this is the text before the
+// private text.
 class SpellingTest : public RequestPrivacyTest {
  protected:
   std::string left(PrivacyGuard& guard, const std::string& text, const std::string& mode) {
@@ -221,7 +222,7 @@ class SpellingTest : public RequestPrivacyTest {
     std::string content = json::parse(sent)["messages"][0]["content"];
     return goes_up ? content : content.substr(0, content.find('['));
   }
-  // Nothing but what stands around it leaves.
+  // Only the text around it leaves.
   void expect_hidden(PrivacyGuard& guard, const std::string& text, const std::string& before) {
     for (const std::string mode : kModes) {
       std::string rest = left(guard, before + text + " today", mode);
@@ -236,7 +237,7 @@ class SpellingTest : public RequestPrivacyTest {
   }
 };
 
-// As keyboards, editors, web servers and PDF write values by themselves.
+// Spellings that keyboards, editors, web servers and PDF produce by themselves.
 TEST_F(SpellingTest, AValueIsFoundInTheSpellingsOfPhonesAndEditors) {
   const std::pair<const char*, std::vector<const char*>> spellings[] = {
       {"O'Brien",
@@ -297,7 +298,7 @@ TEST_F(SpellingTest, AShortValueMayHaveASpaceWithoutWidth) {
   EXPECT_EQ(left(guard, "Say algo", "mask"), "Say algo");
 }
 
-// As web pages and PDF separate the groups of a number, and as programs write addresses.
+// Separators that web pages and PDF put into numbers and programs into addresses.
 TEST_F(SpellingTest, DetectorsReadTheSeparatorsOfTheWeb) {
   PrivacyGuard guard(
       {.detects = {PrivateType::mail, PrivateType::phone, PrivateType::card, PrivateType::iban}});
@@ -548,7 +549,7 @@ TEST_F(RequestPrivacyTest, UnderPrefixWhatStandsBeforeAMaskedKeyIsOpen) {
   EXPECT_FALSE(kept->masked);
 }
 
-// Each number would be searched like a text, although so many stops are refused.
+// Each number would be searched as text, although too many stops are refused anyway.
 TEST_F(RequestPrivacyTest, TooManyStopsAreRefusedUnseen) {
   const json body = {{"messages", {{{"role", "user"}, {"content", "Hi"}}}},
                      {"stop", json::array_t(260'000, 4111111111111111)}};

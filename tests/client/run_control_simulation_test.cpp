@@ -20,7 +20,7 @@ namespace {
 constexpr std::uint32_t kTokens = 128;
 constexpr std::uint32_t kBreadth = 8;
 constexpr double kPass = 0.060;
-// Drafting takes so many times what the model of both ends says.
+// Factor of drafting times over the model's prediction.
 constexpr double kUnforeseen = 1.08;
 
 struct World {
@@ -49,7 +49,7 @@ struct Verdict {
   std::uint32_t rows;
 };
 
-// One answer of a world. Seconds until its end, depending on the way it is written.
+// One answer of a world. Returns seconds until its end, depending on how it is written.
 class Answer {
  public:
   Answer(const World& world, std::uint64_t seed)
@@ -136,7 +136,7 @@ class Answer {
     }
   }
 
-  // The verdict that follows the first `count` tokens.
+  // The verdict after the first `count` tokens.
   Verdict next(const RunControl::Decision& way, std::uint32_t count) {
     if (!way.drafts()) return {kPass, 1, 1};
     auto& verdicts = verdicts_[{way.kind, way.breadth}];
@@ -183,7 +183,7 @@ class Answer {
   std::map<std::pair<RunKind, std::uint32_t>, std::vector<Verdict>> verdicts_;
 };
 
-// Speed of an answer by plain decoding's. Updates `known`.
+// Speed of an answer relative to plain decoding. Updates `known`.
 double answer_ratio(RunKnowledge& known, const World& world, std::uint64_t seed) {
   RunControl control(known);
   Answer answer(world, seed);

@@ -11,7 +11,7 @@ namespace {
 using std::chrono::microseconds;
 using std::chrono::milliseconds;
 
-// The paper's target and drafter behind a link.
+// The paper's target and drafter over a link.
 struct World {
   double acceptance = 0.8;
   Duration round_trip = milliseconds(31);
@@ -104,7 +104,7 @@ TEST(RunControlTest, StreamsWhereDraftsBringNothing) {
   EXPECT_EQ(decision.kind, RunKind::stream);
   EXPECT_FALSE(decision.drafts());
   EXPECT_NEAR(decision.tokens_per_second, 1000 / 30.3, 1.0);
-  // A drafter that takes ten passes a token comes too late.
+  // A drafter that takes ten passes per token is too late.
   EXPECT_EQ(decided({.step = milliseconds(300)}).kind, RunKind::stream);
 }
 
@@ -119,7 +119,7 @@ TEST(RunControlTest, GrowsAChainWhereAWideStepCostsTooMuch) {
   EXPECT_EQ(dear.decide(8, 96, false).breadth, 1u);
 }
 
-// A chain tries one token a place, and says nothing of the second.
+// A chain tries one token per position, so it shows nothing about the second.
 TEST(RunControlTest, ChainsDoNotUnlearnWhatATreeBrings) {
   RunControl control = knowing({.acceptance = 0.7});
   const auto wide = [&] { return control.fastest(8, 96, false).tokens_per_second; };
@@ -128,13 +128,13 @@ TEST(RunControlTest, ChainsDoNotUnlearnWhatATreeBrings) {
   for (std::uint32_t i = 0; i < 400; ++i) control.observe_rank(i % 10 < 7 ? 0 : 1, 1);
   EXPECT_NEAR(wide(), before, 0.08 * before);
   EXPECT_NEAR(control.known().right[1] / control.known().tried, second, 0.1 * second);
-  // What they do tell: one that is right less often is worth less.
+  // It does show that a drafter that is right less often is worth less.
   for (std::uint32_t i = 0; i < 1600; ++i) control.observe_rank(i % 10 < 3 ? 0 : 1, 1);
   EXPECT_NEAR(control.known().right[0] / control.known().tried, 0.3, 0.05);
   EXPECT_LT(wide(), 0.9 * before);
 }
 
-// A drafter that has nothing else to propose would have nothing in a wider tree.
+// A wider tree would not help a drafter that has nothing else to propose.
 TEST(RunControlTest, AMissOfAllThatThereIsIsNoneOfTheRanks) {
   RunControl control({});
   for (int i = 0; i < 100; ++i) control.observe_rank(100, 8);

@@ -116,7 +116,7 @@ TEST_F(RunMemoryTest, MoreRightGuessesThanTokensAreLeftOut) {
   ASSERT_TRUE(found);
   EXPECT_EQ(found->tried, 0);
   EXPECT_EQ(found->right, RunKnowledge{}.right);
-  // What was rounded when it was forgotten in parts is none of these.
+  // Rounding while values are forgotten in parts must not look like that.
   RunMemory memory(file_);
   known.right = {70, 20, 10, 0, 0, 0, 0, 0};
   ASSERT_TRUE(memory.put(kKey, known));

@@ -1,5 +1,5 @@
-// Whatever happens on the way, answers are the target's: seeds decide how servers hold passes, who
-// drafts, what fails, who asks what and when, and what stays private.
+// Answers equal the target's under random schedules. Seeds decide when servers hold passes, which
+// drafter drafts, the faults, the order of requests and the private parts.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -87,7 +87,7 @@ class SchedulesTest : public ::testing::Test {
                                          asked.prompt, asked.tokens_max, asked.sampling);
     const Tokens& tokens = asked.listener.tokens;
     if (asked.is_cancelled) {
-      // What no server has checked yet may be the drafter's.
+      // A token that no server has checked yet may be the drafter's.
       const auto unchecked = std::ranges::find(asked.listener.provenance, Provenance::offline);
       const auto count = unchecked - asked.listener.provenance.begin();
       ASSERT_LE(count, std::ssize(plain));

@@ -97,7 +97,7 @@ TEST(SchemaGrammarTest, WordsBesideAChoiceHoldForAllOfIt) {
   }
 }
 
-// The words of a schema that are not enforced, as a client is told.
+// The keywords of a schema that are not enforced, as reported to a client.
 std::string left_out(const std::string& schema) {
   const Schema parsed = Schema::parse(schema);
   SchemaGrammar rules("schema");
@@ -167,7 +167,7 @@ TEST(SchemaGrammarTest, EnforcesPatterns) {
   EXPECT_EQ(left_out(R"({"type": "integer", "format": "int32"})"), "");
 }
 
-// Every valid value has to stay possible, and the client has to be told.
+// Every valid value has to stay possible, and the client gets a report.
 TEST(SchemaGrammarTest, WordsThatAreNotEnforcedAreReportedAndExcludeNothing) {
   struct Left {
     const char* schema;
@@ -222,7 +222,7 @@ TEST(SchemaGrammarTest, WordsThatAreNotEnforcedAreReportedAndExcludeNothing) {
   EXPECT_EQ(left_out(R"({"uniqueItems": false, "not": false, "minProperties": 0,
                          "propertyNames": {}})"),
             "");
-  // One word of another type restricts nothing.
+  // A keyword for another type restricts nothing.
   EXPECT_EQ(left_out(R"({"type": "boolean", "multipleOf": 2, "uniqueItems": true})"), "");
 }
 
@@ -247,7 +247,7 @@ TEST(SchemaGrammarTest, SeveralSchemasHoldAtOnce) {
   expect(R"({"allOf": [{"enum": [1, 2]}, {"enum": [2, 3]}]})", {"2"}, {"1", "3"});
   expect(R"({"allOf": [{"items": {"type": "integer"}, "minItems": 1}, {"items": {"maximum": 3}}]})",
          {"[3]", "[-1,2]"}, {"[]", "[4]"});
-  // One that leads back to itself within an allOf.
+  // A reference to itself within an allOf.
   expect(R"({"type": "object", "properties": {"v": {"const": 1}, "next": {"allOf": [{"$ref": "#"}],
              "description": "d"}}})",
          {R"({"v":1})", R"({"v":1,"next":{"next":{"v":1}}})"}, {R"({"next":1})"});
@@ -262,7 +262,7 @@ TEST(SchemaGrammarTest, MembersMayBeRequiredOrNamedWithoutAProperty) {
   expect(R"({"type": "object", "propertyNames": {"enum": ["x", "y"]}, "additionalProperties":
              {"type": "integer"}})",
          {"{}", R"({"x":1,"y":2})"}, {R"({"z":1})", R"({"x":"a"})"});
-  // The others cannot come under a name that has a schema of its own.
+  // Further properties cannot use a name that has its own schema.
   expect(R"({"type": "object", "properties": {"ab": {"const": 1}, "é": {"const": 2}},
              "additionalProperties": {"type": "boolean"}})",
          {R"({"ab":1,"a": true})", R"({"abc":true})", R"({"x":true,"y":false})",
@@ -354,7 +354,7 @@ std::string why_refused(const std::string& schema) {
   return rules.error() ? rules.error()->message : "";
 }
 
-// As a grammar they would be refused by names that the user has never seen.
+// A grammar's error would use names that the user has never seen.
 TEST(SchemaGrammarTest, AReferenceThatLeadsToItselfIsNamed) {
   for (
       const char* schema :
@@ -400,7 +400,7 @@ TEST(SchemaGrammarTest, MalformedSchemasAreRefused) {
   EXPECT_TRUE(rules.error());
 }
 
-// Minutes, if each name were looked for among all the others.
+// Searching each name among all others would take minutes.
 TEST(SchemaGrammarTest, ManyNamesTakeNoLonger) {
   Schema schema;
   for (int i = 0; i < 4000; ++i) schema["properties"]["p" + std::to_string(i)] = Schema::object();
@@ -418,7 +418,7 @@ std::string random_text(GrammarAutomaton& a, Random& random) {
   for (auto state = a.start();;) {
     std::vector<std::uint8_t> bytes;
     for (int b = 0; b < 256; ++b) {
-      // Mostly plain letters, so that texts end some time.
+      // Mostly plain letters, so that texts end.
       const bool rare = b >= 0x80 || b == '\\';
       if (rare && random.below(50) != 0) continue;
       if (a.next(state, static_cast<std::uint8_t>(b)) != GrammarAutomaton::kDead) {

@@ -8,7 +8,7 @@
 
 namespace edgedraft::testing {
 
-// A link that is online, tells what a test has it tell, and notes what it is sent.
+// A link that is online, returns the test's events, and records the requests it receives.
 class ScriptedLink final : public TargetLink {
  public:
   Result<void> send(TargetRequest request) override {

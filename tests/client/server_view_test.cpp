@@ -30,7 +30,7 @@ TEST(ServerViewTest, TokensThatWereForgottenArePutInAgainUnderTheConnectionsName
   EXPECT_FALSE(server.session);
   server.took_tokens(/*as_new_session=*/true);
   EXPECT_EQ(server.session, welcome_as(1).session);
-  // A session that goes on over another connection keeps its name, until it is forgotten.
+  // A session keeps its name across connections until it is forgotten.
   server.welcomed(welcome_as(2));
   server.took_tokens(/*as_new_session=*/false);
   EXPECT_EQ(server.session, welcome_as(1).session);

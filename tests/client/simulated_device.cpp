@@ -14,7 +14,7 @@ constexpr Duration kRowTime = 100us;
 
 }  // namespace
 
-// A link as ClientLink is one, both its ends and what lies between.
+// Stands for ClientLink: both ends of the link and the network between.
 class SimulatedDevice::Link final : public TargetLink {
  public:
   Link(SimulatedDevice& device, std::function<void()> wake)
@@ -169,7 +169,7 @@ class SimulatedDevice::Link final : public TargetLink {
     }
 
    private:
-    // A pass ends later than it is made.
+    // A pass reports its end after its duration.
     void say(std::function<void()> what) {
       const Instant when = link_.device_.passing_.value_or(link_.now());
       link_.device_.time_.at(when,
@@ -229,8 +229,8 @@ class SimulatedDevice::Link final : public TargetLink {
   std::optional<ClientSession> client_;
   std::optional<ServerSession> server_;
   wire::SessionId session_{};
-  std::uint64_t connection_ = 0;  // 0: it is down
-  // As the device knows it.
+  std::uint64_t connection_ = 0;  // 0: down
+  // The device's view of the link.
   LinkState state_ = LinkState::connecting;
   std::uint64_t told_connection_ = 0;
   std::deque<Result<ClientEvent>> events_;
@@ -238,7 +238,7 @@ class SimulatedDevice::Link final : public TargetLink {
   std::uint64_t cancels_done_ = 0;
 };
 
-// A conversation, as the engine's slots are.
+// A conversation, like a slot of the engine.
 struct SimulatedDevice::Talk final : GenerationObserver {
   void on_token(std::uint32_t token, Provenance provenance) override {
     if (asked->observer != nullptr) asked->observer->on_token(token, provenance);
@@ -255,7 +255,7 @@ struct SimulatedDevice::Talk final : GenerationObserver {
   void on_state(ClientState, const std::string&) override {}
 
   Turn turn;
-  std::optional<Instant> seen;  // that its turn goes by
+  std::optional<Instant> seen;  // the step whose time its turn uses
   std::deque<Ask> line;
   std::optional<Ask> asked;
   std::unique_ptr<Drafter> drafter;
@@ -343,7 +343,7 @@ void SimulatedDevice::compute_until(Instant end) {
   computing_ = std::max(*computing_, end);
 }
 
-// As Engine has it.
+// As Engine::next_due().
 SimulatedDevice::Talk* SimulatedDevice::next_due(Instant now) {
   const auto step = grid_.last_turn(now);
   const auto due = edgedraft::next_due(talks_, now, step, stepped_turns_);
@@ -399,7 +399,7 @@ void SimulatedDevice::take_turn(Talk& talk) {
   talk.turn.asked = compute_now();
 }
 
-// A pass, if the server has something to do before then.
+// Runs a pass if the server has work before then.
 bool SimulatedDevice::run_server(Instant until) {
   Instant start = std::max(server_free_, time_.now());
   if (loop_->idle()) {

@@ -20,11 +20,11 @@
 #include "tests/client/toy_drafters.h"
 #include "tests/support/toy_models.h"
 
-// A device with several conversations on one compute thread, its links and their server, all on toy
-// models and one simulated clock, on which what is computed takes as long as it is said to.
+// A device with several conversations on one compute thread, its links and their server, on toy
+// models and one simulated clock. Computation takes the times set in the options.
 namespace edgedraft::testing {
 
-// What left on a connection: when, and every byte that goes into TLS.
+// Data sent on a connection: its time, and every byte that enters TLS.
 struct SentBytes {
   std::uint64_t connection;
   Instant at;
@@ -32,9 +32,8 @@ struct SentBytes {
   bool operator==(const SentBytes&) const = default;
 };
 
-// Events in simulated time; those of one moment in the order in which they were made, but for what
-// was put off to it, which comes first: a step of the grid begins before what is timed by links
-// that were made at one.
+// Events in simulated time. Events of one moment run in the order of their creation, but after
+// those postponed to it: a step of the grid begins before timers that links set during a step.
 class SimulatedTime {
  public:
   Instant now() const { return now_; }
@@ -77,14 +76,14 @@ class SimulatedDevice {
     std::uint32_t conversations = 1;
     ToyDrafter drafter = ToyDrafter::moa_tli1;
     TreeShape tree{.breadth = 3, .depth = 4, .nodes = 12};
-    std::uint32_t nodes_max = kDraftNodesMax;  // of a pass, for the server
+    std::uint32_t nodes_max = kDraftNodesMax;  // per pass, for the server
     std::uint32_t drafter_context = kContext;
     bool first_answers_alone = false;  // conversation 0 has a writer that needs no activations
     Duration resync_wait = std::chrono::seconds(2);
-    // How long the first conversation's drafter takes per token or level of a tree.
+    // Time of the first conversation's drafter per token or tree level.
     Duration first_draft_step = kDraftStep;
     Duration others_draft_step = kDraftStep;
-    RunKnowledge known{};  // of the conversations, when they begin
+    RunKnowledge known{};  // of the conversations, at their start
   };
   explicit SimulatedDevice(const Options& options);
   ~SimulatedDevice();
@@ -93,19 +92,19 @@ class SimulatedDevice {
   SimulatedTime& time() { return time_; }
   SendGrid& grid() { return grid_; }
 
-  // From then on, like Engine's.
+  // In effect from then on, as Engine's.
   struct Ask {
     std::uint32_t conversation = 0;
     std::vector<std::uint32_t> prompt;
     AnswerTerms terms;
     GenerationObserver* observer = nullptr;  // may be null
-    Duration extra{};                        // that its first turn takes besides drafting
+    Duration extra{};                        // of its first turn, besides drafting
     std::function<void()> on_over{};         // may be empty
   };
   void ask(Instant when, Ask ask);
   void cancel(std::uint32_t conversation);
 
-  // For so long, by when every answer is over.
+  // Runs for that long; every answer ends by then.
   void run(Duration length);
   const std::vector<SentBytes>& sent() const { return sent_; }
   std::uint64_t hint_count() const { return hint_count_; }
@@ -132,9 +131,9 @@ class SimulatedDevice {
   ToyDrafters drafters_{options_.drafter, toy_, *backend_, options_.drafter_context};
   Decoder decoder_{*backend_, toy_.config, toy_.tensors, kContext, drafters_.states()};
   std::optional<PassLoop> loop_;
-  std::optional<Instant> passing_;  // the server's time while it makes a pass
+  std::optional<Instant> passing_;  // the server's time during a pass
   Instant server_free_ = start_;
-  std::optional<Instant> computing_;  // the device's while it computes
+  std::optional<Instant> computing_;  // the device's time while it computes
   SteppedTurns stepped_turns_;
   Instant device_free_ = start_;
   std::list<std::unique_ptr<Talk>> talks_;

@@ -24,7 +24,7 @@ class TextSurpriseTest : public ::testing::Test {
                             [this](std::uint64_t count) { advanced_ += count; });
   }
 
-  // What a whole pass over `window` says of its last `count` tokens, summed.
+  // Nats of the last `count` tokens of `window`, summed over one whole pass.
   double nats(const Tokens& window, std::size_t count) {
     KvCache cache = decoder_.make_cache();
     const std::uint32_t rows = decoder_.append(cache, window);
@@ -51,10 +51,10 @@ TEST_F(TextSurpriseTest, WindowsBeginWithTheFirstTokenAndTheirSecondHalfCounts) 
   Tokens tokens;
   for (std::uint32_t i = 0; i < 20; ++i) tokens.push_back(3 + i * 7 % 61);
   const Surprise surprise = measure(tokens, 1, 8);
-  // One and twenty tokens are two windows of eight; five are left out.
+  // One and twenty tokens form two windows of eight; five are left out.
   Tokens first{1};
   first.insert(first.end(), tokens.begin(), tokens.begin() + 7);
-  Tokens second{1};  // in the place of tokens[7]
+  Tokens second{1};  // replaces tokens[7]
   second.insert(second.end(), tokens.begin() + 8, tokens.begin() + 15);
   EXPECT_EQ(surprise.count(), 6u);
   EXPECT_EQ(advanced_, 16u);

@@ -49,7 +49,7 @@ TEST(TokenizeTest, AMessageStandsInTheChatTemplate) {
   EXPECT_EQ(ids.find(end), ids.size() - end.size() - 1) << ids;
 }
 
-// The default may be said aloud.
+// The default may be explicit.
 TEST(TokenizeTest, AMessageHasNoControlTokens) {
   const auto parse = [](std::vector<std::string> arguments) {
     CLI::App app;

@@ -18,8 +18,8 @@ using Schema = nlohmann::ordered_json;
 using test::accepts;
 using test::automaton_of;
 
-// Templates as published ones are built: what stands around messages, and then each its own way to
-// write calls and results.
+// Templates built as published ones are: text around messages, then each template's own form of
+// calls and results.
 const std::string kToolsTold =
     "{%- if tools %}{{- 'TOOLS ' }}{%- for tool in tools %}{{- tool | tojson }}{%- endfor %}"
     "{{- '\n' }}{%- endif %}";
@@ -28,7 +28,7 @@ std::string chat_with(const std::string& message) {
          "{{- '<|im_end|>\n' }}{%- endfor %}"
          "{%- if add_generation_prompt %}{{- '<|im_start|>assistant\n' }}{%- endif %}";
 }
-// Calls between marks of their own, arguments as a text or an object.
+// Calls between marks, arguments as text or an object.
 const std::string kMarked = chat_with(
     "{%- if message.role == 'tool' %}{{- 'user\n<tool_response>\n' + message.content +"
     " '\n</tool_response>' }}{%- else %}{{- message.role + '\n' + message.content }}"
@@ -87,7 +87,7 @@ TEST_F(CallFormTest, IsWhatTheTemplateWrites) {
 
 TEST_F(CallFormTest, IsOursWhereTheTemplateHasNone) {
   EXPECT_EQ(form_of(kNumbered), CallForm());
-  // No functions, no calls, no results, or calls made with control tokens.
+  // Without functions, calls or results, or with calls made of control tokens.
   const std::string marked = kMarked;
   std::string no_tools = marked;
   no_tools.replace(no_tools.find("{{- tool | tojson }}"), 20, "");
@@ -150,7 +150,7 @@ TEST_F(CallFormTest, MarksMayBeOfAnyCharacters) {
   EXPECT_FALSE(accepts(free, "a ‹tool▁call› b"));
 }
 
-// Whatever pieces an answer comes in, its text is given out as it comes and its calls are not.
+// For any split into pieces, text is given out as it arrives and calls are held back.
 TEST_F(CallFormTest, AStreamHoldsBackCallsAlone) {
   const CallForm form = form_of(kMarked);
   const ChatCall call{.name = "get", .arguments = "{}"};
@@ -185,7 +185,7 @@ TEST_F(CallFormTest, AStreamHoldsBackCallsAlone) {
   }
 }
 
-// The answer begins there, and a call in it is told as one.
+// The answer begins after the thought, and a call in it is reported as a call.
 TEST(ToolsTest, CallsBehindAThoughtKeepToTheFunctionsToo) {
   const Tools tools{.list = {{.name = "get", .parameters = Schema::parse(R"({"type": "object",
                              "properties": {"x": {"type": "integer"}}, "required": ["x"]})")}},

@@ -15,7 +15,7 @@
 namespace edgedraft::testing {
 namespace {
 
-// A drafter whose trees hold what a twin proposes, among doubled and random nodes.
+// A drafter whose trees hold a twin's proposals among doubled and random nodes.
 class NoisyDrafter final : public Drafter {
  public:
   NoisyDrafter(std::unique_ptr<Drafter> twin, std::uint64_t seed)

@@ -24,13 +24,13 @@ enum class ToyDrafter : std::uint8_t {
   moa_tli3,
   moa_projected,  // with the projection on the server
   eagle,
-  medusa,        // with a tree that its probabilities make
-  medusa_tree,   // with a tree of its bundle's
+  medusa,        // with a tree built from its probabilities
+  medusa_tree,   // with its bundle's tree
   independent,   // another model than the target
-  moa_reduced,   // with a few of the tokens: those of reduced_tokens()
-  twin_reduced,  // the target's own network, with these tokens alone
+  moa_reduced,   // with only reduced_tokens()
+  twin_reduced,  // the target's own network, with only reduced_tokens()
   twin,          // the target itself: greedy, it is always right
-  hashed,        // logits without sense
+  hashed,        // random logits
   noisy,         // twin's trees with wrong and doubled siblings in them
   lookup,        // copies from the conversation
   moa_merged,    // moa_tli1 and n-grams of the conversation on one tree
@@ -38,10 +38,10 @@ enum class ToyDrafter : std::uint8_t {
 inline constexpr std::uint32_t kToyDrafterCount = 16;
 std::string name_of(ToyDrafter drafter);
 
-// What the reduced drafters may propose: the end token and every third one.
+// The reduced drafters' vocabulary: the end token and every third one.
 Tokens reduced_tokens();
 
-// One that is sure of always the same token.
+// A drafter that always proposes one token with certainty.
 class RepeatingDrafter final : public NetworkDrafter {
  public:
   static constexpr std::uint32_t kToken = 7;
@@ -55,16 +55,16 @@ class RepeatingDrafter final : public NetworkDrafter {
                         }};
 };
 
-// Makes the drafters of one kind for a target, and has the tap that feeds them.
+// Makes the drafters of one kind for a target, and owns the tap that feeds them.
 class ToyDrafters {
  public:
-  // The target's backend and that of each drafter outlive them.
+  // Requires  the target's backend and each drafter's outlive them
   ToyDrafters(ToyDrafter kind, const ToyDecoder& target, Backend& target_backend,
               std::uint32_t context_count);
 
   std::unique_ptr<Drafter> make(Backend& backend) const;  // null for none
-  Tap* tap() const { return tap_.get(); }                 // null if tokens are all they need
-  // The states of the target that the tap reads.
+  Tap* tap() const { return tap_.get(); }                 // null if they need only tokens
+  // The target's states that the tap reads.
   std::vector<std::uint32_t> states() const;
 
  private:
@@ -73,7 +73,7 @@ class ToyDrafters {
   ToyDrafter kind_;
   ToyDecoder target_;
   std::uint32_t context_count_;
-  std::shared_ptr<TensorPool> pool_;  // of the model, which may use the target's as well
+  std::shared_ptr<TensorPool> pool_;  // of the model, which may also use the target's
   std::unique_ptr<DrafterModel> model_;
   std::unique_ptr<Tap> tap_;
 };

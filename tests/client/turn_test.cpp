@@ -9,7 +9,7 @@ using namespace std::chrono_literals;
 
 constexpr Instant kBegin{1h};
 
-// When a step began: `after` the beginning.
+// A step that begins at `after`.
 std::optional<Instant> step(Duration after) {
   return kBegin + after;
 }
@@ -32,7 +32,7 @@ TEST(TurnTest, WithoutStepsItIsDueWheneverThereIsSomethingToDo) {
   EXPECT_TRUE(turn.is_due(kBegin, {}));
 }
 
-// When within a step the thread is free depends on what is private.
+// When the thread is free within a step depends on private text.
 TEST(TurnTest, WithStepsItDoesNotMatterWhenInAStepItIsLookedAt) {
   for (const Duration late : {0ms, 1ms, 19ms}) {
     const Instant now = kBegin + 20ms + late;
@@ -45,7 +45,7 @@ TEST(TurnTest, WithStepsItDoesNotMatterWhenInAStepItIsLookedAt) {
         .busy = true, .woken = true, .woken_at = kBegin + 20ms + 1us, .wait_end = Instant::max()};
     EXPECT_FALSE(turn.is_due(now, step(20ms))) << "it is of the next step";
     EXPECT_TRUE(turn.is_due(now + 20ms, step(40ms)));
-    // Whatever the order before it waited for.
+    // The previous order's wait has no effect.
     turn = {.busy = true, .ordered = true, .asked = kBegin + 20ms + 1us, .wait_end = kBegin};
     EXPECT_FALSE(turn.is_due(now, step(20ms)));
     EXPECT_TRUE(turn.is_due(now + 20ms, step(40ms)));

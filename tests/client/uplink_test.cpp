@@ -18,9 +18,9 @@
 #include "shared/base/random.h"
 #include "tests/client/simulated_device.h"
 
-// Requests that declare the same send the same bytes at the same moments, whatever is private in
-// them: in simulated time, in which looking through them, writing private answers and slow readers
-// take as long as the private text is large.
+// Requests that declare equal data send equal bytes at equal times, whatever their private text. In
+// simulated time, searching, private answers and slow readers take time proportional to the private
+// text.
 namespace edgedraft {
 namespace {
 
@@ -31,12 +31,12 @@ using testing::SimulatedDevice;
 using testing::ToyDrafter;
 using Tokens = std::vector<std::uint32_t>;
 
-constexpr int kDevices = 25;  // with a private text each, that are compared
+constexpr int kDevices = 25;  // one private text each, all compared
 constexpr Duration kRunLength = 9s;
 
-// Groups of so many devices.
+// Number of such groups.
 int group_count() {
-  // A twentieth of what it was run with: 5,000 private texts under mask, and 10,000 beside them.
+  // A twentieth of the full run: 5,000 private texts under mask, and 10,000 beside them.
   const char* const wanted = std::getenv("EDGEDRAFT_TEST_UPLINKS");
   return wanted != nullptr ? std::stoi(wanted) : 10;
 }
@@ -58,7 +58,7 @@ std::string private_text(Random& random) {
   return text;
 }
 
-// What a group of devices has in common.
+// Settings shared by a group of devices.
 SimulatedDevice::Options group_options(Random& random) {
   SimulatedDevice::Options options;
   constexpr std::optional<Hold> kHolds[] = {Hold::none, Hold::economy, std::nullopt,
@@ -76,7 +76,7 @@ SimulatedDevice::Options group_options(Random& random) {
   return options;
 }
 
-// In order of time, and of connections where they send at once: among these it is left to chance.
+// In order of time; connections that send at one time are sorted, as their order is random.
 std::vector<SentBytes> sent_by(const SimulatedDevice& device) {
   std::vector<SentBytes> sent = device.sent();
   std::ranges::stable_sort(sent, {},
@@ -84,7 +84,7 @@ std::vector<SentBytes> sent_by(const SimulatedDevice& device) {
   return sent;
 }
 
-// How two devices differ, for people.
+// The difference of two devices, in words.
 std::string difference(const std::vector<SentBytes>& a, const std::vector<SentBytes>& b) {
   const auto [one, other] = std::ranges::mismatch(a, b);
   const auto told = [](const std::vector<SentBytes>& of, auto at) {
@@ -98,7 +98,7 @@ std::string difference(const std::vector<SentBytes>& a, const std::vector<SentBy
 
 class UplinkTest : public ::testing::Test {
  protected:
-  // What of a request may go up, on the toy model's tokens.
+  // The part of a request that may go up, in the toy model's tokens.
   Tokens tokens_of(const std::string& body) const {
     const CompletionDefaults defaults{.tokens_max = 30, .sampling = {}};
     const auto request = parse_completion(body, CompletionKind::chat, defaults, 1);
@@ -113,7 +113,7 @@ class UplinkTest : public ::testing::Test {
   ChatTemplate chat_ = bundle_.chat_template({}).value();
 };
 
-// Is told what placeholders stand for, takes nothing of it, and is let go if it is too far behind.
+// Receives restored text without draining it, and is dropped if it lags too far.
 class SlowReader final : public GenerationObserver {
  public:
   SlowReader(SimulatedDevice& device, std::uint32_t conversation, const RequestPrivacy& privacy)
@@ -186,7 +186,7 @@ TEST_F(UplinkTest, UnderMaskItTellsNothingOfPrivateText) {
         ASSERT_TRUE(hidden->privacy.found());
         privacies.push_back(std::make_unique<RequestPrivacy>(std::move(hidden->privacy)));
         readers.push_back(std::make_unique<SlowReader>(device, 0, *privacies.back()));
-        // It took as long as the request is large.
+        // Time proportional to the request's size.
         const Instant looked_through = asked + std::chrono::nanoseconds(80 * body.size());
         device.ask(begin_of_private(asked, looked_through), {.conversation = 0,
                                                              .prompt = tokens_of(hidden->body),
@@ -209,8 +209,8 @@ TEST_F(UplinkTest, UnderMaskItTellsNothingOfPrivateText) {
   EXPECT_GT(stuck, 0);
 }
 
-// One conversation is answered by the target while the device writes private answers to another,
-// which take as long as they like, and of which `prefix` sends what stands before private text.
+// The target answers one conversation while the device writes private answers to another, of any
+// duration. Under `prefix` the text before private text is sent.
 TEST_F(UplinkTest, WhileTheDeviceAnswersPrivatelyOtherConversationsTellNothingOfIt) {
   Random random(11);
   std::uint64_t hints = 0;
@@ -228,7 +228,7 @@ TEST_F(UplinkTest, WhileTheDeviceAnswersPrivatelyOtherConversationsTellNothingOf
       std::list<SendGrid::Hold> holds;
       Random same(seed);
       const Tokens open = tokens_of(R"({"messages": [{"role": "user", "content": "I am"}]})");
-      // The private ones first, and then one after another.
+      // The private conversations first, then one after another.
       for (int turn = 0; turn < 2; ++turn) {
         const Instant asked = device.now() + std::chrono::milliseconds(60 + 2500 * turn) +
                               std::chrono::milliseconds(same.below(100));
@@ -274,7 +274,7 @@ TEST_F(UplinkTest, WhileTheDeviceAnswersPrivatelyOtherConversationsTellNothingOf
   EXPECT_GT(resyncs, 0u);
 }
 
-// Whatever the others' turns take: where each is longer than a step, and where they are together.
+// For turns of others longer than a step, singly or together.
 TEST_F(UplinkTest, APrivateAnswerGoesOnBesideOthers) {
   for (const Duration draft_step : {12ms, 25ms, 60ms}) {
     SimulatedDevice device({.conversations = 4,
