@@ -85,7 +85,6 @@ export async function ask(messages) {
   return (await answer.json()).choices[0].message.content;
 }
 
-// One event of a stream.
 export const event = (delta, reason = null) => {
   const choices = [{ index: 0, delta, finish_reason: reason }];
   return `data: ${JSON.stringify({ choices, x_edgedraft: { tokens: 1, state: "online", provenance: "verified" } })}\n\n`;

@@ -6,7 +6,6 @@ import {
   story, url,
 } from "./page_support.js";
 
-// An answer that names its question.
 const echo = (messages) => event({ content: `To ${messages.at(-1).content}` }) + event({}, "stop");
 const roles = (count) => Array.from({ length: count }, (_, index) => (index % 2 === 0 ? "user" : "assistant"));
 

@@ -12,7 +12,6 @@ export const ask = async (path, body, headers = {}, base = root) => {
   return { status: answer.status, headers: answer.headers, text, json: () => JSON.parse(text) };
 };
 
-// The chunks of a stream.
 export const events = (text) =>
   text
     .split("\n\n")

@@ -16,7 +16,6 @@ namespace {
 using namespace std::chrono_literals;
 const std::string kPin = "sha256:" + std::string(64, 'a');
 
-// The result of a command line, with a bundle given.
 Result<AnswerConfig> parse(std::vector<std::string> arguments) {
   CLI::App app;
   RunOptions run;

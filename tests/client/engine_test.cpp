@@ -42,7 +42,6 @@ Instant soon() {
   return Clock::now() + 60s;
 }
 
-// Records the events of a conversation.
 struct Heard final : GenerationObserver {
   Listener answer;  // the answer so far
   std::atomic<std::uint32_t> tokens = 0;
@@ -115,7 +114,6 @@ class EngineTest : public ::testing::TestWithParam<std::optional<Hold>> {
 
   Tokens prompt(std::uint32_t i) const { return bundle_.encode_raw(kPrompts[i]); }
 
-  // The target's own answer.
   const Tokens& expected(std::uint32_t i) {
     if (!expected_[i].empty()) return expected_[i];
     Engine engine(nullptr);
@@ -500,7 +498,6 @@ TEST_P(EngineTest, ALostDeviceIsReplacedForAllAndToldOnce) {
   EXPECT_EQ(loads_, 1u) << "the second device's weights are there once as well";
 }
 
-// A drafter with no device left.
 class LostDrafter final : public Drafter {
  public:
   explicit LostDrafter(std::unique_ptr<Drafter> drafter) : drafter_(std::move(drafter)) {}

@@ -35,7 +35,6 @@ class Listener final : public GenerationObserver {
   GenerationObserver* also = nullptr;
 };
 
-// The result of an answer.
 struct Answer {
   Tokens tokens;
   std::vector<Provenance> provenance;
@@ -78,7 +77,6 @@ class GenerationRig {
   Answer answer(const Tokens& prompt);
   Result<AnswerEnd> try_answer(const Tokens& prompt);
   std::optional<Answer> settle();
-  // The target's answer by plain decoding.
   Answer plain(const Tokens& prompt);
   // The target's own choice after the first `count` of `tokens`.
   std::uint32_t choice(const Tokens& tokens, std::uint32_t count);
@@ -86,13 +84,11 @@ class GenerationRig {
   Generation& generation() { return *generation_; }
   LocalLink& link() { return *link_; }
   Listener& listener() { return listener_; }
-  // Every request, as sent.
   const std::vector<SeenRequest>& requests() const { return requests_; }
   const std::vector<CycleRecord>& cycles() const { return cycles_; }
   // Chunks of activations received before each draft of a run under lockstep.
   const std::vector<std::uint32_t>& chunks_before_drafts() const { return chunks_before_drafts_; }
   bool device_fault_fired() const { return options_.device_fault && options_.device_fault->fired; }
-  // The reported device failures.
   const std::vector<std::string>& device_failures() const { return device_failures_; }
 
  private:

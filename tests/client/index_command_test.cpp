@@ -103,7 +103,6 @@ class IndexCommandTest : public ::testing::Test {
     EXPECT_NE(done.error().message.find(named), std::string::npos) << done.error().message;
   }
 
-  // The index's documents as texts, in order.
   Texts documents() {
     const CorpusIndex index = CorpusIndex::open(options_.output).value();
     const auto tokenizer = Tokenizer::read(GgufFile::open(options_.model).value()).value();

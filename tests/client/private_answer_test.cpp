@@ -57,7 +57,6 @@ Tokens some_tokens(Random& random) {
   return tokens;
 }
 
-// The tokens of all requests.
 Tokens sent_tokens(const GenerationRig& rig) {
   Tokens all;
   for (const auto& request : rig.requests()) {
@@ -128,7 +127,6 @@ TEST(PrivateAnswerTest, UplinksAreTheSameForTenThousandPrivateTexts) {
       GenerationRig rig(options_of(faults));
       Random open_random(seed);
       for (std::uint32_t turn = 0; turn < kTurns; ++turn) {
-        // The same or another conversation.
         Tokens open = kOpen;
         if (open_random.below(2) == 0) open[open_random.below(open.size())] = 50;
         answers(rig, some_tokens(random), kOpenCount, open);

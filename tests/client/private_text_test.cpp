@@ -442,7 +442,6 @@ TEST(DetectorsTest, AKeyIsFoundWholeHoweverItIsWritten) {
       "-----BEGIN PRIVATE KEY-----\\n\" +\n    \"MIIE\\n\" +\n    \"-----END PRIVATE KEY-----",
       "-----BEGIN PGP PRIVATE KEY BLOCK-----\nVersion: 1\n\nlQOY\n=aB3c\n"
       "-----END PGP PRIVATE KEY BLOCK-----",
-      // Cut off.
       "-----BEGIN PRIVATE KEY-----\n> MIIE\n> vQIB",
       R"(-----BEGIN RSA PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\nDEK-Info: AES,4C\n\nMIIE)",
       "eyJ" + std::string(100'000, 'a'),

@@ -199,7 +199,6 @@ TEST(RequestMaskTest, MoreThanThereArePlaceholdersForIsRefused) {
   EXPECT_EQ(mask.outcome().error().code, Errc::unsupported);
 }
 
-// In any spelling and context.
 TEST(RequestMaskTest, NothingThatADetectorFindsGoesUp) {
   std::string body;
   for (int line = 0; line < 20; ++line) {

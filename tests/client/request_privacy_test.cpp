@@ -46,7 +46,6 @@ class RequestPrivacyTest : public ::testing::Test {
   void teach(const std::string& text) {
     EXPECT_EQ(code({{"messages", {{{"role", "user"}, {"content", text}}}}}), "");
   }
-  // A history with a call.
   static json history_of(const std::string& arguments, const std::string& name = "f") {
     const json function = {{"name", name}, {"arguments", arguments}};
     const json call = {
@@ -56,7 +55,6 @@ class RequestPrivacyTest : public ::testing::Test {
         {"role", "tool"}, {"tool_call_id", "call_a8F3kLm29QzXv71Bc0Wd"}, {"content", "done"}};
     return {{"messages", {{{"role", "user"}, {"content", "Go on."}}, said, result}}};
   }
-  // The arguments of such a call, as sent.
   std::string sent(const std::string& arguments) {
     const auto request = taken(history_of(arguments));
     if (!request) return request.error().message;
@@ -222,7 +220,6 @@ class SpellingTest : public RequestPrivacyTest {
     std::string content = json::parse(sent)["messages"][0]["content"];
     return goes_up ? content : content.substr(0, content.find('['));
   }
-  // Only the text around it leaves.
   void expect_hidden(PrivacyGuard& guard, const std::string& text, const std::string& before) {
     for (const std::string mode : kModes) {
       std::string rest = left(guard, before + text + " today", mode);

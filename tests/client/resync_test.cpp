@@ -68,7 +68,6 @@ void expect_choices(GenerationRig& rig, Tokens text, const Answer& answer) {
   }
 }
 
-// The prompt of a conversation's next turn.
 Tokens behind(Tokens prompt, const Tokens& answer, std::uint32_t next) {
   prompt.insert(prompt.end(), answer.begin(), answer.end());
   prompt.push_back(next);

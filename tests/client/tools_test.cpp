@@ -45,7 +45,6 @@ const std::string kParameters = chat_with(
     "{{- 'assistant\n{\"name\": \"' + call.name + '\", \"parameters\": ' }}"
     "{{- call.arguments | tojson }}{{- '}' }}"
     "{%- else %}{{- message.role + '\n' + message.content }}{%- endif %}");
-// Calls have numbers.
 const std::string kNumbered = chat_with(
     "{{- message.role + '\n' + message.content }}{%- if message.tool_calls %}{{- '[CALLS] [' }}"
     "{%- for call in message.tool_calls %}{{- call.function | tojson }}{{- call.id }}"

@@ -16,7 +16,6 @@ namespace edgedraft::testing {
 
 using Tokens = std::vector<std::uint32_t>;
 
-// The drafters of these tests.
 enum class ToyDrafter : std::uint8_t {
   none,
   moa_tli0,

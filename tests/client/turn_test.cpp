@@ -9,7 +9,6 @@ using namespace std::chrono_literals;
 
 constexpr Instant kBegin{1h};
 
-// A step that begins at `after`.
 std::optional<Instant> step(Duration after) {
   return kBegin + after;
 }

@@ -34,7 +34,6 @@ using Tokens = std::vector<std::uint32_t>;
 constexpr int kDevices = 25;  // one private text each, all compared
 constexpr Duration kRunLength = 9s;
 
-// Number of such groups.
 int group_count() {
   // A twentieth of the full run: 5,000 private texts under mask, and 10,000 beside them.
   const char* const wanted = std::getenv("EDGEDRAFT_TEST_UPLINKS");
@@ -233,7 +232,6 @@ TEST_F(UplinkTest, WhileTheDeviceAnswersPrivatelyOtherConversationsTellNothingOf
         const Instant asked = device.now() + std::chrono::milliseconds(60 + 2500 * turn) +
                               std::chrono::milliseconds(same.below(100));
         const std::string secret = private_text(random);
-        // As many tokens as fit.
         Tokens prompt(open.begin(), open.begin() + 5);
         for (std::size_t i = 0; i < std::min<std::size_t>(secret.size(), 60); ++i) {
           prompt.push_back(3 + static_cast<unsigned char>(secret[i]) % 60);

@@ -119,7 +119,6 @@ TEST(BenchPromptsTest, ALineThatIsNoPromptIsNamed) {
       << bench.err();
 }
 
-// Drafters on a prompt with an answer of a few tokens.
 class ShortAnswerTest : public ::testing::Test {
  protected:
   int measure(const std::vector<std::string>& more) {

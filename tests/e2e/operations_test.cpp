@@ -179,7 +179,6 @@ TEST_F(OperationsTest, AnAnswerThatRunsEndsWellWhenTheServerIsToldToStop) {
   const std::string ready = get(server, "/ready");
   EXPECT_TRUE(ready.starts_with("HTTP/1.1 503 ")) << ready;
   EXPECT_NE(ready.find("draining"), std::string::npos) << ready;
-  // It is refused, and answers alone.
   const auto late = start(server, {"--offline-bundle", demo_model("independent")});
   expect_all(answer_of(*client), "verified");
   EXPECT_EQ(server.process().wait(), 0);

@@ -154,7 +154,6 @@ class DrafterOutageTest : public OutageTest, public ::testing::WithParamInterfac
     }
   }
 
-  // Drafting options for these expected answers.
   Options drafting(const std::vector<json>& expected) {
     const std::string name = GetParam().name;
     // Lookup drafters only copy and MEDUSA's heads only guess later tokens, so another model

@@ -32,7 +32,6 @@ class Process {
   // Waits until standard output holds `text`; false after a timeout.
   bool wait_for_output(const std::string& text,
                        std::chrono::seconds limit = std::chrono::seconds(30));
-  // Likewise for standard error.
   bool wait_for_error(const std::string& text,
                       std::chrono::seconds limit = std::chrono::seconds(30));
 
@@ -67,7 +66,6 @@ std::unique_ptr<Process> start_client(const test::TemporaryDirectory& scratch,
 
 std::string demo_model(const std::string& name);
 
-// `options` followed by `more`.
 std::vector<std::string> joined(std::vector<std::string> options,
                                 const std::vector<std::string>& more);
 

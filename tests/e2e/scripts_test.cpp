@@ -10,7 +10,6 @@
 
 #include "tests/e2e/process.h"
 
-// Error messages of the scripts.
 namespace edgedraft::testing {
 namespace {
 

@@ -31,7 +31,6 @@ using Options = std::vector<std::string>;
 // Slow enough that a kill falls into an answer.
 const Options kPaced{"--metrics", "127.0.0.1:0", "--pace-ms", "100"};
 
-// The endpoint, ready for requests.
 class Endpoint {
  public:
   Endpoint(const test::TemporaryDirectory& scratch, const std::string& server,
@@ -49,7 +48,6 @@ class Endpoint {
     fields["messages"] = {{{"role", "user"}, {"content", kStory}}};
     return ask(port_, {.method = "POST", .path = "/v1/chat/completions", .body = fields.dump()});
   }
-  // The value of one of its counters.
   std::uint64_t metric(const std::string& name) const {
     const std::string metrics = ask(port_, {.path = "/metrics"}).body;
     const std::string before = "\nedgedraft_client:" + name + ' ';

@@ -13,7 +13,6 @@ namespace {
 
 using edgedraft::test::TemporaryDirectory;
 
-// An experiment's files, written from texts.
 class ExperimentTest : public ::testing::Test {
  protected:
   ExperimentTest() {

@@ -177,7 +177,6 @@ class ArmsTableTest : public ::testing::Test {
       }
     }
   }
-  // The table's row for that arm.
   std::string row(const std::string& arm) const {
     const std::string html = arms_section(data_);
     const std::size_t at = html.find("<th scope=\"row\">" + arm + "</th>");
@@ -297,7 +296,6 @@ TEST_F(CapacityTableTest, OneNumberOfClientsHasItsSpeedsToo) {
   const std::string html = capacity_section(data_);
   EXPECT_NE(html.find("2 clients"), std::string::npos) << html;
   EXPECT_NE(html.find("<td>20.0 <small>10.0</small></td>"), std::string::npos) << html;
-  // Single clients give no table.
   EXPECT_EQ(arms_section(data_), "");
 }
 
@@ -390,7 +388,6 @@ TEST(RunDataFilesTest, ABrokenLineIsNamed) {
   }
 }
 
-// Results written by a test, and the data read from them.
 class RunDataTest : public ::testing::Test {
  protected:
   void write_manifest(const std::string& manifest) {

@@ -211,7 +211,6 @@ TEST_F(ResultsTest, WhatARunWithoutItsManifestLeftIsNotMixedIn) {
   const auto fresh = ResultsFolder::open(folder(), false, "hash");
   ASSERT_TRUE(fresh) << fresh.error().message;
   EXPECT_FALSE(std::filesystem::exists(answers));
-  // It is still locked.
   EXPECT_FALSE(ResultsFolder::open(folder(), false, "hash"));
 }
 
@@ -240,7 +239,6 @@ TEST_F(ResultsTest, CsvQuotesWhatHasCommas) {
   EXPECT_EQ(read(folder() / "runs.csv"), "trial,text\nt1,\"a, \"\"b\"\"\"\n");
 }
 
-// A record of a client's answer.
 class RunRecordTest : public ::testing::Test {
  protected:
   RunRecordTest() {

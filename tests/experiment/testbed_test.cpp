@@ -17,7 +17,6 @@
 namespace edgedraft::netsim {
 namespace {
 
-// The error of opening a testbed whose server is this script.
 Error refusal(const std::string& script, std::vector<std::uint32_t> clients,
               std::optional<std::chrono::milliseconds> start_max = {}) {
   const test::TemporaryDirectory directory;

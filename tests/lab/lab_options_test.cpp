@@ -12,7 +12,6 @@
 namespace edgedraft {
 namespace {
 
-// The error of a command line whose bundle does not exist.
 std::string error_of(std::vector<std::string> arguments) {
   CLI::App app;
   LabRunOptions options;

@@ -130,7 +130,6 @@ TEST(LinkCommandTest, TheScriptOfADryRunDoesTheProfilesEvents) {
   auto fired = events();
   ASSERT_GE(fired.size(), 14u) << script.err();
   fired.resize(14);
-  // One line per end of the link.
   EXPECT_EQ(fired, (std::vector<std::string>{
                        "down", "down", "up", "up", "ip address delete 198.18.0.2", "down", "down",
                        "up", "up", "down", "down", "up", "up", "ip address delete 198.18.0.3"}));
@@ -151,7 +150,6 @@ TEST(LinkCommandTest, TheDevicesCommandGetsItsWordsAsTheyAre) {
   EXPECT_EQ(outcome({"false"}).status, 1);
 }
 
-// A port of loopback on which this process listens.
 class TakenPort {
  public:
   TakenPort() {

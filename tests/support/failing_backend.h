@@ -9,7 +9,6 @@
 
 namespace edgedraft::testing {
 
-// Operations of a backend.
 enum class Operation : std::uint8_t {
   allocate,
   upload,
@@ -67,7 +66,6 @@ class FailingBackend final : public Backend {
   FailingBackend(std::unique_ptr<Backend> inner, DeviceFault& fault)
       : inner_(std::move(inner)), fault_(fault) {}
 
-  // The size of all allocations so far.
   std::uint64_t allocated_floats() const { return allocated_floats_; }
 
   std::string_view name() const override { return "failing"; }

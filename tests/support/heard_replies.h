@@ -11,7 +11,6 @@
 
 namespace edgedraft::testing {
 
-// A refused round and the reason.
 struct RefusedRound {
   std::uint32_t round;
   Error error;

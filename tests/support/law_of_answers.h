@@ -58,7 +58,6 @@ class LawOfAnswers {
     return wanted != nullptr ? std::stoull(wanted) : 5000;
   }
 
-  // Adds an answer; of a longer one only the prefix counts.
   void add(Tokens answer) {
     if (answer.size() > count_) answer.resize(count_);
     ++counts_[answer];

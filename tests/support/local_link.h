@@ -57,7 +57,6 @@ class LocalTarget {
   std::uint8_t ids_ = 0;
 };
 
-// A request as the server reads it.
 using SeenRequest = std::variant<wire::Prefill, wire::Resume, wire::Hints, CancelRequest>;
 
 // A TargetLink without network: both protocol sessions and a target in one thread, their bytes
@@ -74,7 +73,6 @@ class LocalLink final : public TargetLink {
     // Calls of wait_event after a prompt's verdict until its activations arrive; 0: at once.
     std::uint32_t rows_after_calls = 0;
     std::vector<LinkFault> faults = {};
-    // Called with every request before it is sent.
     std::function<void(const SeenRequest&)> on_request = [](const SeenRequest&) {};
   };
   explicit LocalLink(Options options);

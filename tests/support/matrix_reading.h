@@ -22,7 +22,6 @@ inline std::vector<float> read_logits(DraftNetwork& network) {
   return read_matrix(network.backend(), network.logits());
 }
 
-// Compares value by value.
 inline void expect_close(std::span<const float> values, std::span<const float> expected,
                          double tolerance) {
   ASSERT_EQ(values.size(), expected.size());

@@ -31,7 +31,6 @@ inline std::uint64_t verdict_formula_bytes(const ActivationLayout& layout,
 inline std::uint64_t verdict_frame_bytes_max(const ActivationLayout& layout,
                                              std::uint32_t new_count) {
   const std::uint64_t scale_bytes = 2ull * layout.scale_groups().size() * new_count;
-  // A token has four bytes.
   return verdict_formula_bytes(layout, new_count) + new_count + scale_bytes + kFrameHeaderBytes +
          kVerdictTableBytesMax;
 }

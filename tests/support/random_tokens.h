@@ -7,7 +7,6 @@
 
 namespace edgedraft::testing {
 
-// Draws tokens uniformly from the vocabulary.
 inline std::vector<std::uint32_t> random_tokens(Random& random, std::uint64_t count,
                                                 std::uint32_t vocabulary) {
   std::vector<std::uint32_t> tokens(count);

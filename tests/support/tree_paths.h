@@ -12,7 +12,6 @@ namespace edgedraft::testing {
 // The tokens from below the root to a node.
 using Path = std::vector<std::uint32_t>;
 
-// The paths of all nodes, in node order.
 inline std::vector<Path> paths_of(const DraftTree& tree) {
   std::vector<Path> paths(tree.row_count());
   for (std::uint32_t row = 1; row < tree.row_count(); ++row) {
@@ -30,7 +29,6 @@ inline std::map<Path, Score> scores_of(const DraftTree& tree) {
   return scores;
 }
 
-// Compares scores row by row.
 inline bool same_scores(const DraftTree& a, const DraftTree& b) {
   return std::ranges::equal(a.nodes(), b.nodes(), {}, &DraftNode::score, &DraftNode::score);
 }
