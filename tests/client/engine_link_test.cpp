@@ -22,8 +22,8 @@ namespace {
 using namespace std::chrono_literals;
 using testing::Listener;
 
-// A link that wakes the engine from another thread even when closed, and waits for that as a link
-// does that holds a lock.
+// A link whose close() wakes the engine from another thread and waits for that, as with a lock
+// held.
 class WakingLink final : public TargetLink {
  public:
   WakingLink(std::function<void()> wake, std::atomic<bool>& woke)
