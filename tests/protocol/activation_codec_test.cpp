@@ -23,7 +23,7 @@ std::vector<float> round_trip(const ActivationLayout& layout, std::span<const fl
 }
 
 TEST(ActivationCodecTest, SmallCaseByEye) {
-  // One row of two groups: the largest magnitudes 127 and 254 make the scales 1 and 2.
+  // One row of two groups: maxima of 127 and 254 give scales 1 and 2.
   const ActivationLayout layout({3, 2});
   const std::vector<float> row = {127, -1, 0.4f, -254, 3};
   EXPECT_EQ(to_hex(quantize_rows(layout, row)),
@@ -36,7 +36,7 @@ TEST(ActivationCodecTest, SmallCaseByEye) {
 
 class ActivationCodecSizes : public ::testing::TestWithParam<std::uint32_t> {};
 
-// Half a step, and what the float16 scale may fall short of max / 127 at the group's largest value.
+// Half a step, plus the float16 rounding of the scale at the group's largest value.
 TEST_P(ActivationCodecSizes, ErrorIsAtMostHalfAStep) {
   const std::uint32_t cols = GetParam();
   Random random(cols);
@@ -103,7 +103,7 @@ TEST(ActivationCodecTest, WrongSizeIsRefused) {
   EXPECT_TRUE(dequantize_rows(ActivationLayout(), 7, {})->empty());
 }
 
-// The largest frame that a client takes is a verdict.
+// A verdict is the largest frame that a client accepts.
 TEST(ActivationCodecTest, AChunkIsNoLargerThanAVerdict) {
   for (const std::uint32_t cols : {1u, 2u, 7u, 132u, 254u, 255u, 4096u, 32768u}) {
     const ActivationLayout layout({cols});

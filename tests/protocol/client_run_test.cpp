@@ -1,4 +1,4 @@
-// Runs and hints: what a client's half of a connection makes of them.
+// Runs and hints on the client's side of a connection.
 #include <gtest/gtest.h>
 
 #include "tests/protocol/client_session_rig.h"
@@ -8,7 +8,7 @@ namespace {
 
 class ClientRunTest : public ClientSessionTest {
  protected:
-  // A prompt of ten tokens, answered, with a run behind it.
+  // Prefills ten tokens, receives the answer and starts a run.
   void begin_run(const wire::RunTerms& run, const wire::Welcome& welcome = small_welcome()) {
     sign_in(welcome);
     wire::Prefill request = prompt_of(10);
@@ -62,7 +62,7 @@ TEST_F(ClientRunTest, RowsFollowTheirVerdicts) {
   EXPECT_TRUE(expect_event<VerdictReceived>().rows.empty());
   ASSERT_TRUE(hear(wire::Verdict{.round = 1, .length = 14, .next = 7})) << "before the rows";
   expect_event<VerdictReceived>();
-  // Those of the prompt may come between.
+  // Rows of the prompt may arrive in between.
   ASSERT_TRUE(hear(rows(10, 2)));
   const auto event = expect_event<ActivationsReceived>();
   EXPECT_TRUE(event.of_run);
@@ -155,7 +155,7 @@ TEST_F(ClientRunTest, HintsThatTheServerWouldRefuseAreRefusedHere) {
   EXPECT_EQ(session_.hints(outgoing(many)).error().code, Errc::protocol);
 }
 
-// By a Cancel or by the next prompt; what is on its way is not heard of.
+// A Cancel or the next prompt ends a run; later messages of its round are dropped.
 TEST_F(ClientRunTest, ARunIsGivenUp) {
   for (const bool cancels : {true, false}) {
     session_ = ClientSession({.hello = {}, .channel = {}}, kStart);
@@ -176,7 +176,7 @@ TEST_F(ClientRunTest, ARunIsGivenUp) {
 
 class ClientLockstepTest : public ClientSessionTest {
  protected:
-  // Complete hints of three nodes have left: 1 and 2 hang from the root, 3 from 1.
+  // Complete hints of three nodes are sent: 1 and 2 are children of the root, 3 of 1.
   void begin() {
     session_ = ClientSession({.hello = {}, .channel = {}}, kStart);
     prompt(10, kLockstep);

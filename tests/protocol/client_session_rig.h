@@ -32,7 +32,7 @@ class ClientSessionTest : public ::testing::Test {
     take_messages(session_);
   }
 
-  // A prompt of `count` tokens, answered, its activations here.
+  // Prefills `count` tokens, then receives the answer and its activations.
   void prompt(std::uint32_t count, const wire::RunTerms& run = {}) {
     sign_in();
     wire::Prefill request = prompt_of(count);

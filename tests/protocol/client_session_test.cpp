@@ -7,7 +7,7 @@
 namespace edgedraft {
 namespace {
 
-// Behind it stands a tokenizer, which has no text for such a token.
+// The tokenizer has no text for such a token.
 TEST_F(ClientSessionTest, AServerThatBringsTokensBeyondTheVocabularyIsFaulty) {
   const auto heard = [&](std::uint32_t next, std::vector<std::uint32_t> tokens) {
     ClientSession session({.hello = {}, .channel = {}, .vocabulary_count = 1000}, kStart);
@@ -109,7 +109,7 @@ TEST_F(ClientSessionTest, ActivationsOutOfOrderAreAnError) {
       chunk_of(1, 0, 6),   // not the newest
       chunk_of(1, 6, 5),   // beyond the prompt
       chunk_of(1, 7, 2),   // a hole at the end
-      chunk_of(2, 6, 4),   // a round that was not
+      chunk_of(2, 6, 4),   // wrong round
       chunk_of(1, 11, 1),  // the root has none
   };
   for (const wire::Activations& chunk : bad) {
@@ -213,7 +213,7 @@ TEST_F(ClientSessionTest, ResumedSessionGoesByItsOldId) {
   EXPECT_TRUE(expect_event<ActivationsReceived>().complete);
 }
 
-// It is not going to draft, however many of its offline tokens stand.
+// It will not draft, however many of its offline tokens are accepted.
 TEST_F(ClientSessionTest, AResumeMayAskForNoActivations) {
   sign_in();
   wire::Resume resume{.verified_length = 20, .tokens = {1, 2}, .activations_from = 23};
@@ -224,7 +224,7 @@ TEST_F(ClientSessionTest, AResumeMayAskForNoActivations) {
   EXPECT_EQ(code_after(chunk_of(1, 20, 1)), Errc::protocol) << "nothing is missing";
 }
 
-// The caller has no place for those of tokens that came before the answer.
+// The caller has no slots for log probabilities of tokens before the answer.
 TEST_F(ClientSessionTest, TokensThatAreKeptHaveNoLogProbabilities) {
   for (const std::uint32_t told : {1u, 2u}) {
     session_ = ClientSession({.hello = {.agent = "test"}, .channel = {}}, kStart);
@@ -260,7 +260,7 @@ TEST_F(ClientSessionTest, LateAnswersToWhatWasCancelledAreIgnored) {
   expect_event<VerdictReceived>();
 }
 
-// The connection itself is not padded.
+// The connection itself is unpadded.
 TEST_F(ClientSessionTest, PadFramesAreDroppedAndCounted) {
   const auto pad_frame = [](std::uint32_t payload_bytes) {
     Bytes frame(kFrameHeaderBytes + payload_bytes);
@@ -300,7 +300,7 @@ TEST_F(ClientSessionTest, SilentServerIsGivenUpAfterThreePings) {
   EXPECT_EQ(now_, kStart + 20s);
 }
 
-// A large message that takes its time, and a Ping behind it that the server cannot have heard.
+// The server has not received the Ping yet: a large message is still being sent before it.
 TEST_F(ClientSessionTest, APingThatHasNotLeftIsNotMissed) {
   sign_in();
   for (int i = 0; i < 10; ++i) {
@@ -332,7 +332,7 @@ TEST_F(ClientSessionTest, HandshakeTimesOut) {
   EXPECT_EQ(session_.tick(kStart + 10s).error().code, Errc::timed_out);
 }
 
-// The slow writer: it keeps the connection alive byte by byte, but never finishes a frame.
+// A slow writer keeps the connection alive byte by byte but never finishes a frame.
 TEST_F(ClientSessionTest, FrameThatNeverEndsTimesOut) {
   sign_in();
   const Bytes frame = wire::encode(wire::Close{std::string(100, 'x')});

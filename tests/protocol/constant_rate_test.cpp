@@ -7,7 +7,7 @@
 
 #include "tests/protocol/session_support.h"
 
-// What an observer of a padded connection sees, and what arrives all the same.
+// An observer's view of a padded connection, and delivery over it.
 namespace edgedraft {
 namespace {
 
@@ -17,13 +17,13 @@ constexpr std::uint16_t kTickMs = 20;
 constexpr Duration kDelay = 7ms;
 constexpr std::uint32_t kContext = 4000;
 
-// A pass of the server: when, since the request came, and how many tokens it brings.
+// A server pass: its time since the request and the tokens it produces.
 struct Pass {
   Duration at;
   std::uint32_t tokens;
 };
 
-// What is said in an answer.
+// The traffic of one answer.
 struct Talk {
   std::uint32_t prompt_tokens;
   std::vector<Pass> passes;
@@ -31,7 +31,7 @@ struct Talk {
   std::vector<std::pair<Duration, std::uint32_t>> hints;
 };
 
-// What is seen of one direction: when something left, and its size.
+// Packets observed in one direction: time and size.
 using Seen = std::vector<std::pair<Duration, std::size_t>>;
 
 // A client and a server session, a link of constant delay, and an observer.
@@ -44,7 +44,7 @@ class Connection {
     while (!client_.ready()) step();
   }
 
-  // Runs the answer until two seconds after it began.
+  // Runs the answer for two seconds.
   void answer(const Talk& talk) {
     begin_ = now_;
     up_.clear();
@@ -87,7 +87,7 @@ class Connection {
   }
 
  private:
-  // A millisecond of everything.
+  // Advances everything by a millisecond.
   void step() {
     for (auto [due, bytes] : std::exchange(to_server_, {})) {
       if (due > now_) {
@@ -176,8 +176,7 @@ class Connection {
   std::uint32_t hints_seen_ = 0;
 };
 
-// An answer whose drafts are accepted, and one of another length whose drafts are not and begin
-// anew.
+// One answer with accepted drafts, one of another length with rejected drafts and a resync.
 const Talk kEasy{.prompt_tokens = 20,
                  .passes = {{5ms, 1}, {40ms, 8}, {80ms, 9}, {120ms, 8}, {160ms, 7}},
                  .hints = {{60ms, 8}, {100ms, 8}, {140ms, 8}}};
@@ -192,7 +191,7 @@ TEST(ConstantRateTest, AnObserverSeesTheSameWhateverIsSaid) {
   hard.answer(kHard);
   EXPECT_EQ(easy.up(), hard.up());
   EXPECT_EQ(easy.down(), hard.down());
-  // Half a second of blocks, and then silence.
+  // Half a second of blocks, then silence.
   EXPECT_EQ(easy.up().size(), 25u);
   EXPECT_EQ(easy.up().back().first - easy.up().front().first, 480ms);
   EXPECT_TRUE(easy.over());
@@ -231,7 +230,7 @@ TEST(ConstantRateTest, ALongAnswerTakesMoreHalfSecondsAndTheNextBeginsAnew) {
   EXPECT_TRUE(padded.down().empty());
 }
 
-// Pings alone, for as long as it may be.
+// An idle connection sends only pings.
 TEST(ConstantRateTest, AConnectionAtRestStaysSo) {
   Connection padded(true);
   padded.answer(kEasy);
@@ -254,7 +253,7 @@ TEST(ConstantRateTest, WhatIsSaidLastLeavesInABlockToo) {
   EXPECT_FALSE(padded.client().paces_output());
 }
 
-// Whatever room a message leaves in its block, even less than a frame's header takes.
+// Including messages that leave less room in a block than a frame header takes.
 TEST(ConstantRateTest, MessagesOfEverySizeFit) {
   Instant now = kStart;
   Channel from({}, now);
@@ -269,7 +268,7 @@ TEST(ConstantRateTest, MessagesOfEverySizeFit) {
     from.send(said);
     while (from.paces_output()) {
       now += 20ms;
-      from.receive(now, {});  // the other side is there, so that nothing is pinged
+      from.receive(now, {});  // the peer is present, so no ping is sent
       ASSERT_TRUE(from.tick(now, false));
       if (!from.has_output()) continue;
       const Bytes block = from.take_output();
@@ -285,7 +284,7 @@ TEST(ConstantRateTest, MessagesOfEverySizeFit) {
   }
 }
 
-// Limits hold, and nobody takes for delivered what has not left.
+// Limits count queued bytes, which are not reported as delivered before they are sent.
 TEST(ConstantRateTest, WhatWaitsForItsBlockCounts) {
   Instant now = kStart;
   Channel channel({}, now);
@@ -300,7 +299,7 @@ TEST(ConstantRateTest, WhatWaitsForItsBlockCounts) {
   std::uint64_t left = 0;
   for (int ticks = 0; channel.urgent_bytes() > 0 && ticks < 1000; ++ticks) {
     now += 20ms;
-    channel.receive(now, {});  // the other side is there, so that nothing is pinged
+    channel.receive(now, {});  // the peer is present, so no ping is sent
     ASSERT_TRUE(channel.tick(now, false));
     if (!channel.has_output()) continue;
     left += channel.take_output().size();
@@ -328,7 +327,7 @@ TEST(ConstantRateTest, PadsBeforeTheSignInAreAFault) {
   EXPECT_EQ(received.error().code, Errc::protocol);
 }
 
-// A socket that stood still is not made up for: that would be a burst.
+// Catching up after a stalled socket would be a visible burst.
 TEST(ConstantRateTest, BlocksThatWereLateAreNotMadeUpFor) {
   ConstantRate rate({.tick = 20ms, .bytes = 300, .together = 1});
   Instant now{};

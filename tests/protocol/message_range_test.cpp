@@ -1,4 +1,4 @@
-// Messages that our encoder would not write: what is out of range is refused.
+// Out-of-range messages, which our encoder never writes, are refused.
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -21,7 +21,7 @@ Errc code_of(Kind kind, FlatBufferBuilder& builder, flatbuffers::Offset<T> root)
   builder.Finish(root);
   const auto bytes = std::as_bytes(std::span(builder.GetBufferPointer(), builder.GetSize()));
   const auto decoded = decode(static_cast<std::uint16_t>(kind), bytes);
-  return decoded ? Errc::cancelled : decoded.error().code;  // cancelled: nobody sends that here
+  return decoded ? Errc::cancelled : decoded.error().code;  // cancelled: unused by these messages
 }
 
 Errc complete_code(std::vector<std::uint32_t> nodes, std::uint32_t position = 5) {
@@ -52,7 +52,7 @@ TEST(CompleteHintsRangeTest, NodeCountBeyondTheBufferIsDamage) {
   b.Finish(flat::CreateHintsDirect(b, 1, 5, &nodes, true));
   Bytes bytes(b.GetSize());
   std::memcpy(bytes.data(), b.GetBufferPointer(), bytes.size());
-  // The vector is written first, so it lies last: its count stands before its elements.
+  // The vector is written first, so it comes last; its count precedes its elements.
   const std::size_t count_offset = bytes.size() - 4 * 3 - 4;
   ASSERT_EQ(load_le<std::uint32_t>(bytes.data() + count_offset), 3u);
   for (const std::uint32_t count : {4u, 1u << 31, 0xFFFFFFFFu}) {
@@ -116,7 +116,7 @@ TEST(PrefillRangeTest, LengthsMustNotContradict) {
   EXPECT_EQ(prefill_code({.provisional_count = 0xFFFFFFFF}), Errc::protocol);
   EXPECT_EQ(prefill_code({.base_length = 0xFFFFFFFF}), Errc::protocol);
   EXPECT_EQ(prefill_code({.ids = {}}), Errc::protocol) << "no token at all";
-  // Three tokens behind the four.
+  // Three tokens follow the four.
   EXPECT_EQ(prefill_code({.base_length = 4, .activations_from = 7}), Errc::cancelled);
   EXPECT_EQ(prefill_code({.base_length = 4, .activations_from = 8}), Errc::protocol);
 }
@@ -272,7 +272,7 @@ struct ConstraintFields {
   float frequency = 0.0f;
 };
 
-// What becomes of a prompt with these; Errc::cancelled if it is taken.
+// The error of a prompt with these constraints; Errc::cancelled if it is accepted.
 Errc constraints_code(const ConstraintFields& f) {
   const std::vector<std::uint32_t> ids = {1};
   const flat::Sampling sampling(1, 0, 0, 1, 0);

@@ -125,7 +125,7 @@ TEST(MessageTest, TheMostCompleteHintsSurviveTheWire) {
   EXPECT_EQ(*decode_frame(encode(outgoing(hints))), Message(hints));
 }
 
-// A fuzzer gets no further than its seeds if they are messages of an older build.
+// Seeds in an older format would never get past the decoder's first checks.
 TEST(MessageTest, TheFuzzersSeedsAreMessagesOfEveryKind) {
   const auto folder =
       std::filesystem::path(EDGEDRAFT_TEST_DATA).parent_path() / "fuzz/corpus/messages";
@@ -162,7 +162,7 @@ TEST(MessageTest, EveryTruncationIsAnError) {
       const auto decoded =
           decode(static_cast<std::uint16_t>(kind_of(message)),
                  ByteView(frame).subspan(kFrameHeaderBytes, count - kFrameHeaderBytes));
-      // A message may end in padding or defaults, but it is never taken for another one.
+      // Truncation may remove only padding or defaults; the message must not decode to another one.
       if (decoded) {
         EXPECT_EQ(*decoded, arriving(message)) << to_string(kind_of(message)) << " " << count;
       }
@@ -172,7 +172,7 @@ TEST(MessageTest, EveryTruncationIsAnError) {
   }
 }
 
-// Any byte string either decodes or is refused; what decodes can be sent again.
+// Any byte string either decodes or is refused; a decoded message can be re-encoded.
 TEST(MessageTest, FlippedBitsDecodeOrAreRefused) {
   for (std::uint64_t seed = 0; seed < 20'000; ++seed) {
     Random random(seed);

@@ -1,4 +1,4 @@
-// Runs and hints: what a server's half of a connection makes of them.
+// Runs and hints on the server's side of a connection.
 #include <gtest/gtest.h>
 
 #include "tests/protocol/server_session_rig.h"
@@ -12,7 +12,7 @@ class ServerRunTest : public ServerSessionTest {
     return {.round = round, .first = 1, .position = position, .nodes = {{.token = 5, .score = 2}}};
   }
 
-  // As many nodes as a message may have.
+  // The maximum number of nodes per message.
   static wire::Hints many_hints(std::uint32_t round, std::uint32_t position) {
     wire::Hints many = hint(round, position);
     many.nodes.assign(kHintsMax, {.token = 5});
@@ -93,7 +93,7 @@ TEST_F(ServerRunTest, HintsComeAtAnyTimeOfARun) {
   EXPECT_FALSE(session_.next_event());
 }
 
-// A flood costs the flooding client: what is too much is dropped, until time has passed.
+// Hints over the rate limit are dropped until time has passed, so a flood costs only its sender.
 TEST_F(ServerRunTest, MoreHintsThanASessionMaySendAreDropped) {
   begin_run({.credit = 50});
   wire::Hints many = many_hints(1, 11);
@@ -119,7 +119,7 @@ TEST_F(ServerRunTest, MoreHintsThanASessionMaySendAreDropped) {
   EXPECT_EQ(nodes_taken(), 3 * kHintsMax);
 }
 
-// The nodes of a message may be too many, and what it says besides of weight all the same.
+// A message's nodes may exceed the limit; its other fields still apply.
 TEST_F(ServerRunTest, WhetherToEconomiseIsHeardInAFlood) {
   begin_run({.credit = 50});
   wire::Hints many = many_hints(1, 11);
@@ -224,7 +224,7 @@ TEST_F(ServerRunTest, AVerdictOfMoreTokensThanCompleteHintsHaveEndsTheConnection
   EXPECT_TRUE(session_.finished());
 }
 
-// The verdict that each answers is what bounds them.
+// They are bounded by the verdict that each one answers.
 TEST_F(ServerRunTest, CompleteHintsAreTakenInAFlood) {
   wire::Welcome welcome = small_welcome();
   welcome.context_count = 1u << 16;

@@ -29,7 +29,7 @@ class ServerSessionTest : public ::testing::Test {
     take_messages(session_);
   }
 
-  // A prompt of ten tokens, answered: the session's length is 11, and its run goes on.
+  // Answers a prompt of ten tokens: the session has 11 tokens and its run continues.
   void begin_run(const wire::RunTerms& run, const wire::Welcome& welcome = small_welcome()) {
     session_ = ServerSession({}, now_);
     sign_in(welcome);
@@ -43,10 +43,10 @@ class ServerSessionTest : public ::testing::Test {
     take_messages(session_);
   }
 
-  // The same without a run.
+  // begin_run() without a run.
   void prompt(const wire::Welcome& welcome = small_welcome()) { begin_run({}, welcome); }
 
-  // The session is over, and its last message says why.
+  // The session has ended and its last message carries `code`.
   void expect_farewell(Errc code) {
     EXPECT_TRUE(session_.finished());
     const auto messages = take_messages(session_);

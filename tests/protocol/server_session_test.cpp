@@ -56,7 +56,7 @@ TEST_F(ServerSessionTest, RejectedHelloEndsWithTheReason) {
   expect_farewell(Errc::unauthorized);
 }
 
-// What a client says of the server is no fault of its own, whatever it calls it.
+// An error reported by the client is not a fault of the client, whatever its code.
 TEST_F(ServerSessionTest, AClientThatGivesUpHasBrokenNothing) {
   for (const Errc said : {Errc::protocol, Errc::bad_message, Errc::io}) {
     session_ = ServerSession({}, now_);
@@ -115,7 +115,7 @@ TEST_F(ServerSessionTest, OneRequestAtATime) {
   EXPECT_EQ(code_after(prefill), Errc::protocol);
 }
 
-// It takes longer than any frame may rest: 400 kB at a rate that padding has over.
+// Longer than the deadline of one frame: 400 kB at the rate that padding leaves.
 TEST_F(ServerSessionTest, ALongPromptOverASlowLinkArrives) {
   ASSERT_TRUE(hear(wire::Hello()));
   expect_event<HelloReceived>();
@@ -135,7 +135,7 @@ TEST_F(ServerSessionTest, ALongPromptOverASlowLinkArrives) {
   expect_event<PrefillRequested>();
 }
 
-// Each 64 KiB have their 30 s, so that nobody holds a connection with a frame that trickles in.
+// 30 s per 64 KiB, so a trickling frame cannot hold a connection open.
 TEST_F(ServerSessionTest, APromptThatTricklesInTimesOut) {
   ASSERT_TRUE(hear(wire::Hello()));
   expect_event<HelloReceived>();
@@ -161,7 +161,7 @@ TEST_F(ServerSessionTest, APromptThatTricklesInTimesOut) {
   expect_farewell(Errc::timed_out);
 }
 
-// A context's worth of tokens with the largest of all that an answer may be asked to keep to.
+// A full context of tokens with the largest constraint allowed.
 TEST_F(ServerSessionTest, TheLargestPromptFitsIntoAFrame) {
   ASSERT_TRUE(hear(wire::Hello()));
   expect_event<HelloReceived>();
@@ -208,7 +208,7 @@ TEST_F(ServerSessionTest, KeptTokensAreAllAccepted) {
   EXPECT_EQ(session_.length(), 11u);
 }
 
-// However the server came to it: it costs the connection, and the client hears why.
+// An invalid answer, whatever its cause, ends the connection with an error to the client.
 TEST_F(ServerSessionTest, AnAnswerThatDoesNotFitEndsTheConnection) {
   const auto ended = [&](const wire::Verdict& answer) {
     EXPECT_FALSE(session_.verdict(answer));
@@ -225,9 +225,9 @@ TEST_F(ServerSessionTest, AnAnswerThatDoesNotFitEndsTheConnection) {
   begin_run(kLockstep);
   ended(accepting(1, 11, 0));  // before the hints were complete
   begin_run({.credit = 13});
-  ended({.round = 1, .next = 7, .tokens = {1, 2}});  // more than there is credit for
+  ended({.round = 1, .next = 7, .tokens = {1, 2}});  // exceeds the credit
   begin_run({.credit = 13, .rows = true});
-  ended({.round = 1, .next = 7, .activations = packed_rows(10, 1)});  // rows follow by themselves
+  ended({.round = 1, .next = 7, .activations = packed_rows(10, 1)});  // rows are sent separately
   sign_in();
   wire::Prefill full = prompt_of(99);
   full.round = 1;
@@ -250,7 +250,7 @@ TEST_F(ServerSessionTest, VerdictsBringTheNewestRowAloneWhereThatWasAgreed) {
   EXPECT_FALSE(answer(packed_rows(10, 3)));
 }
 
-// Rows that stand for a larger model's.
+// Rows of a larger model's size.
 TEST_F(ServerSessionTest, PadFramesBeforeAVerdictEnlargeItsRows) {
   constexpr std::uint32_t kRowBytes = 10'000;
   ASSERT_TRUE(hear(wire::Hello()));
@@ -418,7 +418,7 @@ TEST_F(ServerSessionTest, HandshakeThatStallsTimesOut) {
   expect_farewell(Errc::timed_out);
 }
 
-// Whatever a client sends, the session ends or goes on; it never answers out of turn.
+// Random input ends the session or is ignored; the session never answers out of turn.
 TEST_F(ServerSessionTest, RandomBytesAfterSignInEndIt) {
   for (std::uint64_t seed = 0; seed < 300; ++seed) {
     Random random(seed);
@@ -428,7 +428,7 @@ TEST_F(ServerSessionTest, RandomBytesAfterSignInEndIt) {
     Bytes garbage(kFrameHeaderBytes + random.below(400));
     for (std::byte& b : garbage) b = static_cast<std::byte>(random.below(256));
     if (random.below(2) == 0) {
-      // Past the header's checks, so that the decoder is reached.
+      // Valid headers, so that the decoder is reached.
       encode_frame_header({.kind = static_cast<std::uint16_t>(random.below(14)),
                            .payload_bytes = static_cast<std::uint32_t>(garbage.size())},
                           std::span(garbage).first<kFrameHeaderBytes>());

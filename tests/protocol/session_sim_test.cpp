@@ -4,13 +4,12 @@
 
 #include "tests/protocol/session_support.h"
 
-// A client and a server session joined by a pipe that delivers bytes in pieces of any size, holds
-// them back, and breaks. A toy target decides what is accepted, so that every byte of every answer
-// can be checked at the other end.
+// A client and a server session joined by a pipe that splits, delays and drops their bytes. A toy
+// target decides acceptance, so every byte of every answer can be checked at the other end.
 namespace edgedraft {
 namespace {
 
-// The target's token at a position, whatever comes before.
+// The target's token at a position, independent of the text before it.
 std::uint32_t target_token(std::uint32_t position) {
   return static_cast<std::uint32_t>(mix64(position + 1) % 50);
 }
@@ -43,10 +42,10 @@ class Pipe {
   Bytes bytes_;
 };
 
-// What a server keeps of a session when the connection breaks.
+// Sessions that the server keeps after a connection breaks.
 using Store = std::map<wire::SessionId, std::vector<std::uint32_t>>;
 
-// The server's application: checks against target_token() and answers, some time later.
+// The server's application: checks against target_token() and answers after a delay.
 class ToyServer {
  public:
   ToyServer(Store& store, wire::SessionId id) : store_(store), id_(id) {}
@@ -68,7 +67,7 @@ class ToyServer {
     }
   }
 
-  // The next verdict of a run that waits for nothing.
+  // Sends the next verdict of a free-running run.
   void go_on_alone(ServerSession& session, Random& random) {
     if (alone_left_ == 0) return;
     auto& held = store_[id_];
@@ -138,7 +137,7 @@ class ToyServer {
     round_ = request.round;
     verdict.next = target_token(end_);
     held.push_back(verdict.next);
-    session.verdict(verdict);  // goes nowhere where a Cancel came right behind the request
+    session.verdict(verdict);  // dropped if a Cancel followed the request
     if (request.run.hold == wire::Hold::lockstep) return;
     alone_round_ = request.round;
     alone_left_ = request.run.credit - std::min(request.run.credit, end_ + 1);
@@ -156,7 +155,7 @@ class ToyServer {
     verdict.activations = packed_rows(root, static_cast<std::uint32_t>(verdict.tokens.size()) + 1);
     verdict.next = target_token(static_cast<std::uint32_t>(held.size()));
     held.push_back(verdict.next);
-    session.verdict(verdict);  // goes nowhere where a Cancel came right behind the request
+    session.verdict(verdict);  // dropped if a Cancel followed the request
   }
 
   Store& store_;
@@ -179,7 +178,7 @@ class ToyClient {
 
   void disconnected(Random& random) {
     offline_.clear();
-    // Some of what is written offline happens to be right.
+    // Some offline tokens are right by chance.
     const std::uint64_t count = verified_.empty() ? 0 : random.below(4);
     for (std::uint64_t i = 0; i < count; ++i) {
       const auto position = static_cast<std::uint32_t>(verified_.size() + offline_.size());
@@ -203,7 +202,7 @@ class ToyClient {
     }
   }
 
-  // Asks for something, or gives up what was asked for.
+  // Sends a request, or cancels the current one.
   void act(ClientSession& session, Random& random) {
     if (!session.ready() || done()) return;
     if (!session.in_flight()) {
@@ -214,7 +213,7 @@ class ToyClient {
       may_resume_ = false;
       is_due_ = in_run_ = false;
     } else if (in_run_ && random.below(40) == 0) {
-      // Without a word about the run.
+      // Does not mention the run.
       may_resume_ = false;
       request_fill(session, random);
     } else if (in_run_ && is_due_) {
@@ -262,7 +261,7 @@ class ToyClient {
   void send_hints(ClientSession& session, Random& random) {
     const auto base = static_cast<std::uint32_t>(verified_.size());
     ASSERT_EQ(session.length(), base);
-    // The last token leaves no room for the target's own behind it.
+    // The last token leaves no position for the target's own token after it.
     const std::uint64_t most = std::min<std::uint64_t>(6, small_welcome().context_count - base);
     wire::Hints hints =
         chain_of(0, base, most == 0 ? 0 : static_cast<std::uint32_t>(random.below(most)));
@@ -295,7 +294,7 @@ class ToyClient {
     ASSERT_EQ(event.verdict.length, verified_.size());
   }
 
-  // Every position's rows come at most once after a fill, and are those of their position.
+  // Rows arrive at most once per position after a prefill and match their position.
   void take_rows(std::uint32_t first, std::span<const float> rows) {
     const std::uint32_t cols = small_layout().cols();
     for (std::size_t i = 0; i < rows.size(); ++i) {
@@ -324,8 +323,8 @@ class ToyClient {
 
 class SessionSim : public ::testing::TestWithParam<std::uint64_t> {};
 
-// However the bytes arrive and wherever the link breaks, the client ends with exactly the target's
-// tokens, and neither side ever finds fault with the other.
+// For any split of the bytes and any break of the link, the client ends with exactly the target's
+// tokens, and neither side reports a fault.
 TEST_P(SessionSim, OutputIsTheTargetsOverAnyLink) {
   Random random(GetParam());
   ToyClient client(/*goal_count=*/70);
@@ -378,7 +377,7 @@ TEST_P(SessionSim, OutputIsTheTargetsOverAnyLink) {
 
 INSTANTIATE_TEST_SUITE_P(Seeds, SessionSim, ::testing::Range<std::uint64_t>(0, 200));
 
-// A link that turns bits: TLS would notice, the sessions must survive it all the same.
+// TLS would detect flipped bits; the sessions must survive them anyway.
 TEST_P(SessionSim, FlippedBitsNeverCrashEitherSide) {
   Random random(GetParam() + 1'000'000);
   ClientSession client_session({.hello = {}, .channel = {}}, kStart);
@@ -394,7 +393,7 @@ TEST_P(SessionSim, FlippedBitsNeverCrashEitherSide) {
     }
     if (!server_session.receive(kStart, up)) return;
     while (auto event = server_session.next_event()) {
-      // Damage may ask for what the toy cannot do, but never for what the session forbids.
+      // Damage may request what the toy cannot do, but never what the session forbids.
       server.on_event(server_session, *std::move(event));
     }
     server.go_on_alone(server_session, random);

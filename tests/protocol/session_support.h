@@ -16,7 +16,7 @@ using namespace std::chrono_literals;
 
 inline const Instant kStart = Instant() + 1000s;
 
-// Rows of 8 values under two scales.
+// Rows of 8 values with two scales.
 inline wire::Welcome small_welcome() {
   wire::Welcome welcome{.agent = "test", .model = "toy"};
   welcome.session.fill(std::byte{42});
@@ -30,7 +30,7 @@ inline ActivationLayout small_layout() {
   return ActivationLayout(small_welcome().scale_groups);
 }
 
-// Rows whose values tell their position: value j of position p is p + j / 8.
+// Rows that encode their position: value j of position p is p + j / 8.
 inline std::vector<float> rows_of(std::uint32_t first, std::uint32_t count) {
   std::vector<float> rows;
   for (std::uint32_t p = first; p < first + count; ++p) {
@@ -55,7 +55,7 @@ inline wire::Prefill prompt_of(std::uint32_t count) {
   return {.tokens = ids};
 }
 
-// Complete hints of a run under lockstep: each node below the one before.
+// Complete hints of a run under lockstep: each node is the child of the one before.
 inline wire::Hints chain_of(std::uint32_t round, std::uint32_t position, std::uint32_t count) {
   std::vector<std::uint32_t> tokens(count);
   std::iota(tokens.begin(), tokens.end(), 200u);

@@ -10,7 +10,7 @@
 
 namespace edgedraft {
 
-// The messages in what a session wants to send.
+// The messages in a session's pending output.
 template <class Session>
 std::vector<wire::Message> take_messages(Session& session) {
   FrameReader reader(kFramePayloadBytesMax);
