@@ -32,7 +32,7 @@ TEST(BackOffTest, SameSeedSameDelays) {
   }
 }
 
-// After a restart of the server its clients must not come back as one.
+// After a server restart its clients must not reconnect all at once.
 TEST(BackOffTest, ThousandClientsSpreadOut) {
   std::vector<Duration> delays;
   for (std::uint64_t seed = 0; seed < 1000; ++seed) {

@@ -1,4 +1,4 @@
-// A client that asks for much and does not read it: what makes it waits for its reader.
+// Back-pressure: if a client requests much and does not read, the producer waits.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -14,18 +14,18 @@ namespace {
 
 constexpr std::uint32_t kStream = kContextCountMax - 8;
 constexpr std::uint32_t kTokensAVerdict = 256;
-// 32 MiB, more than sockets hold.
+// 32 MiB, more than the socket buffers hold.
 constexpr std::uint32_t kPromptTokens = 2048;
 constexpr std::uint32_t kRowValues = 16u << 10;
 constexpr std::uint32_t kRowsAChunk = 4;
-// A run's verdicts, of which all together are fewer than a backlog takes.
+// All verdicts of a run together stay below the backlog's limit.
 constexpr std::uint32_t kRowsAVerdict = 64;
 constexpr std::uint32_t kRunVerdicts = 48;
-// A backlog that is not full, and one verdict's rows more.
+// A backlog just below its limit, plus one verdict's rows.
 const std::uint64_t kHeldMax =
     ReplyHandle::kBacklogBytesFull + kRowsAVerdict * ActivationLayout({kRowValues}).row_bytes();
 
-// Gives as a scheduler does: one thread gives while there is room, and waits to be told of more.
+// Produces like a scheduler: one thread sends while there is room, and waits for a notice of more.
 class GivingApplication final : public ServerApplication {
  public:
   ~GivingApplication() override {
@@ -66,19 +66,19 @@ class GivingApplication final : public ServerApplication {
     changed_.notify_all();
   }
 
-  // Answers the only connection.
+  // The reply handle of the only connection.
   ReplyHandle client() {
     const std::scoped_lock lock(mutex_);
     return reply_.value();
   }
-  // Whether the giving came to a halt for want of a reader.
+  // True if the producer stopped because the client does not read.
   bool wait_for_pause() {
     std::unique_lock lock(mutex_);
     return changed_.wait_until(lock, soon(), [&] { return paused_ || done_; }) && paused_;
   }
   std::uint32_t most_behind() const { return most_behind_; }
   std::uint32_t most_bytes_behind() const { return most_bytes_behind_; }
-  // The bytes of a run's rows.
+  // Bytes of a run's rows.
   std::uint64_t given_bytes() const { return given_bytes_; }
 
  private:
@@ -130,7 +130,7 @@ class GivingApplication final : public ServerApplication {
     note_done();
   }
 
-  // False if the connection is gone.
+  // False if the connection is closed.
   bool give_with_room(const std::function<std::uint32_t()>& backlog, std::uint32_t full,
                       const std::function<void()>& give) {
     {
@@ -166,7 +166,7 @@ class GivingApplication final : public ServerApplication {
   std::thread compute_;
 };
 
-// A client that reads when it is told to.
+// A client that reads only on request.
 class BacklogTest : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -183,8 +183,8 @@ class BacklogTest : public ::testing::Test {
     ASSERT_TRUE(session_.prefill(outgoing(prompt)));
     send();
   }
-  // What the server's sockets have been given, as of now. It counts when it has read: of two
-  // readings the first is then through.
+  // Bytes accepted by the server's sockets so far. The counter is updated after a read, so only the
+  // first of two readings is certain to be complete.
   std::uint64_t bytes_at_sockets() {
     for (const std::uint64_t nonce : {1, 2}) {
       const std::uint64_t before = listener_.stats().bytes_in;
@@ -238,7 +238,7 @@ TEST_F(BacklogTest, ARunWaitsForItsReader) {
   EXPECT_LE(application_.most_behind(), ReplyHandle::kBacklogFull);
 }
 
-// Each of few verdicts may have the rows of many tokens.
+// A few verdicts may carry the rows of many tokens.
 TEST_F(BacklogTest, ARunWaitsForTheReaderOfItsRows) {
   begin_run();
   EXPECT_TRUE(application_.wait_for_pause());
@@ -246,8 +246,8 @@ TEST_F(BacklogTest, ARunWaitsForTheReaderOfItsRows) {
   EXPECT_LE(application_.most_bytes_behind(), kHeldMax);
 }
 
-// What is being written is held as well until the socket has it. In a second pause that is as much
-// as waited in the first.
+// Bytes being written count until the socket accepts them. A second pause holds as many as the
+// first.
 TEST_F(BacklogTest, NoMoreOfARunsRowsIsHeldThanItsBacklogTakes) {
   begin_run();
   ASSERT_TRUE(application_.wait_for_pause());
@@ -257,7 +257,7 @@ TEST_F(BacklogTest, NoMoreOfARunsRowsIsHeldThanItsBacklogTakes) {
   EXPECT_LE(given, bytes_at_sockets() + kHeldMax);
 }
 
-// The chunks have a limit of their own.
+// Chunks have a separate limit.
 TEST_F(BacklogTest, ARunBesideItsPromptsRowsIsNotFull) {
   constexpr std::uint32_t kRows = kPromptTokens / ReplyHandle::kChunkBacklogFull;
   wire::Prefill prompt{.tokens = std::vector<std::uint32_t>(kPromptTokens, 5)};

@@ -107,7 +107,7 @@ TEST(ClientLinkTest, ComesBackWhenTheServerDoes) {
   expect_event<VerdictReceived>(*link);
 }
 
-// A network's sign-in page, a proxy or a server set up anew says nothing of the one that was there.
+// A captive portal, a proxy or a newly installed server says nothing about the previous server.
 TEST(ClientLinkTest, WhoAnswersInTheServersPlaceIsNamedAndTheServerStillLookedFor) {
   TestServer server;
   std::atomic<int> failures = 0;
@@ -162,7 +162,7 @@ TEST(ClientLinkTest, HasNoNetworkWhileItsPlugIsPulled) {
   plug.put(true);
   expect_event<Welcomed>(*link);
   EXPECT_EQ(link->stats().reconnects, 1u);
-  // Again and again, in the middle of a handshake or not.
+  // Repeated, so that some disconnects happen during a handshake.
   for (int i = 0; i < 50; ++i) {
     plug.put(i % 2 == 1);
     std::this_thread::sleep_for(std::chrono::microseconds(i * 100));
@@ -175,7 +175,7 @@ TEST(ClientLinkTest, HasNoNetworkWhileItsPlugIsPulled) {
   EXPECT_EQ(link->state(), LinkState::online);
 }
 
-// Nobody waits for a network that was taken away.
+// An unplugged network is not waited for.
 TEST(ClientLinkTest, ALinkWithoutItsPlugEndsAtOnce) {
   TestServer server;
   LinkPlug plug;
@@ -190,8 +190,8 @@ TEST(ClientLinkTest, ALinkWithoutItsPlugEndsAtOnce) {
   plug.put(true);
 }
 
-// What it may not tell by when it sends leaves at steps of time, in order, and what it is sent on
-// is told at such.
+// While the grid is held, messages leave at its steps, in order, and events are reported at its
+// steps.
 TEST(ClientLinkTest, SendsAndTellsAtStepsWhileItsGridIsHeld) {
   const TestServer server;
   SendGrid grid;
@@ -216,11 +216,11 @@ TEST(ClientLinkTest, SendsAndTellsAtStepsWhileItsGridIsHeld) {
       std::this_thread::sleep_for(std::chrono::milliseconds(length));
     }
   }
-  // Nor does it tell when that was over.
+  // Nor does the end of the hold show in the timing.
   const Instant now = Clock::now();
   EXPECT_GT(grid.release(now), now);
   EXPECT_EQ(grid.release(now + SendGrid::kEndStep), now + SendGrid::kEndStep);
-  // An answer that was not told yet is none any more once it is cancelled.
+  // A cancelled answer is dropped if it was not reported yet.
   ASSERT_TRUE(link->send(step(12)));
   std::this_thread::sleep_for(SendGrid::kStep + 5ms);
   ASSERT_TRUE(link->send(CancelRequest{}));
@@ -238,7 +238,7 @@ TEST(ClientLinkTest, SecondHandshakeResumesTheFirst) {
   EXPECT_EQ(link->stats().resumed_handshakes, 1u);
 }
 
-// A listener may wait for a lock whose holder calls the link.
+// A listener may wait for a lock that another thread holds while it calls the link.
 TEST(ClientLinkTest, MayBeCalledWhileItTellsOfAnEvent) {
   const TestServer server;
   std::latch telling(1);
@@ -256,7 +256,7 @@ TEST(ClientLinkTest, MayBeCalledWhileItTellsOfAnEvent) {
   told.count_down();
 }
 
-// A link at rest may break and come back for days.
+// An idle link may break and reconnect for days.
 TEST(ClientLinkTest, OfConnectionsThatNobodyListenedToTheLastIsTold) {
   TestServer server;
   const auto link = server.connect();
@@ -332,7 +332,8 @@ TEST(ClientLinkTest, NoAnswerToACancelledRequestComes) {
     SCOPED_TRACE(turn);
     const auto received = link->stats().traffic.framed_bytes_in;
     ASSERT_TRUE(link->send(outgoing(small_prompt())));
-    // In every second turn its verdict waits already, in the others it meets the Cancel somewhere.
+    // In every second turn the verdict is already waiting; otherwise it meets the Cancel on the
+    // way.
     const Instant end = soon();
     while (turn % 2 == 0 && link->stats().traffic.framed_bytes_in == received &&
            Clock::now() < end) {
@@ -354,7 +355,7 @@ TEST(ClientLinkTest, CloseEndsItForGood) {
             std::string::npos);
 }
 
-// A resolver without a network, until it is let go.
+// A resolver without a network that blocks until it is released.
 class StuckResolver {
  public:
   ~StuckResolver() {
@@ -431,7 +432,7 @@ TEST(ClientLinkTest, FindsANameAndSaysIfThereIsNone) {
       << event.error().message;
 }
 
-// Before that the name is more likely misspelt.
+// Before that, a misspelt name is more likely.
 TEST(ClientLinkTest, ANameIsOutOfReachOnceSomeLinkHasMetTheServer) {
   TestServer server;
   ServerContact contact;
@@ -481,7 +482,7 @@ TEST(ClientLinkTest, PromptsActivationsArrive) {
   EXPECT_NEAR(event.rows[0], 2.0f, 0.01f);
 }
 
-// Signs clients in and is then too busy to read.
+// Signs clients in and then stops reading.
 class BusyApplication final : public ServerApplication {
  public:
   void handle(const ReplyHandle& reply, const PeerInfo&, ServerEvent event) override {
@@ -514,7 +515,7 @@ TEST(ClientLinkTest, ALinkThatTakesNoMoreIsBackedUpUntilItDoes) {
                         .value();
   expect_event<Welcomed>(*link);
   EXPECT_FALSE(link->backed_up());
-  // The system's buffers take some megabytes before anybody notices.
+  // The system's buffers take some megabytes before back-pressure shows.
   const wire::OutgoingPrefill text = outgoing(wire::Prefill{.tokens = Tokens(4000, 1)});
   const auto is_backed_up = [&] {
     const Instant end = Clock::now() + 100ms;

@@ -20,7 +20,7 @@ namespace {
 
 using boost::asio::ip::tcp;
 
-// A name with these ports of the loopback for addresses.
+// Resolves a name to these ports of the loopback.
 NameResolver name_of(std::vector<std::uint16_t> ports) {
   return [ports = std::move(ports)](const std::string&, const std::string&,
                                     boost::system::error_code&) {
@@ -37,7 +37,7 @@ class Dialed {
   explicit Dialed(std::vector<std::uint16_t> ports)
       : dialer_(name_of(std::move(ports)), "server.invalid", "7420") {}
 
-  // The port that a connection got to; 0 if there was none.
+  // Returns the port that was reached; 0 without a connection.
   std::uint16_t connect() {
     boost::asio::io_context io;
     tcp::socket socket(io);
@@ -58,8 +58,7 @@ class Dialed {
   boost::system::error_code error_;
 };
 
-// A port that does not answer: a connection that is attempted while its queue is full is dropped
-// silently.
+// A port that does not answer: the kernel drops connection attempts while its queue is full.
 class SilentPort {
  public:
   SilentPort() : sockets_{make(0)} {
@@ -94,7 +93,7 @@ class SilentPort {
 
 void hang_up(RawPeer&) {}
 
-// Nobody listens there any more.
+// A port without a listener.
 std::uint16_t closed_port() {
   return RawServer(hang_up).port();
 }

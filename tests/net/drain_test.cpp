@@ -5,7 +5,7 @@
 #include "tests/net/net_support.h"
 #include "tests/net/raw_peer.h"
 
-// Listener::drain: a client that is in an answer may finish it, all others are sent away.
+// Listener::drain: a client in the middle of an answer may finish it; all others are disconnected.
 namespace edgedraft {
 namespace {
 
@@ -26,7 +26,7 @@ void wait_until_closed(std::uint16_t port) {
   try {
     for (;;) RawPeer(port).reset();
   } catch (const std::runtime_error&) {
-    // Nobody listens any more.
+    // The port has no listener now.
   }
 }
 
@@ -43,7 +43,7 @@ TEST(DrainTest, AnAnswerThatRunsGoesOnToItsEnd) {
     ASSERT_TRUE(event) << event.error().message;
     EXPECT_EQ(std::get<VerdictReceived>(*event).verdict.next, 8u);
   }
-  link.reset();  // has what it wants
+  link.reset();  // finished
   draining.join();
   EXPECT_EQ(server.listener->stats().open, 0u);
 }
@@ -76,7 +76,7 @@ TEST(DrainTest, WhoDoesNotDraftOnIsSentAway) {
   expect_goodbye(*link);
 }
 
-// Its run has come to the end of its credit.
+// Its run has used up its credit.
 TEST(DrainTest, WhoGivesNoMoreCreditIsSentAway) {
   TestServer::Options options;
   options.listener.drafting_time_max = 1ms;

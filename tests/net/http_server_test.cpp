@@ -25,7 +25,7 @@ std::string text_of(const Bytes& bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
-// Until `mark` has come, or the end.
+// Reads until `mark` arrives or the stream ends.
 std::string read_until(RawPeer& peer, const std::string& mark) {
   std::string text;
   while (text.find(mark) == std::string::npos) {
@@ -80,7 +80,7 @@ TEST_F(HttpServerTest, AConnectionBringsSeveralRequests) {
                "\r\n\r\n" + body);
     EXPECT_TRUE(read_until(peer, "\r\n\r\n" + body).starts_with("HTTP/1.1 200 OK\r\n"));
   }
-  // Two at once are answered one after another.
+  // Two pipelined requests are answered in order.
   peer.write(
       "POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\n\r\na"
       "POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\n\r\nb");
@@ -155,7 +155,7 @@ TEST_F(HttpServerTest, BoundsBodiesOfAllConnectionsTogether) {
   EXPECT_TRUE(post("/echo", part).starts_with("HTTP/1.1 200 ")) << "their room is free again";
 }
 
-// A client that is not let in need not be listened to.
+// The body of a refused request need not be read.
 TEST(HttpRefusalTest, WhatIsRefusedByItsHeaderSendsNoBody) {
   std::atomic<int> handled = 0;
   const HttpServer server({.address = "127.0.0.1",
@@ -184,7 +184,7 @@ TEST(HttpRefusalTest, WhatIsRefusedByItsHeaderSendsNoBody) {
   EXPECT_EQ(handled, 1);
 }
 
-// Two ends that do not agree where a request ends can be made to see different ones.
+// Request smuggling: two ends that disagree on a request's length see different requests.
 TEST_F(HttpServerTest, ARequestOfTwoLengthsIsRefused) {
   const std::string start = "POST /echo HTTP/1.1\r\nHost: x\r\n";
   for (const std::string headers : {"Content-Length: 4\r\nTransfer-Encoding: chunked\r\n",
@@ -197,7 +197,7 @@ TEST_F(HttpServerTest, ARequestOfTwoLengthsIsRefused) {
   }
 }
 
-// The other end may be a proxy that looked at the first of two, or at neither.
+// A proxy may have used the first of two headers, or neither.
 TEST_F(HttpServerTest, WhatMayBeReadAsAnotherRequestIsRefused) {
   const std::string body = "0\r\n\r\nPOST /echo HTTP/1.1\r\nHost: x\r\n\r\n";
   for (const std::string headers :
@@ -223,7 +223,7 @@ TEST_F(HttpServerTest, WhatMayBeReadAsAnotherRequestIsRefused) {
   }
 }
 
-// Half requests and silence hold no place that somebody wants who asks.
+// Incomplete requests and silent clients give their slots to clients with a request.
 TEST_F(HttpServerTest, WhoOwesARequestMakesRoom) {
   std::list<RawPeer> idle;
   for (int i = 0; i < 100; ++i) {
@@ -231,7 +231,7 @@ TEST_F(HttpServerTest, WhoOwesARequestMakesRoom) {
     if (i % 2 == 0) idle.back().write("POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n");
   }
   EXPECT_TRUE(post("/echo", "hello").ends_with("hello"));
-  // A client that has asked keeps its place.
+  // A client with a request keeps its slot.
   RawPeer asked(server_.port());
   asked.write("GET /held HTTP/1.1\r\nHost: x\r\n\r\n");
   HttpReply reply = held();
@@ -266,7 +266,7 @@ TEST(HttpLimitTest, WhereAllWaitForAnswersWhoComesIsClosedAtOnce) {
   for (RawPeer& peer : peers) EXPECT_TRUE(text_of(peer.read_to_end()).ends_with("late"));
 }
 
-// A client that has had an answer and stays holds no place either.
+// A client that stays connected after its answer holds no slot.
 TEST(HttpLimitTest, WhoHasAnAnswerMakesRoom) {
   const HttpServer server({.address = "127.0.0.1", .connections_max = 3},
                           [](const HttpRequest&, HttpReply reply) {
@@ -401,7 +401,7 @@ TEST_F(HttpServerTest, RepliesOutliveTheServer) {
   reply.send({.content_type = "text/plain", .body = "too late"});
 }
 
-// From many threads at once, with clients that come and go.
+// From many threads at once, with clients that connect and disconnect.
 TEST_F(HttpServerTest, ManyAreServedAtOnce) {
   std::vector<std::thread> clients;
   std::atomic<int> right = 0;

@@ -55,8 +55,7 @@ TEST(IdentityTest, LostCertificateIsMadeAnewFromItsKey) {
   EXPECT_EQ(load_or_create_identity(directory.path()).value().pin, first.pin);
 }
 
-// A serial number of random octets begins with a zero octet now and then, and such a certificate
-// cannot be read.
+// Random serial octets sometimes start with a zero octet; such a certificate is unreadable.
 TEST(IdentityTest, SerialNumbersHaveNoLeadingZeroOctet) {
   const test::TemporaryDirectory directory;
   for (int i = 0; i < 50; ++i) {
@@ -83,7 +82,7 @@ TEST(IdentityTest, LostKeyMakesAnotherIdentity) {
   EXPECT_NE(second->pin, first.pin);
 }
 
-// Clients know a server by its pin: loading it anew makes no other one.
+// Clients pin the certificate: loading must not create another.
 TEST(IdentityTest, LoadingMakesNothing) {
   for (const auto lost : {&TlsIdentity::certificate_file, &TlsIdentity::key_file}) {
     const test::TemporaryDirectory directory;
@@ -100,7 +99,7 @@ TEST(IdentityTest, LoadingMakesNothing) {
   }
 }
 
-// Not even root can follow it.
+// Not even root can follow the link.
 TEST(IdentityTest, AKeyOfWhichNobodyCanSayWhetherItIsThereIsAnError) {
   const test::TemporaryDirectory directory;
   fs::create_symlink("server-key.pem", directory / "server-key.pem");
@@ -120,7 +119,7 @@ TEST(IdentityTest, DamagedFilesAreNamed) {
   EXPECT_NE(damaged.error().message.find("server-key.pem"), std::string::npos);
 }
 
-// A passphrase would be asked of the terminal, and waited for.
+// OpenSSL would prompt for a passphrase on the terminal and wait.
 TEST(IdentityTest, AnEncryptedKeyIsNamedAndNotAskedFor) {
   const test::TemporaryDirectory directory;
   const auto identity = load_or_create_identity(directory.path()).value();
@@ -154,7 +153,7 @@ TEST(IdentityTest, FilesThatAreNotThereAreNamed) {
   }
 }
 
-// It could be read once, and waiting for more could take for ever.
+// A pipe can be read only once, and waiting for data could block forever.
 TEST(IdentityTest, APipeIsRefusedInsteadOfCertificatesAndKeys) {
   const test::TemporaryDirectory directory;
   const auto identity = load_or_create_identity(directory.path()).value();

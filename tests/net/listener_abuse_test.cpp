@@ -7,7 +7,7 @@
 #include "tests/net/net_support.h"
 #include "tests/net/raw_peer.h"
 
-// Peers that do what no honest one does. Each costs its own connection; the next client is served.
+// Malicious peers. Each loses its own connection; the next client is served.
 namespace edgedraft {
 namespace {
 
@@ -15,19 +15,19 @@ class ListenerAbuseTest : public ::testing::Test {
  protected:
   ~ListenerAbuseTest() override { server_->expect_serves(); }
 
-  // The reason of the first connection that ended.
+  // The error of the first connection that ended.
   Error reason() { return server_->application.wait_ended(1)[0]; }
 
   std::uint16_t port() const { return server_->listener->port(); }
 
-  // A peer that has said Hello and been welcomed.
+  // Sends Hello and receives Welcome.
   void sign_in(RawTlsPeer& peer) {
     ASSERT_TRUE(peer.shake_hands());
     peer.write(wire::encode(wire::Hello()));
     ASSERT_FALSE(peer.read_some().empty());
   }
 
-  // What of the server's last words reaches the peer.
+  // The error report that reaches the peer, if any.
   static std::optional<wire::ErrorReport> farewell(RawTlsPeer& peer) {
     FrameReader reader(kFramePayloadBytesMax);
     reader.append(peer.read_to_end());
@@ -42,7 +42,7 @@ class ListenerAbuseTest : public ::testing::Test {
     }
   }
 
-  // A server with a limit that the peer is to reach. The next client has to keep within it.
+  // Starts a server with a limit for the peer to reach. The next client must stay within it.
   void serve_with(const std::function<void(ListenerOptions&)>& limit) {
     TestServer::Options options;
     limit(options.listener);
@@ -160,7 +160,7 @@ TEST_F(ListenerAbuseTest, PeerThatNeverReadsIsDropped) {
   serve_with([](ListenerOptions& options) { options.write_stall_timeout = 200ms; });
   RawTlsPeer peer(port(), {});
   sign_in(peer);
-  // Pongs pile up until neither side's buffers take more.
+  // Pongs pile up until both sides' buffers are full.
   Bytes pings;
   while (pings.size() < 16'000) {
     const Bytes ping = wire::encode(wire::Ping{1});

@@ -102,7 +102,7 @@ TEST(ListenerTest, AnAddressHasItsShareOfStrangers) {
   EXPECT_EQ(server.listener->stats().over_limit, 2u);
 }
 
-// A listener for both families sees those of IPv4 as parts of one IPv6 network.
+// A dual-stack listener sees IPv4 addresses as parts of one IPv6 network.
 TEST(ListenerTest, EachAddressOfIpv4HasItsOwnShare) {
   if (!has_ipv6()) EDGEDRAFT_SKIP_WITHOUT("ipv6", "this system has no address for both families");
   TestServer server({.listener = {.address = "::", .strangers_per_address_max = 1}});
@@ -115,7 +115,7 @@ TEST(ListenerTest, EachAddressOfIpv4HasItsOwnShare) {
   EXPECT_TRUE(std::ranges::none_of(ended, [](const Error& e) { return e.code == Errc::refused; }));
 }
 
-// Else whoever counts peers that know no TLS would count these, too.
+// Otherwise they would count as peers that do not speak TLS.
 TEST(ListenerTest, WhoMadeRoomForOthersIsToldApart) {
   TestServer server({.listener = {.address = "127.0.0.1", .strangers_per_address_max = 1}});
   RawPeer first(server.listener->port());
@@ -152,7 +152,7 @@ TEST(ListenerTest, RenewedCertificateIsShownToTheNext) {
   EXPECT_TRUE(before->wait_event(soon())) << "who is in stays in";
 }
 
-// A context that nothing can be made from.
+// A context from which no TLS stream can be made.
 TEST(ListenerTest, WhatFailsForOneConnectionDoesNotEndAccepting) {
   TestServer server;
   const auto context = [&] {
@@ -164,7 +164,7 @@ TEST(ListenerTest, WhatFailsForOneConnectionDoesNotEndAccepting) {
   const TlsContext taken(std::move(*broken));
   server.listener->set_tls(broken);
   for (int i = 0; i < 3; ++i) EXPECT_TRUE(RawPeer(server.listener->port()).read_to_end().empty());
-  // A peer may see its end before the listener has counted it.
+  // A peer may see its end before the listener counts it.
   const Instant deadline = Clock::now() + 10s;
   while ((server.listener->stats().failed < 3 || server.application.failures().size() < 3) &&
          Clock::now() < deadline) {
@@ -194,7 +194,7 @@ TEST(ListenerTest, WhatAConnectionThrowsCostsThatConnection) {
   EXPECT_EQ(server.application.failures().size(), 1u) << "what its end threw is told";
 }
 
-// It is thrown out of what the listener itself has posted.
+// The exception comes from a handler that the listener itself posted.
 TEST(ListenerTest, WhatIsThrownOutsideOfAConnectionEndsNoThread) {
   std::atomic<bool> fails = false;
   ListenerOptions options = on_loopback();
@@ -221,7 +221,7 @@ TEST(ListenerTest, RepliesAfterTheEndGoNowhere) {
   server.expect_serves();
 }
 
-// Replies from a compute thread race with clients that come and go.
+// Replies from a compute thread race with clients that connect and disconnect.
 TEST(ListenerTest, RepliesRaceWithDisconnects) {
   TestServer server;
   std::atomic<bool> done = false;

@@ -15,7 +15,7 @@ using boost::asio::ip::tcp;
 
 class ListeningTest : public ::testing::Test {
  protected:
-  // Why that address cannot be had; empty: it can.
+  // Why the address cannot be bound; empty if it can.
   std::string refusal_of(const std::string& address, std::uint16_t port) {
     tcp::acceptor acceptor(io_);
     try {
@@ -44,7 +44,7 @@ TEST_F(ListeningTest, ATakenPortIsSaidInASentence) {
   EXPECT_EQ(refusal_of("127.0.0.1", port), "");
 }
 
-// The address is one of those for documentation (RFC 5737), which no machine has.
+// A documentation address (RFC 5737), which no machine has.
 TEST_F(ListeningTest, AnAddressOfAnotherMachineIsSaidWithoutAPlaceInOurSources) {
   const std::string refusal = refusal_of("192.0.2.1", 0);
   EXPECT_TRUE(refusal.starts_with("192.0.2.1:0: ")) << refusal;

@@ -20,7 +20,7 @@ File open(const std::filesystem::path& file, const char* mode) {
   return File(std::fopen(file.c_str(), mode), std::fclose);
 }
 
-// As make_identity() wrote it.
+// As written by make_identity().
 struct Authority {
   Authority(const std::filesystem::path& directory, const std::string& name)
       : certificate(PEM_read_X509(open(directory / (name + "-cert.pem"), "r").get(), nullptr,
@@ -79,7 +79,7 @@ std::string revocation_list(const std::filesystem::path& directory, const std::s
                             const std::vector<long>& serials, long valid_until_seconds) {
   const Authority authority(directory, ca);
   const Owned<X509_CRL> list(X509_CRL_new(), X509_CRL_free);
-  X509_CRL_set_version(list.get(), 1);  // the second
+  X509_CRL_set_version(list.get(), 1);  // version 2
   X509_CRL_set_issuer_name(list.get(), X509_get_subject_name(authority.certificate.get()));
   const Owned<ASN1_TIME> from(X509_gmtime_adj(nullptr, -3600), ASN1_TIME_free);
   const Owned<ASN1_TIME> until(X509_gmtime_adj(nullptr, valid_until_seconds), ASN1_TIME_free);

@@ -21,13 +21,13 @@ namespace edgedraft {
 
 using namespace std::chrono_literals;
 
-// What a test certificate is like.
+// Properties of a test certificate.
 struct TestCertificate {
   std::string common_name = "test";
   std::string alternative_names = "DNS:localhost,IP:127.0.0.1";
   long valid_from_seconds = -3600;  // from now
   long valid_until_seconds = 3600;
-  // Signed by the CA with this name in the same directory; empty: self-signed.
+  // Name of the CA in the same directory that signs it; empty: self-signed.
   std::string signer{};
   bool is_ca = false;
   long serial = 1;
@@ -37,12 +37,12 @@ struct TestCertificate {
 TlsIdentity make_identity(const std::filesystem::path& directory, const std::string& name,
                           const TestCertificate& certificate);
 
-// The list (PEM) of the certificates that a CA in that directory has revoked, by their serials.
+// The revocation list (PEM) of a CA in that directory, by certificate serials.
 std::string revocation_list(const std::filesystem::path& directory, const std::string& ca,
                             const std::vector<long>& serials, long valid_until_seconds = 3600);
 
 // Accepts every Hello, answers every Prefill with next token 7 and all Hints with next token 8, and
-// remembers what happened.
+// records events.
 class TestApplication final : public ServerApplication {
  public:
   void handle(const ReplyHandle& reply, const PeerInfo& peer, ServerEvent event) override;
@@ -54,15 +54,15 @@ class TestApplication final : public ServerApplication {
   std::vector<std::uint32_t> scale_groups{};
   std::optional<Error> rejection{};
   wire::Ending ending = wire::Ending::none;  // of every verdict
-  // At any time: handle() and ended() throw at their next call, once.
+  // May be set at any time: the next call of handle() and of ended() throws, once.
   std::atomic<bool> fails_to_handle = false;
   std::atomic<bool> fails_to_end = false;
 
-  // Waits for the connections that have ended to be `count`, and returns why each did.
+  // Waits until `count` connections have ended and returns the error of each.
   std::vector<Error> wait_ended(std::size_t count);
   std::vector<std::optional<std::string>> certificate_keys() const;
   std::vector<ReplyHandle> handles() const;
-  // What went wrong on the listener's side.
+  // Failures reported by the listener.
   std::vector<std::string> failures() const;
 
  private:
@@ -76,7 +76,7 @@ class TestApplication final : public ServerApplication {
 
 ListenerOptions on_loopback();
 
-// A server on a free port of the loopback with a self-signed certificate, unless given another.
+// A server on a free loopback port, with a self-signed certificate unless another is given.
 class TestServer {
  public:
   struct Options {
@@ -89,9 +89,9 @@ class TestServer {
 
   ClientLinkOptions client_options() const;
   std::unique_ptr<ClientLink> connect() const;
-  // On that port, which a listener before had. Clients need no certificate.
+  // Listens on a port that an earlier listener used. Clients need no certificate.
   void listen_again(std::uint16_t port);
-  // What the first thing is that a client with these options hears: "welcome" or an error.
+  // The first event of a client with these options: "welcome" or an error.
   static Result<ClientEvent> first_event(ClientLinkOptions options);
   void expect_serves() const;
 
@@ -101,7 +101,7 @@ class TestServer {
   std::unique_ptr<Listener> listener;
 };
 
-// Far enough away for a busy machine; no test waits for it.
+// A deadline long enough for a busy machine; no test waits that long.
 inline Instant soon() {
   return Clock::now() + 20s;
 }
@@ -109,11 +109,11 @@ inline Instant soon() {
 inline wire::Prefill small_prompt() {
   return {.tokens = {1, 2, 3}};
 }
-// With a run that waits for step().
+// A prompt with a run that waits for step().
 inline wire::Prefill lockstep_prompt() {
   return {.tokens = {1, 2, 3}, .run = {.credit = 4096, .rows = true, .hold = wire::Hold::lockstep}};
 }
-// Has the server make a pass for the root alone, where the session has `length` tokens.
+// Hints that make the server run a pass for the root alone, at `length` tokens of the session.
 inline wire::OutgoingHints step(std::uint32_t length) {
   return outgoing(wire::Hints{.complete = true, .position = length});
 }

@@ -11,7 +11,7 @@
 namespace edgedraft {
 namespace {
 
-// Longer than any of our own limits that a test waits for.
+// Longer than any of our limits that a test waits for.
 constexpr int kTimeoutSeconds = 20;
 
 int make_socket() {

@@ -10,10 +10,10 @@
 
 #include "shared/base/bytes.h"
 
-// Peers below the level of ours, to do what ours never would.
+// Low-level peers that can break the protocol.
 namespace edgedraft {
 
-// A TCP connection with blocking calls that give up after a while.
+// A TCP connection with blocking calls and timeouts.
 class RawPeer {
  public:
   // Connects to a port of the loopback, from 127.0.0.`from`.
@@ -27,7 +27,7 @@ class RawPeer {
   RawPeer& operator=(const RawPeer&) = delete;
 
   void write(std::string_view text) { write(as_byte_view(text)); }
-  // Ignores errors: the other end may have hung up, as it should.
+  // Ignores errors: the server may have closed the connection, as it should.
   void write(ByteView bytes);
   Bytes read_some();
   Bytes read_to_end();
@@ -66,7 +66,7 @@ class RawTlsPeer {
   SSL* tls_;
 };
 
-// Serves every connection on the loopback with `serve`, one after another. Port 0 takes a free one.
+// Serves loopback connections one at a time with `serve`. Port 0 picks a free port.
 class RawServer {
  public:
   explicit RawServer(std::function<void(RawPeer&)> serve, std::uint16_t port = 0);

@@ -14,7 +14,7 @@
 #include "tests/net/net_support.h"
 #include "tests/net/raw_peer.h"
 
-// How a link gets back to its server, and what it makes of what happened meanwhile.
+// Reconnects of a link, and events that happened while it was down.
 namespace edgedraft {
 namespace {
 
@@ -23,7 +23,7 @@ bool hears_welcome(ClientLink& link) {
   return event && std::holds_alternative<Welcomed>(*event);
 }
 
-// A server of a test's own application.
+// A server of a given application.
 class ServerOf {
  public:
   explicit ServerOf(ServerApplication& application)
@@ -48,8 +48,8 @@ class ServerOf {
   Listener listener_;
 };
 
-// It builds on a session that the next connection does not have, and the refusal would be taken for
-// one of what its sender asks for then.
+// The request refers to a session that the next connection does not have. Its refusal would be
+// attributed to the sender's next request.
 TEST(ReconnectTest, ARequestForAConnectionThatHasGoneDoesNotLeaveOnTheNextOne) {
   TestServer server;
   const auto link = server.connect();
@@ -105,7 +105,7 @@ TEST(ReconnectTest, AnAddressWithColonsIsToldInBrackets) {
   EXPECT_NE(event.error().message.find(" [::1]:1"), std::string::npos) << event.error().message;
 }
 
-// Lets everybody in, and out again at once, or after a verdict.
+// Welcomes every client and disconnects it at once, or after a verdict.
 class RevolvingDoor final : public ServerApplication {
  public:
   explicit RevolvingDoor(bool answers = false) : answers_(answers) {}
@@ -126,7 +126,7 @@ class RevolvingDoor final : public ServerApplication {
   }
   void ended(std::uint64_t, const PeerInfo&, const Error&, const TrafficStats&) override {}
 
-  // When clients came, once there were `count`.
+  // Times of the first `count` connections.
   std::vector<Instant> wait_times(std::size_t count) {
     std::unique_lock lock(mutex_);
     changed_.wait_until(lock, soon(), [&] { return times_.size() >= count; });
@@ -140,7 +140,7 @@ class RevolvingDoor final : public ServerApplication {
   std::vector<Instant> times_;
 };
 
-// Each time costs a handshake, and a prompt that is sent for nothing.
+// Each reconnect costs a handshake and a wasted prompt.
 TEST(ReconnectTest, AServerThatEndsEachConnectionAfterItsWelcomeIsAskedEverLessOften) {
   RevolvingDoor door;
   const ServerOf server(door);
@@ -172,7 +172,7 @@ TEST(ReconnectTest, AServerThatEndsEachConnectionAfterAVerdictIsAskedEverLessOft
   EXPECT_GE(times[5] - times[0], 310ms);
 }
 
-// Knows one token.
+// Accepts a single token.
 class Gatekeeper final : public ServerApplication {
  public:
   void handle(const ReplyHandle& reply, const PeerInfo&, ServerEvent event) override {

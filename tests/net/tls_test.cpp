@@ -16,12 +16,12 @@
 #include "tests/net/net_support.h"
 #include "tests/net/raw_peer.h"
 
-// Which peers a client trusts and a server lets in, each over the loopback with a real handshake.
+// Trust of client and server, each with a real handshake over the loopback.
 namespace edgedraft {
 namespace {
 
 Errc code_of(const Result<ClientEvent>& event) {
-  return event ? Errc::cancelled : event.error().code;  // cancelled: no peer says that
+  return event ? Errc::cancelled : event.error().code;  // cancelled: no peer sends this
 }
 
 std::string message_of(const Result<ClientEvent>& event) {
@@ -110,7 +110,7 @@ class TlsCaTest : public ::testing::Test {
     return make_identity(directory_.path(), "leaf", certificate);
   }
 
-  // A file with the CA's certificate and that list.
+  // A file with the CA's certificate and the revocation list.
   std::filesystem::path with_list(const std::string& list) {
     std::ifstream certificate(directory_ / "ca-cert.pem");
     std::ostringstream text;
@@ -191,7 +191,7 @@ TEST_F(TlsCaTest, MissingOrForeignClientCertificateIsRefused) {
   EXPECT_EQ(code_of(TestServer::first_event(options)), Errc::untrusted);
   EXPECT_TRUE(server.application.handles().empty());
 
-  // The server's operator is told what to do there, not what a client's user would do.
+  // The message tells the server's operator what to do, not the client's user.
   const std::string said = all_of(server.application.wait_ended(2));
   EXPECT_NE(said.find("a client certificate is required"), std::string::npos) << said;
   EXPECT_NE(said.find("--client-ca"), std::string::npos) << said;
@@ -223,7 +223,7 @@ TEST_F(TlsCaTest, ARevokedServerCertificateIsNotTrusted) {
   EXPECT_NE(message_of(event).find("certificate revoked"), std::string::npos) << message_of(event);
 }
 
-// Nobody can say whom an old list leaves out, with a ticket or without.
+// An expired list cannot say which certificates are revoked, with a session ticket or without.
 TEST_F(TlsCaTest, ARevocationListThatHasExpiredLetsNobodyIn) {
   TestServer server;
   const auto list = revocation_list(directory_.path(), "ca", {}, /*valid_until_seconds=*/600);
@@ -239,7 +239,7 @@ TEST_F(TlsCaTest, ARevocationListThatHasExpiredLetsNobodyIn) {
   const auto link = ClientLink::open(std::move(options)).value();
   ASSERT_TRUE(link->wait_event(soon()));
 
-  // For the server it is twenty minutes later.
+  // The server's clock is twenty minutes ahead.
   X509_VERIFY_PARAM_set_time(X509_STORE_get0_param(SSL_CTX_get_cert_store(tls->native_handle())),
                              std::time(nullptr) + 1200);
   server.application.handles().at(0).fail({Errc::refused, "come again"});
@@ -263,7 +263,7 @@ TEST_F(TlsCaTest, AFileWithoutACasCertificateIsRefused) {
   }
 }
 
-// A ticket would else stand for a certificate without end, and without its key.
+// Otherwise a ticket would replace a certificate forever, and without its key.
 TEST_F(TlsCaTest, AClientCertificateThatHasExpiredIsRefusedWithATicketToo) {
   TestServer server;
   const auto tls = make_server_context({.certificate_file = server.identity.certificate_file,
@@ -282,7 +282,7 @@ TEST_F(TlsCaTest, AClientCertificateThatHasExpiredIsRefusedWithATicketToo) {
   ASSERT_TRUE(link->wait_event(soon()));
   EXPECT_EQ(link->stats().resumed_handshakes, 1u);
 
-  // For the server it is twenty minutes later.
+  // The server's clock is twenty minutes ahead.
   X509_VERIFY_PARAM_set_time(X509_STORE_get0_param(SSL_CTX_get_cert_store(tls->native_handle())),
                              std::time(nullptr) + 1200);
   server.listener->set_tls(tls);
@@ -294,7 +294,7 @@ TEST_F(TlsCaTest, AClientCertificateThatHasExpiredIsRefusedWithATicketToo) {
   const std::string said = all_of(server.application.wait_ended(3));
   EXPECT_NE(said.find("The client has to renew its certificate"), std::string::npos) << said;
 
-  // The link reads the files again.
+  // The link rereads the files.
   signed_by("ca", {});
   link->try_again();
   EXPECT_EQ(code_of(link->wait_event(soon())), Errc::link_down);
@@ -345,7 +345,7 @@ TEST(TlsTest, PlainTextClientIsNamedAsSuch) {
   server.expect_serves();
 }
 
-// Anybody on the way can put it there.
+// Anybody on the path can inject it.
 TEST(TlsTest, ForeignRecordInAConnectionThatStandsSaysNothingOfThePeer) {
   TestServer server;
   RawTlsPeer peer(server.listener->port(), {});
