@@ -10,14 +10,14 @@ namespace {
 
 using Tokens = std::vector<std::uint32_t>;
 
-// Nothing but a ledger makes what a message carries of a conversation.
+// Only a ledger creates the conversation content of a message.
 static_assert(!std::is_constructible_v<SafePrefix, Tokens>);
 static_assert(!std::is_constructible_v<SafePrefix, std::uint32_t, Digest, Tokens>);
 static_assert(!std::is_constructible_v<SafeHints, std::vector<HintNode>>);
 static_assert(!std::is_constructible_v<SafeHints, std::uint32_t, std::vector<HintNode>>);
 static_assert(!std::is_convertible_v<TaintLedger, SafeHints>);
 static_assert(!std::is_convertible_v<SamplingParams, SafeParameters>);
-// What a server read is nothing that could be sent on.
+// Decoded messages cannot be sent on.
 static_assert(!std::is_constructible_v<wire::OutgoingMessage, wire::Prefill>);
 static_assert(!std::is_constructible_v<wire::OutgoingMessage, wire::Resume>);
 static_assert(!std::is_constructible_v<wire::OutgoingMessage, wire::Hints>);
@@ -38,7 +38,7 @@ TEST(SafePrefixTest, HoldsTheTokensBehindItsBaseAndTheHashOfTheBase) {
   EXPECT_EQ(Tokens(text.tokens().begin(), text.tokens().end()), (Tokens{6, 7}));
 }
 
-// The same in front of a private span, whatever that says: lengths and hashes are covered, too.
+// Private text after the safe prefix changes nothing, including lengths and hashes.
 TEST(SafePrefixTest, DoesNotDependOnPrivateText) {
   const SafePrefix one(ledger_with({5, 6}, {1}), 2, 0);
   const SafePrefix other(ledger_with({5, 6}, {2, 3, 4}), 2, 0);
@@ -67,7 +67,7 @@ TEST(SafeHintsTest, HangFromTheirConversation) {
 TEST(SafeHintsDeathTest, AreNotMadeAfterPrivateText) {
   const TaintLedger ledger = ledger_with({5, 6}, {7});
   EXPECT_DEATH(SafeHints(ledger, {{.token = 1}}), "untainted");
-  // Even its length would tell how long the private text is.
+  // Even its length would reveal the length of the private text.
   EXPECT_DEATH(SafeHints(ledger, {}), "untainted");
 }
 
