@@ -3,7 +3,7 @@
 
 #include "shared/model/chat_template.h"
 
-// Any template gives text within the limit or an error, with the marks in it in order.
+// Any template renders text within the limit, with the marks in order, or fails.
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace edgedraft;
   const auto parsed =

@@ -6,7 +6,7 @@
 
 #include "shared/constraints/grammar.h"
 
-// Any body is a request within its bounds or an error that says why.
+// Any body parses to a request within its bounds or to an error with a message.
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace edgedraft;
   const std::string_view body(reinterpret_cast<const char*>(data), size);

@@ -4,7 +4,7 @@
 
 #include "netsim/link/delivery_trace.h"
 
-// Any text gives an error or a trace, whose opportunities are given out in order of time.
+// Any text parses to a trace or an error; a trace yields its opportunities in order of time.
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace edgedraft;
   using namespace edgedraft::netsim;
@@ -16,7 +16,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   for (std::uint32_t i = 1; i < 64; ++i) {
     const Duration sent = player.send(now, 97 * i);
     if (sent < now) std::abort();
-    // Sometimes the next packet is there at once, sometimes after a silence.
+    // Some packets are sent at once, others after a pause.
     now = i % 3 == 0 ? sent + std::chrono::milliseconds(i * i) : sent;
   }
   return 0;

@@ -3,8 +3,8 @@
 #include "shared/protocol/client_session.h"
 #include "shared/protocol/server_session.h"
 
-// Both sessions hear a stream of any bytes. The first byte says into which pieces it is cut, and
-// whether the server is signed in to.
+// Feeds any bytes to both sessions. The first byte selects how they are split and whether the
+// client has signed in to the server.
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace edgedraft;
   if (size == 0) return 0;

@@ -5,8 +5,8 @@
 #include "shared/model/gguf.h"
 #include "shared/model/tokenizer.h"
 
-// Everything that is read from a model file: any bytes give a value or an error, and every byte of
-// a tensor lies within the file (the fingerprint reads them all).
+// All readers of model files: any bytes give a value or an error, and every byte of a tensor lies
+// within the file (the fingerprint reads them all).
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace edgedraft;
   const auto file = GgufFile::parse(std::as_bytes(std::span(data, size)));

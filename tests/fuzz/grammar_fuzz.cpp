@@ -3,8 +3,8 @@
 
 #include "shared/constraints/grammar_automaton.h"
 
-// Any text is a grammar or an error, and any grammar reads any text within its bounds. The first
-// line is what is read.
+// Any text parses to a grammar or an error, and any grammar reads any input within its bounds. The
+// first line is the input.
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace edgedraft;
   const std::string_view all(reinterpret_cast<const char*>(data), size);
@@ -18,7 +18,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     if (next == GrammarAutomaton::kNoRoom) {
       state = automaton.clear_but(state);
       next = automaton.next(state, static_cast<std::uint8_t>(byte));
-      if (next == GrammarAutomaton::kNoRoom) return 0;  // not even alone
+      if (next == GrammarAutomaton::kNoRoom) return 0;  // too large even alone
     }
     if (next >= GrammarAutomaton::kStatesMax) std::abort();
     if (automaton.next(state, static_cast<std::uint8_t>(byte)) != next) std::abort();

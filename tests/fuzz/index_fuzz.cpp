@@ -6,8 +6,8 @@
 #include "shared/drafting/index/continuation_tree.h"
 #include "shared/drafting/index/corpus_index.h"
 
-// Any bytes give an index or an error, and what is looked up in one are tokens of its vocabulary,
-// each continuation once.
+// Any bytes give an index or an error. Lookups return tokens of the vocabulary, each continuation
+// once.
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace edgedraft;
   std::vector<std::uint32_t> aligned((size + 3) / 4);
@@ -15,7 +15,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const auto bytes = std::as_writable_bytes(std::span(aligned)).first(size);
   (void)CorpusIndex::parse(bytes);
   if (size < kIndexHeaderBytes) return 0;
-  // No fuzzer finds a digest: the header's, at its end, is made right.
+  // A fuzzer cannot guess a digest, so the one at the end of the header is corrected.
   const auto digest_bytes = bytes.subspan(kIndexHeaderBytes - sizeof(Digest), sizeof(Digest));
   std::ranges::copy(sha256(bytes.first(kIndexHeaderBytes - sizeof(Digest))), digest_bytes.begin());
   const auto index = CorpusIndex::parse(bytes);

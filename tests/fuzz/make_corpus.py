@@ -42,7 +42,7 @@ REQUESTS = {
         "tools": [{"type": "function", "function": {"name": "f", "description": "d", "parameters": {
             "type": "object", "properties": {"x": {"type": "integer"}}}}}], "tool_choice": "required"},
 }
-# The first line is read by the grammar behind it.
+# The first line is the grammar's input.
 GRAMMARS = {
     "json": r'''{"a": [1, 2]}
 root ::= "{" pair ("," pair)* "}"
@@ -372,7 +372,7 @@ def make_messages() -> None:
         write("messages", name, bytes([KINDS[table]]) + payload(table, fields))
 
     frames = {name: frame(table, fields) for name, (table, fields) in messages.items()}
-    # What a server takes from a client that has just signed in: a session without tokens.
+    # A client's first messages after sign-in: a session without tokens.
     first_prompt = frame("Prefill", {"round": 1, "tokens": [1, 2, 3], "sampling": sampling})
     run = frame("Prefill", {"round": 1, "tokens": [1, 2, 3], "sampling": sampling, "credit": 40, "verdict_rows": True})
     lockstep = frame("Prefill", {"round": 1, "tokens": [1, 2, 3], "sampling": sampling, "credit": 40, "hold": 2})

@@ -6,8 +6,8 @@
 #include "shared/protocol/message.h"
 #include "tests/support/outgoing.h"
 
-// The first byte is the kind, the rest the payload. What decodes must encode to what decodes to the
-// same; a chunk of activations goes through the decompressor as well.
+// The first byte is the kind, the rest the payload. A decoded message must survive encoding and
+// decoding unchanged; chunks of activations are also decompressed.
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace edgedraft;
   if (size == 0) return 0;

@@ -5,8 +5,8 @@
 #include "netsim/link/duplex_link.h"
 #include "netsim/profile.h"
 
-// Any text gives an error or a profile; what is let through makes a link that carries packets, none
-// of which arrives before it is sent, and a script that ends.
+// Any text parses to a profile or an error. A valid profile makes a link on which no packet arrives
+// before it is sent, and a script that ends.
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace edgedraft;
   using namespace edgedraft::netsim;

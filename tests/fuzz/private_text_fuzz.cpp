@@ -17,8 +17,8 @@ constexpr edgedraft::PrivateType kDetected[] = {
 
 }  // namespace
 
-// Whatever stands around it, a private value does not get out; and what a hostile target writes is
-// restored to text, piece by piece as at once.
+// A private value never leaks, whatever text surrounds it. Text from a hostile target is restored
+// to the same result in pieces as in one call.
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace edgedraft;
   const std::string text(reinterpret_cast<const char*>(data), size);

@@ -1,4 +1,4 @@
-// Gives a fuzz target its seed corpus where libFuzzer is not at hand: replay FOLDER.
+// Replays a seed corpus without libFuzzer: replay FOLDER.
 
 #include <cstddef>
 #include <cstdint>
@@ -17,7 +17,7 @@ int main(int argc, char** argv) {
     std::ifstream file(entry.path(), std::ios::binary);
     const std::string bytes{std::istreambuf_iterator<char>(file), {}};
     std::printf("%s\n", entry.path().c_str());
-    std::fflush(stdout);  // before what may be the end
+    std::fflush(stdout);  // in case the next input crashes
     LLVMFuzzerTestOneInput(reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size());
     ++count;
   }

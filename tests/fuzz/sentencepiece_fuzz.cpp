@@ -2,7 +2,7 @@
 
 #include "shared/model/sentencepiece_proto.h"
 
-// Any bytes give a model or an error; a model encodes to bytes that decode to it again.
+// Any bytes give a model or an error; text that a model encodes decodes to the same bytes.
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace edgedraft;
   const auto model = decode_sentencepiece_model(std::as_bytes(std::span(data, size)));

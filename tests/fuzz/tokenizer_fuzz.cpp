@@ -33,14 +33,15 @@ std::vector<std::uint32_t> encode(const Tokenizer& tokenizer, std::string_view t
   return ids;
 }
 
-// Text that SentencePiece gives back unchanged: valid, and without the character for its spaces.
+// True if SentencePiece returns the text unchanged: valid, and without its space character.
 bool is_plain(std::string_view text) {
   return text.find("\xE2\x96\x81") == text.npos && is_valid_utf8(text);
 }
 
 }  // namespace
 
-// Any text encodes to ids of the vocabulary, none a control token unless asked for, and comes back.
+// Any text encodes to ids of the vocabulary, without control tokens unless requested, and decodes
+// to itself.
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   static const Tokenizer sentencepiece = make_sentencepiece();
   static const Tokenizer byte_bpe[] = {make_byte_bpe("gpt-2"), make_byte_bpe("llama-bpe"),

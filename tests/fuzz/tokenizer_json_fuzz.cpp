@@ -7,7 +7,7 @@
 
 using namespace edgedraft;
 
-// Any tokenizer.json gives an error or a tokenizer; one that then loads encodes any text.
+// Any tokenizer.json gives a tokenizer or an error; a tokenizer that loads encodes any text.
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const auto file = nlohmann::json::parse(data, data + size, nullptr, false);
   if (!file.is_object()) return 0;
