@@ -9,22 +9,22 @@
 
 namespace edgedraft::test {
 
-// Which folder may include which: the table of docs/architecture.md.
+// The include rules between folders: the table of docs/architecture.md.
 class FolderTable {
  public:
-  // Reads the fenced block ```folders of a page: a line per folder, "folder: folder, folder".
-  // Errors    bad_file: no such block, a folder that has no line or two, or a circle
+  // Reads the fenced block ```folders of a page: one line per folder, "folder: folder, folder".
+  // Errors    bad_file: no such block, a folder without exactly one line, or a cycle
   static Result<FolderTable> parse(const std::string& page);
 
-  // The folder with the longest name that holds the file; empty where none does. A line may name a
-  // file as well: a program's main.cpp, which stands above what lies beside it, or a header that
-  // may be included where the rest of its folder may not.
+  // The longest listed folder that contains the file; empty if there is none. A line may also name
+  // a file: a program's main.cpp, which may include its neighbours, or a header that may be
+  // included where the rest of its folder may not.
   std::string folder_of(const std::string& path) const;
-  // A folder may include itself, what its line names, and what these may.
+  // A folder may include itself, the folders on its line, and those that they may include.
   bool allows(const std::string& from, const std::string& to) const;
 
  private:
-  std::map<std::string, std::set<std::string>> below_;  // with all that lies further below
+  std::map<std::string, std::set<std::string>> below_;  // transitive
 };
 
 }  // namespace edgedraft::test

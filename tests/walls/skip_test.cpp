@@ -61,7 +61,7 @@ TEST(SkipTest, NamesAreWhole) {
   EXPECT_FALSE(names("", "tun"));
 }
 
-// A name with a slip of the pen would require nothing.
+// A misspelt name would require nothing.
 TEST(SkipTest, TheEnvironmentNamesWhatThereIs) {
   const char* list = std::getenv("EDGEDRAFT_TEST_REQUIRE");
   if (list == nullptr) return;

@@ -10,7 +10,7 @@
 namespace edgedraft::test {
 namespace {
 
-// What of the standard library a name needs, in any of these headers.
+// The standard headers that provide a name; any one of them suffices.
 const std::map<std::string, std::vector<std::string>>& standard_names() {
   static const std::map<std::string, std::vector<std::string>> names = {
       {"any_of", {"algorithm"}},
@@ -56,7 +56,7 @@ const std::map<std::string, std::vector<std::string>>& standard_names() {
       {"span", {"span"}},
       {"sqrt", {"cmath"}},
       {"string", {"string"}},
-      {"string_view", {"string_view", "string"}},  // which a string converts to
+      {"string_view", {"string_view", "string"}},  // a string converts to it
       {"swap", {"utility"}},
       {"thread", {"thread"}},
       {"to_string", {"string"}},
@@ -75,7 +75,7 @@ const std::map<std::string, std::vector<std::string>>& standard_names() {
   return names;
 }
 
-// Spaces for comments, nothing for what literals say, but for the names of includes.
+// Replaces comments by spaces and removes the contents of literals, except include paths.
 std::string bare(const std::string& text) {
   std::string out;
   for (std::size_t at = 0; at < text.size();) {
@@ -90,7 +90,7 @@ std::string bare(const std::string& text) {
       at = end == text.npos ? text.size() : end + 2;
       out += "\"\"";
     } else if (text[at] == '"') {
-      const std::size_t line = out.rfind('\n') + 1;  // 0 where there is none
+      const std::size_t line = out.rfind('\n') + 1;  // 0 if there is none
       const bool include = out.find("#include", line) != out.npos;
       std::size_t end = at + 1;
       while (end < text.size() && text[end] != '"') end += text[end] == '\\' ? 2 : 1;
@@ -108,7 +108,7 @@ bool is_word(char c) {
   return c == '_' || (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
 }
 
-// The words of a text that stand alone: not behind "::", "." or "->", with those of std:: apart.
+// The unqualified words of a text: not after "::", "." or "->". Those of std:: are kept separately.
 struct Words {
   std::set<std::string> own;
   std::set<std::string> standard;
@@ -134,7 +134,7 @@ Words words_of(const std::string& text) {
   return words;
 }
 
-// Types and constants that stand at the beginning of a line, as those of a namespace do.
+// Types and constants declared at the start of a line, as at namespace scope.
 std::set<std::string> declared_names(const std::string& text) {
   static const std::regex pattern(
       R"(\n(?:(?:class|struct|union|enum class|enum)\s+([A-Z]\w+)[^;{(]*\{)"
@@ -148,7 +148,7 @@ std::set<std::string> declared_names(const std::string& text) {
   return names;
 }
 
-// Names that a header declares, wherever in it, if only forward or as a parameter of a template.
+// Names that a header declares anywhere, including forward declarations and template parameters.
 std::set<std::string> known_names(const std::string& text) {
   static const std::regex pattern(
       R"((?:class|struct|union|enum|typename)(?:\.\.\.)?\s+([A-Z]\w+)|using\s+(\w+)\s*=)"
@@ -162,7 +162,7 @@ std::set<std::string> known_names(const std::string& text) {
   return names;
 }
 
-// Each name that exactly one header declares, with that header.
+// Maps each name that exactly one header declares to that header.
 std::map<std::string, std::string> homes(const SourceTree& tree) {
   std::map<std::string, std::set<std::string>> found;
   for (const auto& [path, source] : tree) {
