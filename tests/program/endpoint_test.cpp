@@ -62,7 +62,7 @@ TEST(EndpointTest, IsWrittenAsItIsRead) {
   }
 }
 
-// A name that begins like such an address is resolved like any other.
+// A name that starts like a loopback address is resolved like any other.
 TEST(EndpointTest, OnlyAddressesAreLoopback) {
   for (const char* host : {"127.0.0.1", "127.255.255.254", "::1", "::ffff:127.0.0.1"}) {
     EXPECT_TRUE(is_loopback(host)) << host;

@@ -8,7 +8,7 @@
 namespace edgedraft {
 namespace {
 
-// Whether it holds when `signal` has come, and when that was cleared, as two bits.
+// Exits with two bits: interrupted after `signal`, and interrupted after clearing.
 [[noreturn]] void tell_of(int signal) {
   catch_interrupts();
   if (interrupted()) std::_Exit(100);

@@ -31,12 +31,12 @@ struct Options {
   std::string mode = "slow";
   std::string server = "127.0.0.1:7420";
   double share = 0.5;
-  int level = 1;  // of the one that fails
+  int level = 1;  // of the failing command
   bool json = false;
-  bool levels = false;  // of the one that prints
+  bool levels = false;  // of the printing command
 };
 
-// A program with two commands, one of which prints its options and one of which fails.
+// A program with two commands: one prints its options, the other fails.
 Outcome run(std::vector<std::string> words, const std::map<std::string, std::string>& env = {}) {
   Options options;
   Options of_fail;
@@ -51,7 +51,7 @@ Outcome run(std::vector<std::string> words, const std::map<std::string, std::str
   };
   const auto declare_show = [&declare](CLI::App& app, Options& o) {
     declare(app, o);
-    // Another thing than that of the other command.
+    // Unrelated to the other command's --level.
     app.add_flag("--level", o.levels, "")->configurable(false);
   };
   program.command("show", "Shows", options, declare_show, [](const Options& o) {
@@ -115,7 +115,7 @@ TEST(ProgramTest, AVariableThatNearlyNamesAnOptionIsWarnedOf) {
     EXPECT_NE(shown.err.find(std::string(name) + " is ignored"), std::string::npos) << shown.err;
     EXPECT_NE(shown.err.find("EDGEDRAFT_TOY_TOKENS"), std::string::npos) << shown.err;
   }
-  // Far from every option's name, or short.
+  // Too far from every option's name, or too short.
   for (const char* name :
        {"EDGEDRAFT_TOY_TOKENS", "EDGEDRAFT_TOY_MODELS", "EDGEDRAFT_TOY_MOD", "EDGEDRAFT_TOY_"}) {
     EXPECT_EQ(run({"show"}, {{name, ""}}).err, "") << name;
@@ -146,7 +146,7 @@ TEST(ProgramTest, CommandLineGoesOverEnvironmentOverFileOverDefault) {
   EXPECT_EQ(run({"show", "--config", file, "--tokens", "4"}, env).out, "4 off 127.0.0.1:7420 0.25");
 }
 
-// Sets a variable, or takes it away where `value` is null, until the test is over.
+// Sets an environment variable, or unsets it if `value` is null, for the duration of the test.
 class Variable {
  public:
   Variable(const char* name, const char* value) : name_(name) {
@@ -229,7 +229,7 @@ TEST(ProgramTest, AVariableIsHeldToWhatTheCommandTakesThatWasAskedFor) {
   expect_mistake(run({"fail"}, env), "give a number from 1 to 3");
 }
 
-// The same is refused wherever it comes from, and what is right is said.
+// Every source refuses the same values, and the message names the valid ones.
 TEST(ProgramTest, EveryLayerIsHeldToTheSameValues) {
   struct Mistake {
     const char* option;
@@ -303,7 +303,7 @@ TEST(ProgramTest, AFolderIsNoFileOfOptionsAndIsNamed) {
   expect_mistake(run({"show", "--config", (directory / "none.toml").string()}), "none.toml: ");
 }
 
-// Nobody gave the option.
+// The option itself was not given.
 TEST(ProgramTest, AWrongValueOfAVariableIsBlamedOnTheVariable) {
   expect_mistake(run({"show"}, {{"EDGEDRAFT_TOY_MODE", "medium"}}),
                  "EDGEDRAFT_TOY_MODE (--mode): medium not in {slow,fast,off}");

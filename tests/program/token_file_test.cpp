@@ -87,7 +87,7 @@ TEST_F(TokenFileTest, WhatEverybodyMayUseIsRefusedAndAGroupMayReadIt) {
   }
 }
 
-// As a shell makes one of `--token-file <(pass show edgedraft)`.
+// As a shell creates for `--token-file <(pass show edgedraft)`.
 TEST_F(TokenFileTest, APipeWillDo) {
   int ends[2];
   ASSERT_EQ(::pipe(ends), 0);
@@ -109,7 +109,7 @@ TEST_F(TokenFileTest, AFileIsReadAgainAsItIsByThen) {
   EXPECT_FALSE(reread_token_file(file, kBytesMax)) << "nobody reads a folder";
 }
 
-// A pipe that nobody writes to would be waited for.
+// Reading a pipe without a writer would block.
 TEST_F(TokenFileTest, WhatCanBeReadOnceIsNotReadAgain) {
   const auto pipe = directory_ / "token";
   ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
