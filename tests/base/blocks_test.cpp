@@ -36,7 +36,7 @@ void set_half(Bytes& bytes, std::size_t at, float value) {
   store_le(&bytes.at(at), float_to_half(value));
 }
 
-// Sum of normal-like numbers: most small, few large, as weights are.
+// Roughly normal values, like weights: most small, few large.
 Floats weights_like(std::uint64_t seed, std::size_t count) {
   Random random(seed);
   Floats numbers(count);
@@ -59,8 +59,8 @@ double relative_error(const Floats& a, const Floats& b) {
 TEST(Q4Test, ReadsABlockByHand) {
   Bytes block(18);
   set_half(block, 0, 0.5f);
-  set(block, 2, 0xF0);       // numbers 0 and 16: levels 0 and 15
-  set(block, 2 + 15, 0x8A);  // numbers 15 and 31: levels 10 and 8
+  set(block, 2, 0xF0);       // elements 0 and 16: levels 0 and 15
+  set(block, 2 + 15, 0x8A);  // elements 15 and 31: levels 10 and 8
   const Floats back = decoded(DType::q4_0, block);
   EXPECT_EQ(back[0], -4.0f);
   EXPECT_EQ(back[16], 3.5f);
@@ -73,8 +73,8 @@ TEST(Q4Test, ReadsABlockWithAnOffsetByHand) {
   Bytes block(20);
   set_half(block, 0, 0.5f);
   set_half(block, 2, -3.0f);
-  set(block, 4, 0xF0);       // numbers 0 and 16: levels 0 and 15
-  set(block, 4 + 15, 0x8A);  // numbers 15 and 31: levels 10 and 8
+  set(block, 4, 0xF0);       // elements 0 and 16: levels 0 and 15
+  set(block, 4 + 15, 0x8A);  // elements 15 and 31: levels 10 and 8
   const Floats back = decoded(DType::q4_1, block);
   EXPECT_EQ(back[0], -3.0f);
   EXPECT_EQ(back[16], 4.5f);
@@ -85,10 +85,10 @@ TEST(Q4Test, ReadsABlockWithAnOffsetByHand) {
 TEST(Q5Test, ReadsABlockByHand) {
   Bytes block(22);
   set_half(block, 0, 0.5f);
-  set(block, 2, 0x01);       // the fifth bit of number 0
-  set(block, 5, 0xC0);       // and of numbers 30 and 31
-  set(block, 6, 0xF3);       // numbers 0 and 16: 3 + 16 and 15
-  set(block, 6 + 15, 0x8A);  // numbers 15 and 31: 10 and 8 + 16
+  set(block, 2, 0x01);       // the fifth bit of element 0
+  set(block, 5, 0xC0);       // and of elements 30 and 31
+  set(block, 6, 0xF3);       // elements 0 and 16: 3 + 16 and 15
+  set(block, 6 + 15, 0x8A);  // elements 15 and 31: 10 and 8 + 16
   const Floats back = decoded(DType::q5_0, block);
   EXPECT_EQ(back[0], 0.5f * (19 - 16));
   EXPECT_EQ(back[16], 0.5f * (15 - 16));
@@ -101,10 +101,10 @@ TEST(Q5Test, ReadsABlockWithAnOffsetByHand) {
   Bytes block(24);
   set_half(block, 0, 0.5f);
   set_half(block, 2, 2.0f);
-  set(block, 5, 0x80);       // the fifth bit of number 15
-  set(block, 6, 0x01);       // and of number 16
-  set(block, 8, 0xF3);       // numbers 0 and 16: 3 and 15 + 16
-  set(block, 8 + 15, 0x8A);  // numbers 15 and 31: 10 + 16 and 8
+  set(block, 5, 0x80);       // the fifth bit of element 15
+  set(block, 6, 0x01);       // and of element 16
+  set(block, 8, 0xF3);       // elements 0 and 16: 3 and 15 + 16
+  set(block, 8 + 15, 0x8A);  // elements 15 and 31: 10 + 16 and 8
   const Floats back = decoded(DType::q5_1, block);
   EXPECT_EQ(back[0], 0.5f * 3 + 2);
   EXPECT_EQ(back[16], 0.5f * 31 + 2);
@@ -113,10 +113,10 @@ TEST(Q5Test, ReadsABlockWithAnOffsetByHand) {
   EXPECT_EQ(back[1], 2.0f);
 }
 
-// Their offset has a sign, so what a block can tell apart depends on the range of its numbers and
-// not on how far they are from zero. A step is a fifteenth or a 31st of that range, and a uniform
-// error within half a step has a root mean square of 0.29 steps; the rest is left to the offset's
-// 11 bits.
+// The offset is signed, so a block's resolution depends on the range of its elements and not on
+// their distance from zero. A step is a fifteenth or a 31st of that range, and a uniform error
+// within half a step has a root mean square of 0.29 steps. The rest allows for the offset's 11
+// bits.
 TEST(OffsetTest, NumbersFarFromZeroKeepTheirDifferencesOnEitherSide) {
   Random random(15);
   for (const auto& [type, levels] : {std::pair{DType::q4_1, 15.0}, std::pair{DType::q5_1, 31.0}}) {
@@ -134,7 +134,7 @@ TEST(OffsetTest, NumbersFarFromZeroKeepTheirDifferencesOnEitherSide) {
   }
 }
 
-// Scales 1 to 8 and minima 11 to 18, and one of each above 31 to reach the upper bits.
+// Scales 1 to 8 and minima 11 to 18, plus one of each above 31 to reach the upper bits.
 TEST(KQuantTest, UnpacksScalesAndMinima) {
   Bytes packed(12);
   for (unsigned i = 0; i < 4; ++i) {
@@ -161,8 +161,8 @@ TEST(KQuantTest, ReadsQ4KByHand) {
   set(block, 4 + 0, 4);  // group 0: scale 4, minimum 3
   set(block, 4 + 4, 3);
   set(block, 4 + 3, 8);       // group 3: scale 8, minimum 0
-  set(block, 16 + 5, 0x07);   // number 5: level 7
-  set(block, 16 + 33, 0xC0);  // number 96 + 1: level 12
+  set(block, 16 + 5, 0x07);   // element 5: level 7
+  set(block, 16 + 33, 0xC0);  // element 96 + 1: level 12
   const Floats back = decoded(DType::q4_k, block);
   EXPECT_EQ(back[5], 1.0f * 7 - 6);
   EXPECT_EQ(back[6], -6.0f);
@@ -177,10 +177,10 @@ TEST(KQuantTest, ReadsQ5KByHand) {
   set(block, 4 + 0, 4);  // group 0: scale 4, minimum 3
   set(block, 4 + 4, 3);
   set(block, 4 + 3, 8);                   // group 3: scale 8, minimum 0
-  set(block, 16 + 1, 1u << 3 | 1u << 1);  // the fifth bits of numbers 97 and 33
-  set(block, 16 + 5, 1u << 0);            // and of number 5
-  set(block, 48 + 5, 0x07);               // number 5: level 7 + 16
-  set(block, 48 + 33, 0xC0);              // number 97: level 12 + 16
+  set(block, 16 + 1, 1u << 3 | 1u << 1);  // the fifth bits of elements 97 and 33
+  set(block, 16 + 5, 1u << 0);            // and of element 5
+  set(block, 48 + 5, 0x07);               // element 5: level 7 + 16
+  set(block, 48 + 33, 0xC0);              // element 97: level 12 + 16
   const Floats back = decoded(DType::q5_k, block);
   EXPECT_EQ(back[5], 1.0f * 23 - 6);
   EXPECT_EQ(back[97], 2.0f * 28);
@@ -191,13 +191,13 @@ TEST(KQuantTest, ReadsQ6KByHand) {
   Bytes block(210);
   set_half(block, 208, 0.5f);
   set(block, 192 + 0, 2);
-  set(block, 192 + 15, 0xFF);          // numbers 240 to 255: scale -1
-  set(block, 192 + 13, 4);             // numbers 208 to 223
-  set(block, 3, 0x05);                 // number 3: four low bits 5, and
+  set(block, 192 + 15, 0xFF);          // elements 240 to 255: scale -1
+  set(block, 192 + 13, 4);             // elements 208 to 223
+  set(block, 3, 0x05);                 // element 3: four low bits 5, and
   set(block, 128 + 3, 0x02);           // two high bits 2
-  set(block, 64 + 63, 0xF0);           // number 255: 15, and
+  set(block, 64 + 63, 0xF0);           // element 255: 15, and
   set(block, 128 + 32 + 31, 3u << 6);  // 3
-  set(block, 64 + 16, 0x90);           // number 208: 9, and
+  set(block, 64 + 16, 0x90);           // element 208: 9, and
   set(block, 128 + 32 + 16, 1u << 4);  // 1
   const Floats back = decoded(DType::q6_k, block);
   EXPECT_EQ(back[3], 0.5f * 2 * (5 + 32 - 32));
@@ -209,13 +209,13 @@ TEST(KQuantTest, ReadsQ6KByHand) {
 
 class BlockTest : public ::testing::TestWithParam<DType> {};
 
-// Seed 12. A step of a type with n bits is about the range of a group over 2^n, a uniform error
-// within half a step has a root mean square of step / sqrt(12), and the numbers' own is near a
-// quarter of the range: the bounds leave a tenth for what rounding the scales adds.
+// Seed 12. A step of an n-bit type is about a group's range over 2^n, a uniform error within half a
+// step has a root mean square of step / sqrt(12), and that of the elements is about a quarter of
+// the range. The bounds leave a tenth for rounding the scales.
 TEST_P(BlockTest, LosesNoMoreThanItsBits) {
   struct Bound {
     DType type;
-    double relative;  // root mean square, of the numbers' own
+    double relative;  // root mean square error over that of the elements
   };
   constexpr Bound kBounds[] = {{DType::q8_0, 0.0056}, {DType::q4_0, 0.085}, {DType::q4_1, 0.076},
                                {DType::q5_0, 0.042},  {DType::q5_1, 0.037}, {DType::q4_k, 0.076},
@@ -230,8 +230,8 @@ TEST_P(BlockTest, LosesNoMoreThanItsBits) {
   EXPECT_GT(error, 0.0);
 }
 
-// A file that was converted once hardly changes when it is converted again; the search may settle
-// for scales that are a trifle off.
+// Converting a converted file again hardly changes it; the search may settle for slightly different
+// scales.
 TEST_P(BlockTest, NumbersOfTheTypeComeBackAlmostAsTheyWere) {
   const Floats once = decoded(GetParam(), encoded(GetParam(), weights_like(13, 2048)));
   const Floats twice = decoded(GetParam(), encoded(GetParam(), once));
@@ -251,7 +251,7 @@ TEST_P(BlockTest, ConstantsAndRampsSurvive) {
   EXPECT_LE(relative_error(ramp, decoded(GetParam(), encoded(GetParam(), ramp))), 0.1);
 }
 
-// The sanitizer watches; nothing is promised of the numbers.
+// Only the sanitizer checks this; the values are unspecified.
 TEST_P(BlockTest, NumbersThatAreNoneAreSafe) {
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
   for (const float strange : {kInfinity, -kInfinity, std::nanf(""), 3e38f, -3e38f, 1e-42f}) {

@@ -49,8 +49,8 @@ TEST(HalfTest, KnowsTheValuesOfTheStandard) {
   EXPECT_TRUE(std::signbit(half_to_float(0x8000)));
 }
 
-// Between every two neighbours: below the middle goes down, above goes up, the middle to the even
-// one.
+// Between every two neighbours: below the midpoint rounds down, above rounds up, the midpoint
+// rounds to even.
 TEST(HalfTest, RoundsToNearestEven) {
   for (std::uint32_t bits = 0; bits < 0x7BFF; ++bits) {
     const double low = half_to_float(static_cast<std::uint16_t>(bits));
@@ -80,7 +80,7 @@ TEST(BfloatTest, RoundsToNearestEven) {
             std::numeric_limits<float>::infinity());
 }
 
-// Seed 11. Half a step of the block's scale, and what rounding the scale itself to float16 adds.
+// Seed 11. Half a step of the block's scale, plus the rounding of the scale itself to float16.
 TEST(Q8Test, IsWithinHalfAStep) {
   Random random(11);
   for (const std::size_t count : {32u, 64u, 1024u}) {

@@ -13,7 +13,7 @@
 namespace edgedraft {
 namespace {
 
-// A folder as Linux has it, for cores of these capacities.
+// A Linux sysfs folder for cores of these capacities.
 class FastCoresTest : public ::testing::Test {
  protected:
   void TearDown() override { std::filesystem::remove_all(folder_); }
@@ -36,7 +36,7 @@ class FastCoresTest : public ::testing::Test {
   const std::vector<std::uint32_t> all_ = {0, 1, 2, 3, 4, 5, 6, 7};
 };
 
-// A large core, three of middle size and four small ones, as in many phones.
+// One large core, three middle and four small ones, as in many phones.
 TEST_F(FastCoresTest, LargeAndMiddleOnesCountAndSmallOnesDoNot) {
   write_all({250, 250, 250, 250, 780, 780, 780, 1024});
   EXPECT_EQ(fast_cores(folder_, all_), 4u);
@@ -52,7 +52,7 @@ TEST_F(FastCoresTest, EqualOnesAllCount) {
   EXPECT_EQ(fast_cores(folder_, all_), 8u);
 }
 
-// On its small cores alone a process is at its best with all of them.
+// Restricted to small cores, a process is fastest with all of them.
 TEST_F(FastCoresTest, OnlyThoseThatTheProcessMayRunOnCount) {
   write_all({250, 250, 250, 250, 780, 780, 780, 1024});
   EXPECT_EQ(fast_cores(folder_, std::vector<std::uint32_t>{0, 1, 2, 3}), 4u);

@@ -35,7 +35,7 @@ TEST(JsonShapeTest, ElementsOfArraysAreLimitedAsMembersAre) {
   EXPECT_FALSE(has_readable_shape(of("\"a\"", kJsonElementsAllMax + 1)));
   EXPECT_FALSE(has_readable_shape("[" + of("{}", kJsonElementsAllMax / 2 + 1) + ',' +
                                   of("[]", kJsonElementsAllMax / 2 + 1) + ']'));
-  // Prompts of token ids are longer.
+  // Arrays of numbers may be longer: prompts of token ids.
   EXPECT_TRUE(has_readable_shape(of("128000", 4 * kJsonElementsAllMax)));
   EXPECT_FALSE(has_readable_shape(of("0", 4 * kJsonElementsAllMax + 1)));
   EXPECT_TRUE(has_readable_depth(of("\"a\"", kJsonElementsAllMax + 1)));

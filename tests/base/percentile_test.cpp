@@ -13,7 +13,7 @@ TEST(PercentileTest, PercentilesAreMembers) {
   EXPECT_EQ(percentile({}, 0.5), 0);
 }
 
-// Experiments, their reports and the benchmarks quote the same one of two values in the middle.
+// Experiments, their reports and the benchmarks must pick the same of two middle values.
 TEST(PercentileTest, OfTwoInTheMiddleTheLowerIsTheMedian) {
   EXPECT_EQ(median({4, 1, 3, 2}), 2);
   EXPECT_EQ(percentile({4, 1, 3, 2}, 0.95), 4);

@@ -21,7 +21,7 @@ TEST(PrintableTest, LeavesWhatCanBeRead) {
 TEST(PrintableTest, WritesOutWhatATerminalWouldObey) {
   EXPECT_EQ(printable("\x1b]0;owned\x07", Lines::many), "\\x1b]0;owned\\x07");
   EXPECT_EQ(printable("a\rb\x7f\0"sv, Lines::many), "a\\x0db\\x7f\\x00");
-  // U+009B is another way to write ESC [.
+  // U+009B is the single-character form of ESC [.
   EXPECT_EQ(printable("\xC2\x9B"
                       "2J",
                       Lines::many),

@@ -38,7 +38,7 @@ TEST(TextFileTest, SaysWhyAFileCannotBeRead) {
   }
 }
 
-// Only where the caller's user gives a name does "-" stand for standard input.
+// "-" means standard input only for names that the user gives.
 TEST(TextFileTest, AFileMayBeCalledLikeStandardInput) {
   const auto text = read_text_file("-", 1);
   ASSERT_FALSE(text);
