@@ -28,7 +28,7 @@ class PausableReplies final : public testing::HeardReplies {
   bool is_full = false;
 };
 
-// The least pool: 16 pages of 32 tokens.
+// The smallest pool: 16 pages of 32 tokens.
 class AdmissionTest : public ::testing::Test {
  protected:
   static constexpr std::uint32_t kContext = 256;
@@ -61,7 +61,7 @@ class AdmissionTest : public ::testing::Test {
             .round = 1,
             .posted = posted};
   }
-  // A prompt of so many full pages, behind those that the session has.
+  // Admits a prompt of `page_count` full pages after those of the session.
   bool enter(std::uint64_t id, std::uint32_t page_count, Duration after = {}) {
     const std::vector<std::uint32_t> tokens(page_count * KvPool::kPageSlots, 5);
     EXPECT_TRUE(session(id).target.begin(
@@ -70,7 +70,7 @@ class AdmissionTest : public ::testing::Test {
     if (!entered) turns_.prompts.pop_back();
     return entered;
   }
-  // Runs a prompt to its end.
+  // Runs a prompt to completion.
   void run(std::uint64_t id) {
     ASSERT_TRUE(has_turn(id) && !waits(id));
     PassShare share{.session = &session(id).target, .rows_max = kMaskRowsMax};
@@ -81,7 +81,7 @@ class AdmissionTest : public ::testing::Test {
     ASSERT_TRUE(enter(id, page_count));
     run(id);
   }
-  // A run whose next pass has so many nodes.
+  // A run whose next pass has `nodes` nodes.
   RunTurn& draft(std::uint64_t id, std::uint32_t nodes) {
     DraftTree tree;
     while (tree.node_count() < nodes) tree.add(5, 0);
@@ -252,7 +252,7 @@ TEST_F(AdmissionTest, DraftGetsPagesBeforeTheLine) {
   draft(1, kWideDraft);
   enter(3, 6);
   ASSERT_TRUE(waits(3));
-  end(2);  // leaves 10 pages, for either
+  end(2);  // leaves 10 pages, enough for either
   admission_.admit(turns_);
   EXPECT_EQ(pages(1), 6u + 8u);
   EXPECT_TRUE(waits(3));
@@ -356,7 +356,7 @@ TEST(TurnsTest, KeepTheOrderOfBothKinds) {
   turns.add(PromptTurn{request(3)});
   turns.add(RunTurn{request(4), nullptr});
   EXPECT_EQ(rounds(), (Rounds{1, 2, 3, 4}));
-  // A pass of the last three: one goes on, one becomes a run, one ends.
+  // A pass of the last three: one continues, one becomes a run, one ends.
   turns.for_each([&](auto& list, auto turn) {
     if (turn->round == 2) turns.requeue(list, turn);
     if (turn->round == 3) turns.add(RunTurn{request(5), nullptr});
@@ -370,7 +370,7 @@ TEST(TurnsTest, KeepTheOrderOfBothKinds) {
   EXPECT_EQ(turns.size(), 2u);
 }
 
-// The first draft lacks 4 of 8 pages, as many as each of the others has.
+// The first draft lacks 4 of its 8 pages; each of the others holds 4.
 class WideDraftTest : public AdmissionTest {
  protected:
   void SetUp() override {

@@ -10,14 +10,14 @@
 
 namespace edgedraft::testing {
 
-// The one answer to a connection without a tap.
+// Waits for the only answer to a connection without a tap.
 class AwaitedAnswer : public Replies {
  public:
   void verdict(wire::Verdict) override { given_.set_value(std::nullopt); }
   void activations(wire::Activations) override { FAIL() << "there is no tap"; }
   void refuse(std::uint32_t, Error error) override { given_.set_value(std::move(error)); }
 
-  // Nothing where it is a verdict.
+  // Empty for a verdict.
   std::optional<Error> wait() { return given_.get_future().get(); }
 
  private:

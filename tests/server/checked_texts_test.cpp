@@ -1,4 +1,4 @@
-// Texts that devices wrote alone, to be checked by the target.
+// Offline texts of devices, checked by the target.
 #include <gtest/gtest.h>
 
 #include "tests/server/run_rig.h"
@@ -18,8 +18,8 @@ class CheckedTextsTest : public RunTest {
   }
 };
 
-// From a text whose every choice sorts the vocabulary a pass takes the given rows and 16 more,
-// however many are to be checked.
+// A text may sort the vocabulary for every choice. A pass takes its given rows and 16 more, however
+// many remain to be checked.
 TEST_F(CheckedTextsTest, RowsThatACheckCannotUseGoToOthers) {
   open({.pass_rows_max = 64, .prompt_rows = 16, .metrics = metrics_});
   for (int i = 0; i < 2; ++i) ASSERT_TRUE(check_another());
@@ -32,7 +32,7 @@ TEST_F(CheckedTextsTest, RowsThatACheckCannotUseGoToOthers) {
   EXPECT_EQ(asking.verdicts.size(), 1u);
 }
 
-// Nor does a pass that many share take the longer the more they are.
+// A pass shared by many such texts does not take longer the more there are.
 TEST_F(CheckedTextsTest, ManyOfThemShareWhatAPassChooses) {
   open({.metrics = metrics_});
   for (int i = 0; i < 8; ++i) ASSERT_TRUE(check_another());

@@ -1,4 +1,4 @@
-// Requests that say what their answers are to keep to, right and wrong ones.
+// Requests with constraints, valid and invalid.
 #include <gtest/gtest.h>
 
 #include <memory>
@@ -13,7 +13,7 @@ namespace {
 class ConstrainedRequestsTest : public RunTest {
  protected:
   ConstrainedRequestsTest() {
-    // Tokens are letters: "a" is 3, "b" 4, and so on in turns.
+    // Tokens are letters in rotation: "a" is 3, "b" 4, and so on.
     std::vector<std::string> texts(kToyVocabulary);
     for (std::uint32_t t = 3; t < kToyVocabulary; ++t) {
       texts[t] = static_cast<char>('a' + (t - 3) % 26);
@@ -23,7 +23,7 @@ class ConstrainedRequestsTest : public RunTest {
     open({.metrics = metrics_});
   }
 
-  // What the server says to a prompt: nothing wrong, or the code.
+  // The error in the server's reply to a prompt; empty if it was accepted.
   static std::optional<Errc> ask(RawClient& client, const wire::Prefill& prompt) {
     EXPECT_TRUE(client.send(prompt));
     const auto heard = std::exchange(client.heard, {});
@@ -37,7 +37,7 @@ class ConstrainedRequestsTest : public RunTest {
   }
 };
 
-// Reading a text holds everybody up, whether or not there is a mistake at its end.
+// Parsing delays everyone, even if the mistake is at the end of the text.
 TEST_F(ConstrainedRequestsTest, MistakesInGrammarsArePaidForByWhoMakesThem) {
   RawClient greedy(*loop_, {.id = 50, .context_count = kContext, .identity = "greedy"},
                    [this] { return now_; });
@@ -65,7 +65,8 @@ TEST_F(ConstrainedRequestsTest, MistakesInGrammarsArePaidForByWhoMakesThem) {
   EXPECT_EQ(greedy.verdict_count, 1u);
 }
 
-// Drafts below a text that ends before the answer begins would have another law than plain answers.
+// With an answer that begins after the known tokens, drafts would follow another distribution than
+// plain answers.
 TEST_F(ConstrainedRequestsTest, AnAnswerBeginsWithinWhatIsGiven) {
   RawClient client(*loop_, {.id = 50, .context_count = kContext}, [this] { return now_; });
   wire::Prefill prompt{.tokens = {5, 6, 7},
@@ -76,7 +77,7 @@ TEST_F(ConstrainedRequestsTest, AnAnswerBeginsWithinWhatIsGiven) {
   run_until_idle();
   ASSERT_EQ(client.verdict_count, 1u);
   client.heard.clear();
-  // What was written offline is of the answer, or falls away.
+  // Offline tokens must belong to the answer, or they are dropped.
   wire::Prefill more{.base_length = 4,
                      .tokens = {8, 9, 10},
                      .provisional_count = 2,

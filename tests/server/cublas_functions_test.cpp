@@ -15,7 +15,7 @@ bool is_loaded(const std::string& library) {
   return text.find(library) != std::string::npos;
 }
 
-// Programs that compute on the CPU start without it.
+// Programs that compute on the CPU start without cuBLAS.
 TEST(CublasFunctionsTest, AreLoadedWhenTheyAreCalledForFirst) {
   EXPECT_FALSE(is_loaded("libcublas.so"));
   const auto name_of = cublas_functions().status_string;

@@ -17,7 +17,7 @@
 #include "tests/support/metrics_reading.h"
 #include "tests/support/toy_models.h"
 
-// What a failing device does to the clients of a server, and what the server says of it.
+// Effects of a failing device on a server's clients, and what the server reports about it.
 namespace edgedraft {
 namespace {
 
@@ -32,7 +32,7 @@ using Tokens = std::vector<std::uint32_t>;
 
 constexpr std::uint32_t kNever = std::numeric_limits<std::uint32_t>::max();
 
-// A loop over a device of which any operation may fail.
+// A loop over a device on which any operation may fail.
 class DeviceFailureTest : public ::testing::Test {
  protected:
   static constexpr std::uint32_t kContext = 64;
@@ -41,7 +41,7 @@ class DeviceFailureTest : public ::testing::Test {
     Client client;
     std::shared_ptr<Heard> heard;
     std::uint32_t round = 0;
-    std::uint32_t asked_count = 0;  // requests and hints, each of which has an answer
+    std::uint32_t asked_count = 0;  // requests and hints; each has one answer
   };
 
   Caller caller(std::uint8_t id, Tap* tap = nullptr) {
@@ -80,7 +80,7 @@ class DeviceFailureTest : public ::testing::Test {
     }
   }
 
-  // From now on the n-th operation of the kind fails.
+  // Makes the n-th operation of this kind from now on fail, and all later ones if `lasts`.
   void break_device(Operation operation, std::uint32_t n, bool lasts) {
     fault_ = {.operation = operation, .n = n, .lasts = lasts};
   }
@@ -138,7 +138,7 @@ TEST_F(DeviceFailureTest, ALostDeviceIsCalledLost) {
   EXPECT_EQ(second.heard->refusals.size(), 1u);
   EXPECT_EQ(health().device, Health::Device::lost);
 
-  // Every later request is told so as well.
+  // Later requests get the same error.
   ask(second);
   run();
   EXPECT_EQ(second.heard->refusals.size(), 2u);
@@ -151,19 +151,19 @@ TEST_F(DeviceFailureTest, ALostDeviceIsCalledLost) {
   EXPECT_EQ(health().device, Health::Device::works);
 }
 
-// There is no memory for this client's verdicts.
+// Allocation fails for this client's verdicts.
 class Unheard final : public Heard {
  public:
   void verdict(wire::Verdict) override { throw std::bad_alloc(); }
 };
 
-// The scheduler catches what belongs to no request: some of the pass have their answers by then.
+// The scheduler catches errors that belong to no request; part of the pass is already answered.
 TEST_F(DeviceFailureTest, WhatFailsBetweenTwoAnswersLeavesNobodyWithoutOne) {
   Caller first = caller(1);
   Caller unlucky = caller(2);
   Caller last = caller(3);
   unlucky.client.reply = unlucky.heard = std::make_shared<Unheard>();
-  // Nor is there any for the log.
+  // Logging fails to allocate, too.
   metrics_->health.on_change([](Health::Device, const std::string&) { throw std::bad_alloc(); });
   for (Caller* c : {&first, &unlucky, &last}) ask(*c, {5, 6, 7}, {});
   EXPECT_THROW(loop_.step(), std::bad_alloc);
@@ -180,13 +180,13 @@ TEST_F(DeviceFailureTest, WhatFailsBetweenTwoAnswersLeavesNobodyWithoutOne) {
   EXPECT_EQ(last.heard->verdicts.size(), 1u);
 }
 
-// Two clients in every pass, and a tap that reads what each of them has.
+// Two clients in every pass, with a tap that reads the states of both.
 class SharedPassTest : public DeviceFailureTest {
  protected:
   using Callers = std::array<Caller, 2>;
   static constexpr std::array<std::array<std::uint32_t, 3>, 2> kPrompts{{{5, 6, 7}, {30, 31, 32}}};
 
-  // A wrong token behind each prompt's answer and, beside it, the right one.
+  // After each prompt's answer, a wrong token with the right one as its sibling.
   SharedPassTest() {
     Callers plain = callers();
     ask_all(plain);
@@ -199,7 +199,7 @@ class SharedPassTest : public DeviceFailureTest {
     leave(plain);
   }
 
-  // On connections of their own.
+  // Each on its own connection.
   Callers callers() {
     id_ = id_ < 250 ? static_cast<std::uint8_t>(id_ + 2) : 1;
     return {caller(id_, &tap_), caller(static_cast<std::uint8_t>(id_ + 1), &tap_)};
@@ -213,7 +213,7 @@ class SharedPassTest : public DeviceFailureTest {
     }
     run();
   }
-  // A caller that was refused has nothing to draft for.
+  // A refused caller has nothing to draft for.
   void draft_all(Callers& callers) {
     for (std::size_t i = 0; i < callers.size(); ++i) {
       if (callers[i].heard->refusals.empty()) draft_tree(callers[i], drafts_[i]);
@@ -221,8 +221,7 @@ class SharedPassTest : public DeviceFailureTest {
     run();
   }
 
-  // What was answered is what a client of a sound device is answered. Returns whether that is all
-  // that such a client gets.
+  // Expects a prefix of the answer from a sound device. Returns true if it is the whole answer.
   static bool expect_right(const Heard& heard, const Heard& sound) {
     EXPECT_LE(heard.verdicts.size(), sound.verdicts.size());
     for (std::size_t i = 0; i < std::min(heard.verdicts.size(), sound.verdicts.size()); ++i) {
@@ -245,9 +244,9 @@ class SharedPassTest : public DeviceFailureTest {
   std::uint8_t id_ = 1;
 };
 
-// Every operation of a prompt and a draft fails once: each request has one answer, which is right
-// or says so; a tap's failure costs one of the two alone, if only the rows of its prompt; and
-// afterwards everyone gets what a client of a sound device gets.
+// Fails every operation of a prompt and a draft once. Each request has one answer, which is right
+// or an error. A tap's failure costs one of the two clients, even if only the rows of its prompt.
+// Afterwards everyone gets the answers of a sound device.
 TEST_F(SharedPassTest, WhereverItFailsEveryRequestHasOneAnswer) {
   const std::uint64_t passes = loop_.count().passes;
   Callers sound = callers();
@@ -324,7 +323,7 @@ TEST_F(DeviceFailureTest, CountsARunAsItWas) {
   run();
   ASSERT_EQ(first.heard->verdicts.size(), 3u);
   const double accepted = static_cast<double>(first.heard->verdicts[1].tokens.size());
-  // A prompt behind a text that is not there, one that fits no context, an unknown session.
+  // A prompt with a missing base, one that exceeds the context, an unknown session.
   Caller stranger = caller(2);
   post(stranger, wire::Prefill{.round = ++stranger.round, .base_length = 5});
   ask(stranger, Tokens(kContext, 5));
@@ -347,11 +346,11 @@ TEST_F(DeviceFailureTest, CountsARunAsItWas) {
   EXPECT_EQ(s["session_resume_total{result=\"unknown\"}"], 1);
   EXPECT_EQ(s["num_requests_running"], 0);
 
-  // A refused client holds no session. Room for four: the fifth takes the place of one that has
-  // left.
+  // A refused client holds no session. There are four slots; the fifth session replaces one whose
+  // client has left.
   EXPECT_EQ(s["sessions"], 1);
   EXPECT_EQ(s["sessions_limit"], 4);
-  // One page, of a prompt and two drafts.
+  // One page, used by a prompt and two drafts.
   const DecoderConfig& config = toy_.config;
   const double page_bytes =
       2.0 * sizeof(float) * config.layer_count * config.layer.heads.kv_cols() * KvPool::kPageSlots;

@@ -16,7 +16,7 @@ TEST(DeviceTest, AutoTakesWhatThereIsAndSaysWhy) {
   const auto device = open_device({.device = "auto", .threads = 1});
   ASSERT_TRUE(device);
   if (device->backend->name() == "cpu") {
-    // A reason: no CUDA in this build, no driver, or no device.
+    // The reason: no CUDA in this build, no driver, or no device.
     EXPECT_GT(device->reason.size(), std::string("cpu: ").size());
   } else {
     EXPECT_EQ(device->backend->name(), "cuda");

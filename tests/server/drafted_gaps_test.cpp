@@ -1,5 +1,5 @@
-// A server that drafts for itself, beside devices that draft ahead, listen or pause: when it waits
-// for hints, for whom it drafts, and what it tells of that.
+// A server-side drafter beside devices that draft ahead, listen or pause: when the server waits for
+// hints, for which runs it drafts, and what it reports.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -15,7 +15,7 @@ namespace {
 
 class DraftedGapsTest : public RunTest {
  protected:
-  // The server's drafter takes so long for a step, and is right or always wrong.
+  // The server's drafter takes `step` per step and is either right or always wrong.
   void open_drafting(bool right, Duration step, Duration pass_time = kPassTime) {
     Tokens text = prompt_;
     for (const std::uint32_t token : expected_) {
@@ -40,7 +40,7 @@ class DraftedGapsTest : public RunTest {
     loop_->measure_costs(1s);
   }
 
-  // The verdicts of an answer that nobody hints at.
+  // The verdicts of an answer without hints.
   std::vector<wire::Verdict> listened() {
     HintingClient& client = connect();
     EXPECT_TRUE(client.begin(prompt_, {}, {.credit = kContext}));
@@ -50,8 +50,8 @@ class DraftedGapsTest : public RunTest {
     return client.verdicts;
   }
 
-  // Its device has sent four right hints 2 ms after each verdict, and they have been taken; the
-  // next ones are due.
+  // The device has sent four right hints 2 ms after each verdict and they were accepted; the next
+  // ones are due.
   HintingClient& punctual(HintingClient& client) {
     for (int i = 0; i < 3; ++i) {
       loop_->step();
@@ -70,7 +70,7 @@ class DraftedGapsTest : public RunTest {
   std::optional<Speculation> speculation_;
 };
 
-// A client that only listens gains nothing from a wait for another's hints.
+// A client that only listens gains nothing by waiting for another client's hints.
 TEST_F(DraftedGapsTest, NobodyIsKeptWaitingForAnothersHints) {
   for (const bool beside : {false, true}) {
     open({.metrics = metrics_});
@@ -92,11 +92,11 @@ TEST_F(DraftedGapsTest, NobodyIsKeptWaitingForAnothersHints) {
   }
 }
 
-// Else a device that drafts fast would get the slower answer.
+// Otherwise a device that drafts fast would get slower answers.
 TEST_F(DraftedGapsTest, HintsAreNotWaitedForWhereTheServersOwnTreeBringsMore) {
   for (const bool right : {true, false}) {
     open_drafting(right, Duration());
-    for (int i = 0; i < 2; ++i) listened();  // the server learns what its trees are worth
+    for (int i = 0; i < 2; ++i) listened();  // the server learns the value of its trees
     HintingClient& hinting = connect();
     ASSERT_TRUE(hinting.begin(prompt_, {}, {.credit = kContext}));
     punctual(hinting);
@@ -110,7 +110,7 @@ TEST_F(DraftedGapsTest, HintsAreNotWaitedForWhereTheServersOwnTreeBringsMore) {
   }
 }
 
-// Drafting for each in turn does not pay where many share a pass. Those that are paused do not.
+// Drafting for each run in turn does not pay if many share a pass; paused runs do not count.
 TEST_F(DraftedGapsTest, PausedRunsDoNotSwitchDraftsOff) {
   open_drafting(true, 2ms, 30ms);
   for (int i = 0; i < 24; ++i) {

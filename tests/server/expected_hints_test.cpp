@@ -1,4 +1,4 @@
-// What a run learns from the hints that come, and what taking them in costs.
+// A run's estimate of incoming hints, and the cost of accepting hints.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -17,7 +17,7 @@ using Tokens = std::vector<std::uint32_t>;
 constexpr std::uint32_t kVocabulary = 4096;
 const Tokens kRunPrompt{5, 6};
 
-// One hint: `distance` ids behind its parent, or behind the prompt.
+// One hint, `distance` ids after its parent; 0: a child of the prompt's end.
 wire::Hints one_hint(std::uint32_t id, std::uint32_t token, std::uint16_t distance = 0,
                      std::uint8_t score = 1) {
   return {.credit = 1000,
@@ -27,7 +27,7 @@ wire::Hints one_hint(std::uint32_t id, std::uint32_t token, std::uint16_t distan
           .nodes = {{.token = token, .distance = distance, .score = score}}};
 }
 
-// Others would wait for as long as the machine has been running.
+// Otherwise others would wait for as long as the machine has been running.
 TEST(ExpectedHintsTest, WhatTheServerItselfExpectedIsNoMessageBefore) {
   edgedraft::Run run({.credit = 1000}, kRunPrompt, kVocabulary);
   run.expect(Tokens{7, 8});
@@ -41,12 +41,12 @@ TEST(ExpectedHintsTest, WhatTheServerItselfExpectedIsNoMessageBefore) {
   EXPECT_EQ(next->at, first + 30ms);
 }
 
-// A device that drafts no more is not waited for until the answer's end.
+// If a device stops drafting, the server does not wait for it for the rest of the answer.
 TEST(ExpectedHintsTest, NobodyWaitsForHintsThatHaveStopped) {
   edgedraft::Run run({.credit = 1000}, kRunPrompt, kVocabulary);
   Tokens text = kRunPrompt;
   Instant now{1h};
-  // Each pass takes its only hint, and the next one comes 5 ms later.
+  // Each pass accepts its only hint, and the next one arrives 5 ms later.
   for (std::uint32_t i = 0; i < 4; ++i) {
     wire::Hints hint = one_hint(i + 1, 9);
     hint.position = static_cast<std::uint32_t>(text.size());
@@ -62,7 +62,7 @@ TEST(ExpectedHintsTest, NobodyWaitsForHintsThatHaveStopped) {
   EXPECT_FALSE(run.next_hints(now));
 }
 
-// Seconds that it takes to take in so many messages of one node each.
+// Seconds to accept `count` messages of one node each.
 template <class Message>
 double seconds_to_take(Run& run, std::uint32_t count, const Message& message) {
   const Instant begun = Clock::now();
@@ -70,7 +70,7 @@ double seconds_to_take(Run& run, std::uint32_t count, const Message& message) {
   return seconds(Clock::now() - begun);
 }
 
-// A limit counts nodes: a message to a full tree may not cost a look at all that the tree holds.
+// The limit counts nodes, so a message to a full tree must not cost a scan of the whole tree.
 TEST(ExpectedHintsTest, AMessageToAFullTreeCostsLittleMoreThanOneToAnEmptyTree) {
   constexpr std::uint32_t kMessages = 2000;
   double empty = std::numeric_limits<double>::infinity();
@@ -84,7 +84,7 @@ TEST(ExpectedHintsTest, AMessageToAFullTreeCostsLittleMoreThanOneToAnEmptyTree) 
     edgedraft::Run large({.credit = 1000}, kRunPrompt, kVocabulary);
     for (std::uint32_t i = 0; i < kHintNodesMax; ++i) large.take(one_hint(i + 1, i), Instant());
     ASSERT_EQ(large.counts().evicted, 0u);
-    // Each below another node, and less likely than all of them.
+    // Each is the child of another node and less likely than all of them.
     full = std::min(full, seconds_to_take(large, kMessages, [](std::uint32_t i) {
                       const std::uint32_t id = kHintNodesMax + 1 + i;
                       const std::uint32_t parent = 1 + i % kHintNodesMax;
@@ -96,7 +96,7 @@ TEST(ExpectedHintsTest, AMessageToAFullTreeCostsLittleMoreThanOneToAnEmptyTree) 
   EXPECT_LT(full, 30.0 * empty);
 }
 
-// More hints than a pass can take are known, and all of them stay while none is contradicted.
+// The tree holds more hints than a pass can take; all remain until contradicted.
 TEST(ExpectedHintsTest, OfAFullTreeTheBestAreLookedAt) {
   const auto length = static_cast<std::uint32_t>(kRunPrompt.size());
   edgedraft::Run run({.credit = 1000}, kRunPrompt, kVocabulary);
@@ -108,7 +108,7 @@ TEST(ExpectedHintsTest, OfAFullTreeTheBestAreLookedAt) {
   EXPECT_TRUE(run.choose(0, length).empty());
 }
 
-// Whatever changes what hints are worth, the next pass goes by it.
+// The next pass uses every change in the value of hints.
 TEST(ExpectedHintsTest, WhatHintsAreWorthFollowsWhatComesAndWhatPassesAccept) {
   const auto length = static_cast<std::uint32_t>(kRunPrompt.size());
   edgedraft::Run run({.credit = 1000}, kRunPrompt, kVocabulary);

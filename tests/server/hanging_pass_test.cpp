@@ -1,4 +1,4 @@
-// A pass that does not end, as on a GPU whose driver waits for it for ever.
+// A pass that never ends, as on a GPU whose driver waits forever.
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -43,7 +43,7 @@ TEST_F(HangingPassTest, IsToldToMonitorsUntilItEnds) {
   EXPECT_EQ(device(), Health::Device::works);
 }
 
-// The program ends without it then.
+// The program then exits without waiting for the pass.
 TEST_F(HangingPassTest, DoesNotHoldUpAStop) {
   EXPECT_FALSE(scheduler_.stop(1ms));
   pass_.end();

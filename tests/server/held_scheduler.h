@@ -16,7 +16,7 @@
 
 namespace edgedraft::testing {
 
-// A scheduler's first pass, which takes as long as the test wants.
+// Holds a scheduler's first pass until the test releases it.
 class HeldPass {
  public:
   // For PassLoopOptions.

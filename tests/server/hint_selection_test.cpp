@@ -16,7 +16,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// A pass of 30 ms, and 0.6 more for every further row.
+// 30 ms per pass, plus 0.6 ms per further row.
 double paced(std::uint32_t rows) {
   return 0.030 + 0.0006 * (rows - 1);
 }
@@ -46,7 +46,7 @@ std::vector<std::uint32_t> taken(const PassTerms& pass, std::span<const RunOffer
 TEST(HintSelectionTest, TakesAHintWhileItBringsMoreThanItCosts) {
   const std::vector<double> probabilities = chain(0.8, 40);
   const RunOffer run = offer_of(probabilities);
-  // The best prefix, by trying each.
+  // Finds the best prefix by exhaustive search.
   double tokens = 1.0;
   double best_rate = tokens / paced(1);
   std::uint32_t best = 0;
@@ -114,7 +114,7 @@ TEST(HintSelectionTest, MakesNoSessionWithoutHintsWait) {
 }
 
 TEST(HintSelectionTest, CrossesAStepOfTheCostIfTheRowsBehindItPay) {
-  // Rows come in tiles of 8.
+  // Rows are computed in tiles of 8.
   const auto tiles = [](std::uint32_t rows) { return 0.010 * ((rows + 7) / 8); };
   const auto taken_of = [&](const std::vector<double>& probabilities) {
     const RunOffer run = offer_of(probabilities);
@@ -243,8 +243,8 @@ TEST(HintCalibrationTest, LearnsWhatScoresAreWorth) {
   HintCalibration calibration;
   Random random(1);
   for (int i = 0; i < 2000; ++i) {
-    calibration.observe(0, false);                   // a peer that calls everything certain
-    calibration.observe(8, random.uniform() < 0.9);  // and a drafter that underrates itself
+    calibration.observe(0, false);                   // a peer that reports every token as certain
+    calibration.observe(8, random.uniform() < 0.9);  // and a drafter that underestimates itself
   }
   EXPECT_LT(calibration.probability(0), 0.05);
   EXPECT_NEAR(calibration.probability(8), 0.9, 0.08);

@@ -17,7 +17,7 @@ using Tokens = std::vector<std::uint32_t>;
 constexpr HintTree::Limits kLimits{.nodes_max = 100, .vocabulary_count = 50};
 const Tokens kPrompt{7, 8, 9};
 
-// Hints behind `text`.
+// Hints that follow `text`.
 wire::Hints hints_behind(const Tokens& text, std::uint32_t first,
                          const std::vector<HintNode>& nodes) {
   return {.round = 1,
@@ -45,7 +45,7 @@ std::set<Tokens> paths_of(const HintTree& hints) {
   return paths;
 }
 
-// The scores of its nodes as seen from the root, best first.
+// The scores of its nodes relative to the root, best first.
 std::vector<ScoreSteps> scores_of(const HintTree& hints) {
   const DraftTree tree = hints.best(kTreeNodesMax);
   std::vector<ScoreSteps> scores;
@@ -68,7 +68,7 @@ TEST(HintTreeTest, WhatTheServerHasGonePastIsSkippedAndWhatContradictsIsDropped)
   tree.add(hints_behind(kPrompt, 1, {{1, 0}, {2, 1}, {3, 1}, {4, 2}}));  // 1, 1-2, 1-2-3, 1-2-4
   tree.advance(Tokens{1, 2});
   EXPECT_EQ(paths_of(tree), (std::set<Tokens>{{3}, {4}}));
-  // Below a node that has become text, and below one that has not.
+  // Below an accepted node, and below one that was not accepted.
   tree.add(hints_behind(kPrompt, 5, {{6, 3}, {7, 1}}));
   EXPECT_EQ(paths_of(tree), (std::set<Tokens>{{3}, {4}, {6}, {6, 7}}));
   tree.advance(Tokens{9});
@@ -92,7 +92,7 @@ TEST(HintTreeTest, AnotherTextIsUnknown) {
   const Tokens another{7, 8, 1};
   tree.add(hints_behind(another, 1, {{1, 0}}));
   tree.add(hints_behind({7, 8}, 2, {{1, 0}}));                   // before the run
-  tree.add(hints_behind(joined(kPrompt, {1, 2}), 3, {{1, 0}}));  // beyond what was chosen
+  tree.add(hints_behind(joined(kPrompt, {1, 2}), 3, {{1, 0}}));  // beyond the accepted text
   wire::Hints far = hints_behind(kPrompt, 4, {{1, 0}});
   far.position = kContextCountMax;
   tree.add(far);
@@ -124,7 +124,7 @@ TEST(HintTreeTest, TheBestAreKeptAndScoredFromTheRoot) {
   EXPECT_EQ(tree.best(1).token(1), 4u);
 }
 
-// A peer that sends whatever it likes: the tree stays within its bounds.
+// A flood of arbitrary hints: the tree stays within its bounds.
 TEST(HintTreeTest, AFloodCostsItsSenderAlone) {
   HintTree tree(kPrompt, {.nodes_max = 64, .vocabulary_count = 50});
   Random random(1);
@@ -141,7 +141,7 @@ TEST(HintTreeTest, AFloodCostsItsSenderAlone) {
   }
 }
 
-// Message after message comes to a full tree: what it costs to evict is paid once for many.
+// Many messages to a full tree share the cost of one eviction.
 TEST(HintTreeTest, EvictsManyAtOnce) {
   HintTree tree(kPrompt, {.nodes_max = 40, .vocabulary_count = 100});
   const auto add = [&](std::uint32_t id, std::uint8_t score) {
@@ -154,7 +154,7 @@ TEST(HintTreeTest, EvictsManyAtOnce) {
     add(id, 20);
     EXPECT_EQ(tree.counts().evicted, 0u) << id;
   }
-  // The best are the same ones, however many there are beside them.
+  // The best nodes are the same however many others there are.
   EXPECT_EQ(tree.best(40).token(40), 40u);
   add(51, 5);
   EXPECT_EQ(tree.counts().evicted, 11u);
@@ -163,7 +163,7 @@ TEST(HintTreeTest, EvictsManyAtOnce) {
   EXPECT_TRUE(add(52, 0).size() == 1 && add(52, 0).empty()) << "sent again, it is nothing new";
 }
 
-// The definition, without any cleverness: every hint is a whole text.
+// The definition implemented directly: every hint is a whole text.
 class BruteForceHints {
  public:
   explicit BruteForceHints(Tokens text) : text_(std::move(text)), base_(text_.size()) {}
@@ -213,7 +213,7 @@ class BruteForceHints {
   std::map<std::uint32_t, Tokens> text_of_;
 };
 
-// Messages that come late, twice, in any order or not at all, hung from any older text.
+// Messages arrive late, twice, out of order or not at all, with any older text as their base.
 TEST(HintTreeTest, HoldsWhatTheDefinitionHoldsInAnyScheduleOfMessages) {
   for (std::uint64_t seed = 0; seed < 400; ++seed) {
     Random random(seed);

@@ -1,4 +1,4 @@
-// What a server does that finds no memory of its own: one client pays, and the next is served.
+// Host allocation failures of the server: one client pays, and the next is served.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -15,13 +15,13 @@ namespace {
 using testing::AwaitedAnswer;
 using testing::client_of;
 
-// There is no memory for this client's verdicts.
+// Allocation fails for this client's verdicts.
 class NoVerdict final : public AwaitedAnswer {
  public:
   void verdict(wire::Verdict) override { throw std::bad_alloc(); }
 };
 
-// There is none even for a refusal.
+// Allocation fails even for a refusal.
 class NoWord final : public Replies {
  public:
   void verdict(wire::Verdict) override { throw std::bad_alloc(); }
@@ -29,7 +29,7 @@ class NoWord final : public Replies {
   void refuse(std::uint32_t, Error) override { throw std::bad_alloc(); }
 };
 
-// The server fails where it looks who is paused, which is nobody's own work.
+// Throws while the server checks which runs are paused, outside any client's request.
 class NoLook final : public Replies {
  public:
   void verdict(wire::Verdict) override { fails_ = true; }
@@ -101,7 +101,7 @@ TEST_F(HostMemoryTest, NoneForARefusalLeavesTheOthersServed) {
 }
 
 TEST_F(HostMemoryTest, NoneForATapCostsItsSessionAlone) {
-  // It fails from the second look on: a prompt's rows come, a run's do not.
+  // Fails from its second read on: a prompt's rows arrive, a run's do not.
   testing::TapBy tap(8, [read = false](std::uint32_t, std::span<float> rows) mutable {
     if (std::exchange(read, true)) throw std::bad_alloc();
     std::ranges::fill(rows, 0.0f);

@@ -1,5 +1,5 @@
-// What clients that have signed in may ask for, in any order: the server lives on, and the others
-// are served.
+// Arbitrary requests, in any order, from signed-in clients: the server survives and serves the
+// others.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -29,7 +29,7 @@ testing::TapBy wide_tap() {
 class HostileClientsTest : public ::testing::Test {
  protected:
   static constexpr std::uint32_t kContext = 256;
-  // What the smallest pool holds: a context and a tree behind it.
+  // The smallest pool holds a context and a draft tree.
   static constexpr std::uint32_t kLeastPages = (kContext + kMaskRowsMax) / KvPool::kPageSlots;
 
   struct Options {
@@ -37,7 +37,7 @@ class HostileClientsTest : public ::testing::Test {
     std::uint32_t sessions_max = 64;
     std::uint32_t waiting_max = 64;
     Duration wait_max{};
-    const ProbingMethodKind* method = nullptr;  // that streams are speculated for by
+    const ProbingMethodKind* method = nullptr;  // for drafting in streams
   };
 
   void open(const Options& options) {
@@ -86,7 +86,7 @@ class HostileClientsTest : public ::testing::Test {
                               const wire::RunTerms& run = {}) {
     return {.base_length = base, .tokens = tokens, .run = run};
   }
-  // What the client knows once it has been answered a prompt of so many tokens.
+  // The tokens that the client knows after the answer to a prompt of `count` tokens.
   Tokens begin(RawClient& client, std::uint32_t count) {
     client.send(prompt(some_tokens(count)));
     run();
@@ -97,7 +97,7 @@ class HostileClientsTest : public ::testing::Test {
   static wire::Prefill in_lockstep(const Tokens& tokens) {
     return prompt(tokens, 0, {.credit = kContext, .hold = wire::Hold::lockstep});
   }
-  // So many tokens more.
+  // Continues with `tokens` more tokens.
   static wire::Prefill go_on(const RawClient& of, std::uint32_t tokens) {
     const std::uint32_t length = of.session().length();
     return prompt({}, length, {.credit = length + tokens});
@@ -108,14 +108,14 @@ class HostileClientsTest : public ::testing::Test {
             .tokens = more};
   }
 
-  // The code of the one refusal that has come; nothing where something else has.
+  // The code of the only refusal received; empty after any other reply.
   static std::optional<Errc> refusal(RawClient& client) {
     const auto heard = std::exchange(client.heard, {});
     if (heard.size() != 1) return std::nullopt;
     const auto* report = std::get_if<wire::ErrorReport>(&heard[0]);
     return report == nullptr ? std::nullopt : std::optional(report->code);
   }
-  // A client that behaves gets what a client alone gets.
+  // A well-behaved client gets the same answer as a client alone.
   void expect_service() {
     RawClient& honest = connect("honest");
     const Tokens text = some_tokens(20, 99);
@@ -150,7 +150,8 @@ class HostileClientsTest : public ::testing::Test {
   std::vector<std::unique_ptr<RawClient>> clients_;
 };
 
-// The prompt has dropped what it was to replace, and its client believes that nothing happened.
+// The refused prompt has already dropped the text that it was to replace, but its client assumes no
+// change.
 TEST_F(HostileClientsTest, ARefusedPromptLeavesNothingToGoOnFrom) {
   open({.wait_max = 500ms});
   RawClient& client = connect();
@@ -168,7 +169,7 @@ TEST_F(HostileClientsTest, ARefusedPromptLeavesNothingToGoOnFrom) {
     EXPECT_EQ(refusal(client), Errc::session_unknown);
   }
   expect_service();
-  // It may send everything again.
+  // The client may send everything again.
   client.send(prompt(some_tokens(200)));
   run();
   EXPECT_EQ(client.verdict_count, 2u);
@@ -190,7 +191,7 @@ TEST_F(HostileClientsTest, APassThatHadNoTurnLeavesTheSessionAsItWas) {
   EXPECT_EQ(client.verdict_count, 2u);
 }
 
-// Each pass takes one complete message, for the length that the client was told.
+// Each pass takes one complete message, for the length reported to the client.
 TEST_F(HostileClientsTest, CompleteHintsThatNoPassWaitsForCostTheConnection) {
   open({});
   for (const bool repeated : {false, true}) {
@@ -210,8 +211,8 @@ TEST_F(HostileClientsTest, CompleteHintsThatNoPassWaitsForCostTheConnection) {
   }
 }
 
-// The protocol lets no second request of a connection through. Should one come all the same, the
-// session contradicts itself: it is given up, with the request that it was at work on.
+// The protocol blocks a second request per connection. If one arrives anyway, the session is
+// inconsistent: it is dropped together with the request in progress.
 TEST_F(HostileClientsTest, ARequestBesideAnotherCostsItsSessionAndNoMore) {
   const auto refused = [&](Refusal why) {
     return metrics_->refusals[static_cast<std::size_t>(why)].value();
@@ -298,7 +299,7 @@ TEST_F(HostileClientsTest, OfSeveralResumesAtOnceEachGetsAnAnswer) {
   }
   EXPECT_EQ(resuming.back()->verdict_count, 1u) << "the last has it";
   EXPECT_EQ(refusal(*resuming.front()), Errc::session_unknown);
-  // Also one that is in the midst of an answer.
+  // Including one in the middle of an answer.
   resuming.back()->send(go_on(*resuming.back(), 20));
   loop_->step();
   resuming.back()->heard.clear();
@@ -307,7 +308,7 @@ TEST_F(HostileClientsTest, OfSeveralResumesAtOnceEachGetsAnAnswer) {
   EXPECT_EQ(refusal(*resuming.back()), Errc::session_unknown);
 }
 
-// Rows of a long prompt are still to come when its client turns to a shorter session.
+// Rows of a long prompt are still pending when its client switches to a shorter session.
 TEST_F(HostileClientsTest, RowsOfOneSessionAreNotReadFromAnother) {
   open({});
   testing::TapBy tap = wide_tap();
@@ -340,8 +341,8 @@ TEST_F(HostileClientsTest, NothingBehindAFullContext) {
   expect_service();
 }
 
-// Anything that the protocol's order lets through, from many connections, with little of
-// everything. The sessions of an identity may be resumed by all of its connections.
+// Any requests that the protocol's order allows, from many connections, with little of every
+// resource. All connections of an identity may resume its sessions.
 TEST_F(HostileClientsTest, AnyOrderOfRequestsIsSurvived) {
   for (std::uint64_t seed = 1; seed <= 6; ++seed) {
     SCOPED_TRACE(seed);
@@ -361,7 +362,7 @@ TEST_F(HostileClientsTest, AnyOrderOfRequestsIsSurvived) {
     };
     struct Peer {
       RawClient* client;
-      Tokens held{};  // of its session, if all went well
+      Tokens held{};  // tokens of its session, if all went well
       Tokens asked{};
       wire::RunTerms run{};
     };

@@ -9,7 +9,7 @@ using namespace std::chrono_literals;
 
 class KnownGrammarsTest : public ::testing::Test {
  protected:
-  // A grammar that nobody knows, and as much searching as it takes.
+  // Uses a new grammar and as many search steps as it takes.
   Result<void> use_another(const std::string& identity) {
     const std::string text = kAmbiguous + "# " + std::to_string(++count_) + "\n";
     EXPECT_EQ(known_.find(identity, text), nullptr);
@@ -25,7 +25,7 @@ class KnownGrammarsTest : public ::testing::Test {
     known_.add(identity, text, tokens);
     return tokens;
   }
-  // Others, which nobody uses.
+  // Adds grammars that are never used.
   void add_cheap_ones(const std::string& identity, int count) {
     for (int i = 0; i < count; ++i) {
       add(identity, "root ::= \"a\" # " + std::to_string(++count_) + "\n");
@@ -41,7 +41,7 @@ class KnownGrammarsTest : public ::testing::Test {
     EXPECT_GT(automaton.steps_taken(), 10'000u);
   }
 
-  // Until the identity owes nothing, and has no more than some 1,000 steps left.
+  // Leaves the identity without debt and with at most some 1,000 steps.
   void use_up(const std::string& identity) {
     while (known_.afford_another(identity, 0)) continue;
     while (!known_.afford_another(identity, 0)) now_ += 1ms;
@@ -78,13 +78,13 @@ TEST_F(KnownGrammarsTest, ReadingIsPaidForWhateverTheTextIs) {
   EXPECT_TRUE(known_.afford_another("greedy", kGrammarBytesMax));
 }
 
-// What one identity has found must not show in what another waits for.
+// One identity's searches must not show in the latency of another.
 TEST_F(KnownGrammarsTest, IdentitiesShareNothing) {
   ASSERT_TRUE(use_another("one"));
   EXPECT_EQ(known_.find("another", kAmbiguous + "# 1\n"), nullptr);
 }
 
-// However many others come before its first search.
+// However many other grammars are added before its first search.
 TEST_F(KnownGrammarsTest, WhatAnAnswerHoldsIsChargedWhenItIsSearched) {
   const auto held = add("sly", kAmbiguous);
   add_cheap_ones("sly", 3 * KnownGrammars::kUnusedMax);
@@ -104,7 +104,7 @@ TEST_F(KnownGrammarsTest, WhatWasSearchedAndLetGoIsChargedToo) {
   EXPECT_FALSE(known_.afford_another("sly", 0));
 }
 
-// Steps come back while others are taken, also where nobody asks for a long time.
+// Steps are replenished during use and while idle.
 TEST_F(KnownGrammarsTest, LongUseWithinWhatComesBackLeavesNoDebt) {
   std::string wide = "root ::=";
   for (int i = 0; i < 4000; ++i) wide += " [\\x00-\\x7f]?";
@@ -121,7 +121,7 @@ TEST_F(KnownGrammarsTest, LongUseWithinWhatComesBackLeavesNoDebt) {
   EXPECT_TRUE(known_.afford_another("steady", 0));
 }
 
-// Or the other would pay for its own again.
+// Otherwise the other identity would pay for its grammars again.
 TEST_F(KnownGrammarsTest, ManyOfOneIdentityPushOutNoneOfAnothers) {
   const auto modest = add("modest", kAmbiguous);
   add("modest", kAmbiguous + "# unused\n");

@@ -1,4 +1,4 @@
-// Libraries that find no memory, and how often they are asked.
+// Libraries whose allocations fail, and how often they are called.
 #include <gtest/gtest.h>
 #include <openssl/evp.h>
 #include <zlib.h>
@@ -21,7 +21,7 @@ std::atomic<std::uint32_t> digests_begun = 0;
 }  // namespace
 }  // namespace edgedraft
 
-// The linker has them called in the libraries' place (CMakeLists.txt).
+// The linker calls these instead of the libraries (CMakeLists.txt).
 extern "C" {
 
 int __real_deflateInit2_(z_streamp stream, int level, int method, int window_bits, int memory_level,
@@ -44,7 +44,7 @@ EVP_MD_CTX* __wrap_EVP_MD_CTX_new() {
 namespace edgedraft {
 namespace {
 
-// While it lives.
+// Makes library allocations fail during its lifetime.
 class NoLibraryMemory {
  public:
   NoLibraryMemory() { library_memory_is_out = true; }
@@ -55,7 +55,7 @@ class NoLibraryMemory {
 
 class LibraryMemoryTest : public RunTest {
  protected:
-  // The session of a client that has disconnected. Others ask for it over connections of their own.
+  // The session of a disconnected client. Others request it on their own connections.
   wire::SessionId left_session() {
     HintingClient& client = connect();
     EXPECT_TRUE(client.begin(prompt_, {}, {}));
@@ -106,7 +106,7 @@ TEST_F(LibraryMemoryTest, NoneForADigestCostsTheRequestAlone) {
   EXPECT_EQ(heard_->verdicts.size(), 1u);
 }
 
-// The thread that hashes is the one that all sessions share.
+// All sessions share the thread that hashes.
 TEST_F(LibraryMemoryTest, WhoAsksAgainWithAWrongHashHasNothingHashedAgain) {
   const wire::SessionId session = left_session();
   const Digest hash = token_hash(prompt_);

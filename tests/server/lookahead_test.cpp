@@ -12,7 +12,7 @@ namespace {
 
 using Tokens = std::vector<std::uint32_t>;
 
-// A target that writes a text of its own, whatever stands before: token p at position p.
+// A target that writes a fixed text, independent of its context: token p at position p.
 constexpr std::uint32_t kText = 1000;
 
 class LookaheadWindowTest : public ::testing::TestWithParam<LookaheadWindow::Shape> {
@@ -23,8 +23,8 @@ class LookaheadWindowTest : public ::testing::TestWithParam<LookaheadWindow::Sha
     std::ranges::reverse(path);
     return path;
   }
-  // Each token of the last level's columns, found by its place: answers by position know
-  // nothing else of a row.
+  // The last level's tokens, identified by position: answers by position know nothing else of a
+  // row.
   static Tokens answers(const LookaheadWindow& window, std::uint32_t root_position) {
     const DraftTree rows = window.rows();
     const auto depths = rows.depths();
@@ -49,7 +49,7 @@ TEST_P(LookaheadWindowTest, ColumnsStandWhereTheyShouldAndSeeWhatTheyMay) {
     const auto depths = rows.depths();
     EXPECT_LE(*std::ranges::max_element(depths), LookaheadWindow::depth_max(GetParam()));
     if (pass + 2 >= n) {
-      // Level 0 has a column less, and column i of level r stands i + r behind the root.
+      // Level 0 has one column less, and column i of level r is at position i + r after the root.
       ASSERT_EQ(rows.node_count(), (n - 1) * width - 1);
       EXPECT_EQ(window.asked_count(), width);
       for (std::uint32_t row = 1; row < rows.row_count(); ++row) {
@@ -70,8 +70,8 @@ TEST_P(LookaheadWindowTest, ColumnsStandWhereTheyShouldAndSeeWhatTheyMay) {
   }
 }
 
-// Where the target writes its text whatever it is asked behind, all that the window holds is that
-// text after n - 1 passes, each token at its position, and so are its n-grams.
+// If the target writes its text regardless of context, then after n - 1 passes the window holds
+// only that text, each token at its position, and so do its n-grams.
 TEST_P(LookaheadWindowTest, TheWindowBecomesTheTextAheadOfTheRoot) {
   const auto [n, width] = GetParam();
   LookaheadWindow window(
@@ -116,7 +116,7 @@ TEST(LookaheadTest, ThePoolIsWhatTheNgramsSay) {
   std::vector<LookaheadWindow::Written> all;
   Random random(5);
   for (int pass = 0; pass < 200; ++pass) {
-    // A text of one token fills both windows alike.
+    // A text of one repeated token fills both windows alike.
     const auto root = static_cast<std::uint32_t>(pass == 0 ? 7 : random.below(9));
     const Tokens text{root};
     EXPECT_TRUE(lookahead.ask(text, lookahead.rows_max() - 1, 100).empty()) << "too few rows";

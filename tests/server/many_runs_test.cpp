@@ -1,5 +1,5 @@
-// Runs beside each other and over time: whose memory they take, what they leave, and that no
-// schedule of hints changes an answer.
+// Concurrent and repeated runs: memory they take from each other, memory they leave behind, and
+// answers that no schedule of hints changes.
 #include <gtest/gtest.h>
 #include <malloc.h>
 
@@ -15,8 +15,8 @@ namespace {
 
 class ManyRunsTest : public RunTest {};
 
-// Runs that wait for credit hold memory that others want. A run that loses it is told, and gets the
-// same answer from all of its text.
+// A run that waits for credit may lose its memory to others. Its client is notified and gets the
+// same answer after it sends the whole text again.
 TEST_F(ManyRunsTest, ARunThatWaitsForCreditGivesItsMemoryUp) {
   open({.sessions = {.kv_bytes_max = SessionStore::session_bytes(parts())}, .metrics = metrics_});
   std::vector<Tokens> prompts;
@@ -45,7 +45,7 @@ TEST_F(ManyRunsTest, ARunThatWaitsForCreditGivesItsMemoryUp) {
       ASSERT_TRUE(client.send(client.credit(kContext)));
     }
     run_until_idle();
-    // For memory that nobody works with.
+    // Waits for memory that is not in use.
     for (const Instant end = now_ + 10s; now_ < end && loop_->waiting_count() > 0; now_ += 100ms) {
       loop_->step();
     }
@@ -57,7 +57,7 @@ TEST_F(ManyRunsTest, ARunThatWaitsForCreditGivesItsMemoryUp) {
   EXPECT_LT(gave_way, waiting.size());
 }
 
-// Devices that fell silent hold all the memory: a prompt waits for a while, and no longer.
+// Silent devices hold all the memory: a prompt waits for a limited time.
 TEST_F(ManyRunsTest, APromptDoesNotWaitForRunsThatWaitForCredit) {
   open({.sessions = {.kv_bytes_max = SessionStore::session_bytes(parts())}, .metrics = metrics_});
   for (std::size_t i = 0; i < 20 && loop_->waiting_count() == 0; ++i) {
@@ -82,7 +82,7 @@ TEST_F(ManyRunsTest, APromptDoesNotWaitForRunsThatWaitForCredit) {
   EXPECT_EQ(asking.answer(), plain(prompt));
 }
 
-// As many silent devices as there may be sessions lock nobody out.
+// Silent devices on all session slots do not lock others out.
 TEST_F(ManyRunsTest, ARunThatWaitsForCreditGivesItsSessionUp) {
   open({.metrics = metrics_});
   Tokens prompt = prompt_of(0);
@@ -141,17 +141,16 @@ TEST_F(ManyRunsTest, ADayOfAnswersLeavesNothingBehind) {
     const auto memory = mallinfo2();
     heap.push_back(memory.uordblks + memory.hblkhd);
   }
-  // What is kept for the next ones, sessions to be resumed and beginnings of prompts, is there
-  // after an hour or two; from then on it changes by some 2 KB with what those sessions said. A
-  // block takes 32 bytes at least: one that every third visit left behind would show. A sanitizer's
-  // allocator tells nothing.
+  // After an hour or two, sessions to be resumed and prefixes of prompts have filled up. From then
+  // on the heap changes by some 2 KB with the text of those sessions. A block takes at least 32
+  // bytes, so a leak of one per three visits would show. A sanitizer's allocator reports nothing.
   constexpr std::size_t kChangeMax = 8u << 10;
   EXPECT_LE(heap.back(), heap[4] + kChangeMax);
 }
 
-// Several clients, hints that are right, wrong, late, repeated, lost or hostile, credit that comes
-// in portions, runs that are cancelled and begun again, a server that asks its target for guesses
-// of its own or does not: everybody gets the plain answer.
+// Several clients; hints that are right, wrong, late, repeated, lost or hostile; credit in
+// portions; cancelled and restarted runs; a server with and without guesses of its own. Every
+// client gets the plain answer.
 TEST_F(ManyRunsTest, AnyScheduleGivesThePlainAnswer) {
   std::map<std::pair<std::uint64_t, bool>, Tokens> plain_answers;
   const char* const wanted = std::getenv("EDGEDRAFT_TEST_SCHEDULES");

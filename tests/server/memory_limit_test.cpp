@@ -17,7 +17,7 @@ namespace {
 constexpr std::uint64_t kGibibyte = std::uint64_t{1} << 30;
 constexpr std::uint64_t kWithoutLimit = std::numeric_limits<std::uint64_t>::max();
 
-// A machine's files about control groups.
+// A machine's control group files.
 class MemoryLimitTest : public ::testing::Test {
  protected:
   void write(const std::string& file, const std::string& text) const {
@@ -57,7 +57,7 @@ TEST_F(MemoryLimitTest, IsTheLeastOfTheOwnGroupAndThoseAboveIt) {
   EXPECT_EQ(limit(), 8 * kGibibyte);
 }
 
-// What a pod sees: its own group is where the groups begin.
+// In a pod, its own group is the root of the hierarchy.
 TEST_F(MemoryLimitTest, IsThatOfAContainer) {
   write("proc/self/cgroup", "0::/");
   write("sys/fs/cgroup/memory.max", 4 * kGibibyte);
@@ -67,7 +67,7 @@ TEST_F(MemoryLimitTest, IsThatOfAContainer) {
 TEST_F(MemoryLimitTest, IsFoundInTheFirstVersionOfControlGroups) {
   write("proc/self/cgroup",
         "5:cpu,cpuacct:/docker/1\n4:name=systemd:/docker/1\n3:hugetlb,memory:/docker/1\n0::/");
-  write("sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712");  // none
+  write("sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712");  // no limit
   EXPECT_EQ(limit(), 9223372036854771712u);
   write("sys/fs/cgroup/cpu/docker/1/memory.limit_in_bytes", kGibibyte);
   EXPECT_EQ(limit(), 9223372036854771712u);
@@ -75,7 +75,7 @@ TEST_F(MemoryLimitTest, IsFoundInTheFirstVersionOfControlGroups) {
   EXPECT_EQ(limit(), 2 * kGibibyte);
 }
 
-// There the mount begins with the container's group, and the process is told the whole path.
+// With cgroup v1 the mount starts at the container's group, but the process sees the whole path.
 TEST_F(MemoryLimitTest, IsFoundInAContainerOfTheFirstVersion) {
   write("proc/self/cgroup", "4:memory:/kubepods/burstable/pod1/container1");
   write("sys/fs/cgroup/memory/memory.limit_in_bytes", 3 * kGibibyte);

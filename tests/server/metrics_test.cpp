@@ -39,7 +39,7 @@ TEST_F(MetricsPageTest, ShowsWhatWasCounted) {
   metrics_.pass(300, 100s);
   metrics_.prompt_tokens.add(7);
   metrics_.prompt_answered(true, 30ms);
-  // The answer goes on, which is no first token.
+  // A continued answer has no first token.
   metrics_.prompt_answered(false, 30ms);
   metrics_.draft_answered(6, 2, 30ms);
   metrics_.draft_answered(6, 0, 40ms);
@@ -95,7 +95,7 @@ TEST_F(MetricsPageTest, ShowsWhatWasCounted) {
   EXPECT_EQ(s["device_up"], 1);
 }
 
-// However much is counted, a monitor stores the same series.
+// The number of series in a monitor does not grow with the events counted.
 TEST_F(MetricsPageTest, TheNumberOfSeriesIsFixed) {
   const std::size_t before = samples().size();
   for (std::uint32_t i = 0; i < 300; ++i) {
@@ -111,7 +111,7 @@ TEST_F(MetricsPageTest, TheNumberOfSeriesIsFixed) {
 TEST_F(MetricsPageTest, AConnectionsEndIsCountedOnceAndAgainstWhoIsAtFault) {
   metrics_.connection_ended(/*secured=*/false, Errc::link_down);
   metrics_.connection_ended(false, Errc::timed_out);
-  metrics_.connection_ended(false, Errc::refused);  // the listener has counted it
+  metrics_.connection_ended(false, Errc::refused);  // already counted by the listener
   metrics_.connection_ended(true, Errc::refused);
   metrics_.connection_ended(true, Errc::link_down);
   metrics_.connection_ended(true, Errc::protocol);
@@ -173,7 +173,7 @@ TEST_F(MetricsPageTest, ChangesAreReportedOnce) {
             (std::vector{Health::Device::failed, Health::Device::lost, Health::Device::works}));
 }
 
-// A driver may wait for a GPU for ever and never say that it is gone.
+// A driver may wait for a GPU forever without reporting it lost.
 TEST_F(MetricsPageTest, WorkThatWillHardlyEndIsThatOfALostDevice) {
   std::vector<Health::Device> reported;
   Health& health = metrics_.health;
@@ -189,7 +189,7 @@ TEST_F(MetricsPageTest, WorkThatWillHardlyEndIsThatOfALostDevice) {
   EXPECT_TRUE(ready_after(24h)) << "the first pass may take any time";
   health.step_ended();
 
-  // A slow CPU: the widest pass may take minutes.
+  // On a slow CPU the widest pass may take minutes.
   metrics_.pass(256, 60s);
   metrics_.pass(1, 1s);
   health.step_begins(start);

@@ -12,7 +12,7 @@
 
 #include "tests/net/raw_peer.h"
 
-// Monitors, and peers that do what no monitor does. None keeps the next one from its answer.
+// Monitors, and peers that misbehave. None delays the next one's answer.
 namespace edgedraft {
 namespace {
 
@@ -20,10 +20,10 @@ using namespace std::chrono_literals;
 
 class PageHandlerTest : public ::testing::Test {
  protected:
-  // A monitor on a busy machine may take its time.
+  // Generous, for a busy machine.
   explicit PageHandlerTest(std::chrono::milliseconds timeout = 10s) : timeout_(timeout) {}
   ~PageHandlerTest() override {
-    // The end of the last connection may not have been noticed yet.
+    // The end of the last connection may not be registered yet.
     std::string answer;
     for (int i = 0; i < 500 && answer.empty(); ++i) {
       answer = get("/page");
@@ -70,7 +70,7 @@ class PageHandlerTest : public ::testing::Test {
                        })};
 };
 
-// One that waits for nobody.
+// With a timeout too short to wait.
 class ImpatientPageHandlerTest : public PageHandlerTest {
  protected:
   ImpatientPageHandlerTest() : PageHandlerTest(300ms) {}
@@ -101,7 +101,7 @@ TEST_F(PageHandlerTest, OtherPathsAreNotFound) {
 }
 
 TEST_F(PageHandlerTest, APageThatCannotBeMadeIsSaidAndToldOf) {
-  for (int i = 0; i < 5; ++i) {  // more than it takes connections
+  for (int i = 0; i < 5; ++i) {  // more than its connection limit
     EXPECT_TRUE(get("/broken").starts_with("HTTP/1.1 500 ")) << i;
   }
   const std::lock_guard lock(mutex_);
@@ -156,7 +156,7 @@ TEST_F(ImpatientPageHandlerTest, ARequestThatNeverEndsIsCutOff) {
 TEST_F(ImpatientPageHandlerTest, WhoDripsBytesIsCutOffToo) {
   RawPeer peer(endpoint_.port());
   peer.write("GET /page HTTP/1.1\r\nX: ");
-  // Each byte comes in good time, the whole never.
+  // Each byte is in time, the whole request is not.
   for (int i = 0; i < 2000 && send(peer.socket(), "a", 1, MSG_NOSIGNAL) == 1; ++i) {
     std::this_thread::sleep_for(5ms);
   }
@@ -167,7 +167,7 @@ TEST_F(ImpatientPageHandlerTest, WhoDoesNotReadIsCutOff) {
   RawPeer peer(endpoint_.port());
   peer.write("GET /huge HTTP/1.1\r\nHost: x\r\n\r\n");
   RawPeer after(endpoint_.port());
-  EXPECT_TRUE(after.read_to_end().empty());  // by then the first one's time is over, too
+  EXPECT_TRUE(after.read_to_end().empty());  // by now the first one has timed out, too
   std::size_t received = 0;
   for (Bytes part; !(part = peer.read_some()).empty();) received += part.size();
   EXPECT_LT(received, kHugeBytes);
@@ -179,7 +179,7 @@ TEST_F(PageHandlerTest, BeyondTheLimitTheLongestSilentMakesRoom) {
   RawPeer third(endpoint_.port());
   EXPECT_TRUE(get("/page").starts_with("HTTP/1.1 200 "));
   EXPECT_TRUE(first.read_to_end().empty());
-  // Clients that are inside are served all the same.
+  // Accepted clients are still served.
   for (RawPeer* const inside : {&second, &third}) {
     inside->write("GET /page HTTP/1.1\r\nHost: x\r\n\r\n");
     EXPECT_TRUE(text_of(inside->read_to_end()).starts_with("HTTP/1.1 200 "));

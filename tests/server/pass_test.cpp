@@ -30,7 +30,7 @@ class PassTest : public ::testing::Test {
   Decoder decoder_{*backend_, toy_.config, toy_.tensors, kContext};
 };
 
-// The same requests in shared passes and alone: every outcome and every later one is the same.
+// The same requests in shared passes and alone: all outcomes are equal, now and later.
 TEST_F(PassTest, CompanyChangesNothing) {
   constexpr std::size_t kSessions = 5;
   for (int repetition = 0; repetition < 10; ++repetition) {
@@ -42,7 +42,7 @@ TEST_F(PassTest, CompanyChangesNothing) {
       alone.push_back(session());
       prompts.push_back(random_tokens(random_, 1 + static_cast<std::uint32_t>(random_.below(200))));
     }
-    // Some greedy, some drawing; prompts of any length in parts of any length.
+    // Some greedy, some sampled; prompts of any length in parts of any length.
     std::vector<PassShare> shares;
     std::vector<PrefillOutcome> expected;
     for (std::size_t i = 0; i < kSessions; ++i) {
@@ -76,7 +76,7 @@ TEST_F(PassTest, CompanyChangesNothing) {
         done[who[s]] = true;
       }
     }
-    // Drafts of all of them, with a new prompt of one among them.
+    // Drafts for all sessions, with a new prompt for one of them.
     for (int cycle = 0; cycle < 5; ++cycle) {
       shares.clear();
       std::vector<std::size_t> who;
@@ -111,8 +111,8 @@ TEST(SearchedPathTest, SessionsOfAPassHaveEqualPartsAndEachHasOne) {
   EXPECT_EQ(searched_path_max(256), 1u);
 }
 
-// Where each token of a path takes a search of the vocabulary, many sessions follow their drafts
-// less far in a pass than one: what they write is the same.
+// If each token of a path needs a vocabulary search, sessions that share a pass follow shorter
+// paths than a session alone. Their answers are the same.
 TEST_F(PassTest, SessionsThatSearchShareHowFarDraftsAreFollowed) {
   constexpr std::size_t kDrafted = 12;
   const auto never = [](std::uint32_t) { return false; };
@@ -174,7 +174,7 @@ TEST_F(PassTest, AbandonedPromptLeavesItsBase) {
   run_pass(decoder_, std::span(&share, 1));
   ASSERT_FALSE(share.outcome);
   target.abandon();
-  // Nothing is known behind the base, so a draft has no root.
+  // No token is known at the base, so a draft has no root.
   EXPECT_EQ(target.begin(random_tree(random_, 3)).error().code, Errc::protocol);
   const auto again = target.prefill({.base_count = 10, .tokens = second}).value();
   TargetSession fresh = session();
@@ -183,7 +183,7 @@ TEST_F(PassTest, AbandonedPromptLeavesItsBase) {
   EXPECT_EQ(again.next, fresh.prefill({.base_count = 0, .tokens = whole}).value().next);
 }
 
-// A draft runs whole or not at all; a planner that cut one would have made a mistake.
+// A draft runs whole or not at all, so cutting one would be the planner's error.
 TEST_F(PassTest, AFaultCostsTheSessionThatHasItAlone) {
   const Tokens prompt = random_tokens(random_, 40);
   TargetSession first = session();

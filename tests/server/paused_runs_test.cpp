@@ -1,4 +1,5 @@
-// A client that gives no credit, or does not read, keeps the server waiting: that time is its own.
+// A client without credit, or one that does not read, pauses its run: that time does not count as
+// the server's.
 #include <gtest/gtest.h>
 
 #include "server/metrics/pages.h"
@@ -12,7 +13,7 @@ constexpr std::uint32_t kSomeCredit = 10;
 
 class PausedRunsTest : public RunTest {
  protected:
-  // A run that has used its credit up, an hour ago.
+  // A run whose credit was used up an hour ago.
   HintingClient& paused_for_long(const Tokens& prompt) {
     HintingClient& client = connect();
     EXPECT_TRUE(client.begin(prompt, {}, {.credit = kSomeCredit}));
@@ -52,7 +53,7 @@ TEST_F(PausedRunsTest, APauseIsNoTimeInTheQueue) {
   EXPECT_LT(metrics_->queue_time.sum(), 1.0);
 }
 
-// A pass of others is under way when the credit comes: from then on it waits for the server.
+// The credit arrives while a pass of others runs; from then on the run waits for the server.
 TEST_F(PausedRunsTest, AfterThePauseTheQueueCounts) {
   HintingClient& client = paused_for_long(prompt_of(1));
   client.verdicts.clear();
@@ -82,7 +83,7 @@ TEST_F(PausedRunsTest, ARunThatWasNotReadHasNotBeenInTheQueue) {
   EXPECT_LT(metrics_->queue_time.sum(), 1.0);
 }
 
-// A client that said so is to send hints, and the server waits for them although it has the time.
+// The client has announced hints, so the server waits for them although it is idle.
 TEST_F(PausedRunsTest, WaitingForHintsIsNeitherWaitingForATurnNorTimeInTheQueue) {
   open({.metrics = metrics_});
   HintingClient& client = connect();
@@ -110,7 +111,7 @@ TEST_F(PausedRunsTest, WaitingForHintsIsNeitherWaitingForATurnNorTimeInTheQueue)
   EXPECT_LT(metrics_->queue_time.sum(), 0.001);
 }
 
-// From then on it waits for its turn, and a pass of others may be under way.
+// After that it waits for its turn while a pass of others may run.
 TEST_F(PausedRunsTest, BehindTheHintsTheQueueCounts) {
   open({.metrics = metrics_});
   HintingClient& client = connect();
@@ -129,7 +130,7 @@ TEST_F(PausedRunsTest, BehindTheHintsTheQueueCounts) {
   EXPECT_EQ(client.verdicts[1].queue_us, 20'000u);
 }
 
-// A held run is not ready, and when its time is over was not known when the server went to sleep.
+// A held run is not ready, and the end of its hold was unknown when the server went to sleep.
 TEST_F(PausedRunsTest, WhoDoesNotReadIsNotHeldForHintsAndGoesOnWhenItReads) {
   open({.metrics = metrics_});
   HintingClient& client = connect();
@@ -145,7 +146,7 @@ TEST_F(PausedRunsTest, WhoDoesNotReadIsNotHeldForHintsAndGoesOnWhenItReads) {
   EXPECT_TRUE(loop_->due()) << "from now on it waits for hints";
 }
 
-// Or an operator would be told that there are too few machines.
+// Otherwise the metrics would suggest too few machines.
 TEST_F(PausedRunsTest, AreNotCountedAsWaiting) {
   open({.metrics = metrics_});
   HintingClient& client = paused_for_long(prompt_of(1));

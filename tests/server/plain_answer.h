@@ -15,8 +15,8 @@ struct PlainAnswerOf {
   DType kv_type = DType::f32;
 };
 
-// What one client alone gets, without drafts: the answer ends where the model or the context ends
-// it, or after `count` tokens.
+// The answer of a single client without drafts: it ends at an end token, at the end of the context,
+// or after `count` tokens.
 inline std::vector<std::uint32_t> plain_answer(const PlainAnswerOf& of,
                                                const std::vector<std::uint32_t>& prompt,
                                                std::size_t count,

@@ -12,7 +12,7 @@ class PrefixIndexTest : public ::testing::Test {
  protected:
   using Pages = std::vector<std::uint32_t>;
 
-  // As many pages as the tokens fill, held by the test.
+  // Enough pages for the tokens, held by the test.
   Pages take(std::size_t count) {
     Pages pages;
     while (pages.size() < count) pages.push_back(pool_.take());
@@ -35,7 +35,7 @@ TEST_F(PrefixIndexTest, FindsTheLongestBeginningInWholePages) {
   EXPECT_EQ(index_.find("a", Tokens{1, 2, 3, 9, 5, 6}), Pages{pages[0]});
   EXPECT_EQ(index_.find("a", Tokens{2, 1, 3, 4, 5, 6}), Pages{});
   EXPECT_EQ(index_.find("a", Tokens{1}), Pages{});
-  // Tokens of a later page at another place are not that page.
+  // The same tokens on a later page, at another position, are a different page.
   EXPECT_EQ(index_.find("a", Tokens{3, 4}), Pages{});
 }
 
@@ -56,7 +56,7 @@ TEST_F(PrefixIndexTest, KeepsPagesOfWhoIsGoneUntilTheyAreReclaimed) {
   give_back(pages);
   EXPECT_EQ(pool_.used_count(), 2u);
   EXPECT_EQ(index_.find("a", Tokens{1, 2, 3, 4}), pages);
-  // From the end on: the first page is of use without the second, not the other way round.
+  // Starting from the end: the first page is useful without the second, but not vice versa.
   ASSERT_TRUE(index_.reclaim());
   EXPECT_EQ(index_.find("a", Tokens{1, 2, 3, 4}), Pages{pages[0]});
   ASSERT_TRUE(index_.reclaim());
@@ -80,7 +80,8 @@ TEST_F(PrefixIndexTest, ReclaimsWhatWasLongestNotFound) {
   EXPECT_EQ(index_.find("a", Tokens{1, 1}), first);
 }
 
-// Two computed the same at once: the second's pages stay its own, what follows them is known.
+// Two sessions compute the same tokens at once: the second keeps its own pages, but what follows is
+// shared.
 TEST_F(PrefixIndexTest, KnowsTokensOnce) {
   const Pages pages = take(1);
   const Pages again = take(2);

@@ -7,20 +7,20 @@ namespace {
 
 using Seconds = std::chrono::duration<double>;
 
-// A server as the budget may meet it.
+// A server that the budget may meet.
 struct Server {
-  double pass;     // seconds whatever the width
-  double row;      // and for each row
-  double guessed;  // tokens that guesses bring a pass once probes have been made
+  double pass;     // seconds, independent of the width
+  double row;      // seconds per row
+  double guessed;  // tokens that guesses add per pass after probing
   std::uint32_t sessions = 1;
 };
 
 struct Settled {
-  double probed;  // the part of passes with probes
-  double time;    // their part of all time
+  double probed;  // share of passes with probes
+  double time;    // share of time spent on them
 };
 
-// What it does behind a while.
+// Runs the budget until it settles.
 Settled settle(const Server& server) {
   constexpr std::uint32_t kRows = 60;
   constexpr std::uint32_t kTree = 10;
@@ -51,7 +51,7 @@ Settled settle(const Server& server) {
     probed += rows > 0;
     const double plain = seconds(server.sessions) / server.sessions;
     const double wide =
-        seconds(server.sessions * (kTree + kRows)) / server.sessions;  // if it were one pass
+        seconds(server.sessions * (kTree + kRows)) / server.sessions;  // as if it were one pass
     spent += rows > 0 ? wide : plain;
     extra += rows > 0 ? wide - plain : 0.0;
   }

@@ -1,4 +1,4 @@
-// Rows of a pass that only ask: what they are told, and that they leave no trace.
+// Probe rows of a pass: their results, and that they leave no trace.
 #include <gtest/gtest.h>
 
 #include "server/proposers/lookahead.h"
@@ -31,7 +31,7 @@ class ProbesTest : public ::testing::Test {
             .likeliest_count = 1 + static_cast<std::uint32_t>(random_.below(5)),
             .id = id};
   }
-  // The likeliest tokens behind a text that is fed as a prompt.
+  // The likeliest tokens after a text that is fed as a prompt.
   Tokens likeliest_behind(const Tokens& text, std::uint32_t count) {
     KvCache cache = decoder_.make_cache();
     const std::uint32_t rows = decoder_.append(cache, text);
@@ -82,7 +82,7 @@ TEST_F(ProbesTest, EachIsToldWhatWouldFollowItsOwnPath) {
   }
 }
 
-// Chains at the positions behind the root are prolonged by the target's own greedy continuation.
+// Chains at positions after the root are extended by the target's own greedy continuation.
 TEST_F(ProbesTest, AChainOfWhatTheTargetWritesIsProlongedByWhatItWritesNext) {
   const Tokens prompt{9, 8, 7};
   const Tokens expected = testing::plain_answer({decoder_, kContext, is_end_}, prompt, 24);
@@ -101,8 +101,8 @@ TEST_F(ProbesTest, AChainOfWhatTheTargetWritesIsProlongedByWhatItWritesNext) {
   }
 }
 
-// Beside others in one pass, with keys and values of any type: outcomes, tokens and the bits of
-// what is kept are those of a session that asks nothing.
+// Shared with others in one pass, for every type of keys and values: outcomes, tokens and the bits
+// of the cache equal those of a session without probes.
 TEST_F(ProbesTest, TheyLeaveNoTrace) {
   for (const DType kv_type : {DType::f32, DType::f16}) {
     for (int repetition = 0; repetition < 12; ++repetition) {
@@ -170,7 +170,7 @@ class ProbingMethodTest : public ProbesTest,
   }
 };
 
-// To the last position of the context, with as many rows as there may be, or fewer.
+// Up to the last position of the context, with the maximum number of rows and with fewer.
 TEST_P(ProbingMethodTest, AnswersArePlainToTheContextsEnd) {
   std::uint32_t accepted = 0;
   for (const std::uint32_t rows_max : {255u, 60u, 17u}) {
@@ -199,7 +199,7 @@ TEST_P(ProbingMethodTest, AnswersArePlainToTheContextsEnd) {
   EXPECT_GT(accepted, 0u);
 }
 
-// A client takes its answer back to an earlier token, or asks something else.
+// A client rolls its answer back to an earlier token, or sends another prompt.
 TEST_P(ProbingMethodTest, ItFollowsItsSessionAnywhere) {
   TargetSession target = session();
   const auto own = proposer();

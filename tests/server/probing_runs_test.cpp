@@ -1,5 +1,4 @@
-// Methods that ask the target, at work for runs: guesses beside hints, probes among the
-// rows of passes, and what becomes of both when something comes between.
+// Probing methods in runs: guesses beside hints, probe rows in passes, and interruptions of both.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -17,7 +16,7 @@ class ProbingRunsTest : public RunTest {
  protected:
   static constexpr std::uint32_t kProbes = 60;
 
-  // Opens the loop with proposers that know the text and want probes.
+  // Opens the loop with proposers that know the text and request probes.
   void open_with(const Tokens& text, std::uint32_t probes, PassLoopOptions options = {}) {
     speculation_.emplace(ProposerSource{.make =
                                             [=](std::shared_ptr<std::uint32_t>) {
@@ -50,7 +49,7 @@ class ProbingRunsTest : public RunTest {
     open(std::move(options));
     loop_->measure_costs(1s);
   }
-  // Rows of all passes but the prompts'.
+  // Rows of all passes except those of prompts.
   std::uint64_t rows_since(const PassLoop::Count& before) const {
     return loop_->count().rows - before.rows;
   }
@@ -66,7 +65,7 @@ TEST_F(ProbingRunsTest, GuessesStandBesideHints) {
   ASSERT_TRUE(client.begin(prompt, {}, {.credit = kContext}));
   loop_->step();
   ASSERT_TRUE(client.listen());
-  // Two right hints, a wrong one behind them: the server's own guesses go on where they err.
+  // Two right hints, then a wrong one: the server's own guesses take over at the error.
   Tokens hinted = right(client, expected, 2);
   hinted.push_back(hinted.back() == 5 ? 6 : 5);
   ASSERT_TRUE(client.send(client.chain(hinted)));
@@ -83,7 +82,7 @@ TEST_F(ProbingRunsTest, GuessesStandBesideHints) {
 
 TEST_F(ProbingRunsTest, ProbesAreRowsLikeAnyOthers) {
   const Tokens prompt = prompt_of(1);
-  // A pass takes 10 ms, and a row 0.1: they are worth it.
+  // A pass takes 10 ms plus 0.1 ms per row, so probes pay.
   open_with(text_of(prompt), kProbes);
   HintingClient& client = connect();
   ASSERT_TRUE(client.begin(prompt, {}, {.credit = kContext}));
@@ -94,7 +93,7 @@ TEST_F(ProbingRunsTest, ProbesAreRowsLikeAnyOthers) {
   EXPECT_EQ(client.answer(), plain(prompt));
   EXPECT_GT(rows_since(before), kProbes * (loop_->count().passes - before.passes) * 3 / 4);
   EXPECT_LT(client.verdicts.size(), client.answer().size() / 3);
-  // Monitors see how many of the rows they were.
+  // Metrics report how many of the rows were probes.
   std::uint64_t others = 0;
   for (std::size_t i = 1; i < client.verdicts.size(); ++i) {
     others += 1 + client.verdicts[i].drafted;
@@ -152,13 +151,13 @@ TEST_F(ProbingRunsTest, WhereManySessionsShareAPassThereAreNone) {
   EXPECT_LT(rows_a_token(40), 3.0);
 }
 
-// A session that waits keeps its memory from probes of another one.
+// A waiting session does not lose its memory to another session's probes.
 TEST_F(ProbingRunsTest, NoSessionGivesWayToProbes) {
   const Tokens prompt = prompt_of(1);
   const auto evicted = [&](std::uint32_t probes) {
     open_with(text_of(prompt), probes,
               {.sessions = {.kv_bytes_max = SessionStore::session_bytes(parts())}});
-    // Idle sessions have what one at work does not need.
+    // Idle sessions hold the rest of the memory.
     const std::uint32_t pages = loop_->memory().pages;
     std::vector<HintingClient*> idle;
     Tokens long_prompt = prompt_of(2);

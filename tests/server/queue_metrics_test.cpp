@@ -22,12 +22,12 @@ class QueueMetricsTest : public testing::HeldSchedulerTest {
     answers_.push_back(std::make_shared<AwaitedAnswer>());
     return testing::client_of(connection_id, answers_.back());
   }
-  // By a connection of its own.
+  // On a new connection.
   void ask() {
     scheduler_.post(client(answers_.size() + 1), wire::Prefill{.round = 1, .tokens = {5, 6}});
   }
 
-  // Behind one that runs and a client that holds no place.
+  // After the running request, with a client that holds no place.
   void expect_room_for_two() {
     EXPECT_EQ(samples()["num_requests_waiting"], 0);
     ask();
@@ -55,7 +55,7 @@ TEST_F(QueueMetricsTest, TellWhoRunsWhoWaitsAndWhoIsTurnedAway) {
 
   pass_.end();
   for (std::size_t i = 0; i < 3; ++i) EXPECT_FALSE(answers_[i]->wait());
-  // The last answer is given a moment before the thread looks what is left.
+  // The last answer is sent just before the thread updates the metrics.
   while (metrics_->requests_open.value() > 0) std::this_thread::yield();
   s = samples();
   EXPECT_EQ(s["num_requests_running"], 0);
@@ -63,7 +63,7 @@ TEST_F(QueueMetricsTest, TellWhoRunsWhoWaitsAndWhoIsTurnedAway) {
   EXPECT_EQ(s["round_seconds_count{phase=\"queue\"}"], 3);
 }
 
-// Asking and taking it back, as fast as it can, while a pass takes its time.
+// Sends and cancels requests as fast as possible during a slow pass.
 TEST_F(QueueMetricsTest, WhoChangesItsMindHoldsNoPlaceInTheQueue) {
   ask();
   pass_.wait_begun();
@@ -84,7 +84,7 @@ TEST_F(QueueMetricsTest, PausedRunsHoldNoPlaceInTheQueue) {
                     wire::Prefill{.round = 1, .tokens = {5, 6}, .run = {.credit = 3}});
     EXPECT_FALSE(answers_.back()->wait());
   }
-  // The last answer is given a moment before the thread looks who is paused.
+  // The last answer is sent just before the thread checks which runs are paused.
   std::optional<Error> refused;
   const Instant end = Clock::now() + 20s;
   do {
@@ -95,7 +95,7 @@ TEST_F(QueueMetricsTest, PausedRunsHoldNoPlaceInTheQueue) {
   EXPECT_FALSE(refused);
 }
 
-// Nor does who is gone.
+// Nor does a disconnected client.
 TEST_F(QueueMetricsTest, WhoIsGoneHoldsNoPlaceInTheQueue) {
   ask();
   pass_.wait_begun();

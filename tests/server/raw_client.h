@@ -18,9 +18,9 @@
 
 namespace edgedraft::testing {
 
-// A connection as the server has it, a ServerSession whose events go to a PassLoop, and a client
-// behind it that sends whatever messages a test likes: what Listener, Application and Scheduler do,
-// without threads, sockets or time.
+// A server's end of a connection, a ServerSession whose events go to a PassLoop, and a client that
+// sends arbitrary messages. Replaces Listener, Application and Scheduler without threads, sockets
+// or time.
 class RawClient {
  public:
   struct Options {
@@ -58,8 +58,8 @@ class RawClient {
   RawClient(const RawClient&) = delete;
   RawClient& operator=(const RawClient&) = delete;
 
-  // Requests get the next round, a Cancel the last one's. A Resume and hints carry the hash of
-  // `verified`. False where it cost the connection.
+  // Requests get the next round number, a Cancel the last one's. A Resume and hints carry the hash
+  // of `verified`. Returns false if the connection was closed.
   bool send(wire::Message message, std::span<const std::uint32_t> verified = {}) {
     if (gone_) return false;
     std::visit([&](auto& m) { number(m); }, message);
@@ -74,7 +74,7 @@ class RawClient {
     hear();
     return !gone_;
   }
-  // Complete hints for the next pass of a run under lockstep; without nodes it is plain decoding.
+  // Complete hints for the next pass of a run under lockstep; no nodes mean plain decoding.
   bool complete(const std::vector<HintNode>& nodes = {}) {
     return send(wire::Hints{
         .round = round_, .complete = true, .position = session_.length(), .nodes = nodes});
@@ -85,15 +85,15 @@ class RawClient {
     loop_.end(client_.connection_id);
   }
 
-  // Whether it reads what the server sends.
+  // Sets whether the client reads from the server.
   void reads(bool does) { reads_ = does; }
-  // The connection is over, by either side's doing.
+  // True once either side has closed the connection.
   bool gone() const { return gone_; }
   const Client& client() const { return client_; }
   const ServerSession& session() const { return session_; }
   std::uint32_t round() const { return round_; }
 
-  // What the server said since it was last cleared, pings and activations excepted.
+  // Messages from the server since the last clear, except pings and activations.
   std::vector<wire::Message> heard;
   std::vector<wire::Activations> activations;
   std::uint32_t verdict_count = 0;

@@ -1,4 +1,5 @@
-// What the seeds of runs write has the target's law, however the device's guesses follow the noise.
+// Sampled runs follow the target's distribution over seeds, even if the device's guesses track the
+// noise.
 #include <gtest/gtest.h>
 
 #include "shared/speculative/sampling.h"
@@ -14,15 +15,14 @@ using testing::LawOfAnswers;
 
 class RunLawTest : public RunTest {
  protected:
-  static constexpr std::size_t kClients = 8;  // whose runs share passes, and rows
+  static constexpr std::size_t kClients = 8;  // their runs share passes and rows
 
   // Six tokens may follow any text.
   SamplingParams sampling(std::uint64_t seed) const {
     return {.temperature = 1.5f, .top_k = 6, .seed = seed};
   }
 
-  // What a device that drafts well guesses to follow `text`: the very tokens that will be drawn,
-  // but for one in three.
+  // Guesses of a good drafter after `text`: the tokens that will be drawn, with one in three wrong.
   Tokens guesses_behind(Tokens text, std::uint64_t seed, Random& random) {
     Tokens guesses;
     for (std::size_t i = text.size() - kPromptCount; i < kAnswerTokens; ++i) {
@@ -46,7 +46,7 @@ TEST_F(RunLawTest, WhateverIsGuessedAnswersHaveTheTargetsLaw) {
     return Sampler(sampling(0)).law(logits_.behind(text));
   });
   std::uint64_t hinted = 0;
-  std::uint64_t guessed = 0;  // of these
+  std::uint64_t guessed = 0;  // accepted guesses among them
   Random random(1);
   for (std::size_t i = 0; i < kClients; ++i) connect();
   for (std::uint64_t seed = 0; seed < runs; seed += kClients) {

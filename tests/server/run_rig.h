@@ -34,7 +34,8 @@ inline constexpr std::size_t kPromptCount = 6;
 inline constexpr Duration kPassTime = 10ms;
 inline constexpr Duration kRowTime = 100us;
 
-// A device that knows what it has been told, and draws hints from a text of its own choice.
+// A device that knows the verdicts it has received and makes hints from a text that the test
+// chooses.
 class HintingClient {
  public:
   HintingClient(PassLoop& loop, const RawClient::Options& options, std::function<Instant()> now)
@@ -47,7 +48,7 @@ class HintingClient {
     ended_ = false;
     return raw_.send(wire::Prefill{.tokens = prompt, .sampling = sampling, .run = run});
   }
-  // Goes on behind what it knows, in a run of its own. What it has not listened to comes again.
+  // Continues after its known text in a new run. Verdicts that it has not read are sent again.
   bool go_on(const SamplingParams& sampling, const wire::RunTerms& run) {
     next_id_ = 1;
     raw_.heard.clear();
@@ -55,13 +56,13 @@ class HintingClient {
         .base_length = static_cast<std::uint32_t>(text_.size()), .sampling = sampling, .run = run});
   }
 
-  // The server has forgotten the session: from all of its text.
+  // Sends its whole text again after the server has forgotten the session.
   bool begin_anew(const wire::RunTerms& run) {
     next_id_ = 1;
     return raw_.send(wire::Prefill{.tokens = text_, .run = run});
   }
 
-  // On a new connection: `known` of an earlier one's session, `offline` written since.
+  // On a new connection: `known` of an earlier connection's session, `offline` written since.
   bool resume(const wire::SessionId& session, const Tokens& known, const Tokens& offline,
               std::uint32_t credit) {
     text_ = known;
@@ -74,7 +75,7 @@ class HintingClient {
                      known);
   }
 
-  // Takes in what was heard. False if the answer has ended.
+  // Processes received messages. Returns false if the answer has ended.
   bool listen() {
     for (const wire::Message& message : std::exchange(raw_.heard, {})) {
       const auto* verdict = std::get_if<wire::Verdict>(&message);
@@ -92,7 +93,7 @@ class HintingClient {
     return !ended_;
   }
 
-  // A chain of hints for what may follow its text.
+  // A chain of hints for the continuation of its text.
   wire::Hints chain(const Tokens& follows, std::uint8_t score = 1) {
     wire::Hints hints = credit(0);
     hints.first = next_id_;
@@ -108,7 +109,7 @@ class HintingClient {
   }
   // A chain of complete hints for the next pass of a run under lockstep.
   bool complete(const Tokens& follows) { return raw_.complete(testing::hint_chain(follows)); }
-  // `behind` is the text as it was when the hints were made.
+  // `behind` is the text at the time the hints were made.
   bool send(const wire::Hints& hints, const Tokens& behind) { return raw_.send(hints, behind); }
   bool send(const wire::Hints& hints) { return send(hints, text_); }
 
@@ -125,17 +126,16 @@ class HintingClient {
  private:
   RawClient raw_;
   Tokens text_;
-  Tokens offline_;  // that awaits the server's word
+  Tokens offline_;  // not yet checked by the server
   std::size_t prompt_count_ = 0;
   std::uint32_t next_id_ = 1;
   bool ended_ = false;
 };
 
-// Proposes the text that it was given, wherever the session stands in it, and probes that ask for
-// nothing of it.
+// Proposes the given text at any position of the session, and probes that ignore it.
 class KnownText final : public SessionProposer {
  public:
-  // Counts in `asked`, if given, how often it proposes.
+  // Counts its proposals in `asked`, if given.
   explicit KnownText(Tokens text, std::uint32_t probe_rows = 0, std::uint64_t* asked = nullptr)
       : text_(std::move(text)), rows_(probe_rows), asked_(asked) {}
   Proposal propose(const TargetSession& session, const ProposalLimits& limits) override {
@@ -177,7 +177,7 @@ class RunTest : public ::testing::Test {
   void open(PassLoopOptions options) {
     clients_.clear();
     options.sessions.sessions_max = 64;
-    // Time goes on with the passes.
+    // Time advances with the passes.
     if (!options.pace) {
       options.pace = [](std::uint32_t rows) { return kPassTime + rows * kRowTime; };
     }
@@ -196,7 +196,7 @@ class RunTest : public ::testing::Test {
     return *clients_.back();
   }
 
-  // One of several whose plain answers have 30 tokens at least.
+  // One of several prompts whose plain answers have at least 30 tokens.
   Tokens prompt_of(std::size_t index) {
     static std::vector<Tokens> prompts;
     for (std::uint64_t seed = prompts.size(); prompts.size() <= index; ++seed) {
@@ -217,7 +217,7 @@ class RunTest : public ::testing::Test {
     text.insert(text.end(), answer.begin(), answer.end());
     return text;
   }
-  // The `count` tokens of the plain answer behind what the client knows.
+  // The next `count` tokens of the plain answer after the client's known text.
   Tokens right(const HintingClient& client, const Tokens& answer, std::size_t count) {
     const std::size_t known = std::min(client.answer().size(), answer.size());
     return Tokens(
@@ -237,7 +237,7 @@ class RunTest : public ::testing::Test {
   std::unique_ptr<Backend> backend_ = make_cpu_backend({.threads = 1});
   Decoder decoder_{*backend_, toy_.config, toy_.tensors, kContext};
   std::shared_ptr<Metrics> metrics_ = std::make_shared<Metrics>();
-  std::shared_ptr<const TokenTexts> texts_;  // with which open() takes constraints
+  std::shared_ptr<const TokenTexts> texts_;  // used by open() to accept constraints
   std::optional<PassLoop> loop_;
   std::vector<std::unique_ptr<HintingClient>> clients_;
 };

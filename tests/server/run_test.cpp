@@ -1,4 +1,4 @@
-// Runs: the server goes on by itself over hints that come whenever they like.
+// Runs: the server continues by itself, with hints arriving at any time.
 #include <gtest/gtest.h>
 
 #include <memory>
@@ -11,7 +11,7 @@
 namespace edgedraft {
 namespace {
 
-// Rows that tell their position.
+// Rows that encode their position.
 void tell_positions(std::uint32_t first, std::span<float> rows) {
   std::iota(rows.begin(), rows.end(), static_cast<float>(first));
 }
@@ -74,7 +74,7 @@ TEST_F(RunTest, ItPausesWhereTheCreditEnds) {
   EXPECT_EQ(client.answer(), expected);
 }
 
-// All of them, or the newest alone where the client reads no other.
+// All rows, or only the newest if the client reads no other.
 TEST_F(RunTest, RowsThatBecameValidFollowTheirVerdictIfTheyAreWanted) {
   testing::TapBy tap(1, tell_positions);
   const Tokens prompt = prompt_of(1);
@@ -140,7 +140,7 @@ TEST_F(RunTest, ACancelledRunStopsAndTheNextOneBuildsOnWhatIsKnown) {
   EXPECT_EQ(client.answer(), plain(prompt));
 }
 
-// The connection broke, the server had gone on, and so had the device.
+// The connection broke, but server and device both continued.
 TEST_F(RunTest, WhatWasWrittenOfflineIsHeldAgainstWhatWasDecidedOnCredit) {
   const Tokens prompt = prompt_of(1);
   const Tokens expected = plain(prompt);
@@ -199,7 +199,7 @@ TEST_F(RunTest, EconomyMakesNoPassForARootWhileHintsAreUnderWay) {
     ASSERT_TRUE(client.begin(prompt, {}, {.credit = kContext, .hold = hold}));
     loop_->step();
     ASSERT_TRUE(client.listen());
-    // A link on which three passes would fit into the time until a hint comes.
+    // Three passes take less time than a hint needs over this link.
     while (!client.ended()) {
       const Instant arrival = now_ + 35ms;
       wire::Hints hints = client.chain(right(client, expected, 4));
@@ -224,7 +224,7 @@ TEST_F(RunTest, EconomyMakesNoPassForARootWhileHintsAreUnderWay) {
   }
 }
 
-// An operator wants fewer passes, and a client drafts nothing: none of its passes wait.
+// Under an operator's economy, passes of a client without hints do not wait.
 TEST_F(RunTest, AServersEconomyWaitsForNobodyWhoSendsNoHints) {
   open({.economy = Economy::on, .metrics = metrics_});
   loop_->measure_costs(1s);
@@ -236,7 +236,7 @@ TEST_F(RunTest, AServersEconomyWaitsForNobodyWhoSendsNoHints) {
   EXPECT_FALSE(plain_client.listen());
   EXPECT_EQ(plain_client.answer(), expected);
 
-  // From the first hints on it waits for more.
+  // From its first hints on, the server waits for more.
   HintingClient& hinting = connect();
   ASSERT_TRUE(hinting.begin(prompt, {}, {.credit = kContext}));
   loop_->step();
@@ -248,7 +248,7 @@ TEST_F(RunTest, AServersEconomyWaitsForNobodyWhoSendsNoHints) {
   EXPECT_TRUE(loop_->due());
 }
 
-// A step waits for hints that never come, for longer than a server may be too busy.
+// A step waits for hints that never come, longer than the limit for a busy server.
 TEST_F(RunTest, WaitingForHintsIsNoLackOfATurn) {
   open({.wait_max = 100ms, .metrics = metrics_});
   HintingClient& client = connect();
@@ -296,8 +296,8 @@ TEST_F(RunTest, TheServersOwnGuessesFillTheGapsBetweenHints) {
   EXPECT_EQ(hinting.verdicts.at(1).drafted, 0u);
 }
 
-// Others wait for what a device's next hints should bring: however many nodes it sends, and
-// whatever scores it gives them, they bring no more than passes over them have.
+// Other runs wait for the expected value of a device's next hints. Neither more nodes nor better
+// scores raise it above what passes over its hints accept.
 TEST(RunExpectationTest, InventedHintsAreWorthWhatPassesAccepted) {
   for (const bool invented : {false, true}) {
     const Tokens prompt = {5, 6};
@@ -336,7 +336,7 @@ TEST(RunExpectationTest, InventedHintsAreWorthWhatPassesAccepted) {
   }
 }
 
-// Nobody pays for a device that promised hints and fell silent.
+// Other clients do not pay for a device that announced hints and fell silent.
 TEST_F(RunTest, ASilentDeviceHoldsNobodyUp) {
   HintingClient& silent = connect();
   HintingClient& other = connect();

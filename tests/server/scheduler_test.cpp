@@ -36,7 +36,7 @@ struct Reply {
   std::variant<wire::Verdict, RefusedRound> what;
 };
 
-// Replies of all connections, in the order in which they were given.
+// Replies of all connections, in order.
 class Inbox {
  public:
   void put(Reply reply) {
@@ -47,7 +47,7 @@ class Inbox {
     arrived_.notify_one();
   }
 
-  // Nothing where no reply comes for a minute: the scheduler hangs.
+  // Empty if no reply arrives for a minute: the scheduler hangs.
   std::optional<Reply> take() {
     std::unique_lock lock(mutex_);
     if (!arrived_.wait_for(lock, std::chrono::minutes(1), [&] { return !replies_.empty(); })) {
@@ -113,14 +113,14 @@ class SchedulerTest : public ::testing::Test {
   Decoder decoder_{backend_, toy_.config, toy_.tensors, kContext};
 };
 
-// A client that asks one prompt after another, drafts badly or well, and now and then cancels,
-// loses its connection, and comes back.
+// A client that sends one prompt after another, drafts badly or well, and sometimes cancels,
+// disconnects and comes back.
 class SimulatedClient {
  public:
   struct Plan {
     Tokens prompt;
     SamplingParams sampling;
-    Tokens answer;  // what it has to get
+    Tokens answer;  // expected
   };
 
   SimulatedClient(std::uint64_t seed, std::vector<Plan> plans)
@@ -129,7 +129,7 @@ class SimulatedClient {
   bool done() const { return plan_ == plans_.size(); }
   std::uint64_t connection() const { return connection_; }
 
-  // Signs in on a new connection and asks on, resuming where there is something to resume.
+  // Signs in on a new connection and continues, resuming a session if it has one.
   void connect(Scheduler& scheduler, const Client& as) {
     client_ = as;
     connection_ = as.connection_id;
@@ -141,7 +141,7 @@ class SimulatedClient {
     Tokens held = plan().prompt;
     held.insert(held.end(), answer_.begin(), answer_.end());
     resuming_ = true;
-    // What it wrote while it was away: partly right.
+    // Text written while disconnected, partly right.
     Tokens offline;
     while (answer_.size() + offline.size() < plan().answer.size() && random_.below(4) != 0) {
       offline.push_back(random_.below(8) == 0 ? 5 : plan().answer[answer_.size() + offline.size()]);
@@ -158,10 +158,10 @@ class SimulatedClient {
     scheduler.post(*client_, request);
   }
 
-  // Takes in a reply and goes on. Returns false where the connection is given up.
+  // Processes a reply and continues. Returns false if the client gives the connection up.
   bool hear(Scheduler& scheduler, const std::variant<wire::Verdict, RefusedRound>& what) {
     if (const auto* refusal = std::get_if<RefusedRound>(&what)) {
-      if (refusal->round != round_) return true;  // of a round that was cancelled
+      if (refusal->round != round_) return true;  // of a cancelled round
       if (refusal->error.code == Errc::session_unknown) {
         ask(scheduler);
         return true;
@@ -184,8 +184,8 @@ class SimulatedClient {
     const std::uint64_t whim = random_.below(20);
     if (whim == 0) return false;
     draft(scheduler);
-    if (whim == 2) return false;  // is gone while the target verifies
-    if (whim == 1) {  // changes its mind: no root is known then, so everything is sent again
+    if (whim == 2) return false;  // disconnects while the target verifies
+    if (whim == 1) {              // cancels: no root is known then, so everything is sent again
       answer_.clear();
       ask(scheduler);
     }
@@ -200,7 +200,7 @@ class SimulatedClient {
 
   void ask(Scheduler& scheduler) {
     session_ = client_->session;
-    // What it has of the answer is context when it is sent again.
+    // The known part of the answer is context when it is sent again.
     Tokens tokens = plan().prompt;
     tokens.insert(tokens.end(), answer_.begin(), answer_.end());
     offline_.clear();
@@ -261,7 +261,7 @@ class ManyClientsTest : public SchedulerTest {
  protected:
   static constexpr std::size_t kClients = 64;
 
-  // Prompts of any length, some with a common beginning.
+  // Prompts of any length, some with a common prefix.
   std::vector<SimulatedClient> make_clients() {
     Random random(3);
     const Tokens common = random_tokens(random, 70);
@@ -280,7 +280,7 @@ class ManyClientsTest : public SchedulerTest {
     return clients;
   }
 
-  // Until everyone has all answers; no more than `connections_max` are there at a time.
+  // Serves until all answers are complete, with at most `connections_max` clients at a time.
   void serve(Scheduler& scheduler, std::vector<SimulatedClient>& clients,
              std::size_t connections_max);
 };
@@ -302,7 +302,7 @@ void ManyClientsTest::serve(Scheduler& scheduler, std::vector<SimulatedClient>& 
     const auto reply = inbox_.take();
     ASSERT_TRUE(reply) << "nobody gets an answer";
     const auto found = who.find(reply->connection_id);
-    if (found == who.end()) continue;  // it has left
+    if (found == who.end()) continue;  // already disconnected
     SimulatedClient& heard = clients[found->second];
     if (heard.hear(scheduler, reply->what)) continue;
     scheduler.ended(reply->connection_id);
@@ -315,8 +315,7 @@ void ManyClientsTest::serve(Scheduler& scheduler, std::vector<SimulatedClient>& 
   }
 }
 
-// Room for 24 sessions: everyone gets the answers that a client alone gets, a few are refused now
-// and then.
+// 24 sessions: every client gets the answers of a client alone, with an occasional refusal.
 TEST_F(ManyClientsTest, GetTheAnswersOfOne) {
   auto clients = make_clients();
   Scheduler scheduler(parts(), {.passes = {.sessions = {.sessions_max = 24, .kv_bytes_max = 0},
@@ -326,10 +325,10 @@ TEST_F(ManyClientsTest, GetTheAnswersOfOne) {
   serve(scheduler, clients, 28);
 }
 
-// All of them at once, in memory for eight of them or so: they wait, are evicted and resume.
+// All at once, in memory for about eight: they wait, are evicted and resume.
 TEST_F(ManyClientsTest, ShareLittleMemoryAndNeverMoreThanTheLimit) {
   auto clients = make_clients();
-  // From here on only the pool is allocated.
+  // From here on only the pool allocates.
   std::vector<std::uint32_t> tokens(kMaskRowsMax, 5);
   {
     KvCache cache = decoder_.make_cache();
@@ -340,26 +339,25 @@ TEST_F(ManyClientsTest, ShareLittleMemoryAndNeverMoreThanTheLimit) {
   const std::uint64_t limit = 2 * SessionStore::session_bytes(parts());
   const auto metrics = std::make_shared<Metrics>();
   {
-    Scheduler scheduler(parts(),
-                        {.passes = {.sessions = {.sessions_max = 200,
-                                                 .kv_bytes_max = limit,
-                                                 // A session that is not at work may be evicted at
-                                                 // once, however fast this machine is.
-                                                 .idle_grace = {},
-                                                 .patience = {}},
-                                    .pass_rows_max = 64,
-                                    .prompt_rows = 16,
-                                    .metrics = metrics},
-                         .queue_max = 1000});
+    Scheduler scheduler(parts(), {.passes = {.sessions = {.sessions_max = 200,
+                                                          .kv_bytes_max = limit,
+                                                          // An idle session may be evicted at once,
+                                                          // however fast the machine is.
+                                                          .idle_grace = {},
+                                                          .patience = {}},
+                                             .pass_rows_max = 64,
+                                             .prompt_rows = 16,
+                                             .metrics = metrics},
+                                  .queue_max = 1000});
     serve(scheduler, clients, kClients);
   }
-  // DeviceProbe has a number of its own, and the logits of a pass are asked for at the start.
+  // DeviceProbe has a buffer of one number, and the logits of a pass are allocated at the start.
   const std::uint64_t others = 1 + std::uint64_t{kMaskRowsMax} * decoder_.config().head_rows();
   EXPECT_LE((backend_.allocated_floats() - before - others) * sizeof(float), limit);
   EXPECT_GT(metrics->evicted_sessions.value(), 0u);
 }
 
-// A short draft among long ones and prompts that never end.
+// A short draft among long ones and endless prompts.
 TEST_F(SchedulerTest, NobodyWaitsForMoreThanWhatWasThereBefore) {
   Scheduler scheduler(parts(), {.passes = {.sessions = {.sessions_max = 64, .kv_bytes_max = 0},
                                            .pass_rows_max = 64,
@@ -370,10 +368,11 @@ TEST_F(SchedulerTest, NobodyWaitsForMoreThanWhatWasThereBefore) {
   Random random(4);
   std::map<std::uint64_t, Client> clients;
   std::map<std::uint64_t, std::uint32_t> rounds;
-  std::map<std::uint64_t, std::map<std::uint64_t, int>> overtaken;  // by whom since its last reply
+  std::map<std::uint64_t, std::map<std::uint64_t, int>>
+      overtaken;  // counts per other client since its last reply
   std::map<std::uint64_t, Tokens> prompts;
   std::map<std::uint64_t, testing::HeldLength> lengths;
-  std::set<std::uint64_t> with_prompt;  // whose request is a prompt
+  std::set<std::uint64_t> with_prompt;  // clients whose request is a prompt
   const auto ask = [&](std::uint64_t id) {
     with_prompt.insert(id);
     const wire::Prefill request =
@@ -396,7 +395,7 @@ TEST_F(SchedulerTest, NobodyWaitsForMoreThanWhatWasThereBefore) {
     ++verdicts[id];
     lengths[id].heard(*verdict);
     for (std::uint64_t other = 1; other <= kDrafting + kPrompting; ++other) {
-      // Two drafts of another: one that was there before it, and one in its own pass.
+      // Two drafts of another client: one that was queued earlier, and one in its own pass.
       if (other == id || with_prompt.contains(other) || with_prompt.contains(id)) continue;
       EXPECT_LE(++overtaken[other][id], 2) << other << " waits for " << id;
     }
@@ -452,11 +451,11 @@ TEST_F(SchedulerTest, SessionsAreCounted) {
   EXPECT_TRUE(outcome(client(1)));
   EXPECT_TRUE(outcome(client(2)));
   EXPECT_FALSE(outcome(client(3)));
-  scheduler.ended(1);  // its session gives way
+  scheduler.ended(1);  // its session is evicted
   EXPECT_TRUE(outcome(client(4)));
 }
 
-// A connection that takes its prompts' rows when it likes.
+// A connection that reads its prompts' rows only when released.
 class RowsInbox final : public Replies {
  public:
   explicit RowsInbox(std::shared_ptr<Replies> verdicts) : verdicts_(std::move(verdicts)) {}
@@ -475,7 +474,7 @@ class RowsInbox final : public Replies {
   std::shared_ptr<Replies> verdicts_;
 };
 
-// Cancelled while a pass takes its time, before anybody has looked at it.
+// Cancelled during a slow pass, before the scheduler has read the request.
 TEST_F(SchedulerTest, ACancelledRequestEndsTheRowsOfThePromptBefore) {
   TapBy tap(8, [](std::uint32_t, std::span<float> rows) { std::ranges::fill(rows, 0.0f); });
   std::atomic<bool> hold = false;
@@ -515,16 +514,16 @@ TEST_F(SchedulerTest, ACancelledRequestEndsTheRowsOfThePromptBefore) {
     scheduler.post(client(id), prefill(1, {5, 6, 7}));
     expect_verdict();
   };
-  // A request behind the cancellation is answered when that has been looked at.
+  // A request queued after the cancellation is answered once that was processed.
   serve_another(3);
   rows->reads = true;
-  // Each step ends with what is owed, and there is such an end between these two.
+  // Each step ends by sending pending rows, and one such end lies between these two.
   serve_another(4);
   serve_another(5);
   EXPECT_EQ(rows->chunk_count, 0);
 }
 
-// It fails when it is asked for activations.
+// Fails when its activations are read.
 TEST_F(SchedulerTest, AFailingDeviceCostsTheSessionAlone) {
   Scheduler scheduler(
       parts(), {.passes = {.sessions = {.sessions_max = 64, .kv_bytes_max = 0}}, .queue_max = 100});

@@ -14,7 +14,7 @@ namespace {
 
 using Tokens = std::vector<std::uint32_t>;
 
-// Both dictionaries from everything that was ever added, in the order in which it was.
+// Rebuilds both dictionaries from every addition, in order.
 struct BruteForceDictionaries {
   struct Addition {
     Tokens key;
@@ -65,7 +65,7 @@ TEST(SequenceDictionariesTest, AKeyKeepsWhatWasAddedLast) {
 TEST(SequenceDictionariesTest, TheKeysWrittenLongestAgoMakeRoom) {
   ForwardDictionary forward({.keys_max = 4, .sequences_max = 2});
   BackwardDictionary backward(4);
-  std::deque<std::uint32_t> recent;  // the last written comes first
+  std::deque<std::uint32_t> recent;  // newest first
   Random random(2);
   for (std::uint32_t step = 0; step < 500; ++step) {
     const auto key = static_cast<std::uint32_t>(random.below(8));
@@ -82,20 +82,20 @@ TEST(SequenceDictionariesTest, TheKeysWrittenLongestAgoMakeRoom) {
   }
 }
 
-// The paper's lines 6 to 15 and 26 to 43, from what was written down instead of dictionaries.
+// The paper's lines 6 to 15 and 26 to 43, from the recorded text instead of dictionaries.
 class SpectraCoreTest : public ::testing::TestWithParam<SpectraCoreOptions> {
  protected:
   static constexpr std::uint32_t kVocabulary = 80;
   static constexpr std::uint32_t kLikeliest = 4;
 
-  // What the rows of a sequence, the i-th that is asked about, are asked to be prolonged by.
+  // The tokens that rows of the i-th probed sequence must be extended by.
   Tokens answer_to(const Probes& probes, const Tokens& likeliest, const Tokens& sequence,
                    std::uint32_t i) const {
     std::uint32_t row = 0;
     for (std::uint32_t j = 0; j < sequence.size(); ++j) {
       if (options_.staggered) {
-        // A row each, a token of all sequences after the other; the first is behind the first of
-        // the sequence before.
+        // One row per token, token j of all sequences before token j + 1. The first token of a
+        // sequence follows the first token of the sequence before.
         const std::uint32_t parent = j == 0 ? i : row;
         row = 1 + j * probes.asked_count + i;
         EXPECT_EQ(probes.rows.parent(row), parent);
@@ -148,11 +148,11 @@ TEST_P(SpectraCoreTest, DictionariesAndGuessesAreWhatItsSequencesSay) {
   SpectraCore core(options_);
   Random random(3);
   Tokens text{5, 6, 7, 5, 6, 8};
-  std::size_t next = 0;  // whose turn it is
+  std::size_t next = 0;  // round robin
   std::size_t unknown = 0;
   std::size_t likeliest_taken = 0;
   for (int pass = 0; pass < 60; ++pass) {
-    // All of the pool, or as much as a narrow pass has room for.
+    // The whole pool, or as much as fits into a narrow pass.
     const std::uint32_t rows = pass % 3 == 0 ? 2 * (options_.n - 1) + 1 : core.rows_max();
     const std::uint32_t depth = pass % 5 == 0 ? options_.n + 1 : 100;
     const Probes probes = core.ask(text, rows, depth);
@@ -192,7 +192,7 @@ TEST_P(SpectraCoreTest, DictionariesAndGuessesAreWhatItsSequencesSay) {
     for (std::uint32_t token = 0; token < kVocabulary; ++token) {
       ASSERT_EQ(sequences_of(core.forward(), token), expected_.sequences(token, options_.guesses));
     }
-    // The keys of this pass, and some of those before.
+    // The keys of this pass, and some earlier ones.
     for (std::size_t i = 0; i < std::min<std::size_t>(200, expected_.backward.size()); ++i) {
       const std::size_t back = i < 100 ? i : random.below(expected_.backward.size());
       const Tokens& key =

@@ -2,7 +2,7 @@
 
 #include "tests/server/session_memory_rig.h"
 
-// Sessions that grow in too little memory for all.
+// Sessions that outgrow the memory.
 namespace edgedraft {
 namespace {
 
@@ -10,7 +10,7 @@ using testing::kToyVocabulary;
 using testing::RefusedRound;
 using testing::SessionMemoryTest;
 
-// Clients that draft large trees all at once, in too little memory.
+// Clients that draft large trees at once, with too little memory for all.
 class GrowthTest : public SessionMemoryTest {
  protected:
   struct Peer {
@@ -28,7 +28,7 @@ class GrowthTest : public SessionMemoryTest {
     ask_in_lockstep(server, peer.client, all);
   }
 
-  // A full tree with two right tokens in it.
+  // A full tree with two right tokens.
   void draft_widely(PassLoop& server, Peer& peer) {
     std::vector<HintNode> nodes;
     for (std::size_t i = peer.answer.size(); i < peer.expected.size() && nodes.size() < 2; ++i) {
@@ -43,8 +43,8 @@ class GrowthTest : public SessionMemoryTest {
     draft(server, peer.client, nodes);
   }
 
-  // Everybody asks at once and then drafts as fast as it goes. Returns how often sessions had to be
-  // filled again.
+  // All clients send prompts at once and then draft as fast as possible. Returns how often sessions
+  // had to be refilled.
   std::uint32_t serve(std::uint32_t peer_count, std::uint32_t prompt_count,
                       std::size_t answer_count) {
     PassLoop server = loop(kLeastPages);
@@ -97,7 +97,7 @@ class GrowthTest : public SessionMemoryTest {
   }
 };
 
-// Each alone could grow; together neither can. The one that came first goes on.
+// Either could grow alone, but not both. The earlier one continues.
 TEST_F(GrowthTest, TwoThatBothWaitToGrowBothFinish) {
   EXPECT_GT(serve(2, 150, 100), 0u);
 }

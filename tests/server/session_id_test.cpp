@@ -6,10 +6,10 @@
 namespace edgedraft {
 namespace {
 
-// OpenSSL has another way by now to replace what makes its random numbers, and warns of this one.
+// OpenSSL deprecates this way to replace the random generator.
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
-// A system without randomness, while it lives.
+// Disables the system's random generator during its lifetime.
 class NoRandomness {
  public:
   NoRandomness() {
@@ -23,14 +23,14 @@ class NoRandomness {
 };
 #pragma GCC diagnostic pop
 
-// A client whose id is taken gets another one, and where none is to be had the request is refused:
-// the compute thread, and everybody else, go on.
+// If a client's id is taken it gets another one. Without randomness the request is refused; the
+// compute thread and all other clients continue.
 TEST_F(RunTest, WithoutRandomnessASecondSessionOfAnIdIsRefused) {
   HintingClient& client = connect();
   const Tokens prompt = prompt_of(1);
   ASSERT_TRUE(client.begin(prompt, {}, {.credit = kContext}));
   loop_->step();
-  // The ids of these connections' sessions are the same.
+  // These connections' sessions have the same id.
   RawClient other(
       *loop_, {.id = client.raw().client().connection_id + (1u << 16), .context_count = kContext},
       [this] { return now_; });

@@ -1,12 +1,12 @@
 #include "tests/server/session_memory_rig.h"
 
-// Which requests wait for memory, and which give way to others.
+// Which requests wait for memory, and which sessions are evicted.
 namespace edgedraft {
 namespace {
 
 using testing::SessionMemoryTest;
 
-// Room for two prompts of 200 tokens (7 pages) and what they draft, not for three.
+// Memory for two prompts of 200 tokens (7 pages) and their drafts, but not for three.
 class LineTest : public SessionMemoryTest {
  protected:
   static constexpr std::uint32_t kPages = 18;
@@ -38,7 +38,7 @@ TEST_F(LineTest, APromptWaitsUntilSomebodyLeaves) {
   run(server);
   EXPECT_EQ(server.waiting_count(), 2u);
   EXPECT_FALSE(has_reply(third_));
-  // Those that are at work go on.
+  // Active sessions continue.
   draft(server, first_);
   run(server);
   EXPECT_EQ(next(first_), alone(prompts_[0], 2)[1]);
@@ -69,7 +69,7 @@ TEST_F(LineTest, WhoHadNoTurnForTooLongIsRefusedAndTheOthersGoOn) {
   server.step();
   run(server);
   EXPECT_EQ(next(fourth_), alone(prompts_[3], 1)[0]);
-  // It may ask again.
+  // It may send the request again.
   server.end(4);
   ask(server, third_, prompts_[2]);
   run(server);
@@ -85,7 +85,7 @@ TEST_F(LineTest, WhoCancelsOrLeavesIsNotWaitedFor) {
   EXPECT_EQ(server.waiting_count(), 1u);
   server.end(4);
   EXPECT_EQ(server.waiting_count(), 0u);
-  // The cancelled one asks again and gets its turn.
+  // The cancelled client sends a new request and gets its turn.
   ask(server, third_, prompts_[3]);
   server.end(1);
   server.step();
@@ -111,7 +111,7 @@ TEST_F(LineTest, TheSessionThatIsIdleLongestGivesWayAndItsClientSendsAllAgain) {
   run(server);
   EXPECT_EQ(next(second_), alone(prompts_[1], 2)[1]);
 
-  // Its pages may be gone or not: what it gets is the same.
+  // Its answer is the same whether or not its pages were evicted.
   now_ += std::chrono::seconds(2);
   ask(server, first_, prompts_[0]);
   run(server);

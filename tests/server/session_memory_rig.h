@@ -22,7 +22,7 @@
 
 namespace edgedraft::testing {
 
-// What a client hears.
+// The replies to a client.
 class Inbox final : public Replies {
  public:
   void verdict(wire::Verdict verdict) override {
@@ -40,7 +40,7 @@ class Inbox final : public Replies {
   std::vector<wire::Activations> chunks;
 };
 
-// Sessions that share the memory for keys and values: PassLoop on a simulated clock.
+// Sessions that share the KV cache: PassLoop on a simulated clock.
 class SessionMemoryTest : public ::testing::Test {
  protected:
   using Tokens = std::vector<std::uint32_t>;
@@ -76,7 +76,7 @@ class SessionMemoryTest : public ::testing::Test {
 
   Tokens random_tokens(std::uint32_t count) { return testing::random_tokens(random_, count); }
 
-  // What a client alone gets behind the prompt.
+  // The answer of a client alone after the prompt.
   Tokens alone(const Tokens& prompt, std::size_t count, const SamplingParams& sampling = {}) {
     return plain_answer({decoder_, kContext, parts().is_end, kv_type_}, prompt, count, sampling);
   }
@@ -114,7 +114,7 @@ class SessionMemoryTest : public ::testing::Test {
     for (int i = 0; i < 1000 && !loop.idle(); ++i) loop.step();
     ASSERT_TRUE(loop.idle());
   }
-  // The one reply that has come since the last call.
+  // The only reply since the last call.
   std::variant<wire::Verdict, RefusedRound> reply(const Client& c) {
     auto& news = inboxes_.at(c.connection_id)->news;
     if (news.size() != 1) ADD_FAILURE() << news.size() << " replies to " << c.connection_id;

@@ -2,7 +2,7 @@
 #include "shared/runtime/memory_meter.h"
 #include "tests/server/session_memory_rig.h"
 
-// Which pages of keys and values are reused, and how many there are.
+// Reuse and number of KV cache pages.
 namespace edgedraft {
 namespace {
 
@@ -14,7 +14,7 @@ class KvTypeTest : public SessionMemoryTest, public ::testing::WithParamInterfac
  protected:
   KvTypeTest() { kv_type_ = GetParam(); }
 
-  // An answer of drafts, each of which holds the next tokens of `truth` and others beside them.
+  // An answer by drafts, each with the next tokens of `truth` among wrong ones.
   Tokens drafted(PassLoop& server, const Client& c, const Tokens& prompt, const Tokens& truth) {
     ask_in_lockstep(server, c, prompt);
     run(server);
@@ -22,7 +22,7 @@ class KvTypeTest : public SessionMemoryTest, public ::testing::WithParamInterfac
     while (answer.size() < truth.size()) {
       std::vector<HintNode> nodes;
       for (std::size_t i = answer.size(); i < truth.size() && i < answer.size() + 4; ++i) {
-        // The second of each pair, the right one, is the parent of the next.
+        // The second of each pair is right and the parent of the next pair.
         const bool below_root = nodes.empty();
         const std::uint16_t beside = below_root ? 0 : 1;
         const std::uint16_t right = below_root ? 0 : 2;
@@ -65,7 +65,7 @@ TEST_P(KvTypeTest, APoolHoldsAsManyTokensAsFitAndSaysWhatItTakes) {
 INSTANTIATE_TEST_SUITE_P(Types, KvTypeTest, ::testing::Values(DType::f32, DType::f16, DType::bf16),
                          [](const auto& of) { return std::string(traits(of.param).name); });
 
-// A device keeps connections for conversations that may go on; they do not lock others out.
+// Idle connections that a device keeps for later must not lock other clients out.
 TEST_F(SessionMemoryTest, WhereThereAreAsManyAsMayBeAConnectedSessionThatIdlesGivesWay) {
   SessionStore store(parts(), {.sessions_max = 3}, [this] { return now_; });
   const auto make = [&](std::uint8_t id, const std::string& identity) {
@@ -90,7 +90,7 @@ TEST_F(SessionMemoryTest, WhereThereAreAsManyAsMayBeAConnectedSessionThatIdlesGi
   EXPECT_EQ(store.count(), 3u);
 }
 
-// A prompt that the server cannot take costs nobody the session that its own would need.
+// A refused prompt must not evict a session for the one it would have needed.
 TEST_F(SessionMemoryTest, NobodyGivesWayToAPromptThatIsRefused) {
   PassLoop server(parts(), {.sessions = {.sessions_max = 1}, .metrics = metrics_},
                   [this] { return now_; });
@@ -129,8 +129,7 @@ TEST_F(SessionMemoryTest, ASessionWhoseRowsAreBeingSentDoesNotIdle) {
   EXPECT_TRUE(make(2));
 }
 
-// What was said to the same text before is still known, but other sequences may hold its pages,
-// too.
+// The earlier answer to the text is still known, but other sequences may hold its pages.
 TEST_F(SessionMemoryTest, TheSameTextIsAnsweredAgainAndGoesOn) {
   PassLoop server = loop(4 * kLeastPages);
   const Client c = client(1);
@@ -163,18 +162,18 @@ TEST_F(SessionMemoryTest, ABeginningThatIsThereIsNotRunAgain) {
     return server.count().rows - before;
   };
   EXPECT_EQ(rows_of(client(1), prompt), 100u);
-  // Three full pages of a session that lives; the fourth is not full.
+  // Three full pages of a live session; the fourth is not full.
   Tokens similar(prompt.begin(), prompt.begin() + 98);
   const Tokens rest = random_tokens(20);
   similar.insert(similar.end(), rest.begin(), rest.end());
   EXPECT_EQ(rows_of(client(2), similar), 118u - 96u);
-  // The last token's logits are wanted, so its page runs even where it is known.
+  // The last token's logits are needed, so its page is computed even if it is known.
   EXPECT_EQ(rows_of(client(3), {prompt.begin(), prompt.begin() + 96}), 32u);
-  // Nobody's any more, but not forgotten.
+  // The sessions have ended, but their pages are retained.
   for (const std::uint64_t id : {1, 2, 3}) server.end(id);
   EXPECT_EQ(rows_of(client(4), similar), 118u - 96u);
   EXPECT_EQ(server.memory().tokens_reused, 96u + 64u + 96u);
-  // What one has sent shows nowhere in what another waits for.
+  // One identity's text must not show in another's latency.
   EXPECT_EQ(rows_of(client(5, "someone else"), similar), 118u);
 }
 
@@ -233,7 +232,7 @@ TEST_P(KvTypeTest, ReusedPagesGiveTheSameAnswersAndActivationsBitForBit) {
   EXPECT_EQ(reused, computed);
 }
 
-// A client goes back to the middle of a page that another one shares, and writes on differently.
+// A client goes back into a page that another session shares, and writes different tokens.
 TEST_P(KvTypeTest, WhatOneRewritesStaysAsItWasForTheOthers) {
   PassLoop server = loop(4 * kLeastPages);
   const Tokens prompt = random_tokens(100);
@@ -286,10 +285,10 @@ TEST_F(SessionMemoryTest, WithoutALimitThereIsRoomForAllSessionsButNotMoreThanHa
   EXPECT_EQ(pool_bytes(session), session);
 }
 
-// A server whose passes fail for want of memory serves nobody: it is to say so at its start.
+// A server whose passes run out of memory could serve no client, so it must refuse to start.
 TEST_F(SessionMemoryTest, LeavesMemoryForAPassOrIsNotOpened) {
   const std::uint64_t session = SessionStore::session_bytes(parts());
-  // The bytes of the pool on a device that has so many left when it holds the model, and whose
+  // The bytes of the pool on a device that has `bytes_left` after loading the model, and whose
   // operations take as much as four sessions.
   const auto pool_bytes = [&](std::uint64_t bytes_left, std::uint64_t kv_bytes_max) {
     const auto opened = [&](const std::shared_ptr<MemoryMeter>& meter, const auto& use) {

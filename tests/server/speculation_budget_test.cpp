@@ -15,16 +15,16 @@ Duration duration(double seconds) {
   return std::chrono::duration_cast<Duration>(Seconds(seconds));
 }
 
-// A device as the budget may meet it.
+// A device that the budget may meet.
 struct Device {
-  double pass;      // seconds whatever the width
-  double row;       // and for each row
+  double pass;      // seconds, independent of the width
+  double row;       // seconds per row
   double drafting;  // a tree of any size
-  // Tokens that a tree brings: half of the doublings of its size.
+  // Tokens per tree: one, plus half a token per doubling of its size.
   static double tokens(std::uint32_t rows) { return 1.0 + 0.5 * std::log2(rows); }
 };
 
-// What it settles on, by what it asks for most often behind a while.
+// The tree size that the budget requests most often after it settles.
 std::uint32_t settled_rows(const Device& device, std::uint32_t sessions) {
   SpeculationBudget budget(63);
   std::map<std::uint32_t, int> counts;

@@ -13,7 +13,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// A server whose passes take 10 ms and 1 ms a row; whatever else it does takes no time.
+// A server whose passes take 10 ms plus 1 ms per row; everything else takes no time.
 class StartMeasurementTest : public ::testing::Test {
  protected:
   static constexpr std::uint32_t kContext = 160;
@@ -61,7 +61,7 @@ TEST_F(StartMeasurementTest, LeavesNoTrace) {
   EXPECT_EQ(prompt(measured, 1, {5, 6, 7, 8, 9}).next, before.next);
 }
 
-// Another program takes the processor away from every other piece of work.
+// Another program preempts every other pass.
 TEST_F(StartMeasurementTest, GoesByTheLeastDisturbedPass) {
   KvCache cache = decoder_.make_cache();
   std::uint32_t looks = 0;
@@ -73,7 +73,7 @@ TEST_F(StartMeasurementTest, GoesByTheLeastDisturbedPass) {
   for (const StartSample& pass : passes) EXPECT_EQ(pass.time, 10us) << pass.rows;
 }
 
-// A device on which each look at the clock finds a second gone.
+// On this device each clock reading advances a second.
 TEST_F(StartMeasurementTest, IsGivenUpWhereItTakesTooLong) {
   KvCache cache = decoder_.make_cache();
   std::uint32_t looks = 0;

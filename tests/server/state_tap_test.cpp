@@ -13,8 +13,8 @@
 #include "tests/support/heard_replies.h"
 #include "tests/support/toy_models.h"
 
-// A tap that wants hidden states gets them for every position, however its session came by it:
-// computed, drafted, shared with another session, evicted and sent again, resumed.
+// A tap that needs hidden states gets them for every position, whether its session computed or
+// drafted it, shared it with another session, sent it again after an eviction, or resumed it.
 namespace edgedraft {
 namespace {
 
@@ -23,7 +23,7 @@ using Tokens = std::vector<std::uint32_t>;
 
 const std::vector<std::uint32_t> kStates = {1, 4};
 
-// Puts what a session sends into rows by position.
+// Stores a session's rows by position.
 class RowsKeeper final : public testing::HeardReplies {
  public:
   explicit RowsKeeper(ActivationLayout layout) : HeardReplies(true), layout_(std::move(layout)) {}
@@ -39,10 +39,10 @@ class RowsKeeper final : public testing::HeardReplies {
     HeardReplies::activations(std::move(chunk));
   }
 
-  // The first position that becomes valid with the pass that is asked now.
+  // Sets the first position that becomes valid with the requested pass.
   void expect_from(std::uint32_t position) { valid_from_ = position; }
 
-  std::vector<float> rows;  // of positions 0, 1, ...; those that have not come are zero
+  std::vector<float> rows;  // by position; missing ones are zero
 
  private:
   void keep(std::uint32_t first, ByteView packed) {
@@ -100,8 +100,8 @@ class StateTapTest : public ::testing::Test {
     ASSERT_FALSE(keepers_[c.connection_id]->verdicts.empty()) << "no verdict";
     EXPECT_EQ(keepers_[c.connection_id]->verdicts.back().next, answer_[0]);
   }
-  // Drafts the answer in threes behind the prompt, each right token beside a wrong one, and ends
-  // the run.
+  // Drafts the answer three tokens at a time after the prompt, each right token with a wrong
+  // sibling, and ends the run.
   std::uint32_t draft(PassLoop& server, const Client& c, std::uint32_t cycles) {
     RowsKeeper& keeper = *keepers_[c.connection_id];
     std::uint32_t have = 1;
@@ -124,7 +124,7 @@ class StateTapTest : public ::testing::Test {
     server.cancel(c.connection_id, 1);
     return static_cast<std::uint32_t>(prompt_.size()) + have;
   }
-  // What a tap reads of the same tokens, run alone and without any pages.
+  // The tap's rows for the same tokens, run alone and without pages.
   std::vector<float> expected(std::uint32_t count) {
     Tokens text = prompt_;
     text.insert(text.end(), answer_.begin(), answer_.end());
@@ -189,7 +189,7 @@ TEST_F(StateTapTest, SendsStatesAgainToWhoResumes) {
 }
 
 TEST_F(StateTapTest, SendsTheSameStatesWhenAnEvictedSessionIsSentAgain) {
-  // Room for one context and a tree: the second client's prompt takes the first one's pages.
+  // Memory for one context and a tree: the second client's prompt takes the first one's pages.
   PassLoop server = loop(decoder_.pool_size(0).pages_for(kContext + kMaskRowsMax));
   const Client c = client(1, 1);
   prefill(server, c);

@@ -1,4 +1,4 @@
-// Runs without hints: the server goes on alone, with or without a drafter beside the target.
+// Runs without hints: the server continues alone, with or without its own drafter.
 #include <gtest/gtest.h>
 
 #include "server/proposers/drafter_proposer.h"
@@ -24,7 +24,7 @@ class StreamTest : public RunTest {
  protected:
   void TearDown() override { close(); }
 
-  // The loop refers to what it drafts with.
+  // The loop refers to the drafter, so the loop is destroyed first.
   void close() {
     clients_.clear();
     loop_.reset();
@@ -70,7 +70,7 @@ class StreamTest : public RunTest {
     return source;
   }
 
-  // So many tokens behind the prompt, by whatever the loop drafts with.
+  // `count` tokens after the prompt, drafted by the loop's own drafter.
   HintingClient& streamed(const Tokens& prompt, std::uint32_t count) {
     HintingClient& client = connect();
     EXPECT_TRUE(
@@ -131,7 +131,7 @@ INSTANTIATE_TEST_SUITE_P(Drafters, LosslessStreamTest,
                                            Beside::independent, Beside::twin),
                          [](const auto& beside) { return name_of(beside.param); });
 
-// A drafter beside the target knows the noise of the draw, as one on a device does.
+// A drafter on the server knows the noise of the draw, like one on a device.
 TEST_F(StreamTest, DraftsFollowTheNoiseOfTheDraw) {
   open_beside(Beside::twin);
   std::size_t tokens = 0;
@@ -145,18 +145,18 @@ TEST_F(StreamTest, DraftsFollowTheNoiseOfTheDraw) {
     tokens += client.answer().size();
     verdicts += client.verdicts.size();
   }
-  // Its likeliest tokens alone, which rarely are the ones drawn at this temperature, bring fewer.
+  // Greedy drafts rarely match the draws at this temperature, so they bring fewer.
   EXPECT_GT(static_cast<double>(tokens), 2.0 * static_cast<double>(verdicts));
 }
 
-// The client goes on from any token of the stream that it has.
+// The client continues from any token of the stream that it has.
 TEST_F(StreamTest, ACancelledStreamLeavesASessionToBuildOn) {
   const Tokens prompt = prompt_of(0);
   const Tokens expected = plain(prompt);
   for (const Beside drafter : {Beside::nothing, Beside::moa_tli0, Beside::moa_tli1, Beside::twin}) {
     for (std::uint32_t steps = 0; steps < 6; ++steps) {
       for (const std::uint32_t heard : {0u, steps / 2, steps}) {
-        open_beside(drafter);  // which has not learned yet what drafts are worth
+        open_beside(drafter);  // no drafts measured yet
         HintingClient& client = connect();
         ASSERT_TRUE(client.begin(prompt, {}, {.credit = kContext}));
         for (std::uint32_t i = 0; i <= heard; ++i) loop_->step();
@@ -193,14 +193,14 @@ TEST_F(StreamTest, DraftersKeepToTheirMemoryAndLeaveItBehind) {
   }
   EXPECT_GT(clients_[0]->verdicts[1].drafted, 0u);
   for (const wire::Verdict& v : clients_[2]->verdicts) EXPECT_EQ(v.drafted, 0u);
-  // All but the last, which no tree could bring anything to.
+  // All but the last, for which no tree could help.
   EXPECT_EQ(metrics_->steps_without_drafter.value(), clients_[2]->verdicts.size() - 2)
       << "an operator wants to know";
   clients_[0]->raw().leave();
   EXPECT_EQ(speculation_->bytes(), kDrafterBytes);
 }
 
-// A client that asked first and stays connected does not keep a drafter from those that ask now.
+// An idle session does not keep a drafter from active ones.
 TEST_F(StreamTest, AnIdleSessionGivesItsDrafterUp) {
   open_beside(Beside::twin, 1);
   const auto ask = [&](std::size_t prompt) {

@@ -14,7 +14,7 @@ using testing::kToyVocabulary;
 using testing::ToyDecoder;
 using Tokens = std::vector<std::uint32_t>;
 
-// What proposes trees in these tests: given the session's tokens, any tree at all.
+// Returns any tree for the session's tokens.
 using Proposer = std::function<DraftTree(std::span<const std::uint32_t> tokens)>;
 
 class TargetSessionTest : public ::testing::Test {
@@ -22,7 +22,7 @@ class TargetSessionTest : public ::testing::Test {
   static constexpr std::uint32_t kContext = 96;
 
   struct Answer {
-    Tokens tokens;  // behind the prompt
+    Tokens tokens;  // after the prompt
     Finish finish = Finish::none;
     std::uint32_t passes = 0;
 
@@ -62,7 +62,7 @@ class TargetSessionTest : public ::testing::Test {
         prompt, sampling, [](auto) { return DraftTree(); }, constraints);
   }
 
-  // Tokens are letters: "a" is 3, "b" 4, and so on in turns.
+  // Tokens are letters in rotation: "a" is 3, "b" 4, and so on.
   static std::string letter(std::uint32_t token) {
     return std::string(1, static_cast<char>('a' + (token - 3) % 26));
   }
@@ -84,7 +84,7 @@ class TargetSessionTest : public ::testing::Test {
   }
 
   // Trees of `nodes` random nodes. With `truth`, the right continuation, at a random depth and
-  // place, so that paths of every length get accepted.
+  // place, so that paths of every length are accepted.
   static Proposer random_trees(std::uint64_t seed, std::uint32_t nodes, const Tokens& truth) {
     auto random = std::make_shared<Random>(seed);
     return [=](std::span<const std::uint32_t> tokens) {
@@ -137,7 +137,7 @@ TEST_F(TargetSessionTest, AnyTreeLeavesTheSampledAnswerUnchanged) {
   }
 }
 
-// What holds for plain decoding under constraints holds for any tree.
+// Constraints apply to any tree as to plain decoding.
 TEST_F(TargetSessionTest, AnyTreeLeavesAConstrainedAnswerUnchanged) {
   const Tokens prompt{5, 6, 7, 8};
   const std::uint32_t begin = 4;
@@ -169,7 +169,7 @@ TEST_F(TargetSessionTest, AnyTreeLeavesAConstrainedAnswerUnchanged) {
   EXPECT_GT(changed, 12) << "of 18";
 }
 
-// They are those of the target's own logits, whatever tree the token was verified in, and whatever
+// They come from the target's raw logits, whatever tree the token was verified in and whatever
 // constrains it.
 TEST_F(TargetSessionTest, LogProbabilitiesAreThoseOfPlainDecoding) {
   constexpr std::uint32_t kPerToken = 4;
@@ -226,7 +226,7 @@ TEST_F(TargetSessionTest, ConstrainedAnswersAreInTheirLanguageAndStopAtTheirStop
     for (std::size_t i = 0; i < text_in_grammar.size(); ++i) {
       EXPECT_TRUE(i % 2 == 0 ? text_in_grammar[i] <= 'c' : text_in_grammar[i] >= 'x');
     }
-    // A stop ends the answer with the token that completes it; up to there it is the same answer.
+    // A stop ends the answer with the token that completes it; the answer is unchanged up to there.
     const Answer whole = plain({5, 6}, sampling);
     const std::string all = text(whole.tokens);
     const std::string stop = all.substr(all.size() / 2, 2);
@@ -236,7 +236,7 @@ TEST_F(TargetSessionTest, ConstrainedAnswersAreInTheirLanguageAndStopAtTheirStop
   }
 }
 
-// A request in the middle of an answer, as after an outage, knows where that began.
+// A request in the middle of an answer, as after an outage, carries the answer's start.
 TEST_F(TargetSessionTest, ConstraintsCountFromTheAnswersBeginWhoeverSendsIt) {
   const SamplingParams sampling{.temperature = 1.0f, .seed = 4};
   const Constraints constraints{
@@ -269,7 +269,7 @@ TEST_F(TargetSessionTest, AnswersEndAtTheEndTokenOrTheContextAndBothHappenHere) 
   EXPECT_GT(filled, 0u);
 }
 
-// A session that went on is rolled back to what the client holds and gives the same answer again.
+// A session that ran ahead is rolled back to the client's tokens and gives the same answer again.
 TEST_F(TargetSessionTest, ARolledBackSessionGivesTheAnswerOfAFreshOne) {
   const Tokens prompt{9, 10, 11, 12};
   const Answer expected = plain(prompt, {});
@@ -312,8 +312,8 @@ TEST_F(TargetSessionTest, ProvisionalTokensAreCorrectedFromTheFirstDifference) {
   }
 }
 
-// Whatever the session has chosen already need not be chosen again, unless it was by another law,
-// or it was never the target's choice, or its keys and values are gone.
+// Tokens that the session has already chosen are not chosen again, unless the sampling differed,
+// they were not the target's choice, or their keys and values are gone.
 TEST_F(TargetSessionTest, WhatIsDecidedIsToldWithoutAPass) {
   const Tokens prompt{5, 9, 12};
   const Tokens answer = plain(prompt, {}).tokens;
@@ -324,7 +324,7 @@ TEST_F(TargetSessionTest, WhatIsDecidedIsToldWithoutAPass) {
     for (int i = 0; i < 5; ++i) EXPECT_TRUE(target.verify(DraftTree()));
     return target;
   };
-  // One token of the answer is known, two more were written offline, of which the second is wrong.
+  // One token of the answer is known, and two more were written offline; the second is wrong.
   const Tokens offline{answer[1], answer[2] == 4 ? 5u : 4u};
   const PrefillRequest request{
       .base_count = 4, .tokens = offline, .provisional_count = 2, .sampling = {}};
@@ -365,7 +365,7 @@ TEST_F(TargetSessionTest, WhatIsDecidedIsToldWithoutAPass) {
   }
 }
 
-// The one before had asked for log probabilities: a request that does not is told none.
+// The previous request wanted log probabilities; this one does not and gets none.
 TEST_F(TargetSessionTest, WhatIsDecidedEndsWhatTheRequestBeforeWasTold) {
   const Tokens prompt{5, 9, 12};
   const Tokens answer = plain(prompt, {}).tokens;
@@ -408,7 +408,7 @@ TEST_F(TargetSessionTest, ALongProvisionalTextIsCheckedAcrossChunks) {
   }
 }
 
-// Where each token takes a search of the vocabulary others wait meanwhile.
+// If each token takes a vocabulary search, other requests wait meanwhile.
 TEST_F(TargetSessionTest, NoMoreThanSomeTokensOfACheckedTextAreSearchedForInAPass) {
   const Tokens prompt{9, 10, 11};
   const auto never = [](std::uint32_t) { return false; };
@@ -432,7 +432,7 @@ TEST_F(TargetSessionTest, NoMoreThanSomeTokensOfACheckedTextAreSearchedForInAPas
   }
 }
 
-// By it a client that comes back shows that it holds the same tokens.
+// A returning client proves with the hash that it holds the same tokens.
 TEST_F(TargetSessionTest, TheHashIsOfTheTokensThatAreThere) {
   TargetSession target = session();
   const Tokens prompt{9, 10, 11, 12};

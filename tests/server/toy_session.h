@@ -18,7 +18,7 @@
 
 namespace edgedraft::testing {
 
-// Neither padding nor an end of the text.
+// Excludes padding and end tokens.
 inline std::vector<std::uint32_t> random_tokens(Random& random, std::uint64_t count) {
   std::vector<std::uint32_t> tokens(count);
   for (auto& t : tokens) t = 3 + static_cast<std::uint32_t>(random.below(kToyVocabulary - 3));
@@ -34,7 +34,7 @@ inline DraftTree random_tree(Random& random, std::uint64_t nodes) {
   return tree;
 }
 
-// Rows of so many values, as the test fills them from the first one's position on.
+// Rows of `columns` values, filled by the test from the first one's position on.
 class TapBy final : public Tap {
  public:
   using Fill = std::function<void(std::uint32_t first, std::span<float> rows)>;
@@ -51,7 +51,7 @@ class TapBy final : public Tap {
   Fill fill_;
 };
 
-// A client whose session is named like its connection.
+// A client with the same id for its session and its connection.
 inline Client client_of(std::uint64_t connection_id, std::shared_ptr<Replies> reply,
                         Tap* tap = nullptr) {
   wire::SessionId session{};

@@ -1,4 +1,4 @@
-// Hints and credit that come while a pass takes its time.
+// Hints and credit that arrive during a slow pass.
 #include <gtest/gtest.h>
 
 #include <condition_variable>
@@ -15,7 +15,7 @@ using namespace std::chrono_literals;
 constexpr std::uint64_t kConnection = 1;
 constexpr std::uint32_t kPromptLength = 2;
 
-// How long a client's text has become.
+// The length of a client's text.
 class Length final : public Replies {
  public:
   void verdict(wire::Verdict verdict) override {
@@ -27,7 +27,7 @@ class Length final : public Replies {
   void activations(wire::Activations) override { ADD_FAILURE() << "there is no tap"; }
   void refuse(std::uint32_t, Error error) override { ADD_FAILURE() << error.message; }
 
-  // False where it does not become so long.
+  // Returns false if the text does not reach `length` in time.
   bool wait_for(std::uint32_t length) {
     std::unique_lock lock(mutex_);
     return changed_.wait_for(lock, 20s, [&] { return value_ >= length; });
@@ -59,7 +59,7 @@ class WaitingHintsTest : public testing::HeldSchedulerTest {
   void give(std::uint32_t credit, wire::Hold hold = wire::Hold::none) {
     scheduler_.hints(kConnection, {.round = 1, .credit = credit, .hold = hold});
   }
-  // Hints about a text that nobody knows.
+  // Hints about an unknown text.
   void hint(std::uint32_t first, std::uint32_t nodes, wire::Hold hold = wire::Hold::none) {
     scheduler_.hints(kConnection, {.round = 1,
                                    .hold = hold,
@@ -81,7 +81,7 @@ TEST_F(WaitingHintsTest, CreditIsNotTakenBackByAMessageThatGivesLess) {
   EXPECT_TRUE(length_->wait_for(10));
 }
 
-// The run is to make no pass for its root at once.
+// The run must not start a pass for its root alone.
 TEST_F(WaitingHintsTest, TheLastHoldApplies) {
   begin();
   give(0);
@@ -119,7 +119,7 @@ TEST_F(WaitingHintsTest, CompleteHintsAreTakenHoweverManyOthersWait) {
   EXPECT_EQ(length_->hinted(), 1u);
 }
 
-// What a round's hints took of the room is free again when the round is over.
+// Hints of a round free their queue space when the round ends.
 TEST_F(WaitingHintsTest, HintsOfACancelledRoundTakeNoRoom) {
   begin();
   for (std::uint32_t round = 2; round < 100; ++round) {
