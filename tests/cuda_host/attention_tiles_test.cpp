@@ -10,15 +10,15 @@
 #include "shared/runtime/layer.h"
 #include "tests/runtime/op_test.h"
 
-// Attention on matrix instructions, beyond what the operator tests ask of every backend: tiles of
-// 16 queries begin and end anywhere, pieces of a launch have three sizes, and processors without
-// such instructions have kernels of their own.
+// Attention on matrix instructions, beyond the operator tests of all backends: tiles of 16 queries
+// begin and end anywhere, parts of a launch have three sizes, and processors without such
+// instructions have other kernels.
 namespace edgedraft::testing {
 namespace {
 
 constexpr DType kTypes[] = {DType::f32, DType::f16, DType::bf16};
 
-// Keys or values of so many slots.
+// Keys or values of `count` slots.
 class Cache {
  public:
   Cache(Backend& backend, DType type, std::uint32_t cols, const Floats& numbers)
@@ -49,8 +49,8 @@ Floats attend(Backend& backend, const HeadShape& heads, const Matrix& q, const C
   return values_of(backend, y.all());
 }
 
-// Each width up to 70 with one of the shapes. Rows of a chain, against each as plain decoding has
-// it; always the last rows, so that a row is in another place of its tile each time.
+// Each width up to 70 with one of the shapes. Rows of a chain are compared with plain decoding.
+// They are always the last rows, so a row's place in its tile varies.
 TEST(AttentionTilesTest, RowsHaveTheirBitsAtEveryWidth) {
   constexpr std::uint32_t kRows = 70;
   constexpr std::uint32_t kPrefix = 45;
@@ -86,8 +86,8 @@ TEST(AttentionTilesTest, RowsHaveTheirBitsAtEveryWidth) {
   EXPECT_EQ(shape, 15u);
 }
 
-// Instructions multiply what stands in a tile, also by zero, which does not hide NaN: so nothing
-// may stand there that a row does not see.
+// Matrix instructions multiply everything in a tile, and zero times NaN is NaN. A tile must
+// therefore hold nothing that a row does not see.
 TEST(AttentionTilesTest, ARowDoesNotFeelWhatItDoesNotSee) {
   constexpr std::uint32_t kRows = 9;
   constexpr std::uint32_t kPrefix = 37;
@@ -124,7 +124,7 @@ TEST(AttentionTilesTest, ARowDoesNotFeelWhatItDoesNotSee) {
   }
 }
 
-// A call of the kernels themselves: rows of sequences that share one cache, a row each.
+// Calls the kernels directly: one row per sequence, all with one cache.
 class OneRowEach {
  public:
   static constexpr cuda::Heads kHeads{.kv_heads = 64, .group = 1, .head_dim = 8};
@@ -135,7 +135,7 @@ class OneRowEach {
         q_(random_floats(1, prefixes_.size() * kCols)),
         numbers_(random_floats(2, prefixes_.back() * std::size_t{kCols})) {}
 
-  // The result for rows first .. first + count; `block_splits` becomes what the plan chose.
+  // The result for rows first .. first + count. Sets `block_splits` to the plan's choice.
   Floats attended(std::size_t first, std::size_t count, std::size_t block_bytes,
                   std::uint32_t& block_splits) {
     std::vector<cuda::AttentionPart> parts;
@@ -196,7 +196,7 @@ TEST(AttentionTilesTest, PiecesOfEverySizeGiveTheSameBits) {
   std::uint32_t splits = 0;
   const Floats sections = rows.attended(0, 16, cuda_host::kBlockMemoryBytesMax, splits);
   EXPECT_EQ(splits, cuda::kSectionSplits);
-  // Where a block has no memory for a section's sums.
+  // Blocks without memory for a section's sums.
   const Floats chunks = rows.attended(0, 16, std::size_t{16} << 10, splits);
   EXPECT_EQ(splits, cuda::kChunkSplits);
   EXPECT_TRUE(same_bytes(chunks, sections));
@@ -209,7 +209,7 @@ TEST(AttentionTilesTest, PiecesOfEverySizeGiveTheSameBits) {
   }
 }
 
-// Layers of a pass share a plan; whatever else is asked for has one of its own.
+// Layers of a pass share a plan; any other input gets its own.
 TEST(AttentionPlanTest, IsKnownByAllThatItIsMadeOf) {
   constexpr cuda::Heads kHeads{.kv_heads = 2, .group = 4, .head_dim = 64};
   std::vector<std::uint64_t> masks(4 * cuda::kMaskWords);
@@ -249,8 +249,8 @@ TEST(AttentionPlanTest, IsKnownByAllThatItIsMadeOf) {
   EXPECT_FALSE(is_planned(3));
 }
 
-// What is planned is what the launch asks for, on a processor that has no more for it: recorded, as
-// to run it would take minutes here.
+// The plan matches the launch's request, on a processor with no memory beyond it. The launch is
+// only recorded, because running it would take minutes.
 TEST(AttentionTilesTest, HeadsThatAreNoWholePiecesFitIntoABlock) {
   constexpr std::size_t kBlockBytes = std::size_t{99} << 10;
   const cuda::Heads heads{.kv_heads = 32, .group = 1, .head_dim = 100};
@@ -287,7 +287,7 @@ TEST(AttentionTilesTest, HeadsThatAreNoWholePiecesFitIntoABlock) {
   cuda_host::set_block_memory(cuda_host::kBlockMemoryBytesMax);
 }
 
-// Compiled for a processor that has no such instructions.
+// Pretends to be compiled for a processor without matrix instructions.
 class WithoutTiles {
  public:
   WithoutTiles() { cuda_host::set_ptx_version(75); }

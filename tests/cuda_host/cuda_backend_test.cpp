@@ -16,16 +16,15 @@
 #include "tests/support/toy_feature_drafters.h"
 #include "tests/support/toy_models.h"
 
-// What the operator tests of tests/runtime do not ask of the CUDA backend: the mode in which a
-// library multiplies, failures of the device, and allocations.
+// CUDA-specific tests beyond tests/runtime: the library's math mode, device failures and
+// allocations.
 namespace edgedraft::testing {
 namespace {
 
 constexpr std::uint32_t kContext = 64;
 using Tokens = std::vector<std::uint32_t>;
 
-// A product of `rows` rows with everything that a layer may ask for: bias, accumulation, and rows
-// apart from each other.
+// A matmul of `rows` rows with every option of a layer: bias, accumulation, and strided rows.
 Floats product(Backend& backend, DType type, std::uint32_t rows) {
   constexpr std::uint32_t kInputs = 64;
   constexpr std::uint32_t kOutputs = 40;
@@ -43,7 +42,7 @@ Floats product(Backend& backend, DType type, std::uint32_t rows) {
   return values_of(backend, y.all());
 }
 
-// Activations rounded to bfloat16 are off by 2^-9 at most, each.
+// Rounding activations to bfloat16 changes each by at most 2^-9.
 TEST(CudaDefaultModeTest, WideProductsAgreeUpToTheRoundingOfActivations) {
   const auto reference = make_reference_backend();
   const auto fast = make_cuda_backend({});
@@ -52,7 +51,7 @@ TEST(CudaDefaultModeTest, WideProductsAgreeUpToTheRoundingOfActivations) {
     const Floats values = product(*fast, type, 33);
     const double rounding = type == DType::f32 ? 0x1p-20 : type == DType::f16 ? 0x1p-12 : 0x1p-9;
     for (std::size_t i = 0; i < exact.size(); ++i) {
-      // 64 products below 1 in magnitude, bias and what was there.
+      // 64 products below 1 in magnitude, the bias and the accumulated value.
       expect_near(values[i], double{exact[i]}, 64 * rounding + 1e-5,
                   std::string(traits(type).name));
     }
@@ -70,7 +69,7 @@ TEST(CudaDefaultModeTest, NarrowProductsHaveTheBitsOfTheDeterministicMode) {
   }
 }
 
-// A pool of small pages, which a decoder's sequences take in turns.
+// A pool of small pages that a decoder's sequences take in rotation.
 KvPool small_pool(Backend& backend, const ToyDecoder& toy) {
   return {backend,
           {.layers = toy.config.layer_count,
@@ -79,7 +78,7 @@ KvPool small_pool(Backend& backend, const ToyDecoder& toy) {
            .page_slots = 4}};
 }
 
-// A cache whose pages lie between another one's.
+// A cache whose pages interleave with another one's.
 KvCache scattered_cache(const Decoder& decoder, KvPool& pool) {
   KvCache cache = decoder.make_cache(pool);
   KvCache other = decoder.make_cache(pool);
@@ -89,7 +88,7 @@ KvCache scattered_cache(const Decoder& decoder, KvPool& pool) {
   return cache;
 }
 
-// The tokens of an answer; its drafts hold the next five of `truth`, each beside a wrong one.
+// The tokens of an answer. Each draft holds the next five tokens of `truth` among wrong siblings.
 Tokens answer(Backend& backend, const ToyDecoder& toy, const Tokens& truth, bool paged = false) {
   Decoder decoder(backend, toy.config, toy.tensors, kContext);
   KvPool pool = small_pool(backend, toy);
@@ -122,8 +121,8 @@ TEST(CudaDeterministicModeTest, DraftsLeaveTheAnswerUnchanged) {
   EXPECT_EQ(answer(*backend, toy, {}, true), plain);
 }
 
-// Drafters beside the target: attention that sees one row, layers without an input norm, rows that
-// stand apart; and what a tap makes of the target's own keys and values.
+// Drafters beside the target: attention to a single row, layers without an input norm, strided
+// rows, and a tap's use of the target's keys and values.
 TEST(CudaDraftersTest, DraftersSayWhatTheySayOnTheReference) {
   const ToyDecoder toy(6);
   const ToyMoa toy_moa(toy, 3, 1);
@@ -187,8 +186,8 @@ TEST(CudaMemoryTest, ASecondPassTakesNoMemory) {
   }
 }
 
-// Each call of the runtime fails once. A caller gets a DeviceError that names the error, and what
-// it does next works as ever.
+// Fails each runtime call once. The caller gets a DeviceError that names the error, and later calls
+// succeed.
 TEST(CudaFailureTest, EveryFailedCallIsADeviceErrorAndTheNextWorks) {
   const ToyDecoder toy(6, 1);
   const auto run = [&](Backend& backend) {
@@ -209,7 +208,7 @@ TEST(CudaFailureTest, EveryFailedCallIsADeviceErrorAndTheNextWorks) {
       cuda_host::fail_after(call, error);
       try {
         run(*backend);
-        // A call that failed where nobody can be told, such as in a destructor.
+        // A failed call in a place that cannot report it, such as a destructor.
       } catch (const DeviceError& e) {
         EXPECT_NE(std::string(e.what()).find("CUDA"), std::string::npos) << e.what();
       }
@@ -220,7 +219,7 @@ TEST(CudaFailureTest, EveryFailedCallIsADeviceErrorAndTheNextWorks) {
 
 TEST(CudaFailureTest, SaysHowMuchMemoryIsMissing) {
   const auto backend = make_cuda_backend({});
-  cuda_host::fail_after(1, cudaErrorMemoryAllocation);  // behind the choice of the device
+  cuda_host::fail_after(1, cudaErrorMemoryAllocation);  // after the device is set
   try {
     backend->allocate(3u << 20);
     FAIL() << "no error";
@@ -230,7 +229,7 @@ TEST(CudaFailureTest, SaysHowMuchMemoryIsMissing) {
   }
 }
 
-// Attention of `rows` rows over a prefix, its rows in a tree.
+// Attention of `rows` rows over a prefix; the rows form a tree.
 Floats attended(Backend& backend, const HeadShape& heads, std::uint32_t rows,
                 std::uint32_t prefix) {
   const std::uint32_t slots = prefix + rows;
@@ -252,7 +251,8 @@ Floats attended(Backend& backend, const HeadShape& heads, std::uint32_t rows,
   return values_of(backend, y.all());
 }
 
-// Every kernel can do with what a block has without asking. Processors older than 8.0 give 64 KB.
+// Every kernel runs in the shared memory that needs no opt-in. Processors older than 8.0 give 64
+// KB.
 TEST(CudaMemoryTest, LittleMemoryABlockGivesTheSameBits) {
   const HeadShape heads{.query_heads = 8, .kv_heads = 2, .head_dim = 128};
   const auto attended_with = [&](std::size_t block_memory) {
@@ -269,7 +269,7 @@ TEST(CudaMemoryTest, LittleMemoryABlockGivesTheSameBits) {
   }
 }
 
-// A plan with the table that its kernels read, in host memory.
+// A plan and its kernel table, in host memory.
 struct Planned {
   cuda::AttentionPlan plan{};
   std::vector<std::uint32_t> table;
@@ -290,7 +290,8 @@ struct Planned {
   }
 };
 
-// Without graphs as with them: once their launches had different forms, and one form's memory.
+// Results are the same with and without graphs, whose launches once differed and shared the scratch
+// of one.
 TEST(CudaScratchTest, IsForTheLaunchThatIsMade) {
   const HeadShape heads{.query_heads = 62, .kv_heads = 62, .head_dim = 4};
   const auto with_graphs = make_cuda_backend({});
@@ -298,7 +299,7 @@ TEST(CudaScratchTest, IsForTheLaunchThatIsMade) {
   EXPECT_TRUE(same_bytes(attended(*without, heads, 1, 514), attended(*with_graphs, heads, 1, 514)));
 }
 
-// For any sequences together, each sum of each row has a place of its own, and scratch has it.
+// For any mix of sequences, each sum of each row has its own slot within scratch.
 TEST(CudaScratchTest, HasAPlaceForEverySum) {
   const cuda::Heads heads{.kv_heads = 2, .group = 3, .head_dim = 64};
   const std::size_t bound = std::size_t{8} << 20;
@@ -323,7 +324,7 @@ TEST(CudaScratchTest, HasAPlaceForEverySum) {
     const std::uint32_t slots = planned.plan.block_splits * cuda::kSplitSlots;
     chunked += planned.plan.block_splits > 1 ? 1 : 0;
     std::uint32_t row = 0;
-    std::uint32_t free = 0;  // behind the sums so far
+    std::uint32_t free = 0;  // the first slot after the sums so far
     for (const cuda::AttentionPart& part : parts) {
       for (std::uint32_t r = 0; r < part.rows; ++r, ++row) {
         const cuda::AttentionRow of_row = planned.row(row);
@@ -383,7 +384,7 @@ TEST(CudaScratchTest, AChoiceIsRefusedThatWouldWriteBehindIt) {
   constexpr std::uint32_t kCols = 9000;
   const Floats logits(2 * std::size_t{kCols}, 1.0f);
   const std::size_t wanted = cuda::top_k_scratch_words(2, kCols, 256);
-  // Guarded by words that stay as they are.
+  // Guard words that must stay unchanged.
   std::vector<std::uint64_t> scratch(wanted + 1, 7);
   Tokens tokens(2 * 256, 0);
   Floats log_probs(2 * 256);
@@ -406,7 +407,7 @@ TEST(CudaScratchTest, AChoiceIsRefusedThatWouldWriteBehindIt) {
   EXPECT_EQ(tokens.back(), 255u);
 }
 
-// With an 8B model, 256 rows behind 32768 slots took 1.1 GB, behind 131072 slots 4.4 GB.
+// With an 8B model, 256 rows took 1.1 GB after 32768 slots, and 4.4 GB after 131072 slots.
 TEST(CudaScratchTest, StaysWithinItsBoundAtEveryContext) {
   const cuda::Heads heads{.kv_heads = 8, .group = 4, .head_dim = 128};
   const std::size_t bound = CudaBackendOptions{}.attention_scratch_bytes / sizeof(float);
@@ -434,7 +435,7 @@ TEST(CudaScratchTest, SomeRowsAtATimeGiveTheSameBits) {
   const HeadShape heads{.query_heads = 4, .kv_heads = 2, .head_dim = 8};
   for (const bool graphs : {false, true}) {
     const auto much = make_cuda_backend({.graphs = graphs});
-    // One row at a time, and some.
+    // One row at a time, and a few.
     const auto least = make_cuda_backend({.graphs = graphs, .attention_scratch_bytes = 1});
     const auto little = make_cuda_backend({.graphs = graphs, .attention_scratch_bytes = 4096});
     const Floats expected = attended(*much, heads, 21, 130);
@@ -443,8 +444,8 @@ TEST(CudaScratchTest, SomeRowsAtATimeGiveTheSameBits) {
   }
 }
 
-// Intermediate code that is older than the device and translated at load time has no instruction to
-// wait with, whatever the device can do.
+// PTX older than the device has no wait instruction after its translation at load time, whatever
+// the device supports.
 TEST(CudaEarlyStartTest, IsForKernelsThatWait) {
   const int kernels[2] = {};
   cudaLaunchAttribute attribute{};
@@ -456,8 +457,8 @@ TEST(CudaEarlyStartTest, IsForKernelsThatWait) {
   EXPECT_EQ(cuda::early_start(&kernels[0], attribute), 0u);
 }
 
-// Where a block has little memory, attention asks for the limit. A launch that fails is not tried
-// again in another form: its error is the caller's.
+// If a block has little memory, attention raises the limit. A failed launch is not retried in
+// another form; the caller gets its error.
 TEST(CudaFailureTest, AnInvalidLaunchOfAttentionIsNotHidden) {
   const HeadShape heads{.query_heads = 4, .kv_heads = 1, .head_dim = 8};
   const auto backend = make_cuda_backend({.graphs = false});
@@ -474,7 +475,7 @@ TEST(CudaFailureTest, AnInvalidLaunchOfAttentionIsNotHidden) {
       ++failures;
     }
   }
-  // The four matrices choose the device to be released, and can tell nobody.
+  // The four matrices set the device for their release and cannot report a failure.
   EXPECT_EQ(failures + 4, calls);
 }
 

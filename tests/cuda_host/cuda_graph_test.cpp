@@ -12,7 +12,7 @@
 #include "tests/runtime/op_test.h"
 #include "tests/support/toy_models.h"
 
-// Passes that start as CUDA graphs: bit for bit those without, whatever comes between them and
+// Passes launched as CUDA graphs have the same bits as without, whatever runs in between and
 // whatever fails.
 namespace edgedraft::testing {
 namespace {
@@ -21,7 +21,7 @@ using Tokens = std::vector<std::uint32_t>;
 constexpr std::uint32_t kPositions = 700;
 constexpr std::uint32_t kSequences = 3;
 
-// A decoder and sequences whose pages interleave, behind a context of made-up keys and values.
+// A decoder and sequences with interleaved pages, after a context of synthetic keys and values.
 class Rig {
  public:
   explicit Rig(const CudaBackendOptions& options, std::uint32_t context = 8)
@@ -52,7 +52,7 @@ class Rig {
   Backend& backend() { return *backend_; }
   KvCache& cache(std::size_t i) { return caches_[i]; }
 
-  // A pass of trees of `rows` rows of the first so many sequences; keeps the path of each one's
+  // Runs trees of `rows` rows for the first `sequences` sequences, and keeps the path of each one's
   // last row. Returns all logits and the likeliest tokens.
   Floats pass(std::uint64_t seed, std::uint32_t rows, std::uint32_t sequences) {
     Random random(seed);
@@ -115,13 +115,13 @@ TEST(CudaGraphTest, PassesThatComeAgainStartInOneCallWithTheSameBits) {
     const Floats expected = plain.pass(step, 1, kSequences);
     ASSERT_EQ(cuda_host::graph_launch_count(), before) << "no graphs were asked for";
     ASSERT_TRUE(same_bytes(graphed.pass(step, 1, kSequences), expected)) << "step " << step;
-    // In the first one scratch memory grows, the second is new, the third known.
+    // The first pass grows scratch memory, the second is new, the third is known.
     EXPECT_EQ(cuda_host::graph_launch_count() - before, step < 2 ? 0u : 1u) << "step " << step;
   }
 }
 
-// Trees, single rows and different numbers of sequences in turns, over the border behind which
-// attention is launched for a longer prefix.
+// Trees, single rows and varying numbers of sequences, across the prefix length at which attention
+// switches to a longer launch.
 TEST(CudaGraphTest, ShapesInTurnsHaveTheSameBits) {
   for (const bool deterministic : {true, false}) {
     CudaBackendOptions options = with_graphs(false);
@@ -152,7 +152,7 @@ TEST(CudaGraphTest, GraphsGoWithTheirBackend) {
   EXPECT_EQ(cuda_host::graph_count(), before);
 }
 
-// What was gathered is started before memory that it uses is given back.
+// Gathered work starts before its memory is released.
 TEST(CudaGraphTest, MemoryMayBeReleasedBehindTheWorkThatUsesIt) {
   const auto backend = make_cuda_backend(with_graphs(true));
   const OwnedMatrix cache(*backend, 5, 300);
@@ -162,19 +162,19 @@ TEST(CudaGraphTest, MemoryMayBeReleasedBehindTheWorkThatUsesIt) {
       const OwnedMatrix x = matrix_of(*backend, 1, 300, numbers);
       backend->store({.x = x.all(), .cache = cache.all(), .first = slot});
     }
-    const OwnedMatrix other(*backend, 1, 300);  // may have the same memory
+    const OwnedMatrix other(*backend, 1, 300);  // may reuse the memory
   }
   for (std::uint32_t slot = 0; slot < 5; ++slot) {
     EXPECT_EQ(values_of(*backend, cache.all().row_range(slot, 1)), numbers) << slot;
   }
 }
 
-// Arguments of more operations than there is room for at once.
+// More operations than the argument buffer holds at once.
 TEST(CudaGraphTest, AnyNumberOfOperationsMayBeGathered) {
   const auto backend = make_cuda_backend(with_graphs(true));
   const OwnedMatrix x = matrix_of(*backend, 1, 2, Floats{3, 5});
   const OwnedMatrix cos_sin = matrix_of(*backend, 2, 2, Floats{1, 0, 0, 1});  // a quarter turn
-  std::list<Tokens> positions;  // each at an address of its own
+  std::list<Tokens> positions;  // each at its own address
   for (int i = 0; i < 20000; ++i) {
     positions.emplace_back(1, 1u);
     backend->rope({.x = x.all(),
@@ -186,9 +186,9 @@ TEST(CudaGraphTest, AnyNumberOfOperationsMayBeGathered) {
   EXPECT_EQ(values_of(*backend, x.all()), (Floats{3, 5})) << "20,000 quarters";
 }
 
-// Each call of the pass that makes a graph fails once. Either the pass fails with CUDA's words, or
-// it was the graph that failed: then the pass is right. For want of memory later passes have graphs
-// again; for other reasons there are no more, which is told once, and none is kept.
+// Fails each call of the pass that builds a graph once. Either the pass fails with CUDA's error, or
+// only the graph failed and the pass is right. After an out-of-memory error later passes use graphs
+// again; any other error disables graphs, is reported once, and no graph is kept.
 TEST(CudaGraphTest, AGraphThatCannotBeMadeIsDoneWithout) {
   const auto passes = [](Rig& rig, std::uint64_t first, std::uint64_t count) {
     Floats results;
@@ -202,7 +202,7 @@ TEST(CudaGraphTest, AGraphThatCannotBeMadeIsDoneWithout) {
   passes(plain, 0, 2);
   const Floats expected = passes(plain, 2, 3);
   std::uint64_t calls = 0;     // of the pass
-  std::uint64_t launched = 0;  // graphs, by it and two more
+  std::uint64_t launched = 0;  // graphs, by this pass and two more
   {
     Rig rig(with_graphs(true));
     passes(rig, 0, 2);
@@ -237,7 +237,7 @@ TEST(CudaGraphTest, AGraphThatCannotBeMadeIsDoneWithout) {
         ++failed;
         continue;
       }
-      // Else it failed where nobody can be told.
+      // Otherwise the failing call could not report it.
       if (cuda_host::graph_launch_count() - launches < launched) ++without;
       launches = cuda_host::graph_launch_count();
       passes(rig, 5, 3);
@@ -257,7 +257,7 @@ TEST(CudaGraphTest, AGraphThatCannotBeMadeIsDoneWithout) {
   }
 }
 
-// A thread that has not chosen a device works on the first one, which may be another program's.
+// A thread that has not set a device uses the first one, which may belong to another program.
 TEST(CudaGraphTest, EveryThreadChoosesTheDeviceBeforeAnythingElse) {
   for (const bool graphs : {false, true}) {
     Rig rig(with_graphs(graphs));
@@ -270,18 +270,18 @@ TEST(CudaGraphTest, EveryThreadChoosesTheDeviceBeforeAnythingElse) {
   }
 }
 
-// A launch that fails is heard of by whoever waits, though it was enqueued long before.
+// A failed launch is reported to the next caller that waits, however long ago it was enqueued.
 TEST(CudaGraphTest, AFailedLaunchIsHeardOfAndForgotten) {
   const auto backend = make_cuda_backend(with_graphs(true));
   const OwnedMatrix cache(*backend, 2, 8);
   const OwnedMatrix x = matrix_of(*backend, 1, 8, random_floats(1, 8));
   Floats read(16);
   backend->store({.x = x.all(), .cache = cache.all(), .first = 0});
-  cuda_host::fail_after(3, cudaErrorLaunchFailure);  // behind the device's choice and the copy
+  cuda_host::fail_after(3, cudaErrorLaunchFailure);  // after the device is set and the copy
   EXPECT_THROW(backend->read(cache.all(), read), DeviceError);
   backend->read(cache.all(), read);
   EXPECT_EQ(read, Floats(16, 0.0f)) << "the list is gone";
-  // By those who only wait, too, or who read no numbers. Each list is new: no graph is made.
+  // Also to callers that only wait or read no numbers. Each list is new, so no graph is built.
   const auto store_columns = [&](std::uint32_t count) {
     backend->store({.x = x.all().column_range(0, count),
                     .cache = cache.all().column_range(0, count),

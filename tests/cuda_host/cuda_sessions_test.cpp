@@ -10,8 +10,7 @@
 #include "tests/runtime/op_test.h"
 #include "tests/support/toy_models.h"
 
-// Sessions that share a pass: they share its launches, however many they are, and each has the bits
-// that it has alone.
+// Any number of sessions in a pass share its launches, and each has the same bits as alone.
 namespace edgedraft::testing {
 namespace {
 
@@ -26,12 +25,12 @@ struct Shape {
   enum Rows : std::uint8_t { chain, tree } kind = chain;
 };
 
-// A decoder whose layers have weights of that type.
+// A decoder whose layers have weights of this type.
 ToyDecoder toy_decoder(DType weights) {
   ToyDecoder toy(6, kLayers);
   if (weights == DType::f32) return toy;
   LayerShape& shape = toy.config.layer;
-  shape.ffn_dim = 64;  // in whole blocks
+  shape.ffn_dim = 64;  // whole blocks
   for (LayerTensors& layer : toy.tensors.layers) {
     for (TensorView* tensor : {&layer.attn_q, &layer.attn_k, &layer.attn_v, &layer.attn_output}) {
       *tensor = toy.pool->normal(tensor->rows, tensor->cols, 0.3, weights);
@@ -43,7 +42,7 @@ ToyDecoder toy_decoder(DType weights) {
   return toy;
 }
 
-// Sessions behind contexts of made-up keys and values, whose pages interleave.
+// Sessions after contexts of synthetic keys and values, with interleaved pages.
 class Sessions {
  public:
   Sessions(const CudaBackendOptions& options, DType type, const std::vector<Shape>& shapes,
@@ -68,7 +67,7 @@ class Sessions {
   Backend& backend() { return *backend_; }
   KvCache& cache(std::size_t i) { return sessions_[i].cache; }
 
-  // A pass of some sessions, in this order. Returns the logits of each.
+  // A pass of these sessions, in this order. Returns the logits of each.
   std::vector<Floats> pass(const std::vector<std::size_t>& which) {
     std::vector<SequenceRows> batch;
     std::uint32_t rows = 0;
@@ -94,7 +93,7 @@ class Sessions {
     return each;
   }
 
-  // What a session's rows left in a state's plane.
+  // The state plane after a session's rows.
   Floats state(std::size_t i, std::uint32_t state) {
     const Session& s = sessions_[i];
     Floats numbers;
@@ -175,22 +174,22 @@ std::uint64_t kernels_of_pass(const std::vector<Shape>& shapes, bool graphs,
   return cuda_host::kernel_count() - before;
 }
 
-// Also those that keep states of the decoder for a tap.
+// Includes sessions that keep decoder states for a tap.
 TEST(CudaSessionsTest, ShareTheLaunchesOfAPass) {
   std::vector<Shape> mixed;
   for (std::uint32_t i = 0; i < 16; ++i) {
     mixed.push_back({.context = 1 + 37 * i, .rows = 1 + i % 3 * 4, .kind = Shape::tree});
   }
-  // Two norms, rotation and stores, two of attention, SwiGLU, four of products.
+  // Two norms, rotation and stores, two of attention, SwiGLU, four matmuls.
   constexpr std::uint64_t kFloatLayer = 10;
-  // Norms and SwiGLU round what they make; so does one launch for what attention makes.
+  // Norms and SwiGLU quantize their outputs; attention's output takes one more launch.
   constexpr std::uint64_t kQuantizedLayer = kFloatLayer + 1;
   for (const auto& [weights, layer] :
        {std::pair{DType::f32, kFloatLayer}, std::pair{DType::q8_0, kQuantizedLayer}}) {
     for (const bool graphs : {false, true}) {
       for (const std::vector<std::uint32_t>& states :
            {std::vector<std::uint32_t>{}, std::vector<std::uint32_t>{1, kLayers}}) {
-        // The embedding, the last norm and the head; a store a state.
+        // The embedding, the last norm and the head; one store per state.
         const std::uint64_t expected = kLayers * layer + 3 + states.size();
         for (const auto& shapes : {std::vector<Shape>{{.context = 40, .rows = 1}}, mixed,
                                    std::vector<Shape>(64, {.context = 40, .rows = 1})}) {
@@ -216,7 +215,7 @@ TEST(CudaSessionsTest, KeepingWhatIsInItsPlaceLaunchesNothing) {
   };
   EXPECT_EQ(kernels_to_keep({40}), 0u);
   EXPECT_EQ(kernels_to_keep({40, 41, 42}), 0u);
-  // Keys and values of each layer, and a state.
+  // Keys and values of each layer, and one state.
   EXPECT_EQ(kernels_to_keep({40, 41, 43}), 2 * kLayers + 1);
 }
 
@@ -256,7 +255,8 @@ TEST(CudaSessionsTest, HaveTheBitsThatTheyHaveAlone) {
   }
 }
 
-// So many blocks that each makes a chunk of splits, where a session alone has a block for each.
+// With this many blocks each takes a chunk of splits, while a session alone has one block per
+// split.
 TEST(CudaSessionsTest, HaveTheSameBitsWhereBlocksMakeChunks) {
   std::vector<Shape> shapes;
   for (std::uint32_t i = 0; i < 40; ++i) shapes.push_back({.context = 400 + 11 * i, .rows = 1});
@@ -267,7 +267,7 @@ TEST(CudaSessionsTest, HaveTheSameBitsWhereBlocksMakeChunks) {
   }
 }
 
-// Their rows are cut anywhere where scratch is short.
+// Short scratch cuts their rows at any point.
 TEST(CudaSessionsTest, HaveTheSameBitsWithLittleScratch) {
   const std::vector<Shape> shapes = {{.context = 40, .rows = 9, .kind = Shape::tree},
                                      {.context = 700, .rows = 5},
@@ -288,7 +288,7 @@ TEST(CudaSessionsTest, HaveTheSameBitsWithLittleScratch) {
   }
 }
 
-// A graph does not know whose rows it works on, nor behind how long a text.
+// A graph depends neither on the sessions of its rows nor on the length of their text.
 TEST(CudaSessionsTest, InAnyOrderAreTheSameGraph) {
   const std::vector<Shape> shapes = {{.context = 40, .rows = 9, .kind = Shape::tree},
                                      {.context = 500, .rows = 4},

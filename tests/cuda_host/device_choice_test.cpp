@@ -5,7 +5,7 @@
 
 #include "server/program/device.h"
 
-// Which of several GPUs the server takes.
+// Which of several GPUs the server uses.
 namespace edgedraft::testing {
 namespace {
 
@@ -18,7 +18,7 @@ class DeviceChoiceTest : public ::testing::Test {
   }
 };
 
-// A GPU that another program has for itself is no reason to leave an idle one beside it.
+// If another program uses the first GPU exclusively, an idle one is taken instead.
 TEST_F(DeviceChoiceTest, IsTheFirstThatCanBeUsed) {
   cuda_host::set_devices(3, 1);
   for (const char* device : {"auto", "cuda"}) {

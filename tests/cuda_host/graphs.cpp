@@ -16,7 +16,7 @@ struct CUgraphExec_st {
 
 namespace {
 
-std::unique_ptr<CUgraph_st> capture;  // null: none runs
+std::unique_ptr<CUgraph_st> capture;  // null: no capture
 bool spoilt = false;
 std::uint64_t launches = 0;
 std::uint64_t graphs = 0;

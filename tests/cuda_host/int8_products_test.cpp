@@ -9,12 +9,12 @@
 namespace edgedraft::testing {
 namespace {
 
-constexpr std::uint32_t kBlock = 32;  // inputs that an int8 product adds up
-constexpr std::uint32_t kWarps = 8;   // that share the inputs of an output
+constexpr std::uint32_t kBlock = 32;  // inputs that an int8 dot product sums
+constexpr std::uint32_t kWarps = 8;   // share the inputs of an output
 
 struct Int8Row {
   std::vector<std::int32_t> values;
-  Floats scales;  // of stretches
+  Floats scales;  // per group
 };
 
 Int8Row rounded(std::span<const float> x) {
@@ -32,9 +32,8 @@ Int8Row rounded(std::span<const float> x) {
   return row;
 }
 
-// The product as it is promised: integers are exact over 32 inputs, over 16 where a type has a
-// scale or a minimum for each of its groups, and then float32 in one order, whatever the memory
-// order of the weight is.
+// The specified result: exact integer sums over 32 inputs (over 16 if a type has a scale or a
+// minimum per group), then float32 in a fixed order, whatever the weight's memory layout.
 float product(DType type, const std::byte* weight, const Int8Row& x) {
   const auto inputs = static_cast<std::uint32_t>(x.values.size());
   const cuda::Packing packing = cuda::packing(type);
@@ -96,7 +95,7 @@ Floats multiplied(DType type, const std::vector<std::byte>& weight, const Floats
   return y;
 }
 
-// Blocks of random bits: all levels and scales of a type occur, as no quantiser makes them.
+// Blocks of random bits: they include all levels and scales of a type, unlike a quantizer's output.
 TEST(Int8ProductsTest, HaveTheBitsOfTheirOrder) {
   for (const DType type : kDTypes) {
     if (is_float(type)) continue;
@@ -121,7 +120,7 @@ TEST(Int8ProductsTest, HaveTheBitsOfTheirOrder) {
   }
 }
 
-// What a large weight takes on the device, against its file.
+// Device memory of a large weight, compared with its file.
 TEST(PackedLayoutTest, TakesHardlyMoreThanAFile) {
   constexpr std::uint32_t kRows = 4096;
   constexpr std::uint32_t kCols = 14336;
@@ -129,7 +128,7 @@ TEST(PackedLayoutTest, TakesHardlyMoreThanAFile) {
     if (is_float(type)) continue;
     const auto packed = static_cast<double>(cuda::packed_layout(type, kRows, kCols).total);
     const auto file = static_cast<double>(kRows * cuda::row_bytes(type, kCols));
-    // Scales of q4_k and q5_k have six bits there and eight here.
+    // q4_k and q5_k have six-bit scales in the file and eight-bit scales here.
     const bool has_small_scales = type == DType::q4_k || type == DType::q5_k;
     EXPECT_EQ(packed - file, has_small_scales ? kRows * kCols / 64.0 : 0.0) << traits(type).name;
   }

@@ -31,7 +31,7 @@ enum class State : std::uint8_t { ready, at_warp_barrier, at_block_barrier, done
   std::abort();
 }
 
-// A copy into shared memory, as it was started.
+// A copy into shared memory that was started.
 struct Copy {
   void* to;
   const void* from;  // null for zeros
@@ -46,14 +46,14 @@ void make(const Copy& copy) {
   }
 }
 
-// Threads are made once and run one kernel after another.
+// Created once and reused by every kernel.
 struct Lane {
   boost::context::fiber fiber;
   boost::context::fiber scheduler;
   State state = State::done;
-  bool second_slots = false;  // which of its warp's slots it exchanges through next
+  bool second_slots = false;  // which of its warp's slots it uses for the next exchange
   bool waited_for_kernels_before = false;
-  std::vector<Copy> copies;  // not waited for
+  std::vector<Copy> copies;  // not yet waited for
   unsigned closed_groups = 0;
   Running place;
 #if defined(__SANITIZE_ADDRESS__)
@@ -65,7 +65,7 @@ struct Lane {
 #endif
 };
 
-// Two sets of slots: a lane can be one exchange ahead of the others, not two.
+// Two sets of slots: a lane can be at most one exchange ahead of the others.
 using Slots = std::array<std::array<std::uint64_t, kLanesOfWarp>, 2>;
 
 class Block {
@@ -77,7 +77,7 @@ class Block {
     backwards_ = !backwards_;
     if (backwards_) late_copies_ = !late_copies_;
     block_bytes_ = block_bytes;
-    memory_.fill(kUnused);  // what the launch did not ask for stays so
+    memory_.fill(kUnused);  // memory beyond the launch's request keeps this value
     while (lanes_.size() < threads) add_lane();
     for (unsigned z = 0; z < grid.z; ++z) {
       for (unsigned y = 0; y < grid.y; ++y) {
@@ -168,7 +168,7 @@ class Block {
                               });
   }
 
-  // On the scheduler's stack.
+  // Runs on the scheduler's stack.
   void resume(Lane& lane) {
     current_ = &lane;
 #if defined(__SANITIZE_THREAD__)
@@ -185,7 +185,7 @@ class Block {
 #endif
   }
 
-  // On the lane's stack, to the scheduler and back.
+  // Runs on the lane's stack and switches to the scheduler and back.
   void leave(Lane& lane) {
 #if defined(__SANITIZE_THREAD__)
     __tsan_switch_to_fiber(tsan_scheduler_, 0);
@@ -215,14 +215,14 @@ class Block {
         done += run_warp(first, std::min(kLanesOfWarp, threads - first));
       }
       if (done == threads) return;
-      // Those that have left do not count at a block's barrier.
+      // Lanes that have exited do not count at a block's barrier.
       for (unsigned i = 0; i < threads; ++i) {
         if (lanes_[i]->state == State::at_block_barrier) lanes_[i]->state = State::ready;
       }
     }
   }
 
-  // Until all lanes are done or wait for the block. Returns how many are done.
+  // Runs until all lanes are done or wait for the block. Returns the number of lanes done.
   unsigned run_warp(unsigned first, unsigned count) {
     for (;;) {
       unsigned done = 0;

@@ -224,7 +224,7 @@ cudaError_t cudaMalloc(void** memory, std::size_t bytes) {
   ++allocations;
   *memory = nullptr;
   if (bytes > kMemoryBytes) return cudaErrorMemoryAllocation;
-  // As aligned as the device's.
+  // Same alignment as device memory.
   *memory = std::aligned_alloc(256, (std::max<std::size_t>(bytes, 1) + 255) / 256 * 256);
   if (*memory == nullptr) return cudaErrorMemoryAllocation;
   std::memset(*memory, 0xFF, bytes);

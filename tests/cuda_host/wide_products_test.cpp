@@ -6,7 +6,7 @@
 #include "tests/cuda_host/lanes.h"
 #include "tests/runtime/op_test.h"
 
-// That a row of a product has the same bits in every kernel and at every width.
+// A row of a matmul has the same bits in every kernel and at every width.
 namespace edgedraft::testing {
 namespace {
 
@@ -26,7 +26,7 @@ const char* name_of(ProductKernel kernel) {
   }
 }
 
-// A product of its own activations, with bias and accumulation, into rows that stand apart.
+// A matmul of its own activations, with bias and accumulation, into strided rows.
 class Case {
  public:
   Case(DType type, std::uint32_t inputs, std::uint32_t outputs, std::uint32_t rows_max)
@@ -43,7 +43,7 @@ class Case {
               cudaSuccess);
   }
 
-  // With what stands between the rows.
+  // Includes the gaps between rows.
   Floats product(std::uint32_t rows, ProductKernel kernel) const {
     Floats y = first_rows(before_, rows);
     const cuda::Product product{is_float(type_) ? weight_.data() : packed_.data(),
@@ -96,7 +96,7 @@ class Case {
   Floats before_;
 };
 
-// A number of inputs that is no whole number of what a step takes, where the type allows that.
+// A number of inputs that is not a multiple of a step, if the type allows it.
 std::uint32_t odd_inputs(DType type) {
   return traits(type).block_count > 32 ? 512 : is_float(type) ? 424 : 416;
 }
@@ -117,7 +117,7 @@ TEST(WideProductsTest, HaveTheBitsOfNarrowOnes) {
   }
 }
 
-// Each slice has several steps, or some have none; with two, three and four stages.
+// Slices with several steps and slices with none; two, three and four stages.
 TEST(WideProductsTest, HaveTheBitsOfNarrowOnesForManyAndForFewInputs) {
   for (const DType type : {DType::bf16, DType::q8_0, DType::q4_0, DType::q4_k}) {
     for (const std::uint32_t inputs : {256u, 2304u}) {
@@ -133,11 +133,11 @@ TEST(WideProductsTest, HaveTheBitsOfNarrowOnesForManyAndForFewInputs) {
   }
 }
 
-// A tile's weights and activations are read once for it: what docs/records/performance/cuda.md counts with.
+// Each tile reads its weights and activations once, as docs/records/performance/cuda.md assumes.
 TEST(WideProductsTest, ReadWeightsAndActivationsOnceATile) {
   struct Read {
     DType type;
-    double weight;      // bytes of one; what two stretches share counts for both
+    double weight;      // bytes per weight; bytes that two groups share count for both
     double activation;  // with its share of scales and sums
   };
   for (const Read& read :
@@ -171,7 +171,8 @@ TEST(WideProductsTest, ARowHasTheSameBitsAtEveryWidth) {
   }
 }
 
-// As the bench of an H100 has it (docs/measurements): a tile takes its time however few there are.
+// As measured on an H100 (docs/records/measurements): a tile takes the same time however few rows
+// it has.
 TEST(ProductKernelTest, IsThatOfTheLeastTime) {
   struct Product {
     DType type;

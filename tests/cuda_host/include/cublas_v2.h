@@ -4,7 +4,7 @@
 
 #include <cuda_runtime.h>
 
-// The one product of cuBLAS that server/cuda uses, as plain loops.
+// The only cuBLAS matmul that server/cuda uses, as plain loops.
 
 enum cublasStatus_t { CUBLAS_STATUS_SUCCESS = 0, CUBLAS_STATUS_INVALID_VALUE = 7 };
 enum cublasOperation_t { CUBLAS_OP_N, CUBLAS_OP_T };

@@ -4,7 +4,7 @@
 
 #include "cuda_runtime.h"
 
-// The few functions of CUDA's header that kernels use, for the host.
+// Host versions of the functions of CUDA's header that kernels use.
 
 struct __half {
   std::uint16_t bits;
@@ -26,7 +26,7 @@ inline float __half2float(__half h) {
   return sign != 0 ? -magnitude : magnitude;
 }
 
-// To nearest, ties to even.
+// Rounds to nearest, ties to even.
 inline __half __float2half_rn(float x) {
   const std::uint32_t bits = __float_as_uint(x);
   const auto sign = static_cast<std::uint16_t>(bits >> 16 & 0x8000u);
@@ -35,7 +35,7 @@ inline __half __float2half_rn(float x) {
     return __half{static_cast<std::uint16_t>(sign | value)};
   };
   if (rest > 0x7F800000u) return with_sign(0x7FFFu);
-  if (rest >= 0x477FF000u) return with_sign(0x7C00u);  // 65520 and more
+  if (rest >= 0x477FF000u) return with_sign(0x7C00u);  // 65520 and above
   if (rest < 0x38800000u) {                            // below 2^-14: in steps of 2^-24
     return with_sign(static_cast<std::uint32_t>(std::nearbyint(__uint_as_float(rest) * 0x1p24f)));
   }

@@ -10,14 +10,14 @@
 
 #include "tests/cuda_host/lanes.h"
 
-// As much of CUDA's runtime as kernels/cuda and server/cuda use, on the host: device memory is the
-// host's, streams run at once, a kernel's threads are fibers (lanes.h). Names and meanings are
-// CUDA's. It stands in for the toolkit's header of that name on the include path.
+// The part of CUDA's runtime that kernels/cuda and server/cuda use, on the host: device memory is
+// host memory, streams run synchronously, and a kernel's threads are fibers (lanes.h). Names and
+// semantics are CUDA's. It replaces the toolkit's header of that name on the include path.
 
 #define __global__
 #define __device__
 #define __host__
-#define __shared__ static  // blocks run in turn, so a block's memory may be the kernel's
+#define __shared__ static  // blocks run one at a time, so the kernel can own the memory
 #define __launch_bounds__(...)
 
 // --- types ---
@@ -54,7 +54,7 @@ constexpr int4 make_int4(int x, int y, int z, int w) {
   return {x, y, z, w};
 }
 
-// --- what a thread sees ---
+// --- thread indices ---
 
 #define threadIdx (::edgedraft::cuda_host::running().thread)
 #define blockIdx (::edgedraft::cuda_host::running().block)
@@ -79,7 +79,7 @@ template <class T>
 T __shfl_xor_sync(unsigned mask, T value, int lanes) {
   return __shfl_sync(mask, value, static_cast<int>(threadIdx.x % 32) ^ lanes);
 }
-// The lane's own value where there is none so far below.
+// Returns the lane's own value if there is no lane that far below.
 template <class T>
 T __shfl_up_sync(unsigned mask, T value, unsigned distance) {
   const unsigned lane = threadIdx.x % 32;
@@ -211,7 +211,7 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event);
 cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t from, cudaEvent_t to);
 cudaError_t cudaDeviceGetDefaultMemPool(cudaMemPool_t* pool, int device);
 cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t pool, cudaMemPoolAttr attribute, void* value);
-// Memory comes filled with NaNs.
+// Fills the memory with NaNs.
 cudaError_t cudaMalloc(void** memory, std::size_t bytes);
 cudaError_t cudaFree(void* memory);
 cudaError_t cudaMallocAsync(void** memory, std::size_t bytes, cudaStream_t stream);
@@ -225,8 +225,8 @@ cudaError_t cudaMemcpy2DAsync(void* to, std::size_t to_pitch, const void* from,
                               std::size_t from_pitch, std::size_t width, std::size_t height,
                               cudaMemcpyKind kind, cudaStream_t stream);
 
-// While a capture runs, kernels, copies and products are recorded instead of run; what would wait
-// or take memory fails and spoils the capture, as on a device.
+// During a capture, kernels, copies and matmuls are recorded instead of run. Calls that would wait
+// or allocate fail and invalidate the capture, as on a device.
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mode);
 cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph);
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t* executable, cudaGraph_t graph,
@@ -237,30 +237,30 @@ cudaError_t cudaGraphExecDestroy(cudaGraphExec_t executable);
 
 namespace edgedraft::cuda_host {
 
-// Work of a stream: run, or recorded.
+// Runs a stream's work, or records it.
 cudaError_t enqueue(std::function<cudaError_t()> work);
-// The error of a call that no capture may have; success outside of one.
+// The error of a call that is forbidden during capture; success outside of one.
 cudaError_t outside_capture();
-// Graphs that have been launched so far, and those that exist.
+// Graphs launched so far, and graphs alive.
 std::uint64_t graph_launch_count();
 std::uint64_t graph_count();
 
-// What kernels say that they were compiled for, 90 at first: 10 * major + minor.
+// The PTX version that kernels report, 10 * major + minor; initially 90.
 void set_ptx_version(int version);
 
-// How many devices there are, and how many of them, the first ones, are other programs' alone. One
-// that nobody else uses at first.
+// The number of devices, of which the first `busy` are in exclusive use by other programs.
+// Initially one free device.
 void set_devices(int count, int busy);
-// Calls so far of threads that had not chosen a device: CUDA takes the first one for these.
+// Calls so far by threads that had not set a device: CUDA uses the first device for them.
 std::uint64_t deviceless_call_count();
 
-// For tests of failures: the call after `count` further ones fails, once, with that error.
+// Fault injection: after `count` further calls, one call fails with this error.
 void fail_after(std::uint64_t count, cudaError_t error);
-// Calls of the runtime so far that can fail.
+// Fallible runtime calls so far.
 std::uint64_t call_count();
-// The calls among them that took memory.
+// Those of them that allocated memory.
 std::uint64_t allocation_count();
-// The error of this call where one is due.
+// The injected error of this call, if one is due.
 cudaError_t next_call();
 
 }  // namespace edgedraft::cuda_host
@@ -281,10 +281,10 @@ cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(
     return cudaErrorInvalidConfiguration;
   }
   const std::tuple<Parameters...> copies(std::forward<Arguments>(arguments)...);
-  return edgedraft::cuda_host::enqueue([kernel, copies, grid, threads = config->blockDim.x,
-                                        block_bytes = config->dynamicSmemBytes] {
-    edgedraft::cuda_host::run_grid({grid.x, grid.y, grid.z}, threads, block_bytes,
-                                   [&] { std::apply(kernel, copies); });
-    return cudaSuccess;
-  });
+  return edgedraft::cuda_host::enqueue(
+      [kernel, copies, grid, threads = config->blockDim.x, block_bytes = config->dynamicSmemBytes] {
+        edgedraft::cuda_host::run_grid({grid.x, grid.y, grid.z}, threads, block_bytes,
+                                       [&] { std::apply(kernel, copies); });
+        return cudaSuccess;
+      });
 }
