@@ -339,16 +339,17 @@ TEST_F(ManyClientsTest, ShareLittleMemoryAndNeverMoreThanTheLimit) {
   const std::uint64_t limit = 2 * SessionStore::session_bytes(parts());
   const auto metrics = std::make_shared<Metrics>();
   {
-    Scheduler scheduler(parts(), {.passes = {.sessions = {.sessions_max = 200,
-                                                          .kv_bytes_max = limit,
-                                                          // An idle session may be evicted at once,
-                                                          // however fast the machine is.
-                                                          .idle_grace = {},
-                                                          .patience = {}},
-                                             .pass_rows_max = 64,
-                                             .prompt_rows = 16,
-                                             .metrics = metrics},
-                                  .queue_max = 1000});
+    Scheduler scheduler(parts(),
+                        {.passes = {.sessions = {.sessions_max = 200,
+                                                 .kv_bytes_max = limit,
+                                                 // An idle session may be evicted
+                                                 // at once, on any machine.
+                                                 .idle_grace = {},
+                                                 .patience = {}},
+                                    .pass_rows_max = 64,
+                                    .prompt_rows = 16,
+                                    .metrics = metrics},
+                         .queue_max = 1000});
     serve(scheduler, clients, kClients);
   }
   // DeviceProbe has a buffer of one number, and the logits of a pass are allocated at the start.
@@ -368,8 +369,7 @@ TEST_F(SchedulerTest, NobodyWaitsForMoreThanWhatWasThereBefore) {
   Random random(4);
   std::map<std::uint64_t, Client> clients;
   std::map<std::uint64_t, std::uint32_t> rounds;
-  std::map<std::uint64_t, std::map<std::uint64_t, int>>
-      overtaken;  // counts per other client since its last reply
+  std::map<std::uint64_t, std::map<std::uint64_t, int>> overtaken;  // by client
   std::map<std::uint64_t, Tokens> prompts;
   std::map<std::uint64_t, testing::HeldLength> lengths;
   std::set<std::uint64_t> with_prompt;  // clients whose request is a prompt
