@@ -85,8 +85,9 @@ Example:
 struct DrafterResult {
   std::string name;
   CountsByTask tasks;
-  std::optional<std::uint32_t> differing;  // from plain decoding; nothing if it is not compared
-  // How far its tokens' laws are from the target's, added up; nothing if they are the target's.
+  std::optional<std::uint32_t>
+      differing;  // first token that differs from plain decoding; empty if not compared
+  // Sum of the distances between its tokens' distributions and the target's; empty if exact.
   std::optional<double> total_variation;
 
   double mean_variation() const {
@@ -100,18 +101,18 @@ struct DrafterResult {
 
 struct ArmAnswer {
   std::vector<std::uint32_t> tokens;
-  // Over all cycles: tokens that they brought, how many there were, and rows of their passes.
+  // Over all cycles: tokens produced, number of cycles, and rows of their passes.
   double cycle_tokens = 0.0;
   double cycles = 0.0;
   double rows = 0.0;
-  double total_variation = 0.0;  // of these tokens' laws, added up
+  double total_variation = 0.0;  // sum over these tokens
 };
 
 // A drafter or a method to measure.
 struct Arm {
   std::string name;
   bool is_compared;       // with plain decoding
-  bool is_lossy = false;  // its answers do not have the target's law
+  bool is_lossy = false;  // its answers do not follow the target's distribution
   std::function<Result<ArmAnswer>(std::span<const std::uint32_t> prompt)> answer;
 };
 
@@ -120,7 +121,7 @@ SamplingParams sampling_of(const AcceptanceOptions& o) {
   return sampling;
 }
 
-// A proposer at work for an answer, with as many probes as it has use for in every pass.
+// An answer with a proposer that gets as many probes as it can use in every pass.
 Result<ArmAnswer> proposed_answer(ModelHost& host, const AcceptanceOptions& o,
                                   const TreeShape& shape, const ProposerSource& source,
                                   std::span<const std::uint32_t> prompt) {
@@ -159,7 +160,7 @@ const DrafterResult* find(const std::vector<DrafterResult>& results, const std::
   return found == results.end() ? nullptr : &*found;
 }
 
-// Their answers are the same, and so each prompt has cycles in both or in neither.
+// The answers are the same, so each prompt has cycles in both or in neither.
 bool is_compared_with(const DrafterResult& r, const DrafterResult* other) {
   return other != nullptr && other != &r && r.differing == 0u && other->differing == 0u;
 }
@@ -288,8 +289,8 @@ void declare_acceptance(CLI::App& app, AcceptanceOptions& o) {
   app.add_flag("--json", o.json, "JSON instead of a table");
 }
 
-// Prints each drafter's acceptance length a task. Returns the exit status: 1 if an answer is not
-// the plain one.
+// Prints each drafter's acceptance length per task. Returns the exit status: 1 if an answer differs
+// from plain decoding.
 Result<int> run_acceptance(const AcceptanceOptions& o) {
   if (auto checked = check_arms(o.arms, Drafters::optional); !checked) return checked.error();
   const auto shape = shape_of(o);

@@ -11,14 +11,14 @@
 
 namespace edgedraft::bench {
 
-// What cycles of drafting brought: tokens (the target's own included), passes and rows of the
-// target, a number per prompt.
+// Totals of drafting cycles: tokens (including the target's own), passes and rows of the target,
+// one entry per prompt.
 struct TaskCounts {
   std::vector<double> tokens;
   std::vector<double> cycles;
-  std::vector<double> rows;  // roots and nodes
+  std::vector<double> rows;  // including roots
 
-  // Counts a prompt's answer. Requires  cycles in it
+  // Adds a prompt's answer. Requires  cycles in it
   void add(double brought, double made, double computed);
   void add(const GenerationStats& stats);
   Ratio ratio() const { return {tokens, cycles}; }
@@ -28,10 +28,11 @@ struct TaskCounts {
 
 using CountsByTask = std::map<std::string, TaskCounts>;
 
-// The unweighted mean of the tasks; its interval from resampling within each task, if each has one.
+// The unweighted mean over tasks. Its interval comes from resampling within each task, if each has
+// one.
 netsim::Estimate mean_acceptance_length(const CountsByTask& tasks);
-// How much longer these are than those of another drafter on the same prompts: by task, and the
-// mean likewise.
+// The gain in acceptance length over another drafter on the same prompts: per task, and the mean as
+// above.
 netsim::Estimate acceptance_difference(const TaskCounts& of, const TaskCounts& against);
 netsim::Estimate mean_acceptance_difference(const CountsByTask& of, const CountsByTask& against);
 double mean_rows_per_token(const CountsByTask& tasks);

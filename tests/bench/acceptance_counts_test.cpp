@@ -11,14 +11,14 @@
 namespace edgedraft::bench {
 namespace {
 
-// So many answers of 10 cycles each; each next one brings 1 token more than the one before.
+// `answers` answers of 10 cycles each; each one has 1 token more than the one before.
 TaskCounts counts_of(int answers, double first_tokens) {
   TaskCounts counts;
   for (int i = 0; i < answers; ++i) counts.add(first_tokens + i, 10, 60);
   return counts;
 }
 
-// A drafter that was ahead on one prompt has not been shown to be ahead.
+// A lead on one prompt proves nothing.
 TEST(AcceptanceCountsTest, FewPromptsShowNothing) {
   for (const int answers : {1, 4}) {
     const TaskCounts ours = counts_of(answers, 35);
@@ -46,7 +46,7 @@ TEST(AcceptanceCountsTest, FivePromptsOfEachTaskHaveAnInterval) {
   EXPECT_EQ(estimate_json("tau", mean)["low"], mean.low);
 }
 
-// Drawn without its one long answer, which is hard to draft for, a task is far above its mean.
+// A resample without the task's one long answer, which is hard to draft for, is far above its mean.
 TEST(AcceptanceCountsTest, TheMeanOfOneTaskHasTheTasksInterval) {
   TaskCounts counts = counts_of(5, 50);
   counts.add(40, 40, 240);
@@ -57,7 +57,7 @@ TEST(AcceptanceCountsTest, TheMeanOfOneTaskHasTheTasksInterval) {
   EXPECT_EQ(mean.high, task.high);
 }
 
-// Figures of the bench and of experiments stand beside each other.
+// Figures of the bench and of experiments are compared with each other.
 TEST(AcceptanceCountsTest, AReportOfTheSameAnswersHasTheSameIntervals) {
   CountsByTask ours;
   CountsByTask theirs;

@@ -96,7 +96,7 @@ void print(const char* what, const Tally& tally) {
 
 struct Likeliest {
   std::uint32_t token = 0;
-  float lead = 0.0f;  // over the second
+  float lead = 0.0f;  // margin over the second
 };
 
 Likeliest likeliest_of(std::span<const float> logits) {
@@ -116,7 +116,7 @@ Likeliest likeliest_of(std::span<const float> logits) {
   return best;
 }
 
-// Follows one record; `ends` is whether an end token stands behind its ids.
+// Follows one record; `ends` is true if an end token follows its ids.
 Tally follow(Decoder& decoder, const Tokenizer& tokenizer, const Record& record, bool ends,
              float margin) {
   Tally tally;
@@ -179,7 +179,7 @@ Result<bool> compare_greedy(const AgreementOptions& o) {
   for (const Record& r : *records) {
     Ids ids = tokenizer->encode(r.prompt, Special::plain);
     const auto bos = tokenizer->bos_id();
-    // Whether the beginning-of-text token was wanted is the record's to say.
+    // The record says whether a beginning-of-text token is expected.
     if (bos && r.prompt_ids.front() == *bos) ids.insert(ids.begin(), *bos);
     ++(ids == r.prompt_ids ? prompts.equal : prompts.different);
     const Tally t = follow(decoder, *tokenizer, r, r.greedy_ids.size() < longest, o.margin);
@@ -192,7 +192,7 @@ Result<bool> compare_greedy(const AgreementOptions& o) {
   return prompts.good() && steps.good();
 }
 
-// Cut at the separator's lines, which are followed by one line feed each, as is the last text.
+// Splits at the separator's lines. Each text, including the last, ends with one line feed.
 std::vector<std::string> split_texts(const std::string& all) {
   constexpr std::string_view kSeparator = "\n__ggml_vocab_test__\n";
   std::vector<std::string> texts;
@@ -248,8 +248,8 @@ void declare_agreement(CLI::App& app, AgreementOptions& o) {
   app.add_option("--ids", o.ids, "The token ids of those texts")->type_name("FILE");
 }
 
-// Whether a model repeats the ids that another implementation recorded. Returns the exit status: 1
-// if it does not.
+// Checks that a model reproduces the ids recorded from another implementation. Returns the exit
+// status: 1 if it does not.
 Result<int> run_agreement(const AgreementOptions& o) {
   if (o.model.empty()) return Error{Errc::usage, "which model? Give --model FILE.gguf"};
   if (o.texts.empty() != o.ids.empty()) {

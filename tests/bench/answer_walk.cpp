@@ -10,7 +10,7 @@
 namespace edgedraft::bench {
 namespace {
 
-// Whether the likeliest of the root's children is `right`.
+// True if the likeliest of the root's children is `right`.
 bool is_likeliest(const DraftTree& tree, std::uint32_t right) {
   std::uint32_t likeliest = 0;
   for (std::uint32_t row = 1; row <= tree.node_count(); ++row) {
@@ -20,8 +20,8 @@ bool is_likeliest(const DraftTree& tree, std::uint32_t right) {
   return likeliest != 0 && tree.token(likeliest) == right;
 }
 
-// Walks along the answer with activations that are `lag` tokens old. Returns whether the likeliest
-// proposal is right, for each root that has such a lag.
+// Walks along the answer with activations that are `lag` tokens old. Returns, for each root with
+// that lag, whether the likeliest proposal is right.
 std::vector<bool> walk(Drafter& drafter, const WalkedAnswer& answer, std::uint32_t lag,
                        const TreeShape& shape) {
   const TreeShape level{

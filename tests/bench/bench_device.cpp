@@ -7,7 +7,7 @@
 namespace edgedraft::bench {
 namespace {
 
-// The first that can be used; 0 where there is none, so that opening it says what is missing.
+// The first usable device; 0 if there is none, so that opening it reports the cause.
 std::uint32_t first_usable(const std::vector<VulkanDevice>& devices) {
   for (const VulkanDevice& device : devices) {
     if (device.unusable.empty()) return device.index;

@@ -8,8 +8,8 @@
 
 namespace edgedraft::bench {
 
-// The Vulkan device that `--device vulkan` (the first that can be used) or `vulkan:N` names, with
-// `--features` (kFeaturesHelp). Drafters have their keys and values there in `kv_type`.
+// Opens the Vulkan device named by `--device vulkan` (the first usable one) or `vulkan:N`, with
+// `--features` (kFeaturesHelp). Drafters store keys and values there as `kv_type`.
 //
 // Errors    usage, unsupported
 Result<std::unique_ptr<MeasuredBackend>> open_vulkan_device(const std::string& device,
@@ -19,7 +19,7 @@ inline constexpr const char* kFeaturesHelp =
     "Vulkan features to use: auto (those that help), none, all, or some of "
     "narrow_storage,float16,integer_dot,subgroups";
 
-// `cpu`, for which neither features nor `kv_type` matter, or one of the above.
+// `cpu`, which ignores features and `kv_type`, or a Vulkan device as above.
 Result<std::unique_ptr<Backend>> open_drafter_device(const std::string& device,
                                                      const std::string& features,
                                                      std::uint32_t threads,

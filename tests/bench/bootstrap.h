@@ -8,10 +8,10 @@
 
 namespace edgedraft::bench {
 
-// Means over prompts with their 95 % intervals, as the reports of experiments make them
+// Means over prompts with their 95 % intervals, computed as in experiment reports
 // (netsim::mean_ratio_of). Fewer than netsim::kGroupsMin prompts give no interval.
 
-// sum(numerators) / sum(denominators), a number per prompt in each.
+// sum(numerators) / sum(denominators), one entry per prompt in each.
 struct Ratio {
   const std::vector<double>& numerators;
   const std::vector<double>& denominators;
@@ -20,10 +20,10 @@ struct Ratio {
 std::vector<netsim::RatioPart> parts_of(const Ratio& ratio);
 
 netsim::Estimate bootstrap_ratio(const Ratio& ratio);
-// The difference between two such ratios over the same prompts, which are resampled together.
+// The difference between two ratios over the same prompts, which are resampled together.
 netsim::Estimate bootstrap_difference(const Ratio& minuend, const Ratio& subtrahend);
 
-// "[5.84, 6.20]", with signs if told so; "[too few prompts]".
+// "[5.84, 6.20]", with signs if requested; "[too few prompts]".
 std::string interval_text(const netsim::Estimate& estimate, bool with_signs = false);
 // {NAME: 6.02, "low": 5.84, "high": 6.2}; low and high are null without an interval.
 nlohmann::ordered_json estimate_json(const char* name, const netsim::Estimate& estimate);

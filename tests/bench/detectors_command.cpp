@@ -39,7 +39,7 @@ constexpr std::string_view kHex = "0123456789abcdef";
 constexpr std::string_view kBase64 =
     "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789";
 
-// Values as people write them, with check digits that hold.
+// Realistic values with valid check digits.
 class Examples {
  public:
   explicit Examples(std::uint64_t seed) : random_(seed) {}
@@ -204,9 +204,9 @@ const std::vector<Form>& forms() {
   return forms;
 }
 
-// Examples that others have published: by the card networks and payment services for tests, in the
-// IBAN registry, in RFC 3849, 5321, 5737 and 7519, by Ofcom and the NANPA for drama, by providers
-// of keys in their manuals.
+// Published examples: test numbers of card networks and payment services, the IBAN registry, RFC
+// 3849, 5321, 5737 and 7519, Ofcom's and the NANPA's numbers for drama, and key examples from
+// providers' manuals.
 const std::vector<std::pair<PrivateType, std::vector<const char*>>>& published() {
   using P = PrivateType;
   static const std::vector<std::pair<PrivateType, std::vector<const char*>>> published = {
@@ -277,8 +277,8 @@ void declare_detectors(CLI::App& app, DetectorsOptions& options) {
       "find something in\nthese texts, which should hold nothing private.");
 }
 
-// Prints how many values of each form the detectors of private text find, and what they find in
-// texts that hold none.
+// Prints how many values of each form the detectors of private text find, and their findings in
+// texts without private values.
 Result<int> run_detectors(const DetectorsOptions& options) {
   const auto detectors = make_detectors(kTypes);
   Examples examples(options.seed);

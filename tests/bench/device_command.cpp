@@ -62,7 +62,7 @@ double best(const std::vector<double>& values) {
   return *std::min_element(values.begin(), values.end());
 }
 
-// The best of `run`'s wall times within about so many seconds, after one run to warm up.
+// The best of `run`'s wall times within about `seconds_wanted` seconds, after a warm-up run.
 template <class Run>
 double time_wall(double seconds_wanted, const Run& run) {
   run();
@@ -77,8 +77,8 @@ double time_wall(double seconds_wanted, const Run& run) {
   return best(times);
 }
 
-// Processor time of this process a run, all threads: what drafting costs beside the device, and
-// with a software device its whole work, however busy the machine is.
+// Processor time of this process per run, over all threads: the CPU cost of drafting beside the
+// device. With a software device it is the whole work, however busy the machine is.
 template <class Run>
 double time_processor(double seconds_wanted, const Run& run) {
   const Instant start = Clock::now();
@@ -91,8 +91,7 @@ double time_processor(double seconds_wanted, const Run& run) {
   return static_cast<double>(std::clock() - before) / CLOCKS_PER_SEC / runs;
 }
 
-// A drafter with a conversation of `context` tokens behind it, whose memory covers all but the
-// last.
+// A drafter after a conversation of `context` tokens, whose memory covers all but the last.
 class Stepper {
  public:
   Stepper(Backend& backend, const GeneratedDrafter& drafter, std::uint32_t context)
@@ -105,7 +104,7 @@ class Stepper {
   }
 
   void step(std::uint32_t width) {
-    network_.truncate(network_.committed_count());  // without the rows of the step before
+    network_.truncate(network_.committed_count());  // drops the previous step's rows
     nodes_.clear();
     for (std::uint32_t i = 0; i < width; ++i) {
       nodes_.push_back({.token = token(i), .depth = 1, .ancestors = {}});
@@ -134,7 +133,7 @@ double step_bytes(const MoaTensors& t) {
   for (const LayerTensors* layer : layers) {
     std::vector<const TensorView*> matrices = {&layer->attn_q, &layer->attn_output,
                                                &layer->ffn_gate, &layer->ffn_up, &layer->ffn_down};
-    // Cross-attention's keys and values are made when activations arrive.
+    // Keys and values of cross-attention are computed when activations arrive.
     if (layer != &t.cross_attention) {
       matrices.push_back(&layer->attn_k);
       matrices.push_back(&layer->attn_v);
@@ -203,7 +202,7 @@ class DeviceBench {
                       drafter_.tensors());
   }
 
-  // By the device's clock, the sum of the operation's dispatches; by the wall without one.
+  // The operation's dispatches summed by the device's clock, or wall time without one.
   double device_seconds(Operations& operations, const Operation& operation) {
     if (!has_clock_) {
       return time_wall(o_.seconds, [&] {

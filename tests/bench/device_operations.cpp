@@ -29,7 +29,7 @@ const OwnedMatrix& Operations::matrix(std::uint32_t rows, std::uint32_t cols) {
   return *matrices_.emplace_back(std::make_unique<OwnedMatrix>(backend_, rows, cols));
 }
 
-// A cache of the type that drafters use on that backend.
+// A cache of the type that drafters use on this backend.
 CacheRows Operations::cache(std::uint32_t rows, std::uint32_t cols) {
   const DType type = backend_.drafter_cache_type();
   buffers_.push_back(

@@ -12,18 +12,18 @@
 
 namespace edgedraft::bench {
 
-inline constexpr std::uint32_t kChoices = 8;  // of a node, as in the default tree
+inline constexpr std::uint32_t kChoices = 8;  // per node, as in the default tree
 
-// One operation in a drafter's sizes, ready to be run again and again.
+// One operation in a drafter's sizes, ready to run repeatedly.
 struct Operation {
-  std::string name;    // with the matrix, for products
-  std::string shader;  // of the times that a MeasuredBackend gives
-  double bytes;        // that it has to read and write at least
+  std::string name;    // includes the matrix, for matmuls
+  std::string shader;  // shader name in a MeasuredBackend's times
+  double bytes;        // minimum bytes to read and write
   std::function<void()> run;
 };
 
-// The operations of a drafting step over `width` rows behind `context` slots, with memory of their
-// own on a backend.
+// The operations of a drafting step over `width` rows after `context` slots, with their own memory
+// on a backend.
 class Operations {
  public:
   struct Sizes {
@@ -33,11 +33,11 @@ class Operations {
     std::uint32_t context;
     DType type;
   };
-  // Requires  the tensors outlive this: they are the weights
+  // Requires  `tensors`, which hold the weights, outlive this
   Operations(Backend& backend, const Sizes& sizes, const MoaTensors& tensors);
 
   std::vector<Operation> all();
-  // Waits for what has been run.
+  // Waits until all operations have completed.
   void wait();
 
  private:

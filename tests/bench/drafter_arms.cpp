@@ -12,7 +12,7 @@
 namespace edgedraft::bench {
 namespace {
 
-// How many tokens of an answer stand in a row in an index, at most kIndexOrder.
+// The longest sequence of an answer that an index holds, at most kIndexOrder tokens.
 std::uint32_t longest_run_in(const CorpusIndex& index, std::span<const std::uint32_t> answer) {
   std::uint32_t longest = 0;
   for (std::size_t end = 1; end <= answer.size(); ++end) {
@@ -21,7 +21,7 @@ std::uint32_t longest_run_in(const CorpusIndex& index, std::span<const std::uint
   return longest;
 }
 
-// A drafter may not be told what it is asked.
+// A drafter's index must not contain the reference answers.
 Result<void> check_held_out(const std::vector<std::filesystem::path>& paths,
                             const Tokenizer& tokenizer,
                             const std::vector<netsim::Prompt>& prompts) {
@@ -80,7 +80,7 @@ Result<TreeShape> tree_of(const std::vector<std::uint32_t>& numbers) {
 }
 
 Result<void> check_pace(const PaceProfile& pace, const DrafterFacts& facts, Payloads payloads) {
-  // What has no weights drafts in next to no time on any hardware.
+  // Drafters without weights take almost no time on any hardware.
   if (facts.step_bytes > 0) {
     auto listed = pace.check_paces(facts.pace_name, PaceProfile::Place::device);
     if (!listed) return listed;
@@ -139,7 +139,7 @@ Result<ChatPrompts> read_chat_prompts(const ArmOptions& o, std::uint32_t per_tas
     std::erase_if(*prompts,
                   [&](const netsim::Prompt& prompt) { return seen[prompt.task]++ >= per_task; });
   }
-  // Files of a vocabulary alone have no template; a bundle has its target's.
+  // Vocabulary-only files have no template; a bundle has its target's.
   const auto target = BundleFile::open(o.bundles.empty() ? o.model : o.bundles.front(),
                                        o.bundles.empty() ? BundleUse::plain : BundleUse::draft);
   if (!target) return target.error();

@@ -22,7 +22,7 @@ class App;
 
 namespace edgedraft::bench {
 
-// Which drafters of which target are measured, on which prompts.
+// Drafters, target and prompts to measure.
 struct ArmOptions {
   std::filesystem::path model;
   std::vector<std::filesystem::path> bundles;
@@ -32,16 +32,16 @@ struct ArmOptions {
   std::vector<std::uint32_t> tree;  // breadth, depth, nodes; empty: 8,6,62
 };
 void declare_arms(CLI::App& app, ArmOptions& options);
-// Errors    usage: the target and prompts have to be given, and drafters if they are required
+// Errors    usage: target, prompts or required drafters are missing
 enum class Drafters : std::uint8_t { required, optional };
 Result<void> check_arms(const ArmOptions& options, Drafters drafters = Drafters::required);
 
-// The tree that three numbers mean; the default of none.
+// The tree for three numbers; the default for none.
 // Errors    usage
 Result<TreeShape> tree_of(const std::vector<std::uint32_t>& numbers);
 
-// Whether a pace profile says how fast the drafter is on its hardware and, if payloads are padded,
-// how large its activations are.
+// Whether the pace profile gives the drafter's speed on its hardware and, for padded payloads, the
+// size of its activations.
 // Errors    usage
 enum class Payloads : std::uint8_t { own, padded };
 Result<void> check_pace(const PaceProfile& pace, const DrafterFacts& facts,
@@ -52,16 +52,16 @@ struct DrafterArm {
   std::string name;
   Tap* tap;  // null if it needs tokens alone
   BundleFile file;
-  bool is_network;  // by itself, so that it has a distribution to sample drafts from
+  bool is_network;  // alone, so it has a distribution to sample drafts from
 };
-// Each bundle's drafter, and with `merge` once more with others' proposals in its trees, then those
-// of kinds that need no bundle.
+// Each bundle's drafter, with `merge` again with other drafters' proposals in its trees, then the
+// kinds that need no bundle.
 // Requires  the host has the options' bundles
 Result<std::vector<DrafterArm>> open_arms(const ArmOptions& options, ModelHost& host,
                                           const std::vector<std::string>& merge = {});
 
 using TokenLists = std::vector<std::vector<std::uint32_t>>;
-// Prompts as conversations of one message, as the bundle's chat template has them.
+// Encodes prompts as single-message conversations with the bundle's chat template.
 Result<TokenLists> encode_prompts(const BundleFile& bundle,
                                   std::span<const netsim::Prompt> prompts);
 
@@ -69,11 +69,11 @@ struct ChatPrompts {
   std::vector<netsim::Prompt> prompts;
   TokenLists tokens;
 };
-// The first so many prompts of each task; 0: all.
-// Errors    usage: an index holds kIndexOrder tokens in a row of a reference answer
+// The first `per_task` prompts of each task; 0: all.
+// Errors    usage: an index holds kIndexOrder consecutive tokens of a reference answer
 Result<ChatPrompts> read_chat_prompts(const ArmOptions& options, std::uint32_t per_task = 0);
 
-// Networks by the names or files of their profiles.
+// Networks by profile name or file.
 Result<std::vector<netsim::NetworkProfile>> read_links(const std::vector<std::string>& names);
 
 }  // namespace edgedraft::bench

@@ -46,7 +46,7 @@ struct DraftersOptions {
   std::uint32_t max_tokens = 160;
   std::vector<std::uint32_t> lags{4, 8, 16};
   std::vector<std::string> links{"lan", "paper-5g", "paper-4g"};
-  std::filesystem::path pace_profile;  // empty: times are those of this machine
+  std::filesystem::path pace_profile;  // empty: times are measured on this machine
   bool padded_payloads = false;
   float temperature = 0.0f;
   std::uint64_t seed = 0;
@@ -87,7 +87,7 @@ Example:
 
 constexpr Duration kNoTimeLimit = std::chrono::hours(24 * 365);
 
-// Forwards to a drafter and counts the time that it takes.
+// Forwards to a drafter and counts its time.
 class TimedDrafter final : public Drafter {
  public:
   TimedDrafter(Drafter& drafter, const WorkClock& clock) : drafter_(drafter), clock_(clock) {}
@@ -130,13 +130,13 @@ class TimedDrafter final : public Drafter {
 
 struct Speed {
   double tokens_per_second = 0.0;
-  std::optional<netsim::Estimate> by_plain{};  // how many times plain decoding's
+  std::optional<netsim::Estimate> by_plain{};  // speedup over plain decoding
 };
 
 struct LinkSpeeds {
   std::string link;
   Speed sequential;
-  std::optional<Speed> overlap{};  // a stream has none
+  std::optional<Speed> overlap{};  // empty for a stream
 };
 
 struct Row {
@@ -164,7 +164,7 @@ double total_of(const CountsByTask& tasks, std::vector<double> TaskCounts::*part
   return sum;
 }
 
-// Whether `tensor` is `targets`, as it is or rounded to the type of `tensor`.
+// True if `tensor` equals `targets`, possibly rounded to the type of `tensor`.
 bool is_rounded_from(const GgufTensor& targets, const GgufTensor& tensor) {
   if (targets.dims != tensor.dims) return false;
   if (targets.type == tensor.type) return std::ranges::equal(targets.bytes, tensor.bytes);
@@ -181,7 +181,7 @@ bool is_rounded_from(const GgufTensor& targets, const GgufTensor& tensor) {
   return true;
 }
 
-// Numbers of a bundle that are no tensor's of the target.
+// Elements of a bundle that do not come from the target's tensors.
 Result<std::uint64_t> count_trained(const GgufFile& bundle, const GgufFile& target) {
   const auto kind = drafter_kind_of(bundle);
   if (!kind) return kind.error();
@@ -222,7 +222,7 @@ class Comparison {
         counts_(o.threads == 1 && o.device == "cpu" ? WorkClock::Counts::processor
                                                     : WorkClock::Counts::wall) {}
 
-  // Plain decoding: what the others are compared with.
+  // Plain decoding, the baseline of the comparison.
   Result<Row> stream(std::span<const netsim::NetworkProfile> links) {
     Row row{.drafter = "plain"};
     for (const auto& link : links) {
@@ -236,7 +236,7 @@ class Comparison {
     return row;
   }
 
-  // Requires  stream() over the same links before
+  // Requires  an earlier stream() over the same links
   Result<Row> measure(const DrafterArm& arm, std::span<const netsim::NetworkProfile> links) {
     Row row{.drafter = arm.name};
     if (auto done = count_answers(arm, row); !done) return done.error();
@@ -277,7 +277,7 @@ class Comparison {
       taken += timed.taken();
       return answer;
     };
-    // A GPU's pipelines are made when they are first needed, which is no drafting.
+    // A GPU builds its pipelines on first use; that time is not drafting time.
     if (Duration making{}; o_.device != "cpu") {
       if (auto first = draft(texts_.tokens.front(), tree_, making); !first) return first.error();
     }
@@ -306,7 +306,7 @@ class Comparison {
     return {};
   }
 
-  // Answers every prompt once, however long that takes, so that all arms are measured on the same
+  // Answers every prompt once, however long it takes, so that all arms are measured on the same
   // prompts.
   Result<ServingResult> serve(const netsim::NetworkProfile& link, const DrafterArm* arm,
                               Hold hold) {
@@ -349,7 +349,7 @@ class Comparison {
     return tokens_of(result) / total(result.answer_seconds);
   }
   static Speed speed_of(const ServingResult& result, const std::vector<double>& plain_seconds) {
-    // The answers are the same, so it is their times alone that differ.
+    // The answers are the same, so only their times differ.
     return {.tokens_per_second = tokens_per_second(result),
             .by_plain = bootstrap_ratio({plain_seconds, result.answer_seconds})};
   }
@@ -372,7 +372,7 @@ class Comparison {
   const ChatPrompts& texts_;
   std::optional<PaceProfile> pace_;
   WorkClock::Counts counts_;
-  std::vector<std::vector<double>> plain_seconds_;  // of each answer, by link
+  std::vector<std::vector<double>> plain_seconds_;  // per answer, by link
 };
 
 double milliseconds_per_cycle(const Row& row) {
@@ -520,7 +520,7 @@ void declare_drafters(CLI::App& app, DraftersOptions& o) {
   app.add_flag("--json", o.json, "JSON instead of text");
 }
 
-// Prints a row per drafter. Returns the exit status: 1 if an answer is not the plain one.
+// Prints one row per drafter. Returns the exit status: 1 if an answer differs from plain decoding.
 Result<int> run_drafters(const DraftersOptions& o) {
   if (auto checked = check_arms(o.arms); !checked) return checked.error();
   const auto tree = tree_of(o.arms.tree);

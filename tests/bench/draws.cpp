@@ -15,7 +15,7 @@ void shuffle_prompts(std::vector<netsim::Prompt>& prompts) {
 }
 
 std::uint64_t way_seed(std::uint64_t seed, std::uint64_t device, WayTo to) {
-  // Complemented, since errors of drafters are seeded by the mixed seed itself.
+  // Complemented, because drafters' errors use the mixed seed itself.
   return mix64(mix64(~seed) + 2 * device + (to == WayTo::device ? 1 : 0));
 }
 

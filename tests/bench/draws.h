@@ -7,14 +7,14 @@
 
 namespace edgedraft::bench {
 
-// What simulations draw beforehand, by seeds.
+// Random draws that simulations make beforehand, by seed.
 
-// An order that is always the same and has nothing to do with tasks: files hold their prompts task
-// by task, and where a faster arm gets further in the same time it must not come to other tasks.
+// A fixed order, independent of tasks. Files list prompts task by task, so in file order a faster
+// arm would reach other tasks in the same time.
 void shuffle_prompts(std::vector<netsim::Prompt>& prompts);
 
-// What a device's packets meet on their way to the server and back. No way of a device shares its
-// seed with another one, with the same way under another seed, or with a drafter's errors.
+// Seeds of the network events on a device's way to and from the server. Each way has its own seed
+// per device and base seed, different from those of drafters' errors.
 enum class WayTo : std::uint8_t { server, device };
 std::uint64_t way_seed(std::uint64_t seed, std::uint64_t device, WayTo to);
 

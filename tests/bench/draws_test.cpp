@@ -12,7 +12,7 @@
 namespace edgedraft::bench {
 namespace {
 
-// 20 prompts of each of seven tasks, task by task, as the demo's held-out prompts are.
+// 20 prompts of each of seven tasks, in the order of the demo's held-out prompts.
 std::vector<netsim::Prompt> prompts_by_task() {
   std::vector<netsim::Prompt> prompts;
   for (const char* task : {"tool", "sql", "time", "arith", "units", "e2e", "story"}) {
@@ -55,7 +55,7 @@ TEST(DrawsTest, EveryRunAsksAllPromptsInTheSameOrder) {
   EXPECT_EQ(ids, all);
 }
 
-// Intervals take runs with different seeds to be independent.
+// Intervals assume that runs with different seeds are independent.
 TEST(DrawsTest, NoTwoDevicesMeetTheSameDelaysWhateverTheirSeeds) {
   constexpr std::uint64_t kDevices = 4096;
   constexpr std::uint64_t kSeeds = 8;

@@ -100,7 +100,7 @@ Examples:
   edgedraft-bench engine --model target-f16.gguf --widths 1,8,62 --peer ./llama-bench
   edgedraft-bench engine --device cuda --shape llama3-8b --type bf16 --mismatch 1000)";
 
-// Where the weights come from.
+// The source of the weights.
 struct Source {
   std::optional<GgufFile> file;
   std::optional<GeneratedModel> generated;
@@ -137,7 +137,7 @@ Result<Source> open_source(const EngineOptions& o) {
   return source;
 }
 
-// Empty: the best that this machine has.
+// Empty: the best that this machine supports.
 Result<const cpu::Kernels*> find_kernels(const std::string& instruction_set) {
   if (instruction_set.empty()) return &cpu::best_kernels();
   std::string names;
@@ -149,8 +149,8 @@ Result<const cpu::Kernels*> find_kernels(const std::string& instruction_set) {
                                 ": this build and this machine have " + names};
 }
 
-// Passes in turns with measurements of the limits around them: what a machine with neighbours gives
-// changes from one moment to the next, and passes are to be compared with what it gave them.
+// Passes alternate with measurements of the machine's limits. A shared machine's capacity varies
+// over time, so passes are compared with the limits around them.
 struct Turn {
   double pass_seconds;
   MachineLimits before;
@@ -159,12 +159,13 @@ struct Turn {
 
 struct Times {
   std::vector<double> seconds;
-  std::vector<double> peer_seconds;  // of another engine, where there is one
+  std::vector<double> peer_seconds;  // of another engine, if any
   std::vector<Turn> turns;
 
   double best() const { return *std::min_element(seconds.begin(), seconds.end()); }
   double median() const { return edgedraft::median(seconds); }
-  // The median of a turn's limit divided by its passes' mean. limit(MachineLimits): seconds.
+  // The median over turns of a turn's limit divided by its passes' mean. limit(MachineLimits):
+  // seconds.
   template <class Limit>
   double share_in_turns(const Limit& limit) const {
     std::vector<double> shares;
@@ -177,7 +178,7 @@ struct Times {
 
 constexpr int kRounds = 3;
 
-// The peer's turn in a round: as many passes as ours at least.
+// The peer's turn in a round: at least as many passes as ours.
 Result<void> time_peer(const EngineOptions& o, std::size_t threads, std::vector<Times>& times) {
   constexpr std::uint32_t kRepetitions = 5;
   const auto passes = run_peer({.program = o.peer,
@@ -194,7 +195,7 @@ Result<void> time_peer(const EngineOptions& o, std::size_t threads, std::vector<
   return boost::system::in_place_value;
 }
 
-// Without a meter passes alone.
+// Times passes alone if `meter` is null.
 Result<std::vector<Times>> time_widths(Passes& passes, const EngineOptions& o, LimitMeter* meter,
                                        std::size_t threads) {
   constexpr double kTurnSeconds = 0.03;
@@ -229,7 +230,7 @@ Result<std::vector<Times>> time_widths(Passes& passes, const EngineOptions& o, L
   return times;
 }
 
-// A share of the roofline that is printed.
+// A share of the roofline to print.
 struct ShareKind {
   const char* name;
   const char* heading;

@@ -12,7 +12,7 @@
 namespace edgedraft::bench {
 namespace {
 
-// Room for the timed sequences, that of the prompt, and one beside each kind.
+// Memory for the timed sequences, the prompt's, and one neighbour of each kind.
 std::unique_ptr<KvPool> make_pool(Decoder& decoder, const Passes::Options& options) {
   if (options.page_slots == 0) return nullptr;
   KvPool::Size size = decoder.pool_size(0, options.kv_type, options.page_slots);
@@ -81,7 +81,7 @@ std::uint32_t Passes::mismatches(std::uint32_t count) {
     decoder_.backend().argmax({.logits = decoder_.logits(0, 1), .tokens = chosen});
     text.push_back(chosen[0]);
   }
-  // Another one, as a cache that is cut gives its pages back.
+  // A new cache, because truncating the old one releases its pages.
   KvCache again = make_cache();
   std::uint32_t different = 0;
   for (std::uint32_t first = 0; first < count; first += kRows) {
@@ -96,7 +96,7 @@ std::uint32_t Passes::mismatches(std::uint32_t count) {
   return different;
 }
 
-// Its pages, if any, lie between those of another sequence that grew beside it.
+// Its pages, if any, interleave with those of another growing sequence.
 KvCache Passes::make_cache() {
   if (!pool_) return decoder_.make_cache(options_.kv_type);
   KvCache cache = decoder_.make_cache(*pool_);
@@ -110,8 +110,8 @@ KvCache Passes::make_cache() {
   return cache;
 }
 
-// A context of made-up keys and values: no time depends on what they are, and running thousands of
-// tokens would take minutes.
+// A context of synthetic keys and values. Times do not depend on the values, and running thousands
+// of tokens would take minutes.
 void Passes::fill(KvCache& cache) {
   const std::uint32_t context = options_.context;
   const std::uint32_t cols = decoder_.config().layer.heads.kv_cols();

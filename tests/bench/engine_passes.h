@@ -8,26 +8,26 @@
 
 namespace edgedraft::bench {
 
-// Passes behind a context, always over the same slots.
+// Passes after a context, always over the same slots.
 class Passes {
  public:
   struct Options {
     std::uint32_t context;
-    std::uint32_t sessions;    // that share a pass, each behind a context of its own
-    std::uint32_t page_slots;  // of the pages that keys and values lie in; 0: in a row
+    std::uint32_t sessions;    // that share a pass, each with its own context
+    std::uint32_t page_slots;  // page size of keys and values; 0: contiguous
     DType kv_type;
   };
   Passes(Decoder& decoder, const Options& options);
 
-  // One pass over `width` rows of each session, in a chain, logits of all; waits for it.
-  // Requires  no more than kMaskRowsMax rows
+  // Runs one pass over a chain of `width` rows per session, with logits of all rows, and waits.
+  // Requires  at most kMaskRowsMax rows
   void run_and_wait(std::uint32_t width);
-  // The first row's logits do not depend on the others. Throws a Failure where they do.
+  // Checks that the first row's logits do not depend on the others. Throws a Failure if they do.
   void check(std::uint32_t width);
 
   double prompt_seconds(std::uint32_t count);
-  // Decodes `count` tokens greedily, one row a pass, and returns how many of them a pass over 64 of
-  // them chooses differently.
+  // Decodes `count` tokens greedily, one row per pass. Returns how many of them a pass over 64 rows
+  // chooses differently.
   std::uint32_t mismatches(std::uint32_t count);
 
  private:
@@ -40,7 +40,7 @@ class Passes {
   Decoder& decoder_;
   Options options_;
   std::unique_ptr<KvPool> pool_;
-  std::vector<KvCache> caches_;  // a session each
+  std::vector<KvCache> caches_;  // one per session
   std::vector<AncestorMask> masks_ = causal_masks(kMaskRowsMax);
 };
 

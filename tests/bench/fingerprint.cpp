@@ -9,7 +9,7 @@
 namespace edgedraft::bench {
 namespace {
 
-// For each way, how many sizes and gaps are looked at one by one.
+// Sizes and gaps per direction that are separate features.
 constexpr std::size_t kFirst = 40;
 constexpr std::array<double, 5> kQuantiles{0.1, 0.25, 0.5, 0.75, 0.9};
 
@@ -80,7 +80,7 @@ std::size_t Fingerprinter::guess(const Trace& trace) const {
   for (std::size_t c = 0; c < means_.size(); ++c) {
     double distance = 0.0;
     for (std::size_t f = 0; f < features.size(); ++f) {
-      // What never varied within a prompt tells all or nothing.
+      // The floor keeps a feature with no spread within prompts from deciding alone.
       const double unit = std::max(spread_[f], 1e-9 + 1e-3 * std::abs(means_[c][f]));
       distance += std::min(std::pow((features[f] - means_[c][f]) / unit, 2), 25.0);
     }

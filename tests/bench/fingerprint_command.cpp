@@ -50,7 +50,7 @@ Example:
   edgedraft-bench fingerprint --model models/demo/target.gguf --bundle models/demo/moa-tli0.gguf \
     --prompts models/demo/heldout.jsonl --pace-profile netsim/devices/paper-llama3-8b.toml)";
 
-// Longer than what a padded connection goes on after an answer.
+// Longer than a padded connection keeps sending after an answer.
 constexpr Duration kPause = std::chrono::seconds(2);
 
 struct ObservedArm {
@@ -62,9 +62,9 @@ constexpr ObservedArm kArms[]{{"plain", false, Hold::none},
                               {"sequential", true, Hold::lockstep},
                               {"overlap", true, Hold::none}};
 
-// What was seen of an arm, and what it cost.
+// An arm's result and its cost.
 struct Figures {
-  netsim::Estimate right;     // share of the prompts that were guessed
+  netsim::Estimate right;     // share of prompts guessed
   double kilobytes_up = 0.0;  // per answer
   double kilobytes_down = 0.0;
   double seconds = 0.0;
@@ -195,7 +195,7 @@ Result<int> run_fingerprint(const FingerprintOptions& o) {
              .pause = kPause,
              .warm_up = {},
              .measured = std::chrono::hours(24),
-             // Behind the one that the connection begins with, whose trace has the sign-in.
+             // After the connection's first answer, whose trace includes the sign-in.
              .answer_count = o.prompt_count + 1,
              .tokens_max = o.tokens,
              .prompts = *prompts});

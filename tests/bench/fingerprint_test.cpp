@@ -9,7 +9,7 @@
 namespace edgedraft::bench {
 namespace {
 
-// An answer to prompt `prompt` that looks like one to `seen_as`: a packet of a size of its own.
+// An answer to prompt `prompt` that looks like one to `seen_as`: a packet with a size of its own.
 Trace answer(std::size_t prompt, std::size_t seen_as) {
   const auto bytes = static_cast<std::uint32_t>(1000 + 100 * seen_as);
   return {.prompt = prompt,
@@ -24,7 +24,7 @@ Fingerprinter who_knows(std::size_t prompts) {
   return Fingerprinter(known);
 }
 
-// Eight answers to a prompt are right or wrong together: they tell as much as one.
+// Eight answers to a prompt are right or wrong together: they count as one.
 TEST(FingerprintTest, ManyGuessesOfAPromptDoNotNarrowTheInterval) {
   std::vector<Trace> few;
   std::vector<Trace> many;

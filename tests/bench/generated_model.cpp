@@ -5,15 +5,15 @@
 namespace edgedraft::bench {
 namespace {
 
-// The float16 numbers of a block: small, so that activations stay of order one.
+// A block's float16 numbers: small, so that activations stay of order one.
 constexpr std::uint16_t kScale = 0x1000;    // 2^-11
 constexpr std::uint16_t kMinimum = 0x0C00;  // 2^-12
 
-// Makes the numbers of random bytes finite and small.
+// Makes random bytes finite, small numbers.
 void tame(DType type, std::span<std::byte> bytes) {
   const DTypeTraits t = traits(type);
   switch (type) {
-    case DType::f32:  // of magnitude 2^-7
+    case DType::f32:  // magnitude 2^-7
       for (std::size_t i = 3; i < bytes.size(); i += 4) {
         bytes[i] = (bytes[i] & std::byte{0x80}) | std::byte{0x3C};
         bytes[i - 1] &= std::byte{0x7F};
@@ -56,7 +56,7 @@ LayerShape layer_shape(const KnownShape& s) {
   return {.dim = s.dim, .heads = s.heads, .ffn_dim = s.ffn_dim};
 }
 
-// A known shape whose rows are whole numbers of the type's blocks.
+// A known shape whose rows consist of whole blocks of the type.
 Result<KnownShape> find_shape(const std::string& name, DType type) {
   const auto shape = find_known_shape(name);
   if (!shape) return shape.error();
@@ -132,13 +132,13 @@ LayerTensors RandomTensors::layer(DType type, const LayerShape& s) {
 }
 
 TensorView RandomTensors::matrix(DType wanted, std::uint32_t rows, std::uint32_t cols) {
-  // As edgedraft convert stores rows that are no whole number of blocks.
+  // edgedraft convert does the same for rows that are not whole blocks.
   const DType type = cols % traits(wanted).block_count == 0 ? wanted : DType::q8_0;
   const auto size = static_cast<std::size_t>(row_bytes(type, cols).value() * rows);
   Bytes bytes(size);
   std::size_t i = 0;
   for (; i + 8 <= size; i += 8) {
-    // xorshift64: a gigabyte a second and random enough to be timed.
+    // xorshift64: a gigabyte per second and random enough for timing.
     state_ ^= state_ << 13;
     state_ ^= state_ >> 7;
     state_ ^= state_ << 17;

@@ -9,10 +9,10 @@
 
 namespace edgedraft::bench {
 
-// Weights of random bytes, small enough that activations stay of order one.
+// Random weights, small enough that activations stay of order one.
 class RandomTensors {
  public:
-  // Requires  cols is a whole number of the type's blocks
+  // Requires  cols is a multiple of the type's block
   TensorView matrix(DType type, std::uint32_t rows, std::uint32_t cols);
   // Ones.
   TensorView norm(std::uint32_t cols);
@@ -23,12 +23,12 @@ class RandomTensors {
   std::uint64_t state_ = 1;
 };
 
-// A decoder of a known model's shape with random weights, made in a second.
+// A decoder of a known model's shape with random weights, built in a second.
 class GeneratedModel {
  public:
   // Matrices have `type`, norms are f32.
   //
-  // Errors    usage, with the shapes that there are, or where the type does not fit the shape
+  // Errors    usage: lists the shapes, or the type does not fit the shape
   static Result<GeneratedModel> make(const std::string& shape, DType type);
 
   const DecoderConfig& config() const { return config_; }

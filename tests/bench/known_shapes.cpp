@@ -8,7 +8,7 @@ namespace {
 constexpr std::array kKnownShapes = {
     KnownShape{"tinyllama", "llama-1.1b", 22, 2048, {32, 4, 64}, 5632, 32000, 2048, 1e4f},
     KnownShape{"llama3-8b", "", 32, 4096, {32, 8, 128}, 14336, 128256, 8192, 5e5f},
-    // A drafter of that one: a layer, 218 million numbers, between the same embedding and head.
+    // Its drafter: one layer, 218 million parameters, between the same embedding and head.
     KnownShape{"llama3-8b-draft", "", 1, 4096, {32, 8, 128}, 14336, 128256, 8192, 5e5f},
     KnownShape{"qwen2-0.5b", "", 24, 896, {14, 2, 64}, 4864, 151936, 32768, 1e6f},
     KnownShape{"demo", "", 6, 384, {6, 2, 64}, 768, 4096, 1024, 1e4f},

@@ -9,10 +9,10 @@
 
 namespace edgedraft::bench {
 
-// The sizes of a known model, for weights that are random.
+// The sizes of a known model, for random weights.
 struct KnownShape {
   std::string_view name;
-  std::string_view other_name;  // by which it is found, too; empty: there is none
+  std::string_view other_name;  // alias; empty: none
   std::uint32_t layers;
   std::uint32_t dim;
   HeadShape heads;
@@ -22,7 +22,7 @@ struct KnownShape {
   float theta;
 };
 
-// Errors    usage, with the shapes that there are
+// Errors    usage; lists the shapes
 Result<KnownShape> find_known_shape(std::string_view name);
 
 // "tinyllama, llama3-8b, ...".

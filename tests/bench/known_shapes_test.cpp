@@ -5,7 +5,7 @@
 namespace edgedraft::bench {
 namespace {
 
-// Commands that documents show have either name.
+// Documented commands use either name.
 TEST(KnownShapesTest, AShapeIsFoundByBothItsNames) {
   for (const char* name : {"tinyllama", "llama-1.1b"}) {
     const auto shape = find_known_shape(name);

@@ -9,19 +9,19 @@
 namespace edgedraft::bench {
 namespace {
 
-// Far more than a cache of a core holds, read a few milliseconds' worth at a time.
+// Far more than a core's cache, read a few milliseconds' worth at a time.
 constexpr std::size_t kBytes = std::size_t{512} << 20;
 constexpr std::size_t kSliceBytes = std::size_t{64} << 20;
 constexpr std::size_t kGrainBytes = std::size_t{64} << 10;
-// Rounds of a chain take some hundredths of a millisecond; so many such pieces are a measurement.
+// Rounds per piece, some hundredths of a millisecond; a measurement takes many pieces.
 constexpr std::size_t kChainRounds = 16'000;
 constexpr std::size_t kPiecesAThread = 20;
 constexpr int kTries = 48;
 
-// Which one is the fastest depends on the processor: how far to ask ahead, or not at all.
+// Prefetch distances (0: none); the fastest one depends on the processor.
 constexpr std::array kChunks = {std::size_t{0}, std::size_t{4} << 10, kGrainBytes};
 
-// Chains of operations that the instruction set has, and where their rate belongs.
+// Operation chains of the instruction set, and the limit that each one measures.
 struct Chains {
   std::size_t (*run)(std::size_t rounds, float* sink);
   double MachineLimits::*rate;
@@ -37,7 +37,7 @@ std::vector<Chains> all_chains(const cpu::Kernels& kernels) {
   return chains;
 }
 
-// Something done in so much time.
+// An amount of work and its time.
 struct Amount {
   double done = 0.0;
   double seconds = 0.0;
@@ -59,7 +59,7 @@ Amount read(ThreadPool& pool, const cpu::Kernels& kernels, const std::byte* from
   return {static_cast<double>(kSliceBytes), seconds(Clock::now() - start)};
 }
 
-// Threads take pieces from each other, as they do in a product: none waits for one that is slowed.
+// Threads steal pieces from each other, as in a matmul, so none waits for a slow one.
 Amount compute(ThreadPool& pool, const Chains& chains) {
   const std::size_t pieces = kPiecesAThread * pool.thread_count();
   std::vector<std::size_t> operations(pieces);

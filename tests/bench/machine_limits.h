@@ -10,35 +10,34 @@
 
 namespace edgedraft::bench {
 
-// What the processor can do, measured on the spot with the instructions that the kernels use, so
-// that results are shares of something.
+// The processor's limits, measured in place with the instructions of the kernels, so that results
+// can be given as shares of them.
 struct MachineLimits {
   std::string instruction_set;
   std::size_t threads;
   double read_bytes_per_second;        // from memory, all threads
   double float_operations_per_second;  // float32 multiplications and additions, all threads
-  double int8_operations_per_second;   // the same of int8, with vector instructions
-  double short_operations_per_second;  // with weights of six bits or fewer; 0: no other than those
-  // int8 on whole tile registers (AMX), which no product that is scaled every 32 inputs reaches;
-  // 0 without.
+  double int8_operations_per_second;   // int8, with vector instructions
+  double short_operations_per_second;  // with weights of six bits or fewer; 0: same as int8
+  // int8 on tile registers (AMX); 0 without. A matmul that is scaled every 32 inputs cannot reach
+  // it.
   double tile_operations_per_second;
-  // bfloat16 on tile registers; a product with float32 activations takes three of them.
+  // bfloat16 on tile registers; a matmul with float32 activations needs three per operation.
   double bf16_tile_operations_per_second;
 };
 
-// A machine with neighbours gives more at some times than at others: what it can do at best and
-// what it gives now are two things.
+// On a shared machine the capacity varies, so this reports both the best and the current limits.
 class LimitMeter {
  public:
-  // Measures with the instructions of `kernels`, on so many threads; 0: one per fast core. Holds
-  // half a gigabyte to read.
+  // Measures with the instructions of `kernels` on `threads` threads; 0: one per fast core.
+  // Allocates half a gigabyte to read.
   LimitMeter(const cpu::Kernels& kernels, std::uint32_t threads);
-  // The best of many short tries: what the machine reaches undisturbed. Takes about a second.
+  // Measures the best of many short tries, the undisturbed machine. Takes about a second.
   void measure();
   // The best of all calls of measure().
   const MachineLimits& best() const { return best_; }
-  // What the machine gives now: means over so many seconds, reading and computing in turns.
-  // Requires  measure() was called, which finds the fastest way to read
+  // The current limits: means over `duration` seconds, alternating reads and computation.
+  // Requires  an earlier measure(), which finds the fastest way to read
   MachineLimits sample(double duration);
 
  private:

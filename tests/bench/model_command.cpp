@@ -98,8 +98,8 @@ std::vector<GgufTensorInfo> tensors_of(const KnownShape& s, DType type) {
   return tensors;
 }
 
-// A few random rows to take in turn: a number that no matrix' size is a multiple of, so that they
-// meet in ever other ways.
+// A few random rows used in rotation. Their number divides no matrix size, so their combinations
+// vary.
 std::vector<Bytes> random_rows(DType type, std::uint64_t cols, Random& random) {
   constexpr std::size_t kCount = 61;
   const double width = std::sqrt(12.0 / static_cast<double>(cols));

@@ -74,7 +74,7 @@ Example:
   edgedraft-bench overlap --model models/demo/target.gguf --bundle models/demo/moa-tli0.gguf \
     --prompts models/demo/heldout.jsonl --pace-profile netsim/devices/paper-llama3-8b.toml)";
 
-// Simulated seconds before those that count, where many devices begin at once.
+// Simulated seconds before measurement, because many devices begin at once.
 constexpr double kCrowdWarmUp = 4.0;
 
 struct AnsweredTexts {
@@ -87,7 +87,7 @@ struct FiguresPerToken {
   double passes = 0.0;
   double rows = 0.0;
   double hints = 0.0;
-  double listener_speed = 0.0;  // of one that drafts nothing, tokens per second
+  double listener_speed = 0.0;  // of a device that drafts nothing, tokens per second
 };
 
 using Runs = std::vector<FiguresPerToken>;  // by seed
@@ -105,7 +105,7 @@ FiguresPerToken mean(const Runs& runs) {
   return sum;
 }
 
-// How many times as fast as theirs ours are, over the seeds.
+// The speed ratio of ours to theirs, over the seeds.
 netsim::Estimate speed_ratio(const Runs& ours, const Runs& theirs) {
   std::vector<netsim::Pair> pairs;
   for (std::size_t i = 0; i < ours.size(); ++i) {
@@ -119,7 +119,7 @@ netsim::Estimate speed_ratio(const Runs& ours, const Runs& theirs) {
 struct DraftingArm {
   std::string name;
   Hold hold = Hold::lockstep;
-  std::optional<TreeShape> tree{};  // none: plain decoding
+  std::optional<TreeShape> tree{};  // empty: plain decoding
 };
 
 std::string fixed(double number) {
@@ -166,7 +166,7 @@ class Grid {
        const PaceProfile& pace, const AnsweredTexts& texts)
       : o_(o), host_(host), drafter_(drafter), backend_(backend), pace_(pace), texts_(texts) {}
 
-  // An acceptance of drafters that know the answers, or none: the bundle drafts.
+  // The acceptance of oracle drafters; empty: the bundle drafts.
   using Acceptance = std::optional<double>;
 
   Result<FiguresPerToken> run(const netsim::NetworkProfile& link, Acceptance acceptance,
@@ -217,7 +217,7 @@ class Grid {
     return o_.padded_payloads ? pace_.activation_bytes(pace_name_) : 0;
   }
 
-  // The mean over answers that ended, with their connections.
+  // The mean over completed answers, including their connections.
   double seconds_per_token(const netsim::NetworkProfile& link, const ServingResult& result) const {
     const double tokens =
         std::accumulate(result.answer_tokens.begin(), result.answer_tokens.end(), 0.0);
@@ -227,7 +227,7 @@ class Grid {
     return taken / std::max(tokens, 1.0);
   }
 
-  // Runs it with the seeds up to `to` that are not there yet.
+  // Adds the missing runs for seeds up to `to`.
   Result<void> add_runs(const netsim::NetworkProfile& link, Acceptance acceptance,
                         const DraftingArm& arm, std::uint32_t to, Runs& runs) {
     while (runs.size() < to) {
@@ -238,7 +238,7 @@ class Grid {
     return boost::system::in_place_value;
   }
 
-  // The arm that is fastest over the first seeds, with the runs of all.
+  // The arm that is fastest over the first seeds, with its runs over all seeds.
   Result<std::pair<DraftingArm, Runs>> best_sequential(const netsim::NetworkProfile& link,
                                                        Acceptance acceptance) {
     const std::uint32_t tried = std::min(2u, o_.seeds);
@@ -291,7 +291,7 @@ class Grid {
   const AnsweredTexts& texts_;
 };
 
-// Prints a cell after the other, and how many of them the model foresees.
+// Prints the cells in order, and how many of them the model predicts.
 Result<int> tell_grid(const OverlapOptions& o, Grid& grid,
                       std::span<const netsim::NetworkProfile> links) {
   const std::vector<DraftingArm> arms{

@@ -9,7 +9,7 @@
 
 namespace edgedraft::bench {
 
-// Prompts of `width` tokens without a context, as another engine's program timed them.
+// Prompts of `width` tokens without a context, as timed by another engine's program.
 struct PeerPass {
   std::uint32_t width;
   std::vector<double> seconds;
@@ -21,13 +21,12 @@ struct PeerRun {
   std::vector<std::uint32_t> widths;
   std::size_t threads;
   std::uint32_t repetitions;
-  bool on_gpu = false;  // all layers there, with its fused attention
+  bool on_gpu = false;  // all layers there, with flash attention
 };
 
-// Runs it to its end. A pass a width, in the order of `widths`.
+// Runs it to completion. Returns one pass per width, in the order of `widths`.
 //
-// Errors    as netsim::run_command; unsupported where it prints something else than llama-bench
-// does
+// Errors    as netsim::run_command; unsupported if the output is not llama-bench's
 Result<std::vector<PeerPass>> run_peer(const PeerRun& run);
 
 }  // namespace edgedraft::bench

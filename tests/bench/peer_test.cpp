@@ -10,7 +10,7 @@
 namespace edgedraft::bench {
 namespace {
 
-// A program that stands in for llama-bench: it prints `text`, and notes how it was called.
+// A stand-in for llama-bench: prints `text` and records its arguments.
 class PeerTest : public ::testing::Test {
  protected:
   Result<std::vector<PeerPass>> run_one_that_prints(const std::string& text, bool on_gpu = false) {

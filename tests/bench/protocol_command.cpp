@@ -40,7 +40,7 @@ for it, and the rate of a link on which it gains nothing any more.
 Example:
   edgedraft-bench protocol --model models/demo/target.gguf --bundle models/demo/moa-tli0.gguf)";
 
-// Over all cycles.
+// Totals over all cycles.
 struct SummedBytes {
   std::uint64_t formula = 0;
   std::uint64_t allowed_payload = 0;  // formula, scales and tables
@@ -53,12 +53,12 @@ struct Totals {
   std::uint32_t cycles = 0;
   std::uint32_t nodes = 0;
   std::uint32_t tokens = 0;
-  std::uint32_t over = 0;  // cycles with a payload above what is allowed
+  std::uint32_t over = 0;  // cycles with a payload over the limit
   SummedBytes up;
   SummedBytes down;
 };
 
-// How well a prompt's activations compress, in the chunks that a server sends.
+// Compression of a prompt's activations, in the server's chunks.
 struct Compression {
   std::uint32_t positions = 0;
   std::uint64_t raw_bytes = 0;
@@ -66,7 +66,7 @@ struct Compression {
   double pack_seconds = 0.0;
   double unpack_seconds = 0.0;
 
-  // The rate at which the bytes that are saved take as long as saving them does.
+  // The rate at which compression takes as long as it saves.
   double break_even_bits_per_second() const {
     return 8.0 * static_cast<double>(raw_bytes - gzip_bytes) / (pack_seconds + unpack_seconds);
   }
@@ -84,7 +84,7 @@ double best_seconds_of(const Work& work) {
   return best;
 }
 
-// Rows are a prompt's, in order of their positions.
+// `rows` are a prompt's, in order of position.
 Compression compression_of(const ActivationLayout& layout, std::span<const float> rows) {
   const auto positions = static_cast<std::uint32_t>(rows.size() / layout.cols());
   Compression c{.positions = positions};
@@ -105,7 +105,7 @@ Compression compression_of(const ActivationLayout& layout, std::span<const float
   return c;
 }
 
-// The next event of a kind; others on the way are dropped after `see` has seen them.
+// The next event of a kind; passes earlier ones to `see` and drops them.
 template <class Event, class See>
 Event await_event(TargetLink& link, See see) {
   for (;;) {
@@ -117,7 +117,7 @@ Event await_event(TargetLink& link, See see) {
   }
 }
 
-// One answer, a cycle at a time, with the link's counters read around each.
+// One answer, cycle by cycle, with the link's counters read around each.
 class Measurement {
  public:
   Measurement(TargetLink& link, Drafter& drafter, const wire::Welcome& welcome)
@@ -154,7 +154,7 @@ class Measurement {
     return totals_;
   }
 
-  // Behind run(): of its prompt.
+  // Of its prompt, after run().
   Compression compression() const {
     return layout_.cols() == 0 ? Compression{} : compression_of(layout_, prompt_rows_);
   }
@@ -276,8 +276,8 @@ void declare_protocol(CLI::App& app, ProtocolOptions& o) {
   app.add_flag("--json", o.json, "JSON instead of a table");
 }
 
-// Bytes of a cycle, measured on a TLS connection over loopback, against the formula. Returns the
-// exit status: 1 if a payload exceeds what is allowed.
+// Measures the bytes of a cycle on a TLS connection over loopback against the formula. Returns the
+// exit status: 1 if a payload exceeds the limit.
 Result<int> run_protocol(const ProtocolOptions& o) {
   if (o.model.empty() || o.bundle.empty()) {
     return Error{Errc::usage,

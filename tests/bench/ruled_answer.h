@@ -20,8 +20,8 @@ struct RuledAnswerRequest {
   std::uint32_t tokens_max;
   SamplingParams sampling;  // not greedy
   DType kv_type;
-  // By typical acceptance; else proposals are drawn from the drafter's law, and which nodes a tree
-  // has is settled by their ranks before any is drawn (candidate_rule.h).
+  // Typical acceptance. If empty, proposals are drawn from the drafter's distribution, and ranks
+  // fix the shape of the tree before any draw (candidate_rule.h).
   std::optional<TypicalThreshold> typical = std::nullopt;
 };
 
@@ -29,13 +29,13 @@ struct RuledAnswer {
   std::vector<std::uint32_t> tokens;
   std::uint32_t cycles = 0;
   std::uint32_t cycle_tokens = 0;
-  std::uint32_t rows = 0;  // of the cycles' passes
-  // Added up over the cycles' tokens: the total variation between the law by which each was taken,
-  // given the text before it, and the target's.
+  std::uint32_t rows = 0;  // of all passes
+  // Summed over the cycles' tokens: the total variation between the distribution by which each was
+  // accepted, given the text before it, and the target's.
   double total_variation = 0.0;
 };
 
-// One answer by another rule of verification than the product's. Activations are not rounded.
+// One answer with a verification rule other than the product's. Activations are not rounded.
 RuledAnswer ruled_answer(ModelHost& host, const RuledAnswerRequest& request);
 
 }  // namespace edgedraft::bench

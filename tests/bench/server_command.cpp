@@ -153,7 +153,7 @@ void declare_server(CLI::App& app, ServerBenchOptions& o) {
   app.add_flag("--json", o.json, "JSON instead of a table");
 }
 
-// What one server gives to many devices. Returns the exit status.
+// Measures one server's throughput for many devices. Returns the exit status.
 Result<int> run_server(const ServerBenchOptions& o) {
   if (o.model.empty() || o.bundle.empty() || o.prompts.empty()) {
     return Error{Errc::usage,

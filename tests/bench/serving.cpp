@@ -24,7 +24,7 @@
 namespace edgedraft::bench {
 namespace {
 
-// Measures how long something takes, as time of the simulation.
+// Measures a duration in simulated time.
 class Stretch {
  public:
   Stretch(Instant simulated, WorkClock& clock)
@@ -54,7 +54,7 @@ class Events {
  private:
   struct Event {
     Instant time;
-    std::uint64_t number;  // those of one time in the order in which they were made
+    std::uint64_t number;  // order of creation, for ties
     std::function<void()> what;
 
     bool operator<(const Event& other) const {
@@ -68,10 +68,10 @@ class Events {
 struct World {
   const ServingSetup& setup;
   Events events;
-  Instant begin;  // of the measured time
+  Instant begin;  // start of the measured time
   Instant end;
   PassLoop* loop = nullptr;
-  std::optional<Stretch> pass;  // while one runs
+  std::optional<Stretch> pass;  // empty between passes
   ServingResult result;
 
   bool measured(Instant t) const { return t >= begin && t < end; }
@@ -81,7 +81,7 @@ void require(const Result<void>& result) {
   if (!result) throw Failure(result.error());
 }
 
-// One direction between a device and its server: a network's, or half of a round trip.
+// One direction between a device and its server: a network's, or half a round trip.
 class Way {
  public:
   Way(const ServingSetup& setup, const netsim::LinkOptions* options, std::uint64_t seed)
@@ -125,7 +125,7 @@ class Device final : public TargetLink, GenerationObserver {
 
   bool done() const { return done_; }
 
-  // Lets both ends of a padded connection keep its pace, from now on.
+  // Makes both ends of a padded connection keep its pace from now on.
   void keep_pace(Instant t) {
     if (done_) return;
     if (t >= client_.next_deadline()) require(client_.tick(t));
@@ -136,7 +136,7 @@ class Device final : public TargetLink, GenerationObserver {
     world_.events.at(next, [this, next] { keep_pace(next); });
   }
 
-  // Lets the device run from now until it waits.
+  // Runs the device from now until it waits.
   void run(Instant now) {
     if (done_) return;
     if (now < busy_until_) {
@@ -154,14 +154,14 @@ class Device final : public TargetLink, GenerationObserver {
       hand_over(std::move(request));
       pass_up(now());
     } else {
-      // Blocks leave while the device drafts: they must not hold what it has not drafted yet.
+      // Blocks leave while the device drafts: they must not contain later drafts.
       world_.events.at(now(), [this, request] { hand_over(request); });
     }
     return boost::system::in_place_value;
   }
 
   Result<ClientEvent> wait_event(Instant deadline) override {
-    // Even who only looks lets the others come to its time first.
+    // Even a mere query lets the others reach this time first.
     for (bool waited = false;; waited = true) {
       if (auto event = client_.next_event()) {
         if (const auto* verdict = std::get_if<VerdictReceived>(&*event)) take(*verdict);
@@ -279,7 +279,7 @@ class Device final : public TargetLink, GenerationObserver {
         {seconds_since(Instant{}, when), up, static_cast<std::uint32_t>(bytes)});
   }
 
-  // Bytes to the server, half a round trip later.
+  // Bytes to the server, which arrive half a round trip later.
   void pass_up(Instant from) {
     if (!client_.has_output()) return;
     const Bytes bytes = client_.take_output();
@@ -359,12 +359,12 @@ class Device final : public TargetLink, GenerationObserver {
     }
     void refuse(std::uint32_t round, Error error) override {
       device_.server_.refuse(round, error);
-      // A refusal may come while a request is taken in, when its bytes leave with the others.
+      // A refusal may arrive while a request is processed, when its bytes leave with the others.
       if (device_.world_.pass) go();
     }
 
    private:
-    // Blocks leave during a pass: they must not hold what it has not brought yet.
+    // Blocks leave during a pass: they must not contain its results.
     template <class Say>
     void say(const Say& say) {
       World& world = device_.world_;
@@ -390,7 +390,7 @@ class Device final : public TargetLink, GenerationObserver {
       if (world_.measured(asked_)) {
         world_.result.first_token_seconds.push_back(seconds_since(asked_, t));
       }
-    } else if (t - before > std::chrono::microseconds(50)) {  // not of the same verdict
+    } else if (t - before > std::chrono::microseconds(50)) {  // from another verdict
       world_.result.gap_seconds.push_back(seconds_since(before, t));
     }
   }
@@ -406,7 +406,7 @@ class Device final : public TargetLink, GenerationObserver {
   World& world_;
   std::uint64_t number_;
   std::uint64_t answers_ = 0;
-  OracleDrafter* oracle_;  // within drafter_; null if that is a real one
+  OracleDrafter* oracle_;  // within drafter_; null for a real drafter
   const Generation* generation_ = nullptr;
   std::unique_ptr<Drafter> drafter_;
   Way up_;
@@ -415,7 +415,7 @@ class Device final : public TargetLink, GenerationObserver {
   ServerSession server_;
   std::optional<Stretch> stretch_;
   std::uint64_t ticket_ = 0;
-  Instant busy_until_{};  // it has computed as far as that
+  Instant busy_until_{};  // end of its computation so far
   Instant asked_{};
   Instant got_{};
   bool first_ = true;
@@ -469,7 +469,7 @@ Result<ServingResult> simulate_serving(const ServingSetup& setup) {
   for (std::uint64_t i = 0; i < setup.clients; ++i) {
     std::unique_ptr<Drafter> drafter;
     if (i < setup.listeners) {
-      // Drafts nothing.
+      // A listener, without a drafter.
     } else if (setup.drafter != nullptr && setup.acceptance) {
       drafter = std::make_unique<OracleDrafter>(
           OracleOptions{.answer = {}, .acceptance = *setup.acceptance, .seed = 0},
@@ -484,7 +484,7 @@ Result<ServingResult> simulate_serving(const ServingSetup& setup) {
     if (setup.pad_tick_ms > 0)
       world.events.at(clock, [&device, &clock] { device->keep_pace(clock); });
   }
-  Instant free{};  // when the server has done its last pass
+  Instant free{};  // when the server finishes its last pass
   const auto all_done = [&] {
     return std::all_of(devices.begin(), devices.end(), [](const auto& d) { return d->done(); });
   };

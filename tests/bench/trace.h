@@ -6,8 +6,8 @@
 
 namespace edgedraft::bench {
 
-// What an observer at a device's end of the link sees of an answer, from its request on and until
-// the next: when something passed, which way, and its size without TLS.
+// An observer's view of an answer at the device's end of the link, from its request until the next:
+// time, direction and size (without TLS) of each packet.
 struct Packet {
   double seconds;
   bool up;

@@ -80,8 +80,8 @@ VerifiedPath verify_candidates(const DraftTree& tree, const CandidateOptions& op
     CandidateTurns turns(options.target(row), children.empty() ? SparseLaw() : options.draft(row));
     std::size_t child = 0;
     while (child < children.size() && options.uniform() >= turns.odds(children[child])) {
-      // Nothing is left where the draft's law was the target's, and this child is accepted for
-      // certain: rounding may leave its odds a little below that.
+      // Nothing remains if the draft's distribution equals the target's and this child is certain
+      // to be accepted; rounding may leave its odds slightly below 1.
       if (!turns.reject(children[child])) break;
       ++child;
     }

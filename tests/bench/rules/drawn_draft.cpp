@@ -9,7 +9,7 @@
 namespace edgedraft {
 namespace {
 
-// How often a drafter's likeliest token is right, for the shape of trees.
+// Assumed accuracy of a drafter's likeliest token, for the shape of trees.
 constexpr double kAcceptance = 0.6;
 
 }  // namespace

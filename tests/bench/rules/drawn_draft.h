@@ -12,28 +12,28 @@
 
 namespace edgedraft {
 
-// Draws the nodes of one tree from its drafter's own laws, for verify_candidates(). The drafter
-// grows the tree with draw() as its TreeGrowth::Choice.
+// Draws the nodes of one tree from its drafter's own distributions, for verify_candidates(). The
+// drafter grows the tree with draw() as its TreeGrowth::Choice.
 //
-// Which nodes there are is settled by ranks: a child that is drawn first, second, ... scores as
-// likely as a drafter's first, second, ... guess is to be right, whatever it is, and a law of fewer
-// tokens has fewer children. So whether a node has a child more does not depend on that child, nor
-// on what is below it: to leave out what looks unlikely, once it is drawn, would bias the answer.
+// Ranks fix the shape: the n-th child drawn gets the score of a drafter's n-th guess, whatever its
+// token, and a distribution of fewer tokens has fewer children. So a child's existence does not
+// depend on its token or on the nodes below it. Dropping children that look unlikely after the draw
+// would bias the answer.
 class DrawnDraft {
  public:
   struct Options {
     double temperature;     // above 0
     std::uint32_t breadth;  // of the tree
-    // In [0, 1), a new number each time.
+    // In [0, 1), a new number per call.
     std::function<double()> uniform;
   };
   explicit DrawnDraft(Options options);
 
-  // Samples the children after `path` from the kGuessesMax likeliest of the drafter's guesses
-  // there, which come likeliest first, and replaces the guesses by them.
+  // Samples the children after `path` from the kGuessesMax likeliest of `guesses`, which are sorted
+  // likeliest first, and replaces `guesses` with them.
   void draw(std::span<const std::uint32_t> path, std::vector<DraftGuess>& guesses);
 
-  // That the children of a row were drawn from. Requires  children
+  // The distribution from which a row's children were drawn. Requires  children
   const SparseLaw& law(const DraftTree& tree, std::uint32_t row) const;
 
  private:

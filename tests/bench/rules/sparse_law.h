@@ -9,12 +9,11 @@
 
 namespace edgedraft {
 
-// A distribution over a few tokens, with integer weights: what a drafter draws from. It is rounded
-// before anything is drawn, never after: a draft is held against the distribution that it was drawn
-// from.
+// A drafter's sampling distribution: a few tokens with integer weights. It is rounded before any
+// draw, never after, because verification uses the distribution that the draft was drawn from.
 class SparseLaw {
  public:
-  // The probability of a token is its weight's part of all.
+  // A token's probability is its share of the total weight.
   struct Entry {
     std::uint32_t token;
     std::uint16_t weight;  // above 0
@@ -24,17 +23,17 @@ class SparseLaw {
   static constexpr std::uint16_t kWeightMax = 65535;
 
   SparseLaw() = default;
-  // The law of guesses at this temperature, by their log probabilities. Those that round to no
-  // weight are left out, and the likeliest has kWeightMax. Requires  temperature > 0
+  // The distribution of guesses at this temperature, by their log probabilities. Guesses that round
+  // to zero are dropped, and the likeliest has kWeightMax. Requires  temperature > 0
   SparseLaw(std::span<const DraftGuess> guesses, double temperature);
-  // Requires  each token once, no weight of 0
+  // Requires  each token once, no zero weights
   explicit SparseLaw(std::vector<Entry> entries);
 
   std::span<const Entry> entries() const { return entries_; }
   double probability(std::uint32_t token) const;
-  // The law of another draw if this token may not come again. Requires  a token of the law's
+  // The distribution of the next draw without this token. Requires  a token of the distribution
   SparseLaw without(std::uint32_t token) const;
-  // Up to `count` tokens, one after another and none twice, by numbers in [0, 1).
+  // Draws up to `count` tokens without replacement, by numbers in [0, 1).
   std::vector<std::uint32_t> draw(std::size_t count, const std::function<double()>& uniform) const;
 
  private:

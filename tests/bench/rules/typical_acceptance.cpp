@@ -17,7 +17,7 @@ bool is_typical(const DenseLaw& target, std::uint32_t token, const TypicalThresh
 
 VerifiedPath verify_typical(const DraftTree& tree, const TypicalOptions& options) {
   EDGEDRAFT_CHECK(options.root_position + 1 < options.context_count);
-  // What a row's path would bring, if it and all above it are taken.
+  // The gain of accepting a row and its ancestors.
   struct Taken {
     std::uint32_t length = 0;
     double log_prob = 0.0;
@@ -29,7 +29,7 @@ VerifiedPath verify_typical(const DraftTree& tree, const TypicalOptions& options
   for (std::uint32_t row = 1; row < tree.row_count(); ++row) {
     const Taken& above = taken[tree.parent(row)];
     const std::uint32_t token = tree.token(row);
-    // A token with an end, or without a position for the one behind it, may only be the last.
+    // An end token, or one without a position after it, may only be the last.
     if (!above.is_taken || options.is_end(token) ||
         options.root_position + above.length + 2 >= options.context_count) {
       continue;

@@ -5,13 +5,13 @@
 
 #include "tests/bench/rules/candidate_rule.h"
 
-// MEDUSA's typical acceptance: drafts that are likely enough are taken, whatever would have been
-// drawn. Answers do not have the target's law; the product verifies by another rule
-// (verification.h), and this one is measured beside it.
+// MEDUSA's typical acceptance: drafts that are likely enough are accepted, without regard to the
+// target's draw. Answers do not follow the target's distribution. Only a baseline for measurements:
+// the product verifies by another rule (verification.h).
 namespace edgedraft {
 
-// A token is typical with a probability above min(epsilon, delta exp(-H)), H being the entropy of
-// the target's law in nats.
+// A token is typical if its probability exceeds min(epsilon, delta exp(-H)), with H the entropy of
+// the target's distribution in nats.
 struct TypicalThreshold {
   double epsilon;
   double delta;  // published: the square root of epsilon
@@ -22,13 +22,12 @@ struct TypicalOptions {
   std::uint32_t root_position;
   std::uint32_t context_count;
   TypicalThreshold threshold;
-  // The target's law behind row `row` of the tree, with temperature and filters.
+  // The target's distribution after row `row` of the tree, with temperature and filters.
   std::function<const DenseLaw&(std::uint32_t row)> target;
   std::function<bool(std::uint32_t token)> is_end;
 };
 
-// The longest path of typical tokens, among several of one length the likeliest, and the likeliest
-// token behind it.
+// The longest path of typical tokens, the likeliest among equals, and the likeliest token after it.
 //
 // Source    Cai et al., Medusa (2024), section 2.3.1
 // Requires  root_position + 1 < context_count
