@@ -85,8 +85,7 @@ Example:
 struct DrafterResult {
   std::string name;
   CountsByTask tasks;
-  std::optional<std::uint32_t>
-      differing;  // first token that differs from plain decoding; empty if not compared
+  std::optional<std::uint32_t> differing;  // token, from plain decoding; empty if not compared
   // Sum of the distances between its tokens' distributions and the target's; empty if exact.
   std::optional<double> total_variation;
 

@@ -25,9 +25,8 @@ PassCost cost_of(const DecoderConfig& config, const DecoderTensors& tensors, std
 // The minimum time of a pass: that of its reads or of its operations, whichever is longer.
 // Operation time depends on the instructions.
 struct PassLimits {
-  double seconds;  // with vector instructions for these weights
-  std::optional<double>
-      int8_seconds;  // with eight-bit instructions, if narrower weights have faster ones
+  double seconds;                      // with vector instructions for these weights
+  std::optional<double> int8_seconds;  // with eight-bit instructions, if these are faster
   std::optional<double> tile_seconds;  // with tiles, if they are used
 };
 PassLimits limits_of(const PassCost& cost, std::uint32_t width, const MachineLimits& machine);

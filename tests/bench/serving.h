@@ -69,8 +69,7 @@ struct ServingSetup {
   std::uint16_t pad_tick_ms = 0;
   // A device's pause between two answers.
   Duration pause{};
-  // Uses oracle drafters, one per prompt, that err at this rate's complement; empty: the bundle
-  // drafts.
+  // Acceptance of oracle drafters, one per prompt; empty: the bundle drafts.
   std::optional<double> acceptance{};
   std::span<const std::vector<std::uint32_t>> answers{};
   Duration warm_up;
