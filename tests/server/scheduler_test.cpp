@@ -339,16 +339,17 @@ TEST_F(ManyClientsTest, ShareLittleMemoryAndNeverMoreThanTheLimit) {
   const std::uint64_t limit = 2 * SessionStore::session_bytes(parts());
   const auto metrics = std::make_shared<Metrics>();
   {
-    Scheduler scheduler(parts(), {.passes = {.sessions = {.sessions_max = 200,
-                                                          .kv_bytes_max = limit,
-                                                          // An idle session may be evicted at once,
-                                                          // however fast the machine is.
-                                                          .idle_grace = {},
-                                                          .patience = {}},
-                                             .pass_rows_max = 64,
-                                             .prompt_rows = 16,
-                                             .metrics = metrics},
-                                  .queue_max = 1000});
+    Scheduler scheduler(parts(),
+                        {.passes = {.sessions = {.sessions_max = 200,
+                                                 .kv_bytes_max = limit,
+                                                 // A session that is not at work may be evicted at
+                                                 // once, however fast this machine is.
+                                                 .idle_grace = {},
+                                                 .patience = {}},
+                                    .pass_rows_max = 64,
+                                    .prompt_rows = 16,
+                                    .metrics = metrics},
+                         .queue_max = 1000});
     serve(scheduler, clients, kClients);
   }
   // DeviceProbe has a buffer of one number, and the logits of a pass are allocated at the start.
