@@ -14,7 +14,7 @@ std::string content_of(const std::filesystem::path& file) {
   return {std::istreambuf_iterator<char>(in), {}};
 }
 
-// Somebody who may write into the folder makes a link to a file that is not theirs.
+// Another user of the folder may plant a link to a file of a third.
 TEST(AtomicFileTest, APlantedLinkIsNotFollowed) {
   const test::TemporaryDirectory directory;
   const auto victim = directory.write("victim", "precious");
@@ -43,7 +43,7 @@ TEST(AtomicFileTest, WhatAnEarlierProcessLeftIsReplaced) {
   EXPECT_EQ(directory.file_count(), 1u);
 }
 
-// A signal, or the system where memory runs out, ends a conversion without asking.
+// A signal or the out-of-memory killer may end a conversion at any point.
 TEST(AtomicFileTest, NothingStaysOfAFileThatIsCutShort) {
   const test::TemporaryDirectory directory;
   const int nameless = open(directory.path().c_str(), O_WRONLY | O_TMPFILE | O_CLOEXEC, 0600);

@@ -29,7 +29,7 @@ class ByteBpeTest : public ::testing::Test {
   Tokenizer tokenizer_ = read(vocabulary_, "gpt-2").value();
 };
 
-// "Ġ t" comes before "th e": the earlier rank wins, wherever it stands.
+// "Ġ t" ranks before "th e": the lower rank wins at any position.
 TEST_F(ByteBpeTest, MergesByRank) {
   EXPECT_EQ(encode("the"), Ids{id("the")});
   EXPECT_EQ(encode(" the"), Ids{id("Ġthe")});
@@ -127,7 +127,7 @@ TEST_F(ByteBpeTest, KnowsTheUsualEndsOfATurn) {
   EXPECT_FALSE(tokenizer_.is_end(id("<|note|>")));
 }
 
-// What a coder model writes after them is another file.
+// A coder model writes another file after them.
 TEST_F(ByteBpeTest, SeparatorsOfFilesEndAnAnswer) {
   for (const char* text : {"<|fim_pad|>", "<|repo_name|>", "<|file_sep|>"}) {
     vocabulary_.add(text, 3);
@@ -171,7 +171,7 @@ TEST_F(ByteBpeTest, RefusesMergesOfWhatIsNoEntry) {
   }
 }
 
-// Quadratic work would not end within a test's time.
+// Quadratic work would exceed the test's timeout.
 TEST_F(ByteBpeTest, TakesAMegabyteOfAnything) {
   for (const std::string unit :
        {"a", " ", "\xFF", "\n", "1", "<|", " \n", "the cat", "\xC3", "\u0301"}) {
@@ -185,7 +185,7 @@ TEST_F(ByteBpeTest, TakesAMegabyteOfAnything) {
   }
 }
 
-// Marks stacked in the wrong order, which normalisation has to sort.
+// Combining marks in the wrong order, which normalisation has to sort.
 TEST_F(ByteBpeTest, NormalisesAMegabyteOfMarks) {
   std::string text = "a";
   std::string sorted = "ạ";

@@ -8,14 +8,14 @@
 
 namespace edgedraft::test {
 
-// Whether a conversation ends where the assistant's answer begins, or behind its last message.
+// `open` ends where the assistant's answer begins, `closed` after the last message.
 enum class Prompt { open, closed };
 
-// The day that templates are told.
+// Date passed to templates.
 inline constexpr auto kToday =
     std::chrono::sys_days(std::chrono::July / 26 / 2024) + std::chrono::hours(11);
 
-// What a template makes of a conversation.
+// Renders a conversation with a template.
 inline Result<std::string> render(const std::string& source,
                                   const std::vector<ChatMessage>& messages, Prompt prompt) {
   const auto parsed = ChatTemplate::parse(source);

@@ -5,8 +5,8 @@
 #include "shared/model/chat_template.h"
 #include "tests/model/chat_rendering.h"
 
-// The forms in which the common families of models want their conversations, and templates that
-// write them with the constructs of the public ones.
+// Prompt formats of the common model families, written with the constructs of their published
+// templates.
 namespace edgedraft {
 namespace {
 
@@ -66,7 +66,8 @@ TEST(ChatFamilyTest, Llama2) {
   expect_refusal(kLlama2, {{"user", "a"}, {"user", "b"}}, "must take turns");
 }
 
-// The published one sets the content with bos_token and a loop variable of another name.
+// Differs from the published one in how it sets the content: with bos_token and another loop
+// variable.
 constexpr char kLlama3[] =
     "{% set loop_messages = messages %}{% for message in loop_messages %}"
     "{% set content = '<|start_header_id|>' + message['role'] + '<|end_header_id|>\n\n'"
@@ -86,7 +87,7 @@ TEST(ChatFamilyTest, Llama3) {
             "<|start_header_id|>user<|end_header_id|>\n\nBye<|eot_id|>");
 }
 
-// From 3.1 on: dates and tools, which are not there.
+// From 3.1 on: with dates, and tools, which are absent here.
 constexpr char kLlama31[] = R"({{- bos_token }}
 {%- if custom_tools is defined %}
     {%- set tools = custom_tools %}
@@ -156,7 +157,7 @@ TEST(ChatFamilyTest, ChatMl) {
             "<|im_start|>assistant\nHello!<|im_end|>\n<|im_start|>user\nBye<|im_end|>\n");
 }
 
-// Qwen 2.5 and 3: tools that are not there, thoughts cut out of earlier answers.
+// Qwen 2.5 and 3: tools are absent, thoughts are removed from earlier answers.
 constexpr char kQwen[] = R"({%- if tools %}
     {{- '<|im_start|>system\n' }}
     {%- for tool in tools %}
@@ -256,7 +257,7 @@ TEST(ChatFamilyTest, Zephyr) {
             "<|user|>\nBye</s>\n");
 }
 
-// Instruct 0.1: no system.
+// Instruct 0.1: no system message.
 constexpr char kMistral[] =
     "{{ bos_token }}{% for message in messages %}"
     "{% if (message['role'] == 'user') != (loop.index0 % 2 == 0) %}"
@@ -273,7 +274,7 @@ TEST(ChatFamilyTest, Mistral) {
   expect_refusal(kMistral, {{"user", "a"}, {"user", "b"}}, "must take turns");
 }
 
-// From 0.3 on: the system goes into the last turn of the user.
+// From 0.3 on: the system message goes into the last user turn.
 constexpr char kMistral3[] = R"({%- if messages[0]["role"] == "system" %}
     {%- set system_message = messages[0]["content"] %}
     {%- set loop_messages = messages[1:] %}
@@ -324,7 +325,7 @@ TEST(ChatFamilyTest, Mistral3) {
             "<s>[INST] Hi[/INST] Hello!</s>[INST] Be brief.\n\nBye[/INST]");
   expect_refusal(kMistral3, {{"assistant", "a"}}, "must take turns");
   expect_refusal(kMistral3, {{"user", "a"}, {"system", "b"}}, "only user and assistant");
-  // Before the last of the user's messages alone.
+  // Only before the last user message.
   const auto with_tools =
       ChatTemplate::parse(kMistral3).value().render({.messages = kTurns,
                                                      .bos_token = "<s>",

@@ -14,7 +14,7 @@ using namespace std::chrono_literals;
 using test::Prompt;
 using test::render;
 
-// The text of a template that needs no conversation.
+// Renders a template that needs no conversation.
 std::string text_of(const std::string& source) {
   const auto text = render(source, {}, Prompt::closed);
   EXPECT_TRUE(text) << text.error().message;
@@ -183,7 +183,7 @@ TEST(ChatTemplateTest, EvaluatesExpressionsAsPythonDoes) {
   for (const auto& [source, expected] : cases) EXPECT_EQ(text_of(source), expected) << source;
 }
 
-// With trim_blocks and lstrip_blocks, as Hugging Face sets Jinja up.
+// With trim_blocks and lstrip_blocks, as Hugging Face configures Jinja.
 TEST(ChatTemplateTest, TreatsWhiteSpaceAsJinjaDoes) {
   const std::pair<const char*, const char*> cases[] = {
       {"a\n{% if true %}\nb\n{% endif %}\nc", "a\nb\nc"},
@@ -242,7 +242,7 @@ TEST(ChatTemplateTest, BlocksCanBeSet) {
   EXPECT_EQ(text_of("{% generation %}x{% endgeneration %}"), "x");
 }
 
-// Whatever a template does to a message, it stays a stranger's text; its own words do not.
+// Message text stays untrusted through every filter; the template's own text is trusted.
 TEST(ChatTemplateTest, MarksWhatComesFromMessages) {
   const std::pair<const char*, const char*> cases[] = {
       {"<s>{{ messages[0].content }}</s>", "<s>[ a,b ]</s>"},
@@ -282,7 +282,7 @@ TEST(ChatTemplateTest, MarksWhatComesFromMessages) {
   }
 }
 
-// Schemas of functions come from strangers, their names included.
+// Function schemas and their names are untrusted.
 TEST(ChatTemplateTest, ToolsAndCallsAreForeign) {
   const ChatTemplate chat =
       ChatTemplate::parse(
@@ -384,11 +384,11 @@ TEST(ChatTemplateTest, EndsTemplatesThatWorkTooLong) {
   }
   EXPECT_EQ(error_of(source).code, Errc::usage);
   EXPECT_NE(error_of(source).message.find("steps"), std::string::npos);
-  // Two lists that are alike, and share no part.
+  // Two equal lists that share no elements.
   std::string alike = "{% set ns = namespace(x=[1], y=[1]) %}{% for i in range(40) %}";
   alike += "{% set ns.x = [ns.x, ns.x] %}{% set ns.y = [ns.y, ns.y] %}{% endfor %}";
   EXPECT_NE(error_of(alike + "{{ ns.x == ns.y }}").message.find("steps"), std::string::npos);
-  // Each name is looked for among those before it.
+  // Looking up each name scans those before it.
   std::string names = "a";
   std::string values = "0";
   std::string named = "a=0";
@@ -404,7 +404,7 @@ TEST(ChatTemplateTest, EndsTemplatesThatWorkTooLong) {
   }
 }
 
-// Templates name functions that they then do not call.
+// Templates name functions that they never call.
 TEST(ChatTemplateTest, WhatIsNotReachedNeedNotBeKnown) {
   EXPECT_EQ(text_of("{% if missing is defined %}{{ missing('%d') }}{% else %}x{% endif %}"
                     "{{ 'y' if true else messages | wordwrap(3) }}"),
@@ -419,7 +419,7 @@ TEST(ChatTemplateTest, TellsTheDateOfTheDay) {
   ASSERT_TRUE(text) << text.error().message;
   EXPECT_EQ(text->text(), "05 Mar 2031");
   EXPECT_FALSE(text->has_foreign());
-  // Without a time of its own it is the clock's.
+  // Without a time of its own, it uses the clock.
   const std::string year = parsed->render({.messages = {}})->text().substr(7);
   EXPECT_GE(std::stoi(year), 2025);
 }
@@ -472,7 +472,7 @@ TEST(ChatTemplateTest, EndsValuesThatGrowWithoutWriting) {
   }
 }
 
-// Each use reads or copies all of the string, so it has to cost more than a step.
+// Each use reads or copies the whole string, so it has to cost more than one step.
 TEST(ChatTemplateTest, EndsTemplatesThatReadLongStringsTooOften) {
   const std::string long_text =
       "{% set ns = namespace(z='0') %}{% for i in range(16) %}{% set ns.z = ns.z + ns.z %}"
@@ -496,7 +496,7 @@ TEST(ChatTemplateTest, EndsTemplatesThatReadLongStringsTooOften) {
             Errc::usage);
 }
 
-// A search may compare every pair of places, which here would not end within a test's time.
+// A search may compare every pair of positions, which would exceed the test's timeout.
 TEST(ChatTemplateTest, EndsSearchesBeforeTheyBegin) {
   const std::string texts =
       "{% set ns = namespace(x='a') %}{% for i in range(22) %}{% set ns.x = ns.x + ns.x %}"
@@ -547,7 +547,7 @@ TEST(ChatTemplateTest, SurvivesEveryTruncation) {
   }
 }
 
-// What a user writes is data: it is never run as a template.
+// User text is data: it is never run as a template.
 TEST(ChatTemplateTest, MessagesAreNotTemplates) {
   EXPECT_EQ(
       *render("{{ messages[0].content }}", {{"user", "{{ bos_token }}{% if %}"}}, Prompt::closed),

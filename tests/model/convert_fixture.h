@@ -11,10 +11,9 @@
 
 namespace edgedraft::test {
 
-// Converts a folder into a file "m.gguf" in another.
+// Converts a folder into a file "m.gguf" in another folder.
 class ConvertFixture : public ::testing::Test {
  protected:
-  // What is in the folder.
   Result<void> convert_input(DType type) {
     return convert_model({.input = input_.path(), .output = output_ / "m.gguf", .type = type});
   }

@@ -94,12 +94,12 @@ TEST_P(TypeTest, StoresMatricesSoAndVectorsInF32) {
   EXPECT_EQ(file.find_tensor("token_embd.weight")->type, GetParam());
   EXPECT_EQ(file.find_tensor("output_norm.weight")->type, DType::f32);
   EXPECT_EQ(row_of(file, "output_norm.weight", 0), source_row("model.norm.weight", 0, 32));
-  // 48 columns are no whole number of blocks.
+  // 48 columns are not a whole number of blocks.
   const DType down = traits(GetParam()).block_count > 1 ? DType::f16 : GetParam();
   EXPECT_EQ(file.find_tensor("blk.0.ffn_down.weight")->type, down);
   const auto numbers = row_of(file, "blk.0.ffn_up.weight", 7);
   const auto source = source_row("model.layers.0.mlp.up_proj.weight", 7, 32);
-  const double step = GetParam() == DType::q4_0 ? 1.0 / 15 : 0.003;  // of numbers from -0.5 to 0.5
+  const double step = GetParam() == DType::q4_0 ? 1.0 / 15 : 0.003;  // of [-0.5, 0.5]
   for (std::size_t i = 0; i < numbers.size(); ++i) EXPECT_NEAR(numbers[i], source[i], step);
 }
 
@@ -203,9 +203,8 @@ TEST_F(ConvertTest, KeepsLinearScaling) {
 }
 
 // theta 10000 and heads of 8: wavelengths 6.3, 62.8, 628 and 6283 positions. The first is below
-// 64 / 4 and stays, the last two are above 64 / 1 and are stretched by all of the factor. The
-// second: 64 / 62.83 = 1.0186 turns, a blend of 0.0186 / 3 = 0.0062, 1 / (0.9938 / 8 + 0.0062)
-// = 7.667.
+// 64 / 4 and stays; the last two are above 64 / 1 and are scaled by the full factor. The second:
+// 64 / 62.83 = 1.0186 turns, a blend of 0.0186 / 3 = 0.0062, 1 / (0.9938 / 8 + 0.0062) = 7.667.
 TEST_F(ConvertTest, TurnsLlama3ScalingIntoDivisors) {
   HfDirectory source;
   source.config["rope_theta"] = 10000.0;
@@ -308,7 +307,7 @@ TEST_F(ConvertTest, RefusesConfigurationsThatMakeNoSense) {
   expect_error(source, Errc::bad_file, "factor");
 }
 
-// An object with one more member, `depth` levels of arrays in an object.
+// Adds a member to an object: `depth` levels of arrays inside an object.
 std::string with_nested(const nlohmann::json& object, const std::string& key, std::size_t depth) {
   std::string text = object.dump();
   text.back() = ',';
@@ -330,9 +329,9 @@ TEST_F(ConvertTest, RefusesNestingThatWouldOverflowTheStack) {
 }
 
 TEST_F(ConvertTest, TakesNestingUpToTheLimit) {
-  constexpr std::size_t kAround = 2;  // the file's object, and that of the member
+  constexpr std::size_t kAround = 2;  // the file's object and the member's
   HfDirectory source;
-  source.config["note"] = "\"" + std::string(2 * kJsonDepthMax, '[');  // a string nests nothing
+  source.config["note"] = "\"" + std::string(2 * kJsonDepthMax, '[');  // strings do not nest
   source.write(input_);
   constexpr std::size_t kDepth = kJsonDepthMax - kAround;
   input_.write("config.json", with_nested(source.config, "rope_scaling", kDepth + 1));

@@ -67,7 +67,7 @@ TEST_F(ConvertTokenizerTest, BringsATokenizerJsonAlong) {
   EXPECT_EQ(*chat_template_source(gguf), "x");
 }
 
-// llama.cpp has keys for three.
+// llama.cpp has keys for only three.
 TEST_F(ConvertTokenizerTest, KeepsEveryIdThatEndsAnAnswer) {
   HfDirectory source;
   source.tokenizer_config.erase("eos_token");
@@ -103,7 +103,7 @@ TEST_F(ConvertTokenizerTest, RefusesIdsOutsideTheVocabularyAndTooManyEnds) {
   source = {};
   source.config["bos_token_id"] = 300;
   expect_error(source, Errc::bad_file, "bos_token_id names the token 300");
-  // One token over and over costs as much as many.
+  // Repeating one token costs as much as listing many.
   source = {};
   const std::vector<std::uint32_t> same(257, 2);
   input_.write("generation_config.json", nlohmann::json{{"eos_token_id", same}}.dump());
@@ -143,7 +143,7 @@ TEST_F(ConvertTokenizerTest, AddsTheTokensThatOlderFoldersList) {
   EXPECT_EQ(older->encode("<|im_start|>the<|im_end|>", Special::parse),
             (std::vector<std::uint32_t>{count + 2, test::TinyVocabulary().id("the"), count}));
 
-  // tokenizer_config.json knows better.
+  // tokenizer_config.json takes precedence.
   source.tokenizer_config["added_tokens_decoder"] = {
       {std::to_string(count), {{"content", "<|im_end|>"}, {"special", true}}}};
   source.write_tokenizer(input_);
@@ -175,7 +175,7 @@ TEST_F(ConvertTokenizerTest, RefusesDamagedListsOfTokens) {
   }
 }
 
-// Folders of Llama 2 have {"<pad>": 32000} beside a vocabulary of 32,000.
+// Llama 2 folders have {"<pad>": 32000} beside a vocabulary of 32,000.
 TEST_F(ConvertTokenizerTest, LeavesOutAddedTokensForWhichTheModelHasNoRow) {
   HfDirectory source;
   source.tokenizer_config["added_tokens_decoder"] = {
@@ -207,12 +207,12 @@ TEST_F(ConvertTokenizerTest, RefusesAddedTokensThatTakeWhatIsBesideThem) {
   }
 }
 
-// A tokenizer.model that is not "legacy" follows the rule "first".
+// A tokenizer.model that is not "legacy" uses the rule "first".
 TEST_F(ConvertTokenizerTest, TheConfigurationSaysWhereSpacesComeFirst) {
   const test::TinyVocabulary tiny;
   struct Case {
-    const char* changes;  // null takes a key away
-    const char* rule;     // null: the file names none
+    const char* changes;  // null removes a key
+    const char* rule;     // null: the file names no rule
     bool adds;
     std::vector<std::uint32_t> ids;  // of "<s>the"
   };
@@ -237,12 +237,12 @@ TEST_F(ConvertTokenizerTest, TheConfigurationSaysWhereSpacesComeFirst) {
   }
 }
 
-// As the folders of Llama 2 have it: "legacy" is for who reads tokenizer.model.
+// As in Llama 2 folders: "legacy" applies to readers of tokenizer.model.
 TEST_F(ConvertTokenizerTest, ATokenizerJsonBesideItSaysWhereSpacesCome) {
   const test::TinyVocabulary tiny;
   struct Case {
     const char* file;
-    const char* rule;  // empty: the output names none
+    const char* rule;  // empty: the output names no rule
     std::vector<std::uint32_t> ids;
   };
   const Case cases[] = {
@@ -255,7 +255,7 @@ TEST_F(ConvertTokenizerTest, ATokenizerJsonBesideItSaysWhereSpacesCome) {
             {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "always"}})",
        "always",
        {1, tiny.id("▁the")}},
-      // A file that has a step which is not known counts in no part: "legacy" decides.
+      // A file with an unknown step is ignored as a whole: "legacy" decides.
       {R"({"normalizer": {"type": "Lowercase"}, "pre_tokenizer":
             {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "always"}})",
        "first",
@@ -276,7 +276,7 @@ TEST_F(ConvertTokenizerTest, ATokenizerJsonBesideItSaysWhereSpacesCome) {
   }
 }
 
-// Llama 3's is a list of its tokens in base64 with their ranks.
+// Llama 3's tokenizer.model lists its tokens in base64 with their ranks.
 TEST_F(ConvertTokenizerTest, ATokenizerModelOfAnotherKindGivesWayToATokenizerJson) {
   const test::TinyByteBpe tiny;
   nlohmann::json vocabulary = nlohmann::json::object();
@@ -309,13 +309,13 @@ TEST_F(ConvertTokenizerTest, TakesTheDefaultOfSeveralTemplates) {
   EXPECT_EQ(*chat_template_source(converted(source, DType::f16)), "yes");
 }
 
-// Filling a vocabulary up takes memory, so its size is believed only where the embedding has it.
+// Padding a vocabulary takes memory, so its size must match the embedding.
 TEST_F(ConvertTokenizerTest, LooksAtTheEmbeddingBeforeTheTokenizer) {
   HfDirectory source;
   source.config["vocab_size"] = 1u << 24;
   source.write_tokenizer(input_);
   expect_error(source, Errc::bad_file, "model.embed_tokens.weight");
-  input_.write("tokenizer.model", "\xFF\xFF");  // nothing that could be read
+  input_.write("tokenizer.model", "\xFF\xFF");  // unreadable
   expect_error(source, Errc::bad_file, "model.embed_tokens.weight");
 }
 

@@ -15,7 +15,7 @@ namespace {
 
 using test::RawGguf;
 
-// Reads all of a model; the error of whichever step fails.
+// Reads a whole model and returns the error of the step that fails.
 std::optional<Error> error_of(const RawGguf& raw) {
   const Bytes bytes = raw.bytes();
   const auto file = GgufFile::parse(bytes);
@@ -80,7 +80,7 @@ TEST(DecoderTensorsTest, EveryTensorIsNeeded) {
 TEST(DecoderTensorsTest, EveryShapeIsChecked) {
   const RawGguf whole = test::raw_decoder();
   for (std::size_t i = 0; i < whole.tensors.size(); ++i) {
-    if (whole.tensors[i].name == "token_embd.weight") continue;  // gives the vocabulary
+    if (whole.tensors[i].name == "token_embd.weight") continue;  // defines the vocabulary size
     RawGguf raw = whole;
     raw.tensors[i].dims.back() -= 1;
     expect_error(raw, Errc::bad_file, whole.tensors[i].name);
@@ -106,7 +106,7 @@ TEST(DecoderTensorsTest, RefusesImpossibleSizes) {
         "attention.head_count", "attention.head_count_kv", "attention.key_length"}) {
     for (const std::uint32_t value : {0u, 3u, 0x7FFFFFFFu, 0xFFFFFFFFu}) {
       const bool context = std::string(key) == "context_length";
-      if (context && value != 0u && value != 0xFFFFFFFFu) continue;  // may be anything else
+      if (context && value != 0u && value != 0xFFFFFFFFu) continue;  // any other is valid
       RawGguf raw = test::raw_decoder();
       replace_u32(raw, std::string("llama.") + key, value);
       EXPECT_TRUE(error_of(raw)) << key << " = " << value;
@@ -166,7 +166,7 @@ TEST(DecoderTensorsTest, RefusesRotationsThatItDoesNotKnow) {
   expect_error(raw, Errc::unsupported, "rope.dimension_count");
 }
 
-// As llama.cpp takes it.
+// As in llama.cpp.
 TEST(DecoderTensorsTest, AFactorOfZeroScalesNothing) {
   RawGguf raw = test::raw_decoder();
   raw.add_string("llama.rope.scaling.type", "linear");
@@ -236,7 +236,7 @@ TEST(DecoderTensorsTest, NamesWhatAnotherKindOfFileIs) {
   expect_error(raw, Errc::unsupported, "mixture of experts");
 }
 
-// A key behind "llama.", and its value.
+// A key after "llama.", and its value.
 using Setting = std::pair<std::string, std::variant<std::uint32_t, float, bool>>;
 
 RawGguf decoder_with(const Setting& setting) {
@@ -254,7 +254,7 @@ TEST_P(OtherComputationTest, IsRefusedByItsKey) {
   expect_error(decoder_with(GetParam()), Errc::unsupported, "llama." + GetParam().first);
 }
 
-// The context is 64 positions, and the heads have 4 dimensions.
+// The context has 64 positions; heads have 4 dimensions.
 INSTANTIATE_TEST_SUITE_P(
     Keys, OtherComputationTest,
     testing::Values(Setting("attention.sliding_window", 1u),

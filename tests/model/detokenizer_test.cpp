@@ -60,7 +60,7 @@ TEST_F(DetokenizerTest, IsAsNewAfterFinish) {
   EXPECT_EQ(detokenizer.push(id("▁cat")), "cat");
 }
 
-// Whatever the bytes, what comes out are whole characters.
+// Output is whole characters for any input bytes.
 TEST_F(DetokenizerTest, EveryPairOfBytesGivesValidText) {
   for (unsigned first = 0; first < 256; first += 3) {
     for (unsigned second = 0; second < 256; second += 5) {
@@ -75,7 +75,7 @@ TEST_F(DetokenizerTest, EveryPairOfBytesGivesValidText) {
 }
 
 TEST(Utf8Test, ReplacesMaximalSubparts) {
-  // The example of the Unicode standard, table 3-8.
+  // Example from the Unicode standard, table 3-8.
   std::string bytes = "\x61\xF1\x80\x80\xE1\x80\xC2\x62\x80\x63\x80\xBF\x64";
   EXPECT_EQ(take_whole_utf8(bytes), "a���b�c��d");
   EXPECT_EQ(bytes, "");

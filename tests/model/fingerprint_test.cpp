@@ -58,7 +58,7 @@ TEST(FingerprintTest, BelievesAStoredOne) {
   EXPECT_EQ(to_hex(*digest), std::string(64, 'a'));
 }
 
-// Programs that quantise a file copy what it says of itself.
+// Programs that quantise a file copy its metadata.
 TEST(FingerprintTest, BelievesAStoredOneForItsOwnTensorsAlone) {
   RawGguf raw = test::raw_decoder();
   const Bytes plain = raw.bytes();
@@ -90,7 +90,7 @@ TEST(FingerprintTest, SaysHowToMakeABundle) {
   const auto digest = target_fingerprint_of(GgufFile::parse(bytes).value());
   ASSERT_FALSE(digest);
   EXPECT_NE(digest.error().message.find("edgedraft convert"), std::string::npos);
-  // The server says the same, which has no such option.
+  // The server prints the same error and has no such option.
   EXPECT_EQ(digest.error().message.find("--plain"), std::string::npos);
 }
 
@@ -119,7 +119,7 @@ TEST(FingerprintTest, OfTokenizersDependsOnTheRuleOfSpaces) {
   EXPECT_EQ(of("first"), of("first"));
   EXPECT_NE(of("first"), of("always"));
   EXPECT_NE(of("first"), tokenizer_of({}));
-  // It is no part of the model.
+  // The spacing rule belongs to the tokenizer, not to the model.
   RawGguf raw = test::raw_decoder();
   const Digest digest = model_of(raw);
   raw.add_string("edgedraft.tokenizer.space_prefix", "first");

@@ -32,7 +32,7 @@ TEST(GgufPartNameTest, OtherNamesAreThoseOfWholeModels) {
   }
 }
 
-// raw_decoder in three files: metadata alone, then the tensors in two halves.
+// raw_decoder in three files: metadata only, then the tensors in two halves.
 class GgufPartsTest : public ::testing::Test {
  protected:
   GgufPartsTest() {

@@ -15,7 +15,7 @@ namespace {
 using test::ByteWriter;
 using test::RawGguf;
 
-// Two tensors: a [3, 2] matrix of f32 at 0 and a row of one q8_0 block at 32.
+// Two tensors: a [3, 2] f32 matrix at offset 0 and a row of one q8_0 block at 32.
 RawGguf small_file() {
   RawGguf file;
   file.add_string("general.architecture", "test");
@@ -116,7 +116,7 @@ TEST(GgufTest, RefusesAFileCutAnywhere) {
   const Bytes whole = small_file().bytes();
   ASSERT_TRUE(GgufFile::parse(whole));
   for (std::size_t count = 0; count < whole.size(); ++count) {
-    // A copy of just that size, so that a sanitizer sees a read behind it.
+    // A copy of exactly that size, so that a sanitizer sees reads past its end.
     const Bytes part(whole.begin(), whole.begin() + static_cast<std::ptrdiff_t>(count));
     const auto file = GgufFile::parse(part);
     ASSERT_FALSE(file) << count;
@@ -223,9 +223,9 @@ TEST(GgufTest, RefusesShapesThatOverflow) {
 TEST(GgufTest, RefusesRowsThatAreNoWholeBlocks) {
   for (const std::uint32_t type : {12u, 13u, 14u}) {  // Q4_K, Q5_K, Q6_K: blocks of 256
     RawGguf file = small_file();
-    file.tensors[1].type = type;  // of 32 numbers
+    file.tensors[1].type = type;  // type with blocks of 32
     expect_bad(file, "impossible shape");
-    file.tensors[1].dims = {256};  // which is more than the file has
+    file.tensors[1].dims = {256};  // more elements than the file has
     expect_bad(file, "truncated");
   }
 }
@@ -282,7 +282,7 @@ TEST(GgufTest, NamesTypesThatItDoesNotRead) {
   EXPECT_EQ(error.code, Errc::unsupported);
   EXPECT_NE(error.message.find("Q2_K"), std::string::npos);
   EXPECT_NE(error.message.find("'matrix'"), std::string::npos);
-  // Q4_0 for Arm, as of 2024, and one that ggml may yet get.
+  // Q4_0 for Arm, as of 2024, and a type that ggml does not have yet.
   for (const auto& [type, named] :
        {std::pair(31u, "Q4_0_4_4"), std::pair(33u, "Q4_0_8_8"), std::pair(4711u, "4711")}) {
     file.tensors[0].type = type;

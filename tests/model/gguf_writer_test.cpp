@@ -38,7 +38,7 @@ GgufMetadata some_metadata() {
   return metadata;
 }
 
-// Tensors whose lengths are no multiples of the alignment.
+// Tensors whose sizes are not multiples of the alignment.
 std::vector<GgufTensorInfo> some_tensors() {
   return {{"a", DType::f32, {3}}, {"b", DType::f16, {5, 7}}, {"c", DType::q8_0, {64, 3}}};
 }
@@ -143,7 +143,7 @@ TEST(GgufWriterTest, NamesThePathThatCannotBeWritten) {
   }
 }
 
-// The kernel refuses every byte behind `limit` in a child process, as a full disk would.
+// The kernel refuses every byte after `limit` in a child process, as a full disk would.
 int child_status(const std::filesystem::path& path, rlim_t limit) {
   const pid_t child = fork();
   if (child == 0) {
@@ -161,7 +161,7 @@ int child_status(const std::filesystem::path& path, rlim_t limit) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : 4;
 }
 
-// A write fails after any number of bytes, whether in the header, the data, the patch or the flush.
+// A write fails after any number of bytes: in the header, the data, the patch or the flush.
 TEST(GgufWriterTest, FailsCleanlyAtEveryByteOfAFullDisk) {
   const TemporaryDirectory directory;
   ASSERT_EQ(child_status(directory / "whole.gguf", RLIM_INFINITY), 0);
@@ -173,7 +173,7 @@ TEST(GgufWriterTest, FailsCleanlyAtEveryByteOfAFullDisk) {
   EXPECT_EQ(child_status(directory / "m.gguf", total), 0);
 }
 
-// A file system of 64 KiB in a mount namespace of its own. Exit status 5: not permitted here.
+// A 64 KiB file system in a mount namespace of its own. Exit status 5: not permitted here.
 int full_disk_status(const std::filesystem::path& folder) {
   const pid_t child = fork();
   if (child == 0) {

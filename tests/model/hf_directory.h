@@ -15,8 +15,8 @@
 
 namespace edgedraft::test {
 
-// A Hugging Face checkpoint to be written: a Llama of one layer, width 32, 4 query heads over 2 key
-// heads of 8, ffn 48, that tests change before they write it.
+// A Hugging Face checkpoint: a Llama of one layer, width 32, 4 query heads over 2 key heads of 8,
+// ffn 48. Tests modify it before they write it.
 struct HfDirectory {
   using Shape = std::vector<std::uint64_t>;
 
@@ -53,8 +53,8 @@ struct HfDirectory {
       {"model.layers.0.mlp.down_proj.weight", {32, 48}},
   };
 
-  DType type = DType::f32;  // of the tensors: f32, f16 or bf16
-  float scale = 1.0f;       // of their numbers, which are between -0.5 and 0.5 without it
+  DType type = DType::f32;  // f32, f16 or bf16
+  float scale = 1.0f;       // values are between -scale / 2 and scale / 2
 
   static float value_at(const std::string& name, std::uint64_t index) {
     return static_cast<float>(uniform_at(std::hash<std::string>()(name), index) - 0.5);
@@ -80,7 +80,7 @@ struct HfDirectory {
     to.write("config.json", config.dump());
   }
 
-  // The tiny vocabulary as tokenizer.model, and tokenizer_config.json.
+  // Writes the tiny vocabulary as tokenizer.model, and tokenizer_config.json.
   void write_tokenizer(const TemporaryDirectory& to) const {
     const TinyVocabulary vocabulary;
     SentencePieceModel model;

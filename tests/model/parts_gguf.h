@@ -6,7 +6,7 @@
 
 namespace edgedraft::test {
 
-// A file's metadata with what was read from a tokenizer.json.
+// File metadata with the parts read from a tokenizer.json.
 inline RawGguf gguf_of(const TokenizerParts& parts) {
   std::vector<std::string> texts;
   std::vector<float> scores;

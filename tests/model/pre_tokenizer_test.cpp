@@ -44,8 +44,8 @@ TEST(PreTokenizerTest, TheDefaultCutsPunctuationOutFirst) {
   EXPECT_EQ(words_of("default", "a, b=12345"), (Words{"a", ",", " b", "=", "123", "45"}));
 }
 
-// Line ends, words and punctuation each with one white space before them, trailing white space, CJK
-// and single digits are cut out in this order; what is left between them stays together.
+// Line ends, words and punctuation each with one preceding white space, trailing white space, CJK
+// and single digits are cut out in this order; the text between them stays together.
 TEST(PreTokenizerTest, DeepSeekLlm) {
   EXPECT_EQ(words_of("deepseek-llm", "It's 2024, ok?"),
             (Words{"It", "'", "s", " ", "2", "0", "2", "4", ",", " ok", "?"}));
@@ -53,8 +53,8 @@ TEST(PreTokenizerTest, DeepSeekLlm) {
   EXPECT_EQ(words_of("deepseek-llm", "a\tb   c  "), (Words{"a", "\tb", "  ", " c", "  "}));
   EXPECT_EQ(words_of("deepseek-llm", "中文abc 日本。かな한"),
             (Words{"中文", "abc", " ", "日本", "。", "かな한"}));
-  // Its range of ASCII punctuation, ":-~", holds the letters too, and cuts them out of words; its
-  // CJK begins at U+0800.
+  // Its range of ASCII punctuation, ":-~", includes the letters and cuts them out of words; its CJK
+  // begins at U+0800.
   EXPECT_EQ(words_of("deepseek-llm", "été שלום γειά €5"),
             (Words{"é", "t", "é", " שלום", " γειά", " ", "€", "5"}));
   EXPECT_EQ(words_of("deepseek-llm", "ש\U0001E943 ½Σ\u0301"),
@@ -70,7 +70,7 @@ TEST(PreTokenizerTest, ARunOfSpacesTakesStepsInProportion) {
 TEST(PreTokenizerTest, DeepSeekCoder) {
   EXPECT_EQ(words_of("deepseek-coder", "if x==10:\n\treturn"),
             (Words{"if", " x", "==", "1", "0", ":", "\n", "\treturn"}));
-  // A letter is one in any alphabet, and a symbol no punctuation.
+  // Letters of any alphabet are letters; symbols are not punctuation.
   EXPECT_EQ(words_of("deepseek-coder", "été שלום中文 日本"),
             (Words{"été", " שלום", "中文", " ", "日本"}));
   EXPECT_EQ(words_of("deepseek-coder", "a += (b)"), (Words{"a", " +=", " (", "b", ")"}));
@@ -80,7 +80,7 @@ TEST(PreTokenizerTest, DeepSeekCoder) {
 TEST(PreTokenizerTest, DeepSeekV3) {
   EXPECT_EQ(words_of("deepseek-v3", "in 12345 days"), (Words{"in", " ", "123", "45", " days"}));
   EXPECT_EQ(words_of("deepseek-v3", "中文abcかな한"), (Words{"中文", "abc", "かな", "한"}));
-  // One ASCII sign takes the letters behind it along, and only ASCII ones.
+  // One ASCII sign takes the ASCII letters after it along.
   EXPECT_EQ(words_of("deepseek-v3", "f(x) it's @été"),
             (Words{"f", "(x", ")", " it", "'s", " @", "été"}));
   EXPECT_EQ(words_of("deepseek-v3", "== !\r\n\n  b"), (Words{"==", " !\r\n\n", " ", " b"}));
@@ -92,7 +92,7 @@ TEST(PreTokenizerTest, DeepSeekV3) {
 TEST(PreTokenizerTest, KnowsUnicode) {
   EXPECT_EQ(words_of("gpt-2", "нещо 日本語 ٣٤ ½"), (Words{"нещо", " 日本語", " ٣٤", " ½"}));
   EXPECT_EQ(words_of("gpt-2", "a\u00A0\u3000b"), (Words{"a", "\u00A0", "\u3000", "b"}));
-  // A mark is no letter, and U+180E no white space.
+  // A combining mark is not a letter, and U+180E is not white space.
   EXPECT_EQ(words_of("gpt-2", "e\u0301x"), (Words{"e", "\u0301", "x"}));
   EXPECT_EQ(words_of("gpt-2", "a\u180E b"), (Words{"a", "\u180E", " b"}));
 }

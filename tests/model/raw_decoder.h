@@ -8,7 +8,7 @@
 
 namespace edgedraft::test {
 
-// A llama of two layers: width 8, 2 query heads over 1 key head of 4, ffn 12, vocabulary 5.
+// A Llama of two layers: width 8, 2 query heads over 1 key head of 4, ffn 12, vocabulary 5.
 inline void add_raw_tensor(RawGguf& file, const std::string& name,
                            std::vector<std::uint64_t> dims) {
   std::uint64_t count = 1;

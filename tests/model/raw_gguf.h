@@ -9,8 +9,7 @@
 
 #include "shared/base/bytes.h"
 
-// Writes GGUF byte by byte, without any care for what makes sense: for files that a reader must
-// refuse.
+// Writes GGUF byte by byte without checks, for files that a reader must refuse.
 namespace edgedraft::test {
 
 class ByteWriter {
@@ -27,7 +26,7 @@ class ByteWriter {
     return *this;
   }
   ByteWriter& raw(std::string_view text) { return raw(as_byte_view(text)); }
-  // With its 64-bit length.
+  // Writes a 64-bit length, then the text.
   ByteWriter& string(std::string_view text) {
     number(std::uint64_t{text.size()});
     return raw(text);
@@ -45,16 +44,16 @@ class ByteWriter {
 struct RawTensor {
   std::string name;
   std::vector<std::uint64_t> dims;
-  std::uint32_t type = 0;  // ggml's number
+  std::uint32_t type = 0;  // ggml's type number
   std::uint64_t offset = 0;
 };
 
 struct RawGguf {
   std::string magic = "GGUF";
   std::uint32_t version = 3;
-  std::optional<std::uint64_t> tensor_count;  // instead of the true ones
+  std::optional<std::uint64_t> tensor_count;  // replaces the actual count
   std::optional<std::uint64_t> value_count;
-  std::vector<std::pair<std::string, Bytes>> values;  // type and payload
+  std::vector<std::pair<std::string, Bytes>> values;  // each a type and a payload
   std::vector<RawTensor> tensors;
   Bytes data;
 

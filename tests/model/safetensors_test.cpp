@@ -108,7 +108,7 @@ TEST(SafetensorsTest, RefusesHeadersThatAreNone) {
   expect_bad(std::string(100000, '['), 0, "no safetensors file");
 }
 
-// A tree of JSON takes far more memory than its brackets do in the file.
+// A parsed JSON tree takes far more memory than its brackets in the file.
 TEST(SafetensorsTest, RefusesHeadersThatNestTooDeeply) {
   const auto header = [](std::size_t depth) {
     return "{\"__metadata__\":" + std::string(depth, '[') + std::string(depth, ']') + "}";

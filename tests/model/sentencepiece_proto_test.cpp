@@ -37,7 +37,8 @@ TEST(SentencePieceProtoTest, DecodesWhatItEncodes) {
   EXPECT_EQ(model->eos_id, 3);
 }
 
-// Cut between two fields a message is still one, so only some cuts are errors; none may read on.
+// A message cut between two fields is still valid, so only some cuts are errors. None may read past
+// the end.
 TEST(SentencePieceProtoTest, SurvivesCutsAndChanges) {
   const std::string whole = encode_sentencepiece_model(some_model());
   for (std::size_t count = 0; count < whole.size(); ++count) {

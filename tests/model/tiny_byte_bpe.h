@@ -9,8 +9,8 @@
 
 namespace edgedraft::test {
 
-// Byte-level vocabulary: the 256 bytes by their number, merges towards " the cat", then a control
-// token, a marker that calls itself user-defined, and a symbol that really is.
+// Byte-level vocabulary: the 256 bytes by value, merges towards " the cat", a control token, a
+// marker with the type user-defined, and a real user-defined symbol.
 struct TinyByteBpe {
   std::vector<std::string> texts;
   std::vector<std::int32_t> types;
@@ -27,7 +27,7 @@ struct TinyByteBpe {
       merges.push_back(std::string(left) + " " + right);
       add(std::string(left) + right, 1);
     }
-    add("whole", 1);  // no merge leads to it
+    add("whole", 1);  // no merge produces it
     add("<|eot_id|>", 3);
     add("<|note|>", 4);
     add("<code>", 4);

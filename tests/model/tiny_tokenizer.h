@@ -48,7 +48,7 @@ struct TinyVocabulary {
     return static_cast<std::uint32_t>(std::find(texts.begin(), texts.end(), text) - texts.begin());
   }
 
-  // Without general.architecture: a file of this alone is a tokenizer and nothing else.
+  // Omits general.architecture: a file with only this is a tokenizer.
   void add_to(RawGguf& file) const {
     file.add_string("tokenizer.ggml.model", "llama");
     file.add_strings("tokenizer.ggml.tokens", texts);

@@ -51,7 +51,7 @@ json byte_level() {
        {{"type", "BPE"}, {"unk_token", nullptr}, {"vocab", vocabulary}, {"merges", tiny.merges}}}};
 }
 
-// Llama-2's form: normalizer, byte_fallback, every merge in the order of the pieces.
+// Llama 2's form: normalizer, byte_fallback, every merge in the order of the pieces.
 json sentencepiece() {
   const test::TinyVocabulary tiny;
   json vocabulary = json::object();
@@ -94,7 +94,7 @@ Tokenizer tokenizer_of(const TokenizerParts& parts) {
   return Tokenizer::read(GgufFile::parse(bytes).value()).value();
 }
 
-// As it comes out of a file, where whole numbers are unsigned.
+// Parses the text of a file, in which whole numbers are unsigned.
 Result<TokenizerParts> parse(const json& file) {
   return read_tokenizer_json(json::parse(file.dump()), kCount);
 }
@@ -157,7 +157,7 @@ TEST(TokenizerJsonTest, KnowsThePublicPatterns) {
   EXPECT_EQ(read(file).pre, "starcoder");
 }
 
-// Their files have the line ends as they are, in JSON's spelling.
+// Their files keep line ends in JSON's spelling.
 TEST(TokenizerJsonTest, KnowsDeepSeeksPatterns) {
   const auto cut_by = [](const json& patterns, bool digits) {
     json steps = json::array();
@@ -195,7 +195,7 @@ TEST(TokenizerJsonTest, SentencePieceBecomesLlama) {
   EXPECT_EQ(parts.entries[1].type, TokenType::control);
   EXPECT_EQ(parts.entries[tiny.id("<0x41>")].type, TokenType::byte);
   EXPECT_GT(parts.entries[tiny.id("th")].score, parts.entries[tiny.id("▁cat")].score);
-  // The same ids as those of the vocabulary's own scores.
+  // The same ids as with the vocabulary's own scores.
   test::RawGguf raw;
   tiny.add_to(raw);
   const Bytes bytes = raw.bytes();
@@ -222,7 +222,7 @@ TEST(TokenizerJsonTest, MetaspaceSaysWhetherASpaceComesFirst) {
   EXPECT_EQ(read(file).space_rule, SpaceRule::always) << "what old files mean";
   file["pre_tokenizer"]["add_prefix_space"] = false;
   EXPECT_EQ(read(file).space_rule, SpaceRule::none);
-  // Behind a Prepend each part begins with a space, whatever Metaspace would add.
+  // After a Prepend each part begins with a space, whatever Metaspace would add.
   file["normalizer"] = sentencepiece()["normalizer"];
   EXPECT_EQ(read(file).space_rule, SpaceRule::each);
   // The vocabulary has a piece of two spaces.
@@ -230,7 +230,7 @@ TEST(TokenizerJsonTest, MetaspaceSaysWhetherASpaceComesFirst) {
   expect_error(file, Errc::unsupported, "Metaspace");
 }
 
-// As the tests of Hugging Face's Metaspace have it: " Hey <s>how" becomes "▁Hey▁", "<s>" and "how".
+// From the tests of Hugging Face's Metaspace: " Hey <s>how" becomes "▁Hey▁", "<s>" and "how".
 TEST(TokenizerJsonTest, MetaspaceGivesTheIdsOfHuggingFace) {
   const test::TinyVocabulary tiny;
   json file = sentencepiece();
@@ -286,7 +286,7 @@ TEST(TokenizerJsonTest, LeavesOutAddedTokensWithoutARow) {
   EXPECT_EQ(parts.left_out, std::set<std::string>{"<pad>"});
 }
 
-// Hugging Face then looks for "▁<tool>" in "▁a<tool>", and finds none.
+// Hugging Face then looks for "▁<tool>" in "▁a<tool>" and does not find it.
 TEST(TokenizerJsonTest, RefusesSymbolsThatArePrependedTo) {
   json file = sentencepiece();
   file["added_tokens"].push_back(
@@ -328,7 +328,7 @@ TEST(TokenizerJsonTest, NamesWhatAGgufFileCannotSay) {
   }
 }
 
-// SentencePiece would merge otherwise than these say.
+// SentencePiece would merge in another order than these specify.
 TEST(TokenizerJsonTest, RefusesMergesThatNoScoresSay) {
   json file = sentencepiece();
   json& merges = file["model"]["merges"];

@@ -91,7 +91,9 @@ TEST_F(TokenizerTest, UserDefinedSymbolsAreNeverSplit) {
   }
 }
 
-// The tiny vocabulary calls <|end|> user-defined, as some files do.
+// The tiny vocabulary marks <
+// end
+// > as user-defined, as some files do.
 TEST_F(TokenizerTest, MarkersOfTurnsAreControlTokensWhateverTheyAreCalled) {
   const Tokenizer tokenizer = tiny(SpacePrefix::off);
   EXPECT_EQ(tokenizer.encode("the<|end|>", Special::parse), (Ids{id("the"), id("<|end|>")}));
@@ -111,7 +113,7 @@ TEST_F(TokenizerTest, ForeignTextHoldsNoControlTokens) {
   EXPECT_EQ(std::count(ids.begin(), ids.end(), 2u), 0);
 }
 
-// Neither half of a token may come from outside.
+// Untrusted text may supply neither half of a token.
 TEST_F(TokenizerTest, ForeignTextCompletesNoControlToken) {
   const Tokenizer tokenizer = tiny(SpacePrefix::off);
   for (const auto& [own, foreign] : {std::pair("</", "s>"), std::pair("<|end", "|>")}) {
@@ -126,7 +128,7 @@ TEST_F(TokenizerTest, ForeignTextCompletesNoControlToken) {
   }
 }
 
-// What stands side by side merges as if one hand had written it.
+// Adjacent parts merge as if they were one text.
 TEST_F(TokenizerTest, ForeignTextMergesWithItsSurroundings) {
   MarkedText text = MarkedText::own("t");
   text.append(MarkedText::foreign("he c"));
@@ -134,7 +136,7 @@ TEST_F(TokenizerTest, ForeignTextMergesWithItsSurroundings) {
   EXPECT_EQ(tokenizer_.encode(text), (Ids{id("▁the"), id("▁cat")}));
 }
 
-// Hugging Face's rules put no space before one, and a text's parts end at every added token.
+// Hugging Face's rules put no space before an added token and end a part at every one.
 TEST_F(TokenizerTest, FollowsHuggingFacesRulesOfSpaces) {
   vocabulary_.add("<code>", 0, 4);
   const auto with_rule = [this](const char* rule) {
@@ -173,11 +175,11 @@ TEST_F(TokenizerTest, FollowsHuggingFacesRulesOfSpaces) {
     EXPECT_EQ(first.encode(c.text, Special::parse), c.first) << c.text;
     EXPECT_EQ(always.encode(c.text, Special::parse), c.always) << c.text;
   }
-  // SentencePiece's own, for a file that names none.
+  // SentencePiece's default, for a file that names no rule.
   EXPECT_EQ(tokenizer_.encode(" the", Special::parse), (Ids{id("▁"), id("▁the")}));
 }
 
-// As llama.cpp does, and Hugging Face after the normalizer Prepend.
+// As in llama.cpp, and in Hugging Face after the normalizer Prepend.
 TEST_F(TokenizerTest, ASpaceComesAfterSymbolsAsAfterControlTokens) {
   vocabulary_.add("<code>", 0, 4);
   RawGguf raw;
@@ -197,7 +199,7 @@ TEST_F(TokenizerTest, ASpaceComesAfterSymbolsAsAfterControlTokens) {
   }
 }
 
-// As Hugging Face's decoders do, whoever put the space there.
+// As Hugging Face's decoders do, regardless of the space's origin.
 TEST_F(TokenizerTest, DecodingTakesOneSpaceAwayUnderEveryRule) {
   for (const char* rule : {"first", "always"}) {
     RawGguf raw;
@@ -254,11 +256,11 @@ TEST_F(TokenizerTest, TakesTheEndOfTurnFromTheFile) {
   EXPECT_TRUE(tokenizer->is_end(id("<|end|>")));
 }
 
-// Tools of some models leave them ordinary entries.
+// Some models' tools leave them as ordinary entries.
 TEST_F(TokenizerTest, MarkersThatBeginAndEndTextsAreControlTokensOfAnyType) {
   vocabulary_.types[1] = 1;  // bos_token_id
   vocabulary_.types[id("<|end|>")] = 1;
-  vocabulary_.add("<|im_end|>", 0, 1);  // no key names it
+  vocabulary_.add("<|im_end|>", 0, 1);  // not named by a key
   RawGguf raw;
   vocabulary_.add_to(raw);
   raw.add_bool("tokenizer.ggml.add_space_prefix", false);
@@ -274,7 +276,7 @@ TEST_F(TokenizerTest, MarkersThatBeginAndEndTextsAreControlTokensOfAnyType) {
   }
 }
 
-// Some models end an answer with a line.
+// For some models a line end ends an answer.
 TEST_F(TokenizerTest, AnOrdinaryWordThatEndsAnswersStaysAWord) {
   RawGguf raw;
   vocabulary_.add_to(raw);
@@ -325,7 +327,7 @@ TEST_F(TokenizerTest, BrokenUtf8BecomesReplacementCharacters) {
   }
 }
 
-// Quadratic work would not end within a test's time.
+// Quadratic work would exceed the test's timeout.
 TEST_F(TokenizerTest, TakesAMegabyteOfAnything) {
   for (const std::string unit : {"a", " ", "<s", "the cat", "é"}) {
     std::string text;
@@ -387,13 +389,13 @@ TEST_F(TokenizerTest, RefusesDamagedVocabularies) {
   v = {};
   v.types[1] = 2;
   expect_bad(v, "two unknown tokens");
-  // Time grows with the text times the longest.
+  // Time grows with the text's length times the longest piece.
   v = {};
   v.texts.back() = std::string(1025, 'a');
   expect_bad(v, "an entry longer than any token");
 }
 
-// Phi-3's files call the fillers behind its 32,011 entries unknown, as they do <unk>.
+// Phi-3's files mark the fillers after its 32,011 entries as unknown, like <unk>.
 TEST_F(TokenizerTest, FillersMayBeCalledUnknown) {
   for (const bool named : {false, true}) {
     TinyVocabulary v;
@@ -408,14 +410,14 @@ TEST_F(TokenizerTest, FillersMayBeCalledUnknown) {
     EXPECT_EQ(tokenizer->token_type(0), TokenType::unknown);
     EXPECT_EQ(tokenizer->token_type(v.id("[PAD275]")), TokenType::unused);
     EXPECT_EQ(tokenizer->encode("the cat", Special::plain), (Ids{v.id("the"), v.id("▁cat")}));
-    // A filler's text is text like any other.
+    // The text of a filler is ordinary text.
     const Ids ids = tokenizer->encode("[PAD274]", Special::parse);
     EXPECT_EQ(ids.size(), 8u);
     EXPECT_EQ(decode(*tokenizer, ids, LeadingSpace::strip), "[PAD274]");
   }
 }
 
-// The same with <unk> as the control token that tokenizer_config.json makes of it.
+// As above, with <unk> as a control token, as tokenizer_config.json declares it.
 TEST_F(TokenizerTest, TheUnknownTokenMayBeCalledControlBesideSuchFillers) {
   TinyVocabulary v;
   v.types[0] = 3;
@@ -447,7 +449,7 @@ TEST_F(TokenizerTest, ReadsUnigramModels) {
   raw.add_numbers("tokenizer.ggml.token_type", 5, v.types);
   const auto tokenizer = read(raw);
   ASSERT_TRUE(tokenizer) << tokenizer.error().message;
-  // The likeliest pieces of all, where merging would have begun with "at".
+  // The most likely segmentation, where merging would have begun with "at".
   EXPECT_EQ(tokenizer->encode("cathe", Special::plain), (Ids{v.id("▁cath"), v.id("e")}));
   EXPECT_EQ(tokenizer->encode("ü", Special::plain),
             (Ids{v.id("▁"), v.id("<0xC3>"), v.id("<0xBC>")}));
@@ -483,7 +485,9 @@ TEST_F(TokenizerTest, TakesMoreEndsFromTheFile) {
   EXPECT_FALSE(tokenizer->is_end(263));
 }
 
-// Many entries may have one spelling; the tiny vocabulary's <|end|> is such an end itself.
+// Many entries may share a spelling; the tiny vocabulary's <
+// end
+// > is such an end itself.
 TEST_F(TokenizerTest, RefusesMoreSpelledEndsThanAnyModelHas) {
   for (int i = 0; i < 255; ++i) vocabulary_.add("<EOT>", 0, 3);
   RawGguf raw;
