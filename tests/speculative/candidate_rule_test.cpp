@@ -22,7 +22,7 @@ DenseLaw random_law(Random& random) {
   DenseLaw law(kVocabulary);
   double total = 0.0;
   for (double& p : law) {
-    // Some tokens cannot come, some hardly ever do.
+    // Some tokens are impossible, others very unlikely.
     p = random.below(4) == 0 ? 0.0 : std::pow(random.uniform(), 4.0);
     total += p;
   }
@@ -40,7 +40,7 @@ SparseLaw random_draft(Random& random) {
   return entries.empty() ? random_draft(random) : SparseLaw(entries);
 }
 
-// Every sequence of up to `count` children that may be drawn, with its probability.
+// Calls back with every sequence of up to `count` drawn children and its probability.
 void for_each_draw(const SparseLaw& law, std::size_t count,
                    const std::function<void(const Tokens&, double)>& visit) {
   const std::function<void(const SparseLaw&, Tokens&, double)> go = [&](const SparseLaw& left,
@@ -57,13 +57,13 @@ void for_each_draw(const SparseLaw& law, std::size_t count,
 }
 
 struct CandidateOdds {
-  // How likely each child is accepted, if none before it was.
+  // Acceptance probability of each child if none before it was accepted.
   std::vector<double> accept;
-  // The law of the token if no child is accepted; empty if one of them always is.
+  // Distribution of the token if no child is accepted; empty if one always is.
   DenseLaw rest;
 };
 
-// All turns.
+// Enumerates all rounds.
 CandidateOdds candidate_odds(const DenseLaw& target, const SparseLaw& draft,
                              std::span<const std::uint32_t> children) {
   CandidateOdds odds;
@@ -114,8 +114,8 @@ TEST(CandidateRuleTest, ADraftIsAcceptedAsOftenAsTheLawsOverlap) {
   }
 }
 
-// p = (.5, .5), q = (.9, .1): dropping the token 1 whenever it is drawn, since it scores low,
-// makes the answer have it too often.
+// p = (.5, .5), q = (.9, .1): dropping token 1 whenever it is drawn, for its low score, makes it
+// too frequent in the answer.
 TEST(CandidateRuleTest, LeavingOutWhatWasDrawnWouldBiasTheAnswer) {
   const DenseLaw target{0.5, 0.5};
   const SparseLaw draft({{0, 9}, {1, 1}});
@@ -132,14 +132,15 @@ TEST(CandidateRuleTest, LeavingOutWhatWasDrawnWouldBiasTheAnswer) {
   EXPECT_NEAR(choosy, 0.45, 1e-12);
 }
 
-// A vocabulary is large and a law small: what a child more costs must not grow with the vocabulary.
+// A vocabulary is large and a draft distribution small: the cost of another child must not grow
+// with the vocabulary.
 TEST(CandidateRuleTest, ManyChildrenCostNoMoreThanOne) {
   constexpr std::uint32_t kMany = 200'000;
   constexpr std::uint32_t kChildren = 60;
   std::vector<SparseLaw::Entry> entries;
   for (std::uint32_t token = 0; token < kChildren; ++token) entries.push_back({token, 100});
   const SparseLaw draft(entries);
-  // What the target holds possible: all of the draft's tokens, or none.
+  // Tokens that the target allows: all of the draft's, or none.
   for (const bool accepted : {true, false}) {
     DenseLaw target(kMany, 0.0);
     for (std::uint32_t i = 0; i < kChildren; ++i) {
@@ -167,11 +168,11 @@ TEST(CandidateRuleTest, ManyChildrenCostNoMoreThanOne) {
   }
 }
 
-// Trees of two levels whose shape is fixed: the first two tokens of an answer.
+// Trees of two levels and fixed shape: the first two tokens of an answer.
 TEST(CandidateRuleTest, TwoLevelsHaveTheTargetsLaw) {
   Random random(3);
   const DenseLaw first = random_law(random);
-  std::map<std::uint32_t, DenseLaw> second;  // by the first token
+  std::map<std::uint32_t, DenseLaw> second;  // keyed by the first token
   for (std::uint32_t t = 0; t < kVocabulary; ++t) second[t] = random_law(random);
   const SparseLaw draft({{0, 30}, {1, 20}, {2, 5}, {3, 4}, {4, 4}, {5, 1}});
   std::vector<double> counts(kVocabulary * kVocabulary, 0.0);
@@ -199,7 +200,7 @@ TEST(CandidateRuleTest, TwoLevelsHaveTheTargetsLaw) {
     Tokens answer;
     for (const std::uint32_t row : path.path) answer.push_back(tree.token(row));
     answer.push_back(path.next);
-    // What a walk leaves open the target draws by itself.
+    // The target samples the tokens that a walk leaves open.
     if (answer.size() < 2) {
       double left = random.uniform();
       std::uint32_t t = 0;
@@ -222,7 +223,7 @@ TEST(CandidateRuleTest, TwoLevelsHaveTheTargetsLaw) {
       ++cells;
     }
   }
-  // Five standard deviations above what chance gives.
+  // Five standard deviations above the expected value.
   EXPECT_LT(chi_square, cells + 5.0 * std::sqrt(2.0 * cells));
   EXPECT_GT(accepted, 0.0);
 }

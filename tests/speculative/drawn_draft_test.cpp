@@ -1,5 +1,5 @@
-// Drafts that are sampled from the drafter's own distribution, and the rule that accepts them,
-// leave answers in the target's distribution.
+// Drafts sampled from the drafter's own distribution, and the rule that accepts them, leave answers
+// in the target's distribution.
 #include "tests/bench/rules/drawn_draft.h"
 
 #include <gtest/gtest.h>
@@ -34,7 +34,7 @@ class DrawnDraftTest : public ::testing::Test {
     return Sampler(kSampling).law(logits_.behind(text));
   }
 
-  // The drafter's guesses, likeliest first; it does not know the filters.
+  // The drafter's guesses, likeliest first, without the sampling filters.
   std::vector<DraftGuess> guesses_behind(const Tokens& text) {
     std::vector<DraftGuess> guesses;
     for (const float logit : (drafts_well_ ? logits_ : drafter_logits_).behind(text)) {
@@ -44,7 +44,7 @@ class DrawnDraftTest : public ::testing::Test {
     return guesses;
   }
 
-  // Drafts a tree after `text`, appends what the rule accepts of it and the token that follows.
+  // Drafts a tree after `text`, appends the tokens that the rule accepts and the one that follows.
   // Returns false after the end token.
   bool cycle(Tokens& text, const TreeShape& shape) {
     const auto uniform = [this] { return random_.uniform(); };
@@ -118,10 +118,10 @@ class DrawnDraftTest : public ::testing::Test {
   KnownLogits logits_{decoder_, *backend_};
   KnownLogits drafter_logits_{drafter_, *backend_};
   Random random_{11};
-  bool drafts_well_ = false;  // with the target itself, else with another model
+  bool drafts_well_ = false;  // drafts with the target itself, else with another model
   std::uint64_t nodes_ = 0;
   std::uint64_t accepted_ = 0;
-  double expected_ = 0.0;  // accepted, in chains of one
+  double expected_ = 0.0;  // expected acceptances in chains of one
   double variance_ = 0.0;
 };
 
@@ -130,7 +130,7 @@ TEST_F(DrawnDraftTest, TreesLeaveAnswersInTheTargetsDistribution) {
   EXPECT_GT(accepted_, nodes_ / 50);
 }
 
-// Most drafts are accepted, so any bias in the choice among them would show.
+// Most drafts are accepted, so any bias in choosing among them would show.
 TEST_F(DrawnDraftTest, TreesOfTheTargetItselfDoToo) {
   drafts_well_ = true;
   expect_the_targets_distribution({.breadth = 3, .depth = 2, .nodes = 6});

@@ -33,7 +33,7 @@ TEST(LogprobsTest, EveryValueIsFinite) {
   EXPECT_EQ(told[3].value, -9999.0f);
 }
 
-// As a model that has lost its numbers may leave them.
+// A model whose arithmetic overflowed may produce NaN logits.
 TEST(LogprobsTest, LogitsThatAreNoNumbersAreImpossibleTokens) {
   constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
   std::vector<Logprob> told;

@@ -37,7 +37,7 @@ std::vector<double> softmax(double temperature) {
   return p;
 }
 
-// 40,000 draws: the standard error of a share is below 0.0025.
+// 40,000 draws: the standard error of a frequency is below 0.0025.
 constexpr std::uint64_t kDraws = 40'000;
 constexpr double kTolerance = 0.0125;
 
@@ -121,7 +121,7 @@ TEST(SamplerTest, SurvivesInfiniteGapsAndHugeLogits) {
   }
 }
 
-// Keys in 16 bits may overflow on some texts: that must not end a server.
+// 16-bit keys may overflow on some texts; that must not end a server.
 TEST(SamplerTest, LogitsThatAreNoNumbersStillGiveAToken) {
   const std::array<float, 3> nothing{NAN, NAN, NAN};
   const std::array<float, 3> infinite{-INFINITY, INFINITY, 0.0f};
@@ -134,7 +134,7 @@ TEST(SamplerTest, LogitsThatAreNoNumbersStillGiveAToken) {
   }
 }
 
-// An embedding that was never trained may be no numbers.
+// An untrained embedding may contain NaN.
 TEST(SamplerTest, ATokenWithoutALogitIsNotChosenWhereverItStands) {
   for (std::uint32_t without = 0; without < 3; ++without) {
     std::array<float, 3> logits{1.0f, 1.0f, 1.0f};
@@ -154,8 +154,8 @@ TEST(SamplerTest, ATokenWithoutALogitIsNotChosenWhereverItStands) {
   }
 }
 
-// Laws of a vocabulary: from nearly one token to nearly none that is likelier than the others, some
-// with many ties, and one of ties alone.
+// Distributions of a vocabulary: from nearly one-hot to nearly uniform, some with many ties, and
+// one that is all ties.
 std::vector<std::vector<float>> many_laws() {
   Random random(17);
   std::vector<std::vector<float>> laws;
@@ -193,7 +193,7 @@ double sum_of(const std::vector<Weighed>& tokens) {
   return sum;
 }
 
-// What top-k and top-p leave where everything is sorted, likeliest first.
+// Reference for top-k and top-p: sorts everything, likeliest first.
 std::vector<double> law_by_sorting(const SamplingParams& params, std::span<const float> logits) {
   std::vector<Weighed> all = weighed(params, logits);
   std::ranges::stable_sort(all, std::ranges::greater{}, &Weighed::weight);
@@ -222,7 +222,7 @@ TEST(SamplerLawTest, TopPKeepsBitForBitWhatSortingEverythingKeeps) {
   }
 }
 
-// The noise that wins is found as if every token's had been looked at.
+// Finds the same winner as a scan of every token's noise.
 TEST(GumbelDrawTest, TheBoundLeavesNobodyOutWhoWouldWin) {
   Random random(5);
   for (std::uint64_t position = 0; position < 300; ++position) {
@@ -245,7 +245,8 @@ TEST(GumbelDrawTest, TheBoundLeavesNobodyOutWhoWouldWin) {
   }
 }
 
-// A drafter whose law is near the target's finds its token often, and ranks it high otherwise.
+// A drafter whose distribution is near the target's often picks the same token, and otherwise ranks
+// it high.
 TEST(GumbelDrawTest, ALawLikeTheTargetsFindsTheSameToken) {
   Random random(3);
   constexpr std::uint32_t kTokens = 64;
@@ -259,7 +260,7 @@ TEST(GumbelDrawTest, ALawLikeTheTargetsFindsTheSameToken) {
     std::vector<float> drafter(kTokens);
     for (std::uint32_t t = 0; t < kTokens; ++t) {
       target[t] = static_cast<float>(4.0 * random.uniform());
-      // As drafters do, it underrates what is likely.
+      // Like real drafters, it underrates likely tokens.
       drafter[t] = (target[t] + static_cast<float>(random.uniform() - 0.5)) / 1.5f;
     }
     const auto law = [](const std::vector<float>& logits) {

@@ -66,14 +66,14 @@ TEST(TreeGrowthTest, KeepsTheBestOfAllPathsWhenEveryCandidateIsTried) {
   }
 }
 
-// What may not follow is in no tree, and takes nobody's place among those that are expanded.
+// Forbidden tokens appear in no tree and take no slot among the expanded nodes.
 TEST(TreeGrowthTest, WhatMayNotBeChosenIsNotGrown) {
   const auto logits = hashed_logits(40, 3);
   TableNetwork network(40, logits);
   const Path committed{1, 2, 3};
   network.commit(committed);
   TreeGrowth growth({.breadth = 6, .depth = 4, .nodes = 20});
-  // Tokens rise by no more than ten along a path.
+  // Tokens rise by at most ten along a path.
   const auto may = [](std::span<const std::uint32_t> path, std::uint32_t token) {
     const std::uint32_t last = path.empty() ? 0 : path.back();
     return token >= last && token <= last + 10;
@@ -128,7 +128,8 @@ TEST(TreeGrowthTest, SiblingsDifferAndParentsComeFirst) {
   }
 }
 
-// Every token certain to the last bit: all scores tie at each level, and a child ties its parent.
+// Every token is certain to the last bit: all scores tie at each level, and a child ties its
+// parent.
 TEST(TreeGrowthTest, TiesNeverOrphanANode) {
   TableNetwork network(8, [](std::span<const std::uint32_t>) {
     std::vector<float> row(8, -1e30f);
@@ -158,7 +159,7 @@ TreeShape random_shape(Random& random) {
   }
 }
 
-// EAGLE-2 as the paper has it, on paths: no draft rows, no masks, no interruption.
+// EAGLE-2 as published, on paths: no draft rows, no masks, no interruption.
 DraftTree plain_growth(const TableNetwork::Logits& logits, const Path& committed,
                        const TreeShape& shape) {
   struct Found {
@@ -224,7 +225,7 @@ TEST(TreeGrowthTest, IsThePlainAlgorithmHoweverOftenItIsInterrupted) {
     TreeGrowth growth(shape);
     std::map<Path, Score> before;
     while (!grow(network, growth, {.rows = 1 + static_cast<std::uint32_t>(random.below(6))})) {
-      // What was found stays found, and a tree can be had at any time.
+      // Found candidates stay, and a tree can be built at any time.
       const auto candidates = scores_of(growth.tree(kTreeNodesMax));
       if (growth.candidate_count() <= kTreeNodesMax) {
         for (const auto& [path, score] : before) ASSERT_EQ(candidates.at(path), score);
@@ -239,8 +240,9 @@ TEST(TreeGrowthTest, IsThePlainAlgorithmHoweverOftenItIsInterrupted) {
   }
 }
 
-// Behind a verdict: nothing of what lies below is lost, every score is what the network gives the
-// path, and growth reaches the shape's depth again, through a network that lost its draft rows.
+// After a verdict growth keeps everything below the new root, every score equals the network's
+// score for the path, and growth reaches the shape's depth again. The network has lost its draft
+// rows.
 TEST(TreeGrowthTest, GoesOnBehindAVerdict) {
   Random random(12);
   int kept_something = 0;
@@ -258,7 +260,7 @@ TEST(TreeGrowthTest, GoesOnBehindAVerdict) {
       growth.limit_depth(kTreeDepthMax);
       const auto before = scores_of(growth.tree(kTreeNodesMax));
 
-      // A path of the tree, or one that leaves it.
+      // A path in the tree, or one that leaves it.
       Path path;
       const DraftTree tree = growth.tree();
       if (!tree.empty()) path = paths_of(tree)[random.below(tree.node_count())];
@@ -291,7 +293,7 @@ TEST(TreeGrowthTest, GoesOnBehindAVerdict) {
     }
     const auto depths = tree.depths();
     ASSERT_LE(*std::ranges::max_element(depths), growth.shape().depth);
-    // The best tokens behind the root are there, whatever was kept.
+    // The best tokens after the root are present, whatever was kept.
     const auto first = plain_growth(
         logits, committed,
         {.breadth = growth.shape().breadth, .depth = growth.shape().depth, .nodes = 1});
@@ -300,8 +302,8 @@ TEST(TreeGrowthTest, GoesOnBehindAVerdict) {
   EXPECT_GT(kept_something, 1000);
 }
 
-// One tree, grown on behind a verdict that follows its best path, is as good as one grown afresh:
-// every candidate that a fresh tree expands has been expanded.
+// A tree that grows on after a verdict along its best path equals a fresh one: every candidate that
+// a fresh tree expands is expanded.
 TEST(TreeGrowthTest, WhatIsKeptIsNotAskedForAgain) {
   const auto logits = hashed_logits(10, 8);
   TableNetwork network(10, logits);
@@ -314,7 +316,7 @@ TEST(TreeGrowthTest, WhatIsKeptIsNotAskedForAgain) {
   network.commit(std::array{best});
   EXPECT_GT(growth.candidate_count(), 4u);
   const auto kept = growth.candidate_count();
-  // Only the last level is new, but for the draft rows of those above, which run again.
+  // Only the last level is new, apart from the draft rows above it, which run again.
   grow(network, growth);
   const std::uint32_t asked = (growth.candidate_count() - kept) / 4;
   EXPECT_GT(asked, 0u);

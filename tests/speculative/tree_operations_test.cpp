@@ -1,4 +1,4 @@
-// Trees held against oracles that are plain about what they do: sets of paths with scores.
+// Compares tree operations with simple oracles: sets of paths with scores.
 #include "shared/speculative/tree_operations.h"
 
 #include <gtest/gtest.h>
@@ -41,7 +41,7 @@ void expect_well_formed(const DraftTree& tree) {
   ASSERT_EQ(std::adjacent_find(paths.begin(), paths.end()), paths.end());
 }
 
-// Takes the best node whose parent is taken, the earliest of equals, one after the other.
+// Repeatedly takes the best node whose parent is taken; ties go to the earliest.
 std::vector<std::uint32_t> greedy_rows(const DraftTree& tree, std::uint32_t nodes) {
   std::vector<bool> taken(tree.row_count(), false);
   taken[0] = true;

@@ -13,19 +13,19 @@ constexpr std::uint32_t kEnd = 4;
 using Rows = std::vector<std::uint32_t>;
 
 TEST(TypicalAcceptanceTest, WhatIsLikelyEnoughForItsLawIsTypical) {
-  // A sure law, entropy 0.33 nats: the threshold is epsilon.
+  // A peaked distribution, entropy 0.33 nats: the threshold is epsilon.
   const DenseLaw sure{0.9, 0.1, 0.0};
   EXPECT_TRUE(is_typical(sure, 0, kPublished));
   EXPECT_TRUE(is_typical(sure, 1, kPublished));
   EXPECT_FALSE(is_typical(sure, 2, kPublished));
   EXPECT_FALSE(is_typical({0.92, 0.08}, 1, kPublished));
-  // Sixteen equal tokens: exp(-H) is 1/16, and each of them is typical.
+  // Sixteen equal tokens: exp(-H) is 1/16, so each is typical.
   const DenseLaw even(16, 1.0 / 16);
   EXPECT_TRUE(is_typical(even, 3, kPublished));
   EXPECT_FALSE(is_typical(even, 3, {.epsilon = 0.09, .delta = 1.1}));
 }
 
-// Every row has the same law.
+// Every row has the same distribution.
 TypicalOptions options(const DenseLaw& law, std::uint32_t context_count = 100) {
   return {.root_position = 10,
           .context_count = context_count,
@@ -37,7 +37,7 @@ TypicalOptions options(const DenseLaw& law, std::uint32_t context_count = 100) {
 TEST(TypicalAcceptanceTest, TakesTheLongestPathAndAddsTheLikeliestToken) {
   const DenseLaw law{0.4, 0.3, 0.25, 0.05, 0.0};
   DraftTree tree;
-  tree.add(3, 0);  // not typical, nor is what hangs below it
+  tree.add(3, 0);  // not typical, nor are its descendants
   tree.add(0, 1);
   tree.add(0, 2);
   tree.add(1, 0);

@@ -9,7 +9,7 @@
 namespace edgedraft {
 namespace {
 
-// A target that wants the tokens 100, 101, 102, ... whatever the path.
+// A target that chooses 100, 101, 102, ... on every path.
 VerifyOptions counting_target(std::uint32_t context_count) {
   return {.root_position = 10,
           .context_count = context_count,
@@ -90,8 +90,8 @@ TEST(VerificationTest, DuplicateSiblingsGiveNoSecondTry) {
   EXPECT_EQ(draws, 2u);  // one at the root, one at the accepted child
 }
 
-// Law of the emitted tokens on a vocabulary of three by exact enumeration of the draws: a tree must
-// not change it. The draw at a position is uniform over 6 cells; p = (3/6, 2/6, 1/6).
+// Distribution of the emitted tokens on a vocabulary of three, by exact enumeration of the draws: a
+// tree must not change it. The draw at a position is uniform over 6 cells; p = (3/6, 2/6, 1/6).
 TEST(VerificationTest, ATreeLeavesTheLawOfTheTargetUnchanged) {
   constexpr std::array<std::uint32_t, 6> kCells{0, 0, 0, 1, 1, 2};
   Random random(5);
