@@ -37,7 +37,7 @@ Tokens allowed(AnswerLaw& law, const Tokens& answer) {
   return allowed;
 }
 
-// The same, asked of each token.
+// As above, testing each token separately.
 Tokens picked(AnswerLaw& law, const Tokens& answer) {
   Tokens all(texts()->count());
   std::iota(all.begin(), all.end(), 0u);
@@ -49,7 +49,7 @@ Tokens picked(AnswerLaw& law, const Tokens& answer) {
   return picked;
 }
 
-// What a grammar allows, token by token, without any tree or memory.
+// Reference: the tokens that a grammar allows, token by token, without tree or cache.
 Tokens allowed_by_hand(const std::string& grammar, const Tokens& answer) {
   GrammarAutomaton automaton(std::make_shared<const Grammar>(Grammar::parse(grammar).value()));
   const auto behind = [&](const Tokens& tokens) {
@@ -87,14 +87,14 @@ TEST(AnswerLawTest, AGrammarLeavesTheTokensThatItsTextsGoOnWith) {
         const std::uint32_t next = right[random.below(right.size())];
         if (next == kEnd) break;
         answer.push_back(next);
-        // Another answer in between, as a tree's other branches are.
+        // Another answer in between, like another branch of a tree.
         allowed(kept, {2, 3});
       }
     }
   }
 }
 
-// Every place of a repetition with a number is a state of its own, and its tables hold 8,192.
+// Every position of a counted repetition is a state, and the tables hold 8,192.
 TEST(AnswerLawTest, ALongAnswerIsReadAsAShortOneIs) {
   const std::string grammar = "root ::= (\"{\" [ab]{1,30} \"}\"){900}";
   AnswerLaw kept = law({.grammar = grammar});
@@ -104,11 +104,11 @@ TEST(AnswerLawTest, ALongAnswerIsReadAsAShortOneIs) {
   Tokens answer;
   std::size_t items = 0;
   std::size_t in_item = 0;
-  // What has to follow, from the answer alone; a token's text may not be longer than what is left.
+  // Allowed tokens from the answer alone; a token's text may not exceed the remaining length.
   const auto right = [&](std::size_t items_done, std::size_t letters) {
     if (items_done == 900) return Tokens{kEnd};
     if (letters == 0) return Tokens{8};     // {
-    const std::size_t room = 31 - letters;  // of letters: 1 is the brace alone
+    const std::size_t room = 31 - letters;  // remaining letters: with 1 only the brace fits
     Tokens may;
     if (room >= 1) may = {2, 3};
     if (room >= 2) may.push_back(4);
@@ -123,7 +123,7 @@ TEST(AnswerLawTest, ALongAnswerIsReadAsAShortOneIs) {
     ASSERT_EQ(allowed(kept, answer), may) << items << " items, " << in_item;
     if (answer.size() % 7 == 0) {
       ASSERT_EQ(allowed(beside, answer), may);
-      // A branch that was not taken, and an answer that began otherwise.
+      // A branch not taken, and an answer with another prefix.
       Tokens other(answer.begin(), answer.end() - std::min<std::ptrdiff_t>(3, answer.size()));
       other.push_back(8);
       allowed(kept, other);
@@ -142,8 +142,8 @@ TEST(AnswerLawTest, ALongAnswerIsReadAsAShortOneIs) {
   EXPECT_EQ(allowed(beside, answer), Tokens{kEnd});
 }
 
-// Texts as a vocabulary of many languages has them: bytes, pairs of letters, and characters of all
-// lengths in UTF-8, with every byte in every place.
+// Texts of a multilingual vocabulary: bytes, pairs of letters, and UTF-8 characters of all lengths,
+// with every byte in every position.
 std::shared_ptr<const TokenTexts> many_texts() {
   std::vector<std::string> texts{""};
   for (int byte = 1; byte < 256; ++byte) texts.push_back({static_cast<char>(byte)});
@@ -156,7 +156,7 @@ std::shared_ptr<const TokenTexts> many_texts() {
       for (int byte = 0x80; byte <= 0xBF; ++byte) {
         std::string character(length, '\x80');
         character[0] = static_cast<char>(lead);
-        if (lead == 0xE0) character[1] = '\xA0';  // the first that there is
+        if (lead == 0xE0) character[1] = '\xA0';  // the lowest valid one
         if (lead == 0xF0) character[1] = '\x90';
         character[place] = static_cast<char>(byte);
         texts.push_back(character);
@@ -167,8 +167,8 @@ std::shared_ptr<const TokenTexts> many_texts() {
                                             /*adds_space_prefix=*/false);
 }
 
-// Each place is a state, and each byte that may follow has to be found. What the first answer took
-// is not missing for the second.
+// Each position is a state whose possible bytes have to be searched. Steps that the first answer
+// spends are still available to the second.
 TEST(AnswerLawTest, CountedTextsDoNotRunOutOfSteps) {
   const auto texts = many_texts();
   const auto token = [&](const std::string& text) {
@@ -178,7 +178,7 @@ TEST(AnswerLawTest, CountedTextsDoNotRunOutOfSteps) {
     ADD_FAILURE() << text;
     return 0u;
   };
-  // As schemas have it.
+  // As generated from schemas.
   const Constraints constraints{.grammar = R"(root ::= "\"" char{0,1000} "\""
 char ::= [^"\\\x00-\x1f\x7f] | "\\" (["\\/bfnrt] | "u" hex hex hex hex)
 hex ::= [0-9a-fA-F])"};
@@ -202,7 +202,7 @@ hex ::= [0-9a-fA-F])"};
   }
 }
 
-// A client's own words can make a place that more follows than tables hold.
+// A grammar may have a state with more successors than the tables hold.
 TEST(AnswerLawTest, APlaceWhoseTokensHaveNoRoomIsReadAgain) {
   std::vector<std::string> words{"", std::string(1000, 'x'), "0"};
   std::string pal = "pal ::= \"0\"";
@@ -265,13 +265,13 @@ TEST(AnswerLawTest, AStopIsFoundWhereItIsComplete) {
   EXPECT_FALSE(kept.stops(Tokens{2, 3}));            // ab
   EXPECT_TRUE(kept.stops(Tokens{3, 4}));             // b ab
   EXPECT_TRUE(kept.stops(Tokens{4, 2, 3}));          // ab a b
-  EXPECT_FALSE(kept.stops(Tokens{3, 4, 2}));         // it was complete before
+  EXPECT_FALSE(kept.stops(Tokens{3, 4, 2}));         // already complete
   EXPECT_TRUE(kept.stops(Tokens{2, 6}));             // a " a"
-  EXPECT_TRUE(kept.stops(Tokens{2, 7, 5}));          // a " " aba: in the last token's middle
+  EXPECT_TRUE(kept.stops(Tokens{2, 7, 5}));          // a " " aba: inside the last token
   EXPECT_FALSE(kept.stops(Tokens{3, 4, kControl}));  // adds nothing
 }
 
-// Stops found token by token, against the text as a whole.
+// Compares stops found token by token with stops in the whole text.
 TEST(AnswerLawTest, StopsAreThoseOfTheText) {
   Random random(9);
   for (int run = 0; run < 2000; ++run) {

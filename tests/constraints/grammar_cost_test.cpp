@@ -1,4 +1,4 @@
-// What a stranger's grammar costs whoever reads and searches it.
+// Bounds the cost of parsing and searching untrusted grammars.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -15,7 +15,7 @@
 namespace edgedraft {
 namespace {
 
-// The fastest of some: the others were disturbed.
+// Takes the fastest of several runs, which is the least disturbed.
 double seconds_to_parse(const std::string& text) {
   double fastest = std::numeric_limits<double>::infinity();
   for (int i = 0; i < 5; ++i) {
@@ -27,7 +27,7 @@ double seconds_to_parse(const std::string& text) {
   return fastest;
 }
 
-// Thousands of classes, of which so many are different, before a long literal.
+// Thousands of character classes, `different` of them distinct, before a long literal.
 std::string classes_before_a_literal(std::size_t different) {
   std::string characters;
   for (char c = ' '; c <= '~'; ++c) {
@@ -50,7 +50,7 @@ TEST(GrammarCostTest, ManyCharacterClassesCostNoMoreThanFew) {
   EXPECT_LT(many, 20.0 * few);
 }
 
-// Else the sequence has millions of elements before anybody counts them.
+// Otherwise the sequence grows to millions of elements before they are counted.
 TEST(GrammarCostTest, RepetitionsAreCountedBeforeTheirSequenceIsOver) {
   std::string text = "root ::=";
   for (int i = 0; i < 100; ++i) text += " \"a\"{1000}";
@@ -59,8 +59,8 @@ TEST(GrammarCostTest, RepetitionsAreCountedBeforeTheirSequenceIsOver) {
   EXPECT_NE(parsed.error().message.find("too large"), std::string::npos) << parsed.error().message;
 }
 
-// Where a text may have got to any of thousands of places, and all of them go on with the same
-// characters, that many places are gone through again and again.
+// If a text may be in any of thousands of states that share their next characters, each character
+// visits all of them.
 TEST(GrammarCostTest, AllPlacesThatATextMayHaveGotToCount) {
   constexpr std::uint64_t kPlaces = 4000;
   std::string text = "root ::=";

@@ -55,7 +55,7 @@ TEST(GrammarTest, EveryConstructMeansWhatItSays) {
   expect("root ::= [é-ñ]", {"é", "ñ", "î"}, {"è", "ò", "e"});
 }
 
-// Byte ranges of characters against the characters themselves.
+// Compares byte ranges of characters with the characters themselves.
 TEST(GrammarTest, RangesOfCharactersAreExact) {
   const auto utf8 = [](std::uint32_t c) {
     std::string text;
@@ -112,7 +112,7 @@ TEST(GrammarTest, MistakesAreNamedWithTheirLine) {
   }
 }
 
-// Also those that only the whole text shows.
+// Including mistakes that only the whole text shows.
 TEST(GrammarTest, MistakesOfRulesNameTheRuleAndItsOwnLine) {
   const auto begin_of = [](const std::string& text) {
     const auto parsed = Grammar::parse(text);
@@ -137,7 +137,7 @@ TEST(GrammarTest, WhatWouldNeverBeDoneIsRefused) {
         "root ::= \"a\"? root | \"b\"", "root ::= (\"\")+ \"a\" root?*"}) {
     EXPECT_FALSE(Grammar::parse(endless)) << endless;
   }
-  // Large, and small texts that would be large.
+  // Large texts, and small ones that expand to large grammars.
   EXPECT_FALSE(Grammar::parse("root ::= \"" + std::string(kGrammarBytesMax, 'a') + "\""));
   EXPECT_FALSE(Grammar::parse("root ::= ((((\"a\"{1000}){1000}){1000}){1000}){1000}x"));
   std::string many = "root ::= \"a\"{1000}";
@@ -145,7 +145,7 @@ TEST(GrammarTest, WhatWouldNeverBeDoneIsRefused) {
   EXPECT_FALSE(Grammar::parse(many));
   EXPECT_FALSE(
       Grammar::parse("root ::= " + std::string(100, '(') + "\"a\"" + std::string(100, ')')));
-  // A chain of rules that may all be empty: quick, however it is ordered.
+  // A chain of rules that may all be empty parses quickly in any order.
   std::string chain;
   for (int i = 0; i < 4000; ++i) {
     chain += "r" + std::to_string(i) + " ::= r" + std::to_string(i + 1) + "\n";
@@ -153,7 +153,8 @@ TEST(GrammarTest, WhatWouldNeverBeDoneIsRefused) {
   EXPECT_TRUE(Grammar::parse(chain + "r4000 ::= \"\"\nroot ::= r0"));
 }
 
-// A place is the state itself, wherever the tables are full and whatever was read before.
+// A place is the state itself, even if the tables are full, and independent of what was read
+// before.
 TEST(GrammarTest, PlacesOutliveTheTables) {
   GrammarAutomaton a = automaton("root ::= (x{1000}){16} \"c\"\nx ::= [ab] | \"(\" root \")\"\n");
   Random random(3);
@@ -176,7 +177,7 @@ TEST(GrammarTest, PlacesOutliveTheTables) {
   EXPECT_EQ(a.next(state, 'd'), GrammarAutomaton::kDead);
 }
 
-// Deep nesting and ambiguity have bounds; what is beyond them counts as wrong.
+// Deep nesting and ambiguity are bounded; beyond the bounds a text is rejected.
 TEST(GrammarTest, MemoryIsBoundedWhateverIsRead) {
   GrammarAutomaton nested = automaton("root ::= \"(\" root \")\" | \"\"");
   EXPECT_TRUE(accepts(nested, std::string(200, '(') + std::string(200, ')')));
@@ -184,7 +185,7 @@ TEST(GrammarTest, MemoryIsBoundedWhateverIsRead) {
   GrammarAutomaton ambiguous =
       automaton("root ::= s\ns ::= \"a\" s s | \"a\" s | \"a\" s s s | \"a\"");
   EXPECT_LE(read(ambiguous, std::string(5000, 'a')), GrammarAutomaton::kNoRoom);
-  // Many rules before one of many alternatives, in thousands of states.
+  // Many rules before one with many alternatives, in thousands of states.
   std::string wide = "root ::= ";
   for (int i = 0; i < 500; ++i) wide += "a | ";
   wide += "\"e\" x x x x x x x x x x x x\na ::= ";
@@ -196,7 +197,7 @@ TEST(GrammarTest, MemoryIsBoundedWhateverIsRead) {
     read(slow, text);
   }
   EXPECT_LE(slow.steps_taken(), GrammarAutomaton::kStepsMax);
-  // A repetition is no nesting.
+  // A repetition does not nest.
   GrammarAutomaton flat = automaton("root ::= (\"a\" | \"b\")* \"c\"");
   EXPECT_TRUE(accepts(flat, std::string(100'000, 'a') + "c"));
 }
