@@ -94,7 +94,7 @@ TEST_P(DecoderAgreementTest, TreeLogitsMatchPyTorchsPaths) {
                      .masks = masks});
   expect_agreement(logits(1, tree.node_count()), expected_.floats("tree.logits"), "tree");
 
-  // After compaction of an accepted path the next token sees that path and nothing else.
+  // After compaction of an accepted path the next token sees only that path.
   cache.keep(Tokens{cache.length()});
   decoder_->append(cache, std::span(&nodes[0], 1));
   const auto vocabulary = decoder_->config().vocabulary_count;

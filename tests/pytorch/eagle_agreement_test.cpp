@@ -15,7 +15,7 @@ using testing::SplitModels;
 
 class EagleAgreementTest : public ::testing::TestWithParam<const char*> {
  protected:
-  // The network's on a backend of its own.
+  // Runs the network on its own backend.
   void expect_same_rounds(Backend& device) {
     EagleNetwork network(device, model_.config, model_.tensors, SplitModels::kPositions);
     testing::expect_same_rounds(models_.expected(), *target_, *tap_, network);
@@ -47,7 +47,7 @@ TEST_P(EagleAgreementTest, FeaturesMatchPyTorch) {
   testing::expect_agreement(testing::new_rows(*target_, cache, *tap_, tokens), features, "feature");
 }
 
-// The target of the last one scales RoPE and has biases.
+// The last one's target scales RoPE and has biases.
 INSTANTIATE_TEST_SUITE_P(Fixture, EagleAgreementTest,
                          ::testing::Values("eagle/eagle", "eagle/eagle-bias", "scaled/eagle"),
                          [](const auto& one) { return testing::name_of(one.param); });

@@ -12,7 +12,7 @@
 
 namespace edgedraft::testing {
 
-// The outputs that PyTorch gave for a fixture (train/fixtures.py).
+// PyTorch's outputs for a fixture (train/fixtures.py).
 class Expected {
  public:
   explicit Expected(const std::filesystem::path& folder)

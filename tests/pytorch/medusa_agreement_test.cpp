@@ -13,10 +13,10 @@ namespace {
 
 using testing::SplitModels;
 
-// Version 1: outputs of the heads' own; version 2: the target's.
+// Version 1 has outputs of the heads' own; version 2 uses the target's.
 class MedusaAgreementTest : public ::testing::TestWithParam<const char*> {
  protected:
-  // The heads' logits on a backend of their own.
+  // Computes the heads' logits on their own backend.
   void expect_same_heads(Backend& device) {
     const auto expected = models_.expected();
     MedusaHeads heads(device, model_.config, model_.tensors);

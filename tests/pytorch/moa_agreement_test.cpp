@@ -25,7 +25,7 @@ class MoaAgreementTest : public ::testing::TestWithParam<const char*> {
     ASSERT_TRUE(std::string(GetParam()).ends_with("-tli" + std::to_string(model_.config.tli)));
   }
 
-  // The network's on a backend of its own.
+  // Runs the network on its own backend.
   void expect_same_rounds(Backend& device) {
     MoaNetwork network(device, model_.config, model_.tensors, SplitModels::kPositions);
     testing::expect_same_rounds(models_.expected(), *target_, tap_, network);
@@ -66,7 +66,7 @@ TEST_P(MoaAgreementTest, LayerMeanMatchesPyTorch) {
   expect_agreement(read_matrix(models_.backend(), mean.all()), m, "m");
 }
 
-// The target of the last one scales RoPE and has biases.
+// The last one's target scales RoPE and has biases.
 INSTANTIATE_TEST_SUITE_P(Fixture, MoaAgreementTest,
                          ::testing::Values("moa/moa-tli0", "moa/moa-tli1", "moa/moa-tli3",
                                            "scaled/moa-tli1"),

@@ -20,15 +20,15 @@
 
 namespace edgedraft::testing {
 
-// A test's name for a fixture; GoogleTest takes letters, digits and underscores alone.
+// A fixture's test name: GoogleTest allows only letters, digits and underscores.
 inline std::string name_of(std::string fixture) {
   std::replace_if(
       fixture.begin(), fixture.end(), [](char c) { return c == '/' || c == '-'; }, '_');
   return fixture;
 }
 
-// The target of a drafter's fixture, and a bundle of a drafter's checkpoint in its public layout,
-// as a user would convert them; the drafter's own matrices stay float32.
+// A drafter fixture's target, and a bundle made from the drafter's checkpoint in its public layout,
+// converted as a user would; the drafter's own matrices stay float32.
 class SplitModels {
  public:
   static constexpr std::uint32_t kPositions = 128;
@@ -52,7 +52,7 @@ class SplitModels {
   const GgufFile& bundle() const { return bundle_; }
   Backend& backend() { return *backend_; }
   Expected expected() const { return Expected(fixtures() / drafter_); }
-  // The target, keeping the states that a tap wants.
+  // The target, keeping the states that a tap reads.
   std::unique_ptr<Decoder> decoder(const Tap& tap) {
     const auto states = tap.states();
     const DecoderConfig config = read_decoder_config(target_).value();
@@ -71,8 +71,8 @@ class SplitModels {
   GgufFile bundle_;
 };
 
-// The target's rows of the tokens' positions that a cache does not have yet, which it has
-// afterwards; the last token is a root that was not run.
+// The target's rows for the positions missing from a cache, which it then holds; the last token is
+// a root that was not run.
 inline std::vector<float> new_rows(Decoder& target, KvCache& cache, Tap& tap,
                                    std::span<const std::uint32_t> tokens) {
   const std::uint32_t known = cache.length();
@@ -86,7 +86,7 @@ inline std::vector<float> new_rows(Decoder& target, KvCache& cache, Tap& tap,
   return rows;
 }
 
-// How many of the tokens are nodes of a tree, each below the one before it.
+// Counts the tokens that are nodes of a tree, each a child of the one before it.
 inline std::uint32_t accepted_count(std::span<const std::uint32_t> tokens,
                                     std::span<const std::uint32_t> nodes,
                                     std::span<const std::int32_t> parents) {
@@ -102,9 +102,9 @@ inline std::uint32_t accepted_count(std::span<const std::uint32_t> tokens,
   return count;
 }
 
-// Logits behind the root and each node of a tree, in every round, from a network that keeps what it
-// has and is sent what is new. Rounds accept a path of the tree before them, or none of it. The
-// network has extend_memory(first, rows).
+// Logits after the root and each node of a tree, in every round, from a network that keeps its
+// state and receives only new rows. Each round accepts a path of the previous tree, or none of it.
+// The network has extend_memory(first, rows).
 template <class Network>
 void expect_same_rounds(const Expected& expected, Decoder& target, Tap& tap, Network& network) {
   KvCache cache = target.make_cache();
@@ -120,7 +120,7 @@ void expect_same_rounds(const Expected& expected, Decoder& target, Tap& tap, Net
     const std::vector<float> rows = new_rows(target, cache, tap, tokens);
     if (!rows.empty()) network.extend_memory(known, rows);
     if (rounds > 0) {
-      // The root before, whose row is among the new ones, has been verified since.
+      // The previous root, whose row is among the new ones, has been verified since.
       const auto behind_root = std::span(tokens).subspan(known + 1);
       (accepted_count(behind_root, nodes, parents) > 1 ? accepting : rejecting) += 1;
     }
