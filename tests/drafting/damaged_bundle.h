@@ -13,8 +13,8 @@
 
 namespace edgedraft::testing {
 
-// What a copy of a bundle lacks, a tensor that is a row too short, values that are others, and
-// tensors that are there a second time behind another prefix.
+// Changes to a copy of a bundle: tensors removed, shortened by a row, with other values, or
+// duplicated under another prefix.
 struct Damage {
   std::string key = {};
   std::string tensor = {};
@@ -22,7 +22,7 @@ struct Damage {
   std::map<std::string, std::vector<std::int32_t>> i32s = {};
   std::map<std::string, std::uint32_t> u32s = {};
   std::map<std::string, std::string> strings = {};
-  std::map<std::string, std::string> copies = {};  // by the prefix that they are copied from
+  std::map<std::string, std::string> copies = {};  // prefix to prefix of the copy
 };
 
 inline void write_damaged(const GgufFile& file, const std::filesystem::path& path,

@@ -23,7 +23,7 @@ using Tokens = std::vector<std::uint32_t>;
 
 constexpr std::uint32_t kI32 = 5;
 
-// A decoder of 5 tokens whose head has `rows` rows, with that table.
+// A decoder of 5 tokens whose head has `rows` rows, with the given table.
 RawGguf reduced_decoder(const std::vector<std::int32_t>& d2t, std::uint64_t rows) {
   RawGguf raw = test::raw_decoder();
   test::add_raw_tensor(raw, "output.weight", {8, rows});
@@ -123,7 +123,9 @@ class ChooseDraftTokensTest : public ::testing::Test {
 };
 
 TEST_F(ChooseDraftTokensTest, KeepsControlTokensAndTheMostFrequent) {
-  // <s>, </s> and <|end|> are always there; then the word that the text is full of.
+  // <s>, </s> and <
+  // end
+  // > are always included; then the text's most frequent word.
   const auto chosen = choose("the the the cat the é", 4);
   ASSERT_TRUE(chosen) << chosen.error().message;
   EXPECT_EQ(chosen->tokens, (Tokens{1, 2, id("<|end|>"), id("\xE2\x96\x81the")}));
@@ -136,7 +138,7 @@ TEST_F(ChooseDraftTokensTest, KeepsControlTokensAndTheMostFrequent) {
 TEST_F(ChooseDraftTokensTest, EquallyFrequentTokensGoByTheLowestId) {
   const auto chosen = choose("the the", 6);
   ASSERT_TRUE(chosen);
-  // The entries behind the frequent one are those that the text has not: <unk>, then the bytes.
+  // Entries absent from the text follow the frequent ones: <unk>, then the bytes.
   EXPECT_EQ(chosen->tokens, (Tokens{0, 1, 2, 3, id("<|end|>"), id("\xE2\x96\x81the")}));
 }
 

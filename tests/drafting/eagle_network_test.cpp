@@ -99,7 +99,7 @@ TEST_P(EagleNetworkTest, TheTargetsFeaturesReplaceItsOwnAndAllThatWasMadeOfThem)
   const Tokens tokens = some_tokens(10);
   EagleNetwork late = fresh();
   extend(late, 0, 4);
-  late.commit(tokens);  // features of 4 to 8 are its own
+  late.commit(tokens);  // the features of 4 to 8 are its own
   expand_chain(late, Tokens{6, 9});
   const auto before = read_logits(late);
   extend(late, 4, 5);
@@ -113,7 +113,7 @@ TEST_P(EagleNetworkTest, TheTargetsFeaturesReplaceItsOwnAndAllThatWasMadeOfThem)
   EXPECT_NE(before, read_logits(in_time));
 }
 
-// Features may come before the tokens that they are paired with.
+// Features may arrive before the tokens that they are paired with.
 TEST_P(EagleNetworkTest, FeaturesAheadOfTheTokensWait) {
   const Tokens tokens = some_tokens(10);
   EagleNetwork ahead = fresh();
@@ -128,7 +128,8 @@ TEST_P(EagleNetworkTest, FeaturesAheadOfTheTokensWait) {
   EXPECT_EQ(read_logits(ahead), read_logits(in_time));
 }
 
-// The newest part of a long prompt's features comes first; older positions have no input till then.
+// The newest part of a long prompt's features arrives first; older positions have no input until
+// theirs arrive.
 TEST_P(EagleNetworkTest, InputsAreASet) {
   const Tokens tokens = some_tokens(10);
   EagleNetwork newest_first = fresh();
@@ -145,19 +146,19 @@ TEST_P(EagleNetworkTest, InputsAreASet) {
   EXPECT_NE(with_a_hole, read_logits(in_order));
 }
 
-// With the root's own feature behind it, the logits are those that the target's head makes of it.
+// Given the root's own feature, the logits are those of the target's head.
 TEST_P(EagleNetworkTest, ATrueFeatureOfTheLastTokenNeedsNoPrediction) {
   EagleNetwork network = fresh();
   extend(network, 0, 4);
   network.commit(some_tokens(4));
   EagleNetwork other = fresh();
-  other.extend_memory(0, rows(50, 3));  // what lies before it does not matter then
+  other.extend_memory(0, rows(50, 3));  // rows before it do not matter then
   extend(other, 3, 1);
   other.commit(some_tokens(4));
   EXPECT_EQ(read_logits(network), read_logits(other));
 }
 
-// A server may have the longer context.
+// A server may have a longer context.
 TEST_P(EagleNetworkTest, FeaturesBehindItsOwnContextChangeNothing) {
   EagleNetwork network = fresh();
   extend(network, 0, kPositions - 2);
@@ -170,7 +171,7 @@ TEST_P(EagleNetworkTest, FeaturesBehindItsOwnContextChangeNothing) {
   EXPECT_EQ(read_logits(network), read_logits(within));
 }
 
-// Written on alone for a while, then corrected: nothing of the detour stays.
+// After a span is written alone and then corrected, no state of it remains.
 TEST_P(EagleNetworkTest, TruncatedTokensAndFeaturesLeaveNoTrace) {
   EagleNetwork network = fresh();
   extend(network, 0, 5);
@@ -187,7 +188,7 @@ TEST_P(EagleNetworkTest, TruncatedTokensAndFeaturesLeaveNoTrace) {
   EXPECT_EQ(read_logits(network), read_logits(straight));
 }
 
-// Tokens, features, drafts and corrections in any order: what counts is what is there at last.
+// Tokens, features, drafts and corrections in any order: only the final state counts.
 TEST_P(EagleNetworkTest, AfterAnyHistoryTheLogitsAreThoseOfTokensAndFeaturesAlone) {
   EagleNetwork network = fresh();
   Random random(17);
@@ -228,7 +229,7 @@ TEST_P(EagleNetworkTest, DraftsWithoutAnyFeature) {
   EagleNetwork one_token = fresh();
   one_token.commit(Tokens{1});
   for (const float x : expand_chain(one_token, Tokens{3, 4})) ASSERT_TRUE(std::isfinite(x));
-  // However long the text, and the same whether it came in pieces.
+  // Holds for any text length, and for text that arrives in pieces.
   EagleNetwork pieces = fresh();
   const Tokens tokens = some_tokens(290);
   for (std::size_t i = 0; i < tokens.size(); i += 58) {
@@ -242,7 +243,8 @@ TEST_P(EagleNetworkTest, DraftsWithoutAnyFeature) {
 INSTANTIATE_TEST_SUITE_P(Backends, EagleNetworkTest,
                          ::testing::ValuesIn(testing::drafting_backends()), testing::backend_name);
 
-// Its tap: E numbers a position, one byte each and a scale; a cycle's tokens are three bytes each.
+// Its tap: E values per position, one byte each plus a scale; a cycle's tokens take three bytes
+// each.
 TEST(EagleTapTest, APositionIsTheTargetsFeatureInOneByteANumber) {
   const auto backend = make_cpu_backend({.threads = 1});
   const ToyDecoder toy(4);
@@ -264,7 +266,7 @@ TEST(EagleTapTest, APositionIsTheTargetsFeatureInOneByteANumber) {
   const std::uint32_t last = decoder.append(cache, tokens) - 1;
   std::vector<float> rows(3 * dim);
   tap->read(cache, 0, 3, rows);
-  // The target's head makes its logits of the feature.
+  // The target's head computes its logits from the feature.
   OwnedMatrix feature(*backend, 1, dim);
   backend->write(feature.all(), std::span(rows).last(dim));
   WeightStore store(*backend);

@@ -1,4 +1,4 @@
-// Bundles of drafters that read the target's features: what is converted, and what is refused.
+// Converting bundles of drafters that read the target's features, and refusing bad ones.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -81,7 +81,7 @@ class FeatureBundleTest : public ::testing::Test {
     EXPECT_EQ(made.error().code, code) << made.error().message;
     EXPECT_NE(made.error().message.find(named), std::string::npos) << made.error().message;
   }
-  // Every key and tensor of the drafter's own is needed, in its shape.
+  // Every key and tensor of the drafter itself is required, in its shape.
   void expect_all_is_needed(const GgufFile& file, const std::vector<std::string>& optional) const {
     const auto kind = drafter_kind_of(file).value();
     const auto is_optional = [&](const std::string& name) {
@@ -145,11 +145,11 @@ TEST_F(FeatureBundleTest, AnEagleFolderMayLackItsEmbeddingAndConfigurationAndHav
   checkpoint.tensors["layers.0.input_layernorm.weight"] = {32};
   const auto model = read_eagle(convert(checkpoint).value());
   ASSERT_TRUE(model) << model.error().message;
-  EXPECT_EQ(model->config.layer.heads, (HeadShape{4, 2, 8}));  // of the target's size
+  EXPECT_EQ(model->config.layer.heads, (HeadShape{4, 2, 8}));  // the target's shape
   EXPECT_TRUE(model->tensors.layer.attn_norm.present());
 }
 
-// A configuration that says nothing of a bias means that there is one if the tensor is.
+// If a configuration omits the bias, the tensor decides.
 TEST_F(FeatureBundleTest, TheBiasOfFcIsWhatTheConfigurationAndTheTensorsSay) {
   HfDirectory checkpoint = eagle_checkpoint();
   checkpoint.tensors["fc.bias"] = {32};
@@ -232,7 +232,7 @@ TEST_F(FeatureBundleTest, MedusasHeadsInEitherPublicLayoutConvert) {
       EXPECT_EQ((*drafter_kind_of(*file))->name, "medusa");
       const auto model = read_medusa(*file);
       ASSERT_TRUE(model) << model.error().message;
-      EXPECT_EQ(model->config.head_count, 3u);  // whatever config.json says
+      EXPECT_EQ(model->config.head_count, 3u);  // whatever config.json declares
       EXPECT_EQ(model->config.dim, 32u);
       EXPECT_EQ(model->config.target_layer_count, 4u);
       EXPECT_TRUE(model->config.tree.empty());
@@ -246,7 +246,8 @@ TEST_F(FeatureBundleTest, EverythingInAMedusaBundleIsNeededInItsShape) {
   for (const bool own_outputs : {false, true}) {
     const auto file = convert(medusa_checkpoint(own_outputs));
     ASSERT_TRUE(file) << file.error().message;
-    // Where there is no head the embedding is taken to be it, or each has its own.
+    // Optional: without the one the heads share an output, without the other they use the
+    // embedding.
     expect_all_is_needed(*file, own_outputs ? std::vector<std::string>{"head.0.output.weight"}
                                             : std::vector<std::string>{"output.weight"});
   }
@@ -276,13 +277,13 @@ TEST_F(FeatureBundleTest, RefusesMedusaHeadsThatDoNotFit) {
   expect_refused(vocabulary, Errc::mismatch, "vocab_size");
   using nlohmann::json;
   const std::pair<json, const char*> trees[] = {
-      {json("0"), "medusa_choices"},    // no list
-      {json{{"a"}}, "medusa_choices"},  // no number
+      {json("0"), "medusa_choices"},    // not a list
+      {json{{"a"}}, "medusa_choices"},  // not a number
       {json{{-1}}, "medusa_choices"},   // a negative rank
       {json{{64}}, "ranks end at 63"},
       {json(std::vector<json>(256, json{0})), "at most 255 fit"},
       {json{{0}, {0}}, "twice"},      //
-      {json{{0}, {1, 0}}, "parent"},  // its beginning lacks
+      {json{{0}, {1, 0}}, "parent"},  // its parent is missing
       {json{{0}, {0, 0}, {0, 0, 0}, {0, 0, 0, 0}}, "deeper"},
       {json(std::vector<std::vector<int>>{{}}), "without a rank"},
   };
@@ -293,7 +294,7 @@ TEST_F(FeatureBundleTest, RefusesMedusaHeadsThatDoNotFit) {
   }
 }
 
-// What only a file that was made to do harm has.
+// Only a maliciously crafted file has these.
 TEST_F(FeatureBundleTest, RefusesHostileTrees) {
   HfDirectory checkpoint = medusa_checkpoint(false);
   checkpoint.config["medusa_choices"] = {{0}, {1}};
@@ -309,9 +310,9 @@ TEST_F(FeatureBundleTest, RefusesHostileTrees) {
                            Tree{{-1, 0}, {0, 0}},             //
                            Tree{{0, 0}, {0, 64}},             // ranks out of range
                            Tree{{0, 0}, {0, -1}},             //
-                           Tree{{0, 0}, {1, 1}},              // twice
-                           Tree{{0, 0}, {1}},                 // of two lengths
-                           Tree{{0, 1, 2, 3}, {0, 0, 0, 0}},  // deeper than there are heads
+                           Tree{{0, 0}, {1, 1}},              // duplicate
+                           Tree{{0, 0}, {1}},                 // lists of unequal length
+                           Tree{{0, 1, 2, 3}, {0, 0, 0, 0}},  // deeper than the number of heads
                            Tree{many, many}}) {
     Damage damage;
     damage.i32s = {{std::string(kMedusaTreeParents), tree.parents},
@@ -323,7 +324,7 @@ TEST_F(FeatureBundleTest, RefusesHostileTrees) {
   }
 }
 
-// The head that both share with the target may know fewer tokens.
+// The head shared with the target may cover fewer tokens.
 TEST_F(FeatureBundleTest, DraftVocabulariesCanBeReduced) {
   const std::vector<std::uint32_t> tokens{1, 5, 7, 90};
   for (const HfDirectory& checkpoint : {eagle_checkpoint(), medusa_checkpoint(false)}) {

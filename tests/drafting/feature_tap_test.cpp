@@ -1,4 +1,4 @@
-// What drafters that read features are sent: its bytes in a verdict, and that it is the target's.
+// Data that feature drafters receive: its size in a verdict, and its equality with the target's.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -31,7 +31,7 @@ class FeatureTapTest : public ::testing::Test {
     decoder_.append(cache_, tokens);
   }
 
-  // The verdict on `count` new tokens, the first ones, of a drafter with this tap.
+  // Verdict on the first `count` new tokens for a drafter with this tap.
   wire::Verdict verdict(Tap& tap, std::uint32_t count) {
     const ActivationLayout layout({tap.scale_groups().begin(), tap.scale_groups().end()});
     std::vector<float> rows(std::size_t{count} * layout.cols());
@@ -53,17 +53,17 @@ class FeatureTapTest : public ::testing::Test {
   std::uint32_t dim_ = toy_.config.layer.dim;
 };
 
-// 6A + A E: a token costs its feature of E bytes, four of its id and two of the feature's scale.
-// Besides, a verdict has fields of fixed size.
+// 6A + A E: a token costs its feature of E bytes, four bytes of id and two of the feature's scale.
+// A verdict also has fields of fixed size.
 TEST_F(FeatureTapTest, AnEncodedVerdictOfEagleHasTheBytesOfItsFormula) {
   const testing::ToyEagle eagle(toy_, 3);
   const auto model = make_eagle_model({.config = eagle.config, .tensors = eagle.tensors});
   const auto tap = model->make_tap(*backend_);
   ASSERT_EQ(tap->scale_groups().size(), 1u);
   EXPECT_EQ(tap->scale_groups()[0], dim_);
-  // Its id, its feature and the feature's scale.
+  // The token's id, its feature and the feature's scale.
   const std::size_t per_token = 4 + dim_ + 2;
-  // Vectors are padded to four bytes and the whole to its largest field.
+  // Vectors are padded to four bytes, the message to its largest field.
   constexpr std::uint32_t kPadding = 8;
   const auto bytes = [&](std::uint32_t count) { return wire::encode(verdict(*tap, count)).size(); };
   const std::size_t fixed = bytes(8) - 8 * per_token;
@@ -79,7 +79,7 @@ TEST_F(FeatureTapTest, AnEncodedVerdictOfEagleHasTheBytesOfItsFormula) {
   }
 }
 
-// 4A + E: its heads read the newest feature alone.
+// 4A + E: its heads read only the newest feature.
 TEST_F(FeatureTapTest, AnEncodedVerdictOfMedusaHasOneFeatureHoweverManyTokens) {
   const testing::ToyMedusa medusa(toy_, 3, testing::HeadOutputs::shared);
   const auto model = make_medusa_model({.config = medusa.config, .tensors = medusa.tensors});
@@ -96,8 +96,8 @@ TEST_F(FeatureTapTest, AnEncodedVerdictOfMedusaHasOneFeatureHoweverManyTokens) {
   }
 }
 
-// MEDUSA's heads read the same features; what comes out of the message is what the target computed,
-// to half a step of eight bits.
+// MEDUSA's heads read the same features. Decoded values equal the target's to half a step of eight
+// bits.
 TEST_F(FeatureTapTest, WhatArrivesAreTheTargetsFeatures) {
   const testing::ToyEagle eagle(toy_, 3);
   const testing::ToyMedusa medusa(toy_, 3, testing::HeadOutputs::shared);
@@ -121,7 +121,7 @@ TEST_F(FeatureTapTest, WhatArrivesAreTheTargetsFeatures) {
     const float largest = std::abs(*std::max_element(
         begin, begin + dim_, [](float a, float b) { return std::abs(a) < std::abs(b); }));
     for (std::uint32_t i = 0; i < dim_; ++i) {
-      // The scale is rounded to half precision, too.
+      // The scale is also rounded to half precision.
       EXPECT_NEAR((*values)[row * dim_ + i], begin[i], largest / 127 * 0.6f);
     }
   }

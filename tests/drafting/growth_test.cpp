@@ -1,4 +1,5 @@
-// Drafters that grow in steps: networks whose memory changes in between, and several on one tree.
+// Drafters that grow in steps: networks whose memory changes between steps, and several networks on
+// one tree.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -31,7 +32,7 @@ using testing::ToyDecoder;
 using testing::ToyMoa;
 using Tokens = std::vector<std::uint32_t>;
 
-// The tree below the node that `tokens` lead to; empty if it does not hold the path.
+// Subtree below the node that `tokens` lead to; empty if the path is absent.
 DraftTree below(const DraftTree& tree, std::span<const std::uint32_t> tokens) {
   constexpr std::uint32_t kElsewhere = ~0u;
   std::uint32_t root = 0;
@@ -98,8 +99,8 @@ TEST_F(GrowthTest, StepsOfAnySizeFindWhatOneStepFinds) {
   }
 }
 
-// A caller that drafts in steps serves others between them: no step reads more tokens than a pass
-// holds.
+// A caller that drafts in steps serves other work between them, so no step reads more tokens than a
+// pass holds.
 TEST_F(GrowthTest, ALongTextIsReadInParts) {
   constexpr std::uint32_t kLong = 2 * kMaskRowsMax + 100;
   Random random(3);
@@ -131,8 +132,8 @@ TEST_F(GrowthTest, ALongTextIsReadInParts) {
   }
 }
 
-// A device may gather its commands until somebody waits. Reading a part ends with a wait, so that
-// others have their turn when it is done; and no device is given a whole text at once.
+// A device may queue commands until the host waits. Reading a part ends with a wait, so that other
+// work runs in between and the device never receives a whole text at once.
 TEST_F(GrowthTest, EachPartOfALongTextIsWaitedFor) {
   constexpr std::uint32_t kLong = 2 * kMaskRowsMax + 100;
   const Tokens tokens(kLong, 5);
@@ -163,7 +164,7 @@ TEST_F(GrowthTest, EachPartOfALongTextIsWaitedFor) {
   }
 }
 
-// Logits asked for, or another tree grown, in the midst of it: what is missing runs again.
+// If logits are read or another tree is grown in between, the missing rows run again.
 TEST_F(GrowthTest, WhatComesInBetweenChangesNothing) {
   const auto drafter = independent();
   feed(*drafter, tokens_);
@@ -181,8 +182,8 @@ TEST_F(GrowthTest, WhatComesInBetweenChangesNothing) {
   EXPECT_GT(steps, 3);
 }
 
-// Behind verdicts, with activations that come late, growth goes on: the tree holds what was kept,
-// and the best first token of a fresh tree.
+// After verdicts, with late activations, growth goes on: the tree holds the nodes kept, and the
+// best first token of a fresh tree.
 TEST_F(GrowthTest, GoesOnBehindVerdicts) {
   Random random(5);
   for (const auto& make : {&GrowthTest::moa, &GrowthTest::independent}) {
@@ -257,7 +258,7 @@ TEST_F(MergedDrafterTest, TreesAreTheMergeOfWhatEachWouldGrow) {
   EXPECT_TRUE(std::ranges::equal(logits, expected)) << "the first writes alone";
 }
 
-// As a grammar leaves them: the network has to find others.
+// The network has to find other tokens than those a grammar excludes.
 TEST_F(MergedDrafterTest, ItsNetworkKnowsWhatTheTargetMayChoose) {
   const auto both = merged(moa());
   const auto a = moa();
@@ -272,7 +273,7 @@ TEST_F(MergedDrafterTest, ItsNetworkKnowsWhatTheTargetMayChoose) {
   EXPECT_EQ(both->draft(kShape, without_it), expected);
 }
 
-// As a device drafts ahead: what is unlikely it does not look into.
+// In drafting ahead, unlikely nodes are not expanded.
 TEST_F(MergedDrafterTest, BestFirstItsNetworkKeepsToTheFloor) {
   constexpr Score kFloor = -3.0f;
   const auto grown = [&](Drafter& drafter, std::uint64_t* expanded) {

@@ -18,9 +18,9 @@ using Texts = std::vector<std::string>;
 
 constexpr std::int32_t kNormal = 1;
 constexpr std::int32_t kUnused = 5;
-constexpr std::size_t kTokensMax = 5;  // of raw_decoder
+constexpr std::size_t kTokensMax = 5;  // vocabulary of raw_decoder
 
-// With as many tokens as texts; those that begin with [PAD are there to fill the vocabulary.
+// A model with one token per text; texts that begin with [PAD pad the vocabulary.
 RawGguf model_of(const Texts& texts) {
   RawGguf raw = test::raw_decoder();
   EXPECT_EQ(raw.tensors[0].name, "token_embd.weight");
@@ -113,7 +113,7 @@ TEST_F(IndependentBundleTest, AFilledHeadCanBeReduced) {
   EXPECT_EQ(model->config.vocabulary_count, 4u);
 }
 
-// Converters differ in what they call a special token; the target's tokenizer is used.
+// Converters classify special tokens differently; the target's tokenizer is used.
 TEST_F(IndependentBundleTest, TypesOfTokensMayDiffer) {
   RawGguf drafter = model_of({"a", "b"});
   drafter.values.pop_back();
@@ -122,7 +122,7 @@ TEST_F(IndependentBundleTest, TypesOfTokensMayDiffer) {
   EXPECT_TRUE(made) << made.error().message;
 }
 
-// The rule of spaces and what ends an answer, too, also where the target has no key for it.
+// The bundle takes the spacing rule and the end ids from the target, even if the target has no key.
 TEST_F(IndependentBundleTest, SpacesAndEndsAreTheTargets) {
   for (const bool is_targets : {true, false}) {
     RawGguf target = model_of({"a", "b"});

@@ -1,5 +1,5 @@
-// An index is made in the memory that was allowed, however long the corpus is, and a table of a
-// conversation takes no more than it says. Everything that this program allocates is counted.
+// Building an index stays within its memory limit for any corpus length, and a conversation's table
+// takes no more than it reports. All allocations of the process are counted.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -14,7 +14,7 @@
 
 namespace {
 
-constexpr std::size_t kSizeBytes = 16;  // before each block: its size
+constexpr std::size_t kSizeBytes = 16;  // space before each block for its size
 
 std::atomic<std::size_t> live_bytes = 0;
 std::atomic<std::size_t> most_bytes = 0;
@@ -62,7 +62,7 @@ std::size_t bytes_taken_for(std::uint64_t token_count) {
   most_bytes = before;
   for (std::uint64_t done = 0; done < token_count; done += document.size()) {
     for (auto& token : document) {
-      // Like words: few are frequent.
+      // Like words: a few are frequent.
       token = static_cast<std::uint32_t>(5000.0 * random.uniform() * random.uniform() *
                                          random.uniform());
     }
@@ -80,7 +80,7 @@ TEST(IndexMemoryTest, ACorpusThirtyTimesAsLongTakesNoMoreMemoryThanItMay) {
   EXPECT_LE(much, little + kBesideBytes / 4);
 }
 
-// What the C library adds to each block, at most.
+// Largest overhead per block in the C library.
 constexpr std::size_t kBlockOverhead = 24;
 
 TEST(NgramMemoryTest, ATableTakesNoMoreThanItSays) {

@@ -1,5 +1,5 @@
-// An index finds what a plain search of its corpus finds, however little memory made it; a damaged
-// file is refused, or what is found in it are tokens all the same.
+// An index finds what a linear search of its corpus finds, however little memory built it. A
+// damaged file is refused, or all results are valid tokens.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -30,7 +30,7 @@ using testing::scores_of;
 using Tokens = std::vector<std::uint32_t>;
 using Documents = std::vector<Tokens>;
 
-// Memory for so many suffixes at a time.
+// Bytes per suffix held in memory.
 constexpr std::uint64_t kSuffixBytes = 16;
 
 Documents random_documents(Random& random, std::uint32_t vocabulary) {
@@ -41,7 +41,7 @@ Documents random_documents(Random& random, std::uint32_t vocabulary) {
   return documents;
 }
 
-// A text's end, looked for everywhere.
+// Reference: counts the occurrences of a run by linear search.
 std::uint64_t count_of(const Documents& documents, std::span<const std::uint32_t> run) {
   std::uint64_t count = 0;
   for (const Tokens& document : documents) {
@@ -54,7 +54,7 @@ std::uint64_t count_of(const Documents& documents, std::span<const std::uint32_t
   return count;
 }
 
-// Every prefix of what follows a run, and how often.
+// Counts every prefix of the tokens that follow a run.
 std::map<Tokens, std::uint64_t> followers_of(const Documents& documents,
                                              std::span<const std::uint32_t> run,
                                              std::size_t length_max) {
@@ -154,7 +154,7 @@ TEST_F(CorpusIndexTest, FindsWhatASearchOfTheCorpusFinds) {
     const Documents documents = random_documents(random, vocabulary);
     const CorpusIndex index = open(documents, vocabulary, 7);
     for (int look = 0; look < 100; ++look) {
-      // Some of the corpus, some of chance, some with a token that is not in it.
+      // Runs from the corpus, random runs, and runs with a token outside it.
       const Tokens& document = documents[random.below(documents.size())];
       Tokens context = random_tokens(random, random.below(3), vocabulary + 1);
       const std::uint64_t first = random.below(document.size());
@@ -237,7 +237,7 @@ TEST_F(CorpusIndexTest, TreesStayWithinTheShapeAndHoldTheLikeliestPaths) {
     for (const auto& [path, score] : scores) {
       ASSERT_TRUE(exact.contains(path));
       ASSERT_LE(path.size(), shape.copied_depth());
-      // A sibling that follows more often is there, too.
+      // A more frequent sibling is also present.
       for (const auto& [other, count] : exact) {
         if (other.size() != path.size() ||
             !std::equal(path.begin(), path.end() - 1, other.begin())) {
@@ -306,7 +306,7 @@ TEST_F(CorpusIndexTest, RefusesWhatIsNoIndexOfItsVersionAndLength) {
   version[8] = 2;
   EXPECT_NE(refusal(version).find("version 2"), std::string::npos);
   EXPECT_EQ(CorpusIndex::open(directory_ / "nowhere").error().code, Errc::io);
-  // A right digest over a header that says nonsense.
+  // A correct digest over an inconsistent header.
   IndexFacts facts{.vocabulary_count = 4, .token_count = 1, .suffix_count = 2};
   const Bytes header = to_header(facts);
   refusal(std::string(reinterpret_cast<const char*>(header.data()), header.size()) +
@@ -360,7 +360,7 @@ TEST_F(CorpusIndexTest, AKindThatCopiesFromIndexesWantsOneOfItsOwnTokens) {
   EXPECT_NE(other.error().message.find("corpus.index"), std::string::npos);
 }
 
-// A crafted file can have the right digests.
+// A crafted file can have correct digests.
 TEST_F(CorpusIndexTest, AKindThatCopiesFromIndexesTakesNoOtherVocabularyThanTheTargets) {
   const GgufFile target = GgufFile::open(EDGEDRAFT_MODELS "/target.gguf").value();
   const DrafterKind* const kind = find_drafter_kind("retrieval");

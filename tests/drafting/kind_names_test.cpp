@@ -1,5 +1,5 @@
-// Only its own folder and the table may name a kind of drafter; then a new one is a folder and a
-// line. Names are those of the table, so the test knows each kind that comes.
+// Only its own folder and the table may name a kind of drafter, so that a new kind is one folder
+// and one line. Names are read from the table, so the test covers new kinds.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -23,7 +23,7 @@ std::string read(const std::filesystem::path& path) {
   return {std::istreambuf_iterator<char>(in), {}};
 }
 
-// Without comments; lines stay where they are. Comments may use any word.
+// Removes comments, which may use any word; keeps line numbers.
 std::string code_of(const std::string& text, bool is_python) {
   std::string code;
   char quote = 0;
@@ -67,8 +67,8 @@ bool is_lower(char c) {
   return std::islower(static_cast<unsigned char>(c)) != 0;
 }
 
-// The lines where `name` stands as a word or as a part of an identifier, path or text, such as
-// name_drafter, NameDrafter, "name-tli1" or drafting/name/.
+// Lines with `name` as a word or as part of an identifier, path or text, such as name_drafter,
+// NameDrafter, "name-tli1" or drafting/name/.
 std::vector<std::size_t> lines_with(const std::string& code, const std::string& name) {
   std::string capital = name;
   capital[0] = static_cast<char>(std::toupper(static_cast<unsigned char>(capital[0])));
@@ -94,7 +94,7 @@ bool is_source(const std::filesystem::path& path) {
   return std::ranges::find(kEndings, path.extension()) != std::end(kEndings);
 }
 
-// The folder whose sources define the kind of that name; several kinds may share one.
+// The folder whose sources define a kind; several kinds may share one.
 std::string home_of(const std::string& kind) {
   for (const auto& entry : std::filesystem::directory_iterator(kRoot / "shared/drafting")) {
     if (!entry.is_directory()) continue;
@@ -132,8 +132,8 @@ TEST(KindNamesTest, OnlyAKindsOwnFolderAndTheTableNameIt) {
   EXPECT_GT(files, 300u);
 }
 
-// Training: a file per kind and one table. Fixtures make the C++ tests' vectors of a kind,
-// calibrate.py finds the trees that one kind alone has, and tune_KIND.py tunes a target together
+// Training has one file per kind and one table. Fixtures make the C++ tests' vectors of a kind,
+// calibrate.py finds the trees that only one kind has, and tune_KIND.py tunes a target together
 // with a drafter of the kind.
 TEST(KindNamesTest, TrainingNamesAKindInItsFileAndTheTableAlone) {
   std::size_t kinds = 0;

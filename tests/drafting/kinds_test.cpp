@@ -36,7 +36,7 @@ TEST(DrafterKindsTest, ABundleIsOfOneKindAndOtherKindsSayWhyTheyCannotReadIt) {
   }
 }
 
-// A tap is compared as a whole, so what it sends must be in its name.
+// A tap is compared as a whole, so its name must describe everything it sends.
 TEST(DrafterKindsTest, TapsThatSendOtherRowsHaveOtherNames) {
   std::set<std::string> taps;
   for (const char* name : {"moa-tli0", "moa-tli1", "eagle", "independent"}) {
@@ -46,7 +46,7 @@ TEST(DrafterKindsTest, TapsThatSendOtherRowsHaveOtherNames) {
     const auto tap = model->make_tap(*backend);
     EXPECT_EQ(tap == nullptr, model->facts().tap.empty()) << name;
     EXPECT_TRUE(taps.insert(model->facts().tap).second) << name;
-    EXPECT_EQ(model->facts().pace_name, name);  // the demo's files are called like that
+    EXPECT_EQ(model->facts().pace_name, name);  // the demo's files have these names
   }
 }
 

@@ -60,7 +60,8 @@ TEST_P(LsaTest, APositionDependsOnItsOwnStatesOnly) {
   EXPECT_EQ(before, mean(cache, 2, 1));
 }
 
-// Guards the [K | V] a head layout: exchanging keys and values, or two layers, must show.
+// Guards the [K
+//  V] per-head layout: swapping keys and values, or two layers, must change the result.
 TEST_P(LsaTest, TellsKeysFromValuesAndLayersApart) {
   KvCache cache = decoder_.make_cache();
   decoder_.append(cache, counting(4));
@@ -79,8 +80,8 @@ TEST_P(LsaTest, TellsKeysFromValuesAndLayersApart) {
   EXPECT_NE(before, mean(cache, 3, 1));
 }
 
-// A GGUF Llama file permutes rows of Wq and Wk inside each head and rotates pairs; the states that
-// LSA sees must not tell.
+// A GGUF Llama file permutes the rows of Wq and Wk within each head and rotates pairs; the states
+// that LSA reads must be the same.
 TEST_P(LsaTest, BothRopeStylesOfOneModelGiveTheSameMean) {
   const HeadShape& heads = toy_.config.layer.heads;
   ToyDecoder permuted{4};

@@ -31,7 +31,7 @@ class MedusaTest : public testing::OpTest {
   std::shared_ptr<MedusaHeads> heads_of(const ToyMedusa& toy) {
     return std::make_shared<MedusaHeads>(backend(), toy.config, toy.tensors);
   }
-  // Made-up features of a position: the same for every drafter.
+  // Made-up features of a position, equal for every drafter.
   static std::vector<float> row(std::uint32_t position) {
     return testing::random_floats(1000 + position, 32);
   }
@@ -45,7 +45,7 @@ class MedusaTest : public testing::OpTest {
     toys_.push_back(toy);
     return {heads_of(toys_.back()), kPositions};
   }
-  // What a head finds likeliest behind a feature, best first.
+  // A head's likeliest tokens for a feature, best first.
   Tokens guesses(std::uint32_t position, std::uint32_t head, std::uint32_t count) {
     const ToyMedusa toy(toy_, 40, HeadOutputs::shared, kHeads);
     Tokens tokens(count);
@@ -62,7 +62,7 @@ class MedusaTest : public testing::OpTest {
   std::list<ToyMedusa> toys_;
 };
 
-// W1 and b are 0 at first: then every head says what the target's own says.
+// W1 and b are 0 at first, so every head equals the target's own.
 TEST_P(MedusaTest, HeadsAtTheirInitialWeightsAreTheTargetsHead) {
   for (const HeadOutputs outputs : {HeadOutputs::shared, HeadOutputs::own}) {
     ToyMedusa toy(toy_, 40, outputs, kHeads);
@@ -101,7 +101,7 @@ TEST_P(MedusaTest, SomeHeadsGiveTheBitsOfAll) {
   }
 }
 
-// Level d is head d's, the same below every node.
+// Level d has head d's guesses, the same below every node.
 TEST_P(MedusaTest, ALevelHasAHeadsGuessesBelowEveryNode) {
   MedusaDrafter drafter = fresh();
   drafter.append(Tokens{5, 6, 7, 8});
@@ -127,7 +127,7 @@ TEST_P(MedusaTest, TheBundlesTreeIsDraftedCutToTheShape) {
     expected.add(guesses(2, head, 8)[choice.rank], choice.parent);
   }
   EXPECT_EQ(tree, expected);
-  // Ranks below the breadth alone, levels down to the depth, the best nodes.
+  // Only ranks below the breadth, levels up to the depth, and the best nodes.
   EXPECT_EQ(drafter.draft({.breadth = 3, .depth = 6, .nodes = 62}).node_count(), 6u);
   EXPECT_EQ(drafter.draft({.breadth = 8, .depth = 1, .nodes = 62}).node_count(), 3u);
   EXPECT_EQ(drafter.draft({.breadth = 8, .depth = 6, .nodes = 5}).node_count(), 5u);
@@ -135,7 +135,7 @@ TEST_P(MedusaTest, TheBundlesTreeIsDraftedCutToTheShape) {
   EXPECT_EQ(chain.depths(), (Tokens{0, 1, 2, 3}));
 }
 
-// The heads that guess tokens which are known by now are passed over.
+// Skips heads whose guesses are for tokens that are already known.
 TEST_P(MedusaTest, AFeatureThatLagsIsReadByTheHeadsThatReachBeyondTheKnownTokens) {
   for (const auto& fixed : {std::vector<MedusaChoice>(), kTree}) {
     MedusaDrafter drafter = fresh(fixed);
@@ -188,7 +188,7 @@ TEST_P(MedusaTest, AfterAnyHistoryTheTreeIsThatOfTheNewestFeature) {
   EXPECT_EQ(behind, shorter.draft(kShape));
 }
 
-// Growth in steps, as drafting ahead of verdicts has it.
+// Growth in steps, as in drafting ahead of verdicts.
 TEST_P(MedusaTest, InterruptedGrowthFindsWhatOneStepFinds) {
   MedusaDrafter drafter = fresh();
   drafter.append(Tokens{5, 6, 7, 8});
@@ -201,7 +201,7 @@ TEST_P(MedusaTest, InterruptedGrowthFindsWhatOneStepFinds) {
   EXPECT_TRUE(drafter.grow(at_once, {}));
   EXPECT_EQ(growth.tree(), at_once.tree());
 
-  // A verdict: the root moves along, its feature has come.
+  // After a verdict the root advances and its feature has arrived.
   const Tokens accepted{growth.tree().token(1), 33};
   growth.reroot(accepted);
   drafter.append(accepted);

@@ -1,4 +1,4 @@
-// What a drafter is said to need before it is loaded is what it then takes, however long it drafts.
+// The memory need predicted before loading equals the memory used, however long it drafts.
 #include "shared/drafting/memory_need.h"
 
 #include <gtest/gtest.h>
@@ -35,7 +35,7 @@ using testing::ToyMoa;
 constexpr TreeShape kDefaultShape{};
 constexpr std::uint32_t kThreads = 2;
 
-// A drafter's model, and the file or the toy that it was read from.
+// A drafter's model, and the file or toy that it came from.
 struct Model {
   std::shared_ptr<const void> keeps;
   std::unique_ptr<DrafterModel> model;
@@ -83,15 +83,15 @@ const std::vector<Case>& cases() {
   return all;
 }
 
-// A conversation that fills the drafter's context and goes on: a long prompt, its activations
-// newest first, trees behind every few tokens, some of them gone on with behind another root, text
-// written offline and taken back.
+// A conversation that fills the drafter's context and continues: a long prompt, its activations
+// newest first, trees every few tokens, some continued from another root, and text written offline
+// and taken back.
 void hold_long_conversation(Drafter& drafter, std::uint32_t positions, std::uint32_t vocabulary) {
   Random random(1);
   const auto append = [&](std::uint32_t count) {
     drafter.append(testing::random_tokens(random, count, vocabulary));
   };
-  std::uint32_t known = 0;  // activations
+  std::uint32_t known = 0;  // positions with activations
   const auto catch_up = [&] {
     const std::uint32_t count = drafter.token_count() - 1 - known;
     drafter.add_activations(known, std::vector<float>(count * drafter.activation_cols(), 0.1f));
@@ -99,7 +99,7 @@ void hold_long_conversation(Drafter& drafter, std::uint32_t positions, std::uint
   };
   append(std::min(300u, positions / 2));
   catch_up();
-  // As draft ahead grows it: 240 rows, which run again behind another root.
+  // As draft-ahead grows it: 240 rows, which run again for another root.
   TreeGrowth wide({.breadth = 8, .depth = 32, .nodes = 255}, GrowthOrder::best_first);
   drafter.grow(wide, {.rows = 240});
   wide.reroot({});
@@ -173,7 +173,7 @@ TEST_P(MemoryNeedTest, OneByteLessIsRefused) {
 INSTANTIATE_TEST_SUITE_P(Drafters, MemoryNeedTest, ::testing::ValuesIn(cases()),
                          [](const auto& c) { return c.param.name; });
 
-// A context is whatever a file says.
+// A file may declare any context length.
 TEST(RopeTableTest, OfAnyContextIsPlannedWithoutMemoryAndRefusedWithoutMaking) {
   constexpr std::uint32_t kHeadDim = 64;
   constexpr std::uint32_t kPositions = 1u << 30;

@@ -22,7 +22,7 @@ using testing::ToyDecoder;
 using testing::ToyMoa;
 using Tokens = std::vector<std::uint32_t>;
 
-// By the number of TLI layers and the backend.
+// Parameters: number of TLI layers and backend.
 class MoaNetworkTest : public ::testing::TestWithParam<std::tuple<std::uint32_t, BackendFactory>> {
  protected:
   void SetUp() override {
@@ -33,7 +33,7 @@ class MoaNetworkTest : public ::testing::TestWithParam<std::tuple<std::uint32_t,
   std::vector<float> rows(std::uint32_t first, std::uint32_t count) const {
     return testing::made_up_rows(layout_.cols(), first, count);
   }
-  // The logits behind a text of which some may be committed.
+  // Logits after a text, of which some may be committed.
   static std::vector<float> logits_behind(MoaNetwork& network, const Tokens& text) {
     network.commit(std::span(text).subspan(network.committed_count()));
     return read_logits(network);
@@ -68,7 +68,7 @@ TEST_P(MoaNetworkTest, ATokenATimeGivesTheBitsOfAllAtOnce) {
   EXPECT_EQ(read_logits(stepwise), read_logits(at_once));
 }
 
-// Two of the committed tokens lie behind the memory.
+// Two of the committed tokens lie beyond the memory.
 TEST_P(MoaNetworkTest, ALevelInOneCallGivesTheBitsOfANodeACall) {
   MoaNetwork together = fresh();
   MoaNetwork apart = fresh();
@@ -93,7 +93,7 @@ TEST_P(MoaNetworkTest, MemoryInPiecesGivesTheBitsOfMemoryAtOnce) {
   EXPECT_EQ(read_logits(pieces), read_logits(at_once));
 }
 
-// The newest part of a long prompt's memory comes first.
+// The newest part of a long prompt's memory arrives first.
 TEST_P(MoaNetworkTest, MemoryIsASet) {
   MoaNetwork newest_first = fresh();
   newest_first.extend_memory(6, rows(6, 3));
@@ -106,7 +106,7 @@ TEST_P(MoaNetworkTest, MemoryIsASet) {
   expect_close(read_logits(newest_first), read_logits(in_order), 1e-4);
 }
 
-// A server may have the longer context.
+// A server may have a longer context.
 TEST_P(MoaNetworkTest, ActivationsBehindItsOwnContextChangeNothing) {
   MoaNetwork network = fresh();
   network.extend_memory(0, rows(0, 126));
@@ -131,7 +131,7 @@ TEST_P(MoaNetworkTest, MemoryMatters) {
   EXPECT_NE(read_logits(a), read_logits(b));
 }
 
-// Written on alone for a while, then corrected: nothing of the detour stays.
+// After a span is written alone and then corrected, no state of it remains.
 TEST_P(MoaNetworkTest, TruncatedTokensAndMemoryLeaveNoTrace) {
   MoaNetwork network = fresh();
   network.extend_memory(0, rows(0, 5));
@@ -148,7 +148,7 @@ TEST_P(MoaNetworkTest, TruncatedTokensAndMemoryLeaveNoTrace) {
   EXPECT_EQ(logits_behind(network, text), logits_behind(straight, text));
 }
 
-// Activations come behind later verdicts: some tokens stay the network's own.
+// Activations arrive after later verdicts, so some tokens stay the network's own.
 TEST_P(MoaNetworkTest, AMemoryThatLagsGivesTheBitsOfMemoryAtOnce) {
   MoaNetwork lagging = fresh();
   lagging.extend_memory(0, rows(0, 2));
@@ -164,7 +164,7 @@ TEST_P(MoaNetworkTest, AMemoryThatLagsGivesTheBitsOfMemoryAtOnce) {
   }
 }
 
-// As a drafter for a Qwen2 may have them.
+// Drafters for a Qwen2 may have biases.
 TEST_P(MoaNetworkTest, EveryBiasOfTheCrossAttentionCounts) {
   const auto logits = [&] {
     MoaNetwork network = fresh();

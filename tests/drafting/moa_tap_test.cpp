@@ -20,7 +20,7 @@ using testing::ToyDecoder;
 using testing::ToyMoa;
 using Tokens = std::vector<std::uint32_t>;
 
-// By the number of TLI layers and the backend.
+// Parameters: number of TLI layers and backend.
 class MoaTapTest : public ::testing::TestWithParam<std::tuple<std::uint32_t, BackendFactory>> {
  protected:
   static std::uint32_t tli() { return std::get<0>(GetParam()); }
@@ -50,9 +50,8 @@ TEST_P(MoaTapTest, NewPositionsAloneGiveTheBitsOfTheWholePrefix) {
   EXPECT_EQ(whole, pieces);
 }
 
-// A drafter whose cross-attention has one head of keys and values, with that head twice: it
-// computes the same, but its keys and values are no longer fewer numbers than the target's, so that
-// the layers' mean crosses the link.
+// Duplicates the only KV head of a drafter's cross-attention. The results are equal, but its keys
+// and values are no longer smaller than the target's, so that the layers' mean crosses the link.
 ToyMoa with_its_head_twice(const ToyMoa& moa) {
   ToyMoa twice = moa;
   const std::uint32_t head_dim = moa.config.cross_attention.heads.head_dim;
@@ -79,7 +78,7 @@ class MoaCutPointTest : public MoaTapTest {
     MoaNetwork network;
   };
 
-  // Rows of positions first.. of the target's cache, each network's from its own tap.
+  // Feeds rows of the target's cache from `first` on to each network through its own tap.
   void extend_memory(std::uint32_t first, std::uint32_t count) {
     for (Pair* pair : {&projected_, &averaged_}) {
       pair->network.extend_memory(first, rows(pair->tap, cache_, first, count));
@@ -91,7 +90,7 @@ class MoaCutPointTest : public MoaTapTest {
   void expand(const std::vector<GrowthNode>& nodes) {
     for (Pair* pair : {&projected_, &averaged_}) pair->network.expand(nodes);
   }
-  // Two tokens side by side, and two below the second.
+  // Two sibling tokens, and two below the second.
   void expect_same_drafts() {
     GrowthNode below{.token = 12, .depth = 2, .ancestors = {}};
     below.ancestors.set(1);
@@ -109,8 +108,8 @@ class MoaCutPointTest : public MoaTapTest {
                           kTolerance);
   }
 
-  // Four query heads share one head, or two each of two: the same numbers are added up, in tiles of
-  // another size.
+  // Four query heads share one KV head, or two each share two: the same numbers are summed, in
+  // tiles of another size.
   static constexpr double kTolerance = 1e-4;
 
   ToyMoa moa_{toy_, 3, tli(), 1};
@@ -120,9 +119,9 @@ class MoaCutPointTest : public MoaTapTest {
   KvCache cache_ = decoder_.make_cache();
 };
 
-// Where the projection runs is a matter of bytes alone: the device's logits are the same behind a
-// prompt, on a draft, when some of it was accepted, when none was, and when what the device wrote
-// alone was taken back.
+// The cut point changes only the bytes sent: the device's logits are equal after a prompt, on a
+// draft, after partial, full and no acceptance, and after text that the device wrote alone is taken
+// back.
 TEST_P(MoaCutPointTest, BothCutPointsGiveTheDeviceTheSameLogits) {
   ASSERT_EQ(projected_.layout.cut, CutPoint::ca_kv);
   ASSERT_EQ(averaged_.layout.cut, CutPoint::lsa_mean);
@@ -158,8 +157,7 @@ TEST_P(MoaCutPointTest, BothCutPointsGiveTheDeviceTheSameLogits) {
   expect_same_drafts();
 }
 
-// The comparison above would see it if keys were not turned by their positions, or if keys and
-// values changed places on the way.
+// Shows that the comparison above would notice keys without rotation, and swapped keys and values.
 TEST_P(MoaCutPointTest, LogitsTellPositionsAndKeysFromValues) {
   const Tokens tokens{5, 6, 7, 8, 9};
   decoder_.append(cache_, std::span(tokens).first(4));

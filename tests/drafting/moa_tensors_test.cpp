@@ -25,7 +25,7 @@ using testing::wide_moa;
 using testing::wide_target;
 using testing::write_damaged;
 
-// The random target and drafters of the fixtures: 4 layers, width 32, 4 query heads over 2 of 8.
+// The fixtures' random target and drafters: 4 layers, width 32, 4 query heads over 2 KV heads of 8.
 class BundleTest : public ::testing::Test {
  protected:
   BundleTest() {
@@ -152,7 +152,7 @@ TEST_F(BundleTest, EveryTensorIsNeededInItsShape) {
     if (name == "output.weight") continue;  // absent means tied
     write_damaged(file, directory_ / "damaged.gguf", {.tensor = name});
     expect_error(directory_ / "damaged.gguf", name);
-    if (name == "token_embd.weight") continue;  // gives the vocabulary
+    if (name == "token_embd.weight") continue;  // defines the vocabulary size
     write_damaged(file, directory_ / "damaged.gguf", {.cut_tensor = name});
     expect_error(directory_ / "damaged.gguf", name);
   }
@@ -184,7 +184,7 @@ TEST_F(BundleTest, KeepsTheTargetsScalingInSaAlone) {
   EXPECT_TRUE(config->lsa_rope.frequency_divisors.empty());
 }
 
-// A copy of a drafter's checkpoint whose config.json a test changes or drops.
+// Copies a drafter's checkpoint, replacing or dropping its config.json.
 void copy_drafter(const TemporaryDirectory& to, const nlohmann::json* changes) {
   std::filesystem::copy(kFixtures / "moa/moa-tli0/model.safetensors", to / "model.safetensors");
   if (changes == nullptr) return;
@@ -194,7 +194,7 @@ void copy_drafter(const TemporaryDirectory& to, const nlohmann::json* changes) {
   to.write("config.json", config.dump());
 }
 
-// The published checkpoint says nothing of LSA's heads: as many as the target's query heads.
+// The published checkpoint does not declare LSA's heads: as many as the target's query heads.
 TEST_F(BundleTest, NeedsNoConfigurationOfTheDrafter) {
   const TemporaryDirectory drafter;
   copy_drafter(drafter, nullptr);
@@ -218,7 +218,7 @@ TEST_F(BundleTest, RefusesADrafterOfAnotherTarget) {
   }
 }
 
-// The link carries 32,768 values of a position, in 4,096 groups.
+// The link carries 32,768 values per position, in 4,096 groups.
 TEST_F(BundleTest, RefusesADrafterThatIsSentMoreThanTheLinkCarries) {
   const TemporaryDirectory target;
   wide_target().write(target);

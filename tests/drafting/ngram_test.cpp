@@ -1,4 +1,4 @@
-// N-gram tables follow a text exactly, and trees hold what a plain search of the text finds.
+// N-gram tables follow a text exactly, and trees hold what a linear search of the text finds.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -20,7 +20,7 @@ using testing::random_tokens;
 using testing::same_scores;
 using Tokens = std::vector<std::uint32_t>;
 
-// Where `context` stood with a token behind it, by looking everywhere.
+// Reference: ends of `context` that a token follows, by linear search.
 Tokens search(const Tokens& text, const Tokens& context) {
   Tokens positions;
   for (std::size_t end = context.size(); end < text.size(); ++end) {
@@ -116,7 +116,7 @@ TEST(NgramTreesTest, StayWithinTheShapeAndProposeNothingThatDidNotFollow) {
 }
 
 TEST(NgramTreesTest, LookupCopiesWhatFollowedTheLongestEarlierRun) {
-  // "7 8 9" stood at the beginning, "9" alone also behind 5.
+  // "7 8 9" occurs at the start, "9" also after 5.
   const NgramTable table = table_of({7, 8, 9, 1, 2, 3, 5, 9, 4, 6, 6, 7, 8, 9});
   const DraftTree chain = lookup_tree(table, chain_shape(4));
   EXPECT_EQ(paths_of(chain).back(), (Tokens{1, 2, 3, 5}));

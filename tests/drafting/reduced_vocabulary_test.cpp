@@ -1,4 +1,4 @@
-// Networks whose head has rows for a few of the tokens.
+// Networks whose head covers only some of the tokens.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -20,7 +20,7 @@ using Tokens = std::vector<std::uint32_t>;
 
 class ReducedVocabularyTest : public testing::OpTest {
  protected:
-  // The columns of the whole network's logits that the reduced one has, bit for bit, behind
+  // The reduced network's logits equal those columns of the whole network's bit for bit, after
   // committed tokens and along a tree.
   void expect_same_columns(DraftNetwork& reduced, DraftNetwork& whole) {
     EXPECT_EQ(whole.draft_tokens().size(), 0u);

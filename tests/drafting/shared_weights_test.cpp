@@ -1,4 +1,4 @@
-// Several drafters on the same weights: each drafts as if it were alone, in any order of turns.
+// Several drafters that share weights: each drafts as if alone, in any interleaving.
 #include <gtest/gtest.h>
 
 #include "shared/drafting/eagle/eagle_kind.h"
@@ -39,7 +39,7 @@ class SharedWeightsTest : public ::testing::TestWithParam<Kind> {
     }
     return make_independent_model({.config = toy_.config, .tensors = toy_.tensors});
   }
-  // Tokens, and activations of all but the last.
+  // Feeds tokens, and activations of all but the last.
   static void feed(Drafter& drafter, const Tokens& tokens, float value) {
     drafter.append(tokens);
     const std::vector<float> rows((tokens.size() - 1) * drafter.activation_cols(), value);
@@ -73,7 +73,7 @@ TEST_P(SharedWeightsTest, TurnsChangeNothing) {
   };
   const auto only_a = alone(first_, 0.1f);
   const auto only_b = alone(second_, -0.2f);
-  // a's logits are in the scratch memory when b computes over them.
+  // b computes over scratch memory that holds a's logits.
   EXPECT_EQ(logits_of(*a), logits_of(*only_a));
   EXPECT_EQ(logits_of(*b), logits_of(*only_b));
   EXPECT_EQ(a->draft(kShape), only_a->draft(kShape));
@@ -82,7 +82,7 @@ TEST_P(SharedWeightsTest, TurnsChangeNothing) {
   EXPECT_EQ(b->draft(kShape), only_b->draft(kShape));
 }
 
-// A drafter keeps what it computes with.
+// A drafter keeps alive everything that it computes with.
 TEST_P(SharedWeightsTest, DraftersOutliveTheirWeightsOwnerAndEachOther) {
   auto weights = model()->load(*backend_, kPositions);
   auto a = weights->make_drafter();

@@ -12,9 +12,9 @@
 
 namespace edgedraft::testing {
 
-// Rows of a level share a call; none of them depends on the others. Grows two levels of a tree
-// after the same text, in one network a level a call and in the other a node a call, and expects
-// the same bits. The first level has more rows than a backend's kernels for a few take.
+// Rows of a level share a call and do not depend on each other. Grows two levels of a tree after
+// the same text, one network with one call per level, the other with one per node, and expects
+// equal bits. The first level has more rows than kernels for few rows take.
 inline void expect_levels_have_the_bits_of_their_nodes(DraftNetwork& together,
                                                        DraftNetwork& apart) {
   std::vector<GrowthNode> first;

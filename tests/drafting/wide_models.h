@@ -6,7 +6,7 @@
 
 #include "tests/model/hf_directory.h"
 
-// Checkpoints whose activations reach the protocol's limit, and small otherwise.
+// Checkpoints whose activations reach the protocol's limit, otherwise small.
 namespace edgedraft::testing {
 
 // Four layers with 4,096 key columns.
@@ -31,8 +31,8 @@ inline test::HfDirectory wide_target() {
   return target;
 }
 
-// A Mixture-of-Attentions drafter for it, which is sent 1,024 values of CA's keys and values and
-// 8,192 of each TLI layer.
+// A Mixture-of-Attentions drafter for it, which receives 1,024 values of CA keys and values and
+// 8,192 per TLI layer.
 inline test::HfDirectory wide_moa(std::uint32_t tli) {
   test::HfDirectory drafter;
   drafter.config = {{"tli", tli}, {"target_layers", 4}, {"lsa_num_attention_heads", 4096}};
@@ -40,7 +40,7 @@ inline test::HfDirectory wide_moa(std::uint32_t tli) {
   const struct {
     const char* name;
     std::uint64_t dim;
-    std::uint64_t cols;  // of queries, and of keys and values
+    std::uint64_t cols;  // columns of queries, and of keys and values
   } layers[] = {{"self_attention.", 32, 256},
                 {"cross_attention.", 32, 512},
                 {"layer_self_attention.", 8192, 2}};

@@ -15,7 +15,7 @@ namespace edgedraft::testing {
 namespace {
 
 constexpr std::string_view kArchitecture = "edgedraft-test-random";
-constexpr std::uint32_t kCols = 2;  // a row says twice which position it is of
+constexpr std::uint32_t kCols = 2;  // each row holds its position twice
 std::uint32_t rows_received = 0;
 
 class RandomDrafter final : public NetworkDrafter {
@@ -97,7 +97,7 @@ bool is_bundle(const GgufFile& file) {
 Result<std::unique_ptr<DrafterModel>> read(const GgufFile& file) {
   const auto count = file.get_u32("random.vocabulary");
   if (!count) return count.error();
-  // A file may say other rows than are sent: servers are to find that out by the tap.
+  // A file may declare rows other than those sent; servers have to notice from the tap.
   const auto cols = file.get_u32_or("random.columns", kCols);
   if (!cols) return cols.error();
   return std::make_unique<RandomModel>(*count, *cols);

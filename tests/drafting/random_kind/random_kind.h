@@ -6,11 +6,11 @@
 
 namespace edgedraft::testing {
 
-// A kind of drafter that nobody else knows: it proposes random tokens, and has a tap of its own
-// whose rows it checks and counts. To add it is add_drafter_kind(kRandomKind).
+// A kind of drafter outside the product: it proposes random tokens, and checks and counts the rows
+// of its own tap. Register it with add_drafter_kind(kRandomKind).
 extern const DrafterKind kRandomKind;
 
-// How many rows of activations drafters of this kind were sent so far.
+// Returns the number of activation rows sent to drafters of this kind so far.
 std::uint32_t random_kind_rows();
 
 }  // namespace edgedraft::testing

@@ -1,5 +1,5 @@
-// A kind of drafter that is this folder and nothing else: made into a bundle, loaded by the server,
-// opened by the client, drafting on the device and beside the target. Answers stay the target's.
+// A kind of drafter defined in this folder only: converted into a bundle, loaded by the server and
+// opened by the client, it drafts on the device and beside the target. Answers equal the target's.
 #include "tests/drafting/random_kind/random_kind.h"
 
 #include <gtest/gtest.h>
@@ -113,7 +113,7 @@ TEST_P(RandomKindTest, TheServerGivesTheTapThatTheClientNamesOrRefuses) {
   EXPECT_NE(host_->find_tap(hello).value(), nullptr);
   hello.tap += '2';
   EXPECT_EQ(refusal(hello), to_string(Errc::mismatch));
-  hello.tap.clear();  // tokens are all that is wanted
+  hello.tap.clear();  // request tokens only
   EXPECT_EQ(host_->find_tap(hello).value(), nullptr);
   hello = bundle->hello();
   hello.drafter->front() ^= std::byte{1};
