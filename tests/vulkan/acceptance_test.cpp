@@ -10,8 +10,8 @@
 #include "tests/vulkan/hanging_device.h"
 #include "tests/vulkan/vulkan_support.h"
 
-// The shipped drafters, the weights of some stored in every type, drafting on a Vulkan device and
-// on the CPU: the answers are the target's, and as many tokens are accepted.
+// The shipped drafters, some with weights in every type, drafting on a Vulkan device and on the
+// CPU: answers equal the target's, and equally many tokens are accepted.
 namespace edgedraft::testing {
 namespace {
 
@@ -24,14 +24,14 @@ constexpr double kAcceptanceTolerance = 0.02;
 struct Case {
   const char* bundle;
   DType type;
-  bool rounds = false;  // activations to int8, where products of these are the device's own
+  bool rounds = false;  // activations to int8, if the device has int8 dot products
   DType kv_type = DType::f32;
 };
 void PrintTo(const Case& c, std::ostream* out) {
   *out << c.bundle << " " << traits(c.type).name;
 }
 
-// The CPU's target with a drafter's half of the work, and prompts in its tokens.
+// The CPU's target with the server half of a drafter, and tokenized prompts.
 struct Setting {
   explicit Setting(const std::filesystem::path& path)
       : bundle(BundleFile::open(path, BundleUse::draft).value()),
@@ -110,7 +110,7 @@ TEST_P(VulkanAcceptanceTest, IsTheCpus) {
 class HangingDeviceAcceptanceTest : public HangingDeviceTest {};
 
 TEST_F(HangingDeviceAcceptanceTest, TheCpuDraftsTheRestOfTheAnswer) {
-  constexpr int kWaitsBefore = 10;  // the drafter is there, and the answer has begun
+  constexpr int kWaitsBefore = 10;  // the drafter is loaded and the answer has begun
   Setting setting(std::filesystem::path(EDGEDRAFT_MODELS) / "moa-tli0.gguf");
   const DraftedAnswer plain = setting.answer(0, nullptr);
   const auto vulkan = open_hanging_device();
@@ -138,7 +138,7 @@ std::vector<Case> cases() {
     }
     all.push_back({.bundle = bundle, .type = DType::q8_0, .kv_type = DType::f16});
   }
-  // The others in the type that they are shipped in: a software device is slow.
+  // The others keep their shipped type: a software device is slow.
   for (const char* bundle : {"eagle", "eagle-hass", "independent-2"}) {
     all.push_back({.bundle = bundle, .type = DType::q8_0});
   }

@@ -3,7 +3,7 @@
 #include "client/vulkan/scratch_sizes.h"
 #include "tests/vulkan/vulkan_support.h"
 
-// How attention is divided on a Vulkan device: what comes out is tests/runtime's.
+// How attention is split on a Vulkan device; tests/runtime covers its results.
 namespace edgedraft::testing {
 namespace {
 
@@ -48,7 +48,7 @@ TEST_F(VulkanAttentionTest, DividesTheSlotsOfLongContextsAlone) {
   EXPECT_EQ(operations(900), divided);
 }
 
-// The prefix is told to recorded commands, the number of splits is fixed in them.
+// Recorded commands take the prefix as a parameter; the number of splits is fixed in them.
 TEST_F(VulkanAttentionTest, RecordsCommandsAnewWhereASplitIsAddedAlone) {
   const OwnedMatrix q(*vulkan_, 1, kHeads.query_cols());
   const OwnedMatrix y(*vulkan_, 1, kHeads.query_cols());
@@ -64,7 +64,7 @@ TEST_F(VulkanAttentionTest, RecordsCommandsAnewWhereASplitIsAddedAlone) {
     values_of(*vulkan_, y.all());
     return vulkan_->counts().recordings;
   };
-  recordings_after(shaders::kAttentionSplit + 1);  // has room for splits made
+  recordings_after(shaders::kAttentionSplit + 1);  // allocates the splits
   const std::uint64_t before = recordings_after(shaders::kAttentionSplit + 2);
   for (std::uint32_t prefix = shaders::kAttentionSplit + 3; prefix <= 2 * shaders::kAttentionSplit;
        ++prefix) {
@@ -73,8 +73,8 @@ TEST_F(VulkanAttentionTest, RecordsCommandsAnewWhereASplitIsAddedAlone) {
   EXPECT_EQ(recordings_after(2 * shaders::kAttentionSplit + 1), before + 1);
 }
 
-// A cache of many slots leaves room for the splits of few rows at once. The rows' bits are those of
-// a small one.
+// A cache of many slots leaves memory for the splits of only a few rows per call. The rows' bits
+// equal those with a small cache.
 TEST_F(VulkanAttentionTest, TakesAsManyRowsAtOnceAsThereIsRoomFor) {
   constexpr std::uint32_t kRows = 50;
   constexpr std::uint32_t kPrefix = 300;
@@ -98,8 +98,7 @@ TEST_F(VulkanAttentionTest, TakesAsManyRowsAtOnceAsThereIsRoomFor) {
   EXPECT_TRUE(same_bytes(results[0], results[1]));
 }
 
-// Keys and values are read as vectors where they lie so; a number at a time they have the same
-// bits.
+// Aligned keys and values are read as vectors, others one element at a time, with the same bits.
 TEST_F(VulkanAttentionTest, HasTheSameBitsWhereNothingIsAligned) {
   constexpr std::uint32_t kRows = 5;
   const auto masks = random_tree(5, kRows);
@@ -121,7 +120,7 @@ TEST_F(VulkanAttentionTest, HasTheSameBitsWhereNothingIsAligned) {
   }
 }
 
-// One row's splits may be more, and are then a small part of the cache.
+// One row may exceed the limit on splits, which are then a small part of the cache.
 TEST(AttentionPartsTest, TakeNoMoreMemoryThanTheyMay) {
   for (const HeadShape heads : {HeadShape{32, 8, 128}, HeadShape{4, 4, 64}, HeadShape{14, 2, 64}}) {
     for (const std::uint64_t slots : {1u, 129u, 4096u, 131072u}) {

@@ -5,7 +5,7 @@ namespace {
 
 class VulkanBackendTest : public VulkanTest {};
 
-// None, each and all of what the device has.
+// No features, each feature, and all that the device offers.
 std::vector<VulkanFeatures> offered_feature_sets() {
   const auto backend = open_with({});
   const VulkanFeatures has = backend ? (*backend)->device().features : VulkanFeatures{};
@@ -71,7 +71,7 @@ TEST_F(VulkanBackendTest, UsesATableLargerThanABindingInParts) {
   }
 }
 
-// Software rasterisers divide products in their own way, so that what GPUs get is tested here too.
+// Software rasterisers split matmuls differently, so the split for GPUs is tested here too.
 TEST_F(VulkanBackendTest, DividesProductsForAGpuWithTheSameBitsAtEveryWidth) {
   constexpr std::uint32_t kInputs = 544;
   constexpr std::uint32_t kOutputs = 45;
@@ -119,7 +119,7 @@ TEST_F(VulkanBackendTest, DividesProductsForAGpuWithTheSameBitsAtEveryWidth) {
   }
 }
 
-// Narrow products are divided among more workgroups, each of fewer outputs.
+// Narrow matmuls are split among more workgroups, each with fewer outputs.
 TEST_F(VulkanBackendTest, OutputsHaveTheSameBitsInWeightsOfEverySize) {
   constexpr std::uint32_t kInputs = 64;
   constexpr std::uint32_t kRows = 2;
@@ -143,13 +143,13 @@ TEST_F(VulkanBackendTest, OutputsHaveTheSameBitsInWeightsOfEverySize) {
   }
 }
 
-// But for rounded activations, optional features change how weights are read, not what comes out.
+// Optional features other than rounded activations change how weights are read, not the results.
 TEST_F(VulkanBackendTest, FeaturesThatRoundNothingLeaveEveryBit) {
   constexpr std::uint32_t kInputs = 1280;
   constexpr std::uint32_t kOutputs = 35;
   const std::vector<std::uint32_t> tokens = {34, 0, 17};
   for (const bool as_gpu : {false, true}) {
-    std::vector<std::vector<Floats>> results;  // by set of features: products and rows
+    std::vector<std::vector<Floats>> results;  // per feature set: matmuls and rows
     for (const VulkanFeatures& features : offered_feature_sets()) {
       if (features.integer_dot) continue;
       vulkan::Hooks hooks;
@@ -176,7 +176,7 @@ TEST_F(VulkanBackendTest, FeaturesThatRoundNothingLeaveEveryBit) {
   }
 }
 
-// What lanes have is brought together in one order, with subgroups and without.
+// Lanes are reduced in one order, with subgroups and without.
 TEST_F(VulkanBackendTest, SubgroupsLeaveEveryBit) {
   std::vector<std::vector<Floats>> results;
   for (const bool subgroups : {false, true}) {
@@ -249,7 +249,7 @@ TEST_F(VulkanBackendTest, DoesWithoutFeaturesThatTheDeviceLacks) {
   }
 }
 
-// There integer dot products are an extension.
+// Vulkan 1.2 has integer dot products only as an extension.
 TEST_F(VulkanBackendTest, FindsIntegerDotProductsOnADeviceOfVulkan12) {
   static PFN_vkGetPhysicalDeviceProperties2 properties = nullptr;
   properties = nullptr;
@@ -281,7 +281,7 @@ TEST_F(VulkanBackendTest, SaysWhenAMatrixIsTooLargeToBind) {
   EXPECT_THROW((*backend)->swiglu({.gate = x.all(), .up = x.all(), .y = x.all()}), DeviceError);
 }
 
-// Rows of logits and long prompts' activations are larger than what goes with the commands.
+// Rows of logits and long prompts' activations exceed the inline limit of command buffers.
 TEST_F(VulkanBackendTest, MovesMatricesOfEverySizeInOrderWithOperations) {
   const auto backend = open_with({});
   ASSERT_TRUE(backend) << backend.error().message;
@@ -324,8 +324,8 @@ TEST_F(VulkanBackendTest, CutsManyBuffersFromFewAllocations) {
   EXPECT_LE(allocations, 4);  // staging, call buffers, and the matrices' own
 }
 
-// A device with memory of its own, of which the host sees a part, and with the host's, whatever is
-// here: all of it is in truth of one kind.
+// Pretends that the device has its own memory, partly visible to the host, and host memory.
+// Underneath, all of it is the same kind.
 struct MemoryKinds {
   static constexpr std::uint32_t kDevice = 0;
   static constexpr std::uint32_t kHost = 1;
@@ -402,7 +402,7 @@ TEST_F(VulkanBackendTest, ReusedMemoryIsZeroAgain) {
   }
 }
 
-// A large buffer has memory of its own, which goes with it although commands named it.
+// A large buffer has its own memory, which is freed with it although commands referenced it.
 TEST_F(VulkanBackendTest, LargeBuffersComeAndGo) {
   const auto backend = open_with({});
   ASSERT_TRUE(backend) << backend.error().message;
@@ -415,11 +415,11 @@ TEST_F(VulkanBackendTest, LargeBuffersComeAndGo) {
   }
 }
 
-// One that works on a single list for long looks as if it hung, and holds up what else the device
-// does. Nothing is multiplied here, only enqueued.
+// A device that works on a single list for long appears to hang and delays its other work. Nothing
+// is multiplied here, only enqueued.
 TEST_F(VulkanBackendTest, MuchWorkIsRunInSeveralLists) {
   constexpr std::uint32_t kSize = 4096;
-  constexpr int kProducts = 20;  // of 256 rows: two and a half lists
+  constexpr int kProducts = 20;  // with 256 rows each: two and a half lists
   vulkan::Hooks hooks;
   hooks.adjust = [](vulkan::Functions& f) {
     f.CmdDispatch = [](VkCommandBuffer, std::uint32_t, std::uint32_t, std::uint32_t) {};

@@ -9,22 +9,22 @@
 #include "tests/support/toy_models.h"
 #include "tests/vulkan/vulkan_support.h"
 
-// Drafters on a Vulkan device against the same ones on the CPU.
+// Compares drafters on a Vulkan device with the same ones on the CPU.
 //
-// Sums run in another order there, so scores differ in the last places: two candidates whose scores
-// are nearer than that may change places, in principle. With these seeds none are, so trees are
-// compared as they are, and logits within a bound.
+// Sums run in another order there, so scores differ in the last places and candidates with nearly
+// equal scores could swap. With these seeds none do, so trees are compared exactly, and logits
+// within a bound.
 namespace edgedraft::testing {
 namespace {
 
 constexpr TreeShape kShape{.breadth = 8, .depth = 6, .nodes = 62};
 constexpr int kRounds = 8;
-constexpr double kLogitTolerance = 2e-4;  // of logits around ten
+constexpr double kLogitTolerance = 2e-4;  // for logits around ten
 
 class VulkanDraftingTest : public OpenVulkanTest {
  protected:
-  // Grows a tree on both, accepts a path of some nodes, and goes on behind it.
-  // `extend(network, first, count)` gives a network the target's states of new positions.
+  // Grows a tree on both, accepts a path of some nodes, and continues after it. `extend(network,
+  // first, count)` gives a network the target's states of new positions.
   template <class Network, class Extend>
   void expect_same_trees(Network& on_cpu, Network& on_vulkan, const Extend& extend) {
     Random random(7);
@@ -42,7 +42,7 @@ class VulkanDraftingTest : public OpenVulkanTest {
       const DraftTree tree = grow_tree(on_cpu, kShape);
       ASSERT_EQ(grow_tree(on_vulkan, kShape), tree);
       position += count - 1;
-      // The root becomes a committed token: it comes again with the accepted ones.
+      // The root becomes a committed token and is sent again with the accepted ones.
       std::uint32_t row = 1 + static_cast<std::uint32_t>(random.below(tree.node_count()));
       tokens.clear();
       for (; row != 0; row = tree.parent(row)) tokens.insert(tokens.begin(), tree.token(row));
@@ -86,7 +86,7 @@ TEST_F(VulkanDraftingTest, AnIndependentDrafterGrowsTheTreesOfTheCpu) {
   expect_same_trees(on_cpu, on_vulkan, [](IndependentNetwork&, std::uint32_t, std::uint32_t) {});
 }
 
-// Tokens, positions, masks, prefix and slots change from tree to tree, the commands do not.
+// Tokens, positions, masks, prefix and slots change from tree to tree; the commands do not.
 TEST_F(VulkanDraftingTest, ATreeLikeOneBeforeRecordsNothing) {
   const ToyMoa moa(toy_, 41, 1);
   const MoaRowLayout layout = moa_row_layout(moa.config);
@@ -99,7 +99,7 @@ TEST_F(VulkanDraftingTest, ATreeLikeOneBeforeRecordsNothing) {
     position += 3;
     const std::uint64_t runs = vulkan_->counts().runs;
     grow_tree(network, kShape);
-    if (round == 0) {  // memory grows to what a tree needs
+    if (round == 0) {  // memory grows to the size of a tree
       continue;
     }
     EXPECT_EQ(vulkan_->counts().runs - runs, kShape.depth) << "a run a level";
@@ -110,7 +110,7 @@ TEST_F(VulkanDraftingTest, ATreeLikeOneBeforeRecordsNothing) {
   }
 }
 
-// Other conversations have their turns between the parts: what a part takes is not left for later.
+// Other conversations run between the parts, so each part's work is submitted within its turn.
 TEST_F(VulkanDraftingTest, APartOfALongTextRunsInItsTurn) {
   constexpr std::uint32_t kLong = 2 * kMaskRowsMax + 100;
   const ToyMoa moa(toy_, 42, 1);

@@ -2,10 +2,9 @@
 
 #include "tests/vulkan/vulkan_support.h"
 
-// Every Vulkan call that can fail is made to fail, at its first times one by one, in a run that
-// touches all of the backend. An Error or a DeviceError has to come of it, and nothing may be left
-// behind: the validation layer reports what is still alive when the device goes, and
-// AddressSanitizer the rest.
+// Makes every fallible Vulkan call fail, at each of its first calls in turn, in a run that uses the
+// whole backend. The result must be an Error or a DeviceError without leaks: the validation layer
+// reports objects alive at device destruction, AddressSanitizer the rest.
 namespace edgedraft::testing {
 namespace {
 
@@ -17,7 +16,7 @@ struct Plan {
 };
 Plan plan;
 
-// A function of the table that consults the plan first.
+// Wraps a function of the table; consults the plan first.
 template <auto Member>
 struct Tapped;
 template <class... Args, VkResult (VKAPI_PTR* vulkan::Functions::*Member)(Args...)>
@@ -37,7 +36,7 @@ struct Tapped<Member> {
   }
 };
 
-// With calls of that function by the plan, which has none fail yet.
+// Counts calls of the planned function; none fails yet.
 template <auto Member>
 Result<std::unique_ptr<MeasuredBackend>> open_tapped() {
   plan = {};
@@ -49,7 +48,7 @@ Result<std::unique_ptr<MeasuredBackend>> open_tapped() {
 struct Fault {
   const char* name;
   void (*install)(vulkan::Functions&);
-  // Than every machine has: the validation layer, timestamps, an integer dot product.
+  // Needs the validation layer, timestamps or an integer dot product, which some machines lack.
   bool needs_more = false;
 };
 void PrintTo(const Fault& fault, std::ostream* out) {
@@ -95,7 +94,7 @@ const Fault kFaults[] = {
     EDGEDRAFT_FAULT(WaitSemaphores),
 };
 
-// A little of everything: small and large transfers, recording, timestamps, results.
+// Uses the whole backend: small and large transfers, recording, timestamps, results.
 void use(MeasuredBackend& backend) {
   const OwnedMatrix x = matrix_of(backend, 2, 64, random_floats(1, 128));
   const OwnedMatrix y(backend, 2, 1100);
@@ -112,13 +111,13 @@ void use(MeasuredBackend& backend) {
   EXPECT_EQ(values_of(backend, large.all()), Floats(70'000, 1.0f));
 }
 
-// Returns what came of it; empty where nothing did.
+// Returns the outcome, or empty if nothing failed.
 std::string run(const Fault& fault) {
   vulkan::Hooks hooks;
   hooks.adjust = fault.install;
   VulkanBackendOptions options;
   for (const VulkanDevice& device : list_vulkan_devices()) {
-    if (device.unusable.empty()) options.features = device.features;  // all that it has
+    if (device.unusable.empty()) options.features = device.features;  // enable all features
   }
   try {
     auto backend = open_with(hooks, options);
@@ -132,7 +131,7 @@ std::string run(const Fault& fault) {
 
 class VulkanFaultTest : public VulkanTest {};
 
-// Without this the tests below would prove little.
+// Guards the tests below: without this report they would prove little.
 TEST_F(VulkanFaultTest, TheValidationLayerReportsWhatIsLeftBehind) {
 #if defined(__SANITIZE_ADDRESS__)
   GTEST_SKIP() << "leaks on purpose, which AddressSanitizer would report";
@@ -165,12 +164,12 @@ TEST_P(FailingCallTest, IsReportedAndLeavesNothingBehind) {
   for (int i = 1; i <= std::min(calls, kTimesMax); ++i) times.push_back(i);
   if (calls > kTimesMax) times.push_back(calls);
   for (const int time : times) {
-    // A device that is lost stays lost.
+    // A lost device stays lost.
     plan = {.fail_at = time, .stays = true, .result = VK_ERROR_DEVICE_LOST};
     std::string said = run(fault);
     EXPECT_NE(said.find("VK_ERROR_DEVICE_LOST"), std::string::npos)
         << "call " << time << ": " << said;
-    // Memory may be there at the next try, with a smaller block: then everything must be right.
+    // The next try, with a smaller block, may find memory; then all results must be right.
     plan = {.fail_at = time, .stays = false, .result = VK_ERROR_OUT_OF_DEVICE_MEMORY};
     said = run(fault);
     EXPECT_TRUE(said.empty() || said.find("VK_ERROR_OUT_OF_DEVICE_MEMORY") != std::string::npos)
@@ -182,8 +181,8 @@ TEST_P(FailingCallTest, IsReportedAndLeavesNothingBehind) {
 INSTANTIATE_TEST_SUITE_P(Calls, FailingCallTest, ::testing::ValuesIn(kFaults),
                          [](const auto& one) { return std::string(one.param.name); });
 
-// What one drafter has gathered may be run in another's turn: if it is lost then, its owner learns
-// of it as well.
+// One drafter's gathered work may run in another's turn; if it is lost then, its owner also
+// receives the error.
 TEST_F(VulkanFaultTest, WorkThatTheDeviceDidNotTakeIsMissedByAll) {
   const auto backend = open_tapped<&vulkan::Functions::QueueSubmit>();
   ASSERT_TRUE(backend) << backend.error().message;

@@ -8,8 +8,8 @@
 namespace edgedraft::testing {
 namespace {
 
-// Larger than what shares a block with others, if it is the first: its memory is freed as soon as
-// it goes, if there are other blocks.
+// Too large for a shared block if allocated first; its memory is freed with it if there are other
+// blocks.
 OwnedMatrix matrix_in_its_own_block(Backend& backend) {
   return {backend, 1100, 4000};
 }
@@ -27,8 +27,8 @@ class VulkanHangTest : public HangingDeviceTest {
   std::unique_ptr<MeasuredBackend> backend_;
 };
 
-// A later request to the device, of another conversation for example, is refused at
-// once, and so is taken to the CPU.
+// A later request to the device, from another conversation for example, is refused at once and so
+// moves to the CPU.
 TEST_F(VulkanHangTest, IsWaitedForOnceAndTakenDownWithoutWaiting) {
   {
     const OwnedMatrix alone = matrix_in_its_own_block(*backend_);
@@ -43,7 +43,7 @@ TEST_F(VulkanHangTest, IsWaitedForOnceAndTakenDownWithoutWaiting) {
   EXPECT_EQ(hang.timeouts, 1);
 }
 
-// Memory that is given back is waited for, too.
+// Freeing memory also waits.
 TEST_F(VulkanHangTest, IsNoticedWhereNobodyWaitsForResults) {
   {
     std::optional<OwnedMatrix> alone = matrix_in_its_own_block(*backend_);
@@ -58,7 +58,7 @@ TEST_F(VulkanHangTest, IsNoticedWhereNobodyWaitsForResults) {
   EXPECT_EQ(hang.timeouts, 1);
 }
 
-// A part of a long text leaves nothing that anybody reads.
+// A part of a long text produces no results that are read.
 TEST_F(VulkanHangTest, IsNoticedByThoseWhoOnlyWait) {
   {
     const OwnedMatrix x = matrix_of(*backend_, 2, 64, random_floats(1, 128));
@@ -75,7 +75,7 @@ TEST_F(VulkanHangTest, IsNoticedWhenTimesAreTaken) {
   backend_->set_timing(MeasuredBackend::Timing::whole);
   {
     const OwnedMatrix x = matrix_of(*backend_, 2, 64, random_floats(1, 128));
-    backend_->set_timing(MeasuredBackend::Timing::none);  // runs what was gathered
+    backend_->set_timing(MeasuredBackend::Timing::none);  // submits the gathered work
     hang.waits_before = 0;
     EXPECT_THROW(backend_->take_times(), DeviceError);
   }

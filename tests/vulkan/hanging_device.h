@@ -12,20 +12,20 @@
 #include "tests/runtime/op_test.h"
 #include "tests/vulkan/vulkan_support.h"
 
-// A device that hangs when it is told to, while its driver says nothing. What it has been given
-// then never ends: a wait with a limit comes to it, at once here, and what would wait without one,
-// or destroy what such work may use, fails the test.
+// A device that hangs on request without a report from its driver. Submitted work then never ends:
+// a wait with a timeout times out, at once here; a wait without one, or destroying objects in use,
+// fails the test.
 namespace edgedraft::testing {
 
 struct Hang {
-  int waits_before = std::numeric_limits<int>::max();  // that the device still ends
+  int waits_before = std::numeric_limits<int>::max();  // waits that the device still completes
   int timeouts = 0;
 
   bool is_on() const { return waits_before <= 0; }
 };
 inline Hang hang;
 
-// A function of the table that may not be called while the device hangs.
+// A function of the table that must not be called while the device hangs.
 template <auto Member>
 struct UntilHang;
 template <class R, class... Args, R (VKAPI_PTR* vulkan::Functions::*Member)(Args...)>
@@ -63,8 +63,8 @@ struct HangingWait {
   }
 };
 
-// The first device that can be used. Without the validation layer, which does not expect to end
-// with a device that is still there.
+// The first usable device, without the validation layer, which does not expect shutdown while work
+// is pending.
 inline Result<std::unique_ptr<MeasuredBackend>> open_hanging_device() {
   hang = {};
   vulkan::Hooks hooks;
@@ -87,7 +87,7 @@ inline Result<std::unique_ptr<MeasuredBackend>> open_hanging_device() {
   return vulkan::open_backend(hooks, {.device = usable_vulkan_devices().at(0).index});
 }
 
-// What such a device held stays with its driver.
+// Objects of a hung device are leaked to its driver.
 class HangingDeviceTest : public VulkanTest {
  protected:
   void SetUp() override {

@@ -1,4 +1,4 @@
-// What a drafter is said to need on a GPU is what it then takes there.
+// The GPU memory predicted for a drafter equals the memory it uses.
 #include <gtest/gtest.h>
 
 #include <memory>
@@ -16,7 +16,7 @@ constexpr std::uint64_t kMiB = 1u << 20;
 
 class VulkanMemoryTest : public VulkanTest {};
 
-// With keys and values in that type.
+// Keys and values have type `kv_type`.
 void expect_plan_is_kept(DType kv_type) {
   for (const char* name : {"moa-tli0", "moa-tli1", "independent"}) {
     SCOPED_TRACE(name);

@@ -10,7 +10,7 @@ namespace {
 
 class PipelineCacheTest : public VulkanTest {
  protected:
-  // Compiles a pipeline and puts the cache away.
+  // Compiles a pipeline and saves the cache.
   void use_backend() {
     const auto backend = open_with({}, {.cache_directory = directory_.path() / "cache"});
     ASSERT_TRUE(backend) << backend.error().message;
@@ -62,7 +62,7 @@ TEST_F(PipelineCacheTest, DoesWithoutAPlaceToWriteTo) {
   use_backend();
 }
 
-// The digest is right, the header is another device's.
+// The digest is right, but the header is another device's.
 TEST_F(PipelineCacheTest, TakesOnlyDataOfItsDeviceAndDriver) {
   VkPhysicalDeviceProperties device{.vendorID = 1, .deviceID = 2};
   VkPipelineCacheHeaderVersionOne header{.headerSize = sizeof header,

@@ -9,12 +9,12 @@
 #include "shaders/embedded.h"
 #include "tests/vulkan/vulkan_support.h"
 
-// What devices need that are not quite Vulkan's: drivers on top of another interface (MoltenVK) and
-// those that do not promise infinities.
+// Devices that are not fully Vulkan: drivers layered on another interface (MoltenVK) and those
+// without guaranteed infinities.
 namespace edgedraft::testing {
 namespace {
 
-// What has been asked for, and the functions that really answer.
+// Records requests, and keeps the real functions.
 struct Seen {
   VkInstanceCreateFlags instance_flags = 0;
   std::vector<std::string> instance_extensions;
@@ -30,7 +30,7 @@ bool has(const std::vector<std::string>& names, const char* name) {
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
-// A list and one more.
+// Appends one entry to an enumerated list.
 template <class Enumerate>
 VkResult with_one_more(const char* name, std::uint32_t* count, VkExtensionProperties* items,
                        const Enumerate& enumerate) {
@@ -48,7 +48,7 @@ VkResult with_one_more(const char* name, std::uint32_t* count, VkExtensionProper
   return result;
 }
 
-// The names in a list of extensions, and the list without one of them.
+// Names in a list of extensions, and the list with one removed.
 struct Names {
   Names(std::uint32_t count, const char* const* list, const char* without)
       : all(list, list + count) {
@@ -95,14 +95,14 @@ VkResult create_device(VkPhysicalDevice device, const VkDeviceCreateInfo* info,
   plain.ppEnabledExtensionNames = names.rest.data();
   return seen.create_device(device, &plain, allocator, made);
 }
-// Puts `ours` in front of a function that is there, once.
+// Puts `ours` in front of an existing function, once.
 template <class Function>
 void intercept(Function& function, Function& original, std::type_identity_t<Function> ours) {
   if (function == nullptr || function == ours) return;
   original = std::exchange(function, ours);
 }
 
-// A loader and a device as MoltenVK's are, whatever is here.
+// Makes any loader and device look like MoltenVK's.
 void make_portable(vulkan::Functions& f) {
   intercept(f.EnumerateInstanceExtensionProperties, seen.instance_properties,
             list_instance_extensions);
@@ -124,8 +124,8 @@ TEST_F(PortabilityTest, DriversOnTopOfAnotherInterfaceAreAskedForAndToldThatWeKn
   EXPECT_TRUE(has(seen.device_extensions, "VK_KHR_portability_subset"));
 }
 
-// Without SignedZeroInfNanPreserve a driver may assume that there is no infinity. No shader brings
-// one into its arithmetic as a constant.
+// Without SignedZeroInfNanPreserve a driver may assume that no infinity occurs. No shader uses one
+// as a constant in arithmetic.
 TEST(ShaderTest, NoneHasAnInfinity) {
   constexpr std::uint32_t kOpTypeFloat = 22;
   constexpr std::uint32_t kOpConstant = 43;

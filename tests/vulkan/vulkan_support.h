@@ -10,8 +10,8 @@
 
 namespace edgedraft::testing {
 
-// Opens the first usable device with `hooks`, under the validation layer where that is installed;
-// whatever the layer says, also while everything is taken down, fails the test.
+// Opens the first usable device with `hooks`, under the validation layer if that is installed. Any
+// message of the layer, including during teardown, fails the test.
 inline Result<std::unique_ptr<MeasuredBackend>> open_with(vulkan::Hooks hooks,
                                                           VulkanBackendOptions options = {}) {
   hooks.on_message = [](const std::string& message) { ADD_FAILURE() << message; };
@@ -27,7 +27,7 @@ inline Result<std::unique_ptr<MeasuredBackend>> open_with(vulkan::Hooks hooks,
   return vulkan::open_backend(hooks, options);
 }
 
-// Tests of these skip aloud where there is no device.
+// Skips with a message if there is no device.
 class VulkanTest : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -38,7 +38,7 @@ class VulkanTest : public ::testing::Test {
   }
 };
 
-// The same, with that device open.
+// As VulkanTest, with the device open.
 class OpenVulkanTest : public VulkanTest {
  protected:
   void SetUp() override {
