@@ -11,7 +11,7 @@ std::atomic<std::uint64_t> allocation_count = 0;
 
 }  // namespace
 
-// Every allocation of this program is counted. Not inlined: GCC 12 would miss one half of a pair.
+// Counts every allocation of this program. Not inlined: GCC 12 would miss one half of a pair.
 void* operator new(std::size_t bytes) {
   ++allocation_count;
   void* memory = std::malloc(bytes);

@@ -6,7 +6,7 @@
 namespace edgedraft::testing {
 namespace {
 
-// Softmax attention of one query head in float64.
+// Reference: softmax attention of one query head in float64.
 std::vector<double> exact_attention(std::span<const float> q, const Floats& keys,
                                     const Floats& values, std::span<const std::uint32_t> slots,
                                     std::size_t stride, std::size_t column) {
@@ -39,14 +39,14 @@ std::vector<std::uint32_t> visible_slots(std::uint32_t prefix, const AncestorMas
   return slots;
 }
 
-// Scores of random numbers in [-1, 1) are small, so weights are near even; 2e-6 is a dozen rounding
-// errors of a value near 1, which long sums in lanes do not exceed.
+// Scores of random values in [-1, 1) are small, so weights are nearly even. 2e-6 is a dozen
+// rounding errors of a value near 1, which lane-wise sums do not exceed.
 constexpr double kTolerance = 2e-6;
 
 struct Case {
   HeadShape heads;
   std::uint32_t prefix;
-  std::vector<AncestorMask> masks;  // a row each
+  std::vector<AncestorMask> masks;  // one per row
   std::uint32_t rows;
 };
 
@@ -163,7 +163,7 @@ TEST_P(AttentionTest, AgreesWithFloat64ForEveryHeadShape) {
   }
 }
 
-// So many rows and slots that a backend may divide its work in another way than for one row.
+// Enough rows and slots that a backend may split its work differently than for one row.
 TEST_P(AttentionTest, RowsOfAWidePassHaveTheBitsOfOneRow) {
   const HeadShape heads{.query_heads = 16, .kv_heads = 4, .head_dim = 8};
   constexpr std::uint32_t kRows = kMaskRowsMax;
@@ -204,7 +204,7 @@ TEST_P(AttentionTest, RowsOfAWidePassHaveTheBitsOfOneRow) {
   }
 }
 
-// Scores of several hundred: without the running maximum e^score is infinite.
+// Scores of several hundred: without the running maximum e^score overflows.
 TEST_P(AttentionTest, SurvivesLargeScores) {
   constexpr std::uint32_t kSlots = 200;
   Floats keys(kSlots * 2);

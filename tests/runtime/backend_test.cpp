@@ -23,7 +23,7 @@ TEST_P(BackendTest, WritesPartsOfAMatrix) {
   EXPECT_EQ(values_of(backend(), matrix.all()), (Floats{0, 1, 2, 0, 3, 4}));
 }
 
-// A tensor may lie anywhere in a file.
+// Files may place a tensor at any offset.
 TEST_P(BackendTest, TakesBytesAtAnyAddress) {
   Bytes bytes(9);
   for (std::size_t shift = 0; shift < 5; ++shift) {
@@ -38,13 +38,13 @@ TEST_P(BackendTest, TakesBytesAtAnyAddress) {
 }
 
 TEST_P(BackendTest, SaysWhenThereIsNoMemory) {
-#if !defined(__SANITIZE_ADDRESS__)  // whose calloc aborts instead
+#if !defined(__SANITIZE_ADDRESS__)  // its calloc aborts instead
   EXPECT_THROW(backend().allocate(std::uint64_t{1} << 60), DeviceError);
 #endif
   EXPECT_THROW(backend().allocate(std::uint64_t{1} << 63), DeviceError);
 }
 
-// What failed may be tried again, and other operations done.
+// A failed operation may be retried, and other operations still work.
 TEST(CpuBackendTest, OutlivesAnOperationThatFindsNoMemory) {
   const HeadShape wide{.query_heads = 64, .kv_heads = 1, .head_dim = 64};
   const HeadShape narrow{.query_heads = 1, .kv_heads = 1, .head_dim = 64};
@@ -62,7 +62,7 @@ TEST(CpuBackendTest, OutlivesAnOperationThatFindsNoMemory) {
                        .heads = heads,
                        .y = y.all().column_range(0, cols)};
   };
-  // Less than an attention of `wide` works with.
+  // Less than the attention of `wide` needs.
   const auto meter = std::make_shared<MemoryMeter>(std::uint64_t{256} << 10);
   const auto backend = make_cpu_backend({.threads = 1, .meter = meter});
   for (int i = 0; i < 2; ++i) {

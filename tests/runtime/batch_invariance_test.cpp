@@ -4,8 +4,8 @@
 #include "shared/runtime/layer.h"
 #include "tests/runtime/op_test.h"
 
-// The promise behind lossless drafting: a row's bits do not depend on the rows that share its call.
-// Each test runs rows together and one by one and compares bytes.
+// Lossless drafting relies on this: a row's bits do not depend on the other rows of its call. Each
+// test runs rows together and one by one and compares bytes.
 namespace edgedraft::testing {
 namespace {
 
@@ -54,7 +54,7 @@ TEST_P(ProductInvarianceTest, OfEveryWidth) {
     }
     const Floats alone = values_of(backend(), y.all());
     for (const std::uint32_t width : kWidths) {
-      // The last rows, so that a row's place in the call changes with the width too.
+      // Uses the last rows, so that a row's index in the call also changes with the width.
       const std::uint32_t first = kWidthMax - width;
       backend().matmul({.x = x.all().row_range(first, width),
                         .weight = w.weight,
@@ -68,8 +68,7 @@ TEST_P(ProductInvarianceTest, OfEveryWidth) {
   }
 }
 
-// Floats have a tile for every number of rows that the registers hold, and calls are cut into
-// tiles.
+// Floats have a tile for every row count that fits the registers, and calls are split into tiles.
 TEST_P(FloatInvarianceTest, OfEveryWidthUpTo130) {
   constexpr std::uint32_t kRows = 130;
   constexpr std::uint32_t kInputs = 197;
@@ -142,8 +141,7 @@ TEST_P(BatchInvarianceTest, TopK) {
   EXPECT_TRUE(same_bytes(log_probs, log_probs_alone));
 }
 
-// Rows of a tree against their own path written to slots one after another, as plain decoding has
-// it.
+// Compares rows of a tree with their own path written to consecutive slots, as in plain decoding.
 class PathTest : public OpTest {
  protected:
   static constexpr HeadShape kHeads{.query_heads = 6, .kv_heads = 2, .head_dim = 48};
@@ -212,7 +210,7 @@ TEST_P(PathTest, OfATreeEqualsPlainDecoding) {
   }
 }
 
-// A whole layer over a tree of rows, against the same rows one by one on one path after another.
+// A whole layer over a tree of rows, compared with the same rows one by one, path by path.
 class LayerInvarianceTest : public OpTest {};
 
 TEST_P(LayerInvarianceTest, OfAWholeLayerOverATree) {

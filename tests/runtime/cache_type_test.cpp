@@ -5,16 +5,16 @@
 #include "tests/runtime/op_test.h"
 #include "tests/support/toy_models.h"
 
-// Keys and values of 16 bits: they are stored rounded, and whatever reads them gets the bits that
-// it gets from a float32 cache of the rounded numbers. What holds for float32 caches (the operator
-// tests, batch invariance) so holds for these.
+// 16-bit keys and values are stored rounded, and readers get the same bits as from a float32 cache
+// of the rounded values. Results for float32 caches (operator tests, batch invariance) therefore
+// hold for these.
 namespace edgedraft::testing {
 namespace {
 
 constexpr DType kTypes[] = {DType::f32, DType::f16, DType::bf16};
 constexpr float kHalfMax = 65504.0f;
 
-// As StoreOp rounds.
+// Rounds as StoreOp does.
 float rounded(DType type, float x) {
   switch (type) {
     case DType::f16:
@@ -31,14 +31,14 @@ Floats rounded(DType type, Floats numbers) {
   return numbers;
 }
 
-// Pages of `page_slots` for so many slots, the last first; none with page_slots 0.
+// Pages of `page_slots` that cover `slots`, in reverse order; empty if page_slots is 0.
 std::vector<std::uint32_t> reversed_pages(std::uint32_t slots, std::uint32_t page_slots) {
   std::vector<std::uint32_t> pages(page_slots > 0 ? (slots + page_slots - 1) / page_slots : 0);
   std::iota(pages.rbegin(), pages.rend(), 0u);
   return pages;
 }
 
-// A cache with memory of its own, in these pages or, without any, in a row.
+// A cache with its own memory, in these pages or, without any, contiguous.
 class TypedCache {
  public:
   TypedCache(Backend& backend, DType type, std::uint32_t slots, std::uint32_t cols,
@@ -78,7 +78,7 @@ class TypedCache {
 
 class CacheTypeTest : public OpTest {
  protected:
-  // The types and arrangements that this backend takes.
+  // Runs a check for each type and arrangement that this backend supports.
   template <class Check>
   void for_each_type(const Check& check) {
     for (const DType type : kTypes) {
@@ -98,7 +98,7 @@ TEST_P(CacheTypeTest, StoreRoundsToNearestAndFiniteNumbersStayFinite) {
                     0x1p-14f, 0x1p-24f,  0x1p-25f,  0x1.8p-25f, -0x1.4p-20f, tiny,
                     65504.0f, 65519.0f,  65520.0f,  -65536.0f,  1e30f,       -1e38f,
                     INFINITY, -INFINITY, 0x1.01p0f, 0x1.03p0f,  1e-40f,      3.0f};
-  const Floats more = random_floats(1, 43);  // so that no row is a whole number of registers
+  const Floats more = random_floats(1, 43);  // no row is a whole number of registers
   numbers.insert(numbers.end(), more.begin(), more.end());
   const auto cols = static_cast<std::uint32_t>(numbers.size());
   for_each_type([&](DType type, std::uint32_t page_slots) {
@@ -126,7 +126,7 @@ TEST_P(CacheTypeTest, StoreRoundsToNearestAndFiniteNumbersStayFinite) {
   });
 }
 
-// A score of a key that was too large for float16 is large, and neither infinite nor NaN.
+// The score of a key beyond float16's range is large, but neither infinite nor NaN.
 TEST_P(CacheTypeTest, AKeyBeyondFloat16StillWins) {
   const HeadShape heads{.query_heads = 1, .kv_heads = 1, .head_dim = 2};
   for_each_type([&](DType type, std::uint32_t page_slots) {
@@ -248,8 +248,8 @@ TEST_P(CacheTypeTest, GatherLayersReadsTheRoundedNumbers) {
   });
 }
 
-// What lossless drafting rests on: rows of one pass read each other's keys and values as they are
-// stored, so that several tokens at once have the bits of one after another.
+// Lossless drafting relies on this: rows of a pass read each other's keys and values as stored, so
+// that tokens together have the bits of tokens alone.
 TEST_P(CacheTypeTest, ADecoderHasTheSameBitsForTokensTogetherAndAlone) {
   const ToyDecoder toy(3);
   constexpr std::uint32_t kCount = 20;
@@ -271,7 +271,7 @@ TEST_P(CacheTypeTest, ADecoderHasTheSameBitsForTokensTogetherAndAlone) {
     EXPECT_TRUE(same_bytes(values_of(backend(), decoder.logits(0, kCount)), alone))
         << traits(type).name;
     if (type == DType::f32) logits_of_f32 = alone;
-    // A test of f32 alone would pass unseen.
+    // Guards against a test that covers only f32.
     EXPECT_EQ(type == DType::f32, alone == logits_of_f32) << traits(type).name;
   }
 }

@@ -6,13 +6,13 @@
 #include "shared/runtime/layer.h"
 #include "tests/runtime/op_test.h"
 
-// Operations with those that read their results, against the same one after the other.
+// Fused operations against the same ones run separately.
 namespace edgedraft::testing {
 namespace {
 
 using CombinedOpsTest = OpTest;
 
-// Those of the products that read one result.
+// Types of the weights that read one result.
 using Types = std::vector<DType>;
 std::string names(const Types& types) {
   std::string all;
@@ -20,8 +20,8 @@ std::string names(const Types& types) {
   return all;
 }
 
-// Each type alone, and as files mix them: two packed differently, and one that is not rounded to
-// int8 beside one that is.
+// Each type alone, and mixtures as in files: two packings, and a float type beside one rounded to
+// int8.
 std::vector<Types> families() {
   std::vector<Types> all;
   for (const DType type : kDTypes) all.push_back({type, type});
@@ -35,8 +35,8 @@ bool fit(const Types& types, std::uint32_t inputs) {
                              [&](DType type) { return inputs % traits(type).block_count == 0; });
 }
 
-// Rows that start anywhere, among them one of zeros, one too small to be rounded, one whose squares
-// are infinite and one that is itself.
+// Rows at arbitrary offsets, including one of zeros, one too small to round, one whose squares
+// overflow, and one with an infinity.
 class Rows {
  public:
   static constexpr std::uint32_t kCount = 6;
@@ -66,7 +66,7 @@ class Rows {
   std::uint32_t first_;
 };
 
-// Products of an input that is made elsewhere, each with a bias and added to what was there.
+// Matmuls of an input computed elsewhere, each with a bias and added to its output.
 class Products {
  public:
   Products(Backend& backend, const Types& types, std::uint32_t inputs) : backend_(backend) {
@@ -111,11 +111,10 @@ class Products {
   std::vector<OwnedMatrix> outputs_;
 };
 
-// A part of a stretch, several stretches, and rows longer than what a block of the CUDA kernel
-// keeps.
+// A part of a group, several groups, and rows longer than a block of the CUDA kernel keeps.
 const std::vector<std::uint32_t> kInputs = {32, 96, 256, 1120, 2304, 8704};
 
-// Apart by whole pieces of four numbers, and not.
+// Row gaps of whole vectors of four values, and others.
 constexpr std::uint32_t kApart[] = {0, 8, 3};
 
 TEST_P(CombinedOpsTest, ANormAndItsProducts) {
@@ -166,8 +165,8 @@ TEST_P(CombinedOpsTest, SwigluAndItsProduct) {
   }
 }
 
-// Two sequences that share a memory, one with a memory of its own, and one in the shared memory
-// again. What it does to caches and queries is what rope and store do.
+// Two sequences that share a memory, one with its own, and one in the shared memory again. Caches
+// and queries equal those of separate rope and store.
 TEST_P(CombinedOpsTest, RotationAndStores) {
   constexpr std::uint32_t kQueryCols = 160;
   constexpr std::uint32_t kCols = 80;
@@ -199,7 +198,7 @@ TEST_P(CombinedOpsTest, RotationAndStores) {
     const auto inner = [&](const OwnedMatrix& m, std::uint32_t cols) {
       return m.all().column_range(apart / 2, cols);
     };
-    // Zeros; keys and values of the sequences with memory of theirs, then of the others.
+    // Zeros: first keys and values of the sequences with their own memory, then of the others.
     std::vector<OwnedMatrix> memories;
     for (int i = 0; i < 4; ++i) memories.emplace_back(backend(), kSlots, kCols);
     const auto memory = [&](std::size_t i) {

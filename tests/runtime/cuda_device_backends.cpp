@@ -4,7 +4,7 @@
 namespace edgedraft::testing {
 namespace {
 
-// Deterministic: in the other mode wide products are a library's.
+// Deterministic: otherwise a library computes wide matmuls.
 const AddDeviceBackends added({{"cuda", [] {
                                   std::unique_ptr<Backend> backend;
                                   if (cuda_devices()) {

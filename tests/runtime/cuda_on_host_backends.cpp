@@ -4,8 +4,8 @@
 namespace edgedraft::testing {
 namespace {
 
-// The CUDA backend on the host's stand-in for a device (tests/cuda_host). Deterministic: in the
-// other mode wide products are a library's.
+// The CUDA backend on the host's stand-in for a device (tests/cuda_host). Deterministic: otherwise
+// a library computes wide matmuls.
 const AddDeviceBackends added({{"cuda_on_host",
                                 [] { return make_cuda_backend({.deterministic = true}); }}});
 

@@ -12,10 +12,9 @@
 #include "tests/runtime/op_test.h"
 #include "tests/support/skip.h"
 
-// The same work on two backends of the CPU. Numbers of threads never change a bit, nor does the
-// choice between AVX2 and AVX-512, or between x86 and Arm; the baseline of x86 rounds each product
-// before it adds, and tiles add products of bfloat16 in an order of their own, so they are close
-// but not equal.
+// The same work on two CPU backends. Thread counts never change a bit, nor does the choice between
+// AVX2 and AVX-512, or between x86 and Arm. The x86 baseline rounds each product before adding, and
+// tiles sum bfloat16 products in another order, so their results are close but not equal.
 namespace edgedraft::testing {
 namespace {
 
@@ -25,8 +24,8 @@ const std::vector<DType> kAllButBf16 = [] {
   return types;
 }();
 
-// Every operation that computes, products of weights of `types`, at sizes with remainders; returns
-// all results.
+// Runs every computing operation and matmuls of `types` at sizes with remainders; returns all
+// results.
 Floats all_results(Backend& backend, std::span<const DType> types) {
   Floats results;
   const auto keep = [&](const OwnedMatrix& matrix) {
@@ -89,7 +88,7 @@ Floats results_with(const cpu::Kernels& kernels, std::uint32_t threads,
   return all_results(*backend, types);
 }
 
-// All of Arm's sets fuse products and sums, the baseline of other processors does not.
+// All Arm sets use fused multiply-add; other baselines do not.
 std::vector<const cpu::Kernels*> sets_that_fuse() {
   std::vector<const cpu::Kernels*> sets;
   for (const auto* kernels = cpu::available_kernels(); *kernels != nullptr; ++kernels) {
@@ -101,7 +100,7 @@ std::vector<const cpu::Kernels*> sets_that_fuse() {
 void expect_close(const Floats& a, const Floats& b) {
   ASSERT_EQ(a.size(), b.size());
   for (std::size_t i = 0; i < a.size(); ++i) {
-    // The sums are of 576 products at most, each below 1, and so mostly of order 10.
+    // Sums have at most 576 products, each below 1, so they are mostly of order 10.
     ASSERT_NEAR(a[i], b[i], 2e-5) << i;
   }
 }
@@ -136,8 +135,8 @@ TEST(InstructionSetTest, AllThatFuseProductsOutsideTilesGiveTheSameBytesOfBfloat
   }
 }
 
-// A machine may have one such set alone, and never has those of x86 and of Arm. The number was
-// taken with AVX2.
+// A machine may have only one such set, and never both x86 and Arm sets. The hash was recorded with
+// AVX2.
 TEST(InstructionSetTest, ThatFusesProductsGivesTheBytesThatItGivesElsewhere) {
   const auto sets = sets_that_fuse();
   if (sets.empty()) EDGEDRAFT_SKIP_WITHOUT("avx2", "the baseline is all that this CPU has");
@@ -163,7 +162,7 @@ TEST(InstructionSetTest, TilesOfBfloat16AreAsExactAsFloat32) {
   }
 }
 
-// An activation that is not finite spoils its own row alone, and as it would in float32.
+// A non-finite activation spoils only its own row, as in float32.
 TEST(InstructionSetTest, ActivationsThatAreNotFiniteStayWhatTheyAre) {
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
   const auto backend = make_cpu_backend_with(cpu::best_kernels(), {.threads = 1});
@@ -184,7 +183,7 @@ TEST(InstructionSetTest, ActivationsThatAreNotFiniteStayWhatTheyAre) {
   }
 }
 
-// A damaged cache holds NaNs of any bits: none of them may pass for a weight.
+// A damaged cache holds NaNs of any bits; none may pass for a weight.
 TEST(InstructionSetTest, AttentionToAKeyThatIsNoNumberIsNone) {
   constexpr HeadShape kHeads{.query_heads = 1, .kv_heads = 1, .head_dim = 8};
   constexpr std::uint32_t kSlots = 3;

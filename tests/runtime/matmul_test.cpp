@@ -11,7 +11,7 @@ struct Shape {
 
 class MatmulTest : public OpTest {
  protected:
-  // Random numbers.
+  // Multiplies random values.
   void expect_right(DType type, const Shape& s) {
     const Floats x = random_floats(s.rows, std::size_t{s.rows} * s.inputs);
     const TestWeight w(backend(), type, s.outputs, s.inputs,
@@ -19,7 +19,7 @@ class MatmulTest : public OpTest {
     expect_right(w, x, s);
   }
 
-  // Multiplies and compares with sums in float64.
+  // Compares the result with sums in float64.
   void expect_right(const TestWeight& w, const Floats& x, const Shape& s) {
     const DType type = w.weight.type;
     const OwnedMatrix x_matrix = matrix_of(backend(), s.rows, s.inputs, x);
@@ -91,8 +91,8 @@ TEST_P(MatmulTest, AgreesWithFloat64AtSizesOfModels) {
   }
 }
 
-// A CPU adds up chains of 64 inputs, and takes rows in tiles of up to 12, of which there may be
-// more than it keeps sums of.
+// A CPU adds chains of 64 inputs and takes rows in tiles of up to 12; there may be more rows than
+// it keeps sums for.
 TEST_P(FloatMatmulTest, AgreesWithFloat64WhereThereAreTails) {
   for (const DType type : {DType::f32, DType::f16, DType::bf16}) {
     for (const std::uint32_t inputs : {63u, 64u, 65u, 130u}) {
@@ -103,7 +103,7 @@ TEST_P(FloatMatmulTest, AgreesWithFloat64WhereThereAreTails) {
   }
 }
 
-// Numbers of one sign add up to the largest sums; nothing between them may saturate.
+// Values of one sign have the largest sums; no intermediate result may saturate.
 TEST_P(MatmulTest, AddsUpTheLargestNumbers) {
   for (const std::uint32_t rows : {1u, 2u, 3u, 4u, 5u, 6u, 32u}) {
     const Shape s{rows, 256, 34};
@@ -118,7 +118,7 @@ TEST_P(MatmulTest, AddsUpTheLargestNumbers) {
     for (const DType type : kDTypes) {
       expect_right(TestWeight(backend(), type, s.outputs, s.inputs, ones(s.outputs)), x, s);
     }
-    // A file may have -128, which quantising does not give.
+    // A file may contain -128, which quantising never produces.
     const DTypeTraits q8_0 = traits(DType::q8_0);
     Bytes least(std::size_t{s.outputs} * s.inputs / q8_0.block_count * q8_0.block_bytes,
                 std::byte{0x80});
@@ -129,12 +129,12 @@ TEST_P(MatmulTest, AddsUpTheLargestNumbers) {
   }
 }
 
-// What backend.h promises of rounded activations: each is off by half a scale at most.
+// backend.h's promise for rounded activations: each is off by at most half a scale.
 TEST_P(MatmulTest, RoundsActivationsByHalfAScaleAtMost) {
   constexpr std::uint32_t kInputs = 768;
   constexpr std::uint32_t kOutputs = 96;
   Floats x = random_floats(1, kInputs);
-  for (std::size_t i = 0; i < kInputs; i += 97) x[i] *= 30.0f;  // outliers coarsen their stretch
+  for (std::size_t i = 0; i < kInputs; i += 97) x[i] *= 30.0f;  // outliers coarsen their group
   const auto rounded = rounded_activations(x);
   for (const DType type : kDTypes) {
     const TestWeight w(backend(), type, kOutputs, kInputs, random_floats(2, kOutputs * kInputs));
@@ -150,7 +150,7 @@ TEST_P(MatmulTest, RoundsActivationsByHalfAScaleAtMost) {
         const double weight{w.decoded[o * kInputs + i]};
         exact += double{x[i]} * weight;
         magnitude += std::fabs(double{x[i]} * weight);
-        // A little more than half, for the float32 product that is rounded.
+        // Slightly more than half, to cover the rounding of the float32 product.
         rounding += 0.50001 * rounded[i].scale * std::fabs(weight);
       }
       if (!rounds_activations(backend(), type)) rounding = 0.0;
@@ -202,7 +202,7 @@ TEST_P(MatmulTest, KeepsWhatIsNoNumber) {
   }
 }
 
-// Subnormals, the largest numbers and both signs; a product with 1 shows what was decoded.
+// Subnormals, the largest values and both signs; a product with 1 exposes the decoded value.
 TEST_P(MatmulTest, DecodesEveryFloat16Exactly) {
   constexpr std::uint32_t kCount = 0x7C00;
   for (const std::uint32_t sign : {0u, 0x8000u}) {

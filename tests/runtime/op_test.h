@@ -27,18 +27,18 @@
 
 namespace edgedraft::testing {
 
-// One way to compute. `open` returns null, and the test skips, where the machine lacks it.
+// One backend to test. `open` returns null, and the test skips, if the machine lacks it.
 struct BackendFactory {
   std::string name;
   std::function<std::unique_ptr<Backend>()> open;
-  std::string need = {};  // what the machine then lacks; empty: what has that name
+  std::string need = {};  // named in the skip message; empty: the backend's name
 };
-// The name of a case in lists of tests.
+// Names the case in test lists.
 inline void PrintTo(const BackendFactory& factory, std::ostream* out) {
   *out << factory.name;
 }
 
-// The CPU backend, once for every instruction set of this machine.
+// The CPU backend for every instruction set of this machine.
 inline std::vector<BackendFactory> cpu_backends(std::uint32_t threads) {
   std::vector<BackendFactory> factories;
   for (const auto* kernels = cpu::available_kernels(); *kernels != nullptr; ++kernels) {
@@ -61,14 +61,14 @@ inline bool has_features(const VulkanDevice& device, const VulkanFeatures& wante
          (there.integer_dot || !wanted.integer_dot) && (there.subgroups || !wanted.subgroups);
 }
 
-// Whether a backend was not opened because the validation layer is not installed.
+// True if a backend failed to open because the validation layer is not installed.
 inline bool lacks_validation_layer(const Error& error) {
   return error.message.find("vulkan-validationlayers") != std::string::npos;
 }
 
-// The first Vulkan device, under the validation layer where that is installed: what the layer
-// objects to fails the next call that waits. Null without a device that can be used and has
-// `features`; absent are those that a program would use. Throws where such a device does not open.
+// The first Vulkan device, under the validation layer if that is installed; a message of the layer
+// fails the next call that waits. Without `features` it uses those that a program would. Returns
+// null if no usable device has them, and throws if such a device fails to open.
 inline std::unique_ptr<Backend> open_vulkan(const std::optional<VulkanFeatures>& features = {}) {
   for (const VulkanDevice& device : usable_vulkan_devices()) {
     if (features && !has_features(device, *features)) continue;
@@ -84,7 +84,7 @@ inline std::unique_ptr<Backend> open_vulkan(const std::optional<VulkanFeatures>&
   return nullptr;
 }
 
-// It with each feature alone, with none, and with all.
+// The Vulkan backend with each feature alone, with none, and with all.
 inline std::vector<BackendFactory> vulkan_feature_backends() {
   const std::pair<const char*, VulkanFeatures> all[] = {
       {"no_feature", {}},
@@ -103,7 +103,7 @@ inline std::vector<BackendFactory> vulkan_feature_backends() {
   return factories;
 }
 
-// Backends of other devices: each has a source file here that adds its factories before main().
+// Backends of other devices; a source file per backend here adds its factories before main().
 inline std::vector<BackendFactory>& device_backends() {
   static std::vector<BackendFactory> factories;
   return factories;
@@ -123,14 +123,14 @@ inline std::vector<BackendFactory> all_backends() {
   return factories;
 }
 
-// Those that a server computes on.
+// Backends that a server computes on.
 inline std::vector<BackendFactory> server_backends() {
   std::vector<BackendFactory> factories{{"cpu", [] { return make_cpu_backend({.threads = 1}); }}};
   factories.insert(factories.end(), device_backends().begin(), device_backends().end());
   return factories;
 }
 
-// Those that drafts are computed on, by a device or beside the target.
+// Backends for drafting, on a device or beside the target.
 inline std::vector<BackendFactory> drafting_backends() {
   std::vector<BackendFactory> factories = server_backends();
   factories.push_back({"vulkan", [] { return open_vulkan(); }});
@@ -161,7 +161,7 @@ inline std::string backend_name(const ::testing::TestParamInfo<BackendFactory>& 
 
 #define EDGEDRAFT_FOR_ALL_BACKENDS(suite) \
   INSTANTIATE_TEST_SUITE_P(Backends, suite, ::testing::ValuesIn(all_backends()), backend_name)
-// For what computes with weights, beside the line above.
+// For operations with weights, in addition to the line above.
 #define EDGEDRAFT_FOR_VULKAN_FEATURES(suite)                                                      \
   INSTANTIATE_TEST_SUITE_P(VulkanFeatures, suite, ::testing::ValuesIn(vulkan_feature_backends()), \
                            backend_name)
@@ -195,7 +195,7 @@ inline Floats values_of(Backend& backend, const Matrix& matrix) {
   return values;
 }
 
-// Random lengths of ancestor chains under random parents; row r's mask ends with r.
+// Ancestor masks of random trees; row r's mask ends with r.
 inline std::vector<AncestorMask> random_tree(std::uint64_t seed, std::uint32_t rows) {
   Random random(seed);
   std::vector<AncestorMask> masks(rows);
@@ -206,7 +206,7 @@ inline std::vector<AncestorMask> random_tree(std::uint64_t seed, std::uint32_t r
   return masks;
 }
 
-// A weight on a backend with the bytes under it and the numbers that they stand for.
+// A weight on a backend, with its bytes and decoded values.
 struct TestWeight {
   TestWeight(Backend& backend, DType type, std::uint32_t rows, std::uint32_t cols,
              std::span<const float> numbers)
@@ -246,8 +246,7 @@ struct TestWeight {
   }
 };
 
-// Whether a backend rounds activations to int8 before it multiplies them with a weight of that
-// type.
+// True if a backend rounds activations to int8 before multiplying by weights of `type`.
 inline bool rounds_activations(const Backend& backend, DType type) {
   if (const auto* vulkan = dynamic_cast<const MeasuredBackend*>(&backend)) {
     return vulkan->features().integer_dot && (type == DType::q8_0 || type == DType::q4_0);
@@ -256,7 +255,7 @@ inline bool rounds_activations(const Backend& backend, DType type) {
   return !is_exact && type != DType::f32 && type != DType::f16 && type != DType::bf16;
 }
 
-// One activation as such a backend rounds it: each stretch of 128 has a scale.
+// An activation rounded as by such a backend, with one scale per group of 128.
 struct RoundedActivation {
   double value;
   double scale;
@@ -276,9 +275,8 @@ inline std::vector<RoundedActivation> rounded_activations(std::span<const float>
   return rounded;
 }
 
-// How far a float32 sum of `count` products may be from the exact one, whose absolute values add up
-// to `magnitude`: half a unit in the last place an addition, in the worst order, and a few for what
-// follows.
+// Largest error of a float32 sum of `count` products whose absolute values add up to `magnitude`:
+// half a unit in the last place per addition, in the worst order, and a few for later steps.
 inline double sum_tolerance(std::size_t count, double magnitude) {
   return (static_cast<double>(count) + 8.0) * 0x1p-24 * magnitude + 1e-37;
 }
@@ -288,7 +286,7 @@ inline void expect_near(float value, double exact, double tolerance, const std::
       << where << ": " << value << ", not " << exact;
 }
 
-// Bit for bit, so that +0 is not -0 and NaN equals itself.
+// Compares bitwise: +0 differs from -0, and NaN equals itself.
 inline bool same_bytes(std::span<const float> a, std::span<const float> b) {
   return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size_bytes()) == 0;
 }

@@ -5,13 +5,13 @@
 #include "tests/runtime/op_test.h"
 #include "tests/support/toy_models.h"
 
-// Operations over page tables give the bits that they give over the same slots in a row.
+// Operations over page tables give the same bits as over contiguous slots.
 namespace edgedraft::testing {
 namespace {
 
 constexpr HeadShape kHeads{.query_heads = 6, .kv_heads = 2, .head_dim = 48};
 
-// Pages 0..count-1 in an order that has no neighbours in common with theirs, but for a few.
+// Pages 0..count-1 in an order with few neighbours in common.
 std::vector<std::uint32_t> shuffled_pages(std::uint64_t seed, std::uint32_t count) {
   std::vector<std::uint32_t> pages(count);
   std::iota(pages.begin(), pages.end(), 0u);
@@ -30,7 +30,7 @@ class PagedCacheTest : public OpTest {
   }
 };
 
-// Keys or values in pages, with rows of others around them.
+// Keys or values in pages, surrounded by rows of others.
 struct Paged {
   Paged(Backend& b, std::uint32_t slots, std::uint32_t cols, std::span<const std::uint32_t> table,
         std::uint32_t page_slots)
@@ -164,7 +164,7 @@ TEST_P(PagedCacheTest, GatherLayersReadsEveryLayerThroughTheTable) {
   }
 }
 
-// Two sequences grow in turns, so that their pages interleave; one drafts trees and keeps paths.
+// Two sequences grow in turns, so their pages interleave; one drafts trees and keeps paths.
 TEST_P(PagedCacheTest, ADecoderHasTheBitsOfACacheOfItsOwn) {
   const ToyDecoder toy(3);
   Decoder decoder(backend(), toy.config, toy.tensors, 200);
@@ -278,13 +278,13 @@ TEST_F(KvPoolTest, SharedPagesOutliveTheFirstHolderAndAreNotCutInTwo) {
     second.adopt(shared);
     EXPECT_EQ(second.length(), 8u);
     EXPECT_EQ(pool_.used_count(), 3u);
-    // Slots 6 and 7 are somebody else's too: the page goes as a whole.
+    // Slots 6 and 7 are shared, so the whole page is dropped.
     first.set_length(6);
     EXPECT_EQ(first.length(), 4u);
     EXPECT_EQ(pool_.used_count(), 2u);
   }
   EXPECT_EQ(pool_.used_count(), 2u);
-  // Now they are its own.
+  // Now they belong to it alone.
   second.set_length(6);
   EXPECT_EQ(second.length(), 6u);
   EXPECT_EQ(second.pages()[1], shared[1]);

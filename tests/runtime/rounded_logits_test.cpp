@@ -13,7 +13,7 @@ GgufFile demo_target() {
   return GgufFile::open(std::filesystem::path(EDGEDRAFT_MODELS) / "target.gguf").value();
 }
 
-// The logits of a text's tokens, all rows.
+// Logits of all rows of a text.
 Floats logits_of(Backend& backend, const GgufFile& file, std::span<const std::uint32_t> tokens) {
   const DecoderConfig config = read_decoder_config(file).value();
   const DecoderTensors tensors = read_decoder_tensors(file, config).value();
@@ -32,11 +32,10 @@ std::vector<double> probabilities(std::span<const float> logits) {
   return p;
 }
 
-// What rounding activations to int8 does to a whole model. A step is largest / 127 of 128 numbers,
-// about three standard deviations, so an input of a product is off by 3 / 127 / sqrt(12) = 0.7 % of
-// its size; some twenty products in a row make that 3 %, or a tenth of a nat for logits that spread
-// over three. The law of the next token then is half the square of that from the exact one, 0.005
-// nats.
+// Effect of int8 activations on a whole model. A step is largest / 127 of 128 values, about three
+// standard deviations, so an input is off by 3 / 127 / sqrt(12) = 0.7 % of its size. Some twenty
+// matmuls in sequence make that 3 %, or a tenth of a nat for logits that spread over three. The KL
+// divergence of the next token's distribution is half the square of that: 0.005 nats.
 using RoundedLogitsTest = OpTest;
 
 TEST_P(RoundedLogitsTest, LeaveTheLawOfTheNextTokenOnTheDemoTarget) {
@@ -62,7 +61,7 @@ TEST_P(RoundedLogitsTest, LeaveTheLawOfTheNextTokenOnTheDemoTarget) {
   EXPECT_LE(divergence / static_cast<double>(tokens.size()), 0.005);
 }
 
-// Backends that round.
+// Backends that round activations.
 std::vector<BackendFactory> rounding_backends() {
   std::vector<BackendFactory> factories = device_backends();
   factories.push_back({"cpu", [] { return make_cpu_backend({.threads = 2}); }});

@@ -46,7 +46,7 @@ TEST_P(TopKTest, AgreesWithASortAndFloat64) {
        {1u, 31u, 32u, 33u, 127u, 128u, 1025u, 4095u, 4096u, 4097u, 8191u, 8193u, 32003u}) {
     constexpr std::uint32_t kRows = 3;
     Floats logits = random_floats(cols, std::size_t{kRows} * cols);
-    // Few values, so that there are ties everywhere.
+    // Few distinct values, so that ties are frequent.
     for (float& x : logits) x = std::round(x * 40.0f) / 4.0f;
     for (const std::uint32_t wanted : {1u, 4u, 10u, 256u}) {
       const std::uint32_t k = std::min(wanted, cols);
@@ -69,8 +69,8 @@ TEST_P(TopKTest, AgreesWithASortAndFloat64) {
   }
 }
 
-// Backends choose from stretches of a row first: each gives only equal numbers, more than are
-// wanted.
+// Backends first select within groups of a row: each group yields only equal values, more than
+// requested.
 TEST_P(TopKTest, TakesTheLowestTokensWhereAllAreEqual) {
   for (const float value : {0.0f, -0.0f, 7.25f, -1e30f}) {
     for (const std::uint32_t cols : {256u, 4097u, 9001u}) {
@@ -88,7 +88,7 @@ TEST_P(TopKTest, ZerosOfBothSignsAreEqual) {
             (std::vector<std::uint32_t>{1, 2, 3, 4, 0}));
 }
 
-// All numbers of a row differ, but only in their last bits; the best come last.
+// All values of a row differ, but only in their last bits; the best come last.
 TEST_P(TopKTest, TellsNumbersApartByTheirLastBits) {
   constexpr std::uint32_t kCols = 10000;
   for (const float sign : {1.0f, -1.0f}) {
@@ -101,7 +101,7 @@ TEST_P(TopKTest, TellsNumbersApartByTheirLastBits) {
   }
 }
 
-// As a mask leaves them: long stretches, the first and the last of a row among them, have none.
+// As after a mask: long runs, including the first and last of a row, are impossible.
 TEST_P(TopKTest, LeavesOutWhatIsImpossible) {
   constexpr std::uint32_t kCols = 5 * 4096 + 3;
   Floats logits(kCols, -INFINITY);
@@ -148,7 +148,7 @@ TEST_P(ArgmaxTest, AgreesWithASearchAtEverySize) {
   }
 }
 
-// However far apart they are: a backend may look at parts of a row apart.
+// At any distance: a backend may process parts of a row separately.
 TEST_P(ArgmaxTest, TakesTheFirstOfTheLargestOfALongRow) {
   constexpr std::uint32_t kCols = 9001;
   const std::vector<std::vector<std::uint32_t>> rows = {

@@ -4,7 +4,7 @@
 #include "shared/runtime/layer.h"
 #include "tests/runtime/op_test.h"
 
-// Operations of several sequences at once, as a pass has them.
+// Operations over several sequences at once, as in a pass.
 namespace edgedraft::testing {
 namespace {
 
@@ -12,7 +12,7 @@ struct Sequence {
   std::uint32_t first_row;
   std::uint32_t prefix;
   std::vector<AncestorMask> masks;
-  std::vector<std::uint32_t> pages;  // of the memory that it shares; empty: its own
+  std::vector<std::uint32_t> pages;  // of the shared memory; empty: its own
 
   std::uint32_t rows() const { return static_cast<std::uint32_t>(masks.size()); }
 };
@@ -22,8 +22,8 @@ class SequencesTest : public OpTest {
   static constexpr HeadShape kHeads{.query_heads = 4, .kv_heads = 2, .head_dim = 16};
   static constexpr std::uint32_t kPageSlots = 4;
 
-  // Two that share a memory and whose rows follow each other, a third in that memory behind a gap
-  // of rows, and one with a memory of its own. Without pages each has its own.
+  // Two with shared memory and adjacent rows, a third in that memory after a gap of rows, and one
+  // with its own. Without pages each has its own memory.
   std::vector<Sequence> sequences() {
     std::vector<Sequence> all = {
         {.first_row = 0, .prefix = 9, .masks = causal_masks(1), .pages = {7, 0, 4}},

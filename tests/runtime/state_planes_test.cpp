@@ -5,8 +5,8 @@
 #include "tests/support/state_reading.h"
 #include "tests/support/toy_models.h"
 
-// Hidden states go the ways of keys and values: one definition, the same bits whoever shares a
-// pass, drafted or not, in pages or not, computed or adopted.
+// Hidden states follow keys and values: the same bits with any other rows in the pass, drafted or
+// not, paged or not, computed or adopted.
 namespace edgedraft::testing {
 namespace {
 
@@ -50,7 +50,7 @@ TEST_P(StatePlanesTest, AStateIsWhatSoManyLayersLeave) {
         << layers;
   }
 
-  // The features are the last layer's rows behind the norm, and what the head multiplies.
+  // Features are the last layer's rows after the norm, which the head multiplies.
   backend().write(x.all(), states_of(backend(), cache, kLayers, 0, count));
   backend().rms_norm({.x = x.all(),
                       .weight = weights.add(toy.tensors.output_norm),
@@ -137,7 +137,7 @@ TEST_P(StatePlanesTest, PagesHoldThemAndGiveThemToWhoAdopts) {
       decoder.append(between, random_tokens(random, 4));
     }
     decoder.append(own, text);
-    // The first goes, as a session that is evicted; its pages stay with who adopted them.
+    // The first is released, like an evicted session; its adopted pages stay.
     KvCache second = decoder.make_cache(pool);
     second.adopt(first.pages());
     first.set_length(0);

@@ -32,7 +32,7 @@ TEST(ThreadPoolTest, VisitsEveryItemOnce) {
 
 using Ranges = std::vector<std::pair<std::size_t, std::size_t>>;
 
-// The ranges of a loop, in order.
+// Ranges of a loop, in order.
 Ranges ranges_of(ThreadPool& pool, std::size_t count, std::size_t step) {
   std::mutex mutex;
   Ranges ranges;
@@ -59,19 +59,19 @@ TEST(ThreadPoolTest, OneStepAThreadIsWholeGrains) {
   EXPECT_EQ(pool.one_step_a_thread(1, 16), 16u);
 }
 
-// A thread that is through with its own steps does those of one that gets no further.
+// A thread that has finished its own steps takes those of one that is stuck.
 TEST(ThreadPoolTest, NobodyWaitsForStepsThatNobodyHasBegun) {
   ThreadPool pool(2);
   std::atomic<int> done = 0;
   pool.run(8, 1, [&](std::size_t begin, std::size_t, std::size_t) {
-    // The thread that begins the first stretch stays there until all else is done.
+    // The thread with the first step stays there until all others are done.
     while (begin == 0 && done < 7) std::this_thread::yield();
     ++done;
   });
   EXPECT_EQ(done, 8);
 }
 
-// A step taken for the wrong loop would be run twice or not at all.
+// A step taken for the wrong loop would run twice or not at all.
 TEST(ThreadPoolTest, NumbersOfStepsMayChangeFromLoopToLoop) {
   ThreadPool pool(4);
   for (std::uint32_t job = 0; job < 5000; ++job) {
@@ -98,7 +98,7 @@ TEST(ThreadPoolTest, LosesNoWakeUpInManyTinyJobs) {
       pool.run(threads, 1, [&](std::size_t begin, std::size_t end, std::size_t thread) {
         sums[thread] += job * (end - begin);
       });
-      // Now and then long enough for the others to fall asleep.
+      // Occasionally long enough for the others to fall asleep.
       if (job % 1000 == 0) {
         for (int i = 0; i < 200; ++i) std::this_thread::yield();
       }
@@ -112,7 +112,7 @@ TEST(ThreadPoolTest, EndsWithoutAJob) {
   for (int i = 0; i < 100; ++i) ThreadPool pool(4);
 }
 
-// Each job reads what another thread wrote in the one before.
+// Each job reads data that another thread wrote in the previous one.
 TEST(ThreadPoolTest, OrdersOneJobAfterAnother) {
   constexpr std::size_t kCount = 64;
   ThreadPool pool(4);

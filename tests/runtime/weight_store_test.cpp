@@ -7,7 +7,7 @@ namespace {
 
 using WeightStoreTest = OpTest;
 
-// Norms and biases are read as float32, whatever a file stores them in.
+// Norms and biases are read as float32 for any stored type.
 TEST_P(WeightStoreTest, VectorsOfHalvesServeAsNorms) {
   for (const DType type : {DType::f16, DType::bf16}) {
     Bytes bytes(4);
