@@ -1,24 +1,25 @@
 #!/usr/bin/env python3
-"""Answers of a target to given prompts, as token ids: JSON lines for distill_answers.py.
+"""Computes a target's answers to given prompts, as token ids: JSON lines for distill_answers.py.
 
-The ids of a prompt come from edgedraft tokenize --chat, so they are those that the target gets.  The answers come from
-edgedraft-server with the model; with --max-sessions it answers several prompts at a time.  Or, with --target, they are computed
-here with PyTorch, a task's prompts of about the same length together; --seconds then ends early, with what there is.  A folder of
-unpack_gguf.py has the demo's tokenizer; with --demo-tokenizer it makes the ids, and no program is needed.
+edgedraft tokenize --chat computes a prompt's ids, so they equal the target's. edgedraft-server with the model answers;
+with --max-sessions it answers several prompts at once.  With --target, PyTorch answers here instead, batching a task's
+prompts of similar length; --seconds then stops early and keeps the answers so far.  A folder of unpack_gguf.py has the
+demo's tokenizer; with --demo-tokenizer it makes the ids and needs no other program.
 
-A server gets each prompt as it is written, with what is private in it (--private off), so that its answer is the one to the recorded ids.
-For the same reason neither edgedraft's configuration file is read nor its variables are, but for those that sign in to the server:
-EDGEDRAFT_TOKEN_FILE, EDGEDRAFT_TLS_CERT and EDGEDRAFT_TLS_KEY.
+A server gets each prompt unmasked (--private off), so that its answer belongs to the recorded ids.  For the same reason
+edgedraft's configuration file and variables are ignored, except those that sign in to the server: EDGEDRAFT_TOKEN_FILE,
+EDGEDRAFT_TLS_CERT and EDGEDRAFT_TLS_KEY.
 
-An answer is greedy, or drawn at --temperature, a server's with --seed for the first prompt, --seed + 1 for the second and so on.
-The id that ends it is part of it.  While answers come they are in FILE.new, which replaces --out in the end; those that a run which
-failed left there are not written over.
+An answer is greedy, or sampled at --temperature; a server uses --seed for the first prompt, --seed + 1 for the second
+and so on.  The answer includes the id that ends it.  Answers go to FILE.new, which replaces --out at the end; a failed
+run's FILE.new is not overwritten.
 
-With --given nothing is answered: the ids are those of the answers that --prompts has, as of open_texts.py, to train a target on.
-Prompts without one have an empty answer.  Prompts may also come as ids, which needs no tokenizer: a file that this program wrote.
+With --given no model answers: the ids come from the answers in --prompts, as open_texts.py writes them, to train a
+target on.  Prompts without one have an empty answer.  Prompts may also be ids in a file that this program wrote, which
+needs no tokenizer.
 
 Examples:
-    edgedraft-server --model minimind2-small.gguf        # says ADDRESS and PIN
+    edgedraft-server --model minimind2-small.gguf        # prints ADDRESS and PIN
     python3 answer_prompts.py --model minimind2-small.gguf --server ADDRESS --pin PIN --prompts train.jsonl --out answers.jsonl
     python3 answer_prompts.py --model minimind2-small.gguf --target MiniMind2-Small --prompts train.jsonl --out answers.jsonl
     python3 answer_prompts.py --model minimind2-small.gguf --given --end 2 --prompts texts.jsonl --out given.jsonl
@@ -44,12 +45,12 @@ SIGNING_IN = ("EDGEDRAFT_TOKEN_FILE", "EDGEDRAFT_TLS_CERT", "EDGEDRAFT_TLS_KEY")
 
 
 def without_settings() -> Dict[str, str]:
-    """The environment without the user's settings of edgedraft, but for those that sign in to a server.
+    """The environment without the user's edgedraft settings, except those that sign in to a server.
 
-    With one that is meant for conversations, such as a chat template or --top-p, answers would not be those to the recorded ids.
+    Settings for conversations, such as a chat template or --top-p, would change answers or ids.
     """
     kept = {name: value for name, value in os.environ.items() if not name.startswith("EDGEDRAFT_") or name in SIGNING_IN}
-    return {**kept, "XDG_CONFIG_HOME": os.devnull}  # where no configuration file can be
+    return {**kept, "XDG_CONFIG_HOME": os.devnull}  # contains no configuration file
 
 
 def run(command: List[str], text: str) -> str:
@@ -58,12 +59,13 @@ def run(command: List[str], text: str) -> str:
     except OSError as error:
         sys.exit(f"error: --edgedraft: {error}")
     if done.returncode != 0:
-        raise RuntimeError(f"{command[0]} {command[1]} failed")  # it has said why
+        raise RuntimeError(f"{command[0]} {command[1]} failed")  # it has printed the reason
     return done.stdout.decode()
 
 
 def written_here(options: argparse.Namespace, tasks: List[str], prompts: List[List[int]]) -> Iterator[Tuple[int, List[int]]]:
-    """(index of a prompt, answer) as they come; prompts of a task, whose answers are about as long, share passes."""
+    """Yields (index of a prompt, answer) as they finish; prompts of one task share passes, since their answers have
+    similar lengths."""
     import torch
 
     from checkpoint import load_target
@@ -114,14 +116,14 @@ def main() -> None:
         parser.error("give --server and --pin, or --target, or --given")
     if options.given != (options.end is not None):
         parser.error("--given needs --end, which is for nothing else")
-    if not options.temperature >= 0:  # nan neither
+    if not options.temperature >= 0:  # also rejects nan
         parser.error("--temperature must not be below 0")
     if options.target and not os.path.isdir(options.target):
         parser.error(f"--target {options.target} is not a folder")
     if options.target:
         import parallel  # a server's answers need no PyTorch
 
-        parallel.environment()  # starts the program again, so before --prompts is read, which may be a pipe
+        parallel.environment()  # restarts the program, so before reading --prompts, which may be a pipe
     try:
         with open(options.prompts, encoding="utf-8") as file:
             entries = [json.loads(line) for line in file]

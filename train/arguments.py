@@ -7,7 +7,7 @@ import os
 
 
 def out_file(path: str) -> str:
-    """A file that is written in the end: whether it can be is said before hours are spent on it."""
+    """A file that is written at the end; checks first that it can be, before hours are spent on it."""
     folder = os.path.dirname(path) or "."
     if not os.path.isdir(folder):
         raise argparse.ArgumentTypeError(f"there is no folder {folder}")
@@ -19,7 +19,7 @@ def out_file(path: str) -> str:
 
 
 def out_folder(path: str) -> str:
-    """A folder that is filled in the end, and made if there is none; checked at the beginning for the same reason."""
+    """A folder that is filled at the end and created if missing; checked first for the same reason."""
     there = os.path.abspath(path)
     while not os.path.exists(there):
         there = os.path.dirname(there)
@@ -31,7 +31,7 @@ def out_folder(path: str) -> str:
 
 
 def count(text: str) -> int:
-    """A number of things of which at least one is needed."""
+    """A count of at least one."""
     try:
         number = int(text)
     except ValueError:

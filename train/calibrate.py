@@ -1,15 +1,16 @@
 #!/usr/bin/env python3
 """Finds the tree of a MEDUSA drafter and writes it into the config.json of its folder.
 
-The tree says which combinations of the heads' guesses are drafted.  On answers that the target wrote, acc_k(i) is the share of
-positions where the i-th best guess of head k is right; a node is worth the product of these along its path, as if heads erred
-independently of each other, and the most valuable nodes are added until there are --nodes ("Medusa", section 2.3: sparse tree).
+The tree lists the combinations of the heads' guesses that are drafted.  On answers that the target wrote, acc_k(i) is
+the share of positions at which the i-th best guess of head k is right.  A node's value is the product of these along
+its path, as if heads erred independently; the most valuable nodes are added until there are --nodes ("Medusa", section
+2.3: sparse tree).
 
-Heads do not err independently, and a pass does not begin at any position alike.  So the tau that is told and written
-(medusa_predicted_tau) is that of the tree walked over the same answers; the product formula's stands beside it.  Both are over all
-answers alike, whatever their task, drawn ones too, and of answers that the heads know from training.  --walk tells what compares with
-edgedraft-bench acceptance on held-out prompts: the tree walked over greedy answers that distill_answers.py holds out, by task, and the
-mean of the tasks.
+Heads do not err independently, and passes do not begin at random positions.  So the tau printed and written
+(medusa_predicted_tau) comes from walking the tree over the same answers; the product formula's is printed beside it.
+Both cover all answers of any task, including sampled ones and ones that the heads were trained on.  To compare with
+edgedraft-bench acceptance on held-out prompts use --walk: it walks the tree over greedy answers that distill_answers.py
+holds out, by task, and gives the mean of the tasks.
 
 Examples, on the answers that the heads were trained with:
     python3 calibrate.py --target MiniMind2-Small --answers answers.jsonl --drafter hf/medusa
@@ -43,13 +44,14 @@ from evaluate import is_greedy
 from model import Llama
 from progress import Progress
 
-GUESSES = 10  # of a head that may become nodes
-NODES_MAX = 255  # of a draft tree, root apart: the most that a Draft has (docs/protocol.md)
+GUESSES = 10  # guesses per head that may become nodes
+NODES_MAX = 255  # nodes of a draft tree without the root: the limit of a Draft (docs/protocol.md)
 Node = Tuple[int, ...]  # ranks of the guesses on its path
 
 
 def ranks(drafter: Medusa, target: Llama, row: Row) -> List[Node]:
-    """By root of an answer, the rank of the right token among each head's guesses; GUESSES for a worse one and behind the end."""
+    """Per root of an answer, the rank of the right token among each head's guesses; GUESSES if ranked lower or after
+    the end."""
     ids, first = torch.tensor(row.ids), len(row.parts()[0])
     feature = target(ids[None], head=False).feature[0, first - 1:-2]  # of the token before each root
     behind = torch.cat((ids[first + 1:], ids.new_full((len(drafter) - 1,), -1)))
@@ -67,7 +69,8 @@ def accuracies(answers: List[List[Node]]) -> Tensor:
 
 
 def best_tree(acc: Tensor, nodes: int) -> List[Node]:
-    """The ``nodes`` most valuable nodes, best first, a parent before its children.  The first n are the best tree of n."""
+    """The ``nodes`` most valuable nodes, best first, parents before children.  The first n are the best tree of n
+    nodes."""
     tree: List[Node] = []
     waiting: List[Tuple[float, Node]] = [(-1.0, ())]
     while waiting and len(tree) <= nodes:
@@ -80,12 +83,12 @@ def best_tree(acc: Tensor, nodes: int) -> List[Node]:
 
 
 def product_tau(acc: Tensor, tree: List[Node]) -> float:
-    """Tokens per pass if heads erred independently and passes began anywhere: 1 + the nodes' values."""
+    """Tokens per pass if heads erred independently and passes began at random positions: 1 + the nodes' values."""
     return 1 + sum(float(torch.stack([acc[depth, rank] for depth, rank in enumerate(node)]).prod()) for node in tree)
 
 
 def walked_tau(tree: List[Node], answers: List[List[Node]]) -> float:
-    """Tokens per pass while the answers are written with the tree, greedily."""
+    """Tokens per pass when the tree writes the answers greedily."""
     known, tokens, passes = set(tree), 0, 0
     for answer in answers:
         root = 0
@@ -100,7 +103,7 @@ def walked_tau(tree: List[Node], answers: List[List[Node]]) -> float:
 
 
 def greedy_answers(target: Llama, rows: List[Row], count: int, limit: int) -> List[Row]:
-    """The first ``count`` conversations of one turn whose answer is greedy in its first ``limit`` ids, cut after these."""
+    """The first ``count`` one-turn conversations whose answer is greedy in its first ``limit`` ids, cut after these."""
     cut = (Row(prompt + answer[:limit], [False] * len(prompt) + [True] * len(answer[:limit])) for prompt, answer in map(Row.parts, rows))
     return list(itertools.islice((row for row in cut if row.prompt() and is_greedy(target, row)), count))
 
@@ -140,7 +143,7 @@ def main() -> None:
     target = load_target(options.target)
     drafter = load_medusa(options.drafter, target)
     training = read_answers(options.answers, target.config.vocab_size, options.longest)[0]
-    training = [row for row in training if row.parts()[0]]  # without a prompt the first root has no feature before it
+    training = [row for row in training if row.parts()[0]]  # without a prompt the first root has no preceding feature
     if not training:
         sys.exit(f"error: {options.answers} has no answer to a prompt")
     greedy: Dict[str, List[Row]] = {}

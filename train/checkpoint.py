@@ -1,4 +1,4 @@
-"""Hugging Face model folders: config.json, model.safetensors, and their small file format.
+"""Hugging Face model folders: config.json, model.safetensors, and the safetensors format.
 
 safetensors: 8 bytes little-endian length of a JSON header, the header with dtype, shape and byte range of
 every tensor, then the raw little-endian data.
@@ -33,7 +33,7 @@ def write_safetensors(path: str, tensors: Dict[str, Tensor]) -> None:
         header[name] = {"dtype": _NAMES[tensor.dtype], "shape": list(tensor.shape), "data_offsets": [offset, end]}
         offset = end
     text = json.dumps(header, separators=(",", ":")).encode()
-    text += b" " * (-len(text) % 8)  # data begins at a multiple of 8
+    text += b" " * (-len(text) % 8)  # data starts at a multiple of 8
     with open(path, "wb") as file:
         file.write(struct.pack("<Q", len(text)) + text)
         for name in header:
@@ -42,7 +42,7 @@ def write_safetensors(path: str, tensors: Dict[str, Tensor]) -> None:
 
 
 def read_safetensors(path: str) -> Dict[str, Tensor]:
-    """ValueError names a file that is truncated, or none of this format: a pointer of git-lfs, for instance."""
+    """Raises ValueError for a truncated file or another format, for instance a git-lfs pointer."""
     size = os.path.getsize(path)
     result = {}
     with open(path, "rb") as file:
@@ -109,9 +109,9 @@ def write_llama(folder: str, model: Llama, tokenizer=None, dtype: Optional[torch
 def balance(model: Llama) -> None:
     """Scales the residual stream of a model with a tied head so that its final norm's weights are about 1.
 
-    The logits stay almost what they were: rms_norm_eps is not scaled and so weighs a little more or less than before (a KL of 1e-7
-    in the shipped target).  Training starts with a large embedding and a small final norm; a drafter
-    without a norm of its own would have to take the large embedding away again before it meets the head.
+    The logits stay almost the same: rms_norm_eps is not scaled and so weighs slightly more or less (a KL of 1e-7 in the
+    shipped target).  Training starts with a large embedding and a small final norm; a drafter without a norm of its own
+    would have to undo the large embedding before the head.
     """
     scale = float(model.model.norm.weight.abs().mean())
     model.model.norm.weight /= scale
@@ -122,7 +122,8 @@ def balance(model: Llama) -> None:
 
 
 def hf_config(values: dict) -> LlamaConfig:
-    """The sizes in the config.json of a Llama or Qwen2.  ValueError for what this decoder does not compute."""
+    """Sizes in the config.json of a Llama or Qwen2.  Raises ValueError for options that this decoder does not
+    implement."""
     if values.get("model_type") not in ("llama", "qwen2"):
         raise ValueError(f"model_type is '{values.get('model_type')}'; only 'llama' and 'qwen2' are read")
     if values.get("hidden_act", "silu") != "silu":
@@ -132,12 +133,12 @@ def hf_config(values: dict) -> LlamaConfig:
         if values.get(name) and not (qwen and name == "attention_bias"):
             raise ValueError(f"{name} is set, which is not computed")
     given = {key: value for key, value in values.items() if value is not None}
-    given["attention_bias"] = qwen  # on q, k and v, which its config.json does not say
+    given["attention_bias"] = qwen  # on q, k and v, implied by the type
     given.setdefault("num_key_value_heads", given["num_attention_heads"])
     given.setdefault("head_dim", given["hidden_size"] // given["num_attention_heads"])
     given.setdefault("tie_word_embeddings", False)
-    given.setdefault("rms_norm_eps", 1e-6)  # where Hugging Face's defaults are not LlamaConfig's
-    # transformers 5 has moved both rope_theta and the scaling into rope_parameters; some files have a bit of each.
+    given.setdefault("rms_norm_eps", 1e-6)  # Hugging Face's defaults that differ from LlamaConfig's
+    # transformers 5 moved rope_theta and the scaling into rope_parameters; some files have parts of both.
     rope = given.get("rope_parameters", {})
     if rope.get("rope_theta") is not None:
         given["rope_theta"] = rope["rope_theta"]
@@ -150,7 +151,7 @@ def hf_config(values: dict) -> LlamaConfig:
 
 
 def weight_files(folder: str, whole: str = "model.safetensors") -> List[str]:
-    """The file of that name, or those that its index names."""
+    """The file of that name, or the files that its index lists."""
     names = [whole]
     index = os.path.join(folder, whole + ".index.json")
     if os.path.exists(index):
@@ -162,7 +163,7 @@ def weight_files(folder: str, whole: str = "model.safetensors") -> List[str]:
 def load_hf_target(folder: str) -> Llama:
     """The model of a Hugging Face folder of a Llama or Qwen2, in 32 bits.
 
-    A head that is stored wins over tie_word_embeddings: some files keep one of their own although config.json calls it tied.
+    A stored head takes precedence over tie_word_embeddings: some files keep one although config.json declares it tied.
     """
     try:
         with open(os.path.join(folder, "config.json"), encoding="utf-8") as file:
@@ -171,7 +172,7 @@ def load_hf_target(folder: str) -> Llama:
                    if not name.endswith("rotary_emb.inv_freq")}
         config.tie_word_embeddings = "lm_head.weight" not in tensors
         model = Llama(config)
-        model.load_state_dict(tensors)  # its error lists missing and foreign tensors
+        model.load_state_dict(tensors)  # its error lists missing and unexpected tensors
     except FileNotFoundError as error:
         sys.exit(f"error: {folder}: {error}")
     except KeyError as error:
@@ -182,7 +183,7 @@ def load_hf_target(folder: str) -> Llama:
 
 
 class _DataUnpickler(pickle.Unpickler):
-    """Reads tensors and plain values; a class or function of any other kind, which could run code, is refused."""
+    """Reads tensors and plain values; refuses any other class or function, which could run code."""
 
     def find_class(self, module: str, name: str) -> Any:
         known = {("torch._utils", "_rebuild_tensor_v2"), ("torch._utils", "_rebuild_parameter"), ("collections", "OrderedDict")}
@@ -192,27 +193,28 @@ class _DataUnpickler(pickle.Unpickler):
 
 
 def read_pickle(path: str, device: str = "cpu") -> Any:
-    """What torch.save wrote.  Runs no code of the file.
+    """Loads a file of torch.save without running its code.
 
-    torch.load is not used: version 1.13 ignores its pickle_module, reads no floats with weights_only, and hands archives of
-    TorchScript to a loader that runs them.
-    Errors: OSError; any other exception if the file is not of PyTorch 1.6 or newer, is damaged, or holds more than data.
+    torch.load is not used: version 1.13 ignores its pickle_module, reads no floats with weights_only, and passes
+    TorchScript archives to a loader that runs them.
+    Errors: OSError; any other exception if the file is older than PyTorch 1.6, is damaged, or holds more than data.
     """
     with open(path, "rb") as file, torch.serialization._open_zipfile_reader(file) as archive:
         return torch.serialization._load(archive, device, types.SimpleNamespace(Unpickler=_DataUnpickler))
 
 
-# The key by which a program's checkpoints can be told from those of others, and that program.
+# Keys that identify a program's checkpoints, and that program.
 _WRITERS = {"model": "train_target.py or train_open_target.py", "drafters": "distill.py or distill_answers.py", "adapters": "tune_*.py"}
 
 
 def load_checkpoint(path: str, wanted: str) -> dict:
-    """A checkpoint that has the key ``wanted``, one of _WRITERS.  Anything else ends the program with an error that names the file."""
+    """A checkpoint with the key ``wanted``, one of _WRITERS. Otherwise ends the program with an error that names the
+    file."""
     try:
         saved = read_pickle(path)
     except OSError as error:
         sys.exit(f"error: {path}: {error.strerror}")
-    except Exception as error:  # reading a foreign file as a pickle can raise anything
+    except Exception as error:  # unpickling an untrusted file can raise anything
         sys.exit(f"error: {path} is not a checkpoint, or it is damaged: {error!r}")
     if not isinstance(saved, dict) or wanted not in saved:
         found = [program for key, program in _WRITERS.items() if isinstance(saved, dict) and key in saved]

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Prompts to measure drafters with or to learn from, as JSON lines: task, prompt.  The same for everybody who has the data sets.
+"""Prompts for measuring or training drafters, as JSON lines: task, prompt.  The same data sets give the same prompts.
 
 --data DIR is a folder with these public data sets:
     DIR/dialogsum/dialogsum.{dev,test}.jsonl                   DialogSum (CC BY-NC-SA 4.0)
@@ -10,20 +10,21 @@
     DIR/gsm8k/train.jsonl                                      GSM8K (MIT)
     DIR/wikisql/test.jsonl                                     WikiSQL (BSD-3), for --split open alone
 
---split measure has three tasks whose answers repeat much of the prompt, of which --split train has other items:
+--split measure has three tasks whose answers repeat much of the prompt; --split train has other items of them:
     summary    dialogues of DialogSum's test set under 900 characters (train: of its dev set)
     code       the same function under another name: HumanEval's under 700 characters, one in four of them (train: the rest)
     chat       first turns of MT-bench (train: Spec-Bench's other questions under 900 characters)
-and for --split train alone
+and only for --split train
     instruct   Self-Instruct's tasks
     maths      GSM8K's questions
---split open has what a drafter may train on that is measured with MT-bench, Spec-Bench, HumanEval or DialogSum's test set:
+--split open has prompts to train drafters that are measured with MT-bench, Spec-Bench, HumanEval or DialogSum's test
+set:
     summary    dialogues of DialogSum's dev set
     instruct, maths    as above
     question   WikiSQL's questions, without their tables
-No prompt of it shares ten words in a row with one of those.
+No prompt of it shares ten consecutive words with one of those.
 
-Of each task the --per-task prompts with the lowest MD5 are taken, in that order.
+Each task has the --per-task prompts with the lowest MD5, in that order.
 
 DialogSum is not for commercial use and the benchmarks are for measuring: do not publish weights trained on these prompts.
 """
@@ -42,9 +43,9 @@ from typing import Dict, Iterator, List, Set, Tuple
 from arguments import out_file
 from split import hashed_out
 
-LONGEST = 900  # characters of a dialogue or question
+LONGEST = 900  # characters per dialogue or question
 SHORT_FUNCTION = 700
-NAMES = ("my_{}", "new_{}", "{}_copy")  # measured prompts have the first
+NAMES = ("my_{}", "new_{}", "{}_copy")  # measured prompts use the first
 
 
 def read(folder: str, name: str) -> Iterator[dict]:
@@ -93,14 +94,14 @@ def measured(folder: str) -> Dict[str, List[str]]:
 def to_train_on(folder: str) -> Dict[str, List[str]]:
     found = {"summary": summaries(folder, "dev"), "code": functions(folder, False), "chat": first_turns(folder, "spec_bench"),
              "instruct": instructions(folder), "maths": [entry["question"] for entry in read(folder, "gsm8k/train.jsonl")]}
-    # Spec-Bench holds MT-bench, and nothing keeps two data sets from sharing an item.
+    # Spec-Bench includes MT-bench, and any two data sets may share items.
     kept_apart = {prompt for prompts in measured(folder).values() for prompt in prompts}
     return {task: [prompt for prompt in prompts if prompt not in kept_apart and (task in ("summary", "code") or len(prompt) < LONGEST)]
             for task, prompts in found.items()}
 
 
 def runs_of_ten(text: str) -> Set[Tuple[str, ...]]:
-    """All runs of ten words, without case and marks; of a shorter text all its words."""
+    """All runs of ten words, ignoring case and punctuation; of a shorter text all its words."""
     words = re.findall(r"\w+", text.lower())
     return {tuple(words[i:i + 10]) for i in range(max(1, len(words) - 9))}
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Writes answers of the training mixture as plain text, one after the other, held-out prompts left out.
+"""Writes answers of the training mixture as plain text, one after another, without held-out prompts.
 
-For `edgedraft convert --draft-vocab N --corpus FILE`, which keeps the tokens that such a text is made of.
+For `edgedraft convert --draft-vocab N --corpus FILE`, which keeps the tokens of such a text.
 """
 
 import argparse

@@ -1,7 +1,6 @@
 """Text data sets, conversations, batches.
 
-``--data DIR`` is a folder with the public data sets below; every one of them is optional, the generated
-tasks need none.
+``--data DIR`` is a folder with the public data sets below.  Each is optional; the generated tasks need none.
     DIR/e2e/devset.csv, DIR/e2e/testset_w_refs.csv     E2E NLG challenge (CC BY-SA 4.0), columns mr,ref
     DIR/tinystories/*.txt                              TinyStories (CDLA-Sharing 1.0), plain text
     DIR/spider/tables.json                             Spider schemas (CC BY-SA 4.0)
@@ -26,7 +25,7 @@ from split import Split
 from tasks import Example
 
 IGNORE = -1  # label of a row without loss
-# Shares of the mixture by number of examples; a story is four times as long as the rest.
+# Shares of the mixture by number of examples; a story is four times as long as other examples.
 MIXTURE = {"tool": 0.17, "sql": 0.19, "time": 0.13, "arith": 0.20, "units": 0.08, "e2e": 0.08, "story": 0.15}
 
 
@@ -50,7 +49,7 @@ def e2e_prompt(meaning: str) -> str:
 
 
 _WORD = re.compile(r"[A-Za-z']+")
-# A noun, as far as its neighbours tell: behind an article or possessive, before a mark or a small word.
+# Guesses nouns from neighbours: after an article or possessive, before punctuation or a function word.
 _THING = re.compile(r"\b(?:an?|the|his|her|their|my|your) (?:[a-z]+ )?([a-z]{3,})(?=[.,!?]| (?:and|was|is|had|in|on|to|with|that|from|for|at|of)\b)")
 _STOP = set("""a an the and or but so to of in on at with for from by as is was were be been are am it its he she they them
 his her their him we us you your i my me that this these those there here then than when what who where why how not no yes
@@ -60,9 +59,9 @@ after before now too also about off because if just more much many other every e
 
 
 def load_stories(folder: str, longest: int = 1000) -> List[Tuple[str, List[str]]]:
-    """The stories, each at most ``longest`` characters of whole sentences.
+    """Stories of at most ``longest`` characters in whole sentences.
 
-    Returns (text, keywords).  A lower-case file is given capitals back with the help of the others.
+    Returns (text, keywords).  Restores capitals in a lower-case file from the others.
     """
     path = os.path.join(folder, "tinystories")
     if not os.path.isdir(path):
@@ -89,7 +88,7 @@ def load_stories(folder: str, longest: int = 1000) -> List[Tuple[str, List[str]]
     parts: List[str] = []
     for text in texts.values():
         uncased = text == text.lower()
-        if uncased:  # paragraphs end in an empty line, stories in a single line feed
+        if uncased:  # empty lines separate paragraphs, single line feeds separate stories
             chunks = re.split(r"(?<!\n)\n(?!\n)", text)
         else:
             chunks = re.split(r"<\|endoftext\|>", text)
@@ -114,7 +113,7 @@ def load_stories(folder: str, longest: int = 1000) -> List[Tuple[str, List[str]]
     for (text,) in stories.values():
         words = [w.lower() for w in _WORD.findall(text)]
         names = [w for w in dict.fromkeys(words) if w in capital and len(w) > 2 and w not in _STOP]
-        # What the story is about: things named often here and seldom elsewhere.
+        # Keywords of the story: frequent here and rare elsewhere.
         things = {m[1].lower() for m in _THING.finditer(text)} - _STOP - capital
         weight = {w: words.count(w) * math.log(len(stories) / counts[w]) for w in things if counts[w] >= 5 and "'" not in w}
         keywords = [names[0].capitalize()] if names else []
@@ -141,7 +140,7 @@ def story_prompt(keywords: List[str], rng: random.Random) -> str:
 
 
 def story_prompts(keywords: List[str]) -> Iterator[str]:
-    """Everything that story_prompt can return."""
+    """All prompts that story_prompt can return."""
     for count in range(1, min(3, len(keywords)) + 1):
         for chosen in itertools.permutations(keywords, count):
             for articles in (False, True):
@@ -192,7 +191,7 @@ class Source:
                         if (task != "e2e" or self.e2e[False]) and (task != "story" or self.stories[False])}
 
     def _has_prompts(self, task: str, held_out: bool) -> bool:
-        """Whether anything can be drawn on a side: without a text a draw fails, and without a prompt it never ends."""
+        """Whether a side has any examples: without a text a draw fails, and without a prompt it never ends."""
         if task == "e2e":
             return bool(self.e2e[held_out])
         return any(self.split.admits(task, prompt, held_out) for _, keywords in self.stories[held_out] for prompt in story_prompts(keywords))
@@ -202,13 +201,13 @@ class Source:
                 f"{len(self.stories[False])}+{len(self.stories[True])} stories (training+held out), {len(self.schemas)} Spider tables")
 
     def use_own_answers(self, examples: Iterable[Example]) -> None:
-        """The target's own answers to training prompts, which replace most references of their tasks."""
+        """The target's own answers to training prompts; they replace most references of their tasks."""
         for example in examples:
             if self.split.admits(example.task, example.prompt, False):
                 self.own_answers.setdefault(example.task, []).append(example)
 
     def example(self, task: str, rng: random.Random, want_held_out: bool = False) -> Example:
-        """The next example of a task whose prompt is on the wanted side."""
+        """The next example of a task with a prompt on the wanted side."""
         if not want_held_out and task in self.own_answers and rng.random() < 0.7:
             return tasks.pick(rng, self.own_answers[task])
         draw = self._generator(task, rng, want_held_out)
@@ -218,7 +217,7 @@ class Source:
                 return example if task == "e2e" else dataclasses.replace(example, prompt=tasks.vary_ending(rng, example.prompt))
 
     def _generator(self, task: str, rng: random.Random, want_held_out: bool) -> Callable[[], Example]:
-        """Draws examples of a task; of stories and descriptions, those whose text is on the wanted side."""
+        """Draws examples of a task; for stories and descriptions, those with a text on the wanted side."""
         def description() -> Example:
             meaning, references = tasks.pick(rng, self.e2e[want_held_out])
             return Example("e2e", e2e_prompt(meaning), tasks.pick(rng, references), references)
@@ -268,17 +267,17 @@ class Row:
     response: List[bool]
 
     def prompt(self) -> List[int]:
-        """What stands before the first response: all of a conversation without one."""
+        """The part before the first response: the whole conversation if there is none."""
         return self.ids[:self.response.index(True)] if True in self.response else self.ids
 
     def parts(self) -> Tuple[List[int], List[int]]:
-        """(prompt, answer) of a conversation of one turn."""
+        """(prompt, answer) of a one-turn conversation."""
         first = len(self.prompt())
         return self.ids[:first], self.ids[first:]
 
 
 def check_ids(ids: List[int], vocabulary: int) -> None:
-    """ValueError for what a target with that vocabulary cannot read."""
+    """Raises ValueError if a target with that vocabulary cannot read it."""
     if not all(isinstance(token, int) and token >= 0 for token in ids):
         raise ValueError("prompt and answer must be ids")
     if (largest := max(ids, default=0)) >= vocabulary:
@@ -286,7 +285,9 @@ def check_ids(ids: List[int], vocabulary: int) -> None:
 
 
 def encode_conversation(tokenizer, turns: List[Example]) -> Row:
-    """<s> and then, a turn at a time, the user's and the assistant's message; the answer's <|end|> counts as response."""
+    """<s>, then per turn the user's and the assistant's message; the answer's <
+    end
+    > counts as response."""
     ids, response = [tokenizer.bos], [False]
     for turn in turns:
         question = tokenizer.encode(f"<|user|>\n{turn.prompt}<|end|>\n<|assistant|>\n")
@@ -301,14 +302,14 @@ def encode_conversation(tokenizer, turns: List[Example]) -> Row:
 
 
 def random_conversation(source: Source, tokenizer, rng: random.Random, longest: int) -> Row:
-    """Mostly one turn; one in seven has two or three, one in forty goes on to about ``longest`` ids."""
+    """Mostly one turn; one in seven has two or three, one in forty has about ``longest`` ids."""
     kind = rng.random()
     turns = [source.mixed(rng)]
     if kind < 0.14:
         turns += [source.mixed(rng) for _ in range(rng.choice([1, 1, 2]))]
     elif kind < 0.165:
         size = 0
-        while size < longest * 3:  # about four characters make an id
+        while size < longest * 3:  # about four characters per id
             turns.append(source.mixed(rng))
             size += len(turns[-1].prompt) + len(turns[-1].answer)
     row = encode_conversation(tokenizer, turns)
@@ -316,12 +317,12 @@ def random_conversation(source: Source, tokenizer, rng: random.Random, longest: 
 
 
 class Batches:
-    """Endless batches of exactly ``tokens`` ids with padding, rows of similar length together.
+    """Endless batches of exactly ``tokens`` ids with padding; rows of similar length share a batch.
 
-    A batch is as wide as the smallest divisor of ``tokens`` that holds its longest row, so that matrix products have
-    one shape throughout (bfloat16 kernels are compiled a shape); a number with many divisors pads least.  ``draw`` gives
-    the next row, of at most ``longest`` ids.  The stream depends on ``seed`` alone, so two runs with one seed see the
-    same batches in the same order.
+    A batch is as wide as the smallest divisor of ``tokens`` that fits its longest row, so that matmuls always have the
+    same number of rows (bfloat16 kernels are compiled per shape); a number with many divisors pads least.  ``draw``
+    gives the next row, of at most ``longest`` ids.  The stream depends only on ``seed``, so two runs with one seed see
+    the same batches in the same order.
     """
 
     def __init__(self, draw: Callable[[random.Random], Row], seed: int, tokens: int = 1920, longest: int = 600, pool: int = 1536):
@@ -342,7 +343,7 @@ class Batches:
                 width = next(width for width in self.widths if width >= len(rows[-1].ids))
                 count = self.tokens // width
                 if len(rows) < count:
-                    break  # the rest waits for the next pool
+                    break  # the rest goes to the next pool
                 batches.append((rows[-count:], width))
                 del rows[-count:]
             self.rng.shuffle(batches)
@@ -351,7 +352,8 @@ class Batches:
 
 
 def batches_of(rows: List[Row], tokens: int):
-    """All of ``rows`` as :func:`collate` returns them, of similar length together: at most ``tokens`` ids with padding, or one row."""
+    """All of ``rows`` as :func:`collate` returns them, grouped by length: at most ``tokens`` ids with padding, or one
+    row."""
     rest = sorted(rows, key=lambda row: len(row.ids))
     while rest:
         count = max(1, tokens // len(rest[-1].ids))
@@ -362,7 +364,7 @@ def batches_of(rows: List[Row], tokens: int):
 def collate(rows: List[Row], width: int = 0, pad: int = 0):
     """Tensors of a batch: tokens [B, T], and labels [B, T] with the next id where it is a response, else IGNORE.
 
-    Padding stands on the right, where causal attention cannot see it.
+    Padding is on the right, where causal attention cannot see it.
     """
     import torch
 

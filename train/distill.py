@@ -1,15 +1,16 @@
 #!/usr/bin/env python3
 """Trains drafters for a frozen target by distillation.
 
-Several drafters are trained side by side on the same batches: the target runs once for all of them, and they
-get the same data in the same order and the same number of updates, so that they can be compared.
-All share the target's frozen embedding, LM head and final norm.  Widths of the MLPs are chosen so that the
-trainable part of each has at most --share of the target's parameters.
+Several drafters train side by side on the same batches: the target runs once for all of them, and they get the same
+data in the same order and the same number of updates, so that they can be compared.  All share the target's frozen
+embedding, LM head and final norm.  MLP widths are chosen so that each drafter's trainable part has at most --share of
+the target's parameters.
 
 loss = kl * KL(target || drafter) + feature * SmoothL1 of the features, over the answer's tokens.  A drafter that runs
-layers of the target halves the feature term between the residual stream before them and the final feature.  HASS adds
-up its passes, each with top-k * (cross entropy over the target's likeliest tokens); MEDUSA its heads, without a feature term.
-A drafter with a memory sees that of a period e in --period; the paper draws 5..15 for long answers, ours are short.
+layers of the target splits the feature term equally between the residual stream before them and the final feature.
+HASS sums its passes, each with top-k * (cross entropy over the target's likeliest tokens); MEDUSA sums its heads,
+without a feature term.  A drafter with a memory sees it with a period e in --period; the paper draws 5..15 for long
+answers, ours are short.
 
 Example:
     python3 distill.py --data text --tokenizer out/tokenizer.model --target out/target.pt \\
@@ -61,7 +62,7 @@ def parse() -> argparse.Namespace:
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """The options of every program that distils, but for where the target and its conversations come from."""
+    """The options of every distilling program, except the source of the target and its conversations."""
     loop.add_options(parser, minutes=30, muon_lr=0.01, adam_lr=2e-3, decay=0.4, residual_lr=0.4)
     add = parser.add_argument
     add("--drafters", nargs="+", default=DEFAULT_NAMES, metavar="NAME", help=f"see below (default {' '.join(DEFAULT_NAMES)})")
@@ -80,7 +81,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def check_options(options: argparse.Namespace) -> None:
-    """Those of add_options."""
+    """The values of add_options' options."""
     loop.check_options(options)
     low, high = options.period
     if not 1 <= low <= high:
@@ -107,12 +108,12 @@ def trainable(name: str, drafter: nn.Module) -> List[Tuple[str, Tensor]]:
 
 
 def drafter_record(name: str, drafter: nn.Module) -> dict:
-    """What load_drafters needs to build it again."""
+    """The configuration that load_drafters needs to rebuild it."""
     return {"config": dataclasses.asdict(drafter.config), "weights": {key: p.detach() for key, p in trainable(name, drafter)}}
 
 
 def load_drafters(path: str, target: Llama) -> Dict[str, nn.Module]:
-    """The drafters of a checkpoint that this program wrote, for the target that --target names."""
+    """Drafters of a checkpoint that this program wrote for the target in --target."""
     result: Dict[str, nn.Module] = {}
     for name, record in load_checkpoint(path, "drafters")["drafters"].items():
         try:
@@ -139,13 +140,13 @@ def answer_rows(labels: Tensor) -> Tuple[Tensor, Tensor]:
 
 
 def trainable_batches(batches: Iterable[loop.Batch]) -> Iterator[loop.Batch]:
-    """Those that have something to predict."""
+    """Rows with something to predict."""
     return (batch for batch in batches if bool(answer_rows(batch[1])[1].any()))
 
 
 @dataclasses.dataclass
 class Weights:
-    """Of the terms of a drafter's loss."""
+    """Weights of the terms of a drafter's loss."""
 
     kl: float
     feature: float
@@ -153,7 +154,7 @@ class Weights:
 
 
 def loss_weights(options: argparse.Namespace) -> Dict[str, Weights]:
-    """By drafter, what the options of add_options say."""
+    """Loss weights per drafter, from the options of add_options."""
     result = {}
     for name in options.drafters:
         kl, feature = kind_of(name).loss_weights
@@ -166,8 +167,8 @@ def losses(drafters: Dict[str, nn.Module], traces: Traces, tokens: Tensor, label
            weights: Dict[str, Weights], multiple: int = 1, checked: bool = True):
     """Per drafter (loss, KL, share of equal argmax) on tokens [B, T]; KL and share are those of its first guess.
 
-    The target is that of ``traces``.  The tensors given are on the CPU.  The first rows count twice where that fills up the number of rows to a ``multiple``.
-    Without ``checked`` there is the loss alone, and nothing waits for a GPU.
+    ``traces`` holds the target.  The tensors given are on the CPU. The first rows repeat if needed to make the number
+    of rows a ``multiple``.  Without ``checked`` it returns only the loss and does not wait for a GPU.
     """
     target = traces.target
     with torch.no_grad():
@@ -203,7 +204,8 @@ def losses(drafters: Dict[str, nn.Module], traces: Traces, tokens: Tensor, label
                 distances = [F.smooth_l1_loss(rows(made).float(), rows(there).float()) for made, there in guess.compared]
                 loss = loss + weights[name].feature * sum(distances) / len(distances)
             if guess.top_k:
-                # The target's probabilities of these tokens are not renormalised, the drafter's are of the full softmax.
+                # The target's probabilities of these tokens are not renormalised; the drafter's are of the full
+                # softmax.
                 values, indices = likeliest(guess.top_k)
                 surprise = normaliser[:, None] - logits.gather(-1, indices)
                 loss = loss + weights[name].top_k * (values * surprise).sum(-1).mean()
@@ -215,9 +217,9 @@ def losses(drafters: Dict[str, nn.Module], traces: Traces, tokens: Tensor, label
 
 
 def held_out_means(held: Iterable[List[Row]], tokens: int, told: Callable[[Tensor, Tensor], List[float]]) -> List[float]:
-    """Means of what ``told`` says of held-out batches: over the answers' tokens of a group, then over the groups that have any.
+    """Means of ``told`` on held-out batches: over the answers' tokens of a group, then over the non-empty groups.
 
-    A group is taken in batches of at most ``tokens`` padded ids, so that it needs no more memory than training does.
+    Batches of a group have at most ``tokens`` padded ids, so that checks need no more memory than training.
     """
     groups: List[List[float]] = []
     for rows in held:
@@ -241,10 +243,10 @@ def read_own_answers(path: str) -> List[Example]:
 
 def distill(options: argparse.Namespace, target: Llama, draw: Callable[[random.Random], Row],
             held: List[List[Row]], content: str) -> None:
-    """Trains the drafters of ``options`` (add_options) for the target on the conversations that ``draw`` gives.
+    """Trains the drafters of ``options`` (add_options) for the target on conversations from ``draw``.
 
-    held       groups of held-out conversations, each of which counts the same in the checks
-    content    a line on what is trained on
+    held       groups of held-out conversations, each with the same weight in the checks
+    content    a line on the training data
     """
     target.requires_grad_(False).to(options.device)
     drafters: Dict[str, nn.Module] = {}
@@ -274,7 +276,7 @@ def distill(options: argparse.Namespace, target: Llama, draw: Callable[[random.R
     def compute(batch, rank):
         tokens, labels = batch
         chance = options.staircase * max(0.0, 1 - 2 * clock.progress(options))
-        torch.manual_seed(options.seed + 17 * rank + 1009 * clock.step)  # a run that is continued draws the same, EAGLE's noise too
+        torch.manual_seed(options.seed + 17 * rank + 1009 * clock.step)  # a continued run draws the same, EAGLE's noise included
         period = torch.randint(low, high + 1, (len(tokens),))
         staircase = torch.rand(len(tokens)) < chance
         top_k = options.top_k_loss if clock.progress(options) >= options.top_k_from else 0.0
@@ -284,7 +286,8 @@ def distill(options: argparse.Namespace, target: Llama, draw: Callable[[random.R
         return {name: values[0] for name, values in found.items()}
 
     def check() -> str:
-        """Mean over the held-out groups of KL and equal argmax, each guess with all of the target's activations before it."""
+        """Mean over the held-out groups of KL and equal argmax; each guess sees all of the target's earlier
+        activations."""
         def told(tokens: Tensor, labels: Tensor) -> List[float]:
             rows = tokens.shape[0]
             found = losses(drafters, traces, tokens, labels, torch.ones(rows, dtype=torch.long), torch.zeros(rows, dtype=torch.bool), weights)

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Trains drafters for the target of a Hugging Face folder, on answers that it wrote itself.
 
-What distill.py does for the target of train_target.py: the same drafters, loss and checkpoint.  The conversations come
-as token ids, so no tokenizer is needed.  One prompt in 40 of each task is held out for the checks, with all answers to it.
+Uses distill.py's drafters, loss and checkpoint.  Conversations are token ids, so no tokenizer is needed.  One prompt in
+40 of each task is held out for the checks, with all its answers.
 
 Example:
     python3 distill_answers.py --target MiniMind2-Small --answers answers.jsonl --drafters independent --out drafters.pt --minutes 20
@@ -30,7 +30,7 @@ from drafters import described
 from tasks import pick
 
 HELD_OUT_ONE_IN = 40
-CHECKED = 250  # held-out answers a task in a check: more would take longer than the training between two of them
+CHECKED = 250  # held-out answers per task in a check: more would take longer than the training between two checks
 
 
 def parse() -> argparse.Namespace:
@@ -47,7 +47,7 @@ def parse() -> argparse.Namespace:
 
 
 def answers_by_task(path: str, vocabulary: int) -> Dict[str, List[Row]]:
-    """The conversations of the file, whose ids have to be below ``vocabulary``."""
+    """The file's conversations; their ids must be below ``vocabulary``."""
     answers: Dict[str, List[Row]] = {}
     number = 0
     try:
@@ -67,8 +67,8 @@ def answers_by_task(path: str, vocabulary: int) -> Dict[str, List[Row]]:
 def split_by_prompt(answers: Dict[str, List[Row]]) -> Tuple[List[Row], Dict[str, List[Row]]]:
     """(rows to train on, held-out rows by task).
 
-    All answers to one prompt are on one side.  Held out are the prompts of the smallest hashes, at least one of a task that has two,
-    whatever the order of the rows.
+    All answers to one prompt are on one side.  The prompts with the smallest hashes are held out, at least one of a
+    task that has two, in any order of the rows.
     """
     training: List[Row] = []
     held: Dict[str, List[Row]] = {}
@@ -82,19 +82,19 @@ def split_by_prompt(answers: Dict[str, List[Row]]) -> Tuple[List[Row], Dict[str,
 
 
 def of_length(rows: List[Row], longest: int, shortest: int = 2) -> List[Row]:
-    """Those of at most ``longest`` ids whose answer has at least ``shortest``."""
+    """Rows of at most ``longest`` ids whose answer has at least ``shortest``."""
     return [row for row in rows if len(row.ids) <= longest and sum(row.response) >= shortest]
 
 
 def split_of_length(answers: Dict[str, List[Row]], longest: int, shortest: int = 2) -> Tuple[List[Row], Dict[str, List[Row]]]:
-    """split_by_prompt, and of that what is of_length: what is held out does not depend on it."""
+    """split_by_prompt filtered by of_length, so that the held-out set does not depend on it."""
     training, held = split_by_prompt(answers)
     kept = {task: of_length(rows, longest, shortest) for task, rows in held.items()}
     return of_length(training, longest, shortest), {task: rows for task, rows in kept.items() if rows}
 
 
 def left_out(answers: Dict[str, List[Row]], longest: int, shortest: int) -> str:
-    """What an error adds about answers that were there, but not of_length."""
+    """Error text about answers that of_length removed."""
     rows = list(itertools.chain(*answers.values()))
     counts = (("--longest", len(rows) - len(of_length(rows, longest, 0))), ("--shortest", len(rows) - len(of_length(rows, sys.maxsize, shortest))))
     told = [f"{option} leaves out {count}" for option, count in counts if count]

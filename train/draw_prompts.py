@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""Prompts of the demo's tasks, as JSON lines for answer_prompts.py: task, prompt.  None is held out (split.py), none stands there twice.
+"""Prompts of the demo's tasks, as JSON lines for answer_prompts.py: task, prompt.  Without held-out prompts (split.py)
+and duplicates.
 
-Tasks come in the shares of the training mixture (data.py), --more changes them.  A task that has no new prompts left gives fewer.
+Tasks have the shares of the training mixture (data.py), modified by --more.  A task without new prompts gives fewer.
 
 Example, with twice as many stories:
     python3 draw_prompts.py --data DIR --count 16000 --more story=2 --out prompts.jsonl
@@ -19,11 +20,11 @@ from arguments import out_file
 from data import Source
 from tasks import Example
 
-TRIES = 20  # draws in a row that were all known: the task is exhausted
+TRIES = 20  # consecutive known draws after which a task is exhausted
 
 
 def distinct(source: Source, rng: random.Random, shares: Dict[str, float], count: int) -> Iterator[Example]:
-    """Training prompts, ``count`` draws of a task by these shares; none twice."""
+    """Training prompts, ``count`` draws with these shares of tasks, without duplicates."""
     known = set()
     for task in rng.choices(list(shares), list(shares.values()), k=count):
         for _ in range(TRIES):

@@ -1,4 +1,4 @@
-"""The token ids that end an answer of the model in a Hugging Face folder: those with which a server would end it too."""
+"""Token ids that end an answer of the model in a Hugging Face folder, as a server finds them."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import os
 import sys
 from typing import Dict, List
 
-# These end an answer whatever the folder says of them, as in shared/model/tokenizer/vocabulary.cpp: many folders name only one.
+# Always end an answer, as in shared/model/tokenizer/vocabulary.cpp: many folders list only one id.
 END_TEXTS = ("<|eot_id|>", "<|im_end|>", "<|end|>", "<|eom_id|>", "<|endoftext|>", "<|end_of_text|>", "<end_of_turn>", "<EOT>",
              "<end_of_utterance>", "<|fim_pad|>", "<|repo_name|>", "<|file_sep|>")
 
 
 def read_json(folder: str, name: str) -> dict:
-    """The file's object, an empty one where there is no such file."""
+    """The file's object; empty if there is no such file."""
     path = os.path.join(folder, name)
     if not os.path.exists(path):
         return {}
@@ -22,7 +22,7 @@ def read_json(folder: str, name: str) -> dict:
 
 
 def special_tokens(folder: str) -> Dict[str, int]:
-    """Ids by text: all pieces of tokenizer.model, of which only the special ones look like tags, and the tokens added to a tokenizer."""
+    """Ids by text: all pieces of tokenizer.model, of which only special ones look like tags, and the added tokens."""
     found: Dict[str, int] = {}
     path = os.path.join(folder, "tokenizer.model")
     if os.path.exists(path):
@@ -38,7 +38,7 @@ def special_tokens(folder: str) -> Dict[str, int]:
 
 
 def token_id(folder: str, text: str, special: Dict[str, int]) -> List[int]:
-    """The id of a token, as a list that is empty if there is no such token.  It may be an ordinary entry of tokenizer.json."""
+    """The id of a token, as a list that is empty if it is unknown.  It may be an ordinary entry of tokenizer.json."""
     if text in special:
         return [special[text]]
     vocabulary = read_json(folder, "tokenizer.json").get("model", {}).get("vocab", {})
@@ -48,7 +48,8 @@ def token_id(folder: str, text: str, special: Dict[str, int]) -> List[int]:
 
 
 def end_ids(folder: str) -> List[int]:
-    """In ascending order.  Ends the program if there is none, since every answer would then run to its limit."""
+    """End ids in ascending order.  Ends the program if there is none, since every answer would then run to its
+    limit."""
     try:
         found = set()
         for name in ("config.json", "generation_config.json"):

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 """Held-out scores of the target and acceptance of its drafters, as Markdown tables.
 
-Exact match compares the graded part of a greedily generated answer (behind "Answer:" where there is working).
-E2E gets BLEU-4 against all references, lower-cased; stories the share of repeated four-word sequences.
-tau is the mean number of tokens per target pass when a chain of --chain tokens is drafted greedily: accepted
-ones plus the target's own.  The first token, from the prompt's pass, does not count.
+Exact match compares the graded part of a greedy answer (after "Answer:" if there is working).  E2E has BLEU-4 against
+all references, lower-cased; stories have the share of repeated four-word sequences. tau is the mean number of tokens
+per target pass for greedy chains of --chain tokens: the accepted ones plus the target's own.  The first token, from the
+prompt's pass, does not count.
 
-Of the target of a Hugging Face folder, with --answers, drafters' acceptance alone is measured: on the greedy ones of the
-answers that distill_answers.py holds out, or, with --every-answer, of all in the file.
+For the target of a Hugging Face folder, with --answers, only drafters' acceptance is measured: on the greedy answers
+that distill_answers.py holds out or, with --every-answer, on all in the file.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def bleu(candidates: List[str], references: List[List[str]]) -> float:
 
 
 def repetition(text: str) -> float:
-    """Share of four-word sequences that occurred before in the same text."""
+    """Share of four-word sequences that occurred earlier in the same text."""
     counts = ngrams(words(text), 4)
     total = sum(counts.values())
     return 1 - len(counts) / total if total else 0.0
@@ -88,7 +88,7 @@ def score(task: str, items: List[Example], answers: Dict[str, str]) -> str:
 
 
 def acceptance(name: str, drafter, target: Llama, prompt: List[int], answer: List[int], depth: int):
-    """(tokens, target passes) for a greedy ``answer`` of the target, up to its end or to where it was cut."""
+    """(tokens, target passes) for a greedy ``answer`` of the target, up to its end or its cut."""
     kind, sequence = kind_of(name), prompt + answer
     trace = target(torch.tensor([sequence]), head=False)
     position, tokens, passes = len(prompt), 0, 0  # sequence[position] is the root
@@ -109,17 +109,17 @@ def acceptance(name: str, drafter, target: Llama, prompt: List[int], answer: Lis
 
 
 def is_greedy(target: Llama, row: Row) -> bool:
-    """Whether each token of the answer is the target's likeliest."""
+    """Whether each token of the answer is the target's argmax."""
     prompt, answer = row.parts()
     logits = target(torch.tensor([row.ids])).logits[0, len(prompt) - 1:-1]
     return logits.argmax(-1).tolist() == answer
 
 
-Counts = Dict[str, List[Tuple[int, int]]]  # by task, of each prompt (tokens, target passes)
+Counts = Dict[str, List[Tuple[int, int]]]  # per task, for each prompt (tokens, target passes)
 
 
 def mean_tau(counts: Counts, chosen: Dict[str, List[int]]) -> float:
-    """The unweighted mean over the tasks of tau over the chosen prompts of each."""
+    """The unweighted mean over the tasks of tau over each task's chosen prompts."""
     taus = []
     for task, prompts in counts.items():
         tokens, passes = (sum(column) for column in zip(*(prompts[i] for i in chosen[task])))
@@ -137,7 +137,7 @@ def print_acceptance(drafters: Dict[str, nn.Module], target: Llama, answers: Dic
                      against: str) -> None:
     """Table of tau by drafter and task; answers are pairs of a prompt's and an answer's ids.
 
-    Intervals (95 %) come from drawing prompts anew within their tasks, 2,000 times, the same ones for all drafters.
+    Intervals (95 %) come from resampling prompts within their tasks 2,000 times, the same samples for all drafters.
     """
     columns = ["mean"] + ([f"more than {against}"] if against else []) + ["pooled"]
     print(f"\ntau, chain of {depth}, greedy\n\n| drafter | {' | '.join([*answers, *columns])} |\n|{'---|' * (len(answers) + len(columns) + 1)}")

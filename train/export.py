@@ -3,11 +3,11 @@
 
     OUT/target            LlamaForCausalLM
     OUT/NAME              a drafter, as its kind lays it out (drafters/)
-    OUT/heldout.jsonl     one prompt a line: task, prompt, reference, and all references where there are several
+    OUT/heldout.jsonl     one prompt per line: task, prompt, reference, and all references if there are several
 Each folder has config.json, model.safetensors and the tokenizer with its chat template.
 
-Where the target is a Hugging Face folder itself, only the drafters are written, without the tokenizer, which
-edgedraft convert --bundle takes from the target.
+If the target is itself a Hugging Face folder, only the drafters are written, without the tokenizer, which edgedraft
+convert --bundle takes from the target.
 """
 
 from __future__ import annotations

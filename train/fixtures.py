@@ -1,26 +1,26 @@
 #!/usr/bin/env python3
-"""Writes small random models with their exact outputs, against which the C++ runtime is tested.
+"""Writes small random models with their exact outputs, with which the C++ runtime is tested.
 
 Every folder under --out holds a model folder (config.json, model.safetensors in F32) and
-expected.safetensors.  All expected values come from the plain equations, each tree node from its own root
-path alone: no cache, no tree mask.  Same seed, same files on the same PyTorch version.
+expected.safetensors.  All expected values come from the plain equations, each tree node from its own root path: no
+cache, no tree mask.  The same seed and PyTorch version give the same files.
 
 Decoder fixtures, expected.safetensors:
     tokens [T] int32, logits [T, V]            a causal run
     tree.prefix [n], tree.tokens [m], tree.parents [m] int32 (-1: child of the last prefix token)
-    tree.logits [m, V]                         behind each node
+    tree.logits [m, V]                         after each node
 MoA fixtures (moa/target, moa/moa-tli0, -tli1, and -tli3 with fewer query heads than the target), expected.safetensors of a drafter folder:
     m [P, 2 * E_kv], c [P, E]                  LSA mean and memory of every position of the last round
     round<r>.tokens [n + 1] int32              n verified tokens, then the root
     round<r>.nodes [k], round<r>.parents [k] int32 (-1: child of the root)
     round<r>.root_logits [V], round<r>.logits [k, V]
-EAGLE fixtures (eagle/eagle, and eagle/eagle-bias whose fc has one, with fewer heads; the target is moa/target):
-    round<r>.*                                 as MoA's
+EAGLE fixtures (eagle/eagle, and eagle/eagle-bias with a bias of fc and fewer heads; the target is moa/target):
+    round<r>.*                                 as in MoA
     feature [n, E]                             the target's after the final norm, of the last round
 MEDUSA fixtures (medusa/medusa-1 with heads of its own, medusa/medusa-2 without; the target is moa/target):
-    round<r>.tokens [n + 1] int32, round<r>.head_logits [K, V]   behind the feature of token n - 1
-Fixtures of a target with scaled RoPE and biases (scaled/target): scaled/moa-tli1 has what MoA's have, scaled/eagle what EAGLE's have
-The verified tokens of a round begin with those of the round before and its root; the nodes of its tree that were accepted follow (ACCEPTED).
+    round<r>.tokens [n + 1] int32, round<r>.head_logits [K, V]   after the feature of token n - 1
+Fixtures of a target with scaled RoPE and biases (scaled/target): scaled/moa-tli1 as MoA's, scaled/eagle as EAGLE's.
+A round's verified tokens are those of the previous round, its root, and the accepted nodes of its tree (ACCEPTED).
 """
 
 from __future__ import annotations
@@ -55,7 +55,8 @@ DECODERS: Dict[str, LlamaConfig] = {
     "qwen2-untied": dataclasses.replace(BASE, num_key_value_heads=1, head_dim=16, attention_bias=True, tie_word_embeddings=False),
 }
 TREE_PARENTS = [-1, -1, -1, 0, 0, 1, 3, 3, 5, 6, 8, 8]  # three children of the root, five levels
-# Of each round, the last node of the tree before it that was accepted, with the path to it; -1: none was. No tree is before the first.
+# Per round, the last accepted node of the previous tree, with the path to it; -1: none. The first round has no previous
+# tree.
 ACCEPTED = [-1, -1, 4, -1, 8]
 MEDUSA_CHOICES = [[0], [0, 0], [1], [0, 1], [1, 0], [0, 0, 0], [2], [1, 0, 0]]  # ranks of the guesses on a node's path, best first
 
@@ -105,20 +106,20 @@ def write_decoder(folder: str, config: LlamaConfig, seed: int) -> None:
 
 
 def make_target(generator: torch.Generator) -> Llama:
-    """The target of all drafters here."""
+    """The target of all drafters in this file."""
     target = Llama(dataclasses.replace(BASE, num_hidden_layers=4, num_key_value_heads=2))
     randomise(target, generator)
     return target
 
 
 def other_token(nodes: List[int], generator: torch.Generator) -> int:
-    """A token that no node has: whatever it follows, none is accepted below."""
+    """A token that is in no node, so that no node below it is accepted."""
     others = [token for token in range(VOCABULARY) if token not in nodes]
     return others[int(torch.randint(0, len(others), (1,), generator=generator))]
 
 
 def verified_rounds(generator: torch.Generator) -> Iterator[Tuple[List[int], List[int], List[int]]]:
-    """Of each round the verified tokens with the root, and the nodes drafted after it with their parents."""
+    """Per round the verified tokens with the root, and the nodes drafted after it with their parents."""
     sequence = random_tokens(13, generator)  # the prompt
     nodes: List[int] = []
     for index, accepted in enumerate(ACCEPTED):
@@ -131,7 +132,7 @@ def tree_rounds(target: Llama, draft: Callable[[Trace, List[int], List[int]], Te
                 generator: torch.Generator) -> Tuple[Dict[str, Tensor], Trace]:
     """(expected values of all rounds, the target's trace of the last one's verified tokens).
 
-    draft gives the logits behind a path that begins with the root, from that trace and the verified tokens.
+    ``draft`` gives the logits after a path that begins with the root, from that trace and the verified tokens.
     """
     expected: Dict[str, Tensor] = {}
     for index, (sequence, nodes, parents) in enumerate(verified_rounds(generator)):
@@ -151,7 +152,7 @@ def write_moa(folder: str, target: Llama, config: MoaConfig, generator: torch.Ge
     write_folder(folder, moa_config_json(target.config, config), drafter.state_dict())
 
     def draft(trace: Trace, verified: List[int], path: List[int]) -> Tensor:
-        state = MoaState(drafter, target)  # from nothing, every time
+        state = MoaState(drafter, target)  # from an empty state, every time
         state.extend(trace)
         return state.draft(verified, path)
 
@@ -184,7 +185,8 @@ def write_eagle_set(folder: str, target: Llama, generator: torch.Generator) -> N
 
 
 def write_scaled_set(folder: str, generator: torch.Generator) -> None:
-    """A small target with what that of the other sets lacks, RoPE scaling as in Llama 3.1 and biases as in Qwen2, and drafters for it."""
+    """A small target with RoPE scaling as in Llama 3.1 and biases as in Qwen2, which the other sets lack, and drafters
+    for it."""
     target = Llama(dataclasses.replace(DECODERS["llama3-rope"], num_hidden_layers=2, num_key_value_heads=2, intermediate_size=16,
                                        attention_bias=True))
     randomise(target, generator)

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """The target's own greedy answers to training prompts, as JSON lines for distill.py --own-answers.
 
-A drafter has to guess what the target says, not what the data set says; the two differ for descriptions and
-stories.  Prompts of about the same length are answered together.
+A drafter has to guess the target's text, not the data set's; the two differ for descriptions and stories.  Prompts of
+similar length are answered together.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ def written(model: Llama, ends: Collection[int], prompts: List[List[int]], limit
             keep_end: bool = False) -> List[List[int]]:
     """Answers of prompts [n][T_n], each up to one of the ids ``ends`` or of ``limit`` ids; the prompts share passes.
 
-    The end is left out unless it is asked for.  At a temperature of 0 the likeliest id is written, else one is drawn.
+    The end is omitted unless requested.  At a temperature of 0 the likeliest id is taken, otherwise one is sampled.
     """
     device, longest, cache = model.head_weight.device, max(map(len, prompts)), Cache()
-    # Shorter prompts are filled up on the left, where nothing looks: RoPE tells distances alone.
+    # Shorter prompts are padded on the left, which is masked: RoPE depends only on distances.
     padding = torch.tensor([longest - len(prompt) for prompt in prompts], device=device)
     tokens = torch.tensor([[0] * (longest - len(prompt)) + prompt for prompt in prompts], device=device)
     answers: List[List[int]] = [[] for _ in prompts]
@@ -66,7 +66,7 @@ def written(model: Llama, ends: Collection[int], prompts: List[List[int]], limit
 
 
 def alike(items: Sequence[Item], order: Callable[[Item], Any], count: int) -> List[List[Item]]:
-    """Up to ``count`` items together that come one after the other in ``order``; these chunks in a random order, always the same one."""
+    """Chunks of up to ``count`` consecutive items of ``order``; the chunks in a fixed random order."""
     items = sorted(items, key=order)
     chunks = [items[i:i + count] for i in range(0, len(items), count)]
     random.Random(1).shuffle(chunks)

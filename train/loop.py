@@ -1,7 +1,7 @@
 """The training loop that train_target.py and distill.py share.
 
 It plans by the clock or by steps, works with one or several data-parallel workers (parallel.py), prints one log line
-an interval, checks held-out text now and then, and saves so that a run can be continued.
+per interval, periodically checks held-out text, and saves so that a run can be continued.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ def add_options(parser: argparse.ArgumentParser, minutes: float, muon_lr: float,
                 residual_lr: Optional[float] = None, adam_learns: str = "norms and biases", embedding: bool = False) -> None:
     """The options of every training program.
 
-    residual_lr     None where nothing that writes to the residual stream is trained
-    adam_learns     what has the rate --adam-lr
+    residual_lr     None if nothing that writes to the residual stream is trained
+    adam_learns     parameters with the rate --adam-lr
     embedding       whether an embedding is trained
     """
     add = parser.add_argument
@@ -82,7 +82,7 @@ def check_options(options: argparse.Namespace) -> None:
         sys.exit("error: --workers must be 1 or more")
     if options.workers > 1 and (options.device != "cpu" or parallel.launched()):
         sys.exit("error: --workers is for the CPU without torchrun; on a GPU use more --tokens, on several torchrun")
-    if not options.minutes > 0:  # nan neither
+    if not options.minutes > 0:  # also rejects nan
         sys.exit("error: --minutes must be above 0")
     if options.steps is not None and options.steps <= 0:
         sys.exit("error: --steps must be above 0")
@@ -97,52 +97,54 @@ def check_options(options: argparse.Namespace) -> None:
 
 
 def precision(options: argparse.Namespace) -> torch.autocast:
-    """The context of a forward pass: matrix products in the wanted precision, weights and sums in 32 bits."""
+    """The context of a forward pass: matmuls in the chosen precision, weights and sums in 32 bits."""
     return torch.autocast(torch.device(options.device).type, dtype=torch.bfloat16, enabled=options.bf16)
 
 
 def to_device(tensors: Iterable[Tensor], device: torch.device) -> List[Tensor]:
-    """Tensors of the CPU on ``device``, without waiting for what a GPU still has to do."""
+    """CPU tensors on ``device``, without waiting for pending GPU work."""
     if device.type != "cuda":
         return [tensor.to(device) for tensor in tensors]
     return [tensor.pin_memory().to(device, non_blocking=True) for tensor in tensors]
 
 
 class Clock:
-    """Where a run stands; filled from a checkpoint to continue it."""
+    """Progress of a run; filled from a checkpoint to continue it."""
 
     def __init__(self, step: int = 0, elapsed: float = 0.0, tokens: int = 0):
         self.step, self.elapsed, self.tokens = step, elapsed, tokens
 
     @classmethod
     def of(cls, saved: dict) -> "Clock":
-        """Of a checkpoint."""
+        """Restores it from a checkpoint."""
         return cls(saved["step"], saved["elapsed"], saved["tokens"])
 
     @classmethod
     def continued(cls, saved: dict, options: argparse.Namespace) -> "Clock":
-        """The clock of the checkpoint --out.  With another --seed the run would silently go on with other batches, so that is refused."""
+        """The clock of the checkpoint --out.  Refuses another --seed, with which the run would silently continue with
+        other batches."""
         if saved.get("seed", options.seed) != options.seed:
             sys.exit(f"error: {options.out} was begun with --seed {saved['seed']}; give the same or another --out")
         return cls.of(saved)
 
     def record(self, drafters: int) -> dict:
-        """What edgedraft convert reads as ``edgedraft_training`` in a drafter's config.json, of so many that were trained side by side."""
+        """The value that edgedraft convert reads as ``edgedraft_training`` in a drafter's config.json, for this many
+        trained side by side."""
         return {"steps": self.step, "tokens": self.tokens, "minutes": round(self.elapsed / 60, 1), "drafters": drafters}
 
     def progress(self, options: argparse.Namespace) -> float:
-        """The share of the training that is over; 1 and more at its end."""
+        """The share of the training that is done; 1 or more at its end."""
         return self.step / options.steps if options.steps else self.elapsed / (60 * options.minutes)
 
 
 def load_averages(optimiser: Optimiser, path: str, options: argparse.Namespace, step: int) -> None:
-    """Gives the optimiser the averages in ``path``, which must be those of the checkpoint of that step."""
+    """Restores the optimiser's averages from ``path``, which must match the checkpoint of that step."""
     again = f"remove {path} to begin its averages anew"
     try:
         saved = read_pickle(path, options.device)
-        found, parts = (saved["step"], saved["parts"]) if isinstance(saved, dict) else (step, saved)  # older files tell no step
+        found, parts = (saved["step"], saved["parts"]) if isinstance(saved, dict) else (step, saved)  # older files lack the step
         optimiser.load_state_dict(parts)
-    except Exception as error:  # reading a damaged pickle can raise anything
+    except Exception as error:  # unpickling a damaged file can raise anything
         sys.exit(f"error: {path} is of another number of --workers or damaged ({error!r}); {again}")
     if found != step:
         sys.exit(f"error: {path} is of step {found} and {options.out} of step {step}, since a run was ended between writing the two; {again}")
@@ -151,12 +153,12 @@ def load_averages(optimiser: Optimiser, path: str, options: argparse.Namespace, 
 def fit(options: argparse.Namespace, groups: Dict[str, Named], compute: Callable[[Batch, int], Dict[str, Tensor]],
         batches: Callable[[int], Iterable[Batch]], check: Callable[[], str],
         trained: Callable[[], dict], clock: Clock) -> None:
-    """Trains until --minutes have passed, or for --steps, and writes the checkpoint --out now and then and in the end.
+    """Trains until --minutes have passed, or for --steps; writes the checkpoint --out periodically and at the end.
 
     groups          models trained side by side; each has its own gradient norm, clipped at 1
     compute         (batch, rank) -> loss of every group
     batches         rank -> endless batches, the same ones each time
-    check           a line on held-out text;  trained gives what the checkpoint has beside the clock (both run in worker 0)
+    check           a line on held-out text;  trained gives the checkpoint's content besides the clock (both run in worker 0)
     """
     parameters = [p for named in groups.values() for _, p in named]
     names = [name for named in groups.values() for name, _ in named]
@@ -172,16 +174,16 @@ def fit(options: argparse.Namespace, groups: Dict[str, Named], compute: Callable
         owned = shared.owned(rank)
         optimiser = Optimiser([(names[i], parameters[i]) for i in owned], options.muon_lr, options.adam_lr,
                               options.embedding_lr, options.residual_lr, options.bf16)
-        keeper = 0 if parallel.launched() else rank  # of the state of what this process owns
+        keeper = 0 if parallel.launched() else rank  # owner of this process's optimiser state
         state_path = f"{options.out}.optimiser{keeper}"
         if resumed and os.path.exists(state_path):
             load_averages(optimiser, state_path, options, clock.step)
         bar = Progress(1, rank == 0)
         stream = iter(batches(rank))
-        for _ in range(clock.step):  # a run that was interrupted goes on with the batches that it would have seen
+        for _ in range(clock.step):  # a continued run skips the batches it has seen
             next(stream)
         last_log = last_check = last_save = time.time()
-        start = last_log - clock.elapsed  # later by what checks take: they are no training
+        start = last_log - clock.elapsed  # checks do not count as training time
         losses, tokens, steps = [0.0] * len(groups), 0, 0
         while True:
             batch = next(stream)
@@ -224,7 +226,8 @@ def fit(options: argparse.Namespace, groups: Dict[str, Named], compute: Callable
                     start += last_check - before
                     last_log += last_check - before
             if save_now or progress >= 1:
-                # All files are complete before the first replaces its forerunner, so a full disk leaves those that belong together.
+                # All files are complete before the first replaces its predecessor, so a full disk leaves a matching
+                # set.
                 files = []
                 if rank == keeper:
                     files.append(state_path)

@@ -1,7 +1,7 @@
 """The Llama decoder in plain PyTorch (no third-party model library).
 
-The module tree repeats the Hugging Face names, so ``state_dict()`` of a :class:`Llama` is already the
-content of a ``LlamaForCausalLM`` checkpoint (``model.layers.0.self_attn.q_proj.weight`` and so on).
+The module tree uses the Hugging Face names, so ``state_dict()`` of a :class:`Llama` has the content of a
+``LlamaForCausalLM`` checkpoint (``model.layers.0.self_attn.q_proj.weight`` and so on).
 
 Shape letters used in this folder:
     B batch rows, T tokens in a row, E residual width, H query heads, K key/value heads, D head size,
@@ -41,7 +41,7 @@ class LlamaConfig:
 
     @property
     def kv_width(self) -> int:
-        """E_kv, numbers per layer and token in K (and as many in V)."""
+        """E_kv, values per layer and token in K (and as many in V)."""
         return self.num_key_value_heads * self.head_dim
 
 
@@ -170,7 +170,7 @@ class Mlp(nn.Module):
 
 
 class Layer(nn.Module):
-    """One pre-norm decoder layer; without ``norm_input`` its attention reads the input as it is."""
+    """One pre-norm decoder layer; without ``norm_input`` its attention reads the unnormalised input."""
 
     def __init__(self, width: int, heads: int, kv_heads: int, head_dim: int, hidden: int, eps: float,
                  bias: bool = False, norm_input: bool = True):
@@ -181,7 +181,7 @@ class Layer(nn.Module):
         self.post_attention_layernorm = RmsNorm(width, eps)
 
     def forward(self, x: Tensor, rope, mask: Optional[Tensor], past: Optional[Tuple[Tensor, Tensor]] = None):
-        """x [B, T, E] -> (x', K, V).  ``past`` holds post-RoPE K and V that stand before the new ones."""
+        """x [B, T, E] -> (x', K, V).  ``past`` holds post-RoPE K and V before the new ones."""
         normed = self.input_layernorm(x)
         k, v = self.self_attn.keys_values(normed, rope)
         all_k, all_v = k, v
@@ -204,16 +204,16 @@ def additive(visible: Tensor) -> Tensor:
 
 @dataclasses.dataclass
 class Trace:
-    """Everything a drafter may read from the target."""
+    """The target's results that a drafter may read."""
 
-    logits: Optional[Tensor]  # [B, T, V]; None when no head was asked for
-    feature: Tensor  # [B, T, E] after the final norm: what the head is fed
+    logits: Optional[Tensor]  # [B, T, V]; None without the head
+    feature: Tensor  # [B, T, E] after the final norm: the head's input
     streams: List[Tensor]  # L tensors [B, T, E]: the residual stream entering each layer
     keys: List[Tensor]  # L tensors [B, K, T, D], after RoPE
     values: List[Tensor]  # L tensors [B, K, T, D]
 
     def part(self, begin: int, end: int) -> Trace:
-        """What is known of the positions begin..end - 1, without logits."""
+        """The trace of positions begin..end - 1, without logits."""
         return Trace(None, self.feature[:, begin:end], [x[:, begin:end] for x in self.streams],
                      [k[:, :, begin:end] for k in self.keys], [v[:, :, begin:end] for v in self.values])
 
@@ -235,8 +235,8 @@ class Llama(nn.Module):
             self.lm_head = nn.Linear(c.hidden_size, c.vocab_size, bias=False)
         self.register_buffer("frequencies", inverse_frequencies(c), persistent=False)
         self.apply(self._initialise)
-        # The embedding leads the residual stream: what layers add grows until it is as large, and a token's identity
-        # must not drown in it.  The final norm makes up for it in a tied head.
+        # The embedding dominates the residual stream at first: layer outputs grow to its size, and a token's identity
+        # must not drown in them. The final norm compensates for it in a tied head.
         for name, parameter in self.named_parameters():
             if is_residual_output(name):
                 parameter.data.mul_(0.1)
@@ -263,7 +263,7 @@ class Llama(nn.Module):
 
     def forward(self, tokens: Tensor, past: Optional[List[Tuple[Tensor, Tensor]]] = None,
                 mask: Optional[Tensor] = None, positions: Optional[Tensor] = None, head: bool = True) -> Trace:
-        """Runs tokens [B, T] behind an optional cache ``past`` (L pairs of [B, K, S, D]).
+        """Runs tokens [B, T] after an optional cache ``past`` (L pairs of [B, K, S, D]).
 
         Without ``mask`` and ``positions`` the tokens are a causal continuation of the cache.
         """
@@ -294,7 +294,7 @@ class Cache:
 
     def __init__(self) -> None:
         self.length = 0
-        self.kept: List[Tuple[Tensor, Tensor]] = []  # with room for more rows, so that few steps copy all of them
+        self.kept: List[Tuple[Tensor, Tensor]] = []  # with spare capacity, so that few steps copy all of them
 
     def __len__(self) -> int:
         return self.length
@@ -317,7 +317,7 @@ class Cache:
         self.length = min(length, self.length)
 
     def select(self, rows: List[int]) -> None:
-        """Keeps these sequences alone."""
+        """Keeps only these sequences."""
         self.kept = [(k[rows], v[rows]) for k, v in self.kept]
 
 

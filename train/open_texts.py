@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Open text as conversations, to train a target on and to measure with: JSON lines with task, prompt and, where one was written, answer.
+"""Open text as conversations for training a target and for measuring: JSON lines with task, prompt and, if there is
+one, answer.
 
 --data DIR is a folder with these public data sets:
     DIR/tinystories/*.txt                                      TinyStories (CDLA-Sharing 1.0)
@@ -8,18 +9,18 @@
     DIR/dialogsum/dialogsum.dev.jsonl                          DialogSum (CC BY-NC-SA 4.0)
     DIR/self_instruct/{seed_tasks,user_oriented_instructions}.jsonl   Self-Instruct (Apache-2.0)
     DIR/wikisql/test.jsonl                                     WikiSQL (BSD-3)
-and those that copy_prompts.py --split measure reads.
+and those of copy_prompts.py --split measure.
 
     story      a story about its keywords
-    book       a passage of a book, to be continued; the answer is what follows it there, and the next passage to be continued
+    book       a passage of a book to continue; the answer is its continuation, which is also the next passage
     maths      GSM8K's questions with their worked answers
     question   WikiSQL's questions, without their tables and without answers
     summary    dialogues of DialogSum's dev set with their summaries
     instruct   Self-Instruct's tasks
 
---split train leaves out of the first four what --split measure has, and of the last four what shares ten words in a row with MT-bench,
-Spec-Bench, HumanEval or DialogSum's test set.  --split measure has the --per-task prompts of the lowest MD5 of the first four, and as
-many first turns of MT-bench ("chat"): no answers.
+--split train omits prompts of --split measure from the first four, and items that share ten consecutive words with
+MT-bench, Spec-Bench, HumanEval or DialogSum's test set from the last four.  --split measure has the --per-task prompts
+of the lowest MD5 of the first four, and as many first turns of MT-bench ("chat"), without answers.
 
 DialogSum is not for commercial use: do not publish weights trained on this.
 """
@@ -43,16 +44,16 @@ from split import hashed_out
 Item = Tuple[str, Optional[str]]  # prompt, answer
 MEASURED = ("story", "book", "maths", "question")
 HELD_OUT_ONE_IN = 40
-PASSAGE = 60  # least words of a passage; it ends with a sentence
+PASSAGE = 60  # minimum words of a passage; it ends with a sentence
 
 
 def stories(folder: str) -> List[Item]:
-    """A story each; its prompt depends on the story alone."""
+    """One story each; its prompt depends only on the story."""
     return [(story_prompt(keywords, random.Random(text)), text) for text, keywords in load_stories(folder)]
 
 
 def passages(folder: str) -> List[Item]:
-    """The passages of every book one after the other, each with the next as its answer."""
+    """Passages of every book in order, each with the next as its answer."""
     items: List[Item] = []
     path = os.path.join(folder, "gutenberg")
     try:
@@ -68,7 +69,7 @@ def passages(folder: str) -> List[Item]:
 
 
 def in_passages(sentences: List[str]) -> Iterator[str]:
-    """Runs of sentences of at least PASSAGE words; what is left over at the end is dropped."""
+    """Runs of whole sentences of at least PASSAGE words; drops the remainder."""
     passage: List[str] = []
     for sentence in sentences:
         passage.append(sentence)
@@ -78,12 +79,12 @@ def in_passages(sentences: List[str]) -> Iterator[str]:
 
 
 def problems(folder: str) -> List[Item]:
-    """GSM8K; the marks of its calculator are taken out of the answers."""
+    """GSM8K, with the calculator marks removed from the answers."""
     return [(entry["question"], re.sub(r"<<[^>]*>>", "", entry["answer"])) for entry in read(folder, "gsm8k/train.jsonl")]
 
 
 def answers_written(folder: str) -> Dict[str, str]:
-    """The answers of DialogSum's dev set and of Self-Instruct, by the prompts of copy_prompts.py."""
+    """Answers of DialogSum's dev set and of Self-Instruct, by the prompts of copy_prompts.py."""
     found = {f"Summarize this dialogue: {entry['dialogue']}": entry["summary"] for entry in read(folder, "dialogsum/dialogsum.dev.jsonl")}
     for part in ("seed_tasks", "user_oriented_instructions"):
         for entry in read(folder, f"self_instruct/{part}.jsonl"):
@@ -102,7 +103,8 @@ def conversations(folder: str) -> Dict[str, List[Item]]:
 
 
 def split(folder: str) -> Tuple[Dict[str, List[Item]], Dict[str, List[Item]]]:
-    """(what to train on, what is held out) of each task.  Of prompts that differ in case and spaces alone the last is kept."""
+    """(training items, held-out items) of each task.  Of prompts that differ only in case and spaces, the last is
+    kept."""
     training: Dict[str, List[Item]] = {}
     held: Dict[str, List[Item]] = {}
     for task, items in conversations(folder).items():

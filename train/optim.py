@@ -13,15 +13,15 @@ from torch import Tensor
 
 
 def orthogonalise(matrices: Tensor, steps: int = 5, dtype: torch.dtype = torch.float32) -> Tensor:
-    """Of a stack of matrices [N, rows, cols], each with its singular vectors and singular values close to 1.
+    """Orthogonalises matrices [N, rows, cols]: the same singular vectors, singular values close to 1.
 
-    The steps are computed in ``dtype``; being rough anyway, they stand bfloat16.
+    The steps are computed in ``dtype``; they are approximate anyway and tolerate bfloat16.
     """
     a, b, c = 3.4445, -4.7750, 2.0315
     tall = matrices.shape[1] > matrices.shape[2]
     x = (matrices / (torch.linalg.vector_norm(matrices, dim=(1, 2), keepdim=True) + 1e-7)).to(dtype)
     for _ in range(steps):
-        # The products of the shorter side, and the polynomial of them that x is multiplied by on that side.
+        # Matmuls of the shorter side, and the polynomial of them that multiplies x on that side.
         gram = torch.bmm(x.transpose(1, 2), x) if tall else torch.bmm(x, x.transpose(1, 2))
         factor = torch.baddbmm(gram, gram, gram, beta=b, alpha=c)
         x = torch.baddbmm(x, x, factor, beta=a) if tall else torch.baddbmm(x, factor, x, beta=a)
@@ -31,8 +31,7 @@ def orthogonalise(matrices: Tensor, steps: int = 5, dtype: torch.dtype = torch.f
 class Muon(torch.optim.Optimizer):
     """Nesterov momentum followed by :func:`orthogonalise`, with decoupled weight decay.
 
-    Matrices of one shape are updated together: on a GPU their many small operations take the time that it takes to
-    start them.
+    Matrices of one shape are updated together: on a GPU their many small operations cost mostly launch time.
     """
 
     def __init__(self, parameters: Iterable[Tensor], lr: float = 0.02, momentum: float = 0.95, weight_decay: float = 0.01,
@@ -75,14 +74,14 @@ def is_residual_output(name: str) -> bool:
 class Optimiser:
     """Muon for the 2-D weights except the embedding, AdamW for the rest; one schedule for both.
 
-    Muon makes all matrices grow alike, and soon the first layer's output drowns the embedding, after which no
-    layer can tell any more which token it stands on (copying from the prompt is then not learned).  Matrices that
-    write to the residual stream therefore have the smaller rate muon_lr * residual.
+    Muon makes all matrices grow at the same rate, and soon the first layer's output drowns the embedding, after which
+    layers cannot identify their token (copying from the prompt is then not learned).  Matrices that write to the
+    residual stream therefore use the smaller rate muon_lr * residual.
     """
 
     def __init__(self, named: List[Tuple[str, Tensor]], muon_lr: float, adam_lr: float, embedding_lr: float,
                  residual: float = 1.0, bf16: bool = False):
-        # An orthogonal update of one factor says nothing of the size of a product: those of adapters are AdamW's.
+        # An orthogonal update of one factor does not control the size of a product, so adapters use AdamW.
         def is_matrix(name: str, p: Tensor) -> bool:
             return p.dim() == 2 and "embed_tokens" not in name and not name.startswith("adapter")
 

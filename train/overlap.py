@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""What training and held-out prompts share, a line per task, as a Markdown table.
+"""Overlap of training and held-out prompts, one line per task, as a Markdown table.
 
-Verbatim and normal form (split.py): how many of the held-out prompts training can draw.  Answers: how many have an
-answer that also stands in training, which short templates force whatever the split.  Stories are enumerated: every
-prompt that their keywords allow.  The other tasks are drawn --draws times each.
+Verbatim and normal form (split.py): how many held-out prompts training can draw.  Answers: how many have an answer that
+also occurs in training, which short templates make unavoidable.  Stories are enumerated: every prompt that their
+keywords allow.  Other tasks are drawn --draws times each.
 
-    python3 overlap.py --data DIR                                   # the split of today's training
-    python3 overlap.py --data DIR --split shipped                   # of the shipped weights' training
-    python3 overlap.py --data DIR --split shipped --replace FILE    # and prompts that it cannot have drawn
+    python3 overlap.py --data DIR                                   # the current training split
+    python3 overlap.py --data DIR --split shipped                   # the split of the shipped weights
+    python3 overlap.py --data DIR --split shipped --replace FILE    # also writes prompts outside that training
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from split import SHIPPED, ShippedSplit, Split, normal_form
 
 
 class Training:
-    """What training draws of one task."""
+    """The prompts and answers that training draws of one task."""
 
     def __init__(self, source: Source, task: str, draws: int, seed: int):
         self.verbatim: Set[str] = set()
@@ -40,12 +40,12 @@ class Training:
         self.forms = {normal_form(prompt) for prompt in self.verbatim}
 
     def has_verbatim(self, prompt: str) -> bool:
-        # story_prompts gives each prompt with its mark; draws come with and without.
+        # story_prompts gives each prompt with its final mark; draws come with and without.
         return prompt in self.verbatim or prompt + "." in self.verbatim
 
 
 def replaced(entries: List[dict], training: Training, source: Source, task: str, seed: int) -> List[dict]:
-    """The entries, each that training may have drawn replaced by the next held-out draw that it cannot have."""
+    """The entries; each that training may have drawn is replaced by the next held-out draw outside its reach."""
     forms = {normal_form(entry["prompt"]) for entry in entries}
     rng = random.Random(f"{seed}/{task}")
     result = []

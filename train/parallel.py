@@ -5,8 +5,8 @@ Without a launcher every worker process has its own batches; parameters and grad
     barrier
     each worker:  add up the gradients of the parameters it owns, update those parameters in place
     barrier
-so the optimiser's work is divided too.  With one worker it is plain training.  Under torchrun every process has the
-parameters of its own, gradients are averaged over the network and each process does all updates, which come out alike.
+so the optimiser's work is split too.  With one worker it is plain training.  Under torchrun every process has its own
+parameters, gradients are averaged over the network, and each process does all updates, with equal results.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ import torch.multiprocessing as multiprocessing
 
 
 class Group:
-    """What the workers share."""
+    """State shared by the workers."""
 
     def __init__(self, world: int, parameters: List[Tensor], groups: int = 1):
         self.world = world
@@ -57,7 +57,7 @@ class Group:
     def average_gradients(self, rank: int, owned: List[int], group_of: List[int], losses: List[Tensor]) -> List[float]:
         """Leaves the mean gradient in ``.grad`` of the owned parameters; returns the gradient norm of every group.
 
-        The loss of every group goes into the last of ``numbers``.
+        The loss of every group goes to the end of ``numbers``.
         """
         if self.world > 1:
             for buffer, parameter in zip(self.buffers[rank], self.parameters):
@@ -79,7 +79,7 @@ class Group:
 
 
 class LaunchedGroup:
-    """What the processes of torchrun have in common; takes the place of a Group."""
+    """The processes of torchrun as a group, with the interface of Group."""
 
     def __init__(self, parameters: List[Tensor], groups: int = 1):
         self.groups, self.parameters = groups, parameters
@@ -94,7 +94,7 @@ class LaunchedGroup:
         distributed.barrier()
 
     def average_gradients(self, rank: int, owned: List[int], group_of: List[int], losses: List[Tensor]) -> List[float]:
-        """As that of Group; it also tells every process the numbers of the others."""
+        """As Group's; also sends every process the numbers of the others."""
         for parameter in self.parameters:
             if parameter.grad is None:
                 parameter.grad = torch.zeros_like(parameter)
@@ -107,7 +107,7 @@ class LaunchedGroup:
 
 
 def losses_and_squares(losses: List[Tensor], gradients: List[Optional[Tensor]], group_of: List[int]) -> Tuple[Tensor, Tensor]:
-    """On the CPU the loss and the sum of the squares of the gradients of every group; the process waits for a GPU only once."""
+    """On the CPU, the loss and the squared gradient norm of every group; waits for a GPU only once."""
     present = [(gradient, group) for gradient, group in zip(gradients, group_of) if gradient is not None]
     norms = torch._foreach_norm([gradient for gradient, _ in present]) if present else []
     numbers = torch.stack([loss.detach() for loss in losses] + list(norms)).to("cpu", torch.float64)
@@ -117,7 +117,7 @@ def losses_and_squares(losses: List[Tensor], gradients: List[Optional[Tensor]], 
 
 
 def launched() -> bool:
-    """Whether torchrun has started this process."""
+    """Whether torchrun started this process."""
     return "TORCHELASTIC_RUN_ID" in os.environ
 
 
@@ -126,9 +126,9 @@ def rank() -> int:
 
 
 def join(device: str) -> Tuple[str, int]:
-    """Under torchrun: meets the other processes; returns this one's device, such as "cuda:1", and how many there are.
+    """Under torchrun: joins the other processes; returns this one's device, such as "cuda:1", and their number.
 
-    Only the first goes on to print.
+    Only the first process prints from here on.
     """
     cuda = device.startswith("cuda")
     distributed.init_process_group("nccl" if cuda else "gloo")
@@ -156,7 +156,7 @@ def run(worker: Callable[[int], None], world: int) -> None:
 
 
 def run_below(worker: Callable[[int], None], rank: int) -> None:
-    """``worker(rank)`` in a process that ends with the one that started it, of which a kill leaves no time to end its children."""
+    """``worker(rank)`` in a process that ends with its parent, which cannot end its children if it is killed."""
     threading.Thread(target=end_with_parent, daemon=True).start()
     worker(rank)
 
@@ -167,7 +167,7 @@ def end_with_parent() -> None:
 
 
 def join_all(children: List[multiprocessing.Process]) -> None:
-    """Ends the program if a worker has failed or was killed: the others would wait for it for ever."""
+    """Ends the program if a worker failed or was killed; the others would wait for it forever."""
     running = {child.sentinel: child for child in children}
     while running:
         for sentinel in connection.wait(list(running)):
@@ -185,13 +185,13 @@ def environment() -> None:
 
     Two thread pools (OpenMP and OpenBLAS) must not wait for each other in busy loops; with several workers each
     has one thread of both.  Freed memory is kept instead of being returned to the system after every operation.
-    The libraries read these variables when the program starts, so the program starts itself once more.  Variables
-    that are already set win.
+    The libraries read these variables at program start, so the program restarts itself.  Variables that are already set
+    take precedence.
     """
     wanted = {"OMP_WAIT_POLICY": "passive", "MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": "10000000000",
               "MALLOC_TOP_PAD_": "268435456"}
     arguments = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    arguments.add_argument("--workers", nargs="?")  # the program's own parser complains about what is no number
+    arguments.add_argument("--workers", nargs="?")  # the program's own parser reports non-numbers
     workers = arguments.parse_known_args()[0].workers or ""
     if workers.isdigit() and int(workers) > 1:
         wanted.update({"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"})

@@ -1,8 +1,8 @@
-"""Which prompts are held out: decided by a hash of the prompt's normal form, and held by every draw.
+"""Decides by a hash of the prompt's normal form which prompts are held out.
 
-Training never draws a held-out prompt, nor one that differs from it only in case, a "please" or the marks at its end.
-Prompts on which shipped weights were measured stay held out as well, so that the figures of later weights
-are comparable: those of ../models/demo/heldout.jsonl.
+Training never draws a held-out prompt, nor one that differs from it only in case, a "please" or its final punctuation.
+Prompts on which shipped weights were measured (../models/demo/heldout.jsonl) stay held out as well, so that figures of
+later weights are comparable.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ SHIPPED = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "models
 
 
 def normal_form(prompt: str) -> str:
-    """The prompt in lower case, without "please", extra space and the marks at its end."""
+    """The prompt in lower case, without "please", extra spaces and final punctuation."""
     text = re.sub(r"[\s,]*\bplease\b", "", prompt.lower())
     return " ".join(text.split()).strip(" .?!,")
 
 
 def hashed_out(key: str, one_in: int) -> bool:
-    """True for about one in ``one_in`` keys, always the same ones."""
+    """True for about one in ``one_in`` keys; deterministic."""
     return int.from_bytes(hashlib.md5(key.encode()).digest()[:4], "little") % one_in == 0
 
 
@@ -36,11 +36,11 @@ def shipped() -> FrozenSet[str]:
 
 
 class Split:
-    """The rule of the docstring.  ``PROMPTS`` tells how many prompts of a task give one that is held out."""
+    """The rule of the module's docstring.  ``PROMPTS`` has the number of prompts of a task per held-out one."""
 
     PROMPTS = {"e2e": 20, "story": 20}
     OTHERS = 50
-    STORIES = 30  # texts; a held-out story is asked for by held-out prompts alone
+    STORIES = 30  # texts; only held-out prompts ask for a held-out story
 
     def story_text(self, text: str) -> bool:
         return hashed_out(text[:80].lower(), self.STORIES)
@@ -50,15 +50,15 @@ class Split:
         return form in shipped() or hashed_out(form, self.PROMPTS.get(task, self.OTHERS))
 
     def admits(self, task: str, prompt: str, held_out: bool) -> bool:
-        """Whether a draw of that side may bring the prompt."""
+        """Whether a draw for that side may have the prompt."""
         return self.prompt(task, prompt) == held_out
 
 
 class ShippedSplit(Split):
-    """The rule by which the shipped weights were trained; kept to say what their held-out figures are worth.
+    """The rule with which the shipped weights were trained; kept to rate their held-out figures.
 
-    It hashed a prompt as it was drawn, so a command could be held out in lower case and trained on with a capital,
-    and it split stories by their text alone, so that both sides could ask for them by the same keywords.
+    It hashes a prompt as drawn, so a command can be held out in lower case and trained on with a capital, and splits
+    stories only by their text, so that both sides can ask for them by the same keywords.
     """
 
     def prompt(self, task: str, prompt: str) -> bool:

@@ -1,14 +1,15 @@
 """The tasks: seeded generators of (prompt, answer) pairs.
 
-A generator takes a ``random.Random`` and returns an :class:`Example`.  It knows nothing of the held-out split:
+A generator takes a ``random.Random`` and returns an :class:`Example`.  It is independent of the held-out split:
 :class:`data.Source` draws until an example is on the wanted side.
 
 Arithmetic is written out.  A small model cannot add in its head, but it can look up one-digit sums:
     478 + 56   ->  478+056: 8+6+0=14, 7+5+1=13, 4+0+1=05. Answer: 534
-The numbers are first repeated with equal width.  Each column is digit + digit + carry, its result always has two digits, and the first of them is the next
-carry.  In a subtraction the upper number of a column starts with 1 when it borrowed from the next column:
+The numbers are first repeated with equal width.  Each column is digit + digit + carry; its result always has two
+digits, the first of which is the next carry.  In a subtraction the upper number of a column starts with 1 if it
+borrowed from the next column:
     52 - 38    ->  52-38: 12-8-0=4, 05-3-1=1. Answer: 14
-The grade is the text behind ``Answer:`` (:func:`final_answer`).
+The grade is the text after ``Answer:`` (:func:`final_answer`).
 """
 
 from __future__ import annotations
@@ -24,11 +25,11 @@ class Example:
     task: str
     prompt: str
     answer: str
-    references: Optional[List[str]] = None  # other correct answers, where a task has several
+    references: Optional[List[str]] = None  # other correct answers, if a task has several
 
 
 def final_answer(text: str) -> str:
-    """The graded part of an answer: what follows the last ``Answer:``, else the whole text."""
+    """The graded part of an answer: the text after the last ``Answer:``, otherwise all."""
     return text.rsplit("Answer:", 1)[-1].strip().rstrip(".")
 
 
@@ -365,7 +366,7 @@ UNITS = [("kilometers", "meters", 1000), ("kilograms", "grams", 1000), ("liters"
 
 
 def conversion(rng: random.Random) -> Example:
-    """Between two units, in either direction, whole numbers only."""
+    """Conversion between two units in either direction, whole numbers only."""
     large, small, factor = pick(rng, UNITS)
     count = rng.randrange(2, 100) if factor in (10, 100, 1000) else rng.randrange(2, 13)
     total = count * factor
@@ -381,7 +382,7 @@ GENERATORS: Dict[str, Callable[[random.Random], Example]] = {
 
 
 def vary_ending(rng: random.Random, prompt: str) -> str:
-    """The prompt as people end it: some leave the last mark out, some commands get one."""
+    """The prompt with varying final punctuation: sometimes omitted, sometimes added to commands."""
     if prompt[-1] in ".?":
         return prompt[:-1] if rng.random() < 0.3 else prompt
     if rng.random() < 0.6:

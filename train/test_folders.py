@@ -1,4 +1,4 @@
-"""Targets and drafters in Hugging Face folders, and targets out of GGUF files."""
+"""Targets and drafters in Hugging Face folders, and targets from GGUF files."""
 
 import argparse
 import dataclasses
@@ -30,7 +30,7 @@ from traces import Traces
 
 
 class HuggingFaceTest(unittest.TestCase):
-    """A target and its drafters by way of a Hugging Face folder."""
+    """Saves and reloads a target and its drafters through a Hugging Face folder."""
 
     def setUp(self):
         torch.manual_seed(6)
@@ -79,7 +79,7 @@ class HuggingFaceTest(unittest.TestCase):
         qwen = Llama(dataclasses.replace(self.target.config, attention_bias=True)).eval()
         write_llama(self.folder, qwen)
         self.assertTrue(torch.equal(load_target(self.folder)(self.tokens).logits, qwen(self.tokens).logits))
-        self.set_config(attention_bias=None)  # as published ones have it
+        self.set_config(attention_bias=None)  # as in published ones
         whole = os.path.join(self.folder, "model.safetensors")
         tensors = sorted(read_safetensors(whole).items())
         os.remove(whole)
@@ -117,7 +117,7 @@ class HuggingFaceTest(unittest.TestCase):
             self.assertIn("truncated", str(caught.exception))
 
     def test_answers_written_here(self):
-        """A task's prompts, of whatever lengths, share passes; each answer is that of its own prompt, the end included."""
+        """A task's prompts of any length share passes; each answer belongs to its own prompt and includes the end."""
         prompts = [self.tokens[0, :5].tolist(), self.tokens[1, :3].tolist(), self.tokens[1, :5].tolist(), self.tokens[0, 6:].tolist()]
         likeliest = int(self.target(torch.tensor(prompts[:1])).logits[0, -1].argmax())
         for ends in (2, [likeliest, 59]):
@@ -140,7 +140,7 @@ class HuggingFaceTest(unittest.TestCase):
         self.assertEqual(sorted(re.findall(r'"(.*?)"', texts)), sorted(END_TEXTS))
 
     def test_every_id_that_ends_an_answer_is_known(self):
-        """Those that edgedraft convert and a server find in the same folder."""
+        """The same ids as edgedraft convert and a server find in the folder."""
         def written_in_folder(name, values):
             with open(os.path.join(self.folder, name), "w", encoding="utf-8") as file:
                 json.dump(values, file)
@@ -153,13 +153,13 @@ class HuggingFaceTest(unittest.TestCase):
         self.assertEqual(end_ids(self.folder), [2, 7])
         self.set_config(eos_token_id=5)
         self.assertEqual(end_ids(self.folder), [2, 5, 7])
-        # The tokenizer's own end, whichever file tells its id.
+        # The tokenizer's own end, from any file that defines it.
         for vocabulary in ({"a": 0, "</s>": 9}, [["a", 0.0]] * 9 + [["</s>", -1.0]]):
             written_in_folder("tokenizer.json", {"model": {"vocab": vocabulary}, "added_tokens": [{"id": 10, "content": "<|eom_id|>"}]})
             for end in ("</s>", {"content": "</s>"}):
                 written_in_folder("tokenizer_config.json", {"eos_token": end})
                 self.assertEqual(end_ids(self.folder), [2, 5, 7, 9, 10])
-        # What ends an answer by its spelling, among the tokens added to a tokenizer.
+        # An added token that ends an answer by its spelling.
         written_in_folder("added_tokens.json", {"<|im_start|>": 11, "<|im_end|>": 12})
         written_in_folder("tokenizer_config.json", {"eos_token": None, "added_tokens_decoder": {"13": {"content": "<|eot_id|>"}}})
         self.assertEqual(end_ids(self.folder), [2, 5, 7, 10, 12, 13])
@@ -168,7 +168,7 @@ class HuggingFaceTest(unittest.TestCase):
             end_ids(self.folder)
 
     def test_drawn_answers_follow_the_targets_law(self):
-        """The first ids of many drawn answers come as often as the target says, and a seed gives them again."""
+        """The first ids of many sampled answers match the target's distribution, and a seed reproduces them."""
         prompt = self.tokens[0, :5].tolist()
         law = (self.target(torch.tensor([prompt])).logits[0, -1] / 0.7).softmax(-1)
 
@@ -183,7 +183,7 @@ class HuggingFaceTest(unittest.TestCase):
         self.assertLess(float((shares - law).abs().max()), 5 * (0.25 / len(drawn)) ** 0.5)
 
     def test_drafter_of_a_folders_target(self):
-        """A drafter made for it learns from answers given as ids, and its folder has the target's head."""
+        """A drafter for it trains on answers given as ids, and its folder has the target's head."""
         path = os.path.join(self.folder, "answers.jsonl")
         with open(path, "w", encoding="utf-8") as file:
             for number in range(80):
@@ -235,7 +235,7 @@ class HuggingFaceTest(unittest.TestCase):
             self.assertLess(len(fewer), len(training))
 
     def test_what_a_target_never_trains_on_is_so_whatever_length_is_asked_for(self):
-        """Conversations of several files, most of them too long for the shorter limit."""
+        """Conversations of several files, most of them over the shorter limit."""
         paths = [os.path.join(self.folder, name) for name in ("given.jsonl", "drawn.jsonl")]
         for path, every in zip(paths, (3, 1)):
             with open(path, "w", encoding="utf-8") as file:
@@ -266,7 +266,7 @@ class HuggingFaceTest(unittest.TestCase):
             distill_answers.read_answers(path + ".missing", 60, 600)
 
     def test_runs_of_equal_steps_see_the_same_batches(self):
-        """A drafter learns the same alone and beside others, in so many steps, whatever time these take."""
+        """A drafter learns the same alone and beside others, given equal steps, at any speed."""
         path = os.path.join(self.folder, "answers.jsonl")
         with open(path, "w", encoding="utf-8") as file:
             for _ in range(80):
@@ -283,7 +283,7 @@ class HuggingFaceTest(unittest.TestCase):
         self.assertEqual([(run["step"], run["tokens"]) for run in runs], [(5, runs[0]["tokens"])] * 2)
         alone, beside = (run["drafters"]["moa-tli0"]["weights"] for run in runs)
         self.assertEqual([name for name in alone if not torch.equal(alone[name], beside[name])], [])
-        # What the training took goes with the drafter.
+        # The training's cost is saved with the drafter.
         folder = os.path.join(self.folder, "hf")
         subprocess.run([sys.executable, export.__file__, "--target", self.folder, "--drafters", os.path.join(self.folder, "2.pt"), "--out", folder],
                        check=True, stdout=subprocess.DEVNULL)
@@ -292,7 +292,7 @@ class HuggingFaceTest(unittest.TestCase):
         self.assertEqual((record["steps"], record["tokens"], record["drafters"]), (5, runs[1]["tokens"], 2))
 
     def test_target_trained_on_ids(self):
-        """A target of the asked shape, in a folder with the other's tokenizer; it learns what the conversations have, prompts too."""
+        """A target of the requested shape, in a folder with the other's tokenizer; it learns prompts and answers."""
         path, out, folder = (os.path.join(self.folder, name) for name in ("text.jsonl", "new.pt", "new"))
         tokenizer = ("tokenizer.json", "added_tokens.json", "chat_template.jinja")
         for name in tokenizer:
@@ -325,7 +325,7 @@ class HuggingFaceTest(unittest.TestCase):
         self.assertEqual(config["max_position_embeddings"], 1024)
         self.assertIn("has had its 150 steps already", trained("--steps", "150").stdout)  # continues from its checkpoint
         longer = trained("--steps", "151", "--tokens", "3000", "--longest", "1500")
-        self.assertEqual(longer.returncode, 0, longer.stderr)  # what it learned in is its context
+        self.assertEqual(longer.returncode, 0, longer.stderr)  # it keeps the context of its training
         self.assertEqual(load_target(folder).config.max_position_embeddings, 1500)
         foreign = os.path.join(self.folder, "foreign.jsonl")
         with open(foreign, "w", encoding="utf-8") as file:
@@ -337,9 +337,9 @@ class HuggingFaceTest(unittest.TestCase):
             self.assertIn(named, wrong.stderr)
 
     def test_given_answers_are_tokenized(self):
-        """Those of a file become ids with the end behind them; prompts that are ids stay as they are."""
+        """Texts of a file become ids followed by the end; prompts given as ids stay unchanged."""
         program, asked, out = (os.path.join(self.folder, name) for name in ("tokenizer", "asked.jsonl", "given.jsonl"))
-        with open(program, "w", encoding="utf-8") as file:  # stands for edgedraft tokenize: the text's length, and 9 for --chat
+        with open(program, "w", encoding="utf-8") as file:  # stands in for edgedraft tokenize: the text's length, and 9 for --chat
             file.write('#!/bin/sh\ncase "$*" in *--chat*) printf "9 ";; esac\nwc -c\n')
         os.chmod(program, 0o755)
         with open(asked, "w", encoding="utf-8") as file:
@@ -353,9 +353,9 @@ class HuggingFaceTest(unittest.TestCase):
             self.assertEqual(subprocess.run([*base, *wrong], capture_output=True).returncode, 2, wrong)
 
     def test_answers_are_to_the_ids_beside_them_whatever_the_users_settings(self):
-        """Masked texts, other templates and other laws would be the answers to something else; only what signs in is handed on."""
+        """Masking, another template or other sampling would change the answers; only sign-in settings are passed on."""
         program, asked, out, said = (os.path.join(self.folder, name) for name in ("edgedraft", "asked.jsonl", "answers.jsonl", "said"))
-        with open(program, "w", encoding="utf-8") as file:  # notes its arguments and its settings
+        with open(program, "w", encoding="utf-8") as file:  # records its arguments and settings
             file.write(f"""#!/bin/sh
 echo "$@" >> {said}
 env | grep -E 'EDGEDRAFT_|XDG_CONFIG_HOME' >> {said}
@@ -379,12 +379,12 @@ case $1 in tokenize) echo 9;; *) echo '{{"tokens": [5, 2]}}';; esac
         self.assertNotIn("configured", settings)
 
     def test_prompts_may_come_through_a_pipe(self):
-        """With --target the program starts itself again, before it has read them; a file without any is refused."""
+        """With --target the program restarts before it reads them; a file without prompts is refused."""
         self.set_config(eos_token_id=2)
         out = os.path.join(self.folder, "answers.jsonl")
         base = [sys.executable, answer_prompts.__file__, "--target", self.folder, "--prompts", "/dev/stdin", "--out", out, "--limit", "3"]
         asked = "".join(json.dumps({"task": "a", "prompt": [5, number]}) + "\n" for number in range(2))
-        environment = {name: value for name, value in os.environ.items() if name != "MALLOC_MMAP_MAX_"}  # set where it was started again
+        environment = {name: value for name, value in os.environ.items() if name != "MALLOC_MMAP_MAX_"}  # set by the restart
         done = subprocess.run(base, input=asked, capture_output=True, text=True, env=environment)
         self.assertEqual(done.returncode, 0, done.stderr)
         with open(out, encoding="utf-8") as file:
@@ -419,7 +419,7 @@ case $1 in tokenize) echo 9;; *) echo '{{"tokens": [5, 2]}}';; esac
         with open(out, encoding="utf-8") as file:
             self.assertEqual(file.read(), before)
         self.assertEqual(subprocess.run([*base, "--out", asked], capture_output=True).returncode, 2)
-        # What came before a failure is not written over by the next run.
+        # The next run does not overwrite answers from before a failure.
         answered = "echo '{\"tokens\": ['$last']}'"
         failed = ask(f"[ $last = 7 ] && exit 3; {answered}")
         self.assertIn("has the 2 answers so far", failed.stderr)
@@ -440,7 +440,7 @@ def gguf_string(text):
 
 
 def gguf_value(item):
-    """A value with its type before it."""
+    """A value preceded by its type."""
     if isinstance(item, list):
         whole = [gguf_value(element) for element in item]
         return struct.pack("<I", 9) + whole[0][:4] + struct.pack("<Q", len(item)) + b"".join(element[4:] for element in whole)
@@ -451,7 +451,7 @@ def gguf_value(item):
 
 
 def gguf_file(metadata, tensors):
-    """The bytes of a file with the tensors (type, shape, bytes)."""
+    """Bytes of a file with the tensors (type, shape, bytes)."""
     table, data = b"", b""
     for name, (kind, shape, content) in tensors.items():
         table += gguf_string(name) + struct.pack(f"<I{len(shape)}QIQ", len(shape), *reversed(shape), kind, len(data))
@@ -462,7 +462,7 @@ def gguf_file(metadata, tensors):
 
 
 class UnpackGgufTest(unittest.TestCase):
-    """The folder of a GGUF file holds the model that the file was made of."""
+    """The folder of a GGUF file contains the file's model."""
 
     def setUp(self):
         torch.manual_seed(8)
@@ -534,7 +534,7 @@ class UnpackGgufTest(unittest.TestCase):
         self.assertEqual((config["bos_token"], config["eos_token"], config["add_prefix_space"]), ("<s>", "</s>", False))
 
     def test_rule_of_spaces(self):
-        """Such a folder's "legacy" is what tells transformers, and edgedraft convert, the two rules apart."""
+        """"legacy" in such a folder distinguishes the two rules for transformers and edgedraft convert."""
         for rule, legacy in ((None, True), ("first", False)):
             given = {"tokenizer.ggml.add_space_prefix": True, **({unpack_gguf.SPACE_RULE: rule} if rule else {})}
             self.write(metadata={**self.metadata, **given})

@@ -1,4 +1,4 @@
-"""The training loop: runs that are continued, what they save and what they print."""
+"""The training loop: continued runs, checkpoints and output."""
 
 import argparse
 import contextlib
@@ -36,7 +36,7 @@ class LoopTest(unittest.TestCase):
         self.assertEqual(seen, list(range(7)))
 
     def test_a_run_that_was_interrupted_is_the_whole_one(self):
-        """Weights, the optimiser's averages and the tokens that are counted; and a finished run is left as it is."""
+        """Weights, the optimiser's averages and token counts continue; a finished run stays unchanged."""
         found = []
         with tempfile.TemporaryDirectory() as folder:
             parser = argparse.ArgumentParser()
@@ -48,7 +48,7 @@ class LoopTest(unittest.TestCase):
                 for stop in parts:
                     options = parser.parse_args(["--out", out, "--steps", "6", "--threads", "1", "--save-every", "0"])
                     batches = ((torch.full((1, 4), float(i)), None) for i in range(stop))
-                    with contextlib.redirect_stdout(io.StringIO()), contextlib.suppress(StopIteration):  # as if it were stopped there
+                    with contextlib.redirect_stdout(io.StringIO()), contextlib.suppress(StopIteration):  # as if stopped there
                         loop.fit(options, {"one": [("weight", weight), ("bias", bias)]},
                                  lambda batch, rank: {"one": (batch[0] @ weight + bias).tanh().pow(2).sum()}, lambda rank: batches, lambda: "",
                                  dict, clock)
@@ -57,7 +57,7 @@ class LoopTest(unittest.TestCase):
         self.assertEqual(found[0][2:], (6, 24))
 
     def fit(self, weight, clock, *arguments, check=lambda: "", compute=None):
-        """The options and the lines of a run of one matrix whose batches are their numbers."""
+        """Options and log lines of a run of one matrix with its batches' numbers."""
         parser = argparse.ArgumentParser()
         loop.add_options(parser, 1, 0.01, 0.01, 0.5)
         options, said = parser.parse_args(["--threads", "1", *arguments]), io.StringIO()
@@ -73,7 +73,7 @@ class LoopTest(unittest.TestCase):
             self.assertEqual(self.fit(weight, loop.Clock(), "--out", out, "--steps", "3")[-1], f"wrote {out}")
             saved = torch.load(out)
             self.assertEqual((saved["step"], saved["seed"]), (3, 1))
-            saved["step"] = 2  # as if a run had been killed when it had replaced one of the two files
+            saved["step"] = 2  # as if killed after replacing one of the two files
             with self.assertRaises(SystemExit) as caught:
                 self.fit(weight, loop.Clock.of(saved), "--out", out, "--steps", "6")
             for part in ("step 3", "step 2", f"remove {out}.optimiser0"):
@@ -88,7 +88,7 @@ class LoopTest(unittest.TestCase):
                 self.assertIn(f"remove {out}.optimiser0", str(caught.exception))
             with open(out + ".optimiser0", "wb") as file:
                 file.write(whole)
-            torch.save(torch.load(out + ".optimiser0")["parts"], out + ".optimiser0")  # as older programs wrote it
+            torch.save(torch.load(out + ".optimiser0")["parts"], out + ".optimiser0")  # the format of older programs
             self.fit(weight, loop.Clock.of(saved), "--out", out, "--steps", "6")
             self.assertEqual(torch.load(out)["step"], 6)
             finished = self.fit(weight, loop.Clock.of(torch.load(out)), "--out", out, "--steps", "6")
@@ -119,7 +119,7 @@ class LoopTest(unittest.TestCase):
         self.assertIn("--seed 1", str(caught.exception))
 
     def test_the_speed_does_not_count_held_out_checks(self):
-        """Steps of 4 ids take 2 seconds, and checks 100."""
+        """Steps of 4 ids take 2 seconds each, checks 100."""
         now = [0.0]
         weight = torch.nn.Parameter(torch.ones(4, 4))
 

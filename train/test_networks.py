@@ -72,7 +72,7 @@ class NetworkTest(unittest.TestCase):
         self.assertTrue(torch.allclose(torch.cat(parts, 1), whole, atol=1e-5))
 
     def test_training_equals_drafting(self):
-        """One pass with the training masks gives what drafting step by step gives."""
+        """One pass with the training masks gives the results of drafting step by step."""
         response = torch.tensor([[False] * 4 + [True] * 9])
         sync = moa.sync_positions(response, torch.tensor([4]))
         visible = moa.memory_visible(sync)[0]
@@ -136,7 +136,7 @@ class NetworkTest(unittest.TestCase):
 
 
 class FeatureDraftersTest(unittest.TestCase):
-    """EAGLE, HASS and MEDUSA: training sees what drafting sees."""
+    """EAGLE, HASS and MEDUSA: training sees the same inputs as drafting."""
 
     def setUp(self):
         torch.manual_seed(7)
@@ -152,7 +152,8 @@ class FeatureDraftersTest(unittest.TestCase):
         return drafter
 
     def test_wide_mlps_are_whole_blocks(self):
-        """Quantised types store rows in blocks of 32, and the rows of an MLP's last matrix are as long as it is wide."""
+        """Quantised types store rows in blocks of 32, and rows of an MLP's last matrix are as long as the MLP is
+        wide."""
         for name in ("eagle", "moa-tli0", "independent"):
             for parameter, weight in distill.kind_of(name).make(name, self.target, 310_000).named_parameters():
                 self.assertTrue(weight.numel() < 32_000 or weight.shape[-1] % 32 == 0, f"{name}: {parameter} {tuple(weight.shape)}")
@@ -206,7 +207,7 @@ class FeatureDraftersTest(unittest.TestCase):
         self.assertIn("1.1.weight", self.make("medusa-1").state_dict())
 
     def test_written_folder_computes_what_was_trained(self):
-        """The scale of the embeddings, which only training knows, is in the written fc."""
+        """The written fc includes the scale of the embeddings, which exists only in training."""
         drafter = self.make("eagle")
         drafter.config.embedding_scale = 3.0
         with tempfile.TemporaryDirectory() as folder:
@@ -243,7 +244,7 @@ class FeatureDraftersTest(unittest.TestCase):
         for tokens in (1, 20, 1000):
             found = torch.tensor(distill.held_out_means(held, tokens, told))
             self.assertTrue(torch.allclose(found, (whole[0] + whole[1]) / 2, atol=1e-5), tokens)
-        # A group in which nothing is to be guessed does not count.
+        # A group without anything to guess does not count.
         one_id = [Row([1, 2, 3, 4], [False] * 3 + [True])]
         self.assertEqual(distill.held_out_means(held + [one_id], 20, told), distill.held_out_means(held, 20, told))
 
@@ -275,7 +276,7 @@ class TracesTest(unittest.TestCase):
                              head_dim=8, intermediate_size=40)
         self.target = Llama(config).requires_grad_(False)
         self.rows = [Row(torch.randint(0, 50, (n,)).tolist(), [False] * 3 + [True] * (n - 3)) for n in (5, 12, 9, 7)]
-        self.computed = 0  # rows that the target ran on
+        self.computed = 0  # rows that the target computed
         self.target.register_forward_pre_hook(lambda _, arguments: setattr(self, "computed", self.computed + len(arguments[0])))
 
     def batch(self, which, width):
@@ -298,7 +299,7 @@ class TracesTest(unittest.TestCase):
                         self.assertAlmostEqual(float(a), float(b), places=5)
 
     def test_only_what_is_read_is_kept(self):
-        """Per position, in numbers: the feature of 32, for each layer keys and values of 2 * 16, and a stream of 32."""
+        """Values per position: a feature of 32, keys and values of 2 * 16 per layer, and a stream of 32."""
         for name, numbers in (("eagle", 32), ("moa-tli0", 32 + 3 * 32), ("moa-tli1", 32 + 3 * 32 + 32), ("moa-tli2", 32 + 3 * 32 + 32),
                               ("moa-o-tli1", 32 + 32 + 32)):
             traces = Traces(self.target, distill.kind_of(name).reads(distill.make_drafter(name, self.target, 0.9)), 10**6)
@@ -306,17 +307,17 @@ class TracesTest(unittest.TestCase):
             self.assertEqual(10**6 - traces.room, 12 * 4 * numbers, name)
 
     def test_room_is_never_exceeded(self):
-        size = 4 * 32  # bytes of a position's feature
+        size = 4 * 32  # bytes per position's feature
         traces = Traces(self.target, (), 14 * size)
         for which in ((1,), (2,), (0,), (1,), (2,), (0,)):
             traces(*self.batch(which, 12))
         self.assertEqual(sorted(len(key) // 8 for key in traces.kept), [12])
         self.assertEqual(traces.room, 2 * size)
-        self.assertEqual(self.computed, 5)  # the other two each time
+        self.assertEqual(self.computed, 5)  # the other two every time
 
 
 class CalibrationTest(unittest.TestCase):
-    """The tree of a MEDUSA drafter whose heads are right now and then."""
+    """The tree of a MEDUSA drafter whose heads are sometimes right."""
 
     def setUp(self):
         torch.manual_seed(9)
@@ -335,7 +336,7 @@ class CalibrationTest(unittest.TestCase):
 
     def test_short_answer_is_the_beginning_of_a_longer_one(self):
         row = self.rows[0]
-        cut = Row(row.ids[:7], row.response[:7])  # two ids of the answer: a root, and what the first head is to guess
+        cut = Row(row.ids[:7], row.response[:7])  # two ids of the answer: a root, and the first head's goal
         found = calibrate.ranks(self.drafter, self.target, cut)
         self.assertEqual(found, [(self.answers[0][0][0],) + (calibrate.GUESSES,) * (len(self.drafter) - 1)])
 
@@ -370,7 +371,8 @@ class CalibrationTest(unittest.TestCase):
         self.assertAlmostEqual(calibrate.walked_tau(tree, self.answers), tokens / passes, places=9)
 
     def test_walk_is_over_greedy_answers_by_task(self):
-        """Of each task up to as many as asked for, cut where the measurement cuts: drawn answers and what was learned are left out."""
+        """Up to the requested count per task, cut at the measurement's limit; without sampled answers and training
+        data."""
         self.addCleanup(torch.set_grad_enabled, torch.is_grad_enabled())
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
@@ -405,7 +407,7 @@ class CalibrationTest(unittest.TestCase):
 
 
 class TuneMedusaTest(unittest.TestCase):
-    """A target that is tuned together with its heads."""
+    """A target tuned together with its heads."""
 
     def setUp(self):
         torch.manual_seed(11)
@@ -461,7 +463,7 @@ class TuneMedusaTest(unittest.TestCase):
         self.assertEqual(len(read_safetensors(os.path.join(out, "medusa", "model.safetensors"))), 2 * len(self.heads))
 
     def test_a_tree_stays_with_the_heads_that_it_was_found_for(self):
-        """Writing what is there already leaves calibrate.py's tree; for other heads it goes, which is said."""
+        """Rewriting a folder keeps calibrate.py's tree; for other heads it is removed with a notice."""
         out = os.path.join(self.folder.name, "out")
         folder = os.path.join(out, "medusa")
 
@@ -510,7 +512,7 @@ class MuonTest(unittest.TestCase):
         alone = [torch.nn.Parameter(p.detach().clone()) for p in together]
         optimisers = [Muon(together, lr=0.1)] + [Muon([p], lr=0.1) for p in alone]
         for _ in range(3):
-            for one, other in list(zip(together, alone))[:-1]:  # the last has no gradient and stays as it is
+            for one, other in list(zip(together, alone))[:-1]:  # the last one has no gradient and stays unchanged
                 one.grad = torch.randn_like(one)
                 other.grad = one.grad.clone()
             for optimiser in optimisers:

@@ -1,4 +1,4 @@
-"""Several processes that train together."""
+"""Training in several processes."""
 
 import functools
 import json
@@ -22,7 +22,7 @@ from model import Llama, LlamaConfig
 
 
 def average_with_another(rank, found):
-    """A process of LaunchedGroupTest: puts what it has after averaging with the other one into ``found``."""
+    """A process of LaunchedGroupTest: puts its state after averaging with the other one into ``found``."""
     os.environ.update({"TORCHELASTIC_RUN_ID": "test", "RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": "2"})
     device, world = parallel.join("cpu")
     parameters = [torch.full((2,), 10.0 + rank), torch.full((3,), 20.0 + rank)]
@@ -62,7 +62,8 @@ class LaunchedGroupTest(unittest.TestCase):
 
 
     def test_processes_of_torchrun_train_as_workers_do(self):
-        """Two of them, also continued, and the workers of one program: each sees its batches, and gradients are averaged."""
+        """Two processes, also continued, and the workers of one program: each has its batches, and gradients are
+        averaged."""
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
         target, path, launched, forked = (os.path.join(folder.name, name) for name in ("target", "answers.jsonl", "launched.pt", "forked.pt"))
@@ -90,7 +91,7 @@ class LaunchedGroupTest(unittest.TestCase):
 
 
 def end_instead_of_training(rank):
-    """A worker of DeadWorkerTest: the first waits for one that is no more."""
+    """A worker of DeadWorkerTest: the first waits for one that has died."""
     if rank == 1:
         os.kill(os.getpid(), signal.SIGKILL)
     time.sleep(60)
@@ -105,7 +106,7 @@ class DeadWorkerTest(unittest.TestCase):
 
 
 def wait_for_ever(started, rank):
-    """A worker of KilledProgramTest, which tells that it runs: as one that waits for the others' gradients."""
+    """A worker of KilledProgramTest: reports that it runs, then waits as if for the others' gradients."""
     os.write(started, b"x")
     time.sleep(60)
 
@@ -113,7 +114,7 @@ def wait_for_ever(started, rank):
 class KilledProgramTest(unittest.TestCase):
     def test_no_worker_outlives_the_process_that_started_it(self):
         for kill in (signal.SIGKILL, signal.SIGTERM):
-            ended, started = os.pipe()  # at its end when every process that can write is gone
+            ended, started = os.pipe()  # reaches its end when all writing processes are gone
             process = torch.multiprocessing.get_context("fork").Process(target=parallel.run,
                                                                         args=(functools.partial(wait_for_ever, started), 3))
             process.start()

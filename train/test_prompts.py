@@ -1,4 +1,4 @@
-"""What is learned from and what is held out: tasks, data sets, prompts."""
+"""Training and held-out data: tasks, data sets, prompts."""
 
 import gzip
 import itertools
@@ -43,13 +43,13 @@ class TasksTest(unittest.TestCase):
 
 
 class SplitTest(unittest.TestCase):
-    """No draw of training brings a held-out prompt, nor one that differs in case, "please" or its last mark alone."""
+    """Training never draws a held-out prompt, nor one that differs only in case, "please" or its final mark."""
 
     def setUp(self):
         self.folder = tempfile.TemporaryDirectory()
         self.addCleanup(self.folder.cleanup)
         os.mkdir(os.path.join(self.folder.name, "tinystories"))
-        # Few names and things, so that stories on either side are about the same.
+        # Few names and things, so that stories on both sides are similar.
         rng = random.Random(4)
         with open(os.path.join(self.folder.name, "tinystories", "made-up.txt"), "w", encoding="utf-8") as file:
             for number in range(400):
@@ -89,7 +89,7 @@ class SplitTest(unittest.TestCase):
         self.assertFalse(training & held)
 
     def test_stories_of_which_no_prompt_is_held_out_are_refused(self):
-        """Else a held-out draw would not end."""
+        """Otherwise a held-out draw would never end."""
         path = os.path.join(self.folder.name, "tinystories", "made-up.txt")
         with open(path, encoding="utf-8") as file:
             stories = file.read().split("<|endoftext|>")
@@ -102,7 +102,7 @@ class SplitTest(unittest.TestCase):
                 self.assertIn("story", str(caught.exception))
             else:  # as without the folder
                 self.assertNotIn("story", Source(self.folder.name).held_out_set(1))
-        # A held-out text alone is not enough: by its keywords a training text could be asked for, too.
+        # Holding out a text is not enough: its keywords could also ask for a training text.
         split = Split()
         text = next(text for text in (f"Number {i} is long" + " and longer" * 9 for i in itertools.count()) if split.story_text(text))
         word = next(word for word in ("dragon", "boat", "cake", "drum") if not any(split.prompt("story", p) for p in story_prompts([word])))
@@ -129,7 +129,7 @@ class DrawPromptsTest(unittest.TestCase):
 
 
 class CopyPromptsTest(unittest.TestCase):
-    """Made-up data sets in which the two sides could meet."""
+    """Made-up data sets that the two sides could share."""
 
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
@@ -165,7 +165,7 @@ class CopyPromptsTest(unittest.TestCase):
     def test_open_prompts_share_no_ten_words_with_a_benchmark(self):
         found = copy_prompts.apart_from_benchmarks(self.folder)
         self.assertEqual(found["question"], [f"Which club was number {i}?" for i in range(9)])
-        self.assertEqual(found["summary"], [])  # the made-up dialogues are those of the test set
+        self.assertEqual(found["summary"], [])  # the made-up dialogues are the test set's
         self.assertEqual(set(found["instruct"]), {f"Question {i}" for i in range(30)} - {f"Question {i}" for i in range(40)})
         self.assertEqual(found["maths"], ["How many?"])
 
@@ -179,7 +179,7 @@ class CopyPromptsTest(unittest.TestCase):
         self.assertFalse(functions[0] & functions[1])
 
     def test_open_texts(self):
-        """What was written keeps its answer; what is measured is not trained on."""
+        """Existing answers are kept; measured items are not trained on."""
         self.write("dialogsum/dialogsum.dev.jsonl", [{"dialogue": f"#Person1#: Dialogue {i}?", "summary": f"About {i}."} for i in range(9)])
         for part in ("seed_tasks", "user_oriented_instructions"):
             self.write(f"self_instruct/{part}.jsonl", [{"instruction": f"Task {part}", "instances": [{"input": "of this", "output": "Done."}]}])

@@ -1,6 +1,6 @@
-"""Published drafters whose weights are pickles, and models that are published together with their heads.
+"""Published drafters with pickled weights, and models published together with their heads.
 
-The folders are made here, with the names and shapes that are published.
+The folders are generated here, with the published names and shapes.
 """
 
 import collections
@@ -34,7 +34,7 @@ def eagle():
 
 
 def heads():
-    """As their authors build them; what state_dict() returns carries more than tensors."""
+    """Heads as their authors build them; state_dict() returns more than tensors."""
     def block():
         module = nn.Module()
         module.linear = nn.Linear(WIDTH, WIDTH)
@@ -44,7 +44,7 @@ def heads():
 
 
 class Running:
-    """Its pickle runs a program where it is loaded."""
+    """Its pickle runs a program when loaded."""
 
     def __init__(self, made):
         self.made = made
@@ -79,7 +79,7 @@ class UnpackCheckpointTest(unittest.TestCase):
             unpack_checkpoint.main()
 
     def refused(self, *more):
-        """What is said where nothing is written."""
+        """Returns the error message; nothing may be written."""
         before, said = sorted(os.listdir(self.folder)), io.StringIO()
         with contextlib.redirect_stderr(said), self.assertRaises(SystemExit) as caught:
             self.run_program(*more)
@@ -95,7 +95,7 @@ class UnpackCheckpointTest(unittest.TestCase):
             self.assertTrue(torch.equal(found[name], tensor), name)
 
     def model_with_heads(self, own_class="LlamaForCausalLM"):
-        """(target, its tensors and the heads' as one file has them); the published folder has its config.json."""
+        """(target, its tensors and the heads' as in one file); the published folder has its config.json."""
         target = Llama(LlamaConfig(vocab_size=VOCABULARY, hidden_size=WIDTH, num_hidden_layers=2, num_attention_heads=4,
                                    num_key_value_heads=2, head_dim=8, intermediate_size=40, tie_word_embeddings=False)).eval()
         write_llama(self.published, target)
@@ -107,7 +107,7 @@ class UnpackCheckpointTest(unittest.TestCase):
     def test_eagle(self):
         wanted = eagle()
         self.save("pytorch_model.bin", wanted)
-        self.save("training_args.bin", Running(self.path("made")))  # is left where it is
+        self.save("training_args.bin", Running(self.path("made")))  # must not be read
         self.text("README.md", "licence")
         self.run_program()
         self.assert_tensors(self.out, wanted)
@@ -139,7 +139,7 @@ class UnpackCheckpointTest(unittest.TestCase):
         self.assert_tensors(self.out, wanted)
 
     def test_model_and_heads(self):
-        """Pickled or not, in one file or in two, or the heads in a file of their own."""
+        """Pickled or not, in one file or two, or with the heads in their own file."""
         target, tensors = self.model_with_heads("MedusaLlamaForCausalLM")
         model = {name: tensor for name, tensor in tensors.items() if not name.startswith("medusa_head.")}
         drafter = {name[len("medusa_head."):]: tensor for name, tensor in tensors.items() if name not in model}
@@ -176,7 +176,7 @@ class UnpackCheckpointTest(unittest.TestCase):
     def test_no_program_of_a_pickle_is_run(self):
         made = self.path("made")
         with open(os.path.join(self.published, "pytorch_model.bin"), "wb") as file:
-            pickle.dump({"fc.weight": Running(made)}, file)  # as PyTorch before 1.6, without an archive around it
+            pickle.dump({"fc.weight": Running(made)}, file)  # the format before PyTorch 1.6, without an archive
         self.assertIn("pytorch_model.bin is no file of PyTorch 1.6", self.refused())
         self.save("pytorch_model.bin", {"fc.weight": torch.ones(2), "more": Running(made)})
         self.assertIn("asks for posix.mkdir", self.refused())

@@ -1,4 +1,4 @@
-"""Files and options with which a program cannot work: it says so in a line, before it computes anything."""
+"""Unusable files and options: programs report one line before they compute anything."""
 
 import contextlib
 import dataclasses
@@ -46,7 +46,7 @@ class WrongInputTest(unittest.TestCase):
             file.writelines(json.dumps(entry) + "\n" for entry in entries)
 
     def refused(self, program, *arguments):
-        """What a program says that ends at once with these arguments."""
+        """Output of a program that exits at once with these arguments."""
         said = io.StringIO()
         with unittest.mock.patch.object(sys, "argv", ["program", *map(str, arguments)]), contextlib.redirect_stderr(said), \
                 contextlib.redirect_stdout(io.StringIO()), self.assertRaises(SystemExit) as caught:
@@ -130,7 +130,7 @@ class WrongInputTest(unittest.TestCase):
             self.assertNotIn("90%", said)
 
     def test_drafters_of_another_target(self):
-        """Of one that is wider, has another vocabulary or head, or fewer layers than MoA runs."""
+        """A target that is wider, has another vocabulary or head, or fewer layers than MoA runs."""
         torch.manual_seed(3)
         shape = self.target.config
         for change, names in (({"hidden_size": 48}, ("moa-tli1", "eagle", "medusa", "independent")), ({"vocab_size": 61}, ("independent",)),
@@ -148,7 +148,7 @@ class WrongInputTest(unittest.TestCase):
         asking = ("--target", self.path("target"), "--prompts", self.path("prompts.jsonl"), "--out", self.path("new.jsonl"))
         for wrong, told in (([60], "the id 60 is beyond"), ([], "the prompt is empty"), ([-1], "must be ids"), (["a"], "must be ids")):
             self.entries("prompts.jsonl", [{"task": "chat", "prompt": [3]}, {"task": "chat", "prompt": wrong}])
-            with unittest.mock.patch.object(parallel, "environment"):  # it would start this program again
+            with unittest.mock.patch.object(parallel, "environment"):  # would restart this program
                 said = self.refused(answer_prompts, *asking)
             self.assertIn("prompts.jsonl, line 2: ", said)
             self.assertIn(told, said)

@@ -51,7 +51,7 @@ class Tokenizer:
         return self.processor.decode(ids)
 
     def prompt(self, text: str) -> List[int]:
-        """Ids of a one-turn conversation up to where the answer begins."""
+        """Ids of a one-turn conversation up to the start of the answer."""
         return [self.bos] + self.encode(f"<|user|>\n{text}<|end|>\n<|assistant|>\n")
 
 

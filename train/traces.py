@@ -1,4 +1,4 @@
-"""What a frozen target computes of the conversations that drafters are trained on."""
+"""A frozen target's traces of the conversations that drafters are trained on."""
 
 from __future__ import annotations
 
@@ -11,26 +11,28 @@ import torch.nn.functional as F
 from data import IGNORE
 from model import Llama, Trace
 
-LISTS = ("streams", "keys", "values")  # of a Trace, beside its feature
+LISTS = ("streams", "keys", "values")  # lists of a Trace, besides its feature
 
 
 class Traces:
-    """The target's traces of batches; of a conversation that was there before from memory.
+    """The target's traces of batches; repeated conversations come from a cache.
 
-    An answer is drawn many times in a long training.  With ``room``, in bytes, the target runs once for each as long as
-    what it computed fits; without, every time.
+    A long training draws an answer many times.  Within ``room`` bytes of cached results the target runs once per
+    conversation; without ``room`` it runs every time.
     """
 
     def __init__(self, target: Llama, entries: Iterable[Tuple[str, int]], room: int = 0):
-        """``entries`` (list, layer) of a Trace are read, and its feature; others are None if there is room."""
+        """Only ``entries`` (list, layer) of a Trace and its feature are read; with ``room`` others are None."""
         self.target, self.room = target, room
         read = sorted(set(entries))
         self.layers = {field: [layer for name, layer in read if name == field] for field, _ in read}
-        # By a conversation's ids: the feature [1, T, E], then of each list the layers that are read, stacked [n, ..., T, width].
+        # By a conversation's ids: the feature [1, T, E], then for each list the layers read, stacked [n, ..., T,
+        # width].
         self.kept: Dict[bytes, List[Tensor]] = {}
 
     def __call__(self, tokens: Tensor, labels: Tensor) -> Trace:
-        """That of tokens [B, T] with the labels of data.collate, both on the CPU.  At padding it holds anything."""
+        """The trace of tokens [B, T] with the labels of data.collate, both on the CPU. Values at padding are
+        undefined."""
         device, width = self.target.head_weight.device, tokens.shape[1]
         if self.room == 0 and not self.kept:
             return self.target(tokens.to(device), head=False)
@@ -59,6 +61,6 @@ class Traces:
 
 
 def lengths(labels: Tensor) -> List[int]:
-    """How many ids of each row stand at or before the last that is to be predicted; all where nothing is."""
+    """Per row, the number of ids up to the last one to predict; all if there is none."""
     ends = [(row != IGNORE).nonzero().flatten().tolist()[-1:] for row in labels]
     return [end[0] + 2 if end else labels.shape[1] for end in ends]

@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
-"""Trains a target from nothing on conversations that come as token ids, such as open text, and writes its Hugging Face folder.
+"""Trains a target from scratch on conversations given as token ids, such as open text, and writes its Hugging Face
+folder.
 
---conversations are files of answer_prompts.py: texts that somebody wrote (--given) and answers of another model.  The loss counts every
-token, prompts too.  One prompt in 40 of each task is held out for the checks, with all answers to it.  The tokenizer, its chat template
-and the ids that begin and end a text are those of the folder --like; its weights are not read.
+--conversations are files of answer_prompts.py: existing texts (--given) and answers of another model.  The loss counts
+every token, including prompts.  One prompt in 40 of each task is held out for the checks, with all its answers.  The
+tokenizer, its chat template and the ids that begin and end a text come from the folder --like; its weights are not
+read.
 
-Like train_target.py, whose docstring tells how a run is planned, it continues from its checkpoint.
+It plans a run and continues from its checkpoint like train_target.py; see there.
 
 Example:
     python3 train_open_target.py --conversations given.jsonl drawn.jsonl --like MiniMind2-Small --qwen2 --out target.pt --hf open-target \\
@@ -37,7 +39,7 @@ from model import Llama, LlamaConfig
 from tasks import pick
 from train_target import add_target_options, judged, new_config, train
 
-CHECKED = 50  # held-out conversations of a task in a check
+CHECKED = 50  # held-out conversations per task in a check
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "tokenizer.model",
                    "chat_template.jinja", "generation_config.json")
 
@@ -57,7 +59,7 @@ def parse() -> argparse.Namespace:
 
 
 def read_conversations(paths: List[str], vocabulary: int, longest: int) -> Tuple[List[Row], Dict[str, List[Row]]]:
-    """(rows to train on, held-out rows by task) of all files together, those without an answer too."""
+    """(rows to train on, held-out rows by task) of all files together, including those without an answer."""
     answers: Dict[str, List[Row]] = {}
     for path in paths:
         for task, rows in answers_by_task(path, vocabulary).items():

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Trains the target: a Llama model of a few million parameters on the mixture of data.py.
 
-The run is planned by the clock, or by --steps: the learning rate warms up, stays constant and falls to zero over
-the last part of it (--decay), whatever the speed of the machine.  The loss counts answers only, and the LM head is
-applied only to the rows that predict an answer token.  Stop it at any time and start it again with the same
-command: it continues from the last checkpoint, and the time already trained counts.
+The run is planned by the clock, or by --steps: the learning rate warms up, stays constant and falls to zero over the
+last part of it (--decay), at any speed of the machine.  The loss counts only answers, and the LM head runs only on the
+rows that predict an answer token.  Stop it at any time and start it again with the same command: it continues from the
+last checkpoint, and earlier training time counts.
 
 Example, two CPU cores, an hour:
     python3 train_target.py --data text --tokenizer out/tokenizer.model --out out/target.pt --minutes 60 --workers 2
@@ -60,7 +60,7 @@ def add_target_options(parser: argparse.ArgumentParser, sizes: LlamaConfig) -> N
 
 
 def new_config(options: argparse.Namespace, **values) -> LlamaConfig:
-    """The sizes that the options give, and further ``values``."""
+    """The sizes from the options, and further ``values``."""
     if min(options.hidden, options.layers, options.kv_heads, options.head_dim, options.ffn) < 1 or options.head_dim % 2:
         sys.exit("error: --hidden, --layers, --kv-heads and --ffn must be above 0, and --head-dim even")
     if options.heads < 1 or options.heads % options.kv_heads:
@@ -73,8 +73,8 @@ def new_config(options: argparse.Namespace, **values) -> LlamaConfig:
 def share_spaced_pieces(model: Llama, tokenizer: Tokenizer) -> None:
     """Gives a word the embedding that it has with a leading space.
 
-    Copying a word of the prompt into quotes is then the same as copying it as it is; otherwise each word would have to
-    be learned by itself.
+    Copying a word of the prompt into quotes then equals copying it as it is; otherwise each word would have to be
+    learned separately.
     """
     ids = {tokenizer.processor.id_to_piece(i): i for i in range(tokenizer.vocabulary)}
     embedding = model.model.embed_tokens.weight.data
@@ -86,7 +86,7 @@ def share_spaced_pieces(model: Llama, tokenizer: Tokenizer) -> None:
 
 @torch.no_grad()
 def judged(model: Llama, rows: List[Row], device: str) -> Tuple[float, Tensor, Tensor]:
-    """(loss, where an id is to be predicted [B, T], where it is the argmax or nothing is to be predicted [B, T])."""
+    """(loss, mask of ids to predict [B, T], mask of ids that are the argmax or not to be predicted [B, T])."""
     tokens, labels = (tensor.to(device) for tensor in collate(rows))
     wanted = labels != IGNORE
     logits = model.head(model(tokens, head=False).feature[wanted])
@@ -96,7 +96,7 @@ def judged(model: Llama, rows: List[Row], device: str) -> Tuple[float, Tensor, T
 
 
 def held_out_line(model: Llama, tokenizer: Tokenizer, examples, device: str) -> str:
-    """Loss / share of answers whose every token is the argmax given the reference before it, one entry a task.
+    """Loss / share of answers whose every token is the argmax given the reference before it, one entry per task.
 
     The second number is exactly the greedy exact match.
     """
@@ -109,15 +109,15 @@ def held_out_line(model: Llama, tokenizer: Tokenizer, examples, device: str) -> 
 
 def train(options: argparse.Namespace, config: LlamaConfig, draw: Callable[[random.Random], Row], check: Callable[[Llama], str],
           begin: Callable[[Llama], None] = lambda model: None) -> None:
-    """Trains a target of the shape ``config``, or goes on with the checkpoint that there is, and writes it.
+    """Trains a target of the shape ``config``, or continues from an existing checkpoint, and writes it.
 
-    draw    the next conversation; the loss counts what is marked as a response
-    check   a line on held-out text;  begin changes the weights that a new model starts with
+    draw    the next conversation; the loss counts ids marked as response
+    check   a line on held-out text;  begin changes the initial weights of a new model
     """
     torch.manual_seed(options.seed)
     saved = load_checkpoint(options.out, "model") if os.path.exists(options.out) else None
     if saved:
-        begun = config_from_dict(saved["config"])  # with a larger --longest it goes on in a longer context
+        begun = config_from_dict(saved["config"])  # a larger --longest continues with a longer context
         config = dataclasses.replace(begun, max_position_embeddings=max(begun.max_position_embeddings, config.max_position_embeddings))
     model, clock = Llama(config), loop.Clock()
     if not saved:
@@ -133,7 +133,7 @@ def train(options: argparse.Namespace, config: LlamaConfig, draw: Callable[[rand
         tokens, labels = batch
         labels = labels.flatten()
         rows = (labels != IGNORE).nonzero().squeeze(1)
-        # Few shapes; what they are filled up with is the last row, which ends a conversation or is padding and has no label.
+        # Few shapes; padding repeats the last row, which ends a conversation or is padding and has no label.
         rows = F.pad(rows, (0, -len(rows) % 128), value=len(labels) - 1)
         tokens, rows, wanted = loop.to_device((tokens, rows, labels[rows]), torch.device(options.device))
         with loop.precision(options):

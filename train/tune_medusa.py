@@ -1,17 +1,19 @@
 #!/usr/bin/env python3
 """Tunes a target together with MEDUSA heads (MEDUSA-2), by self-distillation.
 
-What comes out is another target: what it drafts is exact with respect to its own plain decoding, not to that of the target
-it came from, which it stays close to.  First the heads are trained alone, as by distill_answers.py; then the layers' matrices
-get adapters of low rank (LoRA), which learn together with the heads.  The teacher is the same model without its adapters:
+The result is a new target: its drafts are exact with respect to its own plain decoding, not to that of the original
+target, to which it stays close.  First the heads are trained alone, as by distill_answers.py; then the layers' matrices
+get low-rank adapters (LoRA), which learn together with the heads.  The teacher is the same model without its adapters:
 
     loss = KL(teacher || tuned) + heads-weight * sin(pi / 2 * progress) * sum over heads k of 0.8^k * KL(teacher || head k)
 
-over the tokens of answers that the target wrote.  In the end the adapters are added to the matrices, and DIR/target and
-DIR/medusa are written as Hugging Face folders.  Embedding, head and norms stay the target's: its head may be its embedding.
+over the tokens of answers that the target wrote.  At the end the adapters are merged into the matrices, and DIR/target
+and DIR/medusa are written as Hugging Face folders.  Embedding, head and norms stay the target's, since its head may be
+its embedding.
 
-Source: "Medusa: Simple LLM Inference Acceleration Framework with Multiple Decoding Heads" (Cai et al., 2024), sections 2.2.2
-and 2.3.2.  It has adapters on the LM head too, dropout, and single tokens in the place of the heads' laws.
+Source: "Medusa: Simple LLM Inference Acceleration Framework with Multiple Decoding Heads" (Cai et al., 2024), sections
+2.2.2 and 2.3.2.  The paper also has adapters on the LM head, dropout, and single tokens instead of the heads'
+distributions.
 
 Example:
     python3 tune_medusa.py --target target --answers answers.jsonl --out medusa-2.pt --minutes 40 --hf tuned
@@ -48,11 +50,11 @@ from model import Llama
 from tasks import pick
 
 HEADS = "medusa"
-HEADS_FIRST = 0.3  # share of the time in which the heads learn alone
+HEADS_FIRST = 0.3  # share of the time in which only the heads learn
 
 
 class Adapter(nn.Module):
-    """A frozen linear map and a trainable one of low rank beside it: W x + alpha / rank * up (down x)."""
+    """A frozen linear map plus a trainable low-rank one: W x + alpha / rank * up (down x)."""
 
     def __init__(self, base: nn.Linear, rank: int, alpha: float):
         super().__init__()
@@ -74,7 +76,7 @@ def matrices_of(target: Llama) -> Iterator[Tuple[nn.Module, str, nn.Module]]:
 
 
 def adapt(target: Llama, rank: int, alpha: float) -> List[Adapter]:
-    """Puts an adapter in the place of every matrix of the layers; until it learns it changes nothing."""
+    """Replaces every matrix of the layers by an adapter; before training the output is unchanged."""
     adapters = []
     for owner, name, module in matrices_of(target):
         adapters.append(Adapter(module, rank, alpha))
@@ -84,7 +86,7 @@ def adapt(target: Llama, rank: int, alpha: float) -> List[Adapter]:
 
 @torch.no_grad()
 def merge(target: Llama) -> None:
-    """Adds what the adapters learned to the matrices, and takes the adapters away."""
+    """Merges the adapters into the matrices and removes them."""
     for owner, name, adapter in matrices_of(target):
         adapter.base.weight += adapter.scale * adapter.up @ adapter.down
         setattr(owner, name, adapter.base)
@@ -136,14 +138,14 @@ def losses(target: Llama, adapters: List[Adapter], heads: nn.Module, tokens: Ten
 
 
 def weight_of_heads(progress: float, highest: float) -> float:
-    """While the heads learn alone 1, then rising from 0."""
+    """1 while only the heads learn, then rising from 0."""
     if progress < HEADS_FIRST:
         return 1.0
     return highest * math.sin(math.pi / 2 * min(1.0, (progress - HEADS_FIRST) / (1 - HEADS_FIRST)))
 
 
 def write(folder: str, source: str, target: Llama, heads: nn.Module, clock: loop.Clock) -> None:
-    """The merged target, with everything but the weights from the folder it came from, and its heads."""
+    """The merged target, with all non-weight files of its original folder, and its heads."""
     merge(target)
     own = os.path.join(folder, "target")
     os.makedirs(own, exist_ok=True)
@@ -190,7 +192,7 @@ def main() -> None:
     clock = loop.Clock()
     if os.path.exists(options.out):
         saved = load_checkpoint(options.out, "adapters")
-        rank, alpha = saved["rank"], saved.get("alpha", options.alpha)  # older checkpoints do not tell alpha
+        rank, alpha = saved["rank"], saved.get("alpha", options.alpha)  # older checkpoints lack alpha
         if (rank, alpha) != (options.rank, options.alpha):
             sys.exit(f"error: {options.out} was begun with --rank {rank} --alpha {alpha:g}; give the same or another --out")
         for name, parameter in tuned:

@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
 """Writes a published drafter, whose weights PyTorch saved as a pickle, as a folder that edgedraft convert reads.
 
-Read are pytorch_model.bin (EAGLE, HASS), also in parts with pytorch_model.bin.index.json, and medusa_lm_head.pt or .safetensors
-(MEDUSA-1).  A model that is published together with its heads (MEDUSA-2), pickled or not, is taken apart: the heads go to --out and
-the model to --target.  The folders have model.safetensors, every number as it was, and the other files of the published folder.
+Reads pytorch_model.bin (EAGLE, HASS), also in parts with pytorch_model.bin.index.json, and medusa_lm_head.pt or
+.safetensors (MEDUSA-1).  A model published together with its heads (MEDUSA-2), pickled or not, is split: the heads go
+to --out and the model to --target.  The folders have model.safetensors, with unchanged values, and the other files of
+the published folder.
 
-A pickle can ask for any function to be run.  None is: one that holds more than tensors is refused.  All tensors are in memory at once.
+A pickle can call any function.  None is called: a pickle that holds more than tensors is refused.  All tensors are in
+memory at once.
 
 Examples:
     python3 unpack_checkpoint.py --checkpoint EAGLE-llama2-chat-7B --out eagle
@@ -33,9 +35,9 @@ from arguments import out_folder
 from checkpoint import hf_config, read_safetensors, weight_files, write_folder
 from drafters import KINDS
 
-WHOLE = ("model.safetensors", "pytorch_model.bin")  # weights of any model, by the names of transformers; the first that is there is read
+WHOLE = ("model.safetensors", "pytorch_model.bin")  # a model's weights, as transformers names them; the first that exists is read
 PREFIXES = tuple(kind.published_prefix for kind in KINDS if kind.published_prefix)
-WEIGHTS = (".safetensors", ".bin", ".pt", ".pth", ".index.json", ".msgpack", ".h5", ".onnx")  # endings of files that are not copied
+WEIGHTS = (".safetensors", ".bin", ".pt", ".pth", ".index.json", ".msgpack", ".h5", ".onnx")  # suffixes of files that are not copied
 ARCHITECTURES = {"llama": "LlamaForCausalLM", "qwen2": "Qwen2ForCausalLM"}
 
 STORAGES = {"FloatStorage": torch.float32, "HalfStorage": torch.float16, "BFloat16Storage": torch.bfloat16, "LongStorage": torch.int64,
@@ -43,7 +45,7 @@ STORAGES = {"FloatStorage": torch.float32, "HalfStorage": torch.float16, "BFloat
 
 
 class Stored(NamedTuple):
-    """A tensor of a pickle: what the pickle says of it."""
+    """A tensor as described by a pickle."""
 
     storage: Tuple[str, torch.dtype, str, str, int]
     offset: int
@@ -51,7 +53,7 @@ class Stored(NamedTuple):
     stride: Tuple[int, ...]
 
 
-# What stands for the functions that a pickle of tensors names
+# Stand-ins for the functions in a pickle of tensors
 KNOWN = {
     "collections.OrderedDict": collections.OrderedDict,
     "torch._utils._rebuild_tensor_v2": lambda storage, offset, shape, stride, *_: Stored(storage, offset, shape, stride),
@@ -60,7 +62,7 @@ KNOWN = {
 
 
 class TensorUnpickler(pickle.Unpickler):
-    """Reads a dictionary of tensors as one of Stored."""
+    """Reads a dictionary of tensors as Stored."""
 
     def find_class(self, module: str, name: str) -> Any:
         if module == "torch" and name.endswith("Storage"):
@@ -76,9 +78,10 @@ class TensorUnpickler(pickle.Unpickler):
 
 
 def read_pickled(path: str) -> Dict[str, Tensor]:
-    """The tensors of a file of torch.save.  ValueError for what holds anything else.
+    """The tensors of a file of torch.save.  Raises ValueError for any other content.
 
-    torch.load is not asked: before version 2.6 it hands archives of TorchScript to a loader that runs them, with weights_only too.
+    torch.load is not used: before version 2.6 it passes TorchScript archives to a loader that runs them, even with
+    weights_only.
     """
     try:
         with zipfile.ZipFile(path) as archive:
@@ -99,13 +102,13 @@ def read_pickled(path: str) -> Dict[str, Tensor]:
         raise
     except ValueError as error:
         raise ValueError(f"{os.path.basename(path)} {error}") from None
-    except Exception as error:  # reading a foreign file as a pickle can raise anything
+    except Exception as error:  # unpickling an untrusted file can raise anything
         raise ValueError(f"{os.path.basename(path)} is no file of PyTorch 1.6 or newer, or damaged: download it anew ({error!r})") from None
     return tensors
 
 
 def published_files(folder: str) -> Tuple[List[str], List[str]]:
-    """(files of a model or drafter by the names that any has, file of a drafter by that of its kind)"""
+    """(files of a model or drafter by their usual names, file of a drafter by its kind's name)"""
     def there(name: str) -> bool:
         return os.path.exists(os.path.join(folder, name))
 
@@ -125,12 +128,12 @@ def read_files(files: List[str]) -> Dict[str, Tensor]:
 
 
 def own_name(name: str) -> str:
-    """A drafter's tensor without the prefix that tells it from the model's."""
+    """A drafter's tensor name without the prefix that separates it from the model's."""
     return next((name[len(prefix):] for prefix in PREFIXES if name.startswith(prefix)), name)
 
 
 def copy_others(source: str, folder: str) -> None:
-    """Everything but weights, which may be pickles, and config.json, which is there."""
+    """Copies all files except weights, which may be pickles, and config.json, which exists."""
     for name in sorted(os.listdir(source)):
         path = os.path.join(source, name)
         if os.path.isfile(path) and name != "config.json" and not name.startswith(".") and not name.endswith(WEIGHTS):
@@ -138,7 +141,7 @@ def copy_others(source: str, folder: str) -> None:
 
 
 def unpack(checkpoint: str, out: str, target: Optional[str]) -> Dict[str, Dict[str, Tensor]]:
-    """Writes the folders and returns their tensors.  ValueError tells why a checkpoint cannot be read."""
+    """Writes the folders and returns their tensors.  Raises ValueError if a checkpoint cannot be read."""
     config_path = os.path.join(checkpoint, "config.json")
     if not os.path.exists(config_path):
         raise ValueError("it has no config.json: download that of the published folder as well")
@@ -160,7 +163,7 @@ def unpack(checkpoint: str, out: str, target: Optional[str]) -> Dict[str, Dict[s
     if not target:
         raise ValueError("it has a drafter beside the tensors of a model: say with --target where the model goes")
     hf_config(config)
-    # Those who publish both call the model by a class of theirs.
+    # Models published with heads declare their authors' own class.
     write_folder(target, {**config, "architectures": [ARCHITECTURES[config["model_type"]]]}, model)
     copy_others(checkpoint, target)
     write_folder(out, config, drafter)

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Writes the Llama of a GGUF file as a Hugging Face folder, for a target of which only that file is kept.
+"""Writes the Llama of a GGUF file as a Hugging Face folder, for a target that exists only as that file.
 
-The folder has config.json, model.safetensors in 32 bits (of Q8_0 exactly what its blocks stand for), tokenizer.model and
-tokenizer_config.json with the chat template: what distill_answers.py --target, and edgedraft convert, read.  Files whose matrices
-are F32, F16 or Q8_0 and whose tokenizer is SentencePiece's byte-pair encoding are read, as edgedraft convert writes them.
+The folder has config.json, model.safetensors in 32 bits (for Q8_0 exactly the decoded values), tokenizer.model and
+tokenizer_config.json with the chat template, for distill_answers.py --target and edgedraft convert.  It reads files
+with F32, F16 or Q8_0 matrices and a SentencePiece byte-pair tokenizer, as edgedraft convert writes them.
 
 Example:
     python3 unpack_gguf.py --model ../models/demo/target.gguf --out target
@@ -24,18 +24,18 @@ import torch
 from checkpoint import llama_config_json, write_folder
 from model import LlamaConfig
 
-ALIGNMENT = 32  # of the tensors, where the file says nothing
-NUMBERS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}  # by a value's type
+ALIGNMENT = 32  # of the tensors, if the file has no key
+NUMBERS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}  # by value type
 STRING, ARRAY = 8, 9
-ELEMENTS, SCALE = 32, 2  # of a block of Q8_0: its numbers, and the bytes of the half-precision scale before them
-F32, F16, Q8_0 = 0, 1, 8  # types of tensors
-SPACE_RULE = "edgedraft.tokenizer.space_prefix"  # Hugging Face's "first" or "always"; otherwise spaces are put as SentencePiece does
-# What ends an answer: ids with a key each, as in shared/model/tokenizer/vocabulary.cpp, and the list that edgedraft convert writes
-# where there are more than three
+ELEMENTS, SCALE = 32, 2  # values per Q8_0 block, and the bytes of the half-precision scale before them
+F32, F16, Q8_0 = 0, 1, 8  # tensor types
+SPACE_RULE = "edgedraft.tokenizer.space_prefix"  # Hugging Face's "first" or "always"; without it, spaces follow SentencePiece
+# Ids that end an answer: one key each, as in shared/model/tokenizer/vocabulary.cpp, and the list that edgedraft convert
+# writes if there are more than three.
 END_KEYS = tuple(f"tokenizer.ggml.{name}_token_id" for name in ("eos", "eot", "eom", "fim_pad", "fim_rep", "fim_sep"))
 END_IDS = "edgedraft.tokenizer.end_ids"
 
-# GGUF's names of a layer's tensors
+# GGUF's tensor names of a layer
 LAYER = {"attn_norm": "input_layernorm", "attn_q": "self_attn.q_proj", "attn_k": "self_attn.k_proj", "attn_v": "self_attn.v_proj",
          "attn_output": "self_attn.o_proj", "ffn_norm": "post_attention_layernorm", "ffn_gate": "mlp.gate_proj", "ffn_up": "mlp.up_proj",
          "ffn_down": "mlp.down_proj"}
@@ -43,7 +43,7 @@ OTHERS = {"token_embd.weight": "model.embed_tokens.weight", "output_norm.weight"
 
 
 class Reader:
-    """Takes the numbers and strings of a file one after the other."""
+    """Reads numbers and strings of a file in order."""
 
     def __init__(self, data: bytes):
         self.data, self.at = data, 0
@@ -86,7 +86,7 @@ def array(data: bytes, begin: int, kind: int, shape: List[int], name: str) -> nu
 
 
 def read_gguf(data: bytes) -> Tuple[Dict[str, Any], Dict[str, numpy.ndarray]]:
-    """(metadata, tensors in 32 bits, their outermost dimension first).  ValueError for what is no such file."""
+    """(metadata, tensors in 32 bits, outermost dimension first).  Raises ValueError for another format."""
     if data[:4] != b"GGUF":
         raise ValueError("it is no GGUF file")
     reader = Reader(data)
@@ -118,10 +118,10 @@ def read_gguf(data: bytes) -> Tuple[Dict[str, Any], Dict[str, numpy.ndarray]]:
 
 
 def config_of(metadata: Dict[str, Any], tied: bool) -> LlamaConfig:
-    """KeyError names what the metadata lack."""
+    """Raises KeyError with the missing key."""
     if metadata.get("general.architecture") != "llama":
         raise ValueError(f"its architecture is '{metadata.get('general.architecture')}'; only 'llama' is read")
-    scaling = metadata.get("llama.rope.scaling.type", "linear")  # where no type is named a factor means linear, as old files have it
+    scaling = metadata.get("llama.rope.scaling.type", "linear")  # without a type a factor means linear, as in old files
     if scaling not in ("none", "linear"):
         raise ValueError(f"its RoPE scaling is '{scaling}'; none and linear are read")
     factor = metadata.get("llama.rope.scaling.factor", metadata.get("llama.rope.scale_linear", 1.0)) if scaling == "linear" else 1.0
@@ -139,13 +139,14 @@ def config_of(metadata: Dict[str, Any], tied: bool) -> LlamaConfig:
 
 
 def in_halves(matrix: numpy.ndarray, heads: int) -> numpy.ndarray:
-    """The rows of q or k as Hugging Face has them: GGUF's Llamas rotate rows 2i and 2i + 1 of a head, it rotates i and i + D/2."""
+    """Reorders rows of q or k for Hugging Face: GGUF's Llamas rotate rows 2i and 2i + 1 of a head, Hugging Face i and i
+    + D/2."""
     rows, width = matrix.shape
     return matrix.reshape(heads, rows // heads // 2, 2, width).swapaxes(1, 2).reshape(rows, width)
 
 
 def renamed(tensors: Dict[str, numpy.ndarray], config: LlamaConfig) -> Dict[str, torch.Tensor]:
-    """All tensors of the configuration by Hugging Face's names.  ValueError for one that is missing, and for any other."""
+    """All tensors of the configuration by Hugging Face's names.  Raises ValueError for a missing or unexpected one."""
     names = {name: new for name, new in OTHERS.items() if name != "output.weight" or not config.tie_word_embeddings}
     for layer in range(config.num_hidden_layers):
         names.update({f"blk.{layer}.{part}.weight": f"model.layers.{layer}.{new}.weight" for part, new in LAYER.items()})
@@ -214,13 +215,13 @@ def tokenizer_config(metadata: Dict[str, Any]) -> dict:
 
 
 def end_ids(metadata: Dict[str, Any]) -> List[int]:
-    """The ids that end an answer, the tokenizer's own end first, as edgedraft convert finds them in a folder."""
+    """Ids that end an answer, the tokenizer's own end first, as edgedraft convert finds them in a folder."""
     single = [metadata[key] for key in END_KEYS if key in metadata]
     return list(dict.fromkeys(single + metadata.get(END_IDS, []))) or [2]
 
 
 def unpack(path: str, folder: str) -> LlamaConfig:
-    """Writes the folder.  ValueError tells why a file cannot be read."""
+    """Writes the folder.  Raises ValueError if a file cannot be read."""
     with open(path, "rb") as file:
         metadata, tensors = read_gguf(file.read())
     if metadata.get("split.count", 1) > 1:

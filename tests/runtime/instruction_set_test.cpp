@@ -135,7 +135,7 @@ TEST(InstructionSetTest, AllThatFuseProductsOutsideTilesGiveTheSameBytesOfBfloat
   }
 }
 
-// A machine may have only one such set, and never both x86 and Arm sets. The hash was recorded with
+// A machine may have only one such set, and never both x86 and Arm sets. The CRC was recorded with
 // AVX2.
 TEST(InstructionSetTest, ThatFusesProductsGivesTheBytesThatItGivesElsewhere) {
   const auto sets = sets_that_fuse();

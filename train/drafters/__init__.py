@@ -1,6 +1,6 @@
-"""The one table of the kinds of drafters that can be trained: a file of this folder each.
+"""Table of the trainable kinds of drafters, one file of this folder each.
 
-A new kind is a file with a subclass of ``Kind`` and a line in ``KINDS``; no other program knows it.
+A new kind is a file with a subclass of ``Kind`` and a line in ``KINDS``; other programs do not name it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def kind_of(name: str) -> Kind:
 
 
 def described() -> str:
-    """What names stand for, a line each."""
+    """What the names stand for, one line each."""
     lines = [line for kind in KINDS for line in kind.described]
     return "\n".join(f"    {names:<32} {meaning}" for names, meaning in lines)
 

@@ -2,10 +2,11 @@
 
 Source: "EAGLE: Speculative Sampling Requires Rethinking Feature Uncertainty" (Li et al., 2024); EAGLE-2 drafts dynamic trees with
 the same network.  "Learning Harmonized Representations for Speculative Sampling" (HASS; Zhang et al., 2024) trains it on
-features that it made itself, in the places where it meets them while drafting, with a term for the likeliest tokens.
+features that it made itself, at the positions at which it reads them while drafting, with a term for the likeliest
+tokens.
 
-Input i is fc[embedding of token i + 1; feature i] at RoPE position i; output i is a guess at feature i + 1, which the target's
-LM head reads without a further norm.  Of verified positions the features are the target's, behind them its own.
+Input i is fc[embedding of token i + 1; feature i] at RoPE position i; output i is a guess at feature i + 1, which the
+target's LM head reads without a further norm.  Features of verified positions are the target's, later ones its own.
 """
 
 from __future__ import annotations
@@ -24,24 +25,24 @@ from drafters.kind import Guess, Kind, head_counts, mlp_width
 from model import Layer, Llama, LlamaConfig, Trace, additive, causal_mask, inverse_frequencies, rope_table
 from optim import is_residual_output
 
-# The width of the uniform noise on the features, times that of the batch, which is its longest text or a little more.  EAGLE's training
-# has batches of one text and so divides by its length.
+# Width of the uniform noise on the features, times the batch's width, which is its longest text or slightly more. EAGLE
+# trains with one text per batch and so divides by its length.
 NOISE = 0.2 * 512
-PASSES, TOP_K = 3, 10  # of HASS
+PASSES, TOP_K = 3, 10  # for HASS
 
 Past = Optional[Tuple[Tensor, Tensor]]  # K and V [B, K, S, D]
 
 
 @dataclasses.dataclass
 class EagleConfig:
-    """Sizes of a network for one target; ``passes`` is how it is trained, 1 as EAGLE, more as HASS."""
+    """Sizes of a network for one target; ``passes`` selects the training: 1 for EAGLE, more for HASS."""
 
-    heads: int  # of queries; the target has as many or more, all of the same size
+    heads: int  # query heads; the target has as many or more, all of the same size
     kv_heads: int
     ffn: int = 64
-    bias: bool = False  # of fc
+    bias: bool = False  # bias of fc
     passes: int = 1
-    embedding_scale: float = 1.0  # of the embeddings that fc reads here; what is written has it in fc
+    embedding_scale: float = 1.0  # scales the embeddings that fc reads here; the written fc includes it
 
 
 class Eagle(nn.Module):
@@ -71,12 +72,12 @@ def behind(past: Past, keys: Tensor, values: Tensor) -> Past:
 
 
 def aligned_mask(rows: int, number: int, device=None) -> Tensor:
-    """[T, number * T]: what the queries of HASS's pass ``number`` see of the keys of passes 1 .. number.
+    """[T, number * T]: mask of the queries of HASS's pass ``number`` over the keys of passes 1 .. number.
 
-    While the number-th token is drafted, the last number - 1 inputs have features that the network made one step earlier
-    each: the query itself those of the pass before its own, the input before it those of the pass before that, and
-    so on; whatever is older has the target's.  So of pass 1 it sees keys that lie number - 1 or more behind it, and of each
-    later pass one key.  Not visible is -inf, so that a row's weights are those of drafting.
+    While the number-th token is drafted, the network has predicted the features of the last number - 1 inputs one step
+    earlier each: the query's own in the previous pass, the preceding input's in the pass before that, and so on; older
+    ones are the target's.  So it sees the keys of pass 1 that are number - 1 or more positions earlier, and one key of
+    each later pass.  Invisible keys are -inf, so that a row's weights equal those of drafting.
     """
     index = torch.arange(rows, device=device)
     lag = index[:, None] - index
@@ -84,10 +85,10 @@ def aligned_mask(rows: int, number: int, device=None) -> Tensor:
 
 
 def training_forward(drafter: Eagle, target: Llama, tokens: Tensor, trace: Trace) -> List[Tensor]:
-    """Features [B, T, E] of each pass for tokens [B, T]: at position t what is drafted behind token t, 0 at position 0.
+    """Features [B, T, E] of each pass for tokens [B, T]: at position t the draft after token t, 0 at position 0.
 
-    Pass 1 has the target's features (while training with noise, in tensors of its own: what is wanted stays exact), pass m those of
-    pass m - 1, which are not trained again.
+    Pass 1 reads the target's features (with noise in training, in tensors of its own: the wanted features stay exact),
+    pass m those of pass m - 1, without gradients through them.
     """
     features, embeddings = trace.feature[:, :-1], target.model.embed_tokens(tokens[:, 1:])
     if drafter.training:
@@ -105,9 +106,9 @@ def training_forward(drafter: Eagle, target: Llama, tokens: Tensor, trace: Trace
 
 
 def draft(drafter: Eagle, target: Llama, trace: Trace, verified: List[int], path: List[int]) -> Tensor:
-    """Logits [V] behind ``path``, whose first token is the root; ``trace`` is the target's of the verified tokens.
+    """Logits [V] after ``path``, whose first token is the root; ``trace`` is the target's of the verified tokens.
 
-    Computes all inputs anew for every token of the path; it favours clearness over speed and is what the checks compare with.
+    Recomputes all inputs for every token of the path: the simple reference for the checks.
     """
     embeddings = target.model.embed_tokens(torch.tensor([(verified + path)[1:]]))
     features = trace.feature
@@ -118,7 +119,7 @@ def draft(drafter: Eagle, target: Llama, trace: Trace, verified: List[int], path
 
 
 def eagle_config_json(target: LlamaConfig, config: EagleConfig) -> dict:
-    """Everything that tensor shapes do not tell, and the shapes once more for the reader."""
+    """Configuration beyond the tensor shapes, and the shapes again for the reader."""
     variant = {"variant": "hass"} if config.passes > 1 else {}
     return {**variant, "architectures": ["EagleForCausalLM"], "model_type": "eagle", "hidden_act": "silu", "torch_dtype": "float32",
             "bias": config.bias, "vocab_size": target.vocab_size, "hidden_size": target.hidden_size, "num_hidden_layers": 1,
@@ -133,8 +134,8 @@ class EagleKind(Kind):
     described = (("eagle", "EAGLE and EAGLE-2: one layer that continues the target's features; loss 0.1 * KL + 1 * feature"),
                  ("hass, hass-2, ...", f"the same network, trained as HASS in {PASSES} passes or that many, each with the likeliest tokens' term"))
     default_name = "eagle"
-    # As published.  Drafts are continued from features of its own, so these have to be right above all: with the weights of the
-    # others it drafts shorter by a fifth (docs/records/drafters/comparison.md).
+    # As published. Later drafts build on its own features, so these matter most: with the other kinds' weights it
+    # drafts shorter by a fifth (docs/records/drafters/comparison.md).
     loss_weights = (0.1, 1.0)
     _name = re.compile(r"eagle|hass(?:-([1-9]))?")
 
@@ -143,7 +144,8 @@ class EagleKind(Kind):
 
     def make(self, name: str, target: Llama, limit: int) -> Optional[nn.Module]:
         t = target.config
-        # Features are some 30 times as large as embeddings, but the optimiser's steps are as large for the columns of both.
+        # Features are some 30 times as large as embeddings, but the optimiser's steps are equal for the columns of
+        # both.
         norm, embedding = target.model.norm.weight, target.model.embed_tokens.weight
         scale = float(norm.pow(2).mean().sqrt() / embedding.pow(2).mean().sqrt())
         for heads in head_counts(t.num_attention_heads):

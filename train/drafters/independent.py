@@ -1,4 +1,4 @@
-"""An ordinary decoder of a few layers over tokens, between the target's embedding and its final norm and head."""
+"""An ordinary decoder of a few layers between the target's embedding and its final norm and head."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class IndependentKind(Kind):
 
     def restore(self, target: Llama, config: dict) -> nn.Module:
         own, t = config_from_dict(config), target.config
-        for field in ("hidden_size", "vocab_size", "tie_word_embeddings"):  # of what it takes from the target
+        for field in ("hidden_size", "vocab_size", "tie_word_embeddings"):  # taken from the target
             if getattr(own, field) != getattr(t, field):
                 raise ValueError(f"{field} is {getattr(own, field)}, the target's {getattr(t, field)}")
         return between(target, own)

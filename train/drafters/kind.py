@@ -1,4 +1,4 @@
-"""What the training programs need of a kind of drafter."""
+"""Interface of a kind of drafter for the training programs."""
 
 from __future__ import annotations
 
@@ -14,22 +14,24 @@ from model import Llama, Trace
 
 @dataclasses.dataclass
 class Guess:
-    """What a drafter says at every position of tokens [B, T] in one way; the loss compares it with the target there."""
+    """One guess of a drafter at every position of tokens [B, T]; the loss compares it with the target there."""
 
-    feature: Tensor  # [B, T, E]: what the head is fed
+    feature: Tensor  # [B, T, E]: input of the head
     compared: List[Tuple[Tensor, Tensor]]  # pairs (made, the target's) of [B, T, E]; their mean distance is the feature term
     head: Optional[nn.Module] = None  # None: the target's LM head
-    weight: float = 1.0  # of this guess in the drafter's loss
-    top_k: int = 0  # this many of the target's likeliest tokens make a term of their own; 0: no such term
+    weight: float = 1.0  # in the drafter's loss
+    top_k: int = 0  # how many of the target's likeliest tokens make a separate term; 0: no such term
 
 
 def mlp_width(most: int) -> int:
-    """The width of an MLP that may have ``most``: a large one in whole blocks of 32, or quantised types could not store its rows."""
+    """The width of an MLP that may have ``most``: if large, whole blocks of 32, since quantised types store rows in
+    these."""
     return most // 32 * 32 if most >= 1024 else most // 4 * 4
 
 
 def head_counts(heads: int) -> Iterator[int]:
-    """Numbers of query heads to try in a drafter of a target that has ``heads``: all, and where that is too large half as many, and so on."""
+    """Numbers of query heads to try for a target with ``heads``: all, then repeatedly half as many if that is too
+    large."""
     yield heads
     while heads % 2 == 0:
         heads //= 2
@@ -37,15 +39,15 @@ def head_counts(heads: int) -> Iterator[int]:
 
 
 class Kind(abc.ABC):
-    """A kind of drafter.  Drafters are modules; what they share with the target is the target's, frozen."""
+    """A kind of drafter.  Drafters are modules; parts shared with the target are the target's, frozen."""
 
-    forms: Tuple[str, ...]  # of names, as an error lists them
-    described: Tuple[Tuple[str, str], ...]  # (names, what they stand for)
+    forms: Tuple[str, ...]  # forms of the names, for errors
+    described: Tuple[Tuple[str, str], ...]  # (names, meaning)
     default_name: str
-    loss_weights: Tuple[float, float] = (1.0, 0.1)  # of the KL and the feature term; 0: has no such term
-    # How others publish its weights, for unpack_checkpoint.py; empty where they do it as those of any model
+    loss_weights: Tuple[float, float] = (1.0, 0.1)  # of the KL and the feature term; 0: no such term
+    # How published weights are laid out, for unpack_checkpoint.py; empty if like any model's.
     published_file: str = ""  # its name without .pt or .safetensors
-    published_prefix: str = ""  # of the tensors' names where they lie among those of a whole model
+    published_prefix: str = ""  # prefix of the tensors' names inside a whole model
 
     @abc.abstractmethod
     def matches(self, name: str) -> bool:
@@ -53,37 +55,38 @@ class Kind(abc.ABC):
 
     @abc.abstractmethod
     def make(self, name: str, target: Llama, limit: int) -> Optional[nn.Module]:
-        """A new drafter with at most ``limit`` trainable parameters; None if it does not fit, whatever its MLPs.
+        """A new drafter with at most ``limit`` trainable parameters; None if no MLP width fits.
 
-        ValueError tells why a target can have no drafter of that name, whatever the limit.
+        Raises ValueError if the target can have no drafter of that name at any limit.
         """
 
     @abc.abstractmethod
     def restore(self, target: Llama, config: dict) -> nn.Module:
-        """A drafter of that configuration (``dataclasses.asdict`` of its ``config``), weights to be loaded.
+        """A drafter of that configuration (``dataclasses.asdict`` of its ``config``), whose weights are loaded later.
 
-        ValueError for one of another target, as far as the shapes of its weights would not tell it.
+        Raises ValueError for another target's, unless the shapes of the weights would show it.
         """
 
     def trainable(self, drafter: nn.Module) -> List[Tuple[str, Tensor]]:
         return list(drafter.named_parameters())
 
     def reads(self, drafter: nn.Module) -> List[Tuple[str, int]]:
-        """The entries (list, layer) of a Trace that training_forward looks at, beside the feature."""
+        """The entries (list, layer) of a Trace that training_forward reads, besides the feature."""
         return []
 
     @abc.abstractmethod
     def training_forward(self, drafter: nn.Module, target: Llama, tokens: Tensor, trace: Trace, response: Tensor, period: Tensor,
                          staircase: Tensor) -> List[Guess]:
-        """What the drafter says for every position of tokens [B, T], each seeing what it would see while drafting.
+        """The drafter's guesses for every position of tokens [B, T], each seeing only what it would see while drafting.
 
-        The first guess is the one that checks tell about.  response [B, T] marks the answers' tokens, period [B] is
-        how many tokens the target is asked after, staircase [B] see --staircase.
+        Checks report the first guess. response [B, T] marks the answers' tokens, period [B] is the number of tokens
+        between passes of the target, staircase [B] see --staircase.
         """
 
     @abc.abstractmethod
     def draft_chain(self, drafter: nn.Module, target: Llama, trace: Trace, sequence: List[int], verified: int, depth: int) -> List[int]:
-        """At most ``depth`` greedy guesses behind the root ``sequence[verified]``; ``trace`` is the target's of the whole sequence."""
+        """At most ``depth`` greedy guesses after the root ``sequence[verified]``; ``trace`` is the target's of the
+        whole sequence."""
 
     @abc.abstractmethod
     def write(self, folder: str, drafter: nn.Module, tokenizer=None, dtype: Optional[torch.dtype] = None) -> None:

@@ -1,10 +1,10 @@
-"""MEDUSA: heads on the target's last feature that guess several tokens ahead, each without knowing the others' guess.
+"""MEDUSA: heads on the target's last feature that guess several tokens ahead, each without the others' guesses.
 
 Source: "Medusa: Simple LLM Inference Acceleration Framework with Multiple Decoding Heads" (Cai et al., 2024).  Head k
 reads feature i, after the final norm, and guesses token i + k + 1 (the LM head guesses i + 1): h + silu(W1 h + b) into a head
 W2 of its own (version 1) or into the target's LM head (version 2).  W1 and b are 0 and W2 the LM head at first.
 
-Which combinations of guesses are drafted is a tree that calibrate.py finds and writes into the folder's config.json.
+calibrate.py finds the tree of guesses to draft and writes it into the folder's config.json.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from checkpoint import read_safetensors, write_folder
 from drafters.kind import Guess, Kind
 from model import Llama, LlamaConfig, Trace
 
-HEADS = 5  # of the published models
-DISCOUNT = 0.8  # weight of a head's loss in terms of the one before it
-TREE_KEYS = ("medusa_choices", "medusa_predicted_tau")  # of config.json, written by calibrate.py
+HEADS = 5  # as in the published models
+DISCOUNT = 0.8  # weight of a head's loss relative to the previous head's
+TREE_KEYS = ("medusa_choices", "medusa_predicted_tau")  # keys in config.json, written by calibrate.py
 
 
 @dataclasses.dataclass
@@ -58,7 +58,7 @@ class Medusa(nn.ModuleList):
         self.target_config, self.config = target, config
 
     def logits(self, target: Llama, feature: Tensor) -> Tensor:
-        """[..., K, V]: what each head says behind a feature [..., E]."""
+        """[..., K, V]: each head's logits after a feature [..., E]."""
         return torch.stack([(head[1] if self.config.own_heads else target.head)(head[0](feature)) for head in self], dim=-2)
 
 
@@ -69,12 +69,12 @@ def medusa_config_json(target: LlamaConfig, config: MedusaConfig) -> dict:
 
 
 def tree_of(folder: str, weights: Dict[str, Tensor]) -> dict:
-    """What calibrate.py has written into the config.json of the folder, if it was for these weights; says so if it was for others."""
+    """The tree that calibrate.py wrote into the folder's config.json; if it was for other weights, a notice instead."""
     try:
         with open(os.path.join(folder, "config.json"), encoding="utf-8") as file:
             config = json.load(file)
         stored = read_safetensors(os.path.join(folder, "model.safetensors"))
-    except (OSError, ValueError, KeyError):  # there is no such folder yet
+    except (OSError, ValueError, KeyError):  # the folder does not exist yet
         return {}
     tree = {key: config[key] for key in TREE_KEYS if key in config}
     if stored.keys() == weights.keys() and all(torch.equal(stored[name].float(), weights[name].cpu().float()) for name in weights):
@@ -112,7 +112,8 @@ class MedusaKind(Kind):
 
     def training_forward(self, drafter: nn.Module, target: Llama, tokens: Tensor, trace: Trace, response: Tensor, period: Tensor,
                          staircase: Tensor) -> List[Guess]:
-        """Head k stands k positions behind the token that it guesses the successor of; positions before that see zeros."""
+        """Head k reads the feature k positions before the token whose successor it guesses; positions before that see
+        zeros."""
         width = tokens.shape[1]
         return [Guess(F.pad(head[0](trace.feature), (0, 0, k, 0))[:, :width], [], head[1] if drafter.config.own_heads else None, DISCOUNT**k)
                 for k, head in enumerate(drafter, 1)]

@@ -8,7 +8,7 @@ Four parts, named as in the published checkpoint:
     cross_attention (CA)        a decoder layer whose keys and values come from the memory
 The embedding, the LM head, the final norm and, with TLI = t, the last t layers are the target's, frozen.
 An arm of Table 5 ("-LSA, o inputs") has neither LSA nor Ekv2E: its memory is the target's feature after the final norm.
-Tokens with memory are called verified; a drafted token sees the memory of the verified ones alone.
+Tokens with memory are called verified; a drafted token sees only the memory of the verified ones.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ NEGATIVE = float("-inf")
 class MoaConfig:
     """Sizes of a drafter for one target.  Heads of SA and CA are as large as the target's."""
 
-    heads: int  # of queries, in SA and CA each; the target has as many or more
+    heads: int  # query heads, in SA and CA each; the target has as many or more
     tli: int = 0
     memory: str = "lsa"  # or "o": the target's features
     sa_kv_heads: int = 1
@@ -46,7 +46,8 @@ class MoaConfig:
 
 
 def layer_rows(keys: List[Tensor], values: List[Tensor]) -> Tensor:
-    """LSA input X [B, T, L, 2 * E_kv] from L post-RoPE K and V [B, K, T, D], laid out [K|V] a key/value head."""
+    """LSA input X [B, T, L, 2 * E_kv] from L post-RoPE K and V [B, K, T, D], laid out [K
+    V] per key/value head."""
     both = torch.cat((torch.stack(keys, dim=1), torch.stack(values, dim=1)), dim=-1)  # [B, L, K, T, 2D]
     batch, layers, heads, rows, width = both.shape
     return both.permute(0, 3, 1, 2, 4).reshape(batch, rows, layers, heads * width)
@@ -97,8 +98,8 @@ class Moa(nn.Module):
                             visible: Optional[Tensor]) -> Tensor:
         """CA of states [B, T, E] over memory [B, S, E].
 
-        ``visible`` [T, S] or [B, T, S] says which memory a query may read; None means all of it.  A query
-        that may read none skips the attention and keeps the MLP.
+        ``visible`` [T, S] or [B, T, S] marks the memory that a query may read; None means all of it.  A query without
+        visible memory skips the attention and keeps the MLP.
         """
         layer = self.cross_attention
         if memory.shape[1] > 0:
@@ -115,8 +116,8 @@ class Moa(nn.Module):
 def sync_positions(response: Tensor, period: Tensor) -> Tensor:
     """s [B, T]: for each position the last synchronised one.
 
-    response [B, T] marks the assistant's tokens, period [B] is the row's e.  A position is synchronised when
-    it belongs to a prompt or its index is a multiple of e; there the target would just have been asked.
+    response [B, T] marks the assistant's tokens, period [B] is the row's e.  A position is synchronised if it belongs
+    to a prompt or its index is a multiple of e; there the target has just run.
     """
     index = torch.arange(response.shape[1], device=response.device)
     synced = ~response | (index % period[:, None] == 0)
@@ -141,8 +142,8 @@ def run_target_layers(target: Llama, tli: int, states: Tensor, positions: Tensor
                       mask: Tensor) -> Tensor:
     """The target's last ``tli`` layers and its final norm on states [B, T, E].
 
-    past holds the true K and V of those layers, [B, K, S, D]; mask [B, T, S + T] covers them and then the
-    keys that these very states make.  Returns the post-norm feature [B, T, E].
+    past holds the true K and V of those layers, [B, K, S, D]; mask [B, T, S + T] covers them, then the keys of these
+    states.  Returns the post-norm feature [B, T, E].
     """
     rope = target.rope(positions)
     for layer, true in zip(target.model.layers[len(target.model.layers) - tli:], past):
@@ -154,8 +155,8 @@ def training_forward(drafter: Moa, target: Llama, tokens: Tensor, trace: Trace, 
                      staircase: Optional[Tensor] = None) -> Tuple[Tensor, Tensor]:
     """(o, feature), both [B, T, E], for every position of tokens [B, T] at once.
 
-    o is the CA's output; feature is what the LM head is fed (the same tensor when TLI = 0).  Each position
-    sees what it would see while drafting: memory and true K and V up to its limit, drafted ones behind it.
+    o is the CA's output; feature is the input of the LM head (the same tensor if TLI = 0).  Each position sees what it
+    would see while drafting: memory and true K and V up to its limit, drafted ones after it.
     """
     positions = torch.arange(tokens.shape[1], device=tokens.device)
     if staircase is None:
@@ -167,7 +168,7 @@ def training_forward(drafter: Moa, target: Llama, tokens: Tensor, trace: Trace, 
     tli = drafter.config.tli
     if tli == 0:
         return out, out
-    drafted = (positions <= positions[:, None]) & ~visible  # own keys behind the limit
+    drafted = (positions <= positions[:, None]) & ~visible  # own keys after the limit
     mask = additive(torch.cat((visible, drafted), dim=-1))
     past = list(zip(trace.keys[-tli:], trace.values[-tli:]))
     return out, run_target_layers(target, tli, out, positions, past, mask)
@@ -176,8 +177,8 @@ def training_forward(drafter: Moa, target: Llama, tokens: Tensor, trace: Trace, 
 class MoaState:
     """Drafting for one sequence: caches as a device would keep them, everything else recomputed.
 
-    ``extend`` receives the target's state of newly verified positions, ``draft`` returns logits of a
-    tree behind them.  It favours clearness over speed and is what the checks compare with.
+    ``extend`` receives the target's state of newly verified positions, ``draft`` returns logits of a tree after them.
+    It is the simple reference for the checks.
     """
 
     def __init__(self, drafter: Moa, target: Llama):
@@ -195,7 +196,7 @@ class MoaState:
                                                  for (a, b), (c, d) in zip(self.past, fresh)]
 
     def draft(self, verified: List[int], path: List[int]) -> Tensor:
-        """Logits [V] behind ``path``, whose first token is the root at position n = len(verified)."""
+        """Logits [V] after ``path``, whose first token is the root at position n = len(verified)."""
         count = len(verified)
         tokens = torch.tensor([verified + path])
         positions = torch.arange(tokens.shape[1])
@@ -217,7 +218,7 @@ class MoaState:
 
 
 def moa_config_json(target: LlamaConfig, config: MoaConfig) -> dict:
-    """Everything that tensor shapes do not tell, and the shapes once more for the reader."""
+    """Configuration beyond the tensor shapes, and the shapes again for the reader."""
     arm = {} if config.memory == "lsa" else {"memory": config.memory}
     return {**arm, "architectures": ["MoASpecForCausalLM"], "model_type": "moa_spec", "torch_dtype": "float32",
             "tli": config.tli, "target_layers": target.num_hidden_layers, "vocab_size": target.vocab_size,
@@ -232,7 +233,8 @@ def moa_config_json(target: LlamaConfig, config: MoaConfig) -> dict:
 
 
 def check_layers(tli: int, target: LlamaConfig) -> None:
-    """ValueError if MoA cannot run so many of the target's layers: the server needs at least one of its own."""
+    """Raises ValueError if MoA cannot run that many of the target's layers: the server needs at least one of its
+    own."""
     if tli >= target.num_hidden_layers:
         raise ValueError(f"MoA cannot run {tli} layers of a target of {target.num_hidden_layers}, but at most {target.num_hidden_layers - 1}")
 
@@ -251,8 +253,9 @@ class MoaKind(Kind):
     def make(self, name: str, target: Llama, limit: int) -> Optional[nn.Module]:
         t, (features, tli) = target.config, self._name.fullmatch(name).groups()
         check_layers(int(tli), t)
-        # Shapes of the published configuration: of the query heads an eighth for keys and values, in the LSA, whose heads have
-        # 64 numbers, a quarter, and an MLP there of 1.5 times its width.  On narrow targets that MLP would take its parameters from SA and CA.
+        # Shapes of the published configuration: an eighth of the query heads for keys and values; in the LSA, with
+        # heads of 64 values, a quarter, and an MLP of 1.5 times its width. On narrow targets that MLP would take its
+        # parameters from SA and CA.
         width = 2 * t.kv_width
         head_dim = 64 if width % 64 == 0 else t.head_dim
         lsa_heads = width // head_dim
