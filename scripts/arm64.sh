@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# Builds the programs for 64-bit Arm with Debian's cross compiler and tests them on processors that
-# QEMU imitates: a Cortex-A53 (kernel set neon), a Neoverse N1 (neondotprod) and one with all that QEMU
-# knows (neoni8mm). Answers of a server and a client there are compared with those of the programs that
-# build/release has for this machine. Writes one Markdown record; says nothing about speed.
+# Builds the programs for 64-bit Arm with Debian's cross compiler and tests them under QEMU on a
+# Cortex-A53 (kernel set neon), a Neoverse N1 (neondotprod) and QEMU's `max` processor (neoni8mm).
+# Compares their server and client answers with those of this machine's programs in build/release.
+# Writes one Markdown record; measures no speed.
 #
 #   scripts/arm64.sh [RECORD.md]      default: docs/records/measurements/arm64-qemu-DATE.md
 #
-# Needs no root once its packages are there. Exit code: 0 all good, 1 something failed (the record says
-# what).
+# Needs no root once its packages are installed. Exit code: 0 all good, 1 something failed (see the
+# record).
 set -uo pipefail
 case "${1:-}" in
   -h | --help)
@@ -28,7 +28,7 @@ sysroot=$PWD/build/arm64-sysroot
 models=models/demo
 set -e
 scripts/install-packages.sh arm64
-# Made anew where the list has changed; no half of one is left behind if this is interrupted.
+# Rebuilt if the list has changed; an interrupted run leaves no partial sysroot.
 libraries=$(scripts/install-packages.sh libraries | paste -sd,)
 if [ "$(cat "$sysroot.libraries" 2>/dev/null)" != "$libraries" ]; then
   echo "== libraries for Arm"
@@ -47,7 +47,7 @@ if [ "$(cat "$sysroot.libraries" 2>/dev/null)" != "$libraries" ]; then
 fi
 
 echo "== build"
-# What differs by processor, and what computes or talks with it.
+# Code that differs by processor, and code that computes or communicates with it.
 suites=(runtime drafting pytorch speculative base forecast privacy constraints protocol client lab)
 cmake --preset release >/dev/null
 cmake --build --preset release --target edgedraft edgedraft-server
@@ -56,7 +56,7 @@ cmake --build --preset arm64 --target edgedraft edgedraft-server "${suites[@]/%/
 set +e
 
 work=$(mktemp -d)
-# What the user has set for programs of their own is not for these.
+# The user's own settings must not apply here.
 unset "${!EDGEDRAFT_@}"
 export XDG_CONFIG_HOME=$work/config XDG_CACHE_HOME=$work/cache
 server_pid=''
@@ -80,7 +80,7 @@ Written by \`scripts/arm64.sh\` at commit $commit on $(date -u '+%Y-%m-%d %H:%M'
 | processor | what | result |
 |---|---|---|
 EOF
-# One line of the record; the fourth argument is 0 where all was well.
+# One line of the record; the fourth argument is 0 on success.
 result() {
   echo "$1: $2: $3"
   echo "| $1 | $2 | $3 |" >>"$work/record.md"
@@ -89,9 +89,9 @@ result() {
 }
 emulated=(qemu-aarch64 -L "$sysroot")
 
-# Left out: a death test that starts its program again, which only a system of Arm's does by itself; what
-# is repeated a thousand times and more, which takes half an hour and in which processors do not differ;
-# and what has to be over within a minute, or answers before a device gives its server up.
+# Skips a death test that restarts its program, which only a real Arm system does by itself; tests
+# with a thousand repetitions or more, which take half an hour and do not depend on the processor;
+# and tests that must end within a minute, or answer before the client gives up on its server.
 left_out='*BackendDeathTest.*:*Thousand*:PrivacyTest.AReaderThatTakesNothingStopsNothing:*/EngineTest.*'
 left_out+=':LocalServerTest.ManyConversationsAtOnceAreEachAsIfAlone'
 # suite PROCESSOR NAME
@@ -120,7 +120,7 @@ prompts=(
   "Write a query: how many singers are there?"
   "Tell me a story about a dog and a ball."
 )
-# answers FILE SERVER CLIENT: the texts that the client prints, drafted greedily and sampled, and plain. SERVER
+# answers FILE SERVER CLIENT: the client's texts, drafted greedily and sampled, and plain. SERVER
 # and CLIENT are `here` or a processor.
 answers() {
   local address='' pin='' word='' server=build/release/server/edgedraft-server client=build/release/client/edgedraft

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# The whole path on one machine: installs what building needs, builds, starts a server with the shipped
-# target behind TLS, talks to it through the shipped drafter, compares with plain decoding and, over an
-# emulated 4G link at a large model's pace, again; kills the server in mid-answer and brings it
-# back. Safe to run again; the second time takes seconds.
+# The whole path on one machine: installs the build packages, builds, starts a server with the
+# shipped target behind TLS, answers through the shipped drafter, and compares with plain decoding,
+# also over an emulated 4G link at a large model's pace. Kills the server during an answer and
+# restarts it. Safe to run again; the second time takes seconds.
 set -euo pipefail
 export LC_ALL=C.UTF-8  # numbers with a decimal point
 
@@ -39,7 +39,8 @@ say() { printf '\n%s== %s%s\n' "$bold" "$*" "$plain"; }
 if [ -z "$bin" ]; then
   say "Installing packages and building"
   scripts/install-packages.sh build
-  # A tree that has tests keeps them. One whose configuration failed for want of their packages has none.
+  # A tree with tests keeps them. If its configuration failed for lack of their packages, there are
+  # none.
   if [ -f build/release/tests/CTestTestfile.cmake ]; then testing=(); else testing=(-DBUILD_TESTING=OFF); fi
   cmake --preset release "${testing[@]}" >/dev/null
   cmake --build --preset release --target edgedraft edgedraft-server edgedraft-lab edgedraft-netsim
@@ -47,7 +48,7 @@ if [ -z "$bin" ]; then
 fi
 
 work=$(mktemp -d)
-# What the user has set for programs of their own is not for these.
+# The user's own settings must not apply here.
 unset "${!EDGEDRAFT_@}"
 export XDG_CONFIG_HOME=$work/config XDG_CACHE_HOME=$work/cache
 server_pid='' client_pid=''
@@ -61,8 +62,8 @@ trap 'stop_server; [ -z "$client_pid" ] || kill "$client_pid" 2>/dev/null || tru
 
 address=127.0.0.1:0 pin=''
 lab=$bin/netsim/lab/edgedraft-lab
-# Sets address and pin from the server's one line of output. Further arguments go to the server, which
-# is then the lab's.
+# Sets address and pin from the server's one line of output. Further arguments start the lab's
+# server instead and are passed to it.
 start_server() {
   local program=("$bin/server/edgedraft-server")
   [ $# -eq 0 ] || program=("$lab" server)
@@ -83,7 +84,7 @@ client_of() { "$1" run --server "$address" --pin "$pin" --bundle "$models/$draft
 # One number of a JSON answer.
 number() { grep -o "\"$2\": *[0-9][0-9.]*" "$1" | head -n 1 | grep -o "[0-9.]*\$"; }
 
-# Drafts in any case: with a server on the same machine plain decoding of this small a target is faster.
+# Always drafts: with a local server plain decoding of this small a target is faster.
 drafting=(--hold lockstep)
 
 prompts=(
@@ -93,7 +94,7 @@ prompts=(
   "Tell me a story about a dog and a ball."
 )
 
-# A story is drawn, as stories are; everything else is the likeliest answer.
+# The story is sampled; all other answers are greedy.
 manner() { case $1 in Tell*) echo --temperature 0.5 --seed 3 ;; esac; }
 
 say "A server on loopback, TLS 1.3, and its pin"
@@ -102,7 +103,7 @@ echo "$address  $pin"
 
 if [ $serves = yes ]; then
   : >"$work/serve"
-  # The small target writes when the plug is pulled: most drafters cannot answer alone.
+  # The small target answers offline, since most drafters cannot answer alone.
   "$bin/client/edgedraft" serve --listen "127.0.0.1:$port" --server "$address" --pin "$pin" \
     --bundle "$models/$drafter.gguf" --offline-bundle "$models/target.gguf" >"$work/serve" &
   client_pid=$!

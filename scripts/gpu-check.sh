@@ -1,20 +1,20 @@
 #!/usr/bin/env bash
 # Checks and measures the CUDA kernels on this machine's GPU and writes one Markdown record. Needs
-# CMake and the CUDA toolkit; where the project's packages are there as well, it also runs the
-# operator tests and the end-to-end tests on the GPU, measures whole passes of a decoder, and does
-# the same for drafting on the GPU through Vulkan.
+# CMake and the CUDA toolkit. If the project's packages are installed as well, it also runs the
+# operator and end-to-end tests on the GPU, measures whole passes of a decoder, and does the same
+# for drafting on the GPU through Vulkan.
 #
 #   scripts/gpu-check.sh [--peers DIR] [RECORD.md]      default: docs/records/measurements/GPU-DATE.md
 #
-# --peers DIR also times whole passes in turns with llama.cpp on the same files: DIR holds a build of
-# it for CUDA (llama-bench, there or in DIR/bin). Files of random weights are written for that, at
-# most 16 GB at a time.
-# What checks goes side by side, then what measures one by one. The record is saved after every step of
-# those, so that one cut short by a time limit still tells something.
-# EDGEDRAFT_GPU_CHECK_QUICK=1 leaves out compute-sanitizer and the benches. EDGEDRAFT_GPU_CHECK_BUILD
-# names a build tree of the project to take programs from, instead of building them here.
-# EDGEDRAFT_COMMIT names the commit where there is no git.
-# Exit code: 0 all good, 1 something failed (the record says what), 77 no GPU or no toolkit.
+# --peers DIR also times whole passes alternately with llama.cpp on the same files: DIR holds its
+# CUDA build (llama-bench in DIR or DIR/bin). It writes files of random weights for that, at most 16
+# GB at a time.
+# Checks run in parallel, then measurements one by one. The record is saved after every step, so that
+# a run cut short by a time limit keeps its results.
+# EDGEDRAFT_GPU_CHECK_QUICK=1 skips compute-sanitizer and the benches. EDGEDRAFT_GPU_CHECK_BUILD
+# names a build tree of the project whose programs are used instead of building them here.
+# EDGEDRAFT_COMMIT names the commit if there is no git.
+# Exit code: 0 all good, 1 something failed (see the record), 77 no GPU or no toolkit.
 set -uo pipefail
 peer='' out=''
 while [ $# -gt 0 ]; do
@@ -83,14 +83,14 @@ record="$work/record.md"
   echo "Driver $driver${toolkit:+, CUDA toolkit }$toolkit, $(nproc) processors."
 } >"$record"
 
-save() { cp "$record" "$out"; }  # after every step: what is known survives a time limit
-# say TITLE: a section of the record, and of what is seen.
+save() { cp "$record" "$out"; }  # after every step, so that results survive a time limit
+# say TITLE: starts a section of the record and prints the title.
 say() {
   printf '\n## %s\n\n' "$1" >>"$record"
   echo "== $1" >&2
 }
-# written LINES STATUS FILE: what a step printed, its last LINES as a block; 0: it is Markdown itself.
-# FILE.errors is shown where it failed.
+# written LINES STATUS FILE: adds the last LINES of a step's output as a block; 0 adds all of it as
+# Markdown. Adds FILE.errors if the step failed.
 written() {
   if [ "$1" -eq 0 ]; then cat "$3" >>"$record"; else printf '```\n%s\n```\n' "$(tail -"$1" "$3")" >>"$record"; fi
   if [ "$2" -ne 0 ]; then
@@ -102,12 +102,13 @@ written() {
   save
   return "$2"
 }
-# quoted SECONDS LINES COMMAND...: a step, the end of its output as a block.
+# quoted SECONDS LINES COMMAND...: runs a step and adds the end of its output as a block.
 quoted() {
   timeout "$1" "${@:3}" >"$work/output" 2>&1
   written "$2" $? "$work/output"
 }
-# beside TITLE SECONDS LINES COMMAND...: a step that measures nothing, together with others of its sort.
+# beside TITLE SECONDS LINES COMMAND...: starts a step without measurements, in parallel with
+# others.
 titles=() lines=() pids=()
 beside() {
   local at="$work/beside-${#titles[@]}"
@@ -119,7 +120,7 @@ beside() {
   fi
   pids+=($!)
 }
-# Waits for them and writes what they said, in the order in which they were begun.
+# Waits for the steps and writes their output in the order of their start.
 gather() {
   local index status before=''
   for index in "${!titles[@]}"; do
@@ -142,8 +143,8 @@ check="$kernels/cuda/edgedraft-cuda-check"
 
 beside "Operators against float64" 300 0 "$check"
 
-# Intermediate code of an older target, translated when it is loaded: its kernels do not wait for
-# those before them, so they must not start early (early_start.cu).
+# Intermediate code of an older target, compiled at load time: its kernels do not wait for earlier
+# ones, so they must not start early (early_start.cu).
 if command -v nvcc >/dev/null && command -v cmake >/dev/null; then
   beside "Kernels compiled for an older device" 900 0 sh -c "
     { cmake -S kernels -B '$work/older' -DCMAKE_BUILD_TYPE=Release -DEDGEDRAFT_CUDA_ARCHITECTURES=80-virtual &&
@@ -163,7 +164,7 @@ else
   beside "compute-sanitizer" 1 1 echo "Skipped: there is none on this machine."
 fi
 
-# The whole project, where what it needs is there.
+# The whole project, if its packages are installed.
 targets=(cuda_device_test e2e_test edgedraft edgedraft-server edgedraft-bench)
 project_is_there() {
   [ -z "$built" ] || return 0
@@ -182,12 +183,12 @@ if project_is_there; then
   bench="$built/tests/bench/edgedraft-bench"
   beside "Tests of the project on the GPU" 600 3 \
     "$built/tests/runtime/cuda_device_test" --gtest_filter='*/cuda' --gtest_brief=1
-  # The server takes the GPU by itself; the shipped models are quantised, so answers are exact.
+  # The server selects the GPU by itself; the shipped models are quantised, so answers are exact.
   for shard in 0 1 2 3; do
     beside "Tests of the project on the GPU" 600 3 \
       env GTEST_TOTAL_SHARDS=4 GTEST_SHARD_INDEX=$shard "$built/tests/e2e/e2e_test" --gtest_brief=1
   done
-  # Grids and scratch are rounded up, so that launches repeat: what a launch writes has to fit, in a
+  # Grids and scratch are rounded up, so that launches repeat: output of a launch has to fit, in a
   # graph and without one.
   if [ -n "$sanitizer" ]; then
     for graphs in "" --no-cuda-graphs; do
@@ -199,7 +200,7 @@ if project_is_there; then
   devices="$("$built/client/edgedraft" devices 2>/dev/null)"
   if grep -q '^vulkan:[0-9]* *NVIDIA' <<<"$devices"; then
     vulkan=yes
-    # One that came from elsewhere may have no cmake to build with.
+    # A machine with a copied build tree may lack cmake.
     { [ -x "$built/tests/vulkan/vulkan_test" ] ||
       quoted 900 1 cmake --build "$built" --parallel "$(nproc)" --target vulkan_test; } &&
       beside "Drafting on the GPU through Vulkan: tests" 600 3 "$built/tests/vulkan/vulkan_test" --gtest_brief=1
@@ -209,7 +210,7 @@ if project_is_there; then
 fi
 gather
 
-# What measures has the machine to itself.
+# Measurements have the machine to themselves.
 if [ -z "${EDGEDRAFT_GPU_CHECK_QUICK:-}" ]; then
   say "Kernels and whole passes: times and bandwidths"
   quoted 300 0 "$check" --bench
@@ -238,7 +239,7 @@ if [ -n "$project" ] && [ -z "${EDGEDRAFT_GPU_CHECK_QUICK:-}" ]; then
     done
   done
   say "Passes of a decoder, TinyLlama in Q8_0, otherwise"
-  # The last: more rows than scratch allows at a time.
+  # The last set has more rows than scratch allows at a time.
   for options in "--no-cuda-graphs --widths 1,8,64" "--context 7936 --page 32 --widths 1,8,64" \
     "--context 7936 --page 32 --kv-type f16 --widths 1,8,64" \
     "--context 31744 --page 32 --kv-type f16 --widths 64,256"; do

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Installs what building needs (`build`), or that and what the tests need (`test`), or what building for
-# 64-bit Arm needs (`arm64`), on Debian 12 and Ubuntu 24.04 or newer. Asks for root only when something
+# Installs the packages for building (`build`), for building and testing (`test`), or for building
+# for 64-bit Arm (`arm64`), on Debian 12 and Ubuntu 24.04 or newer. Asks for root only if something
 # is missing. Safe to run again. `libraries` prints the names of those that programs and tests link.
 set -euo pipefail
 
@@ -13,7 +13,7 @@ if ! command -v apt-get >/dev/null || ! command -v dpkg-query >/dev/null; then
   exit 1
 fi
 
-# Older releases have a CMake before 3.25, a Boost before 1.81 or no glslc.
+# Older releases have CMake before 3.25, Boost before 1.81 or no glslc.
 . /etc/os-release
 case ${ID:-} in
   debian) oldest=12 ;;
@@ -34,16 +34,15 @@ if [ "${VERSION_CODENAME:-}" = bookworm ]; then
   boost=libboost1.81-dev
   fibers=libboost-context1.81-dev
 fi
-# Ubuntu's pkg-config file of SentencePiece asks for it.
+# Ubuntu's pkg-config file of SentencePiece requires it.
 protobuf=()
 [ "${ID:-}" = ubuntu ] && protobuf=(libprotobuf-dev)
 
-# Ubuntu's browser is a snap, and not each of its releases has PyTorch: tests that want them skip
-# themselves.
+# Ubuntu's browser is a snap, and some of its releases lack PyTorch: tests that need them skip.
 debian_only=()
 [ "${ID:-}" = debian ] && debian_only=(chromium python3-torch python3-sentencepiece)
 
-# Those of the machine that the programs will run on.
+# Libraries for the processor that runs the programs.
 libraries=(
   "$boost" libssl-dev zlib1g-dev libflatbuffers-dev "${protobuf[@]}" libsentencepiece-dev
   libpcre2-dev libutf8proc-dev libsqlite3-dev libspdlog-dev libcli11-dev libtomlplusplus-dev nlohmann-json3-dev

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# One prompt over an emulated network at a large model's pace, answered in three ways at once:
-# plain decoding, drafts under hold lockstep, and drafts under hold none. Shows the texts as they appear
-# (on a terminal, as they came elsewhere), and what they took.
+# Answers one prompt over an emulated network at a large model's pace in three ways at once: plain
+# decoding, drafts with hold lockstep, and drafts with hold none. Shows the texts as they appear (if
+# not on a terminal, at the end), and their times.
 set -euo pipefail
 export LC_ALL=C.UTF-8  # numbers with a decimal point
 
@@ -31,7 +31,7 @@ while [ $# -gt 0 ]; do
   esac
 done
 
-# Files are named from where the caller stands.
+# Paths are relative to the caller's directory.
 [ ! -f "$network" ] || network=$(realpath "$network")
 [ -z "$pace" ] || pace=$(realpath -m "$pace")
 [ -z "$bin" ] || bin=$(realpath -m "$bin")
@@ -56,7 +56,7 @@ declare -A options=(
 )
 
 work=$(mktemp -d)
-# What the user has set for programs of their own is not for these.
+# The user's own settings must not apply here.
 unset "${!EDGEDRAFT_@}"
 export XDG_CONFIG_HOME=$work/config XDG_CACHE_HOME=$work/cache
 pids=()
@@ -64,11 +64,11 @@ trap 'kill "${pids[@]}" 2>/dev/null || true; wait; rm -rf "$work"' EXIT
 "$bin/netsim/edgedraft-netsim" link --profile "$network" --dry-run >/dev/null || exit 2
 (umask 077; head -c 16 /dev/urandom | od -An -tx1 | tr -d ' \n' >"$work/token")
 
-# A server, a link and a client of their own for each, so that none disturbs another.
+# Each has its own server, link and client, so that they do not disturb each other.
 port=$((20000 + RANDOM % 10000))
 for way in "${ways[@]}"; do
   : >"$work/$way.text"
-  # Without namespaces the servers listen on this machine's own ports, of which others have some.
+  # Without namespaces the servers listen on this machine's own ports, some of which are taken.
   port=$((port + 1))
   while (: <"/dev/tcp/127.0.0.1/$port") 2>/dev/null; do port=$((port + 1)); done
   paced=(--pace-profile "$pace")
@@ -101,7 +101,7 @@ touch "$work/go"
 
 columns=$(($( (tput cols 2>/dev/null) || echo 100) / ${#ways[@]} - 2))
 rows=18
-# The texts beside each other, each in a column.
+# Shows the texts in columns, side by side.
 frame() {
   local files=()
   for way in "${ways[@]}"; do
@@ -139,7 +139,7 @@ pids=()
 [ -t 1 ] && printf '\e[%dA' $rows
 frame
 
-# The client's account, in words, as a row of numbers.
+# Turns the client's report into a table row.
 printf '%-28s %8s %9s %14s %10s %10s\n' '' tokens/s tokens 'target passes' up down
 for way in "${ways[@]}"; do
   awk -v title="${title[$way]}" '

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# Installs what the tests need, builds everything and runs every test that is quick. With --full also
-# those labelled slow (netem in a virtual machine), 64-bit Arm under QEMU and the fuzz targets for ten
-# seconds each. Further arguments go to ctest (for example -R Sampler). A test skips for want of a
-# package or a device; it fails instead if EDGEDRAFT_TEST_REQUIRE names that (docs/testing.md).
+# Installs the test packages, builds everything and runs the quick tests. With --full also runs
+# those labelled slow (netem in a virtual machine), 64-bit Arm under QEMU and the fuzz targets for
+# ten seconds each. Further arguments go to ctest (for example -R Sampler). A test skips if a
+# package or a device is missing; it fails instead if EDGEDRAFT_TEST_REQUIRE names that
+# (docs/testing.md).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -21,7 +22,7 @@ fi
 scripts/install-packages.sh test
 
 echo "== build"
-# Warnings are errors where they have been seen first: not on a stranger's newer compiler.
+# Warnings are errors only in CI: a newer compiler may have other warnings.
 cmake --preset release -DBUILD_TESTING=ON -DEDGEDRAFT_WERROR="${CI:-OFF}" >/dev/null
 cmake --build --preset release
 
@@ -37,7 +38,7 @@ awk '/: Skipped$/ { getline; ++count[$0] }
   build/release/Testing/Temporary/LastTest.log | sort -k1,1nr -k2
 [ -n "$full" ] || echo "        slow tests, Arm and fuzzing, which --full runs"
 
-# What failed is repeated last, where it is not searched for.
+# Repeats failures at the end, where they are easy to find.
 if [ "$status" -ne 0 ]; then
   echo "== failed"
   awk '/^[0-9]+\/[0-9]+ Test: / { name = $0; sub(/^[^:]*: /, "", name); count = 0 }
@@ -51,10 +52,10 @@ if [ "$status" -ne 0 ]; then
   exit "$status"
 fi
 
-# A filter asks for single tests; it need not name a fuzz target.
+# A filter selects single tests and need not match a fuzz target.
 [ -n "$full" ] && [ $# -eq 0 ] || exit 0
 
-# Whatever is wrong with one does not keep the other from being looked at.
+# A failure of one does not stop the other.
 echo "== 64-bit Arm"
 scripts/arm64.sh build/arm64-record.md || status=1
 
