@@ -409,7 +409,7 @@ Result<RequestMask::Outcome> RequestMask::outcome() const {
 
 void RequestMask::append_placeholder(std::string& to, std::string_view value, PrivateType type) {
   if (full_) return;  // outcome() refuses the request
-  // The same value may be known with a type.
+  // The vault may know this value with a type.
   const auto known = guard_.vault().known_as(value);
   if (known) {
     value = known->text;

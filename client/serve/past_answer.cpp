@@ -54,7 +54,7 @@ std::optional<std::vector<std::uint32_t>> encode_behind(const PastAnswer& past,
                                                         const Tokenizer& tokenizer) {
   const std::size_t prompt_end = past.prompt.size();
   if (!chat.text().starts_with(past.prompt.text())) return std::nullopt;
-  // The same bytes may tokenize differently in other spans.
+  // Other spans may tokenize equal bytes differently.
   if (chat.slice(0, prompt_end).spans() != past.prompt.spans()) return std::nullopt;
   // The message's content, or the template's form of its calls.
   const std::string_view said = content_at(chat, prompt_end);

@@ -156,7 +156,7 @@ void check_attention(Report& report, DType type, bool paged, std::uint32_t prefi
                  nullptr),
        "attention");
   const auto together = y.values();
-  // The same row between other sequences: five tree rows before it, one row after it.
+  // Places the row between other sequences: five tree rows before it, one row after it.
   const std::uint32_t before = 5;
   auto more_q = numbers(5, before * std::size_t{query_cols});
   more_q.insert(more_q.end(), q.begin(), q.end());
