@@ -36,8 +36,8 @@ void main() {
   uint end = IS_FIRST ? min(first + kArgmaxStretch, p.count) : p.count;
   Candidate best = kNone;
   for (uint i = first + lane; i < end; i += kRowWorkgroup) {
-    Candidate own = IS_FIRST ? candidate(x[from + i], i)
-                             : Candidate(chosen[from + i].x, chosen[from + i].y);
+    Candidate own =
+        IS_FIRST ? candidate(x[from + i], i) : Candidate(chosen[from + i].x, chosen[from + i].y);
     if (better(own, best)) best = own;
   }
 #ifdef SUBGROUPS

@@ -49,9 +49,7 @@ struct Build {
 };
 
 // The file name without extension.
-constexpr const char* name(Shader shader) {
-  return kShaderNames[static_cast<std::size_t>(shader)];
-}
+constexpr const char* name(Shader shader) { return kShaderNames[static_cast<std::size_t>(shader)]; }
 // The build with all of `features` that the shader can use.
 Build spirv(Shader shader, Features features);
 

@@ -31,8 +31,8 @@ void main() {
   uint d = i % p.head_dim;
   uint half_dim = p.head_dim / 2;
   uint from = p.pairs != 0 ? d % half_dim * 2 + d / half_dim : d;
-  uint to = p.y_offset + (gl_WorkGroupID.y * p.layers + p.layer) * p.y_stride +
-            2 * head * p.head_dim + d;
+  uint to =
+      p.y_offset + (gl_WorkGroupID.y * p.layers + p.layer) * p.y_stride + 2 * head * p.head_dim + d;
   y[to] = k_at(p.k_offset + slot * p.k_stride + head * p.head_dim + from);
   y[to + p.head_dim] = v_at(p.v_offset + slot * p.v_stride + i);
 }

@@ -20,9 +20,11 @@ layout(std430, binding = 1) readonly buffer XVectors { uvec4 x_vectors[]; };
 layout(std430, binding = 2) readonly buffer Words4 { uvec4 words4[]; };
 
 // OpSDot, which GLSL has no name for yet: DotProductInput4x8BitPacked, DotProduct.
+// clang-format off
 spirv_instruction(extensions = ["SPV_KHR_integer_dot_product"], capabilities = [6018, 6019],
                   id = 4450)
 int packed_dot(uint a, uint b, spirv_literal int format);
+// clang-format on
 
 // The dot product of 16 pairs of signed bytes.
 int dot_of(uvec4 a, uvec4 b) {

@@ -27,7 +27,7 @@ float tree_of_eight(float a, float b, float c, float d, float e, float f, float 
   return sum;
 }
 // As above for eight elements of an array from `at` on, `step` apart.
-#define TREE_OF_EIGHT(array, at, step)                                                     \
-  tree_of_eight(array[at], array[(at) + (step)], array[(at) + 2 * (step)],                 \
+#define TREE_OF_EIGHT(array, at, step)                                                        \
+  tree_of_eight(array[at], array[(at) + (step)], array[(at) + 2 * (step)],                    \
                 array[(at) + 3 * (step)], array[(at) + 4 * (step)], array[(at) + 5 * (step)], \
                 array[(at) + 6 * (step)], array[(at) + 7 * (step)])

@@ -57,7 +57,9 @@ vec4 four_of_x(uint row, uint i) {
 #ifdef FLOAT16
 // Bytes 0 and 2 of a word (0..255), less `bias`. With 0x64 as high byte they are halves from 1024
 // on, which are one apart.
-vec2 less(uint two, float16_t bias) { return vec2(unpackFloat2x16(two | 0x64006400u) - f16vec2(bias)); }
+vec2 less(uint two, float16_t bias) {
+  return vec2(unpackFloat2x16(two | 0x64006400u) - f16vec2(bias));
+}
 #endif
 
 // The low four bits of each byte, less 8.
@@ -104,8 +106,7 @@ vec4 four_weights(uint o, uint i) {
   }
   if (TYPE == kTypeBf16) {
     uvec2 w = words2[(p.weight_offset >> 3) + (at >> 2)];
-    return uintBitsToFloat(
-        uvec4(w.x << 16, w.x & 0xFFFF0000u, w.y << 16, w.y & 0xFFFF0000u));
+    return uintBitsToFloat(uvec4(w.x << 16, w.x & 0xFFFF0000u, w.y << 16, w.y & 0xFFFF0000u));
   }
   return scale_of(at / 32) * signed_bytes(words[(p.weight_offset >> 2) + (at >> 2)]);
 }

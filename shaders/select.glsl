@@ -34,8 +34,7 @@ bool better(Candidate a, Candidate b) {
 // The best candidate of eight neighbours (lanes.glsl).
 Candidate best_of_neighbours(Candidate own) {
   for (uint d = 1; d < kNeighbours; d *= 2) {
-    Candidate other =
-        Candidate(subgroupShuffleXor(own.order, d), subgroupShuffleXor(own.token, d));
+    Candidate other = Candidate(subgroupShuffleXor(own.order, d), subgroupShuffleXor(own.token, d));
     if (better(other, own)) own = other;
   }
   return own;

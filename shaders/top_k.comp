@@ -107,9 +107,7 @@ void add_up(uint row, uint first, uint count) {
     float largest = kLowest;
     for (uint i = lane; i < count; i += kTopKWorkgroup) largest = max(largest, shown(values[i]));
     precise float sum = 0.0;
-    for (uint i = lane; i < count; i += kTopKWorkgroup) {
-      sum = sum + share(values[i], largest);
-    }
+    for (uint i = lane; i < count; i += kTopKWorkgroup) { sum = sum + share(values[i], largest); }
     vec2 stretch = joined_lanes(vec2(largest, sum));
     if (lane != 0) return;
     if (IS_LAST) {

@@ -49,13 +49,19 @@ def without_settings() -> Dict[str, str]:
 
     Settings for conversations, such as a chat template or --top-p, would change answers or ids.
     """
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("EDGEDRAFT_") or name in SIGNING_IN}
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith("EDGEDRAFT_") or name in SIGNING_IN
+    }
     return {**kept, "XDG_CONFIG_HOME": os.devnull}  # contains no configuration file
 
 
 def run(command: List[str], text: str) -> str:
     try:
-        done = subprocess.run(command, input=text.encode(), stdout=subprocess.PIPE, env=without_settings())
+        done = subprocess.run(
+            command, input=text.encode(), stdout=subprocess.PIPE, env=without_settings()
+        )
     except OSError as error:
         sys.exit(f"error: --edgedraft: {error}")
     if done.returncode != 0:
@@ -63,7 +69,9 @@ def run(command: List[str], text: str) -> str:
     return done.stdout.decode()
 
 
-def written_here(options: argparse.Namespace, tasks: List[str], prompts: List[List[int]]) -> Iterator[Tuple[int, List[int]]]:
+def written_here(
+    options: argparse.Namespace, tasks: List[str], prompts: List[List[int]]
+) -> Iterator[Tuple[int, List[int]]]:
     """Yields (index of a prompt, answer) as they finish; prompts of one task share passes, since their answers have
     similar lengths."""
     import torch
@@ -85,34 +93,78 @@ def written_here(options: argparse.Namespace, tasks: List[str], prompts: List[Li
         except ValueError as error:
             sys.exit(f"error: {options.prompts}, line {number}: {error}")
     ends = end_ids(options.target)
-    chunks = alike(range(len(prompts)), lambda index: (tasks[index], len(prompts[index])), options.batch)
+    chunks = alike(
+        range(len(prompts)), lambda index: (tasks[index], len(prompts[index])), options.batch
+    )
     for chunk in chunks:
-        answers = written(target, ends, [prompts[index] for index in chunk], options.limit, options.temperature, keep_end=True)
+        answers = written(
+            target,
+            ends,
+            [prompts[index] for index in chunk],
+            options.limit,
+            options.temperature,
+            keep_end=True,
+        )
         yield from zip(chunk, answers)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     add = parser.add_argument
-    add("--model", metavar="FILE.gguf", help="the server's model, for its tokenizer and chat template")
+    add(
+        "--model",
+        metavar="FILE.gguf",
+        help="the server's model, for its tokenizer and chat template",
+    )
     add("--server", metavar="HOST:PORT", help="where it listens")
     add("--pin", metavar="sha256:HEX", help="its pin, as it said")
     add("--target", metavar="FOLDER", help="the model's Hugging Face folder, instead of a server")
     add("--given", action="store_true", help="take the answers of --prompts")
-    add("--end", type=int, metavar="ID", help="with --given: the id that ends an answer, config.json's eos_token_id")
-    add("--demo-tokenizer", action="store_true", help="--target has the demo's tokenizer and chat template: --model is not needed")
+    add(
+        "--end",
+        type=int,
+        metavar="ID",
+        help="with --given: the id that ends an answer, config.json's eos_token_id",
+    )
+    add(
+        "--demo-tokenizer",
+        action="store_true",
+        help="--target has the demo's tokenizer and chat template: --model is not needed",
+    )
     add("--device", default="cpu", help="of --target: cpu or cuda (default cpu)")
     add("--batch", type=count, default=48, help="of --target: prompts at a time (default 48)")
     add("--seconds", type=float, default=float("inf"), help="stop asking after this time")
-    add("--edgedraft", metavar="PROGRAM", default="edgedraft", help="default: edgedraft of the PATH")
+    add(
+        "--edgedraft", metavar="PROGRAM", default="edgedraft", help="default: edgedraft of the PATH"
+    )
     add("--prompts", metavar="FILE", required=True, help="JSON lines: task, prompt (a text or ids)")
-    add("--out", type=out_file, metavar="FILE", required=True, help="JSON lines: task, ids of the prompt and of the answer")
+    add(
+        "--out",
+        type=out_file,
+        metavar="FILE",
+        required=True,
+        help="JSON lines: task, ids of the prompt and of the answer",
+    )
     add("--limit", type=count, default=96, help="longest answer in token ids (default 96)")
-    add("--temperature", type=float, default=0.0, help="of the answers (default 0: the likeliest ids)")
+    add(
+        "--temperature",
+        type=float,
+        default=0.0,
+        help="of the answers (default 0: the likeliest ids)",
+    )
     add("--seed", type=int, default=1, help="of drawn answers (default 1)")
-    add("--jobs", type=count, default=4, help="prompts answered at a time by a server, or threads of --target (default 4)")
+    add(
+        "--jobs",
+        type=count,
+        default=4,
+        help="prompts answered at a time by a server, or threads of --target (default 4)",
+    )
     options = parser.parse_args()
-    if [options.target is None, options.server is None, not options.given].count(False) != 1 or (options.server is None) != (options.pin is None):
+    if [options.target is None, options.server is None, not options.given].count(False) != 1 or (
+        options.server is None
+    ) != (options.pin is None):
         parser.error("give --server and --pin, or --target, or --given")
     if options.given != (options.end is not None):
         parser.error("--given needs --end, which is for nothing else")
@@ -129,7 +181,9 @@ def main() -> None:
             entries = [json.loads(line) for line in file]
         tasks, texts = [entry["task"] for entry in entries], [entry["prompt"] for entry in entries]
     except (OSError, ValueError, KeyError, TypeError) as error:
-        parser.error(f"--prompts {options.prompts}: JSON lines with task and prompt are wanted: {error!r}")
+        parser.error(
+            f"--prompts {options.prompts}: JSON lines with task and prompt are wanted: {error!r}"
+        )
     if not entries:
         parser.error(f"--prompts {options.prompts} has no prompts")
     tokenized = all(isinstance(text, list) for text in texts)
@@ -150,7 +204,12 @@ def main() -> None:
         tokenizer = Tokenizer(os.path.join(options.target, "tokenizer.model"))
 
     def tokenize(text: str, *how: str) -> List[int]:
-        return [int(number) for number in run([options.edgedraft, "tokenize", "--model", options.model, "-f", "-", *how], text).split()]
+        return [
+            int(number)
+            for number in run(
+                [options.edgedraft, "tokenize", "--model", options.model, "-f", "-", *how], text
+            ).split()
+        ]
 
     def ids_of(prompt: Union[str, List[int]]) -> List[int]:
         if isinstance(prompt, list):
@@ -161,22 +220,53 @@ def main() -> None:
         return tokenize(entry["answer"]) + [options.end] if entry.get("answer") else []
 
     def answer(prompt: str, seed: int) -> List[int]:
-        said = run([options.edgedraft, "run", "--plain", "--json", "-f", "-", "--bundle", options.model, "--server", options.server,
-                    "--pin", options.pin, "--private", "off", "--max-tokens", str(options.limit), "--temperature", str(options.temperature),
-                    "--seed", str(seed)], prompt)
+        said = run(
+            [
+                options.edgedraft,
+                "run",
+                "--plain",
+                "--json",
+                "-f",
+                "-",
+                "--bundle",
+                options.model,
+                "--server",
+                options.server,
+                "--pin",
+                options.pin,
+                "--private",
+                "off",
+                "--max-tokens",
+                str(options.limit),
+                "--temperature",
+                str(options.temperature),
+                "--seed",
+                str(seed),
+            ],
+            prompt,
+        )
         return json.loads(said)["tokens"]
 
     bar, until = Progress(len(entries)), time.time() + options.seconds
     answers, written_ids = 0, 0
-    with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool, open(coming, "w", encoding="utf-8") as file:
+    with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool, open(
+        coming, "w", encoding="utf-8"
+    ) as file:
         try:
             prompts = list(pool.map(ids_of, texts))
             if options.target:
                 found = written_here(options, tasks, prompts)
             else:
-                found = enumerate(pool.map(given, entries) if options.given else pool.map(answer, texts, itertools.count(options.seed)))
+                found = enumerate(
+                    pool.map(given, entries)
+                    if options.given
+                    else pool.map(answer, texts, itertools.count(options.seed))
+                )
             for index, ids in found:
-                file.write(json.dumps({"task": tasks[index], "prompt": prompts[index], "answer": ids}) + "\n")
+                file.write(
+                    json.dumps({"task": tasks[index], "prompt": prompts[index], "answer": ids})
+                    + "\n"
+                )
                 answers, written_ids = answers + 1, written_ids + len(ids)
                 bar.update(answers)
                 if time.time() > until:
@@ -184,7 +274,10 @@ def main() -> None:
             pool.shutdown(cancel_futures=True)
         except RuntimeError as error:
             pool.shutdown(cancel_futures=True)
-            sys.exit(f"error: {error}" + (f"; {coming} has the {answers} answers so far" if answers else ""))
+            sys.exit(
+                f"error: {error}"
+                + (f"; {coming} has the {answers} answers so far" if answers else "")
+            )
     os.replace(coming, options.out)
     bar.line(f"{options.out}: {answers} answers, {written_ids} ids")
 

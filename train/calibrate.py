@@ -53,13 +53,20 @@ def ranks(drafter: Medusa, target: Llama, row: Row) -> List[Node]:
     """Per root of an answer, the rank of the right token among each head's guesses; GUESSES if ranked lower or after
     the end."""
     ids, first = torch.tensor(row.ids), len(row.parts()[0])
-    feature = target(ids[None], head=False).feature[0, first - 1:-2]  # of the token before each root
-    behind = torch.cat((ids[first + 1:], ids.new_full((len(drafter) - 1,), -1)))
+    feature = target(ids[None], head=False).feature[
+        0, first - 1 : -2
+    ]  # of the token before each root
+    behind = torch.cat((ids[first + 1 :], ids.new_full((len(drafter) - 1,), -1)))
     wanted = behind.unfold(0, len(drafter), 1)  # [root, head]
     logits = drafter.logits(target, feature)
     right = logits.gather(-1, wanted.clamp(min=0)[..., None])
-    better = (logits > right) | ((logits == right) & (torch.arange(logits.shape[-1]) < wanted[..., None]))
-    return [tuple(found) for found in better.sum(-1).clamp(max=GUESSES).masked_fill(wanted < 0, GUESSES).tolist()]
+    better = (logits > right) | (
+        (logits == right) & (torch.arange(logits.shape[-1]) < wanted[..., None])
+    )
+    return [
+        tuple(found)
+        for found in better.sum(-1).clamp(max=GUESSES).masked_fill(wanted < 0, GUESSES).tolist()
+    ]
 
 
 def accuracies(answers: List[List[Node]]) -> Tensor:
@@ -84,7 +91,10 @@ def best_tree(acc: Tensor, nodes: int) -> List[Node]:
 
 def product_tau(acc: Tensor, tree: List[Node]) -> float:
     """Tokens per pass if heads erred independently and passes began at random positions: 1 + the nodes' values."""
-    return 1 + sum(float(torch.stack([acc[depth, rank] for depth, rank in enumerate(node)]).prod()) for node in tree)
+    return 1 + sum(
+        float(torch.stack([acc[depth, rank] for depth, rank in enumerate(node)]).prod())
+        for node in tree
+    )
 
 
 def walked_tau(tree: List[Node], answers: List[List[Node]]) -> float:
@@ -94,7 +104,7 @@ def walked_tau(tree: List[Node], answers: List[List[Node]]) -> float:
         root = 0
         while root < len(answer):
             accepted = 0
-            while accepted < len(answer[root]) and answer[root][:accepted + 1] in known:
+            while accepted < len(answer[root]) and answer[root][: accepted + 1] in known:
                 accepted += 1
             root += accepted + 1
             passes += 1
@@ -104,8 +114,13 @@ def walked_tau(tree: List[Node], answers: List[List[Node]]) -> float:
 
 def greedy_answers(target: Llama, rows: List[Row], count: int, limit: int) -> List[Row]:
     """The first ``count`` one-turn conversations whose answer is greedy in its first ``limit`` ids, cut after these."""
-    cut = (Row(prompt + answer[:limit], [False] * len(prompt) + [True] * len(answer[:limit])) for prompt, answer in map(Row.parts, rows))
-    return list(itertools.islice((row for row in cut if row.prompt() and is_greedy(target, row)), count))
+    cut = (
+        Row(prompt + answer[:limit], [False] * len(prompt) + [True] * len(answer[:limit]))
+        for prompt, answer in map(Row.parts, rows)
+    )
+    return list(
+        itertools.islice((row for row in cut if row.prompt() and is_greedy(target, row)), count)
+    )
 
 
 def load_medusa(folder: str, target: Llama) -> Medusa:
@@ -116,22 +131,61 @@ def load_medusa(folder: str, target: Llama) -> Medusa:
         sys.exit(f"error: --drafter {folder}: {error}")
     if config.get("model_type") != "medusa":
         sys.exit(f"error: --drafter {folder} is not a MEDUSA drafter")
-    drafter = Medusa(target.config, MedusaConfig(config["medusa_num_heads"], config["version"] == 1))
-    drafter.load_state_dict({name: tensor.float() for name, tensor in read_safetensors(os.path.join(folder, "model.safetensors")).items()})
+    drafter = Medusa(
+        target.config, MedusaConfig(config["medusa_num_heads"], config["version"] == 1)
+    )
+    drafter.load_state_dict(
+        {
+            name: tensor.float()
+            for name, tensor in read_safetensors(os.path.join(folder, "model.safetensors")).items()
+        }
+    )
     return drafter.eval()
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     add = parser.add_argument
-    add("--target", metavar="FOLDER", required=True, help="Hugging Face folder of a Llama or Qwen2, or checkpoint of train_target.py")
-    add("--answers", metavar="FILE", required=True, help="JSON lines of answer_prompts.py; those that distill_answers.py holds out are for --walk alone")
-    add("--drafter", metavar="DIR", required=True, help="folder of export.py, whose config.json gets the tree")
-    add("--nodes", type=int, default=62, help=f"of the tree, its root apart (default 62, at most {NODES_MAX})")
+    add(
+        "--target",
+        metavar="FOLDER",
+        required=True,
+        help="Hugging Face folder of a Llama or Qwen2, or checkpoint of train_target.py",
+    )
+    add(
+        "--answers",
+        metavar="FILE",
+        required=True,
+        help="JSON lines of answer_prompts.py; those that distill_answers.py holds out are for --walk alone",
+    )
+    add(
+        "--drafter",
+        metavar="DIR",
+        required=True,
+        help="folder of export.py, whose config.json gets the tree",
+    )
+    add(
+        "--nodes",
+        type=int,
+        default=62,
+        help=f"of the tree, its root apart (default 62, at most {NODES_MAX})",
+    )
     add("--count", type=count, default=400, help="answers (default 400)")
     add("--longest", type=int, default=600, help="longest conversation in token ids (default 600)")
-    add("--walk", type=count, metavar="N", help="also walk the tree over up to N greedy held-out answers a task: tau by task, and the mean of the tasks")
-    add("--limit", type=count, default=160, help="ids of an answer that --walk reads (default 160, that of edgedraft-bench acceptance)")
+    add(
+        "--walk",
+        type=count,
+        metavar="N",
+        help="also walk the tree over up to N greedy held-out answers a task: tau by task, and the mean of the tasks",
+    )
+    add(
+        "--limit",
+        type=count,
+        default=160,
+        help="ids of an answer that --walk reads (default 160, that of edgedraft-bench acceptance)",
+    )
     add("--threads", type=count, default=2)
     options = parser.parse_args()
     if not 1 <= options.nodes <= NODES_MAX:
@@ -143,16 +197,23 @@ def main() -> None:
     target = load_target(options.target)
     drafter = load_medusa(options.drafter, target)
     training = read_answers(options.answers, target.config.vocab_size, options.longest)[0]
-    training = [row for row in training if row.parts()[0]]  # without a prompt the first root has no preceding feature
+    training = [
+        row for row in training if row.parts()[0]
+    ]  # without a prompt the first root has no preceding feature
     if not training:
         sys.exit(f"error: {options.answers} has no answer to a prompt")
     greedy: Dict[str, List[Row]] = {}
     if options.walk:
-        held = split_of_length(answers_by_task(options.answers, target.config.vocab_size), options.longest)[1]
-        greedy = {task: greedy_answers(target, rows, options.walk, options.limit) for task, rows in held.items()}
+        held = split_of_length(
+            answers_by_task(options.answers, target.config.vocab_size), options.longest
+        )[1]
+        greedy = {
+            task: greedy_answers(target, rows, options.walk, options.limit)
+            for task, rows in held.items()
+        }
         if not any(greedy.values()):
             sys.exit(f"error: none of the answers in {options.answers} that are held out is greedy")
-    training = training[::max(1, len(training) // options.count)][:options.count]
+    training = training[:: max(1, len(training) // options.count)][: options.count]
     bar, answers = Progress(len(training)), []
     for row in training:
         answers.append(ranks(drafter, target, row))
@@ -160,15 +221,31 @@ def main() -> None:
     acc = accuracies(answers)
     tree = best_tree(acc, options.nodes)
     for head, shares in enumerate(acc.tolist(), 1):
-        bar.line(f"head {head}: " + "  ".join(f"{100 * share:.1f}" for share in shares) + " % by rank")
+        bar.line(
+            f"head {head}: " + "  ".join(f"{100 * share:.1f}" for share in shares) + " % by rank"
+        )
     for size in sorted({16, len(tree)}):
-        bar.line(f"{size} nodes: tau {walked_tau(tree[:size], answers):.3f}, {product_tau(acc, tree[:size]):.3f} by the product formula")
-    taus = {task: walked_tau(tree, [ranks(drafter, target, row) for row in rows]) for task, rows in greedy.items() if rows}
+        bar.line(
+            f"{size} nodes: tau {walked_tau(tree[:size], answers):.3f}, {product_tau(acc, tree[:size]):.3f} by the product formula"
+        )
+    taus = {
+        task: walked_tau(tree, [ranks(drafter, target, row) for row in rows])
+        for task, rows in greedy.items()
+        if rows
+    }
     for task, rows in greedy.items():
-        bar.line(f"{task}: tau {taus[task]:.3f} over {len(rows)} greedy answers" if rows else f"{task}: no greedy answer is held out")
+        bar.line(
+            f"{task}: tau {taus[task]:.3f} over {len(rows)} greedy answers"
+            if rows
+            else f"{task}: no greedy answer is held out"
+        )
     if taus:
         bar.line(f"mean of the tasks: tau {sum(taus.values()) / len(taus):.3f}")
-    amend_config(options.drafter, medusa_choices=tree, medusa_predicted_tau=round(walked_tau(tree, answers), 3))
+    amend_config(
+        options.drafter,
+        medusa_choices=tree,
+        medusa_predicted_tau=round(walked_tau(tree, answers), 3),
+    )
     print(f"{options.drafter}/config.json: tree of {len(tree)} nodes")
 
 

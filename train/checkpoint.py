@@ -22,7 +22,13 @@ from torch import Tensor
 from model import Llama, LlamaConfig, config_from_dict
 from optim import is_residual_output
 
-_NAMES = {torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16", torch.int64: "I64", torch.int32: "I32"}
+_NAMES = {
+    torch.float32: "F32",
+    torch.float16: "F16",
+    torch.bfloat16: "BF16",
+    torch.int64: "I64",
+    torch.int32: "I32",
+}
 _TYPES = {name: dtype for dtype, name in _NAMES.items()}
 
 
@@ -30,7 +36,11 @@ def write_safetensors(path: str, tensors: Dict[str, Tensor]) -> None:
     header, offset = {}, 0
     for name, tensor in sorted(tensors.items()):
         end = offset + tensor.numel() * tensor.element_size()
-        header[name] = {"dtype": _NAMES[tensor.dtype], "shape": list(tensor.shape), "data_offsets": [offset, end]}
+        header[name] = {
+            "dtype": _NAMES[tensor.dtype],
+            "shape": list(tensor.shape),
+            "data_offsets": [offset, end],
+        }
         offset = end
     text = json.dumps(header, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)  # data starts at a multiple of 8
@@ -38,7 +48,11 @@ def write_safetensors(path: str, tensors: Dict[str, Tensor]) -> None:
         file.write(struct.pack("<Q", len(text)) + text)
         for name in header:
             tensor = tensors[name].detach().cpu().contiguous()
-            file.write((tensor.view(torch.int16) if tensor.dtype == torch.bfloat16 else tensor).numpy().tobytes())  # NumPy has no bfloat16
+            file.write(
+                (tensor.view(torch.int16) if tensor.dtype == torch.bfloat16 else tensor)
+                .numpy()
+                .tobytes()
+            )  # NumPy has no bfloat16
 
 
 def read_safetensors(path: str) -> Dict[str, Tensor]:
@@ -48,13 +62,17 @@ def read_safetensors(path: str) -> Dict[str, Tensor]:
     with open(path, "rb") as file:
         start = 8 + int.from_bytes(file.read(8), "little")
         if start > size:
-            raise ValueError(f"{os.path.basename(path)} is no safetensors file, or truncated: download it anew")
+            raise ValueError(
+                f"{os.path.basename(path)} is no safetensors file, or truncated: download it anew"
+            )
         for name, entry in json.loads(file.read(start - 8)).items():
             if name == "__metadata__":
                 continue
             begin, end = entry["data_offsets"]
             if start + end > size:
-                raise ValueError(f"{os.path.basename(path)} ends within its tensors: it is truncated, download it anew")
+                raise ValueError(
+                    f"{os.path.basename(path)} ends within its tensors: it is truncated, download it anew"
+                )
             file.seek(start + begin)
             blob = torch.frombuffer(bytearray(file.read(end - begin)), dtype=_TYPES[entry["dtype"]])
             result[name] = blob.reshape(entry["shape"])
@@ -63,13 +81,28 @@ def read_safetensors(path: str) -> Dict[str, Tensor]:
 
 def llama_config_json(config: LlamaConfig, tokenizer=None) -> dict:
     qwen = config.attention_bias
-    values = {"architectures": ["Qwen2ForCausalLM" if qwen else "LlamaForCausalLM"], "model_type": "qwen2" if qwen else "llama",
-              "hidden_act": "silu", "torch_dtype": "float32", **dataclasses.asdict(config)}
-    values.update({"bos_token_id": tokenizer.bos, "eos_token_id": tokenizer.end} if tokenizer else {"bos_token_id": 1, "eos_token_id": 2})
+    values = {
+        "architectures": ["Qwen2ForCausalLM" if qwen else "LlamaForCausalLM"],
+        "model_type": "qwen2" if qwen else "llama",
+        "hidden_act": "silu",
+        "torch_dtype": "float32",
+        **dataclasses.asdict(config),
+    }
+    values.update(
+        {"bos_token_id": tokenizer.bos, "eos_token_id": tokenizer.end}
+        if tokenizer
+        else {"bos_token_id": 1, "eos_token_id": 2}
+    )
     return values
 
 
-def write_folder(folder: str, config: dict, tensors: Dict[str, Tensor], tokenizer=None, dtype: Optional[torch.dtype] = None) -> None:
+def write_folder(
+    folder: str,
+    config: dict,
+    tensors: Dict[str, Tensor],
+    tokenizer=None,
+    dtype: Optional[torch.dtype] = None,
+) -> None:
     """Writes one model folder; ``tokenizer`` (tokenizer.Tokenizer) adds its files, ``dtype`` converts the weights."""
     os.makedirs(folder, exist_ok=True)
     if dtype is not None:
@@ -83,9 +116,18 @@ def write_folder(folder: str, config: dict, tensors: Dict[str, Tensor], tokenize
         from tokenizer import CHAT_TEMPLATE
 
         shutil.copyfile(tokenizer.path, os.path.join(folder, "tokenizer.model"))
-        values = {"tokenizer_class": "LlamaTokenizer", "add_bos_token": True, "add_eos_token": False, "legacy": False,
-                  "bos_token": "<s>", "eos_token": "<|end|>", "unk_token": "<unk>", "chat_template": CHAT_TEMPLATE,
-                  "clean_up_tokenization_spaces": False, "add_prefix_space": False}
+        values = {
+            "tokenizer_class": "LlamaTokenizer",
+            "add_bos_token": True,
+            "add_eos_token": False,
+            "legacy": False,
+            "bos_token": "<s>",
+            "eos_token": "<|end|>",
+            "unk_token": "<unk>",
+            "chat_template": CHAT_TEMPLATE,
+            "clean_up_tokenization_spaces": False,
+            "add_prefix_space": False,
+        }
         with open(os.path.join(folder, "tokenizer_config.json"), "w", encoding="utf-8") as file:
             json.dump(values, file, indent=2)
             file.write("\n")
@@ -101,8 +143,12 @@ def amend_config(folder: str, **values) -> None:
         file.write("\n")
 
 
-def write_llama(folder: str, model: Llama, tokenizer=None, dtype: Optional[torch.dtype] = None) -> None:
-    write_folder(folder, llama_config_json(model.config, tokenizer), model.state_dict(), tokenizer, dtype)
+def write_llama(
+    folder: str, model: Llama, tokenizer=None, dtype: Optional[torch.dtype] = None
+) -> None:
+    write_folder(
+        folder, llama_config_json(model.config, tokenizer), model.state_dict(), tokenizer, dtype
+    )
 
 
 @torch.no_grad()
@@ -125,7 +171,9 @@ def hf_config(values: dict) -> LlamaConfig:
     """Sizes in the config.json of a Llama or Qwen2.  Raises ValueError for options that this decoder does not
     implement."""
     if values.get("model_type") not in ("llama", "qwen2"):
-        raise ValueError(f"model_type is '{values.get('model_type')}'; only 'llama' and 'qwen2' are read")
+        raise ValueError(
+            f"model_type is '{values.get('model_type')}'; only 'llama' and 'qwen2' are read"
+        )
     if values.get("hidden_act", "silu") != "silu":
         raise ValueError(f"hidden_act is '{values['hidden_act']}'; only 'silu' is computed")
     qwen = values["model_type"] == "qwen2"
@@ -143,9 +191,14 @@ def hf_config(values: dict) -> LlamaConfig:
     if rope.get("rope_theta") is not None:
         given["rope_theta"] = rope["rope_theta"]
     given.setdefault("rope_theta", 10000.0)
-    if rope.get("rope_type", rope.get("type", "default")) != "default" and not given.get("rope_scaling"):
+    if rope.get("rope_type", rope.get("type", "default")) != "default" and not given.get(
+        "rope_scaling"
+    ):
         given["rope_scaling"] = rope
-    if any(part.get("partial_rotary_factor") not in (None, 1) for part in (given, rope, given.get("rope_scaling", {}))):
+    if any(
+        part.get("partial_rotary_factor") not in (None, 1)
+        for part in (given, rope, given.get("rope_scaling", {}))
+    ):
         raise ValueError("partial_rotary_factor is set, which is not computed")
     return config_from_dict(given)
 
@@ -168,15 +221,21 @@ def load_hf_target(folder: str) -> Llama:
     try:
         with open(os.path.join(folder, "config.json"), encoding="utf-8") as file:
             config = hf_config(json.load(file))
-        tensors = {name: tensor.float() for file in weight_files(folder) for name, tensor in read_safetensors(file).items()
-                   if not name.endswith("rotary_emb.inv_freq")}
+        tensors = {
+            name: tensor.float()
+            for file in weight_files(folder)
+            for name, tensor in read_safetensors(file).items()
+            if not name.endswith("rotary_emb.inv_freq")
+        }
         config.tie_word_embeddings = "lm_head.weight" not in tensors
         model = Llama(config)
         model.load_state_dict(tensors)  # its error lists missing and unexpected tensors
     except FileNotFoundError as error:
         sys.exit(f"error: {folder}: {error}")
     except KeyError as error:
-        sys.exit(f"error: {folder}: config.json has no {error}, or a tensor is of type {error}, which is not read")
+        sys.exit(
+            f"error: {folder}: config.json has no {error}, or a tensor is of type {error}, which is not read"
+        )
     except (ValueError, RuntimeError) as error:
         sys.exit(f"error: {folder}: {error}")
     return model.eval()
@@ -186,8 +245,14 @@ class _DataUnpickler(pickle.Unpickler):
     """Reads tensors and plain values; refuses any other class or function, which could run code."""
 
     def find_class(self, module: str, name: str) -> Any:
-        known = {("torch._utils", "_rebuild_tensor_v2"), ("torch._utils", "_rebuild_parameter"), ("collections", "OrderedDict")}
-        if (module, name) not in known and not (module == "torch" and name in ("Size", "device") or name in map(str, _NAMES)):
+        known = {
+            ("torch._utils", "_rebuild_tensor_v2"),
+            ("torch._utils", "_rebuild_parameter"),
+            ("collections", "OrderedDict"),
+        }
+        if (module, name) not in known and not (
+            module == "torch" and name in ("Size", "device") or name in map(str, _NAMES)
+        ):
             raise pickle.UnpicklingError(f"it asks for {module}.{name}, which could run code")
         return super().find_class(module, name)
 
@@ -200,11 +265,17 @@ def read_pickle(path: str, device: str = "cpu") -> Any:
     Errors: OSError; any other exception if the file is older than PyTorch 1.6, is damaged, or holds more than data.
     """
     with open(path, "rb") as file, torch.serialization._open_zipfile_reader(file) as archive:
-        return torch.serialization._load(archive, device, types.SimpleNamespace(Unpickler=_DataUnpickler))
+        return torch.serialization._load(
+            archive, device, types.SimpleNamespace(Unpickler=_DataUnpickler)
+        )
 
 
 # Keys that identify a program's checkpoints, and that program.
-_WRITERS = {"model": "train_target.py or train_open_target.py", "drafters": "distill.py or distill_answers.py", "adapters": "tune_*.py"}
+_WRITERS = {
+    "model": "train_target.py or train_open_target.py",
+    "drafters": "distill.py or distill_answers.py",
+    "adapters": "tune_*.py",
+}
 
 
 def load_checkpoint(path: str, wanted: str) -> dict:
@@ -217,8 +288,12 @@ def load_checkpoint(path: str, wanted: str) -> dict:
     except Exception as error:  # unpickling an untrusted file can raise anything
         sys.exit(f"error: {path} is not a checkpoint, or it is damaged: {error!r}")
     if not isinstance(saved, dict) or wanted not in saved:
-        found = [program for key, program in _WRITERS.items() if isinstance(saved, dict) and key in saved]
-        sys.exit(f"error: {path} is {f'a checkpoint of {found[0]}' if found else 'another file'}; one of {_WRITERS[wanted]} is wanted")
+        found = [
+            program for key, program in _WRITERS.items() if isinstance(saved, dict) and key in saved
+        ]
+        sys.exit(
+            f"error: {path} is {f'a checkpoint of {found[0]}' if found else 'another file'}; one of {_WRITERS[wanted]} is wanted"
+        )
     return saved
 
 

@@ -60,7 +60,9 @@ def read(folder: str, name: str) -> Iterator[dict]:
 
 def summaries(folder: str, part: str) -> List[str]:
     dialogues = (entry["dialogue"] for entry in read(folder, f"dialogsum/dialogsum.{part}.jsonl"))
-    return [f"Summarize this dialogue: {dialogue}" for dialogue in dialogues if len(dialogue) < LONGEST]
+    return [
+        f"Summarize this dialogue: {dialogue}" for dialogue in dialogues if len(dialogue) < LONGEST
+    ]
 
 
 def functions(folder: str, measure: bool) -> List[str]:
@@ -70,7 +72,9 @@ def functions(folder: str, measure: bool) -> List[str]:
         measured = len(code) < SHORT_FUNCTION and hashed_out(entry["task_id"], 4)
         if measured == measure:
             for name in NAMES[:1] if measure else NAMES:
-                prompts.append(f"Print this function again, but name it {name.format(entry['entry_point'])}:\n\n{code}")
+                prompts.append(
+                    f"Print this function again, but name it {name.format(entry['entry_point'])}:\n\n{code}"
+                )
     return prompts
 
 
@@ -88,48 +92,87 @@ def instructions(folder: str) -> List[str]:
 
 
 def measured(folder: str) -> Dict[str, List[str]]:
-    return {"summary": summaries(folder, "test"), "code": functions(folder, True), "chat": first_turns(folder, "mt_bench")}
+    return {
+        "summary": summaries(folder, "test"),
+        "code": functions(folder, True),
+        "chat": first_turns(folder, "mt_bench"),
+    }
 
 
 def to_train_on(folder: str) -> Dict[str, List[str]]:
-    found = {"summary": summaries(folder, "dev"), "code": functions(folder, False), "chat": first_turns(folder, "spec_bench"),
-             "instruct": instructions(folder), "maths": [entry["question"] for entry in read(folder, "gsm8k/train.jsonl")]}
+    found = {
+        "summary": summaries(folder, "dev"),
+        "code": functions(folder, False),
+        "chat": first_turns(folder, "spec_bench"),
+        "instruct": instructions(folder),
+        "maths": [entry["question"] for entry in read(folder, "gsm8k/train.jsonl")],
+    }
     # Spec-Bench includes MT-bench, and any two data sets may share items.
     kept_apart = {prompt for prompts in measured(folder).values() for prompt in prompts}
-    return {task: [prompt for prompt in prompts if prompt not in kept_apart and (task in ("summary", "code") or len(prompt) < LONGEST)]
-            for task, prompts in found.items()}
+    return {
+        task: [
+            prompt
+            for prompt in prompts
+            if prompt not in kept_apart and (task in ("summary", "code") or len(prompt) < LONGEST)
+        ]
+        for task, prompts in found.items()
+    }
 
 
 def runs_of_ten(text: str) -> Set[Tuple[str, ...]]:
     """All runs of ten words, ignoring case and punctuation; of a shorter text all its words."""
     words = re.findall(r"\w+", text.lower())
-    return {tuple(words[i:i + 10]) for i in range(max(1, len(words) - 9))}
+    return {tuple(words[i : i + 10]) for i in range(max(1, len(words) - 9))}
 
 
 def apart_from_benchmarks(folder: str) -> Dict[str, List[str]]:
-    benchmarks = summaries(folder, "test") + [entry["prompt"] for entry in read(folder, "humaneval/HumanEval.jsonl.gz")]
+    benchmarks = summaries(folder, "test") + [
+        entry["prompt"] for entry in read(folder, "humaneval/HumanEval.jsonl.gz")
+    ]
     for name in ("mt_bench", "spec_bench"):
-        benchmarks += [turn for entry in read(folder, f"{name}/question.jsonl") for turn in entry["turns"]]
+        benchmarks += [
+            turn for entry in read(folder, f"{name}/question.jsonl") for turn in entry["turns"]
+        ]
     known = {run for prompt in benchmarks for run in runs_of_ten(prompt)}
-    found = {"summary": summaries(folder, "dev"), "instruct": instructions(folder),
-             "maths": [entry["question"] for entry in read(folder, "gsm8k/train.jsonl")],
-             "question": [entry["question"].strip() for entry in read(folder, "wikisql/test.jsonl")]}
-    return {task: [prompt for prompt in prompts if len(prompt) < LONGEST + 100 and not known & runs_of_ten(prompt)]
-            for task, prompts in found.items()}
+    found = {
+        "summary": summaries(folder, "dev"),
+        "instruct": instructions(folder),
+        "maths": [entry["question"] for entry in read(folder, "gsm8k/train.jsonl")],
+        "question": [entry["question"].strip() for entry in read(folder, "wikisql/test.jsonl")],
+    }
+    return {
+        task: [
+            prompt
+            for prompt in prompts
+            if len(prompt) < LONGEST + 100 and not known & runs_of_ten(prompt)
+        ]
+        for task, prompts in found.items()
+    }
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     add = parser.add_argument
     add("--data", metavar="DIR", required=True, help="the data sets above")
     add("--out", type=out_file, metavar="FILE", required=True, help="JSON lines: task, prompt")
-    add("--split", choices=["measure", "train", "open"], default="measure", help="see above (default measure)")
+    add(
+        "--split",
+        choices=["measure", "train", "open"],
+        default="measure",
+        help="see above (default measure)",
+    )
     add("--per-task", type=int, default=12, help="prompts of each task at most (default 12)")
     options = parser.parse_args()
-    tasks = {"measure": measured, "train": to_train_on, "open": apart_from_benchmarks}[options.split](options.data)
+    tasks = {"measure": measured, "train": to_train_on, "open": apart_from_benchmarks}[
+        options.split
+    ](options.data)
     with open(options.out, "w", encoding="utf-8") as file:
         for task, prompts in tasks.items():
-            chosen = sorted(set(prompts), key=lambda prompt: hashlib.md5(prompt.encode()).digest())[:options.per_task]
+            chosen = sorted(set(prompts), key=lambda prompt: hashlib.md5(prompt.encode()).digest())[
+                : options.per_task
+            ]
             for prompt in chosen:
                 file.write(json.dumps({"task": task, "prompt": prompt}, ensure_ascii=False) + "\n")
             print(f"{task}: {len(chosen)} of {len(prompts)} prompts")

@@ -12,9 +12,15 @@ from data import Source
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     add = parser.add_argument
-    add("--data", metavar="DIR", help="text data sets (data.py names them); without it the generated tasks alone")
+    add(
+        "--data",
+        metavar="DIR",
+        help="text data sets (data.py names them); without it the generated tasks alone",
+    )
     add("--out", type=out_file, metavar="FILE", required=True)
     add("--count", type=int, default=20_000, help="answers (default 20000)")
     add("--seed", type=int, default=1)

@@ -26,10 +26,19 @@ from tasks import Example
 
 IGNORE = -1  # label of a row without loss
 # Shares of the mixture by number of examples; a story is four times as long as other examples.
-MIXTURE = {"tool": 0.17, "sql": 0.19, "time": 0.13, "arith": 0.20, "units": 0.08, "e2e": 0.08, "story": 0.15}
+MIXTURE = {
+    "tool": 0.17,
+    "sql": 0.19,
+    "time": 0.13,
+    "arith": 0.20,
+    "units": 0.08,
+    "e2e": 0.08,
+    "story": 0.15,
+}
 
 
 # ------------------------------------------------------------------------------------------------ data sets
+
 
 def load_e2e(folder: str) -> Dict[str, List[str]]:
     """Meaning representation -> reference texts."""
@@ -50,12 +59,16 @@ def e2e_prompt(meaning: str) -> str:
 
 _WORD = re.compile(r"[A-Za-z']+")
 # Guesses nouns from neighbours: after an article or possessive, before punctuation or a function word.
-_THING = re.compile(r"\b(?:an?|the|his|her|their|my|your) (?:[a-z]+ )?([a-z]{3,})(?=[.,!?]| (?:and|was|is|had|in|on|to|with|that|from|for|at|of)\b)")
-_STOP = set("""a an the and or but so to of in on at with for from by as is was were be been are am it its he she they them
+_THING = re.compile(
+    r"\b(?:an?|the|his|her|their|my|your) (?:[a-z]+ )?([a-z]{3,})(?=[.,!?]| (?:and|was|is|had|in|on|to|with|that|from|for|at|of)\b)"
+)
+_STOP = set(
+    """a an the and or but so to of in on at with for from by as is was were be been are am it its he she they them
 his her their him we us you your i my me that this these those there here then than when what who where why how not no yes
 one two day once upon time had has have did do does said very all some any up down out into over again back went go came
 come saw see got get could would will can like liked wanted want little big named name who's didn't don't it's i'm let's
-after before now too also about off because if just more much many other every each always never""".split())
+after before now too also about off because if just more much many other every each always never""".split()
+)
 
 
 def load_stories(folder: str, longest: int = 1000) -> List[Tuple[str, List[str]]]:
@@ -75,13 +88,20 @@ def load_stories(folder: str, longest: int = 1000) -> List[Tuple[str, List[str]]
     upper, lower = collections.Counter(), collections.Counter()
     for before, word in re.findall(r"([a-z,] )([A-Za-z']+)", cased):
         (upper if word[0].isupper() else lower)[word.lower()] += 1
-    capital = {word for word, count in upper.items() if count >= 2 and count > 3 * lower[word]} | {"i", "i'm", "i'll"}
+    capital = {word for word, count in upper.items() if count >= 2 and count > 3 * lower[word]} | {
+        "i",
+        "i'm",
+        "i'll",
+    }
 
     def recase(text: str) -> str:
         names = capital | set(re.findall(r"(?:named|called) ([a-z]+)[.,]", text))
         text = _WORD.sub(lambda m: m[0].capitalize() if m[0] in names else m[0], text)
-        return re.sub(r"(^\"?|[.!?] +\"?|, \"|[.!?]\" +(?!said|asked|replied|shouted|cried|exclaimed|he |she |they ))([a-z])",
-                      lambda m: m[1] + m[2].upper(), text)
+        return re.sub(
+            r"(^\"?|[.!?] +\"?|, \"|[.!?]\" +(?!said|asked|replied|shouted|cried|exclaimed|he |she |they ))([a-z])",
+            lambda m: m[1] + m[2].upper(),
+            text,
+        )
 
     stories: Dict[str, List[str]] = collections.OrderedDict()
     counts: collections.Counter = collections.Counter()
@@ -115,7 +135,11 @@ def load_stories(folder: str, longest: int = 1000) -> List[Tuple[str, List[str]]
         names = [w for w in dict.fromkeys(words) if w in capital and len(w) > 2 and w not in _STOP]
         # Keywords of the story: frequent here and rare elsewhere.
         things = {m[1].lower() for m in _THING.finditer(text)} - _STOP - capital
-        weight = {w: words.count(w) * math.log(len(stories) / counts[w]) for w in things if counts[w] >= 5 and "'" not in w}
+        weight = {
+            w: words.count(w) * math.log(len(stories) / counts[w])
+            for w in things
+            if counts[w] >= 5 and "'" not in w
+        }
         keywords = [names[0].capitalize()] if names else []
         keywords += sorted(weight, key=lambda w: (-weight[w], w))[:2]
         if keywords:
@@ -123,13 +147,22 @@ def load_stories(folder: str, longest: int = 1000) -> List[Tuple[str, List[str]]
     return result
 
 
-STORY_FORMS = ["Tell me a story about {k}.", "Write a short story about {k}.", "Tell a story with {k}."]
+STORY_FORMS = [
+    "Tell me a story about {k}.",
+    "Write a short story about {k}.",
+    "Tell a story with {k}.",
+]
 
 
 def _story_prompt(form: str, chosen: List[str], articles: bool) -> str:
     if articles:
-        chosen = [w if w[0].isupper() or w[-1] == "s" else ("an " if w[0] in "aeio" else "a ") + w for w in chosen]
-    return form.format(k=chosen[0] if len(chosen) == 1 else ", ".join(chosen[:-1]) + " and " + chosen[-1])
+        chosen = [
+            w if w[0].isupper() or w[-1] == "s" else ("an " if w[0] in "aeio" else "a ") + w
+            for w in chosen
+        ]
+    return form.format(
+        k=chosen[0] if len(chosen) == 1 else ", ".join(chosen[:-1]) + " and " + chosen[-1]
+    )
 
 
 def story_prompt(keywords: List[str], rng: random.Random) -> str:
@@ -157,7 +190,9 @@ def load_spider_schemas(folder: str) -> List[Tuple[str, List[str], List[str]]]:
     for database in json.load(open(path, encoding="utf-8")):
         for index, table in enumerate(database["table_names_original"]):
             texts, numbers = [], []
-            for (owner, column), kind in zip(database["column_names_original"], database["column_types"]):
+            for (owner, column), kind in zip(
+                database["column_names_original"], database["column_types"]
+            ):
                 if owner == index and len(column) <= 20 and " " not in column:
                     (texts if kind == "text" else numbers).append(column.lower())
             if texts and numbers and " " not in table:
@@ -166,6 +201,7 @@ def load_spider_schemas(folder: str) -> List[Tuple[str, List[str], List[str]]]:
 
 
 # ------------------------------------------------------------------------------------------------- examples
+
 
 class Source:
     """Draws examples of any task, on either side of the held-out split."""
@@ -180,25 +216,40 @@ class Source:
             if not os.path.isdir(folder):
                 sys.exit(f"error: --data {folder} is not a folder")
             for meaning, references in load_e2e(folder).items():
-                self.e2e[self.split.prompt("e2e", e2e_prompt(meaning))].append((meaning, references))
+                self.e2e[self.split.prompt("e2e", e2e_prompt(meaning))].append(
+                    (meaning, references)
+                )
             for text, keywords in load_stories(folder):
                 self.stories[self.split.story_text(text)].append((text, keywords))
             self.schemas = load_spider_schemas(folder)
             for task, sides in (("e2e", self.e2e), ("story", self.stories)):
-                if any(sides.values()) and not (self._has_prompts(task, False) and self._has_prompts(task, True)):
-                    sys.exit(f"error: --data {folder} has too little for the task {task}: its prompts are all held out, or none is")
-        self.mixture = {task: share for task, share in MIXTURE.items()
-                        if (task != "e2e" or self.e2e[False]) and (task != "story" or self.stories[False])}
+                if any(sides.values()) and not (
+                    self._has_prompts(task, False) and self._has_prompts(task, True)
+                ):
+                    sys.exit(
+                        f"error: --data {folder} has too little for the task {task}: its prompts are all held out, or none is"
+                    )
+        self.mixture = {
+            task: share
+            for task, share in MIXTURE.items()
+            if (task != "e2e" or self.e2e[False]) and (task != "story" or self.stories[False])
+        }
 
     def _has_prompts(self, task: str, held_out: bool) -> bool:
         """Whether a side has any examples: without a text a draw fails, and without a prompt it never ends."""
         if task == "e2e":
             return bool(self.e2e[held_out])
-        return any(self.split.admits(task, prompt, held_out) for _, keywords in self.stories[held_out] for prompt in story_prompts(keywords))
+        return any(
+            self.split.admits(task, prompt, held_out)
+            for _, keywords in self.stories[held_out]
+            for prompt in story_prompts(keywords)
+        )
 
     def describe(self) -> str:
-        return (f"{len(self.e2e[False])}+{len(self.e2e[True])} E2E meaning representations, "
-                f"{len(self.stories[False])}+{len(self.stories[True])} stories (training+held out), {len(self.schemas)} Spider tables")
+        return (
+            f"{len(self.e2e[False])}+{len(self.e2e[True])} E2E meaning representations, "
+            f"{len(self.stories[False])}+{len(self.stories[True])} stories (training+held out), {len(self.schemas)} Spider tables"
+        )
 
     def use_own_answers(self, examples: Iterable[Example]) -> None:
         """The target's own answers to training prompts; they replace most references of their tasks."""
@@ -214,10 +265,17 @@ class Source:
         while True:
             example = draw()
             if self.split.admits(task, example.prompt, want_held_out):
-                return example if task == "e2e" else dataclasses.replace(example, prompt=tasks.vary_ending(rng, example.prompt))
+                return (
+                    example
+                    if task == "e2e"
+                    else dataclasses.replace(example, prompt=tasks.vary_ending(rng, example.prompt))
+                )
 
-    def _generator(self, task: str, rng: random.Random, want_held_out: bool) -> Callable[[], Example]:
+    def _generator(
+        self, task: str, rng: random.Random, want_held_out: bool
+    ) -> Callable[[], Example]:
         """Draws examples of a task; for stories and descriptions, those with a text on the wanted side."""
+
         def description() -> Example:
             meaning, references = tasks.pick(rng, self.e2e[want_held_out])
             return Example("e2e", e2e_prompt(meaning), tasks.pick(rng, references), references)
@@ -259,6 +317,7 @@ class Source:
 
 # ---------------------------------------------------------------------------------- conversations, batches
 
+
 @dataclasses.dataclass
 class Row:
     """Token ids of one conversation and, per id, whether the assistant wrote it."""
@@ -268,7 +327,7 @@ class Row:
 
     def prompt(self) -> List[int]:
         """The part before the first response: the whole conversation if there is none."""
-        return self.ids[:self.response.index(True)] if True in self.response else self.ids
+        return self.ids[: self.response.index(True)] if True in self.response else self.ids
 
     def parts(self) -> Tuple[List[int], List[int]]:
         """(prompt, answer) of a one-turn conversation."""
@@ -325,12 +384,21 @@ class Batches:
     the same batches in the same order.
     """
 
-    def __init__(self, draw: Callable[[random.Random], Row], seed: int, tokens: int = 1920, longest: int = 600, pool: int = 1536):
+    def __init__(
+        self,
+        draw: Callable[[random.Random], Row],
+        seed: int,
+        tokens: int = 1920,
+        longest: int = 600,
+        pool: int = 1536,
+    ):
         self.draw, self.tokens, self.pool = draw, tokens, pool
         self.rng = random.Random(seed)
         self.widths = [width for width in range(1, tokens + 1) if tokens % width == 0]
         if tokens < longest:
-            sys.exit(f"error: --tokens {tokens} is less than the longest conversation, --longest {longest}")
+            sys.exit(
+                f"error: --tokens {tokens} is less than the longest conversation, --longest {longest}"
+            )
 
     def __iter__(self):
         """Yields what :func:`collate` returns."""
@@ -373,7 +441,9 @@ def collate(rows: List[Row], width: int = 0, pad: int = 0):
     labels = torch.full((len(rows), width), IGNORE, dtype=torch.long)
     for index, row in enumerate(rows):
         ids = torch.tensor(row.ids)
-        tokens[index, :len(ids)] = ids
+        tokens[index, : len(ids)] = ids
         wanted = torch.tensor(row.response[1:])
-        labels[index, :len(ids) - 1] = torch.where(wanted, ids[1:], torch.full_like(ids[1:], IGNORE))
+        labels[index, : len(ids) - 1] = torch.where(
+            wanted, ids[1:], torch.full_like(ids[1:], IGNORE)
+        )
     return tokens, labels

@@ -49,13 +49,20 @@ from traces import Traces
 
 
 def parse() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, epilog="drafters:\n" + described(),
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__,
+        epilog="drafters:\n" + described(),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     loop.add_data_options(parser)
     add_options(parser)
     add = parser.add_argument
     add("--target", metavar="FILE", required=True, help="checkpoint of train_target.py")
-    add("--own-answers", metavar="FILE", help="JSON lines of generate.py: answers of the target that replace most references")
+    add(
+        "--own-answers",
+        metavar="FILE",
+        help="JSON lines of generate.py: answers of the target that replace most references",
+    )
     options = parser.parse_args()
     check_options(options)
     return options
@@ -65,19 +72,68 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     """The options of every distilling program, except the source of the target and its conversations."""
     loop.add_options(parser, minutes=30, muon_lr=0.01, adam_lr=2e-3, decay=0.4, residual_lr=0.4)
     add = parser.add_argument
-    add("--drafters", nargs="+", default=DEFAULT_NAMES, metavar="NAME", help=f"see below (default {' '.join(DEFAULT_NAMES)})")
-    add("--share", type=float, default=0.15, help="trainable parameters, as a share of the target's (default 0.15)")
-    add("--kl", type=float, metavar="W", help="weight of the KL term (default 1 but where the list below says otherwise; the paper has 0.1)")
-    add("--feature", type=float, metavar="W", help="weight of the feature term (default 0.1 but where the list below says otherwise; the paper has 1)")
-    add("--top-k-loss", type=float, default=1.0, metavar="W", help="weight of the likeliest tokens' term of HASS (default 1)")
-    add("--top-k-from", type=float, default=0.0, metavar="SHARE",
-        help="share of the training from which on HASS has that term (default 0; published: 0.8)")
-    add("--period", type=int, nargs=2, default=(2, 8), metavar=("LOW", "HIGH"), help="e is drawn from LOW..HIGH (default 2 8)")
-    add("--keep", type=float, default=0.0, metavar="GB",
+    add(
+        "--drafters",
+        nargs="+",
+        default=DEFAULT_NAMES,
+        metavar="NAME",
+        help=f"see below (default {' '.join(DEFAULT_NAMES)})",
+    )
+    add(
+        "--share",
+        type=float,
+        default=0.15,
+        help="trainable parameters, as a share of the target's (default 0.15)",
+    )
+    add(
+        "--kl",
+        type=float,
+        metavar="W",
+        help="weight of the KL term (default 1 but where the list below says otherwise; the paper has 0.1)",
+    )
+    add(
+        "--feature",
+        type=float,
+        metavar="W",
+        help="weight of the feature term (default 0.1 but where the list below says otherwise; the paper has 1)",
+    )
+    add(
+        "--top-k-loss",
+        type=float,
+        default=1.0,
+        metavar="W",
+        help="weight of the likeliest tokens' term of HASS (default 1)",
+    )
+    add(
+        "--top-k-from",
+        type=float,
+        default=0.0,
+        metavar="SHARE",
+        help="share of the training from which on HASS has that term (default 0; published: 0.8)",
+    )
+    add(
+        "--period",
+        type=int,
+        nargs=2,
+        default=(2, 8),
+        metavar=("LOW", "HIGH"),
+        help="e is drawn from LOW..HIGH (default 2 8)",
+    )
+    add(
+        "--keep",
+        type=float,
+        default=0.0,
+        metavar="GB",
         help="memory a worker for what the target computes of conversations, so that it runs once for each that fits "
-             "and not every time that one is drawn (default 0)")
-    add("--staircase", type=float, default=0.0, metavar="P",
-        help="chance at the start that a row's SA sees only its drafted block; falls to 0 at half time (default 0)")
+        "and not every time that one is drawn (default 0)",
+    )
+    add(
+        "--staircase",
+        type=float,
+        default=0.0,
+        metavar="P",
+        help="chance at the start that a row's SA sees only its drafted block; falls to 0 at half time (default 0)",
+    )
 
 
 def check_options(options: argparse.Namespace) -> None:
@@ -109,7 +165,10 @@ def trainable(name: str, drafter: nn.Module) -> List[Tuple[str, Tensor]]:
 
 def drafter_record(name: str, drafter: nn.Module) -> dict:
     """The configuration that load_drafters needs to rebuild it."""
-    return {"config": dataclasses.asdict(drafter.config), "weights": {key: p.detach() for key, p in trainable(name, drafter)}}
+    return {
+        "config": dataclasses.asdict(drafter.config),
+        "weights": {key: p.detach() for key, p in trainable(name, drafter)},
+    }
 
 
 def load_drafters(path: str, target: Llama) -> Dict[str, nn.Module]:
@@ -158,13 +217,25 @@ def loss_weights(options: argparse.Namespace) -> Dict[str, Weights]:
     result = {}
     for name in options.drafters:
         kl, feature = kind_of(name).loss_weights
-        result[name] = Weights(kl if options.kl is None else options.kl, feature if options.feature is None or not feature else options.feature,
-                               options.top_k_loss)
+        result[name] = Weights(
+            kl if options.kl is None else options.kl,
+            feature if options.feature is None or not feature else options.feature,
+            options.top_k_loss,
+        )
     return result
 
 
-def losses(drafters: Dict[str, nn.Module], traces: Traces, tokens: Tensor, labels: Tensor, period: Tensor, staircase: Tensor,
-           weights: Dict[str, Weights], multiple: int = 1, checked: bool = True):
+def losses(
+    drafters: Dict[str, nn.Module],
+    traces: Traces,
+    tokens: Tensor,
+    labels: Tensor,
+    period: Tensor,
+    staircase: Tensor,
+    weights: Dict[str, Weights],
+    multiple: int = 1,
+    checked: bool = True,
+):
     """Per drafter (loss, KL, share of equal argmax) on tokens [B, T]; KL and share are those of its first guess.
 
     ``traces`` holds the target.  The tensors given are on the CPU. The first rows repeat if needed to make the number
@@ -176,7 +247,9 @@ def losses(drafters: Dict[str, nn.Module], traces: Traces, tokens: Tensor, label
     response, answered = answer_rows(labels)
     index = answered.flatten().nonzero().squeeze(1)
     index = index[torch.arange(-(-len(index) // multiple) * multiple) % len(index)]
-    tokens, response, index, period, staircase = loop.to_device((tokens, response, index, period, staircase), target.head_weight.device)
+    tokens, response, index, period, staircase = loop.to_device(
+        (tokens, response, index, period, staircase), target.head_weight.device
+    )
 
     @functools.lru_cache(maxsize=None)  # several terms read the same features
     def rows(x: Tensor) -> Tensor:
@@ -195,13 +268,18 @@ def losses(drafters: Dict[str, nn.Module], traces: Traces, tokens: Tensor, label
     result = {}
     for name, drafter in drafters.items():
         total, told = torch.zeros((), device=tokens.device), ()
-        for guess in kind_of(name).training_forward(drafter, target, tokens, trace, response, period, staircase):
+        for guess in kind_of(name).training_forward(
+            drafter, target, tokens, trace, response, period, staircase
+        ):
             logits = (guess.head or target.head)(rows(guess.feature)).float()
             normaliser = logits.logsumexp(-1)
             cross = (normaliser - (probability * logits).sum(-1)).mean()
             loss = weights[name].kl * cross
             if guess.compared:
-                distances = [F.smooth_l1_loss(rows(made).float(), rows(there).float()) for made, there in guess.compared]
+                distances = [
+                    F.smooth_l1_loss(rows(made).float(), rows(there).float())
+                    for made, there in guess.compared
+                ]
                 loss = loss + weights[name].feature * sum(distances) / len(distances)
             if guess.top_k:
                 # The target's probabilities of these tokens are not renormalised; the drafter's are of the full
@@ -211,12 +289,16 @@ def losses(drafters: Dict[str, nn.Module], traces: Traces, tokens: Tensor, label
                 loss = loss + weights[name].top_k * (values * surprise).sum(-1).mean()
             total = total + guess.weight * loss
             if checked and not told:
-                told = float(cross.detach() - entropy), float((logits.argmax(-1) == best).float().mean())
+                told = float(cross.detach() - entropy), float(
+                    (logits.argmax(-1) == best).float().mean()
+                )
         result[name] = (total, *told)
     return result
 
 
-def held_out_means(held: Iterable[List[Row]], tokens: int, told: Callable[[Tensor, Tensor], List[float]]) -> List[float]:
+def held_out_means(
+    held: Iterable[List[Row]], tokens: int, told: Callable[[Tensor, Tensor], List[float]]
+) -> List[float]:
     """Means of ``told`` on held-out batches: over the answers' tokens of a group, then over the non-empty groups.
 
     Batches of a group have at most ``tokens`` padded ids, so that checks need no more memory than training.
@@ -231,7 +313,12 @@ def held_out_means(held: Iterable[List[Row]], tokens: int, told: Callable[[Tenso
                 counts.append(count)
                 values.append(told(*batch))
         if counts:
-            groups.append([sum(count * value for count, value in zip(counts, of_batches)) / sum(counts) for of_batches in zip(*values)])
+            groups.append(
+                [
+                    sum(count * value for count, value in zip(counts, of_batches)) / sum(counts)
+                    for of_batches in zip(*values)
+                ]
+            )
     return [sum(of_groups) / len(groups) for of_groups in zip(*groups)]
 
 
@@ -241,8 +328,13 @@ def read_own_answers(path: str) -> List[Example]:
     return [Example(entry["task"], entry["prompt"], entry["answer"]) for entry in entries]
 
 
-def distill(options: argparse.Namespace, target: Llama, draw: Callable[[random.Random], Row],
-            held: List[List[Row]], content: str) -> None:
+def distill(
+    options: argparse.Namespace,
+    target: Llama,
+    draw: Callable[[random.Random], Row],
+    held: List[List[Row]],
+    content: str,
+) -> None:
     """Trains the drafters of ``options`` (add_options) for the target on conversations from ``draw``.
 
     held       groups of held-out conversations, each with the same weight in the checks
@@ -257,40 +349,67 @@ def distill(options: argparse.Namespace, target: Llama, draw: Callable[[random.R
     if os.path.exists(options.out):
         saved = load_checkpoint(options.out, "drafters")
         if set(saved["drafters"]) != set(drafters):
-            sys.exit(f"error: {options.out} holds {', '.join(saved['drafters'])}; name the same drafters or another --out")
+            sys.exit(
+                f"error: {options.out} holds {', '.join(saved['drafters'])}; name the same drafters or another --out"
+            )
         drafters = load_drafters(options.out, target)
         clock = loop.Clock.continued(saved, options)
     weights = loss_weights(options)
-    entries = [entry for name, drafter in drafters.items() for entry in kind_of(name).reads(drafter)]
+    entries = [
+        entry for name, drafter in drafters.items() for entry in kind_of(name).reads(drafter)
+    ]
     traces = Traces(target, entries, int(options.keep * 1e9))
     for name, drafter in drafters.items():
         drafter.to(options.device).train()
         for _, parameter in trainable(name, drafter):
             parameter.requires_grad_(True)
         size = sum(p.numel() for _, p in trainable(name, drafter))
-        print(f"{name}: {size} trainable parameters, {100 * size / target.count_parameters():.1f} % of the target's; "
-              f"loss {weights[name].kl:g} * KL{f' + {weights[name].feature:g} * feature' if weights[name].feature else ''}; {drafter.config}")
+        print(
+            f"{name}: {size} trainable parameters, {100 * size / target.count_parameters():.1f} % of the target's; "
+            f"loss {weights[name].kl:g} * KL{f' + {weights[name].feature:g} * feature' if weights[name].feature else ''}; {drafter.config}"
+        )
     print(content, flush=True)
     low, high = options.period
 
     def compute(batch, rank):
         tokens, labels = batch
         chance = options.staircase * max(0.0, 1 - 2 * clock.progress(options))
-        torch.manual_seed(options.seed + 17 * rank + 1009 * clock.step)  # a continued run draws the same, EAGLE's noise included
+        torch.manual_seed(
+            options.seed + 17 * rank + 1009 * clock.step
+        )  # a continued run draws the same, EAGLE's noise included
         period = torch.randint(low, high + 1, (len(tokens),))
         staircase = torch.rand(len(tokens)) < chance
         top_k = options.top_k_loss if clock.progress(options) >= options.top_k_from else 0.0
         now = {name: dataclasses.replace(weight, top_k=top_k) for name, weight in weights.items()}
         with loop.precision(options):
-            found = losses(drafters, traces, tokens, labels, period, staircase, now, multiple=128, checked=False)
+            found = losses(
+                drafters,
+                traces,
+                tokens,
+                labels,
+                period,
+                staircase,
+                now,
+                multiple=128,
+                checked=False,
+            )
         return {name: values[0] for name, values in found.items()}
 
     def check() -> str:
         """Mean over the held-out groups of KL and equal argmax; each guess sees all of the target's earlier
         activations."""
+
         def told(tokens: Tensor, labels: Tensor) -> List[float]:
             rows = tokens.shape[0]
-            found = losses(drafters, traces, tokens, labels, torch.ones(rows, dtype=torch.long), torch.zeros(rows, dtype=torch.bool), weights)
+            found = losses(
+                drafters,
+                traces,
+                tokens,
+                labels,
+                torch.ones(rows, dtype=torch.long),
+                torch.zeros(rows, dtype=torch.bool),
+                weights,
+            )
             return [value for name in drafters for value in found[name][1:]]
 
         for drafter in drafters.values():
@@ -299,23 +418,49 @@ def distill(options: argparse.Namespace, target: Llama, draw: Callable[[random.R
             means = held_out_means(held, options.tokens, told)
         for drafter in drafters.values():
             drafter.train()
-        return "  ".join(f"{name} KL {kl:.3f} top-1 {100 * equal:.1f}%" for name, kl, equal in zip(drafters, means[::2], means[1::2]))
+        return "  ".join(
+            f"{name} KL {kl:.3f} top-1 {100 * equal:.1f}%"
+            for name, kl, equal in zip(drafters, means[::2], means[1::2])
+        )
 
     def trained() -> dict:
-        return {"drafters": {name: drafter_record(name, drafter) for name, drafter in drafters.items()}}
+        return {
+            "drafters": {name: drafter_record(name, drafter) for name, drafter in drafters.items()}
+        }
 
-    loop.fit(options, {name: trainable(name, drafter) for name, drafter in drafters.items()}, compute,
-             lambda rank: trainable_batches(Batches(draw, options.seed + 1000 * rank, options.tokens, options.longest)),
-             check, trained, clock)
+    loop.fit(
+        options,
+        {name: trainable(name, drafter) for name, drafter in drafters.items()},
+        compute,
+        lambda rank: trainable_batches(
+            Batches(draw, options.seed + 1000 * rank, options.tokens, options.longest)
+        ),
+        check,
+        trained,
+        clock,
+    )
 
 
 def main() -> None:
     options = parse()
-    tokenizer, source, target = Tokenizer(options.tokenizer), Source(options.data), load_target(options.target)
-    held = [[encode_conversation(tokenizer, [item]) for item in items] for items in source.held_out_set(20).values()]
+    tokenizer, source, target = (
+        Tokenizer(options.tokenizer),
+        Source(options.data),
+        load_target(options.target),
+    )
+    held = [
+        [encode_conversation(tokenizer, [item]) for item in items]
+        for items in source.held_out_set(20).values()
+    ]
     if options.own_answers:
         source.use_own_answers(read_own_answers(options.own_answers))
-    distill(options, target, lambda rng: random_conversation(source, tokenizer, rng, options.longest), held, source.describe())
+    distill(
+        options,
+        target,
+        lambda rng: random_conversation(source, tokenizer, rng, options.longest),
+        held,
+        source.describe(),
+    )
 
 
 if __name__ == "__main__":

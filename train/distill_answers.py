@@ -34,12 +34,20 @@ CHECKED = 250  # held-out answers per task in a check: more would take longer th
 
 
 def parse() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, epilog="drafters:\n" + described(),
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__,
+        epilog="drafters:\n" + described(),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     add = parser.add_argument
     add("--target", metavar="FOLDER", required=True, help="Hugging Face folder of a Llama or Qwen2")
     add("--answers", metavar="FILE", required=True, help="JSON lines of answer_prompts.py")
-    add("--shortest", type=int, default=2, help="answers of fewer token ids are left out (default 2)")
+    add(
+        "--shortest",
+        type=int,
+        default=2,
+        help="answers of fewer token ids are left out (default 2)",
+    )
     distill.add_options(parser)
     options = parser.parse_args()
     distill.check_options(options)
@@ -56,7 +64,9 @@ def answers_by_task(path: str, vocabulary: int) -> Dict[str, List[Row]]:
                 entry = json.loads(line)
                 prompt, answer = entry["prompt"], entry["answer"]
                 check_ids(prompt + answer, vocabulary)
-                answers.setdefault(entry["task"], []).append(Row(prompt + answer, [False] * len(prompt) + [True] * len(answer)))
+                answers.setdefault(entry["task"], []).append(
+                    Row(prompt + answer, [False] * len(prompt) + [True] * len(answer))
+                )
     except OSError as error:
         sys.exit(f"error: {error}")
     except (ValueError, KeyError, TypeError) as error:
@@ -75,7 +85,7 @@ def split_by_prompt(answers: Dict[str, List[Row]]) -> Tuple[List[Row], Dict[str,
     for task, rows in answers.items():
         hashes = [hashlib.md5(json.dumps(row.prompt()).encode()).hexdigest() for row in rows]
         prompts = sorted(set(hashes))
-        held_out = set(prompts[:min(len(prompts) - 1, math.ceil(len(prompts) / HELD_OUT_ONE_IN))])
+        held_out = set(prompts[: min(len(prompts) - 1, math.ceil(len(prompts) / HELD_OUT_ONE_IN))])
         for row, prompt in zip(rows, hashes):
             (held.setdefault(task, []) if prompt in held_out else training).append(row)
     return training, held
@@ -86,37 +96,58 @@ def of_length(rows: List[Row], longest: int, shortest: int = 2) -> List[Row]:
     return [row for row in rows if len(row.ids) <= longest and sum(row.response) >= shortest]
 
 
-def split_of_length(answers: Dict[str, List[Row]], longest: int, shortest: int = 2) -> Tuple[List[Row], Dict[str, List[Row]]]:
+def split_of_length(
+    answers: Dict[str, List[Row]], longest: int, shortest: int = 2
+) -> Tuple[List[Row], Dict[str, List[Row]]]:
     """split_by_prompt filtered by of_length, so that the held-out set does not depend on it."""
     training, held = split_by_prompt(answers)
     kept = {task: of_length(rows, longest, shortest) for task, rows in held.items()}
-    return of_length(training, longest, shortest), {task: rows for task, rows in kept.items() if rows}
+    return of_length(training, longest, shortest), {
+        task: rows for task, rows in kept.items() if rows
+    }
 
 
 def left_out(answers: Dict[str, List[Row]], longest: int, shortest: int) -> str:
     """Error text about answers that of_length removed."""
     rows = list(itertools.chain(*answers.values()))
-    counts = (("--longest", len(rows) - len(of_length(rows, longest, 0))), ("--shortest", len(rows) - len(of_length(rows, sys.maxsize, shortest))))
+    counts = (
+        ("--longest", len(rows) - len(of_length(rows, longest, 0))),
+        ("--shortest", len(rows) - len(of_length(rows, sys.maxsize, shortest))),
+    )
     told = [f"{option} leaves out {count}" for option, count in counts if count]
     return f"; of its {len(rows)} answers {' and '.join(told)}" if told else ""
 
 
-def read_answers(path: str, vocabulary: int, longest: int, shortest: int = 2) -> Tuple[List[Row], Dict[str, List[Row]]]:
+def read_answers(
+    path: str, vocabulary: int, longest: int, shortest: int = 2
+) -> Tuple[List[Row], Dict[str, List[Row]]]:
     """split_of_length of answers_by_task."""
     answers = answers_by_task(path, vocabulary)
     training, held = split_of_length(answers, longest, shortest)
     for rows in (training, list(itertools.chain(*held.values()))):
-        if not any(sum(row.response[1:]) > 1 for row in rows):  # a drafter guesses from an answer's second id on
-            sys.exit(f"error: {path} has too few prompts with an answer of two ids or more" + left_out(answers, longest, shortest))
+        if not any(
+            sum(row.response[1:]) > 1 for row in rows
+        ):  # a drafter guesses from an answer's second id on
+            sys.exit(
+                f"error: {path} has too few prompts with an answer of two ids or more"
+                + left_out(answers, longest, shortest)
+            )
     return training, held
 
 
 def main() -> None:
     options = parse()
     target = load_target(options.target)
-    training, held = read_answers(options.answers, target.config.vocab_size, options.longest, options.shortest)
-    distill.distill(options, target, lambda rng: pick(rng, training), [rows[:CHECKED] for rows in held.values()],
-                    f"{len(training)}+{sum(map(len, held.values()))} answers (training+held out)")
+    training, held = read_answers(
+        options.answers, target.config.vocab_size, options.longest, options.shortest
+    )
+    distill.distill(
+        options,
+        target,
+        lambda rng: pick(rng, training),
+        [rows[:CHECKED] for rows in held.values()],
+        f"{len(training)}+{sum(map(len, held.values()))} answers (training+held out)",
+    )
 
 
 if __name__ == "__main__":

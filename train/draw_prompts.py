@@ -23,7 +23,9 @@ from tasks import Example
 TRIES = 20  # consecutive known draws after which a task is exhausted
 
 
-def distinct(source: Source, rng: random.Random, shares: Dict[str, float], count: int) -> Iterator[Example]:
+def distinct(
+    source: Source, rng: random.Random, shares: Dict[str, float], count: int
+) -> Iterator[Example]:
     """Training prompts, ``count`` draws with these shares of tasks, without duplicates."""
     known = set()
     for task in rng.choices(list(shares), list(shares.values()), k=count):
@@ -36,12 +38,24 @@ def distinct(source: Source, rng: random.Random, shares: Dict[str, float], count
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     add = parser.add_argument
-    add("--data", metavar="DIR", help="text data sets (data.py names them); without it the generated tasks alone")
+    add(
+        "--data",
+        metavar="DIR",
+        help="text data sets (data.py names them); without it the generated tasks alone",
+    )
     add("--out", type=out_file, metavar="FILE", required=True)
     add("--count", type=int, default=16_000, help="prompts at most (default 16000)")
-    add("--more", metavar="TASK=FACTOR", nargs="+", default=[], help="of these tasks so many times their share")
+    add(
+        "--more",
+        metavar="TASK=FACTOR",
+        nargs="+",
+        default=[],
+        help="of these tasks so many times their share",
+    )
     add("--seed", type=int, default=1)
     options = parser.parse_args()
     source = Source(options.data)
@@ -55,7 +69,10 @@ def main() -> None:
     count = 0
     with open(options.out, "w", encoding="utf-8") as file:
         for example in distinct(source, random.Random(options.seed), shares, options.count):
-            file.write(json.dumps({"task": example.task, "prompt": example.prompt}, ensure_ascii=False) + "\n")
+            file.write(
+                json.dumps({"task": example.task, "prompt": example.prompt}, ensure_ascii=False)
+                + "\n"
+            )
             count += 1
     print(f"{options.out}: {count} prompts; {source.describe()}")
 

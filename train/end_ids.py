@@ -8,8 +8,20 @@ import sys
 from typing import Dict, List
 
 # Always end an answer, as in shared/model/tokenizer/vocabulary.cpp: many folders list only one id.
-END_TEXTS = ("<|eot_id|>", "<|im_end|>", "<|end|>", "<|eom_id|>", "<|endoftext|>", "<|end_of_text|>", "<end_of_turn>", "<EOT>",
-             "<end_of_utterance>", "<|fim_pad|>", "<|repo_name|>", "<|file_sep|>")
+END_TEXTS = (
+    "<|eot_id|>",
+    "<|im_end|>",
+    "<|end|>",
+    "<|eom_id|>",
+    "<|endoftext|>",
+    "<|end_of_text|>",
+    "<end_of_turn>",
+    "<EOT>",
+    "<end_of_utterance>",
+    "<|fim_pad|>",
+    "<|repo_name|>",
+    "<|file_sep|>",
+)
 
 
 def read_json(folder: str, name: str) -> dict:
@@ -31,7 +43,12 @@ def special_tokens(folder: str) -> Dict[str, int]:
         processor = sentencepiece.SentencePieceProcessor(model_file=path)
         found.update({processor.id_to_piece(i): i for i in range(processor.vocab_size())})
     found.update(read_json(folder, "added_tokens.json"))
-    found.update({entry["content"]: entry["id"] for entry in read_json(folder, "tokenizer.json").get("added_tokens", [])})
+    found.update(
+        {
+            entry["content"]: entry["id"]
+            for entry in read_json(folder, "tokenizer.json").get("added_tokens", [])
+        }
+    )
     listed = read_json(folder, "tokenizer_config.json").get("added_tokens_decoder") or {}
     found.update({entry["content"]: int(key) for key, entry in listed.items()})
     return found
@@ -58,10 +75,14 @@ def end_ids(folder: str) -> List[int]:
         special = special_tokens(folder)
         end = read_json(folder, "tokenizer_config.json").get("eos_token")
         if end:
-            found.update(token_id(folder, end["content"] if isinstance(end, dict) else end, special))
+            found.update(
+                token_id(folder, end["content"] if isinstance(end, dict) else end, special)
+            )
         found.update(special[text] for text in END_TEXTS if text in special)
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         sys.exit(f"error: {folder}: its config or tokenizer files cannot be read: {error!r}")
     if not found:
-        sys.exit(f"error: {folder} names no token that ends an answer; its config.json should have eos_token_id")
+        sys.exit(
+            f"error: {folder} names no token that ends an answer; its config.json should have eos_token_id"
+        )
     return sorted(found)

@@ -47,7 +47,7 @@ def words(text: str) -> List[str]:
 
 
 def ngrams(items: List[str], n: int) -> collections.Counter:
-    return collections.Counter(tuple(items[i:i + n]) for i in range(len(items) - n + 1))
+    return collections.Counter(tuple(items[i : i + n]) for i in range(len(items) - n + 1))
 
 
 def bleu(candidates: List[str], references: List[List[str]]) -> float:
@@ -78,7 +78,9 @@ def repetition(text: str) -> float:
 
 def score(task: str, items: List[Example], answers: Dict[str, str]) -> str:
     if task == "e2e":
-        value = bleu([answers[i.prompt] for i in items], [i.references or [i.answer] for i in items])
+        value = bleu(
+            [answers[i.prompt] for i in items], [i.references or [i.answer] for i in items]
+        )
         return f"BLEU-4 {value:.1f}"
     if task == "story":
         loops = [repetition(answers[i.prompt]) for i in items]
@@ -95,9 +97,17 @@ def acceptance(name: str, drafter, target: Llama, prompt: List[int], answer: Lis
     while position < len(sequence) - 1:
         guesses = kind.draft_chain(drafter, target, trace, sequence, position, depth)
         accepted = 0
-        while accepted < len(guesses) and position + 1 + accepted < len(sequence) - 1 and guesses[accepted] == sequence[position + 1 + accepted]:
+        while (
+            accepted < len(guesses)
+            and position + 1 + accepted < len(sequence) - 1
+            and guesses[accepted] == sequence[position + 1 + accepted]
+        ):
             accepted += 1
-        if position + 1 + accepted == len(sequence) - 1 and accepted < len(guesses) and guesses[accepted] == sequence[-1]:
+        if (
+            position + 1 + accepted == len(sequence) - 1
+            and accepted < len(guesses)
+            and guesses[accepted] == sequence[-1]
+        ):
             accepted += 1  # the end itself was guessed; nothing follows it
             gained = accepted
         else:
@@ -111,7 +121,7 @@ def acceptance(name: str, drafter, target: Llama, prompt: List[int], answer: Lis
 def is_greedy(target: Llama, row: Row) -> bool:
     """Whether each token of the answer is the target's argmax."""
     prompt, answer = row.parts()
-    logits = target(torch.tensor([row.ids])).logits[0, len(prompt) - 1:-1]
+    logits = target(torch.tensor([row.ids])).logits[0, len(prompt) - 1 : -1]
     return logits.argmax(-1).tolist() == answer
 
 
@@ -133,76 +143,149 @@ def interval(values: List[float]) -> str:
     return f"[{low:.2f}, {high:.2f}]"
 
 
-def print_acceptance(drafters: Dict[str, nn.Module], target: Llama, answers: Dict[str, List[Tuple[List[int], List[int]]]], depth: int,
-                     against: str) -> None:
+def print_acceptance(
+    drafters: Dict[str, nn.Module],
+    target: Llama,
+    answers: Dict[str, List[Tuple[List[int], List[int]]]],
+    depth: int,
+    against: str,
+) -> None:
     """Table of tau by drafter and task; answers are pairs of a prompt's and an answer's ids.
 
     Intervals (95 %) come from resampling prompts within their tasks 2,000 times, the same samples for all drafters.
     """
     columns = ["mean"] + ([f"more than {against}"] if against else []) + ["pooled"]
-    print(f"\ntau, chain of {depth}, greedy\n\n| drafter | {' | '.join([*answers, *columns])} |\n|{'---|' * (len(answers) + len(columns) + 1)}")
+    print(
+        f"\ntau, chain of {depth}, greedy\n\n| drafter | {' | '.join([*answers, *columns])} |\n|{'---|' * (len(answers) + len(columns) + 1)}"
+    )
     random = torch.Generator().manual_seed(1)
-    draws = [{task: torch.randint(len(pairs), (len(pairs),), generator=random).tolist() for task, pairs in answers.items()}
-             for _ in range(2000)]
+    draws = [
+        {
+            task: torch.randint(len(pairs), (len(pairs),), generator=random).tolist()
+            for task, pairs in answers.items()
+        }
+        for _ in range(2000)
+    ]
     everything = {task: list(range(len(pairs))) for task, pairs in answers.items()}
     base: List[float] = []
     base_mean = 0.0
     for name in sorted(drafters, key=lambda name: name != against):
-        counts = {task: [acceptance(name, drafters[name], target, prompt, answer, depth) for prompt, answer in pairs]
-                  for task, pairs in answers.items()}
+        counts = {
+            task: [
+                acceptance(name, drafters[name], target, prompt, answer, depth)
+                for prompt, answer in pairs
+            ]
+            for task, pairs in answers.items()
+        }
         sums = [[sum(both) for both in zip(*prompts)] for prompts in counts.values()]
         taus = [tokens / max(1, passes) for tokens, passes in sums]
         drawn = [mean_tau(counts, draw) for draw in draws]
-        cells = [f"{tau:.2f}" for tau in taus] + [f"{mean_tau(counts, everything):.2f} {interval(drawn)}"]
+        cells = [f"{tau:.2f}" for tau in taus] + [
+            f"{mean_tau(counts, everything):.2f} {interval(drawn)}"
+        ]
         if name == against:
             base, base_mean = drawn, mean_tau(counts, everything)
             cells.append("")
         elif against:
             difference = mean_tau(counts, everything) - base_mean
-            cells.append(f"{difference:+.2f} {interval([mine - theirs for mine, theirs in zip(drawn, base)])}")
-        cells.append(f"{sum(tokens for tokens, _ in sums) / max(1, sum(passes for _, passes in sums)):.2f}")
+            cells.append(
+                f"{difference:+.2f} {interval([mine - theirs for mine, theirs in zip(drawn, base)])}"
+            )
+        cells.append(
+            f"{sum(tokens for tokens, _ in sums) / max(1, sum(passes for _, passes in sums)):.2f}"
+        )
         print(f"| {name} | {' | '.join(cells)} |", flush=True)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     add = parser.add_argument
-    add("--target", metavar="FILE", required=True, help="checkpoint of train_target.py, or a Hugging Face folder")
-    add("--answers", metavar="FILE", help="JSON lines of answer_prompts.py; neither --tokenizer nor --data is needed then")
-    add("--every-answer", action="store_true", help="the whole file of --answers is held out: no drafter learned from its prompts")
+    add(
+        "--target",
+        metavar="FILE",
+        required=True,
+        help="checkpoint of train_target.py, or a Hugging Face folder",
+    )
+    add(
+        "--answers",
+        metavar="FILE",
+        help="JSON lines of answer_prompts.py; neither --tokenizer nor --data is needed then",
+    )
+    add(
+        "--every-answer",
+        action="store_true",
+        help="the whole file of --answers is held out: no drafter learned from its prompts",
+    )
     add("--tokenizer", metavar="FILE", help="tokenizer.model of a target that train_target.py made")
     add("--data", metavar="DIR", help="text data sets (data.py names them)")
-    add("--drafters", metavar="FILE", nargs="+", default=[],
-        help="checkpoints of distill.py or distill_answers.py: measure acceptance too; of equal names the last counts")
+    add(
+        "--drafters",
+        metavar="FILE",
+        nargs="+",
+        default=[],
+        help="checkpoints of distill.py or distill_answers.py: measure acceptance too; of equal names the last counts",
+    )
     add("--count", type=count, default=100, help="held-out prompts a task (default 100)")
-    add("--acceptance-count", type=count, default=10, help="of them for the acceptance (default 10)")
-    add("--against", metavar="NAME", default="", help="a drafter that the others are compared with, prompt by prompt")
+    add(
+        "--acceptance-count", type=count, default=10, help="of them for the acceptance (default 10)"
+    )
+    add(
+        "--against",
+        metavar="NAME",
+        default="",
+        help="a drafter that the others are compared with, prompt by prompt",
+    )
     add("--chain", type=count, default=4, help="drafted tokens a pass (default 4)")
-    add("--longest", type=int, default=600, help="longest conversation of --answers in token ids (default 600)")
+    add(
+        "--longest",
+        type=int,
+        default=600,
+        help="longest conversation of --answers in token ids (default 600)",
+    )
     add("--limit", type=count, default=200, help="longest answer in token ids (default 200)")
     add("--samples", metavar="FILE", help="write prompts and answers here as JSON lines")
     add("--threads", type=count, default=2)
     options = parser.parse_args()
     if not options.answers and not options.tokenizer:
-        parser.error("--answers is missing" if os.path.isdir(options.target) else "--tokenizer is missing")
+        parser.error(
+            "--answers is missing" if os.path.isdir(options.target) else "--tokenizer is missing"
+        )
     torch.set_num_threads(options.threads)
     torch.set_grad_enabled(False)
     target = load_target(options.target)
-    drafters = {name: drafter for path in options.drafters for name, drafter in load_drafters(path, target).items()}
+    drafters = {
+        name: drafter
+        for path in options.drafters
+        for name, drafter in load_drafters(path, target).items()
+    }
     if options.against and options.against not in drafters:
         parser.error(f"--against {options.against}: it is none of {', '.join(drafters)}")
     if options.answers:
         vocabulary = target.config.vocab_size
         if options.every_answer:
-            held = {task: of_length(rows, options.longest) for task, rows in answers_by_task(options.answers, vocabulary).items()}
+            held = {
+                task: of_length(rows, options.longest)
+                for task, rows in answers_by_task(options.answers, vocabulary).items()
+            }
         else:
             held = read_answers(options.answers, vocabulary, options.longest)[1]
         if not any(held.values()):
             sys.exit(f"error: {options.answers} has no answers of two ids or more")
-        greedy = {task: list(itertools.islice((row.parts() for row in rows if is_greedy(target, row)), options.acceptance_count))
-                  for task, rows in held.items()}
+        greedy = {
+            task: list(
+                itertools.islice(
+                    (row.parts() for row in rows if is_greedy(target, row)),
+                    options.acceptance_count,
+                )
+            )
+            for task, rows in held.items()
+        }
         if not all(greedy.values()):
-            sys.exit(f"error: {options.answers} has no greedy answer held out of {', '.join(task for task in greedy if not greedy[task])}")
+            sys.exit(
+                f"error: {options.answers} has no greedy answer held out of {', '.join(task for task in greedy if not greedy[task])}"
+            )
         print_acceptance(drafters, target, greedy, options.chain, options.against)
         return
     tokenizer, source = Tokenizer(options.tokenizer), Source(options.data)
@@ -213,17 +296,29 @@ def main() -> None:
         answers = answer_all(target, tokenizer, [item.prompt for item in items], options.limit)
         print(f"| {task} | {len(items)} | {score(task, items, answers)} |", flush=True)
         for item in items if samples else []:
-            samples.write(json.dumps({"task": task, "prompt": item.prompt, "answer": answers[item.prompt], "reference": item.answer},
-                                     ensure_ascii=False) + "\n")
+            samples.write(
+                json.dumps(
+                    {
+                        "task": task,
+                        "prompt": item.prompt,
+                        "answer": answers[item.prompt],
+                        "reference": item.answer,
+                    },
+                    ensure_ascii=False,
+                )
+                + "\n"
+            )
     if not drafters:
         return
     pairs: Dict[str, List[Tuple[List[int], List[int]]]] = {task: [] for task in examples}
     for task, items in examples.items():
-        for item in items[:options.acceptance_count]:
+        for item in items[: options.acceptance_count]:
             prompt = tokenizer.prompt(item.prompt)
             answer = written(target, [tokenizer.end], [prompt], options.limit)[0]
             if len(answer) > 1:
-                pairs[task].append((prompt, answer + [tokenizer.end] * (len(answer) < options.limit)))
+                pairs[task].append(
+                    (prompt, answer + [tokenizer.end] * (len(answer) < options.limit))
+                )
     print_acceptance(drafters, target, pairs, options.chain, options.against)
 
 

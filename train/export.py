@@ -27,14 +27,25 @@ from tokenizer import Tokenizer
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     add = parser.add_argument
-    add("--target", metavar="FILE", required=True, help="checkpoint of train_target.py, or a Hugging Face folder")
+    add(
+        "--target",
+        metavar="FILE",
+        required=True,
+        help="checkpoint of train_target.py, or a Hugging Face folder",
+    )
     add("--drafters", metavar="FILE", help="checkpoint of distill.py or distill_answers.py")
     add("--tokenizer", metavar="FILE", help="tokenizer.model of a target that train_target.py made")
     add("--out", metavar="DIR", required=True)
     add("--dtype", choices=["f32", "f16"], default="f32", help="of the weights (default f32)")
-    add("--data", metavar="DIR", help="text data sets; needed for the held-out prompts of their tasks")
+    add(
+        "--data",
+        metavar="DIR",
+        help="text data sets; needed for the held-out prompts of their tasks",
+    )
     add("--per-task", type=int, default=20, help="held-out prompts a task (default 20)")
     options = parser.parse_args()
     dtype = {"f32": torch.float32, "f16": torch.float16}[options.dtype]

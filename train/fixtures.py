@@ -41,24 +41,60 @@ from drafters.medusa import Medusa, MedusaConfig, medusa_config_json
 from drafters.moa import Moa, MoaConfig, MoaState, moa_config_json
 
 VOCABULARY, WIDTH = 96, 32
-BASE = LlamaConfig(vocab_size=VOCABULARY, hidden_size=WIDTH, num_hidden_layers=3, num_attention_heads=4, num_key_value_heads=4,
-                   head_dim=8, intermediate_size=48, max_position_embeddings=256)
+BASE = LlamaConfig(
+    vocab_size=VOCABULARY,
+    hidden_size=WIDTH,
+    num_hidden_layers=3,
+    num_attention_heads=4,
+    num_key_value_heads=4,
+    head_dim=8,
+    intermediate_size=48,
+    max_position_embeddings=256,
+)
 DECODERS: Dict[str, LlamaConfig] = {
     "mha-tied": BASE,
-    "gqa-untied": dataclasses.replace(BASE, num_key_value_heads=2, tie_word_embeddings=False, intermediate_size=80),
-    "head-dim": dataclasses.replace(BASE, num_key_value_heads=2, head_dim=16, tie_word_embeddings=False, rms_norm_eps=1e-6),
-    "llama3-rope": dataclasses.replace(BASE, num_key_value_heads=1, rope_theta=500.0, rope_scaling={
-        "rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
-        "original_max_position_embeddings": 64}),
-    "linear-rope": dataclasses.replace(BASE, num_key_value_heads=2, rope_scaling={"rope_type": "linear", "factor": 2.5}),
-    "qwen2-bias": dataclasses.replace(BASE, num_key_value_heads=2, attention_bias=True, rope_theta=1000000.0, rms_norm_eps=1e-6),
-    "qwen2-untied": dataclasses.replace(BASE, num_key_value_heads=1, head_dim=16, attention_bias=True, tie_word_embeddings=False),
+    "gqa-untied": dataclasses.replace(
+        BASE, num_key_value_heads=2, tie_word_embeddings=False, intermediate_size=80
+    ),
+    "head-dim": dataclasses.replace(
+        BASE, num_key_value_heads=2, head_dim=16, tie_word_embeddings=False, rms_norm_eps=1e-6
+    ),
+    "llama3-rope": dataclasses.replace(
+        BASE,
+        num_key_value_heads=1,
+        rope_theta=500.0,
+        rope_scaling={
+            "rope_type": "llama3",
+            "factor": 8.0,
+            "low_freq_factor": 1.0,
+            "high_freq_factor": 4.0,
+            "original_max_position_embeddings": 64,
+        },
+    ),
+    "linear-rope": dataclasses.replace(
+        BASE, num_key_value_heads=2, rope_scaling={"rope_type": "linear", "factor": 2.5}
+    ),
+    "qwen2-bias": dataclasses.replace(
+        BASE, num_key_value_heads=2, attention_bias=True, rope_theta=1000000.0, rms_norm_eps=1e-6
+    ),
+    "qwen2-untied": dataclasses.replace(
+        BASE, num_key_value_heads=1, head_dim=16, attention_bias=True, tie_word_embeddings=False
+    ),
 }
 TREE_PARENTS = [-1, -1, -1, 0, 0, 1, 3, 3, 5, 6, 8, 8]  # three children of the root, five levels
 # Per round, the last accepted node of the previous tree, with the path to it; -1: none. The first round has no previous
 # tree.
 ACCEPTED = [-1, -1, 4, -1, 8]
-MEDUSA_CHOICES = [[0], [0, 0], [1], [0, 1], [1, 0], [0, 0, 0], [2], [1, 0, 0]]  # ranks of the guesses on a node's path, best first
+MEDUSA_CHOICES = [
+    [0],
+    [0, 0],
+    [1],
+    [0, 1],
+    [1, 0],
+    [0, 0, 0],
+    [2],
+    [1, 0, 0],
+]  # ranks of the guesses on a node's path, best first
 
 
 def randomise(module: torch.nn.Module, generator: torch.Generator) -> None:
@@ -99,10 +135,21 @@ def write_decoder(folder: str, config: LlamaConfig, seed: int) -> None:
     randomise(model, generator)
     write_folder(folder, llama_config_json(config), model.state_dict())
     tokens, prefix, nodes = (random_tokens(n, generator) for n in (24, 9, len(TREE_PARENTS)))
-    by_path = [model(torch.tensor([prefix + path_to(i, nodes, TREE_PARENTS)])).logits[0, -1] for i in range(len(nodes))]
-    write_safetensors(os.path.join(folder, "expected.safetensors"), {
-        "tokens": ints(tokens), "logits": model(torch.tensor([tokens])).logits[0],
-        "tree.prefix": ints(prefix), "tree.tokens": ints(nodes), "tree.parents": ints(TREE_PARENTS), "tree.logits": torch.stack(by_path)})
+    by_path = [
+        model(torch.tensor([prefix + path_to(i, nodes, TREE_PARENTS)])).logits[0, -1]
+        for i in range(len(nodes))
+    ]
+    write_safetensors(
+        os.path.join(folder, "expected.safetensors"),
+        {
+            "tokens": ints(tokens),
+            "logits": model(torch.tensor([tokens])).logits[0],
+            "tree.prefix": ints(prefix),
+            "tree.tokens": ints(nodes),
+            "tree.parents": ints(TREE_PARENTS),
+            "tree.logits": torch.stack(by_path),
+        },
+    )
 
 
 def make_target(generator: torch.Generator) -> Llama:
@@ -123,13 +170,18 @@ def verified_rounds(generator: torch.Generator) -> Iterator[Tuple[List[int], Lis
     sequence = random_tokens(13, generator)  # the prompt
     nodes: List[int] = []
     for index, accepted in enumerate(ACCEPTED):
-        sequence = sequence + path_to(accepted, nodes, TREE_PARENTS) + [other_token(nodes, generator)]
+        sequence = (
+            sequence + path_to(accepted, nodes, TREE_PARENTS) + [other_token(nodes, generator)]
+        )
         nodes = random_tokens(4 + 2 * index, generator)
-        yield sequence, nodes, TREE_PARENTS[:len(nodes)]
+        yield sequence, nodes, TREE_PARENTS[: len(nodes)]
 
 
-def tree_rounds(target: Llama, draft: Callable[[Trace, List[int], List[int]], Tensor],
-                generator: torch.Generator) -> Tuple[Dict[str, Tensor], Trace]:
+def tree_rounds(
+    target: Llama,
+    draft: Callable[[Trace, List[int], List[int]], Tensor],
+    generator: torch.Generator,
+) -> Tuple[Dict[str, Tensor], Trace]:
     """(expected values of all rounds, the target's trace of the last one's verified tokens).
 
     ``draft`` gives the logits after a path that begins with the root, from that trace and the verified tokens.
@@ -139,10 +191,13 @@ def tree_rounds(target: Llama, draft: Callable[[Trace, List[int], List[int]], Te
         verified, root = sequence[:-1], sequence[-1]
         trace = target(torch.tensor([verified]))
         expected[f"round{index}.tokens"] = ints(sequence)
-        expected[f"round{index}.nodes"], expected[f"round{index}.parents"] = ints(nodes), ints(parents)
+        expected[f"round{index}.nodes"], expected[f"round{index}.parents"] = ints(nodes), ints(
+            parents
+        )
         expected[f"round{index}.root_logits"] = draft(trace, verified, [root])
         expected[f"round{index}.logits"] = torch.stack(
-            [draft(trace, verified, [root] + path_to(i, nodes, parents)) for i in range(len(nodes))])
+            [draft(trace, verified, [root] + path_to(i, nodes, parents)) for i in range(len(nodes))]
+        )
     return expected, trace
 
 
@@ -157,23 +212,42 @@ def write_moa(folder: str, target: Llama, config: MoaConfig, generator: torch.Ge
         return state.draft(verified, path)
 
     expected, trace = tree_rounds(target, draft, generator)
-    expected["m"], expected["c"] = drafter.layer_mean(trace.keys, trace.values)[0], drafter.memory(trace)[0]
+    expected["m"], expected["c"] = (
+        drafter.layer_mean(trace.keys, trace.values)[0],
+        drafter.memory(trace)[0],
+    )
     write_safetensors(os.path.join(folder, "expected.safetensors"), expected)
 
 
 def write_moa_set(folder: str, target: Llama, generator: torch.Generator) -> None:
-    write_folder(os.path.join(folder, "target"), llama_config_json(target.config), target.state_dict())
+    write_folder(
+        os.path.join(folder, "target"), llama_config_json(target.config), target.state_dict()
+    )
     for tli in (0, 1, 3):
-        config = MoaConfig(heads=2 if tli == 3 else 4, tli=tli, sa_kv_heads=2, sa_ffn=40, ca_kv_heads=2, ca_ffn=56, lsa_heads=4,
-                           lsa_kv_heads=2, lsa_head_dim=8, lsa_ffn=24)
+        config = MoaConfig(
+            heads=2 if tli == 3 else 4,
+            tli=tli,
+            sa_kv_heads=2,
+            sa_ffn=40,
+            ca_kv_heads=2,
+            ca_ffn=56,
+            lsa_heads=4,
+            lsa_kv_heads=2,
+            lsa_head_dim=8,
+            lsa_ffn=24,
+        )
         write_moa(os.path.join(folder, f"moa-tli{tli}"), target, config, generator)
 
 
-def write_eagle(folder: str, target: Llama, config: EagleConfig, generator: torch.Generator) -> None:
+def write_eagle(
+    folder: str, target: Llama, config: EagleConfig, generator: torch.Generator
+) -> None:
     drafter = Eagle(target.config, config)
     randomise(drafter, generator)
     write_folder(folder, eagle_config_json(target.config, config), drafter.state_dict())
-    expected, trace = tree_rounds(target, lambda *given: eagle.draft(drafter, target, *given), generator)
+    expected, trace = tree_rounds(
+        target, lambda *given: eagle.draft(drafter, target, *given), generator
+    )
     expected["feature"] = trace.feature[0]
     write_safetensors(os.path.join(folder, "expected.safetensors"), expected)
 
@@ -181,19 +255,46 @@ def write_eagle(folder: str, target: Llama, config: EagleConfig, generator: torc
 def write_eagle_set(folder: str, target: Llama, generator: torch.Generator) -> None:
     for bias in (False, True):
         heads = 2 if bias else 4
-        write_eagle(os.path.join(folder, "eagle-bias" if bias else "eagle"), target, EagleConfig(heads, heads // 2, ffn=40, bias=bias), generator)
+        write_eagle(
+            os.path.join(folder, "eagle-bias" if bias else "eagle"),
+            target,
+            EagleConfig(heads, heads // 2, ffn=40, bias=bias),
+            generator,
+        )
 
 
 def write_scaled_set(folder: str, generator: torch.Generator) -> None:
     """A small target with RoPE scaling as in Llama 3.1 and biases as in Qwen2, which the other sets lack, and drafters
     for it."""
-    target = Llama(dataclasses.replace(DECODERS["llama3-rope"], num_hidden_layers=2, num_key_value_heads=2, intermediate_size=16,
-                                       attention_bias=True))
+    target = Llama(
+        dataclasses.replace(
+            DECODERS["llama3-rope"],
+            num_hidden_layers=2,
+            num_key_value_heads=2,
+            intermediate_size=16,
+            attention_bias=True,
+        )
+    )
     randomise(target, generator)
-    write_folder(os.path.join(folder, "target"), llama_config_json(target.config), target.state_dict())
-    moa = MoaConfig(heads=4, tli=1, sa_kv_heads=1, sa_ffn=8, ca_kv_heads=1, ca_ffn=8, lsa_heads=4, lsa_kv_heads=1, lsa_head_dim=8, lsa_ffn=8)
+    write_folder(
+        os.path.join(folder, "target"), llama_config_json(target.config), target.state_dict()
+    )
+    moa = MoaConfig(
+        heads=4,
+        tli=1,
+        sa_kv_heads=1,
+        sa_ffn=8,
+        ca_kv_heads=1,
+        ca_ffn=8,
+        lsa_heads=4,
+        lsa_kv_heads=1,
+        lsa_head_dim=8,
+        lsa_ffn=8,
+    )
     write_moa(os.path.join(folder, "moa-tli1"), target, moa, generator)
-    write_eagle(os.path.join(folder, "eagle"), target, EagleConfig(heads=4, kv_heads=1, ffn=8), generator)
+    write_eagle(
+        os.path.join(folder, "eagle"), target, EagleConfig(heads=4, kv_heads=1, ffn=8), generator
+    )
 
 
 def write_medusa_set(folder: str, target: Llama, generator: torch.Generator) -> None:
@@ -202,17 +303,27 @@ def write_medusa_set(folder: str, target: Llama, generator: torch.Generator) -> 
         drafter = Medusa(target.config, config)
         randomise(drafter, generator)
         name = os.path.join(folder, f"medusa-{version}")
-        write_folder(name, {**medusa_config_json(target.config, config), "medusa_choices": MEDUSA_CHOICES}, drafter.state_dict())
+        write_folder(
+            name,
+            {**medusa_config_json(target.config, config), "medusa_choices": MEDUSA_CHOICES},
+            drafter.state_dict(),
+        )
         expected: Dict[str, Tensor] = {}
         for index, (sequence, _, _) in enumerate(verified_rounds(generator)):
             feature = target(torch.tensor([sequence[:-1]])).feature[0, -1]
-            expected[f"round{index}.tokens"], expected[f"round{index}.head_logits"] = ints(sequence), drafter.logits(target, feature)
+            expected[f"round{index}.tokens"], expected[f"round{index}.head_logits"] = ints(
+                sequence
+            ), drafter.logits(target, feature)
         write_safetensors(os.path.join(name, "expected.safetensors"), expected)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", metavar="DIR", required=True, help="for example tests/data/fixtures")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--out", metavar="DIR", required=True, help="for example tests/data/fixtures"
+    )
     parser.add_argument("--seed", type=int, default=20260101)
     options = parser.parse_args()
     torch.set_num_threads(1)
@@ -222,10 +333,24 @@ def main() -> None:
         generator = torch.Generator().manual_seed(options.seed + 100)
         target = make_target(generator)
         write_moa_set(os.path.join(options.out, "moa"), target, generator)
-        write_eagle_set(os.path.join(options.out, "eagle"), target, torch.Generator().manual_seed(options.seed + 200))
-        write_medusa_set(os.path.join(options.out, "medusa"), target, torch.Generator().manual_seed(options.seed + 300))
-        write_scaled_set(os.path.join(options.out, "scaled"), torch.Generator().manual_seed(options.seed + 400))
-    total = sum(os.path.getsize(os.path.join(root, file)) for root, _, files in os.walk(options.out) for file in files)
+        write_eagle_set(
+            os.path.join(options.out, "eagle"),
+            target,
+            torch.Generator().manual_seed(options.seed + 200),
+        )
+        write_medusa_set(
+            os.path.join(options.out, "medusa"),
+            target,
+            torch.Generator().manual_seed(options.seed + 300),
+        )
+        write_scaled_set(
+            os.path.join(options.out, "scaled"), torch.Generator().manual_seed(options.seed + 400)
+        )
+    total = sum(
+        os.path.getsize(os.path.join(root, file))
+        for root, _, files in os.walk(options.out)
+        for file in files
+    )
     print(f"{options.out}: {total / 1e6:.2f} MB")
 
 

@@ -28,12 +28,24 @@ Named = List[Tuple[str, Tensor]]
 def add_data_options(parser: argparse.ArgumentParser) -> None:
     """The options of the programs that draw their conversations from data.py."""
     add = parser.add_argument
-    add("--data", metavar="DIR", help="folder of the text data sets (data.py names them); generated tasks only without it")
+    add(
+        "--data",
+        metavar="DIR",
+        help="folder of the text data sets (data.py names them); generated tasks only without it",
+    )
     add("--tokenizer", metavar="FILE", required=True, help="tokenizer.model from tokenizer.py")
 
 
-def add_options(parser: argparse.ArgumentParser, minutes: float, muon_lr: float, adam_lr: float, decay: float,
-                residual_lr: Optional[float] = None, adam_learns: str = "norms and biases", embedding: bool = False) -> None:
+def add_options(
+    parser: argparse.ArgumentParser,
+    minutes: float,
+    muon_lr: float,
+    adam_lr: float,
+    decay: float,
+    residual_lr: Optional[float] = None,
+    adam_learns: str = "norms and biases",
+    embedding: bool = False,
+) -> None:
     """The options of every training program.
 
     residual_lr     None if nothing that writes to the residual stream is trained
@@ -41,30 +53,83 @@ def add_options(parser: argparse.ArgumentParser, minutes: float, muon_lr: float,
     embedding       whether an embedding is trained
     """
     add = parser.add_argument
-    add("--out", type=out_file, metavar="FILE", required=True, help="checkpoint; an existing one is continued")
+    add(
+        "--out",
+        type=out_file,
+        metavar="FILE",
+        required=True,
+        help="checkpoint; an existing one is continued",
+    )
     add("--minutes", type=float, default=minutes, help=f"training time (default {minutes:g})")
-    add("--steps", type=int, metavar="N",
-        help="train for so many steps instead of --minutes; runs of one --seed then see the same batches, however fast the machine is")
-    add("--workers", type=int, default=1, help="data-parallel processes on the CPU, one thread each if more than 1 (default 1)")
-    add("--threads", type=count, default=2, help="threads of a single worker on the CPU (default 2)")
+    add(
+        "--steps",
+        type=int,
+        metavar="N",
+        help="train for so many steps instead of --minutes; runs of one --seed then see the same batches, however fast the machine is",
+    )
+    add(
+        "--workers",
+        type=int,
+        default=1,
+        help="data-parallel processes on the CPU, one thread each if more than 1 (default 1)",
+    )
+    add(
+        "--threads", type=count, default=2, help="threads of a single worker on the CPU (default 2)"
+    )
     add("--device", default="cpu", help="cpu or cuda (default cpu)")
-    add("--tokens", type=int, default=1920, help="padded token ids per worker and step; best a number with many divisors (default 1920)")
+    add(
+        "--tokens",
+        type=int,
+        default=1920,
+        help="padded token ids per worker and step; best a number with many divisors (default 1920)",
+    )
     add("--longest", type=int, default=600, help="longest conversation in token ids (default 600)")
-    add("--bf16", action="store_true",
-        help="matrix products in bfloat16: faster on a GPU and on a CPU with AMX or AVX-512 BF16, slower on others")
+    add(
+        "--bf16",
+        action="store_true",
+        help="matrix products in bfloat16: faster on a GPU and on a CPU with AMX or AVX-512 BF16, slower on others",
+    )
     add("--seed", type=int, default=1, help="of weights, batches and masks (default 1)")
-    add("--muon-lr", type=float, default=muon_lr, help=f"learning rate of the matrices (default {muon_lr:g})")
-    add("--adam-lr", type=float, default=adam_lr, help=f"learning rate of {adam_learns} (default {adam_lr:g})")
+    add(
+        "--muon-lr",
+        type=float,
+        default=muon_lr,
+        help=f"learning rate of the matrices (default {muon_lr:g})",
+    )
+    add(
+        "--adam-lr",
+        type=float,
+        default=adam_lr,
+        help=f"learning rate of {adam_learns} (default {adam_lr:g})",
+    )
     parser.set_defaults(embedding_lr=0.006, residual_lr=1.0)
     if embedding:
-        add("--embedding-lr", type=float, help="learning rate of the embedding, whose numbers are about 1 (default 0.006)")
+        add(
+            "--embedding-lr",
+            type=float,
+            help="learning rate of the embedding, whose numbers are about 1 (default 0.006)",
+        )
     if residual_lr is not None:
-        add("--residual-lr", type=float, default=residual_lr,
-            help=f"factor for the matrices that write to the residual stream, see optim.py (default {residual_lr:g})")
+        add(
+            "--residual-lr",
+            type=float,
+            default=residual_lr,
+            help=f"factor for the matrices that write to the residual stream, see optim.py (default {residual_lr:g})",
+        )
     add("--warmup", type=int, default=60, help="steps (default 60)")
-    add("--decay", type=float, default=decay, help=f"last share of the training, over which the learning rate falls to 0 (default {decay:g})")
+    add(
+        "--decay",
+        type=float,
+        default=decay,
+        help=f"last share of the training, over which the learning rate falls to 0 (default {decay:g})",
+    )
     add("--log-every", type=float, default=20, help="seconds between log lines (default 20)")
-    add("--evaluate-every", type=float, default=300, help="seconds between held-out checks (default 300)")
+    add(
+        "--evaluate-every",
+        type=float,
+        default=300,
+        help="seconds between held-out checks (default 300)",
+    )
     add("--save-every", type=float, default=180, help="seconds between checkpoints (default 180)")
 
 
@@ -81,7 +146,9 @@ def check_options(options: argparse.Namespace) -> None:
     if options.workers < 1:
         sys.exit("error: --workers must be 1 or more")
     if options.workers > 1 and (options.device != "cpu" or parallel.launched()):
-        sys.exit("error: --workers is for the CPU without torchrun; on a GPU use more --tokens, on several torchrun")
+        sys.exit(
+            "error: --workers is for the CPU without torchrun; on a GPU use more --tokens, on several torchrun"
+        )
     if not options.minutes > 0:  # also rejects nan
         sys.exit("error: --minutes must be above 0")
     if options.steps is not None and options.steps <= 0:
@@ -91,14 +158,19 @@ def check_options(options: argparse.Namespace) -> None:
     if options.device.startswith("cuda") and not torch.cuda.is_available():
         sys.exit("error: this PyTorch sees no CUDA device")
     if options.device == "cpu" and has_reference_blas():
-        print("note: matrix products in 32 bits, as in held-out checks, are slow here; apt-get install libopenblas0-pthread", file=sys.stderr)
+        print(
+            "note: matrix products in 32 bits, as in held-out checks, are slow here; apt-get install libopenblas0-pthread",
+            file=sys.stderr,
+        )
     if parallel.launched():
         options.device, options.workers = parallel.join(options.device)
 
 
 def precision(options: argparse.Namespace) -> torch.autocast:
     """The context of a forward pass: matmuls in the chosen precision, weights and sums in 32 bits."""
-    return torch.autocast(torch.device(options.device).type, dtype=torch.bfloat16, enabled=options.bf16)
+    return torch.autocast(
+        torch.device(options.device).type, dtype=torch.bfloat16, enabled=options.bf16
+    )
 
 
 def to_device(tensors: Iterable[Tensor], device: torch.device) -> List[Tensor]:
@@ -124,13 +196,20 @@ class Clock:
         """The clock of the checkpoint --out.  Refuses another --seed, with which the run would silently continue with
         other batches."""
         if saved.get("seed", options.seed) != options.seed:
-            sys.exit(f"error: {options.out} was begun with --seed {saved['seed']}; give the same or another --out")
+            sys.exit(
+                f"error: {options.out} was begun with --seed {saved['seed']}; give the same or another --out"
+            )
         return cls.of(saved)
 
     def record(self, drafters: int) -> dict:
         """The value that edgedraft convert reads as ``edgedraft_training`` in a drafter's config.json, for this many
         trained side by side."""
-        return {"steps": self.step, "tokens": self.tokens, "minutes": round(self.elapsed / 60, 1), "drafters": drafters}
+        return {
+            "steps": self.step,
+            "tokens": self.tokens,
+            "minutes": round(self.elapsed / 60, 1),
+            "drafters": drafters,
+        }
 
     def progress(self, options: argparse.Namespace) -> float:
         """The share of the training that is done; 1 or more at its end."""
@@ -142,17 +221,27 @@ def load_averages(optimiser: Optimiser, path: str, options: argparse.Namespace, 
     again = f"remove {path} to begin its averages anew"
     try:
         saved = read_pickle(path, options.device)
-        found, parts = (saved["step"], saved["parts"]) if isinstance(saved, dict) else (step, saved)  # older files lack the step
+        found, parts = (
+            (saved["step"], saved["parts"]) if isinstance(saved, dict) else (step, saved)
+        )  # older files lack the step
         optimiser.load_state_dict(parts)
     except Exception as error:  # unpickling a damaged file can raise anything
         sys.exit(f"error: {path} is of another number of --workers or damaged ({error!r}); {again}")
     if found != step:
-        sys.exit(f"error: {path} is of step {found} and {options.out} of step {step}, since a run was ended between writing the two; {again}")
+        sys.exit(
+            f"error: {path} is of step {found} and {options.out} of step {step}, since a run was ended between writing the two; {again}"
+        )
 
 
-def fit(options: argparse.Namespace, groups: Dict[str, Named], compute: Callable[[Batch, int], Dict[str, Tensor]],
-        batches: Callable[[int], Iterable[Batch]], check: Callable[[], str],
-        trained: Callable[[], dict], clock: Clock) -> None:
+def fit(
+    options: argparse.Namespace,
+    groups: Dict[str, Named],
+    compute: Callable[[Batch, int], Dict[str, Tensor]],
+    batches: Callable[[int], Iterable[Batch]],
+    check: Callable[[], str],
+    trained: Callable[[], dict],
+    clock: Clock,
+) -> None:
     """Trains until --minutes have passed, or for --steps; writes the checkpoint --out periodically and at the end.
 
     groups          models trained side by side; each has its own gradient norm, clipped at 1
@@ -163,17 +252,29 @@ def fit(options: argparse.Namespace, groups: Dict[str, Named], compute: Callable
     parameters = [p for named in groups.values() for _, p in named]
     names = [name for named in groups.values() for name, _ in named]
     group_of = [index for index, named in enumerate(groups.values()) for _ in named]
-    shared = parallel.LaunchedGroup(parameters, len(groups)) if parallel.launched() else parallel.Group(options.workers, parameters, len(groups))
+    shared = (
+        parallel.LaunchedGroup(parameters, len(groups))
+        if parallel.launched()
+        else parallel.Group(options.workers, parameters, len(groups))
+    )
     resumed = clock.step > 0
     if resumed and clock.progress(options) >= 1:
         print(f"{options.out} has had its {clock.step} steps already", flush=True)
         return
 
     def worker(rank: int) -> None:
-        torch.set_num_threads(1 if options.workers > 1 and not parallel.launched() else options.threads)
+        torch.set_num_threads(
+            1 if options.workers > 1 and not parallel.launched() else options.threads
+        )
         owned = shared.owned(rank)
-        optimiser = Optimiser([(names[i], parameters[i]) for i in owned], options.muon_lr, options.adam_lr,
-                              options.embedding_lr, options.residual_lr, options.bf16)
+        optimiser = Optimiser(
+            [(names[i], parameters[i]) for i in owned],
+            options.muon_lr,
+            options.adam_lr,
+            options.embedding_lr,
+            options.residual_lr,
+            options.bf16,
+        )
         keeper = 0 if parallel.launched() else rank  # owner of this process's optimiser state
         state_path = f"{options.out}.optimiser{keeper}"
         if resumed and os.path.exists(state_path):
@@ -196,7 +297,11 @@ def fit(options: argparse.Namespace, groups: Dict[str, Named], compute: Callable
             mine[0] = batch[0].numel()
             if rank == 0:  # one clock for all workers
                 reached = Clock(clock.step + 1, now - start).progress(options)
-                mine[1], mine[2], mine[3] = reached, float(now - last_save > options.save_every), now - start
+                mine[1], mine[2], mine[3] = (
+                    reached,
+                    float(now - last_save > options.save_every),
+                    now - start,
+                )
             norms = shared.average_gradients(rank, owned, group_of, list(result.values()))
             numbers = shared.numbers.cpu()
             _, progress, save_now, elapsed = numbers[0, :4].tolist()
@@ -205,7 +310,11 @@ def fit(options: argparse.Namespace, groups: Dict[str, Named], compute: Callable
             tokens, steps = tokens + seen, steps + 1
             losses = [total + loss for total, loss in zip(losses, numbers[:, 4:].mean(0).tolist())]
             for group, norm in enumerate(norms):
-                gradients = [parameters[i].grad for i in owned if group_of[i] == group and parameters[i].grad is not None]
+                gradients = [
+                    parameters[i].grad
+                    for i in owned
+                    if group_of[i] == group and parameters[i].grad is not None
+                ]
                 if norm > 1.0 and gradients:
                     torch._foreach_mul_(gradients, 1.0 / norm)
             optimiser.step(schedule(clock.step, progress, options.warmup, options.decay))
@@ -215,9 +324,13 @@ def fit(options: argparse.Namespace, groups: Dict[str, Named], compute: Callable
             if rank == 0:
                 bar.update(progress)
                 if now - last_log > options.log_every:
-                    shown = "  ".join(f"{name} {loss / steps:.4f}" for name, loss in zip(groups, losses))
-                    bar.line(f"{clock.elapsed / 60:6.1f} min  step {clock.step:5d}  loss {shown}  {clock.tokens / 1e6:.2f} Mtok  "
-                             f"{tokens / (now - last_log):.0f} tok/s")
+                    shown = "  ".join(
+                        f"{name} {loss / steps:.4f}" for name, loss in zip(groups, losses)
+                    )
+                    bar.line(
+                        f"{clock.elapsed / 60:6.1f} min  step {clock.step:5d}  loss {shown}  {clock.tokens / 1e6:.2f} Mtok  "
+                        f"{tokens / (now - last_log):.0f} tok/s"
+                    )
                     losses, tokens, steps, last_log = [0.0] * len(groups), 0, 0, now
                 if now - last_check > options.evaluate_every or progress >= 1:
                     before = time.time()
@@ -231,11 +344,21 @@ def fit(options: argparse.Namespace, groups: Dict[str, Named], compute: Callable
                 files = []
                 if rank == keeper:
                     files.append(state_path)
-                    torch.save({"step": clock.step, "parts": optimiser.state_dict()}, state_path + ".new")
+                    torch.save(
+                        {"step": clock.step, "parts": optimiser.state_dict()}, state_path + ".new"
+                    )
                 if rank == 0:
                     files.append(options.out)
-                    torch.save({**trained(), "step": clock.step, "elapsed": clock.elapsed, "tokens": clock.tokens, "seed": options.seed},
-                               options.out + ".new")
+                    torch.save(
+                        {
+                            **trained(),
+                            "step": clock.step,
+                            "elapsed": clock.elapsed,
+                            "tokens": clock.tokens,
+                            "seed": options.seed,
+                        },
+                        options.out + ".new",
+                    )
                 shared.wait()
                 for file in files:
                     os.replace(file + ".new", file)

@@ -34,7 +34,9 @@ class LlamaConfig:
     intermediate_size: int = 704
     rms_norm_eps: float = 1e-5
     rope_theta: float = 10000.0
-    rope_scaling: Optional[dict] = None  # None, {"rope_type": "linear", "factor": f} or {"rope_type": "llama3", ...}
+    rope_scaling: Optional[
+        dict
+    ] = None  # None, {"rope_type": "linear", "factor": f} or {"rope_type": "llama3", ...}
     tie_word_embeddings: bool = True
     attention_bias: bool = False  # bias on q, k and v (Qwen2 style); o_proj never has one
     max_position_embeddings: int = 1024
@@ -121,7 +123,9 @@ def grouped_attention(q: Tensor, k: Tensor, v: Tensor, mask: Optional[Tensor]) -
     batch, heads, rows, dim = q.shape
     kv_heads, cols = k.shape[1], k.shape[2]
     group = heads // kv_heads
-    scores = torch.matmul(q.reshape(batch, kv_heads, group * rows, dim) * dim**-0.5, k.transpose(-1, -2))
+    scores = torch.matmul(
+        q.reshape(batch, kv_heads, group * rows, dim) * dim**-0.5, k.transpose(-1, -2)
+    )
     scores = scores.view(batch, kv_heads, group, rows, cols)
     if mask is not None:
         scores = scores + (mask[:, None, None] if mask.dim() == 3 else mask)
@@ -172,15 +176,26 @@ class Mlp(nn.Module):
 class Layer(nn.Module):
     """One pre-norm decoder layer; without ``norm_input`` its attention reads the unnormalised input."""
 
-    def __init__(self, width: int, heads: int, kv_heads: int, head_dim: int, hidden: int, eps: float,
-                 bias: bool = False, norm_input: bool = True):
+    def __init__(
+        self,
+        width: int,
+        heads: int,
+        kv_heads: int,
+        head_dim: int,
+        hidden: int,
+        eps: float,
+        bias: bool = False,
+        norm_input: bool = True,
+    ):
         super().__init__()
         self.self_attn = Attention(width, heads, kv_heads, head_dim, bias)
         self.mlp = Mlp(width, hidden)
         self.input_layernorm = RmsNorm(width, eps) if norm_input else nn.Identity()
         self.post_attention_layernorm = RmsNorm(width, eps)
 
-    def forward(self, x: Tensor, rope, mask: Optional[Tensor], past: Optional[Tuple[Tensor, Tensor]] = None):
+    def forward(
+        self, x: Tensor, rope, mask: Optional[Tensor], past: Optional[Tuple[Tensor, Tensor]] = None
+    ):
         """x [B, T, E] -> (x', K, V).  ``past`` holds post-RoPE K and V before the new ones."""
         normed = self.input_layernorm(x)
         k, v = self.self_attn.keys_values(normed, rope)
@@ -214,8 +229,13 @@ class Trace:
 
     def part(self, begin: int, end: int) -> Trace:
         """The trace of positions begin..end - 1, without logits."""
-        return Trace(None, self.feature[:, begin:end], [x[:, begin:end] for x in self.streams],
-                     [k[:, :, begin:end] for k in self.keys], [v[:, :, begin:end] for v in self.values])
+        return Trace(
+            None,
+            self.feature[:, begin:end],
+            [x[:, begin:end] for x in self.streams],
+            [k[:, :, begin:end] for k in self.keys],
+            [v[:, :, begin:end] for v in self.values],
+        )
 
 
 class Llama(nn.Module):
@@ -228,8 +248,17 @@ class Llama(nn.Module):
         self.model = nn.Module()
         self.model.embed_tokens = nn.Embedding(c.vocab_size, c.hidden_size)
         self.model.layers = nn.ModuleList(
-            Layer(c.hidden_size, c.num_attention_heads, c.num_key_value_heads, c.head_dim, c.intermediate_size,
-                  c.rms_norm_eps, c.attention_bias) for _ in range(c.num_hidden_layers))
+            Layer(
+                c.hidden_size,
+                c.num_attention_heads,
+                c.num_key_value_heads,
+                c.head_dim,
+                c.intermediate_size,
+                c.rms_norm_eps,
+                c.attention_bias,
+            )
+            for _ in range(c.num_hidden_layers)
+        )
         self.model.norm = RmsNorm(c.hidden_size, c.rms_norm_eps)
         if not c.tie_word_embeddings:
             self.lm_head = nn.Linear(c.hidden_size, c.vocab_size, bias=False)
@@ -246,12 +275,19 @@ class Llama(nn.Module):
     @staticmethod
     def _initialise(module: nn.Module) -> None:
         if isinstance(module, (nn.Linear, nn.Embedding)):
-            nn.init.normal_(module.weight, std=1.0 if isinstance(module, nn.Embedding) else module.weight.shape[1] ** -0.5)
+            nn.init.normal_(
+                module.weight,
+                std=1.0 if isinstance(module, nn.Embedding) else module.weight.shape[1] ** -0.5,
+            )
 
     @property
     def head_weight(self) -> Tensor:
         """[V, E]"""
-        return self.model.embed_tokens.weight if self.config.tie_word_embeddings else self.lm_head.weight
+        return (
+            self.model.embed_tokens.weight
+            if self.config.tie_word_embeddings
+            else self.lm_head.weight
+        )
 
     def head(self, feature: Tensor) -> Tensor:
         """Logits [..., V] of post-norm features [..., E]."""
@@ -261,8 +297,14 @@ class Llama(nn.Module):
         """RoPE tables for ``positions`` [T]."""
         return rope_table(self.frequencies, positions)
 
-    def forward(self, tokens: Tensor, past: Optional[List[Tuple[Tensor, Tensor]]] = None,
-                mask: Optional[Tensor] = None, positions: Optional[Tensor] = None, head: bool = True) -> Trace:
+    def forward(
+        self,
+        tokens: Tensor,
+        past: Optional[List[Tuple[Tensor, Tensor]]] = None,
+        mask: Optional[Tensor] = None,
+        positions: Optional[Tensor] = None,
+        head: bool = True,
+    ) -> Trace:
         """Runs tokens [B, T] after an optional cache ``past`` (L pairs of [B, K, S, D]).
 
         Without ``mask`` and ``positions`` the tokens are a causal continuation of the cache.
@@ -294,24 +336,32 @@ class Cache:
 
     def __init__(self) -> None:
         self.length = 0
-        self.kept: List[Tuple[Tensor, Tensor]] = []  # with spare capacity, so that few steps copy all of them
+        self.kept: List[
+            Tuple[Tensor, Tensor]
+        ] = []  # with spare capacity, so that few steps copy all of them
 
     def __len__(self) -> int:
         return self.length
 
     @property
     def past(self) -> Optional[List[Tuple[Tensor, Tensor]]]:
-        return [(k[:, :, :self.length], v[:, :, :self.length]) for k, v in self.kept] if self.kept else None
+        return (
+            [(k[:, :, : self.length], v[:, :, : self.length]) for k, v in self.kept]
+            if self.kept
+            else None
+        )
 
     def append(self, trace: Trace) -> None:
         new = list(zip(trace.keys, trace.values))
         begin, self.length = self.length, self.length + new[0][0].shape[2]
         if not self.kept or self.kept[0][0].shape[2] < self.length:
             room = (0, 0, 0, max(self.length, 2 * begin) - begin)
-            old = [(k[:, :, :begin], v[:, :, :begin]) for k, v in self.kept] or [(k[:, :, :0], v[:, :, :0]) for k, v in new]
+            old = [(k[:, :, :begin], v[:, :, :begin]) for k, v in self.kept] or [
+                (k[:, :, :0], v[:, :, :0]) for k, v in new
+            ]
             self.kept = [(F.pad(k, room), F.pad(v, room)) for k, v in old]
         for (k, v), (new_k, new_v) in zip(self.kept, new):
-            k[:, :, begin:self.length], v[:, :, begin:self.length] = new_k, new_v
+            k[:, :, begin : self.length], v[:, :, begin : self.length] = new_k, new_v
 
     def crop(self, length: int) -> None:
         self.length = min(length, self.length)

@@ -49,7 +49,10 @@ PASSAGE = 60  # minimum words of a passage; it ends with a sentence
 
 def stories(folder: str) -> List[Item]:
     """One story each; its prompt depends only on the story."""
-    return [(story_prompt(keywords, random.Random(text)), text) for text, keywords in load_stories(folder)]
+    return [
+        (story_prompt(keywords, random.Random(text)), text)
+        for text, keywords in load_stories(folder)
+    ]
 
 
 def passages(folder: str) -> List[Item]:
@@ -64,7 +67,9 @@ def passages(folder: str) -> List[Item]:
         with open(os.path.join(path, name), encoding="utf-8", errors="ignore") as file:
             sentences = re.split(r"(?<=[.!?])\s+", " ".join(file.read().split()))
         found = list(in_passages(sentences))
-        items += [(f"Continue this text:\n\n{first}", then) for first, then in zip(found, found[1:])]
+        items += [
+            (f"Continue this text:\n\n{first}", then) for first, then in zip(found, found[1:])
+        ]
     return items
 
 
@@ -80,26 +85,38 @@ def in_passages(sentences: List[str]) -> Iterator[str]:
 
 def problems(folder: str) -> List[Item]:
     """GSM8K, with the calculator marks removed from the answers."""
-    return [(entry["question"], re.sub(r"<<[^>]*>>", "", entry["answer"])) for entry in read(folder, "gsm8k/train.jsonl")]
+    return [
+        (entry["question"], re.sub(r"<<[^>]*>>", "", entry["answer"]))
+        for entry in read(folder, "gsm8k/train.jsonl")
+    ]
 
 
 def answers_written(folder: str) -> Dict[str, str]:
     """Answers of DialogSum's dev set and of Self-Instruct, by the prompts of copy_prompts.py."""
-    found = {f"Summarize this dialogue: {entry['dialogue']}": entry["summary"] for entry in read(folder, "dialogsum/dialogsum.dev.jsonl")}
+    found = {
+        f"Summarize this dialogue: {entry['dialogue']}": entry["summary"]
+        for entry in read(folder, "dialogsum/dialogsum.dev.jsonl")
+    }
     for part in ("seed_tasks", "user_oriented_instructions"):
         for entry in read(folder, f"self_instruct/{part}.jsonl"):
             first = entry["instances"][0]
-            found[entry["instruction"] + (f"\n\n{first['input']}" if first["input"] else "")] = first["output"]
+            found[
+                entry["instruction"] + (f"\n\n{first['input']}" if first["input"] else "")
+            ] = first["output"]
     return found
 
 
 def conversations(folder: str) -> Dict[str, List[Item]]:
     apart, written = apart_from_benchmarks(folder), answers_written(folder)
     maths = set(apart["maths"])
-    return {"story": stories(folder), "book": passages(folder), "maths": [item for item in problems(folder) if item[0] in maths],
-            "question": [(prompt, None) for prompt in apart["question"]],
-            "summary": [(prompt, written[prompt]) for prompt in apart["summary"]],
-            "instruct": [(prompt, written[prompt]) for prompt in apart["instruct"]]}
+    return {
+        "story": stories(folder),
+        "book": passages(folder),
+        "maths": [item for item in problems(folder) if item[0] in maths],
+        "question": [(prompt, None) for prompt in apart["question"]],
+        "summary": [(prompt, written[prompt]) for prompt in apart["summary"]],
+        "instruct": [(prompt, written[prompt]) for prompt in apart["instruct"]],
+    }
 
 
 def split(folder: str) -> Tuple[Dict[str, List[Item]], Dict[str, List[Item]]]:
@@ -111,23 +128,44 @@ def split(folder: str) -> Tuple[Dict[str, List[Item]], Dict[str, List[Item]]]:
         unique = {" ".join(prompt.split()).lower(): (prompt, answer) for prompt, answer in items}
         out = {key for key in unique if task in MEASURED and hashed_out(key, HELD_OUT_ONE_IN)}
         training[task] = [item for key, item in unique.items() if key not in out]
-        held[task] = [unique[key] for key in sorted(out, key=lambda key: hashlib.md5(key.encode()).digest())]
+        held[task] = [
+            unique[key] for key in sorted(out, key=lambda key: hashlib.md5(key.encode()).digest())
+        ]
     return training, held
 
 
 def measured(folder: str, per_task: int) -> Dict[str, List[Item]]:
-    tasks = {task: [(prompt, None) for prompt, _ in items[:per_task]] for task, items in split(folder)[1].items() if task in MEASURED}
-    tasks["chat"] = [(turn, None) for turn in first_turns(folder, "mt_bench") if len(turn) < LONGEST][:per_task]
+    tasks = {
+        task: [(prompt, None) for prompt, _ in items[:per_task]]
+        for task, items in split(folder)[1].items()
+        if task in MEASURED
+    }
+    tasks["chat"] = [
+        (turn, None) for turn in first_turns(folder, "mt_bench") if len(turn) < LONGEST
+    ][:per_task]
     return tasks
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     add = parser.add_argument
     add("--data", metavar="DIR", required=True, help="the data sets above")
-    add("--out", type=out_file, metavar="FILE", required=True, help="JSON lines: task, prompt, answer")
+    add(
+        "--out",
+        type=out_file,
+        metavar="FILE",
+        required=True,
+        help="JSON lines: task, prompt, answer",
+    )
     add("--split", choices=["train", "measure"], default="train", help="see above (default train)")
-    add("--per-task", type=int, default=30, help="of --split measure: prompts of each task at most (default 30)")
+    add(
+        "--per-task",
+        type=int,
+        default=30,
+        help="of --split measure: prompts of each task at most (default 30)",
+    )
     options = parser.parse_args()
     if options.split == "train":
         tasks = split(options.data)[0]
@@ -136,9 +174,15 @@ def main() -> None:
     with open(options.out, "w", encoding="utf-8") as file:
         for task, items in tasks.items():
             for prompt, answer in items:
-                entry = {"task": task, "prompt": prompt, **({} if answer is None else {"answer": answer})}
+                entry = {
+                    "task": task,
+                    "prompt": prompt,
+                    **({} if answer is None else {"answer": answer}),
+                }
                 file.write(json.dumps(entry, ensure_ascii=False) + "\n")
-            print(f"{task}: {len(items)} prompts, {sum(answer is not None for _, answer in items)} with an answer")
+            print(
+                f"{task}: {len(items)} prompts, {sum(answer is not None for _, answer in items)} with an answer"
+            )
 
 
 if __name__ == "__main__":

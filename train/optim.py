@@ -34,8 +34,14 @@ class Muon(torch.optim.Optimizer):
     Matrices of one shape are updated together: on a GPU their many small operations cost mostly launch time.
     """
 
-    def __init__(self, parameters: Iterable[Tensor], lr: float = 0.02, momentum: float = 0.95, weight_decay: float = 0.01,
-                 dtype: torch.dtype = torch.float32):
+    def __init__(
+        self,
+        parameters: Iterable[Tensor],
+        lr: float = 0.02,
+        momentum: float = 0.95,
+        weight_decay: float = 0.01,
+        dtype: torch.dtype = torch.float32,
+    ):
         super().__init__(parameters, dict(lr=lr, momentum=momentum, weight_decay=weight_decay))
         self.dtype = dtype
 
@@ -57,7 +63,9 @@ class Muon(torch.optim.Optimizer):
             for (rows, cols), pairs in by_shape.items():
                 alike, wanted = zip(*pairs)
                 updates = orthogonalise(torch.stack(wanted), dtype=self.dtype).unbind()
-                torch._foreach_add_(alike, updates, alpha=-group["lr"] * max(1.0, rows / cols) ** 0.5)
+                torch._foreach_add_(
+                    alike, updates, alpha=-group["lr"] * max(1.0, rows / cols) ** 0.5
+                )
 
     def _momentum(self, p: Tensor) -> Tensor:
         state = self.state[p]
@@ -79,8 +87,15 @@ class Optimiser:
     residual stream therefore use the smaller rate muon_lr * residual.
     """
 
-    def __init__(self, named: List[Tuple[str, Tensor]], muon_lr: float, adam_lr: float, embedding_lr: float,
-                 residual: float = 1.0, bf16: bool = False):
+    def __init__(
+        self,
+        named: List[Tuple[str, Tensor]],
+        muon_lr: float,
+        adam_lr: float,
+        embedding_lr: float,
+        residual: float = 1.0,
+        bf16: bool = False,
+    ):
         # An orthogonal update of one factor does not control the size of a product, so adapters use AdamW.
         def is_matrix(name: str, p: Tensor) -> bool:
             return p.dim() == 2 and "embed_tokens" not in name and not name.startswith("adapter")
@@ -96,9 +111,21 @@ class Optimiser:
         if outputs:
             self.parts.append((Muon(outputs, lr=muon_lr, dtype=dtype), muon_lr * residual))
         if embeddings:
-            self.parts.append((torch.optim.AdamW(embeddings, lr=embedding_lr, betas=(0.9, 0.95), weight_decay=0.0), embedding_lr))
+            self.parts.append(
+                (
+                    torch.optim.AdamW(
+                        embeddings, lr=embedding_lr, betas=(0.9, 0.95), weight_decay=0.0
+                    ),
+                    embedding_lr,
+                )
+            )
         if others:
-            self.parts.append((torch.optim.AdamW(others, lr=adam_lr, betas=(0.9, 0.95), weight_decay=0.0), adam_lr))
+            self.parts.append(
+                (
+                    torch.optim.AdamW(others, lr=adam_lr, betas=(0.9, 0.95), weight_decay=0.0),
+                    adam_lr,
+                )
+            )
 
     def step(self, factor: float) -> None:
         for part, lr in self.parts:

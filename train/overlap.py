@@ -30,7 +30,9 @@ class Training:
         if task == "story":
             for text, keywords in source.stories[False]:
                 self.answers.add(text)
-                self.verbatim.update(p for p in story_prompts(keywords) if source.split.admits(task, p, False))
+                self.verbatim.update(
+                    p for p in story_prompts(keywords) if source.split.admits(task, p, False)
+                )
         else:
             rng = random.Random(f"{seed}/{task}")
             for _ in range(draws):
@@ -44,7 +46,9 @@ class Training:
         return prompt in self.verbatim or prompt + "." in self.verbatim
 
 
-def replaced(entries: List[dict], training: Training, source: Source, task: str, seed: int) -> List[dict]:
+def replaced(
+    entries: List[dict], training: Training, source: Source, task: str, seed: int
+) -> List[dict]:
     """The entries; each that training may have drawn is replaced by the next held-out draw outside its reach."""
     forms = {normal_form(entry["prompt"]) for entry in entries}
     rng = random.Random(f"{seed}/{task}")
@@ -64,14 +68,30 @@ def replaced(entries: List[dict], training: Training, source: Source, task: str,
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     add = parser.add_argument
     add("--data", metavar="DIR", help="text data sets (data.py names them)")
-    add("--prompts", metavar="FILE", default=SHIPPED, help="held-out prompts (default those that ship)")
-    add("--split", choices=["current", "shipped"], default="current", help="rule that training draws by (default current)")
+    add(
+        "--prompts",
+        metavar="FILE",
+        default=SHIPPED,
+        help="held-out prompts (default those that ship)",
+    )
+    add(
+        "--split",
+        choices=["current", "shipped"],
+        default="current",
+        help="rule that training draws by (default current)",
+    )
     add("--draws", type=int, default=500_000, help="training examples per task (default 500000)")
     add("--seed", type=int, default=1)
-    add("--replace", metavar="FILE", help="write the prompts here, those that training can draw replaced by others that it cannot")
+    add(
+        "--replace",
+        metavar="FILE",
+        help="write the prompts here, those that training can draw replaced by others that it cannot",
+    )
     options = parser.parse_args()
     with open(options.prompts, encoding="utf-8") as file:
         entries = [json.loads(line) for line in file]
@@ -80,7 +100,9 @@ def main() -> None:
         tasks.setdefault(entry["task"], []).append(entry)
     source = Source(options.data, ShippedSplit() if options.split == "shipped" else Split())
     output: List[dict] = []
-    print("| task | held-out prompts | verbatim in training | in normal form | answers in training |\n|---|---|---|---|---|")
+    print(
+        "| task | held-out prompts | verbatim in training | in normal form | answers in training |\n|---|---|---|---|---|"
+    )
     for task, items in tasks.items():
         training = Training(source, task, options.draws, options.seed)
         verbatim = sum(training.has_verbatim(item["prompt"]) for item in items)

@@ -36,9 +36,15 @@ class Group:
         if world > 1:
             for parameter in parameters:
                 parameter.data.share_memory_()
-            self.buffers = [[torch.zeros_like(p.data).share_memory_() for p in parameters] for _ in range(world)]
-        self.numbers = torch.zeros(world, 4 + groups, dtype=torch.float64).share_memory_()  # statistics of the loop
-        self.squares = torch.zeros(world, groups, dtype=torch.float64).share_memory_()  # gradient norms
+            self.buffers = [
+                [torch.zeros_like(p.data).share_memory_() for p in parameters] for _ in range(world)
+            ]
+        self.numbers = torch.zeros(
+            world, 4 + groups, dtype=torch.float64
+        ).share_memory_()  # statistics of the loop
+        self.squares = torch.zeros(
+            world, groups, dtype=torch.float64
+        ).share_memory_()  # gradient norms
 
     def owned(self, rank: int) -> List[int]:
         """Indices of the parameters that worker ``rank`` updates; the work is spread by size."""
@@ -46,7 +52,9 @@ class Group:
         for index in sorted(range(len(self.parameters)), key=lambda i: -self.parameters[i].numel()):
             least = load.index(min(load))
             cost = self.parameters[index].numel()
-            load[least] += cost if cost < 500000 else cost // 8  # the embedding is large but has a cheap update
+            load[least] += (
+                cost if cost < 500000 else cost // 8
+            )  # the embedding is large but has a cheap update
             result[least].append(index)
         return result[rank]
 
@@ -54,7 +62,9 @@ class Group:
         if self.barrier is not None:
             self.barrier.wait()
 
-    def average_gradients(self, rank: int, owned: List[int], group_of: List[int], losses: List[Tensor]) -> List[float]:
+    def average_gradients(
+        self, rank: int, owned: List[int], group_of: List[int], losses: List[Tensor]
+    ) -> List[float]:
         """Leaves the mean gradient in ``.grad`` of the owned parameters; returns the gradient norm of every group.
 
         The loss of every group goes to the end of ``numbers``.
@@ -73,7 +83,9 @@ class Group:
                     mean.add_(self.buffers[other][index])
                 self.parameters[index].grad = mean.div_(self.world)
         gradients = [self.parameters[index].grad for index in owned]
-        self.numbers[rank, 4:], self.squares[rank] = losses_and_squares(losses, gradients, [group_of[index] for index in owned])
+        self.numbers[rank, 4:], self.squares[rank] = losses_and_squares(
+            losses, gradients, [group_of[index] for index in owned]
+        )
         self.wait()
         return self.squares.sum(0).sqrt().tolist()
 
@@ -83,7 +95,12 @@ class LaunchedGroup:
 
     def __init__(self, parameters: List[Tensor], groups: int = 1):
         self.groups, self.parameters = groups, parameters
-        self.numbers = torch.zeros(distributed.get_world_size(), 4 + groups, dtype=torch.float64, device=parameters[0].device)
+        self.numbers = torch.zeros(
+            distributed.get_world_size(),
+            4 + groups,
+            dtype=torch.float64,
+            device=parameters[0].device,
+        )
         for parameter in parameters:
             distributed.broadcast(parameter.data, 0)
 
@@ -93,7 +110,9 @@ class LaunchedGroup:
     def wait(self) -> None:
         distributed.barrier()
 
-    def average_gradients(self, rank: int, owned: List[int], group_of: List[int], losses: List[Tensor]) -> List[float]:
+    def average_gradients(
+        self, rank: int, owned: List[int], group_of: List[int], losses: List[Tensor]
+    ) -> List[float]:
         """As Group's; also sends every process the numbers of the others."""
         for parameter in self.parameters:
             if parameter.grad is None:
@@ -106,14 +125,22 @@ class LaunchedGroup:
         return squares.sqrt().tolist()
 
 
-def losses_and_squares(losses: List[Tensor], gradients: List[Optional[Tensor]], group_of: List[int]) -> Tuple[Tensor, Tensor]:
+def losses_and_squares(
+    losses: List[Tensor], gradients: List[Optional[Tensor]], group_of: List[int]
+) -> Tuple[Tensor, Tensor]:
     """On the CPU, the loss and the squared gradient norm of every group; waits for a GPU only once."""
-    present = [(gradient, group) for gradient, group in zip(gradients, group_of) if gradient is not None]
+    present = [
+        (gradient, group) for gradient, group in zip(gradients, group_of) if gradient is not None
+    ]
     norms = torch._foreach_norm([gradient for gradient, _ in present]) if present else []
     numbers = torch.stack([loss.detach() for loss in losses] + list(norms)).to("cpu", torch.float64)
     squares = torch.zeros(len(losses), dtype=torch.float64)
-    squares.index_add_(0, torch.tensor([group for _, group in present], dtype=torch.long), numbers[len(losses):].square())
-    return numbers[:len(losses)], squares
+    squares.index_add_(
+        0,
+        torch.tensor([group for _, group in present], dtype=torch.long),
+        numbers[len(losses) :].square(),
+    )
+    return numbers[: len(losses)], squares
 
 
 def launched() -> bool:
@@ -146,7 +173,10 @@ def run(worker: Callable[[int], None], world: int) -> None:
         worker(rank())
         return
     context = multiprocessing.get_context("fork")
-    children = [context.Process(target=run_below, args=(worker, rank), daemon=True) for rank in range(1, world)]
+    children = [
+        context.Process(target=run_below, args=(worker, rank), daemon=True)
+        for rank in range(1, world)
+    ]
     for child in children:
         child.start()
     watch = threading.Thread(target=join_all, args=(children,), daemon=True)
@@ -174,7 +204,11 @@ def join_all(children: List[multiprocessing.Process]) -> None:
             child = running.pop(sentinel)
             child.join()
             if child.exitcode != 0:
-                print(f"error: a worker ended with {child.exitcode}; the checkpoint can be continued", file=sys.stderr, flush=True)
+                print(
+                    f"error: a worker ended with {child.exitcode}; the checkpoint can be continued",
+                    file=sys.stderr,
+                    flush=True,
+                )
                 for other in children:
                     other.kill()
                 os._exit(1)
@@ -188,8 +222,12 @@ def environment() -> None:
     The libraries read these variables at program start, so the program restarts itself.  Variables that are already set
     take precedence.
     """
-    wanted = {"OMP_WAIT_POLICY": "passive", "MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": "10000000000",
-              "MALLOC_TOP_PAD_": "268435456"}
+    wanted = {
+        "OMP_WAIT_POLICY": "passive",
+        "MALLOC_MMAP_MAX_": "0",
+        "MALLOC_TRIM_THRESHOLD_": "10000000000",
+        "MALLOC_TOP_PAD_": "268435456",
+    }
     arguments = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     arguments.add_argument("--workers", nargs="?")  # the program's own parser reports non-numbers
     workers = arguments.parse_known_args()[0].workers or ""

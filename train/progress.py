@@ -20,7 +20,9 @@ class Progress:
         self.shown = time.time()
         share = min(1.0, done / self.total)
         filled = int(self.width * share)
-        sys.stdout.write(f"\r[{'#' * filled}{'.' * (self.width - filled)}] {100 * share:5.1f} % {note}\033[K")
+        sys.stdout.write(
+            f"\r[{'#' * filled}{'.' * (self.width - filled)}] {100 * share:5.1f} % {note}\033[K"
+        )
         sys.stdout.flush()
 
     def line(self, text: str) -> None:

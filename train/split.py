@@ -14,7 +14,9 @@ import os
 import re
 from typing import FrozenSet
 
-SHIPPED = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "models", "demo", "heldout.jsonl")
+SHIPPED = os.path.join(
+    os.path.dirname(os.path.abspath(__file__)), "..", "models", "demo", "heldout.jsonl"
+)
 
 
 def normal_form(prompt: str) -> str:
@@ -63,7 +65,7 @@ class ShippedSplit(Split):
 
     def prompt(self, task: str, prompt: str) -> bool:
         prefix = "Describe the restaurant: "
-        return hashed_out(prompt[len(prefix):], 20) if task == "e2e" else hashed_out(prompt, 50)
+        return hashed_out(prompt[len(prefix) :], 20) if task == "e2e" else hashed_out(prompt, 50)
 
     def admits(self, task: str, prompt: str, held_out: bool) -> bool:
         return task == "story" or self.prompt(task, prompt) == held_out

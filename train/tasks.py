@@ -41,31 +41,71 @@ Paul Rita Simon Tom Vera Walter Yusuf Amir Bianca Carlos Diana Erik Fatima Georg
 Nadia Otto Priya Ravi Sofia Theo Mom Dad""".split()
 PLACES = """Paris London Berlin Madrid Rome Vienna Prague Lisbon Dublin Oslo Athens Tokyo Boston Chicago Seattle Denver
 Toronto Sydney Cairo Delhi Munich Milan Porto Warsaw Geneva Zurich Bergen Leeds York Bath Austin Dallas Miami Houston
-Lima Quito Seoul Osaka Kyoto Nairobi""".split() + ["New York", "San Diego", "Hong Kong", "Cape Town"]
+Lima Quito Seoul Osaka Kyoto Nairobi""".split() + [
+    "New York",
+    "San Diego",
+    "Hong Kong",
+    "Cape Town",
+]
 SPOTS = """the airport;the train station;the library;the office;the gym;the museum;the city park;the hospital;the harbour;
 the town hall;the stadium;the supermarket;the post office;the cinema;the university;the beach;Central Station;Green Park;
-Baker Street;Market Square;Mill Road;King Street;River Avenue;Hill Lane;the bakery;the pharmacy;the old bridge""".replace("\n", "").split(";")
+Baker Street;Market Square;Mill Road;King Street;River Avenue;Hill Lane;the bakery;the pharmacy;the old bridge""".replace(
+    "\n", ""
+).split(
+    ";"
+)
 DAYS = ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"]
-ROOMS = ["kitchen", "bedroom", "living room", "bathroom", "office", "garage", "hallway", "garden", "dining room", "attic"]
+ROOMS = [
+    "kitchen",
+    "bedroom",
+    "living room",
+    "bathroom",
+    "office",
+    "garage",
+    "hallway",
+    "garden",
+    "dining room",
+    "attic",
+]
 ITEMS = """milk eggs bread butter apples bananas rice pasta cheese tomatoes onions coffee tea sugar flour salt soap batteries
 carrots potatoes chicken fish yogurt honey oranges lemons shampoo paper cereal pepper beans grapes""".split()
 LISTS = ["shopping", "grocery", "party", "packing", "kitchen", "weekend"]
 SONGS = """Blue Moon;Yellow Sky;Summer Rain;Silent River;Golden Hour;Night Train;Paper Planes;Winter Song;Ocean Drive;
-Morning Light;Old Road;Wild Hearts;Little Star;Dancing Fire;Northern Wind;Broken Clock;Sweet Home;Long Way Down""".replace("\n", "").split(";")
+Morning Light;Old Road;Wild Hearts;Little Star;Dancing Fire;Northern Wind;Broken Clock;Sweet Home;Long Way Down""".replace(
+    "\n", ""
+).split(
+    ";"
+)
 ARTISTS = """Luna Park;The Rivers;Mara Stone;Red Harbor;Nico Vale;The Lanterns;Ada Moss;Silver Fox;Jon Hale;City Birds;
-Iris Bloom;The Maples;Owen Gray;Pine Street;Ruby Lake;Sunset Club""".replace("\n", "").split(";")
+Iris Bloom;The Maples;Owen Gray;Pine Street;Ruby Lake;Sunset Club""".replace(
+    "\n", ""
+).split(
+    ";"
+)
 VERBS = """call;email;visit;thank;meet;help;invite;remind;pay;text""".split(";")
 CHORES = """walk the dog;water the plants;take out the trash;pay the rent;buy a birthday gift;clean the kitchen;do the laundry;
 feed the cat;book a table;pick up the parcel;wash the car;return the books;renew the passport;fix the bike;pack the bags;
 charge the phone;check the mail;take the medicine;order new shoes;send the report;finish the homework;cook dinner;
-bake a cake;mow the lawn;practice the piano;print the tickets;back up the laptop""".replace("\n", "").split(";")
+bake a cake;mow the lawn;practice the piano;print the tickets;back up the laptop""".replace(
+    "\n", ""
+).split(
+    ";"
+)
 EVENTS = """team meeting;dentist appointment;lunch with {n};dinner with {n};project review;piano lesson;football practice;
 parent evening;yoga class;job interview;coffee with {n};book club;doctor visit;birthday party;budget meeting;
-call with {n};movie night;haircut;planning session;study group""".replace("\n", "").split(";")
+call with {n};movie night;haircut;planning session;study group""".replace(
+    "\n", ""
+).split(
+    ";"
+)
 MESSAGES = """I will be {m} minutes late;I will bring {i};please buy {i};see you on {d};happy birthday;I am on my way;
 the meeting is on {d};can you call me back;dinner is ready;thank you for the {i};I am at {s};we need more {i};
 I cannot come on {d};good luck on {d};the train to {p} is late;I left the {i} at home;meet me at {s};do not forget the {i};
-I arrive in {p} on {d};the keys are in the {r};let us meet on {d};how was the trip to {p}""".replace("\n", "").split(";")
+I arrive in {p} on {d};the keys are in the {r};let us meet on {d};how was the trip to {p}""".replace(
+    "\n", ""
+).split(
+    ";"
+)
 
 
 def pick(rng: random.Random, items: Sequence):
@@ -74,7 +114,15 @@ def pick(rng: random.Random, items: Sequence):
 
 def fill(rng: random.Random, text: str) -> str:
     """Replaces the {letter} slots of a phrase."""
-    slots = {"n": NAMES, "d": DAYS, "p": PLACES, "s": SPOTS, "i": ITEMS, "r": ROOMS, "m": [str(5 * k) for k in range(1, 13)]}
+    slots = {
+        "n": NAMES,
+        "d": DAYS,
+        "p": PLACES,
+        "s": SPOTS,
+        "i": ITEMS,
+        "r": ROOMS,
+        "m": [str(5 * k) for k in range(1, 13)],
+    }
     for key, values in slots.items():
         if "{" + key + "}" in text:
             text = text.replace("{" + key + "}", pick(rng, values))
@@ -83,9 +131,12 @@ def fill(rng: random.Random, text: str) -> str:
 
 # ---------------------------------------------------------------------------------------------- tool calls
 
+
 def clock(rng: random.Random) -> Tuple[str, str]:
     """A spoken time and the same in 24-hour form: ("7:30 pm", "19:30")."""
-    hour, minute = rng.randrange(24), pick(rng, [0, 0, 0, 30, 15, 45, 5, 10, 20, 25, 35, 40, 50, 55])
+    hour, minute = rng.randrange(24), pick(
+        rng, [0, 0, 0, 30, 15, 45, 5, 10, 20, 25, 35, 40, 50, 55]
+    )
     written = f"{hour:02d}:{minute:02d}"
     if rng.random() < 0.15:
         return written, written
@@ -95,29 +146,67 @@ def clock(rng: random.Random) -> Tuple[str, str]:
 
 def _send_message(rng):
     name, text = pick(rng, NAMES), fill(rng, pick(rng, MESSAGES))
-    form = pick(rng, ["text {n} {t}", "tell {n} {t}", "send a message to {n} saying {t}", "message {n} that {t}",
-                      "let {n} know: {t}"])
+    form = pick(
+        rng,
+        [
+            "text {n} {t}",
+            "tell {n} {t}",
+            "send a message to {n} saying {t}",
+            "message {n} that {t}",
+            "let {n} know: {t}",
+        ],
+    )
     return form.format(n=name, t=text), "send_message", {"to": name, "text": text}
 
 
 def _set_reminder(rng):
     chore = pick(rng, CHORES) if rng.random() < 0.6 else f"{pick(rng, VERBS)} {pick(rng, NAMES)}"
     day, (spoken, written) = pick(rng, DAYS), clock(rng)
-    form = pick(rng, ["remind me to {c} on {d} at {t}", "on {d} at {t} remind me to {c}",
-                      "set a reminder for {d} at {t} to {c}", "I need to {c} on {d} at {t}, remind me"])
-    return form.format(c=chore, d=day, t=spoken), "set_reminder", {"text": chore, "day": day, "time": written}
+    form = pick(
+        rng,
+        [
+            "remind me to {c} on {d} at {t}",
+            "on {d} at {t} remind me to {c}",
+            "set a reminder for {d} at {t} to {c}",
+            "I need to {c} on {d} at {t}, remind me",
+        ],
+    )
+    return (
+        form.format(c=chore, d=day, t=spoken),
+        "set_reminder",
+        {"text": chore, "day": day, "time": written},
+    )
 
 
 def _create_event(rng):
     title, day, (spoken, written) = fill(rng, pick(rng, EVENTS)), pick(rng, DAYS), clock(rng)
-    form = pick(rng, ["schedule a {c} on {d} at {t}", "put a {c} in my calendar for {d} at {t}",
-                      "add a {c} on {d} at {t}", "book a {c} for {t} on {d}"])
-    return form.format(c=title, d=day, t=spoken), "create_event", {"title": title, "day": day, "time": written}
+    form = pick(
+        rng,
+        [
+            "schedule a {c} on {d} at {t}",
+            "put a {c} in my calendar for {d} at {t}",
+            "add a {c} on {d} at {t}",
+            "book a {c} for {t} on {d}",
+        ],
+    )
+    return (
+        form.format(c=title, d=day, t=spoken),
+        "create_event",
+        {"title": title, "day": day, "time": written},
+    )
 
 
 def _set_alarm(rng):
     spoken, written = clock(rng)
-    form = pick(rng, ["wake me up at {t}", "set an alarm for {t}", "set the alarm to {t}", "I need an alarm at {t}"])
+    form = pick(
+        rng,
+        [
+            "wake me up at {t}",
+            "set an alarm for {t}",
+            "set the alarm to {t}",
+            "I need an alarm at {t}",
+        ],
+    )
     if rng.random() < 0.5:
         day = pick(rng, DAYS)
         return form.format(t=spoken) + f" on {day}", "set_alarm", {"time": written, "day": day}
@@ -126,16 +215,28 @@ def _set_alarm(rng):
 
 def _set_timer(rng):
     minutes = rng.randrange(1, 91)
-    form = pick(rng, ["set a timer for {m} minutes", "start a {m} minute timer", "timer for {m} minutes, please",
-                      "count down {m} minutes"])
+    form = pick(
+        rng,
+        [
+            "set a timer for {m} minutes",
+            "start a {m} minute timer",
+            "timer for {m} minutes, please",
+            "count down {m} minutes",
+        ],
+    )
     return form.format(m=minutes), "set_timer", {"minutes": minutes}
 
 
 def _play_music(rng):
     song, artist = pick(rng, SONGS), pick(rng, ARTISTS)
     if rng.random() < 0.4:
-        return pick(rng, ["play something by {a}", "play music by {a}", "I want to hear {a}"]).format(a=artist), \
-            "play_music", {"artist": artist}
+        return (
+            pick(rng, ["play something by {a}", "play music by {a}", "I want to hear {a}"]).format(
+                a=artist
+            ),
+            "play_music",
+            {"artist": artist},
+        )
     form = pick(rng, ["play {s} by {a}", "put on {s} by {a}", "I want to hear {s} by {a}"])
     return form.format(s=song, a=artist), "play_music", {"song": song, "artist": artist}
 
@@ -143,8 +244,15 @@ def _play_music(rng):
 def _get_weather(rng):
     place, day = pick(rng, PLACES), pick(rng, DAYS + ["today", "tomorrow"])
     when = day if day in ("today", "tomorrow") else "on " + day
-    form = pick(rng, ["what is the weather in {p} {d}", "will it rain in {p} {d}", "weather for {p} {d}",
-                      "how warm will it be in {p} {d}"])
+    form = pick(
+        rng,
+        [
+            "what is the weather in {p} {d}",
+            "will it rain in {p} {d}",
+            "weather for {p} {d}",
+            "how warm will it be in {p} {d}",
+        ],
+    )
     return form.format(p=place, d=when), "get_weather", {"city": place, "day": day}
 
 
@@ -155,41 +263,77 @@ def _set_light(rng):
         form = pick(rng, ["dim the {r} lights to {l} percent", "set the {r} light to {l} percent"])
         return form.format(r=room, l=level), "set_light", {"room": room, "brightness": level}
     state = pick(rng, ["on", "off"])
-    form = pick(rng, ["turn {s} the lights in the {r}", "switch {s} the {r} light", "lights {s} in the {r}"])
+    form = pick(
+        rng, ["turn {s} the lights in the {r}", "switch {s} the {r} light", "lights {s} in the {r}"]
+    )
     return form.format(r=room, s=state), "set_light", {"room": room, "state": state}
 
 
 def _set_temperature(rng):
     room, degrees = pick(rng, ROOMS), rng.randrange(15, 29)
-    form = pick(rng, ["set the {r} to {g} degrees", "make the {r} {g} degrees", "heat the {r} to {g} degrees"])
+    form = pick(
+        rng,
+        ["set the {r} to {g} degrees", "make the {r} {g} degrees", "heat the {r} to {g} degrees"],
+    )
     return form.format(r=room, g=degrees), "set_temperature", {"room": room, "degrees": degrees}
 
 
 def _navigate(rng):
     place = pick(rng, SPOTS) if rng.random() < 0.6 else pick(rng, PLACES)
     mode = pick(rng, ["walking", "driving", "cycling", "transit"])
-    spoken = {"walking": "on foot", "driving": "by car", "cycling": "by bike", "transit": "by bus"}[mode]
-    form = pick(rng, ["take me to {p} {m}", "how do I get to {p} {m}", "directions to {p} {m}", "navigate to {p} {m}"])
+    spoken = {"walking": "on foot", "driving": "by car", "cycling": "by bike", "transit": "by bus"}[
+        mode
+    ]
+    form = pick(
+        rng,
+        [
+            "take me to {p} {m}",
+            "how do I get to {p} {m}",
+            "directions to {p} {m}",
+            "navigate to {p} {m}",
+        ],
+    )
     return form.format(p=place, m=spoken), "navigate", {"destination": place, "mode": mode}
 
 
 def _add_to_list(rng):
     items, name = rng.sample(ITEMS, rng.choice([1, 1, 2, 3])), pick(rng, LISTS)
     spoken = items[0] if len(items) == 1 else ", ".join(items[:-1]) + " and " + items[-1]
-    form = pick(rng, ["add {i} to my {l} list", "put {i} on the {l} list", "I need {i} on my {l} list"])
+    form = pick(
+        rng, ["add {i} to my {l} list", "put {i} on the {l} list", "I need {i} on my {l} list"]
+    )
     return form.format(i=spoken, l=name), "add_to_list", {"list": name, "items": items}
 
 
 def _call(rng):
     name = pick(rng, NAMES)
     video = rng.random() < 0.4
-    form = pick(rng, ["video call {n}", "start a video call with {n}"] if video else ["call {n}", "phone {n}", "ring {n} please"])
+    form = pick(
+        rng,
+        ["video call {n}", "start a video call with {n}"]
+        if video
+        else ["call {n}", "phone {n}", "ring {n} please"],
+    )
     return form.format(n=name), "call", {"contact": name, "video": video}
 
 
-TOOLS: List[Callable] = [_send_message, _send_message, _set_reminder, _set_reminder, _create_event, _create_event,
-                         _set_alarm, _set_timer, _play_music, _get_weather, _set_light, _set_temperature, _navigate,
-                         _add_to_list, _call]
+TOOLS: List[Callable] = [
+    _send_message,
+    _send_message,
+    _set_reminder,
+    _set_reminder,
+    _create_event,
+    _create_event,
+    _set_alarm,
+    _set_timer,
+    _play_music,
+    _get_weather,
+    _set_light,
+    _set_temperature,
+    _navigate,
+    _add_to_list,
+    _call,
+]
 
 
 def tool_call(rng: random.Random) -> Example:
@@ -212,27 +356,51 @@ TEXT_COLUMNS = """name city country color kind category status brand language ow
 model author district season style""".split()
 NUMBER_COLUMNS = """age price weight height year rating size duration distance score capacity salary stock speed length
 calories population budget pages floors seats""".split()
-TEXT_VALUES = NAMES + PLACES + """red blue green black white yellow small large medium open closed new old active French
+TEXT_VALUES = (
+    NAMES
+    + PLACES
+    + """red blue green black white yellow small large medium open closed new old active French
 Italian Spanish German English Chinese wood steel glass jazz rock drama comedy winter summer spring autumn gold silver
 basic premium north south east west""".split()
+)
 
 
 def random_schema(rng: random.Random) -> Tuple[str, List[str], List[str]]:
     """(table, text columns, number columns)"""
-    return pick(rng, ENTITIES), rng.sample(TEXT_COLUMNS, rng.choice([1, 2, 2, 3])), rng.sample(NUMBER_COLUMNS, rng.choice([1, 2, 2, 3]))
+    return (
+        pick(rng, ENTITIES),
+        rng.sample(TEXT_COLUMNS, rng.choice([1, 2, 2, 3])),
+        rng.sample(NUMBER_COLUMNS, rng.choice([1, 2, 2, 3])),
+    )
 
 
-def _condition(rng: random.Random, text_columns: List[str], number_columns: List[str]) -> Tuple[str, str]:
+def _condition(
+    rng: random.Random, text_columns: List[str], number_columns: List[str]
+) -> Tuple[str, str]:
     if text_columns and (not number_columns or rng.random() < 0.5):
         column, value = pick(rng, text_columns), pick(rng, TEXT_VALUES)
         return f"{column} is {value}", f"{column} = '{value}'"
     column, value = pick(rng, number_columns), rng.randrange(1, 1000)
-    words, sign = pick(rng, [("over", ">"), ("above", ">"), ("more than", ">"), ("under", "<"), ("below", "<"),
-                             ("less than", "<"), ("at least", ">="), ("at most", "<="), ("exactly", "=")])
+    words, sign = pick(
+        rng,
+        [
+            ("over", ">"),
+            ("above", ">"),
+            ("more than", ">"),
+            ("under", "<"),
+            ("below", "<"),
+            ("less than", "<"),
+            ("at least", ">="),
+            ("at most", "<="),
+            ("exactly", "="),
+        ],
+    )
     return f"{column} is {words} {value}", f"{column} {sign} {value}"
 
 
-def sql_query(rng: random.Random, schema: Optional[Tuple[str, List[str], List[str]]] = None) -> Example:
+def sql_query(
+    rng: random.Random, schema: Optional[Tuple[str, List[str], List[str]]] = None
+) -> Example:
     """A question about one table whose columns are listed in the prompt."""
     table, texts, numbers = schema or random_schema(rng)
     columns = texts + numbers
@@ -241,7 +409,9 @@ def sql_query(rng: random.Random, schema: Optional[Tuple[str, List[str], List[st
     if rng.random() < 0.8:
         parts = [_condition(rng, texts, numbers)]
         if rng.random() < 0.4:
-            rest = [c for c in texts if c not in parts[0][1]], [c for c in numbers if c not in parts[0][1]]
+            rest = [c for c in texts if c not in parts[0][1]], [
+                c for c in numbers if c not in parts[0][1]
+            ]
             if rest[0] or rest[1]:
                 parts.append(_condition(rng, *rest))
         where_words = " where " + " and ".join(p[0] for p in parts)
@@ -251,8 +421,14 @@ def sql_query(rng: random.Random, schema: Optional[Tuple[str, List[str], List[st
         question = pick(rng, ["How many {t} are there{w}?", "Count the {t}{w}."])
         query = f"SELECT COUNT(*) FROM {table}{where}"
     elif kind == 1 and numbers:
-        column, (word, name) = pick(rng, numbers), pick(rng, [("average", "AVG"), ("highest", "MAX"), ("lowest", "MIN"), ("total", "SUM")])
-        question = pick(rng, ["What is the {f} {c} of {t}{w}?", "Give the {f} {c} of {t}{w}."]).replace("{f}", word).replace("{c}", column)
+        column, (word, name) = pick(rng, numbers), pick(
+            rng, [("average", "AVG"), ("highest", "MAX"), ("lowest", "MIN"), ("total", "SUM")]
+        )
+        question = (
+            pick(rng, ["What is the {f} {c} of {t}{w}?", "Give the {f} {c} of {t}{w}."])
+            .replace("{f}", word)
+            .replace("{c}", column)
+        )
         query = f"SELECT {name}({column}) FROM {table}{where}"
     elif kind == 2 and numbers:
         shown, column, count = pick(rng, columns), pick(rng, numbers), rng.randrange(2, 11)
@@ -261,21 +437,33 @@ def sql_query(rng: random.Random, schema: Optional[Tuple[str, List[str], List[st
         query = f"SELECT {shown} FROM {table}{where} ORDER BY {column} {order} LIMIT {count}"
     elif kind == 3 and texts:
         column = pick(rng, texts)
-        question = pick(rng, ["Count the {t} per {c}{w}.", "How many {t} are there for each {c}{w}?"]).replace("{c}", column)
+        question = pick(
+            rng, ["Count the {t} per {c}{w}.", "How many {t} are there for each {c}{w}?"]
+        ).replace("{c}", column)
         query = f"SELECT {column}, COUNT(*) FROM {table}{where} GROUP BY {column}"
     elif kind == 4:
         column = pick(rng, columns)
-        question = pick(rng, ["List the different {c} of {t}{w}.", "Which different {c} do the {t} have{w}?"]).replace("{c}", column)
+        question = pick(
+            rng, ["List the different {c} of {t}{w}.", "Which different {c} do the {t} have{w}?"]
+        ).replace("{c}", column)
         query = f"SELECT DISTINCT {column} FROM {table}{where}"
     else:
         shown = rng.sample(columns, min(len(columns), rng.choice([1, 1, 2])))
-        question = pick(rng, ["Show the {c} of {t}{w}.", "What is the {c} of {t}{w}?", "List the {c} of all {t}{w}."]).replace("{c}", " and ".join(shown))
+        question = pick(
+            rng,
+            [
+                "Show the {c} of {t}{w}.",
+                "What is the {c} of {t}{w}?",
+                "List the {c} of all {t}{w}.",
+            ],
+        ).replace("{c}", " and ".join(shown))
         query = f"SELECT {', '.join(shown)} FROM {table}{where}"
     question = question.replace("{t}", table).replace("{w}", where_words)
     return Example("sql", f"Table {table}({', '.join(columns)}). {question}", query + ";")
 
 
 # --------------------------------------------------------------------------------------- time arithmetic
+
 
 def time_arithmetic(rng: random.Random) -> Example:
     """Clock and calendar questions with the working written out.  Minutes are multiples of five."""
@@ -285,16 +473,41 @@ def time_arithmetic(rng: random.Random) -> Example:
     if kind == 0:
         half = "pm" if hour >= 12 else "am"
         spoken = f"{(hour + 11) % 12 + 1}:{minute:02d} {half}"
-        prompt = pick(rng, ["What is {t} in 24-hour time?", "Write {t} in 24-hour time.", "Convert {t} to 24-hour time."]).format(t=spoken)
+        prompt = pick(
+            rng,
+            [
+                "What is {t} in 24-hour time?",
+                "Write {t} in 24-hour time.",
+                "Convert {t} to 24-hour time.",
+            ],
+        ).format(t=spoken)
         h12 = (hour + 11) % 12 + 1
         shift = (12 if hour >= 12 else 0) - (12 if h12 == 12 else 0)
-        return Example("time", prompt, f"{half}: {h12:02d}{'+' if shift >= 0 else '-'}{abs(shift):02d}={hour:02d}. Answer: {now}")
+        return Example(
+            "time",
+            prompt,
+            f"{half}: {h12:02d}{'+' if shift >= 0 else '-'}{abs(shift):02d}={hour:02d}. Answer: {now}",
+        )
     if kind == 1:
         hours, minutes = rng.randrange(0, 7), 5 * rng.randrange(12)
         if hours == 0 and minutes == 0:
             hours = 1
-        spoken = " and ".join(x for x in (f"{hours} hour{'s' * (hours > 1)}" if hours else "", f"{minutes} minutes" if minutes else "") if x)
-        prompt = pick(rng, ["It is {t}. What time is it in {d}?", "What time is {d} after {t}?", "A train leaves at {t} and takes {d}. When does it arrive?"]).format(t=now, d=spoken)
+        spoken = " and ".join(
+            x
+            for x in (
+                f"{hours} hour{'s' * (hours > 1)}" if hours else "",
+                f"{minutes} minutes" if minutes else "",
+            )
+            if x
+        )
+        prompt = pick(
+            rng,
+            [
+                "It is {t}. What time is it in {d}?",
+                "What time is {d} after {t}?",
+                "A train leaves at {t} and takes {d}. When does it arrive?",
+            ],
+        ).format(t=now, d=spoken)
         total = minute + minutes
         carry, rest = divmod(total, 60)
         raw = hour + hours + carry
@@ -306,22 +519,37 @@ def time_arithmetic(rng: random.Random) -> Example:
         length = 5 * rng.randrange(1, 12 * 10)
         start = rng.randrange(0, 24 * 12 - length // 5) * 5
         a, b = divmod(start, 60), divmod(start + length, 60)
-        prompt = pick(rng, ["How long is it from {a} to {b}?", "A film runs from {a} to {b}. How long is it?", "How much time is between {a} and {b}?"]).format(
-            a=f"{a[0]:02d}:{a[1]:02d}", b=f"{b[0]:02d}:{b[1]:02d}")
+        prompt = pick(
+            rng,
+            [
+                "How long is it from {a} to {b}?",
+                "A film runs from {a} to {b}. How long is it?",
+                "How much time is between {a} and {b}?",
+            ],
+        ).format(a=f"{a[0]:02d}:{a[1]:02d}", b=f"{b[0]:02d}:{b[1]:02d}")
         borrow = int(b[1] < a[1])
         top = b[1] + 60 * borrow
         hours, minutes = b[0] - a[0] - borrow, top - a[1]
         working = f"minutes {top:02d}-{a[1]:02d}={minutes:02d}, borrow {borrow}. hours {b[0]:02d}-{a[0]:02d}-{borrow}={hours}"
         return Example("time", prompt, f"{working}. Answer: {hours} hours {minutes} minutes")
     day, count = rng.randrange(7), rng.randrange(1, 22)
-    prompt = pick(rng, ["Today is {d}. What day is it in {n} days?", "If today is {d}, which day comes {n} days later?",
-                        "It is {d}. What day will it be {n} days from now?"]).format(d=DAYS[day], n=count)
+    prompt = pick(
+        rng,
+        [
+            "Today is {d}. What day is it in {n} days?",
+            "If today is {d}, which day comes {n} days later?",
+            "It is {d}. What day will it be {n} days from now?",
+        ],
+    ).format(d=DAYS[day], n=count)
     weeks, rest = divmod(count, 7)
     steps = ", ".join(DAYS[(day + k) % 7] for k in range(1, rest + 1)) or "same day"
-    return Example("time", prompt, f"{count}={weeks * 7}+{rest}: {steps}. Answer: {DAYS[(day + rest) % 7]}")
+    return Example(
+        "time", prompt, f"{count}={weeks * 7}+{rest}: {steps}. Answer: {DAYS[(day + rest) % 7]}"
+    )
 
 
 # --------------------------------------------------------------------- plain arithmetic, unit conversion
+
 
 def column_sum(a: int, b: int) -> str:
     """The written addition of the module's docstring."""
@@ -351,18 +579,47 @@ def arithmetic(rng: random.Random) -> Example:
     """Addition and subtraction of two- and three-digit numbers."""
     a, b = (rng.randrange(10, pick(rng, [100, 1000])) for _ in range(2))
     if rng.random() < 0.5:
-        prompt = pick(rng, ["What is {a} plus {b}?", "What is {a} + {b}?", "Add {a} and {b}.", "Calculate {a} + {b}."]).format(a=a, b=b)
+        prompt = pick(
+            rng,
+            [
+                "What is {a} plus {b}?",
+                "What is {a} + {b}?",
+                "Add {a} and {b}.",
+                "Calculate {a} + {b}.",
+            ],
+        ).format(a=a, b=b)
         return Example("arith", prompt, f"{column_sum(a, b)}. Answer: {a + b}")
     a, b = max(a, b), min(a, b)
-    prompt = pick(rng, ["What is {a} minus {b}?", "What is {a} - {b}?", "Take {b} from {a}.", "Calculate {a} - {b}."]).format(a=a, b=b)
+    prompt = pick(
+        rng,
+        [
+            "What is {a} minus {b}?",
+            "What is {a} - {b}?",
+            "Take {b} from {a}.",
+            "Calculate {a} - {b}.",
+        ],
+    ).format(a=a, b=b)
     return Example("arith", prompt, f"{column_difference(a, b)}. Answer: {a - b}")
 
 
 # (larger unit, smaller unit, smaller units in one larger)
-UNITS = [("kilometers", "meters", 1000), ("kilograms", "grams", 1000), ("liters", "milliliters", 1000),
-         ("meters", "centimeters", 100), ("dollars", "cents", 100), ("centimeters", "millimeters", 10),
-         ("hours", "minutes", 60), ("minutes", "seconds", 60), ("days", "hours", 24), ("weeks", "days", 7),
-         ("feet", "inches", 12), ("years", "months", 12), ("yards", "feet", 3), ("gallons", "quarts", 4), ("pounds", "ounces", 16)]
+UNITS = [
+    ("kilometers", "meters", 1000),
+    ("kilograms", "grams", 1000),
+    ("liters", "milliliters", 1000),
+    ("meters", "centimeters", 100),
+    ("dollars", "cents", 100),
+    ("centimeters", "millimeters", 10),
+    ("hours", "minutes", 60),
+    ("minutes", "seconds", 60),
+    ("days", "hours", 24),
+    ("weeks", "days", 7),
+    ("feet", "inches", 12),
+    ("years", "months", 12),
+    ("yards", "feet", 3),
+    ("gallons", "quarts", 4),
+    ("pounds", "ounces", 16),
+]
 
 
 def conversion(rng: random.Random) -> Example:
@@ -371,14 +628,24 @@ def conversion(rng: random.Random) -> Example:
     count = rng.randrange(2, 100) if factor in (10, 100, 1000) else rng.randrange(2, 13)
     total = count * factor
     if rng.random() < 0.5:
-        prompt = pick(rng, ["How many {s} are in {n} {l}?", "Convert {n} {l} to {s}.", "What is {n} {l} in {s}?"]).format(s=small, l=large, n=count)
+        prompt = pick(
+            rng,
+            ["How many {s} are in {n} {l}?", "Convert {n} {l} to {s}.", "What is {n} {l} in {s}?"],
+        ).format(s=small, l=large, n=count)
         return Example("units", prompt, f"{count} x {factor} = {total}. Answer: {total} {small}")
-    prompt = pick(rng, ["How many {l} are {n} {s}?", "Convert {n} {s} to {l}.", "What is {n} {s} in {l}?"]).format(s=small, l=large, n=total)
+    prompt = pick(
+        rng, ["How many {l} are {n} {s}?", "Convert {n} {s} to {l}.", "What is {n} {s} in {l}?"]
+    ).format(s=small, l=large, n=total)
     return Example("units", prompt, f"{total} / {factor} = {count}. Answer: {count} {large}")
 
 
 GENERATORS: Dict[str, Callable[[random.Random], Example]] = {
-    "tool": tool_call, "sql": sql_query, "time": time_arithmetic, "arith": arithmetic, "units": conversion}
+    "tool": tool_call,
+    "sql": sql_query,
+    "time": time_arithmetic,
+    "arith": arithmetic,
+    "units": conversion,
+}
 
 
 def vary_ending(rng: random.Random, prompt: str) -> str:

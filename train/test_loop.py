@@ -27,11 +27,27 @@ class LoopTest(unittest.TestCase):
             parser = argparse.ArgumentParser()
             loop.add_options(parser, 1, 0.01, 0.01, 0.5)
             for steps in (3, 7):
-                options = parser.parse_args(["--out", os.path.join(folder, "run.pt"), "--steps", str(steps), "--threads", "1"])
+                options = parser.parse_args(
+                    [
+                        "--out",
+                        os.path.join(folder, "run.pt"),
+                        "--steps",
+                        str(steps),
+                        "--threads",
+                        "1",
+                    ]
+                )
                 clock = loop.Clock(len(seen))
                 with contextlib.redirect_stdout(io.StringIO()):
-                    loop.fit(options, {"one": [("weight", weight)]}, compute, lambda rank: ((torch.tensor([i]), None) for i in itertools.count()),
-                             lambda: "", dict, clock)
+                    loop.fit(
+                        options,
+                        {"one": [("weight", weight)]},
+                        compute,
+                        lambda rank: ((torch.tensor([i]), None) for i in itertools.count()),
+                        lambda: "",
+                        dict,
+                        clock,
+                    )
                 self.assertEqual(clock.step, steps)
         self.assertEqual(seen, list(range(7)))
 
@@ -43,15 +59,31 @@ class LoopTest(unittest.TestCase):
             loop.add_options(parser, 1, 0.01, 0.01, 0.5)
             for parts in ((6,), (2, 4, 6, 6)):
                 torch.manual_seed(1)
-                weight, bias, clock = torch.nn.Parameter(torch.randn(4, 4)), torch.nn.Parameter(torch.randn(4)), loop.Clock()
+                weight, bias, clock = (
+                    torch.nn.Parameter(torch.randn(4, 4)),
+                    torch.nn.Parameter(torch.randn(4)),
+                    loop.Clock(),
+                )
                 out = os.path.join(folder, f"{len(parts)}.pt")
                 for stop in parts:
-                    options = parser.parse_args(["--out", out, "--steps", "6", "--threads", "1", "--save-every", "0"])
+                    options = parser.parse_args(
+                        ["--out", out, "--steps", "6", "--threads", "1", "--save-every", "0"]
+                    )
                     batches = ((torch.full((1, 4), float(i)), None) for i in range(stop))
-                    with contextlib.redirect_stdout(io.StringIO()), contextlib.suppress(StopIteration):  # as if stopped there
-                        loop.fit(options, {"one": [("weight", weight), ("bias", bias)]},
-                                 lambda batch, rank: {"one": (batch[0] @ weight + bias).tanh().pow(2).sum()}, lambda rank: batches, lambda: "",
-                                 dict, clock)
+                    with contextlib.redirect_stdout(io.StringIO()), contextlib.suppress(
+                        StopIteration
+                    ):  # as if stopped there
+                        loop.fit(
+                            options,
+                            {"one": [("weight", weight), ("bias", bias)]},
+                            lambda batch, rank: {
+                                "one": (batch[0] @ weight + bias).tanh().pow(2).sum()
+                            },
+                            lambda rank: batches,
+                            lambda: "",
+                            dict,
+                            clock,
+                        )
                 found.append((weight.tolist(), bias.tolist(), clock.step, clock.tokens))
         self.assertEqual(found[0], found[1])
         self.assertEqual(found[0][2:], (6, 24))
@@ -62,15 +94,24 @@ class LoopTest(unittest.TestCase):
         loop.add_options(parser, 1, 0.01, 0.01, 0.5)
         options, said = parser.parse_args(["--threads", "1", *arguments]), io.StringIO()
         with contextlib.redirect_stdout(said):
-            loop.fit(options, {"one": [("weight", weight)]}, compute or (lambda batch, rank: {"one": (batch[0] @ weight).tanh().pow(2).sum()}),
-                     lambda rank: ((torch.full((1, 4), float(i)), None) for i in itertools.count()), check, lambda: {"weight": weight.detach()}, clock)
+            loop.fit(
+                options,
+                {"one": [("weight", weight)]},
+                compute or (lambda batch, rank: {"one": (batch[0] @ weight).tanh().pow(2).sum()}),
+                lambda rank: ((torch.full((1, 4), float(i)), None) for i in itertools.count()),
+                check,
+                lambda: {"weight": weight.detach()},
+                clock,
+            )
         return said.getvalue().splitlines()
 
     def test_averages_of_another_step_are_refused(self):
         with tempfile.TemporaryDirectory() as folder:
             out = os.path.join(folder, "run.pt")
             weight = torch.nn.Parameter(torch.ones(4, 4))
-            self.assertEqual(self.fit(weight, loop.Clock(), "--out", out, "--steps", "3")[-1], f"wrote {out}")
+            self.assertEqual(
+                self.fit(weight, loop.Clock(), "--out", out, "--steps", "3")[-1], f"wrote {out}"
+            )
             saved = torch.load(out)
             self.assertEqual((saved["step"], saved["seed"]), (3, 1))
             saved["step"] = 2  # as if killed after replacing one of the two files
@@ -88,10 +129,14 @@ class LoopTest(unittest.TestCase):
                 self.assertIn(f"remove {out}.optimiser0", str(caught.exception))
             with open(out + ".optimiser0", "wb") as file:
                 file.write(whole)
-            torch.save(torch.load(out + ".optimiser0")["parts"], out + ".optimiser0")  # the format of older programs
+            torch.save(
+                torch.load(out + ".optimiser0")["parts"], out + ".optimiser0"
+            )  # the format of older programs
             self.fit(weight, loop.Clock.of(saved), "--out", out, "--steps", "6")
             self.assertEqual(torch.load(out)["step"], 6)
-            finished = self.fit(weight, loop.Clock.of(torch.load(out)), "--out", out, "--steps", "6")
+            finished = self.fit(
+                weight, loop.Clock.of(torch.load(out)), "--out", out, "--steps", "6"
+            )
             self.assertEqual(finished, [f"{out} has had its 6 steps already"])
 
     def test_a_checkpoint_that_cannot_be_written_leaves_both_files(self):
@@ -107,7 +152,9 @@ class LoopTest(unittest.TestCase):
 
             with unittest.mock.patch("torch.save", full_disk), self.assertRaises(OSError):
                 self.fit(weight, loop.Clock.of(torch.load(out)), "--out", out, "--steps", "6")
-            self.assertEqual((torch.load(out)["step"], torch.load(out + ".optimiser0")["step"]), (3, 3))
+            self.assertEqual(
+                (torch.load(out)["step"], torch.load(out + ".optimiser0")["step"]), (3, 3)
+            )
 
     def test_only_its_own_seed_continues_a_run(self):
         options = argparse.Namespace(out="run.pt", seed=2)
@@ -131,10 +178,26 @@ class LoopTest(unittest.TestCase):
             now[0] += 100
             return "checked"
 
-        with tempfile.TemporaryDirectory() as folder, unittest.mock.patch.object(loop.time, "time", lambda: now[0]):
-            lines = self.fit(weight, loop.Clock(), "--out", os.path.join(folder, "run.pt"), "--steps", "9", "--log-every", "5", "--evaluate-every", "7",
-                             check=check, compute=compute)
-        self.assertEqual([line.split("  ")[-1].strip() for line in lines if "tok/s" in line], ["2 tok/s"] * 3)
+        with tempfile.TemporaryDirectory() as folder, unittest.mock.patch.object(
+            loop.time, "time", lambda: now[0]
+        ):
+            lines = self.fit(
+                weight,
+                loop.Clock(),
+                "--out",
+                os.path.join(folder, "run.pt"),
+                "--steps",
+                "9",
+                "--log-every",
+                "5",
+                "--evaluate-every",
+                "7",
+                check=check,
+                compute=compute,
+            )
+        self.assertEqual(
+            [line.split("  ")[-1].strip() for line in lines if "tok/s" in line], ["2 tok/s"] * 3
+        )
         self.assertGreater(lines.count("held out  checked"), 1)
 
 

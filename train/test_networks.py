@@ -45,7 +45,10 @@ class MaskTest(unittest.TestCase):
         self.assertEqual(limits, [-1, 0, 1, 2, 3, 3, 5, 6, 6, 8, 9])
 
     def test_staircase(self):
-        windows = [row.nonzero().flatten().tolist() for row in moa.self_visible(self.sync, torch.tensor([True]))[0]]
+        windows = [
+            row.nonzero().flatten().tolist()
+            for row in moa.self_visible(self.sync, torch.tensor([True]))[0]
+        ]
         self.assertEqual(windows[4:], [[4], [4, 5], [6], [7], [7, 8], [9], [10]])
         causal = moa.self_visible(self.sync, torch.tensor([False]))[0]
         self.assertEqual(causal.sum().item(), 66)
@@ -54,13 +57,23 @@ class MaskTest(unittest.TestCase):
 class NetworkTest(unittest.TestCase):
     def setUp(self):
         torch.manual_seed(5)
-        self.config = LlamaConfig(vocab_size=50, hidden_size=32, num_hidden_layers=3, num_attention_heads=4,
-                                  num_key_value_heads=2, head_dim=8, intermediate_size=40)
+        self.config = LlamaConfig(
+            vocab_size=50,
+            hidden_size=32,
+            num_hidden_layers=3,
+            num_attention_heads=4,
+            num_key_value_heads=2,
+            head_dim=8,
+            intermediate_size=40,
+        )
         self.target = Llama(self.config).requires_grad_(False)
         self.tokens = torch.randint(0, 50, (2, 13))
 
     def drafter(self, tli, memory="lsa"):
-        return Moa(self.config, MoaConfig(heads=4, tli=tli, memory=memory, lsa_heads=4, lsa_head_dim=8, lsa_ffn=16)).requires_grad_(False)
+        return Moa(
+            self.config,
+            MoaConfig(heads=4, tli=tli, memory=memory, lsa_heads=4, lsa_head_dim=8, lsa_ffn=16),
+        ).requires_grad_(False)
 
     def test_steps_equal_one_pass(self):
         whole = self.target(self.tokens).logits
@@ -80,22 +93,31 @@ class NetworkTest(unittest.TestCase):
         for memory, tli in (("lsa", 0), ("lsa", 1), ("lsa", 2), ("o", 0), ("o", 1)):
             drafter = self.drafter(tli, memory)
             trace = self.target(tokens)
-            logits = self.target.head(moa.training_forward(drafter, self.target, tokens, trace, sync)[1])[0]
+            logits = self.target.head(
+                moa.training_forward(drafter, self.target, tokens, trace, sync)[1]
+            )[0]
             for i in range(1, tokens.shape[1]):
                 count = int(visible[i].sum())
                 state = MoaState(drafter, self.target)
                 state.extend(trace.part(0, count))
                 sequence = tokens[0].tolist()
-                expected = state.draft(sequence[:count], sequence[count:i + 1])
+                expected = state.draft(sequence[:count], sequence[count : i + 1])
                 self.assertTrue(torch.allclose(logits[i], expected, atol=1e-4), (memory, tli, i))
 
     def test_no_memory_at_position_zero(self):
         drafter = self.drafter(0)
         sync = torch.zeros(2, 13, dtype=torch.long)
-        out, _ = moa.training_forward(drafter, self.target, self.tokens, self.target(self.tokens), sync)
+        out, _ = moa.training_forward(
+            drafter, self.target, self.tokens, self.target(self.tokens), sync
+        )
         self.assertTrue(torch.isfinite(out).all())
-        self.assertTrue(torch.allclose(self.target.head(out)[0, 0], MoaState(drafter, self.target).draft([], self.tokens[0, :1].tolist()),
-                                       atol=1e-5))
+        self.assertTrue(
+            torch.allclose(
+                self.target.head(out)[0, 0],
+                MoaState(drafter, self.target).draft([], self.tokens[0, :1].tolist()),
+                atol=1e-5,
+            )
+        )
 
     def test_target_layers_on_true_states(self):
         """With the true residual stream in place of o, TLI gives the target's own logits."""
@@ -103,17 +125,44 @@ class NetworkTest(unittest.TestCase):
         positions = torch.arange(13)
         for tli in (1, 2):
             for count in (0, 6):
-                past = [(k[:, :, :count], v[:, :, :count]) for k, v in zip(trace.keys[-tli:], trace.values[-tli:])]
+                past = [
+                    (k[:, :, :count], v[:, :, :count])
+                    for k, v in zip(trace.keys[-tli:], trace.values[-tli:])
+                ]
                 rows = 13 - count
-                mask = torch.cat((torch.zeros(rows, count), torch.full((rows, rows), float("-inf")).triu(1)), 1)
-                feature = moa.run_target_layers(self.target, tli, trace.streams[3 - tli][:, count:], positions[count:], past, mask)
-                self.assertTrue(torch.allclose(self.target.head(feature), trace.logits[:, count:], atol=1e-5))
+                mask = torch.cat(
+                    (torch.zeros(rows, count), torch.full((rows, rows), float("-inf")).triu(1)), 1
+                )
+                feature = moa.run_target_layers(
+                    self.target,
+                    tli,
+                    trace.streams[3 - tli][:, count:],
+                    positions[count:],
+                    past,
+                    mask,
+                )
+                self.assertTrue(
+                    torch.allclose(self.target.head(feature), trace.logits[:, count:], atol=1e-5)
+                )
 
     def test_checkpoint_has_29_tensors(self):
         names = set(self.drafter(0).state_dict())
-        parts = ["self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "self_attn.o_proj", "mlp.gate_proj", "mlp.up_proj",
-                 "mlp.down_proj", "input_layernorm", "post_attention_layernorm"]
-        expected = {f"{block}.{part}.weight" for block in ("self_attention", "cross_attention", "layer_self_attention") for part in parts}
+        parts = [
+            "self_attn.q_proj",
+            "self_attn.k_proj",
+            "self_attn.v_proj",
+            "self_attn.o_proj",
+            "mlp.gate_proj",
+            "mlp.up_proj",
+            "mlp.down_proj",
+            "input_layernorm",
+            "post_attention_layernorm",
+        ]
+        expected = {
+            f"{block}.{part}.weight"
+            for block in ("self_attention", "cross_attention", "layer_self_attention")
+            for part in parts
+        }
         self.assertEqual(names, expected | {"Ekv2E.weight", "Ekv2E.bias"})
         self.assertEqual(len(names), 29)
 
@@ -125,6 +174,7 @@ class NetworkTest(unittest.TestCase):
 
     def test_rms_norm_gradient(self):
         from model import RmsNorm
+
         norm = RmsNorm(8, 1e-5).double()
         torch.nn.init.normal_(norm.weight)
         x = torch.randn(3, 8, dtype=torch.double, requires_grad=True)
@@ -140,8 +190,22 @@ class FeatureDraftersTest(unittest.TestCase):
 
     def setUp(self):
         torch.manual_seed(7)
-        self.target = Llama(LlamaConfig(vocab_size=50, hidden_size=32, num_hidden_layers=3, num_attention_heads=4, num_key_value_heads=2,
-                                        head_dim=8, intermediate_size=40, tie_word_embeddings=False)).requires_grad_(False).eval()
+        self.target = (
+            Llama(
+                LlamaConfig(
+                    vocab_size=50,
+                    hidden_size=32,
+                    num_hidden_layers=3,
+                    num_attention_heads=4,
+                    num_key_value_heads=2,
+                    head_dim=8,
+                    intermediate_size=40,
+                    tie_word_embeddings=False,
+                )
+            )
+            .requires_grad_(False)
+            .eval()
+        )
         self.tokens = torch.randint(0, 50, (1, 12))
         self.trace = self.target(self.tokens)
 
@@ -155,22 +219,46 @@ class FeatureDraftersTest(unittest.TestCase):
         """Quantised types store rows in blocks of 32, and rows of an MLP's last matrix are as long as the MLP is
         wide."""
         for name in ("eagle", "moa-tli0", "independent"):
-            for parameter, weight in distill.kind_of(name).make(name, self.target, 310_000).named_parameters():
-                self.assertTrue(weight.numel() < 32_000 or weight.shape[-1] % 32 == 0, f"{name}: {parameter} {tuple(weight.shape)}")
+            for parameter, weight in (
+                distill.kind_of(name).make(name, self.target, 310_000).named_parameters()
+            ):
+                self.assertTrue(
+                    weight.numel() < 32_000 or weight.shape[-1] % 32 == 0,
+                    f"{name}: {parameter} {tuple(weight.shape)}",
+                )
 
     def test_narrow_drafters_have_fewer_heads(self):
-        for name, limits in (("eagle", {4_000: 1, 5_000: 2, 6_000: 4}), ("moa-tli0", {10_000: 1, 12_000: 2, 13_000: 4}),
-                             ("independent", {2_000: 1, 3_000: 2, 4_000: 4})):
+        for name, limits in (
+            ("eagle", {4_000: 1, 5_000: 2, 6_000: 4}),
+            ("moa-tli0", {10_000: 1, 12_000: 2, 13_000: 4}),
+            ("independent", {2_000: 1, 3_000: 2, 4_000: 4}),
+        ):
             for limit, heads in limits.items():
-                weights = dict(distill.trainable(name, distill.kind_of(name).make(name, self.target, limit)))
-                self.assertEqual([weight.shape[0] for key, weight in weights.items() if key.endswith("q_proj.weight")][0], 8 * heads, name)
-                self.assertLessEqual(sum(weight.numel() for weight in weights.values()), limit, name)
+                weights = dict(
+                    distill.trainable(name, distill.kind_of(name).make(name, self.target, limit))
+                )
+                self.assertEqual(
+                    [
+                        weight.shape[0]
+                        for key, weight in weights.items()
+                        if key.endswith("q_proj.weight")
+                    ][0],
+                    8 * heads,
+                    name,
+                )
+                self.assertLessEqual(
+                    sum(weight.numel() for weight in weights.values()), limit, name
+                )
             self.assertIsNone(distill.kind_of(name).make(name, self.target, 1_000))
 
     def test_checkpoints_without_a_number_of_heads_have_the_targets(self):
         for name in ("eagle", "moa-tli0"):
             made = distill.kind_of(name).make(name, self.target, 20_000)
-            old = {key: value for key, value in dataclasses.asdict(made.config).items() if key not in ("heads", "kv_heads")}
+            old = {
+                key: value
+                for key, value in dataclasses.asdict(made.config).items()
+                if key not in ("heads", "kv_heads")
+            }
             self.assertEqual(distill.kind_of(name).restore(self.target, old).config, made.config)
 
     def test_pass_of_training_equals_as_many_steps_of_drafting(self):
@@ -182,15 +270,33 @@ class FeatureDraftersTest(unittest.TestCase):
             for number, feature in enumerate(made, 1):
                 for last in range(number, 12):
                     count = last + 1 - number
-                    expected = eagle.draft(drafter, self.target, self.trace.part(0, count), sequence[:count], sequence[count:last + 1])
-                    self.assertTrue(torch.allclose(self.target.head(feature)[0, last], expected, atol=1e-4), (name, number, last))
+                    expected = eagle.draft(
+                        drafter,
+                        self.target,
+                        self.trace.part(0, count),
+                        sequence[:count],
+                        sequence[count : last + 1],
+                    )
+                    self.assertTrue(
+                        torch.allclose(self.target.head(feature)[0, last], expected, atol=1e-4),
+                        (name, number, last),
+                    )
 
     def test_greedy_chain_is_that_of_single_steps(self):
         drafter, sequence = self.make("eagle"), self.tokens[0].tolist()
         path = [sequence[5]]
         for _ in range(4):
-            path.append(int(eagle.draft(drafter, self.target, self.trace.part(0, 5), sequence[:5], path).argmax()))
-        self.assertEqual(distill.kind_of("eagle").draft_chain(drafter, self.target, self.trace, sequence, 5, 4), path[1:])
+            path.append(
+                int(
+                    eagle.draft(
+                        drafter, self.target, self.trace.part(0, 5), sequence[:5], path
+                    ).argmax()
+                )
+            )
+        self.assertEqual(
+            distill.kind_of("eagle").draft_chain(drafter, self.target, self.trace, sequence, 5, 4),
+            path[1:],
+        )
 
     def test_noise_of_training_leaves_what_is_wanted_alone(self):
         drafter, before = self.make("eagle"), self.trace.feature.clone()
@@ -200,10 +306,24 @@ class FeatureDraftersTest(unittest.TestCase):
         self.assertTrue(torch.equal(self.trace.feature, before))
 
     def test_published_names(self):
-        layer = [f"layers.0.{part}.weight" for part in ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "self_attn.o_proj",
-                                                         "mlp.gate_proj", "mlp.up_proj", "mlp.down_proj", "post_attention_layernorm")]
+        layer = [
+            f"layers.0.{part}.weight"
+            for part in (
+                "self_attn.q_proj",
+                "self_attn.k_proj",
+                "self_attn.v_proj",
+                "self_attn.o_proj",
+                "mlp.gate_proj",
+                "mlp.up_proj",
+                "mlp.down_proj",
+                "post_attention_layernorm",
+            )
+        ]
         self.assertEqual(set(self.make("hass").state_dict()), {"fc.weight", *layer})
-        self.assertEqual(set(self.make("medusa").state_dict()), {f"{k}.0.linear.{part}" for k in range(5) for part in ("weight", "bias")})
+        self.assertEqual(
+            set(self.make("medusa").state_dict()),
+            {f"{k}.0.linear.{part}" for k in range(5) for part in ("weight", "bias")},
+        )
         self.assertIn("1.1.weight", self.make("medusa-1").state_dict())
 
     def test_written_folder_computes_what_was_trained(self):
@@ -212,9 +332,14 @@ class FeatureDraftersTest(unittest.TestCase):
         drafter.config.embedding_scale = 3.0
         with tempfile.TemporaryDirectory() as folder:
             distill.kind_of("eagle").write(folder, drafter)
-            plain = eagle.Eagle(self.target.config, dataclasses.replace(drafter.config, embedding_scale=1.0)).eval()
+            plain = eagle.Eagle(
+                self.target.config, dataclasses.replace(drafter.config, embedding_scale=1.0)
+            ).eval()
             plain.load_state_dict(read_safetensors(os.path.join(folder, "model.safetensors")))
-            made = [eagle.training_forward(d, self.target, self.tokens, self.trace)[0] for d in (drafter, plain)]
+            made = [
+                eagle.training_forward(d, self.target, self.tokens, self.trace)[0]
+                for d in (drafter, plain)
+            ]
         self.assertTrue(torch.allclose(*made, atol=1e-4))
 
     def test_likeliest_tokens_term_over_all_tokens_is_cross_entropy(self):
@@ -224,7 +349,15 @@ class FeatureDraftersTest(unittest.TestCase):
 
         def loss(*weights):
             with unittest.mock.patch.object(eagle, "TOP_K", 50):
-                return distill.losses(hass, Traces(self.target, ()), self.tokens, labels, period, nothing, {"hass-2": distill.Weights(*weights)})["hass-2"][0]
+                return distill.losses(
+                    hass,
+                    Traces(self.target, ()),
+                    self.tokens,
+                    labels,
+                    period,
+                    nothing,
+                    {"hass-2": distill.Weights(*weights)},
+                )["hass-2"][0]
 
         self.assertAlmostEqual(float(loss(0, 0, 1)), float(loss(1, 0, 0)), places=4)
         self.assertAlmostEqual(float(loss(0.1, 1, 0.5)), float(loss(0.6, 1, 0)), places=4)
@@ -234,50 +367,94 @@ class FeatureDraftersTest(unittest.TestCase):
         weights = {"hass": distill.Weights(1, 0, 0)}
 
         def told(tokens, labels):
-            period, nothing = torch.full((len(tokens),), 4), torch.zeros(len(tokens), dtype=torch.bool)
-            return list(distill.losses(drafter, Traces(self.target, ()), tokens, labels, period, nothing, weights)["hass"][1:])
+            period, nothing = torch.full((len(tokens),), 4), torch.zeros(
+                len(tokens), dtype=torch.bool
+            )
+            return list(
+                distill.losses(
+                    drafter, Traces(self.target, ()), tokens, labels, period, nothing, weights
+                )["hass"][1:]
+            )
 
         held = []
         for lengths in ((5, 12, 9, 7), (6,)):
-            held.append([Row(torch.randint(0, 50, (n,)).tolist(), [False] * 3 + [True] * (n - 3)) for n in lengths])
+            held.append(
+                [
+                    Row(torch.randint(0, 50, (n,)).tolist(), [False] * 3 + [True] * (n - 3))
+                    for n in lengths
+                ]
+            )
         whole = [torch.tensor(told(*collate(rows))) for rows in held]
         for tokens in (1, 20, 1000):
             found = torch.tensor(distill.held_out_means(held, tokens, told))
             self.assertTrue(torch.allclose(found, (whole[0] + whole[1]) / 2, atol=1e-5), tokens)
         # A group without anything to guess does not count.
         one_id = [Row([1, 2, 3, 4], [False] * 3 + [True])]
-        self.assertEqual(distill.held_out_means(held + [one_id], 20, told), distill.held_out_means(held, 20, told))
+        self.assertEqual(
+            distill.held_out_means(held + [one_id], 20, told),
+            distill.held_out_means(held, 20, told),
+        )
 
     def test_medusa_starts_as_the_lm_head(self):
         for name in ("medusa", "medusa-1"):
-            logits = distill.make_drafter(name, self.target, 0.5).logits(self.target, self.trace.feature)
+            logits = distill.make_drafter(name, self.target, 0.5).logits(
+                self.target, self.trace.feature
+            )
             for head in range(logits.shape[-2]):
                 self.assertTrue(torch.equal(logits[..., head, :], self.trace.logits), (name, head))
 
     def test_medusa_heads_learn_what_they_draft(self):
         for name in ("medusa", "medusa-1"):
             drafter = self.make(name)
-            guesses = distill.kind_of(name).training_forward(drafter, self.target, self.tokens, self.trace, None, None, None)
+            guesses = distill.kind_of(name).training_forward(
+                drafter, self.target, self.tokens, self.trace, None, None, None
+            )
             logits = drafter.logits(self.target, self.trace.feature)[0]
             for k, guess in enumerate(guesses, 1):
                 trained = (guess.head or self.target.head)(guess.feature)[0]
-                self.assertTrue(torch.allclose(trained[k:], logits[:-k, k - 1], atol=1e-5), (name, k))
+                self.assertTrue(
+                    torch.allclose(trained[k:], logits[:-k, k - 1], atol=1e-5), (name, k)
+                )
                 self.assertAlmostEqual(guess.weight, 0.8**k)
-            chain = distill.kind_of(name).draft_chain(drafter, self.target, self.trace, self.tokens[0].tolist(), 6, 4)
+            chain = distill.kind_of(name).draft_chain(
+                drafter, self.target, self.trace, self.tokens[0].tolist(), 6, 4
+            )
             self.assertEqual(chain, logits[5].argmax(-1)[:4].tolist())
 
 
 class TracesTest(unittest.TestCase):
-    NAMES = ("moa-tli0", "moa-tli1", "moa-tli2", "moa-o-tli0", "moa-o-tli1", "eagle", "hass-2", "medusa", "independent")
+    NAMES = (
+        "moa-tli0",
+        "moa-tli1",
+        "moa-tli2",
+        "moa-o-tli0",
+        "moa-o-tli1",
+        "eagle",
+        "hass-2",
+        "medusa",
+        "independent",
+    )
 
     def setUp(self):
         torch.manual_seed(7)
-        config = LlamaConfig(vocab_size=50, hidden_size=32, num_hidden_layers=3, num_attention_heads=4, num_key_value_heads=2,
-                             head_dim=8, intermediate_size=40)
+        config = LlamaConfig(
+            vocab_size=50,
+            hidden_size=32,
+            num_hidden_layers=3,
+            num_attention_heads=4,
+            num_key_value_heads=2,
+            head_dim=8,
+            intermediate_size=40,
+        )
         self.target = Llama(config).requires_grad_(False)
-        self.rows = [Row(torch.randint(0, 50, (n,)).tolist(), [False] * 3 + [True] * (n - 3)) for n in (5, 12, 9, 7)]
+        self.rows = [
+            Row(torch.randint(0, 50, (n,)).tolist(), [False] * 3 + [True] * (n - 3))
+            for n in (5, 12, 9, 7)
+        ]
         self.computed = 0  # rows that the target computed
-        self.target.register_forward_pre_hook(lambda _, arguments: setattr(self, "computed", self.computed + len(arguments[0])))
+        self.target.register_forward_pre_hook(
+            lambda _, arguments: setattr(self, "computed", self.computed + len(arguments[0]))
+        )
 
     def batch(self, which, width):
         return collate([self.rows[i] for i in which], width)
@@ -289,9 +466,20 @@ class TracesTest(unittest.TestCase):
                 weights = {name: distill.Weights(1, 1, 1)}
                 fields = distill.kind_of(name).reads(drafters[name])
                 kept, anew = Traces(self.target, fields, 10**6), Traces(self.target, fields)
-                for which, width, ran in (((0, 1), 12, 2), ((1, 2), 15, 1), ((2, 0, 1), 12, 0), ((3, 3), 9, 2)):
+                for which, width, ran in (
+                    ((0, 1), 12, 2),
+                    ((1, 2), 15, 1),
+                    ((2, 0, 1), 12, 0),
+                    ((3, 3), 9, 2),
+                ):
                     tokens, labels = self.batch(which, width)
-                    given = (tokens, labels, torch.full((len(which),), 3), torch.zeros(len(which), dtype=torch.bool), weights)
+                    given = (
+                        tokens,
+                        labels,
+                        torch.full((len(which),), 3),
+                        torch.zeros(len(which), dtype=torch.bool),
+                        weights,
+                    )
                     self.computed = 0
                     found = distill.losses(drafters, kept, *given)[name]
                     self.assertEqual(self.computed, ran, which)
@@ -300,9 +488,18 @@ class TracesTest(unittest.TestCase):
 
     def test_only_what_is_read_is_kept(self):
         """Values per position: a feature of 32, keys and values of 2 * 16 per layer, and a stream of 32."""
-        for name, numbers in (("eagle", 32), ("moa-tli0", 32 + 3 * 32), ("moa-tli1", 32 + 3 * 32 + 32), ("moa-tli2", 32 + 3 * 32 + 32),
-                              ("moa-o-tli1", 32 + 32 + 32)):
-            traces = Traces(self.target, distill.kind_of(name).reads(distill.make_drafter(name, self.target, 0.9)), 10**6)
+        for name, numbers in (
+            ("eagle", 32),
+            ("moa-tli0", 32 + 3 * 32),
+            ("moa-tli1", 32 + 3 * 32 + 32),
+            ("moa-tli2", 32 + 3 * 32 + 32),
+            ("moa-o-tli1", 32 + 32 + 32),
+        ):
+            traces = Traces(
+                self.target,
+                distill.kind_of(name).reads(distill.make_drafter(name, self.target, 0.9)),
+                10**6,
+            )
             traces(*self.batch((1,), 12))
             self.assertEqual(10**6 - traces.room, 12 * 4 * numbers, name)
 
@@ -321,8 +518,21 @@ class CalibrationTest(unittest.TestCase):
 
     def setUp(self):
         torch.manual_seed(9)
-        self.target = Llama(LlamaConfig(vocab_size=12, hidden_size=32, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
-                                        head_dim=8, intermediate_size=40)).requires_grad_(False).eval()
+        self.target = (
+            Llama(
+                LlamaConfig(
+                    vocab_size=12,
+                    hidden_size=32,
+                    num_hidden_layers=2,
+                    num_attention_heads=4,
+                    num_key_value_heads=2,
+                    head_dim=8,
+                    intermediate_size=40,
+                )
+            )
+            .requires_grad_(False)
+            .eval()
+        )
         self.drafter = distill.make_drafter("medusa", self.target, 0.9).requires_grad_(False)
         for parameter in self.drafter.parameters():
             parameter.add_(0.3 * torch.randn_like(parameter))
@@ -336,19 +546,30 @@ class CalibrationTest(unittest.TestCase):
 
     def test_short_answer_is_the_beginning_of_a_longer_one(self):
         row = self.rows[0]
-        cut = Row(row.ids[:7], row.response[:7])  # two ids of the answer: a root, and the first head's goal
+        cut = Row(
+            row.ids[:7], row.response[:7]
+        )  # two ids of the answer: a root, and the first head's goal
         found = calibrate.ranks(self.drafter, self.target, cut)
-        self.assertEqual(found, [(self.answers[0][0][0],) + (calibrate.GUESSES,) * (len(self.drafter) - 1)])
+        self.assertEqual(
+            found, [(self.answers[0][0][0],) + (calibrate.GUESSES,) * (len(self.drafter) - 1)]
+        )
 
     def test_tree_is_the_best_of_its_size(self):
         acc = torch.rand(2, calibrate.GUESSES)
         nodes = [(i,) for i in range(10)] + [(i, j) for i in range(10) for j in range(10)]
-        values = sorted((float(acc[0, node[0]] * (acc[1, node[1]] if len(node) > 1 else 1)) for node in nodes), reverse=True)
+        values = sorted(
+            (float(acc[0, node[0]] * (acc[1, node[1]] if len(node) > 1 else 1)) for node in nodes),
+            reverse=True,
+        )
         for size in (1, 7, 40, 110):
             tree = calibrate.best_tree(acc, size)
             self.assertEqual(len(set(tree)), size)
-            self.assertTrue(all(node[:-1] in tree[:i] for i, node in enumerate(tree) if len(node) > 1))
-            self.assertAlmostEqual(calibrate.product_tau(acc, tree), 1 + sum(values[:size]), places=4)
+            self.assertTrue(
+                all(node[:-1] in tree[:i] for i, node in enumerate(tree) if len(node) > 1)
+            )
+            self.assertAlmostEqual(
+                calibrate.product_tau(acc, tree), 1 + sum(values[:size]), places=4
+            )
 
     def test_predicted_tau_is_what_verification_measures(self):
         tree = calibrate.best_tree(calibrate.accuracies(self.answers), 25)
@@ -359,8 +580,16 @@ class CalibrationTest(unittest.TestCase):
                 best = self.drafter.logits(self.target, trace.feature[0, root - 1]).topk(10).indices
                 path, at = (), root
                 while True:
-                    said = int(trace.logits[0, at].argmax())  # the target's own token behind the accepted ones
-                    down = [node for node in tree if node[:-1] == path and len(node) == len(path) + 1 and int(best[len(path), node[-1]]) == said]
+                    said = int(
+                        trace.logits[0, at].argmax()
+                    )  # the target's own token behind the accepted ones
+                    down = [
+                        node
+                        for node in tree
+                        if node[:-1] == path
+                        and len(node) == len(path) + 1
+                        and int(best[len(path), node[-1]]) == said
+                    ]
                     if not down or at + 1 > len(row.ids) - 1:
                         break
                     path, at = down[0], at + 1
@@ -376,34 +605,74 @@ class CalibrationTest(unittest.TestCase):
         self.addCleanup(torch.set_grad_enabled, torch.is_grad_enabled())
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
-        target, drafter, path = (os.path.join(folder.name, name) for name in ("target", "medusa", "answers.jsonl"))
+        target, drafter, path = (
+            os.path.join(folder.name, name) for name in ("target", "medusa", "answers.jsonl")
+        )
         write_llama(target, self.target)
         distill.kind_of("medusa").write(drafter, self.drafter)
         entries, greedy = [], {}
         for task, rows in (("chat", self.rows[:5]), ("code", self.rows[5:])):
-            drawn = [Row(row.ids[:5] + [(token + 1) % 12 for token in row.ids[5:]], row.response) for row in rows]
-            entries += [{"task": task, "prompt": row.parts()[0], "answer": row.parts()[1]} for row in drawn + rows]
+            drawn = [
+                Row(row.ids[:5] + [(token + 1) % 12 for token in row.ids[5:]], row.response)
+                for row in rows
+            ]
+            entries += [
+                {"task": task, "prompt": row.parts()[0], "answer": row.parts()[1]}
+                for row in drawn + rows
+            ]
             held = split_by_prompt({task: drawn + rows})[1][task]
             greedy[task] = [Row(row.ids[:25], row.response[:25]) for row in rows if row in held]
-            entries += [{"task": "drawn", "prompt": row.parts()[0], "answer": row.parts()[1]} for row in drawn]
+            entries += [
+                {"task": "drawn", "prompt": row.parts()[0], "answer": row.parts()[1]}
+                for row in drawn
+            ]
         with open(path, "w", encoding="utf-8") as file:
             file.writelines(json.dumps(entry) + "\n" for entry in entries)
-        said, arguments = io.StringIO(), ["--target", target, "--drafter", drafter, "--answers", path, "--walk", "3", "--limit", "20", "--threads", "1"]
-        with unittest.mock.patch.object(sys, "argv", ["calibrate.py", *arguments]), contextlib.redirect_stdout(said):
+        said, arguments = io.StringIO(), [
+            "--target",
+            target,
+            "--drafter",
+            drafter,
+            "--answers",
+            path,
+            "--walk",
+            "3",
+            "--limit",
+            "20",
+            "--threads",
+            "1",
+        ]
+        with unittest.mock.patch.object(
+            sys, "argv", ["calibrate.py", *arguments]
+        ), contextlib.redirect_stdout(said):
             calibrate.main()
         with open(os.path.join(drafter, "config.json"), encoding="utf-8") as file:
             tree = [tuple(node) for node in json.load(file)["medusa_choices"]]
-        taus = {task: calibrate.walked_tau(tree, [calibrate.ranks(self.drafter, self.target, row) for row in rows]) for task, rows in greedy.items()}
+        taus = {
+            task: calibrate.walked_tau(
+                tree, [calibrate.ranks(self.drafter, self.target, row) for row in rows]
+            )
+            for task, rows in greedy.items()
+        }
         self.assertEqual([len(rows) for rows in greedy.values()], [1, 1])
-        self.assertIn(f"chat: tau {taus['chat']:.3f} over 1 greedy answers\ndrawn: no greedy answer is held out\n"
-                      f"code: tau {taus['code']:.3f} over 1 greedy answers\nmean of the tasks: tau {sum(taus.values()) / 2:.3f}\n", said.getvalue())
+        self.assertIn(
+            f"chat: tau {taus['chat']:.3f} over 1 greedy answers\ndrawn: no greedy answer is held out\n"
+            f"code: tau {taus['code']:.3f} over 1 greedy answers\nmean of the tasks: tau {sum(taus.values()) / 2:.3f}\n",
+            said.getvalue(),
+        )
 
     def test_chain_of_best_guesses_is_a_tree(self):
         tokens, passes = 0, 0
         for row in self.rows:
-            gained, asked = evaluate.acceptance("medusa", self.drafter, self.target, *row.parts(), 4)
+            gained, asked = evaluate.acceptance(
+                "medusa", self.drafter, self.target, *row.parts(), 4
+            )
             tokens, passes = tokens + gained, passes + asked
-        self.assertAlmostEqual(calibrate.walked_tau([(0,) * depth for depth in range(1, 5)], self.answers), tokens / passes, places=9)
+        self.assertAlmostEqual(
+            calibrate.walked_tau([(0,) * depth for depth in range(1, 5)], self.answers),
+            tokens / passes,
+            places=9,
+        )
 
 
 class TuneMedusaTest(unittest.TestCase):
@@ -414,8 +683,15 @@ class TuneMedusaTest(unittest.TestCase):
         self.folder = tempfile.TemporaryDirectory()
         self.addCleanup(self.folder.cleanup)
         self.source = os.path.join(self.folder.name, "source")
-        config = LlamaConfig(vocab_size=60, hidden_size=32, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, head_dim=8,
-                             intermediate_size=40)
+        config = LlamaConfig(
+            vocab_size=60,
+            hidden_size=32,
+            num_hidden_layers=2,
+            num_attention_heads=4,
+            num_key_value_heads=2,
+            head_dim=8,
+            intermediate_size=40,
+        )
         write_llama(self.source, Llama(config))
         with open(os.path.join(self.source, "tokenizer_config.json"), "w") as file:
             file.write("{}")
@@ -428,28 +704,42 @@ class TuneMedusaTest(unittest.TestCase):
         self.labels[:, 3:11] = self.tokens[:, 4:]
 
     def learn(self, steps: int) -> None:
-        parameters = [p for adapter in self.adapters for p in (adapter.down, adapter.up)] + list(self.heads.parameters())
+        parameters = [p for adapter in self.adapters for p in (adapter.down, adapter.up)] + list(
+            self.heads.parameters()
+        )
         optimiser = torch.optim.Adam(parameters, lr=0.01)
         for _ in range(steps):
             optimiser.zero_grad()
-            own, ahead, _ = tune_medusa.losses(self.target, self.adapters, self.heads, self.tokens, self.labels, True)
+            own, ahead, _ = tune_medusa.losses(
+                self.target, self.adapters, self.heads, self.tokens, self.labels, True
+            )
             (own + 0.2 * ahead).backward()
             optimiser.step()
 
     def test_untrained_adapters_change_nothing(self):
-        self.assertTrue(torch.equal(self.target(self.tokens).logits, self.plain(self.tokens).logits))
-        own, _, equal = tune_medusa.losses(self.target, self.adapters, self.heads, self.tokens, self.labels, True)
+        self.assertTrue(
+            torch.equal(self.target(self.tokens).logits, self.plain(self.tokens).logits)
+        )
+        own, _, equal = tune_medusa.losses(
+            self.target, self.adapters, self.heads, self.tokens, self.labels, True
+        )
         self.assertAlmostEqual(float(own), 0.0, places=6)
         self.assertEqual(equal[0], 1.0)
 
     def test_target_and_heads_learn_together_and_the_teacher_stays(self):
-        before = tune_medusa.losses(self.target, self.adapters, self.heads, self.tokens, self.labels, True)
+        before = tune_medusa.losses(
+            self.target, self.adapters, self.heads, self.tokens, self.labels, True
+        )
         self.learn(60)
-        own, ahead, _ = tune_medusa.losses(self.target, self.adapters, self.heads, self.tokens, self.labels, True)
+        own, ahead, _ = tune_medusa.losses(
+            self.target, self.adapters, self.heads, self.tokens, self.labels, True
+        )
         self.assertLess(float(ahead), 0.5 * float(before[1]))
         self.assertGreater(float(own), 0.0, "the target took part")
         with tune_medusa.as_teacher(self.adapters):
-            self.assertTrue(torch.equal(self.target(self.tokens).logits, self.plain(self.tokens).logits))
+            self.assertTrue(
+                torch.equal(self.target(self.tokens).logits, self.plain(self.tokens).logits)
+            )
 
     def test_written_target_computes_what_was_tuned(self):
         self.learn(5)
@@ -460,7 +750,10 @@ class TuneMedusaTest(unittest.TestCase):
         loaded = load_target(os.path.join(out, "target"))
         self.assertLess(float((loaded(self.tokens).logits - tuned).abs().max()), 1e-4)
         self.assertTrue(os.path.exists(os.path.join(out, "target", "tokenizer_config.json")))
-        self.assertEqual(len(read_safetensors(os.path.join(out, "medusa", "model.safetensors"))), 2 * len(self.heads))
+        self.assertEqual(
+            len(read_safetensors(os.path.join(out, "medusa", "model.safetensors"))),
+            2 * len(self.heads),
+        )
 
     def test_a_tree_stays_with_the_heads_that_it_was_found_for(self):
         """Rewriting a folder keeps calibrate.py's tree; for other heads it is removed with a notice."""
@@ -512,7 +805,9 @@ class MuonTest(unittest.TestCase):
         alone = [torch.nn.Parameter(p.detach().clone()) for p in together]
         optimisers = [Muon(together, lr=0.1)] + [Muon([p], lr=0.1) for p in alone]
         for _ in range(3):
-            for one, other in list(zip(together, alone))[:-1]:  # the last one has no gradient and stays unchanged
+            for one, other in list(zip(together, alone))[
+                :-1
+            ]:  # the last one has no gradient and stays unchanged
                 one.grad = torch.randn_like(one)
                 other.grad = one.grad.clone()
             for optimiser in optimisers:
@@ -520,7 +815,9 @@ class MuonTest(unittest.TestCase):
         for one, other, optimiser in zip(together, alone, optimisers[1:]):
             self.assertLess(float((one - other).abs().max()), 1e-5)
             if one.grad is not None:
-                momenta = [o.state[p]["momentum"] for o, p in ((optimisers[0], one), (optimiser, other))]
+                momenta = [
+                    o.state[p]["momentum"] for o, p in ((optimisers[0], one), (optimiser, other))
+                ]
                 self.assertLess(float((momenta[0] - momenta[1]).abs().max()), 1e-5)
         self.assertEqual(optimisers[0].state_dict()["state"].keys(), set(range(len(self.SHAPES))))
 

@@ -29,7 +29,9 @@ class TasksTest(unittest.TestCase):
             result = int(tasks.final_answer(example.answer))
             self.assertIn(result, (a + b, abs(a - b)), example)
             digits = [step[-1] for step in example.answer.split(". Answer")[0].split(", ")]
-            self.assertEqual(int("".join(reversed(digits))) % 1000, result % 10 ** len(digits), example)  # the working agrees
+            self.assertEqual(
+                int("".join(reversed(digits))) % 1000, result % 10 ** len(digits), example
+            )  # the working agrees
 
     def test_spoken_times(self):
         rng = random.Random(2)
@@ -51,14 +53,24 @@ class SplitTest(unittest.TestCase):
         os.mkdir(os.path.join(self.folder.name, "tinystories"))
         # Few names and things, so that stories on both sides are similar.
         rng = random.Random(4)
-        with open(os.path.join(self.folder.name, "tinystories", "made-up.txt"), "w", encoding="utf-8") as file:
+        with open(
+            os.path.join(self.folder.name, "tinystories", "made-up.txt"), "w", encoding="utf-8"
+        ) as file:
             for number in range(400):
-                name, thing = tasks.pick(rng, ["Lily", "Tom", "Sam"]), tasks.pick(rng, ["dragon", "boat", "cake", "drum"])
-                file.write(f"Number {number} is about {name}. One fine day {name} found a {thing} and was happy. "
-                           f"The {thing} was big, and {name} played with the {thing} all day.<|endoftext|>\n")
+                name, thing = tasks.pick(rng, ["Lily", "Tom", "Sam"]), tasks.pick(
+                    rng, ["dragon", "boat", "cake", "drum"]
+                )
+                file.write(
+                    f"Number {number} is about {name}. One fine day {name} found a {thing} and was happy. "
+                    f"The {thing} was big, and {name} played with the {thing} all day.<|endoftext|>\n"
+                )
 
     def test_normal_form(self):
-        for prompt in ("Set a timer for 5 minutes, please.", "set a timer for 5 minutes", "Please set a timer  for 5 minutes?"):
+        for prompt in (
+            "Set a timer for 5 minutes, please.",
+            "set a timer for 5 minutes",
+            "Please set a timer  for 5 minutes?",
+        ):
             self.assertEqual(normal_form(prompt), "set a timer for 5 minutes")
         self.assertNotEqual(normal_form("please buy milk"), normal_form("please buy eggs"))
 
@@ -69,7 +81,13 @@ class SplitTest(unittest.TestCase):
         self.assertEqual(len(entries), 140)
         for entry in entries:
             prompt = entry["prompt"]
-            for form in (prompt, prompt.lower(), prompt.upper(), prompt.rstrip(".?") + ", please", prompt.rstrip(".?")):
+            for form in (
+                prompt,
+                prompt.lower(),
+                prompt.upper(),
+                prompt.rstrip(".?") + ", please",
+                prompt.rstrip(".?"),
+            ):
                 self.assertTrue(split.admits(entry["task"], form, True), form)
                 self.assertFalse(split.admits(entry["task"], form, False), form)
 
@@ -104,9 +122,19 @@ class SplitTest(unittest.TestCase):
                 self.assertNotIn("story", Source(self.folder.name).held_out_set(1))
         # Holding out a text is not enough: its keywords could also ask for a training text.
         split = Split()
-        text = next(text for text in (f"Number {i} is long" + " and longer" * 9 for i in itertools.count()) if split.story_text(text))
-        word = next(word for word in ("dragon", "boat", "cake", "drum") if not any(split.prompt("story", p) for p in story_prompts([word])))
-        with unittest.mock.patch("data.load_stories", lambda folder: [(text, [word]), ("Another text", ["Lily"])]):
+        text = next(
+            text
+            for text in (f"Number {i} is long" + " and longer" * 9 for i in itertools.count())
+            if split.story_text(text)
+        )
+        word = next(
+            word
+            for word in ("dragon", "boat", "cake", "drum")
+            if not any(split.prompt("story", p) for p in story_prompts([word]))
+        )
+        with unittest.mock.patch(
+            "data.load_stories", lambda folder: [(text, [word]), ("Another text", ["Lily"])]
+        ):
             with self.assertRaises(SystemExit):
                 Source(self.folder.name)
 
@@ -124,8 +152,13 @@ class DrawPromptsTest(unittest.TestCase):
         shares = {"tool": 1.0, "units": 3.0}
         drawn = list(draw_prompts.distinct(source, random.Random(5), shares, 4000))
         self.assertEqual(len({example.prompt for example in drawn}), len(drawn))
-        self.assertFalse([example.prompt for example in drawn if Split().prompt(example.task, example.prompt)])
-        self.assertGreater(sum(example.task == "units" for example in drawn), 2 * sum(example.task == "tool" for example in drawn))
+        self.assertFalse(
+            [example.prompt for example in drawn if Split().prompt(example.task, example.prompt)]
+        )
+        self.assertGreater(
+            sum(example.task == "units" for example in drawn),
+            2 * sum(example.task == "tool" for example in drawn),
+        )
 
 
 class CopyPromptsTest(unittest.TestCase):
@@ -136,18 +169,40 @@ class CopyPromptsTest(unittest.TestCase):
         self.addCleanup(folder.cleanup)
         self.folder = folder.name
         for part in ("dev", "test"):
-            self.write(f"dialogsum/dialogsum.{part}.jsonl", [{"dialogue": f"#Person1#: {i}?"} for i in range(30)] + [{"dialogue": "x" * 900}])
-        self.write("humaneval/HumanEval.jsonl.gz", [{"task_id": f"HumanEval/{i}", "prompt": f"def f{i}(x):\n", "canonical_solution": "    return x\n",
-                                                      "entry_point": f"f{i}"} for i in range(60)])
+            self.write(
+                f"dialogsum/dialogsum.{part}.jsonl",
+                [{"dialogue": f"#Person1#: {i}?"} for i in range(30)] + [{"dialogue": "x" * 900}],
+            )
+        self.write(
+            "humaneval/HumanEval.jsonl.gz",
+            [
+                {
+                    "task_id": f"HumanEval/{i}",
+                    "prompt": f"def f{i}(x):\n",
+                    "canonical_solution": "    return x\n",
+                    "entry_point": f"f{i}",
+                }
+                for i in range(60)
+            ],
+        )
         questions = [{"turns": [f"Question {i}", "Go on."]} for i in range(40)]
         self.write("mt_bench/question.jsonl", questions[:20])
         self.write("spec_bench/question.jsonl", questions)
         for part in ("seed_tasks", "user_oriented_instructions"):
-            self.write(f"self_instruct/{part}.jsonl", [{"instruction": f"Question {i}", "instances": [{"input": ""}]} for i in range(30)])
+            self.write(
+                f"self_instruct/{part}.jsonl",
+                [{"instruction": f"Question {i}", "instances": [{"input": ""}]} for i in range(30)],
+            )
         self.write("gsm8k/train.jsonl", [{"question": "How many?"}])
         shared = "Compose an engaging travel blog post about a recent trip to Hawaii, please."
-        self.write("spec_bench/question.jsonl", questions + [{"turns": ["Hello.", "Now " + shared]}])
-        self.write("wikisql/test.jsonl", [{"question": f"Which club was number {i}?"} for i in range(9)] + [{"question": shared.upper()}])
+        self.write(
+            "spec_bench/question.jsonl", questions + [{"turns": ["Hello.", "Now " + shared]}]
+        )
+        self.write(
+            "wikisql/test.jsonl",
+            [{"question": f"Which club was number {i}?"} for i in range(9)]
+            + [{"question": shared.upper()}],
+        )
 
     def write(self, name, entries):
         path = os.path.join(self.folder, name)
@@ -157,53 +212,119 @@ class CopyPromptsTest(unittest.TestCase):
 
     def test_a_file_that_cannot_be_written_is_refused_at_once(self):
         for wrong in ("missing/prompts.jsonl", "mt_bench"):
-            done = subprocess.run([sys.executable, copy_prompts.__file__, "--data", self.folder, "--out", os.path.join(self.folder, wrong)],
-                                  capture_output=True, text=True)
+            done = subprocess.run(
+                [
+                    sys.executable,
+                    copy_prompts.__file__,
+                    "--data",
+                    self.folder,
+                    "--out",
+                    os.path.join(self.folder, wrong),
+                ],
+                capture_output=True,
+                text=True,
+            )
             self.assertEqual(done.returncode, 2, done.stderr)
-            self.assertRegex(done.stderr, "error: argument --out: (there is no folder|.* is a folder)")
+            self.assertRegex(
+                done.stderr, "error: argument --out: (there is no folder|.* is a folder)"
+            )
 
     def test_open_prompts_share_no_ten_words_with_a_benchmark(self):
         found = copy_prompts.apart_from_benchmarks(self.folder)
         self.assertEqual(found["question"], [f"Which club was number {i}?" for i in range(9)])
         self.assertEqual(found["summary"], [])  # the made-up dialogues are the test set's
-        self.assertEqual(set(found["instruct"]), {f"Question {i}" for i in range(30)} - {f"Question {i}" for i in range(40)})
+        self.assertEqual(
+            set(found["instruct"]),
+            {f"Question {i}" for i in range(30)} - {f"Question {i}" for i in range(40)},
+        )
         self.assertEqual(found["maths"], ["How many?"])
 
     def test_sides_share_no_item(self):
-        measured, training = copy_prompts.measured(self.folder), copy_prompts.to_train_on(self.folder)
+        measured, training = copy_prompts.measured(self.folder), copy_prompts.to_train_on(
+            self.folder
+        )
         self.assertEqual(set(measured), {"summary", "code", "chat"})
         self.assertEqual((len(measured["summary"]), len(measured["chat"])), (30, 20))
-        self.assertFalse({p for prompts in measured.values() for p in prompts} & {p for prompts in training.values() for p in prompts})
+        self.assertFalse(
+            {p for prompts in measured.values() for p in prompts}
+            & {p for prompts in training.values() for p in prompts}
+        )
         functions = [{p.split("\n\n", 1)[1] for p in side["code"]} for side in (measured, training)]
         self.assertTrue(functions[0] and functions[1])
         self.assertFalse(functions[0] & functions[1])
 
     def test_open_texts(self):
         """Existing answers are kept; measured items are not trained on."""
-        self.write("dialogsum/dialogsum.dev.jsonl", [{"dialogue": f"#Person1#: Dialogue {i}?", "summary": f"About {i}."} for i in range(9)])
+        self.write(
+            "dialogsum/dialogsum.dev.jsonl",
+            [{"dialogue": f"#Person1#: Dialogue {i}?", "summary": f"About {i}."} for i in range(9)],
+        )
         for part in ("seed_tasks", "user_oriented_instructions"):
-            self.write(f"self_instruct/{part}.jsonl", [{"instruction": f"Task {part}", "instances": [{"input": "of this", "output": "Done."}]}])
-        self.write("gsm8k/train.jsonl", [{"question": f"How many are {i} and 2?", "answer": f"{i}+2=<<{i}+2={i + 2}>>{i + 2}.\n#### {i + 2}"} for i in range(400)])
-        self.write("wikisql/test.jsonl", [{"question": f"Which club was number {i}?"} for i in range(400)])
-        for name, text in (("tinystories", "One fine day Lily found a dragon and was happy. The dragon was big, and Lily played with the dragon all day."),
-                           ("gutenberg", " ".join(f"Sentence {i} has the words that it has, and no other ones." for i in range(400)))):
+            self.write(
+                f"self_instruct/{part}.jsonl",
+                [
+                    {
+                        "instruction": f"Task {part}",
+                        "instances": [{"input": "of this", "output": "Done."}],
+                    }
+                ],
+            )
+        self.write(
+            "gsm8k/train.jsonl",
+            [
+                {
+                    "question": f"How many are {i} and 2?",
+                    "answer": f"{i}+2=<<{i}+2={i + 2}>>{i + 2}.\n#### {i + 2}",
+                }
+                for i in range(400)
+            ],
+        )
+        self.write(
+            "wikisql/test.jsonl", [{"question": f"Which club was number {i}?"} for i in range(400)]
+        )
+        for name, text in (
+            (
+                "tinystories",
+                "One fine day Lily found a dragon and was happy. The dragon was big, and Lily played with the dragon all day.",
+            ),
+            (
+                "gutenberg",
+                " ".join(
+                    f"Sentence {i} has the words that it has, and no other ones."
+                    for i in range(400)
+                ),
+            ),
+        ):
             os.mkdir(os.path.join(self.folder, name))
-            with open(os.path.join(self.folder, name, "made-up.txt"), "w", encoding="utf-8") as file:
+            with open(
+                os.path.join(self.folder, name, "made-up.txt"), "w", encoding="utf-8"
+            ) as file:
                 file.write(text)
         training, held = open_texts.split(self.folder)
         measured = open_texts.measured(self.folder, 5)
         for task in ("maths", "question"):
             self.assertEqual((len(training[task]) + len(held[task]), len(measured[task])), (400, 5))
-        self.assertEqual({len(measured[task]) for task in ("chat", "book")}, {5, min(5, len(held["book"]))})
+        self.assertEqual(
+            {len(measured[task]) for task in ("chat", "book")}, {5, min(5, len(held["book"]))}
+        )
         for task, items in measured.items():
-            self.assertFalse({prompt for prompt, _ in items} & {prompt for prompt, _ in training.get(task, [])}, task)
-        self.assertIn(("How many are 3 and 2?", "3+2=5.\n#### 5"), training["maths"] + held["maths"])
-        self.assertIn(("Summarize this dialogue: #Person1#: Dialogue 3?", "About 3."), training["summary"])
+            self.assertFalse(
+                {prompt for prompt, _ in items} & {prompt for prompt, _ in training.get(task, [])},
+                task,
+            )
+        self.assertIn(
+            ("How many are 3 and 2?", "3+2=5.\n#### 5"), training["maths"] + held["maths"]
+        )
+        self.assertIn(
+            ("Summarize this dialogue: #Person1#: Dialogue 3?", "About 3."), training["summary"]
+        )
         self.assertIn(("Task seed_tasks\n\nof this", "Done."), training["instruct"])
         self.assertIn(("Which club was number 3?", None), training["question"] + held["question"])
         book = dict(training["book"] + held["book"])
         first = next(prompt for prompt in book if "Sentence 0 has" in prompt)
-        self.assertTrue(first.endswith("no other ones.") and len(first.split()) > open_texts.PASSAGE)
+        self.assertTrue(
+            first.endswith("no other ones.") and len(first.split()) > open_texts.PASSAGE
+        )
         self.assertIn(f"Continue this text:\n\n{book[first]}", book)
 
 

@@ -25,22 +25,42 @@ WIDTH, VOCABULARY, HEADS = 32, 60, 3
 
 
 def eagle():
-    layer = {"self_attn.q_proj": (WIDTH, WIDTH), "self_attn.k_proj": (16, WIDTH), "self_attn.v_proj": (16, WIDTH),
-             "self_attn.o_proj": (WIDTH, WIDTH), "mlp.gate_proj": (40, WIDTH), "mlp.up_proj": (40, WIDTH), "mlp.down_proj": (WIDTH, 40),
-             "post_attention_layernorm": (WIDTH,)}
-    shapes = {"embed_tokens.weight": (VOCABULARY, WIDTH), "fc.weight": (WIDTH, 2 * WIDTH), "fc.bias": (WIDTH,),
-              **{f"layers.0.{name}.weight": shape for name, shape in layer.items()}}
-    return collections.OrderedDict((name, torch.randn(shape).half()) for name, shape in shapes.items())
+    layer = {
+        "self_attn.q_proj": (WIDTH, WIDTH),
+        "self_attn.k_proj": (16, WIDTH),
+        "self_attn.v_proj": (16, WIDTH),
+        "self_attn.o_proj": (WIDTH, WIDTH),
+        "mlp.gate_proj": (40, WIDTH),
+        "mlp.up_proj": (40, WIDTH),
+        "mlp.down_proj": (WIDTH, 40),
+        "post_attention_layernorm": (WIDTH,),
+    }
+    shapes = {
+        "embed_tokens.weight": (VOCABULARY, WIDTH),
+        "fc.weight": (WIDTH, 2 * WIDTH),
+        "fc.bias": (WIDTH,),
+        **{f"layers.0.{name}.weight": shape for name, shape in layer.items()},
+    }
+    return collections.OrderedDict(
+        (name, torch.randn(shape).half()) for name, shape in shapes.items()
+    )
 
 
 def heads():
     """Heads as their authors build them; state_dict() returns more than tensors."""
+
     def block():
         module = nn.Module()
         module.linear = nn.Linear(WIDTH, WIDTH)
         return module
 
-    return nn.ModuleList(nn.Sequential(block(), nn.Linear(WIDTH, VOCABULARY, bias=False)) for _ in range(HEADS)).bfloat16().state_dict()
+    return (
+        nn.ModuleList(
+            nn.Sequential(block(), nn.Linear(WIDTH, VOCABULARY, bias=False)) for _ in range(HEADS)
+        )
+        .bfloat16()
+        .state_dict()
+    )
 
 
 class Running:
@@ -61,7 +81,10 @@ class UnpackCheckpointTest(unittest.TestCase):
         self.folder, self.out = folder.name, os.path.join(folder.name, "out")
         self.published = self.path("published")
         os.mkdir(self.published)
-        self.text("config.json", json.dumps({"hidden_size": WIDTH, "vocab_size": VOCABULARY, "medusa_num_heads": HEADS}))
+        self.text(
+            "config.json",
+            json.dumps({"hidden_size": WIDTH, "vocab_size": VOCABULARY, "medusa_num_heads": HEADS}),
+        )
 
     def path(self, *names):
         return os.path.join(self.folder, *names)
@@ -74,8 +97,9 @@ class UnpackCheckpointTest(unittest.TestCase):
         torch.save(content, os.path.join(self.published, name))
 
     def run_program(self, *more):
-        with unittest.mock.patch.object(sys, "argv", ["program", "--checkpoint", self.published, "--out", self.out, *more]), \
-                contextlib.redirect_stdout(io.StringIO()):
+        with unittest.mock.patch.object(
+            sys, "argv", ["program", "--checkpoint", self.published, "--out", self.out, *more]
+        ), contextlib.redirect_stdout(io.StringIO()):
             unpack_checkpoint.main()
 
     def refused(self, *more):
@@ -91,18 +115,38 @@ class UnpackCheckpointTest(unittest.TestCase):
         found = read_safetensors(os.path.join(folder, "model.safetensors"))
         self.assertEqual(sorted(found), sorted(wanted))
         for name, tensor in wanted.items():
-            self.assertEqual((found[name].dtype, found[name].shape), (tensor.dtype, tensor.shape), name)
+            self.assertEqual(
+                (found[name].dtype, found[name].shape), (tensor.dtype, tensor.shape), name
+            )
             self.assertTrue(torch.equal(found[name], tensor), name)
 
     def model_with_heads(self, own_class="LlamaForCausalLM"):
         """(target, its tensors and the heads' as in one file); the published folder has its config.json."""
-        target = Llama(LlamaConfig(vocab_size=VOCABULARY, hidden_size=WIDTH, num_hidden_layers=2, num_attention_heads=4,
-                                   num_key_value_heads=2, head_dim=8, intermediate_size=40, tie_word_embeddings=False)).eval()
+        target = Llama(
+            LlamaConfig(
+                vocab_size=VOCABULARY,
+                hidden_size=WIDTH,
+                num_hidden_layers=2,
+                num_attention_heads=4,
+                num_key_value_heads=2,
+                head_dim=8,
+                intermediate_size=40,
+                tie_word_embeddings=False,
+            )
+        ).eval()
         write_llama(self.published, target)
         os.remove(os.path.join(self.published, "model.safetensors"))
         with open(os.path.join(self.published, "config.json"), encoding="utf-8") as file:
-            self.text("config.json", json.dumps({**json.load(file), "architectures": [own_class], "medusa_num_heads": HEADS}))
-        return target, {**target.state_dict(), **{f"medusa_head.{name}": tensor for name, tensor in heads().items()}}
+            self.text(
+                "config.json",
+                json.dumps(
+                    {**json.load(file), "architectures": [own_class], "medusa_num_heads": HEADS}
+                ),
+            )
+        return target, {
+            **target.state_dict(),
+            **{f"medusa_head.{name}": tensor for name, tensor in heads().items()},
+        }
 
     def test_eagle(self):
         wanted = eagle()
@@ -111,7 +155,9 @@ class UnpackCheckpointTest(unittest.TestCase):
         self.text("README.md", "licence")
         self.run_program()
         self.assert_tensors(self.out, wanted)
-        self.assertEqual(sorted(os.listdir(self.out)), ["README.md", "config.json", "model.safetensors"])
+        self.assertEqual(
+            sorted(os.listdir(self.out)), ["README.md", "config.json", "model.safetensors"]
+        )
         with open(os.path.join(self.out, "config.json"), encoding="utf-8") as file:
             self.assertEqual(json.load(file)["hidden_size"], WIDTH)
 
@@ -128,9 +174,20 @@ class UnpackCheckpointTest(unittest.TestCase):
 
     def test_views_of_one_storage(self):
         whole = torch.arange(12.0).view(3, 4)
-        self.save("pytorch_model.bin", {"whole": whole, "columns": whole[:, 1:3], "turned": whole.t(), "learned": nn.Parameter(whole[1])})
+        self.save(
+            "pytorch_model.bin",
+            {
+                "whole": whole,
+                "columns": whole[:, 1:3],
+                "turned": whole.t(),
+                "learned": nn.Parameter(whole[1]),
+            },
+        )
         self.run_program()
-        self.assert_tensors(self.out, {"whole": whole, "columns": whole[:, 1:3], "turned": whole.t(), "learned": whole[1]})
+        self.assert_tensors(
+            self.out,
+            {"whole": whole, "columns": whole[:, 1:3], "turned": whole.t(), "learned": whole[1]},
+        )
 
     def test_heads_alone(self):
         wanted = heads()
@@ -141,14 +198,25 @@ class UnpackCheckpointTest(unittest.TestCase):
     def test_model_and_heads(self):
         """Pickled or not, in one file or two, or with the heads in their own file."""
         target, tensors = self.model_with_heads("MedusaLlamaForCausalLM")
-        model = {name: tensor for name, tensor in tensors.items() if not name.startswith("medusa_head.")}
-        drafter = {name[len("medusa_head."):]: tensor for name, tensor in tensors.items() if name not in model}
+        model = {
+            name: tensor for name, tensor in tensors.items() if not name.startswith("medusa_head.")
+        }
+        drafter = {
+            name[len("medusa_head.") :]: tensor
+            for name, tensor in tensors.items()
+            if name not in model
+        }
         self.text("tokenizer.json", "{}")
-        parts = {name: f"model-0000{i % 2 + 1}-of-00002.safetensors" for i, name in enumerate(tensors)}
+        parts = {
+            name: f"model-0000{i % 2 + 1}-of-00002.safetensors" for i, name in enumerate(tensors)
+        }
 
         def in_parts(folder):
             for file in set(parts.values()):
-                write_safetensors(os.path.join(folder, file), {name: tensors[name] for name in parts if parts[name] == file})
+                write_safetensors(
+                    os.path.join(folder, file),
+                    {name: tensors[name] for name in parts if parts[name] == file},
+                )
             self.text("model.safetensors.index.json", json.dumps({"weight_map": parts}))
 
         def beside_each_other(folder):
@@ -167,7 +235,9 @@ class UnpackCheckpointTest(unittest.TestCase):
             self.assert_tensors(self.out, drafter)
             self.assert_tensors(tuned, model)
             self.assertTrue(torch.equal(load_target(tuned)(tokens).logits, target(tokens).logits))
-            self.assertEqual(sorted(os.listdir(tuned)), ["config.json", "model.safetensors", "tokenizer.json"])
+            self.assertEqual(
+                sorted(os.listdir(tuned)), ["config.json", "model.safetensors", "tokenizer.json"]
+            )
             with open(os.path.join(tuned, "config.json"), encoding="utf-8") as file:
                 self.assertEqual(json.load(file)["architectures"], ["LlamaForCausalLM"])
             for name in set(os.listdir(self.published)) - set(kept):
@@ -176,7 +246,9 @@ class UnpackCheckpointTest(unittest.TestCase):
     def test_no_program_of_a_pickle_is_run(self):
         made = self.path("made")
         with open(os.path.join(self.published, "pytorch_model.bin"), "wb") as file:
-            pickle.dump({"fc.weight": Running(made)}, file)  # the format before PyTorch 1.6, without an archive
+            pickle.dump(
+                {"fc.weight": Running(made)}, file
+            )  # the format before PyTorch 1.6, without an archive
         self.assertIn("pytorch_model.bin is no file of PyTorch 1.6", self.refused())
         self.save("pytorch_model.bin", {"fc.weight": torch.ones(2), "more": Running(made)})
         self.assertIn("asks for posix.mkdir", self.refused())
@@ -185,12 +257,19 @@ class UnpackCheckpointTest(unittest.TestCase):
         self.assertIn("which is no part of a tensor", self.refused())
 
     def test_what_cannot_be_read_is_named(self):
-        self.assertIn("it has none of model.safetensors, pytorch_model.bin, medusa_lm_head", self.refused())
+        self.assertIn(
+            "it has none of model.safetensors, pytorch_model.bin, medusa_lm_head", self.refused()
+        )
         self.text("pytorch_model.bin", "version https://git-lfs.github.com/spec/v1")
-        self.assertIn("pytorch_model.bin is no file of PyTorch 1.6 or newer, or damaged", self.refused())
-        for content, told in (({"state_dict": eagle()}, "holds 'state_dict', which is no tensor"),
-                              ({"step": 3}, "holds 'step', which is no tensor"), ([torch.ones(2)], "holds no tensors by their names"),
-                              ({"fc.weight": torch.ones(2).double()}, "has a torch.DoubleStorage")):
+        self.assertIn(
+            "pytorch_model.bin is no file of PyTorch 1.6 or newer, or damaged", self.refused()
+        )
+        for content, told in (
+            ({"state_dict": eagle()}, "holds 'state_dict', which is no tensor"),
+            ({"step": 3}, "holds 'step', which is no tensor"),
+            ([torch.ones(2)], "holds no tensors by their names"),
+            ({"fc.weight": torch.ones(2).double()}, "has a torch.DoubleStorage"),
+        ):
             self.save("pytorch_model.bin", content)
             self.assertIn(f"pytorch_model.bin {told}", self.refused())
         self.save("pytorch_model.bin", eagle())
@@ -199,7 +278,10 @@ class UnpackCheckpointTest(unittest.TestCase):
         with open(os.path.join(self.published, "pytorch_model.bin"), "r+b") as file:
             file.truncate(5000)
         self.assertIn("damaged: download it anew", self.refused())
-        self.text("pytorch_model.bin.index.json", json.dumps({"weight_map": {"fc.weight": "pytorch_model-00001-of-00002.bin"}}))
+        self.text(
+            "pytorch_model.bin.index.json",
+            json.dumps({"weight_map": {"fc.weight": "pytorch_model-00001-of-00002.bin"}}),
+        )
         self.assertIn("pytorch_model-00001-of-00002.bin", self.refused())
         os.remove(os.path.join(self.published, "config.json"))
         self.assertIn("it has no config.json", self.refused())
@@ -209,7 +291,9 @@ class UnpackCheckpointTest(unittest.TestCase):
         self.out = self.published
         self.assertIn(f"--out {self.published} is not empty", self.refused())
         self.out = self.path("out")
-        self.assertIn(f"--target {self.published} is not empty", self.refused("--target", self.published))
+        self.assertIn(
+            f"--target {self.published} is not empty", self.refused("--target", self.published)
+        )
 
     def test_folders_that_need_no_unpacking(self):
         write_safetensors(os.path.join(self.published, "model.safetensors"), eagle())

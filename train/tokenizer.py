@@ -24,7 +24,8 @@ CHAT_TEMPLATE = (
     "{% elif message['role'] == 'assistant' %}{{ '<|assistant|>\\n' + message['content'] + '<|end|>\\n' }}"
     "{% endif %}"
     "{% endfor %}"
-    "{% if add_generation_prompt %}{{ '<|assistant|>\\n' }}{% endif %}")
+    "{% if add_generation_prompt %}{{ '<|assistant|>\\n' }}{% endif %}"
+)
 
 
 class Tokenizer:
@@ -56,11 +57,24 @@ class Tokenizer:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", metavar="DIR", help="folder of the text data sets (see data.py); generated tasks only without it")
-    parser.add_argument("--out", metavar="DIR", required=True, help="where tokenizer.model is written")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--data",
+        metavar="DIR",
+        help="folder of the text data sets (see data.py); generated tasks only without it",
+    )
+    parser.add_argument(
+        "--out", metavar="DIR", required=True, help="where tokenizer.model is written"
+    )
     parser.add_argument("--size", type=int, default=4096, help="number of pieces (default 4096)")
-    parser.add_argument("--examples", type=int, default=40000, help="examples of the training mixture to learn from (default 40000)")
+    parser.add_argument(
+        "--examples",
+        type=int,
+        default=40000,
+        help="examples of the training mixture to learn from (default 40000)",
+    )
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
 
@@ -76,16 +90,33 @@ def main() -> None:
             corpus.write(example.prompt + "\n" + example.answer + "\n")
         corpus.flush()
         sentencepiece.SentencePieceTrainer.train(
-            input=corpus.name, model_prefix=os.path.join(options.out, "tokenizer"), vocab_size=options.size, model_type="bpe",
-            character_coverage=1.0, byte_fallback=True, split_digits=True, normalization_rule_name="identity",
-            add_dummy_prefix=False, remove_extra_whitespaces=False, user_defined_symbols=CHAT_SYMBOLS,
-            unk_id=0, bos_id=1, eos_id=2, pad_id=-1, num_threads=2, max_sentence_length=20000, minloglevel=1)
+            input=corpus.name,
+            model_prefix=os.path.join(options.out, "tokenizer"),
+            vocab_size=options.size,
+            model_type="bpe",
+            character_coverage=1.0,
+            byte_fallback=True,
+            split_digits=True,
+            normalization_rule_name="identity",
+            add_dummy_prefix=False,
+            remove_extra_whitespaces=False,
+            user_defined_symbols=CHAT_SYMBOLS,
+            unk_id=0,
+            bos_id=1,
+            eos_id=2,
+            pad_id=-1,
+            num_threads=2,
+            max_sentence_length=20000,
+            minloglevel=1,
+        )
     path = os.path.join(options.out, "tokenizer.model")
     tokenizer = Tokenizer(path)
     print(f"{path}: {tokenizer.vocabulary} pieces")
     for task in source.mixture:
         text = "".join(source.example(task, rng, True).answer for _ in range(50))
-        print(f"  {task:6s} {100 * len(tokenizer.encode(text)) / len(text):5.1f} ids per 100 characters of answer")
+        print(
+            f"  {task:6s} {100 * len(tokenizer.encode(text)) / len(text):5.1f} ids per 100 characters of answer"
+        )
 
 
 if __name__ == "__main__":

@@ -43,15 +43,30 @@ class Traces:
         if new:
             trace = self.target(tokens[new].to(device), head=False)
             computed = [trace.feature[None]] + [
-                torch.stack([getattr(trace, field)[layer] for layer in layers]) for field, layers in self.layers.items()]
+                torch.stack([getattr(trace, field)[layer] for layer in layers])
+                for field, layers in self.layers.items()
+            ]
             for row, i in enumerate(new):
-                known[i] = [part[:, row, ..., :len(conversations[i]), :] for part in computed]
+                known[i] = [part[:, row, ..., : len(conversations[i]), :] for part in computed]
                 self._keep(keys[i], known[i])
-        padded = [[F.pad(part, (0, 0, 0, width - part.shape[-2])) for part in known[i]] for i in range(len(keys))]
+        padded = [
+            [F.pad(part, (0, 0, 0, width - part.shape[-2])) for part in known[i]]
+            for i in range(len(keys))
+        ]
         feature, *lists = (torch.stack(parts, 1) for parts in zip(*padded))
-        found = {field: dict(zip(layers, stack)) for (field, layers), stack in zip(self.layers.items(), lists)}
+        found = {
+            field: dict(zip(layers, stack))
+            for (field, layers), stack in zip(self.layers.items(), lists)
+        }
         count = self.target.config.num_hidden_layers
-        return Trace(None, feature[0], **{field: [found.get(field, {}).get(layer) for layer in range(count)] for field in LISTS})
+        return Trace(
+            None,
+            feature[0],
+            **{
+                field: [found.get(field, {}).get(layer) for layer in range(count)]
+                for field in LISTS
+            },
+        )
 
     def _keep(self, key: bytes, parts: List[Tensor]) -> None:
         size = sum(part.numel() * part.element_size() for part in parts)

@@ -40,25 +40,66 @@ from tasks import pick
 from train_target import add_target_options, judged, new_config, train
 
 CHECKED = 50  # held-out conversations per task in a check
-TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "tokenizer.model",
-                   "chat_template.jinja", "generation_config.json")
+TOKENIZER_FILES = (
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "tokenizer.model",
+    "chat_template.jinja",
+    "generation_config.json",
+)
 
 
 def parse() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     add = parser.add_argument
-    add("--conversations", metavar="FILE", nargs="+", required=True, help="JSON lines: task, ids of prompt and answer")
-    add("--like", metavar="FOLDER", required=True, help="Hugging Face folder with the tokenizer of these ids")
-    add("--hf", type=out_folder, metavar="FOLDER", required=True, help="where the target is written as a Hugging Face folder, in 16 bits")
-    add("--qwen2", action="store_true", help="a Qwen2, whose queries, keys and values have biases, instead of a Llama")
-    add_target_options(parser, LlamaConfig(hidden_size=512, num_hidden_layers=12, num_attention_heads=8, num_key_value_heads=2,
-                                           head_dim=64, intermediate_size=1536))
+    add(
+        "--conversations",
+        metavar="FILE",
+        nargs="+",
+        required=True,
+        help="JSON lines: task, ids of prompt and answer",
+    )
+    add(
+        "--like",
+        metavar="FOLDER",
+        required=True,
+        help="Hugging Face folder with the tokenizer of these ids",
+    )
+    add(
+        "--hf",
+        type=out_folder,
+        metavar="FOLDER",
+        required=True,
+        help="where the target is written as a Hugging Face folder, in 16 bits",
+    )
+    add(
+        "--qwen2",
+        action="store_true",
+        help="a Qwen2, whose queries, keys and values have biases, instead of a Llama",
+    )
+    add_target_options(
+        parser,
+        LlamaConfig(
+            hidden_size=512,
+            num_hidden_layers=12,
+            num_attention_heads=8,
+            num_key_value_heads=2,
+            head_dim=64,
+            intermediate_size=1536,
+        ),
+    )
     options = parser.parse_args()
     loop.check_options(options)
     return options
 
 
-def read_conversations(paths: List[str], vocabulary: int, longest: int) -> Tuple[List[Row], Dict[str, List[Row]]]:
+def read_conversations(
+    paths: List[str], vocabulary: int, longest: int
+) -> Tuple[List[Row], Dict[str, List[Row]]]:
     """(rows to train on, held-out rows by task) of all files together, including those without an answer."""
     answers: Dict[str, List[Row]] = {}
     for path in paths:
@@ -91,8 +132,15 @@ def main() -> None:
     answered = {task: [row for row in rows if True in row.response] for task, rows in held.items()}
     checked = {task: rows[:CHECKED] for task, rows in answered.items() if rows}
     whole = [Row(row.ids, [True] * len(row.ids)) for row in training]
-    print(f"{len(training)}+{sum(map(len, held.values()))} conversations (training+held out), {sum(len(row.ids) for row in training)} ids")
-    train(options, config, lambda rng: pick(rng, whole), lambda model: held_out_line(model, checked, options.device))
+    print(
+        f"{len(training)}+{sum(map(len, held.values()))} conversations (training+held out), {sum(len(row.ids) for row in training)} ids"
+    )
+    train(
+        options,
+        config,
+        lambda rng: pick(rng, whole),
+        lambda model: held_out_line(model, checked, options.device),
+    )
     if parallel.rank() > 0:
         return
     write_llama(options.hf, load_target(options.out), dtype=torch.float16)

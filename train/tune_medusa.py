@@ -103,7 +103,14 @@ def as_teacher(adapters: List[Adapter]) -> Iterator[None]:
         adapter.on = True
 
 
-def losses(target: Llama, adapters: List[Adapter], heads: nn.Module, tokens: Tensor, labels: Tensor, tuning: bool):
+def losses(
+    target: Llama,
+    adapters: List[Adapter],
+    heads: nn.Module,
+    tokens: Tensor,
+    labels: Tensor,
+    tuning: bool,
+):
     """(KL of the target, loss of the heads, equal argmax of the target and of every head) on tokens [B, T].
 
     Before ``tuning`` the heads read the teacher's features and its KL is 0.
@@ -117,7 +124,11 @@ def losses(target: Llama, adapters: List[Adapter], heads: nn.Module, tokens: Ten
     with as_teacher(adapters):
         trace = target(tokens, head=False)
         wanted = target.head(rows(trace.feature)).float()
-        probability, log_probability, best = wanted.softmax(-1), wanted.log_softmax(-1), wanted.argmax(-1)
+        probability, log_probability, best = (
+            wanted.softmax(-1),
+            wanted.log_softmax(-1),
+            wanted.argmax(-1),
+        )
         entropy = -(probability * log_probability).sum(-1).mean()
 
     def told(logits: Tensor) -> Tuple[Tensor, Tensor]:
@@ -130,7 +141,9 @@ def losses(target: Llama, adapters: List[Adapter], heads: nn.Module, tokens: Ten
         own, equal[0] = told(target.head(rows(trace.feature)).float())
     ahead = torch.zeros((), device=tokens.device)
     unused = torch.zeros(len(tokens), device=tokens.device)
-    for guess in kind_of(HEADS).training_forward(heads, target, tokens, trace, response, unused, unused):
+    for guess in kind_of(HEADS).training_forward(
+        heads, target, tokens, trace, response, unused, unused
+    ):
         divergence, share = told(target.head(rows(guess.feature)).float())
         ahead = ahead + guess.weight * divergence
         equal.append(share)
@@ -149,7 +162,9 @@ def write(folder: str, source: str, target: Llama, heads: nn.Module, clock: loop
     merge(target)
     own = os.path.join(folder, "target")
     os.makedirs(own, exist_ok=True)
-    weights = {os.path.basename(file) for file in weight_files(source)} | {"model.safetensors.index.json"}
+    weights = {os.path.basename(file) for file in weight_files(source)} | {
+        "model.safetensors.index.json"
+    }
     for name in sorted(set(os.listdir(source)) - weights):
         if os.path.isfile(os.path.join(source, name)):
             shutil.copyfile(os.path.join(source, name), os.path.join(own, name))
@@ -160,23 +175,45 @@ def write(folder: str, source: str, target: Llama, heads: nn.Module, clock: loop
 
 
 def parse() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    loop.add_options(parser, minutes=30, muon_lr=0.01, adam_lr=5e-4, decay=0.4, adam_learns="adapters and biases")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    loop.add_options(
+        parser, minutes=30, muon_lr=0.01, adam_lr=5e-4, decay=0.4, adam_learns="adapters and biases"
+    )
     add = parser.add_argument
     add("--target", metavar="FOLDER", required=True, help="Hugging Face folder of a Llama or Qwen2")
     add("--answers", metavar="FILE", required=True, help="JSON lines of answer_prompts.py")
-    add("--shortest", type=int, default=2, help="answers of fewer token ids are left out (default 2)")
+    add(
+        "--shortest",
+        type=int,
+        default=2,
+        help="answers of fewer token ids are left out (default 2)",
+    )
     add("--rank", type=int, default=32, help="of the adapters (default 32, as published)")
     add("--alpha", type=float, default=16.0, help="of the adapters (default 16, as published)")
-    add("--heads-weight", type=float, default=0.2, help="of the heads' loss at the end (default 0.2)")
-    add("--hf", type=out_folder, metavar="DIR", required=True, help="where the Hugging Face folders are written in the end")
+    add(
+        "--heads-weight",
+        type=float,
+        default=0.2,
+        help="of the heads' loss at the end (default 0.2)",
+    )
+    add(
+        "--hf",
+        type=out_folder,
+        metavar="DIR",
+        required=True,
+        help="where the Hugging Face folders are written in the end",
+    )
     options = parser.parse_args()
     loop.check_options(options)
     if options.rank < 1:
         parser.error("--rank must be 1 or more")
     if not os.path.isdir(options.target):
         parser.error(f"--target {options.target} is not a folder")
-    if os.path.exists(os.path.join(options.hf, "target")) and os.path.samefile(os.path.join(options.hf, "target"), options.target):
+    if os.path.exists(os.path.join(options.hf, "target")) and os.path.samefile(
+        os.path.join(options.hf, "target"), options.target
+    ):
         parser.error("--hf would replace --target")
     return options
 
@@ -184,35 +221,55 @@ def parse() -> argparse.Namespace:
 def main() -> None:
     options = parse()
     target = load_target(options.target).requires_grad_(False)
-    training, held = read_answers(options.answers, target.config.vocab_size, options.longest, options.shortest)
+    training, held = read_answers(
+        options.answers, target.config.vocab_size, options.longest, options.shortest
+    )
     torch.manual_seed(options.seed)
     heads = distill.make_drafter(HEADS, target, 1.0)
     adapters = adapt(target, options.rank, options.alpha)
-    tuned = [(f"adapter.{i}.{name}", p) for i, adapter in enumerate(adapters) for name, p in (("down", adapter.down), ("up", adapter.up))]
+    tuned = [
+        (f"adapter.{i}.{name}", p)
+        for i, adapter in enumerate(adapters)
+        for name, p in (("down", adapter.down), ("up", adapter.up))
+    ]
     clock = loop.Clock()
     if os.path.exists(options.out):
         saved = load_checkpoint(options.out, "adapters")
-        rank, alpha = saved["rank"], saved.get("alpha", options.alpha)  # older checkpoints lack alpha
+        rank, alpha = saved["rank"], saved.get(
+            "alpha", options.alpha
+        )  # older checkpoints lack alpha
         if (rank, alpha) != (options.rank, options.alpha):
-            sys.exit(f"error: {options.out} was begun with --rank {rank} --alpha {alpha:g}; give the same or another --out")
+            sys.exit(
+                f"error: {options.out} was begun with --rank {rank} --alpha {alpha:g}; give the same or another --out"
+            )
         for name, parameter in tuned:
             parameter.data.copy_(saved["adapters"][name])
         heads.load_state_dict(saved["heads"])
         clock = loop.Clock.continued(saved, options)
     target.to(options.device)
     heads.to(options.device)
-    print(f"{sum(p.numel() for _, p in tuned)} parameters of adapters, {sum(p.numel() for p in heads.parameters())} of {len(heads)} heads; "
-          f"{len(training)}+{sum(map(len, held.values()))} answers (training+held out)", flush=True)
+    print(
+        f"{sum(p.numel() for _, p in tuned)} parameters of adapters, {sum(p.numel() for p in heads.parameters())} of {len(heads)} heads; "
+        f"{len(training)}+{sum(map(len, held.values()))} answers (training+held out)",
+        flush=True,
+    )
 
     def compute(batch, rank: int) -> Dict[str, Tensor]:
         tokens, labels = (x.to(options.device) for x in batch)
         with loop.precision(options):
-            own, ahead, _ = losses(target, adapters, heads, tokens, labels, clock.progress(options) >= HEADS_FIRST)
-        return {"target": own, "heads": weight_of_heads(clock.progress(options), options.heads_weight) * ahead}
+            own, ahead, _ = losses(
+                target, adapters, heads, tokens, labels, clock.progress(options) >= HEADS_FIRST
+            )
+        return {
+            "target": own,
+            "heads": weight_of_heads(clock.progress(options), options.heads_weight) * ahead,
+        }
 
     def check() -> str:
         def told(tokens: Tensor, labels: Tensor) -> List[float]:
-            own, _, equal = losses(target, adapters, heads, tokens.to(options.device), labels.to(options.device), True)
+            own, _, equal = losses(
+                target, adapters, heads, tokens.to(options.device), labels.to(options.device), True
+            )
             return [float(own), *map(float, equal)]
 
         with torch.no_grad():
@@ -220,13 +277,27 @@ def main() -> None:
         return f"target KL {sums[0]:.4f} top-1 {100 * sums[1]:.2f}%, heads top-1 {' '.join(f'{100 * share:.1f}%' for share in sums[2:])}"
 
     def trained() -> dict:
-        return {"adapters": {name: p.detach() for name, p in tuned}, "heads": heads.state_dict(), "rank": options.rank, "alpha": options.alpha}
+        return {
+            "adapters": {name: p.detach() for name, p in tuned},
+            "heads": heads.state_dict(),
+            "rank": options.rank,
+            "alpha": options.alpha,
+        }
 
     def draw(rng: random.Random):
         return pick(rng, training)
 
-    loop.fit(options, {"target": tuned, "heads": list(heads.named_parameters())}, compute,
-             lambda rank: distill.trainable_batches(Batches(draw, options.seed + 1000 * rank, options.tokens, options.longest)), check, trained, clock)
+    loop.fit(
+        options,
+        {"target": tuned, "heads": list(heads.named_parameters())},
+        compute,
+        lambda rank: distill.trainable_batches(
+            Batches(draw, options.seed + 1000 * rank, options.tokens, options.longest)
+        ),
+        check,
+        trained,
+        clock,
+    )
     if parallel.rank() == 0:
         write(options.hf, options.target, target, heads, clock)
 

@@ -35,13 +35,30 @@ from arguments import out_folder
 from checkpoint import hf_config, read_safetensors, weight_files, write_folder
 from drafters import KINDS
 
-WHOLE = ("model.safetensors", "pytorch_model.bin")  # a model's weights, as transformers names them; the first that exists is read
+WHOLE = (
+    "model.safetensors",
+    "pytorch_model.bin",
+)  # a model's weights, as transformers names them; the first that exists is read
 PREFIXES = tuple(kind.published_prefix for kind in KINDS if kind.published_prefix)
-WEIGHTS = (".safetensors", ".bin", ".pt", ".pth", ".index.json", ".msgpack", ".h5", ".onnx")  # suffixes of files that are not copied
+WEIGHTS = (
+    ".safetensors",
+    ".bin",
+    ".pt",
+    ".pth",
+    ".index.json",
+    ".msgpack",
+    ".h5",
+    ".onnx",
+)  # suffixes of files that are not copied
 ARCHITECTURES = {"llama": "LlamaForCausalLM", "qwen2": "Qwen2ForCausalLM"}
 
-STORAGES = {"FloatStorage": torch.float32, "HalfStorage": torch.float16, "BFloat16Storage": torch.bfloat16, "LongStorage": torch.int64,
-            "IntStorage": torch.int32}
+STORAGES = {
+    "FloatStorage": torch.float32,
+    "HalfStorage": torch.float16,
+    "BFloat16Storage": torch.bfloat16,
+    "LongStorage": torch.int64,
+    "IntStorage": torch.int32,
+}
 
 
 class Stored(NamedTuple):
@@ -56,7 +73,9 @@ class Stored(NamedTuple):
 # Stand-ins for the functions in a pickle of tensors
 KNOWN = {
     "collections.OrderedDict": collections.OrderedDict,
-    "torch._utils._rebuild_tensor_v2": lambda storage, offset, shape, stride, *_: Stored(storage, offset, shape, stride),
+    "torch._utils._rebuild_tensor_v2": lambda storage, offset, shape, stride, *_: Stored(
+        storage, offset, shape, stride
+    ),
     "torch._utils._rebuild_parameter": lambda tensor, *_: tensor,
 }
 
@@ -70,7 +89,9 @@ class TensorUnpickler(pickle.Unpickler):
                 raise ValueError(f"has a torch.{name}; {', '.join(STORAGES)} are read")
             return STORAGES[name]
         if f"{module}.{name}" not in KNOWN:
-            raise ValueError(f"asks for {module}.{name}, which is no part of a tensor and could be any program: it is not read")
+            raise ValueError(
+                f"asks for {module}.{name}, which is no part of a tensor and could be any program: it is not read"
+            )
         return KNOWN[f"{module}.{name}"]
 
     def persistent_load(self, pid: Any) -> Any:
@@ -85,7 +106,9 @@ def read_pickled(path: str) -> Dict[str, Tensor]:
     """
     try:
         with zipfile.ZipFile(path) as archive:
-            root = next(name for name in archive.namelist() if name.endswith("/data.pkl"))[:-len("data.pkl")]
+            root = next(name for name in archive.namelist() if name.endswith("/data.pkl"))[
+                : -len("data.pkl")
+            ]
             saved = TensorUnpickler(io.BytesIO(archive.read(root + "data.pkl"))).load()
             if not isinstance(saved, dict):
                 raise ValueError("holds no tensors by their names")
@@ -93,27 +116,48 @@ def read_pickled(path: str) -> Dict[str, Tensor]:
             tensors = {}
             for name, stored in saved.items():
                 if not isinstance(name, str) or not isinstance(stored, Stored):
-                    raise ValueError(f"holds {name!r}, which is no tensor: save the weights alone, as model.state_dict() has them")
+                    raise ValueError(
+                        f"holds {name!r}, which is no tensor: save the weights alone, as model.state_dict() has them"
+                    )
                 _, dtype, key, _, _ = stored.storage
                 if (key, dtype) not in storages:
-                    storages[key, dtype] = torch.frombuffer(bytearray(archive.read(f"{root}data/{key}")), dtype=dtype)
-                tensors[name] = storages[key, dtype].as_strided(stored.shape, stored.stride, stored.offset)
+                    storages[key, dtype] = torch.frombuffer(
+                        bytearray(archive.read(f"{root}data/{key}")), dtype=dtype
+                    )
+                tensors[name] = storages[key, dtype].as_strided(
+                    stored.shape, stored.stride, stored.offset
+                )
     except OSError:
         raise
     except ValueError as error:
         raise ValueError(f"{os.path.basename(path)} {error}") from None
     except Exception as error:  # unpickling an untrusted file can raise anything
-        raise ValueError(f"{os.path.basename(path)} is no file of PyTorch 1.6 or newer, or damaged: download it anew ({error!r})") from None
+        raise ValueError(
+            f"{os.path.basename(path)} is no file of PyTorch 1.6 or newer, or damaged: download it anew ({error!r})"
+        ) from None
     return tensors
 
 
 def published_files(folder: str) -> Tuple[List[str], List[str]]:
     """(files of a model or drafter by their usual names, file of a drafter by its kind's name)"""
+
     def there(name: str) -> bool:
         return os.path.exists(os.path.join(folder, name))
 
-    whole = next((weight_files(folder, name) for name in WHOLE if there(name) or there(name + ".index.json")), [])
-    names = [kind.published_file + ending for kind in KINDS if kind.published_file for ending in (".safetensors", ".pt")]
+    whole = next(
+        (
+            weight_files(folder, name)
+            for name in WHOLE
+            if there(name) or there(name + ".index.json")
+        ),
+        [],
+    )
+    names = [
+        kind.published_file + ending
+        for kind in KINDS
+        if kind.published_file
+        for ending in (".safetensors", ".pt")
+    ]
     own = [os.path.join(folder, name) for name in names if there(name)][:1]
     if not whole and not own:
         raise ValueError(f"it has none of {', '.join([*WHOLE, *names])}")
@@ -123,20 +167,27 @@ def published_files(folder: str) -> Tuple[List[str], List[str]]:
 def read_files(files: List[str]) -> Dict[str, Tensor]:
     tensors = {}
     for file in files:
-        tensors.update(read_safetensors(file) if file.endswith(".safetensors") else read_pickled(file))
+        tensors.update(
+            read_safetensors(file) if file.endswith(".safetensors") else read_pickled(file)
+        )
     return tensors
 
 
 def own_name(name: str) -> str:
     """A drafter's tensor name without the prefix that separates it from the model's."""
-    return next((name[len(prefix):] for prefix in PREFIXES if name.startswith(prefix)), name)
+    return next((name[len(prefix) :] for prefix in PREFIXES if name.startswith(prefix)), name)
 
 
 def copy_others(source: str, folder: str) -> None:
     """Copies all files except weights, which may be pickles, and config.json, which exists."""
     for name in sorted(os.listdir(source)):
         path = os.path.join(source, name)
-        if os.path.isfile(path) and name != "config.json" and not name.startswith(".") and not name.endswith(WEIGHTS):
+        if (
+            os.path.isfile(path)
+            and name != "config.json"
+            and not name.startswith(".")
+            and not name.endswith(WEIGHTS)
+        ):
             shutil.copyfile(path, os.path.join(folder, name))
 
 
@@ -156,12 +207,16 @@ def unpack(checkpoint: str, out: str, target: Optional[str]) -> Dict[str, Dict[s
         if target:
             raise ValueError("it has no drafter beside the tensors of a model: leave out --target")
         if not own and whole[0].endswith(".safetensors"):
-            raise ValueError("it has no pickle, and no drafter that is to be taken out: edgedraft convert reads it as it is")
+            raise ValueError(
+                "it has no pickle, and no drafter that is to be taken out: edgedraft convert reads it as it is"
+            )
         write_folder(out, config, model or drafter)
         copy_others(checkpoint, out)
         return {out: model or drafter}
     if not target:
-        raise ValueError("it has a drafter beside the tensors of a model: say with --target where the model goes")
+        raise ValueError(
+            "it has a drafter beside the tensors of a model: say with --target where the model goes"
+        )
     hf_config(config)
     # Models published with heads declare their authors' own class.
     write_folder(target, {**config, "architectures": [ARCHITECTURES[config["model_type"]]]}, model)
@@ -171,10 +226,23 @@ def unpack(checkpoint: str, out: str, target: Optional[str]) -> Dict[str, Dict[s
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--checkpoint", metavar="FOLDER", required=True, help="as it is published")
-    parser.add_argument("--out", type=out_folder, metavar="FOLDER", required=True, help="where the drafter goes: a new folder")
-    parser.add_argument("--target", type=out_folder, metavar="FOLDER", help="where the model beside the drafter goes: a new folder")
+    parser.add_argument(
+        "--out",
+        type=out_folder,
+        metavar="FOLDER",
+        required=True,
+        help="where the drafter goes: a new folder",
+    )
+    parser.add_argument(
+        "--target",
+        type=out_folder,
+        metavar="FOLDER",
+        help="where the model beside the drafter goes: a new folder",
+    )
     options = parser.parse_args()
     for option, folder in (("--out", options.out), ("--target", options.target)):
         if folder and os.path.isdir(folder) and os.listdir(folder):
@@ -184,11 +252,15 @@ def main() -> None:
     try:
         written = unpack(options.checkpoint, options.out, options.target)
     except KeyError as error:
-        sys.exit(f"error: {options.checkpoint}: config.json or an index has no {error}, or a tensor is of type {error}, which is not read")
+        sys.exit(
+            f"error: {options.checkpoint}: config.json or an index has no {error}, or a tensor is of type {error}, which is not read"
+        )
     except (OSError, ValueError) as error:
         sys.exit(f"error: {options.checkpoint}: {error}")
     for folder, tensors in written.items():
-        print(f"{folder}: {len(tensors)} tensors, {sum(tensor.numel() for tensor in tensors.values())} parameters")
+        print(
+            f"{folder}: {len(tensors)} tensors, {sum(tensor.numel() for tensor in tensors.values())} parameters"
+        )
 
 
 if __name__ == "__main__":

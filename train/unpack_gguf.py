@@ -25,21 +25,51 @@ from checkpoint import llama_config_json, write_folder
 from model import LlamaConfig
 
 ALIGNMENT = 32  # of the tensors, if the file has no key
-NUMBERS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}  # by value type
+NUMBERS = {
+    0: "B",
+    1: "b",
+    2: "H",
+    3: "h",
+    4: "I",
+    5: "i",
+    6: "f",
+    7: "?",
+    10: "Q",
+    11: "q",
+    12: "d",
+}  # by value type
 STRING, ARRAY = 8, 9
-ELEMENTS, SCALE = 32, 2  # values per Q8_0 block, and the bytes of the half-precision scale before them
+ELEMENTS, SCALE = (
+    32,
+    2,
+)  # values per Q8_0 block, and the bytes of the half-precision scale before them
 F32, F16, Q8_0 = 0, 1, 8  # tensor types
 SPACE_RULE = "edgedraft.tokenizer.space_prefix"  # Hugging Face's "first" or "always"; without it, spaces follow SentencePiece
 # Ids that end an answer: one key each, as in shared/model/tokenizer/vocabulary.cpp, and the list that edgedraft convert
 # writes if there are more than three.
-END_KEYS = tuple(f"tokenizer.ggml.{name}_token_id" for name in ("eos", "eot", "eom", "fim_pad", "fim_rep", "fim_sep"))
+END_KEYS = tuple(
+    f"tokenizer.ggml.{name}_token_id"
+    for name in ("eos", "eot", "eom", "fim_pad", "fim_rep", "fim_sep")
+)
 END_IDS = "edgedraft.tokenizer.end_ids"
 
 # GGUF's tensor names of a layer
-LAYER = {"attn_norm": "input_layernorm", "attn_q": "self_attn.q_proj", "attn_k": "self_attn.k_proj", "attn_v": "self_attn.v_proj",
-         "attn_output": "self_attn.o_proj", "ffn_norm": "post_attention_layernorm", "ffn_gate": "mlp.gate_proj", "ffn_up": "mlp.up_proj",
-         "ffn_down": "mlp.down_proj"}
-OTHERS = {"token_embd.weight": "model.embed_tokens.weight", "output_norm.weight": "model.norm.weight", "output.weight": "lm_head.weight"}
+LAYER = {
+    "attn_norm": "input_layernorm",
+    "attn_q": "self_attn.q_proj",
+    "attn_k": "self_attn.k_proj",
+    "attn_v": "self_attn.v_proj",
+    "attn_output": "self_attn.o_proj",
+    "ffn_norm": "post_attention_layernorm",
+    "ffn_gate": "mlp.gate_proj",
+    "ffn_up": "mlp.up_proj",
+    "ffn_down": "mlp.down_proj",
+}
+OTHERS = {
+    "token_embd.weight": "model.embed_tokens.weight",
+    "output_norm.weight": "model.norm.weight",
+    "output.weight": "lm_head.weight",
+}
 
 
 class Reader:
@@ -58,7 +88,7 @@ class Reader:
         if length > len(self.data) - self.at:
             raise ValueError("it ends within a string: it is truncated")
         self.at += length
-        return self.data[self.at - length:self.at].decode("utf-8")
+        return self.data[self.at - length : self.at].decode("utf-8")
 
     def value(self, kind: int) -> Any:
         if kind == STRING:
@@ -77,12 +107,18 @@ def array(data: bytes, begin: int, kind: int, shape: List[int], name: str) -> nu
     if kind == Q8_0:
         if shape[-1] % ELEMENTS:
             raise ValueError(f"the rows of {name} are no whole number of blocks")
-        count, form = count // ELEMENTS, numpy.dtype([("scale", "<f2"), ("numbers", "i1", ELEMENTS)])
+        count, form = count // ELEMENTS, numpy.dtype(
+            [("scale", "<f2"), ("numbers", "i1", ELEMENTS)]
+        )
         blocks = numpy.frombuffer(data, form, count, begin)
         return (blocks["scale"].astype(numpy.float32)[:, None] * blocks["numbers"]).reshape(shape)
     if kind not in (F32, F16):
         raise ValueError(f"{name} is of type {kind}; F32 (0), F16 (1) and Q8_0 (8) are read")
-    return numpy.frombuffer(data, "<f4" if kind == F32 else "<f2", count, begin).astype(numpy.float32).reshape(shape)
+    return (
+        numpy.frombuffer(data, "<f4" if kind == F32 else "<f2", count, begin)
+        .astype(numpy.float32)
+        .reshape(shape)
+    )
 
 
 def read_gguf(data: bytes) -> Tuple[Dict[str, Any], Dict[str, numpy.ndarray]]:
@@ -92,7 +128,11 @@ def read_gguf(data: bytes) -> Tuple[Dict[str, Any], Dict[str, numpy.ndarray]]:
     reader = Reader(data)
     reader.at = 4
     try:
-        version, tensor_count, value_count = reader.number("I"), reader.number("Q"), reader.number("Q")
+        version, tensor_count, value_count = (
+            reader.number("I"),
+            reader.number("Q"),
+            reader.number("Q"),
+        )
         if version not in (2, 3):
             raise ValueError(f"it is of GGUF version {version}; 2 and 3 are read")
         metadata = {}
@@ -113,29 +153,48 @@ def read_gguf(data: bytes) -> Tuple[Dict[str, Any], Dict[str, numpy.ndarray]]:
         try:
             tensors[name] = array(data, start + offset, kind, shape, name)
         except ValueError as error:
-            raise ValueError("it ends within its tensors: it is truncated" if "buffer" in str(error) else str(error)) from None
+            raise ValueError(
+                "it ends within its tensors: it is truncated"
+                if "buffer" in str(error)
+                else str(error)
+            ) from None
     return metadata, tensors
 
 
 def config_of(metadata: Dict[str, Any], tied: bool) -> LlamaConfig:
     """Raises KeyError with the missing key."""
     if metadata.get("general.architecture") != "llama":
-        raise ValueError(f"its architecture is '{metadata.get('general.architecture')}'; only 'llama' is read")
-    scaling = metadata.get("llama.rope.scaling.type", "linear")  # without a type a factor means linear, as in old files
+        raise ValueError(
+            f"its architecture is '{metadata.get('general.architecture')}'; only 'llama' is read"
+        )
+    scaling = metadata.get(
+        "llama.rope.scaling.type", "linear"
+    )  # without a type a factor means linear, as in old files
     if scaling not in ("none", "linear"):
         raise ValueError(f"its RoPE scaling is '{scaling}'; none and linear are read")
-    factor = metadata.get("llama.rope.scaling.factor", metadata.get("llama.rope.scale_linear", 1.0)) if scaling == "linear" else 1.0
+    factor = (
+        metadata.get("llama.rope.scaling.factor", metadata.get("llama.rope.scale_linear", 1.0))
+        if scaling == "linear"
+        else 1.0
+    )
     heads, width = metadata["llama.attention.head_count"], metadata["llama.embedding_length"]
     head_dim = metadata.get("llama.attention.key_length", width // heads)
     if metadata.get("llama.rope.dimension_count", head_dim) != head_dim:
         raise ValueError("it rotates a part of each head, which is not read")
     return LlamaConfig(
-        vocab_size=len(metadata["tokenizer.ggml.tokens"]), hidden_size=width, num_hidden_layers=metadata["llama.block_count"],
-        num_attention_heads=heads, num_key_value_heads=metadata.get("llama.attention.head_count_kv", heads),
-        head_dim=head_dim, intermediate_size=metadata["llama.feed_forward_length"],
-        rms_norm_eps=round(metadata["llama.attention.layer_norm_rms_epsilon"], 12), rope_theta=metadata.get("llama.rope.freq_base", 10000.0),
+        vocab_size=len(metadata["tokenizer.ggml.tokens"]),
+        hidden_size=width,
+        num_hidden_layers=metadata["llama.block_count"],
+        num_attention_heads=heads,
+        num_key_value_heads=metadata.get("llama.attention.head_count_kv", heads),
+        head_dim=head_dim,
+        intermediate_size=metadata["llama.feed_forward_length"],
+        rms_norm_eps=round(metadata["llama.attention.layer_norm_rms_epsilon"], 12),
+        rope_theta=metadata.get("llama.rope.freq_base", 10000.0),
         rope_scaling={"rope_type": "linear", "factor": factor} if factor != 1.0 else None,
-        tie_word_embeddings=tied, max_position_embeddings=metadata["llama.context_length"])
+        tie_word_embeddings=tied,
+        max_position_embeddings=metadata["llama.context_length"],
+    )
 
 
 def in_halves(matrix: numpy.ndarray, heads: int) -> numpy.ndarray:
@@ -147,9 +206,18 @@ def in_halves(matrix: numpy.ndarray, heads: int) -> numpy.ndarray:
 
 def renamed(tensors: Dict[str, numpy.ndarray], config: LlamaConfig) -> Dict[str, torch.Tensor]:
     """All tensors of the configuration by Hugging Face's names.  Raises ValueError for a missing or unexpected one."""
-    names = {name: new for name, new in OTHERS.items() if name != "output.weight" or not config.tie_word_embeddings}
+    names = {
+        name: new
+        for name, new in OTHERS.items()
+        if name != "output.weight" or not config.tie_word_embeddings
+    }
     for layer in range(config.num_hidden_layers):
-        names.update({f"blk.{layer}.{part}.weight": f"model.layers.{layer}.{new}.weight" for part, new in LAYER.items()})
+        names.update(
+            {
+                f"blk.{layer}.{part}.weight": f"model.layers.{layer}.{new}.weight"
+                for part, new in LAYER.items()
+            }
+        )
     for name in names:
         if name not in tensors:
             raise ValueError(f"it lacks the tensor {name}")
@@ -159,12 +227,16 @@ def renamed(tensors: Dict[str, numpy.ndarray], config: LlamaConfig) -> Dict[str,
             raise ValueError(f"it has the tensor {name}, which is not read")
         part = name.split(".")[-2]
         if part in ("attn_q", "attn_k"):
-            values = in_halves(values, config.num_attention_heads if part == "attn_q" else config.num_key_value_heads)
+            values = in_halves(
+                values,
+                config.num_attention_heads if part == "attn_q" else config.num_key_value_heads,
+            )
         result[names[name]] = torch.from_numpy(numpy.ascontiguousarray(values))
     return result
 
 
 # ------------------------------------------------------------------------------------------------ tokenizer.model
+
 
 def varint(number: int) -> bytes:
     number %= 1 << 64
@@ -187,25 +259,50 @@ def field(number: int, content) -> bytes:
 def sentencepiece_model(metadata: Dict[str, Any]) -> bytes:
     """The tokenizer of the metadata as SentencePiece's ModelProto."""
     if metadata.get("tokenizer.ggml.model") != "llama":
-        raise ValueError(f"its tokenizer is '{metadata.get('tokenizer.ggml.model')}'; only SentencePiece's 'llama' is read")
+        raise ValueError(
+            f"its tokenizer is '{metadata.get('tokenizer.ggml.model')}'; only SentencePiece's 'llama' is read"
+        )
     if metadata.get(SPACE_RULE) == "always":
         raise ValueError(f"{SPACE_RULE} is 'always', which a tokenizer.model cannot say")
-    pieces = zip(metadata["tokenizer.ggml.tokens"], metadata["tokenizer.ggml.scores"], metadata["tokenizer.ggml.token_type"])
-    listed = b"".join(field(1, field(1, text.encode()) + field(2, float(score)) + field(3, kind)) for text, score, kind in pieces)
-    special = {40: metadata.get("tokenizer.ggml.unknown_token_id", 0), 41: metadata.get("tokenizer.ggml.bos_token_id", 1),
-               42: metadata.get("tokenizer.ggml.eos_token_id", 2), 43: -1}  # no padding
-    trainer = field(3, 2) + field(4, len(metadata["tokenizer.ggml.tokens"])) + field(35, 6 in metadata["tokenizer.ggml.token_type"])
+    pieces = zip(
+        metadata["tokenizer.ggml.tokens"],
+        metadata["tokenizer.ggml.scores"],
+        metadata["tokenizer.ggml.token_type"],
+    )
+    listed = b"".join(
+        field(1, field(1, text.encode()) + field(2, float(score)) + field(3, kind))
+        for text, score, kind in pieces
+    )
+    special = {
+        40: metadata.get("tokenizer.ggml.unknown_token_id", 0),
+        41: metadata.get("tokenizer.ggml.bos_token_id", 1),
+        42: metadata.get("tokenizer.ggml.eos_token_id", 2),
+        43: -1,
+    }  # no padding
+    trainer = (
+        field(3, 2)
+        + field(4, len(metadata["tokenizer.ggml.tokens"]))
+        + field(35, 6 in metadata["tokenizer.ggml.token_type"])
+    )
     trainer += b"".join(field(number, value) for number, value in special.items())
-    normalizer = field(1, b"identity") + field(3, metadata.get("tokenizer.ggml.add_space_prefix", True)) + \
-        field(4, metadata.get("tokenizer.ggml.remove_extra_whitespaces", False)) + field(5, True)
+    normalizer = (
+        field(1, b"identity")
+        + field(3, metadata.get("tokenizer.ggml.add_space_prefix", True))
+        + field(4, metadata.get("tokenizer.ggml.remove_extra_whitespaces", False))
+        + field(5, True)
+    )
     return listed + field(2, trainer) + field(3, normalizer)
 
 
 def tokenizer_config(metadata: Dict[str, Any]) -> dict:
     pieces = metadata["tokenizer.ggml.tokens"]
-    config = {"tokenizer_class": "LlamaTokenizer", "add_bos_token": metadata.get("tokenizer.ggml.add_bos_token", True),
-              "add_prefix_space": metadata.get("tokenizer.ggml.add_space_prefix", True), "legacy": metadata.get(SPACE_RULE) != "first",
-              "clean_up_tokenization_spaces": False}
+    config = {
+        "tokenizer_class": "LlamaTokenizer",
+        "add_bos_token": metadata.get("tokenizer.ggml.add_bos_token", True),
+        "add_prefix_space": metadata.get("tokenizer.ggml.add_space_prefix", True),
+        "legacy": metadata.get(SPACE_RULE) != "first",
+        "clean_up_tokenization_spaces": False,
+    }
     for key, name in (("bos_token", "bos"), ("eos_token", "eos"), ("unk_token", "unknown")):
         if f"tokenizer.ggml.{name}_token_id" in metadata:
             config[key] = pieces[metadata[f"tokenizer.ggml.{name}_token_id"]]
@@ -225,7 +322,9 @@ def unpack(path: str, folder: str) -> LlamaConfig:
     with open(path, "rb") as file:
         metadata, tensors = read_gguf(file.read())
     if metadata.get("split.count", 1) > 1:
-        raise ValueError(f"it is one of {metadata['split.count']} files that hold a model together; one that holds all of it is read")
+        raise ValueError(
+            f"it is one of {metadata['split.count']} files that hold a model together; one that holds all of it is read"
+        )
     try:
         config = config_of(metadata, "output.weight" not in tensors)
         weights, tokenizer = renamed(tensors, config), sentencepiece_model(metadata)
@@ -233,7 +332,12 @@ def unpack(path: str, folder: str) -> LlamaConfig:
         raise ValueError(f"its metadata have no {error}") from None
     values = llama_config_json(config)
     ends = end_ids(metadata)
-    values.update({"bos_token_id": metadata.get("tokenizer.ggml.bos_token_id", 1), "eos_token_id": ends if len(ends) > 1 else ends[0]})
+    values.update(
+        {
+            "bos_token_id": metadata.get("tokenizer.ggml.bos_token_id", 1),
+            "eos_token_id": ends if len(ends) > 1 else ends[0],
+        }
+    )
     write_folder(folder, values, weights)
     with open(os.path.join(folder, "tokenizer.model"), "wb") as file:
         file.write(tokenizer)
@@ -244,7 +348,9 @@ def unpack(path: str, folder: str) -> LlamaConfig:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--model", metavar="FILE.gguf", required=True)
     parser.add_argument("--out", metavar="FOLDER", required=True)
     options = parser.parse_args()
@@ -252,7 +358,9 @@ def main() -> None:
         config = unpack(options.model, options.out)
     except (OSError, ValueError) as error:
         sys.exit(f"error: {options.model}: {error}")
-    print(f"{options.out}: {config.num_hidden_layers} layers of width {config.hidden_size}, {config.vocab_size} pieces")
+    print(
+        f"{options.out}: {config.num_hidden_layers} layers of width {config.hidden_size}, {config.vocab_size} pieces"
+    )
 
 
 if __name__ == "__main__":

@@ -40,7 +40,8 @@ export class Answer {
     const c = this.counts;
     if (!c) return this.broken;
     const parts = [`${c.tokens} tokens`];
-    if (c.drafted > 0 && c.acceptance_length) parts.push(`${c.acceptance_length.toFixed(1)} per pass`);
+    if (c.drafted > 0 && c.acceptance_length)
+      parts.push(`${c.acceptance_length.toFixed(1)} per pass`);
     else if (c.streamed_because) parts.push(`nothing drafted: ${c.streamed_because}`);
     if (c.offline_tokens > 0) parts.push(`${c.offline_tokens} by this device, unchecked`);
     if (c.rewritten_tokens > 0) parts.push(`${c.rewritten_tokens} corrected`);

@@ -15,7 +15,9 @@ const leaves = new Leaves(byId("leaves"), byId("preview"), byId("uplink"));
 
 // Returns an unguessable name. crypto.randomUUID() works only over https and on localhost.
 const newName = () =>
-  Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, "0")).join("");
+  Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) =>
+    byte.toString(16).padStart(2, "0"),
+  ).join("");
 
 // The open conversation. An unfinished answer has a stream's name and no content.
 let id = newName();
@@ -47,7 +49,11 @@ api.onKeyWanted(
       const dialog = byId("ask");
       // The Escape key closes it without a value.
       dialog.returnValue = "";
-      dialog.addEventListener("close", () => resolve(dialog.returnValue ? byId("key").value : null), { once: true });
+      dialog.addEventListener(
+        "close",
+        () => resolve(dialog.returnValue ? byId("key").value : null),
+        { once: true },
+      );
       dialog.showModal();
     }),
 );
@@ -61,7 +67,11 @@ function titleOf() {
 const isPrivate = () => turns.some((turn) => turn.private);
 
 const keepTurns = () =>
-  api.keepConversation(id, { title: titleOf(), private: isPrivate(), document: { turns, mode: mode.value } });
+  api.keepConversation(id, {
+    title: titleOf(),
+    private: isPrivate(),
+    document: { turns, mode: mode.value },
+  });
 
 // Saves the conversation. Returns true if nothing is left to save; otherwise shows why.
 async function keep() {
@@ -96,7 +106,8 @@ const remove = (unwanted) =>
     if (unwanted === id) begin();
     await api.removeConversation(unwanted);
     // Ends the answer.
-    if (last?.stream) await attempt(() => api.forget(last.stream), "its answer may go on for a while");
+    if (last?.stream)
+      await attempt(() => api.forget(last.stream), "its answer may go on for a while");
     await renewList();
   }, "the conversation is not deleted");
 
@@ -193,7 +204,10 @@ const earlier = () => (draft.edited ? turns.slice(0, turns.indexOf(draft.edited)
 const sent = (these) =>
   these
     .filter((turn) => turn.role === "user" || turn.answer)
-    .map((turn) => ({ role: turn.role, content: turn.role === "user" ? turn.content : turn.answer.text }));
+    .map((turn) => ({
+      role: turn.role,
+      content: turn.role === "user" ? turn.content : turn.answer.text,
+    }));
 
 async function answer() {
   const history = sent(turns);
@@ -265,7 +279,8 @@ async function watch(source, name, signal, view) {
   const frames = new Frames((answer) => {
     const { article } = view;
     const isLow =
-      article.isConnected && messages.scrollHeight - messages.scrollTop - messages.clientHeight < 80;
+      article.isConnected &&
+      messages.scrollHeight - messages.scrollTop - messages.clientHeight < 80;
     view.show(answer);
     if (isLow) messages.scrollTop = messages.scrollHeight;
   });
@@ -303,7 +318,10 @@ byId("composer").addEventListener("submit", (event) => {
   event.preventDefault();
   const content = text.value.trim();
   if (!content || running) return;
-  turns = [...earlier(), { role: "user", content, private: MARK.test(content) || mode.value === "local" }];
+  turns = [
+    ...earlier(),
+    { role: "user", content, private: MARK.test(content) || mode.value === "local" },
+  ];
   draft.sent();
   show();
   look();

@@ -42,7 +42,12 @@ export function userMessage(text, actions) {
 export class AnswerView {
   constructor(actions) {
     this.thought = element("div", { className: "body", dir: "auto" });
-    this.thoughts = element("details", { hidden: true }, element("summary", { textContent: "Thoughts" }), this.thought);
+    this.thoughts = element(
+      "details",
+      { hidden: true },
+      element("summary", { textContent: "Thoughts" }),
+      this.thought,
+    );
     this.body = element("div", { className: "body", dir: "auto" });
     this.note = element("p", { className: "note" });
     this.article = element(
@@ -67,10 +72,14 @@ export class AnswerView {
     const rest = answer.text.slice(answer.confirmed);
     this.body.replaceChildren(render(answer.text.slice(0, answer.confirmed)));
     if (rest) {
-      const title = answer.finished ? "never checked by the server" : "not confirmed by the server yet";
+      const title = answer.finished
+        ? "never checked by the server"
+        : "not confirmed by the server yet";
       this.body.append(element("span", { className: "unconfirmed", textContent: rest, title }));
     }
-    this.note.replaceChildren(element("span", { className: answer.broken ? "failed" : "", textContent: answer.note() }));
+    this.note.replaceChildren(
+      element("span", { className: answer.broken ? "failed" : "", textContent: answer.note() }),
+    );
     const isOver = answer.finished || answer.broken;
     if (isOver && this.actions.again) this.note.append(" ", button("Again", this.actions.again));
   }
@@ -92,7 +101,14 @@ export function sentItem(message) {
   const item = element("li", { textContent: `${message.kind}, ${message.bytes} bytes` });
   if (message.text) item.append(element("pre", { textContent: message.text }));
   if (message.hex) {
-    item.append(element("details", {}, element("summary", { textContent: "bytes" }), element("code", { textContent: message.hex })));
+    item.append(
+      element(
+        "details",
+        {},
+        element("summary", { textContent: "bytes" }),
+        element("code", { textContent: message.hex }),
+      ),
+    );
   }
   return item;
 }

@@ -100,8 +100,7 @@ std::uint64_t draft_seed(std::uint64_t seed, std::uint32_t repetition, const std
 double expected_seconds(const Experiment& e, const NetworkProfile& network,
                         const DeviceProfile& device, const Trial& trial) {
   const Arm& arm = e.arms[trial.arm];
-  const double round_trip =
-      seconds(mean_delay(network.up, 64) + mean_delay(network.down, 64));
+  const double round_trip = seconds(mean_delay(network.up, 64) + mean_delay(network.down, 64));
   const double tokens = kExpectedLength * e.max_tokens;
   const double online =
       trial.offline_after ? std::min<double>(tokens, *trial.offline_after) : tokens;
@@ -131,8 +130,7 @@ double expected_seconds(const Experiment& e, const NetworkProfile& network,
 }
 
 double expected_overhead_seconds(const Experiment& e, const NetworkProfile& network) {
-  const double round_trip =
-      seconds(mean_delay(network.up, 64) + mean_delay(network.down, 64));
+  const double round_trip = seconds(mean_delay(network.up, 64) + mean_delay(network.down, 64));
   return 3 + 2 * (e.pings * round_trip + 3);
 }
 

@@ -38,7 +38,12 @@ const between = async (name, values) => {
     const body = { ...JSON.parse(text), max_tokens: 150 };
     let answer = await ask("/chat/completions", body, {}, base);
     const results = body.messages.filter((message) => message.role === "tool");
-    seen.push({ status: answer.status, text: answer.text, tools: body.tools?.length ?? 0, results });
+    seen.push({
+      status: answer.status,
+      text: answer.text,
+      tools: body.tools?.length ?? 0,
+      results,
+    });
     if (answer.status === 200 && body.tools?.length && results.length === 0) {
       answer = await ask("/chat/completions", forced(body, name, values), {}, base);
       seen.push({ status: answer.status, text: answer.text, results });
@@ -59,7 +64,8 @@ const run = (program, args, cwd) =>
       timeout: 120_000,
     });
     let output = "";
-    for (const stream of [child.stdout, child.stderr]) stream.on("data", (data) => (output += data));
+    for (const stream of [child.stdout, child.stderr])
+      stream.on("data", (data) => (output += data));
     child.on("error", reject);
     child.on("close", (code) => resolve({ code, output }));
   });
@@ -76,7 +82,10 @@ const use = async (program, tool, values, argumentsOf) => {
     for (const { status, text } of seen) assert.equal(status, 200, text);
     assert.equal(code, 0, output);
     assert.equal(readFileSync(path.join(cwd, "answer.txt"), "utf8"), "85\n", output);
-    assert.ok(seen.some(({ tools }) => tools > 5), "the agent offers its tools");
+    assert.ok(
+      seen.some(({ tools }) => tools > 5),
+      "the agent offers its tools",
+    );
     assert.ok(seen.at(-1).results.length > 0, "the agent goes on with the result");
   } finally {
     server.closeAllConnections();
@@ -97,7 +106,8 @@ test("opencode calls a tool and goes on with its result", { skip }, () =>
       JSON.stringify({ autoupdate: false, share: "disabled", provider: { edgedraft: provider } }),
     );
     return ["run", "--auto", "--model", "edgedraft/demo", "--title", "sum", question];
-  }));
+  }),
+);
 
 // Its own system prompt has 27,000 tokens of the demo's vocabulary.
 test("qwen-code calls a tool and goes on with its result", { skip }, () =>
@@ -105,7 +115,8 @@ test("qwen-code calls a tool and goes on with its result", { skip }, () =>
     ...["--auth-type", "openai", "--openai-base-url", url, "--openai-api-key", "none"],
     ...["--bare", "--system-prompt", "You are an agent with tools."],
     ...["--model", "demo", "--yolo", "--prompt", question],
-  ]));
+  ]),
+);
 
 test("no word of JSON Schema refuses a tool, and strict ones are refused with every word", async () => {
   const schemas = [
@@ -113,7 +124,11 @@ test("no word of JSON Schema refuses a tool, and strict ones are refused with ev
     { type: "number", exclusiveMinimum: 0, multipleOf: 0.5 },
     { type: "string", pattern: "^(?!x)[a-z]{2}$" },
     { type: "array", items: { type: "integer" }, uniqueItems: true, maxItems: 2 },
-    { type: "object", propertyNames: { type: "string" }, additionalProperties: { type: "boolean" } },
+    {
+      type: "object",
+      propertyNames: { type: "string" },
+      additionalProperties: { type: "boolean" },
+    },
     { type: "object", patternProperties: { "^x": { type: "boolean" } }, minProperties: 1 },
     { type: "boolean", not: { const: true } },
     { allOf: [{ type: "integer" }, { minimum: 3 }] },

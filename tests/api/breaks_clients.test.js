@@ -145,7 +145,9 @@ test("an answer goes on while its laptop is closed (open-webui 452)", async () =
   await new Promise((resolve) => setTimeout(resolve, 500));
   await plug(true);
   const resumed = await ask(`/v1/stream?conv_id=${name}&from=0`, undefined, {}, page);
-  const said = events(resumed.text).map(({ choices }) => choices[0].delta.content ?? "").join("");
+  const said = events(resumed.text)
+    .map(({ choices }) => choices[0].delta.content ?? "")
+    .join("");
   assert.equal(said, right.choices[0].message.content);
 });
 

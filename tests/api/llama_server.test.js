@@ -136,14 +136,25 @@ test("chat: choices, log probabilities, biases", async () => {
 
   const told = (await chat({ max_tokens: 5, logprobs: true, top_logprobs: 10 })).json().choices[0];
   const tokens = told.logprobs.content;
-  assert.equal(tokens.map(({ token }) => token).join("").trimStart(), told.message.content);
-  assert.ok(tokens.every(({ logprob, top_logprobs }) => logprob <= 0 && top_logprobs.length === 10));
+  assert.equal(
+    tokens
+      .map(({ token }) => token)
+      .join("")
+      .trimStart(),
+    told.message.content,
+  );
+  assert.ok(
+    tokens.every(({ logprob, top_logprobs }) => logprob <= 0 && top_logprobs.length === 10),
+  );
 
   const words = ["the", "a", "dog", "ball", "and", "to", "was", "it"];
   const { tokens: banned } = (await ask("/tokenize", { content: ` ${words.join(" ")} ` })).json();
   const logit_bias = Object.fromEntries(banned.map((token) => [token, -100]));
   const text = content(await chat({ max_tokens: 64, logit_bias }));
-  assert.ok(words.every((word) => !text.includes(` ${word} `)), text);
+  assert.ok(
+    words.every((word) => !text.includes(` ${word} `)),
+    text,
+  );
 });
 
 const complete = (fields) =>
@@ -179,7 +190,10 @@ test("completion: prompts as tokens, and several at once", async () => {
     [prompt, prompt],
   ]) {
     const { choices, usage } = (await complete({ prompt: several })).json();
-    assert.deepEqual(choices.map((choice) => choice.index), [0, 1]);
+    assert.deepEqual(
+      choices.map((choice) => choice.index),
+      [0, 1],
+    );
     for (const choice of choices) assert.equal(choice.text, text(one));
     assert.equal(usage.completion_tokens, 16);
     assert.equal(usage.prompt_tokens, 2 * one.json().usage.prompt_tokens);
@@ -233,12 +247,15 @@ test("tools: one that is required is called, with the arguments of its schema", 
     [python, "code"],
   ]) {
     const fields = {
-      messages: [{ role: "system", content: "You are a coding assistant." }, ...user("Write an example")],
+      messages: [
+        { role: "system", content: "You are a coding assistant." },
+        ...user("Write an example"),
+      ],
       tool_choice: "required",
       tools: [one],
       parallel_tool_calls: false,
       max_tokens: 512,
-      };
+    };
     const { choices } = (await chat(fields)).json();
     const { tool_calls: calls, content } = choices[0].message;
     assert.equal(calls.length, 1);
@@ -351,6 +368,8 @@ test("tokenize: there and back, with the beginning, with pieces", async () => {
   const special = (await ask("/tokenize", { content, add_special: true })).json().tokens;
   assert.deepEqual(special.slice(-tokens.length), tokens);
   const strange = "This is a test string with unicode 媽 and emoji 🤗";
-  const { tokens: pieces } = (await ask("/tokenize", { content: strange, with_pieces: true })).json();
+  const { tokens: pieces } = (
+    await ask("/tokenize", { content: strange, with_pieces: true })
+  ).json();
   for (const { id, piece } of pieces) assert.ok(Number.isInteger(id) && piece.length > 0);
 });

@@ -87,7 +87,10 @@ test("private text stays, resent, trimmed, quoted and titled", async () => {
       messages: contents.map((content, i) => ({ role: i % 2 ? "assistant" : "user", content })),
     });
   const first = await say("I am <private>Zebulon Quixote</private>, card 4111 1111 1111 1111.");
-  const history = ["I am Zebulon Quixote, card 4111 1111 1111 1111.", first.choices[0].message.content];
+  const history = [
+    "I am Zebulon Quixote, card 4111 1111 1111 1111.",
+    first.choices[0].message.content,
+  ];
   await say(...history, "> I am zebulon\n> quixote\nGo on.");
   await say("Quixote, as I said: ZEBULON QUIXOTE, 4111-1111-1111-1111.");
   await say(`Write a title for: ${history.join("\n")}`);
@@ -122,7 +125,11 @@ test("refusals are errors of their kind", async () => {
 });
 
 test("texts are completed", async () => {
-  const answer = await client.completions.create({ model, prompt: "Once upon a time", max_tokens: 8 });
+  const answer = await client.completions.create({
+    model,
+    prompt: "Once upon a time",
+    max_tokens: 8,
+  });
   assert.equal(answer.choices[0].finish_reason, "length");
   assert.equal(answer.usage.completion_tokens, 8);
 });

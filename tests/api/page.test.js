@@ -5,8 +5,25 @@ import { readFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { test } from "node:test";
 import {
-  answered, answerWith, ask, conversations, event, faults, hasMessages, hasText, kept, lastAnswer, page, say, server,
-  show, shows, sizes, skip, story, url,
+  answered,
+  answerWith,
+  ask,
+  conversations,
+  event,
+  faults,
+  hasMessages,
+  hasText,
+  kept,
+  lastAnswer,
+  page,
+  say,
+  server,
+  show,
+  shows,
+  sizes,
+  skip,
+  story,
+  url,
 } from "./page_support.js";
 
 const keyed = process.env.EDGEDRAFT_KEYED;
@@ -49,7 +66,10 @@ test("an outage in mid-answer, and its correction", { skip }, async () => {
   try {
     await page.waitForSelector(".unconfirmed", { timeout: 30_000 });
     // A fast device may have written the whole answer by now.
-    assert.match(await page.$eval("#state", (state) => state.textContent), /not confirmed|unchecked/);
+    assert.match(
+      await page.$eval("#state", (state) => state.textContent),
+      /not confirmed|unchecked/,
+    );
   } finally {
     process.kill(server, "SIGCONT");
   }
@@ -100,7 +120,10 @@ test("text that the server never checked stays marked", { skip }, async () => {
     { delta: { content: "Checked. " }, x_edgedraft: { state: "online", provenance: "verified" } },
     { delta: { content: "Unchecked." }, x_edgedraft: { state: "offline", provenance: "offline" } },
     { delta: {}, finish_reason: "stop", x_edgedraft: { tokens: 4, offline_tokens: 2 } },
-  ].map(({ x_edgedraft, ...choice }) => `data: ${JSON.stringify({ choices: [choice], x_edgedraft })}\n\n`);
+  ].map(
+    ({ x_edgedraft, ...choice }) =>
+      `data: ${JSON.stringify({ choices: [choice], x_edgedraft })}\n\n`,
+  );
   await show();
   await answerWith(() => events.join(""));
   await say("Go on.");
@@ -140,7 +163,9 @@ test("an answer is stopped, and asked for again", { skip }, async () => {
   await page.reload();
   await shows("stopped");
   assert.equal(await lastAnswer(), stopped);
-  await page.evaluate(() => [...document.querySelectorAll("button")].find((b) => b.textContent === "Edit").click());
+  await page.evaluate(() =>
+    [...document.querySelectorAll("button")].find((b) => b.textContent === "Edit").click(),
+  );
   assert.equal(await page.$eval("#text", (text) => text.value), story);
   await page.click("#send");
   await answered();
@@ -205,7 +230,9 @@ test("questions whose answers say nothing take turns with them", { skip }, async
     if (body) request.respond({ contentType: "text/event-stream", body });
   });
   for (const [index, body] of answers.entries()) {
-    const question = page.waitForRequest((request) => request.url().endsWith("/v1/chat/completions"));
+    const question = page.waitForRequest((request) =>
+      request.url().endsWith("/v1/chat/completions"),
+    );
     await say(`Question ${index}?`);
     await question;
     if (!body) await page.click("#stop");
@@ -213,7 +240,17 @@ test("questions whose answers say nothing take turns with them", { skip }, async
   }
   const turn = (index) => ({ role: "user", content: `Question ${index}?` });
   const silence = { role: "assistant", content: "" };
-  assert.deepEqual(asked.at(-1), [turn(0), silence, turn(1), silence, turn(2), silence, turn(3), silence, turn(4)]);
+  assert.deepEqual(asked.at(-1), [
+    turn(0),
+    silence,
+    turn(1),
+    silence,
+    turn(2),
+    silence,
+    turn(3),
+    silence,
+    turn(4),
+  ]);
   assert.equal(await lastAnswer(), "Yes.");
   assert.deepEqual(faults, []);
   await page.close();
@@ -257,7 +294,9 @@ test("an answer comes although nothing can be kept, and that is said", { skip },
     const { fetch } = window;
     window.fetch = (path, options) =>
       options?.method === "PUT" && path.startsWith("/v1/edgedraft/conversation?")
-        ? Promise.resolve(new Response('{"error": {"message": "the disk is full"}}', { status: 500 }))
+        ? Promise.resolve(
+            new Response('{"error": {"message": "the disk is full"}}', { status: 500 }),
+          )
         : fetch(path, options);
   });
   await say("What is 47 plus 38?");
@@ -279,7 +318,8 @@ test("nothing goes on of a conversation that is deleted", { skip }, async () => 
   };
   await show();
   page.on("request", (request) => {
-    if (request.url().endsWith("/v1/chat/completions")) names.push(request.headers()["x-conversation-id"]);
+    if (request.url().endsWith("/v1/chat/completions"))
+      names.push(request.headers()["x-conversation-id"]);
   });
   for (const isOpen of [true, false]) {
     await say("What is 47 plus 38?");
@@ -287,7 +327,10 @@ test("nothing goes on of a conversation that is deleted", { skip }, async () => 
     await page.waitForSelector("#list li");
     await say(story);
     await hasText();
-    assert.deepEqual((await streams()).map((stream) => stream.is_done), [false]);
+    assert.deepEqual(
+      (await streams()).map((stream) => stream.is_done),
+      [false],
+    );
     if (!isOpen) await page.click("#new");
     await page.click("#list li button[aria-label^=Delete]");
     await page.waitForFunction(() => document.querySelectorAll("#list li").length === 0);
@@ -309,7 +352,9 @@ const give = async (key) => {
 
 test("a mistyped key is asked for again, and the right one once", { skip }, async () => {
   const listed = () =>
-    page.waitForResponse((answer) => answer.url().endsWith("/v1/edgedraft/conversations") && answer.ok());
+    page.waitForResponse(
+      (answer) => answer.url().endsWith("/v1/edgedraft/conversations") && answer.ok(),
+    );
   await show(sizes.desktop, "/", () => {}, keyed);
   await give("\u043a\u043b\u044e\u0447"); // not encodable in a header
   await give("a-key-of-another");
@@ -319,7 +364,10 @@ test("a mistyped key is asked for again, and the right one once", { skip }, asyn
   await Promise.all([listed(), page.reload()]);
   assert.equal(await page.$("#ask[open]"), null);
   // The browser logs each refusal.
-  assert.deepEqual(faults.filter((fault) => !fault.includes("401")), []);
+  assert.deepEqual(
+    faults.filter((fault) => !fault.includes("401")),
+    [],
+  );
   await page.close();
 });
 
@@ -337,7 +385,10 @@ test("a key that is not given is asked for with the next question", { skip }, as
   await Promise.all([taken, give(process.env.EDGEDRAFT_KEY)]);
   assert.equal(await page.$("#ask[open]"), null);
   // The browser logs each refusal.
-  assert.deepEqual(faults.filter((fault) => !fault.includes("401")), []);
+  assert.deepEqual(
+    faults.filter((fault) => !fault.includes("401")),
+    [],
+  );
   await page.close();
 });
 
@@ -346,9 +397,14 @@ test("private text is marked, seen to stay, and put back", { skip }, async () =>
   await page.type("#text", "Who is Annabel Quist?");
   await page.$eval("#text", (text) => text.setSelectionRange(7, 20));
   await page.click("#mark");
-  assert.equal(await page.$eval("#text", (text) => text.value), "Who is <private>Annabel Quist</private>?");
+  assert.equal(
+    await page.$eval("#text", (text) => text.value),
+    "Who is <private>Annabel Quist</private>?",
+  );
   await page.click("#look");
-  await page.waitForFunction(() => document.getElementById("preview").textContent === "Who is [TEXT_001]?");
+  await page.waitForFunction(
+    () => document.getElementById("preview").textContent === "Who is [TEXT_001]?",
+  );
   await page.click("#send");
   await answered();
   await shows("kept back: 1 text");
@@ -368,7 +424,8 @@ test("a conversation keeps what becomes of its private text", { skip }, async ()
   const mode = () => page.$eval("#mode", (select) => select.value);
   await show();
   page.on("request", (request) => {
-    if (request.url().endsWith("/v1/chat/completions")) modes.push(JSON.parse(request.postData()).private);
+    if (request.url().endsWith("/v1/chat/completions"))
+      modes.push(JSON.parse(request.postData()).private);
   });
   await say("What is 47 plus 38?");
   await answered();
@@ -401,17 +458,32 @@ test("without TLS the browser offers less, and that suffices", { skip }, async (
 // A server may send any text.
 test("hostile answers do nothing", { skip }, async () => {
   const pieces = [
-    "<script>window.hit = 1</script>", "<img src=x onerror=window.hit=1>", "![a](https://evil.example/p.png)",
-    "[x](javascript:window.hit=1)", "<svg onload=window.hit=1>", "[x](data:text/html,<script>window.hit=1</script>)",
-    "<iframe src=//evil.example></iframe>", "<style>body{display:none}</style>", "\u202Etxt.exe\u2066", "<a href=//evil.example>x</a>",
-    "```html\n<script>window.hit=1</script>\n```", "<math><mtext><img src=x onerror=window.hit=1>", "\u001b]8;;https://evil.example\u0007x",
-    "| a |\n|---|\n| <img src=x onerror=window.hit=1> |", "&lt;script&gt;", "<form action=//evil.example><button>x</button></form>",
-    "<base href=//evil.example/>", "[a]: https://evil.example\n\n![b][a]", "<link rel=stylesheet href=//evil.example>", "#".repeat(5000),
+    "<script>window.hit = 1</script>",
+    "<img src=x onerror=window.hit=1>",
+    "![a](https://evil.example/p.png)",
+    "[x](javascript:window.hit=1)",
+    "<svg onload=window.hit=1>",
+    "[x](data:text/html,<script>window.hit=1</script>)",
+    "<iframe src=//evil.example></iframe>",
+    "<style>body{display:none}</style>",
+    "\u202Etxt.exe\u2066",
+    "<a href=//evil.example>x</a>",
+    "```html\n<script>window.hit=1</script>\n```",
+    "<math><mtext><img src=x onerror=window.hit=1>",
+    "\u001b]8;;https://evil.example\u0007x",
+    "| a |\n|---|\n| <img src=x onerror=window.hit=1> |",
+    "&lt;script&gt;",
+    "<form action=//evil.example><button>x</button></form>",
+    "<base href=//evil.example/>",
+    "[a]: https://evil.example\n\n![b][a]",
+    "<link rel=stylesheet href=//evil.example>",
+    "#".repeat(5000),
   ];
   await show();
   let text = "";
   await answerWith(() => event({ content: text }) + event({}, "stop") + "data: [DONE]\n\n");
-  for (let i = 0; i < 3 * pieces.length; ++i) { // each after three others
+  for (let i = 0; i < 3 * pieces.length; ++i) {
+    // each after three others
     const round = Math.floor(i / pieces.length);
     text = `${i}\n\n${pieces[(i * 7 + 3 + round) % pieces.length]} ${pieces[i % pieces.length]}`;
     await page.click("#new");
@@ -419,13 +491,18 @@ test("hostile answers do nothing", { skip }, async () => {
     await answered();
     const seen = await page.evaluate(() => ({
       hit: window.hit,
-      bad: document.querySelectorAll("main article :is(script, img, svg, iframe, style, form, base, link, math, [onerror], [onload])").length,
+      bad: document.querySelectorAll(
+        "main article :is(script, img, svg, iframe, style, form, base, link, math, [onerror], [onload])",
+      ).length,
       shown: document.querySelector("article.assistant > .body").textContent,
       links: [...document.querySelectorAll("article a")].map((a) => a.protocol),
     }));
     assert.deepEqual([seen.hit, seen.bad], [undefined, 0], text);
     assert.ok(seen.shown.includes(String(i)), text);
-    assert.ok(seen.links.every((protocol) => ["https:", "http:", "mailto:"].includes(protocol)), text);
+    assert.ok(
+      seen.links.every((protocol) => ["https:", "http:", "mailto:"].includes(protocol)),
+      text,
+    );
   }
   assert.deepEqual(faults, []);
   await page.close();
@@ -441,10 +518,14 @@ for (const [name, size] of Object.entries(sizes)) {
       await page.click("article.user button"); // now in the editor
       await page.click("#look");
       assert.deepEqual(await seriousFaults(), []);
-      const wide = await page.evaluate(() => document.documentElement.scrollWidth - window.innerWidth);
+      const wide = await page.evaluate(
+        () => document.documentElement.scrollWidth - window.innerWidth,
+      );
       assert.ok(wide <= 0, `${wide} pixels wider than the screen`);
       if (process.env.EDGEDRAFT_TEST_SCREENSHOTS) {
-        await page.screenshot({ path: `${process.env.EDGEDRAFT_TEST_SCREENSHOTS}/page-${name}-${scheme}.png` });
+        await page.screenshot({
+          path: `${process.env.EDGEDRAFT_TEST_SCREENSHOTS}/page-${name}-${scheme}.png`,
+        });
       }
       assert.deepEqual(faults, []);
       await page.close();

@@ -70,10 +70,15 @@ export const shows = (text) =>
   page.waitForFunction((t) => document.body.innerText.includes(t), { timeout: 30_000 }, text);
 // Waits until the conversation has that many messages; its title is listed earlier.
 export const hasMessages = (count) =>
-  page.waitForFunction((n) => document.querySelectorAll("article").length === n, { timeout: 30_000 }, count);
+  page.waitForFunction(
+    (n) => document.querySelectorAll("article").length === n,
+    { timeout: 30_000 },
+    count,
+  );
 export const hasText = () =>
   page.waitForFunction(
-    () => (document.querySelector("article.assistant:last-child > .body")?.innerText ?? "").length > 20,
+    () =>
+      (document.querySelector("article.assistant:last-child > .body")?.innerText ?? "").length > 20,
     { timeout: 30_000 },
   );
 

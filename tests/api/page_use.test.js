@@ -2,12 +2,27 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import {
-  answered, answerWith, conversations, event, faults, hasText, kept, lastAnswer, page, say, show, shows, sizes, skip,
-  story, url,
+  answered,
+  answerWith,
+  conversations,
+  event,
+  faults,
+  hasText,
+  kept,
+  lastAnswer,
+  page,
+  say,
+  show,
+  shows,
+  sizes,
+  skip,
+  story,
+  url,
 } from "./page_support.js";
 
 const echo = (messages) => event({ content: `To ${messages.at(-1).content}` }) + event({}, "stop");
-const roles = (count) => Array.from({ length: count }, (_, index) => (index % 2 === 0 ? "user" : "assistant"));
+const roles = (count) =>
+  Array.from({ length: count }, (_, index) => (index % 2 === 0 ? "user" : "assistant"));
 
 async function converse(...questions) {
   for (const question of questions) {
@@ -20,11 +35,16 @@ async function converse(...questions) {
 const articles = () => page.$$eval("article", (all) => all.length);
 const box = () => page.$eval("#text", (text) => text.value);
 const fill = (words) =>
-  page.$eval("#text", (text, value) => {
-    text.value = value;
-    text.dispatchEvent(new Event("input"));
-  }, words);
-const editMessage = (index) => page.$$eval("article.user button", (all, i) => all[i].click(), index);
+  page.$eval(
+    "#text",
+    (text, value) => {
+      text.value = value;
+      text.dispatchEvent(new Event("input"));
+    },
+    words,
+  );
+const editMessage = (index) =>
+  page.$$eval("article.user button", (all, i) => all[i].click(), index);
 const isEditing = () => page.$eval("#editing", (editing) => !editing.hidden);
 const focused = () => page.evaluate(() => document.activeElement.id);
 const previews = (words) =>
@@ -40,14 +60,22 @@ test("the last answer alone is asked for again", { skip }, async () => {
   await show();
   const asked = await answerWith(echo);
   await converse("One?", "Two?");
-  const again = await page.$$eval("article", (all) => all.map((one) => one.textContent.includes("Again")));
+  const again = await page.$$eval("article", (all) =>
+    all.map((one) => one.textContent.includes("Again")),
+  );
   assert.deepEqual(again, [false, false, false, true]);
   await page.click("article:last-child .note button");
   await answered();
   await kept();
-  assert.deepEqual(asked.at(-1).map(({ content }) => content), ["One?", "To One?", "Two?"]);
+  assert.deepEqual(
+    asked.at(-1).map(({ content }) => content),
+    ["One?", "To One?", "Two?"],
+  );
   assert.equal(await articles(), 4);
-  assert.deepEqual((await storedTurns()).map(({ role }) => role), roles(4));
+  assert.deepEqual(
+    (await storedTurns()).map(({ role }) => role),
+    roles(4),
+  );
   assert.deepEqual(faults, []);
   await page.close();
 });
@@ -61,7 +89,10 @@ test("an edited message changes nothing until it is sent", { skip }, async () =>
     await editMessage(0);
     assert.equal(await box(), "One?");
     assert.equal(await isEditing(), true);
-    assert.equal(await page.$eval("article[aria-current=true] .body", (body) => body.textContent), "One?");
+    assert.equal(
+      await page.$eval("article[aria-current=true] .body", (body) => body.textContent),
+      "One?",
+    );
     assert.equal(await articles(), 4);
     await cancel();
     assert.equal(await box(), "half typed");
@@ -71,7 +102,10 @@ test("an edited message changes nothing until it is sent", { skip }, async () =>
   await editMessage(0);
   await page.select("#mode", "mask");
   await kept();
-  assert.deepEqual((await storedTurns()).map(({ role }) => role), roles(4));
+  assert.deepEqual(
+    (await storedTurns()).map(({ role }) => role),
+    roles(4),
+  );
   await fill("One, I mean?");
   await editMessage(1);
   assert.equal(await box(), "Two?");
@@ -81,7 +115,10 @@ test("an edited message changes nothing until it is sent", { skip }, async () =>
   await answered();
   await kept();
   assert.deepEqual(asked.at(-1), [{ role: "user", content: "One, I mean?" }]);
-  assert.deepEqual((await storedTurns()).map(({ role }) => role), roles(2));
+  assert.deepEqual(
+    (await storedTurns()).map(({ role }) => role),
+    roles(2),
+  );
   assert.equal(await articles(), 2);
   assert.equal(await box(), "half typed");
   assert.equal(await isEditing(), false);
@@ -104,7 +141,13 @@ test("a mark is one whatever its case, and alone", { skip }, async () => {
     saved.length = 0;
     await page.click("#new");
     await converse(question);
-    assert.deepEqual(saved.map((one) => [one.title, one.private]), [["I am Zed.", true], ["I am Zed.", true]]);
+    assert.deepEqual(
+      saved.map((one) => [one.title, one.private]),
+      [
+        ["I am Zed.", true],
+        ["I am Zed.", true],
+      ],
+    );
   }
   assert.deepEqual(faults, []);
   await page.close();
@@ -118,7 +161,9 @@ test("what cannot be deleted, opened or unplugged is said", { skip }, async () =
         (options.method === "DELETE" && window.breaks === "delete") ||
         (path.includes("/conversation?") && window.breaks === "open") ||
         (path.endsWith("/link") && window.breaks === "plug");
-      return isBroken ? Promise.reject(new TypeError("the connection is gone")) : fetch(path, options);
+      return isBroken
+        ? Promise.reject(new TypeError("the connection is gone"))
+        : fetch(path, options);
     };
   });
   await answerWith(echo);
@@ -145,28 +190,32 @@ test("what cannot be deleted, opened or unplugged is said", { skip }, async () =
   await page.close();
 });
 
-test("a deletion that the endpoint refuses is said, but for one of what is gone", { skip }, async () => {
-  await show(sizes.desktop, "/", () => {
-    const { fetch } = window;
-    const refusal = '{"error": {"message": "the disk is full"}}';
-    window.fetch = (path, options = {}) =>
-      options.method === "DELETE" && window.status
-        ? Promise.resolve(new Response(refusal, { status: window.status }))
-        : fetch(path, options);
-  });
-  await answerWith(echo);
-  await converse("One?");
-  await page.evaluate(() => (window.status = 500));
-  await page.click("#list li button[aria-label^=Delete]");
-  await shows("the disk is full: the conversation is not deleted");
-  await page.$eval("#state", (state) => (state.textContent = ""));
-  await page.evaluate(() => (window.status = 404));
-  await page.click("#list li button[aria-label^=Delete]");
-  await kept();
-  assert.equal(await page.$eval("#state", (state) => state.textContent), "");
-  assert.deepEqual(faults, []);
-  await page.close();
-});
+test(
+  "a deletion that the endpoint refuses is said, but for one of what is gone",
+  { skip },
+  async () => {
+    await show(sizes.desktop, "/", () => {
+      const { fetch } = window;
+      const refusal = '{"error": {"message": "the disk is full"}}';
+      window.fetch = (path, options = {}) =>
+        options.method === "DELETE" && window.status
+          ? Promise.resolve(new Response(refusal, { status: window.status }))
+          : fetch(path, options);
+    });
+    await answerWith(echo);
+    await converse("One?");
+    await page.evaluate(() => (window.status = 500));
+    await page.click("#list li button[aria-label^=Delete]");
+    await shows("the disk is full: the conversation is not deleted");
+    await page.$eval("#state", (state) => (state.textContent = ""));
+    await page.evaluate(() => (window.status = 404));
+    await page.click("#list li button[aria-label^=Delete]");
+    await kept();
+    assert.equal(await page.$eval("#state", (state) => state.textContent), "");
+    assert.deepEqual(faults, []);
+    await page.close();
+  },
+);
 
 test("what one tab deletes another does not put back", { skip }, async () => {
   await show();
@@ -198,7 +247,8 @@ test("what leaves is seen as it is, and each message once", { skip }, async () =
   const asked = [];
   const numbers = [];
   const reads = [];
-  const read = async (answer) => numbers.push(...(await answer.json()).data.map(({ number }) => number));
+  const read = async (answer) =>
+    numbers.push(...(await answer.json()).data.map(({ number }) => number));
   await show();
   page.on("response", (answer) => {
     if (!answer.url().includes("/uplink?")) return;
@@ -277,7 +327,10 @@ test("an answer is drawn once a frame, and its state is told once", { skip }, as
   });
   await converse("Words?");
   assert.equal((await lastAnswer()).trim(), words.join("").trim());
-  const { draws, tellings } = await page.evaluate(() => ({ draws: window.draws, tellings: window.tellings }));
+  const { draws, tellings } = await page.evaluate(() => ({
+    draws: window.draws,
+    tellings: window.tellings,
+  }));
   assert.ok(draws > 0 && draws <= 60, `${draws} draws`);
   assert.ok(tellings > 0 && tellings <= 4, `${tellings} tellings`);
   assert.deepEqual(faults, []);
@@ -295,27 +348,31 @@ test("an answer is whole at its end in a tab without frames", { skip }, async ()
   await page.close();
 });
 
-test("an answer is busy until it ends, and the keyboard stays where it can go on", { skip }, async () => {
-  const isBusy = () => page.$eval("article.assistant:last-child", (article) => article.ariaBusy);
-  await show();
-  await say(story);
-  await hasText();
-  assert.equal(await isBusy(), "true");
-  await page.focus("#stop");
-  await page.keyboard.press("Enter");
-  await answered();
-  assert.equal(await isBusy(), "false");
-  assert.equal(await focused(), "text");
-  await kept();
-  await page.focus("article:last-child .note button");
-  await page.keyboard.press("Enter");
-  assert.equal(await focused(), "text");
-  await hasText();
-  await page.click("#stop");
-  await answered();
-  assert.deepEqual(faults, []);
-  await page.close();
-});
+test(
+  "an answer is busy until it ends, and the keyboard stays where it can go on",
+  { skip },
+  async () => {
+    const isBusy = () => page.$eval("article.assistant:last-child", (article) => article.ariaBusy);
+    await show();
+    await say(story);
+    await hasText();
+    assert.equal(await isBusy(), "true");
+    await page.focus("#stop");
+    await page.keyboard.press("Enter");
+    await answered();
+    assert.equal(await isBusy(), "false");
+    assert.equal(await focused(), "text");
+    await kept();
+    await page.focus("article:last-child .note button");
+    await page.keyboard.press("Enter");
+    assert.equal(await focused(), "text");
+    await hasText();
+    await page.click("#stop");
+    await answered();
+    assert.deepEqual(faults, []);
+    await page.close();
+  },
+);
 
 test("the list keeps the keyboard when it is made anew", { skip }, async () => {
   await show();
@@ -342,7 +399,10 @@ test("a phone's menu is closed by what is chosen in it", { skip }, async () => {
   await answerWith(echo);
   await converse("One?");
   const isOpen = () => page.$eval("#menu", (menu) => menu.ariaExpanded);
-  for (const [button, next] of [["#list li button", "menu"], ["#new", "text"]]) {
+  for (const [button, next] of [
+    ["#list li button", "menu"],
+    ["#new", "text"],
+  ]) {
     await page.click("#menu");
     assert.equal(await isOpen(), "true");
     await page.focus(button);
@@ -361,9 +421,15 @@ test("what confirms an input method's word sends nothing", { skip }, async () =>
   await answerWith(echo);
   await page.type("#text", "One?");
   const press = (more) =>
-    page.$eval("#text", (text, given) => {
-      text.dispatchEvent(new KeyboardEvent("keydown", { key: "Enter", bubbles: true, cancelable: true, ...given }));
-    }, more);
+    page.$eval(
+      "#text",
+      (text, given) => {
+        text.dispatchEvent(
+          new KeyboardEvent("keydown", { key: "Enter", bubbles: true, cancelable: true, ...given }),
+        );
+      },
+      more,
+    );
   // As in Safari, whose composition has ended by then.
   await press({ keyCode: 229 });
   assert.equal(await articles(), 0);

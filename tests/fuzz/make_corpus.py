@@ -17,41 +17,93 @@ SCHEMA = os.path.join(os.path.dirname(HERE), "..", "..", "shared", "protocol", "
 
 # Elements and bytes of a block: Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q4_K, Q5_K, Q6_K.
 BLOCKS = {
-    2: (32, 18), 3: (32, 20), 6: (32, 22), 7: (32, 24), 8: (32, 34),
-    12: (256, 144), 13: (256, 176), 14: (256, 210),
+    2: (32, 18),
+    3: (32, 20),
+    6: (32, 22),
+    7: (32, 24),
+    8: (32, 34),
+    12: (256, 144),
+    13: (256, 176),
+    14: (256, 210),
 }
 U32, F32, BOOL, STRING, ARRAY, I32 = 4, 6, 7, 8, 9, 5
 
 
 REQUESTS = {
-    "chat": {"messages": [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hi"}],
-             "temperature": 0.5, "n": 2, "seed": -3, "stop": ["a", "b"], "stream": True, "logit_bias": {"5": -1.5},
-             "stream_options": {"include_usage": True}, "max_tokens": 5, "offline": "keep"},
-    "text": {"prompt": [1, 2, 3], "top_p": 0.5, "top_k": 3, "min_p": 0.1, "echo": True, "frequency_penalty": 0.5},
-    "schema": {"messages": [{"role": "user", "content": [{"type": "text", "text": "Hi"}]}], "response_format": {
-        "type": "json_schema", "json_schema": {"schema": {
-            "type": "object", "required": ["a"], "additionalProperties": False, "properties": {
-                "a": {"type": ["string", "null"], "maxLength": 3}, "b": {"$ref": "#/$defs/b"},
-                "c": {"anyOf": [{"enum": [1, "x"]}, {"const": True}]}},
-            "$defs": {"b": {"type": "array", "items": {"type": "number"}, "minItems": 1}}}}}},
-    "tools": {"messages": [
-        {"role": "user", "content": "Hi"},
-        {"role": "assistant", "content": None, "tool_calls": [
-            {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}]},
-        {"role": "tool", "tool_call_id": "c", "content": "ok"}],
-        "tools": [{"type": "function", "function": {"name": "f", "description": "d", "parameters": {
-            "type": "object", "properties": {"x": {"type": "integer"}}}}}], "tool_choice": "required"},
+    "chat": {
+        "messages": [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hi"}],
+        "temperature": 0.5,
+        "n": 2,
+        "seed": -3,
+        "stop": ["a", "b"],
+        "stream": True,
+        "logit_bias": {"5": -1.5},
+        "stream_options": {"include_usage": True},
+        "max_tokens": 5,
+        "offline": "keep",
+    },
+    "text": {
+        "prompt": [1, 2, 3],
+        "top_p": 0.5,
+        "top_k": 3,
+        "min_p": 0.1,
+        "echo": True,
+        "frequency_penalty": 0.5,
+    },
+    "schema": {
+        "messages": [{"role": "user", "content": [{"type": "text", "text": "Hi"}]}],
+        "response_format": {
+            "type": "json_schema",
+            "json_schema": {
+                "schema": {
+                    "type": "object",
+                    "required": ["a"],
+                    "additionalProperties": False,
+                    "properties": {
+                        "a": {"type": ["string", "null"], "maxLength": 3},
+                        "b": {"$ref": "#/$defs/b"},
+                        "c": {"anyOf": [{"enum": [1, "x"]}, {"const": True}]},
+                    },
+                    "$defs": {"b": {"type": "array", "items": {"type": "number"}, "minItems": 1}},
+                }
+            },
+        },
+    },
+    "tools": {
+        "messages": [
+            {"role": "user", "content": "Hi"},
+            {
+                "role": "assistant",
+                "content": None,
+                "tool_calls": [
+                    {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+                ],
+            },
+            {"role": "tool", "tool_call_id": "c", "content": "ok"},
+        ],
+        "tools": [
+            {
+                "type": "function",
+                "function": {
+                    "name": "f",
+                    "description": "d",
+                    "parameters": {"type": "object", "properties": {"x": {"type": "integer"}}},
+                },
+            }
+        ],
+        "tool_choice": "required",
+    },
 }
 # The first line is the grammar's input.
 GRAMMARS = {
-    "json": r'''{"a": [1, 2]}
+    "json": r"""{"a": [1, 2]}
 root ::= "{" pair ("," pair)* "}"
 pair ::= "\"" [a-z]+ "\": " value
 value ::= [0-9]+ | "[" value (", " value)* "]"
-''',
-    "repeats": r'''aab
+""",
+    "repeats": r"""aab
 root ::= [^\n]{2,3} ("a" | "b")? # end
-''',
+""",
 }
 
 
@@ -109,11 +161,17 @@ def gguf(metadata: dict, tensors: dict) -> bytes:
 
 
 def layer(prefix: str, dim: int, query: int, kv: int, ffn: int) -> dict:
-    return {f"{prefix}attn_norm.weight": [dim], f"{prefix}attn_q.weight": [dim, query],
-            f"{prefix}attn_k.weight": [dim, kv], f"{prefix}attn_v.weight": [dim, kv],
-            f"{prefix}attn_output.weight": [query, dim], f"{prefix}ffn_norm.weight": [dim],
-            f"{prefix}ffn_gate.weight": [dim, ffn], f"{prefix}ffn_up.weight": [dim, ffn],
-            f"{prefix}ffn_down.weight": [ffn, dim]}
+    return {
+        f"{prefix}attn_norm.weight": [dim],
+        f"{prefix}attn_q.weight": [dim, query],
+        f"{prefix}attn_k.weight": [dim, kv],
+        f"{prefix}attn_v.weight": [dim, kv],
+        f"{prefix}attn_output.weight": [query, dim],
+        f"{prefix}ffn_norm.weight": [dim],
+        f"{prefix}ffn_gate.weight": [dim, ffn],
+        f"{prefix}ffn_up.weight": [dim, ffn],
+        f"{prefix}ffn_down.weight": [ffn, dim],
+    }
 
 
 TOKENIZER = {
@@ -130,36 +188,78 @@ TOKENIZER = {
 
 def make_gguf() -> None:
     write("gguf", "tokenizer", gguf(TOKENIZER, {}))
-    write("gguf", "byte_bpe", gguf({
-        "tokenizer.ggml.model": "gpt2", "tokenizer.ggml.pre": "llama-bpe",
-        "tokenizer.ggml.tokens": ["a", "b", "Ġ", "ab", "Ġa", "<|eot_id|>", "<code>"],
-        "tokenizer.ggml.merges": ["a b", "Ġ a"], "tokenizer.ggml.token_type": [1, 1, 1, 1, 1, 3, 4],
-        "tokenizer.ggml.bos_token_id": 5}, {}))
-    llama = {"general.architecture": "llama", "llama.block_count": 1, "llama.context_length": 16,
-             "llama.embedding_length": 4, "llama.feed_forward_length": 6,
-             "llama.attention.head_count": 2, "llama.attention.head_count_kv": 1,
-             "llama.attention.layer_norm_rms_epsilon": 1e-5, "llama.rope.scaling.type": "linear",
-             "llama.rope.scaling.factor": 2.0, "edgedraft.target.fingerprint": "0" * 64}
+    write(
+        "gguf",
+        "byte_bpe",
+        gguf(
+            {
+                "tokenizer.ggml.model": "gpt2",
+                "tokenizer.ggml.pre": "llama-bpe",
+                "tokenizer.ggml.tokens": ["a", "b", "Ġ", "ab", "Ġa", "<|eot_id|>", "<code>"],
+                "tokenizer.ggml.merges": ["a b", "Ġ a"],
+                "tokenizer.ggml.token_type": [1, 1, 1, 1, 1, 3, 4],
+                "tokenizer.ggml.bos_token_id": 5,
+            },
+            {},
+        ),
+    )
+    llama = {
+        "general.architecture": "llama",
+        "llama.block_count": 1,
+        "llama.context_length": 16,
+        "llama.embedding_length": 4,
+        "llama.feed_forward_length": 6,
+        "llama.attention.head_count": 2,
+        "llama.attention.head_count_kv": 1,
+        "llama.attention.layer_norm_rms_epsilon": 1e-5,
+        "llama.rope.scaling.type": "linear",
+        "llama.rope.scaling.factor": 2.0,
+        "edgedraft.target.fingerprint": "0" * 64,
+    }
     tensors = {"token_embd.weight": [4, 8], "output_norm.weight": [4], "rope_freqs.weight": [1]}
     write("gguf", "llama", gguf({**llama, **TOKENIZER}, {**tensors, **layer("blk.0.", 4, 4, 2, 6)}))
 
-    write("gguf", "reduced", gguf({**llama, **TOKENIZER, "edgedraft.d2t": [0, 1, 1]},
-                                  {**tensors, "output.weight": [4, 3], **layer("blk.0.", 4, 4, 2, 6)}))
+    write(
+        "gguf",
+        "reduced",
+        gguf(
+            {**llama, **TOKENIZER, "edgedraft.d2t": [0, 1, 1]},
+            {**tensors, "output.weight": [4, 3], **layer("blk.0.", 4, 4, 2, 6)},
+        ),
+    )
 
     tensors = {f"t{kind}": (kind, [elements, 2]) for kind, (elements, _) in BLOCKS.items()}
     write("gguf", "blocks", gguf({"general.architecture": "llama", "split.count": 1}, tensors))
 
-    moa = {"general.architecture": "edgedraft-moa", "edgedraft.tli": 1,
-           "edgedraft.context_length": 16, "edgedraft.target.layer_count": 1,
-           "edgedraft.output_norm.rms_epsilon": 1e-5, "edgedraft.fingerprint": "0" * 64,
-           "edgedraft.target.fingerprint": "1" * 64}
+    moa = {
+        "general.architecture": "edgedraft-moa",
+        "edgedraft.tli": 1,
+        "edgedraft.context_length": 16,
+        "edgedraft.target.layer_count": 1,
+        "edgedraft.output_norm.rms_epsilon": 1e-5,
+        "edgedraft.fingerprint": "0" * 64,
+        "edgedraft.target.fingerprint": "1" * 64,
+    }
     for part in ("sa", "ca", "lsa", "target"):
-        moa.update({f"edgedraft.{part}.embedding_length": 4, f"edgedraft.{part}.feed_forward_length": 6,
-                    f"edgedraft.{part}.head_count": 2, f"edgedraft.{part}.head_count_kv": 1,
-                    f"edgedraft.{part}.key_length": 2, f"edgedraft.{part}.rms_epsilon": 1e-5,
-                    f"edgedraft.{part}.rope.freq_base": 500.0, f"edgedraft.{part}.rope.style": "halves"})
-    tensors = {"token_embd.weight": [4, 8], "output_norm.weight": [4], "ekv2e.weight": [4, 4],
-               "ekv2e.bias": [4], "sa.rope_freqs.weight": [1]}
+        moa.update(
+            {
+                f"edgedraft.{part}.embedding_length": 4,
+                f"edgedraft.{part}.feed_forward_length": 6,
+                f"edgedraft.{part}.head_count": 2,
+                f"edgedraft.{part}.head_count_kv": 1,
+                f"edgedraft.{part}.key_length": 2,
+                f"edgedraft.{part}.rms_epsilon": 1e-5,
+                f"edgedraft.{part}.rope.freq_base": 500.0,
+                f"edgedraft.{part}.rope.style": "halves",
+            }
+        )
+    tensors = {
+        "token_embd.weight": [4, 8],
+        "output_norm.weight": [4],
+        "ekv2e.weight": [4, 4],
+        "ekv2e.bias": [4],
+        "sa.rope_freqs.weight": [1],
+    }
     for prefix in ("sa.", "ca.", "lsa.", "tli.0."):
         tensors.update(layer(prefix, 4, 4, 2, 6))
     write("gguf", "moa", gguf(moa, tensors))
@@ -171,9 +271,18 @@ def safetensors(entries: dict, data: bytes) -> bytes:
 
 
 def make_safetensors() -> None:
-    write("safetensors", "two", safetensors(
-        {"__metadata__": {"format": "pt"}, "a": {"dtype": "F32", "shape": [1, 2], "data_offsets": [0, 8]},
-         "b": {"dtype": "BF16", "shape": [3], "data_offsets": [8, 14]}}, bytes(14)))
+    write(
+        "safetensors",
+        "two",
+        safetensors(
+            {
+                "__metadata__": {"format": "pt"},
+                "a": {"dtype": "F32", "shape": [1, 2], "data_offsets": [0, 8]},
+                "b": {"dtype": "BF16", "shape": [3], "data_offsets": [8, 14]},
+            },
+            bytes(14),
+        ),
+    )
     write("safetensors", "empty", safetensors({}, b""))
 
 
@@ -183,9 +292,11 @@ def make_index() -> None:
     tokens = [0, 1, 2, 0, 1, end, 2, 0, 1, 2, end]
 
     def suffix(at: int) -> list:
-        return tokens[at:tokens.index(end, at)]
+        return tokens[at : tokens.index(end, at)]
 
-    order = sorted((at for at, token in enumerate(tokens) if token != end), key=lambda at: (suffix(at), at))
+    order = sorted(
+        (at for at, token in enumerate(tokens) if token != end), key=lambda at: (suffix(at), at)
+    )
     content = struct.pack(f"<{len(tokens) + len(order)}I", *tokens, *order)
     header = b"EDGEIDX\n" + struct.pack("<6I", 1, 1, 4, len(tokens), len(order), 0)
     header += bytes(32) + hashlib.sha256(content).digest()
@@ -196,14 +307,18 @@ def make_sentencepiece() -> None:
     def field(number: int, content: bytes) -> bytes:
         return bytes([number << 3 | 2, len(content)]) + content
 
-    pieces = b"".join(field(1, field(1, piece.encode()) + b"\x15" + struct.pack("<f", -1.0) + bytes([0x18, kind]))
-                      for piece, kind in (("<unk>", 2), ("▁a", 1), ("<0x0A>", 6)))
+    pieces = b"".join(
+        field(1, field(1, piece.encode()) + b"\x15" + struct.pack("<f", -1.0) + bytes([0x18, kind]))
+        for piece, kind in (("<unk>", 2), ("▁a", 1), ("<0x0A>", 6))
+    )
     trainer = field(2, b"\x18\x02" + b"\x98\x02\x01" + b"\xc0\x02\x00")
     write("sentencepiece", "three", pieces + trainer + field(3, b"\x18\x00\x20\x00"))
 
 
 def make_texts() -> None:
-    for index, sample in enumerate(["the cat", "  a ", "<s>b</s><|end|>", "ünï 日本 👩‍👩‍👧", "\n\t\0"]):
+    for index, sample in enumerate(
+        ["the cat", "  a ", "<s>b</s><|end|>", "ünï 日本 👩‍👩‍👧", "\n\t\0"]
+    ):
         write("tokenizer", f"text{index}", sample.encode())
     write("tokenizer", "broken", b"\xff\xc3the\xe2\x82 \xed\xa0\x80")
 
@@ -234,32 +349,74 @@ def letter(byte: int) -> str:
 
 def make_tokenizer_json() -> None:
     letters = {letter(byte): byte for byte in range(128)}
-    special = {"id": 130, "content": "<s>", "special": True, "lstrip": False, "rstrip": False,
-               "normalized": False, "single_word": False}
+    special = {
+        "id": 130,
+        "content": "<s>",
+        "special": True,
+        "lstrip": False,
+        "rstrip": False,
+        "normalized": False,
+        "single_word": False,
+    }
     byte_level = {
-        "added_tokens": [special], "normalizer": {"type": "NFC"},
-        "pre_tokenizer": {"type": "Sequence", "pretokenizers": [
-            {"type": "Digits", "individual_digits": True},
-            {"type": "ByteLevel", "add_prefix_space": False, "use_regex": True}]},
-        "post_processor": {"type": "TemplateProcessing", "single": [
-            {"SpecialToken": {"id": "<s>", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}]},
-        "model": {"type": "BPE", "vocab": {**letters, "th": 128, "the": 129},
-                  "merges": ["t h", ["th", "e"]]}}
+        "added_tokens": [special],
+        "normalizer": {"type": "NFC"},
+        "pre_tokenizer": {
+            "type": "Sequence",
+            "pretokenizers": [
+                {"type": "Digits", "individual_digits": True},
+                {"type": "ByteLevel", "add_prefix_space": False, "use_regex": True},
+            ],
+        },
+        "post_processor": {
+            "type": "TemplateProcessing",
+            "single": [
+                {"SpecialToken": {"id": "<s>", "type_id": 0}},
+                {"Sequence": {"id": "A", "type_id": 0}},
+            ],
+        },
+        "model": {
+            "type": "BPE",
+            "vocab": {**letters, "th": 128, "the": 129},
+            "merges": ["t h", ["th", "e"]],
+        },
+    }
     write("tokenizer_json", "nfc", json.dumps(byte_level, ensure_ascii=False).encode())
     byte_level["normalizer"] = None
     write("tokenizer_json", "byte_level", json.dumps(byte_level, ensure_ascii=False).encode())
     pieces = {"<unk>": 0, "▁": 1, "a": 2, "▁a": 3, "b": 4, "ab": 5, "<0xFF>": 6}
     llama = {
-        "added_tokens": [], "pre_tokenizer": None,
-        "normalizer": {"type": "Sequence", "normalizers": [
-            {"type": "Prepend", "prepend": "▁"},
-            {"type": "Replace", "pattern": {"String": " "}, "content": "▁"}]},
-        "model": {"type": "BPE", "unk_token": "<unk>", "byte_fallback": True, "vocab": pieces,
-                  "merges": ["▁ a", "a b"]}}
+        "added_tokens": [],
+        "pre_tokenizer": None,
+        "normalizer": {
+            "type": "Sequence",
+            "normalizers": [
+                {"type": "Prepend", "prepend": "▁"},
+                {"type": "Replace", "pattern": {"String": " "}, "content": "▁"},
+            ],
+        },
+        "model": {
+            "type": "BPE",
+            "unk_token": "<unk>",
+            "byte_fallback": True,
+            "vocab": pieces,
+            "merges": ["▁ a", "a b"],
+        },
+    }
     write("tokenizer_json", "llama", json.dumps(llama, ensure_ascii=False).encode())
     unigram = {
-        "pre_tokenizer": {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "first", "split": True},
-        "model": {"type": "Unigram", "unk_id": 0, "vocab": [["<unk>", 0.0], ["▁", -3.0], ["▁a", -1.5]]}}
+        "pre_tokenizer": {
+            "type": "Metaspace",
+            "replacement": "▁",
+            "prepend_scheme": "first",
+            "split": True,
+        },
+        "model": {
+            "type": "Unigram",
+            "unk_id": 0,
+            "vocab": [["<unk>", 0.0], ["▁", -3.0], ["▁a", -1.5]],
+        },
+    }
     write("tokenizer_json", "unigram", json.dumps(unigram, ensure_ascii=False).encode())
 
 
@@ -302,8 +459,20 @@ after_tokens = 25
         write("network_profile", name, content.encode())
 
 
-KINDS = {"Hello": 1, "Welcome": 2, "Prefill": 3, "Activations": 4, "Verdict": 6, "Resume": 7,
-         "Ping": 8, "Pong": 9, "Cancel": 10, "Close": 11, "Error": 12, "Hints": 13}
+KINDS = {
+    "Hello": 1,
+    "Welcome": 2,
+    "Prefill": 3,
+    "Activations": 4,
+    "Verdict": 6,
+    "Resume": 7,
+    "Ping": 8,
+    "Pong": 9,
+    "Cancel": 10,
+    "Close": 11,
+    "Error": 12,
+    "Hints": 13,
+}
 
 
 def payload(table: str, fields: dict) -> bytes:
@@ -311,8 +480,19 @@ def payload(table: str, fields: dict) -> bytes:
         source = os.path.join(folder, "message.json")
         with open(source, "w", encoding="utf-8") as file:
             json.dump(fields, file)
-        subprocess.run(["flatc", "--binary", "--root-type", f"edgedraft.flat.{table}", "-o", folder, SCHEMA, source],
-                       check=True)
+        subprocess.run(
+            [
+                "flatc",
+                "--binary",
+                "--root-type",
+                f"edgedraft.flat.{table}",
+                "-o",
+                folder,
+                SCHEMA,
+                source,
+            ],
+            check=True,
+        )
         with open(os.path.join(folder, "message.bin"), "rb") as file:
             return file.read()
 
@@ -329,39 +509,143 @@ def make_messages() -> None:
     # Eight rows of the fuzz target's layout: 8 int8 values and two float16 scales each.
     packed = bytes(range(64)) + struct.pack("<16e", *(0.5 for _ in range(16)))
     messages = {
-        "hello": ("Hello", {
-            "version_min": 4, "version_max": 4, "agent": "edgedraft 0.1", "token": "secret", "target": digest,
-            "tokenizer": digest, "drafter": digest, "drafter_name": "tiny", "tap": "rows-2"}),
-        "welcome": ("Welcome", {
-            "version": 4, "session": session, "agent": "edgedraft-server 0.1", "model": "demo", "context_count": 64,
-            "nodes_max": 8, "scale_groups": [5, 3], "hint_nodes_max": 1024}),
-        "prefill": ("Prefill", {
-            "round": 1, "base_length": 2, "tokens": [1, 2, 3], "provisional_count": 1, "policy": 1,
-            "activations_from": 2, "sampling": sampling}),
-        "run_prefill": ("Prefill", {
-            "round": 1, "tokens": [1, 2, 3], "sampling": sampling, "credit": 40, "verdict_rows": True, "hold": 2}),
-        "constrained_prefill": ("Prefill", {
-            "round": 1, "tokens": [1, 2, 3], "sampling": sampling, "stop": ["\n", "END"], "grammar": 'root ::= "a"+',
-            "answer_begin": 3, "bias_tokens": [7], "biases": [-2.5], "presence_penalty": 0.5,
-            "frequency_penalty": -0.5}),
-        "activations": ("Activations", {
-            "round": 1, "first": 0, "count": 8, "codec": 1, "data": list(gzip.compress(packed, 9, mtime=0))}),
-        "complete_hints": ("Hints", {
-            "round": 1, "position": 4, "complete": True,
-            "nodes": [token | parent << 24 for token, parent in ((5, 0), (6, 0), (7, 2))]}),
-        "verdict": ("Verdict", {
-            "round": 2, "length": 5, "next": 7, "ending": 1, "queue_us": 20, "verify_us": 300}),
+        "hello": (
+            "Hello",
+            {
+                "version_min": 4,
+                "version_max": 4,
+                "agent": "edgedraft 0.1",
+                "token": "secret",
+                "target": digest,
+                "tokenizer": digest,
+                "drafter": digest,
+                "drafter_name": "tiny",
+                "tap": "rows-2",
+            },
+        ),
+        "welcome": (
+            "Welcome",
+            {
+                "version": 4,
+                "session": session,
+                "agent": "edgedraft-server 0.1",
+                "model": "demo",
+                "context_count": 64,
+                "nodes_max": 8,
+                "scale_groups": [5, 3],
+                "hint_nodes_max": 1024,
+            },
+        ),
+        "prefill": (
+            "Prefill",
+            {
+                "round": 1,
+                "base_length": 2,
+                "tokens": [1, 2, 3],
+                "provisional_count": 1,
+                "policy": 1,
+                "activations_from": 2,
+                "sampling": sampling,
+            },
+        ),
+        "run_prefill": (
+            "Prefill",
+            {
+                "round": 1,
+                "tokens": [1, 2, 3],
+                "sampling": sampling,
+                "credit": 40,
+                "verdict_rows": True,
+                "hold": 2,
+            },
+        ),
+        "constrained_prefill": (
+            "Prefill",
+            {
+                "round": 1,
+                "tokens": [1, 2, 3],
+                "sampling": sampling,
+                "stop": ["\n", "END"],
+                "grammar": 'root ::= "a"+',
+                "answer_begin": 3,
+                "bias_tokens": [7],
+                "biases": [-2.5],
+                "presence_penalty": 0.5,
+                "frequency_penalty": -0.5,
+            },
+        ),
+        "activations": (
+            "Activations",
+            {
+                "round": 1,
+                "first": 0,
+                "count": 8,
+                "codec": 1,
+                "data": list(gzip.compress(packed, 9, mtime=0)),
+            },
+        ),
+        "complete_hints": (
+            "Hints",
+            {
+                "round": 1,
+                "position": 4,
+                "complete": True,
+                "nodes": [token | parent << 24 for token, parent in ((5, 0), (6, 0), (7, 2))],
+            },
+        ),
+        "verdict": (
+            "Verdict",
+            {"round": 2, "length": 5, "next": 7, "ending": 1, "queue_us": 20, "verify_us": 300},
+        ),
         "resync_verdict": ("Verdict", {"round": 1, "length": 5, "next": 7, "accepted_count": 1}),
-        "drafted_verdict": ("Verdict", {
-            "round": 3, "length": 19, "next": 77, "tokens": [5, 0xFFFFFF], "drafted": 62, "draft_us": 99}),
-        "run_verdict": ("Verdict", {
-            "round": 1, "length": 6, "next": 77, "tokens": [5], "activations": [0] * 24, "hinted": 3, "hints_seen": 4}),
-        "hints": ("Hints", {
-            "round": 1, "credit": 50, "first": 2, "position": 4, "prefix_hash": 12345,
-            "nodes": [token | score << 24 for token, score in ((5, 0), (6, 9), (7, 255))], "parents": [0, 1, 3]}),
-        "resume": ("Resume", {
-            "round": 1, "session": session, "verified_length": 3, "verified_hash": digest, "tokens": [4, 5],
-            "policy": 1, "activations_from": 1, "sampling": sampling}),
+        "drafted_verdict": (
+            "Verdict",
+            {
+                "round": 3,
+                "length": 19,
+                "next": 77,
+                "tokens": [5, 0xFFFFFF],
+                "drafted": 62,
+                "draft_us": 99,
+            },
+        ),
+        "run_verdict": (
+            "Verdict",
+            {
+                "round": 1,
+                "length": 6,
+                "next": 77,
+                "tokens": [5],
+                "activations": [0] * 24,
+                "hinted": 3,
+                "hints_seen": 4,
+            },
+        ),
+        "hints": (
+            "Hints",
+            {
+                "round": 1,
+                "credit": 50,
+                "first": 2,
+                "position": 4,
+                "prefix_hash": 12345,
+                "nodes": [token | score << 24 for token, score in ((5, 0), (6, 9), (7, 255))],
+                "parents": [0, 1, 3],
+            },
+        ),
+        "resume": (
+            "Resume",
+            {
+                "round": 1,
+                "session": session,
+                "verified_length": 3,
+                "verified_hash": digest,
+                "tokens": [4, 5],
+                "policy": 1,
+                "activations_from": 1,
+                "sampling": sampling,
+            },
+        ),
         "ping": ("Ping", {"nonce": 1}),
         "pong": ("Pong", {"nonce": 1}),
         "cancel": ("Cancel", {"round": 1}),
@@ -374,8 +658,13 @@ def make_messages() -> None:
     frames = {name: frame(table, fields) for name, (table, fields) in messages.items()}
     # A client's first messages after sign-in: a session without tokens.
     first_prompt = frame("Prefill", {"round": 1, "tokens": [1, 2, 3], "sampling": sampling})
-    run = frame("Prefill", {"round": 1, "tokens": [1, 2, 3], "sampling": sampling, "credit": 40, "verdict_rows": True})
-    lockstep = frame("Prefill", {"round": 1, "tokens": [1, 2, 3], "sampling": sampling, "credit": 40, "hold": 2})
+    run = frame(
+        "Prefill",
+        {"round": 1, "tokens": [1, 2, 3], "sampling": sampling, "credit": 40, "verdict_rows": True},
+    )
+    lockstep = frame(
+        "Prefill", {"round": 1, "tokens": [1, 2, 3], "sampling": sampling, "credit": 40, "hold": 2}
+    )
     streams = {
         "hello": b"\x28" + frames["hello"],
         "resume": b"\xff" + frames["resume"] + frames["ping"],

@@ -22,7 +22,16 @@ import torch.nn.functional as F
 
 from checkpoint import write_folder
 from drafters.kind import Guess, Kind, head_counts, mlp_width
-from model import Layer, Llama, LlamaConfig, Trace, additive, causal_mask, inverse_frequencies, rope_table
+from model import (
+    Layer,
+    Llama,
+    LlamaConfig,
+    Trace,
+    additive,
+    causal_mask,
+    inverse_frequencies,
+    rope_table,
+)
 from optim import is_residual_output
 
 # Width of the uniform noise on the features, times the batch's width, which is its longest text or slightly more. EAGLE
@@ -42,7 +51,9 @@ class EagleConfig:
     ffn: int = 64
     bias: bool = False  # bias of fc
     passes: int = 1
-    embedding_scale: float = 1.0  # scales the embeddings that fc reads here; the written fc includes it
+    embedding_scale: float = (
+        1.0  # scales the embeddings that fc reads here; the written fc includes it
+    )
 
 
 class Eagle(nn.Module):
@@ -53,22 +64,44 @@ class Eagle(nn.Module):
         t = target
         self.target_config, self.config = target, config
         self.fc = nn.Linear(2 * t.hidden_size, t.hidden_size, bias=config.bias)
-        self.layers = nn.ModuleList([Layer(t.hidden_size, config.heads, config.kv_heads, t.head_dim, config.ffn, t.rms_norm_eps,
-                                           norm_input=False)])
+        self.layers = nn.ModuleList(
+            [
+                Layer(
+                    t.hidden_size,
+                    config.heads,
+                    config.kv_heads,
+                    t.head_dim,
+                    config.ffn,
+                    t.rms_norm_eps,
+                    norm_input=False,
+                )
+            ]
+        )
         self.register_buffer("frequencies", inverse_frequencies(t), persistent=False)
         for name, weight in self.named_parameters():
             if weight.dim() == 2:
                 small = is_residual_output(name) or name == "fc.weight"
                 nn.init.normal_(weight, std=weight.shape[1] ** -0.5 * (0.1 if small else 1))
 
-    def forward(self, features: Tensor, embeddings: Tensor, positions: Tensor, mask: Tensor, past: Past = None) -> Tuple[Tensor, Tensor, Tensor]:
+    def forward(
+        self,
+        features: Tensor,
+        embeddings: Tensor,
+        positions: Tensor,
+        mask: Tensor,
+        past: Past = None,
+    ) -> Tuple[Tensor, Tensor, Tensor]:
         """(guesses at the next features [B, T, E], K, V) for features and embeddings [B, T, E] of inputs at positions [T]."""
         states = self.fc(torch.cat((embeddings * self.config.embedding_scale, features), dim=-1))
         return self.layers[0](states, rope_table(self.frequencies, positions), mask, past)
 
 
 def behind(past: Past, keys: Tensor, values: Tensor) -> Past:
-    return (keys, values) if past is None else (torch.cat((past[0], keys), 2), torch.cat((past[1], values), 2))
+    return (
+        (keys, values)
+        if past is None
+        else (torch.cat((past[0], keys), 2), torch.cat((past[1], values), 2))
+    )
 
 
 def aligned_mask(rows: int, number: int, device=None) -> Tensor:
@@ -81,7 +114,12 @@ def aligned_mask(rows: int, number: int, device=None) -> Tensor:
     """
     index = torch.arange(rows, device=device)
     lag = index[:, None] - index
-    return additive(torch.cat([lag >= number - 1] + [lag == number - source for source in range(2, number + 1)], dim=-1))
+    return additive(
+        torch.cat(
+            [lag >= number - 1] + [lag == number - source for source in range(2, number + 1)],
+            dim=-1,
+        )
+    )
 
 
 def training_forward(drafter: Eagle, target: Llama, tokens: Tensor, trace: Trace) -> List[Tensor]:
@@ -98,14 +136,18 @@ def training_forward(drafter: Eagle, target: Llama, tokens: Tensor, trace: Trace
     past: Past = None
     made: List[Tensor] = []
     for number in range(1, drafter.config.passes + 1):
-        out, keys, values = drafter(features, embeddings, positions, aligned_mask(rows, number, tokens.device), past)
+        out, keys, values = drafter(
+            features, embeddings, positions, aligned_mask(rows, number, tokens.device), past
+        )
         past = behind(past, keys, values)
         made.append(F.pad(out, (0, 0, 1, 0)))
         features = torch.cat((features[:, :1], out[:, :-1].to(features)), dim=1).detach()
     return made
 
 
-def draft(drafter: Eagle, target: Llama, trace: Trace, verified: List[int], path: List[int]) -> Tensor:
+def draft(
+    drafter: Eagle, target: Llama, trace: Trace, verified: List[int], path: List[int]
+) -> Tensor:
     """Logits [V] after ``path``, whose first token is the root; ``trace`` is the target's of the verified tokens.
 
     Recomputes all inputs for every token of the path: the simple reference for the checks.
@@ -121,18 +163,39 @@ def draft(drafter: Eagle, target: Llama, trace: Trace, verified: List[int], path
 def eagle_config_json(target: LlamaConfig, config: EagleConfig) -> dict:
     """Configuration beyond the tensor shapes, and the shapes again for the reader."""
     variant = {"variant": "hass"} if config.passes > 1 else {}
-    return {**variant, "architectures": ["EagleForCausalLM"], "model_type": "eagle", "hidden_act": "silu", "torch_dtype": "float32",
-            "bias": config.bias, "vocab_size": target.vocab_size, "hidden_size": target.hidden_size, "num_hidden_layers": 1,
-            "num_attention_heads": config.heads, "num_key_value_heads": config.kv_heads,
-            "head_dim": target.head_dim, "intermediate_size": config.ffn, "rope_theta": target.rope_theta,
-            "rope_scaling": target.rope_scaling, "rms_norm_eps": target.rms_norm_eps,
-            "max_position_embeddings": target.max_position_embeddings}
+    return {
+        **variant,
+        "architectures": ["EagleForCausalLM"],
+        "model_type": "eagle",
+        "hidden_act": "silu",
+        "torch_dtype": "float32",
+        "bias": config.bias,
+        "vocab_size": target.vocab_size,
+        "hidden_size": target.hidden_size,
+        "num_hidden_layers": 1,
+        "num_attention_heads": config.heads,
+        "num_key_value_heads": config.kv_heads,
+        "head_dim": target.head_dim,
+        "intermediate_size": config.ffn,
+        "rope_theta": target.rope_theta,
+        "rope_scaling": target.rope_scaling,
+        "rms_norm_eps": target.rms_norm_eps,
+        "max_position_embeddings": target.max_position_embeddings,
+    }
 
 
 class EagleKind(Kind):
     forms = ("eagle", "hass", "hass-<PASSES>")
-    described = (("eagle", "EAGLE and EAGLE-2: one layer that continues the target's features; loss 0.1 * KL + 1 * feature"),
-                 ("hass, hass-2, ...", f"the same network, trained as HASS in {PASSES} passes or that many, each with the likeliest tokens' term"))
+    described = (
+        (
+            "eagle",
+            "EAGLE and EAGLE-2: one layer that continues the target's features; loss 0.1 * KL + 1 * feature",
+        ),
+        (
+            "hass, hass-2, ...",
+            f"the same network, trained as HASS in {PASSES} passes or that many, each with the likeliest tokens' term",
+        ),
+    )
     default_name = "eagle"
     # As published. Later drafts build on its own features, so these matter most: with the other kinds' weights it
     # drafts shorter by a fifth (docs/records/drafters/comparison.md).
@@ -149,8 +212,13 @@ class EagleKind(Kind):
         norm, embedding = target.model.norm.weight, target.model.embed_tokens.weight
         scale = float(norm.pow(2).mean().sqrt() / embedding.pow(2).mean().sqrt())
         for heads in head_counts(t.num_attention_heads):
-            config = EagleConfig(heads, math.gcd(heads, t.num_key_value_heads), ffn=4, embedding_scale=scale,
-                                 passes=1 if name == "eagle" else int(self._name.fullmatch(name)[1] or PASSES))
+            config = EagleConfig(
+                heads,
+                math.gcd(heads, t.num_key_value_heads),
+                ffn=4,
+                embedding_scale=scale,
+                passes=1 if name == "eagle" else int(self._name.fullmatch(name)[1] or PASSES),
+            )
             fixed = sum(p.numel() for p in Eagle(t, config).parameters())
             config.ffn = mlp_width(config.ffn + (limit - fixed) // (3 * t.hidden_size))
             if config.ffn >= 8:
@@ -159,28 +227,70 @@ class EagleKind(Kind):
 
     def restore(self, target: Llama, config: dict) -> nn.Module:
         t = target.config
-        return Eagle(t, EagleConfig(**{"heads": t.num_attention_heads, "kv_heads": t.num_key_value_heads, **config}))
+        return Eagle(
+            t,
+            EagleConfig(
+                **{"heads": t.num_attention_heads, "kv_heads": t.num_key_value_heads, **config}
+            ),
+        )
 
-    def training_forward(self, drafter: nn.Module, target: Llama, tokens: Tensor, trace: Trace, response: Tensor, period: Tensor,
-                         staircase: Tensor) -> List[Guess]:
+    def training_forward(
+        self,
+        drafter: nn.Module,
+        target: Llama,
+        tokens: Tensor,
+        trace: Trace,
+        response: Tensor,
+        period: Tensor,
+        staircase: Tensor,
+    ) -> List[Guess]:
         top_k = TOP_K if drafter.config.passes > 1 else 0
-        return [Guess(feature, [(feature, trace.feature)], top_k=top_k)
-                for feature in training_forward(drafter, target, tokens, trace)]
+        return [
+            Guess(feature, [(feature, trace.feature)], top_k=top_k)
+            for feature in training_forward(drafter, target, tokens, trace)
+        ]
 
-    def draft_chain(self, drafter: nn.Module, target: Llama, trace: Trace, sequence: List[int], verified: int, depth: int) -> List[int]:
+    def draft_chain(
+        self,
+        drafter: nn.Module,
+        target: Llama,
+        trace: Trace,
+        sequence: List[int],
+        verified: int,
+        depth: int,
+    ) -> List[int]:
         embed = target.model.embed_tokens
-        features, tokens, past, path = trace.feature[:, :verified], sequence[1:verified + 1], None, []
+        features, tokens, past, path = (
+            trace.feature[:, :verified],
+            sequence[1 : verified + 1],
+            None,
+            [],
+        )
         for begin in range(verified - 1, verified - 1 + depth):
             rows = features.shape[1]
             positions = torch.arange(begin + 1 - rows, begin + 1)
-            out, keys, values = drafter(features, embed(torch.tensor([tokens])), positions, causal_mask(rows, begin + 1), past)
+            out, keys, values = drafter(
+                features,
+                embed(torch.tensor([tokens])),
+                positions,
+                causal_mask(rows, begin + 1),
+                past,
+            )
             past, features = behind(past, keys, values), out[:, -1:]
             tokens = [int(target.head(out[0, -1]).argmax())]
             path += tokens
         return path
 
-    def write(self, folder: str, drafter: nn.Module, tokenizer=None, dtype: Optional[torch.dtype] = None) -> None:
+    def write(
+        self, folder: str, drafter: nn.Module, tokenizer=None, dtype: Optional[torch.dtype] = None
+    ) -> None:
         weights, width = drafter.state_dict(), drafter.target_config.hidden_size
         weights["fc.weight"] = weights["fc.weight"].clone()
         weights["fc.weight"][:, :width] *= drafter.config.embedding_scale
-        write_folder(folder, eagle_config_json(drafter.target_config, drafter.config), weights, tokenizer, dtype)
+        write_folder(
+            folder,
+            eagle_config_json(drafter.target_config, drafter.config),
+            weights,
+            tokenizer,
+            dtype,
+        )

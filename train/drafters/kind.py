@@ -17,10 +17,14 @@ class Guess:
     """One guess of a drafter at every position of tokens [B, T]; the loss compares it with the target there."""
 
     feature: Tensor  # [B, T, E]: input of the head
-    compared: List[Tuple[Tensor, Tensor]]  # pairs (made, the target's) of [B, T, E]; their mean distance is the feature term
+    compared: List[
+        Tuple[Tensor, Tensor]
+    ]  # pairs (made, the target's) of [B, T, E]; their mean distance is the feature term
     head: Optional[nn.Module] = None  # None: the target's LM head
     weight: float = 1.0  # in the drafter's loss
-    top_k: int = 0  # how many of the target's likeliest tokens make a separate term; 0: no such term
+    top_k: int = (
+        0  # how many of the target's likeliest tokens make a separate term; 0: no such term
+    )
 
 
 def mlp_width(most: int) -> int:
@@ -44,7 +48,10 @@ class Kind(abc.ABC):
     forms: Tuple[str, ...]  # forms of the names, for errors
     described: Tuple[Tuple[str, str], ...]  # (names, meaning)
     default_name: str
-    loss_weights: Tuple[float, float] = (1.0, 0.1)  # of the KL and the feature term; 0: no such term
+    loss_weights: Tuple[float, float] = (
+        1.0,
+        0.1,
+    )  # of the KL and the feature term; 0: no such term
     # How published weights are laid out, for unpack_checkpoint.py; empty if like any model's.
     published_file: str = ""  # its name without .pt or .safetensors
     published_prefix: str = ""  # prefix of the tensors' names inside a whole model
@@ -75,8 +82,16 @@ class Kind(abc.ABC):
         return []
 
     @abc.abstractmethod
-    def training_forward(self, drafter: nn.Module, target: Llama, tokens: Tensor, trace: Trace, response: Tensor, period: Tensor,
-                         staircase: Tensor) -> List[Guess]:
+    def training_forward(
+        self,
+        drafter: nn.Module,
+        target: Llama,
+        tokens: Tensor,
+        trace: Trace,
+        response: Tensor,
+        period: Tensor,
+        staircase: Tensor,
+    ) -> List[Guess]:
         """The drafter's guesses for every position of tokens [B, T], each seeing only what it would see while drafting.
 
         Checks report the first guess. response [B, T] marks the answers' tokens, period [B] is the number of tokens
@@ -84,10 +99,20 @@ class Kind(abc.ABC):
         """
 
     @abc.abstractmethod
-    def draft_chain(self, drafter: nn.Module, target: Llama, trace: Trace, sequence: List[int], verified: int, depth: int) -> List[int]:
+    def draft_chain(
+        self,
+        drafter: nn.Module,
+        target: Llama,
+        trace: Trace,
+        sequence: List[int],
+        verified: int,
+        depth: int,
+    ) -> List[int]:
         """At most ``depth`` greedy guesses after the root ``sequence[verified]``; ``trace`` is the target's of the
         whole sequence."""
 
     @abc.abstractmethod
-    def write(self, folder: str, drafter: nn.Module, tokenizer=None, dtype: Optional[torch.dtype] = None) -> None:
+    def write(
+        self, folder: str, drafter: nn.Module, tokenizer=None, dtype: Optional[torch.dtype] = None
+    ) -> None:
         """Writes the drafter as a Hugging Face folder."""

@@ -24,7 +24,10 @@ from model import Llama, LlamaConfig, Trace
 
 HEADS = 5  # as in the published models
 DISCOUNT = 0.8  # weight of a head's loss relative to the previous head's
-TREE_KEYS = ("medusa_choices", "medusa_predicted_tau")  # keys in config.json, written by calibrate.py
+TREE_KEYS = (
+    "medusa_choices",
+    "medusa_predicted_tau",
+)  # keys in config.json, written by calibrate.py
 
 
 @dataclasses.dataclass
@@ -51,7 +54,11 @@ class Medusa(nn.ModuleList):
 
     def __init__(self, target: LlamaConfig, config: MedusaConfig):
         def head() -> nn.ModuleList:
-            own = [nn.Linear(target.hidden_size, target.vocab_size, bias=False)] if config.own_heads else []
+            own = (
+                [nn.Linear(target.hidden_size, target.vocab_size, bias=False)]
+                if config.own_heads
+                else []
+            )
             return nn.ModuleList([ResidualBlock(target.hidden_size)] + own)
 
         super().__init__(head() for _ in range(config.heads))
@@ -59,13 +66,26 @@ class Medusa(nn.ModuleList):
 
     def logits(self, target: Llama, feature: Tensor) -> Tensor:
         """[..., K, V]: each head's logits after a feature [..., E]."""
-        return torch.stack([(head[1] if self.config.own_heads else target.head)(head[0](feature)) for head in self], dim=-2)
+        return torch.stack(
+            [
+                (head[1] if self.config.own_heads else target.head)(head[0](feature))
+                for head in self
+            ],
+            dim=-2,
+        )
 
 
 def medusa_config_json(target: LlamaConfig, config: MedusaConfig) -> dict:
-    return {"architectures": ["MedusaForCausalLM"], "model_type": "medusa", "torch_dtype": "float32",
-            "version": 1 if config.own_heads else 2, "medusa_num_heads": config.heads, "medusa_num_layers": 1,
-            "vocab_size": target.vocab_size, "hidden_size": target.hidden_size}
+    return {
+        "architectures": ["MedusaForCausalLM"],
+        "model_type": "medusa",
+        "torch_dtype": "float32",
+        "version": 1 if config.own_heads else 2,
+        "medusa_num_heads": config.heads,
+        "medusa_num_layers": 1,
+        "vocab_size": target.vocab_size,
+        "hidden_size": target.hidden_size,
+    }
 
 
 def tree_of(folder: str, weights: Dict[str, Tensor]) -> dict:
@@ -77,7 +97,9 @@ def tree_of(folder: str, weights: Dict[str, Tensor]) -> dict:
     except (OSError, ValueError, KeyError):  # the folder does not exist yet
         return {}
     tree = {key: config[key] for key in TREE_KEYS if key in config}
-    if stored.keys() == weights.keys() and all(torch.equal(stored[name].float(), weights[name].cpu().float()) for name in weights):
+    if stored.keys() == weights.keys() and all(
+        torch.equal(stored[name].float(), weights[name].cpu().float()) for name in weights
+    ):
         return tree
     if tree:
         print(f"{folder} gets other heads, so its tree is to be calibrated again")
@@ -86,8 +108,10 @@ def tree_of(folder: str, weights: Dict[str, Tensor]) -> dict:
 
 class MedusaKind(Kind):
     forms = ("medusa", "medusa-1")
-    described = (("medusa", f"MEDUSA: {HEADS} heads that share the target's LM head (version 2)"),
-                 ("medusa-1", "with heads of their own (version 1), as many as fit"))
+    described = (
+        ("medusa", f"MEDUSA: {HEADS} heads that share the target's LM head (version 2)"),
+        ("medusa-1", "with heads of their own (version 1), as many as fit"),
+    )
     default_name = "medusa"
     loss_weights = (1.0, 0.0)
     published_file = "medusa_lm_head"
@@ -98,7 +122,9 @@ class MedusaKind(Kind):
 
     def make(self, name: str, target: Llama, limit: int) -> Optional[nn.Module]:
         t, own_heads = target.config, name == "medusa-1"
-        size = (t.hidden_size + 1) * t.hidden_size + (t.hidden_size * t.vocab_size if own_heads else 0)
+        size = (t.hidden_size + 1) * t.hidden_size + (
+            t.hidden_size * t.vocab_size if own_heads else 0
+        )
         heads = min(HEADS, limit // size)
         if heads < 1:
             return None
@@ -110,18 +136,55 @@ class MedusaKind(Kind):
     def restore(self, target: Llama, config: dict) -> nn.Module:
         return Medusa(target.config, MedusaConfig(**config))
 
-    def training_forward(self, drafter: nn.Module, target: Llama, tokens: Tensor, trace: Trace, response: Tensor, period: Tensor,
-                         staircase: Tensor) -> List[Guess]:
+    def training_forward(
+        self,
+        drafter: nn.Module,
+        target: Llama,
+        tokens: Tensor,
+        trace: Trace,
+        response: Tensor,
+        period: Tensor,
+        staircase: Tensor,
+    ) -> List[Guess]:
         """Head k reads the feature k positions before the token whose successor it guesses; positions before that see
         zeros."""
         width = tokens.shape[1]
-        return [Guess(F.pad(head[0](trace.feature), (0, 0, k, 0))[:, :width], [], head[1] if drafter.config.own_heads else None, DISCOUNT**k)
-                for k, head in enumerate(drafter, 1)]
+        return [
+            Guess(
+                F.pad(head[0](trace.feature), (0, 0, k, 0))[:, :width],
+                [],
+                head[1] if drafter.config.own_heads else None,
+                DISCOUNT**k,
+            )
+            for k, head in enumerate(drafter, 1)
+        ]
 
-    def draft_chain(self, drafter: nn.Module, target: Llama, trace: Trace, sequence: List[int], verified: int, depth: int) -> List[int]:
+    def draft_chain(
+        self,
+        drafter: nn.Module,
+        target: Llama,
+        trace: Trace,
+        sequence: List[int],
+        verified: int,
+        depth: int,
+    ) -> List[int]:
         return drafter.logits(target, trace.feature[0, verified - 1])[:depth].argmax(-1).tolist()
 
-    def write(self, folder: str, drafter: nn.Module, tokenizer=None, dtype: Optional[torch.dtype] = None) -> None:
+    def write(
+        self, folder: str, drafter: nn.Module, tokenizer=None, dtype: Optional[torch.dtype] = None
+    ) -> None:
         weights = drafter.state_dict()
-        tree = tree_of(folder, {name: tensor if dtype is None else tensor.to(dtype) for name, tensor in weights.items()})
-        write_folder(folder, {**medusa_config_json(drafter.target_config, drafter.config), **tree}, weights, tokenizer, dtype)
+        tree = tree_of(
+            folder,
+            {
+                name: tensor if dtype is None else tensor.to(dtype)
+                for name, tensor in weights.items()
+            },
+        )
+        write_folder(
+            folder,
+            {**medusa_config_json(drafter.target_config, drafter.config), **tree},
+            weights,
+            tokenizer,
+            dtype,
+        )

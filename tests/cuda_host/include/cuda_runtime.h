@@ -281,10 +281,10 @@ cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(
     return cudaErrorInvalidConfiguration;
   }
   const std::tuple<Parameters...> copies(std::forward<Arguments>(arguments)...);
-  return edgedraft::cuda_host::enqueue([kernel, copies, grid, threads = config->blockDim.x,
-                                        block_bytes = config->dynamicSmemBytes] {
-    edgedraft::cuda_host::run_grid({grid.x, grid.y, grid.z}, threads, block_bytes,
-                                   [&] { std::apply(kernel, copies); });
-    return cudaSuccess;
-  });
+  return edgedraft::cuda_host::enqueue(
+      [kernel, copies, grid, threads = config->blockDim.x, block_bytes = config->dynamicSmemBytes] {
+        edgedraft::cuda_host::run_grid({grid.x, grid.y, grid.z}, threads, block_bytes,
+                                       [&] { std::apply(kernel, copies); });
+        return cudaSuccess;
+      });
 }
