@@ -32,8 +32,8 @@ void main() {
   uint lane = lane_index();
   uint row = gl_WorkGroupID.y;
   uint from = p.x_offset + row * p.x_stride;
-  uint first = IS_FIRST ? gl_WorkGroupID.x * kArgmaxStretch : 0;
-  uint end = IS_FIRST ? min(first + kArgmaxStretch, p.count) : p.count;
+  uint first = IS_FIRST ? gl_WorkGroupID.x * kArgmaxSegment : 0;
+  uint end = IS_FIRST ? min(first + kArgmaxSegment, p.count) : p.count;
   Candidate best = kNone;
   for (uint i = first + lane; i < end; i += kRowWorkgroup) {
     Candidate own =

@@ -53,7 +53,7 @@ void main() {
     }
     for (uint r = 0; r < ROWS; ++r) {
       uint at = p.x_offset + row_at(r) * p.x_stride;
-      float x_scale = uintBitsToFloat(x_words[at + p.inputs / 4 + block * 32 / kQuantizeStretch]);
+      float x_scale = uintBitsToFloat(x_words[at + p.inputs / 4 + block * 32 / kQuantizeGroup]);
       uvec4 a = x_vectors[(at >> 2) + (is_q4 ? 2 * i : i)];
       uvec4 b = is_q4 ? x_vectors[(at >> 2) + 2 * i + 1] : uvec4(0);
       for (uint j = 0; j < OUTPUTS; ++j) {

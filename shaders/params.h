@@ -46,10 +46,10 @@ const uint kAttentionRowsMax = 4;     // per workgroup
 const uint kAttentionSplit = 128;
 const uint kMaskWords = 8;
 const uint kQuantizeWorkgroup = 32;
-const uint kQuantizeStretch = 128;  // activations per scale
+const uint kQuantizeGroup = 128;  // activations per scale
 const uint kTopKWorkgroup = 64;
-const uint kTopKStretch = 1024;    // candidates per workgroup
-const uint kArgmaxStretch = 2048;  // elements a workgroup of argmax reads in the first pass
+const uint kTopKSegment = 1024;    // candidates per workgroup
+const uint kArgmaxSegment = 2048;  // elements a workgroup of argmax reads in the first pass
 const uint kNoToken = 0xFFFFFFFFu;
 
 struct EmbedParams {

@@ -34,7 +34,7 @@ float inverse_step(float x) {
 void main() {
   uint lane = gl_LocalInvocationID.x;
   uint row = gl_WorkGroupID.y;
-  uint first = gl_WorkGroupID.x * kQuantizeStretch + lane * 4;
+  uint first = gl_WorkGroupID.x * kQuantizeGroup + lane * 4;
   vec4 v = vec4(0.0);
   if (first < p.cols) {  // a row is whole blocks of 32
     uint at = p.x_offset + row * p.x_stride + first;

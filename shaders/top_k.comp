@@ -24,11 +24,11 @@ layout(std430, binding = 3) buffer Sums { vec2 sums[]; };  // largest, sum
 
 #include "select.glsl"
 
-const uint kOwn = kTopKStretch / kTopKWorkgroup;  // elements per lane
+const uint kOwn = kTopKSegment / kTopKWorkgroup;  // elements per lane
 const uint kEights = kTopKWorkgroup / kNeighbours;
 
-shared float values[kTopKStretch];
-shared uint tokens[kTopKStretch];
+shared float values[kTopKSegment];
+shared uint tokens[kTopKSegment];
 #ifndef SUBGROUPS
 shared Candidate offers[kTopKWorkgroup];
 shared vec2 lane_sums[kTopKWorkgroup];
@@ -108,12 +108,12 @@ void add_up(uint row, uint first, uint count) {
     for (uint i = lane; i < count; i += kTopKWorkgroup) largest = max(largest, shown(values[i]));
     precise float sum = 0.0;
     for (uint i = lane; i < count; i += kTopKWorkgroup) { sum = sum + share(values[i], largest); }
-    vec2 stretch = joined_lanes(vec2(largest, sum));
+    vec2 segment = joined_lanes(vec2(largest, sum));
     if (lane != 0) return;
     if (IS_LAST) {
-      sums[p.totals_offset + row] = stretch;
+      sums[p.totals_offset + row] = segment;
     } else {
-      sums[p.sums_offset + row * p.sums_stride + gl_WorkGroupID.x] = stretch;
+      sums[p.sums_offset + row * p.sums_stride + gl_WorkGroupID.x] = segment;
     }
   } else if (IS_LAST) {
     vec2 own = vec2(kLowest, 0.0);
@@ -128,8 +128,8 @@ void add_up(uint row, uint first, uint count) {
 void main() {
   uint lane = lane_index();
   uint row = gl_WorkGroupID.y;
-  uint first = gl_WorkGroupID.x * kTopKStretch;
-  uint count = min(kTopKStretch, p.count - first);
+  uint first = gl_WorkGroupID.x * kTopKSegment;
+  uint count = min(kTopKSegment, p.count - first);
   for (uint i = lane; i < count; i += kTopKWorkgroup) {
     uint at = p.x_offset + row * p.x_stride + first + i;
     values[i] = IS_FIRST ? logits[at] : uintBitsToFloat(chosen[at].x);

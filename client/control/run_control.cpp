@@ -50,7 +50,7 @@ double least_gain(bool on_battery) {
 
 // Tokens that an interval loses at `rate` compared to `other`. A full balance covers any loss.
 double expected_loss(double rate, double other) {
-  return std::clamp(RunControl::kStretch * (other / rate - 1.0), 0.0, kBalanceMax);
+  return std::clamp(RunControl::kWindow * (other / rate - 1.0), 0.0, kBalanceMax);
 }
 
 }  // namespace
@@ -119,10 +119,10 @@ void RunControl::observe_run(const Decision& done, std::uint32_t tokens, Duratio
 }
 
 bool RunControl::is_due(std::uint32_t tokens, Duration taken) const {
-  if (tokens >= kStretch) return true;
+  if (tokens >= kWindow) return true;
   const TokenRate& stream = known_.rates[index(RunKind::stream)];
-  return tokens >= kStretchMin && stream.known() &&
-         seconds(taken) >= kSlow * kStretch * stream.cost();
+  return tokens >= kWindowMin && stream.known() &&
+         seconds(taken) >= kSlow * kWindow * stream.cost();
 }
 
 void RunControl::begin_answer() {
@@ -223,7 +223,7 @@ RunControl::Decision RunControl::decide(std::uint32_t breadth_max, std::uint32_t
   draft.tokens_per_second = 0.0;
   why_ = "drafting is not measured yet";
   double draft_loss = 0.0;
-  double stream_loss = kStretch;
+  double stream_loss = kWindow;
   if (knows_enough()) {
     draft = drafting(breadth_max, tokens, on_battery);
     const double least = least_gain(on_battery) * stream.tokens_per_second;

@@ -64,9 +64,9 @@ class RunControl {
   // Modes whose rates differ by less than 3 % count as equal.
   static constexpr double kAsFast = 0.97;
   // Tokens between reviews of a decision. Bounds the cost of one attempt at drafting.
-  static constexpr std::uint32_t kStretch = 16;
+  static constexpr std::uint32_t kWindow = 16;
   // Fewest tokens that count as a measurement of a rate.
-  static constexpr std::uint32_t kStretchMin = 8;
+  static constexpr std::uint32_t kWindowMin = 8;
 
   struct Decision {
     RunKind kind = RunKind::overlap;  // or economy, or stream

@@ -15,8 +15,8 @@ FallbackDrafter::FallbackDrafter(Options options) : options_(std::move(options))
 
 std::uint64_t FallbackDrafter::kept_bytes_max(std::uint32_t activation_cols,
                                               std::uint32_t positions_max) {
-  const std::uint64_t stretches = (std::uint64_t{positions_max} + kStretchRows - 1) / kStretchRows;
-  return stretches * kStretchRows * activation_cols * sizeof(float);
+  const std::uint64_t chunks = (std::uint64_t{positions_max} + kChunkRows - 1) / kChunkRows;
+  return chunks * kChunkRows * activation_cols * sizeof(float);
 }
 
 Drafter& FallbackDrafter::drafter() const {
@@ -51,7 +51,7 @@ void FallbackDrafter::fall_back(const std::string& why) {
   drafter_ = options_.second();
   replay();
   tokens_ = {};
-  stretches_.clear();
+  chunks_.clear();
   options_.on_failure(why);
 }
 
@@ -59,17 +59,17 @@ void FallbackDrafter::replay() {
   drafter().append(tokens_);
   const std::size_t cols = drafter().activation_cols();
   std::uint32_t position = 0;
-  for (const Stretch& stretch : stretches_) {
-    for (std::uint32_t first = 0; first < kStretchRows;) {
+  for (const Chunk& chunk : chunks_) {
+    for (std::uint32_t first = 0; first < kChunkRows;) {
       std::uint32_t end = first;
-      while (end < kStretchRows && stretch.is_there[end]) ++end;
+      while (end < kChunkRows && chunk.is_there[end]) ++end;
       if (end > first) {
         drafter().add_activations(
-            position + first, std::span(stretch.rows).subspan(first * cols, (end - first) * cols));
+            position + first, std::span(chunk.rows).subspan(first * cols, (end - first) * cols));
       }
       first = end + 1;
     }
-    position += kStretchRows;
+    position += kChunkRows;
   }
 }
 
@@ -100,28 +100,28 @@ void FallbackDrafter::keep_rows(std::uint32_t first, std::span<const float> rows
   const std::size_t cols = activation_cols();
   for (std::uint32_t position = first; !rows.empty() && position < options_.positions_max;
        ++position) {
-    const std::uint32_t index = position / kStretchRows;
-    const std::uint32_t row = position % kStretchRows;
-    if (stretches_.size() <= index) stretches_.resize(index + 1);
-    Stretch& stretch = stretches_[index];
-    if (stretch.rows.empty()) {
-      stretch.held = HeldMemory(options_.meter, kStretchRows * cols * sizeof(float));
-      stretch.rows.resize(kStretchRows * cols);
+    const std::uint32_t index = position / kChunkRows;
+    const std::uint32_t row = position % kChunkRows;
+    if (chunks_.size() <= index) chunks_.resize(index + 1);
+    Chunk& chunk = chunks_[index];
+    if (chunk.rows.empty()) {
+      chunk.held = HeldMemory(options_.meter, kChunkRows * cols * sizeof(float));
+      chunk.rows.resize(kChunkRows * cols);
     }
-    stretch.is_there.set(row);
+    chunk.is_there.set(row);
     std::ranges::copy(rows.first(cols),
-                      stretch.rows.begin() + static_cast<std::ptrdiff_t>(row * cols));
+                      chunk.rows.begin() + static_cast<std::ptrdiff_t>(row * cols));
     rows = rows.subspan(cols);
   }
 }
 
 void FallbackDrafter::forget_rows(std::uint32_t first) {
-  const std::uint32_t kept = (first + kStretchRows - 1) / kStretchRows;
-  if (stretches_.size() < kept) return;
-  stretches_.resize(kept);
-  if (first % kStretchRows == 0) return;
-  for (std::uint32_t row = first % kStretchRows; row < kStretchRows; ++row) {
-    stretches_.back().is_there.reset(row);
+  const std::uint32_t kept = (first + kChunkRows - 1) / kChunkRows;
+  if (chunks_.size() < kept) return;
+  chunks_.resize(kept);
+  if (first % kChunkRows == 0) return;
+  for (std::uint32_t row = first % kChunkRows; row < kChunkRows; ++row) {
+    chunks_.back().is_there.reset(row);
   }
 }
 

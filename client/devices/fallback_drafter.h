@@ -65,11 +65,11 @@ class FallbackDrafter final : public Drafter {
   void forget_rows(std::uint32_t first);
 
   // Rows of consecutive positions, in blocks that never move.
-  static constexpr std::uint32_t kStretchRows = 256;
-  struct Stretch {
+  static constexpr std::uint32_t kChunkRows = 256;
+  struct Chunk {
     HeldMemory held;
     std::vector<float> rows;
-    std::bitset<kStretchRows> is_there;
+    std::bitset<kChunkRows> is_there;
   };
 
   Options options_;
@@ -77,7 +77,7 @@ class FallbackDrafter final : public Drafter {
   bool fallen_ = false;
   // Kept until the first device fails.
   std::vector<std::uint32_t> tokens_;
-  std::vector<Stretch> stretches_;
+  std::vector<Chunk> chunks_;
 };
 
 }  // namespace edgedraft

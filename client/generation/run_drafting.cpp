@@ -73,7 +73,7 @@ void RunDrafting::begin() {
   const bool may_draft = doing_.may_draft;
   if (may_draft && !ahead_) ahead_.emplace(*parts_.drafter, ahead_options(doing_));
   apply(doing_);
-  begin_stretch();
+  begin_window();
   if (!may_draft) {
     ahead_.reset();
     return;
@@ -96,7 +96,7 @@ void RunDrafting::apply(const RunControl::Decision& decision) {
 }
 
 // The mode has changed. Verdicts of the previous one keep arriving for another round trip.
-void RunDrafting::begin_stretch() {
+void RunDrafting::begin_window() {
   step_is_cold_ = true;
   begins_ = true;
   settled_ = parts_.now();
@@ -111,7 +111,7 @@ void RunDrafting::look(bool ended) {
   const Instant now = parts_.now();
   const Duration taken = now - since_;
   if (!begins_) {
-    const bool ends = ended && tokens_ >= RunControl::kStretchMin;
+    const bool ends = ended && tokens_ >= RunControl::kWindowMin;
     if (!ends && !control_.is_due(tokens_, taken)) return;
     if (is_timed_) control_.observe_run(doing_, tokens_, taken);
   } else if (now < settled_) {
@@ -127,7 +127,7 @@ void RunDrafting::look(bool ended) {
   const Hold hold = run_hold();
   doing_ = plan_run();
   apply(doing_);
-  if (doing_.kind != kind) begin_stretch();
+  if (doing_.kind != kind) begin_window();
   if (run_hold() != hold) send_hints({});
 }
 

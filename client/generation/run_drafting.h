@@ -43,7 +43,7 @@ class RunDrafting : GenerationContext {
   RunControl::Decision plan_run();
   Hold run_hold() const { return doing_.kind == RunKind::economy ? Hold::economy : Hold::none; }
   void apply(const RunControl::Decision& decision);
-  void begin_stretch();
+  void begin_window();
   std::uint32_t credit_now() const;
   // Knowledge of the target's choices: grammar and sampling noise. Empty: none.
   TreeGrowth::Choice draft_choice();

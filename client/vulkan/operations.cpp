@@ -402,13 +402,13 @@ Slice VulkanBackend::run_top_k(const TopKOp& op) {
   std::uint64_t from = 0;
   for (std::uint32_t pass = 0;; ++pass) {
     const bool is_first = pass == 0;
-    const std::uint64_t stretches = TopKPlaces::stretches_of(count);
-    const bool is_last = stretches == 1;
+    const std::uint64_t segments = TopKPlaces::segments_of(count);
+    const bool is_last = segments == 1;
     const std::uint64_t to = is_last ? 0 : places.choices[pass % 2];
-    const std::uint64_t chosen = is_last ? op.k : stretches * op.k;
+    const std::uint64_t chosen = is_last ? op.k : segments * op.k;
     stream_.reserve(0, 0);
     dispatch(
-        {.shader = Shader::top_k, .constants = {is_first, is_last}}, {.x = stretches, .y = rows},
+        {.shader = Shader::top_k, .constants = {is_first, is_last}}, {.x = segments, .y = rows},
         shaders::TopKParams{
             .x_offset = is_first ? logits.offset : static_cast<std::uint32_t>(from),
             .x_stride = is_first ? logits.stride : static_cast<std::uint32_t>(count),
@@ -417,7 +417,7 @@ Slice VulkanBackend::run_top_k(const TopKOp& op) {
             .y_offset = static_cast<std::uint32_t>(to),
             .y_stride = static_cast<std::uint32_t>(chosen),
             .sums_offset = static_cast<std::uint32_t>(places.sums),
-            .sums_stride = static_cast<std::uint32_t>(places.stretches),
+            .sums_stride = static_cast<std::uint32_t>(places.segments),
             .totals_offset = static_cast<std::uint32_t>(places.totals)},
         {{is_first ? logits.slice : memory}, {memory, Bound::written}, {memory, Bound::written}});
     if (is_last) break;
@@ -458,18 +458,18 @@ void VulkanBackend::argmax(const ArgmaxOp& op) {
   const ArgmaxPlaces places(rows, op.logits.cols);
   const Slice memory = scratch(places.end * ArgmaxPlaces::kPairBytes);
   const View x = view(op.logits);
-  const bool is_one_pass = places.stretches == 1;
+  const bool is_one_pass = places.segments == 1;
   const auto choices = static_cast<std::uint32_t>(places.choices);
   stream_.reserve(0, 0);
   dispatch({.shader = Shader::argmax, .constants = {true, is_one_pass}},
-           {.x = places.stretches, .y = rows},
+           {.x = places.segments, .y = rows},
            shaders::ArgmaxParams{.x_offset = x.offset,
                                  .x_stride = x.stride,
                                  .count = op.logits.cols,
                                  .y_offset = is_one_pass ? 0 : choices},
            {{x.slice}, {memory, Bound::written}});
   if (!is_one_pass) {
-    const auto count = static_cast<std::uint32_t>(places.stretches);
+    const auto count = static_cast<std::uint32_t>(places.segments);
     stream_.reserve(0, 0);
     dispatch({.shader = Shader::argmax, .constants = {false, true}}, {.x = 1, .y = rows},
              shaders::ArgmaxParams{

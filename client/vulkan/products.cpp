@@ -115,7 +115,7 @@ void VulkanBackend::dispatch_product(PipelineKey key, const MatmulOp& op, const 
 
 // Rows of x from quantize.comp, in scratch memory; offset and stride in words.
 VulkanBackend::View VulkanBackend::quantize(const Matrix& x) {
-  const auto stretches = static_cast<std::uint32_t>(groups_for(x.cols, shaders::kQuantizeStretch));
+  const auto groups = static_cast<std::uint32_t>(groups_for(x.cols, shaders::kQuantizeGroup));
   const std::uint32_t stride = quantized_row_words(x.cols);
   const View from = view(x);
   const View to{.slice = scratch(std::uint64_t{x.rows} * stride * sizeof(std::uint32_t)),
@@ -123,7 +123,7 @@ VulkanBackend::View VulkanBackend::quantize(const Matrix& x) {
                 .stride = stride};
   stream_.reserve(0, 0);
   dispatch(
-      {.shader = Shader::quantize}, {.x = stretches, .y = x.rows},
+      {.shader = Shader::quantize}, {.x = groups, .y = x.rows},
       shaders::QuantizeParams{
           .x_offset = from.offset, .x_stride = from.stride, .cols = x.cols, .y_stride = to.stride},
       {{from.slice}, {to.slice, Bound::written}});

@@ -20,9 +20,9 @@ constexpr bool is_split(DType type) {
 // padded to whole vectors.
 constexpr std::uint32_t quantized_row_words(std::uint32_t cols) {
   constexpr std::uint32_t kVectorWords = 4;
-  const std::uint32_t stretches =
-      (cols + shaders::kQuantizeStretch - 1) / shaders::kQuantizeStretch;
-  return (cols / 4 + stretches + kVectorWords - 1) / kVectorWords * kVectorWords;
+  const std::uint32_t groups =
+      (cols + shaders::kQuantizeGroup - 1) / shaders::kQuantizeGroup;
+  return (cols / 4 + groups + kVectorWords - 1) / kVectorWords * kVectorWords;
 }
 
 // Output of attention.comp per split of the visible slots, for combine.comp. Rows are processed in
@@ -57,11 +57,11 @@ struct ArgmaxPlaces {
   static constexpr std::uint64_t kPairBytes = 8;
 
   constexpr ArgmaxPlaces(std::uint64_t rows, std::uint64_t cols)
-      : stretches((cols + shaders::kArgmaxStretch - 1) / shaders::kArgmaxStretch),
+      : segments((cols + shaders::kArgmaxSegment - 1) / shaders::kArgmaxSegment),
         choices((rows + 1) / 2),
-        end(stretches > 1 ? choices + rows * stretches : choices) {}
+        end(segments > 1 ? choices + rows * segments : choices) {}
 
-  std::uint64_t stretches;  // per row
+  std::uint64_t segments;  // per row
   std::uint64_t choices;    // in pairs, as `end`
   std::uint64_t end;
 };
@@ -72,17 +72,17 @@ struct TopKPlaces {
   static constexpr std::uint64_t kPairBytes = 8;
 
   constexpr TopKPlaces(std::uint64_t rows, std::uint64_t cols, std::uint64_t k)
-      : stretches(stretches_of(cols)),
+      : segments(segments_of(cols)),
         totals(rows * k),
         sums(totals + rows),
-        choices{sums + rows * stretches, sums + rows * stretches + rows * stretches * k},
-        end(choices[1] + rows * stretches_of(stretches * k) * k) {}
+        choices{sums + rows * segments, sums + rows * segments + rows * segments * k},
+        end(choices[1] + rows * segments_of(segments * k) * k) {}
 
-  static constexpr std::uint64_t stretches_of(std::uint64_t count) {
-    return (count + shaders::kTopKStretch - 1) / shaders::kTopKStretch;
+  static constexpr std::uint64_t segments_of(std::uint64_t count) {
+    return (count + shaders::kTopKSegment - 1) / shaders::kTopKSegment;
   }
 
-  std::uint64_t stretches;
+  std::uint64_t segments;
   std::uint64_t totals;
   std::uint64_t sums;
   std::uint64_t choices[2];

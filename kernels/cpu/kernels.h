@@ -45,7 +45,7 @@ void swiglu(const SwigluArgs& a, const Work& work);
 void compact(const CompactArgs& a, const Work& work);
 void gather_layers(const GatherLayersArgs& a, const Work& work);
 void group_mean(const GroupMeanArgs& a, const Work& work);
-void top_k_stretch(const TopKArgs& a, const Work& work);
+void top_k_segment(const TopKArgs& a, const Work& work);
 void top_k(const TopKArgs& a, const Work& work);
 void argmax(const ArgmaxArgs& a, const Work& work);
 std::size_t fma_chains(std::size_t rounds, float* sink);

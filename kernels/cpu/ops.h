@@ -258,9 +258,9 @@ struct GroupMeanArgs {
   Rows y;
 };
 
-// A row segment of at most kTopKStretch columns: its best, and sum_i e^(x[i] - shift).
+// A row segment of at most kTopKSegment columns: its best, and sum_i e^(x[i] - shift).
 inline constexpr std::size_t kTopKMax = 256;
-inline constexpr std::size_t kTopKStretch = 4096;
+inline constexpr std::size_t kTopKSegment = 4096;
 struct TopKPart {
   std::size_t count;
   double exp_sum;
@@ -268,17 +268,17 @@ struct TopKPart {
   float values[kTopKMax];
   std::uint32_t indices[kTopKMax];
 };
-constexpr std::size_t top_k_stretches(std::size_t cols) {
-  return (cols + kTopKStretch - 1) / kTopKStretch;
+constexpr std::size_t top_k_segments(std::size_t cols) {
+  return (cols + kTopKSegment - 1) / kTopKSegment;
 }
 
-// Item of top_k_stretch, which runs first: row * stretches + stretch; of top_k: a row. NaN sorts
+// Item of top_k_segment, which runs first: row * segments + segment; of top_k: a row. NaN sorts
 // lowest.
 struct TopKArgs {
   ConstRows logits;
   std::size_t cols;
   std::size_t k;
-  TopKPart* parts;  // [rows, stretches]
+  TopKPart* parts;  // [rows, segments]
   std::uint32_t* tokens;
   float* log_probs;
 };
@@ -310,7 +310,7 @@ struct Kernels {
   void (*compact)(const CompactArgs&, const Work&);
   void (*gather_layers)(const GatherLayersArgs&, const Work&);
   void (*group_mean)(const GroupMeanArgs&, const Work&);
-  void (*top_k_stretch)(const TopKArgs&, const Work&);
+  void (*top_k_segment)(const TopKArgs&, const Work&);
   void (*top_k)(const TopKArgs&, const Work&);
   void (*argmax)(const ArgmaxArgs&, const Work&);
 

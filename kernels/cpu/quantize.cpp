@@ -3,7 +3,7 @@
 namespace edgedraft::cpu::EDGEDRAFT_CPU_ISA {
 namespace {
 
-constexpr std::size_t kStretch = kBlock * kBlocksAScale;
+constexpr std::size_t kGroup = kBlock * kBlocksAScale;
 
 // A group below this counts as zeros: its inverse would overflow.
 constexpr float kSmallest = 0x1p-100f;
@@ -134,12 +134,12 @@ void quantize(const QuantizeArgs& a, const Work& work) {
     const float* x = a.x.data + r * a.x.stride;
     std::byte* row = a.y + r * a.y_stride;
     auto* scales = reinterpret_cast<float*>(row + scales_offset(a.cols));
-    for (std::size_t first = 0; first < a.cols; first += kStretch) {
-      const std::size_t end = smaller(first + kStretch, a.cols);
+    for (std::size_t first = 0; first < a.cols; first += kGroup) {
+      const std::size_t end = smaller(first + kGroup, a.cols);
       const Range range = range_of(x + first, end - first);
       const bool is_zero = range.largest < kSmallest;
       const float inverse = is_zero ? 0.0f : 127.0f / range.largest;
-      scales[first / kStretch] = (is_zero ? 0.0f : range.largest / 127.0f) + range.poison;
+      scales[first / kGroup] = (is_zero ? 0.0f : range.largest / 127.0f) + range.poison;
       for (std::size_t i = first; i < end; i += kBlock) {
         quantize_block(x + i, inverse, row + i / kBlock * ActivationRow::kBlockBytes);
       }

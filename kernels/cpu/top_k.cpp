@@ -50,14 +50,14 @@ void select(const float* x, std::size_t first, std::size_t end, Best& best) {
 
 // sum_i e^(x[i] - largest). Vocabularies are long: lanes sum segments, a double sums the segments.
 double exp_sum(const float* x, std::size_t cols, float shift) {
-  constexpr std::size_t kStretch = 1024;
+  constexpr std::size_t kSegment = 1024;
   double total = 0.0;
-  for (std::size_t first = 0; first < cols; first += kStretch) {
-    const std::size_t end = smaller(first + kStretch, cols);
-    Lanes stretch = all(0.0f);
+  for (std::size_t first = 0; first < cols; first += kSegment) {
+    const std::size_t end = smaller(first + kSegment, cols);
+    Lanes segment = all(0.0f);
     std::size_t i = first;
-    for (; i + kLanes <= end; i += kLanes) stretch = stretch + exp(load(x + i) - all(shift));
-    total += double{sum(stretch)};
+    for (; i + kLanes <= end; i += kLanes) segment = segment + exp(load(x + i) - all(shift));
+    total += double{sum(segment)};
     if (i < end) {
       float tail[kLanes];
       store(tail, exp(load_first(x + i, end - i) - all(shift)));
@@ -69,12 +69,12 @@ double exp_sum(const float* x, std::size_t cols, float shift) {
 
 }  // namespace
 
-void top_k_stretch(const TopKArgs& a, const Work& work) {
-  const std::size_t stretches = top_k_stretches(a.cols);
+void top_k_segment(const TopKArgs& a, const Work& work) {
+  const std::size_t segments = top_k_segments(a.cols);
   for (std::size_t item = work.begin; item < work.end; ++item) {
-    const float* x = a.logits.data + item / stretches * a.logits.stride;
-    const std::size_t first = item % stretches * kTopKStretch;
-    const std::size_t end = smaller(first + kTopKStretch, a.cols);
+    const float* x = a.logits.data + item / segments * a.logits.stride;
+    const std::size_t first = item % segments * kTopKSegment;
+    const std::size_t end = smaller(first + kTopKSegment, a.cols);
     TopKPart& part = a.parts[item];
     Best best{.values = part.values, .indices = part.indices, .k = a.k};
     select(x, first, end, best);
@@ -86,18 +86,18 @@ void top_k_stretch(const TopKArgs& a, const Work& work) {
 }
 
 void top_k(const TopKArgs& a, const Work& work) {
-  const std::size_t stretches = top_k_stretches(a.cols);
+  const std::size_t segments = top_k_segments(a.cols);
   for (std::size_t r = work.begin; r < work.end; ++r) {
-    const TopKPart* parts = a.parts + r * stretches;
+    const TopKPart* parts = a.parts + r * segments;
     float values[kTopKMax];
     Best best{.values = values, .indices = a.tokens + r * a.k, .k = a.k};
-    for (std::size_t s = 0; s < stretches; ++s) {
+    for (std::size_t s = 0; s < segments; ++s) {
       for (std::size_t i = 0; i < parts[s].count; ++i) {
         best.offer(parts[s].values[i], parts[s].indices[i]);
       }
     }
     double total = 0.0;
-    for (std::size_t s = 0; s < stretches; ++s) {
+    for (std::size_t s = 0; s < segments; ++s) {
       total += parts[s].exp_sum * std::exp(double{parts[s].shift} - double{values[0]});
     }
     const double log_sum = std::log(total);

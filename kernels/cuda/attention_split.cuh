@@ -16,7 +16,7 @@ struct Form {
   static constexpr std::uint32_t kPiece = Numbers::kPiece;
   // Scores advance by 16 dimensions. Of each 32, lane 4 g + t loads eight per key, from 8 t on.
   static constexpr std::uint32_t kSteps = kDims / 16;
-  static constexpr std::uint32_t kStretches = kDims / 32;
+  static constexpr std::uint32_t kSegments = kDims / 32;
   static constexpr std::uint32_t kKeyPieces = 8 / kPiece;
   // Key loads in flight.
   static constexpr std::uint32_t kAhead = kType == DType::f32 || !kWhole ? 1 : 2;
@@ -86,8 +86,8 @@ using ValuePieces = uint4[2][4];
 // Keys of 32 slots, 32 dimensions: a lane has those of slots g, g + 8, g + 16 and g + 24.
 template <class F>
 __device__ void load_keys(const HeadRows& keys, const std::uint32_t (&rows)[4],
-                          std::uint32_t stretch, std::uint32_t head_dim, KeyPieces<F>& pieces) {
-  const std::uint32_t d = stretch * 32 + threadIdx.x % 4 * 8;
+                          std::uint32_t segment, std::uint32_t head_dim, KeyPieces<F>& pieces) {
+  const std::uint32_t d = segment * 32 + threadIdx.x % 4 * 8;
 #pragma unroll
   for (std::uint32_t j = 0; j < 4; ++j) {
 #pragma unroll
@@ -110,17 +110,17 @@ __device__ void make_scores(const HeadRows& keys, const Round& round, std::uint3
   }
   KeyPieces<F> pieces[F::kAhead + 1];
 #pragma unroll
-  for (std::uint32_t i = 0; i < F::kAhead && i < F::kStretches; ++i) {
+  for (std::uint32_t i = 0; i < F::kAhead && i < F::kSegments; ++i) {
     load_keys<F>(keys, rows, i, head_dim, pieces[i]);
   }
 #pragma unroll
-  for (std::uint32_t stretch = 0; stretch < F::kStretches; ++stretch) {
-    if (stretch * 32 >= head_dim) break;
-    if (stretch + F::kAhead < F::kStretches) {
-      load_keys<F>(keys, rows, stretch + F::kAhead, head_dim,
-                   pieces[(stretch + F::kAhead) % (F::kAhead + 1)]);
+  for (std::uint32_t segment = 0; segment < F::kSegments; ++segment) {
+    if (segment * 32 >= head_dim) break;
+    if (segment + F::kAhead < F::kSegments) {
+      load_keys<F>(keys, rows, segment + F::kAhead, head_dim,
+                   pieces[(segment + F::kAhead) % (F::kAhead + 1)]);
     }
-    const KeyPieces<F>& now = pieces[stretch % (F::kAhead + 1)];
+    const KeyPieces<F>& now = pieces[segment % (F::kAhead + 1)];
 #pragma unroll
     for (std::uint32_t half = 0; half < 2; ++half) {
       std::uint32_t b[4][F::kTerms][2];
@@ -138,7 +138,7 @@ __device__ void make_scores(const HeadRows& keys, const Round& round, std::uint3
       std::uint32_t q[kTileTerms][4];
 #pragma unroll
       for (std::uint32_t i = 0; i < kTileTerms; ++i) {
-        const uint4 words = queries[((2 * stretch + half) * kTileTerms + i) * kWarp + lane];
+        const uint4 words = queries[((2 * segment + half) * kTileTerms + i) * kWarp + lane];
         q[i][0] = words.x, q[i][1] = words.y, q[i][2] = words.z, q[i][3] = words.w;
       }
       multiply<F::kTerms>(q, b, scores);

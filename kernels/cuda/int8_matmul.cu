@@ -35,13 +35,13 @@ struct Activations {
 
 template <class Weights>
 __device__ void load_activations(const Int8MatmulArgs& a, std::uint32_t first_row,
-                                 std::uint32_t stretch, std::uint32_t lane, Activations& x) {
+                                 std::uint32_t group, std::uint32_t lane, Activations& x) {
   // A group's rows are adjacent, so other column tiles are at a fixed offset.
-  const std::size_t at = std::size_t{stretch} * a.rows + first_row;
+  const std::size_t at = std::size_t{group} * a.rows + first_row;
   x.words[0] = x.words[1] = make_uint4(0, 0, 0, 0);
   if (first_row + lane / 4 < a.rows) {
     const auto* words =
-        reinterpret_cast<const uint4*>(a.values + at * kStretch) + lane / 4 * 8 + lane % 4 * 2;
+        reinterpret_cast<const uint4*>(a.values + at * kGroup) + lane / 4 * 8 + lane % 4 * 2;
     x.words[0] = words[0];
     x.words[1] = words[1];
   }
@@ -62,9 +62,9 @@ __device__ inline float part(const float4& v, std::uint32_t i) {
 
 // sums += the group's products, in block order.
 template <class Weights>
-__device__ void add_stretch(const Weights& w, const BlockScales (&scales)[kBlocks],
+__device__ void add_group(const Weights& w, const BlockScales (&scales)[kBlocks],
                             const Activations& x, float (&sums)[4]) {
-  float of_stretch[4] = {};
+  float of_group[4] = {};
 #pragma unroll
   for (std::uint32_t b = 0; b < kBlocks; ++b) {
     std::uint32_t weights[4];
@@ -72,10 +72,10 @@ __device__ void add_stretch(const Weights& w, const BlockScales (&scales)[kBlock
     const uint4& words = x.words[b / 2];
     const float of_rows[2] = {part(x.sums[0], b), part(x.sums[1], b)};
     add_block<Weights>(weights, scales[b], b % 2 == 0 ? words.x : words.z,
-                       b % 2 == 0 ? words.y : words.w, of_rows, of_stretch);
+                       b % 2 == 0 ? words.y : words.w, of_rows, of_group);
   }
 #pragma unroll
-  for (std::uint32_t i = 0; i < 4; ++i) sums[i] = fmaf(x.scales[i % 2], of_stretch[i], sums[i]);
+  for (std::uint32_t i = 0; i < 4; ++i) sums[i] = fmaf(x.scales[i % 2], of_group[i], sums[i]);
 }
 
 // The scales of all blocks of a group.
@@ -91,14 +91,14 @@ template <DType kType, std::uint32_t kColumnTiles>
 __global__ void __launch_bounds__(kProductThreads, tuning(kType, kColumnTiles).blocks)
     int8_matmul_kernel(Int8MatmulArgs a) {
   let_next_start();
-  using Stretch = Weights<kType>;
+  using Group = Weights<kType>;
   __shared__ float memory[kProductWarps][2 * kColumnTiles * 4 * kWarp];
   const ProductTile at = product_tile<kTileOutputs>(a, blockIdx.x);
   const Product& product = a.products[at.product];
   const std::uint32_t lane = threadIdx.x % kWarp;
   const std::uint32_t warp = threadIdx.x / kWarp;
   const std::uint32_t first_row = blockIdx.y * 8 * kColumnTiles;
-  const std::uint32_t stretch_count = stretches(a.inputs);
+  const std::uint32_t group_count = groups(a.inputs);
   const PackedLayout layout = packed_layout(kType, product.outputs, a.inputs);
 
   PackedTile tiles[2];
@@ -113,11 +113,11 @@ __global__ void __launch_bounds__(kProductThreads, tuning(kType, kColumnTiles).b
                 at.first_output + m * 16 < product.outputs};
   }
 
-  const auto load = [&](std::uint32_t stretch, Stretch(&weights)[2]) {
+  const auto load = [&](std::uint32_t group, Group(&weights)[2]) {
 #pragma unroll
     for (std::uint32_t m = 0; m < 2; ++m) {
-      if (tiles[m].exists && stretch < stretch_count) {
-        weights[m].load(tiles[m], stretch, lane);
+      if (tiles[m].exists && group < group_count) {
+        weights[m].load(tiles[m], group, lane);
       } else {
         weights[m].clear();
       }
@@ -128,19 +128,19 @@ __global__ void __launch_bounds__(kProductThreads, tuning(kType, kColumnTiles).b
   constexpr std::uint32_t kAhead = tuning(kType, kColumnTiles).ahead;
   constexpr bool kFirst = kColumnTiles < 4 && kAhead > 0;
   // Adds a group, and prefetches the one `kAhead` - 1 steps later.
-  const auto add = [&](std::uint32_t stretch, const Stretch(&now)[2], Stretch(&next)[2]) {
+  const auto add = [&](std::uint32_t group, const Group(&now)[2], Group(&next)[2]) {
     // Activations before later weights: they are needed sooner.
     Activations some[kFirst ? kColumnTiles : 1];
     if (kFirst) {
 #pragma unroll
       for (std::uint32_t n = 0; n < kColumnTiles; ++n) {
-        load_activations<Stretch>(a, first_row + n * 8, stretch, lane, some[n]);
+        load_activations<Group>(a, first_row + n * 8, group, lane, some[n]);
       }
     }
-    load(stretch + kAhead * kProductWarps, next);
+    load(group + kAhead * kProductWarps, next);
     // Unpacked once for all rows if that takes arithmetic. A float16 pair is reloaded per column
     // tile, since registers are scarce.
-    constexpr bool kOnce = Stretch::kHalves;
+    constexpr bool kOnce = Group::kHalves;
     BlockScales scales[2][kBlocks];
     if (kOnce) {
 #pragma unroll
@@ -149,35 +149,35 @@ __global__ void __launch_bounds__(kProductThreads, tuning(kType, kColumnTiles).b
 #pragma unroll
     for (std::uint32_t n = 0; n < kColumnTiles; ++n) {
       Activations& x = some[kFirst ? n : 0];
-      if (!kFirst) load_activations<Stretch>(a, first_row + n * 8, stretch, lane, x);
+      if (!kFirst) load_activations<Group>(a, first_row + n * 8, group, lane, x);
 #pragma unroll
       for (std::uint32_t m = 0; m < 2; ++m) {
         if (!kOnce) read_scales(now[m], lane, scales[m]);
-        add_stretch(now[m], scales[m], x, sums[m][n]);
+        add_group(now[m], scales[m], x, sums[m][n]);
       }
     }
   };
-  Stretch weights[kAhead + 1][2];
+  Group weights[kAhead + 1][2];
   if constexpr (tuning(kType, kColumnTiles).ring) {
 #pragma unroll
     for (std::uint32_t i = 0; i != kAhead; ++i) load(warp + i * kProductWarps, weights[i]);
     wait_for_those_before();
-    for (std::uint32_t stretch = warp; stretch < stretch_count;) {
+    for (std::uint32_t group = warp; group < group_count;) {
 #pragma unroll
       for (std::uint32_t i = 0; i <= kAhead; ++i) {
-        if (stretch >= stretch_count) break;
-        add(stretch, weights[i], weights[(i + kAhead) % (kAhead + 1)]);
-        stretch += kProductWarps;
+        if (group >= group_count) break;
+        add(group, weights[i], weights[(i + kAhead) % (kAhead + 1)]);
+        group += kProductWarps;
       }
     }
   } else {
     static_assert(kAhead < 2);
     if (kAhead > 0) load(warp, weights[kAhead]);
     wait_for_those_before();
-    for (std::uint32_t stretch = warp; stretch < stretch_count; stretch += kProductWarps) {
+    for (std::uint32_t group = warp; group < group_count; group += kProductWarps) {
       weights[0][0] = weights[kAhead][0];
       weights[0][1] = weights[kAhead][1];
-      add(stretch, weights[0], weights[kAhead]);
+      add(group, weights[0], weights[kAhead]);
     }
   }
   write_tile<kColumnTiles>(product, at.first_output, first_row, a.rows, sums, memory);

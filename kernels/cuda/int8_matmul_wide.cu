@@ -14,19 +14,19 @@ constexpr std::uint32_t kPieceBytes = 16;
 // all banks.
 template <DType kType, class Tile>
 class Int8Source {
-  using Stretch = Weights<kType>;
-  static constexpr std::uint32_t kNumberPieces = Stretch::kNumberWords * kWarp;
-  static constexpr std::uint32_t kRestPieces = 16 * Stretch::kRestBits;
-  static constexpr std::uint32_t kScalePieces = 8 * Stretch::kScaleWords;
-  static constexpr std::uint32_t kFactorPieces = 2 * Stretch::kFactorWords;
+  using Group = Weights<kType>;
+  static constexpr std::uint32_t kNumberPieces = Group::kNumberWords * kWarp;
+  static constexpr std::uint32_t kRestPieces = 16 * Group::kRestBits;
+  static constexpr std::uint32_t kScalePieces = 8 * Group::kScaleWords;
+  static constexpr std::uint32_t kFactorPieces = 2 * Group::kFactorWords;
   // Offsets of a tile's parts, and its piece count.
   static constexpr std::uint32_t kRestAt = kNumberPieces;
   static constexpr std::uint32_t kTileScalesAt = kRestAt + kRestPieces;
   static constexpr std::uint32_t kFactorsAt = kTileScalesAt + kScalePieces;
   static constexpr std::uint32_t kTilePieces = kFactorsAt + kFactorPieces;
   static constexpr std::uint32_t kTiles = Tile::kOutputs / 16;
-  static constexpr std::uint32_t kRowPieces = kStretch / kPieceBytes;
-  static constexpr bool kHasSums = Stretch::kPacking.has_minimum;
+  static constexpr std::uint32_t kRowPieces = kGroup / kPieceBytes;
+  static constexpr bool kHasSums = Group::kPacking.has_minimum;
 
   static constexpr std::uint32_t kValuesAt = kTiles * kTilePieces;
   static constexpr std::uint32_t kScalesAt = kValuesAt + Tile::kRows * kRowPieces;
@@ -45,28 +45,28 @@ class Int8Source {
         weight_(reinterpret_cast<const uint4*>(product.weight)),
         first_tile_(first_output / 16),
         last_tile_((product.outputs - 1) / 16),
-        stretches_(stretches(a.inputs)),
+        groups_(groups(a.inputs)),
         first_row_(first_row) {}
-  __device__ std::uint32_t parts() const { return stretches_; }
+  __device__ std::uint32_t parts() const { return groups_; }
 
-  __device__ void copy_weights(std::byte* to, std::uint32_t stretch) const {
+  __device__ void copy_weights(std::byte* to, std::uint32_t group) const {
     auto* const pieces = reinterpret_cast<uint4*>(to);
     const std::uint32_t thread = thread_now() % Tile::kGroupThreads;
     // Offsets of the weight's parts (packed_layout), in pieces.
-    const std::uint32_t count = (last_tile_ + 1) * stretches_;
-    copy_tiles<kNumberPieces>(pieces, 0, stretch, thread);
-    copy_tiles<kRestPieces>(pieces + kRestAt, count * kRestAt, stretch, thread);
-    copy_tiles<kScalePieces>(pieces + kTileScalesAt, count * kTileScalesAt, stretch, thread);
+    const std::uint32_t count = (last_tile_ + 1) * groups_;
+    copy_tiles<kNumberPieces>(pieces, 0, group, thread);
+    copy_tiles<kRestPieces>(pieces + kRestAt, count * kRestAt, group, thread);
+    copy_tiles<kScalePieces>(pieces + kTileScalesAt, count * kTileScalesAt, group, thread);
     // Two groups share them.
-    copy_tiles<kFactorPieces, 2>(pieces + kFactorsAt, count * kFactorsAt, stretch, thread);
+    copy_tiles<kFactorPieces, 2>(pieces + kFactorsAt, count * kFactorsAt, group, thread);
   }
 
   // Rows past the last repeat existing ones; their results are not written.
-  __device__ void copy_activations(std::byte* to, std::uint32_t stretch) const {
+  __device__ void copy_activations(std::byte* to, std::uint32_t group) const {
     auto* const pieces = reinterpret_cast<uint4*>(to);
     const std::uint32_t thread = thread_now() % Tile::kGroupThreads;
     const std::uint32_t rows = a_.rows - first_row_;
-    const std::size_t first = std::size_t{stretch} * a_.rows + first_row_;
+    const std::size_t first = std::size_t{group} * a_.rows + first_row_;
     const uint4* const values = reinterpret_cast<const uint4*>(a_.values) + first * kRowPieces;
 #pragma unroll
     for (std::uint32_t i = 0; i < Tile::kRows * kRowPieces; i += Tile::kGroupThreads) {
@@ -91,7 +91,7 @@ class Int8Source {
     const auto* const pieces = reinterpret_cast<const uint4*>(from);
     const auto* const tiles = pieces + Tile::warp_output(thread) / 16 * kTilePieces;
     const std::uint32_t first_row = Tile::warp_row(thread);
-    WarpSums of_stretch = {};
+    WarpSums of_group = {};
 #pragma unroll
     for (std::uint32_t pair = 0; pair < kBlocks / 2; ++pair) {
       uint4 words[4];
@@ -120,8 +120,8 @@ class Int8Source {
           }
 #pragma unroll
           for (std::uint32_t m = 0; m < 2; ++m) {
-            add_block<Stretch>(fragments[m], scales[m], block == 0 ? words[n].x : words[n].z,
-                               block == 0 ? words[n].y : words[n].w, of_rows, of_stretch[m][n]);
+            add_block<Group>(fragments[m], scales[m], block == 0 ? words[n].x : words[n].z,
+                               block == 0 ? words[n].y : words[n].w, of_rows, of_group[m][n]);
           }
         }
       }
@@ -132,10 +132,10 @@ class Int8Source {
           reinterpret_cast<const float2*>(pieces + kScalesAt)[(first_row + n * 8) / 2 + lane % 4];
 #pragma unroll
       for (std::uint32_t i = 0; i < 4; ++i) {
-        const float scale = (i % 2 == 0 ? scales.x : scales.y) * Stretch::kUnit;
+        const float scale = (i % 2 == 0 ? scales.x : scales.y) * Group::kUnit;
 #pragma unroll
         for (std::uint32_t m = 0; m < 2; ++m) {
-          sums[m][n][i] = fmaf(scale, of_stretch[m][n][i], sums[m][n][i]);
+          sums[m][n][i] = fmaf(scale, of_group[m][n][i], sums[m][n][i]);
         }
       }
     }
@@ -152,7 +152,7 @@ class Int8Source {
   // Copies kPieces of each tile, from a part that starts at piece `first` of the weight. `kShared`
   // groups share them.
   template <std::uint32_t kPieces, std::uint32_t kShared = 1>
-  __device__ void copy_tiles(uint4* to, std::uint32_t first, std::uint32_t stretch,
+  __device__ void copy_tiles(uint4* to, std::uint32_t first, std::uint32_t group,
                              std::uint32_t thread) const {
     if constexpr (kPieces > 0) {
 #pragma unroll
@@ -164,7 +164,7 @@ class Int8Source {
         const std::uint32_t tile = lesser(first_tile_ + index, last_tile_);
         start_copy(
             to + index * kTilePieces + at % kPieces,
-            weight_ + (first + (tile * stretches_ + stretch) / kShared * kPieces + at % kPieces));
+            weight_ + (first + (tile * groups_ + group) / kShared * kPieces + at % kPieces));
       }
     }
   }
@@ -172,16 +172,16 @@ class Int8Source {
   __device__ static void read_tile(const uint4* tile, std::uint32_t lane, std::uint32_t b,
                                    std::uint32_t (&fragment)[4], BlockScales& scales) {
     const auto* const others = reinterpret_cast<const std::uint32_t*>(tile + kRestAt) +
-                               (lane * 2 + b / 2) * Stretch::kRestBits;
+                               (lane * 2 + b / 2) * Group::kRestBits;
     std::uint32_t rest[2] = {};
-    if constexpr (Stretch::kRestBits > 0) rest[0] = others[0];
-    if constexpr (Stretch::kRestBits > 1) rest[1] = others[1];
-    Stretch::unpack(tile[(Stretch::kPacking.bits == 8 ? b : b / 2) * kWarp + lane], rest, b % 2,
+    if constexpr (Group::kRestBits > 0) rest[0] = others[0];
+    if constexpr (Group::kRestBits > 1) rest[1] = others[1];
+    Group::unpack(tile[(Group::kPacking.bits == 8 ? b : b / 2) * kWarp + lane], rest, b % 2,
                     fragment);
-    Stretch::unpack_scales(reinterpret_cast<const std::uint32_t*>(tile + kTileScalesAt) +
-                               (b * 8 + lane / 4) * Stretch::kScaleWords,
+    Group::unpack_scales(reinterpret_cast<const std::uint32_t*>(tile + kTileScalesAt) +
+                               (b * 8 + lane / 4) * Group::kScaleWords,
                            reinterpret_cast<const std::uint32_t*>(tile + kFactorsAt) +
-                               lane / 4 * Stretch::kFactorWords,
+                               lane / 4 * Group::kFactorWords,
                            scales);
   }
 
@@ -190,7 +190,7 @@ class Int8Source {
   // In pieces, 32 bits are enough for a weight.
   std::uint32_t first_tile_;
   std::uint32_t last_tile_;
-  std::uint32_t stretches_;
+  std::uint32_t groups_;
   std::uint32_t first_row_;
 };
 

@@ -78,16 +78,16 @@ struct Weights {
   std::uint32_t scales[kScaleWords];  // of block t
   std::uint32_t factors[kFactorWords > 0 ? kFactorWords : 1];
 
-  __device__ void load(const PackedTile& tile, std::uint32_t stretch, std::uint32_t lane) {
-    const std::size_t at = std::size_t{stretch} * kWarp + lane;
+  __device__ void load(const PackedTile& tile, std::uint32_t group, std::uint32_t lane) {
+    const std::size_t at = std::size_t{group} * kWarp + lane;
     const auto* words = reinterpret_cast<const uint4*>(tile.numbers) +
-                        std::size_t{stretch} * kNumberWords * kWarp + lane;
+                        std::size_t{group} * kNumberWords * kWarp + lane;
 #pragma unroll
     for (std::uint32_t i = 0; i < kNumberWords; ++i) numbers[i] = words[i * kWarp];
     copy<kRestWords>(tile.rest, at, rest);
     // In the order of blocks and rows, not of lanes.
-    copy<kScaleWords>(tile.scales, std::size_t{stretch} * kWarp + lane % 4 * 8 + lane / 4, scales);
-    copy<kFactorWords>(tile.factors, std::size_t{stretch / 2} * 8 + lane / 4, factors);
+    copy<kScaleWords>(tile.scales, std::size_t{group} * kWarp + lane % 4 * 8 + lane / 4, scales);
+    copy<kFactorWords>(tile.factors, std::size_t{group / 2} * 8 + lane / 4, factors);
   }
   __device__ void clear() {
     for (uint4& n : numbers) n = make_uint4(0, 0, 0, 0);
@@ -191,12 +191,12 @@ struct Weights {
   }
 };
 
-// of_stretch += a block's products. `weights`: its fragment a; `low`, `high`: fragment b of eight
+// of_group += a block's products. `weights`: its fragment a; `low`, `high`: fragment b of eight
 // rows; `sums`: activation sums of the block in rows 2 t, 2 t + 1, for minimums.
 template <class Weights>
 __device__ void add_block(const std::uint32_t (&weights)[4], const BlockScales& scales,
                           std::uint32_t low, std::uint32_t high, const float (&sums)[2],
-                          float (&of_stretch)[4]) {
+                          float (&of_group)[4]) {
   std::int32_t first[4] = {kNoSum, kNoSum, kNoSum, kNoSum};
   if constexpr (Weights::kHalves) {
     std::int32_t second[4] = {kNoSum, kNoSum, kNoSum, kNoSum};
@@ -204,7 +204,7 @@ __device__ void add_block(const std::uint32_t (&weights)[4], const BlockScales& 
     mma_int8_16(second, {weights[2], weights[3]}, high);
 #pragma unroll
     for (std::uint32_t i = 0; i < 4; ++i) {
-      float& sum = of_stretch[i];
+      float& sum = of_group[i];
       sum = fmaf(scales.first[i / 2], sum_value(first[i]), sum);
       sum = fmaf(scales.second[i / 2], sum_value(second[i]), sum);
       if constexpr (Weights::kPacking.has_minimum) {
@@ -215,7 +215,7 @@ __device__ void add_block(const std::uint32_t (&weights)[4], const BlockScales& 
     mma_int8(first, weights, {low, high});
 #pragma unroll
     for (std::uint32_t i = 0; i < 4; ++i) {
-      of_stretch[i] = fmaf(scales.first[i / 2], sum_value(first[i]), of_stretch[i]);
+      of_group[i] = fmaf(scales.first[i / 2], sum_value(first[i]), of_group[i]);
     }
   }
 }

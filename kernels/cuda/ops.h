@@ -89,9 +89,9 @@ struct MatmulArgs {
 [[nodiscard]] cudaError_t matmul(const MatmulArgs& args, cudaStream_t stream);
 
 // Inputs per quantization group of activations.
-inline constexpr std::uint32_t kStretch = 128;
-__host__ __device__ constexpr std::uint32_t stretches(std::uint32_t cols) {
-  return (cols + kStretch - 1) / kStretch;
+inline constexpr std::uint32_t kGroup = 128;
+__host__ __device__ constexpr std::uint32_t groups(std::uint32_t cols) {
+  return (cols + kGroup - 1) / kGroup;
 }
 
 // Activations for int8_matmul: x_i = scale * q_i with |q_i| <= 127, rounded to nearest, one scale
@@ -178,7 +178,7 @@ struct PackedLayout {
 __host__ __device__ constexpr PackedLayout packed_layout(DType type, std::uint32_t outputs,
                                                          std::uint32_t inputs) {
   const Packing p = packing(type);
-  const std::size_t count = std::size_t{(outputs + 15) / 16} * stretches(inputs);
+  const std::size_t count = std::size_t{(outputs + 15) / 16} * groups(inputs);
   const std::size_t rest = count * (p.bits == 8 ? 2048 : 1024);
   const std::size_t scales = rest + count * 256 * p.rest_bits();
   const std::size_t factors = scales + count * 128 * p.scale_words();
@@ -480,13 +480,13 @@ struct GroupMeanArgs {
 // --- choices ---
 
 inline constexpr std::uint32_t kTopKMax = 256;
-inline constexpr std::uint32_t kTopKStretch = 4096;
-__host__ __device__ constexpr std::uint32_t top_k_stretches(std::uint32_t cols) {
-  return (cols + kTopKStretch - 1) / kTopKStretch;
+inline constexpr std::uint32_t kTopKSegment = 4096;
+__host__ __device__ constexpr std::uint32_t top_k_segments(std::uint32_t cols) {
+  return (cols + kTopKSegment - 1) / kTopKSegment;
 }
 // The k best of each segment, and a sum.
 constexpr std::size_t top_k_scratch_words(std::uint32_t rows, std::uint32_t cols, std::uint32_t k) {
-  return std::size_t{rows} * top_k_stretches(cols) * (std::size_t{k} + 1);
+  return std::size_t{rows} * top_k_segments(cols) * (std::size_t{k} + 1);
 }
 // The k best of log-softmax, best first, ties by lowest index. NaN sorts lowest.
 struct TopKArgs {

@@ -25,7 +25,7 @@ constexpr std::uint32_t kBlocks = 4;
 struct PackJob {
   PackWeightArgs args;
   PackedLayout layout;
-  std::uint32_t stretches;  // per tile
+  std::uint32_t groups;  // per tile
 };
 
 // Zero past the weight's edges.
@@ -47,11 +47,11 @@ __device__ std::uint32_t bytes_of(std::int32_t a, std::int32_t b, std::int32_t c
 __global__ void pack_weight_kernel(PackJob job) {
   wait_for_those_before();  // blocks early reads of the packed weight
   const PackWeightArgs& a = job.args;
-  const std::uint32_t stretch = blockIdx.x * (kThreads / kWarp) + threadIdx.x / kWarp;
-  if (stretch >= job.stretches) return;
+  const std::uint32_t group = blockIdx.x * (kThreads / kWarp) + threadIdx.x / kWarp;
+  if (group >= job.groups) return;
   const Packing p = packing(a.type);
   const std::uint32_t rest_bits = p.rest_bits();
-  const std::size_t index = std::size_t{blockIdx.y} * job.stretches + stretch;
+  const std::size_t index = std::size_t{blockIdx.y} * job.groups + group;
   const std::uint32_t lane = threadIdx.x % kWarp;
   const std::uint32_t g = lane / 4;
   const std::uint32_t t = lane % 4;
@@ -60,7 +60,7 @@ __global__ void pack_weight_kernel(PackJob job) {
   auto* const numbers = reinterpret_cast<std::uint32_t*>(a.packed);
   std::uint32_t rest[4] = {};
   for (std::uint32_t block = 0; block < kBlocks; ++block) {
-    const std::uint32_t input = stretch * kStretch + block * 32 + 4 * t;
+    const std::uint32_t input = group * kGroup + block * 32 + 4 * t;
     std::uint32_t fragment[4] = {};
     for (std::uint32_t i = 0; i < 4; ++i) {
       const std::uint32_t place = (4 * block + i) * rest_bits;
@@ -91,7 +91,7 @@ __global__ void pack_weight_kernel(PackJob job) {
                            (index * kWarp + lane) * 2 * rest_bits;
   for (std::uint32_t i = 0; i < 2 * rest_bits; ++i) rest_words[i] = rest[i];
 
-  const std::uint32_t input = stretch * kStretch + t * 32;
+  const std::uint32_t input = group * kGroup + t * 32;
   const Element row = element_at(a, output, input);
   const Element below = element_at(a, output + 8, input);
   const std::uint32_t factors = pair_of(row.factor, below.factor);
@@ -111,7 +111,7 @@ __global__ void pack_weight_kernel(PackJob job) {
     scales[0] =
         bytes_of(row.scale + 128, below.scale + 128, second.scale + 128, below_second.scale + 128);
   }
-  if (stretch % 2 != 0 || t != 0) return;
+  if (group % 2 != 0 || t != 0) return;
   auto* const shared_factors = reinterpret_cast<std::uint32_t*>(a.packed + job.layout.factors) +
                                (index / 2 * 8 + g) * p.factor_words();
   shared_factors[0] = factors;
@@ -122,9 +122,9 @@ __global__ void pack_weight_kernel(PackJob job) {
 
 cudaError_t pack_weight(const PackWeightArgs& args, cudaStream_t stream) {
   const PackJob job{args, packed_layout(args.type, args.outputs, args.inputs),
-                    stretches(args.inputs)};
+                    groups(args.inputs)};
   return launch(pack_weight_kernel,
-                dim3(ceil_div(job.stretches, kThreads / kWarp), ceil_div(args.outputs, 16)),
+                dim3(ceil_div(job.groups, kThreads / kWarp), ceil_div(args.outputs, 16)),
                 kThreads, stream, job);
 }
 

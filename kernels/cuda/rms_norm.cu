@@ -1,4 +1,4 @@
-#include "kernels/cuda/row_stretches.cuh"
+#include "kernels/cuda/row_groups.cuh"
 
 namespace edgedraft::cuda {
 namespace {
@@ -17,14 +17,14 @@ __device__ inline float add_squares(float sum, const float4& v) {
 }
 
 // One block per row, one warp per group: groups held in registers first, then those reread. The
-// weight is loaded while earlier kernels end. All lanes of a warp call `write(stretch, normed)`.
+// weight is loaded while earlier kernels end. All lanes of a warp call `write(group, normed)`.
 template <class Args, class Write>
 __device__ void norm_row(const Args& a, const Write& write) {
   __shared__ float memory[kWarps];
   const std::uint32_t warp = threadIdx.x / kWarp;
   const bool weight_whole = in_pieces(a.weight, a.cols);
-  const auto weight_of = [&](std::uint32_t stretch) {
-    return piece_of(a.weight, piece_place(stretch), a.cols, weight_whole);
+  const auto weight_of = [&](std::uint32_t group) {
+    return piece_of(a.weight, piece_place(group), a.cols, weight_whole);
   };
   let_next_start();
   float4 weights[kKept];
@@ -34,8 +34,8 @@ __device__ void norm_row(const Args& a, const Write& write) {
 
   const float* row = a.x.data + blockIdx.x * a.x.stride;
   const bool whole = in_pieces(row, a.cols);
-  const auto piece = [&](std::uint32_t stretch) {
-    return piece_of(row, piece_place(stretch), a.cols, whole);
+  const auto piece = [&](std::uint32_t group) {
+    return piece_of(row, piece_place(group), a.cols, whole);
   };
   float4 kept[kKept];
 #pragma unroll
@@ -43,7 +43,7 @@ __device__ void norm_row(const Args& a, const Write& write) {
   float sum = 0.0f;
 #pragma unroll
   for (std::uint32_t n = 0; n < kKept; ++n) sum = add_squares(sum, kept[n]);
-  const std::uint32_t count = stretches(a.cols);
+  const std::uint32_t count = groups(a.cols);
   for (std::uint32_t s = warp + kKept * kWarps; s < count; s += kWarps) {
     sum = add_squares(sum, piece(s));
   }
@@ -66,8 +66,8 @@ __device__ void norm_row(const Args& a, const Write& write) {
 __global__ void __launch_bounds__(kThreads) rms_norm_kernel(RmsNormArgs a) {
   float* y = a.y.data + blockIdx.x * a.y.stride;
   const bool whole = in_pieces(y, a.cols);
-  norm_row(a, [&](std::uint32_t stretch, const float4& normed) {
-    const std::uint32_t i = piece_place(stretch);
+  norm_row(a, [&](std::uint32_t group, const float4& normed) {
+    const std::uint32_t i = piece_place(group);
     if (whole && i < a.cols) {
       *reinterpret_cast<float4*>(y + i) = normed;
       return;
@@ -78,10 +78,10 @@ __global__ void __launch_bounds__(kThreads) rms_norm_kernel(RmsNormArgs a) {
 }
 
 __global__ void __launch_bounds__(kThreads) rms_norm_quantize_kernel(RmsNormQuantizeArgs a) {
-  norm_row(a, [&](std::uint32_t stretch, const float4& normed) {
+  norm_row(a, [&](std::uint32_t group, const float4& normed) {
     // Not 0 * scale, which is NaN if the scale is not finite.
-    const bool is_inside = piece_place(stretch) < a.cols;
-    quantize_stretch(a.y, a.rows, blockIdx.x, stretch,
+    const bool is_inside = piece_place(group) < a.cols;
+    quantize_group(a.y, a.rows, blockIdx.x, group,
                      is_inside ? normed : make_float4(0.0f, 0.0f, 0.0f, 0.0f));
   });
 }

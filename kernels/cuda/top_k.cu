@@ -8,7 +8,7 @@ namespace {
 
 constexpr std::uint32_t kThreads = 256;
 constexpr std::uint32_t kWarps = kThreads / kWarp;
-constexpr std::uint32_t kNumbersAThread = kTopKStretch / kThreads;
+constexpr std::uint32_t kNumbersAThread = kTopKSegment / kThreads;
 constexpr std::uint32_t kAtOnce = 8;  // keys in flight per thread
 
 // Digits of a key, from the highest on; one thread per digit value.
@@ -24,11 +24,11 @@ static_assert(sizeof(ExpSum) == sizeof(std::uint64_t));
 
 // Scratch: each segment's selected keys, then the sums.
 __device__ std::uint64_t* chosen_keys(const TopKArgs& a, std::size_t row) {
-  return a.scratch + row * top_k_stretches(a.cols) * a.k;
+  return a.scratch + row * top_k_segments(a.cols) * a.k;
 }
 __device__ ExpSum* exp_sums(const TopKArgs& a, std::size_t row) {
-  const std::size_t stretches = top_k_stretches(a.cols);
-  return reinterpret_cast<ExpSum*>(a.scratch + a.rows * stretches * a.k) + row * stretches;
+  const std::size_t segments = top_k_segments(a.cols);
+  return reinterpret_cast<ExpSum*>(a.scratch + a.rows * segments * a.k) + row * segments;
 }
 
 // Shared memory of a selection.
@@ -95,7 +95,7 @@ __global__ void __launch_bounds__(kThreads, 4) choose_kernel(TopKArgs a) {
   __shared__ float sums[kWarps];
   const std::size_t row = blockIdx.y;
   const float* numbers = a.logits.data + row * a.logits.stride;
-  const std::uint32_t first = blockIdx.x * kTopKStretch + threadIdx.x;
+  const std::uint32_t first = blockIdx.x * kTopKSegment + threadIdx.x;
 
   float x[kNumbersAThread];
   float largest = -INFINITY;
@@ -124,7 +124,7 @@ __global__ void __launch_bounds__(kThreads, 4) choose_kernel(TopKArgs a) {
     const std::uint32_t i = first + n * kThreads;
     ordered[n] = i < a.cols ? static_cast<std::uint32_t>(choice_key(x[n], i) >> 32) : 0;
   }
-  const std::uint32_t behind = a.cols - blockIdx.x * kTopKStretch;
+  const std::uint32_t behind = a.cols - blockIdx.x * kTopKSegment;
   const std::uint32_t count = behind < a.k ? behind : a.k;
   std::uint64_t* to = chosen_keys(a, row) + std::size_t{blockIdx.x} * a.k;
   choose(
@@ -146,9 +146,9 @@ __global__ void write_kernel(TopKArgs a) {
   __shared__ Choice choice;
   __shared__ std::uint64_t keys[kTopKMax];
   const std::size_t row = blockIdx.x;
-  const std::uint32_t stretches = top_k_stretches(a.cols);
+  const std::uint32_t segments = top_k_segments(a.cols);
   const std::uint64_t* from = chosen_keys(a, row);
-  const std::uint32_t count = stretches * a.k;
+  const std::uint32_t count = segments * a.k;
   choose(
       [&](const auto& visit) {
         for (std::uint32_t i = threadIdx.x; i < count; i += kAtOnce * kThreads) {
@@ -169,12 +169,12 @@ __global__ void write_kernel(TopKArgs a) {
   // Each warp for itself, in one order.
   const ExpSum* parts = exp_sums(a, row);
   float largest = -INFINITY;
-  for (std::uint32_t i = threadIdx.x % kWarp; i < stretches; i += kWarp) {
+  for (std::uint32_t i = threadIdx.x % kWarp; i < segments; i += kWarp) {
     largest = fmaxf(largest, parts[i].largest);
   }
   largest = warp_max(largest);
   float sum = 0.0f;
-  for (std::uint32_t i = threadIdx.x % kWarp; i < stretches; i += kWarp) {
+  for (std::uint32_t i = threadIdx.x % kWarp; i < segments; i += kWarp) {
     sum = fmaf(parts[i].sum, expf(parts[i].largest - largest), sum);
   }
   const float log_sum = logf(warp_sum(sum));
@@ -195,7 +195,7 @@ cudaError_t top_k(const TopKArgs& args, cudaStream_t stream) {
     return cudaErrorInvalidValue;
   }
   const cudaError_t status =
-      launch(choose_kernel, dim3(top_k_stretches(args.cols), args.rows), kThreads, stream, args);
+      launch(choose_kernel, dim3(top_k_segments(args.cols), args.rows), kThreads, stream, args);
   if (status != cudaSuccess) return status;
   return launch(write_kernel, dim3(args.rows), kThreads, stream, args);
 }

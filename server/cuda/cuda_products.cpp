@@ -78,10 +78,10 @@ void CudaProducts::float_products(std::span<const MatmulOp> ops) {
 }
 
 const cuda::QuantizedRows& CudaProducts::reserve_int8(const Matrix& x) {
-  const std::uint64_t stretches = std::uint64_t{x.rows} * cuda::stretches(x.cols);
-  quantized_ = {.values = int8_values_.reserve<std::byte>(stretches * cuda::kStretch),
-                .scales = int8_scales_.reserve<float>(stretches),
-                .sums = int8_sums_.reserve<float>(stretches * 4)};
+  const std::uint64_t groups = std::uint64_t{x.rows} * cuda::groups(x.cols);
+  quantized_ = {.values = int8_values_.reserve<std::byte>(groups * cuda::kGroup),
+                .scales = int8_scales_.reserve<float>(groups),
+                .sums = int8_sums_.reserve<float>(groups * 4)};
   return quantized_;
 }
 

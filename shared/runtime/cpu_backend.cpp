@@ -217,7 +217,7 @@ class CpuBackend final : public HostBackend {
 
   void top_k(const TopKOp& op) override {
     check_op(op);
-    const std::size_t stretches = op.logits.rows * cpu::top_k_stretches(op.logits.cols);
+    const std::size_t segments = op.logits.rows * cpu::top_k_segments(op.logits.cols);
     reserve(top_k_parts_, top_k_bytes(op.logits.rows, op.logits.cols));
     const cpu::TopKArgs args{
         .logits = const_rows(op.logits),
@@ -226,10 +226,10 @@ class CpuBackend final : public HostBackend {
         .parts = reinterpret_cast<cpu::TopKPart*>(top_k_parts_->mutable_data()),
         .tokens = op.tokens.data(),
         .log_probs = op.log_probs.data()};
-    run(kernels_.top_k_stretch, args,
-        {.items = stretches, .grain = 1, .steps = kExpSteps * op.logits.rows * op.logits.cols});
+    run(kernels_.top_k_segment, args,
+        {.items = segments, .grain = 1, .steps = kExpSteps * op.logits.rows * op.logits.cols});
     run(kernels_.top_k, args,
-        {.items = op.logits.rows, .grain = 1, .steps = std::uint64_t{stretches} * op.k});
+        {.items = op.logits.rows, .grain = 1, .steps = std::uint64_t{segments} * op.k});
   }
 
   void argmax(const ArgmaxOp& op) override {

@@ -40,7 +40,7 @@ inline std::size_t interleaved_bytes(std::size_t rows, std::size_t cols) {
   return rows * cols * sizeof(float);
 }
 inline std::size_t top_k_bytes(std::size_t rows, std::size_t cols) {
-  return rows * cpu::top_k_stretches(cols) * sizeof(cpu::TopKPart);
+  return rows * cpu::top_k_segments(cols) * sizeof(cpu::TopKPart);
 }
 
 }  // namespace edgedraft

@@ -37,15 +37,15 @@ std::uint32_t wait_while(const std::atomic<std::uint32_t>& number, std::uint32_t
 
 }  // namespace
 
-ThreadPool::ThreadPool(std::uint32_t threads) : stretches_(threads != 0 ? threads : fast_cores()) {
-  workers_.reserve(stretches_.size() - 1);
+ThreadPool::ThreadPool(std::uint32_t threads) : ranges_(threads != 0 ? threads : fast_cores()) {
+  workers_.reserve(ranges_.size() - 1);
   try {
-    for (std::size_t i = 1; i < stretches_.size(); ++i)
+    for (std::size_t i = 1; i < ranges_.size(); ++i)
       workers_.emplace_back([this, i] { work(i); });
   } catch (const std::system_error& error) {
     stop();
     throw std::system_error(error.code(),
-                            "starting " + std::to_string(stretches_.size()) + " threads");
+                            "starting " + std::to_string(ranges_.size()) + " threads");
   } catch (...) {
     stop();
     throw;
@@ -63,18 +63,18 @@ void ThreadPool::stop() {
   for (std::thread& worker : workers_) worker.join();
 }
 
-void ThreadPool::Stretch::set(std::uint64_t begin, std::uint64_t end) {
+void ThreadPool::Range::set(std::uint64_t begin, std::uint64_t end) {
   steps.store(end << 32 | begin, std::memory_order_release);
 }
 
-bool ThreadPool::Stretch::take_first(std::size_t& step) {
+bool ThreadPool::Range::take_first(std::size_t& step) {
   for (std::uint64_t left = steps.load(); step = left & kLowHalf, step < left >> 32;) {
     if (steps.compare_exchange_weak(left, left + 1)) return true;
   }
   return false;
 }
 
-bool ThreadPool::Stretch::take_last(std::size_t& step) {
+bool ThreadPool::Range::take_last(std::size_t& step) {
   for (std::uint64_t left = steps.load();
        step = (left >> 32) - 1, (left & kLowHalf) < left >> 32;) {
     if (steps.compare_exchange_weak(left, left - kLowHalf - 1)) return true;
@@ -86,8 +86,8 @@ void ThreadPool::run_job(const Job& job) {
   const std::uint64_t steps = (job.count + job.step - 1) / job.step;
   job_ = job;
   unfinished_.store(static_cast<std::uint32_t>(steps));
-  for (std::size_t i = 0; i < stretches_.size(); ++i) {
-    stretches_[i].set(steps * i / stretches_.size(), steps * (i + 1) / stretches_.size());
+  for (std::size_t i = 0; i < ranges_.size(); ++i) {
+    ranges_[i].set(steps * i / ranges_.size(), steps * (i + 1) / ranges_.size());
   }
   round_.fetch_add(1);
   round_.notify_all();
@@ -113,9 +113,9 @@ void ThreadPool::take_steps(std::size_t thread) {
 }
 
 bool ThreadPool::take_step(std::size_t thread, std::size_t& step) {
-  if (stretches_[thread].take_first(step)) return true;
-  for (std::size_t i = 1; i < stretches_.size(); ++i) {
-    if (stretches_[(thread + i) % stretches_.size()].take_last(step)) return true;
+  if (ranges_[thread].take_first(step)) return true;
+  for (std::size_t i = 1; i < ranges_.size(); ++i) {
+    if (ranges_[(thread + i) % ranges_.size()].take_last(step)) return true;
   }
   return false;
 }

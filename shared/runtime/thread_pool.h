@@ -24,7 +24,7 @@ class ThreadPool {
   ThreadPool(const ThreadPool&) = delete;
   ThreadPool& operator=(const ThreadPool&) = delete;
 
-  std::size_t thread_count() const { return stretches_.size(); }
+  std::size_t thread_count() const { return ranges_.size(); }
 
   // Step size that gives each thread one step, a multiple of `grain`: the cheapest division.
   std::size_t one_step_a_thread(std::size_t count, std::size_t grain) const {
@@ -53,7 +53,7 @@ class ThreadPool {
   };
 
   // Untaken steps, in their own cache line.
-  struct alignas(64) Stretch {
+  struct alignas(64) Range {
     // First step in the low half, end in the high half.
     std::atomic<std::uint64_t> steps = 0;
 
@@ -74,7 +74,7 @@ class ThreadPool {
   std::atomic<bool> stopping_ = false;
   std::atomic<std::uint32_t> round_ = 0;       // number of the job; a change announces a new job_
   std::atomic<std::uint32_t> unfinished_ = 0;  // steps of the job; 0: job_ may be replaced
-  std::vector<Stretch> stretches_;             // one per thread
+  std::vector<Range> ranges_;             // one per thread
   std::vector<std::thread> workers_;           // all threads but the caller
 };
 

@@ -25,9 +25,9 @@ namespace edgedraft::bench {
 namespace {
 
 // Measures a duration in simulated time.
-class Stretch {
+class Interval {
  public:
-  Stretch(Instant simulated, WorkClock& clock)
+  Interval(Instant simulated, WorkClock& clock)
       : clock_(clock), simulated_(simulated), began_(clock.now()) {}
   Instant now() const { return simulated_ + (clock_.now() - began_); }
   void wait_until(Instant end) { clock_.skip(end - now()); }
@@ -71,7 +71,7 @@ struct World {
   Instant begin;  // start of the measured time
   Instant end;
   PassLoop* loop = nullptr;
-  std::optional<Stretch> pass;  // empty between passes
+  std::optional<Interval> pass;  // empty between passes
   ServingResult result;
 
   bool measured(Instant t) const { return t >= begin && t < end; }
@@ -143,7 +143,7 @@ class Device final : public TargetLink, GenerationObserver {
       world_.events.at(busy_until_, [this, then = busy_until_] { run(then); });
       return;
     }
-    stretch_.emplace(now, world_.setup.clock);
+    interval_.emplace(now, world_.setup.clock);
     turn_.release();
     back_.acquire();
   }
@@ -185,7 +185,7 @@ class Device final : public TargetLink, GenerationObserver {
   void close() override {}
 
  private:
-  Instant now() const { return stretch_->now(); }
+  Instant now() const { return interval_->now(); }
   Tap* tap() const { return drafter_ ? world_.setup.drafter->tap : nullptr; }
   bool newest_row() const {
     return tap() != nullptr && world_.setup.drafter->file.hello().newest_row;
@@ -222,7 +222,7 @@ class Device final : public TargetLink, GenerationObserver {
     return std::make_unique<PacedDrafter>(
         std::move(drafter), DraftingPace{.step = world_.setup.step_pace},
         PaceClock{.now = [this] { return now(); },
-                  .wait_until = [this](Instant end) { stretch_->wait_until(end); }});
+                  .wait_until = [this](Instant end) { interval_->wait_until(end); }});
   }
 
   void live() {
@@ -413,7 +413,7 @@ class Device final : public TargetLink, GenerationObserver {
   Way down_;
   ClientSession client_;
   ServerSession server_;
-  std::optional<Stretch> stretch_;
+  std::optional<Interval> interval_;
   std::uint64_t ticket_ = 0;
   Instant busy_until_{};  // end of its computation so far
   Instant asked_{};

@@ -228,7 +228,7 @@ class ScriptedRun {
   Generation generation_;
 };
 
-TEST(OverlapTest, EachStretchOfAStreamIsMeasuredOnce) {
+TEST(OverlapTest, EachWindowOfAStreamIsMeasuredOnce) {
   constexpr std::uint32_t kLength = 40;
   RunKnowledge hopeless = disappointed(kNearServer);
   hopeless.balance = -16.0;

@@ -101,7 +101,7 @@ class Answer {
       if (begins) {
         if (now < settled) continue;
       } else {
-        const bool ends = count == kTokens && counted >= RunControl::kStretchMin;
+        const bool ends = count == kTokens && counted >= RunControl::kWindowMin;
         if (!ends && !control.is_due(counted, taken)) continue;
         control.observe_run(doing, counted, taken);
       }

@@ -27,7 +27,7 @@ Duration duration(double seconds) {
 }
 
 void observe_rate(RunControl& control, const RunControl::Decision& done, double rate,
-                  std::uint32_t tokens = RunControl::kStretch) {
+                  std::uint32_t tokens = RunControl::kWindow) {
   control.observe_run(done, tokens, duration(tokens / rate));
 }
 
@@ -185,7 +185,7 @@ TEST(RunControlTest, TriesASlowWayRarelyAndACloseOneOften) {
   EXPECT_GT(tries(1.5), 350);
 }
 
-TEST(RunControlTest, GainsPayForOneLosingStretchOnly) {
+TEST(RunControlTest, GainsPayForOneLosingWindowOnly) {
   const World world;
   RunControl control = knowing(world);
   const auto draft = control.decide(8, 96, false);
@@ -217,7 +217,7 @@ TEST(RunControlTest, ANewAnswerForgetsMostOfOtherPrompts) {
   EXPECT_EQ(known.tried, 64.0);
 }
 
-TEST(RunControlTest, LeavesASlowStretchEarly) {
+TEST(RunControlTest, LeavesASlowWindowEarly) {
   RunControl control({});
   EXPECT_FALSE(control.is_due(15, std::chrono::seconds(9)));
   EXPECT_TRUE(control.is_due(16, milliseconds(1)));

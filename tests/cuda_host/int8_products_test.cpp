@@ -19,8 +19,8 @@ struct Int8Row {
 
 Int8Row rounded(std::span<const float> x) {
   Int8Row row{std::vector<std::int32_t>(x.size()), {}};
-  for (std::size_t first = 0; first < x.size(); first += cuda::kStretch) {
-    const std::size_t end = std::min<std::size_t>(first + cuda::kStretch, x.size());
+  for (std::size_t first = 0; first < x.size(); first += cuda::kGroup) {
+    const std::size_t end = std::min<std::size_t>(first + cuda::kGroup, x.size());
     float largest = 0.0f;
     for (std::size_t i = first; i < end; ++i) largest = std::max(largest, std::fabs(x[i]));
     const float inverse = 127.0f / largest;
@@ -38,10 +38,10 @@ float product(DType type, const std::byte* weight, const Int8Row& x) {
   const auto inputs = static_cast<std::uint32_t>(x.values.size());
   const cuda::Packing packing = cuda::packing(type);
   float sums[kWarps] = {};
-  for (std::uint32_t stretch = 0; stretch < x.scales.size(); ++stretch) {
-    float of_stretch = 0.0f;
-    const std::uint32_t first = stretch * cuda::kStretch;
-    for (std::uint32_t k = first; k < std::min(first + cuda::kStretch, inputs); k += kBlock) {
+  for (std::uint32_t group = 0; group < x.scales.size(); ++group) {
+    float of_group = 0.0f;
+    const std::uint32_t first = group * cuda::kGroup;
+    for (std::uint32_t k = first; k < std::min(first + cuda::kGroup, inputs); k += kBlock) {
       std::int32_t products[2] = {};
       std::int32_t values = 0;
       for (std::uint32_t i = 0; i < kBlock; ++i) {
@@ -51,16 +51,16 @@ float product(DType type, const std::byte* weight, const Int8Row& x) {
       const cuda::Element low = cuda::element(type, weight, k);
       const cuda::Element high = cuda::element(type, weight, k + 16);
       if (packing.has_minimum || packing.is_k) {
-        of_stretch = std::fma(scale_of(low), static_cast<float>(products[0]), of_stretch);
-        of_stretch = std::fma(scale_of(high), static_cast<float>(products[1]), of_stretch);
-        of_stretch = std::fma(-minimum_of(low), static_cast<float>(values), of_stretch);
+        of_group = std::fma(scale_of(low), static_cast<float>(products[0]), of_group);
+        of_group = std::fma(scale_of(high), static_cast<float>(products[1]), of_group);
+        of_group = std::fma(-minimum_of(low), static_cast<float>(values), of_group);
       } else {
-        of_stretch =
-            std::fma(scale_of(low), static_cast<float>(products[0] + products[1]), of_stretch);
+        of_group =
+            std::fma(scale_of(low), static_cast<float>(products[0] + products[1]), of_group);
       }
     }
-    float& sum = sums[stretch % kWarps];
-    sum = std::fma(x.scales[stretch], of_stretch, sum);
+    float& sum = sums[group % kWarps];
+    sum = std::fma(x.scales[group], of_group, sum);
   }
   float total = 0.0f;
   for (const float sum : sums) total += sum;
@@ -69,11 +69,11 @@ float product(DType type, const std::byte* weight, const Int8Row& x) {
 
 Floats multiplied(DType type, const std::vector<std::byte>& weight, const Floats& x,
                   std::uint32_t rows, std::uint32_t inputs, std::uint32_t outputs) {
-  const std::size_t stretches = std::size_t{rows} * cuda::stretches(inputs);
+  const std::size_t groups = std::size_t{rows} * cuda::groups(inputs);
   const cuda::check::Array<std::byte> packed(cuda::packed_layout(type, outputs, inputs).total);
-  const cuda::check::Array<std::byte> values(stretches * cuda::kStretch);
-  const cuda::check::Array<float> scales(stretches);
-  const cuda::check::Array<float> sums(stretches * 4);
+  const cuda::check::Array<std::byte> values(groups * cuda::kGroup);
+  const cuda::check::Array<float> scales(groups);
+  const cuda::check::Array<float> sums(groups * 4);
   Floats y(std::size_t{rows} * outputs);
   EXPECT_EQ(cuda::pack_weight({type, weight.data(), outputs, inputs, packed.data()}, nullptr),
             cudaSuccess);

@@ -57,10 +57,10 @@ class Case {
           cudaSuccess);
       return y;
     }
-    const std::size_t stretches = std::size_t{rows} * cuda::stretches(inputs_);
-    const cuda::check::Array<std::byte> values(stretches * cuda::kStretch);
-    const cuda::check::Array<float> scales(stretches);
-    const cuda::check::Array<float> sums(stretches * 4);
+    const std::size_t groups = std::size_t{rows} * cuda::groups(inputs_);
+    const cuda::check::Array<std::byte> values(groups * cuda::kGroup);
+    const cuda::check::Array<float> scales(groups);
+    const cuda::check::Array<float> sums(groups * 4);
     EXPECT_EQ(cuda::quantize(
                   {{x_.data(), inputs_}, rows, inputs_, values.data(), scales.data(), sums.data()},
                   nullptr),

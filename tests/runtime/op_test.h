@@ -261,15 +261,15 @@ struct RoundedActivation {
   double scale;
 };
 inline std::vector<RoundedActivation> rounded_activations(std::span<const float> row) {
-  constexpr std::size_t kStretch = 128;
+  constexpr std::size_t kGroup = 128;
   std::vector<RoundedActivation> rounded;
-  for (std::size_t first = 0; first < row.size(); first += kStretch) {
-    const auto stretch = row.subspan(first, std::min(kStretch, row.size() - first));
+  for (std::size_t first = 0; first < row.size(); first += kGroup) {
+    const auto group = row.subspan(first, std::min(kGroup, row.size() - first));
     float largest = 0.0f;
-    for (const float x : stretch) largest = std::max(largest, std::fabs(x));
+    for (const float x : group) largest = std::max(largest, std::fabs(x));
     const float inverse = largest != 0.0f ? 127.0f / largest : 0.0f;
     const double scale{largest / 127.0f};
-    for (const float x : stretch)
+    for (const float x : group)
       rounded.push_back({scale * double{std::nearbyint(x * inverse)}, scale});
   }
   return rounded;

@@ -127,9 +127,9 @@ class Bench {
     }
     const Array<float> x(numbers(2, std::size_t{128} * inputs));
     const Array<float> y(std::size_t{128} * outputs);
-    const Array<std::byte> values(std::size_t{128} * stretches(inputs) * kStretch);
-    const Array<float> scales(std::size_t{128} * stretches(inputs));
-    const Array<float> sums(std::size_t{128} * stretches(inputs) * 4);
+    const Array<std::byte> values(std::size_t{128} * groups(inputs) * kGroup);
+    const Array<float> scales(std::size_t{128} * groups(inputs));
+    const Array<float> sums(std::size_t{128} * groups(inputs) * 4);
     for (const std::uint32_t rows : widths()) {
       if (!is_float(type)) {
         must(quantize({in(x, inputs), rows, inputs, values.data(), scales.data(), sums.data()},
@@ -168,9 +168,9 @@ class Bench {
     const std::string name = "quantize " + std::to_string(cols);
     if (!wants(name)) return;
     const Array<float> x(numbers(1, std::size_t{128} * cols));
-    const Array<std::byte> values(std::size_t{128} * stretches(cols) * kStretch);
-    const Array<float> scales(std::size_t{128} * stretches(cols));
-    const Array<float> sums(std::size_t{128} * stretches(cols) * 4);
+    const Array<std::byte> values(std::size_t{128} * groups(cols) * kGroup);
+    const Array<float> scales(std::size_t{128} * groups(cols));
+    const Array<float> sums(std::size_t{128} * groups(cols) * 4);
     for (const std::uint32_t rows : widths()) {
       const double seconds = timer_.seconds([&](int) {
         return quantize({in(x, cols), rows, cols, values.data(), scales.data(), sums.data()},
@@ -236,11 +236,11 @@ class Bench {
       }),
            12.0 * rows * ffn);
     }
-    const Array<std::byte> values(std::size_t{kRowsMax} * stretches(ffn) * kStretch);
-    const Array<float> scales(std::size_t{kRowsMax} * stretches(ffn));
-    const Array<float> sums(std::size_t{kRowsMax} * stretches(ffn) * 4);
+    const Array<std::byte> values(std::size_t{kRowsMax} * groups(ffn) * kGroup);
+    const Array<float> scales(std::size_t{kRowsMax} * groups(ffn));
+    const Array<float> sums(std::size_t{kRowsMax} * groups(ffn) * 4);
     const QuantizedRows rounded{values.data(), scales.data(), sums.data()};
-    constexpr double kRoundedBytes = 1.0 + 20.0 / kStretch;  // per element
+    constexpr double kRoundedBytes = 1.0 + 20.0 / kGroup;  // per element
     for (const std::uint32_t rows : widths("rms_norm_quantize 4096")) {
       line("rms_norm_quantize 4096", rows, timer_.seconds([&](int) {
         return rms_norm_quantize({in(x, dim), weight.data(), rounded, rows, dim, 1e-5f},

@@ -18,9 +18,9 @@ class Multiplier {
         outputs_(outputs),
         weight_(weight),
         packed_(is_float(type) ? 0 : packed_layout(type, outputs, inputs).total),
-        values_(std::size_t{rows_max} * stretches(inputs) * kStretch),
-        scales_(std::size_t{rows_max} * stretches(inputs)),
-        sums_(std::size_t{rows_max} * stretches(inputs) * 4) {
+        values_(std::size_t{rows_max} * groups(inputs) * kGroup),
+        scales_(std::size_t{rows_max} * groups(inputs)),
+        sums_(std::size_t{rows_max} * groups(inputs) * 4) {
     if (is_float(type)) return;
     must(pack_weight({type, weight.data(), outputs, inputs, packed_.data()}, nullptr),
          "pack_weight");
@@ -64,8 +64,8 @@ class Multiplier {
 
 Exact exact_product(DType type, const float* x, const std::byte* row, std::uint32_t inputs) {
   Exact exact;
-  for (std::uint32_t first = 0; first < inputs; first += kStretch) {
-    const std::uint32_t end = std::min(first + kStretch, inputs);
+  for (std::uint32_t first = 0; first < inputs; first += kGroup) {
+    const std::uint32_t end = std::min(first + kGroup, inputs);
     float largest = 0.0f;
     for (std::uint32_t i = first; i < end; ++i) largest = std::max(largest, std::fabs(x[i]));
     const float inverse = 127.0f / largest;

@@ -82,8 +82,8 @@ namespace {
 // Rows rounded to int8, with copies back to the host.
 struct Quantized {
   Quantized(std::uint32_t rows, std::uint32_t cols)
-      : values(std::size_t{rows} * stretches(cols) * kStretch),
-        scales(std::size_t{rows} * stretches(cols)),
+      : values(std::size_t{rows} * groups(cols) * kGroup),
+        scales(std::size_t{rows} * groups(cols)),
         sums(scales.count() * 4) {}
 
   QuantizedRows rows() const { return {values.data(), scales.data(), sums.data()}; }

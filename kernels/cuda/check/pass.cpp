@@ -147,14 +147,14 @@ class Decoder {
 
   // Random weights, small so that activations stay finite: one segment repeated, shifted.
   void fill() {
-    auto stretch = random_weight(DType::bf16, 4099, 4096, 3);
-    for (std::size_t i = 1; i < stretch.size(); i += 2) {
+    auto pattern = random_weight(DType::bf16, 4099, 4096, 3);
+    for (std::size_t i = 1; i < pattern.size(); i += 2) {
       // Exponents lowered by 8: the exponent's upper seven bits less 4.
-      stretch[i] = static_cast<std::byte>(static_cast<unsigned>(stretch[i]) - 4);
+      pattern[i] = static_cast<std::byte>(static_cast<unsigned>(pattern[i]) - 4);
     }
-    const Array<std::byte> piece(stretch);
-    for (std::size_t at = 0; at < weights_.count(); at += stretch.size()) {
-      const std::size_t bytes = std::min(stretch.size(), weights_.count() - at);
+    const Array<std::byte> piece(pattern);
+    for (std::size_t at = 0; at < weights_.count(); at += pattern.size()) {
+      const std::size_t bytes = std::min(pattern.size(), weights_.count() - at);
       must(cudaMemcpyAsync(weights_.data() + at, piece.data(), bytes, cudaMemcpyDeviceToDevice,
                            stream_),
            "cudaMemcpyAsync");

@@ -202,8 +202,8 @@ void EagleNetwork::add_inputs(std::uint32_t first_position, std::uint32_t count)
 void EagleNetwork::predict_features() {
   std::uint32_t first = true_end();
   if (first == 0) {
-    const std::uint32_t stretch = (committed_count() - 1) / kOwnStretch;
-    first = (stretch - std::min(stretch, 1u)) * kOwnStretch;
+    const std::uint32_t window = (committed_count() - 1) / kOwnWindow;
+    first = (window - std::min(window, 1u)) * kOwnWindow;
   }
   if (first != own_first_ || own_end_ < first) {
     own_first_ = first;

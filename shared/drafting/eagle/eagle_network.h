@@ -59,7 +59,7 @@ class EagleWeights {
 // true feature depend on nothing else, and inputs form a set in any order of arrival.
 //
 // If no feature has arrived at all, prediction starts from a feature of zeros, some hundred tokens
-// back (kOwnStretch): each costs a pass.
+// back (kOwnWindow): each costs a pass.
 //
 // Source    EAGLE, section 4.1, and EAGLE-2; no norm before attention unless the weights have one
 class EagleNetwork final : public DraftNetwork {
@@ -92,7 +92,7 @@ class EagleNetwork final : public DraftNetwork {
   Backend& backend() override { return backend_; }
 
  private:
-  static constexpr std::uint32_t kOwnStretch = 128;
+  static constexpr std::uint32_t kOwnWindow = 128;
 
   std::uint32_t memory_count() const { return cache_.length(); }
   // Position after the newest true feature that the tokens reach; 0 without any.

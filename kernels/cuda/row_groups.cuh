@@ -6,12 +6,12 @@
 // lane l has the group's elements 4 l..4 l + 3.
 namespace edgedraft::cuda {
 
-inline constexpr std::uint32_t kPiece = kStretch / kWarp;
+inline constexpr std::uint32_t kPiece = kGroup / kWarp;
 static_assert(kPiece == 4);
 
 // Index of this lane's piece of a group.
-__device__ inline std::uint32_t piece_place(std::uint32_t stretch) {
-  return stretch * kStretch + threadIdx.x % kWarp * kPiece;
+__device__ inline std::uint32_t piece_place(std::uint32_t group) {
+  return group * kGroup + threadIdx.x % kWarp * kPiece;
 }
 
 // True if a row consists of whole aligned pieces.
@@ -36,8 +36,8 @@ inline constexpr float kSmallest = 7.888609052210118e-31f;  // 2^-100
 // Rounds a group of row r of `rows` to int8: this lane's piece, zeros past the row's end. All lanes
 // of a warp take part. Bytes are in fragment order (mma.cuh): bytes 4 t.. and 16 + 4 t.. of each of
 // four blocks are adjacent.
-__device__ inline void quantize_stretch(const QuantizedRows& to, std::uint32_t rows, std::size_t r,
-                                        std::uint32_t stretch, const float4& piece) {
+__device__ inline void quantize_group(const QuantizedRows& to, std::uint32_t rows, std::size_t r,
+                                        std::uint32_t group, const float4& piece) {
   const float x[kPiece] = {piece.x, piece.y, piece.z, piece.w};
   float largest = 0.0f;
   float poison = 0.0f;  // NaN if an element is infinite or NaN
@@ -67,8 +67,8 @@ __device__ inline void quantize_stretch(const QuantizedRows& to, std::uint32_t r
   const std::uint32_t block = lane / 8;
   const std::uint32_t half = lane % 8 / 4;
   const std::uint32_t t = lane % 4;
-  const std::size_t index = std::size_t{stretch} * rows + r;
-  auto* words = reinterpret_cast<std::uint32_t*>(to.values + index * kStretch);
+  const std::size_t index = std::size_t{group} * rows + r;
+  auto* words = reinterpret_cast<std::uint32_t*>(to.values + index * kGroup);
   words[t * 8 + block * 2 + half] = bytes;
   if (lane % 8 == 0) to.sums[index * 4 + block] = static_cast<float>(sum);
   if (lane == 0) to.scales[index] = (is_zero ? 0.0f : largest / 127.0f) + poison;
