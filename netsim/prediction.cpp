@@ -4,9 +4,9 @@
 #include <functional>
 #include <memory>
 
-#include "netsim/link/delay_law.h"
+#include "netsim/link/delay_distribution.h"
 #include "netsim/link/stream_link.h"
-#include "shared/base/rank_law.h"
+#include "shared/forecast/rank_probabilities.h"
 
 namespace edgedraft::netsim {
 namespace {
@@ -58,7 +58,7 @@ RunForecast predict(const PredictedRun& run, std::uint32_t answers, std::uint64_
                  .down = way(down, round_trip, row_bytes, rows_follow, 2 * seed + 1),
                  .pass = [&](std::uint32_t rows) { return seconds(run.pace.target_pass(rows)); },
                  .step = seconds(run.pace.draft_step(run.drafter, PaceProfile::Place::device)),
-                 .ranks = rank_law(run.acceptance),
+                 .ranks = rank_probabilities(run.acceptance),
                  .shape = run.shape,
                  .prompt_rows = run.prompt_rows,
                  .setup = run.setup ? setup_seconds(run.network) : 0.0};

@@ -16,7 +16,7 @@ namespace {
 constexpr std::size_t kProfileBytesMax = 1u << 20;
 constexpr std::size_t kTraceBytesMax = 64u << 20;
 constexpr std::size_t kEventsMax = 10000;
-constexpr std::size_t kRestLawsMax = 8;
+constexpr std::size_t kRestDelaysMax = 8;
 constexpr double kMsMax = 60'000;
 constexpr double kSecondsMax = 1'000'000;
 constexpr const char* kHint = "see docs/networks.md";
@@ -46,7 +46,7 @@ bool read_seconds(TomlReader& table, const char* key, double least, Duration& ou
 
 void read_points(TomlReader& table, std::vector<std::pair<double, Duration>>& points) {
   if (table.has("samples_ms") == table.has("points")) {
-    return table.wrong("law",
+    return table.wrong("distribution",
                        "a table has either points = [[share, ms], ...] or samples_ms = [...]");
   }
   std::vector<double> samples;
@@ -79,45 +79,45 @@ void read_points(TomlReader& table, std::vector<std::pair<double, Duration>>& po
   }
 }
 
-void read_delay(TomlReader& table, DelayLaw& law) {
-  law = {.path = law.path, .hold = law.hold};
-  const auto name = table.one_of("law", {"constant", "normal", "pareto", "table"});
+void read_delay(TomlReader& table, DelayDistribution& distribution) {
+  distribution = {.path = distribution.path, .hold = distribution.hold};
+  const auto name = table.one_of("distribution", {"constant", "normal", "pareto", "table"});
   if (name == "constant") {
-    require_ms(table, "ms", law.centre);
+    require_ms(table, "ms", distribution.centre);
   } else if (name == "normal") {
-    law.kind = DelayLaw::Kind::normal;
-    require_ms(table, "mean_ms", law.centre);
-    require_ms(table, "deviation_ms", law.deviation);
+    distribution.kind = DelayDistribution::Kind::normal;
+    require_ms(table, "mean_ms", distribution.centre);
+    require_ms(table, "deviation_ms", distribution.deviation);
   } else if (name == "pareto") {
-    law.kind = DelayLaw::Kind::pareto;
-    require_ms(table, "least_ms", law.centre);
+    distribution.kind = DelayDistribution::Kind::pareto;
+    require_ms(table, "least_ms", distribution.centre);
     table.require("shape", "a number above 1");
-    table.read("shape", law.shape, 1.01, 1000);
+    table.read("shape", distribution.shape, 1.01, 1000);
   } else if (name == "table") {
-    law.kind = DelayLaw::Kind::table;
-    read_points(table, law.points);
+    distribution.kind = DelayDistribution::Kind::table;
+    read_points(table, distribution.points);
   }
 }
 
 void read_burst_loss(TomlReader& table, std::optional<GilbertElliott>& out) {
-  GilbertElliott& law = out.emplace();
+  GilbertElliott& burst = out.emplace();
   for (const char* key : {"enter", "leave"}) table.require(key, "a probability a packet");
-  table.read("enter", law.enter, 0, 1);
-  table.read("leave", law.leave, 1e-9, 1);
-  table.read("loss_in_burst", law.loss_in_burst, 0, 1);
-  table.read("loss_outside", law.loss_outside, 0, 1);
+  table.read("enter", burst.enter, 0, 1);
+  table.read("leave", burst.leave, 1e-9, 1);
+  table.read("loss_in_burst", burst.loss_in_burst, 0, 1);
+  table.read("loss_outside", burst.loss_outside, 0, 1);
 }
 
-void read_rest(TomlReader& table, std::vector<RestLaw>& out) {
-  RestLaw law;
-  require_ms(table, "after_ms", law.after);
-  require_ms(table, "least_ms", law.least);
-  require_ms(table, "most_ms", law.most);
-  if (law.most < law.least) table.wrong("most_ms", "is no less than least_ms");
-  if (!out.empty() && law.after <= out.back().after) {
-    table.wrong("after_ms", "rises from law to law");
+void read_rest(TomlReader& table, std::vector<RestDelay>& out) {
+  RestDelay rest;
+  require_ms(table, "after_ms", rest.after);
+  require_ms(table, "least_ms", rest.least);
+  require_ms(table, "most_ms", rest.most);
+  if (rest.most < rest.least) table.wrong("most_ms", "is no less than least_ms");
+  if (!out.empty() && rest.after <= out.back().after) {
+    table.wrong("after_ms", "must exceed that of the entry before");
   }
-  out.push_back(law);
+  out.push_back(rest);
 }
 
 void read_competing(TomlReader& table, LinkOptions& link) {
@@ -157,7 +157,7 @@ void read_direction(TomlReader& table, const std::filesystem::path& folder, Link
   table.table("burst_loss", kHint,
               [&](TomlReader& burst) { read_burst_loss(burst, link.burst_loss); });
   if (table.has("rest")) link.rest.clear();
-  table.tables("rest", kRestLawsMax, [&](TomlReader& law) { read_rest(law, link.rest); });
+  table.tables("rest", kRestDelaysMax, [&](TomlReader& rest) { read_rest(rest, link.rest); });
   table.table("competing", kHint, [&](TomlReader& flow) { read_competing(flow, link); });
   if (double queue = 0; table.read("queue_packets", queue, 1, 1'000'000)) {
     link.queue_packets = static_cast<std::size_t>(queue);

@@ -146,7 +146,7 @@ Result<std::unique_ptr<TargetLink>> AnswerParts::open_link(
       {.host = config_.host,
        .port = config_.port,
        .tls = config_.tls,
-       .session = {.hello = hello_of(bundle(), config_, token()),
+       .protocol = {.hello = hello_of(bundle(), config_, token()),
                    .channel = {.on_sent = [this, connection = ++last_connection_](
                                               ByteView frame) { uplink_.add(connection, frame); }},
                    .vocabulary_count = bundle().tokenizer().vocabulary_count()},

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <cstdio>
 
-#include "shared/base/rank_law.h"
+#include "shared/forecast/rank_probabilities.h"
 
 namespace edgedraft {
 namespace {
@@ -141,7 +141,7 @@ bool RunControl::knows_enough() const {
 }
 
 std::vector<double> RunControl::ranks() const {
-  std::vector<double> ranks = rank_law(kUsualAcceptance);
+  std::vector<double> ranks = rank_probabilities(kUsualAcceptance);
   for (std::size_t i = 0; i < ranks.size(); ++i) {
     ranks[i] = (ranks[i] * kUsualWeight + known_.right[i]) / (kUsualWeight + known_.tried);
   }

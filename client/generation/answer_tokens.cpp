@@ -32,7 +32,7 @@ void AnswerTokens::end_where_written(std::initializer_list<std::uint32_t> contex
     return context > 0 && conversation_.count() >= context;
   });
   end_where_due(parts_.is_end(conversation_.tokens().back())              ? wire::Ending::end_token
-                : terms_.law && terms_.law->stops(conversation_.answer()) ? wire::Ending::stop
+                : terms_.filter && terms_.filter->stops(conversation_.answer()) ? wire::Ending::stop
                 : full                                                    ? wire::Ending::context
                                                                           : wire::Ending::none);
 }

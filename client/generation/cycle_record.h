@@ -7,7 +7,7 @@
 
 #include "client/generation/observer.h"
 #include "shared/base/clock.h"
-#include "shared/protocol/client_session.h"
+#include "shared/protocol/client_protocol.h"
 #include "shared/protocol/target_link.h"
 
 namespace edgedraft {

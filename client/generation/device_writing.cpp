@@ -50,21 +50,21 @@ std::optional<std::uint32_t> DeviceWriting::choose() {
     logits = parts_.drafter->next_logits();
   }
   if (logits.empty()) return std::nullopt;
-  const bool constrained = terms_.law && terms_.law->changes_logits();
+  const bool constrained = terms_.filter && terms_.filter->changes_logits();
   const bool lasts = outage_tokens_++ >= kLastingOutageTokens;
-  std::vector<float> lawful;
-  if (constrained || lasts) lawful.assign(logits.begin(), logits.end());
-  if (constrained) terms_.law->apply(conversation_.answer(), lawful);
+  std::vector<float> filtered;
+  if (constrained || lasts) filtered.assign(logits.begin(), logits.end());
+  if (constrained) terms_.filter->apply(conversation_.answer(), filtered);
   // Repetition stays allowed if a grammar may require it, or if a separate model writes by itself.
   const bool repeats =
-      (constrained && terms_.law->grammar()) || (device_writes_ && parts_.writer != nullptr);
+      (constrained && terms_.filter->grammar()) || (device_writes_ && parts_.writer != nullptr);
   if (lasts && !repeats) {
-    avoid_circles(conversation_.tokens(), conversation_.answer_first(), lawful);
+    avoid_circles(conversation_.tokens(), conversation_.answer_first(), filtered);
   }
   const std::uint32_t token =
-      Sampler(terms_.sampling).choose(lawful.empty() ? logits : lawful, conversation_.count());
+      Sampler(terms_.sampling).choose(filtered.empty() ? logits : filtered, conversation_.count());
   if (device_writes_ && terms_.route == AnswerRoute::automatic) {
-    confidence_.observe(lawful.empty() ? logits : lawful, token);
+    confidence_.observe(filtered.empty() ? logits : filtered, token);
     device_writes_ = !confidence_.unsure();
   }
   return token;

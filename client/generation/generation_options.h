@@ -12,8 +12,8 @@
 #include "client/generation/observer.h"
 #include "client/generation/offline_writer.h"
 #include "shared/base/clock.h"
-#include "shared/base/sampling_params.h"
-#include "shared/constraints/answer_law.h"
+#include "shared/types/sampling_params.h"
+#include "shared/constraints/constraint_filter.h"
 #include "shared/drafting/drafter.h"
 #include "shared/protocol/message.h"
 #include "shared/protocol/target_link.h"
@@ -79,7 +79,7 @@ struct AnswerTerms {
   // last token probabilities is below this value.
   double handover_below = 0.5;
   // Constraints of the answer; null: none. Only for the engine's thread from here on.
-  std::shared_ptr<AnswerLaw> law{};
+  std::shared_ptr<ConstraintFilter> filter{};
   // Log probabilities to report per token: its own, then those of the likeliest tokens.
   std::uint8_t logprobs = 0;
 };

@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include "shared/base/logprob.h"
+#include "shared/types/logprob.h"
 #include "shared/privacy/taint_ledger.h"
 
 namespace edgedraft {

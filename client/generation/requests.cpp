@@ -87,8 +87,8 @@ Result<void> Requests::send_tokens(const std::optional<wire::RunTerms>& run) {
 }
 
 Constraints Requests::constraints() const {
-  if (!terms_.law) return Constraints{};
-  Constraints constraints = terms_.law->constraints();
+  if (!terms_.filter) return Constraints{};
+  Constraints constraints = terms_.filter->constraints();
   constraints.answer_begin = conversation_.answer_first();
   return constraints;
 }

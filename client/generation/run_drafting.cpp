@@ -137,7 +137,7 @@ std::uint32_t RunDrafting::depth_left() const {
 }
 
 TreeGrowth::Choice RunDrafting::draft_choice() {
-  const bool has_grammar = terms_.law && terms_.law->grammar();
+  const bool has_grammar = terms_.filter && terms_.filter->grammar();
   const SamplingParams& sampling = terms_.sampling;
   const bool has_noise = !sampling.greedy();
   if (!has_grammar && !has_noise) return {};
@@ -149,7 +149,7 @@ TreeGrowth::Choice RunDrafting::draft_choice() {
       text.insert(text.end(), path.begin(), path.end());
       std::vector<std::uint32_t> tokens;
       for (const DraftGuess& guess : guesses) tokens.push_back(guess.token);
-      keep_allowed(terms_.law->allowed(text, tokens), guesses);
+      keep_allowed(terms_.filter->allowed(text, tokens), guesses);
     }
     if (has_noise) rank_by_draw(sampling, conversation_.count() + path.size(), guesses);
   };

@@ -281,11 +281,11 @@ ApiResult<ApiService::Prepared> ApiService::prepare(std::string_view body, Compl
   auto prompts = prompts_.of(*request, *hidden, pasts,
                              request->route == AnswerRoute::device ? 0 : context_count);
   if (!prompts) return prompts.error();
-  auto law = law_of(*request);
-  if (!law) return law.error();
+  auto filter = filter_for(*request);
+  if (!filter) return filter.error();
   return Prepared{.request = *std::move(request),
                   .prompts = *std::move(prompts),
-                  .law = *std::move(law),
+                  .filter = *std::move(filter),
                   .privacy = std::move(hidden->privacy)};
 }
 
@@ -342,11 +342,11 @@ const std::shared_ptr<const TokenTexts>& ApiService::texts() {
   return texts_;
 }
 
-ApiResult<std::shared_ptr<AnswerLaw>> ApiService::law_of(const CompletionRequest& request) {
-  if (request.constraints.empty()) return std::shared_ptr<AnswerLaw>();
-  auto law = AnswerLaw::make(request.constraints, texts());
-  if (!law) return ApiError{.message = law.error().message, .code = "invalid_value"};
-  return std::make_shared<AnswerLaw>(*std::move(law));
+ApiResult<std::shared_ptr<ConstraintFilter>> ApiService::filter_for(const CompletionRequest& request) {
+  if (request.constraints.empty()) return std::shared_ptr<ConstraintFilter>();
+  auto filter = ConstraintFilter::make(request.constraints, texts());
+  if (!filter) return ApiError{.message = filter.error().message, .code = "invalid_value"};
+  return std::make_shared<ConstraintFilter>(*std::move(filter));
 }
 
 void ApiService::start(Call call, Prepared prepared, Instant start_at) {
@@ -357,7 +357,7 @@ void ApiService::start(Call call, Prepared prepared, Instant start_at) {
                           .conversations = conversations_,
                           .tokenizer = options_.bundle.tokenizer(),
                           .model = options_.model,
-                          .law = std::move(prepared.law),
+                          .filter = std::move(prepared.filter),
                           .texts = request.logprobs > 0 ? texts() : nullptr,
                           .keep_after = options_.keep_after,
                           .handover_below = options_.handover_below,

@@ -26,7 +26,7 @@
 #include "client/serve/request_privacy.h"
 #include "client/serve/request_prompts.h"
 #include "shared/base/clock.h"
-#include "shared/constraints/answer_law.h"
+#include "shared/constraints/constraint_filter.h"
 #include "shared/constraints/token_texts.h"
 #include "shared/model/chat_template.h"
 #include "shared/net/http/http_message.h"
@@ -129,7 +129,7 @@ class ApiService {
   struct Prepared {
     CompletionRequest request;
     std::vector<Prompt> prompts;
-    std::shared_ptr<AnswerLaw> law;
+    std::shared_ptr<ConstraintFilter> filter;
     RequestPrivacy privacy;
   };
   // Scans, tokenises and compiles a request, which is slow; `guard` learns from it. Threads   any
@@ -149,7 +149,7 @@ class ApiService {
   std::optional<ApiError> error_of_size(const HttpRequest& request) const;
   void start(Call call, Prepared prepared, Instant start_at);
   const std::shared_ptr<const TokenTexts>& texts();
-  ApiResult<std::shared_ptr<AnswerLaw>> law_of(const CompletionRequest& request);
+  ApiResult<std::shared_ptr<ConstraintFilter>> filter_for(const CompletionRequest& request);
 
   boost::asio::io_context& io_;
   Options options_;

@@ -217,7 +217,7 @@ AnswerTerms Completion::terms_of(std::uint32_t choice) const {
                     .writes_offline = request_.offline != OfflinePolicy::wait,
                     .wait_max = request_.wait_max};
   terms.sampling.seed = request_.seed_of(choice);
-  terms.law = parts_.law;
+  terms.filter = parts_.filter;
   terms.logprobs = request_.logprobs;
   terms.route = request_.route;
   terms.is_private = parts_.privacy.is_local;

@@ -34,7 +34,7 @@ class Completion final : public std::enable_shared_from_this<Completion> {
     Conversations& conversations;
     const Tokenizer& tokenizer;
     std::string model;
-    std::shared_ptr<AnswerLaw> law{};           // constraints; null: none
+    std::shared_ptr<ConstraintFilter> filter{};           // constraints; null: none
     std::shared_ptr<const TokenTexts> texts{};  // for log probabilities; null: none are returned
     Duration keep_after{};                      // outage after which offline text becomes final
     double handover_below = 0.0;                // see AnswerTerms

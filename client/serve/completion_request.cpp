@@ -11,7 +11,7 @@
 #include "client/serve/schema_grammar.h"
 #include "client/serve/url_query.h"
 #include "shared/base/ascii.h"
-#include "shared/base/logprob.h"
+#include "shared/types/logprob.h"
 #include "shared/base/random.h"
 #include "shared/protocol/limits.h"
 
@@ -336,7 +336,7 @@ void read_logprobs(JsonFields& fields, CompletionRequest& request) {
 }
 
 // Refuses fields that change an answer and must not be ignored.
-void refuse_unknown_laws(JsonFields& fields, const CompletionRequest& request) {
+void refuse_unknown_constraints(JsonFields& fields, const CompletionRequest& request) {
   if (request.kind == CompletionKind::chat) {
     // Older names for tools.
     for (const auto& [name, instead] :
@@ -540,7 +540,7 @@ ApiResult<CompletionRequest> parse_completion(std::string_view body, CompletionK
   }
   read_stream_options(fields, request);
   read_logprobs(fields, request);
-  refuse_unknown_laws(fields, request);
+  refuse_unknown_constraints(fields, request);
   const auto offline = fields.word("offline", {"wait", "keep", "revise"});
   if (offline) request.offline = offline_policy_of(*offline);
   // llama-server's values.

@@ -11,8 +11,8 @@
 #include "client/serve/call_form.h"
 #include "client/serve/tools.h"
 #include "shared/base/clock.h"
-#include "shared/base/constraints.h"
-#include "shared/base/sampling_params.h"
+#include "shared/types/constraints.h"
+#include "shared/types/sampling_params.h"
 #include "shared/model/chat_template.h"
 
 namespace edgedraft {

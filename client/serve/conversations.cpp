@@ -2,15 +2,27 @@
 
 #include <algorithm>
 #include <boost/asio/post.hpp>
+#include <cstdlib>  // for __GLIBC__
 #include <exception>
 #include <span>
 #include <utility>
 
 #include "shared/base/check.h"
-#include "shared/base/free_memory.h"
+
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
 
 namespace edgedraft {
 namespace {
+
+// Returns freed memory to the system. glibc keeps freed blocks of up to 32 MiB for reuse once it
+// has seen such sizes; a device needs that memory elsewhere. Takes milliseconds.
+void give_back_free_memory() {
+#ifdef __GLIBC__
+  ::malloc_trim(0);
+#endif
+}
 
 std::size_t common_count(std::span<const std::uint32_t> a, std::span<const std::uint32_t> b) {
   return static_cast<std::size_t>(std::ranges::mismatch(a, b).in1 - a.begin());

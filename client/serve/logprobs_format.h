@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-#include "shared/base/logprob.h"
+#include "shared/types/logprob.h"
 #include "shared/constraints/token_texts.h"
 
 namespace edgedraft {

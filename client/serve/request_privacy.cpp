@@ -10,7 +10,7 @@
 
 #include "client/serve/json_fields.h"
 #include "client/serve/json_tokens.h"
-#include "shared/base/constraints.h"
+#include "shared/types/constraints.h"
 #include "shared/base/json_shape.h"
 #include "shared/model/utf8.h"
 

@@ -8,7 +8,7 @@
 #include "client/serve/schema_words.h"
 #include "client/serve/url_query.h"
 #include "client/serve/whole_numbers.h"
-#include "shared/base/constraints.h"
+#include "shared/types/constraints.h"
 
 namespace edgedraft {
 

@@ -1,7 +1,7 @@
 #include "netsim/drivers/drivers.h"
 #include "netsim/drivers/process_driver.h"
 #include "netsim/drivers/proxy_relay.h"
-#include "netsim/link/delay_law.h"
+#include "netsim/link/delay_distribution.h"
 
 namespace edgedraft::netsim {
 

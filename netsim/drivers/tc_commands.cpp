@@ -6,7 +6,7 @@
 
 #include "netsim/drivers/command.h"
 #include "netsim/drivers/namespaces.h"
-#include "netsim/link/delay_law.h"
+#include "netsim/link/delay_distribution.h"
 #include "shared/base/printable.h"
 #include "shared/program/toml_reader.h"
 
@@ -101,9 +101,9 @@ struct DelayRange {
 };
 
 // Range of the delays at the table's 4,096 quantiles.
-DelayRange range_of(const DelayLaw& law) {
-  const double least = nanoseconds(delay_quantile(law, 0.5 / kTableEntries));
-  const double most = nanoseconds(delay_quantile(law, 1 - 0.5 / kTableEntries));
+DelayRange range_of(const DelayDistribution& distribution) {
+  const double least = nanoseconds(delay_quantile(distribution, 0.5 / kTableEntries));
+  const double most = nanoseconds(delay_quantile(distribution, 1 - 0.5 / kTableEntries));
   return {.middle = (least + most) / 2, .reach = (most - least) / 2};
 }
 
@@ -111,15 +111,15 @@ double jitter_of(const DelayRange& range) {
   return range.reach * kTableScale / kEntryMax;
 }
 
-bool is_random(const DelayLaw& law) {
-  return law.kind != DelayLaw::Kind::constant && range_of(law).reach > 0;
+bool is_random(const DelayDistribution& distribution) {
+  return distribution.kind != DelayDistribution::Kind::constant && range_of(distribution).reach > 0;
 }
 
-TcTable table_of(const DelayLaw& law, const std::string& name) {
-  const DelayRange range = range_of(law);
+TcTable table_of(const DelayDistribution& distribution, const std::string& name) {
+  const DelayRange range = range_of(distribution);
   std::ostringstream text;
   for (int i = 0; i < kTableEntries; ++i) {
-    const double delay = nanoseconds(delay_quantile(law, (i + 0.5) / kTableEntries));
+    const double delay = nanoseconds(delay_quantile(distribution, (i + 0.5) / kTableEntries));
     const double entry = std::round((delay - range.middle) * kEntryMax / range.reach);
     text << static_cast<int>(std::clamp(entry, -kEntryMax, kEntryMax))
          << (i % 16 == 15 ? '\n' : ' ');
@@ -144,10 +144,10 @@ Words loss_of(const LinkOptions& link) {
     return link.loss > 0 ? Words{"loss", percent(link.loss)} : Words{};
   }
   // netem has one loss model; independent loss is added to both of its states.
-  const GilbertElliott& law = *link.burst_loss;
-  const double in_burst = 1 - (1 - law.loss_in_burst) * (1 - link.loss);
-  const double outside = 1 - (1 - law.loss_outside) * (1 - link.loss);
-  return {"loss",          "gemodel", percent(law.enter), percent(law.leave), percent(in_burst),
+  const GilbertElliott& burst = *link.burst_loss;
+  const double in_burst = 1 - (1 - burst.loss_in_burst) * (1 - link.loss);
+  const double outside = 1 - (1 - burst.loss_outside) * (1 - link.loss);
+  return {"loss",          "gemodel", percent(burst.enter), percent(burst.leave), percent(in_burst),
           percent(outside)};
 }
 

@@ -6,7 +6,7 @@
 
 #include "shared/base/check.h"
 #include "shared/base/random.h"
-#include "shared/base/rank_law.h"
+#include "shared/forecast/rank_probabilities.h"
 #include "shared/base/text_file.h"
 #include "shared/protocol/limits.h"
 
@@ -39,7 +39,7 @@ Result<std::vector<std::uint32_t>> read_answer_tokens(const std::filesystem::pat
 OracleDrafter::OracleDrafter(OracleOptions options, std::uint32_t vocabulary_count,
                              std::uint32_t activation_cols)
     : options_(std::move(options)),
-      ranks_(rank_law(options_.acceptance)),
+      ranks_(rank_probabilities(options_.acceptance)),
       vocabulary_count_(vocabulary_count),
       activation_cols_(activation_cols) {
   EDGEDRAFT_CHECK(vocabulary_count > kTreeBreadthMax);

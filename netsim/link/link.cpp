@@ -4,7 +4,7 @@
 #include <cmath>
 #include <utility>
 
-#include "netsim/link/delay_law.h"
+#include "netsim/link/delay_distribution.h"
 #include "shared/base/check.h"
 #include "shared/base/random.h"
 
@@ -41,9 +41,9 @@ double Link::radio_uniform(std::uint64_t number, unsigned which) const {
 
 Instant Link::admitted(Instant now, std::uint64_t number) const {
   Instant begin = now;
-  const RestLaw* applies = nullptr;
-  for (const RestLaw& law : options_.rest) {
-    if (now - free_at_ >= law.after) applies = &law;
+  const RestDelay* applies = nullptr;
+  for (const RestDelay& rest : options_.rest) {
+    if (now - free_at_ >= rest.after) applies = &rest;
   }
   if (applies != nullptr) {
     const double wait = radio_uniform(number, kRest) * seconds(applies->most - applies->least);
@@ -81,10 +81,10 @@ Instant Link::serialise(Instant now, std::size_t bytes) {
 bool Link::lose(std::uint64_t number) {
   bool lost = uniform(number, kLoss) < options_.loss;
   if (options_.burst_loss) {
-    const GilbertElliott& law = *options_.burst_loss;
-    lost |= uniform(number, kBurstLoss) < (in_burst_ ? law.loss_in_burst : law.loss_outside);
+    const GilbertElliott& burst = *options_.burst_loss;
+    lost |= uniform(number, kBurstLoss) < (in_burst_ ? burst.loss_in_burst : burst.loss_outside);
     const double step = uniform(number, kBurstStep);
-    in_burst_ = in_burst_ ? step >= law.leave : step < law.enter;
+    in_burst_ = in_burst_ ? step >= burst.leave : step < burst.enter;
   }
   return lost;
 }

@@ -11,7 +11,7 @@
 namespace edgedraft::netsim {
 
 // Delay of a packet after its transmission at the link's rate.
-struct DelayLaw {
+struct DelayDistribution {
   enum class Kind { constant, normal, pareto, table };
 
   Kind kind = Kind::constant;
@@ -38,7 +38,7 @@ struct GilbertElliott {
 
 // An idle radio: after an idle time, the first packet waits for a grant or for the other side's
 // next listening interval. Later packets wait for it.
-struct RestLaw {
+struct RestDelay {
   Duration after{0};  // without a packet
   Duration least{0};  // the wait, uniform
   Duration most{0};
@@ -64,11 +64,11 @@ inline constexpr std::uint32_t kTraceOpportunityBytes = 1500;
 struct LinkOptions {
   std::uint64_t bits_per_second = 0;  // > 0 unless a trace replaces it
   std::optional<DeliveryTrace> trace;
-  DelayLaw delay;
+  DelayDistribution delay;
   // True if packets with shorter delays overtake, as in netem but not on radio links.
   bool reorder = false;
   // By idle time: the last entry whose idle time has passed applies.
-  std::vector<RestLaw> rest;
+  std::vector<RestDelay> rest;
   std::optional<CompetingFlow> competing;
   double loss = 0;  // independent, in [0, 1]
   std::optional<GilbertElliott> burst_loss;

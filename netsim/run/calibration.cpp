@@ -35,9 +35,9 @@ constexpr auto kProbePoll = std::chrono::milliseconds(5);
 double delivered_share(const LinkOptions& direction) {
   double lost_in_bursts = 0;
   if (direction.burst_loss) {
-    const GilbertElliott& law = *direction.burst_loss;
-    const double in_burst = law.enter / (law.enter + law.leave);
-    lost_in_bursts = in_burst * law.loss_in_burst + (1 - in_burst) * law.loss_outside;
+    const GilbertElliott& burst = *direction.burst_loss;
+    const double in_burst = burst.enter / (burst.enter + burst.leave);
+    lost_in_bursts = in_burst * burst.loss_in_burst + (1 - in_burst) * burst.loss_outside;
   }
   return (1 - direction.loss) * (1 - lost_in_bursts);
 }

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "shared/base/check.h"
-#include "shared/base/prefix_hash.h"
+#include "shared/types/prefix_hash.h"
 #include "shared/speculative/best_nodes.h"
 
 namespace edgedraft {

@@ -19,7 +19,7 @@ Error session_unknown() {
 bool begins_within(const PrefillRequest& request) {
   const std::uint64_t given =
       std::uint64_t{request.base_count} + request.tokens.size() - request.provisional_count;
-  return !request.law || request.law->constraints().answer_begin <= given;
+  return !request.filter || request.filter->constraints().answer_begin <= given;
 }
 
 }  // namespace
@@ -188,13 +188,13 @@ bool PassLoop::may_begin(Prompt& prompt, const Constraints& constraints) {
     return false;
   };
   const TargetSession* const target = turn.session != nullptr ? &turn.session->target : nullptr;
-  auto law = sessions_.law_of(turn.client.identity, target != nullptr ? target->law() : nullptr,
+  auto filter = sessions_.filter_for(turn.client.identity, target != nullptr ? target->filter() : nullptr,
                               constraints);
-  if (!law) {
-    const bool for_time = law.error().code == Errc::refused;
-    return refuse(for_time ? Refusal::grammars : Refusal::invalid, law.error());
+  if (!filter) {
+    const bool for_time = filter.error().code == Errc::refused;
+    return refuse(for_time ? Refusal::grammars : Refusal::invalid, filter.error());
   }
-  tokens.law = *std::move(law);
+  tokens.filter = *std::move(filter);
   if (target != nullptr && tokens.base_count > target->tokens().size()) {
     return refuse(Refusal::session_unknown, session_unknown());
   }

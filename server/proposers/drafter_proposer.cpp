@@ -6,7 +6,7 @@
 
 #include "server/sessions/session_fault.h"
 #include "shared/base/check.h"
-#include "shared/base/sampling_params.h"
+#include "shared/types/sampling_params.h"
 #include "shared/speculative/draw_ranking.h"
 
 namespace edgedraft {

@@ -167,11 +167,11 @@ Result<Session*> SessionStore::resume(std::uint64_t connection_id, const wire::R
   return &session;
 }
 
-Result<std::shared_ptr<AnswerLaw>> SessionStore::law_of(const std::string& identity,
-                                                        const std::shared_ptr<AnswerLaw>& known,
+Result<std::shared_ptr<ConstraintFilter>> SessionStore::filter_for(const std::string& identity,
+                                                        const std::shared_ptr<ConstraintFilter>& known,
                                                         const Constraints& constraints) {
   grammars_.forget_unused();
-  if (constraints.empty()) return std::shared_ptr<AnswerLaw>();
+  if (constraints.empty()) return std::shared_ptr<ConstraintFilter>();
   if (!parts_.texts) {
     return Error{Errc::unsupported, "this server takes no constraints on answers"};
   }
@@ -182,10 +182,10 @@ Result<std::shared_ptr<AnswerLaw>> SessionStore::law_of(const std::string& ident
     const auto afforded = grammars_.afford_another(identity, constraints.grammar.size());
     if (!afforded) return afforded.error();
   }
-  auto law = AnswerLaw::make(constraints, parts_.texts, std::move(grammar));
-  if (!law) return law.error();
-  if (is_new) grammars_.add(identity, constraints.grammar, law->grammar());
-  return std::make_shared<AnswerLaw>(*std::move(law));
+  auto filter = ConstraintFilter::make(constraints, parts_.texts, std::move(grammar));
+  if (!filter) return filter.error();
+  if (is_new) grammars_.add(identity, constraints.grammar, filter->grammar());
+  return std::make_shared<ConstraintFilter>(*std::move(filter));
 }
 
 void SessionStore::forget(std::uint64_t connection_id) {

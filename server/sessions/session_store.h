@@ -111,10 +111,10 @@ class SessionStore {
   Result<void> check_first(const PrefillRequest& prompt) const;
   // Compiles constraints; null if there are none. `known` is the session's current constraint.
   // Grammars compiled for the identity's other sessions are reused.
-  // Errors    unsupported: constraints are disabled; usage: of AnswerLaw::make; refused: the
+  // Errors    unsupported: constraints are disabled; usage: of ConstraintFilter::make; refused: the
   //           identity's grammars used up its budget
-  Result<std::shared_ptr<AnswerLaw>> law_of(const std::string& identity,
-                                            const std::shared_ptr<AnswerLaw>& known,
+  Result<std::shared_ptr<ConstraintFilter>> filter_for(const std::string& identity,
+                                            const std::shared_ptr<ConstraintFilter>& known,
                                             const Constraints& constraints);
   // Unbinds a closed connection's session, which may then be resumed or evicted.
   void release(std::uint64_t connection_id);

@@ -57,7 +57,7 @@ Result<void> TargetSession::begin(const PrefillRequest& request) {
   const auto given_count = static_cast<std::uint32_t>(tokens_.size()) - request.provisional_count;
   cache_.set_length(std::min({cache_.length(), request.base_count, given_count - 1}));
   sampler_ = Sampler(request.sampling);
-  law_ = request.law;
+  filter_ = request.filter;
   logprobs_per_token_ = request.logprobs_per_token;
   logprobs_.clear();
   finish_ = Finish::none;
@@ -94,7 +94,7 @@ std::optional<PrefillOutcome> TargetSession::decided(const PrefillRequest& reque
   const bool comparable = request.provisional_count == request.tokens.size() &&
                           base >= given_count_ && base < tokens_.size() &&
                           cache_.length() + 1 == tokens_.size() &&
-                          request.sampling == sampler_.params() && request.law == law_ &&
+                          request.sampling == sampler_.params() && request.filter == filter_ &&
                           // Log probabilities are not stored.
                           request.logprobs_per_token == 0;
   if (!comparable) return std::nullopt;
@@ -302,7 +302,7 @@ VerifiedPath TargetSession::match(const RunningDraft& draft, const Matrix& logit
 
 bool TargetSession::choosing_searches() const {
   const SamplingParams& params = sampler_.params();
-  if (logprobs_per_token_ > 0 || (law_ && law_->changes_logits())) return true;
+  if (logprobs_per_token_ > 0 || (filter_ && filter_->changes_logits())) return true;
   return !params.greedy() && !params.keeps_all();
 }
 
@@ -380,18 +380,18 @@ std::uint32_t TargetSession::choose(const Matrix& logits, std::span<const std::u
                                     std::uint32_t row, std::uint32_t position) {
   const bool is_greedy = this->greedy();
   if (is_greedy && logprobs_per_token_ == 0) return greedy[row];
-  const std::span<const float> lawful = this->lawful(logits, row);
-  const std::uint32_t chosen = is_greedy ? greedy[row] : sampler_.choose(lawful, position);
+  const std::span<const float> filtered = this->filtered(logits, row);
+  const std::uint32_t chosen = is_greedy ? greedy[row] : sampler_.choose(filtered, position);
   tell(chosen);
   return chosen;
 }
 
-std::span<const float> TargetSession::lawful(const Matrix& logits, std::uint32_t row) {
+std::span<const float> TargetSession::filtered(const Matrix& logits, std::uint32_t row) {
   decoder_.backend().read(logits.row_range(row, 1), logits_row_);
-  if (!law_ || !law_->changes_logits()) return logits_row_;
-  lawful_row_ = logits_row_;
-  law_->apply(answer_, lawful_row_);
-  return lawful_row_;
+  if (!filter_ || !filter_->changes_logits()) return logits_row_;
+  filtered_row_ = logits_row_;
+  filter_->apply(answer_, filtered_row_);
+  return filtered_row_;
 }
 
 void TargetSession::tell(std::uint32_t chosen) {
@@ -403,8 +403,8 @@ void TargetSession::tell(std::uint32_t chosen) {
 }
 
 void TargetSession::set_answer(std::uint32_t end, const DraftTree* tree, std::uint32_t row) {
-  if (!law_) return;
-  const std::uint32_t begin = std::min(law_->constraints().answer_begin, end);
+  if (!filter_) return;
+  const std::uint32_t begin = std::min(filter_->constraints().answer_begin, end);
   answer_.assign(tokens_.begin() + begin, tokens_.begin() + end);
   const auto root = static_cast<std::ptrdiff_t>(answer_.size());
   for (; row != 0; row = tree->parent(row)) {
@@ -413,9 +413,9 @@ void TargetSession::set_answer(std::uint32_t end, const DraftTree* tree, std::ui
 }
 
 bool TargetSession::stops_with(std::uint32_t next) {
-  if (!law_) return false;
+  if (!filter_) return false;
   answer_.push_back(next);
-  const bool stops = law_->stops(answer_);
+  const bool stops = filter_->stops(answer_);
   answer_.pop_back();
   return stops;
 }

@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "shared/base/error.h"
-#include "shared/base/logprob.h"
+#include "shared/types/logprob.h"
 #include "shared/base/sha256.h"
-#include "shared/constraints/answer_law.h"
+#include "shared/constraints/constraint_filter.h"
 #include "shared/runtime/decoder.h"
 #include "shared/speculative/draft_tree.h"
 #include "shared/speculative/sampling.h"
@@ -28,7 +28,7 @@ struct PrefillRequest {
   // like a draft; tokens from the first mismatch on are dropped. 0: all tokens are given.
   std::uint32_t provisional_count = 0;
   SamplingParams sampling;
-  std::shared_ptr<AnswerLaw> law{};  // constraint on the answer; null: none
+  std::shared_ptr<ConstraintFilter> filter{};  // constraint on the answer; null: none
   // Log probabilities to report per chosen token: its own, then those of the likeliest tokens.
   std::uint32_t logprobs_per_token = 0;
 };
@@ -85,7 +85,7 @@ class TargetSession {
   std::uint32_t valid_count() const { return cache_.length(); }
   const KvCache& cache() const { return cache_; }
   std::uint32_t context_count() const { return context_count_; }
-  const std::shared_ptr<AnswerLaw>& law() const { return law_; }
+  const std::shared_ptr<ConstraintFilter>& filter() const { return filter_; }
   const SamplingParams& sampling() const { return sampler_.params(); }
   // token_hash() of the first `count` tokens. The last result is cached, since clients may ask
   // repeatedly.
@@ -133,7 +133,7 @@ class TargetSession {
   const ProbeAnswer& probe_answer() const { return probe_answer_; }
   std::uint32_t vocabulary_count() const { return decoder_.config().vocabulary_count; }
   // True if it chooses the likeliest token.
-  bool greedy() const { return sampler_.params().greedy() && !(law_ && law_->changes_logits()); }
+  bool greedy() const { return sampler_.params().greedy() && !(filter_ && filter_->changes_logits()); }
 
   // Rows for the next pass, at most `rows_max`; valid until finish_pass(). If choosing_searches(),
   // at most `searched_max` draft tokens are followed, or provisional tokens chosen.
@@ -212,7 +212,7 @@ class TargetSession {
                        std::uint32_t row, std::uint32_t position);
   // That row's logits after the constraint; logits_row_ holds them unmodified.
   // Requires  answer_ if the constraint needs it
-  std::span<const float> lawful(const Matrix& logits, std::uint32_t row);
+  std::span<const float> filtered(const Matrix& logits, std::uint32_t row);
   // Appends log probabilities from logits_row_ if requested.
   void tell(std::uint32_t chosen);
   // True if `next` after answer_ completes a stop string.
@@ -229,7 +229,7 @@ class TargetSession {
   std::uint32_t given_count_ = 0;  // of tokens_; the rest were chosen by the target
   std::optional<Hashed> hashed_;   // last result of hash_of(), while its tokens stand
   Sampler sampler_{SamplingParams{}};
-  std::shared_ptr<AnswerLaw> law_;
+  std::shared_ptr<ConstraintFilter> filter_;
   std::vector<std::uint32_t> answer_;  // tokens before the one being chosen
   Finish finish_ = Finish::none;
   std::variant<std::monostate, RunningPrefill, RunningDraft> request_;
@@ -241,7 +241,7 @@ class TargetSession {
   std::uint32_t first_deciding_ = 0;
   std::uint32_t searched_max_ = kSearchedPathMax;
   std::vector<float> logits_row_;
-  std::vector<float> lawful_row_;
+  std::vector<float> filtered_row_;
   std::uint32_t logprobs_per_token_ = 0;
   std::vector<Logprob> logprobs_;
   ProbeAnswer probe_answer_;

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "shared/base/constraints.h"
+#include "shared/types/constraints.h"
 #include "shared/base/error.h"
 
 namespace edgedraft {

@@ -192,8 +192,8 @@ class TlsLink final : public ClientLink {
       can_try_again_ = false;
     }
     wake_.notify();
-    if (!session_ || !pump_) return;
-    session_->close("done");
+    if (!protocol_ || !pump_) return;
+    protocol_->close("done");
     pump_->finish({Errc::cancelled, "the link is closed"});
   }
 
@@ -255,7 +255,7 @@ class TlsLink final : public ClientLink {
     // The user may have replaced our certificate, and a ticket stands for the old one.
     if (auto context = make_client_context(options_.tls)) context_ = *std::move(context);
     ticket_.reset();
-    if (options_.renew_token) options_.session.hello.token = options_.renew_token();
+    if (options_.renew_token) options_.protocol.hello.token = options_.renew_token();
   }
 
   bool is_plugged() const { return options_.plug == nullptr || options_.plug->is_in(); }
@@ -283,7 +283,7 @@ class TlsLink final : public ClientLink {
       co_return result.error();
     }
     server_proved_ = true;
-    session_.emplace(options_.session, Clock::now());
+    protocol_.emplace(options_.protocol, Clock::now());
     backed_up_ = false;
     pump_.emplace(stream, port(stream), options_.write_stall_timeout, peer_);
     const Error error = co_await pump_->run();
@@ -292,7 +292,7 @@ class TlsLink final : public ClientLink {
     if (!is_passing(error.code)) co_await linger(stream);
     ticket_ = take_ticket(stream.native_handle());
     count(stream);
-    session_.reset();
+    protocol_.reset();
     past_ = stats();
     co_return error;
   }
@@ -322,34 +322,34 @@ class TlsLink final : public ClientLink {
     co_return check_server(tls, options_.tls);
   }
 
-  SessionPort port(TlsStream& stream) {
+  ProtocolPort port(TlsStream& stream) {
     return {.receive =
                 [this, &stream](Instant now, ByteView bytes) {
-                  Result<void> received = session_->receive(now, bytes);
+                  Result<void> received = protocol_->receive(now, bytes);
                   // Count bytes before events, so that a listener sees current counters.
                   count(stream);
                   deliver_events(stream, now);
                   return received;
                 },
-            .tick = [this](Instant now) { return session_->tick(now); },
-            .next_deadline = [this] { return session_->next_deadline(); },
+            .tick = [this](Instant now) { return protocol_->tick(now); },
+            .next_deadline = [this] { return protocol_->next_deadline(); },
             // Called again once the socket has taken the output.
             .has_output =
                 [this] {
-                  backed_up_ = session_->holds_output();
-                  return session_->has_output();
+                  backed_up_ = protocol_->holds_output();
+                  return protocol_->has_output();
                 },
             .take_output =
                 [this, &stream] {
-                  Bytes output = session_->take_output();
-                  if (session_->in_flight() && !sent_known_) {
+                  Bytes output = protocol_->take_output();
+                  if (protocol_->in_flight() && !sent_known_) {
                     sent_ = Clock::now();
                     sent_known_ = true;
                   }
                   count(stream);
                   return output;
                 },
-            .paces_output = [this] { return session_->paces_output(); }};
+            .paces_output = [this] { return protocol_->paces_output(); }};
   }
 
   // A request and the connection that it was made for.
@@ -378,32 +378,32 @@ class TlsLink final : public ClientLink {
   void send_now(Asked asked) {
     const bool cancels = std::holds_alternative<CancelRequest>(asked.request);
     // A request for an earlier connection is lost; its sender already knows that it broke.
-    if (session_ && asked.connection == welcome_count_) request_now(std::move(asked.request));
+    if (protocol_ && asked.connection == welcome_count_) request_now(std::move(asked.request));
     if (cancels) note_cancel();
   }
 
   void request_now(TargetRequest request) {
     struct Visitor {
-      ClientSession& session;
-      Result<void> operator()(wire::OutgoingPrefill& r) { return session.prefill(std::move(r)); }
-      Result<void> operator()(wire::OutgoingResume& r) { return session.resume(std::move(r)); }
-      Result<void> operator()(wire::OutgoingHints& r) { return session.hints(std::move(r)); }
+      ClientProtocol& protocol;
+      Result<void> operator()(wire::OutgoingPrefill& r) { return protocol.prefill(std::move(r)); }
+      Result<void> operator()(wire::OutgoingResume& r) { return protocol.resume(std::move(r)); }
+      Result<void> operator()(wire::OutgoingHints& r) { return protocol.hints(std::move(r)); }
       Result<void> operator()(CancelRequest&) {
-        session.cancel();
+        protocol.cancel();
         return boost::system::in_place_value;
       }
     };
     // Incomplete hints get no answer of their own.
     const auto* hints = std::get_if<wire::OutgoingHints>(&request);
     if (hints == nullptr || hints->complete) sent_known_ = false;
-    const Result<void> sent = std::visit(Visitor{*session_}, request);
+    const Result<void> sent = std::visit(Visitor{*protocol_}, request);
     if (!sent) push(ClientEvent(RequestRefused{sent.error()}));
-    backed_up_ = session_->holds_output();
+    backed_up_ = protocol_->holds_output();
     if (pump_) pump_->wake();
   }
 
   void deliver_events(TlsStream& stream, Instant received) {
-    while (auto event = session_->next_event()) {
+    while (auto event = protocol_->next_event()) {
       if (auto* verdict = std::get_if<VerdictReceived>(&*event)) {
         verdict->times = {.sent = sent_,
                           .received = received,
@@ -502,7 +502,7 @@ class TlsLink final : public ClientLink {
     stats_.bytes_up = past_.bytes_up + bytes.out;
     stats_.bytes_down = past_.bytes_down + bytes.in;
     stats_.traffic = past_.traffic;
-    if (session_) stats_.traffic += session_->traffic();
+    if (protocol_) stats_.traffic += protocol_->traffic();
   }
 
   ClientLinkOptions options_;
@@ -523,7 +523,7 @@ class TlsLink final : public ClientLink {
   asio::steady_timer telling_;
   bool is_closing_ = false;
   asio::steady_timer closing_;
-  std::optional<ClientSession> session_;
+  std::optional<ClientProtocol> protocol_;
   std::optional<Pump> pump_;
   TlsTicket ticket_;
   Instant sent_{};           // time when the request in flight was handed to the socket

@@ -19,7 +19,7 @@ struct ClientLinkOptions {
   std::string port;
   NameResolver resolver = resolve_by_system;
   TlsClientOptions tls{};
-  ClientSessionOptions session{};
+  ClientProtocolOptions protocol{};
   // Returns the token to sign in with when a closed link tries again. Called on the link's thread;
   // may be empty, which keeps the token.
   std::function<std::string()> renew_token{};

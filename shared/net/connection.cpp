@@ -43,7 +43,7 @@ asio::awaitable<void> Signal::wait_until(Instant deadline) {
   notified_ = false;
 }
 
-Pump::Pump(TlsStream& stream, SessionPort port, Duration write_stall_timeout, std::string peer)
+Pump::Pump(TlsStream& stream, ProtocolPort port, Duration write_stall_timeout, std::string peer)
     : stream_(stream),
       port_(std::move(port)),
       write_stall_timeout_(write_stall_timeout),
@@ -75,7 +75,7 @@ asio::awaitable<Error> Pump::read() {
   while (!ending_) {
     const auto [error, count] = co_await stream_.async_read_some(asio::buffer(buffer), kToken);
     if (error) {
-      // The session's reason explains more than a later socket error.
+      // The protocol's reason explains more than a later socket error.
       if (ending_) co_return *ending_;
       co_return explain_tls_error(stream_.native_handle(), error, peer_);
     }

@@ -13,7 +13,7 @@
 #include "shared/base/error.h"
 #include "shared/net/tls.h"
 
-// Coroutines that move a session's bytes, for both ends of a connection.
+// Coroutines that move a connection's bytes, for both ends of a connection.
 namespace edgedraft {
 
 using TlsStream = boost::asio::ssl::stream<boost::asio::ip::tcp::socket>;
@@ -32,8 +32,8 @@ class Signal {
   bool notified_ = false;
 };
 
-// Interface of the pump to a ClientSession or ServerSession.
-struct SessionPort {
+// Interface of the pump to a ClientProtocol or ServerProtocol.
+struct ProtocolPort {
   // Takes bytes and emits the resulting events.
   std::function<Result<void>(Instant now, ByteView bytes)> receive;
   std::function<Result<void>(Instant now)> tick;
@@ -44,18 +44,18 @@ struct SessionPort {
   std::function<bool()> paces_output;
 };
 
-// Moves the bytes of one session over one stream until either ends.
+// Moves the bytes of one connection over one stream until either ends.
 //
 // Threads   all calls on the stream's strand
 class Pump {
  public:
   // Requires  stream and port outlive run()
-  Pump(TlsStream& stream, SessionPort port, Duration write_stall_timeout, std::string peer);
+  Pump(TlsStream& stream, ProtocolPort port, Duration write_stall_timeout, std::string peer);
 
-  // Moves bytes until the connection breaks, the session fails or finish() is called. In the last
-  // two cases the session's remaining output is sent if the peer takes it. Returns the reason.
+  // Moves bytes until the connection breaks, the protocol fails or finish() is called. In the last
+  // two cases the protocol's remaining output is sent if the peer takes it. Returns the reason.
   boost::asio::awaitable<Error> run();
-  // Call if the session has new output or a new deadline.
+  // Call if the protocol has new output or a new deadline.
   void wake();
   // Sends remaining output, then ends with this reason.
   void finish(Error reason);
@@ -66,7 +66,7 @@ class Pump {
   boost::asio::awaitable<Error> keep_time();
 
   TlsStream& stream_;
-  SessionPort port_;
+  ProtocolPort port_;
   Duration write_stall_timeout_;
   std::string peer_;
   Signal output_;

@@ -49,14 +49,14 @@ struct Connection {
       : id(connection_id),
         origin(std::move(where)),
         stream(std::move(socket), context),
-        session(options.session, Clock::now()) {}
+        protocol(options.protocol, Clock::now()) {}
 
   std::uint64_t id;
   std::string origin;
   std::atomic<bool> stranger = true;  // until it has signed in
   bool pushed_out = false;            // guarded by the listener's mutex
   TlsStream stream;
-  ServerSession session;
+  ServerProtocol protocol;
   PeerInfo peer;
   std::optional<Pump> pump;  // set from the handshake on
   // Shared with the application's copies; the connection's own is the first.
@@ -64,12 +64,12 @@ struct Connection {
   Instant last_work{};  // last request or reply
   WireBytes counted{};  // already included in the listener's stats
 
-  // Sends the session's output and ends the connection if the session is over.
-  void after_session_call(const Error& reason) {
+  // Sends the protocol's output and ends the connection if the protocol is over.
+  void after_protocol_call(const Error& reason) {
     last_work = Clock::now();
-    if (session.signed_in()) stranger = false;
+    if (protocol.signed_in()) stranger = false;
     if (!pump) return;
-    if (session.finished()) pump->finish(session.failure().value_or(reason));
+    if (protocol.finished()) pump->finish(protocol.failure().value_or(reason));
     pump->wake();
   }
 };
@@ -125,7 +125,7 @@ struct ReplyHandle::Target {
     connection = nullptr;
   }
 
-  // Runs `act(session)` on the connection's strand while the connection lives.
+  // Runs `act(protocol)` on the connection's strand while the connection lives.
   template <class Act>
   static void post(const std::shared_ptr<Target>& target, Act act, Error reason) {
     const std::scoped_lock lock(target->mutex);
@@ -135,12 +135,12 @@ struct ReplyHandle::Target {
                  Connection* alive = target->get();
                  if (!alive) return;
                  try {
-                   act(alive->session);
+                   act(alive->protocol);
                  } catch (const std::exception& e) {
                    // A failed answer ends its own connection only.
-                   alive->session.fail({Errc::io, e.what()});
+                   alive->protocol.fail({Errc::io, e.what()});
                  }
-                 alive->after_session_call(reason);
+                 alive->after_protocol_call(reason);
                });
   }
   // Posts rows that count as `count` in that backlog of the target.
@@ -148,7 +148,7 @@ struct ReplyHandle::Target {
                         std::uint32_t count, wire::Activations rows) {
     backlog.give(count);
     post(target,
-         [rows = std::move(rows), count, &backlog](ServerSession& s) mutable {
+         [rows = std::move(rows), count, &backlog](ServerProtocol& s) mutable {
            s.activations(std::move(rows));
            backlog.queue(count);
          },
@@ -162,7 +162,7 @@ std::uint64_t ReplyHandle::connection_id() const {
 
 void ReplyHandle::accept(wire::Welcome welcome, std::uint32_t padded_row_bytes) const {
   Target::post(target_,
-               [w = std::move(welcome), padded_row_bytes](ServerSession& s) mutable {
+               [w = std::move(welcome), padded_row_bytes](ServerProtocol& s) mutable {
                  s.accept(std::move(w), padded_row_bytes);
                },
                {});
@@ -171,7 +171,7 @@ void ReplyHandle::accept(wire::Welcome welcome, std::uint32_t padded_row_bytes) 
 void ReplyHandle::verdict(wire::Verdict verdict) const {
   target_->verdicts.give();
   Target::post(target_,
-               [v = std::move(verdict), target = target_.get()](ServerSession& s) mutable {
+               [v = std::move(verdict), target = target_.get()](ServerProtocol& s) mutable {
                  s.verdict(std::move(v));
                  target->verdicts.queue();
                },
@@ -200,13 +200,13 @@ void ReplyHandle::run_activations(wire::Activations rows) const {
 }
 
 void ReplyHandle::refuse(std::uint32_t round, Error error) const {
-  Target::post(target_, [round, e = std::move(error)](ServerSession& s) { s.refuse(round, e); },
+  Target::post(target_, [round, e = std::move(error)](ServerProtocol& s) { s.refuse(round, e); },
                {});
 }
 
 void ReplyHandle::fail(Error error) const {
   Target::post(
-      target_, [error](ServerSession& s) { s.fail(error); }, error);
+      target_, [error](ServerProtocol& s) { s.fail(error); }, error);
 }
 
 class Listener::Impl {
@@ -265,9 +265,9 @@ class Listener::Impl {
     while (!all_gone() && Clock::now() < deadline) {
       for_each_connection([pause = options_.drafting_time_max](Connection& connection) {
         const bool silent = Clock::now() - connection.last_work >= pause;
-        const ServerSession& session = connection.session;
-        const bool at_work = session.busy() && !session.paused();
-        if (at_work || (session.may_go_on() && !silent)) return;
+        const ServerProtocol& protocol = connection.protocol;
+        const bool at_work = protocol.busy() && !protocol.paused();
+        if (at_work || (protocol.may_go_on() && !silent)) return;
         say_goodbye(connection);
       });
       changed_.wait_until(lock, std::min(deadline, Clock::now() + kDrainStep), all_gone);
@@ -300,8 +300,8 @@ class Listener::Impl {
 
   // On the connection's strand.
   static void say_goodbye(Connection& connection) {
-    connection.session.close("the server is shutting down");
-    connection.after_session_call({Errc::refused, "the server is shutting down"});
+    connection.protocol.close("the server is shutting down");
+    connection.after_protocol_call({Errc::refused, "the server is shutting down"});
   }
 
   void count_bytes(Connection& connection) {
@@ -449,50 +449,50 @@ class Listener::Impl {
     connection.pump.emplace(connection.stream, port(connection), options_.write_stall_timeout,
                             connection.peer.address);
     // The server may have started to stop during the handshake.
-    if (connection.session.finished()) {
-      connection.after_session_call({Errc::refused, "the server is shutting down"});
+    if (connection.protocol.finished()) {
+      connection.after_protocol_call({Errc::refused, "the server is shutting down"});
     }
     const Error reason = co_await connection.pump->run();
     connection.pump.reset();
-    if (connection.session.finished()) co_await linger(connection.stream);
+    if (connection.protocol.finished()) co_await linger(connection.stream);
     co_return reason;
   }
 
-  SessionPort port(Connection& connection) {
-    ServerSession& session = connection.session;
+  ProtocolPort port(Connection& connection) {
+    ServerProtocol& protocol = connection.protocol;
     return {.receive =
-                [this, &connection, &session](Instant now, ByteView bytes) {
-                  Result<void> received = session.receive(now, bytes);
+                [this, &connection, &protocol](Instant now, ByteView bytes) {
+                  Result<void> received = protocol.receive(now, bytes);
                   count_bytes(connection);
-                  while (auto event = session.next_event()) {
+                  while (auto event = protocol.next_event()) {
                     connection.last_work = now;
                     application_.handle(*connection.reply, connection.peer, *std::move(event));
                   }
                   return received;
                 },
-            .tick = [&session](Instant now) { return session.tick(now); },
-            .next_deadline = [&session] { return session.next_deadline(); },
+            .tick = [&protocol](Instant now) { return protocol.tick(now); },
+            .next_deadline = [&protocol] { return protocol.next_deadline(); },
             // Called again once the socket has taken the output.
             .has_output =
-                [this, &connection, &session] {
+                [this, &connection, &protocol] {
                   note_gone(connection);
-                  return session.has_output();
+                  return protocol.has_output();
                 },
             .take_output =
-                [&connection, &session] {
-                  Bytes output = session.take_output();
+                [&connection, &protocol] {
+                  Bytes output = protocol.take_output();
                   note_taken(connection);
                   return output;
                 },
-            .paces_output = [&session] { return session.paces_output(); }};
+            .paces_output = [&protocol] { return protocol.paces_output(); }};
   }
 
-  // Notes that the session's output was taken and waits here for the socket.
+  // Notes that the protocol's output was taken and waits here for the socket.
   static void note_taken(Connection& connection) {
     ReplyHandle::Target& target = *connection.reply->target_;
-    target.chunks.take(connection.session.chunks_waiting());
+    target.chunks.take(connection.protocol.chunks_waiting());
     // A block may hold only the first of many verdicts.
-    if (connection.session.is_behind()) return;
+    if (connection.protocol.is_behind()) return;
     target.verdicts.take(0);
     target.bytes.take(0);
   }
@@ -513,7 +513,7 @@ class Listener::Impl {
     }
     connection.reply->target_->cut_off();
     try {
-      application_.ended(connection.id, connection.peer, reason, connection.session.traffic());
+      application_.ended(connection.id, connection.peer, reason, connection.protocol.traffic());
     } catch (const std::exception& e) {
       application_.failed("the end of a connection: " + std::string(e.what()));
     }

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "shared/net/tls.h"
-#include "shared/protocol/server_session.h"
+#include "shared/protocol/server_protocol.h"
 
 namespace edgedraft {
 
@@ -17,7 +17,7 @@ class ReplyHandle {
   // Unique within the process.
   std::uint64_t connection_id() const;
 
-  // As in ServerSession. Failures are not reported here: RoundCancelled and ended() do that.
+  // As in ServerProtocol. Failures are not reported here: RoundCancelled and ended() do that.
   void accept(wire::Welcome welcome, std::uint32_t padded_row_bytes = 0) const;
   void verdict(wire::Verdict verdict) const;
   void activations(wire::Activations chunk) const;
@@ -78,7 +78,7 @@ class ServerApplication {
 struct ListenerOptions {
   std::string address;     // numeric, e.g. "127.0.0.1" or "::1"
   std::uint16_t port = 0;  // 0 picks a free port
-  ServerSessionOptions session{};
+  ServerProtocolOptions protocol{};
   // If all are taken, a new connection pushes out the oldest that has not signed in; if all have,
   // it is closed at once.
   std::uint32_t connections_max = 1024;

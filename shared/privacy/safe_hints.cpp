@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "shared/base/check.h"
-#include "shared/base/prefix_hash.h"
+#include "shared/types/prefix_hash.h"
 
 namespace edgedraft {
 

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "shared/base/hint_node.h"
+#include "shared/types/hint_node.h"
 #include "shared/privacy/taint_ledger.h"
 
 namespace edgedraft {

@@ -2,8 +2,8 @@
 
 #include <utility>
 
-#include "shared/base/constraints.h"
-#include "shared/base/sampling_params.h"
+#include "shared/types/constraints.h"
+#include "shared/types/sampling_params.h"
 
 namespace edgedraft {
 

@@ -3,7 +3,7 @@
 #include <cstdint>
 
 #include "shared/base/clock.h"
-#include "shared/base/logprob.h"
+#include "shared/types/logprob.h"
 
 namespace edgedraft {
 

@@ -8,12 +8,12 @@
 #include <vector>
 
 #include "shared/base/bytes.h"
-#include "shared/base/constraints.h"
+#include "shared/types/constraints.h"
 #include "shared/base/error.h"
-#include "shared/base/finish.h"
-#include "shared/base/hint_node.h"
-#include "shared/base/logprob.h"
-#include "shared/base/sampling_params.h"
+#include "shared/types/finish.h"
+#include "shared/types/hint_node.h"
+#include "shared/types/logprob.h"
+#include "shared/types/sampling_params.h"
 #include "shared/base/sha256.h"
 #include "shared/protocol/limits.h"
 

@@ -13,7 +13,7 @@
 // the compiler rejects unchecked tokens.
 namespace edgedraft::wire {
 
-// ClientSession sets every `round`. The server reads these as Prefill, Resume and Hints, whose
+// ClientProtocol sets every `round`. The server reads these as Prefill, Resume and Hints, whose
 // fields message.h documents.
 
 struct OutgoingPrefill {

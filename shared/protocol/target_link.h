@@ -6,7 +6,7 @@
 
 #include "shared/base/clock.h"
 #include "shared/base/error.h"
-#include "shared/protocol/client_session.h"
+#include "shared/protocol/client_protocol.h"
 
 namespace edgedraft {
 

@@ -4,7 +4,7 @@
 #include <span>
 #include <vector>
 
-#include "shared/base/hint_node.h"
+#include "shared/types/hint_node.h"
 #include "shared/runtime/backend.h"
 #include "shared/speculative/score.h"
 

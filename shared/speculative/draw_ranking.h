@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "shared/base/sampling_params.h"
+#include "shared/types/sampling_params.h"
 #include "shared/speculative/tree_growth.h"
 
 namespace edgedraft {

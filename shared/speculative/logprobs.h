@@ -4,7 +4,7 @@
 #include <span>
 #include <vector>
 
-#include "shared/base/logprob.h"
+#include "shared/types/logprob.h"
 
 namespace edgedraft {
 

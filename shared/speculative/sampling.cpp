@@ -169,19 +169,19 @@ std::uint32_t Sampler::choose(std::span<const float> logits, std::uint64_t posit
   return race(candidates_, DrawNoise(params_.seed, position));
 }
 
-std::vector<double> Sampler::law(std::span<const float> logits) {
+std::vector<double> Sampler::distribution(std::span<const float> logits) {
   EDGEDRAFT_CHECK(!logits.empty());
-  std::vector<double> law(logits.size(), 0.0);
+  std::vector<double> distribution(logits.size(), 0.0);
   const std::uint32_t likeliest = argmax(logits);
   candidates_.clear();
   if (!params_.greedy() && std::isfinite(logits[likeliest])) filter(logits);
   if (candidates_.empty()) {
-    law[likeliest] = 1.0;
-    return law;
+    distribution[likeliest] = 1.0;
+    return distribution;
   }
   const double total = total_weight(candidates_);
-  for (const Candidate& c : candidates_) law[c.token] = c.weight / total;
-  return law;
+  for (const Candidate& c : candidates_) distribution[c.token] = c.weight / total;
+  return distribution;
 }
 
 }  // namespace edgedraft

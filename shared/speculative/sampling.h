@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "shared/base/sampling_params.h"
+#include "shared/types/sampling_params.h"
 
 namespace edgedraft {
 
@@ -31,7 +31,7 @@ class Sampler {
   // Cost      O(vocabulary); sorts little more than the tokens kept by top-p
   std::uint32_t choose(std::span<const float> logits, std::uint64_t position);
   // The distribution that it draws from, at any position: the probabilities of all tokens.
-  std::vector<double> law(std::span<const float> logits);
+  std::vector<double> distribution(std::span<const float> logits);
 
  private:
   struct Candidate {

@@ -5,7 +5,7 @@
 #include <limits>
 #include <vector>
 
-#include "shared/base/finish.h"
+#include "shared/types/finish.h"
 #include "shared/speculative/draft_tree.h"
 
 namespace edgedraft {

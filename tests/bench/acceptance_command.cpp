@@ -65,11 +65,11 @@ the other drafters' proposals in its trees, too. Activations
 go through the link's int8 codec, but for --drawn and --typical, where drafters read them as they are. --methods are a server's that ask the target itself, METHOD or METHOD+KIND;
 their probes count as rows and are made in every pass, whatever they cost. Every answer is compared with plain
 decoding, token for token; the exit status is 1 where one differs. With --drawn each drafter is measured by the
-literature's rule as well (speculative sampling): what it proposes is drawn from its own law and accepted such
-that the answer has the target's law, so that answers differ from plain ones and are not compared. --typical
+literature's rule as well (speculative sampling): what it proposes is drawn from its own distribution and accepted such
+that the answer has the target's distribution, so that answers differ from plain ones and are not compared. --typical
 measures each drafter by MEDUSA's typical acceptance, which takes drafts above a threshold of probability,
-min(EPS, sqrt(EPS) exp(-entropy)): answers do NOT have the target's law then, and the total variation of a token's
-law from it, its mean over all tokens whatever their task, is printed beside the acceptance length. The target runs on the CPU, the drafters on
+min(EPS, sqrt(EPS) exp(-entropy)): answers do NOT have the target's distribution then, and the total variation of a token's
+distribution from it, its mean over all tokens whatever their task, is printed beside the acceptance length. The target runs on the CPU, the drafters on
 --device. An --index that holds 32 tokens in a row of a prompt's "reference" answer is refused. --against ARM
 tells, too, how much longer the others' acceptance lengths are than that arm's, prompt by prompt, where both give
 plain decoding's answers: an interval above 0 shows that they are.

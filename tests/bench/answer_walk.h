@@ -13,7 +13,7 @@
 #include "server/program/model_host.h"
 #include "server/sessions/target_session.h"
 #include "shared/base/error.h"
-#include "shared/base/sampling_params.h"
+#include "shared/types/sampling_params.h"
 #include "shared/drafting/drafter.h"
 #include "shared/drafting/tap.h"
 #include "shared/speculative/tree_growth.h"

@@ -58,15 +58,15 @@ RuledAnswer ruled_answer(ModelHost& host, const RuledAnswerRequest& request) {
         cache, fed,
         {.positions = positions, .prefix = length, .first_slot = length, .masks = masks});
     const Matrix found = decoder.logits(0, tree.row_count());
-    const auto law_behind = [&](std::uint32_t row) -> const SparseLaw& {
-      return drawn.law(tree, row);
+    const auto draft_distribution = [&](std::uint32_t row) -> const SparseDistribution& {
+      return drawn.distribution(tree, row);
     };
-    std::map<std::uint32_t, DenseLaw> targets;  // by row
-    const auto target_behind = [&](std::uint32_t row) -> const DenseLaw& {
+    std::map<std::uint32_t, DenseDistribution> targets;  // by row
+    const auto target_behind = [&](std::uint32_t row) -> const DenseDistribution& {
       const auto [known, is_new] = targets.try_emplace(row);
       if (is_new) {
         decoder.backend().read(found.row_range(row, 1), logits);
-        known->second = sampler.law(logits);
+        known->second = sampler.distribution(logits);
       }
       return known->second;
     };
@@ -79,7 +79,7 @@ RuledAnswer ruled_answer(ModelHost& host, const RuledAnswerRequest& request) {
                         : verify_candidates(tree, {.root_position = length,
                                                    .context_count = host.context_count(),
                                                    .target = target_behind,
-                                                   .draft = law_behind,
+                                                   .draft = draft_distribution,
                                                    .uniform = uniform,
                                                    .is_end = is_end});
     if (request.typical) {

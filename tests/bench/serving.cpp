@@ -12,12 +12,12 @@
 #include "client/generation/generation.h"
 #include "netsim/lab/oracle_drafter.h"
 #include "netsim/lab/paced_drafter.h"
-#include "netsim/link/delay_law.h"
+#include "netsim/link/delay_distribution.h"
 #include "netsim/link/stream_link.h"
 #include "shared/base/check.h"
 #include "shared/base/random.h"
 #include "shared/protocol/activation_codec.h"
-#include "shared/protocol/server_session.h"
+#include "shared/protocol/server_protocol.h"
 #include "tests/bench/draws.h"
 #include "tests/support/driven_answer.h"
 
@@ -352,10 +352,10 @@ class Device final : public TargetLink, GenerationObserver {
    public:
     explicit Answers(Device& device) : device_(device) {}
     void verdict(wire::Verdict verdict) override {
-      say([&session = device_.server_, verdict] { session.verdict(verdict); });
+      say([&protocol = device_.server_, verdict] { protocol.verdict(verdict); });
     }
     void activations(wire::Activations chunk) override {
-      say([&session = device_.server_, chunk] { session.activations(chunk); });
+      say([&protocol = device_.server_, chunk] { protocol.activations(chunk); });
     }
     void refuse(std::uint32_t round, Error error) override {
       device_.server_.refuse(round, error);
@@ -411,8 +411,8 @@ class Device final : public TargetLink, GenerationObserver {
   std::unique_ptr<Drafter> drafter_;
   Way up_;
   Way down_;
-  ClientSession client_;
-  ServerSession server_;
+  ClientProtocol client_;
+  ServerProtocol server_;
   std::optional<Interval> interval_;
   std::uint64_t ticket_ = 0;
   Instant busy_until_{};  // end of its computation so far

@@ -12,7 +12,7 @@
 #include "server/passes/pass_loop.h"
 #include "server/program/model_host.h"
 #include "server/proposers/speculation.h"
-#include "shared/base/sampling_params.h"
+#include "shared/types/sampling_params.h"
 #include "shared/speculative/tree_growth.h"
 #include "tests/bench/drafter_arms.h"
 #include "tests/bench/trace.h"

@@ -6,7 +6,7 @@
 #include <string>
 #include <tuple>
 
-#include "shared/base/constraints.h"
+#include "shared/types/constraints.h"
 #include "shared/constraints/grammar.h"
 
 namespace edgedraft {

@@ -8,7 +8,7 @@
 
 #include "netsim/lab/oracle_drafter.h"
 #include "server/hints/hint_tree.h"
-#include "shared/base/prefix_hash.h"
+#include "shared/types/prefix_hash.h"
 #include "shared/base/random.h"
 
 namespace edgedraft {

@@ -83,7 +83,7 @@ TEST(LastingOutageTest, TextOfALastingOutageDoesNotRunInACircle) {
       EXPECT_FALSE(says_again(answer.tokens, i)) << "token " << i << " of prompt " << first;
     }
   }
-  EXPECT_GT(circles, 0) << "without the law some texts run in circles";
+  EXPECT_GT(circles, 0) << "without the filter some texts run in circles";
 }
 
 }  // namespace

@@ -12,7 +12,7 @@
 
 #include "client/control/run_control.h"
 #include "shared/base/random.h"
-#include "shared/base/rank_law.h"
+#include "shared/forecast/rank_probabilities.h"
 
 namespace edgedraft::simulated {
 namespace {
@@ -127,7 +127,7 @@ class Answer {
   }
 
   void observe_ranks(RunControl& control, std::uint32_t count, std::uint32_t tried) {
-    const std::vector<double> ranks = rank_law(world_.acceptance);
+    const std::vector<double> ranks = rank_probabilities(world_.acceptance);
     for (std::uint32_t i = 0; i < count; ++i) {
       double left = random_.uniform();
       std::uint32_t rank = 0;
@@ -169,7 +169,7 @@ class Answer {
                                return world_.pass(count);
                              },
                          .step = world_.step,
-                         .ranks = rank_law(world_.acceptance),
+                         .ranks = rank_probabilities(world_.acceptance),
                          .shape = {.breadth = way.breadth},
                          .floor = way.floor,
                          .prompt_rows = 1};

@@ -77,10 +77,10 @@ class SimulatedDevice::Link final : public TargetLink {
 
   void connect() {
     connection_ = ++device_.connection_count_;
-    client_.emplace(ClientSessionOptions{.hello = {.agent = "toy",
+    client_.emplace(ClientProtocolOptions{.hello = {.agent = "toy",
                                                    .pad_tick_ms = device_.options_.pad_tick_ms}},
                     now());
-    server_.emplace(ServerSessionOptions{}, now());
+    server_.emplace(ServerProtocolOptions{}, now());
     pass_up();
     keep_pace(connection_);
   }
@@ -226,8 +226,8 @@ class SimulatedDevice::Link final : public TargetLink {
 
   SimulatedDevice& device_;
   std::function<void()> wake_;
-  std::optional<ClientSession> client_;
-  std::optional<ServerSession> server_;
+  std::optional<ClientProtocol> client_;
+  std::optional<ServerProtocol> server_;
   wire::SessionId session_{};
   std::uint64_t connection_ = 0;  // 0: down
   // The device's view of the link.

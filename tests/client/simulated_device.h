@@ -16,7 +16,7 @@
 #include "server/passes/pass_loop.h"
 #include "shared/drafting/independent/independent_network.h"
 #include "shared/net/send_grid.h"
-#include "shared/protocol/server_session.h"
+#include "shared/protocol/server_protocol.h"
 #include "tests/client/toy_drafters.h"
 #include "tests/support/toy_models.h"
 

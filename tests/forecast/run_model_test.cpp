@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <vector>
 
-#include "shared/base/rank_law.h"
+#include "shared/forecast/rank_probabilities.h"
 
 namespace edgedraft {
 namespace {
@@ -21,7 +21,7 @@ RunModel model(double acceptance, double round_trip) {
           .down = half,
           .pass = [](std::uint32_t rows) { return kPass + kRow * (rows - 1); },
           .step = kStep,
-          .ranks = rank_law(acceptance),
+          .ranks = rank_probabilities(acceptance),
           .prompt_rows = 1};
 }
 

@@ -429,20 +429,20 @@ source = "s"
 [both]
 rate_mbit = 50
 path_ms = 4.5
-delay = { law = "normal", mean_ms = 10, deviation_ms = 10 }
+delay = { distribution = "normal", mean_ms = 10, deviation_ms = 10 }
 reorder = true
 loss = 0.001
 """,
         "tables": """both = { rate_mbit = 1e3, queue_packets = 7, hold_ms = 50 }
 [up]
-delay = { law = "table", points = [[0, 5], [0.5, 9.3], [1, 150]] }
+delay = { distribution = "table", points = [[0, 5], [0.5, 9.3], [1, 150]] }
 [down]
-delay = { law = "table", samples_ms = [3, 1, 2] }
+delay = { distribution = "table", samples_ms = [3, 1, 2] }
 """,
         "script": """repeat_s = 60
 [both]
 rate_mbit = 5
-delay = { law = "pareto", least_ms = 2, shape = 1.5 }
+delay = { distribution = "pareto", least_ms = 2, shape = 1.5 }
 burst_loss = { enter = 0.01, leave = 0.2, loss_in_burst = 0.5, loss_outside = 0.001 }
 [[event]]
 at_s = 12

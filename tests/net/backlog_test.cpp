@@ -172,15 +172,15 @@ class BacklogTest : public ::testing::Test {
   void SetUp() override {
     ASSERT_TRUE(peer_.shake_hands());
     send();
-    ASSERT_TRUE(read_until([&] { return session_.ready(); }));
+    ASSERT_TRUE(read_until([&] { return protocol_.ready(); }));
   }
-  void send() { peer_.write(session_.take_output()); }
+  void send() { peer_.write(protocol_.take_output()); }
   void begin_run() {
     wire::Prefill prompt = small_prompt();
     const auto count = static_cast<std::uint32_t>(prompt.tokens.size());
     prompt.activations_from = count;
     prompt.run = {.credit = count + 1 + kRunVerdicts * kRowsAVerdict, .rows = true};
-    ASSERT_TRUE(session_.prefill(outgoing(prompt)));
+    ASSERT_TRUE(protocol_.prefill(outgoing(prompt)));
     send();
   }
   // Bytes accepted by the server's sockets so far. The counter is updated after a read, so only the
@@ -199,8 +199,8 @@ class BacklogTest : public ::testing::Test {
   bool read_until(const std::function<bool()>& enough) {
     while (!enough()) {
       const Bytes bytes = peer_.read_some();
-      if (bytes.empty() || !session_.receive(Clock::now(), bytes)) return false;
-      while (auto event = session_.next_event()) {
+      if (bytes.empty() || !protocol_.receive(Clock::now(), bytes)) return false;
+      while (auto event = protocol_.next_event()) {
         if (const auto* verdict = std::get_if<VerdictReceived>(&*event)) {
           streamed_ += verdict->verdict.tokens.size();
           streamed_ += verdict->to == VerdictReceived::To::run ? 1 : 0;
@@ -221,7 +221,7 @@ class BacklogTest : public ::testing::Test {
                          .value(),
                      application_};
   RawTlsPeer peer_{listener_.port(), {}};
-  ClientSession session_{{.hello = {}, .channel = {}}, Clock::now()};
+  ClientProtocol protocol_{{.hello = {}, .channel = {}}, Clock::now()};
   std::uint64_t streamed_ = 0;
   std::uint32_t rows_ = 0;
 };
@@ -230,7 +230,7 @@ TEST_F(BacklogTest, ARunWaitsForItsReader) {
   wire::Prefill prompt = small_prompt();
   prompt.activations_from = static_cast<std::uint32_t>(prompt.tokens.size());
   prompt.run.credit = static_cast<std::uint32_t>(prompt.tokens.size()) + 1 + kStream;
-  ASSERT_TRUE(session_.prefill(outgoing(prompt)));
+  ASSERT_TRUE(protocol_.prefill(outgoing(prompt)));
   send();
 
   EXPECT_TRUE(application_.wait_for_pause());
@@ -262,9 +262,9 @@ TEST_F(BacklogTest, ARunBesideItsPromptsRowsIsNotFull) {
   constexpr std::uint32_t kRows = kPromptTokens / ReplyHandle::kChunkBacklogFull;
   wire::Prefill prompt{.tokens = std::vector<std::uint32_t>(kPromptTokens, 5)};
   prompt.run = {.credit = kContextCountMax};
-  ASSERT_TRUE(session_.prefill(outgoing(prompt)));
+  ASSERT_TRUE(protocol_.prefill(outgoing(prompt)));
   send();
-  ASSERT_TRUE(read_until([&] { return session_.length() > 0; }));
+  ASSERT_TRUE(read_until([&] { return protocol_.length() > 0; }));
 
   const ReplyHandle reply = application_.client();
   const std::size_t row_bytes = ActivationLayout({kRowValues}).row_bytes();
@@ -278,7 +278,7 @@ TEST_F(BacklogTest, ARunBesideItsPromptsRowsIsNotFull) {
 }
 
 TEST_F(BacklogTest, APromptsRowsWaitForTheirReader) {
-  ASSERT_TRUE(session_.prefill(
+  ASSERT_TRUE(protocol_.prefill(
       outgoing(wire::Prefill{.tokens = std::vector<std::uint32_t>(kPromptTokens, 5)})));
   send();
 

@@ -60,7 +60,7 @@ TEST_F(ListenerAbuseTest, StalledTlsHandshakeTimesOut) {
 }
 
 TEST_F(ListenerAbuseTest, StalledHelloTimesOut) {
-  serve_with([](ListenerOptions& options) { options.session.channel.handshake_timeout = 1s; });
+  serve_with([](ListenerOptions& options) { options.protocol.channel.handshake_timeout = 1s; });
   RawTlsPeer peer(port(), {});
   ASSERT_TRUE(peer.shake_hands());
   EXPECT_EQ(farewell(peer)->code, Errc::timed_out);
@@ -68,7 +68,7 @@ TEST_F(ListenerAbuseTest, StalledHelloTimesOut) {
 }
 
 TEST_F(ListenerAbuseTest, FrameThatNeverEndsTimesOut) {
-  serve_with([](ListenerOptions& options) { options.session.channel.frame_timeout = 300ms; });
+  serve_with([](ListenerOptions& options) { options.protocol.channel.frame_timeout = 300ms; });
   RawTlsPeer peer(port(), {});
   sign_in(peer);
   const Bytes frame = wire::encode(outgoing(small_prompt()));

@@ -199,7 +199,7 @@ TEST(ListenerTest, WhatIsThrownOutsideOfAConnectionEndsNoThread) {
   std::atomic<bool> fails = false;
   ListenerOptions options = on_loopback();
   options.io_thread_count = 1;
-  options.session.channel.on_sent = [&](ByteView) {
+  options.protocol.channel.on_sent = [&](ByteView) {
     if (fails) throw std::bad_alloc();
   };
   TestServer server({.listener = options});

@@ -192,7 +192,7 @@ TEST(ReconnectTest, ALinkThatWasTurnedAwaySignsInWithTheTokenOfThatTime) {
   const ServerOf server(gatekeeper);
   std::string token = "older";
   ClientLinkOptions options = server.client_options();
-  options.session.hello.token = "old";
+  options.protocol.hello.token = "old";
   options.renew_token = [&token] { return token; };
   const auto link = ClientLink::open(std::move(options)).value();
   EXPECT_EQ(link->wait_event(soon()).error().message, "not with old");

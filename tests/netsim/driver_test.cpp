@@ -39,16 +39,16 @@ class DriverTest : public ::testing::TestWithParam<DriverKind> {
   const auto name = make(__VA_ARGS__); \
   if (!name) EDGEDRAFT_SKIP_WITHOUT(to_string(GetParam()), why_not_)
 
-TEST_P(DriverTest, RoundTripsFollowTheirLaw) {
+TEST_P(DriverTest, RoundTripsFollowTheirDistribution) {
   MAKE_LINK(link,
             "[both]\nrate_mbit = 50\npath_ms = 5\n"
-            "delay = { law = \"normal\", mean_ms = 10, deviation_ms = 6 }\n");
+            "delay = { distribution = \"normal\", mean_ms = 10, deviation_ms = 6 }\n");
   constexpr int kCount = 300;
   // The model's distribution, by another generator; 92 bytes each way take 0.03 ms.
   std::mt19937_64 random(4711);
   std::normal_distribution<double> normal(10, 6);
-  std::vector<double> law(100'000);
-  for (double& ms : law) {
+  std::vector<double> distribution(100'000);
+  for (double& ms : distribution) {
     ms = 10.03 + std::max(0.0, normal(random)) + std::max(0.0, normal(random));
   }
 
@@ -56,16 +56,16 @@ TEST_P(DriverTest, RoundTripsFollowTheirLaw) {
   const auto measured = link->round_trips(kCount);
   const std::vector<double> delays = waking.stop();
   ASSERT_EQ(measured.size(), static_cast<std::size_t>(kCount));
-  auto late = law;
+  auto late = distribution;
   std::uniform_int_distribution<std::size_t> any(0, delays.size() - 1);
   for (double& ms : late) {
     ms += kHandlingMs;
     for (int i = 0; i < kWakings; ++i) ms += delays[any(random)];
   }
-  const double limit = smirnov_limit(kCount, law.size());
-  EXPECT_LT(how_far_below(measured, law), limit) << "too early";
+  const double limit = smirnov_limit(kCount, distribution.size());
+  EXPECT_LT(how_far_below(measured, distribution), limit) << "too early";
   EXPECT_LT(how_far_below(late, measured), limit)
-      << "too late: median " << median(measured) << " ms for " << median(law) << ", of waking "
+      << "too late: median " << median(measured) << " ms for " << median(distribution) << ", of waking "
       << median(delays) << ", nine in ten " << percentile(delays, 0.9);
 }
 
@@ -190,7 +190,7 @@ TEST_P(TunTest, PacketsComeAtTheRateInBothDirections) {
 
 TEST_P(TunTest, LosesItsShareAndKeepsOrder) {
   MAKE_LINK(link,
-            "[both]\nrate_mbit = 100\n[up]\nloss = 0.05\ndelay = { law = \"normal\", mean_ms "
+            "[both]\nrate_mbit = 100\n[up]\nloss = 0.05\ndelay = { distribution = \"normal\", mean_ms "
             "= 5, deviation_ms = 3 }\n");
   const Sunk sunk = parse(link->measure("sink", {"blast", "5000", "200", "100"}).server);
   // Five standard deviations of 5,000 draws at 5 %.
@@ -202,7 +202,7 @@ TEST_P(TunTest, LosesItsShareAndKeepsOrder) {
 
 TEST_P(TunTest, ReorderingProfilesReorder) {
   MAKE_LINK(link,
-            "[both]\nrate_mbit = 100\nreorder = true\ndelay = { law = \"normal\", mean_ms = "
+            "[both]\nrate_mbit = 100\nreorder = true\ndelay = { distribution = \"normal\", mean_ms = "
             "5, deviation_ms = 3 }\n");
   const Sunk sunk = parse(link->measure("sink", {"blast", "2000", "200", "200"}).server);
   EXPECT_EQ(sunk.packets, 2000);

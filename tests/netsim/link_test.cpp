@@ -6,7 +6,7 @@
 #include <cmath>
 #include <numeric>
 
-#include "netsim/link/delay_law.h"
+#include "netsim/link/delay_distribution.h"
 #include "netsim/link/duplex_link.h"
 
 namespace edgedraft::netsim {
@@ -90,7 +90,7 @@ TEST(LinkTest, DropsWhatTheQueueCannotHold) {
 TEST(LinkTest, KeepsOrderUnlessItIsToldNotTo) {
   for (const bool reorder : {false, true}) {
     LinkOptions options = fast();
-    options.delay = {.kind = DelayLaw::Kind::normal, .centre = 20ms, .deviation = 10ms};
+    options.delay = {.kind = DelayDistribution::Kind::normal, .centre = 20ms, .deviation = 10ms};
     options.reorder = reorder;
     Link link(options, 7, kStart);
     for (int i = 0; i < 200; ++i) {
@@ -113,7 +113,7 @@ TEST(LinkTest, KeepsOrderUnlessItIsToldNotTo) {
 TEST(LinkTest, NormalDelayHasItsMeanAndIsClippedAtZero) {
   LinkOptions options = fast();
   options.delay = {
-      .kind = DelayLaw::Kind::normal, .path = 4500us, .centre = 10ms, .deviation = 10ms};
+      .kind = DelayDistribution::Kind::normal, .path = 4500us, .centre = 10ms, .deviation = 10ms};
   const auto delays = delays_of(options, 20'000);
   EXPECT_GE(*std::min_element(delays.begin(), delays.end()), 4.5);
   // Phi(-1) of all draws are below zero; E max(0, X) = 10 Phi(1) + 10 phi(1).
@@ -126,7 +126,7 @@ TEST(LinkTest, NormalDelayHasItsMeanAndIsClippedAtZero) {
 
 TEST(LinkTest, ParetoDelayHasAHeavyTail) {
   LinkOptions options = fast();
-  options.delay = {.kind = DelayLaw::Kind::pareto, .centre = 10ms, .shape = 2.5};
+  options.delay = {.kind = DelayDistribution::Kind::pareto, .centre = 10ms, .shape = 2.5};
   const auto delays = delays_of(options, 20'000);
   EXPECT_GE(*std::min_element(delays.begin(), delays.end()), 10.0);
   for (const double times : {1.2, 2.0, 5.0, 10.0}) {
@@ -137,7 +137,7 @@ TEST(LinkTest, ParetoDelayHasAHeavyTail) {
 
 TEST(LinkTest, TableDelayGoesThroughItsPoints) {
   LinkOptions options = fast();
-  options.delay = {.kind = DelayLaw::Kind::table,
+  options.delay = {.kind = DelayDistribution::Kind::table,
                    .points = {{0, 5ms}, {0.5, 9ms}, {0.95, 18ms}, {1, 100ms}}};
   const auto delays = delays_of(options, 20'000);
   EXPECT_NEAR(share_below(delays, 7), 0.25, tolerance(0.25, delays.size()));
@@ -148,7 +148,7 @@ TEST(LinkTest, TableDelayGoesThroughItsPoints) {
 
 TEST(LinkTest, ADelayHoldsForAsLongAsItIsTold) {
   LinkOptions options = fast();
-  options.delay = {.kind = DelayLaw::Kind::normal, .centre = 50ms, .deviation = 10ms, .hold = 20ms};
+  options.delay = {.kind = DelayDistribution::Kind::normal, .centre = 50ms, .deviation = 10ms, .hold = 20ms};
   options.reorder = true;
   Link link(options, 3, kStart);
   std::vector<Duration> delays;
@@ -285,7 +285,7 @@ TEST(LinkTest, WhatWasAcceptedArrivesThoughTheLinkGoesDown) {
 TEST(LinkTest, FatesDependOnTheSeedAloneAndNotOnOtherPackets) {
   LinkOptions options = fast();
   options.loss = 0.2;
-  options.delay = {.kind = DelayLaw::Kind::normal, .centre = 10ms, .deviation = 5ms};
+  options.delay = {.kind = DelayDistribution::Kind::normal, .centre = 10ms, .deviation = 5ms};
   EXPECT_EQ(delays_of(options, 500, 9), delays_of(options, 500, 9));
   EXPECT_NE(delays_of(options, 500, 9), delays_of(options, 500, 10));
   // Further packets do not change earlier ones.

@@ -28,7 +28,7 @@ TEST(ProfileTest, ThePapersLinkHasThePapersFigures) {
   const NetworkProfile profile = read_network_profile("paper-4g").value();
   for (const LinkOptions* link : {&profile.up, &profile.down}) {
     EXPECT_EQ(link->bits_per_second, 20'000'000u);
-    EXPECT_EQ(link->delay.kind, DelayLaw::Kind::normal);
+    EXPECT_EQ(link->delay.kind, DelayDistribution::Kind::normal);
     EXPECT_EQ(link->delay.centre, 21ms);
     EXPECT_EQ(link->delay.deviation, 19ms);
     EXPECT_EQ(link->delay.path, 4500us);
@@ -47,10 +47,10 @@ loss = 0.5
 [up]
 rate_mbit = 1.5
 hold_ms = 20
-delay = { law = "pareto", least_ms = 2, shape = 3 }
+delay = { distribution = "pareto", least_ms = 2, shape = 3 }
 burst_loss = { enter = 0.1, leave = 0.5, loss_in_burst = 0.7 }
 [down]
-delay = { law = "table", samples_ms = [30, 10, 20] }
+delay = { distribution = "table", samples_ms = [30, 10, 20] }
 queue_packets = 7
 rest = [{ after_ms = 10, least_ms = 5, most_ms = 15 }, { after_ms = 200, least_ms = 6, most_ms = 6 }]
 competing = { queue_kb = 64, period_s = 1.5, share = 0.25 }
@@ -62,7 +62,7 @@ competing = { queue_kb = 64, period_s = 1.5, share = 0.25 }
   EXPECT_EQ(profile.down.bits_per_second, 10'000'000u);
   EXPECT_EQ(profile.up.delay.path, 3ms);
   EXPECT_EQ(profile.up.delay.hold, 20ms);
-  EXPECT_EQ(profile.up.delay.kind, DelayLaw::Kind::pareto);
+  EXPECT_EQ(profile.up.delay.kind, DelayDistribution::Kind::pareto);
   EXPECT_DOUBLE_EQ(profile.up.burst_loss->loss_in_burst, 0.7);
   EXPECT_FALSE(profile.down.burst_loss);
   EXPECT_EQ(profile.down.queue_packets, 7u);
@@ -124,7 +124,7 @@ TEST(ProfileTest, ErrorsNameFileLineKeyAndWhatIsAllowed) {
        "both.rest.most_ms: is no less than least_ms"},
       {"[both]\nrate_mbit = 1\nrest = [{ after_ms = 9, least_ms = 1, most_ms = 2 }, { after_ms = "
        "8, least_ms = 1, most_ms = 2 }]\n",
-       "both.rest.after_ms: rises from law to law"},
+       "both.rest.after_ms: must exceed that of the entry before"},
       {"[both]\nrate_mbit = 1\ncompeting = { queue_kb = 10 }\n",
        "both.competing.period_s: is missing"},
       {"[both]\nrate_mbit = 5\nlos = 0.1\n",
@@ -132,20 +132,20 @@ TEST(ProfileTest, ErrorsNameFileLineKeyAndWhatIsAllowed) {
       {"[both]\nrate_mbit = 5\nloss = 1.5\n", "p.toml:3: both.loss: 1.5 is out of range"},
       {"[up]\nrate_mbit = 5\n", "down: no rate"},
       {"[both]\nrate_mbit = 5\nqueue_packets = 0\n", "p.toml:3: both.queue_packets"},
-      {"[both]\nrate_mbit = 5\ndelay = { law = \"gauss\" }\n",
-       "p.toml:3: both.delay.law: 'gauss' is unknown; give one of constant, normal, pareto, table"},
-      {"[both]\nrate_mbit = 5\ndelay = { law = \"normal\", mean_ms = 5 }\n",
+      {"[both]\nrate_mbit = 5\ndelay = { distribution = \"gauss\" }\n",
+       "p.toml:3: both.delay.distribution: 'gauss' is unknown; give one of constant, normal, pareto, table"},
+      {"[both]\nrate_mbit = 5\ndelay = { distribution = \"normal\", mean_ms = 5 }\n",
        "both.delay.deviation_ms: is missing"},
-      {"[both]\nrate_mbit = 5\ndelay = { law = \"normal\", mean_ms = -1, deviation_ms = 1 }\n",
+      {"[both]\nrate_mbit = 5\ndelay = { distribution = \"normal\", mean_ms = -1, deviation_ms = 1 }\n",
        "both.delay.mean_ms: -1 is out of range"},
-      {"[both]\nrate_mbit = 5\ndelay = { law = \"pareto\", least_ms = 1, shape = 0.5 }\n",
+      {"[both]\nrate_mbit = 5\ndelay = { distribution = \"pareto\", least_ms = 1, shape = 0.5 }\n",
        "both.delay.shape: 0.5 is out of range"},
-      {"[both]\nrate_mbit = 5\ndelay = { law = \"table\", points = [[0, 1], [0.5, 0.5], [1, 3]] "
+      {"[both]\nrate_mbit = 5\ndelay = { distribution = \"table\", points = [[0, 1], [0.5, 0.5], [1, 3]] "
        "}\n",
        "both.delay.points: delays never fall"},
-      {"[both]\nrate_mbit = 5\ndelay = { law = \"table\", points = [[0.1, 1], [1, 3]] }\n",
+      {"[both]\nrate_mbit = 5\ndelay = { distribution = \"table\", points = [[0.1, 1], [1, 3]] }\n",
        "both.delay.points: shares start at 0"},
-      {"[both]\nrate_mbit = 5\ndelay = { law = \"table\" }\n", "either points"},
+      {"[both]\nrate_mbit = 5\ndelay = { distribution = \"table\" }\n", "either points"},
       {"[both]\nrate_mbit = 5\nburst_loss = { enter = 0.1, leave = 0 }\n",
        "both.burst_loss.leave: 0 is out of range"},
       {"[both]\nrate_mbit = 5\ntrace = \"t\"\n", "p.toml:3: both.trace: a trace is the rate"},

@@ -91,7 +91,7 @@ class NetemTest : public ::testing::Test {
   }
 
   // Both samples have one distribution, except for waiting for a processor on either side.
-  void expect_one_law(const std::vector<double>& netem, const std::vector<double>& tun) {
+  void expect_same_distribution(const std::vector<double>& netem, const std::vector<double>& tun) {
     const double limit = smirnov_limit(netem.size(), tun.size());
     const auto later = [](std::vector<double> values, double by_ms) {
       for (double& ms : values) ms += by_ms;
@@ -121,21 +121,21 @@ class NetemTest : public ::testing::Test {
     const auto link = MeasuredLink::make(parse_network_profile(text, "own.toml").value(),
                                          DriverKind::tun, 1, why_not);
     if (!link) EDGEDRAFT_SKIP_WITHOUT("tun", why_not);
-    expect_one_law(netem.round_trips, link->round_trips(kRoundTrips));
+    expect_same_distribution(netem.round_trips, link->round_trips(kRoundTrips));
   }
 };
 
 TEST_F(NetemTest, RoundTripsAreThoseOfTun) {
   compare(
       "[both]\nrate_mbit = 20\npath_ms = 4.5\nloss = 0.001\n"
-      "delay = { law = \"normal\", mean_ms = 10, deviation_ms = 10 }\n",
+      "delay = { distribution = \"normal\", mean_ms = 10, deviation_ms = 10 }\n",
       false);
 }
 
 TEST_F(NetemTest, RoundTripsOfThePapersReorderingLinkAreThoseOfTun) {
   compare(
       "[both]\nrate_mbit = 20\npath_ms = 4.5\nloss = 0.001\nreorder = true\n"
-      "delay = { law = \"normal\", mean_ms = 10, deviation_ms = 10 }\n",
+      "delay = { distribution = \"normal\", mean_ms = 10, deviation_ms = 10 }\n",
       true);
 }
 

@@ -1,22 +1,22 @@
 // Runs and hints on the client's side of a connection.
 #include <gtest/gtest.h>
 
-#include "tests/protocol/client_session_rig.h"
+#include "tests/protocol/client_protocol_rig.h"
 
 namespace edgedraft {
 namespace {
 
-class ClientRunTest : public ClientSessionTest {
+class ClientRunTest : public ClientProtocolTest {
  protected:
   // Prefills ten tokens, receives the answer and starts a run.
   void begin_run(const wire::RunTerms& run, const wire::Welcome& welcome = small_welcome()) {
     sign_in(welcome);
     wire::Prefill request = prompt_of(10);
     request.run = run;
-    ASSERT_TRUE(session_.prefill(outgoing(request)));
+    ASSERT_TRUE(protocol_.prefill(outgoing(request)));
     ASSERT_TRUE(hear(wire::Verdict{.round = 1, .length = 11, .next = 7}));
     expect_event<VerdictReceived>();
-    take_messages(session_);
+    take_messages(protocol_);
   }
 
   static wire::Hints hint(std::uint32_t position) {
@@ -28,28 +28,28 @@ TEST_F(ClientRunTest, ARunBringsVerdictsUntilTheAnswerEnds) {
   sign_in();
   wire::Prefill request = prompt_of(10);
   request.run = {.credit = 16, .rows = true};
-  ASSERT_TRUE(session_.prefill(outgoing(request)));
-  ASSERT_TRUE(session_.hints(outgoing(hint(10)))) << "before the first verdict";
+  ASSERT_TRUE(protocol_.prefill(outgoing(request)));
+  ASSERT_TRUE(protocol_.hints(outgoing(hint(10)))) << "before the first verdict";
   ASSERT_TRUE(hear(wire::Verdict{.round = 1, .length = 11, .next = 7}));
   auto event = expect_event<VerdictReceived>();
   EXPECT_EQ(event.to, VerdictReceived::To::prefill);
   EXPECT_TRUE(event.more);
 
-  ASSERT_TRUE(session_.hints(outgoing(hint(11))));
+  ASSERT_TRUE(protocol_.hints(outgoing(hint(11))));
   ASSERT_TRUE(
       hear(wire::Verdict{.round = 1, .length = 14, .next = 7, .tokens = {5, 6}, .hinted = 2}));
   event = expect_event<VerdictReceived>();
   EXPECT_EQ(event.to, VerdictReceived::To::run);
   EXPECT_TRUE(event.more);
-  EXPECT_EQ(session_.length(), 14u);
+  EXPECT_EQ(protocol_.length(), 14u);
 
   ASSERT_TRUE(
       hear(wire::Verdict{.round = 1, .length = 15, .next = 8, .ending = wire::Ending::end_token}));
   EXPECT_FALSE(expect_event<VerdictReceived>().more);
-  EXPECT_FALSE(session_.in_flight());
-  take_messages(session_);
-  EXPECT_TRUE(session_.hints(outgoing(hint(15)))) << "who has not seen the end may go on";
-  EXPECT_FALSE(session_.has_output());
+  EXPECT_FALSE(protocol_.in_flight());
+  take_messages(protocol_);
+  EXPECT_TRUE(protocol_.hints(outgoing(hint(15)))) << "who has not seen the end may go on";
+  EXPECT_FALSE(protocol_.has_output());
 }
 
 TEST_F(ClientRunTest, RowsFollowTheirVerdicts) {
@@ -79,14 +79,14 @@ TEST_F(ClientRunTest, RowsFollowTheirVerdicts) {
   EXPECT_TRUE(expect_event<ActivationsReceived>().of_run);
 
   for (const auto& [first, count] : {std::pair(13u, 1u), {14u, 1u}, {15u, 1u}, {8u, 1u}}) {
-    session_ = ClientSession({.hello = {}, .channel = {}}, kStart);
+    protocol_ = ClientProtocol({.hello = {}, .channel = {}}, kStart);
     begin_run({.credit = 20, .rows = true});
     ASSERT_TRUE(hear(wire::Verdict{.round = 1, .length = 15, .next = 7, .tokens = {5, 6, 7}}));
     ASSERT_TRUE(hear(rows(10, 3)));
     const bool fits = first == 13;
     EXPECT_EQ(code_after(rows(first, count)), fits ? Errc::cancelled : Errc::protocol) << first;
   }
-  session_ = ClientSession({.hello = {}, .channel = {}}, kStart);
+  protocol_ = ClientProtocol({.hello = {}, .channel = {}}, kStart);
   begin_run({.credit = 20});
   ASSERT_TRUE(hear(wire::Verdict{.round = 1, .length = 13, .next = 7, .tokens = {5}}));
   EXPECT_EQ(code_after(rows(10, 2)), Errc::protocol) << "rows that nobody wants";
@@ -94,7 +94,7 @@ TEST_F(ClientRunTest, RowsFollowTheirVerdicts) {
 
 TEST_F(ClientRunTest, OnlyNewestRowsMayLeaveOthersOut) {
   for (const bool newest_row : {false, true}) {
-    session_ = ClientSession({.hello = {.newest_row = newest_row}, .channel = {}}, kStart);
+    protocol_ = ClientProtocol({.hello = {.newest_row = newest_row}, .channel = {}}, kStart);
     wire::Welcome welcome = small_welcome();
     welcome.newest_row = newest_row;
     begin_run({.credit = 20, .rows = true}, welcome);
@@ -111,8 +111,8 @@ TEST_F(ClientRunTest, OnlyNewestRowsMayLeaveOthersOut) {
 
 TEST_F(ClientRunTest, HintsRaiseTheCreditOfTheirRun) {
   begin_run({.credit = 12});
-  ASSERT_TRUE(session_.hints(outgoing({.credit = 13, .position = 11})));
-  const auto sent = take_messages(session_);
+  ASSERT_TRUE(protocol_.hints(outgoing({.credit = 13, .position = 11})));
+  const auto sent = take_messages(protocol_);
   EXPECT_EQ(std::get<wire::Hints>(sent.at(0)).round, 1u);
   EXPECT_EQ(std::get<wire::Hints>(sent.at(0)).credit, 13u);
   EXPECT_TRUE(hear(wire::Verdict{.round = 1, .length = 13, .next = 7, .tokens = {5}}));
@@ -121,7 +121,7 @@ TEST_F(ClientRunTest, HintsRaiseTheCreditOfTheirRun) {
 TEST_F(ClientRunTest, ARunsVerdictThatDoesNotFitIsAnError) {
   const wire::Verdict good{.round = 1, .length = 13, .next = 7, .tokens = {5}};
   const auto code = [&](const wire::Verdict& bad) {
-    session_ = ClientSession({.hello = {}, .channel = {}}, kStart);
+    protocol_ = ClientProtocol({.hello = {}, .channel = {}}, kStart);
     begin_run({.credit = 14, .rows = true});
     return code_after(bad);
   };
@@ -142,54 +142,54 @@ TEST_F(ClientRunTest, ARunsVerdictThatDoesNotFitIsAnError) {
 }
 
 TEST_F(ClientRunTest, HintsThatTheServerWouldRefuseAreRefusedHere) {
-  EXPECT_EQ(session_.hints(outgoing(hint(10))).error().code, Errc::link_down);
+  EXPECT_EQ(protocol_.hints(outgoing(hint(10))).error().code, Errc::link_down);
   sign_in();
-  EXPECT_TRUE(session_.hints(outgoing(hint(10)))) << "of a run that is over";
-  ASSERT_TRUE(session_.prefill(outgoing(prompt_of(10))));
-  EXPECT_EQ(session_.hints(outgoing(hint(10))).error().code, Errc::protocol) << "no run";
+  EXPECT_TRUE(protocol_.hints(outgoing(hint(10)))) << "of a run that is over";
+  ASSERT_TRUE(protocol_.prefill(outgoing(prompt_of(10))));
+  EXPECT_EQ(protocol_.hints(outgoing(hint(10))).error().code, Errc::protocol) << "no run";
 
-  session_ = ClientSession({.hello = {}, .channel = {}}, kStart);
+  protocol_ = ClientProtocol({.hello = {}, .channel = {}}, kStart);
   begin_run({.credit = 50});
   const wire::Hints many{
       .round = 1, .first = 1, .position = 11, .nodes = std::vector<HintNode>(kHintsMax + 1)};
-  EXPECT_EQ(session_.hints(outgoing(many)).error().code, Errc::protocol);
+  EXPECT_EQ(protocol_.hints(outgoing(many)).error().code, Errc::protocol);
 }
 
 // A Cancel or the next prompt ends a run; later messages of its round are dropped.
 TEST_F(ClientRunTest, ARunIsGivenUp) {
   for (const bool cancels : {true, false}) {
-    session_ = ClientSession({.hello = {}, .channel = {}}, kStart);
+    protocol_ = ClientProtocol({.hello = {}, .channel = {}}, kStart);
     begin_run({.credit = 50});
     ASSERT_TRUE(hear(wire::Verdict{.round = 1, .length = 12, .next = 7}));
-    if (cancels) session_.cancel();
-    EXPECT_EQ(session_.length(), 12u);
-    ASSERT_TRUE(session_.prefill(outgoing(wire::Prefill{.base_length = 12})))
+    if (cancels) protocol_.cancel();
+    EXPECT_EQ(protocol_.length(), 12u);
+    ASSERT_TRUE(protocol_.prefill(outgoing(wire::Prefill{.base_length = 12})))
         << "builds on what has come of the run";
-    while (session_.next_event()) {
+    while (protocol_.next_event()) {
     }
     ASSERT_TRUE(hear(wire::Verdict{.round = 1, .length = 13, .next = 7}));
-    EXPECT_FALSE(session_.next_event());
+    EXPECT_FALSE(protocol_.next_event());
     ASSERT_TRUE(hear(wire::Verdict{.round = 2, .length = 13, .next = 7}));
-    EXPECT_TRUE(session_.next_event());
+    EXPECT_TRUE(protocol_.next_event());
   }
 }
 
-class ClientLockstepTest : public ClientSessionTest {
+class ClientLockstepTest : public ClientProtocolTest {
  protected:
   // Complete hints of three nodes are sent: 1 and 2 are children of the root, 3 of 1.
   void begin() {
-    session_ = ClientSession({.hello = {}, .channel = {}}, kStart);
+    protocol_ = ClientProtocol({.hello = {}, .channel = {}}, kStart);
     prompt(10, kLockstep);
     wire::Hints tree = chain_of(1, 11, 3);
     tree.nodes[1].distance = 0;
     tree.nodes[2].distance = 2;
-    ASSERT_TRUE(session_.hints(outgoing(tree)));
+    ASSERT_TRUE(protocol_.hints(outgoing(tree)));
   }
 };
 
 TEST_F(ClientLockstepTest, EachPassIsBegunByCompleteHints) {
   begin();
-  const auto sent = std::get<wire::Hints>(take_messages(session_).at(0));
+  const auto sent = std::get<wire::Hints>(take_messages(protocol_).at(0));
   EXPECT_EQ(sent.round, 1u);
   EXPECT_TRUE(sent.complete);
   EXPECT_EQ(sent.nodes, (std::vector<HintNode>{{200, 0}, {201, 0}, {202, 2}}));
@@ -200,22 +200,22 @@ TEST_F(ClientLockstepTest, EachPassIsBegunByCompleteHints) {
   EXPECT_EQ(event.rows_first, 10u);
   ASSERT_EQ(event.rows.size(), 3u * small_layout().cols());
   EXPECT_NEAR(event.rows[0], 10.0f, 0.06f);
-  EXPECT_EQ(session_.length(), 14u);
-  EXPECT_TRUE(session_.hints(outgoing(chain_of(1, 14, 0)))) << "plain decoding";
+  EXPECT_EQ(protocol_.length(), 14u);
+  EXPECT_TRUE(protocol_.hints(outgoing(chain_of(1, 14, 0)))) << "plain decoding";
 }
 
 TEST_F(ClientLockstepTest, OneRowComesWhereTheNewestIsEnough) {
   wire::Welcome welcome = small_welcome();
   welcome.newest_row = true;
   for (const std::uint32_t rows : {1u, 3u}) {
-    session_ = ClientSession({.hello = {.newest_row = true}, .channel = {}}, kStart);
+    protocol_ = ClientProtocol({.hello = {.newest_row = true}, .channel = {}}, kStart);
     sign_in(welcome);
     wire::Prefill request = prompt_of(10);
     request.run = kLockstep;
-    ASSERT_TRUE(session_.prefill(outgoing(request)));
+    ASSERT_TRUE(protocol_.prefill(outgoing(request)));
     ASSERT_TRUE(hear(wire::Verdict{.round = 1, .length = 11, .next = 7}));
     expect_event<VerdictReceived>();
-    ASSERT_TRUE(session_.hints(outgoing(chain_of(1, 11, 3))));
+    ASSERT_TRUE(protocol_.hints(outgoing(chain_of(1, 11, 3))));
     wire::Verdict brought = accepting(1, 11, 2);
     brought.activations = packed_rows(13 - rows, rows);
     if (rows > 1) {
@@ -252,16 +252,16 @@ TEST_F(ClientLockstepTest, AVerdictThatDoesNotFitItsHintsIsAnError) {
 
 TEST_F(ClientLockstepTest, CompleteHintsThatNoPassWaitsForAreRefusedHere) {
   begin();
-  EXPECT_EQ(session_.hints(outgoing(chain_of(1, 11, 1))).error().code, Errc::protocol) << "twice";
+  EXPECT_EQ(protocol_.hints(outgoing(chain_of(1, 11, 1))).error().code, Errc::protocol) << "twice";
   ASSERT_TRUE(hear(accepting(1, 11, 0)));
-  EXPECT_EQ(session_.hints(outgoing(chain_of(1, 11, 1))).error().code, Errc::protocol)
+  EXPECT_EQ(protocol_.hints(outgoing(chain_of(1, 11, 1))).error().code, Errc::protocol)
       << "another length";
-  EXPECT_EQ(session_.hints(outgoing(chain_of(1, 12, 9))).error().code, Errc::protocol)
+  EXPECT_EQ(protocol_.hints(outgoing(chain_of(1, 12, 9))).error().code, Errc::protocol)
       << "more nodes than the server verifies";
-  EXPECT_TRUE(session_.hints(outgoing(chain_of(1, 12, 8))));
-  session_ = ClientSession({.hello = {}, .channel = {}}, kStart);
+  EXPECT_TRUE(protocol_.hints(outgoing(chain_of(1, 12, 8))));
+  protocol_ = ClientProtocol({.hello = {}, .channel = {}}, kStart);
   prompt(10, {.credit = 60});
-  EXPECT_EQ(session_.hints(outgoing(chain_of(1, 11, 1))).error().code, Errc::protocol)
+  EXPECT_EQ(protocol_.hints(outgoing(chain_of(1, 11, 1))).error().code, Errc::protocol)
       << "a run that does not wait";
 }
 

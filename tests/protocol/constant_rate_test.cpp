@@ -34,7 +34,7 @@ struct Talk {
 // Packets observed in one direction: time and size.
 using Seen = std::vector<std::pair<Duration, std::size_t>>;
 
-// A client and a server session, a link of constant delay, and an observer.
+// A client and a server protocol, a link of constant delay, and an observer.
 class Connection {
  public:
   explicit Connection(bool pads)
@@ -75,9 +75,9 @@ class Connection {
   const Seen& down() const { return down_; }
   std::uint32_t verdicts() const { return verdicts_; }
   std::uint32_t hints_seen() const { return hints_seen_; }
-  const ClientSession& client() const { return client_; }
-  const ServerSession& server() const { return server_; }
-  ClientSession& client() { return client_; }
+  const ClientProtocol& client() const { return client_; }
+  const ServerProtocol& server() const { return server_; }
+  ClientProtocol& client() { return client_; }
   bool over() const { return !client_.in_flight(); }
   void rest(Duration time) {
     up_.clear();
@@ -162,8 +162,8 @@ class Connection {
   Instant begin_ = now_;
   Random random_{5};
   const ActivationLayout layout_{small_welcome().scale_groups};
-  ClientSession client_;
-  ServerSession server_;
+  ClientProtocol client_;
+  ServerProtocol server_;
   std::multimap<Instant, Bytes> to_server_;
   std::multimap<Instant, Bytes> to_client_;
   Seen up_;
@@ -310,7 +310,7 @@ TEST(ConstantRateTest, WhatWaitsForItsBlockCounts) {
 }
 
 TEST(ConstantRateTest, AServerThatCannotPadIsLeft) {
-  ClientSession client({.hello = {.pad_tick_ms = kTickMs}, .channel = {}}, Instant{});
+  ClientProtocol client({.hello = {.pad_tick_ms = kTickMs}, .channel = {}}, Instant{});
   const Result<void> received = client.receive(Instant{}, wire::encode(small_welcome()));
   ASSERT_FALSE(received);
   EXPECT_EQ(received.error().code, Errc::mismatch);
@@ -321,7 +321,7 @@ TEST(ConstantRateTest, PadsBeforeTheSignInAreAFault) {
   Bytes pad(kFrameHeaderBytes);
   encode_frame_header({.kind = static_cast<std::uint16_t>(wire::Kind::pad)},
                       std::span(pad).first<kFrameHeaderBytes>());
-  ServerSession server({}, Instant{});
+  ServerProtocol server({}, Instant{});
   const Result<void> received = server.receive(Instant{}, pad);
   ASSERT_FALSE(received);
   EXPECT_EQ(received.error().code, Errc::protocol);

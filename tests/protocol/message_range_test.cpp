@@ -154,11 +154,11 @@ TEST(ResumeRangeTest, IdsAndHashesHaveOneSize) {
   const std::vector<std::uint8_t> hash(32);
   const std::vector<std::uint8_t> odd(17);
   const flat::Sampling sampling(1, 0, 0, 1, 0);
-  const auto code = [&](const auto* session, const auto* verified_hash) {
+  const auto code = [&](const auto* protocol, const auto* verified_hash) {
     FlatBufferBuilder b;
     return code_of(
         Kind::resume, b,
-        flat::CreateResumeDirect(b, 1, session, 4, verified_hash, nullptr, 0, 0, &sampling));
+        flat::CreateResumeDirect(b, 1, protocol, 4, verified_hash, nullptr, 0, 0, &sampling));
   };
   EXPECT_EQ(code(&id, &hash), Errc::cancelled);
   EXPECT_EQ(code(&odd, &hash), Errc::bad_message);

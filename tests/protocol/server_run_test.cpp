@@ -1,12 +1,12 @@
 // Runs and hints on the server's side of a connection.
 #include <gtest/gtest.h>
 
-#include "tests/protocol/server_session_rig.h"
+#include "tests/protocol/server_protocol_rig.h"
 
 namespace edgedraft {
 namespace {
 
-class ServerRunTest : public ServerSessionTest {
+class ServerRunTest : public ServerProtocolTest {
  protected:
   static wire::Hints hint(std::uint32_t round, std::uint32_t position) {
     return {.round = round, .first = 1, .position = position, .nodes = {{.token = 5, .score = 2}}};
@@ -20,12 +20,12 @@ class ServerRunTest : public ServerSessionTest {
   }
 
   void sign_in_again() {
-    session_ = ServerSession({}, now_);
+    protocol_ = ServerProtocol({}, now_);
     sign_in();
   }
 
   wire::Hints next_hints() {
-    const auto event = session_.next_event();
+    const auto event = protocol_.next_event();
     if (!event || !std::holds_alternative<HintsReceived>(*event)) {
       ADD_FAILURE() << "no hints";
       return {};
@@ -36,17 +36,17 @@ class ServerRunTest : public ServerSessionTest {
 
 TEST_F(ServerRunTest, ARunGoesOnAsFarAsItsCreditReaches) {
   begin_run({.credit = 15, .rows = true});
-  ASSERT_TRUE(session_.verdict({.round = 1, .next = 7, .tokens = {5, 6}}));
-  EXPECT_EQ(session_.length(), 14u);
-  ASSERT_TRUE(session_.verdict({.round = 1, .next = 8}));
-  EXPECT_TRUE(session_.busy()) << "it pauses: more credit may come";
-  EXPECT_TRUE(session_.paused());
+  ASSERT_TRUE(protocol_.verdict({.round = 1, .next = 7, .tokens = {5, 6}}));
+  EXPECT_EQ(protocol_.length(), 14u);
+  ASSERT_TRUE(protocol_.verdict({.round = 1, .next = 8}));
+  EXPECT_TRUE(protocol_.busy()) << "it pauses: more credit may come";
+  EXPECT_TRUE(protocol_.paused());
   ASSERT_TRUE(hear(wire::Hints{.round = 1, .credit = 16, .position = 15}));
-  EXPECT_FALSE(session_.paused());
+  EXPECT_FALSE(protocol_.paused());
   EXPECT_EQ(next_hints().credit, 16u);
-  ASSERT_TRUE(session_.verdict({.round = 1, .next = 9, .ending = wire::Ending::end_token}));
-  EXPECT_FALSE(session_.busy());
-  const auto messages = take_messages(session_);
+  ASSERT_TRUE(protocol_.verdict({.round = 1, .next = 9, .ending = wire::Ending::end_token}));
+  EXPECT_FALSE(protocol_.busy());
+  const auto messages = take_messages(protocol_);
   ASSERT_EQ(messages.size(), 3u);
   EXPECT_EQ(std::get<wire::Verdict>(messages[0]).length, 14u);
   EXPECT_EQ(std::get<wire::Verdict>(messages[2]).length, 16u);
@@ -58,22 +58,22 @@ TEST_F(ServerRunTest, RowsFollowTheirVerdicts) {
     return wire::Activations{
         .round = 1, .first = first, .count = count, .data = packed_rows(first, count)};
   };
-  ASSERT_TRUE(session_.verdict({.round = 1, .next = 7, .tokens = {5, 6}}));
-  EXPECT_TRUE(session_.activations(rows(10, 3)));
-  ASSERT_TRUE(session_.verdict({.round = 1, .next = 8, .ending = wire::Ending::end_token}));
-  EXPECT_TRUE(session_.activations(rows(13, 1))) << "behind the answer";
-  const auto messages = take_messages(session_);
+  ASSERT_TRUE(protocol_.verdict({.round = 1, .next = 7, .tokens = {5, 6}}));
+  EXPECT_TRUE(protocol_.activations(rows(10, 3)));
+  ASSERT_TRUE(protocol_.verdict({.round = 1, .next = 8, .ending = wire::Ending::end_token}));
+  EXPECT_TRUE(protocol_.activations(rows(13, 1))) << "behind the answer";
+  const auto messages = take_messages(protocol_);
   ASSERT_EQ(messages.size(), 4u);
   EXPECT_EQ(std::get<wire::Activations>(messages[1]).first, 10u);
   EXPECT_EQ(std::get<wire::Activations>(messages[3]).first, 13u);
   ASSERT_TRUE(hear(wire::Cancel{1}));
-  EXPECT_FALSE(session_.activations(rows(14, 1)));
+  EXPECT_FALSE(protocol_.activations(rows(14, 1)));
 }
 
 TEST_F(ServerRunTest, CreditNeverShrinks) {
   begin_run({.credit = 15});
   ASSERT_TRUE(hear(wire::Hints{.round = 1, .credit = 3, .position = 11}));
-  EXPECT_TRUE(session_.verdict({.round = 1, .next = 7, .tokens = {5, 6, 7}}));
+  EXPECT_TRUE(protocol_.verdict({.round = 1, .next = 7, .tokens = {5, 6, 7}}));
 }
 
 TEST_F(ServerRunTest, HintsComeAtAnyTimeOfARun) {
@@ -85,12 +85,12 @@ TEST_F(ServerRunTest, HintsComeAtAnyTimeOfARun) {
   expect_event<PrefillRequested>();
   ASSERT_TRUE(hear(hint(1, 10))) << "before the first verdict";
   EXPECT_EQ(next_hints().first, 1u);
-  ASSERT_TRUE(session_.verdict({.round = 1, .next = 7}));
+  ASSERT_TRUE(protocol_.verdict({.round = 1, .next = 7}));
   ASSERT_TRUE(hear(hint(1, 11)));
   EXPECT_EQ(next_hints().position, 11u);
-  ASSERT_TRUE(session_.verdict({.round = 1, .next = 7, .ending = wire::Ending::end_token}));
+  ASSERT_TRUE(protocol_.verdict({.round = 1, .next = 7, .ending = wire::Ending::end_token}));
   EXPECT_TRUE(hear(hint(1, 11))) << "it crossed the end";
-  EXPECT_FALSE(session_.next_event());
+  EXPECT_FALSE(protocol_.next_event());
 }
 
 // Hints over the rate limit are dropped until time has passed, so a flood costs only its sender.
@@ -103,7 +103,7 @@ TEST_F(ServerRunTest, MoreHintsThanASessionMaySendAreDropped) {
       EXPECT_TRUE(hear(many));
       many.first += kHintsMax;
     }
-    while (const auto event = session_.next_event()) {
+    while (const auto event = protocol_.next_event()) {
       nodes += std::get<HintsReceived>(*event).hints.nodes.size();
     }
     return nodes;
@@ -113,7 +113,7 @@ TEST_F(ServerRunTest, MoreHintsThanASessionMaySendAreDropped) {
   many.credit = 60;
   EXPECT_EQ(nodes_taken(), 0u);
   EXPECT_TRUE(
-      session_.verdict({.round = 1, .next = 7, .tokens = std::vector<std::uint32_t>(45, 5)}))
+      protocol_.verdict({.round = 1, .next = 7, .tokens = std::vector<std::uint32_t>(45, 5)}))
       << "what there is credit for was heard";
   now_ += 1s;
   EXPECT_EQ(nodes_taken(), 3 * kHintsMax);
@@ -127,7 +127,7 @@ TEST_F(ServerRunTest, WhetherToEconomiseIsHeardInAFlood) {
     ASSERT_TRUE(hear(many));
     many.first += kHintsMax;
   }
-  while (session_.next_event()) {
+  while (protocol_.next_event()) {
   }
   for (const wire::Hold hold : {wire::Hold::economy, wire::Hold::none, wire::Hold::economy}) {
     many.hold = hold;
@@ -136,7 +136,7 @@ TEST_F(ServerRunTest, WhetherToEconomiseIsHeardInAFlood) {
     EXPECT_EQ(heard.hold, hold);
     EXPECT_TRUE(heard.nodes.empty());
     ASSERT_TRUE(hear(many));
-    EXPECT_FALSE(session_.next_event()) << "it says nothing new";
+    EXPECT_FALSE(protocol_.next_event()) << "it says nothing new";
   }
 }
 
@@ -148,8 +148,8 @@ TEST_F(ServerRunTest, HintsOfARunThatAPromptEndedMeanNothing) {
   expect_event<RoundCancelled>();
   expect_event<PrefillRequested>();
   ASSERT_TRUE(hear(hint(1, 11)));
-  EXPECT_FALSE(session_.next_event());
-  EXPECT_FALSE(session_.verdict({.round = 1, .next = 7})) << "nobody waits for it";
+  EXPECT_FALSE(protocol_.next_event());
+  EXPECT_FALSE(protocol_.verdict({.round = 1, .next = 7})) << "nobody waits for it";
 }
 
 TEST_F(ServerRunTest, HintsWithoutARunAreAnError) {
@@ -164,11 +164,11 @@ TEST_F(ServerRunTest, HintsWithoutARunAreAnError) {
 
 TEST_F(ServerRunTest, ACancelledRunLeavesWhatItHasBrought) {
   begin_run({.credit = 50});
-  ASSERT_TRUE(session_.verdict({.round = 1, .next = 7}));
+  ASSERT_TRUE(protocol_.verdict({.round = 1, .next = 7}));
   ASSERT_TRUE(hear(wire::Cancel{1}));
   expect_event<RoundCancelled>();
-  EXPECT_EQ(session_.length(), 12u);
-  EXPECT_FALSE(session_.verdict({.round = 1, .next = 7}));
+  EXPECT_EQ(protocol_.length(), 12u);
+  EXPECT_FALSE(protocol_.verdict({.round = 1, .next = 7}));
 }
 
 TEST_F(ServerRunTest, ARefusalInMidRunLeavesTheSession) {
@@ -176,20 +176,20 @@ TEST_F(ServerRunTest, ARefusalInMidRunLeavesTheSession) {
   wire::Resume resume{.round = 1, .verified_length = 20, .tokens = {1}};
   resume.run.credit = 50;
   ASSERT_TRUE(hear(resume));
-  ASSERT_TRUE(session_.verdict({.round = 1, .next = 7, .accepted_count = 1}));
-  ASSERT_TRUE(session_.refuse(1, {Errc::refused, "no memory"}));
-  EXPECT_EQ(session_.length(), 22u);
+  ASSERT_TRUE(protocol_.verdict({.round = 1, .next = 7, .accepted_count = 1}));
+  ASSERT_TRUE(protocol_.refuse(1, {Errc::refused, "no memory"}));
+  EXPECT_EQ(protocol_.length(), 22u);
 }
 
 TEST_F(ServerRunTest, UnderLockstepARunWaitsForCompleteHints) {
   begin_run(kLockstep);
-  EXPECT_TRUE(session_.paused());
+  EXPECT_TRUE(protocol_.paused());
   ASSERT_TRUE(hear(chain_of(1, 11, 3)));
-  EXPECT_FALSE(session_.paused());
+  EXPECT_FALSE(protocol_.paused());
   EXPECT_EQ(next_hints().nodes.size(), 3u);
-  ASSERT_TRUE(session_.verdict(accepting(1, 11, 2)));
-  EXPECT_EQ(std::get<wire::Verdict>(take_messages(session_).at(0)).length, 14u);
-  EXPECT_TRUE(session_.paused());
+  ASSERT_TRUE(protocol_.verdict(accepting(1, 11, 2)));
+  EXPECT_EQ(std::get<wire::Verdict>(take_messages(protocol_).at(0)).length, 14u);
+  EXPECT_TRUE(protocol_.paused());
   EXPECT_TRUE(hear(chain_of(1, 14, 0))) << "plain decoding";
 }
 
@@ -220,8 +220,8 @@ TEST_F(ServerRunTest, HintsCannotTurnARunIntoOneUnderLockstep) {
 TEST_F(ServerRunTest, AVerdictOfMoreTokensThanCompleteHintsHaveEndsTheConnection) {
   begin_run({.credit = 60, .hold = wire::Hold::lockstep});
   ASSERT_TRUE(hear(chain_of(1, 11, 2)));
-  EXPECT_FALSE(session_.verdict({.round = 1, .next = 7, .tokens = {5, 6, 7}}));
-  EXPECT_TRUE(session_.finished());
+  EXPECT_FALSE(protocol_.verdict({.round = 1, .next = 7, .tokens = {5, 6, 7}}));
+  EXPECT_TRUE(protocol_.finished());
 }
 
 // They are bounded by the verdict that each one answers.
@@ -232,8 +232,8 @@ TEST_F(ServerRunTest, CompleteHintsAreTakenInAFlood) {
   for (std::uint32_t length = 11; length < 2000; ++length) {
     ASSERT_TRUE(hear(chain_of(1, length, 8)));
     ASSERT_EQ(next_hints().nodes.size(), 8u);
-    ASSERT_TRUE(session_.verdict({.round = 1, .next = 7}));
-    take_messages(session_);
+    ASSERT_TRUE(protocol_.verdict({.round = 1, .next = 7}));
+    take_messages(protocol_);
   }
 }
 

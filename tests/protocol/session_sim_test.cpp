@@ -50,25 +50,25 @@ class ToyServer {
  public:
   ToyServer(Store& store, wire::SessionId id) : store_(store), id_(id) {}
 
-  void on_event(ServerSession& session, ServerEvent event) {
+  void on_event(ServerProtocol& protocol, ServerEvent event) {
     alone_left_ = 0;
     if (std::holds_alternative<HelloReceived>(event)) {
       wire::Welcome welcome = small_welcome();
       welcome.session = id_;
-      session.accept(welcome);
+      protocol.accept(welcome);
     } else if (auto* prefill = std::get_if<PrefillRequested>(&event)) {
       auto& held = store_[id_];
       held.resize(prefill->request.base_length);
-      fill(session, prefill->request);
+      fill(protocol, prefill->request);
     } else if (auto* resume = std::get_if<ResumeRequested>(&event)) {
-      on_resume(session, resume->request);
+      on_resume(protocol, resume->request);
     } else if (auto* received = std::get_if<HintsReceived>(&event)) {
-      on_hints(session, received->hints);
+      on_hints(protocol, received->hints);
     }
   }
 
   // Sends the next verdict of a free-running run.
-  void go_on_alone(ServerSession& session, Random& random) {
+  void go_on_alone(ServerProtocol& protocol, Random& random) {
     if (alone_left_ == 0) return;
     auto& held = store_[id_];
     const auto room = small_welcome().context_count - static_cast<std::uint32_t>(held.size());
@@ -82,14 +82,14 @@ class ToyServer {
       held.push_back(verdict.next);
     }
     alone_left_ -= count;
-    ASSERT_TRUE(session.verdict(verdict));
+    ASSERT_TRUE(protocol.verdict(verdict));
   }
 
   // Sends the next chunk of activations, if any are left.
-  void stream(ServerSession& session, Random& random) {
+  void stream(ServerProtocol& protocol, Random& random) {
     if (end_ == first_) return;
     const auto count = static_cast<std::uint32_t>(1 + random.below(end_ - first_));
-    if (session.activations(chunk_of(round_, end_ - count, count))) {
+    if (protocol.activations(chunk_of(round_, end_ - count, count))) {
       end_ -= count;
     } else {
       end_ = first_;
@@ -97,18 +97,18 @@ class ToyServer {
   }
 
  private:
-  void on_resume(ServerSession& session, const wire::Resume& request) {
+  void on_resume(ServerProtocol& protocol, const wire::Resume& request) {
     const auto found = store_.find(request.session);
     const bool known = found != store_.end() && found->second.size() >= request.verified_length &&
                        token_hash(std::span(found->second).first(request.verified_length)) ==
                            request.verified_hash;
     if (!known) {
-      session.refuse(request.round, {Errc::session_unknown, "forgotten"});
+      protocol.refuse(request.round, {Errc::session_unknown, "forgotten"});
       return;
     }
     id_ = request.session;
     store_[id_].resize(request.verified_length);
-    fill(session, {.round = request.round,
+    fill(protocol, {.round = request.round,
                    .base_length = request.verified_length,
                    .tokens = request.tokens,
                    .provisional_count = static_cast<std::uint32_t>(request.tokens.size()),
@@ -117,7 +117,7 @@ class ToyServer {
                    .run = request.run});
   }
 
-  void fill(ServerSession& session, const wire::Prefill& request) {
+  void fill(ServerProtocol& protocol, const wire::Prefill& request) {
     auto& held = store_[id_];
     const std::uint32_t given =
         static_cast<std::uint32_t>(request.tokens.size()) - request.provisional_count;
@@ -137,13 +137,13 @@ class ToyServer {
     round_ = request.round;
     verdict.next = target_token(end_);
     held.push_back(verdict.next);
-    session.verdict(verdict);  // dropped if a Cancel followed the request
+    protocol.verdict(verdict);  // dropped if a Cancel followed the request
     if (request.run.hold == wire::Hold::lockstep) return;
     alone_round_ = request.round;
     alone_left_ = request.run.credit - std::min(request.run.credit, end_ + 1);
   }
 
-  void on_hints(ServerSession& session, const wire::Hints& request) {
+  void on_hints(ServerProtocol& protocol, const wire::Hints& request) {
     auto& held = store_[id_];
     const auto root = static_cast<std::uint32_t>(held.size()) - 1;
     wire::Verdict verdict{.round = request.round};
@@ -155,7 +155,7 @@ class ToyServer {
     verdict.activations = packed_rows(root, static_cast<std::uint32_t>(verdict.tokens.size()) + 1);
     verdict.next = target_token(static_cast<std::uint32_t>(held.size()));
     held.push_back(verdict.next);
-    session.verdict(verdict);  // dropped if a Cancel followed the request
+    protocol.verdict(verdict);  // dropped if a Cancel followed the request
   }
 
   Store& store_;
@@ -187,12 +187,12 @@ class ToyClient {
     drop_unconfirmed();
   }
 
-  void on_event(ClientSession& session, ClientEvent event) {
+  void on_event(ClientProtocol& protocol, ClientEvent event) {
     if (std::holds_alternative<Welcomed>(event)) {
       in_run_ = is_due_ = false;
       may_resume_ = !verified_.empty();
     } else if (auto* verdict = std::get_if<VerdictReceived>(&event)) {
-      on_verdict(session, *verdict);
+      on_verdict(protocol, *verdict);
     } else if (auto* chunk = std::get_if<ActivationsReceived>(&event)) {
       take_rows(chunk->first, chunk->rows);
       if (chunk->complete) lacking_from_ = static_cast<std::uint32_t>(verified_.size());
@@ -203,21 +203,21 @@ class ToyClient {
   }
 
   // Sends a request, or cancels the current one.
-  void act(ClientSession& session, Random& random) {
-    if (!session.ready() || done()) return;
-    if (!session.in_flight()) {
-      request_fill(session, random);
+  void act(ClientProtocol& protocol, Random& random) {
+    if (!protocol.ready() || done()) return;
+    if (!protocol.in_flight()) {
+      request_fill(protocol, random);
     } else if (random.below(40) == 0) {
-      session.cancel();
+      protocol.cancel();
       drop_unconfirmed();
       may_resume_ = false;
       is_due_ = in_run_ = false;
     } else if (in_run_ && random.below(40) == 0) {
       // Does not mention the run.
       may_resume_ = false;
-      request_fill(session, random);
+      request_fill(protocol, random);
     } else if (in_run_ && is_due_) {
-      send_hints(session, random);
+      send_hints(protocol, random);
     }
   }
 
@@ -227,7 +227,7 @@ class ToyClient {
     lacking_from_ = 0;
   }
 
-  void request_fill(ClientSession& session, Random& random) {
+  void request_fill(ClientProtocol& protocol, Random& random) {
     drop_unconfirmed();
     in_run_ = is_due_ = false;
     in_lockstep_ = random.below(4) != 0;
@@ -236,7 +236,7 @@ class ToyClient {
                              .hold = in_lockstep_ ? wire::Hold::lockstep : wire::Hold::none};
     if (may_resume_) {
       sent_.assign(offline_.begin(), offline_.end());
-      ASSERT_TRUE(session.resume(
+      ASSERT_TRUE(protocol.resume(
           outgoing(wire::Resume{.session = session_id_,
                                 .verified_length = static_cast<std::uint32_t>(verified_.size()),
                                 .tokens = sent_,
@@ -245,22 +245,22 @@ class ToyClient {
       return;
     }
     const std::uint32_t base =
-        std::min<std::uint32_t>(session.length(), static_cast<std::uint32_t>(verified_.size()));
+        std::min<std::uint32_t>(protocol.length(), static_cast<std::uint32_t>(verified_.size()));
     std::vector<std::uint32_t> all = verified_.empty() ? prompt_ : verified_;
     all.insert(all.end(), offline_.begin(), offline_.end());
     sent_.assign(all.begin() + base, all.end());
     if (sent_.empty() && base == 0) return;
     base_ = base;
-    ASSERT_TRUE(session.prefill(
+    ASSERT_TRUE(protocol.prefill(
         outgoing(wire::Prefill{.base_length = base,
                                .tokens = sent_,
                                .provisional_count = static_cast<std::uint32_t>(offline_.size()),
                                .run = run})));
   }
 
-  void send_hints(ClientSession& session, Random& random) {
+  void send_hints(ClientProtocol& protocol, Random& random) {
     const auto base = static_cast<std::uint32_t>(verified_.size());
-    ASSERT_EQ(session.length(), base);
+    ASSERT_EQ(protocol.length(), base);
     // The last token leaves no position for the target's own token after it.
     const std::uint64_t most = std::min<std::uint64_t>(6, small_welcome().context_count - base);
     wire::Hints hints =
@@ -269,10 +269,10 @@ class ToyClient {
       hints.nodes[i].token = random.below(3) == 0 ? 98 : target_token(base + i);
     }
     is_due_ = false;
-    ASSERT_TRUE(session.hints(outgoing(hints)));
+    ASSERT_TRUE(protocol.hints(outgoing(hints)));
   }
 
-  void on_verdict(ClientSession& session, const VerdictReceived& event) {
+  void on_verdict(ClientProtocol& protocol, const VerdictReceived& event) {
     in_run_ = event.more;
     is_due_ = in_lockstep_;
     if (event.to == VerdictReceived::To::run) {
@@ -288,7 +288,7 @@ class ToyClient {
       verified_.insert(verified_.end(), offline_.begin(),
                        offline_.begin() + event.verdict.accepted_count);
       offline_.clear();
-      session_id_ = session.session_id();
+      session_id_ = protocol.session_id();
     }
     verified_.push_back(event.verdict.next);
     ASSERT_EQ(event.verdict.length, verified_.size());
@@ -332,8 +332,8 @@ TEST_P(SessionSim, OutputIsTheTargetsOverAnyLink) {
   Instant now = kStart;
   std::uint8_t next_id = 1;
   for (int connection = 0; connection < 200 && !client.done(); ++connection) {
-    ClientSession client_session({.hello = {}, .channel = {}}, now);
-    ServerSession server_session({}, now);
+    ClientProtocol client_protocol({.hello = {}, .channel = {}}, now);
+    ServerProtocol server_protocol({}, now);
     wire::SessionId id{};
     id.fill(std::byte{next_id++});
     ToyServer server(store, id);
@@ -342,25 +342,25 @@ TEST_P(SessionSim, OutputIsTheTargetsOverAnyLink) {
     const std::uint64_t steps = 50 + random.below(600);
     for (std::uint64_t step = 0; step < steps && !client.done(); ++step) {
       now += std::chrono::milliseconds(random.below(30));
-      ASSERT_TRUE(client_session.tick(now));
-      ASSERT_TRUE(server_session.tick(now));
-      client.act(client_session, random);
-      if (client_session.has_output()) up.put(client_session.take_output());
-      if (server_session.has_output()) down.put(server_session.take_output());
+      ASSERT_TRUE(client_protocol.tick(now));
+      ASSERT_TRUE(server_protocol.tick(now));
+      client.act(client_protocol, random);
+      if (client_protocol.has_output()) up.put(client_protocol.take_output());
+      if (server_protocol.has_output()) down.put(server_protocol.take_output());
       if (!up.empty() && random.below(2) == 0) {
-        const auto received = server_session.receive(now, up.take(random));
+        const auto received = server_protocol.receive(now, up.take(random));
         ASSERT_TRUE(received) << received.error().message;
-        while (auto event = server_session.next_event()) {
-          server.on_event(server_session, *std::move(event));
+        while (auto event = server_protocol.next_event()) {
+          server.on_event(server_protocol, *std::move(event));
         }
       }
-      if (random.below(4) == 0) server.stream(server_session, random);
-      if (random.below(6) == 0) server.go_on_alone(server_session, random);
+      if (random.below(4) == 0) server.stream(server_protocol, random);
+      if (random.below(6) == 0) server.go_on_alone(server_protocol, random);
       if (!down.empty() && random.below(2) == 0) {
-        const auto received = client_session.receive(now, down.take(random));
+        const auto received = client_protocol.receive(now, down.take(random));
         ASSERT_TRUE(received) << received.error().message;
-        while (auto event = client_session.next_event()) {
-          client.on_event(client_session, *std::move(event));
+        while (auto event = client_protocol.next_event()) {
+          client.on_event(client_protocol, *std::move(event));
         }
       }
       if (HasFatalFailure()) return;
@@ -380,27 +380,27 @@ INSTANTIATE_TEST_SUITE_P(Seeds, SessionSim, ::testing::Range<std::uint64_t>(0, 2
 // TLS would detect flipped bits; the sessions must survive them anyway.
 TEST_P(SessionSim, FlippedBitsNeverCrashEitherSide) {
   Random random(GetParam() + 1'000'000);
-  ClientSession client_session({.hello = {}, .channel = {}}, kStart);
-  ServerSession server_session({}, kStart);
+  ClientProtocol client_protocol({.hello = {}, .channel = {}}, kStart);
+  ServerProtocol server_protocol({}, kStart);
   Store store;
   ToyServer server(store, {});
   ToyClient client(70);
   for (int step = 0; step < 400; ++step) {
-    client.act(client_session, random);
-    Bytes up = client_session.has_output() ? client_session.take_output() : Bytes();
+    client.act(client_protocol, random);
+    Bytes up = client_protocol.has_output() ? client_protocol.take_output() : Bytes();
     if (!up.empty() && random.below(5) == 0) {
       up[random.below(up.size())] ^= static_cast<std::byte>(1u << random.below(8));
     }
-    if (!server_session.receive(kStart, up)) return;
-    while (auto event = server_session.next_event()) {
+    if (!server_protocol.receive(kStart, up)) return;
+    while (auto event = server_protocol.next_event()) {
       // Damage may request what the toy cannot do, but never what the session forbids.
-      server.on_event(server_session, *std::move(event));
+      server.on_event(server_protocol, *std::move(event));
     }
-    server.go_on_alone(server_session, random);
-    Bytes down = server_session.has_output() ? server_session.take_output() : Bytes();
-    if (!client_session.receive(kStart, down)) return;
-    while (auto event = client_session.next_event()) {
-      client.on_event(client_session, *std::move(event));
+    server.go_on_alone(server_protocol, random);
+    Bytes down = server_protocol.has_output() ? server_protocol.take_output() : Bytes();
+    if (!client_protocol.receive(kStart, down)) return;
+    while (auto event = client_protocol.next_event()) {
+      client.on_event(client_protocol, *std::move(event));
     }
     if (client.done() || HasFatalFailure()) return;
   }

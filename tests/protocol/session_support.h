@@ -4,8 +4,8 @@
 #include <numeric>
 #include <vector>
 
-#include "shared/protocol/client_session.h"
-#include "shared/protocol/server_session.h"
+#include "shared/protocol/client_protocol.h"
+#include "shared/protocol/server_protocol.h"
 #include "tests/protocol/support.h"
 #include "tests/protocol/taken_messages.h"
 #include "tests/support/hint_nodes.h"

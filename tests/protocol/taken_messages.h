@@ -10,11 +10,11 @@
 
 namespace edgedraft {
 
-// The messages in a session's pending output.
-template <class Session>
-std::vector<wire::Message> take_messages(Session& session) {
+// The messages in a protocol half's pending output.
+template <class Protocol>
+std::vector<wire::Message> take_messages(Protocol& protocol) {
   FrameReader reader(kFramePayloadBytesMax);
-  while (session.has_output()) reader.append(session.take_output());
+  while (protocol.has_output()) reader.append(protocol.take_output());
   std::vector<wire::Message> messages;
   for (;;) {
     const auto frame = reader.next();

@@ -5,7 +5,7 @@
 #include <limits>
 
 #include "server/passes/run.h"
-#include "shared/base/prefix_hash.h"
+#include "shared/types/prefix_hash.h"
 #include "shared/protocol/limits.h"
 
 namespace edgedraft {

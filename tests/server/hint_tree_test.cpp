@@ -6,7 +6,7 @@
 #include <set>
 #include <vector>
 
-#include "shared/base/prefix_hash.h"
+#include "shared/types/prefix_hash.h"
 #include "shared/base/random.h"
 
 namespace edgedraft {

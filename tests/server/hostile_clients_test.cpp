@@ -99,7 +99,7 @@ class HostileClientsTest : public ::testing::Test {
   }
   // Continues with `tokens` more tokens.
   static wire::Prefill go_on(const RawClient& of, std::uint32_t tokens) {
-    const std::uint32_t length = of.session().length();
+    const std::uint32_t length = of.protocol().length();
     return prompt({}, length, {.credit = length + tokens});
   }
   static wire::Resume resume(const RawClient& of, const Tokens& held, const Tokens& more = {}) {
@@ -162,7 +162,7 @@ TEST_F(HostileClientsTest, ARefusedPromptLeavesNothingToGoOnFrom) {
   now_ += 600ms;
   run();
   EXPECT_EQ(refusal(client), Errc::refused);
-  EXPECT_EQ(client.session().length(), 201u) << "L is as it was";
+  EXPECT_EQ(client.protocol().length(), 201u) << "L is as it was";
   for (const std::uint32_t tokens : {200u, 0u}) {
     client.send(go_on(client, tokens));
     run();
@@ -378,7 +378,7 @@ TEST_F(HostileClientsTest, AnyOrderOfRequestsIsSurvived) {
       }
       Peer& peer = peers[below(peers.size())];
       RawClient& client = *peer.client;
-      const std::uint32_t length = client.session().length();
+      const std::uint32_t length = client.protocol().length();
       switch (below(12)) {
         case 0:
         case 1:
@@ -414,7 +414,7 @@ TEST_F(HostileClientsTest, AnyOrderOfRequestsIsSurvived) {
         case 5:
         case 6:
         case 7: {
-          if (!client.session().busy() || peer.run.credit == 0) break;
+          if (!client.protocol().busy() || peer.run.credit == 0) break;
           std::vector<HintNode> nodes;
           for (const std::uint32_t token : tokens(below(kDraftNodesMax + 1))) {
             const auto distance = static_cast<std::uint16_t>(below(nodes.size() + 1));
@@ -427,7 +427,7 @@ TEST_F(HostileClientsTest, AnyOrderOfRequestsIsSurvived) {
                                     .position = std::max(length, 1u),
                                     .nodes = nodes},
                         peer.asked);
-          } else if (client.session().paused() && length < peer.run.credit) {
+          } else if (client.protocol().paused() && length < peer.run.credit) {
             client.complete(nodes);
           }
           break;

@@ -12,13 +12,13 @@
 #include <vector>
 
 #include "server/passes/pass_loop.h"
-#include "shared/protocol/server_session.h"
+#include "shared/protocol/server_protocol.h"
 #include "tests/protocol/taken_messages.h"
 #include "tests/support/outgoing.h"
 
 namespace edgedraft::testing {
 
-// A server's end of a connection, a ServerSession whose events go to a PassLoop, and a client that
+// A server's end of a connection, a ServerProtocol whose events go to a PassLoop, and a client that
 // sends arbitrary messages. Replaces Listener, Application and Scheduler without threads, sockets
 // or time.
 class RawClient {
@@ -33,7 +33,7 @@ class RawClient {
 
   // Signs in.
   RawClient(PassLoop& loop, const Options& options, std::function<Instant()> now)
-      : loop_(loop), now_(std::move(now)), session_({}, now_()) {
+      : loop_(loop), now_(std::move(now)), protocol_({}, now_()) {
     wire::Welcome welcome{.context_count = options.context_count, .nodes_max = kDraftNodesMax};
     welcome.session[0] = static_cast<std::byte>(options.id);
     welcome.session[1] = static_cast<std::byte>(options.id >> 8);
@@ -48,9 +48,9 @@ class RawClient {
                .identity = options.identity,
                .tap = options.tap,
                .newest_row = options.newest_row};
-    EXPECT_TRUE(session_.receive(now_(), wire::encode(wire::Hello())));
-    EXPECT_TRUE(session_.next_event());
-    session_.accept(std::move(welcome));
+    EXPECT_TRUE(protocol_.receive(now_(), wire::encode(wire::Hello())));
+    EXPECT_TRUE(protocol_.next_event());
+    protocol_.accept(std::move(welcome));
     hear();
     heard.clear();
   }
@@ -68,8 +68,8 @@ class RawClient {
     const auto request = resume != nullptr  ? wire::OutgoingMessage(outgoing(*resume, verified))
                          : hints != nullptr ? outgoing(*hints, verified)
                                             : outgoing(message);
-    const Result<void> received = session_.receive(now_(), wire::encode(request));
-    while (auto event = session_.next_event()) std::visit([&](const auto& e) { on(e); }, *event);
+    const Result<void> received = protocol_.receive(now_(), wire::encode(request));
+    while (auto event = protocol_.next_event()) std::visit([&](const auto& e) { on(e); }, *event);
     if (!received) leave();
     hear();
     return !gone_;
@@ -77,7 +77,7 @@ class RawClient {
   // Complete hints for the next pass of a run under lockstep; no nodes mean plain decoding.
   bool complete(const std::vector<HintNode>& nodes = {}) {
     return send(wire::Hints{
-        .round = round_, .complete = true, .position = session_.length(), .nodes = nodes});
+        .round = round_, .complete = true, .position = protocol_.length(), .nodes = nodes});
   }
   void leave() {
     if (gone_) return;
@@ -90,7 +90,7 @@ class RawClient {
   // True once either side has closed the connection.
   bool gone() const { return gone_; }
   const Client& client() const { return client_; }
-  const ServerSession& session() const { return session_; }
+  const ServerProtocol& protocol() const { return protocol_; }
   std::uint32_t round() const { return round_; }
 
   // Messages from the server since the last clear, except pings and activations.
@@ -104,13 +104,13 @@ class RawClient {
    public:
     explicit Connection(RawClient& of) : of_(of) {}
     void verdict(wire::Verdict verdict) override {
-      of_.tell([&] { of_.session_.verdict(std::move(verdict)); });
+      of_.tell([&] { of_.protocol_.verdict(std::move(verdict)); });
     }
     void activations(wire::Activations chunk) override {
-      of_.tell([&] { of_.session_.activations(std::move(chunk)); });
+      of_.tell([&] { of_.protocol_.activations(std::move(chunk)); });
     }
     void refuse(std::uint32_t round, Error error) override {
-      of_.tell([&] { of_.session_.refuse(round, error); });
+      of_.tell([&] { of_.protocol_.refuse(round, error); });
     }
     bool full() const override { return !of_.reads_; }
     bool full_of_chunks() const override { return !of_.reads_; }
@@ -126,7 +126,7 @@ class RawClient {
     hear();
   }
   void hear() {
-    for (wire::Message& message : take_messages(session_)) {
+    for (wire::Message& message : take_messages(protocol_)) {
       if (auto* chunk = std::get_if<wire::Activations>(&message)) {
         activations.push_back(std::move(*chunk));
         continue;
@@ -152,7 +152,7 @@ class RawClient {
 
   PassLoop& loop_;
   std::function<Instant()> now_;
-  ServerSession session_;
+  ServerProtocol protocol_;
   Client client_{};
   std::uint32_t round_ = 0;
   bool reads_ = true;

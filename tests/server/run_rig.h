@@ -11,7 +11,7 @@
 
 #include "server/passes/pass_loop.h"
 #include "server/sessions/session_proposer.h"
-#include "shared/base/prefix_hash.h"
+#include "shared/types/prefix_hash.h"
 #include "shared/constraints/token_texts.h"
 #include "tests/server/plain_answer.h"
 #include "tests/server/raw_client.h"

@@ -42,7 +42,7 @@ class TargetSessionTest : public ::testing::Test {
                            .prefill({.base_count = 0,
                                      .tokens = prompt,
                                      .sampling = sampling,
-                                     .law = law_of(constraints)})
+                                     .filter = filter_for(constraints)})
                            .value();
     Answer answer{.tokens = {first.next}, .finish = first.finish};
     while (answer.finish == Finish::none) {
@@ -66,12 +66,12 @@ class TargetSessionTest : public ::testing::Test {
   static std::string letter(std::uint32_t token) {
     return std::string(1, static_cast<char>('a' + (token - 3) % 26));
   }
-  static std::shared_ptr<AnswerLaw> law_of(const Constraints& constraints) {
+  static std::shared_ptr<ConstraintFilter> filter_for(const Constraints& constraints) {
     if (constraints.empty()) return nullptr;
     std::vector<std::string> texts(kToyVocabulary);
     for (std::uint32_t t = 3; t < kToyVocabulary; ++t) texts[t] = letter(t);
-    return std::make_shared<AnswerLaw>(
-        AnswerLaw::make(constraints, std::make_shared<const TokenTexts>(
+    return std::make_shared<ConstraintFilter>(
+        ConstraintFilter::make(constraints, std::make_shared<const TokenTexts>(
                                          std::move(texts), Tokens{kToyEndToken}, false))
             .value());
   }
@@ -187,7 +187,7 @@ TEST_F(TargetSessionTest, LogProbabilitiesAreThoseOfPlainDecoding) {
                             .prefill({.base_count = 0,
                                       .tokens = prompt,
                                       .sampling = sampling,
-                                      .law = law_of(constraints),
+                                      .filter = filter_for(constraints),
                                       .logprobs_per_token = kPerToken})
                             .value()
                             .finish;
@@ -342,7 +342,7 @@ TEST_F(TargetSessionTest, WhatIsDecidedIsToldWithoutAPass) {
     TargetSession target = gone_on();
     PrefillRequest sampled = request;
     sampled.sampling = {.temperature = 1.0f, .seed = 3};
-    EXPECT_FALSE(target.decided(sampled, rest)) << "another law";
+    EXPECT_FALSE(target.decided(sampled, rest)) << "another filter";
     const Tokens all(answer.begin() + 1, answer.begin() + 6);
     EXPECT_FALSE(target.decided(
         {.base_count = 4, .tokens = all, .provisional_count = 5, .sampling = {}}, rest))

@@ -18,32 +18,32 @@ namespace {
 constexpr std::uint32_t kVocabulary = 6;
 using Tokens = std::vector<std::uint32_t>;
 
-DenseLaw random_law(Random& random) {
-  DenseLaw law(kVocabulary);
+DenseDistribution random_distribution(Random& random) {
+  DenseDistribution distribution(kVocabulary);
   double total = 0.0;
-  for (double& p : law) {
+  for (double& p : distribution) {
     // Some tokens are impossible, others very unlikely.
     p = random.below(4) == 0 ? 0.0 : std::pow(random.uniform(), 4.0);
     total += p;
   }
-  if (total == 0.0) return random_law(random);
-  for (double& p : law) p /= total;
-  return law;
+  if (total == 0.0) return random_distribution(random);
+  for (double& p : distribution) p /= total;
+  return distribution;
 }
 
-SparseLaw random_draft(Random& random) {
-  std::vector<SparseLaw::Entry> entries;
+SparseDistribution random_draft(Random& random) {
+  std::vector<SparseDistribution::Entry> entries;
   for (std::uint32_t token = 0; token < kVocabulary; ++token) {
     if (random.below(3) == 0) continue;
     entries.push_back({token, static_cast<std::uint16_t>(1 + random.below(300))});
   }
-  return entries.empty() ? random_draft(random) : SparseLaw(entries);
+  return entries.empty() ? random_draft(random) : SparseDistribution(entries);
 }
 
 // Calls back with every sequence of up to `count` drawn children and its probability.
-void for_each_draw(const SparseLaw& law, std::size_t count,
+void for_each_draw(const SparseDistribution& distribution, std::size_t count,
                    const std::function<void(const Tokens&, double)>& visit) {
-  const std::function<void(const SparseLaw&, Tokens&, double)> go = [&](const SparseLaw& left,
+  const std::function<void(const SparseDistribution&, Tokens&, double)> go = [&](const SparseDistribution& left,
                                                                         Tokens& drawn, double p) {
     if (drawn.size() == count || left.entries().empty()) return visit(drawn, p);
     for (const auto& [token, weight] : left.entries()) {
@@ -53,18 +53,18 @@ void for_each_draw(const SparseLaw& law, std::size_t count,
     }
   };
   Tokens drawn;
-  go(law, drawn, 1.0);
+  go(distribution, drawn, 1.0);
 }
 
 struct CandidateOdds {
   // Acceptance probability of each child if none before it was accepted.
   std::vector<double> accept;
   // Distribution of the token if no child is accepted; empty if one always is.
-  DenseLaw rest;
+  DenseDistribution rest;
 };
 
 // Enumerates all rounds.
-CandidateOdds candidate_odds(const DenseLaw& target, const SparseLaw& draft,
+CandidateOdds candidate_odds(const DenseDistribution& target, const SparseDistribution& draft,
                              std::span<const std::uint32_t> children) {
   CandidateOdds odds;
   CandidateTurns turns(target, draft);
@@ -76,13 +76,13 @@ CandidateOdds candidate_odds(const DenseLaw& target, const SparseLaw& draft,
   return odds;
 }
 
-TEST(CandidateRuleTest, WhatComesOutHasTheTargetsLaw) {
+TEST(CandidateRuleTest, ResultsHaveTheTargetsDistribution) {
   Random random(1);
   for (int repetition = 0; repetition < 60; ++repetition) {
-    const DenseLaw target = random_law(random);
-    const SparseLaw draft = random_draft(random);
+    const DenseDistribution target = random_distribution(random);
+    const SparseDistribution draft = random_draft(random);
     for (std::size_t count = 0; count <= 4; ++count) {
-      DenseLaw emitted(kVocabulary, 0.0);
+      DenseDistribution emitted(kVocabulary, 0.0);
       for_each_draw(draft, count, [&](const Tokens& children, double probability) {
         const CandidateOdds odds = candidate_odds(target, draft, children);
         double reached = probability;
@@ -97,11 +97,11 @@ TEST(CandidateRuleTest, WhatComesOutHasTheTargetsLaw) {
   }
 }
 
-TEST(CandidateRuleTest, ADraftIsAcceptedAsOftenAsTheLawsOverlap) {
+TEST(CandidateRuleTest, AcceptsADraftAsOftenAsTheDistributionsOverlap) {
   Random random(2);
   for (int repetition = 0; repetition < 60; ++repetition) {
-    const DenseLaw target = random_law(random);
-    const SparseLaw draft = random_draft(random);
+    const DenseDistribution target = random_distribution(random);
+    const SparseDistribution draft = random_draft(random);
     double overlap = 0.0;
     for (std::uint32_t t = 0; t < kVocabulary; ++t) {
       overlap += std::min(target[t], draft.probability(t));
@@ -117,8 +117,8 @@ TEST(CandidateRuleTest, ADraftIsAcceptedAsOftenAsTheLawsOverlap) {
 // p = (.5, .5), q = (.9, .1): dropping token 1 whenever it is drawn, for its low score, makes it
 // too frequent in the answer.
 TEST(CandidateRuleTest, LeavingOutWhatWasDrawnWouldBiasTheAnswer) {
-  const DenseLaw target{0.5, 0.5};
-  const SparseLaw draft({{0, 9}, {1, 1}});
+  const DenseDistribution target{0.5, 0.5};
+  const SparseDistribution draft({{0, 9}, {1, 1}});
   double kept = 0.0;
   double choosy = 0.0;
   for_each_draw(draft, 1, [&](const Tokens& child, double probability) {
@@ -137,12 +137,12 @@ TEST(CandidateRuleTest, LeavingOutWhatWasDrawnWouldBiasTheAnswer) {
 TEST(CandidateRuleTest, ManyChildrenCostNoMoreThanOne) {
   constexpr std::uint32_t kMany = 200'000;
   constexpr std::uint32_t kChildren = 60;
-  std::vector<SparseLaw::Entry> entries;
+  std::vector<SparseDistribution::Entry> entries;
   for (std::uint32_t token = 0; token < kChildren; ++token) entries.push_back({token, 100});
-  const SparseLaw draft(entries);
+  const SparseDistribution draft(entries);
   // Tokens that the target allows: all of the draft's, or none.
   for (const bool accepted : {true, false}) {
-    DenseLaw target(kMany, 0.0);
+    DenseDistribution target(kMany, 0.0);
     for (std::uint32_t i = 0; i < kChildren; ++i) {
       target[accepted ? i : kMany - 1 - i] = 1.0 / kChildren;
     }
@@ -156,7 +156,7 @@ TEST(CandidateRuleTest, ManyChildrenCostNoMoreThanOne) {
             tree, {.root_position = 10,
                    .context_count = 12,
                    .target = [&](std::uint32_t) { return target; },
-                   .draft = [&](std::uint32_t) -> const SparseLaw& { return draft; },
+                   .draft = [&](std::uint32_t) -> const SparseDistribution& { return draft; },
                    .uniform = [] { return 0.5; },
                    .is_end = [](std::uint32_t token) { return token == 0; }});
         fastest = std::min(fastest, seconds(Clock::now() - begun));
@@ -169,12 +169,12 @@ TEST(CandidateRuleTest, ManyChildrenCostNoMoreThanOne) {
 }
 
 // Trees of two levels and fixed shape: the first two tokens of an answer.
-TEST(CandidateRuleTest, TwoLevelsHaveTheTargetsLaw) {
+TEST(CandidateRuleTest, TwoLevelsHaveTheTargetsDistribution) {
   Random random(3);
-  const DenseLaw first = random_law(random);
-  std::map<std::uint32_t, DenseLaw> second;  // keyed by the first token
-  for (std::uint32_t t = 0; t < kVocabulary; ++t) second[t] = random_law(random);
-  const SparseLaw draft({{0, 30}, {1, 20}, {2, 5}, {3, 4}, {4, 4}, {5, 1}});
+  const DenseDistribution first = random_distribution(random);
+  std::map<std::uint32_t, DenseDistribution> second;  // keyed by the first token
+  for (std::uint32_t t = 0; t < kVocabulary; ++t) second[t] = random_distribution(random);
+  const SparseDistribution draft({{0, 30}, {1, 20}, {2, 5}, {3, 4}, {4, 4}, {5, 1}});
   std::vector<double> counts(kVocabulary * kVocabulary, 0.0);
   constexpr int kDraws = 100000;
   const auto uniform = [&] { return random.uniform(); };
@@ -193,7 +193,7 @@ TEST(CandidateRuleTest, TwoLevelsHaveTheTargetsLaw) {
         {.root_position = 10,
          .context_count = 100,
          .target = [&](std::uint32_t row) { return row == 0 ? first : second[token_of(row)]; },
-         .draft = [&](std::uint32_t) -> const SparseLaw& { return draft; },
+         .draft = [&](std::uint32_t) -> const SparseDistribution& { return draft; },
          .uniform = uniform,
          .is_end = [](std::uint32_t) { return false; }});
     accepted += static_cast<double>(path.path.size());
@@ -228,19 +228,19 @@ TEST(CandidateRuleTest, TwoLevelsHaveTheTargetsLaw) {
   EXPECT_GT(accepted, 0.0);
 }
 
-TEST(SparseLawTest, ItIsRoundedBeforeItIsDrawnFrom) {
+TEST(SparseDistributionTest, ItIsRoundedBeforeItIsDrawnFrom) {
   const std::vector<DraftGuess> guesses{
       {7, std::log(0.6f)}, {3, std::log(0.3f)}, {9, std::log(1e-9f)}};
-  const SparseLaw law(guesses, 1.0);
-  EXPECT_EQ(law.entries().size(), 2u) << "what rounds to nothing is not drawn";
-  EXPECT_NEAR(law.probability(7), 2.0 / 3.0, 1e-4);
-  EXPECT_EQ(law.probability(9), 0.0);
-  EXPECT_EQ(law.without(7).probability(3), 1.0);
+  const SparseDistribution distribution(guesses, 1.0);
+  EXPECT_EQ(distribution.entries().size(), 2u) << "what rounds to nothing is not drawn";
+  EXPECT_NEAR(distribution.probability(7), 2.0 / 3.0, 1e-4);
+  EXPECT_EQ(distribution.probability(9), 0.0);
+  EXPECT_EQ(distribution.without(7).probability(3), 1.0);
   Random random(4);
   std::map<Tokens, int> drawn;
   constexpr int kDraws = 20000;
-  for (int i = 0; i < kDraws; ++i) ++drawn[law.draw(5, [&] { return random.uniform(); })];
-  EXPECT_NEAR((drawn[{7, 3}]) / static_cast<double>(kDraws), law.probability(7), 0.02);
+  for (int i = 0; i < kDraws; ++i) ++drawn[distribution.draw(5, [&] { return random.uniform(); })];
+  EXPECT_NEAR((drawn[{7, 3}]) / static_cast<double>(kDraws), distribution.probability(7), 0.02);
   EXPECT_EQ((drawn[{7, 3}] + drawn[{3, 7}]), kDraws);
 }
 

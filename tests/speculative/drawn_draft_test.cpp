@@ -12,7 +12,7 @@
 #include "shared/base/random.h"
 #include "shared/speculative/sampling.h"
 #include "tests/bench/rules/candidate_rule.h"
-#include "tests/support/law_of_answers.h"
+#include "tests/support/answer_distribution.h"
 
 namespace edgedraft {
 namespace {
@@ -20,7 +20,7 @@ namespace {
 using testing::kAnswerTokens;
 using testing::KnownLogits;
 using testing::kToyEndToken;
-using testing::LawOfAnswers;
+using testing::AnswerDistribution;
 using testing::ToyDecoder;
 using Tokens = std::vector<std::uint32_t>;
 
@@ -30,8 +30,8 @@ const Tokens kPrompt{5, 17, 40, 9, 33, 21};
 
 class DrawnDraftTest : public ::testing::Test {
  protected:
-  DenseLaw target_behind(const Tokens& text) {
-    return Sampler(kSampling).law(logits_.behind(text));
+  DenseDistribution target_behind(const Tokens& text) {
+    return Sampler(kSampling).distribution(logits_.behind(text));
   }
 
   // The drafter's guesses, likeliest first, without the sampling filters.
@@ -66,12 +66,12 @@ class DrawnDraftTest : public ::testing::Test {
     }
     const DraftTree tree = growth.tree();
     nodes_ += tree.node_count();
-    const DenseLaw target = target_behind(text);
+    const DenseDistribution target = target_behind(text);
     double overlap = 0.0;
     for (std::uint32_t token = 0; token < target.size(); ++token) {
       // An accepted draft that ends the answer is not part of the path.
       if (token == kToyEndToken) continue;
-      overlap += std::min(target[token], drawn.law(tree, 0).probability(token));
+      overlap += std::min(target[token], drawn.distribution(tree, 0).probability(token));
     }
     const VerifiedPath verified = verify_candidates(
         tree, {.root_position = static_cast<std::uint32_t>(text.size()) - 1,
@@ -83,7 +83,7 @@ class DrawnDraftTest : public ::testing::Test {
                        path.insert(path.begin(), tree.token(row));
                      return target_behind(along(path));
                    },
-               .draft = [&](std::uint32_t row) -> const SparseLaw& { return drawn.law(tree, row); },
+               .draft = [&](std::uint32_t row) -> const SparseDistribution& { return drawn.distribution(tree, row); },
                .uniform = uniform,
                .is_end = [](std::uint32_t token) { return token == kToyEndToken; }});
     accepted_ += verified.path.size();
@@ -100,14 +100,14 @@ class DrawnDraftTest : public ::testing::Test {
       text.insert(text.end(), answer.begin(), answer.end());
       return text;
     };
-    LawOfAnswers law(kAnswerTokens,
+    AnswerDistribution distribution(kAnswerTokens,
                      [&](const Tokens& answer) { return target_behind(behind(answer)); });
-    for (std::uint64_t i = 0; i < LawOfAnswers::draws(); ++i) {
+    for (std::uint64_t i = 0; i < AnswerDistribution::draws(); ++i) {
       Tokens text = kPrompt;
       while (text.size() < kPrompt.size() + kAnswerTokens && cycle(text, shape)) continue;
-      law.add(Tokens(text.begin() + static_cast<std::ptrdiff_t>(kPrompt.size()), text.end()));
+      distribution.add(Tokens(text.begin() + static_cast<std::ptrdiff_t>(kPrompt.size()), text.end()));
     }
-    law.expect();
+    distribution.expect();
   }
 
   std::unique_ptr<Backend> backend_ = make_cpu_backend({.threads = 1});

@@ -20,7 +20,7 @@ namespace {
 
 constexpr std::array<float, 5> kLogits{1.0f, 3.0f, 2.0f, 3.0f, -1.0f};
 
-std::vector<double> law(const SamplingParams& params, std::uint64_t draws) {
+std::vector<double> distribution(const SamplingParams& params, std::uint64_t draws) {
   Sampler sampler(params);
   std::vector<double> share(kLogits.size(), 0.0);
   for (std::uint64_t position = 0; position < draws; ++position) {
@@ -48,13 +48,13 @@ TEST(SamplerTest, ZeroTemperatureTakesTheLowestOfTheBest) {
   }
 }
 
-TEST(SamplerTest, ItTellsTheLawThatItDrawsFrom) {
+TEST(SamplerTest, ReportsTheDistributionItDrawsFrom) {
   for (const SamplingParams& params :
        {SamplingParams{.temperature = 0.7f, .seed = 3},
         SamplingParams{.temperature = 2.0f, .top_k = 3, .seed = 3},
         SamplingParams{.temperature = 2.0f, .top_p = 0.6f, .seed = 3}, SamplingParams{}}) {
-    const auto measured = law(params, kDraws);
-    const auto told = Sampler(params).law(kLogits);
+    const auto measured = distribution(params, kDraws);
+    const auto told = Sampler(params).distribution(kLogits);
     ASSERT_EQ(told.size(), measured.size());
     for (std::size_t i = 0; i < told.size(); ++i) {
       EXPECT_NEAR(measured[i], told[i], kTolerance);
@@ -65,7 +65,7 @@ TEST(SamplerTest, ItTellsTheLawThatItDrawsFrom) {
 
 TEST(SamplerTest, DrawsFollowTheSoftmaxOfTheTemperature) {
   for (const float temperature : {0.5f, 1.0f, 2.0f}) {
-    const auto measured = law({.temperature = temperature, .seed = 7}, kDraws);
+    const auto measured = distribution({.temperature = temperature, .seed = 7}, kDraws);
     const auto expected = softmax(temperature);
     for (std::size_t i = 0; i < expected.size(); ++i) {
       EXPECT_NEAR(measured[i], expected[i], kTolerance) << "T " << temperature << " token " << i;
@@ -74,27 +74,27 @@ TEST(SamplerTest, DrawsFollowTheSoftmaxOfTheTemperature) {
 }
 
 TEST(SamplerTest, TopKKeepsTheBestAndBreaksTiesByTheLowestToken) {
-  EXPECT_NEAR(law({.temperature = 1.0f, .top_k = 1, .seed = 1}, 100)[1], 1.0, 1e-9);
-  const auto two = law({.temperature = 1.0f, .top_k = 2, .seed = 1}, kDraws);
+  EXPECT_NEAR(distribution({.temperature = 1.0f, .top_k = 1, .seed = 1}, 100)[1], 1.0, 1e-9);
+  const auto two = distribution({.temperature = 1.0f, .top_k = 2, .seed = 1}, kDraws);
   EXPECT_NEAR(two[1], 0.5, kTolerance);
   EXPECT_NEAR(two[3], 0.5, kTolerance);
-  const auto three = law({.temperature = 1.0f, .top_k = 3, .seed = 1}, kDraws);
+  const auto three = distribution({.temperature = 1.0f, .top_k = 3, .seed = 1}, kDraws);
   EXPECT_EQ(three[0] + three[4], 0.0);
   EXPECT_GT(three[2], 0.0);
 }
 
 TEST(SamplerTest, TopPStopsWhereTheMassIsReached) {
   // softmax = .054 .400 .147 .400 ...: two tokens reach 0.7, three reach 0.9.
-  const auto narrow = law({.temperature = 1.0f, .top_p = 0.7f, .seed = 3}, kDraws);
+  const auto narrow = distribution({.temperature = 1.0f, .top_p = 0.7f, .seed = 3}, kDraws);
   EXPECT_EQ(narrow[0] + narrow[2] + narrow[4], 0.0);
-  const auto wide = law({.temperature = 1.0f, .top_p = 0.9f, .seed = 3}, kDraws);
+  const auto wide = distribution({.temperature = 1.0f, .top_p = 0.9f, .seed = 3}, kDraws);
   EXPECT_EQ(wide[0] + wide[4], 0.0);
   EXPECT_GT(wide[2], 0.0);
 }
 
 TEST(SamplerTest, MinPDropsWhatIsFarBelowTheBest) {
   // Weights relative to the best: e^-2 = .135, 1, e^-1 = .368, 1, e^-4.
-  const auto kept = law({.temperature = 1.0f, .min_p = 0.2f, .seed = 3}, kDraws);
+  const auto kept = distribution({.temperature = 1.0f, .min_p = 0.2f, .seed = 3}, kDraws);
   EXPECT_EQ(kept[0] + kept[4], 0.0);
   EXPECT_GT(kept[2], 0.0);
 }
@@ -149,27 +149,27 @@ TEST(SamplerTest, ATokenWithoutALogitIsNotChosenWhereverItStands) {
       }
       EXPECT_EQ(counts[without], 0u);
       EXPECT_EQ(counts[first] == 40, params.greedy());
-      EXPECT_EQ(sampler.law(logits)[without], 0.0);
+      EXPECT_EQ(sampler.distribution(logits)[without], 0.0);
     }
   }
 }
 
 // Distributions of a vocabulary: from nearly one-hot to nearly uniform, some with many ties, and
 // one that is all ties.
-std::vector<std::vector<float>> many_laws() {
+std::vector<std::vector<float>> many_logits() {
   Random random(17);
-  std::vector<std::vector<float>> laws;
+  std::vector<std::vector<float>> distributions;
   for (const std::size_t count : {1u, 2u, 127u, 128u, 129u, 5000u}) {
     for (const double spread : {0.01, 1.0, 12.0, 60.0}) {
-      std::vector<float>& smooth = laws.emplace_back(count);
+      std::vector<float>& smooth = distributions.emplace_back(count);
       for (float& logit : smooth) logit = static_cast<float>(random.uniform() * spread);
       std::vector<float> rounded = smooth;
       for (float& logit : rounded) logit = std::round(logit);
-      laws.push_back(std::move(rounded));
+      distributions.push_back(std::move(rounded));
     }
-    laws.emplace_back(count, 2.0f);
+    distributions.emplace_back(count, 2.0f);
   }
-  return laws;
+  return distributions;
 }
 
 struct Weighed {
@@ -194,7 +194,7 @@ double sum_of(const std::vector<Weighed>& tokens) {
 }
 
 // Reference for top-k and top-p: sorts everything, likeliest first.
-std::vector<double> law_by_sorting(const SamplingParams& params, std::span<const float> logits) {
+std::vector<double> distribution_by_sorting(const SamplingParams& params, std::span<const float> logits) {
   std::vector<Weighed> all = weighed(params, logits);
   std::ranges::stable_sort(all, std::ranges::greater{}, &Weighed::weight);
   if (params.top_k > 0 && params.top_k < all.size()) all.resize(params.top_k);
@@ -205,17 +205,17 @@ std::vector<double> law_by_sorting(const SamplingParams& params, std::span<const
   }
   all.resize(kept);
   const double total = sum_of(all);
-  std::vector<double> law(logits.size(), 0.0);
-  for (const Weighed& t : all) law[t.token] = t.weight / total;
-  return law;
+  std::vector<double> distribution(logits.size(), 0.0);
+  for (const Weighed& t : all) distribution[t.token] = t.weight / total;
+  return distribution;
 }
 
-TEST(SamplerLawTest, TopPKeepsBitForBitWhatSortingEverythingKeeps) {
-  for (const std::vector<float>& logits : many_laws()) {
+TEST(SamplerDistributionTest, TopPKeepsBitForBitWhatSortingEverythingKeeps) {
+  for (const std::vector<float>& logits : many_logits()) {
     for (const float top_p : {0.0f, 0.1f, 0.25f, 0.5f, 0.9f, 0.95f, 0.999f, 0.99999994f}) {
       for (const std::uint32_t top_k : {0u, 100u, 2000u}) {
         const SamplingParams params{.temperature = 0.8f, .top_k = top_k, .top_p = top_p};
-        EXPECT_EQ(Sampler(params).law(logits), law_by_sorting(params, logits))
+        EXPECT_EQ(Sampler(params).distribution(logits), distribution_by_sorting(params, logits))
             << logits.size() << " tokens, top-p " << top_p << ", top-k " << top_k;
       }
     }
@@ -247,7 +247,7 @@ TEST(GumbelDrawTest, TheBoundLeavesNobodyOutWhoWouldWin) {
 
 // A drafter whose distribution is near the target's often picks the same token, and otherwise ranks
 // it high.
-TEST(GumbelDrawTest, ALawLikeTheTargetsFindsTheSameToken) {
+TEST(GumbelDrawTest, ADistributionLikeTheTargetsFindsTheSameToken) {
   Random random(3);
   constexpr std::uint32_t kTokens = 64;
   constexpr int kPositions = 4000;
@@ -263,15 +263,15 @@ TEST(GumbelDrawTest, ALawLikeTheTargetsFindsTheSameToken) {
       // Like real drafters, it underrates likely tokens.
       drafter[t] = (target[t] + static_cast<float>(random.uniform() - 0.5)) / 1.5f;
     }
-    const auto law = [](const std::vector<float>& logits) {
+    const auto distribution = [](const std::vector<float>& logits) {
       std::vector<double> p;
       double sum = 0.0;
       for (const float logit : logits) sum += p.emplace_back(std::exp(logit));
       for (double& x : p) x /= sum;
       return p;
     };
-    const auto p = law(target);
-    const auto q = law(drafter);
+    const auto p = distribution(target);
+    const auto q = distribution(drafter);
     for (std::uint32_t t = 0; t < kTokens; ++t) distance += std::abs(p[t] - q[t]) / 2 / kPositions;
     const SamplingParams params{.temperature = 1.0f, .seed = 77};
     const auto at = static_cast<std::uint64_t>(position);

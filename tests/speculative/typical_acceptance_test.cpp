@@ -12,30 +12,30 @@ constexpr TypicalThreshold kPublished{.epsilon = 0.09, .delta = 0.3};
 constexpr std::uint32_t kEnd = 4;
 using Rows = std::vector<std::uint32_t>;
 
-TEST(TypicalAcceptanceTest, WhatIsLikelyEnoughForItsLawIsTypical) {
+TEST(TypicalAcceptanceTest, ATokenLikelyEnoughForItsDistributionIsTypical) {
   // A peaked distribution, entropy 0.33 nats: the threshold is epsilon.
-  const DenseLaw sure{0.9, 0.1, 0.0};
+  const DenseDistribution sure{0.9, 0.1, 0.0};
   EXPECT_TRUE(is_typical(sure, 0, kPublished));
   EXPECT_TRUE(is_typical(sure, 1, kPublished));
   EXPECT_FALSE(is_typical(sure, 2, kPublished));
   EXPECT_FALSE(is_typical({0.92, 0.08}, 1, kPublished));
   // Sixteen equal tokens: exp(-H) is 1/16, so each is typical.
-  const DenseLaw even(16, 1.0 / 16);
+  const DenseDistribution even(16, 1.0 / 16);
   EXPECT_TRUE(is_typical(even, 3, kPublished));
   EXPECT_FALSE(is_typical(even, 3, {.epsilon = 0.09, .delta = 1.1}));
 }
 
 // Every row has the same distribution.
-TypicalOptions options(const DenseLaw& law, std::uint32_t context_count = 100) {
+TypicalOptions options(const DenseDistribution& distribution, std::uint32_t context_count = 100) {
   return {.root_position = 10,
           .context_count = context_count,
           .threshold = kPublished,
-          .target = [&law](std::uint32_t) -> const DenseLaw& { return law; },
+          .target = [&distribution](std::uint32_t) -> const DenseDistribution& { return distribution; },
           .is_end = [](std::uint32_t token) { return token == kEnd; }};
 }
 
 TEST(TypicalAcceptanceTest, TakesTheLongestPathAndAddsTheLikeliestToken) {
-  const DenseLaw law{0.4, 0.3, 0.25, 0.05, 0.0};
+  const DenseDistribution distribution{0.4, 0.3, 0.25, 0.05, 0.0};
   DraftTree tree;
   tree.add(3, 0);  // not typical, nor are its descendants
   tree.add(0, 1);
@@ -43,32 +43,32 @@ TEST(TypicalAcceptanceTest, TakesTheLongestPathAndAddsTheLikeliestToken) {
   tree.add(1, 0);
   tree.add(2, 4);
   tree.add(0, 0);
-  const VerifiedPath found = verify_typical(tree, options(law));
+  const VerifiedPath found = verify_typical(tree, options(distribution));
   EXPECT_EQ(found.path, (Rows{4, 5}));
   EXPECT_EQ(found.next, 0u);
   EXPECT_EQ(found.finish, Finish::none);
 }
 
 TEST(TypicalAcceptanceTest, AmongPathsOfOneLengthTakesTheLikeliest) {
-  const DenseLaw law{0.4, 0.3, 0.25, 0.05, 0.0};
+  const DenseDistribution distribution{0.4, 0.3, 0.25, 0.05, 0.0};
   DraftTree tree;
   tree.add(2, 0);
   tree.add(1, 0);
   tree.add(2, 1);
   tree.add(0, 2);
-  EXPECT_EQ(verify_typical(tree, options(law)).path, (Rows{2, 4}));
+  EXPECT_EQ(verify_typical(tree, options(distribution)).path, (Rows{2, 4}));
 }
 
 TEST(TypicalAcceptanceTest, WithoutATypicalChildItIsAPlainGreedyStep) {
-  const DenseLaw law{0.05, 0.9, 0.05, 0.0, 0.0};
+  const DenseDistribution distribution{0.05, 0.9, 0.05, 0.0, 0.0};
   DraftTree tree;
   tree.add(2, 0);
-  EXPECT_TRUE(verify_typical(tree, options(law)).path.empty());
-  EXPECT_EQ(verify_typical(tree, options(law)).next, 1u);
+  EXPECT_TRUE(verify_typical(tree, options(distribution)).path.empty());
+  EXPECT_EQ(verify_typical(tree, options(distribution)).next, 1u);
 }
 
 TEST(TypicalAcceptanceTest, EndsWhereTheAnswerOrTheContextDoes) {
-  const DenseLaw ends{0.3, 0.1, 0.0, 0.0, 0.6};
+  const DenseDistribution ends{0.3, 0.1, 0.0, 0.0, 0.6};
   DraftTree tree;
   tree.add(kEnd, 0);
   tree.add(0, 1);
@@ -77,10 +77,10 @@ TEST(TypicalAcceptanceTest, EndsWhereTheAnswerOrTheContextDoes) {
   EXPECT_EQ(ended.next, kEnd);
   EXPECT_EQ(ended.finish, Finish::end_token);
 
-  const DenseLaw law{0.6, 0.4, 0.0, 0.0, 0.0};
+  const DenseDistribution distribution{0.6, 0.4, 0.0, 0.0, 0.0};
   DraftTree chain;
   for (std::uint32_t i = 0; i < 5; ++i) chain.add(0, i);
-  const VerifiedPath full = verify_typical(chain, options(law, 14));
+  const VerifiedPath full = verify_typical(chain, options(distribution, 14));
   EXPECT_EQ(full.path, (Rows{1, 2}));
   EXPECT_EQ(full.finish, Finish::context);
 }

@@ -92,7 +92,7 @@ TEST(VerificationTest, DuplicateSiblingsGiveNoSecondTry) {
 
 // Distribution of the emitted tokens on a vocabulary of three, by exact enumeration of the draws: a
 // tree must not change it. The draw at a position is uniform over 6 cells; p = (3/6, 2/6, 1/6).
-TEST(VerificationTest, ATreeLeavesTheLawOfTheTargetUnchanged) {
+TEST(VerificationTest, ATreeLeavesTheTargetsDistributionUnchanged) {
   constexpr std::array<std::uint32_t, 6> kCells{0, 0, 0, 1, 1, 2};
   Random random(5);
   for (int trial = 0; trial < 50; ++trial) {

@@ -73,8 +73,8 @@ void LocalLink::try_again() {
 void LocalLink::connect() {
   down_ = false;
   ++connects_;
-  client_.emplace(ClientSessionOptions{.hello = {}, .channel = {}}, options_.now);
-  server_.emplace(ServerSessionOptions{}, options_.now);
+  client_.emplace(ClientProtocolOptions{.hello = {}, .channel = {}}, options_.now);
+  server_.emplace(ServerProtocolOptions{}, options_.now);
   pass_bytes();
 }
 

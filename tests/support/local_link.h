@@ -10,7 +10,7 @@
 
 #include "server/sessions/target_session.h"
 #include "shared/drafting/tap.h"
-#include "shared/protocol/server_session.h"
+#include "shared/protocol/server_protocol.h"
 #include "shared/protocol/target_link.h"
 
 namespace edgedraft::testing {
@@ -59,7 +59,7 @@ class LocalTarget {
 
 using SeenRequest = std::variant<wire::Prefill, wire::Resume, wire::Hints, CancelRequest>;
 
-// A TargetLink without network: both protocol sessions and a target in one thread, their bytes
+// A TargetLink without network: both halves of the protocol and a target in one thread, their bytes
 // passed on at once. Time and faults depend only on the calls of wait_event, so a run repeats
 // exactly. Each call takes a millisecond and does the server's work up to the next event; without
 // an event it waits until its deadline. Runs are held in lockstep.
@@ -123,8 +123,8 @@ class LocalLink final : public TargetLink {
   void apply(const LinkFault& fault);
 
   Options options_;
-  std::optional<ClientSession> client_;
-  std::optional<ServerSession> server_;
+  std::optional<ClientProtocol> client_;
+  std::optional<ServerProtocol> server_;
   wire::SessionId session_{};          // the connection's
   wire::SessionId offered_session_{};  // as offered
   std::deque<Job> jobs_;

@@ -26,7 +26,7 @@ class LoopbackServer::Impl {
                         .pace = [pace = options.pass_pace](std::uint32_t) { return pace; }},
              .queue_max = 16 * options.sessions_max}),
         application_(*host_, scheduler_, {.token = {}, .agent = "loopback"}, *log_),
-        listener_({.address = "127.0.0.1", .port = 0, .session = {}},
+        listener_({.address = "127.0.0.1", .port = 0, .protocol = {}},
                   make_server_context({.certificate_file = identity_.certificate_file,
                                        .key_file = identity_.key_file,
                                        .client_ca_file = {}})
@@ -37,7 +37,7 @@ class LoopbackServer::Impl {
     return {.host = "127.0.0.1",
             .port = std::to_string(listener_.port()),
             .tls = {.pin = identity_.pin},
-            .session = {.hello = bundle.hello(), .channel = {}},
+            .protocol = {.hello = bundle.hello(), .channel = {}},
             .back_off = {},
             .jitter_seed = 1};
   }

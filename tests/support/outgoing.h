@@ -6,7 +6,7 @@
 #include <variant>
 #include <vector>
 
-#include "shared/base/prefix_hash.h"
+#include "shared/types/prefix_hash.h"
 #include "shared/protocol/outgoing.h"
 
 namespace edgedraft {

@@ -9,13 +9,13 @@
 namespace edgedraft {
 namespace {
 
-std::uint32_t draw(const DenseLaw& law, double uniform) {
+std::uint32_t draw(const DenseDistribution& distribution, double uniform) {
   double left = uniform;
   std::uint32_t last = 0;
-  for (std::uint32_t token = 0; token < law.size(); ++token) {
-    if (law[token] <= 0.0) continue;
+  for (std::uint32_t token = 0; token < distribution.size(); ++token) {
+    if (distribution[token] <= 0.0) continue;
     last = token;
-    left -= law[token];
+    left -= distribution[token];
     if (left < 0.0) break;
   }
   return last;
@@ -23,9 +23,9 @@ std::uint32_t draw(const DenseLaw& law, double uniform) {
 
 }  // namespace
 
-CandidateTurns::CandidateTurns(DenseLaw target, const SparseLaw& draft)
+CandidateTurns::CandidateTurns(DenseDistribution target, const SparseDistribution& draft)
     : others_(std::move(target)) {
-  for (const SparseLaw::Entry& entry : draft.entries()) {
+  for (const SparseDistribution::Entry& entry : draft.entries()) {
     EDGEDRAFT_CHECK(entry.token < others_.size());
     drafted_.push_back({.token = entry.token,
                         .weight = entry.weight,
@@ -58,7 +58,7 @@ bool CandidateTurns::reject(std::uint32_t child) {
   return total_ > 0.0;
 }
 
-DenseLaw CandidateTurns::rest() && {
+DenseDistribution CandidateTurns::rest() && {
   for (const Drafted& drafted : drafted_) others_[drafted.token] = drafted.left;
   for (double& probability : others_) probability /= total_;
   return std::move(others_);
@@ -77,7 +77,7 @@ VerifiedPath verify_candidates(const DraftTree& tree, const CandidateOptions& op
       rows.push_back(below);
       children.push_back(tree.token(below));
     }
-    CandidateTurns turns(options.target(row), children.empty() ? SparseLaw() : options.draft(row));
+    CandidateTurns turns(options.target(row), children.empty() ? SparseDistribution() : options.draft(row));
     std::size_t child = 0;
     while (child < children.size() && options.uniform() >= turns.odds(children[child])) {
       // Nothing remains if the draft's distribution equals the target's and this child is certain

@@ -7,7 +7,7 @@
 
 #include "shared/speculative/draft_tree.h"
 #include "shared/speculative/verification.h"
-#include "tests/bench/rules/sparse_law.h"
+#include "tests/bench/rules/sparse_distribution.h"
 
 // Speculative sampling: drafts drawn from the drafter's own distribution are accepted such that the
 // output follows the target's distribution. This is the literature's rule. The product uses another
@@ -15,7 +15,7 @@
 namespace edgedraft {
 
 // Probabilities by token; they sum to 1.
-using DenseLaw = std::vector<double>;
+using DenseDistribution = std::vector<double>;
 
 // Tries a node's children, drawn from `draft` in order without replacement. The first is accepted
 // with probability min(1, p / q). If it is rejected, the target's distribution becomes the excess
@@ -28,7 +28,7 @@ using DenseLaw = std::vector<double>;
 class CandidateTurns {
  public:
   // Requires  tokens of `draft` are below target.size()
-  CandidateTurns(DenseLaw target, const SparseLaw& draft);
+  CandidateTurns(DenseDistribution target, const SparseDistribution& draft);
 
   // The acceptance probability of the current child.
   // Requires  an untried token of the draft's distribution
@@ -38,7 +38,7 @@ class CandidateTurns {
 
   // The distribution of the next token once every child is rejected.
   // Requires  reject() was never false
-  DenseLaw rest() &&;
+  DenseDistribution rest() &&;
 
  private:
   struct Drafted {
@@ -54,7 +54,7 @@ class CandidateTurns {
   // The target's distribution: a token's probability is its share of `total_`. The draft's tokens
   // are stored separately because only they change.
   std::vector<Drafted> drafted_;
-  DenseLaw others_;
+  DenseDistribution others_;
   double total_ = 1.0;
   std::optional<double> others_total_{};  // computed when first needed
   std::uint64_t weights_ = 0;
@@ -64,9 +64,9 @@ struct CandidateOptions {
   std::uint32_t root_position;
   std::uint32_t context_count;
   // The target's distribution after row `row` of the tree, with temperature and filters.
-  std::function<DenseLaw(std::uint32_t row)> target;
+  std::function<DenseDistribution(std::uint32_t row)> target;
   // The distribution from which its children were drawn, in the order of their rows.
-  std::function<const SparseLaw&(std::uint32_t row)> draft;
+  std::function<const SparseDistribution&(std::uint32_t row)> draft;
   // In [0, 1), a new number per call.
   std::function<double()> uniform;
   std::function<bool(std::uint32_t token)> is_end;

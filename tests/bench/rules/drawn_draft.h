@@ -8,7 +8,7 @@
 
 #include "shared/speculative/draft_tree.h"
 #include "shared/speculative/tree_growth.h"
-#include "tests/bench/rules/sparse_law.h"
+#include "tests/bench/rules/sparse_distribution.h"
 
 namespace edgedraft {
 
@@ -34,12 +34,12 @@ class DrawnDraft {
   void draw(std::span<const std::uint32_t> path, std::vector<DraftGuess>& guesses);
 
   // The distribution from which a row's children were drawn. Requires  children
-  const SparseLaw& law(const DraftTree& tree, std::uint32_t row) const;
+  const SparseDistribution& distribution(const DraftTree& tree, std::uint32_t row) const;
 
  private:
   Options options_;
   std::vector<double> ranks_;
-  std::map<std::vector<std::uint32_t>, SparseLaw> laws_;  // by path
+  std::map<std::vector<std::uint32_t>, SparseDistribution> distributions_;  // by path
 };
 
 }  // namespace edgedraft

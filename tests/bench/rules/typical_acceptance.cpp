@@ -7,7 +7,7 @@
 
 namespace edgedraft {
 
-bool is_typical(const DenseLaw& target, std::uint32_t token, const TypicalThreshold& threshold) {
+bool is_typical(const DenseDistribution& target, std::uint32_t token, const TypicalThreshold& threshold) {
   double entropy = 0.0;
   for (const double p : target) {
     if (p > 0.0) entropy -= p * std::log(p);
@@ -34,9 +34,9 @@ VerifiedPath verify_typical(const DraftTree& tree, const TypicalOptions& options
         options.root_position + above.length + 2 >= options.context_count) {
       continue;
     }
-    const DenseLaw& law = options.target(tree.parent(row));
-    if (!is_typical(law, token, options.threshold)) continue;
-    taken[row] = {above.length + 1, above.log_prob + std::log(law[token]), true};
+    const DenseDistribution& distribution = options.target(tree.parent(row));
+    if (!is_typical(distribution, token, options.threshold)) continue;
+    taken[row] = {above.length + 1, above.log_prob + std::log(distribution[token]), true};
     const Taken& other = taken[best];
     if (taken[row].length > other.length ||
         (taken[row].length == other.length && taken[row].log_prob > other.log_prob)) {
@@ -46,8 +46,8 @@ VerifiedPath verify_typical(const DraftTree& tree, const TypicalOptions& options
   VerifiedPath result;
   for (std::uint32_t row = best; row != 0; row = tree.parent(row)) result.path.push_back(row);
   std::ranges::reverse(result.path);
-  const DenseLaw& law = options.target(best);
-  result.next = static_cast<std::uint32_t>(std::ranges::max_element(law) - law.begin());
+  const DenseDistribution& distribution = options.target(best);
+  result.next = static_cast<std::uint32_t>(std::ranges::max_element(distribution) - distribution.begin());
   if (options.is_end(result.next)) {
     result.finish = Finish::end_token;
   } else if (options.root_position + taken[best].length + 2 >= options.context_count) {

@@ -16,14 +16,14 @@ struct TypicalThreshold {
   double epsilon;
   double delta;  // published: the square root of epsilon
 };
-bool is_typical(const DenseLaw& target, std::uint32_t token, const TypicalThreshold& threshold);
+bool is_typical(const DenseDistribution& target, std::uint32_t token, const TypicalThreshold& threshold);
 
 struct TypicalOptions {
   std::uint32_t root_position;
   std::uint32_t context_count;
   TypicalThreshold threshold;
   // The target's distribution after row `row` of the tree, with temperature and filters.
-  std::function<const DenseLaw&(std::uint32_t row)> target;
+  std::function<const DenseDistribution&(std::uint32_t row)> target;
   std::function<bool(std::uint32_t token)> is_end;
 };
 

@@ -9,6 +9,6 @@ namespace edgedraft {
 // (docs/records/drafters/comparison.md, "How far ahead drafting pays").
 //
 // Requires  acceptance in [0, 1]
-std::vector<double> rank_law(double acceptance);
+std::vector<double> rank_probabilities(double acceptance);
 
 }  // namespace edgedraft

@@ -1,4 +1,4 @@
-#include "shared/protocol/client_session.h"
+#include "shared/protocol/client_protocol.h"
 
 #include <algorithm>
 #include <utility>
@@ -25,7 +25,7 @@ bool is_fault_of_peer(Errc code) {
 
 }  // namespace
 
-ClientSession::ClientSession(ClientSessionOptions options, Instant now)
+ClientProtocol::ClientProtocol(ClientProtocolOptions options, Instant now)
     : channel_(options.channel, now),
       vocabulary_count_(options.vocabulary_count),
       pad_tick_ms_(options.hello.pad_tick_ms),
@@ -33,7 +33,7 @@ ClientSession::ClientSession(ClientSessionOptions options, Instant now)
   channel_.send(std::move(options.hello));
 }
 
-Result<void> ClientSession::receive(Instant now, ByteView bytes) {
+Result<void> ClientProtocol::receive(Instant now, ByteView bytes) {
   channel_.receive(now, bytes);
   for (;;) {
     Result<std::optional<wire::Message>> message = channel_.next_message();
@@ -48,18 +48,18 @@ Result<void> ClientSession::receive(Instant now, ByteView bytes) {
   }
 }
 
-Result<void> ClientSession::tick(Instant now) {
+Result<void> ClientProtocol::tick(Instant now) {
   return channel_.tick(now, awaits());
 }
 
-std::optional<ClientEvent> ClientSession::next_event() {
+std::optional<ClientEvent> ClientProtocol::next_event() {
   if (events_.empty()) return std::nullopt;
   ClientEvent event = std::move(events_.front());
   events_.pop_front();
   return event;
 }
 
-Result<void> ClientSession::handle(wire::Message message) {
+Result<void> ClientProtocol::handle(wire::Message message) {
   if (auto* report = std::get_if<wire::ErrorReport>(&message)) return on_error(*report);
   if (auto* close = std::get_if<wire::Close>(&message)) {
     return Error{Errc::link_down, "the server said goodbye: " + close->reason};
@@ -71,7 +71,7 @@ Result<void> ClientSession::handle(wire::Message message) {
   return faulty_server("it sent a " + std::string(to_string(wire::kind_of(message))));
 }
 
-Result<void> ClientSession::on_welcome(wire::Welcome welcome) {
+Result<void> ClientProtocol::on_welcome(wire::Welcome welcome) {
   if (welcome_) return faulty_server("a second welcome");
   if (welcome.version < kProtocolVersionMin || welcome.version > kProtocolVersion) {
     return Error{Errc::version, "the server chose protocol version " +
@@ -102,7 +102,7 @@ Result<void> ClientSession::on_welcome(wire::Welcome welcome) {
   return boost::system::in_place_value;
 }
 
-Result<void> ClientSession::check_verdict(const wire::Verdict& verdict) const {
+Result<void> ClientProtocol::check_verdict(const wire::Verdict& verdict) const {
   if (!in_vocabulary(verdict.next) ||
       !std::ranges::all_of(verdict.tokens, [&](std::uint32_t t) { return in_vocabulary(t); })) {
     return faulty_server("a token that the vocabulary lacks");
@@ -125,7 +125,7 @@ Result<void> ClientSession::check_verdict(const wire::Verdict& verdict) const {
   return boost::system::in_place_value;
 }
 
-Result<void> ClientSession::check_logprobs(const wire::Verdict& verdict) const {
+Result<void> ClientProtocol::check_logprobs(const wire::Verdict& verdict) const {
   if (verdict.logprobs.empty()) return boost::system::in_place_value;
   // Tokens kept without verification have no log probability.
   const std::size_t chosen = pending_->all_accepted ? 0 : verdict.accepted_count;
@@ -141,7 +141,7 @@ Result<void> ClientSession::check_logprobs(const wire::Verdict& verdict) const {
   return boost::system::in_place_value;
 }
 
-Result<void> ClientSession::check_run_verdict(const wire::Verdict& verdict) const {
+Result<void> ClientProtocol::check_run_verdict(const wire::Verdict& verdict) const {
   if (verdict.length > pending_->run.credit) return faulty_server("more tokens than it has credit");
   if (!in_lockstep()) return boost::system::in_place_value;
   if (pending_->marked_length != pending_->base_length) {
@@ -151,7 +151,7 @@ Result<void> ClientSession::check_run_verdict(const wire::Verdict& verdict) cons
   return boost::system::in_place_value;
 }
 
-Result<void> ClientSession::on_verdict(wire::Verdict verdict) {
+Result<void> ClientProtocol::on_verdict(wire::Verdict verdict) {
   if (verdict.round <= cancelled_round_) return boost::system::in_place_value;
   if (!pending_ || verdict.round != pending_->round) return faulty_server("unexpected verdict");
   if (auto checked = check_verdict(verdict); !checked) return checked;
@@ -192,7 +192,7 @@ Result<void> ClientSession::on_verdict(wire::Verdict verdict) {
   return boost::system::in_place_value;
 }
 
-Result<void> ClientSession::on_activations(wire::Activations& chunk) {
+Result<void> ClientProtocol::on_activations(wire::Activations& chunk) {
   if (chunk.round < missing_.round || chunk.round <= cancelled_round_) {
     return boost::system::in_place_value;  // of a cancelled prompt
   }
@@ -216,7 +216,7 @@ Result<void> ClientSession::on_activations(wire::Activations& chunk) {
   return boost::system::in_place_value;
 }
 
-Result<bool> ClientSession::is_of_run(const wire::Activations& chunk) const {
+Result<bool> ClientProtocol::is_of_run(const wire::Activations& chunk) const {
   const std::uint64_t end = std::uint64_t{chunk.first} + chunk.count;
   // The last token's row has not been computed yet.
   const bool in_order =
@@ -229,7 +229,7 @@ Result<bool> ClientSession::is_of_run(const wire::Activations& chunk) const {
   return faulty_server("activations out of order");
 }
 
-Result<void> ClientSession::on_error(const wire::ErrorReport& report) {
+Result<void> ClientProtocol::on_error(const wire::ErrorReport& report) {
   if (report.fatal) {
     told_by_server_ = true;
     return Error{report.code, report.message};
@@ -244,13 +244,13 @@ Result<void> ClientSession::on_error(const wire::ErrorReport& report) {
   return boost::system::in_place_value;
 }
 
-Result<void> ClientSession::may_request() const {
+Result<void> ClientProtocol::may_request() const {
   if (!welcome_) return Error{Errc::link_down, "not signed in to the server yet"};
   if (pending_ && !running()) return not_now("a request is already in flight");
   return boost::system::in_place_value;
 }
 
-Result<void> ClientSession::check_context(std::uint64_t token_count) const {
+Result<void> ClientProtocol::check_context(std::uint64_t token_count) const {
   if (token_count < welcome_->context_count) return boost::system::in_place_value;
   return Error{Errc::context_full,
                std::to_string(token_count) +
@@ -260,7 +260,7 @@ Result<void> ClientSession::check_context(std::uint64_t token_count) const {
                    " tokens: shorten the text, or start the server with a larger --ctx"};
 }
 
-Result<void> ClientSession::prefill(wire::OutgoingPrefill request) {
+Result<void> ClientProtocol::prefill(wire::OutgoingPrefill request) {
   if (auto allowed = may_request(); !allowed) return allowed;
   const std::uint64_t count = std::uint64_t{request.text.base_count()} + request.text.count();
   if (request.text.base_count() > length_) {
@@ -285,7 +285,7 @@ Result<void> ClientSession::prefill(wire::OutgoingPrefill request) {
   return boost::system::in_place_value;
 }
 
-Result<void> ClientSession::resume(wire::OutgoingResume request) {
+Result<void> ClientProtocol::resume(wire::OutgoingResume request) {
   if (auto allowed = may_request(); !allowed) return allowed;
   const std::uint64_t count = std::uint64_t{request.text.base_count()} + request.text.count();
   if (request.text.base_count() == 0 || request.activations_from > count) {
@@ -306,7 +306,7 @@ Result<void> ClientSession::resume(wire::OutgoingResume request) {
   return boost::system::in_place_value;
 }
 
-Result<void> ClientSession::hints(wire::OutgoingHints hints) {
+Result<void> ClientProtocol::hints(wire::OutgoingHints hints) {
   if (!welcome_) return Error{Errc::link_down, "not signed in to the server yet"};
   if (hints.hints.nodes().size() > kHintsMax) return not_now("too many hints for a message");
   if (!pending_) return boost::system::in_place_value;
@@ -328,7 +328,7 @@ Result<void> ClientSession::hints(wire::OutgoingHints hints) {
   return boost::system::in_place_value;
 }
 
-void ClientSession::start(Pending pending) {
+void ClientProtocol::start(Pending pending) {
   // Ignore what is still in flight from the run.
   if (running()) cancelled_round_ = last_round_;
   last_round_ = pending.round;
@@ -339,7 +339,7 @@ void ClientSession::start(Pending pending) {
   pending_ = std::move(pending);
 }
 
-void ClientSession::cancel() {
+void ClientProtocol::cancel() {
   if (!welcome_ || last_round_ == cancelled_round_) return;
   channel_.send(wire::Cancel{last_round_});
   cancelled_round_ = last_round_;
@@ -351,7 +351,7 @@ void ClientSession::cancel() {
   pending_.reset();
 }
 
-void ClientSession::close(std::string reason) {
+void ClientProtocol::close(std::string reason) {
   channel_.send(wire::Close{std::move(reason)});
 }
 

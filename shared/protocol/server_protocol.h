@@ -38,7 +38,7 @@ struct RoundCancelled {
 using ServerEvent =
     std::variant<HelloReceived, PrefillRequested, ResumeRequested, HintsReceived, RoundCancelled>;
 
-struct ServerSessionOptions {
+struct ServerProtocolOptions {
   ChannelOptions channel{};
   // Queued bytes, without activations of prompts; a client that exceeds this is disconnected.
   std::uint64_t urgent_bytes_max = 16u << 20;
@@ -48,11 +48,11 @@ struct ServerSessionOptions {
 // enforces order, rounds and lengths. The application checks that tokens are in the vocabulary and
 // that a session may be resumed.
 //
-// An error of receive() or tick() ends the session. If the client can still read, take_output()
+// An error of receive() or tick() ends the connection. If the client can still read, take_output()
 // contains an Error. Flush and close.
-class ServerSession {
+class ServerProtocol {
  public:
-  ServerSession(ServerSessionOptions options, Instant now);
+  ServerProtocol(ServerProtocolOptions options, Instant now);
 
   // Errors    link_down if the client sent Close or gave up; bad_message, protocol,
   //           frame_too_large, version for a faulty client
@@ -77,7 +77,7 @@ class ServerSession {
   void accept(wire::Welcome welcome, std::uint32_t padded_row_bytes = 0);
 
   // Sends the answer to `verdict.round` and sets `verdict.length`. Returns false and sends nothing
-  // if that round was cancelled or the session is over. A run's verdict must stay within its credit
+  // if that round was cancelled or the connection is over. A run's verdict must stay within its credit
   // and, under lockstep, carry the requested activations; otherwise the connection ends: see
   // failure().
   bool verdict(wire::Verdict verdict);
@@ -144,7 +144,7 @@ class ServerSession {
   std::uint64_t pad_bytes(std::uint64_t rows, std::uint64_t bytes) const;
   Error faulty(Error error);
 
-  ServerSessionOptions options_;
+  ServerProtocolOptions options_;
   Channel channel_;
   State state_ = State::hello;
   std::uint16_t version_ = 0;

@@ -1,4 +1,4 @@
-#include "netsim/link/delay_law.h"
+#include "netsim/link/delay_distribution.h"
 
 #include <algorithm>
 #include <boost/math/distributions/normal.hpp>
@@ -28,43 +28,43 @@ double between(const std::vector<std::pair<double, Duration>>& points, double p)
   return from + share * (Nanoseconds(upper->second).count() - from);
 }
 
-double drawn(const DelayLaw& law, double p) {
-  switch (law.kind) {
-    case DelayLaw::Kind::constant:
+double drawn(const DelayDistribution& distribution, double p) {
+  switch (distribution.kind) {
+    case DelayDistribution::Kind::constant:
       break;
-    case DelayLaw::Kind::normal:
-      return Nanoseconds(law.centre).count() +
-             Nanoseconds(law.deviation).count() * normal_quantile(p);
-    case DelayLaw::Kind::pareto:
-      return Nanoseconds(law.centre).count() * std::pow(1 - p, -1 / law.shape);
-    case DelayLaw::Kind::table:
-      return between(law.points, p);
+    case DelayDistribution::Kind::normal:
+      return Nanoseconds(distribution.centre).count() +
+             Nanoseconds(distribution.deviation).count() * normal_quantile(p);
+    case DelayDistribution::Kind::pareto:
+      return Nanoseconds(distribution.centre).count() * std::pow(1 - p, -1 / distribution.shape);
+    case DelayDistribution::Kind::table:
+      return between(distribution.points, p);
   }
-  return Nanoseconds(law.centre).count();
+  return Nanoseconds(distribution.centre).count();
 }
 
 }  // namespace
 
-Duration delay_quantile(const DelayLaw& law, double p) {
+Duration delay_quantile(const DelayDistribution& distribution, double p) {
   EDGEDRAFT_CHECK(p >= 0 && p < 1);
-  const double clipped = std::clamp(drawn(law, p), 0.0, Nanoseconds(kDelayMax).count());
-  return law.path + std::chrono::duration_cast<Duration>(Nanoseconds(std::round(clipped)));
+  const double clipped = std::clamp(drawn(distribution, p), 0.0, Nanoseconds(kDelayMax).count());
+  return distribution.path + std::chrono::duration_cast<Duration>(Nanoseconds(std::round(clipped)));
 }
 
-Duration mean_delay(const DelayLaw& law, int steps) {
-  if (law.kind == DelayLaw::Kind::constant) return law.path + law.centre;
+Duration mean_delay(const DelayDistribution& distribution, int steps) {
+  if (distribution.kind == DelayDistribution::Kind::constant) return distribution.path + distribution.centre;
   double sum = 0;
   for (int i = 0; i < steps; ++i) {
-    sum += Nanoseconds(delay_quantile(law, (i + 0.5) / steps)).count();
+    sum += Nanoseconds(delay_quantile(distribution, (i + 0.5) / steps)).count();
   }
   return std::chrono::duration_cast<Duration>(Nanoseconds(sum / steps));
 }
 
 Duration mean_delay(const LinkOptions& options, int steps) {
   Duration mean = mean_delay(options.delay, steps);
-  for (const RestLaw& law : options.rest) {
-    if (law.after > std::chrono::seconds(1)) break;
-    mean = mean_delay(options.delay, steps) + (law.least + law.most) / 2;
+  for (const RestDelay& rest : options.rest) {
+    if (rest.after > std::chrono::seconds(1)) break;
+    mean = mean_delay(options.delay, steps) + (rest.least + rest.most) / 2;
   }
   if (const auto& flow = options.competing) {
     const double bits = 8.0 * 0.75 * flow->share * static_cast<double>(flow->queue_bytes);

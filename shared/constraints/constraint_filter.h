@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "shared/base/constraints.h"
+#include "shared/types/constraints.h"
 #include "shared/base/error.h"
 #include "shared/constraints/grammar_automaton.h"
 #include "shared/constraints/grammar_tokens.h"
@@ -18,11 +18,11 @@ namespace edgedraft {
 // Applies constraints: masks the next token's logits and detects the end of an answer.
 // Deterministic in the answer's tokens until the grammar's step budget, shared by all answers of a
 // grammar (GrammarAutomaton), is spent; then an answer may end early. All other state is a cache.
-class AnswerLaw {
+class ConstraintFilter {
  public:
   // Errors    usage: of the grammar, or a bias for a token outside the vocabulary
   // `grammar` is that of the constraints if already made; answers of one thread may share it.
-  static Result<AnswerLaw> make(Constraints constraints, std::shared_ptr<const TokenTexts> texts,
+  static Result<ConstraintFilter> make(Constraints constraints, std::shared_ptr<const TokenTexts> texts,
                                 std::shared_ptr<GrammarTokens> grammar = nullptr);
 
   const Constraints& constraints() const { return constraints_; }
@@ -40,7 +40,7 @@ class AnswerLaw {
   bool stops(std::span<const std::uint32_t> answer) const;
 
  private:
-  AnswerLaw(Constraints constraints, std::shared_ptr<const TokenTexts> texts)
+  ConstraintFilter(Constraints constraints, std::shared_ptr<const TokenTexts> texts)
       : constraints_(std::move(constraints)), texts_(std::move(texts)) {}
 
   // Text of the token at that index of the answer.

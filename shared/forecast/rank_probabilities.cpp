@@ -1,4 +1,4 @@
-#include "shared/base/rank_law.h"
+#include "shared/forecast/rank_probabilities.h"
 
 #include <array>
 
@@ -9,7 +9,7 @@ constexpr std::array<double, 7> kMissesByRank{0.49, 0.15, 0.10, 0.05, 0.04, 0.03
 
 }  // namespace
 
-std::vector<double> rank_law(double acceptance) {
+std::vector<double> rank_probabilities(double acceptance) {
   std::vector<double> ranks{acceptance};
   for (const double share : kMissesByRank) ranks.push_back(share * (1.0 - acceptance));
   return ranks;

@@ -1,14 +1,14 @@
 #pragma once
 
-#include "shared/protocol/client_session.h"
+#include "shared/protocol/client_protocol.h"
 #include "tests/protocol/session_support.h"
 
 namespace edgedraft {
 
-class ClientSessionTest : public ::testing::Test {
+class ClientProtocolTest : public ::testing::Test {
  protected:
   Result<void> hear(const wire::Message& message) {
-    return session_.receive(now_, wire::encode(outgoing(message)));
+    return protocol_.receive(now_, wire::encode(outgoing(message)));
   }
 
   Errc code_after(const wire::Message& message) {
@@ -18,7 +18,7 @@ class ClientSessionTest : public ::testing::Test {
 
   template <class Event>
   Event expect_event() {
-    auto event = session_.next_event();
+    auto event = protocol_.next_event();
     if (!event || !std::holds_alternative<Event>(*event)) {
       ADD_FAILURE() << "another event, or none";
       return {};
@@ -29,7 +29,7 @@ class ClientSessionTest : public ::testing::Test {
   void sign_in(const wire::Welcome& welcome = small_welcome()) {
     ASSERT_TRUE(hear(welcome));
     expect_event<Welcomed>();
-    take_messages(session_);
+    take_messages(protocol_);
   }
 
   // Prefills `count` tokens, then receives the answer and its activations.
@@ -37,16 +37,16 @@ class ClientSessionTest : public ::testing::Test {
     sign_in();
     wire::Prefill request = prompt_of(count);
     request.run = run;
-    ASSERT_TRUE(session_.prefill(outgoing(request)));
+    ASSERT_TRUE(protocol_.prefill(outgoing(request)));
     ASSERT_TRUE(hear(wire::Verdict{.round = 1, .length = count + 1, .next = 7}));
     ASSERT_TRUE(hear(chunk_of(1, 0, count)));
     expect_event<VerdictReceived>();
     EXPECT_TRUE(expect_event<ActivationsReceived>().complete);
-    take_messages(session_);
+    take_messages(protocol_);
   }
 
   Instant now_ = kStart;
-  ClientSession session_{{.hello = {.agent = "test"}, .channel = {}}, kStart};
+  ClientProtocol protocol_{{.hello = {.agent = "test"}, .channel = {}}, kStart};
 };
 
 }  // namespace edgedraft

@@ -43,13 +43,13 @@ class KnownLogits {
   std::map<std::vector<std::uint32_t>, std::vector<float>> known_;
 };
 
-class LawOfAnswers {
+class AnswerDistribution {
  public:
   using Tokens = std::vector<std::uint32_t>;
 
   // Answers have `count` tokens or end with the end token; `next` returns the distribution of the
   // token after a prefix.
-  LawOfAnswers(std::size_t count, std::function<std::vector<double>(const Tokens&)> next)
+  AnswerDistribution(std::size_t count, std::function<std::vector<double>(const Tokens&)> next)
       : count_(count), next_(std::move(next)) {}
 
   // Number of answers that a test draws.
@@ -73,8 +73,8 @@ class LawOfAnswers {
       chi_square += (cell.count - cell.expected) * (cell.count - cell.expected) / cell.expected;
       ++cells;
     };
-    for (const auto& [answer, count] : counts_) EXPECT_TRUE(law_.contains(answer));
-    for (const auto& [answer, probability] : law_) {
+    for (const auto& [answer, count] : counts_) EXPECT_TRUE(expected_.contains(answer));
+    for (const auto& [answer, probability] : expected_) {
       const Cell cell{.expected = probability * static_cast<double>(total_),
                       .count = static_cast<double>(counts_[answer])};
       if (cell.expected >= 10.0) {
@@ -99,7 +99,7 @@ class LawOfAnswers {
   // `reached` is the probability of `answer`.
   void collect(const Tokens& answer, double reached) {
     if (answer.size() == count_ || (!answer.empty() && answer.back() == kToyEndToken)) {
-      law_[answer] = reached;
+      expected_[answer] = reached;
       return;
     }
     const std::vector<double> next = next_(answer);
@@ -113,7 +113,7 @@ class LawOfAnswers {
 
   std::size_t count_;
   std::function<std::vector<double>(const Tokens&)> next_;
-  std::map<Tokens, double> law_;
+  std::map<Tokens, double> expected_;
   std::map<Tokens, std::uint64_t> counts_;
   std::uint64_t total_ = 0;
 };

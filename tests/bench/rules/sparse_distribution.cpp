@@ -1,4 +1,4 @@
-#include "tests/bench/rules/sparse_law.h"
+#include "tests/bench/rules/sparse_distribution.h"
 
 #include <algorithm>
 #include <cmath>
@@ -8,14 +8,14 @@
 
 namespace edgedraft {
 
-SparseLaw::SparseLaw(std::vector<Entry> entries) : entries_(std::move(entries)) {
+SparseDistribution::SparseDistribution(std::vector<Entry> entries) : entries_(std::move(entries)) {
   for (const Entry& entry : entries_) {
     EDGEDRAFT_CHECK(entry.weight > 0);
     total_ += entry.weight;
   }
 }
 
-SparseLaw::SparseLaw(std::span<const DraftGuess> guesses, double temperature) {
+SparseDistribution::SparseDistribution(std::span<const DraftGuess> guesses, double temperature) {
   if (guesses.empty()) return;
   const double best = std::ranges::max(guesses, {}, &DraftGuess::log_prob).log_prob;
   for (const DraftGuess& guess : guesses) {
@@ -26,31 +26,31 @@ SparseLaw::SparseLaw(std::span<const DraftGuess> guesses, double temperature) {
   }
 }
 
-double SparseLaw::probability(std::uint32_t token) const {
+double SparseDistribution::probability(std::uint32_t token) const {
   const auto found = std::ranges::find(entries_, token, &Entry::token);
   return found == entries_.end() ? 0.0
                                  : static_cast<double>(found->weight) / static_cast<double>(total_);
 }
 
-SparseLaw SparseLaw::without(std::uint32_t token) const {
+SparseDistribution SparseDistribution::without(std::uint32_t token) const {
   std::vector<Entry> rest = entries_;
   EDGEDRAFT_CHECK(std::erase_if(rest, [=](const Entry& e) { return e.token == token; }) == 1);
-  return SparseLaw(std::move(rest));
+  return SparseDistribution(std::move(rest));
 }
 
-std::vector<std::uint32_t> SparseLaw::draw(std::size_t count,
+std::vector<std::uint32_t> SparseDistribution::draw(std::size_t count,
                                            const std::function<double()>& uniform) const {
   std::vector<std::uint32_t> drawn;
-  SparseLaw law = *this;
-  while (drawn.size() < count && !law.entries_.empty()) {
-    double left = uniform() * static_cast<double>(law.total_);
+  SparseDistribution distribution = *this;
+  while (drawn.size() < count && !distribution.entries_.empty()) {
+    double left = uniform() * static_cast<double>(distribution.total_);
     std::size_t i = 0;
-    for (; i + 1 < law.entries_.size(); ++i) {
-      left -= law.entries_[i].weight;
+    for (; i + 1 < distribution.entries_.size(); ++i) {
+      left -= distribution.entries_[i].weight;
       if (left < 0.0) break;
     }
-    drawn.push_back(law.entries_[i].token);
-    law = law.without(drawn.back());
+    drawn.push_back(distribution.entries_[i].token);
+    distribution = distribution.without(drawn.back());
   }
   return drawn;
 }

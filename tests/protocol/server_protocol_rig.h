@@ -1,14 +1,14 @@
 #pragma once
 
-#include "shared/protocol/server_session.h"
+#include "shared/protocol/server_protocol.h"
 #include "tests/protocol/session_support.h"
 
 namespace edgedraft {
 
-class ServerSessionTest : public ::testing::Test {
+class ServerProtocolTest : public ::testing::Test {
  protected:
   Result<void> hear(const wire::Message& message) {
-    return session_.receive(now_, wire::encode(outgoing(message)));
+    return protocol_.receive(now_, wire::encode(outgoing(message)));
   }
 
   Errc code_after(const wire::Message& message) {
@@ -18,29 +18,29 @@ class ServerSessionTest : public ::testing::Test {
 
   template <class Event>
   void expect_event() {
-    const auto event = session_.next_event();
+    const auto event = protocol_.next_event();
     ASSERT_TRUE(event && std::holds_alternative<Event>(*event));
   }
 
   void sign_in(const wire::Welcome& welcome = small_welcome()) {
     ASSERT_TRUE(hear(wire::Hello()));
     expect_event<HelloReceived>();
-    session_.accept(welcome);
-    take_messages(session_);
+    protocol_.accept(welcome);
+    take_messages(protocol_);
   }
 
   // Answers a prompt of ten tokens: the session has 11 tokens and its run continues.
   void begin_run(const wire::RunTerms& run, const wire::Welcome& welcome = small_welcome()) {
-    session_ = ServerSession({}, now_);
+    protocol_ = ServerProtocol({}, now_);
     sign_in(welcome);
     wire::Prefill prefill = prompt_of(10);
     prefill.round = 1;
     prefill.run = run;
     ASSERT_TRUE(hear(prefill));
     expect_event<PrefillRequested>();
-    ASSERT_TRUE(session_.verdict({.round = 1, .next = 7}));
-    ASSERT_EQ(session_.length(), 11u);
-    take_messages(session_);
+    ASSERT_TRUE(protocol_.verdict({.round = 1, .next = 7}));
+    ASSERT_EQ(protocol_.length(), 11u);
+    take_messages(protocol_);
   }
 
   // begin_run() without a run.
@@ -48,8 +48,8 @@ class ServerSessionTest : public ::testing::Test {
 
   // The session has ended and its last message carries `code`.
   void expect_farewell(Errc code) {
-    EXPECT_TRUE(session_.finished());
-    const auto messages = take_messages(session_);
+    EXPECT_TRUE(protocol_.finished());
+    const auto messages = take_messages(protocol_);
     ASSERT_FALSE(messages.empty());
     const auto* report = std::get_if<wire::ErrorReport>(&messages.back());
     ASSERT_NE(report, nullptr);
@@ -58,7 +58,7 @@ class ServerSessionTest : public ::testing::Test {
   }
 
   Instant now_ = kStart;
-  ServerSession session_{{}, kStart};
+  ServerProtocol protocol_{{}, kStart};
 };
 
 }  // namespace edgedraft

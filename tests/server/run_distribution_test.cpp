@@ -4,16 +4,16 @@
 
 #include "shared/speculative/sampling.h"
 #include "tests/server/run_rig.h"
-#include "tests/support/law_of_answers.h"
+#include "tests/support/answer_distribution.h"
 
 namespace edgedraft {
 namespace {
 
 using testing::kAnswerTokens;
 using testing::KnownLogits;
-using testing::LawOfAnswers;
+using testing::AnswerDistribution;
 
-class RunLawTest : public RunTest {
+class RunDistributionTest : public RunTest {
  protected:
   static constexpr std::size_t kClients = 8;  // their runs share passes and rows
 
@@ -37,13 +37,13 @@ class RunLawTest : public RunTest {
   KnownLogits logits_{decoder_, *backend_};
 };
 
-TEST_F(RunLawTest, WhateverIsGuessedAnswersHaveTheTargetsLaw) {
-  const std::uint64_t runs = LawOfAnswers::draws();
+TEST_F(RunDistributionTest, AnyGuessesLeaveAnswersWithTheTargetsDistribution) {
+  const std::uint64_t runs = AnswerDistribution::draws();
   const Tokens prompt = prompt_of(0);
-  LawOfAnswers law(kAnswerTokens, [&](const Tokens& answer) {
+  AnswerDistribution distribution(kAnswerTokens, [&](const Tokens& answer) {
     Tokens text = prompt;
     text.insert(text.end(), answer.begin(), answer.end());
-    return Sampler(sampling(0)).law(logits_.behind(text));
+    return Sampler(sampling(0)).distribution(logits_.behind(text));
   });
   std::uint64_t hinted = 0;
   std::uint64_t guessed = 0;  // accepted guesses among them
@@ -69,12 +69,12 @@ TEST_F(RunLawTest, WhateverIsGuessedAnswersHaveTheTargetsLaw) {
       for (const wire::Verdict& verdict : std::exchange(client->verdicts, {})) {
         guessed += verdict.hinted;
       }
-      law.add(client->answer());
+      distribution.add(client->answer());
     }
   }
   EXPECT_GT(guessed, hinted / 3);
   EXPECT_LT(guessed, hinted - hinted / 10);
-  law.expect();
+  distribution.expect();
 }
 
 }  // namespace

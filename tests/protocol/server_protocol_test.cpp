@@ -1,112 +1,112 @@
-#include "shared/protocol/server_session.h"
+#include "shared/protocol/server_protocol.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 
-#include "tests/protocol/server_session_rig.h"
+#include "tests/protocol/server_protocol_rig.h"
 
 namespace edgedraft {
 namespace {
 
-TEST_F(ServerSessionTest, NothingComesBeforeHello) {
+TEST_F(ServerProtocolTest, NothingComesBeforeHello) {
   wire::Prefill prefill = prompt_of(1);
   prefill.round = 1;
   EXPECT_EQ(code_after(prefill), Errc::protocol);
   expect_farewell(Errc::protocol);
 }
 
-TEST_F(ServerSessionTest, StrangerCannotMakeItHoldALargeFrame) {
+TEST_F(ServerProtocolTest, StrangerCannotMakeItHoldALargeFrame) {
   Bytes header(kFrameHeaderBytes);
   encode_frame_header({.kind = 1, .payload_bytes = kHandshakePayloadBytesMax + 1},
                       std::span(header).first<kFrameHeaderBytes>());
-  EXPECT_EQ(session_.receive(now_, header).error().code, Errc::frame_too_large);
+  EXPECT_EQ(protocol_.receive(now_, header).error().code, Errc::frame_too_large);
   expect_farewell(Errc::frame_too_large);
 }
 
-TEST_F(ServerSessionTest, NoCommonVersionIsToldSo) {
+TEST_F(ServerProtocolTest, NoCommonVersionIsToldSo) {
   wire::Hello hello;
   hello.version_min = kProtocolVersion + 1;
   hello.version_max = kProtocolVersion + 3;
   EXPECT_EQ(code_after(hello), Errc::version);
   expect_farewell(Errc::version);
-  session_ = ServerSession({}, kStart);
+  protocol_ = ServerProtocol({}, kStart);
   hello.version_min = 1;
   hello.version_max = kProtocolVersionMin - 1;
   EXPECT_EQ(code_after(hello), Errc::version);
 }
 
-TEST_F(ServerSessionTest, TheNewestCommonVersionIsTaken) {
+TEST_F(ServerProtocolTest, TheNewestCommonVersionIsTaken) {
   for (const auto& [max, taken] :
        {std::pair<std::uint16_t, std::uint16_t>{kProtocolVersion, kProtocolVersion},
         {99, kProtocolVersion}}) {
-    ServerSession session({}, kStart);
+    ServerProtocol protocol({}, kStart);
     wire::Hello hello;
     hello.version_max = max;
-    ASSERT_TRUE(session.receive(now_, wire::encode(hello)));
-    EXPECT_EQ(std::get<HelloReceived>(session.next_event().value()).version, taken);
-    session.accept(small_welcome());
-    EXPECT_EQ(std::get<wire::Welcome>(take_messages(session).at(0)).version, taken);
+    ASSERT_TRUE(protocol.receive(now_, wire::encode(hello)));
+    EXPECT_EQ(std::get<HelloReceived>(protocol.next_event().value()).version, taken);
+    protocol.accept(small_welcome());
+    EXPECT_EQ(std::get<wire::Welcome>(take_messages(protocol).at(0)).version, taken);
   }
 }
 
-TEST_F(ServerSessionTest, RejectedHelloEndsWithTheReason) {
+TEST_F(ServerProtocolTest, RejectedHelloEndsWithTheReason) {
   ASSERT_TRUE(hear(wire::Hello()));
-  session_.fail({Errc::unauthorized, "wrong token"});
+  protocol_.fail({Errc::unauthorized, "wrong token"});
   expect_farewell(Errc::unauthorized);
 }
 
 // An error reported by the client is not a fault of the client, whatever its code.
-TEST_F(ServerSessionTest, AClientThatGivesUpHasBrokenNothing) {
+TEST_F(ServerProtocolTest, AClientThatGivesUpHasBrokenNothing) {
   for (const Errc said : {Errc::protocol, Errc::bad_message, Errc::io}) {
-    session_ = ServerSession({}, now_);
+    protocol_ = ServerProtocol({}, now_);
     sign_in();
     EXPECT_EQ(code_after(wire::ErrorReport{.code = said, .message = "what is this"}),
               Errc::link_down);
-    EXPECT_TRUE(session_.finished());
+    EXPECT_TRUE(protocol_.finished());
   }
 }
 
-TEST_F(ServerSessionTest, RequestWhileTheApplicationDecidesIsAnError) {
+TEST_F(ServerProtocolTest, RequestWhileTheApplicationDecidesIsAnError) {
   ASSERT_TRUE(hear(wire::Hello()));
   wire::Prefill prefill = prompt_of(1);
   prefill.round = 1;
   EXPECT_EQ(code_after(prefill), Errc::protocol);
 }
 
-TEST_F(ServerSessionTest, SecondHelloIsAnError) {
+TEST_F(ServerProtocolTest, SecondHelloIsAnError) {
   sign_in();
   EXPECT_EQ(code_after(wire::Hello()), Errc::protocol);
 }
 
-TEST_F(ServerSessionTest, ServersOwnMessagesFromAClientAreErrors) {
+TEST_F(ServerProtocolTest, ServersOwnMessagesFromAClientAreErrors) {
   for (const wire::Message& message : std::vector<wire::Message>{
            small_welcome(), wire::Verdict{.round = 1, .length = 1}, chunk_of(1, 0, 1)}) {
-    ServerSession session({}, kStart);
-    ASSERT_TRUE(session.receive(now_, wire::encode(wire::Hello())));
-    session.accept(small_welcome());
-    EXPECT_EQ(session.receive(now_, wire::encode(outgoing(message))).error().code, Errc::protocol);
+    ServerProtocol protocol({}, kStart);
+    ASSERT_TRUE(protocol.receive(now_, wire::encode(wire::Hello())));
+    protocol.accept(small_welcome());
+    EXPECT_EQ(protocol.receive(now_, wire::encode(outgoing(message))).error().code, Errc::protocol);
   }
 }
 
-TEST_F(ServerSessionTest, RoundsCountUpByOne) {
+TEST_F(ServerProtocolTest, RoundsCountUpByOne) {
   for (const std::uint32_t round : {0u, 1u, 3u, 0xFFFFFFFFu}) {
-    ServerSession session({}, kStart);
-    ASSERT_TRUE(session.receive(now_, wire::encode(wire::Hello())));
-    session.accept(small_welcome());
+    ServerProtocol protocol({}, kStart);
+    ASSERT_TRUE(protocol.receive(now_, wire::encode(wire::Hello())));
+    protocol.accept(small_welcome());
     wire::Prefill prefill = prompt_of(10);
     prefill.round = 1;
-    ASSERT_TRUE(session.receive(now_, wire::encode(outgoing(prefill))));
-    ASSERT_TRUE(session.verdict({.round = 1, .next = 7}));
+    ASSERT_TRUE(protocol.receive(now_, wire::encode(outgoing(prefill))));
+    ASSERT_TRUE(protocol.verdict({.round = 1, .next = 7}));
     wire::Prefill next = prompt_of(2);
     next.round = round;
-    const auto heard = session.receive(now_, wire::encode(outgoing(next)));
+    const auto heard = protocol.receive(now_, wire::encode(outgoing(next)));
     ASSERT_FALSE(heard) << round;
     EXPECT_EQ(heard.error().code, Errc::protocol);
   }
 }
 
-TEST_F(ServerSessionTest, OneRequestAtATime) {
+TEST_F(ServerProtocolTest, OneRequestAtATime) {
   sign_in();
   wire::Prefill prefill = prompt_of(10);
   prefill.round = 1;
@@ -116,58 +116,58 @@ TEST_F(ServerSessionTest, OneRequestAtATime) {
 }
 
 // Longer than the deadline of one frame: 400 kB at the rate that padding leaves.
-TEST_F(ServerSessionTest, ALongPromptOverASlowLinkArrives) {
+TEST_F(ServerProtocolTest, ALongPromptOverASlowLinkArrives) {
   ASSERT_TRUE(hear(wire::Hello()));
   expect_event<HelloReceived>();
   wire::Welcome welcome = small_welcome();
   welcome.context_count = 1u << 17;
-  session_.accept(welcome);
+  protocol_.accept(welcome);
   wire::Prefill prefill = prompt_of(100'000);
   prefill.round = 1;
   const Bytes frame = wire::encode(outgoing(prefill));
   constexpr std::size_t kBytesASecond = 4096;
   for (std::size_t done = 0; done < frame.size(); done += kBytesASecond) {
     const ByteView rest = ByteView(frame).subspan(done);
-    ASSERT_TRUE(session_.receive(now_, rest.first(std::min(rest.size(), kBytesASecond))));
+    ASSERT_TRUE(protocol_.receive(now_, rest.first(std::min(rest.size(), kBytesASecond))));
     now_ += 1s;
-    ASSERT_TRUE(session_.tick(now_)) << done;
+    ASSERT_TRUE(protocol_.tick(now_)) << done;
   }
   expect_event<PrefillRequested>();
 }
 
 // 30 s per 64 KiB, so a trickling frame cannot hold a connection open.
-TEST_F(ServerSessionTest, APromptThatTricklesInTimesOut) {
+TEST_F(ServerProtocolTest, APromptThatTricklesInTimesOut) {
   ASSERT_TRUE(hear(wire::Hello()));
   expect_event<HelloReceived>();
   wire::Welcome welcome = small_welcome();
   welcome.context_count = 1u << 17;
-  session_.accept(welcome);
+  protocol_.accept(welcome);
   wire::Prefill prefill = prompt_of(100'000);
   prefill.round = 1;
   const Bytes frame = wire::encode(outgoing(prefill));
   std::size_t done = 0;
   const auto hear_more = [&](std::size_t count) {
-    ASSERT_TRUE(session_.receive(now_, ByteView(frame).subspan(done, count)));
+    ASSERT_TRUE(protocol_.receive(now_, ByteView(frame).subspan(done, count)));
     done += count;
   };
   hear_more(1);
   now_ = kStart + 29s;
   hear_more(64u << 10);
   now_ = kStart + 58s;
-  ASSERT_TRUE(session_.tick(now_));
+  ASSERT_TRUE(protocol_.tick(now_));
   hear_more((64u << 10) - 1);
   now_ = kStart + 59s;
-  EXPECT_EQ(session_.tick(now_).error().code, Errc::timed_out);
+  EXPECT_EQ(protocol_.tick(now_).error().code, Errc::timed_out);
   expect_farewell(Errc::timed_out);
 }
 
 // A full context of tokens with the largest constraint allowed.
-TEST_F(ServerSessionTest, TheLargestPromptFitsIntoAFrame) {
+TEST_F(ServerProtocolTest, TheLargestPromptFitsIntoAFrame) {
   ASSERT_TRUE(hear(wire::Hello()));
   expect_event<HelloReceived>();
   wire::Welcome welcome = small_welcome();
   welcome.context_count = 4096;
-  session_.accept(welcome);
+  protocol_.accept(welcome);
   wire::Prefill prefill = prompt_of(welcome.context_count);
   prefill.round = 1;
   prefill.constraints.grammar.assign(kGrammarBytesMax, 'a');
@@ -178,46 +178,46 @@ TEST_F(ServerSessionTest, TheLargestPromptFitsIntoAFrame) {
   prefill.sampling = {.temperature = 1.0f, .top_k = 40, .top_p = 0.9f, .seed = ~0ull};
   prefill.run = {.credit = welcome.context_count, .rows = true, .hold = wire::Hold::economy};
   ASSERT_TRUE(hear(prefill));
-  const auto event = session_.next_event();
+  const auto event = protocol_.next_event();
   ASSERT_TRUE(event && std::holds_alternative<PrefillRequested>(*event));
   EXPECT_EQ(std::get<PrefillRequested>(*event).request, prefill);
 }
 
-TEST_F(ServerSessionTest, PromptBeforeTheConfirmedPrefixIsAllowedBehindItIsNot) {
+TEST_F(ServerProtocolTest, PromptBeforeTheConfirmedPrefixIsAllowedBehindItIsNot) {
   prompt();
   wire::Prefill prefill = prompt_of(3);
   prefill.round = 2;
   prefill.base_length = 4;
   ASSERT_TRUE(hear(prefill)) << "a chat edited";
-  ASSERT_TRUE(session_.verdict({.round = 2, .next = 7}));
-  EXPECT_EQ(session_.length(), 8u);
+  ASSERT_TRUE(protocol_.verdict({.round = 2, .next = 7}));
+  EXPECT_EQ(protocol_.length(), 8u);
   prefill.round = 3;
   prefill.base_length = 9;
   EXPECT_EQ(code_after(prefill), Errc::protocol);
 }
 
-TEST_F(ServerSessionTest, KeptTokensAreAllAccepted) {
+TEST_F(ServerProtocolTest, KeptTokensAreAllAccepted) {
   sign_in();
   wire::Prefill prefill = prompt_of(10);
   prefill.round = 1;
   prefill.provisional_count = 4;
   prefill.policy = wire::ResyncPolicy::keep;
   ASSERT_TRUE(hear(prefill));
-  ASSERT_TRUE(session_.verdict({.round = 1, .next = 7}));
-  EXPECT_EQ(std::get<wire::Verdict>(take_messages(session_).at(0)).accepted_count, 4u);
-  EXPECT_EQ(session_.length(), 11u);
+  ASSERT_TRUE(protocol_.verdict({.round = 1, .next = 7}));
+  EXPECT_EQ(std::get<wire::Verdict>(take_messages(protocol_).at(0)).accepted_count, 4u);
+  EXPECT_EQ(protocol_.length(), 11u);
 }
 
 // An invalid answer, whatever its cause, ends the connection with an error to the client.
-TEST_F(ServerSessionTest, AnAnswerThatDoesNotFitEndsTheConnection) {
+TEST_F(ServerProtocolTest, AnAnswerThatDoesNotFitEndsTheConnection) {
   const auto ended = [&](const wire::Verdict& answer) {
-    EXPECT_FALSE(session_.verdict(answer));
-    EXPECT_TRUE(session_.finished());
-    EXPECT_EQ(session_.failure().value().code, Errc::io);
-    const auto said = take_messages(session_);
+    EXPECT_FALSE(protocol_.verdict(answer));
+    EXPECT_TRUE(protocol_.finished());
+    EXPECT_EQ(protocol_.failure().value().code, Errc::io);
+    const auto said = take_messages(protocol_);
     ASSERT_EQ(said.size(), 1u);
     EXPECT_TRUE(std::get<wire::ErrorReport>(said[0]).fatal);
-    session_ = ServerSession({}, now_);
+    protocol_ = ServerProtocol({}, now_);
   };
   begin_run(kLockstep);
   ASSERT_TRUE(hear(chain_of(1, 11, 3)));
@@ -235,7 +235,7 @@ TEST_F(ServerSessionTest, AnAnswerThatDoesNotFitEndsTheConnection) {
   ended({.round = 1, .next = 7, .accepted_count = 1});
 }
 
-TEST_F(ServerSessionTest, VerdictsBringTheNewestRowAloneWhereThatWasAgreed) {
+TEST_F(ServerProtocolTest, VerdictsBringTheNewestRowAloneWhereThatWasAgreed) {
   const auto answer = [&](Bytes rows) {
     wire::Welcome welcome = small_welcome();
     welcome.newest_row = true;
@@ -243,94 +243,94 @@ TEST_F(ServerSessionTest, VerdictsBringTheNewestRowAloneWhereThatWasAgreed) {
     EXPECT_TRUE(hear(chain_of(1, 11, 3)));
     wire::Verdict answered = accepting(1, 11, 2);
     answered.activations = std::move(rows);
-    return session_.verdict(std::move(answered));
+    return protocol_.verdict(std::move(answered));
   };
   EXPECT_TRUE(answer(packed_rows(12, 1)));
-  EXPECT_EQ(session_.length(), 14u);
+  EXPECT_EQ(protocol_.length(), 14u);
   EXPECT_FALSE(answer(packed_rows(10, 3)));
 }
 
 // Rows of a larger model's size.
-TEST_F(ServerSessionTest, PadFramesBeforeAVerdictEnlargeItsRows) {
+TEST_F(ServerProtocolTest, PadFramesBeforeAVerdictEnlargeItsRows) {
   constexpr std::uint32_t kRowBytes = 10'000;
   ASSERT_TRUE(hear(wire::Hello()));
   expect_event<HelloReceived>();
-  session_.accept(small_welcome(), kRowBytes);
+  protocol_.accept(small_welcome(), kRowBytes);
   wire::Prefill prefill = prompt_of(10);
   prefill.round = 1;
   prefill.run = kLockstep;
   ASSERT_TRUE(hear(prefill));
-  ASSERT_TRUE(session_.verdict({.round = 1, .next = 7}));
-  take_messages(session_);
-  EXPECT_EQ(session_.traffic().pad_bytes_out, 0u) << "no rows yet";
+  ASSERT_TRUE(protocol_.verdict({.round = 1, .next = 7}));
+  take_messages(protocol_);
+  EXPECT_EQ(protocol_.traffic().pad_bytes_out, 0u) << "no rows yet";
 
   ASSERT_TRUE(hear(chain_of(1, 11, 3)));
-  ASSERT_TRUE(session_.verdict(accepting(1, 11, 2)));
+  ASSERT_TRUE(protocol_.verdict(accepting(1, 11, 2)));
   FrameReader reader(kHandshakePayloadBytesMax);
-  reader.append(session_.take_output());
+  reader.append(protocol_.take_output());
   std::vector<std::uint16_t> kinds;
   for (auto frame = reader.next(); frame && *frame; frame = reader.next()) {
     kinds.push_back((*frame)->kind);
   }
   EXPECT_EQ(kinds, (std::vector<std::uint16_t>{14, 14, 6}));
-  EXPECT_EQ(session_.traffic().pad_bytes_out, 3 * (kRowBytes - small_layout().row_bytes()));
-  EXPECT_EQ(session_.traffic().activation_bytes_raw, 3 * small_layout().row_bytes());
+  EXPECT_EQ(protocol_.traffic().pad_bytes_out, 3 * (kRowBytes - small_layout().row_bytes()));
+  EXPECT_EQ(protocol_.traffic().activation_bytes_raw, 3 * small_layout().row_bytes());
 }
 
-TEST_F(ServerSessionTest, ActivationsThatAreNotOwedEndTheConnection) {
+TEST_F(ServerProtocolTest, ActivationsThatAreNotOwedEndTheConnection) {
   prompt();
-  EXPECT_FALSE(session_.activations(chunk_of(1, 3, 4)));
-  EXPECT_TRUE(session_.finished());
-  EXPECT_EQ(session_.failure().value().code, Errc::io);
+  EXPECT_FALSE(protocol_.activations(chunk_of(1, 3, 4)));
+  EXPECT_TRUE(protocol_.finished());
+  EXPECT_EQ(protocol_.failure().value().code, Errc::io);
 }
 
-TEST_F(ServerSessionTest, APromptMayAskForNoActivations) {
+TEST_F(ServerProtocolTest, APromptMayAskForNoActivations) {
   prompt();
   wire::Prefill prefill = prompt_of(3);
   prefill.round = 2;
   prefill.base_length = 11;
   prefill.activations_from = 14;
   ASSERT_TRUE(hear(prefill));
-  ASSERT_TRUE(session_.verdict({.round = 2, .next = 7}));
-  EXPECT_FALSE(session_.activations(chunk_of(2, 13, 1)));
+  ASSERT_TRUE(protocol_.verdict({.round = 2, .next = 7}));
+  EXPECT_FALSE(protocol_.activations(chunk_of(2, 13, 1)));
 }
 
-TEST_F(ServerSessionTest, VerdictsOvertakeActivations) {
+TEST_F(ServerProtocolTest, VerdictsOvertakeActivations) {
   begin_run({.credit = 20});
-  ASSERT_TRUE(session_.activations(chunk_of(1, 8, 2)));
-  ASSERT_TRUE(session_.activations(chunk_of(1, 4, 4)));
-  ASSERT_TRUE(session_.activations(chunk_of(1, 0, 4)));
-  ASSERT_TRUE(session_.verdict({.round = 1, .next = 7}));
-  const auto messages = take_messages(session_);
+  ASSERT_TRUE(protocol_.activations(chunk_of(1, 8, 2)));
+  ASSERT_TRUE(protocol_.activations(chunk_of(1, 4, 4)));
+  ASSERT_TRUE(protocol_.activations(chunk_of(1, 0, 4)));
+  ASSERT_TRUE(protocol_.verdict({.round = 1, .next = 7}));
+  const auto messages = take_messages(protocol_);
   ASSERT_EQ(messages.size(), 4u);
   EXPECT_TRUE(std::holds_alternative<wire::Verdict>(messages[0]));
   EXPECT_EQ(std::get<wire::Activations>(messages[1]).first, 8u);
   EXPECT_EQ(std::get<wire::Activations>(messages[3]).first, 0u);
 }
 
-TEST_F(ServerSessionTest, ActivationsOfAnOlderPromptAreDropped) {
+TEST_F(ServerProtocolTest, ActivationsOfAnOlderPromptAreDropped) {
   prompt();
-  ASSERT_TRUE(session_.activations(chunk_of(1, 8, 2)));
+  ASSERT_TRUE(protocol_.activations(chunk_of(1, 8, 2)));
   wire::Prefill prefill = prompt_of(3);
   prefill.round = 2;
   ASSERT_TRUE(hear(prefill));
-  EXPECT_FALSE(session_.has_output());
-  EXPECT_FALSE(session_.activations(chunk_of(1, 4, 4)));
-  EXPECT_EQ(session_.traffic().activation_bytes_raw, 0u) << "what was not sent is not counted";
+  EXPECT_FALSE(protocol_.has_output());
+  EXPECT_FALSE(protocol_.activations(chunk_of(1, 4, 4)));
+  EXPECT_EQ(protocol_.traffic().activation_bytes_raw, 0u) << "what was not sent is not counted";
 }
 
-TEST_F(ServerSessionTest, CancelledRoundIsNotAnswered) {
+TEST_F(ServerProtocolTest, CancelledRoundIsNotAnswered) {
   begin_run(kLockstep);
   ASSERT_TRUE(hear(chain_of(1, 11, 2)));
   expect_event<HintsReceived>();
   ASSERT_TRUE(hear(wire::Cancel{1}));
   expect_event<RoundCancelled>();
-  EXPECT_FALSE(session_.verdict(accepting(1, 11, 1)));
-  EXPECT_FALSE(session_.refuse(1, {Errc::io, ""}));
-  EXPECT_FALSE(session_.has_output());
+  EXPECT_FALSE(protocol_.verdict(accepting(1, 11, 1)));
+  EXPECT_FALSE(protocol_.refuse(1, {Errc::io, ""}));
+  EXPECT_FALSE(protocol_.has_output());
 }
 
-TEST_F(ServerSessionTest, AfterCancelTheNextPromptBuildsOnTheSession) {
+TEST_F(ServerProtocolTest, AfterCancelTheNextPromptBuildsOnTheSession) {
   begin_run(kLockstep);
   ASSERT_TRUE(hear(wire::Cancel{1}));
   wire::Prefill prefill = prompt_of(3);
@@ -339,92 +339,92 @@ TEST_F(ServerSessionTest, AfterCancelTheNextPromptBuildsOnTheSession) {
   EXPECT_TRUE(hear(prefill));
 }
 
-TEST_F(ServerSessionTest, CancelOfAnotherRoundIsAnError) {
+TEST_F(ServerProtocolTest, CancelOfAnotherRoundIsAnError) {
   prompt();
   EXPECT_EQ(code_after(wire::Cancel{2}), Errc::protocol);
 }
 
-TEST_F(ServerSessionTest, RefusedRequestLeavesTheSession) {
+TEST_F(ServerProtocolTest, RefusedRequestLeavesTheSession) {
   begin_run(kLockstep);
   ASSERT_TRUE(hear(chain_of(1, 11, 2)));
-  ASSERT_TRUE(session_.refuse(1, {Errc::protocol, "no such token"}));
-  const auto report = std::get<wire::ErrorReport>(take_messages(session_).at(0));
+  ASSERT_TRUE(protocol_.refuse(1, {Errc::protocol, "no such token"}));
+  const auto report = std::get<wire::ErrorReport>(take_messages(protocol_).at(0));
   EXPECT_FALSE(report.fatal);
   EXPECT_EQ(report.round, 1u);
-  EXPECT_EQ(session_.length(), 11u);
+  EXPECT_EQ(protocol_.length(), 11u);
 }
 
-TEST_F(ServerSessionTest, UnknownSessionLeavesNothingToBuildOn) {
+TEST_F(ServerProtocolTest, UnknownSessionLeavesNothingToBuildOn) {
   sign_in();
   wire::Resume resume{.round = 1, .verified_length = 20, .tokens = {1}};
   ASSERT_TRUE(hear(resume));
-  ASSERT_TRUE(session_.refuse(1, {Errc::session_unknown, "forgotten"}));
+  ASSERT_TRUE(protocol_.refuse(1, {Errc::session_unknown, "forgotten"}));
   wire::Prefill prefill = prompt_of(3);
   prefill.round = 2;
   prefill.base_length = 1;
   EXPECT_EQ(code_after(prefill), Errc::protocol);
 }
 
-TEST_F(ServerSessionTest, ResumedSessionHasItsLength) {
+TEST_F(ServerProtocolTest, ResumedSessionHasItsLength) {
   sign_in();
   wire::Resume resume{.round = 1, .verified_length = 20, .tokens = {1, 2, 3}};
   ASSERT_TRUE(hear(resume));
-  ASSERT_TRUE(session_.verdict({.round = 1, .next = 7, .accepted_count = 2}));
-  EXPECT_EQ(session_.length(), 23u);
+  ASSERT_TRUE(protocol_.verdict({.round = 1, .next = 7, .accepted_count = 2}));
+  EXPECT_EQ(protocol_.length(), 23u);
 }
 
-TEST_F(ServerSessionTest, ClientThatNeverReadsIsDropped) {
-  ServerSession session({.channel = {}, .urgent_bytes_max = 5000}, kStart);
-  ASSERT_TRUE(session.receive(now_, wire::encode(wire::Hello())));
-  session.accept(small_welcome());
+TEST_F(ServerProtocolTest, ClientThatNeverReadsIsDropped) {
+  ServerProtocol protocol({.channel = {}, .urgent_bytes_max = 5000}, kStart);
+  ASSERT_TRUE(protocol.receive(now_, wire::encode(wire::Hello())));
+  protocol.accept(small_welcome());
   Result<void> heard = boost::system::in_place_value;
   for (std::uint32_t round = 1; round < 1000 && heard; ++round) {
-    heard = session.receive(
+    heard = protocol.receive(
         now_, wire::encode(outgoing(wire::Prefill{.round = round, .tokens = {1, 2, 3}})));
-    session.refuse(round, {Errc::refused, "there is no room"});
+    protocol.refuse(round, {Errc::refused, "there is no room"});
   }
   EXPECT_FALSE(heard);
-  EXPECT_TRUE(session.finished());
+  EXPECT_TRUE(protocol.finished());
 }
 
-TEST_F(ServerSessionTest, PingsOfAClientThatNeverReadsPileUpNothing) {
+TEST_F(ServerProtocolTest, PingsOfAClientThatNeverReadsPileUpNothing) {
   sign_in();
-  (void)session_.take_output();
+  (void)protocol_.take_output();
   for (std::uint64_t nonce = 1; nonce <= 1000; ++nonce) ASSERT_TRUE(hear(wire::Ping{nonce}));
-  const auto answers = take_messages(session_);
+  const auto answers = take_messages(protocol_);
   ASSERT_EQ(answers.size(), 1u);
   EXPECT_EQ(std::get<wire::Pong>(answers[0]).nonce, 1000u) << "to the newest";
-  EXPECT_FALSE(session_.has_output());
+  EXPECT_FALSE(protocol_.has_output());
 }
 
-TEST_F(ServerSessionTest, ARoundIsCancelledOnce) {
+TEST_F(ServerProtocolTest, ARoundIsCancelledOnce) {
   prompt();
-  while (session_.next_event()) {
+  while (protocol_.next_event()) {
   }
   for (int i = 0; i < 1000; ++i) ASSERT_TRUE(hear(wire::Cancel{1}));
-  ASSERT_TRUE(session_.next_event());
-  EXPECT_FALSE(session_.next_event());
+  ASSERT_TRUE(protocol_.next_event());
+  EXPECT_FALSE(protocol_.next_event());
 }
 
-TEST_F(ServerSessionTest, FinishedSessionHearsNothingMore) {
+TEST_F(ServerProtocolTest, FinishedSessionHearsNothingMore) {
   sign_in();
-  session_.close("done");
+  protocol_.close("done");
   EXPECT_EQ(code_after(wire::Hello()), Errc::link_down);
-  EXPECT_FALSE(session_.next_event());
+  EXPECT_FALSE(protocol_.next_event());
 }
 
-TEST_F(ServerSessionTest, HandshakeThatStallsTimesOut) {
-  EXPECT_EQ(session_.tick(kStart + 10s).error().code, Errc::timed_out);
+TEST_F(ServerProtocolTest, HandshakeThatStallsTimesOut) {
+  EXPECT_EQ(protocol_.tick(kStart + 10s).error().code, Errc::timed_out);
   expect_farewell(Errc::timed_out);
 }
 
 // Random input ends the session or is ignored; the session never answers out of turn.
-TEST_F(ServerSessionTest, RandomBytesAfterSignInEndIt) {
+TEST_F(ServerProtocolTest, RandomBytesAfterSignInEndIt) {
   for (std::uint64_t seed = 0; seed < 300; ++seed) {
     Random random(seed);
-    ServerSession session({}, kStart);
-    ASSERT_TRUE(session.receive(now_, wire::encode(wire::Hello())));
-    session.accept(small_welcome());
+    ServerProtocol protocol({}, kStart);
+    ASSERT_TRUE(protocol.receive(now_, wire::encode(wire::Hello())));
+    protocol.accept(small_welcome());
     Bytes garbage(kFrameHeaderBytes + random.below(400));
     for (std::byte& b : garbage) b = static_cast<std::byte>(random.below(256));
     if (random.below(2) == 0) {
@@ -433,8 +433,8 @@ TEST_F(ServerSessionTest, RandomBytesAfterSignInEndIt) {
                            .payload_bytes = static_cast<std::uint32_t>(garbage.size())},
                           std::span(garbage).first<kFrameHeaderBytes>());
     }
-    const auto heard = session.receive(now_, garbage);
-    EXPECT_EQ(heard.has_error(), session.finished()) << "seed " << seed;
+    const auto heard = protocol.receive(now_, garbage);
+    EXPECT_EQ(heard.has_error(), protocol.finished()) << "seed " << seed;
   }
 }
 

@@ -1,4 +1,4 @@
-#include "shared/protocol/server_session.h"
+#include "shared/protocol/server_protocol.h"
 
 #include <algorithm>
 #include <utility>
@@ -31,10 +31,10 @@ Error does_not_read() {
 
 }  // namespace
 
-ServerSession::ServerSession(ServerSessionOptions options, Instant now)
+ServerProtocol::ServerProtocol(ServerProtocolOptions options, Instant now)
     : options_(options), channel_(options.channel, now), hints_counted_(now), now_(now) {}
 
-Result<void> ServerSession::receive(Instant now, ByteView bytes) {
+Result<void> ServerProtocol::receive(Instant now, ByteView bytes) {
   if (finished()) return Error{Errc::link_down, "the connection is closing"};
   now_ = now;
   channel_.receive(now, bytes);
@@ -49,24 +49,24 @@ Result<void> ServerSession::receive(Instant now, ByteView bytes) {
   return boost::system::in_place_value;
 }
 
-Result<void> ServerSession::tick(Instant now) {
+Result<void> ServerProtocol::tick(Instant now) {
   if (auto ticked = channel_.tick(now, awaited()); !ticked) return faulty(ticked.error());
   return boost::system::in_place_value;
 }
 
-std::optional<ServerEvent> ServerSession::next_event() {
+std::optional<ServerEvent> ServerProtocol::next_event() {
   if (events_.empty()) return std::nullopt;
   ServerEvent event = std::move(events_.front());
   events_.pop_front();
   return event;
 }
 
-Error ServerSession::faulty(Error error) {
+Error ServerProtocol::faulty(Error error) {
   fail(error);
   return error;
 }
 
-Result<void> ServerSession::handle(wire::Message message) {
+Result<void> ServerProtocol::handle(wire::Message message) {
   if (auto* close = std::get_if<wire::Close>(&message)) {
     state_ = State::finished;
     return Error{Errc::link_down, "closed by the client: " + close->reason};
@@ -85,7 +85,7 @@ Result<void> ServerSession::handle(wire::Message message) {
   return faulty(faulty_client("it sent a " + std::string(to_string(wire::kind_of(message)))));
 }
 
-Result<void> ServerSession::on_hello(wire::Hello hello) {
+Result<void> ServerProtocol::on_hello(wire::Hello hello) {
   if (state_ != State::hello) return faulty(faulty_client("a second hello"));
   const std::uint16_t version = std::min(kProtocolVersion, hello.version_max);
   if (version < std::max(kProtocolVersionMin, hello.version_min)) {
@@ -102,7 +102,7 @@ Result<void> ServerSession::on_hello(wire::Hello hello) {
   return boost::system::in_place_value;
 }
 
-void ServerSession::accept(wire::Welcome welcome, std::uint32_t padded_row_bytes) {
+void ServerProtocol::accept(wire::Welcome welcome, std::uint32_t padded_row_bytes) {
   if (finished()) return;  // the client left before the application decided
   EDGEDRAFT_CHECK(state_ == State::deciding);
   EDGEDRAFT_CHECK(welcome.context_count >= 1 && welcome.context_count <= kContextCountMax);
@@ -134,7 +134,7 @@ void ServerSession::accept(wire::Welcome welcome, std::uint32_t padded_row_bytes
   }
 }
 
-Result<void> ServerSession::begin(Pending pending) {
+Result<void> ServerProtocol::begin(Pending pending) {
   const bool ends_run = pending_ && pending_->running;
   if (pending_ && !ends_run) {
     return faulty(faulty_client("a request while another is in flight"));
@@ -153,7 +153,7 @@ Result<void> ServerSession::begin(Pending pending) {
   return boost::system::in_place_value;
 }
 
-Result<void> ServerSession::on_prefill(wire::Prefill request) {
+Result<void> ServerProtocol::on_prefill(wire::Prefill request) {
   if (request.base_length > length_) {
     return faulty(faulty_client("a prompt that builds on more tokens than the session holds"));
   }
@@ -171,7 +171,7 @@ Result<void> ServerSession::on_prefill(wire::Prefill request) {
   return boost::system::in_place_value;
 }
 
-Result<void> ServerSession::on_resume(wire::Resume request) {
+Result<void> ServerProtocol::on_resume(wire::Resume request) {
   auto begun = begin({.kind = wire::Kind::resume,
                       .round = request.round,
                       .base_length = request.verified_length,
@@ -185,7 +185,7 @@ Result<void> ServerSession::on_resume(wire::Resume request) {
   return boost::system::in_place_value;
 }
 
-Result<void> ServerSession::on_hints(wire::Hints hints) {
+Result<void> ServerProtocol::on_hints(wire::Hints hints) {
   if (hints.round == 0 || hints.round > last_round_) {
     return faulty(faulty_client("hints for a round that has not begun"));
   }
@@ -218,7 +218,7 @@ Result<void> ServerSession::on_hints(wire::Hints hints) {
   return boost::system::in_place_value;
 }
 
-bool ServerSession::affords(const wire::Hints& hints) {
+bool ServerProtocol::affords(const wire::Hints& hints) {
   const double seconds = std::chrono::duration<double>(now_ - hints_counted_).count();
   hints_counted_ = now_;
   hints_left_ = std::min(kHintsBurst, hints_left_ + seconds * kHintsPerSecond);
@@ -228,7 +228,7 @@ bool ServerSession::affords(const wire::Hints& hints) {
   return true;
 }
 
-Result<void> ServerSession::on_cancel(const wire::Cancel& cancel) {
+Result<void> ServerProtocol::on_cancel(const wire::Cancel& cancel) {
   if (cancel.round == 0 || cancel.round != last_round_) {
     return faulty(faulty_client("it cancelled a round that is not its last"));
   }
@@ -249,7 +249,7 @@ Result<void> ServerSession::on_cancel(const wire::Cancel& cancel) {
   return boost::system::in_place_value;
 }
 
-std::optional<std::uint64_t> ServerSession::length_after(const wire::Verdict& verdict) const {
+std::optional<std::uint64_t> ServerProtocol::length_after(const wire::Verdict& verdict) const {
   const Pending& request = *pending_;
   const bool in_lockstep = request.running && request.run.hold == wire::Hold::lockstep;
   const std::uint64_t row_count =
@@ -274,12 +274,12 @@ std::optional<std::uint64_t> ServerSession::length_after(const wire::Verdict& ve
   return base + request.given_count + accepted + 1;
 }
 
-std::uint64_t ServerSession::pad_bytes(std::uint64_t rows, std::uint64_t bytes) const {
+std::uint64_t ServerProtocol::pad_bytes(std::uint64_t rows, std::uint64_t bytes) const {
   const std::uint64_t wanted = padded_row_bytes_ * rows;
   return bytes > 0 && wanted > bytes ? wanted - bytes : 0;
 }
 
-bool ServerSession::verdict(wire::Verdict verdict) {
+bool ServerProtocol::verdict(wire::Verdict verdict) {
   if (!answers(verdict.round)) return false;
   const auto length = length_after(verdict);
   if (!length || *length > context_count_) {
@@ -314,7 +314,7 @@ bool ServerSession::verdict(wire::Verdict verdict) {
   return true;
 }
 
-bool ServerSession::activations(wire::Activations chunk) {
+bool ServerProtocol::activations(wire::Activations chunk) {
   if (state_ != State::ready) return false;
   const std::uint64_t end = std::uint64_t{chunk.first} + chunk.count;
   const bool in_order = newest_row_ ? chunk.first >= run_rows_.next : chunk.first == run_rows_.next;
@@ -337,7 +337,7 @@ bool ServerSession::activations(wire::Activations chunk) {
   return true;
 }
 
-bool ServerSession::refuse(std::uint32_t round, const Error& error) {
+bool ServerProtocol::refuse(std::uint32_t round, const Error& error) {
   if (!answers(round)) return false;
   if (pending_->kind == wire::Kind::resume && !pending_->running) {
     length_ = 0;
@@ -349,11 +349,11 @@ bool ServerSession::refuse(std::uint32_t round, const Error& error) {
   return true;
 }
 
-bool ServerSession::answers(std::uint32_t round) const {
+bool ServerProtocol::answers(std::uint32_t round) const {
   return state_ == State::ready && pending_ && pending_->round == round;
 }
 
-void ServerSession::fail(const Error& error) {
+void ServerProtocol::fail(const Error& error) {
   if (finished()) return;
   state_ = State::finished;
   failure_ = error;
@@ -362,7 +362,7 @@ void ServerSession::fail(const Error& error) {
   channel_.send(wire::ErrorReport{.code = error.code, .message = error.message});
 }
 
-void ServerSession::close(std::string reason) {
+void ServerProtocol::close(std::string reason) {
   if (finished()) return;
   state_ = State::finished;
   pending_.reset();

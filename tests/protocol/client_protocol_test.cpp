@@ -1,28 +1,28 @@
-#include "shared/protocol/client_session.h"
+#include "shared/protocol/client_protocol.h"
 
 #include <gtest/gtest.h>
 
-#include "tests/protocol/client_session_rig.h"
+#include "tests/protocol/client_protocol_rig.h"
 
 namespace edgedraft {
 namespace {
 
 // The tokenizer has no text for such a token.
-TEST_F(ClientSessionTest, AServerThatBringsTokensBeyondTheVocabularyIsFaulty) {
+TEST_F(ClientProtocolTest, AServerThatBringsTokensBeyondTheVocabularyIsFaulty) {
   const auto heard = [&](std::uint32_t next, std::vector<std::uint32_t> tokens) {
-    ClientSession session({.hello = {}, .channel = {}, .vocabulary_count = 1000}, kStart);
-    EXPECT_TRUE(session.receive(now_, wire::encode(small_welcome())));
+    ClientProtocol protocol({.hello = {}, .channel = {}, .vocabulary_count = 1000}, kStart);
+    EXPECT_TRUE(protocol.receive(now_, wire::encode(small_welcome())));
     wire::Prefill request = prompt_of(10);
     request.run.credit = 60;
-    EXPECT_TRUE(session.prefill(outgoing(request)));
+    EXPECT_TRUE(protocol.prefill(outgoing(request)));
     if (tokens.empty()) {
-      return session.receive(now_,
+      return protocol.receive(now_,
                              wire::encode(wire::Verdict{.round = 1, .length = 11, .next = next}));
     }
     EXPECT_TRUE(
-        session.receive(now_, wire::encode(wire::Verdict{.round = 1, .length = 11, .next = 7})));
+        protocol.receive(now_, wire::encode(wire::Verdict{.round = 1, .length = 11, .next = 7})));
     const auto length = static_cast<std::uint32_t>(11 + tokens.size() + 1);
-    return session.receive(
+    return protocol.receive(
         now_, wire::encode(wire::Verdict{
                   .round = 1, .length = length, .next = next, .tokens = std::move(tokens)}));
   };
@@ -32,54 +32,54 @@ TEST_F(ClientSessionTest, AServerThatBringsTokensBeyondTheVocabularyIsFaulty) {
   EXPECT_EQ(heard(5, {3, 1000}).error().code, Errc::protocol);
 }
 
-TEST_F(ClientSessionTest, SaysHelloFirst) {
-  const auto messages = take_messages(session_);
+TEST_F(ClientProtocolTest, SaysHelloFirst) {
+  const auto messages = take_messages(protocol_);
   ASSERT_EQ(messages.size(), 1u);
   EXPECT_EQ(std::get<wire::Hello>(messages[0]).agent, "test");
 }
 
-TEST_F(ClientSessionTest, RequestBeforeWelcomeIsRefusedHere) {
-  EXPECT_EQ(session_.prefill(outgoing(prompt_of(3))).error().code, Errc::link_down);
-  EXPECT_EQ(session_.hints(outgoing(chain_of(1, 1, 1))).error().code, Errc::link_down);
+TEST_F(ClientProtocolTest, RequestBeforeWelcomeIsRefusedHere) {
+  EXPECT_EQ(protocol_.prefill(outgoing(prompt_of(3))).error().code, Errc::link_down);
+  EXPECT_EQ(protocol_.hints(outgoing(chain_of(1, 1, 1))).error().code, Errc::link_down);
 }
 
-TEST_F(ClientSessionTest, FatalErrorEndsItWithTheServersReason) {
+TEST_F(ClientProtocolTest, FatalErrorEndsItWithTheServersReason) {
   const auto heard = hear(wire::ErrorReport{.code = Errc::unauthorized, .message = "who are you"});
   ASSERT_FALSE(heard);
   EXPECT_EQ(heard.error().code, Errc::unauthorized);
   EXPECT_EQ(heard.error().message, "who are you");
-  EXPECT_EQ(take_messages(session_).size(), 1u) << "the hello alone: no error back";
+  EXPECT_EQ(take_messages(protocol_).size(), 1u) << "the hello alone: no error back";
 }
 
-TEST_F(ClientSessionTest, AnythingButAnAnswerToHelloIsAnError) {
+TEST_F(ClientProtocolTest, AnythingButAnAnswerToHelloIsAnError) {
   EXPECT_EQ(code_after(wire::Verdict{.round = 1, .length = 1}), Errc::protocol);
 }
 
-TEST_F(ClientSessionTest, SecondWelcomeIsAnError) {
+TEST_F(ClientProtocolTest, SecondWelcomeIsAnError) {
   sign_in();
   EXPECT_EQ(code_after(small_welcome()), Errc::protocol);
 }
 
-TEST_F(ClientSessionTest, VersionThatWeDoNotSpeakIsRefused) {
+TEST_F(ClientProtocolTest, VersionThatWeDoNotSpeakIsRefused) {
   wire::Welcome welcome = small_welcome();
   welcome.version = kProtocolVersion + 1;
   EXPECT_EQ(code_after(welcome), Errc::version);
 }
 
-TEST_F(ClientSessionTest, OversizeWelcomeIsRefusedByItsHeader) {
+TEST_F(ClientProtocolTest, OversizeWelcomeIsRefusedByItsHeader) {
   Bytes header(kFrameHeaderBytes);
   encode_frame_header({.kind = 2, .payload_bytes = kHandshakePayloadBytesMax + 1},
                       std::span(header).first<kFrameHeaderBytes>());
-  EXPECT_EQ(session_.receive(now_, header).error().code, Errc::frame_too_large);
+  EXPECT_EQ(protocol_.receive(now_, header).error().code, Errc::frame_too_large);
 }
 
-TEST_F(ClientSessionTest, PromptsActivationsComeNewestFirst) {
+TEST_F(ClientProtocolTest, PromptsActivationsComeNewestFirst) {
   sign_in();
-  ASSERT_TRUE(session_.prefill(outgoing(prompt_of(10))));
-  EXPECT_TRUE(session_.in_flight());
+  ASSERT_TRUE(protocol_.prefill(outgoing(prompt_of(10))));
+  EXPECT_TRUE(protocol_.in_flight());
   ASSERT_TRUE(hear(wire::Verdict{.round = 1, .length = 11, .next = 7}));
   EXPECT_EQ(expect_event<VerdictReceived>().verdict.next, 7u);
-  EXPECT_EQ(session_.length(), 11u);
+  EXPECT_EQ(protocol_.length(), 11u);
 
   ASSERT_TRUE(hear(chunk_of(1, 6, 4)));
   ASSERT_TRUE(hear(chunk_of(1, 0, 6)));
@@ -91,20 +91,20 @@ TEST_F(ClientSessionTest, PromptsActivationsComeNewestFirst) {
     EXPECT_NEAR(newest.rows[i], rows_of(6, 4)[i], 0.06f);
   }
   EXPECT_TRUE(expect_event<ActivationsReceived>().complete);
-  EXPECT_EQ(session_.traffic().activation_bytes_raw, 10u * small_layout().row_bytes());
+  EXPECT_EQ(protocol_.traffic().activation_bytes_raw, 10u * small_layout().row_bytes());
 }
 
-TEST_F(ClientSessionTest, MoreActivationsThanAChunkHasAreRefused) {
+TEST_F(ClientProtocolTest, MoreActivationsThanAChunkHasAreRefused) {
   wire::Welcome welcome = small_welcome();
   welcome.context_count = 1000;
   sign_in(welcome);
-  ASSERT_TRUE(session_.prefill(outgoing(prompt_of(600))));
+  ASSERT_TRUE(protocol_.prefill(outgoing(prompt_of(600))));
   ASSERT_TRUE(hear(wire::Verdict{.round = 1, .length = 601, .next = 7}));
   ASSERT_TRUE(hear(chunk_of(1, 344, 256)));
   EXPECT_EQ(code_after(chunk_of(1, 87, 257)), Errc::protocol);
 }
 
-TEST_F(ClientSessionTest, ActivationsOutOfOrderAreAnError) {
+TEST_F(ClientProtocolTest, ActivationsOutOfOrderAreAnError) {
   const std::vector<wire::Activations> bad = {
       chunk_of(1, 0, 6),   // not the newest
       chunk_of(1, 6, 5),   // beyond the prompt
@@ -113,62 +113,62 @@ TEST_F(ClientSessionTest, ActivationsOutOfOrderAreAnError) {
       chunk_of(1, 11, 1),  // the root has none
   };
   for (const wire::Activations& chunk : bad) {
-    ClientSession session({.hello = {}, .channel = {}}, kStart);
-    ASSERT_TRUE(session.receive(now_, wire::encode(small_welcome())));
-    ASSERT_TRUE(session.prefill(outgoing(prompt_of(10))));
+    ClientProtocol protocol({.hello = {}, .channel = {}}, kStart);
+    ASSERT_TRUE(protocol.receive(now_, wire::encode(small_welcome())));
+    ASSERT_TRUE(protocol.prefill(outgoing(prompt_of(10))));
     const wire::Verdict verdict{.round = 1, .length = 11, .next = 7};
-    ASSERT_TRUE(session.receive(now_, wire::encode(verdict)));
-    EXPECT_EQ(session.receive(now_, wire::encode(chunk)).error().code, Errc::protocol)
+    ASSERT_TRUE(protocol.receive(now_, wire::encode(verdict)));
+    EXPECT_EQ(protocol.receive(now_, wire::encode(chunk)).error().code, Errc::protocol)
         << chunk.first << " " << chunk.count;
   }
 }
 
-TEST_F(ClientSessionTest, ActivationsBelowWhatIsLackingAreAnError) {
+TEST_F(ClientProtocolTest, ActivationsBelowWhatIsLackingAreAnError) {
   prompt(10);
   wire::Prefill next = prompt_of(5);
   next.base_length = 11;
   next.activations_from = 10;
-  ASSERT_TRUE(session_.prefill(outgoing(next)));
+  ASSERT_TRUE(protocol_.prefill(outgoing(next)));
   ASSERT_TRUE(hear(wire::Verdict{.round = 2, .length = 17, .next = 7}));
   EXPECT_EQ(code_after(chunk_of(2, 9, 7)), Errc::protocol);
 }
 
-TEST_F(ClientSessionTest, RowsAreNotLeftOutUnasked) {
+TEST_F(ClientProtocolTest, RowsAreNotLeftOutUnasked) {
   wire::Welcome welcome = small_welcome();
   welcome.newest_row = true;
   EXPECT_EQ(code_after(welcome), Errc::protocol);
 }
 
-TEST_F(ClientSessionTest, PromptBeyondTheContextIsRefusedHere) {
+TEST_F(ClientProtocolTest, PromptBeyondTheContextIsRefusedHere) {
   sign_in();
-  EXPECT_EQ(session_.prefill(outgoing(prompt_of(100))).error().code, Errc::context_full);
-  EXPECT_TRUE(session_.prefill(outgoing(prompt_of(99))));
+  EXPECT_EQ(protocol_.prefill(outgoing(prompt_of(100))).error().code, Errc::context_full);
+  EXPECT_TRUE(protocol_.prefill(outgoing(prompt_of(99))));
 }
 
-TEST_F(ClientSessionTest, UnaskedVerdictIsAnError) {
+TEST_F(ClientProtocolTest, UnaskedVerdictIsAnError) {
   prompt(10);
   EXPECT_EQ(code_after(accepting(2, 11, 0)), Errc::protocol);
 }
 
-TEST_F(ClientSessionTest, FaultOfTheServerIsToldToIt) {
+TEST_F(ClientProtocolTest, FaultOfTheServerIsToldToIt) {
   prompt(10);
   EXPECT_FALSE(hear(accepting(2, 11, 0)));
-  const auto sent = take_messages(session_);
+  const auto sent = take_messages(protocol_);
   ASSERT_EQ(sent.size(), 1u);
   EXPECT_TRUE(std::get<wire::ErrorReport>(sent[0]).fatal);
 }
 
-TEST_F(ClientSessionTest, AcceptedCountOfAPromptIsBounded) {
+TEST_F(ClientProtocolTest, AcceptedCountOfAPromptIsBounded) {
   const auto code = [&](wire::ResyncPolicy policy, std::uint32_t accepted_count) {
-    ClientSession session({.hello = {}, .channel = {}}, kStart);
-    EXPECT_TRUE(session.receive(now_, wire::encode(small_welcome())));
+    ClientProtocol protocol({.hello = {}, .channel = {}}, kStart);
+    EXPECT_TRUE(protocol.receive(now_, wire::encode(small_welcome())));
     wire::Prefill prefill = prompt_of(10);
     prefill.provisional_count = 4;
     prefill.policy = policy;
-    EXPECT_TRUE(session.prefill(outgoing(prefill)));
+    EXPECT_TRUE(protocol.prefill(outgoing(prefill)));
     const wire::Verdict verdict{
         .round = 1, .length = 7 + accepted_count, .next = 7, .accepted_count = accepted_count};
-    const auto heard = session.receive(now_, wire::encode(verdict));
+    const auto heard = protocol.receive(now_, wire::encode(verdict));
     return heard ? Errc::cancelled : heard.error().code;
   };
   EXPECT_EQ(code(wire::ResyncPolicy::check, 0), Errc::cancelled);
@@ -178,90 +178,90 @@ TEST_F(ClientSessionTest, AcceptedCountOfAPromptIsBounded) {
   EXPECT_EQ(code(wire::ResyncPolicy::keep, 3), Errc::protocol);
 }
 
-TEST_F(ClientSessionTest, RefusedRequestLeavesTheConnection) {
+TEST_F(ClientProtocolTest, RefusedRequestLeavesTheConnection) {
   prompt(10);
   wire::Prefill next = prompt_of(1);
   next.base_length = 11;
-  ASSERT_TRUE(session_.prefill(outgoing(next)));
+  ASSERT_TRUE(protocol_.prefill(outgoing(next)));
   ASSERT_TRUE(hear(wire::ErrorReport{
       .round = 2, .code = Errc::protocol, .fatal = false, .message = "no such token"}));
   EXPECT_EQ(expect_event<RequestRefused>().error.message, "no such token");
-  EXPECT_FALSE(session_.in_flight());
-  EXPECT_EQ(session_.length(), 11u);
-  EXPECT_TRUE(session_.prefill(outgoing(next)));
+  EXPECT_FALSE(protocol_.in_flight());
+  EXPECT_EQ(protocol_.length(), 11u);
+  EXPECT_TRUE(protocol_.prefill(outgoing(next)));
 }
 
-TEST_F(ClientSessionTest, ForgottenSessionIsRefilled) {
+TEST_F(ClientProtocolTest, ForgottenSessionIsRefilled) {
   sign_in();
   wire::Resume resume{.verified_length = 20, .tokens = {1, 2}, .activations_from = 15};
-  ASSERT_TRUE(session_.resume(outgoing(resume)));
+  ASSERT_TRUE(protocol_.resume(outgoing(resume)));
   ASSERT_TRUE(hear(wire::ErrorReport{.round = 1, .code = Errc::session_unknown, .fatal = false}));
   EXPECT_EQ(expect_event<RequestRefused>().error.code, Errc::session_unknown);
-  EXPECT_EQ(session_.length(), 0u);
-  EXPECT_TRUE(session_.prefill(outgoing(prompt_of(22))));
+  EXPECT_EQ(protocol_.length(), 0u);
+  EXPECT_TRUE(protocol_.prefill(outgoing(prompt_of(22))));
 }
 
-TEST_F(ClientSessionTest, ResumedSessionGoesByItsOldId) {
+TEST_F(ClientProtocolTest, ResumedSessionGoesByItsOldId) {
   sign_in();
   wire::Resume resume{.verified_length = 20, .tokens = {1, 2}, .activations_from = 15};
   resume.session.fill(std::byte{9});
-  ASSERT_TRUE(session_.resume(outgoing(resume)));
+  ASSERT_TRUE(protocol_.resume(outgoing(resume)));
   ASSERT_TRUE(hear(wire::Verdict{.round = 1, .length = 22, .next = 7, .accepted_count = 1}));
-  EXPECT_EQ(session_.session_id(), resume.session);
+  EXPECT_EQ(protocol_.session_id(), resume.session);
   ASSERT_TRUE(hear(chunk_of(1, 15, 6)));
   EXPECT_EQ(expect_event<VerdictReceived>().to, VerdictReceived::To::resume);
   EXPECT_TRUE(expect_event<ActivationsReceived>().complete);
 }
 
 // It will not draft, however many of its offline tokens are accepted.
-TEST_F(ClientSessionTest, AResumeMayAskForNoActivations) {
+TEST_F(ClientProtocolTest, AResumeMayAskForNoActivations) {
   sign_in();
   wire::Resume resume{.verified_length = 20, .tokens = {1, 2}, .activations_from = 23};
-  EXPECT_FALSE(session_.resume(outgoing(resume))) << "behind its tokens";
+  EXPECT_FALSE(protocol_.resume(outgoing(resume))) << "behind its tokens";
   resume.activations_from = 22;
-  ASSERT_TRUE(session_.resume(outgoing(resume)));
+  ASSERT_TRUE(protocol_.resume(outgoing(resume)));
   ASSERT_TRUE(hear(wire::Verdict{.round = 1, .length = 22, .next = 7, .accepted_count = 1}));
   EXPECT_EQ(code_after(chunk_of(1, 20, 1)), Errc::protocol) << "nothing is missing";
 }
 
 // The caller has no slots for log probabilities of tokens before the answer.
-TEST_F(ClientSessionTest, TokensThatAreKeptHaveNoLogProbabilities) {
+TEST_F(ClientProtocolTest, TokensThatAreKeptHaveNoLogProbabilities) {
   for (const std::uint32_t told : {1u, 2u}) {
-    session_ = ClientSession({.hello = {.agent = "test"}, .channel = {}}, kStart);
+    protocol_ = ClientProtocol({.hello = {.agent = "test"}, .channel = {}}, kStart);
     sign_in();
     wire::Resume resume{.verified_length = 20,
                         .tokens = {1, 2},
                         .policy = wire::ResyncPolicy::keep,
                         .activations_from = 20};
     resume.run.logprobs = 1;
-    ASSERT_TRUE(session_.resume(outgoing(resume)));
+    ASSERT_TRUE(protocol_.resume(outgoing(resume)));
     wire::Verdict verdict{.round = 1, .length = 23, .next = 7, .accepted_count = 2};
     verdict.logprobs.assign(told, {.token = 7, .value = -0.5f});
     EXPECT_EQ(hear(verdict).has_value(), told == 1) << told;
   }
 }
 
-TEST_F(ClientSessionTest, LateAnswersToWhatWasCancelledAreIgnored) {
+TEST_F(ClientProtocolTest, LateAnswersToWhatWasCancelledAreIgnored) {
   prompt(10, kLockstep);
-  ASSERT_TRUE(session_.hints(outgoing(chain_of(1, 11, 3))));
-  session_.cancel();
-  EXPECT_FALSE(session_.in_flight());
+  ASSERT_TRUE(protocol_.hints(outgoing(chain_of(1, 11, 3))));
+  protocol_.cancel();
+  EXPECT_FALSE(protocol_.in_flight());
   EXPECT_TRUE(hear(accepting(1, 11, 1)));
-  EXPECT_FALSE(session_.next_event());
-  take_messages(session_);
-  EXPECT_TRUE(session_.hints(outgoing(chain_of(1, 11, 1))));
-  EXPECT_FALSE(session_.has_output()) << "hints of a run that is over";
+  EXPECT_FALSE(protocol_.next_event());
+  take_messages(protocol_);
+  EXPECT_TRUE(protocol_.hints(outgoing(chain_of(1, 11, 1))));
+  EXPECT_FALSE(protocol_.has_output()) << "hints of a run that is over";
 
   wire::Prefill next = prompt_of(4);
   next.base_length = 11;
-  ASSERT_TRUE(session_.prefill(outgoing(next)));
+  ASSERT_TRUE(protocol_.prefill(outgoing(next)));
   EXPECT_TRUE(hear(chunk_of(1, 0, 3))) << "of a prompt before";
   ASSERT_TRUE(hear(wire::Verdict{.round = 2, .length = 16, .next = 7}));
   expect_event<VerdictReceived>();
 }
 
 // The connection itself is unpadded.
-TEST_F(ClientSessionTest, PadFramesAreDroppedAndCounted) {
+TEST_F(ClientProtocolTest, PadFramesAreDroppedAndCounted) {
   const auto pad_frame = [](std::uint32_t payload_bytes) {
     Bytes frame(kFrameHeaderBytes + payload_bytes);
     encode_frame_header(
@@ -269,85 +269,85 @@ TEST_F(ClientSessionTest, PadFramesAreDroppedAndCounted) {
         std::span(frame).first<kFrameHeaderBytes>());
     return frame;
   };
-  EXPECT_EQ(session_.receive(now_, pad_frame(8)).error().code, Errc::protocol)
+  EXPECT_EQ(protocol_.receive(now_, pad_frame(8)).error().code, Errc::protocol)
       << "before the sign-in was over";
-  session_ = ClientSession({.hello = {}, .channel = {}}, kStart);
+  protocol_ = ClientProtocol({.hello = {}, .channel = {}}, kStart);
   sign_in();
-  ASSERT_TRUE(session_.receive(now_, pad_frame(2000)));
-  EXPECT_FALSE(session_.next_event());
-  EXPECT_EQ(session_.traffic().pad_bytes_in, 2000 + kFrameHeaderBytes);
+  ASSERT_TRUE(protocol_.receive(now_, pad_frame(2000)));
+  EXPECT_FALSE(protocol_.next_event());
+  EXPECT_EQ(protocol_.traffic().pad_bytes_in, 2000 + kFrameHeaderBytes);
 }
 
-TEST_F(ClientSessionTest, PingIsAnswered) {
+TEST_F(ClientProtocolTest, PingIsAnswered) {
   sign_in();
   ASSERT_TRUE(hear(wire::Ping{77}));
-  EXPECT_EQ(std::get<wire::Pong>(take_messages(session_).at(0)).nonce, 77u);
+  EXPECT_EQ(std::get<wire::Pong>(take_messages(protocol_).at(0)).nonce, 77u);
 }
 
-TEST_F(ClientSessionTest, PingBeforeSignInIsAnError) {
+TEST_F(ClientProtocolTest, PingBeforeSignInIsAnError) {
   EXPECT_EQ(code_after(wire::Ping{1}), Errc::protocol);
 }
 
-TEST_F(ClientSessionTest, SilentServerIsGivenUpAfterThreePings) {
+TEST_F(ClientProtocolTest, SilentServerIsGivenUpAfterThreePings) {
   sign_in();
   for (int i = 0; i < 3; ++i) {
-    now_ = session_.next_deadline();
-    ASSERT_TRUE(session_.tick(now_));
-    EXPECT_TRUE(std::holds_alternative<wire::Ping>(take_messages(session_).at(0)));
+    now_ = protocol_.next_deadline();
+    ASSERT_TRUE(protocol_.tick(now_));
+    EXPECT_TRUE(std::holds_alternative<wire::Ping>(take_messages(protocol_).at(0)));
   }
-  now_ = session_.next_deadline();
-  EXPECT_EQ(session_.tick(now_).error().code, Errc::timed_out);
+  now_ = protocol_.next_deadline();
+  EXPECT_EQ(protocol_.tick(now_).error().code, Errc::timed_out);
   EXPECT_EQ(now_, kStart + 20s);
 }
 
 // The server has not received the Ping yet: a large message is still being sent before it.
-TEST_F(ClientSessionTest, APingThatHasNotLeftIsNotMissed) {
+TEST_F(ClientProtocolTest, APingThatHasNotLeftIsNotMissed) {
   sign_in();
   for (int i = 0; i < 10; ++i) {
-    now_ = session_.next_deadline();
-    ASSERT_TRUE(session_.tick(now_)) << i;
+    now_ = protocol_.next_deadline();
+    ASSERT_TRUE(protocol_.tick(now_)) << i;
   }
-  EXPECT_EQ(take_messages(session_).size(), 1u);
+  EXPECT_EQ(take_messages(protocol_).size(), 1u);
   for (int i = 0; i < 2; ++i) {
-    now_ = session_.next_deadline();
-    ASSERT_TRUE(session_.tick(now_)) << i;
-    EXPECT_EQ(take_messages(session_).size(), 1u);
+    now_ = protocol_.next_deadline();
+    ASSERT_TRUE(protocol_.tick(now_)) << i;
+    EXPECT_EQ(take_messages(protocol_).size(), 1u);
   }
-  now_ = session_.next_deadline();
-  EXPECT_EQ(session_.tick(now_).error().code, Errc::timed_out);
+  now_ = protocol_.next_deadline();
+  EXPECT_EQ(protocol_.tick(now_).error().code, Errc::timed_out);
 }
 
-TEST_F(ClientSessionTest, AnySignOfLifeResetsThePings) {
+TEST_F(ClientProtocolTest, AnySignOfLifeResetsThePings) {
   sign_in();
   for (int i = 0; i < 10; ++i) {
-    now_ = session_.next_deadline();
-    ASSERT_TRUE(session_.tick(now_)) << i;
+    now_ = protocol_.next_deadline();
+    ASSERT_TRUE(protocol_.tick(now_)) << i;
     ASSERT_TRUE(hear(wire::Pong{0}));
   }
 }
 
-TEST_F(ClientSessionTest, HandshakeTimesOut) {
-  EXPECT_EQ(session_.next_deadline(), kStart + 10s);
-  EXPECT_TRUE(session_.tick(kStart + 10s - 1ms));
-  EXPECT_EQ(session_.tick(kStart + 10s).error().code, Errc::timed_out);
+TEST_F(ClientProtocolTest, HandshakeTimesOut) {
+  EXPECT_EQ(protocol_.next_deadline(), kStart + 10s);
+  EXPECT_TRUE(protocol_.tick(kStart + 10s - 1ms));
+  EXPECT_EQ(protocol_.tick(kStart + 10s).error().code, Errc::timed_out);
 }
 
 // A slow writer keeps the connection alive byte by byte but never finishes a frame.
-TEST_F(ClientSessionTest, FrameThatNeverEndsTimesOut) {
+TEST_F(ClientProtocolTest, FrameThatNeverEndsTimesOut) {
   sign_in();
   const Bytes frame = wire::encode(wire::Close{std::string(100, 'x')});
   Result<void> ticked = boost::system::in_place_value;
   for (std::size_t i = 0; i < frame.size() && ticked; ++i) {
-    ASSERT_TRUE(session_.receive(now_, ByteView(frame).subspan(i, 1))) << i;
+    ASSERT_TRUE(protocol_.receive(now_, ByteView(frame).subspan(i, 1))) << i;
     now_ += 1s;
-    ticked = session_.tick(now_);
+    ticked = protocol_.tick(now_);
   }
   ASSERT_FALSE(ticked);
   EXPECT_EQ(ticked.error().code, Errc::timed_out);
   EXPECT_EQ(now_, kStart + 30s);
 }
 
-TEST_F(ClientSessionTest, CloseIsTheEndOfTheLink) {
+TEST_F(ClientProtocolTest, CloseIsTheEndOfTheLink) {
   sign_in();
   EXPECT_EQ(code_after(wire::Close{"going away"}), Errc::link_down);
 }

@@ -1,4 +1,4 @@
-#include "shared/constraints/answer_law.h"
+#include "shared/constraints/constraint_filter.h"
 
 #include <gtest/gtest.h>
 
@@ -23,13 +23,13 @@ std::shared_ptr<const TokenTexts> texts(bool adds_space_prefix = false) {
       std::vector<std::uint32_t>{kEnd}, adds_space_prefix);
 }
 
-AnswerLaw law(Constraints constraints, bool adds_space_prefix = false) {
-  return AnswerLaw::make(std::move(constraints), texts(adds_space_prefix)).value();
+ConstraintFilter filter(Constraints constraints, bool adds_space_prefix = false) {
+  return ConstraintFilter::make(std::move(constraints), texts(adds_space_prefix)).value();
 }
 
-Tokens allowed(AnswerLaw& law, const Tokens& answer) {
+Tokens allowed(ConstraintFilter& filter, const Tokens& answer) {
   std::vector<float> logits(texts()->count(), 1.0f);
-  law.apply(answer, logits);
+  filter.apply(answer, logits);
   Tokens allowed;
   for (std::uint32_t t = 0; t < logits.size(); ++t) {
     if (std::isfinite(logits[t])) allowed.push_back(t);
@@ -38,10 +38,10 @@ Tokens allowed(AnswerLaw& law, const Tokens& answer) {
 }
 
 // As above, testing each token separately.
-Tokens picked(AnswerLaw& law, const Tokens& answer) {
+Tokens picked(ConstraintFilter& filter, const Tokens& answer) {
   Tokens all(texts()->count());
   std::iota(all.begin(), all.end(), 0u);
-  const std::vector<bool> may = law.allowed(answer, all);
+  const std::vector<bool> may = filter.allowed(answer, all);
   Tokens picked;
   for (const std::uint32_t t : all) {
     if (may[t]) picked.push_back(t);
@@ -71,13 +71,13 @@ Tokens allowed_by_hand(const std::string& grammar, const Tokens& answer) {
   return allowed;
 }
 
-TEST(AnswerLawTest, AGrammarLeavesTheTokensThatItsTextsGoOnWith) {
+TEST(ConstraintFilterTest, AGrammarLeavesTheTokensThatItsTextsGoOnWith) {
   for (const std::string grammar :
        {"root ::= \"ab\"* \"{\"", "root ::= [^b]+", "root ::= \"{\" root \"}\" | \"a\"",
         "root ::= (\"a\" | \"b\" | \" \"){3}", "root ::= \"é\"", "root ::= \"aba b\" | \"ab\""}) {
     SCOPED_TRACE(grammar);
     Random random(7);
-    AnswerLaw kept = law({.grammar = grammar});
+    ConstraintFilter kept = filter({.grammar = grammar});
     for (int run = 0; run < 50; ++run) {
       Tokens answer;
       for (int step = 0; step < 8; ++step) {
@@ -95,11 +95,11 @@ TEST(AnswerLawTest, AGrammarLeavesTheTokensThatItsTextsGoOnWith) {
 }
 
 // Every position of a counted repetition is a state, and the tables hold 8,192.
-TEST(AnswerLawTest, ALongAnswerIsReadAsAShortOneIs) {
+TEST(ConstraintFilterTest, ALongAnswerIsReadAsAShortOneIs) {
   const std::string grammar = "root ::= (\"{\" [ab]{1,30} \"}\"){900}";
-  AnswerLaw kept = law({.grammar = grammar});
-  AnswerLaw beside =
-      AnswerLaw::make({.grammar = grammar}, texts(), kept.grammar()).value();  // another session
+  ConstraintFilter kept = filter({.grammar = grammar});
+  ConstraintFilter beside =
+      ConstraintFilter::make({.grammar = grammar}, texts(), kept.grammar()).value();  // another session
   Random random(5);
   Tokens answer;
   std::size_t items = 0;
@@ -169,7 +169,7 @@ std::shared_ptr<const TokenTexts> many_texts() {
 
 // Each position is a state whose possible bytes have to be searched. Steps that the first answer
 // spends are still available to the second.
-TEST(AnswerLawTest, CountedTextsDoNotRunOutOfSteps) {
+TEST(ConstraintFilterTest, CountedTextsDoNotRunOutOfSteps) {
   const auto texts = many_texts();
   const auto token = [&](const std::string& text) {
     for (std::uint32_t t = 0; t < texts->count(); ++t) {
@@ -187,23 +187,23 @@ hex ::= [0-9a-fA-F])"};
   const Tokens asked{quote, words[0], words[1], words[2], words[3], token("\"a"), token("\xA9")};
   std::shared_ptr<GrammarTokens> grammar;
   for (int time = 0; time < 3; ++time) {
-    AnswerLaw law = AnswerLaw::make(constraints, texts, grammar).value();
-    grammar = law.grammar();
+    ConstraintFilter filter = ConstraintFilter::make(constraints, texts, grammar).value();
+    grammar = filter.grammar();
     Tokens answer{quote};
     for (std::size_t characters = 0; characters <= 998;) {
       const std::vector<bool> right{true, true, true, true, true, false, false};
-      ASSERT_EQ(law.allowed(answer, asked), right) << time << ", " << characters;
+      ASSERT_EQ(filter.allowed(answer, asked), right) << time << ", " << characters;
       const std::size_t word = characters % words.size();
       answer.push_back(words[word]);
       characters += word < 2 ? 2 : 1;
     }
     answer.push_back(quote);
-    EXPECT_TRUE(law.allowed(answer, Tokens{kEnd})[0]);
+    EXPECT_TRUE(filter.allowed(answer, Tokens{kEnd})[0]);
   }
 }
 
 // A grammar may have a state with more successors than the tables hold.
-TEST(AnswerLawTest, APlaceWhoseTokensHaveNoRoomIsReadAgain) {
+TEST(ConstraintFilterTest, APlaceWhoseTokensHaveNoRoomIsReadAgain) {
   std::vector<std::string> words{"", std::string(1000, 'x'), "0"};
   std::string pal = "pal ::= \"0\"";
   for (char a = 'a'; a <= 'z'; ++a) {
@@ -214,30 +214,30 @@ TEST(AnswerLawTest, APlaceWhoseTokensHaveNoRoomIsReadAgain) {
   }
   const auto texts = std::make_shared<const TokenTexts>(
       std::move(words), std::vector<std::uint32_t>{kEnd}, /*adds_space_prefix=*/false);
-  AnswerLaw law =
-      AnswerLaw::make({.grammar = "root ::= (\"x\"{1000}){9} pal\n" + pal}, texts).value();
+  ConstraintFilter filter =
+      ConstraintFilter::make({.grammar = "root ::= (\"x\"{1000}){9} pal\n" + pal}, texts).value();
   Tokens answer(9, 1);
   for (int step = 0; step < 4; ++step) {
-    EXPECT_EQ(law.allowed(answer, Tokens{kEnd, 1, 2, 3}),
+    EXPECT_EQ(filter.allowed(answer, Tokens{kEnd, 1, 2, 3}),
               (std::vector<bool>{false, false, true, true}));
     answer.push_back(3);
   }
 }
 
-TEST(AnswerLawTest, ATextThatHasLeftTheGrammarCanOnlyEnd) {
-  AnswerLaw kept = law({.grammar = "root ::= \"a\"+"});
+TEST(ConstraintFilterTest, ATextThatHasLeftTheGrammarCanOnlyEnd) {
+  ConstraintFilter kept = filter({.grammar = "root ::= \"a\"+"});
   EXPECT_EQ(allowed(kept, {3}), Tokens{kEnd});
 }
 
-TEST(AnswerLawTest, TheSpaceThatAnswersBeginWithIsNoneOfTheGrammars) {
-  AnswerLaw kept = law({.grammar = "root ::= \"a\" \" a\""}, /*adds_space_prefix=*/true);
+TEST(ConstraintFilterTest, TheSpaceThatAnswersBeginWithIsNoneOfTheGrammars) {
+  ConstraintFilter kept = filter({.grammar = "root ::= \"a\" \" a\""}, /*adds_space_prefix=*/true);
   EXPECT_EQ(allowed(kept, {}), (Tokens{2, 6}));
   EXPECT_EQ(allowed(kept, {6}), (Tokens{6, 7}));
   EXPECT_EQ(allowed(kept, {6, 6}), Tokens{kEnd});
 }
 
-TEST(AnswerLawTest, ADrafterThatKnowsNoneOfTheTokensStillSaysOne) {
-  AnswerLaw kept = law({.grammar = "root ::= \"}\""});
+TEST(ConstraintFilterTest, ADrafterThatKnowsNoneOfTheTokensStillSaysOne) {
+  ConstraintFilter kept = filter({.grammar = "root ::= \"}\""});
   std::vector<float> logits(texts()->count(), -std::numeric_limits<float>::infinity());
   logits[2] = 1.0f;
   kept.apply({}, logits);
@@ -245,8 +245,8 @@ TEST(AnswerLawTest, ADrafterThatKnowsNoneOfTheTokensStillSaysOne) {
   EXPECT_FALSE(std::isfinite(logits[2]));
 }
 
-TEST(AnswerLawTest, PenaltiesCountTheAnswersTokensAndBiasesAreAdded) {
-  AnswerLaw kept = law({.biases = {{.token = 5, .bias = -3.0f}, {.token = 3, .bias = 1.0f}},
+TEST(ConstraintFilterTest, PenaltiesCountTheAnswersTokensAndBiasesAreAdded) {
+  ConstraintFilter kept = filter({.biases = {{.token = 5, .bias = -3.0f}, {.token = 3, .bias = 1.0f}},
                         .presence_penalty = 0.5f,
                         .frequency_penalty = 0.25f});
   EXPECT_TRUE(kept.changes_logits());
@@ -258,8 +258,8 @@ TEST(AnswerLawTest, PenaltiesCountTheAnswersTokensAndBiasesAreAdded) {
   EXPECT_FLOAT_EQ(logits[2], 0.0f);
 }
 
-TEST(AnswerLawTest, AStopIsFoundWhereItIsComplete) {
-  const AnswerLaw kept = law({.stops = {"bab", "a a"}});
+TEST(ConstraintFilterTest, AStopIsFoundWhereItIsComplete) {
+  const ConstraintFilter kept = filter({.stops = {"bab", "a a"}});
   EXPECT_FALSE(kept.changes_logits());
   EXPECT_FALSE(kept.stops({}));
   EXPECT_FALSE(kept.stops(Tokens{2, 3}));            // ab
@@ -272,7 +272,7 @@ TEST(AnswerLawTest, AStopIsFoundWhereItIsComplete) {
 }
 
 // Compares stops found token by token with stops in the whole text.
-TEST(AnswerLawTest, StopsAreThoseOfTheText) {
+TEST(ConstraintFilterTest, StopsAreThoseOfTheText) {
   Random random(9);
   for (int run = 0; run < 2000; ++run) {
     std::vector<std::string> stops;
@@ -281,7 +281,7 @@ TEST(AnswerLawTest, StopsAreThoseOfTheText) {
       for (std::uint64_t c = 0; c <= random.below(4); ++c) stop += "ab "[random.below(3)];
       stops.push_back(stop);
     }
-    const AnswerLaw kept = law({.stops = stops});
+    const ConstraintFilter kept = filter({.stops = stops});
     Tokens answer;
     std::string text;
     const auto holds = [&] {
@@ -299,9 +299,9 @@ TEST(AnswerLawTest, StopsAreThoseOfTheText) {
   }
 }
 
-TEST(AnswerLawTest, WrongConstraintsAreRefused) {
-  EXPECT_FALSE(AnswerLaw::make({.grammar = "root ::= ("}, texts()));
-  EXPECT_FALSE(AnswerLaw::make({.biases = {{.token = 15, .bias = 1.0f}}}, texts()));
+TEST(ConstraintFilterTest, WrongConstraintsAreRefused) {
+  EXPECT_FALSE(ConstraintFilter::make({.grammar = "root ::= ("}, texts()));
+  EXPECT_FALSE(ConstraintFilter::make({.biases = {{.token = 15, .bias = 1.0f}}}, texts()));
 }
 
 }  // namespace

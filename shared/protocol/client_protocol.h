@@ -18,7 +18,7 @@ struct Welcomed {
   wire::Welcome welcome;
 };
 
-// Times of a request and its answer, filled in by the link: a session has no clock or socket.
+// Times of a request and its answer, filled in by the link: ClientProtocol has no clock or socket.
 struct LinkTimes {
   Instant sent;      // the request was encoded and handed to the socket
   Instant received;  // the answer's last bytes arrived
@@ -63,7 +63,7 @@ struct RequestRefused {
 
 using ClientEvent = std::variant<Welcomed, VerdictReceived, ActivationsReceived, RequestRefused>;
 
-struct ClientSessionOptions {
+struct ClientProtocolOptions {
   wire::Hello hello{};
   ChannelOptions channel{};
   // Vocabulary size: a server that sends larger ids is faulty. 0: unlimited.
@@ -74,11 +74,11 @@ struct ClientSessionOptions {
 //
 // One request is in flight at a time; another is refused with `protocol`. Exception: during a run a
 // new request ends the run. A run is in flight until its answer ends.
-// Any error of receive() or tick() ends the session: flush take_output() and close.
-class ClientSession {
+// Any error of receive() or tick() ends the connection: flush take_output() and close.
+class ClientProtocol {
  public:
   // Queues Hello at once.
-  ClientSession(ClientSessionOptions options, Instant now);
+  ClientProtocol(ClientProtocolOptions options, Instant now);
 
   // Errors    the server's fatal Error (unauthorized, mismatch, refused, ...); link_down if it sent
   //           Close; bad_message, protocol, frame_too_large, version for a faulty server

@@ -11,7 +11,7 @@ namespace edgedraft {
 
 // A drafter's sampling distribution: a few tokens with integer weights. It is rounded before any
 // draw, never after, because verification uses the distribution that the draft was drawn from.
-class SparseLaw {
+class SparseDistribution {
  public:
   // A token's probability is its share of the total weight.
   struct Entry {
@@ -22,17 +22,17 @@ class SparseLaw {
   };
   static constexpr std::uint16_t kWeightMax = 65535;
 
-  SparseLaw() = default;
+  SparseDistribution() = default;
   // The distribution of guesses at this temperature, by their log probabilities. Guesses that round
   // to zero are dropped, and the likeliest has kWeightMax. Requires  temperature > 0
-  SparseLaw(std::span<const DraftGuess> guesses, double temperature);
+  SparseDistribution(std::span<const DraftGuess> guesses, double temperature);
   // Requires  each token once, no zero weights
-  explicit SparseLaw(std::vector<Entry> entries);
+  explicit SparseDistribution(std::vector<Entry> entries);
 
   std::span<const Entry> entries() const { return entries_; }
   double probability(std::uint32_t token) const;
   // The distribution of the next draw without this token. Requires  a token of the distribution
-  SparseLaw without(std::uint32_t token) const;
+  SparseDistribution without(std::uint32_t token) const;
   // Draws up to `count` tokens without replacement, by numbers in [0, 1).
   std::vector<std::uint32_t> draw(std::size_t count, const std::function<double()>& uniform) const;
 

@@ -11,10 +11,10 @@ inline constexpr Duration kDelayMax = std::chrono::seconds(60);
 // uniform p gives the distribution itself.
 //
 // Requires  p in [0, 1)
-Duration delay_quantile(const DelayLaw& law, double p);
+Duration delay_quantile(const DelayDistribution& distribution, double p);
 
 // Mean over `steps` equally likely quantiles, the value a measurement should find.
-Duration mean_delay(const DelayLaw& law, int steps = 4096);
+Duration mean_delay(const DelayDistribution& distribution, int steps = 4096);
 
 // Mean time of a small packet after a second's rest, excluding transmission.
 Duration mean_delay(const LinkOptions& options, int steps = 4096);

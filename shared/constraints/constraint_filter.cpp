@@ -1,4 +1,4 @@
-#include "shared/constraints/answer_law.h"
+#include "shared/constraints/constraint_filter.h"
 
 #include <algorithm>
 #include <cmath>
@@ -15,7 +15,7 @@ constexpr std::uint64_t kStepsAToken = 64;
 
 }  // namespace
 
-Result<AnswerLaw> AnswerLaw::make(Constraints constraints, std::shared_ptr<const TokenTexts> texts,
+Result<ConstraintFilter> ConstraintFilter::make(Constraints constraints, std::shared_ptr<const TokenTexts> texts,
                                   std::shared_ptr<GrammarTokens> grammar) {
   for (const Constraints::Bias& bias : constraints.biases) {
     if (bias.token >= texts->count()) {
@@ -23,22 +23,22 @@ Result<AnswerLaw> AnswerLaw::make(Constraints constraints, std::shared_ptr<const
                                     ", and the vocabulary has " + std::to_string(texts->count())};
     }
   }
-  AnswerLaw law(std::move(constraints), std::move(texts));
-  if (law.constraints_.grammar.empty()) return law;
-  law.grammar_ = std::move(grammar);
-  if (law.grammar_) return law;
-  auto parsed = Grammar::parse(law.constraints_.grammar);
+  ConstraintFilter filter(std::move(constraints), std::move(texts));
+  if (filter.constraints_.grammar.empty()) return filter;
+  filter.grammar_ = std::move(grammar);
+  if (filter.grammar_) return filter;
+  auto parsed = Grammar::parse(filter.constraints_.grammar);
   if (!parsed) return parsed.error();
-  law.grammar_ = std::make_shared<GrammarTokens>(*std::move(parsed), law.texts_);
-  return law;
+  filter.grammar_ = std::make_shared<GrammarTokens>(*std::move(parsed), filter.texts_);
+  return filter;
 }
 
-bool AnswerLaw::changes_logits() const {
+bool ConstraintFilter::changes_logits() const {
   return grammar_ || !constraints_.biases.empty() || constraints_.presence_penalty != 0.0f ||
          constraints_.frequency_penalty != 0.0f;
 }
 
-void AnswerLaw::apply(std::span<const std::uint32_t> answer, std::span<float> logits) {
+void ConstraintFilter::apply(std::span<const std::uint32_t> answer, std::span<float> logits) {
   if (constraints_.presence_penalty != 0.0f || constraints_.frequency_penalty != 0.0f) {
     std::vector<std::uint32_t> sorted(answer.begin(), answer.end());
     std::ranges::sort(sorted);
@@ -55,7 +55,7 @@ void AnswerLaw::apply(std::span<const std::uint32_t> answer, std::span<float> lo
   if (grammar_) apply_grammar(answer, logits);
 }
 
-AnswerLaw::Allowed AnswerLaw::allowed_behind(std::span<const std::uint32_t> answer) {
+ConstraintFilter::Allowed ConstraintFilter::allowed_behind(std::span<const std::uint32_t> answer) {
   const GrammarAutomaton::State state = state_behind(answer);
   const bool skips_space = answer.empty() && texts_->adds_space_prefix();
   const bool accepts = grammar_->automaton().accepts(state);
@@ -65,11 +65,11 @@ AnswerLaw::Allowed AnswerLaw::allowed_behind(std::span<const std::uint32_t> answ
   return {.tokens = allowed, .may_end = may_end};
 }
 
-bool AnswerLaw::ends(std::size_t token) const {
+bool ConstraintFilter::ends(std::size_t token) const {
   return std::ranges::find(texts_->ends(), token) != texts_->ends().end();
 }
 
-std::vector<bool> AnswerLaw::allowed(std::span<const std::uint32_t> answer,
+std::vector<bool> ConstraintFilter::allowed(std::span<const std::uint32_t> answer,
                                      std::span<const std::uint32_t> tokens) {
   std::vector<bool> may(tokens.size(), true);
   if (!grammar_) return may;
@@ -82,7 +82,7 @@ std::vector<bool> AnswerLaw::allowed(std::span<const std::uint32_t> answer,
   return may;
 }
 
-void AnswerLaw::apply_grammar(std::span<const std::uint32_t> answer, std::span<float> logits) {
+void ConstraintFilter::apply_grammar(std::span<const std::uint32_t> answer, std::span<float> logits) {
   const auto [allowed, may_end] = allowed_behind(answer);
   // A head may have more rows than the vocabulary has tokens.
   for (std::size_t token = 0; token < logits.size(); ++token) {
@@ -100,14 +100,14 @@ void AnswerLaw::apply_grammar(std::span<const std::uint32_t> answer, std::span<f
   }
 }
 
-std::string_view AnswerLaw::text_at(std::span<const std::uint32_t> answer,
+std::string_view ConstraintFilter::text_at(std::span<const std::uint32_t> answer,
                                     std::size_t index) const {
   std::string_view text = texts_->text(answer[index]);
   if (index == 0 && texts_->adds_space_prefix() && text.starts_with(' ')) text.remove_prefix(1);
   return text;
 }
 
-GrammarAutomaton::State AnswerLaw::state_behind(std::span<const std::uint32_t> answer) {
+GrammarAutomaton::State ConstraintFilter::state_behind(std::span<const std::uint32_t> answer) {
   GrammarAutomaton& automaton = grammar_->automaton();
   const auto common =
       static_cast<std::size_t>(std::ranges::mismatch(read_, answer).in1 - read_.begin());
@@ -145,7 +145,7 @@ GrammarAutomaton::State AnswerLaw::state_behind(std::span<const std::uint32_t> a
   return states_.back();
 }
 
-void AnswerLaw::keep(std::size_t tokens_back) {
+void ConstraintFilter::keep(std::size_t tokens_back) {
   GrammarAutomaton& automaton = grammar_->automaton();
   kept_ = {.count = read_.size() - tokens_back,
            .place = automaton.place_of(states_[states_.size() - 1 - tokens_back])};
@@ -153,7 +153,7 @@ void AnswerLaw::keep(std::size_t tokens_back) {
   begin_again();
 }
 
-void AnswerLaw::begin_again() {
+void ConstraintFilter::begin_again() {
   GrammarAutomaton& automaton = grammar_->automaton();
   const auto enter = [&] {
     return kept_.count == 0 ? automaton.start() : automaton.enter(kept_.place);
@@ -170,7 +170,7 @@ void AnswerLaw::begin_again() {
   states_.assign(1, state);
 }
 
-bool AnswerLaw::stops(std::span<const std::uint32_t> answer) const {
+bool ConstraintFilter::stops(std::span<const std::uint32_t> answer) const {
   if (constraints_.stops.empty() || answer.empty()) return false;
   std::size_t longest = 0;
   for (const std::string& stop : constraints_.stops) longest = std::max(longest, stop.size());
