@@ -5,7 +5,7 @@
 #include <optional>
 #include <vector>
 
-#include "client/commands/answering.h"
+#include "client/commands/terminal_conversation.h"
 #include "shared/base/ascii.h"
 #include "shared/base/printable.h"
 #include "shared/program/interrupt.h"
@@ -37,9 +37,9 @@ bool is_command(const std::string& line) {
 // One conversation on standard input and output.
 class Chat {
  public:
-  Chat(Answering& answering, const ChatTemplate& chat_template, const Terminal& terminal,
+  Chat(TerminalConversation& conversation, const ChatTemplate& chat_template, const Terminal& terminal,
        const ChatOptions& options)
-      : answering_(answering),
+      : conversation_(conversation),
         template_(chat_template),
         terminal_(terminal),
         json_(options.answer.config.json),
@@ -87,20 +87,20 @@ class Chat {
     if (interrupted()) return {};
     messages_.push_back({.role = "user", .content = line});
     std::vector<ChatMessage> sent = messages_;
-    const auto hidden = answering_.hide(sent);
+    const auto hidden = conversation_.hide(sent);
     if (!hidden) {
       // The turn was not sent; the user may rephrase it.
       leave_out_turn(hidden.error());
       return {};
     }
-    const auto text = answering_.bundle().render_chat(template_, {.messages = sent});
+    const auto text = conversation_.bundle().render_chat(template_, {.messages = sent});
     if (!text) return text.error();
-    const OpenTokens prompt = answering_.encode(*text, *hidden);
+    const OpenTokens prompt = conversation_.encode(*text, *hidden);
     if (prompt.tokens.empty()) {
       return Error{Errc::usage,
                    "the prompt is empty: the chat template writes nothing for such messages"};
     }
-    const auto report = answering_.answer(prompt, *hidden);
+    const auto report = conversation_.answer(prompt, *hidden);
     if (!report) {
       if (!another_turn_may_do(report.error().code)) return report.error();
       if (!failure_) failure_ = report.error().code;
@@ -127,7 +127,7 @@ class Chat {
 
   Result<void> settle() {
     if (!may_settle_) return {};
-    const auto report = answering_.settle();
+    const auto report = conversation_.settle();
     clear_interrupt();  // it was meant for the check
     if (!report) {
       if (!another_turn_may_do(report.error().code)) return report.error();
@@ -143,9 +143,9 @@ class Chat {
     return {};
   }
 
-  void tell(const AnswerReport& report) {
+  void tell(const RunReport& report) {
     if (json_) {
-      std::cout << to_json(report, answering_.reported_config()) << std::endl;
+      std::cout << to_json(report, conversation_.reported_config()) << std::endl;
     } else {
       say(account(report));
     }
@@ -159,14 +159,14 @@ class Chat {
     (terminal_.output ? std::cout : std::cerr) << line << std::endl;
   }
 
-  AnswerReport total() const {
-    AnswerReport total;
+  RunReport total() const {
+    RunReport total;
     for (const GenerationStats& stats : answers_) total.stats += stats;
-    total.link = answering_.link_stats();
+    total.link = conversation_.link_stats();
     return total;
   }
 
-  Answering& answering_;
+  TerminalConversation& conversation_;
   const ChatTemplate& template_;
   Terminal terminal_;
   bool json_;
@@ -203,13 +203,13 @@ Result<int> run_chat(const ChatOptions& options) {
   if (auto right = check_standard_input(options.answer, reader); !right) return right.error();
   const auto config = check_answer_options(options.answer);
   if (!config) return config.error();
-  const auto answering = Answering::open(*config, terminal);
-  if (!answering) return answering.error();
-  const auto chat_template = (*answering)->bundle().chat_template(config->chat_template);
+  const auto conversation = TerminalConversation::open(*config, terminal);
+  if (!conversation) return conversation.error();
+  const auto chat_template = (*conversation)->bundle().chat_template(config->chat_template);
   if (!chat_template) return chat_template.error();
   catch_interrupts();
   ignore_closed_pipes();
-  return Chat(**answering, *chat_template, terminal, options).run();
+  return Chat(**conversation, *chat_template, terminal, options).run();
 }
 
 }  // namespace edgedraft

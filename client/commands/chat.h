@@ -2,12 +2,12 @@
 
 #include <string>
 
-#include "client/commands/answer_options.h"
+#include "client/commands/client_options.h"
 
 namespace edgedraft {
 
 struct ChatOptions {
-  AnswerOptions answer;
+  OptionValues answer;
   std::string system;  // empty: no system prompt
 };
 

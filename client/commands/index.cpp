@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "client/commands/corpus_text.h"
-#include "client/commands/text_surprise.h"
+#include "client/commands/text_perplexity.h"
 #include "client/commands/written_file.h"
 #include "shared/base/progress.h"
 #include "shared/base/random.h"
@@ -107,9 +107,9 @@ Result<void> rank(const IndexCommandOptions& o, const GgufFile& file,
   Decoder decoder(*backend, model->config, model->tensors, window);
   Progress progress("measuring", tokens.size());
   for (RankedDocument& candidate : candidates) {
-    const Surprise surprise =
+    const PerplexityMeter meter =
         measure_document(decoder, tokens.subspan(candidate.first, candidate.count), bos);
-    candidate.rank = static_cast<float>(surprise.perplexity());
+    candidate.rank = static_cast<float>(meter.perplexity());
     progress.advance(candidate.count);
   }
   return {};

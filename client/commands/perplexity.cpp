@@ -4,7 +4,7 @@
 #include <cstdio>
 #include <vector>
 
-#include "client/commands/text_surprise.h"
+#include "client/commands/text_perplexity.h"
 #include "shared/base/progress.h"
 #include "shared/base/text_file.h"
 #include "shared/model/gguf.h"
@@ -63,17 +63,17 @@ Result<int> run_perplexity(const PerplexityOptions& options) {
   const auto bos = tokenizer->add_bos() || options.bos ? tokenizer->bos_id() : std::nullopt;
   if (options.bos && !bos) return Error{Errc::usage, "--bos: the tokenizer has no such token"};
   Progress progress("perplexity", tokens.size());
-  const Surprise surprise = measure_surprise(decoder, tokens, bos, window_count,
+  const PerplexityMeter meter = measure_perplexity(decoder, tokens, bos, window_count,
                                              [&](std::uint64_t n) { progress.advance(n); });
-  if (surprise.count() == 0) {
+  if (meter.count() == 0) {
     return Error{Errc::usage, "-f " + options.file.string() + ": too short to predict anything"};
   }
   char error[32] = "-";
-  if (const auto known = surprise.standard_error()) {
+  if (const auto known = meter.standard_error()) {
     std::snprintf(error, sizeof error, "%.4f", *known);
   }
-  std::printf("perplexity %.4f +- %s over %llu tokens in windows of %u\n", surprise.perplexity(),
-              error, static_cast<unsigned long long>(surprise.count()), window_count);
+  std::printf("perplexity %.4f +- %s over %llu tokens in windows of %u\n", meter.perplexity(),
+              error, static_cast<unsigned long long>(meter.count()), window_count);
   return 0;
 }
 

@@ -22,7 +22,7 @@ ordered_json fingerprint(const std::optional<Digest>& digest) {
   return digest ? ordered_json(to_hex(*digest)) : ordered_json(nullptr);
 }
 
-ordered_json stats_json(const AnswerReport& report, std::uint64_t seed) {
+ordered_json stats_json(const RunReport& report, std::uint64_t seed) {
   const GenerationStats& stats = report.stats;
   const LinkStats& link = report.link;
   return {
@@ -68,7 +68,7 @@ ordered_json stats_json(const AnswerReport& report, std::uint64_t seed) {
 }
 
 ordered_json config_json(const ReportedConfig& reported) {
-  const AnswerConfig& config = reported.config;
+  const ClientSettings& config = reported.config;
   const GenerationOptions& g = config.generation;
   ordered_json tree = nullptr;
   if (g.tree) {
@@ -118,12 +118,12 @@ std::string bytes_text(std::uint64_t bytes) {
 
 }  // namespace
 
-std::string_view to_string(AnswerEnd end) {
+std::string_view to_string(GenerationEnd end) {
   constexpr std::string_view kNames[] = {"end_token", "tokens_max", "context", "stop", "cancelled"};
   return kNames[static_cast<std::size_t>(end)];
 }
 
-std::string to_json(const AnswerReport& report, const ReportedConfig& reported) {
+std::string to_json(const RunReport& report, const ReportedConfig& reported) {
   ordered_json provenance = ordered_json::array();
   for (const Provenance p : report.provenance) provenance.push_back(to_string(p));
   return json_line({{"text", report.text},
@@ -138,7 +138,7 @@ std::string to_json(const Error& error) {
   return json_line({{"error", {{"code", to_string(error.code)}, {"message", error.message}}}});
 }
 
-std::string account(const AnswerReport& report) {
+std::string account(const RunReport& report) {
   const GenerationStats& stats = report.stats;
   char text[256];
   std::string line;
@@ -170,7 +170,7 @@ std::string account(const AnswerReport& report) {
     line += "; " + std::to_string(stats.offline_tokens) + " written offline, " +
             std::to_string(stats.rewritten_tokens) + " rewritten";
   }
-  if (report.end == AnswerEnd::context) {
+  if (report.end == GenerationEnd::context) {
     const bool here =
         !report.provenance.empty() && report.provenance.back() != Provenance::verified;
     line += here ? "; cut where the context of the drafter on this device ends"
@@ -179,7 +179,7 @@ std::string account(const AnswerReport& report) {
   return line;
 }
 
-std::string memory_account(const AnswerReport& report) {
+std::string memory_account(const RunReport& report) {
   std::string line = "memory of drafters: " + mebibytes(report.memory.held_bytes) +
                      " held, at most " + mebibytes(report.memory.peak_bytes) + "; " +
                      mebibytes(report.memory.mapped_bytes) + " of files mapped";

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "client/commands/answer_options.h"
+#include "client/commands/client_options.h"
 #include "client/engine/engine.h"
 #include "shared/base/clock.h"
 #include "shared/base/sha256.h"
@@ -14,7 +14,7 @@ namespace edgedraft {
 
 // Configuration of an answer, for comparing answers.
 struct ReportedConfig {
-  const AnswerConfig& config;  // must outlive this
+  const ClientSettings& config;  // must outlive this
   std::string drafter;         // kind; "none" for plain decoding
   std::string bundle;
   std::string drafter_reason;   // why this drafter; empty: there was only one
@@ -28,7 +28,7 @@ struct ReportedConfig {
 };
 
 // An answer and its cost.
-struct AnswerReport : AnswerOutcome {
+struct RunReport : GenerationOutcome {
   std::string text;
   // Energy of the machine's processors during the answer, for all programs; empty if not available.
   std::optional<double> energy_joules{};
@@ -43,16 +43,16 @@ struct AnswerReport : AnswerOutcome {
   } memory{};
 };
 
-std::string_view to_string(AnswerEnd end);
+std::string_view to_string(GenerationEnd end);
 
 // One line of JSON. Scripts read it, so field names are stable.
-std::string to_json(const AnswerReport& report, const ReportedConfig& config);
+std::string to_json(const RunReport& report, const ReportedConfig& config);
 // {"error": {"code", "message"}}
 std::string to_json(const Error& error);
 
 // A summary line for people: tokens, cycles, acceptance, bytes, time.
-std::string account(const AnswerReport& report);
+std::string account(const RunReport& report);
 // A summary line of memory and the time to the first token.
-std::string memory_account(const AnswerReport& report);
+std::string memory_account(const RunReport& report);
 
 }  // namespace edgedraft

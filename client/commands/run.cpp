@@ -3,7 +3,7 @@
 #include <CLI/CLI.hpp>
 #include <iostream>
 
-#include "client/commands/answering.h"
+#include "client/commands/terminal_conversation.h"
 #include "shared/base/text_file.h"
 #include "shared/program/interrupt.h"
 
@@ -28,7 +28,7 @@ Result<std::string> read_prompt(const RunOptions& options) {
   return text;
 }
 
-Result<MarkedText> render(const BundleFile& bundle, const AnswerConfig& config,
+Result<MarkedText> render(const BundleFile& bundle, const ClientSettings& config,
                           const ChatMessage& message) {
   if (config.raw) return MarkedText::foreign(message.content);
   const auto chat = bundle.chat_template(config.chat_template);
@@ -72,27 +72,27 @@ Result<int> run_once(const RunOptions& options) {
   const auto config = check_answer_options(options.answer);
   if (!config) return config.error();
   const Terminal terminal = look_at_terminal();
-  const auto answering = Answering::open(*config, terminal);
-  if (!answering) return answering.error();
+  const auto conversation = TerminalConversation::open(*config, terminal);
+  if (!conversation) return conversation.error();
   ChatMessage message{.role = "user", .content = *prompt};
-  const auto hidden = (*answering)->hide(std::span(&message, 1));
+  const auto hidden = (*conversation)->hide(std::span(&message, 1));
   if (!hidden) return hidden.error();
-  const auto rendered = render((*answering)->bundle(), *config, message);
+  const auto rendered = render((*conversation)->bundle(), *config, message);
   if (!rendered) return rendered.error();
-  OpenTokens tokens = (*answering)->encode(*rendered, *hidden);
+  OpenTokens tokens = (*conversation)->encode(*rendered, *hidden);
   // A text's start token is a prompt by itself.
   if (config->raw && tokens.tokens.empty()) {
-    tokens.tokens = (*answering)->bundle().encode_raw("");
+    tokens.tokens = (*conversation)->bundle().encode_raw("");
   }
   if (tokens.tokens.empty()) return empty;
 
   catch_interrupts();
   ignore_closed_pipes();
-  const auto report = (*answering)->answer(tokens, *hidden);
+  const auto report = (*conversation)->answer(tokens, *hidden);
   if (!report) return report.error();
   if (is_cut_by_reader(*report)) end_by_closed_pipe();
   if (config->json) {
-    std::cout << to_json(*report, (*answering)->reported_config()) << std::endl;
+    std::cout << to_json(*report, (*conversation)->reported_config()) << std::endl;
   } else {
     (terminal.output ? std::cout : std::cerr) << account(*report) << std::endl;
   }

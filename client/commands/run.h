@@ -4,12 +4,12 @@
 #include <optional>
 #include <string>
 
-#include "client/commands/answer_options.h"
+#include "client/commands/client_options.h"
 
 namespace edgedraft {
 
 struct RunOptions {
-  AnswerOptions answer;
+  OptionValues answer;
   std::optional<std::string> prompt;
   std::filesystem::path file;  // "-": standard input
 };

@@ -8,7 +8,7 @@
 #include <optional>
 #include <thread>
 
-#include "client/commands/answer_parts.h"
+#include "client/commands/client_parts.h"
 #include "client/engine/memory_fit.h"
 #include "client/serve/api_guard.h"
 #include "client/serve/conversation_store.h"
@@ -137,9 +137,9 @@ Result<int> run_serve(const ServeOptions& o) {
   if (!config) return config.error();
   // An answer that ended offline waits as long for its check.
   config->generation.resync_wait = std::chrono::milliseconds(o.hold_ms);
-  auto opened = AnswerParts::open(*config);
+  auto opened = ClientParts::open(*config);
   if (!opened) return opened.error();
-  AnswerParts& parts = **opened;
+  ClientParts& parts = **opened;
   // A model without a template can still complete text.
   const auto chat = parts.bundle().chat_template(config->chat_template);
   if (!chat && !config->chat_template.empty()) return chat.error();
@@ -194,7 +194,7 @@ Result<int> run_serve(const ServeOptions& o) {
                  return conversation;
                },
            .on_outcome =
-               [&](const AnswerOutcome& outcome) {
+               [&](const GenerationOutcome& outcome) {
                  parts.keep(outcome);
                  parts.log()->info("{} tokens in {:.2f} s, {} of them offline, {} passes",
                                    outcome.stats.tokens, seconds(outcome.stats.elapsed),

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "client/commands/answer_options.h"
+#include "client/commands/client_options.h"
 
 namespace CLI {
 class App;
@@ -20,7 +20,7 @@ struct ServeOptions {
     answer.private_detect = {"mail", "card", "iban", "key"};
   }
 
-  AnswerOptions answer;
+  OptionValues answer;
   std::string listen = "127.0.0.1:7430";
   std::filesystem::path api_key_file;
   std::vector<std::string> allow_origins;

@@ -44,7 +44,7 @@ Result<std::unique_ptr<EngineConversation>> Engine::open(ConversationParts parts
 }
 
 void Engine::give(Slot& slot, Order order, std::vector<std::uint32_t> prompt,
-                  std::optional<AnswerTerms> terms) {
+                  std::optional<GenerationTerms> terms) {
   const std::scoped_lock lock(mutex_);
   EDGEDRAFT_CHECK(!slot.turn.busy || order == Order::close);
   slot.order = order;
@@ -119,7 +119,7 @@ Instant Engine::next_turn(Instant now) const {
 void Engine::run_turn(Slot& slot, std::unique_lock<std::mutex>& lock) {
   const Order order = std::exchange(slot.order, Order::none);
   const std::vector<std::uint32_t> prompt = std::exchange(slot.prompt, {});
-  const std::optional<AnswerTerms> terms = std::exchange(slot.terms, std::nullopt);
+  const std::optional<GenerationTerms> terms = std::exchange(slot.terms, std::nullopt);
   const bool cancelled = order == Order::none && std::exchange(slot.turn.cancelled, false);
   slot.turn.ordered = false;
   slot.turn.woken = false;
@@ -160,7 +160,7 @@ void Engine::run_turn(Slot& slot, std::unique_lock<std::mutex>& lock) {
 
 std::optional<Engine::Outcome> Engine::take_turn(Slot& slot, Order order,
                                                  std::span<const std::uint32_t> prompt,
-                                                 const std::optional<AnswerTerms>& terms,
+                                                 const std::optional<GenerationTerms>& terms,
                                                  bool cancelled) {
   std::optional<Generation>& generation = slot.generation;
   if (order == Order::close) {
@@ -238,13 +238,13 @@ Result<void> Engine::open_now(Slot& slot) {
   return boost::system::in_place_value;
 }
 
-AnswerOutcome Engine::outcome_of(Slot& slot, AnswerEnd end) {
+GenerationOutcome Engine::outcome_of(Slot& slot, GenerationEnd end) {
   const Generation& generation = *slot.generation;
   const TaintLedger& ledger = generation.ledger();
   const LinkStats link = slot.link->stats();
   slot.link_told = link;
   const auto tokens = ledger.tokens().subspan(generation.answer_first());
-  AnswerOutcome outcome{.end = end,
+  GenerationOutcome outcome{.end = end,
                         .tokens = {tokens.begin(), tokens.end()},
                         .provenance = {},
                         .stats = generation.stats(),
@@ -264,7 +264,7 @@ EngineConversation::~EngineConversation() {
 }
 
 void EngineConversation::answer(std::vector<std::uint32_t> prompt,
-                                std::optional<AnswerTerms> terms) {
+                                std::optional<GenerationTerms> terms) {
   engine_.give(slot_, Engine::Order::answer, std::move(prompt), std::move(terms));
 }
 
@@ -291,7 +291,7 @@ bool EngineConversation::wait_until(Instant deadline) {
   return engine_.wait_until(slot_, deadline);
 }
 
-Result<std::optional<AnswerOutcome>> EngineConversation::outcome() {
+Result<std::optional<GenerationOutcome>> EngineConversation::outcome() {
   const std::scoped_lock lock(engine_.mutex_);
   EDGEDRAFT_CHECK(!slot_.turn.busy);
   return slot_.outcome;

@@ -20,8 +20,8 @@ namespace edgedraft {
 class EngineConversation;
 
 // Outcome of an answer.
-struct AnswerOutcome {
-  AnswerEnd end = AnswerEnd::cancelled;
+struct GenerationOutcome {
+  GenerationEnd end = GenerationEnd::cancelled;
   std::vector<std::uint32_t> tokens;
   std::vector<Provenance> provenance;  // one per token
   GenerationStats stats;
@@ -73,7 +73,7 @@ class Engine {
   enum class Order : std::uint8_t { none, open, answer, check, close };
 
   // Empty if there was nothing to check.
-  using Outcome = Result<std::optional<AnswerOutcome>>;
+  using Outcome = Result<std::optional<GenerationOutcome>>;
 
   struct Slot {
     explicit Slot(ConversationParts p) : parts(std::move(p)) {}
@@ -94,12 +94,12 @@ class Engine {
     Turn turn;
     Order order = Order::none;
     std::vector<std::uint32_t> prompt;  // to answer
-    std::optional<AnswerTerms> terms;   // terms of that answer; empty: the previous ones
+    std::optional<GenerationTerms> terms;   // terms of that answer; empty: the previous ones
     Outcome outcome{std::nullopt};      // of the last order
   };
 
   void give(Slot& slot, Order order, std::vector<std::uint32_t> prompt = {},
-            std::optional<AnswerTerms> terms = {});
+            std::optional<GenerationTerms> terms = {});
   void wake(Slot& slot);
   void cancel(Slot& slot);
   bool wait_until(const Slot& slot, Instant deadline);
@@ -113,9 +113,9 @@ class Engine {
   void run_turn(Slot& slot, std::unique_lock<std::mutex>& lock);
   // Empty while the order is not done.
   std::optional<Outcome> take_turn(Slot& slot, Order order, std::span<const std::uint32_t> prompt,
-                                   const std::optional<AnswerTerms>& terms, bool cancelled);
+                                   const std::optional<GenerationTerms>& terms, bool cancelled);
   Result<void> open_now(Slot& slot);
-  static AnswerOutcome outcome_of(Slot& slot, AnswerEnd end);
+  static GenerationOutcome outcome_of(Slot& slot, GenerationEnd end);
 
   SharedDrafters* drafters_;
   SharedDrafters* writers_;
@@ -141,7 +141,7 @@ class EngineConversation {
 
   // Begins the answer to `prompt`, the whole conversation as tokens. `terms` hold from now on;
   // empty: those of the previous answer, or of the options. Requires  over()
-  void answer(std::vector<std::uint32_t> prompt, std::optional<AnswerTerms> terms = {});
+  void answer(std::vector<std::uint32_t> prompt, std::optional<GenerationTerms> terms = {});
   // Has the server check the last answer if it was written offline and the server is back. The
   // check may correct and continue the answer. Requires  over()
   void check();
@@ -154,7 +154,7 @@ class EngineConversation {
   // Returns the outcome of the last order; empty if there was nothing to check. Requires  over()
   //
   // Errors    those of Generation::end(); io if the drafter's device failed
-  Result<std::optional<AnswerOutcome>> outcome();
+  Result<std::optional<GenerationOutcome>> outcome();
   // The link's counts over all answers. Requires  an open link
   LinkStats link_stats() const { return slot_.link->stats(); }
   // Starts closing the link, which takes a while if the server does not respond. To close several

@@ -10,7 +10,7 @@
 namespace edgedraft {
 
 // True if nothing of the answer is sent.
-inline bool stays_here(const AnswerTerms& terms) {
+inline bool stays_here(const GenerationTerms& terms) {
   return terms.is_private && terms.open_count == 0;
 }
 

@@ -52,7 +52,7 @@ void CycleNotes::add_verdict(const VerdictReceived& event, Duration round_trip,
 void CycleNotes::add(CycleRecord record) {
   if (!parts_.on_cycle) return;
   record.at = elapsed();
-  record.answer_tokens = conversation_.answer_count();
+  record.token_writer = conversation_.answer_count();
   const LinkStats link = parts_.link.stats();
   record.link = link.since(link_);
   link_ = link;

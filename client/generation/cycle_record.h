@@ -19,7 +19,7 @@ struct CycleRecord {
   Kind kind{};
   Duration at{};                    // since the request for the answer; its tokens are shown then
   std::uint32_t tokens = 0;         // made visible by this step
-  std::uint32_t answer_tokens = 0;  // of the answer so far
+  std::uint32_t token_writer = 0;  // of the answer so far
 
   Duration drafting{};    // growing the tree, or choosing a token offline
   Duration pack{};        // from the finished tree until the socket took the request

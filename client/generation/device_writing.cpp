@@ -22,7 +22,7 @@ constexpr const char* kCannotWrite =
 
 void DeviceWriting::begin() {
   agree();
-  device_writes_ = has_writer() && terms_.route != AnswerRoute::server;
+  device_writes_ = has_writer() && terms_.route != WritingSide::server;
   confidence_ = DrafterConfidence(terms_.handover_below);
 }
 
@@ -63,7 +63,7 @@ std::optional<std::uint32_t> DeviceWriting::choose() {
   }
   const std::uint32_t token =
       Sampler(terms_.sampling).choose(filtered.empty() ? logits : filtered, conversation_.count());
-  if (device_writes_ && terms_.route == AnswerRoute::automatic) {
+  if (device_writes_ && terms_.route == WritingSide::automatic) {
     confidence_.observe(filtered.empty() ? logits : filtered, token);
     device_writes_ = !confidence_.unsure();
   }
@@ -73,7 +73,7 @@ std::optional<std::uint32_t> DeviceWriting::choose() {
 std::uint32_t DeviceWriting::take_room() {
   // Once the drafter's context is full, the server can go on; the drafter alone cannot.
   std::uint32_t room = parts_.writer != nullptr ? 0 : options_.context_count;
-  if (device_writes_ && terms_.route == AnswerRoute::automatic && room > 0 &&
+  if (device_writes_ && terms_.route == WritingSide::automatic && room > 0 &&
       conversation_.count() >= room) {
     device_writes_ = false;
     room = 0;
@@ -84,7 +84,7 @@ std::uint32_t DeviceWriting::take_room() {
 // Called if there is no drafter, its context is full, it has no activations yet, or it proposes
 // tokens without a distribution.
 Result<bool> DeviceWriting::take_nothing() {
-  if (device_writes_ && terms_.route == AnswerRoute::automatic) {
+  if (device_writes_ && terms_.route == WritingSide::automatic) {
     device_writes_ = false;  // hands over
   } else if (outage_tokens_ > 0 && !is_blind()) {
     return true;

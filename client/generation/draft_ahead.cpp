@@ -47,8 +47,8 @@ void SentHints::reroot(std::span<const std::uint32_t> tokens) {
   }
 }
 
-SentHints::News SentHints::take(const DraftTree& tree, Score floor) {
-  News news{.first = next_id_};
+SentHints::Batch SentHints::take(const DraftTree& tree, Score floor) {
+  Batch batch{.first = next_id_};
   std::vector<std::uint32_t> sent(tree.row_count(), kNone);
   for (std::uint32_t row = 1; row <= tree.node_count(); ++row) {
     // A child never scores more than its parent, so ancestors of sent nodes are sent as well.
@@ -63,11 +63,11 @@ SentHints::News SentHints::take(const DraftTree& tree, Score floor) {
     nodes_.push_back({.token = tree.token(row), .parent = parent, .id = next_id_++});
     // Computed from rounded sums, so that errors do not add up along a path.
     const ScoreSteps below = to_steps(tree.score(row)) - to_steps(tree.score(tree.parent(row)));
-    news.nodes.push_back({.token = tree.token(row),
+    batch.nodes.push_back({.token = tree.token(row),
                           .distance = static_cast<std::uint16_t>(distance),
                           .score = byte_of(below)});
   }
-  return news;
+  return batch;
 }
 
 DraftAhead::DraftAhead(Drafter& drafter, const Options& options)
@@ -116,12 +116,12 @@ std::uint32_t DraftAhead::step() {
   return std::max(1u, (after - std::min(before, after)) / options_.breadth);
 }
 
-SentHints::News DraftAhead::news() {
+SentHints::Batch DraftAhead::unsent() {
   if (steps_ == 0 || (steps_ < options_.steps && !server_waits_ && !done_)) return {};
   steps_ = 0;
-  SentHints::News news = sent_.take(growth_.tree(), options_.floor);
-  server_waits_ = server_waits_ && news.nodes.empty();
-  return news;
+  SentHints::Batch batch = sent_.take(growth_.tree(), options_.floor);
+  server_waits_ = server_waits_ && batch.nodes.empty();
+  return batch;
 }
 
 }  // namespace edgedraft

@@ -20,12 +20,12 @@ class SentHints {
   // Moves the root along these tokens.
   void reroot(std::span<const std::uint32_t> tokens);
 
-  struct News {
+  struct Batch {
     std::uint32_t first = 0;  // id of the first node
     std::vector<HintNode> nodes{};
   };
   // Returns the unsent nodes below the root with at least that score, and counts them as sent.
-  News take(const DraftTree& tree, Score floor);
+  Batch take(const DraftTree& tree, Score floor);
 
  private:
   static constexpr std::uint32_t kNone = 0;
@@ -75,8 +75,8 @@ class DraftAhead {
   // Requires  !done()
   std::uint32_t step();
   // Returns the hints to send now; no nodes if there are none, or if more steps are to come first.
-  SentHints::News news();
-  // True if drafting is done and news() was not called since the last step.
+  SentHints::Batch unsent();
+  // True if drafting is done and unsent() was not called since the last step.
   bool holds_news() const { return done_ && steps_ > 0; }
 
  private:

@@ -23,10 +23,10 @@ Generation::Generation(const Parts& parts, const GenerationOptions& options)
   EDGEDRAFT_CHECK(parts.drafter != nullptr || !options.tree);
 }
 
-void Generation::set(const AnswerTerms& terms) {
+void Generation::set(const GenerationTerms& terms) {
   EDGEDRAFT_CHECK(over());
   terms_ = terms;
-  EDGEDRAFT_CHECK(!terms_.is_private || terms_.route == AnswerRoute::device);
+  EDGEDRAFT_CHECK(!terms_.is_private || terms_.route == WritingSide::device);
 }
 
 void Generation::begin(std::span<const std::uint32_t> prompt) {
@@ -92,7 +92,7 @@ void Generation::begin_writing() {
 bool Generation::begin_check() {
   EDGEDRAFT_CHECK(over());
   // The user cancelled the answer and does not want the rest of it.
-  if (text_.end() == AnswerEnd::cancelled || !requests_.has_text_to_check()) return false;
+  if (text_.end() == GenerationEnd::cancelled || !requests_.has_text_to_check()) return false;
   if (auto drained = requests_.drain(); !drained) {
     fail(drained.error());
     return true;
@@ -197,7 +197,7 @@ void Generation::cancel() {
   if (over()) return;
   if (phase_ != Phase::awaiting_check) {
     requests_.drop();
-    text_.end_as(AnswerEnd::cancelled);
+    text_.end_as(GenerationEnd::cancelled);
   }
   finish();
 }
@@ -215,7 +215,7 @@ void Generation::fail(const Error& error) {
   failure_ = error;
 }
 
-Result<AnswerEnd> Generation::end() const {
+Result<GenerationEnd> Generation::end() const {
   EDGEDRAFT_CHECK(over() && (failure_ || text_.end()));
   if (failure_) return *failure_;
   return *text_.end();

@@ -5,7 +5,7 @@
 #include <span>
 #include <string>
 
-#include "client/generation/answer_tokens.h"
+#include "client/generation/token_writer.h"
 #include "client/generation/device_writing.h"
 #include "client/generation/observer.h"
 #include "client/generation/opening.h"
@@ -25,7 +25,7 @@ namespace edgedraft {
 //
 //   generation.begin(prompt);
 //   while (!generation.over()) generation.go_on(link.wait_event(generation.wait_end()));
-//   const Result<AnswerEnd> end = generation.end();
+//   const Result<GenerationEnd> end = generation.end();
 //
 // Requires  the references outlive it; a drafter unless options.tree is empty
 class Generation {
@@ -37,7 +37,7 @@ class Generation {
   Generation& operator=(const Generation&) = delete;
 
   // Sets the terms of further answers; initially, the options' hold. Requires  over()
-  void set(const AnswerTerms& terms);
+  void set(const GenerationTerms& terms);
 
   // Begins the answer to `prompt`, the whole conversation as tokens. The prefix shared with the
   // tokens so far is not sent again. An unfinished answer is cancelled.
@@ -69,7 +69,7 @@ class Generation {
   //           ...); context_full for a prompt that is too long; unsupported for a drafter that
   //           cannot answer alone; link_down and timed_out if neither drafter nor writer can go on
   //           without the server, or the terms forbid it
-  Result<AnswerEnd> end() const;
+  Result<GenerationEnd> end() const;
 
   const TaintLedger& ledger() const { return conversation_.ledger(); }
   // Index of the answer's first token in the ledger.
@@ -114,7 +114,7 @@ class Generation {
   void take_check(const wire::Verdict& verdict);
   // Tokens that the server can hold; 0: no limit, as for an answer that stays on the device.
   std::uint32_t server_room() const {
-    return terms_.route == AnswerRoute::device ? 0 : server_.context_count;
+    return terms_.route == WritingSide::device ? 0 : server_.context_count;
   }
   void go_offline(const std::string& why);
   void enter(ClientState state, const std::string& why);
@@ -122,7 +122,7 @@ class Generation {
 
   Parts parts_;
   GenerationOptions options_;
-  AnswerTerms terms_;
+  GenerationTerms terms_;
   Conversation conversation_;
   ServerView server_;
   DrafterMemory memory_;
@@ -131,7 +131,7 @@ class Generation {
   GenerationContext context_{parts_,  options_, terms_,   conversation_,
                              server_, memory_,  request_, stats_};
   CycleNotes notes_{context_};
-  AnswerTokens text_{context_, notes_};
+  TokenWriter text_{context_, notes_};
   Requests requests_{context_};
   Opening opening_{context_, requests_};
   DeviceWriting device_{context_};

@@ -32,7 +32,7 @@ struct RequestInFlight {
 struct GenerationContext {
   const GenerationParts& parts_;
   const GenerationOptions& options_;
-  const AnswerTerms& terms_;
+  const GenerationTerms& terms_;
   Conversation& conversation_;
   ServerView& server_;
   DrafterMemory& memory_;

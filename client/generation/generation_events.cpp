@@ -168,7 +168,7 @@ Result<void> Generation::write_offline() {
   if (!token) {
     const Result<bool> ends = device_.take_nothing();
     if (!ends) return ends.error();
-    if (*ends) text_.end_as(AnswerEnd::context);
+    if (*ends) text_.end_as(GenerationEnd::context);
     return boost::system::in_place_value;
   }
   CycleRecord record{.kind = CycleRecord::Kind::offline};

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "client/control/run_control.h"
-#include "client/generation/answer_route.h"
+#include "client/generation/writing_side.h"
 #include "client/generation/cycle_record.h"
 #include "client/generation/observer.h"
 #include "client/generation/offline_writer.h"
@@ -59,7 +59,7 @@ struct GenerationOptions {
 };
 
 // Terms of one answer.
-struct AnswerTerms {
+struct GenerationTerms {
   std::uint32_t tokens_max;
   SamplingParams sampling{};
   // The drafter writes alone while the server is away. If false, the answer waits for the server
@@ -69,13 +69,13 @@ struct AnswerTerms {
   Duration wait_max = Duration::max();
   // Length of an outage after which offline text becomes final without a check.
   Duration keep_after = Duration::max();
-  AnswerRoute route = AnswerRoute::server;
+  WritingSide route = WritingSide::server;
   // The prompt holds private text. Neither that text nor any token after it is sent, except the
   // first `open_count` tokens, for which the drafter receives the target's activations.
   // Requires  route device
   bool is_private = false;
   std::uint32_t open_count = 0;
-  // With AnswerRoute::automatic: hands over to the server if the geometric mean of the drafter's
+  // With WritingSide::automatic: hands over to the server if the geometric mean of the drafter's
   // last token probabilities is below this value.
   double handover_below = 0.5;
   // Constraints of the answer; null: none. Only for the engine's thread from here on.
@@ -84,7 +84,7 @@ struct AnswerTerms {
   std::uint8_t logprobs = 0;
 };
 
-enum class AnswerEnd : std::uint8_t {
+enum class GenerationEnd : std::uint8_t {
   end_token,   // the model ended it
   tokens_max,  // the requested length
   context,     // the context is full

@@ -143,7 +143,7 @@ void Requests::take_late(const VerdictReceived& event) {
 
 Result<void> Requests::drain() {
   // If the device answers alone, the network must not learn of it.
-  bool may_try_again = terms_.route != AnswerRoute::device;
+  bool may_try_again = terms_.route != WritingSide::device;
   for (;;) {
     const auto event = parts_.link.wait_event(parts_.now());
     if (!event) {

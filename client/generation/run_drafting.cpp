@@ -178,18 +178,18 @@ bool RunDrafting::holds_news() const {
 void RunDrafting::send_news() {
   // Hints wait in the tree, which follows verdicts; in a backed-up link they would go stale.
   if (parts_.link.backed_up()) return;
-  SentHints::News news = ahead_->news();
-  if (news.nodes.empty()) return;
-  stats_.drafted += static_cast<std::uint32_t>(news.nodes.size());
-  send_hints(std::move(news));
+  SentHints::Batch batch = ahead_->unsent();
+  if (batch.nodes.empty()) return;
+  stats_.drafted += static_cast<std::uint32_t>(batch.nodes.size());
+  send_hints(std::move(batch));
 }
 
-void RunDrafting::send_hints(SentHints::News news) {
+void RunDrafting::send_hints(SentHints::Batch batch) {
   // A link failure arrives as an event.
   (void)parts_.link.send(wire::OutgoingHints{.credit = credit_,
                                              .hold = run_hold(),
-                                             .first = news.first,
-                                             .hints = conversation_.hints(std::move(news.nodes))});
+                                             .first = batch.first,
+                                             .hints = conversation_.hints(std::move(batch.nodes))});
 }
 
 // A draft is better with the prompt's newest activations, which are on their way.

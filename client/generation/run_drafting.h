@@ -48,7 +48,7 @@ class RunDrafting : GenerationContext {
   // Knowledge of the target's choices: grammar and sampling noise. Empty: none.
   TreeGrowth::Choice draft_choice();
   std::uint32_t depth_left() const;
-  void send_hints(SentHints::News news);
+  void send_hints(SentHints::Batch batch);
 
   RunControl control_;
   std::optional<DraftAhead> ahead_;  // set once a run with drafting has begun

@@ -2,16 +2,16 @@
 
 import * as api from "./api.js";
 import { Answer } from "./answer.js";
-import { Draft } from "./draft.js";
+import { MessageBox } from "./message_box.js";
 import { keepFocus } from "./focus.js";
 import { Frames } from "./frames.js";
-import { Leaves } from "./leaves.js";
+import { Uplink } from "./uplink.js";
 import { AnswerView, listItem, userMessage } from "./view.js";
 
 const byId = (id) => document.getElementById(id);
 const [list, messages, text, mode, state] = ["list", "messages", "text", "mode", "state"].map(byId);
-const draft = new Draft(text);
-const leaves = new Leaves(byId("leaves"), byId("preview"), byId("uplink"));
+const box = new MessageBox(text);
+const uplink = new Uplink(byId("leaves"), byId("preview"), byId("uplink"));
 
 // Returns an unguessable name. crypto.randomUUID() works only over https and on localhost.
 const newName = () =>
@@ -116,7 +116,7 @@ function begin() {
   id = newName();
   turns = [];
   mode.value = "";
-  draft.leave();
+  box.leave();
   show();
   look();
   text.focus();
@@ -135,7 +135,7 @@ function takeUp(wanted, conversation) {
   id = wanted;
   turns = conversation.turns;
   mode.value = conversation.mode ?? "";
-  draft.leave();
+  box.leave();
   closeMenu();
   show();
   look();
@@ -170,12 +170,12 @@ function again() {
 
 function edit(turn) {
   if (running) return;
-  draft.edit(turn);
+  box.edit(turn);
   typeOn();
 }
 
 function cancelEdit() {
-  draft.cancel();
+  box.cancel();
   typeOn();
 }
 
@@ -187,17 +187,17 @@ function typeOn() {
 
 // Marks the message that is being edited.
 function showDraft() {
-  byId("editing").hidden = !draft.edited;
-  if (draft.edited) text.setAttribute("aria-describedby", "edited");
+  byId("editing").hidden = !box.edited;
+  if (box.edited) text.setAttribute("aria-describedby", "edited");
   else text.removeAttribute("aria-describedby");
   for (const [index, article] of [...messages.children].entries()) {
-    if (draft.edited && turns[index] === draft.edited) article.setAttribute("aria-current", "true");
+    if (box.edited && turns[index] === box.edited) article.setAttribute("aria-current", "true");
     else article.removeAttribute("aria-current");
   }
 }
 
 // Turns that a new message would follow.
-const earlier = () => (draft.edited ? turns.slice(0, turns.indexOf(draft.edited)) : turns);
+const earlier = () => (box.edited ? turns.slice(0, turns.indexOf(box.edited)) : turns);
 
 // Answers without text are sent, too, whether interrupted or only a thought: many templates require
 // alternating user and assistant turns.
@@ -322,7 +322,7 @@ byId("composer").addEventListener("submit", (event) => {
     ...earlier(),
     { role: "user", content, private: MARK.test(content) || mode.value === "local" },
   ];
-  draft.sent();
+  box.sent();
   show();
   look();
   void answer();
@@ -336,7 +336,7 @@ text.addEventListener("keydown", (event) => {
   if (event.key === "Enter" && !event.shiftKey) {
     event.preventDefault();
     byId("composer").requestSubmit();
-  } else if (event.key === "Escape" && draft.edited) {
+  } else if (event.key === "Escape" && box.edited) {
     event.preventDefault();
     cancelEdit();
   }
@@ -374,10 +374,10 @@ byId("mark").addEventListener("click", () => {
 function look() {
   const content = text.value.trim();
   const history = content ? [...sent(earlier()), { role: "user", content }] : [];
-  leaves.look(history, mode.value).catch((error) => say(error.message));
+  uplink.look(history, mode.value).catch((error) => say(error.message));
 }
 byId("look").addEventListener("click", () => {
-  byId("look").setAttribute("aria-expanded", String(leaves.toggle()));
+  byId("look").setAttribute("aria-expanded", String(uplink.toggle()));
   look();
 });
 let waiting = null;

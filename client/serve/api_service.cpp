@@ -67,7 +67,7 @@ ApiService::ApiService(boost::asio::io_context& io, Options options)
                      [this] {
                        Conversations::Options with = options_.conversations;
                        with.on_outcome =
-                           [this, tell = std::move(with.on_outcome)](const AnswerOutcome& outcome) {
+                           [this, tell = std::move(with.on_outcome)](const GenerationOutcome& outcome) {
                              counters_.add(outcome.stats);
                              if (outcome.stats.context_count > 0)
                                context_count_ = outcome.stats.context_count;
@@ -225,7 +225,7 @@ std::optional<ApiError> ApiService::keep_here(CompletionRequest& request) const 
                     .param = "private",
                     .code = "private_text_found"};
   }
-  request.route = AnswerRoute::device;
+  request.route = WritingSide::device;
   return std::nullopt;
 }
 
@@ -271,7 +271,7 @@ ApiResult<ApiService::Prepared> ApiService::prepare(std::string_view body, Compl
   if (hidden->privacy.is_local) {
     if (auto error = keep_here(*request)) return *std::move(error);
   }
-  if (request->route != AnswerRoute::server && !options_.device_answers) {
+  if (request->route != WritingSide::server && !options_.device_answers) {
     return ApiError{.message =
                         "'route': this endpoint has no drafter that could answer; only 'server' is "
                         "there",
@@ -279,7 +279,7 @@ ApiResult<ApiService::Prepared> ApiService::prepare(std::string_view body, Compl
                     .code = "unsupported_value"};
   }
   auto prompts = prompts_.of(*request, *hidden, pasts,
-                             request->route == AnswerRoute::device ? 0 : context_count);
+                             request->route == WritingSide::device ? 0 : context_count);
   if (!prompts) return prompts.error();
   auto filter = filter_for(*request);
   if (!filter) return filter.error();

@@ -52,7 +52,7 @@ class ApiService {
     CompletionDefaults defaults;
     Duration keep_after{};
     bool device_answers = true;   // the device can answer without the server
-    double handover_below = 0.0;  // see AnswerTerms
+    double handover_below = 0.0;  // see GenerationTerms
     PrivacyGuard::Options privacy{};
     const UplinkRecord* uplink = nullptr;    // must outlive this; null: nothing is recorded
     LinkPlug* plug = nullptr;                // of the links, must outlive this; null: none

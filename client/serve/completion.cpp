@@ -93,13 +93,13 @@ void Completion::Choice::show() {
     completion_.parts_.conversations.stop(*ticket);
   }
   if (!completion_.request_.streams) return;
-  for (AnswerText::Piece& piece : text.take()) {
+  for (VisibleText::Piece& piece : text.take()) {
     restore(piece);
     show(std::move(piece));
   }
 }
 
-void Completion::Choice::show(AnswerText::Piece piece) {
+void Completion::Choice::show(VisibleText::Piece piece) {
   const std::size_t told_before = told_tokens.size();
   if (completion_.parts_.texts) tell_logprobs();
   const auto told = std::span(told_tokens).subspan(told_before);
@@ -107,7 +107,7 @@ void Completion::Choice::show(AnswerText::Piece piece) {
   completion_.write(completion_.format_.text_event(index_, piece, state, told));
 }
 
-void Completion::Choice::restore(AnswerText::Piece& piece) {
+void Completion::Choice::restore(VisibleText::Piece& piece) {
   auto& seen = piece.is_thought ? seen_thought : seen_text;
   if (!seen) return;
   if (piece.revise_from) seen->revise(*piece.revise_from);
@@ -126,7 +126,7 @@ void Completion::Choice::show_rest() {
   }
 }
 
-void Completion::Choice::on_over(Result<AnswerOutcome> over) {
+void Completion::Choice::on_over(Result<GenerationOutcome> over) {
   ticket.reset();
   if (!over) return completion_.fail(api_error_of(over.error()));
   outcome = *std::move(over);
@@ -211,8 +211,8 @@ void Completion::begin() {
   });
 }
 
-AnswerTerms Completion::terms_of(std::uint32_t choice) const {
-  AnswerTerms terms{.tokens_max = request_.tokens_max,
+GenerationTerms Completion::terms_of(std::uint32_t choice) const {
+  GenerationTerms terms{.tokens_max = request_.tokens_max,
                     .sampling = request_.sampling,
                     .writes_offline = request_.offline != OfflinePolicy::wait,
                     .wait_max = request_.wait_max};
@@ -223,7 +223,7 @@ AnswerTerms Completion::terms_of(std::uint32_t choice) const {
   terms.is_private = parts_.privacy.is_local;
   if (parts_.privacy.sends_open) terms.open_count = prompts_[choice / request_.choices].open_count;
   if (request_.offline == OfflinePolicy::keep) terms.keep_after = parts_.keep_after;
-  if (request_.route == AnswerRoute::server) return terms;
+  if (request_.route == WritingSide::server) return terms;
   // Text that the device writes alone is shown as it arrives.
   terms.writes_offline = true;
   terms.handover_below = parts_.handover_below;
@@ -326,7 +326,7 @@ FinishedChoice Completion::finished(std::uint32_t index) const {
 std::vector<ToolCall> Completion::calls_of(const Choice& choice) const {
   std::vector<ToolCall> told;
   // An incomplete call is text.
-  const bool whole = choice.outcome->end == AnswerEnd::end_token;
+  const bool whole = choice.outcome->end == GenerationEnd::end_token;
   if (request_.tools.use == ToolUse::none || !whole) return told;
   const CallForm& form = request_.tools.form;
   const std::string text = choice.text.text();

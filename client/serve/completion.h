@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "client/privacy/restored_text.h"
-#include "client/serve/answer_text.h"
+#include "client/serve/visible_text.h"
 #include "client/serve/completion_format.h"
 #include "client/serve/completion_request.h"
 #include "client/serve/conversations.h"
@@ -37,7 +37,7 @@ class Completion final : public std::enable_shared_from_this<Completion> {
     std::shared_ptr<ConstraintFilter> filter{};           // constraints; null: none
     std::shared_ptr<const TokenTexts> texts{};  // for log probabilities; null: none are returned
     Duration keep_after{};                      // outage after which offline text becomes final
-    double handover_below = 0.0;                // see AnswerTerms
+    double handover_below = 0.0;                // see GenerationTerms
     RequestPrivacy privacy{};                   // its private text
     Instant start_at{};                         // earliest start
     SendGrid* grid = nullptr;                   // held while private text is computed; null: none
@@ -66,7 +66,7 @@ class Completion final : public std::enable_shared_from_this<Completion> {
 
  private:
   // One of the answers.
-  class Choice final : public AnswerListener {
+  class Choice final : public ConversationListener {
    public:
     Choice(Completion& completion, std::uint32_t index);
 
@@ -77,11 +77,11 @@ class Completion final : public std::enable_shared_from_this<Completion> {
     void on_kept(std::uint32_t count) override;
     void on_rewrite(std::uint32_t index) override;
     void on_state(ClientState state, const std::string& why) override;
-    void on_over(Result<AnswerOutcome> outcome) override;
+    void on_over(Result<GenerationOutcome> outcome) override;
 
     std::optional<Conversations::Ticket> ticket;  // while it is being written
-    std::optional<AnswerOutcome> outcome;
-    AnswerText text;
+    std::optional<GenerationOutcome> outcome;
+    VisibleText text;
     // Text as the client sees it; empty if there are no placeholders.
     std::optional<RestoredText> seen_text;
     std::optional<RestoredText> seen_thought;
@@ -91,8 +91,8 @@ class Completion final : public std::enable_shared_from_this<Completion> {
 
    private:
     void show();
-    void show(AnswerText::Piece piece);
-    void restore(AnswerText::Piece& piece);
+    void show(VisibleText::Piece piece);
+    void restore(VisibleText::Piece& piece);
     void show_rest();
     void tell_logprobs();
 
@@ -105,7 +105,7 @@ class Completion final : public std::enable_shared_from_this<Completion> {
   };
 
   void attempt(void (Completion::*step)());
-  AnswerTerms terms_of(std::uint32_t choice) const;
+  GenerationTerms terms_of(std::uint32_t choice) const;
   Thoughts thoughts() const;
   void begin();
   void begin_stream();

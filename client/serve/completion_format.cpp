@@ -85,7 +85,7 @@ std::string_view provenance_name(Provenance provenance) {
 
 std::string FinishedChoice::finish_reason() const {
   if (!calls.empty()) return "tool_calls";
-  const bool ended = outcome.end == AnswerEnd::end_token || outcome.end == AnswerEnd::stop;
+  const bool ended = outcome.end == GenerationEnd::end_token || outcome.end == GenerationEnd::stop;
   return stopped || ended ? "stop" : "length";
 }
 
@@ -150,7 +150,7 @@ std::string CompletionFormat::begin_event(std::uint32_t choice) {
   return event_of(std::move(chunk), 0);
 }
 
-std::string CompletionFormat::text_event(std::uint32_t choice, const AnswerText::Piece& piece,
+std::string CompletionFormat::text_event(std::uint32_t choice, const VisibleText::Piece& piece,
                                          ClientState state, std::span<const ToldToken> logprobs) {
   const bool is_offline =
       piece.provenance == Provenance::offline || piece.provenance == Provenance::private_;
@@ -170,7 +170,7 @@ CompletionFormat::Json CompletionFormat::logprobs_json(std::span<const ToldToken
                                                : text_logprobs(tokens, *options_.texts);
 }
 
-CompletionFormat::Json CompletionFormat::counters_of(const AnswerOutcome& outcome) const {
+CompletionFormat::Json CompletionFormat::counters_of(const GenerationOutcome& outcome) const {
   std::uint32_t offline = 0;
   for (const Provenance provenance : outcome.provenance) {
     offline += provenance == Provenance::offline ? 1 : 0;

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "client/engine/engine.h"
-#include "client/serve/answer_text.h"
+#include "client/serve/visible_text.h"
 #include "client/serve/api_error.h"
 #include "client/serve/completion_request.h"
 #include "client/serve/logprobs_format.h"
@@ -30,7 +30,7 @@ struct FinishedChoice {
   std::string thought{};          // before the text
   bool stopped = false;           // by a stop string
   std::vector<ToolCall> calls{};  // after the text
-  AnswerOutcome outcome;
+  GenerationOutcome outcome;
   std::vector<ToldToken> logprobs{};
 
   // OpenAI's name: "stop", "length" or "tool_calls".
@@ -58,7 +58,7 @@ class CompletionFormat {
 
   // Events, ready to send. A chat's choice begins with begin_event.
   std::string begin_event(std::uint32_t choice);
-  std::string text_event(std::uint32_t choice, const AnswerText::Piece& piece, ClientState state,
+  std::string text_event(std::uint32_t choice, const VisibleText::Piece& piece, ClientState state,
                          std::span<const ToldToken> logprobs);
   std::string calls_event(std::uint32_t choice, const std::vector<ToolCall>& calls);
   std::string end_event(std::uint32_t choice, const FinishedChoice& finished);
@@ -69,7 +69,7 @@ class CompletionFormat {
   // The whole answer as one object.
   std::string whole(const std::vector<FinishedChoice>& choices);
   // "x_edgedraft" of a finished answer.
-  Json counters_of(const AnswerOutcome& outcome) const;
+  Json counters_of(const GenerationOutcome& outcome) const;
 
  private:
   Json frame(bool chunk, bool is_offline) const;

@@ -493,9 +493,9 @@ OfflinePolicy offline_policy_of(std::string_view word) {
   return word == "revise" ? OfflinePolicy::revise : OfflinePolicy::keep;
 }
 
-AnswerRoute route_of(std::string_view word) {
-  if (word == "device") return AnswerRoute::device;
-  return word == "auto" ? AnswerRoute::automatic : AnswerRoute::server;
+WritingSide route_of(std::string_view word) {
+  if (word == "device") return WritingSide::device;
+  return word == "auto" ? WritingSide::automatic : WritingSide::server;
 }
 
 std::uint64_t CompletionRequest::seed_of(std::uint32_t choice) const {
@@ -561,7 +561,7 @@ ApiResult<CompletionRequest> parse_completion(std::string_view body, CompletionK
   // A call that the target would not make must not be executed, and only the target's tokens have
   // its probabilities.
   if (request.tools.use != ToolUse::none || request.logprobs > 0) {
-    if (request.route == AnswerRoute::device) {
+    if (request.route == WritingSide::device) {
       fields.refuse_unsupported(
           request.tools.use != ToolUse::none ? "tools" : "logprobs",
           "the server is needed for it, and 'route' keeps the request on the device; let that be "
@@ -571,7 +571,7 @@ ApiResult<CompletionRequest> parse_completion(std::string_view body, CompletionK
       request.wait_max = kTargetAloneWait;
     }
     request.offline = OfflinePolicy::wait;
-    request.route = AnswerRoute::server;
+    request.route = WritingSide::server;
   }
   if (fields.error()) return *fields.error();
   return request;

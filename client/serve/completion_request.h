@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "client/generation/answer_route.h"
+#include "client/generation/writing_side.h"
 #include "client/serve/api_error.h"
 #include "client/serve/call_form.h"
 #include "client/serve/tools.h"
@@ -31,7 +31,7 @@ struct CompletionDefaults {
   std::uint32_t tokens_max = 0;
   SamplingParams sampling{};
   OfflinePolicy offline = OfflinePolicy::keep;
-  AnswerRoute route = AnswerRoute::server;
+  WritingSide route = WritingSide::server;
   CallForm calls{};  // as the model writes them
 };
 
@@ -57,7 +57,7 @@ struct CompletionRequest {
   std::uint8_t logprobs = 0;  // per token: its own, then the likeliest
   OfflinePolicy offline = OfflinePolicy::keep;
   Duration wait_max = Duration::max();  // for the server, with OfflinePolicy::wait
-  AnswerRoute route = AnswerRoute::server;
+  WritingSide route = WritingSide::server;
   Tools tools{};
   bool splits_thoughts = true;
   bool answers_json = false;  // set by a response_format
@@ -75,7 +75,7 @@ struct CompletionRequest {
 // "wait", "keep" or "revise".
 OfflinePolicy offline_policy_of(std::string_view word);
 // "server", "device" or "auto".
-AnswerRoute route_of(std::string_view word);
+WritingSide route_of(std::string_view word);
 
 // Reads a request's body and ignores unknown fields. `random_seed` is the default seed.
 //

@@ -48,31 +48,31 @@ class Conversations::Place final : public GenerationObserver,
   explicit Place(boost::asio::io_context& io) : io_(io) {}
 
   void on_token(std::uint32_t token, Provenance provenance) override {
-    tell([=](AnswerListener& to) { to.on_token(token, provenance); });
+    tell([=](ConversationListener& to) { to.on_token(token, provenance); });
   }
   void on_logprobs(std::uint32_t first, std::span<const Logprob> told,
                    std::uint32_t per_token) override {
-    tell([=, told = std::vector<Logprob>(told.begin(), told.end())](AnswerListener& to) {
+    tell([=, told = std::vector<Logprob>(told.begin(), told.end())](ConversationListener& to) {
       to.on_logprobs(first, told, per_token);
     });
   }
   void on_confirmed(std::uint32_t first, std::uint32_t end) override {
-    tell([=](AnswerListener& to) { to.on_confirmed(first, end); });
+    tell([=](ConversationListener& to) { to.on_confirmed(first, end); });
   }
   void on_kept(std::uint32_t count) override {
-    tell([=](AnswerListener& to) { to.on_kept(count); });
+    tell([=](ConversationListener& to) { to.on_kept(count); });
   }
   void on_rewrite(std::uint32_t index) override {
-    tell([=](AnswerListener& to) { to.on_rewrite(index); });
+    tell([=](ConversationListener& to) { to.on_rewrite(index); });
   }
   void on_state(ClientState state, const std::string& why) override {
-    tell([=](AnswerListener& to) { to.on_state(state, why); });
+    tell([=](ConversationListener& to) { to.on_state(state, why); });
   }
 
   // Only for the io_context's thread.
   std::unique_ptr<EngineConversation> conversation;
   Ticket ticket = 0;  // of its answer; 0: idle
-  AnswerListener* listener = nullptr;
+  ConversationListener* listener = nullptr;
   Prompt prompt;                      // of its answer
   std::vector<std::uint32_t> tokens;  // held when idle, up to the first private one
   bool was_private = false;           // its last prompt was private
@@ -95,7 +95,7 @@ class Conversations::Place final : public GenerationObserver,
 
   // Ends the answer of a listener that threw.
   void fail(const std::exception& failure) {
-    AnswerListener* const failed = std::exchange(listener, nullptr);
+    ConversationListener* const failed = std::exchange(listener, nullptr);
     if (failed == nullptr) return;
     conversation->cancel();
     failed->on_over(error_of(failure));
@@ -124,8 +124,8 @@ PastAnswers Conversations::pasts() const {
   return pasts;
 }
 
-Result<Conversations::Ticket> Conversations::begin(Prompt prompt, const AnswerTerms& terms,
-                                                   AnswerListener& listener) {
+Result<Conversations::Ticket> Conversations::begin(Prompt prompt, const GenerationTerms& terms,
+                                                   ConversationListener& listener) {
   if (line_.size() >= options_.line_max && busy_count() >= options_.count_max) {
     return Error{Errc::refused,
                  "all " + std::to_string(options_.count_max) + " conversations are busy and " +
@@ -249,7 +249,7 @@ void Conversations::close_surplus() {
 }
 
 void Conversations::on_over(Place& place) {
-  AnswerListener* const listener = std::exchange(place.listener, nullptr);
+  ConversationListener* const listener = std::exchange(place.listener, nullptr);
   try {
     auto outcome = take_outcome(place);
     serve_line();
@@ -264,7 +264,7 @@ void Conversations::on_over(Place& place) {
   }
 }
 
-Result<AnswerOutcome> Conversations::take_outcome(Place& place) {
+Result<GenerationOutcome> Conversations::take_outcome(Place& place) {
   auto outcome = place.conversation->outcome();
   place.ticket = 0;
   if (!outcome || !*outcome) {
@@ -285,7 +285,7 @@ Result<AnswerOutcome> Conversations::take_outcome(Place& place) {
     place.past = std::make_shared<const PastAnswer>(
         PastAnswer{.prompt = *std::move(place.prompt.chat),
                    .prompt_tokens = std::move(place.prompt.tokens),
-                   .answer_tokens = (*outcome)->tokens});
+                   .token_writer = (*outcome)->tokens});
   }
   place.prompt = {};
   return **std::move(outcome);

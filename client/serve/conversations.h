@@ -27,11 +27,11 @@ struct Prompt {
 
 // Receives an answer on the io_context's thread. An exception that it throws ends the answer and
 // becomes its outcome.
-class AnswerListener : public GenerationObserver {
+class ConversationListener : public GenerationObserver {
  public:
   // Last event, except after its own exception. The conversation is already free for the next
   // prompt.
-  virtual void on_over(Result<AnswerOutcome> outcome) = 0;
+  virtual void on_over(Result<GenerationOutcome> outcome) = 0;
 };
 
 // The engine's conversations. Each prompt is assigned the one that shares most of its prefix; if
@@ -44,7 +44,7 @@ class Conversations {
     Engine& engine;
     // Parts of a conversation, except observer and on_over.
     std::function<Engine::ConversationParts(GenerationObserver& observer)> parts;
-    std::function<void(const AnswerOutcome& outcome)> on_outcome;  // called for each answer
+    std::function<void(const GenerationOutcome& outcome)> on_outcome;  // called for each answer
     std::uint32_t count_max = 1;
     // Bounds idle conversations, each of which holds a connection and a server session.
     std::uint32_t idle_max = 8;
@@ -64,7 +64,7 @@ class Conversations {
   // or abandon().
   //
   // Errors    refused: the line is full
-  Result<Ticket> begin(Prompt prompt, const AnswerTerms& terms, AnswerListener& listener);
+  Result<Ticket> begin(Prompt prompt, const GenerationTerms& terms, ConversationListener& listener);
   // Ends a running answer at its current length; on_over() follows.
   void stop(Ticket ticket);
   // Ends the answer, or removes its prompt from the line. The listener receives nothing more. Does
@@ -80,8 +80,8 @@ class Conversations {
   struct Waiting {
     Ticket ticket;
     Prompt prompt;
-    AnswerTerms terms;
-    AnswerListener* listener;
+    GenerationTerms terms;
+    ConversationListener* listener;
   };
 
   void serve_line();
@@ -93,7 +93,7 @@ class Conversations {
   bool has_room() const;
   void close_surplus();
   void on_over(Place& place);
-  Result<AnswerOutcome> take_outcome(Place& place);
+  Result<GenerationOutcome> take_outcome(Place& place);
   Place* find(Ticket ticket) const;
 
   boost::asio::io_context& io_;

@@ -15,7 +15,7 @@ namespace edgedraft {
 struct PastAnswer {
   MarkedText prompt;  // as rendered by the chat template
   std::vector<std::uint32_t> prompt_tokens;
-  std::vector<std::uint32_t> answer_tokens;
+  std::vector<std::uint32_t> token_writer;
 };
 
 // Answers that a chat may continue.

@@ -23,7 +23,7 @@ inline constexpr std::uint32_t kAllLanes = 0xFFFFFFFFu;
 // written long before.
 
 // Waits until all earlier work has ended and is visible.
-__device__ inline void wait_for_those_before() {
+__device__ inline void wait_for_previous_kernel() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.wait;" ::: "memory");
 #elif !defined(__CUDACC__)
@@ -38,7 +38,7 @@ __device__ inline void let_next_start() {
 }
 __device__ inline void take_turn() {
   let_next_start();
-  wait_for_those_before();
+  wait_for_previous_kernel();
 }
 
 // Attributes for an early launch: `attribute`, or none if the device, driver or toolkit does not

@@ -161,7 +161,7 @@ __global__ void __launch_bounds__(kProductThreads, tuning(kType, kColumnTiles).b
   if constexpr (tuning(kType, kColumnTiles).ring) {
 #pragma unroll
     for (std::uint32_t i = 0; i != kAhead; ++i) load(warp + i * kProductWarps, weights[i]);
-    wait_for_those_before();
+    wait_for_previous_kernel();
     for (std::uint32_t group = warp; group < group_count;) {
 #pragma unroll
       for (std::uint32_t i = 0; i <= kAhead; ++i) {
@@ -173,7 +173,7 @@ __global__ void __launch_bounds__(kProductThreads, tuning(kType, kColumnTiles).b
   } else {
     static_assert(kAhead < 2);
     if (kAhead > 0) load(warp, weights[kAhead]);
-    wait_for_those_before();
+    wait_for_previous_kernel();
     for (std::uint32_t group = warp; group < group_count; group += kProductWarps) {
       weights[0][0] = weights[kAhead][0];
       weights[0][1] = weights[kAhead][1];

@@ -78,7 +78,7 @@ __global__ void __launch_bounds__(kProductThreads) matmul_kernel(MatmulArgs a) {
   WeightPieces weights;
   WeightPieces next;
   if (kFew) next.load(rows, first, a.inputs);
-  wait_for_those_before();
+  wait_for_previous_kernel();
   const auto load_x = [&](std::uint32_t step, std::uint32_t n, float(&x)[kPiece]) {
     load_activations(a, first_row + n * 8 + g, first + step * kStep + t * kPiece, aligned, x);
   };

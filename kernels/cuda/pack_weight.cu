@@ -45,7 +45,7 @@ __device__ std::uint32_t bytes_of(std::int32_t a, std::int32_t b, std::int32_t c
 
 // One warp per group of a tile.
 __global__ void pack_weight_kernel(PackJob job) {
-  wait_for_those_before();  // blocks early reads of the packed weight
+  wait_for_previous_kernel();  // blocks early reads of the packed weight
   const PackWeightArgs& a = job.args;
   const std::uint32_t group = blockIdx.x * (kThreads / kWarp) + threadIdx.x / kWarp;
   if (group >= job.groups) return;

@@ -30,7 +30,7 @@ __device__ void norm_row(const Args& a, const Write& write) {
   float4 weights[kKept];
 #pragma unroll
   for (std::uint32_t n = 0; n < kKept; ++n) weights[n] = weight_of(warp + n * kWarps);
-  wait_for_those_before();
+  wait_for_previous_kernel();
 
   const float* row = a.x.data + blockIdx.x * a.x.stride;
   const bool whole = in_pieces(row, a.cols);

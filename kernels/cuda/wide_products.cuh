@@ -120,7 +120,7 @@ __device__ void make_wide_tile(const WideJob<Args>& job) {
   for (std::uint32_t i = 0; i + 1 < job.stages; ++i, ahead.advance()) {
     copy_weights(i, ahead);
   }
-  wait_for_those_before();
+  wait_for_previous_kernel();
   ahead = now;
   for (std::uint32_t i = 0; i + 1 < job.stages; ++i, ahead.advance()) {
     copy_activations(i, ahead);

@@ -41,7 +41,7 @@ void CycleLog::write(const CycleRecord& r) {
   ordered_json line{{"kind", to_string(r.kind)},
                     {"at_ms", milliseconds(r.at)},
                     {"tokens", r.tokens},
-                    {"answer_tokens", r.answer_tokens}};
+                    {"token_writer", r.token_writer}};
   if (r.kind == CycleRecord::Kind::state) {
     line["state"] = to_string(r.state);
     line["why"] = r.why;

@@ -19,7 +19,7 @@ namespace edgedraft {
 namespace {
 
 Result<void> check(const LabRunOptions& o) {
-  const AnswerOptions& answer = o.run.answer;
+  const OptionValues& answer = o.run.answer;
   const bool is_paced = o.pace_ms > 0 || !o.pace_profile.empty();
   if (answer.plain && answer.config.offline_bundle.empty()) {
     if (is_paced) {
@@ -56,7 +56,7 @@ class LabRun {
   Result<int> run() {
     if (auto read = read_files(); !read) return read.error();
     RunOptions run = options_.run;
-    AnswerConfig& config = run.answer.config;
+    ClientSettings& config = run.answer.config;
     config.learns =
         !oracle_ && !options_.offline_after && options_.pace_ms == 0 && profile_.name().empty();
     config.hooks = {

@@ -57,7 +57,7 @@ struct Run {
 // A moment of an answer with new visible tokens or a state change.
 struct Moment {
   double at_ms;
-  double answer_tokens;
+  double token_writer;
   std::string state;  // empty: tokens
 };
 

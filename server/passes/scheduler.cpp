@@ -49,7 +49,7 @@ void Scheduler::post(const Client& client, TargetWork request) {
     if (request_count_ - paused_count_ < options_.queue_max) {
       ++request_count_;
       metrics().requests_open.set(request_count_);
-      news_.push_back(
+      events_.push_back(
           Arrival{.client = client, .request = std::move(request), .posted = Clock::now()});
       wake_.notify_one();
       return;
@@ -75,29 +75,29 @@ void Scheduler::hints(std::uint64_t connection_id, wire::Hints hints) {
     }
   }
   waiting.cost += cost_of(hints);
-  news_.push_back(HintArrival{connection_id, std::move(hints), Clock::now()});
-  if (only_credit) waiting.credit = std::prev(news_.end());
+  events_.push_back(HintArrival{connection_id, std::move(hints), Clock::now()});
+  if (only_credit) waiting.credit = std::prev(events_.end());
   wake_.notify_one();
 }
 
-std::list<Scheduler::News>::iterator Scheduler::drop_hints(std::list<News>::iterator arrival) {
+std::list<Scheduler::Event>::iterator Scheduler::drop_hints(std::list<Event>::iterator arrival) {
   const auto& dropped = std::get<HintArrival>(*arrival);
   WaitingHints& waiting = waiting_hints_.at(dropped.connection_id);
   waiting.cost -= cost_of(dropped.hints);
   if (waiting.credit == arrival) waiting.credit.reset();
-  return news_.erase(arrival);
+  return events_.erase(arrival);
 }
 
 void Scheduler::cancel(std::uint64_t connection_id, std::uint32_t round) {
   const std::lock_guard lock(mutex_);
   // Owed activations of an earlier prompt are obsolete, too; any cancellation drops them.
   if (drop_waiting(connection_id, round) && is_cancelling(connection_id)) return;
-  news_.push_back(Cancellation{connection_id, round});
+  events_.push_back(Cancellation{connection_id, round});
   wake_.notify_one();
 }
 
 bool Scheduler::is_cancelling(std::uint64_t connection_id) const {
-  return std::ranges::any_of(news_, [&](const News& n) {
+  return std::ranges::any_of(events_, [&](const Event& n) {
     const auto* cancellation = std::get_if<Cancellation>(&n);
     return cancellation != nullptr && cancellation->connection_id == connection_id;
   });
@@ -108,14 +108,14 @@ bool Scheduler::drop_waiting(std::uint64_t connection_id, std::optional<std::uin
     return connection == connection_id && (!round || of == *round);
   };
   bool dropped = false;
-  for (auto n = news_.begin(); n != news_.end();) {
+  for (auto n = events_.begin(); n != events_.end();) {
     const auto* arrival = std::get_if<Arrival>(&*n);
     const auto* hints = std::get_if<HintArrival>(&*n);
     if (hints != nullptr && is_wanted(hints->connection_id, hints->hints.round)) {
       n = drop_hints(n);
     } else if (arrival != nullptr &&
                is_wanted(arrival->client.connection_id, round_of(arrival->request))) {
-      n = news_.erase(n);
+      n = events_.erase(n);
       --request_count_;
       dropped = true;
     } else {
@@ -130,7 +130,7 @@ bool Scheduler::drop_waiting(std::uint64_t connection_id, std::optional<std::uin
 void Scheduler::ended(std::uint64_t connection_id) {
   const std::lock_guard lock(mutex_);
   drop_waiting(connection_id, std::nullopt);
-  news_.push_back(Ending{connection_id});
+  events_.push_back(Ending{connection_id});
   wake_.notify_one();
 }
 
@@ -148,11 +148,11 @@ void Scheduler::run() {
       loop_.give_up_all(e);
     }
   };
-  std::list<News> news;
-  while (take(news)) {
+  std::list<Event> events;
+  while (take(events)) {
     metrics().health.step_begins(Clock::now());
-    for (const News& n : news) guarded([&] { tell(n); });
-    news.clear();
+    for (const Event& event : events) guarded([&] { dispatch(event); });
+    events.clear();
     guarded([&] { loop_.step(); });
     metrics().health.step_ended();
   }
@@ -170,25 +170,25 @@ void Scheduler::watch() {
   }
 }
 
-void Scheduler::tell(const News& news) {
-  if (const auto* arrival = std::get_if<Arrival>(&news)) {
+void Scheduler::dispatch(const Event& event) {
+  if (const auto* arrival = std::get_if<Arrival>(&event)) {
     loop_.begin(arrival->client, arrival->request, arrival->posted);
-  } else if (const auto* hints = std::get_if<HintArrival>(&news)) {
+  } else if (const auto* hints = std::get_if<HintArrival>(&event)) {
     loop_.hints(hints->connection_id, hints->hints, hints->posted);
-  } else if (const auto* cancellation = std::get_if<Cancellation>(&news)) {
+  } else if (const auto* cancellation = std::get_if<Cancellation>(&event)) {
     loop_.cancel(cancellation->connection_id, cancellation->round);
   } else {
-    loop_.end(std::get<Ending>(news).connection_id);
+    loop_.end(std::get<Ending>(event).connection_id);
   }
 }
 
-bool Scheduler::take(std::list<News>& news) {
+bool Scheduler::take(std::list<Event>& events) {
   std::unique_lock lock(mutex_);
   request_count_ = loop_.active_count();
   paused_count_ = loop_.paused_count();
-  for (const News& n : news_) request_count_ += std::holds_alternative<Arrival>(n);
+  for (const Event& n : events_) request_count_ += std::holds_alternative<Arrival>(n);
   metrics().requests_open.set(request_count_);
-  const auto is_due = [&] { return stopping_ || !news_.empty() || !loop_.idle(); };
+  const auto is_due = [&] { return stopping_ || !events_.empty() || !loop_.idle(); };
   std::optional<Instant> until = loop_.due();
   // Sessions become idle enough for eviction by time alone.
   if (loop_.waiting_count() > 0) {
@@ -200,7 +200,7 @@ bool Scheduler::take(std::list<News>& news) {
   } else {
     wake_.wait(lock, is_due);
   }
-  news.swap(news_);
+  events.swap(events_);
   waiting_hints_.clear();
   return !stopping_;
 }

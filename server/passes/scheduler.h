@@ -68,26 +68,26 @@ class Scheduler {
   struct Ending {
     std::uint64_t connection_id;
   };
-  using News = std::variant<Arrival, HintArrival, Cancellation, Ending>;
+  using Event = std::variant<Arrival, HintArrival, Cancellation, Ending>;
   // Hints of one connection in the queue.
   struct WaitingHints {
     std::size_t cost = 0;                               // cost as the protocol counts it
-    std::optional<std::list<News>::iterator> credit{};  // last message without nodes
+    std::optional<std::list<Event>::iterator> credit{};  // last message without nodes
   };
 
   void run();
   // Checks periodically whether a step of run() makes progress.
   void watch();
-  void tell(const News& news);
+  void dispatch(const Event& event);
   // Takes queued messages in order; blocks if idle. Returns false to stop.
-  bool take(std::list<News>& news);
+  bool take(std::list<Event>& events);
   // Drops queued requests and hints of the round, or of all rounds. Returns true if a request was
   // dropped before the loop saw it.
   // Requires  mutex_ held
   bool drop_waiting(std::uint64_t connection_id, std::optional<std::uint32_t> round);
   // Drops a HintArrival; returns the next element.
   // Requires  mutex_ held
-  std::list<News>::iterator drop_hints(std::list<News>::iterator arrival);
+  std::list<Event>::iterator drop_hints(std::list<Event>::iterator arrival);
   // True if a cancellation of the connection is queued.
   // Requires  mutex_ held
   bool is_cancelling(std::uint64_t connection_id) const;
@@ -98,7 +98,7 @@ class Scheduler {
 
   std::mutex mutex_;
   std::condition_variable wake_;
-  std::list<News> news_;
+  std::list<Event> events_;
   std::map<std::uint64_t, WaitingHints> waiting_hints_;  // by connection
   std::size_t request_count_ = 0;                        // without an answer
   std::size_t paused_count_ = 0;                         // of these, as of the last step

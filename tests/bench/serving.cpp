@@ -266,7 +266,7 @@ class Device final : public TargetLink, GenerationObserver {
       for (Packet& packet : trace_.packets) packet.seconds -= seconds_since(Instant{}, asked);
       world_.result.answer_seconds.push_back(trace_.seconds);
       world_.result.traces.push_back(std::exchange(trace_, {}));
-      world_.result.answer_tokens.push_back(generation.stats().tokens);
+      world_.result.token_writer.push_back(generation.stats().tokens);
     }
   }
 

@@ -92,7 +92,7 @@ struct ServingResult {
   std::vector<double> first_token_seconds;   // per answer that began in the measured time
   std::vector<double> gap_seconds;           // between consecutive deliveries to a device
   std::vector<double> answer_seconds;        // per answer that ended in the measured time
-  std::vector<std::uint32_t> answer_tokens;  // and their lengths
+  std::vector<std::uint32_t> token_writer;  // and their lengths
   std::uint64_t hints = 0;                   // nodes sent by devices
   std::vector<Trace> traces;                 // of answers that ended in the measured time
 };

@@ -167,7 +167,7 @@ TEST(CompletionRequestTest, LogProbabilitiesAreOfTheTargetAlone) {
   ASSERT_TRUE(wanted) << wanted.error().message;
   EXPECT_EQ(wanted->logprobs, 4u);
   EXPECT_EQ(wanted->offline, OfflinePolicy::wait);
-  EXPECT_EQ(wanted->route, AnswerRoute::server);
+  EXPECT_EQ(wanted->route, WritingSide::server);
   EXPECT_EQ(chat(R"(, "logprobs": true)")->logprobs, 1u);
   EXPECT_EQ(chat(R"(, "logprobs": false)")->logprobs, 0u);
   EXPECT_EQ(text(R"({"prompt": "a", "logprobs": 0})")->logprobs, 1u);

@@ -282,8 +282,8 @@ TEST_P(EngineTest, OneThatIsCancelledLeavesTheOthersAlone) {
   talks.heard[1].await_tokens(1);
   cut.cancel();
   ASSERT_TRUE(cut.wait_until(soon()));
-  const AnswerOutcome outcome = *cut.outcome().value();
-  EXPECT_EQ(outcome.end, AnswerEnd::cancelled);
+  const GenerationOutcome outcome = *cut.outcome().value();
+  EXPECT_EQ(outcome.end, GenerationEnd::cancelled);
   const Tokens& whole = expected(1);
   ASSERT_LT(outcome.tokens.size(), whole.size());
   EXPECT_TRUE(std::equal(outcome.tokens.begin(), outcome.tokens.end(), whole.begin()));
@@ -313,7 +313,7 @@ TEST_P(EngineTest, OneWhoseLinkEndsWritesOnAlone) {
     if (i != 3) expect_right(*talks.talk[i], talks.heard[i], i);
   }
   ASSERT_TRUE(talks.talk[3]->wait_until(soon()));
-  const AnswerOutcome outcome = *talks.talk[3]->outcome().value();
+  const GenerationOutcome outcome = *talks.talk[3]->outcome().value();
   EXPECT_EQ(std::ranges::count(outcome.provenance, Provenance::verified), kCut);
   EXPECT_GT(std::ranges::count(outcome.provenance, Provenance::offline), 0);
   EXPECT_TRUE(
@@ -378,11 +378,11 @@ TEST_P(EngineTest, WhatIsCountedOfACheckedAnswerIsThatOfTheWhole) {
   const auto conversation = engine.open(std::move(of)).value();
   conversation->answer(prompt(0));
   ASSERT_TRUE(conversation->wait_until(soon()));
-  const AnswerOutcome alone = *conversation->outcome().value();
+  const GenerationOutcome alone = *conversation->outcome().value();
   ASSERT_GT(std::ranges::count(alone.provenance, Provenance::offline), 0);
   ASSERT_GT(alone.link.bytes_up, 0u);
   plug.put(true);
-  std::optional<AnswerOutcome> checked;
+  std::optional<GenerationOutcome> checked;
   for (const Instant deadline = soon(); !checked && Clock::now() < deadline;) {
     conversation->check();
     ASSERT_TRUE(conversation->wait_until(soon()));

@@ -10,9 +10,9 @@
 namespace edgedraft::testing {
 namespace {
 
-AnswerEnd to_end(Finish finish) {
-  if (finish == Finish::none) return AnswerEnd::tokens_max;
-  return finish == Finish::end_token ? AnswerEnd::end_token : AnswerEnd::context;
+GenerationEnd to_end(Finish finish) {
+  if (finish == Finish::none) return GenerationEnd::tokens_max;
+  return finish == Finish::end_token ? GenerationEnd::end_token : GenerationEnd::context;
 }
 
 // True if `known` contains `sent` from `first` on.
@@ -134,13 +134,13 @@ void GenerationRig::check_request(const SeenRequest& request) {
   requests_.push_back(request);
 }
 
-Result<AnswerEnd> GenerationRig::try_answer(const Tokens& prompt) {
+Result<GenerationEnd> GenerationRig::try_answer(const Tokens& prompt) {
   listener_ = Listener(listener_.also);
   generation_->begin(prompt);
   return drive_to_end();
 }
 
-Result<AnswerEnd> GenerationRig::drive_to_end() {
+Result<GenerationEnd> GenerationRig::drive_to_end() {
   return drive(*generation_, *way_, [this] { return now_; });
 }
 
@@ -157,7 +157,7 @@ std::optional<Answer> GenerationRig::settle() {
   return end ? std::optional(collect(*end)) : std::nullopt;
 }
 
-Answer GenerationRig::collect(AnswerEnd end) {
+Answer GenerationRig::collect(GenerationEnd end) {
   const TaintLedger& ledger = generation_->ledger();
   Answer answer{.tokens = {}, .provenance = {}, .end = end, .stats = generation_->stats()};
   for (std::uint32_t i = generation_->answer_first(); i < ledger.count(); ++i) {

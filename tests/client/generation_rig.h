@@ -38,7 +38,7 @@ class Listener final : public GenerationObserver {
 struct Answer {
   Tokens tokens;
   std::vector<Provenance> provenance;
-  AnswerEnd end = AnswerEnd::cancelled;
+  GenerationEnd end = GenerationEnd::cancelled;
   GenerationStats stats;
 
   std::uint32_t count(Provenance wanted) const;
@@ -75,7 +75,7 @@ class GenerationRig {
 
   // The answer to the whole conversation `prompt`; the test fails on an error.
   Answer answer(const Tokens& prompt);
-  Result<AnswerEnd> try_answer(const Tokens& prompt);
+  Result<GenerationEnd> try_answer(const Tokens& prompt);
   std::optional<Answer> settle();
   Answer plain(const Tokens& prompt);
   // The target's own choice after the first `count` of `tokens`.
@@ -94,8 +94,8 @@ class GenerationRig {
  private:
   std::unique_ptr<Drafter> make_fallback_drafter();
   void check_request(const SeenRequest& request);
-  Result<AnswerEnd> drive_to_end();
-  Answer collect(AnswerEnd end);
+  Result<GenerationEnd> drive_to_end();
+  Answer collect(GenerationEnd end);
 
   Options options_;
   std::unique_ptr<Backend> backend_ = make_cpu_backend({.threads = 1});

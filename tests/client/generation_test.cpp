@@ -94,7 +94,7 @@ TEST(GenerationTest, LateActivationsDoNotEnterAnotherTextsAnswer) {
   const auto answered = [](GenerationRig& rig) {
     rig.generation().set({.tokens_max = 1});
     rig.answer(kTwentyTokens);
-    rig.generation().set({.tokens_max = 12, .route = AnswerRoute::device});
+    rig.generation().set({.tokens_max = 12, .route = WritingSide::device});
     return rig.try_answer({60, 61, 62, 63, 50}).has_value();
   };
   for (const ToyDrafter drafter :
@@ -146,7 +146,7 @@ TEST(GenerationTest, ATokenThatIsNotWrittenEndsNothing) {
                                   .ending = wire::Ending::stop}}));
   go_on();
   ASSERT_TRUE(generation.over());
-  EXPECT_EQ(generation.end().value(), AnswerEnd::tokens_max);
+  EXPECT_EQ(generation.end().value(), GenerationEnd::tokens_max);
   EXPECT_EQ(listener.tokens, Tokens(kLength, RepeatingDrafter::kToken));
 }
 
@@ -169,7 +169,7 @@ TEST(GenerationTest, ACancelledAnswerIsNeitherCheckedNorContinued) {
   for (int i = 0; i < 10; ++i) EXPECT_FALSE(rig.settle());
   EXPECT_EQ(rig.link().request_count(), requests);
   EXPECT_EQ(rig.listener().tokens, seen);
-  EXPECT_EQ(*generation.end(), AnswerEnd::cancelled);
+  EXPECT_EQ(*generation.end(), GenerationEnd::cancelled);
   // The printed text is part of the conversation.
   Tokens next = kRigPrompt;
   next.insert(next.end(), seen.begin(), seen.end());

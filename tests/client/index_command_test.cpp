@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "client/commands/answer_options.h"
+#include "client/commands/client_options.h"
 #include "client/commands/corpus_text.h"
 #include "client/engine/drafter_selection.h"
 #include "shared/drafting/index/corpus_index.h"
@@ -238,7 +238,7 @@ TEST_F(IndexCommandTest, ADocumentThatDoesNotFitLeavesItsRoomToOthers) {
 }
 
 TEST_F(IndexCommandTest, WhatWasNotDeclaredPublicIsNotDraftedFromOnline) {
-  const auto refusal = [&](AnswerOptions o) {
+  const auto refusal = [&](OptionValues o) {
     o.config.drafter.bundles = {EDGEDRAFT_MODELS "/moa-tli0.gguf"};
     o.config.drafter.indexes = {options_.output};
     const auto config = check_answer_options(o);
@@ -247,7 +247,7 @@ TEST_F(IndexCommandTest, WhatWasNotDeclaredPublicIsNotDraftedFromOnline) {
     return config.error().message;
   };
   const auto drafting = [](const char* kind, std::vector<std::string> merge = {}) {
-    return AnswerOptions{.config = {.drafter = {.kind = kind, .merge = std::move(merge)}}};
+    return OptionValues{.config = {.drafter = {.kind = kind, .merge = std::move(merge)}}};
   };
   ASSERT_TRUE(run_index(options_));
   EXPECT_EQ(refusal({}), "");

@@ -110,7 +110,7 @@ class LocalServerTest : public ::testing::Test {
                     .parts = [this, plain = setting.plain](
                                  GenerationObserver& observer) { return parts(observer, plain); },
                     .on_outcome =
-                        [this, fails = setting.outcomes_fail](const AnswerOutcome& outcome) {
+                        [this, fails = setting.outcomes_fail](const GenerationOutcome& outcome) {
                           passes_ += outcome.stats.target_calls;
                           if (fails) throw std::bad_alloc();
                         },

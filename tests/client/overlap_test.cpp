@@ -99,7 +99,7 @@ TEST(OverlapTest, WhatIsDraftedBesideAPrivateAnswerIsNotTimed) {
   device.time().at(begun, [&] { hold.emplace(device.grid()); });
   device.ask(begun, {.conversation = 0,
                      .prompt = kDevicePrompt,
-                     .terms = {.tokens_max = 20, .route = AnswerRoute::device, .is_private = true},
+                     .terms = {.tokens_max = 20, .route = WritingSide::device, .is_private = true},
                      .on_over = [&] { hold.reset(); }});
   Duration taken{};
   device.ask(begun + 1ms,

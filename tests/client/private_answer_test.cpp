@@ -33,7 +33,7 @@ GenerationRig::Options options_of(std::vector<LinkFault> faults = {}) {
 Tokens kept_here(GenerationRig& rig, const Tokens& secret, std::uint32_t open_count,
                  Tokens prompt) {
   rig.generation().set({.tokens_max = kLength,
-                        .route = AnswerRoute::device,
+                        .route = WritingSide::device,
                         .is_private = true,
                         .open_count = open_count});
   prompt.insert(prompt.end(), secret.begin(), secret.end());

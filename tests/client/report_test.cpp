@@ -10,12 +10,12 @@ namespace {
 using namespace std::chrono_literals;
 using nlohmann::json;
 
-AnswerReport report() {
-  AnswerReport report;
+RunReport report() {
+  RunReport report;
   report.text = "the \xC3\xA9\"\n";
   report.tokens = {5, 6, 7};
   report.provenance = {Provenance::verified, Provenance::offline, Provenance::private_};
-  report.end = AnswerEnd::end_token;
+  report.end = GenerationEnd::end_token;
   report.stats.prompt_tokens = 9;
   report.stats.tokens = 3;
   report.stats.cycles = 2;
@@ -37,8 +37,8 @@ AnswerReport report() {
   return report;
 }
 
-AnswerConfig drafting() {
-  AnswerConfig config;
+ClientSettings drafting() {
+  ClientSettings config;
   config.generation.tree = TreeShape{};
   config.generation.sampling.seed = 18446744073709551615u;
   return config;
@@ -46,7 +46,7 @@ AnswerConfig drafting() {
 
 // The names that users, tests and experiments read.
 TEST(ReportTest, HasEveryStableNameWithItsValue) {
-  const AnswerConfig asked = drafting();
+  const ClientSettings asked = drafting();
   const ReportedConfig config{.config = asked,
                               .drafter = "moa",
                               .device = "cpu",
@@ -94,8 +94,8 @@ TEST(ReportTest, HasEveryStableNameWithItsValue) {
 }
 
 TEST(ReportTest, PlainDecodingHasNoTreeAndATauOfOne) {
-  const AnswerConfig plain;
-  AnswerReport empty;
+  const ClientSettings plain;
+  RunReport empty;
   const json answer = json::parse(to_json(empty, {.config = plain}));
   EXPECT_EQ(answer["config"]["tree"], nullptr);
   EXPECT_EQ(answer["stats"]["tau"], 1.0);
@@ -128,19 +128,19 @@ TEST(ReportTest, TheAccountNamesWhatWasWrittenOfflineOnlyWhereThereIsSome) {
   EXPECT_EQ(account(report()),
             "3 tokens in 2 cycles (tau 2.50), 4 target passes, 3 of 62 drafted accepted; 1000 B "
             "up, 70.0 kB down; 500.0 ms a token; 1 written offline, 2 rewritten");
-  AnswerReport online = report();
+  RunReport online = report();
   online.stats.offline_tokens = 0;
   EXPECT_EQ(account(online).find("offline"), std::string::npos);
 }
 
 TEST(ReportTest, TheAccountSaysWhyNothingWasDrafted) {
-  AnswerReport streamed = report();
+  RunReport streamed = report();
   streamed.stats.offline_tokens = streamed.stats.drafted = streamed.stats.accepted = 0;
   streamed.stats.streamed_because = "the server's stream is faster";
   EXPECT_EQ(account(streamed),
             "3 tokens, 4 target passes, nothing drafted (the server's stream is faster); 1000 B "
             "up, 70.0 kB down; 500.0 ms a token");
-  AnswerReport offline = streamed;
+  RunReport offline = streamed;
   offline.stats.streamed_because.clear();
   offline.stats.cycles = offline.stats.cycle_tokens = offline.stats.target_calls = 0;
   offline.stats.offline_tokens = 3;
@@ -148,9 +148,9 @@ TEST(ReportTest, TheAccountSaysWhyNothingWasDrafted) {
 }
 
 TEST(ReportTest, TheAccountSaysThatAnAnswerWasCutAndWhere) {
-  AnswerReport cut = report();
+  RunReport cut = report();
   EXPECT_EQ(account(cut).find("cut"), std::string::npos);
-  cut.end = AnswerEnd::context;
+  cut.end = GenerationEnd::context;
   cut.provenance.back() = Provenance::verified;
   EXPECT_TRUE(account(cut).ends_with("; cut where the context ends")) << account(cut);
   cut.provenance.back() = Provenance::offline;
@@ -159,7 +159,7 @@ TEST(ReportTest, TheAccountSaysThatAnAnswerWasCutAndWhere) {
 }
 
 TEST(ReportTest, BytesOfASignInAreNotThoseOfAPrivateAnswer) {
-  AnswerReport here = report();
+  RunReport here = report();
   here.provenance.assign(3, Provenance::private_);
   here.stats.target_calls = here.stats.drafted = 0;
   EXPECT_NE(account(here).find("1000 B up, 70.0 kB down, to sign in"), std::string::npos)

@@ -157,7 +157,7 @@ TEST_P(ResyncTest, TextOfALongOutageIsKeptAndThatOfAShortOneChecked) {
       GenerationRig rig(o);
       rig.generation().set({.tokens_max = o.tokens_max, .keep_after = keep_after});
       const Answer answer = rig.answer(kRigPrompt);
-      EXPECT_TRUE(answer.tokens.size() == o.tokens_max || answer.end == AnswerEnd::end_token);
+      EXPECT_TRUE(answer.tokens.size() == o.tokens_max || answer.end == GenerationEnd::end_token);
       if (rig.listener().kept == 0) {
         EXPECT_EQ(answer.tokens, rig.plain(kRigPrompt).tokens);
         EXPECT_EQ(answer.count(Provenance::verified), answer.tokens.size());
@@ -202,11 +202,11 @@ TEST_P(ResyncTest, WhatTheDeviceAnswersByItselfIsNotSentAnywhere) {
   const Tokens prompt = second_turn(rig);
   const std::uint32_t requests = rig.link().request_count();
   rig.generation().set(
-      {.tokens_max = 12, .keep_after = Duration::zero(), .route = AnswerRoute::device});
+      {.tokens_max = 12, .keep_after = Duration::zero(), .route = WritingSide::device});
   const Answer answer = rig.answer(prompt);
   EXPECT_EQ(rig.link().request_count(), requests);
   EXPECT_EQ(answer.count(Provenance::offline), answer.tokens.size());
-  EXPECT_TRUE(answer.tokens.size() == 12 || answer.end == AnswerEnd::end_token);
+  EXPECT_TRUE(answer.tokens.size() == 12 || answer.end == GenerationEnd::end_token);
   EXPECT_FALSE(rig.settle()) << "there is nothing to check";
   // The next turn may be the server's.
   const Tokens next = behind(prompt, answer.tokens, 33);
@@ -221,7 +221,7 @@ TEST_P(ResyncTest, ADeviceThatIsUnsureHandsOverAndItsTextIsCheckedOrKept) {
     const std::uint32_t requests = rig.link().request_count();
     rig.generation().set({.tokens_max = 30,
                           .keep_after = keep_after,
-                          .route = AnswerRoute::automatic,
+                          .route = WritingSide::automatic,
                           .handover_below = 1.1});  // no drafter is as sure
     const Answer answer = rig.answer(prompt);
     EXPECT_EQ(answer.stats.offline_tokens, DrafterConfidence::kTokens);
@@ -237,7 +237,7 @@ TEST_P(ResyncTest, ADeviceThatIsUnsureHandsOverAndItsTextIsCheckedOrKept) {
     (void)second_turn(sure);
     sure.generation().set({.tokens_max = 12,
                            .keep_after = keep_after,
-                           .route = AnswerRoute::automatic,
+                           .route = WritingSide::automatic,
                            .handover_below = 0.0});
     EXPECT_EQ(sure.answer(prompt).stats.offline_tokens, sure.generation().stats().tokens);
   }
@@ -264,7 +264,7 @@ TEST_P(ResyncTest, AnswersEndOfflineWhereTheServerStaysAway) {
         EXPECT_EQ(answer.tokens[i], plain[i]);
       }
     }
-    EXPECT_TRUE(answer.tokens.size() == with.tokens_max || answer.end == AnswerEnd::end_token);
+    EXPECT_TRUE(answer.tokens.size() == with.tokens_max || answer.end == GenerationEnd::end_token);
     EXPECT_EQ(rig.listener().states.back(), ClientState::offline);
   }
 }
@@ -395,9 +395,9 @@ TEST(ResyncErrorTest, ADeviceThatCannotWriteHandsOverOrSaysSo) {
                        .tree = TreeShape{.breadth = 2, .depth = 2, .nodes = 4},
                        .tokens_max = 12,
                        .drafter_context = 4});
-    rig.generation().set({.tokens_max = 12, .route = AnswerRoute::automatic});
+    rig.generation().set({.tokens_max = 12, .route = WritingSide::automatic});
     EXPECT_EQ(rig.answer(kRigPrompt).tokens, rig.plain(kRigPrompt).tokens);
-    rig.generation().set({.tokens_max = 12, .route = AnswerRoute::device});
+    rig.generation().set({.tokens_max = 12, .route = WritingSide::device});
     Tokens next = kRigPrompt;
     next.push_back(33);
     const auto end = rig.try_answer(next);
@@ -405,7 +405,7 @@ TEST(ResyncErrorTest, ADeviceThatCannotWriteHandsOverOrSaysSo) {
     EXPECT_EQ(end.error().code, Errc::context_full);
   }
   GenerationRig rig({.drafter = ToyDrafter::medusa, .tokens_max = 12});
-  rig.generation().set({.tokens_max = 12, .route = AnswerRoute::device});
+  rig.generation().set({.tokens_max = 12, .route = WritingSide::device});
   const auto end = rig.try_answer(kRigPrompt);
   ASSERT_FALSE(end);
   EXPECT_EQ(end.error().code, Errc::unsupported);
@@ -429,7 +429,7 @@ TEST(ResyncErrorTest, ADrafterWithoutActivationsRefusesAndSaysWhatToGive) {
     EXPECT_TRUE(away.listener().tokens.empty());
 
     GenerationRig alone({.drafter = drafter, .tokens_max = 12});
-    alone.generation().set({.tokens_max = 12, .route = AnswerRoute::device});
+    alone.generation().set({.tokens_max = 12, .route = WritingSide::device});
     const auto refused = alone.try_answer(kRigPrompt);
     ASSERT_FALSE(refused) << name_of(drafter);
     EXPECT_EQ(refused.error().code, Errc::unsupported);
@@ -465,10 +465,10 @@ TEST(ResyncErrorTest, TheServerGoesOnWhereTheDeviceHasNoMoreRoom) {
                      .tree = TreeShape{.breadth = 2, .depth = 2, .nodes = 4},
                      .tokens_max = 12,
                      .drafter_context = 8});
-  rig.generation().set({.tokens_max = 12, .route = AnswerRoute::automatic});
+  rig.generation().set({.tokens_max = 12, .route = WritingSide::automatic});
   const Answer answer = rig.answer(kRigPrompt);
   EXPECT_EQ(answer.tokens, rig.plain(kRigPrompt).tokens);
-  EXPECT_NE(answer.end, AnswerEnd::context);
+  EXPECT_NE(answer.end, GenerationEnd::context);
 }
 
 // A writer beside the drafter may have a longer context.

@@ -122,9 +122,9 @@ class SchedulesTest : public ::testing::Test {
                                               .is_private = is_private,
                                               .is_cancelled = is_cancelled,
                                               .listener = {}});
-        AnswerTerms terms{.tokens_max = asked.tokens_max, .sampling = asked.sampling};
+        GenerationTerms terms{.tokens_max = asked.tokens_max, .sampling = asked.sampling};
         if (is_private) {
-          terms.route = AnswerRoute::device;
+          terms.route = WritingSide::device;
           terms.is_private = true;
           terms.tokens_max = 1 + below(8);
         }

@@ -96,7 +96,7 @@ class SimulatedDevice {
   struct Ask {
     std::uint32_t conversation = 0;
     std::vector<std::uint32_t> prompt;
-    AnswerTerms terms;
+    GenerationTerms terms;
     GenerationObserver* observer = nullptr;  // may be null
     Duration extra{};                        // of its first turn, besides drafting
     std::function<void()> on_over{};         // may be empty

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "client/engine/bundle_file.h"
-#include "client/serve/answer_text.h"
+#include "client/serve/visible_text.h"
 #include "tests/client/grammar_text.h"
 
 namespace edgedraft {
@@ -156,14 +156,14 @@ TEST_F(CallFormTest, AStreamHoldsBackCallsAlone) {
   const std::string said = "A <b> of <tool";
   const std::string answer = said + form.written(std::span(&call, 1));
   for (const bool is_call : {true, false}) {
-    AnswerText text({.tokenizer = bundle_.tokenizer(),
+    VisibleText text({.tokenizer = bundle_.tokenizer(),
                      .leading_space = LeadingSpace::keep,
                      .stops = {},
                      .thoughts = Thoughts::none,
                      .calls = &form});
     std::string given;
     const auto take = [&] {
-      for (const AnswerText::Piece& piece : text.take()) given += piece.text;
+      for (const VisibleText::Piece& piece : text.take()) given += piece.text;
     };
     for (const char c : is_call ? answer : said) {
       for (const std::uint32_t id :

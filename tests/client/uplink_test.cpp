@@ -244,7 +244,7 @@ TEST_F(UplinkTest, WhileTheDeviceAnswersPrivatelyOtherConversationsTellNothingOf
         device.ask(begun, {.conversation = 0,
                            .prompt = std::move(prompt),
                            .terms = {.tokens_max = length,
-                                     .route = AnswerRoute::device,
+                                     .route = WritingSide::device,
                                      .is_private = true,
                                      .open_count = prefix ? 5u : 0u},
                            .extra = reading,
@@ -293,7 +293,7 @@ TEST_F(UplinkTest, APrivateAnswerGoesOnBesideOthers) {
     device.ask(begun + 1ms,
                {.conversation = 3,
                 .prompt = Tokens{6, 8, 11},
-                .terms = {.tokens_max = 5, .route = AnswerRoute::device, .is_private = true},
+                .terms = {.tokens_max = 5, .route = WritingSide::device, .is_private = true},
                 .on_over = [&] {
                   private_over = device.now();
                   hold.reset();

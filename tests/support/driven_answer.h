@@ -10,7 +10,7 @@ namespace edgedraft::testing {
 
 // Drives an answer that has begun to its end, on a link that may be waited on. Waits are cut into
 // slices, and `cancelled` is called between them.
-inline Result<AnswerEnd> drive(
+inline Result<GenerationEnd> drive(
     Generation& generation, TargetLink& link, const std::function<Instant()>& now,
     const std::function<bool()>& cancelled = [] { return false; }) {
   constexpr Duration kSlice = std::chrono::milliseconds(50);

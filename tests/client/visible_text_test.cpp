@@ -1,4 +1,4 @@
-#include "client/serve/answer_text.h"
+#include "client/serve/visible_text.h"
 
 #include <gtest/gtest.h>
 
@@ -14,7 +14,7 @@ namespace {
 
 using Tokens = std::vector<std::uint32_t>;
 
-class AnswerTextTest : public ::testing::Test {
+class VisibleTextTest : public ::testing::Test {
  protected:
   const Tokenizer& tokenizer() const { return bundle_.tokenizer(); }
   Tokens tokens(const std::string& text) const { return tokenizer().encode(text, Special::plain); }
@@ -27,8 +27,8 @@ class AnswerTextTest : public ::testing::Test {
     }
     return single;
   }
-  AnswerText text(std::vector<std::string> stops = {}, bool shows_drafts = false) const {
-    return AnswerText({.tokenizer = tokenizer(),
+  VisibleText text(std::vector<std::string> stops = {}, bool shows_drafts = false) const {
+    return VisibleText({.tokenizer = tokenizer(),
                        .leading_space = LeadingSpace::keep,
                        .stops = std::move(stops),
                        .shows_drafts = shows_drafts});
@@ -39,7 +39,7 @@ class AnswerTextTest : public ::testing::Test {
 };
 
 // Assembles the text from the pieces as a client does (docs/assistant.md).
-void follow(std::string& shown, const std::vector<AnswerText::Piece>& pieces) {
+void follow(std::string& shown, const std::vector<VisibleText::Piece>& pieces) {
   for (const auto& piece : pieces) {
     if (piece.revise_from) {
       std::size_t bytes = 0;
@@ -53,9 +53,9 @@ void follow(std::string& shown, const std::vector<AnswerText::Piece>& pieces) {
   }
 }
 
-TEST_F(AnswerTextTest, PiecesMakeUpTheTextWhateverTheTokensAre) {
+TEST_F(VisibleTextTest, PiecesMakeUpTheTextWhateverTheTokensAre) {
   const std::string all = "A naïve café – 日本語 🙂 and the end.";
-  AnswerText answer = text();
+  VisibleText answer = text();
   std::string shown;
   for (const std::uint32_t token : tokens(all)) {
     answer.add(token, Provenance::verified);
@@ -70,12 +70,12 @@ TEST_F(AnswerTextTest, PiecesMakeUpTheTextWhateverTheTokensAre) {
   EXPECT_EQ(answer.text(), all);
 }
 
-TEST_F(AnswerTextTest, StopsAreFoundAcrossTokensAndNothingOfThemIsShown) {
+TEST_F(VisibleTextTest, StopsAreFoundAcrossTokensAndNothingOfThemIsShown) {
   for (const std::string stop : {"dog ran", "og", "ran away", "a", "Lily", "."}) {
     SCOPED_TRACE(stop);
     const std::string all = "One day a little dog ran away. Lily";
     const std::string before = all.substr(0, all.find(stop));
-    AnswerText answer = text({"never", stop});
+    VisibleText answer = text({"never", stop});
     std::string shown;
     for (const std::uint32_t token : tokens(all)) {
       answer.add(token, Provenance::verified);
@@ -90,8 +90,8 @@ TEST_F(AnswerTextTest, StopsAreFoundAcrossTokensAndNothingOfThemIsShown) {
   }
 }
 
-TEST_F(AnswerTextTest, WhatOnlyBeganLikeAStopIsShownAtTheEnd) {
-  AnswerText answer = text({"dog ran home"});
+TEST_F(VisibleTextTest, WhatOnlyBeganLikeAStopIsShownAtTheEnd) {
+  VisibleText answer = text({"dog ran home"});
   std::string shown;
   for (const std::uint32_t token : tokens("a dog ran")) answer.add(token, Provenance::verified);
   follow(shown, answer.take());
@@ -102,16 +102,16 @@ TEST_F(AnswerTextTest, WhatOnlyBeganLikeAStopIsShownAtTheEnd) {
   EXPECT_FALSE(answer.stopped());
 }
 
-TEST_F(AnswerTextTest, AStopWrittenOfflineIsNoneForGoodUntilItIsChecked) {
+TEST_F(VisibleTextTest, AStopWrittenOfflineIsNoneForGoodUntilItIsChecked) {
   const Tokens words = tokens("a dog ran. It");
   const auto count = static_cast<std::uint32_t>(words.size());
-  AnswerText answer = text({"ran."}, /*shows_drafts=*/true);
+  VisibleText answer = text({"ran."}, /*shows_drafts=*/true);
   for (const std::uint32_t token : words) answer.add(token, Provenance::offline);
   EXPECT_TRUE(answer.stopped());
   EXPECT_FALSE(answer.stopped_for_good());
   answer.confirm(0, 2);
   EXPECT_FALSE(answer.stopped_for_good()) << "it is not final yet";
-  AnswerText corrected = answer;
+  VisibleText corrected = answer;
   answer.confirm(2, count);
   EXPECT_TRUE(answer.stopped_for_good());
   EXPECT_EQ(answer.text(), "a dog ");
@@ -122,13 +122,13 @@ TEST_F(AnswerTextTest, AStopWrittenOfflineIsNoneForGoodUntilItIsChecked) {
   corrected.finish();
   EXPECT_FALSE(corrected.stopped_for_good());
 
-  AnswerText online = text({"ran."}, /*shows_drafts=*/true);
+  VisibleText online = text({"ran."}, /*shows_drafts=*/true);
   for (const std::uint32_t token : words) online.add(token, Provenance::verified);
   EXPECT_TRUE(online.stopped_for_good());
 }
 
-TEST_F(AnswerTextTest, WhatMayHaveBecomeAStopIsWithdrawn) {
-  AnswerText answer = text({"dog ran"}, /*shows_drafts=*/true);
+TEST_F(VisibleTextTest, WhatMayHaveBecomeAStopIsWithdrawn) {
+  VisibleText answer = text({"dog ran"}, /*shows_drafts=*/true);
   std::string shown;
   for (const std::uint32_t token : characters("a dog sat")) answer.add(token, Provenance::offline);
   follow(shown, answer.take());
@@ -143,9 +143,9 @@ TEST_F(AnswerTextTest, WhatMayHaveBecomeAStopIsWithdrawn) {
   EXPECT_EQ(shown, "a ");
 }
 
-TEST_F(AnswerTextTest, OfflineTextIsHeldBackUntilItIsCheckedOrKept) {
+TEST_F(VisibleTextTest, OfflineTextIsHeldBackUntilItIsCheckedOrKept) {
   const Tokens words = tokens(" one two three");
-  AnswerText answer = text();
+  VisibleText answer = text();
   for (const std::uint32_t token : words) answer.add(token, Provenance::offline);
   EXPECT_TRUE(answer.take().empty());
   answer.confirm(0, 1);
@@ -168,11 +168,11 @@ TEST_F(AnswerTextTest, OfflineTextIsHeldBackUntilItIsCheckedOrKept) {
 }
 
 // For any sequence of writes and withdrawals, a client that follows the pieces has the text.
-TEST_F(AnswerTextTest, RevisionsLeadToTheText) {
+TEST_F(VisibleTextTest, RevisionsLeadToTheText) {
   Random random(5);
   const Tokens some = tokens("über 日本 dog 🙂 cat – naïve ran away");
   for (int run = 0; run < 300; ++run) {
-    AnswerText answer = text({}, true);
+    VisibleText answer = text({}, true);
     std::string shown;
     std::uint32_t settled = 0;
     Tokens now;
@@ -198,7 +198,7 @@ TEST_F(AnswerTextTest, RevisionsLeadToTheText) {
 
 // A client that reads an answer's text to its end.
 struct Reader final : GenerationObserver {
-  Reader(AnswerText from) : answer(std::move(from)) {}
+  Reader(VisibleText from) : answer(std::move(from)) {}
 
   void on_token(std::uint32_t token, Provenance provenance) override {
     answer.add(token, provenance);
@@ -223,14 +223,14 @@ struct Reader final : GenerationObserver {
     follow(shown, pieces);
   }
 
-  AnswerText answer;
+  VisibleText answer;
   std::string shown;
   int revisions = 0;
 };
 
 // Links break, go silent and forget at random. Each client ends with the whole text, and clients
 // that did not ask for revisions see none.
-TEST_F(AnswerTextTest, AThousandRunsOverBrokenLinksLoseRepeatAndSwapNothing) {
+TEST_F(VisibleTextTest, AThousandRunsOverBrokenLinksLoseRepeatAndSwapNothing) {
   using Kind = testing::LinkFault::Kind;
   int outages = 0;
   int revised = 0;
@@ -253,7 +253,7 @@ TEST_F(AnswerTextTest, AThousandRunsOverBrokenLinksLoseRepeatAndSwapNothing) {
       request += 1 + static_cast<std::uint32_t>(random.below(4));
     }
     const std::uint64_t policy = random.below(3);  // wait, keep, revise
-    AnswerTerms terms{.tokens_max = 30, .writes_offline = policy != 0};
+    GenerationTerms terms{.tokens_max = 30, .writes_offline = policy != 0};
     if (policy == 1) terms.keep_after = std::chrono::milliseconds(random.below(30));
     testing::GenerationRig rig(options);
     rig.generation().set(terms);
@@ -277,14 +277,14 @@ TEST_F(AnswerTextTest, AThousandRunsOverBrokenLinksLoseRepeatAndSwapNothing) {
   EXPECT_GT(kept, 50);
 }
 
-class PastAnswerTest : public AnswerTextTest {
+class PastAnswerTest : public VisibleTextTest {
  protected:
   MarkedText render(const std::vector<ChatMessage>& messages) const {
     return bundle_.render_chat(chat_, {.messages = messages}).value();
   }
   PastAnswer past(const Tokens& answer) const {
     const MarkedText prompt = render({{"user", "Hi"}});
-    return {.prompt = prompt, .prompt_tokens = tokenizer().encode(prompt), .answer_tokens = answer};
+    return {.prompt = prompt, .prompt_tokens = tokenizer().encode(prompt), .token_writer = answer};
   }
 
   ChatTemplate chat_ = bundle_.chat_template({}).value();
@@ -332,10 +332,10 @@ TEST_F(PastAnswerTest, OtherHistoriesAreNone) {
   EXPECT_FALSE(encode_behind(own, fake, tokenizer()));
 }
 
-class ThoughtsTest : public AnswerTextTest {
+class ThoughtsTest : public VisibleTextTest {
  protected:
-  AnswerText thinker(Thoughts thoughts, bool shows_drafts = false) const {
-    return AnswerText({.tokenizer = tokenizer(),
+  VisibleText thinker(Thoughts thoughts, bool shows_drafts = false) const {
+    return VisibleText({.tokenizer = tokenizer(),
                        .leading_space = LeadingSpace::keep,
                        .stops = {},
                        .shows_drafts = shows_drafts,
@@ -345,11 +345,11 @@ class ThoughtsTest : public AnswerTextTest {
   struct Shown {
     std::string thought;
     std::string text;
-    void take(AnswerText& answer) {
+    void take(VisibleText& answer) {
       for (const auto& piece : answer.take()) follow(piece.is_thought ? thought : text, {piece});
     }
   };
-  Shown show(AnswerText answer, const std::string& all) const {
+  Shown show(VisibleText answer, const std::string& all) const {
     Shown shown;
     for (const std::uint32_t token : tokens(all)) {
       answer.add(token, Provenance::verified);
@@ -390,7 +390,7 @@ TEST_F(ThoughtsTest, AThoughtIsTakenOffTheAnswersFront) {
 // The withdrawal precedes any other piece.
 TEST_F(ThoughtsTest, AThoughtIsWithdrawnAtOnce) {
   const Tokens words = characters("<think>a dog  ran");
-  AnswerText whole = thinker(Thoughts::maybe, /*shows_drafts=*/true);
+  VisibleText whole = thinker(Thoughts::maybe, /*shows_drafts=*/true);
   Shown before;
   for (const std::uint32_t token : words) {
     whole.add(token, Provenance::offline);
@@ -398,7 +398,7 @@ TEST_F(ThoughtsTest, AThoughtIsWithdrawnAtOnce) {
   }
   EXPECT_EQ(before.thought, "a dog  ran");
   for (std::size_t index = 0; index < words.size(); ++index) {
-    AnswerText answer = whole;
+    VisibleText answer = whole;
     Shown shown = before;
     answer.rewrite(static_cast<std::uint32_t>(index));
     shown.take(answer);
@@ -415,7 +415,7 @@ TEST_F(ThoughtsTest, AThoughtIsWithdrawnAtOnce) {
 }
 
 TEST_F(ThoughtsTest, WhereThereIsNoneNoneIsWithdrawn) {
-  AnswerText answer = thinker(Thoughts::maybe, /*shows_drafts=*/true);
+  VisibleText answer = thinker(Thoughts::maybe, /*shows_drafts=*/true);
   for (const std::uint32_t token : tokens("a dog")) answer.add(token, Provenance::offline);
   answer.take();
   answer.rewrite(0);
@@ -430,7 +430,7 @@ TEST_F(ThoughtsTest, BothPartsAreCorrected) {
   const Tokens right = tokens("<think>a dog ran</think>It was a dog.");
   const auto common =
       static_cast<std::uint32_t>(std::ranges::mismatch(offline, right).in1 - offline.begin());
-  AnswerText answer = thinker(Thoughts::maybe, /*shows_drafts=*/true);
+  VisibleText answer = thinker(Thoughts::maybe, /*shows_drafts=*/true);
   Shown shown;
   for (const std::uint32_t token : offline) {
     answer.add(token, Provenance::offline);

@@ -10,15 +10,15 @@
 namespace edgedraft {
 
 // Writes an answer's tokens to its conversation and observer, and finds where it ends.
-class AnswerTokens : GenerationContext {
+class TokenWriter : GenerationContext {
  public:
   // Requires  the references outlive it
-  AnswerTokens(const GenerationContext& context, const CycleNotes& notes)
+  TokenWriter(const GenerationContext& context, const CycleNotes& notes)
       : GenerationContext(context), notes_(notes) {}
 
   void begin() { has_begun_ = false, end_.reset(); }
-  const std::optional<AnswerEnd>& end() const { return end_; }
-  void end_as(AnswerEnd end) { end_ = end; }
+  const std::optional<GenerationEnd>& end() const { return end_; }
+  void end_as(GenerationEnd end) { end_ = end; }
   void go_on() { end_.reset(); }
 
   void write(std::uint32_t token, Provenance provenance);
@@ -31,7 +31,7 @@ class AnswerTokens : GenerationContext {
  private:
   const CycleNotes& notes_;
   bool has_begun_ = false;  // it had its first token
-  std::optional<AnswerEnd> end_;
+  std::optional<GenerationEnd> end_;
 };
 
 }  // namespace edgedraft

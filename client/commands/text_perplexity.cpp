@@ -1,4 +1,4 @@
-#include "client/commands/text_surprise.h"
+#include "client/commands/text_perplexity.h"
 
 #include <algorithm>
 #include <cmath>
@@ -18,7 +18,7 @@ double negative_log_probability(std::span<const float> logits, std::uint32_t tok
 
 // Adds the tokens after index `first` of a window.
 void measure_window(Decoder& decoder, std::span<const std::uint32_t> window, std::size_t first,
-                    Surprise& surprise) {
+                    PerplexityMeter& meter) {
   KvCache cache = decoder.make_cache();
   if (first > 0) decoder.append(cache, window.first(first));
   std::vector<float> row(decoder.config().vocabulary_count);
@@ -29,31 +29,31 @@ void measure_window(Decoder& decoder, std::span<const std::uint32_t> window, std
     const Matrix logits = decoder.logits(0, count);
     for (std::uint32_t r = 0; r < count; ++r) {
       decoder.backend().read(logits.row_range(r, 1), row);
-      surprise.add(negative_log_probability(row, window[at + r + 1]));
+      meter.add(negative_log_probability(row, window[at + r + 1]));
     }
   }
 }
 
 }  // namespace
 
-void Surprise::add(double nats) {
+void PerplexityMeter::add(double nats) {
   sum_ += nats;
   square_sum_ += nats * nats;
   ++count_;
 }
 
-double Surprise::perplexity() const {
+double PerplexityMeter::perplexity() const {
   return std::exp(sum_ / static_cast<double>(count_));
 }
 
-std::optional<double> Surprise::standard_error() const {
+std::optional<double> PerplexityMeter::standard_error() const {
   if (count_ < 2) return {};
   const auto n = static_cast<double>(count_);
   const double mean = sum_ / n;
   return perplexity() * std::sqrt(std::max(0.0, square_sum_ / n - mean * mean) / (n - 1));
 }
 
-Surprise measure_surprise(Decoder& decoder, std::span<const std::uint32_t> tokens,
+PerplexityMeter measure_perplexity(Decoder& decoder, std::span<const std::uint32_t> tokens,
                           std::optional<std::uint32_t> bos, std::uint32_t window,
                           const std::function<void(std::uint64_t)>& advance) {
   EDGEDRAFT_CHECK(window >= 2 && window <= decoder.positions_max());
@@ -61,28 +61,28 @@ Surprise measure_surprise(Decoder& decoder, std::span<const std::uint32_t> token
   if (bos) text.push_back(*bos);
   text.insert(text.end(), tokens.begin(), tokens.end());
   const std::size_t count = std::min<std::size_t>(window, text.size());
-  Surprise surprise;
-  if (count < 2) return surprise;
+  PerplexityMeter meter;
+  if (count < 2) return meter;
   for (std::size_t first = 0; first + count <= text.size(); first += count) {
     if (bos) text[first] = *bos;
-    measure_window(decoder, std::span(text).subspan(first, count), count / 2, surprise);
+    measure_window(decoder, std::span(text).subspan(first, count), count / 2, meter);
     advance(count);
   }
-  return surprise;
+  return meter;
 }
 
-Surprise measure_document(Decoder& decoder, std::span<const std::uint32_t> tokens,
+PerplexityMeter measure_document(Decoder& decoder, std::span<const std::uint32_t> tokens,
                           std::optional<std::uint32_t> bos) {
   EDGEDRAFT_CHECK(decoder.positions_max() >= 2);
   std::vector<std::uint32_t> text;
   if (bos) text.push_back(*bos);
   text.insert(text.end(), tokens.begin(), tokens.end());
-  Surprise surprise;
-  if (text.size() < 2) return surprise;
+  PerplexityMeter meter;
+  if (text.size() < 2) return meter;
   measure_window(decoder,
                  std::span(text).first(std::min<std::size_t>(text.size(), decoder.positions_max())),
-                 0, surprise);
-  return surprise;
+                 0, meter);
+  return meter;
 }
 
 }  // namespace edgedraft

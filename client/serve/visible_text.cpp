@@ -1,4 +1,4 @@
-#include "client/serve/answer_text.h"
+#include "client/serve/visible_text.h"
 
 #include <algorithm>
 #include <utility>
@@ -8,11 +8,11 @@
 
 namespace edgedraft {
 
-AnswerText::AnswerText(Options options) : options_(std::move(options)) {
+VisibleText::VisibleText(Options options) : options_(std::move(options)) {
   detokenizer_.emplace(options_.tokenizer, options_.leading_space);
 }
 
-void AnswerText::add(std::uint32_t token, Provenance provenance) {
+void VisibleText::add(std::uint32_t token, Provenance provenance) {
   tokens_.push_back(token);
   provenance_.push_back(provenance);
   // A token that the target adds makes the tokens before it final.
@@ -20,18 +20,18 @@ void AnswerText::add(std::uint32_t token, Provenance provenance) {
   show();
 }
 
-void AnswerText::confirm(std::uint32_t first, std::uint32_t end) {
+void VisibleText::confirm(std::uint32_t first, std::uint32_t end) {
   std::replace(provenance_.begin() + first, provenance_.begin() + end, Provenance::offline,
                Provenance::verified);
   keep(end);
 }
 
-void AnswerText::keep(std::uint32_t count) {
+void VisibleText::keep(std::uint32_t count) {
   final_count_ = std::max(final_count_, count);
   show();
 }
 
-void AnswerText::rewrite(std::uint32_t index) {
+void VisibleText::rewrite(std::uint32_t index) {
   tokens_.resize(index);
   provenance_.resize(index);
   if (text_ends_.size() <= index) return;
@@ -48,14 +48,14 @@ void AnswerText::rewrite(std::uint32_t index) {
   revises_ = true;
 }
 
-void AnswerText::finish() {
+void VisibleText::finish() {
   final_count_ = token_count();
   show();
   finished_ = true;
   push(detokenizer_->finish());
 }
 
-void AnswerText::show() {
+void VisibleText::show() {
   const std::uint32_t count = options_.shows_drafts ? token_count() : final_count_;
   while (text_ends_.size() < count) {
     push(detokenizer_->push(tokens_[text_ends_.size()]));
@@ -63,7 +63,7 @@ void AnswerText::show() {
   }
 }
 
-void AnswerText::push(const std::string& text) {
+void VisibleText::push(const std::string& text) {
   if (stopped_ || text.empty()) return;
   const std::size_t before = text_.size();
   text_ += text;
@@ -78,24 +78,24 @@ void AnswerText::push(const std::string& text) {
   stop_count_ = std::min(static_cast<std::uint32_t>(text_ends_.size()) + 1, token_count());
 }
 
-void AnswerText::cut(std::size_t end) {
+void VisibleText::cut(std::size_t end) {
   text_.resize(end);
   for (std::size_t& text_end : text_ends_) text_end = std::min(text_end, end);
 }
 
-void AnswerText::drop_calls() {
+void VisibleText::drop_calls() {
   cut(text_.size() - calls_size());
 }
 
 // Bytes at the end of the text that are calls, or may become calls.
-std::size_t AnswerText::calls_size() const {
+std::size_t VisibleText::calls_size() const {
   if (options_.calls == nullptr) return 0;
   const std::string_view answer = std::string_view(text_).substr(split(text_.size()).answer_begin);
   return answer.size() - options_.calls->calls_at(answer);
 }
 
 // Bytes at the end of the text that may begin a stop string or calls.
-std::size_t AnswerText::held_back() const {
+std::size_t VisibleText::held_back() const {
   if (stopped_ || finished_) return 0;
   std::size_t most = calls_size();
   for (const std::string& stop : options_.stops) {
@@ -105,14 +105,14 @@ std::size_t AnswerText::held_back() const {
 }
 
 // End of the text that is not held back, on a character boundary.
-std::size_t AnswerText::open_end() const {
+std::size_t VisibleText::open_end() const {
   std::size_t end = text_.size() - held_back();
   while (end > 0 && end < text_.size() && (static_cast<unsigned char>(text_[end]) & 0xC0u) == 0x80u)
     --end;
   return end;
 }
 
-std::uint32_t AnswerText::given_count() const {
+std::uint32_t VisibleText::given_count() const {
   // Tokens of a stop string are cut off with it.
   const auto cut = stopped_ ? std::ranges::lower_bound(text_ends_, text_.size()) : text_ends_.end();
   const auto end = stopped_ && cut != text_ends_.end() && !text_.empty() ? cut + 1 : cut;
@@ -120,23 +120,23 @@ std::uint32_t AnswerText::given_count() const {
   return static_cast<std::uint32_t>(given - text_ends_.begin());
 }
 
-SplitText AnswerText::split(std::size_t end) const {
+SplitText VisibleText::split(std::size_t end) const {
   if (options_.thoughts == Thoughts::none) return {.decided_end = end};
   const std::string_view shown = std::string_view(text_).substr(0, end);
   return split_thoughts(shown, options_.thoughts, finished_ || stopped_);
 }
 
-std::string AnswerText::text() const {
+std::string VisibleText::text() const {
   return text_.substr(split(text_.size()).answer_begin);
 }
 
-std::string AnswerText::thought() const {
+std::string VisibleText::thought() const {
   const SplitText parts = split(text_.size());
   return text_.substr(parts.thought_begin, parts.thought_end - parts.thought_begin);
 }
 
 // Emits revisions: the parts of the returned text that stay.
-void AnswerText::take_revision(std::vector<Piece>& pieces, const SplitText& split) {
+void VisibleText::take_revision(std::vector<Piece>& pieces, const SplitText& split) {
   if (!std::exchange(revises_, false)) return;
   const auto stays = [&](std::size_t begin, std::size_t end) {
     end = std::min(end, given_);
@@ -152,7 +152,7 @@ void AnswerText::take_revision(std::vector<Piece>& pieces, const SplitText& spli
   pieces.push_back({.text = {}, .revise_from = stays(split.answer_begin, text_.size())});
 }
 
-std::vector<AnswerText::Piece> AnswerText::take() {
+std::vector<VisibleText::Piece> VisibleText::take() {
   std::vector<Piece> pieces;
   const SplitText parts = split(open_end());
   take_revision(pieces, parts);

@@ -1,4 +1,4 @@
-#include "client/generation/answer_tokens.h"
+#include "client/generation/token_writer.h"
 
 #include <algorithm>
 #include <span>
@@ -6,7 +6,7 @@
 
 namespace edgedraft {
 
-void AnswerTokens::write(std::uint32_t token, Provenance provenance) {
+void TokenWriter::write(std::uint32_t token, Provenance provenance) {
   // The target may return more tokens than requested.
   if (conversation_.answer_count() == terms_.tokens_max) return;
   conversation_.append(std::span(&token, 1), provenance);
@@ -15,19 +15,19 @@ void AnswerTokens::write(std::uint32_t token, Provenance provenance) {
   parts_.observer.on_token(token, conversation_.ledger().provenance(conversation_.count() - 1));
 }
 
-void AnswerTokens::end_where_due(wire::Ending ending) {
+void TokenWriter::end_where_due(wire::Ending ending) {
   if (ending == wire::Ending::end_token) {
-    end_ = AnswerEnd::end_token;
+    end_ = GenerationEnd::end_token;
   } else if (ending == wire::Ending::stop) {
-    end_ = AnswerEnd::stop;
+    end_ = GenerationEnd::stop;
   } else if (conversation_.answer_count() >= terms_.tokens_max) {
-    end_ = AnswerEnd::tokens_max;
+    end_ = GenerationEnd::tokens_max;
   } else if (ending == wire::Ending::context) {
-    end_ = AnswerEnd::context;
+    end_ = GenerationEnd::context;
   }
 }
 
-void AnswerTokens::end_where_written(std::initializer_list<std::uint32_t> context_counts) {
+void TokenWriter::end_where_written(std::initializer_list<std::uint32_t> context_counts) {
   const bool full = std::ranges::any_of(context_counts, [&](std::uint32_t context) {
     return context > 0 && conversation_.count() >= context;
   });
@@ -37,7 +37,7 @@ void AnswerTokens::end_where_written(std::initializer_list<std::uint32_t> contex
                                                                           : wire::Ending::none);
 }
 
-void AnswerTokens::tell_logprobs(const wire::Verdict& verdict) {
+void TokenWriter::tell_logprobs(const wire::Verdict& verdict) {
   if (terms_.logprobs == 0 || verdict.logprobs.empty()) return;
   const auto count = static_cast<std::uint32_t>(verdict.logprobs.size() / terms_.logprobs);
   const std::uint32_t first = verdict.length - count;

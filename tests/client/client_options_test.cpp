@@ -1,4 +1,4 @@
-#include "client/commands/answer_options.h"
+#include "client/commands/client_options.h"
 
 #include <gtest/gtest.h>
 
@@ -16,7 +16,7 @@ namespace {
 using namespace std::chrono_literals;
 const std::string kPin = "sha256:" + std::string(64, 'a');
 
-Result<AnswerConfig> parse(std::vector<std::string> arguments) {
+Result<ClientSettings> parse(std::vector<std::string> arguments) {
   CLI::App app;
   RunOptions run;
   run.answer.config.drafter.bundles = {"moa.gguf"};
@@ -30,7 +30,7 @@ Result<AnswerConfig> parse(std::vector<std::string> arguments) {
   return check_answer_options(run.answer);
 }
 
-TEST(AnswerOptionsTest, DefaultsAreTheDocumentedOnes) {
+TEST(ClientOptionsTest, DefaultsAreTheDocumentedOnes) {
   const auto config = parse({});
   ASSERT_TRUE(config) << config.error().message;
   EXPECT_EQ(config->host, "127.0.0.1");
@@ -44,7 +44,7 @@ TEST(AnswerOptionsTest, DefaultsAreTheDocumentedOnes) {
   EXPECT_EQ(config->generation.sampling.seed, 0u);
 }
 
-TEST(AnswerOptionsTest, MemoryIsASizeAndNeedsADrafter) {
+TEST(ClientOptionsTest, MemoryIsASizeAndNeedsADrafter) {
   EXPECT_EQ(parse({})->memory_limit, MemoryMeter::kUnlimited);
   for (const auto& [text, bytes] :
        {std::pair{"512M", std::uint64_t{512} << 20}, std::pair{"2G", std::uint64_t{2} << 30},
@@ -64,7 +64,7 @@ TEST(AnswerOptionsTest, MemoryIsASizeAndNeedsADrafter) {
   EXPECT_TRUE(parse({"--plain", "--memory", "1G", "--offline-bundle", "moa.gguf"}));
 }
 
-TEST(AnswerOptionsTest, TakesWhatIsRight) {
+TEST(ClientOptionsTest, TakesWhatIsRight) {
   const auto config = parse({"--server",
                              "[::1]:9",
                              "--pin",
@@ -117,14 +117,14 @@ TEST(AnswerOptionsTest, TakesWhatIsRight) {
   EXPECT_TRUE(config->json);
 }
 
-TEST(AnswerOptionsTest, RawIsOfRunAlone) {
+TEST(ClientOptionsTest, RawIsOfRunAlone) {
   CLI::App app;
   ChatOptions chat;
   declare_chat(app, chat);
   EXPECT_EQ(app.get_option_no_throw("--raw"), nullptr);
 }
 
-TEST(AnswerOptionsTest, ShapesAreTreesChainsOrNothing) {
+TEST(ClientOptionsTest, ShapesAreTreesChainsOrNothing) {
   EXPECT_EQ(parse({"--tree", "4"}).value().generation.tree, chain_shape(4));
   EXPECT_EQ(parse({"--plain"}).value().generation.tree, std::nullopt);
   EXPECT_EQ(parse({"--plain", "--tree", "4"}).value().generation.tree, std::nullopt);
@@ -135,7 +135,7 @@ TEST(AnswerOptionsTest, ShapesAreTreesChainsOrNothing) {
             (TreeShape{.breadth = 8, .depth = 32, .nodes = 62}));
 }
 
-TEST(AnswerOptionsTest, DevicesAreTheCpuVulkanOnesOrTheFastest) {
+TEST(ClientOptionsTest, DevicesAreTheCpuVulkanOnesOrTheFastest) {
   using Kind = DeviceRequest::Kind;
   EXPECT_EQ(parse({}).value().device.kind, Kind::automatic);
   EXPECT_EQ(parse({"--device", "auto"}).value().device.kind, Kind::automatic);
@@ -209,7 +209,7 @@ INSTANTIATE_TEST_SUITE_P(
         Mistake{{"--tls-key", "own.key"}, "--tls-cert"}));
 
 // The remedy that an error names must work.
-TEST(AnswerOptionsTest, OnlyDraftersWithoutWeightsStandInOrJoin) {
+TEST(ClientOptionsTest, OnlyDraftersWithoutWeightsStandInOrJoin) {
   for (const DrafterKind* kind : drafter_kinds()) {
     const std::string name(kind->name);
     const bool has_weights = kind->is_bundle != nullptr;
@@ -224,8 +224,8 @@ TEST(AnswerOptionsTest, OnlyDraftersWithoutWeightsStandInOrJoin) {
   }
 }
 
-TEST(AnswerOptionsTest, StandardInputIsReadOnce) {
-  const auto refusal = [](const AnswerOptions& o, const std::string& reader = {}) {
+TEST(ClientOptionsTest, StandardInputIsReadOnce) {
+  const auto refusal = [](const OptionValues& o, const std::string& reader = {}) {
     const auto checked = check_standard_input(o, reader);
     return checked ? std::string() : checked.error().message;
   };
@@ -246,14 +246,14 @@ TEST(AnswerOptionsTest, StandardInputIsReadOnce) {
   EXPECT_EQ(refused.error().code, Errc::usage);
 }
 
-TEST(AnswerOptionsTest, ABundleIsNeeded) {
+TEST(ClientOptionsTest, ABundleIsNeeded) {
   const auto config = check_answer_options({});
   ASSERT_FALSE(config);
   EXPECT_EQ(config.error().code, Errc::usage);
   EXPECT_NE(config.error().message.find("--bundle"), std::string::npos);
 }
 
-TEST(AnswerOptionsTest, TablesJoinIfThatIsFasterUnlessTheUserSays) {
+TEST(ClientOptionsTest, TablesJoinIfThatIsFasterUnlessTheUserSays) {
   const auto merge = [](std::vector<std::string> arguments) { return parse(arguments)->drafter; };
   EXPECT_TRUE(merge({}).merges_if_faster);
   EXPECT_TRUE(merge({}).merge.empty());
@@ -264,7 +264,7 @@ TEST(AnswerOptionsTest, TablesJoinIfThatIsFasterUnlessTheUserSays) {
             (std::vector<std::string>{"pld", "anpd"}));
 }
 
-TEST(AnswerOptionsTest, ThereMayBeSeveralBundlesToDraftWith) {
+TEST(ClientOptionsTest, ThereMayBeSeveralBundlesToDraftWith) {
   const auto config = parse({"--bundle", "a.gguf", "--bundle", "b.gguf"});
   ASSERT_TRUE(config) << config.error().message;
   EXPECT_EQ(config->drafter.bundles.size(), 2u);
@@ -277,7 +277,7 @@ TEST(AnswerOptionsTest, ThereMayBeSeveralBundlesToDraftWith) {
   }
 }
 
-TEST(AnswerOptionsTest, AListOfPrivateNamesFitsOrIsRefused) {
+TEST(ClientOptionsTest, AListOfPrivateNamesFitsOrIsRefused) {
   const test::TemporaryDirectory directory;
   const auto names_of = [&](std::size_t count) {
     std::string lines;
@@ -296,7 +296,7 @@ TEST(AnswerOptionsTest, AListOfPrivateNamesFitsOrIsRefused) {
       << many.error().message;
 }
 
-TEST(AnswerOptionsTest, TheTokenIsTheFilesOnlyLine) {
+TEST(ClientOptionsTest, TheTokenIsTheFilesOnlyLine) {
   const test::TemporaryDirectory directory;
   const auto token_of = [&](const std::string& text) {
     const auto file = directory.write("token", text);

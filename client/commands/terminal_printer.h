@@ -24,13 +24,13 @@ enum class Display : std::uint8_t {
 // to their own stream.
 //
 // Requires  tokenizer and streams outlive it
-class AnswerPrinter final : public GenerationObserver {
+class TerminalPrinter final : public GenerationObserver {
  public:
   struct Streams {
     std::ostream& text;
     std::ostream& notes;
   };
-  AnswerPrinter(const Tokenizer& tokenizer, LeadingSpace leading_space, Display display,
+  TerminalPrinter(const Tokenizer& tokenizer, LeadingSpace leading_space, Display display,
                 const Streams& streams);
 
   // Begins an answer with these placeholders, shown as their values; null: none. `stays_here`: the

@@ -12,7 +12,7 @@ async function wouldLeave(messages, mode) {
   return shown.messages?.at(-1)?.content ?? shown.message;
 }
 
-export class Leaves {
+export class Uplink {
   #panel;
   #preview;
   #uplink;

@@ -10,7 +10,7 @@
 namespace edgedraft {
 
 // Negative log-probabilities of tokens.
-class Surprise {
+class PerplexityMeter {
  public:
   void add(double nats);
   std::uint64_t count() const { return count_; }
@@ -31,7 +31,7 @@ class Surprise {
 // it. A text shorter than a window is one window.
 //
 // Requires  2 <= window <= decoder.positions_max(), tokens of the decoder's vocabulary
-Surprise measure_surprise(Decoder& decoder, std::span<const std::uint32_t> tokens,
+PerplexityMeter measure_perplexity(Decoder& decoder, std::span<const std::uint32_t> tokens,
                           std::optional<std::uint32_t> bos, std::uint32_t window,
                           const std::function<void(std::uint64_t)>& advance);
 
@@ -39,7 +39,7 @@ Surprise measure_surprise(Decoder& decoder, std::span<const std::uint32_t> token
 // decoder's positions, the document is cut.
 //
 // Source    SPECTRA, section 3.2
-Surprise measure_document(Decoder& decoder, std::span<const std::uint32_t> tokens,
+PerplexityMeter measure_document(Decoder& decoder, std::span<const std::uint32_t> tokens,
                           std::optional<std::uint32_t> bos);
 
 }  // namespace edgedraft

@@ -1,4 +1,4 @@
-#include "client/commands/answer_options.h"
+#include "client/commands/client_options.h"
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -25,7 +25,7 @@ namespace {
 
 constexpr std::uint32_t kMillisecondsMax = 24 * 3600 * 1000;
 
-Result<void> check_trust(AnswerConfig& config) {
+Result<void> check_trust(ClientSettings& config) {
   const TlsClientOptions& tls = config.tls;
   if (!tls.pin.empty() && !tls.ca_file.empty()) {
     return usage_error("--pin and --ca exclude each other: give the one you trust");
@@ -83,7 +83,7 @@ Result<void> check_indexes(const DrafterWishes& wishes) {
   return {};
 }
 
-Result<void> check_drafter(const AnswerOptions& o) {
+Result<void> check_drafter(const OptionValues& o) {
   const DrafterWishes& wishes = o.config.drafter;
   if (wishes.bundles.empty()) {
     return usage_error(
@@ -110,7 +110,7 @@ Result<void> check_drafter(const AnswerOptions& o) {
 
 constexpr std::uint64_t kNamesBytesMax = 1u << 20;
 
-Result<void> check_privacy(const AnswerOptions& o, PrivacyGuard::Options& privacy) {
+Result<void> check_privacy(const OptionValues& o, PrivacyGuard::Options& privacy) {
   for (const std::string& word : o.private_detect) {
     if (word == "none" && o.private_detect.size() == 1) break;
     std::string known;
@@ -170,7 +170,7 @@ CLI::Option* add_milliseconds(CLI::App& app, const char* option, Duration& value
 
 }  // namespace
 
-Result<void> check_standard_input(const AnswerOptions& o, std::string reader) {
+Result<void> check_standard_input(const OptionValues& o, std::string reader) {
   const std::initializer_list<std::pair<std::string, const std::filesystem::path*>> files{
       {"--token-file -", &o.config.token_file},
       {"--chat-template -", &o.config.chat_template},
@@ -185,8 +185,8 @@ Result<void> check_standard_input(const AnswerOptions& o, std::string reader) {
   return {};
 }
 
-Result<AnswerConfig> check_answer_options(const AnswerOptions& o) {
-  AnswerConfig config = o.config;
+Result<ClientSettings> check_answer_options(const OptionValues& o) {
+  ClientSettings config = o.config;
   if (auto right = check_drafter(o); !right) return right.error();
   const auto server = parse_endpoint(config.server, EndpointUse::connect);
   if (!server) return usage_error("--server: " + server.error().message);
@@ -204,8 +204,8 @@ Result<AnswerConfig> check_answer_options(const AnswerOptions& o) {
   return config;
 }
 
-void declare_answer_options(CLI::App& app, AnswerOptions& o) {
-  AnswerConfig& config = o.config;
+void declare_answer_options(CLI::App& app, OptionValues& o) {
+  ClientSettings& config = o.config;
   DrafterWishes& wishes = config.drafter;
   SamplingParams& sampling = config.generation.sampling;
   const auto add = [&](const char* name, auto& value, const char* type, const char* what) {
@@ -350,7 +350,7 @@ void declare_answer_options(CLI::App& app, AnswerOptions& o) {
       ->capture_default_str();
 }
 
-void declare_shown_answer_options(CLI::App& app, AnswerOptions& o) {
+void declare_shown_answer_options(CLI::App& app, OptionValues& o) {
   add_named(app, "--resync", o.config.generation.resync, "POLICY",
             {{"check", wire::ResyncPolicy::check}, {"keep", wire::ResyncPolicy::keep}},
             "What becomes of text written offline: check (the server corrects it) or keep");

@@ -1,4 +1,4 @@
-#include "client/commands/answering.h"
+#include "client/commands/terminal_conversation.h"
 
 #include <unistd.h>
 
@@ -39,7 +39,7 @@ std::string told_of(const RequestMask::Outcome& hidden, const OpenTokens& prompt
   return told;
 }
 
-Display display_of(const AnswerConfig& config, const Terminal& terminal) {
+Display display_of(const ClientSettings& config, const Terminal& terminal) {
   if (config.json) return Display::silent;
   if (!terminal.output) return Display::final_text;
   return terminal.styled ? Display::live_styled : Display::live_plain;
@@ -57,11 +57,11 @@ Terminal look_at_terminal() {
           .styled = !unwanted && !dumb};
 }
 
-bool is_cut_by_reader(const AnswerOutcome& outcome) {
-  return outcome.end == AnswerEnd::cancelled && !interrupted() && reader_has_left();
+bool is_cut_by_reader(const GenerationOutcome& outcome) {
+  return outcome.end == GenerationEnd::cancelled && !interrupted() && reader_has_left();
 }
 
-Answering::Answering(std::unique_ptr<AnswerParts> parts, const AnswerConfig& config,
+TerminalConversation::TerminalConversation(std::unique_ptr<ClientParts> parts, const ClientSettings& config,
                      const Terminal& terminal)
     : parts_(std::move(parts)),
       reported_{.config = config,
@@ -77,17 +77,17 @@ Answering::Answering(std::unique_ptr<AnswerParts> parts, const AnswerConfig& con
                display_of(config, terminal), {.text = std::cout, .notes = std::cerr}),
       energy_(parts_->power()) {}
 
-Result<std::unique_ptr<Answering>> Answering::open(const AnswerConfig& config,
+Result<std::unique_ptr<TerminalConversation>> TerminalConversation::open(const ClientSettings& config,
                                                    const Terminal& terminal) {
-  auto parts = AnswerParts::open(config);
+  auto parts = ClientParts::open(config);
   if (!parts) return parts.error();
-  std::unique_ptr<Answering> answering(new Answering(*std::move(parts), config, terminal));
-  if (auto started = answering->start(); !started) return started.error();
-  return answering;
+  std::unique_ptr<TerminalConversation> conversation(new TerminalConversation(*std::move(parts), config, terminal));
+  if (auto started = conversation->start(); !started) return started.error();
+  return conversation;
 }
 
-Result<void> Answering::start() {
-  const AnswerConfig& config = reported_.config;
+Result<void> TerminalConversation::start() {
+  const ClientSettings& config = reported_.config;
   if (auto started = parts_->start_engine(); !started) return started.error();
   privacy_.emplace(config.privacy);
   parts_->log()->info("drafter {} ({} tokens of context), server {}", reported_.drafter,
@@ -103,7 +103,7 @@ Result<void> Answering::start() {
   return {};
 }
 
-const ReportedConfig& Answering::reported_config() {
+const ReportedConfig& TerminalConversation::reported_config() {
   if (const DrafterPlacement* placement = parts_->placement()) {
     DrafterPlacement::Place place = placement->place();
     reported_.device = std::move(place.id);
@@ -113,7 +113,7 @@ const ReportedConfig& Answering::reported_config() {
   return reported_;
 }
 
-Result<RequestMask::Outcome> Answering::hide(std::span<ChatMessage> messages) {
+Result<RequestMask::Outcome> TerminalConversation::hide(std::span<ChatMessage> messages) {
   if (privacy_->mode() == PrivateMode::off) return RequestMask::Outcome{};
   privacy_->vault().set_now(Clock::now());
   VaultTransaction learned(privacy_->vault());
@@ -132,7 +132,7 @@ Result<RequestMask::Outcome> Answering::hide(std::span<ChatMessage> messages) {
   return outcome;
 }
 
-OpenTokens Answering::encode(const MarkedText& text, const RequestMask::Outcome& hidden) const {
+OpenTokens TerminalConversation::encode(const MarkedText& text, const RequestMask::Outcome& hidden) const {
   const Tokenizer& tokenizer = bundle().tokenizer();
   OpenTokens tokens;
   if (hidden.is_local && hidden.placeholders) {
@@ -144,7 +144,7 @@ OpenTokens Answering::encode(const MarkedText& text, const RequestMask::Outcome&
   return tokens;
 }
 
-Result<AnswerReport> Answering::answer(const OpenTokens& prompt,
+Result<RunReport> TerminalConversation::answer(const OpenTokens& prompt,
                                        const RequestMask::Outcome& hidden) {
   first_asked_ = std::exchange(has_asked_, true) ? std::nullopt : std::optional(Clock::now());
   printer_.begin(hidden.is_local ? nullptr : hidden.placeholders, hidden.is_local);
@@ -154,9 +154,9 @@ Result<AnswerReport> Answering::answer(const OpenTokens& prompt,
   if (is_new && !hidden.is_local) printer_.note(told);
   energy_.begin();
   const GenerationOptions& options = reported_.config.generation;
-  AnswerTerms terms{.tokens_max = options.tokens_max, .sampling = options.sampling};
+  GenerationTerms terms{.tokens_max = options.tokens_max, .sampling = options.sampling};
   if (hidden.is_local) {
-    terms.route = AnswerRoute::device;
+    terms.route = WritingSide::device;
     terms.is_private = true;
     terms.open_count = prompt.open_count;
   }
@@ -169,7 +169,7 @@ Result<AnswerReport> Answering::answer(const OpenTokens& prompt,
   return **std::move(report);
 }
 
-Result<std::optional<AnswerReport>> Answering::settle() {
+Result<std::optional<RunReport>> TerminalConversation::settle() {
   energy_.go_on_from(energy_told_.value_or(0.0));
   conversation_->check();
   auto report = finish();
@@ -177,14 +177,14 @@ Result<std::optional<AnswerReport>> Answering::settle() {
   return report;
 }
 
-Result<std::optional<AnswerReport>> Answering::finish() {
+Result<std::optional<RunReport>> TerminalConversation::finish() {
   while (!conversation_->wait_until(Clock::now() + kInterruptDelay)) {
     if (interrupted() || reader_has_left()) conversation_->cancel();
   }
   auto outcome = conversation_->outcome();
   if (!outcome) return outcome.error();
-  if (!*outcome) return std::optional<AnswerReport>();
-  AnswerReport report{**std::move(outcome), printer_.text()};
+  if (!*outcome) return std::optional<RunReport>();
+  RunReport report{**std::move(outcome), printer_.text()};
   report.energy_joules = energy_told_ = energy_.joules();
   if (first_asked_) {
     report.start_to_first_token =

@@ -29,7 +29,7 @@ namespace edgedraft {
 
 // Hooks of the lab's programs (netsim/lab) around the parts of an answer. Empty ones change
 // nothing.
-struct AnswerHooks {
+struct LabHooks {
   std::function<Result<void>(const BundleFile&)> on_bundle;  // the chosen bundle; an error aborts
   std::function<std::unique_ptr<Drafter>(std::unique_ptr<Drafter>)> drafter;
   std::function<std::unique_ptr<TargetLink>(std::unique_ptr<TargetLink>)> link;
@@ -37,7 +37,7 @@ struct AnswerHooks {
 };
 
 // Settings of answers by `run`, `chat` and `serve`. Defaults are the program's.
-struct AnswerConfig {
+struct ClientSettings {
   std::string server = "127.0.0.1:7420";  // as given
   std::string host;
   std::string port;
@@ -52,7 +52,7 @@ struct AnswerConfig {
                                .deadline = std::chrono::seconds(3),
                                .resync = wire::ResyncPolicy::check,
                                .hold = std::nullopt};
-  AnswerHooks hooks;
+  LabHooks hooks;
   bool learns = true;  // keeps measurements for later runs
   DeviceRequest device;
   std::uint32_t thread_count = 0;
@@ -67,8 +67,8 @@ struct AnswerConfig {
 };
 
 // Values of the options, each within its option's range.
-struct AnswerOptions {
-  AnswerConfig config;  // fields that a single option sets
+struct OptionValues {
+  ClientSettings config;  // fields that a single option sets
   bool plain = false;
   TreeShape tree;
   std::optional<std::uint64_t> seed;
@@ -76,17 +76,17 @@ struct AnswerOptions {
   std::filesystem::path private_names;
 };
 
-void declare_answer_options(CLI::App& app, AnswerOptions& options);
+void declare_answer_options(CLI::App& app, OptionValues& options);
 // Declares options of `run` and `chat`, which print their answers.
-void declare_shown_answer_options(CLI::App& app, AnswerOptions& options);
+void declare_shown_answer_options(CLI::App& app, OptionValues& options);
 
 // Checks that at most one option reads standard input; a second would find it empty. `reader` names
 // the command's own use of it: "for the prompt (-f -)".
 // Errors    usage naming the option
-Result<void> check_standard_input(const AnswerOptions& options, std::string reader = {});
+Result<void> check_standard_input(const OptionValues& options, std::string reader = {});
 
 // Checks combinations of options. Reads the token file and the list of names.
 // Errors    usage naming the option and its valid values; io for the token file
-Result<AnswerConfig> check_answer_options(const AnswerOptions& options);
+Result<ClientSettings> check_answer_options(const OptionValues& options);
 
 }  // namespace edgedraft

@@ -15,7 +15,7 @@ namespace edgedraft {
 
 // An answer's tokens as client-visible text: up to the first stop string, without partial
 // characters. Text that is not final is held back or shown, as the client requests.
-class AnswerText {
+class VisibleText {
  public:
   struct Options {
     const Tokenizer& tokenizer;  // outlives it
@@ -26,7 +26,7 @@ class AnswerText {
     // Form of calls, which are reported once complete; null: no calls. Must outlive this.
     const CallForm* calls = nullptr;
   };
-  explicit AnswerText(Options options);
+  explicit VisibleText(Options options);
 
   // Events of a GenerationObserver.
   void add(std::uint32_t token, Provenance provenance);

@@ -1,4 +1,4 @@
-#include "client/commands/answer_parts.h"
+#include "client/commands/client_parts.h"
 
 #include <random>
 #include <utility>
@@ -14,7 +14,7 @@
 namespace edgedraft {
 namespace {
 
-wire::Hello hello_of(const BundleFile& bundle, const AnswerConfig& config, std::string token) {
+wire::Hello hello_of(const BundleFile& bundle, const ClientSettings& config, std::string token) {
   wire::Hello hello = bundle.hello();
   hello.agent = kVersion;
   hello.token = std::move(token);
@@ -24,7 +24,7 @@ wire::Hello hello_of(const BundleFile& bundle, const AnswerConfig& config, std::
 
 }  // namespace
 
-AnswerParts::AnswerParts(const AnswerConfig& config, SelectedDrafter drafter,
+ClientParts::ClientParts(const ClientSettings& config, SelectedDrafter drafter,
                          std::unique_ptr<RunMemory> memory)
     : config_(config),
       drafter_(std::move(drafter)),
@@ -33,7 +33,7 @@ AnswerParts::AnswerParts(const AnswerConfig& config, SelectedDrafter drafter,
       meter_(std::make_shared<MemoryMeter>(config.memory_limit)),
       token_(config.token) {}
 
-Result<std::unique_ptr<AnswerParts>> AnswerParts::open(const AnswerConfig& config) {
+Result<std::unique_ptr<ClientParts>> ClientParts::open(const ClientSettings& config) {
   if (config.privacy.mode != PrivateMode::off) forbid_core_dumps();
   const bool learns = config.learns && config.generation.tree && !config.generation.hold;
   std::unique_ptr<RunMemory> memory;
@@ -48,11 +48,11 @@ Result<std::unique_ptr<AnswerParts>> AnswerParts::open(const AnswerConfig& confi
   if (config.hooks.on_bundle) {
     if (auto taken = config.hooks.on_bundle(drafter->bundle); !taken) return taken.error();
   }
-  return std::unique_ptr<AnswerParts>(
-      new AnswerParts(config, *std::move(drafter), std::move(memory)));
+  return std::unique_ptr<ClientParts>(
+      new ClientParts(config, *std::move(drafter), std::move(memory)));
 }
 
-DrafterPlacement::Options AnswerParts::placing(const BundleFile& bundle,
+DrafterPlacement::Options ClientParts::placing(const BundleFile& bundle,
                                                std::uint32_t conversations) const {
   return {.bundle = bundle,
           .device = config_.device,
@@ -65,7 +65,7 @@ DrafterPlacement::Options AnswerParts::placing(const BundleFile& bundle,
           .conversations = conversations};
 }
 
-Result<std::uint32_t> AnswerParts::start_engine(std::uint32_t conversations) {
+Result<std::uint32_t> ClientParts::start_engine(std::uint32_t conversations) {
   if (!config_.offline_bundle.empty()) {
     if (auto opened = open_writer(); !opened) return opened.error();
   }
@@ -102,7 +102,7 @@ Result<std::uint32_t> AnswerParts::start_engine(std::uint32_t conversations) {
   return conversations;
 }
 
-Engine::ConversationParts AnswerParts::conversation(
+Engine::ConversationParts ClientParts::conversation(
     GenerationObserver& observer, std::function<void(const Error& error)> on_failure) {
   GenerationOptions options = config_.generation;
   options.context_count = bundle().context_count();
@@ -117,11 +117,11 @@ Engine::ConversationParts AnswerParts::conversation(
           .options = std::move(options)};
 }
 
-std::uint64_t AnswerParts::mapped_bytes() const {
+std::uint64_t ClientParts::mapped_bytes() const {
   return bundle().mapped_bytes() + (writer_ ? writer_->mapped_bytes() : 0);
 }
 
-Result<void> AnswerParts::open_writer() {
+Result<void> ClientParts::open_writer() {
   auto opened = BundleFile::open(config_.offline_bundle, BundleUse::draft);
   if (!opened) return Error{opened.error().code, "--offline-bundle: " + opened.error().message};
   if (opened->hello().tokenizer != bundle().hello().tokenizer) {
@@ -140,7 +140,7 @@ Result<void> AnswerParts::open_writer() {
   return {};
 }
 
-Result<std::unique_ptr<TargetLink>> AnswerParts::open_link(
+Result<std::unique_ptr<TargetLink>> ClientParts::open_link(
     std::function<void()> wake, std::function<void(const Error& error)> on_failure) {
   auto link = ClientLink::open(
       {.host = config_.host,
@@ -162,7 +162,7 @@ Result<std::unique_ptr<TargetLink>> AnswerParts::open_link(
   return config_.hooks.link ? config_.hooks.link(std::move(*link)) : std::move(*link);
 }
 
-std::string AnswerParts::token() {
+std::string ClientParts::token() {
   const std::scoped_lock lock(token_mutex_);
   if (config_.token_file.empty()) return token_;
   auto read = reread_token_file(config_.token_file, kBearerTokenBytesMax);
@@ -171,11 +171,11 @@ std::string AnswerParts::token() {
   return token_;
 }
 
-RunKnowledge AnswerParts::known() const {
+RunKnowledge ClientParts::known() const {
   return memory_ ? memory_->find(drafter_.memory_key).value_or(RunKnowledge{}) : RunKnowledge{};
 }
 
-void AnswerParts::keep(const AnswerOutcome& outcome) {
+void ClientParts::keep(const GenerationOutcome& outcome) {
   const bool has_learned = outcome.stats.target_calls > 0;
   if (!memory_ || !has_learned) return;
   if (auto kept = memory_->put(drafter_.memory_key, outcome.known); !kept) {

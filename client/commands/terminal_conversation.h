@@ -6,9 +6,9 @@
 #include <optional>
 #include <span>
 
-#include "client/commands/answer_options.h"
-#include "client/commands/answer_parts.h"
-#include "client/commands/answer_printer.h"
+#include "client/commands/client_options.h"
+#include "client/commands/client_parts.h"
+#include "client/commands/terminal_printer.h"
 #include "client/commands/report.h"
 #include "client/devices/power_supply.h"
 #include "client/engine/bundle_file.h"
@@ -29,16 +29,16 @@ struct Terminal {
 Terminal look_at_terminal();
 
 // True if the answer was cut because the reader of standard output is gone.
-bool is_cut_by_reader(const AnswerOutcome& outcome);
+bool is_cut_by_reader(const GenerationOutcome& outcome);
 
 // The parts that `run` and `chat` need for an answer: bundle, drafter, engine with one
 // conversation, printer.
-class Answering {
+class TerminalConversation {
  public:
   // The config must outlive the result. Does not wait for the server.
   //
   // Errors    of the bundle and the TLS files
-  static Result<std::unique_ptr<Answering>> open(const AnswerConfig& config,
+  static Result<std::unique_ptr<TerminalConversation>> open(const ClientSettings& config,
                                                  const Terminal& terminal);
 
   const BundleFile& bundle() const { return parts_->bundle(); }
@@ -52,22 +52,22 @@ class Answering {
   OpenTokens encode(const MarkedText& text, const RequestMask::Outcome& hidden) const;
   // Writes the answer to `prompt`, the whole conversation, as it arrives. An interrupt ends it
   // early.
-  Result<AnswerReport> answer(const OpenTokens& prompt, const RequestMask::Outcome& hidden);
+  Result<RunReport> answer(const OpenTokens& prompt, const RequestMask::Outcome& hidden);
   // Has the last answer checked if it was written offline and the server is back.
-  Result<std::optional<AnswerReport>> settle();
+  Result<std::optional<RunReport>> settle();
   // The link's counts over all answers.
   LinkStats link_stats() const { return conversation_->link_stats(); }
 
  private:
-  Answering(std::unique_ptr<AnswerParts> parts, const AnswerConfig& config,
+  TerminalConversation(std::unique_ptr<ClientParts> parts, const ClientSettings& config,
             const Terminal& terminal);
   Result<void> start();
   // Waits for the engine. Empty if there was nothing to check.
-  Result<std::optional<AnswerReport>> finish();
+  Result<std::optional<RunReport>> finish();
 
-  std::unique_ptr<AnswerParts> parts_;
+  std::unique_ptr<ClientParts> parts_;
   ReportedConfig reported_;
-  AnswerPrinter printer_;
+  TerminalPrinter printer_;
   std::optional<PrivacyGuard> privacy_;
   std::string told_private_;  // last note on private text
   EnergyMeter energy_;

@@ -1,4 +1,4 @@
-#include "client/commands/text_surprise.h"
+#include "client/commands/text_perplexity.h"
 
 #include <gtest/gtest.h>
 
@@ -19,8 +19,8 @@ using Tokens = std::vector<std::uint32_t>;
 
 class TextSurpriseTest : public ::testing::Test {
  protected:
-  Surprise measure(const Tokens& tokens, std::optional<std::uint32_t> bos, std::uint32_t window) {
-    return measure_surprise(decoder_, tokens, bos, window,
+  PerplexityMeter measure(const Tokens& tokens, std::optional<std::uint32_t> bos, std::uint32_t window) {
+    return measure_perplexity(decoder_, tokens, bos, window,
                             [this](std::uint64_t count) { advanced_ += count; });
   }
 
@@ -50,31 +50,31 @@ class TextSurpriseTest : public ::testing::Test {
 TEST_F(TextSurpriseTest, WindowsBeginWithTheFirstTokenAndTheirSecondHalfCounts) {
   Tokens tokens;
   for (std::uint32_t i = 0; i < 20; ++i) tokens.push_back(3 + i * 7 % 61);
-  const Surprise surprise = measure(tokens, 1, 8);
+  const PerplexityMeter meter = measure(tokens, 1, 8);
   // One and twenty tokens form two windows of eight; five are left out.
   Tokens first{1};
   first.insert(first.end(), tokens.begin(), tokens.begin() + 7);
   Tokens second{1};  // replaces tokens[7]
   second.insert(second.end(), tokens.begin() + 8, tokens.begin() + 15);
-  EXPECT_EQ(surprise.count(), 6u);
+  EXPECT_EQ(meter.count(), 6u);
   EXPECT_EQ(advanced_, 16u);
   const double expected = std::exp((nats(first, 3) + nats(second, 3)) / 6);
-  EXPECT_NEAR(surprise.perplexity(), expected, 1e-4 * expected);
+  EXPECT_NEAR(meter.perplexity(), expected, 1e-4 * expected);
 }
 
 TEST_F(TextSurpriseTest, WithoutAFirstTokenWindowsKeepTheirOwn) {
   const Tokens tokens = {5, 9, 33, 4, 60, 12, 7, 8, 41};
-  const Surprise surprise = measure(tokens, {}, 4);
+  const PerplexityMeter meter = measure(tokens, {}, 4);
   const double sum = nats({5, 9, 33, 4}, 1) + nats({60, 12, 7, 8}, 1);
-  EXPECT_EQ(surprise.count(), 2u);
-  EXPECT_NEAR(surprise.perplexity(), std::exp(sum / 2), 1e-4 * std::exp(sum / 2));
+  EXPECT_EQ(meter.count(), 2u);
+  EXPECT_NEAR(meter.perplexity(), std::exp(sum / 2), 1e-4 * std::exp(sum / 2));
 }
 
 TEST_F(TextSurpriseTest, AShortTextIsOneWindow) {
-  const Surprise surprise = measure({5, 9, 33}, 1, 64);
-  EXPECT_EQ(surprise.count(), 1u);
-  EXPECT_NEAR(std::log(surprise.perplexity()), nats({1, 5, 9, 33}, 1), 1e-4);
-  EXPECT_EQ(surprise.standard_error(), std::nullopt);
+  const PerplexityMeter meter = measure({5, 9, 33}, 1, 64);
+  EXPECT_EQ(meter.count(), 1u);
+  EXPECT_NEAR(std::log(meter.perplexity()), nats({1, 5, 9, 33}, 1), 1e-4);
+  EXPECT_EQ(meter.standard_error(), std::nullopt);
   EXPECT_EQ(measure({}, 1, 64).count(), 0u);
 }
 
@@ -82,16 +82,16 @@ TEST_F(TextSurpriseTest, AModelThatKnowsNothingIsAsPerplexedAsItHasTokens) {
   toy_.tensors.output = toy_.pool->normal(kToyVocabulary, toy_.config.layer.dim, 0.0);
   Decoder ignorant(*backend_, toy_.config, toy_.tensors, 64);
   const Tokens tokens(40, 5);
-  const Surprise surprise = measure_surprise(ignorant, tokens, 1, 16, [](std::uint64_t) {});
-  EXPECT_NEAR(surprise.perplexity(), kToyVocabulary, 1e-9);
+  const PerplexityMeter meter = measure_perplexity(ignorant, tokens, 1, 16, [](std::uint64_t) {});
+  EXPECT_NEAR(meter.perplexity(), kToyVocabulary, 1e-9);
 }
 
 TEST(SurpriseTest, GivesMeanAndSpread) {
-  Surprise surprise;
-  for (const double nats : {1.0, 2.0, 3.0}) surprise.add(nats);
-  EXPECT_NEAR(surprise.perplexity(), std::exp(2.0), 1e-12);
+  PerplexityMeter meter;
+  for (const double nats : {1.0, 2.0, 3.0}) meter.add(nats);
+  EXPECT_NEAR(meter.perplexity(), std::exp(2.0), 1e-12);
   // The variance is 2/3, of three numbers.
-  EXPECT_NEAR(surprise.standard_error().value(), std::exp(2.0) * std::sqrt(2.0 / 3 / 2), 1e-12);
+  EXPECT_NEAR(meter.standard_error().value(), std::exp(2.0) * std::sqrt(2.0 / 3 / 2), 1e-12);
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-#include "client/commands/answer_printer.h"
+#include "client/commands/terminal_printer.h"
 
 #include <algorithm>
 #include <ostream>
@@ -14,13 +14,13 @@ constexpr const char* kReset = "\x1b[0m";
 
 }  // namespace
 
-AnswerPrinter::AnswerPrinter(const Tokenizer& tokenizer, LeadingSpace leading_space,
+TerminalPrinter::TerminalPrinter(const Tokenizer& tokenizer, LeadingSpace leading_space,
                              Display display, const Streams& streams)
     : tokenizer_(tokenizer), leading_space_(leading_space), display_(display), streams_(streams) {
   begin();
 }
 
-void AnswerPrinter::begin(std::shared_ptr<const Placeholders> placeholders, bool stays_here) {
+void TerminalPrinter::begin(std::shared_ptr<const Placeholders> placeholders, bool stays_here) {
   placeholders_ = std::move(placeholders);
   stays_here_ = stays_here;
   tokens_.clear();
@@ -32,7 +32,7 @@ void AnswerPrinter::begin(std::shared_ptr<const Placeholders> placeholders, bool
 }
 
 // Resets the detokenizer to the first `count` tokens.
-void AnswerPrinter::restart_at(std::uint32_t count) {
+void TerminalPrinter::restart_at(std::uint32_t count) {
   detokenizer_.emplace(tokenizer_, leading_space_);
   restored_.reset();
   if (placeholders_) restored_.emplace(*placeholders_);
@@ -40,16 +40,16 @@ void AnswerPrinter::restart_at(std::uint32_t count) {
   shown_count_ = count;
 }
 
-std::string AnswerPrinter::text() const {
+std::string TerminalPrinter::text() const {
   const std::string text = decode(tokenizer_, tokens_, leading_space_);
   return placeholders_ ? restored(text, *placeholders_) : text;
 }
 
-std::string AnswerPrinter::seen(const std::string& text) {
+std::string TerminalPrinter::seen(const std::string& text) {
   return restored_ ? restored_->push(text).text : text;
 }
 
-void AnswerPrinter::on_token(std::uint32_t token, Provenance provenance) {
+void TerminalPrinter::on_token(std::uint32_t token, Provenance provenance) {
   if (finished_) restart_at(shown_count_);
   finished_ = false;
   tokens_.push_back(token);
@@ -60,18 +60,18 @@ void AnswerPrinter::on_token(std::uint32_t token, Provenance provenance) {
   show_to(live() ? count : final_count_);
 }
 
-void AnswerPrinter::on_confirmed(std::uint32_t first, std::uint32_t end) {
+void TerminalPrinter::on_confirmed(std::uint32_t first, std::uint32_t end) {
   std::replace(provenance_.begin() + first, provenance_.begin() + end, Provenance::offline,
                Provenance::verified);
   on_kept(end);
 }
 
-void AnswerPrinter::on_kept(std::uint32_t count) {
+void TerminalPrinter::on_kept(std::uint32_t count) {
   final_count_ = std::max(final_count_, count);
   if (!live()) show_to(final_count_);
 }
 
-void AnswerPrinter::on_rewrite(std::uint32_t index) {
+void TerminalPrinter::on_rewrite(std::uint32_t index) {
   tokens_.resize(index);
   provenance_.resize(index);
   if (shown_count_ <= index) return;
@@ -85,13 +85,13 @@ void AnswerPrinter::on_rewrite(std::uint32_t index) {
   restart_at(0);
 }
 
-void AnswerPrinter::on_state(ClientState state, const std::string& why) {
+void TerminalPrinter::on_state(ClientState state, const std::string& why) {
   if (stays_here_) return;
   if (state == ClientState::offline) mark("offline: " + why);
   if (state == ClientState::online) mark("online again: " + why);
 }
 
-void AnswerPrinter::mark(const std::string& what) {
+void TerminalPrinter::mark(const std::string& what) {
   const std::string note = printable(what, Lines::one);
   if (!live()) {
     streams_.notes << "edgedraft: " << note << '\n' << std::flush;
@@ -112,13 +112,13 @@ void AnswerPrinter::mark(const std::string& what) {
   streams_.text << std::flush;
 }
 
-void AnswerPrinter::show_to(std::uint32_t count) {
+void TerminalPrinter::show_to(std::uint32_t count) {
   for (; shown_count_ < count; ++shown_count_) {
     show(seen(detokenizer_->push(tokens_[shown_count_])), provenance_[shown_count_]);
   }
 }
 
-void AnswerPrinter::show(const std::string& text, Provenance provenance) {
+void TerminalPrinter::show(const std::string& text, Provenance provenance) {
   if (text.empty() || display_ == Display::silent) return;
   const bool dim = display_ == Display::live_styled && provenance == Provenance::offline;
   // Files and pipes receive the target's text byte for byte.
@@ -128,7 +128,7 @@ void AnswerPrinter::show(const std::string& text, Provenance provenance) {
   line_ = line_end == std::string::npos ? line_ + text : text.substr(line_end + 1);
 }
 
-void AnswerPrinter::finish() {
+void TerminalPrinter::finish() {
   if (finished_) return;
   finished_ = true;
   const auto count = static_cast<std::uint32_t>(tokens_.size());

@@ -1,6 +1,6 @@
 // Text in the message box: a new message, or a new version of an earlier turn. Each is kept while
 // the box shows the other. Turns change only when it is sent.
-export class Draft {
+export class MessageBox {
   edited = null; // the turn to be replaced; null: a new message
   #box;
   #waiting = new Map(); // text by turn; null: the new message

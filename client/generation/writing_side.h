@@ -5,7 +5,7 @@
 namespace edgedraft {
 
 // Which side writes an answer while the server is reachable.
-enum class AnswerRoute : std::uint8_t {
+enum class WritingSide : std::uint8_t {
   server,     // the target, with the drafter's proposals
   device,     // the drafter alone; nothing is sent
   automatic,  // the drafter until it is unsure, then the target

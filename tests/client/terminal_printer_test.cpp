@@ -1,4 +1,4 @@
-#include "client/commands/answer_printer.h"
+#include "client/commands/terminal_printer.h"
 
 #include <gtest/gtest.h>
 
@@ -9,19 +9,19 @@
 namespace edgedraft {
 namespace {
 
-class AnswerPrinterTest : public ::testing::Test {
+class TerminalPrinterTest : public ::testing::Test {
  protected:
-  AnswerPrinterTest() {
+  TerminalPrinterTest() {
     test::RawGguf raw;
     vocabulary_.add_to(raw);
     bytes_ = raw.bytes();
     tokenizer_ = std::make_unique<Tokenizer>(Tokenizer::read(*GgufFile::parse(bytes_)).value());
   }
 
-  AnswerPrinter printer(Display display) {
+  TerminalPrinter printer(Display display) {
     return {*tokenizer_, LeadingSpace::strip, display, {.text = text_, .notes = notes_}};
   }
-  void write(AnswerPrinter& printer, std::initializer_list<const char*> tokens,
+  void write(TerminalPrinter& printer, std::initializer_list<const char*> tokens,
              Provenance provenance) {
     for (const char* token : tokens) printer.on_token(vocabulary_.id(token), provenance);
   }
@@ -38,10 +38,10 @@ class AnswerPrinterTest : public ::testing::Test {
   std::ostringstream notes_;
 };
 
-TEST_F(AnswerPrinterTest, VerifiedTextAppearsAtOnceAndEndsItsLine) {
+TEST_F(TerminalPrinterTest, VerifiedTextAppearsAtOnceAndEndsItsLine) {
   for (const Display display : {Display::live_styled, Display::live_plain, Display::final_text}) {
     text_.str("");
-    AnswerPrinter p = printer(display);
+    TerminalPrinter p = printer(display);
     write(p, {kThe}, Provenance::verified);
     EXPECT_EQ(text_.str(), "the");
     write(p, {kCat, "<|end|>"}, Provenance::verified);
@@ -53,8 +53,8 @@ TEST_F(AnswerPrinterTest, VerifiedTextAppearsAtOnceAndEndsItsLine) {
   }
 }
 
-TEST_F(AnswerPrinterTest, OfAnAnswerThatStaysHereNotTheLinksStatesAreTold) {
-  AnswerPrinter p = printer(Display::final_text);
+TEST_F(TerminalPrinterTest, OfAnAnswerThatStaysHereNotTheLinksStatesAreTold) {
+  TerminalPrinter p = printer(Display::final_text);
   p.begin(nullptr, /*stays_here=*/true);
   p.note("private: answered on this device");
   p.on_state(ClientState::offline, "the device answers first");
@@ -67,8 +67,8 @@ TEST_F(AnswerPrinterTest, OfAnAnswerThatStaysHereNotTheLinksStatesAreTold) {
   EXPECT_NE(notes_.str().find("offline: no answer"), std::string::npos);
 }
 
-TEST_F(AnswerPrinterTest, HalfACharacterIsNeverShown) {
-  AnswerPrinter p = printer(Display::final_text);
+TEST_F(TerminalPrinterTest, HalfACharacterIsNeverShown) {
+  TerminalPrinter p = printer(Display::final_text);
   write(p, {kThe, "<0xC3>"}, Provenance::verified);
   EXPECT_EQ(text_.str(), "the");
   write(p, {"<0xA9>"}, Provenance::verified);
@@ -78,24 +78,24 @@ TEST_F(AnswerPrinterTest, HalfACharacterIsNeverShown) {
   EXPECT_EQ(text_.str(), "the\xC3\xA9\xEF\xBF\xBD\n");
 }
 
-TEST_F(AnswerPrinterTest, ATerminalObeysNeitherTheTargetNorTheServer) {
+TEST_F(TerminalPrinterTest, ATerminalObeysNeitherTheTargetNorTheServer) {
   for (const Display display : {Display::live_styled, Display::live_plain}) {
     text_.str("");
-    AnswerPrinter p = printer(display);
+    TerminalPrinter p = printer(display);
     // The start of "set the title", once in ASCII and once as U+009D.
     write(p, {"<0x1B>", "<0xC2>", "<0x9D>"}, Provenance::verified);
     EXPECT_EQ(text_.str(), "\\x1b\\x9d");
     p.on_state(ClientState::offline, "gone\n\x1b[2Jdone");
     EXPECT_NE(text_.str().find("gone\\x0a\\x1b[2Jdone"), std::string::npos) << text_.str();
   }
-  AnswerPrinter pipe = printer(Display::final_text);
+  TerminalPrinter pipe = printer(Display::final_text);
   text_.str("");
   write(pipe, {"<0x1B>"}, Provenance::verified);
   EXPECT_EQ(text_.str(), "\x1b") << "a pipe gets what was written";
 }
 
-TEST_F(AnswerPrinterTest, APipeGetsOfflineTextOnlyOnceItIsConfirmed) {
-  AnswerPrinter p = printer(Display::final_text);
+TEST_F(TerminalPrinterTest, APipeGetsOfflineTextOnlyOnceItIsConfirmed) {
+  TerminalPrinter p = printer(Display::final_text);
   write(p, {kThe}, Provenance::verified);
   p.on_state(ClientState::offline, "the connection broke");
   write(p, {kCat, kCat, kCat}, Provenance::offline);
@@ -113,23 +113,23 @@ TEST_F(AnswerPrinterTest, APipeGetsOfflineTextOnlyOnceItIsConfirmed) {
   EXPECT_NE(notes_.str().find("online again: 1 confirmed, 2 rewritten"), std::string::npos);
 }
 
-TEST_F(AnswerPrinterTest, APipeGetsKeptTextBeforeWhatFollowsIt) {
-  AnswerPrinter p = printer(Display::final_text);
+TEST_F(TerminalPrinterTest, APipeGetsKeptTextBeforeWhatFollowsIt) {
+  TerminalPrinter p = printer(Display::final_text);
   write(p, {kThe, kCat}, Provenance::offline);
   EXPECT_EQ(text_.str(), "");
   write(p, {kThe}, Provenance::verified);
   EXPECT_EQ(text_.str(), "the cat the");
 }
 
-TEST_F(AnswerPrinterTest, APipeGetsOfflineTextWhenTheAnswerEnds) {
-  AnswerPrinter p = printer(Display::final_text);
+TEST_F(TerminalPrinterTest, APipeGetsOfflineTextWhenTheAnswerEnds) {
+  TerminalPrinter p = printer(Display::final_text);
   write(p, {kThe, kCat}, Provenance::offline);
   p.finish();
   EXPECT_EQ(text_.str(), "the cat\n");
 }
 
-TEST_F(AnswerPrinterTest, AnAnswerThatIsCorrectedAfterItsEndIsWrittenAnew) {
-  AnswerPrinter p = printer(Display::final_text);
+TEST_F(TerminalPrinterTest, AnAnswerThatIsCorrectedAfterItsEndIsWrittenAnew) {
+  TerminalPrinter p = printer(Display::final_text);
   write(p, {kThe, kCat, kCat}, Provenance::offline);
   p.finish();
   p.on_confirmed(0, 2);
@@ -139,8 +139,8 @@ TEST_F(AnswerPrinterTest, AnAnswerThatIsCorrectedAfterItsEndIsWrittenAnew) {
   EXPECT_EQ(text_.str(), "the cat cat\n[corrected]\nthe cat the\n");
 }
 
-TEST_F(AnswerPrinterTest, ATerminalShowsOfflineTextDimAndMarked) {
-  AnswerPrinter p = printer(Display::live_styled);
+TEST_F(TerminalPrinterTest, ATerminalShowsOfflineTextDimAndMarked) {
+  TerminalPrinter p = printer(Display::live_styled);
   write(p, {kThe}, Provenance::verified);
   p.on_state(ClientState::offline, "no answer");
   write(p, {kCat}, Provenance::offline);
@@ -148,8 +148,8 @@ TEST_F(AnswerPrinterTest, ATerminalShowsOfflineTextDimAndMarked) {
   EXPECT_EQ(notes_.str(), "");
 }
 
-TEST_F(AnswerPrinterTest, ATerminalShowsACorrectedLineFromItsBeginning) {
-  AnswerPrinter p = printer(Display::live_plain);
+TEST_F(TerminalPrinterTest, ATerminalShowsACorrectedLineFromItsBeginning) {
+  TerminalPrinter p = printer(Display::live_plain);
   write(p, {kThe, "<0x0A>", kThe}, Provenance::verified);
   p.on_state(ClientState::offline, "no answer");
   write(p, {kCat, kCat}, Provenance::offline);
@@ -164,9 +164,9 @@ TEST_F(AnswerPrinterTest, ATerminalShowsACorrectedLineFromItsBeginning) {
   EXPECT_EQ(p.text(), "the\n the cat the");
 }
 
-TEST_F(AnswerPrinterTest, WithoutColourThereAreNoEscapeCodes) {
+TEST_F(TerminalPrinterTest, WithoutColourThereAreNoEscapeCodes) {
   for (const Display display : {Display::live_plain, Display::final_text, Display::silent}) {
-    AnswerPrinter p = printer(display);
+    TerminalPrinter p = printer(display);
     p.on_state(ClientState::offline, "no answer");
     write(p, {kThe, kCat}, Provenance::offline);
     p.on_rewrite(1);
@@ -176,16 +176,16 @@ TEST_F(AnswerPrinterTest, WithoutColourThereAreNoEscapeCodes) {
   }
 }
 
-TEST_F(AnswerPrinterTest, ASilentOneOnlyKeepsTheText) {
-  AnswerPrinter p = printer(Display::silent);
+TEST_F(TerminalPrinterTest, ASilentOneOnlyKeepsTheText) {
+  TerminalPrinter p = printer(Display::silent);
   write(p, {kThe, kCat}, Provenance::offline);
   p.finish();
   EXPECT_EQ(text_.str(), "");
   EXPECT_EQ(p.text(), "the cat");
 }
 
-TEST_F(AnswerPrinterTest, TheNextAnswerBeginsAfresh) {
-  AnswerPrinter p = printer(Display::live_plain);
+TEST_F(TerminalPrinterTest, TheNextAnswerBeginsAfresh) {
+  TerminalPrinter p = printer(Display::live_plain);
   write(p, {kThe, kCat}, Provenance::verified);
   p.finish();
   p.begin();

@@ -7,7 +7,7 @@
 #include <optional>
 #include <string>
 
-#include "client/commands/answer_options.h"
+#include "client/commands/client_options.h"
 #include "client/control/run_control.h"
 #include "client/devices/power_supply.h"
 #include "client/engine/bundle_file.h"
@@ -30,12 +30,12 @@ namespace edgedraft {
 
 // Parts common to all answering commands: the bundle and its drafter's devices, the engine, the
 // server connections, and measurements of earlier runs.
-class AnswerParts {
+class ClientParts {
  public:
   // The config must outlive the result.
   //
-  // Errors    of the bundle and of AnswerHooks::on_bundle
-  static Result<std::unique_ptr<AnswerParts>> open(const AnswerConfig& config);
+  // Errors    of the bundle and of LabHooks::on_bundle
+  static Result<std::unique_ptr<ClientParts>> open(const ClientSettings& config);
   // Chooses devices for the drafter, unless decoding is plain, and for the bundle of
   // --offline-bundle, then starts the engine. Returns how many of `conversations` fit in memory at
   // once.
@@ -72,7 +72,7 @@ class AnswerParts {
   const ServerContact& contact() const { return contact_; }
   RunKnowledge known() const;
   // Keeps an answer's measurements for later runs, if the server took part in it. Threads   one
-  void keep(const AnswerOutcome& outcome);
+  void keep(const GenerationOutcome& outcome);
 
  private:
   DrafterPlacement::Options placing(const BundleFile& bundle, std::uint32_t conversations) const;
@@ -83,10 +83,10 @@ class AnswerParts {
   // Returns the token file's content, or the previous content if it cannot be read. Threads   any
   std::string token();
 
-  AnswerParts(const AnswerConfig& config, SelectedDrafter drafter,
+  ClientParts(const ClientSettings& config, SelectedDrafter drafter,
               std::unique_ptr<RunMemory> memory);
 
-  const AnswerConfig& config_;
+  const ClientSettings& config_;
   SelectedDrafter drafter_;
   std::shared_ptr<spdlog::logger> log_;
   // Null if nothing is learned.
