@@ -37,8 +37,8 @@ bool is_command(const std::string& line) {
 // One conversation on standard input and output.
 class Chat {
  public:
-  Chat(TerminalConversation& conversation, const ChatTemplate& chat_template, const Terminal& terminal,
-       const ChatOptions& options)
+  Chat(TerminalConversation& conversation, const ChatTemplate& chat_template,
+       const Terminal& terminal, const ChatOptions& options)
       : conversation_(conversation),
         template_(chat_template),
         terminal_(terminal),

@@ -147,9 +147,9 @@ Result<std::unique_ptr<TargetLink>> ClientParts::open_link(
        .port = config_.port,
        .tls = config_.tls,
        .protocol = {.hello = hello_of(bundle(), config_, token()),
-                   .channel = {.on_sent = [this, connection = ++last_connection_](
-                                              ByteView frame) { uplink_.add(connection, frame); }},
-                   .vocabulary_count = bundle().tokenizer().vocabulary_count()},
+                    .channel = {.on_sent = [this, connection = ++last_connection_](
+                                               ByteView frame) { uplink_.add(connection, frame); }},
+                    .vocabulary_count = bundle().tokenizer().vocabulary_count()},
        .renew_token = [this] { return token(); },
        .back_off = {},
        .jitter_seed = std::random_device{}(),

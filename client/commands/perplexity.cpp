@@ -64,7 +64,7 @@ Result<int> run_perplexity(const PerplexityOptions& options) {
   if (options.bos && !bos) return Error{Errc::usage, "--bos: the tokenizer has no such token"};
   Progress progress("perplexity", tokens.size());
   const PerplexityMeter meter = measure_perplexity(decoder, tokens, bos, window_count,
-                                             [&](std::uint64_t n) { progress.advance(n); });
+                                                   [&](std::uint64_t n) { progress.advance(n); });
   if (meter.count() == 0) {
     return Error{Errc::usage, "-f " + options.file.string() + ": too short to predict anything"};
   }

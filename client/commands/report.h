@@ -15,7 +15,7 @@ namespace edgedraft {
 // Configuration of an answer, for comparing answers.
 struct ReportedConfig {
   const ClientSettings& config;  // must outlive this
-  std::string drafter;         // kind; "none" for plain decoding
+  std::string drafter;           // kind; "none" for plain decoding
   std::string bundle;
   std::string drafter_reason;   // why this drafter; empty: there was only one
   std::string tap;              // activations sent to the drafter; empty: none

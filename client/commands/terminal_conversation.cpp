@@ -61,8 +61,8 @@ bool is_cut_by_reader(const GenerationOutcome& outcome) {
   return outcome.end == GenerationEnd::cancelled && !interrupted() && reader_has_left();
 }
 
-TerminalConversation::TerminalConversation(std::unique_ptr<ClientParts> parts, const ClientSettings& config,
-                     const Terminal& terminal)
+TerminalConversation::TerminalConversation(std::unique_ptr<ClientParts> parts,
+                                           const ClientSettings& config, const Terminal& terminal)
     : parts_(std::move(parts)),
       reported_{.config = config,
                 .drafter =
@@ -77,11 +77,12 @@ TerminalConversation::TerminalConversation(std::unique_ptr<ClientParts> parts, c
                display_of(config, terminal), {.text = std::cout, .notes = std::cerr}),
       energy_(parts_->power()) {}
 
-Result<std::unique_ptr<TerminalConversation>> TerminalConversation::open(const ClientSettings& config,
-                                                   const Terminal& terminal) {
+Result<std::unique_ptr<TerminalConversation>> TerminalConversation::open(
+    const ClientSettings& config, const Terminal& terminal) {
   auto parts = ClientParts::open(config);
   if (!parts) return parts.error();
-  std::unique_ptr<TerminalConversation> conversation(new TerminalConversation(*std::move(parts), config, terminal));
+  std::unique_ptr<TerminalConversation> conversation(
+      new TerminalConversation(*std::move(parts), config, terminal));
   if (auto started = conversation->start(); !started) return started.error();
   return conversation;
 }
@@ -132,7 +133,8 @@ Result<RequestMask::Outcome> TerminalConversation::hide(std::span<ChatMessage> m
   return outcome;
 }
 
-OpenTokens TerminalConversation::encode(const MarkedText& text, const RequestMask::Outcome& hidden) const {
+OpenTokens TerminalConversation::encode(const MarkedText& text,
+                                        const RequestMask::Outcome& hidden) const {
   const Tokenizer& tokenizer = bundle().tokenizer();
   OpenTokens tokens;
   if (hidden.is_local && hidden.placeholders) {
@@ -145,7 +147,7 @@ OpenTokens TerminalConversation::encode(const MarkedText& text, const RequestMas
 }
 
 Result<RunReport> TerminalConversation::answer(const OpenTokens& prompt,
-                                       const RequestMask::Outcome& hidden) {
+                                               const RequestMask::Outcome& hidden) {
   first_asked_ = std::exchange(has_asked_, true) ? std::nullopt : std::optional(Clock::now());
   printer_.begin(hidden.is_local ? nullptr : hidden.placeholders, hidden.is_local);
   // Each turn hides the same text again; print the note once.

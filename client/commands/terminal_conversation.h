@@ -8,8 +8,8 @@
 
 #include "client/commands/client_options.h"
 #include "client/commands/client_parts.h"
-#include "client/commands/terminal_printer.h"
 #include "client/commands/report.h"
+#include "client/commands/terminal_printer.h"
 #include "client/devices/power_supply.h"
 #include "client/engine/bundle_file.h"
 #include "client/engine/engine.h"
@@ -39,7 +39,7 @@ class TerminalConversation {
   //
   // Errors    of the bundle and the TLS files
   static Result<std::unique_ptr<TerminalConversation>> open(const ClientSettings& config,
-                                                 const Terminal& terminal);
+                                                            const Terminal& terminal);
 
   const BundleFile& bundle() const { return parts_->bundle(); }
   const ReportedConfig& reported_config();
@@ -60,7 +60,7 @@ class TerminalConversation {
 
  private:
   TerminalConversation(std::unique_ptr<ClientParts> parts, const ClientSettings& config,
-            const Terminal& terminal);
+                       const Terminal& terminal);
   Result<void> start();
   // Waits for the engine. Empty if there was nothing to check.
   Result<std::optional<RunReport>> finish();

@@ -15,7 +15,7 @@ constexpr const char* kReset = "\x1b[0m";
 }  // namespace
 
 TerminalPrinter::TerminalPrinter(const Tokenizer& tokenizer, LeadingSpace leading_space,
-                             Display display, const Streams& streams)
+                                 Display display, const Streams& streams)
     : tokenizer_(tokenizer), leading_space_(leading_space), display_(display), streams_(streams) {
   begin();
 }

@@ -31,7 +31,7 @@ class TerminalPrinter final : public GenerationObserver {
     std::ostream& notes;
   };
   TerminalPrinter(const Tokenizer& tokenizer, LeadingSpace leading_space, Display display,
-                const Streams& streams);
+                  const Streams& streams);
 
   // Begins an answer with these placeholders, shown as their values; null: none. `stays_here`: the
   // device answers alone, so link states are not shown.

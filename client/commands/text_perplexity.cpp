@@ -54,8 +54,8 @@ std::optional<double> PerplexityMeter::standard_error() const {
 }
 
 PerplexityMeter measure_perplexity(Decoder& decoder, std::span<const std::uint32_t> tokens,
-                          std::optional<std::uint32_t> bos, std::uint32_t window,
-                          const std::function<void(std::uint64_t)>& advance) {
+                                   std::optional<std::uint32_t> bos, std::uint32_t window,
+                                   const std::function<void(std::uint64_t)>& advance) {
   EDGEDRAFT_CHECK(window >= 2 && window <= decoder.positions_max());
   std::vector<std::uint32_t> text;
   if (bos) text.push_back(*bos);
@@ -72,7 +72,7 @@ PerplexityMeter measure_perplexity(Decoder& decoder, std::span<const std::uint32
 }
 
 PerplexityMeter measure_document(Decoder& decoder, std::span<const std::uint32_t> tokens,
-                          std::optional<std::uint32_t> bos) {
+                                 std::optional<std::uint32_t> bos) {
   EDGEDRAFT_CHECK(decoder.positions_max() >= 2);
   std::vector<std::uint32_t> text;
   if (bos) text.push_back(*bos);

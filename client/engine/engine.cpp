@@ -245,11 +245,11 @@ GenerationOutcome Engine::outcome_of(Slot& slot, GenerationEnd end) {
   slot.link_told = link;
   const auto tokens = ledger.tokens().subspan(generation.answer_first());
   GenerationOutcome outcome{.end = end,
-                        .tokens = {tokens.begin(), tokens.end()},
-                        .provenance = {},
-                        .stats = generation.stats(),
-                        .link = link.since(slot.link_before),
-                        .known = generation.known()};
+                            .tokens = {tokens.begin(), tokens.end()},
+                            .provenance = {},
+                            .stats = generation.stats(),
+                            .link = link.since(slot.link_before),
+                            .known = generation.known()};
   for (std::uint32_t i = generation.answer_first(); i < ledger.count(); ++i) {
     outcome.provenance.push_back(ledger.provenance(i));
   }

@@ -93,9 +93,9 @@ class Engine {
     // Guarded by the engine's mutex.
     Turn turn;
     Order order = Order::none;
-    std::vector<std::uint32_t> prompt;  // to answer
-    std::optional<GenerationTerms> terms;   // terms of that answer; empty: the previous ones
-    Outcome outcome{std::nullopt};      // of the last order
+    std::vector<std::uint32_t> prompt;     // to answer
+    std::optional<GenerationTerms> terms;  // terms of that answer; empty: the previous ones
+    Outcome outcome{std::nullopt};         // of the last order
   };
 
   void give(Slot& slot, Order order, std::vector<std::uint32_t> prompt = {},

@@ -5,12 +5,12 @@
 #include <span>
 #include <string>
 
+#include "client/generation/offline/device_writing.h"
+#include "client/generation/online/opening.h"
+#include "client/generation/online/requests.h"
+#include "client/generation/online/run_drafting.h"
+#include "client/generation/telemetry/observer.h"
 #include "client/generation/token_writer.h"
-#include "client/generation/device_writing.h"
-#include "client/generation/observer.h"
-#include "client/generation/opening.h"
-#include "client/generation/requests.h"
-#include "client/generation/run_drafting.h"
 #include "shared/base/clock.h"
 #include "shared/base/error.h"
 #include "shared/protocol/target_link.h"

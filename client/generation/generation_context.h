@@ -3,10 +3,10 @@
 #include <cstdint>
 
 #include "client/generation/conversation.h"
-#include "client/generation/drafter_memory.h"
 #include "client/generation/generation_options.h"
-#include "client/generation/generation_stats.h"
-#include "client/generation/server_view.h"
+#include "client/generation/online/drafter_memory.h"
+#include "client/generation/online/server_view.h"
+#include "client/generation/telemetry/generation_stats.h"
 #include "shared/base/clock.h"
 
 namespace edgedraft {

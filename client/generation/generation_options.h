@@ -7,17 +7,17 @@
 #include <string>
 
 #include "client/control/run_control.h"
+#include "client/generation/offline/offline_writer.h"
+#include "client/generation/telemetry/cycle_record.h"
+#include "client/generation/telemetry/observer.h"
 #include "client/generation/writing_side.h"
-#include "client/generation/cycle_record.h"
-#include "client/generation/observer.h"
-#include "client/generation/offline_writer.h"
 #include "shared/base/clock.h"
-#include "shared/types/sampling_params.h"
 #include "shared/constraints/constraint_filter.h"
 #include "shared/drafting/drafter.h"
 #include "shared/protocol/message.h"
 #include "shared/protocol/target_link.h"
 #include "shared/speculative/tree_growth.h"
+#include "shared/types/sampling_params.h"
 
 namespace edgedraft {
 

@@ -31,10 +31,10 @@ void TokenWriter::end_where_written(std::initializer_list<std::uint32_t> context
   const bool full = std::ranges::any_of(context_counts, [&](std::uint32_t context) {
     return context > 0 && conversation_.count() >= context;
   });
-  end_where_due(parts_.is_end(conversation_.tokens().back())              ? wire::Ending::end_token
+  end_where_due(parts_.is_end(conversation_.tokens().back()) ? wire::Ending::end_token
                 : terms_.filter && terms_.filter->stops(conversation_.answer()) ? wire::Ending::stop
-                : full                                                    ? wire::Ending::context
-                                                                          : wire::Ending::none);
+                : full ? wire::Ending::context
+                       : wire::Ending::none);
 }
 
 void TokenWriter::tell_logprobs(const wire::Verdict& verdict) {

@@ -4,8 +4,8 @@
 #include <initializer_list>
 #include <optional>
 
-#include "client/generation/cycle_notes.h"
 #include "client/generation/generation_context.h"
+#include "client/generation/telemetry/cycle_notes.h"
 
 namespace edgedraft {
 

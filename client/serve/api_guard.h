@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "client/serve/api_error.h"
+#include "client/serve/json/api_error.h"
 #include "shared/base/error.h"
 #include "shared/net/http/http_message.h"
 

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <string>
 
-#include "client/generation/generation_stats.h"
+#include "client/generation/telemetry/generation_stats.h"
 #include "client/serve/conversations.h"
 #include "shared/runtime/memory_meter.h"
 

@@ -10,12 +10,12 @@
 #include <vector>
 
 #include "client/page/page_files.h"
-#include "client/serve/direct_outlet.h"
-#include "client/serve/json_answer.h"
-#include "client/serve/json_fields.h"
-#include "client/serve/schema_grammar.h"
+#include "client/serve/answer/direct_outlet.h"
+#include "client/serve/json/json_answer.h"
+#include "client/serve/json/json_fields.h"
+#include "client/serve/json/url_query.h"
+#include "client/serve/schema/schema_grammar.h"
 #include "client/serve/tokenizer_api.h"
-#include "client/serve/url_query.h"
 #include "client/version.h"
 #include "shared/base/json_shape.h"
 #include "shared/net/http/metrics_text.h"
@@ -66,13 +66,13 @@ ApiService::ApiService(boost::asio::io_context& io, Options options)
       conversations_(io,
                      [this] {
                        Conversations::Options with = options_.conversations;
-                       with.on_outcome =
-                           [this, tell = std::move(with.on_outcome)](const GenerationOutcome& outcome) {
-                             counters_.add(outcome.stats);
-                             if (outcome.stats.context_count > 0)
-                               context_count_ = outcome.stats.context_count;
-                             if (tell) tell(outcome);
-                           };
+                       with.on_outcome = [this, tell = std::move(with.on_outcome)](
+                                             const GenerationOutcome& outcome) {
+                         counters_.add(outcome.stats);
+                         if (outcome.stats.context_count > 0)
+                           context_count_ = outcome.stats.context_count;
+                         if (tell) tell(outcome);
+                       };
                        return with;
                      }()),
       prompts_({.bundle = options_.bundle,
@@ -342,7 +342,8 @@ const std::shared_ptr<const TokenTexts>& ApiService::texts() {
   return texts_;
 }
 
-ApiResult<std::shared_ptr<ConstraintFilter>> ApiService::filter_for(const CompletionRequest& request) {
+ApiResult<std::shared_ptr<ConstraintFilter>> ApiService::filter_for(
+    const CompletionRequest& request) {
   if (request.constraints.empty()) return std::shared_ptr<ConstraintFilter>();
   auto filter = ConstraintFilter::make(request.constraints, texts());
   if (!filter) return ApiError{.message = filter.error().message, .code = "invalid_value"};

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "client/engine/engine.h"
-#include "client/serve/past_answer.h"
+#include "client/serve/answer/past_answer.h"
 #include "shared/model/marked_text.h"
 
 namespace edgedraft {

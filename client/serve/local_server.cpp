@@ -3,7 +3,7 @@
 #include <chrono>
 #include <utility>
 
-#include "client/serve/api_error.h"
+#include "client/serve/json/api_error.h"
 #include "shared/net/listening.h"
 
 namespace edgedraft {

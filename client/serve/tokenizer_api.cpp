@@ -8,8 +8,8 @@
 #include <utility>
 #include <vector>
 
-#include "client/serve/json_answer.h"
-#include "client/serve/json_fields.h"
+#include "client/serve/json/json_answer.h"
+#include "client/serve/json/json_fields.h"
 
 namespace edgedraft {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <string_view>
 
-#include "client/serve/api_error.h"
+#include "client/serve/json/api_error.h"
 #include "shared/model/tokenizer.h"
 #include "shared/net/http/http_message.h"
 

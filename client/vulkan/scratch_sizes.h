@@ -20,8 +20,7 @@ constexpr bool is_split(DType type) {
 // padded to whole vectors.
 constexpr std::uint32_t quantized_row_words(std::uint32_t cols) {
   constexpr std::uint32_t kVectorWords = 4;
-  const std::uint32_t groups =
-      (cols + shaders::kQuantizeGroup - 1) / shaders::kQuantizeGroup;
+  const std::uint32_t groups = (cols + shaders::kQuantizeGroup - 1) / shaders::kQuantizeGroup;
   return (cols / 4 + groups + kVectorWords - 1) / kVectorWords * kVectorWords;
 }
 
@@ -62,7 +61,7 @@ struct ArgmaxPlaces {
         end(segments > 1 ? choices + rows * segments : choices) {}
 
   std::uint64_t segments;  // per row
-  std::uint64_t choices;    // in pairs, as `end`
+  std::uint64_t choices;   // in pairs, as `end`
   std::uint64_t end;
 };
 

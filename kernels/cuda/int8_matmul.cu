@@ -63,7 +63,7 @@ __device__ inline float part(const float4& v, std::uint32_t i) {
 // sums += the group's products, in block order.
 template <class Weights>
 __device__ void add_group(const Weights& w, const BlockScales (&scales)[kBlocks],
-                            const Activations& x, float (&sums)[4]) {
+                          const Activations& x, float (&sums)[4]) {
   float of_group[4] = {};
 #pragma unroll
   for (std::uint32_t b = 0; b < kBlocks; ++b) {

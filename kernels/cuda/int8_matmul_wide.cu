@@ -121,7 +121,7 @@ class Int8Source {
 #pragma unroll
           for (std::uint32_t m = 0; m < 2; ++m) {
             add_block<Group>(fragments[m], scales[m], block == 0 ? words[n].x : words[n].z,
-                               block == 0 ? words[n].y : words[n].w, of_rows, of_group[m][n]);
+                             block == 0 ? words[n].y : words[n].w, of_rows, of_group[m][n]);
           }
         }
       }
@@ -162,9 +162,8 @@ class Int8Source {
         const std::uint32_t index = at / kPieces;
         // Tiles past the last repeat the last one, as for rows.
         const std::uint32_t tile = lesser(first_tile_ + index, last_tile_);
-        start_copy(
-            to + index * kTilePieces + at % kPieces,
-            weight_ + (first + (tile * groups_ + group) / kShared * kPieces + at % kPieces));
+        start_copy(to + index * kTilePieces + at % kPieces,
+                   weight_ + (first + (tile * groups_ + group) / kShared * kPieces + at % kPieces));
       }
     }
   }
@@ -177,12 +176,12 @@ class Int8Source {
     if constexpr (Group::kRestBits > 0) rest[0] = others[0];
     if constexpr (Group::kRestBits > 1) rest[1] = others[1];
     Group::unpack(tile[(Group::kPacking.bits == 8 ? b : b / 2) * kWarp + lane], rest, b % 2,
-                    fragment);
-    Group::unpack_scales(reinterpret_cast<const std::uint32_t*>(tile + kTileScalesAt) +
-                               (b * 8 + lane / 4) * Group::kScaleWords,
-                           reinterpret_cast<const std::uint32_t*>(tile + kFactorsAt) +
-                               lane / 4 * Group::kFactorWords,
-                           scales);
+                  fragment);
+    Group::unpack_scales(
+        reinterpret_cast<const std::uint32_t*>(tile + kTileScalesAt) +
+            (b * 8 + lane / 4) * Group::kScaleWords,
+        reinterpret_cast<const std::uint32_t*>(tile + kFactorsAt) + lane / 4 * Group::kFactorWords,
+        scales);
   }
 
   const Int8MatmulArgs& a_;

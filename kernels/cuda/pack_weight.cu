@@ -121,11 +121,10 @@ __global__ void pack_weight_kernel(PackJob job) {
 }  // namespace
 
 cudaError_t pack_weight(const PackWeightArgs& args, cudaStream_t stream) {
-  const PackJob job{args, packed_layout(args.type, args.outputs, args.inputs),
-                    groups(args.inputs)};
+  const PackJob job{args, packed_layout(args.type, args.outputs, args.inputs), groups(args.inputs)};
   return launch(pack_weight_kernel,
-                dim3(ceil_div(job.groups, kThreads / kWarp), ceil_div(args.outputs, 16)),
-                kThreads, stream, job);
+                dim3(ceil_div(job.groups, kThreads / kWarp), ceil_div(args.outputs, 16)), kThreads,
+                stream, job);
 }
 
 }  // namespace edgedraft::cuda

@@ -13,7 +13,7 @@ __global__ void quantize_kernel(QuantizeArgs a) {
   const std::size_t r = blockIdx.y;
   const float* row = a.x.data + r * a.x.stride;
   quantize_group(a.y, a.rows, r, group,
-                   piece_of(row, piece_place(group), a.cols, in_pieces(row, a.cols)));
+                 piece_of(row, piece_place(group), a.cols, in_pieces(row, a.cols)));
 }
 
 }  // namespace

@@ -82,7 +82,7 @@ __global__ void __launch_bounds__(kThreads) rms_norm_quantize_kernel(RmsNormQuan
     // Not 0 * scale, which is NaN if the scale is not finite.
     const bool is_inside = piece_place(group) < a.cols;
     quantize_group(a.y, a.rows, blockIdx.x, group,
-                     is_inside ? normed : make_float4(0.0f, 0.0f, 0.0f, 0.0f));
+                   is_inside ? normed : make_float4(0.0f, 0.0f, 0.0f, 0.0f));
   });
 }
 

@@ -37,7 +37,7 @@ inline constexpr float kSmallest = 7.888609052210118e-31f;  // 2^-100
 // of a warp take part. Bytes are in fragment order (mma.cuh): bytes 4 t.. and 16 + 4 t.. of each of
 // four blocks are adjacent.
 __device__ inline void quantize_group(const QuantizedRows& to, std::uint32_t rows, std::size_t r,
-                                        std::uint32_t group, const float4& piece) {
+                                      std::uint32_t group, const float4& piece) {
   const float x[kPiece] = {piece.x, piece.y, piece.z, piece.w};
   float largest = 0.0f;
   float poison = 0.0f;  // NaN if an element is infinite or NaN

@@ -32,7 +32,7 @@ __global__ void swiglu_quantize_kernel(SwigluQuantizeArgs a) {
   const float4 g = piece_of(gate, i, a.cols, in_pieces(gate, a.cols));
   const float4 u = piece_of(up, i, a.cols, in_pieces(up, a.cols));
   quantize_group(a.y, a.rows, r, group,
-                   make_float4(gated(g.x, u.x), gated(g.y, u.y), gated(g.z, u.z), gated(g.w, u.w)));
+                 make_float4(gated(g.x, u.x), gated(g.y, u.y), gated(g.z, u.z), gated(g.w, u.w)));
 }
 
 }  // namespace
@@ -44,8 +44,8 @@ cudaError_t swiglu(const SwigluArgs& args, cudaStream_t stream) {
 
 cudaError_t swiglu_quantize(const SwigluQuantizeArgs& args, cudaStream_t stream) {
   return launch(swiglu_quantize_kernel,
-                dim3(ceil_div(groups(args.cols), kGroupThreads / kWarp), args.rows),
-                kGroupThreads, stream, args);
+                dim3(ceil_div(groups(args.cols), kGroupThreads / kWarp), args.rows), kGroupThreads,
+                stream, args);
 }
 
 }  // namespace edgedraft::cuda

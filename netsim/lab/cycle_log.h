@@ -7,7 +7,7 @@
 #include <optional>
 #include <string>
 
-#include "client/generation/cycle_record.h"
+#include "client/generation/telemetry/cycle_record.h"
 #include "shared/base/error.h"
 
 namespace edgedraft {

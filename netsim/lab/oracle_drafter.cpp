@@ -6,8 +6,8 @@
 
 #include "shared/base/check.h"
 #include "shared/base/random.h"
-#include "shared/forecast/rank_probabilities.h"
 #include "shared/base/text_file.h"
+#include "shared/forecast/rank_probabilities.h"
 #include "shared/protocol/limits.h"
 
 namespace edgedraft {

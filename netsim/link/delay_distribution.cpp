@@ -52,7 +52,8 @@ Duration delay_quantile(const DelayDistribution& distribution, double p) {
 }
 
 Duration mean_delay(const DelayDistribution& distribution, int steps) {
-  if (distribution.kind == DelayDistribution::Kind::constant) return distribution.path + distribution.centre;
+  if (distribution.kind == DelayDistribution::Kind::constant)
+    return distribution.path + distribution.centre;
   double sum = 0;
   for (int i = 0; i < steps; ++i) {
     sum += Nanoseconds(delay_quantile(distribution, (i + 0.5) / steps)).count();

@@ -437,7 +437,8 @@ std::string prediction_section(const RunData& data) {
   }
   if (cells == 0) return {};
   return "<section id=\"prediction\"><h2>Foreseen</h2><p>By a model of both ends in simulated time "
-         "that knows the link's distributions, the device's times and how often drafts are right, and "
+         "that knows the link's distributions, the device's times and how often drafts are right, "
+         "and "
          "nothing of these runs. " +
          std::to_string(near) + " of " + std::to_string(cells) + " are within 10 % of it.</p>" +
          table.html() + "</section>\n";

@@ -7,8 +7,8 @@
 #include <utility>
 
 #include "shared/base/check.h"
-#include "shared/types/prefix_hash.h"
 #include "shared/speculative/best_nodes.h"
+#include "shared/types/prefix_hash.h"
 
 namespace edgedraft {
 namespace {

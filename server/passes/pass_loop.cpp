@@ -188,8 +188,8 @@ bool PassLoop::may_begin(Prompt& prompt, const Constraints& constraints) {
     return false;
   };
   const TargetSession* const target = turn.session != nullptr ? &turn.session->target : nullptr;
-  auto filter = sessions_.filter_for(turn.client.identity, target != nullptr ? target->filter() : nullptr,
-                              constraints);
+  auto filter = sessions_.filter_for(turn.client.identity,
+                                     target != nullptr ? target->filter() : nullptr, constraints);
   if (!filter) {
     const bool for_time = filter.error().code == Errc::refused;
     return refuse(for_time ? Refusal::grammars : Refusal::invalid, filter.error());

@@ -71,7 +71,7 @@ class Scheduler {
   using Event = std::variant<Arrival, HintArrival, Cancellation, Ending>;
   // Hints of one connection in the queue.
   struct WaitingHints {
-    std::size_t cost = 0;                               // cost as the protocol counts it
+    std::size_t cost = 0;                                // cost as the protocol counts it
     std::optional<std::list<Event>::iterator> credit{};  // last message without nodes
   };
 

@@ -6,8 +6,8 @@
 
 #include "server/sessions/session_fault.h"
 #include "shared/base/check.h"
-#include "shared/types/sampling_params.h"
 #include "shared/speculative/draw_ranking.h"
+#include "shared/types/sampling_params.h"
 
 namespace edgedraft {
 namespace {

@@ -167,9 +167,9 @@ Result<Session*> SessionStore::resume(std::uint64_t connection_id, const wire::R
   return &session;
 }
 
-Result<std::shared_ptr<ConstraintFilter>> SessionStore::filter_for(const std::string& identity,
-                                                        const std::shared_ptr<ConstraintFilter>& known,
-                                                        const Constraints& constraints) {
+Result<std::shared_ptr<ConstraintFilter>> SessionStore::filter_for(
+    const std::string& identity, const std::shared_ptr<ConstraintFilter>& known,
+    const Constraints& constraints) {
   grammars_.forget_unused();
   if (constraints.empty()) return std::shared_ptr<ConstraintFilter>();
   if (!parts_.texts) {

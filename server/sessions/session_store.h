@@ -113,9 +113,9 @@ class SessionStore {
   // Grammars compiled for the identity's other sessions are reused.
   // Errors    unsupported: constraints are disabled; usage: of ConstraintFilter::make; refused: the
   //           identity's grammars used up its budget
-  Result<std::shared_ptr<ConstraintFilter>> filter_for(const std::string& identity,
-                                            const std::shared_ptr<ConstraintFilter>& known,
-                                            const Constraints& constraints);
+  Result<std::shared_ptr<ConstraintFilter>> filter_for(
+      const std::string& identity, const std::shared_ptr<ConstraintFilter>& known,
+      const Constraints& constraints);
   // Unbinds a closed connection's session, which may then be resumed or evicted.
   void release(std::uint64_t connection_id);
 

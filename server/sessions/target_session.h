@@ -10,13 +10,13 @@
 #include <vector>
 
 #include "shared/base/error.h"
-#include "shared/types/logprob.h"
 #include "shared/base/sha256.h"
 #include "shared/constraints/constraint_filter.h"
 #include "shared/runtime/decoder.h"
 #include "shared/speculative/draft_tree.h"
 #include "shared/speculative/sampling.h"
 #include "shared/speculative/verification.h"
+#include "shared/types/logprob.h"
 
 namespace edgedraft {
 
@@ -133,7 +133,9 @@ class TargetSession {
   const ProbeAnswer& probe_answer() const { return probe_answer_; }
   std::uint32_t vocabulary_count() const { return decoder_.config().vocabulary_count; }
   // True if it chooses the likeliest token.
-  bool greedy() const { return sampler_.params().greedy() && !(filter_ && filter_->changes_logits()); }
+  bool greedy() const {
+    return sampler_.params().greedy() && !(filter_ && filter_->changes_logits());
+  }
 
   // Rows for the next pass, at most `rows_max`; valid until finish_pass(). If choosing_searches(),
   // at most `searched_max` draft tokens are followed, or provisional tokens chosen.

@@ -15,8 +15,9 @@ constexpr std::uint64_t kStepsAToken = 64;
 
 }  // namespace
 
-Result<ConstraintFilter> ConstraintFilter::make(Constraints constraints, std::shared_ptr<const TokenTexts> texts,
-                                  std::shared_ptr<GrammarTokens> grammar) {
+Result<ConstraintFilter> ConstraintFilter::make(Constraints constraints,
+                                                std::shared_ptr<const TokenTexts> texts,
+                                                std::shared_ptr<GrammarTokens> grammar) {
   for (const Constraints::Bias& bias : constraints.biases) {
     if (bias.token >= texts->count()) {
       return Error{Errc::usage, "a bias is for token " + std::to_string(bias.token) +
@@ -70,7 +71,7 @@ bool ConstraintFilter::ends(std::size_t token) const {
 }
 
 std::vector<bool> ConstraintFilter::allowed(std::span<const std::uint32_t> answer,
-                                     std::span<const std::uint32_t> tokens) {
+                                            std::span<const std::uint32_t> tokens) {
   std::vector<bool> may(tokens.size(), true);
   if (!grammar_) return may;
   const Allowed allowed = allowed_behind(answer);
@@ -82,7 +83,8 @@ std::vector<bool> ConstraintFilter::allowed(std::span<const std::uint32_t> answe
   return may;
 }
 
-void ConstraintFilter::apply_grammar(std::span<const std::uint32_t> answer, std::span<float> logits) {
+void ConstraintFilter::apply_grammar(std::span<const std::uint32_t> answer,
+                                     std::span<float> logits) {
   const auto [allowed, may_end] = allowed_behind(answer);
   // A head may have more rows than the vocabulary has tokens.
   for (std::size_t token = 0; token < logits.size(); ++token) {
@@ -101,7 +103,7 @@ void ConstraintFilter::apply_grammar(std::span<const std::uint32_t> answer, std:
 }
 
 std::string_view ConstraintFilter::text_at(std::span<const std::uint32_t> answer,
-                                    std::size_t index) const {
+                                           std::size_t index) const {
   std::string_view text = texts_->text(answer[index]);
   if (index == 0 && texts_->adds_space_prefix() && text.starts_with(' ')) text.remove_prefix(1);
   return text;

@@ -7,11 +7,11 @@
 #include <utility>
 #include <vector>
 
-#include "shared/types/constraints.h"
 #include "shared/base/error.h"
 #include "shared/constraints/grammar_automaton.h"
 #include "shared/constraints/grammar_tokens.h"
 #include "shared/constraints/token_texts.h"
+#include "shared/types/constraints.h"
 
 namespace edgedraft {
 
@@ -22,8 +22,9 @@ class ConstraintFilter {
  public:
   // Errors    usage: of the grammar, or a bias for a token outside the vocabulary
   // `grammar` is that of the constraints if already made; answers of one thread may share it.
-  static Result<ConstraintFilter> make(Constraints constraints, std::shared_ptr<const TokenTexts> texts,
-                                std::shared_ptr<GrammarTokens> grammar = nullptr);
+  static Result<ConstraintFilter> make(Constraints constraints,
+                                       std::shared_ptr<const TokenTexts> texts,
+                                       std::shared_ptr<GrammarTokens> grammar = nullptr);
 
   const Constraints& constraints() const { return constraints_; }
   // Null without a grammar.

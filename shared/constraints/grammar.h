@@ -6,8 +6,8 @@
 #include <string_view>
 #include <vector>
 
-#include "shared/types/constraints.h"
 #include "shared/base/error.h"
+#include "shared/types/constraints.h"
 
 namespace edgedraft {
 

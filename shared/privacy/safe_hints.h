@@ -3,8 +3,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "shared/types/hint_node.h"
 #include "shared/privacy/taint_ledger.h"
+#include "shared/types/hint_node.h"
 
 namespace edgedraft {
 

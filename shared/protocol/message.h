@@ -8,14 +8,14 @@
 #include <vector>
 
 #include "shared/base/bytes.h"
-#include "shared/types/constraints.h"
 #include "shared/base/error.h"
+#include "shared/base/sha256.h"
+#include "shared/protocol/limits.h"
+#include "shared/types/constraints.h"
 #include "shared/types/finish.h"
 #include "shared/types/hint_node.h"
 #include "shared/types/logprob.h"
 #include "shared/types/sampling_params.h"
-#include "shared/base/sha256.h"
-#include "shared/protocol/limits.h"
 
 // Messages of docs/protocol.md as plain values, and their decoder.
 namespace edgedraft::wire {

@@ -77,8 +77,8 @@ class ServerProtocol {
   void accept(wire::Welcome welcome, std::uint32_t padded_row_bytes = 0);
 
   // Sends the answer to `verdict.round` and sets `verdict.length`. Returns false and sends nothing
-  // if that round was cancelled or the connection is over. A run's verdict must stay within its credit
-  // and, under lockstep, carry the requested activations; otherwise the connection ends: see
+  // if that round was cancelled or the connection is over. A run's verdict must stay within its
+  // credit and, under lockstep, carry the requested activations; otherwise the connection ends: see
   // failure().
   bool verdict(wire::Verdict verdict);
   // Sends the next older chunk of the last answered Prefill's or Resume's positions, as made by

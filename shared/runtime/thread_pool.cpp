@@ -40,8 +40,7 @@ std::uint32_t wait_while(const std::atomic<std::uint32_t>& number, std::uint32_t
 ThreadPool::ThreadPool(std::uint32_t threads) : ranges_(threads != 0 ? threads : fast_cores()) {
   workers_.reserve(ranges_.size() - 1);
   try {
-    for (std::size_t i = 1; i < ranges_.size(); ++i)
-      workers_.emplace_back([this, i] { work(i); });
+    for (std::size_t i = 1; i < ranges_.size(); ++i) workers_.emplace_back([this, i] { work(i); });
   } catch (const std::system_error& error) {
     stop();
     throw std::system_error(error.code(),

@@ -74,7 +74,7 @@ class ThreadPool {
   std::atomic<bool> stopping_ = false;
   std::atomic<std::uint32_t> round_ = 0;       // number of the job; a change announces a new job_
   std::atomic<std::uint32_t> unfinished_ = 0;  // steps of the job; 0: job_ may be replaced
-  std::vector<Range> ranges_;             // one per thread
+  std::vector<Range> ranges_;                  // one per thread
   std::vector<std::thread> workers_;           // all threads but the caller
 };
 

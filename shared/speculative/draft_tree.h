@@ -4,9 +4,9 @@
 #include <span>
 #include <vector>
 
-#include "shared/types/hint_node.h"
 #include "shared/runtime/backend.h"
 #include "shared/speculative/score.h"
+#include "shared/types/hint_node.h"
 
 namespace edgedraft {
 

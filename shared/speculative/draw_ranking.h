@@ -3,8 +3,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "shared/types/sampling_params.h"
 #include "shared/speculative/tree_growth.h"
+#include "shared/types/sampling_params.h"
 
 namespace edgedraft {
 

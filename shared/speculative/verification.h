@@ -5,8 +5,8 @@
 #include <limits>
 #include <vector>
 
-#include "shared/types/finish.h"
 #include "shared/speculative/draft_tree.h"
+#include "shared/types/finish.h"
 
 namespace edgedraft {
 

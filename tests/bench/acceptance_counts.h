@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "client/generation/generation_stats.h"
+#include "client/generation/telemetry/generation_stats.h"
 #include "netsim/report/statistics.h"
 #include "tests/bench/bootstrap.h"
 

@@ -13,10 +13,10 @@
 #include "server/program/model_host.h"
 #include "server/sessions/target_session.h"
 #include "shared/base/error.h"
-#include "shared/types/sampling_params.h"
 #include "shared/drafting/drafter.h"
 #include "shared/drafting/tap.h"
 #include "shared/speculative/tree_growth.h"
+#include "shared/types/sampling_params.h"
 
 namespace edgedraft::bench {
 

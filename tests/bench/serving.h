@@ -12,8 +12,8 @@
 #include "server/passes/pass_loop.h"
 #include "server/program/model_host.h"
 #include "server/proposers/speculation.h"
-#include "shared/types/sampling_params.h"
 #include "shared/speculative/tree_growth.h"
+#include "shared/types/sampling_params.h"
 #include "tests/bench/drafter_arms.h"
 #include "tests/bench/trace.h"
 
@@ -88,13 +88,13 @@ struct ServingResult {
   std::uint64_t passes = 0;
   std::uint64_t rows = 0;
   double seconds = 0.0;
-  double busy_seconds = 0.0;                 // of the server
-  std::vector<double> first_token_seconds;   // per answer that began in the measured time
-  std::vector<double> gap_seconds;           // between consecutive deliveries to a device
-  std::vector<double> answer_seconds;        // per answer that ended in the measured time
+  double busy_seconds = 0.0;                // of the server
+  std::vector<double> first_token_seconds;  // per answer that began in the measured time
+  std::vector<double> gap_seconds;          // between consecutive deliveries to a device
+  std::vector<double> answer_seconds;       // per answer that ended in the measured time
   std::vector<std::uint32_t> token_writer;  // and their lengths
-  std::uint64_t hints = 0;                   // nodes sent by devices
-  std::vector<Trace> traces;                 // of answers that ended in the measured time
+  std::uint64_t hints = 0;                  // nodes sent by devices
+  std::vector<Trace> traces;                // of answers that ended in the measured time
 };
 
 // Every device sends one prompt after another until the time is over or it has all its answers.

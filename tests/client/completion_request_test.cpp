@@ -1,4 +1,4 @@
-#include "client/serve/completion_request.h"
+#include "client/serve/request/completion_request.h"
 
 #include <gtest/gtest.h>
 
@@ -6,8 +6,8 @@
 #include <string>
 #include <tuple>
 
-#include "shared/types/constraints.h"
 #include "shared/constraints/grammar.h"
+#include "shared/types/constraints.h"
 
 namespace edgedraft {
 namespace {

@@ -1,4 +1,4 @@
-#include "client/serve/conversation_store.h"
+#include "client/serve/page/conversation_store.h"
 
 #include <gtest/gtest.h>
 #include <sqlite3.h>

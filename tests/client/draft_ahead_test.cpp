@@ -1,4 +1,4 @@
-#include "client/generation/draft_ahead.h"
+#include "client/generation/online/draft_ahead.h"
 
 #include <gtest/gtest.h>
 
@@ -8,8 +8,8 @@
 
 #include "netsim/lab/oracle_drafter.h"
 #include "server/hints/hint_tree.h"
-#include "shared/types/prefix_hash.h"
 #include "shared/base/random.h"
+#include "shared/types/prefix_hash.h"
 
 namespace edgedraft {
 namespace {

@@ -1,4 +1,4 @@
-#include "client/generation/drafter_memory.h"
+#include "client/generation/online/drafter_memory.h"
 
 #include <gtest/gtest.h>
 

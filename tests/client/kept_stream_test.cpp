@@ -1,4 +1,4 @@
-#include "client/serve/kept_stream.h"
+#include "client/serve/answer/kept_stream.h"
 
 #include <gtest/gtest.h>
 

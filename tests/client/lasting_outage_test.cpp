@@ -1,4 +1,4 @@
-#include "client/generation/lasting_outage.h"
+#include "client/generation/offline/lasting_outage.h"
 
 #include <gtest/gtest.h>
 

@@ -135,8 +135,8 @@ class LocalServerTest : public ::testing::Test {
     return {.open_link = [this](std::function<void()> wake) -> Result<std::unique_ptr<TargetLink>> {
               ClientLinkOptions link_options = server_->link_options(bundle_);
               link_options.on_event = std::move(wake);
-              link_options.protocol.channel.on_sent = [this,
-                                                      connection = ++connections_](ByteView frame) {
+              link_options.protocol.channel.on_sent = [this, connection =
+                                                                 ++connections_](ByteView frame) {
                 uplink_.add(connection, frame);
               };
               link_options.plug = &plug_;

@@ -1,4 +1,4 @@
-#include "client/serve/request_privacy.h"
+#include "client/serve/request/request_privacy.h"
 
 #include <gtest/gtest.h>
 
@@ -11,8 +11,8 @@
 
 #include "client/engine/bundle_file.h"
 #include "client/privacy/folded_text.h"
-#include "client/serve/completion_request.h"
-#include "client/serve/json_tokens.h"
+#include "client/serve/json/json_tokens.h"
+#include "client/serve/request/completion_request.h"
 
 // Text removed from a request's body.
 namespace edgedraft {

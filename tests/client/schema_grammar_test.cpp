@@ -1,4 +1,4 @@
-#include "client/serve/schema_grammar.h"
+#include "client/serve/schema/schema_grammar.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "client/generation/server_view.h"
+#include "client/generation/online/server_view.h"
 
 #include <gtest/gtest.h>
 

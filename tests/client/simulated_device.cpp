@@ -78,7 +78,7 @@ class SimulatedDevice::Link final : public TargetLink {
   void connect() {
     connection_ = ++device_.connection_count_;
     client_.emplace(ClientProtocolOptions{.hello = {.agent = "toy",
-                                                   .pad_tick_ms = device_.options_.pad_tick_ms}},
+                                                    .pad_tick_ms = device_.options_.pad_tick_ms}},
                     now());
     server_.emplace(ServerProtocolOptions{}, now());
     pass_up();

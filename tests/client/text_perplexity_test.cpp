@@ -19,9 +19,10 @@ using Tokens = std::vector<std::uint32_t>;
 
 class TextSurpriseTest : public ::testing::Test {
  protected:
-  PerplexityMeter measure(const Tokens& tokens, std::optional<std::uint32_t> bos, std::uint32_t window) {
+  PerplexityMeter measure(const Tokens& tokens, std::optional<std::uint32_t> bos,
+                          std::uint32_t window) {
     return measure_perplexity(decoder_, tokens, bos, window,
-                            [this](std::uint64_t count) { advanced_ += count; });
+                              [this](std::uint64_t count) { advanced_ += count; });
   }
 
   // Nats of the last `count` tokens of `window`, summed over one whole pass.

@@ -1,4 +1,4 @@
-#include "client/serve/tools.h"
+#include "client/serve/text/tools.h"
 
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "client/engine/bundle_file.h"
-#include "client/serve/visible_text.h"
+#include "client/serve/text/visible_text.h"
 #include "tests/client/grammar_text.h"
 
 namespace edgedraft {
@@ -157,10 +157,10 @@ TEST_F(CallFormTest, AStreamHoldsBackCallsAlone) {
   const std::string answer = said + form.written(std::span(&call, 1));
   for (const bool is_call : {true, false}) {
     VisibleText text({.tokenizer = bundle_.tokenizer(),
-                     .leading_space = LeadingSpace::keep,
-                     .stops = {},
-                     .thoughts = Thoughts::none,
-                     .calls = &form});
+                      .leading_space = LeadingSpace::keep,
+                      .stops = {},
+                      .thoughts = Thoughts::none,
+                      .calls = &form});
     std::string given;
     const auto take = [&] {
       for (const VisibleText::Piece& piece : text.take()) given += piece.text;

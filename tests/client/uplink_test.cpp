@@ -13,8 +13,8 @@
 
 #include "client/engine/bundle_file.h"
 #include "client/privacy/restored_text.h"
-#include "client/serve/completion_request.h"
-#include "client/serve/request_privacy.h"
+#include "client/serve/request/completion_request.h"
+#include "client/serve/request/request_privacy.h"
 #include "shared/base/random.h"
 #include "tests/client/simulated_device.h"
 

@@ -1,11 +1,11 @@
-#include "client/serve/visible_text.h"
+#include "client/serve/text/visible_text.h"
 
 #include <gtest/gtest.h>
 
 #include <chrono>
 
 #include "client/engine/bundle_file.h"
-#include "client/serve/past_answer.h"
+#include "client/serve/answer/past_answer.h"
 #include "shared/base/random.h"
 #include "tests/client/generation_rig.h"
 
@@ -29,9 +29,9 @@ class VisibleTextTest : public ::testing::Test {
   }
   VisibleText text(std::vector<std::string> stops = {}, bool shows_drafts = false) const {
     return VisibleText({.tokenizer = tokenizer(),
-                       .leading_space = LeadingSpace::keep,
-                       .stops = std::move(stops),
-                       .shows_drafts = shows_drafts});
+                        .leading_space = LeadingSpace::keep,
+                        .stops = std::move(stops),
+                        .shows_drafts = shows_drafts});
   }
 
   BundleFile bundle_ =
@@ -336,10 +336,10 @@ class ThoughtsTest : public VisibleTextTest {
  protected:
   VisibleText thinker(Thoughts thoughts, bool shows_drafts = false) const {
     return VisibleText({.tokenizer = tokenizer(),
-                       .leading_space = LeadingSpace::keep,
-                       .stops = {},
-                       .shows_drafts = shows_drafts,
-                       .thoughts = thoughts});
+                        .leading_space = LeadingSpace::keep,
+                        .stops = {},
+                        .shows_drafts = shows_drafts,
+                        .thoughts = thoughts});
   }
   // Both parts as a client assembles them.
   struct Shown {

@@ -98,8 +98,8 @@ TEST(ConstraintFilterTest, AGrammarLeavesTheTokensThatItsTextsGoOnWith) {
 TEST(ConstraintFilterTest, ALongAnswerIsReadAsAShortOneIs) {
   const std::string grammar = "root ::= (\"{\" [ab]{1,30} \"}\"){900}";
   ConstraintFilter kept = filter({.grammar = grammar});
-  ConstraintFilter beside =
-      ConstraintFilter::make({.grammar = grammar}, texts(), kept.grammar()).value();  // another session
+  ConstraintFilter beside = ConstraintFilter::make({.grammar = grammar}, texts(), kept.grammar())
+                                .value();  // another session
   Random random(5);
   Tokens answer;
   std::size_t items = 0;
@@ -246,9 +246,10 @@ TEST(ConstraintFilterTest, ADrafterThatKnowsNoneOfTheTokensStillSaysOne) {
 }
 
 TEST(ConstraintFilterTest, PenaltiesCountTheAnswersTokensAndBiasesAreAdded) {
-  ConstraintFilter kept = filter({.biases = {{.token = 5, .bias = -3.0f}, {.token = 3, .bias = 1.0f}},
-                        .presence_penalty = 0.5f,
-                        .frequency_penalty = 0.25f});
+  ConstraintFilter kept =
+      filter({.biases = {{.token = 5, .bias = -3.0f}, {.token = 3, .bias = 1.0f}},
+              .presence_penalty = 0.5f,
+              .frequency_penalty = 0.25f});
   EXPECT_TRUE(kept.changes_logits());
   std::vector<float> logits(texts()->count(), 0.0f);
   kept.apply(Tokens{3, 4, 3, 3}, logits);

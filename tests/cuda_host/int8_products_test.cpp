@@ -55,8 +55,7 @@ float product(DType type, const std::byte* weight, const Int8Row& x) {
         of_group = std::fma(scale_of(high), static_cast<float>(products[1]), of_group);
         of_group = std::fma(-minimum_of(low), static_cast<float>(values), of_group);
       } else {
-        of_group =
-            std::fma(scale_of(low), static_cast<float>(products[0] + products[1]), of_group);
+        of_group = std::fma(scale_of(low), static_cast<float>(products[0] + products[1]), of_group);
       }
     }
     float& sum = sums[group % kWarps];

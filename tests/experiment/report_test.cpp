@@ -455,7 +455,7 @@ TEST_F(RunDataTest, TimelinesAreOfOnePromptThatMostArmsAnswered) {
     runs_ << run << '\n';
     const nlohmann::ordered_json cycle{{"trial", prompt + arm}, {"client", 0},
                                        {"kind", "draft"},       {"tokens", 1},
-                                       {"token_writer", 1},    {"at_ms", 1000 * (index + 1)}};
+                                       {"token_writer", 1},     {"at_ms", 1000 * (index + 1)}};
     cycles_ << cycle << '\n';
   };
   answer("tool-3", 2, "split");

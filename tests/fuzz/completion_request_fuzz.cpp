@@ -1,4 +1,4 @@
-#include "client/serve/completion_request.h"
+#include "client/serve/request/completion_request.h"
 
 #include <cstdint>
 #include <cstdlib>

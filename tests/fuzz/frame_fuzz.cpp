@@ -3,8 +3,8 @@
 #include "shared/protocol/client_protocol.h"
 #include "shared/protocol/server_protocol.h"
 
-// Feeds any bytes to both halves of the protocol. The first byte selects how they are split and whether the
-// client has signed in to the server.
+// Feeds any bytes to both halves of the protocol. The first byte selects how they are split and
+// whether the client has signed in to the server.
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace edgedraft;
   if (size == 0) return 0;

@@ -65,8 +65,8 @@ TEST_P(DriverTest, RoundTripsFollowTheirDistribution) {
   const double limit = smirnov_limit(kCount, distribution.size());
   EXPECT_LT(how_far_below(measured, distribution), limit) << "too early";
   EXPECT_LT(how_far_below(late, measured), limit)
-      << "too late: median " << median(measured) << " ms for " << median(distribution) << ", of waking "
-      << median(delays) << ", nine in ten " << percentile(delays, 0.9);
+      << "too late: median " << median(measured) << " ms for " << median(distribution)
+      << ", of waking " << median(delays) << ", nine in ten " << percentile(delays, 0.9);
 }
 
 TEST_P(DriverTest, BytesComeAtTheRate) {
@@ -189,9 +189,10 @@ TEST_P(TunTest, PacketsComeAtTheRateInBothDirections) {
 }
 
 TEST_P(TunTest, LosesItsShareAndKeepsOrder) {
-  MAKE_LINK(link,
-            "[both]\nrate_mbit = 100\n[up]\nloss = 0.05\ndelay = { distribution = \"normal\", mean_ms "
-            "= 5, deviation_ms = 3 }\n");
+  MAKE_LINK(
+      link,
+      "[both]\nrate_mbit = 100\n[up]\nloss = 0.05\ndelay = { distribution = \"normal\", mean_ms "
+      "= 5, deviation_ms = 3 }\n");
   const Sunk sunk = parse(link->measure("sink", {"blast", "5000", "200", "100"}).server);
   // Five standard deviations of 5,000 draws at 5 %.
   EXPECT_NEAR(sunk.packets, 4750, 5 * std::sqrt(5000 * 0.05 * 0.95));
@@ -201,9 +202,10 @@ TEST_P(TunTest, LosesItsShareAndKeepsOrder) {
 }
 
 TEST_P(TunTest, ReorderingProfilesReorder) {
-  MAKE_LINK(link,
-            "[both]\nrate_mbit = 100\nreorder = true\ndelay = { distribution = \"normal\", mean_ms = "
-            "5, deviation_ms = 3 }\n");
+  MAKE_LINK(
+      link,
+      "[both]\nrate_mbit = 100\nreorder = true\ndelay = { distribution = \"normal\", mean_ms = "
+      "5, deviation_ms = 3 }\n");
   const Sunk sunk = parse(link->measure("sink", {"blast", "2000", "200", "200"}).server);
   EXPECT_EQ(sunk.packets, 2000);
   EXPECT_GT(sunk.overtaken, 500);

@@ -148,7 +148,8 @@ TEST(LinkTest, TableDelayGoesThroughItsPoints) {
 
 TEST(LinkTest, ADelayHoldsForAsLongAsItIsTold) {
   LinkOptions options = fast();
-  options.delay = {.kind = DelayDistribution::Kind::normal, .centre = 50ms, .deviation = 10ms, .hold = 20ms};
+  options.delay = {
+      .kind = DelayDistribution::Kind::normal, .centre = 50ms, .deviation = 10ms, .hold = 20ms};
   options.reorder = true;
   Link link(options, 3, kStart);
   std::vector<Duration> delays;

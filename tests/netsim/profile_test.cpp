@@ -133,14 +133,17 @@ TEST(ProfileTest, ErrorsNameFileLineKeyAndWhatIsAllowed) {
       {"[up]\nrate_mbit = 5\n", "down: no rate"},
       {"[both]\nrate_mbit = 5\nqueue_packets = 0\n", "p.toml:3: both.queue_packets"},
       {"[both]\nrate_mbit = 5\ndelay = { distribution = \"gauss\" }\n",
-       "p.toml:3: both.delay.distribution: 'gauss' is unknown; give one of constant, normal, pareto, table"},
+       "p.toml:3: both.delay.distribution: 'gauss' is unknown; give one of constant, normal, "
+       "pareto, table"},
       {"[both]\nrate_mbit = 5\ndelay = { distribution = \"normal\", mean_ms = 5 }\n",
        "both.delay.deviation_ms: is missing"},
-      {"[both]\nrate_mbit = 5\ndelay = { distribution = \"normal\", mean_ms = -1, deviation_ms = 1 }\n",
+      {"[both]\nrate_mbit = 5\ndelay = { distribution = \"normal\", mean_ms = -1, deviation_ms = 1 "
+       "}\n",
        "both.delay.mean_ms: -1 is out of range"},
       {"[both]\nrate_mbit = 5\ndelay = { distribution = \"pareto\", least_ms = 1, shape = 0.5 }\n",
        "both.delay.shape: 0.5 is out of range"},
-      {"[both]\nrate_mbit = 5\ndelay = { distribution = \"table\", points = [[0, 1], [0.5, 0.5], [1, 3]] "
+      {"[both]\nrate_mbit = 5\ndelay = { distribution = \"table\", points = [[0, 1], [0.5, 0.5], "
+       "[1, 3]] "
        "}\n",
        "both.delay.points: delays never fall"},
       {"[both]\nrate_mbit = 5\ndelay = { distribution = \"table\", points = [[0.1, 1], [1, 3]] }\n",

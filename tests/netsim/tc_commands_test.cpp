@@ -66,9 +66,10 @@ TEST(TcCommandsTest, BurstsBecomeNetemsGilbertElliott) {
 
 // netem's delay is the mean plus jitter times a table entry over 8192.
 TEST(TcCommandsTest, TableReproducesTheDistribution) {
-  const auto plan = plan_tc_link(profile_of("[both]\nrate_mbit = 5\ndelay = { distribution = \"table\", "
-                                            "points = [[0, 10], [0.5, 20], [1, 90]] }\n"))
-                        .value();
+  const auto plan =
+      plan_tc_link(profile_of("[both]\nrate_mbit = 5\ndelay = { distribution = \"table\", "
+                              "points = [[0, 10], [0.5, 20], [1, 90]] }\n"))
+          .value();
   ASSERT_EQ(plan.tables.size(), 2u);
   double mean_us = 0;
   double jitter_us = 0;

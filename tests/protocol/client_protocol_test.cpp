@@ -17,7 +17,7 @@ TEST_F(ClientProtocolTest, AServerThatBringsTokensBeyondTheVocabularyIsFaulty) {
     EXPECT_TRUE(protocol.prefill(outgoing(request)));
     if (tokens.empty()) {
       return protocol.receive(now_,
-                             wire::encode(wire::Verdict{.round = 1, .length = 11, .next = next}));
+                              wire::encode(wire::Verdict{.round = 1, .length = 11, .next = next}));
     }
     EXPECT_TRUE(
         protocol.receive(now_, wire::encode(wire::Verdict{.round = 1, .length = 11, .next = 7})));

@@ -109,12 +109,12 @@ class ToyServer {
     id_ = request.session;
     store_[id_].resize(request.verified_length);
     fill(protocol, {.round = request.round,
-                   .base_length = request.verified_length,
-                   .tokens = request.tokens,
-                   .provisional_count = static_cast<std::uint32_t>(request.tokens.size()),
-                   .policy = request.policy,
-                   .activations_from = request.activations_from,
-                   .run = request.run});
+                    .base_length = request.verified_length,
+                    .tokens = request.tokens,
+                    .provisional_count = static_cast<std::uint32_t>(request.tokens.size()),
+                    .policy = request.policy,
+                    .activations_from = request.activations_from,
+                    .run = request.run});
   }
 
   void fill(ServerProtocol& protocol, const wire::Prefill& request) {

@@ -5,8 +5,8 @@
 #include <limits>
 
 #include "server/passes/run.h"
-#include "shared/types/prefix_hash.h"
 #include "shared/protocol/limits.h"
+#include "shared/types/prefix_hash.h"
 
 namespace edgedraft {
 namespace {

@@ -6,8 +6,8 @@
 #include <set>
 #include <vector>
 
-#include "shared/types/prefix_hash.h"
 #include "shared/base/random.h"
+#include "shared/types/prefix_hash.h"
 
 namespace edgedraft {
 namespace {

@@ -9,9 +9,9 @@
 namespace edgedraft {
 namespace {
 
+using testing::AnswerDistribution;
 using testing::kAnswerTokens;
 using testing::KnownLogits;
-using testing::AnswerDistribution;
 
 class RunDistributionTest : public RunTest {
  protected:

@@ -11,8 +11,8 @@
 
 #include "server/passes/pass_loop.h"
 #include "server/sessions/session_proposer.h"
-#include "shared/types/prefix_hash.h"
 #include "shared/constraints/token_texts.h"
+#include "shared/types/prefix_hash.h"
 #include "tests/server/plain_answer.h"
 #include "tests/server/raw_client.h"
 #include "tests/server/toy_session.h"

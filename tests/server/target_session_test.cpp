@@ -72,7 +72,7 @@ class TargetSessionTest : public ::testing::Test {
     for (std::uint32_t t = 3; t < kToyVocabulary; ++t) texts[t] = letter(t);
     return std::make_shared<ConstraintFilter>(
         ConstraintFilter::make(constraints, std::make_shared<const TokenTexts>(
-                                         std::move(texts), Tokens{kToyEndToken}, false))
+                                                std::move(texts), Tokens{kToyEndToken}, false))
             .value());
   }
   static std::string text(const Tokens& tokens) {

@@ -43,15 +43,15 @@ SparseDistribution random_draft(Random& random) {
 // Calls back with every sequence of up to `count` drawn children and its probability.
 void for_each_draw(const SparseDistribution& distribution, std::size_t count,
                    const std::function<void(const Tokens&, double)>& visit) {
-  const std::function<void(const SparseDistribution&, Tokens&, double)> go = [&](const SparseDistribution& left,
-                                                                        Tokens& drawn, double p) {
-    if (drawn.size() == count || left.entries().empty()) return visit(drawn, p);
-    for (const auto& [token, weight] : left.entries()) {
-      drawn.push_back(token);
-      go(left.without(token), drawn, p * left.probability(token));
-      drawn.pop_back();
-    }
-  };
+  const std::function<void(const SparseDistribution&, Tokens&, double)> go =
+      [&](const SparseDistribution& left, Tokens& drawn, double p) {
+        if (drawn.size() == count || left.entries().empty()) return visit(drawn, p);
+        for (const auto& [token, weight] : left.entries()) {
+          drawn.push_back(token);
+          go(left.without(token), drawn, p * left.probability(token));
+          drawn.pop_back();
+        }
+      };
   Tokens drawn;
   go(distribution, drawn, 1.0);
 }

@@ -17,10 +17,10 @@
 namespace edgedraft {
 namespace {
 
+using testing::AnswerDistribution;
 using testing::kAnswerTokens;
 using testing::KnownLogits;
 using testing::kToyEndToken;
-using testing::AnswerDistribution;
 using testing::ToyDecoder;
 using Tokens = std::vector<std::uint32_t>;
 
@@ -83,7 +83,9 @@ class DrawnDraftTest : public ::testing::Test {
                        path.insert(path.begin(), tree.token(row));
                      return target_behind(along(path));
                    },
-               .draft = [&](std::uint32_t row) -> const SparseDistribution& { return drawn.distribution(tree, row); },
+               .draft = [&](std::uint32_t row) -> const SparseDistribution& {
+                 return drawn.distribution(tree, row);
+               },
                .uniform = uniform,
                .is_end = [](std::uint32_t token) { return token == kToyEndToken; }});
     accepted_ += verified.path.size();
@@ -100,12 +102,13 @@ class DrawnDraftTest : public ::testing::Test {
       text.insert(text.end(), answer.begin(), answer.end());
       return text;
     };
-    AnswerDistribution distribution(kAnswerTokens,
-                     [&](const Tokens& answer) { return target_behind(behind(answer)); });
+    AnswerDistribution distribution(
+        kAnswerTokens, [&](const Tokens& answer) { return target_behind(behind(answer)); });
     for (std::uint64_t i = 0; i < AnswerDistribution::draws(); ++i) {
       Tokens text = kPrompt;
       while (text.size() < kPrompt.size() + kAnswerTokens && cycle(text, shape)) continue;
-      distribution.add(Tokens(text.begin() + static_cast<std::ptrdiff_t>(kPrompt.size()), text.end()));
+      distribution.add(
+          Tokens(text.begin() + static_cast<std::ptrdiff_t>(kPrompt.size()), text.end()));
     }
     distribution.expect();
   }

@@ -194,7 +194,8 @@ double sum_of(const std::vector<Weighed>& tokens) {
 }
 
 // Reference for top-k and top-p: sorts everything, likeliest first.
-std::vector<double> distribution_by_sorting(const SamplingParams& params, std::span<const float> logits) {
+std::vector<double> distribution_by_sorting(const SamplingParams& params,
+                                            std::span<const float> logits) {
   std::vector<Weighed> all = weighed(params, logits);
   std::ranges::stable_sort(all, std::ranges::greater{}, &Weighed::weight);
   if (params.top_k > 0 && params.top_k < all.size()) all.resize(params.top_k);

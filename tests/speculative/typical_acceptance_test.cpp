@@ -27,11 +27,12 @@ TEST(TypicalAcceptanceTest, ATokenLikelyEnoughForItsDistributionIsTypical) {
 
 // Every row has the same distribution.
 TypicalOptions options(const DenseDistribution& distribution, std::uint32_t context_count = 100) {
-  return {.root_position = 10,
-          .context_count = context_count,
-          .threshold = kPublished,
-          .target = [&distribution](std::uint32_t) -> const DenseDistribution& { return distribution; },
-          .is_end = [](std::uint32_t token) { return token == kEnd; }};
+  return {
+      .root_position = 10,
+      .context_count = context_count,
+      .threshold = kPublished,
+      .target = [&distribution](std::uint32_t) -> const DenseDistribution& { return distribution; },
+      .is_end = [](std::uint32_t token) { return token == kEnd; }};
 }
 
 TEST(TypicalAcceptanceTest, TakesTheLongestPathAndAddsTheLikeliestToken) {

@@ -6,8 +6,8 @@
 #include <variant>
 #include <vector>
 
-#include "shared/types/prefix_hash.h"
 #include "shared/protocol/outgoing.h"
+#include "shared/types/prefix_hash.h"
 
 namespace edgedraft {
 

@@ -77,7 +77,8 @@ VerifiedPath verify_candidates(const DraftTree& tree, const CandidateOptions& op
       rows.push_back(below);
       children.push_back(tree.token(below));
     }
-    CandidateTurns turns(options.target(row), children.empty() ? SparseDistribution() : options.draft(row));
+    CandidateTurns turns(options.target(row),
+                         children.empty() ? SparseDistribution() : options.draft(row));
     std::size_t child = 0;
     while (child < children.size() && options.uniform() >= turns.odds(children[child])) {
       // Nothing remains if the draft's distribution equals the target's and this child is certain

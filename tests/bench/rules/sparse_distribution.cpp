@@ -39,7 +39,7 @@ SparseDistribution SparseDistribution::without(std::uint32_t token) const {
 }
 
 std::vector<std::uint32_t> SparseDistribution::draw(std::size_t count,
-                                           const std::function<double()>& uniform) const {
+                                                    const std::function<double()>& uniform) const {
   std::vector<std::uint32_t> drawn;
   SparseDistribution distribution = *this;
   while (drawn.size() < count && !distribution.entries_.empty()) {

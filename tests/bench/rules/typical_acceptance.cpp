@@ -7,7 +7,8 @@
 
 namespace edgedraft {
 
-bool is_typical(const DenseDistribution& target, std::uint32_t token, const TypicalThreshold& threshold) {
+bool is_typical(const DenseDistribution& target, std::uint32_t token,
+                const TypicalThreshold& threshold) {
   double entropy = 0.0;
   for (const double p : target) {
     if (p > 0.0) entropy -= p * std::log(p);
@@ -47,7 +48,8 @@ VerifiedPath verify_typical(const DraftTree& tree, const TypicalOptions& options
   for (std::uint32_t row = best; row != 0; row = tree.parent(row)) result.path.push_back(row);
   std::ranges::reverse(result.path);
   const DenseDistribution& distribution = options.target(best);
-  result.next = static_cast<std::uint32_t>(std::ranges::max_element(distribution) - distribution.begin());
+  result.next =
+      static_cast<std::uint32_t>(std::ranges::max_element(distribution) - distribution.begin());
   if (options.is_end(result.next)) {
     result.finish = Finish::end_token;
   } else if (options.root_position + taken[best].length + 2 >= options.context_count) {

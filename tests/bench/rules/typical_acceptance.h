@@ -16,7 +16,8 @@ struct TypicalThreshold {
   double epsilon;
   double delta;  // published: the square root of epsilon
 };
-bool is_typical(const DenseDistribution& target, std::uint32_t token, const TypicalThreshold& threshold);
+bool is_typical(const DenseDistribution& target, std::uint32_t token,
+                const TypicalThreshold& threshold);
 
 struct TypicalOptions {
   std::uint32_t root_position;

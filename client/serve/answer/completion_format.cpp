@@ -1,0 +1,273 @@
+#include "client/serve/answer/completion_format.h"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "client/json_line.h"
+#include "client/version.h"
+#include "shared/base/clock.h"
+
+namespace edgedraft {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// Text in events is padded to multiples of this, on request.
+constexpr std::size_t kObfuscationBytes = 32;
+constexpr std::size_t kIdCharacters = 24;
+
+std::string random_characters(Random& random, std::size_t count) {
+  constexpr std::string_view kAlphabet =
+      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789";
+  std::string text;
+  while (text.size() < count) text += kAlphabet[random.below(kAlphabet.size())];
+  return text;
+}
+
+// `per_prompt` choices in a row belong to one prompt.
+Json usage_of(const std::vector<FinishedChoice>& choices, std::uint32_t per_prompt) {
+  std::uint64_t prompt = 0;
+  std::uint64_t cached = 0;
+  std::uint64_t completion = 0;
+  std::uint64_t accepted = 0;
+  std::uint64_t drafted = 0;
+  for (const FinishedChoice& choice : choices) {
+    completion += choice.outcome.stats.tokens;
+    accepted += choice.outcome.stats.accepted;
+    drafted += choice.outcome.stats.drafted;
+  }
+  for (std::size_t i = 0; i < choices.size(); i += per_prompt) {
+    prompt += choices[i].outcome.stats.prompt_tokens;
+    cached += choices[i].outcome.stats.reused_tokens;
+  }
+  return {{"prompt_tokens", prompt},
+          {"completion_tokens", completion},
+          {"total_tokens", prompt + completion},
+          {"prompt_tokens_details", {{"cached_tokens", cached}}},
+          {"completion_tokens_details",
+           {{"accepted_prediction_tokens", accepted},
+            {"rejected_prediction_tokens", drafted - std::min(drafted, accepted)}}}};
+}
+
+// llama-server's names.
+Json timings_of(const GenerationStats& stats) {
+  const double prompt_ms = milliseconds(stats.first_token_elapsed);
+  const double predicted_ms = milliseconds(stats.elapsed - stats.first_token_elapsed);
+  const std::uint32_t prompt_n = stats.prompt_tokens - stats.reused_tokens;
+  const auto per_second = [](double count, double ms) { return ms > 0.0 ? count * 1e3 / ms : 0.0; };
+  const auto per_token = [](double ms, double count) { return count > 0.0 ? ms / count : 0.0; };
+  return {{"cache_n", stats.reused_tokens},
+          {"prompt_n", prompt_n},
+          {"prompt_ms", prompt_ms},
+          {"prompt_per_token_ms", per_token(prompt_ms, prompt_n)},
+          {"prompt_per_second", per_second(prompt_n, prompt_ms)},
+          {"predicted_n", stats.tokens},
+          {"predicted_ms", predicted_ms},
+          {"predicted_per_token_ms", per_token(predicted_ms, stats.tokens)},
+          {"predicted_per_second", per_second(stats.tokens, predicted_ms)},
+          {"draft_n", stats.drafted},
+          {"draft_n_accepted", stats.accepted}};
+}
+
+std::string_view provenance_name(Provenance provenance) {
+  switch (provenance) {
+    case Provenance::offline:
+      return "offline";
+    case Provenance::private_:
+      return "private";
+    default:
+      return "verified";
+  }
+}
+
+}  // namespace
+
+std::string FinishedChoice::finish_reason() const {
+  if (!calls.empty()) return "tool_calls";
+  const bool ended = outcome.end == GenerationEnd::end_token || outcome.end == GenerationEnd::stop;
+  return stopped || ended ? "stop" : "length";
+}
+
+bool FinishedChoice::is_offline() const {
+  return std::ranges::any_of(outcome.provenance, [](Provenance provenance) {
+    return provenance == Provenance::offline || provenance == Provenance::private_;
+  });
+}
+
+CompletionFormat::CompletionFormat(Options options, std::uint64_t salt)
+    : options_(std::move(options)),
+      padding_(salt),
+      id_((options_.kind == CompletionKind::chat ? "chatcmpl-" : "cmpl-") +
+          random_characters(padding_, kIdCharacters)),
+      created_(std::chrono::duration_cast<std::chrono::seconds>(
+                   std::chrono::system_clock::now().time_since_epoch())
+                   .count()) {}
+
+// `is_offline`: the device alone wrote some of it; clients see that in the fingerprint.
+CompletionFormat::Json CompletionFormat::frame(bool chunk, bool is_offline) const {
+  const bool chat = options_.kind == CompletionKind::chat;
+  return {{"id", id_},
+          {"object", !chat   ? "text_completion"
+                     : chunk ? "chat.completion.chunk"
+                             : "chat.completion"},
+          {"created", created_},
+          {"model", options_.model},
+          {"system_fingerprint", std::string(kVersion) + (is_offline ? " offline" : "")},
+          {"choices", Json::array()}};
+}
+
+// A chunk with `text` of a choice; null: without text.
+CompletionFormat::Json CompletionFormat::chunk_of(std::uint32_t choice, const std::string* text,
+                                                  bool is_offline) const {
+  Json chunk = frame(true, is_offline);
+  Json one = {{"index", choice}};
+  if (options_.kind == CompletionKind::chat) {
+    one["delta"] = Json::object();
+    if (text != nullptr) one["delta"]["content"] = *text;
+  } else {
+    one["text"] = text != nullptr ? *text : "";
+  }
+  one["logprobs"] = nullptr;
+  one["finish_reason"] = nullptr;
+  chunk["choices"].push_back(std::move(one));
+  if (options_.includes_usage) chunk["usage"] = nullptr;
+  return chunk;
+}
+
+std::string CompletionFormat::event_of(Json chunk, std::size_t text_bytes) {
+  if (options_.obfuscates) {
+    const std::size_t rest = text_bytes % kObfuscationBytes;
+    chunk["obfuscation"] = random_characters(padding_, kObfuscationBytes - rest);
+  }
+  return "data: " + json_line(chunk) + "\n\n";
+}
+
+std::string CompletionFormat::begin_event(std::uint32_t choice) {
+  const std::string nothing;
+  Json chunk = chunk_of(choice, &nothing);
+  chunk["choices"][0]["delta"]["role"] = "assistant";
+  return event_of(std::move(chunk), 0);
+}
+
+std::string CompletionFormat::text_event(std::uint32_t choice, const VisibleText::Piece& piece,
+                                         ClientState state, std::span<const ToldToken> logprobs) {
+  const bool is_offline =
+      piece.provenance == Provenance::offline || piece.provenance == Provenance::private_;
+  Json chunk = chunk_of(choice, piece.is_thought ? nullptr : &piece.text, is_offline);
+  if (piece.is_thought) chunk["choices"][0]["delta"]["reasoning_content"] = piece.text;
+  if (!logprobs.empty()) chunk["choices"][0]["logprobs"] = logprobs_json(logprobs);
+  chunk["x_edgedraft"] = {{"state", to_string(state)},
+                          {"provenance", provenance_name(piece.provenance)}};
+  if (piece.revise_from) chunk["x_edgedraft"]["revise_from"] = *piece.revise_from;
+  return event_of(std::move(chunk), piece.text.size());
+}
+
+// Null if none are returned.
+CompletionFormat::Json CompletionFormat::logprobs_json(std::span<const ToldToken> tokens) const {
+  if (!options_.texts) return nullptr;
+  return options_.kind == CompletionKind::chat ? chat_logprobs(tokens, *options_.texts)
+                                               : text_logprobs(tokens, *options_.texts);
+}
+
+CompletionFormat::Json CompletionFormat::counters_of(const GenerationOutcome& outcome) const {
+  std::uint32_t offline = 0;
+  for (const Provenance provenance : outcome.provenance) {
+    offline += provenance == Provenance::offline ? 1 : 0;
+  }
+  Json counters = {{"tokens", outcome.stats.tokens},
+                   {"offline_tokens", offline},
+                   {"rewritten_tokens", outcome.stats.rewritten_tokens},
+                   {"resyncs", outcome.stats.resyncs},
+                   {"target_passes", outcome.stats.target_calls},
+                   {"acceptance_length",
+                    outcome.stats.cycles > 0 ? Json(outcome.stats.acceptance_length()) : Json()},
+                   {"drafted", outcome.stats.drafted},
+                   {"streamed_because", outcome.stats.streamed_because},
+                   {"bytes_up", outcome.link.bytes_up},
+                   {"bytes_down", outcome.link.bytes_down}};
+  // Number of masked values per type, or "local".
+  if (options_.privacy.is_local) counters["private"] = "local";
+  if (options_.privacy.placeholders) {
+    for (const auto& [type, count] : options_.privacy.placeholders->counts()) {
+      counters["private"][to_string(type)] = count;
+    }
+  }
+  return counters;
+}
+
+CompletionFormat::Json CompletionFormat::calls_json(const std::vector<ToolCall>& calls,
+                                                    bool indexed) {
+  Json list = Json::array();
+  for (std::size_t i = 0; i < calls.size(); ++i) {
+    Json call = {
+        {"id", "call_" + random_characters(padding_, kIdCharacters)},
+        {"type", "function"},
+        {"function", {{"name", calls[i].call.name}, {"arguments", calls[i].call.arguments}}}};
+    if (indexed) call["index"] = i;
+    if (calls[i].is_restored) call["x_restored"] = true;
+    list.push_back(std::move(call));
+  }
+  return list;
+}
+
+std::string CompletionFormat::calls_event(std::uint32_t choice,
+                                          const std::vector<ToolCall>& calls) {
+  Json chunk = chunk_of(choice, nullptr);
+  chunk["choices"][0]["delta"]["tool_calls"] = calls_json(calls, /*indexed=*/true);
+  chunk["x_edgedraft"] = {{"state", to_string(ClientState::online)},
+                          {"provenance", provenance_name(Provenance::verified)}};
+  return event_of(std::move(chunk), 0);
+}
+
+std::string CompletionFormat::end_event(std::uint32_t choice, const FinishedChoice& finished) {
+  Json chunk = chunk_of(choice, nullptr, finished.is_offline());
+  chunk["choices"][0]["finish_reason"] = finished.finish_reason();
+  chunk["timings"] = timings_of(finished.outcome.stats);
+  chunk["x_edgedraft"] = counters_of(finished.outcome);
+  return event_of(std::move(chunk), 0);
+}
+
+std::string CompletionFormat::last_events(const std::vector<FinishedChoice>& choices) {
+  std::string events;
+  if (options_.includes_usage) {
+    Json chunk = frame(true, std::ranges::any_of(choices, &FinishedChoice::is_offline));
+    chunk["usage"] = usage_of(choices, options_.choices_per_prompt);
+    chunk["timings"] = timings_of(choices.front().outcome.stats);
+    events = event_of(std::move(chunk), 0);
+  }
+  return events + "data: [DONE]\n\n";
+}
+
+std::string CompletionFormat::error_event(const ApiError& error) {
+  return "data: " + to_json(error) + "\n\n";
+}
+
+std::string CompletionFormat::whole(const std::vector<FinishedChoice>& choices) {
+  Json answer = frame(false, std::ranges::any_of(choices, &FinishedChoice::is_offline));
+  for (std::size_t i = 0; i < choices.size(); ++i) {
+    Json one = {{"index", i}};
+    if (options_.kind == CompletionKind::chat) {
+      one["message"] = {{"role", "assistant"}, {"content", choices[i].text}, {"refusal", nullptr}};
+      if (!choices[i].thought.empty()) {
+        one["message"]["reasoning_content"] = choices[i].thought;
+      }
+      if (!choices[i].calls.empty()) {
+        if (choices[i].text.empty()) one["message"]["content"] = nullptr;
+        one["message"]["tool_calls"] = calls_json(choices[i].calls, /*indexed=*/false);
+      }
+    } else {
+      one["text"] = choices[i].text;
+    }
+    // A call has no visible text, so no log probabilities.
+    one["logprobs"] = choices[i].calls.empty() ? logprobs_json(choices[i].logprobs) : Json();
+    one["finish_reason"] = choices[i].finish_reason();
+    one["x_edgedraft"] = counters_of(choices[i].outcome);
+    answer["choices"].push_back(std::move(one));
+  }
+  answer["usage"] = usage_of(choices, options_.choices_per_prompt);
+  answer["timings"] = timings_of(choices.front().outcome.stats);
+  return json_line(answer);
+}
+
+}  // namespace edgedraft

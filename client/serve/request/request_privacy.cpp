@@ -1,0 +1,466 @@
+#include "client/serve/request/request_privacy.h"
+
+#include <algorithm>
+#include <charconv>
+#include <chrono>
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "client/serve/json/json_fields.h"
+#include "client/serve/json/json_tokens.h"
+#include "shared/base/json_shape.h"
+#include "shared/model/utf8.h"
+#include "shared/types/constraints.h"
+
+namespace edgedraft {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// Visits all texts of a request.
+class Visitor {
+ public:
+  Visitor() = default;
+  virtual ~Visitor() = default;
+  Visitor(const Visitor&) = delete;
+  Visitor& operator=(const Visitor&) = delete;
+
+  // In conversation order first, so that a growing conversation keeps its placeholders.
+  void request(Json& body) {
+    if (body.contains("messages") && body["messages"].is_array()) {
+      for (Json& one : body["messages"]) message(one);
+    }
+    for (const char* const field :
+         {"prompt", "suffix", "tools", "response_format", "json_schema", "chat_template_kwargs"}) {
+      if (body.contains(field)) all(body[field]);
+    }
+    // More stops are refused.
+    if (body.contains("stop") && body["stop"].size() <= kStopsMax) all(body["stop"]);
+    if (body.contains("grammar") && body["grammar"].is_string()) all(body["grammar"]);
+  }
+
+ private:
+  // Returns the replacement of a text.
+  virtual std::string text(const std::string& text, bool is_private, Writer writer) = 0;
+  // Replacements of the parts of a text.
+  virtual std::vector<std::string> texts(std::span<const RequestPart> parts, Writer writer) = 0;
+  // Replacement of a key that nothing refers to.
+  virtual std::string key(const std::string& key) = 0;
+  // A name that cannot be changed, such as a property's.
+  virtual void name(const std::string& name) = 0;
+  // An id of a call or function.
+  virtual void id(const std::string& id) = 0;
+  // True if private text remains in joined results of the functions above.
+  virtual bool still_holds(const std::string& text) = 0;
+
+  // Visits all strings, numbers and member names in it.
+  void all(Json& value) {
+    if (value.is_string()) {
+      value = text(value.get<std::string>(), false, Writer::user);
+    } else if (value.is_array()) {
+      std::vector<Json*> elements;
+      for (Json& element : value) elements.push_back(&element);
+      members(elements);
+    } else if (value.is_object()) {
+      std::vector<Json*> texts;
+      for (auto& [key, member] : value.items()) {
+        name(key);
+        const bool refers = key == "required" || key == "$ref" || key == "type";
+        if (refers || (key == "name" && member.is_string())) {
+          names(member);
+        } else {
+          texts.push_back(&member);
+        }
+      }
+      members(texts);
+    } else if (value.is_number()) {
+      const std::string told = value.dump();
+      if (std::string seen = text(told, false, Writer::user); seen != told) value = std::move(seen);
+    }
+  }
+
+  // A value may be split over several members; then each text among them is private.
+  void members(std::span<Json* const> members) {
+    const auto joins = [](const Json& member) { return member.is_string() || member.is_number(); };
+    std::vector<Json> written;
+    std::string joined;
+    for (Json* const member : members) {
+      written.push_back(joins(*member) ? *member : Json());
+      all(*member);
+      if (joins(*member)) joined += string_of(*member) + " ";
+    }
+    if (!still_holds(joined)) return;
+    for (std::size_t i = 0; i < members.size(); ++i) {
+      if (written[i].is_null()) continue;
+      *members[i] = text(string_of(written[i]), true, Writer::user);
+    }
+  }
+
+  static std::string string_of(const Json& value) {
+    return value.is_string() ? value.get<std::string>() : value.dump();
+  }
+
+  // Visits references to names; a property may have the same key.
+  void names(Json& value) {
+    if (value.is_string()) {
+      name(value.get<std::string>());
+    } else if (value.is_array()) {
+      for (Json& element : value) names(element);
+    } else {
+      all(value);
+    }
+  }
+
+  void identifies(Json& value) {
+    if (value.is_string()) {
+      id(value.get<std::string>());
+    } else {
+      all(value);
+    }
+  }
+
+  // JSON within a string: names in it refer to nothing, and its text is sent as written.
+  void arguments(Json& value, bool is_private) {
+    const auto written = value.get<std::string>();
+    if (is_private) {
+      const std::string seen = text(written, true, Writer::target);
+      if (seen != written) value = Json({{"private", seen}}).dump();
+      return;
+    }
+    if (!has_readable_shape(written) || !Json::accept(written)) {
+      value = text(written, false, Writer::target);
+      return;
+    }
+    std::string seen;
+    std::string values;
+    std::size_t at = 0;
+    for (const JsonToken& token : json_tokens(written)) {
+      seen.append(written, at, token.begin - at);
+      const std::string part =
+          argument(token.kind, written.substr(token.begin, token.end - token.begin));
+      seen += part;
+      if (token.kind != JsonToken::Kind::key) values += string_of(Json::parse(part)) + " ";
+      at = token.end;
+    }
+    seen.append(written, at);
+    // A value may span several strings, or be inside escapes.
+    if (still_holds(seen) || still_holds(values))
+      seen = Json({{"private", text(written, true, Writer::target)}}).dump();
+    value = std::move(seen);
+  }
+
+  // Returns the replacement of one token.
+  std::string argument(JsonToken::Kind kind, const std::string& written) {
+    const Json value = Json::parse(written);
+    if (kind != JsonToken::Kind::number) {
+      const auto told = value.get<std::string>();
+      const std::string seen =
+          kind == JsonToken::Kind::key ? key(told) : text(told, false, Writer::target);
+      return seen == told ? written : Json(seen).dump();
+    }
+    std::string seen = text(written, false, Writer::target);
+    if (seen != written) return Json(seen).dump();
+    // A template may write the number in another form.
+    const std::string told = value.dump();
+    if (told == written) return written;
+    seen = text(told, false, Writer::target);
+    return seen == told ? written : Json(seen).dump();
+  }
+
+  static Writer writer_of(const Json& message) {
+    const Json role = message.value("role", Json());
+    return role == "assistant" ? Writer::target : role == "tool" ? Writer::function : Writer::user;
+  }
+
+  void content(Json& value, Writer writer, bool is_private) {
+    if (value.is_string()) {
+      value = text(value.get<std::string>(), is_private, writer);
+      return;
+    }
+    if (!value.is_array()) return;
+    join_open_parts(value);
+    for (auto at = value.begin(); at != value.end();) {
+      at = std::find_if(at, value.end(), is_text);
+      const auto end = std::find_if_not(at, value.end(), is_text);
+      std::vector<RequestPart> parts;
+      for (auto part = at; part != end; ++part) {
+        parts.push_back({.text = (*part)["text"].get_ref<const std::string&>(),
+                         .is_private = is_private || is_marked(*part)});
+      }
+      if (parts.empty()) continue;
+      for (std::string& seen : texts(parts, writer)) (*at++)["text"] = std::move(seen);
+    }
+  }
+
+  static bool is_text(const Json& part) {
+    return part.is_object() && part.contains("text") && part["text"].is_string();
+  }
+  // For a part or a message. Requires  error_of_marks() found nothing
+  static bool is_marked(const Json& value) { return value.value("x_private", Json()) == true; }
+
+  // The model reads parts as one text, so a value may span two of them.
+  static void join_open_parts(Json& parts) {
+    Json joined = Json::array();
+    bool goes_on = false;
+    for (const Json& part : parts) {
+      const bool is_open =
+          is_text(part) && !is_marked(part) && part.value("type", Json()) == "text";
+      if (is_open && goes_on) {
+        Json& whole = joined.back()["text"];
+        whole = whole.get<std::string>() + part["text"].get<std::string>();
+      } else {
+        joined.push_back(part);
+      }
+      goes_on = is_open;
+    }
+    parts = std::move(joined);
+  }
+
+  void message(Json& value) {
+    if (!value.is_object()) return;
+    const bool is_private = is_marked(value);
+    if (value.contains("content")) content(value["content"], writer_of(value), is_private);
+    if (value.contains("reasoning_content")) {
+      content(value["reasoning_content"], writer_of(value), is_private);
+    }
+    if (value.contains("tool_call_id")) identifies(value["tool_call_id"]);
+    const auto calls = value.find("tool_calls");
+    if (calls == value.end() || !calls->is_array()) return;
+    for (Json& call : *calls) {
+      if (!call.is_object() || !call.contains("function") || !call["function"].is_object())
+        continue;
+      Json& function = call["function"];
+      if (call.contains("id")) identifies(call["id"]);
+      if (function.contains("name")) identifies(function["name"]);
+      if (function.contains("arguments") && function["arguments"].is_string()) {
+        arguments(function["arguments"], is_private);
+      }
+    }
+  }
+};
+
+// Learns private values, and reserves placeholders that occur in the user's own text.
+class Learning final : public Visitor {
+ public:
+  explicit Learning(RequestMask& mask) : mask_(mask) {}
+
+ private:
+  std::string text(const std::string& text, bool is_private, Writer writer) override {
+    mask_.learn(text, is_private, writer);
+    return text;
+  }
+  std::vector<std::string> texts(std::span<const RequestPart> parts, Writer writer) override {
+    mask_.learn(parts, writer);
+    std::vector<std::string> same;
+    for (const RequestPart& part : parts) same.emplace_back(part.text);
+    return same;
+  }
+  std::string key(const std::string& key) override {
+    mask_.learn_name(key, Writer::target);
+    return key;
+  }
+  void name(const std::string& name) override { mask_.learn_name(name); }
+  // Ids look like keys.
+  void id(const std::string&) override {}
+  bool still_holds(const std::string&) override { return false; }
+
+  RequestMask& mask_;
+};
+
+class Applying final : public Visitor {
+ public:
+  explicit Applying(RequestMask& mask) : mask_(mask) {}
+
+  // True if a name, which cannot be masked, holds private text.
+  bool in_name() const { return in_name_; }
+
+ private:
+  std::string text(const std::string& text, bool is_private, Writer) override {
+    return mask_.apply(text, is_private);
+  }
+  std::vector<std::string> texts(std::span<const RequestPart> parts, Writer) override {
+    return mask_.apply(parts);
+  }
+  std::string key(const std::string& key) override { return mask_.apply(key, false); }
+  void name(const std::string& name) override { in_name_ = mask_.holds(name) || in_name_; }
+  void id(const std::string& id) override { name(id); }
+  bool still_holds(const std::string& text) override { return mask_.still_holds(text); }
+
+  RequestMask& mask_;
+  bool in_name_ = false;
+};
+
+// Returns true if a name holds private text.
+bool apply_all(Json& request, RequestMask& mask) {
+  Applying applying(mask);
+  applying.request(request);
+  return applying.in_name();
+}
+
+ApiError api_error(const Error& error) {
+  return {.message = error.message,
+          .param = "messages",
+          .code = error.code == Errc::usage ? "private_text_found" : "too_much_private_text"};
+}
+
+// Path of a mark in an ignored place: anywhere but in messages and parts of their content.
+std::optional<std::string> misplaced_mark(const nlohmann::json& value, std::string_view within) {
+  const auto below = [](const std::string& path, const auto& member, std::string_view what) {
+    auto found = misplaced_mark(member, what);
+    if (found) found->insert(0, path);
+    return found;
+  };
+  if (value.is_array()) {
+    const std::string_view what = within == "messages"  ? "message"
+                                  : within == "content" ? "part"
+                                                        : "";
+    for (std::size_t i = 0; i < value.size(); ++i) {
+      if (!value[i].is_structured()) continue;
+      if (auto found = below("[" + std::to_string(i) + "]", value[i], what)) return found;
+    }
+  } else if (value.is_object()) {
+    const bool may_be_marked = within == "message" || within == "part";
+    for (const auto& [key, member] : value.items()) {
+      if (key == "x_private" && !may_be_marked) return ".x_private";
+      const bool goes_on =
+          (within == "request" && key == "messages") || (within == "message" && key == "content");
+      if (auto found = below("." + key, member, goes_on ? std::string_view(key) : "")) return found;
+    }
+  }
+  return std::nullopt;
+}
+
+// A mark of another type, or elsewhere, would expose text that its sender considers private.
+std::optional<ApiError> error_of_marks(const nlohmann::json& request) {
+  if (const auto path = misplaced_mark(request, "request")) {
+    return ApiError{.message = "'" + path->substr(1) +
+                               "': only a message and a part of its content can be marked so",
+                    .param = path->substr(1),
+                    .code = "unsupported_value"};
+  }
+  std::optional<ApiError> error;
+  const auto check = [&error](const nlohmann::json& marked, const std::string& path) {
+    if (error || !marked.is_object()) return;
+    JsonFields fields(marked, path + ".");
+    bool is_private = false;
+    fields.read("x_private", is_private);
+    error = fields.error();
+  };
+  const auto messages = request.find("messages");
+  if (messages == request.end() || !messages->is_array()) return std::nullopt;
+  for (std::size_t i = 0; i < messages->size(); ++i) {
+    const nlohmann::json& message = (*messages)[i];
+    const std::string path = "messages[" + std::to_string(i) + "]";
+    check(message, path);
+    if (!message.is_object() || !message.contains("content")) continue;
+    const nlohmann::json& content = message["content"];
+    for (std::size_t j = 0; content.is_array() && j < content.size(); ++j) {
+      check(content[j], path + ".content[" + std::to_string(j) + "]");
+    }
+  }
+  return error;
+}
+
+// Replaces token prompts by their texts, if these can be scanned.
+void spell_out_tokens(Json& prompt, const Tokenizer& tokenizer) {
+  if (!prompt.is_array()) return;
+  std::vector<std::uint32_t> tokens;
+  for (Json& token : prompt) {
+    if (token.is_array()) spell_out_tokens(token, tokenizer);
+    if (!token.is_number_unsigned() || token >= tokenizer.vocabulary_count()) continue;
+    tokens.push_back(token.get<std::uint32_t>());
+  }
+  if (!tokens.empty() && tokens.size() == prompt.size()) {
+    prompt = decode(tokenizer, tokens, LeadingSpace::strip);
+  }
+}
+
+// True if biases cover all tokens of a value.
+bool spells_private_text(const Json& biases, const PrivateVault& vault,
+                         const Tokenizer& tokenizer) {
+  if (!biases.is_object()) return false;
+  std::vector<std::string> tokens;
+  for (const auto& [name, bias] : biases.items()) {
+    std::uint32_t token = 0;
+    const auto parsed = std::from_chars(name.data(), name.data() + name.size(), token);
+    if (parsed.ec != std::errc() || token >= tokenizer.vocabulary_count()) continue;
+    tokens.push_back(tokenizer.token_bytes(token));
+  }
+  return vault.is_spelled_by(tokens);
+}
+
+}  // namespace
+
+Instant begin_of_private(Instant asked, Instant now) {
+  constexpr Duration kStep = std::chrono::milliseconds(20);
+  return asked + ((now - asked) / kStep + 1) * kStep;
+}
+
+ApiResult<PrivateRequest> take_out_private(std::string_view body, PrivacyGuard& guard,
+                                           const Tokenizer& tokenizer) {
+  PrivateRequest request{.body = std::string(body)};
+  Json json = Json::parse(body, nullptr, /*allow_exceptions=*/false);
+  // parse_completion() reports the error.
+  if (!json.is_object()) return request;
+  const nlohmann::json plain = json;
+  JsonFields fields(plain);
+  PrivateMode mode = guard.mode();
+  if (const auto word = fields.word("private", {"mask", "local", "prefix", "off"})) {
+    mode = private_mode_of(*word);
+  }
+  fields.read("restore_tool_arguments", request.privacy.restores_tool_arguments);
+  fields.take(error_of_marks(plain));
+  if (fields.error()) return *fields.error();
+  if (mode == PrivateMode::off) return request;
+
+  if (json.contains("prompt")) spell_out_tokens(json["prompt"], tokenizer);
+  VaultTransaction learned(guard.vault());
+  RequestMask mask(guard, mode);
+  Learning(mask).request(json);
+  if (const auto checked = mask.check(); !checked) return api_error(checked.error());
+  if (mode != PrivateMode::mask) {
+    RequestMask prefix(mask, PrivateMode::prefix);
+    Json masked = json;
+    const bool in_name = apply_all(masked, prefix);
+    auto outcome = prefix.outcome();
+    if (!outcome && mode == PrivateMode::prefix) return api_error(outcome.error());
+    // A private name may precede the first placeholder.
+    if (outcome && outcome->placeholders && !in_name) {
+      request.masked = {.body = masked.dump(), .placeholders = std::move(outcome->placeholders)};
+    }
+  }
+  // A request that stays on the device is otherwise unchanged.
+  RequestMask local(mask, PrivateMode::local);
+  RequestMask& last = mode == PrivateMode::mask ? mask : local;
+  const bool in_name = apply_all(json, last);
+  auto outcome = last.outcome();
+  if (!outcome) return api_error(outcome.error());
+  request.privacy.is_local = outcome->is_local;
+  request.privacy.sends_open = outcome->is_local && mode == PrivateMode::prefix;
+  request.privacy.placeholders = std::move(outcome->placeholders);
+  if (in_name && !request.privacy.is_local) {
+    return ApiError{.message =
+                        "the name of a function or property holds private text, and cannot be "
+                        "masked: ask with \"private\": \"local\" or \"off\"",
+                    .param = "tools",
+                    .code = "private_name"};
+  }
+  if (!request.privacy.is_local &&
+      spells_private_text(json.value("logit_bias", Json()), guard.vault(), tokenizer)) {
+    if (mode == PrivateMode::mask) {
+      return ApiError{.message =
+                          "'logit_bias': its tokens spell private text, which cannot be masked "
+                          "there: leave them out, or ask with \"private\": \"local\" or \"off\"",
+                      .param = "logit_bias",
+                      .code = "private_name"};
+    }
+    request.privacy.is_local = true;
+  }
+  if (request.privacy.found()) request.body = json.dump();
+  learned.keep();
+  return request;
+}
+
+}  // namespace edgedraft
