@@ -10,7 +10,7 @@
 #include "client/version.h"
 #include "shared/program/program.h"
 
-namespace edgedraft {
+namespace edgedraft::client {
 namespace {
 
 struct Options {
@@ -48,8 +48,8 @@ int main_with(int argc, char** argv) {
 }
 
 }  // namespace
-}  // namespace edgedraft
+}  // namespace edgedraft::client
 
 int main(int argc, char** argv) {
-  return edgedraft::main_with(argc, argv);
+  return edgedraft::client::main_with(argc, argv);
 }

@@ -1,8 +1,8 @@
 #pragma once
 
-namespace edgedraft {
+namespace edgedraft::client {
 
 // As printed by --version and logged by servers.
 inline constexpr const char* kVersion = "edgedraft " EDGEDRAFT_VERSION;
 
-}  // namespace edgedraft
+}  // namespace edgedraft::client

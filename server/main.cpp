@@ -3,11 +3,12 @@
 #include "shared/program/program.h"
 
 int main(int argc, char** argv) {
-  edgedraft::ServerOptions options;
+  edgedraft::server::ServerOptions options;
   edgedraft::Program program({.name = "edgedraft-server",
                               .what = "The target of a split language model, behind TLS",
                               .version = "edgedraft-server " EDGEDRAFT_VERSION,
                               .default_file = "server.toml"});
-  program.only(options, edgedraft::declare_server_options, edgedraft::serve_clients);
+  program.only(options, edgedraft::server::declare_server_options,
+               edgedraft::server::serve_clients);
   return program.main(argc, argv);
 }

@@ -11,7 +11,7 @@
 #include "shared/program/interrupt.h"
 #include "shared/program/options.h"
 
-namespace edgedraft {
+namespace edgedraft::client {
 namespace {
 
 constexpr const char* kHelp =
@@ -212,4 +212,4 @@ Result<int> run_chat(const ChatOptions& options) {
   return Chat(**conversation, *chat_template, terminal, options).run();
 }
 
-}  // namespace edgedraft
+}  // namespace edgedraft::client

@@ -4,7 +4,7 @@
 
 #include "client/commands/client_options.h"
 
-namespace edgedraft {
+namespace edgedraft::client {
 
 struct ChatOptions {
   OptionValues answer;
@@ -16,4 +16,4 @@ void declare_chat(CLI::App& app, ChatOptions& options);
 // Answers each line of standard input as the next turn of a conversation. Returns the exit status.
 Result<int> run_chat(const ChatOptions& options);
 
-}  // namespace edgedraft
+}  // namespace edgedraft::client

@@ -20,7 +20,7 @@
 #include "shared/program/validators.h"
 #include "shared/protocol/limits.h"
 
-namespace edgedraft {
+namespace edgedraft::client {
 namespace {
 
 constexpr std::uint32_t kMillisecondsMax = 24 * 3600 * 1000;
@@ -360,4 +360,4 @@ void declare_shown_answer_options(CLI::App& app, OptionValues& o) {
   app.add_flag("--json", o.config.json, "One JSON object an answer on standard output");
 }
 
-}  // namespace edgedraft
+}  // namespace edgedraft::client

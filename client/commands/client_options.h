@@ -25,7 +25,7 @@ namespace CLI {
 class App;
 }
 
-namespace edgedraft {
+namespace edgedraft::client {
 
 // Hooks of the lab's programs (netsim/lab) around the parts of an answer. Empty ones change
 // nothing.
@@ -89,4 +89,4 @@ Result<void> check_standard_input(const OptionValues& options, std::string reade
 // Errors    usage naming the option and its valid values; io for the token file
 Result<ClientSettings> check_answer_options(const OptionValues& options);
 
-}  // namespace edgedraft
+}  // namespace edgedraft::client

@@ -11,7 +11,7 @@
 #include "shared/program/token_file.h"
 #include "shared/protocol/limits.h"
 
-namespace edgedraft {
+namespace edgedraft::client {
 namespace {
 
 wire::Hello hello_of(const BundleFile& bundle, const ClientSettings& config, std::string token) {
@@ -183,4 +183,4 @@ void ClientParts::keep(const GenerationOutcome& outcome) {
   }
 }
 
-}  // namespace edgedraft
+}  // namespace edgedraft::client

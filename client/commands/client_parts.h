@@ -26,7 +26,7 @@ namespace spdlog {
 class logger;
 }
 
-namespace edgedraft {
+namespace edgedraft::client {
 
 // Parts common to all answering commands: the bundle and its drafter's devices, the engine, the
 // server connections, and measurements of earlier runs.
@@ -108,4 +108,4 @@ class ClientParts {
   std::optional<Engine> engine_;
 };
 
-}  // namespace edgedraft
+}  // namespace edgedraft::client

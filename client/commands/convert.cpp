@@ -16,7 +16,7 @@
 #include "shared/model/tensor_shapes.h"
 #include "shared/program/validators.h"
 
-namespace edgedraft {
+namespace edgedraft::client {
 namespace {
 
 std::string type_names() {
@@ -160,4 +160,4 @@ Result<int> run_convert(const ConvertCommandOptions& o) {
   return 0;
 }
 
-}  // namespace edgedraft
+}  // namespace edgedraft::client

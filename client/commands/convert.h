@@ -11,7 +11,7 @@ namespace CLI {
 class App;
 }
 
-namespace edgedraft {
+namespace edgedraft::client {
 
 struct ConvertCommandOptions {
   std::filesystem::path input;
@@ -29,4 +29,4 @@ void declare_convert(CLI::App& app, ConvertCommandOptions& options);
 // Converts a model, or makes a bundle. Returns the exit status.
 Result<int> run_convert(const ConvertCommandOptions& options);
 
-}  // namespace edgedraft
+}  // namespace edgedraft::client

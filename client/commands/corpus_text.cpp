@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <system_error>
 
-namespace edgedraft {
+namespace edgedraft::client {
 namespace {
 
 using Give = std::function<Result<void>(std::string_view)>;
@@ -120,4 +120,4 @@ Result<void> read_documents(const std::filesystem::path& file, const CorpusReade
   return {};
 }
 
-}  // namespace edgedraft
+}  // namespace edgedraft::client

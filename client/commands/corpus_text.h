@@ -9,7 +9,7 @@
 
 #include "shared/base/error.h"
 
-namespace edgedraft {
+namespace edgedraft::client {
 
 // Unit of a document in plain text: the file, a line, or lines up to an empty one.
 enum class CorpusSplit : std::uint8_t { file, lines, paragraphs };
@@ -33,4 +33,4 @@ inline constexpr std::size_t kDocumentBytesMax = 64 * 1024;
 Result<void> read_documents(const std::filesystem::path& file, const CorpusReader& reader,
                             const std::function<Result<void>(std::string_view)>& give);
 
-}  // namespace edgedraft
+}  // namespace edgedraft::client

@@ -14,7 +14,7 @@
 #include "shared/base/progress.h"
 #include "shared/program/validators.h"
 
-namespace edgedraft {
+namespace edgedraft::client {
 namespace {
 
 using nlohmann::ordered_json;
@@ -197,4 +197,4 @@ Result<int> run_devices(const DevicesOptions& o) {
   return 0;
 }
 
-}  // namespace edgedraft
+}  // namespace edgedraft::client

@@ -14,7 +14,7 @@ namespace CLI {
 class App;
 }
 
-namespace edgedraft {
+namespace edgedraft::client {
 
 struct DevicesOptions {
   std::filesystem::path bundle;
@@ -48,4 +48,4 @@ DeviceList make_device_list(const std::vector<ComputeDevice>& devices,
 void print(const DeviceList& list, std::ostream& out);
 std::string to_json(const DeviceList& list);
 
-}  // namespace edgedraft
+}  // namespace edgedraft::client

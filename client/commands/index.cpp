@@ -19,7 +19,7 @@
 #include "shared/program/validators.h"
 #include "shared/runtime/decoder.h"
 
-namespace edgedraft {
+namespace edgedraft::client {
 namespace {
 
 Result<void> check(const IndexCommandOptions& o) {
@@ -257,4 +257,4 @@ Result<int> run_index(const IndexCommandOptions& o) {
   return 0;
 }
 
-}  // namespace edgedraft
+}  // namespace edgedraft::client

@@ -12,7 +12,7 @@ namespace CLI {
 class App;
 }
 
-namespace edgedraft {
+namespace edgedraft::client {
 
 struct IndexCommandOptions {
   std::vector<std::filesystem::path> corpus;
@@ -37,4 +37,4 @@ void declare_index(CLI::App& app, IndexCommandOptions& options);
 // Builds an index of texts for drafters that copy from it. Returns the exit status.
 Result<int> run_index(const IndexCommandOptions& options);
 
-}  // namespace edgedraft
+}  // namespace edgedraft::client

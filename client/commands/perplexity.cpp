@@ -13,7 +13,7 @@
 #include "shared/protocol/limits.h"
 #include "shared/runtime/decoder.h"
 
-namespace edgedraft {
+namespace edgedraft::client {
 
 void declare_perplexity(CLI::App& app, PerplexityOptions& options) {
   app.add_option("--model", options.model, "A target, or a drafter that is a model by itself")
@@ -77,4 +77,4 @@ Result<int> run_perplexity(const PerplexityOptions& options) {
   return 0;
 }
 
-}  // namespace edgedraft
+}  // namespace edgedraft::client

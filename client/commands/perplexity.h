@@ -9,7 +9,7 @@ namespace CLI {
 class App;
 }
 
-namespace edgedraft {
+namespace edgedraft::client {
 
 struct PerplexityOptions {
   std::filesystem::path model;
@@ -24,4 +24,4 @@ void declare_perplexity(CLI::App& app, PerplexityOptions& options);
 // Prints a model's perplexity on a text. Returns the exit status.
 Result<int> run_perplexity(const PerplexityOptions& options);
 
-}  // namespace edgedraft
+}  // namespace edgedraft::client

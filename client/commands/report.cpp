@@ -9,7 +9,7 @@
 #include "client/json_line.h"
 #include "shared/base/bytes.h"
 
-namespace edgedraft {
+namespace edgedraft::client {
 namespace {
 
 using nlohmann::ordered_json;
@@ -192,4 +192,4 @@ std::string memory_account(const RunReport& report) {
   return line;
 }
 
-}  // namespace edgedraft
+}  // namespace edgedraft::client

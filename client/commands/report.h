@@ -10,7 +10,7 @@
 #include "shared/base/clock.h"
 #include "shared/base/sha256.h"
 
-namespace edgedraft {
+namespace edgedraft::client {
 
 // Configuration of an answer, for comparing answers.
 struct ReportedConfig {
@@ -55,4 +55,4 @@ std::string account(const RunReport& report);
 // A summary line of memory and the time to the first token.
 std::string memory_account(const RunReport& report);
 
-}  // namespace edgedraft
+}  // namespace edgedraft::client

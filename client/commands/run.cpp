@@ -7,7 +7,7 @@
 #include "shared/base/text_file.h"
 #include "shared/program/interrupt.h"
 
-namespace edgedraft {
+namespace edgedraft::client {
 namespace {
 
 // Larger than any context.
@@ -100,4 +100,4 @@ Result<int> run_once(const RunOptions& options) {
   return interrupted() ? kInterruptedExitCode : 0;
 }
 
-}  // namespace edgedraft
+}  // namespace edgedraft::client

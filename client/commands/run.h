@@ -6,7 +6,7 @@
 
 #include "client/commands/client_options.h"
 
-namespace edgedraft {
+namespace edgedraft::client {
 
 struct RunOptions {
   OptionValues answer;
@@ -19,4 +19,4 @@ void declare_run(CLI::App& app, RunOptions& options);
 // Answers one prompt. Returns the exit status.
 Result<int> run_once(const RunOptions& options);
 
-}  // namespace edgedraft
+}  // namespace edgedraft::client

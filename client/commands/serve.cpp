@@ -22,7 +22,7 @@
 #include "shared/program/token_file.h"
 #include "shared/program/validators.h"
 
-namespace edgedraft {
+namespace edgedraft::client {
 namespace {
 
 constexpr std::size_t kKeyBytesMax = 4096;
@@ -213,4 +213,4 @@ Result<int> run_serve(const ServeOptions& o) {
   return 0;
 }
 
-}  // namespace edgedraft
+}  // namespace edgedraft::client

@@ -12,7 +12,7 @@ namespace CLI {
 class App;
 }
 
-namespace edgedraft {
+namespace edgedraft::client {
 
 struct ServeOptions {
   ServeOptions() {
@@ -39,4 +39,4 @@ void declare_serve(CLI::App& app, ServeOptions& options);
 // Serves the local API until interrupted. Returns the exit status.
 Result<int> run_serve(const ServeOptions& options);
 
-}  // namespace edgedraft
+}  // namespace edgedraft::client

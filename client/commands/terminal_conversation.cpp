@@ -11,7 +11,7 @@
 #include "shared/program/interrupt.h"
 #include "shared/program/program.h"
 
-namespace edgedraft {
+namespace edgedraft::client {
 namespace {
 
 constexpr std::size_t kToldPlaceholders = 8;
@@ -202,4 +202,4 @@ Result<std::optional<RunReport>> TerminalConversation::finish() {
   return std::optional(std::move(report));
 }
 
-}  // namespace edgedraft
+}  // namespace edgedraft::client

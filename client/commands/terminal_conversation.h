@@ -18,7 +18,7 @@
 #include "shared/base/clock.h"
 #include "shared/model/chat_template.h"
 
-namespace edgedraft {
+namespace edgedraft::client {
 
 // Capabilities of standard input and output.
 struct Terminal {
@@ -77,4 +77,4 @@ class TerminalConversation {
   std::unique_ptr<EngineConversation> conversation_;
 };
 
-}  // namespace edgedraft
+}  // namespace edgedraft::client

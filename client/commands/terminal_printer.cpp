@@ -5,7 +5,7 @@
 
 #include "shared/base/printable.h"
 
-namespace edgedraft {
+namespace edgedraft::client {
 namespace {
 
 constexpr const char* kDimItalic = "\x1b[2;3m";
@@ -142,4 +142,4 @@ void TerminalPrinter::finish() {
   streams_.text << std::flush;
 }
 
-}  // namespace edgedraft
+}  // namespace edgedraft::client

@@ -10,7 +10,7 @@
 #include "client/privacy/restored_text.h"
 #include "shared/model/tokenizer.h"
 
-namespace edgedraft {
+namespace edgedraft::client {
 
 // How an unfinished answer is shown.
 enum class Display : std::uint8_t {
@@ -77,4 +77,4 @@ class TerminalPrinter final : public GenerationObserver {
   bool repeat_line_ = false;  // the corrected line is shown again
 };
 
-}  // namespace edgedraft
+}  // namespace edgedraft::client

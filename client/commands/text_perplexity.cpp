@@ -6,7 +6,7 @@
 
 #include "shared/base/check.h"
 
-namespace edgedraft {
+namespace edgedraft::client {
 namespace {
 
 double negative_log_probability(std::span<const float> logits, std::uint32_t token) {
@@ -85,4 +85,4 @@ PerplexityMeter measure_document(Decoder& decoder, std::span<const std::uint32_t
   return meter;
 }
 
-}  // namespace edgedraft
+}  // namespace edgedraft::client

@@ -7,7 +7,7 @@
 
 #include "shared/runtime/decoder.h"
 
-namespace edgedraft {
+namespace edgedraft::client {
 
 // Negative log-probabilities of tokens.
 class PerplexityMeter {
@@ -42,4 +42,4 @@ PerplexityMeter measure_perplexity(Decoder& decoder, std::span<const std::uint32
 PerplexityMeter measure_document(Decoder& decoder, std::span<const std::uint32_t> tokens,
                                  std::optional<std::uint32_t> bos);
 
-}  // namespace edgedraft
+}  // namespace edgedraft::client

@@ -9,7 +9,7 @@
 #include "client/engine/bundle_file.h"
 #include "shared/base/text_file.h"
 
-namespace edgedraft {
+namespace edgedraft::client {
 namespace {
 
 Result<std::vector<std::uint32_t>> encode(const BundleFile& bundle, const TokenizeOptions& options,
@@ -67,4 +67,4 @@ Result<int> run_tokenize(const TokenizeOptions& options) {
   return 0;
 }
 
-}  // namespace edgedraft
+}  // namespace edgedraft::client

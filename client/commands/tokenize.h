@@ -8,7 +8,7 @@ namespace CLI {
 class App;
 }
 
-namespace edgedraft {
+namespace edgedraft::client {
 
 struct TokenizeOptions {
   std::filesystem::path model;
@@ -23,4 +23,4 @@ void declare_tokenize(CLI::App& app, TokenizeOptions& options);
 // status.
 Result<int> run_tokenize(const TokenizeOptions& options);
 
-}  // namespace edgedraft
+}  // namespace edgedraft::client

@@ -4,7 +4,7 @@
 #include <string>
 #include <system_error>
 
-namespace edgedraft {
+namespace edgedraft::client {
 
 Result<void> check_written(const std::filesystem::path& output,
                            std::span<const std::filesystem::path> read, bool replaces) {
@@ -19,4 +19,4 @@ Result<void> check_written(const std::filesystem::path& output,
   return Error{Errc::usage, "-o " + output.string() + ": it exists; --force replaces it"};
 }
 
-}  // namespace edgedraft
+}  // namespace edgedraft::client

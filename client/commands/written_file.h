@@ -5,7 +5,7 @@
 
 #include "shared/base/error.h"
 
-namespace edgedraft {
+namespace edgedraft::client {
 
 // Checks that a command may write to `output`.
 //
@@ -13,4 +13,4 @@ namespace edgedraft {
 Result<void> check_written(const std::filesystem::path& output,
                            std::span<const std::filesystem::path> read, bool replaces);
 
-}  // namespace edgedraft
+}  // namespace edgedraft::client

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace edgedraft {
+namespace edgedraft::client {
 namespace {
 
 constexpr double kRememberedSamples = 60.0;
@@ -46,4 +46,4 @@ double CostLine::at(double rows) const {
   return std::max(mean + slope * (rows - mean_rows), 0.1 * mean);
 }
 
-}  // namespace edgedraft
+}  // namespace edgedraft::client

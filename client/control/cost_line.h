@@ -1,6 +1,6 @@
 #pragma once
 
-namespace edgedraft {
+namespace edgedraft::client {
 
 // Cost as a straight line over row count, fitted with more weight on recent measurements. While all
 // measurements have the same row count, each further row is assumed to add 2 % of their cost.
@@ -32,4 +32,4 @@ class CostLine {
   double product_ = 0.0;
 };
 
-}  // namespace edgedraft
+}  // namespace edgedraft::client

@@ -4,7 +4,7 @@
 
 #include "shared/base/check.h"
 
-namespace edgedraft {
+namespace edgedraft::client {
 
 DrafterChoice choose_drafter(std::span<const KnownDrafter> drafters, std::uint32_t breadth,
                              std::uint32_t tokens, bool on_battery) {
@@ -30,4 +30,4 @@ DrafterChoice choose_drafter(std::span<const KnownDrafter> drafters, std::uint32
   return choice;
 }
 
-}  // namespace edgedraft
+}  // namespace edgedraft::client

@@ -8,7 +8,7 @@
 
 #include "client/control/run_control.h"
 
-namespace edgedraft {
+namespace edgedraft::client {
 
 // A drafter that a conversation could use, and what its answers have taught.
 struct KnownDrafter {
@@ -29,4 +29,4 @@ struct DrafterChoice {
 DrafterChoice choose_drafter(std::span<const KnownDrafter> drafters, std::uint32_t breadth,
                              std::uint32_t tokens, bool on_battery);
 
-}  // namespace edgedraft
+}  // namespace edgedraft::client

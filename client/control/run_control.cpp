@@ -6,7 +6,7 @@
 
 #include "shared/forecast/rank_probabilities.h"
 
-namespace edgedraft {
+namespace edgedraft::client {
 namespace {
 
 constexpr double kBatteryGain = 1.15;
@@ -256,4 +256,4 @@ std::string RunControl::figures(const Decision& drafting, std::uint32_t breadth,
   return text;
 }
 
-}  // namespace edgedraft
+}  // namespace edgedraft::client

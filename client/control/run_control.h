@@ -10,7 +10,7 @@
 #include "shared/base/clock.h"
 #include "shared/forecast/run_model.h"
 
-namespace edgedraft {
+namespace edgedraft::client {
 
 // Measured time per token of one way to answer. The oldest evidence fades.
 struct TokenRate {
@@ -119,4 +119,4 @@ class RunControl {
   std::string why_;
 };
 
-}  // namespace edgedraft
+}  // namespace edgedraft::client

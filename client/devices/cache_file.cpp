@@ -8,7 +8,7 @@
 #include "shared/base/bytes.h"
 #include "shared/model/atomic_file.h"
 
-namespace edgedraft {
+namespace edgedraft::client {
 namespace {
 
 using nlohmann::json;
@@ -39,4 +39,4 @@ Result<void> write_cache_file(const std::filesystem::path& file, json content) {
   return out->commit();
 }
 
-}  // namespace edgedraft
+}  // namespace edgedraft::client

@@ -6,7 +6,7 @@
 
 #include "shared/base/error.h"
 
-namespace edgedraft {
+namespace edgedraft::client {
 
 // Reads a program's cached JSON. Empty if the file is damaged, too large, or of another version.
 std::optional<nlohmann::json> read_cache_file(const std::filesystem::path& file);
@@ -16,4 +16,4 @@ std::optional<nlohmann::json> read_cache_file(const std::filesystem::path& file)
 // Errors    io; also for an empty path, as of a user without a home
 Result<void> write_cache_file(const std::filesystem::path& file, nlohmann::json content);
 
-}  // namespace edgedraft
+}  // namespace edgedraft::client

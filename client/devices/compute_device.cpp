@@ -13,7 +13,7 @@
 #include "shared/program/options.h"
 #include "shared/runtime/planning_backend.h"
 
-namespace edgedraft {
+namespace edgedraft::client {
 namespace {
 
 // Returns the value of "key : " on its first line in /proc/cpuinfo; empty if there is none.
@@ -121,4 +121,4 @@ std::string title(const ComputeDevice& device) {
   return device.id + " (" + device.name + ")";
 }
 
-}  // namespace edgedraft
+}  // namespace edgedraft::client

@@ -10,7 +10,7 @@
 #include "shared/runtime/backend.h"
 #include "shared/runtime/memory_meter.h"
 
-namespace edgedraft {
+namespace edgedraft::client {
 
 // A device that a drafter can compute on.
 struct ComputeDevice {
@@ -46,4 +46,4 @@ Result<std::unique_ptr<Backend>> plan_backend(const ComputeDevice& device, std::
 // "vulkan:0 (NAME)".
 std::string title(const ComputeDevice& device);
 
-}  // namespace edgedraft
+}  // namespace edgedraft::client

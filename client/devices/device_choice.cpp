@@ -7,7 +7,7 @@
 
 #include "shared/base/check.h"
 
-namespace edgedraft {
+namespace edgedraft::client {
 namespace {
 
 std::string joined(const std::vector<std::string>& parts, const char* separator) {
@@ -123,4 +123,4 @@ Result<DeviceChoice> choose_device(const DeviceRequest& request,
   return DeviceChoice{.device = devices.front(), .reason = "asked for"};
 }
 
-}  // namespace edgedraft
+}  // namespace edgedraft::client

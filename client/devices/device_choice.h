@@ -8,7 +8,7 @@
 #include "client/devices/device_request.h"
 #include "client/devices/step_timing.h"
 
-namespace edgedraft {
+namespace edgedraft::client {
 
 struct DeviceChoice {
   ComputeDevice device;
@@ -29,4 +29,4 @@ Result<DeviceChoice> choose_device(const DeviceRequest& request,
                                    const std::vector<ComputeDevice>& devices,
                                    const MeasureDevice& measure);
 
-}  // namespace edgedraft
+}  // namespace edgedraft::client

@@ -3,7 +3,7 @@
 #include <charconv>
 #include <string_view>
 
-namespace edgedraft {
+namespace edgedraft::client {
 
 Result<DeviceRequest> parse_device_request(const std::string& text) {
   using Kind = DeviceRequest::Kind;
@@ -24,4 +24,4 @@ Result<DeviceRequest> parse_device_request(const std::string& text) {
                                 "what there is"};
 }
 
-}  // namespace edgedraft
+}  // namespace edgedraft::client

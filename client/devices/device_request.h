@@ -6,7 +6,7 @@
 
 #include "shared/base/error.h"
 
-namespace edgedraft {
+namespace edgedraft::client {
 
 // Value of --device.
 struct DeviceRequest {
@@ -22,4 +22,4 @@ struct DeviceRequest {
 // Errors    usage naming the valid values
 Result<DeviceRequest> parse_device_request(const std::string& text);
 
-}  // namespace edgedraft
+}  // namespace edgedraft::client

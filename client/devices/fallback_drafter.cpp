@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-namespace edgedraft {
+namespace edgedraft::client {
 
 FallbackDrafter::FallbackDrafter(Options options) : options_(std::move(options)) {
   try {
@@ -133,4 +133,4 @@ std::span<const float> FallbackDrafter::next_logits() {
   return ask([](Drafter& drafter) { return drafter.next_logits(); });
 }
 
-}  // namespace edgedraft
+}  // namespace edgedraft::client

@@ -11,7 +11,7 @@
 #include "shared/drafting/drafter.h"
 #include "shared/runtime/memory_meter.h"
 
-namespace edgedraft {
+namespace edgedraft::client {
 
 // Drafts on one device until it fails, then on another for the rest of the conversation. It keeps
 // tokens and activations, and rebuilds the second drafter from them, so that only time is lost.
@@ -80,4 +80,4 @@ class FallbackDrafter final : public Drafter {
   std::vector<Chunk> chunks_;
 };
 
-}  // namespace edgedraft
+}  // namespace edgedraft::client

@@ -2,7 +2,7 @@
 
 #include "shared/base/bytes.h"
 
-namespace edgedraft {
+namespace edgedraft::client {
 namespace {
 
 Result<StepTiming> measure(const MeasuringOptions& o, const ComputeDevice& device) {
@@ -34,4 +34,4 @@ MeasureDevice make_measure(const MeasuringOptions& options) {
   };
 }
 
-}  // namespace edgedraft
+}  // namespace edgedraft::client

@@ -10,7 +10,7 @@
 #include "shared/drafting/drafter_kind.h"
 #include "shared/runtime/memory_meter.h"
 
-namespace edgedraft {
+namespace edgedraft::client {
 
 struct MeasuringOptions {
   const DrafterModel& drafter;
@@ -29,4 +29,4 @@ struct MeasuringOptions {
 // Requires  drafter and cache outlive the result
 MeasureDevice make_measure(const MeasuringOptions& options);
 
-}  // namespace edgedraft
+}  // namespace edgedraft::client

@@ -6,7 +6,7 @@
 #include <string>
 #include <system_error>
 
-namespace edgedraft {
+namespace edgedraft::client {
 namespace {
 
 namespace fs = std::filesystem;
@@ -60,4 +60,4 @@ std::optional<double> EnergyMeter::joules() const {
   return sum;
 }
 
-}  // namespace edgedraft
+}  // namespace edgedraft::client

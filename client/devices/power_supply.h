@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-namespace edgedraft {
+namespace edgedraft::client {
 
 // Power state from the system (Linux: /sys/class); unknown on other systems.
 class PowerSupply {
@@ -47,4 +47,4 @@ class EnergyMeter {
   std::vector<PowerSupply::Counter> begun_;
 };
 
-}  // namespace edgedraft
+}  // namespace edgedraft::client

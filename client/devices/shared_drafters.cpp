@@ -4,7 +4,7 @@
 
 #include "client/devices/fallback_drafter.h"
 
-namespace edgedraft {
+namespace edgedraft::client {
 
 SharedDrafters::SharedDrafters(Options options) : options_(std::move(options)) {
   try {
@@ -40,4 +40,4 @@ void SharedDrafters::note_failure(const std::string& why) {
   if (options_.on_failure) options_.on_failure(why);
 }
 
-}  // namespace edgedraft
+}  // namespace edgedraft::client

@@ -11,7 +11,7 @@
 #include "shared/drafting/drafter_kind.h"
 #include "shared/runtime/backend.h"
 
-namespace edgedraft {
+namespace edgedraft::client {
 
 // A drafter's weights and their backend, which outlives them.
 struct LoadedDrafter {
@@ -54,4 +54,4 @@ class SharedDrafters {
   std::optional<LoadedDrafter> second_;
 };
 
-}  // namespace edgedraft
+}  // namespace edgedraft::client

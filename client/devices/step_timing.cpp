@@ -9,7 +9,7 @@
 #include "shared/base/percentile.h"
 #include "shared/base/random.h"
 
-namespace edgedraft {
+namespace edgedraft::client {
 namespace {
 
 constexpr std::uint32_t kPromptTokens = 64;
@@ -52,4 +52,4 @@ Result<StepTiming> time_drafting_step(const DrafterModel& model, Backend& backen
                     .bytes_per_second = static_cast<double>(facts.step_bytes) / step};
 }
 
-}  // namespace edgedraft
+}  // namespace edgedraft::client

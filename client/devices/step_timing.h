@@ -5,7 +5,7 @@
 #include "shared/runtime/backend.h"
 #include "shared/speculative/tree_growth.h"
 
-namespace edgedraft {
+namespace edgedraft::client {
 
 // Cost of a drafting step, one level of a tree, on a device.
 struct StepTiming {
@@ -20,4 +20,4 @@ struct StepTiming {
 Result<StepTiming> time_drafting_step(const DrafterModel& model, Backend& backend,
                                       const TreeShape& tree);
 
-}  // namespace edgedraft
+}  // namespace edgedraft::client

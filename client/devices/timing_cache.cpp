@@ -7,7 +7,7 @@
 #include "client/devices/cache_file.h"
 #include "shared/program/options.h"
 
-namespace edgedraft {
+namespace edgedraft::client {
 namespace {
 
 using nlohmann::json;
@@ -73,4 +73,4 @@ Result<void> TimingCache::put(const TimingKey& key, const StepTiming& timing) {
   return write_cache_file(file_, {{"measured", measured}});
 }
 
-}  // namespace edgedraft
+}  // namespace edgedraft::client

@@ -8,7 +8,7 @@
 #include "client/devices/step_timing.h"
 #include "shared/tensor/dtype.h"
 
-namespace edgedraft {
+namespace edgedraft::client {
 
 // Conditions of a measurement; it is valid only for the same ones.
 struct TimingKey {
@@ -47,4 +47,4 @@ class TimingCache {
   std::vector<Entry> entries_;  // oldest first
 };
 
-}  // namespace edgedraft
+}  // namespace edgedraft::client

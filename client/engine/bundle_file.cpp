@@ -8,7 +8,7 @@
 #include "shared/drafting/merged_drafter.h"
 #include "shared/model/fingerprint.h"
 
-namespace edgedraft {
+namespace edgedraft::client {
 namespace {
 
 std::string special_text(const Tokenizer& tokenizer, std::optional<std::uint32_t> id) {
@@ -213,4 +213,4 @@ std::vector<std::uint32_t> BundleFile::encode_raw(std::string_view text) const {
   return tokens;
 }
 
-}  // namespace edgedraft
+}  // namespace edgedraft::client

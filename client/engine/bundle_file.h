@@ -21,7 +21,7 @@
 #include "shared/protocol/message.h"
 #include "shared/runtime/backend.h"
 
-namespace edgedraft {
+namespace edgedraft::client {
 
 // Purpose of opening a bundle. Plain decoding needs only its tokenizer, so it accepts any model
 // with the target's tokenizer.
@@ -94,4 +94,4 @@ class BundleFile {
   std::string drafter_kind_;
 };
 
-}  // namespace edgedraft
+}  // namespace edgedraft::client

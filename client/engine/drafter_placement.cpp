@@ -11,7 +11,7 @@
 #include "client/devices/timing_cache.h"
 #include "shared/base/log.h"
 
-namespace edgedraft {
+namespace edgedraft::client {
 namespace {
 
 SharedDrafters::Loader loader_for(const DrafterPlacement::Options& o, const ComputeDevice& device,
@@ -144,4 +144,4 @@ DrafterPlacement::Place DrafterPlacement::place() const {
   return place_;
 }
 
-}  // namespace edgedraft
+}  // namespace edgedraft::client

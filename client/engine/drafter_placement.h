@@ -19,7 +19,7 @@ namespace spdlog {
 class logger;
 }
 
-namespace edgedraft {
+namespace edgedraft::client {
 
 // A bundle's drafter on its fastest device, with the CPU as fallback if that device is a GPU.
 class DrafterPlacement {
@@ -74,4 +74,4 @@ class DrafterPlacement {
   std::unique_ptr<SharedDrafters> drafters_;
 };
 
-}  // namespace edgedraft
+}  // namespace edgedraft::client

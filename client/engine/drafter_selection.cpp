@@ -8,7 +8,7 @@
 #include "shared/base/check.h"
 #include "shared/drafting/kinds.h"
 
-namespace edgedraft {
+namespace edgedraft::client {
 namespace {
 
 using Names = std::vector<std::string>;
@@ -92,4 +92,4 @@ Result<SelectedDrafter> select_drafter(const DrafterWishes& wishes, BundleUse us
       .bundle = std::move(bundle), .memory_key = std::move(key), .why = std::move(choice.why)};
 }
 
-}  // namespace edgedraft
+}  // namespace edgedraft::client

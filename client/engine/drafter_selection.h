@@ -9,7 +9,7 @@
 #include "client/engine/run_memory.h"
 #include "shared/base/error.h"
 
-namespace edgedraft {
+namespace edgedraft::client {
 
 // Drafters to choose from: bundle files, and kinds by name.
 struct DrafterWishes {
@@ -42,4 +42,4 @@ struct SelectedDrafter {
 Result<SelectedDrafter> select_drafter(const DrafterWishes& wishes, BundleUse use,
                                        const RunMemory* memory, const AnswersExpected& answers);
 
-}  // namespace edgedraft
+}  // namespace edgedraft::client

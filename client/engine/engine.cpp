@@ -7,7 +7,7 @@
 
 #include "shared/base/check.h"
 
-namespace edgedraft {
+namespace edgedraft::client {
 namespace {
 
 // Longest single wait; a deadline far away would overflow.
@@ -101,7 +101,7 @@ std::optional<Instant> Engine::last_step(Instant now) const {
 
 Engine::Slot* Engine::next_due(Instant now) {
   const std::optional<Instant> step = last_step(now);
-  const auto due = edgedraft::next_due(slots_, now, step, stepped_turns_);
+  const auto due = client::next_due(slots_, now, step, stepped_turns_);
   if (due == slots_.end()) return nullptr;
   slots_.splice(slots_.end(), slots_, due);
   Slot& slot = *slots_.back();
@@ -297,4 +297,4 @@ Result<std::optional<GenerationOutcome>> EngineConversation::outcome() {
   return slot_.outcome;
 }
 
-}  // namespace edgedraft
+}  // namespace edgedraft::client

@@ -15,7 +15,7 @@
 #include "client/generation/generation.h"
 #include "shared/net/send_grid.h"
 
-namespace edgedraft {
+namespace edgedraft::client {
 
 class EngineConversation;
 
@@ -170,4 +170,4 @@ class EngineConversation {
   Engine::Slot slot_;
 };
 
-}  // namespace edgedraft
+}  // namespace edgedraft::client

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 
-namespace edgedraft {
+namespace edgedraft::client {
 namespace {
 
 constexpr std::uint32_t kPositionsStep = 256;
@@ -67,4 +67,4 @@ Result<MemoryFit> fit_memory(std::uint64_t limit, std::uint32_t positions,
   return fit;
 }
 
-}  // namespace edgedraft
+}  // namespace edgedraft::client

@@ -7,7 +7,7 @@
 #include "shared/base/error.h"
 #include "shared/drafting/memory_need.h"
 
-namespace edgedraft {
+namespace edgedraft::client {
 
 // Capacity of drafters, and the memory for it.
 struct MemoryFit {
@@ -31,4 +31,4 @@ Result<MemoryFit> fit_memory(std::uint64_t limit, std::uint32_t positions,
 // "1.5 MiB"; smaller amounts in KiB or B.
 std::string mebibytes(std::uint64_t bytes);
 
-}  // namespace edgedraft
+}  // namespace edgedraft::client

@@ -8,7 +8,7 @@
 #include "client/devices/cache_file.h"
 #include "shared/program/options.h"
 
-namespace edgedraft {
+namespace edgedraft::client {
 namespace {
 
 using nlohmann::json;
@@ -138,4 +138,4 @@ Result<void> RunMemory::put(const Key& key, const RunKnowledge& knowledge) {
   return write_cache_file(file_, {{"runs", runs}});
 }
 
-}  // namespace edgedraft
+}  // namespace edgedraft::client

@@ -10,7 +10,7 @@
 #include "client/control/run_control.h"
 #include "shared/base/error.h"
 
-namespace edgedraft {
+namespace edgedraft::client {
 
 // Measurements of servers, kept in a JSON file so that the next program's first answer starts with
 // them. A file that is damaged or holds impossible values counts as empty; a file that cannot be
@@ -45,4 +45,4 @@ class RunMemory {
   std::vector<std::pair<Key, RunKnowledge>> entries_;  // oldest first
 };
 
-}  // namespace edgedraft
+}  // namespace edgedraft::client

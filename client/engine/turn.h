@@ -7,7 +7,7 @@
 #include "shared/base/clock.h"
 #include "shared/net/send_grid.h"
 
-namespace edgedraft {
+namespace edgedraft::client {
 
 // True if nothing of the answer is sent.
 inline bool stays_here(const GenerationTerms& terms) {
@@ -81,4 +81,4 @@ auto next_due(Line& line, Instant now, std::optional<Instant> step, const Steppe
   return due != line.end() ? due : find([](const Turn& turn) { return turn.is_private; });
 }
 
-}  // namespace edgedraft
+}  // namespace edgedraft::client

@@ -11,7 +11,7 @@
 #include "shared/privacy/safe_prefix.h"
 #include "shared/privacy/taint_ledger.h"
 
-namespace edgedraft {
+namespace edgedraft::client {
 
 // A conversation's tokens and the drafter bound to them. Both always hold the same tokens, and the
 // drafter has no other input. A tree that it grows thus depends only on the ledger's tokens, and
@@ -67,4 +67,4 @@ class Conversation {
   std::uint32_t settled_count_ = 0;
 };
 
-}  // namespace edgedraft
+}  // namespace edgedraft::client

@@ -6,7 +6,7 @@
 
 #include "shared/base/check.h"
 
-namespace edgedraft {
+namespace edgedraft::client {
 namespace {
 
 // Interval for checking whether a backed-up link accepts hints again.
@@ -227,4 +227,4 @@ void Generation::enter(ClientState state, const std::string& why) {
   notes_.add({.kind = CycleRecord::Kind::state, .state = state, .why = why});
 }
 
-}  // namespace edgedraft
+}  // namespace edgedraft::client

@@ -15,7 +15,7 @@
 #include "shared/base/error.h"
 #include "shared/protocol/target_link.h"
 
-namespace edgedraft {
+namespace edgedraft::client {
 
 // Writes answers: drafts, has the drafts verified, writes on alone if the server is unreachable,
 // and resynchronises when it is back. One object per conversation; each answer builds on the tokens
@@ -143,4 +143,4 @@ class Generation {
   Instant wait_end_{};
 };
 
-}  // namespace edgedraft
+}  // namespace edgedraft::client

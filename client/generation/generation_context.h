@@ -9,7 +9,7 @@
 #include "client/generation/telemetry/generation_stats.h"
 #include "shared/base/clock.h"
 
-namespace edgedraft {
+namespace edgedraft::client {
 
 // The request that is in flight, or that is to be sent next.
 struct RequestInFlight {
@@ -40,4 +40,4 @@ struct GenerationContext {
   GenerationStats& stats_;
 };
 
-}  // namespace edgedraft
+}  // namespace edgedraft::client

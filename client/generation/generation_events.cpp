@@ -7,7 +7,7 @@
 #include "shared/protocol/activation_codec.h"
 
 // Handling of link events, with and without the server.
-namespace edgedraft {
+namespace edgedraft::client {
 namespace {
 
 bool trying_again_may_help(Errc code) {
@@ -250,4 +250,4 @@ void Generation::go_offline(const std::string& why) {
   if (answer_count() > 0) text_.end_where_written({server_room()});
 }
 
-}  // namespace edgedraft
+}  // namespace edgedraft::client

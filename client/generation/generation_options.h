@@ -19,7 +19,7 @@
 #include "shared/speculative/tree_growth.h"
 #include "shared/types/sampling_params.h"
 
-namespace edgedraft {
+namespace edgedraft::client {
 
 using wire::Hold;
 
@@ -92,4 +92,4 @@ enum class GenerationEnd : std::uint8_t {
   cancelled,   // by the user
 };
 
-}  // namespace edgedraft
+}  // namespace edgedraft::client

@@ -4,7 +4,7 @@
 #include <span>
 #include <utility>
 
-namespace edgedraft {
+namespace edgedraft::client {
 
 void TokenWriter::write(std::uint32_t token, Provenance provenance) {
   // The target may return more tokens than requested.
@@ -50,4 +50,4 @@ void TokenWriter::tell_logprobs(const wire::Verdict& verdict) {
       std::span(verdict.logprobs).subspan(std::size_t{before} * terms_.logprobs), terms_.logprobs);
 }
 
-}  // namespace edgedraft
+}  // namespace edgedraft::client

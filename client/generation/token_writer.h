@@ -7,7 +7,7 @@
 #include "client/generation/generation_context.h"
 #include "client/generation/telemetry/cycle_notes.h"
 
-namespace edgedraft {
+namespace edgedraft::client {
 
 // Writes an answer's tokens to its conversation and observer, and finds where it ends.
 class TokenWriter : GenerationContext {
@@ -34,4 +34,4 @@ class TokenWriter : GenerationContext {
   std::optional<GenerationEnd> end_;
 };
 
-}  // namespace edgedraft
+}  // namespace edgedraft::client

@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-namespace edgedraft {
+namespace edgedraft::client {
 
 // Which side writes an answer while the server is reachable.
 enum class WritingSide : std::uint8_t {
@@ -11,4 +11,4 @@ enum class WritingSide : std::uint8_t {
   automatic,  // the drafter until it is unsure, then the target
 };
 
-}  // namespace edgedraft
+}  // namespace edgedraft::client

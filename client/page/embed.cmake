@@ -15,7 +15,7 @@ foreach(entry IN LISTS FILES)
 endforeach()
 file(WRITE ${OUTPUT} "#include \"client/page/page_files.h\"
 
-namespace edgedraft {
+namespace edgedraft::client {
 namespace {
 
 ${arrays}
@@ -28,5 +28,5 @@ std::span<const PageFile> page_files() {
   return kFiles;
 }
 
-}  // namespace edgedraft
+}  // namespace edgedraft::client
 ")

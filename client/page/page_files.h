@@ -3,7 +3,7 @@
 #include <span>
 #include <string_view>
 
-namespace edgedraft {
+namespace edgedraft::client {
 
 // The page of `edgedraft serve`, from this folder, with the libraries that it uses.
 struct PageFile {
@@ -13,4 +13,4 @@ struct PageFile {
 };
 std::span<const PageFile> page_files();
 
-}  // namespace edgedraft
+}  // namespace edgedraft::client

@@ -16,7 +16,7 @@
 #include "shared/model/tokenizer/pattern.h"
 #include "shared/model/utf8.h"
 
-namespace edgedraft {
+namespace edgedraft::client {
 namespace {
 
 std::string digits_of(std::string_view text) {
@@ -481,4 +481,4 @@ std::vector<PrivateSpan> detected_in(std::string_view text,
   return found;
 }
 
-}  // namespace edgedraft
+}  // namespace edgedraft::client

@@ -7,7 +7,7 @@
 
 #include "client/privacy/private_span.h"
 
-namespace edgedraft {
+namespace edgedraft::client {
 
 // Finds private parts of a text by their form. Detection is a guess, and missed parts are sent:
 // docs/privacy.md gives the rates.
@@ -37,4 +37,4 @@ std::vector<PrivateSpan> detected_in(std::string_view text,
                                      std::span<const std::unique_ptr<Detector>> detectors,
                                      bool with_keys = true);
 
-}  // namespace edgedraft
+}  // namespace edgedraft::client

@@ -6,7 +6,7 @@
 #include <array>
 #include <utility>
 
-namespace edgedraft {
+namespace edgedraft::client {
 namespace {
 
 // Decompositions have at most 18 characters (U+FDFA).
@@ -180,4 +180,4 @@ FoldedText compact(const FoldedText& folded) {
   return compacted;
 }
 
-}  // namespace edgedraft
+}  // namespace edgedraft::client

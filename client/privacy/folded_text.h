@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-namespace edgedraft {
+namespace edgedraft::client {
 
 // A text in the form shared by all its spellings: without case, accents, strokes, ligatures,
 // compatibility forms and invisible characters. Quotation marks and apostrophes become one
@@ -35,4 +35,4 @@ char32_t ascii_digit(char32_t digit);
 // True for letters of scripts without spaces between words: a word may end on either side of one.
 bool is_unspaced(char32_t character);
 
-}  // namespace edgedraft
+}  // namespace edgedraft::client

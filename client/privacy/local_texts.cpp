@@ -6,7 +6,7 @@
 #include "client/privacy/folded_text.h"
 #include "shared/base/random.h"
 
-namespace edgedraft {
+namespace edgedraft::client {
 namespace {
 
 // Words of letters and digits. In scripts without spaces, each letter is a word.
@@ -63,4 +63,4 @@ bool LocalTexts::recognises(std::string_view text) const {
   return std::ranges::any_of(runs, [&](std::uint64_t run) { return fingerprints_.contains(run); });
 }
 
-}  // namespace edgedraft
+}  // namespace edgedraft::client

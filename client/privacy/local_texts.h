@@ -7,7 +7,7 @@
 #include <string_view>
 #include <unordered_set>
 
-namespace edgedraft {
+namespace edgedraft::client {
 
 // Texts that stay on the device, stored as fingerprints of every kWords words in a row. Recognises
 // repetitions of them, cut or quoted.
@@ -30,4 +30,4 @@ class LocalTexts {
   std::deque<std::uint64_t> by_age_;  // by age, oldest first
 };
 
-}  // namespace edgedraft
+}  // namespace edgedraft::client

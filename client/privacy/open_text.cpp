@@ -2,7 +2,7 @@
 
 #include <string>
 
-namespace edgedraft {
+namespace edgedraft::client {
 
 OpenText put_back(const MarkedText& masked, const Placeholders& placeholders) {
   const std::string& text = masked.text();
@@ -35,4 +35,4 @@ void begin_text(OpenTokens& tokens, const Tokenizer& tokenizer) {
   tokens.open_count += static_cast<std::uint32_t>(tokens.tokens.size() - before);
 }
 
-}  // namespace edgedraft
+}  // namespace edgedraft::client

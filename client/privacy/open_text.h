@@ -8,7 +8,7 @@
 #include "shared/model/marked_text.h"
 #include "shared/model/tokenizer.h"
 
-namespace edgedraft {
+namespace edgedraft::client {
 
 // A masked text with its values restored. The part before the first placeholder is open: it depends
 // on nothing private.
@@ -28,4 +28,4 @@ OpenTokens encode_apart(const OpenText& text, const Tokenizer& tokenizer);
 // Like Tokenizer::begin_text. The tokens that it adds are open if there is an open part.
 void begin_text(OpenTokens& tokens, const Tokenizer& tokenizer);
 
-}  // namespace edgedraft
+}  // namespace edgedraft::client

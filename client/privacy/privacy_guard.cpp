@@ -5,7 +5,7 @@
 #include "client/privacy/unescaped_text.h"
 #include "shared/base/check.h"
 
-namespace edgedraft {
+namespace edgedraft::client {
 
 PrivateMode private_mode_of(std::string_view word) {
   if (word == "local") return PrivateMode::local;
@@ -34,4 +34,4 @@ bool PrivacyGuard::finds(std::string_view text, std::optional<PrivateMode> asked
          std::ranges::any_of(unescaped_texts(text), detects, &UnescapedText::text);
 }
 
-}  // namespace edgedraft
+}  // namespace edgedraft::client

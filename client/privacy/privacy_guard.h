@@ -12,7 +12,7 @@
 #include "client/privacy/local_texts.h"
 #include "client/privacy/private_vault.h"
 
-namespace edgedraft {
+namespace edgedraft::client {
 
 // Handling of private text (docs/privacy.md).
 enum class PrivateMode : std::uint8_t {
@@ -69,4 +69,4 @@ class PrivacyGuard {
   std::shared_ptr<LocalTexts> local_texts_;
 };
 
-}  // namespace edgedraft
+}  // namespace edgedraft::client

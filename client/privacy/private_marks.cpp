@@ -10,7 +10,7 @@
 #include "client/privacy/unescaped_text.h"
 #include "shared/base/ascii.h"
 
-namespace edgedraft {
+namespace edgedraft::client {
 namespace {
 
 constexpr std::string_view kName = "private";
@@ -213,4 +213,4 @@ UnmarkedText without_marks(std::string_view private_text) {
   return unmarked;
 }
 
-}  // namespace edgedraft
+}  // namespace edgedraft::client

@@ -6,7 +6,7 @@
 
 #include "client/privacy/private_span.h"
 
-namespace edgedraft {
+namespace edgedraft::client {
 
 // A marked part of a text, or an unmarked part between marks.
 struct MarkedPart {
@@ -34,4 +34,4 @@ struct UnmarkedText {
 // Ignores inner marks beyond a nesting limit, which keeps the time linear.
 UnmarkedText without_marks(std::string_view private_text);
 
-}  // namespace edgedraft
+}  // namespace edgedraft::client

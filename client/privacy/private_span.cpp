@@ -3,7 +3,7 @@
 #include <cstddef>
 #include <utility>
 
-namespace edgedraft {
+namespace edgedraft::client {
 namespace {
 
 // By PrivateType: names in options and in placeholders.
@@ -26,4 +26,4 @@ bool is_grouped(PrivateType type) {
          type == PrivateType::key;
 }
 
-}  // namespace edgedraft
+}  // namespace edgedraft::client

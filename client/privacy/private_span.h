@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <string_view>
 
-namespace edgedraft {
+namespace edgedraft::client {
 
 // Type of a private text, shown in its placeholder.
 enum class PrivateType : std::uint8_t { text, name, mail, phone, card, iban, address, key };
@@ -25,4 +25,4 @@ struct PrivateSpan {
   bool operator==(const PrivateSpan&) const = default;
 };
 
-}  // namespace edgedraft
+}  // namespace edgedraft::client

@@ -9,7 +9,7 @@
 #include "client/privacy/unescaped_text.h"
 #include "shared/model/utf8.h"
 
-namespace edgedraft {
+namespace edgedraft::client {
 namespace {
 
 // Shorter values are found only as separate words.
@@ -357,4 +357,4 @@ bool is_covered_by(std::span<const PrivateSpan> spans, const PrivateSpan& span) 
   return behind != spans.begin() && std::prev(behind)->end >= span.end;
 }
 
-}  // namespace edgedraft
+}  // namespace edgedraft::client

@@ -17,7 +17,7 @@
 #include "client/privacy/value_index.h"
 #include "shared/base/clock.h"
 
-namespace edgedraft {
+namespace edgedraft::client {
 
 // Canonical form: equal for all spellings of a value. Empty for blanks and text that folding
 // removes.
@@ -156,4 +156,4 @@ void join_overlapping(std::vector<PrivateSpan>& spans);
 // True if one span covers all of `span`. Requires  `spans` sorted, without overlap
 bool is_covered_by(std::span<const PrivateSpan> spans, const PrivateSpan& span);
 
-}  // namespace edgedraft
+}  // namespace edgedraft::client

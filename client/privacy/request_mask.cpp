@@ -10,7 +10,7 @@
 #include "client/privacy/unescaped_text.h"
 #include "shared/model/utf8.h"
 
-namespace edgedraft {
+namespace edgedraft::client {
 namespace {
 
 std::string upper_case(std::string_view text) {
@@ -421,4 +421,4 @@ void RequestMask::append_placeholder(std::string& to, std::string_view value, Pr
   to += placeholder;
 }
 
-}  // namespace edgedraft
+}  // namespace edgedraft::client

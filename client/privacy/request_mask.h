@@ -16,7 +16,7 @@
 #include "client/privacy/private_span.h"
 #include "shared/base/error.h"
 
-namespace edgedraft {
+namespace edgedraft::client {
 
 // Placeholders of one request and their values. They are numbered by first use, so a growing
 // conversation keeps them, and the numbers reveal nothing about other conversations.
@@ -141,4 +141,4 @@ class RequestMask {
   bool found_ = false;  // used under local and prefix
 };
 
-}  // namespace edgedraft
+}  // namespace edgedraft::client

@@ -8,7 +8,7 @@
 #include "shared/base/ascii.h"
 #include "shared/model/utf8.h"
 
-namespace edgedraft {
+namespace edgedraft::client {
 namespace {
 
 bool is_blank(char c) {
@@ -379,4 +379,4 @@ std::string restored(std::string_view masked, const Placeholders& placeholders, 
   return restored(masked, RestoredText(placeholders, in_json));
 }
 
-}  // namespace edgedraft
+}  // namespace edgedraft::client

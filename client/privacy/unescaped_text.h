@@ -8,7 +8,7 @@
 
 #include "client/privacy/private_span.h"
 
-namespace edgedraft {
+namespace edgedraft::client {
 
 // A text with its escapes decoded, such as "\u00fc", "&uuml;" and "%20" in JSON, literals, HTML and
 // addresses.
@@ -35,4 +35,4 @@ struct UnescapedText {
 // may be invalid UTF-8. Empty if the text has no escapes. Everything else stays unchanged.
 std::vector<UnescapedText> unescaped_texts(std::string_view text);
 
-}  // namespace edgedraft
+}  // namespace edgedraft::client

@@ -9,7 +9,7 @@
 #include "shared/protocol/frame.h"
 #include "shared/protocol/message.h"
 
-namespace edgedraft {
+namespace edgedraft::client {
 namespace {
 
 std::uint16_t kind_of(ByteView frame) {
@@ -82,4 +82,4 @@ nlohmann::ordered_json to_json(const UplinkRecord::Message& message, const Token
   return json;
 }
 
-}  // namespace edgedraft
+}  // namespace edgedraft::client

@@ -11,7 +11,7 @@
 #include "shared/base/bytes.h"
 #include "shared/model/tokenizer.h"
 
-namespace edgedraft {
+namespace edgedraft::client {
 
 // The latest messages that left the device, as they went into TLS, for the user to inspect.
 //
@@ -44,4 +44,4 @@ class UplinkRecord {
 // omitted, because it may hold the bearer token.
 nlohmann::ordered_json to_json(const UplinkRecord::Message& message, const Tokenizer& tokenizer);
 
-}  // namespace edgedraft
+}  // namespace edgedraft::client

@@ -5,7 +5,7 @@
 #include <numeric>
 #include <random>
 
-namespace edgedraft {
+namespace edgedraft::client {
 namespace {
 
 __extension__ using Wide = unsigned __int128;
@@ -94,4 +94,4 @@ std::uint32_t ValueIndex::longest(const PrefixHashes& text, std::size_t begin,
   return value;
 }
 
-}  // namespace edgedraft
+}  // namespace edgedraft::client

@@ -8,7 +8,7 @@
 #include <unordered_map>
 #include <vector>
 
-namespace edgedraft {
+namespace edgedraft::client {
 
 // Hashes of all prefixes of a text, which give the hash of any part in constant time.
 class PrefixHashes {
@@ -44,4 +44,4 @@ class ValueIndex {
   std::vector<std::uint32_t> next_shorter_;
 };
 
-}  // namespace edgedraft
+}  // namespace edgedraft::client

@@ -9,7 +9,7 @@
 #include "shared/base/bytes.h"
 #include "shared/protocol/constant_time.h"
 
-namespace edgedraft {
+namespace edgedraft::client {
 namespace {
 
 std::string lower(std::string_view text) {
@@ -158,4 +158,4 @@ HttpAnswer ApiGuard::preflight(const HttpRequest& request) const {
                       {"Access-Control-Max-Age", "600"}}};
 }
 
-}  // namespace edgedraft
+}  // namespace edgedraft::client

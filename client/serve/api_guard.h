@@ -10,7 +10,7 @@
 #include "shared/base/error.h"
 #include "shared/net/http/http_message.h"
 
-namespace edgedraft {
+namespace edgedraft::client {
 
 // Checks a page's origin: SCHEME://HOST[:PORT], as browsers send it, or "*" for all. Any other text
 // would never match a request.
@@ -45,4 +45,4 @@ class ApiGuard {
   Options options_;
 };
 
-}  // namespace edgedraft
+}  // namespace edgedraft::client

@@ -2,7 +2,7 @@
 
 #include "shared/net/http/metrics_text.h"
 
-namespace edgedraft {
+namespace edgedraft::client {
 
 void ApiCounters::add(const GenerationStats& stats) {
   ++answers;
@@ -45,4 +45,4 @@ std::string metrics_text(const ApiCounters& counters, const Conversations& conve
   return out.take();
 }
 
-}  // namespace edgedraft
+}  // namespace edgedraft::client

@@ -8,7 +8,7 @@
 #include "client/serve/conversations.h"
 #include "shared/runtime/memory_meter.h"
 
-namespace edgedraft {
+namespace edgedraft::client {
 
 // Totals since the start.
 struct ApiCounters {
@@ -33,4 +33,4 @@ struct ApiCounters {
 std::string metrics_text(const ApiCounters& counters, const Conversations& conversations,
                          const MemoryMeter* drafters, std::uint64_t mapped_bytes);
 
-}  // namespace edgedraft
+}  // namespace edgedraft::client

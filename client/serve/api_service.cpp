@@ -20,7 +20,7 @@
 #include "shared/base/json_shape.h"
 #include "shared/net/http/metrics_text.h"
 
-namespace edgedraft {
+namespace edgedraft::client {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -480,13 +480,13 @@ void ApiService::answer_at_desk(Call call, Work work) {
 
 void ApiService::tokenize(Call call) {
   answer_at_desk(std::move(call), [this](std::string_view body) {
-    return edgedraft::tokenize(body, options_.bundle.tokenizer());
+    return client::tokenize(body, options_.bundle.tokenizer());
   });
 }
 
 void ApiService::detokenize(Call call) {
   answer_at_desk(std::move(call), [this](std::string_view body) {
-    return edgedraft::detokenize(body, options_.bundle.tokenizer());
+    return client::detokenize(body, options_.bundle.tokenizer());
   });
 }
 
@@ -632,4 +632,4 @@ void ApiService::look_up_streams(Call call) {
   call.answer(json_answer(streams));
 }
 
-}  // namespace edgedraft
+}  // namespace edgedraft::client

@@ -36,7 +36,7 @@
 #include "shared/net/server_contact.h"
 #include "shared/runtime/memory_meter.h"
 
-namespace edgedraft {
+namespace edgedraft::client {
 
 // Endpoints of the local API (docs/assistant.md), without the network.
 //
@@ -170,4 +170,4 @@ class ApiService {
   boost::asio::thread_pool large_desk_{1};
 };
 
-}  // namespace edgedraft
+}  // namespace edgedraft::client

@@ -13,7 +13,7 @@
 #include <malloc.h>
 #endif
 
-namespace edgedraft {
+namespace edgedraft::client {
 namespace {
 
 // Returns freed memory to the system. glibc keeps freed blocks of up to 32 MiB for reuse once it
@@ -285,10 +285,10 @@ Result<GenerationOutcome> Conversations::take_outcome(Place& place) {
     place.past = std::make_shared<const PastAnswer>(
         PastAnswer{.prompt = *std::move(place.prompt.chat),
                    .prompt_tokens = std::move(place.prompt.tokens),
-                   .token_writer = (*outcome)->tokens});
+                   .answer_tokens = (*outcome)->tokens});
   }
   place.prompt = {};
   return **std::move(outcome);
 }
 
-}  // namespace edgedraft
+}  // namespace edgedraft::client

@@ -15,7 +15,7 @@
 #include "client/serve/answer/past_answer.h"
 #include "shared/model/marked_text.h"
 
-namespace edgedraft {
+namespace edgedraft::client {
 
 // A prompt, and its rendered chat if a later prompt may continue it.
 struct Prompt {
@@ -106,4 +106,4 @@ class Conversations {
   boost::asio::thread_pool closing_{1};
 };
 
-}  // namespace edgedraft
+}  // namespace edgedraft::client

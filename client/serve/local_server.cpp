@@ -6,7 +6,7 @@
 #include "client/serve/json/api_error.h"
 #include "shared/net/listening.h"
 
-namespace edgedraft {
+namespace edgedraft::client {
 namespace {
 
 constexpr std::uint32_t kConnectionsMax = 512;
@@ -52,4 +52,4 @@ Result<std::unique_ptr<LocalServer>> LocalServer::start(Options options, ApiServ
   }
 }
 
-}  // namespace edgedraft
+}  // namespace edgedraft::client

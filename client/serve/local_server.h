@@ -15,7 +15,7 @@
 #include "shared/base/error.h"
 #include "shared/net/http/http_server.h"
 
-namespace edgedraft {
+namespace edgedraft::client {
 
 // The local API with its HTTP server and conversations.
 class LocalServer {
@@ -48,4 +48,4 @@ class LocalServer {
   std::optional<HttpServer> http_;
 };
 
-}  // namespace edgedraft
+}  // namespace edgedraft::client

@@ -11,7 +11,7 @@
 #include "client/serve/json/json_answer.h"
 #include "client/serve/json/json_fields.h"
 
-namespace edgedraft {
+namespace edgedraft::client {
 namespace {
 
 // A token and its piece take hundreds of bytes in the answer, and a token may be one byte.
@@ -69,4 +69,4 @@ ApiResult<HttpAnswer> detokenize(std::string_view body, const Tokenizer& tokeniz
   return json_answer({{"content", decode(tokenizer, ids, LeadingSpace::strip)}});
 }
 
-}  // namespace edgedraft
+}  // namespace edgedraft::client

@@ -6,7 +6,7 @@
 #include "client/vulkan/scratch_sizes.h"
 #include "shared/base/check.h"
 
-namespace edgedraft::vulkan {
+namespace edgedraft::client {
 namespace {
 
 // Small enough to waste little on devices with little memory, and large enough for few blocks per
@@ -313,12 +313,12 @@ Result<std::unique_ptr<MeasuredBackend>> open_backend(const Hooks& hooks,
   }
 }
 
-}  // namespace edgedraft::vulkan
+}  // namespace edgedraft::client
 
-namespace edgedraft {
+namespace edgedraft::client {
 
 Result<std::unique_ptr<MeasuredBackend>> make_vulkan_backend(const VulkanBackendOptions& options) {
   return vulkan::open_backend({}, options);
 }
 
-}  // namespace edgedraft
+}  // namespace edgedraft::client

@@ -8,7 +8,7 @@
 #include "shaders/params.h"
 #include "shared/runtime/backend.h"
 
-namespace edgedraft::vulkan {
+namespace edgedraft::client {
 namespace {
 
 constexpr const char* kValidationLayer = "VK_LAYER_KHRONOS_validation";
@@ -326,9 +326,9 @@ VulkanDevice describe(const Functions& functions, VkPhysicalDevice device, std::
           .unusable = why_unusable(p, family.has_value())};
 }
 
-}  // namespace edgedraft::vulkan
+}  // namespace edgedraft::client
 
-namespace edgedraft {
+namespace edgedraft::client {
 
 std::vector<VulkanDevice> list_vulkan_devices() {
   try {
@@ -349,4 +349,4 @@ std::vector<VulkanDevice> list_vulkan_devices() {
   return {};  // no loader, or no driver that starts
 }
 
-}  // namespace edgedraft
+}  // namespace edgedraft::client

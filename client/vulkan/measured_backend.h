@@ -5,7 +5,7 @@
 
 #include "client/vulkan/vulkan_backend.h"
 
-namespace edgedraft {
+namespace edgedraft::client {
 
 // A Vulkan backend with instrumentation for measurements and tests.
 class MeasuredBackend : public Backend {
@@ -47,4 +47,4 @@ class MeasuredBackend : public Backend {
 //           device failed to start. All name the remedy.
 Result<std::unique_ptr<MeasuredBackend>> make_vulkan_backend(const VulkanBackendOptions& options);
 
-}  // namespace edgedraft
+}  // namespace edgedraft::client

@@ -11,7 +11,7 @@
 #include "shared/runtime/backend.h"
 #include "shared/runtime/memory_meter.h"
 
-namespace edgedraft {
+namespace edgedraft::client {
 
 // Features used beyond those of every Vulkan 1.2 device. Verified answers are the same with and
 // without them.
@@ -69,4 +69,4 @@ struct VulkanBackendOptions {
 Result<std::unique_ptr<Backend>> plan_vulkan_backend(const VulkanFeatures& used,
                                                      DType kv_type = DType::f32);
 
-}  // namespace edgedraft
+}  // namespace edgedraft::client

@@ -7,7 +7,7 @@
 #include "client/vulkan/vulkan_backend.h"
 #include "shared/runtime/planning_backend.h"
 
-namespace edgedraft {
+namespace edgedraft::client {
 namespace {
 
 class VulkanPlan final : public PlanningBackend {
@@ -61,4 +61,4 @@ Result<std::unique_ptr<Backend>> plan_vulkan_backend(const VulkanFeatures& used,
   return std::unique_ptr<Backend>(std::make_unique<VulkanPlan>(used, kv_type));
 }
 
-}  // namespace edgedraft
+}  // namespace edgedraft::client

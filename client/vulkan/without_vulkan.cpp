@@ -1,7 +1,7 @@
 #include "client/vulkan/measured_backend.h"
 
 // Backend of builds without Vulkan's headers or glslc.
-namespace edgedraft {
+namespace edgedraft::client {
 namespace {
 
 Error no_vulkan() {
@@ -24,4 +24,4 @@ Result<std::unique_ptr<Backend>> plan_vulkan_backend(const VulkanFeatures&, DTyp
   return no_vulkan();
 }
 
-}  // namespace edgedraft
+}  // namespace edgedraft::client

@@ -6,7 +6,7 @@
 
 #include "shared/base/check.h"
 
-namespace edgedraft {
+namespace edgedraft::lab {
 
 CutLink::CutLink(std::unique_ptr<TargetLink> link, std::uint32_t tokens, std::string why)
     : link_(std::move(link)), tokens_(tokens), why_(std::move(why)) {
@@ -62,4 +62,4 @@ void CutLink::take(const VerdictReceived& event) {
   rows_pending_ = activation_cols_ > 0 && activations_from_ + 1 < verdict.length;
 }
 
-}  // namespace edgedraft
+}  // namespace edgedraft::lab

@@ -6,7 +6,7 @@
 
 #include "shared/protocol/target_link.h"
 
-namespace edgedraft {
+namespace edgedraft::lab {
 
 // A link that ends permanently, without notice to the server, after the first answer's first
 // `tokens` tokens. Experiments need it because cutting the network would hit some token nearby.
@@ -41,4 +41,4 @@ class CutLink final : public TargetLink {
   bool rows_pending_ = false;
 };
 
-}  // namespace edgedraft
+}  // namespace edgedraft::lab

@@ -5,7 +5,7 @@
 #include "client/json_line.h"
 #include "shared/base/clock.h"
 
-namespace edgedraft {
+namespace edgedraft::lab {
 namespace {
 
 using nlohmann::ordered_json;
@@ -15,7 +15,7 @@ Error cannot_write(const std::filesystem::path& file, const char* how) {
 }
 
 void put(std::ofstream& out, const ordered_json& line) {
-  out << json_line(line) << std::endl;
+  out << client::json_line(line) << std::endl;
 }
 
 }  // namespace
@@ -37,19 +37,19 @@ Result<std::unique_ptr<CycleLog>> CycleLog::open(const std::filesystem::path& fi
   return log;
 }
 
-void CycleLog::write(const CycleRecord& r) {
+void CycleLog::write(const client::CycleRecord& r) {
   ordered_json line{{"kind", to_string(r.kind)},
                     {"at_ms", milliseconds(r.at)},
                     {"tokens", r.tokens},
-                    {"token_writer", r.token_writer}};
-  if (r.kind == CycleRecord::Kind::state) {
+                    {"answer_tokens", r.answer_tokens}};
+  if (r.kind == client::CycleRecord::Kind::state) {
     line["state"] = to_string(r.state);
     line["why"] = r.why;
     put(out_, line);
     return;
   }
   line["draft_ms"] = milliseconds(r.drafting);
-  if (r.kind == CycleRecord::Kind::offline) {
+  if (r.kind == client::CycleRecord::Kind::offline) {
     put(out_, line);
     return;
   }
@@ -89,4 +89,4 @@ Result<void> CycleLog::close(std::uint32_t late_drafts) {
   return boost::system::in_place_value;
 }
 
-}  // namespace edgedraft
+}  // namespace edgedraft::lab

@@ -10,7 +10,7 @@
 #include "client/generation/telemetry/cycle_record.h"
 #include "shared/base/error.h"
 
-namespace edgedraft {
+namespace edgedraft::lab {
 
 // The drafter of an answer.
 struct CycleLogHead {
@@ -28,7 +28,7 @@ class CycleLog {
   // Errors    io
   static Result<std::unique_ptr<CycleLog>> open(const std::filesystem::path& file,
                                                 const CycleLogHead& head);
-  void write(const CycleRecord& record);
+  void write(const client::CycleRecord& record);
   // After the last record. `late_drafts`: trees and offline tokens that exceeded their pace.
   //
   // Errors    io: the file is incomplete
@@ -39,4 +39,4 @@ class CycleLog {
   std::ofstream out_;
 };
 
-}  // namespace edgedraft
+}  // namespace edgedraft::lab

@@ -10,7 +10,7 @@
 #include "shared/forecast/rank_probabilities.h"
 #include "shared/protocol/limits.h"
 
-namespace edgedraft {
+namespace edgedraft::lab {
 namespace {
 
 constexpr std::uint64_t kAnswerBytesMax = 64u << 20;
@@ -111,4 +111,4 @@ std::span<const float> OracleDrafter::next_logits() {
   return logits_;
 }
 
-}  // namespace edgedraft
+}  // namespace edgedraft::lab

@@ -8,7 +8,7 @@
 #include "shared/base/error.h"
 #include "shared/drafting/drafter.h"
 
-namespace edgedraft {
+namespace edgedraft::lab {
 
 struct OracleOptions {
   std::vector<std::uint32_t> answer;  // the target's answer, its end token included
@@ -66,4 +66,4 @@ class OracleDrafter final : public Drafter {
   std::vector<float> logits_;
 };
 
-}  // namespace edgedraft
+}  // namespace edgedraft::lab

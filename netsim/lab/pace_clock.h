@@ -5,7 +5,7 @@
 
 #include "shared/base/clock.h"
 
-namespace edgedraft {
+namespace edgedraft::lab {
 
 // Clock of a pace.
 struct PaceClock {
@@ -21,4 +21,4 @@ struct PaceClock {
   }
 };
 
-}  // namespace edgedraft
+}  // namespace edgedraft::lab

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-namespace edgedraft {
+namespace edgedraft::lab {
 
 PacedDrafter::PacedDrafter(std::unique_ptr<Drafter> drafter, const DraftingPace& pace,
                            PaceClock clock)
@@ -29,4 +29,4 @@ void PacedDrafter::keep(Instant started, std::uint32_t levels) {
   clock_.keep(started, std::max(pace_.least, pace_.step * levels));
 }
 
-}  // namespace edgedraft
+}  // namespace edgedraft::lab

@@ -7,7 +7,7 @@
 #include "netsim/lab/pace_clock.h"
 #include "shared/drafting/drafter.h"
 
-namespace edgedraft {
+namespace edgedraft::lab {
 
 // Minimum drafting times: runs a small drafter at a larger one's pace.
 struct DraftingPace {
@@ -42,4 +42,4 @@ class PacedDrafter final : public Drafter {
   PaceClock clock_;
 };
 
-}  // namespace edgedraft
+}  // namespace edgedraft::lab

@@ -6,25 +6,27 @@
 #include "netsim/lab/pace_clock.h"
 #include "server/sessions/session_proposer.h"
 
-namespace edgedraft {
+namespace edgedraft::lab {
 
 // A proposer with paced trees: `step` per level of the largest allowed tree.
-class PacedProposer final : public SessionProposer {
+class PacedProposer final : public server::SessionProposer {
  public:
-  PacedProposer(std::unique_ptr<SessionProposer> proposer, Duration step, PaceClock clock = {})
+  PacedProposer(std::unique_ptr<server::SessionProposer> proposer, Duration step,
+                PaceClock clock = {})
       : proposer_(std::move(proposer)), step_(step), clock_(std::move(clock)) {}
 
-  Proposal propose(const TargetSession& session, const ProposalLimits& limits) override {
+  server::Proposal propose(const server::TargetSession& session,
+                           const server::ProposalLimits& limits) override {
     const Instant started = clock_.now();
-    Proposal proposal = proposer_->propose(session, limits);
+    server::Proposal proposal = proposer_->propose(session, limits);
     if (!proposal.tree.empty()) clock_.keep(started, step_ * limits.tree.depth);
     return proposal;
   }
 
  private:
-  std::unique_ptr<SessionProposer> proposer_;
+  std::unique_ptr<server::SessionProposer> proposer_;
   Duration step_;
   PaceClock clock_;
 };
 
-}  // namespace edgedraft
+}  // namespace edgedraft::lab

@@ -15,11 +15,11 @@
 #include "shared/program/validators.h"
 #include "shared/protocol/limits.h"
 
-namespace edgedraft {
+namespace edgedraft::lab {
 namespace {
 
 Result<void> check(const LabRunOptions& o) {
-  const OptionValues& answer = o.run.answer;
+  const client::OptionValues& answer = o.run.answer;
   const bool is_paced = o.pace_ms > 0 || !o.pace_profile.empty();
   if (answer.plain && answer.config.offline_bundle.empty()) {
     if (is_paced) {
@@ -55,19 +55,19 @@ class LabRun {
 
   Result<int> run() {
     if (auto read = read_files(); !read) return read.error();
-    RunOptions run = options_.run;
-    ClientSettings& config = run.answer.config;
+    client::RunOptions run = options_.run;
+    client::ClientSettings& config = run.answer.config;
     config.learns =
         !oracle_ && !options_.offline_after && options_.pace_ms == 0 && profile_.name().empty();
     config.hooks = {
-        .on_bundle = [this](const BundleFile& bundle) { return take(bundle); },
+        .on_bundle = [this](const client::BundleFile& bundle) { return take(bundle); },
         .drafter = [this](std::unique_ptr<Drafter> drafter) { return wrap(std::move(drafter)); },
         .link = [this](std::unique_ptr<TargetLink> link) { return wrap(std::move(link)); },
         .on_cycle = {}};
     if (!options_.cycles.empty()) {
-      config.hooks.on_cycle = [this](const CycleRecord& cycle) { log_->write(cycle); };
+      config.hooks.on_cycle = [this](const client::CycleRecord& cycle) { log_->write(cycle); };
     }
-    const auto status = run_once(run);
+    const auto status = client::run_once(run);
     if (!log_) return status;
     const auto closed = log_->close(late_drafts_);
     if (status && !closed) return closed.error();
@@ -90,7 +90,7 @@ class LabRun {
     return {};
   }
 
-  Result<void> take(const BundleFile& bundle) {
+  Result<void> take(const client::BundleFile& bundle) {
     const DrafterFacts facts = bundle.drafter_facts();
     const auto place =
         options_.beside_target ? PaceProfile::Place::beside_target : PaceProfile::Place::device;
@@ -149,7 +149,7 @@ class LabRun {
 }  // namespace
 
 void declare_lab_run(CLI::App& app, LabRunOptions& o) {
-  declare_run(app, o.run);
+  client::declare_run(app, o.run);
   constexpr const char* kGroup = "Experiments";
   app.add_option("--cycles", o.cycles,
                  "Write a JSON line per cycle: phases, bytes, round trip, retransmissions")
@@ -195,4 +195,4 @@ Result<int> run_in_lab(const LabRunOptions& options) {
   return LabRun(options).run();
 }
 
-}  // namespace edgedraft
+}  // namespace edgedraft::lab

@@ -6,11 +6,11 @@
 
 #include "client/commands/run.h"
 
-namespace edgedraft {
+namespace edgedraft::lab {
 
 // Options of `edgedraft-lab run`: those of `edgedraft run`, plus experiment settings.
 struct LabRunOptions {
-  RunOptions run;
+  client::RunOptions run;
   std::uint32_t pace_ms = 0;
   std::filesystem::path pace_profile;
   bool beside_target = false;
@@ -26,4 +26,4 @@ void declare_lab_run(CLI::App& app, LabRunOptions& options);
 // Answers one prompt. Returns the exit status.
 Result<int> run_in_lab(const LabRunOptions& options);
 
-}  // namespace edgedraft
+}  // namespace edgedraft::lab

@@ -13,11 +13,11 @@
 #include "server/program/serve.h"
 #include "shared/program/validators.h"
 
-namespace edgedraft {
+namespace edgedraft::lab {
 namespace {
 
-Result<void> pad_payloads(ModelHost& host, const PaceProfile& profile) {
-  for (HostedDrafter& drafter : host.drafters()) {
+Result<void> pad_payloads(server::ModelHost& host, const PaceProfile& profile) {
+  for (server::HostedDrafter& drafter : host.drafters()) {
     if (!drafter.tap) continue;
     const std::string& name = drafter.model->facts().pace_name;
     if (auto listed = profile.check_pads(name); !listed) {
@@ -29,7 +29,7 @@ Result<void> pad_payloads(ModelHost& host, const PaceProfile& profile) {
   return {};
 }
 
-Result<void> pace_proposers(SpeculationOptions& speculation, const DrafterFacts& facts,
+Result<void> pace_proposers(server::SpeculationOptions& speculation, const DrafterFacts& facts,
                             const PaceProfile& profile) {
   constexpr auto kPlace = PaceProfile::Place::beside_target;
   // A drafter without weights takes almost no time on any hardware.
@@ -38,7 +38,7 @@ Result<void> pace_proposers(SpeculationOptions& speculation, const DrafterFacts&
     if (!listed) return Error{listed.error().code, "--pace-profile: " + listed.error().message};
   }
   const Duration step = profile.draft_step(facts.pace_name, kPlace);
-  speculation.decorate = [step](std::unique_ptr<SessionProposer> proposer) {
+  speculation.decorate = [step](std::unique_ptr<server::SessionProposer> proposer) {
     return std::make_unique<PacedProposer>(std::move(proposer), step);
   };
   return {};
@@ -54,7 +54,7 @@ void wait_for_pace(Instant end) {
 }  // namespace
 
 void declare_lab_server(CLI::App& app, LabServerOptions& o) {
-  declare_server_options(app, o.server);
+  server::declare_server_options(app, o.server);
   constexpr const char* kGroup = "Experiments";
   app.add_option("--pace-ms", o.pace_ms,
                  "Least time of a target pass: a small model at a large one's pace")
@@ -83,17 +83,17 @@ Result<int> serve_in_lab(const LabServerOptions& o) {
     if (!read) return Error{read.error().code, "--pace-profile " + read.error().message};
     profile = *std::move(read);
   }
-  ServerOptions server = o.server;
-  server.hooks = {.on_loaded = [&](ModelHost& host) -> Result<void> {
+  server::ServerOptions server = o.server;
+  server.hooks = {.on_loaded = [&](server::ModelHost& host) -> Result<void> {
                     if (o.no_payload_padding) return {};
                     return pad_payloads(host, profile);
                   },
                   .set_speculation =
-                      [&](SpeculationOptions& speculation, const DrafterFacts& facts) {
+                      [&](server::SpeculationOptions& speculation, const DrafterFacts& facts) {
                         return pace_proposers(speculation, facts, profile);
                       },
                   .set_passes =
-                      [&](PassLoopOptions& passes) {
+                      [&](server::PassLoopOptions& passes) {
                         if (o.pace_ms == 0 && !profile.paces_target()) return;
                         passes.pace = [least = std::chrono::milliseconds(o.pace_ms),
                                        profile](std::uint32_t rows) -> Duration {
@@ -101,7 +101,7 @@ Result<int> serve_in_lab(const LabServerOptions& o) {
                         };
                         passes.wait_until = wait_for_pace;
                       }};
-  return serve_clients(server);
+  return server::serve_clients(server);
 }
 
-}  // namespace edgedraft
+}  // namespace edgedraft::lab

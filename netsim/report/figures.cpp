@@ -235,9 +235,9 @@ std::vector<Plot> timeline_plots(const RunData& data) {
       std::size_t points = 0;
       for (const Moment& moment : found->second) {
         if (!moment.state.empty()) continue;
-        rows << moment.at_ms / 1000 << ' ' << moment.token_writer << '\n';
+        rows << moment.at_ms / 1000 << ' ' << moment.answer_tokens << '\n';
         end_ms = std::max(end_ms, moment.at_ms);
-        tokens = std::max(tokens, moment.token_writer);
+        tokens = std::max(tokens, moment.answer_tokens);
         ++points;
       }
       if (points == 0) continue;

@@ -205,7 +205,7 @@ Result<RunData> read_run_data(const std::filesystem::path& results) {
     const bool drawn = chosen != data.timeline_runs.end() && &data.runs[chosen->second] == &run;
     if ((shows || states) && drawn) {
       data.timelines[key].push_back({.at_ms = at,
-                                     .token_writer = real(cycle, "token_writer"),
+                                     .answer_tokens = real(cycle, "answer_tokens"),
                                      .state = states ? text(cycle, "state") : std::string()});
     }
   }

@@ -57,7 +57,7 @@ struct Run {
 // A moment of an answer with new visible tokens or a state change.
 struct Moment {
   double at_ms;
-  double token_writer;
+  double answer_tokens;
   std::string state;  // empty: tokens
 };
 

@@ -62,7 +62,7 @@ class TokenCounter {
   std::uint32_t count() {
     for (const std::string& line : new_lines(file_, offset_)) {
       const auto json = ordered_json::parse(line, nullptr, false);
-      if (json.is_object()) count_ = json.value("token_writer", count_);
+      if (json.is_object()) count_ = json.value("answer_tokens", count_);
     }
     return count_;
   }

@@ -6,7 +6,7 @@
 
 #include "shared/runtime/backend.h"
 
-namespace edgedraft {
+namespace edgedraft::server {
 namespace {
 
 class CublasLibrary {
@@ -52,4 +52,4 @@ const CublasFunctions& cublas_functions() {
   return functions;
 }
 
-}  // namespace edgedraft
+}  // namespace edgedraft::server

@@ -2,7 +2,7 @@
 
 #include <cublas_v2.h>
 
-namespace edgedraft {
+namespace edgedraft::server {
 
 // The cuBLAS functions in use, loaded on demand: the libraries take 600 MB and most of a second to
 // load, which CPU-only runs and --help do not need.
@@ -23,4 +23,4 @@ struct CublasFunctions {
 // Errors    throws DeviceError if they cannot be loaded
 const CublasFunctions& cublas_functions();
 
-}  // namespace edgedraft
+}  // namespace edgedraft::server

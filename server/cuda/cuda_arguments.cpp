@@ -6,7 +6,7 @@
 #include "server/cuda/cuda_error.h"
 #include "shared/base/check.h"
 
-namespace edgedraft {
+namespace edgedraft::server {
 namespace {
 
 constexpr std::size_t kRingBytes = 4u << 20;
@@ -101,4 +101,4 @@ const std::byte* CudaArguments::in_ring(ByteView bytes) {
   return ring_device_.data() + entry.offset;
 }
 
-}  // namespace edgedraft
+}  // namespace edgedraft::server

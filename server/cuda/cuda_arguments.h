@@ -11,7 +11,7 @@
 #include "server/cuda/cuda_queue.h"
 #include "shared/base/bytes.h"
 
-namespace edgedraft {
+namespace edgedraft::server {
 
 // Uploads an operation's small arrays (tokens, positions, attention tables) to the device.
 //
@@ -73,4 +73,4 @@ class CudaArguments {
   cudaEvent_t uploaded_ = nullptr;                     // after the last list's arrays
 };
 
-}  // namespace edgedraft
+}  // namespace edgedraft::server

@@ -15,7 +15,7 @@
 #include "shared/base/check.h"
 #include "shared/runtime/op_checks.h"
 
-namespace edgedraft {
+namespace edgedraft::server {
 namespace {
 
 struct ClearArgs {
@@ -364,4 +364,4 @@ std::unique_ptr<Backend> make_cuda_backend(const CudaBackendOptions& options) {
   return std::make_unique<CudaBackend>(options);
 }
 
-}  // namespace edgedraft
+}  // namespace edgedraft::server

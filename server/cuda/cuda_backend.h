@@ -9,7 +9,7 @@
 #include "shared/base/error.h"
 #include "shared/runtime/backend.h"
 
-namespace edgedraft {
+namespace edgedraft::server {
 
 struct CudaDevice {
   int index;
@@ -49,4 +49,4 @@ inline constexpr std::uint32_t kOwnProductRowsMax = 16;
 // Throws    DeviceError if the device cannot be used
 std::unique_ptr<Backend> make_cuda_backend(const CudaBackendOptions& options);
 
-}  // namespace edgedraft
+}  // namespace edgedraft::server

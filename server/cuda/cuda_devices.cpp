@@ -5,7 +5,7 @@
 
 #include "server/cuda/cuda_backend.h"
 
-namespace edgedraft {
+namespace edgedraft::server {
 namespace {
 
 constexpr int kCapabilityMin = 75;
@@ -38,4 +38,4 @@ Result<std::vector<CudaDevice>> cuda_devices() {
   return devices;
 }
 
-}  // namespace edgedraft
+}  // namespace edgedraft::server

@@ -6,7 +6,7 @@
 
 #include "shared/runtime/backend.h"
 
-namespace edgedraft {
+namespace edgedraft::server {
 
 // Throws DeviceError if `status` is an error; `what` names the operation, e.g. "reading results".
 inline void try_cuda(cudaError_t status, const char* what) {
@@ -17,4 +17,4 @@ inline void try_cuda(cudaError_t status, const char* what) {
                     cudaGetErrorName(status) + ")");
 }
 
-}  // namespace edgedraft
+}  // namespace edgedraft::server

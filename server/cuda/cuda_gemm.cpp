@@ -2,7 +2,7 @@
 
 #include <string>
 
-namespace edgedraft {
+namespace edgedraft::server {
 namespace {
 
 // NVIDIA's recommendation for Hopper. Allocated once, so that matmuls allocate nothing.
@@ -52,4 +52,4 @@ void CudaGemm::multiply(const Product& p) {
              "a matrix product");
 }
 
-}  // namespace edgedraft
+}  // namespace edgedraft::server

@@ -4,7 +4,7 @@
 #include "server/cuda/cublas_functions.h"
 #include "server/cuda/cuda_memory.h"
 
-namespace edgedraft {
+namespace edgedraft::server {
 
 // cuBLAS on a stream: fast for many rows, but its summation order changes with the row count.
 class CudaGemm {
@@ -34,4 +34,4 @@ class CudaGemm {
   cublasHandle_t handle_ = nullptr;
 };
 
-}  // namespace edgedraft
+}  // namespace edgedraft::server

@@ -6,7 +6,7 @@
 #include "server/cuda/cuda_error.h"
 #include "shared/base/check.h"
 
-namespace edgedraft {
+namespace edgedraft::server {
 namespace {
 
 constexpr std::size_t kUploadPartBytes = 16u << 20;
@@ -96,4 +96,4 @@ void CudaUploader::copy(std::byte* to, ByteView from,
   }
 }
 
-}  // namespace edgedraft
+}  // namespace edgedraft::server

@@ -11,7 +11,7 @@
 #include "shared/base/bytes.h"
 #include "shared/runtime/backend.h"
 
-namespace edgedraft {
+namespace edgedraft::server {
 
 // Device memory from the device's pool, allocated and released in stream order. 256-byte aligned.
 class CudaBuffer final : public Buffer {
@@ -95,4 +95,4 @@ class CudaUploader {
   std::size_t next_ = 0;
 };
 
-}  // namespace edgedraft
+}  // namespace edgedraft::server

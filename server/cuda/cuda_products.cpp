@@ -5,7 +5,7 @@
 #include "server/cuda/cuda_backend.h"
 #include "server/cuda/cuda_views.h"
 
-namespace edgedraft {
+namespace edgedraft::server {
 namespace {
 
 template <class Args>
@@ -138,4 +138,4 @@ void CudaProducts::library_product(const MatmulOp& op, std::optional<DType>& rou
                                             .accumulate = accumulate}});
 }
 
-}  // namespace edgedraft
+}  // namespace edgedraft::server

@@ -10,7 +10,7 @@
 #include "server/cuda/cuda_memory.h"
 #include "shared/runtime/backend.h"
 
-namespace edgedraft {
+namespace edgedraft::server {
 
 // The backend's matmuls: kernel or library selection, and memory for converted activations.
 class CudaProducts {
@@ -44,4 +44,4 @@ class CudaProducts {
   cuda::QuantizedRows quantized_{};
 };
 
-}  // namespace edgedraft
+}  // namespace edgedraft::server

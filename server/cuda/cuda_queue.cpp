@@ -5,7 +5,7 @@
 #include <string_view>
 #include <utility>
 
-namespace edgedraft {
+namespace edgedraft::server {
 namespace {
 
 // One graph per session count and context range of a decode step; a graph of 500 launches takes a
@@ -184,4 +184,4 @@ void CudaQueue::drop_graphs() {
   graphs_.clear();
 }
 
-}  // namespace edgedraft
+}  // namespace edgedraft::server

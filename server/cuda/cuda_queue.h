@@ -14,7 +14,7 @@
 
 #include "server/cuda/cuda_error.h"
 
-namespace edgedraft {
+namespace edgedraft::server {
 
 // The device's stream, through which all kernels are enqueued.
 //
@@ -135,4 +135,4 @@ class CudaQueue {
   std::size_t seen_next_ = 0;
 };
 
-}  // namespace edgedraft
+}  // namespace edgedraft::server

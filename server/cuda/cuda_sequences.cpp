@@ -7,7 +7,7 @@
 #include "server/cuda/cuda_error.h"
 #include "server/cuda/cuda_views.h"
 
-namespace edgedraft {
+namespace edgedraft::server {
 namespace {
 
 static_assert(sizeof(AncestorMask) == cuda::kMaskWords * sizeof(std::uint64_t));
@@ -235,4 +235,4 @@ void CudaSequences::launch_attention() {
               .scratch_floats = static_cast<std::size_t>(scratch_.bytes_count() / sizeof(float))});
 }
 
-}  // namespace edgedraft
+}  // namespace edgedraft::server

@@ -10,7 +10,7 @@
 #include "server/cuda/cuda_memory.h"
 #include "shared/runtime/backend.h"
 
-namespace edgedraft {
+namespace edgedraft::server {
 
 // Cache operations for rows of several sequences. Sequences with adjacent rows and caches in the
 // same memory, such as a pool's, share a launch. A row's bits do not depend on the other rows.
@@ -64,4 +64,4 @@ class CudaSequences {
   std::size_t floats_left_ = 0;  // of scratch
 };
 
-}  // namespace edgedraft
+}  // namespace edgedraft::server

@@ -1,6 +1,6 @@
 #include "server/cuda/cuda_views.h"
 
-namespace edgedraft {
+namespace edgedraft::server {
 namespace {
 
 // Checks that the rows, of this element count and size, lie in the buffer from `offset` on.
@@ -53,4 +53,4 @@ const std::byte* device_matrix(const Weight& w) {
   return buffer.data();
 }
 
-}  // namespace edgedraft
+}  // namespace edgedraft::server

@@ -6,7 +6,7 @@
 #include "shared/runtime/backend.h"
 
 // Kernel views of operation arguments: device pointers, checked against their buffers.
-namespace edgedraft {
+namespace edgedraft::server {
 
 inline cuda::Heads heads_of(const HeadShape& heads) {
   return {.kv_heads = heads.kv_heads,
@@ -30,4 +30,4 @@ const float* device_floats(const Weight& w);
 // A matmul's weight, in its type's storage order.
 const std::byte* device_matrix(const Weight& w);
 
-}  // namespace edgedraft
+}  // namespace edgedraft::server

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace edgedraft {
+namespace edgedraft::server {
 namespace {
 
 // Prior weight of a score's own estimate, in observed hints.
@@ -33,4 +33,4 @@ void HintCalibration::observe(ScoreSteps score, bool accepted) {
   bin.count += 1.0;
 }
 
-}  // namespace edgedraft
+}  // namespace edgedraft::server

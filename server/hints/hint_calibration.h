@@ -5,7 +5,7 @@
 
 #include "shared/speculative/score.h"
 
-namespace edgedraft {
+namespace edgedraft::server {
 
 // Measured acceptance probability per hint score, from the session's own passes. Drafters
 // underestimate their paths, each differently, and a peer may send any score, so rows are allotted
@@ -31,4 +31,4 @@ class HintCalibration {
   std::array<Bin, kBins> bins_{};
 };
 
-}  // namespace edgedraft
+}  // namespace edgedraft::server

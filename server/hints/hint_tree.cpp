@@ -10,7 +10,7 @@
 #include "shared/speculative/best_nodes.h"
 #include "shared/types/prefix_hash.h"
 
-namespace edgedraft {
+namespace edgedraft::server {
 namespace {
 
 // Ids remembered per node of the largest tree; devices do not refer to older ones.
@@ -171,4 +171,4 @@ DraftTree HintTree::best(std::uint32_t count) const {
   return tree_of(nodes, ranked);
 }
 
-}  // namespace edgedraft
+}  // namespace edgedraft::server

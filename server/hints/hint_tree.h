@@ -11,7 +11,7 @@
 #include "shared/speculative/draft_tree.h"
 #include "shared/speculative/score.h"
 
-namespace edgedraft {
+namespace edgedraft::server {
 
 // Fates of hints, by node.
 struct HintCounts {
@@ -94,4 +94,4 @@ class HintTree {
   HintCounts counts_;
 };
 
-}  // namespace edgedraft
+}  // namespace edgedraft::server

@@ -4,7 +4,7 @@
 
 #include "shared/base/check.h"
 
-namespace edgedraft {
+namespace edgedraft::server {
 namespace {
 
 // Weight left of a sample after one more.
@@ -76,4 +76,4 @@ double CostCurve::anchored(double count) const {
          (after->seconds - before.seconds) * (count - before.count) / (after->count - before.count);
 }
 
-}  // namespace edgedraft
+}  // namespace edgedraft::server

@@ -5,7 +5,7 @@
 
 #include "shared/base/clock.h"
 
-namespace edgedraft {
+namespace edgedraft::server {
 
 // Mean of all samples; after `memory` samples, an exponential mean with a half-life of 0.7 * memory
 // samples.
@@ -82,4 +82,4 @@ inline double pass_seconds(const CostCurve& costs, std::uint32_t rows) {
   return costs.known() ? costs.seconds(rows) : 1.0;
 }
 
-}  // namespace edgedraft
+}  // namespace edgedraft::server

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <array>
 
-namespace edgedraft {
+namespace edgedraft::server {
 namespace {
 
 constexpr std::array<std::uint32_t, 6> kWidths = {1, 8, 32, 64, 128, 256};
@@ -64,4 +64,4 @@ std::vector<StartSample> measure_start_costs(Decoder& decoder, KvCache& cache,
   return passes;
 }
 
-}  // namespace edgedraft
+}  // namespace edgedraft::server

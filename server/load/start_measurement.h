@@ -7,7 +7,7 @@
 #include "shared/base/clock.h"
 #include "shared/runtime/decoder.h"
 
-namespace edgedraft {
+namespace edgedraft::server {
 
 // Time of one pass of `rows` rows.
 struct StartSample {
@@ -32,4 +32,4 @@ struct StartMeasurement {
 std::vector<StartSample> measure_start_costs(Decoder& decoder, KvCache& cache,
                                              const StartMeasurement& how);
 
-}  // namespace edgedraft
+}  // namespace edgedraft::server

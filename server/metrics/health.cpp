@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace edgedraft {
+namespace edgedraft::server {
 namespace {
 
 // Limits for a step; a longer one counts as hung. A pass reads all weights even for few rows, so
@@ -80,4 +80,4 @@ Health::View Health::view() const {
           .reason = reason_};
 }
 
-}  // namespace edgedraft
+}  // namespace edgedraft::server

@@ -10,7 +10,7 @@
 
 #include "shared/base/clock.h"
 
-namespace edgedraft {
+namespace edgedraft::server {
 
 // Liveness, device health and readiness, for supervisors and load balancers.
 //
@@ -67,4 +67,4 @@ class Health {
   bool hangs_ = false;  // lost because of the current step
 };
 
-}  // namespace edgedraft
+}  // namespace edgedraft::server

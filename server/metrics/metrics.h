@@ -12,7 +12,7 @@
 
 // Server counters. Writers never wait for each other or for readers; a reader may see related
 // counters from before and after one event.
-namespace edgedraft {
+namespace edgedraft::server {
 
 // Threads   any
 class Counter {
@@ -213,4 +213,4 @@ struct Metrics {
   }
 };
 
-}  // namespace edgedraft
+}  // namespace edgedraft::server

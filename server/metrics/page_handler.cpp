@@ -2,7 +2,7 @@
 
 #include <utility>
 
-namespace edgedraft {
+namespace edgedraft::server {
 namespace {
 
 HttpAnswer answer_to(const HttpRequest& request, const Pages& pages) {
@@ -24,4 +24,4 @@ HttpServer::Handler page_handler(Pages pages) {
   };
 }
 
-}  // namespace edgedraft
+}  // namespace edgedraft::server

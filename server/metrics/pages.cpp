@@ -6,7 +6,7 @@
 
 #include "shared/net/http/metrics_text.h"
 
-namespace edgedraft {
+namespace edgedraft::server {
 namespace {
 
 constexpr std::array<std::string_view, kRefusals> kRefusalNames = {
@@ -186,4 +186,4 @@ std::optional<HttpAnswer> monitoring_page(const MonitoredServer& server, std::st
                     .body = render_metrics(server.metrics, server.listener(), server.version)};
 }
 
-}  // namespace edgedraft
+}  // namespace edgedraft::server

@@ -9,7 +9,7 @@
 #include "shared/net/http/http_message.h"
 #include "shared/net/listener.h"
 
-namespace edgedraft {
+namespace edgedraft::server {
 
 // Metrics in Prometheus text format. Names follow vLLM's and llama.cpp's after our prefix
 // `edgedraft:`; docs/operations.md lists them. Labels have few, fixed values: no client data enters
@@ -32,4 +32,4 @@ struct MonitoredServer {
 //             and after the device is lost
 std::optional<HttpAnswer> monitoring_page(const MonitoredServer& server, std::string_view path);
 
-}  // namespace edgedraft
+}  // namespace edgedraft::server

@@ -4,7 +4,7 @@
 
 #include "shared/net/listener.h"
 
-namespace edgedraft {
+namespace edgedraft::server {
 
 // The listener's statistics; empty before it exists and after it is gone.
 //
@@ -40,4 +40,4 @@ class WatchedListener {
   const Listener* listener_ = nullptr;
 };
 
-}  // namespace edgedraft
+}  // namespace edgedraft::server

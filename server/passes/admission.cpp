@@ -5,7 +5,7 @@
 #include <string>
 #include <utility>
 
-namespace edgedraft {
+namespace edgedraft::server {
 namespace {
 
 constexpr const char* kLackOfMemory =
@@ -132,4 +132,4 @@ void Admission::admit_waiting(Turns& turns) {
   }
 }
 
-}  // namespace edgedraft
+}  // namespace edgedraft::server

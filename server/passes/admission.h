@@ -10,7 +10,7 @@
 #include "server/sessions/session_store.h"
 #include "shared/base/error.h"
 
-namespace edgedraft {
+namespace edgedraft::server {
 
 // Decides which requests hold KV memory, which wait for it, and which give it up.
 //
@@ -73,4 +73,4 @@ class Admission {
   const Session* waiting_draft_ = nullptr;
 };
 
-}  // namespace edgedraft
+}  // namespace edgedraft::server

@@ -10,7 +10,7 @@
 #include "shared/drafting/tap.h"
 #include "shared/protocol/message.h"
 
-namespace edgedraft {
+namespace edgedraft::server {
 
 // Sink for a connection's answers. Answers after its end are dropped.
 class Replies {
@@ -46,4 +46,4 @@ inline std::uint32_t round_of(const TargetWork& request) {
   return std::visit([](const auto& r) { return r.round; }, request);
 }
 
-}  // namespace edgedraft
+}  // namespace edgedraft::server

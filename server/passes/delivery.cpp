@@ -11,7 +11,7 @@
 #include "server/sessions/tap_rows.h"
 #include "shared/protocol/activation_codec.h"
 
-namespace edgedraft {
+namespace edgedraft::server {
 namespace {
 
 std::uint32_t microseconds(Duration d) {
@@ -157,4 +157,4 @@ void Delivery::drop_rows(std::uint64_t connection_id) {
                 [=](const RowsOwed& owed) { return owed.client.connection_id == connection_id; });
 }
 
-}  // namespace edgedraft
+}  // namespace edgedraft::server

@@ -16,7 +16,7 @@
 #include "shared/base/error.h"
 #include "shared/protocol/message.h"
 
-namespace edgedraft {
+namespace edgedraft::server {
 
 // Sends answers to clients: verdicts, activations of runs, chunked activations of prompts,
 // refusals.
@@ -72,4 +72,4 @@ class Delivery {
   std::deque<RowsOwed> owed_;
 };
 
-}  // namespace edgedraft
+}  // namespace edgedraft::server

@@ -2,7 +2,7 @@
 
 #include <array>
 
-namespace edgedraft {
+namespace edgedraft::server {
 
 DeviceProbe::DeviceProbe(Backend& backend) : backend_(backend), number_(backend.allocate(1)) {}
 
@@ -24,4 +24,4 @@ bool DeviceProbe::number_comes_back() const {
   return received == sent;
 }
 
-}  // namespace edgedraft
+}  // namespace edgedraft::server

@@ -4,7 +4,7 @@
 
 #include "shared/runtime/backend.h"
 
-namespace edgedraft {
+namespace edgedraft::server {
 
 // Checks after a failure whether the device still works. Running out of memory is transient; a
 // kernel that broke the device's context is not.
@@ -26,4 +26,4 @@ class DeviceProbe {
   std::unique_ptr<Buffer> number_;
 };
 
-}  // namespace edgedraft
+}  // namespace edgedraft::server

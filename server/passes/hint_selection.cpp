@@ -4,7 +4,7 @@
 #include <chrono>
 #include <cstddef>
 
-namespace edgedraft {
+namespace edgedraft::server {
 namespace {
 
 constexpr double kLongestForTheHintless = 1.03;
@@ -131,4 +131,4 @@ HintSelection select_hints(PassTerms pass, std::span<const RunOffer> runs,
   return selection;
 }
 
-}  // namespace edgedraft
+}  // namespace edgedraft::server

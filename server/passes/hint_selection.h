@@ -10,7 +10,7 @@
 #include "shared/base/clock.h"
 
 // Selects hints for a pass and how long runs wait for more. Pure functions.
-namespace edgedraft {
+namespace edgedraft::server {
 
 // Economy lets runs wait for hints in flight instead of running a pass for the root alone: fewer
 // passes, slower answers.
@@ -78,4 +78,4 @@ HintSelection select_hints(PassTerms pass, std::span<const RunOffer> runs,
                            const std::function<double(std::uint32_t rows)>& seconds_of,
                            Instant now);
 
-}  // namespace edgedraft
+}  // namespace edgedraft::server

@@ -7,7 +7,7 @@
 
 #include "shared/base/check.h"
 
-namespace edgedraft {
+namespace edgedraft::server {
 namespace {
 
 Error session_unknown() {
@@ -423,4 +423,4 @@ void PassLoop::count_sessions() {
   metrics_->prompts_waiting.set(waiting_count());
 }
 
-}  // namespace edgedraft
+}  // namespace edgedraft::server

@@ -30,7 +30,7 @@
 #include "shared/base/clock.h"
 #include "shared/drafting/tap.h"
 
-namespace edgedraft {
+namespace edgedraft::server {
 
 struct PassLoopOptions {
   SessionStore::Limits sessions{};
@@ -190,4 +190,4 @@ class PassLoop {
   Count count_;
 };
 
-}  // namespace edgedraft
+}  // namespace edgedraft::server

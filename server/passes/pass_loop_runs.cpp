@@ -6,7 +6,7 @@
 #include <vector>
 
 // Runs and their hints.
-namespace edgedraft {
+namespace edgedraft::server {
 
 template <typename T, typename Work>
 bool PassLoop::attempt(std::list<T>& turns, typename std::list<T>::iterator turn,
@@ -141,4 +141,4 @@ void PassLoop::choose_hints() {
   }
 }
 
-}  // namespace edgedraft
+}  // namespace edgedraft::server

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace edgedraft {
+namespace edgedraft::server {
 
 std::vector<RowShare> PassPlanner::plan(
     std::span<const RowClaim> claims, const std::function<bool(std::size_t claim)>& finds_memory) {
@@ -36,4 +36,4 @@ std::vector<RowShare> PassPlanner::plan(
   return shares;
 }
 
-}  // namespace edgedraft
+}  // namespace edgedraft::server

@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-namespace edgedraft {
+namespace edgedraft::server {
 
 // A request's demand on the next pass.
 struct RowClaim {
@@ -42,4 +42,4 @@ class PassPlanner {
   bool prompts_first_ = false;
 };
 
-}  // namespace edgedraft
+}  // namespace edgedraft::server

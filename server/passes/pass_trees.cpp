@@ -5,7 +5,7 @@
 
 #include "server/sessions/session_fault.h"
 
-namespace edgedraft {
+namespace edgedraft::server {
 namespace {
 
 std::uint32_t length_of(const RunTurn& turn) {
@@ -99,4 +99,4 @@ Drafted PassTrees::own_draft(RunTurn& turn, bool weighed_by_caller) {
                                     .make_room = make_room});
 }
 
-}  // namespace edgedraft
+}  // namespace edgedraft::server

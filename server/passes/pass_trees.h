@@ -14,7 +14,7 @@
 #include "server/sessions/session_store.h"
 #include "shared/base/clock.h"
 
-namespace edgedraft {
+namespace edgedraft::server {
 
 // Builds the runs' trees for the next pass from client hints and the server's own drafts.
 //
@@ -61,4 +61,4 @@ class PassTrees {
   Parts parts_;
 };
 
-}  // namespace edgedraft
+}  // namespace edgedraft::server

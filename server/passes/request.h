@@ -15,7 +15,7 @@
 #include "server/sessions/session_store.h"
 #include "shared/base/clock.h"
 
-namespace edgedraft {
+namespace edgedraft::server {
 
 // A request that takes part in passes.
 struct Request {
@@ -146,4 +146,4 @@ struct Turns {
   }
 };
 
-}  // namespace edgedraft
+}  // namespace edgedraft::server

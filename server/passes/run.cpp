@@ -9,7 +9,7 @@
 
 #include "shared/speculative/score.h"
 
-namespace edgedraft {
+namespace edgedraft::server {
 namespace {
 
 // Weight of the newest sample in smoothed times.
@@ -190,4 +190,4 @@ std::uint32_t Run::guessed_count(std::span<const std::uint32_t> path) const {
       std::ranges::count_if(path, [&](std::uint32_t row) { return !chosen_nodes_[row - 1].hint; }));
 }
 
-}  // namespace edgedraft
+}  // namespace edgedraft::server

@@ -14,7 +14,7 @@
 #include "shared/protocol/message.h"
 #include "shared/speculative/draft_tree.h"
 
-namespace edgedraft {
+namespace edgedraft::server {
 
 // Server-driven decoding up to the client's credit: over hints and its own guesses if it has some,
 // else one token per pass.
@@ -131,4 +131,4 @@ class Run {
   RunningMean accepted_{kMessagesRemembered};  // per pass with hints
 };
 
-}  // namespace edgedraft
+}  // namespace edgedraft::server

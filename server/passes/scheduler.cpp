@@ -7,7 +7,7 @@
 
 #include "shared/protocol/limits.h"
 
-namespace edgedraft {
+namespace edgedraft::server {
 namespace {
 
 constexpr Duration kMemoryCheckEvery = std::chrono::milliseconds(20);
@@ -205,4 +205,4 @@ bool Scheduler::take(std::list<Event>& events) {
   return !stopping_;
 }
 
-}  // namespace edgedraft
+}  // namespace edgedraft::server

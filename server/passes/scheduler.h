@@ -13,7 +13,7 @@
 
 #include "server/passes/pass_loop.h"
 
-namespace edgedraft {
+namespace edgedraft::server {
 
 struct SchedulerOptions {
   PassLoopOptions passes;
@@ -109,4 +109,4 @@ class Scheduler {
   std::thread watch_;
 };
 
-}  // namespace edgedraft
+}  // namespace edgedraft::server

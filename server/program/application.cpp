@@ -4,7 +4,7 @@
 
 #include "shared/protocol/constant_time.h"
 
-namespace edgedraft {
+namespace edgedraft::server {
 namespace {
 
 class ConnectionReplies final : public Replies {
@@ -162,4 +162,4 @@ void Application::ended(std::uint64_t connection_id, const PeerInfo& peer, const
             traffic.framed_bytes_in, traffic.framed_bytes_out);
 }
 
-}  // namespace edgedraft
+}  // namespace edgedraft::server

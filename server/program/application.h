@@ -15,7 +15,7 @@
 #include "shared/net/listener.h"
 #include "shared/protocol/limits.h"
 
-namespace edgedraft {
+namespace edgedraft::server {
 
 struct ApplicationOptions {
   std::optional<std::string> token;  // bearer token that clients must present
@@ -55,4 +55,4 @@ class Application final : public ServerApplication {
   std::map<std::uint64_t, Client> clients_;
 };
 
-}  // namespace edgedraft
+}  // namespace edgedraft::server

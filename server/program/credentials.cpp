@@ -6,7 +6,7 @@
 #include "shared/program/token_file.h"
 #include "shared/protocol/limits.h"
 
-namespace edgedraft {
+namespace edgedraft::server {
 namespace {
 
 // Empty if the current token stays.
@@ -75,4 +75,4 @@ Result<Credentials> reread_credentials(const CredentialFiles& files,
   return read_all(files, token_in_force, load_identity);
 }
 
-}  // namespace edgedraft
+}  // namespace edgedraft::server

@@ -9,7 +9,7 @@
 #include "shared/net/identity.h"
 #include "shared/net/tls.h"
 
-namespace edgedraft {
+namespace edgedraft::server {
 
 // Files with the server's identity and the clients' credentials. Empty: not given.
 struct CredentialFiles {
@@ -42,4 +42,4 @@ Result<Credentials> read_credentials(const CredentialFiles& files);
 Result<Credentials> reread_credentials(const CredentialFiles& files,
                                        const std::optional<std::string>& token_in_force);
 
-}  // namespace edgedraft
+}  // namespace edgedraft::server

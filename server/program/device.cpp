@@ -11,7 +11,7 @@
 #include "server/cuda/cuda_backend.h"
 #endif
 
-namespace edgedraft {
+namespace edgedraft::server {
 namespace {
 
 OpenedDevice on_cpu(const DeviceOptions& options, std::string reason) {
@@ -107,4 +107,4 @@ Result<OpenedDevice> open_device(const DeviceOptions& options) {
   return on_cuda(options, *index);
 }
 
-}  // namespace edgedraft
+}  // namespace edgedraft::server

@@ -9,7 +9,7 @@
 #include "shared/base/progress.h"
 #include "shared/runtime/backend.h"
 
-namespace edgedraft {
+namespace edgedraft::server {
 
 struct DeviceOptions {
   std::string device = "auto";  // auto, cpu, cuda or cuda:N
@@ -38,4 +38,4 @@ struct OpenedDevice {
 //           unsupported  CUDA was requested and is unavailable, with the remedy
 Result<OpenedDevice> open_device(const DeviceOptions& options);
 
-}  // namespace edgedraft
+}  // namespace edgedraft::server

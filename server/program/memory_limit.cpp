@@ -8,7 +8,7 @@
 #include <string>
 #include <string_view>
 
-namespace edgedraft {
+namespace edgedraft::server {
 namespace {
 
 constexpr std::uint64_t kNoLimit = std::numeric_limits<std::uint64_t>::max();
@@ -74,4 +74,4 @@ std::uint64_t usable_memory_bytes() {
   return std::min(machine, allowed);
 }
 
-}  // namespace edgedraft
+}  // namespace edgedraft::server

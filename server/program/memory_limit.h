@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <filesystem>
 
-namespace edgedraft {
+namespace edgedraft::server {
 
 // Bytes of memory this process may fill: the machine's, or the limit of its Linux control group
 // (container, systemd unit), which all processes of the group share. 0: unknown.
@@ -14,4 +14,4 @@ std::uint64_t usable_memory_bytes();
 // v2 at their usual mount points.
 std::uint64_t control_group_limit(const std::filesystem::path& root);
 
-}  // namespace edgedraft
+}  // namespace edgedraft::server

@@ -9,7 +9,7 @@
 #include "shared/model/fingerprint.h"
 #include "shared/protocol/limits.h"
 
-namespace edgedraft {
+namespace edgedraft::server {
 Result<std::unique_ptr<ModelHost>> ModelHost::load(Backend& backend,
                                                    const ModelHostOptions& options) {
   std::unique_ptr<ModelHost> host(new ModelHost());
@@ -138,4 +138,4 @@ Result<Tap*> ModelHost::find_tap(const wire::Hello& hello) {
   return drafter->tap.get();
 }
 
-}  // namespace edgedraft
+}  // namespace edgedraft::server

@@ -17,7 +17,7 @@
 #include "shared/protocol/message.h"
 #include "shared/runtime/decoder.h"
 
-namespace edgedraft {
+namespace edgedraft::server {
 
 // A drafter that the server supports: its tap, and the properties a client must match.
 struct HostedDrafter {
@@ -90,4 +90,4 @@ class ModelHost {
   std::vector<HostedDrafter> drafters_;
 };
 
-}  // namespace edgedraft
+}  // namespace edgedraft::server

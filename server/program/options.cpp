@@ -8,7 +8,7 @@
 #include "shared/protocol/limits.h"
 #include "shared/runtime/backend.h"
 
-namespace edgedraft {
+namespace edgedraft::server {
 
 void declare_server_options(CLI::App& app, ServerOptions& o) {
   app.add_option("--model", o.models.model, "The target; of a model in several files any of them")
@@ -162,4 +162,4 @@ void declare_server_options(CLI::App& app, ServerOptions& o) {
       "client CA and token.");
 }
 
-}  // namespace edgedraft
+}  // namespace edgedraft::server

@@ -17,7 +17,7 @@ namespace CLI {
 class App;
 }
 
-namespace edgedraft {
+namespace edgedraft::server {
 
 // Server hooks of the lab programs (netsim/lab). Empty ones change nothing.
 struct ServerHooks {
@@ -60,4 +60,4 @@ struct ServerOptions {
 
 void declare_server_options(CLI::App& app, ServerOptions& options);
 
-}  // namespace edgedraft
+}  // namespace edgedraft::server

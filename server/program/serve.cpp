@@ -25,7 +25,7 @@
 #include "shared/net/listening.h"
 #include "shared/program/endpoint.h"
 
-namespace edgedraft {
+namespace edgedraft::server {
 namespace {
 
 constexpr const char* kVersion = "edgedraft-server " EDGEDRAFT_VERSION;
@@ -269,7 +269,7 @@ Result<int> serve(const ServerOptions& o) {
                           *log);
   Listener listener({.address = endpoint->host,
                      .port = endpoint->port,
-                     .session = {},
+                     .protocol = {},
                      .connections_max = o.connections_max},
                     credentials->tls, application);
   const WatchedListener::Hold hold(watched, listener);
@@ -305,4 +305,4 @@ Result<int> serve_clients(const ServerOptions& o) {
   }
 }
 
-}  // namespace edgedraft
+}  // namespace edgedraft::server

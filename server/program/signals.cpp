@@ -6,7 +6,7 @@
 #include <ctime>
 #include <initializer_list>
 
-namespace edgedraft {
+namespace edgedraft::server {
 namespace {
 
 constexpr timespec kLookEvery{.tv_sec = 0, .tv_nsec = 50'000'000};
@@ -59,4 +59,4 @@ EndOnSignal::~EndOnSignal() {
   thread_.join();
 }
 
-}  // namespace edgedraft
+}  // namespace edgedraft::server

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <thread>
 
-namespace edgedraft {
+namespace edgedraft::server {
 
 // Delivers SIGINT, SIGTERM and SIGHUP to the main thread.
 class Signals {
@@ -34,4 +34,4 @@ class EndOnSignal {
   std::thread thread_;
 };
 
-}  // namespace edgedraft
+}  // namespace edgedraft::server

@@ -8,7 +8,7 @@
 #include "shared/drafting/index/corpus_index.h"
 #include "shared/drafting/kinds.h"
 
-namespace edgedraft {
+namespace edgedraft::server {
 
 Result<SpeculatingDrafter> speculating_drafter(ModelHost& host, const std::string& name) {
   std::string names;
@@ -81,4 +81,4 @@ Result<std::optional<ProposerSource>> probing_source_of(const std::string& name,
   return std::optional(probing_source(*method, host.session_parts().is_end, std::move(filler)));
 }
 
-}  // namespace edgedraft
+}  // namespace edgedraft::server

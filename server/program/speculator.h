@@ -12,7 +12,7 @@
 #include "shared/drafting/drafter_kind.h"
 
 // Resolves --speculate.
-namespace edgedraft {
+namespace edgedraft::server {
 
 // A drafter that runs next to the target.
 struct SpeculatingDrafter {
@@ -37,4 +37,4 @@ Result<void> check_indexes(std::span<const std::filesystem::path> indexes, const
 Result<std::optional<ProposerSource>> probing_source_of(const std::string& name, ModelHost& host,
                                                         Backend& backend);
 
-}  // namespace edgedraft
+}  // namespace edgedraft::server

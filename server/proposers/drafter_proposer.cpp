@@ -9,7 +9,7 @@
 #include "shared/speculative/draw_ranking.h"
 #include "shared/types/sampling_params.h"
 
-namespace edgedraft {
+namespace edgedraft::server {
 namespace {
 
 // Older positions of a long prompt read per tree; bounds the delay of each tree.
@@ -88,4 +88,4 @@ void DrafterProposer::read_rows(const TargetSession& session, std::uint32_t firs
   parts_.drafter->add_activations(first, rows_);
 }
 
-}  // namespace edgedraft
+}  // namespace edgedraft::server

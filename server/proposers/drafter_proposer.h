@@ -9,7 +9,7 @@
 #include "shared/drafting/drafter.h"
 #include "shared/drafting/tap.h"
 
-namespace edgedraft {
+namespace edgedraft::server {
 
 // A drafter on the server, equal to a device's. Its activations come from the target's own keys and
 // values through its tap, unquantized.
@@ -42,4 +42,4 @@ class DrafterProposer final : public SessionProposer {
   std::vector<float> rows_;
 };
 
-}  // namespace edgedraft
+}  // namespace edgedraft::server

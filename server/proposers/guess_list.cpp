@@ -5,7 +5,7 @@
 
 #include "shared/speculative/tree_operations.h"
 
-namespace edgedraft {
+namespace edgedraft::server {
 
 void GuessList::add(Guess guess) {
   const std::size_t length = std::min(guess.tokens.size(), length_max_);
@@ -46,4 +46,4 @@ DraftTree GuessList::tree(std::uint32_t nodes_max) const {
   return cut(tree, nodes_max);
 }
 
-}  // namespace edgedraft
+}  // namespace edgedraft::server

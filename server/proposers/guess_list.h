@@ -7,7 +7,7 @@
 
 #include "shared/speculative/draft_tree.h"
 
-namespace edgedraft {
+namespace edgedraft::server {
 
 // A token sequence that may follow the root, with each token's probability given the previous ones.
 struct Guess {
@@ -39,4 +39,4 @@ class GuessList {
   std::vector<Guess> guesses_;
 };
 
-}  // namespace edgedraft
+}  // namespace edgedraft::server

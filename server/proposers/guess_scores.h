@@ -11,7 +11,7 @@
 
 // Prior probabilities for n-gram guesses. Only their order matters if a tree is cut; next to hints
 // they are calibrated by acceptance (Run).
-namespace edgedraft {
+namespace edgedraft::server {
 
 // Guess from a forward dictionary; `rank` counts the newer sequences of the key.
 inline Guess forward_guess(std::span<const std::uint32_t> sequence, std::size_t rank) {
@@ -31,4 +31,4 @@ inline float backward_log_prob(std::size_t context) {
   return static_cast<float>(std::log(kByContext[std::min(context, kByContext.size()) - 1]));
 }
 
-}  // namespace edgedraft
+}  // namespace edgedraft::server

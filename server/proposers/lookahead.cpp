@@ -5,7 +5,7 @@
 
 #include "server/proposers/guess_scores.h"
 
-namespace edgedraft {
+namespace edgedraft::server {
 namespace {
 
 constexpr std::size_t kKeysMax = 8192;
@@ -43,4 +43,4 @@ void Lookahead::learn(std::uint32_t root, std::span<const std::uint32_t> likelie
   }
 }
 
-}  // namespace edgedraft
+}  // namespace edgedraft::server

@@ -10,7 +10,7 @@
 #include "server/proposers/sequence_dictionaries.h"
 #include "shared/base/random.h"
 
-namespace edgedraft {
+namespace edgedraft::server {
 
 struct LookaheadOptions {
   LookaheadWindow::Shape window{.n = 5, .width = 15};
@@ -47,4 +47,4 @@ class Lookahead final : public ProbingMethod {
   ForwardDictionary pool_;
 };
 
-}  // namespace edgedraft
+}  // namespace edgedraft::server

@@ -4,7 +4,7 @@
 
 #include "shared/base/check.h"
 
-namespace edgedraft {
+namespace edgedraft::server {
 
 LookaheadWindow::LookaheadWindow(const Shape& shape, std::function<std::uint32_t()> token,
                                  std::function<bool(std::uint32_t)> is_end)
@@ -64,4 +64,4 @@ std::vector<LookaheadWindow::Written> LookaheadWindow::advance(
   return found;
 }
 
-}  // namespace edgedraft
+}  // namespace edgedraft::server

@@ -7,7 +7,7 @@
 
 #include "server/sessions/target_session.h"
 
-namespace edgedraft {
+namespace edgedraft::server {
 
 // Lookahead's window: guesses of coming tokens, refined by one Jacobi iteration per pass (Fu et
 // al., 2024). Columns are consecutive positions, levels the last n - 1 passes' guesses. The first
@@ -57,4 +57,4 @@ class LookaheadWindow {
   std::vector<std::vector<std::uint32_t>> levels_;
 };
 
-}  // namespace edgedraft
+}  // namespace edgedraft::server

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace edgedraft {
+namespace edgedraft::server {
 namespace {
 
 // Prior gain of probes in tokens per pass, and its weight in passes.
@@ -63,4 +63,4 @@ std::uint32_t ProbeBudget::next_rows(const Load& load) {
   return rows_max_;
 }
 
-}  // namespace edgedraft
+}  // namespace edgedraft::server

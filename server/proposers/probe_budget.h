@@ -4,7 +4,7 @@
 
 #include "server/load/running_cost.h"
 
-namespace edgedraft {
+namespace edgedraft::server {
 
 // Decides whether probes are worth their rows. They gain nothing in their own pass; their answers
 // improve the guesses of later ones.
@@ -59,4 +59,4 @@ class ProbeBudget {
   static constexpr double kRemembered = 400.0;
 };
 
-}  // namespace edgedraft
+}  // namespace edgedraft::server

@@ -7,7 +7,7 @@
 #include "server/proposers/lookahead.h"
 #include "server/proposers/spectra_core.h"
 
-namespace edgedraft {
+namespace edgedraft::server {
 namespace {
 
 constexpr std::array kMethods{
@@ -56,4 +56,4 @@ ProposerSource probing_source(const ProbingMethodKind& kind,
           .joins_hints = true};
 }
 
-}  // namespace edgedraft
+}  // namespace edgedraft::server

@@ -10,7 +10,7 @@
 #include "server/proposers/probing_proposer.h"
 #include "server/proposers/speculation.h"
 
-namespace edgedraft {
+namespace edgedraft::server {
 
 // A speculation method that needs only the target.
 struct ProbingMethodKind {
@@ -30,4 +30,4 @@ ProposerSource probing_source(const ProbingMethodKind& kind,
                               std::function<bool(std::uint32_t)> is_end,
                               std::function<std::unique_ptr<SessionProposer>()> filler = {});
 
-}  // namespace edgedraft
+}  // namespace edgedraft::server

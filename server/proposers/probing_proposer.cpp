@@ -5,7 +5,7 @@
 
 #include "server/sessions/session_fault.h"
 
-namespace edgedraft {
+namespace edgedraft::server {
 
 ProbingProposer::ProbingProposer(std::unique_ptr<ProbingMethod> method,
                                  std::unique_ptr<SessionProposer> filler)
@@ -52,4 +52,4 @@ Probes ProbingProposer::probes(const TargetSession& session, std::uint32_t rows_
   return probes;
 }
 
-}  // namespace edgedraft
+}  // namespace edgedraft::server

@@ -8,7 +8,7 @@
 #include "server/proposers/guess_list.h"
 #include "server/sessions/session_proposer.h"
 
-namespace edgedraft {
+namespace edgedraft::server {
 
 // Learns likely continuations from probes, without training. One per session; its state stays in
 // the session.
@@ -61,4 +61,4 @@ class ProbingProposer final : public SessionProposer {
   std::optional<Asked> asked_;
 };
 
-}  // namespace edgedraft
+}  // namespace edgedraft::server

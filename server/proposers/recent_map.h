@@ -8,7 +8,7 @@
 
 #include "shared/base/check.h"
 
-namespace edgedraft {
+namespace edgedraft::server {
 
 // A map that keeps the `size_max` most recently written keys.
 template <class Key, class Value, class Hash = std::hash<Key>>
@@ -49,4 +49,4 @@ class RecentMap {
   std::unordered_map<Key, typename Entries::iterator, Hash> places_;
 };
 
-}  // namespace edgedraft
+}  // namespace edgedraft::server

@@ -5,7 +5,7 @@
 #include "shared/base/check.h"
 #include "shared/base/random.h"
 
-namespace edgedraft {
+namespace edgedraft::server {
 
 ForwardDictionary::ForwardDictionary(const Limits& limits)
     : sequences_max_(limits.sequences_max), sequences_(limits.keys_max) {
@@ -52,4 +52,4 @@ const std::uint32_t* BackwardDictionary::find(std::span<const std::uint32_t> key
   return next_.find(key_of(key));
 }
 
-}  // namespace edgedraft
+}  // namespace edgedraft::server

@@ -9,7 +9,7 @@
 #include "server/proposers/recent_map.h"
 
 // Dictionaries of sequences the target has generated, by their context.
-namespace edgedraft {
+namespace edgedraft::server {
 
 // Maps a token to sequences that may follow it: Lookahead's n-gram pool and SPECTRA-CORE's forward
 // dictionary. Each key keeps its most recently added sequences.
@@ -68,4 +68,4 @@ class BackwardDictionary {
   RecentMap<Key, std::uint32_t, Hash> next_;
 };
 
-}  // namespace edgedraft
+}  // namespace edgedraft::server

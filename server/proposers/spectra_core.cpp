@@ -6,7 +6,7 @@
 #include "server/proposers/guess_scores.h"
 #include "shared/base/check.h"
 
-namespace edgedraft {
+namespace edgedraft::server {
 namespace {
 
 constexpr std::size_t kForwardKeysMax = 8192;
@@ -120,4 +120,4 @@ void SpectraCore::add(std::span<const std::uint32_t> sequence) {
   }
 }
 
-}  // namespace edgedraft
+}  // namespace edgedraft::server

@@ -10,7 +10,7 @@
 #include "server/proposers/sequence_dictionaries.h"
 #include "shared/base/random.h"
 
-namespace edgedraft {
+namespace edgedraft::server {
 
 struct SpectraCoreOptions {
   std::uint32_t n = 5;       // tokens per sequence in the pool
@@ -84,4 +84,4 @@ class SpectraCore final : public ProbingMethod {
   BackwardDictionary backward_;
 };
 
-}  // namespace edgedraft
+}  // namespace edgedraft::server

@@ -7,7 +7,7 @@
 #include "server/sessions/session_store.h"
 #include "shared/base/check.h"
 
-namespace edgedraft {
+namespace edgedraft::server {
 namespace {
 
 constexpr Duration kMakeAgainAfter = std::chrono::seconds(1);
@@ -92,4 +92,4 @@ Proposal Speculation::propose(const TargetSession& session,
   }
 }
 
-}  // namespace edgedraft
+}  // namespace edgedraft::server

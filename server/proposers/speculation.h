@@ -15,7 +15,7 @@
 #include "shared/drafting/tap.h"
 #include "shared/runtime/backend.h"
 
-namespace edgedraft {
+namespace edgedraft::server {
 
 // The server's own draft for a pass, and the time it took.
 struct Drafted {
@@ -122,4 +122,4 @@ class Speculation {
   Instant make_again_{};  // earliest retry after running out of memory
 };
 
-}  // namespace edgedraft
+}  // namespace edgedraft::server

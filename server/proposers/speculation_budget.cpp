@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace edgedraft {
+namespace edgedraft::server {
 namespace {
 
 // Steps between two trials of a size that is not the best.
@@ -76,4 +76,4 @@ std::uint32_t SpeculationBudget::next_rows(std::uint32_t sessions) {
   return step_ / kTryEvery % 2 == 0 ? 1 : std::min(rows_max_, 2 * best);
 }
 
-}  // namespace edgedraft
+}  // namespace edgedraft::server

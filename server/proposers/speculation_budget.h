@@ -10,7 +10,7 @@
 #include "server/load/running_cost.h"
 #include "shared/base/clock.h"
 
-namespace edgedraft {
+namespace edgedraft::server {
 
 // Chooses the tree size with the most tokens per second on one device that drafts and verifies in
 // turns.
@@ -62,4 +62,4 @@ class SpeculationBudget {
   bool trying_ = false;
 };
 
-}  // namespace edgedraft
+}  // namespace edgedraft::server

@@ -4,7 +4,7 @@
 #include <iterator>
 #include <utility>
 
-namespace edgedraft {
+namespace edgedraft::server {
 
 std::shared_ptr<GrammarTokens> KnownGrammars::find(const std::string& identity,
                                                    const std::string& text) {
@@ -72,4 +72,4 @@ void KnownGrammars::charge(const std::string& identity, double steps) {
   steps_left_.try_emplace(identity, kStepsAtOnce).first->second -= steps;
 }
 
-}  // namespace edgedraft
+}  // namespace edgedraft::server

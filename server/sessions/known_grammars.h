@@ -13,7 +13,7 @@
 #include "shared/base/error.h"
 #include "shared/constraints/grammar_tokens.h"
 
-namespace edgedraft {
+namespace edgedraft::server {
 
 // Caches compiled grammars per identity, so that one identity cannot infer from latency what
 // another uses: those in use and the most recently used. Compiling and searching runs on the
@@ -70,4 +70,4 @@ class KnownGrammars {
   Instant settled_;
 };
 
-}  // namespace edgedraft
+}  // namespace edgedraft::server

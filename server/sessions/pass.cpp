@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <vector>
 
-namespace edgedraft {
+namespace edgedraft::server {
 namespace {
 
 // Total per pass: the budget of four sessions that run alone.
@@ -84,4 +84,4 @@ std::uint32_t run_pass(Decoder& decoder, std::span<PassShare> shares) {
   return rows;
 }
 
-}  // namespace edgedraft
+}  // namespace edgedraft::server

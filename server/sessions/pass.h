@@ -8,7 +8,7 @@
 #include "server/sessions/session_fault.h"
 #include "server/sessions/target_session.h"
 
-namespace edgedraft {
+namespace edgedraft::server {
 
 // One session's share of a pass.
 struct PassShare {
@@ -32,4 +32,4 @@ std::uint32_t searched_path_max(std::size_t searching_count);
 // Throws    DeviceError; the sessions' state is then undefined
 std::uint32_t run_pass(Decoder& decoder, std::span<PassShare> shares);
 
-}  // namespace edgedraft
+}  // namespace edgedraft::server

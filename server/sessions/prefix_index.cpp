@@ -4,7 +4,7 @@
 
 #include "shared/base/check.h"
 
-namespace edgedraft {
+namespace edgedraft::server {
 
 std::vector<std::uint32_t> PrefixIndex::find(const std::string& identity,
                                              std::span<const std::uint32_t> tokens) {
@@ -82,4 +82,4 @@ void PrefixIndex::touch(Node* last) {
   }
 }
 
-}  // namespace edgedraft
+}  // namespace edgedraft::server

@@ -10,7 +10,7 @@
 
 #include "shared/runtime/kv_pool.h"
 
-namespace edgedraft {
+namespace edgedraft::server {
 
 // Prefix cache: maps token prefixes to full pages of keys and values, so that a sequence with a
 // known prefix shares its pages instead of recomputing them. Keys and values of a position depend
@@ -66,4 +66,4 @@ class PrefixIndex {
   std::list<Node*> by_use_;  // least recently used first
 };
 
-}  // namespace edgedraft
+}  // namespace edgedraft::server

@@ -4,7 +4,7 @@
 #include <stdexcept>
 #include <string>
 
-namespace edgedraft {
+namespace edgedraft::server {
 
 // Inconsistent state of one session. Clients control the order of requests, so a peer may cause it:
 // PassLoop drops the session and refuses its request; the process goes on.
@@ -15,10 +15,10 @@ class SessionFault : public std::logic_error {
                          ": not so: " + condition) {}
 };
 
-}  // namespace edgedraft
+}  // namespace edgedraft::server
 
 // EDGEDRAFT_CHECK for per-session state: throws SessionFault.
 #define EDGEDRAFT_SESSION_CHECK(condition) \
   (static_cast<bool>(condition)            \
        ? static_cast<void>(0)              \
-       : throw ::edgedraft::SessionFault(#condition, BOOST_CURRENT_LOCATION))
+       : throw ::edgedraft::server::SessionFault(#condition, BOOST_CURRENT_LOCATION))

@@ -6,7 +6,7 @@
 #include "shared/speculative/draft_tree.h"
 #include "shared/speculative/tree_growth.h"
 
-namespace edgedraft {
+namespace edgedraft::server {
 
 // A proposer's input to its session's next pass: guesses, verified like client drafts, and probes,
 // whose answer the session holds at the next call.
@@ -32,4 +32,4 @@ class SessionProposer {
   virtual Proposal propose(const TargetSession& session, const ProposalLimits& limits) = 0;
 };
 
-}  // namespace edgedraft
+}  // namespace edgedraft::server

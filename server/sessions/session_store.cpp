@@ -8,7 +8,7 @@
 
 #include "shared/base/check.h"
 
-namespace edgedraft {
+namespace edgedraft::server {
 namespace {
 
 KvPool::Size pool_size(const SessionParts& parts, std::uint32_t page_count) {
@@ -334,4 +334,4 @@ Result<void> SessionStore::make_room(const std::string& identity) {
   return boost::system::in_place_value;
 }
 
-}  // namespace edgedraft
+}  // namespace edgedraft::server

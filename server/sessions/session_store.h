@@ -16,7 +16,7 @@
 #include "shared/constraints/token_texts.h"
 #include "shared/protocol/message.h"
 
-namespace edgedraft {
+namespace edgedraft::server {
 
 // Session ids are secrets: any client that knows one may try to resume it. Throws Failure if the
 // system has no randomness.
@@ -170,4 +170,4 @@ class SessionStore {
   std::map<std::uint64_t, wire::SessionId> bound_;  // connection to session
 };
 
-}  // namespace edgedraft
+}  // namespace edgedraft::server

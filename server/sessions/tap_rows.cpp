@@ -4,7 +4,7 @@
 
 #include "shared/protocol/activation_codec.h"
 
-namespace edgedraft {
+namespace edgedraft::server {
 
 Bytes quantized_rows(Tap& tap, const KvCache& cache, std::uint32_t first, std::uint32_t count) {
   const auto groups = tap.scale_groups();
@@ -14,4 +14,4 @@ Bytes quantized_rows(Tap& tap, const KvCache& cache, std::uint32_t first, std::u
   return quantize_rows(layout, values);
 }
 
-}  // namespace edgedraft
+}  // namespace edgedraft::server

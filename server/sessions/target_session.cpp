@@ -9,7 +9,7 @@
 #include "shared/base/check.h"
 #include "shared/speculative/logprobs.h"
 
-namespace edgedraft {
+namespace edgedraft::server {
 namespace {
 
 Error protocol_error(std::string message) {
@@ -426,4 +426,4 @@ bool TargetSession::in_vocabulary(const DraftTree& tree) const {
   });
 }
 
-}  // namespace edgedraft
+}  // namespace edgedraft::server

@@ -18,7 +18,7 @@
 #include "shared/speculative/verification.h"
 #include "shared/types/logprob.h"
 
-namespace edgedraft {
+namespace edgedraft::server {
 
 // Tokens to append after the first `base_count` of a session.
 struct PrefillRequest {
@@ -249,4 +249,4 @@ class TargetSession {
   ProbeAnswer probe_answer_;
 };
 
-}  // namespace edgedraft
+}  // namespace edgedraft::server

@@ -34,6 +34,7 @@
 #include "tests/support/drafted_answer.h"
 
 namespace edgedraft::bench {
+using namespace server;
 namespace {
 
 struct AcceptanceOptions {

@@ -10,6 +10,7 @@
 #include "tests/bench/bootstrap.h"
 
 namespace edgedraft::bench {
+using namespace client;
 
 // Totals of drafting cycles: tokens (including the target's own), passes and rows of the target,
 // one entry per prompt.

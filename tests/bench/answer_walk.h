@@ -19,6 +19,7 @@
 #include "shared/types/sampling_params.h"
 
 namespace edgedraft::bench {
+using namespace server;
 
 // Measures a drafter along a known answer of the target: its proposals at each token, given the
 // target's tokens before it.

@@ -5,6 +5,7 @@
 #include "client/devices/device_request.h"
 
 namespace edgedraft::bench {
+using namespace client;
 namespace {
 
 // The first usable device; 0 if there is none, so that opening it reports the cause.

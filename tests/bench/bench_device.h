@@ -7,6 +7,7 @@
 #include "shared/base/error.h"
 
 namespace edgedraft::bench {
+using namespace client;
 
 // Opens the Vulkan device named by `--device vulkan` (the first usable one) or `vulkan:N`, with
 // `--features` (kFeaturesHelp). Drafters store keys and values there as `kv_type`.

@@ -21,6 +21,7 @@
 #include "tests/bench/commands.h"
 
 namespace edgedraft::bench {
+using namespace client;
 namespace {
 
 struct DetectorsOptions {

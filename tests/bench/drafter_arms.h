@@ -21,6 +21,8 @@ class App;
 }
 
 namespace edgedraft::bench {
+using namespace client;
+using namespace server;
 
 // Drafters, target and prompts to measure.
 struct ArmOptions {

@@ -37,6 +37,7 @@
 #include "tests/support/drafted_answer.h"
 
 namespace edgedraft::bench {
+using namespace server;
 namespace {
 
 struct DraftersOptions {
@@ -343,7 +344,7 @@ class Comparison {
   }
 
   static double tokens_of(const ServingResult& result) {
-    return std::accumulate(result.token_writer.begin(), result.token_writer.end(), 0.0);
+    return std::accumulate(result.answer_tokens.begin(), result.answer_tokens.end(), 0.0);
   }
   static double tokens_per_second(const ServingResult& result) {
     return tokens_of(result) / total(result.answer_seconds);

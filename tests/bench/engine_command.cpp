@@ -31,6 +31,7 @@
 #include "tests/bench/roofline.h"
 
 namespace edgedraft::bench {
+using namespace server;
 namespace {
 
 struct EngineOptions {

@@ -220,7 +220,7 @@ class Grid {
   // The mean over completed answers, including their connections.
   double seconds_per_token(const netsim::NetworkProfile& link, const ServingResult& result) const {
     const double tokens =
-        std::accumulate(result.token_writer.begin(), result.token_writer.end(), 0.0);
+        std::accumulate(result.answer_tokens.begin(), result.answer_tokens.end(), 0.0);
     double taken = std::accumulate(result.answer_seconds.begin(), result.answer_seconds.end(), 0.0);
     const auto answers = static_cast<double>(result.answer_seconds.size());
     if (!o_.no_setup) taken += answers * netsim::setup_seconds(link);

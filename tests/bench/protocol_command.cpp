@@ -17,6 +17,7 @@
 #include "tests/support/overhead.h"
 
 namespace edgedraft::bench {
+using namespace client;
 namespace {
 
 struct ProtocolOptions {

@@ -11,6 +11,7 @@
 #include "tests/bench/rules/typical_acceptance.h"
 
 namespace edgedraft::bench {
+using namespace server;
 
 struct RuledAnswerRequest {
   std::span<const std::uint32_t> prompt;

@@ -22,6 +22,7 @@
 #include "tests/support/driven_answer.h"
 
 namespace edgedraft::bench {
+using namespace client;
 namespace {
 
 // Measures a duration in simulated time.
@@ -266,7 +267,7 @@ class Device final : public TargetLink, GenerationObserver {
       for (Packet& packet : trace_.packets) packet.seconds -= seconds_since(Instant{}, asked);
       world_.result.answer_seconds.push_back(trace_.seconds);
       world_.result.traces.push_back(std::exchange(trace_, {}));
-      world_.result.token_writer.push_back(generation.stats().tokens);
+      world_.result.answer_tokens.push_back(generation.stats().tokens);
     }
   }
 

@@ -18,6 +18,8 @@
 #include "tests/bench/trace.h"
 
 namespace edgedraft::bench {
+using namespace client;
+using namespace server;
 
 // The duration of simulated work: measured here, or taken from a device profile alone. One thread
 // at a time.
@@ -88,13 +90,13 @@ struct ServingResult {
   std::uint64_t passes = 0;
   std::uint64_t rows = 0;
   double seconds = 0.0;
-  double busy_seconds = 0.0;                // of the server
-  std::vector<double> first_token_seconds;  // per answer that began in the measured time
-  std::vector<double> gap_seconds;          // between consecutive deliveries to a device
-  std::vector<double> answer_seconds;       // per answer that ended in the measured time
-  std::vector<std::uint32_t> token_writer;  // and their lengths
-  std::uint64_t hints = 0;                  // nodes sent by devices
-  std::vector<Trace> traces;                // of answers that ended in the measured time
+  double busy_seconds = 0.0;                 // of the server
+  std::vector<double> first_token_seconds;   // per answer that began in the measured time
+  std::vector<double> gap_seconds;           // between consecutive deliveries to a device
+  std::vector<double> answer_seconds;        // per answer that ended in the measured time
+  std::vector<std::uint32_t> answer_tokens;  // and their lengths
+  std::uint64_t hints = 0;                   // nodes sent by devices
+  std::vector<Trace> traces;                 // of answers that ended in the measured time
 };
 
 // Every device sends one prompt after another until the time is over or it has all its answers.

@@ -4,7 +4,7 @@
 
 #include "client/serve/answer/kept_stream.h"
 
-namespace edgedraft {
+namespace edgedraft::client {
 namespace {
 
 using Headers = std::vector<std::pair<std::string, std::string>>;
@@ -155,4 +155,4 @@ TEST(KeptStreamsTest, NamesAreSuchAsNobodyGuesses) {
 }
 
 }  // namespace
-}  // namespace edgedraft
+}  // namespace edgedraft::client

@@ -12,7 +12,8 @@
 #include "tests/model/hf_directory.h"
 #include "tests/support/reference_backend.h"
 
-namespace edgedraft {
+namespace edgedraft::client {
+using namespace server;
 namespace {
 
 using test::HfDirectory;
@@ -237,4 +238,4 @@ TEST_F(BundleFileTest, BothSidesRefuseADrafterThatIsSentMoreThanTheLinkCarries) 
 }
 
 }  // namespace
-}  // namespace edgedraft
+}  // namespace edgedraft::client

@@ -10,7 +10,7 @@
 #include "shared/drafting/kinds.h"
 #include "tests/support/temporary_directory.h"
 
-namespace edgedraft {
+namespace edgedraft::client {
 namespace {
 
 using namespace std::chrono_literals;
@@ -318,4 +318,4 @@ TEST(ClientOptionsTest, TheTokenIsTheFilesOnlyLine) {
 }
 
 }  // namespace
-}  // namespace edgedraft
+}  // namespace edgedraft::client

@@ -9,7 +9,7 @@
 #include "shared/constraints/grammar.h"
 #include "shared/types/constraints.h"
 
-namespace edgedraft {
+namespace edgedraft::client {
 namespace {
 
 const CompletionDefaults kDefaults{.tokens_max = 100,
@@ -472,4 +472,4 @@ TEST(CompletionRequestTest, ChoicesHaveSeedsOfTheirOwnAndTheFirstTheRequests) {
 }
 
 }  // namespace
-}  // namespace edgedraft
+}  // namespace edgedraft::client

@@ -9,7 +9,7 @@
 #include "tests/model/tiny_tokenizer.h"
 #include "tests/support/temporary_directory.h"
 
-namespace edgedraft {
+namespace edgedraft::client {
 namespace {
 
 using Ids = std::vector<std::uint32_t>;
@@ -138,4 +138,4 @@ TEST_F(ControlTokenTest, WhatBeginsATextIsOpenWithIt) {
 }
 
 }  // namespace
-}  // namespace edgedraft
+}  // namespace edgedraft::client

@@ -9,7 +9,7 @@
 
 #include "tests/support/temporary_directory.h"
 
-namespace edgedraft {
+namespace edgedraft::client {
 namespace {
 
 constexpr const char* kId = "0123456789abcdef";
@@ -177,4 +177,4 @@ TEST_F(ConversationStoreTest, IdsAreLettersDigitsAndHyphens) {
 }
 
 }  // namespace
-}  // namespace edgedraft
+}  // namespace edgedraft::client

@@ -11,7 +11,7 @@
 #include "tests/model/hf_directory.h"
 #include "tests/support/temporary_directory.h"
 
-namespace edgedraft {
+namespace edgedraft::client {
 namespace {
 
 const std::filesystem::path kFixtures = EDGEDRAFT_TEST_DATA "/fixtures";
@@ -171,4 +171,4 @@ TEST_F(ConvertCommandTest, AFailureLeavesNoFile) {
 }
 
 }  // namespace
-}  // namespace edgedraft
+}  // namespace edgedraft::client

@@ -7,7 +7,7 @@
 
 #include "client/commands/devices.h"
 
-namespace edgedraft {
+namespace edgedraft::client {
 namespace {
 
 using Kind = DeviceRequest::Kind;
@@ -184,4 +184,4 @@ TEST(DeviceListTest, AnUnusableDeviceMakesNoBackend) {
 }
 
 }  // namespace
-}  // namespace edgedraft
+}  // namespace edgedraft::client

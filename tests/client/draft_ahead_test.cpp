@@ -11,7 +11,8 @@
 #include "shared/base/random.h"
 #include "shared/types/prefix_hash.h"
 
-namespace edgedraft {
+namespace edgedraft::client {
+using namespace server;
 namespace {
 
 using Tokens = std::vector<std::uint32_t>;
@@ -174,4 +175,4 @@ TEST(DraftAheadTest, TheServersTreeIsTheDevices) {
 }
 
 }  // namespace
-}  // namespace edgedraft
+}  // namespace edgedraft::client

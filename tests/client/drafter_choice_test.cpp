@@ -5,7 +5,7 @@
 #include <chrono>
 #include <vector>
 
-namespace edgedraft {
+namespace edgedraft::client {
 namespace {
 
 using std::chrono::milliseconds;
@@ -55,4 +55,4 @@ TEST(DrafterChoiceTest, TheFirstOfThoseThatAreAsFast) {
 }
 
 }  // namespace
-}  // namespace edgedraft
+}  // namespace edgedraft::client

@@ -5,7 +5,7 @@
 #include <map>
 #include <vector>
 
-namespace edgedraft {
+namespace edgedraft::client {
 namespace {
 
 using Positions = std::vector<std::uint32_t>;
@@ -112,4 +112,4 @@ TEST_F(DrafterMemoryTest, NothingEntersAnotherTextsMemory) {
 }
 
 }  // namespace
-}  // namespace edgedraft
+}  // namespace edgedraft::client

@@ -7,7 +7,7 @@
 
 #include "tests/support/temporary_directory.h"
 
-namespace edgedraft {
+namespace edgedraft::client {
 namespace {
 
 using std::chrono::milliseconds;
@@ -83,4 +83,4 @@ TEST_F(DrafterSelectionTest, RefusesBundlesOfDifferentTargets) {
 }
 
 }  // namespace
-}  // namespace edgedraft
+}  // namespace edgedraft::client

@@ -14,7 +14,7 @@
 #include "tests/net/raw_peer.h"
 #include "tests/support/demo_prompts.h"
 
-namespace edgedraft {
+namespace edgedraft::client {
 namespace {
 
 using namespace std::chrono_literals;
@@ -488,4 +488,4 @@ TEST_F(PrivacyTest, TheUserSeesWhatLeft) {
 }
 
 }  // namespace
-}  // namespace edgedraft
+}  // namespace edgedraft::client

@@ -16,7 +16,7 @@
 #include "tests/support/loopback_server.h"
 #include "tests/support/outgoing.h"
 
-namespace edgedraft {
+namespace edgedraft::client {
 namespace {
 
 using namespace std::chrono_literals;
@@ -99,4 +99,4 @@ TEST(EngineLinkTest, ALinkThatFailsByItselfIsClosedForGood) {
 }
 
 }  // namespace
-}  // namespace edgedraft
+}  // namespace edgedraft::client

@@ -19,7 +19,7 @@
 #include "tests/support/loopback_server.h"
 
 // Many conversations of one engine with a whole server: each goes as if it were alone.
-namespace edgedraft {
+namespace edgedraft::client {
 namespace {
 
 using namespace std::chrono_literals;
@@ -555,4 +555,4 @@ INSTANTIATE_TEST_SUITE_P(Links, EngineTest,
                          });
 
 }  // namespace
-}  // namespace edgedraft
+}  // namespace edgedraft::client

@@ -7,7 +7,7 @@
 #include "tests/client/generation_rig.h"
 #include "tests/support/skip.h"
 
-namespace edgedraft {
+namespace edgedraft::client {
 namespace {
 
 using testing::Answer;
@@ -300,4 +300,4 @@ TEST_F(FallbackDrafterTest, KeepsNoMoreThanTheContextHolds) {
 }
 
 }  // namespace
-}  // namespace edgedraft
+}  // namespace edgedraft::client

@@ -13,6 +13,7 @@
 #include "tests/support/toy_models.h"
 
 namespace edgedraft::testing {
+using namespace client;
 
 // Follows an observer's events and checks that they always give the answer.
 class Listener final : public GenerationObserver {

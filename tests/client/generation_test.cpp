@@ -7,7 +7,7 @@
 #include "tests/client/generation_rig.h"
 #include "tests/client/scripted_link.h"
 
-namespace edgedraft {
+namespace edgedraft::client {
 namespace {
 
 using testing::Answer;
@@ -203,4 +203,4 @@ INSTANTIATE_TEST_SUITE_P(Drafters, ConversationTest,
                          [](const auto& drafter) { return name_of(drafter.param); });
 
 }  // namespace
-}  // namespace edgedraft
+}  // namespace edgedraft::client

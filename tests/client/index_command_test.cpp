@@ -16,7 +16,7 @@
 #include "shared/model/tokenizer.h"
 #include "tests/support/temporary_directory.h"
 
-namespace edgedraft {
+namespace edgedraft::client {
 namespace {
 
 using Texts = std::vector<std::string>;
@@ -279,4 +279,4 @@ TEST_F(IndexCommandTest, ADrafterIsTriedWithItsTablesWhichHaveTheIndex) {
 }
 
 }  // namespace
-}  // namespace edgedraft
+}  // namespace edgedraft::client

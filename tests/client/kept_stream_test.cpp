@@ -16,7 +16,7 @@
 #include "tests/net/raw_peer.h"
 #include "tests/support/http_client.h"
 
-namespace edgedraft {
+namespace edgedraft::client {
 namespace {
 
 // The stream is longer than a reader may lag. "/late" joins at its start and receives some more of
@@ -128,4 +128,4 @@ TEST_F(NamedStreamTest, AStreamIsForgottenThoughNobodyAsks) {
 }
 
 }  // namespace
-}  // namespace edgedraft
+}  // namespace edgedraft::client

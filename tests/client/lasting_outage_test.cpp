@@ -7,7 +7,7 @@
 
 #include "tests/client/generation_rig.h"
 
-namespace edgedraft {
+namespace edgedraft::client {
 namespace {
 
 using testing::Answer;
@@ -87,4 +87,4 @@ TEST(LastingOutageTest, TextOfALastingOutageDoesNotRunInACircle) {
 }
 
 }  // namespace
-}  // namespace edgedraft
+}  // namespace edgedraft::client

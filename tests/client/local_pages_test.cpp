@@ -11,7 +11,7 @@
 #include "tests/support/demo_prompts.h"
 
 // The local API's pages beside answers, its refusals, and its error messages.
-namespace edgedraft {
+namespace edgedraft::client {
 namespace {
 
 using nlohmann::json;
@@ -265,4 +265,4 @@ TEST_F(LocalPagesTest, EveryPageButHealthWantsTheKey) {
 }
 
 }  // namespace
-}  // namespace edgedraft
+}  // namespace edgedraft::client

@@ -19,6 +19,7 @@
 
 // The local API in front of a whole server.
 namespace edgedraft::testing {
+using namespace client;
 
 using nlohmann::json;
 

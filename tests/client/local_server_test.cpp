@@ -16,7 +16,7 @@
 #include "tests/net/raw_peer.h"
 #include "tests/support/demo_prompts.h"
 
-namespace edgedraft {
+namespace edgedraft::client {
 namespace {
 
 using namespace std::chrono_literals;
@@ -694,4 +694,4 @@ TEST_F(LocalServerTest, AKeptStreamIsStoppedByItsNameAlone) {
 }
 
 }  // namespace
-}  // namespace edgedraft
+}  // namespace edgedraft::client

@@ -54,7 +54,7 @@ TEST(CycleRecordTest, RecordsAddUpToTheAnswer) {
     tokens += cycle.tokens;
     accepted += cycle.accepted;
     drafts += cycle.kind == CycleRecord::Kind::draft ? 1 : 0;
-    EXPECT_EQ(cycle.token_writer, tokens);
+    EXPECT_EQ(cycle.answer_tokens, tokens);
     EXPECT_GE(cycle.at, at);
     at = cycle.at;
   }

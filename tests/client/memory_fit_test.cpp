@@ -5,7 +5,7 @@
 #include "client/engine/drafter_placement.h"
 #include "shared/base/log.h"
 
-namespace edgedraft {
+namespace edgedraft::client {
 namespace {
 
 // 1000 bytes of weights, 100 of scratch, one byte per position and conversation.
@@ -119,4 +119,4 @@ INSTANTIATE_TEST_SUITE_P(Bundles, PlacedMemoryTest,
                          });
 
 }  // namespace
-}  // namespace edgedraft
+}  // namespace edgedraft::client

@@ -9,7 +9,7 @@
 #include "tests/client/scripted_link.h"
 #include "tests/client/simulated_device.h"
 
-namespace edgedraft {
+namespace edgedraft::client {
 namespace {
 
 using namespace std::chrono_literals;
@@ -274,4 +274,4 @@ TEST(OverlapTest, WhatIsTakenInAtOnceIsNoRateOfAStream) {
 }
 
 }  // namespace
-}  // namespace edgedraft
+}  // namespace edgedraft::client

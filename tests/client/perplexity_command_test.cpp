@@ -7,7 +7,7 @@
 
 #include "tests/support/temporary_directory.h"
 
-namespace edgedraft {
+namespace edgedraft::client {
 namespace {
 
 class PerplexityCommandTest : public ::testing::Test {
@@ -84,4 +84,4 @@ TEST_F(PerplexityCommandTest, NamesTheOptionThatIsWrong) {
 }
 
 }  // namespace
-}  // namespace edgedraft
+}  // namespace edgedraft::client

@@ -6,7 +6,7 @@
 
 #include "tests/support/temporary_directory.h"
 
-namespace edgedraft {
+namespace edgedraft::client {
 namespace {
 
 class PowerSupplyTest : public ::testing::Test {
@@ -88,4 +88,4 @@ TEST_F(PowerSupplyTest, WhatIsTakenInAPauseDoesNotCount) {
 }
 
 }  // namespace
-}  // namespace edgedraft
+}  // namespace edgedraft::client

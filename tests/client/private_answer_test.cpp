@@ -10,7 +10,7 @@
 #include "tests/client/generation_rig.h"
 
 // Answers to prompts with private text, of which the server may read the part before it.
-namespace edgedraft {
+namespace edgedraft::client {
 namespace {
 
 using testing::Answer;
@@ -161,4 +161,4 @@ TEST(PrivateAnswerTest, FaultsOfTheLinkTellNothingAndHoldNothingUp) {
 }
 
 }  // namespace
-}  // namespace edgedraft
+}  // namespace edgedraft::client

@@ -18,7 +18,7 @@
 #include "shared/base/random.h"
 
 // Detection of private text.
-namespace edgedraft {
+namespace edgedraft::client {
 namespace {
 
 using namespace std::chrono_literals;
@@ -572,4 +572,4 @@ TEST(LocalTextsTest, WithoutSpacesBetweenWordsEachLetterIsOne) {
 }
 
 }  // namespace
-}  // namespace edgedraft
+}  // namespace edgedraft::client

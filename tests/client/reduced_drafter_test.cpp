@@ -6,7 +6,7 @@
 
 #include "tests/client/generation_rig.h"
 
-namespace edgedraft {
+namespace edgedraft::client {
 namespace {
 
 using testing::Answer;
@@ -100,4 +100,4 @@ TEST(ReducedGenerationTest, WritesOfflineWithTheTokensItHasAndIsCheckedAfterward
 }
 
 }  // namespace
-}  // namespace edgedraft
+}  // namespace edgedraft::client

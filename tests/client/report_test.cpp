@@ -4,7 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
-namespace edgedraft {
+namespace edgedraft::client {
 namespace {
 
 using namespace std::chrono_literals;
@@ -167,4 +167,4 @@ TEST(ReportTest, BytesOfASignInAreNotThoseOfAPrivateAnswer) {
 }
 
 }  // namespace
-}  // namespace edgedraft
+}  // namespace edgedraft::client

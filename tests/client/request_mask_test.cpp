@@ -14,7 +14,7 @@
 #include "shared/base/random.h"
 
 // Placeholders for private text in a request.
-namespace edgedraft {
+namespace edgedraft::client {
 namespace {
 
 PrivacyGuard make_guard() {
@@ -314,4 +314,4 @@ TEST(RequestMaskTest, LongTextsTakeNoLonger) {
 }
 
 }  // namespace
-}  // namespace edgedraft
+}  // namespace edgedraft::client

@@ -15,7 +15,7 @@
 #include "client/serve/request/completion_request.h"
 
 // Text removed from a request's body.
-namespace edgedraft {
+namespace edgedraft::client {
 namespace {
 
 using nlohmann::json;
@@ -559,4 +559,4 @@ TEST_F(RequestPrivacyTest, TooManyStopsAreRefusedUnseen) {
 }
 
 }  // namespace
-}  // namespace edgedraft
+}  // namespace edgedraft::client

@@ -5,7 +5,7 @@
 #include "shared/base/random.h"
 #include "shared/model/utf8.h"
 
-namespace edgedraft {
+namespace edgedraft::client {
 namespace {
 
 class RestoredTextTest : public ::testing::Test {
@@ -339,4 +339,4 @@ TEST_F(RestoredTextTest, PiecesAndRevisionsMakeUpTheText) {
 }
 
 }  // namespace
-}  // namespace edgedraft
+}  // namespace edgedraft::client

@@ -6,7 +6,7 @@
 #include "client/generation/generation.h"
 #include "tests/client/generation_rig.h"
 
-namespace edgedraft {
+namespace edgedraft::client {
 namespace {
 
 using testing::Answer;
@@ -610,4 +610,4 @@ TEST(ResyncResumeTest, ASessionThatWasRefilledIsResumedToo) {
 }
 
 }  // namespace
-}  // namespace edgedraft
+}  // namespace edgedraft::client

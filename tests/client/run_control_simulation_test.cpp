@@ -15,6 +15,7 @@
 #include "shared/forecast/rank_probabilities.h"
 
 namespace edgedraft::simulated {
+using namespace client;
 namespace {
 
 constexpr std::uint32_t kTokens = 128;

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <limits>
 
-namespace edgedraft {
+namespace edgedraft::client {
 namespace {
 
 using std::chrono::microseconds;
@@ -267,4 +267,4 @@ TEST(CostLineTest, NeverCostsNothing) {
 }
 
 }  // namespace
-}  // namespace edgedraft
+}  // namespace edgedraft::client

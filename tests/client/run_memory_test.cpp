@@ -8,7 +8,7 @@
 
 #include "tests/support/temporary_directory.h"
 
-namespace edgedraft {
+namespace edgedraft::client {
 namespace {
 
 const RunMemory::Key kKey{.server = "cloud:7420", .drafter = "kind abcd"};
@@ -159,4 +159,4 @@ TEST_F(RunMemoryTest, ADamagedFileCountsAsEmptyAndIsWrittenAnew) {
 }
 
 }  // namespace
-}  // namespace edgedraft
+}  // namespace edgedraft::client

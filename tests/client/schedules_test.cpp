@@ -14,7 +14,7 @@
 #include "tests/client/simulated_device.h"
 #include "tests/server/plain_answer.h"
 
-namespace edgedraft {
+namespace edgedraft::client {
 namespace {
 
 using namespace std::chrono_literals;
@@ -159,4 +159,4 @@ TEST_F(SchedulesTest, AnswersAreThoseOfPlainDecoding) {
 }
 
 }  // namespace
-}  // namespace edgedraft
+}  // namespace edgedraft::client

@@ -10,7 +10,7 @@
 #include "shared/base/random.h"
 #include "tests/client/grammar_text.h"
 
-namespace edgedraft {
+namespace edgedraft::client {
 namespace {
 
 using Schema = SchemaGrammar::Schema;
@@ -450,4 +450,4 @@ TEST(SchemaGrammarTest, EveryTextOfAGrammarIsJson) {
 }
 
 }  // namespace
-}  // namespace edgedraft
+}  // namespace edgedraft::client

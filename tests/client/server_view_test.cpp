@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace edgedraft {
+namespace edgedraft::client {
 namespace {
 
 wire::Welcome welcome_as(std::uint8_t number) {
@@ -40,4 +40,4 @@ TEST(ServerViewTest, TokensThatWereForgottenArePutInAgainUnderTheConnectionsName
 }
 
 }  // namespace
-}  // namespace edgedraft
+}  // namespace edgedraft::client

@@ -23,6 +23,8 @@
 // A device with several conversations on one compute thread, its links and their server, on toy
 // models and one simulated clock. Computation takes the times set in the options.
 namespace edgedraft::testing {
+using namespace client;
+using namespace server;
 
 // Data sent on a connection: its time, and every byte that enters TLS.
 struct SentBytes {

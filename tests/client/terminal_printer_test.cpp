@@ -6,7 +6,7 @@
 
 #include "tests/model/tiny_tokenizer.h"
 
-namespace edgedraft {
+namespace edgedraft::client {
 namespace {
 
 class TerminalPrinterTest : public ::testing::Test {
@@ -196,4 +196,4 @@ TEST_F(TerminalPrinterTest, TheNextAnswerBeginsAfresh) {
 }
 
 }  // namespace
-}  // namespace edgedraft
+}  // namespace edgedraft::client

@@ -10,7 +10,7 @@
 #include "tests/support/reference_backend.h"
 #include "tests/support/toy_models.h"
 
-namespace edgedraft {
+namespace edgedraft::client {
 namespace {
 
 using testing::kToyVocabulary;
@@ -96,4 +96,4 @@ TEST(SurpriseTest, GivesMeanAndSpread) {
 }
 
 }  // namespace
-}  // namespace edgedraft
+}  // namespace edgedraft::client

@@ -10,7 +10,7 @@
 #include "client/engine/bundle_file.h"
 #include "tests/support/temporary_directory.h"
 
-namespace edgedraft {
+namespace edgedraft::client {
 namespace {
 
 const TimingKey kTimingKey{.device = "Gpu", .driver = "1.0", .bundle = "abcd", .tree = TreeShape{}};
@@ -159,4 +159,4 @@ TEST_F(TimingCacheTest, ADrafterIsMeasuredOnceUnlessToldOtherwise) {
 }
 
 }  // namespace
-}  // namespace edgedraft
+}  // namespace edgedraft::client

@@ -10,7 +10,7 @@
 #include "tests/model/tiny_byte_bpe.h"
 #include "tests/support/temporary_directory.h"
 
-namespace edgedraft {
+namespace edgedraft::client {
 namespace {
 
 TEST(TokenizeTest, ReadsControlTokensOnlyWhereAsked) {
@@ -70,4 +70,4 @@ TEST(TokenizeTest, AMessageHasNoControlTokens) {
 }
 
 }  // namespace
-}  // namespace edgedraft
+}  // namespace edgedraft::client

@@ -11,7 +11,7 @@
 #include "client/serve/text/visible_text.h"
 #include "tests/client/grammar_text.h"
 
-namespace edgedraft {
+namespace edgedraft::client {
 namespace {
 
 using Schema = nlohmann::ordered_json;
@@ -241,4 +241,4 @@ TEST(ToolsTest, CallsAreLinesWhereTheTemplateKnowsNone) {
 }
 
 }  // namespace
-}  // namespace edgedraft
+}  // namespace edgedraft::client

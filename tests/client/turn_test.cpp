@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace edgedraft {
+namespace edgedraft::client {
 namespace {
 
 using namespace std::chrono_literals;
@@ -70,4 +70,4 @@ TEST(TurnTest, WhatIsPrivateKnowsNoSteps) {
 }
 
 }  // namespace
-}  // namespace edgedraft
+}  // namespace edgedraft::client

@@ -21,7 +21,7 @@
 // Requests that declare equal data send equal bytes at equal times, whatever their private text. In
 // simulated time, searching, private answers and slow readers take time proportional to the private
 // text.
-namespace edgedraft {
+namespace edgedraft::client {
 namespace {
 
 using namespace std::chrono_literals;
@@ -305,4 +305,4 @@ TEST_F(UplinkTest, APrivateAnswerGoesOnBesideOthers) {
 }
 
 }  // namespace
-}  // namespace edgedraft
+}  // namespace edgedraft::client

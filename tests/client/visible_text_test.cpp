@@ -9,7 +9,7 @@
 #include "shared/base/random.h"
 #include "tests/client/generation_rig.h"
 
-namespace edgedraft {
+namespace edgedraft::client {
 namespace {
 
 using Tokens = std::vector<std::uint32_t>;
@@ -284,7 +284,7 @@ class PastAnswerTest : public VisibleTextTest {
   }
   PastAnswer past(const Tokens& answer) const {
     const MarkedText prompt = render({{"user", "Hi"}});
-    return {.prompt = prompt, .prompt_tokens = tokenizer().encode(prompt), .token_writer = answer};
+    return {.prompt = prompt, .prompt_tokens = tokenizer().encode(prompt), .answer_tokens = answer};
   }
 
   ChatTemplate chat_ = bundle_.chat_template({}).value();
@@ -451,4 +451,4 @@ TEST_F(ThoughtsTest, BothPartsAreCorrected) {
 }
 
 }  // namespace
-}  // namespace edgedraft
+}  // namespace edgedraft::client

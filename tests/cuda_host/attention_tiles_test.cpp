@@ -14,6 +14,7 @@
 // begin and end anywhere, parts of a launch have three sizes, and processors without such
 // instructions have other kernels.
 namespace edgedraft::testing {
+using namespace server;
 namespace {
 
 constexpr DType kTypes[] = {DType::f32, DType::f16, DType::bf16};

@@ -77,6 +77,7 @@ cublasStatus_t cublasGemmEx(cublasHandle_t, cublasOperation_t a_operation,
 }
 
 namespace edgedraft {
+using namespace server;
 
 const CublasFunctions& cublas_functions() {
   static constexpr CublasFunctions kFunctions{.create = cublasCreate,

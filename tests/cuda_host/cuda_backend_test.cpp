@@ -19,6 +19,7 @@
 // CUDA-specific tests beyond tests/runtime: the library's math mode, device failures and
 // allocations.
 namespace edgedraft::testing {
+using namespace server;
 namespace {
 
 constexpr std::uint32_t kContext = 64;

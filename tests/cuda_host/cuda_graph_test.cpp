@@ -15,6 +15,7 @@
 // Passes launched as CUDA graphs have the same bits as without, whatever runs in between and
 // whatever fails.
 namespace edgedraft::testing {
+using namespace server;
 namespace {
 
 using Tokens = std::vector<std::uint32_t>;

@@ -12,6 +12,7 @@
 
 // Any number of sessions in a pass share its launches, and each has the same bits as alone.
 namespace edgedraft::testing {
+using namespace server;
 namespace {
 
 using Tokens = std::vector<std::uint32_t>;

@@ -7,6 +7,7 @@
 
 // Which of several GPUs the server uses.
 namespace edgedraft::testing {
+using namespace server;
 namespace {
 
 class DeviceChoiceTest : public ::testing::Test {

@@ -64,8 +64,8 @@ Spans shaded(const netsim::Run& run) {
   RunData data;
   data.settings = {run.setting};
   data.arms = {run.arm};
-  data.timelines[key] = {{.at_ms = 100, .token_writer = 1, .state = {}},
-                         {.at_ms = 9000, .token_writer = 2, .state = {}}};
+  data.timelines[key] = {{.at_ms = 100, .answer_tokens = 1, .state = {}},
+                         {.at_ms = 9000, .answer_tokens = 2, .state = {}}};
   data.timeline_runs[key] = 0;
   data.runs = {run};
   const auto plots = timeline_plots(data);
@@ -455,7 +455,7 @@ TEST_F(RunDataTest, TimelinesAreOfOnePromptThatMostArmsAnswered) {
     runs_ << run << '\n';
     const nlohmann::ordered_json cycle{{"trial", prompt + arm}, {"client", 0},
                                        {"kind", "draft"},       {"tokens", 1},
-                                       {"token_writer", 1},     {"at_ms", 1000 * (index + 1)}};
+                                       {"answer_tokens", 1},    {"at_ms", 1000 * (index + 1)}};
     cycles_ << cycle << '\n';
   };
   answer("tool-3", 2, "split");

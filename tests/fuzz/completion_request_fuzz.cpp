@@ -9,6 +9,7 @@
 // Any body parses to a request within its bounds or to an error with a message.
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace edgedraft;
+  using namespace edgedraft::client;
   const std::string_view body(reinterpret_cast<const char*>(data), size);
   for (const CompletionKind kind : {CompletionKind::chat, CompletionKind::text}) {
     const auto request = parse_completion(body, kind, {.tokens_max = 16}, 1);

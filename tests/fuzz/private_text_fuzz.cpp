@@ -11,9 +11,10 @@
 namespace {
 
 constexpr std::string_view kPrivate = "Zebulon Quixote";
-constexpr edgedraft::PrivateType kDetected[] = {
-    edgedraft::PrivateType::mail, edgedraft::PrivateType::phone,   edgedraft::PrivateType::card,
-    edgedraft::PrivateType::iban, edgedraft::PrivateType::address, edgedraft::PrivateType::key};
+constexpr edgedraft::client::PrivateType kDetected[] = {
+    edgedraft::client::PrivateType::mail,    edgedraft::client::PrivateType::phone,
+    edgedraft::client::PrivateType::card,    edgedraft::client::PrivateType::iban,
+    edgedraft::client::PrivateType::address, edgedraft::client::PrivateType::key};
 
 }  // namespace
 
@@ -21,6 +22,7 @@ constexpr edgedraft::PrivateType kDetected[] = {
 // to the same result in pieces as in one call.
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace edgedraft;
+  using namespace edgedraft::client;
   const std::string text(reinterpret_cast<const char*>(data), size);
   PrivacyGuard guard({.detects = {std::begin(kDetected), std::end(kDetected)}});
   RequestMask mask(guard, PrivateMode::mask);

@@ -11,7 +11,7 @@
 
 #include "tests/support/temporary_directory.h"
 
-namespace edgedraft {
+namespace edgedraft::lab {
 namespace {
 
 class CycleLogTest : public ::testing::Test {
@@ -53,4 +53,4 @@ TEST_F(CycleLogTest, AFileThatTakesNoMoreIsNamed) {
 }
 
 }  // namespace
-}  // namespace edgedraft
+}  // namespace edgedraft::lab

@@ -9,7 +9,7 @@
 
 #include "netsim/lab/run_command.h"
 
-namespace edgedraft {
+namespace edgedraft::lab {
 namespace {
 
 std::string error_of(std::vector<std::string> arguments) {
@@ -48,4 +48,4 @@ TEST(LabOptionsTest, RefusesOptionsThatDoNotGoTogether) {
 }
 
 }  // namespace
-}  // namespace edgedraft
+}  // namespace edgedraft::lab

@@ -8,7 +8,7 @@
 #include <numeric>
 #include <set>
 
-namespace edgedraft {
+namespace edgedraft::lab {
 namespace {
 
 constexpr std::uint32_t kOracleVocabulary = 500;
@@ -109,4 +109,4 @@ TEST(OracleDrafterTest, EndsWhereTheAnswerDoes) {
 }
 
 }  // namespace
-}  // namespace edgedraft
+}  // namespace edgedraft::lab

@@ -8,7 +8,7 @@
 #include <fstream>
 #include <string>
 
-namespace edgedraft {
+namespace edgedraft::lab {
 namespace {
 
 using namespace std::chrono_literals;
@@ -130,4 +130,4 @@ TEST_F(PaceProfileTest, WhatIsNoProfileIsRefusedWithTheKey) {
 }
 
 }  // namespace
-}  // namespace edgedraft
+}  // namespace edgedraft::lab

@@ -5,7 +5,7 @@
 #include "shared/drafting/network_drafter.h"
 #include "tests/support/table_network.h"
 
-namespace edgedraft {
+namespace edgedraft::lab {
 namespace {
 
 using namespace std::chrono_literals;
@@ -86,4 +86,4 @@ TEST_F(PacedDrafterTest, ProposesWhatItsDrafterProposes) {
 }
 
 }  // namespace
-}  // namespace edgedraft
+}  // namespace edgedraft::lab

@@ -2,6 +2,7 @@
 #include "tests/runtime/op_test.h"
 
 namespace edgedraft::testing {
+using namespace server;
 namespace {
 
 // Deterministic: otherwise a library computes wide matmuls.

@@ -2,6 +2,7 @@
 #include "tests/runtime/op_test.h"
 
 namespace edgedraft::testing {
+using namespace server;
 namespace {
 
 // The CUDA backend on the host's stand-in for a device (tests/cuda_host). Deterministic: otherwise

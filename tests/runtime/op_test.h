@@ -26,6 +26,7 @@
 #include "tests/support/skip.h"
 
 namespace edgedraft::testing {
+using namespace client;
 
 // One backend to test. `open` returns null, and the test skips, if the machine lacks it.
 struct BackendFactory {

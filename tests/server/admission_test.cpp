@@ -16,7 +16,7 @@
 #include "tests/support/heard_replies.h"
 #include "tests/support/toy_models.h"
 
-namespace edgedraft {
+namespace edgedraft::server {
 namespace {
 
 using namespace std::chrono_literals;
@@ -488,4 +488,4 @@ TEST_F(AdmissionTest, SessionSlotComesFromTheLongestUnusedPausedRun) {
 }
 
 }  // namespace
-}  // namespace edgedraft
+}  // namespace edgedraft::server

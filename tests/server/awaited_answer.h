@@ -9,6 +9,7 @@
 #include "server/passes/client.h"
 
 namespace edgedraft::testing {
+using namespace server;
 
 // Waits for the only answer to a connection without a tap.
 class AwaitedAnswer : public Replies {

@@ -3,7 +3,7 @@
 
 #include "tests/server/run_rig.h"
 
-namespace edgedraft {
+namespace edgedraft::server {
 namespace {
 
 constexpr std::uint32_t kGiven = 4;
@@ -42,4 +42,4 @@ TEST_F(CheckedTextsTest, ManyOfThemShareWhatAPassChooses) {
 }
 
 }  // namespace
-}  // namespace edgedraft
+}  // namespace edgedraft::server

@@ -7,7 +7,7 @@
 
 #include "tests/server/run_rig.h"
 
-namespace edgedraft {
+namespace edgedraft::server {
 namespace {
 
 class ConstrainedRequestsTest : public RunTest {
@@ -91,4 +91,4 @@ TEST_F(ConstrainedRequestsTest, AnAnswerBeginsWithinWhatIsGiven) {
 }
 
 }  // namespace
-}  // namespace edgedraft
+}  // namespace edgedraft::server

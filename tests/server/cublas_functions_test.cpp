@@ -6,7 +6,7 @@
 #include <iterator>
 #include <string>
 
-namespace edgedraft {
+namespace edgedraft::server {
 namespace {
 
 bool is_loaded(const std::string& library) {
@@ -24,4 +24,4 @@ TEST(CublasFunctionsTest, AreLoadedWhenTheyAreCalledForFirst) {
 }
 
 }  // namespace
-}  // namespace edgedraft
+}  // namespace edgedraft::server

@@ -18,7 +18,7 @@
 #include "tests/support/toy_models.h"
 
 // Effects of a failing device on a server's clients, and what the server reports about it.
-namespace edgedraft {
+namespace edgedraft::server {
 namespace {
 
 using testing::DeviceFault;
@@ -373,4 +373,4 @@ TEST_F(DeviceFailureTest, CountsARunAsItWas) {
 }
 
 }  // namespace
-}  // namespace edgedraft
+}  // namespace edgedraft::server

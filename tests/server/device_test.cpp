@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace edgedraft {
+namespace edgedraft::server {
 namespace {
 
 TEST(DeviceTest, TheCpuIsAlwaysThere) {
@@ -39,4 +39,4 @@ TEST(DeviceTest, AGpuThatIsNotThereIsNamedUnsupported) {
 }
 
 }  // namespace
-}  // namespace edgedraft
+}  // namespace edgedraft::server

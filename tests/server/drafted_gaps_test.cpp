@@ -10,7 +10,7 @@
 #include "server/proposers/speculation.h"
 #include "tests/server/run_rig.h"
 
-namespace edgedraft {
+namespace edgedraft::server {
 namespace {
 
 class DraftedGapsTest : public RunTest {
@@ -125,4 +125,4 @@ TEST_F(DraftedGapsTest, PausedRunsDoNotSwitchDraftsOff) {
 }
 
 }  // namespace
-}  // namespace edgedraft
+}  // namespace edgedraft::server

@@ -8,7 +8,7 @@
 #include "shared/protocol/limits.h"
 #include "shared/types/prefix_hash.h"
 
-namespace edgedraft {
+namespace edgedraft::server {
 namespace {
 
 using namespace std::chrono_literals;
@@ -132,4 +132,4 @@ TEST(ExpectedHintsTest, WhatHintsAreWorthFollowsWhatComesAndWhatPassesAccept) {
 }
 
 }  // namespace
-}  // namespace edgedraft
+}  // namespace edgedraft::server

@@ -8,7 +8,7 @@
 #include "tests/server/awaited_answer.h"
 #include "tests/server/held_scheduler.h"
 
-namespace edgedraft {
+namespace edgedraft::server {
 namespace {
 
 using namespace std::chrono_literals;
@@ -51,4 +51,4 @@ TEST_F(HangingPassTest, DoesNotHoldUpAStop) {
 }
 
 }  // namespace
-}  // namespace edgedraft
+}  // namespace edgedraft::server

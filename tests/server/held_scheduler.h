@@ -15,6 +15,7 @@
 #include "tests/support/toy_models.h"
 
 namespace edgedraft::testing {
+using namespace server;
 
 // Holds a scheduler's first pass until the test releases it.
 class HeldPass {

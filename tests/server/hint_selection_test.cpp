@@ -11,7 +11,7 @@
 #include "server/hints/hint_calibration.h"
 #include "shared/base/random.h"
 
-namespace edgedraft {
+namespace edgedraft::server {
 namespace {
 
 using namespace std::chrono_literals;
@@ -252,4 +252,4 @@ TEST(HintCalibrationTest, LearnsWhatScoresAreWorth) {
 }
 
 }  // namespace
-}  // namespace edgedraft
+}  // namespace edgedraft::server

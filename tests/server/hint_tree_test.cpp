@@ -9,7 +9,7 @@
 #include "shared/base/random.h"
 #include "shared/types/prefix_hash.h"
 
-namespace edgedraft {
+namespace edgedraft::server {
 namespace {
 
 using Tokens = std::vector<std::uint32_t>;
@@ -259,4 +259,4 @@ TEST(HintTreeTest, HoldsWhatTheDefinitionHoldsInAnyScheduleOfMessages) {
 }
 
 }  // namespace
-}  // namespace edgedraft
+}  // namespace edgedraft::server

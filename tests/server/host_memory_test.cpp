@@ -9,7 +9,7 @@
 #include "tests/server/held_scheduler.h"
 #include "tests/server/toy_session.h"
 
-namespace edgedraft {
+namespace edgedraft::server {
 namespace {
 
 using testing::AwaitedAnswer;
@@ -125,4 +125,4 @@ TEST_F(HostMemoryTest, WhatFailsForNobodyInParticularIsSaidToAllAndTheNextAreSer
 }
 
 }  // namespace
-}  // namespace edgedraft
+}  // namespace edgedraft::server

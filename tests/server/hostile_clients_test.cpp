@@ -12,7 +12,7 @@
 #include "tests/server/toy_session.h"
 #include "tests/support/toy_models.h"
 
-namespace edgedraft {
+namespace edgedraft::server {
 namespace {
 
 using namespace std::chrono_literals;
@@ -457,4 +457,4 @@ TEST_F(HostileClientsTest, AnyOrderOfRequestsIsSurvived) {
 }
 
 }  // namespace
-}  // namespace edgedraft
+}  // namespace edgedraft::server

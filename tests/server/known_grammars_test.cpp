@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace edgedraft {
+namespace edgedraft::server {
 namespace {
 
 using namespace std::chrono_literals;
@@ -144,4 +144,4 @@ TEST_F(KnownGrammarsTest, WhatNobodyUsesAnyMoreIsForgotten) {
 }
 
 }  // namespace
-}  // namespace edgedraft
+}  // namespace edgedraft::server

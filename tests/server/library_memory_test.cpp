@@ -12,14 +12,14 @@
 #include "tests/server/run_rig.h"
 #include "tests/support/heard_replies.h"
 
-namespace edgedraft {
+namespace edgedraft::server {
 namespace {
 
 std::atomic<bool> library_memory_is_out = false;
 std::atomic<std::uint32_t> digests_begun = 0;
 
 }  // namespace
-}  // namespace edgedraft
+}  // namespace edgedraft::server
 
 // The linker calls these instead of the libraries (CMakeLists.txt).
 extern "C" {
@@ -41,7 +41,7 @@ EVP_MD_CTX* __wrap_EVP_MD_CTX_new() {
 
 }  // extern "C"
 
-namespace edgedraft {
+namespace edgedraft::server {
 namespace {
 
 // Makes library allocations fail during its lifetime.
@@ -120,4 +120,4 @@ TEST_F(LibraryMemoryTest, WhoAsksAgainWithAWrongHashHasNothingHashedAgain) {
 }
 
 }  // namespace
-}  // namespace edgedraft
+}  // namespace edgedraft::server

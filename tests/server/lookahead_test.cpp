@@ -7,7 +7,7 @@
 
 #include "server/proposers/lookahead_window.h"
 
-namespace edgedraft {
+namespace edgedraft::server {
 namespace {
 
 using Tokens = std::vector<std::uint32_t>;
@@ -143,4 +143,4 @@ TEST(LookaheadTest, ThePoolIsWhatTheNgramsSay) {
 }
 
 }  // namespace
-}  // namespace edgedraft
+}  // namespace edgedraft::server

@@ -10,7 +10,7 @@
 #include "server/proposers/probing_methods.h"
 #include "tests/server/run_rig.h"
 
-namespace edgedraft {
+namespace edgedraft::server {
 namespace {
 
 class ManyRunsTest : public RunTest {};
@@ -247,4 +247,4 @@ TEST_F(ManyRunsTest, AnyScheduleGivesThePlainAnswer) {
 }
 
 }  // namespace
-}  // namespace edgedraft
+}  // namespace edgedraft::server

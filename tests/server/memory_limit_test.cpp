@@ -11,7 +11,7 @@
 #include "shared/base/check.h"
 #include "tests/support/temporary_directory.h"
 
-namespace edgedraft {
+namespace edgedraft::server {
 namespace {
 
 constexpr std::uint64_t kGibibyte = std::uint64_t{1} << 30;
@@ -88,4 +88,4 @@ TEST(UsableMemoryTest, IsKnownOfThisMachine) {
 }
 
 }  // namespace
-}  // namespace edgedraft
+}  // namespace edgedraft::server

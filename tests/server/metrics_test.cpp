@@ -7,7 +7,7 @@
 #include "server/metrics/pages.h"
 #include "tests/support/metrics_reading.h"
 
-namespace edgedraft {
+namespace edgedraft::server {
 namespace {
 
 using namespace std::chrono_literals;
@@ -218,4 +218,4 @@ TEST_F(MetricsPageTest, ThereIsNoOtherPage) {
 }
 
 }  // namespace
-}  // namespace edgedraft
+}  // namespace edgedraft::server

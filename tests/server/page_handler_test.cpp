@@ -13,7 +13,7 @@
 #include "tests/net/raw_peer.h"
 
 // Monitors, and peers that misbehave. None delays the next one's answer.
-namespace edgedraft {
+namespace edgedraft::server {
 namespace {
 
 using namespace std::chrono_literals;
@@ -193,4 +193,4 @@ TEST_F(PageHandlerTest, ATakenPortIsAnException) {
 }
 
 }  // namespace
-}  // namespace edgedraft
+}  // namespace edgedraft::server

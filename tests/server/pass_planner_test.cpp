@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-namespace edgedraft {
+namespace edgedraft::server {
 namespace {
 
 using Shares = std::vector<std::pair<std::size_t, std::uint32_t>>;
@@ -75,4 +75,4 @@ TEST_F(PassPlannerTest, MemoryIsSoughtOnlyForDraftsThatTakePart) {
 }
 
 }  // namespace
-}  // namespace edgedraft
+}  // namespace edgedraft::server

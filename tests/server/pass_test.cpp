@@ -7,7 +7,7 @@
 #include "tests/server/toy_session.h"
 #include "tests/support/toy_models.h"
 
-namespace edgedraft {
+namespace edgedraft::server {
 namespace {
 
 using testing::kToyEndToken;
@@ -215,4 +215,4 @@ TEST_F(PassTest, AFaultCostsTheSessionThatHasItAlone) {
 }
 
 }  // namespace
-}  // namespace edgedraft
+}  // namespace edgedraft::server

@@ -6,7 +6,7 @@
 #include "tests/server/run_rig.h"
 #include "tests/support/metrics_reading.h"
 
-namespace edgedraft {
+namespace edgedraft::server {
 namespace {
 
 constexpr std::uint32_t kSomeCredit = 10;
@@ -159,4 +159,4 @@ TEST_F(PausedRunsTest, AreNotCountedAsWaiting) {
 }
 
 }  // namespace
-}  // namespace edgedraft
+}  // namespace edgedraft::server

@@ -7,6 +7,7 @@
 #include "server/sessions/target_session.h"
 
 namespace edgedraft::testing {
+using namespace server;
 
 struct PlainAnswerOf {
   Decoder& decoder;

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-namespace edgedraft {
+namespace edgedraft::server {
 namespace {
 
 using Tokens = std::vector<std::uint32_t>;
@@ -109,4 +109,4 @@ TEST_F(PrefixIndexTest, GivesEverythingBackAtItsEnd) {
 }
 
 }  // namespace
-}  // namespace edgedraft
+}  // namespace edgedraft::server

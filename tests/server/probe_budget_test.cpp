@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace edgedraft {
+namespace edgedraft::server {
 namespace {
 
 using Seconds = std::chrono::duration<double>;
@@ -81,4 +81,4 @@ TEST(ProbeBudgetTest, TheyVanishWhereManySessionsFillThePass) {
 }
 
 }  // namespace
-}  // namespace edgedraft
+}  // namespace edgedraft::server

@@ -8,7 +8,7 @@
 #include "tests/server/toy_session.h"
 #include "tests/support/toy_models.h"
 
-namespace edgedraft {
+namespace edgedraft::server {
 namespace {
 
 using testing::kToyEndToken;
@@ -235,4 +235,4 @@ INSTANTIATE_TEST_SUITE_P(Methods, ProbingMethodTest, ::testing::Values("lookahea
                          [](const auto& method) { return std::string(method.param); });
 
 }  // namespace
-}  // namespace edgedraft
+}  // namespace edgedraft::server

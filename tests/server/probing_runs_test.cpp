@@ -9,7 +9,7 @@
 #include "shared/drafting/ngram/ngram_trees.h"
 #include "tests/server/run_rig.h"
 
-namespace edgedraft {
+namespace edgedraft::server {
 namespace {
 
 class ProbingRunsTest : public RunTest {
@@ -206,4 +206,4 @@ TEST_F(ProbingRunsTest, SampledAnswersArePlainOnesToo) {
 }
 
 }  // namespace
-}  // namespace edgedraft
+}  // namespace edgedraft::server

@@ -9,7 +9,7 @@
 #include "tests/server/toy_session.h"
 #include "tests/support/metrics_reading.h"
 
-namespace edgedraft {
+namespace edgedraft::server {
 namespace {
 
 using namespace std::chrono_literals;
@@ -109,4 +109,4 @@ TEST_F(QueueMetricsTest, WhoIsGoneHoldsNoPlaceInTheQueue) {
 }
 
 }  // namespace
-}  // namespace edgedraft
+}  // namespace edgedraft::server

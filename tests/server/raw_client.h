@@ -17,6 +17,7 @@
 #include "tests/support/outgoing.h"
 
 namespace edgedraft::testing {
+using namespace server;
 
 // A server's end of a connection, a ServerProtocol whose events go to a PassLoop, and a client that
 // sends arbitrary messages. Replaces Listener, Application and Scheduler without threads, sockets

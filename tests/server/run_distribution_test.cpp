@@ -6,7 +6,7 @@
 #include "tests/server/run_rig.h"
 #include "tests/support/answer_distribution.h"
 
-namespace edgedraft {
+namespace edgedraft::server {
 namespace {
 
 using testing::AnswerDistribution;
@@ -78,4 +78,4 @@ TEST_F(RunDistributionTest, AnyGuessesLeaveAnswersWithTheTargetsDistribution) {
 }
 
 }  // namespace
-}  // namespace edgedraft
+}  // namespace edgedraft::server

@@ -20,7 +20,7 @@
 #include "tests/support/toy_models.h"
 
 // A server's pass loop on a simulated clock, and devices that begin runs and send hints.
-namespace edgedraft {
+namespace edgedraft::server {
 
 using namespace std::chrono_literals;
 using testing::kToyEndToken;
@@ -242,4 +242,4 @@ class RunTest : public ::testing::Test {
   std::vector<std::unique_ptr<HintingClient>> clients_;
 };
 
-}  // namespace edgedraft
+}  // namespace edgedraft::server

@@ -8,7 +8,7 @@
 #include "tests/protocol/support.h"
 #include "tests/server/run_rig.h"
 
-namespace edgedraft {
+namespace edgedraft::server {
 namespace {
 
 // Rows that encode their position.
@@ -360,4 +360,4 @@ TEST_F(RunTest, ASilentDeviceHoldsNobodyUp) {
 }
 
 }  // namespace
-}  // namespace edgedraft
+}  // namespace edgedraft::server

@@ -17,7 +17,7 @@
 #include "tests/support/held_length.h"
 #include "tests/support/toy_models.h"
 
-namespace edgedraft {
+namespace edgedraft::server {
 namespace {
 
 using testing::kToyEndToken;
@@ -554,4 +554,4 @@ TEST_F(SchedulerTest, AFailingDeviceCostsTheSessionAlone) {
 }
 
 }  // namespace
-}  // namespace edgedraft
+}  // namespace edgedraft::server

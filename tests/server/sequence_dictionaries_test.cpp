@@ -9,7 +9,7 @@
 #include "server/proposers/spectra_core.h"
 #include "shared/base/random.h"
 
-namespace edgedraft {
+namespace edgedraft::server {
 namespace {
 
 using Tokens = std::vector<std::uint32_t>;
@@ -223,4 +223,4 @@ INSTANTIATE_TEST_SUITE_P(
                       SpectraCoreOptions{.threshold = 0.5, .staggered = true}));
 
 }  // namespace
-}  // namespace edgedraft
+}  // namespace edgedraft::server

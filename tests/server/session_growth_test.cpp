@@ -3,7 +3,7 @@
 #include "tests/server/session_memory_rig.h"
 
 // Sessions that outgrow the memory.
-namespace edgedraft {
+namespace edgedraft::server {
 namespace {
 
 using testing::kToyVocabulary;
@@ -108,4 +108,4 @@ TEST_F(GrowthTest, ManyInTheSmallestPoolAllFinish) {
 }
 
 }  // namespace
-}  // namespace edgedraft
+}  // namespace edgedraft::server

@@ -3,7 +3,7 @@
 
 #include "tests/server/run_rig.h"
 
-namespace edgedraft {
+namespace edgedraft::server {
 namespace {
 
 // OpenSSL deprecates this way to replace the random generator.
@@ -50,4 +50,4 @@ TEST_F(RunTest, WithoutRandomnessASecondSessionOfAnIdIsRefused) {
 }
 
 }  // namespace
-}  // namespace edgedraft
+}  // namespace edgedraft::server

@@ -1,7 +1,7 @@
 #include "tests/server/session_memory_rig.h"
 
 // Which requests wait for memory, and which sessions are evicted.
-namespace edgedraft {
+namespace edgedraft::server {
 namespace {
 
 using testing::SessionMemoryTest;
@@ -140,4 +140,4 @@ TEST_F(LineTest, WhoWaitsLongGetsItsTurnThoughNobodyIsIdle) {
 }
 
 }  // namespace
-}  // namespace edgedraft
+}  // namespace edgedraft::server

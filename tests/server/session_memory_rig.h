@@ -21,6 +21,7 @@
 #include "tests/support/toy_models.h"
 
 namespace edgedraft::testing {
+using namespace server;
 
 // The replies to a client.
 class Inbox final : public Replies {

@@ -3,7 +3,7 @@
 #include "tests/server/session_memory_rig.h"
 
 // Reuse and number of KV cache pages.
-namespace edgedraft {
+namespace edgedraft::server {
 namespace {
 
 using testing::kToyVocabulary;
@@ -320,4 +320,4 @@ TEST_F(SessionMemoryTest, LeavesMemoryForAPassOrIsNotOpened) {
 }
 
 }  // namespace
-}  // namespace edgedraft
+}  // namespace edgedraft::server

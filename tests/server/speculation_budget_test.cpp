@@ -6,7 +6,7 @@
 #include <cmath>
 #include <map>
 
-namespace edgedraft {
+namespace edgedraft::server {
 namespace {
 
 using Seconds = std::chrono::duration<double>;
@@ -57,4 +57,4 @@ TEST(SpeculationBudgetTest, NoTreesWhereRowsCostAsMuchAsPasses) {
 }
 
 }  // namespace
-}  // namespace edgedraft
+}  // namespace edgedraft::server

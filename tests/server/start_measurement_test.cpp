@@ -8,7 +8,7 @@
 #include "tests/support/heard_replies.h"
 #include "tests/support/toy_models.h"
 
-namespace edgedraft {
+namespace edgedraft::server {
 namespace {
 
 using namespace std::chrono_literals;
@@ -86,4 +86,4 @@ TEST_F(StartMeasurementTest, IsGivenUpWhereItTakesTooLong) {
 }
 
 }  // namespace
-}  // namespace edgedraft
+}  // namespace edgedraft::server

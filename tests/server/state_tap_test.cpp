@@ -15,7 +15,7 @@
 
 // A tap that needs hidden states gets them for every position, whether its session computed or
 // drafted it, shared it with another session, sent it again after an eviction, or resumed it.
-namespace edgedraft {
+namespace edgedraft::server {
 namespace {
 
 using testing::ToyDecoder;
@@ -214,4 +214,4 @@ TEST_F(StateTapTest, SendsTheSameStatesWhenAnEvictedSessionIsSentAgain) {
 }
 
 }  // namespace
-}  // namespace edgedraft
+}  // namespace edgedraft::server

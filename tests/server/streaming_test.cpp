@@ -6,7 +6,7 @@
 #include "shared/drafting/moa/moa_kind.h"
 #include "tests/server/run_rig.h"
 
-namespace edgedraft {
+namespace edgedraft::server {
 namespace {
 
 using testing::ToyMoa;
@@ -247,4 +247,4 @@ TEST_F(StreamTest, WhereNoDrafterCanBeMadeTheStreamIsPlain) {
 }
 
 }  // namespace
-}  // namespace edgedraft
+}  // namespace edgedraft::server

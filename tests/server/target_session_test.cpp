@@ -6,7 +6,7 @@
 #include "tests/server/toy_session.h"
 #include "tests/support/toy_models.h"
 
-namespace edgedraft {
+namespace edgedraft::server {
 namespace {
 
 using testing::kToyEndToken;
@@ -485,4 +485,4 @@ TEST_F(TargetSessionTest, RefusesWhatItCannotDoAndStaysAsItWas) {
 }
 
 }  // namespace
-}  // namespace edgedraft
+}  // namespace edgedraft::server

@@ -17,6 +17,7 @@
 #include "tests/support/toy_models.h"
 
 namespace edgedraft::testing {
+using namespace server;
 
 // Excludes padding and end tokens.
 inline std::vector<std::uint32_t> random_tokens(Random& random, std::uint64_t count) {

@@ -7,7 +7,7 @@
 #include "shared/protocol/limits.h"
 #include "tests/server/held_scheduler.h"
 
-namespace edgedraft {
+namespace edgedraft::server {
 namespace {
 
 using namespace std::chrono_literals;
@@ -138,4 +138,4 @@ TEST_F(WaitingHintsTest, HintsOfACancelledRoundTakeNoRoom) {
 }
 
 }  // namespace
-}  // namespace edgedraft
+}  // namespace edgedraft::server

@@ -8,6 +8,8 @@
 #include "server/program/model_host.h"
 
 namespace edgedraft::testing {
+using namespace client;
+using namespace server;
 
 struct AnswerRequest {
   std::span<const std::uint32_t> prompt;

@@ -7,6 +7,7 @@
 #include "client/generation/generation.h"
 
 namespace edgedraft::testing {
+using namespace client;
 
 // Drives an answer that has begun to its end, on a link that may be waited on. Waits are cut into
 // slices, and `cancelled` is called between them.

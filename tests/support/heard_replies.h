@@ -10,6 +10,7 @@
 #include "tests/support/held_length.h"
 
 namespace edgedraft::testing {
+using namespace server;
 
 struct RefusedRound {
   std::uint32_t round;

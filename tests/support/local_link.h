@@ -14,6 +14,7 @@
 #include "shared/protocol/target_link.h"
 
 namespace edgedraft::testing {
+using namespace server;
 
 // The fault at the n-th request (1, 2, ...) of a LocalLink; 0: before the first.
 struct LinkFault {

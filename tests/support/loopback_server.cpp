@@ -12,6 +12,7 @@
 #include "tests/support/temporary_directory.h"
 
 namespace edgedraft::testing {
+using namespace server;
 
 class LoopbackServer::Impl {
  public:

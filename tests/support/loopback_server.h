@@ -10,6 +10,7 @@
 #include "shared/net/client_link.h"
 
 namespace edgedraft::testing {
+using namespace client;
 
 struct LoopbackServerOptions {
   std::filesystem::path model;

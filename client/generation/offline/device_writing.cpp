@@ -7,7 +7,7 @@
 #include "client/generation/offline/lasting_outage.h"
 #include "shared/speculative/sampling.h"
 
-namespace edgedraft {
+namespace edgedraft::client {
 namespace {
 
 constexpr const char* kNeedsTarget =
@@ -125,4 +125,4 @@ void DeviceWriting::keep_if_due() {
   parts_.observer.on_kept(conversation_.answer_count());
 }
 
-}  // namespace edgedraft
+}  // namespace edgedraft::client

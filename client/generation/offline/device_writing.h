@@ -6,7 +6,7 @@
 #include "client/generation/generation_context.h"
 #include "client/generation/offline/drafter_confidence.h"
 
-namespace edgedraft {
+namespace edgedraft::client {
 
 // Writes without the server, at the start or during outages, and keeps the deadlines of outages.
 class DeviceWriting : GenerationContext {
@@ -68,4 +68,4 @@ class DeviceWriting : GenerationContext {
   std::optional<Instant> check_deadline_;
 };
 
-}  // namespace edgedraft
+}  // namespace edgedraft::client

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <numeric>
 
-namespace edgedraft {
+namespace edgedraft::client {
 
 void DrafterConfidence::observe(std::span<const float> logits, std::uint32_t token) {
   const float best = *std::ranges::max_element(logits);
@@ -19,4 +19,4 @@ bool DrafterConfidence::unsure() const {
   return !(std::exp(mean) >= floor_);
 }
 
-}  // namespace edgedraft
+}  // namespace edgedraft::client

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <span>
 
-namespace edgedraft {
+namespace edgedraft::client {
 
 // Mean likelihood of a drafter's latest tokens by its own logits. Threads   one
 class DrafterConfidence {
@@ -25,4 +25,4 @@ class DrafterConfidence {
   double logs_[kTokens] = {};  // log probabilities, as a ring
 };
 
-}  // namespace edgedraft
+}  // namespace edgedraft::client

@@ -6,7 +6,7 @@
 #include <limits>
 #include <vector>
 
-namespace edgedraft {
+namespace edgedraft::client {
 namespace {
 
 constexpr std::size_t kRepeated = 4;
@@ -44,4 +44,4 @@ void avoid_circles(std::span<const std::uint32_t> text, std::size_t answer_first
   for (const std::uint32_t token : said) logits[token] = -std::numeric_limits<float>::infinity();
 }
 
-}  // namespace edgedraft
+}  // namespace edgedraft::client

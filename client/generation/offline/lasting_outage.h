@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <span>
 
-namespace edgedraft {
+namespace edgedraft::client {
 
 // Offline tokens after which an outage counts as lasting. The server's text has then most likely
 // diverged from the drafter's, and quality for the reader matters more than agreement.
@@ -22,4 +22,4 @@ inline constexpr std::uint32_t kLastingOutageTokens = 32;
 void avoid_circles(std::span<const std::uint32_t> text, std::size_t answer_first,
                    std::span<float> logits);
 
-}  // namespace edgedraft
+}  // namespace edgedraft::client

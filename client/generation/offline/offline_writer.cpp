@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace edgedraft {
+namespace edgedraft::client {
 
 std::span<const float> OfflineWriter::next_logits(std::span<const std::uint32_t> tokens) {
   if (!drafter_) drafter_ = make_();
@@ -15,4 +15,4 @@ std::span<const float> OfflineWriter::next_logits(std::span<const std::uint32_t>
   return drafter_->next_logits();
 }
 
-}  // namespace edgedraft
+}  // namespace edgedraft::client

@@ -9,7 +9,7 @@
 
 #include "shared/drafting/drafter.h"
 
-namespace edgedraft {
+namespace edgedraft::client {
 
 // Writes a conversation's text while the server is away, with a drafter other than the one that
 // drafts. It loads on first use, and reads the tokens added since its last use.
@@ -27,4 +27,4 @@ class OfflineWriter {
   std::vector<std::uint32_t> read_;
 };
 
-}  // namespace edgedraft
+}  // namespace edgedraft::client

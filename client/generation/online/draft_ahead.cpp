@@ -6,7 +6,7 @@
 #include "shared/protocol/limits.h"
 #include "shared/speculative/best_nodes.h"
 
-namespace edgedraft {
+namespace edgedraft::client {
 namespace {
 
 // Wide trees are shallower: all levels but the last are rows of the drafter's pass.
@@ -124,4 +124,4 @@ SentHints::Batch DraftAhead::unsent() {
   return batch;
 }
 
-}  // namespace edgedraft
+}  // namespace edgedraft::client

@@ -10,7 +10,7 @@
 #include "shared/privacy/safe_hints.h"
 #include "shared/speculative/tree_growth.h"
 
-namespace edgedraft {
+namespace edgedraft::client {
 
 // Nodes of a tree that the server of a run has received.
 class SentHints {
@@ -90,4 +90,4 @@ class DraftAhead {
   bool server_waits_ = false;  // it is out of hints, so none are held back
 };
 
-}  // namespace edgedraft
+}  // namespace edgedraft::client

@@ -6,7 +6,7 @@
 
 #include "shared/drafting/drafter.h"
 
-namespace edgedraft {
+namespace edgedraft::client {
 
 // Tracks the drafter's activations. A prompt's rows arrive newest first, then those of cycles.
 class DrafterMemory {
@@ -75,4 +75,4 @@ class DrafterMemory {
   bool pending_ = false;
 };
 
-}  // namespace edgedraft
+}  // namespace edgedraft::client

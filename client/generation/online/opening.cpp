@@ -1,6 +1,6 @@
 #include "client/generation/online/opening.h"
 
-namespace edgedraft {
+namespace edgedraft::client {
 
 // Depends on nothing private.
 bool Opening::is_wanted(std::uint32_t open_count) const {
@@ -43,4 +43,4 @@ Result<bool> Opening::take(const Result<ClientEvent>& told) {
   return true;
 }
 
-}  // namespace edgedraft
+}  // namespace edgedraft::client

@@ -7,7 +7,7 @@
 
 #include "client/generation/online/requests.h"
 
-namespace edgedraft {
+namespace edgedraft::client {
 
 // Answers a prompt with private text of which the server reads the part before that text. The
 // drafter then writes from the target's activations of that part, as in appendix A.6 of *Mixture of
@@ -37,4 +37,4 @@ class Opening : GenerationContext {
   std::vector<std::uint32_t> rest_;
 };
 
-}  // namespace edgedraft
+}  // namespace edgedraft::client

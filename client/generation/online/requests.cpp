@@ -3,7 +3,7 @@
 #include <numeric>
 #include <utility>
 
-namespace edgedraft {
+namespace edgedraft::client {
 
 // True if no answer is pending and the link is up. The link reports its end as an event.
 bool Requests::may_send() const {
@@ -190,4 +190,4 @@ void Requests::drop_from(std::uint32_t count) {
   memory_.truncated(count);
 }
 
-}  // namespace edgedraft
+}  // namespace edgedraft::client

@@ -6,7 +6,7 @@
 
 #include "client/generation/generation_context.h"
 
-namespace edgedraft {
+namespace edgedraft::client {
 
 // Sends an answer's requests and takes in welcomes, activations and late verdicts.
 class Requests : GenerationContext {
@@ -61,4 +61,4 @@ class Requests : GenerationContext {
   std::uint32_t unchanged_count_ = 0;  // tokens unchanged since the last run
 };
 
-}  // namespace edgedraft
+}  // namespace edgedraft::client

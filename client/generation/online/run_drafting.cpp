@@ -9,7 +9,7 @@
 
 #include "shared/speculative/draw_ranking.h"
 
-namespace edgedraft {
+namespace edgedraft::client {
 namespace {
 
 // Tokens that the server may run ahead of this device. Bounds the passes wasted after a stop that
@@ -245,4 +245,4 @@ void RunDrafting::take(const wire::Verdict& verdict, std::uint32_t count_before)
   }
 }
 
-}  // namespace edgedraft
+}  // namespace edgedraft::client

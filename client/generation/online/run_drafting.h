@@ -7,7 +7,7 @@
 #include "client/generation/generation_context.h"
 #include "client/generation/online/draft_ahead.h"
 
-namespace edgedraft {
+namespace edgedraft::client {
 
 // Drafts ahead for a server that goes on by itself, and decides how.
 class RunDrafting : GenerationContext {
@@ -64,4 +64,4 @@ class RunDrafting : GenerationContext {
   bool is_counted_ = false;
 };
 
-}  // namespace edgedraft
+}  // namespace edgedraft::client

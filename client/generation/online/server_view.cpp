@@ -1,6 +1,6 @@
 #include "client/generation/online/server_view.h"
 
-namespace edgedraft {
+namespace edgedraft::client {
 
 void ServerView::welcomed(const wire::Welcome& welcome) {
   signed_in = true;
@@ -29,4 +29,4 @@ void ServerView::forgot() {
   count = 0;
 }
 
-}  // namespace edgedraft
+}  // namespace edgedraft::client

@@ -7,7 +7,7 @@
 #include "shared/base/error.h"
 #include "shared/protocol/message.h"
 
-namespace edgedraft {
+namespace edgedraft::client {
 
 // State of the server and its link.
 struct ServerView {
@@ -40,4 +40,4 @@ struct ServerView {
   }
 };
 
-}  // namespace edgedraft
+}  // namespace edgedraft::client

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-namespace edgedraft {
+namespace edgedraft::client {
 
 Instant CycleNotes::begin() {
   started_ = parts_.now();
@@ -52,11 +52,11 @@ void CycleNotes::add_verdict(const VerdictReceived& event, Duration round_trip,
 void CycleNotes::add(CycleRecord record) {
   if (!parts_.on_cycle) return;
   record.at = elapsed();
-  record.token_writer = conversation_.answer_count();
+  record.answer_tokens = conversation_.answer_count();
   const LinkStats link = parts_.link.stats();
   record.link = link.since(link_);
   link_ = link;
   parts_.on_cycle(record);
 }
 
-}  // namespace edgedraft
+}  // namespace edgedraft::client

@@ -4,7 +4,7 @@
 
 #include "client/generation/generation_context.h"
 
-namespace edgedraft {
+namespace edgedraft::client {
 
 // Clock of an answer; records its steps if GenerationParts::on_cycle is set.
 class CycleNotes : GenerationContext {
@@ -30,4 +30,4 @@ class CycleNotes : GenerationContext {
   LinkStats link_;  // at the previous record
 };
 
-}  // namespace edgedraft
+}  // namespace edgedraft::client

@@ -1,6 +1,6 @@
 #include "client/generation/telemetry/cycle_record.h"
 
-namespace edgedraft {
+namespace edgedraft::client {
 
 std::string_view to_string(CycleRecord::Kind kind) {
   switch (kind) {
@@ -18,4 +18,4 @@ std::string_view to_string(CycleRecord::Kind kind) {
   return "unknown";
 }
 
-}  // namespace edgedraft
+}  // namespace edgedraft::client

@@ -10,16 +10,16 @@
 #include "shared/protocol/client_protocol.h"
 #include "shared/protocol/target_link.h"
 
-namespace edgedraft {
+namespace edgedraft::client {
 
 // A step of an answer, for telemetry: a cycle, a prompt or resync, a token written offline, or a
 // change of state. Times are on the device's clock, except those of `server`.
 struct CycleRecord {
   enum class Kind : std::uint8_t { prompt, draft, resync, offline, state };
   Kind kind{};
-  Duration at{};                   // since the request for the answer; its tokens are shown then
-  std::uint32_t tokens = 0;        // made visible by this step
-  std::uint32_t token_writer = 0;  // of the answer so far
+  Duration at{};                    // since the request for the answer; its tokens are shown then
+  std::uint32_t tokens = 0;         // made visible by this step
+  std::uint32_t answer_tokens = 0;  // of the answer so far
 
   Duration drafting{};    // growing the tree, or choosing a token offline
   Duration pack{};        // from the finished tree until the socket took the request
@@ -44,4 +44,4 @@ struct CycleRecord {
 
 std::string_view to_string(CycleRecord::Kind kind);
 
-}  // namespace edgedraft
+}  // namespace edgedraft::client

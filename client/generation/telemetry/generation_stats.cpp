@@ -1,6 +1,6 @@
 #include "client/generation/telemetry/generation_stats.h"
 
-namespace edgedraft {
+namespace edgedraft::client {
 
 GenerationStats& GenerationStats::operator+=(const GenerationStats& other) {
   prompt_tokens += other.prompt_tokens;
@@ -23,4 +23,4 @@ GenerationStats& GenerationStats::operator+=(const GenerationStats& other) {
   return *this;
 }
 
-}  // namespace edgedraft
+}  // namespace edgedraft::client

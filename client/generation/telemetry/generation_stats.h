@@ -5,7 +5,7 @@
 
 #include "shared/base/clock.h"
 
-namespace edgedraft {
+namespace edgedraft::client {
 
 // Counts of one answer.
 struct GenerationStats {
@@ -40,4 +40,4 @@ struct GenerationStats {
   }
 };
 
-}  // namespace edgedraft
+}  // namespace edgedraft::client

@@ -1,6 +1,6 @@
 #include "client/generation/telemetry/observer.h"
 
-namespace edgedraft {
+namespace edgedraft::client {
 
 std::string_view to_string(ClientState state) {
   switch (state) {
@@ -14,4 +14,4 @@ std::string_view to_string(ClientState state) {
   return "unknown";
 }
 
-}  // namespace edgedraft
+}  // namespace edgedraft::client

@@ -8,7 +8,7 @@
 #include "shared/privacy/taint_ledger.h"
 #include "shared/types/logprob.h"
 
-namespace edgedraft {
+namespace edgedraft::client {
 
 // How far device and server agree (docs/architecture.md, "States of a session").
 enum class ClientState : std::uint8_t {
@@ -40,4 +40,4 @@ class GenerationObserver {
   virtual void on_state(ClientState state, const std::string& why) = 0;
 };
 
-}  // namespace edgedraft
+}  // namespace edgedraft::client

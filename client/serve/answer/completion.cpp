@@ -7,7 +7,7 @@
 
 #include "shared/model/utf8.h"
 
-namespace edgedraft {
+namespace edgedraft::client {
 namespace {
 
 // Until then, a failure can still be an HTTP status.
@@ -412,4 +412,4 @@ void Completion::abandon_choices() {
   }
 }
 
-}  // namespace edgedraft
+}  // namespace edgedraft::client

@@ -21,7 +21,7 @@
 #include "shared/net/http/http_reply.h"
 #include "shared/net/send_grid.h"
 
-namespace edgedraft {
+namespace edgedraft::client {
 
 // An answer request in progress: its choices, each in a conversation of its own, and the output to
 // the client.
@@ -138,4 +138,4 @@ class Completion final : public std::enable_shared_from_this<Completion> {
   bool done_ = false;
 };
 
-}  // namespace edgedraft
+}  // namespace edgedraft::client

@@ -8,7 +8,7 @@
 #include "client/version.h"
 #include "shared/base/clock.h"
 
-namespace edgedraft {
+namespace edgedraft::client {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -270,4 +270,4 @@ std::string CompletionFormat::whole(const std::vector<FinishedChoice>& choices) 
   return json_line(answer);
 }
 
-}  // namespace edgedraft
+}  // namespace edgedraft::client

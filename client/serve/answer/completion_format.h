@@ -16,7 +16,7 @@
 #include "client/serve/text/visible_text.h"
 #include "shared/base/random.h"
 
-namespace edgedraft {
+namespace edgedraft::client {
 
 // A call as reported to a client.
 struct ToolCall {
@@ -84,4 +84,4 @@ class CompletionFormat {
   std::int64_t created_;
 };
 
-}  // namespace edgedraft
+}  // namespace edgedraft::client

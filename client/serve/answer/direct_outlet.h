@@ -8,7 +8,7 @@
 #include "shared/net/http/http_message.h"
 #include "shared/net/http/http_reply.h"
 
-namespace edgedraft {
+namespace edgedraft::client {
 
 // Backlog of events beyond which a client is disconnected.
 inline constexpr std::size_t kStreamBacklogMax = 4u << 20;
@@ -51,4 +51,4 @@ class DirectOutlet final : public Outlet {
   HttpHeaders headers_;
 };
 
-}  // namespace edgedraft
+}  // namespace edgedraft::client

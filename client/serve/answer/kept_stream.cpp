@@ -11,7 +11,7 @@
 #include "shared/base/ascii.h"
 #include "shared/base/check.h"
 
-namespace edgedraft {
+namespace edgedraft::client {
 namespace {
 
 std::int64_t wall_clock_ms() {
@@ -174,4 +174,4 @@ void KeptStreams::sweep_later() {
   });
 }
 
-}  // namespace edgedraft
+}  // namespace edgedraft::client

@@ -19,7 +19,7 @@
 #include "shared/net/http/http_message.h"
 #include "shared/net/http/http_reply.h"
 
-namespace edgedraft {
+namespace edgedraft::client {
 
 // A stream that outlives the connection of its request. Its events are kept, and clients that know
 // its name can read them from any byte on, while it runs and for a while after.
@@ -115,4 +115,4 @@ class KeptStreams {
   std::map<std::string, Entry, std::less<>> entries_;
 };
 
-}  // namespace edgedraft
+}  // namespace edgedraft::client

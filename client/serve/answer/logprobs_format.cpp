@@ -3,7 +3,7 @@
 #include <string_view>
 #include <utility>
 
-namespace edgedraft {
+namespace edgedraft::client {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -48,4 +48,4 @@ Json text_logprobs(std::span<const ToldToken> tokens, const TokenTexts& texts) {
   return json;
 }
 
-}  // namespace edgedraft
+}  // namespace edgedraft::client

@@ -8,7 +8,7 @@
 #include "shared/constraints/token_texts.h"
 #include "shared/types/logprob.h"
 
-namespace edgedraft {
+namespace edgedraft::client {
 
 // Log probabilities of one token of an answer.
 struct ToldToken {
@@ -20,4 +20,4 @@ struct ToldToken {
 nlohmann::ordered_json chat_logprobs(std::span<const ToldToken> tokens, const TokenTexts& texts);
 nlohmann::ordered_json text_logprobs(std::span<const ToldToken> tokens, const TokenTexts& texts);
 
-}  // namespace edgedraft
+}  // namespace edgedraft::client

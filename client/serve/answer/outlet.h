@@ -4,7 +4,7 @@
 
 #include "shared/net/http/http_message.h"
 
-namespace edgedraft {
+namespace edgedraft::client {
 
 // Sends an answer's events to the requesting client, or to the readers of a kept stream.
 //
@@ -22,4 +22,4 @@ class Outlet {
   virtual bool is_stuck() const = 0;
 };
 
-}  // namespace edgedraft
+}  // namespace edgedraft::client

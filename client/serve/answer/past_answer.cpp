@@ -5,7 +5,7 @@
 #include <string_view>
 #include <utility>
 
-namespace edgedraft {
+namespace edgedraft::client {
 namespace {
 
 // Content of the message that begins at `begin`; empty if none does.
@@ -27,8 +27,8 @@ struct Match {
 std::optional<Match> match(const PastAnswer& past, std::string_view content,
                            const Tokenizer& tokenizer) {
   Match match;
-  while (match.bytes < content.size() && match.tokens < past.token_writer.size()) {
-    const std::uint32_t token = past.token_writer[match.tokens];
+  while (match.bytes < content.size() && match.tokens < past.answer_tokens.size()) {
+    const std::uint32_t token = past.answer_tokens[match.tokens];
     std::string bytes = tokenizer.token_bytes(token);
     if (match.tokens == 0 && tokenizer.adds_space_prefix() && bytes.starts_with(' ')) {
       bytes.erase(0, 1);
@@ -69,7 +69,7 @@ std::optional<std::vector<std::uint32_t>> encode_behind(const PastAnswer& past,
       (tokenizer.token_type(rest.front()) != TokenType::control && !tokenizer.is_end(rest.front()));
   if (goes_on_with_text && (tokenizer.adds_space_prefix() || said.empty())) return std::nullopt;
   std::vector<std::uint32_t> tokens = past.prompt_tokens;
-  const auto answer = past.token_writer.begin();
+  const auto answer = past.answer_tokens.begin();
   tokens.insert(tokens.end(), answer, answer + static_cast<std::ptrdiff_t>(matched->tokens));
   tokens.insert(tokens.end(), rest.begin(), rest.end());
   return tokens;
@@ -93,4 +93,4 @@ std::vector<std::uint32_t> encode_chat(const PastAnswers& pasts, const MarkedTex
   return tokens;
 }
 
-}  // namespace edgedraft
+}  // namespace edgedraft::client

@@ -8,14 +8,14 @@
 #include "shared/model/marked_text.h"
 #include "shared/model/tokenizer.h"
 
-namespace edgedraft {
+namespace edgedraft::client {
 
 // An earlier answer. Clients resend the whole history, and the answer's text may tokenize
 // differently from the tokens that the model chose.
 struct PastAnswer {
   MarkedText prompt;  // as rendered by the chat template
   std::vector<std::uint32_t> prompt_tokens;
-  std::vector<std::uint32_t> token_writer;
+  std::vector<std::uint32_t> answer_tokens;
 };
 
 // Answers that a chat may continue.
@@ -30,4 +30,4 @@ std::optional<std::vector<std::uint32_t>> encode_behind(const PastAnswer& past,
 std::vector<std::uint32_t> encode_chat(const PastAnswers& pasts, const MarkedText& chat,
                                        const Tokenizer& tokenizer);
 
-}  // namespace edgedraft
+}  // namespace edgedraft::client

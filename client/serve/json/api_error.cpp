@@ -2,7 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
-namespace edgedraft {
+namespace edgedraft::client {
 namespace {
 
 std::string type_of(unsigned status) {
@@ -78,4 +78,4 @@ ApiError api_error_of(const Error& error) {
                                                    : std::string(to_string(error.code))};
 }
 
-}  // namespace edgedraft
+}  // namespace edgedraft::client

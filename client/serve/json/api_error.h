@@ -6,7 +6,7 @@
 #include "shared/base/error.h"
 #include "shared/net/http/http_message.h"
 
-namespace edgedraft {
+namespace edgedraft::client {
 
 // Error response of the local API, in OpenAI's shape.
 struct ApiError {
@@ -30,4 +30,4 @@ HttpAnswer answer_of(const ApiError& error);
 // Maps the failure of an answer.
 ApiError api_error_of(const Error& error);
 
-}  // namespace edgedraft
+}  // namespace edgedraft::client

@@ -5,10 +5,10 @@
 #include "client/json_line.h"
 #include "shared/net/http/http_message.h"
 
-namespace edgedraft {
+namespace edgedraft::client {
 
 inline HttpAnswer json_answer(const nlohmann::ordered_json& json) {
   return {.content_type = "application/json", .body = json_line(json)};
 }
 
-}  // namespace edgedraft
+}  // namespace edgedraft::client

@@ -3,7 +3,7 @@
 #include <sstream>
 #include <utility>
 
-namespace edgedraft {
+namespace edgedraft::client {
 namespace {
 
 template <class Number>
@@ -122,4 +122,4 @@ void JsonFields::take(const std::optional<ApiError>& error) {
   if (!error_) error_ = error;
 }
 
-}  // namespace edgedraft
+}  // namespace edgedraft::client

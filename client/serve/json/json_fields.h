@@ -9,7 +9,7 @@
 
 #include "client/serve/json/api_error.h"
 
-namespace edgedraft {
+namespace edgedraft::client {
 
 // Reads fields of a client's JSON object. A missing or null field leaves the value unchanged. A
 // field of another type or out of range is an error; the first error is kept.
@@ -47,4 +47,4 @@ std::optional<ApiError> parse_object(std::string_view body, nlohmann::json& obje
 // "a string", "an array", as errors name types.
 std::string kind_of(const nlohmann::json& value);
 
-}  // namespace edgedraft
+}  // namespace edgedraft::client

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace edgedraft {
+namespace edgedraft::client {
 namespace {
 
 // Returns the position after the closing quotation mark of the string at `begin`.
@@ -40,4 +40,4 @@ std::vector<JsonToken> json_tokens(std::string_view json) {
   return tokens;
 }
 
-}  // namespace edgedraft
+}  // namespace edgedraft::client

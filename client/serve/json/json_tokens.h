@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-namespace edgedraft {
+namespace edgedraft::client {
 
 // A string or number of JSON and its bytes [begin, end), including quotation marks.
 struct JsonToken {
@@ -19,4 +19,4 @@ struct JsonToken {
 // Returns the tokens from left to right. Requires  valid JSON
 std::vector<JsonToken> json_tokens(std::string_view json);
 
-}  // namespace edgedraft
+}  // namespace edgedraft::client

@@ -5,7 +5,7 @@
 
 #include "shared/base/ascii.h"
 
-namespace edgedraft {
+namespace edgedraft::client {
 
 std::string unescaped(std::string_view text) {
   std::string plain;
@@ -38,4 +38,4 @@ std::optional<std::size_t> number_of(const std::string& text) {
   return number;
 }
 
-}  // namespace edgedraft
+}  // namespace edgedraft::client

@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-namespace edgedraft {
+namespace edgedraft::client {
 
 // Decodes "%3A" to ":". Other text stays unchanged.
 std::string unescaped(std::string_view text);
@@ -14,4 +14,4 @@ std::optional<std::string> query_field(std::string_view query, std::string_view 
 // Parses a number of digits only; empty for other text.
 std::optional<std::size_t> number_of(const std::string& text);
 
-}  // namespace edgedraft
+}  // namespace edgedraft::client

@@ -12,7 +12,7 @@
 
 #include "shared/base/ascii.h"
 
-namespace edgedraft {
+namespace edgedraft::client {
 namespace {
 
 // "edge", and the version of the table below.
@@ -229,4 +229,4 @@ bool ConversationStore::is_id(std::string_view text) {
   return text.size() >= 16 && text.size() <= 64 && std::ranges::all_of(text, is_allowed);
 }
 
-}  // namespace edgedraft
+}  // namespace edgedraft::client

@@ -13,7 +13,7 @@
 
 #include "shared/base/error.h"
 
-namespace edgedraft {
+namespace edgedraft::client {
 
 // The page's conversations. Private ones are kept only in memory and end with the program. Deleted
 // ones are overwritten in the file. A crash during a change leaves the file intact.
@@ -63,4 +63,4 @@ class ConversationStore {
   Database passing_;  // in memory
 };
 
-}  // namespace edgedraft
+}  // namespace edgedraft::client

@@ -14,7 +14,7 @@
 #include "client/serve/json/json_fields.h"
 #include "shared/base/ascii.h"
 
-namespace edgedraft {
+namespace edgedraft::client {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -295,4 +295,4 @@ ApiResult<HttpAnswer> PageApi::preview(std::string_view body, PrivacyGuard priva
   return json_answer(shown);
 }
 
-}  // namespace edgedraft
+}  // namespace edgedraft::client

@@ -11,7 +11,7 @@
 #include "client/serve/request/request_privacy.h"
 #include "shared/net/http/http_message.h"
 
-namespace edgedraft {
+namespace edgedraft::client {
 
 // Endpoints for the page besides OpenAI's API: its files, its conversations, and a preview of sent
 // text. Disk errors are thrown as Failure.
@@ -55,4 +55,4 @@ class PageApi {
   std::deque<std::pair<std::string, std::string>> awaited_;
 };
 
-}  // namespace edgedraft
+}  // namespace edgedraft::client

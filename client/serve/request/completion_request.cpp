@@ -15,7 +15,7 @@
 #include "shared/protocol/limits.h"
 #include "shared/types/logprob.h"
 
-namespace edgedraft {
+namespace edgedraft::client {
 namespace {
 
 using nlohmann::json;
@@ -577,4 +577,4 @@ ApiResult<CompletionRequest> parse_completion(std::string_view body, CompletionK
   return request;
 }
 
-}  // namespace edgedraft
+}  // namespace edgedraft::client

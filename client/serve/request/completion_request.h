@@ -15,7 +15,7 @@
 #include "shared/types/constraints.h"
 #include "shared/types/sampling_params.h"
 
-namespace edgedraft {
+namespace edgedraft::client {
 
 // Behaviour of an answer while the server is away.
 enum class OfflinePolicy : std::uint8_t {
@@ -84,4 +84,4 @@ ApiResult<CompletionRequest> parse_completion(std::string_view body, CompletionK
                                               const CompletionDefaults& defaults,
                                               std::uint64_t random_seed);
 
-}  // namespace edgedraft
+}  // namespace edgedraft::client

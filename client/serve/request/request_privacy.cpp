@@ -14,7 +14,7 @@
 #include "shared/model/utf8.h"
 #include "shared/types/constraints.h"
 
-namespace edgedraft {
+namespace edgedraft::client {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -463,4 +463,4 @@ ApiResult<PrivateRequest> take_out_private(std::string_view body, PrivacyGuard& 
   return request;
 }
 
-}  // namespace edgedraft
+}  // namespace edgedraft::client

@@ -12,7 +12,7 @@
 #include "shared/base/clock.h"
 #include "shared/model/tokenizer.h"
 
-namespace edgedraft {
+namespace edgedraft::client {
 
 // Handling of a request's private text.
 struct RequestPrivacy {
@@ -56,4 +56,4 @@ Instant begin_of_private(Instant asked, Instant now);
 ApiResult<PrivateRequest> take_out_private(std::string_view body, PrivacyGuard& guard,
                                            const Tokenizer& tokenizer);
 
-}  // namespace edgedraft
+}  // namespace edgedraft::client

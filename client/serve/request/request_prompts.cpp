@@ -6,7 +6,7 @@
 
 #include "client/privacy/open_text.h"
 
-namespace edgedraft {
+namespace edgedraft::client {
 namespace {
 
 // Tokenizing takes up to 240 times the bytes of the text.
@@ -145,4 +145,4 @@ ApiResult<Prompt> RequestPrompts::of_text(const TextPrompt& text) const {
   return prompt;
 }
 
-}  // namespace edgedraft
+}  // namespace edgedraft::client

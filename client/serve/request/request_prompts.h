@@ -14,7 +14,7 @@
 #include "client/serve/request/request_privacy.h"
 #include "shared/model/chat_template.h"
 
-namespace edgedraft {
+namespace edgedraft::client {
 
 // Converts requests to tokens, through the model's chat template, with the chosen tokens of known
 // answers, and with the part before private text encoded separately.
@@ -54,4 +54,4 @@ class RequestPrompts {
   std::size_t longest_token_ = 0;  // in bytes
 };
 
-}  // namespace edgedraft
+}  // namespace edgedraft::client

@@ -10,7 +10,7 @@
 #include "shared/base/ascii.h"
 #include "shared/model/utf8.h"
 
-namespace edgedraft {
+namespace edgedraft::client {
 namespace {
 
 // Bounds the grammar of one pattern; longer patterns are not enforced.
@@ -334,4 +334,4 @@ std::optional<PatternGrammar> pattern_grammar(std::string_view pattern) {
   return PatternParser(pattern).parse();
 }
 
-}  // namespace edgedraft
+}  // namespace edgedraft::client

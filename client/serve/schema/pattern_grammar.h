@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-namespace edgedraft {
+namespace edgedraft::client {
 
 // A regular expression of JSON Schema (ECMA-262) as part of a grammar.
 struct PatternGrammar {
@@ -18,4 +18,4 @@ struct PatternGrammar {
 // bound the pattern: backreferences, Unicode properties, anchors within groups.
 std::optional<PatternGrammar> pattern_grammar(std::string_view pattern);
 
-}  // namespace edgedraft
+}  // namespace edgedraft::client

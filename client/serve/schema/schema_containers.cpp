@@ -7,7 +7,7 @@
 #include "shared/model/utf8.h"
 
 // Grammars of objects and arrays.
-namespace edgedraft {
+namespace edgedraft::client {
 
 using schema::find;
 using schema::is_true;
@@ -239,4 +239,4 @@ std::string SchemaGrammar::array(const All& all, const Schema& root, std::size_t
   return add("array", R"("[" )" + (count.least == 0 ? "(" + items + ")?" : items) + R"( "]")");
 }
 
-}  // namespace edgedraft
+}  // namespace edgedraft::client

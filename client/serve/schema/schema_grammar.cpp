@@ -10,7 +10,7 @@
 #include "client/serve/schema/whole_numbers.h"
 #include "shared/types/constraints.h"
 
-namespace edgedraft {
+namespace edgedraft::client {
 
 using schema::find;
 using schema::is_of_type;
@@ -518,4 +518,4 @@ ApiError unenforced_error(const std::string& param, const std::string& what) {
           .code = "unsupported_value"};
 }
 
-}  // namespace edgedraft
+}  // namespace edgedraft::client

@@ -15,7 +15,7 @@
 
 #include "client/serve/json/api_error.h"
 
-namespace edgedraft {
+namespace edgedraft::client {
 
 // Builds grammars (shared/constraints) of the JSON texts that a schema allows. Texts are compact,
 // with at most one space after ':' and ','; properties come in the schema's order.
@@ -119,4 +119,4 @@ std::string listed(const std::set<std::string>& words);
 // Error for a schema with `strict: true`. `what` lists the keywords that are not enforced.
 ApiError unenforced_error(const std::string& param, const std::string& what);
 
-}  // namespace edgedraft
+}  // namespace edgedraft::client

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <string_view>
 
-namespace edgedraft {
+namespace edgedraft::client {
 namespace {
 
 std::string digits(char first, char last) {
@@ -72,4 +72,4 @@ std::string whole_numbers(std::int64_t first, std::int64_t last) {
   return body;
 }
 
-}  // namespace edgedraft
+}  // namespace edgedraft::client

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <string>
 
-namespace edgedraft {
+namespace edgedraft::client {
 
 // Largest magnitude of whole numbers in grammars: 18 digits always fit 64 bits.
 inline constexpr std::int64_t kWholeMax = 999'999'999'999'999'999;
@@ -13,4 +13,4 @@ inline constexpr std::int64_t kWholeMax = 999'999'999'999'999'999;
 // Requires  both within [-kWholeMax, kWholeMax]
 std::string whole_numbers(std::int64_t first, std::int64_t last);
 
-}  // namespace edgedraft
+}  // namespace edgedraft::client

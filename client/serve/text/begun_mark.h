@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <string_view>
 
-namespace edgedraft {
+namespace edgedraft::client {
 
 // Returns the size of the longest proper prefix of `mark` at the end of the text.
 // Requires  `mark` not empty
@@ -14,4 +14,4 @@ inline std::size_t begun_mark(std::string_view text, std::string_view mark) {
   return size;
 }
 
-}  // namespace edgedraft
+}  // namespace edgedraft::client

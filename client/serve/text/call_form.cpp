@@ -7,7 +7,7 @@
 
 #include "client/serve/text/begun_mark.h"
 
-namespace edgedraft {
+namespace edgedraft::client {
 namespace {
 
 // A shorter mark, or one of JSON characters, could match other text.
@@ -161,4 +161,4 @@ CallForm call_form_of(const Render& render, const Tokenizer& tokenizer) {
   return {};
 }
 
-}  // namespace edgedraft
+}  // namespace edgedraft::client

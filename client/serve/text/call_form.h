@@ -13,7 +13,7 @@
 #include "shared/model/marked_text.h"
 #include "shared/model/tokenizer.h"
 
-namespace edgedraft {
+namespace edgedraft::client {
 
 // Form of a model's function calls, in a text of their own or after text:
 //
@@ -45,4 +45,4 @@ struct CallForm {
 CallForm call_form_of(const std::function<Result<MarkedText>(const ChatInput&)>& render,
                       const Tokenizer& tokenizer);
 
-}  // namespace edgedraft
+}  // namespace edgedraft::client

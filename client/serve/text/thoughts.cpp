@@ -4,7 +4,7 @@
 
 #include "client/serve/text/begun_mark.h"
 
-namespace edgedraft {
+namespace edgedraft::client {
 namespace {
 
 constexpr std::string_view kBegin = "<think>";
@@ -47,4 +47,4 @@ SplitText split_thoughts(std::string_view text, Thoughts thoughts, bool whole) {
           .decided_end = text.size()};
 }
 
-}  // namespace edgedraft
+}  // namespace edgedraft::client

@@ -3,7 +3,7 @@
 #include <cstddef>
 #include <string_view>
 
-namespace edgedraft {
+namespace edgedraft::client {
 
 // End of a thought.
 inline constexpr std::string_view kThoughtEnd = "</think>";
@@ -28,4 +28,4 @@ struct SplitText {
 // `whole`: the text is complete. Requires  thoughts != Thoughts::none
 SplitText split_thoughts(std::string_view text, Thoughts thoughts, bool whole);
 
-}  // namespace edgedraft
+}  // namespace edgedraft::client

@@ -10,7 +10,7 @@
 #include "client/serve/text/thoughts.h"
 #include "shared/model/utf8.h"
 
-namespace edgedraft {
+namespace edgedraft::client {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -136,4 +136,4 @@ ApiResult<std::string> Tools::grammar(std::set<std::string>& unenforced) const {
   return rules.grammar("free-0") + rules_of_text(mark, then);
 }
 
-}  // namespace edgedraft
+}  // namespace edgedraft::client

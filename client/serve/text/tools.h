@@ -9,7 +9,7 @@
 #include "client/serve/json/api_error.h"
 #include "client/serve/text/call_form.h"
 
-namespace edgedraft {
+namespace edgedraft::client {
 
 // A function that an answer may call.
 struct Tool {
@@ -43,4 +43,4 @@ struct Tools {
   ApiResult<std::string> grammar(std::set<std::string>& unenforced) const;
 };
 
-}  // namespace edgedraft
+}  // namespace edgedraft::client

@@ -6,7 +6,7 @@
 #include "client/serve/text/begun_mark.h"
 #include "shared/model/utf8.h"
 
-namespace edgedraft {
+namespace edgedraft::client {
 
 VisibleText::VisibleText(Options options) : options_(std::move(options)) {
   detokenizer_.emplace(options_.tokenizer, options_.leading_space);
@@ -186,4 +186,4 @@ std::vector<VisibleText::Piece> VisibleText::take() {
   return pieces;
 }
 
-}  // namespace edgedraft
+}  // namespace edgedraft::client

@@ -11,7 +11,7 @@
 #include "shared/model/tokenizer.h"
 #include "shared/privacy/taint_ledger.h"
 
-namespace edgedraft {
+namespace edgedraft::client {
 
 // An answer's tokens as client-visible text: up to the first stop string, without partial
 // characters. Text that is not final is held back or shown, as the client requests.
@@ -86,4 +86,4 @@ class VisibleText {
   bool finished_ = false;
 };
 
-}  // namespace edgedraft
+}  // namespace edgedraft::client

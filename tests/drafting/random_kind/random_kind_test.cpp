@@ -18,6 +18,8 @@
 #include "tests/support/drafted_answer.h"
 
 namespace edgedraft {
+using namespace client;
+using namespace server;
 namespace {
 
 using testing::kRandomKind;
