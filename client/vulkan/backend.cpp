@@ -6,7 +6,7 @@
 #include "client/vulkan/scratch_sizes.h"
 #include "shared/base/check.h"
 
-namespace edgedraft::client {
+namespace edgedraft::client::vulkan {
 namespace {
 
 // Small enough to waste little on devices with little memory, and large enough for few blocks per
@@ -313,7 +313,7 @@ Result<std::unique_ptr<MeasuredBackend>> open_backend(const Hooks& hooks,
   }
 }
 
-}  // namespace edgedraft::client
+}  // namespace edgedraft::client::vulkan
 
 namespace edgedraft::client {
 

@@ -13,7 +13,7 @@
 #include "client/vulkan/transfers.h"
 #include "shaders/params.h"
 
-namespace edgedraft::vulkan {
+namespace edgedraft::client::vulkan {
 
 // Memory of a VulkanBackend. upload_matrix stores a quantised matrix as integers, one byte each for
 // q8_0 and packed as in its blocks for q4_0, followed by scales, one float16 per block.
@@ -164,4 +164,4 @@ class VulkanBackend final : public MeasuredBackend {
 Result<std::unique_ptr<MeasuredBackend>> open_backend(const Hooks& hooks,
                                                       const VulkanBackendOptions& options);
 
-}  // namespace edgedraft::vulkan
+}  // namespace edgedraft::client::vulkan

@@ -7,7 +7,7 @@
 
 #include "shared/runtime/backend.h"
 
-namespace edgedraft::vulkan {
+namespace edgedraft::client::vulkan {
 namespace {
 
 constexpr std::uint64_t kVectorBytes = 16;
@@ -239,4 +239,4 @@ void full_barrier(const Functions& functions, VkCommandBuffer commands) {
                                0, 1, &barrier, 0, nullptr, 0, nullptr);
 }
 
-}  // namespace edgedraft::vulkan
+}  // namespace edgedraft::client::vulkan

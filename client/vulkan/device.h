@@ -8,7 +8,7 @@
 #include "client/vulkan/instance.h"
 #include "client/vulkan/vulkan_backend.h"
 
-namespace edgedraft::vulkan {
+namespace edgedraft::client::vulkan {
 
 // A logical device with one queue. Submissions run in order, and each raises the timeline by one.
 //
@@ -83,4 +83,4 @@ class Device {
 // Makes all earlier writes visible to all later accesses, on the device and to the host's reads.
 void full_barrier(const Functions& functions, VkCommandBuffer commands);
 
-}  // namespace edgedraft::vulkan
+}  // namespace edgedraft::client::vulkan

@@ -6,7 +6,7 @@
 
 #include "shared/runtime/backend.h"
 
-namespace edgedraft::vulkan {
+namespace edgedraft::client::vulkan {
 namespace {
 
 constexpr const char* kLoaders[] = {"libvulkan.so.1", "libvulkan.so"};
@@ -119,4 +119,4 @@ void check(VkResult result, const char* tried) {
   throw DeviceError(message);
 }
 
-}  // namespace edgedraft::vulkan
+}  // namespace edgedraft::client::vulkan

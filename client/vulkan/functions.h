@@ -10,7 +10,7 @@
 
 #include "shared/base/error.h"
 
-namespace edgedraft::vulkan {
+namespace edgedraft::client::vulkan {
 
 // Vulkan functions in use, by the object that they are loaded with.
 #define EDGEDRAFT_VULKAN_GLOBAL_FUNCTIONS(F) \
@@ -156,4 +156,4 @@ class Owned {
   Handle handle_ = VK_NULL_HANDLE;
 };
 
-}  // namespace edgedraft::vulkan
+}  // namespace edgedraft::client::vulkan

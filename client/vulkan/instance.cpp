@@ -8,7 +8,7 @@
 #include "shaders/params.h"
 #include "shared/runtime/backend.h"
 
-namespace edgedraft::client {
+namespace edgedraft::client::vulkan {
 namespace {
 
 constexpr const char* kValidationLayer = "VK_LAYER_KHRONOS_validation";
@@ -326,7 +326,7 @@ VulkanDevice describe(const Functions& functions, VkPhysicalDevice device, std::
           .unusable = why_unusable(p, family.has_value())};
 }
 
-}  // namespace edgedraft::client
+}  // namespace edgedraft::client::vulkan
 
 namespace edgedraft::client {
 

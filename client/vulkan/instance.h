@@ -7,7 +7,7 @@
 #include "client/vulkan/functions.h"
 #include "client/vulkan/vulkan_backend.h"
 
-namespace edgedraft::vulkan {
+namespace edgedraft::client::vulkan {
 
 // A connection to Vulkan's loader, optionally through the validation layer.
 class Instance {
@@ -59,4 +59,4 @@ VulkanDevice describe(const Functions& functions, VkPhysicalDevice device, std::
 // Queue family for compute, preferring one without graphics; empty if there is none.
 std::optional<std::uint32_t> compute_family(const Functions& functions, VkPhysicalDevice device);
 
-}  // namespace edgedraft::vulkan
+}  // namespace edgedraft::client::vulkan

@@ -6,7 +6,7 @@
 
 #include "shared/runtime/backend.h"
 
-namespace edgedraft::vulkan {
+namespace edgedraft::client::vulkan {
 namespace {
 
 constexpr VkBufferUsageFlags kUsage = VK_BUFFER_USAGE_STORAGE_BUFFER_BIT |
@@ -139,4 +139,4 @@ void Arena::release(Block& block, std::uint64_t offset, std::uint64_t bytes) noe
   blocks_.remove_if([&](const Block& b) { return &b == &block; });
 }
 
-}  // namespace edgedraft::vulkan
+}  // namespace edgedraft::client::vulkan

@@ -10,7 +10,7 @@
 #include "client/vulkan/device.h"
 #include "shared/runtime/memory_meter.h"
 
-namespace edgedraft::vulkan {
+namespace edgedraft::client::vulkan {
 
 // Device memory with one buffer over all of it, which is split into allocations.
 class Block {
@@ -104,4 +104,4 @@ class Arena {
   std::function<void(const Block&)> on_release_;
 };
 
-}  // namespace edgedraft::vulkan
+}  // namespace edgedraft::client::vulkan

@@ -10,7 +10,7 @@
 #include "shared/base/check.h"
 #include "shared/runtime/op_checks.h"
 
-namespace edgedraft::vulkan {
+namespace edgedraft::client::vulkan {
 namespace {
 
 using shaders::Shader;
@@ -482,4 +482,4 @@ void VulkanBackend::argmax(const ArgmaxOp& op) {
   std::memcpy(op.tokens.data(), stream_.finish().data() + at, bytes);
 }
 
-}  // namespace edgedraft::vulkan
+}  // namespace edgedraft::client::vulkan

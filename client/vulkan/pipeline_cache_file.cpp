@@ -8,7 +8,7 @@
 #include "shared/model/atomic_file.h"
 #include "shared/model/mapped_file.h"
 
-namespace edgedraft::vulkan {
+namespace edgedraft::client::vulkan {
 namespace {
 
 constexpr std::size_t kDigestBytes = std::tuple_size_v<Digest>;
@@ -55,4 +55,4 @@ void write_pipeline_cache(const std::filesystem::path& file, ByteView data) {
   static_cast<void>(out->commit());  // on a full disk, the next start compiles again
 }
 
-}  // namespace edgedraft::vulkan
+}  // namespace edgedraft::client::vulkan

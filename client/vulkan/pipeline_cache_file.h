@@ -6,7 +6,7 @@
 #include "client/vulkan/functions.h"
 #include "shared/base/bytes.h"
 
-namespace edgedraft::vulkan {
+namespace edgedraft::client::vulkan {
 
 // File of a driver's compiled pipelines: a digest, then the driver's data. Drivers trust this data,
 // so the digest is checked first.
@@ -19,4 +19,4 @@ Bytes read_pipeline_cache(const std::filesystem::path& file,
 // Replaces the file atomically; does nothing if it cannot be written.
 void write_pipeline_cache(const std::filesystem::path& file, ByteView data);
 
-}  // namespace edgedraft::vulkan
+}  // namespace edgedraft::client::vulkan

@@ -3,7 +3,7 @@
 #include "client/vulkan/pipeline_cache_file.h"
 #include "shaders/params.h"
 
-namespace edgedraft::vulkan {
+namespace edgedraft::client::vulkan {
 namespace {
 
 // Layout of the descriptor set of each dispatch.
@@ -135,4 +135,4 @@ void Pipelines::save() noexcept {
   }
 }
 
-}  // namespace edgedraft::vulkan
+}  // namespace edgedraft::client::vulkan

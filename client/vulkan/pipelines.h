@@ -8,7 +8,7 @@
 #include "client/vulkan/device.h"
 #include "shaders/embedded.h"
 
-namespace edgedraft::vulkan {
+namespace edgedraft::client::vulkan {
 
 // A shader and its specialization constants 0, 1, ...; unused ones are 0.
 struct PipelineKey {
@@ -64,4 +64,4 @@ class Pipelines {
   std::map<PipelineKey, Pipeline> pipelines_;
 };
 
-}  // namespace edgedraft::vulkan
+}  // namespace edgedraft::client::vulkan

@@ -7,7 +7,7 @@
 #include "shared/base/check.h"
 #include "shared/runtime/op_checks.h"
 
-namespace edgedraft::vulkan {
+namespace edgedraft::client::vulkan {
 namespace {
 
 using shaders::Shader;
@@ -130,4 +130,4 @@ VulkanBackend::View VulkanBackend::quantize(const Matrix& x) {
   return to;
 }
 
-}  // namespace edgedraft::vulkan
+}  // namespace edgedraft::client::vulkan

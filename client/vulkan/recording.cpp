@@ -5,7 +5,7 @@
 
 #include "shared/base/check.h"
 
-namespace edgedraft::vulkan {
+namespace edgedraft::client::vulkan {
 namespace {
 
 // Reads and writes since the last barrier.
@@ -256,4 +256,4 @@ std::vector<double> Recording::seconds() const {
   return seconds;
 }
 
-}  // namespace edgedraft::vulkan
+}  // namespace edgedraft::client::vulkan

@@ -11,7 +11,7 @@
 #include "client/vulkan/pipelines.h"
 #include "shaders/params.h"
 
-namespace edgedraft::vulkan {
+namespace edgedraft::client::vulkan {
 
 // Bytes of a block, as used by a command.
 struct Slice {
@@ -94,4 +94,4 @@ class Recording {
   std::uint64_t last_run_ = 0;
 };
 
-}  // namespace edgedraft::vulkan
+}  // namespace edgedraft::client::vulkan

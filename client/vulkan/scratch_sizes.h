@@ -9,7 +9,7 @@
 
 // Scratch memory of calls, and weights with another layout than in their file; shared by backend
 // and plan.
-namespace edgedraft::vulkan {
+namespace edgedraft::client::vulkan {
 
 // True if matrices of that type store integers and scales apart, so that shaders read whole words.
 constexpr bool is_split(DType type) {
@@ -88,4 +88,4 @@ struct TopKPlaces {
   std::uint64_t end;
 };
 
-}  // namespace edgedraft::vulkan
+}  // namespace edgedraft::client::vulkan

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-namespace edgedraft::vulkan {
+namespace edgedraft::client::vulkan {
 namespace {
 
 // Bounds lists and call buffers; beyond either, the list runs.
@@ -162,4 +162,4 @@ std::vector<MeasuredBackend::OperationTime> Stream::take_times() {
   return all;
 }
 
-}  // namespace edgedraft::vulkan
+}  // namespace edgedraft::client::vulkan

@@ -9,7 +9,7 @@
 #include "client/vulkan/recording.h"
 #include "shared/runtime/memory_meter.h"
 
-namespace edgedraft::vulkan {
+namespace edgedraft::client::vulkan {
 
 // Batches commands and their arguments until results are needed. A list of commands that has run
 // before, such as a level of a draft tree, runs again without being recorded.
@@ -70,4 +70,4 @@ class Stream {
   MeasuredBackend::Counts counts_;
 };
 
-}  // namespace edgedraft::vulkan
+}  // namespace edgedraft::client::vulkan

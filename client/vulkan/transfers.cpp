@@ -6,7 +6,7 @@
 #include "shared/base/check.h"
 #include "shared/base/clock.h"
 
-namespace edgedraft::vulkan {
+namespace edgedraft::client::vulkan {
 namespace {
 
 constexpr std::uint64_t kPartBytes = Transfers::kHostBytes / 4;
@@ -131,4 +131,4 @@ double Transfers::copy_bytes_per_second(const Slice& from, const Slice& to) {
   return best;
 }
 
-}  // namespace edgedraft::vulkan
+}  // namespace edgedraft::client::vulkan

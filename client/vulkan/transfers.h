@@ -6,7 +6,7 @@
 #include "client/vulkan/memory.h"
 #include "client/vulkan/recording.h"
 
-namespace edgedraft::vulkan {
+namespace edgedraft::client::vulkan {
 
 // Moves large data between host and device through a ring of staging memory, in submission order:
 // weights in, rows of logits out.
@@ -50,4 +50,4 @@ class Transfers {
   std::size_t next_ = 0;
 };
 
-}  // namespace edgedraft::vulkan
+}  // namespace edgedraft::client::vulkan

@@ -219,10 +219,11 @@ Result<int> run_server(const ServerBenchOptions& o) {
                     [&clock,
                      step = profile.draft_step(pace_name, PaceProfile::Place::beside_target)](
                         std::unique_ptr<SessionProposer> proposer) {
-                      return std::make_unique<PacedProposer>(
+                      return std::make_unique<lab::PacedProposer>(
                           std::move(proposer), step,
-                          PaceClock{.now = [&clock] { return clock.now(); },
-                                    .wait_until = [&clock](Instant end) { clock.skip_to(end); }});
+                          lab::PaceClock{
+                              .now = [&clock] { return clock.now(); },
+                              .wait_until = [&clock](Instant end) { clock.skip_to(end); }});
                     },
                 .now = [&clock] { return clock.now(); }});
       }

@@ -107,7 +107,7 @@ class Device final : public TargetLink, GenerationObserver {
   Device(World& world, std::uint64_t number, std::unique_ptr<Drafter> drafter)
       : world_(world),
         number_(number),
-        oracle_(dynamic_cast<OracleDrafter*>(drafter.get())),
+        oracle_(dynamic_cast<lab::OracleDrafter*>(drafter.get())),
         drafter_(paced(std::move(drafter))),
         up_(world.setup, world.setup.up, way_seed(world.setup.seed, number, WayTo::server)),
         down_(world.setup, world.setup.down, way_seed(world.setup.seed, number, WayTo::device)),
@@ -220,10 +220,10 @@ class Device final : public TargetLink, GenerationObserver {
 
   std::unique_ptr<Drafter> paced(std::unique_ptr<Drafter> drafter) {
     if (!drafter) return nullptr;
-    return std::make_unique<PacedDrafter>(
-        std::move(drafter), DraftingPace{.step = world_.setup.step_pace},
-        PaceClock{.now = [this] { return now(); },
-                  .wait_until = [this](Instant end) { interval_->wait_until(end); }});
+    return std::make_unique<lab::PacedDrafter>(
+        std::move(drafter), lab::DraftingPace{.step = world_.setup.step_pace},
+        lab::PaceClock{.now = [this] { return now(); },
+                       .wait_until = [this](Instant end) { interval_->wait_until(end); }});
   }
 
   void live() {
@@ -407,7 +407,7 @@ class Device final : public TargetLink, GenerationObserver {
   World& world_;
   std::uint64_t number_;
   std::uint64_t answers_ = 0;
-  OracleDrafter* oracle_;  // within drafter_; null for a real drafter
+  lab::OracleDrafter* oracle_;  // within drafter_; null for a real drafter
   const Generation* generation_ = nullptr;
   std::unique_ptr<Drafter> drafter_;
   Way up_;
@@ -472,8 +472,8 @@ Result<ServingResult> simulate_serving(const ServingSetup& setup) {
     if (i < setup.listeners) {
       // A listener, without a drafter.
     } else if (setup.drafter != nullptr && setup.acceptance) {
-      drafter = std::make_unique<OracleDrafter>(
-          OracleOptions{.answer = {}, .acceptance = *setup.acceptance, .seed = 0},
+      drafter = std::make_unique<lab::OracleDrafter>(
+          lab::OracleOptions{.answer = {}, .acceptance = *setup.acceptance, .seed = 0},
           setup.host.tokenizer().vocabulary_count(), activation_cols(*setup.drafter));
     } else if (setup.drafter != nullptr) {
       drafter = setup.drafter->file.make_drafter(setup.device_backend);

@@ -26,12 +26,12 @@ Tokens answer_of(std::size_t count) {
   return answer;
 }
 
-wire::Hints as_read(const SentHints::News& news, const Tokens& text) {
+wire::Hints as_read(const SentHints::Batch& batch, const Tokens& text) {
   return {.round = 1,
-          .first = news.first,
+          .first = batch.first,
           .position = static_cast<std::uint32_t>(text.size()),
           .prefix_hash = prefix_hash(text),
-          .nodes = news.nodes};
+          .nodes = batch.nodes};
 }
 
 TEST(SentHintsTest, OnlyWhatIsNewIsSentWithTheScoreBelowItsParent) {
@@ -39,15 +39,15 @@ TEST(SentHintsTest, OnlyWhatIsNewIsSentWithTheScoreBelowItsParent) {
   DraftTree tree;
   tree.add(5, 0, -0.5f);
   tree.add(6, 1, -0.75f);
-  SentHints::News news = sent.take(tree, -10.0f);
-  EXPECT_EQ(news.first, 1u);
-  EXPECT_EQ(news.nodes, (std::vector<HintNode>{{.token = 5, .distance = 0, .score = 4},
-                                               {.token = 6, .distance = 1, .score = 2}}));
+  SentHints::Batch batch = sent.take(tree, -10.0f);
+  EXPECT_EQ(batch.first, 1u);
+  EXPECT_EQ(batch.nodes, (std::vector<HintNode>{{.token = 5, .distance = 0, .score = 4},
+                                                {.token = 6, .distance = 1, .score = 2}}));
   tree.add(7, 1, -2.0f);
   tree.add(8, 3, -20.0f);
-  news = sent.take(tree, -10.0f);
-  EXPECT_EQ(news.first, 3u);
-  EXPECT_EQ(news.nodes, (std::vector<HintNode>{{.token = 7, .distance = 2, .score = 12}}))
+  batch = sent.take(tree, -10.0f);
+  EXPECT_EQ(batch.first, 3u);
+  EXPECT_EQ(batch.nodes, (std::vector<HintNode>{{.token = 7, .distance = 2, .score = 12}}))
       << "the other is below the floor";
   EXPECT_TRUE(sent.take(tree, -10.0f).nodes.empty());
 }
@@ -65,39 +65,40 @@ TEST(SentHintsTest, ItMovesAlongWithTheTree) {
   below.add(7, 1, 0.0f);
   below.add(8, 1, -0.25f);
   below.add(9, 0, -0.25f);
-  const SentHints::News news = sent.take(below, -10.0f);
-  EXPECT_EQ(news.first, 4u);
-  EXPECT_EQ(news.nodes, (std::vector<HintNode>{{.token = 8, .distance = 2, .score = 2},
-                                               {.token = 9, .distance = 0, .score = 2}}));
+  const SentHints::Batch batch = sent.take(below, -10.0f);
+  EXPECT_EQ(batch.first, 4u);
+  EXPECT_EQ(batch.nodes, (std::vector<HintNode>{{.token = 8, .distance = 2, .score = 2},
+                                                {.token = 9, .distance = 0, .score = 2}}));
   sent.reroot(Tokens{1});
   EXPECT_EQ(sent.take(below, -10.0f).nodes.size(), 4u) << "of another text nothing was sent";
 }
 
 TEST(DraftAheadTest, AMessageWaitsForSomeStepsUnlessTheServerHasNothing) {
-  OracleDrafter drafter({.answer = answer_of(100), .acceptance = 0.9, .seed = 1}, kVocabulary, 0);
+  lab::OracleDrafter drafter({.answer = answer_of(100), .acceptance = 0.9, .seed = 1}, kVocabulary,
+                             0);
   drafter.append(kPrompt);
   DraftAhead ahead(drafter, {.breadth = 4, .floor = std::log(0.05f), .steps = 3});
   EXPECT_TRUE(ahead.done()) << "before a run";
   ahead.begin();
   ahead.step();
-  EXPECT_FALSE(ahead.news().nodes.empty()) << "at once";
+  EXPECT_FALSE(ahead.unsent().nodes.empty()) << "at once";
   for (int step = 1; step <= 3; ++step) {
     ahead.step();
-    EXPECT_EQ(ahead.news().nodes.empty(), step < 3) << step;
+    EXPECT_EQ(ahead.unsent().nodes.empty(), step < 3) << step;
   }
 }
 
 TEST(DraftAheadTest, ItGoesDeepWhereItIsSureAndStopsAtTheFloor) {
   const auto depth_at = [](double acceptance) {
-    OracleDrafter drafter({.answer = answer_of(100), .acceptance = acceptance, .seed = 1},
-                          kVocabulary, 0);
+    lab::OracleDrafter drafter({.answer = answer_of(100), .acceptance = acceptance, .seed = 1},
+                               kVocabulary, 0);
     drafter.append(kPrompt);
     DraftAhead ahead(drafter, {.breadth = 1, .floor = std::log(0.1f), .steps = 1});
     ahead.begin();
     std::uint32_t depth = 0;
     while (!ahead.done()) {
       ahead.step();
-      depth += static_cast<std::uint32_t>(ahead.news().nodes.size());
+      depth += static_cast<std::uint32_t>(ahead.unsent().nodes.size());
     }
     return depth;
   };
@@ -108,7 +109,8 @@ TEST(DraftAheadTest, ItGoesDeepWhereItIsSureAndStopsAtTheFloor) {
 
 // Nodes grown as a chain had one token tried each, whatever the breadth is later.
 TEST(DraftAheadTest, ATreeRemembersTheLeastBreadthThatItWasGrownWith) {
-  OracleDrafter drafter({.answer = answer_of(100), .acceptance = 1.0, .seed = 1}, kVocabulary, 0);
+  lab::OracleDrafter drafter({.answer = answer_of(100), .acceptance = 1.0, .seed = 1}, kVocabulary,
+                             0);
   drafter.append(kPrompt);
   DraftAhead ahead(drafter, {.breadth = 1, .floor = std::log(0.1f), .steps = 1});
   ahead.begin();
@@ -126,7 +128,8 @@ TEST(DraftAheadTest, ATreeRemembersTheLeastBreadthThatItWasGrownWith) {
 }
 
 TEST(DraftAheadTest, NothingIsDraftedBehindTheEndThatIsWanted) {
-  OracleDrafter drafter({.answer = answer_of(100), .acceptance = 1.0, .seed = 1}, kVocabulary, 0);
+  lab::OracleDrafter drafter({.answer = answer_of(100), .acceptance = 1.0, .seed = 1}, kVocabulary,
+                             0);
   drafter.append(kPrompt);
   DraftAhead ahead(drafter, {.breadth = 1, .floor = std::log(0.1f), .steps = 1});
   ahead.begin();
@@ -134,7 +137,7 @@ TEST(DraftAheadTest, NothingIsDraftedBehindTheEndThatIsWanted) {
   std::size_t nodes = 0;
   while (!ahead.done()) {
     ahead.step();
-    nodes += ahead.news().nodes.size();
+    nodes += ahead.unsent().nodes.size();
   }
   EXPECT_EQ(nodes, 2u);
   drafter.append(Tokens{100, 101, 102});
@@ -147,7 +150,7 @@ TEST(DraftAheadTest, TheServersTreeIsTheDevices) {
   for (std::uint64_t seed = 0; seed < 50; ++seed) {
     Random random(seed);
     const Tokens answer = answer_of(60);
-    OracleDrafter drafter({.answer = answer, .acceptance = 0.7, .seed = seed}, kVocabulary, 0);
+    lab::OracleDrafter drafter({.answer = answer, .acceptance = 0.7, .seed = seed}, kVocabulary, 0);
     drafter.append(kPrompt);
     DraftAhead ahead(drafter, {.breadth = 4, .floor = std::log(0.05f), .steps = 2});
     ahead.begin();
@@ -157,7 +160,7 @@ TEST(DraftAheadTest, TheServersTreeIsTheDevices) {
     while (known < answer.size()) {
       for (std::uint64_t steps = random.below(5); steps > 0 && !ahead.done(); --steps) {
         ahead.step();
-        server.add(as_read(ahead.news(), text));
+        server.add(as_read(ahead.unsent(), text));
       }
       const auto count = static_cast<std::ptrdiff_t>(
           1 + random.below(std::min<std::size_t>(4, answer.size() - known)));

@@ -211,9 +211,9 @@ TEST_P(EngineTest, OpeningLaterWaitsForNoDraft) {
       drafting.count_down();
       let_go.wait();
     };
-    return std::make_unique<PacedDrafter>(
-        std::move(drafter), DraftingPace{.step = 1ms},
-        PaceClock{.now = [] { return Clock::now(); }, .wait_until = wait});
+    return std::make_unique<lab::PacedDrafter>(
+        std::move(drafter), lab::DraftingPace{.step = 1ms},
+        lab::PaceClock{.now = [] { return Clock::now(); }, .wait_until = wait});
   };
   talks.talk[0] = talks.engine.open(std::move(slow)).value();
   talks.talk[0]->answer(prompt(0));
@@ -303,7 +303,7 @@ TEST_P(EngineTest, OneWhoseLinkEndsWritesOnAlone) {
     if (i == 3) {
       of.open_link =
           [open = of.open_link](std::function<void()> wake) -> Result<std::unique_ptr<TargetLink>> {
-        return std::make_unique<CutLink>(open(std::move(wake)).value(), kCut, "cut");
+        return std::make_unique<lab::CutLink>(open(std::move(wake)).value(), kCut, "cut");
       };
     }
     talks.talk[i] = talks.engine.open(std::move(of)).value();

@@ -82,7 +82,7 @@ GenerationRig::GenerationRig(const Options& options) : options_(options) {
   link_ = link.get();
   way_ = std::move(link);
   if (options.offline_after) {
-    way_ = std::make_unique<CutLink>(std::move(way_), *options.offline_after, "cut off");
+    way_ = std::make_unique<lab::CutLink>(std::move(way_), *options.offline_after, "cut off");
   }
   generation_.emplace(
       Generation::Parts{.link = *way_,

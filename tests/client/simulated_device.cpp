@@ -278,10 +278,11 @@ SimulatedDevice::SimulatedDevice(const Options& options) : options_(options) {
     talks_.push_back(std::move(owned));
     order_.push_back(&talk);
     const Duration step = i == 0 ? options.first_draft_step : options.others_draft_step;
-    const PaceClock clock{.now = [this] { return compute_now(); },
-                          .wait_until = [this](Instant end) { compute_until(end); }};
+    const lab::PaceClock clock{.now = [this] { return compute_now(); },
+                               .wait_until = [this](Instant end) { compute_until(end); }};
     const auto paced = [=](std::unique_ptr<Drafter> drafter) {
-      return std::make_unique<PacedDrafter>(std::move(drafter), DraftingPace{.step = step}, clock);
+      return std::make_unique<lab::PacedDrafter>(std::move(drafter),
+                                                 lab::DraftingPace{.step = step}, clock);
     };
     if (i == 0 && options.first_answers_alone) {
       talk.writer.emplace([this, paced] {
@@ -346,7 +347,7 @@ void SimulatedDevice::compute_until(Instant end) {
 // As Engine::next_due().
 SimulatedDevice::Talk* SimulatedDevice::next_due(Instant now) {
   const auto step = grid_.last_turn(now);
-  const auto due = edgedraft::next_due(talks_, now, step, stepped_turns_);
+  const auto due = client::next_due(talks_, now, step, stepped_turns_);
   if (due == talks_.end()) return nullptr;
   talks_.splice(talks_.end(), talks_, due);
   Talk& talk = *talks_.back();

@@ -76,8 +76,7 @@ cublasStatus_t cublasGemmEx(cublasHandle_t, cublasOperation_t a_operation,
   }));
 }
 
-namespace edgedraft {
-using namespace server;
+namespace edgedraft::server {
 
 const CublasFunctions& cublas_functions() {
   static constexpr CublasFunctions kFunctions{.create = cublasCreate,
@@ -89,4 +88,4 @@ const CublasFunctions& cublas_functions() {
   return kFunctions;
 }
 
-}  // namespace edgedraft
+}  // namespace edgedraft::server

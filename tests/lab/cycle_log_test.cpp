@@ -20,7 +20,7 @@ class CycleLogTest : public ::testing::Test {
     const auto log = CycleLog::open(file, CycleLogHead{});
     if (!log) return log.error();
     before_records();
-    for (int i = 0; i < 3; ++i) (*log)->write({.kind = CycleRecord::Kind::offline});
+    for (int i = 0; i < 3; ++i) (*log)->write({.kind = client::CycleRecord::Kind::offline});
     return (*log)->close(2);
   }
 

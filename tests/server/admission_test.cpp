@@ -87,8 +87,8 @@ class AdmissionTest : public ::testing::Test {
     while (tree.node_count() < nodes) tree.add(5, 0);
     const auto tokens = session(id).target.tokens();
     EXPECT_TRUE(session(id).target.begin(tree));
-    auto run = std::make_unique<edgedraft::Run>(wire::RunTerms{.credit = kContext}, tokens,
-                                                kToyVocabulary);
+    auto run = std::make_unique<edgedraft::server::Run>(wire::RunTerms{.credit = kContext}, tokens,
+                                                        kToyVocabulary);
     return turns_.add(RunTurn{turn_of(id, now_), std::move(run)});
   }
   void draft_plainly(std::uint64_t id, bool paused) {

@@ -21,19 +21,20 @@ class DraftedGapsTest : public RunTest {
     for (const std::uint32_t token : expected_) {
       text.push_back(right ? token : token == 5 ? 6 : 5);
     }
-    speculation_.emplace(
-        ProposerSource{
-            .make =
-                [this, text, step](std::shared_ptr<std::uint32_t>) {
-                  return std::make_unique<PacedProposer>(
-                      std::make_unique<KnownText>(text), step,
-                      PaceClock{.now = [this] { return now_; },
-                                .wait_until = [this](Instant end) { now_ = std::max(now_, end); }});
-                },
-            .session_bytes = 0},
-        SpeculationOptions{.tree = {.breadth = 1, .depth = 4, .nodes = 4},
-                           .context_count = kContext,
-                           .now = [this] { return now_; }});
+    speculation_.emplace(ProposerSource{.make =
+                                            [this, text, step](std::shared_ptr<std::uint32_t>) {
+                                              return std::make_unique<lab::PacedProposer>(
+                                                  std::make_unique<KnownText>(text), step,
+                                                  lab::PaceClock{.now = [this] { return now_; },
+                                                                 .wait_until =
+                                                                     [this](Instant end) {
+                                                                       now_ = std::max(now_, end);
+                                                                     }});
+                                            },
+                                        .session_bytes = 0},
+                         SpeculationOptions{.tree = {.breadth = 1, .depth = 4, .nodes = 4},
+                                            .context_count = kContext,
+                                            .now = [this] { return now_; }});
     open({.pace = [pass_time](std::uint32_t rows) { return pass_time + rows * kRowTime; },
           .speculation = &*speculation_,
           .metrics = metrics_});

@@ -29,7 +29,7 @@ wire::Hints one_hint(std::uint32_t id, std::uint32_t token, std::uint16_t distan
 
 // Otherwise others would wait for as long as the machine has been running.
 TEST(ExpectedHintsTest, WhatTheServerItselfExpectedIsNoMessageBefore) {
-  edgedraft::Run run({.credit = 1000}, kRunPrompt, kVocabulary);
+  edgedraft::server::Run run({.credit = 1000}, kRunPrompt, kVocabulary);
   run.expect(Tokens{7, 8});
   ASSERT_TRUE(run.has_hints());
   const Instant first{1h};
@@ -43,7 +43,7 @@ TEST(ExpectedHintsTest, WhatTheServerItselfExpectedIsNoMessageBefore) {
 
 // If a device stops drafting, the server does not wait for it for the rest of the answer.
 TEST(ExpectedHintsTest, NobodyWaitsForHintsThatHaveStopped) {
-  edgedraft::Run run({.credit = 1000}, kRunPrompt, kVocabulary);
+  edgedraft::server::Run run({.credit = 1000}, kRunPrompt, kVocabulary);
   Tokens text = kRunPrompt;
   Instant now{1h};
   // Each pass accepts its only hint, and the next one arrives 5 ms later.
@@ -76,12 +76,12 @@ TEST(ExpectedHintsTest, AMessageToAFullTreeCostsLittleMoreThanOneToAnEmptyTree) 
   double empty = std::numeric_limits<double>::infinity();
   double full = empty;
   for (int repetition = 0; repetition < 3; ++repetition) {
-    edgedraft::Run small({.credit = 1000}, kRunPrompt, kVocabulary);
+    edgedraft::server::Run small({.credit = 1000}, kRunPrompt, kVocabulary);
     empty = std::min(empty, seconds_to_take(small, kMessages,
                                             [](std::uint32_t i) { return one_hint(i + 1, 9); }));
     EXPECT_EQ(small.counts().taken, kMessages);
 
-    edgedraft::Run large({.credit = 1000}, kRunPrompt, kVocabulary);
+    edgedraft::server::Run large({.credit = 1000}, kRunPrompt, kVocabulary);
     for (std::uint32_t i = 0; i < kHintNodesMax; ++i) large.take(one_hint(i + 1, i), Instant());
     ASSERT_EQ(large.counts().evicted, 0u);
     // Each is the child of another node and less likely than all of them.
@@ -99,7 +99,7 @@ TEST(ExpectedHintsTest, AMessageToAFullTreeCostsLittleMoreThanOneToAnEmptyTree) 
 // The tree holds more hints than a pass can take; all remain until contradicted.
 TEST(ExpectedHintsTest, OfAFullTreeTheBestAreLookedAt) {
   const auto length = static_cast<std::uint32_t>(kRunPrompt.size());
-  edgedraft::Run run({.credit = 1000}, kRunPrompt, kVocabulary);
+  edgedraft::server::Run run({.credit = 1000}, kRunPrompt, kVocabulary);
   for (std::uint32_t i = 0; i < kHintNodesMax; ++i) {
     run.take(one_hint(i + 1, i, 0, static_cast<std::uint8_t>(i)), Instant());
   }
@@ -111,7 +111,7 @@ TEST(ExpectedHintsTest, OfAFullTreeTheBestAreLookedAt) {
 // The next pass uses every change in the value of hints.
 TEST(ExpectedHintsTest, WhatHintsAreWorthFollowsWhatComesAndWhatPassesAccept) {
   const auto length = static_cast<std::uint32_t>(kRunPrompt.size());
-  edgedraft::Run run({.credit = 1000}, kRunPrompt, kVocabulary);
+  edgedraft::server::Run run({.credit = 1000}, kRunPrompt, kVocabulary);
   run.take(one_hint(1, 9, 0, 8), Instant());
   ASSERT_EQ(run.probabilities().size(), 1u);
   const double said = run.probabilities()[0];

@@ -28,15 +28,15 @@ int __real_deflateInit2_(z_streamp stream, int level, int method, int window_bit
                          int strategy, const char* version, int stream_bytes);
 int __wrap_deflateInit2_(z_streamp stream, int level, int method, int window_bits, int memory_level,
                          int strategy, const char* version, int stream_bytes) {
-  if (edgedraft::library_memory_is_out) return Z_MEM_ERROR;
+  if (edgedraft::server::library_memory_is_out) return Z_MEM_ERROR;
   return __real_deflateInit2_(stream, level, method, window_bits, memory_level, strategy, version,
                               stream_bytes);
 }
 
 EVP_MD_CTX* __real_EVP_MD_CTX_new();
 EVP_MD_CTX* __wrap_EVP_MD_CTX_new() {
-  ++edgedraft::digests_begun;
-  return edgedraft::library_memory_is_out ? nullptr : __real_EVP_MD_CTX_new();
+  ++edgedraft::server::digests_begun;
+  return edgedraft::server::library_memory_is_out ? nullptr : __real_EVP_MD_CTX_new();
 }
 
 }  // extern "C"

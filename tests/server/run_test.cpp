@@ -303,7 +303,7 @@ TEST(RunExpectationTest, InventedHintsAreWorthWhatPassesAccepted) {
     const Tokens prompt = {5, 6};
     constexpr std::uint32_t kDrafted = 40;
     const Tokens chosen = invented ? Tokens{8} : Tokens(9, 7);
-    edgedraft::Run run({.credit = 1000}, prompt, kToyVocabulary);
+    edgedraft::server::Run run({.credit = 1000}, prompt, kToyVocabulary);
     Tokens text = prompt;
     Instant now = Instant() + 1s;
     std::uint32_t next_id = 1;
