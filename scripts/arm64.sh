@@ -92,8 +92,8 @@ emulated=(qemu-aarch64 -L "$sysroot")
 # Skips a death test that restarts its program, which only a real Arm system does by itself; tests
 # with a thousand repetitions or more, which take half an hour and do not depend on the processor;
 # and tests that must end within a minute, or answer before the client gives up on its server.
-left_out='*BackendDeathTest.*:*Thousand*:PrivacyTest.AReaderThatTakesNothingStopsNothing:*/EngineTest.*'
-left_out+=':LocalServerTest.ManyConversationsAtOnceAreEachAsIfAlone'
+left_out='*BackendDeathTest.*:*Thousand*:PrivacyTest.StalledReaderDoesNotChangeSentBytes:*/EngineTest.*'
+left_out+=':LocalServerTest.ParallelAnswersEqualSequentialAnswers'
 # suite PROCESSOR NAME
 suite() {
   local log=$work/$2.$1.log status=0 passed running=() shards shard

@@ -22,7 +22,7 @@ unsigned status(const ApiGuard& guard, const Headers& headers, bool needs_key = 
   return refusal ? refusal->status : 200;
 }
 
-TEST(ApiGuardTest, ThisMachineIsCalledByAddressOrLocalhostOrAsAllowed) {
+TEST(ApiGuardTest, AcceptsAddressesLocalhostAndAllowedHosts) {
   const ApiGuard guard({.key = {}, .allow_origins = {}, .allow_hosts = {"Box.lan"}});
   for (const char* host : {"127.0.0.1", "127.0.0.1:7430", "localhost", "LOCALHOST:80", "[::1]:7430",
                            "192.168.1.7:7430", "app.localhost", "box.lan:7430", "BOX.LAN"}) {
@@ -36,7 +36,7 @@ TEST(ApiGuardTest, ThisMachineIsCalledByAddressOrLocalhostOrAsAllowed) {
   EXPECT_EQ(status(guard, {}), 403u);
 }
 
-TEST(ApiGuardTest, PagesFromElsewhereAreRefusedUnlessAllowed) {
+TEST(ApiGuardTest, RefusesForeignOriginsUnlessAllowed) {
   const ApiGuard closed({});
   const ApiGuard guard({.key = {}, .allow_origins = {"https://chat.example"}, .allow_hosts = {}});
   const ApiGuard open({.key = {}, .allow_origins = {"*"}, .allow_hosts = {}});
@@ -55,7 +55,7 @@ TEST(ApiGuardTest, PagesFromElsewhereAreRefusedUnlessAllowed) {
   EXPECT_TRUE(guard.headers(request(from("https://evil.example"))).empty());
 }
 
-TEST(ApiGuardTest, APageThatIsAllowedMayUseAllThereIs) {
+TEST(ApiGuardTest, PreflightAllowsEveryMethodForAllowedOrigin) {
   const ApiGuard guard({.key = {}, .allow_origins = {"*"}, .allow_hosts = {}});
   const HttpAnswer answer = guard.preflight(
       request({{"Host", "localhost"}, {"Origin", "https://chat.example"}}, "OPTIONS"));
@@ -67,7 +67,7 @@ TEST(ApiGuardTest, APageThatIsAllowedMayUseAllThereIs) {
 }
 
 // Behind a proxy with a certificate, the page's origin differs from the endpoint's own address.
-TEST(ApiGuardTest, BehindAProxyTheEndpointsOwnNameIsAllowedByHand) {
+TEST(ApiGuardTest, RequiresAllowingOwnOriginBehindProxy) {
   const Headers own{{"Host", "box.lan"}, {"Origin", "https://box.lan"}};
   EXPECT_EQ(status(ApiGuard({.key = {}, .allow_origins = {}, .allow_hosts = {"box.lan"}}), own),
             403u);
@@ -78,7 +78,7 @@ TEST(ApiGuardTest, BehindAProxyTheEndpointsOwnNameIsAllowedByHand) {
       200u);
 }
 
-TEST(ApiGuardTest, TheKeyIsAskedForEverywhereButWhereMonitorsLook) {
+TEST(ApiGuardTest, RequiresKeyUnlessRouteIsExempt) {
   const ApiGuard guard({.key = "secret", .allow_origins = {"*"}, .allow_hosts = {}});
   const auto with = [](const char* name, const char* value) {
     return Headers{{"Host", "localhost"}, {name, value}};
@@ -99,7 +99,7 @@ TEST(ApiGuardTest, TheKeyIsAskedForEverywhereButWhereMonitorsLook) {
 }
 
 // Any other spelling would be listed but never match.
-TEST(ApiGuardTest, OriginsAreWhatBrowsersSend) {
+TEST(ApiGuardTest, AcceptsOriginsOnlyAsBrowsersSendThem) {
   for (const char* origin :
        {"*", "null", "file://", "https://chat.example", "HTTPS://Chat.Example",
         "http://localhost:3000", "http://[::1]:8080", "http://[::1]", "https://chat.example:80",
@@ -132,7 +132,7 @@ TEST(ApiGuardTest, OriginsAreWhatBrowsersSend) {
   }
 }
 
-TEST(ApiGuardTest, NamesOfAMachineHaveNoPort) {
+TEST(ApiGuardTest, RefusesHostNamesWithSchemeOrPort) {
   for (const char* name : {"box.lan", "BOX", "host.docker.internal", "192.168.1.7"}) {
     EXPECT_TRUE(check_host_name(name)) << name;
   }
@@ -143,7 +143,7 @@ TEST(ApiGuardTest, NamesOfAMachineHaveNoPort) {
   }
 }
 
-TEST(KeptStreamsTest, NamesAreSuchAsNobodyGuesses) {
+TEST(KeptStreamsTest, AcceptsOnlyUnguessableNames) {
   EXPECT_TRUE(KeptStreams::is_name("123e4567-e89b-42d3-a456-426614174000"));
   EXPECT_TRUE(KeptStreams::is_name("0123456789abcdefABCDEF"));
   EXPECT_FALSE(KeptStreams::is_name("0123456789abcdefABCDE"));

@@ -68,7 +68,7 @@ class SystemMessageTest : public BundleFileTest {
   const ChatMessage kHi{.role = "user", .content = "Hi"};
 };
 
-TEST_F(SystemMessageTest, StandsBeforeTheUsersWordsIfTheTemplateDropsOrRefusesIt) {
+TEST_F(SystemMessageTest, JoinsUserMessageIfDroppedOrRefusedByTemplate) {
   for (const std::string& of_system : {kDropped, kRefused}) {
     EXPECT_EQ(rendered(of_system, {kBrief, kHi}), "[user]Be brief.\n\nHi");
     EXPECT_EQ(rendered(of_system, {kBrief, kBrief, kHi, kHi}),
@@ -82,7 +82,7 @@ TEST_F(SystemMessageTest, StandsBeforeTheUsersWordsIfTheTemplateDropsOrRefusesIt
   }
 }
 
-TEST_F(SystemMessageTest, StaysWhereTheTemplateWritesIt) {
+TEST_F(SystemMessageTest, StaysInPlaceIfWrittenByTemplate) {
   EXPECT_EQ(rendered("<{{ m.content | trim }}>", {kBrief, kHi}), "<Be brief.>[user]Hi");
   // Of several messages it may write only the first.
   EXPECT_EQ(rendered("{% if loop.first %}<{{ m.content }}>{% endif %}", {kBrief, kHi, kBrief, kHi}),
@@ -90,7 +90,7 @@ TEST_F(SystemMessageTest, StaysWhereTheTemplateWritesIt) {
   EXPECT_EQ(rendered(kRefused, {kHi}), "[user]Hi");
 }
 
-TEST_F(BundleFileTest, SaysWhoItIsOnTheLink) {
+TEST_F(BundleFileTest, HelloHoldsFingerprintsAndDrafterName) {
   const auto bundle = BundleFile::open(bundle_path(), BundleUse::draft);
   ASSERT_TRUE(bundle) << bundle.error().message;
   const GgufFile target = GgufFile::open(target_path()).value();
@@ -103,7 +103,7 @@ TEST_F(BundleFileTest, SaysWhoItIsOnTheLink) {
   EXPECT_EQ(bundle->context_count(), 128u);
 }
 
-TEST_F(BundleFileTest, MakesItsDrafter) {
+TEST_F(BundleFileTest, MakesDrafter) {
   const auto backend = make_reference_backend();
   const auto bundle = BundleFile::open(bundle_path(), BundleUse::draft);
   ASSERT_TRUE(bundle);
@@ -111,7 +111,7 @@ TEST_F(BundleFileTest, MakesItsDrafter) {
   EXPECT_NE(drafter, nullptr);
 }
 
-TEST_F(BundleFileTest, PlainUseTakesAnyFileWithTheTokenizer) {
+TEST_F(BundleFileTest, PlainUseAcceptsAnyFileWithTokenizer) {
   const auto backend = make_reference_backend();
   for (const auto& path : {target_path(), bundle_path()}) {
     const auto bundle = BundleFile::open(path, BundleUse::plain);
@@ -144,7 +144,7 @@ TEST_F(BundleFileTest, EncodesTextsAndConversations) {
   EXPECT_EQ(tokens.back(), 259u) << "a control token";
 }
 
-TEST_F(BundleFileTest, NamesTheFileThatIsNone) {
+TEST_F(BundleFileTest, NamesMissingOrMalformedFile) {
   expect_error(directory_ / "missing.gguf", BundleUse::draft, Errc::io);
   expect_error(directory_.write("text.gguf", "hello there"), BundleUse::draft, Errc::bad_file);
   const auto bundle = BundleFile::open(bundle_path(), BundleUse::plain);
@@ -155,7 +155,7 @@ TEST_F(BundleFileTest, NamesTheFileThatIsNone) {
 }
 
 // A tokenizer alone serves plain decoding but cannot draft.
-TEST_F(BundleFileTest, ATokenizerAloneIsNoDrafter) {
+TEST_F(BundleFileTest, RefusesToDraftFromTokenizerAlone) {
   test::RawGguf raw;
   raw.add_string("general.architecture", "gemma");
   test::TinyVocabulary().add_to(raw);
@@ -177,7 +177,7 @@ void expect_refused_by_server(const std::filesystem::path& target,
 }
 
 // A bundle's fingerprint is text, which may survive damage to the sizes.
-TEST_F(BundleFileTest, TheServerRefusesSizesThatAreNotItsTargets) {
+TEST_F(BundleFileTest, ServerRefusesSizesThatDifferFromTarget) {
   const std::filesystem::path demo = EDGEDRAFT_MODELS;
   const auto path = directory_ / "damaged.gguf";
   // The demo's target: 6 layers of width 384 with 2 key heads of 64, and 4,096 tokens.
@@ -213,7 +213,7 @@ TEST_F(BundleFileTest, TheServerRefusesSizesThatAreNotItsTargets) {
                   "vocabulary is 4096; this target's is 300");
 }
 
-TEST_F(BundleFileTest, BothSidesRefuseADrafterThatIsSentMoreThanTheLinkCarries) {
+TEST_F(BundleFileTest, BothSidesRefuseActivationRowsOverWireLimit) {
   const test::TemporaryDirectory folder;
   testing::wide_target().write(folder);
   testing::wide_target().write_tokenizer(folder);

@@ -30,7 +30,7 @@ Result<ClientSettings> parse(std::vector<std::string> arguments) {
   return check_answer_options(run.answer);
 }
 
-TEST(ClientOptionsTest, DefaultsAreTheDocumentedOnes) {
+TEST(ClientOptionsTest, DefaultsMatchDocumentation) {
   const auto config = parse({});
   ASSERT_TRUE(config) << config.error().message;
   EXPECT_EQ(config->host, "127.0.0.1");
@@ -44,7 +44,7 @@ TEST(ClientOptionsTest, DefaultsAreTheDocumentedOnes) {
   EXPECT_EQ(config->generation.sampling.seed, 0u);
 }
 
-TEST(ClientOptionsTest, MemoryIsASizeAndNeedsADrafter) {
+TEST(ClientOptionsTest, MemoryLimitsTakeSizesAndRequireDrafter) {
   EXPECT_EQ(parse({})->memory_limit, MemoryMeter::kUnlimited);
   for (const auto& [text, bytes] :
        {std::pair{"512M", std::uint64_t{512} << 20}, std::pair{"2G", std::uint64_t{2} << 30},
@@ -64,7 +64,7 @@ TEST(ClientOptionsTest, MemoryIsASizeAndNeedsADrafter) {
   EXPECT_TRUE(parse({"--plain", "--memory", "1G", "--offline-bundle", "moa.gguf"}));
 }
 
-TEST(ClientOptionsTest, TakesWhatIsRight) {
+TEST(ClientOptionsTest, AcceptsValidOptions) {
   const auto config = parse({"--server",
                              "[::1]:9",
                              "--pin",
@@ -117,14 +117,14 @@ TEST(ClientOptionsTest, TakesWhatIsRight) {
   EXPECT_TRUE(config->json);
 }
 
-TEST(ClientOptionsTest, RawIsOfRunAlone) {
+TEST(ClientOptionsTest, OnlyRunHasRaw) {
   CLI::App app;
   ChatOptions chat;
   declare_chat(app, chat);
   EXPECT_EQ(app.get_option_no_throw("--raw"), nullptr);
 }
 
-TEST(ClientOptionsTest, ShapesAreTreesChainsOrNothing) {
+TEST(ClientOptionsTest, ParsesTreesChainsAndPlain) {
   EXPECT_EQ(parse({"--tree", "4"}).value().generation.tree, chain_shape(4));
   EXPECT_EQ(parse({"--plain"}).value().generation.tree, std::nullopt);
   EXPECT_EQ(parse({"--plain", "--tree", "4"}).value().generation.tree, std::nullopt);
@@ -135,7 +135,7 @@ TEST(ClientOptionsTest, ShapesAreTreesChainsOrNothing) {
             (TreeShape{.breadth = 8, .depth = 32, .nodes = 62}));
 }
 
-TEST(ClientOptionsTest, DevicesAreTheCpuVulkanOnesOrTheFastest) {
+TEST(ClientOptionsTest, ParsesCpuVulkanAndAutomaticDevices) {
   using Kind = DeviceRequest::Kind;
   EXPECT_EQ(parse({}).value().device.kind, Kind::automatic);
   EXPECT_EQ(parse({"--device", "auto"}).value().device.kind, Kind::automatic);
@@ -153,7 +153,7 @@ struct Mistake {
 
 class MistakeTest : public ::testing::TestWithParam<Mistake> {};
 
-TEST_P(MistakeTest, IsAUsageErrorThatNamesTheOptionAndARemedy) {
+TEST_P(MistakeTest, IsUsageErrorWithOptionAndRemedy) {
   const auto config = parse(GetParam().arguments);
   ASSERT_FALSE(config) << "accepted";
   EXPECT_EQ(config.error().code, Errc::usage);
@@ -209,7 +209,7 @@ INSTANTIATE_TEST_SUITE_P(
         Mistake{{"--tls-key", "own.key"}, "--tls-cert"}));
 
 // The remedy that an error names must work.
-TEST(ClientOptionsTest, OnlyDraftersWithoutWeightsStandInOrJoin) {
+TEST(ClientOptionsTest, OnlyWeightlessDraftersReplaceOrMerge) {
   for (const DrafterKind* kind : drafter_kinds()) {
     const std::string name(kind->name);
     const bool has_weights = kind->is_bundle != nullptr;
@@ -224,7 +224,7 @@ TEST(ClientOptionsTest, OnlyDraftersWithoutWeightsStandInOrJoin) {
   }
 }
 
-TEST(ClientOptionsTest, StandardInputIsReadOnce) {
+TEST(ClientOptionsTest, RefusesToReadStandardInputTwice) {
   const auto refusal = [](const OptionValues& o, const std::string& reader = {}) {
     const auto checked = check_standard_input(o, reader);
     return checked ? std::string() : checked.error().message;
@@ -246,14 +246,14 @@ TEST(ClientOptionsTest, StandardInputIsReadOnce) {
   EXPECT_EQ(refused.error().code, Errc::usage);
 }
 
-TEST(ClientOptionsTest, ABundleIsNeeded) {
+TEST(ClientOptionsTest, RequiresBundle) {
   const auto config = check_answer_options({});
   ASSERT_FALSE(config);
   EXPECT_EQ(config.error().code, Errc::usage);
   EXPECT_NE(config.error().message.find("--bundle"), std::string::npos);
 }
 
-TEST(ClientOptionsTest, TablesJoinIfThatIsFasterUnlessTheUserSays) {
+TEST(ClientOptionsTest, MergesTablesIfFasterByDefault) {
   const auto merge = [](std::vector<std::string> arguments) { return parse(arguments)->drafter; };
   EXPECT_TRUE(merge({}).merges_if_faster);
   EXPECT_TRUE(merge({}).merge.empty());
@@ -264,7 +264,7 @@ TEST(ClientOptionsTest, TablesJoinIfThatIsFasterUnlessTheUserSays) {
             (std::vector<std::string>{"pld", "anpd"}));
 }
 
-TEST(ClientOptionsTest, ThereMayBeSeveralBundlesToDraftWith) {
+TEST(ClientOptionsTest, AcceptsSeveralBundlesForDrafting) {
   const auto config = parse({"--bundle", "a.gguf", "--bundle", "b.gguf"});
   ASSERT_TRUE(config) << config.error().message;
   EXPECT_EQ(config->drafter.bundles.size(), 2u);
@@ -277,7 +277,7 @@ TEST(ClientOptionsTest, ThereMayBeSeveralBundlesToDraftWith) {
   }
 }
 
-TEST(ClientOptionsTest, AListOfPrivateNamesFitsOrIsRefused) {
+TEST(ClientOptionsTest, RefusesPrivateNamesOverLimit) {
   const test::TemporaryDirectory directory;
   const auto names_of = [&](std::size_t count) {
     std::string lines;
@@ -296,7 +296,7 @@ TEST(ClientOptionsTest, AListOfPrivateNamesFitsOrIsRefused) {
       << many.error().message;
 }
 
-TEST(ClientOptionsTest, TheTokenIsTheFilesOnlyLine) {
+TEST(ClientOptionsTest, ReadsTokenAsOnlyLineOfFile) {
   const test::TemporaryDirectory directory;
   const auto token_of = [&](const std::string& text) {
     const auto file = directory.write("token", text);

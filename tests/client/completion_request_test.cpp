@@ -26,7 +26,7 @@ ApiResult<CompletionRequest> text(const std::string& body) {
   return parse_completion(body, CompletionKind::text, kDefaults, kRandomSeed);
 }
 
-TEST(CompletionRequestTest, WhatIsNotSaidIsTheDefault) {
+TEST(CompletionRequestTest, AbsentFieldsTakeDefaults) {
   const auto request = chat();
   ASSERT_TRUE(request);
   ASSERT_EQ(request->messages.size(), 1u);
@@ -39,7 +39,7 @@ TEST(CompletionRequestTest, WhatIsNotSaidIsTheDefault) {
   EXPECT_FALSE(request->streams);
 }
 
-TEST(CompletionRequestTest, FieldsAreRead) {
+TEST(CompletionRequestTest, ReadsFields) {
   const auto request = chat(
       R"(, "max_tokens": 7, "temperature": 1.5, "top_p": 0.9, "top_k": 40, "min_p": 0.05,
          "seed": -1, "n": 3, "stop": ["a", "b"], "stream": true, "offline": "wait",
@@ -58,7 +58,7 @@ TEST(CompletionRequestTest, FieldsAreRead) {
   EXPECT_EQ(request->offline, OfflinePolicy::wait);
 }
 
-TEST(CompletionRequestTest, NullIsAsGoodAsNothing) {
+TEST(CompletionRequestTest, NullCountsAsAbsent) {
   const auto request = chat(
       R"(, "max_tokens": null, "temperature": null, "stop": null, "n": null, "stream": null,
          "stream_options": null, "tools": null, "response_format": null, "logprobs": null,
@@ -69,7 +69,7 @@ TEST(CompletionRequestTest, NullIsAsGoodAsNothing) {
 }
 
 // A function without parameters takes any, and a format without a schema accepts any object.
-TEST(CompletionRequestTest, NullWithinAToolOrAFormatIsAsGoodAsNothing) {
+TEST(CompletionRequestTest, NullInToolOrFormatCountsAsAbsent) {
   const auto tools = [](const std::string& rest) {
     return chat(R"(, "tool_choice": "required", "tools": [{"type": "function", "function":
                 {"name": "f")" +
@@ -92,7 +92,7 @@ TEST(CompletionRequestTest, NullWithinAToolOrAFormatIsAsGoodAsNothing) {
 }
 
 // Ignoring them would silently change the answer.
-TEST(CompletionRequestTest, OlderNamesOfFunctionsAreRefusedWithTheirNewOnes) {
+TEST(CompletionRequestTest, RefusesDeprecatedFunctionFieldsAndNamesReplacements) {
   for (const auto& [fields, param, instead] :
        {std::tuple(R"("functions": [{"name": "f"}])", "functions", "'tools'"),
         std::tuple(R"("function_call": "auto")", "function_call", "'tool_choice'")}) {
@@ -104,7 +104,7 @@ TEST(CompletionRequestTest, OlderNamesOfFunctionsAreRefusedWithTheirNewOnes) {
   EXPECT_TRUE(chat(R"(, "functions": null, "function_call": null)"));
 }
 
-TEST(CompletionRequestTest, NoAnswerIsChosenFromMoreThanAreTold) {
+TEST(CompletionRequestTest, RefusesBestOfAboveChoiceCount) {
   const auto refused = text(R"({"prompt": "a", "n": 2, "best_of": 3})");
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().param, "best_of");
@@ -114,7 +114,7 @@ TEST(CompletionRequestTest, NoAnswerIsChosenFromMoreThanAreTold) {
   EXPECT_TRUE(text(R"({"prompt": "a", "best_of": null})"));
 }
 
-TEST(CompletionRequestTest, ContentMayComeInParts) {
+TEST(CompletionRequestTest, JoinsContentParts) {
   const auto request = parse_completion(
       R"({"messages": [{"role": "developer", "content": [{"type": "text", "text": "a"},
           {"type": "text", "text": "b"}]}, {"role": "assistant", "content": null}]})",
@@ -125,7 +125,7 @@ TEST(CompletionRequestTest, ContentMayComeInParts) {
   EXPECT_EQ(request->messages[1].content, "");
 }
 
-TEST(CompletionRequestTest, ThoughtsOfEarlierAnswersAreKept) {
+TEST(CompletionRequestTest, KeepsReasoningOfEarlierAnswers) {
   const char* const body =
       R"({"messages": [{"role": "user", "content": "?", "reasoning_content": "mine"},
           {"role": "assistant", "content": "4", "reasoning_content": "2 + 2"},
@@ -136,7 +136,7 @@ TEST(CompletionRequestTest, ThoughtsOfEarlierAnswersAreKept) {
   EXPECT_EQ(request->messages[1].reasoning, "2 + 2");
 }
 
-TEST(CompletionRequestTest, TemplateVariablesAreScalarsAndNotTheRequestsOwn) {
+TEST(CompletionRequestTest, RefusesReservedOrNonScalarTemplateVariables) {
   const auto set = [](const std::string& variables) {
     return chat(R"(, "chat_template_kwargs": )" + variables);
   };
@@ -153,7 +153,7 @@ TEST(CompletionRequestTest, TemplateVariablesAreScalarsAndNotTheRequestsOwn) {
   }
 }
 
-TEST(CompletionRequestTest, WhatOnlyTheTargetMayAnswerWaitsForItForAWhile) {
+TEST(CompletionRequestTest, ToolCallsWaitForTargetWithTimeout) {
   const std::string tools = R"(, "tools": [{"type": "function", "function": {"name": "f"}}])";
   EXPECT_EQ(chat(tools)->wait_max, std::chrono::seconds(30));
   EXPECT_EQ(chat(tools + R"(, "offline": "keep")")->wait_max, std::chrono::seconds(30));
@@ -162,7 +162,7 @@ TEST(CompletionRequestTest, WhatOnlyTheTargetMayAnswerWaitsForItForAWhile) {
 }
 
 // Only the target's tokens have its probabilities.
-TEST(CompletionRequestTest, LogProbabilitiesAreOfTheTargetAlone) {
+TEST(CompletionRequestTest, LogProbabilitiesRequireTarget) {
   const auto wanted = chat(R"(, "logprobs": true, "top_logprobs": 3, "route": "auto")");
   ASSERT_TRUE(wanted) << wanted.error().message;
   EXPECT_EQ(wanted->logprobs, 4u);
@@ -181,7 +181,7 @@ struct Wrong {
   const char* param;
 };
 
-TEST(CompletionRequestTest, EachWrongFieldIsNamed) {
+TEST(CompletionRequestTest, NamesEachInvalidField) {
   for (const Wrong& wrong : {
            Wrong{R"("temperature": "hot")", "temperature"},
            Wrong{R"("temperature": -0.1)", "temperature"},
@@ -249,7 +249,7 @@ TEST(CompletionRequestTest, EachWrongFieldIsNamed) {
 }
 
 // Each of these made an agent or a library fail.
-TEST(CompletionRequestTest, NoWordOfJsonSchemaRefusesATool) {
+TEST(CompletionRequestTest, AcceptsToolsWithAnySchemaKeyword) {
   for (const char* const schema :
        {R"({"type": "integer", "minimum": 1})", R"({"type": "integer", "maximum": 9})",
         R"({"type": "number", "exclusiveMinimum": 0})", R"({"type": "number", "multipleOf": 0.5})",
@@ -281,7 +281,7 @@ TEST(CompletionRequestTest, NoWordOfJsonSchemaRefusesATool) {
   }
 }
 
-TEST(CompletionRequestTest, StrictSchemasAreRefusedWithAllWordsThatAreNotEnforced) {
+TEST(CompletionRequestTest, RefusesStrictSchemasAndListsUnenforcedKeywords) {
   const std::string schema = R"({"type": "object", "properties": {"a": {"type": "integer",
       "multipleOf": 2}, "b": {"type": "array", "uniqueItems": true}, "c": {"not": {}}}})";
   const auto tool = [&](const std::string& name, const std::string& strict) {
@@ -306,14 +306,14 @@ TEST(CompletionRequestTest, StrictSchemasAreRefusedWithAllWordsThatAreNotEnforce
 }
 
 // Programs read these answers and would take a drafter's text for the target's.
-TEST(CompletionRequestTest, AnswersOfASchemaWaitForTheServerUnlessTheRequestSaysOtherwise) {
+TEST(CompletionRequestTest, SchemaAnswersWaitForServerByDefault) {
   const std::string format = R"(, "response_format": {"type": "json_object"})";
   EXPECT_EQ(chat(format)->offline, OfflinePolicy::wait);
   EXPECT_EQ(chat(format + R"(, "offline": "keep")")->offline, OfflinePolicy::keep);
   EXPECT_EQ(chat(R"(, "response_format": {"type": "text"})")->offline, OfflinePolicy::keep);
 }
 
-TEST(CompletionRequestTest, AGrammarThatIsTooLargeIsThatOfTheFieldItWasMadeOf) {
+TEST(CompletionRequestTest, AttributesOversizedGrammarToItsField) {
   const std::string large(kGrammarBytesMax, 'a');
   const std::string schema = R"({"const": ")" + large + R"("})";
   EXPECT_EQ(chat(R"(, "grammar": "root ::= \")" + large + R"(\"")").error().param, "grammar");
@@ -330,7 +330,7 @@ TEST(CompletionRequestTest, AGrammarThatIsTooLargeIsThatOfTheFieldItWasMadeOf) {
             "tools");
 }
 
-TEST(CompletionRequestTest, WrongMessagesAreNamed) {
+TEST(CompletionRequestTest, NamesEachInvalidMessage) {
   for (const Wrong& wrong : {
            Wrong{R"({})", "messages"},
            Wrong{R"({"messages": []})", "messages"},
@@ -354,14 +354,14 @@ TEST(CompletionRequestTest, WrongMessagesAreNamed) {
   }
 }
 
-TEST(CompletionRequestTest, AnEmptyArrayOfMessagesIsCalledEmpty) {
+TEST(CompletionRequestTest, ReportsEmptyMessagesAsEmpty) {
   const auto refused = parse_completion(R"({"messages": []})", CompletionKind::chat, kDefaults, 0);
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().param, "messages");
   EXPECT_NE(refused.error().message.find("empty"), std::string::npos) << refused.error().message;
 }
 
-TEST(CompletionRequestTest, WhatIsNoObjectIsRefused) {
+TEST(CompletionRequestTest, RefusesBodiesThatAreNotObjects) {
   for (const char* body : {"", "{", "[]", "5", "\"x\"", "{\"a\": \xff}"}) {
     const auto request = parse_completion(body, CompletionKind::chat, kDefaults, 0);
     ASSERT_FALSE(request) << body;
@@ -372,7 +372,7 @@ TEST(CompletionRequestTest, WhatIsNoObjectIsRefused) {
   EXPECT_TRUE(chat(R"(, "x": )" + std::string(100'000, '[') + std::string(100'000, ']')));
 }
 
-TEST(CompletionRequestTest, PromptsAreTextsOrTokens) {
+TEST(CompletionRequestTest, AcceptsPromptsAsTextOrTokens) {
   const auto only = [](const std::string& body) {
     const auto request = text(body);
     EXPECT_EQ(request->prompts.size(), 1u);
@@ -399,7 +399,7 @@ TEST(CompletionRequestTest, PromptsAreTextsOrTokens) {
   }
 }
 
-TEST(CompletionRequestTest, WhatATextGoesOnWithMayHaveAFormat) {
+TEST(CompletionRequestTest, TextCompletionsAcceptResponseFormat) {
   const auto request = text(R"({"prompt": "a", "response_format": {"type": "json_object"}})");
   ASSERT_TRUE(request);
   EXPECT_TRUE(request->answers_json);
@@ -411,7 +411,7 @@ TEST(CompletionRequestTest, WhatATextGoesOnWithMayHaveAFormat) {
   EXPECT_FALSE(text(R"({"prompt": "a"})")->answers_json);
 }
 
-TEST(CompletionRequestTest, TheAssistantsLastMessageBeginsTheAnswer) {
+TEST(CompletionRequestTest, LastAssistantMessageBeginsAnswer) {
   const auto of = [](const std::string& messages) {
     return parse_completion(R"({"messages": [)" + messages + "]}", CompletionKind::chat, kDefaults,
                             kRandomSeed);
@@ -436,7 +436,7 @@ TEST(CompletionRequestTest, TheAssistantsLastMessageBeginsTheAnswer) {
             "");
 }
 
-TEST(CompletionRequestTest, CallsAndTheirResultsAreToldInTheConversation) {
+TEST(CompletionRequestTest, RendersToolCallsAndResultsAsMessages) {
   const auto request = parse_completion(
       R"({"messages": [{"role": "user", "content": "Weather?"},
           {"role": "assistant", "content": null, "tool_calls": [
@@ -462,7 +462,7 @@ TEST(CompletionRequestTest, CallsAndTheirResultsAreToldInTheConversation) {
   EXPECT_TRUE(none->constraints.empty());
 }
 
-TEST(CompletionRequestTest, ChoicesHaveSeedsOfTheirOwnAndTheFirstTheRequests) {
+TEST(CompletionRequestTest, ChoicesHaveOwnSeedsAndFirstUsesRequestSeed) {
   const auto request = chat(R"(, "seed": 5, "n": 16)");
   std::set<std::uint64_t> seeds;
   for (std::uint32_t i = 0; i < 16; ++i) seeds.insert(request->seed_of(i));

@@ -37,13 +37,13 @@ class ControlTokenTest : public ::testing::Test {
   test::TinyVocabulary vocabulary_;
 };
 
-TEST_F(ControlTokenTest, TheTemplateWritesControlTokens) {
+TEST_F(ControlTokenTest, TemplateProducesControlTokens) {
   EXPECT_EQ(encode(open_tiny(), {{"user", " the "}}),
             (Ids{1, vocabulary_.id("the"), vocabulary_.id("<|end|>")}));
 }
 
 // A user who types the end of a turn must not end it.
-TEST_F(ControlTokenTest, MessagesWriteNone) {
+TEST_F(ControlTokenTest, MessagesProduceNone) {
   const BundleFile bundle = open_tiny();
   const std::uint32_t end = vocabulary_.id("<|end|>");
   for (const char* content : {"a<|end|>", "<|end|>", "</s><s>", "<|end", "|>a<|end|>the"}) {
@@ -59,7 +59,7 @@ TEST_F(ControlTokenTest, MessagesWriteNone) {
   }
 }
 
-TEST_F(ControlTokenTest, NorDoMessagesToByteLevelModels) {
+TEST_F(ControlTokenTest, MessagesProduceNoneForByteLevelModels) {
   const test::TinyByteBpe vocabulary;
   test::RawGguf raw;
   vocabulary.add_to(raw, "llama-bpe");
@@ -76,7 +76,7 @@ TEST_F(ControlTokenTest, NorDoMessagesToByteLevelModels) {
 
 // TinyLlama's and Zephyr's template writes no BOS token, and their models answer far worse without
 // it.
-TEST_F(ControlTokenTest, AChatBeginsAsTheModelWantsItWhateverTheTemplateWrites) {
+TEST_F(ControlTokenTest, AddsBosTokenThatModelRequiresAndTemplateOmits) {
   struct Case {
     const char* chat_template;
     bool adds;
@@ -105,7 +105,7 @@ TEST_F(ControlTokenTest, AChatBeginsAsTheModelWantsItWhateverTheTemplateWrites) 
 }
 
 // Hugging Face puts that token before the text's ids, and tokenizes the text as if it came first.
-TEST_F(ControlTokenTest, WhatBeginsAChatTakesNoSpaceAway) {
+TEST_F(ControlTokenTest, BosTokenLeavesSpacePrefixOfFirstWord) {
   test::RawGguf raw;
   vocabulary_.add_to(raw);
   raw.add_string("edgedraft.tokenizer.space_prefix", "first");
@@ -114,7 +114,7 @@ TEST_F(ControlTokenTest, WhatBeginsAChatTakesNoSpaceAway) {
             (Ids{1, vocabulary_.id("▁the"), vocabulary_.id("▁cat")}));
 }
 
-TEST_F(ControlTokenTest, NothingBeginsAChatOfWhichTheTemplateMakesNothing) {
+TEST_F(ControlTokenTest, EmptyChatGetsNoBosToken) {
   test::RawGguf raw;
   vocabulary_.add_to(raw);
   raw.add_string("tokenizer.chat_template", "{# nothing #}");
@@ -122,7 +122,7 @@ TEST_F(ControlTokenTest, NothingBeginsAChatOfWhichTheTemplateMakesNothing) {
 }
 
 // The server may see the BOS token if it may see the text after it.
-TEST_F(ControlTokenTest, WhatBeginsATextIsOpenWithIt) {
+TEST_F(ControlTokenTest, BosTokenIsOpenIfTextIsOpen) {
   const BundleFile bundle = open_tiny();
   OpenTokens some{.tokens = {270, 271}, .open_count = 1};
   begin_text(some, bundle.tokenizer());

@@ -34,7 +34,7 @@ class ConversationStoreTest : public ::testing::Test {
   std::filesystem::path file_ = folder_.path() / "deeper" / "conversations.db";
 };
 
-TEST_F(ConversationStoreTest, WhatIsKeptIsThereInTheNextRun) {
+TEST_F(ConversationStoreTest, KeepsConversationsAcrossRuns) {
   {
     const auto store = ConversationStore::open(file_).value();
     store->put(conversation(kId, "one", 5));
@@ -52,7 +52,7 @@ TEST_F(ConversationStoreTest, WhatIsKeptIsThereInTheNextRun) {
             std::filesystem::perms::none);
 }
 
-TEST_F(ConversationStoreTest, WhatIsDeletedOrPrivateIsNotInTheFile) {
+TEST_F(ConversationStoreTest, ErasesDeletedAndPrivateTextFromFile) {
   const auto store = ConversationStore::open(file_).value();
   store->put(conversation(kId, "canary-one", 1));
   EXPECT_NE(bytes().find("canary-one"), std::string::npos);
@@ -86,7 +86,7 @@ class FileSizeLimit {
   rlimit before_{};
 };
 
-TEST_F(ConversationStoreTest, RemovesPrivateTextThoughNoJournalCanBeWritten) {
+TEST_F(ConversationStoreTest, RemovesPrivateTextIfJournalCannotBeWritten) {
   const auto store = ConversationStore::open(file_).value();
   std::string text;
   for (int i = 0; i < 10'000; ++i) text += "canary-one ";
@@ -106,7 +106,7 @@ TEST_F(ConversationStoreTest, RemovesPrivateTextThoughNoJournalCanBeWritten) {
   }
 }
 
-TEST_F(ConversationStoreTest, TellsIfPrivateTextStaysOnTheDisk) {
+TEST_F(ConversationStoreTest, ReportsPrivateTextThatStaysOnDisk) {
   const auto store = ConversationStore::open(file_).value();
   store->put(conversation(kId, "one", 1));
   sqlite3* other = nullptr;
@@ -124,7 +124,7 @@ TEST_F(ConversationStoreTest, TellsIfPrivateTextStaysOnTheDisk) {
   EXPECT_EQ(store->find(kId), "{\"text\":\"two\"}");
 }
 
-TEST_F(ConversationStoreTest, BoundsTheMemoryOfPrivateConversations) {
+TEST_F(ConversationStoreTest, BoundsMemoryOfPrivateConversations) {
   const auto store = ConversationStore::open(file_).value();
   const std::string text(15u << 20, 'x');
   std::size_t kept = 0;
@@ -141,7 +141,7 @@ TEST_F(ConversationStoreTest, BoundsTheMemoryOfPrivateConversations) {
   EXPECT_TRUE(store->put(conversation("0123456789abcd30", "short", 30, /*is_private=*/true)));
 }
 
-TEST_F(ConversationStoreTest, WhatCannotBeKeptIsNotLost) {
+TEST_F(ConversationStoreTest, KeepsPreviousVersionIfWriteFails) {
   const auto store = ConversationStore::open(file_).value();
   store->put(conversation(kId, "one", 1, /*is_private=*/true));
   sqlite3* other = nullptr;
@@ -152,7 +152,7 @@ TEST_F(ConversationStoreTest, WhatCannotBeKeptIsNotLost) {
   EXPECT_EQ(store->find(kId), "{\"text\":\"one\"}");
 }
 
-TEST_F(ConversationStoreTest, AnotherFileIsRefusedAndLeft) {
+TEST_F(ConversationStoreTest, RefusesAndPreservesForeignFile) {
   std::filesystem::create_directories(file_.parent_path());
   std::ofstream(file_) << "no database at all, and long enough to look like one to nobody";
   const std::string before = bytes();
@@ -163,13 +163,13 @@ TEST_F(ConversationStoreTest, AnotherFileIsRefusedAndLeft) {
   EXPECT_FALSE(ConversationStore::open(folder_.path()));
 }
 
-TEST_F(ConversationStoreTest, WithoutAFileThingsStayInMemory) {
+TEST_F(ConversationStoreTest, KeepsConversationsInMemoryWithoutFile) {
   const auto store = ConversationStore::open({}).value();
   store->put(conversation(kId, "one", 5));
   EXPECT_EQ(store->list().size(), 1u);
 }
 
-TEST_F(ConversationStoreTest, IdsAreLettersDigitsAndHyphens) {
+TEST_F(ConversationStoreTest, AcceptsIdsOfLettersDigitsAndHyphens) {
   EXPECT_TRUE(ConversationStore::is_id("5f0c2f7e-8a64-4b61-9d3e-0d9a4f2d9b11"));
   for (const char* const text : {"", "short", "0123456789abcde;", "0123456789abcde/../../etc"}) {
     EXPECT_FALSE(ConversationStore::is_id(text)) << text;

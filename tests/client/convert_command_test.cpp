@@ -35,7 +35,7 @@ class ConvertCommandTest : public ::testing::Test {
   test::TemporaryDirectory directory_;
 };
 
-TEST_F(ConvertCommandTest, ConvertsADirectoryThenAFileThenABundle) {
+TEST_F(ConvertCommandTest, ConvertsDirectoryFileAndBundle) {
   auto target = options(kFixtures / "moa/target", "target.gguf");
   target.type = "f32";
   ASSERT_TRUE(run_convert(target));
@@ -54,7 +54,7 @@ TEST_F(ConvertCommandTest, ConvertsADirectoryThenAFileThenABundle) {
   EXPECT_EQ((*drafter_kind_of(*GgufFile::open(bundle.output)))->name, "moa");
 }
 
-TEST_F(ConvertCommandTest, ReplacesAFileOnlyWhenTold) {
+TEST_F(ConvertCommandTest, ReplacesFileOnlyWithForce) {
   auto again = options(kFixtures / "mha-tied", "m.gguf");
   directory_.write("m.gguf", "precious");
   expect_error(again, Errc::usage, "--force");
@@ -67,7 +67,7 @@ TEST_F(ConvertCommandTest, ReplacesAFileOnlyWhenTold) {
   expect_error(itself, Errc::usage, "a file that is read");
 }
 
-TEST_F(ConvertCommandTest, NamesTheOptionThatIsWrong) {
+TEST_F(ConvertCommandTest, NamesInvalidOption) {
   expect_error({}, Errc::usage, "folder or a GGUF file");
   expect_error(options("/nowhere", "m.gguf"), Errc::io, "/nowhere");
   std::filesystem::create_symlink("loop", directory_ / "loop");
@@ -86,7 +86,7 @@ TEST_F(ConvertCommandTest, NamesTheOptionThatIsWrong) {
   expect_error(drafter, Errc::usage, "--bundle");
 }
 
-TEST_F(ConvertCommandTest, SaysWhatToDoWithADraftersFolderInATargetsPlace) {
+TEST_F(ConvertCommandTest, RefusesDrafterFolderAsTargetAndNamesRemedy) {
   for (const std::string folder :
        {"medusa/medusa-1", "medusa/medusa-2", "eagle/eagle", "moa/moa-tli0"}) {
     const auto drafter = options(kFixtures / folder, "m.gguf");
@@ -106,7 +106,7 @@ TEST_F(ConvertCommandTest, SaysWhatToDoWithADraftersFolderInATargetsPlace) {
 }
 
 // The public heads of version 1 are a PyTorch file beside this configuration.
-TEST_F(ConvertCommandTest, KnowsMedusasHeadsByTheirConfigurationToo) {
+TEST_F(ConvertCommandTest, RecognisesMedusaHeadsByConfiguration) {
   const test::TemporaryDirectory folder;
   folder.write(
       "config.json",
@@ -116,7 +116,7 @@ TEST_F(ConvertCommandTest, KnowsMedusasHeadsByTheirConfigurationToo) {
 }
 
 // The fixtures have no tokenizer, so this uses the demo's bundle.
-TEST_F(ConvertCommandTest, ReducesABundlesVocabulary) {
+TEST_F(ConvertCommandTest, ReducesVocabularyOfBundle) {
   auto o = options(EDGEDRAFT_MODELS "/moa-tli0.gguf", "reduced.gguf");
   o.corpus = directory_.write("corpus.txt", "What is 47 plus 38? It is 85, the cat says.");
   o.draft_vocab = 300;
@@ -128,7 +128,7 @@ TEST_F(ConvertCommandTest, ReducesABundlesVocabulary) {
             whole.find_tensor("sa.attn_q.weight")->type);
 }
 
-TEST_F(ConvertCommandTest, TeachesHowToReduceAVocabulary) {
+TEST_F(ConvertCommandTest, NamesRemedyForInvalidVocabularyReduction) {
   const auto reduced = [&](std::optional<std::int64_t> count, const std::string& corpus) {
     auto o = options(EDGEDRAFT_MODELS "/moa-tli0.gguf", "reduced.gguf");
     o.draft_vocab = count;
@@ -155,7 +155,7 @@ TEST_F(ConvertCommandTest, TeachesHowToReduceAVocabulary) {
 }
 
 // A failed conversion leaves no partial file.
-TEST_F(ConvertCommandTest, AFailureLeavesNoFile) {
+TEST_F(ConvertCommandTest, LeavesNoFileAfterFailure) {
   directory_.write("broken.gguf", "GGUF and no more");
   expect_error(options(directory_ / "broken.gguf", "m.gguf"), Errc::unsupported, "version");
   auto bundle = options(kFixtures / "moa/target", "target.gguf");

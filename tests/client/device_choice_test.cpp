@@ -55,7 +55,7 @@ void expect_choice(const Result<DeviceChoice>& choice, const std::string& id,
   EXPECT_NE(choice->reason.find(named), std::string::npos) << choice->reason;
 }
 
-TEST(DeviceChoiceTest, AutoTakesTheFastestAndSaysWhatTheOthersTake) {
+TEST(DeviceChoiceTest, AutoPicksFastestAndReportsOtherTimes) {
   Watch watch;
   watch.takes("cpu", 0.010).takes("vulkan:0", 0.004).takes("vulkan:1", 0.002);
   const std::vector devices{cpu(), gpu(0, "integrated"), gpu(1, "discrete")};
@@ -67,7 +67,7 @@ TEST(DeviceChoiceTest, AutoTakesTheFastestAndSaysWhatTheOthersTake) {
   expect_choice(choose_device({}, devices, watch.measure()), "cpu", "vulkan:0 takes 4.00 ms");
 }
 
-TEST(DeviceChoiceTest, AutoMeasuresNothingWhereThereIsNoChoice) {
+TEST(DeviceChoiceTest, AutoMeasuresNothingWithoutAlternatives) {
   Watch watch;
   expect_choice(choose_device({}, {cpu()}, watch.measure()), "cpu", "no Vulkan device");
   expect_choice(choose_device({}, {cpu(), gpu(0, "discrete", "too few bindings")}, watch.measure()),
@@ -77,7 +77,7 @@ TEST(DeviceChoiceTest, AutoMeasuresNothingWhereThereIsNoChoice) {
   EXPECT_TRUE(watch.measured.empty());
 }
 
-TEST(DeviceChoiceTest, AutoNeverTakesASoftwareRasteriser) {
+TEST(DeviceChoiceTest, AutoNeverPicksSoftwareRasteriser) {
   Watch watch;
   watch.takes("cpu", 1.0).takes("vulkan:0", 0.001).takes("vulkan:1", 0.5);
   const std::vector devices{cpu(), gpu(0, "software"), gpu(1, "virtual")};
@@ -85,14 +85,14 @@ TEST(DeviceChoiceTest, AutoNeverTakesASoftwareRasteriser) {
   EXPECT_EQ(watch.measured, (std::vector<std::string>{"cpu", "vulkan:1"}));
 }
 
-TEST(DeviceChoiceTest, AutoDoesWithoutADeviceThatFails) {
+TEST(DeviceChoiceTest, AutoSkipsFailingDevice) {
   Watch watch;
   watch.takes("cpu", 0.010);
   expect_choice(choose_device({}, {cpu(), gpu(0, "discrete")}, watch.measure()), "cpu",
                 "it smokes");
 }
 
-TEST(DeviceChoiceTest, WhatIsAskedForIsTakenWithoutMeasuring) {
+TEST(DeviceChoiceTest, TakesRequestedDeviceWithoutMeasuring) {
   Watch watch;
   const std::vector devices{cpu(), gpu(0, "software"), gpu(1, "integrated"), gpu(2, "discrete")};
   const auto choose = [&](Kind kind, std::optional<std::uint32_t> index) {
@@ -107,7 +107,7 @@ TEST(DeviceChoiceTest, WhatIsAskedForIsTakenWithoutMeasuring) {
                 "vulkan:0", "asked for");
 }
 
-TEST(DeviceChoiceTest, AWrongIndexIsAnErrorThatListsWhatThereIs) {
+TEST(DeviceChoiceTest, RefusesUnknownIndexAndListsDevices) {
   Watch watch;
   const auto choice = choose_device({.kind = Kind::vulkan, .index = 7}, {cpu(), gpu(0, "discrete")},
                                     watch.measure());
@@ -121,7 +121,7 @@ TEST(DeviceChoiceTest, AWrongIndexIsAnErrorThatListsWhatThereIs) {
   EXPECT_NE(none.error().message.find("mesa-vulkan-drivers"), std::string::npos);
 }
 
-TEST(DeviceChoiceTest, ADeviceThatCannotBeUsedGivesWayToTheCpu) {
+TEST(DeviceChoiceTest, FallsBackToCpuIfDeviceIsUnusable) {
   Watch watch;
   const auto choice =
       choose_device({.kind = Kind::vulkan, .index = 0},
@@ -130,7 +130,7 @@ TEST(DeviceChoiceTest, ADeviceThatCannotBeUsedGivesWayToTheCpu) {
   EXPECT_TRUE(choice->is_second_best);
 }
 
-TEST(DeviceListTest, ShowsEveryDeviceAndWhatAutoTakes) {
+TEST(DeviceListTest, ShowsEveryDeviceAndAutoChoice) {
   Watch watch;
   watch.takes("cpu", 0.010).takes("vulkan:0", 0.0025).takes("vulkan:1", 0.5);
   const DeviceList list = make_device_list(
@@ -158,7 +158,7 @@ TEST(DeviceListTest, ShowsEveryDeviceAndWhatAutoTakes) {
   EXPECT_EQ(json["auto"], "vulkan:0");
 }
 
-TEST(DeviceListTest, WithoutADrafterAutoIsOpenUnlessThereIsNoChoice) {
+TEST(DeviceListTest, LeavesAutoUndecidedWithoutDrafterUnlessCpuIsAlone) {
   const DeviceList open = make_device_list({cpu(), gpu(0, "discrete")}, std::nullopt);
   EXPECT_FALSE(open.automatic);
   EXPECT_EQ(nlohmann::json::parse(to_json(open))["auto"], nullptr);
@@ -168,7 +168,7 @@ TEST(DeviceListTest, WithoutADrafterAutoIsOpenUnlessThereIsNoChoice) {
   EXPECT_EQ(make_device_list({cpu()}, std::nullopt).automatic->device.id, "cpu");
 }
 
-TEST(DeviceListTest, TheCpuIsAlwaysThere) {
+TEST(DeviceListTest, AlwaysListsCpu) {
   const auto devices = list_compute_devices(3);
   ASSERT_FALSE(devices.empty());
   EXPECT_EQ(devices[0].id, "cpu");
@@ -177,7 +177,7 @@ TEST(DeviceListTest, TheCpuIsAlwaysThere) {
   EXPECT_TRUE(make_backend(devices[0], 1));
 }
 
-TEST(DeviceListTest, AnUnusableDeviceMakesNoBackend) {
+TEST(DeviceListTest, MakesNoBackendForUnusableDevice) {
   const auto backend = make_backend(gpu(0, "discrete", "it is old"), 1);
   ASSERT_FALSE(backend);
   EXPECT_NE(backend.error().message.find("it is old"), std::string::npos);

@@ -34,7 +34,7 @@ wire::Hints as_read(const SentHints::Batch& batch, const Tokens& text) {
           .nodes = batch.nodes};
 }
 
-TEST(SentHintsTest, OnlyWhatIsNewIsSentWithTheScoreBelowItsParent) {
+TEST(SentHintsTest, SendsOnlyNewNodesWithScoresRelativeToParents) {
   SentHints sent;
   DraftTree tree;
   tree.add(5, 0, -0.5f);
@@ -52,7 +52,7 @@ TEST(SentHintsTest, OnlyWhatIsNewIsSentWithTheScoreBelowItsParent) {
   EXPECT_TRUE(sent.take(tree, -10.0f).nodes.empty());
 }
 
-TEST(SentHintsTest, ItMovesAlongWithTheTree) {
+TEST(SentHintsTest, FollowsTreeToNewRoot) {
   SentHints sent;
   DraftTree tree;
   tree.add(5, 0, -0.5f);
@@ -73,7 +73,7 @@ TEST(SentHintsTest, ItMovesAlongWithTheTree) {
   EXPECT_EQ(sent.take(below, -10.0f).nodes.size(), 4u) << "of another text nothing was sent";
 }
 
-TEST(DraftAheadTest, AMessageWaitsForSomeStepsUnlessTheServerHasNothing) {
+TEST(DraftAheadTest, BatchesStepsPerMessageUnlessServerHasNoHints) {
   lab::OracleDrafter drafter({.answer = answer_of(100), .acceptance = 0.9, .seed = 1}, kVocabulary,
                              0);
   drafter.append(kPrompt);
@@ -88,7 +88,7 @@ TEST(DraftAheadTest, AMessageWaitsForSomeStepsUnlessTheServerHasNothing) {
   }
 }
 
-TEST(DraftAheadTest, ItGoesDeepWhereItIsSureAndStopsAtTheFloor) {
+TEST(DraftAheadTest, DraftsDeeperIfConfidentAndStopsAtFloor) {
   const auto depth_at = [](double acceptance) {
     lab::OracleDrafter drafter({.answer = answer_of(100), .acceptance = acceptance, .seed = 1},
                                kVocabulary, 0);
@@ -108,7 +108,7 @@ TEST(DraftAheadTest, ItGoesDeepWhereItIsSureAndStopsAtTheFloor) {
 }
 
 // Nodes grown as a chain had one token tried each, whatever the breadth is later.
-TEST(DraftAheadTest, ATreeRemembersTheLeastBreadthThatItWasGrownWith) {
+TEST(DraftAheadTest, RemembersMinimumBreadthOfTree) {
   lab::OracleDrafter drafter({.answer = answer_of(100), .acceptance = 1.0, .seed = 1}, kVocabulary,
                              0);
   drafter.append(kPrompt);
@@ -127,7 +127,7 @@ TEST(DraftAheadTest, ATreeRemembersTheLeastBreadthThatItWasGrownWith) {
   EXPECT_EQ(ahead.breadth_min(), 4u) << "nothing is left of it";
 }
 
-TEST(DraftAheadTest, NothingIsDraftedBehindTheEndThatIsWanted) {
+TEST(DraftAheadTest, DraftsNothingBeyondRequestedLength) {
   lab::OracleDrafter drafter({.answer = answer_of(100), .acceptance = 1.0, .seed = 1}, kVocabulary,
                              0);
   drafter.append(kPrompt);
@@ -146,7 +146,7 @@ TEST(DraftAheadTest, NothingIsDraftedBehindTheEndThatIsWanted) {
 }
 
 // The server's tree from the messages equals the device's, for any verdicts.
-TEST(DraftAheadTest, TheServersTreeIsTheDevices) {
+TEST(DraftAheadTest, ServerTreeEqualsDeviceTree) {
   for (std::uint64_t seed = 0; seed < 50; ++seed) {
     Random random(seed);
     const Tokens answer = answer_of(60);

@@ -26,7 +26,7 @@ DrafterChoice chosen(const std::vector<KnownDrafter>& drafters) {
   return choose_drafter(drafters, 8, 96, false);
 }
 
-TEST(DrafterChoiceTest, TriesWhatItDoesNotKnowInTheirOrder) {
+TEST(DrafterChoiceTest, TriesUnknownDraftersInOrder) {
   EXPECT_EQ(chosen({{.name = "a", .known = {}}, {.name = "b", .known = {}}}).index, 0u);
   const auto second =
       chosen({{.name = "a", .known = knowledge(0.9)}, {.name = "b", .known = RunKnowledge{}}});
@@ -34,7 +34,7 @@ TEST(DrafterChoiceTest, TriesWhatItDoesNotKnowInTheirOrder) {
   EXPECT_EQ(second.why, "b is to be tried");
 }
 
-TEST(DrafterChoiceTest, TakesTheFastestAndSaysHowFastEachIs) {
+TEST(DrafterChoiceTest, PicksFastestAndReportsAllSpeeds) {
   const auto choice =
       chosen({{.name = "a", .known = knowledge(0.6)}, {.name = "b", .known = knowledge(0.9)}});
   EXPECT_EQ(choice.index, 1u);
@@ -47,7 +47,7 @@ TEST(DrafterChoiceTest, TakesTheFastestAndSaysHowFastEachIs) {
             0u);
 }
 
-TEST(DrafterChoiceTest, TheFirstOfThoseThatAreAsFast) {
+TEST(DrafterChoiceTest, PicksFirstOfEquallyFastDrafters) {
   const auto choice =
       chosen({{.name = "a", .known = knowledge(0.8)},
               {.name = "b", .known = knowledge(0.8, std::chrono::microseconds(3900))}});

@@ -72,7 +72,7 @@ class DrafterMemoryTest : public ::testing::Test {
   DrafterMemory memory_{&drafter_};
 };
 
-TEST_F(DrafterMemoryTest, APromptsRowsComeNewestFirst) {
+TEST_F(DrafterMemoryTest, AcceptsPromptRowsNewestFirst) {
   take(20);
   come(13, 20);
   EXPECT_TRUE(memory_.pending());
@@ -85,7 +85,7 @@ TEST_F(DrafterMemoryTest, APromptsRowsComeNewestFirst) {
 }
 
 // They are rows of the previous prompt that were still in flight.
-TEST_F(DrafterMemoryTest, RowsOfTokensThatHaveGoneAreDropped) {
+TEST_F(DrafterMemoryTest, DropsRowsOfTruncatedTokens) {
   take(20);
   come(13, 20);
   truncate(10);
@@ -97,7 +97,7 @@ TEST_F(DrafterMemoryTest, RowsOfTokensThatHaveGoneAreDropped) {
   EXPECT_EQ(memory_.complete_end(), 10u);
 }
 
-TEST_F(DrafterMemoryTest, NothingEntersAnotherTextsMemory) {
+TEST_F(DrafterMemoryTest, DropsLateRowsOfPreviousText) {
   take(20);
   truncate(0);
   come(13, 20);

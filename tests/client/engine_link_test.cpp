@@ -47,7 +47,7 @@ class WakingLink final : public TargetLink {
   std::future<void> waking_;  // ends before the link
 };
 
-TEST(EngineLinkTest, ALinkMayWakeTheEngineWhileItIsClosed) {
+TEST(EngineLinkTest, LinkMayWakeEngineDuringClose) {
   Engine engine(nullptr);
   Listener listener;
   std::atomic<bool> woke = false;
@@ -72,7 +72,7 @@ TEST(EngineLinkTest, ALinkMayWakeTheEngineWhileItIsClosed) {
 }
 
 // Its users get the error, and the program goes on.
-TEST(EngineLinkTest, ALinkThatFailsByItselfIsClosedForGood) {
+TEST(EngineLinkTest, LinkStaysClosedAfterInternalFailure) {
   const auto server =
       testing::LoopbackServer::start({.model = EDGEDRAFT_MODELS "/target.gguf",
                                       .bundles = {EDGEDRAFT_MODELS "/moa-tli0.gguf"}})

@@ -186,7 +186,7 @@ struct Talks {
   std::unique_ptr<EngineConversation> talk[kConversations];
 };
 
-TEST_P(EngineTest, ConversationsGoAsIfEachWereAlone) {
+TEST_P(EngineTest, ParallelAnswersEqualPlainDecoding) {
   Talks talks(&drafters());
   for (std::uint32_t i = 0; i < kConversations; ++i) {
     talks.talk[i] = talks.engine.open(parts(talks.heard[i])).value();
@@ -199,7 +199,7 @@ TEST_P(EngineTest, ConversationsGoAsIfEachWereAlone) {
 }
 
 // The engine may be drafting, and the caller has other conversations to serve.
-TEST_P(EngineTest, OpeningLaterWaitsForNoDraft) {
+TEST_P(EngineTest, OpenLaterDoesNotWaitForDrafting) {
   Talks talks(&drafters());
   std::latch drafting(1);
   std::latch let_go(1);
@@ -229,7 +229,7 @@ TEST_P(EngineTest, OpeningLaterWaitsForNoDraft) {
   for (std::uint32_t i = 0; i < 2; ++i) expect_right(*talks.talk[i], talks.heard[i], i);
 }
 
-TEST_P(EngineTest, AnOpeningThatFailsIsTheAnswersOutcome) {
+TEST_P(EngineTest, FailedOpeningBecomesOutcomeOfAnswer) {
   Engine engine(&drafters());
   Heard heard;
   Engine::ConversationParts of = parts(heard);
@@ -242,7 +242,7 @@ TEST_P(EngineTest, AnOpeningThatFailsIsTheAnswersOutcome) {
   EXPECT_EQ(conversation->outcome().error().message, "no such certificate");
 }
 
-TEST_P(EngineTest, ConversationsGoBySteps) {
+TEST_P(EngineTest, AnswersEqualPlainDecodingOnSendGrid) {
   SendGrid grid;
   Engine engine(&drafters(), nullptr, &grid);
   Heard heard[3];
@@ -270,7 +270,7 @@ TEST_P(EngineTest, ConversationsGoBySteps) {
   expect_right(*talk[2], heard[2], 2);
 }
 
-TEST_P(EngineTest, OneThatIsCancelledLeavesTheOthersAlone) {
+TEST_P(EngineTest, CancelledConversationLeavesOthersUnaffected) {
   // Slow, so that the answer is still running when it is cancelled.
   server_ = start_server(10ms);
   Talks talks(&drafters());
@@ -295,7 +295,7 @@ TEST_P(EngineTest, OneThatIsCancelledLeavesTheOthersAlone) {
   expect_right(cut, talks.heard[1], 1);
 }
 
-TEST_P(EngineTest, OneWhoseLinkEndsWritesOnAlone) {
+TEST_P(EngineTest, ConversationWithCutLinkContinuesOffline) {
   static constexpr std::uint32_t kCut = 5;
   Talks talks(&drafters());
   for (std::uint32_t i = 0; i < kConversations; ++i) {
@@ -320,7 +320,7 @@ TEST_P(EngineTest, OneWhoseLinkEndsWritesOnAlone) {
       std::equal(outcome.tokens.begin(), outcome.tokens.begin() + kCut, expected(3).begin()));
 }
 
-TEST_P(EngineTest, HintsStayOnTheDeviceWhileTheLinkTakesNone) {
+TEST_P(EngineTest, SendsNoHintsUnderBackPressure) {
   if (GetParam() == Hold::lockstep) return;  // it has no hints
   // Each token is slow enough for hints in either half.
   server_ = start_server(10ms);
@@ -361,7 +361,7 @@ class PlugPuller final : public GenerationObserver {
   std::uint32_t tokens_ = 0;
 };
 
-TEST_P(EngineTest, WhatIsCountedOfACheckedAnswerIsThatOfTheWhole) {
+TEST_P(EngineTest, CheckedAnswerStatsCoverWholeAnswer) {
   server_ = start_server(10ms);
   LinkPlug plug;
   PlugPuller puller(plug);
@@ -402,7 +402,7 @@ TEST_P(EngineTest, WhatIsCountedOfACheckedAnswerIsThatOfTheWhole) {
 }
 
 // Its drafter needs the target, and refuses.
-TEST_P(EngineTest, OneWithoutAServerLeavesTheOthersAlone) {
+TEST_P(EngineTest, ConversationWithoutServerLeavesOthersUnaffected) {
   Talks talks(&drafters());
   for (std::uint32_t i = 0; i < 2; ++i) {
     Engine::ConversationParts of = parts(talks.heard[i]);
@@ -424,7 +424,7 @@ TEST_P(EngineTest, OneWithoutAServerLeavesTheOthersAlone) {
   expect_right(*talks.talk[1], talks.heard[1], 1);
 }
 
-TEST_P(EngineTest, OneThatIsClosedInTheMiddleLeavesTheOthersAlone) {
+TEST_P(EngineTest, ClosedConversationLeavesOthersUnaffected) {
   Talks talks(&drafters());
   for (std::uint32_t i = 0; i < kConversations; ++i) {
     talks.talk[i] = talks.engine.open(parts(talks.heard[i])).value();
@@ -443,7 +443,7 @@ TEST_P(EngineTest, OneThatIsClosedInTheMiddleLeavesTheOthersAlone) {
 }
 
 // Two turns each; the second prompt contains the first answer.
-TEST_P(EngineTest, TurnsBuildOnEachOther) {
+TEST_P(EngineTest, SecondTurnEqualsFreshConversation) {
   Talks talks(&drafters());
   for (std::uint32_t i = 0; i < 2; ++i) {
     talks.talk[i] = talks.engine.open(parts(talks.heard[i])).value();
@@ -471,7 +471,7 @@ TEST_P(EngineTest, TurnsBuildOnEachOther) {
 }
 
 // The device is lost during an answer: all conversations move to the other one.
-TEST_P(EngineTest, ALostDeviceIsReplacedForAllAndToldOnce) {
+TEST_P(EngineTest, ReplacesLostDeviceForAllAndReportsOnce) {
   DeviceFault fault{.operation = Operation::top_k, .n = 10};
   std::vector<std::string> failures;
   SharedDrafters drafters({.first =
@@ -512,7 +512,7 @@ class LostDrafter final : public Drafter {
   std::unique_ptr<Drafter> drafter_;
 };
 
-TEST_P(EngineTest, OneWithoutADeviceFailsAlone) {
+TEST_P(EngineTest, ConversationWithoutDeviceFailsAlone) {
   Talks talks(&drafters());
   for (std::uint32_t i = 0; i < 3; ++i) {
     Engine::ConversationParts of = parts(talks.heard[i]);
@@ -536,7 +536,7 @@ TEST_P(EngineTest, OneWithoutADeviceFailsAlone) {
   }
 }
 
-TEST_P(EngineTest, ALinkThatCannotBeMadeIsAnError) {
+TEST_P(EngineTest, ReportsLinkThatCannotBeCreated) {
   Engine engine(&drafters());
   Heard heard;
   Engine::ConversationParts of = parts(heard);

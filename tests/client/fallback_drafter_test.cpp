@@ -41,7 +41,7 @@ class DeviceFaultTest : public ::testing::TestWithParam<ToyDrafter> {};
 
 // Two turns, the second with another text after the first words, and a broken link in each. The
 // device is lost in every operation in turn, including start-up.
-TEST_P(DeviceFaultTest, AnswersAreThoseOfPlainDecodingWhereverTheDeviceIsLost) {
+TEST_P(DeviceFaultTest, AnswersEqualPlainDecodingAfterAnyDeviceLoss) {
   for (const float temperature : {0.0f, 0.8f}) {
     for (const Operation operation : kOperations) {
       std::uint32_t fired = 0;
@@ -78,7 +78,7 @@ INSTANTIATE_TEST_SUITE_P(Drafters, DeviceFaultTest,
                          [](const auto& drafter) { return testing::name_of(drafter.param); });
 
 // Likewise with a GPU whose memory is lost while the session continues.
-TEST(VulkanFallbackTest, AnswersAreThoseOfPlainDecodingWhereverTheGpuIsLost) {
+TEST(VulkanFallbackTest, AnswersEqualPlainDecodingAfterAnyGpuLoss) {
   const auto make_vulkan = []() -> std::unique_ptr<Backend> {
     for (const VulkanDevice& device : list_vulkan_devices()) {
       auto backend = make_vulkan_backend({.device = device.index, .cache_directory = {}});
@@ -184,7 +184,7 @@ class FallbackDrafterTest : public ::testing::Test {
   std::shared_ptr<MemoryMeter> meter_ = std::make_shared<MemoryMeter>();
 };
 
-TEST_F(FallbackDrafterTest, TheSecondDrafterIsGivenAllThatTheFirstHad) {
+TEST_F(FallbackDrafterTest, SecondDrafterReceivesStateOfFirst) {
   FallbackDrafter drafter = fresh();
   drafter.append(Tokens{1, 2, 3, 4, 5, 6, 7});
   drafter.add_activations(4, std::vector<float>{40, 0, 50, 0});
@@ -201,7 +201,7 @@ TEST_F(FallbackDrafterTest, TheSecondDrafterIsGivenAllThatTheFirstHad) {
 }
 
 // A change during which the device is lost still happens, once.
-TEST_F(FallbackDrafterTest, AChangeThatFailsIsMade) {
+TEST_F(FallbackDrafterTest, AppliesInterruptedChangeOnce) {
   {
     FallbackDrafter drafter = fresh();
     drafter.append(Tokens{1, 2});
@@ -221,7 +221,7 @@ TEST_F(FallbackDrafterTest, AChangeThatFailsIsMade) {
   EXPECT_EQ(drafter.token_count(), 2u);
 }
 
-TEST_F(FallbackDrafterTest, ADeviceThatDoesNotStartIsReplacedAtOnce) {
+TEST_F(FallbackDrafterTest, ReplacesDeviceThatFailsToStart) {
   first_.lost = true;
   FallbackDrafter drafter = fresh();
   EXPECT_EQ(failures_, std::vector<std::string>{"no such device"});
@@ -229,7 +229,7 @@ TEST_F(FallbackDrafterTest, ADeviceThatDoesNotStartIsReplacedAtOnce) {
   EXPECT_EQ(second_.tokens, Tokens{3});
 }
 
-TEST_F(FallbackDrafterTest, TwoLostDevicesAreAnError) {
+TEST_F(FallbackDrafterTest, FailsIfBothDevicesAreLost) {
   FallbackDrafter drafter = fresh();
   drafter.append(Tokens{1});
   first_.lost = second_.lost = true;
@@ -258,7 +258,7 @@ struct RecordedWeights final : DrafterWeights {
   Recorder::State& state;
 };
 
-TEST(SharedDraftersTest, WhereNoDeviceDraftsEveryConversationIsTold) {
+TEST(SharedDraftersTest, FailsEveryConversationWhileNoDeviceDrafts) {
   bool second_has_room = false;
   const auto load = [] {
     return LoadedDrafter{.backend = make_cpu_backend({.threads = 1}),
@@ -280,7 +280,7 @@ TEST(SharedDraftersTest, WhereNoDeviceDraftsEveryConversationIsTold) {
 }
 
 // The record is bounded by the context, and empty once another device drafts.
-TEST_F(FallbackDrafterTest, KeepsNoMoreThanTheContextHolds) {
+TEST_F(FallbackDrafterTest, BoundsRecordByContextLength) {
   constexpr std::uint32_t kContext = 50;
   FallbackDrafter drafter = fresh();
   for (int turn = 0; turn < 200; ++turn) {

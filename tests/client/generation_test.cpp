@@ -23,7 +23,7 @@ using testing::ScriptedLink;
 using testing::Tokens;
 using testing::ToyDrafter;
 
-TEST(GenerationTest, AGoodDrafterSavesTargetPasses) {
+TEST(GenerationTest, GoodDrafterSavesTargetPasses) {
   GenerationRig rig({.drafter = ToyDrafter::twin, .tokens_max = 40});
   const Answer answer = rig.answer({5, 6, 7});
   ASSERT_GE(answer.tokens.size(), 20u);
@@ -34,7 +34,7 @@ TEST(GenerationTest, AGoodDrafterSavesTargetPasses) {
   EXPECT_EQ(answer.stats.accepted + answer.stats.cycles, answer.stats.cycle_tokens);
 }
 
-TEST(GenerationTest, PlainDecodingDraftsNothingAndGetsATokenAPass) {
+TEST(GenerationTest, PlainDecodingDraftsNothingAndTakesOnePassPerToken) {
   GenerationRig rig({.drafter = ToyDrafter::none, .tree = std::nullopt, .tokens_max = 12});
   const Answer answer = rig.answer({5, 6, 7});
   EXPECT_EQ(answer.stats.drafted, 0u);
@@ -42,7 +42,7 @@ TEST(GenerationTest, PlainDecodingDraftsNothingAndGetsATokenAPass) {
   EXPECT_EQ(answer.stats.target_calls, answer.tokens.size());
 }
 
-TEST(GenerationTest, APromptThatFillsTheContextIsAnErrorThatSaysSo) {
+TEST(GenerationTest, RefusesPromptThatFillsContext) {
   GenerationRig rig({});
   const auto end = rig.try_answer(Tokens(kRigContext, 5));
   ASSERT_FALSE(end);
@@ -52,7 +52,7 @@ TEST(GenerationTest, APromptThatFillsTheContextIsAnErrorThatSaysSo) {
 // Known tokens do not go up again, and their activations do not come down again.
 class ConversationTest : public ::testing::TestWithParam<ToyDrafter> {};
 
-TEST_P(ConversationTest, TheNextTurnSendsNothingButWhatIsNew) {
+TEST_P(ConversationTest, NextTurnSendsOnlyNewTokens) {
   GenerationRig rig({.drafter = GetParam(), .tokens_max = 10});
   Tokens history{5, 6, 7, 8};
   for (int turn = 0; turn < 4; ++turn) {
@@ -73,14 +73,14 @@ TEST_P(ConversationTest, TheNextTurnSendsNothingButWhatIsNew) {
 const Tokens kTwentyTokens{5,  6,  7,  8,  9,  10, 11, 12, 13, 14,
                            15, 16, 17, 18, 19, 20, 21, 22, 23, 24};
 
-TEST(GenerationTest, AFirstDraftHasThePromptsNewestActivationsAndDoesNotWaitForAll) {
+TEST(GenerationTest, FirstDraftUsesNewestActivationsWithoutWaitingForAll) {
   GenerationRig rig({.drafter = ToyDrafter::moa_tli0});
   expect_same(rig.answer(kTwentyTokens), rig.plain(kTwentyTokens));
   ASSERT_FALSE(rig.chunks_before_drafts().empty());
   EXPECT_EQ(rig.chunks_before_drafts().front(), 1u) << "of three";
 }
 
-TEST(GenerationTest, ActivationsThatDoNotComeAreNotWaitedForLongerThanTheVerdictWas) {
+TEST(GenerationTest, WaitsForMissingActivationsNoLongerThanForVerdict) {
   GenerationRig rig({.drafter = ToyDrafter::moa_tli0, .holds_rows_back = true});
   const Answer answer = rig.answer(kTwentyTokens);
   expect_same(answer, rig.plain(kTwentyTokens));
@@ -90,7 +90,7 @@ TEST(GenerationTest, ActivationsThatDoNotComeAreNotWaitedForLongerThanTheVerdict
 }
 
 // An answer may end before its prompt's activations arrive.
-TEST(GenerationTest, LateActivationsDoNotEnterAnotherTextsAnswer) {
+TEST(GenerationTest, LateActivationsDoNotEnterNextAnswer) {
   const auto answered = [](GenerationRig& rig) {
     rig.generation().set({.tokens_max = 1});
     rig.answer(kTwentyTokens);
@@ -111,7 +111,7 @@ TEST(GenerationTest, LateActivationsDoNotEnterAnotherTextsAnswer) {
 
 // Text written offline fills the answer. The server's next token would end the answer otherwise,
 // and equals the last one.
-TEST(GenerationTest, ATokenThatIsNotWrittenEndsNothing) {
+TEST(GenerationTest, IgnoresEndingOfUnwrittenToken) {
   const Tokens prompt{5, 6};
   constexpr std::uint32_t kLength = 3;
   ScriptedLink link;
@@ -150,7 +150,7 @@ TEST(GenerationTest, ATokenThatIsNotWrittenEndsNothing) {
   EXPECT_EQ(listener.tokens, Tokens(kLength, RepeatingDrafter::kToken));
 }
 
-TEST(GenerationTest, ACancelledAnswerIsNeitherCheckedNorContinued) {
+TEST(GenerationTest, CancelledAnswerIsNeitherCheckedNorContinued) {
   GenerationRig rig(
       {.tree = TreeShape{.breadth = 2, .depth = 2, .nodes = 4},
        .tokens_max = 12,
@@ -178,7 +178,7 @@ TEST(GenerationTest, ACancelledAnswerIsNeitherCheckedNorContinued) {
 }
 
 // Even if the target replaces all of the text shown first.
-TEST(GenerationTest, TheFirstTokenIsTheOneThatWasSeenFirst) {
+TEST(GenerationTest, FirstTokenTimeIgnoresLaterRewrites) {
   std::uint32_t rewritten = 0;
   for (const ToyDrafter drafter : {ToyDrafter::independent, ToyDrafter::hashed}) {
     GenerationRig rig(

@@ -37,7 +37,7 @@ class CorpusTextTest : public ::testing::Test {
   test::TemporaryDirectory directory_;
 };
 
-TEST_F(CorpusTextTest, CutsAPlainTextAsItIsTold) {
+TEST_F(CorpusTextTest, SplitsPlainTextAsConfigured) {
   const std::string text = "one\ntwo\n\nthree\n\n\n\nfour";
   EXPECT_EQ(read("a.txt", text), Texts{text});
   EXPECT_EQ(read("a.txt", text, {.split = CorpusSplit::lines}),
@@ -47,7 +47,7 @@ TEST_F(CorpusTextTest, CutsAPlainTextAsItIsTold) {
   EXPECT_EQ(read("a.txt", ""), Texts{});
 }
 
-TEST_F(CorpusTextTest, CutsWhatIsTooLongBehindALineAWordOrACharacterAndLosesNothing) {
+TEST_F(CorpusTextTest, SplitsLongTextAtLinesWordsOrCharactersWithoutLoss) {
   const std::string lines = [] {
     std::string text;
     while (text.size() < 5 * kDocumentBytesMax) text += "a line of words\n";
@@ -72,7 +72,7 @@ TEST_F(CorpusTextTest, CutsWhatIsTooLongBehindALineAWordOrACharacterAndLosesNoth
   }
 }
 
-TEST_F(CorpusTextTest, ReadsAFieldOfJsonLinesAndNamesTheLineThatIsWrong) {
+TEST_F(CorpusTextTest, ReadsJsonLinesFieldAndNamesInvalidLine) {
   const std::string lines =
       "{\"text\": \"one\\ntwo\"}\n\n{\"text\": \"\"}\n{\"text\": \"ü\", \"x\": 1}";
   EXPECT_EQ(read("a.jsonl", lines), (Texts{"one\ntwo", "ü"}));
@@ -121,7 +121,7 @@ class IndexCommandTest : public ::testing::Test {
   IndexCommandOptions options_;
 };
 
-TEST_F(IndexCommandTest, MakesAnIndexThatHoldsTheTextAndChecksIt) {
+TEST_F(IndexCommandTest, WritesAndChecksIndexOfText) {
   ASSERT_TRUE(run_index(options_));
   EXPECT_TRUE(holds("The dog has a red ball. The dog is glad.\n"));
   EXPECT_TRUE(CorpusIndex::open(options_.output)->facts().is_public);
@@ -135,7 +135,7 @@ TEST_F(IndexCommandTest, MakesAnIndexThatHoldsTheTextAndChecksIt) {
   expect_error(check, Errc::bad_file, "made.index");
 }
 
-TEST_F(IndexCommandTest, ReplacesAFileOnlyWhenToldAndLeavesNothingBehindAnError) {
+TEST_F(IndexCommandTest, ReplacesFileOnlyWithForceAndAfterSuccess) {
   directory_.write("made.index", "precious");
   expect_error(options_, Errc::usage, "--force");
   options_.force = true;
@@ -150,7 +150,7 @@ TEST_F(IndexCommandTest, ReplacesAFileOnlyWhenToldAndLeavesNothingBehindAnError)
   EXPECT_EQ(directory_.file_count(), 3u);
 }
 
-TEST_F(IndexCommandTest, NamesTheOptionThatIsWrong) {
+TEST_F(IndexCommandTest, NamesInvalidOption) {
   expect_error({}, Errc::usage, "texts");
   auto o = options_;
   o.model.clear();
@@ -191,7 +191,7 @@ TEST_F(IndexCommandTest, NamesTheOptionThatIsWrong) {
   EXPECT_FALSE(std::filesystem::exists(options_.output));
 }
 
-TEST_F(IndexCommandTest, KeepsTheDocumentsThatTheTargetFindsLikeliest) {
+TEST_F(IndexCommandTest, KeepsDocumentsLikeliestUnderTarget) {
   std::string lines;
   // Longer than the others, so that it does not fit into space that they leave.
   const std::string likely =
@@ -225,7 +225,7 @@ TEST_F(IndexCommandTest, KeepsTheDocumentsThatTheTargetFindsLikeliest) {
 }
 
 // Even if it is the likeliest.
-TEST_F(IndexCommandTest, ADocumentThatDoesNotFitLeavesItsRoomToOthers) {
+TEST_F(IndexCommandTest, SkipsDocumentThatDoesNotFit) {
   std::string likeliest;
   for (int i = 0; i < 30; ++i) likeliest += "The dog has a red ball. ";
   const std::string fits = "Once upon a time there was a little dog.";
@@ -237,7 +237,7 @@ TEST_F(IndexCommandTest, ADocumentThatDoesNotFitLeavesItsRoomToOthers) {
   EXPECT_LE(CorpusIndex::open(options_.output)->facts().suffix_count, 60u);
 }
 
-TEST_F(IndexCommandTest, WhatWasNotDeclaredPublicIsNotDraftedFromOnline) {
+TEST_F(IndexCommandTest, RefusesNonPublicIndexForOnlineDrafting) {
   const auto refusal = [&](OptionValues o) {
     o.config.drafter.bundles = {EDGEDRAFT_MODELS "/moa-tli0.gguf"};
     o.config.drafter.indexes = {options_.output};
@@ -262,7 +262,7 @@ TEST_F(IndexCommandTest, WhatWasNotDeclaredPublicIsNotDraftedFromOnline) {
   EXPECT_NE(refusal({}).find("public"), std::string::npos);
 }
 
-TEST_F(IndexCommandTest, ADrafterIsTriedWithItsTablesWhichHaveTheIndex) {
+TEST_F(IndexCommandTest, MergesRetrievalOnlyWithIndex) {
   ASSERT_TRUE(run_index(options_));
   const AnswersExpected answers{.server = "cloud:7420", .breadth = 8, .tokens = 96};
   DrafterWishes wishes{.bundles = {EDGEDRAFT_MODELS "/moa-tli0.gguf"},

@@ -51,14 +51,14 @@ class KeptStreamTest : public ::testing::Test {
   RawPeer asking_{server_.port()};
 };
 
-TEST_F(KeptStreamTest, AReaderIsNotBehindWithWhatWasThereBeforeIt) {
+TEST_F(KeptStreamTest, EarlierEventsDoNotCountAsReaderBacklog) {
   later_ = {"b", "c"};
   const std::string body = testing::ask(server_.port(), {.path = "/late"}).body;
   EXPECT_EQ(body.size(), kMuch + 2);
   EXPECT_TRUE(body.ends_with("abc"));
 }
 
-TEST_F(KeptStreamTest, AReaderThatIsBehindWithWhatCameSinceIsLetGo) {
+TEST_F(KeptStreamTest, DisconnectsReaderThatLagsBehindNewEvents) {
   later_ = {std::string(kMuch, 'b'), "c"};
   const std::string body = testing::ask(server_.port(), {.path = "/late"}).body;
   EXPECT_EQ(body.size(), 2 * kMuch);
@@ -95,7 +95,7 @@ class NamedStreamTest : public ::testing::Test {
   int stops_ = 0;
 };
 
-TEST_F(NamedStreamTest, ReadersLearnThatTheirStreamIsGone) {
+TEST_F(NamedStreamTest, ReportsDeletionOrReplacementToReaders) {
   const auto remove = [this] { EXPECT_TRUE(streams_.remove(name_)); };
   const auto replace = [this] {
     EXPECT_TRUE(streams_.put(
@@ -116,7 +116,7 @@ TEST_F(NamedStreamTest, ReadersLearnThatTheirStreamIsGone) {
   EXPECT_EQ(stops_, 4);
 }
 
-TEST_F(NamedStreamTest, AStreamIsForgottenThoughNobodyAsks) {
+TEST_F(NamedStreamTest, ForgetsEndedStreamWithoutFurtherRequests) {
   told(/*begins=*/true, [this] {
     const auto stream = stream_.lock();
     stream->end();

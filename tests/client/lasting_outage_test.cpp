@@ -28,7 +28,7 @@ Tokens forbidden(const Tokens& answer, std::vector<float> logits = std::vector<f
   return forbidden;
 }
 
-TEST(AvoidCirclesTest, ForbidsWhatWasSaidBehindTheSameThree) {
+TEST(AvoidCirclesTest, ForbidsRepeatingFourTokens) {
   EXPECT_EQ(forbidden({}), Tokens{});
   EXPECT_EQ(forbidden({1, 2, 3}), Tokens{});
   EXPECT_EQ(forbidden({1, 2, 3, 4, 1, 2, 3}), Tokens{4});
@@ -37,14 +37,14 @@ TEST(AvoidCirclesTest, ForbidsWhatWasSaidBehindTheSameThree) {
   EXPECT_EQ(forbidden({5, 5, 5, 5}), Tokens{5});
 }
 
-TEST(AvoidCirclesTest, WhatThePromptSaysMayBeSaidAgain) {
+TEST(AvoidCirclesTest, AllowsRepeatingPrompt) {
   const std::vector<float> logits(10, 1.0f);
   EXPECT_EQ(forbidden({1, 2, 3, 4, 1, 2, 3}, logits, {0, 1, 2, 3, 4}), Tokens{});
   EXPECT_EQ(forbidden({1, 2, 3, 4, 1, 2, 3, 9, 1, 2, 3}, logits, {1, 2, 3, 4}), Tokens{9});
   EXPECT_EQ(forbidden({2, 3, 4, 1, 2, 3}, logits, {1}), Tokens{}) << "nothing was said twice";
 }
 
-TEST(AvoidCirclesTest, LeavesATokenInAnyCase) {
+TEST(AvoidCirclesTest, AlwaysLeavesSomeToken) {
   constexpr float kNone = -std::numeric_limits<float>::infinity();
   EXPECT_EQ(forbidden({0, 0, 0, 0}, {1.0f, kNone, kNone}), (Tokens{1, 2}));
   EXPECT_EQ(forbidden({0, 0, 0, 0}, {1.0f, 1.0f, kNone}), (Tokens{0, 2}));
@@ -52,7 +52,7 @@ TEST(AvoidCirclesTest, LeavesATokenInAnyCase) {
 
 // A short outage's text follows the target's distribution, so that as much as possible survives the
 // check. A lasting outage's text repeats no four tokens.
-TEST(LastingOutageTest, TextOfALastingOutageDoesNotRunInACircle) {
+TEST(LastingOutageTest, LongOutageTextDoesNotLoop) {
   GenerationRig::Options options{.drafter = ToyDrafter::twin, .tokens_max = 90};
   options.faults = {{.request = 1, .kind = LinkFault::Kind::lost_request, .wait_calls = 1'000'000}};
   options.resync_wait = Duration::zero();

@@ -23,7 +23,7 @@ using testing::kStory;
 
 class LocalPagesTest : public testing::LocalServerTest {};
 
-TEST_F(LocalPagesTest, PagesBesideTheAnswers) {
+TEST_F(LocalPagesTest, ServesPagesBesidesCompletions) {
   EXPECT_EQ(json::parse(ask(api_->port(), {.path = "/v1/models"}).body)["data"][0]["id"], "test");
   EXPECT_EQ(json::parse(ask(api_->port(), {.path = "/health"}).body)["status"], "ok");
   EXPECT_EQ(json::parse(ask(api_->port(), {.path = "/props"}).body)["total_slots"], 8);
@@ -50,7 +50,7 @@ TEST_F(LocalPagesTest, PagesBesideTheAnswers) {
   EXPECT_EQ(json::parse(wrong.body)["error"]["code"], "method_not_allowed");
 }
 
-TEST_F(LocalPagesTest, TheModelIsToldByItsName) {
+TEST_F(LocalPagesTest, FindsModelByName) {
   const json listed = json::parse(ask(api_->port(), {.path = "/v1/models"}).body)["data"][0];
   for (const char* const path : {"/v1/models/test", "/models/test", "/v1/models/t%65st"}) {
     const HttpResult model = ask(api_->port(), {.path = path});
@@ -69,7 +69,7 @@ TEST_F(LocalPagesTest, TheModelIsToldByItsName) {
   EXPECT_EQ(wrong.header("Allow"), "GET");
 }
 
-TEST_F(LocalPagesTest, ThePageIsBoundToItsOriginAndKeepsItsConversations) {
+TEST_F(LocalPagesTest, PageIsBoundToOriginAndStoresConversations) {
   const HttpResult page = ask(api_->port(), {.path = "/"});
   EXPECT_EQ(page.status, 200u);
   EXPECT_EQ(page.header("Content-Type"), "text/html; charset=utf-8");
@@ -142,7 +142,7 @@ TEST_F(LocalPagesTest, ThePageIsBoundToItsOriginAndKeepsItsConversations) {
   EXPECT_EQ(ask(api_->port(), {.path = "/v1/edgedraft/conversations"}).status, 404u);
 }
 
-TEST_F(LocalPagesTest, ConversationsArePrivateByTheirTextsAndNotByThePagesOwnNames) {
+TEST_F(LocalPagesTest, IgnoresPageIdsWhenDetectingPrivateConversations) {
   start({.privacy = {.detects = {PrivateType::key, PrivateType::card}}});
   const auto is_private = [&](const json& document) {
     const std::string path = "/v1/edgedraft/conversation?id=5f0c2f7e-8a64-4b61-9d3e-0d9a4f2d9b11";
@@ -167,7 +167,7 @@ TEST_F(LocalPagesTest, ConversationsArePrivateByTheirTextsAndNotByThePagesOwnNam
   EXPECT_TRUE(is_private({{"card", {"4111 1111 ", "1111 1111"}}}));
 }
 
-TEST_F(LocalPagesTest, KeepsAnAnswerThatEndsAfterThePageWasClosed) {
+TEST_F(LocalPagesTest, StoresAnswerThatEndsAfterPageCloses) {
   const std::string path = "/v1/edgedraft/conversation?id=5f0c2f7e-8a64-4b61-9d3e-0d9a4f2d9b11";
   const std::string stream = "9f86d081884c7d659a2feaa0c55ad015";
   const json turns{{{"role", "user"}, {"content", "Hi"}},
@@ -193,7 +193,7 @@ TEST_F(LocalPagesTest, KeepsAnAnswerThatEndsAfterThePageWasClosed) {
       "A");
 }
 
-TEST_F(LocalPagesTest, WrongRequestsAreRefusedInOpenAIsShape) {
+TEST_F(LocalPagesTest, RefusesInvalidRequestsInOpenAiFormat) {
   const HttpResult wrong = post("/v1/chat/completions", chat_of("Hi", {{"temperature", "x"}}));
   EXPECT_EQ(wrong.status, 400u);
   const json error = json::parse(wrong.body)["error"];
@@ -222,7 +222,7 @@ TEST_F(LocalPagesTest, WrongRequestsAreRefusedInOpenAIsShape) {
   EXPECT_FALSE(text(chat_of("Hi")).empty()) << "the rest goes on";
 }
 
-TEST_F(LocalPagesTest, WhatFailsHereEndsItsAnswerAndNoOther) {
+TEST_F(LocalPagesTest, InternalFailureEndsOnlyItsAnswer) {
   start({.conversations = 1, .outcomes_fail = true});
   json body = chat_of(kStory, {{"max_tokens", 10}});
   const HttpResult whole = post("/v1/chat/completions", body);
@@ -240,7 +240,7 @@ TEST_F(LocalPagesTest, WhatFailsHereEndsItsAnswerAndNoOther) {
   EXPECT_EQ(failures_, 2u);
 }
 
-TEST_F(LocalPagesTest, EveryPageButHealthWantsTheKey) {
+TEST_F(LocalPagesTest, RequiresKeyForEveryPageButHealth) {
   start({.key = "secret"});
   for (const char* path : {"/v1/models", "/v1/models/test", "/metrics", "/props",
                            "/v1/stream?conv_id=x", "/nothing"}) {

@@ -30,7 +30,7 @@ using testing::LocalServerTest;
 using testing::raw_chat;
 using testing::streamed_text;
 
-TEST_F(LocalServerTest, EndsTheOldestStreamsWithoutReadersWhenOthersBegin) {
+TEST_F(LocalServerTest, EndsOldestUnreadStreamsWhenOthersBegin) {
   start({.conversations = 16, .pass_pace = std::chrono::milliseconds(500)});
   json names = json::array();
   std::list<RawPeer> peers;
@@ -52,7 +52,7 @@ TEST_F(LocalServerTest, EndsTheOldestStreamsWithoutReadersWhenOthersBegin) {
   for (int i = 0; i < 10; ++i) EXPECT_EQ(streams[i]["is_done"], i < 2) << i;
 }
 
-TEST_F(LocalServerTest, AnswersOthersWhileALargeRequestIsRead) {
+TEST_F(LocalServerTest, AnswersOthersWhileReadingLargeRequest) {
   start({});
   std::string text;
   while (text.size() < 1u << 20) text += "the quick brown fox jumps over the lazy dog ";
@@ -69,7 +69,7 @@ TEST_F(LocalServerTest, AnswersOthersWhileALargeRequestIsRead) {
   EXPECT_GT(others, 10);
 }
 
-TEST_F(LocalServerTest, RefusesByItsBytesWhatNoContextCanHold) {
+TEST_F(LocalServerTest, RefusesBodiesTooLargeForAnyContext) {
   start({});
   EXPECT_EQ(post("/v1/chat/completions", chat_of("Hi", {{"max_tokens", 1}})).status, 200u);
   const std::string text(1'500'000, 'a');
@@ -80,7 +80,7 @@ TEST_F(LocalServerTest, RefusesByItsBytesWhatNoContextCanHold) {
 }
 
 // Without a key, a client cannot make it hold bodies.
-TEST_F(LocalServerTest, ReadsNoBodyForPagesThatTakeNone) {
+TEST_F(LocalServerTest, RefusesWithoutReadingBody) {
   start({.key = "secret"});
   for (const char* const line : {"POST /health", "DELETE /page/main.js", "POST /v1/completions"}) {
     RawPeer peer(api_->port());
@@ -93,7 +93,7 @@ TEST_F(LocalServerTest, ReadsNoBodyForPagesThatTakeNone) {
   }
 }
 
-TEST_F(LocalServerTest, AStreamAndAWholeAnswerSayTheSame) {
+TEST_F(LocalServerTest, StreamEqualsWholeAnswer) {
   const json whole = chat(chat_of(kStory));
   const HttpResult stream =
       post("/v1/chat/completions",
@@ -127,7 +127,7 @@ TEST_F(LocalServerTest, AStreamAndAWholeAnswerSayTheSame) {
   EXPECT_GT(content.size(), 40u);
 }
 
-TEST_F(LocalServerTest, DraftedAnswersAreThoseOfPlainDecoding) {
+TEST_F(LocalServerTest, DraftedAnswersEqualPlainDecoding) {
   const std::vector<json> bodies = {chat_of(kStory),
                                     chat_of(kStory, {{"temperature", 0.9}, {"seed", 11}}),
                                     chat_of(kStory, {{"n", 3}, {"temperature", 1.2}, {"seed", 3}})};
@@ -146,7 +146,7 @@ TEST_F(LocalServerTest, DraftedAnswersAreThoseOfPlainDecoding) {
   EXPECT_GT(answers.size(), 1u);
 }
 
-TEST_F(LocalServerTest, ChoicesAreDrawnApartAndRepeatably) {
+TEST_F(LocalServerTest, SamplesChoicesIndependentlyAndRepeatably) {
   const json three = chat_of(kStory, {{"n", 3}, {"temperature", 1.0}, {"seed", 42}});
   const json first = chat(three)["choices"];
   EXPECT_EQ(first[0]["message"],
@@ -159,7 +159,7 @@ TEST_F(LocalServerTest, ChoicesAreDrawnApartAndRepeatably) {
             text(chat_of(kStory, {{"temperature", 1.0}})));
 }
 
-TEST_F(LocalServerTest, StopStringsEndAnAnswerInEveryForm) {
+TEST_F(LocalServerTest, StopTextEndsWholeAndStreamedAnswers) {
   const std::string whole = text(chat_of(kStory));
   const std::string stop = whole.substr(whole.size() / 2, 7);
   const std::string before = whole.substr(0, whole.find(stop));
@@ -172,7 +172,7 @@ TEST_F(LocalServerTest, StopStringsEndAnAnswerInEveryForm) {
 }
 
 // The target might not have written it.
-TEST_F(LocalServerTest, AStopThatTheDeviceWroteIsCheckedLikeTheRest) {
+TEST_F(LocalServerTest, ChecksStopTextWrittenOffline) {
   const std::string right = text(chat_of(kStory, {{"stop", "."}}));
   plug_.put(false);
   std::thread away([this] {
@@ -187,7 +187,7 @@ TEST_F(LocalServerTest, AStopThatTheDeviceWroteIsCheckedLikeTheRest) {
 }
 
 // Clients send the whole history; known parts are neither computed nor sent again.
-TEST_F(LocalServerTest, AHistoryContinuesItsConversation) {
+TEST_F(LocalServerTest, HistoryContinuesItsConversation) {
   json body = chat_of(kStory);
   json first = chat(body);
   const std::uint32_t known = first["usage"]["total_tokens"];
@@ -204,7 +204,7 @@ TEST_F(LocalServerTest, AHistoryContinuesItsConversation) {
 }
 
 // Constraints leave drafted and plain answers equal.
-TEST_F(LocalServerTest, ConstrainedAnswersAreThoseOfPlainDecoding) {
+TEST_F(LocalServerTest, ConstrainedAnswersEqualPlainDecoding) {
   const json schema = json::parse(
       R"({"type": "object", "properties": {"day": {"enum": ["Monday", "Friday"]},
           "guests": {"type": "array", "items": {"type": "string", "maxLength": 12}, "maxItems": 3},
@@ -240,7 +240,7 @@ TEST_F(LocalServerTest, ConstrainedAnswersAreThoseOfPlainDecoding) {
   }
 }
 
-TEST_F(LocalServerTest, AChatBeginsAsTheModelWantsItWhateverTheTemplateWrites) {
+TEST_F(LocalServerTest, AddsBosTokenThatTemplateOmits) {
   const auto prompt_tokens = [&](const std::string& begin) {
     chat_ = ChatTemplate::parse(begin + "<|user|>\n{{ messages[0].content }}<|end|>\n").value();
     start({});
@@ -256,7 +256,7 @@ TEST_F(LocalServerTest, AChatBeginsAsTheModelWantsItWhateverTheTemplateWrites) {
 }
 
 // A template may begin a thought, which constrained answers have no place for.
-TEST_F(LocalServerTest, ConstrainedAnswersAreNoThoughts) {
+TEST_F(LocalServerTest, ConstrainedAnswersAreContentNotReasoning) {
   chat_ = ChatTemplate::parse(
               "{% for message in messages %}<|user|>\n{{ message.content }}<|end|>\n{% endfor %}"
               "<|assistant|>\n<think>\n")
@@ -270,7 +270,7 @@ TEST_F(LocalServerTest, ConstrainedAnswersAreNoThoughts) {
   EXPECT_TRUE(chat(chat_of(kStory))["choices"][0]["message"].contains("reasoning_content"));
 }
 
-TEST_F(LocalServerTest, AChatOfWhichTheTemplateMakesNothingIsRefused) {
+TEST_F(LocalServerTest, RefusesChatThatRendersEmpty) {
   chat_ =
       ChatTemplate::parse(
           "{% for message in messages %}{% if not loop.first %}{{ bos_token + message.content }}"
@@ -292,7 +292,7 @@ TEST_F(LocalServerTest, AChatOfWhichTheTemplateMakesNothingIsRefused) {
   chat({{"messages", json::array({user, user})}, {"max_tokens", 2}});
 }
 
-TEST_F(LocalServerTest, FunctionsAreCalledAndTheirResultsTakenIn) {
+TEST_F(LocalServerTest, CallsFunctionsAndContinuesWithResults) {
   const json tools = json::parse(
       R"([{"type": "function", "function": {"name": "set_alarm", "parameters": {"type": "object",
            "properties": {"time": {"type": "string"}, "day": {"type": "string"}},
@@ -340,7 +340,7 @@ TEST_F(LocalServerTest, FunctionsAreCalledAndTheirResultsTakenIn) {
 }
 
 // The model uses the template's own form for calls, if it has one.
-TEST_F(LocalServerTest, FunctionsAreCalledAsTheTemplateHasIt) {
+TEST_F(LocalServerTest, CallsFunctionsInTemplateForm) {
   chat_ =
       ChatTemplate::parse(
           "{{ bos_token }}{% if tools %}{{ '<|user|>\\n' + (tools | tojson) + '<|end|>\\n' }}"
@@ -376,7 +376,7 @@ TEST_F(LocalServerTest, FunctionsAreCalledAsTheTemplateHasIt) {
       << "the call is the tokens that it was";
 }
 
-TEST_F(LocalServerTest, ADrafterThatNeedsTheTargetSaysWhatToGiveInstead) {
+TEST_F(LocalServerTest, NamesOfflineBundleIfDrafterNeedsTarget) {
   for (const json& body : {chat_of("Hi", {{"route", "device"}}),
                            chat_of("I am <private>Ann</private>.", {{"private", "local"}})}) {
     const HttpResult refused = post("/v1/chat/completions", body);
@@ -385,7 +385,7 @@ TEST_F(LocalServerTest, ADrafterThatNeedsTheTargetSaysWhatToGiveInstead) {
   }
 }
 
-TEST_F(LocalServerTest, WhatTheDeviceWroteIsToldApartByAnyClient) {
+TEST_F(LocalServerTest, MarksDeviceAnswersInHeaderAndFingerprint) {
   start({.writes_alone = true});
   const auto fingerprint = [](const json& answer) {
     return answer["system_fingerprint"].get<std::string>();
@@ -406,7 +406,7 @@ TEST_F(LocalServerTest, WhatTheDeviceWroteIsToldApartByAnyClient) {
   }
 }
 
-TEST_F(LocalServerTest, OllamasClientsAreToldWhereToGo) {
+TEST_F(LocalServerTest, RefersOllamaClientsToV1) {
   const HttpResult told = post("/api/chat", {{"model", "test"}});
   EXPECT_EQ(told.status, 404u);
   const json error = json::parse(told.body)["error"];
@@ -414,7 +414,7 @@ TEST_F(LocalServerTest, OllamasClientsAreToldWhereToGo) {
   EXPECT_NE(error.get<std::string>().find("/v1"), std::string::npos);
 }
 
-TEST_F(LocalServerTest, WordsOfASchemaThatAreNotEnforcedAreListedInAHeader) {
+TEST_F(LocalServerTest, ListsUnenforcedSchemaKeywordsInHeader) {
   start({});
   const auto answer = [&](json schema) {
     return post("/v1/chat/completions",
@@ -443,7 +443,7 @@ TEST_F(LocalServerTest, WordsOfASchemaThatAreNotEnforcedAreListedInAHeader) {
   EXPECT_EQ(part.header("X-Edgedraft-Unenforced"), "multipleOf, not");
 }
 
-TEST_F(LocalServerTest, TheDeviceAnswersByItselfIfItIsAskedTo) {
+TEST_F(LocalServerTest, RouteDecidesWhichSideAnswers) {
   start({.writes_alone = true});
   const json alone = chat(chat_of(kStory, {{"route", "device"}, {"max_tokens", 30}}))["choices"][0];
   EXPECT_EQ(alone["x_edgedraft"]["offline_tokens"], alone["x_edgedraft"]["tokens"]);
@@ -459,7 +459,7 @@ TEST_F(LocalServerTest, TheDeviceAnswersByItselfIfItIsAskedTo) {
 }
 
 // A stream reports the same for each token, drafted or not, and the tokens' bytes form the text.
-TEST_F(LocalServerTest, LogProbabilitiesComeWithTheTokensTheyAreOf) {
+TEST_F(LocalServerTest, ReportsLogProbabilitiesPerToken) {
   json body = chat_of(
       kStory,
       {{"logprobs", true}, {"top_logprobs", 2}, {"temperature", 0.8}, {"seed", 4}, {"stop", "."}});
@@ -500,7 +500,7 @@ TEST_F(LocalServerTest, LogProbabilitiesComeWithTheTokensTheyAreOf) {
   EXPECT_EQ(chat(body)["choices"][0]["logprobs"], whole["logprobs"]);
 }
 
-TEST_F(LocalServerTest, TextsAreContinuedFromTextsOrTokens) {
+TEST_F(LocalServerTest, ContinuesTextFromTextOrTokens) {
   const json answer = json::parse(
       post("/v1/completions", {{"prompt", "Once upon a time"}, {"max_tokens", 6}, {"echo", true}})
           .body);
@@ -520,7 +520,7 @@ TEST_F(LocalServerTest, TextsAreContinuedFromTextsOrTokens) {
 }
 
 // 64 parallel answers each equal the answer given alone.
-TEST_F(LocalServerTest, ManyConversationsAtOnceAreEachAsIfAlone) {
+TEST_F(LocalServerTest, ParallelAnswersEqualSequentialAnswers) {
   start({.conversations = 64, .line = 64});
   constexpr int kCount = 64;
   const auto body = [](int i) {
@@ -539,7 +539,7 @@ TEST_F(LocalServerTest, ManyConversationsAtOnceAreEachAsIfAlone) {
   EXPECT_LE(metric("conversations_open"), 64.0);
 }
 
-TEST_F(LocalServerTest, PromptsWaitInLineAndTooManyAreRefused) {
+TEST_F(LocalServerTest, QueuesPromptsAndRefusesExcess) {
   start({.conversations = 1, .line = 1, .pass_pace = 5ms});
   std::vector<std::thread> threads;
   std::atomic<int> answered = 0;
@@ -557,7 +557,7 @@ TEST_F(LocalServerTest, PromptsWaitInLineAndTooManyAreRefused) {
 }
 
 // Connections over the limit are closed at once; earlier ones get answers.
-TEST_F(LocalServerTest, TenThousandConnectionsLeaveTheOthersAlone) {
+TEST_F(LocalServerTest, TenThousandConnectionsLeaveOthersUnaffected) {
   const std::string alone = text(chat_of(kStory));
   start({.pass_pace = 20ms});
   rlimit files{};
@@ -588,7 +588,7 @@ TEST_F(LocalServerTest, TenThousandConnectionsLeaveTheOthersAlone) {
 }
 
 // The passes end after a client closes its connection.
-TEST_F(LocalServerTest, AnAnswerThatNobodyReadsEnds) {
+TEST_F(LocalServerTest, EndsAnswerAfterClientDisconnects) {
   start({.pass_pace = 20ms});
   const std::string body = chat_of(kStory, {{"stream", true}, {"max_tokens", 2000}}).dump();
   {
@@ -611,7 +611,7 @@ TEST_F(LocalServerTest, AnAnswerThatNobodyReadsEnds) {
   EXPECT_LT(metric("generation_tokens_total"), 60.0);
 }
 
-TEST_F(LocalServerTest, AStreamOutlivesItsConnectionAndIsReadAgain) {
+TEST_F(LocalServerTest, KeptStreamOutlivesConnectionAndCanBeReread) {
   const std::string id = "123e4567-e89b-42d3-a456-426614174000";
   const json body = chat_of(kStory, {{"stream", true}});
   {
@@ -647,7 +647,7 @@ TEST_F(LocalServerTest, AStreamOutlivesItsConnectionAndIsReadAgain) {
   EXPECT_EQ(post("/v1/chat/completions", body, {{"X-Conversation-Id", "short"}}).status, 400u);
 }
 
-TEST_F(LocalServerTest, AKeptStreamThatFailsSaysSoToItsOtherReaders) {
+TEST_F(LocalServerTest, KeptStreamReportsFailureToLaterReaders) {
   const std::string id = "123e4567-e89b-42d3-a456-426614174001";
   std::string much;
   for (int i = 0; i < 3000; ++i) much += "word ";
@@ -661,7 +661,7 @@ TEST_F(LocalServerTest, AKeptStreamThatFailsSaysSoToItsOtherReaders) {
   EXPECT_EQ(json::parse(data[0]), json::parse(asked.body));
 }
 
-TEST_F(LocalServerTest, AKeptStreamThatGrowsTooLargeEnds) {
+TEST_F(LocalServerTest, EndsKeptStreamOverSizeLimit) {
   start({.kept_bytes = 4000});
   const std::string id(32, 'k');
   const json body = chat_of(kStory, {{"stream", true}, {"max_tokens", 60}});
@@ -674,7 +674,7 @@ TEST_F(LocalServerTest, AKeptStreamThatGrowsTooLargeEnds) {
   EXPECT_EQ(found[0]["is_done"], true);
 }
 
-TEST_F(LocalServerTest, AKeptStreamIsStoppedByItsNameAlone) {
+TEST_F(LocalServerTest, StopsKeptStreamByNameAlone) {
   start({.pass_pace = 20ms});
   const std::string id(32, 'k');
   const std::string body = chat_of(kStory, {{"stream", true}, {"max_tokens", 2000}}).dump();

@@ -10,7 +10,7 @@ namespace {
 
 const Tokens kPrompt{5, 9, 13, 2, 7};
 
-TEST(OfflineAfterTest, ExactlySoManyTokensAreTheTargetsAndTheRestTheDrafters) {
+TEST(OfflineAfterTest, CutsLinkAfterExactTokenCount) {
   for (const ToyDrafter drafter : {ToyDrafter::twin, ToyDrafter::moa_tli0, ToyDrafter::moa_tli1}) {
     for (const std::uint32_t cut : {1u, 2u, 7u, 20u}) {
       GenerationRig rig({.drafter = drafter, .tokens_max = 30, .offline_after = cut});
@@ -29,7 +29,7 @@ TEST(OfflineAfterTest, ExactlySoManyTokensAreTheTargetsAndTheRestTheDrafters) {
   }
 }
 
-TEST(OfflineAfterTest, NothingIsSentOnceTheLinkIsCut) {
+TEST(OfflineAfterTest, SendsNothingAfterCut) {
   GenerationRig rig({.drafter = ToyDrafter::moa_tli0, .tokens_max = 30, .offline_after = 1});
   const Answer answer = rig.answer(kPrompt);
   EXPECT_EQ(answer.count(Provenance::verified), 1u);
@@ -38,12 +38,12 @@ TEST(OfflineAfterTest, NothingIsSentOnceTheLinkIsCut) {
   EXPECT_FALSE(rig.settle());  // and nothing is checked afterwards
 }
 
-TEST(OfflineAfterTest, AnAnswerThatEndsBeforeIsWhole) {
+TEST(OfflineAfterTest, LeavesShorterAnswersWhole) {
   GenerationRig rig({.tokens_max = 6, .offline_after = 50});
   EXPECT_EQ(rig.answer(kPrompt).tokens, rig.plain(kPrompt).tokens);
 }
 
-TEST(CycleRecordTest, RecordsAddUpToTheAnswer) {
+TEST(CycleRecordTest, RecordsSumToAnswer) {
   GenerationRig rig({.drafter = ToyDrafter::noisy, .tokens_max = 30});
   const Answer answer = rig.answer(kPrompt);
   std::uint32_t tokens = 0;
@@ -66,7 +66,7 @@ TEST(CycleRecordTest, RecordsAddUpToTheAnswer) {
   EXPECT_EQ(rig.cycles().front().rows, kPrompt.size());
 }
 
-TEST(CycleRecordTest, AnOutageIsInTheRecords) {
+TEST(CycleRecordTest, RecordsIncludeOutages) {
   GenerationRig rig(
       {.drafter = ToyDrafter::twin,
        .tokens_max = 30,

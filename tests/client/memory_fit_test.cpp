@@ -18,7 +18,7 @@ Result<MemoryFit> fit(std::uint64_t limit, std::uint32_t conversations = 4,
   return fit_memory(limit, positions, conversations, need_of);
 }
 
-TEST(MemoryFitTest, WhatFitsStaysAsItIsWanted) {
+TEST(MemoryFitTest, KeepsRequestedSizesThatFit) {
   for (const std::uint64_t limit : {1100u + 4 * 4096u, 1u << 30}) {
     const auto fitted = fit(limit).value();
     EXPECT_EQ(fitted.conversations, 4u);
@@ -27,7 +27,7 @@ TEST(MemoryFitTest, WhatFitsStaysAsItIsWanted) {
   }
 }
 
-TEST(MemoryFitTest, FirstThereAreFewerConversationsThenTheyAreShorter) {
+TEST(MemoryFitTest, ReducesConversationsBeforeContext) {
   const auto three = fit(1100 + 4 * 4096 - 1).value();
   EXPECT_EQ(three.conversations, 3u);
   EXPECT_EQ(three.positions, 4096u);
@@ -43,7 +43,7 @@ TEST(MemoryFitTest, FirstThereAreFewerConversationsThenTheyAreShorter) {
   }
 }
 
-TEST(MemoryFitTest, TooLittleIsRefusedToTheByteAndSaysWhatIsNeededForWhat) {
+TEST(MemoryFitTest, RefusesTooLittleMemoryAndListsNeeds) {
   EXPECT_TRUE(fit(1100 + 512));
   const auto refused = fit(1100 + 512 - 1);
   ASSERT_FALSE(refused);
@@ -77,7 +77,7 @@ class PlacedMemoryTest : public ::testing::TestWithParam<const char*> {
       BundleFile::open(std::string(EDGEDRAFT_MODELS "/") + GetParam(), BundleUse::draft).value();
 };
 
-TEST_P(PlacedMemoryTest, TheExactNeedIsEnoughAndAByteLessIsNot) {
+TEST_P(PlacedMemoryTest, ExactNeedFitsAndOneByteLessDoesNot) {
   const std::uint32_t context = bundle_.context_count();
   const std::uint64_t whole = need(context).total(3);
   const auto placed = DrafterPlacement::choose(options(whole, 3)).value();
@@ -94,7 +94,7 @@ TEST_P(PlacedMemoryTest, TheExactNeedIsEnoughAndAByteLessIsNot) {
   EXPECT_EQ(refused.error().code, Errc::unsupported);
 }
 
-TEST_P(PlacedMemoryTest, DraftersThatFitAreMadeWithinTheLimit) {
+TEST_P(PlacedMemoryTest, MakesFittingDraftersWithinLimit) {
   const std::uint64_t limit = need(bundle_.context_count()).total(3);
   const DrafterPlacement::Options wanted = options(limit, 3);
   const auto placed = DrafterPlacement::choose(wanted).value();

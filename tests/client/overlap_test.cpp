@@ -68,7 +68,7 @@ constexpr Measured kPoorDrafter{.round_trip = 30ms,
                                 .rank = 100};
 
 // The drafter has improved, which streamed answers cannot show.
-TEST(OverlapTest, TriesToDraftAgainAfterStreamedAnswers) {
+TEST(OverlapTest, RetriesDraftingAfterStreamedAnswers) {
   SimulatedDevice device(
       {.hold = std::nullopt, .drafter = ToyDrafter::twin, .known = disappointed(kPoorDrafter)});
   std::vector<std::uint64_t> hints;  // so far
@@ -88,7 +88,7 @@ TEST(OverlapTest, TriesToDraftAgainAfterStreamedAnswers) {
 }
 
 // Turns then go by steps, whose length does not reflect the computation in them.
-TEST(OverlapTest, WhatIsDraftedBesideAPrivateAnswerIsNotTimed) {
+TEST(OverlapTest, DoesNotTimeDraftingBesidePrivateAnswer) {
   Measured good_drafter = kPoorDrafter;
   good_drafter.rank = 0;
   const RunKnowledge before = knowledge(good_drafter);
@@ -143,7 +143,7 @@ SideBySide side_by_side(const SimulatedDevice::Options& options) {
 }
 
 // Drafting then brings no tokens, and must not cost any.
-TEST(OverlapTest, AServerThatIsFasterThanTheDrafterIsFollowed) {
+TEST(OverlapTest, KeepsUpWithServerFasterThanDrafter) {
   constexpr Duration kSlowStep = 25ms;  // three passes
   for (const std::uint32_t count : {1u, 4u}) {
     SCOPED_TRACE(count);
@@ -161,7 +161,7 @@ TEST(OverlapTest, AServerThatIsFasterThanTheDrafterIsFollowed) {
 }
 
 // It cannot know which untried tokens would have been right.
-TEST(OverlapTest, AChainDoesNotTeachThatOthersThanTheLikeliestAreNeverRight) {
+TEST(OverlapTest, ChainKeepsEstimatesOfUntriedRanks) {
   SimulatedDevice device({.hold = std::nullopt, .tree = {.breadth = 1, .depth = 4, .nodes = 4}});
   device.ask(device.now(),
              {.prompt = kDevicePrompt,
@@ -228,7 +228,7 @@ class ScriptedRun {
   Generation generation_;
 };
 
-TEST(OverlapTest, EachWindowOfAStreamIsMeasuredOnce) {
+TEST(OverlapTest, MeasuresEachStreamWindowOnce) {
   constexpr std::uint32_t kLength = 40;
   RunKnowledge hopeless = disappointed(kNearServer);
   hopeless.balance = -16.0;
@@ -253,7 +253,7 @@ TEST(OverlapTest, EachWindowOfAStreamIsMeasuredOnce) {
 }
 
 // They had piled up while the device was busy.
-TEST(OverlapTest, WhatIsTakenInAtOnceIsNoRateOfAStream) {
+TEST(OverlapTest, IgnoresBackloggedVerdictsWhenMeasuringStreamRate) {
   RunKnowledge hopeless = disappointed(kNearServer);
   hopeless.balance = -16.0;
   rate(hopeless, RunKind::stream) = {.tokens = 10.0, .seconds = 0.1};

@@ -45,7 +45,7 @@ class PerplexityCommandTest : public ::testing::Test {
   PerplexityOptions options_;
 };
 
-TEST_F(PerplexityCommandTest, TextThatRepeatsIsEasierThanTextThatDoesNot) {
+TEST_F(PerplexityCommandTest, RepetitiveTextHasLowerPerplexity) {
   const double repeating = perplexity(options_);
   EXPECT_GE(repeating, 1.0);
   std::string shuffled;
@@ -54,7 +54,7 @@ TEST_F(PerplexityCommandTest, TextThatRepeatsIsEasierThanTextThatDoesNot) {
   EXPECT_GT(perplexity(options_), 10 * repeating);
 }
 
-TEST_F(PerplexityCommandTest, OneTokenTellsNoError) {
+TEST_F(PerplexityCommandTest, OneTokenHasNoStandardError) {
   options_.file = directory_.write("one.txt", "dog");
   ::testing::internal::CaptureStdout();
   EXPECT_TRUE(run_perplexity(options_));
@@ -62,7 +62,7 @@ TEST_F(PerplexityCommandTest, OneTokenTellsNoError) {
   EXPECT_NE(out.find(" +- - over 1 tokens"), std::string::npos) << out;
 }
 
-TEST_F(PerplexityCommandTest, NamesTheOptionThatIsWrong) {
+TEST_F(PerplexityCommandTest, NamesInvalidOption) {
   PerplexityOptions o = options_;
   o.model.clear();
   expect_error(o, Errc::usage, "--model");

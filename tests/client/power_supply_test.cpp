@@ -30,13 +30,13 @@ class PowerSupplyTest : public ::testing::Test {
   const PowerSupply power_{root_};
 };
 
-TEST_F(PowerSupplyTest, ASystemThatTellsNothingHasNoBattery) {
+TEST_F(PowerSupplyTest, ReportsNoBatteryIfSystemFilesAreMissing) {
   EXPECT_FALSE(power_.on_battery());
   EXPECT_TRUE(power_.energy().empty());
   EXPECT_FALSE(EnergyMeter(power_).joules());
 }
 
-TEST_F(PowerSupplyTest, OnBatteryWhileItsOwnBatteryIsDischarging) {
+TEST_F(PowerSupplyTest, OnBatteryWhileOwnBatteryDischarges) {
   write("power_supply/AC/type", "Mains");
   write("power_supply/BAT0/type", "Battery");
   write("power_supply/BAT0/status", "Charging");
@@ -48,7 +48,7 @@ TEST_F(PowerSupplyTest, OnBatteryWhileItsOwnBatteryIsDischarging) {
   EXPECT_TRUE(power_.on_battery());
 }
 
-TEST_F(PowerSupplyTest, EnergyIsThatOfAllProcessorsAndOutlivesAnOverflow) {
+TEST_F(PowerSupplyTest, SumsEnergyOfProcessorsAcrossCounterOverflow) {
   write_zone("0", "package-0", "900000000");
   write_zone("1", "package-1", "900000000");
   const EnergyMeter meter(power_);
@@ -63,7 +63,7 @@ TEST_F(PowerSupplyTest, EnergyIsThatOfAllProcessorsAndOutlivesAnOverflow) {
 
 // Laptops often have a counter of the whole machine, which includes the processor's. A processor's
 // counter includes those of its cores.
-TEST_F(PowerSupplyTest, ACounterThatHoldsAProcessorsIsNotAddedToIt) {
+TEST_F(PowerSupplyTest, DoesNotCountNestedCountersTwice) {
   write_zone("0", "psys", "100000000");
   write_zone("1", "package-0", "100000000");
   write_zone("1:0", "core", "100000000");
@@ -74,7 +74,7 @@ TEST_F(PowerSupplyTest, ACounterThatHoldsAProcessorsIsNotAddedToIt) {
   EXPECT_DOUBLE_EQ(meter.joules().value(), 5.0);
 }
 
-TEST_F(PowerSupplyTest, WhatIsTakenInAPauseDoesNotCount) {
+TEST_F(PowerSupplyTest, ExcludesEnergyOfPauses) {
   write_zone("0", "package-0", "0");
   EnergyMeter meter(power_);
   write_zone("0", "package-0", "5000000");

@@ -72,7 +72,7 @@ Tokens sent_tokens(const GenerationRig& rig) {
   return all;
 }
 
-TEST(PrivateAnswerTest, TheDrafterHasTheTargetsActivationsOfWhatMayBeSent) {
+TEST(PrivateAnswerTest, DrafterReceivesActivationsOfOpenPart) {
   const Tokens secret{40, 41, 42};
   GenerationRig rig(options_of());
   const Answer opened = answer(rig, secret, kOpenCount);
@@ -92,7 +92,7 @@ TEST(PrivateAnswerTest, TheDrafterHasTheTargetsActivationsOfWhatMayBeSent) {
   EXPECT_TRUE(alone.requests().empty());
 }
 
-TEST(PrivateAnswerTest, WhatTheServerHasReadIsNotSentAgain) {
+TEST(PrivateAnswerTest, DoesNotResendOpenPart) {
   GenerationRig rig(options_of());
   const Answer first = answer(rig, {40, 41}, kOpenCount);
   EXPECT_EQ(answer(rig, {40, 41}, kOpenCount).tokens, first.tokens);
@@ -106,7 +106,7 @@ TEST(PrivateAnswerTest, WhatTheServerHasReadIsNotSentAgain) {
 
 // For any events on the way. The answer ends soon or never, as its duration would show when the
 // next request comes.
-TEST(PrivateAnswerTest, UplinksAreTheSameForTenThousandPrivateTexts) {
+TEST(PrivateAnswerTest, TenThousandPrivateTextsSendSameTokens) {
   Random random(17);
   constexpr LinkFault::Kind kKinds[] = {LinkFault::Kind::lost_request, LinkFault::Kind::lost_answer,
                                         LinkFault::Kind::silence,      LinkFault::Kind::forgotten,
@@ -138,7 +138,7 @@ TEST(PrivateAnswerTest, UplinksAreTheSameForTenThousandPrivateTexts) {
   }
 }
 
-TEST(PrivateAnswerTest, FaultsOfTheLinkTellNothingAndHoldNothingUp) {
+TEST(PrivateAnswerTest, LinkFaultsRevealNothingAndBlockNoAnswer) {
   using Kind = LinkFault::Kind;
   for (const Kind kind :
        {Kind::lost_request, Kind::lost_answer, Kind::silence, Kind::forgotten, Kind::refused}) {

@@ -30,7 +30,7 @@ std::vector<MarkedPart> parts(std::initializer_list<std::pair<const char*, bool>
   return all;
 }
 
-TEST(PrivateMarksTest, WhatIsDoubtfulIsPrivate) {
+TEST(PrivateMarksTest, TreatsAmbiguousMarksAsPrivate) {
   EXPECT_EQ(split_marks("no marks"), parts({{"no marks", false}}));
   EXPECT_EQ(split_marks("I am <private>Ann</private>."),
             parts({{"I am ", false}, {"Ann", true}, {".", false}}));
@@ -46,7 +46,7 @@ TEST(PrivateMarksTest, WhatIsDoubtfulIsPrivate) {
             parts({{"a", true}, {"b", true}}));
 }
 
-TEST(PrivateMarksTest, AClosingMarkThatNoneOpenedClosesAllBeforeIt) {
+TEST(PrivateMarksTest, UnopenedClosingMarkMakesPrecedingTextPrivate) {
   EXPECT_EQ(split_marks("I am Ann</private>, hi"), parts({{"I am Ann", true}, {", hi", false}}));
   EXPECT_EQ(split_marks("Ann</private>"), parts({{"Ann", true}}));
   EXPECT_EQ(split_marks("</private>hi"), parts({{"", true}, {"hi", false}}));
@@ -57,7 +57,7 @@ TEST(PrivateMarksTest, AClosingMarkThatNoneOpenedClosesAllBeforeIt) {
             parts({{"a", true}, {"b", false}, {"c</private>d", true}, {"e", false}}));
 }
 
-TEST(PrivateMarksTest, TheCaseOfAMarkDoesNotMatter) {
+TEST(PrivateMarksTest, IgnoresCaseOfMarks) {
   EXPECT_EQ(split_marks("I am <Private>Ann</PRIVATE>."),
             parts({{"I am ", false}, {"Ann", true}, {".", false}}));
   EXPECT_EQ(split_marks("<PRIVATE>a<private>b</Private>c</private>d"),
@@ -66,7 +66,7 @@ TEST(PrivateMarksTest, TheCaseOfAMarkDoesNotMatter) {
             parts({{"<privat>, <private-key>, <privately> and <prıvate>, [private 1]", false}}));
 }
 
-TEST(PrivateMarksTest, FlawsOfAMarkDoNotMatter) {
+TEST(PrivateMarksTest, ToleratesMalformedMarks) {
   EXPECT_EQ(split_marks("I am <private id=\"1\">Ann</private\n>."),
             parts({{"I am ", false}, {"Ann", true}, {".", false}}));
   EXPECT_EQ(split_marks("I am <private Ann</private>."),
@@ -78,7 +78,7 @@ TEST(PrivateMarksTest, FlawsOfAMarkDoNotMatter) {
             parts({{"Ann", true}, {" ", false}, {"b", true}}));
 }
 
-TEST(PrivateMarksTest, ManyMarksTakeNoLonger) {
+TEST(PrivateMarksTest, StaysFastForManyMarks) {
   for (const char* const piece :
        {"<", "<private", "<private>", "</private>", "<private></private>", "< ", "<\u200B",
         "\uFEFF", "＜", "<private a", "\\u003cprivate", "&lt;private ", "[private", "<private>a",
@@ -101,7 +101,7 @@ std::string unmarked(const std::string& private_text) {
   return all;
 }
 
-TEST(PrivateMarksTest, PrivateTextIsReadWithoutItsMarks) {
+TEST(PrivateMarksTest, RemovesMarksFromPrivateText) {
   EXPECT_EQ(unmarked("Ann Quist"), "Ann Quist");
   EXPECT_EQ(unmarked("Dear <private>Ann Quist</private>, hello"),
             "Dear Ann Quist, hello|Ann Quist");
@@ -117,7 +117,7 @@ std::string unescaped_all(const std::string& text) {
   return all;
 }
 
-TEST(UnescapedTextTest, EscapesAreReadAsOftenAsTheyWereWritten) {
+TEST(UnescapedTextTest, UnescapesEachNestingLevel) {
   EXPECT_EQ(unescaped_all(R"(no escape: \q, \u12, \)"), "");
   EXPECT_EQ(unescaped_all(R"(J\u00f6rg\nM.)"), "Jörg\nM.|");
   EXPECT_EQ(unescaped_all(R"({\"name\": \"J\\u00f6rg\"})"),
@@ -131,7 +131,7 @@ TEST(UnescapedTextTest, EscapesAreReadAsOftenAsTheyWereWritten) {
   EXPECT_LE(unescaped_texts(std::string(1'000'000, '\\')).size(), 3u);
 }
 
-TEST(UnescapedTextTest, EachByteIsWhereItIsWritten) {
+TEST(UnescapedTextTest, MapsBytesToSourcePositions) {
   const auto readings = unescaped_texts(R"(a\\u00f6b)");
   ASSERT_EQ(readings.size(), 2u);
   EXPECT_EQ(readings[1].text, "aöb");
@@ -147,7 +147,7 @@ std::string found(const PrivateVault& vault, const std::string& text) {
   return all;
 }
 
-TEST(PrivateVaultTest, AValueIsFoundHoweverItIsWritten) {
+TEST(PrivateVaultTest, FindsValueInAnySpelling) {
   PrivateVault vault;
   vault.add("Zoë Müller-Lüdenscheidt", PrivateType::name);
   EXPECT_EQ(found(vault, "ask ZOE  MULLER-LÜDENSCHEIDT now"), "{ZOE  MULLER-LÜDENSCHEIDT}");
@@ -157,7 +157,7 @@ TEST(PrivateVaultTest, AValueIsFoundHoweverItIsWritten) {
   EXPECT_EQ(found(vault, "Zoë Meier"), "");
 }
 
-TEST(PrivateVaultTest, NumbersAreFoundHoweverTheyAreGrouped) {
+TEST(PrivateVaultTest, FindsNumbersInAnyGrouping) {
   PrivateVault vault;
   vault.add("DE89 3704 0044 0532 0130 00", PrivateType::iban);
   EXPECT_EQ(found(vault, "to de89-3704-0044-0532-0130-00."), "{de89-3704-0044-0532-0130-00}");
@@ -165,7 +165,7 @@ TEST(PrivateVaultTest, NumbersAreFoundHoweverTheyAreGrouped) {
   EXPECT_EQ(found(vault, "1DE89370400440532013000"), "") << "another number";
 }
 
-TEST(PrivateVaultTest, NumbersThatWereMarkedAreFoundHoweverTheyAreGrouped) {
+TEST(PrivateVaultTest, FindsMarkedNumbersInAnyGrouping) {
   PrivateVault vault;
   vault.add("4111 1111 1111 1111", PrivateType::text);
   EXPECT_EQ(found(vault, "my 4111-1111-1111-1111, 4111111111111111."),
@@ -182,14 +182,14 @@ TEST(PrivateVaultTest, NumbersThatWereMarkedAreFoundHoweverTheyAreGrouped) {
             vault.identity_of("4111 1111 1111 1111", PrivateType::text));
 }
 
-TEST(PrivateVaultTest, AShortValueIsAWordAndALongOneAnything) {
+TEST(PrivateVaultTest, FindsShortValuesAsWordsAndLongOnesAnywhere) {
   PrivateVault vault;
   vault.add("Al", PrivateType::text);
   vault.add("Alexander", PrivateType::text);
   EXPECT_EQ(found(vault, "Al also saw Alexanders al."), "{Al}{Alexander}{al}");
 }
 
-TEST(PrivateVaultTest, WhereNoSpacesStandBetweenWordsAShortValueIsFoundAnywhere) {
+TEST(PrivateVaultTest, FindsShortValuesAnywhereInUnspacedScripts) {
   PrivateVault vault;
   for (const char* const value : {"李雷", "山田", "タロウ", "สมชาย", "Ann", "민수", "가"}) {
     vault.add(value, PrivateType::name);
@@ -204,7 +204,7 @@ TEST(PrivateVaultTest, WhereNoSpacesStandBetweenWordsAShortValueIsFoundAnywhere)
   EXPECT_EQ(found(vault, "간다"), "") << "a part of a letter";
 }
 
-TEST(PrivateVaultTest, NumbersAreFoundBesideLettersWithoutSpaces) {
+TEST(PrivateVaultTest, FindsNumbersBesideLettersOfUnspacedScripts) {
   PrivateVault vault;
   vault.add("138 1234 5678", PrivateType::phone);
   vault.add("๑๒๓", PrivateType::text);
@@ -214,7 +214,7 @@ TEST(PrivateVaultTest, NumbersAreFoundBesideLettersWithoutSpaces) {
   EXPECT_EQ(found(vault, "บ้าน๑๒๓ครับ ๑๒๓๔"), "{๑๒๓}");
 }
 
-TEST(PrivateVaultTest, AValueOfSignsAloneIsFoundAsItIsWritten) {
+TEST(PrivateVaultTest, FindsSymbolValuesAsWritten) {
   PrivateVault vault;
   for (const char* const value : {"#*!#*", "😀", "§", "-- --"}) {
     EXPECT_TRUE(vault.add(value, PrivateType::text));
@@ -225,7 +225,7 @@ TEST(PrivateVaultTest, AValueOfSignsAloneIsFoundAsItIsWritten) {
   EXPECT_EQ(found(vault, "#*!, *#, -- or 😁"), "");
 }
 
-TEST(PrivateVaultTest, FewerThanThreeSignsOfAsciiAreNotTakenForAValue) {
+TEST(PrivateVaultTest, IgnoresFewerThanThreeAsciiSymbols) {
   PrivateVault vault;
   for (const char* const value : {".", "?!", " : ", "！"}) {
     EXPECT_TRUE(vault.add(value, PrivateType::text));
@@ -233,14 +233,14 @@ TEST(PrivateVaultTest, FewerThanThreeSignsOfAsciiAreNotTakenForAValue) {
   EXPECT_EQ(found(vault, "Really?! Yes: so it is. Oh!"), "");
 }
 
-TEST(PrivateVaultTest, WhatAnyOfSeveralCoversIsCovered) {
+TEST(PrivateVaultTest, CoversUnionOfOverlappingValues) {
   PrivateVault vault;
   vault.add("Ann Lee", PrivateType::name);
   vault.add("Lee Smith", PrivateType::name);
   EXPECT_EQ(found(vault, "Ann Lee Smith, Lee Smith"), "{Ann Lee Smith}{Lee Smith}");
 }
 
-TEST(PrivateVaultTest, ItSaysWhenItIsFull) {
+TEST(PrivateVaultTest, RefusesValuesWhenFull) {
   PrivateVault vault;
   for (std::size_t i = 0; i < PrivateVault::kValuesMax; ++i) {
     ASSERT_TRUE(vault.add("value " + std::to_string(i), PrivateType::text));
@@ -250,7 +250,7 @@ TEST(PrivateVaultTest, ItSaysWhenItIsFull) {
   EXPECT_FALSE(vault.add("one more", PrivateType::text));
 }
 
-TEST(PrivateVaultTest, WhatWasDetectedMakesRoomAndWhatWasGivenStays) {
+TEST(PrivateVaultTest, ForgetsDetectedValuesAndKeepsMarkedOnes) {
   PrivateVault vault;
   ASSERT_TRUE(vault.add("Zoe@Lee.org", PrivateType::text));
   for (std::size_t i = 0; i < PrivateVault::kValuesMax; ++i) {
@@ -264,7 +264,7 @@ TEST(PrivateVaultTest, WhatWasDetectedMakesRoomAndWhatWasGivenStays) {
   EXPECT_TRUE(vault.add_detected("one@more.org", PrivateType::mail));
 }
 
-TEST(PrivateVaultTest, EndedConversationsMakeRoomAndThoseInUseKeepTheirValues) {
+TEST(PrivateVaultTest, ForgetsOnlyValuesNoLongerInUse) {
   const Instant start{};
   PrivateVault vault;
   vault.set_now(start);
@@ -287,7 +287,7 @@ TEST(PrivateVaultTest, EndedConversationsMakeRoomAndThoseInUseKeepTheirValues) {
   EXPECT_EQ(found(vault, "Bob Quist, value 77, value 78"), "{Bob Quist}{value 77}{value 78}");
 }
 
-TEST(PrivateVaultTest, WhatARefusedRequestTaughtIsForgotten) {
+TEST(PrivateVaultTest, ForgetsValuesOfRefusedRequests) {
   PrivateVault vault;
   vault.add("Ann Quist", PrivateType::text);
   vault.add_detected("zoe@lee.org", PrivateType::mail);
@@ -309,7 +309,7 @@ TEST(PrivateVaultTest, WhatARefusedRequestTaughtIsForgotten) {
 
 // Values with one prefix, values that are prefixes of each other, and a long value that almost
 // matches at each position.
-TEST(PrivateVaultTest, ManyValuesOfOneBeginningTakeNoLonger) {
+TEST(PrivateVaultTest, StaysFastForValuesWithCommonPrefix) {
   const auto numbered = [](std::size_t i) { return std::string(30, 'a') + std::to_string(i); };
   const auto nested = [](std::size_t i) { return std::string(i + 1, 'a'); };
   const auto spaced = [](std::size_t i) {
@@ -334,7 +334,7 @@ TEST(PrivateVaultTest, ManyValuesOfOneBeginningTakeNoLonger) {
   }
 }
 
-TEST(PrivateVaultTest, OfValuesThatBeginAlikeTheLongestThatStandsThereIsFound) {
+TEST(PrivateVaultTest, FindsLongestOfValuesWithCommonPrefix) {
   PrivateVault vault;
   std::vector<std::string> values;
   Random random(5);
@@ -359,7 +359,7 @@ TEST(PrivateVaultTest, OfValuesThatBeginAlikeTheLongestThatStandsThereIsFound) {
   }
 }
 
-TEST(PrivateVaultTest, NamesTakeNoRoomOfOtherValues) {
+TEST(PrivateVaultTest, NamesDoNotUseSpaceOfOtherValues) {
   PrivateVault vault;
   for (std::size_t i = 0; i < PrivateVault::kNamesMax; ++i) {
     ASSERT_TRUE(vault.add_name("name " + std::to_string(i)));
@@ -369,7 +369,7 @@ TEST(PrivateVaultTest, NamesTakeNoRoomOfOtherValues) {
   EXPECT_EQ(found(vault, "of name 9999 and one more"), "{name 9999}{one more}");
 }
 
-TEST(PrivateVaultTest, AValueIsFoundInWhatProgramsWrite) {
+TEST(PrivateVaultTest, FindsValuesInEscapedText) {
   PrivateVault vault;
   vault.add("Jörg Müller", PrivateType::name);
   vault.add("12 Main Street\nSpringfield", PrivateType::text);
@@ -382,7 +382,7 @@ TEST(PrivateVaultTest, AValueIsFoundInWhatProgramsWrite) {
   EXPECT_EQ(vault.known_as(R"(J\u00f6rg M\u00fcller)")->text, "Jörg Müller");
 }
 
-TEST(PrivateVaultTest, WhatADetectorFoundMayBeFoundAsItIsWritten) {
+TEST(PrivateVaultTest, FindsAsWrittenValueInsideLongerNumber) {
   PrivateVault vault;
   vault.add_detected("4242424242424242", PrivateType::card);
   EXPECT_EQ(found(vault, "4242424242424242123"), "");
@@ -401,7 +401,7 @@ std::string detected(const std::string& text) {
   return all;
 }
 
-TEST(DetectorsTest, WhatHasAFormIsFound) {
+TEST(DetectorsTest, FindsValuesWithKnownFormats) {
   EXPECT_EQ(detected("write to ann.lee+x@mail.example.co.uk."),
             "mail:ann.lee+x@mail.example.co.uk;");
   EXPECT_EQ(detected("call +49 (170) 123-4567 or 030 1234567, please"),
@@ -431,7 +431,7 @@ TEST(DetectorsTest, WhatHasAFormIsFound) {
             "key:-----BEGIN RSA PRIVATE KEY-----\nMIIE\n-----END RSA PRIVATE KEY-----;");
 }
 
-TEST(DetectorsTest, AKeyIsFoundWholeHoweverItIsWritten) {
+TEST(DetectorsTest, FindsWholeKeysInAnySpelling) {
   const std::string keys[] = {
       "-----BEGIN PRIVATE KEY-----\nMIIE+/=\n-----END PRIVATE KEY-----",
       R"(-----BEGIN PRIVATE KEY-----\nMIIE\nvQIB==\n-----END PRIVATE KEY-----)",
@@ -453,7 +453,7 @@ TEST(DetectorsTest, AKeyIsFoundWholeHoweverItIsWritten) {
   EXPECT_EQ(detected("-----BEGIN PUBLIC KEY-----\nMIIE\n-----END PUBLIC KEY-----"), "");
 }
 
-TEST(DetectorsTest, ACardIsFoundWithDigitsAroundIt) {
+TEST(DetectorsTest, FindsCardsAmongOtherDigits) {
   for (const std::string around : {"# 12/27", "# 123", "# 12 27 123", "2 #", "2 2 # 12/27",
                                    "3 # 999", "#, 12/27, CVC 123", "(#)"}) {
     for (const std::string card :
@@ -476,14 +476,14 @@ TEST(DetectorsTest, ACardIsFoundWithDigitsAroundIt) {
   EXPECT_EQ(detected("no 4111111111111111123"), "card:4111111111111111;") << "a code without a gap";
 }
 
-TEST(DetectorsTest, ANumberMayGoOnInTheNextLine) {
+TEST(DetectorsTest, FindsNumbersAcrossLineBreaks) {
   EXPECT_EQ(detected("card 4111 1111\n1111 1111, IBAN GB82 WEST 1234\r\n  5698 7654 32"),
             "card:4111 1111\n1111 1111;iban:GB82 WEST 1234\r\n  5698 7654 32;");
   EXPECT_EQ(detected("030 1234567\n030 7654321"), "phone:030 1234567;phone:030 7654321;");
   EXPECT_EQ(detected("4111 1111\n\n1111 1111, 3.14159265358979, a/4111/b/1111"), "");
 }
 
-TEST(DetectorsTest, WhatOnlyLooksAlikeIsLeft) {
+TEST(DetectorsTest, IgnoresLookalikes) {
   EXPECT_EQ(detected("On 2026-11-23 at 12:40, 1,234,567.89 of 3.14159265 (99999 of them)."), "");
   EXPECT_EQ(detected("card 4111 1111 1111 1112 has no such check digit"), "");
   EXPECT_EQ(detected("GB82 WEST 1234 5698 7654 33 neither"), "");
@@ -493,7 +493,7 @@ TEST(DetectorsTest, WhatOnlyLooksAlikeIsLeft) {
   EXPECT_EQ(detected("What is 47 plus 38? a@b, x @ y.de, 12 monkeys"), "");
 }
 
-TEST(DetectorsTest, LongTextsTakeNoLonger) {
+TEST(DetectorsTest, StaysFastForLongTexts) {
   for (const char* const piece : {"a",
                                   "1",
                                   "a.",
@@ -527,7 +527,7 @@ TEST(DetectorsTest, LongTextsTakeNoLonger) {
   }
 }
 
-TEST(LocalTextsTest, WhatRepeatsFiveWordsInARowIsRecognised) {
+TEST(LocalTextsTest, RecognisesFiveConsecutiveWords) {
   LocalTexts texts;
   texts.add("Once there was a little girl named Ann, who had a red ball.");
   texts.add("Yes, she did.");
@@ -537,7 +537,7 @@ TEST(LocalTextsTest, WhatRepeatsFiveWordsInARowIsRecognised) {
   EXPECT_FALSE(texts.recognises("Yes, she did."));
 }
 
-TEST(LocalTextsTest, TheOldestMakesRoom) {
+TEST(LocalTextsTest, EvictsOldestFingerprints) {
   LocalTexts texts;
   texts.add("Once there was a little girl named Ann.");
   texts.add("Her ball was red and very old.");
@@ -555,7 +555,7 @@ TEST(LocalTextsTest, TheOldestMakesRoom) {
   EXPECT_TRUE(texts.recognises(more.substr(300, 15)));
 }
 
-TEST(LocalTextsTest, WithoutSpacesBetweenWordsEachLetterIsOne) {
+TEST(LocalTextsTest, TreatsLettersOfUnspacedScriptsAsWords) {
   LocalTexts texts;
   texts.add("从前有一个小女孩，名字叫安娜。");
   texts.add("昔々あるところに");

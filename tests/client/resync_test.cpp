@@ -92,7 +92,7 @@ class ResyncTest : public ::testing::TestWithParam<ToyDrafter> {
   }
 };
 
-TEST_P(ResyncTest, CheckedAnswersAreThoseOfPlainDecodingWhateverHappensToTheLink) {
+TEST_P(ResyncTest, CheckedAnswersEqualPlainDecodingAfterAnyFault) {
   for (const float temperature : {0.0f, 0.9f}) {
     GenerationRig::Options with = options();
     with.sampling = {.temperature = temperature, .seed = 3};
@@ -108,7 +108,7 @@ TEST_P(ResyncTest, CheckedAnswersAreThoseOfPlainDecodingWhateverHappensToTheLink
   }
 }
 
-TEST_P(ResyncTest, KeptTextStaysAndTheTargetGoesOnBehindIt) {
+TEST_P(ResyncTest, TargetContinuesAfterKeptText) {
   std::uint32_t kept = 0;
   GenerationRig::Options with = options();
   with.resync = wire::ResyncPolicy::keep;
@@ -123,7 +123,7 @@ TEST_P(ResyncTest, KeptTextStaysAndTheTargetGoesOnBehindIt) {
   EXPECT_GT(kept, 0u) << "no outage ended in time to go on behind kept text";
 }
 
-TEST_P(ResyncTest, AnAnswerThatMustNotBeWrittenOfflineWaitsForTheServer) {
+TEST_P(ResyncTest, ServerOnlyAnswerWaitsForServer) {
   for_each_fault(options(), [&](const GenerationRig::Options& o) {
     GenerationRig rig(o);
     rig.generation().set({.tokens_max = o.tokens_max, .writes_offline = false});
@@ -135,7 +135,7 @@ TEST_P(ResyncTest, AnAnswerThatMustNotBeWrittenOfflineWaitsForTheServer) {
 }
 
 // Another model's text is checked as the drafter's own.
-TEST_P(ResyncTest, AnotherMayWriteWhileTheServerIsAway) {
+TEST_P(ResyncTest, ChecksOfflineTextOfAnotherModel) {
   std::uint32_t offline = 0;
   for_each_fault(options(), [&](GenerationRig::Options o) {
     o.twin_writes = true;
@@ -149,7 +149,7 @@ TEST_P(ResyncTest, AnotherMayWriteWhileTheServerIsAway) {
 }
 
 // Text of a long outage is kept; text of a short one is checked.
-TEST_P(ResyncTest, TextOfALongOutageIsKeptAndThatOfAShortOneChecked) {
+TEST_P(ResyncTest, KeepsTextOfLongOutagesAndChecksShortOnes) {
   std::uint32_t kept = 0;
   std::uint32_t checked = 0;
   for (const Duration keep_after : {0ms, 5ms, 1000ms}) {
@@ -176,7 +176,7 @@ TEST_P(ResyncTest, TextOfALongOutageIsKeptAndThatOfAShortOneChecked) {
 }
 
 // The server's answer covers the prompt as it was certain when sent, even if more is kept since.
-TEST_P(ResyncTest, AnAnswerThatComesAfterTheTextWasKeptMisleadsNobody) {
+TEST_P(ResyncTest, AcceptsLateVerdictAfterTextWasKept) {
   std::uint32_t kept = 0;
   std::uint32_t verified = 0;
   GenerationRig undisturbed(options());
@@ -197,7 +197,7 @@ TEST_P(ResyncTest, AnAnswerThatComesAfterTheTextWasKeptMisleadsNobody) {
   EXPECT_GT(verified, 0u) << "the server's answer came too late to matter";
 }
 
-TEST_P(ResyncTest, WhatTheDeviceAnswersByItselfIsNotSentAnywhere) {
+TEST_P(ResyncTest, DeviceAnswerIsNeverSent) {
   GenerationRig rig(options());
   const Tokens prompt = second_turn(rig);
   const std::uint32_t requests = rig.link().request_count();
@@ -214,7 +214,7 @@ TEST_P(ResyncTest, WhatTheDeviceAnswersByItselfIsNotSentAnywhere) {
   EXPECT_EQ(rig.answer(next).tokens, rig.plain(next).tokens);
 }
 
-TEST_P(ResyncTest, ADeviceThatIsUnsureHandsOverAndItsTextIsCheckedOrKept) {
+TEST_P(ResyncTest, UnsureDeviceHandsOverAndTextIsCheckedOrKept) {
   for (const Duration keep_after : {Duration::max(), Duration::zero()}) {
     GenerationRig rig(options());
     const Tokens prompt = second_turn(rig);
@@ -243,7 +243,7 @@ TEST_P(ResyncTest, ADeviceThatIsUnsureHandsOverAndItsTextIsCheckedOrKept) {
   }
 }
 
-TEST_P(ResyncTest, AnswersEndOfflineWhereTheServerStaysAway) {
+TEST_P(ResyncTest, AnswerEndsOfflineIfServerStaysAway) {
   for (std::uint32_t request = needs_target() ? 2 : 0; request <= 4; ++request) {
     SCOPED_TRACE(request);
     GenerationRig::Options with = options();
@@ -269,7 +269,7 @@ TEST_P(ResyncTest, AnswersEndOfflineWhereTheServerStaysAway) {
   }
 }
 
-TEST_P(ResyncTest, ASecondOutageDuringTheResyncIsSurvivedToo) {
+TEST_P(ResyncTest, SurvivesSecondOutageDuringResync) {
   for (std::uint32_t first = 1; first <= 4; ++first) {
     for (std::uint32_t later = 1; later <= 3; ++later) {
       for (const LinkFault::Kind kind : kFaults) {
@@ -286,7 +286,7 @@ TEST_P(ResyncTest, ASecondOutageDuringTheResyncIsSurvivedToo) {
   }
 }
 
-TEST_P(ResyncTest, TextWrittenUpToTheContextsEndIsCheckedToo) {
+TEST_P(ResyncTest, ChecksTextUpToEndOfContext) {
   for (const std::uint32_t calls : {20u, 200u}) {
     GenerationRig::Options with = options();
     with.tokens_max = 500;
@@ -301,7 +301,7 @@ TEST_P(ResyncTest, TextWrittenUpToTheContextsEndIsCheckedToo) {
   }
 }
 
-TEST_P(ResyncTest, BetweenTurnsSettlingCorrectsWhatAnAnswerLeftUnchecked) {
+TEST_P(ResyncTest, SettlingBetweenTurnsCorrectsUncheckedText) {
   GenerationRig::Options with = options();
   with.resync_wait = Duration::zero();
   with.faults = {{.request = 2, .kind = LinkFault::Kind::lost_answer, .wait_calls = 60}};
@@ -322,7 +322,7 @@ TEST_P(ResyncTest, BetweenTurnsSettlingCorrectsWhatAnAnswerLeftUnchecked) {
 }
 
 // An unchecked answer is part of the next prompt like any other text.
-TEST_P(ResyncTest, ATurnBehindAnUncheckedAnswerIsAnsweredAsItStands) {
+TEST_P(ResyncTest, NextTurnBuildsOnUncheckedAnswer) {
   GenerationRig::Options with = options();
   with.resync_wait = Duration::zero();
   with.faults = {{.request = 2, .kind = LinkFault::Kind::lost_request, .wait_calls = kForever}};
@@ -334,7 +334,7 @@ TEST_P(ResyncTest, ATurnBehindAnUncheckedAnswerIsAnsweredAsItStands) {
   EXPECT_EQ(rig.answer(next).tokens, rig.plain(next).tokens);
 }
 
-TEST_P(ResyncTest, OfflineAndBackIsToldInOrder) {
+TEST_P(ResyncTest, ReportsStateChangesInOrder) {
   GenerationRig::Options with = options();
   with.faults = {{.request = 3, .kind = LinkFault::Kind::lost_answer, .wait_calls = 4}};
   GenerationRig rig(with);
@@ -351,7 +351,7 @@ INSTANTIATE_TEST_SUITE_P(Drafters, ResyncTest,
 
 // If no drafter can write, an answer waits for the server's return. A link lost for good is an
 // error.
-TEST(ResyncErrorTest, WhereNobodyCanWriteTheServerIsWaitedFor) {
+TEST(ResyncErrorTest, WaitsForServerIfNoDrafterCanWrite) {
   for (const ToyDrafter drafter : {ToyDrafter::medusa, ToyDrafter::lookup, ToyDrafter::none}) {
     GenerationRig::Options options{.drafter = drafter,
                                    .tree = TreeShape{.breadth = 2, .depth = 2, .nodes = 4},
@@ -379,7 +379,7 @@ TEST(ResyncErrorTest, WhereNobodyCanWriteTheServerIsWaitedFor) {
 }
 
 // Likewise if the prompt fills its context.
-TEST(ResyncErrorTest, ADrafterWithoutRoomWaitsForTheServer) {
+TEST(ResyncErrorTest, DrafterWithFullContextWaitsForServer) {
   const GenerationRig::Options options{.tree = TreeShape{.breadth = 2, .depth = 2, .nodes = 4},
                                        .tokens_max = 12,
                                        .drafter_context = 4};
@@ -389,7 +389,7 @@ TEST(ResyncErrorTest, ADrafterWithoutRoomWaitsForTheServer) {
   });
 }
 
-TEST(ResyncErrorTest, ADeviceThatCannotWriteHandsOverOrSaysSo) {
+TEST(ResyncErrorTest, HandsOverOrFailsIfDeviceCannotWrite) {
   for (const ToyDrafter drafter : {ToyDrafter::medusa, ToyDrafter::twin}) {
     GenerationRig rig({.drafter = drafter,
                        .tree = TreeShape{.breadth = 2, .depth = 2, .nodes = 4},
@@ -412,7 +412,7 @@ TEST(ResyncErrorTest, ADeviceThatCannotWriteHandsOverOrSaysSo) {
 }
 
 // Its text would be meaningless without activations.
-TEST(ResyncErrorTest, ADrafterWithoutActivationsRefusesAndSaysWhatToGive) {
+TEST(ResyncErrorTest, DrafterWithoutActivationsRefusesAndNamesRemedy) {
   for (const ToyDrafter drafter :
        {ToyDrafter::moa_tli0, ToyDrafter::moa_tli1, ToyDrafter::eagle, ToyDrafter::moa_merged}) {
     GenerationRig::Options options{
@@ -442,7 +442,7 @@ TEST(ResyncErrorTest, ADrafterWithoutActivationsRefusesAndSaysWhatToGive) {
   }
 }
 
-TEST(ResyncErrorTest, AnAnswerForTheServerAloneWaitsNoLongerThanItMay) {
+TEST(ResyncErrorTest, ServerOnlyAnswerWaitsUpToLimit) {
   for (const std::uint32_t calls : {6u, kForever}) {
     GenerationRig rig(
         {.tokens_max = 12,
@@ -460,7 +460,7 @@ TEST(ResyncErrorTest, AnAnswerForTheServerAloneWaitsNoLongerThanItMay) {
   }
 }
 
-TEST(ResyncErrorTest, TheServerGoesOnWhereTheDeviceHasNoMoreRoom) {
+TEST(ResyncErrorTest, ServerContinuesWhenDrafterContextIsFull) {
   GenerationRig rig({.drafter = ToyDrafter::twin,
                      .tree = TreeShape{.breadth = 2, .depth = 2, .nodes = 4},
                      .tokens_max = 12,
@@ -472,7 +472,7 @@ TEST(ResyncErrorTest, TheServerGoesOnWhereTheDeviceHasNoMoreRoom) {
 }
 
 // A writer beside the drafter may have a longer context.
-TEST(ResyncErrorTest, AnotherWritesOnBehindTheDraftersContext) {
+TEST(ResyncErrorTest, OfflineModelWritesBeyondDrafterContext) {
   GenerationRig rig(
       {.tree = TreeShape{.breadth = 2, .depth = 2, .nodes = 4},
        .tokens_max = 12,
@@ -486,7 +486,7 @@ TEST(ResyncErrorTest, AnotherWritesOnBehindTheDraftersContext) {
 }
 
 // The client does not keep resending everything.
-TEST(ResyncErrorTest, AServerThatForgetsWhatItIsGivenHasNoRoom) {
+TEST(ResyncErrorTest, GivesUpOnServerThatKeepsForgetting) {
   for (const std::uint32_t request : {1u, 3u}) {
     GenerationRig rig(
         {.tree = TreeShape{.breadth = 2, .depth = 2, .nodes = 4},
@@ -510,7 +510,7 @@ TEST(ResyncErrorTest, AServerThatForgetsWhatItIsGivenHasNoRoom) {
   }
 }
 
-TEST(ResyncErrorTest, AServerThatComesBackAsAnotherIsNamedOnceAndNotWaitedFor) {
+TEST(ResyncErrorTest, ReportsReplacedServerOnceAndStopsWaiting) {
   GenerationRig rig(
       {.faults = {{.request = 3, .kind = LinkFault::Kind::replaced, .wait_calls = 4}}});
   const Answer answer = rig.answer(kRigPrompt);
@@ -520,7 +520,7 @@ TEST(ResyncErrorTest, AServerThatComesBackAsAnotherIsNamedOnceAndNotWaitedFor) {
 }
 
 // Only retries over time show when it has room again.
-TEST(ResyncErrorTest, AServerWithoutRoomIsAskedAgainWhileAnAnswerWaitsForItsCheck) {
+TEST(ResyncErrorTest, RetriesFullServerWhileAnswerAwaitsCheck) {
   GenerationRig rig(
       {.tree = TreeShape{.breadth = 2, .depth = 2, .nodes = 4},
        .tokens_max = 12,
@@ -540,7 +540,7 @@ TEST(ResyncErrorTest, AServerWithoutRoomIsAskedAgainWhileAnAnswerWaitsForItsChec
 }
 
 // The reason for the refusal may be gone by the next answer or the next check.
-TEST(ResyncErrorTest, AClosedLinkIsTriedAgainByTheNextAnswerAndTheNextCheck) {
+TEST(ResyncErrorTest, NextAnswerOrCheckReopensClosedLink) {
   const GenerationRig::Options options{
       .faults = {{.request = 3, .kind = LinkFault::Kind::replaced, .wait_calls = 4}}};
   GenerationRig rig(options);
@@ -562,7 +562,7 @@ TEST(ResyncErrorTest, AClosedLinkIsTriedAgainByTheNextAnswerAndTheNextCheck) {
 }
 
 // Otherwise a server that needs longer than the deadline for a prompt would never finish it.
-TEST(ResyncResumeTest, APromptWhoseVerdictWasLateIsNotComputedAgain) {
+TEST(ResyncResumeTest, DoesNotRecomputePromptAfterLateVerdict) {
   for (const ToyDrafter drafter : {ToyDrafter::moa_tli1, ToyDrafter::twin}) {
     GenerationRig rig(
         {.drafter = drafter,
@@ -579,7 +579,7 @@ TEST(ResyncResumeTest, APromptWhoseVerdictWasLateIsNotComputedAgain) {
 }
 
 // The session lives on: a short break costs only the requests in flight, without a second prompt.
-TEST(ResyncResumeTest, AnUnforgottenSessionIsResumedAndNotRefilled) {
+TEST(ResyncResumeTest, ResumesKeptSessionWithoutPrefill) {
   GenerationRig rig(
       {.drafter = ToyDrafter::moa_tli1,
        .faults = {{.request = 4, .kind = LinkFault::Kind::lost_answer, .wait_calls = 3}}});
@@ -597,7 +597,7 @@ TEST(ResyncResumeTest, AnUnforgottenSessionIsResumedAndNotRefilled) {
 }
 
 // Likewise if it was forgotten before, on a working connection.
-TEST(ResyncResumeTest, ASessionThatWasRefilledIsResumedToo) {
+TEST(ResyncResumeTest, ResumesRefilledSession) {
   GenerationRig rig(
       {.drafter = ToyDrafter::moa_tli1,
        .faults = {{.request = 2, .kind = LinkFault::Kind::forgotten, .wait_calls = 0},

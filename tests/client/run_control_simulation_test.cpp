@@ -246,7 +246,7 @@ TEST(RunControlSimulationTest, IsNotSlowerThanPlainAndFindsWhereDraftingPays) {
 }
 
 // A drafter on the server's processor: passes of 60 ms take 96 ms with drafts.
-TEST(RunControlSimulationTest, LearnsWhichPromptsGainWhereDraftingSlowsTheServer) {
+TEST(RunControlSimulationTest, LearnsWhichPromptsGainIfDraftingSlowsServer) {
   World world{.round_trip = 0.0536, .beside = 1.35, .row = 0.06, .step = 0.008, .acceptance = 0.0};
   constexpr std::array kAcceptance{0.1, 0.6, 0.9, 0.3, 0.85, 0.75};
   std::array<double, kAcceptance.size()> best{};

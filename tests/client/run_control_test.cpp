@@ -53,7 +53,7 @@ double stream_rate(const World& world) {
   return 1.0 / seconds(world.pass);
 }
 
-TEST(RunControlTest, MeasuresAStreamFirstThenDraftsAsWideAsItMay) {
+TEST(RunControlTest, MeasuresStreamFirstThenDraftsAtFullBreadth) {
   RunControl control({});
   const auto first = control.decide(8, 96, false);
   EXPECT_EQ(first.kind, RunKind::stream);
@@ -67,7 +67,7 @@ TEST(RunControlTest, MeasuresAStreamFirstThenDraftsAsWideAsItMay) {
   EXPECT_EQ(control.why(), "drafting is not measured yet");
 }
 
-TEST(RunControlTest, AStreamsRateIsNotThatOfPassesBesideDrafts) {
+TEST(RunControlTest, StreamRateExcludesPassesBesideDrafts) {
   RunControl control({});
   observe_rate(control, kStream, 16.0);
   for (int i = 0; i < 60; ++i) control.observe_pass(1 + i % 2, milliseconds(96));
@@ -80,7 +80,7 @@ TEST(RunControlTest, AStreamsRateIsNotThatOfPassesBesideDrafts) {
   EXPECT_NEAR(control.fastest(1, 96, false).tokens_per_second, 16.0, 1e-6);
 }
 
-TEST(RunControlTest, SaysWhatIsAssumed) {
+TEST(RunControlTest, ReportsBasisOfDecision) {
   const auto says = [](RunControl& control, const char* text) {
     (void)control.decide(8, 96, false);
     return control.why().find(text) != std::string::npos;
@@ -92,14 +92,14 @@ TEST(RunControlTest, SaysWhatIsAssumed) {
   EXPECT_TRUE(says(control, "measured, stream")) << control.why();
 }
 
-TEST(RunControlTest, EconomisesWhereThatCostsNoSpeed) {
+TEST(RunControlTest, EconomisesIfSpeedIsUnaffected) {
   EXPECT_EQ(decided({.round_trip = microseconds(500)}).kind, RunKind::economy);
   const auto far = decided({.round_trip = milliseconds(147)});
   EXPECT_EQ(far.kind, RunKind::overlap) << "hints take longer than passes";
   EXPECT_GT(far.tokens_per_second, 1000 / 30.3);
 }
 
-TEST(RunControlTest, StreamsWhereDraftsBringNothing) {
+TEST(RunControlTest, StreamsIfDraftsGainNothing) {
   const auto decision = decided({.acceptance = 0.0, .round_trip = milliseconds(300)});
   EXPECT_EQ(decision.kind, RunKind::stream);
   EXPECT_FALSE(decision.drafts());
@@ -108,7 +108,7 @@ TEST(RunControlTest, StreamsWhereDraftsBringNothing) {
   EXPECT_EQ(decided({.step = milliseconds(300)}).kind, RunKind::stream);
 }
 
-TEST(RunControlTest, GrowsAChainWhereAWideStepCostsTooMuch) {
+TEST(RunControlTest, GrowsChainIfWideStepsCostTooMuch) {
   RunControl control = knowing({.round_trip = milliseconds(60)});
   RunControl dear = control;
   for (int i = 0; i < 60; ++i) {
@@ -120,7 +120,7 @@ TEST(RunControlTest, GrowsAChainWhereAWideStepCostsTooMuch) {
 }
 
 // A chain tries one token per position, so it shows nothing about the second.
-TEST(RunControlTest, ChainsDoNotUnlearnWhatATreeBrings) {
+TEST(RunControlTest, ChainsPreserveKnowledgeOfTrees) {
   RunControl control = knowing({.acceptance = 0.7});
   const auto wide = [&] { return control.fastest(8, 96, false).tokens_per_second; };
   const double before = wide();
@@ -135,14 +135,14 @@ TEST(RunControlTest, ChainsDoNotUnlearnWhatATreeBrings) {
 }
 
 // A wider tree would not help a drafter that has nothing else to propose.
-TEST(RunControlTest, AMissOfAllThatThereIsIsNoneOfTheRanks) {
+TEST(RunControlTest, MissOfAllCandidatesCountsForNoRank) {
   RunControl control({});
   for (int i = 0; i < 100; ++i) control.observe_rank(100, 8);
   EXPECT_EQ(control.known().tried, 100.0);
   for (const double right : control.known().right) EXPECT_EQ(right, 0.0);
 }
 
-TEST(RunControlTest, OnBatteryDraftsOnlyWhatIsLikelyAndPays) {
+TEST(RunControlTest, OnBatteryDraftsOnlyIfLikelyAndWorthwhile) {
   const World modest{.acceptance = 0.5, .round_trip = milliseconds(70)};
   EXPECT_NE(decided(modest).kind, RunKind::stream);
   EXPECT_EQ(decided(modest, true).kind, RunKind::stream);
@@ -151,7 +151,7 @@ TEST(RunControlTest, OnBatteryDraftsOnlyWhatIsLikelyAndPays) {
   EXPECT_GT(decided(good, true).floor, 5 * decided(good).floor);
 }
 
-TEST(RunControlTest, LeavesDraftingThatMeasuresSlowerThanAStream) {
+TEST(RunControlTest, StopsDraftingMeasuredSlowerThanStream) {
   const World world;
   RunControl control = knowing(world);
   const auto draft = control.decide(8, 96, false);
@@ -163,7 +163,7 @@ TEST(RunControlTest, LeavesDraftingThatMeasuresSlowerThanAStream) {
   EXPECT_NEAR(next.tokens_per_second, stream_rate(world), 1e-6);
 }
 
-TEST(RunControlTest, TriesASlowWayRarelyAndACloseOneOften) {
+TEST(RunControlTest, RetriesSlowKindsRarelyAndCloseOnesOften) {
   const World world{.acceptance = 0.5};
   const auto tries = [&](double rate_by_stream) {
     RunControl control = knowing(world);
@@ -185,7 +185,7 @@ TEST(RunControlTest, TriesASlowWayRarelyAndACloseOneOften) {
   EXPECT_GT(tries(1.5), 350);
 }
 
-TEST(RunControlTest, GainsPayForOneLosingWindowOnly) {
+TEST(RunControlTest, GainsPayForOnlyOneLosingWindow) {
   const World world;
   RunControl control = knowing(world);
   const auto draft = control.decide(8, 96, false);
@@ -195,7 +195,7 @@ TEST(RunControlTest, GainsPayForOneLosingWindowOnly) {
   EXPECT_LT(control.known().balance, 0.0);
 }
 
-TEST(RunControlTest, MeasuresAStreamAgainWhileItDrafts) {
+TEST(RunControlTest, RemeasuresStreamWhileDrafting) {
   const World world{.acceptance = 0.9};
   RunControl control = knowing(world);
   int drafted = 0;
@@ -207,7 +207,7 @@ TEST(RunControlTest, MeasuresAStreamAgainWhileItDrafts) {
   EXPECT_GT(drafted, 20) << "3 % of the tokens";
 }
 
-TEST(RunControlTest, ANewAnswerForgetsMostOfOtherPrompts) {
+TEST(RunControlTest, NewAnswerForgetsMostOfOtherPrompts) {
   RunControl control = knowing({});
   for (int i = 0; i < 9; ++i) observe_rate(control, {.kind = RunKind::overlap}, 50.0);
   control.begin_answer();
@@ -217,7 +217,7 @@ TEST(RunControlTest, ANewAnswerForgetsMostOfOtherPrompts) {
   EXPECT_EQ(known.tried, 64.0);
 }
 
-TEST(RunControlTest, LeavesASlowWindowEarly) {
+TEST(RunControlTest, EndsSlowWindowEarly) {
   RunControl control({});
   EXPECT_FALSE(control.is_due(15, std::chrono::seconds(9)));
   EXPECT_TRUE(control.is_due(16, milliseconds(1)));
@@ -227,14 +227,14 @@ TEST(RunControlTest, LeavesASlowWindowEarly) {
   EXPECT_FALSE(control.is_due(7, milliseconds(1000)));
 }
 
-TEST(RunControlTest, WhatItKnowsIsEnoughForTheNextOne) {
+TEST(RunControlTest, RestoredKnowledgeGivesSameDecision) {
   RunControl first = knowing({});
   RunControl next(first.known());
   EXPECT_EQ(next.decide(8, 96, false), first.decide(8, 96, false));
   EXPECT_EQ(next.why(), first.why());
 }
 
-TEST(CostLineTest, FollowsWhatWasMeasured) {
+TEST(CostLineTest, FollowsMeasurements) {
   CostLine line;
   EXPECT_FALSE(line.known());
   for (int i = 0; i < 50; ++i) line.add(1 + i % 16, 0.030 + 0.001 * (i % 16));
@@ -245,7 +245,7 @@ TEST(CostLineTest, FollowsWhatWasMeasured) {
   EXPECT_NEAR(line.at(1), 0.060, 2e-3) << "the latest counts";
 }
 
-TEST(CostLineTest, OneWidthTellsLittleOfOthers) {
+TEST(CostLineTest, ExtrapolatesCautiouslyFromOneWidth) {
   CostLine line;
   line.add(1, 0.030);
   EXPECT_DOUBLE_EQ(line.at(1), 0.030);
@@ -253,7 +253,7 @@ TEST(CostLineTest, OneWidthTellsLittleOfOthers) {
   EXPECT_LT(line.at(9), 0.040);
 }
 
-TEST(CostLineTest, NeverCostsNothing) {
+TEST(CostLineTest, CostIsAlwaysPositive) {
   CostLine line;
   for (int i = 0; i < 10; ++i) {
     line.add(1, 0.001);

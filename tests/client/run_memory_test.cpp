@@ -39,7 +39,7 @@ class RunMemoryTest : public ::testing::Test {
   const std::filesystem::path file_ = directory_ / "below/servers.json";
 };
 
-TEST_F(RunMemoryTest, TheNextProgramKnowsWhatThisOneHasLearned) {
+TEST_F(RunMemoryTest, KeepsKnowledgeAcrossPrograms) {
   RunMemory memory(file_);
   EXPECT_FALSE(memory.find(kKey));
   ASSERT_TRUE(memory.put(kKey, some_knowledge()));
@@ -57,7 +57,7 @@ TEST_F(RunMemoryTest, TheNextProgramKnowsWhatThisOneHasLearned) {
   EXPECT_FALSE(RunMemory(file_).find({.server = kKey.server, .drafter = "another"}));
 }
 
-TEST_F(RunMemoryTest, TheServerIsAsTheLastDrafterSawItAndOthersAreForgottenInTime) {
+TEST_F(RunMemoryTest, SharesServerTimesAndFadesRanksOfOtherDrafters) {
   RunMemory memory(file_);
   ASSERT_TRUE(memory.put(kKey, some_knowledge()));
   RunKnowledge newer = some_knowledge();
@@ -75,7 +75,7 @@ TEST_F(RunMemoryTest, TheServerIsAsTheLastDrafterSawItAndOthersAreForgottenInTim
   EXPECT_DOUBLE_EQ(found->right[0], 63) << "and so are its ranks, as far as they are remembered";
 }
 
-TEST_F(RunMemoryTest, TheOldestGoFirst) {
+TEST_F(RunMemoryTest, EvictsOldestEntriesFirst) {
   RunMemory memory(file_);
   for (std::size_t i = 0; i <= RunMemory::kEntriesMax; ++i) {
     ASSERT_TRUE(memory.put({.server = std::to_string(i), .drafter = "d"}, some_knowledge()));
@@ -85,7 +85,7 @@ TEST_F(RunMemoryTest, TheOldestGoFirst) {
   EXPECT_EQ(stored()["runs"].size(), RunMemory::kEntriesMax);
 }
 
-TEST_F(RunMemoryTest, WhatNoRunCanHaveTaughtIsLeftOut) {
+TEST_F(RunMemoryTest, IgnoresImpossibleValues) {
   ASSERT_TRUE(RunMemory(file_).put(kKey, some_knowledge()));
   nlohmann::json json = stored();
   auto& run = json["runs"][0];
@@ -108,7 +108,7 @@ TEST_F(RunMemoryTest, WhatNoRunCanHaveTaughtIsLeftOut) {
   EXPECT_EQ(found->drafted_tokens, 0);
 }
 
-TEST_F(RunMemoryTest, MoreRightGuessesThanTokensAreLeftOut) {
+TEST_F(RunMemoryTest, IgnoresMoreRightGuessesThanTokens) {
   RunKnowledge known = some_knowledge();
   known.right.fill(100);  // of 100, each
   ASSERT_TRUE(RunMemory(file_).put(kKey, known));
@@ -126,7 +126,7 @@ TEST_F(RunMemoryTest, MoreRightGuessesThanTokensAreLeftOut) {
   }
 }
 
-TEST_F(RunMemoryTest, WhatTheLastDrafterDidNotSeeIsAsTheOneBeforeSawIt) {
+TEST_F(RunMemoryTest, KeepsEarlierValuesThatLastDrafterDidNotMeasure) {
   RunMemory memory(file_);
   ASSERT_TRUE(memory.put(kKey, some_knowledge()));
   RunKnowledge cut;  // before the server made a pass for a draft
@@ -139,7 +139,7 @@ TEST_F(RunMemoryTest, WhatTheLastDrafterDidNotSeeIsAsTheOneBeforeSawIt) {
   EXPECT_EQ(found->rates, some_knowledge().rates);
 }
 
-TEST_F(RunMemoryTest, ADamagedFileCountsAsEmptyAndIsWrittenAnew) {
+TEST_F(RunMemoryTest, IgnoresAndRewritesDamagedFile) {
   ASSERT_TRUE(RunMemory(file_).put(kKey, some_knowledge()));
   const nlohmann::json whole = stored();
   nlohmann::json other = whole;

@@ -150,7 +150,7 @@ class SchedulesTest : public ::testing::Test {
   Decoder decoder_{*backend_, toy_.config, toy_.tensors, SimulatedDevice::kContext};
 };
 
-TEST_F(SchedulesTest, AnswersAreThoseOfPlainDecoding) {
+TEST_F(SchedulesTest, AnswersEqualPlainDecoding) {
   for (std::uint64_t seed = 1; seed <= schedule_count(); ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     run(seed);

@@ -33,7 +33,7 @@ void expect(const std::string& schema, const std::vector<std::string>& right,
   for (const std::string& text : wrong) EXPECT_FALSE(accepts(a, text)) << text;
 }
 
-TEST(SchemaGrammarTest, TypesAreTheirTexts) {
+TEST(SchemaGrammarTest, AcceptsTextsOfEachType) {
   expect(R"({"type": "string"})", {R"("")", R"("a\"\\\né\u00e9")", "\"日本\""},
          {"", "a", "\"", R"("\x")", R"("\ud800")", "\"\n\"", "\"\xC3\""});
   expect(R"({"type": "integer"})", {"0", "-1", "120"}, {"01", "1.0", "+1", "-", "1e3"});
@@ -49,7 +49,7 @@ TEST(SchemaGrammarTest, TypesAreTheirTexts) {
   expect("true", {"1", "{}"}, {"x"});
 }
 
-TEST(SchemaGrammarTest, ObjectsHaveWhatIsRequiredInOrder) {
+TEST(SchemaGrammarTest, ObjectsHaveRequiredPropertiesInOrder) {
   expect(R"({"type": "object", "properties": {"b": {"type": "integer"}, "a": {"type": "boolean"},
              "c": {"const": 1}}, "required": ["a"]})",
          {R"({"a":true})", R"({"b": 1, "a": false})", R"({"b":1,"a":true,"c":1})",
@@ -63,7 +63,7 @@ TEST(SchemaGrammarTest, ObjectsHaveWhatIsRequiredInOrder) {
   expect(R"({"type": "object", "additionalProperties": false})", {"{}"}, {R"({"x":1})"});
 }
 
-TEST(SchemaGrammarTest, ArraysAreAsLongAsTheyMayBe) {
+TEST(SchemaGrammarTest, EnforcesArrayLengths) {
   expect(R"({"type": "array", "items": {"const": 1}})", {"[]", "[1]", "[1,1, 1]"}, {"[,]", "[1,]"});
   expect(R"({"type": "array", "items": {"const": 1}, "minItems": 2, "maxItems": 3})",
          {"[1,1]", "[1,1,1]"}, {"[]", "[1]", "[1,1,1,1]"});
@@ -74,7 +74,7 @@ TEST(SchemaGrammarTest, ArraysAreAsLongAsTheyMayBe) {
          {"[1]", "[2,1]"});
 }
 
-TEST(SchemaGrammarTest, AsManyValuesAndPropertiesAsThereIsRoomForAllCount) {
+TEST(SchemaGrammarTest, AcceptsManyValuesAndProperties) {
   Schema values;
   Schema members;
   for (int i = 0; i < 4000; ++i) values["enum"].push_back(std::to_string(i));
@@ -84,7 +84,7 @@ TEST(SchemaGrammarTest, AsManyValuesAndPropertiesAsThereIsRoomForAllCount) {
          {R"({"p399":1,"p0":1})"});
 }
 
-TEST(SchemaGrammarTest, WordsBesideAChoiceHoldForAllOfIt) {
+TEST(SchemaGrammarTest, KeywordsBesideChoiceApplyToAllAlternatives) {
   expect(R"({"type": "integer", "enum": [1, "x", 2.5]})", {"1"}, {R"("x")", "2.5"});
   expect(R"({"type": ["string", "null"], "enum": [1, "x", null]})", {R"("x")", "null"}, {"1"});
   expect(R"({"type": "string", "const": "x", "title": "t"})", {R"("x")"}, {});
@@ -106,7 +106,7 @@ std::string left_out(const std::string& schema) {
   return listed(rules.take_unenforced());
 }
 
-TEST(SchemaGrammarTest, EnforcesBoundsOfIntegers) {
+TEST(SchemaGrammarTest, EnforcesIntegerBounds) {
   const std::pair<std::int64_t, std::int64_t> ranges[] = {
       {0, 0}, {1, 100}, {-5, 7}, {-120, -99}, {9, 1001}, {100, 199}, {-1, 1}, {37, 4562}};
   for (const auto& [first, last] : ranges) {
@@ -168,7 +168,7 @@ TEST(SchemaGrammarTest, EnforcesPatterns) {
 }
 
 // Every valid value has to stay possible, and the client gets a report.
-TEST(SchemaGrammarTest, WordsThatAreNotEnforcedAreReportedAndExcludeNothing) {
+TEST(SchemaGrammarTest, ReportsUnenforcedKeywordsAndExcludesNothing) {
   struct Left {
     const char* schema;
     const char* words;
@@ -226,7 +226,7 @@ TEST(SchemaGrammarTest, WordsThatAreNotEnforcedAreReportedAndExcludeNothing) {
   EXPECT_EQ(left_out(R"({"type": "boolean", "multipleOf": 2, "uniqueItems": true})"), "");
 }
 
-TEST(SchemaGrammarTest, SeveralSchemasHoldAtOnce) {
+TEST(SchemaGrammarTest, CombinesSeveralSchemas) {
   expect(R"({"allOf": [{"properties": {"a": {"const": 1}}, "required": ["a"]},
                        {"$ref": "#/$defs/b"}],
              "$defs": {"b": {"properties": {"b": {"const": 2}}, "required": ["b"]}}})",
@@ -256,7 +256,7 @@ TEST(SchemaGrammarTest, SeveralSchemasHoldAtOnce) {
             "additionalProperties");
 }
 
-TEST(SchemaGrammarTest, MembersMayBeRequiredOrNamedWithoutAProperty) {
+TEST(SchemaGrammarTest, AcceptsRequiredOrNamedMembersWithoutProperty) {
   expect(R"({"type": "object", "properties": {"a": {}}, "required": ["b"]})",
          {R"({"b":1})", R"({"a":1,"b":2})"}, {"{}", R"({"a":1})"});
   expect(R"({"type": "object", "propertyNames": {"enum": ["x", "y"]}, "additionalProperties":
@@ -271,7 +271,7 @@ TEST(SchemaGrammarTest, MembersMayBeRequiredOrNamedWithoutAProperty) {
           "{\"x\":true,\"é\":true}"});
 }
 
-TEST(SchemaGrammarTest, SchemasThatNoValueFitsAreLeftOutOrRefused) {
+TEST(SchemaGrammarTest, OmitsOrRefusesUnsatisfiableSchemas) {
   expect(R"({"type": "string", "anyOf": [{"type": "integer"}, {"const": 1}, {"const": "x"}]})",
          {R"("x")"}, {"1"});
   expect(R"({"type": "object", "properties": {"a": false, "b": {"const": 1}}})",
@@ -292,7 +292,7 @@ TEST(SchemaGrammarTest, SchemasThatNoValueFitsAreLeftOutOrRefused) {
   }
 }
 
-TEST(SchemaGrammarTest, BoundsBeyondTheGrammarAreLeftOut) {
+TEST(SchemaGrammarTest, OmitsBoundsTooLargeForGrammar) {
   Schema schema;
   for (int i = 0; i < 100; ++i) {
     schema["properties"]["p" + std::to_string(i)] = {{"type", "string"}, {"maxLength", 1024}};
@@ -302,7 +302,7 @@ TEST(SchemaGrammarTest, BoundsBeyondTheGrammarAreLeftOut) {
 }
 
 // Schemas that would multiply, and choices 30 deep around many values.
-TEST(SchemaGrammarTest, SchemasThatMultiplyAreRefusedAtOnce) {
+TEST(SchemaGrammarTest, RefusesCombinatorialSchemasQuickly) {
   Schema wide;
   for (int i = 0; i < 20; ++i) {
     wide["allOf"].push_back(
@@ -325,7 +325,7 @@ TEST(SchemaGrammarTest, SchemasThatMultiplyAreRefusedAtOnce) {
   }
 }
 
-TEST(SchemaGrammarTest, AWordOfOneTypeMeansThatType) {
+TEST(SchemaGrammarTest, TypeSpecificKeywordImpliesType) {
   expect(R"({"minLength": 2})", {R"("ab")"}, {R"("a")", "1"});
   expect(R"({"minItems": 1})", {"[1]"}, {"[]", "1"});
   expect(R"({"additionalProperties": {"type": "integer"}})", {R"({"a":1})"}, {R"({"a":"b"})", "1"});
@@ -333,7 +333,7 @@ TEST(SchemaGrammarTest, AWordOfOneTypeMeansThatType) {
          {R"({"b":1})"});
 }
 
-TEST(SchemaGrammarTest, ReferencesMayLeadBack) {
+TEST(SchemaGrammarTest, AcceptsRecursiveReferences) {
   expect(R"({"$ref": "#/$defs/tree", "$defs": {"tree": {"type": "object", "properties": {
              "v": {"type": "integer"}, "next": {"anyOf": [{"$ref": "#/$defs/tree"},
              {"type": "null"}]}}, "required": ["v", "next"]}}})",
@@ -342,7 +342,7 @@ TEST(SchemaGrammarTest, ReferencesMayLeadBack) {
          {"null", "[null]", "[[null], null]"}, {"[]"});
 }
 
-TEST(SchemaGrammarTest, AReferenceIsAPartOfAnAddress) {
+TEST(SchemaGrammarTest, DecodesReferencesAsUriFragments) {
   expect(R"({"$ref": "#/$defs/a%20b", "$defs": {"a b": {"const": 1}}})", {"1"}, {"2"});
   expect(R"({"$ref": "#/%24defs/a~1b", "$defs": {"a/b": {"const": 1}}})", {"1"}, {"2"});
 }
@@ -355,7 +355,7 @@ std::string why_refused(const std::string& schema) {
 }
 
 // A grammar's error would use names that the user has never seen.
-TEST(SchemaGrammarTest, AReferenceThatLeadsToItselfIsNamed) {
+TEST(SchemaGrammarTest, RefusesReferencesThatLeadToThemselves) {
   for (
       const char* schema :
       {R"({"$ref": "#"})", R"({"anyOf": [{"type": "null"}, {"$ref": "#"}]})",
@@ -370,7 +370,7 @@ TEST(SchemaGrammarTest, AReferenceThatLeadsToItselfIsNamed) {
   }
 }
 
-TEST(SchemaGrammarTest, RefusalsNameTheWordThatWasUsed) {
+TEST(SchemaGrammarTest, RefusalsNameUsedKeyword) {
   for (const char* name : {"prefixItems", "items"}) {
     const std::string word = name;
     const std::string refusal = why_refused(R"({"type": "array", ")" + word + R"(": []})");
@@ -380,7 +380,7 @@ TEST(SchemaGrammarTest, RefusalsNameTheWordThatWasUsed) {
   }
 }
 
-TEST(SchemaGrammarTest, MalformedSchemasAreRefused) {
+TEST(SchemaGrammarTest, RefusesMalformedSchemas) {
   for (const char* schema :
        {R"({"type": "string", "pattern": 3})", R"({"type": "integer", "minimum": "3"})",
         R"({"type": "thing"})", R"({"type": 3})", R"({"type": []})", R"({"enum": []})", "3",
@@ -401,7 +401,7 @@ TEST(SchemaGrammarTest, MalformedSchemasAreRefused) {
 }
 
 // Searching each name among all others would take minutes.
-TEST(SchemaGrammarTest, ManyNamesTakeNoLonger) {
+TEST(SchemaGrammarTest, StaysFastForManyNames) {
   Schema schema;
   for (int i = 0; i < 4000; ++i) schema["properties"]["p" + std::to_string(i)] = Schema::object();
   schema["required"] = Schema::array();
@@ -437,7 +437,7 @@ std::string random_text(GrammarAutomaton& a, Random& random) {
   }
 }
 
-TEST(SchemaGrammarTest, EveryTextOfAGrammarIsJson) {
+TEST(SchemaGrammarTest, EveryAcceptedTextIsJson) {
   Random random(4);
   for (const char* schema : {"{}", R"({"type": "array", "items": {"type": "object", "properties": {
                   "a": {"type": "number"}, "b": {"type": "string"}}}})"}) {

@@ -11,7 +11,7 @@ wire::Welcome welcome_as(std::uint8_t number) {
   return welcome;
 }
 
-TEST(ServerViewTest, AnotherConnectionMayCureWhatTheLastOneCouldNot) {
+TEST(ServerViewTest, WelcomeReopensClosedLink) {
   ServerView server;
   server.welcomed(welcome_as(1));
   server.link_closed = true;
@@ -21,7 +21,7 @@ TEST(ServerViewTest, AnotherConnectionMayCureWhatTheLastOneCouldNot) {
   EXPECT_FALSE(server.link_closed);
 }
 
-TEST(ServerViewTest, TokensThatWereForgottenArePutInAgainUnderTheConnectionsName) {
+TEST(ServerViewTest, RefillsForgottenSessionUnderCurrentConnection) {
   ServerView server;
   server.welcomed(welcome_as(1));
   server.took_tokens(/*as_new_session=*/true);

@@ -38,7 +38,7 @@ class TerminalPrinterTest : public ::testing::Test {
   std::ostringstream notes_;
 };
 
-TEST_F(TerminalPrinterTest, VerifiedTextAppearsAtOnceAndEndsItsLine) {
+TEST_F(TerminalPrinterTest, ShowsVerifiedTextAtOnceAndEndsLine) {
   for (const Display display : {Display::live_styled, Display::live_plain, Display::final_text}) {
     text_.str("");
     TerminalPrinter p = printer(display);
@@ -53,7 +53,7 @@ TEST_F(TerminalPrinterTest, VerifiedTextAppearsAtOnceAndEndsItsLine) {
   }
 }
 
-TEST_F(TerminalPrinterTest, OfAnAnswerThatStaysHereNotTheLinksStatesAreTold) {
+TEST_F(TerminalPrinterTest, HidesLinkStatesDuringPrivateAnswer) {
   TerminalPrinter p = printer(Display::final_text);
   p.begin(nullptr, /*stays_here=*/true);
   p.note("private: answered on this device");
@@ -67,7 +67,7 @@ TEST_F(TerminalPrinterTest, OfAnAnswerThatStaysHereNotTheLinksStatesAreTold) {
   EXPECT_NE(notes_.str().find("offline: no answer"), std::string::npos);
 }
 
-TEST_F(TerminalPrinterTest, HalfACharacterIsNeverShown) {
+TEST_F(TerminalPrinterTest, NeverShowsPartOfCharacter) {
   TerminalPrinter p = printer(Display::final_text);
   write(p, {kThe, "<0xC3>"}, Provenance::verified);
   EXPECT_EQ(text_.str(), "the");
@@ -78,7 +78,7 @@ TEST_F(TerminalPrinterTest, HalfACharacterIsNeverShown) {
   EXPECT_EQ(text_.str(), "the\xC3\xA9\xEF\xBF\xBD\n");
 }
 
-TEST_F(TerminalPrinterTest, ATerminalObeysNeitherTheTargetNorTheServer) {
+TEST_F(TerminalPrinterTest, EscapesControlCharactersOnTerminal) {
   for (const Display display : {Display::live_styled, Display::live_plain}) {
     text_.str("");
     TerminalPrinter p = printer(display);
@@ -94,7 +94,7 @@ TEST_F(TerminalPrinterTest, ATerminalObeysNeitherTheTargetNorTheServer) {
   EXPECT_EQ(text_.str(), "\x1b") << "a pipe gets what was written";
 }
 
-TEST_F(TerminalPrinterTest, APipeGetsOfflineTextOnlyOnceItIsConfirmed) {
+TEST_F(TerminalPrinterTest, PipeReceivesOfflineTextAfterConfirmation) {
   TerminalPrinter p = printer(Display::final_text);
   write(p, {kThe}, Provenance::verified);
   p.on_state(ClientState::offline, "the connection broke");
@@ -113,7 +113,7 @@ TEST_F(TerminalPrinterTest, APipeGetsOfflineTextOnlyOnceItIsConfirmed) {
   EXPECT_NE(notes_.str().find("online again: 1 confirmed, 2 rewritten"), std::string::npos);
 }
 
-TEST_F(TerminalPrinterTest, APipeGetsKeptTextBeforeWhatFollowsIt) {
+TEST_F(TerminalPrinterTest, PipeReceivesKeptTextBeforeLaterText) {
   TerminalPrinter p = printer(Display::final_text);
   write(p, {kThe, kCat}, Provenance::offline);
   EXPECT_EQ(text_.str(), "");
@@ -121,14 +121,14 @@ TEST_F(TerminalPrinterTest, APipeGetsKeptTextBeforeWhatFollowsIt) {
   EXPECT_EQ(text_.str(), "the cat the");
 }
 
-TEST_F(TerminalPrinterTest, APipeGetsOfflineTextWhenTheAnswerEnds) {
+TEST_F(TerminalPrinterTest, PipeReceivesOfflineTextWhenAnswerEnds) {
   TerminalPrinter p = printer(Display::final_text);
   write(p, {kThe, kCat}, Provenance::offline);
   p.finish();
   EXPECT_EQ(text_.str(), "the cat\n");
 }
 
-TEST_F(TerminalPrinterTest, AnAnswerThatIsCorrectedAfterItsEndIsWrittenAnew) {
+TEST_F(TerminalPrinterTest, ReprintsAnswerCorrectedAfterEnd) {
   TerminalPrinter p = printer(Display::final_text);
   write(p, {kThe, kCat, kCat}, Provenance::offline);
   p.finish();
@@ -139,7 +139,7 @@ TEST_F(TerminalPrinterTest, AnAnswerThatIsCorrectedAfterItsEndIsWrittenAnew) {
   EXPECT_EQ(text_.str(), "the cat cat\n[corrected]\nthe cat the\n");
 }
 
-TEST_F(TerminalPrinterTest, ATerminalShowsOfflineTextDimAndMarked) {
+TEST_F(TerminalPrinterTest, TerminalShowsOfflineTextDimAndMarked) {
   TerminalPrinter p = printer(Display::live_styled);
   write(p, {kThe}, Provenance::verified);
   p.on_state(ClientState::offline, "no answer");
@@ -148,7 +148,7 @@ TEST_F(TerminalPrinterTest, ATerminalShowsOfflineTextDimAndMarked) {
   EXPECT_EQ(notes_.str(), "");
 }
 
-TEST_F(TerminalPrinterTest, ATerminalShowsACorrectedLineFromItsBeginning) {
+TEST_F(TerminalPrinterTest, TerminalReprintsCorrectedLineFromStart) {
   TerminalPrinter p = printer(Display::live_plain);
   write(p, {kThe, "<0x0A>", kThe}, Provenance::verified);
   p.on_state(ClientState::offline, "no answer");
@@ -164,7 +164,7 @@ TEST_F(TerminalPrinterTest, ATerminalShowsACorrectedLineFromItsBeginning) {
   EXPECT_EQ(p.text(), "the\n the cat the");
 }
 
-TEST_F(TerminalPrinterTest, WithoutColourThereAreNoEscapeCodes) {
+TEST_F(TerminalPrinterTest, WritesNoEscapeCodesWithoutColour) {
   for (const Display display : {Display::live_plain, Display::final_text, Display::silent}) {
     TerminalPrinter p = printer(display);
     p.on_state(ClientState::offline, "no answer");
@@ -176,7 +176,7 @@ TEST_F(TerminalPrinterTest, WithoutColourThereAreNoEscapeCodes) {
   }
 }
 
-TEST_F(TerminalPrinterTest, ASilentOneOnlyKeepsTheText) {
+TEST_F(TerminalPrinterTest, SilentDisplayOnlyKeepsText) {
   TerminalPrinter p = printer(Display::silent);
   write(p, {kThe, kCat}, Provenance::offline);
   p.finish();
@@ -184,7 +184,7 @@ TEST_F(TerminalPrinterTest, ASilentOneOnlyKeepsTheText) {
   EXPECT_EQ(p.text(), "the cat");
 }
 
-TEST_F(TerminalPrinterTest, TheNextAnswerBeginsAfresh) {
+TEST_F(TerminalPrinterTest, NextAnswerStartsFresh) {
   TerminalPrinter p = printer(Display::live_plain);
   write(p, {kThe, kCat}, Provenance::verified);
   p.finish();

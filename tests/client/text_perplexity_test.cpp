@@ -17,7 +17,7 @@ using testing::kToyVocabulary;
 using testing::ToyDecoder;
 using Tokens = std::vector<std::uint32_t>;
 
-class TextSurpriseTest : public ::testing::Test {
+class TextPerplexityTest : public ::testing::Test {
  protected:
   PerplexityMeter measure(const Tokens& tokens, std::optional<std::uint32_t> bos,
                           std::uint32_t window) {
@@ -48,7 +48,7 @@ class TextSurpriseTest : public ::testing::Test {
   std::uint64_t advanced_ = 0;
 };
 
-TEST_F(TextSurpriseTest, WindowsBeginWithTheFirstTokenAndTheirSecondHalfCounts) {
+TEST_F(TextPerplexityTest, WindowsBeginWithBosAndCountSecondHalf) {
   Tokens tokens;
   for (std::uint32_t i = 0; i < 20; ++i) tokens.push_back(3 + i * 7 % 61);
   const PerplexityMeter meter = measure(tokens, 1, 8);
@@ -63,7 +63,7 @@ TEST_F(TextSurpriseTest, WindowsBeginWithTheFirstTokenAndTheirSecondHalfCounts) 
   EXPECT_NEAR(meter.perplexity(), expected, 1e-4 * expected);
 }
 
-TEST_F(TextSurpriseTest, WithoutAFirstTokenWindowsKeepTheirOwn) {
+TEST_F(TextPerplexityTest, WindowsKeepOwnFirstTokenWithoutBos) {
   const Tokens tokens = {5, 9, 33, 4, 60, 12, 7, 8, 41};
   const PerplexityMeter meter = measure(tokens, {}, 4);
   const double sum = nats({5, 9, 33, 4}, 1) + nats({60, 12, 7, 8}, 1);
@@ -71,7 +71,7 @@ TEST_F(TextSurpriseTest, WithoutAFirstTokenWindowsKeepTheirOwn) {
   EXPECT_NEAR(meter.perplexity(), std::exp(sum / 2), 1e-4 * std::exp(sum / 2));
 }
 
-TEST_F(TextSurpriseTest, AShortTextIsOneWindow) {
+TEST_F(TextPerplexityTest, ShortTextIsOneWindow) {
   const PerplexityMeter meter = measure({5, 9, 33}, 1, 64);
   EXPECT_EQ(meter.count(), 1u);
   EXPECT_NEAR(std::log(meter.perplexity()), nats({1, 5, 9, 33}, 1), 1e-4);
@@ -79,7 +79,7 @@ TEST_F(TextSurpriseTest, AShortTextIsOneWindow) {
   EXPECT_EQ(measure({}, 1, 64).count(), 0u);
 }
 
-TEST_F(TextSurpriseTest, AModelThatKnowsNothingIsAsPerplexedAsItHasTokens) {
+TEST_F(TextPerplexityTest, UniformModelHasPerplexityOfVocabularySize) {
   toy_.tensors.output = toy_.pool->normal(kToyVocabulary, toy_.config.layer.dim, 0.0);
   Decoder ignorant(*backend_, toy_.config, toy_.tensors, 64);
   const Tokens tokens(40, 5);
@@ -87,7 +87,7 @@ TEST_F(TextSurpriseTest, AModelThatKnowsNothingIsAsPerplexedAsItHasTokens) {
   EXPECT_NEAR(meter.perplexity(), kToyVocabulary, 1e-9);
 }
 
-TEST(SurpriseTest, GivesMeanAndSpread) {
+TEST(PerplexityMeterTest, GivesPerplexityAndStandardError) {
   PerplexityMeter meter;
   for (const double nats : {1.0, 2.0, 3.0}) meter.add(nats);
   EXPECT_NEAR(meter.perplexity(), std::exp(2.0), 1e-12);

@@ -33,7 +33,7 @@ void expect_timing(const std::optional<StepTiming>& found, const StepTiming& exp
   EXPECT_EQ(found->bytes_per_second, expected.bytes_per_second);
 }
 
-TEST_F(TimingCacheTest, TheNextRunFindsWhatThisOneHasMeasured) {
+TEST_F(TimingCacheTest, KeepsTimingsAcrossRuns) {
   TimingCache cache(file_);
   EXPECT_FALSE(cache.find(kTimingKey));
   ASSERT_TRUE(cache.put(kTimingKey, kTiming));
@@ -41,7 +41,7 @@ TEST_F(TimingCacheTest, TheNextRunFindsWhatThisOneHasMeasured) {
   expect_timing(TimingCache(file_).find(kTimingKey), kTiming);
 }
 
-TEST_F(TimingCacheTest, AnotherDeviceDriverDrafterTypeOfCachesOrTreeIsAnotherMeasurement) {
+TEST_F(TimingCacheTest, DistinguishesDeviceDriverDrafterCacheTypeAndTree) {
   TimingCache cache(file_);
   ASSERT_TRUE(cache.put(kTimingKey, kTiming));
   TimingKey other = kTimingKey;
@@ -61,7 +61,7 @@ TEST_F(TimingCacheTest, AnotherDeviceDriverDrafterTypeOfCachesOrTreeIsAnotherMea
   EXPECT_FALSE(cache.find(other));
 }
 
-TEST_F(TimingCacheTest, ANewMeasurementReplacesTheOldOneAndTheOldestGo) {
+TEST_F(TimingCacheTest, ReplacesOldTimingAndEvictsOldestEntries) {
   TimingCache cache(file_);
   ASSERT_TRUE(cache.put(kTimingKey, kTiming));
   const StepTiming later{.seconds = 0.5, .bytes_per_second = 1e9};
@@ -80,7 +80,7 @@ TEST_F(TimingCacheTest, ANewMeasurementReplacesTheOldOneAndTheOldestGo) {
   EXPECT_EQ(nlohmann::json::parse(text())["measured"].size(), TimingCache::kEntriesMax);
 }
 
-TEST_F(TimingCacheTest, ADamagedFileIsIgnoredAndWrittenAnew) {
+TEST_F(TimingCacheTest, IgnoresAndRewritesDamagedFile) {
   TimingCache(file_).put(kTimingKey, kTiming).value();
   const std::string whole = text();
   const auto with = [&](const char* name, const nlohmann::json& value) {
@@ -120,13 +120,13 @@ TEST_F(TimingCacheTest, ADamagedFileIsIgnoredAndWrittenAnew) {
   }
 }
 
-TEST_F(TimingCacheTest, WithoutAPlaceForTheFileItLastsForTheRun) {
+TEST_F(TimingCacheTest, KeepsTimingsInMemoryIfFileCannotBeWritten) {
   TimingCache cache(directory_.write("file", "x") / "devices.json");
   EXPECT_FALSE(cache.put(kTimingKey, kTiming));
   expect_timing(cache.find(kTimingKey), kTiming);
 }
 
-TEST_F(TimingCacheTest, ADrafterIsMeasuredOnceUnlessToldOtherwise) {
+TEST_F(TimingCacheTest, MeasuresDrafterOnceUnlessRenewed) {
   const auto bundle = BundleFile::open(EDGEDRAFT_MODELS "/moa-tli1.gguf", BundleUse::draft).value();
   TimingCache cache(file_);
   const auto measure = [&](MeasuringOptions::Known known) {

@@ -13,7 +13,7 @@
 namespace edgedraft::client {
 namespace {
 
-TEST(TokenizeTest, ReadsControlTokensOnlyWhereAsked) {
+TEST(TokenizeTest, ParsesControlTokensOnlyOnRequest) {
   const test::TinyByteBpe vocabulary;
   test::RawGguf raw;
   vocabulary.add_to(raw, "gpt-2");
@@ -31,7 +31,7 @@ TEST(TokenizeTest, ReadsControlTokensOnlyWhereAsked) {
   EXPECT_EQ(ids_of(false).find(end), std::string::npos);
 }
 
-TEST(TokenizeTest, AMessageStandsInTheChatTemplate) {
+TEST(TokenizeTest, ChatWrapsMessageInTemplate) {
   const test::TinyByteBpe vocabulary;
   test::RawGguf raw;
   vocabulary.add_to(raw, "gpt-2");
@@ -50,7 +50,7 @@ TEST(TokenizeTest, AMessageStandsInTheChatTemplate) {
 }
 
 // The default may be explicit.
-TEST(TokenizeTest, AMessageHasNoControlTokens) {
+TEST(TokenizeTest, ChatRefusesToParseControlTokens) {
   const auto parse = [](std::vector<std::string> arguments) {
     CLI::App app;
     TokenizeOptions options;

@@ -66,7 +66,7 @@ class CallFormTest : public ::testing::Test {
   BundleFile bundle_ = BundleFile::open(EDGEDRAFT_MODELS "/target.gguf", BundleUse::plain).value();
 };
 
-TEST_F(CallFormTest, IsWhatTheTemplateWrites) {
+TEST_F(CallFormTest, FollowsTemplate) {
   const CallForm marked = form_of(kMarked);
   EXPECT_TRUE(marked.is_templates);
   EXPECT_EQ(marked.begin, "<tool_call>\n{\"name\": \"");
@@ -84,7 +84,7 @@ TEST_F(CallFormTest, IsWhatTheTemplateWrites) {
   EXPECT_EQ(parameters.mark(), "");
 }
 
-TEST_F(CallFormTest, IsOursWhereTheTemplateHasNone) {
+TEST_F(CallFormTest, IsDefaultIfTemplateHasNone) {
   EXPECT_EQ(form_of(kNumbered), CallForm());
   // Without functions, calls or results, or with calls made of control tokens.
   const std::string marked = kMarked;
@@ -100,7 +100,7 @@ TEST_F(CallFormTest, IsOursWhereTheTemplateHasNone) {
   }
 }
 
-TEST_F(CallFormTest, TextMayStandBeforeMarkedCalls) {
+TEST_F(CallFormTest, AllowsTextBeforeMarkedCalls) {
   Tools tools{.list = {{.name = "get", .parameters = Schema::parse(R"({"type": "object",
                        "properties": {"x": {"type": "integer"}}, "required": ["x"]})")}},
               .use = ToolUse::free,
@@ -131,7 +131,7 @@ TEST_F(CallFormTest, TextMayStandBeforeMarkedCalls) {
   EXPECT_EQ(tools.form.calls_at("<tool_cat"), 9u);
 }
 
-TEST_F(CallFormTest, MarksMayBeOfAnyCharacters) {
+TEST_F(CallFormTest, AllowsMarksOfAnyCharacters) {
   std::string source = kMarked;
   for (const std::string mark : {"<tool_call>", "</tool_call>"}) {
     source.replace(source.find(mark), mark.size(), "‹tool▁call›");
@@ -150,7 +150,7 @@ TEST_F(CallFormTest, MarksMayBeOfAnyCharacters) {
 }
 
 // For any split into pieces, text is given out as it arrives and calls are held back.
-TEST_F(CallFormTest, AStreamHoldsBackCallsAlone) {
+TEST_F(CallFormTest, StreamHoldsBackOnlyCalls) {
   const CallForm form = form_of(kMarked);
   const ChatCall call{.name = "get", .arguments = "{}"};
   const std::string said = "A <b> of <tool";
@@ -185,7 +185,7 @@ TEST_F(CallFormTest, AStreamHoldsBackCallsAlone) {
 }
 
 // The answer begins after the thought, and a call in it is reported as a call.
-TEST(ToolsTest, CallsBehindAThoughtKeepToTheFunctionsToo) {
+TEST(ToolsTest, CallsAfterThoughtMatchDeclaredFunctions) {
   const Tools tools{.list = {{.name = "get", .parameters = Schema::parse(R"({"type": "object",
                              "properties": {"x": {"type": "integer"}}, "required": ["x"]})")}},
                     .use = ToolUse::free};
@@ -205,7 +205,7 @@ TEST(ToolsTest, CallsBehindAThoughtKeepToTheFunctionsToo) {
   }
 }
 
-TEST(ToolsTest, CallsAreLinesWhereTheTemplateKnowsNone) {
+TEST(ToolsTest, CallsAreLinesIfTemplateHasNone) {
   Tools tools{.list = {{.name = "get", .parameters = Schema::parse(R"({"type": "object",
                        "properties": {"x": {"type": "integer"}}, "required": ["x"]})")},
                        {.name = "a.b", .parameters = Schema::parse(R"({"type": "object",

@@ -13,7 +13,7 @@ std::optional<Instant> step(Duration after) {
   return kBegin + after;
 }
 
-TEST(TurnTest, WithoutStepsItIsDueWheneverThereIsSomethingToDo) {
+TEST(TurnTest, IsDueOnAnyEventWithoutSteps) {
   Turn turn;
   EXPECT_FALSE(turn.is_due(kBegin, {}));
   EXPECT_EQ(turn.next(kBegin, {}), Instant::max());
@@ -32,7 +32,7 @@ TEST(TurnTest, WithoutStepsItIsDueWheneverThereIsSomethingToDo) {
 }
 
 // When the thread is free within a step depends on private text.
-TEST(TurnTest, WithStepsItDoesNotMatterWhenInAStepItIsLookedAt) {
+TEST(TurnTest, IsIndependentOfTimeWithinStep) {
   for (const Duration late : {0ms, 1ms, 19ms}) {
     const Instant now = kBegin + 20ms + late;
     Turn turn{.busy = true, .wait_end = kBegin + 19ms};
@@ -52,7 +52,7 @@ TEST(TurnTest, WithStepsItDoesNotMatterWhenInAStepItIsLookedAt) {
   }
 }
 
-TEST(TurnTest, WithStepsItHasOneInEach) {
+TEST(TurnTest, IsDueOncePerStep) {
   Turn turn{.busy = true, .woken = true, .wait_end = kBegin};
   EXPECT_TRUE(turn.is_due(kBegin + 21ms, step(20ms)));
   turn.last = kBegin + 20ms;
@@ -61,7 +61,7 @@ TEST(TurnTest, WithStepsItHasOneInEach) {
   EXPECT_TRUE(turn.is_due(kBegin + 40ms, step(40ms)));
 }
 
-TEST(TurnTest, WhatIsPrivateKnowsNoSteps) {
+TEST(TurnTest, PrivateTurnsIgnoreSteps) {
   const Turn turn{
       .busy = true, .wait_end = kBegin + 25ms, .is_private = true, .last = kBegin + 24ms};
   EXPECT_TRUE(turn.is_due(kBegin + 25ms, step(20ms)));

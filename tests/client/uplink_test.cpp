@@ -156,7 +156,7 @@ class SlowReader final : public GenerationObserver {
   bool was_stuck_ = false;
 };
 
-TEST_F(UplinkTest, UnderMaskItTellsNothingOfPrivateText) {
+TEST_F(UplinkTest, MaskRevealsNothingOfPrivateText) {
   Random random(7);
   std::uint64_t hints = 0;
   std::uint64_t resyncs = 0;
@@ -210,7 +210,7 @@ TEST_F(UplinkTest, UnderMaskItTellsNothingOfPrivateText) {
 
 // The target answers one conversation while the device writes private answers to another, of any
 // duration. Under `prefix` the text before private text is sent.
-TEST_F(UplinkTest, WhileTheDeviceAnswersPrivatelyOtherConversationsTellNothingOfIt) {
+TEST_F(UplinkTest, ParallelConversationsRevealNothingOfPrivateAnswer) {
   Random random(11);
   std::uint64_t hints = 0;
   std::uint64_t resyncs = 0;
@@ -273,7 +273,7 @@ TEST_F(UplinkTest, WhileTheDeviceAnswersPrivatelyOtherConversationsTellNothingOf
 }
 
 // For turns of others longer than a step, singly or together.
-TEST_F(UplinkTest, APrivateAnswerGoesOnBesideOthers) {
+TEST_F(UplinkTest, PrivateAnswerProgressesBesideOthers) {
   for (const Duration draft_step : {12ms, 25ms, 60ms}) {
     SimulatedDevice device({.conversations = 4,
                             .drafter = ToyDrafter::twin,

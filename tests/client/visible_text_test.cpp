@@ -53,7 +53,7 @@ void follow(std::string& shown, const std::vector<VisibleText::Piece>& pieces) {
   }
 }
 
-TEST_F(VisibleTextTest, PiecesMakeUpTheTextWhateverTheTokensAre) {
+TEST_F(VisibleTextTest, PiecesYieldWholeTextForAnyTokens) {
   const std::string all = "A naïve café – 日本語 🙂 and the end.";
   VisibleText answer = text();
   std::string shown;
@@ -70,7 +70,7 @@ TEST_F(VisibleTextTest, PiecesMakeUpTheTextWhateverTheTokensAre) {
   EXPECT_EQ(answer.text(), all);
 }
 
-TEST_F(VisibleTextTest, StopsAreFoundAcrossTokensAndNothingOfThemIsShown) {
+TEST_F(VisibleTextTest, FindsStopsAcrossTokensAndHidesThem) {
   for (const std::string stop : {"dog ran", "og", "ran away", "a", "Lily", "."}) {
     SCOPED_TRACE(stop);
     const std::string all = "One day a little dog ran away. Lily";
@@ -90,7 +90,7 @@ TEST_F(VisibleTextTest, StopsAreFoundAcrossTokensAndNothingOfThemIsShown) {
   }
 }
 
-TEST_F(VisibleTextTest, WhatOnlyBeganLikeAStopIsShownAtTheEnd) {
+TEST_F(VisibleTextTest, ShowsIncompleteStopAtEnd) {
   VisibleText answer = text({"dog ran home"});
   std::string shown;
   for (const std::uint32_t token : tokens("a dog ran")) answer.add(token, Provenance::verified);
@@ -102,7 +102,7 @@ TEST_F(VisibleTextTest, WhatOnlyBeganLikeAStopIsShownAtTheEnd) {
   EXPECT_FALSE(answer.stopped());
 }
 
-TEST_F(VisibleTextTest, AStopWrittenOfflineIsNoneForGoodUntilItIsChecked) {
+TEST_F(VisibleTextTest, OfflineStopIsFinalOnlyAfterCheck) {
   const Tokens words = tokens("a dog ran. It");
   const auto count = static_cast<std::uint32_t>(words.size());
   VisibleText answer = text({"ran."}, /*shows_drafts=*/true);
@@ -127,7 +127,7 @@ TEST_F(VisibleTextTest, AStopWrittenOfflineIsNoneForGoodUntilItIsChecked) {
   EXPECT_TRUE(online.stopped_for_good());
 }
 
-TEST_F(VisibleTextTest, WhatMayHaveBecomeAStopIsWithdrawn) {
+TEST_F(VisibleTextTest, WithdrawsTextThatMayBecomeStop) {
   VisibleText answer = text({"dog ran"}, /*shows_drafts=*/true);
   std::string shown;
   for (const std::uint32_t token : characters("a dog sat")) answer.add(token, Provenance::offline);
@@ -143,7 +143,7 @@ TEST_F(VisibleTextTest, WhatMayHaveBecomeAStopIsWithdrawn) {
   EXPECT_EQ(shown, "a ");
 }
 
-TEST_F(VisibleTextTest, OfflineTextIsHeldBackUntilItIsCheckedOrKept) {
+TEST_F(VisibleTextTest, HoldsBackOfflineTextUntilCheckedOrKept) {
   const Tokens words = tokens(" one two three");
   VisibleText answer = text();
   for (const std::uint32_t token : words) answer.add(token, Provenance::offline);
@@ -168,7 +168,7 @@ TEST_F(VisibleTextTest, OfflineTextIsHeldBackUntilItIsCheckedOrKept) {
 }
 
 // For any sequence of writes and withdrawals, a client that follows the pieces has the text.
-TEST_F(VisibleTextTest, RevisionsLeadToTheText) {
+TEST_F(VisibleTextTest, RevisionsYieldWholeText) {
   Random random(5);
   const Tokens some = tokens("über 日本 dog 🙂 cat – naïve ran away");
   for (int run = 0; run < 300; ++run) {
@@ -230,7 +230,7 @@ struct Reader final : GenerationObserver {
 
 // Links break, go silent and forget at random. Each client ends with the whole text, and clients
 // that did not ask for revisions see none.
-TEST_F(VisibleTextTest, AThousandRunsOverBrokenLinksLoseRepeatAndSwapNothing) {
+TEST_F(VisibleTextTest, ThousandRunsOverBrokenLinksYieldWholeText) {
   using Kind = testing::LinkFault::Kind;
   int outages = 0;
   int revised = 0;
@@ -290,7 +290,7 @@ class PastAnswerTest : public VisibleTextTest {
   ChatTemplate chat_ = bundle_.chat_template({}).value();
 };
 
-TEST_F(PastAnswerTest, OurOwnAnswerIsTheTokensThatItWas) {
+TEST_F(PastAnswerTest, ReusesTokensOfOwnAnswer) {
   const std::string answer = "a little dog";
   // The tokenizer would split the text otherwise.
   Tokens own = characters(answer);
@@ -309,7 +309,7 @@ TEST_F(PastAnswerTest, OurOwnAnswerIsTheTokensThatItWas) {
   EXPECT_TRUE(std::equal(beginning.begin(), beginning.end(), encoded->begin()));
 }
 
-TEST_F(PastAnswerTest, AnAnswerThatWasCutCountsAsFarAsItWent) {
+TEST_F(PastAnswerTest, ReusesCutAnswerUpToCut) {
   const MarkedText later = render({{"user", "Hi"}, {"assistant", "a lit"}, {"user", "And?"}});
   const auto encoded = encode_behind(past(tokens("a little dog")), later, tokenizer());
   ASSERT_TRUE(encoded);
@@ -317,7 +317,7 @@ TEST_F(PastAnswerTest, AnAnswerThatWasCutCountsAsFarAsItWent) {
             decode(tokenizer(), tokenizer().encode(later), LeadingSpace::keep));
 }
 
-TEST_F(PastAnswerTest, OtherHistoriesAreNone) {
+TEST_F(PastAnswerTest, IgnoresOtherHistories) {
   const PastAnswer own = past(tokens("a dog"));
   for (const auto& messages : std::vector<std::vector<ChatMessage>>{
            {{"user", "Ho"}, {"assistant", "a dog"}, {"user", "And?"}},
@@ -363,7 +363,7 @@ class ThoughtsTest : public VisibleTextTest {
   }
 };
 
-TEST_F(ThoughtsTest, AThoughtIsTakenOffTheAnswersFront) {
+TEST_F(ThoughtsTest, SeparatesThoughtFromAnswer) {
   struct Case {
     const char* all;
     Thoughts thoughts;
@@ -388,7 +388,7 @@ TEST_F(ThoughtsTest, AThoughtIsTakenOffTheAnswersFront) {
 }
 
 // The withdrawal precedes any other piece.
-TEST_F(ThoughtsTest, AThoughtIsWithdrawnAtOnce) {
+TEST_F(ThoughtsTest, WithdrawsThoughtAtOnce) {
   const Tokens words = characters("<think>a dog  ran");
   VisibleText whole = thinker(Thoughts::maybe, /*shows_drafts=*/true);
   Shown before;
@@ -414,7 +414,7 @@ TEST_F(ThoughtsTest, AThoughtIsWithdrawnAtOnce) {
   }
 }
 
-TEST_F(ThoughtsTest, WhereThereIsNoneNoneIsWithdrawn) {
+TEST_F(ThoughtsTest, WithdrawsNoThoughtIfNoneWasShown) {
   VisibleText answer = thinker(Thoughts::maybe, /*shows_drafts=*/true);
   for (const std::uint32_t token : tokens("a dog")) answer.add(token, Provenance::offline);
   answer.take();
@@ -425,7 +425,7 @@ TEST_F(ThoughtsTest, WhereThereIsNoneNoneIsWithdrawn) {
   EXPECT_EQ(pieces[0].revise_from, 0u);
 }
 
-TEST_F(ThoughtsTest, BothPartsAreCorrected) {
+TEST_F(ThoughtsTest, CorrectsThoughtAndText) {
   const Tokens offline = tokens("<think>a dog</think>It was a cat.");
   const Tokens right = tokens("<think>a dog ran</think>It was a dog.");
   const auto common =
