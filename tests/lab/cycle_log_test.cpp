@@ -27,7 +27,7 @@ class CycleLogTest : public ::testing::Test {
   const test::TemporaryDirectory scratch_;
 };
 
-TEST_F(CycleLogTest, EachRecordIsALine) {
+TEST_F(CycleLogTest, WritesOneLinePerRecord) {
   const auto file = scratch_ / "cycles.jsonl";
   ASSERT_TRUE(written_to(file, [] {}));
   std::ifstream in(file);
@@ -38,7 +38,7 @@ TEST_F(CycleLogTest, EachRecordIsALine) {
   EXPECT_EQ(last, "{\"kind\":\"end\",\"late_drafts\":2}");
 }
 
-TEST_F(CycleLogTest, AFileThatTakesNoMoreIsNamed) {
+TEST_F(CycleLogTest, NamesFileThatCannotBeWritten) {
   const auto pipe = scratch_ / "pipe";
   ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
   const int reader = open(pipe.c_str(), O_RDONLY | O_NONBLOCK);

@@ -27,7 +27,7 @@ std::string error_of(std::vector<std::string> arguments) {
   return run_in_lab(options).error().message;
 }
 
-TEST(LabOptionsTest, RefusesOptionsThatDoNotGoTogether) {
+TEST(LabOptionsTest, RefusesInvalidOrConflictingOptions) {
   for (const auto& [arguments, says] :
        std::initializer_list<std::pair<std::vector<std::string>, const char*>>{
            {{"--offline-after", "0"}, "--offline-after"},

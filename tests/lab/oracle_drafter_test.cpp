@@ -53,7 +53,7 @@ double acceptance(const TreeShape& shape, double wanted) {
   return static_cast<double>(right) / static_cast<double>(tried);
 }
 
-TEST(OracleDrafterTest, IsRightAsOftenAsItIsTold) {
+TEST(OracleDrafterTest, MatchesConfiguredAcceptance) {
   for (const double wanted : {0.0, 0.3, 0.8, 1.0}) {
     // 20,000 positions: the standard deviation is below 0.004.
     EXPECT_NEAR(acceptance(chain_shape(4), wanted), wanted, 0.02);
@@ -61,7 +61,7 @@ TEST(OracleDrafterTest, IsRightAsOftenAsItIsTold) {
 }
 
 // The scores of the root's children must match the measured shares.
-TEST(OracleDrafterTest, ItsScoresTellHowOftenEachRankIsRight) {
+TEST(OracleDrafterTest, ScoresMatchAcceptancePerRank) {
   const auto answer = long_answer(20'000);
   OracleDrafter drafter({.answer = answer, .acceptance = 0.7, .seed = 3}, kOracleVocabulary, 0);
   drafter.append(std::vector<std::uint32_t>{1, 2, 3});
@@ -80,7 +80,7 @@ TEST(OracleDrafterTest, ItsScoresTellHowOftenEachRankIsRight) {
   EXPECT_NEAR(right[0] / static_cast<double>(answer.size()), 0.7, 0.02);
 }
 
-TEST(OracleDrafterTest, ATreeHasItsSizeAndNoSiblingTwice) {
+TEST(OracleDrafterTest, TreeHasRequestedSizeAndDistinctSiblings) {
   const auto answer = long_answer(50);
   OracleDrafter drafter({.answer = answer, .acceptance = 0.5, .seed = 1}, kOracleVocabulary, 7);
   EXPECT_EQ(drafter.activation_cols(), 7u);
@@ -93,7 +93,7 @@ TEST(OracleDrafterTest, ATreeHasItsSizeAndNoSiblingTwice) {
   }
 }
 
-TEST(OracleDrafterTest, EndsWhereTheAnswerDoes) {
+TEST(OracleDrafterTest, EndsWithAnswer) {
   OracleDrafter drafter({.answer = {10, 11, 12}, .acceptance = 1, .seed = 1}, kOracleVocabulary, 0);
   drafter.append(std::vector<std::uint32_t>{1, 2});
   EXPECT_EQ(drafter.draft(chain_shape(8)).node_count(), 3u);

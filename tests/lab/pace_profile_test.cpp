@@ -26,7 +26,7 @@ class PaceProfileTest : public ::testing::Test {
       std::filesystem::temp_directory_path() / ("edgedraft-pace-" + std::to_string(getpid()));
 };
 
-TEST_F(PaceProfileTest, PassesLieOnTheLinesBetweenItsPointsAndBeyond) {
+TEST_F(PaceProfileTest, InterpolatesAndExtrapolatesPassTimes) {
   const auto profile = read("[target]\npass_ms = [[2, 10], [4, 20], [8, 30]]\n");
   ASSERT_TRUE(profile) << profile.error().message;
   EXPECT_EQ(profile->target_pass(1), 10ms);
@@ -38,7 +38,7 @@ TEST_F(PaceProfileTest, PassesLieOnTheLinesBetweenItsPointsAndBeyond) {
   EXPECT_EQ(profile->draft_step("moa-tli0", Place::device), Duration::zero());
 }
 
-TEST_F(PaceProfileTest, ADrafterIsKnownByItselfItsKindOrNotAtAll) {
+TEST_F(PaceProfileTest, FindsPaceByDrafterKindOrDefault) {
   const auto profile = read(
       "name = \"p\"\n[draft.step_ms]\n\"moa-tli1\" = 8\nmoa = 4\n[beside_target.step_ms]\n"
       "default = 1\n");
@@ -51,7 +51,7 @@ TEST_F(PaceProfileTest, ADrafterIsKnownByItselfItsKindOrNotAtAll) {
   EXPECT_EQ(profile->name(), "p");
 }
 
-TEST_F(PaceProfileTest, ActivationsHaveTheSizeOfTheirDrafter) {
+TEST_F(PaceProfileTest, GivesActivationSizePerDrafter) {
   const auto profile = read("[activation_bytes]\n\"moa-tli1\" = 4096\nmoa = 2048\n");
   ASSERT_TRUE(profile) << profile.error().message;
   EXPECT_TRUE(profile->pads_activations());
@@ -61,7 +61,7 @@ TEST_F(PaceProfileTest, ActivationsHaveTheSizeOfTheirDrafter) {
   EXPECT_FALSE(PaceProfile().pads_activations());
 }
 
-TEST_F(PaceProfileTest, ATableThatListsOtherDraftersIsNamed) {
+TEST_F(PaceProfileTest, NamesTableThatLacksDrafter) {
   const auto profile = read(
       "name = \"p\"\n[draft.step_ms]\n\"moa-tli1\" = 8\neagle = 4\n[activation_bytes]\n"
       "\"moa-tli1\" = 4096\n");
@@ -87,7 +87,7 @@ TEST_F(PaceProfileTest, ATableThatListsOtherDraftersIsNamed) {
   EXPECT_TRUE(PaceProfile().check_pads("medusa"));
 }
 
-TEST(ShippedPaceProfileTest, EachPacesAllDraftersAndPadsAllThatAreSentActivations) {
+TEST(ShippedPaceProfileTest, PacesAndPadsEveryDrafterWithActivations) {
   int count = 0;
   for (const auto& file : std::filesystem::directory_iterator(EDGEDRAFT_DEVICES)) {
     const auto profile = PaceProfile::read(file.path());
@@ -105,7 +105,7 @@ TEST(ShippedPaceProfileTest, EachPacesAllDraftersAndPadsAllThatAreSentActivation
   EXPECT_GT(count, 0);
 }
 
-TEST_F(PaceProfileTest, WhatIsNoProfileIsRefusedWithTheKey) {
+TEST_F(PaceProfileTest, RefusesInvalidProfileAndNamesKey) {
   for (const auto& [text, says] : std::initializer_list<std::pair<const char*, const char*>>{
            {"[target", "line 1"},
            {"targets = 1", "'targets'"},

@@ -48,7 +48,7 @@ class PacedDrafterTest : public ::testing::Test {
   int late_ = 0;
 };
 
-TEST_F(PacedDrafterTest, ATreeTakesItsLevelsAndATokenOne) {
+TEST_F(PacedDrafterTest, TakesOneStepPerTreeLevelAndPerToken) {
   PacedDrafter drafter = paced(2ms, {.step = 10ms});
   drafter.draft({.breadth = 2, .depth = 3, .nodes = 6});
   EXPECT_EQ(elapsed(), 30ms);
@@ -57,14 +57,14 @@ TEST_F(PacedDrafterTest, ATreeTakesItsLevelsAndATokenOne) {
   EXPECT_EQ(late_, 0);
 }
 
-TEST_F(PacedDrafterTest, TheLeastTimeHoldsForBoth) {
+TEST_F(PacedDrafterTest, AppliesMinimumTimeToTreesAndTokens) {
   PacedDrafter drafter = paced(2ms, {.least = 50ms, .step = 10ms});
   drafter.draft({.breadth = 2, .depth = 3, .nodes = 6});
   drafter.next_logits();
   EXPECT_EQ(elapsed(), 100ms);
 }
 
-TEST_F(PacedDrafterTest, ReportsStepsSlowerThanTheirPace) {
+TEST_F(PacedDrafterTest, ReportsStepsSlowerThanPace) {
   PacedDrafter drafter = paced(25ms, {.step = 10ms});
   drafter.next_logits();
   EXPECT_EQ(elapsed(), 25ms);
@@ -74,7 +74,7 @@ TEST_F(PacedDrafterTest, ReportsStepsSlowerThanTheirPace) {
   EXPECT_EQ(late_, 1);
 }
 
-TEST_F(PacedDrafterTest, ProposesWhatItsDrafterProposes) {
+TEST_F(PacedDrafterTest, ProposesSameTreeAsItsDrafter) {
   const TreeShape shape{.breadth = 2, .depth = 3, .nodes = 6};
   PacedDrafter drafter = paced(2ms, {.step = 10ms});
   Slow alone(now_, 2ms);
