@@ -71,7 +71,7 @@ struct Setting {
 
 class VulkanAcceptanceTest : public VulkanTest, public ::testing::WithParamInterface<Case> {};
 
-TEST_P(VulkanAcceptanceTest, IsTheCpus) {
+TEST_P(VulkanAcceptanceTest, MatchesCpu) {
   const Case& c = GetParam();
   VulkanBackendOptions options;
   if (c.rounds) options.features = VulkanFeatures{.integer_dot = true};
@@ -109,7 +109,7 @@ TEST_P(VulkanAcceptanceTest, IsTheCpus) {
 
 class HangingDeviceAcceptanceTest : public HangingDeviceTest {};
 
-TEST_F(HangingDeviceAcceptanceTest, TheCpuDraftsTheRestOfTheAnswer) {
+TEST_F(HangingDeviceAcceptanceTest, CpuDraftsRestOfAnswer) {
   constexpr int kWaitsBefore = 10;  // the drafter is loaded and the answer has begun
   Setting setting(std::filesystem::path(EDGEDRAFT_MODELS) / "moa-tli0.gguf");
   const DraftedAnswer plain = setting.answer(0, nullptr);

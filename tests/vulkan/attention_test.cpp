@@ -25,7 +25,7 @@ class VulkanAttentionTest : public OpenVulkanTest {
   }
 };
 
-TEST_F(VulkanAttentionTest, DividesTheSlotsOfLongContextsAlone) {
+TEST_F(VulkanAttentionTest, SplitsSlotsOnlyForLongContexts) {
   if (!vulkan_->device().timestamps) GTEST_SKIP() << "the device has no timestamps";
   const OwnedMatrix q(*vulkan_, 2, kHeads.query_cols());
   const OwnedMatrix cache(*vulkan_, 1000, kHeads.kv_cols());
@@ -49,7 +49,7 @@ TEST_F(VulkanAttentionTest, DividesTheSlotsOfLongContextsAlone) {
 }
 
 // Recorded commands take the prefix as a parameter; the number of splits is fixed in them.
-TEST_F(VulkanAttentionTest, RecordsCommandsAnewWhereASplitIsAddedAlone) {
+TEST_F(VulkanAttentionTest, RecordsCommandsAgainOnlyIfSplitIsAdded) {
   const OwnedMatrix q(*vulkan_, 1, kHeads.query_cols());
   const OwnedMatrix y(*vulkan_, 1, kHeads.query_cols());
   const OwnedMatrix cache(*vulkan_, 1000, kHeads.kv_cols());
@@ -75,7 +75,7 @@ TEST_F(VulkanAttentionTest, RecordsCommandsAnewWhereASplitIsAddedAlone) {
 
 // A cache of many slots leaves memory for the splits of only a few rows per call. The rows' bits
 // equal those with a small cache.
-TEST_F(VulkanAttentionTest, TakesAsManyRowsAtOnceAsThereIsRoomFor) {
+TEST_F(VulkanAttentionTest, LimitsRowsPerCallByMemoryWithSameBits) {
   constexpr std::uint32_t kRows = 50;
   constexpr std::uint32_t kPrefix = 300;
   constexpr std::uint32_t kSlots = 250'000;
@@ -99,7 +99,7 @@ TEST_F(VulkanAttentionTest, TakesAsManyRowsAtOnceAsThereIsRoomFor) {
 }
 
 // Aligned keys and values are read as vectors, others one element at a time, with the same bits.
-TEST_F(VulkanAttentionTest, HasTheSameBitsWhereNothingIsAligned) {
+TEST_F(VulkanAttentionTest, HasSameBitsWithoutAlignment) {
   constexpr std::uint32_t kRows = 5;
   const auto masks = random_tree(5, kRows);
   for (const std::uint32_t prefix : {40u, 300u}) {
@@ -121,7 +121,7 @@ TEST_F(VulkanAttentionTest, HasTheSameBitsWhereNothingIsAligned) {
 }
 
 // One row may exceed the limit on splits, which are then a small part of the cache.
-TEST(AttentionPartsTest, TakeNoMoreMemoryThanTheyMay) {
+TEST(AttentionPartsTest, StayWithinMemoryLimit) {
   for (const HeadShape heads : {HeadShape{32, 8, 128}, HeadShape{4, 4, 64}, HeadShape{14, 2, 64}}) {
     for (const std::uint64_t slots : {1u, 129u, 4096u, 131072u}) {
       std::uint64_t fewer = 0;

@@ -24,7 +24,7 @@ std::vector<VulkanFeatures> offered_feature_sets() {
   return sets;
 }
 
-TEST_F(VulkanBackendTest, ListsDevicesThatOpenByTheirIndex) {
+TEST_F(VulkanBackendTest, ListsDevicesThatOpenByIndex) {
   for (const VulkanDevice& device : list_vulkan_devices()) {
     EXPECT_FALSE(device.name.empty());
     EXPECT_FALSE(device.api_version.empty());
@@ -36,14 +36,14 @@ TEST_F(VulkanBackendTest, ListsDevicesThatOpenByTheirIndex) {
   }
 }
 
-TEST_F(VulkanBackendTest, NamesTheRemedyForADeviceThatIsNotThere) {
+TEST_F(VulkanBackendTest, NamesRemedyForMissingDevice) {
   const auto backend = make_vulkan_backend({.device = 1000});
   ASSERT_FALSE(backend);
   EXPECT_EQ(backend.error().code, Errc::unsupported);
   EXPECT_NE(backend.error().message.find("--device cpu"), std::string::npos);
 }
 
-TEST_F(VulkanBackendTest, UsesATableLargerThanABindingInParts) {
+TEST_F(VulkanBackendTest, SplitsTablesLargerThanBinding) {
   constexpr std::uint32_t kInputs = 256;
   constexpr std::uint32_t kOutputs = 203;
   constexpr std::uint32_t kRows = 5;
@@ -72,7 +72,7 @@ TEST_F(VulkanBackendTest, UsesATableLargerThanABindingInParts) {
 }
 
 // Software rasterisers split matmuls differently, so the split for GPUs is tested here too.
-TEST_F(VulkanBackendTest, DividesProductsForAGpuWithTheSameBitsAtEveryWidth) {
+TEST_F(VulkanBackendTest, SplitsMatmulsForGpuWithSameBitsForAnyRowCount) {
   constexpr std::uint32_t kInputs = 544;
   constexpr std::uint32_t kOutputs = 45;
   constexpr std::uint32_t kRowsMax = 33;
@@ -120,7 +120,7 @@ TEST_F(VulkanBackendTest, DividesProductsForAGpuWithTheSameBitsAtEveryWidth) {
 }
 
 // Narrow matmuls are split among more workgroups, each with fewer outputs.
-TEST_F(VulkanBackendTest, OutputsHaveTheSameBitsInWeightsOfEverySize) {
+TEST_F(VulkanBackendTest, OutputsHaveSameBitsForWeightsOfAnySize) {
   constexpr std::uint32_t kInputs = 64;
   constexpr std::uint32_t kRows = 2;
   constexpr std::uint32_t kFewest = 45;
@@ -144,7 +144,7 @@ TEST_F(VulkanBackendTest, OutputsHaveTheSameBitsInWeightsOfEverySize) {
 }
 
 // Optional features other than rounded activations change how weights are read, not the results.
-TEST_F(VulkanBackendTest, FeaturesThatRoundNothingLeaveEveryBit) {
+TEST_F(VulkanBackendTest, NonRoundingFeaturesKeepEveryBit) {
   constexpr std::uint32_t kInputs = 1280;
   constexpr std::uint32_t kOutputs = 35;
   const std::vector<std::uint32_t> tokens = {34, 0, 17};
@@ -177,7 +177,7 @@ TEST_F(VulkanBackendTest, FeaturesThatRoundNothingLeaveEveryBit) {
 }
 
 // Lanes are reduced in one order, with subgroups and without.
-TEST_F(VulkanBackendTest, SubgroupsLeaveEveryBit) {
+TEST_F(VulkanBackendTest, SubgroupsKeepEveryBit) {
   std::vector<std::vector<Floats>> results;
   for (const bool subgroups : {false, true}) {
     const auto backend = open_with({}, {.features = VulkanFeatures{.subgroups = subgroups}});
@@ -224,7 +224,7 @@ TEST_F(VulkanBackendTest, SubgroupsLeaveEveryBit) {
   }
 }
 
-TEST_F(VulkanBackendTest, DoesWithoutFeaturesThatTheDeviceLacks) {
+TEST_F(VulkanBackendTest, WorksWithoutMissingDeviceFeatures) {
   vulkan::Hooks hooks;
   hooks.adjust = [](vulkan::Functions& f) {
     f.GetPhysicalDeviceFeatures2 = [](VkPhysicalDevice, VkPhysicalDeviceFeatures2*) {};
@@ -250,7 +250,7 @@ TEST_F(VulkanBackendTest, DoesWithoutFeaturesThatTheDeviceLacks) {
 }
 
 // Vulkan 1.2 has integer dot products only as an extension.
-TEST_F(VulkanBackendTest, FindsIntegerDotProductsOnADeviceOfVulkan12) {
+TEST_F(VulkanBackendTest, FindsIntegerDotProductsOnVulkan12) {
   static PFN_vkGetPhysicalDeviceProperties2 properties = nullptr;
   properties = nullptr;
   vulkan::Hooks hooks;
@@ -272,7 +272,7 @@ TEST_F(VulkanBackendTest, FindsIntegerDotProductsOnADeviceOfVulkan12) {
   EXPECT_NEAR(values_of(b, y.all())[0], 32.0f, 0.1f);
 }
 
-TEST_F(VulkanBackendTest, SaysWhenAMatrixIsTooLargeToBind) {
+TEST_F(VulkanBackendTest, RefusesMatrixTooLargeToBind) {
   vulkan::Hooks hooks;
   hooks.storage_range_max = 16384;
   const auto backend = open_with(hooks);
@@ -282,7 +282,7 @@ TEST_F(VulkanBackendTest, SaysWhenAMatrixIsTooLargeToBind) {
 }
 
 // Rows of logits and long prompts' activations exceed the inline limit of command buffers.
-TEST_F(VulkanBackendTest, MovesMatricesOfEverySizeInOrderWithOperations) {
+TEST_F(VulkanBackendTest, OrdersTransfersOfAnySizeWithOperations) {
   const auto backend = open_with({});
   ASSERT_TRUE(backend) << backend.error().message;
   for (const std::uint32_t cols : {3u, 1000u, 9001u}) {
@@ -299,7 +299,7 @@ TEST_F(VulkanBackendTest, MovesMatricesOfEverySizeInOrderWithOperations) {
   }
 }
 
-TEST_F(VulkanBackendTest, CutsManyBuffersFromFewAllocations) {
+TEST_F(VulkanBackendTest, PacksManyBuffersIntoFewAllocations) {
   static PFN_vkAllocateMemory allocate = nullptr;
   static int allocations = 0;
   allocate = nullptr;
@@ -373,7 +373,7 @@ void with_three_kinds_of_memory(vulkan::Functions& f) {
   };
 }
 
-TEST_F(VulkanBackendTest, TellsCallsThroughMemoryOfTheDeviceThatTheHostSees) {
+TEST_F(VulkanBackendTest, WritesCallsToHostVisibleDeviceMemory) {
   vulkan::Hooks hooks;
   hooks.adjust = with_three_kinds_of_memory;
   for (const bool is_used_up : {false, true}) {
@@ -392,7 +392,7 @@ TEST_F(VulkanBackendTest, TellsCallsThroughMemoryOfTheDeviceThatTheHostSees) {
   }
 }
 
-TEST_F(VulkanBackendTest, ReusedMemoryIsZeroAgain) {
+TEST_F(VulkanBackendTest, ZerosReusedMemory) {
   const auto backend = open_with({});
   ASSERT_TRUE(backend) << backend.error().message;
   for (int round = 0; round < 3; ++round) {
@@ -403,7 +403,7 @@ TEST_F(VulkanBackendTest, ReusedMemoryIsZeroAgain) {
 }
 
 // A large buffer has its own memory, which is freed with it although commands referenced it.
-TEST_F(VulkanBackendTest, LargeBuffersComeAndGo) {
+TEST_F(VulkanBackendTest, FreesLargeBuffersAfterUse) {
   const auto backend = open_with({});
   ASSERT_TRUE(backend) << backend.error().message;
   const Floats rows = random_floats(1, 100);
@@ -417,7 +417,7 @@ TEST_F(VulkanBackendTest, LargeBuffersComeAndGo) {
 
 // A device that works on a single list for long appears to hang and delays its other work. Nothing
 // is multiplied here, only enqueued.
-TEST_F(VulkanBackendTest, MuchWorkIsRunInSeveralLists) {
+TEST_F(VulkanBackendTest, SplitsLargeWorkIntoSeveralLists) {
   constexpr std::uint32_t kSize = 4096;
   constexpr int kProducts = 20;  // with 256 rows each: two and a half lists
   vulkan::Hooks hooks;
@@ -445,7 +445,7 @@ TEST_F(VulkanBackendTest, MuchWorkIsRunInSeveralLists) {
   EXPECT_GT(lists_of(256), 1u);
 }
 
-TEST_F(VulkanBackendTest, MeasuresOperationsByTheDevicesClock) {
+TEST_F(VulkanBackendTest, MeasuresOperationsByDeviceClock) {
   const auto backend = open_with({});
   ASSERT_TRUE(backend) << backend.error().message;
   if (!(*backend)->device().timestamps) GTEST_SKIP() << "the device has no timestamps";

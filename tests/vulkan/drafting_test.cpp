@@ -55,7 +55,7 @@ class VulkanDraftingTest : public OpenVulkanTest {
   ToyDecoder toy_{4};
 };
 
-TEST_F(VulkanDraftingTest, MoaGrowsTheTreesOfTheCpu) {
+TEST_F(VulkanDraftingTest, MoaGrowsSameTreesAsCpu) {
   for (const std::uint32_t tli : {0u, 1u, 3u}) {
     for (const std::uint32_t ca_kv_heads : {2u, 1u}) {  // both cut points
       const ToyMoa moa(toy_, 40 + tli, tli, ca_kv_heads);
@@ -70,7 +70,7 @@ TEST_F(VulkanDraftingTest, MoaGrowsTheTreesOfTheCpu) {
   }
 }
 
-TEST_F(VulkanDraftingTest, EagleGrowsTheTreesOfTheCpu) {
+TEST_F(VulkanDraftingTest, EagleGrowsSameTreesAsCpu) {
   const ToyEagle toy_eagle(toy_, 40);
   EagleNetwork on_cpu(*cpu_, toy_eagle.config, toy_eagle.tensors, 200);
   EagleNetwork on_vulkan(*vulkan_, toy_eagle.config, toy_eagle.tensors, 200);
@@ -80,14 +80,14 @@ TEST_F(VulkanDraftingTest, EagleGrowsTheTreesOfTheCpu) {
       });
 }
 
-TEST_F(VulkanDraftingTest, AnIndependentDrafterGrowsTheTreesOfTheCpu) {
+TEST_F(VulkanDraftingTest, IndependentDrafterGrowsSameTreesAsCpu) {
   IndependentNetwork on_cpu(*cpu_, toy_.config, toy_.tensors, 200);
   IndependentNetwork on_vulkan(*vulkan_, toy_.config, toy_.tensors, 200);
   expect_same_trees(on_cpu, on_vulkan, [](IndependentNetwork&, std::uint32_t, std::uint32_t) {});
 }
 
 // Tokens, positions, masks, prefix and slots change from tree to tree; the commands do not.
-TEST_F(VulkanDraftingTest, ATreeLikeOneBeforeRecordsNothing) {
+TEST_F(VulkanDraftingTest, TreeOfKnownShapeRecordsNothing) {
   const ToyMoa moa(toy_, 41, 1);
   const MoaRowLayout layout = moa_row_layout(moa.config);
   MoaNetwork network(*vulkan_, moa.config, moa.tensors, 200);
@@ -111,7 +111,7 @@ TEST_F(VulkanDraftingTest, ATreeLikeOneBeforeRecordsNothing) {
 }
 
 // Other conversations run between the parts, so each part's work is submitted within its turn.
-TEST_F(VulkanDraftingTest, APartOfALongTextRunsInItsTurn) {
+TEST_F(VulkanDraftingTest, SubmitsEachPartOfLongTextInItsTurn) {
   constexpr std::uint32_t kLong = 2 * kMaskRowsMax + 100;
   const ToyMoa moa(toy_, 42, 1);
   MoaDrafter with_memory(*vulkan_, moa.config, moa.tensors, 2 * kLong);
@@ -128,7 +128,7 @@ TEST_F(VulkanDraftingTest, APartOfALongTextRunsInItsTurn) {
   }
 }
 
-TEST_F(VulkanDraftingTest, ManyShapesOfCallsStayBounded) {
+TEST_F(VulkanDraftingTest, StaysCorrectForManyCallShapes) {
   const OwnedMatrix x = matrix_of(*vulkan_, 256, 8, random_floats(1, 2048));
   const OwnedMatrix y(*vulkan_, 256, 8);
   for (int round = 0; round < 2; ++round) {

@@ -132,7 +132,7 @@ std::string run(const Fault& fault) {
 class VulkanFaultTest : public VulkanTest {};
 
 // Guards the tests below: without this report they would prove little.
-TEST_F(VulkanFaultTest, TheValidationLayerReportsWhatIsLeftBehind) {
+TEST_F(VulkanFaultTest, ValidationLayerReportsLeaks) {
 #if defined(__SANITIZE_ADDRESS__)
   GTEST_SKIP() << "leaks on purpose, which AddressSanitizer would report";
 #endif
@@ -152,7 +152,7 @@ TEST_F(VulkanFaultTest, TheValidationLayerReportsWhatIsLeftBehind) {
 
 class FailingCallTest : public VulkanTest, public ::testing::WithParamInterface<Fault> {};
 
-TEST_P(FailingCallTest, IsReportedAndLeavesNothingBehind) {
+TEST_P(FailingCallTest, IsReportedWithoutLeaks) {
   constexpr int kTimesMax = 3;
   const Fault& fault = GetParam();
   plan = {};
@@ -183,7 +183,7 @@ INSTANTIATE_TEST_SUITE_P(Calls, FailingCallTest, ::testing::ValuesIn(kFaults),
 
 // One drafter's gathered work may run in another's turn; if it is lost then, its owner also
 // receives the error.
-TEST_F(VulkanFaultTest, WorkThatTheDeviceDidNotTakeIsMissedByAll) {
+TEST_F(VulkanFaultTest, FailedSubmissionFailsEveryLaterRead) {
   const auto backend = open_tapped<&vulkan::Functions::QueueSubmit>();
   ASSERT_TRUE(backend) << backend.error().message;
   const OwnedMatrix x = matrix_of(**backend, 2, 64, random_floats(1, 128));
@@ -196,7 +196,7 @@ TEST_F(VulkanFaultTest, WorkThatTheDeviceDidNotTakeIsMissedByAll) {
   plan = {};
 }
 
-TEST_F(VulkanFaultTest, WorksOnWhenMemoryWasShortOnce) {
+TEST_F(VulkanFaultTest, RecoversAfterMemoryShortage) {
   const auto backend = open_tapped<&vulkan::Functions::AllocateMemory>();
   ASSERT_TRUE(backend) << backend.error().message;
   plan = {.fail_at = 1, .stays = true, .result = VK_ERROR_OUT_OF_DEVICE_MEMORY};

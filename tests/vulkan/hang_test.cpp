@@ -29,7 +29,7 @@ class VulkanHangTest : public HangingDeviceTest {
 
 // A later request to the device, from another conversation for example, is refused at once and so
 // moves to the CPU.
-TEST_F(VulkanHangTest, IsWaitedForOnceAndTakenDownWithoutWaiting) {
+TEST_F(VulkanHangTest, TimesOutOnceAndShutsDownWithoutWaiting) {
   {
     const OwnedMatrix alone = matrix_in_its_own_block(*backend_);
     const OwnedMatrix x = matrix_of(*backend_, 2, 64, random_floats(1, 128));
@@ -44,7 +44,7 @@ TEST_F(VulkanHangTest, IsWaitedForOnceAndTakenDownWithoutWaiting) {
 }
 
 // Freeing memory also waits.
-TEST_F(VulkanHangTest, IsNoticedWhereNobodyWaitsForResults) {
+TEST_F(VulkanHangTest, IsDetectedWhenMemoryIsFreed) {
   {
     std::optional<OwnedMatrix> alone = matrix_in_its_own_block(*backend_);
     const OwnedMatrix x = matrix_of(*backend_, 2, 64, random_floats(1, 128));
@@ -59,7 +59,7 @@ TEST_F(VulkanHangTest, IsNoticedWhereNobodyWaitsForResults) {
 }
 
 // A part of a long text produces no results that are read.
-TEST_F(VulkanHangTest, IsNoticedByThoseWhoOnlyWait) {
+TEST_F(VulkanHangTest, IsDetectedByWaitWithoutResults) {
   {
     const OwnedMatrix x = matrix_of(*backend_, 2, 64, random_floats(1, 128));
     hang.waits_before = 0;
@@ -70,7 +70,7 @@ TEST_F(VulkanHangTest, IsNoticedByThoseWhoOnlyWait) {
   EXPECT_EQ(hang.timeouts, 1);
 }
 
-TEST_F(VulkanHangTest, IsNoticedWhenTimesAreTaken) {
+TEST_F(VulkanHangTest, IsDetectedWhenTimesAreTaken) {
   if (!backend_->device().timestamps) GTEST_SKIP() << "this device takes no times";
   backend_->set_timing(MeasuredBackend::Timing::whole);
   {

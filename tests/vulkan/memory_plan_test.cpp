@@ -43,11 +43,11 @@ void expect_plan_is_kept(DType kv_type) {
   }
 }
 
-TEST_F(VulkanMemoryTest, ThePlanIsKeptAndLittleOfItStaysUnused) {
+TEST_F(VulkanMemoryTest, StaysWithinPlanAndUsesNearlyAll) {
   expect_plan_is_kept(DType::f32);
 }
 
-TEST_F(VulkanMemoryTest, ThePlanIsKeptWithKeysAndValuesOf16Bits) {
+TEST_F(VulkanMemoryTest, StaysWithinPlanWith16BitKeysAndValues) {
   if (!open_with({}).value()->takes_cache_type(DType::f16)) GTEST_SKIP() << "the device has none";
   expect_plan_is_kept(DType::f16);
 }

@@ -35,7 +35,7 @@ class PipelineCacheTest : public VulkanTest {
   test::TemporaryDirectory directory_;
 };
 
-TEST_F(PipelineCacheTest, KeepsWhatTheDriverCompiled) {
+TEST_F(PipelineCacheTest, KeepsCompiledPipelines) {
   use_backend();
   ASSERT_FALSE(file().empty());
   EXPECT_GT(content().size(), 32u);
@@ -43,7 +43,7 @@ TEST_F(PipelineCacheTest, KeepsWhatTheDriverCompiled) {
   EXPECT_GT(content().size(), 32u);
 }
 
-TEST_F(PipelineCacheTest, ReplacesAFileThatIsDamagedOrForeign) {
+TEST_F(PipelineCacheTest, ReplacesDamagedOrForeignFile) {
   use_backend();
   const std::string whole = content();
   std::string flipped = whole;
@@ -57,13 +57,13 @@ TEST_F(PipelineCacheTest, ReplacesAFileThatIsDamagedOrForeign) {
   }
 }
 
-TEST_F(PipelineCacheTest, DoesWithoutAPlaceToWriteTo) {
+TEST_F(PipelineCacheTest, WorksWithoutWritableDirectory) {
   std::ofstream(directory_.path() / "cache") << "a file where the directory should be";
   use_backend();
 }
 
 // The digest is right, but the header is another device's.
-TEST_F(PipelineCacheTest, TakesOnlyDataOfItsDeviceAndDriver) {
+TEST_F(PipelineCacheTest, AcceptsOnlyDataOfSameDeviceAndDriver) {
   VkPhysicalDeviceProperties device{.vendorID = 1, .deviceID = 2};
   VkPipelineCacheHeaderVersionOne header{.headerSize = sizeof header,
                                          .headerVersion = VK_PIPELINE_CACHE_HEADER_VERSION_ONE,

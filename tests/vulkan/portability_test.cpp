@@ -113,7 +113,7 @@ void make_portable(vulkan::Functions& f) {
 
 class PortabilityTest : public VulkanTest {};
 
-TEST_F(PortabilityTest, DriversOnTopOfAnotherInterfaceAreAskedForAndToldThatWeKnow) {
+TEST_F(PortabilityTest, RequestsPortabilityDriversAndEnablesSubset) {
   seen = {};
   vulkan::Hooks hooks;
   hooks.adjust = make_portable;
@@ -126,7 +126,7 @@ TEST_F(PortabilityTest, DriversOnTopOfAnotherInterfaceAreAskedForAndToldThatWeKn
 
 // Without SignedZeroInfNanPreserve a driver may assume that no infinity occurs. No shader uses one
 // as a constant in arithmetic.
-TEST(ShaderTest, NoneHasAnInfinity) {
+TEST(ShaderTest, HasNoInfinityConstant) {
   constexpr std::uint32_t kOpTypeFloat = 22;
   constexpr std::uint32_t kOpConstant = 43;
   constexpr std::size_t kHeaderWords = 5;
