@@ -127,7 +127,7 @@ TEST_F(BundleFileTest, EncodesTextsAndConversations) {
   ASSERT_TRUE(bundle);
   const auto raw = bundle->encode_raw("the cat");
   ASSERT_FALSE(raw.empty());
-  EXPECT_EQ(raw.front(), 1u) << "the beginning of a text";
+  EXPECT_EQ(raw.front(), 1u) << "BOS token";
   EXPECT_TRUE(std::ranges::equal(std::span(raw).subspan(1),
                                  bundle->tokenizer().encode("the cat", Special::plain)));
 
@@ -135,7 +135,7 @@ TEST_F(BundleFileTest, EncodesTextsAndConversations) {
   const auto own = bundle->chat_template({});  // the directory's: the first message's text
   ASSERT_TRUE(own) << own.error().message;
   EXPECT_EQ(bundle->encode_chat(*own, std::span(&message, 1)).value(), raw)
-      << "the model wants its first token before a chat, too";
+      << "the model requires its BOS token before a chat too";
   const auto path = directory_.write("chat.jinja", "{{ bos_token }}{{ messages[0].role }}<|end|>");
   const auto other = bundle->chat_template(path);
   ASSERT_TRUE(other) << other.error().message;
@@ -233,7 +233,8 @@ TEST_F(BundleFileTest, BothSidesRefuseActivationRowsOverWireLimit) {
   write_damaged(GgufFile::open(bundle_path()).value(), path,
                 {.u32s = {{"edgedraft.tli", 4}}, .copies = {{"tli.2.", "tli.3."}}});
   expect_error(path, BundleUse::draft, Errc::unsupported);
-  EXPECT_TRUE(BundleFile::open(path, BundleUse::plain)) << "its tokenizer serves all the same";
+  EXPECT_TRUE(BundleFile::open(path, BundleUse::plain))
+      << "the tokenizer still serves plain decoding";
   expect_refused_by_server(target_path(), path, Errc::unsupported, "33792 values");
 }
 

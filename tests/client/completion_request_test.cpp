@@ -455,7 +455,7 @@ TEST(CompletionRequestTest, RendersToolCallsAndResultsAsMessages) {
             "{\"name\": \"put\", \"arguments\": {}}");
   EXPECT_EQ(request->messages[3].role, "user");
   EXPECT_EQ(request->messages[3].content, "Result of put: done\nResult of get: rain");
-  EXPECT_EQ(request->offline, OfflinePolicy::wait) << "nobody acts on what the drafter made up";
+  EXPECT_EQ(request->offline, OfflinePolicy::wait) << "tool calls must come from the target";
   const auto none = chat(R"(, "tool_choice": "none", "tools": [{"type": "function", "function":
                             {"name": "f", "parameters": {"pattern": "x"}}}])");
   ASSERT_TRUE(none);

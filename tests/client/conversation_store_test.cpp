@@ -40,7 +40,7 @@ TEST_F(ConversationStoreTest, KeepsConversationsAcrossRuns) {
     store->put(conversation(kId, "one", 5));
     store->put(conversation("fedcba9876543210", "two", 9));
     store->put(conversation(kId, "one again", 7));
-    EXPECT_EQ(store->list()[0].id, "fedcba9876543210") << "the newest first";
+    EXPECT_EQ(store->list()[0].id, "fedcba9876543210") << "newest first";
   }
   const auto store = ConversationStore::open(file_).value();
   ASSERT_EQ(store->list().size(), 2u);
@@ -114,12 +114,12 @@ TEST_F(ConversationStoreTest, ReportsPrivateTextThatStaysOnDisk) {
   ASSERT_EQ(sqlite3_exec(other, "BEGIN IMMEDIATE", nullptr, nullptr, nullptr), SQLITE_OK);
   try {
     store->put(conversation(kId, "two", 2, /*is_private=*/true));
-    ADD_FAILURE() << "the file is locked";
+    ADD_FAILURE() << "put() succeeded although the file is locked";
   } catch (const Failure& failure) {
     EXPECT_TRUE(failure.error().message.starts_with("this conversation has become private"));
   }
   sqlite3_close(other);
-  ASSERT_EQ(store->list().size(), 1u) << "it is in both places";
+  ASSERT_EQ(store->list().size(), 1u) << "listed once, although in memory and on disk";
   EXPECT_TRUE(store->list()[0].is_private);
   EXPECT_EQ(store->find(kId), "{\"text\":\"two\"}");
 }
@@ -154,7 +154,7 @@ TEST_F(ConversationStoreTest, KeepsPreviousVersionIfWriteFails) {
 
 TEST_F(ConversationStoreTest, RefusesAndPreservesForeignFile) {
   std::filesystem::create_directories(file_.parent_path());
-  std::ofstream(file_) << "no database at all, and long enough to look like one to nobody";
+  std::ofstream(file_) << "not a database, and longer than the header that identifies one";
   const std::string before = bytes();
   const auto opened = ConversationStore::open(file_);
   ASSERT_FALSE(opened);

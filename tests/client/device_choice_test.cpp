@@ -137,7 +137,7 @@ TEST(DeviceListTest, ShowsEveryDeviceAndAutoChoice) {
       {cpu(), gpu(0, "discrete"), gpu(1, "software"), gpu(2, "integrated"), gpu(3, "other", "old")},
       watch.measure());
   EXPECT_EQ(watch.measured, (std::vector<std::string>{"cpu", "vulkan:0", "vulkan:1", "vulkan:2"}))
-      << "each once";
+      << "each device once";
   std::ostringstream out;
   print(list, out);
   for (const char* line :

@@ -48,7 +48,7 @@ TEST(SentHintsTest, SendsOnlyNewNodesWithScoresRelativeToParents) {
   batch = sent.take(tree, -10.0f);
   EXPECT_EQ(batch.first, 3u);
   EXPECT_EQ(batch.nodes, (std::vector<HintNode>{{.token = 7, .distance = 2, .score = 12}}))
-      << "the other is below the floor";
+      << "the other node is below the floor";
   EXPECT_TRUE(sent.take(tree, -10.0f).nodes.empty());
 }
 
@@ -70,7 +70,7 @@ TEST(SentHintsTest, FollowsTreeToNewRoot) {
   EXPECT_EQ(batch.nodes, (std::vector<HintNode>{{.token = 8, .distance = 2, .score = 2},
                                                 {.token = 9, .distance = 0, .score = 2}}));
   sent.reroot(Tokens{1});
-  EXPECT_EQ(sent.take(below, -10.0f).nodes.size(), 4u) << "of another text nothing was sent";
+  EXPECT_EQ(sent.take(below, -10.0f).nodes.size(), 4u) << "no nodes of this text were sent before";
 }
 
 TEST(DraftAheadTest, BatchesStepsPerMessageUnlessServerHasNoHints) {
@@ -78,10 +78,10 @@ TEST(DraftAheadTest, BatchesStepsPerMessageUnlessServerHasNoHints) {
                              0);
   drafter.append(kPrompt);
   DraftAhead ahead(drafter, {.breadth = 4, .floor = std::log(0.05f), .steps = 3});
-  EXPECT_TRUE(ahead.done()) << "before a run";
+  EXPECT_TRUE(ahead.done()) << "no run has begun";
   ahead.begin();
   ahead.step();
-  EXPECT_FALSE(ahead.unsent().nodes.empty()) << "at once";
+  EXPECT_FALSE(ahead.unsent().nodes.empty()) << "the first message is sent at once";
   for (int step = 1; step <= 3; ++step) {
     ahead.step();
     EXPECT_EQ(ahead.unsent().nodes.empty(), step < 3) << step;
@@ -121,10 +121,10 @@ TEST(DraftAheadTest, RemembersMinimumBreadthOfTree) {
   EXPECT_EQ(ahead.breadth_min(), 1u);
   drafter.append(Tokens{100});
   ahead.advance(Tokens{100}, 20);
-  EXPECT_EQ(ahead.breadth_min(), 1u) << "the rest of the chain is still there";
+  EXPECT_EQ(ahead.breadth_min(), 1u) << "the rest of the chain remains";
   drafter.append(Tokens{7});
   ahead.advance(Tokens{7}, 20);
-  EXPECT_EQ(ahead.breadth_min(), 4u) << "nothing is left of it";
+  EXPECT_EQ(ahead.breadth_min(), 4u) << "nothing of the chain remains";
 }
 
 TEST(DraftAheadTest, DraftsNothingBeyondRequestedLength) {
@@ -173,7 +173,7 @@ TEST(DraftAheadTest, ServerTreeEqualsDeviceTree) {
       ahead.advance(tokens, 30);
     }
     EXPECT_EQ(server.counts().unknown, 0u);
-    EXPECT_EQ(server.counts().contradicted, 0u) << "both know the same";
+    EXPECT_EQ(server.counts().contradicted, 0u) << "both trees agree";
   }
 }
 

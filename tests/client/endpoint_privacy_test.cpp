@@ -211,7 +211,7 @@ TEST_F(PrivacyTest, KeepsValuesPrivateInLaterRequests) {
                          {"json_schema", {{"schema", {{"enum", {"Annabel Quist"}}}}}}}}}),
   };
   for (const json& request : requests) chat(request);
-  EXPECT_EQ(text(requests[2]), "\"Annabel Quist\"") << "what it stood for is in its place";
+  EXPECT_EQ(text(requests[2]), "\"Annabel Quist\"") << "the value replaces its placeholder";
   std::size_t looked_at = 0;
   for (const UplinkRecord::Message& message : uplink_.since(before)) {
     const std::string shown = to_json(message, bundle_.tokenizer()).dump();
@@ -273,7 +273,7 @@ TEST_F(PrivacyTest, MasksOrRefusesPrivateTextInEveryField) {
     EXPECT_EQ(shown.find("uist"), std::string::npos) << shown;
     looked_at += told["kind"] != "hello" ? 1 : 0;
   }
-  EXPECT_GE(looked_at, std::size(masked)) << "each is asked of the server";
+  EXPECT_GE(looked_at, std::size(masked)) << "each masked request reaches the server";
 }
 
 // It cannot be masked, and would precede the first placeholder.

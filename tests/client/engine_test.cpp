@@ -195,7 +195,7 @@ TEST_P(EngineTest, ParallelAnswersEqualPlainDecoding) {
   for (std::uint32_t i = 0; i < kConversations; ++i) {
     expect_right(*talks.talk[i], talks.heard[i], i);
   }
-  EXPECT_EQ(loads_, 1u) << "the weights are there once";
+  EXPECT_EQ(loads_, 1u) << "weights are loaded once";
 }
 
 // The engine may be drafting, and the caller has other conversations to serve.
@@ -394,7 +394,7 @@ TEST_P(EngineTest, CheckedAnswerStatsCoverWholeAnswer) {
   EXPECT_EQ(checked->link.reconnects, 1u);
   const LinkStats all = conversation->link_stats();
   EXPECT_LT(all.bytes_up - checked->link.bytes_up, alone.link.bytes_up)
-      << "what came before the check is missing";
+      << "bytes from before the check are missing";
 
   conversation->answer(prompt(1));
   ASSERT_TRUE(conversation->wait_until(soon()));
@@ -466,7 +466,7 @@ TEST_P(EngineTest, SecondTurnEqualsFreshConversation) {
     EXPECT_EQ(talk.outcome().value()->tokens, fresh->outcome().value()->tokens);
     talk.check();
     ASSERT_TRUE(talk.wait_until(soon()));
-    EXPECT_FALSE(talk.outcome().value()) << "there is nothing to check";
+    EXPECT_FALSE(talk.outcome().value()) << "nothing to check";
   }
 }
 
@@ -495,7 +495,7 @@ TEST_P(EngineTest, ReplacesLostDeviceForAllAndReportsOnce) {
   EXPECT_TRUE(fault.fired);
   ASSERT_EQ(failures.size(), 1u);
   EXPECT_NE(failures[0].find("device lost"), std::string::npos);
-  EXPECT_EQ(loads_, 1u) << "the second device's weights are there once as well";
+  EXPECT_EQ(loads_, 1u) << "weights are loaded once on the second device too";
 }
 
 class LostDrafter final : public Drafter {

@@ -137,7 +137,7 @@ class Recorder final : public Drafter {
     look();
     for (std::size_t i = 0; i < rows.size() / 2; ++i) {
       if (state_.rows.size() <= first + i) state_.rows.resize(first + i + 1);
-      ASSERT_FALSE(state_.rows[first + i]) << "twice";
+      ASSERT_FALSE(state_.rows[first + i]) << "row added twice";
       state_.rows[first + i] = rows[2 * i];
     }
   }

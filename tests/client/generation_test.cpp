@@ -77,7 +77,7 @@ TEST(GenerationTest, FirstDraftUsesNewestActivationsWithoutWaitingForAll) {
   GenerationRig rig({.drafter = ToyDrafter::moa_tli0});
   expect_same(rig.answer(kTwentyTokens), rig.plain(kTwentyTokens));
   ASSERT_FALSE(rig.chunks_before_drafts().empty());
-  EXPECT_EQ(rig.chunks_before_drafts().front(), 1u) << "of three";
+  EXPECT_EQ(rig.chunks_before_drafts().front(), 1u) << "one of three chunks";
 }
 
 TEST(GenerationTest, WaitsForMissingActivationsNoLongerThanForVerdict) {
@@ -105,7 +105,7 @@ TEST(GenerationTest, LateActivationsDoNotEnterNextAnswer) {
     // Without activations of its own the drafter refuses.
     EXPECT_FALSE(answered(late));
     EXPECT_FALSE(answered(never));
-    EXPECT_EQ(late.link().chunk_count(), 3u) << "they came while the second one was written";
+    EXPECT_EQ(late.link().chunk_count(), 3u) << "the rows arrived during the second answer";
   }
 }
 
@@ -192,7 +192,7 @@ TEST(GenerationTest, FirstTokenTimeIgnoresLaterRewrites) {
     EXPECT_LT(answer.stats.first_token_elapsed, std::chrono::milliseconds(20));
     if (answer.stats.rewritten_tokens == answer.stats.offline_tokens) ++rewritten;
   }
-  EXPECT_GT(rewritten, 0u) << "a check has left the first token each time";
+  EXPECT_GT(rewritten, 0u) << "no check rewrote the first token";
 }
 
 INSTANTIATE_TEST_SUITE_P(Drafters, ConversationTest,

@@ -142,7 +142,7 @@ TEST_F(IndexCommandTest, ReplacesFileOnlyWithForceAndAfterSuccess) {
   ASSERT_TRUE(run_index(options_));
   options_.corpus.push_back(directory_.write("bad.jsonl", "{}\n"));
   expect_error(options_, Errc::bad_file, "bad.jsonl");
-  EXPECT_TRUE(CorpusIndex::open(options_.output)) << "the old one is whole";
+  EXPECT_TRUE(CorpusIndex::open(options_.output)) << "the old index stays intact";
   for (const auto& read : {options_.corpus.front(), options_.model}) {
     options_.output = read;
     expect_error(options_, Errc::usage, "a file that is read");

@@ -41,7 +41,7 @@ TEST(AvoidCirclesTest, AllowsRepeatingPrompt) {
   const std::vector<float> logits(10, 1.0f);
   EXPECT_EQ(forbidden({1, 2, 3, 4, 1, 2, 3}, logits, {0, 1, 2, 3, 4}), Tokens{});
   EXPECT_EQ(forbidden({1, 2, 3, 4, 1, 2, 3, 9, 1, 2, 3}, logits, {1, 2, 3, 4}), Tokens{9});
-  EXPECT_EQ(forbidden({2, 3, 4, 1, 2, 3}, logits, {1}), Tokens{}) << "nothing was said twice";
+  EXPECT_EQ(forbidden({2, 3, 4, 1, 2, 3}, logits, {1}), Tokens{}) << "the answer repeats nothing";
 }
 
 TEST(AvoidCirclesTest, AlwaysLeavesSomeToken) {
@@ -83,7 +83,7 @@ TEST(LastingOutageTest, LongOutageTextDoesNotLoop) {
       EXPECT_FALSE(says_again(answer.tokens, i)) << "token " << i << " of prompt " << first;
     }
   }
-  EXPECT_GT(circles, 0) << "without the filter some texts run in circles";
+  EXPECT_GT(circles, 0) << "some texts loop without the filter";
 }
 
 }  // namespace

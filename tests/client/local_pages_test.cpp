@@ -39,7 +39,7 @@ TEST_F(LocalPagesTest, ServesPagesBesidesCompletions) {
   EXPECT_EQ(post("/tokenize", large).status, 200u);
   large["with_pieces"] = true;
   const HttpResult refused = post("/tokenize", large);
-  EXPECT_EQ(refused.status, 400u) << "it would be a hundred times as large";
+  EXPECT_EQ(refused.status, 400u) << "the reply would be a hundred times larger";
   EXPECT_EQ(json::parse(refused.body)["error"]["param"], "content");
   const json prompt = json::parse(post("/apply-template", chat_of("Hi")).body);
   EXPECT_NE(prompt["prompt"].get<std::string>().find("Hi"), std::string::npos);
@@ -76,7 +76,7 @@ TEST_F(LocalPagesTest, PageIsBoundToOriginAndStoresConversations) {
   const std::string policy = page.header("Content-Security-Policy");
   EXPECT_NE(policy.find("default-src 'none'; script-src 'self';"), std::string::npos);
   EXPECT_EQ(policy.find("unsafe"), std::string::npos);
-  EXPECT_EQ(page.body.find("http"), std::string::npos) << "it loads nothing from elsewhere";
+  EXPECT_EQ(page.body.find("http"), std::string::npos) << "the page loads nothing from other hosts";
   EXPECT_EQ(ask(api_->port(), {.path = "/page/main.js"}).header("Content-Type"),
             "text/javascript; charset=utf-8");
 
@@ -95,7 +95,7 @@ TEST_F(LocalPagesTest, PageIsBoundToOriginAndStoresConversations) {
   EXPECT_EQ(ask(api_->port(), {.method = "DELETE", .path = path}).status, 200u);
   EXPECT_EQ(ask(api_->port(), {.method = "DELETE", .path = path}).status, 404u);
   EXPECT_EQ(put({{"title", "A dog"}, {"document", json::object()}}), 410u)
-      << "by a tab that has it open still";
+      << "a tab still has the deleted conversation open";
   EXPECT_EQ(ask(api_->port(), {.path = path}).status, 404u);
   path = "/v1/edgedraft/conversation?id=5f0c2f7e-8a64-4b61-9d3e-0d9a4f2d9b12";
   EXPECT_EQ(ask(api_->port(), {.path = "/v1/edgedraft/conversation?id=x"}).status, 400u);
@@ -109,7 +109,7 @@ TEST_F(LocalPagesTest, PageIsBoundToOriginAndStoresConversations) {
     return json::parse(post("/v1/edgedraft/preview", body).body)["is_local"].get<bool>();
   };
   EXPECT_TRUE(stays("I am <private>Ann</private>."));
-  EXPECT_FALSE(stays("I am Ann.")) << "a look teaches nothing: what it saw may be half typed";
+  EXPECT_FALSE(stays("I am Ann.")) << "a preview stores no value: its text may be half typed";
   chat(chat_of("I am <private>Ann</private>.", {{"max_tokens", 1}}));
   EXPECT_TRUE(stays("I am Ann."));
 
@@ -123,7 +123,7 @@ TEST_F(LocalPagesTest, PageIsBoundToOriginAndStoresConversations) {
   EXPECT_EQ(put(turn_of("I am Bob.")), 200u);
   EXPECT_EQ(is_private(), false);
   EXPECT_EQ(put(turn_of("I am ann.")), 200u);
-  EXPECT_EQ(is_private(), true) << "marked once, and not by the page";
+  EXPECT_EQ(is_private(), true) << "marked in an earlier request";
   for (const PrivateMode own : {PrivateMode::mask, PrivateMode::off}) {
     start({.privacy = {.mode = own, .detects = {PrivateType::mail}, .names = {"Annabel Quist"}}});
     for (const auto& [mode, found] : {std::pair("", own == PrivateMode::mask),
@@ -131,9 +131,9 @@ TEST_F(LocalPagesTest, PageIsBoundToOriginAndStoresConversations) {
                                       {"local", true},
                                       {"off", false}}) {
       EXPECT_EQ(put(turn_of("Write to zoe@lee.org.", mode)), 200u);
-      EXPECT_EQ(is_private(), found) << "a conversation that says '" << mode << "'";
+      EXPECT_EQ(is_private(), found) << "conversation with mode '" << mode << "'";
       EXPECT_EQ(put(turn_of("Write to Annabel Quist.", mode)), 200u);
-      EXPECT_EQ(is_private(), true) << "known already, in one that says '" << mode << "'";
+      EXPECT_EQ(is_private(), true) << "known value, conversation with mode '" << mode << "'";
     }
   }
 
@@ -157,7 +157,7 @@ TEST_F(LocalPagesTest, IgnoresPageIdsWhenDetectingPrivateConversations) {
   EXPECT_FALSE(is_private({{"turns",
                             {{{"role", "user"}, {"content", "Hi"}},
                              {{"role", "assistant"}, {"stream", name}, {"private", false}}}}}))
-      << "an answer that is being written";
+      << "an answer in progress";
   EXPECT_FALSE(is_private({{"turns", {{{"answer", {{"counts", {{"bytes_up", kCard}}}}}}}}}));
   EXPECT_TRUE(is_private({{"turns", {{{"content", name}}}}}));
   EXPECT_TRUE(is_private({{"stream", name}}));
@@ -219,7 +219,7 @@ TEST_F(LocalPagesTest, RefusesInvalidRequestsInOpenAiFormat) {
       EXPECT_EQ(json::parse(unwieldy.body)["error"]["code"], "invalid_json");
     }
   }
-  EXPECT_FALSE(text(chat_of("Hi")).empty()) << "the rest goes on";
+  EXPECT_FALSE(text(chat_of("Hi")).empty()) << "later requests are still answered";
 }
 
 TEST_F(LocalPagesTest, InternalFailureEndsOnlyItsAnswer) {

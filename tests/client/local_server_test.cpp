@@ -196,7 +196,7 @@ TEST_F(LocalServerTest, HistoryContinuesItsConversation) {
   body["messages"].push_back({{"role", "user"}, {"content", "What is 3 plus 4?"}});
   const json second = chat(body);
   const std::uint32_t cached = second["usage"]["prompt_tokens_details"]["cached_tokens"];
-  EXPECT_GE(cached + 1, known) << "but for the end token, perhaps";
+  EXPECT_GE(cached + 1, known) << "only the end token may be missing";
   EXPECT_EQ(second["timings"]["cache_n"], cached);
   // The answer equals the one to a history sent whole.
   start({.plain = true});
@@ -373,7 +373,7 @@ TEST_F(LocalServerTest, CallsFunctionsInTemplateForm) {
   const json second = chat(body);
   EXPECT_GE(second["usage"]["prompt_tokens_details"]["cached_tokens"].get<int>() + 1,
             first["usage"]["total_tokens"].get<int>())
-      << "the call is the tokens that it was";
+      << "the call keeps its tokens";
 }
 
 TEST_F(LocalServerTest, NamesOfflineBundleIfDrafterNeedsTarget) {
@@ -566,7 +566,7 @@ TEST_F(LocalServerTest, TenThousandConnectionsLeaveOthersUnaffected) {
   ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &files), 0);
   constexpr std::size_t kConnections = 10'000;
   constexpr std::size_t kOwnFiles = 2'000;
-  if (files.rlim_cur < kConnections + kOwnFiles) GTEST_SKIP() << "too few files may be open here";
+  if (files.rlim_cur < kConnections + kOwnFiles) GTEST_SKIP() << "open file limit is too low";
   std::string answered;
   std::thread asks([&] { answered = text(chat_of(kStory)); });
   while (metric("requests_processing") < 1.0) std::this_thread::sleep_for(1ms);
@@ -574,7 +574,7 @@ TEST_F(LocalServerTest, TenThousandConnectionsLeaveOthersUnaffected) {
   while (flood.size() < kConnections) flood.emplace_back(api_->port());
   asks.join();
   EXPECT_EQ(answered, alone);
-  EXPECT_EQ(text(chat_of(kStory)), alone) << "who asks takes the place of one that does not";
+  EXPECT_EQ(text(chat_of(kStory)), alone) << "a request displaces an idle connection";
   flood.clear();
   unsigned status = 0;
   for (const Instant deadline = Clock::now() + 10s; status != 200 && Clock::now() < deadline;) {

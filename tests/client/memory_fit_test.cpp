@@ -38,7 +38,7 @@ TEST(MemoryFitTest, ReducesConversationsBeforeContext) {
     const auto shorter = fit(limit).value();
     EXPECT_EQ(shorter.conversations, 1u);
     EXPECT_LE(shorter.need.total(1), limit);
-    EXPECT_GT(shorter.need.total(1) + 2 * 256, limit) << "it is nearly used up";
+    EXPECT_GT(shorter.need.total(1) + 2 * 256, limit) << "the limit is nearly used up";
     EXPECT_EQ(shorter.need.cache, shorter.positions);
   }
 }
@@ -105,7 +105,8 @@ TEST_P(PlacedMemoryTest, MakesFittingDraftersWithinLimit) {
     (void)drafters.back()->draft({});
     EXPECT_LE(wanted.meter->held(), limit);
   }
-  EXPECT_THROW((void)placed->drafters().make_drafter(), DeviceError) << "a fourth is too many";
+  EXPECT_THROW((void)placed->drafters().make_drafter(), DeviceError)
+      << "a fourth drafter exceeds the limit";
   drafters.pop_back();
   EXPECT_NO_THROW((void)placed->drafters().make_drafter());
 }

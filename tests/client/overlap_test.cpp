@@ -84,7 +84,8 @@ TEST(OverlapTest, RetriesDraftingAfterStreamedAnswers) {
   device.run(400s);
   ASSERT_EQ(hints.size(), kAnswers);
   EXPECT_EQ(hints[0], 0u);
-  EXPECT_GT(hints[kAnswers - 1], hints[kAnswers - 2]) << "it has learned that drafting pays";
+  EXPECT_GT(hints[kAnswers - 1], hints[kAnswers - 2])
+      << "the device has learned that drafting pays";
 }
 
 // Turns then go by steps, whose length does not reflect the computation in them.
@@ -108,7 +109,7 @@ TEST(OverlapTest, DoesNotTimeDraftingBesidePrivateAnswer) {
               .terms = {.tokens_max = 150, .sampling = {.temperature = 1.0f, .seed = 2}},
               .on_over = [&] { taken = device.now() - begun; }});
   device.run(30s);
-  ASSERT_LT(taken, SendGrid::kEndStep - 50ms) << "it was over when the steps were";
+  ASSERT_LT(taken, SendGrid::kEndStep - 50ms) << "the answer must end before the steps do";
   EXPECT_GT(device.hint_count(), 0u);
   const RunKnowledge& known = device.generation(1).known();
   EXPECT_EQ(known.step.sums().weight, before.step.sums().weight);
@@ -261,7 +262,7 @@ TEST(OverlapTest, IgnoresBackloggedVerdictsWhenMeasuringStreamRate) {
   run.bring(VerdictReceived::To::prefill, 1);
   for (int i = 0; i < 70; ++i) run.bring(VerdictReceived::To::run, 1);
   run.go_on(20ms);
-  EXPECT_EQ(run.listener().tokens.size(), 71u) << "in one turn";
+  EXPECT_EQ(run.listener().tokens.size(), 71u) << "all tokens are taken in one turn";
   ASSERT_EQ(run.generation().stats().overlap, "stream");
   EXPECT_EQ(run.streamed_tokens(), 10.0);
   for (int i = 0; i < 40; ++i) {

@@ -66,7 +66,7 @@ Tokens sent_tokens(const GenerationRig& rig) {
     } else if (const auto* resume = std::get_if<wire::Resume>(&request)) {
       all.insert(all.end(), resume->tokens.begin(), resume->tokens.end());
     } else if (!std::holds_alternative<CancelRequest>(request)) {
-      ADD_FAILURE() << "neither a prompt nor its cancel";
+      ADD_FAILURE() << "expected a prompt or its cancel";
     }
   }
   return all;
@@ -155,7 +155,7 @@ TEST(PrivateAnswerTest, LinkFaultsRevealNothingAndBlockNoAnswer) {
     EXPECT_EQ(sent[1], sent[0]);
     EXPECT_EQ(sent[2], sent[0]);
     for (std::size_t i = 0; i < sent[0].size(); ++i) {
-      EXPECT_EQ(sent[0][i], kOpen[i % kOpen.size()]) << "beyond what may be sent";
+      EXPECT_EQ(sent[0][i], kOpen[i % kOpen.size()]) << "tokens beyond the open part were sent";
     }
   }
 }

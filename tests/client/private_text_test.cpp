@@ -35,7 +35,7 @@ TEST(PrivateMarksTest, TreatsAmbiguousMarksAsPrivate) {
   EXPECT_EQ(split_marks("I am <private>Ann</private>."),
             parts({{"I am ", false}, {"Ann", true}, {".", false}}));
   EXPECT_EQ(split_marks("<private></private>"), parts({{"", true}}));
-  EXPECT_EQ(split_marks("a <private>b"), parts({{"a ", false}, {"b", true}})) << "never closed";
+  EXPECT_EQ(split_marks("a <private>b"), parts({{"a ", false}, {"b", true}})) << "unclosed mark";
   EXPECT_EQ(split_marks("<private>a</private>b</private>c"),
             parts({{"a</private>b", true}, {"c", false}}));
   EXPECT_EQ(split_marks("<private>a<private>b</private>c</private>d"),
@@ -127,7 +127,7 @@ TEST(UnescapedTextTest, UnescapesEachNestingLevel) {
             "a\u00A0ł&amp; @@ ł|a\u00A0ł& @@ ł|");
   EXPECT_EQ(unescaped_all(R"(%5cn\n)"), "%5cn\n|\\n\n|\n\n|");
   EXPECT_EQ(unescaped_all(R"(\ud83e\udd8a, \xfc, \U0000006f)"), "🦊, ü, o|");
-  EXPECT_EQ(unescaped_all(R"(\ud83e, \udd8a)"), "\uFFFD, \uFFFD|") << "halves of a pair";
+  EXPECT_EQ(unescaped_all(R"(\ud83e, \udd8a)"), "\uFFFD, \uFFFD|") << "unpaired surrogates";
   EXPECT_LE(unescaped_texts(std::string(1'000'000, '\\')).size(), 3u);
 }
 
@@ -162,7 +162,7 @@ TEST(PrivateVaultTest, FindsNumbersInAnyGrouping) {
   vault.add("DE89 3704 0044 0532 0130 00", PrivateType::iban);
   EXPECT_EQ(found(vault, "to de89-3704-0044-0532-0130-00."), "{de89-3704-0044-0532-0130-00}");
   EXPECT_EQ(found(vault, "DE89370400440532013000"), "{DE89370400440532013000}");
-  EXPECT_EQ(found(vault, "1DE89370400440532013000"), "") << "another number";
+  EXPECT_EQ(found(vault, "1DE89370400440532013000"), "") << "a longer number";
 }
 
 TEST(PrivateVaultTest, FindsMarkedNumbersInAnyGrouping) {
@@ -175,7 +175,7 @@ TEST(PrivateVaultTest, FindsMarkedNumbersInAnyGrouping) {
   vault.add("4242424242424242", PrivateType::card);
   EXPECT_EQ(found(vault, "4242 4242 4242 4242"), "{4242 4242 4242 4242}");
   vault.add("12345", PrivateType::text);
-  EXPECT_EQ(found(vault, "12 345 and 12345"), "{12345}") << "too short to be found in groups";
+  EXPECT_EQ(found(vault, "12 345 and 12345"), "{12345}") << "too short for grouping";
   vault.add("DE89 3704 0044 0532 0130 00", PrivateType::text);
   EXPECT_EQ(found(vault, "DE89-37040044-05320130-00"), "{DE89-37040044-05320130-00}");
   EXPECT_EQ(vault.identity_of("4111-1111-1111-1111", PrivateType::text),
@@ -201,7 +201,7 @@ TEST(PrivateVaultTest, FindsShortValuesAnywhereInUnspacedScripts) {
   EXPECT_EQ(found(vault, "Annabel met Joann and Ann2"), "");
   EXPECT_EQ(found(vault, "민수 씨, 민수!"), "{민수}{민수}");
   EXPECT_EQ(found(vault, "민수는 Ann은"), "{민수}{Ann}");
-  EXPECT_EQ(found(vault, "간다"), "") << "a part of a letter";
+  EXPECT_EQ(found(vault, "간다"), "") << "part of a syllable";
 }
 
 TEST(PrivateVaultTest, FindsNumbersBesideLettersOfUnspacedScripts) {
@@ -210,7 +210,7 @@ TEST(PrivateVaultTest, FindsNumbersBesideLettersOfUnspacedScripts) {
   vault.add("๑๒๓", PrivateType::text);
   EXPECT_EQ(found(vault, "电话13812345678是我的"), "{13812345678}");
   EXPECT_EQ(found(vault, "電話は138-1234-5678です"), "{138-1234-5678}");
-  EXPECT_EQ(found(vault, "电话138123456789"), "") << "another number";
+  EXPECT_EQ(found(vault, "电话138123456789"), "") << "a longer number";
   EXPECT_EQ(found(vault, "บ้าน๑๒๓ครับ ๑๒๓๔"), "{๑๒๓}");
 }
 
@@ -245,8 +245,8 @@ TEST(PrivateVaultTest, RefusesValuesWhenFull) {
   for (std::size_t i = 0; i < PrivateVault::kValuesMax; ++i) {
     ASSERT_TRUE(vault.add("value " + std::to_string(i), PrivateType::text));
   }
-  EXPECT_TRUE(vault.add("value 7", PrivateType::text)) << "it is known";
-  EXPECT_TRUE(vault.add(" \n", PrivateType::text)) << "it says nothing";
+  EXPECT_TRUE(vault.add("value 7", PrivateType::text)) << "already known";
+  EXPECT_TRUE(vault.add(" \n", PrivateType::text)) << "blank";
   EXPECT_FALSE(vault.add("one more", PrivateType::text));
 }
 
@@ -257,7 +257,8 @@ TEST(PrivateVaultTest, ForgetsDetectedValuesAndKeepsMarkedOnes) {
     ASSERT_TRUE(vault.add_detected("u" + std::to_string(i) + "@lee.org", PrivateType::mail));
   }
   EXPECT_FALSE(vault.add_detected("one@more.org", PrivateType::mail));
-  EXPECT_TRUE(vault.add("Ann Lee", PrivateType::text)) << "they take no room of marked values";
+  EXPECT_TRUE(vault.add("Ann Lee", PrivateType::text))
+      << "detected values do not use the space of marked ones";
   EXPECT_EQ(found(vault, "u7@lee.org, zoe@lee.org"), "{u7@lee.org}{zoe@lee.org}");
   vault.forget_detected();
   EXPECT_EQ(found(vault, "u7@lee.org, zoe@lee.org"), "{zoe@lee.org}");
@@ -275,7 +276,7 @@ TEST(PrivateVaultTest, ForgetsOnlyValuesNoLongerInUse) {
     ASSERT_TRUE(vault.add("value " + std::to_string(i), PrivateType::text));
   }
   vault.forget_ended();
-  EXPECT_FALSE(vault.add("one more", PrivateType::text)) << "all are in use";
+  EXPECT_FALSE(vault.add("one more", PrivateType::text)) << "all values are in use";
   vault.set_now(start + PrivateVault::kInUse);
   EXPECT_EQ(found(vault, "Dear Bob Quist"), "{Bob Quist}");
   vault.forget_ended();
@@ -473,7 +474,8 @@ TEST(DetectorsTest, FindsCardsAmongOtherDigits) {
   }
   EXPECT_EQ(detected("4111 1111 1111 1111 12/27"), "card:4111 1111 1111 1111;");
   EXPECT_EQ(detected("2 4111 1111 1111 1111"), "card:4111 1111 1111 1111;");
-  EXPECT_EQ(detected("no 4111111111111111123"), "card:4111111111111111;") << "a code without a gap";
+  EXPECT_EQ(detected("no 4111111111111111123"), "card:4111111111111111;")
+      << "security code without a space";
 }
 
 TEST(DetectorsTest, FindsNumbersAcrossLineBreaks) {
@@ -568,7 +570,7 @@ TEST(LocalTextsTest, TreatsLettersOfUnspacedScriptsAsWords) {
 
   texts.add("옛날 옛적에 작은 소녀가 살고 있었다.");
   EXPECT_TRUE(texts.recognises("옛적에 작은 소녀가 살고 있었다"));
-  EXPECT_FALSE(texts.recognises("작은 소녀가")) << "two words, of many parts of letters";
+  EXPECT_FALSE(texts.recognises("작은 소녀가")) << "only two words";
 }
 
 }  // namespace

@@ -104,13 +104,14 @@ TEST(RequestMaskTest, RefusesOnlyUnknownUnmarkedValues) {
     return !checked && checked.error().code == Errc::usage;
   };
   EXPECT_TRUE(is_refused({"Write to zoe@lee.org."}));
-  EXPECT_TRUE(is_refused({"Write to zoe@lee.org."})) << "a refusal teaches nothing";
+  EXPECT_TRUE(is_refused({"Write to zoe@lee.org."})) << "a refused request stores no value";
   EXPECT_FALSE(is_refused({"Write to zoe@lee.org, I say, <private>zoe@lee.org</private>."}));
-  EXPECT_FALSE(is_refused({"I wrote to zoe@lee.org."})) << "as the answer has it";
+  EXPECT_FALSE(is_refused({"I wrote to zoe@lee.org."})) << "the value is known by now";
   EXPECT_FALSE(is_refused({"<private>Ann, of ann@lee.org</private>", "Hi Ann, of ann@lee.org!"}));
   EXPECT_TRUE(is_refused({"Zoe@lee.org and bob@lee.org"}));
   EXPECT_TRUE(is_refused({"Bob: bob@lee.org"}, Writer::function));
-  EXPECT_FALSE(is_refused({"Ask max@lee.org."}, Writer::target)) << "nobody can mark it";
+  EXPECT_FALSE(is_refused({"Ask max@lee.org."}, Writer::target))
+      << "text of the target cannot carry marks";
 }
 
 TEST(RequestMaskTest, MasksQuotesOfPrivateAnswers) {

@@ -23,7 +23,7 @@ TEST_F(RestoredTextTest, ReplacesPlaceholdersByValues) {
   EXPECT_EQ(seen("Hi [NAME_001]! [name_001], [NAME_002]."), "Hi Ann Lee! Ann Lee, Zoë \"Z\" 日本.");
   EXPECT_EQ(seen("```\nname = '[NAME_001]'\n```\n- [NAME_001]\n> [NAME_001]"),
             "```\nname = 'Ann Lee'\n```\n- Ann Lee\n> Ann Lee");
-  EXPECT_EQ(seen("[NAME_001]: [NAME_002]"), "Ann Lee: [NAME_002]") << "it may define a link";
+  EXPECT_EQ(seen("[NAME_001]: [NAME_002]"), "Ann Lee: [NAME_002]") << "the colon may define a link";
   EXPECT_EQ(seen("E-mail: [NAME_001] a<b, c<3 [NAME_001] 1 < 2 [NAME_001]"),
             "E-mail: Ann Lee a<b, c<3 [NAME_001] 1 < 2 [NAME_001]")
       << "a<b may be a tag";

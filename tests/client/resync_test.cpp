@@ -120,7 +120,7 @@ TEST_P(ResyncTest, TargetContinuesAfterKeptText) {
     expect_choices(rig, kRigPrompt, answer);
     if (answer.provenance.back() == Provenance::verified) kept += answer.stats.offline_tokens;
   });
-  EXPECT_GT(kept, 0u) << "no outage ended in time to go on behind kept text";
+  EXPECT_GT(kept, 0u) << "no outage ended early enough to continue after kept text";
 }
 
 TEST_P(ResyncTest, ServerOnlyAnswerWaitsForServer) {
@@ -142,7 +142,7 @@ TEST_P(ResyncTest, ChecksOfflineTextOfAnotherModel) {
     GenerationRig rig(o);
     const Answer answer = rig.answer(kRigPrompt);
     EXPECT_EQ(answer.tokens, rig.plain(kRigPrompt).tokens);
-    EXPECT_EQ(answer.stats.rewritten_tokens, 0u) << "it is the target itself";
+    EXPECT_EQ(answer.stats.rewritten_tokens, 0u) << "the offline model equals the target";
     offline += answer.stats.offline_tokens;
   });
   EXPECT_GT(offline, 0u);
@@ -207,7 +207,7 @@ TEST_P(ResyncTest, DeviceAnswerIsNeverSent) {
   EXPECT_EQ(rig.link().request_count(), requests);
   EXPECT_EQ(answer.count(Provenance::offline), answer.tokens.size());
   EXPECT_TRUE(answer.tokens.size() == 12 || answer.end == GenerationEnd::end_token);
-  EXPECT_FALSE(rig.settle()) << "there is nothing to check";
+  EXPECT_FALSE(rig.settle()) << "nothing to check";
   // The next turn may be the server's.
   const Tokens next = behind(prompt, answer.tokens, 33);
   rig.generation().set({.tokens_max = 12});
@@ -315,7 +315,7 @@ TEST_P(ResyncTest, SettlingBetweenTurnsCorrectsUncheckedText) {
   EXPECT_EQ(settled->tokens, plain.tokens);
   EXPECT_EQ(settled->end, plain.end);
   EXPECT_EQ(settled->count(Provenance::verified), settled->tokens.size());
-  EXPECT_FALSE(rig.settle()) << "nothing is left to do";
+  EXPECT_FALSE(rig.settle()) << "nothing left to check";
 
   const Tokens next = behind(kRigPrompt, plain.tokens, 33);
   EXPECT_EQ(rig.answer(next).tokens, rig.plain(next).tokens);

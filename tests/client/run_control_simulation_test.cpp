@@ -272,7 +272,7 @@ TEST(RunControlSimulationTest, LearnsWhichPromptsGainIfDraftingSlowsServer) {
     }
   }
   EXPECT_GE(sum, 1.0);
-  EXPECT_GE(gained, 0.5 * to_gain) << "of what drafting gains where it gains a fifth";
+  EXPECT_GE(gained, 0.5 * to_gain) << "half of the possible gain, if drafting gains a fifth";
   for (const double ratio : best) EXPECT_GE(ratio, 0.9);
 }
 

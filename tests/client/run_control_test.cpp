@@ -58,7 +58,7 @@ TEST(RunControlTest, MeasuresStreamFirstThenDraftsAtFullBreadth) {
   const auto first = control.decide(8, 96, false);
   EXPECT_EQ(first.kind, RunKind::stream);
   EXPECT_TRUE(first.may_draft) << "later in the same answer";
-  EXPECT_EQ(first.tokens_per_second, 0.0) << "nothing is known";
+  EXPECT_EQ(first.tokens_per_second, 0.0) << "nothing is measured yet";
   observe_rate(control, first, 30.0);
   const auto second = control.decide(8, 96, false);
   EXPECT_EQ(second.kind, RunKind::overlap);
@@ -76,7 +76,8 @@ TEST(RunControlTest, StreamRateExcludesPassesBesideDrafts) {
     control.observe_step(1, milliseconds(8));
     control.observe_rank(100, 8);
   }
-  EXPECT_EQ(control.fastest(1, 96, false).kind, RunKind::stream) << "overlap brings 10 per second";
+  EXPECT_EQ(control.fastest(1, 96, false).kind, RunKind::stream)
+      << "overlap gives 10 tokens per second";
   EXPECT_NEAR(control.fastest(1, 96, false).tokens_per_second, 16.0, 1e-6);
 }
 
@@ -180,7 +181,7 @@ TEST(RunControlTest, RetriesSlowKindsRarelyAndCloseOnesOften) {
   const int slow = tries(0.5);
   const int close = tries(0.95);
   EXPECT_GT(slow, 2);
-  EXPECT_LT(slow, 20) << "0.03 / (1 / 0.5 - 1) of all";
+  EXPECT_LT(slow, 20) << "at most 0.03 / (1 / 0.5 - 1) of all decisions";
   EXPECT_GT(close, 2 * slow);
   EXPECT_GT(tries(1.5), 350);
 }
@@ -204,7 +205,7 @@ TEST(RunControlTest, RemeasuresStreamWhileDrafting) {
     ASSERT_LT(++drafted, 200);
     observe_rate(control, decision, 2.0 * stream_rate(world));
   }
-  EXPECT_GT(drafted, 20) << "3 % of the tokens";
+  EXPECT_GT(drafted, 20) << "streams take 3 % of the tokens";
 }
 
 TEST(RunControlTest, NewAnswerForgetsMostOfOtherPrompts) {
@@ -242,7 +243,7 @@ TEST(CostLineTest, FollowsMeasurements) {
   EXPECT_NEAR(line.at(16), 0.045, 1e-3);
   EXPECT_NEAR(line.at(32), 0.061, 3e-3);
   for (int i = 0; i < 300; ++i) line.add(1 + i % 16, 0.060);
-  EXPECT_NEAR(line.at(1), 0.060, 2e-3) << "the latest counts";
+  EXPECT_NEAR(line.at(1), 0.060, 2e-3) << "recent samples dominate";
 }
 
 TEST(CostLineTest, ExtrapolatesCautiouslyFromOneWidth) {

@@ -70,9 +70,9 @@ TEST_F(RunMemoryTest, SharesServerTimesAndFadesRanksOfOtherDrafters) {
   ASSERT_TRUE(found);
   EXPECT_DOUBLE_EQ(found->pass.at(4), newer.pass.at(4));
   EXPECT_EQ(found->round_trip, 0.5);
-  EXPECT_DOUBLE_EQ(found->step.at(8), 0.004) << "steps are a drafter's own";
+  EXPECT_DOUBLE_EQ(found->step.at(8), 0.004) << "step times belong to one drafter";
   EXPECT_DOUBLE_EQ(found->tried, 90);
-  EXPECT_DOUBLE_EQ(found->right[0], 63) << "and so are its ranks, as far as they are remembered";
+  EXPECT_DOUBLE_EQ(found->right[0], 63) << "ranks belong to one drafter and fade";
 }
 
 TEST_F(RunMemoryTest, EvictsOldestEntriesFirst) {

@@ -442,7 +442,7 @@ void SimulatedDevice::run(Duration length) {
     device_free_ = *computing_;
     computing_.reset();
   }
-  EXPECT_EQ(over_count_, asked_count_) << "answers that are not over by then";
+  EXPECT_EQ(over_count_, asked_count_) << "some answers have not ended";
 }
 
 }  // namespace edgedraft::testing

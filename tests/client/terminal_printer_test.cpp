@@ -91,7 +91,7 @@ TEST_F(TerminalPrinterTest, EscapesControlCharactersOnTerminal) {
   TerminalPrinter pipe = printer(Display::final_text);
   text_.str("");
   write(pipe, {"<0x1B>"}, Provenance::verified);
-  EXPECT_EQ(text_.str(), "\x1b") << "a pipe gets what was written";
+  EXPECT_EQ(text_.str(), "\x1b") << "a pipe receives unescaped text";
 }
 
 TEST_F(TerminalPrinterTest, PipeReceivesOfflineTextAfterConfirmation) {

@@ -79,7 +79,7 @@ TEST_F(CallFormTest, FollowsTemplate) {
   const CallForm parameters = form_of(kParameters);
   EXPECT_TRUE(parameters.is_templates);
   EXPECT_EQ(parameters.middle, "\", \"parameters\": ");
-  EXPECT_FALSE(parameters.between) << "it refuses two calls";
+  EXPECT_FALSE(parameters.between) << "the template refuses two calls";
   EXPECT_EQ(parameters.arguments, CallArguments::object);
   EXPECT_EQ(parameters.mark(), "");
 }

@@ -42,7 +42,7 @@ TEST(TurnTest, IsIndependentOfTimeWithinStep) {
     EXPECT_TRUE(turn.is_due(now + 20ms, step(40ms)));
     turn = {
         .busy = true, .woken = true, .woken_at = kBegin + 20ms + 1us, .wait_end = Instant::max()};
-    EXPECT_FALSE(turn.is_due(now, step(20ms))) << "it is of the next step";
+    EXPECT_FALSE(turn.is_due(now, step(20ms))) << "the wake-up belongs to the next step";
     EXPECT_TRUE(turn.is_due(now + 20ms, step(40ms)));
     // The previous order's wait has no effect.
     turn = {.busy = true, .ordered = true, .asked = kBegin + 20ms + 1us, .wait_end = kBegin};

@@ -60,7 +60,7 @@ TEST_F(VisibleTextTest, PiecesYieldWholeTextForAnyTokens) {
   for (const std::uint32_t token : tokens(all)) {
     answer.add(token, Provenance::verified);
     for (const auto& piece : answer.take()) {
-      EXPECT_EQ(piece.text.find("\xEF\xBF\xBD"), std::string::npos) << "half a character";
+      EXPECT_EQ(piece.text.find("\xEF\xBF\xBD"), std::string::npos) << "part of a character";
       shown += piece.text;
     }
   }
@@ -110,7 +110,7 @@ TEST_F(VisibleTextTest, OfflineStopIsFinalOnlyAfterCheck) {
   EXPECT_TRUE(answer.stopped());
   EXPECT_FALSE(answer.stopped_for_good());
   answer.confirm(0, 2);
-  EXPECT_FALSE(answer.stopped_for_good()) << "it is not final yet";
+  EXPECT_FALSE(answer.stopped_for_good()) << "not final yet";
   VisibleText corrected = answer;
   answer.confirm(2, count);
   EXPECT_TRUE(answer.stopped_for_good());
