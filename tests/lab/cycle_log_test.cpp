@@ -34,7 +34,7 @@ TEST_F(CycleLogTest, WritesOneLinePerRecord) {
   int lines = 0;
   std::string last;
   for (std::string line; std::getline(in, line); last = line) ++lines;
-  EXPECT_EQ(lines, 5) << "with those about the answer and its end";
+  EXPECT_EQ(lines, 5) << "three records, the head and the end";
   EXPECT_EQ(last, "{\"kind\":\"end\",\"late_drafts\":2}");
 }
 

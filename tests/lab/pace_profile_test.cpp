@@ -67,7 +67,7 @@ TEST_F(PaceProfileTest, NamesTableThatLacksDrafter) {
       "\"moa-tli1\" = 4096\n");
   ASSERT_TRUE(profile) << profile.error().message;
   EXPECT_TRUE(profile->check_paces("moa-tli1", Place::device));
-  EXPECT_TRUE(profile->check_paces("eagle-hass", Place::device)) << "by its kind";
+  EXPECT_TRUE(profile->check_paces("eagle-hass", Place::device)) << "paced by its kind";
   EXPECT_TRUE(profile->check_paces("medusa", Place::beside_target)) << "nothing is paced there";
   EXPECT_TRUE(profile->check_pads("moa-tli1"));
   const auto expect_named = [](const Result<void>& checked, const std::string& table,

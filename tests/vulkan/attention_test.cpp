@@ -129,7 +129,7 @@ TEST(AttentionPartsTest, StayWithinMemoryLimit) {
         const vulkan::AttentionParts parts(heads, slots, rows);
         EXPECT_GE(parts.rows, 1u);
         EXPECT_LE(parts.rows, rows);
-        EXPECT_GE(parts.bytes(), fewer) << "a plan for more rows must do for fewer";
+        EXPECT_GE(parts.bytes(), fewer) << "a plan for more rows must suffice for fewer";
         fewer = parts.bytes();
         const std::uint64_t cache = 2 * slots * heads.kv_cols() * sizeof(float);
         EXPECT_LE(parts.bytes(), std::max(vulkan::AttentionParts::kBytesMax, cache / 16));

@@ -102,7 +102,7 @@ TEST_F(VulkanDraftingTest, TreeOfKnownShapeRecordsNothing) {
     if (round == 0) {  // memory grows to the size of a tree
       continue;
     }
-    EXPECT_EQ(vulkan_->counts().runs - runs, kShape.depth) << "a run a level";
+    EXPECT_EQ(vulkan_->counts().runs - runs, kShape.depth) << "one run per level";
     if (round > 1) {
       EXPECT_EQ(vulkan_->counts().recordings, recordings) << "round " << round;
     }

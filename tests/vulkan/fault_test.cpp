@@ -159,7 +159,7 @@ TEST_P(FailingCallTest, IsReportedWithoutLeaks) {
   EXPECT_EQ(run(fault), "");
   const int calls = plan.calls;
   if (calls == 0 && fault.needs_more) GTEST_SKIP() << "not called on this machine";
-  EXPECT_GT(calls, 0) << "never called: the run above has to use it";
+  EXPECT_GT(calls, 0) << "never called: use() must exercise this function";
   std::vector<int> times;
   for (int i = 1; i <= std::min(calls, kTimesMax); ++i) times.push_back(i);
   if (calls > kTimesMax) times.push_back(calls);

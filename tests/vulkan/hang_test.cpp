@@ -71,7 +71,7 @@ TEST_F(VulkanHangTest, IsDetectedByWaitWithoutResults) {
 }
 
 TEST_F(VulkanHangTest, IsDetectedWhenTimesAreTaken) {
-  if (!backend_->device().timestamps) GTEST_SKIP() << "this device takes no times";
+  if (!backend_->device().timestamps) GTEST_SKIP() << "the device has no timestamps";
   backend_->set_timing(MeasuredBackend::Timing::whole);
   {
     const OwnedMatrix x = matrix_of(*backend_, 2, 64, random_floats(1, 128));

@@ -33,7 +33,7 @@ struct UntilHang<Member> {
   static inline R(VKAPI_PTR* original)(Args...) = nullptr;
 
   static VKAPI_ATTR R VKAPI_CALL call(Args... args) {
-    EXPECT_FALSE(hang.is_on()) << "this never returns, or destroys what the device uses";
+    EXPECT_FALSE(hang.is_on()) << "the call would never return or destroy objects in use";
     return original(args...);
   }
   static void install(vulkan::Functions& functions) {
