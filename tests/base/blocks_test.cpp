@@ -56,7 +56,7 @@ double relative_error(const Floats& a, const Floats& b) {
   return std::sqrt(off / all);
 }
 
-TEST(Q4Test, ReadsABlockByHand) {
+TEST(Q4Test, DecodesBlock) {
   Bytes block(18);
   set_half(block, 0, 0.5f);
   set(block, 2, 0xF0);       // elements 0 and 16: levels 0 and 15
@@ -69,7 +69,7 @@ TEST(Q4Test, ReadsABlockByHand) {
   EXPECT_EQ(back[1], -4.0f);
 }
 
-TEST(Q4Test, ReadsABlockWithAnOffsetByHand) {
+TEST(Q4Test, DecodesBlockWithOffset) {
   Bytes block(20);
   set_half(block, 0, 0.5f);
   set_half(block, 2, -3.0f);
@@ -82,7 +82,7 @@ TEST(Q4Test, ReadsABlockWithAnOffsetByHand) {
   EXPECT_EQ(back[31], 1.0f);
 }
 
-TEST(Q5Test, ReadsABlockByHand) {
+TEST(Q5Test, DecodesBlock) {
   Bytes block(22);
   set_half(block, 0, 0.5f);
   set(block, 2, 0x01);       // the fifth bit of element 0
@@ -97,7 +97,7 @@ TEST(Q5Test, ReadsABlockByHand) {
   EXPECT_EQ(back[30], 0.0f);
 }
 
-TEST(Q5Test, ReadsABlockWithAnOffsetByHand) {
+TEST(Q5Test, DecodesBlockWithOffset) {
   Bytes block(24);
   set_half(block, 0, 0.5f);
   set_half(block, 2, 2.0f);
@@ -117,7 +117,7 @@ TEST(Q5Test, ReadsABlockWithAnOffsetByHand) {
 // their distance from zero. A step is a fifteenth or a 31st of that range, and a uniform error
 // within half a step has a root mean square of 0.29 steps. The rest allows for the offset's 11
 // bits.
-TEST(OffsetTest, NumbersFarFromZeroKeepTheirDifferencesOnEitherSide) {
+TEST(OffsetTest, KeepsDifferencesOfElementsFarFromZero) {
   Random random(15);
   for (const auto& [type, levels] : {std::pair{DType::q4_1, 15.0}, std::pair{DType::q5_1, 31.0}}) {
     for (const float offset : {10.0f, -11.0f}) {
@@ -154,7 +154,7 @@ TEST(KQuantTest, UnpacksScalesAndMinima) {
   }
 }
 
-TEST(KQuantTest, ReadsQ4KByHand) {
+TEST(KQuantTest, DecodesQ4K) {
   Bytes block(144);
   set_half(block, 0, 0.25f);
   set_half(block, 2, 2.0f);
@@ -170,7 +170,7 @@ TEST(KQuantTest, ReadsQ4KByHand) {
   EXPECT_EQ(back[255], 0.0f);
 }
 
-TEST(KQuantTest, ReadsQ5KByHand) {
+TEST(KQuantTest, DecodesQ5K) {
   Bytes block(176);
   set_half(block, 0, 0.25f);
   set_half(block, 2, 2.0f);
@@ -187,7 +187,7 @@ TEST(KQuantTest, ReadsQ5KByHand) {
   EXPECT_EQ(back[33], 0.0f);  // group 1 has no scale
 }
 
-TEST(KQuantTest, ReadsQ6KByHand) {
+TEST(KQuantTest, DecodesQ6K) {
   Bytes block(210);
   set_half(block, 208, 0.5f);
   set(block, 192 + 0, 2);
@@ -212,7 +212,7 @@ class BlockTest : public ::testing::TestWithParam<DType> {};
 // Seed 12. A step of an n-bit type is about a group's range over 2^n, a uniform error within half a
 // step has a root mean square of step / sqrt(12), and that of the elements is about a quarter of
 // the range. The bounds leave a tenth for rounding the scales.
-TEST_P(BlockTest, LosesNoMoreThanItsBits) {
+TEST_P(BlockTest, BoundsErrorByItsBits) {
   struct Bound {
     DType type;
     double relative;  // root mean square error over that of the elements
@@ -232,13 +232,13 @@ TEST_P(BlockTest, LosesNoMoreThanItsBits) {
 
 // Converting a converted file again hardly changes it; the search may settle for slightly different
 // scales.
-TEST_P(BlockTest, NumbersOfTheTypeComeBackAlmostAsTheyWere) {
+TEST_P(BlockTest, ReencodesDecodedElementsAlmostExactly) {
   const Floats once = decoded(GetParam(), encoded(GetParam(), weights_like(13, 2048)));
   const Floats twice = decoded(GetParam(), encoded(GetParam(), once));
   EXPECT_LE(relative_error(once, twice), 0.005);
 }
 
-TEST_P(BlockTest, ConstantsAndRampsSurvive) {
+TEST_P(BlockTest, PreservesConstantsAndRamps) {
   const std::size_t count = traits(GetParam()).block_count;
   EXPECT_EQ(decoded(GetParam(), encoded(GetParam(), Floats(count, 0.0f))), Floats(count, 0.0f));
   for (const float constant : {-3.0f, 0.125f, 7.0f}) {
@@ -252,7 +252,7 @@ TEST_P(BlockTest, ConstantsAndRampsSurvive) {
 }
 
 // Only the sanitizer checks this; the values are unspecified.
-TEST_P(BlockTest, NumbersThatAreNoneAreSafe) {
+TEST_P(BlockTest, EncodesNonFiniteAndExtremeValuesSafely) {
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
   for (const float strange : {kInfinity, -kInfinity, std::nanf(""), 3e38f, -3e38f, 1e-42f}) {
     Floats from = weights_like(14, 256);

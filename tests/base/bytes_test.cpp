@@ -9,7 +9,7 @@ namespace {
 
 constexpr std::uint64_t kMax = std::numeric_limits<std::uint64_t>::max();
 
-TEST(BytesTest, ProductsAndSumsThatDoNotFitAreNothing) {
+TEST(BytesTest, CheckedArithmeticDetectsOverflow) {
   EXPECT_EQ(checked_mul(3, 5), 15u);
   EXPECT_EQ(checked_mul(kMax, 0), 0u);
   EXPECT_EQ(checked_mul(kMax, 1), kMax);
@@ -18,7 +18,7 @@ TEST(BytesTest, ProductsAndSumsThatDoNotFitAreNothing) {
   EXPECT_EQ(checked_add(kMax, 1), std::nullopt);
 }
 
-TEST(BytesTest, NumbersAreLittleEndianAndNeedNoAlignment) {
+TEST(BytesTest, LoadsAndStoresUnalignedLittleEndian) {
   Bytes bytes(9);
   store_le(&bytes[1], std::uint32_t{0x01020304});
   EXPECT_EQ(bytes[1], std::byte{4});
@@ -26,7 +26,7 @@ TEST(BytesTest, NumbersAreLittleEndianAndNeedNoAlignment) {
   EXPECT_EQ(load_le<std::uint16_t>(&bytes[2]), 0x0203);
 }
 
-TEST(BytesTest, HexadecimalGoesThereAndBack) {
+TEST(BytesTest, RoundTripsHex) {
   Bytes bytes;
   for (int i = 0; i < 256; ++i) bytes.push_back(static_cast<std::byte>(i));
   const std::string text = to_hex(bytes);
@@ -37,7 +37,7 @@ TEST(BytesTest, HexadecimalGoesThereAndBack) {
   EXPECT_EQ(from_hex(""), Bytes{});
 }
 
-TEST(BytesTest, WhatIsNoHexadecimalIsNothing) {
+TEST(BytesTest, RejectsInvalidHex) {
   for (const char* text : {"0", "0g", "g0", " 0", "0x", "00 "}) {
     EXPECT_EQ(from_hex(text), std::nullopt) << text;
   }

@@ -12,14 +12,14 @@
 namespace edgedraft {
 namespace {
 
-TEST(DTypeTest, NamesGoThereAndBack) {
+TEST(DTypeTest, RoundTripsNames) {
   for (const DType type : kDTypes) {
     EXPECT_EQ(dtype_from_name(traits(type).name), type);
   }
   EXPECT_EQ(dtype_from_name("f64"), std::nullopt);
 }
 
-TEST(DTypeTest, RowsAreWholeBlocks) {
+TEST(DTypeTest, RowBytesRequireWholeBlocks) {
   EXPECT_EQ(row_bytes(DType::f32, 3), 12u);
   EXPECT_EQ(row_bytes(DType::q8_0, 64), 68u);
   EXPECT_EQ(row_bytes(DType::q8_0, 33), std::nullopt);
@@ -28,7 +28,7 @@ TEST(DTypeTest, RowsAreWholeBlocks) {
   EXPECT_EQ(row_bytes(DType::f32, std::numeric_limits<std::uint64_t>::max()), std::nullopt);
 }
 
-TEST(HalfTest, EveryHalfSurvivesTheWayThroughFloat) {
+TEST(HalfTest, RoundTripsEveryHalfThroughFloat) {
   for (std::uint32_t bits = 0; bits <= 0xFFFF; ++bits) {
     const auto half = static_cast<std::uint16_t>(bits);
     const float value = half_to_float(half);
@@ -40,7 +40,7 @@ TEST(HalfTest, EveryHalfSurvivesTheWayThroughFloat) {
   }
 }
 
-TEST(HalfTest, KnowsTheValuesOfTheStandard) {
+TEST(HalfTest, MatchesReferenceValues) {
   EXPECT_EQ(half_to_float(0x3C00), 1.0f);
   EXPECT_EQ(half_to_float(0xC000), -2.0f);
   EXPECT_EQ(half_to_float(0x7BFF), 65504.0f);
@@ -81,7 +81,7 @@ TEST(BfloatTest, RoundsToNearestEven) {
 }
 
 // Seed 11. Half a step of the block's scale, plus the rounding of the scale itself to float16.
-TEST(Q8Test, IsWithinHalfAStep) {
+TEST(Q8Test, RoundTripErrorIsWithinHalfAStep) {
   Random random(11);
   for (const std::size_t count : {32u, 64u, 1024u}) {
     std::vector<float> from(count);
@@ -100,7 +100,7 @@ TEST(Q8Test, IsWithinHalfAStep) {
   }
 }
 
-TEST(Q8Test, SmallCaseByHand) {
+TEST(Q8Test, EncodesBlock) {
   std::vector<float> from(32, 0.0f);
   from[0] = 127.0f;
   from[1] = -63.5f;  // halves round away from zero
@@ -113,7 +113,7 @@ TEST(Q8Test, SmallCaseByHand) {
   EXPECT_EQ(load_le<std::int8_t>(&stored[4]), 0);
 }
 
-TEST(Q8Test, SurvivesZerosAndNumbersThatAreNone) {
+TEST(Q8Test, EncodesZerosAndNonFiniteValues) {
   std::vector<float> from(32, 0.0f);
   Bytes stored(34);
   quantize_row(DType::q8_0, from, stored);
@@ -123,7 +123,7 @@ TEST(Q8Test, SurvivesZerosAndNumbersThatAreNone) {
   quantize_row(DType::q8_0, from, stored);  // must not be undefined; the sanitizer watches
 }
 
-TEST(DTypeTest, F32AndBf16RowsGoThereAndBack) {
+TEST(DTypeTest, RoundTripsF32AndBf16Rows) {
   const std::vector<float> from = {0.0f, -1.5f, 3.0e38f, 0x1.0p-126f, 0.15625f};
   for (const DType type : {DType::f32, DType::bf16}) {
     Bytes stored(*row_bytes(type, from.size()));

@@ -9,7 +9,7 @@
 namespace edgedraft {
 namespace {
 
-TEST(ErrorTest, EveryCodeHasANameOfItsOwn) {
+TEST(ErrorTest, NamesOfCodesAreDistinct) {
   std::set<std::string_view> names;
   for (int code = 0; code <= static_cast<int>(Errc::cancelled); ++code) {
     names.insert(to_string(static_cast<Errc>(code)));
@@ -18,18 +18,18 @@ TEST(ErrorTest, EveryCodeHasANameOfItsOwn) {
   EXPECT_FALSE(names.contains("unknown"));
 }
 
-TEST(ErrorTest, ValueOfAFailureThrowsIt) {
+TEST(ErrorTest, ValueThrowsFailure) {
   const Result<int> result = Error{Errc::io, "no disk"};
   try {
     result.value();
-    FAIL() << "nothing was thrown";
+    FAIL() << "expected an exception";
   } catch (const Failure& failure) {
     EXPECT_EQ(failure.error().code, Errc::io);
     EXPECT_STREQ(failure.what(), "no disk");
   }
 }
 
-TEST(CheckDeathTest, NamesTheBrokenInvariant) {
+TEST(CheckDeathTest, NamesBrokenInvariant) {
   const int count = 3;
   EXPECT_DEATH(EDGEDRAFT_CHECK(count == 4), "error_test.cpp.*count == 4");
 }

@@ -37,29 +37,29 @@ class FastCoresTest : public ::testing::Test {
 };
 
 // One large core, three middle and four small ones, as in many phones.
-TEST_F(FastCoresTest, LargeAndMiddleOnesCountAndSmallOnesDoNot) {
+TEST_F(FastCoresTest, CountsLargeAndMediumCoresOnly) {
   write_all({250, 250, 250, 250, 780, 780, 780, 1024});
   EXPECT_EQ(fast_cores(folder_, all_), 4u);
 }
 
-TEST_F(FastCoresTest, HalfTheSpeedOfTheFastestIsEnough) {
+TEST_F(FastCoresTest, CountsCoresFromHalfTheFastestSpeed) {
   write_all({511, 512, 1024, 1024, 100, 100, 100, 100});
   EXPECT_EQ(fast_cores(folder_, all_), 3u);
 }
 
-TEST_F(FastCoresTest, EqualOnesAllCount) {
+TEST_F(FastCoresTest, CountsAllEqualCores) {
   write_all({1024, 1024, 1024, 1024, 1024, 1024, 1024, 1024});
   EXPECT_EQ(fast_cores(folder_, all_), 8u);
 }
 
 // Restricted to small cores, a process is fastest with all of them.
-TEST_F(FastCoresTest, OnlyThoseThatTheProcessMayRunOnCount) {
+TEST_F(FastCoresTest, CountsAllowedCoresOnly) {
   write_all({250, 250, 250, 250, 780, 780, 780, 1024});
   EXPECT_EQ(fast_cores(folder_, std::vector<std::uint32_t>{0, 1, 2, 3}), 4u);
   EXPECT_EQ(fast_cores(folder_, std::vector<std::uint32_t>{3, 4, 7}), 2u);
 }
 
-TEST_F(FastCoresTest, WhereASpeedIsMissingOrNoNumberAllCount) {
+TEST_F(FastCoresTest, CountsAllCoresIfASpeedIsMissingOrInvalid) {
   EXPECT_EQ(fast_cores(folder_, all_), 8u);
   EXPECT_EQ(fast_cores(folder_, std::vector<std::uint32_t>{2, 5}), 2u);
   EXPECT_EQ(fast_cores(folder_, {}), 0u);
@@ -71,7 +71,7 @@ TEST_F(FastCoresTest, WhereASpeedIsMissingOrNoNumberAllCount) {
   }
 }
 
-TEST(ThisMachineTest, HasAFastCoreAndNotMoreThanCores) {
+TEST(ThisMachineTest, HasBetweenOneAndAllFastCores) {
   EXPECT_GE(fast_cores(), 1u);
   EXPECT_LE(fast_cores(), std::max(1u, std::thread::hardware_concurrency()));
 }

@@ -7,7 +7,7 @@
 namespace edgedraft {
 namespace {
 
-TEST(JsonShapeTest, DepthIsLimitedWhateverTheMembers) {
+TEST(JsonShapeTest, LimitsDepthIndependentOfMembers) {
   const std::string at_limit(kJsonDepthMax, '[');
   EXPECT_TRUE(has_readable_depth(at_limit));
   EXPECT_FALSE(has_readable_depth(at_limit + '['));
@@ -19,13 +19,13 @@ TEST(JsonShapeTest, DepthIsLimitedWhateverTheMembers) {
   EXPECT_FALSE(has_readable_shape(many));
 }
 
-TEST(JsonShapeTest, CountsTheBytesOfStringsAndAnEscapeAsOne) {
+TEST(JsonShapeTest, CountsBytesOfStringsAndEscapesAsOne) {
   EXPECT_EQ(json_text_bytes(R"({"ab":"c\"d\u00e9","e":[1,2,"\\"]})"), 2u + 4 + 1 + 1);
   EXPECT_EQ(json_text_bytes(R"("cut\)"), 4u);
   EXPECT_EQ(json_text_bytes("[1,2]"), 0u);
 }
 
-TEST(JsonShapeTest, ElementsOfArraysAreLimitedAsMembersAre) {
+TEST(JsonShapeTest, LimitsArrayElements) {
   const auto of = [](const std::string& element, std::size_t count) {
     std::string json = "[";
     for (std::size_t i = 0; i < count; ++i) json += (i > 0 ? ", " : "") + element;

@@ -11,7 +11,7 @@
 namespace edgedraft {
 namespace {
 
-TEST(TextFileTest, ReadsAFileOfUpToTheLimit) {
+TEST(TextFileTest, ReadsFilesUpToLimit) {
   const test::TemporaryDirectory scratch;
   const std::string text = std::string(100'000, 'x') + std::string("\0\n", 2);
   const auto file = scratch.write("text", text);
@@ -22,7 +22,7 @@ TEST(TextFileTest, ReadsAFileOfUpToTheLimit) {
   EXPECT_EQ(longer.error().code, Errc::usage);
 }
 
-TEST(TextFileTest, SaysWhyAFileCannotBeRead) {
+TEST(TextFileTest, ReportsReasonForUnreadableFile) {
   const test::TemporaryDirectory scratch;
   std::filesystem::create_symlink("loop", scratch / "loop");
   const std::pair<std::filesystem::path, const char*> cases[] = {
@@ -39,7 +39,7 @@ TEST(TextFileTest, SaysWhyAFileCannotBeRead) {
 }
 
 // "-" means standard input only for names that the user gives.
-TEST(TextFileTest, AFileMayBeCalledLikeStandardInput) {
+TEST(TextFileTest, TreatsDashAsFileName) {
   const auto text = read_text_file("-", 1);
   ASSERT_FALSE(text);
   EXPECT_EQ(text.error().message, "-: No such file or directory");

@@ -19,7 +19,7 @@ TaskCounts counts_of(int answers, double first_tokens) {
 }
 
 // A lead on one prompt proves nothing.
-TEST(AcceptanceCountsTest, FewPromptsShowNothing) {
+TEST(AcceptanceCountsTest, TooFewPromptsHaveNoInterval) {
   for (const int answers : {1, 4}) {
     const TaskCounts ours = counts_of(answers, 35);
     const TaskCounts theirs = counts_of(answers, 30);
@@ -36,7 +36,7 @@ TEST(AcceptanceCountsTest, FewPromptsShowNothing) {
   }
 }
 
-TEST(AcceptanceCountsTest, FivePromptsOfEachTaskHaveAnInterval) {
+TEST(AcceptanceCountsTest, FivePromptsPerTaskHaveInterval) {
   const CountsByTask tasks{{"story", counts_of(5, 20)}, {"tool", counts_of(5, 50)}};
   const netsim::Estimate mean = mean_acceptance_length(tasks);
   EXPECT_NEAR(mean.value, 3.7, 1e-9);
@@ -47,7 +47,7 @@ TEST(AcceptanceCountsTest, FivePromptsOfEachTaskHaveAnInterval) {
 }
 
 // A resample without the task's one long answer, which is hard to draft for, is far above its mean.
-TEST(AcceptanceCountsTest, TheMeanOfOneTaskHasTheTasksInterval) {
+TEST(AcceptanceCountsTest, MeanOfOneTaskHasItsInterval) {
   TaskCounts counts = counts_of(5, 50);
   counts.add(40, 40, 240);
   const netsim::Estimate task = counts.acceptance_length();
@@ -58,7 +58,7 @@ TEST(AcceptanceCountsTest, TheMeanOfOneTaskHasTheTasksInterval) {
 }
 
 // Figures of the bench and of experiments are compared with each other.
-TEST(AcceptanceCountsTest, AReportOfTheSameAnswersHasTheSameIntervals) {
+TEST(AcceptanceCountsTest, IntervalsMatchExperimentReport) {
   CountsByTask ours;
   CountsByTask theirs;
   std::vector<netsim::Run> our_runs;
@@ -93,7 +93,7 @@ TEST(AcceptanceCountsTest, AReportOfTheSameAnswersHasTheSameIntervals) {
   EXPECT_EQ(difference.high, report.difference.high);
 }
 
-TEST(AcceptanceCountsTest, ATaskOfFewPromptsLeavesTheMeanWithoutAnInterval) {
+TEST(AcceptanceCountsTest, MeanHasNoIntervalIfATaskHasTooFewPrompts) {
   const CountsByTask tasks{{"story", counts_of(5, 20)}, {"tool", counts_of(1, 50)}};
   const netsim::Estimate mean = mean_acceptance_length(tasks);
   EXPECT_NEAR(mean.value, 3.6, 1e-9);

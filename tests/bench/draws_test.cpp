@@ -32,7 +32,7 @@ std::vector<std::string> ids_of(const std::vector<netsim::Prompt>& prompts) {
   return ids;
 }
 
-TEST(DrawsTest, AFewPromptsAreOfSeveralTasks) {
+TEST(DrawsTest, ShuffleMixesTasks) {
   auto prompts = prompts_by_task();
   shuffle_prompts(prompts);
   for (std::size_t first = 0; first < prompts.size(); first += 20) {
@@ -42,7 +42,7 @@ TEST(DrawsTest, AFewPromptsAreOfSeveralTasks) {
   }
 }
 
-TEST(DrawsTest, EveryRunAsksAllPromptsInTheSameOrder) {
+TEST(DrawsTest, ShuffleIsDeterministicPermutation) {
   auto once = prompts_by_task();
   auto again = prompts_by_task();
   shuffle_prompts(once);
@@ -56,7 +56,7 @@ TEST(DrawsTest, EveryRunAsksAllPromptsInTheSameOrder) {
 }
 
 // Intervals assume that runs with different seeds are independent.
-TEST(DrawsTest, NoTwoDevicesMeetTheSameDelaysWhateverTheirSeeds) {
+TEST(DrawsTest, DelaySeedsAreDistinctAcrossDevicesAndSeeds) {
   constexpr std::uint64_t kDevices = 4096;
   constexpr std::uint64_t kSeeds = 8;
   std::unordered_set<std::uint64_t> seeds;

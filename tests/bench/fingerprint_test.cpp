@@ -25,7 +25,7 @@ Fingerprinter who_knows(std::size_t prompts) {
 }
 
 // Eight answers to a prompt are right or wrong together: they count as one.
-TEST(FingerprintTest, ManyGuessesOfAPromptDoNotNarrowTheInterval) {
+TEST(FingerprintTest, RepeatedGuessesOfAPromptKeepInterval) {
   std::vector<Trace> few;
   std::vector<Trace> many;
   for (std::size_t p = 0; p < 10; ++p) {
@@ -43,7 +43,7 @@ TEST(FingerprintTest, ManyGuessesOfAPromptDoNotNarrowTheInterval) {
   EXPECT_GT(eight_times.high - eight_times.low, 0.4);
 }
 
-TEST(FingerprintTest, ThreePromptsHaveNoInterval) {
+TEST(FingerprintTest, TooFewPromptsHaveNoInterval) {
   const std::vector<Trace> all{answer(0, 0), answer(1, 1), answer(2, 2)};
   const netsim::Estimate share = right_share(who_knows(3), all);
   EXPECT_DOUBLE_EQ(share.value, 1.0);

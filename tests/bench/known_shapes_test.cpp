@@ -6,7 +6,7 @@ namespace edgedraft::bench {
 namespace {
 
 // Documented commands use either name.
-TEST(KnownShapesTest, AShapeIsFoundByBothItsNames) {
+TEST(KnownShapesTest, FindsShapesByEitherName) {
   for (const char* name : {"tinyllama", "llama-1.1b"}) {
     const auto shape = find_known_shape(name);
     ASSERT_TRUE(shape) << shape.error().message;
@@ -15,7 +15,7 @@ TEST(KnownShapesTest, AShapeIsFoundByBothItsNames) {
   }
 }
 
-TEST(KnownShapesTest, WhatIsNoneIsRefusedWithTheOnesThatThereAre) {
+TEST(KnownShapesTest, UnknownNameListsKnownShapes) {
   for (const char* name : {"", "llama"}) {
     const auto shape = find_known_shape(name);
     ASSERT_FALSE(shape) << name;
@@ -25,7 +25,7 @@ TEST(KnownShapesTest, WhatIsNoneIsRefusedWithTheOnesThatThereAre) {
   }
 }
 
-TEST(KnownShapesTest, HeadsFillARow) {
+TEST(KnownShapesTest, HeadsFillRow) {
   for (const char* name : {"tinyllama", "llama3-8b", "llama3-8b-draft", "qwen2-0.5b", "demo"}) {
     const auto shape = find_known_shape(name);
     ASSERT_TRUE(shape) << shape.error().message;

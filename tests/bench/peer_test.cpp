@@ -40,7 +40,7 @@ class PeerTest : public ::testing::Test {
   test::TemporaryDirectory scratch_;
 };
 
-TEST_F(PeerTest, TimesAreReadByWidth) {
+TEST_F(PeerTest, ReadsTimesByWidth) {
   const auto passes = run_one_that_prints(R"([
     {"n_prompt": 8, "n_gen": 0, "avg_ns": 5, "samples_ns": [30000000, 20000000]},
     {"n_prompt": 1, "n_gen": 0, "avg_ns": 5, "samples_ns": [10000000]}])");
@@ -53,7 +53,7 @@ TEST_F(PeerTest, TimesAreReadByWidth) {
   EXPECT_EQ(called(), "-m m.gguf -t 2 -n 0 -p 1,8 -r 3 -o json");
 }
 
-TEST_F(PeerTest, OnAGpuItHasAllLayersThere) {
+TEST_F(PeerTest, OffloadsAllLayersToGpu) {
   const auto passes = run_one_that_prints(
       R"([{"n_prompt": 1, "n_gen": 0, "samples_ns": [1]}, {"n_prompt": 8, "n_gen": 0, "samples_ns": [2]}])",
       true);
@@ -61,20 +61,20 @@ TEST_F(PeerTest, OnAGpuItHasAllLayersThere) {
   EXPECT_EQ(called(), "-m m.gguf -t 2 -n 0 -p 1,8 -r 3 -o json -ngl 99 -fa 1");
 }
 
-TEST_F(PeerTest, AProgramThatIsNotThereIsNamed) {
+TEST_F(PeerTest, NamesMissingProgram) {
   const auto passes = run("/nowhere/llama-bench");
   ASSERT_FALSE(passes);
   EXPECT_EQ(passes.error().message, "there is no program '/nowhere/llama-bench'");
 }
 
-TEST_F(PeerTest, WhatAFailingProgramSaysIsPassedOn) {
+TEST_F(PeerTest, FailureNamesCommand) {
   const auto passes = run("false");
   ASSERT_FALSE(passes);
   EXPECT_EQ(passes.error().code, Errc::io);
   EXPECT_NE(passes.error().message.find("false -m m.gguf"), std::string::npos);
 }
 
-TEST_F(PeerTest, SomethingElseThanTimesIsRefused) {
+TEST_F(PeerTest, RejectsOutputWithoutTimes) {
   for (const char* text :
        {"", "| model | t/s |", "{}", "[]", "[1, 2]", R"([{"n_prompt": 1, "n_gen": 0}])",
         R"([{"n_prompt": 1, "n_gen": 0, "samples_ns": [1]}])",
