@@ -71,7 +71,7 @@ Tokens allowed_by_hand(const std::string& grammar, const Tokens& answer) {
   return allowed;
 }
 
-TEST(ConstraintFilterTest, AGrammarLeavesTheTokensThatItsTextsGoOnWith) {
+TEST(ConstraintFilterTest, AllowsTokensThatContinueGrammar) {
   for (const std::string grammar :
        {"root ::= \"ab\"* \"{\"", "root ::= [^b]+", "root ::= \"{\" root \"}\" | \"a\"",
         "root ::= (\"a\" | \"b\" | \" \"){3}", "root ::= \"é\"", "root ::= \"aba b\" | \"ab\""}) {
@@ -95,7 +95,7 @@ TEST(ConstraintFilterTest, AGrammarLeavesTheTokensThatItsTextsGoOnWith) {
 }
 
 // Every position of a counted repetition is a state, and the tables hold 8,192.
-TEST(ConstraintFilterTest, ALongAnswerIsReadAsAShortOneIs) {
+TEST(ConstraintFilterTest, LongAnswersOutliveStateTables) {
   const std::string grammar = "root ::= (\"{\" [ab]{1,30} \"}\"){900}";
   ConstraintFilter kept = filter({.grammar = grammar});
   ConstraintFilter beside = ConstraintFilter::make({.grammar = grammar}, texts(), kept.grammar())
@@ -169,7 +169,7 @@ std::shared_ptr<const TokenTexts> many_texts() {
 
 // Each position is a state whose possible bytes have to be searched. Steps that the first answer
 // spends are still available to the second.
-TEST(ConstraintFilterTest, CountedTextsDoNotRunOutOfSteps) {
+TEST(ConstraintFilterTest, CountedRepetitionsStayWithinStepBudget) {
   const auto texts = many_texts();
   const auto token = [&](const std::string& text) {
     for (std::uint32_t t = 0; t < texts->count(); ++t) {
@@ -203,7 +203,7 @@ hex ::= [0-9a-fA-F])"};
 }
 
 // A grammar may have a state with more successors than the tables hold.
-TEST(ConstraintFilterTest, APlaceWhoseTokensHaveNoRoomIsReadAgain) {
+TEST(ConstraintFilterTest, ReparsesStatesThatExceedTables) {
   std::vector<std::string> words{"", std::string(1000, 'x'), "0"};
   std::string pal = "pal ::= \"0\"";
   for (char a = 'a'; a <= 'z'; ++a) {
@@ -224,19 +224,19 @@ TEST(ConstraintFilterTest, APlaceWhoseTokensHaveNoRoomIsReadAgain) {
   }
 }
 
-TEST(ConstraintFilterTest, ATextThatHasLeftTheGrammarCanOnlyEnd) {
+TEST(ConstraintFilterTest, TextOutsideGrammarCanOnlyEnd) {
   ConstraintFilter kept = filter({.grammar = "root ::= \"a\"+"});
   EXPECT_EQ(allowed(kept, {3}), Tokens{kEnd});
 }
 
-TEST(ConstraintFilterTest, TheSpaceThatAnswersBeginWithIsNoneOfTheGrammars) {
+TEST(ConstraintFilterTest, LeadingSpaceOfAnswerIsOutsideGrammar) {
   ConstraintFilter kept = filter({.grammar = "root ::= \"a\" \" a\""}, /*adds_space_prefix=*/true);
   EXPECT_EQ(allowed(kept, {}), (Tokens{2, 6}));
   EXPECT_EQ(allowed(kept, {6}), (Tokens{6, 7}));
   EXPECT_EQ(allowed(kept, {6, 6}), Tokens{kEnd});
 }
 
-TEST(ConstraintFilterTest, ADrafterThatKnowsNoneOfTheTokensStillSaysOne) {
+TEST(ConstraintFilterTest, AllowsATokenIfDrafterRulesOutAllAllowedOnes) {
   ConstraintFilter kept = filter({.grammar = "root ::= \"}\""});
   std::vector<float> logits(texts()->count(), -std::numeric_limits<float>::infinity());
   logits[2] = 1.0f;
@@ -245,7 +245,7 @@ TEST(ConstraintFilterTest, ADrafterThatKnowsNoneOfTheTokensStillSaysOne) {
   EXPECT_FALSE(std::isfinite(logits[2]));
 }
 
-TEST(ConstraintFilterTest, PenaltiesCountTheAnswersTokensAndBiasesAreAdded) {
+TEST(ConstraintFilterTest, AppliesPenaltiesPerAnswerTokenAndAddsBiases) {
   ConstraintFilter kept =
       filter({.biases = {{.token = 5, .bias = -3.0f}, {.token = 3, .bias = 1.0f}},
               .presence_penalty = 0.5f,
@@ -259,7 +259,7 @@ TEST(ConstraintFilterTest, PenaltiesCountTheAnswersTokensAndBiasesAreAdded) {
   EXPECT_FLOAT_EQ(logits[2], 0.0f);
 }
 
-TEST(ConstraintFilterTest, AStopIsFoundWhereItIsComplete) {
+TEST(ConstraintFilterTest, StopsWhereStopTextIsComplete) {
   const ConstraintFilter kept = filter({.stops = {"bab", "a a"}});
   EXPECT_FALSE(kept.changes_logits());
   EXPECT_FALSE(kept.stops({}));
@@ -273,7 +273,7 @@ TEST(ConstraintFilterTest, AStopIsFoundWhereItIsComplete) {
 }
 
 // Compares stops found token by token with stops in the whole text.
-TEST(ConstraintFilterTest, StopsAreThoseOfTheText) {
+TEST(ConstraintFilterTest, IncrementalStopsMatchFullText) {
   Random random(9);
   for (int run = 0; run < 2000; ++run) {
     std::vector<std::string> stops;
@@ -300,7 +300,7 @@ TEST(ConstraintFilterTest, StopsAreThoseOfTheText) {
   }
 }
 
-TEST(ConstraintFilterTest, WrongConstraintsAreRefused) {
+TEST(ConstraintFilterTest, RejectsInvalidConstraints) {
   EXPECT_FALSE(ConstraintFilter::make({.grammar = "root ::= ("}, texts()));
   EXPECT_FALSE(ConstraintFilter::make({.biases = {{.token = 15, .bias = 1.0f}}}, texts()));
 }

@@ -44,14 +44,14 @@ std::string classes_before_a_literal(std::size_t different) {
   return text + "\"" + std::string(40'000, 'a') + "\"";
 }
 
-TEST(GrammarCostTest, ManyCharacterClassesCostNoMoreThanFew) {
+TEST(GrammarCostTest, ManyCharacterClassesParseAsFastAsFew) {
   const double few = seconds_to_parse(classes_before_a_literal(10));
   const double many = seconds_to_parse(classes_before_a_literal(4000));
   EXPECT_LT(many, 20.0 * few);
 }
 
 // Otherwise the sequence grows to millions of elements before they are counted.
-TEST(GrammarCostTest, RepetitionsAreCountedBeforeTheirSequenceIsOver) {
+TEST(GrammarCostTest, CountsRepetitionsBeforeTheirSequenceEnds) {
   std::string text = "root ::=";
   for (int i = 0; i < 100; ++i) text += " \"a\"{1000}";
   const auto parsed = Grammar::parse(text + " [z-a]");
@@ -61,7 +61,7 @@ TEST(GrammarCostTest, RepetitionsAreCountedBeforeTheirSequenceIsOver) {
 
 // If a text may be in any of thousands of states that share their next characters, each character
 // visits all of them.
-TEST(GrammarCostTest, AllPlacesThatATextMayHaveGotToCount) {
+TEST(GrammarCostTest, StepsCountEveryPossibleState) {
   constexpr std::uint64_t kPlaces = 4000;
   std::string text = "root ::=";
   for (std::uint64_t i = 0; i < kPlaces; ++i) text += " [\\x00-\\x7f]?";
@@ -74,15 +74,15 @@ TEST(GrammarCostTest, AllPlacesThatATextMayHaveGotToCount) {
   const GrammarAutomaton::State state = automaton.next(automaton.start(), 'a');
   EXPECT_GE(steps_of([&] { automaton.next(state, 'b'); }), 3 * kPlaces);
   EXPECT_GE(steps_of([&] { automaton.next(state, 'c'); }), kPlaces / 16)
-      << "that it leads where 'b' led has to be found";
-  EXPECT_EQ(steps_of([&] { automaton.next(state, 'c'); }), 0u) << "it is known by then";
+      << "the search finds the successor of 'b'";
+  EXPECT_EQ(steps_of([&] { automaton.next(state, 'c'); }), 0u) << "cached";
   GrammarAutomaton::Place place;
   EXPECT_GE(steps_of([&] { place = automaton.place_of(state); }), kPlaces - 1);
   automaton.clear();
   EXPECT_GE(steps_of([&] { automaton.enter(place); }), kPlaces - 1);
 }
 
-TEST(GrammarCostTest, TheWayThroughTheTokensCounts) {
+TEST(GrammarCostTest, StepsCountTokenTraversal) {
   std::vector<std::string> texts{""};
   for (char a = 'a'; a <= 'z'; ++a) {
     for (char b = 'a'; b <= 'z'; ++b) {
@@ -100,7 +100,7 @@ TEST(GrammarCostTest, TheWayThroughTheTokensCounts) {
   const std::uint64_t once = beyond_the_automaton();
   EXPECT_GE(once, tokens->nodes().size() / 100);
   grammar.allowed_in(grammar.automaton().start(), false);
-  EXPECT_EQ(beyond_the_automaton(), once) << "it is known by then";
+  EXPECT_EQ(beyond_the_automaton(), once) << "cached";
 }
 
 }  // namespace

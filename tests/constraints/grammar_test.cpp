@@ -35,7 +35,7 @@ void expect(const std::string& grammar, const std::vector<std::string>& right,
   for (const std::string& text : wrong) EXPECT_FALSE(accepts(a, text)) << text;
 }
 
-TEST(GrammarTest, EveryConstructMeansWhatItSays) {
+TEST(GrammarTest, ParsesEveryConstruct) {
   expect("root ::= \"ab\"", {"ab"}, {"", "a", "abc", "b"});
   expect("root ::= \"a\" | \"b\" |", {"a", "b", ""}, {"ab", "c"});
   expect("root ::= \"a\"*", {"", "a", "aaaaaaaa"}, {"b", "ab"});
@@ -56,7 +56,7 @@ TEST(GrammarTest, EveryConstructMeansWhatItSays) {
 }
 
 // Compares byte ranges of characters with the characters themselves.
-TEST(GrammarTest, RangesOfCharactersAreExact) {
+TEST(GrammarTest, CharacterRangesAreExact) {
   const auto utf8 = [](std::uint32_t c) {
     std::string text;
     if (c < 0x80) return text += static_cast<char>(c);
@@ -93,7 +93,7 @@ TEST(GrammarTest, RangesOfCharactersAreExact) {
   }
 }
 
-TEST(GrammarTest, MistakesAreNamedWithTheirLine) {
+TEST(GrammarTest, ErrorsNameLine) {
   const auto message = [](const std::string& text) {
     const auto parsed = Grammar::parse(text);
     EXPECT_FALSE(parsed) << text;
@@ -113,7 +113,7 @@ TEST(GrammarTest, MistakesAreNamedWithTheirLine) {
 }
 
 // Including mistakes that only the whole text shows.
-TEST(GrammarTest, MistakesOfRulesNameTheRuleAndItsOwnLine) {
+TEST(GrammarTest, RuleErrorsNameRuleAndItsLine) {
   const auto begin_of = [](const std::string& text) {
     const auto parsed = Grammar::parse(text);
     EXPECT_FALSE(parsed) << text;
@@ -121,17 +121,17 @@ TEST(GrammarTest, MistakesOfRulesNameTheRuleAndItsOwnLine) {
     return message.substr(0, message.find("' ") + 1);
   };
   EXPECT_EQ(begin_of("root ::= a\na ::= z\n\nb ::= y | z\n"), "grammar, line 2: the rule 'z'")
-      << "the first use of the first that is missing";
+      << "first use of the first undefined rule";
   EXPECT_EQ(begin_of("root ::= a\n\na ::=\n  \"1\"\na ::=\n  \"2\"\n"),
             "grammar, line 5: the rule 'a'");
   EXPECT_EQ(begin_of("root ::= \"(\" x\nx ::= y\ny ::= x | \"a\"\n"),
             "grammar, line 2: the rule 'x'");
   EXPECT_EQ(begin_of("root ::= a\n\na ::= \"1\" |\n  (\"2\"*)*\nb ::= \"3\"\n"),
             "grammar, line 3: the rule 'a'")
-      << "groups and repetitions have no name of their own";
+      << "groups and repetitions are unnamed";
 }
 
-TEST(GrammarTest, WhatWouldNeverBeDoneIsRefused) {
+TEST(GrammarTest, RejectsEndlessAndOversizedGrammars) {
   for (const char* endless :
        {"root ::= root \"a\" | \"b\"", "root ::= x\nx ::= y\ny ::= x | \"a\"", "root ::= (\"a\"*)*",
         "root ::= \"a\"? root | \"b\"", "root ::= (\"\")+ \"a\" root?*"}) {
@@ -155,7 +155,7 @@ TEST(GrammarTest, WhatWouldNeverBeDoneIsRefused) {
 
 // A place is the state itself, even if the tables are full, and independent of what was read
 // before.
-TEST(GrammarTest, PlacesOutliveTheTables) {
+TEST(GrammarTest, StatesSurviveClearedTables) {
   GrammarAutomaton a = automaton("root ::= (x{1000}){16} \"c\"\nx ::= [ab] | \"(\" root \")\"\n");
   Random random(3);
   GrammarAutomaton::State state = a.start();
@@ -178,7 +178,7 @@ TEST(GrammarTest, PlacesOutliveTheTables) {
 }
 
 // Deep nesting and ambiguity are bounded; beyond the bounds a text is rejected.
-TEST(GrammarTest, MemoryIsBoundedWhateverIsRead) {
+TEST(GrammarTest, MemoryIsBoundedForAnyInput) {
   GrammarAutomaton nested = automaton("root ::= \"(\" root \")\" | \"\"");
   EXPECT_TRUE(accepts(nested, std::string(200, '(') + std::string(200, ')')));
   EXPECT_EQ(read(nested, std::string(2000, '(')), GrammarAutomaton::kDead);
