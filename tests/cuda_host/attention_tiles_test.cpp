@@ -52,7 +52,7 @@ Floats attend(Backend& backend, const HeadShape& heads, const Matrix& q, const C
 
 // Each width up to 70 with one of the shapes. Rows of a chain are compared with plain decoding.
 // They are always the last rows, so a row's place in its tile varies.
-TEST(AttentionTilesTest, RowsHaveTheirBitsAtEveryWidth) {
+TEST(AttentionTilesTest, RowsAreBitExactAtEveryWidth) {
   constexpr std::uint32_t kRows = 70;
   constexpr std::uint32_t kPrefix = 45;
   const auto backend = make_cuda_backend({});
@@ -89,7 +89,7 @@ TEST(AttentionTilesTest, RowsHaveTheirBitsAtEveryWidth) {
 
 // Matrix instructions multiply everything in a tile, and zero times NaN is NaN. A tile must
 // therefore hold nothing that a row does not see.
-TEST(AttentionTilesTest, ARowDoesNotFeelWhatItDoesNotSee) {
+TEST(AttentionTilesTest, MaskedNansDoNotReachRow) {
   constexpr std::uint32_t kRows = 9;
   constexpr std::uint32_t kPrefix = 37;
   const HeadShape heads{.query_heads = 4, .kv_heads = 1, .head_dim = 64};
@@ -188,7 +188,7 @@ class OneRowEach {
   Floats numbers_;
 };
 
-TEST(AttentionTilesTest, PiecesOfEverySizeGiveTheSameBits) {
+TEST(AttentionTilesTest, PartSizesGiveSameBits) {
   std::vector<std::uint32_t> prefixes;
   for (std::uint32_t i = 0; i < 14; ++i) prefixes.push_back(20 + i);
   prefixes.push_back(430);
@@ -211,7 +211,7 @@ TEST(AttentionTilesTest, PiecesOfEverySizeGiveTheSameBits) {
 }
 
 // Layers of a pass share a plan; any other input gets its own.
-TEST(AttentionPlanTest, IsKnownByAllThatItIsMadeOf) {
+TEST(AttentionPlanTest, DependsOnEveryInput) {
   constexpr cuda::Heads kHeads{.kv_heads = 2, .group = 4, .head_dim = 64};
   std::vector<std::uint64_t> masks(4 * cuda::kMaskWords);
   for (std::size_t row = 0; row < 4; ++row) masks[row * cuda::kMaskWords] = row % 2 == 0 ? 1 : 3;
@@ -252,7 +252,7 @@ TEST(AttentionPlanTest, IsKnownByAllThatItIsMadeOf) {
 
 // The plan matches the launch's request, on a processor with no memory beyond it. The launch is
 // only recorded, because running it would take minutes.
-TEST(AttentionTilesTest, HeadsThatAreNoWholePiecesFitIntoABlock) {
+TEST(AttentionTilesTest, HeadsOfPartialTilesFitBlockMemory) {
   constexpr std::size_t kBlockBytes = std::size_t{99} << 10;
   const cuda::Heads heads{.kv_heads = 32, .group = 1, .head_dim = 100};
   const std::vector<cuda::AttentionPart> parts{{.rows = 128,
@@ -297,7 +297,7 @@ class WithoutTiles {
   WithoutTiles& operator=(const WithoutTiles&) = delete;
 };
 
-TEST(AttentionWithoutTilesTest, AgreesAndARowHasItsBitsInEveryCall) {
+TEST(AttentionWithoutTilesTest, MatchesReferenceAndRowsAreBitExact) {
   const WithoutTiles without;
   const auto backend = make_cuda_backend({});
   const auto reference = make_reference_backend();

@@ -44,7 +44,7 @@ Floats product(Backend& backend, DType type, std::uint32_t rows) {
 }
 
 // Rounding activations to bfloat16 changes each by at most 2^-9.
-TEST(CudaDefaultModeTest, WideProductsAgreeUpToTheRoundingOfActivations) {
+TEST(CudaDefaultModeTest, WideMatmulsMatchReferenceUpToRounding) {
   const auto reference = make_reference_backend();
   const auto fast = make_cuda_backend({});
   for (const DType type : {DType::f32, DType::f16, DType::bf16}) {
@@ -59,7 +59,7 @@ TEST(CudaDefaultModeTest, WideProductsAgreeUpToTheRoundingOfActivations) {
   }
 }
 
-TEST(CudaDefaultModeTest, NarrowProductsHaveTheBitsOfTheDeterministicMode) {
+TEST(CudaDefaultModeTest, NarrowMatmulsMatchDeterministicModeBitForBit) {
   const auto deterministic = make_cuda_backend({.deterministic = true});
   const auto fast = make_cuda_backend({});
   for (const DType type : kDTypes) {
@@ -113,7 +113,7 @@ Tokens answer(Backend& backend, const ToyDecoder& toy, const Tokens& truth, bool
   return tokens;
 }
 
-TEST(CudaDeterministicModeTest, DraftsLeaveTheAnswerUnchanged) {
+TEST(CudaDeterministicModeTest, DraftsDoNotChangeAnswer) {
   const ToyDecoder toy(6);
   const auto backend = make_cuda_backend({.deterministic = true});
   const Tokens plain = answer(*backend, toy, {});
@@ -124,7 +124,7 @@ TEST(CudaDeterministicModeTest, DraftsLeaveTheAnswerUnchanged) {
 
 // Drafters beside the target: attention to a single row, layers without an input norm, strided
 // rows, and a tap's use of the target's keys and values.
-TEST(CudaDraftersTest, DraftersSayWhatTheySayOnTheReference) {
+TEST(CudaDraftersTest, MatchReference) {
   const ToyDecoder toy(6);
   const ToyMoa toy_moa(toy, 3, 1);
   const ToyEagle toy_eagle(toy, 3);
@@ -164,7 +164,7 @@ TEST(CudaDraftersTest, DraftersSayWhatTheySayOnTheReference) {
   for (std::size_t i = 0; i < values.size(); ++i) ASSERT_NEAR(values[i], expected[i], 1e-4) << i;
 }
 
-TEST(CudaMemoryTest, ASecondPassTakesNoMemory) {
+TEST(CudaMemoryTest, RepeatedPassAllocatesNothing) {
   const ToyDecoder toy(6);
   for (const bool deterministic : {false, true}) {
     const auto backend = make_cuda_backend({.deterministic = deterministic});
@@ -189,7 +189,7 @@ TEST(CudaMemoryTest, ASecondPassTakesNoMemory) {
 
 // Fails each runtime call once. The caller gets a DeviceError that names the error, and later calls
 // succeed.
-TEST(CudaFailureTest, EveryFailedCallIsADeviceErrorAndTheNextWorks) {
+TEST(CudaFailureTest, FailedCallsThrowDeviceErrorAndLaterCallsSucceed) {
   const ToyDecoder toy(6, 1);
   const auto run = [&](Backend& backend) {
     Decoder decoder(backend, toy.config, toy.tensors, kContext);
@@ -218,12 +218,12 @@ TEST(CudaFailureTest, EveryFailedCallIsADeviceErrorAndTheNextWorks) {
   }
 }
 
-TEST(CudaFailureTest, SaysHowMuchMemoryIsMissing) {
+TEST(CudaFailureTest, OutOfMemoryReportsRequestedSize) {
   const auto backend = make_cuda_backend({});
   cuda_host::fail_after(1, cudaErrorMemoryAllocation);  // after the device is set
   try {
     backend->allocate(3u << 20);
-    FAIL() << "no error";
+    FAIL() << "expected a DeviceError";
   } catch (const DeviceError& e) {
     EXPECT_NE(std::string(e.what()).find("12 MiB wanted"), std::string::npos) << e.what();
     EXPECT_NE(std::string(e.what()).find("--kv-memory"), std::string::npos) << e.what();
@@ -254,7 +254,7 @@ Floats attended(Backend& backend, const HeadShape& heads, std::uint32_t rows,
 
 // Every kernel runs in the shared memory that needs no opt-in. Processors older than 8.0 give 64
 // KB.
-TEST(CudaMemoryTest, LittleMemoryABlockGivesTheSameBits) {
+TEST(CudaMemoryTest, SmallBlockMemoryGivesSameBits) {
   const HeadShape heads{.query_heads = 8, .kv_heads = 2, .head_dim = 128};
   const auto attended_with = [&](std::size_t block_memory) {
     cuda_host::set_block_memory(block_memory);
@@ -293,7 +293,7 @@ struct Planned {
 
 // Results are the same with and without graphs, whose launches once differed and shared the scratch
 // of one.
-TEST(CudaScratchTest, IsForTheLaunchThatIsMade) {
+TEST(CudaScratchTest, MatchesLaunchWithAndWithoutGraphs) {
   const HeadShape heads{.query_heads = 62, .kv_heads = 62, .head_dim = 4};
   const auto with_graphs = make_cuda_backend({});
   const auto without = make_cuda_backend({.graphs = false});
@@ -301,7 +301,7 @@ TEST(CudaScratchTest, IsForTheLaunchThatIsMade) {
 }
 
 // For any mix of sequences, each sum of each row has its own slot within scratch.
-TEST(CudaScratchTest, HasAPlaceForEverySum) {
+TEST(CudaScratchTest, HasDistinctSlotPerSum) {
   const cuda::Heads heads{.kv_heads = 2, .group = 3, .head_dim = 64};
   const std::size_t bound = std::size_t{8} << 20;
   Random random(9);
@@ -343,7 +343,7 @@ TEST(CudaScratchTest, HasAPlaceForEverySum) {
   EXPECT_LT(chunked, 180u);
 }
 
-TEST(CudaScratchTest, ALaunchIsRefusedThatWouldWriteBehindIt) {
+TEST(CudaScratchTest, AttentionRejectsTooLittleScratch) {
   const cuda::Heads heads{.kv_heads = 2, .group = 1, .head_dim = 4};
   Floats numbers(4096, 1.0f);
   const cuda::Cache cache{.data = reinterpret_cast<std::byte*>(numbers.data()),
@@ -381,7 +381,7 @@ TEST(CudaScratchTest, ALaunchIsRefusedThatWouldWriteBehindIt) {
   EXPECT_EQ(y[0], 1.0f);
 }
 
-TEST(CudaScratchTest, AChoiceIsRefusedThatWouldWriteBehindIt) {
+TEST(CudaScratchTest, TopKRejectsTooLittleScratch) {
   constexpr std::uint32_t kCols = 9000;
   const Floats logits(2 * std::size_t{kCols}, 1.0f);
   const std::size_t wanted = cuda::top_k_scratch_words(2, kCols, 256);
@@ -409,7 +409,7 @@ TEST(CudaScratchTest, AChoiceIsRefusedThatWouldWriteBehindIt) {
 }
 
 // With an 8B model, 256 rows took 1.1 GB after 32768 slots, and 4.4 GB after 131072 slots.
-TEST(CudaScratchTest, StaysWithinItsBoundAtEveryContext) {
+TEST(CudaScratchTest, StaysWithinBoundAtEveryContextLength) {
   const cuda::Heads heads{.kv_heads = 8, .group = 4, .head_dim = 128};
   const std::size_t bound = CudaBackendOptions{}.attention_scratch_bytes / sizeof(float);
   ASSERT_LT(cuda::kAttentionSplitFloatsMax, bound);
@@ -425,14 +425,14 @@ TEST(CudaScratchTest, StaysWithinItsBoundAtEveryContext) {
                               .page_count = 0}},
                             heads, bound);
       ASSERT_LE(cuda::attention_scratch_floats(planned.plan, heads), bound)
-          << rows << " rows behind " << prefix;
+          << rows << " rows after " << prefix;
     }
   }
   EXPECT_EQ(cuda::attention_rows_max(32768, 256, heads, bound), 48u);
   EXPECT_EQ(cuda::attention_rows_max(131072, 256, heads, bound), 15u);
 }
 
-TEST(CudaScratchTest, SomeRowsAtATimeGiveTheSameBits) {
+TEST(CudaScratchTest, RowSplitsGiveSameBits) {
   const HeadShape heads{.query_heads = 4, .kv_heads = 2, .head_dim = 8};
   for (const bool graphs : {false, true}) {
     const auto much = make_cuda_backend({.graphs = graphs});
@@ -447,7 +447,7 @@ TEST(CudaScratchTest, SomeRowsAtATimeGiveTheSameBits) {
 
 // PTX older than the device has no wait instruction after its translation at load time, whatever
 // the device supports.
-TEST(CudaEarlyStartTest, IsForKernelsThatWait) {
+TEST(CudaEarlyStartTest, AppliesToKernelsThatWait) {
   const int kernels[2] = {};
   cudaLaunchAttribute attribute{};
   cuda_host::set_ptx_version(80);
@@ -460,7 +460,7 @@ TEST(CudaEarlyStartTest, IsForKernelsThatWait) {
 
 // If a block has little memory, attention raises the limit. A failed launch is not retried in
 // another form; the caller gets its error.
-TEST(CudaFailureTest, AnInvalidLaunchOfAttentionIsNotHidden) {
+TEST(CudaFailureTest, InvalidAttentionLaunchIsReported) {
   const HeadShape heads{.query_heads = 4, .kv_heads = 1, .head_dim = 8};
   const auto backend = make_cuda_backend({.graphs = false});
   attended(*backend, heads, 20, 40);
@@ -480,7 +480,7 @@ TEST(CudaFailureTest, AnInvalidLaunchOfAttentionIsNotHidden) {
   EXPECT_EQ(failures + 4, calls);
 }
 
-TEST(CudaDevicesTest, AreListedOrMissedInWords) {
+TEST(CudaDevicesTest, AreListedOrReportedMissing) {
   const auto devices = cuda_devices();
   ASSERT_TRUE(devices);
   EXPECT_EQ(devices->at(0).index, 0);

@@ -108,13 +108,13 @@ CudaBackendOptions with_graphs(bool graphs) {
   return {.deterministic = true, .graphs = graphs};
 }
 
-TEST(CudaGraphTest, PassesThatComeAgainStartInOneCallWithTheSameBits) {
+TEST(CudaGraphTest, RepeatedPassesReplayAsOneLaunchWithSameBits) {
   Rig plain(with_graphs(false));
   Rig graphed(with_graphs(true));
   for (std::uint64_t step = 0; step < 8; ++step) {
     const std::uint64_t before = cuda_host::graph_launch_count();
     const Floats expected = plain.pass(step, 1, kSequences);
-    ASSERT_EQ(cuda_host::graph_launch_count(), before) << "no graphs were asked for";
+    ASSERT_EQ(cuda_host::graph_launch_count(), before) << "graphs are off";
     ASSERT_TRUE(same_bytes(graphed.pass(step, 1, kSequences), expected)) << "step " << step;
     // The first pass grows scratch memory, the second is new, the third is known.
     EXPECT_EQ(cuda_host::graph_launch_count() - before, step < 2 ? 0u : 1u) << "step " << step;
@@ -123,7 +123,7 @@ TEST(CudaGraphTest, PassesThatComeAgainStartInOneCallWithTheSameBits) {
 
 // Trees, single rows and varying numbers of sequences, across the prefix length at which attention
 // switches to a longer launch.
-TEST(CudaGraphTest, ShapesInTurnsHaveTheSameBits) {
+TEST(CudaGraphTest, AlternatingShapesGiveSameBits) {
   for (const bool deterministic : {true, false}) {
     CudaBackendOptions options = with_graphs(false);
     options.deterministic = deterministic;
@@ -143,7 +143,7 @@ TEST(CudaGraphTest, ShapesInTurnsHaveTheSameBits) {
   }
 }
 
-TEST(CudaGraphTest, GraphsGoWithTheirBackend) {
+TEST(CudaGraphTest, BackendDestroysItsGraphs) {
   const std::uint64_t before = cuda_host::graph_count();
   {
     Rig rig(with_graphs(true));
@@ -154,7 +154,7 @@ TEST(CudaGraphTest, GraphsGoWithTheirBackend) {
 }
 
 // Gathered work starts before its memory is released.
-TEST(CudaGraphTest, MemoryMayBeReleasedBehindTheWorkThatUsesIt) {
+TEST(CudaGraphTest, MemoryIsReleasedAfterEnqueuedWork) {
   const auto backend = make_cuda_backend(with_graphs(true));
   const OwnedMatrix cache(*backend, 5, 300);
   const Floats numbers = random_floats(1, 300);
@@ -171,7 +171,7 @@ TEST(CudaGraphTest, MemoryMayBeReleasedBehindTheWorkThatUsesIt) {
 }
 
 // More operations than the argument buffer holds at once.
-TEST(CudaGraphTest, AnyNumberOfOperationsMayBeGathered) {
+TEST(CudaGraphTest, AnyNumberOfOperationsCanBeGathered) {
   const auto backend = make_cuda_backend(with_graphs(true));
   const OwnedMatrix x = matrix_of(*backend, 1, 2, Floats{3, 5});
   const OwnedMatrix cos_sin = matrix_of(*backend, 2, 2, Floats{1, 0, 0, 1});  // a quarter turn
@@ -184,13 +184,13 @@ TEST(CudaGraphTest, AnyNumberOfOperationsMayBeGathered) {
                    .head_dim = 2,
                    .style = RopeStyle::halves});
   }
-  EXPECT_EQ(values_of(*backend, x.all()), (Floats{3, 5})) << "20,000 quarters";
+  EXPECT_EQ(values_of(*backend, x.all()), (Floats{3, 5})) << "20,000 quarter turns";
 }
 
 // Fails each call of the pass that builds a graph once. Either the pass fails with CUDA's error, or
 // only the graph failed and the pass is right. After an out-of-memory error later passes use graphs
 // again; any other error disables graphs, is reported once, and no graph is kept.
-TEST(CudaGraphTest, AGraphThatCannotBeMadeIsDoneWithout) {
+TEST(CudaGraphTest, FailedGraphFallsBackToPlainLaunches) {
   const auto passes = [](Rig& rig, std::uint64_t first, std::uint64_t count) {
     Floats results;
     for (std::uint64_t step = first; step < first + count; ++step) {
@@ -259,20 +259,20 @@ TEST(CudaGraphTest, AGraphThatCannotBeMadeIsDoneWithout) {
 }
 
 // A thread that has not set a device uses the first one, which may belong to another program.
-TEST(CudaGraphTest, EveryThreadChoosesTheDeviceBeforeAnythingElse) {
+TEST(CudaGraphTest, EveryThreadSetsDeviceFirst) {
   for (const bool graphs : {false, true}) {
     Rig rig(with_graphs(graphs));
     std::optional<OwnedMatrix> memory(std::in_place, rig.backend(), 2, 2);
     const std::uint64_t before = cuda_host::deviceless_call_count();
     std::thread([&] { rig.pass(0, 1, 1); }).join();
-    EXPECT_EQ(cuda_host::deviceless_call_count(), before) << "a pass";
+    EXPECT_EQ(cuda_host::deviceless_call_count(), before) << "pass";
     std::thread([&] { memory.reset(); }).join();
-    EXPECT_EQ(cuda_host::deviceless_call_count(), before) << "memory that is released";
+    EXPECT_EQ(cuda_host::deviceless_call_count(), before) << "release of memory";
   }
 }
 
 // A failed launch is reported to the next caller that waits, however long ago it was enqueued.
-TEST(CudaGraphTest, AFailedLaunchIsHeardOfAndForgotten) {
+TEST(CudaGraphTest, FailedLaunchIsReportedOnce) {
   const auto backend = make_cuda_backend(with_graphs(true));
   const OwnedMatrix cache(*backend, 2, 8);
   const OwnedMatrix x = matrix_of(*backend, 1, 8, random_floats(1, 8));
@@ -281,7 +281,7 @@ TEST(CudaGraphTest, AFailedLaunchIsHeardOfAndForgotten) {
   cuda_host::fail_after(3, cudaErrorLaunchFailure);  // after the device is set and the copy
   EXPECT_THROW(backend->read(cache.all(), read), DeviceError);
   backend->read(cache.all(), read);
-  EXPECT_EQ(read, Floats(16, 0.0f)) << "the list is gone";
+  EXPECT_EQ(read, Floats(16, 0.0f)) << "the failed list is dropped";
   // Also to callers that only wait or read no numbers. Each list is new, so no graph is built.
   const auto store_columns = [&](std::uint32_t count) {
     backend->store({.x = x.all().column_range(0, count),
@@ -298,7 +298,7 @@ TEST(CudaGraphTest, AFailedLaunchIsHeardOfAndForgotten) {
     backend->store({.x = temporary.all(), .cache = cache.all(), .first = 1});
     cuda_host::fail_after(3, cudaErrorLaunchFailure);
   }
-  EXPECT_THROW(backend->read(cache.all(), read), DeviceError) << "failed while memory was released";
+  EXPECT_THROW(backend->read(cache.all(), read), DeviceError) << "failure during a release";
   backend->store({.x = x.all(), .cache = cache.all(), .first = 1});
   backend->read(cache.all(), read);
   EXPECT_EQ(Floats(read.begin() + 8, read.end()), random_floats(1, 8));

@@ -176,7 +176,7 @@ std::uint64_t kernels_of_pass(const std::vector<Shape>& shapes, bool graphs,
 }
 
 // Includes sessions that keep decoder states for a tap.
-TEST(CudaSessionsTest, ShareTheLaunchesOfAPass) {
+TEST(CudaSessionsTest, ShareLaunchesOfPass) {
   std::vector<Shape> mixed;
   for (std::uint32_t i = 0; i < 16; ++i) {
     mixed.push_back({.context = 1 + 37 * i, .rows = 1 + i % 3 * 4, .kind = Shape::tree});
@@ -203,7 +203,7 @@ TEST(CudaSessionsTest, ShareTheLaunchesOfAPass) {
   }
 }
 
-TEST(CudaSessionsTest, KeepingWhatIsInItsPlaceLaunchesNothing) {
+TEST(CudaSessionsTest, KeepingSlotsInPlaceLaunchesNothing) {
   Sessions sessions({}, DType::f16, {{.context = 40, .rows = 6, .kind = Shape::tree}}, {1});
   sessions.pass({0});
   const auto kernels_to_keep = [&](const std::vector<std::uint32_t>& slots) {
@@ -220,7 +220,7 @@ TEST(CudaSessionsTest, KeepingWhatIsInItsPlaceLaunchesNothing) {
   EXPECT_EQ(kernels_to_keep({40, 41, 43}), 2 * kLayers + 1);
 }
 
-TEST(CudaSessionsTest, HaveTheBitsThatTheyHaveAlone) {
+TEST(CudaSessionsTest, GiveSameBitsTogetherAndAlone) {
   const std::vector<Shape> shapes = {
       {.context = 0, .rows = 3},
       {.context = 40, .rows = 1},
@@ -258,7 +258,7 @@ TEST(CudaSessionsTest, HaveTheBitsThatTheyHaveAlone) {
 
 // With this many blocks each takes a chunk of splits, while a session alone has one block per
 // split.
-TEST(CudaSessionsTest, HaveTheSameBitsWhereBlocksMakeChunks) {
+TEST(CudaSessionsTest, GiveSameBitsInChunks) {
   std::vector<Shape> shapes;
   for (std::uint32_t i = 0; i < 40; ++i) shapes.push_back({.context = 400 + 11 * i, .rows = 1});
   Sessions sessions({.deterministic = true}, DType::f16, shapes);
@@ -269,7 +269,7 @@ TEST(CudaSessionsTest, HaveTheSameBitsWhereBlocksMakeChunks) {
 }
 
 // Short scratch cuts their rows at any point.
-TEST(CudaSessionsTest, HaveTheSameBitsWithLittleScratch) {
+TEST(CudaSessionsTest, GiveSameBitsWithLittleScratch) {
   const std::vector<Shape> shapes = {{.context = 40, .rows = 9, .kind = Shape::tree},
                                      {.context = 700, .rows = 5},
                                      {.context = 3, .rows = 1},
@@ -290,7 +290,7 @@ TEST(CudaSessionsTest, HaveTheSameBitsWithLittleScratch) {
 }
 
 // A graph depends neither on the sessions of its rows nor on the length of their text.
-TEST(CudaSessionsTest, InAnyOrderAreTheSameGraph) {
+TEST(CudaSessionsTest, ReuseGraphInAnyOrder) {
   const std::vector<Shape> shapes = {{.context = 40, .rows = 9, .kind = Shape::tree},
                                      {.context = 500, .rows = 4},
                                      {.context = 3, .rows = 1},

@@ -20,7 +20,7 @@ class DeviceChoiceTest : public ::testing::Test {
 };
 
 // If another program uses the first GPU exclusively, an idle one is taken instead.
-TEST_F(DeviceChoiceTest, IsTheFirstThatCanBeUsed) {
+TEST_F(DeviceChoiceTest, TakesFirstUsableGpu) {
   cuda_host::set_devices(3, 1);
   for (const char* device : {"auto", "cuda"}) {
     const auto opened = open(device);
@@ -30,7 +30,7 @@ TEST_F(DeviceChoiceTest, IsTheFirstThatCanBeUsed) {
   }
 }
 
-TEST_F(DeviceChoiceTest, IsTheOneThatIsAskedForOrNone) {
+TEST_F(DeviceChoiceTest, TakesRequestedGpuOrFails) {
   cuda_host::set_devices(2, 1);
   EXPECT_TRUE(open("cuda:1"));
   for (const char* device : {"cuda:0", "cuda:2"}) {
@@ -40,7 +40,7 @@ TEST_F(DeviceChoiceTest, IsTheOneThatIsAskedForOrNone) {
   }
 }
 
-TEST_F(DeviceChoiceTest, IsTheCpuWhereNoneCanBeUsed) {
+TEST_F(DeviceChoiceTest, FallsBackToCpuIfNoGpuIsUsable) {
   cuda_host::set_devices(2, 2);
   const auto opened = open("auto");
   ASSERT_TRUE(opened) << opened.error().message;

@@ -95,7 +95,7 @@ Floats multiplied(DType type, const std::vector<std::byte>& weight, const Floats
 }
 
 // Blocks of random bits: they include all levels and scales of a type, unlike a quantizer's output.
-TEST(Int8ProductsTest, HaveTheBitsOfTheirOrder) {
+TEST(Int8ProductsTest, MatchSpecifiedOrderBitForBit) {
   for (const DType type : kDTypes) {
     if (is_float(type)) continue;
     for (const std::uint32_t inputs : {256u, 768u, 2304u, 1184u}) {
@@ -120,7 +120,7 @@ TEST(Int8ProductsTest, HaveTheBitsOfTheirOrder) {
 }
 
 // Device memory of a large weight, compared with its file.
-TEST(PackedLayoutTest, TakesHardlyMoreThanAFile) {
+TEST(PackedLayoutTest, TakesLittleMoreThanFile) {
   constexpr std::uint32_t kRows = 4096;
   constexpr std::uint32_t kCols = 14336;
   for (const DType type : kDTypes) {

@@ -72,7 +72,7 @@ class Block {
  public:
   void run(const Index& grid, unsigned threads, std::size_t block_bytes,
            const std::function<void()>& kernel) {
-    if (threads == 0 || threads > kThreadsOfBlockMax) broken("a block of so many threads");
+    if (threads == 0 || threads > kThreadsOfBlockMax) broken("invalid number of threads per block");
     kernel_ = &kernel;
     backwards_ = !backwards_;
     if (backwards_) late_copies_ = !late_copies_;
@@ -95,7 +95,7 @@ class Block {
       }
     }
     for (std::size_t i = block_bytes; i < memory_.size(); ++i) {
-      if (memory_[i] != kUnused) broken("memory of a block that its launch did not ask for");
+      if (memory_[i] != kUnused) broken("write to shared memory beyond the launch's request");
     }
   }
 
@@ -105,10 +105,10 @@ class Block {
     const auto at = reinterpret_cast<std::uintptr_t>(copy.to);
     const auto first = reinterpret_cast<std::uintptr_t>(memory_.data());
     if (at < first || at + copy.bytes_count > first + block_bytes_)
-      broken("a copy beyond the memory that its launch asked for");
+      broken("copy beyond the memory that the launch requested");
     if (at % copy.bytes_count != 0 ||
         reinterpret_cast<std::uintptr_t>(copy.from) % copy.bytes_count != 0)
-      broken("a copy that is not aligned");
+      broken("misaligned copy");
     if (copy.from != nullptr) copied_bytes_ += copy.bytes_count;
     if (!late_copies_) make(copy);
     current_->copies.push_back(copy);
@@ -158,9 +158,9 @@ class Block {
                                 for (;;) {
                                   (*kernel_)();
                                   if (!lane.waited_for_kernels_before)
-                                    broken("a thread ends that has not waited for kernels before");
+                                    broken("a thread exited before it waited for earlier kernels");
                                   if (!lane.copies.empty())
-                                    broken("a thread ends that has not waited for its copies");
+                                    broken("a thread exited before its copies were complete");
                                   lane.state = State::done;
                                   leave(lane);
                                 }
@@ -235,7 +235,7 @@ class Block {
       }
       if (at_warp_barrier == 0) return done;
       if (at_warp_barrier != count)
-        broken("lanes of a warp exchange while others wait or have left");
+        broken("lanes of a warp exchange while others wait or have exited");
       for (unsigned i = 0; i < count; ++i) lanes_[first + i]->state = State::ready;
     }
   }

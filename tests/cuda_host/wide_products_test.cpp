@@ -102,7 +102,7 @@ std::uint32_t odd_inputs(DType type) {
 }
 
 // Around the edges of both tiles.
-TEST(WideProductsTest, HaveTheBitsOfNarrowOnes) {
+TEST(WideProductsTest, MatchNarrowKernelBitForBit) {
   for (const DType type : kDTypes) {
     if (type == DType::f32) continue;
     constexpr std::uint32_t kRows = 130;
@@ -118,7 +118,7 @@ TEST(WideProductsTest, HaveTheBitsOfNarrowOnes) {
 }
 
 // Slices with several steps and slices with none; two, three and four stages.
-TEST(WideProductsTest, HaveTheBitsOfNarrowOnesForManyAndForFewInputs) {
+TEST(WideProductsTest, MatchNarrowKernelForManyAndFewInputs) {
   for (const DType type : {DType::bf16, DType::q8_0, DType::q4_0, DType::q4_k}) {
     for (const std::uint32_t inputs : {256u, 2304u}) {
       const Case c(type, inputs, 40, 35);
@@ -134,7 +134,7 @@ TEST(WideProductsTest, HaveTheBitsOfNarrowOnesForManyAndForFewInputs) {
 }
 
 // Each tile reads its weights and activations once, as docs/records/performance/cuda.md assumes.
-TEST(WideProductsTest, ReadWeightsAndActivationsOnceATile) {
+TEST(WideProductsTest, ReadWeightsAndActivationsOncePerTile) {
   struct Read {
     DType type;
     double weight;      // bytes per weight; bytes that two groups share count for both
@@ -159,7 +159,7 @@ TEST(WideProductsTest, ReadWeightsAndActivationsOnceATile) {
   }
 }
 
-TEST(WideProductsTest, ARowHasTheSameBitsAtEveryWidth) {
+TEST(WideProductsTest, RowsAreBitExactAtEveryWidth) {
   for (const DType type : {DType::bf16, DType::q4_0}) {
     constexpr std::uint32_t kRows = 131;
     const Case c(type, 160, 40, kRows);
@@ -173,7 +173,7 @@ TEST(WideProductsTest, ARowHasTheSameBitsAtEveryWidth) {
 
 // As measured on an H100 (docs/records/measurements): a tile takes the same time however few rows
 // it has.
-TEST(ProductKernelTest, IsThatOfTheLeastTime) {
+TEST(ProductKernelTest, MinimizesMeasuredTime) {
   struct Product {
     DType type;
     std::uint32_t rows;
