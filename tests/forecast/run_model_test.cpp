@@ -49,15 +49,15 @@ double sequential_passes(const std::vector<double>& reached) {
   return passes[kTokens - 1] / kTokens;
 }
 
-TEST(RunModelTest, AStreamIsItsPassesAndTheLinkOnce) {
+TEST(RunModelTest, StreamTakesItsPassesAndOneRoundTrip) {
   const RunForecast stream = of(model(0.5, 0.100), RunKind::stream);
   EXPECT_NEAR(96 * stream.seconds, 0.100 + 96 * kPass, 1e-9);
-  EXPECT_NEAR(stream.passes, 95.0 / 96, 1e-12) << "the prompt's pass has brought the first token";
+  EXPECT_NEAR(stream.passes, 95.0 / 96, 1e-12) << "the prompt's pass brings the first token";
   EXPECT_EQ(stream.rows, stream.passes);
   EXPECT_EQ(stream.steps, 0.0);
 }
 
-TEST(RunModelTest, ACycleIsItsStepsTheLinkAndAPass) {
+TEST(RunModelTest, CycleTakesStepsRoundTripAndPass) {
   RunModel m = model(1.0, 0.050);
   m.shape = {.breadth = 1, .depth = 4, .nodes = 4};
   // The first token, then 19 cycles of five tokens each.
@@ -68,14 +68,14 @@ TEST(RunModelTest, ACycleIsItsStepsTheLinkAndAPass) {
   EXPECT_NEAR(96 * cycles.rows, 19 * 5, 1e-9);
 }
 
-TEST(RunModelTest, ADrafterThatIsNeverRightCostsAnOverlapNearlyNothing) {
+TEST(RunModelTest, OverlapWithUselessDrafterMatchesStream) {
   RunModel m = model(0.0, 0.100);
   m.ranks = {0.0};
   const double stream = of(m, RunKind::stream).seconds;
   EXPECT_NEAR(of(m, RunKind::overlap).seconds, stream, 1e-9);
 }
 
-TEST(RunModelTest, OverlapIsNoSlowerThanEitherAndALinkMattersLess) {
+TEST(RunModelTest, OverlapIsAsFastAsStreamAndSequential) {
   for (const double round_trip : {0.0005, 0.017, 0.031, 0.054, 0.147}) {
     for (const double acceptance : {0.5, 0.7, 0.9}) {
       RunModel m = model(acceptance, round_trip);
@@ -92,7 +92,7 @@ TEST(RunModelTest, OverlapIsNoSlowerThanEitherAndALinkMattersLess) {
   }
 }
 
-TEST(RunModelTest, EconomySavesPassesAndTakesTheLinksTime) {
+TEST(RunModelTest, EconomyTradesTimeForFewerPasses) {
   const RunModel m = model(0.8, 0.147);
   const RunForecast overlap = of(m, RunKind::overlap);
   const RunForecast economy = of(m, RunKind::economy);
@@ -100,14 +100,14 @@ TEST(RunModelTest, EconomySavesPassesAndTakesTheLinksTime) {
   EXPECT_GT(economy.seconds, 1.1 * overlap.seconds);
 }
 
-TEST(RunModelTest, ATreeIsWorthItsSiblings) {
+TEST(RunModelTest, SiblingsSpeedUpTree) {
   RunModel m = model(0.7, 0.031);
   const double tree = of(m, RunKind::overlap).seconds;
   m.shape.breadth = 1;
   EXPECT_LT(1.1 * tree, of(m, RunKind::overlap).seconds);
 }
 
-TEST(RunModelTest, SequentialTimeIsTheSumOfItsParts) {
+TEST(RunModelTest, SequentialTimeIsSumOfParts) {
   for (const double acceptance : {0.3, 0.8}) {
     for (const std::uint32_t breadth : {1u, 4u}) {
       RunModel m = model(acceptance, 0.0);
@@ -129,7 +129,7 @@ TEST(RunModelTest, SequentialTimeIsTheSumOfItsParts) {
   }
 }
 
-TEST(RunModelTest, SequentialPassesFollowFromTheAcceptance) {
+TEST(RunModelTest, SequentialPassesFollowFromAcceptance) {
   RunModel m = model(0.5, 0.010);
   const auto expect_passes = [&](const std::vector<double>& reached, const char* what) {
     const double expected = sequential_passes(reached);
@@ -150,7 +150,7 @@ TEST(RunModelTest, SequentialPassesFollowFromTheAcceptance) {
   expect_passes({0.8, 0.25}, "likeliest three of six");
 }
 
-TEST(RunModelTest, SequentialDraftThatIsNeverRightCostsItsStepsRowsAndTheLink) {
+TEST(RunModelTest, SequentialUselessDraftCostsStepsRowsAndRoundTrip) {
   RunModel m = model(0.0, 0.0);
   m.ranks = {1e-9};
   m.shape = {.breadth = 1, .depth = 3, .nodes = 3};
@@ -169,7 +169,7 @@ TEST(RunModelTest, SequentialDraftThatIsNeverRightCostsItsStepsRowsAndTheLink) {
   }
 }
 
-TEST(RunModelTest, OverlapTakesAtLeastItsPassesAndTheLinkOnce) {
+TEST(RunModelTest, OverlapTakesAtLeastItsPassesAndOneRoundTrip) {
   for (const RunKind kind : {RunKind::overlap, RunKind::economy}) {
     for (const double acceptance : {0.5, 0.9}) {
       const RunModel m = model(acceptance, 0.050);
@@ -181,7 +181,7 @@ TEST(RunModelTest, OverlapTakesAtLeastItsPassesAndTheLinkOnce) {
   }
 }
 
-TEST(RunModelTest, HintsThatComeTooLateLeaveAStream) {
+TEST(RunModelTest, LateHintsFallBackToStream) {
   RunModel slow = model(0.8, 0.0);
   slow.step = 0.5;
   EXPECT_NEAR(of(slow, RunKind::overlap).seconds, of(slow, RunKind::stream).seconds, 1e-9)
@@ -192,7 +192,7 @@ TEST(RunModelTest, HintsThatComeTooLateLeaveAStream) {
       << "long link";
 }
 
-TEST(RunModelTest, RowsThatCostAWholePassAreNotTaken) {
+TEST(RunModelTest, IgnoresHintsIfRowsCostWholePass) {
   RunModel m = model(0.9, 0.0);
   m.pass = [](std::uint32_t rows) { return kPass * rows; };
   const RunForecast overlap = of(m, RunKind::overlap);
@@ -201,7 +201,7 @@ TEST(RunModelTest, RowsThatCostAWholePassAreNotTaken) {
   EXPECT_NEAR(overlap.seconds, of(m, RunKind::stream).seconds, 1e-9);
 }
 
-TEST(RunModelTest, CheaperRowsAreTakenMoreOften) {
+TEST(RunModelTest, TakesMoreRowsIfTheyAreCheaper) {
   double before = 0.0;
   for (const double row : {0.016, 0.004, 0.001, 0.0}) {
     RunModel m = model(0.7, 0.010);
@@ -229,7 +229,7 @@ TEST(RunModelTest, PerfectHintsFillEverySecondPassToTheDepthLimit) {
   EXPECT_NEAR(kCount * f.seconds, kPass + 4 * kPass + kHints * kRow + m.step, 1e-9);
 }
 
-TEST(RunModelTest, LongerLinksSlowerDraftersAndWorseOnesTakeMoreTime) {
+TEST(RunModelTest, TimeGrowsWithLinkStepAndErrors) {
   for (const RunKind kind : {RunKind::sequential, RunKind::overlap}) {
     double before = 0.0;
     const auto expect_slower = [&](const RunModel& m, const char* what, double value) {
@@ -261,21 +261,21 @@ TEST(RunModelTest, EconomyStopsWaitingIfNoHintsCome) {
   EXPECT_NEAR(kTokens * economy.seconds, kTokens * of(m, RunKind::stream).seconds + 7 * 0.3, 1e-9);
 }
 
-TEST(RunModelTest, MessagesOfOneWayKeepTheirOrder) {
+TEST(RunModelTest, MessagesInOneDirectionKeepOrder) {
   RunModel m = model(1.0, 0.0);
   m.down = [](double now, std::uint32_t) { return now < 6.5 * kPass ? 50.0 : 0.0; };
   EXPECT_NEAR(kTokens * of(m, RunKind::stream, 1).seconds, 6 * kPass + 50.0, 1e-9)
-      << "later verdicts overtake none";
+      << "later verdicts do not overtake earlier ones";
 
   // The hints of one message take longer than the answer. All later ones queue after them.
   m = model(0.5, 0.0);
   const double stream = of(m, RunKind::stream, 1).seconds;
   ASSERT_LT(of(m, RunKind::overlap, 1).seconds, 0.7 * stream);
   m.up = [](double now) { return now > 0.050 && now < 0.080 ? 50.0 : 0.0; };
-  EXPECT_GT(of(m, RunKind::overlap, 1).seconds, 0.95 * stream) << "later hints overtake none";
+  EXPECT_GT(of(m, RunKind::overlap, 1).seconds, 0.95 * stream) << "later hints do not overtake earlier ones";
 }
 
-TEST(RunModelTest, LinksAreAskedForTimesThatNeverFallAndForAllTokens) {
+TEST(RunModelTest, LinkTimesAreMonotonicAndCoverAllTokens) {
   for (const RunKind kind :
        {RunKind::stream, RunKind::sequential, RunKind::overlap, RunKind::economy}) {
     RunModel m = model(0.7, 0.0);
@@ -296,14 +296,14 @@ TEST(RunModelTest, LinksAreAskedForTimesThatNeverFallAndForAllTokens) {
     constexpr std::uint32_t kAnswers = 3;
     const RunForecast f = of(m, kind, kAnswers);
     EXPECT_NEAR(down_at, kAnswers * kTokens * f.seconds - 0.010, 1e-9)
-        << "answers follow each other on one clock";
+        << "answers share one clock";
     // The last verdict of an answer may bring a token beyond its end.
     EXPECT_GE(tokens, kAnswers * kTokens);
     EXPECT_LE(tokens, kAnswers * (kTokens + 1));
   }
 }
 
-TEST(RunModelTest, ForecastIsTheMeanOfItsAnswers) {
+TEST(RunModelTest, ForecastIsMeanOfItsAnswers) {
   const RunModel m = model(0.7, 0.031);
   const RunForecast both = forecast(m, RunKind::overlap, kTokens, 2, 5);
   const RunForecast first = forecast(m, RunKind::overlap, kTokens, 1, 5);
@@ -315,14 +315,14 @@ TEST(RunModelTest, ForecastIsTheMeanOfItsAnswers) {
 }
 
 // A limit of expanded nodes bounds the device's tree for any drafter.
-TEST(RunModelTest, ATreeOfWhichNothingIsUnlikelyHasAnEnd) {
+TEST(RunModelTest, BoundsTreeOfCertainTokens) {
   RunModel m = model(0.7, 0.031);
   m.ranks.assign(8, 1.0);
   m.step = 1e-6;
   EXPECT_LT(of(m, RunKind::overlap, 1).steps, 256.0);
 }
 
-TEST(RunModelTest, ItsSeedDecides) {
+TEST(RunModelTest, ForecastIsDeterministicPerSeed) {
   const RunModel m = model(0.7, 0.031);
   const double seconds = forecast(m, RunKind::overlap, 96, 3, 5).seconds;
   EXPECT_EQ(forecast(m, RunKind::overlap, 96, 3, 5).seconds, seconds);
