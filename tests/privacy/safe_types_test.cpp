@@ -30,7 +30,7 @@ TaintLedger ledger_with(const Tokens& safe, const Tokens& unsafe) {
   return ledger;
 }
 
-TEST(SafePrefixTest, HoldsTheTokensBehindItsBaseAndTheHashOfTheBase) {
+TEST(SafePrefixTest, HoldsTokensAfterBaseAndHashOfBase) {
   const TaintLedger ledger = ledger_with({5, 6, 7, 8}, {});
   const SafePrefix text(ledger, 1, 2);
   EXPECT_EQ(text.base_count(), 1u);
@@ -48,14 +48,14 @@ TEST(SafePrefixTest, DoesNotDependOnPrivateText) {
             wire::encode(wire::OutgoingResume{.text = other}));
 }
 
-TEST(SafePrefixDeathTest, TakesNoPrivateTokenNorItsHashNorItsPlace) {
+TEST(SafePrefixDeathTest, RejectsPrivateTokensAndTheirHashes) {
   const TaintLedger ledger = ledger_with({5, 6}, {7, 8});
   EXPECT_DEATH(SafePrefix(ledger, 0, 3), "untainted");
   EXPECT_DEATH(SafePrefix(ledger, 2, 1), "untainted");
   EXPECT_DEATH(SafePrefix(ledger, 3, 0), "untainted");
 }
 
-TEST(SafeHintsTest, HangFromTheirConversation) {
+TEST(SafeHintsTest, StartAtEndOfConversation) {
   const TaintLedger ledger = ledger_with({5, 6, 7}, {});
   const SafeHints hints(ledger, {{.token = 1}});
   EXPECT_EQ(hints.position(), 3u);
@@ -64,7 +64,7 @@ TEST(SafeHintsTest, HangFromTheirConversation) {
   EXPECT_TRUE(SafeHints(ledger, {}).nodes().empty());
 }
 
-TEST(SafeHintsDeathTest, AreNotMadeAfterPrivateText) {
+TEST(SafeHintsDeathTest, RejectPrivateConversation) {
   const TaintLedger ledger = ledger_with({5, 6}, {7});
   EXPECT_DEATH(SafeHints(ledger, {{.token = 1}}), "untainted");
   // Even its length would reveal the length of the private text.

@@ -5,7 +5,7 @@
 namespace edgedraft {
 namespace {
 
-TEST(TaintLedgerTest, WhatFollowsPrivateTextIsPrivate) {
+TEST(TaintLedgerTest, TaintsTokensAfterPrivateText) {
   TaintLedger ledger;
   ledger.append(1, Provenance::given);
   ledger.append(2, Provenance::private_);
@@ -19,7 +19,7 @@ TEST(TaintLedgerTest, WhatFollowsPrivateTextIsPrivate) {
   EXPECT_FALSE(ledger.untainted(4));
 }
 
-TEST(TaintLedgerTest, TaintGoesWithTheTokensThatBroughtIt) {
+TEST(TaintLedgerTest, TruncationRemovesTaint) {
   TaintLedger ledger;
   ledger.append(1, Provenance::given);
   ledger.append(2, Provenance::private_);
@@ -29,7 +29,7 @@ TEST(TaintLedgerTest, TaintGoesWithTheTokensThatBroughtIt) {
   EXPECT_EQ(ledger.provenance(1), Provenance::given);
 }
 
-TEST(TaintLedgerTest, OfflineTokensBecomeVerified) {
+TEST(TaintLedgerTest, ConfirmVerifiesOfflineTokens) {
   TaintLedger ledger;
   ledger.append(1, Provenance::given);
   ledger.append(2, Provenance::offline);
