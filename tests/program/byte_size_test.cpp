@@ -8,7 +8,7 @@
 namespace edgedraft {
 namespace {
 
-TEST(ByteSizeTest, ReadsBytesAndUnitsOf1024InLettersOfAnyCase) {
+TEST(ByteSizeTest, ParsesBinaryUnitsIgnoringCase) {
   for (const auto& [text, bytes] : {
            std::pair{"0", std::uint64_t{0}},
            std::pair{"1000", std::uint64_t{1000}},
@@ -28,7 +28,7 @@ TEST(ByteSizeTest, ReadsBytesAndUnitsOf1024InLettersOfAnyCase) {
   }
 }
 
-TEST(ByteSizeTest, RefusesWhatIsNoWholeSizeAndSaysHowOneIsWritten) {
+TEST(ByteSizeTest, RejectsInvalidSizesWithExample) {
   for (const char* text : {"", "-5", "-5MB", "+5", "1.5GB", "1,5GB", "GB", "much", "5XB", "5MBs",
                            "5 M B", "16EB", "18446744073709551616", "0x10", "5-"}) {
     const auto size = parse_byte_size(text);

@@ -5,7 +5,7 @@
 namespace edgedraft {
 namespace {
 
-TEST(EndpointTest, IsAHostAndAPort) {
+TEST(EndpointTest, ParsesHostAndPort) {
   const auto connect = [](std::string_view text) {
     return parse_endpoint(text, EndpointUse::connect).value();
   };
@@ -17,7 +17,7 @@ TEST(EndpointTest, IsAHostAndAPort) {
   EXPECT_EQ(connect("h:007"), (Endpoint{"h", 7}));
 }
 
-TEST(EndpointTest, ListenersMayTakeAFreePortAndBindNoName) {
+TEST(EndpointTest, ListenersAcceptPortZeroAndResolveLocalhost) {
   EXPECT_EQ(parse_endpoint("[::]:0", EndpointUse::listen).value(), (Endpoint{"::", 0}));
   EXPECT_EQ(parse_endpoint("localhost:0", EndpointUse::listen).value(), (Endpoint{"127.0.0.1", 0}));
   const auto connect = parse_endpoint("127.0.0.1:0", EndpointUse::connect);
@@ -25,7 +25,7 @@ TEST(EndpointTest, ListenersMayTakeAFreePortAndBindNoName) {
   EXPECT_EQ(connect.error().code, Errc::usage);
 }
 
-TEST(EndpointTest, WhatIsNoneIsShownWithAnExampleOfOne) {
+TEST(EndpointTest, RejectsInvalidEndpointsWithExample) {
   for (const std::string_view text : {"",
                                       ":",
                                       "7420",
@@ -56,14 +56,14 @@ TEST(EndpointTest, WhatIsNoneIsShownWithAnExampleOfOne) {
   }
 }
 
-TEST(EndpointTest, IsWrittenAsItIsRead) {
+TEST(EndpointTest, RoundTripsText) {
   for (const char* text : {"127.0.0.1:7420", "[::1]:9", "gpu.example.org:443"}) {
     EXPECT_EQ(to_string(parse_endpoint(text, EndpointUse::connect).value()), text);
   }
 }
 
 // A name that starts like a loopback address is resolved like any other.
-TEST(EndpointTest, OnlyAddressesAreLoopback) {
+TEST(EndpointTest, HostNamesAreNotLoopback) {
   for (const char* host : {"127.0.0.1", "127.255.255.254", "::1", "::ffff:127.0.0.1"}) {
     EXPECT_TRUE(is_loopback(host)) << host;
   }

@@ -18,12 +18,12 @@ namespace {
   std::_Exit(before + (interrupted() ? 2 : 0));
 }
 
-TEST(InterruptDeathTest, OnlyCtrlCMayBeMeantForLessThanTheProgram) {
+TEST(InterruptDeathTest, OnlyCtrlCCanBeCleared) {
   EXPECT_EXIT(tell_of(SIGINT), ::testing::ExitedWithCode(1), "");
   EXPECT_EXIT(tell_of(SIGTERM), ::testing::ExitedWithCode(3), "");
 }
 
-TEST(InterruptDeathTest, ASecondOneEndsTheProgramAtOnce) {
+TEST(InterruptDeathTest, SecondSignalExitsAtOnce) {
   const auto twice = [](int first, int second) {
     catch_interrupts();
     raise(first);

@@ -83,7 +83,7 @@ void expect_mistake(const Outcome& outcome, const std::string& says) {
   EXPECT_NE(outcome.err.find(says), std::string::npos) << outcome.err;
 }
 
-TEST(ProgramTest, OutputThatCannotBeWrittenIsAFailure) {
+TEST(ProgramTest, FailsIfOutputCannotBeWritten) {
   struct Full : std::streambuf {
     int overflow(int) override { return traits_type::eof(); }
   } full;
@@ -95,18 +95,18 @@ TEST(ProgramTest, OutputThatCannotBeWrittenIsAFailure) {
   EXPECT_NE(shown.err.find("standard output"), std::string::npos) << shown.err;
 }
 
-TEST(ProgramTest, ACommandThatIsNoneIsAMistakeThatNamesThem) {
+TEST(ProgramTest, UnknownCommandListsCommands) {
   expect_mistake(run({"NONSENSE"}), "'NONSENSE' is no command; there are show, fail");
   expect_mistake(run({}), "which command? There are show, fail");
 }
 
-TEST(ProgramTest, HelpDoesNotMakeNonsenseRight) {
+TEST(ProgramTest, HelpDoesNotHideUnknownArguments) {
   expect_mistake(run({"NONSENSE", "--help"}), "'NONSENSE' is no command; there are show, fail");
   expect_mistake(run({"--help", "NONSENSE"}), "'NONSENSE' is no command; there are show, fail");
   expect_mistake(run({"show", "NONSENSE", "--help"}), "'NONSENSE' is not expected");
 }
 
-TEST(ProgramTest, AVariableThatNearlyNamesAnOptionIsWarnedOf) {
+TEST(ProgramTest, WarnsOfMisspelledVariable) {
   for (const char* name :
        {"EDGEDRAFT_TOY_TOKEN", "EDGEDRAFT_TOY_TOKENZS", "EDGEDRAFT_TOY_TOKNES"}) {
     const Outcome shown = run({"show"}, {{name, "9"}});
@@ -122,19 +122,19 @@ TEST(ProgramTest, AVariableThatNearlyNamesAnOptionIsWarnedOf) {
   }
 }
 
-TEST(ProgramTest, AnOptionThatIsNoneIsNamed) {
+TEST(ProgramTest, NamesUnknownOption) {
   expect_mistake(run({"--nonsense"}), "'--nonsense' is not expected");
   expect_mistake(run({"show", "--nonsense"}), "'--nonsense' is not expected");
 }
 
-TEST(ProgramTest, HelpAndVersionAreNoMistake) {
+TEST(ProgramTest, HelpAndVersionSucceed) {
   EXPECT_EQ(run({"--help"}).status, 0);
   EXPECT_NE(run({"--help"}).out.find("fail"), std::string::npos);
   EXPECT_NE(run({"show", "--tokens", "3", "--help"}).out.find("--tokens"), std::string::npos);
   EXPECT_EQ(run({"--version"}).out, "edgedraft-toy 1\n");
 }
 
-TEST(ProgramTest, CommandLineGoesOverEnvironmentOverFileOverDefault) {
+TEST(ProgramTest, CommandLineOverridesEnvironmentFileAndDefault) {
   const test::TemporaryDirectory directory;
   const std::string file =
       directory.write("toy.toml", "tokens = 2\nmode = \"fast\"\nshare = 0.25\n");
@@ -170,7 +170,7 @@ class Variable {
 };
 
 // Otherwise the owner of that folder would choose the settings, and find the keys.
-TEST(ProgramTest, TheFolderThatAProgramIsStartedInIsNobodysHome) {
+TEST(ProgramTest, WorkingDirectoryIsNeverHome) {
   const test::TemporaryDirectory directory;
   const auto before = std::filesystem::current_path();
   std::filesystem::create_directories(directory / ".config/edgedraft");
@@ -193,7 +193,7 @@ TEST(ProgramTest, TheFolderThatAProgramIsStartedInIsNobodysHome) {
   EXPECT_TRUE(place_in({}, "keys").empty());
 }
 
-TEST(ProgramTest, AnAbsoluteFolderOfTheEnvironmentIsTaken) {
+TEST(ProgramTest, ReadsConfigFromAbsoluteXdgFolder) {
   const test::TemporaryDirectory directory;
   std::filesystem::create_directories(directory / "edgedraft");
   directory.write("edgedraft/toy.toml", "tokens = 2\n");
@@ -201,7 +201,7 @@ TEST(ProgramTest, AnAbsoluteFolderOfTheEnvironmentIsTaken) {
   EXPECT_EQ(run({"show"}).out, "2 slow 127.0.0.1:7420 0.5");
 }
 
-TEST(ProgramTest, WhatMeansSomethingElseElsewhereIsForTheCommandLineAlone) {
+TEST(ProgramTest, NonConfigurableOptionsNeedCommandLine) {
   const test::TemporaryDirectory directory;
   const std::string file = directory.write("toy.toml", "level = 2\n");
   const std::string without = run({"show"}).out;
@@ -210,7 +210,7 @@ TEST(ProgramTest, WhatMeansSomethingElseElsewhereIsForTheCommandLineAlone) {
   EXPECT_EQ(run({"show", "--level"}).out, without + " levels");
 }
 
-TEST(ProgramTest, ANumberOfAFileIsAsExactAsOneOfTheCommandLine) {
+TEST(ProgramTest, FileNumbersKeepFullPrecision) {
   const test::TemporaryDirectory directory;
   const std::string file = directory.write("toy.toml", "share = 0.9999999\n");
   EXPECT_EQ(run({"show", "--config", file}).out, run({"show", "--share", "0.9999999"}).out);
@@ -223,14 +223,14 @@ TEST(ProgramTest, IgnoresVariablesOfOtherPrograms) {
   EXPECT_EQ(run({"show"}, env).out, "7 off 127.0.0.1:7420 0.5");
 }
 
-TEST(ProgramTest, AVariableIsHeldToWhatTheCommandTakesThatWasAskedFor) {
+TEST(ProgramTest, ChecksVariablesAgainstChosenCommandOnly) {
   const std::map<std::string, std::string> env{{"EDGEDRAFT_TOY_LEVEL", "high"}};
   EXPECT_EQ(run({"show"}, env).out, "7 slow 127.0.0.1:7420 0.5");
   expect_mistake(run({"fail"}, env), "give a number from 1 to 3");
 }
 
 // Every source refuses the same values, and the message names the valid ones.
-TEST(ProgramTest, EveryLayerIsHeldToTheSameValues) {
+TEST(ProgramTest, EverySourceRejectsSameValues) {
   struct Mistake {
     const char* option;
     const char* value;
@@ -262,7 +262,7 @@ TEST(ProgramTest, EveryLayerIsHeldToTheSameValues) {
   }
 }
 
-TEST(ProgramTest, WhatIsWrongInAFileIsNamedWithItsLine) {
+TEST(ProgramTest, FileErrorsNameLine) {
   struct Mistake {
     const char* text;
     const char* says;
@@ -279,7 +279,7 @@ TEST(ProgramTest, WhatIsWrongInAFileIsNamedWithItsLine) {
   }
 }
 
-TEST(ProgramTest, AKeyThatIsGivenTwiceIsAMistakeHoweverItIsSpelt) {
+TEST(ProgramTest, RejectsDuplicateKeysInEitherSpelling) {
   const test::TemporaryDirectory directory;
   Options options;
   Program program({"edgedraft-toy", "A toy", "edgedraft-toy 1", "toy.toml"});
@@ -296,7 +296,7 @@ TEST(ProgramTest, AKeyThatIsGivenTwiceIsAMistakeHoweverItIsSpelt) {
       << err;
 }
 
-TEST(ProgramTest, AFolderIsNoFileOfOptionsAndIsNamed) {
+TEST(ProgramTest, RejectsFolderAsOptionsFile) {
   const test::TemporaryDirectory directory;
   expect_mistake(run({"show", "--config", directory.path().string()}),
                  directory.path().string() + ": it is a folder");
@@ -304,7 +304,7 @@ TEST(ProgramTest, AFolderIsNoFileOfOptionsAndIsNamed) {
 }
 
 // The option itself was not given.
-TEST(ProgramTest, AWrongValueOfAVariableIsBlamedOnTheVariable) {
+TEST(ProgramTest, InvalidVariableValueNamesVariable) {
   expect_mistake(run({"show"}, {{"EDGEDRAFT_TOY_MODE", "medium"}}),
                  "EDGEDRAFT_TOY_MODE (--mode): medium not in {slow,fast,off}");
   expect_mistake(run({"show"}, {{"EDGEDRAFT_TOY_JSON", "maybe"}}),
@@ -319,7 +319,7 @@ TEST(ProgramTest, AWrongValueOfAVariableIsBlamedOnTheVariable) {
   EXPECT_EQ(another.err.find("EDGEDRAFT"), std::string::npos) << another.err;
 }
 
-TEST(ProgramTest, FailuresAreSaidOnceAndAsJsonWhereThatIsAskedFor) {
+TEST(ProgramTest, ReportsFailuresOnceAndAsJsonOnRequest) {
   const Outcome plain = run({"fail"});
   EXPECT_EQ(plain.status, 4);
   EXPECT_EQ(plain.err, "edgedraft-toy: who are you?\n");

@@ -32,7 +32,7 @@ class TokenFileTest : public ::testing::Test {
   test::TemporaryDirectory directory_;
 };
 
-TEST_F(TokenFileTest, TheOnlyLineIsTheTokenWhateverItsEndingAndTheBlanksAroundIt) {
+TEST_F(TokenFileTest, TrimsLineEndingAndBlanks) {
   for (const std::string_view text : {"secret", "secret\n", "secret\r\n", "  secret\t\n",
                                       "secret\n\n", "secret\r\n\r\n", "secret\n \t\n"}) {
     EXPECT_EQ(read(text).value(), "secret") << '\'' << text << '\'';
@@ -41,19 +41,19 @@ TEST_F(TokenFileTest, TheOnlyLineIsTheTokenWhateverItsEndingAndTheBlanksAroundIt
   EXPECT_EQ(read(std::string(kBytesMax, 'x') + '\n').value(), std::string(kBytesMax, 'x'));
 }
 
-TEST_F(TokenFileTest, ATokenOfNothingIsRefused) {
+TEST_F(TokenFileTest, RejectsEmptyToken) {
   for (const std::string_view text :
        {"", "\n", "\r\n", " ", " \t\r\n", "\nsecret\n", "\r\nsecret", " \nsecret"}) {
     expect_refused(read(text), Errc::usage, "first line is empty");
   }
 }
 
-TEST_F(TokenFileTest, SeveralLinesAreRefused) {
+TEST_F(TokenFileTest, RejectsSeveralLines) {
   expect_refused(read("secret\nmore\n"), Errc::usage, "more than one line");
   expect_refused(read("secret\r\n\nmore"), Errc::usage, "more than one line");
 }
 
-TEST_F(TokenFileTest, WhatIsLongerThanATokenIsRefused) {
+TEST_F(TokenFileTest, RejectsTooLongToken) {
   expect_refused(read(std::string(kBytesMax + 1, 'x') + '\n'), Errc::usage, "64 bytes");
   expect_refused(read(std::string(1u << 20, 'x')), Errc::usage, "64 bytes");
   const auto endless = read_token_file("/dev/zero", kBytesMax);
@@ -61,7 +61,7 @@ TEST_F(TokenFileTest, WhatIsLongerThanATokenIsRefused) {
   EXPECT_NE(endless.error().message.find("64 bytes"), std::string::npos);
 }
 
-TEST_F(TokenFileTest, CharactersThatNobodyTypesAreRefused) {
+TEST_F(TokenFileTest, RejectsNonPrintableAndNonAsciiCharacters) {
   for (const std::string_view text :
        {std::string_view("\xEF\xBB\xBFsecret\n"), std::string_view("s\0e\0c\0", 6),
         std::string_view("sec\tret"), std::string_view("sec\x1B[2Jret"),
@@ -70,15 +70,15 @@ TEST_F(TokenFileTest, CharactersThatNobodyTypesAreRefused) {
   }
 }
 
-TEST_F(TokenFileTest, WhatCannotBeReadIsNamed) {
+TEST_F(TokenFileTest, NamesUnreadableFile) {
   expect_refused(read_token_file(directory_ / "no-token", kBytesMax), Errc::io, "no-token");
   std::filesystem::create_directory(directory_ / "token-folder");
   expect_refused(read_token_file(directory_ / "token-folder", kBytesMax), Errc::io, "directory");
-  if (::geteuid() == 0) GTEST_SKIP() << "root may read every file";
+  if (::geteuid() == 0) GTEST_SKIP() << "root can read every file";
   expect_refused(read("secret\n", 0), Errc::io, "ermission");
 }
 
-TEST_F(TokenFileTest, WhatEverybodyMayUseIsRefusedAndAGroupMayReadIt) {
+TEST_F(TokenFileTest, RejectsWorldAccessibleFile) {
   for (const mode_t mode : {0644u, 0602u, 0604u, 0666u}) {
     expect_refused(read("secret\n", mode), Errc::usage, "chmod o=");
   }
@@ -88,7 +88,7 @@ TEST_F(TokenFileTest, WhatEverybodyMayUseIsRefusedAndAGroupMayReadIt) {
 }
 
 // As a shell creates for `--token-file <(pass show edgedraft)`.
-TEST_F(TokenFileTest, APipeWillDo) {
+TEST_F(TokenFileTest, ReadsPipe) {
   int ends[2];
   ASSERT_EQ(::pipe(ends), 0);
   ASSERT_EQ(::write(ends[1], "secret\n", 7), 7);
@@ -97,7 +97,7 @@ TEST_F(TokenFileTest, APipeWillDo) {
   ::close(ends[0]);
 }
 
-TEST_F(TokenFileTest, AFileIsReadAgainAsItIsByThen) {
+TEST_F(TokenFileTest, RereadsCurrentContent) {
   ASSERT_EQ(read("old\n").value(), "old");
   const auto file = directory_.write_secret("token", "new\n");
   EXPECT_EQ(reread_token_file(file, kBytesMax).value(), "new");
@@ -106,11 +106,11 @@ TEST_F(TokenFileTest, AFileIsReadAgainAsItIsByThen) {
   ASSERT_FALSE(gone);
   EXPECT_EQ(gone.error().code, Errc::io);
   std::filesystem::create_directory(file);
-  EXPECT_FALSE(reread_token_file(file, kBytesMax)) << "nobody reads a folder";
+  EXPECT_FALSE(reread_token_file(file, kBytesMax)) << "rereading a folder fails";
 }
 
 // Reading a pipe without a writer would block.
-TEST_F(TokenFileTest, WhatCanBeReadOnceIsNotReadAgain) {
+TEST_F(TokenFileTest, DoesNotRereadPipesAndDevices) {
   const auto pipe = directory_ / "token";
   ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
   for (const std::filesystem::path& file :

@@ -5,7 +5,7 @@
 namespace edgedraft {
 namespace {
 
-TEST(TomlTextTest, LettersOutsideAsciiStandInQuotesAndComments) {
+TEST(TomlTextTest, AllowsNonAsciiInQuotesAndComments) {
   const auto table = parse_toml(
                          "\xEF\xBB\xBF# für alle\n"
                          "a = 'ä \" #'  # ö\n"
@@ -22,7 +22,7 @@ TEST(TomlTextTest, LettersOutsideAsciiStandInQuotesAndComments) {
   EXPECT_EQ(table["ключ"].value<std::string>(), "\"б");
 }
 
-TEST(TomlTextTest, ElsewhereTheyAreRefusedWithTheirPlace) {
+TEST(TomlTextTest, RejectsNonAsciiElsewhereWithLine) {
   for (const char* text : {"a = 1\nключ = 2\n", "a = 1\nb =\xD0\xB1\n", "a = '''x'''''\n б = 1\n",
                            "a = \"\\\\\"\nб = 1\n", "a = 1\n\xFF", "a = 1\nb = 4\"é",
                            "a = 1\nb = 4=\"é", "a = 1\nb = [4[\"é"}) {
