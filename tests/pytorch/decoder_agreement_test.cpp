@@ -60,7 +60,7 @@ TEST_P(DecoderAgreementTest, PromptLogitsMatchPyTorch) {
   expect_agreement(logits(0, rows), expected_.floats("logits"), "prompt");
 }
 
-TEST_P(DecoderAgreementTest, ATokenATimeMatchesPyTorch) {
+TEST_P(DecoderAgreementTest, DecodingTokenByTokenMatchesPyTorch) {
   const Tokens tokens = expected_.tokens("tokens");
   KvCache cache = decoder_->make_cache();
   std::vector<float> measured;
@@ -72,7 +72,7 @@ TEST_P(DecoderAgreementTest, ATokenATimeMatchesPyTorch) {
   expect_agreement(measured, expected_.floats("logits"), "decoding");
 }
 
-TEST_P(DecoderAgreementTest, TreeLogitsMatchPyTorchsPaths) {
+TEST_P(DecoderAgreementTest, TreeLogitsMatchPyTorchPaths) {
   const Tokens prefix = expected_.tokens("tree.prefix");
   KvCache cache = decoder_->make_cache();
   decoder_->append(cache, std::span(prefix).first(prefix.size() - 1));

@@ -27,11 +27,11 @@ class EagleAgreementTest : public ::testing::TestWithParam<const char*> {
   std::unique_ptr<Decoder> target_ = models_.decoder(*tap_);
 };
 
-TEST_P(EagleAgreementTest, LogitsMatchPyTorchThroughRoundsOfAcceptingAndRejecting) {
+TEST_P(EagleAgreementTest, LogitsMatchPyTorchThroughRounds) {
   expect_same_rounds(models_.backend());
 }
 
-TEST_P(EagleAgreementTest, LogitsOfAVulkanDeviceMatchPyTorchToo) {
+TEST_P(EagleAgreementTest, VulkanLogitsMatchPyTorch) {
   const auto vulkan = testing::open_vulkan();
   if (!vulkan) EDGEDRAFT_SKIP_WITHOUT("vulkan", "not on this machine");
   expect_same_rounds(*vulkan);

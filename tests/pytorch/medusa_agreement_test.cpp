@@ -40,11 +40,11 @@ class MedusaAgreementTest : public ::testing::TestWithParam<const char*> {
   std::unique_ptr<Decoder> target_ = models_.decoder(*tap_);
 };
 
-TEST_P(MedusaAgreementTest, HeadsMatchPyTorchBehindEveryRound) {
+TEST_P(MedusaAgreementTest, HeadsMatchPyTorchAfterEveryRound) {
   expect_same_heads(models_.backend());
 }
 
-TEST_P(MedusaAgreementTest, HeadsOnAVulkanDeviceMatchPyTorchToo) {
+TEST_P(MedusaAgreementTest, VulkanHeadsMatchPyTorch) {
   const auto vulkan = testing::open_vulkan();
   if (!vulkan) EDGEDRAFT_SKIP_WITHOUT("vulkan", "not on this machine");
   expect_same_heads(*vulkan);

@@ -37,11 +37,11 @@ class MoaAgreementTest : public ::testing::TestWithParam<const char*> {
   std::unique_ptr<Decoder> target_ = models_.decoder(tap_);
 };
 
-TEST_P(MoaAgreementTest, LogitsMatchPyTorchThroughRoundsOfAcceptingAndRejecting) {
+TEST_P(MoaAgreementTest, LogitsMatchPyTorchThroughRounds) {
   expect_same_rounds(models_.backend());
 }
 
-TEST_P(MoaAgreementTest, LogitsOfAVulkanDeviceMatchPyTorchToo) {
+TEST_P(MoaAgreementTest, VulkanLogitsMatchPyTorch) {
   const auto vulkan = testing::open_vulkan();
   if (!vulkan) EDGEDRAFT_SKIP_WITHOUT("vulkan", "not on this machine");
   expect_same_rounds(*vulkan);
