@@ -25,14 +25,14 @@ std::string trimmed(const std::string& text) {
 Result<FolderTable> FolderTable::parse(const std::string& page) {
   const std::size_t begin = page.find(kBegin);
   const std::size_t end = begin == page.npos ? begin : page.find("\n```", begin);
-  if (end == page.npos) return bad("there is no block ```folders");
+  if (end == page.npos) return bad("missing block ```folders");
   std::map<std::string, std::set<std::string>> direct;
   std::istringstream lines(page.substr(begin + kBegin.size(), end - begin - kBegin.size()));
   for (std::string line; std::getline(lines, line);) {
     const std::size_t colon = line.find(':');
-    if (colon == line.npos) return bad("a line without a colon: " + line);
+    if (colon == line.npos) return bad("line without a colon: " + line);
     const auto [entry, is_new] = direct.try_emplace(trimmed(line.substr(0, colon)));
-    if (!is_new) return bad("two lines for " + entry->first);
+    if (!is_new) return bad("duplicate line for " + entry->first);
     std::istringstream names(line.substr(colon + 1));
     for (std::string name; std::getline(names, name, ',');) {
       if (!trimmed(name).empty()) entry->second.insert(trimmed(name));
@@ -45,7 +45,7 @@ Result<FolderTable> FolderTable::parse(const std::string& page) {
       [&](const std::string& folder) -> Result<void> {
     if (table.below_.contains(folder)) return {};
     if (!direct.contains(folder)) return bad("no line for " + folder);
-    if (!open.insert(folder).second) return bad("a circle through " + folder);
+    if (!open.insert(folder).second) return bad("cycle through " + folder);
     std::set<std::string> below;
     for (const std::string& name : direct.at(folder)) {
       if (auto closed = close(name); !closed) return closed;

@@ -68,7 +68,7 @@ std::map<fs::path, Page> read_pages(const fs::path& root) {
   return pages;
 }
 
-TEST(LinksTest, RelativeLinksOfAllPagesResolve) {
+TEST(LinksTest, RelativeLinksResolve) {
   const auto pages = read_pages(EDGEDRAFT_SOURCE_DIR);
   ASSERT_GT(pages.size(), 20u);
   for (const auto& [path, page] : pages) {

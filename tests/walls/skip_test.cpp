@@ -33,14 +33,14 @@ class Environment {
   std::string had_;
 };
 
-TEST(SkipTest, WhatIsRequiredFailsInsteadOfSkipping) {
+TEST(SkipTest, FailsIfRequired) {
   const Environment environment("vulkan,chromium");
   EXPECT_TRUE(is_required("vulkan"));
   EXPECT_FALSE(is_required("cuda"));
   EXPECT_FATAL_FAILURE(wants_chromium(), "chromium is required and is not here: apt-get");
 }
 
-TEST(SkipTest, WhatIsNotRequiredSkips) {
+TEST(SkipTest, SkipsIfNotRequired) {
   const Environment environment("vulkan");
   testing::TestPartResultArray results;
   {
@@ -54,7 +54,7 @@ TEST(SkipTest, WhatIsNotRequiredSkips) {
             std::string::npos);
 }
 
-TEST(SkipTest, NamesAreWhole) {
+TEST(SkipTest, MatchesWholeNames) {
   EXPECT_TRUE(names("tun,vulkan", "tun"));
   EXPECT_FALSE(names("tun,vulkan", "vul"));
   EXPECT_FALSE(names("tunnel", "tun"));
@@ -62,13 +62,13 @@ TEST(SkipTest, NamesAreWhole) {
 }
 
 // A misspelt name would require nothing.
-TEST(SkipTest, TheEnvironmentNamesWhatThereIs) {
+TEST(SkipTest, EnvironmentListsKnownNeeds) {
   const char* list = std::getenv("EDGEDRAFT_TEST_REQUIRE");
   if (list == nullptr) return;
   std::istringstream all(list);
   for (std::string need; std::getline(all, need, ',');) {
     EXPECT_NE(std::ranges::find(kNeeds, need), std::end(kNeeds))
-        << "EDGEDRAFT_TEST_REQUIRE names \"" << need << "\"";
+        << "unknown need in EDGEDRAFT_TEST_REQUIRE: \"" << need << "\"";
   }
 }
 
