@@ -46,7 +46,7 @@ void expect_bad(const RawGguf& raw, const std::string& named) {
   EXPECT_NE(error->message.find(named), std::string::npos) << error->message;
 }
 
-TEST(DraftVocabularyTest, ReadsTheTokensOfTheHeadsRows) {
+TEST(DraftVocabularyTest, ReadsTokensOfHeadRows) {
   const Bytes bytes = reduced_decoder({0, 1, 2}, 3).bytes();
   const auto file = GgufFile::parse(bytes);
   const auto model = read_draft_decoder(*file);
@@ -58,11 +58,11 @@ TEST(DraftVocabularyTest, ReadsTheTokensOfTheHeadsRows) {
   EXPECT_EQ(to_d2t(model->config.draft_tokens), (std::vector<std::int32_t>{0, 1, 2}));
 }
 
-TEST(DraftVocabularyTest, ATableOfTheWholeVocabularyIsOne) {
+TEST(DraftVocabularyTest, AcceptsTableOfWholeVocabulary) {
   EXPECT_FALSE(error_of(reduced_decoder({0, 0, 0, 0, 0}, 5)));
 }
 
-TEST(DraftVocabularyTest, RefusesTablesThatMakeNoSense) {
+TEST(DraftVocabularyTest, RejectsInvalidTables) {
   expect_bad(reduced_decoder({}, 1), "0 entries");
   expect_bad(reduced_decoder({0, 0, 0, 0, 0, 0}, 6), "6 entries");
   expect_bad(reduced_decoder({-1}, 1), "token -1");
@@ -72,7 +72,7 @@ TEST(DraftVocabularyTest, RefusesTablesThatMakeNoSense) {
   expect_bad(reduced_decoder({3, 0}, 2), "out of order");
 }
 
-TEST(DraftVocabularyTest, RefusesValuesOfAnotherType) {
+TEST(DraftVocabularyTest, RejectsValuesOfOtherType) {
   const std::string key(kDraftVocabularyKey);
   RawGguf raw = test::raw_decoder();
   raw.add_u32(key, 3);
@@ -85,14 +85,14 @@ TEST(DraftVocabularyTest, RefusesValuesOfAnotherType) {
   expect_bad(raw, key);
 }
 
-TEST(DraftVocabularyTest, TheHeadHasARowForEachEntry) {
+TEST(DraftVocabularyTest, RequiresHeadRowPerEntry) {
   expect_bad(reduced_decoder({0, 1, 2}, 4), "output.weight");
   RawGguf tied = test::raw_decoder();
   tied.add_numbers(std::string(kDraftVocabularyKey), kI32, std::vector<std::int32_t>{0, 1});
   expect_bad(tied, "output.weight");
 }
 
-TEST(DraftVocabularyTest, AReducedDrafterIsNoTarget) {
+TEST(DraftVocabularyTest, ReducedDrafterIsRejectedAsTarget) {
   const Bytes bytes = reduced_decoder({0, 1, 2}, 3).bytes();
   const auto file = GgufFile::parse(bytes);
   const auto model = read_decoder(*file);
@@ -122,7 +122,7 @@ class ChooseDraftTokensTest : public ::testing::Test {
   Tokenizer tokenizer_ = read(vocabulary_);
 };
 
-TEST_F(ChooseDraftTokensTest, KeepsControlTokensAndTheMostFrequent) {
+TEST_F(ChooseDraftTokensTest, KeepsControlTokensAndMostFrequent) {
   // <s>, </s> and <
   // end
   // > are always included; then the text's most frequent word.
@@ -135,21 +135,21 @@ TEST_F(ChooseDraftTokensTest, KeepsControlTokensAndTheMostFrequent) {
                                     "cat"));
 }
 
-TEST_F(ChooseDraftTokensTest, EquallyFrequentTokensGoByTheLowestId) {
+TEST_F(ChooseDraftTokensTest, BreaksFrequencyTiesByLowestId) {
   const auto chosen = choose("the the", 6);
   ASSERT_TRUE(chosen);
   // Entries absent from the text follow the frequent ones: <unk>, then the bytes.
   EXPECT_EQ(chosen->tokens, (Tokens{0, 1, 2, 3, id("<|end|>"), id("\xE2\x96\x81the")}));
 }
 
-TEST_F(ChooseDraftTokensTest, SaysHowMuchOfTheTextItCovers) {
+TEST_F(ChooseDraftTokensTest, ReportsTextCoverage) {
   const auto chosen = choose("the the the cat", 4);
   ASSERT_TRUE(chosen);
   EXPECT_EQ(chosen->covered, 3u);
   EXPECT_EQ(chosen->corpus_tokens, tokenizer_.encode("the the the cat", Special::plain).size());
 }
 
-TEST_F(ChooseDraftTokensTest, ReadsTextsLongerThanABlock) {
+TEST_F(ChooseDraftTokensTest, ReadsTextsLongerThanOneBlock) {
   std::string text;
   while (text.size() < (std::size_t{5} << 19)) text += "the the cat\n";
   const auto lines = choose(text, 4);
@@ -161,7 +161,7 @@ TEST_F(ChooseDraftTokensTest, ReadsTextsLongerThanABlock) {
   EXPECT_EQ(line->tokens, lines->tokens);
 }
 
-TEST_F(ChooseDraftTokensTest, NamesTheOptionThatIsWrong) {
+TEST_F(ChooseDraftTokensTest, ErrorsNameOption) {
   const auto expect_error = [](const Result<DraftTokens>& chosen, Errc code,
                                const std::string& named) {
     ASSERT_FALSE(chosen) << named;
@@ -222,7 +222,7 @@ void expect_rows_of(const GgufFile& reduced, const GgufFile& whole, const Tokens
   }
 }
 
-TEST_F(ReducedBundleTest, AMoaBundleHoldsTheHeadsRowsAndTheTable) {
+TEST_F(ReducedBundleTest, MoaBundleHoldsSelectedHeadRowsAndTable) {
   const GgufFile whole = bundle("moa-tli1", "whole.gguf", {});
   const GgufFile reduced = bundle("moa-tli1", "reduced.gguf", tokens_);
   const auto model = read_moa(reduced);
@@ -236,7 +236,7 @@ TEST_F(ReducedBundleTest, AMoaBundleHoldsTheHeadsRowsAndTheTable) {
   EXPECT_EQ(target_fingerprint_of(reduced).value(), target_fingerprint_of(whole).value());
 }
 
-TEST_F(ReducedBundleTest, ABundleThatExistsIsReducedToTheSameFile) {
+TEST_F(ReducedBundleTest, ReducingBundleEqualsBuildingReduced) {
   const GgufFile whole = bundle("moa-tli0", "whole.gguf", {});
   const GgufFile made = bundle("moa-tli0", "made.gguf", tokens_);
   const auto done = reduce_bundle(
@@ -247,7 +247,7 @@ TEST_F(ReducedBundleTest, ABundleThatExistsIsReducedToTheSameFile) {
   EXPECT_EQ(model_fingerprint(reduced).value(), compute_model_fingerprint(reduced));
 }
 
-TEST_F(ReducedBundleTest, AnIndependentDraftersTiedHeadBecomesATensorOfItsOwn) {
+TEST_F(ReducedBundleTest, TiedHeadOfIndependentDrafterBecomesTensor) {
   HfDirectory source;
   source.config["tie_word_embeddings"] = true;
   source.tensors.erase("lm_head.weight");
@@ -274,7 +274,7 @@ TEST_F(ReducedBundleTest, AnIndependentDraftersTiedHeadBecomesATensorOfItsOwn) {
   expect_rows_of(reduced, whole, tokens_);
 }
 
-TEST_F(ReducedBundleTest, RefusesWhatIsNoWholeDrafter) {
+TEST_F(ReducedBundleTest, RejectsReducedDraftersAndTargets) {
   bundle("moa-tli0", "reduced.gguf", tokens_);
   const auto twice = reduce_bundle(
       {.bundle = path("reduced.gguf"), .output = path("x.gguf"), .draft_tokens = {1, 2}});

@@ -45,7 +45,7 @@ class EagleNetworkTest : public testing::OpTest {
   ToyEagle toy_eagle_{toy_, 40};
 };
 
-TEST_P(EagleNetworkTest, ADraftedPathGivesTheBitsOfCommittingIt) {
+TEST_P(EagleNetworkTest, DraftedPathMatchesCommittedPathBitForBit) {
   EagleNetwork drafted = fresh();
   extend(drafted, 0, 3);
   drafted.commit(Tokens{5, 6, 7, 8});
@@ -57,7 +57,7 @@ TEST_P(EagleNetworkTest, ADraftedPathGivesTheBitsOfCommittingIt) {
   EXPECT_EQ(along_tree, read_logits(committed));
 }
 
-TEST_P(EagleNetworkTest, ATokenATimeGivesTheBitsOfAllAtOnce) {
+TEST_P(EagleNetworkTest, TokenByTokenMatchesOneCommitBitForBit) {
   EagleNetwork stepwise = fresh();
   extend(stepwise, 0, 2);
   for (const std::uint32_t token : {5u, 6u, 7u, 8u, 9u}) stepwise.commit(Tokens{token});
@@ -68,7 +68,7 @@ TEST_P(EagleNetworkTest, ATokenATimeGivesTheBitsOfAllAtOnce) {
   EXPECT_EQ(read_logits(stepwise), read_logits(at_once));
 }
 
-TEST_P(EagleNetworkTest, ALevelInOneCallGivesTheBitsOfANodeACall) {
+TEST_P(EagleNetworkTest, LevelMatchesSingleNodesBitForBit) {
   EagleNetwork together = fresh();
   EagleNetwork apart = fresh();
   for (EagleNetwork* network : {&together, &apart}) {
@@ -78,7 +78,7 @@ TEST_P(EagleNetworkTest, ALevelInOneCallGivesTheBitsOfANodeACall) {
   testing::expect_levels_have_the_bits_of_their_nodes(together, apart);
 }
 
-TEST_P(EagleNetworkTest, ANodeContinuesItsParentsFeatureAndNoOther) {
+TEST_P(EagleNetworkTest, NodeContinuesFeatureOfItsParent) {
   EagleNetwork network = fresh();
   extend(network, 0, 1);
   network.commit(Tokens{5, 6});
@@ -95,7 +95,7 @@ TEST_P(EagleNetworkTest, ANodeContinuesItsParentsFeatureAndNoOther) {
   EXPECT_EQ(read_logits(network), read_logits(alone));
 }
 
-TEST_P(EagleNetworkTest, TheTargetsFeaturesReplaceItsOwnAndAllThatWasMadeOfThem) {
+TEST_P(EagleNetworkTest, TargetFeaturesReplacePredictedOnesAndTheirResults) {
   const Tokens tokens = some_tokens(10);
   EagleNetwork late = fresh();
   extend(late, 0, 4);
@@ -114,7 +114,7 @@ TEST_P(EagleNetworkTest, TheTargetsFeaturesReplaceItsOwnAndAllThatWasMadeOfThem)
 }
 
 // Features may arrive before the tokens that they are paired with.
-TEST_P(EagleNetworkTest, FeaturesAheadOfTheTokensWait) {
+TEST_P(EagleNetworkTest, FeaturesMayArriveBeforeTheirTokens) {
   const Tokens tokens = some_tokens(10);
   EagleNetwork ahead = fresh();
   extend(ahead, 0, 9);
@@ -130,7 +130,7 @@ TEST_P(EagleNetworkTest, FeaturesAheadOfTheTokensWait) {
 
 // The newest part of a long prompt's features arrives first; older positions have no input until
 // theirs arrive.
-TEST_P(EagleNetworkTest, InputsAreASet) {
+TEST_P(EagleNetworkTest, FeatureOrderDoesNotMatter) {
   const Tokens tokens = some_tokens(10);
   EagleNetwork newest_first = fresh();
   extend(newest_first, 6, 3);
@@ -147,7 +147,7 @@ TEST_P(EagleNetworkTest, InputsAreASet) {
 }
 
 // Given the root's own feature, the logits are those of the target's head.
-TEST_P(EagleNetworkTest, ATrueFeatureOfTheLastTokenNeedsNoPrediction) {
+TEST_P(EagleNetworkTest, UsesTargetFeatureOfLastToken) {
   EagleNetwork network = fresh();
   extend(network, 0, 4);
   network.commit(some_tokens(4));
@@ -159,7 +159,7 @@ TEST_P(EagleNetworkTest, ATrueFeatureOfTheLastTokenNeedsNoPrediction) {
 }
 
 // A server may have a longer context.
-TEST_P(EagleNetworkTest, FeaturesBehindItsOwnContextChangeNothing) {
+TEST_P(EagleNetworkTest, IgnoresFeaturesBeyondItsContext) {
   EagleNetwork network = fresh();
   extend(network, 0, kPositions - 2);
   extend(network, kPositions - 2, 4);
@@ -189,7 +189,7 @@ TEST_P(EagleNetworkTest, TruncatedTokensAndFeaturesLeaveNoTrace) {
 }
 
 // Tokens, features, drafts and corrections in any order: only the final state counts.
-TEST_P(EagleNetworkTest, AfterAnyHistoryTheLogitsAreThoseOfTokensAndFeaturesAlone) {
+TEST_P(EagleNetworkTest, LogitsDependOnTokensAndFeaturesNotHistory) {
   EagleNetwork network = fresh();
   Random random(17);
   const auto below = [&](std::uint64_t count) {
@@ -245,7 +245,7 @@ INSTANTIATE_TEST_SUITE_P(Backends, EagleNetworkTest,
 
 // Its tap: E values per position, one byte each plus a scale; a cycle's tokens take three bytes
 // each.
-TEST(EagleTapTest, APositionIsTheTargetsFeatureInOneByteANumber) {
+TEST(EagleTapTest, PositionIsTargetFeatureInOneBytePerElement) {
   const auto backend = make_cpu_backend({.threads = 1});
   const ToyDecoder toy(4);
   const ToyEagle toy_eagle(toy, 3);

@@ -110,7 +110,7 @@ class FeatureBundleTest : public ::testing::Test {
   TemporaryDirectory directory_;
 };
 
-TEST_F(FeatureBundleTest, AnEagleFolderInThePublicLayoutConverts) {
+TEST_F(FeatureBundleTest, ConvertsEagleCheckpointInPublicLayout) {
   const auto file = convert(eagle_checkpoint());
   ASSERT_TRUE(file) << file.error().message;
   EXPECT_EQ((*drafter_kind_of(*file))->name, "eagle");
@@ -138,7 +138,7 @@ TEST_F(FeatureBundleTest, AnEagleFolderInThePublicLayoutConverts) {
   EXPECT_EQ((*drafter_kind_of(*file))->read(*file).value()->facts().pace_name, "eagle");
 }
 
-TEST_F(FeatureBundleTest, AnEagleFolderMayLackItsEmbeddingAndConfigurationAndHaveANorm) {
+TEST_F(FeatureBundleTest, EagleConfigAndEmbeddingAreOptional) {
   HfDirectory checkpoint = eagle_checkpoint();
   checkpoint.config = nlohmann::json::object();
   checkpoint.tensors.erase("embed_tokens.weight");
@@ -150,7 +150,7 @@ TEST_F(FeatureBundleTest, AnEagleFolderMayLackItsEmbeddingAndConfigurationAndHav
 }
 
 // If a configuration omits the bias, the tensor decides.
-TEST_F(FeatureBundleTest, TheBiasOfFcIsWhatTheConfigurationAndTheTensorsSay) {
+TEST_F(FeatureBundleTest, FcBiasFollowsConfigurationAndTensors) {
   HfDirectory checkpoint = eagle_checkpoint();
   checkpoint.tensors["fc.bias"] = {32};
   EXPECT_TRUE(read_eagle(convert(checkpoint).value())->tensors.fc_bias.present());
@@ -164,7 +164,7 @@ TEST_F(FeatureBundleTest, TheBiasOfFcIsWhatTheConfigurationAndTheTensorsSay) {
   expect_refused(checkpoint, Errc::bad_file, "fc.bias");
 }
 
-TEST_F(FeatureBundleTest, AVariantIsANameAndNothingElse) {
+TEST_F(FeatureBundleTest, VariantAffectsOnlyPaceName) {
   HfDirectory checkpoint = eagle_checkpoint();
   checkpoint.config["variant"] = "hass";
   const auto file = convert(checkpoint);
@@ -178,7 +178,7 @@ TEST_F(FeatureBundleTest, AVariantIsANameAndNothingElse) {
   EXPECT_FALSE(kind->read(*hostile));
 }
 
-TEST_F(FeatureBundleTest, ABundleKeepsWhatItsTrainingTook) {
+TEST_F(FeatureBundleTest, BundleKeepsTrainingFacts) {
   HfDirectory checkpoint = eagle_checkpoint();
   const auto unknown = read_training(convert(checkpoint).value());
   ASSERT_TRUE(unknown);
@@ -197,7 +197,7 @@ TEST_F(FeatureBundleTest, ABundleKeepsWhatItsTrainingTook) {
   expect_refused(checkpoint, Errc::bad_file, "edgedraft_training");
 }
 
-TEST_F(FeatureBundleTest, RefusesAnEagleCheckpointThatDoesNotFit) {
+TEST_F(FeatureBundleTest, RejectsMismatchedEagleCheckpoint) {
   HfDirectory narrow = eagle_checkpoint();
   narrow.tensors["fc.weight"] = {32, 96};
   expect_refused(narrow, Errc::bad_file, "fc.weight");
@@ -218,13 +218,13 @@ TEST_F(FeatureBundleTest, RefusesAnEagleCheckpointThatDoesNotFit) {
   expect_refused(missing, Errc::bad_file, "down_proj");
 }
 
-TEST_F(FeatureBundleTest, EverythingInAnEagleBundleIsNeededInItsShape) {
+TEST_F(FeatureBundleTest, EagleBundleNeedsEveryTensorInItsShape) {
   const auto file = convert(eagle_checkpoint());
   ASSERT_TRUE(file) << file.error().message;
   expect_all_is_needed(*file, {"output.weight"});  // absent means tied
 }
 
-TEST_F(FeatureBundleTest, MedusasHeadsInEitherPublicLayoutConvert) {
+TEST_F(FeatureBundleTest, ConvertsMedusaHeadsInEitherPublicLayout) {
   for (const bool own_outputs : {false, true}) {
     for (const std::string prefix : {"", "medusa_head."}) {
       const auto file = convert(medusa_checkpoint(own_outputs, prefix));
@@ -242,7 +242,7 @@ TEST_F(FeatureBundleTest, MedusasHeadsInEitherPublicLayoutConvert) {
   }
 }
 
-TEST_F(FeatureBundleTest, EverythingInAMedusaBundleIsNeededInItsShape) {
+TEST_F(FeatureBundleTest, MedusaBundleNeedsEveryTensorInItsShape) {
   for (const bool own_outputs : {false, true}) {
     const auto file = convert(medusa_checkpoint(own_outputs));
     ASSERT_TRUE(file) << file.error().message;
@@ -253,7 +253,7 @@ TEST_F(FeatureBundleTest, EverythingInAMedusaBundleIsNeededInItsShape) {
   }
 }
 
-TEST_F(FeatureBundleTest, ATreeOfRanksIsPutIntoTheBundle) {
+TEST_F(FeatureBundleTest, StoresRankTreeInBundle) {
   HfDirectory checkpoint = medusa_checkpoint(false);
   checkpoint.config["medusa_choices"] = {{0, 1, 0}, {0}, {2}, {0, 1}, {0, 0}};
   const auto model = read_medusa(convert(checkpoint).value());
@@ -262,7 +262,7 @@ TEST_F(FeatureBundleTest, ATreeOfRanksIsPutIntoTheBundle) {
   EXPECT_EQ(model->config.tree, expected);
 }
 
-TEST_F(FeatureBundleTest, RefusesMedusaHeadsThatDoNotFit) {
+TEST_F(FeatureBundleTest, RejectsMismatchedMedusaHeads) {
   HfDirectory width = medusa_checkpoint(false);
   width.tensors["1.0.linear.weight"] = {32, 48};
   expect_refused(width, Errc::bad_file, "1.0.linear.weight");
@@ -295,7 +295,7 @@ TEST_F(FeatureBundleTest, RefusesMedusaHeadsThatDoNotFit) {
 }
 
 // Only a maliciously crafted file has these.
-TEST_F(FeatureBundleTest, RefusesHostileTrees) {
+TEST_F(FeatureBundleTest, RejectsHostileTrees) {
   HfDirectory checkpoint = medusa_checkpoint(false);
   checkpoint.config["medusa_choices"] = {{0}, {1}};
   const auto file = convert(checkpoint);
@@ -340,7 +340,7 @@ TEST_F(FeatureBundleTest, DraftVocabulariesCanBeReduced) {
       {.bundle = bundle_path(), .output = directory_ / "r.gguf", .draft_tokens = tokens}));
 }
 
-TEST_F(FeatureBundleTest, TheTargetsPartsKeepTheirBitsInAnotherType) {
+TEST_F(FeatureBundleTest, TargetPartsKeepTheirBitsInOtherType) {
   for (const HfDirectory& checkpoint : {eagle_checkpoint(), medusa_checkpoint(false)}) {
     ASSERT_TRUE(convert(checkpoint));
     ASSERT_TRUE(convert_model_or_bundle(

@@ -55,7 +55,7 @@ class FeatureTapTest : public ::testing::Test {
 
 // 6A + A E: a token costs its feature of E bytes, four bytes of id and two of the feature's scale.
 // A verdict also has fields of fixed size.
-TEST_F(FeatureTapTest, AnEncodedVerdictOfEagleHasTheBytesOfItsFormula) {
+TEST_F(FeatureTapTest, EagleVerdictSizeMatchesFormula) {
   const testing::ToyEagle eagle(toy_, 3);
   const auto model = make_eagle_model({.config = eagle.config, .tensors = eagle.tensors});
   const auto tap = model->make_tap(*backend_);
@@ -80,7 +80,7 @@ TEST_F(FeatureTapTest, AnEncodedVerdictOfEagleHasTheBytesOfItsFormula) {
 }
 
 // 4A + E: its heads read only the newest feature.
-TEST_F(FeatureTapTest, AnEncodedVerdictOfMedusaHasOneFeatureHoweverManyTokens) {
+TEST_F(FeatureTapTest, MedusaVerdictHasOneFeaturePerVerdict) {
   const testing::ToyMedusa medusa(toy_, 3, testing::HeadOutputs::shared);
   const auto model = make_medusa_model({.config = medusa.config, .tensors = medusa.tensors});
   ASSERT_TRUE(model->facts().newest_row);
@@ -98,7 +98,7 @@ TEST_F(FeatureTapTest, AnEncodedVerdictOfMedusaHasOneFeatureHoweverManyTokens) {
 
 // MEDUSA's heads read the same features. Decoded values equal the target's to half a step of eight
 // bits.
-TEST_F(FeatureTapTest, WhatArrivesAreTheTargetsFeatures) {
+TEST_F(FeatureTapTest, TransmitsTargetFeatures) {
   const testing::ToyEagle eagle(toy_, 3);
   const testing::ToyMedusa medusa(toy_, 3, testing::HeadOutputs::shared);
   const auto eagle_tap =

@@ -81,7 +81,7 @@ class GrowthTest : public ::testing::Test {
   Tokens tokens_{5, 6, 7, 30, 5, 6};
 };
 
-TEST_F(GrowthTest, StepsOfAnySizeFindWhatOneStepFinds) {
+TEST_F(GrowthTest, StepSizeDoesNotChangeTree) {
   for (const auto& make : {&GrowthTest::moa, &GrowthTest::independent}) {
     const auto whole = (this->*make)();
     feed(*whole, tokens_);
@@ -101,7 +101,7 @@ TEST_F(GrowthTest, StepsOfAnySizeFindWhatOneStepFinds) {
 
 // A caller that drafts in steps serves other work between them, so no step reads more tokens than a
 // pass holds.
-TEST_F(GrowthTest, ALongTextIsReadInParts) {
+TEST_F(GrowthTest, ReadsLongTextInParts) {
   constexpr std::uint32_t kLong = 2 * kMaskRowsMax + 100;
   Random random(3);
   const Tokens tokens = testing::random_tokens(random, kLong, kToyVocabulary);
@@ -134,7 +134,7 @@ TEST_F(GrowthTest, ALongTextIsReadInParts) {
 
 // A device may queue commands until the host waits. Reading a part ends with a wait, so that other
 // work runs in between and the device never receives a whole text at once.
-TEST_F(GrowthTest, EachPartOfALongTextIsWaitedFor) {
+TEST_F(GrowthTest, WaitsAfterEachPartOfLongText) {
   constexpr std::uint32_t kLong = 2 * kMaskRowsMax + 100;
   const Tokens tokens(kLong, 5);
   for (const bool is_moa : {false, true}) {
@@ -165,7 +165,7 @@ TEST_F(GrowthTest, EachPartOfALongTextIsWaitedFor) {
 }
 
 // If logits are read or another tree is grown in between, the missing rows run again.
-TEST_F(GrowthTest, WhatComesInBetweenChangesNothing) {
+TEST_F(GrowthTest, InterleavedCallsDoNotChangeTree) {
   const auto drafter = independent();
   feed(*drafter, tokens_);
   const DraftTree tree = drafter->draft(kShape);
@@ -184,7 +184,7 @@ TEST_F(GrowthTest, WhatComesInBetweenChangesNothing) {
 
 // After verdicts, with late activations, growth goes on: the tree holds the nodes kept, and the
 // best first token of a fresh tree.
-TEST_F(GrowthTest, GoesOnBehindVerdicts) {
+TEST_F(GrowthTest, ContinuesAfterVerdicts) {
   Random random(5);
   for (const auto& make : {&GrowthTest::moa, &GrowthTest::independent}) {
     const auto drafter = (this->*make)();
@@ -232,7 +232,7 @@ class MergedDrafterTest : public GrowthTest {
   }
 };
 
-TEST_F(MergedDrafterTest, TreesAreTheMergeOfWhatEachWouldGrow) {
+TEST_F(MergedDrafterTest, TreeIsMergeOfBothDraftersTrees) {
   const auto both = merged(moa());
   const auto a = moa();
   const auto b = ngram();
@@ -255,11 +255,11 @@ TEST_F(MergedDrafterTest, TreesAreTheMergeOfWhatEachWouldGrow) {
   }
   const auto expected = a->next_logits();
   const auto logits = both->next_logits();
-  EXPECT_TRUE(std::ranges::equal(logits, expected)) << "the first writes alone";
+  EXPECT_TRUE(std::ranges::equal(logits, expected)) << "only the first drafter provides logits";
 }
 
 // The network has to find other tokens than those a grammar excludes.
-TEST_F(MergedDrafterTest, ItsNetworkKnowsWhatTheTargetMayChoose) {
+TEST_F(MergedDrafterTest, NetworkRespectsConstraints) {
   const auto both = merged(moa());
   const auto a = moa();
   const auto b = ngram();
@@ -274,7 +274,7 @@ TEST_F(MergedDrafterTest, ItsNetworkKnowsWhatTheTargetMayChoose) {
 }
 
 // In drafting ahead, unlikely nodes are not expanded.
-TEST_F(MergedDrafterTest, BestFirstItsNetworkKeepsToTheFloor) {
+TEST_F(MergedDrafterTest, NetworkKeepsScoreFloorInBestFirstOrder) {
   constexpr Score kFloor = -3.0f;
   const auto grown = [&](Drafter& drafter, std::uint64_t* expanded) {
     feed(drafter, tokens_);
@@ -296,7 +296,7 @@ TEST_F(MergedDrafterTest, BestFirstItsNetworkKeepsToTheFloor) {
   EXPECT_EQ(within, alone);
 }
 
-TEST_F(MergedDrafterTest, GoesOnBehindAVerdict) {
+TEST_F(MergedDrafterTest, ContinuesAfterVerdict) {
   const auto both = merged(independent());
   feed(*both, tokens_);
   TreeGrowth growth(kShape);

@@ -68,7 +68,7 @@ ByteView row_of(const GgufFile& file, std::string_view name, std::uint64_t row) 
   return tensor.bytes.subspan(row * bytes, bytes);
 }
 
-TEST_F(IndependentBundleTest, AVocabularyIsFilledUpToTheTargets) {
+TEST_F(IndependentBundleTest, PadsVocabularyToTargetSize) {
   const auto made =
       bundle(model_of({"a", "b", "[PAD2]", "[PAD3]", "[PAD4]"}), model_of({"a", "b", "[PAD2]"}));
   ASSERT_TRUE(made) << made.error().message;
@@ -88,7 +88,7 @@ TEST_F(IndependentBundleTest, AVocabularyIsFilledUpToTheTargets) {
   }
 }
 
-TEST_F(IndependentBundleTest, FillersBeyondTheTargetsVocabularyGo) {
+TEST_F(IndependentBundleTest, DropsFillersBeyondTargetVocabulary) {
   const auto made =
       bundle(model_of({"a", "b", "c"}), model_of({"a", "b", "c", "[PAD3]", "[PAD4]"}));
   ASSERT_TRUE(made) << made.error().message;
@@ -103,7 +103,7 @@ TEST_F(IndependentBundleTest, FillersBeyondTheTargetsVocabularyGo) {
   }
 }
 
-TEST_F(IndependentBundleTest, AFilledHeadCanBeReduced) {
+TEST_F(IndependentBundleTest, PaddedHeadCanBeReduced) {
   const auto made = bundle(model_of({"a", "b", "[PAD2]", "[PAD3]"}), model_of({"a", "b"}), {1, 3});
   ASSERT_TRUE(made) << made.error().message;
   const GgufFile file = GgufFile::open(path("bundle.gguf")).value();
@@ -114,7 +114,7 @@ TEST_F(IndependentBundleTest, AFilledHeadCanBeReduced) {
 }
 
 // Converters classify special tokens differently; the target's tokenizer is used.
-TEST_F(IndependentBundleTest, TypesOfTokensMayDiffer) {
+TEST_F(IndependentBundleTest, AcceptsDifferentTokenTypes) {
   RawGguf drafter = model_of({"a", "b"});
   drafter.values.pop_back();
   drafter.add_numbers<std::int32_t>("tokenizer.ggml.token_type", 5, {kNormal, 4});
@@ -123,7 +123,7 @@ TEST_F(IndependentBundleTest, TypesOfTokensMayDiffer) {
 }
 
 // The bundle takes the spacing rule and the end ids from the target, even if the target has no key.
-TEST_F(IndependentBundleTest, SpacesAndEndsAreTheTargets) {
+TEST_F(IndependentBundleTest, TakesSpacingAndEndIdsFromTarget) {
   for (const bool is_targets : {true, false}) {
     RawGguf target = model_of({"a", "b"});
     RawGguf drafter = target;
@@ -140,7 +140,7 @@ TEST_F(IndependentBundleTest, SpacesAndEndsAreTheTargets) {
   }
 }
 
-TEST_F(IndependentBundleTest, RefusesOtherTexts) {
+TEST_F(IndependentBundleTest, RejectsDifferentTokenTexts) {
   expect_mismatch(model_of({"a", "b", "c"}), model_of({"a", "d", "c"}), "different tokenizers");
   expect_mismatch(model_of({"a", "b", "c"}), model_of({"a", "b", "cd"}), "different tokenizers");
   expect_mismatch(model_of({"a", "b", "c"}), model_of({"a", "b"}), "different tokenizers");
@@ -149,12 +149,12 @@ TEST_F(IndependentBundleTest, RefusesOtherTexts) {
                   "different tokenizers");
 }
 
-TEST_F(IndependentBundleTest, RefusesToFillMoreThanHalf) {
+TEST_F(IndependentBundleTest, RejectsPaddingMoreThanHalf) {
   expect_mismatch(model_of({"a", "[PAD1]", "[PAD2]", "[PAD3]"}), model_of({"a"}),
                   "1 tokens, the target 4");
 }
 
-TEST_F(IndependentBundleTest, RefusesOtherSizesWithoutATokenizer) {
+TEST_F(IndependentBundleTest, RejectsDifferentSizesWithoutTokenizer) {
   RawGguf drafter = model_of({"a", "b"});
   drafter.values.resize(drafter.values.size() - 3);
   expect_mismatch(model_of({"a", "b", "[PAD2]"}), drafter, "2 tokens, the target 3");

@@ -22,7 +22,7 @@ class IndependentNetworkTest : public testing::OpTest {
   ToyDecoder toy_{4};
 };
 
-TEST_P(IndependentNetworkTest, ADraftedPathGivesTheBitsOfCommittingIt) {
+TEST_P(IndependentNetworkTest, DraftedPathMatchesCommittedPathBitForBit) {
   IndependentNetwork drafted = fresh();
   drafted.commit(Tokens{5, 6, 7});
   const auto along_tree = expand_chain(drafted, Tokens{8, 9, 10});
@@ -32,14 +32,14 @@ TEST_P(IndependentNetworkTest, ADraftedPathGivesTheBitsOfCommittingIt) {
   EXPECT_EQ(along_tree, read_logits(committed));
 }
 
-TEST_P(IndependentNetworkTest, ALevelInOneCallGivesTheBitsOfANodeACall) {
+TEST_P(IndependentNetworkTest, LevelMatchesSingleNodesBitForBit) {
   IndependentNetwork together = fresh();
   IndependentNetwork apart = fresh();
   for (IndependentNetwork* network : {&together, &apart}) network->commit(Tokens{5, 6, 7});
   testing::expect_levels_have_the_bits_of_their_nodes(together, apart);
 }
 
-TEST_P(IndependentNetworkTest, ABranchDoesNotSeeItsSiblings) {
+TEST_P(IndependentNetworkTest, BranchDoesNotSeeSiblings) {
   IndependentNetwork network = fresh();
   network.commit(Tokens{5, 6});
   const std::vector<GrowthNode> level{{.token = 11, .depth = 1, .ancestors = {}},
@@ -54,7 +54,7 @@ TEST_P(IndependentNetworkTest, ABranchDoesNotSeeItsSiblings) {
   EXPECT_EQ(read_logits(network), read_logits(alone));
 }
 
-TEST_P(IndependentNetworkTest, AfterAnyHistoryTheLogitsAreThoseOfTheTokensAlone) {
+TEST_P(IndependentNetworkTest, LogitsDependOnTokensNotHistory) {
   IndependentNetwork network = fresh();
   Random random(17);
   Tokens tokens;

@@ -72,10 +72,10 @@ std::size_t bytes_taken_for(std::uint64_t token_count) {
   return most_bytes - before;
 }
 
-TEST(IndexMemoryTest, ACorpusThirtyTimesAsLongTakesNoMoreMemoryThanItMay) {
+TEST(IndexMemoryTest, MemoryIsBoundedForLongCorpora) {
   const std::size_t little = bytes_taken_for(20'000);
   const std::size_t much = bytes_taken_for(600'000);  // 16 bytes each would be 9.6 MB
-  EXPECT_GE(little, kMemoryBytes / 2) << "the bound is not idle";
+  EXPECT_GE(little, kMemoryBytes / 2) << "the bound is reached";
   EXPECT_LE(much, kMemoryBytes + kBesideBytes);
   EXPECT_LE(much, little + kBesideBytes / 4);
 }
@@ -83,7 +83,7 @@ TEST(IndexMemoryTest, ACorpusThirtyTimesAsLongTakesNoMoreMemoryThanItMay) {
 // Largest overhead per block in the C library.
 constexpr std::size_t kBlockOverhead = 24;
 
-TEST(NgramMemoryTest, ATableTakesNoMoreThanItSays) {
+TEST(NgramMemoryTest, TableStaysWithinBytesPerToken) {
   for (const std::uint32_t vocabulary : {3u, 1000u, 1u << 30}) {
     Random random(2);
     const std::size_t before = live_bytes;

@@ -85,7 +85,7 @@ std::map<Tokens, std::uint64_t> paths_of_trie(const ContinuationTrie& trie) {
          child = trie.nodes[child].sibling) {
       Tokens below = path;
       below.push_back(trie.nodes[child].token);
-      EXPECT_TRUE(counts.emplace(below, trie.nodes[child].count).second) << "a doubled sibling";
+      EXPECT_TRUE(counts.emplace(below, trie.nodes[child].count).second) << "duplicate sibling";
       open.emplace_back(child, below);
     }
   }
@@ -120,7 +120,7 @@ class CorpusIndexTest : public ::testing::Test {
   test::TemporaryDirectory directory_;
 };
 
-TEST_F(CorpusIndexTest, HoldsEverySuffixOnceInOrderWhateverMemoryThereWas) {
+TEST_F(CorpusIndexTest, HoldsSortedSuffixesForAnyMemoryLimit) {
   Random random(1);
   for (int round = 0; round < 60; ++round) {
     const auto vocabulary = 1 + static_cast<std::uint32_t>(random.below(4));
@@ -143,11 +143,11 @@ TEST_F(CorpusIndexTest, HoldsEverySuffixOnceInOrderWhateverMemoryThereWas) {
       const auto found = index.tokens(i, 0, kIndexOrder);
       ASSERT_TRUE(std::ranges::equal(found, suffixes[i])) << "round " << round << ", " << i;
     }
-    EXPECT_EQ(directory_.file_count(), 1u) << "nothing else is left behind";
+    EXPECT_EQ(directory_.file_count(), 1u) << "no temporary files";
   }
 }
 
-TEST_F(CorpusIndexTest, FindsWhatASearchOfTheCorpusFinds) {
+TEST_F(CorpusIndexTest, MatchesCorpusSearch) {
   Random random(2);
   for (int round = 0; round < 60; ++round) {
     const auto vocabulary = 1 + static_cast<std::uint32_t>(random.below(5));
@@ -179,7 +179,7 @@ TEST_F(CorpusIndexTest, FindsWhatASearchOfTheCorpusFinds) {
   }
 }
 
-TEST_F(CorpusIndexTest, CountsWhatFollowsAndOfManyPlacesToOnePartIn64) {
+TEST_F(CorpusIndexTest, CountsFollowersAndSamplesManyPlaces) {
   Random random(3);
   for (int round = 0; round < 60; ++round) {
     const auto vocabulary = 1 + static_cast<std::uint32_t>(random.below(4));
@@ -209,7 +209,7 @@ TEST_F(CorpusIndexTest, CountsWhatFollowsAndOfManyPlacesToOnePartIn64) {
   }
 }
 
-TEST_F(CorpusIndexTest, TreesStayWithinTheShapeAndHoldTheLikeliestPaths) {
+TEST_F(CorpusIndexTest, TreesFitShapeAndHoldLikeliestPaths) {
   Random random(4);
   for (int round = 0; round < 200; ++round) {
     const Documents documents = random_documents(random, 4);
@@ -230,10 +230,10 @@ TEST_F(CorpusIndexTest, TreesStayWithinTheShapeAndHoldTheLikeliestPaths) {
     std::vector<std::uint32_t> children(tree.row_count(), 0);
     for (std::uint32_t row = 1; row < tree.row_count(); ++row) {
       ASSERT_LE(++children[tree.parent(row)], shape.breadth);
-      ASSERT_LT(tree.score(row), tree.score(tree.parent(row))) << "nothing is certain";
+      ASSERT_LT(tree.score(row), tree.score(tree.parent(row))) << "every score is below certainty";
     }
     const auto scores = scores_of(tree);
-    ASSERT_EQ(scores.size(), tree.node_count()) << "no doubled siblings";
+    ASSERT_EQ(scores.size(), tree.node_count()) << "no duplicate siblings";
     for (const auto& [path, score] : scores) {
       ASSERT_TRUE(exact.contains(path));
       ASSERT_LE(path.size(), shape.copied_depth());
@@ -251,7 +251,7 @@ TEST_F(CorpusIndexTest, TreesStayWithinTheShapeAndHoldTheLikeliestPaths) {
   }
 }
 
-TEST_F(CorpusIndexTest, DraftersFollowTheConversationAsIfItHadBeenWrittenAtOnce) {
+TEST_F(CorpusIndexTest, DrafterDependsOnTextNotHistory) {
   Random random(5);
   const Documents documents{random_tokens(random, 400, 4), random_tokens(random, 300, 4)};
   auto indexes = std::make_shared<std::vector<CorpusIndex>>();
@@ -283,7 +283,7 @@ TEST_F(CorpusIndexTest, DraftersFollowTheConversationAsIfItHadBeenWrittenAtOnce)
   EXPECT_TRUE(drafter.next_logits().empty());
 }
 
-TEST_F(CorpusIndexTest, RefusesWhatIsNoIndexOfItsVersionAndLength) {
+TEST_F(CorpusIndexTest, RejectsWrongVersionOrLength) {
   const auto path = build({{1, 2, 3, 1, 2}}, 4);
   const std::string good = bytes_of(path);
   const auto refusal = [&](const std::string& bytes) {
@@ -313,7 +313,7 @@ TEST_F(CorpusIndexTest, RefusesWhatIsNoIndexOfItsVersionAndLength) {
           std::string(12, '\0'));
 }
 
-TEST_F(CorpusIndexTest, WhatIsFoundInADamagedFileAreTokensAllTheSame) {
+TEST_F(CorpusIndexTest, DamagedFileYieldsValidTokens) {
   Random random(6);
   const std::string good = bytes_of(build({random_tokens(random, 100, 9)}, 9));
   for (int round = 0; round < 300; ++round) {
@@ -334,7 +334,7 @@ TEST_F(CorpusIndexTest, WhatIsFoundInADamagedFileAreTokensAllTheSame) {
   }
 }
 
-TEST_F(CorpusIndexTest, RefusesAnEmptyCorpusAndLeavesNothingBehind) {
+TEST_F(CorpusIndexTest, RejectsEmptyCorpusAndLeavesNoFiles) {
   auto builder = IndexBuilder::create({.output = directory_ / "none.index", .vocabulary_count = 3});
   ASSERT_TRUE(builder);
   ASSERT_TRUE(builder->add({}));
@@ -345,7 +345,7 @@ TEST_F(CorpusIndexTest, RefusesAnEmptyCorpusAndLeavesNothingBehind) {
   EXPECT_EQ(IndexBuilder::create({.output = directory_ / "no" / "folder"}).error().code, Errc::io);
 }
 
-TEST_F(CorpusIndexTest, AKindThatCopiesFromIndexesWantsOneOfItsOwnTokens) {
+TEST_F(CorpusIndexTest, RetrievalRequiresIndexOfSameTokenizer) {
   const GgufFile target = GgufFile::open(EDGEDRAFT_MODELS "/target.gguf").value();
   const DrafterKind* const kind = find_drafter_kind("retrieval");
   ASSERT_NE(kind, nullptr);
@@ -361,7 +361,7 @@ TEST_F(CorpusIndexTest, AKindThatCopiesFromIndexesWantsOneOfItsOwnTokens) {
 }
 
 // A crafted file can have correct digests.
-TEST_F(CorpusIndexTest, AKindThatCopiesFromIndexesTakesNoOtherVocabularyThanTheTargets) {
+TEST_F(CorpusIndexTest, RetrievalRejectsIndexOfOtherVocabularySize) {
   const GgufFile target = GgufFile::open(EDGEDRAFT_MODELS "/target.gguf").value();
   const DrafterKind* const kind = find_drafter_kind("retrieval");
   ASSERT_NE(kind, nullptr);

@@ -107,7 +107,7 @@ std::string home_of(const std::string& kind) {
   return {};
 }
 
-TEST(KindNamesTest, OnlyAKindsOwnFolderAndTheTableNameIt) {
+TEST(KindNamesTest, KindIsNamedOnlyInItsFolderAndTable) {
   std::map<std::string, std::string> homes;
   for (const DrafterKind* kind : drafter_kinds()) {
     homes[std::string(kind->name)] = home_of(std::string(kind->name));
@@ -135,7 +135,7 @@ TEST(KindNamesTest, OnlyAKindsOwnFolderAndTheTableNameIt) {
 // Training has one file per kind and one table. Fixtures make the C++ tests' vectors of a kind,
 // calibrate.py finds the trees that only one kind has, and tune_KIND.py tunes a target together
 // with a drafter of the kind.
-TEST(KindNamesTest, TrainingNamesAKindInItsFileAndTheTableAlone) {
+TEST(KindNamesTest, TrainingNamesKindOnlyInItsFileAndTable) {
   std::size_t kinds = 0;
   for (const DrafterKind* kind : drafter_kinds()) {
     const std::string name(kind->name);
@@ -156,7 +156,7 @@ TEST(KindNamesTest, TrainingNamesAKindInItsFileAndTheTableAlone) {
   EXPECT_GE(kinds, 2u);
 }
 
-TEST(KindNamesTest, FindsNamesAndPartsOfThem) {
+TEST(KindNamesTest, FindsNamesAndNameParts) {
   using Lines = std::vector<std::size_t>;
   for (const char* code : {"kind == \"moa\"", "moa-tli1", "#include \"drafting/moa/x.h\"", "Moa",
                            "MoaTap", "kMoaKind", "make_moa", "moa_tap"}) {
@@ -167,7 +167,7 @@ TEST(KindNamesTest, FindsNamesAndPartsOfThem) {
   }
 }
 
-TEST(KindNamesTest, CommentsMayUseAnyWord) {
+TEST(KindNamesTest, IgnoresComments) {
   EXPECT_EQ(code_of("a // moa\n\"// Moa\" /* moa\n */ b", false), "a \n\"// Moa\" \n b");
   EXPECT_EQ(code_of("a # moa\n\"\"\"moa\n\"\"\"\n'# Moa'", true), "a \n\n\n'# Moa'");
 }

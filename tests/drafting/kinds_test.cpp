@@ -12,7 +12,7 @@ GgufFile demo(const std::string& name) {
   return GgufFile::open(std::string(EDGEDRAFT_MODELS) + "/" + name + ".gguf").value();
 }
 
-TEST(DrafterKindsTest, EveryKindHasANameOfItsOwn) {
+TEST(DrafterKindsTest, NamesAreDistinct) {
   std::set<std::string_view> names;
   for (const DrafterKind* kind : drafter_kinds()) {
     EXPECT_TRUE(names.insert(kind->name).second) << kind->name;
@@ -22,7 +22,7 @@ TEST(DrafterKindsTest, EveryKindHasANameOfItsOwn) {
   EXPECT_EQ(find_drafter_kind("nobody"), nullptr);
 }
 
-TEST(DrafterKindsTest, ABundleIsOfOneKindAndOtherKindsSayWhyTheyCannotReadIt) {
+TEST(DrafterKindsTest, BundleIsReadByItsOwnKindOnly) {
   for (const char* name : {"moa-tli0", "moa-tli1", "eagle", "eagle-hass", "independent"}) {
     const GgufFile file = demo(name);
     const auto own = drafter_kind_of(file);
@@ -37,7 +37,7 @@ TEST(DrafterKindsTest, ABundleIsOfOneKindAndOtherKindsSayWhyTheyCannotReadIt) {
 }
 
 // A tap is compared as a whole, so its name must describe everything it sends.
-TEST(DrafterKindsTest, TapsThatSendOtherRowsHaveOtherNames) {
+TEST(DrafterKindsTest, TapNamesAreDistinct) {
   std::set<std::string> taps;
   for (const char* name : {"moa-tli0", "moa-tli1", "eagle", "independent"}) {
     const GgufFile file = demo(name);

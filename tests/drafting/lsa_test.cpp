@@ -40,7 +40,7 @@ class LsaTest : public ::testing::TestWithParam<testing::BackendFactory> {
   LayerSelfAttention lsa_{*backend_, moa_.config, moa_.tensors};
 };
 
-TEST_P(LsaTest, NewPositionsAloneGiveTheBitsOfTheWholePrefix) {
+TEST_P(LsaTest, IncrementalPositionsMatchWholePrefixBitForBit) {
   KvCache cache = decoder_.make_cache();
   decoder_.append(cache, counting(40));
   const auto whole = mean(cache, 0, 40);
@@ -52,7 +52,7 @@ TEST_P(LsaTest, NewPositionsAloneGiveTheBitsOfTheWholePrefix) {
   EXPECT_EQ(whole, pieces);
 }
 
-TEST_P(LsaTest, APositionDependsOnItsOwnStatesOnly) {
+TEST_P(LsaTest, PositionDependsOnItsOwnStatesOnly) {
   KvCache cache = decoder_.make_cache();
   decoder_.append(cache, counting(8));
   const auto before = mean(cache, 2, 1);
@@ -62,7 +62,7 @@ TEST_P(LsaTest, APositionDependsOnItsOwnStatesOnly) {
 
 // Guards the [K
 //  V] per-head layout: swapping keys and values, or two layers, must change the result.
-TEST_P(LsaTest, TellsKeysFromValuesAndLayersApart) {
+TEST_P(LsaTest, DistinguishesKeysValuesAndLayers) {
   KvCache cache = decoder_.make_cache();
   decoder_.append(cache, counting(4));
   const auto before = mean(cache, 3, 1);
@@ -82,7 +82,7 @@ TEST_P(LsaTest, TellsKeysFromValuesAndLayersApart) {
 
 // A GGUF Llama file permutes the rows of Wq and Wk within each head and rotates pairs; the states
 // that LSA reads must be the same.
-TEST_P(LsaTest, BothRopeStylesOfOneModelGiveTheSameMean) {
+TEST_P(LsaTest, RopeStylesGiveSameMean) {
   const HeadShape& heads = toy_.config.layer.heads;
   ToyDecoder permuted{4};
   ASSERT_EQ(permuted.config.rope.style, RopeStyle::halves);

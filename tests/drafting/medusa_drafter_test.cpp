@@ -63,7 +63,7 @@ class MedusaTest : public testing::OpTest {
 };
 
 // W1 and b are 0 at first, so every head equals the target's own.
-TEST_P(MedusaTest, HeadsAtTheirInitialWeightsAreTheTargetsHead) {
+TEST_P(MedusaTest, UntrainedHeadsMatchTargetHead) {
   for (const HeadOutputs outputs : {HeadOutputs::shared, HeadOutputs::own}) {
     ToyMedusa toy(toy_, 40, outputs, kHeads);
     for (MedusaTensors::Head& head : toy.tensors.heads) {
@@ -89,7 +89,7 @@ TEST_P(MedusaTest, HeadsAtTheirInitialWeightsAreTheTargetsHead) {
   }
 }
 
-TEST_P(MedusaTest, SomeHeadsGiveTheBitsOfAll) {
+TEST_P(MedusaTest, SingleHeadsMatchAllHeadsBitForBit) {
   for (const HeadOutputs outputs : {HeadOutputs::shared, HeadOutputs::own}) {
     const ToyMedusa toy(toy_, 40, outputs, kHeads);
     const auto heads = heads_of(toy);
@@ -102,7 +102,7 @@ TEST_P(MedusaTest, SomeHeadsGiveTheBitsOfAll) {
 }
 
 // Level d has head d's guesses, the same below every node.
-TEST_P(MedusaTest, ALevelHasAHeadsGuessesBelowEveryNode) {
+TEST_P(MedusaTest, EachLevelHoldsGuessesOfItsHead) {
   MedusaDrafter drafter = fresh();
   drafter.append(Tokens{5, 6, 7, 8});
   add_row(drafter, 2);
@@ -116,7 +116,7 @@ TEST_P(MedusaTest, ALevelHasAHeadsGuessesBelowEveryNode) {
   }
 }
 
-TEST_P(MedusaTest, TheBundlesTreeIsDraftedCutToTheShape) {
+TEST_P(MedusaTest, DraftsBundleTreeCutToShape) {
   MedusaDrafter drafter = fresh(kTree);
   drafter.append(Tokens{5, 6, 7, 8});
   add_row(drafter, 2);
@@ -136,7 +136,7 @@ TEST_P(MedusaTest, TheBundlesTreeIsDraftedCutToTheShape) {
 }
 
 // Skips heads whose guesses are for tokens that are already known.
-TEST_P(MedusaTest, AFeatureThatLagsIsReadByTheHeadsThatReachBeyondTheKnownTokens) {
+TEST_P(MedusaTest, LaggingFeatureUsesHeadsBeyondKnownTokens) {
   for (const auto& fixed : {std::vector<MedusaChoice>(), kTree}) {
     MedusaDrafter drafter = fresh(fixed);
     drafter.append(Tokens{5, 6, 7, 8});
@@ -158,7 +158,7 @@ TEST_P(MedusaTest, AFeatureThatLagsIsReadByTheHeadsThatReachBeyondTheKnownTokens
   }
 }
 
-TEST_P(MedusaTest, DraftsNothingWithoutAFeatureAndWritesNothingAlone) {
+TEST_P(MedusaTest, DraftsNothingWithoutFeature) {
   MedusaDrafter drafter = fresh();
   drafter.append(Tokens{5, 6, 7});
   EXPECT_TRUE(drafter.draft(kShape).empty());
@@ -169,7 +169,7 @@ TEST_P(MedusaTest, DraftsNothingWithoutAFeatureAndWritesNothingAlone) {
   EXPECT_TRUE(drafter.draft(kShape).empty());
 }
 
-TEST_P(MedusaTest, AfterAnyHistoryTheTreeIsThatOfTheNewestFeature) {
+TEST_P(MedusaTest, TreeDependsOnNewestFeatureNotHistory) {
   MedusaDrafter drafter = fresh();
   drafter.append(Tokens{5, 6, 7, 8, 9, 10, 11, 12});
   for (const std::uint32_t p : {6u, 2u, 3u, 4u, 5u, 0u, 1u}) add_row(drafter, p);
@@ -189,7 +189,7 @@ TEST_P(MedusaTest, AfterAnyHistoryTheTreeIsThatOfTheNewestFeature) {
 }
 
 // Growth in steps, as in drafting ahead of verdicts.
-TEST_P(MedusaTest, InterruptedGrowthFindsWhatOneStepFinds) {
+TEST_P(MedusaTest, StepSizeDoesNotChangeTree) {
   MedusaDrafter drafter = fresh();
   drafter.append(Tokens{5, 6, 7, 8});
   add_row(drafter, 2);
@@ -217,7 +217,7 @@ TEST_P(MedusaTest, InterruptedGrowthFindsWhatOneStepFinds) {
   EXPECT_EQ(growth.tree(), fresh_growth.tree());
 }
 
-TEST_P(MedusaTest, DraftsNothingBehindTheEndOfItsContext) {
+TEST_P(MedusaTest, DraftsNothingBeyondItsContext) {
   MedusaDrafter drafter = fresh();
   drafter.append(Tokens(kPositions - 2, 5));
   add_row(drafter, kPositions - 4);

@@ -134,7 +134,7 @@ class MemoryNeedTest : public ::testing::TestWithParam<Case> {
   std::uint32_t positions_;
 };
 
-TEST_P(MemoryNeedTest, IsWhatLongConversationsHoldAtMost) {
+TEST_P(MemoryNeedTest, BoundsMemoryOfLongConversations) {
   const MemoryNeed need = plan();
   const auto cpu = backend(need.total(2));
   const auto weights = model().load(*cpu, positions_);
@@ -153,7 +153,7 @@ TEST_P(MemoryNeedTest, IsWhatLongConversationsHoldAtMost) {
 }
 
 // The plan is made by loading; a real backend counts the same way.
-TEST_P(MemoryNeedTest, IsTheSameFromABackendWithMemory) {
+TEST_P(MemoryNeedTest, PlanMatchesRealBackend) {
   const MemoryNeed planned = plan();
   const MemoryNeed taken =
       memory_need(model(), *backend(MemoryMeter::kUnlimited), positions_, kDefaultShape);
@@ -162,7 +162,7 @@ TEST_P(MemoryNeedTest, IsTheSameFromABackendWithMemory) {
   EXPECT_LE(taken.scratch, planned.scratch);
 }
 
-TEST_P(MemoryNeedTest, OneByteLessIsRefused) {
+TEST_P(MemoryNeedTest, OneByteLessFails) {
   const MemoryNeed taken =
       memory_need(model(), *backend(MemoryMeter::kUnlimited), positions_, kDefaultShape);
   EXPECT_NO_THROW(memory_need(model(), *backend(taken.total(2)), positions_, kDefaultShape));
@@ -174,7 +174,7 @@ INSTANTIATE_TEST_SUITE_P(Drafters, MemoryNeedTest, ::testing::ValuesIn(cases()),
                          [](const auto& c) { return c.param.name; });
 
 // A file may declare any context length.
-TEST(RopeTableTest, OfAnyContextIsPlannedWithoutMemoryAndRefusedWithoutMaking) {
+TEST(RopeTableTest, IsPlannedWithoutMemoryAndLimitedBeforeAllocation) {
   constexpr std::uint32_t kHeadDim = 64;
   constexpr std::uint32_t kPositions = 1u << 30;
   const auto meter = std::make_shared<MemoryMeter>(MemoryMeter::kUnlimited);
@@ -187,7 +187,7 @@ TEST(RopeTableTest, OfAnyContextIsPlannedWithoutMemoryAndRefusedWithoutMaking) {
   EXPECT_THROW(make_rope_table(*limited, {}, kHeadDim, kPositions), DeviceError);
 }
 
-TEST(MemoryMeterTest, CountsWhatIsHeldAndKeepsItsLimit) {
+TEST(MemoryMeterTest, CountsHeldMemoryAndEnforcesLimit) {
   const auto meter = std::make_shared<MemoryMeter>(100);
   HeldMemory first(meter, 60);
   EXPECT_THROW(HeldMemory(meter, 41), DeviceError);

@@ -45,7 +45,7 @@ class MoaNetworkTest : public ::testing::TestWithParam<std::tuple<std::uint32_t,
   MoaRowLayout layout_ = moa_row_layout(moa_.config);
 };
 
-TEST_P(MoaNetworkTest, ADraftedPathGivesTheBitsOfCommittingIt) {
+TEST_P(MoaNetworkTest, DraftedPathMatchesCommittedPathBitForBit) {
   MoaNetwork drafted = fresh();
   drafted.extend_memory(0, rows(0, 3));
   drafted.commit(Tokens{5, 6, 7, 8});
@@ -57,7 +57,7 @@ TEST_P(MoaNetworkTest, ADraftedPathGivesTheBitsOfCommittingIt) {
   EXPECT_EQ(along_tree, read_logits(committed));
 }
 
-TEST_P(MoaNetworkTest, ATokenATimeGivesTheBitsOfAllAtOnce) {
+TEST_P(MoaNetworkTest, TokenByTokenMatchesOneCommitBitForBit) {
   MoaNetwork stepwise = fresh();
   stepwise.extend_memory(0, rows(0, 2));
   for (const std::uint32_t token : {5u, 6u, 7u, 8u, 9u}) stepwise.commit(Tokens{token});
@@ -69,7 +69,7 @@ TEST_P(MoaNetworkTest, ATokenATimeGivesTheBitsOfAllAtOnce) {
 }
 
 // Two of the committed tokens lie beyond the memory.
-TEST_P(MoaNetworkTest, ALevelInOneCallGivesTheBitsOfANodeACall) {
+TEST_P(MoaNetworkTest, LevelMatchesSingleNodesBitForBit) {
   MoaNetwork together = fresh();
   MoaNetwork apart = fresh();
   for (MoaNetwork* network : {&together, &apart}) {
@@ -79,7 +79,7 @@ TEST_P(MoaNetworkTest, ALevelInOneCallGivesTheBitsOfANodeACall) {
   testing::expect_levels_have_the_bits_of_their_nodes(together, apart);
 }
 
-TEST_P(MoaNetworkTest, MemoryInPiecesGivesTheBitsOfMemoryAtOnce) {
+TEST_P(MoaNetworkTest, PiecewiseMemoryMatchesWholeMemoryBitForBit) {
   MoaNetwork pieces = fresh();
   pieces.extend_memory(0, rows(0, 4));
   pieces.commit(Tokens{1, 2, 3, 4, 5});
@@ -94,7 +94,7 @@ TEST_P(MoaNetworkTest, MemoryInPiecesGivesTheBitsOfMemoryAtOnce) {
 }
 
 // The newest part of a long prompt's memory arrives first.
-TEST_P(MoaNetworkTest, MemoryIsASet) {
+TEST_P(MoaNetworkTest, MemoryOrderDoesNotMatter) {
   MoaNetwork newest_first = fresh();
   newest_first.extend_memory(6, rows(6, 3));
   newest_first.extend_memory(0, rows(0, 6));
@@ -107,7 +107,7 @@ TEST_P(MoaNetworkTest, MemoryIsASet) {
 }
 
 // A server may have a longer context.
-TEST_P(MoaNetworkTest, ActivationsBehindItsOwnContextChangeNothing) {
+TEST_P(MoaNetworkTest, IgnoresActivationsBeyondItsContext) {
   MoaNetwork network = fresh();
   network.extend_memory(0, rows(0, 126));
   network.extend_memory(126, rows(126, 4));
@@ -121,7 +121,7 @@ TEST_P(MoaNetworkTest, ActivationsBehindItsOwnContextChangeNothing) {
   EXPECT_EQ(read_logits(network), read_logits(within));
 }
 
-TEST_P(MoaNetworkTest, MemoryMatters) {
+TEST_P(MoaNetworkTest, LogitsDependOnMemory) {
   MoaNetwork a = fresh();
   MoaNetwork b = fresh();
   a.extend_memory(0, rows(0, 3));
@@ -149,7 +149,7 @@ TEST_P(MoaNetworkTest, TruncatedTokensAndMemoryLeaveNoTrace) {
 }
 
 // Activations arrive after later verdicts, so some tokens stay the network's own.
-TEST_P(MoaNetworkTest, AMemoryThatLagsGivesTheBitsOfMemoryAtOnce) {
+TEST_P(MoaNetworkTest, LaggingMemoryMatchesWholeMemoryBitForBit) {
   MoaNetwork lagging = fresh();
   lagging.extend_memory(0, rows(0, 2));
   Tokens text{1, 2, 3, 4, 5};
@@ -165,7 +165,7 @@ TEST_P(MoaNetworkTest, AMemoryThatLagsGivesTheBitsOfMemoryAtOnce) {
 }
 
 // Drafters for a Qwen2 may have biases.
-TEST_P(MoaNetworkTest, EveryBiasOfTheCrossAttentionCounts) {
+TEST_P(MoaNetworkTest, LogitsDependOnEveryCrossAttentionBias) {
   const auto logits = [&] {
     MoaNetwork network = fresh();
     network.extend_memory(0, rows(0, 3));
@@ -198,7 +198,7 @@ INSTANTIATE_TEST_SUITE_P(Tli, MoaNetworkTest,
                                   std::get<1>(one.param).name;
                          });
 
-TEST(MoaRowLayoutTest, ThePapersFormulaAtItsCutPoint) {
+TEST(MoaRowLayoutTest, MatchesPaperFormulaAtItsCutPoint) {
   ToyDecoder toy(4);
   const std::uint32_t kv = toy.config.layer.heads.kv_cols();
   for (const std::uint32_t tli : {0u, 1u, 3u}) {
@@ -211,7 +211,7 @@ TEST(MoaRowLayoutTest, ThePapersFormulaAtItsCutPoint) {
   }
 }
 
-TEST(MoaRowLayoutTest, ProjectedKeysAndValuesCrossWhereTheyAreSmaller) {
+TEST(MoaRowLayoutTest, SendsProjectedKeysAndValuesIfSmaller) {
   ToyDecoder toy(4);
   const MoaRowLayout layout = moa_row_layout(ToyMoa(toy, 1, 1, 1).config);
   EXPECT_EQ(layout.cut, CutPoint::ca_kv);

@@ -38,7 +38,7 @@ class MoaTapTest : public ::testing::TestWithParam<std::tuple<std::uint32_t, Bac
   Decoder decoder_{*backend_, toy_.config, toy_.tensors, 256};
 };
 
-TEST_P(MoaTapTest, NewPositionsAloneGiveTheBitsOfTheWholePrefix) {
+TEST_P(MoaTapTest, IncrementalPositionsMatchWholePrefixBitForBit) {
   ToyMoa moa(toy_, 3, tli());
   MoaTap tap(*backend_, moa.config, moa.tensors);
   KvCache cache = decoder_.make_cache();
@@ -122,7 +122,7 @@ class MoaCutPointTest : public MoaTapTest {
 // The cut point changes only the bytes sent: the device's logits are equal after a prompt, on a
 // draft, after partial, full and no acceptance, and after text that the device wrote alone is taken
 // back.
-TEST_P(MoaCutPointTest, BothCutPointsGiveTheDeviceTheSameLogits) {
+TEST_P(MoaCutPointTest, CutPointsGiveSameLogits) {
   ASSERT_EQ(projected_.layout.cut, CutPoint::ca_kv);
   ASSERT_EQ(averaged_.layout.cut, CutPoint::lsa_mean);
   decoder_.append(cache_, Tokens{5, 6, 7, 8});
@@ -158,7 +158,7 @@ TEST_P(MoaCutPointTest, BothCutPointsGiveTheDeviceTheSameLogits) {
 }
 
 // Shows that the comparison above would notice keys without rotation, and swapped keys and values.
-TEST_P(MoaCutPointTest, LogitsTellPositionsAndKeysFromValues) {
+TEST_P(MoaCutPointTest, LogitsDistinguishPositionsKeysAndValues) {
   const Tokens tokens{5, 6, 7, 8, 9};
   decoder_.append(cache_, std::span(tokens).first(4));
   const auto sent = rows(projected_.tap, cache_, 0, 4);
@@ -187,7 +187,7 @@ TEST_P(MoaCutPointTest, LogitsTellPositionsAndKeysFromValues) {
 
 class MoaTapTliTest : public ::testing::TestWithParam<BackendFactory> {};
 
-TEST_P(MoaTapTliTest, TheLastLayersKeysAndValuesAreTheTargetsOwn) {
+TEST_P(MoaTapTliTest, SendsTargetKeysAndValuesOfLastLayers) {
   const auto backend = GetParam().open();
   ToyDecoder toy(4);
   Decoder decoder(*backend, toy.config, toy.tensors, 64);

@@ -58,7 +58,7 @@ void expect_same_bytes(const GgufTensor* a, const GgufTensor* b) {
   EXPECT_TRUE(std::ranges::equal(a->bytes, b->bytes)) << a->name;
 }
 
-TEST_F(BundleTest, InfersEverySizeFromTheTensors) {
+TEST_F(BundleTest, InfersEverySizeFromTensors) {
   const GgufFile file = moa(1, DType::f32);
   EXPECT_EQ((*drafter_kind_of(file))->name, "moa");
   const auto config = read_moa_config(file);
@@ -81,7 +81,7 @@ TEST_F(BundleTest, InfersEverySizeFromTheTensors) {
   EXPECT_EQ(tensors->tli.size(), 1u);
 }
 
-TEST_F(BundleTest, CopiesTheTargetsPartsBitForBitWhateverTheType) {
+TEST_F(BundleTest, CopiesTargetPartsBitForBitForAnyType) {
   const auto target = GgufFile::open(target_path());
   ASSERT_TRUE(target);
   for (const int tli : {0, 1, 3}) {
@@ -101,7 +101,7 @@ TEST_F(BundleTest, CopiesTheTargetsPartsBitForBitWhateverTheType) {
   }
 }
 
-TEST_F(BundleTest, LeavesTheDraftersRowsInTheCheckpointsOrder) {
+TEST_F(BundleTest, KeepsRowOrderOfCheckpoint) {
   const GgufFile file = moa(0, DType::f32);
   const auto checkpoint = SafetensorsFile::open(kFixtures / "moa/moa-tli0/model.safetensors");
   ASSERT_TRUE(checkpoint);
@@ -135,7 +135,7 @@ void expect_error(const std::filesystem::path& path, const std::string& named) {
   }
 }
 
-TEST_F(BundleTest, EveryKeyIsNeeded) {
+TEST_F(BundleTest, NeedsEveryKey) {
   const GgufFile file = moa(1, DType::f32);
   for (const auto& [key, value] : file.metadata()) {
     const std::string name(key);
@@ -145,7 +145,7 @@ TEST_F(BundleTest, EveryKeyIsNeeded) {
   }
 }
 
-TEST_F(BundleTest, EveryTensorIsNeededInItsShape) {
+TEST_F(BundleTest, NeedsEveryTensorInItsShape) {
   const GgufFile file = moa(1, DType::f32);
   for (const GgufTensor& tensor : file.tensors()) {
     const std::string name(tensor.name);
@@ -158,7 +158,7 @@ TEST_F(BundleTest, EveryTensorIsNeededInItsShape) {
   }
 }
 
-TEST_F(BundleTest, KeepsTheTargetsScalingInSaAlone) {
+TEST_F(BundleTest, KeepsTargetRopeScalingInSelfAttentionOnly) {
   ASSERT_TRUE(convert_model(
       {.input = kFixtures / "moa/target", .output = target_path(), .type = DType::f32}));
   // The same target with linear scaling: its fingerprint differs, its sizes do not.
@@ -195,7 +195,7 @@ void copy_drafter(const TemporaryDirectory& to, const nlohmann::json* changes) {
 }
 
 // The published checkpoint does not declare LSA's heads: as many as the target's query heads.
-TEST_F(BundleTest, NeedsNoConfigurationOfTheDrafter) {
+TEST_F(BundleTest, DrafterConfigurationIsOptional) {
   const TemporaryDirectory drafter;
   copy_drafter(drafter, nullptr);
   const auto done = bundle(drafter.path(), DType::f16);
@@ -205,7 +205,7 @@ TEST_F(BundleTest, NeedsNoConfigurationOfTheDrafter) {
   EXPECT_EQ(read_moa_config(*file)->layer_self_attention.heads, (HeadShape{4, 2, 8}));
 }
 
-TEST_F(BundleTest, RefusesADrafterOfAnotherTarget) {
+TEST_F(BundleTest, RejectsDrafterOfOtherTarget) {
   for (const nlohmann::json& changes :
        {nlohmann::json{{"hidden_size", 64}}, nlohmann::json{{"vocab_size", 97}},
         nlohmann::json{{"target_layers", 5}}, nlohmann::json{{"tli", 5}},
@@ -219,7 +219,7 @@ TEST_F(BundleTest, RefusesADrafterOfAnotherTarget) {
 }
 
 // The link carries 32,768 values per position, in 4,096 groups.
-TEST_F(BundleTest, RefusesADrafterThatIsSentMoreThanTheLinkCarries) {
+TEST_F(BundleTest, RejectsDrafterWithTooWideActivationRows) {
   const TemporaryDirectory target;
   wide_target().write(target);
   ASSERT_TRUE(convert_model({.input = target.path(), .output = target_path(), .type = DType::f16}));
@@ -254,7 +254,7 @@ TEST_F(BundleTest, RefusesADrafterThatIsSentMoreThanTheLinkCarries) {
                  "12292 groups");
 }
 
-TEST_F(BundleTest, RefusesATargetThatIsNoDecoder) {
+TEST_F(BundleTest, RejectsTargetThatIsNotADecoder) {
   moa(0, DType::f16);
   const auto done = make_bundle({.target = bundle_path(),
                                  .drafter = kFixtures / "moa/moa-tli0",
@@ -264,7 +264,7 @@ TEST_F(BundleTest, RefusesATargetThatIsNoDecoder) {
   EXPECT_EQ(done.error().code, Errc::unsupported);
 }
 
-TEST_F(BundleTest, PacksAnIndependentDrafter) {
+TEST_F(BundleTest, PacksIndependentDrafter) {
   test::HfDirectory source;
   source.config["vocab_size"] = 96;
   source.tensors["lm_head.weight"] = source.tensors["model.embed_tokens.weight"] = {96, 32};
@@ -280,7 +280,7 @@ TEST_F(BundleTest, PacksAnIndependentDrafter) {
             model_fingerprint(GgufFile::open(target_path()).value()).value());
 }
 
-TEST_F(BundleTest, RefusesAnIndependentDrafterOfAnotherVocabulary) {
+TEST_F(BundleTest, RejectsIndependentDrafterOfOtherVocabulary) {
   const test::HfDirectory source;  // 300 tokens
   const TemporaryDirectory drafter;
   source.write(drafter);
@@ -292,7 +292,7 @@ TEST_F(BundleTest, RefusesAnIndependentDrafterOfAnotherVocabulary) {
             std::string::npos);
 }
 
-TEST_F(BundleTest, BundlesCanBeStoredInAnotherType) {
+TEST_F(BundleTest, ConvertsBundleToOtherType) {
   moa(1, DType::f32);
   const auto path = directory_ / "q8.gguf";
   ASSERT_TRUE(

@@ -43,7 +43,7 @@ NgramTable table_of(const Tokens& text) {
   return table;
 }
 
-TEST(NgramTableTest, IsWhatASearchOfTheTextFindsAfterEveryAppendAndTruncate) {
+TEST(NgramTableTest, MatchesTextSearchAfterEveryAppendAndTruncate) {
   Random random(1);
   for (int round = 0; round < 200; ++round) {
     const auto vocabulary = 1 + static_cast<std::uint32_t>(random.below(5));
@@ -68,7 +68,7 @@ TEST(NgramTableTest, IsWhatASearchOfTheTextFindsAfterEveryAppendAndTruncate) {
   }
 }
 
-TEST(NgramTableTest, RolledBackToAnyLengthItGrowsTheTreesOfATableFromScratch) {
+TEST(NgramTableTest, RolledBackTableMatchesFreshTable) {
   Random random(2);
   for (int round = 0; round < 300; ++round) {
     const Tokens text = random_tokens(random, 1 + random.below(60), 4);
@@ -89,7 +89,7 @@ TEST(NgramTableTest, RolledBackToAnyLengthItGrowsTheTreesOfATableFromScratch) {
   }
 }
 
-TEST(NgramTreesTest, StayWithinTheShapeAndProposeNothingThatDidNotFollow) {
+TEST(NgramTreesTest, FitShapeAndProposeOnlyObservedFollowers) {
   Random random(3);
   for (int round = 0; round < 1000; ++round) {
     const Tokens text = random_tokens(random, 1 + random.below(80), 6);
@@ -105,8 +105,8 @@ TEST(NgramTreesTest, StayWithinTheShapeAndProposeNothingThatDidNotFollow) {
       for (std::uint32_t row = 1; row < tree.row_count(); ++row) {
         ASSERT_LE(++children[tree.parent(row)], shape.breadth);
         ASSERT_LE(depths[row], shape.copied_depth());
-        ASSERT_LT(tree.score(row), tree.score(tree.parent(row))) << "nothing is certain";
-        ASSERT_EQ(tree.child(tree.parent(row), tree.token(row)), row) << "no doubled siblings";
+        ASSERT_LT(tree.score(row), tree.score(tree.parent(row))) << "every score is below certainty";
+        ASSERT_EQ(tree.child(tree.parent(row), tree.token(row)), row) << "no duplicate siblings";
         const Tokens pair{tree.parent(row) == 0 ? text.back() : tree.token(tree.parent(row)),
                           tree.token(row)};
         ASSERT_NE(std::search(text.begin(), text.end(), pair.begin(), pair.end()), text.end());
@@ -115,29 +115,29 @@ TEST(NgramTreesTest, StayWithinTheShapeAndProposeNothingThatDidNotFollow) {
   }
 }
 
-TEST(NgramTreesTest, LookupCopiesWhatFollowedTheLongestEarlierRun) {
+TEST(NgramTreesTest, LookupCopiesContinuationOfLongestMatch) {
   // "7 8 9" occurs at the start, "9" also after 5.
   const NgramTable table = table_of({7, 8, 9, 1, 2, 3, 5, 9, 4, 6, 6, 7, 8, 9});
   const DraftTree chain = lookup_tree(table, chain_shape(4));
   EXPECT_EQ(paths_of(chain).back(), (Tokens{1, 2, 3, 5}));
   const DraftTree two = lookup_tree(table, {.breadth = 2, .depth = 3, .nodes = 6, .copied = 0});
   EXPECT_EQ(paths_of(two), (std::vector<Tokens>{{1}, {1, 2}, {1, 2, 3}, {4}, {4, 6}, {4, 6, 6}}));
-  EXPECT_GT(two.score(1), two.score(4)) << "a longer run says more";
-  EXPECT_EQ(lookup_tree(table, chain_shape(30)).node_count(), 10u) << "at most ten";
+  EXPECT_GT(two.score(1), two.score(4)) << "a longer match scores higher";
+  EXPECT_EQ(lookup_tree(table, chain_shape(30)).node_count(), 10u) << "at most ten tokens";
   EXPECT_TRUE(lookup_tree(table_of({1, 2, 3}), {}).empty());
 }
 
-TEST(NgramTreesTest, AdaptiveTreesPreferWhatFollowedMoreOften) {
+TEST(NgramTreesTest, AdaptivePrefersMoreFrequentFollowers) {
   const NgramTable table = table_of({1, 2, 1, 3, 1, 2, 4, 1});
   const DraftTree tree = adaptive_tree(table, {.breadth = 2, .depth = 2, .nodes = 10, .copied = 0});
   EXPECT_EQ(tree.token(tree.child(0, 2)), 2u);
   EXPECT_GT(tree.score(tree.child(0, 2)), tree.score(tree.child(0, 3)));
   EXPECT_EQ(paths_of(adaptive_tree(table, chain_shape(2))), (std::vector<Tokens>{{2}, {2, 4}}))
-      << "behind 1 2 the newer of two";
+      << "the newer of two followers of 1 2";
   EXPECT_TRUE(adaptive_tree(table_of({1, 2, 3}), {}).empty());
 }
 
-TEST(NgramDrafterTest, CopiesTenTokensThoughANetworksTreeIsShallower) {
+TEST(NgramDrafterTest, CopiesTenTokensBelowShallowDefaultDepth) {
   Tokens text(30);
   std::iota(text.begin(), text.end(), 100);
   text.insert(text.end(), {100, 101, 102});
@@ -148,13 +148,13 @@ TEST(NgramDrafterTest, CopiesTenTokensThoughANetworksTreeIsShallower) {
     return *std::ranges::max_element(depths);
   };
   EXPECT_EQ(depth({}), 10u);
-  EXPECT_EQ(depth(chain_shape(4)), 4u) << "as many as were asked for";
+  EXPECT_EQ(depth(chain_shape(4)), 4u) << "the requested depth";
   TreeShape last;
   last.limit(3);
-  EXPECT_EQ(depth(last), 3u) << "the answer ends there";
+  EXPECT_EQ(depth(last), 3u) << "the answer ends at this depth";
 }
 
-TEST(NgramDrafterTest, FollowsTheConversationAndEndsWithItsContext) {
+TEST(NgramDrafterTest, FollowsConversationUpToItsContext) {
   NgramDrafter drafter(adaptive_tree, 8);
   drafter.append(Tokens{1, 2, 3, 1, 2});
   EXPECT_EQ(paths_of(drafter.draft(chain_shape(5))), (std::vector<Tokens>{{3}, {3, 1}, {3, 1, 2}}))
@@ -164,7 +164,7 @@ TEST(NgramDrafterTest, FollowsTheConversationAndEndsWithItsContext) {
   drafter.append(Tokens{5, 5, 5, 5});
   EXPECT_EQ(drafter.token_count(), 8u);
   EXPECT_TRUE(drafter.draft(chain_shape(5)).empty());
-  EXPECT_TRUE(drafter.next_logits().empty()) << "a table cannot write on alone";
+  EXPECT_TRUE(drafter.next_logits().empty()) << "a table cannot write offline";
 }
 
 }  // namespace

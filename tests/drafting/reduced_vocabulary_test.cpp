@@ -41,7 +41,7 @@ class ReducedVocabularyTest : public testing::OpTest {
   const Tokens tokens_{2, 3, 17, 40, 63};
 };
 
-TEST_P(ReducedVocabularyTest, AnIndependentNetworkHasTheTokensLogits) {
+TEST_P(ReducedVocabularyTest, IndependentNetworkKeepsLogitsOfItsTokens) {
   const ToyDecoder toy(4);
   ToyDecoder some(4);
   reduce_vocabulary(some, tokens_);
@@ -50,7 +50,7 @@ TEST_P(ReducedVocabularyTest, AnIndependentNetworkHasTheTokensLogits) {
   expect_same_columns(reduced, whole);
 }
 
-TEST_P(ReducedVocabularyTest, AMoaNetworkHasTheTokensLogits) {
+TEST_P(ReducedVocabularyTest, MoaNetworkKeepsLogitsOfItsTokens) {
   const ToyDecoder toy(4);
   for (const std::uint32_t tli : {0u, 1u, 3u}) {
     SCOPED_TRACE(tli);

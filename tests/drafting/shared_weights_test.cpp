@@ -55,7 +55,7 @@ class SharedWeightsTest : public ::testing::TestWithParam<Kind> {
   Tokens second_{9, 30, 12, 4};
 };
 
-TEST_P(SharedWeightsTest, TurnsChangeNothing) {
+TEST_P(SharedWeightsTest, InterleavedDraftersMatchSeparateOnes) {
   const auto weights = model()->load(*backend_, kPositions);
   const auto a = weights->make_drafter();
   const auto b = weights->make_drafter();
@@ -83,7 +83,7 @@ TEST_P(SharedWeightsTest, TurnsChangeNothing) {
 }
 
 // A drafter keeps alive everything that it computes with.
-TEST_P(SharedWeightsTest, DraftersOutliveTheirWeightsOwnerAndEachOther) {
+TEST_P(SharedWeightsTest, DraftersOutliveWeightsHandleAndEachOther) {
   auto weights = model()->load(*backend_, kPositions);
   auto a = weights->make_drafter();
   const auto b = weights->make_drafter();
