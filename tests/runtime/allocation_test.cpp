@@ -34,7 +34,7 @@ namespace {
 
 using AllocationTest = OpTest;
 
-TEST_P(AllocationTest, NoOperationAllocatesTheSecondTime) {
+TEST_P(AllocationTest, RepeatedOperationsAllocateNothing) {
   constexpr std::uint32_t kRows = 40;
   const HeadShape heads{.query_heads = 4, .kv_heads = 2, .head_dim = 32};
   const std::uint32_t dim = heads.query_cols();

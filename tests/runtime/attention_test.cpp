@@ -164,7 +164,7 @@ TEST_P(AttentionTest, AgreesWithFloat64ForEveryHeadShape) {
 }
 
 // Enough rows and slots that a backend may split its work differently than for one row.
-TEST_P(AttentionTest, RowsOfAWidePassHaveTheBitsOfOneRow) {
+TEST_P(AttentionTest, RowsOfWidePassMatchSingleRowsBitForBit) {
   const HeadShape heads{.query_heads = 16, .kv_heads = 4, .head_dim = 8};
   constexpr std::uint32_t kRows = kMaskRowsMax;
   constexpr std::uint32_t kPrefix = 333;
@@ -231,7 +231,7 @@ TEST_P(AttentionTest, SurvivesLargeScores) {
 
 using GroupAttentionTest = OpTest;
 
-TEST_P(GroupAttentionTest, SeesItsGroupAlone) {
+TEST_P(GroupAttentionTest, SeesOnlyItsGroup) {
   const OwnedMatrix q(backend(), 4, 2);  // zeros: even weights
   const OwnedMatrix k(backend(), 4, 2);
   const OwnedMatrix v = matrix_of(backend(), 4, 2, Floats{1, 2, 3, 4, 10, 20, 30, 40});

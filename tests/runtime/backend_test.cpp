@@ -10,21 +10,21 @@ TEST_P(BackendTest, AllocatesZeros) {
   EXPECT_EQ(values_of(backend(), matrix.all()), Floats(300, 0.0f));
 }
 
-TEST_P(BackendTest, ReadsPartsOfAMatrixPacked) {
+TEST_P(BackendTest, ReadsMatrixPartsPacked) {
   const OwnedMatrix matrix = matrix_of(backend(), 3, 3, Floats{1, 2, 3, 4, 5, 6, 7, 8, 9});
   EXPECT_EQ(values_of(backend(), matrix.all().row_range(1, 2)), (Floats{4, 5, 6, 7, 8, 9}));
   EXPECT_EQ(values_of(backend(), matrix.all().column_range(1, 2).row_range(0, 2)),
             (Floats{2, 3, 5, 6}));
 }
 
-TEST_P(BackendTest, WritesPartsOfAMatrix) {
+TEST_P(BackendTest, WritesMatrixParts) {
   const OwnedMatrix matrix(backend(), 2, 3);
   backend().write(matrix.all().column_range(1, 2), Floats{1, 2, 3, 4});
   EXPECT_EQ(values_of(backend(), matrix.all()), (Floats{0, 1, 2, 0, 3, 4}));
 }
 
 // Files may place a tensor at any offset.
-TEST_P(BackendTest, TakesBytesAtAnyAddress) {
+TEST_P(BackendTest, AcceptsUnalignedBytes) {
   Bytes bytes(9);
   for (std::size_t shift = 0; shift < 5; ++shift) {
     store_le(&bytes[shift], 1.5f);
@@ -37,7 +37,7 @@ TEST_P(BackendTest, TakesBytesAtAnyAddress) {
   }
 }
 
-TEST_P(BackendTest, SaysWhenThereIsNoMemory) {
+TEST_P(BackendTest, ReportsOutOfMemory) {
 #if !defined(__SANITIZE_ADDRESS__)  // its calloc aborts instead
   EXPECT_THROW(backend().allocate(std::uint64_t{1} << 60), DeviceError);
 #endif
@@ -45,7 +45,7 @@ TEST_P(BackendTest, SaysWhenThereIsNoMemory) {
 }
 
 // A failed operation may be retried, and other operations still work.
-TEST(CpuBackendTest, OutlivesAnOperationThatFindsNoMemory) {
+TEST(CpuBackendTest, RecoversFromOutOfMemory) {
   const HeadShape wide{.query_heads = 64, .kv_heads = 1, .head_dim = 64};
   const HeadShape narrow{.query_heads = 1, .kv_heads = 1, .head_dim = 64};
   const auto memory = make_cpu_backend({.threads = 1});
@@ -76,7 +76,7 @@ TEST(CpuBackendTest, OutlivesAnOperationThatFindsNoMemory) {
 
 using BackendDeathTest = OpTest;
 
-TEST_P(BackendDeathTest, RefusesWhatIsOutOfBounds) {
+TEST_P(BackendDeathTest, RejectsOutOfBoundsOperands) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   const OwnedMatrix x(backend(), 2, 4);
   const OwnedMatrix y(backend(), 2, 3);

@@ -27,7 +27,7 @@ struct Product {
   std::uint32_t outputs;
 };
 
-TEST_P(ProductInvarianceTest, OfEveryWidth) {
+TEST_P(ProductInvarianceTest, RowsMatchAtEveryWidth) {
   for (const Product& p : {Product{DType::f32, 33, 31},    Product{DType::f32, 1029, 40},
                            Product{DType::f16, 127, 65},   Product{DType::f16, 512, 33},
                            Product{DType::bf16, 129, 37},  Product{DType::bf16, 1040, 64},
@@ -69,7 +69,7 @@ TEST_P(ProductInvarianceTest, OfEveryWidth) {
 }
 
 // Floats have a tile for every row count that fits the registers, and calls are split into tiles.
-TEST_P(FloatInvarianceTest, OfEveryWidthUpTo130) {
+TEST_P(FloatInvarianceTest, RowsMatchAtEveryWidthUpTo130) {
   constexpr std::uint32_t kRows = 130;
   constexpr std::uint32_t kInputs = 197;
   constexpr std::uint32_t kOutputs = 45;
@@ -93,7 +93,7 @@ TEST_P(FloatInvarianceTest, OfEveryWidthUpTo130) {
   }
 }
 
-TEST_P(BatchInvarianceTest, RmsNormAndSwiglu) {
+TEST_P(BatchInvarianceTest, RmsNormAndSwigluRowsMatchSingleRows) {
   for (const std::uint32_t cols : {1u, 33u, 127u, 256u, 1000u}) {
     const OwnedMatrix a = matrix_of(backend(), kWidthMax, cols, random_floats(1, kWidthMax * cols));
     const OwnedMatrix b = matrix_of(backend(), kWidthMax, cols, random_floats(2, kWidthMax * cols));
@@ -120,7 +120,7 @@ TEST_P(BatchInvarianceTest, RmsNormAndSwiglu) {
   }
 }
 
-TEST_P(BatchInvarianceTest, TopK) {
+TEST_P(BatchInvarianceTest, TopKRowsMatchSingleRows) {
   constexpr std::uint32_t kRows = 33;
   constexpr std::uint32_t kCols = 5003;
   constexpr std::uint32_t kK = 10;
@@ -172,7 +172,7 @@ class PathTest : public OpTest {
       const Floats alone =
           attend(q.all().row_range(r, 1), path_keys, path_values, prefix + count, {});
       ASSERT_TRUE(same_bytes(row_of(together, r, kHeads.query_cols()), alone))
-          << "row " << r << " of " << rows << " behind " << prefix;
+          << "row " << r << " of " << rows << " after " << prefix;
     }
   }
 
@@ -193,7 +193,7 @@ class PathTest : public OpTest {
   }
 };
 
-TEST_P(PathTest, OfAChainEqualsPlainDecoding) {
+TEST_P(PathTest, ChainEqualsPlainDecoding) {
   for (const std::uint32_t prefix : {0u, 1u, 50u, 64u, 200u}) {
     for (const std::uint32_t rows : {1u, 7u, 64u, 70u}) {
       expect_paths_match(prefix, causal_masks(rows));
@@ -201,7 +201,7 @@ TEST_P(PathTest, OfAChainEqualsPlainDecoding) {
   }
 }
 
-TEST_P(PathTest, OfATreeEqualsPlainDecoding) {
+TEST_P(PathTest, TreeEqualsPlainDecoding) {
   std::uint64_t seed = 1;
   for (const std::uint32_t prefix : {0u, 5u, 63u, 64u, 130u}) {
     for (const std::uint32_t rows : {2u, 9u, 33u, 62u, 256u}) {
@@ -213,7 +213,7 @@ TEST_P(PathTest, OfATreeEqualsPlainDecoding) {
 // A whole layer over a tree of rows, compared with the same rows one by one, path by path.
 class LayerInvarianceTest : public OpTest {};
 
-TEST_P(LayerInvarianceTest, OfAWholeLayerOverATree) {
+TEST_P(LayerInvarianceTest, WholeLayerOverTree) {
   constexpr std::uint32_t kRows = 40;
   constexpr std::uint32_t kPrefix = 10;
   const LayerShape shape{.dim = 96,

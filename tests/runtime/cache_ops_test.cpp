@@ -16,14 +16,14 @@ TEST_P(StoreTest, CopiesRowsToTheirSlots) {
   EXPECT_EQ(values_of(backend(), cache.all()), (Floats{0, 0, 1, 2, 3, 4, 0, 0}));
 }
 
-TEST_P(StoreTest, TakesPartOfAWiderMatrix) {
+TEST_P(StoreTest, CopiesPartOfWiderMatrix) {
   const OwnedMatrix x = matrix_of(backend(), 2, 3, Floats{1, 2, 3, 4, 5, 6});
   const OwnedMatrix cache(backend(), 2, 2);
   backend().store({.x = x.all().column_range(1, 2), .cache = cache.all(), .first = 0});
   EXPECT_EQ(values_of(backend(), cache.all()), (Floats{2, 3, 5, 6}));
 }
 
-TEST_P(CompactTest, MovesTheChosenSlotsTogether) {
+TEST_P(CompactTest, MovesChosenSlotsTogether) {
   Floats rows(6);
   std::iota(rows.begin(), rows.end(), 0.0f);
   const OwnedMatrix cache = matrix_of(backend(), 6, 1, rows);
@@ -32,7 +32,7 @@ TEST_P(CompactTest, MovesTheChosenSlotsTogether) {
   EXPECT_EQ(values_of(backend(), cache.all().row_range(0, 5)), (Floats{0, 1, 2, 3, 5}));
 }
 
-TEST_P(CompactTest, MovesRowsThatOverlap) {
+TEST_P(CompactTest, MovesOverlappingRows) {
   for (const std::uint32_t cols : kAwkwardCounts) {
     const Floats rows = random_floats(cols, 100 * cols);
     const OwnedMatrix cache = matrix_of(backend(), 100, cols, rows);
@@ -68,7 +68,7 @@ TEST_P(GatherLayersTest, InterleavesKeysAndValuesByHead) {
             (Floats{1, 2, 5, 6, 3, 4, 7, 8, 11, 12, 15, 16, 13, 14, 17, 18}));
 }
 
-TEST_P(GatherLayersTest, BringsPairedKeysIntoTheOrderOfHalves) {
+TEST_P(GatherLayersTest, ReordersPairedKeysToHalves) {
   const OwnedMatrix keys = matrix_of(backend(), 1, 6, Floats{1, 2, 3, 4, 5, 6});
   const OwnedMatrix values = matrix_of(backend(), 1, 6, Floats{1, 2, 3, 4, 5, 6});
   const std::vector<CacheView> all_keys = {keys.all()};

@@ -92,7 +92,7 @@ class CacheTypeTest : public OpTest {
   }
 };
 
-TEST_P(CacheTypeTest, StoreRoundsToNearestAndFiniteNumbersStayFinite) {
+TEST_P(CacheTypeTest, StoreRoundsToNearestAndKeepsFiniteValues) {
   const float tiny = std::numeric_limits<float>::denorm_min();
   Floats numbers = {0.0f,     -0.0f,     1.0f,      -1.0f,      0x1.002p0f,  0x1.006p0f,
                     0x1p-14f, 0x1p-24f,  0x1p-25f,  0x1.8p-25f, -0x1.4p-20f, tiny,
@@ -109,7 +109,7 @@ TEST_P(CacheTypeTest, StoreRoundsToNearestAndFiniteNumbersStayFinite) {
     const Floats expected = rounded(type, numbers);
     for (std::uint32_t i = 0; i < cols; ++i) {
       EXPECT_TRUE(same_bytes({&stored[i], 1}, {&expected[i], 1}))
-          << numbers[i] << " became " << stored[i] << ", not " << expected[i];
+          << numbers[i] << " became " << stored[i] << ", expected " << expected[i];
     }
     if (type == DType::f16) {
       EXPECT_EQ(stored[14], kHalfMax);
@@ -127,7 +127,7 @@ TEST_P(CacheTypeTest, StoreRoundsToNearestAndFiniteNumbersStayFinite) {
 }
 
 // The score of a key beyond float16's range is large, but neither infinite nor NaN.
-TEST_P(CacheTypeTest, AKeyBeyondFloat16StillWins) {
+TEST_P(CacheTypeTest, KeyBeyondFloat16RangeStillWins) {
   const HeadShape heads{.query_heads = 1, .kv_heads = 1, .head_dim = 2};
   for_each_type([&](DType type, std::uint32_t page_slots) {
     const auto pages = reversed_pages(2, page_slots);
@@ -148,7 +148,7 @@ TEST_P(CacheTypeTest, AKeyBeyondFloat16StillWins) {
   });
 }
 
-TEST_P(CacheTypeTest, AttentionHasTheBitsOfTheRoundedNumbers) {
+TEST_P(CacheTypeTest, AttentionMatchesRoundedValuesBitForBit) {
   const HeadShape shapes[] = {{.query_heads = 6, .kv_heads = 2, .head_dim = 48},
                               {.query_heads = 8, .kv_heads = 1, .head_dim = 64},
                               {.query_heads = 2, .kv_heads = 2, .head_dim = 10},
@@ -185,14 +185,14 @@ TEST_P(CacheTypeTest, AttentionHasTheBitsOfTheRoundedNumbers) {
           stored_keys.store(0, keys);
           stored_values.store(0, values);
           ASSERT_TRUE(same_bytes(attend(stored_keys.view(), stored_values.view()), expected))
-              << rows << " rows behind " << prefix << ", heads of " << heads.head_dim;
+              << rows << " rows after " << prefix << ", heads of " << heads.head_dim;
         });
       }
     }
   }
 }
 
-TEST_P(CacheTypeTest, CompactMovesSlotsAndNothingElse) {
+TEST_P(CacheTypeTest, CompactMovesOnlyTheSlots) {
   constexpr std::uint32_t kSlots = 90;
   for (const std::uint32_t cols : {1u, 33u, 128u}) {
     for_each_type([&](DType type, std::uint32_t page_slots) {
@@ -212,7 +212,7 @@ TEST_P(CacheTypeTest, CompactMovesSlotsAndNothingElse) {
   }
 }
 
-TEST_P(CacheTypeTest, GatherLayersReadsTheRoundedNumbers) {
+TEST_P(CacheTypeTest, GatherLayersReadsRoundedValues) {
   constexpr std::uint32_t kSlots = 40;
   const HeadShape heads{.query_heads = 2, .kv_heads = 2, .head_dim = 22};
   const std::vector<std::uint32_t> slots = {0, 7, 8, 9, 39};
@@ -250,7 +250,7 @@ TEST_P(CacheTypeTest, GatherLayersReadsTheRoundedNumbers) {
 
 // Lossless drafting relies on this: rows of a pass read each other's keys and values as stored, so
 // that tokens together have the bits of tokens alone.
-TEST_P(CacheTypeTest, ADecoderHasTheSameBitsForTokensTogetherAndAlone) {
+TEST_P(CacheTypeTest, DecoderGivesSameBitsForTokensTogetherAndAlone) {
   const ToyDecoder toy(3);
   constexpr std::uint32_t kCount = 20;
   Decoder decoder(backend(), toy.config, toy.tensors, 64);
@@ -278,7 +278,7 @@ TEST_P(CacheTypeTest, ADecoderHasTheSameBitsForTokensTogetherAndAlone) {
 
 EDGEDRAFT_FOR_ALL_BACKENDS(CacheTypeTest);
 
-TEST(CacheSizeTest, SixteenBitsTakeHalfTheMemory) {
+TEST(CacheSizeTest, SixteenBitTypesHalveMemory) {
   const KvPool::Size f32{.layers = 3, .kv_cols = 10, .page_count = 7};
   KvPool::Size f16 = f32;
   f16.type = DType::f16;
@@ -287,7 +287,7 @@ TEST(CacheSizeTest, SixteenBitsTakeHalfTheMemory) {
   EXPECT_EQ(cache_bytes(DType::bf16, 5), 10u);
 }
 
-TEST(CacheSizeTest, LayersOfAPoolDoNotOverlap) {
+TEST(CacheSizeTest, LayersOfPoolDoNotOverlap) {
   const auto backend = make_reference_backend();
   for (const DType type : kTypes) {
     KvPool pool(*backend,

@@ -117,7 +117,7 @@ const std::vector<std::uint32_t> kInputs = {32, 96, 256, 1120, 2304, 8704};
 // Row gaps of whole vectors of four values, and others.
 constexpr std::uint32_t kApart[] = {0, 8, 3};
 
-TEST_P(CombinedOpsTest, ANormAndItsProducts) {
+TEST_P(CombinedOpsTest, NormAndMatmulsMatchSeparateOps) {
   for (const Types& types : families()) {
     for (const std::uint32_t inputs : kInputs) {
       if (!fit(types, inputs)) continue;
@@ -138,7 +138,7 @@ TEST_P(CombinedOpsTest, ANormAndItsProducts) {
   }
 }
 
-TEST_P(CombinedOpsTest, SwigluAndItsProduct) {
+TEST_P(CombinedOpsTest, SwigluAndMatmulMatchSeparateOps) {
   for (const DType type : kDTypes) {
     for (const std::uint32_t inputs : kInputs) {
       if (!fit({type}, inputs)) continue;
@@ -167,7 +167,7 @@ TEST_P(CombinedOpsTest, SwigluAndItsProduct) {
 
 // Two sequences that share a memory, one with its own, and one in the shared memory again. Caches
 // and queries equal those of separate rope and store.
-TEST_P(CombinedOpsTest, RotationAndStores) {
+TEST_P(CombinedOpsTest, RotationAndStoresMatchSeparateOps) {
   constexpr std::uint32_t kQueryCols = 160;
   constexpr std::uint32_t kCols = 80;
   constexpr std::uint32_t kHeadDim = 20;

@@ -105,7 +105,7 @@ void expect_close(const Floats& a, const Floats& b) {
   }
 }
 
-TEST(InstructionSetTest, NumbersOfThreadsGiveTheSameBytes) {
+TEST(InstructionSetTest, ThreadCountDoesNotChangeBytes) {
   for (const auto* kernels = cpu::available_kernels(); *kernels != nullptr; ++kernels) {
     const Floats alone = results_with(**kernels, 1);
     for (const std::uint32_t threads : {2u, 3u, 7u}) {
@@ -115,19 +115,19 @@ TEST(InstructionSetTest, NumbersOfThreadsGiveTheSameBytes) {
   }
 }
 
-TEST(InstructionSetTest, AllThatFuseProductsGiveTheSameBytes) {
+TEST(InstructionSetTest, FusingSetsGiveSameBytes) {
   const auto sets = sets_that_fuse();
-  if (sets.empty()) EDGEDRAFT_SKIP_WITHOUT("avx2", "the baseline is all that this CPU has");
+  if (sets.empty()) EDGEDRAFT_SKIP_WITHOUT("avx2", "this CPU has the baseline only");
   const Floats first = results_with(*sets.front(), 1, kAllButBf16);
   for (const cpu::Kernels* kernels : std::span(sets).subspan(1)) {
     EXPECT_TRUE(same_bytes(results_with(*kernels, 1, kAllButBf16), first)) << kernels->name;
   }
 }
 
-TEST(InstructionSetTest, AllThatFuseProductsOutsideTilesGiveTheSameBytesOfBfloat16) {
+TEST(InstructionSetTest, FusingSetsWithoutTilesGiveSameBfloat16Bytes) {
   constexpr DType kBf16[] = {DType::bf16};
   const auto sets = sets_that_fuse();
-  if (sets.empty()) EDGEDRAFT_SKIP_WITHOUT("avx2", "the baseline is all that this CPU has");
+  if (sets.empty()) EDGEDRAFT_SKIP_WITHOUT("avx2", "this CPU has the baseline only");
   const Floats first = results_with(*sets.front(), 1, kBf16);
   for (const cpu::Kernels* kernels : std::span(sets).subspan(1)) {
     if (kernels->tile_matmul != nullptr) continue;
@@ -137,9 +137,9 @@ TEST(InstructionSetTest, AllThatFuseProductsOutsideTilesGiveTheSameBytesOfBfloat
 
 // A machine may have only one such set, and never both x86 and Arm sets. The CRC was recorded with
 // AVX2.
-TEST(InstructionSetTest, ThatFusesProductsGivesTheBytesThatItGivesElsewhere) {
+TEST(InstructionSetTest, FusingSetsMatchRecordedBytes) {
   const auto sets = sets_that_fuse();
-  if (sets.empty()) EDGEDRAFT_SKIP_WITHOUT("avx2", "the baseline is all that this CPU has");
+  if (sets.empty()) EDGEDRAFT_SKIP_WITHOUT("avx2", "this CPU has the baseline only");
   for (const cpu::Kernels* kernels : sets) {
     const Floats results = results_with(*kernels, 1, kAllButBf16);
     const auto* bytes = reinterpret_cast<const Bytef*>(results.data());
@@ -148,14 +148,14 @@ TEST(InstructionSetTest, ThatFusesProductsGivesTheBytesThatItGivesElsewhere) {
   }
 }
 
-TEST(InstructionSetTest, TheBaselineIsCloseToTheBest) {
+TEST(InstructionSetTest, BaselineIsCloseToBestSet) {
   expect_close(results_with(*cpu::available_kernels()[0], 1), results_with(cpu::best_kernels(), 1));
 }
 
-TEST(InstructionSetTest, TilesOfBfloat16AreAsExactAsFloat32) {
+TEST(InstructionSetTest, Bfloat16TilesAreAsExactAsFloat32) {
   const cpu::Kernels& best = cpu::best_kernels();
   if (best.tile_matmul == nullptr)
-    EDGEDRAFT_SKIP_WITHOUT("amx", "this CPU has no tiles of bfloat16");
+    EDGEDRAFT_SKIP_WITHOUT("amx", "this CPU has no bfloat16 tiles");
   for (const auto* kernels = cpu::available_kernels(); *kernels != &best; ++kernels) {
     SCOPED_TRACE((*kernels)->name);
     expect_close(results_with(**kernels, 1), results_with(best, 1));
@@ -163,7 +163,7 @@ TEST(InstructionSetTest, TilesOfBfloat16AreAsExactAsFloat32) {
 }
 
 // A non-finite activation spoils only its own row, as in float32.
-TEST(InstructionSetTest, ActivationsThatAreNotFiniteStayWhatTheyAre) {
+TEST(InstructionSetTest, NonFiniteActivationsAffectOnlyTheirRow) {
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
   const auto backend = make_cpu_backend_with(cpu::best_kernels(), {.threads = 1});
   const TestWeight w(*backend, DType::bf16, 3, 32, Floats(3 * 32, 0.5f));
@@ -184,7 +184,7 @@ TEST(InstructionSetTest, ActivationsThatAreNotFiniteStayWhatTheyAre) {
 }
 
 // A damaged cache holds NaNs of any bits; none may pass for a weight.
-TEST(InstructionSetTest, AttentionToAKeyThatIsNoNumberIsNone) {
+TEST(InstructionSetTest, NanKeyMakesAttentionNan) {
   constexpr HeadShape kHeads{.query_heads = 1, .kv_heads = 1, .head_dim = 8};
   constexpr std::uint32_t kSlots = 3;
   for (const auto* kernels = cpu::available_kernels(); *kernels != nullptr; ++kernels) {

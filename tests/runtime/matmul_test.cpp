@@ -51,7 +51,7 @@ class MatmulTest : public OpTest {
 
 class FloatMatmulTest : public MatmulTest {};
 
-TEST_P(MatmulTest, MultipliesAByEye) {
+TEST_P(MatmulTest, MatchesHandComputedProduct) {
   const OwnedMatrix x = matrix_of(backend(), 2, 3, Floats{1, 2, 3, 0, -1, 4});
   const TestWeight w(backend(), DType::f32, 2, 3, Floats{1, 0, 2, -1, 1, 0.5f});
   const TestWeight bias(backend(), DType::f32, 1, 2, Floats{10, 20});
@@ -80,7 +80,7 @@ TEST_P(MatmulTest, AgreesWithFloat64AtAwkwardSizes) {
   }
 }
 
-TEST_P(MatmulTest, AgreesWithFloat64AtSizesOfModels) {
+TEST_P(MatmulTest, AgreesWithFloat64AtModelSizes) {
   for (const DType type : kDTypes) {
     expect_right(type, {1, 256, 768});
     expect_right(type, {62, 768, 256});
@@ -93,7 +93,7 @@ TEST_P(MatmulTest, AgreesWithFloat64AtSizesOfModels) {
 
 // A CPU adds chains of 64 inputs and takes rows in tiles of up to 12; there may be more rows than
 // it keeps sums for.
-TEST_P(FloatMatmulTest, AgreesWithFloat64WhereThereAreTails) {
+TEST_P(FloatMatmulTest, AgreesWithFloat64WithTails) {
   for (const DType type : {DType::f32, DType::f16, DType::bf16}) {
     for (const std::uint32_t inputs : {63u, 64u, 65u, 130u}) {
       for (const std::uint32_t rows : {6u, 7u, 12u, 13u, 25u})
@@ -104,7 +104,7 @@ TEST_P(FloatMatmulTest, AgreesWithFloat64WhereThereAreTails) {
 }
 
 // Values of one sign have the largest sums; no intermediate result may saturate.
-TEST_P(MatmulTest, AddsUpTheLargestNumbers) {
+TEST_P(MatmulTest, SumsLargestValuesWithoutSaturation) {
   for (const std::uint32_t rows : {1u, 2u, 3u, 4u, 5u, 6u, 32u}) {
     const Shape s{rows, 256, 34};
     const auto ones = [&s](std::uint32_t count) {  // every other row negative
@@ -130,7 +130,7 @@ TEST_P(MatmulTest, AddsUpTheLargestNumbers) {
 }
 
 // backend.h's promise for rounded activations: each is off by at most half a scale.
-TEST_P(MatmulTest, RoundsActivationsByHalfAScaleAtMost) {
+TEST_P(MatmulTest, RoundsActivationsByAtMostHalfAScale) {
   constexpr std::uint32_t kInputs = 768;
   constexpr std::uint32_t kOutputs = 96;
   Floats x = random_floats(1, kInputs);
@@ -160,7 +160,7 @@ TEST_P(MatmulTest, RoundsActivationsByHalfAScaleAtMost) {
   }
 }
 
-TEST_P(MatmulTest, SharesAnInputAmongProducts) {
+TEST_P(MatmulTest, SharesInputAmongMatmuls) {
   constexpr std::uint32_t kRows = 5;
   constexpr std::uint32_t kInputs = 256;
   const OwnedMatrix x = matrix_of(backend(), kRows, kInputs, random_floats(1, kRows * kInputs));
@@ -186,7 +186,7 @@ TEST_P(MatmulTest, SharesAnInputAmongProducts) {
   }
 }
 
-TEST_P(MatmulTest, KeepsWhatIsNoNumber) {
+TEST_P(MatmulTest, PropagatesNonFiniteValues) {
   const TestWeight w(backend(), DType::q8_0, 40, 256, random_floats(1, 40 * 256));
   for (const float odd : {std::numeric_limits<float>::quiet_NaN(), INFINITY, -INFINITY}) {
     Floats x = random_floats(2, 2 * 256);
@@ -226,7 +226,7 @@ TEST_P(MatmulTest, DecodesEveryFloat16Exactly) {
   }
 }
 
-TEST_P(MatmulTest, LeavesTheColumnsBesideItsOutputAlone) {
+TEST_P(MatmulTest, KeepsColumnsBesideOutput) {
   const OwnedMatrix x = matrix_of(backend(), 2, 33, random_floats(1, 66));
   const TestWeight w(backend(), DType::f32, 5, 33, random_floats(2, 5 * 33));
   const OwnedMatrix y = matrix_of(backend(), 2, 9, Floats(18, 7.0f));

@@ -145,7 +145,7 @@ class OpTest : public ::testing::TestWithParam<BackendFactory> {
     backend_ = factory.open();
     if (backend_) return;
     if (factory.need == "vulkan" && !usable_vulkan_devices().empty()) {
-      GTEST_SKIP() << factory.name << ": no device here has that feature";
+      GTEST_SKIP() << factory.name << ": no device supports this feature";
     }
     EDGEDRAFT_SKIP_WITHOUT(factory.need.empty() ? factory.name : factory.need,
                            "not on this machine");
@@ -284,7 +284,7 @@ inline double sum_tolerance(std::size_t count, double magnitude) {
 
 inline void expect_near(float value, double exact, double tolerance, const std::string& where) {
   EXPECT_LE(std::fabs(double{value} - exact), tolerance)
-      << where << ": " << value << ", not " << exact;
+      << where << ": " << value << ", expected " << exact;
 }
 
 // Compares bitwise: +0 differs from -0, and NaN equals itself.

@@ -25,7 +25,7 @@ class PagedCacheTest : public OpTest {
   void SetUp() override {
     OpTest::SetUp();
     if (!IsSkipped() && !backend().takes_pages()) {
-      GTEST_SKIP() << GetParam().name << ": serves one sequence and takes no pages";
+      GTEST_SKIP() << GetParam().name << ": serves one sequence, without pages";
     }
   }
 };
@@ -68,7 +68,7 @@ std::uint32_t pages_for(std::uint32_t slots, std::uint32_t page_slots) {
   return (slots + page_slots - 1) / page_slots + 2;
 }
 
-TEST_P(PagedCacheTest, AttentionHasTheBitsOfSlotsInARow) {
+TEST_P(PagedCacheTest, AttentionMatchesContiguousSlotsBitForBit) {
   std::uint64_t seed = 1;
   for (const std::uint32_t page_slots : {2u, 32u}) {
     for (const std::uint32_t prefix : {0u, 31u, 33u, 200u}) {
@@ -99,13 +99,13 @@ TEST_P(PagedCacheTest, AttentionHasTheBitsOfSlotsInARow) {
         paged_keys.write(keys);
         paged_values.write(values);
         ASSERT_TRUE(same_bytes(attend(paged_keys.view, paged_values.view), expected))
-            << rows << " rows behind " << prefix << ", pages of " << page_slots;
+            << rows << " rows after " << prefix << ", pages of " << page_slots;
       }
     }
   }
 }
 
-TEST_P(PagedCacheTest, StoreAndCompactMoveSlotsAndNothingElse) {
+TEST_P(PagedCacheTest, StoreAndCompactMoveOnlyTheirSlots) {
   constexpr std::uint32_t kCols = 33;
   constexpr std::uint32_t kSlots = 100;
   for (const std::uint32_t page_slots : {1u, 8u, 32u}) {
@@ -130,7 +130,7 @@ TEST_P(PagedCacheTest, StoreAndCompactMoveSlotsAndNothingElse) {
   }
 }
 
-TEST_P(PagedCacheTest, GatherLayersReadsEveryLayerThroughTheTable) {
+TEST_P(PagedCacheTest, GatherLayersReadsEveryLayerThroughPageTable) {
   constexpr std::uint32_t kSlots = 70;
   constexpr std::uint32_t kPageSlots = 16;
   const auto table = shuffled_pages(5, pages_for(kSlots, kPageSlots));
@@ -165,7 +165,7 @@ TEST_P(PagedCacheTest, GatherLayersReadsEveryLayerThroughTheTable) {
 }
 
 // Two sequences grow in turns, so their pages interleave; one drafts trees and keeps paths.
-TEST_P(PagedCacheTest, ADecoderHasTheBitsOfACacheOfItsOwn) {
+TEST_P(PagedCacheTest, DecoderMatchesSeparateCacheBitForBit) {
   const ToyDecoder toy(3);
   Decoder decoder(backend(), toy.config, toy.tensors, 200);
   KvPool pool(backend(), decoder.pool_size(40, DType::f32, 8));
@@ -205,7 +205,7 @@ TEST_P(PagedCacheTest, ADecoderHasTheBitsOfACacheOfItsOwn) {
 
 EDGEDRAFT_FOR_ALL_BACKENDS(PagedCacheTest);
 
-TEST(CacheViewTest, ARunEndsWhereRowsPart) {
+TEST(CacheViewTest, RunEndsAtPageGap) {
   const auto backend = make_reference_backend();
   const OwnedMatrix memory(*backend, 20, 3);
   const std::vector<std::uint32_t> pages = {3, 0, 1, 2};
@@ -232,7 +232,7 @@ class KvPoolTest : public ::testing::Test {
                {.layers = 2, .kv_cols = 3, .page_count = kPages, .page_slots = kPageSlots}};
 };
 
-TEST_F(KvPoolTest, CachesTakePagesAsTheyGrowAndGiveThemBack) {
+TEST_F(KvPoolTest, CachesTakeAndReturnPages) {
   {
     KvCache cache(pool_, 100);
     EXPECT_EQ(pool_.used_count(), 0u);
@@ -256,7 +256,7 @@ TEST_F(KvPoolTest, CachesTakePagesAsTheyGrowAndGiveThemBack) {
   EXPECT_EQ(pool_.used_count(), 0u);
 }
 
-TEST_F(KvPoolTest, WhoAsksForTooMuchGetsNothing) {
+TEST_F(KvPoolTest, OversizedReservationTakesNoPages) {
   KvCache first(pool_, 100);
   KvCache second(pool_, 100);
   ASSERT_TRUE(first.reserve(6 * kPageSlots));
@@ -267,7 +267,7 @@ TEST_F(KvPoolTest, WhoAsksForTooMuchGetsNothing) {
   EXPECT_EQ(first.slots(), 6 * kPageSlots);
 }
 
-TEST_F(KvPoolTest, SharedPagesOutliveTheFirstHolderAndAreNotCutInTwo) {
+TEST_F(KvPoolTest, SharedPagesOutliveFirstOwnerAndStayWhole) {
   KvCache second(pool_, 100);
   std::vector<std::uint32_t> shared;
   {

@@ -38,7 +38,7 @@ std::vector<double> probabilities(std::span<const float> logits) {
 // divergence of the next token's distribution is half the square of that: 0.005 nats.
 using RoundedLogitsTest = OpTest;
 
-TEST_P(RoundedLogitsTest, KeepTheNextTokensDistributionOnTheDemoTarget) {
+TEST_P(RoundedLogitsTest, PreserveNextTokenDistributionOfDemoTarget) {
   const GgufFile file = demo_target();
   const std::vector<std::uint32_t> tokens = Tokenizer::read(file).value().encode(
       "Once upon a time there was a little girl named Lily. She loved to play in the garden "

@@ -9,7 +9,7 @@ using RopeTest = OpTest;
 using SwigluTest = OpTest;
 using GroupMeanTest = OpTest;
 
-TEST_P(EmbedTest, TakesTheRowsOfTheTokens) {
+TEST_P(EmbedTest, SelectsRowsOfTokens) {
   const TestWeight table(backend(), DType::f16, 3, 2, Floats{1, 2, 3, 4, 5, 6});
   const OwnedMatrix y(backend(), 4, 2);
   const std::vector<std::uint32_t> tokens = {2, 0, 0, 1};
@@ -31,7 +31,7 @@ TEST_P(EmbedTest, DecodesEveryTypeExactly) {
   }
 }
 
-TEST_P(RmsNormTest, DividesByTheRootOfTheMeanSquare) {
+TEST_P(RmsNormTest, DividesByRootMeanSquare) {
   // The mean of the squares is 12.5, and with epsilon 3.5 the root is 4.
   const OwnedMatrix x = matrix_of(backend(), 1, 2, Floats{3, 4});
   const TestWeight weight(backend(), DType::f32, 1, 2, Floats{1, 10});
@@ -40,7 +40,7 @@ TEST_P(RmsNormTest, DividesByTheRootOfTheMeanSquare) {
   EXPECT_EQ(values_of(backend(), y.all()), (Floats{0.75f, 10.0f}));
 }
 
-TEST_P(RmsNormTest, AgreesWithFloat64InPlaceAndNot) {
+TEST_P(RmsNormTest, AgreesWithFloat64InPlaceAndOutOfPlace) {
   for (const std::uint32_t cols : {1u, 31u, 32u, 33u, 127u, 128u, 4096u}) {
     const Floats x = random_floats(cols, 3 * cols);
     const OwnedMatrix x_matrix = matrix_of(backend(), 3, cols, x);
@@ -67,7 +67,7 @@ TEST_P(RmsNormTest, AgreesWithFloat64InPlaceAndNot) {
 }
 
 // A quarter turn: (a, b) becomes (-b, a).
-TEST_P(RopeTest, TurnsPairsByTheirPosition) {
+TEST_P(RopeTest, RotatesPairsByPosition) {
   const OwnedMatrix table = matrix_of(backend(), 2, 4,
                                       Floats{1, 1, 0, 0,  //
                                              0, 1, 1, 0});
@@ -123,7 +123,7 @@ TEST_P(RopeTest, AgreesWithFloat64ForEveryHeadAndSize) {
   }
 }
 
-TEST_P(SwigluTest, IsNothingAtZeroAndTheProductFarAbove) {
+TEST_P(SwigluTest, IsZeroAtZeroAndProductForLargeGates) {
   const OwnedMatrix gate = matrix_of(backend(), 1, 3, Floats{0, 64, -200});
   const OwnedMatrix up = matrix_of(backend(), 1, 3, Floats{5, 2, 1});
   const OwnedMatrix y(backend(), 1, 3);
@@ -134,7 +134,7 @@ TEST_P(SwigluTest, IsNothingAtZeroAndTheProductFarAbove) {
   EXPECT_NEAR(values[2], 0.0f, 1e-30f);
 }
 
-TEST_P(SwigluTest, AgreesWithFloat64InPlaceAndNot) {
+TEST_P(SwigluTest, AgreesWithFloat64InPlaceAndOutOfPlace) {
   for (const std::uint32_t cols : {1u, 31u, 32u, 33u, 127u, 128u, 768u}) {
     Floats gate = random_floats(cols, 2 * cols);
     for (float& g : gate) g *= 30.0f;

@@ -41,7 +41,7 @@ TEST_P(TopKTest, OrdersByValueThenByToken) {
   for (const float log_prob : choice.log_probs) EXPECT_NEAR(log_prob, std::log(0.25f), 1e-6f);
 }
 
-TEST_P(TopKTest, AgreesWithASortAndFloat64) {
+TEST_P(TopKTest, AgreesWithSortAndFloat64) {
   for (const std::uint32_t cols :
        {1u, 31u, 32u, 33u, 127u, 128u, 1025u, 4095u, 4096u, 4097u, 8191u, 8193u, 32003u}) {
     constexpr std::uint32_t kRows = 3;
@@ -60,7 +60,7 @@ TEST_P(TopKTest, AgreesWithASortAndFloat64) {
         double sum = 0.0;
         for (const float value : x) sum += std::exp(double{value});
         for (std::uint32_t i = 0; i < k; ++i) {
-          ASSERT_EQ(choice.tokens[r * k + i], order[i]) << "place " << i << " of " << cols;
+          ASSERT_EQ(choice.tokens[r * k + i], order[i]) << "rank " << i << " of " << cols;
           expect_near(choice.log_probs[r * k + i], double{x[order[i]]} - std::log(sum), 4e-6,
                       "log probability");
         }
@@ -71,7 +71,7 @@ TEST_P(TopKTest, AgreesWithASortAndFloat64) {
 
 // Backends first select within groups of a row: each group yields only equal values, more than
 // requested.
-TEST_P(TopKTest, TakesTheLowestTokensWhereAllAreEqual) {
+TEST_P(TopKTest, SelectsLowestTokensAmongEqualLogits) {
   for (const float value : {0.0f, -0.0f, 7.25f, -1e30f}) {
     for (const std::uint32_t cols : {256u, 4097u, 9001u}) {
       const Choice choice = top_k(Floats(2 * std::size_t{cols}, value), 2, 256);
@@ -89,7 +89,7 @@ TEST_P(TopKTest, ZerosOfBothSignsAreEqual) {
 }
 
 // All values of a row differ, but only in their last bits; the best come last.
-TEST_P(TopKTest, TellsNumbersApartByTheirLastBits) {
+TEST_P(TopKTest, DistinguishesLogitsByTheirLastBits) {
   constexpr std::uint32_t kCols = 10000;
   for (const float sign : {1.0f, -1.0f}) {
     Floats logits(kCols);
@@ -102,7 +102,7 @@ TEST_P(TopKTest, TellsNumbersApartByTheirLastBits) {
 }
 
 // As after a mask: long runs, including the first and last of a row, are impossible.
-TEST_P(TopKTest, LeavesOutWhatIsImpossible) {
+TEST_P(TopKTest, RanksImpossibleTokensLast) {
   constexpr std::uint32_t kCols = 5 * 4096 + 3;
   Floats logits(kCols, -INFINITY);
   logits[9000] = -200.0f;
@@ -118,7 +118,7 @@ TEST_P(TopKTest, LeavesOutWhatIsImpossible) {
   EXPECT_EQ(choice.log_probs[4], -INFINITY);
 }
 
-TEST_P(TopKTest, NamesValidTokensForNumbersThatAreNone) {
+TEST_P(TopKTest, ReturnsValidTokensForNanLogits) {
   Floats logits(40, NAN);
   logits[17] = 2.0f;
   const Choice choice = top_k(logits, 1, 4);
@@ -133,11 +133,11 @@ TEST_P(TopKTest, NamesValidTokensForNumbersThatAreNone) {
   for (std::uint32_t i = 0; i < 256; ++i) ASSERT_EQ(none.tokens[i], i);
 }
 
-TEST_P(ArgmaxTest, TakesTheFirstOfTheLargest) {
+TEST_P(ArgmaxTest, ReturnsFirstOfEqualMaxima) {
   EXPECT_EQ(argmax(Floats{1, 5, 2, 5, -7, -3, -3, -9}, 2), (std::vector<std::uint32_t>{1, 1}));
 }
 
-TEST_P(ArgmaxTest, AgreesWithASearchAtEverySize) {
+TEST_P(ArgmaxTest, AgreesWithLinearSearchAtEverySize) {
   for (const std::uint32_t cols : {1u, 31u, 32u, 33u, 127u, 128u, 32003u}) {
     const Floats logits = random_floats(cols, 4 * std::size_t{cols});
     const std::vector<std::uint32_t> tokens = argmax(logits, 4);
@@ -149,7 +149,7 @@ TEST_P(ArgmaxTest, AgreesWithASearchAtEverySize) {
 }
 
 // At any distance: a backend may process parts of a row separately.
-TEST_P(ArgmaxTest, TakesTheFirstOfTheLargestOfALongRow) {
+TEST_P(ArgmaxTest, ReturnsFirstOfEqualMaximaInLongRow) {
   constexpr std::uint32_t kCols = 9001;
   const std::vector<std::vector<std::uint32_t>> rows = {
       {9000, 2048, 2047, 5000}, {8999, 9000}, {0, 9000}, {4096, 6144, 8192}};
@@ -162,7 +162,7 @@ TEST_P(ArgmaxTest, TakesTheFirstOfTheLargestOfALongRow) {
   EXPECT_EQ(argmax(logits, static_cast<std::uint32_t>(rows.size())), first);
 }
 
-TEST_P(ArgmaxTest, NamesAValidTokenForNumbersThatAreNone) {
+TEST_P(ArgmaxTest, ReturnsValidTokenForNanLogits) {
   Floats logits(33, NAN);
   EXPECT_EQ(argmax(logits, 1)[0], 0u);
   logits[20] = -INFINITY;

@@ -37,7 +37,7 @@ class SequencesTest : public OpTest {
   }
 };
 
-TEST_P(SequencesTest, SeveralAtOnceAreAsOneAfterTheOther) {
+TEST_P(SequencesTest, BatchMatchesSequentialCalls) {
   constexpr std::uint32_t kRows = 20;
   constexpr std::uint32_t kSlots = 40;
   const std::vector<Sequence> all = sequences();

@@ -22,7 +22,7 @@ std::vector<std::uint32_t> random_tokens(Random& random, std::uint32_t count) {
   return tokens;
 }
 
-TEST_P(StatePlanesTest, AStateIsWhatSoManyLayersLeave) {
+TEST_P(StatePlanesTest, StateIsOutputOfItsLayer) {
   const ToyDecoder toy(5, kLayers);
   Random random(1);
   const auto tokens = random_tokens(random, 20);
@@ -68,7 +68,7 @@ TEST_P(StatePlanesTest, AStateIsWhatSoManyLayersLeave) {
 }
 
 // Two sequences draft trees in shared passes and keep paths of them.
-TEST_P(StatePlanesTest, OfAKeptPathHaveTheBitsOfTokensAlone) {
+TEST_P(StatePlanesTest, KeptPathMatchesSingleTokensBitForBit) {
   const ToyDecoder toy(6, kLayers);
   Decoder decoder(backend(), toy.config, toy.tensors, kContext, {0, 2, 4});
   KvCache caches[] = {decoder.make_cache(), decoder.make_cache()};
@@ -118,9 +118,9 @@ TEST_P(StatePlanesTest, OfAKeptPathHaveTheBitsOfTokensAlone) {
   }
 }
 
-TEST_P(StatePlanesTest, PagesHoldThemAndGiveThemToWhoAdopts) {
+TEST_P(StatePlanesTest, AdoptedPagesCarryTheirStates) {
   if (!backend().takes_pages()) {
-    GTEST_SKIP() << GetParam().name << ": serves one sequence and takes no pages";
+    GTEST_SKIP() << GetParam().name << ": serves one sequence, without pages";
   }
   const ToyDecoder toy(7, kLayers);
   for (const DType type : {DType::f32, DType::f16, DType::bf16}) {
@@ -155,7 +155,7 @@ TEST_P(StatePlanesTest, PagesHoldThemAndGiveThemToWhoAdopts) {
 
 EDGEDRAFT_FOR_ALL_BACKENDS(StatePlanesTest);
 
-TEST(StatePlanesSizeTest, WhatNobodyWantsCostsNothing) {
+TEST(StatePlanesSizeTest, UnusedStatesTakeNoMemory) {
   const auto backend = make_cpu_backend({.threads = 1});
   const ToyDecoder toy(8, kLayers);
   const Decoder without(*backend, toy.config, toy.tensors, kContext);

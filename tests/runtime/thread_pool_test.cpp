@@ -24,7 +24,7 @@ TEST(ThreadPoolTest, VisitsEveryItemOnce) {
           for (std::size_t i = begin; i < end; ++i) ++visits[i];
         });
         EXPECT_TRUE(std::all_of(visits.begin(), visits.end(), [](const auto& v) { return v == 1; }))
-            << count << " items in " << grain << "s on " << threads << " threads";
+            << count << " items, grain " << grain << ", on " << threads << " threads";
       }
     }
   }
@@ -45,14 +45,14 @@ Ranges ranges_of(ThreadPool& pool, std::size_t count, std::size_t step) {
   return ranges;
 }
 
-TEST(ThreadPoolTest, GivesOutWholeSteps) {
+TEST(ThreadPoolTest, SplitsWorkIntoWholeSteps) {
   ThreadPool pool(3);
   EXPECT_EQ(ranges_of(pool, 100, 32), (Ranges{{0, 32}, {32, 64}, {64, 96}, {96, 100}}));
   EXPECT_EQ(ranges_of(pool, 20, 16), (Ranges{{0, 16}, {16, 20}}));
   EXPECT_EQ(ranges_of(pool, 0, 16), Ranges{});
 }
 
-TEST(ThreadPoolTest, OneStepAThreadIsWholeGrains) {
+TEST(ThreadPoolTest, OneStepPerThreadIsMultipleOfGrain) {
   ThreadPool pool(3);
   EXPECT_EQ(pool.one_step_a_thread(100, 16), 48u);
   EXPECT_EQ(pool.one_step_a_thread(96, 16), 32u);
@@ -60,7 +60,7 @@ TEST(ThreadPoolTest, OneStepAThreadIsWholeGrains) {
 }
 
 // A thread that has finished its own steps takes those of one that is stuck.
-TEST(ThreadPoolTest, NobodyWaitsForStepsThatNobodyHasBegun) {
+TEST(ThreadPoolTest, IdleThreadTakesStepsOfStuckThread) {
   ThreadPool pool(2);
   std::atomic<int> done = 0;
   pool.run(8, 1, [&](std::size_t begin, std::size_t, std::size_t) {
@@ -72,7 +72,7 @@ TEST(ThreadPoolTest, NobodyWaitsForStepsThatNobodyHasBegun) {
 }
 
 // A step taken for the wrong loop would run twice or not at all.
-TEST(ThreadPoolTest, NumbersOfStepsMayChangeFromLoopToLoop) {
+TEST(ThreadPoolTest, StepCountMayChangeBetweenLoops) {
   ThreadPool pool(4);
   for (std::uint32_t job = 0; job < 5000; ++job) {
     std::atomic<int> visits[16] = {};
@@ -83,12 +83,12 @@ TEST(ThreadPoolTest, NumbersOfStepsMayChangeFromLoopToLoop) {
   }
 }
 
-TEST(ThreadPoolTest, TakesOneThreadAFastCoreForZero) {
+TEST(ThreadPoolTest, ZeroMeansOneThreadPerFastCore) {
   EXPECT_EQ(ThreadPool(0).thread_count(), fast_cores());
 }
 
 // A wake-up lost in any round would hang the test.
-TEST(ThreadPoolTest, LosesNoWakeUpInManyTinyJobs) {
+TEST(ThreadPoolTest, LosesNoWakeUpOverManyTinyJobs) {
   for (const std::uint32_t threads : {2u, 5u}) {
     ThreadPool pool(threads);
     std::uint64_t total = 0;
@@ -108,12 +108,12 @@ TEST(ThreadPoolTest, LosesNoWakeUpInManyTinyJobs) {
   }
 }
 
-TEST(ThreadPoolTest, EndsWithoutAJob) {
+TEST(ThreadPoolTest, StopsWithoutAJob) {
   for (int i = 0; i < 100; ++i) ThreadPool pool(4);
 }
 
 // Each job reads data that another thread wrote in the previous one.
-TEST(ThreadPoolTest, OrdersOneJobAfterAnother) {
+TEST(ThreadPoolTest, OrdersJobs) {
   constexpr std::size_t kCount = 64;
   ThreadPool pool(4);
   std::vector<std::uint32_t> from(kCount, 0);

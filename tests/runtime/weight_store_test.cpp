@@ -8,7 +8,7 @@ namespace {
 using WeightStoreTest = OpTest;
 
 // Norms and biases are read as float32 for any stored type.
-TEST_P(WeightStoreTest, VectorsOfHalvesServeAsNorms) {
+TEST_P(WeightStoreTest, ConvertsHalfVectorsForNorms) {
   for (const DType type : {DType::f16, DType::bf16}) {
     Bytes bytes(4);
     quantize_row(type, Floats{1.0f, 10.0f}, bytes);
@@ -21,7 +21,7 @@ TEST_P(WeightStoreTest, VectorsOfHalvesServeAsNorms) {
   }
 }
 
-TEST_P(WeightStoreTest, WhatIsAbsentStaysAbsent) {
+TEST_P(WeightStoreTest, AbsentTensorStaysAbsent) {
   EXPECT_FALSE(WeightStore(backend()).add(TensorView{}));
 }
 
