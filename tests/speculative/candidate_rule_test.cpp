@@ -76,7 +76,7 @@ CandidateOdds candidate_odds(const DenseDistribution& target, const SparseDistri
   return odds;
 }
 
-TEST(CandidateRuleTest, ResultsHaveTheTargetsDistribution) {
+TEST(CandidateRuleTest, ResultsFollowTargetDistribution) {
   Random random(1);
   for (int repetition = 0; repetition < 60; ++repetition) {
     const DenseDistribution target = random_distribution(random);
@@ -97,7 +97,7 @@ TEST(CandidateRuleTest, ResultsHaveTheTargetsDistribution) {
   }
 }
 
-TEST(CandidateRuleTest, AcceptsADraftAsOftenAsTheDistributionsOverlap) {
+TEST(CandidateRuleTest, AcceptanceEqualsOverlapOfDistributions) {
   Random random(2);
   for (int repetition = 0; repetition < 60; ++repetition) {
     const DenseDistribution target = random_distribution(random);
@@ -116,7 +116,7 @@ TEST(CandidateRuleTest, AcceptsADraftAsOftenAsTheDistributionsOverlap) {
 
 // p = (.5, .5), q = (.9, .1): dropping token 1 whenever it is drawn, for its low score, makes it
 // too frequent in the answer.
-TEST(CandidateRuleTest, LeavingOutWhatWasDrawnWouldBiasTheAnswer) {
+TEST(CandidateRuleTest, DroppingDrawnTokensBiasesAnswer) {
   const DenseDistribution target{0.5, 0.5};
   const SparseDistribution draft({{0, 9}, {1, 1}});
   double kept = 0.0;
@@ -134,7 +134,7 @@ TEST(CandidateRuleTest, LeavingOutWhatWasDrawnWouldBiasTheAnswer) {
 
 // A vocabulary is large and a draft distribution small: the cost of another child must not grow
 // with the vocabulary.
-TEST(CandidateRuleTest, ManyChildrenCostNoMoreThanOne) {
+TEST(CandidateRuleTest, CostDoesNotGrowWithChildren) {
   constexpr std::uint32_t kMany = 200'000;
   constexpr std::uint32_t kChildren = 60;
   std::vector<SparseDistribution::Entry> entries;
@@ -169,7 +169,7 @@ TEST(CandidateRuleTest, ManyChildrenCostNoMoreThanOne) {
 }
 
 // Trees of two levels and fixed shape: the first two tokens of an answer.
-TEST(CandidateRuleTest, TwoLevelsHaveTheTargetsDistribution) {
+TEST(CandidateRuleTest, TwoLevelsFollowTargetDistribution) {
   Random random(3);
   const DenseDistribution first = random_distribution(random);
   std::map<std::uint32_t, DenseDistribution> second;  // keyed by the first token
@@ -228,11 +228,11 @@ TEST(CandidateRuleTest, TwoLevelsHaveTheTargetsDistribution) {
   EXPECT_GT(accepted, 0.0);
 }
 
-TEST(SparseDistributionTest, ItIsRoundedBeforeItIsDrawnFrom) {
+TEST(SparseDistributionTest, RoundsBeforeDrawing) {
   const std::vector<DraftGuess> guesses{
       {7, std::log(0.6f)}, {3, std::log(0.3f)}, {9, std::log(1e-9f)}};
   const SparseDistribution distribution(guesses, 1.0);
-  EXPECT_EQ(distribution.entries().size(), 2u) << "what rounds to nothing is not drawn";
+  EXPECT_EQ(distribution.entries().size(), 2u) << "tokens that round to zero are never drawn";
   EXPECT_NEAR(distribution.probability(7), 2.0 / 3.0, 1e-4);
   EXPECT_EQ(distribution.probability(9), 0.0);
   EXPECT_EQ(distribution.without(7).probability(3), 1.0);

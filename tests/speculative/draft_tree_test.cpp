@@ -19,11 +19,11 @@ DraftTree two_branches() {
   return tree;
 }
 
-TEST(DraftTreeTest, DepthIsTheDistanceFromTheRoot) {
+TEST(DraftTreeTest, DepthIsDistanceFromRoot) {
   EXPECT_EQ(two_branches().depths(), (std::vector<std::uint32_t>{0, 1, 1, 2, 2, 3}));
 }
 
-TEST(DraftTreeTest, ARowSeesItselfAndItsAncestorsOnly) {
+TEST(DraftTreeTest, RowSeesItselfAndItsAncestorsOnly) {
   const std::vector<AncestorMask> masks = two_branches().masks();
   const std::vector<std::vector<std::uint32_t>> seen{{0},       {0, 1},    {0, 2},
                                                      {0, 1, 3}, {0, 2, 4}, {0, 2, 4, 5}};
@@ -35,7 +35,7 @@ TEST(DraftTreeTest, ARowSeesItselfAndItsAncestorsOnly) {
   }
 }
 
-TEST(DraftTreeTest, HoldsAsManyNodesAsAMaskHasRows) {
+TEST(DraftTreeTest, HoldsAsManyNodesAsMaskRows) {
   DraftTree tree;
   for (std::uint32_t i = 0; i < kTreeNodesMax; ++i) tree.add(i, i);
   EXPECT_EQ(tree.row_count(), kMaskRowsMax);
@@ -43,7 +43,7 @@ TEST(DraftTreeTest, HoldsAsManyNodesAsAMaskHasRows) {
   EXPECT_TRUE(tree.masks().back().test(kMaskRowsMax - 1));
 }
 
-TEST(DraftTreeTest, CompleteHintsHoldATreeAndNothingThatNoVerdictCanTake) {
+TEST(DraftTreeTest, CompleteHintsRoundTripTreeWithoutDeadNodes) {
   const std::vector<HintNode> hints = complete_hints(two_branches());
   EXPECT_EQ(hints, (std::vector<HintNode>{{10, 0}, {20, 0}, {11, 2}, {21, 2}, {22, 1}}));
   EXPECT_EQ(tree_of(hints, 3, 23), two_branches());

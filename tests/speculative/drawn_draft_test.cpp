@@ -128,19 +128,19 @@ class DrawnDraftTest : public ::testing::Test {
   double variance_ = 0.0;
 };
 
-TEST_F(DrawnDraftTest, TreesLeaveAnswersInTheTargetsDistribution) {
+TEST_F(DrawnDraftTest, TreesKeepTargetDistribution) {
   expect_the_targets_distribution({.breadth = 3, .depth = 2, .nodes = 6});
   EXPECT_GT(accepted_, nodes_ / 50);
 }
 
 // Most drafts are accepted, so any bias in choosing among them would show.
-TEST_F(DrawnDraftTest, TreesOfTheTargetItselfDoToo) {
+TEST_F(DrawnDraftTest, TreesDrawnFromTargetKeepTargetDistribution) {
   drafts_well_ = true;
   expect_the_targets_distribution({.breadth = 3, .depth = 2, .nodes = 6});
   EXPECT_GT(accepted_, nodes_ / 8);
 }
 
-TEST_F(DrawnDraftTest, AChainOfOneIsAcceptedAsOftenAsTheDistributionsOverlap) {
+TEST_F(DrawnDraftTest, SingleNodeAcceptanceEqualsOverlapOfDistributions) {
   expect_the_targets_distribution(chain_shape(1));
   EXPECT_NEAR(static_cast<double>(accepted_), expected_, 5.0 * std::sqrt(variance_));
   EXPECT_GT(expected_, 100.0);

@@ -8,7 +8,7 @@
 namespace edgedraft {
 namespace {
 
-TEST(LogprobsTest, TheChosenTokenComesFirstThenTheLikeliest) {
+TEST(LogprobsTest, ListsChosenTokenThenLikeliest) {
   // Probabilities 1/10, 4/10, 2/10, 2/10, 1/10.
   const std::vector<float> logits{0.0f, std::log(4.0f), std::log(2.0f), std::log(2.0f), 0.0f};
   std::vector<Logprob> told;
@@ -27,14 +27,14 @@ TEST(LogprobsTest, EveryValueIsFinite) {
   const std::vector<float> logits{1e30f, -1e30f, -std::numeric_limits<float>::infinity()};
   std::vector<Logprob> told;
   append_logprobs(logits, 2, 21, told);
-  ASSERT_EQ(told.size(), 4u) << "the vocabulary has no more";
+  ASSERT_EQ(told.size(), 4u) << "the chosen token and the whole vocabulary";
   EXPECT_EQ(told[0].value, -9999.0f);
   EXPECT_EQ(told[1], (Logprob{.token = 0, .value = 0.0f}));
   EXPECT_EQ(told[3].value, -9999.0f);
 }
 
 // A model whose arithmetic overflowed may produce NaN logits.
-TEST(LogprobsTest, LogitsThatAreNoNumbersAreImpossibleTokens) {
+TEST(LogprobsTest, NanLogitsAreImpossibleTokens) {
   constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
   std::vector<Logprob> told;
   append_logprobs(std::vector<float>{kNan, 0.0f, kNan, std::log(3.0f)}, 0, 21, told);
@@ -58,14 +58,14 @@ TEST(LogprobsTest, InfiniteLogitsAreCertainTokens) {
                                         {.token = 2, .value = -9999.0f}}));
 }
 
-TEST(LogprobsTest, WhereNothingIsPossibleNothingIsLikely) {
+TEST(LogprobsTest, AllTokensImpossibleIfNoLogitIsFinite) {
   constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
   for (const float none : {kNan, -std::numeric_limits<float>::infinity()}) {
     std::vector<Logprob> told;
     append_logprobs(std::vector<float>(3, none), 2, 21, told);
     ASSERT_EQ(told.size(), 4u);
     for (const Logprob& logprob : told) EXPECT_EQ(logprob.value, -9999.0f);
-    EXPECT_EQ(told[1].token, 0u) << "ties by the lower token";
+    EXPECT_EQ(told[1].token, 0u) << "ties go to the lower token";
   }
 }
 

@@ -41,14 +41,14 @@ std::vector<double> softmax(double temperature) {
 constexpr std::uint64_t kDraws = 40'000;
 constexpr double kTolerance = 0.0125;
 
-TEST(SamplerTest, ZeroTemperatureTakesTheLowestOfTheBest) {
+TEST(SamplerTest, ZeroTemperatureTakesLowestOfBestTokens) {
   Sampler sampler({});
   for (std::uint64_t position = 0; position < 10; ++position) {
     EXPECT_EQ(sampler.choose(kLogits, position), 1u);
   }
 }
 
-TEST(SamplerTest, ReportsTheDistributionItDrawsFrom) {
+TEST(SamplerTest, ReportsDistributionOfItsDraws) {
   for (const SamplingParams& params :
        {SamplingParams{.temperature = 0.7f, .seed = 3},
         SamplingParams{.temperature = 2.0f, .top_k = 3, .seed = 3},
@@ -63,7 +63,7 @@ TEST(SamplerTest, ReportsTheDistributionItDrawsFrom) {
   }
 }
 
-TEST(SamplerTest, DrawsFollowTheSoftmaxOfTheTemperature) {
+TEST(SamplerTest, DrawsFollowSoftmaxAtTemperature) {
   for (const float temperature : {0.5f, 1.0f, 2.0f}) {
     const auto measured = distribution({.temperature = temperature, .seed = 7}, kDraws);
     const auto expected = softmax(temperature);
@@ -73,7 +73,7 @@ TEST(SamplerTest, DrawsFollowTheSoftmaxOfTheTemperature) {
   }
 }
 
-TEST(SamplerTest, TopKKeepsTheBestAndBreaksTiesByTheLowestToken) {
+TEST(SamplerTest, TopKKeepsBestAndBreaksTiesByLowestToken) {
   EXPECT_NEAR(distribution({.temperature = 1.0f, .top_k = 1, .seed = 1}, 100)[1], 1.0, 1e-9);
   const auto two = distribution({.temperature = 1.0f, .top_k = 2, .seed = 1}, kDraws);
   EXPECT_NEAR(two[1], 0.5, kTolerance);
@@ -83,7 +83,7 @@ TEST(SamplerTest, TopKKeepsTheBestAndBreaksTiesByTheLowestToken) {
   EXPECT_GT(three[2], 0.0);
 }
 
-TEST(SamplerTest, TopPStopsWhereTheMassIsReached) {
+TEST(SamplerTest, TopPStopsAtItsMass) {
   // softmax = .054 .400 .147 .400 ...: two tokens reach 0.7, three reach 0.9.
   const auto narrow = distribution({.temperature = 1.0f, .top_p = 0.7f, .seed = 3}, kDraws);
   EXPECT_EQ(narrow[0] + narrow[2] + narrow[4], 0.0);
@@ -92,14 +92,14 @@ TEST(SamplerTest, TopPStopsWhereTheMassIsReached) {
   EXPECT_GT(wide[2], 0.0);
 }
 
-TEST(SamplerTest, MinPDropsWhatIsFarBelowTheBest) {
+TEST(SamplerTest, MinPDropsTokensFarBelowBest) {
   // Weights relative to the best: e^-2 = .135, 1, e^-1 = .368, 1, e^-4.
   const auto kept = distribution({.temperature = 1.0f, .min_p = 0.2f, .seed = 3}, kDraws);
   EXPECT_EQ(kept[0] + kept[4], 0.0);
   EXPECT_GT(kept[2], 0.0);
 }
 
-TEST(SamplerTest, ADrawIsAFunctionOfSeedAndPosition) {
+TEST(SamplerTest, DrawDependsOnSeedAndPositionOnly) {
   Sampler forwards({.temperature = 1.0f, .seed = 11});
   Sampler backwards({.temperature = 1.0f, .seed = 11});
   std::vector<std::uint32_t> a(200);
@@ -113,7 +113,7 @@ TEST(SamplerTest, ADrawIsAFunctionOfSeedAndPosition) {
   EXPECT_NE(a, c);
 }
 
-TEST(SamplerTest, SurvivesInfiniteGapsAndHugeLogits) {
+TEST(SamplerTest, HandlesInfiniteGapsAndHugeLogits) {
   const std::array<float, 3> logits{-INFINITY, 1e30f, -1e30f};
   for (const float temperature : {0.0f, 0.01f, 100.0f}) {
     Sampler sampler({.temperature = temperature, .top_p = 0.5f, .min_p = 0.5f});
@@ -122,7 +122,7 @@ TEST(SamplerTest, SurvivesInfiniteGapsAndHugeLogits) {
 }
 
 // 16-bit keys may overflow on some texts; that must not end a server.
-TEST(SamplerTest, LogitsThatAreNoNumbersStillGiveAToken) {
+TEST(SamplerTest, NonFiniteLogitsStillGiveToken) {
   const std::array<float, 3> nothing{NAN, NAN, NAN};
   const std::array<float, 3> infinite{-INFINITY, INFINITY, 0.0f};
   const std::array<float, 3> none{-INFINITY, -INFINITY, -INFINITY};
@@ -135,7 +135,7 @@ TEST(SamplerTest, LogitsThatAreNoNumbersStillGiveAToken) {
 }
 
 // An untrained embedding may contain NaN.
-TEST(SamplerTest, ATokenWithoutALogitIsNotChosenWhereverItStands) {
+TEST(SamplerTest, NeverChoosesTokenWithNanLogit) {
   for (std::uint32_t without = 0; without < 3; ++without) {
     std::array<float, 3> logits{1.0f, 1.0f, 1.0f};
     logits[without] = NAN;
@@ -211,7 +211,7 @@ std::vector<double> distribution_by_sorting(const SamplingParams& params,
   return distribution;
 }
 
-TEST(SamplerDistributionTest, TopPKeepsBitForBitWhatSortingEverythingKeeps) {
+TEST(SamplerDistributionTest, TopPMatchesFullSortBitForBit) {
   for (const std::vector<float>& logits : many_logits()) {
     for (const float top_p : {0.0f, 0.1f, 0.25f, 0.5f, 0.9f, 0.95f, 0.999f, 0.99999994f}) {
       for (const std::uint32_t top_k : {0u, 100u, 2000u}) {
@@ -224,7 +224,7 @@ TEST(SamplerDistributionTest, TopPKeepsBitForBitWhatSortingEverythingKeeps) {
 }
 
 // Finds the same winner as a scan of every token's noise.
-TEST(GumbelDrawTest, TheBoundLeavesNobodyOutWhoWouldWin) {
+TEST(GumbelDrawTest, BoundedSearchFindsSameWinnerAsFullScan) {
   Random random(5);
   for (std::uint64_t position = 0; position < 300; ++position) {
     std::vector<float> logits(2000);
@@ -248,7 +248,7 @@ TEST(GumbelDrawTest, TheBoundLeavesNobodyOutWhoWouldWin) {
 
 // A drafter whose distribution is near the target's often picks the same token, and otherwise ranks
 // it high.
-TEST(GumbelDrawTest, ADistributionLikeTheTargetsFindsTheSameToken) {
+TEST(GumbelDrawTest, SimilarDistributionFindsSameToken) {
   Random random(3);
   constexpr std::uint32_t kTokens = 64;
   constexpr int kPositions = 4000;
@@ -294,7 +294,7 @@ TEST(GumbelDrawTest, ADistributionLikeTheTargetsFindsTheSameToken) {
   EXPECT_GT(ranked_in_four, 0.97 * kPositions);
 }
 
-TEST(DrawRankingTest, FiltersCutWhatTheDrawCannotTake) {
+TEST(DrawRankingTest, FiltersDropTokensThatCannotBeDrawn) {
   const std::vector<DraftGuess> all{{5, std::log(0.5f)}, {2, std::log(0.3f)}, {9, std::log(0.2f)}};
   const auto ranked = [&](const SamplingParams& params) {
     std::vector<DraftGuess> guesses = all;

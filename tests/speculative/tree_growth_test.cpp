@@ -43,7 +43,7 @@ void enumerate(const TableNetwork::Logits& logits, const Path& committed, const 
   }
 }
 
-TEST(TreeGrowthTest, KeepsTheBestOfAllPathsWhenEveryCandidateIsTried) {
+TEST(TreeGrowthTest, KeepsBestPathsIfEveryCandidateIsExpanded) {
   for (std::uint64_t seed = 1; seed <= 20; ++seed) {
     const auto logits = hashed_logits(4, seed);
     TableNetwork network(4, logits);
@@ -67,7 +67,7 @@ TEST(TreeGrowthTest, KeepsTheBestOfAllPathsWhenEveryCandidateIsTried) {
 }
 
 // Forbidden tokens appear in no tree and take no slot among the expanded nodes.
-TEST(TreeGrowthTest, WhatMayNotBeChosenIsNotGrown) {
+TEST(TreeGrowthTest, OmitsForbiddenTokens) {
   const auto logits = hashed_logits(40, 3);
   TableNetwork network(40, logits);
   const Path committed{1, 2, 3};
@@ -91,7 +91,7 @@ TEST(TreeGrowthTest, WhatMayNotBeChosenIsNotGrown) {
   }
 }
 
-TEST(TreeGrowthTest, AChainFollowsTheLikeliestTokens) {
+TEST(TreeGrowthTest, ChainFollowsLikeliestTokens) {
   const auto logits = hashed_logits(50, 9);
   TableNetwork network(50, logits);
   Path tokens{7};
@@ -107,7 +107,7 @@ TEST(TreeGrowthTest, AChainFollowsTheLikeliestTokens) {
   }
 }
 
-TEST(TreeGrowthTest, TheDefaultTreeHas62NodesOf328AndSixLevels) {
+TEST(TreeGrowthTest, DefaultTreeHas62NodesInSixLevels) {
   TableNetwork network(100, hashed_logits(100, 3));
   const Path committed{5, 6};
   network.commit(committed);
@@ -130,7 +130,7 @@ TEST(TreeGrowthTest, SiblingsDifferAndParentsComeFirst) {
 
 // Every token is certain to the last bit: all scores tie at each level, and a child ties its
 // parent.
-TEST(TreeGrowthTest, TiesNeverOrphanANode) {
+TEST(TreeGrowthTest, TiesOrphanNoNode) {
   TableNetwork network(8, [](std::span<const std::uint32_t>) {
     std::vector<float> row(8, -1e30f);
     row[3] = 0.0f;
@@ -142,7 +142,7 @@ TEST(TreeGrowthTest, TiesNeverOrphanANode) {
   EXPECT_EQ(paths_of(tree).back(), (Path{3, 3, 3, 3}));
 }
 
-TEST(TreeGrowthTest, ASmallVocabularyLimitsTheBreadth) {
+TEST(TreeGrowthTest, SmallVocabularyLimitsBreadth) {
   TableNetwork network(2, hashed_logits(2, 1));
   const Path committed{0};
   network.commit(committed);
@@ -213,7 +213,7 @@ DraftTree plain_growth(const TableNetwork::Logits& logits, const Path& committed
   return tree;
 }
 
-TEST(TreeGrowthTest, IsThePlainAlgorithmHoweverOftenItIsInterrupted) {
+TEST(TreeGrowthTest, InterruptedGrowthMatchesPlainAlgorithm) {
   Random random(11);
   for (int round = 0; round < 1500; ++round) {
     const auto vocabulary = 2 + static_cast<std::uint32_t>(random.below(12));
@@ -243,7 +243,7 @@ TEST(TreeGrowthTest, IsThePlainAlgorithmHoweverOftenItIsInterrupted) {
 // After a verdict growth keeps everything below the new root, every score equals the network's
 // score for the path, and growth reaches the shape's depth again. The network has lost its draft
 // rows.
-TEST(TreeGrowthTest, GoesOnBehindAVerdict) {
+TEST(TreeGrowthTest, ContinuesAfterVerdict) {
   Random random(12);
   int kept_something = 0;
   for (int round = 0; round < 600; ++round) {
@@ -304,7 +304,7 @@ TEST(TreeGrowthTest, GoesOnBehindAVerdict) {
 
 // A tree that grows on after a verdict along its best path equals a fresh one: every candidate that
 // a fresh tree expands is expanded.
-TEST(TreeGrowthTest, WhatIsKeptIsNotAskedForAgain) {
+TEST(TreeGrowthTest, ReusesCandidatesAfterVerdict) {
   const auto logits = hashed_logits(10, 8);
   TableNetwork network(10, logits);
   const Path committed{3};
@@ -320,10 +320,10 @@ TEST(TreeGrowthTest, WhatIsKeptIsNotAskedForAgain) {
   grow(network, growth);
   const std::uint32_t asked = (growth.candidate_count() - kept) / 4;
   EXPECT_GT(asked, 0u);
-  EXPECT_LT(asked, 17u) << "a fresh tree asks for the root and four levels of four";
+  EXPECT_LT(asked, 17u) << "a fresh tree requests the root and four levels of four";
 }
 
-TEST(TreeGrowthTest, TakesCandidatesThatComeAllAtOnce) {
+TEST(TreeGrowthTest, AcceptsCandidatesAddedAtOnce) {
   TreeGrowth growth({.breadth = 2, .depth = 3, .nodes = 3});
   const std::uint32_t a = growth.add(5, 0, -0.5f);
   growth.add(6, 0, -3.0f);
@@ -332,7 +332,7 @@ TEST(TreeGrowthTest, TakesCandidatesThatComeAllAtOnce) {
   growth.finish();
   EXPECT_TRUE(growth.done());
   EXPECT_EQ(paths_of(growth.tree()), (std::vector<Path>{{5}, {5, 7}, {5, 7, 8}}));
-  EXPECT_EQ(growth.tree().score(2), -0.5f) << "no child scores more than its parent";
+  EXPECT_EQ(growth.tree().score(2), -0.5f) << "a child scores at most as much as its parent";
   growth.reroot(std::array{5u, 7u});
   EXPECT_EQ(scores_of(growth.tree()), (std::map<Path, Score>{{{8}, -1.0f}}));
   growth.reroot(std::array{9u});
@@ -340,7 +340,7 @@ TEST(TreeGrowthTest, TakesCandidatesThatComeAllAtOnce) {
   EXPECT_FALSE(growth.done());
 }
 
-TEST(TreeGrowthTest, TellsHowLikelyItTookTokensToBe) {
+TEST(TreeGrowthTest, ReportsRanksOfTokensAlongPath) {
   TreeGrowth growth({.breadth = 4, .depth = 3, .nodes = 9});
   growth.add(5, 0, -0.5f);
   const std::uint32_t second = growth.add(6, 0, -1.0f);
@@ -349,14 +349,14 @@ TEST(TreeGrowthTest, TellsHowLikelyItTookTokensToBe) {
   growth.add(9, second, -0.1f);
   using Ranks = std::vector<TreeGrowth::Rank>;
   EXPECT_EQ(growth.ranks_along(std::array{5u, 9u}), (Ranks{{0, 3}}))
-      << "nothing was proposed behind it";
+      << "nothing was proposed below this token";
   EXPECT_EQ(growth.ranks_along(std::array{6u, 8u, 1u}), (Ranks{{1, 3}, {1, 2}}));
   EXPECT_EQ(growth.ranks_along(std::array{6u, 9u}), (Ranks{{1, 3}, {0, 2}}));
   EXPECT_EQ(growth.ranks_along(std::array{1u, 6u}), (Ranks{{TreeGrowth::kNoRank, 3}}));
   EXPECT_EQ(growth.ranks_along({}), Ranks{});
 }
 
-TEST(TreeGrowthTest, NoMoreRowsAreAskedForThanAMaskHas) {
+TEST(TreeGrowthTest, RequestsAtMostAsManyRowsAsMaskHolds) {
   TreeGrowth growth({.breadth = 32, .depth = 2, .nodes = kTreeNodesMax});
   for (std::uint32_t i = 0; i < 300; ++i) growth.add(i, 0, -1.0f);
   growth.answer(growth.next(), std::array{1000u}, std::array{-1.0f});

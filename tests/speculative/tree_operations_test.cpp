@@ -59,7 +59,7 @@ std::vector<std::uint32_t> greedy_rows(const DraftTree& tree, std::uint32_t node
   return rows;
 }
 
-TEST(TreeOperationsTest, CuttingKeepsTheBestNodesWithTheirAncestorsAndTheOrder) {
+TEST(TreeOperationsTest, CutKeepsBestNodesWithAncestorsInOrder) {
   Random random(1);
   for (int round = 0; round < 3000; ++round) {
     const DraftTree tree = random_tree(random, 40);
@@ -75,7 +75,7 @@ TEST(TreeOperationsTest, CuttingKeepsTheBestNodesWithTheirAncestorsAndTheOrder) 
   }
 }
 
-TEST(TreeOperationsTest, MergingIsTheUnionOfPathsWithTheBetterScore) {
+TEST(TreeOperationsTest, MergeIsUnionOfPathsWithBetterScore) {
   Random random(2);
   for (int round = 0; round < 3000; ++round) {
     const DraftTree a = random_tree(random, 30);
@@ -99,7 +99,7 @@ TEST(TreeOperationsTest, MergingIsTheUnionOfPathsWithTheBetterScore) {
   }
 }
 
-TEST(TreeOperationsTest, TheLimitHoldsForTwoFullTrees) {
+TEST(TreeOperationsTest, MergeOfFullTreesKeepsLimit) {
   DraftTree a;
   DraftTree b;
   for (std::uint32_t i = 0; i < kTreeNodesMax; ++i) {
@@ -107,18 +107,18 @@ TEST(TreeOperationsTest, TheLimitHoldsForTwoFullTrees) {
     b.add(1000 + i, i, 0.0f);
   }
   const DraftTree both = merge(a, b, kTreeNodesMax);
-  EXPECT_EQ(both, b) << "the better ones";
+  EXPECT_EQ(both, b) << "the nodes with better scores";
   EXPECT_EQ(both.depths().back(), kTreeNodesMax);
 }
 
-TEST(ScoreTest, BytesKeepTheOrderAndAreAnEighthOfANatApart) {
+TEST(ScoreTest, BytesKeepOrderInStepsOfAnEighthNat) {
   const auto byte_of_score = [](Score score) { return byte_of(to_steps(score)); };
   EXPECT_EQ(byte_of_score(0.0f), 0);
   EXPECT_EQ(byte_of_score(-1.0f), 8);
   EXPECT_EQ(byte_of_score(kScoreMin), 255);
   EXPECT_EQ(byte_of_score(std::nanf("")), 255);
   EXPECT_EQ(byte_of_score(-INFINITY), 255);
-  EXPECT_EQ(byte_of_score(0.5f), 0) << "no score is above certainty";
+  EXPECT_EQ(byte_of_score(0.5f), 0) << "clamped to certainty";
   for (std::uint32_t steps = 0; steps < 1000; ++steps)
     EXPECT_EQ(to_steps(from_steps(steps)), steps);
   EXPECT_EQ(byte_of(256), 255);
@@ -131,7 +131,7 @@ TEST(ScoreTest, BytesKeepTheOrderAndAreAnEighthOfANatApart) {
   }
 }
 
-TEST(ScoreTest, ATreeTakesNoScoreThatWouldOrphanANode) {
+TEST(ScoreTest, TreeClampsScoresThatWouldOrphanNode) {
   DraftTree tree;
   tree.add(1, 0, 3.0f);
   tree.add(2, 1, std::nanf(""));

@@ -12,7 +12,7 @@ constexpr TypicalThreshold kPublished{.epsilon = 0.09, .delta = 0.3};
 constexpr std::uint32_t kEnd = 4;
 using Rows = std::vector<std::uint32_t>;
 
-TEST(TypicalAcceptanceTest, ATokenLikelyEnoughForItsDistributionIsTypical) {
+TEST(TypicalAcceptanceTest, AcceptsTokensAboveEntropyThreshold) {
   // A peaked distribution, entropy 0.33 nats: the threshold is epsilon.
   const DenseDistribution sure{0.9, 0.1, 0.0};
   EXPECT_TRUE(is_typical(sure, 0, kPublished));
@@ -35,7 +35,7 @@ TypicalOptions options(const DenseDistribution& distribution, std::uint32_t cont
       .is_end = [](std::uint32_t token) { return token == kEnd; }};
 }
 
-TEST(TypicalAcceptanceTest, TakesTheLongestPathAndAddsTheLikeliestToken) {
+TEST(TypicalAcceptanceTest, TakesLongestPathAndAddsLikeliestToken) {
   const DenseDistribution distribution{0.4, 0.3, 0.25, 0.05, 0.0};
   DraftTree tree;
   tree.add(3, 0);  // not typical, nor are its descendants
@@ -50,7 +50,7 @@ TEST(TypicalAcceptanceTest, TakesTheLongestPathAndAddsTheLikeliestToken) {
   EXPECT_EQ(found.finish, Finish::none);
 }
 
-TEST(TypicalAcceptanceTest, AmongPathsOfOneLengthTakesTheLikeliest) {
+TEST(TypicalAcceptanceTest, TakesLikeliestOfEquallyLongPaths) {
   const DenseDistribution distribution{0.4, 0.3, 0.25, 0.05, 0.0};
   DraftTree tree;
   tree.add(2, 0);
@@ -60,7 +60,7 @@ TEST(TypicalAcceptanceTest, AmongPathsOfOneLengthTakesTheLikeliest) {
   EXPECT_EQ(verify_typical(tree, options(distribution)).path, (Rows{2, 4}));
 }
 
-TEST(TypicalAcceptanceTest, WithoutATypicalChildItIsAPlainGreedyStep) {
+TEST(TypicalAcceptanceTest, IsGreedyStepWithoutTypicalChild) {
   const DenseDistribution distribution{0.05, 0.9, 0.05, 0.0, 0.0};
   DraftTree tree;
   tree.add(2, 0);
@@ -68,7 +68,7 @@ TEST(TypicalAcceptanceTest, WithoutATypicalChildItIsAPlainGreedyStep) {
   EXPECT_EQ(verify_typical(tree, options(distribution)).next, 1u);
 }
 
-TEST(TypicalAcceptanceTest, EndsWhereTheAnswerOrTheContextDoes) {
+TEST(TypicalAcceptanceTest, StopsAtEndOfAnswerOrContext) {
   const DenseDistribution ends{0.3, 0.1, 0.0, 0.0, 0.6};
   DraftTree tree;
   tree.add(kEnd, 0);

@@ -17,14 +17,14 @@ VerifyOptions counting_target(std::uint32_t context_count) {
           .is_end = [](std::uint32_t token) { return token == 103; }};
 }
 
-TEST(VerificationTest, AnEmptyTreeIsAPlainStep) {
+TEST(VerificationTest, EmptyTreeIsPlainStep) {
   const VerifiedPath result = verify(DraftTree(), counting_target(100));
   EXPECT_TRUE(result.path.empty());
   EXPECT_EQ(result.next, 100u);
   EXPECT_EQ(result.finish, Finish::none);
 }
 
-TEST(VerificationTest, FollowsTheMatchingBranchAndAddsTheBonusToken) {
+TEST(VerificationTest, FollowsMatchingBranchAndAddsTargetToken) {
   DraftTree tree;
   tree.add(99, 0);
   tree.add(100, 0);
@@ -35,7 +35,7 @@ TEST(VerificationTest, FollowsTheMatchingBranchAndAddsTheBonusToken) {
   EXPECT_EQ(result.next, 102u);
 }
 
-TEST(VerificationTest, CorrectsWhereNoChildMatches) {
+TEST(VerificationTest, CorrectsAtFirstMismatch) {
   DraftTree tree;
   tree.add(100, 0);
   tree.add(7, 1);
@@ -44,7 +44,7 @@ TEST(VerificationTest, CorrectsWhereNoChildMatches) {
   EXPECT_EQ(result.next, 101u);
 }
 
-TEST(VerificationTest, NeverWalksThroughAnEndToken) {
+TEST(VerificationTest, StopsAtEndToken) {
   DraftTree tree;
   for (std::uint32_t i = 0; i < 6; ++i) tree.add(100 + i, i);
   const VerifiedPath result = verify(tree, counting_target(100));
@@ -53,18 +53,18 @@ TEST(VerificationTest, NeverWalksThroughAnEndToken) {
   EXPECT_EQ(result.finish, Finish::end_token);
 }
 
-TEST(VerificationTest, FollowsNoMoreThanItIsTo) {
+TEST(VerificationTest, StopsAtMaximumPathLength) {
   DraftTree tree;
   for (std::uint32_t i = 0; i < 3; ++i) tree.add(100 + i, i);
   VerifyOptions options = counting_target(100);
   options.path_max = 2;
   const VerifiedPath result = verify(tree, options);
   EXPECT_EQ(result.path, (std::vector<std::uint32_t>{1, 2}));
-  EXPECT_EQ(result.next, 102u) << "the target's own, as ever";
+  EXPECT_EQ(result.next, 102u) << "the target's own token";
   EXPECT_EQ(result.finish, Finish::none);
 }
 
-TEST(VerificationTest, StopsWhereTheContextEnds) {
+TEST(VerificationTest, StopsAtEndOfContext) {
   DraftTree tree;
   for (std::uint32_t i = 0; i < 3; ++i) tree.add(100 + i, i);
   const VerifiedPath result = verify(tree, counting_target(13));
@@ -73,7 +73,7 @@ TEST(VerificationTest, StopsWhereTheContextEnds) {
   EXPECT_EQ(result.finish, Finish::context);
 }
 
-TEST(VerificationTest, DuplicateSiblingsGiveNoSecondTry) {
+TEST(VerificationTest, DuplicateSiblingsGetNoSecondDraw) {
   std::uint32_t draws = 0;
   DraftTree tree;
   tree.add(5, 0);
@@ -92,7 +92,7 @@ TEST(VerificationTest, DuplicateSiblingsGiveNoSecondTry) {
 
 // Distribution of the emitted tokens on a vocabulary of three, by exact enumeration of the draws: a
 // tree must not change it. The draw at a position is uniform over 6 cells; p = (3/6, 2/6, 1/6).
-TEST(VerificationTest, ATreeLeavesTheTargetsDistributionUnchanged) {
+TEST(VerificationTest, TreePreservesTargetDistribution) {
   constexpr std::array<std::uint32_t, 6> kCells{0, 0, 0, 1, 1, 2};
   Random random(5);
   for (int trial = 0; trial < 50; ++trial) {
