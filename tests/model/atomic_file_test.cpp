@@ -15,7 +15,7 @@ std::string content_of(const std::filesystem::path& file) {
 }
 
 // Another user of the folder may plant a link to a file of a third.
-TEST(AtomicFileTest, APlantedLinkIsNotFollowed) {
+TEST(AtomicFileTest, DoesNotFollowPlantedLink) {
   const test::TemporaryDirectory directory;
   const auto victim = directory.write("victim", "precious");
   const auto path = directory / "out.gguf";
@@ -31,7 +31,7 @@ TEST(AtomicFileTest, APlantedLinkIsNotFollowed) {
   EXPECT_FALSE(std::filesystem::is_symlink(path));
 }
 
-TEST(AtomicFileTest, WhatAnEarlierProcessLeftIsReplaced) {
+TEST(AtomicFileTest, ReplacesLeftoverPartialFile) {
   const test::TemporaryDirectory directory;
   const auto path = directory / "out.gguf";
   directory.write("out.gguf.partial-" + std::to_string(getpid()), "half of an older one, longer");
@@ -44,16 +44,16 @@ TEST(AtomicFileTest, WhatAnEarlierProcessLeftIsReplaced) {
 }
 
 // A signal or the out-of-memory killer may end a conversion at any point.
-TEST(AtomicFileTest, NothingStaysOfAFileThatIsCutShort) {
+TEST(AtomicFileTest, LeavesNoFileIfInterrupted) {
   const test::TemporaryDirectory directory;
   const int nameless = open(directory.path().c_str(), O_WRONLY | O_TMPFILE | O_CLOEXEC, 0600);
-  if (nameless < 0) GTEST_SKIP() << "this file system has no files without a name";
+  if (nameless < 0) GTEST_SKIP() << "the file system does not support O_TMPFILE";
   close(nameless);
   const auto path = directory / "out.gguf";
   auto file = AtomicFile::create(path);
   ASSERT_TRUE(file) << file.error().message;
   ASSERT_TRUE(file->append(as_byte_view("half")));
-  EXPECT_EQ(directory.file_count(), 0u) << "what would stay";
+  EXPECT_EQ(directory.file_count(), 0u) << "no file before commit";
   ASSERT_TRUE(file->append(as_byte_view(" and half")));
   ASSERT_TRUE(file->commit());
   EXPECT_EQ(content_of(path), "half and half");

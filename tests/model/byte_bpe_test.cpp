@@ -47,14 +47,14 @@ TEST_F(ByteBpeTest, NeverMergesAcrossWords) {
   EXPECT_EQ(encode("a1t"), (Ids{id("a"), id("1"), id("t")}));
 }
 
-TEST_F(ByteBpeTest, SomeTakeAWordThatIsAnEntryWithoutMerging) {
+TEST_F(ByteBpeTest, IgnoreMergesTakesWholeWordEntries) {
   EXPECT_NE(encode("whole"), Ids{id("whole")});
   const auto llama3 = read(vocabulary_, "llama-bpe");
   ASSERT_TRUE(llama3);
   EXPECT_EQ(llama3->encode("whole", Special::plain), Ids{id("whole")});
 }
 
-TEST_F(ByteBpeTest, BytesOfAnyKindComeBack) {
+TEST_F(ByteBpeTest, RoundTripsEveryByte) {
   std::string all;
   for (int byte = 0; byte < 256; ++byte) all += static_cast<char>(byte);
   std::string back;
@@ -63,7 +63,7 @@ TEST_F(ByteBpeTest, BytesOfAnyKindComeBack) {
   EXPECT_EQ(encode("\xC3"), Ids{0xC3});
 }
 
-TEST_F(ByteBpeTest, RandomTextsComeBack) {
+TEST_F(ByteBpeTest, RoundTripsRandomTexts) {
   Random random(20260102);
   const std::vector<std::string> parts = {"a",  " ",  "the",  "é",       "\u00A0", "𝄞", "\n", "<|",
                                           "'s", "12", "日本", "e\u0301", "\xF0",   "!", "\t", "D"};
@@ -88,10 +88,10 @@ TEST_F(ByteBpeTest, StreamsWholeCharacters) {
   EXPECT_EQ(detokenizer.push(0xE2), "");
   EXPECT_EQ(detokenizer.push(0x82), "");
   EXPECT_EQ(detokenizer.push(0xAC), "€");
-  EXPECT_EQ(detokenizer.push(id("Ġthe")), " the") << "nothing was put before the text";
+  EXPECT_EQ(detokenizer.push(id("Ġthe")), " the") << "no leading space was added";
 }
 
-TEST_F(ByteBpeTest, ControlTokensAreRecognisedOnlyWhereAskedFor) {
+TEST_F(ByteBpeTest, ParsesControlTokensOnlyOnRequest) {
   for (const char* text : {"<|eot_id|>", "<|note|>"}) {
     EXPECT_EQ(tokenizer_.encode(std::string("a") + text, Special::parse), (Ids{id("a"), id(text)}));
     const Ids plain = encode(text);
@@ -100,14 +100,14 @@ TEST_F(ByteBpeTest, ControlTokensAreRecognisedOnlyWhereAskedFor) {
   }
 }
 
-TEST_F(ByteBpeTest, SymbolsOfTheUserAreNeverSplit) {
+TEST_F(ByteBpeTest, NeverSplitsUserDefinedSymbols) {
   for (const Special special : {Special::parse, Special::plain}) {
     EXPECT_EQ(tokenizer_.encode("a<code>a", special), (Ids{id("a"), id("<code>"), id("a")}));
   }
   EXPECT_EQ(tokenizer_.token_bytes(id("<code>")), "<code>");
 }
 
-TEST_F(ByteBpeTest, AMergeIntoAControlTokenIsNone) {
+TEST_F(ByteBpeTest, IgnoresMergesIntoControlTokens) {
   vocabulary_.merges.push_back("t a");
   vocabulary_.add("ta", 3);
   const auto tokenizer = read(vocabulary_, "gpt-2");
@@ -115,20 +115,20 @@ TEST_F(ByteBpeTest, AMergeIntoAControlTokenIsNone) {
   EXPECT_EQ(tokenizer->encode("ta", Special::plain), (Ids{id("t"), id("a")}));
 }
 
-TEST_F(ByteBpeTest, KnowsTheUsualEndsOfATurn) {
+TEST_F(ByteBpeTest, RecognisesUsualEndOfTurnTokens) {
   vocabulary_.add("<|end_of_text|>", 3);
   vocabulary_.add("<EOT>", 1);
   const auto tokenizer = read(vocabulary_, "gpt-2");
   ASSERT_TRUE(tokenizer) << tokenizer.error().message;
   for (const char* text : {"<|eot_id|>", "<|end_of_text|>"}) {
-    EXPECT_TRUE(tokenizer->is_end(id(text))) << "although no key names it: " << text;
+    EXPECT_TRUE(tokenizer->is_end(id(text))) << "without a key: " << text;
   }
-  EXPECT_FALSE(tokenizer->is_end(id("<EOT>"))) << "an ordinary token";
+  EXPECT_FALSE(tokenizer->is_end(id("<EOT>"))) << "ordinary token";
   EXPECT_FALSE(tokenizer_.is_end(id("<|note|>")));
 }
 
 // A coder model writes another file after them.
-TEST_F(ByteBpeTest, SeparatorsOfFilesEndAnAnswer) {
+TEST_F(ByteBpeTest, FileSeparatorsEndAnswer) {
   for (const char* text : {"<|fim_pad|>", "<|repo_name|>", "<|file_sep|>"}) {
     vocabulary_.add(text, 3);
   }
@@ -147,12 +147,12 @@ TEST_F(ByteBpeTest, SeparatorsOfFilesEndAnAnswer) {
   }
 }
 
-TEST_F(ByteBpeTest, SaysWhetherATextBeginsWithBos) {
+TEST_F(ByteBpeTest, ReportsWhetherTextsBeginWithBos) {
   EXPECT_FALSE(tokenizer_.add_bos());
   EXPECT_TRUE(read(vocabulary_, "llama-bpe")->add_bos());
 }
 
-TEST_F(ByteBpeTest, NamesAnUnknownPreTokenizerAndTheKnownOnes) {
+TEST_F(ByteBpeTest, UnknownPreTokenizerListsKnownOnes) {
   const auto tokenizer = read(vocabulary_, "tekken-9");
   ASSERT_FALSE(tokenizer);
   EXPECT_EQ(tokenizer.error().code, Errc::unsupported);
@@ -161,7 +161,7 @@ TEST_F(ByteBpeTest, NamesAnUnknownPreTokenizerAndTheKnownOnes) {
   }
 }
 
-TEST_F(ByteBpeTest, RefusesMergesOfWhatIsNoEntry) {
+TEST_F(ByteBpeTest, RefusesMergesOfUnknownEntries) {
   for (const char* merge : {"x y", "xyz", " ", "t zzz", ""}) {
     TinyByteBpe vocabulary;
     vocabulary.merges.push_back(merge);
@@ -172,7 +172,7 @@ TEST_F(ByteBpeTest, RefusesMergesOfWhatIsNoEntry) {
 }
 
 // Quadratic work would exceed the test's timeout.
-TEST_F(ByteBpeTest, TakesAMegabyteOfAnything) {
+TEST_F(ByteBpeTest, EncodesMegabytesInLinearTime) {
   for (const std::string unit :
        {"a", " ", "\xFF", "\n", "1", "<|", " \n", "the cat", "\xC3", "\u0301"}) {
     std::string text;
@@ -186,7 +186,7 @@ TEST_F(ByteBpeTest, TakesAMegabyteOfAnything) {
 }
 
 // Combining marks in the wrong order, which normalisation has to sort.
-TEST_F(ByteBpeTest, NormalisesAMegabyteOfMarks) {
+TEST_F(ByteBpeTest, NormalisesMegabyteOfCombiningMarks) {
   std::string text = "a";
   std::string sorted = "ạ";
   for (int i = 0; i < 1 << 18; ++i) text += "\u0301\u0323";

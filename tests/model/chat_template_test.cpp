@@ -38,7 +38,7 @@ constexpr char kDemo[] =
     "{{ '<|assistant|>\\n' + message['content'] + '<|end|>\\n' }}{% endif %}{% endfor %}"
     "{% if add_generation_prompt %}{{ '<|assistant|>\\n' }}{% endif %}";
 
-TEST(ChatTemplateTest, RendersTheDemoModelsForm) {
+TEST(ChatTemplateTest, RendersDemoTemplate) {
   EXPECT_EQ(*render(kDemo, kTalk, Prompt::open),
             "<s><|user|>\n What? <|end|>\n<|assistant|>\nThat.<|end|>\n<|user|>\nWhy?<|end|>\n"
             "<|assistant|>\n");
@@ -83,14 +83,14 @@ TEST(ChatTemplateTest, RendersLlama2) {
             "<s>[INST] <<SYS>>\nBe brief.\n<</SYS>>\n\nHi [/INST]");
 }
 
-TEST(ChatTemplateTest, PassesOnTheTemplatesOwnRefusal) {
+TEST(ChatTemplateTest, ForwardsExceptionRaisedByTemplate) {
   const auto text = render(kCompactLlama2, {{"assistant", "I begin"}}, Prompt::open);
   ASSERT_FALSE(text);
   EXPECT_EQ(text.error().code, Errc::unsupported);
   EXPECT_NE(text.error().message.find("Roles must alternate"), std::string::npos);
 }
 
-TEST(ChatTemplateTest, EvaluatesExpressionsAsPythonDoes) {
+TEST(ChatTemplateTest, EvaluatesExpressionsLikePython) {
   const std::pair<const char*, const char*> cases[] = {
       {"{{ 1 + 2 * 3 }}", "7"},
       {"{{ (1 + 2) * 3 }}", "9"},
@@ -184,7 +184,7 @@ TEST(ChatTemplateTest, EvaluatesExpressionsAsPythonDoes) {
 }
 
 // With trim_blocks and lstrip_blocks, as Hugging Face configures Jinja.
-TEST(ChatTemplateTest, TreatsWhiteSpaceAsJinjaDoes) {
+TEST(ChatTemplateTest, TreatsWhiteSpaceLikeJinja) {
   const std::pair<const char*, const char*> cases[] = {
       {"a\n{% if true %}\nb\n{% endif %}\nc", "a\nb\nc"},
       {"a\n   {% if true %}  b{% endif %}", "a\n  b"},
@@ -206,20 +206,20 @@ TEST(ChatTemplateTest, TreatsWhiteSpaceAsJinjaDoes) {
   for (const auto& [source, expected] : cases) EXPECT_EQ(text_of(source), expected) << source;
 }
 
-TEST(ChatTemplateTest, VariablesOfALoopEndWithIt) {
+TEST(ChatTemplateTest, ScopesVariablesToLoops) {
   EXPECT_EQ(text_of("{% set x = 'out' %}{% for i in [1, 2] %}{{ x }}{% set x = 'in' %}{{ x }}"
                     "{% endfor %}{{ x }}"),
             "outinoutinout");
   EXPECT_EQ(text_of("{% if true %}{% set x = 1 %}{% endif %}{{ x }}"), "1");
 }
 
-TEST(ChatTemplateTest, LoopsKnowWhereTheyAre) {
+TEST(ChatTemplateTest, ProvidesLoopVariables) {
   EXPECT_EQ(text_of("{% for i in ['a','b','c'] %}{{ loop.index0 }}{{ loop.index }}{{ i }}"
                     "{{ ',' if not loop.last }}{% endfor %}"),
             "01a,12b,23c");
 }
 
-TEST(ChatTemplateTest, LoopsTakePairsConditionsAndElse) {
+TEST(ChatTemplateTest, SupportsPairsConditionsAndElseInLoops) {
   EXPECT_EQ(text_of("{% for k, v in {'a': 1, 'b': 2}.items() %}{{ k }}={{ v }};{% endfor %}"),
             "a=1;b=2;");
   EXPECT_EQ(text_of("{% for i in range(6) if i % 2 == 1 %}{{ loop.index }}:{{ i }} {% endfor %}"),
@@ -230,20 +230,20 @@ TEST(ChatTemplateTest, LoopsTakePairsConditionsAndElse) {
             "023");
 }
 
-TEST(ChatTemplateTest, NamespacesOutliveLoops) {
+TEST(ChatTemplateTest, KeepsNamespacesBeyondLoops) {
   EXPECT_EQ(
       text_of("{% set ns = namespace(n=0, last='') %}{% for i in [1, 2, 3] %}"
               "{% set ns.n = ns.n + i %}{% set ns.last = i %}{% endfor %}{{ ns.n }}{{ ns.last }}"),
       "63");
 }
 
-TEST(ChatTemplateTest, BlocksCanBeSet) {
+TEST(ChatTemplateTest, SupportsSetBlocks) {
   EXPECT_EQ(text_of("{% set x %}a{{ 1 + 1 }}{% endset %}[{{ x }}]"), "[a2]");
   EXPECT_EQ(text_of("{% generation %}x{% endgeneration %}"), "x");
 }
 
 // Message text stays untrusted through every filter; the template's own text is trusted.
-TEST(ChatTemplateTest, MarksWhatComesFromMessages) {
+TEST(ChatTemplateTest, MarksMessageTextAsForeign) {
   const std::pair<const char*, const char*> cases[] = {
       {"<s>{{ messages[0].content }}</s>", "<s>[ a,b ]</s>"},
       {"{{ '<' + messages[0]['content'] | trim + '>' }}", "<[a,b]>"},
@@ -283,7 +283,7 @@ TEST(ChatTemplateTest, MarksWhatComesFromMessages) {
 }
 
 // Function schemas and their names are untrusted.
-TEST(ChatTemplateTest, ToolsAndCallsAreForeign) {
+TEST(ChatTemplateTest, MarksToolsAndCallsAsForeign) {
   const ChatTemplate chat =
       ChatTemplate::parse(
           "<tools>{{ tools | tojson }}{% for name, value in tools[0].items() %}{{ name }}{% endfor "
@@ -313,7 +313,7 @@ TEST(ChatTemplateTest, ToolsAndCallsAreForeign) {
   }
 }
 
-TEST(ChatTemplateTest, RefusesToolsThatAreNone) {
+TEST(ChatTemplateTest, RefusesInvalidTools) {
   const ChatTemplate chat = ChatTemplate::parse("{{ tools | tojson }}").value();
   const std::string deep = std::string(500, '[') + std::string(500, ']');
   for (const std::string& tools : {std::string("[1"), std::string("x"), deep}) {
@@ -323,7 +323,7 @@ TEST(ChatTemplateTest, RefusesToolsThatAreNone) {
   }
 }
 
-TEST(ChatTemplateTest, AnUnknownRoleIsForeign) {
+TEST(ChatTemplateTest, MarksUnknownRoleAsForeign) {
   const auto parsed = ChatTemplate::parse("{{ '<|' + messages[0].role + '|>' }}");
   for (const auto& [role, foreign] : {std::pair("assistant", false), std::pair("end", true)}) {
     const ChatMessage message{.role = role, .content = ""};
@@ -333,7 +333,7 @@ TEST(ChatTemplateTest, AnUnknownRoleIsForeign) {
 
 class UnsupportedTest : public ::testing::TestWithParam<std::pair<const char*, const char*>> {};
 
-TEST_P(UnsupportedTest, IsNamedWithItsLineAndTheRemedy) {
+TEST_P(UnsupportedTest, ErrorNamesConstructLineAndRemedy) {
   const auto [source, named] = GetParam();
   const Error error = error_of(std::string("line one\n") + source);
   EXPECT_EQ(error.code, Errc::unsupported);
@@ -375,7 +375,7 @@ INSTANTIATE_TEST_SUITE_P(
         std::pair("{{ 'a' + 1 }}", "a string + a number"), std::pair("{{ 1 % 0 }}", "no number"),
         std::pair("{{ messages[0].content.strip(1, 2) }}", "that many arguments")));
 
-TEST(ChatTemplateTest, EndsTemplatesThatWorkTooLong) {
+TEST(ChatTemplateTest, LimitsSteps) {
   const std::string ten = "[1,2,3,4,5,6,7,8,9,0]";
   std::string source = "x";
   for (int i = 0; i < 9; ++i) {
@@ -405,13 +405,13 @@ TEST(ChatTemplateTest, EndsTemplatesThatWorkTooLong) {
 }
 
 // Templates name functions that they never call.
-TEST(ChatTemplateTest, WhatIsNotReachedNeedNotBeKnown) {
+TEST(ChatTemplateTest, IgnoresUnknownFunctionsInUnreachedBranches) {
   EXPECT_EQ(text_of("{% if missing is defined %}{{ missing('%d') }}{% else %}x{% endif %}"
                     "{{ 'y' if true else messages | wordwrap(3) }}"),
             "xy");
 }
 
-TEST(ChatTemplateTest, TellsTheDateOfTheDay) {
+TEST(ChatTemplateTest, ProvidesCurrentDate) {
   const auto parsed = ChatTemplate::parse(
       "{% if strftime_now is defined %}{{ strftime_now('%d %b %Y') }}{% endif %}");
   const auto text =
@@ -424,7 +424,7 @@ TEST(ChatTemplateTest, TellsTheDateOfTheDay) {
   EXPECT_GE(std::stoi(year), 2025);
 }
 
-TEST(ChatTemplateTest, ThoughtsOfEarlierAnswersReachTheTemplate) {
+TEST(ChatTemplateTest, PassesReasoningOfEarlierAnswers) {
   const auto parsed = ChatTemplate::parse(
       "{% for m in messages %}{% if m.reasoning_content %}<think>{{ m.reasoning_content }}</think>"
       "{% endif %}{{ m.content }};{% endfor %}");
@@ -437,7 +437,7 @@ TEST(ChatTemplateTest, ThoughtsOfEarlierAnswersReachTheTemplate) {
   EXPECT_FALSE(text->is_foreign(0, 7));
 }
 
-TEST(ChatTemplateTest, VariablesOfARequestAreForeignAndReplaceNoneOfItsOwn) {
+TEST(ChatTemplateTest, RequestVariablesAreForeignAndReplaceNoBuiltins) {
   const auto parsed = ChatTemplate::parse(
       "{% if enable_thinking is defined and enable_thinking is false %}off{% endif %}{{ effort }}");
   const auto render = [&](std::string_view variables) {
@@ -452,7 +452,7 @@ TEST(ChatTemplateTest, VariablesOfARequestAreForeignAndReplaceNoneOfItsOwn) {
   EXPECT_NE(render(R"({"messages": "x"})").error().message.find("'messages'"), std::string::npos);
 }
 
-TEST(ChatTemplateTest, EndsValuesThatGrowWithoutWriting) {
+TEST(ChatTemplateTest, LimitsGrowthOfValues) {
   const char* const sources[] = {
       "{% set ns = namespace(x='a,') %}{% for i in range(60) %}"
       "{% set ns.x = ns.x.replace(',', ns.x + ',,') %}{% endfor %}",
@@ -473,7 +473,7 @@ TEST(ChatTemplateTest, EndsValuesThatGrowWithoutWriting) {
 }
 
 // Each use reads or copies the whole string, so it has to cost more than one step.
-TEST(ChatTemplateTest, EndsTemplatesThatReadLongStringsTooOften) {
+TEST(ChatTemplateTest, ChargesStepsForLongStrings) {
   const std::string long_text =
       "{% set ns = namespace(z='0') %}{% for i in range(16) %}{% set ns.z = ns.z + ns.z %}"
       "{% endfor %}{% set z = ns.z %}{% set d = {z: 1} %}";
@@ -497,7 +497,7 @@ TEST(ChatTemplateTest, EndsTemplatesThatReadLongStringsTooOften) {
 }
 
 // A search may compare every pair of positions, which would exceed the test's timeout.
-TEST(ChatTemplateTest, EndsSearchesBeforeTheyBegin) {
+TEST(ChatTemplateTest, LimitsSearchesBeforeTheyStart) {
   const std::string texts =
       "{% set ns = namespace(x='a') %}{% for i in range(22) %}{% set ns.x = ns.x + ns.x %}"
       "{% endfor %}{% set whole = ns.x + ns.x %}{% set part = ns.x + 'b' %}";
@@ -508,7 +508,7 @@ TEST(ChatTemplateTest, EndsSearchesBeforeTheyBegin) {
   }
 }
 
-TEST(ChatTemplateTest, EndsTemplatesThatWriteTooMuch) {
+TEST(ChatTemplateTest, LimitsOutput) {
   std::string source = "{% set a = 'xxxxxxxx' %}";
   for (int i = 0; i < 40; ++i) source += "{% set a = a + a %}";
   EXPECT_EQ(error_of(source + "{{ a }}").code, Errc::usage);
@@ -531,7 +531,7 @@ TEST(ChatTemplateTest, RefusesNestingThatWouldOverflowTheStack) {
   EXPECT_EQ(error_of(blocks).code, Errc::unsupported);
 }
 
-TEST(ChatTemplateTest, RefusesSourcesThatAreTooLong) {
+TEST(ChatTemplateTest, RefusesTooLongSources) {
   EXPECT_FALSE(ChatTemplate::parse(std::string(kTemplateBytesMax + 1, 'x')));
   EXPECT_TRUE(ChatTemplate::parse(std::string(kTemplateBytesMax, 'x')));
 }

@@ -88,7 +88,7 @@ TEST_F(ConvertTest, LeavesQwen2InHalvesOrderAndKeepsItsBiases) {
 
 class TypeTest : public ConvertTest, public ::testing::WithParamInterface<DType> {};
 
-TEST_P(TypeTest, StoresMatricesSoAndVectorsInF32) {
+TEST_P(TypeTest, StoresMatricesInTypeAndVectorsInF32) {
   const GgufFile file = converted({}, GetParam());
   EXPECT_EQ(file.find_tensor("blk.0.ffn_up.weight")->type, GetParam());
   EXPECT_EQ(file.find_tensor("token_embd.weight")->type, GetParam());
@@ -108,7 +108,7 @@ INSTANTIATE_TEST_SUITE_P(Types, TypeTest,
                                          DType::q4_0),
                          [](const auto& type) { return std::string(traits(type.param).name); });
 
-TEST_F(ConvertTest, ReadsCheckpointsOfHalves) {
+TEST_F(ConvertTest, ReadsHalfPrecisionCheckpoints) {
   for (const DType type : {DType::f16, DType::bf16}) {
     HfDirectory source;
     source.type = type;
@@ -138,12 +138,12 @@ HfDirectory wide_directory() {
 
 class LargeBlockTest : public ConvertTest, public ::testing::WithParamInterface<DType> {};
 
-TEST_P(LargeBlockTest, StoresWhatItCanAndTheRestInEightBits) {
+TEST_P(LargeBlockTest, FallsBackToQ8ForNarrowRows) {
   const GgufFile file = converted(wide_directory(), GetParam());
   EXPECT_EQ(file.find_tensor("blk.0.ffn_up.weight")->type, GetParam());
   EXPECT_EQ(file.find_tensor("token_embd.weight")->type, GetParam());
   EXPECT_EQ(file.find_tensor("blk.0.ffn_down.weight")->type, DType::q8_0) << "384 columns";
-  EXPECT_EQ(file.find_tensor("output.weight")->type, DType::q6_k) << "the head";
+  EXPECT_EQ(file.find_tensor("output.weight")->type, DType::q6_k) << "output head";
   const auto numbers = row_of(file, "blk.0.attn_v.weight", 7);
   const auto source = source_row("model.layers.0.self_attn.v_proj.weight", 7, 256);
   for (std::size_t i = 0; i < numbers.size(); ++i) EXPECT_NEAR(numbers[i], source[i], 1.0 / 15);
@@ -153,7 +153,7 @@ INSTANTIATE_TEST_SUITE_P(Types, LargeBlockTest,
                          testing::Values(DType::q4_k, DType::q5_k, DType::q6_k),
                          [](const auto& type) { return std::string(traits(type.param).name); });
 
-TEST_F(ConvertTest, AnEmbeddingThatIsTheHeadKeepsMoreBits) {
+TEST_F(ConvertTest, TiedEmbeddingKeepsMoreBits) {
   HfDirectory source = wide_directory();
   source.config["tie_word_embeddings"] = true;
   source.tensors.erase("lm_head.weight");
@@ -161,15 +161,15 @@ TEST_F(ConvertTest, AnEmbeddingThatIsTheHeadKeepsMoreBits) {
   EXPECT_EQ(converted(source, DType::q8_0).find_tensor("token_embd.weight")->type, DType::q8_0);
 }
 
-TEST_F(ConvertTest, DoesNotWidenAHeadThatHasLostItsBits) {
+TEST_F(ConvertTest, DoesNotWidenQuantizedHead) {
   converted(wide_directory(), DType::q4_k);
   const auto wider = output_ / "wider.gguf";
   ASSERT_TRUE(convert_model({.input = output_ / "m.gguf", .output = wider, .type = DType::q4_0}));
-  EXPECT_EQ(GgufFile::open(wider)->find_tensor("output.weight")->type, DType::q6_k) << "has six";
+  EXPECT_EQ(GgufFile::open(wider)->find_tensor("output.weight")->type, DType::q6_k) << "keeps its six bits";
   EXPECT_EQ(GgufFile::open(wider)->find_tensor("token_embd.weight")->type, DType::q4_0);
 }
 
-TEST_F(ConvertTest, TheFileDecidesWhetherTheHeadIsTied) {
+TEST_F(ConvertTest, TensorsDecideWhetherHeadIsTied) {
   HfDirectory source;
   source.config["tie_word_embeddings"] = true;
   EXPECT_NE(converted(source, DType::f32).find_tensor("output.weight"), nullptr);
@@ -177,13 +177,13 @@ TEST_F(ConvertTest, TheFileDecidesWhetherTheHeadIsTied) {
   EXPECT_EQ(converted(source, DType::f32).find_tensor("output.weight"), nullptr);
 }
 
-TEST_F(ConvertTest, AnUntiedHeadIsNeeded) {
+TEST_F(ConvertTest, RequiresUntiedHead) {
   HfDirectory source;
   source.tensors.erase("lm_head.weight");
   expect_error(source, Errc::bad_file, "lm_head.weight");
 }
 
-TEST_F(ConvertTest, ReadsHeadsOfAnotherSizeThanWidthOverCount) {
+TEST_F(ConvertTest, ReadsExplicitHeadSize) {
   HfDirectory source;
   source.config["head_dim"] = 16;
   source.tensors["model.layers.0.self_attn.q_proj.weight"] = {64, 32};
@@ -205,7 +205,7 @@ TEST_F(ConvertTest, KeepsLinearScaling) {
 // theta 10000 and heads of 8: wavelengths 6.3, 62.8, 628 and 6283 positions. The first is below
 // 64 / 4 and stays; the last two are above 64 / 1 and are scaled by the full factor. The second:
 // 64 / 62.83 = 1.0186 turns, a blend of 0.0186 / 3 = 0.0062, 1 / (0.9938 / 8 + 0.0062) = 7.667.
-TEST_F(ConvertTest, TurnsLlama3ScalingIntoDivisors) {
+TEST_F(ConvertTest, ConvertsLlama3ScalingToDivisors) {
   HfDirectory source;
   source.config["rope_theta"] = 10000.0;
   source.config["rope_scaling"] = {{"rope_type", "llama3"},
@@ -250,7 +250,7 @@ TEST_F(ConvertTest, ReadsRopeParametersBesideOlderKeys) {
   EXPECT_EQ(rope.frequency_divisors[3], 8.0f);
 }
 
-TEST_F(ConvertTest, RefusesHeadsThatAreRotatedInPart) {
+TEST_F(ConvertTest, RefusesPartiallyRotatedHeads) {
   for (const char* key : {"rope_parameters", "rope_scaling"}) {
     HfDirectory source;
     source.config[key] = {{"rope_type", "default"}, {"partial_rotary_factor", 0.5}};
@@ -258,7 +258,7 @@ TEST_F(ConvertTest, RefusesHeadsThatAreRotatedInPart) {
   }
 }
 
-TEST_F(ConvertTest, RefusesWhatItCannotConvert) {
+TEST_F(ConvertTest, RefusesUnsupportedModels) {
   HfDirectory source;
   source.config["architectures"] = {"GemmaForCausalLM"};
   expect_error(source, Errc::unsupported, "GemmaForCausalLM");
@@ -282,7 +282,7 @@ TEST_F(ConvertTest, RefusesWhatItCannotConvert) {
   expect_error(source, Errc::unsupported, "model.layers.1");
 }
 
-TEST_F(ConvertTest, RefusesConfigurationsThatMakeNoSense) {
+TEST_F(ConvertTest, RefusesInvalidConfigurations) {
   for (const char* key : {"hidden_size", "num_hidden_layers", "num_attention_heads",
                           "intermediate_size", "vocab_size", "max_position_embeddings"}) {
     for (const nlohmann::json& value :
@@ -328,7 +328,7 @@ TEST_F(ConvertTest, RefusesNestingThatWouldOverflowTheStack) {
   }
 }
 
-TEST_F(ConvertTest, TakesNestingUpToTheLimit) {
+TEST_F(ConvertTest, AcceptsNestingUpToLimit) {
   constexpr std::size_t kAround = 2;  // the file's object and the member's
   HfDirectory source;
   source.config["note"] = "\"" + std::string(2 * kJsonDepthMax, '[');  // strings do not nest
@@ -341,7 +341,7 @@ TEST_F(ConvertTest, TakesNestingUpToTheLimit) {
   EXPECT_TRUE(done) << done.error().message;
 }
 
-TEST_F(ConvertTest, NamesTensorsThatAreMissingOrOfAnotherShape) {
+TEST_F(ConvertTest, NamesMissingAndMisshapenTensors) {
   for (const auto& [name, shape] : HfDirectory().tensors) {
     HfDirectory source;
     source.tensors.erase(name);
@@ -352,11 +352,11 @@ TEST_F(ConvertTest, NamesTensorsThatAreMissingOrOfAnotherShape) {
   }
 }
 
-TEST_F(ConvertTest, NamesADirectoryWithoutConfiguration) {
+TEST_F(ConvertTest, NamesMissingConfiguration) {
   expect_input_error(Errc::io, "config.json");
 }
 
-TEST_F(ConvertTest, SaysWhyItsInputCannotBeOpened) {
+TEST_F(ConvertTest, ReportsReasonForUnreadableInput) {
   std::filesystem::create_symlink("loop", input_ / "loop");
   const auto done = convert_model({.input = input_ / "loop", .output = output_ / "m.gguf"});
   ASSERT_FALSE(done);
@@ -365,7 +365,7 @@ TEST_F(ConvertTest, SaysWhyItsInputCannotBeOpened) {
       << done.error().message;
 }
 
-TEST_F(ConvertTest, StoresAGgufFileInAnotherType) {
+TEST_F(ConvertTest, ConvertsGgufFileToOtherType) {
   const GgufFile first = converted({}, DType::f32);
   const auto path = output_ / "q8.gguf";
   ASSERT_TRUE(convert_model({.input = output_ / "m.gguf", .output = path, .type = DType::q8_0}));
@@ -381,7 +381,7 @@ TEST_F(ConvertTest, StoresAGgufFileInAnotherType) {
   EXPECT_NE(model_fingerprint(first).value(), model_fingerprint(*second).value());
 }
 
-TEST_F(ConvertTest, KeepsAGgufFilesTypesWhereNoneIsNamed) {
+TEST_F(ConvertTest, KeepsGgufTypesByDefault) {
   const GgufFile first = converted(wide_directory(), DType::q4_k);
   const auto path = output_ / "copy.gguf";
   ASSERT_TRUE(convert_model({.input = output_ / "m.gguf", .output = path}));
@@ -391,7 +391,7 @@ TEST_F(ConvertTest, KeepsAGgufFilesTypesWhereNoneIsNamed) {
   EXPECT_EQ(*second->get_u32("general.file_type"), *first.get_u32("general.file_type"));
 }
 
-TEST_F(ConvertTest, GivesTheSameFileTwice) {
+TEST_F(ConvertTest, IsDeterministic) {
   const HfDirectory source;
   source.write_tokenizer(input_);
   const Digest first = model_fingerprint(converted(source, DType::q8_0)).value();

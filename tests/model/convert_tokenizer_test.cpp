@@ -16,25 +16,25 @@ using test::HfDirectory;
 
 class ConvertTokenizerTest : public test::ConvertFixture {};
 
-TEST_F(ConvertTokenizerTest, BringsTokenizerAndChatTemplateAlong) {
+TEST_F(ConvertTokenizerTest, CopiesTokenizerAndChatTemplate) {
   const HfDirectory source;
   source.write_tokenizer(input_);
   const GgufFile file = converted(source, DType::f16);
   const auto tokenizer = Tokenizer::read(file);
   ASSERT_TRUE(tokenizer) << tokenizer.error().message;
   const test::TinyVocabulary vocabulary;
-  EXPECT_EQ(tokenizer->vocabulary_count(), 300u) << "filled up to the embedding";
+  EXPECT_EQ(tokenizer->vocabulary_count(), 300u) << "padded to the embedding";
   EXPECT_EQ(tokenizer->encode("the cat", Special::plain),
             (std::vector<std::uint32_t>{vocabulary.id("the"), vocabulary.id("▁cat")}));
   EXPECT_FALSE(tokenizer->adds_space_prefix());
   EXPECT_TRUE(tokenizer->add_bos());
   EXPECT_EQ(tokenizer->bos_id(), 1u);
   EXPECT_EQ(tokenizer->eos_id(), vocabulary.id("<|end|>"));
-  EXPECT_TRUE(tokenizer->is_end(2)) << "the other id of config.json";
+  EXPECT_TRUE(tokenizer->is_end(2)) << "second id of config.json";
   EXPECT_EQ(*chat_template_source(file), "{{ messages[0].content }}");
 }
 
-TEST_F(ConvertTokenizerTest, BringsATokenizerJsonAlong) {
+TEST_F(ConvertTokenizerTest, ConvertsTokenizerJson) {
   const test::TinyByteBpe tiny;
   nlohmann::json vocabulary = nlohmann::json::object();
   for (std::size_t i = 0; i < tiny.texts.size(); ++i) {
@@ -57,7 +57,7 @@ TEST_F(ConvertTokenizerTest, BringsATokenizerJsonAlong) {
   EXPECT_EQ(gguf.find_value("tokenizer.ggml.scores"), nullptr);
   const auto tokenizer = Tokenizer::read(gguf);
   ASSERT_TRUE(tokenizer) << tokenizer.error().message;
-  EXPECT_EQ(tokenizer->vocabulary_count(), 300u) << "filled up to the embedding";
+  EXPECT_EQ(tokenizer->vocabulary_count(), 300u) << "padded to the embedding";
   EXPECT_EQ(tokenizer->encode("the cat", Special::plain),
             (std::vector<std::uint32_t>{tiny.id("the"), tiny.id("Ġcat")}));
   EXPECT_TRUE(tokenizer->add_bos());
@@ -68,7 +68,7 @@ TEST_F(ConvertTokenizerTest, BringsATokenizerJsonAlong) {
 }
 
 // llama.cpp has keys for only three.
-TEST_F(ConvertTokenizerTest, KeepsEveryIdThatEndsAnAnswer) {
+TEST_F(ConvertTokenizerTest, KeepsEveryEndId) {
   HfDirectory source;
   source.tokenizer_config.erase("eos_token");
   source.config["eos_token_id"] = {2, 270, 271};
@@ -110,7 +110,7 @@ TEST_F(ConvertTokenizerTest, RefusesIdsOutsideTheVocabularyAndTooManyEnds) {
   expect_error(source, Errc::bad_file, "generation_config.json: eos_token_id names more than 256");
 }
 
-TEST_F(ConvertTokenizerTest, AddsTheTokensThatTheConfigurationLists) {
+TEST_F(ConvertTokenizerTest, AddsTokensListedInConfiguration) {
   HfDirectory source;
   source.tokenizer_config["added_tokens_decoder"] = {
       {"0", {{"content", "<unk>"}, {"special", true}}},
@@ -126,7 +126,7 @@ TEST_F(ConvertTokenizerTest, AddsTheTokensThatTheConfigurationLists) {
   EXPECT_EQ(tokenizer->encode("<|tool|>", Special::parse), std::vector<std::uint32_t>{290});
 }
 
-TEST_F(ConvertTokenizerTest, AddsTheTokensThatOlderFoldersList) {
+TEST_F(ConvertTokenizerTest, AddsTokensOfAddedTokensJson) {
   const auto count = static_cast<std::uint32_t>(test::TinyVocabulary().texts.size());
   const nlohmann::json added = {{"<s>", 1}, {"<|im_end|>", count}, {"<|im_start|>", count + 2}};
   HfDirectory source;
@@ -136,9 +136,9 @@ TEST_F(ConvertTokenizerTest, AddsTheTokensThatOlderFoldersList) {
   ASSERT_TRUE(older) << older.error().message;
   EXPECT_EQ(older->token_text(count), "<|im_end|>");
   EXPECT_EQ(older->token_type(count), TokenType::user_defined);
-  EXPECT_EQ(older->token_type(count + 1), TokenType::unused) << "a gap";
+  EXPECT_EQ(older->token_type(count + 1), TokenType::unused) << "gap";
   EXPECT_EQ(older->token_type(count + 2), TokenType::user_defined);
-  EXPECT_EQ(older->token_type(1), TokenType::control) << "a piece that is special stays so";
+  EXPECT_EQ(older->token_type(1), TokenType::control) << "a special piece stays special";
   EXPECT_TRUE(older->is_end(count));
   EXPECT_EQ(older->encode("<|im_start|>the<|im_end|>", Special::parse),
             (std::vector<std::uint32_t>{count + 2, test::TinyVocabulary().id("the"), count}));
@@ -153,7 +153,7 @@ TEST_F(ConvertTokenizerTest, AddsTheTokensThatOlderFoldersList) {
   EXPECT_EQ(newer->token_type(count + 2), TokenType::user_defined);
 }
 
-TEST_F(ConvertTokenizerTest, RefusesDamagedListsOfTokens) {
+TEST_F(ConvertTokenizerTest, RefusesDamagedTokenLists) {
   const HfDirectory source;
   source.write_tokenizer(input_);
   const std::pair<const char*, const char*> cases[] = {
@@ -176,7 +176,7 @@ TEST_F(ConvertTokenizerTest, RefusesDamagedListsOfTokens) {
 }
 
 // Llama 2 folders have {"<pad>": 32000} beside a vocabulary of 32,000.
-TEST_F(ConvertTokenizerTest, LeavesOutAddedTokensForWhichTheModelHasNoRow) {
+TEST_F(ConvertTokenizerTest, OmitsAddedTokensWithoutEmbeddingRow) {
   HfDirectory source;
   source.tokenizer_config["added_tokens_decoder"] = {
       {"300", {{"content", "<pad>"}, {"special", true}}},
@@ -197,7 +197,7 @@ TEST_F(ConvertTokenizerTest, LeavesOutAddedTokensForWhichTheModelHasNoRow) {
   EXPECT_EQ(tokenizer->encode("<pad>", Special::parse), tokenizer->encode("<pad>", Special::plain));
 }
 
-TEST_F(ConvertTokenizerTest, RefusesAddedTokensThatTakeWhatIsBesideThem) {
+TEST_F(ConvertTokenizerTest, RefusesAddedTokensThatStripNeighbours) {
   for (const char* flag : {"lstrip", "rstrip", "single_word"}) {
     HfDirectory source;
     source.tokenizer_config["added_tokens_decoder"] = {{"290", {{"content", "<|x|>"}}}};
@@ -208,7 +208,7 @@ TEST_F(ConvertTokenizerTest, RefusesAddedTokensThatTakeWhatIsBesideThem) {
 }
 
 // A tokenizer.model that is not "legacy" uses the rule "first".
-TEST_F(ConvertTokenizerTest, TheConfigurationSaysWhereSpacesComeFirst) {
+TEST_F(ConvertTokenizerTest, ConfigurationDeterminesSpaceRule) {
   const test::TinyVocabulary tiny;
   struct Case {
     const char* changes;  // null removes a key
@@ -238,7 +238,7 @@ TEST_F(ConvertTokenizerTest, TheConfigurationSaysWhereSpacesComeFirst) {
 }
 
 // As in Llama 2 folders: "legacy" applies to readers of tokenizer.model.
-TEST_F(ConvertTokenizerTest, ATokenizerJsonBesideItSaysWhereSpacesCome) {
+TEST_F(ConvertTokenizerTest, TokenizerJsonOverridesSpaceRule) {
   const test::TinyVocabulary tiny;
   struct Case {
     const char* file;
@@ -277,7 +277,7 @@ TEST_F(ConvertTokenizerTest, ATokenizerJsonBesideItSaysWhereSpacesCome) {
 }
 
 // Llama 3's tokenizer.model lists its tokens in base64 with their ranks.
-TEST_F(ConvertTokenizerTest, ATokenizerModelOfAnotherKindGivesWayToATokenizerJson) {
+TEST_F(ConvertTokenizerTest, PrefersTokenizerJsonToTiktokenModel) {
   const test::TinyByteBpe tiny;
   nlohmann::json vocabulary = nlohmann::json::object();
   for (std::size_t i = 0; i < tiny.texts.size(); ++i) vocabulary[tiny.texts[i]] = i;
@@ -294,14 +294,14 @@ TEST_F(ConvertTokenizerTest, ATokenizerModelOfAnotherKindGivesWayToATokenizerJso
             (std::vector<std::uint32_t>{tiny.id("the"), tiny.id("Ġcat")}));
 }
 
-TEST_F(ConvertTokenizerTest, PrefersTheTemplateThatStandsAlone) {
+TEST_F(ConvertTokenizerTest, PrefersSeparateTemplateFile) {
   HfDirectory source;
   source.write_tokenizer(input_);
   input_.write("chat_template.jinja", "from the file");
   EXPECT_EQ(*chat_template_source(converted(source, DType::f16)), "from the file");
 }
 
-TEST_F(ConvertTokenizerTest, TakesTheDefaultOfSeveralTemplates) {
+TEST_F(ConvertTokenizerTest, SelectsDefaultOfSeveralTemplates) {
   HfDirectory source;
   source.tokenizer_config["chat_template"] = {{{"name", "tool"}, {"template", "no"}},
                                               {{"name", "default"}, {"template", "yes"}}};
@@ -310,7 +310,7 @@ TEST_F(ConvertTokenizerTest, TakesTheDefaultOfSeveralTemplates) {
 }
 
 // Padding a vocabulary takes memory, so its size must match the embedding.
-TEST_F(ConvertTokenizerTest, LooksAtTheEmbeddingBeforeTheTokenizer) {
+TEST_F(ConvertTokenizerTest, ChecksEmbeddingBeforeTokenizer) {
   HfDirectory source;
   source.config["vocab_size"] = 1u << 24;
   source.write_tokenizer(input_);
@@ -319,7 +319,7 @@ TEST_F(ConvertTokenizerTest, LooksAtTheEmbeddingBeforeTheTokenizer) {
   expect_error(source, Errc::bad_file, "model.embed_tokens.weight");
 }
 
-TEST_F(ConvertTokenizerTest, RefusesTokenizersThatItWouldGetWrong) {
+TEST_F(ConvertTokenizerTest, RefusesUnconvertibleTokenizers) {
   input_.write("vocab.json", "{}");
   expect_error({}, Errc::unsupported, "tokenizer.json");
   input_.write("tokenizer.model", "\xFF\xFF");

@@ -59,7 +59,7 @@ TEST(DecoderTensorsTest, ReadsConfigurationAndTensors) {
   EXPECT_TRUE(config->rope.frequency_divisors.empty());
   const auto tensors = read_decoder_tensors(*file, *config);
   ASSERT_TRUE(tensors) << tensors.error().message;
-  EXPECT_FALSE(tensors->output) << "the head is the embedding";
+  EXPECT_FALSE(tensors->output) << "the head is tied";
   ASSERT_EQ(tensors->layers.size(), 2u);
   const TensorView& down = tensors->layers[1].ffn_down;
   EXPECT_EQ(down.rows, 8u);
@@ -68,7 +68,7 @@ TEST(DecoderTensorsTest, ReadsConfigurationAndTensors) {
   EXPECT_FALSE(tensors->layers[0].attn_q_bias.present());
 }
 
-TEST(DecoderTensorsTest, EveryTensorIsNeeded) {
+TEST(DecoderTensorsTest, RequiresEveryTensor) {
   const RawGguf whole = test::raw_decoder();
   for (std::size_t i = 0; i < whole.tensors.size(); ++i) {
     RawGguf raw = whole;
@@ -77,7 +77,7 @@ TEST(DecoderTensorsTest, EveryTensorIsNeeded) {
   }
 }
 
-TEST(DecoderTensorsTest, EveryShapeIsChecked) {
+TEST(DecoderTensorsTest, ChecksEveryShape) {
   const RawGguf whole = test::raw_decoder();
   for (std::size_t i = 0; i < whole.tensors.size(); ++i) {
     if (whole.tensors[i].name == "token_embd.weight") continue;  // defines the vocabulary size
@@ -90,7 +90,7 @@ TEST(DecoderTensorsTest, EveryShapeIsChecked) {
   expect_error(raw, Errc::bad_file, "token_embd.weight");
 }
 
-TEST(DecoderTensorsTest, EverySizeIsNeeded) {
+TEST(DecoderTensorsTest, RequiresEverySize) {
   for (const char* key :
        {"block_count", "context_length", "embedding_length", "feed_forward_length",
         "attention.head_count", "attention.layer_norm_rms_epsilon"}) {
@@ -137,7 +137,7 @@ TEST(DecoderTensorsTest, ReadsScaledFrequencies) {
   EXPECT_EQ(read_decoder_config(*file)->rope.frequency_divisors, (std::vector<float>{1, 8}));
 }
 
-TEST(DecoderTensorsTest, ScaledFrequenciesOfOldFilesAndOfBothKinds) {
+TEST(DecoderTensorsTest, ReadsScalingOfOldFilesAndCombinesBothKinds) {
   RawGguf raw = test::raw_decoder();
   raw.add_f32("llama.rope.scale_linear", 2.0f);  // no type
   Bytes bytes = raw.bytes();
@@ -157,7 +157,7 @@ TEST(DecoderTensorsTest, ScaledFrequenciesOfOldFilesAndOfBothKinds) {
   EXPECT_EQ(read_decoder_config(*file)->rope.frequency_divisors, (std::vector<float>{1, 8}));
 }
 
-TEST(DecoderTensorsTest, RefusesRotationsThatItDoesNotKnow) {
+TEST(DecoderTensorsTest, RefusesUnknownRotations) {
   RawGguf raw = test::raw_decoder();
   raw.add_string("llama.rope.scaling.type", "yarn");
   expect_error(raw, Errc::unsupported, "yarn");
@@ -167,7 +167,7 @@ TEST(DecoderTensorsTest, RefusesRotationsThatItDoesNotKnow) {
 }
 
 // As in llama.cpp.
-TEST(DecoderTensorsTest, AFactorOfZeroScalesNothing) {
+TEST(DecoderTensorsTest, ZeroFactorDisablesScaling) {
   RawGguf raw = test::raw_decoder();
   raw.add_string("llama.rope.scaling.type", "linear");
   raw.add_f32("llama.rope.scaling.factor", 0.0f);
@@ -177,7 +177,7 @@ TEST(DecoderTensorsTest, AFactorOfZeroScalesNothing) {
   EXPECT_TRUE(config->rope.frequency_divisors.empty());
 }
 
-TEST(DecoderTensorsTest, RefusesRotationsByNoFiniteNumber) {
+TEST(DecoderTensorsTest, RefusesNonFiniteRotations) {
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
   constexpr float kNone = std::numeric_limits<float>::quiet_NaN();
   for (const float value : {-1.0f, kNone, kInfinity}) {
@@ -201,7 +201,7 @@ TEST(DecoderTensorsTest, RefusesOtherArchitectures) {
   expect_error(raw, Errc::unsupported, "gemma");
 }
 
-TEST(DecoderTensorsTest, RefusesATokenizerOfAnotherSize) {
+TEST(DecoderTensorsTest, RefusesTokenizerOfOtherSize) {
   RawGguf raw = test::raw_decoder();
   raw.add_strings("tokenizer.ggml.tokens", {"a", "b"});
   expect_error(raw, Errc::bad_file, "2 entries");
@@ -221,7 +221,7 @@ TEST(DecoderTensorsTest, ReadsQwen2BiasesAndRefusesOthers) {
   expect_error(raw, Errc::unsupported, "blk.0.attn_output.bias");
 }
 
-TEST(DecoderTensorsTest, RefusesTensorsThatItWouldLeaveOut) {
+TEST(DecoderTensorsTest, RefusesUnusedTensors) {
   for (const char* name : {"blk.1.attn_q_norm.weight", "blk.0.ffn_gate.bias",
                            "position_embd.weight", "blk.", "blk.1", "blk.1."}) {
     RawGguf raw = test::raw_decoder();
@@ -230,7 +230,7 @@ TEST(DecoderTensorsTest, RefusesTensorsThatItWouldLeaveOut) {
   }
 }
 
-TEST(DecoderTensorsTest, NamesWhatAnotherKindOfFileIs) {
+TEST(DecoderTensorsTest, NamesUnsupportedModelKind) {
   RawGguf raw = test::raw_decoder();
   raw.add_u32("llama.expert_count", 8);
   expect_error(raw, Errc::unsupported, "mixture of experts");
@@ -250,7 +250,7 @@ RawGguf decoder_with(const Setting& setting) {
 
 class OtherComputationTest : public ::testing::TestWithParam<Setting> {};
 
-TEST_P(OtherComputationTest, IsRefusedByItsKey) {
+TEST_P(OtherComputationTest, ErrorNamesKey) {
   expect_error(decoder_with(GetParam()), Errc::unsupported, "llama." + GetParam().first);
 }
 
@@ -285,7 +285,7 @@ INSTANTIATE_TEST_SUITE_P(
                     Setting("residual_scale", 1.0f), Setting("rope.scaling.attn_factor", 1.0f),
                     Setting("attention.scale", 0.0f), Setting("attention.scale", 0.5f)));
 
-TEST(DecoderTensorsTest, NormsMayBeHalvesButNotBlocks) {
+TEST(DecoderTensorsTest, AcceptsHalfButNotQuantizedNorms) {
   RawGguf raw = test::raw_decoder();
   raw.tensors[1].type = 1;  // output_norm.weight as f16
   EXPECT_FALSE(error_of(raw));

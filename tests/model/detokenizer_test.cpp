@@ -24,7 +24,7 @@ class DetokenizerTest : public ::testing::Test {
   std::unique_ptr<Tokenizer> tokenizer_;
 };
 
-TEST_F(DetokenizerTest, HoldsBackHalfACharacter) {
+TEST_F(DetokenizerTest, HoldsBackIncompleteCharacters) {
   Detokenizer detokenizer(*tokenizer_, LeadingSpace::keep);
   EXPECT_EQ(detokenizer.push(id("<0xE2>")), "");
   EXPECT_EQ(detokenizer.push(id("<0x82>")), "");
@@ -33,7 +33,7 @@ TEST_F(DetokenizerTest, HoldsBackHalfACharacter) {
   EXPECT_EQ(detokenizer.finish(), "");
 }
 
-TEST_F(DetokenizerTest, ReplacesACharacterThatIsNeverFinished) {
+TEST_F(DetokenizerTest, ReplacesUnfinishedCharacters) {
   Detokenizer detokenizer(*tokenizer_, LeadingSpace::keep);
   EXPECT_EQ(detokenizer.push(id("<0xE2>")), "");
   EXPECT_EQ(detokenizer.push(id("the")), "\xEF\xBF\xBDthe");
@@ -42,18 +42,18 @@ TEST_F(DetokenizerTest, ReplacesACharacterThatIsNeverFinished) {
   EXPECT_EQ(detokenizer.finish(), "\xEF\xBF\xBD");
 }
 
-TEST_F(DetokenizerTest, StripsTheSpaceOfTheBeginningAlone) {
+TEST_F(DetokenizerTest, StripsLeadingSpaceOnly) {
   const std::vector<std::uint32_t> ids = {id("▁the"), id("▁cat")};
   EXPECT_EQ(decode(*tokenizer_, ids, LeadingSpace::strip), "the cat");
   EXPECT_EQ(decode(*tokenizer_, ids, LeadingSpace::keep), " the cat");
 }
 
-TEST_F(DetokenizerTest, HidesControlTokensAndEnds) {
+TEST_F(DetokenizerTest, HidesControlAndEndTokens) {
   const std::vector<std::uint32_t> ids = {1, id("▁the"), 2, id("<|end|>")};
   EXPECT_EQ(decode(*tokenizer_, ids, LeadingSpace::strip), "the");
 }
 
-TEST_F(DetokenizerTest, IsAsNewAfterFinish) {
+TEST_F(DetokenizerTest, FinishResetsState) {
   Detokenizer detokenizer(*tokenizer_, LeadingSpace::strip);
   detokenizer.push(id("▁the"));
   detokenizer.finish();
@@ -61,7 +61,7 @@ TEST_F(DetokenizerTest, IsAsNewAfterFinish) {
 }
 
 // Output is whole characters for any input bytes.
-TEST_F(DetokenizerTest, EveryPairOfBytesGivesValidText) {
+TEST_F(DetokenizerTest, EveryBytePairGivesValidUtf8) {
   for (unsigned first = 0; first < 256; first += 3) {
     for (unsigned second = 0; second < 256; second += 5) {
       Detokenizer detokenizer(*tokenizer_, LeadingSpace::keep);
@@ -81,7 +81,7 @@ TEST(Utf8Test, ReplacesMaximalSubparts) {
   EXPECT_EQ(bytes, "");
 }
 
-TEST(Utf8Test, RefusesSurrogatesOverlongFormsAndWhatLiesBeyond) {
+TEST(Utf8Test, RejectsSurrogatesOverlongFormsAndOutOfRange) {
   for (const char* text : {"\xC0\x80", "\xE0\x80\x80", "\xED\xA0\x80", "\xF0\x80\x80\x80",
                            "\xF4\x90\x80\x80", "\xFE"}) {
     EXPECT_EQ(utf8_front(text).kind, Utf8Front::Kind::invalid);

@@ -23,7 +23,7 @@ Digest tokenizer_of(const test::TinyVocabulary& vocabulary) {
   return tokenizer_fingerprint(GgufFile::parse(bytes).value()).value();
 }
 
-TEST(FingerprintTest, DoesNotDependOnNamesAndOrder) {
+TEST(FingerprintTest, IgnoresNamesAndOrder) {
   RawGguf raw = test::raw_decoder();
   const Digest digest = model_of(raw);
   raw.add_string("general.name", "another");
@@ -33,23 +33,23 @@ TEST(FingerprintTest, DoesNotDependOnNamesAndOrder) {
   EXPECT_EQ(model_of(raw), digest);
 }
 
-TEST(FingerprintTest, DependsOnEverySizeAndNumber) {
+TEST(FingerprintTest, DependsOnSizesNamesShapesAndData) {
   const Digest digest = model_of(test::raw_decoder());
   RawGguf raw = test::raw_decoder();
   raw.data[raw.data.size() - 1] ^= std::byte{1};
-  EXPECT_NE(model_of(raw), digest) << "a bit of the last tensor";
+  EXPECT_NE(model_of(raw), digest) << "bit of the last tensor";
   raw = test::raw_decoder();
   raw.add_f32("llama.rope.scaling.factor", 2.0f);
-  EXPECT_NE(model_of(raw), digest) << "a size";
+  EXPECT_NE(model_of(raw), digest) << "size";
   raw = test::raw_decoder();
   std::swap(raw.tensors[2].name, raw.tensors[1].name);
-  EXPECT_NE(model_of(raw), digest) << "two tensors exchanged";
+  EXPECT_NE(model_of(raw), digest) << "tensors exchanged";
   raw = test::raw_decoder();
   raw.tensors[0].dims = {5, 8};
-  EXPECT_NE(model_of(raw), digest) << "a shape";
+  EXPECT_NE(model_of(raw), digest) << "shape";
 }
 
-TEST(FingerprintTest, BelievesAStoredOne) {
+TEST(FingerprintTest, UsesStoredFingerprint) {
   RawGguf raw = test::raw_decoder();
   raw.add_string("edgedraft.fingerprint", std::string(64, 'a'));
   const Bytes bytes = raw.bytes();
@@ -59,7 +59,7 @@ TEST(FingerprintTest, BelievesAStoredOne) {
 }
 
 // Programs that quantise a file copy its metadata.
-TEST(FingerprintTest, BelievesAStoredOneForItsOwnTensorsAlone) {
+TEST(FingerprintTest, IgnoresStoredFingerprintOfOtherLayout) {
   RawGguf raw = test::raw_decoder();
   const Bytes plain = raw.bytes();
   const Digest layout = layout_fingerprint(GgufFile::parse(plain)->tensors());
@@ -73,7 +73,7 @@ TEST(FingerprintTest, BelievesAStoredOneForItsOwnTensorsAlone) {
   EXPECT_EQ(model_fingerprint(GgufFile::parse(changed).value()).value(), model_of(raw));
 }
 
-TEST(FingerprintTest, RefusesAStoredOneThatIsNone) {
+TEST(FingerprintTest, RefusesInvalidStoredFingerprint) {
   for (const std::string& text : {std::string(), std::string(63, 'a'), std::string(64, 'g')}) {
     RawGguf raw = test::raw_decoder();
     raw.add_string("edgedraft.fingerprint", text);
@@ -85,7 +85,7 @@ TEST(FingerprintTest, RefusesAStoredOneThatIsNone) {
   }
 }
 
-TEST(FingerprintTest, SaysHowToMakeABundle) {
+TEST(FingerprintTest, MissingTargetErrorNamesConvert) {
   const Bytes bytes = test::raw_decoder().bytes();
   const auto digest = target_fingerprint_of(GgufFile::parse(bytes).value());
   ASSERT_FALSE(digest);
@@ -94,7 +94,7 @@ TEST(FingerprintTest, SaysHowToMakeABundle) {
   EXPECT_EQ(digest.error().message.find("--plain"), std::string::npos);
 }
 
-TEST(FingerprintTest, OfTokenizersDependsOnWhatChangesIds) {
+TEST(FingerprintTest, TokenizerFingerprintDependsOnVocabulary) {
   const Digest digest = tokenizer_of({});
   test::TinyVocabulary vocabulary;
   vocabulary.texts.back() = "z";
@@ -108,7 +108,7 @@ TEST(FingerprintTest, OfTokenizersDependsOnWhatChangesIds) {
   EXPECT_EQ(tokenizer_of({}), digest);
 }
 
-TEST(FingerprintTest, OfTokenizersDependsOnTheRuleOfSpaces) {
+TEST(FingerprintTest, TokenizerFingerprintDependsOnSpaceRule) {
   const auto of = [](const char* rule) {
     RawGguf raw;
     test::TinyVocabulary().add_to(raw);
@@ -126,7 +126,7 @@ TEST(FingerprintTest, OfTokenizersDependsOnTheRuleOfSpaces) {
   EXPECT_EQ(model_of(raw), digest);
 }
 
-TEST(FingerprintTest, DoesNotDependOnWhatEndsAnAnswer) {
+TEST(FingerprintTest, IgnoresEndIds) {
   const std::string key = "edgedraft.tokenizer.end_ids";
   RawGguf raw;
   test::TinyVocabulary().add_to(raw);
@@ -140,7 +140,7 @@ TEST(FingerprintTest, DoesNotDependOnWhatEndsAnAnswer) {
   EXPECT_EQ(model_of(raw), digest);
 }
 
-TEST(FingerprintTest, OfByteLevelTokenizersDependsOnHowWordsAreCut) {
+TEST(FingerprintTest, TokenizerFingerprintDependsOnPreTokenizer) {
   const auto of = [](const char* pre) {
     RawGguf raw;
     test::TinyByteBpe().add_to(raw, pre);

@@ -13,7 +13,7 @@ namespace {
 
 using test::RawGguf;
 
-TEST(GgufPartNameTest, HasNumberAndCount) {
+TEST(GgufPartNameTest, ParsesNumberAndCount) {
   const auto part = gguf_part_named("models/big-q4_k-00002-of-00013.gguf");
   ASSERT_TRUE(part);
   EXPECT_EQ(part->beginning, "models/big-q4_k");
@@ -22,7 +22,7 @@ TEST(GgufPartNameTest, HasNumberAndCount) {
   EXPECT_EQ(part->path_of(13), "models/big-q4_k-00013-of-00013.gguf");
 }
 
-TEST(GgufPartNameTest, OtherNamesAreThoseOfWholeModels) {
+TEST(GgufPartNameTest, OtherNamesAreWholeModels) {
   for (const char* name :
        {"big.gguf", "-00001-of-00002.gguf", "big-00003-of-00002.gguf", "big-00000-of-00002.gguf",
         "big-0001-of-0002.gguf", "big-+0001-of-00002.gguf", "big-    1-of-00002.gguf",
@@ -71,7 +71,7 @@ class GgufPartsTest : public ::testing::Test {
   Bytes whole_;
 };
 
-TEST_F(GgufPartsTest, AnyOfThemOpensTheModel) {
+TEST_F(GgufPartsTest, AnyPartOpensModel) {
   const auto whole = GgufFile::parse(whole_);
   ASSERT_TRUE(whole);
   for (std::size_t i = 0; i < 3; ++i) {
@@ -87,7 +87,7 @@ TEST_F(GgufPartsTest, AnyOfThemOpensTheModel) {
   }
 }
 
-TEST_F(GgufPartsTest, ConvertMakesOneFileOfThem) {
+TEST_F(GgufPartsTest, ConvertJoinsParts) {
   const auto output = folder_ / "one.gguf";
   const auto converted = convert_model({.input = path(0), .output = output});
   ASSERT_TRUE(converted) << converted.error().message;
@@ -98,19 +98,19 @@ TEST_F(GgufPartsTest, ConvertMakesOneFileOfThem) {
             compute_model_fingerprint(GgufFile::parse(whole_).value()));
 }
 
-TEST_F(GgufPartsTest, MissingOnesAreNamed) {
+TEST_F(GgufPartsTest, NamesMissingPart) {
   std::filesystem::remove(path(1));
   expect_error(Errc::io, path(1).string());
   expect_error(Errc::io, "3 files");
 }
 
-TEST_F(GgufPartsTest, DamagedOnesAreNamed) {
+TEST_F(GgufPartsTest, NamesDamagedPart) {
   parts_[2].data.resize(40);
   write(2);
   expect_error(Errc::bad_file, path(2).string());
 }
 
-TEST_F(GgufPartsTest, TheirNamesMustFit) {
+TEST_F(GgufPartsTest, ChecksPartNames) {
   const auto renamed = folder_ / "m.gguf";
   std::filesystem::copy_file(path(0), renamed);
   const auto file = GgufFile::open(renamed);
@@ -125,7 +125,7 @@ TEST_F(GgufPartsTest, TheirNamesMustFit) {
   expect_error(Errc::bad_file, "by its name this is file 2 of 3, by its metadata 3 of 3");
 }
 
-TEST_F(GgufPartsTest, TensorsMustBeThereOnce) {
+TEST_F(GgufPartsTest, RequiresEachTensorOnce) {
   RawGguf& last = parts_[2];
   last.tensors.pop_back();
   write(2);

@@ -41,7 +41,7 @@ void expect_bad(const RawGguf& file, const std::string& words) {
   EXPECT_NE(error.message.find(words), std::string::npos) << error.message;
 }
 
-TEST(GgufTest, GivesMetadataAndTensorsInTheFilesOrder) {
+TEST(GgufTest, ReadsMetadataAndTensorsInFileOrder) {
   const Bytes bytes = small_file().bytes();
   const auto file = GgufFile::parse(bytes);
   ASSERT_TRUE(file) << file.error().message;
@@ -100,7 +100,7 @@ TEST(GgufTest, RefusesIntegersThatDoNotFit) {
   }
 }
 
-TEST(GgufTest, FallbackIsForMissingKeysAlone) {
+TEST(GgufTest, FallsBackForMissingKeysOnly) {
   const Bytes bytes = small_file().bytes();
   const auto file = GgufFile::parse(bytes);
   ASSERT_TRUE(file);
@@ -112,7 +112,7 @@ TEST(GgufTest, FallbackIsForMissingKeysAlone) {
   EXPECT_FALSE(file->get_f32_or("count", 1.0f));
 }
 
-TEST(GgufTest, RefusesAFileCutAnywhere) {
+TEST(GgufTest, RefusesFileTruncatedAnywhere) {
   const Bytes whole = small_file().bytes();
   ASSERT_TRUE(GgufFile::parse(whole));
   for (std::size_t count = 0; count < whole.size(); ++count) {
@@ -141,7 +141,7 @@ TEST(GgufTest, SurvivesEveryByteChanged) {
   }
 }
 
-TEST(GgufTest, SaysWhatAFileIsThatIsNoGguf) {
+TEST(GgufTest, RejectsOtherFileFormatsWithHint) {
   RawGguf file = small_file();
   file.magic = "PK\x03\x04";
   expect_bad(file, "no GGUF file");
@@ -220,7 +220,7 @@ TEST(GgufTest, RefusesShapesThatOverflow) {
   }
 }
 
-TEST(GgufTest, RefusesRowsThatAreNoWholeBlocks) {
+TEST(GgufTest, RefusesRowsOfPartialBlocks) {
   for (const std::uint32_t type : {12u, 13u, 14u}) {  // Q4_K, Q5_K, Q6_K: blocks of 256
     RawGguf file = small_file();
     file.tensors[1].type = type;  // type with blocks of 32
@@ -230,7 +230,7 @@ TEST(GgufTest, RefusesRowsThatAreNoWholeBlocks) {
   }
 }
 
-TEST(GgufTest, RefusesShapesThatNoTensorHas) {
+TEST(GgufTest, RefusesImpossibleShapes) {
   RawGguf file = small_file();
   file.tensors[0].dims = {2, 0};
   expect_bad(file, "dimension of zero");
@@ -242,7 +242,7 @@ TEST(GgufTest, RefusesShapesThatNoTensorHas) {
   expect_bad(file, "impossible shape");
 }
 
-TEST(GgufTest, RefusesOffsetsThatLieWrong) {
+TEST(GgufTest, RefusesInvalidOffsets) {
   RawGguf file = small_file();
   file.tensors[1].offset = 8;
   expect_bad(file, "not aligned");
@@ -254,7 +254,7 @@ TEST(GgufTest, RefusesOffsetsThatLieWrong) {
   expect_bad(file, "impossible offset");
 }
 
-TEST(GgufTest, RefusesNamesThatOccurTwice) {
+TEST(GgufTest, RefusesDuplicateNames) {
   RawGguf file = small_file();
   file.tensors[1].name = "matrix";
   expect_bad(file, "occurs twice");
@@ -263,7 +263,7 @@ TEST(GgufTest, RefusesNamesThatOccurTwice) {
   expect_bad(file, "occurs twice");
 }
 
-TEST(GgufTest, RefusesAlignmentsThatAreNone) {
+TEST(GgufTest, RefusesInvalidAlignments) {
   for (const std::uint32_t alignment : {0u, 1u, 24u, 0x80000000u, 0xFFFFFFFFu}) {
     RawGguf file = small_file();
     file.add_u32("general.alignment", alignment);
@@ -275,7 +275,7 @@ TEST(GgufTest, RefusesAlignmentsThatAreNone) {
   EXPECT_TRUE(GgufFile::parse(bytes));
 }
 
-TEST(GgufTest, NamesTypesThatItDoesNotRead) {
+TEST(GgufTest, NamesUnsupportedTypes) {
   RawGguf file = small_file();
   file.tensors[0].type = 10;
   const Error error = parse_error(file);
@@ -293,7 +293,7 @@ TEST(GgufTest, NamesTypesThatItDoesNotRead) {
   }
 }
 
-TEST(GgufTest, OpensAMappedFileThatOutlivesAMove) {
+TEST(GgufTest, MappedFileSurvivesMove) {
   const test::TemporaryDirectory directory;
   const auto path = directory.write("small.gguf", small_file().bytes());
   auto opened = GgufFile::open(path);
@@ -303,7 +303,7 @@ TEST(GgufTest, OpensAMappedFileThatOutlivesAMove) {
   EXPECT_EQ(load_le<float>(&file.find_tensor("matrix")->bytes[4]), 1.0f);
 }
 
-TEST(GgufTest, NamesTheFileThatCannotBeOpened) {
+TEST(GgufTest, NamesUnreadableFile) {
   const test::TemporaryDirectory directory;
   for (const auto& path : {directory / "missing.gguf", directory.path()}) {
     const auto file = GgufFile::open(path);
@@ -317,7 +317,7 @@ TEST(GgufTest, NamesTheFileThatCannotBeOpened) {
   EXPECT_NE(empty.error().message.find("empty.gguf"), std::string::npos);
 }
 
-TEST(GgufTest, RefusesAFifoWithoutWaitingForItsWriter) {
+TEST(GgufTest, RefusesFifoWithoutBlocking) {
   const test::TemporaryDirectory directory;
   const auto path = directory / "fifo.gguf";
   ASSERT_EQ(mkfifo(path.c_str(), 0600), 0);

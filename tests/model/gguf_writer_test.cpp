@@ -56,7 +56,7 @@ Result<void> write_file(const std::filesystem::path& path, std::size_t piece_byt
   return writer->finish();
 }
 
-TEST(GgufWriterTest, WritesWhatTheReaderReads) {
+TEST(GgufWriterTest, RoundTripsThroughReader) {
   const TemporaryDirectory directory;
   ASSERT_TRUE(write_file(directory / "m.gguf", 11));
   const auto file = GgufFile::open(directory / "m.gguf");
@@ -100,7 +100,7 @@ TEST(GgufWriterTest, CopiesForeignValuesUnchanged) {
   }
 }
 
-TEST(GgufWriterTest, StoresTheFingerprintThatAReaderComputes) {
+TEST(GgufWriterTest, StoresFingerprintThatReaderComputes) {
   const TemporaryDirectory directory;
   ASSERT_TRUE(write_file(directory / "m.gguf", 100));
   const auto file = GgufFile::open(directory / "m.gguf");
@@ -110,7 +110,7 @@ TEST(GgufWriterTest, StoresTheFingerprintThatAReaderComputes) {
   EXPECT_EQ(*stored, compute_model_fingerprint(*file));
 }
 
-TEST(GgufWriterTest, LeavesNothingBehindWhereItWasNotFinished) {
+TEST(GgufWriterTest, LeavesNoFileIfUnfinished) {
   const TemporaryDirectory directory;
   {
     auto writer = GgufWriter::create(directory / "m.gguf", some_metadata(), some_tensors());
@@ -121,7 +121,7 @@ TEST(GgufWriterTest, LeavesNothingBehindWhereItWasNotFinished) {
   EXPECT_EQ(directory.file_count(), 0u);
 }
 
-TEST(GgufWriterTest, ReplacesAnOldFileOnlyAtTheEnd) {
+TEST(GgufWriterTest, ReplacesOldFileOnFinish) {
   const TemporaryDirectory directory;
   directory.write("m.gguf", "old");
   auto writer = GgufWriter::create(directory / "m.gguf", some_metadata(), {});
@@ -132,7 +132,7 @@ TEST(GgufWriterTest, ReplacesAnOldFileOnlyAtTheEnd) {
   EXPECT_EQ(directory.file_count(), 1u);
 }
 
-TEST(GgufWriterTest, NamesThePathThatCannotBeWritten) {
+TEST(GgufWriterTest, NamesUnwritablePath) {
   const TemporaryDirectory directory;
   for (const auto& path : {directory / "no/such/folder/m.gguf", directory.path(),
                            std::filesystem::path("/dev/full")}) {
@@ -162,13 +162,13 @@ int child_status(const std::filesystem::path& path, rlim_t limit) {
 }
 
 // A write fails after any number of bytes: in the header, the data, the patch or the flush.
-TEST(GgufWriterTest, FailsCleanlyAtEveryByteOfAFullDisk) {
+TEST(GgufWriterTest, FailsCleanlyOnFullDiskAtEveryByte) {
   const TemporaryDirectory directory;
   ASSERT_EQ(child_status(directory / "whole.gguf", RLIM_INFINITY), 0);
   const auto total = std::filesystem::file_size(directory / "whole.gguf");
   for (rlim_t limit = 0; limit < total; limit += 13) {
     ASSERT_EQ(child_status(directory / "m.gguf", limit), 1) << limit;
-    ASSERT_EQ(directory.file_count(), 1u) << "a temporary file stayed at " << limit;
+    ASSERT_EQ(directory.file_count(), 1u) << "temporary file left at " << limit;
   }
   EXPECT_EQ(child_status(directory / "m.gguf", total), 0);
 }
@@ -195,11 +195,11 @@ int full_disk_status(const std::filesystem::path& folder) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : 4;
 }
 
-TEST(GgufWriterTest, SaysWhatToDoAboutAFullDisk) {
+TEST(GgufWriterTest, ReportsFullDisk) {
   const TemporaryDirectory directory;
   const int status = full_disk_status(directory.path());
   if (status == 5)
-    EDGEDRAFT_SKIP_WITHOUT("root", "mounting a small file system is not permitted here");
+    EDGEDRAFT_SKIP_WITHOUT("root", "mounting a small file system is not permitted");
   EXPECT_EQ(status, 1);
 }
 

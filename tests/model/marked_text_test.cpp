@@ -14,14 +14,14 @@ MarkedText sample() {
   return text;
 }
 
-TEST(MarkedTextTest, RemembersWhoWroteWhat) {
+TEST(MarkedTextTest, TracksForeignSpans) {
   EXPECT_EQ(sample().text(), "abcdef");
   EXPECT_EQ(sample().spans(), (Spans{{2, 5}}));
   EXPECT_FALSE(MarkedText::own("x").has_foreign());
   EXPECT_EQ(MarkedText::foreign("").spans(), Spans{});
 }
 
-TEST(MarkedTextTest, KnowsWhetherAPartIsForeign) {
+TEST(MarkedTextTest, ReportsWhetherPartIsForeign) {
   EXPECT_FALSE(sample().is_foreign(0, 2));
   EXPECT_TRUE(sample().is_foreign(1, 3));
   EXPECT_TRUE(sample().is_foreign(3, 4));
@@ -29,14 +29,14 @@ TEST(MarkedTextTest, KnowsWhetherAPartIsForeign) {
   EXPECT_FALSE(sample().is_foreign(5, 6));
 }
 
-TEST(MarkedTextTest, SlicesKeepTheMarks) {
+TEST(MarkedTextTest, SlicesKeepMarks) {
   EXPECT_EQ(sample().slice(1, 4).spans(), (Spans{{1, 3}}));
   EXPECT_EQ(sample().slice(3, 6).spans(), (Spans{{0, 2}}));
   EXPECT_EQ(sample().slice(5, 6).spans(), Spans{});
   EXPECT_EQ(sample().slice(2, 2).text(), "");
 }
 
-TEST(MarkedTextTest, NeighboursBecomeOne) {
+TEST(MarkedTextTest, MergesAdjacentSpans) {
   MarkedText text = MarkedText::foreign("a");
   text.append(MarkedText::foreign("b"));
   EXPECT_EQ(text.spans(), (Spans{{0, 2}}));

@@ -29,18 +29,18 @@ TEST(PreTokenizerTest, Llama3) {
             (Words{"I", "'LL", " pay", " ", "123", "456", "7", "$\n\n", " now"}));
   EXPECT_EQ(words_of("llama-bpe", "a\tb  \n  c"), (Words{"a", "\tb", "  \n", " ", " c"}));
   EXPECT_EQ(words_of("smaug-bpe", "x-ray's"), (Words{"x", "-ray", "'s"}));
-  EXPECT_EQ(words_of("llama-bpe", "it'ſ"), (Words{"it", "'ſ"})) << "the long s is an s";
+  EXPECT_EQ(words_of("llama-bpe", "it'ſ"), (Words{"it", "'ſ"})) << "long s matches s";
 }
 
-TEST(PreTokenizerTest, Qwen2TakesDigitsOneByOne) {
+TEST(PreTokenizerTest, Qwen2SplitsDigits) {
   EXPECT_EQ(words_of("qwen2", "in 2024"), (Words{"in", " ", "2", "0", "2", "4"}));
 }
 
-TEST(PreTokenizerTest, StarcoderCutsDigitsOutFirst) {
+TEST(PreTokenizerTest, StarcoderSplitsDigitsFirst) {
   EXPECT_EQ(words_of("starcoder", "in 24x"), (Words{"in", " ", "2", "4", "x"}));
 }
 
-TEST(PreTokenizerTest, TheDefaultCutsPunctuationOutFirst) {
+TEST(PreTokenizerTest, DefaultSplitsPunctuationFirst) {
   EXPECT_EQ(words_of("default", "a, b=12345"), (Words{"a", ",", " b", "=", "123", "45"}));
 }
 
@@ -61,7 +61,7 @@ TEST(PreTokenizerTest, DeepSeekLlm) {
             (Words{"ש", "\U0001E943", " ", "½", "Σ", "\u0301"}));
 }
 
-TEST(PreTokenizerTest, ARunOfSpacesTakesStepsInProportion) {
+TEST(PreTokenizerTest, SplitsLongSpaceRunsInLinearTime) {
   const std::string run(1 << 20, ' ');
   EXPECT_EQ(words_of("deepseek-llm", run + "1"), (Words{run, "1"}));
   EXPECT_EQ(words_of("deepseek-llm", "1" + run), (Words{"1", run}));
@@ -85,11 +85,11 @@ TEST(PreTokenizerTest, DeepSeekV3) {
             (Words{"f", "(x", ")", " it", "'s", " @", "été"}));
   EXPECT_EQ(words_of("deepseek-v3", "== !\r\n\n  b"), (Words{"==", " !\r\n\n", " ", " b"}));
   EXPECT_EQ(words_of("deepseek-v3", "e\u0301x +y"), (Words{"e\u0301x", " +", "y"}))
-      << "a mark belongs to its letter, a sign behind a space to that";
+      << "a mark joins its letter; a symbol joins the space before it";
   EXPECT_EQ(words_of("deepseek-v3", "a\tb"), (Words{"a", "\tb"}));
 }
 
-TEST(PreTokenizerTest, KnowsUnicode) {
+TEST(PreTokenizerTest, ClassifiesUnicode) {
   EXPECT_EQ(words_of("gpt-2", "нещо 日本語 ٣٤ ½"), (Words{"нещо", " 日本語", " ٣٤", " ½"}));
   EXPECT_EQ(words_of("gpt-2", "a\u00A0\u3000b"), (Words{"a", "\u00A0", "\u3000", "b"}));
   // A combining mark is not a letter, and U+180E is not white space.
@@ -97,7 +97,7 @@ TEST(PreTokenizerTest, KnowsUnicode) {
   EXPECT_EQ(words_of("gpt-2", "a\u180E b"), (Words{"a", "\u180E", " b"}));
 }
 
-TEST(PreTokenizerTest, WhatIsNoUtf8StaysAndEndsAWord) {
+TEST(PreTokenizerTest, KeepsInvalidUtf8AsWordBoundary) {
   EXPECT_EQ(words_of("gpt-2",
                      "ab\xFF\xC3"
                      "cd"),
@@ -106,13 +106,13 @@ TEST(PreTokenizerTest, WhatIsNoUtf8StaysAndEndsAWord) {
   EXPECT_EQ(words_of("gpt-2", "a\xE2\x82"), (Words{"a", "\xE2\x82"}));
 }
 
-TEST(PreTokenizerTest, NothingHasNoWords) {
+TEST(PreTokenizerTest, EmptyTextHasNoWords) {
   for (const PreTokenizerRules& rules : pre_tokenizer_rules()) {
     EXPECT_EQ(words_of(std::string(rules.name), ""), Words{}) << rules.name;
   }
 }
 
-TEST(PreTokenizerTest, FindsRulesByTheirOtherNames) {
+TEST(PreTokenizerTest, FindsRulesByAlias) {
   EXPECT_EQ((*find_pre_tokenizer_rules("llama3"))->name, "llama-bpe");
   EXPECT_EQ((*find_pre_tokenizer_rules("phi-2"))->name, "gpt-2");
   EXPECT_FALSE(find_pre_tokenizer_rules(""));
@@ -121,10 +121,10 @@ TEST(PreTokenizerTest, FindsRulesByTheirOtherNames) {
 TEST(NfcTest, Composes) {
   EXPECT_EQ(to_nfc("e\u0301"), "é");
   EXPECT_EQ(to_nfc("A\u030Apfel"), "Åpfel");
-  EXPECT_EQ(to_nfc("\u212B"), "\u00C5") << "the Angstrom sign";
+  EXPECT_EQ(to_nfc("\u212B"), "\u00C5") << "Angstrom sign";
   EXPECT_EQ(to_nfc("\u1112\u1161\u11AB"), "한");
-  EXPECT_EQ(to_nfc("\u0958"), "\u0915\u093C") << "an exclusion: decomposed for good";
-  EXPECT_EQ(to_nfc("ﬁ ½ Ａ"), "ﬁ ½ Ａ") << "compatible is not equal";
+  EXPECT_EQ(to_nfc("\u0958"), "\u0915\u093C") << "composition exclusion";
+  EXPECT_EQ(to_nfc("ﬁ ½ Ａ"), "ﬁ ½ Ａ") << "compatibility characters stay";
   EXPECT_EQ(to_nfc("plain é text"), "plain é text");
   EXPECT_EQ(to_nfc(""), "");
 }

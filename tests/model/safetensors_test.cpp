@@ -34,7 +34,7 @@ void expect_bad(const std::string& header, std::size_t data_bytes, const std::st
   EXPECT_NE(file.error().message.find(words), std::string::npos) << file.error().message;
 }
 
-TEST(SafetensorsTest, GivesTensorsByName) {
+TEST(SafetensorsTest, FindsTensorsByName) {
   const Bytes bytes = file_of(two_tensors(), 14);
   const auto file = SafetensorsFile::parse(bytes);
   ASSERT_TRUE(file) << file.error().message;
@@ -46,14 +46,14 @@ TEST(SafetensorsTest, GivesTensorsByName) {
   EXPECT_EQ(file->find("c"), nullptr);
 }
 
-TEST(SafetensorsTest, ReadsIntegersThatAreNoWeights) {
+TEST(SafetensorsTest, ReadsIntegerTensors) {
   const Bytes bytes = file_of("{" + entry("ids", "I32", "[2]", 0, 8) + "}", 8);
   const auto file = SafetensorsFile::parse(bytes);
   ASSERT_TRUE(file);
   EXPECT_EQ(file->find("ids")->weight_type(), std::nullopt);
 }
 
-TEST(SafetensorsTest, RefusesAFileCutAnywhere) {
+TEST(SafetensorsTest, RefusesFileTruncatedAnywhere) {
   const Bytes whole = file_of(two_tensors(), 14);
   for (std::size_t count = 0; count < whole.size(); ++count) {
     const Bytes part(whole.begin(), whole.begin() + static_cast<std::ptrdiff_t>(count));
@@ -78,7 +78,7 @@ TEST(SafetensorsTest, SurvivesEveryByteChanged) {
   }
 }
 
-TEST(SafetensorsTest, RefusesGapsOverlapsAndRests) {
+TEST(SafetensorsTest, RefusesGapsOverlapsAndTrailingBytes) {
   const std::string a = entry("a", "F32", "[2]", 0, 8);
   expect_bad("{" + a + "," + entry("b", "F32", "[1]", 12, 16) + "}", 16, "gaps");
   expect_bad("{" + a + "," + entry("b", "F32", "[1]", 4, 8) + "}", 8, "overlap");
@@ -87,7 +87,7 @@ TEST(SafetensorsTest, RefusesGapsOverlapsAndRests) {
   expect_bad("{" + a + "," + a + "," + entry("c", "F32", "[1]", 16, 20) + "}", 20, "gaps");
 }
 
-TEST(SafetensorsTest, RefusesEntriesThatContradictThemselves) {
+TEST(SafetensorsTest, RefusesInconsistentEntries) {
   for (const std::string& bad : {entry("a", "F32", "[3]", 0, 8), entry("a", "F32", "[2]", 8, 0),
                                  entry("a", "F32", "[-2]", 0, 8), entry("a", "F32", "2", 0, 8),
                                  entry("a", "F32", "[1.5]", 0, 8),
@@ -100,7 +100,7 @@ TEST(SafetensorsTest, RefusesEntriesThatContradictThemselves) {
   expect_bad("{" + entry("a", "Q9", "[2]", 0, 8) + "}", 8, "Q9");
 }
 
-TEST(SafetensorsTest, RefusesHeadersThatAreNone) {
+TEST(SafetensorsTest, RefusesInvalidHeaders) {
   expect_bad("[]", 0, "no safetensors file");
   expect_bad("{", 0, "no safetensors file");
   const Bytes huge = ByteWriter().number(~std::uint64_t{0}).bytes();
@@ -109,7 +109,7 @@ TEST(SafetensorsTest, RefusesHeadersThatAreNone) {
 }
 
 // A parsed JSON tree takes far more memory than its brackets in the file.
-TEST(SafetensorsTest, RefusesHeadersThatNestTooDeeply) {
+TEST(SafetensorsTest, RefusesDeeplyNestedHeaders) {
   const auto header = [](std::size_t depth) {
     return "{\"__metadata__\":" + std::string(depth, '[') + std::string(depth, ']') + "}";
   };
@@ -118,7 +118,7 @@ TEST(SafetensorsTest, RefusesHeadersThatNestTooDeeply) {
   EXPECT_TRUE(SafetensorsFile::parse(bytes));
 }
 
-TEST(SafetensorsModelTest, JoinsTheShardsOfAnIndex) {
+TEST(SafetensorsModelTest, JoinsShardsOfIndex) {
   const TemporaryDirectory directory;
   directory.write("one.safetensors", file_of("{" + entry("a", "F32", "[2]", 0, 8) + "}", 8));
   directory.write("two.safetensors", file_of("{" + entry("b", "F32", "[1]", 0, 4) + "}", 4));
@@ -130,7 +130,7 @@ TEST(SafetensorsModelTest, JoinsTheShardsOfAnIndex) {
   EXPECT_EQ(model->find("b")->shape, (std::vector<std::uint64_t>{1}));
 }
 
-TEST(SafetensorsModelTest, RefusesIndexesThatLeaveTheDirectory) {
+TEST(SafetensorsModelTest, RefusesShardPathsOutsideDirectory) {
   const TemporaryDirectory directory;
   for (const char* name : {"../x.safetensors", "/etc/passwd", "..", ""}) {
     directory.write("model.safetensors.index.json",
@@ -141,7 +141,7 @@ TEST(SafetensorsModelTest, RefusesIndexesThatLeaveTheDirectory) {
   }
 }
 
-TEST(SafetensorsModelTest, NamesAMissingOrDoubleShard) {
+TEST(SafetensorsModelTest, RefusesMissingShardsAndDuplicateTensors) {
   const TemporaryDirectory directory;
   directory.write("one.safetensors", file_of("{" + entry("a", "F32", "[2]", 0, 8) + "}", 8));
   directory.write("model.safetensors.index.json",
@@ -152,7 +152,7 @@ TEST(SafetensorsModelTest, NamesAMissingOrDoubleShard) {
   EXPECT_EQ(SafetensorsModel::open(directory.path()).error().code, Errc::bad_file);
 }
 
-TEST(SafetensorsModelTest, SaysWhereThereAreNoWeights) {
+TEST(SafetensorsModelTest, ReportsMissingWeights) {
   const TemporaryDirectory directory;
   const auto model = SafetensorsModel::open(directory.path());
   ASSERT_FALSE(model);

@@ -20,7 +20,7 @@ SentencePieceModel some_model() {
   return model;
 }
 
-TEST(SentencePieceProtoTest, DecodesWhatItEncodes) {
+TEST(SentencePieceProtoTest, RoundTripsModel) {
   const std::string bytes = encode_sentencepiece_model(some_model());
   const auto model = decode_sentencepiece_model(as_byte_view(bytes));
   ASSERT_TRUE(model);
@@ -39,7 +39,7 @@ TEST(SentencePieceProtoTest, DecodesWhatItEncodes) {
 
 // A message cut between two fields is still valid, so only some cuts are errors. None may read past
 // the end.
-TEST(SentencePieceProtoTest, SurvivesCutsAndChanges) {
+TEST(SentencePieceProtoTest, SurvivesTruncationAndChanges) {
   const std::string whole = encode_sentencepiece_model(some_model());
   for (std::size_t count = 0; count < whole.size(); ++count) {
     const Bytes part(as_byte_view(whole).begin(),
@@ -54,7 +54,7 @@ TEST(SentencePieceProtoTest, SurvivesCutsAndChanges) {
   EXPECT_FALSE(decode_sentencepiece_model(as_byte_view(changed)));
 }
 
-TEST(SentencePieceProtoTest, RefusesWhatIsNoModel) {
+TEST(SentencePieceProtoTest, RefusesInvalidModels) {
   EXPECT_FALSE(decode_sentencepiece_model({}));
   EXPECT_FALSE(decode_sentencepiece_model(as_byte_view("hello, world")));
 }

@@ -128,7 +128,7 @@ TEST(TokenizerJsonTest, ByteLevelBecomesGpt2) {
             (Ids{tiny.id("the"), tiny.id("Ġcat")}));
 }
 
-TEST(TokenizerJsonTest, MergesMayBePairs) {
+TEST(TokenizerJsonTest, AcceptsMergesAsPairs) {
   json file = byte_level();
   for (json& merge : file["model"]["merges"]) {
     const auto line = merge.get<std::string>();
@@ -137,7 +137,7 @@ TEST(TokenizerJsonTest, MergesMayBePairs) {
   EXPECT_EQ(read(file).merges, read(byte_level()).merges);
 }
 
-TEST(TokenizerJsonTest, KnowsThePublicPatterns) {
+TEST(TokenizerJsonTest, RecognisesPublicPatterns) {
   json file = byte_level();
   file["pre_tokenizer"] = split_at(kLlama3Pattern);
   EXPECT_EQ(read(file).pre, "smaug-bpe");
@@ -158,7 +158,7 @@ TEST(TokenizerJsonTest, KnowsThePublicPatterns) {
 }
 
 // Their files keep line ends in JSON's spelling.
-TEST(TokenizerJsonTest, KnowsDeepSeeksPatterns) {
+TEST(TokenizerJsonTest, RecognisesDeepSeekPatterns) {
   const auto cut_by = [](const json& patterns, bool digits) {
     json steps = json::array();
     for (const json& pattern : patterns) {
@@ -206,7 +206,7 @@ TEST(TokenizerJsonTest, SentencePieceBecomesLlama) {
   }
 }
 
-TEST(TokenizerJsonTest, MetaspaceSaysWhetherASpaceComesFirst) {
+TEST(TokenizerJsonTest, MetaspaceDeterminesSpaceRule) {
   json file = sentencepiece();
   file["normalizer"] = nullptr;
   for (const auto& [scheme, expected] :
@@ -219,7 +219,7 @@ TEST(TokenizerJsonTest, MetaspaceSaysWhetherASpaceComesFirst) {
   file["pre_tokenizer"]["prepend_scheme"] = "last";
   expect_error(file, Errc::unsupported, "prepend_scheme last");
   file["pre_tokenizer"].erase("prepend_scheme");
-  EXPECT_EQ(read(file).space_rule, SpaceRule::always) << "what old files mean";
+  EXPECT_EQ(read(file).space_rule, SpaceRule::always) << "default of old files";
   file["pre_tokenizer"]["add_prefix_space"] = false;
   EXPECT_EQ(read(file).space_rule, SpaceRule::none);
   // After a Prepend each part begins with a space, whatever Metaspace would add.
@@ -231,7 +231,7 @@ TEST(TokenizerJsonTest, MetaspaceSaysWhetherASpaceComesFirst) {
 }
 
 // From the tests of Hugging Face's Metaspace: " Hey <s>how" becomes "▁Hey▁", "<s>" and "how".
-TEST(TokenizerJsonTest, MetaspaceGivesTheIdsOfHuggingFace) {
+TEST(TokenizerJsonTest, MetaspaceMatchesHuggingFace) {
   const test::TinyVocabulary tiny;
   json file = sentencepiece();
   file["normalizer"] = nullptr;
@@ -269,7 +269,7 @@ TEST(TokenizerJsonTest, UnigramBecomesT5) {
   EXPECT_EQ(tokenizer_of(parts).encode(" aa", Special::plain), (Ids{3, 2}));
 }
 
-TEST(TokenizerJsonTest, GapsBetweenIdsAreUnused) {
+TEST(TokenizerJsonTest, IdGapsAreUnused) {
   json file = byte_level();
   file["added_tokens"].push_back({{"id", 300}, {"content", "<far>"}, {"special", true}});
   const TokenizerParts parts = read(file);
@@ -278,7 +278,7 @@ TEST(TokenizerJsonTest, GapsBetweenIdsAreUnused) {
   EXPECT_EQ(parts.entries[300].type, TokenType::control);
 }
 
-TEST(TokenizerJsonTest, LeavesOutAddedTokensWithoutARow) {
+TEST(TokenizerJsonTest, OmitsAddedTokensWithoutEmbeddingRow) {
   json file = byte_level();
   file["added_tokens"].push_back({{"id", kCount}, {"content", "<pad>"}, {"special", true}});
   const TokenizerParts parts = read(file);
@@ -287,23 +287,23 @@ TEST(TokenizerJsonTest, LeavesOutAddedTokensWithoutARow) {
 }
 
 // Hugging Face then looks for "▁<tool>" in "▁a<tool>" and does not find it.
-TEST(TokenizerJsonTest, RefusesSymbolsThatArePrependedTo) {
+TEST(TokenizerJsonTest, RefusesNormalizedSymbolsAfterPrepend) {
   json file = sentencepiece();
   file["added_tokens"].push_back(
       {{"id", 300}, {"content", "<tool>"}, {"special", false}, {"normalized", true}});
   expect_error(file, Errc::unsupported, "<tool> with normalized");
   file["added_tokens"].back()["special"] = true;
-  EXPECT_EQ(read(file).entries[300].type, TokenType::control) << "as Llama 2 has its own";
+  EXPECT_EQ(read(file).entries[300].type, TokenType::control) << "as in Llama 2";
   file["added_tokens"].back()["special"] = false;
   file["added_tokens"].back()["normalized"] = false;
   EXPECT_EQ(read(file).entries[300].type, TokenType::user_defined);
   file["added_tokens"].back()["normalized"] = true;
   file["normalizer"] = nullptr;
   file["pre_tokenizer"] = {{"type", "Metaspace"}, {"replacement", "▁"}, {"split", false}};
-  EXPECT_EQ(read(file).entries[300].text, "<tool>") << "nothing changes it";
+  EXPECT_EQ(read(file).entries[300].text, "<tool>") << "unchanged by normalisation";
 }
 
-TEST(TokenizerJsonTest, NamesWhatAGgufFileCannotSay) {
+TEST(TokenizerJsonTest, NamesFeaturesWithoutGgufEquivalent) {
   const std::pair<json, const char*> changes[] = {
       {{{"model", {{"type", "WordPiece"}}}}, "WordPiece"},
       {{{"model", {{"dropout", 0.1}}}}, "dropout"},
@@ -329,7 +329,7 @@ TEST(TokenizerJsonTest, NamesWhatAGgufFileCannotSay) {
 }
 
 // SentencePiece would merge in another order than these specify.
-TEST(TokenizerJsonTest, RefusesMergesThatNoScoresSay) {
+TEST(TokenizerJsonTest, RefusesMergesWithoutEquivalentScores) {
   json file = sentencepiece();
   json& merges = file["model"]["merges"];
   merges.push_back(merges[0]);

@@ -46,7 +46,7 @@ TEST_F(TokenizerTest, MergesByScore) {
   EXPECT_EQ(tokenizer_.encode("that", Special::plain), (Ids{id("▁"), id("th"), id("at")}));
 }
 
-TEST_F(TokenizerTest, SpellsUnknownCharactersInBytes) {
+TEST_F(TokenizerTest, EncodesUnknownCharactersAsBytes) {
   EXPECT_EQ(tokenizer_.encode("a!", Special::plain), (Ids{id("▁"), id("a"), id("<0x21>")}));
   EXPECT_EQ(tokenizer_.encode("ü", Special::plain), (Ids{id("▁"), id("<0xC3>"), id("<0xBC>")}));
 }
@@ -55,12 +55,12 @@ TEST_F(TokenizerTest, KeepsEverySpace) {
   EXPECT_EQ(tokenizer_.encode("  a ", Special::plain), (Ids{id("▁▁"), id("▁"), id("a"), id("▁")}));
 }
 
-TEST_F(TokenizerTest, GivesNothingForNothing) {
+TEST_F(TokenizerTest, EmptyTextHasNoTokens) {
   EXPECT_EQ(tokenizer_.encode("", Special::plain), Ids{});
   EXPECT_EQ(tokenizer_.encode("", Special::parse), Ids{});
 }
 
-TEST_F(TokenizerTest, ControlTokensAreRecognisedOnlyWhereAskedFor) {
+TEST_F(TokenizerTest, ParsesControlTokensOnlyOnRequest) {
   const Tokenizer tokenizer = tiny(SpacePrefix::off);
   EXPECT_EQ(tokenizer.encode("<s>a</s>", Special::parse), (Ids{1, id("a"), 2}));
   for (const std::uint32_t token : tokenizer.encode("<s>a</s>", Special::plain)) {
@@ -68,7 +68,7 @@ TEST_F(TokenizerTest, ControlTokensAreRecognisedOnlyWhereAskedFor) {
   }
 }
 
-TEST_F(TokenizerTest, AControlTokenMayBeASingleCharacter) {
+TEST_F(TokenizerTest, ControlTokenMayBeSingleCharacter) {
   RawGguf raw;
   vocabulary_.texts[2] = "€";
   vocabulary_.add_to(raw);
@@ -79,7 +79,7 @@ TEST_F(TokenizerTest, AControlTokenMayBeASingleCharacter) {
   EXPECT_EQ(decode(*tokenizer, plain, LeadingSpace::strip), "€");
 }
 
-TEST_F(TokenizerTest, UserDefinedSymbolsAreNeverSplit) {
+TEST_F(TokenizerTest, NeverSplitsUserDefinedSymbols) {
   vocabulary_.add("<code>", 0, 4);
   RawGguf raw;
   vocabulary_.add_to(raw);
@@ -94,7 +94,7 @@ TEST_F(TokenizerTest, UserDefinedSymbolsAreNeverSplit) {
 // The tiny vocabulary marks <
 // end
 // > as user-defined, as some files do.
-TEST_F(TokenizerTest, MarkersOfTurnsAreControlTokensWhateverTheyAreCalled) {
+TEST_F(TokenizerTest, TurnMarkersAreControlTokensOfAnyType) {
   const Tokenizer tokenizer = tiny(SpacePrefix::off);
   EXPECT_EQ(tokenizer.encode("the<|end|>", Special::parse), (Ids{id("the"), id("<|end|>")}));
   const Ids plain = tokenizer.encode("the<|end|>", Special::plain);
@@ -102,7 +102,7 @@ TEST_F(TokenizerTest, MarkersOfTurnsAreControlTokensWhateverTheyAreCalled) {
   EXPECT_EQ(decode(tokenizer, plain, LeadingSpace::strip), "the<|end|>");
 }
 
-TEST_F(TokenizerTest, ForeignTextHoldsNoControlTokens) {
+TEST_F(TokenizerTest, ForeignTextHasNoControlTokens) {
   const Tokenizer tokenizer = tiny(SpacePrefix::off);
   MarkedText text = MarkedText::own("<s>");
   text.append(MarkedText::foreign("the</s>"));
@@ -137,7 +137,7 @@ TEST_F(TokenizerTest, ForeignTextMergesWithItsSurroundings) {
 }
 
 // Hugging Face's rules put no space before an added token and end a part at every one.
-TEST_F(TokenizerTest, FollowsHuggingFacesRulesOfSpaces) {
+TEST_F(TokenizerTest, FollowsHuggingFaceSpaceRules) {
   vocabulary_.add("<code>", 0, 4);
   const auto with_rule = [this](const char* rule) {
     RawGguf raw;
@@ -180,7 +180,7 @@ TEST_F(TokenizerTest, FollowsHuggingFacesRulesOfSpaces) {
 }
 
 // As in llama.cpp, and in Hugging Face after the normalizer Prepend.
-TEST_F(TokenizerTest, ASpaceComesAfterSymbolsAsAfterControlTokens) {
+TEST_F(TokenizerTest, AddsSpaceAfterUserDefinedSymbols) {
   vocabulary_.add("<code>", 0, 4);
   RawGguf raw;
   vocabulary_.add_to(raw);
@@ -200,7 +200,7 @@ TEST_F(TokenizerTest, ASpaceComesAfterSymbolsAsAfterControlTokens) {
 }
 
 // As Hugging Face's decoders do, regardless of the space's origin.
-TEST_F(TokenizerTest, DecodingTakesOneSpaceAwayUnderEveryRule) {
+TEST_F(TokenizerTest, DecodingStripsOneSpaceUnderEveryRule) {
   for (const char* rule : {"first", "always"}) {
     RawGguf raw;
     vocabulary_.add_to(raw);
@@ -216,7 +216,7 @@ TEST_F(TokenizerTest, DecodingTakesOneSpaceAwayUnderEveryRule) {
   }
 }
 
-TEST_F(TokenizerTest, RefusesRulesOfSpacesThatItDoesNotKnow) {
+TEST_F(TokenizerTest, RefusesUnknownSpaceRules) {
   const auto expect_refused = [](const RawGguf& raw) {
     const auto tokenizer = read(raw);
     ASSERT_FALSE(tokenizer);
@@ -238,7 +238,7 @@ TEST_F(TokenizerTest, RefusesRulesOfSpacesThatItDoesNotKnow) {
   expect_refused(raw);
 }
 
-TEST_F(TokenizerTest, KnowsHowAnswersEnd) {
+TEST_F(TokenizerTest, ReadsBosAndEndTokens) {
   EXPECT_EQ(tokenizer_.bos_id(), 1u);
   EXPECT_EQ(tokenizer_.eos_id(), id("<|end|>"));
   EXPECT_TRUE(tokenizer_.is_end(id("<|end|>")));
@@ -246,7 +246,7 @@ TEST_F(TokenizerTest, KnowsHowAnswersEnd) {
   EXPECT_EQ(tokenizer_.token_bytes(id("<|end|>")), "");
 }
 
-TEST_F(TokenizerTest, TakesTheEndOfTurnFromTheFile) {
+TEST_F(TokenizerTest, ReadsEndOfTurnFromFile) {
   RawGguf raw;
   vocabulary_.add_to(raw);
   raw.add_u32("tokenizer.ggml.eot_token_id", 2);
@@ -257,7 +257,7 @@ TEST_F(TokenizerTest, TakesTheEndOfTurnFromTheFile) {
 }
 
 // Some models' tools leave them as ordinary entries.
-TEST_F(TokenizerTest, MarkersThatBeginAndEndTextsAreControlTokensOfAnyType) {
+TEST_F(TokenizerTest, BosAndEndMarkersAreControlTokensOfAnyType) {
   vocabulary_.types[1] = 1;  // bos_token_id
   vocabulary_.types[id("<|end|>")] = 1;
   vocabulary_.add("<|im_end|>", 0, 1);  // not named by a key
@@ -277,7 +277,7 @@ TEST_F(TokenizerTest, MarkersThatBeginAndEndTextsAreControlTokensOfAnyType) {
 }
 
 // For some models a line end ends an answer.
-TEST_F(TokenizerTest, AnOrdinaryWordThatEndsAnswersStaysAWord) {
+TEST_F(TokenizerTest, OrdinaryEndTokenStaysInText) {
   RawGguf raw;
   vocabulary_.add_to(raw);
   raw.add_u32("tokenizer.ggml.eot_token_id", id("▁the"));
@@ -289,7 +289,7 @@ TEST_F(TokenizerTest, AnOrdinaryWordThatEndsAnswersStaysAWord) {
 
 class RoundTripTest : public ::testing::TestWithParam<std::string> {};
 
-TEST_P(RoundTripTest, TextComesBack) {
+TEST_P(RoundTripTest, RestoresText) {
   for (const SpacePrefix prefix : {SpacePrefix::on, SpacePrefix::off}) {
     const Tokenizer tokenizer = tiny(prefix);
     const Ids ids = tokenizer.encode(GetParam(), Special::plain);
@@ -308,7 +308,7 @@ INSTANTIATE_TEST_SUITE_P(OddTexts, RoundTripTest,
                                          "rtl",
                                          "�"));
 
-TEST_F(TokenizerTest, RandomTextsComeBack) {
+TEST_F(TokenizerTest, RoundTripsRandomTexts) {
   Random random(20260101);
   const std::vector<std::string> parts = {"a", " ", "the", "é", "▂", "𝄞", "\n", "<|", "t", "0"};
   for (int i = 0; i < 300; ++i) {
@@ -328,7 +328,7 @@ TEST_F(TokenizerTest, BrokenUtf8BecomesReplacementCharacters) {
 }
 
 // Quadratic work would exceed the test's timeout.
-TEST_F(TokenizerTest, TakesAMegabyteOfAnything) {
+TEST_F(TokenizerTest, EncodesMegabytesInLinearTime) {
   for (const std::string unit : {"a", " ", "<s", "the cat", "é"}) {
     std::string text;
     while (text.size() < 1 << 20) text += unit;
@@ -396,7 +396,7 @@ TEST_F(TokenizerTest, RefusesDamagedVocabularies) {
 }
 
 // Phi-3's files mark the fillers after its 32,011 entries as unknown, like <unk>.
-TEST_F(TokenizerTest, FillersMayBeCalledUnknown) {
+TEST_F(TokenizerTest, TreatsUnknownFillersAsUnused) {
   for (const bool named : {false, true}) {
     TinyVocabulary v;
     v.add("[PAD274]", -10000.0f, 2);
@@ -418,7 +418,7 @@ TEST_F(TokenizerTest, FillersMayBeCalledUnknown) {
 }
 
 // As above, with <unk> as a control token, as tokenizer_config.json declares it.
-TEST_F(TokenizerTest, TheUnknownTokenMayBeCalledControlBesideSuchFillers) {
+TEST_F(TokenizerTest, UnknownTokenMayBeControlBesideFillers) {
   TinyVocabulary v;
   v.types[0] = 3;
   v.add("[PAD274]", -10000.0f, 2);
@@ -432,7 +432,7 @@ TEST_F(TokenizerTest, TheUnknownTokenMayBeCalledControlBesideSuchFillers) {
   EXPECT_EQ(tokenizer->encode("the", Special::plain), Ids{v.id("▁the")});
 }
 
-TEST_F(TokenizerTest, TakesMinusOneForNoToken) {
+TEST_F(TokenizerTest, TreatsMinusOneAsNoToken) {
   RawGguf raw;
   vocabulary_.add_to(raw);
   raw.add_u32("tokenizer.ggml.eot_token_id", std::numeric_limits<std::uint32_t>::max());
@@ -455,7 +455,7 @@ TEST_F(TokenizerTest, ReadsUnigramModels) {
             (Ids{v.id("▁"), v.id("<0xC3>"), v.id("<0xBC>")}));
 }
 
-TEST_F(TokenizerTest, RefusesTablesThatRewriteText) {
+TEST_F(TokenizerTest, RefusesCharacterMaps) {
   RawGguf raw;
   vocabulary_.add_to(raw);
   raw.add_numbers<std::uint8_t>("tokenizer.ggml.precompiled_charsmap", 0, {1, 2, 3});
@@ -473,7 +473,7 @@ TEST_F(TokenizerTest, RefusesIdsOutsideTheVocabulary) {
   EXPECT_NE(tokenizer.error().message.find("eot_token_id"), std::string::npos);
 }
 
-TEST_F(TokenizerTest, TakesMoreEndsFromTheFile) {
+TEST_F(TokenizerTest, ReadsAdditionalEndIds) {
   RawGguf raw;
   vocabulary_.add_to(raw);
   raw.add_numbers<std::int32_t>("edgedraft.tokenizer.end_ids", 5, {1, 2, 260, 261, 262});
@@ -488,7 +488,7 @@ TEST_F(TokenizerTest, TakesMoreEndsFromTheFile) {
 // Many entries may share a spelling; the tiny vocabulary's <
 // end
 // > is such an end itself.
-TEST_F(TokenizerTest, RefusesMoreSpelledEndsThanAnyModelHas) {
+TEST_F(TokenizerTest, LimitsEndTokensBySpelling) {
   for (int i = 0; i < 255; ++i) vocabulary_.add("<EOT>", 0, 3);
   RawGguf raw;
   vocabulary_.add_to(raw);
@@ -501,7 +501,7 @@ TEST_F(TokenizerTest, RefusesMoreSpelledEndsThanAnyModelHas) {
   expect_bad(vocabulary_, "256 of one spelling and one of another");
 }
 
-TEST_F(TokenizerTest, RefusesEndsThatAreDamaged) {
+TEST_F(TokenizerTest, RefusesDamagedEndIds) {
   const std::string key = "edgedraft.tokenizer.end_ids";
   RawGguf file;
   vocabulary_.add_to(file);
@@ -527,7 +527,7 @@ TEST_F(TokenizerTest, RefusesEndsThatAreDamaged) {
   expect_refused(raw);
 }
 
-TEST_F(TokenizerTest, RefusesAFileWithoutTokenizer) {
+TEST_F(TokenizerTest, RefusesFileWithoutTokenizer) {
   const auto tokenizer = read(RawGguf{});
   ASSERT_FALSE(tokenizer);
   EXPECT_EQ(tokenizer.error().code, Errc::bad_file);
