@@ -166,19 +166,19 @@ class CleanupTest : public ::testing::TestWithParam<const char*> {
   std::unique_ptr<RunningLink> running_;
 };
 
-TEST_P(CleanupTest, NothingIsLeftWhenTheProgramIsKilled) {
+TEST_P(CleanupTest, LeavesNoProcessIfKilled) {
   kill(running_->program(), SIGKILL);
   EXPECT_EQ(running_->left(), std::vector<pid_t>());
 }
 
-TEST_P(CleanupTest, CtrlCEndsItInOrder) {
+TEST_P(CleanupTest, CtrlCStopsCleanly) {
   kill(running_->program(), SIGINT);
   EXPECT_EQ(running_->process().wait(), 130);
   EXPECT_NE(running_->process().err().find("packets"), std::string::npos);
   EXPECT_EQ(running_->left(), std::vector<pid_t>());
 }
 
-TEST_P(CleanupTest, TheProgramSaysSoWhenItsLinkIsKilled) {
+TEST_P(CleanupTest, ReportsKilledLinkProcess) {
   kill(running_->link(), SIGKILL);
   EXPECT_NE(running_->process().wait(), 0);
   EXPECT_NE(running_->process().err().find("emulated link's process has ended"), std::string::npos)
@@ -186,7 +186,7 @@ TEST_P(CleanupTest, TheProgramSaysSoWhenItsLinkIsKilled) {
   EXPECT_EQ(running_->left(), std::vector<pid_t>());
 }
 
-TEST_P(CleanupTest, TheNextLinkSweepsWhatAKilledRunHasLeft) {
+TEST_P(CleanupTest, NextLinkCleansUpAfterKilledRun) {
   kill(running_->program(), SIGSTOP);  // it cannot see its link end
   kill(running_->link(), SIGKILL);
   kill(running_->program(), SIGKILL);
@@ -199,7 +199,7 @@ TEST_P(CleanupTest, TheNextLinkSweepsWhatAKilledRunHasLeft) {
 INSTANTIATE_TEST_SUITE_P(Drivers, CleanupTest, ::testing::Values("tun", "proxy"),
                          [](const auto& test) { return std::string(test.param); });
 
-TEST(CleanupTest, ADestroyedLinkTakesItsEndsWithIt) {
+TEST(CleanupTest, DestroyedLinkEndsItsProcesses) {
   std::string why_not;
   auto link = MeasuredLink::make(read_network_profile("lan").value(), DriverKind::tun, 1, why_not);
   if (!link) EDGEDRAFT_SKIP_WITHOUT("tun", why_not);
@@ -212,7 +212,7 @@ TEST(CleanupTest, ADestroyedLinkTakesItsEndsWithIt) {
 
 // Its namespaces end with its process unless another process holds them. A new namespace may then
 // get the inode of one of them.
-TEST(CleanupTest, ALinkWhoseProcessIsKilledTakesNobodyElsesProcesses) {
+TEST(CleanupTest, KilledLinkLeavesUnrelatedProcessesRunning) {
   std::string why_not;
   auto link = MeasuredLink::make(read_network_profile("lan").value(), DriverKind::tun, 1, why_not);
   if (!link) EDGEDRAFT_SKIP_WITHOUT("tun", why_not);
@@ -260,7 +260,7 @@ class Socket {
   int descriptor_;
 };
 
-TEST(CleanupTest, TheProxyForgetsConnectionsOfOldAddressesWhenTheirEndsHaveGone) {
+TEST(CleanupTest, ProxyClosesConnectionsOfOldAddresses) {
   const auto link = make_link(read_network_profile("lan").value(), DriverKind::proxy, 1);
   ASSERT_TRUE(link) << link.error().message;
   const pid_t process = own_link_process();
@@ -298,8 +298,8 @@ TEST(CleanupTest, TheProxyForgetsConnectionsOfOldAddressesWhenTheirEndsHaveGone)
 }
 
 // As an unprivileged user, with /dev/net/tun open to everyone as distributions ship it.
-TEST(UnprivilegedTest, TunWorksInAUserNamespace) {
-  if (geteuid() != 0) GTEST_SKIP() << "the tests run without rights anyway";
+TEST(UnprivilegedTest, TunWorksInUserNamespace) {
+  if (geteuid() != 0) GTEST_SKIP() << "the tests run unprivileged";
   const std::vector<std::string> as_nobody{
       "unshare",
       "--mount",
@@ -320,9 +320,9 @@ TEST(UnprivilegedTest, TunWorksInAUserNamespace) {
   EXPECT_EQ(running.left(), std::vector<pid_t>());
 }
 
-TEST(UnprivilegedTest, ItSaysWhyThereIsNoTun) {
+TEST(UnprivilegedTest, ReportsWhyTunIsUnavailable) {
   if (geteuid() != 0)
-    EDGEDRAFT_SKIP_WITHOUT("root", "only root can take /dev/net/tun away from a test");
+    EDGEDRAFT_SKIP_WITHOUT("root", "only root can hide /dev/net/tun");
   const TemporaryDirectory scratch;
   Process process(
       {"unshare", "--mount", "sh", "-c", "mount -t tmpfs tmpfs /dev/net && exec \"$@\"", "sh",
@@ -335,9 +335,9 @@ TEST(UnprivilegedTest, ItSaysWhyThereIsNoTun) {
   EXPECT_NE(process.err().find("--driver proxy"), std::string::npos) << process.err();
 }
 
-TEST(TcDriverTest, SaysWhatIsMissing) {
+TEST(TcDriverTest, ReportsMissingNetem) {
   const auto link = make_link(read_network_profile("lan").value(), DriverKind::tc, 1);
-  if (link) GTEST_SKIP() << "nothing is missing here: this kernel has netem";
+  if (link) GTEST_SKIP() << "this kernel has netem";
   EXPECT_EQ(link.error().code, Errc::unsupported) << link.error().message;
   EXPECT_NE(link.error().message.find("--driver"), std::string::npos) << link.error().message;
 }

@@ -13,7 +13,7 @@ Duration at(TracePlayer& player, Duration since, std::uint32_t bytes) {
   return player.send(since, bytes);
 }
 
-TEST(DeliveryTraceTest, GivesOnePacketAnOpportunity) {
+TEST(DeliveryTraceTest, DeliversOnePacketPerOpportunity) {
   TracePlayer player(parse_delivery_trace("5\n5\n12\n", "t").value());
   EXPECT_EQ(at(player, 0ms, 1500), 5ms);
   EXPECT_EQ(at(player, 0ms, 1500), 5ms);
@@ -21,7 +21,7 @@ TEST(DeliveryTraceTest, GivesOnePacketAnOpportunity) {
   EXPECT_EQ(at(player, 0ms, 1500), 17ms);  // again from the start, 12 ms later
 }
 
-TEST(DeliveryTraceTest, SmallPacketsShareAnOpportunityAndLargeOnesTakeSeveral) {
+TEST(DeliveryTraceTest, SharesOpportunitiesByPacketSize) {
   TracePlayer player(parse_delivery_trace("5\n10\n15\n20\n", "t").value());
   EXPECT_EQ(at(player, 0ms, 500), 5ms);
   EXPECT_EQ(at(player, 0ms, 1000), 5ms);
@@ -29,7 +29,7 @@ TEST(DeliveryTraceTest, SmallPacketsShareAnOpportunityAndLargeOnesTakeSeveral) {
   EXPECT_EQ(at(player, 0ms, 1400), 15ms);
 }
 
-TEST(DeliveryTraceTest, AnOpportunityThatNobodyUsesIsGone) {
+TEST(DeliveryTraceTest, UnusedOpportunitiesExpire) {
   TracePlayer player(parse_delivery_trace("5\n10\n20\n", "t").value());
   EXPECT_EQ(at(player, 6ms, 100), 10ms);
   EXPECT_EQ(at(player, 10ms, 100), 10ms);  // the rest serves only packets already queued
@@ -38,7 +38,7 @@ TEST(DeliveryTraceTest, AnOpportunityThatNobodyUsesIsGone) {
   EXPECT_EQ(at(player, 1001ms, 100), 1005ms);
 }
 
-TEST(DeliveryTraceTest, ALinkFollowsItsTrace) {
+TEST(DeliveryTraceTest, LinkFollowsTrace) {
   LinkOptions options;
   options.trace = parse_delivery_trace("2\n4\n6\n8\n", "t").value();
   options.delay.path = 10ms;
@@ -53,7 +53,7 @@ TEST(DeliveryTraceTest, ALinkFollowsItsTrace) {
   EXPECT_EQ(link.send(start, Link::Packet(1500)), Fate::queue_full);
 }
 
-TEST(DeliveryTraceTest, SaysWhatIsWrongAndWhere) {
+TEST(DeliveryTraceTest, ErrorsNameLineAndProblem) {
   const struct {
     const char* text;
     const char* message;

@@ -66,10 +66,10 @@ TEST_P(DriverTest, RoundTripsFollowTheirDistribution) {
   EXPECT_LT(how_far_below(measured, distribution), limit) << "too early";
   EXPECT_LT(how_far_below(late, measured), limit)
       << "too late: median " << median(measured) << " ms for " << median(distribution)
-      << ", of waking " << median(delays) << ", nine in ten " << percentile(delays, 0.9);
+      << ", wake-up " << median(delays) << ", 90th percentile " << percentile(delays, 0.9);
 }
 
-TEST_P(DriverTest, BytesComeAtTheRate) {
+TEST_P(DriverTest, DeliversBytesAtRate) {
   MAKE_LINK(link, "[both]\nrate_mbit = 20\npath_ms = 10\n[up]\nqueue_packets = 500\n");
   const std::string out = link->measure("tcp-sink", {"tcp-blast", "4000000"}).server;
   double bytes = 0;
@@ -83,7 +83,7 @@ TEST_P(DriverTest, BytesComeAtTheRate) {
   EXPECT_GT(bytes / ns * 1e9, 0.85 * most);
 }
 
-TEST_P(DriverTest, TheServerIsSilentWhileTheLinkIsDown) {
+TEST_P(DriverTest, DeliversNothingWhileDown) {
   MAKE_LINK(link, "[both]\nrate_mbit = 50\npath_ms = 2\n");
   link->start_echo();
   const auto asking = link->start_asking(100'000);
@@ -99,10 +99,10 @@ TEST_P(DriverTest, TheServerIsSilentWhileTheLinkIsDown) {
 
   ASSERT_TRUE(link->link().fire({.kind = LinkEvent::Kind::up}));
   for (int i = 0; i < 1000 && asking->out() == before; ++i) std::this_thread::sleep_for(10ms);
-  EXPECT_NE(asking->out(), before) << "TCP did not go on";
+  EXPECT_NE(asking->out(), before) << "TCP did not continue";
 }
 
-TEST_P(DriverTest, AnOutageWithADurationEndsByItself) {
+TEST_P(DriverTest, TimedOutageEndsByItself) {
   MAKE_LINK(link, "[both]\nrate_mbit = 50\npath_ms = 2\n");
   link->start_echo();
   ASSERT_TRUE(link->link().fire({.kind = LinkEvent::Kind::down, .duration = 300ms}));
@@ -111,7 +111,7 @@ TEST_P(DriverTest, AnOutageWithADurationEndsByItself) {
   EXPECT_GT(link->link().statistics()->up.down_drops, 0u);
 }
 
-TEST_P(DriverTest, ANewAddressDuringAnOutageLeavesItsEndAsItIs) {
+TEST_P(DriverTest, NewAddressDuringOutageKeepsItsEnd) {
   MAKE_LINK(link, "[both]\nrate_mbit = 50\npath_ms = 2\n");
   link->start_echo();
   ASSERT_TRUE(link->link().fire({.kind = LinkEvent::Kind::down, .duration = 300ms}));
@@ -120,7 +120,7 @@ TEST_P(DriverTest, ANewAddressDuringAnOutageLeavesItsEndAsItIs) {
   EXPECT_EQ(asking->wait(), 0) << asking->err();
 }
 
-TEST_P(DriverTest, ANewAddressLeavesOldConnectionsBehind) {
+TEST_P(DriverTest, NewAddressBreaksOldConnections) {
   MAKE_LINK(link, "[both]\nrate_mbit = 50\npath_ms = 2\n");
   link->start_echo();
   const auto old = link->start_asking(100'000);
@@ -134,7 +134,7 @@ TEST_P(DriverTest, ANewAddressLeavesOldConnectionsBehind) {
   EXPECT_EQ(old->out(), before);
 }
 
-TEST_P(DriverTest, CountsWhatItCarries) {
+TEST_P(DriverTest, CountsPacketsAndBytes) {
   MAKE_LINK(link, "[both]\nrate_mbit = 50\npath_ms = 1\n");
   ASSERT_EQ(link->round_trips(50).size(), 50u);
   LinkStatistics statistics = link->link().statistics().value();
@@ -175,7 +175,7 @@ class TunTest : public DriverTest {
   }
 };
 
-TEST_P(TunTest, PacketsComeAtTheRateInBothDirections) {
+TEST_P(TunTest, DeliversPacketsAtRateInBothDirections) {
   MAKE_LINK(link,
             "[both]\nqueue_packets = 3000\npath_ms = 20\n[up]\nrate_mbit = "
             "10\n[down]\nrate_mbit = 40\n");
@@ -188,7 +188,7 @@ TEST_P(TunTest, PacketsComeAtTheRateInBothDirections) {
   EXPECT_NEAR(down.ns / 1e6, 1999 * 0.2856, 0.03 * 1999 * 0.2856);
 }
 
-TEST_P(TunTest, LosesItsShareAndKeepsOrder) {
+TEST_P(TunTest, LosesConfiguredShareAndKeepsOrder) {
   MAKE_LINK(
       link,
       "[both]\nrate_mbit = 100\n[up]\nloss = 0.05\ndelay = { distribution = \"normal\", mean_ms "
@@ -211,7 +211,7 @@ TEST_P(TunTest, ReorderingProfilesReorder) {
   EXPECT_GT(sunk.overtaken, 500);
 }
 
-TEST_P(TunTest, AFullQueueDrops) {
+TEST_P(TunTest, FullQueueDropsPackets) {
   MAKE_LINK(link, "[both]\nrate_mbit = 1\nqueue_packets = 20\n");
   const Sunk sunk = parse(link->measure("sink", {"blast", "500", "1000", "0"}).server);
   const DirectionStatistics up = link->link().statistics()->up;
@@ -219,7 +219,7 @@ TEST_P(TunTest, AFullQueueDrops) {
   EXPECT_EQ(static_cast<double>(up.queue_drops), 500 - sunk.packets);
 }
 
-TEST_P(TunTest, TcpUsesTheProfilesCongestionControlAlsoAfterANewAddress) {
+TEST_P(TunTest, TcpKeepsCongestionControlAfterNewAddress) {
   const auto host = [] {
     return run_command({"cat", "/proc/sys/net/ipv4/tcp_congestion_control"}).value();
   };
@@ -244,7 +244,7 @@ INSTANTIATE_TEST_SUITE_P(Drivers, TunTest, ::testing::Values(DriverKind::tun),
                          [](const auto& test) { return std::string(to_string(test.param)); });
 
 // The relay cannot lose bytes, so it models a loss as TCP shows it: one further round trip.
-TEST(ProxyTest, ALostSegmentComesARoundTripLater) {
+TEST(ProxyTest, LostSegmentArrivesOneRoundTripLater) {
   std::string why_not;
   const auto link =
       MeasuredLink::make(profile_of("[both]\nrate_mbit = 50\npath_ms = 20\nloss = 0.1\n"),
@@ -261,7 +261,7 @@ TEST(ProxyTest, ALostSegmentComesARoundTripLater) {
   EXPECT_TRUE(link->link().approximate());
 }
 
-TEST(ProxyTest, OpeningAConnectionTakesARoundTrip) {
+TEST(ProxyTest, ConnectingTakesOneRoundTrip) {
   std::string why_not;
   const auto link = MeasuredLink::make(profile_of("[both]\nrate_mbit = 50\npath_ms = 40\n"),
                                        DriverKind::proxy, 1, why_not);

@@ -33,7 +33,7 @@ Outcome run(std::vector<std::string> options) {
   return {status, process.out(), process.err()};
 }
 
-TEST(LinkCommandTest, OneSeedGivesOneScheduleToTheByte) {
+TEST(LinkCommandTest, ScheduleIsDeterministicPerSeed) {
   const std::vector<std::string> seven{"--profile", "paper-4g", "--simulate",
                                        "2000",      "--seed",   "7"};
   const Outcome first = run(seven);
@@ -45,7 +45,7 @@ TEST(LinkCommandTest, OneSeedGivesOneScheduleToTheByte) {
   EXPECT_NE(first.out, run(eight).out);
 }
 
-TEST(LinkCommandTest, TheScheduleShowsTheScript) {
+TEST(LinkCommandTest, ScheduleShowsScriptedEvents) {
   const auto profile = parse_network_profile(
       "both = { rate_mbit = 9.6, path_ms = 3 }\n[[event]]\nat_s = 0.002\naction = "
       "\"down\"\nfor_s = 0.002\n",
@@ -61,7 +61,7 @@ TEST(LinkCommandTest, TheScheduleShowsTheScript) {
             "up,4,4000000,delivered,8000000\ndown,4,4000000,delivered,8000000\n");
 }
 
-TEST(LinkCommandTest, NonsenseIsAMistakeWithHelpToo) {
+TEST(LinkCommandTest, UnknownCommandFailsDespiteHelp) {
   const TemporaryDirectory scratch;
   Process process({EDGEDRAFT_NETSIM, "NONSENSE", "--help"}, scratch / "netsim");
   EXPECT_EQ(process.wait(), 2);
@@ -77,7 +77,7 @@ TEST(LinkCommandTest, ListsProfilesWithTheirSources) {
   EXPECT_NE(listed.out.find("mahimahi"), std::string::npos);
 }
 
-TEST(LinkCommandTest, ADryRunPrintsAScriptThatAShellCanRead) {
+TEST(LinkCommandTest, DryRunPrintsValidShellScript) {
   const Outcome dry = run({"--driver", "tc", "--profile", "4g-busy", "--dry-run"});
   ASSERT_EQ(dry.status, 0) << dry.err;
   EXPECT_EQ(dry.out.substr(0, 10), "#!/bin/sh\n");
@@ -87,7 +87,7 @@ TEST(LinkCommandTest, ADryRunPrintsAScriptThatAShellCanRead) {
 }
 
 // Runs a profile's script with programs that only record their arguments.
-TEST(LinkCommandTest, TheScriptOfADryRunDoesTheProfilesEvents) {
+TEST(LinkCommandTest, DryRunScriptFiresProfileEvents) {
   const TemporaryDirectory scratch;
   const auto write = [&](const std::string& name, const std::string& text) {
     std::ofstream(scratch / name) << text;
@@ -135,7 +135,7 @@ TEST(LinkCommandTest, TheScriptOfADryRunDoesTheProfilesEvents) {
                        "up", "up", "down", "down", "up", "up", "ip address delete 198.18.0.3"}));
 }
 
-TEST(LinkCommandTest, TheDevicesCommandGetsItsWordsAsTheyAre) {
+TEST(LinkCommandTest, DeviceCommandReceivesArgumentsUnchanged) {
   const std::vector<std::string> link{"--driver", "proxy", "--profile", "lan", "--"};
   const auto outcome = [&](std::vector<std::string> command) {
     command.insert(command.begin(), link.begin(), link.end());
@@ -171,7 +171,7 @@ class TakenPort {
   std::uint16_t port_ = 0;
 };
 
-TEST(LinkCommandTest, AProgramThatHasThePortAlreadyIsNotTakenForTheServer) {
+TEST(LinkCommandTest, RefusesPortInUse) {
   const TakenPort taken;
   const Outcome refused = run({"--driver", "proxy", "--profile", "lan", "--port", taken.port(),
                                "--at-server", "sleep 60", "--", "echo", "served"});
@@ -181,7 +181,7 @@ TEST(LinkCommandTest, AProgramThatHasThePortAlreadyIsNotTakenForTheServer) {
   EXPECT_EQ(refused.out, "");
 }
 
-TEST(LinkCommandTest, AServerThatFailsBeforeItListensIsNoMistakeOfTheCaller) {
+TEST(LinkCommandTest, ServerFailureBeforeListeningExitsWithLinkError) {
   const std::string port = TakenPort().port();  // free again
   const Outcome failed = run({"--driver", "proxy", "--profile", "lan", "--port", port,
                               "--at-server", "exit 7", "--", "echo", "served"});
@@ -190,7 +190,7 @@ TEST(LinkCommandTest, AServerThatFailsBeforeItListensIsNoMistakeOfTheCaller) {
   EXPECT_EQ(failed.out, "");
 }
 
-TEST(LinkCommandTest, AServerThatFailsMeanwhileEndsTheLinkWithAWord) {
+TEST(LinkCommandTest, ServerFailureEndsLinkAndIsReported) {
   const std::string port = TakenPort().port();  // free again
   const std::string probe = EDGEDRAFT_NETSIM " probe --listen \"$EDGEDRAFT_SERVER_LISTEN\" & ";
   const Outcome failed =
@@ -200,7 +200,7 @@ TEST(LinkCommandTest, AServerThatFailsMeanwhileEndsTheLinkWithAWord) {
   EXPECT_NE(failed.err.find("ended with status 7"), std::string::npos) << failed.err;
 }
 
-TEST(LinkCommandTest, MistakesAreExplained) {
+TEST(LinkCommandTest, ExplainsUsageErrors) {
   const Outcome unknown = run({"--profile", "6g"});
   EXPECT_EQ(unknown.status, 2);
   EXPECT_NE(unknown.err.find("paper-5g"), std::string::npos);
@@ -210,7 +210,7 @@ TEST(LinkCommandTest, MistakesAreExplained) {
   EXPECT_NE(lonely.err.find("after `--`"), std::string::npos);
 }
 
-TEST(LinkCommandTest, NumbersThatAreNoneAreMistakesThatSayWhatIsTaken) {
+TEST(LinkCommandTest, InvalidNumbersNameAcceptedRange) {
   for (const auto& [option, value, says] :
        {std::tuple{"--port", "70000", "--port: '70000': give a number from 1 to 65535"},
         std::tuple{"--seed", "abc", "--seed: 'abc': give a number from 0"}}) {

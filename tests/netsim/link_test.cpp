@@ -66,7 +66,7 @@ TEST(LinkTest, DeliversAfterSerialisationAndDelay) {
   EXPECT_FALSE(link.next_event());
 }
 
-TEST(LinkTest, SendsOnePacketAfterAnotherAtItsRate) {
+TEST(LinkTest, SerialisesPacketsAtItsRate) {
   Link link({.bits_per_second = 8'000'000}, 1, kStart);
   Instant arrives{};
   for (int i = 1; i <= 100; ++i) {
@@ -78,7 +78,7 @@ TEST(LinkTest, SendsOnePacketAfterAnotherAtItsRate) {
   EXPECT_EQ(arrives, kStart + 1s + 500us);
 }
 
-TEST(LinkTest, DropsWhatTheQueueCannotHold) {
+TEST(LinkTest, DropsPacketsBeyondQueue) {
   Link link({.bits_per_second = 8'000'000, .delay = {.path = 1s}, .queue_packets = 10}, 1, kStart);
   for (int i = 0; i < 10; ++i) EXPECT_EQ(link.send(kStart, packet_of(1000)), Fate::delivered);
   EXPECT_EQ(link.send(kStart, packet_of(1000)), Fate::queue_full);
@@ -87,7 +87,7 @@ TEST(LinkTest, DropsWhatTheQueueCannotHold) {
   EXPECT_EQ(link.send(kStart + 1ms, packet_of(1000)), Fate::queue_full);
 }
 
-TEST(LinkTest, KeepsOrderUnlessItIsToldNotTo) {
+TEST(LinkTest, KeepsOrderUnlessReorderingIsOn) {
   for (const bool reorder : {false, true}) {
     LinkOptions options = fast();
     options.delay = {.kind = DelayDistribution::Kind::normal, .centre = 20ms, .deviation = 10ms};
@@ -110,7 +110,7 @@ TEST(LinkTest, KeepsOrderUnlessItIsToldNotTo) {
   }
 }
 
-TEST(LinkTest, NormalDelayHasItsMeanAndIsClippedAtZero) {
+TEST(LinkTest, NormalDelayHasConfiguredMeanAndIsClippedAtZero) {
   LinkOptions options = fast();
   options.delay = {
       .kind = DelayDistribution::Kind::normal, .path = 4500us, .centre = 10ms, .deviation = 10ms};
@@ -124,7 +124,7 @@ TEST(LinkTest, NormalDelayHasItsMeanAndIsClippedAtZero) {
   EXPECT_NEAR(seconds(mean_delay(options.delay)) * 1e3, 4.5 + 10.8332, 0.01);
 }
 
-TEST(LinkTest, ParetoDelayHasAHeavyTail) {
+TEST(LinkTest, ParetoDelayHasHeavyTail) {
   LinkOptions options = fast();
   options.delay = {.kind = DelayDistribution::Kind::pareto, .centre = 10ms, .shape = 2.5};
   const auto delays = delays_of(options, 20'000);
@@ -135,7 +135,7 @@ TEST(LinkTest, ParetoDelayHasAHeavyTail) {
   }
 }
 
-TEST(LinkTest, TableDelayGoesThroughItsPoints) {
+TEST(LinkTest, TableDelayPassesThroughItsPoints) {
   LinkOptions options = fast();
   options.delay = {.kind = DelayDistribution::Kind::table,
                    .points = {{0, 5ms}, {0.5, 9ms}, {0.95, 18ms}, {1, 100ms}}};
@@ -146,7 +146,7 @@ TEST(LinkTest, TableDelayGoesThroughItsPoints) {
   EXPECT_LE(*std::max_element(delays.begin(), delays.end()), 100.0);
 }
 
-TEST(LinkTest, ADelayHoldsForAsLongAsItIsTold) {
+TEST(LinkTest, DelayHoldsForConfiguredTime) {
   LinkOptions options = fast();
   options.delay = {
       .kind = DelayDistribution::Kind::normal, .centre = 50ms, .deviation = 10ms, .hold = 20ms};
@@ -163,7 +163,7 @@ TEST(LinkTest, ADelayHoldsForAsLongAsItIsTold) {
   }
 }
 
-TEST(LinkTest, WhoWasAtRestWaitsForAGrantAndThoseBehindWaitToo) {
+TEST(LinkTest, IdleSenderWaitsForGrantAndLaterPacketsQueue) {
   LinkOptions options = fast();
   options.rest = {{.after = 10ms, .least = 5ms, .most = 15ms},
                   {.after = 1s, .least = 100ms, .most = 100ms}};
@@ -180,13 +180,13 @@ TEST(LinkTest, WhoWasAtRestWaitsForAGrantAndThoseBehindWaitToo) {
     EXPECT_LE(wait, 15ms + 1us);
     waits.push_back(1e3 * seconds(wait));
     EXPECT_NEAR(1e3 * seconds(delay_at(i * 50ms + 1ms)), waits.back() - 1.0, 0.01) << "in order";
-    EXPECT_LT(delay_at(i * 50ms + wait + 5ms), 1us) << "it was sending";
+    EXPECT_LT(delay_at(i * 50ms + wait + 5ms), 1us) << "no wait while sending";
   }
   EXPECT_NEAR(mean_of(waits), 10.0, 5 * 10 / std::sqrt(12.0 * 2000));
-  EXPECT_GE(delay_at(200s), 100ms) << "the longest rest that it had";
+  EXPECT_GE(delay_at(200s), 100ms) << "the longest rest applies";
 }
 
-TEST(LinkTest, AnotherFlowFillsTheQueueAndHalvesIt) {
+TEST(LinkTest, CompetingFlowFillsAndHalvesQueue) {
   LinkOptions options{.bits_per_second = 8'000'000};
   options.competing = CompetingFlow{.queue_bytes = 50'000, .period = 2s};
   Link link(options, 3, kStart);
@@ -208,7 +208,7 @@ TEST(LinkTest, AnotherFlowFillsTheQueueAndHalvesIt) {
   }
   EXPECT_NEAR(least, 25, 1);
   EXPECT_NEAR(most, 50, 1);
-  EXPECT_NEAR(drops, 10, 1) << "a loss in two seconds";
+  EXPECT_NEAR(drops, 10, 1) << "one loss per two seconds";
 
   options.competing->share = 0.3;
   Link shared(options, 3, kStart);
@@ -222,7 +222,7 @@ TEST(LinkTest, AnotherFlowFillsTheQueueAndHalvesIt) {
   EXPECT_NEAR(there / 20'000.0, 0.3, tolerance(0.3, 1000));
 }
 
-TEST(LinkTest, LosesItsShareIndependently) {
+TEST(LinkTest, LosesConfiguredShareIndependently) {
   LinkOptions options = fast();
   options.loss = 0.05;
   const int count = 40'000;
@@ -240,7 +240,7 @@ TEST(LinkTest, LosesItsShareIndependently) {
   EXPECT_NEAR(twice / double{count}, 0.0025, tolerance(0.0025, count));
 }
 
-TEST(LinkTest, BurstsAreAsLongAndAsFrequentAsTheirChainSays) {
+TEST(LinkTest, BurstsMatchGilbertElliottChain) {
   LinkOptions options = fast();
   options.burst_loss = GilbertElliott{.enter = 0.01, .leave = 0.25};
   const int count = 200'000;
@@ -267,7 +267,7 @@ TEST(LinkTest, BurstsAreAsLongAndAsFrequentAsTheirChainSays) {
   EXPECT_NEAR(lost / double{count}, bad, 5 * bad * std::sqrt(2 / n));
 }
 
-TEST(LinkTest, WhatWasAcceptedArrivesThoughTheLinkGoesDown) {
+TEST(LinkTest, DeliversAcceptedPacketsDespiteOutage) {
   DuplexLink link({.bits_per_second = 8'000'000, .delay = {.path = 10ms}},
                   {.bits_per_second = 8'000'000, .delay = {.path = 10ms}}, 1, kStart);
   ASSERT_EQ(link.send(Direction::up, kStart, packet_of(1000)), Fate::delivered);
@@ -283,7 +283,7 @@ TEST(LinkTest, WhatWasAcceptedArrivesThoughTheLinkGoesDown) {
   EXPECT_EQ(link.statistics().down.packets, 3u);
 }
 
-TEST(LinkTest, FatesDependOnTheSeedAloneAndNotOnOtherPackets) {
+TEST(LinkTest, FatesDependOnSeedOnly) {
   LinkOptions options = fast();
   options.loss = 0.2;
   options.delay = {.kind = DelayDistribution::Kind::normal, .centre = 10ms, .deviation = 5ms};

@@ -12,7 +12,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-TEST(ProfileTest, EveryShippedOneIsReadAndSaysWhereItsFiguresComeFrom) {
+TEST(ProfileTest, ShippedProfilesAreValidAndNameTheirSource) {
   const auto names = shipped_network_profiles();
   EXPECT_EQ(names.size(), 13u);
   for (const std::string& name : names) {
@@ -24,7 +24,7 @@ TEST(ProfileTest, EveryShippedOneIsReadAndSaysWhereItsFiguresComeFrom) {
   }
 }
 
-TEST(ProfileTest, ThePapersLinkHasThePapersFigures) {
+TEST(ProfileTest, PaperProfileHasFiguresOfPaper) {
   const NetworkProfile profile = read_network_profile("paper-4g").value();
   for (const LinkOptions* link : {&profile.up, &profile.down}) {
     EXPECT_EQ(link->bits_per_second, 20'000'000u);
@@ -37,7 +37,7 @@ TEST(ProfileTest, ThePapersLinkHasThePapersFigures) {
   }
 }
 
-TEST(ProfileTest, ADirectionOverridesBoth) {
+TEST(ProfileTest, DirectionOverridesBoth) {
   const NetworkProfile profile = parse_network_profile(R"(
 source = "a test"
 [both]
@@ -79,7 +79,7 @@ competing = { queue_kb = 64, period_s = 1.5, share = 0.25 }
   EXPECT_EQ(profile.down.delay.points[1], (std::pair{0.5, Duration(20ms)}));
 }
 
-TEST(ProfileTest, EventsComeInOrderAndAgain) {
+TEST(ProfileTest, OrdersAndRepeatsEvents) {
   const NetworkProfile profile = parse_network_profile(R"(
 repeat_s = 60
 both = { rate_mbit = 1 }
@@ -111,7 +111,7 @@ after_tokens = 25
   EXPECT_EQ(profile.outages[1].duration, 2500ms);
 }
 
-TEST(ProfileTest, ErrorsNameFileLineKeyAndWhatIsAllowed) {
+TEST(ProfileTest, ErrorsNameFileLineKeyAndRange) {
   const struct {
     const char* text;
     const char* message;
@@ -177,7 +177,7 @@ TEST(ProfileTest, ErrorsNameFileLineKeyAndWhatIsAllowed) {
   }
 }
 
-TEST(ProfileTest, AFilesNameIsAProfilesNameUnderTheSameRule) {
+TEST(ProfileTest, ChecksNameTakenFromFile) {
   const auto profile = parse_network_profile("both = { rate_mbit = 5 }\n", "a\nb.toml");
   ASSERT_FALSE(profile);
   EXPECT_NE(profile.error().message.find("name: give one without"), std::string::npos);
@@ -205,7 +205,7 @@ TEST(ProfileTest, FindsTracesBesideItsFile) {
       << beside.error().message;
 }
 
-TEST(ProfileTest, SaysWhyAFileCannotBeRead) {
+TEST(ProfileTest, ReportsReasonForUnreadableFile) {
   const test::TemporaryDirectory scratch;
   std::filesystem::create_symlink("loop.toml", scratch / "loop.toml");
   std::filesystem::create_directory(scratch / "cell.down");
@@ -223,7 +223,7 @@ TEST(ProfileTest, SaysWhyAFileCannotBeRead) {
   }
 }
 
-TEST(ProfileTest, AnUnknownNameListsTheKnownOnes) {
+TEST(ProfileTest, UnknownNameListsKnownProfiles) {
   const auto profile = read_network_profile("6g");
   ASSERT_FALSE(profile);
   EXPECT_NE(profile.error().message.find("paper-5g"), std::string::npos);

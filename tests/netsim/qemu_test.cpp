@@ -125,14 +125,14 @@ class NetemTest : public ::testing::Test {
   }
 };
 
-TEST_F(NetemTest, RoundTripsAreThoseOfTun) {
+TEST_F(NetemTest, RoundTripsMatchTun) {
   compare(
       "[both]\nrate_mbit = 20\npath_ms = 4.5\nloss = 0.001\n"
       "delay = { distribution = \"normal\", mean_ms = 10, deviation_ms = 10 }\n",
       false);
 }
 
-TEST_F(NetemTest, RoundTripsOfThePapersReorderingLinkAreThoseOfTun) {
+TEST_F(NetemTest, RoundTripsOfReorderingPaperLinkMatchTun) {
   compare(
       "[both]\nrate_mbit = 20\npath_ms = 4.5\nloss = 0.001\nreorder = true\n"
       "delay = { distribution = \"normal\", mean_ms = 10, deviation_ms = 10 }\n",

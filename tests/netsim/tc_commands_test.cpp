@@ -30,7 +30,7 @@ NetworkProfile profile_of(const char* text) {
   return parse_network_profile(text, "t.toml").value();
 }
 
-TEST(TcCommandsTest, EachDirectionIsShapedWhereItLeaves) {
+TEST(TcCommandsTest, ShapesEachDirectionAtItsSender) {
   const auto profile = profile_of(
       "[up]\nrate_mbit = 5\npath_ms = 2\n"
       "[down]\nrate_mbit = 20\npath_ms = 8\nloss = 0.005\n");
@@ -55,7 +55,7 @@ TEST(TcCommandsTest, ReorderingLinksLeaveTheRateToTbf) {
   }
 }
 
-TEST(TcCommandsTest, BurstsBecomeNetemsGilbertElliott) {
+TEST(TcCommandsTest, MapsBurstsToNetemGilbertElliott) {
   const auto plan = plan_tc_link(profile_of("[both]\nrate_mbit = 5\nloss = 0.1\nburst_loss = { "
                                             "enter = 0.01, leave = 0.2, loss_in_burst = 0.5 }\n"))
                         .value();
@@ -65,7 +65,7 @@ TEST(TcCommandsTest, BurstsBecomeNetemsGilbertElliott) {
 }
 
 // netem's delay is the mean plus jitter times a table entry over 8192.
-TEST(TcCommandsTest, TableReproducesTheDistribution) {
+TEST(TcCommandsTest, TableReproducesDistribution) {
   const auto plan =
       plan_tc_link(profile_of("[both]\nrate_mbit = 5\ndelay = { distribution = \"table\", "
                               "points = [[0, 10], [0.5, 20], [1, 90]] }\n"))
@@ -92,7 +92,7 @@ TEST(TcCommandsTest, TableReproducesTheDistribution) {
   EXPECT_NEAR(delays_ms[4095], 90, 0.04);
 }
 
-TEST(TcCommandsTest, DownLosesEverythingAndUpGoesOn) {
+TEST(TcCommandsTest, DownLosesEverythingAndUpRestoresLoss) {
   const auto profile = profile_of("[both]\nrate_mbit = 5\npath_ms = 2\nloss = 0.01\n");
   const auto down = tc_event(profile, {.kind = LinkEvent::Kind::down}, 1);
   const auto up = tc_event(profile, {.kind = LinkEvent::Kind::up}, 1);
@@ -103,7 +103,7 @@ TEST(TcCommandsTest, DownLosesEverythingAndUpGoesOn) {
   }
 }
 
-TEST(TcCommandsTest, ANewAddressReplacesTheOldOne) {
+TEST(TcCommandsTest, NewAddressReplacesOldOne) {
   const auto profile = read_network_profile("lan").value();
   const auto lines = lines_of(tc_event(profile, {.kind = LinkEvent::Kind::new_address}, 2),
                               TcCommand::End::device);
@@ -113,7 +113,7 @@ TEST(TcCommandsTest, ANewAddressReplacesTheOldOne) {
                                              "198.18.0.4 congctl cubic"}));
 }
 
-TEST(TcCommandsTest, ANameBeginsNoLineOfTheScript) {
+TEST(TcCommandsTest, EscapesLineBreaksInProfileName) {
   NetworkProfile profile = read_network_profile("lan").value();
   profile.name = "mine\ntouch ran\rtouch ran";
   const std::string script = tc_script(profile, plan_tc_link(profile).value());
@@ -122,13 +122,13 @@ TEST(TcCommandsTest, ANameBeginsNoLineOfTheScript) {
       << script.substr(0, 200);
 }
 
-TEST(TcCommandsTest, DelaysThatHoldAreApproximate) {
+TEST(TcCommandsTest, ReportsHeldRandomDelaysAsApproximate) {
   EXPECT_TRUE(tc_is_approximate(read_network_profile("4g-busy").value()));
   EXPECT_FALSE(tc_is_approximate(read_network_profile("paper-4g").value()));
   EXPECT_FALSE(tc_is_approximate(profile_of("[both]\nrate_mbit = 5\npath_ms = 2\nhold_ms = 50\n")));
 }
 
-TEST(TcCommandsTest, TracesRestAndCompetingFlowsAreNotForNetem) {
+TEST(TcCommandsTest, RefusesTracesRestAndCompetingFlows) {
   NetworkProfile traced = read_network_profile("lan").value();
   traced.up.trace = parse_delivery_trace("1\n", "t").value();
   for (const NetworkProfile& profile : {traced, read_network_profile("5g-grants").value(),
