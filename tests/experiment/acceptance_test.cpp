@@ -30,7 +30,7 @@ std::vector<const Run*> pointers(const std::vector<Run>& runs) {
   return all;
 }
 
-TEST(AcceptanceTest, TasksCountAlikeHoweverLongTheirAnswersAre) {
+TEST(AcceptanceTest, WeighsTasksEqually) {
   auto runs = answers(6, 2, 4, 50);
   netsim::Run streamed{};
   streamed.task = "story";
@@ -49,7 +49,7 @@ TEST(AcceptanceTest, TasksCountAlikeHoweverLongTheirAnswersAre) {
 }
 
 // Effects of prompts on both arms do not widen the difference.
-TEST(AcceptanceTest, DifferencesAreOfTheSamePrompts) {
+TEST(AcceptanceTest, PairsDifferencesByPrompt) {
   const auto ours = answers(6, 2, 4, 50);
   const auto theirs = answers(5.5, 2, 3.5, 50);
   const Acceptance a = acceptance_of(pointers(ours), pointers(theirs));
@@ -59,7 +59,7 @@ TEST(AcceptanceTest, DifferencesAreOfTheSamePrompts) {
   EXPECT_TRUE(a.difference.claims(0));
 }
 
-TEST(AcceptanceTest, ArmsWithoutACommonPromptHaveNoDifference) {
+TEST(AcceptanceTest, ArmsWithoutCommonPromptHaveNoDifference) {
   RunData data;
   data.settings = {"lan"};
   data.arms = {"a", "b"};
@@ -74,7 +74,7 @@ TEST(AcceptanceTest, ArmsWithoutACommonPromptHaveNoDifference) {
   EXPECT_NE(acceptance_section(data).find("<td>–</td>"), std::string::npos);
 }
 
-TEST(AcceptanceTest, FewPromptsGiveNoInterval) {
+TEST(AcceptanceTest, TooFewPromptsHaveNoInterval) {
   auto runs = answers(6, 2, 4, 50);
   std::erase_if(
       runs, [](const netsim::Run& run) { return run.prompt > "arith-3" && run.task == "arith"; });

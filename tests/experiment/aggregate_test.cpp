@@ -31,7 +31,7 @@ using Rates = std::map<std::uint32_t, double>;
 
 // Clients start one after another. Tokens before all have asked, or after one has ended, do not
 // count for their combined rate.
-TEST(AggregateTest, ClientsTogetherCountWhileAllOfThemAreAtWork) {
+TEST(AggregateTest, CountsTokensWhileAllClientsAreActive) {
   // From 1.5 s to 2.5 s: 20 tokens of the first client and 10 of the second.
   EXPECT_EQ(together({answer("t", 0.5, {0.5, 1.5, 2}), answer("t", 1.5, {0.5, 1.5, 2.5})}),
             (Rates{{2, 30}}));
@@ -39,18 +39,18 @@ TEST(AggregateTest, ClientsTogetherCountWhileAllOfThemAreAtWork) {
   EXPECT_EQ(together({answer("t", 0, {4}), answer("t", 1, {1, 2})}), (Rates{{2, 10}}));
 }
 
-TEST(AggregateTest, ClientsThatWereNeverAtWorkTogetherHaveNoRateTogether) {
+TEST(AggregateTest, NonOverlappingClientsHaveNoCombinedRate) {
   EXPECT_TRUE(together({answer("t", 0.5, {0.25, 0.5}), answer("t", 1.5, {0.5})}).empty());
 }
 
 // A trial whose answers barely overlap counts only for the overlap.
-TEST(AggregateTest, TrialsCountByTheTimeThatTheirClientsHadTogether) {
+TEST(AggregateTest, WeighsTrialsByOverlap) {
   EXPECT_EQ(together({answer("long", 0, {1, 2, 3}), answer("long", 0, {1, 2, 3}),
                       answer("short", 0, {1}), answer("short", 0.75, {1.25})}),
             (Rates{{2, (60.0 + 10.0) / (3 + 0.25)}}));
 }
 
-TEST(AggregateTest, OneClientsTimeIsItsAnswers) {
+TEST(AggregateTest, SingleClientUsesAnswerTime) {
   auto alone = answer("t", 1, {});
   alone.clients = 1;
   alone.tokens = 30;
@@ -58,7 +58,7 @@ TEST(AggregateTest, OneClientsTimeIsItsAnswers) {
   EXPECT_EQ(together({alone}), (Rates{{1, 15}}));
 }
 
-TEST(AggregateTest, ATrialWithAClientThatFailedHasNoRateTogether) {
+TEST(AggregateTest, FailedClientLeavesTrialWithoutCombinedRate) {
   std::vector<netsim::Run> runs{answer("t", 0, {1, 2}), answer("t", 0, {1, 2})};
   runs[1].failure = "no server";
   EXPECT_TRUE(together(runs).empty());

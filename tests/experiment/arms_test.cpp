@@ -10,7 +10,7 @@
 namespace edgedraft::testing {
 namespace {
 
-TEST_F(ExperimentProgramsTest, PacedAndSyntheticResultsSaySo) {
+TEST_F(ExperimentProgramsTest, MarksPacedAndSyntheticResults) {
   std::ofstream(scratch_ / "slow.toml") << "name = \"slow\"\n[target]\npass_ms = [[1, 20]]\n"
                                            "[draft.step_ms]\ndefault = 3\n";
   const std::string text =
@@ -51,7 +51,7 @@ TEST_F(ExperimentProgramsTest, ReportsPassesAndDraftsSlowerThanTheirPace) {
 
 // Arms are compared over drafts that err at the same positions. Prompts and repetitions must
 // differ, or resampling would leave out that chance.
-TEST_F(ExperimentProgramsTest, SyntheticDraftsErrAlikeInAllArmsAndElsewhereInEachAnswer) {
+TEST_F(ExperimentProgramsTest, SyntheticErrorsMatchAcrossArmsAndDifferPerAnswer) {
   const std::string text = experiment("repetitions = 2\n") +
                            "acceptance = 0.7\n"
                            "[[arm]]\nname = \"chain\"\nkind = \"split\"\nbundle = "
@@ -71,7 +71,7 @@ TEST_F(ExperimentProgramsTest, SyntheticDraftsErrAlikeInAllArmsAndElsewhereInEac
 }
 
 // A later arm must not find the prompt in the prefix cache.
-TEST_F(ExperimentProgramsTest, EveryAnswersPromptIsComputedWhole) {
+TEST_F(ExperimentProgramsTest, ComputesEveryPromptInFull) {
   std::ofstream(scratch_ / "steep.toml")
       << "name = \"steep\"\n[target]\npass_ms = [[1, 1], [101, 101]]\n"
          "[draft.step_ms]\ndefault = 1\n";
@@ -84,14 +84,14 @@ TEST_F(ExperimentProgramsTest, EveryAnswersPromptIsComputedWhole) {
     if (cycle["kind"] != "prompt") continue;
     ++prompts;
     const int rows = cycle["rows"];
-    EXPECT_GT(rows, 32) << "a page, which could be kept";
+    EXPECT_GT(rows, 32) << "more than a cached page";
     EXPECT_GE(cycle["server"]["verify_ms"].get<double>(), rows - 0.01) << cycle["trial"];
   }
   EXPECT_EQ(prompts, 4);
 }
 
 // Combined throughput counts from the last client's request.
-TEST_F(ExperimentProgramsTest, RunsSayWhenEachClientAsked) {
+TEST_F(ExperimentProgramsTest, RecordsRequestTimePerClient) {
   ASSERT_EQ(run(write(experiment("clients = [3]\n")), {"--no-report"}), 0) << error_;
   const auto runs = lines("runs.jsonl");
   ASSERT_EQ(runs.size(), 2u * 2 * 3);
@@ -105,7 +105,7 @@ TEST_F(ExperimentProgramsTest, RunsSayWhenEachClientAsked) {
 }
 
 // At a larger model's pace the link carries activations of its size, and results record it.
-TEST_F(ExperimentProgramsTest, PacedPayloadsArePaddedUnlessAnExperimentSaysOtherwise) {
+TEST_F(ExperimentProgramsTest, PadsPacedPayloadsByDefault) {
   std::ofstream(scratch_ / "slow.toml") << "name = \"slow\"\n[target]\npass_ms = [[1, 5]]\n"
                                            "[draft.step_ms]\ndefault = 1\n"
                                            "[activation_bytes]\n\"moa-tli0\" = 2048\n";
@@ -138,7 +138,7 @@ TEST_F(ExperimentProgramsTest, PacedPayloadsArePaddedUnlessAnExperimentSaysOther
 }
 
 // A server that drafts by itself runs beside the others', and its clients only listen.
-TEST_F(ExperimentProgramsTest, AServerThatDraftsForItselfIsAnArm) {
+TEST_F(ExperimentProgramsTest, ServerSpeculationArmIsLossless) {
   const std::string more =
       "[[arm]]\nname = \"cloud\"\nkind = \"server-speculation\"\nbundle = \"moa-tli0\"\n"
       "[[arm]]\nname = \"free\"\nkind = \"split\"\nbundle = \"moa-tli0\"\nhold = \"auto\"\n";
@@ -175,7 +175,7 @@ TEST_F(ExperimentProgramsTest, AServerThatDraftsForItselfIsAnArm) {
 
 // Arms that do not wait, alone and with a server that fills their gaps. Answers stay equal, and the
 // model has predicted the times of its profile.
-TEST_F(ExperimentProgramsTest, AServerThatNeverWaitsIsAnArm) {
+TEST_F(ExperimentProgramsTest, HoldArmsAreLosslessAndPredicted) {
   const std::string split = "kind = \"split\"\nbundle = \"moa-tli0\"\nacceptance = 0.8\n";
   const std::string more = "[[arm]]\nname = \"none\"\n" + split +
                            "hold = \"none\"\n"
@@ -205,14 +205,14 @@ TEST_F(ExperimentProgramsTest, AServerThatNeverWaitsIsAnArm) {
     }
     if (run["predicted_tokens_per_second"].is_number()) foreseen.insert(arm);
   }
-  EXPECT_EQ(foreseen, (std::set<std::string>{"economy", "none"})) << "what is known of its drafts";
+  EXPECT_EQ(foreseen, (std::set<std::string>{"economy", "none"})) << "holds that were forecast";
   std::ifstream report(out() / "report.html");
   const std::string page(std::istreambuf_iterator<char>(report), {});
   EXPECT_NE(page.find("id=\"prediction\""), std::string::npos);
 }
 
 // Without a measured link no delay could be added, although the report would claim it.
-TEST_F(ExperimentProgramsTest, AnArmBesideTheServerNeedsALinkThatCanBeMeasured) {
+TEST_F(ExperimentProgramsTest, ArmBesideServerNeedsMeasurableLink) {
   std::ofstream(scratch_ / "lossy.toml") << "both = { rate_mbit = 1, loss = 0.3 }\n";
   std::string text = experiment();
   text.replace(text.find("\"lan\""), 5, "\"lossy.toml\"");

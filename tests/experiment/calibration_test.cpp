@@ -11,7 +11,7 @@ Expectation of(const std::string& profile) {
   return expect(parse_network_profile("[both]\nrate_mbit = 1\n" + profile, "t.toml").value(), 5);
 }
 
-TEST(CalibrationTest, ARateIsExpectedWithoutWhatTheProfileLoses) {
+TEST(CalibrationTest, ExpectedRateExcludesLosses) {
   const Expectation even = of("[up]\nloss = 0.25\n");
   EXPECT_DOUBLE_EQ(even.up_bits_per_second, 750'000);
   EXPECT_DOUBLE_EQ(even.down_bits_per_second, 1'000'000);
@@ -24,14 +24,14 @@ TEST(CalibrationTest, ARateIsExpectedWithoutWhatTheProfileLoses) {
 }
 
 // A ping has to arrive both ways.
-TEST(CalibrationTest, ALinkThatLosesHalfOfItsPingsIsNotMeasured) {
+TEST(CalibrationTest, LinkLosingHalfItsPingsIsNotMeasurable) {
   EXPECT_TRUE(of("loss = 0.29\n").measurable);
   EXPECT_FALSE(of("loss = 0.3\n").measurable);
   EXPECT_TRUE(of("[up]\nloss = 0.45\n").measurable);
   EXPECT_FALSE(of("burst_loss = { enter = 0.1, leave = 0.01 }\n").measurable);
 }
 
-TEST(CalibrationTest, ALongMeasurementIsGivenItsTime) {
+TEST(CalibrationTest, AllowsTimeForLongMeasurements) {
   EXPECT_NEAR(of("path_ms = 250\n").ping_seconds, 0.5, 0.01);
   EXPECT_GT(of("path_ms = 250\nloss = 0.2\n").ping_seconds, 0.75);
   EXPECT_DOUBLE_EQ(probe_seconds({.server = {}, .pings = 1000}, 0.5), 500);

@@ -43,7 +43,7 @@ constexpr const char* kGood =
     "networks = [\"lan\"]\ndevices = [\"fast\"]\nrepetitions = 4\n[quick]\nrepetitions = 2\n"
     "[[arm]]\nname = \"plain\"\nkind = \"plain\"\n";
 
-TEST_F(ExperimentTest, ReadsPromptsDevicesAndItsQuickForm) {
+TEST_F(ExperimentTest, ReadsPromptsDevicesAndQuickForm) {
   const auto whole = read(kGood);
   ASSERT_TRUE(whole) << whole.error().message;
   EXPECT_EQ(whole->repetitions, 4u);
@@ -56,7 +56,7 @@ TEST_F(ExperimentTest, ReadsPromptsDevicesAndItsQuickForm) {
   EXPECT_EQ(read(kGood, true)->repetitions, 2u);
 }
 
-TEST_F(ExperimentTest, NamesWhatIsWrongAndWhatIsRight) {
+TEST_F(ExperimentTest, ErrorsNameProblemAndRemedy) {
   const std::string good = kGood;
   EXPECT_NE(refusal("networks = [").find("line 1"), std::string::npos);
   EXPECT_NE(refusal("network = [\"lan\"]\n" + good).find("'network'"), std::string::npos);
@@ -86,7 +86,7 @@ TEST_F(ExperimentTest, NamesWhatIsWrongAndWhatIsRight) {
   EXPECT_NE(refusal(good + "[calibration]\npings = 10001\n").find("5 to 10000"), std::string::npos);
 }
 
-TEST_F(ExperimentTest, RefusesOptionsThatTheExperimentSetsItself) {
+TEST_F(ExperimentTest, RefusesOptionsSetByExperiment) {
   const std::string split =
       std::string(kGood) + "[[arm]]\nname = \"waits\"\nkind = \"split\"\nbundle = \"moa-tli0\"\n";
   const auto with = [&](const std::string& options, const std::string& keys = "") {
@@ -110,7 +110,7 @@ TEST_F(ExperimentTest, RefusesOptionsThatTheExperimentSetsItself) {
   }
 }
 
-TEST_F(ExperimentTest, APromptsTaskAndReferenceAreTextsOrMissing) {
+TEST_F(ExperimentTest, PromptTaskAndReferenceAreOptionalTexts) {
   write("heldout.jsonl", "{\"prompt\": \"a\", \"task\": null, \"reference\": null}\n");
   const auto missing = read(kGood);
   ASSERT_TRUE(missing) << missing.error().message;
@@ -125,7 +125,7 @@ TEST_F(ExperimentTest, APromptsTaskAndReferenceAreTextsOrMissing) {
   }
 }
 
-TEST_F(ExperimentTest, EmptyLinesAreNoPrompts) {
+TEST_F(ExperimentTest, SkipsEmptyLines) {
   write("heldout.jsonl", "{\"prompt\": \"a\"}\n\n{\"prompt\": \"b\"}\n\n{}\n");
   EXPECT_NE(refusal(kGood).find("heldout.jsonl, line 5"), std::string::npos);
   write("heldout.jsonl", "{\"prompt\": \"a\"}\n\n{\"prompt\": \"b\"}\n\n");
@@ -135,14 +135,14 @@ TEST_F(ExperimentTest, EmptyLinesAreNoPrompts) {
   EXPECT_EQ(whole->prompts[1].id, "text-2");
 }
 
-TEST_F(ExperimentTest, AFolderIsNoExperiment) {
+TEST_F(ExperimentTest, RefusesFolder) {
   const auto experiment = read_experiment(directory_.path(), {});
   ASSERT_FALSE(experiment);
   EXPECT_EQ(experiment.error().code, Errc::usage);
   EXPECT_NE(experiment.error().message.find("it is a folder"), std::string::npos);
 }
 
-TEST_F(ExperimentTest, AnArmThatCannotBeCutNeedsALinkThatLasts) {
+TEST_F(ExperimentTest, UncuttableArmNeedsLastingLink) {
   const std::string good = kGood;
   EXPECT_NE(refusal("offline_after = [10]\n" + good).find("arm 'plain' never runs: add \"never\""),
             std::string::npos);
@@ -152,7 +152,7 @@ TEST_F(ExperimentTest, AnArmThatCannotBeCutNeedsALinkThatLasts) {
   EXPECT_TRUE(read("offline_after = [10]\n" + stop));
 }
 
-TEST_F(ExperimentTest, RefusesWhatResultsCouldNotTellApart) {
+TEST_F(ExperimentTest, RefusesAmbiguousSettings) {
   const std::string good = kGood;
   EXPECT_NE(refusal("seeds = [3, 1, 3]\n" + good).find("seeds: 3 is there twice"),
             std::string::npos);
@@ -168,7 +168,7 @@ TEST_F(ExperimentTest, RefusesWhatResultsCouldNotTellApart) {
             std::string::npos);
 }
 
-TEST_F(ExperimentTest, EveryShippedExperimentAndDeviceIsRight) {
+TEST_F(ExperimentTest, ShippedExperimentsAndDevicesAreValid) {
   const std::filesystem::path folder = std::filesystem::path(EDGEDRAFT_MODELS) / "../../netsim";
   int count = 0;
   for (const auto& entry : std::filesystem::directory_iterator(folder / "experiments")) {
@@ -194,7 +194,7 @@ TEST_F(ExperimentTest, EveryShippedExperimentAndDeviceIsRight) {
   }
 }
 
-TEST_F(ExperimentTest, AnswersRunSideBySideOnlyWhereTheirTimesDoNotCount) {
+TEST_F(ExperimentTest, RunsLanesInParallelOnlyIfTimesAreUnaffected) {
   write("paced.toml",
         "name = \"paced\"\n[target]\npass_ms = [[1, 10]]\n[draft.step_ms]\ndefault = 3\n");
   const auto lanes = [&](const std::string& more) {

@@ -16,7 +16,7 @@ std::string hash_of(const Experiment& e) {
 }
 
 // Only the experiment that made the results may resume them.
-TEST(ManifestTest, AFileThatAnArmsOptionsNameIsPartOfTheExperiment) {
+TEST(ManifestTest, HashCoversFilesNamedInArmOptions) {
   const test::TemporaryDirectory directory;
   const std::string file = (directory / "names").string();
   for (const std::vector<std::string>& options :
@@ -32,7 +32,7 @@ TEST(ManifestTest, AFileThatAnArmsOptionsNameIsPartOfTheExperiment) {
   }
 }
 
-TEST(ManifestTest, APromptsTaskIsPartOfTheExperiment) {
+TEST(ManifestTest, HashCoversPromptTasks) {
   Experiment e;
   e.prompts = {{.id = "p", .task = "sql", .text = "What?", .reference = "That."}};
   const std::string before = hash_of(e);

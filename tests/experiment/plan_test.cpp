@@ -29,7 +29,7 @@ std::vector<NetworkProfile> one_network() {
   return {network};
 }
 
-TEST(PlanTest, EveryArmAnswersAPromptBeforeTheNextPromptsTurn) {
+TEST(PlanTest, EveryArmAnswersPromptBeforeNextPrompt) {
   const auto stages = plan(three_arms(), one_network());
   ASSERT_EQ(stages.size(), 2u);  // one per seed
   std::set<std::vector<std::size_t>> orders;
@@ -51,7 +51,7 @@ TEST(PlanTest, EveryArmAnswersAPromptBeforeTheNextPromptsTurn) {
   EXPECT_GT(orders.size(), 1u);  // the order differs between blocks
 }
 
-TEST(PlanTest, IsTheSameEachTimeAndNoTrialTwice) {
+TEST(PlanTest, IsDeterministicWithoutDuplicateTrials) {
   const auto once = plan(three_arms(), one_network());
   const auto again = plan(three_arms(), one_network());
   std::set<std::string> ids;
@@ -67,7 +67,7 @@ TEST(PlanTest, IsTheSameEachTimeAndNoTrialTwice) {
   EXPECT_EQ(ids.size(), count);
 }
 
-TEST(PlanTest, CutsAreForArmsThatCanGoOnOrStop) {
+TEST(PlanTest, CutsOnlyArmsThatContinueOrStop) {
   Experiment e = three_arms();
   e.offline_after = {10, std::nullopt};
   std::map<std::size_t, int> cut;
@@ -79,7 +79,7 @@ TEST(PlanTest, CutsAreForArmsThatCanGoOnOrStop) {
   EXPECT_EQ(cut[2], 2 * 3 * 4);
 }
 
-TEST(PlanTest, ArmsWarmUpWhereEveryLinkIsCut) {
+TEST(PlanTest, WarmsUpArmsEvenIfEveryLinkIsCut) {
   Experiment e = three_arms();
   e.arms.erase(e.arms.begin());
   e.offline_after = {10, 20};
@@ -93,7 +93,7 @@ TEST(PlanTest, ArmsWarmUpWhereEveryLinkIsCut) {
 }
 
 // Draft errors are resampled with prompts, so no two of these may share their positions.
-TEST(PlanTest, DraftsErrElsewhereForEachPromptClientRepetitionAndSeed) {
+TEST(PlanTest, DraftSeedsDifferPerPromptClientRepetitionAndSeed) {
   std::set<std::uint64_t> seeds;
   for (const std::uint64_t seed : {1, 2, 1000}) {
     for (const std::uint32_t repetition : {0u, 1u, 11u}) {
@@ -109,7 +109,7 @@ TEST(PlanTest, DraftsErrElsewhereForEachPromptClientRepetitionAndSeed) {
   EXPECT_EQ(seeds.size(), 3u * 3 * 3 * 2);
 }
 
-TEST(PlanTest, ASlowerLinkIsExpectedToTakeLonger) {
+TEST(PlanTest, ExpectsSlowerLinkToTakeLonger) {
   const Experiment e = three_arms();
   auto network = one_network().front();
   const Trial trial{.arm = 1, .prompt = 0};

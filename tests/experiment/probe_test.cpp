@@ -109,7 +109,7 @@ class NearEnd {
   int datagrams_ = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 };
 
-TEST(ProbeTest, ATrainOfWhichAPacketIsLostStillHasARate) {
+TEST(ProbeTest, TrainWithLostPacketHasRate) {
   const test::TemporaryDirectory scratch;
   FarEnd far;
   Process probe(far.probe({"--down", "300000"}), scratch / "probe");
@@ -126,7 +126,7 @@ TEST(ProbeTest, ATrainOfWhichAPacketIsLostStillHasARate) {
 }
 
 // So slow that no packet may arrive for a second.
-TEST(ProbeTest, ASlowTrainIsNotOverBetweenTwoOfItsPackets) {
+TEST(ProbeTest, SlowTrainSurvivesGaps) {
   const test::TemporaryDirectory scratch;
   FarEnd far;
   Process probe(far.probe({"--down", "30000"}), scratch / "probe");
@@ -142,7 +142,7 @@ TEST(ProbeTest, ASlowTrainIsNotOverBetweenTwoOfItsPackets) {
 
 // The request for the train down is sent three times, as one may be lost. It is not part of the
 // train up.
-TEST(ProbeTest, OverALongWayBothTrainsHaveARate) {
+TEST(ProbeTest, BothTrainsHaveRateOverLongDelay) {
   const test::TemporaryDirectory scratch;
   Process server({EDGEDRAFT_NETSIM, "probe", "--listen", "127.0.0.1:0"}, scratch / "server");
   ASSERT_TRUE(server.wait_for_output("\n")) << server.err();
@@ -166,7 +166,7 @@ TEST(ProbeTest, OverALongWayBothTrainsHaveARate) {
   EXPECT_GT(rate, 0);
 }
 
-TEST(ProbeTest, AStreamThatWaitsForALostSegmentIsNotTakenForAFasterOne) {
+TEST(ProbeTest, StreamRateIncludesWaitForLostSegment) {
   const test::TemporaryDirectory scratch;
   FarEnd far;
   Process probe(far.probe({"--down", "1000000", "--stream"}), scratch / "probe");

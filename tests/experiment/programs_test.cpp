@@ -11,7 +11,7 @@
 namespace edgedraft::testing {
 namespace {
 
-TEST_F(ExperimentProgramsTest, LeavesRunsCyclesAndAManifestThatBelongTogether) {
+TEST_F(ExperimentProgramsTest, WritesConsistentRunsCyclesAndManifest) {
   ASSERT_EQ(run(write(experiment()), {"--no-report"}), 0) << error_;
   EXPECT_NE(error_.find("Expected time"), std::string::npos);
   const auto runs = lines("runs.jsonl");
@@ -40,7 +40,7 @@ TEST_F(ExperimentProgramsTest, LeavesRunsCyclesAndAManifestThatBelongTogether) {
   EXPECT_EQ(processes(), 0u);
 }
 
-TEST_F(ExperimentProgramsTest, GoesOnAfterBeingKilledAndLeavesNoProcess) {
+TEST_F(ExperimentProgramsTest, ResumesAfterKillAndLeavesNoProcess) {
   const auto file = write(experiment("repetitions = 6\n"));
   {
     Process process(command(file, {"--no-report"}), scratch_ / "killed");
@@ -65,7 +65,7 @@ TEST_F(ExperimentProgramsTest, GoesOnAfterBeingKilledAndLeavesNoProcess) {
   EXPECT_EQ(trials.size(), 24u);
 }
 
-TEST_F(ExperimentProgramsTest, ResumingRefusesWhatWouldMixTwoSettings) {
+TEST_F(ExperimentProgramsTest, ResumeRefusesChangedSettings) {
   const auto trace = scratch_ / "cell.trace";
   std::ofstream(trace) << "1\n2\n";
   std::ofstream(scratch_ / "cell.toml") << "both = { trace = \"cell.trace\" }\n";
@@ -91,7 +91,7 @@ TEST_F(ExperimentProgramsTest, ResumingRefusesWhatWouldMixTwoSettings) {
   EXPECT_EQ(run(file, {"--no-report", "--resume"}), 0) << error_;
 }
 
-TEST_F(ExperimentProgramsTest, ResultsNameTheDriverThatAutoTook) {
+TEST_F(ExperimentProgramsTest, ResultsNameDriverChosenByAuto) {
   driver_ = "auto";
   const auto file = write(experiment());
   ASSERT_EQ(run(file, {"--no-report", "--accept-any-link"}), 0) << error_;
@@ -102,7 +102,7 @@ TEST_F(ExperimentProgramsTest, ResultsNameTheDriverThatAutoTook) {
   EXPECT_EQ(run(file, {"--no-report", "--resume"}), 2);
 }
 
-TEST_F(ExperimentProgramsTest, ResumingMeasuresTheLinkThatNobodyMeasuredAfterItsAnswers) {
+TEST_F(ExperimentProgramsTest, ResumeAddsMissingFinalLinkMeasurement) {
   const auto file = write(experiment());
   ASSERT_EQ(run(file, {"--no-report"}), 0) << error_;
   const auto measured = lines("calibration.jsonl");
@@ -117,7 +117,7 @@ TEST_F(ExperimentProgramsTest, ResumingMeasuresTheLinkThatNobodyMeasuredAfterIts
   }
 }
 
-TEST_F(ExperimentProgramsTest, CtrlCEndsAMeasurementOfALink) {
+TEST_F(ExperimentProgramsTest, CtrlCStopsLinkMeasurement) {
   driver_ = "proxy";
   std::ofstream(scratch_ / "moon.toml") << "both = { rate_mbit = 10, path_ms = 500 }\n";
   std::string text = experiment();
@@ -132,7 +132,7 @@ TEST_F(ExperimentProgramsTest, CtrlCEndsAMeasurementOfALink) {
   EXPECT_EQ(processes(), 0u);
 }
 
-TEST_F(ExperimentProgramsTest, LanesShareTheAnswersAndEachPromptStaysInOne) {
+TEST_F(ExperimentProgramsTest, LanesShareAnswersAndKeepPromptsTogether) {
   ASSERT_EQ(run(write(experiment("repetitions = 2\n")), {"--no-report", "--parallel", "3"}), 0)
       << error_;
   std::set<std::string> trials;
@@ -153,7 +153,7 @@ TEST_F(ExperimentProgramsTest, LanesShareTheAnswersAndEachPromptStaysInOne) {
   EXPECT_EQ(measured, (std::map<int, int>{{1, 2}, {2, 2}, {3, 2}}));
 }
 
-TEST_F(ExperimentProgramsTest, KilledOverEmulatedLinksItLeavesNoProcessAndNoDevice) {
+TEST_F(ExperimentProgramsTest, KilledRunOverEmulatedLinksLeavesNoProcessOrInterface) {
   driver_ = "tun";
   const auto interfaces = [] {
     std::set<std::string> names;
@@ -174,7 +174,7 @@ TEST_F(ExperimentProgramsTest, KilledOverEmulatedLinksItLeavesNoProcessAndNoDevi
   EXPECT_EQ(interfaces(), before);
 }
 
-TEST_F(ExperimentProgramsTest, AServerThatIsKilledEndsTheRunWithAWord) {
+TEST_F(ExperimentProgramsTest, KilledServerEndsRunAndIsReported) {
   Process process(command(write(experiment("repetitions = 50\n")), {"--no-report"}),
                   scratch_ / "run");
   wait_for_lines(1, process);
@@ -184,14 +184,14 @@ TEST_F(ExperimentProgramsTest, AServerThatIsKilledEndsTheRunWithAWord) {
   EXPECT_EQ(processes(), 0u);
 }
 
-TEST_F(ExperimentProgramsTest, AServerThatDoesNotStartEndsTheRunWithAWord) {
+TEST_F(ExperimentProgramsTest, FailedServerStartEndsRunAndIsReported) {
   EXPECT_EQ(run(write(experiment()), {"--lab-program", "/bin/false"}), 3);
   EXPECT_NE(error_.find("the server did not start, it ended with status 1; it said nothing"),
             std::string::npos)
       << error_;
 }
 
-TEST_F(ExperimentProgramsTest, ALinkThatIsKilledEndsTheRunWithAWord) {
+TEST_F(ExperimentProgramsTest, KilledLinkEndsRunAndIsReported) {
   driver_ = "proxy";
   Process process(command(write(experiment("repetitions = 50\n")), {"--no-report"}),
                   scratch_ / "run");
@@ -210,7 +210,7 @@ TEST_F(ExperimentProgramsTest, ALinkThatIsKilledEndsTheRunWithAWord) {
   EXPECT_EQ(processes(), 0u);
 }
 
-TEST_F(ExperimentProgramsTest, AKilledClientIsAFailureThatIsToldAndMadeAgain) {
+TEST_F(ExperimentProgramsTest, KilledClientIsReportedAndRetriedOnResume) {
   const auto file = write(experiment("repetitions = 8\n"));
   Process process(command(file, {"--no-report"}), scratch_ / "run");
   wait_for_lines(1, process);
@@ -230,7 +230,7 @@ TEST_F(ExperimentProgramsTest, AKilledClientIsAFailureThatIsToldAndMadeAgain) {
   EXPECT_EQ(processes(), 0u);
 }
 
-TEST_F(ExperimentProgramsTest, AnOutageBesideAPlainStreamFinishesAfterAKillAndIsDrawn) {
+TEST_F(ExperimentProgramsTest, OutageOfPlainStreamResumesAfterKillAndIsPlotted) {
   driver_ = "auto";
   std::ofstream(scratch_ / "tunnel.toml") << "both = { rate_mbit = 50, path_ms = 5 }\n"
                                              "[[outage]]\nafter_tokens = 6\nfor_s = 3\n";
@@ -255,7 +255,7 @@ TEST_F(ExperimentProgramsTest, AnOutageBesideAPlainStreamFinishesAfterAKillAndIs
     if (run["arm"] != "stream") continue;
     stalled += run["stalls_over_1s"].get<int>();
     EXPECT_EQ(run["offline_tokens"], 0);
-    EXPECT_GT(run["seconds"].get<double>(), 2.5) << "the stall is part of the answer's time";
+    EXPECT_GT(run["seconds"].get<double>(), 2.5) << "answer time includes the stall";
   }
   EXPECT_EQ(trials.size(), 4u);
   EXPECT_EQ(stalled, 2);
@@ -266,7 +266,7 @@ TEST_F(ExperimentProgramsTest, AnOutageBesideAPlainStreamFinishesAfterAKillAndIs
   EXPECT_NE(page.find("Shaded: the link is down"), std::string::npos);
 }
 
-TEST_F(ExperimentProgramsTest, AnArmThatFailsThriceIsLeftOutAndTheOthersGoOn) {
+TEST_F(ExperimentProgramsTest, OmitsArmAfterThreeFailures) {
   const auto file = write(experiment("repetitions = 3\n") + "options = [\"--no-such-option\"]\n");
   for (const std::vector<std::string>& options :
        {std::vector<std::string>{"--no-report"}, {"--no-report", "--resume"}}) {
@@ -282,7 +282,7 @@ TEST_F(ExperimentProgramsTest, AnArmThatFailsThriceIsLeftOutAndTheOthersGoOn) {
   }
 }
 
-TEST_F(ExperimentProgramsTest, ADeadlineBindsItsArmAlone) {
+TEST_F(ExperimentProgramsTest, DeadlineAppliesToItsArmOnly) {
   const std::string more =
       "deadline_ms = 777\n[[arm]]\nname = \"impatient\"\nkind = \"plain\"\n"
       "deadline_ms = 888\n[[arm]]\nname = \"other\"\nkind = \"split\"\n"
@@ -299,7 +299,7 @@ TEST_F(ExperimentProgramsTest, ADeadlineBindsItsArmAlone) {
   }
 }
 
-TEST_F(ExperimentProgramsTest, ResultsSayHowTcpControlsCongestion) {
+TEST_F(ExperimentProgramsTest, ResultsRecordCongestionControl) {
   const auto recorded = [&] {
     const json manifest = json::parse(std::ifstream(out() / "manifest.json"));
     EXPECT_TRUE(manifest["tcp_slow_start_after_idle"].is_boolean());
@@ -308,7 +308,7 @@ TEST_F(ExperimentProgramsTest, ResultsSayHowTcpControlsCongestion) {
   ASSERT_EQ(run(write(experiment()), {"--no-report"}), 0) << error_;
   std::string host;
   std::ifstream("/proc/sys/net/ipv4/tcp_congestion_control") >> host;
-  EXPECT_EQ(recorded(), host) << "loopback is the host's";
+  EXPECT_EQ(recorded(), host) << "loopback uses the host's setting";
   std::filesystem::remove_all(out());
   driver_ = "tun";
   const int status = run(write(experiment()), {"--no-report", "--accept-any-link"});
@@ -319,7 +319,7 @@ TEST_F(ExperimentProgramsTest, ResultsSayHowTcpControlsCongestion) {
   EXPECT_NE(error_.find("this kernel has no 'vegaz'"), std::string::npos) << error_;
 }
 
-TEST_F(ExperimentProgramsTest, ResultsOverAProxySayThatItIsApproximate) {
+TEST_F(ExperimentProgramsTest, ProxyResultsAreMarkedApproximate) {
   driver_ = "proxy";
   ASSERT_EQ(run(write(experiment()), {"--no-report", "--accept-any-link"}), 0) << error_;
   const auto runs = lines("runs.jsonl");
@@ -331,7 +331,7 @@ TEST_F(ExperimentProgramsTest, ResultsOverAProxySayThatItIsApproximate) {
   }
 }
 
-TEST_F(ExperimentProgramsTest, TheUsersFoldersStayAsTheyAre) {
+TEST_F(ExperimentProgramsTest, LeavesUserFoldersUntouched) {
   std::map<std::string, std::string> folders;
   for (const char* variable : {"XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME"}) {
     folders[variable] = scratch_ / variable;
@@ -347,7 +347,7 @@ TEST_F(ExperimentProgramsTest, TheUsersFoldersStayAsTheyAre) {
   }
 }
 
-TEST_F(ExperimentProgramsTest, RefusesMistakesBeforeAnythingRuns) {
+TEST_F(ExperimentProgramsTest, RefusesErrorsBeforeRunning) {
   EXPECT_EQ(run(write(experiment() + "hold = \"sometimes\"\n")), 2);
   EXPECT_EQ(run(write(experiment() + "[[arm]]\nname = \"a\"\nkind = \"plain\"\nhold = \"none\"\n")),
             2);
@@ -361,7 +361,7 @@ TEST_F(ExperimentProgramsTest, RefusesMistakesBeforeAnythingRuns) {
   EXPECT_NE(error_.find("no such experiment"), std::string::npos) << error_;
 }
 
-TEST_F(ExperimentProgramsTest, ADryRunOfResultsTellsWhatTheyLack) {
+TEST_F(ExperimentProgramsTest, DryRunOnResumeReportsMissingAnswers) {
   const auto file = write(experiment());
   ASSERT_EQ(run(file, {"--no-report"}), 0) << error_;
   ASSERT_EQ(run(file, {"--resume", "--dry-run"}), 0) << error_;
@@ -374,7 +374,7 @@ TEST_F(ExperimentProgramsTest, ADryRunOfResultsTellsWhatTheyLack) {
   EXPECT_FALSE(std::filesystem::exists(out()));
 }
 
-TEST_F(ExperimentProgramsTest, TwoNetworksOfOneNameAreRefused) {
+TEST_F(ExperimentProgramsTest, RefusesNetworksWithSameName) {
   std::ofstream(scratch_ / "slow.toml") << "name = \"cell\"\nboth = { rate_mbit = 1 }\n";
   std::ofstream(scratch_ / "fast.toml") << "name = \"cell\"\nboth = { rate_mbit = 9 }\n";
   std::string text = experiment();

@@ -142,7 +142,7 @@ class ReportBrowserTest : public ::testing::Test {
     Process picture(shot, scratch_ / "shot", "", environment());
     EXPECT_EQ(picture.wait(120s), 0) << picture.err();
     std::error_code missing;
-    EXPECT_GT(std::filesystem::file_size(image, missing), 20'000u) << "an empty page?";
+    EXPECT_GT(std::filesystem::file_size(image, missing), 20'000u) << "the screenshot is nearly empty";
     if (const char* folder = std::getenv("EDGEDRAFT_TEST_SCREENSHOTS")) {
       std::filesystem::copy_file(image,
                                  std::filesystem::path(folder) / (std::to_string(width) + ".png"),
@@ -179,7 +179,7 @@ class ReportBrowserTest : public ::testing::Test {
   std::string browser_;
 };
 
-TEST_F(ReportBrowserTest, ShowsEveryTableAndPlotAtBothWidths) {
+TEST_F(ReportBrowserTest, ShowsEveryTableAndPlotAtDesktopAndPhoneWidths) {
   const auto page = make_report(kExperiment);
   const std::string html = read(page);
   // The page is one file and fetches nothing.
@@ -209,7 +209,7 @@ TEST_F(ReportBrowserTest, ShowsEveryTableAndPlotAtBothWidths) {
   }
 }
 
-TEST_F(ReportBrowserTest, ShowsWhatACutLinkDid) {
+TEST_F(ReportBrowserTest, ShowsEffectsOfCutLink) {
   const auto page = make_report(kCutExperiment);
   const std::string dom = show(page, 1280);
   EXPECT_NE(dom.find("Success after the link was cut"), std::string::npos);

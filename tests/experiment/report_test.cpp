@@ -24,7 +24,7 @@ namespace {
 using edgedraft::test::TemporaryDirectory;
 
 // Authors of experiments may give arms and networks any names.
-TEST(PlotTest, ANameIsShownAndNeverRun) {
+TEST(PlotTest, EscapesNames) {
   const TemporaryDirectory directory;
   const std::string file = (directory / "ran").string();
   const std::string name = "`touch " + file + "` it's {/Bold x}_1 @y \"z\"";
@@ -83,7 +83,7 @@ Spans shaded(const netsim::Run& run) {
 
 // An outage ends with the link's return, its own duration or the next outage, whichever comes
 // first.
-TEST(FiguresTest, AnOutageIsShadedUntilTheLinkIsUpAgain) {
+TEST(FiguresTest, ShadesOutageUntilLinkReturns) {
   netsim::Run run = run_of("split");
   run.events = nlohmann::ordered_json::parse(R"([
     {"kind": "down", "at_ms": 1000, "duration_ms": 0},
@@ -96,7 +96,7 @@ TEST(FiguresTest, AnOutageIsShadedUntilTheLinkIsUpAgain) {
 }
 
 // Curves begin at the answer's request, events at its client's start.
-TEST(FiguresTest, AnOutageIsShadedWhereItsAnswerMetIt) {
+TEST(FiguresTest, ShadesOutageRelativeToRequest) {
   netsim::Run run = run_of("split");
   run.asked_at_s = 0.5;
   run.events = nlohmann::ordered_json::parse(R"([
@@ -107,7 +107,7 @@ TEST(FiguresTest, AnOutageIsShadedWhereItsAnswerMetIt) {
   EXPECT_EQ(shaded(run), (Spans{{0, 0.25}, {1, 1.25}, {2, 9}}));
 }
 
-TEST(FiguresTest, ALinkThatWasNotMeasuredHasNoRoundTripToStandAt) {
+TEST(FiguresTest, OmitsUnmeasuredLinkFromRoundTripPlot) {
   RunData data;
   data.arms = {"split"};
   for (const char* network : {"lan", "leo", "lossy"}) {
@@ -131,7 +131,7 @@ TEST(FiguresTest, ALinkThatWasNotMeasuredHasNoRoundTripToStandAt) {
   EXPECT_EQ(round_trip_plots(data).at(0).note.find("could not be measured"), std::string::npos);
 }
 
-TEST(FiguresTest, EveryPhaseHasItsPartOfTheBar) {
+TEST(FiguresTest, BarsHoldEveryPhase) {
   RunData data;
   data.settings = {"lan"};
   data.arms = {"split"};
@@ -189,13 +189,13 @@ class ArmsTableTest : public ::testing::Test {
   RunData data_;
 };
 
-TEST_F(ArmsTableTest, ASpeedThatTheRunShowsIsClaimed) {
+TEST_F(ArmsTableTest, ClaimsSignificantSpeedup) {
   EXPECT_TRUE(holds(row("split"), "×2.00")) << row("split");
   EXPECT_TRUE(holds(row("split"), "<td>faster</td>")) << row("split");
   EXPECT_FALSE(holds(arms_section(data_), "offline"));
 }
 
-TEST_F(ArmsTableTest, TextWrittenOfflineIsShownAndIsNotTheTargets) {
+TEST_F(ArmsTableTest, ShowsOfflineShareAndFlagsDifferentText) {
   for (netsim::Run& run : data_.runs) {
     if (run.arm == "split") run.offline_tokens = 48;
   }
@@ -209,7 +209,7 @@ TEST_F(ArmsTableTest, TextWrittenOfflineIsShownAndIsNotTheTargets) {
   EXPECT_TRUE(holds(row("split"), "another text")) << row("split");
 }
 
-TEST_F(ArmsTableTest, AnArmWhoseAnswersFailedDoesNotVanish) {
+TEST_F(ArmsTableTest, ShowsFailedAnswers) {
   data_.runs[0].failure = "timed out";
   EXPECT_TRUE(holds(row("stream"), "<td>5, 1 failed</td>")) << row("stream");
   for (netsim::Run& run : data_.runs) {
@@ -219,7 +219,7 @@ TEST_F(ArmsTableTest, AnArmWhoseAnswersFailedDoesNotVanish) {
   EXPECT_FALSE(holds(row("split"), "faster")) << row("split");
 }
 
-TEST_F(ArmsTableTest, TimesThatMeanNothingAreNotCompared) {
+TEST_F(ArmsTableTest, OmitsRatiosOfMeaninglessTimes) {
   using Setting = std::pair<std::string, nlohmann::ordered_json>;
   for (const auto& [key, value] : {Setting("timed", false), Setting("driver", "loopback")}) {
     const auto before = data_.manifest;
@@ -231,7 +231,7 @@ TEST_F(ArmsTableTest, TimesThatMeanNothingAreNotCompared) {
   }
 }
 
-TEST_F(ArmsTableTest, AQuickRunClaimsNothing) {
+TEST_F(ArmsTableTest, QuickRunClaimsNothing) {
   data_.manifest["quick"] = true;
   EXPECT_TRUE(holds(row("split"), "×2.00")) << row("split");
   EXPECT_FALSE(holds(row("split"), "faster")) << row("split");
@@ -260,12 +260,12 @@ class CutTableTest : public ::testing::Test {
   RunData data_;
 };
 
-TEST_F(CutTableTest, WhatIsGainedByGoingOnIsClaimed) {
+TEST_F(CutTableTest, ClaimsGainOfContinuing) {
   const std::string html = cut_section(data_);
   EXPECT_NE(html.find("<small>[100; 100 to 100]</small>"), std::string::npos) << html;
 }
 
-TEST_F(CutTableTest, AQuickRunClaimsNothing) {
+TEST_F(CutTableTest, QuickRunClaimsNothing) {
   data_.manifest["quick"] = true;
   const std::string html = cut_section(data_);
   EXPECT_NE(html.find("<small>[quick run]</small>"), std::string::npos) << html;
@@ -292,14 +292,14 @@ class CapacityTableTest : public ::testing::Test {
   RunData data_;
 };
 
-TEST_F(CapacityTableTest, OneNumberOfClientsHasItsSpeedsToo) {
+TEST_F(CapacityTableTest, ShowsSingleClientCount) {
   const std::string html = capacity_section(data_);
   EXPECT_NE(html.find("2 clients"), std::string::npos) << html;
   EXPECT_NE(html.find("<td>20.0 <small>10.0</small></td>"), std::string::npos) << html;
   EXPECT_EQ(arms_section(data_), "");
 }
 
-TEST_F(CapacityTableTest, AnswersThatFailedAreCounted) {
+TEST_F(CapacityTableTest, CountsFailedAnswers) {
   data_.runs[0].failure = "timed out";
   EXPECT_NE(capacity_section(data_).find("<td>20.0 <small>10.0</small>, 1 failed</td>"),
             std::string::npos)
@@ -309,7 +309,7 @@ TEST_F(CapacityTableTest, AnswersThatFailedAreCounted) {
       << capacity_section(data_);
 }
 
-TEST_F(CapacityTableTest, ClientsThatAreAloneHaveNone) {
+TEST_F(CapacityTableTest, IsEmptyForSingleClients) {
   for (netsim::Run& run : data_.runs) run.clients = 1;
   EXPECT_EQ(capacity_section(data_), "");
 }
@@ -322,7 +322,7 @@ void write_results(const std::filesystem::path& folder) {
       << R"("clients": 1, "tokens": 8, "tokens_per_second": 4})" << '\n';
 }
 
-TEST(ReportTest, TablesComeOutWithoutTheirPlots) {
+TEST(ReportTest, WritesTablesWithoutPlots) {
   const TemporaryDirectory results;
   write_results(results.path());
   const TemporaryDirectory programs;
@@ -350,7 +350,7 @@ TEST(ReportTest, TablesComeOutWithoutTheirPlots) {
   check(report(), Errc::io, "there is no ink");
 }
 
-TEST(ReportTest, NetemsLinksAreApproximateWhereDelaysWouldHold) {
+TEST(ReportTest, MarksNetemLinksWithHeldDelaysApproximate) {
   for (const bool approximate : {false, true}) {
     const TemporaryDirectory results;
     std::ofstream(results / "manifest.json") << R"({"driver": "tc", "arms": [{"name": "stream"}]})";
@@ -365,7 +365,7 @@ TEST(ReportTest, NetemsLinksAreApproximateWhereDelaysWouldHold) {
   }
 }
 
-TEST(RunDataFilesTest, AHalfWrittenLastLineHidesNoneBeforeIt) {
+TEST(RunDataFilesTest, IgnoresIncompleteLastLine) {
   const TemporaryDirectory results;
   write_results(results.path());
   std::ofstream(results / "runs.jsonl", std::ios::app) << "{\"trial\": \"t2\", \"netw";
@@ -376,7 +376,7 @@ TEST(RunDataFilesTest, AHalfWrittenLastLineHidesNoneBeforeIt) {
   EXPECT_EQ(data->calibrations.size(), 1u);
 }
 
-TEST(RunDataFilesTest, ABrokenLineIsNamed) {
+TEST(RunDataFilesTest, NamesBrokenLine) {
   for (const std::string name : {"runs.jsonl", "calibration.jsonl"}) {
     const TemporaryDirectory results;
     write_results(results.path());
@@ -406,7 +406,7 @@ class RunDataTest : public ::testing::Test {
   std::ofstream cycles_{results_ / "cycles.jsonl"};
 };
 
-TEST_F(RunDataTest, FailedAnswersEnterNoGaps) {
+TEST_F(RunDataTest, ExcludesFailedAnswersFromGaps) {
   write_manifest("{}");
   for (const char* trial : {"good", "bad"}) {
     const std::string failure = trial[0] == 'b' ? "\"the server ended\"" : "null";
@@ -425,7 +425,7 @@ TEST_F(RunDataTest, FailedAnswersEnterNoGaps) {
 }
 
 // An arm beside the server gets its tokens a round trip later than its client reports.
-TEST_F(RunDataTest, ClientsOfATrialKnowWhenTheirTokensCame) {
+TEST_F(RunDataTest, AddsRoundTripToArrivalTimes) {
   write_manifest("{}");
   for (const int client : {0, 1}) {
     const std::string start = "{\"trial\": \"t\", \"client\": " + std::to_string(client);
@@ -444,7 +444,7 @@ TEST_F(RunDataTest, ClientsOfATrialKnowWhenTheirTokensCame) {
 }
 
 // Answers of two lanes; the lane with the second prompt was faster.
-TEST_F(RunDataTest, TimelinesAreOfOnePromptThatMostArmsAnswered) {
+TEST_F(RunDataTest, TimelinesUsePromptAnsweredByMostArms) {
   write_manifest(R"({"arms": [{"name": "stream"}, {"name": "split"}, {"name": "oracle"}]})");
   const auto answer = [&](const std::string& prompt, int index, const std::string& arm,
                           const nlohmann::ordered_json& failure = nullptr) {
@@ -477,7 +477,7 @@ TEST_F(RunDataTest, TimelinesAreOfOnePromptThatMostArmsAnswered) {
 }
 
 // If a link was cut, each arm's answer must be over the same cut.
-TEST_F(RunDataTest, TimelinesAreOfTheSameCut) {
+TEST_F(RunDataTest, TimelinesUseSameCut) {
   write_manifest(R"({"arms": [{"name": "stop"}, {"name": "split"}]})");
   const auto answer = [&](const std::string& arm, const nlohmann::ordered_json& cut) {
     runs_ << nlohmann::ordered_json{{"trial", arm + cut.dump()}, {"clients", 1},

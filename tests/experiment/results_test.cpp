@@ -36,7 +36,7 @@ class ResultsTest : public ::testing::Test {
   TemporaryDirectory directory_;
 };
 
-TEST_F(ResultsTest, WhatAKilledWriterLeftHalfIsCutOff) {
+TEST_F(ResultsTest, RemovesIncompleteTrialAfterKill) {
   start();
   // Killed between a trial's cycles and its run, in the middle of a line.
   std::ofstream(folder() / "cycles.jsonl", std::ios::app) << "{\"trial\":\"t2\",\"at_ms\":2}\n";
@@ -51,7 +51,7 @@ TEST_F(ResultsTest, WhatAKilledWriterLeftHalfIsCutOff) {
   EXPECT_EQ(read_lines(folder() / "runs.jsonl")->size(), 1u);
 }
 
-TEST_F(ResultsTest, RunsOnALinkOutOfToleranceAreMadeAgain) {
+TEST_F(ResultsTest, RepeatsRunsOnLinkOutOfTolerance) {
   {
     auto results = ResultsFolder::open(folder(), false, "hash");
     ASSERT_TRUE(results->write_manifest({{"experiment_sha256", "hash"}}));
@@ -72,7 +72,7 @@ TEST_F(ResultsTest, RunsOnALinkOutOfToleranceAreMadeAgain) {
 }
 
 // A busy machine at the resumed run does not invalidate earlier answers.
-TEST_F(ResultsTest, AResumedRunThatCameToNoAnswerCostsNone) {
+TEST_F(ResultsTest, ResumedSessionWithoutAnswersKeepsEarlierOnes) {
   const std::string trial = "s|d|1|0|p|1|arm|never";
   {
     auto results = ResultsFolder::open(folder(), false, "hash");
@@ -99,7 +99,7 @@ TEST_F(ResultsTest, AResumedRunThatCameToNoAnswerCostsNone) {
   EXPECT_EQ(results->unmeasured_lanes("s|d|1"), (std::map<std::size_t, std::uint32_t>{{1, 1}}));
 }
 
-TEST_F(ResultsTest, ALinkOutOfToleranceCostsTheAnswersThatCameOverIt) {
+TEST_F(ResultsTest, LinkOutOfToleranceDropsOnlyItsAnswers) {
   const auto trial = [](std::uint32_t session, int lane) {
     return "s|d|1|0|p" + std::to_string(session) + std::to_string(lane) + "|1|arm|never";
   };
@@ -132,7 +132,7 @@ TEST_F(ResultsTest, ALinkOutOfToleranceCostsTheAnswersThatCameOverIt) {
   }
 }
 
-TEST_F(ResultsTest, AnswersThatFailedAreMadeAgain) {
+TEST_F(ResultsTest, RepeatsFailedAnswersOnResume) {
   start();
   {
     auto results = ResultsFolder::open(folder(), true, "hash");
@@ -142,7 +142,7 @@ TEST_F(ResultsTest, AnswersThatFailedAreMadeAgain) {
                                   {{"trial", "t2"}, {"client", 1}, {"failure", nullptr}}},
                                  {{{"trial", "t2"}, {"at_ms", 1}}}));
     ASSERT_TRUE(results->add_run("t3", {{{"trial", "t3"}, {"failure", nullptr}}}, {}));
-    EXPECT_TRUE(results->has("t2")) << "once a session";
+    EXPECT_TRUE(results->has("t2")) << "one attempt per session";
   }
   const auto results = ResultsFolder::open(folder(), true, "hash");
   EXPECT_TRUE(results->has("t1"));
@@ -152,7 +152,7 @@ TEST_F(ResultsTest, AnswersThatFailedAreMadeAgain) {
   EXPECT_EQ(read(folder() / "cycles.jsonl").find("t2"), std::string::npos);
 }
 
-TEST_F(ResultsTest, ResumedResultsAreNotFinishedUntilTheirRunSaysSo) {
+TEST_F(ResultsTest, ResumingClearsFinishedTime) {
   start();
   {
     auto results = ResultsFolder::open(folder(), true, "hash");
@@ -168,7 +168,7 @@ TEST_F(ResultsTest, ResumedResultsAreNotFinishedUntilTheirRunSaysSo) {
   EXPECT_EQ(finished()["experiment_sha256"], "hash");
 }
 
-TEST_F(ResultsTest, ALookTellsWhatIsLeftAndLeavesEverythingAsItIs) {
+TEST_F(ResultsTest, LookReportsProgressWithoutChanges) {
   EXPECT_EQ(ResultsFolder::look(folder(), "hash").error().code, Errc::usage);
   EXPECT_FALSE(std::filesystem::exists(folder()));
   start();
@@ -182,7 +182,7 @@ TEST_F(ResultsTest, ALookTellsWhatIsLeftAndLeavesEverythingAsItIs) {
   EXPECT_EQ(ResultsFolder::look(folder(), "other").error().code, Errc::usage);
 }
 
-TEST_F(ResultsTest, AnotherExperimentsResultsAreNotMixedIn) {
+TEST_F(ResultsTest, RefusesResultsOfOtherExperiment) {
   start();
   EXPECT_EQ(ResultsFolder::open(folder(), false, "hash").error().code, Errc::usage);
   const auto other = ResultsFolder::open(folder(), true, "other");
@@ -193,7 +193,7 @@ TEST_F(ResultsTest, AnotherExperimentsResultsAreNotMixedIn) {
 }
 
 // As after a user removes the manifest to start again.
-TEST_F(ResultsTest, WhatARunWithoutItsManifestLeftIsNotMixedIn) {
+TEST_F(ResultsTest, RefusesLeftoversWithoutManifest) {
   start();
   const auto answers = folder() / "work/answers";
   std::filesystem::create_directories(answers);
@@ -214,7 +214,7 @@ TEST_F(ResultsTest, WhatARunWithoutItsManifestLeftIsNotMixedIn) {
   EXPECT_FALSE(ResultsFolder::open(folder(), false, "hash"));
 }
 
-TEST_F(ResultsTest, AFolderCalledWorkOfSomebodyElsesStays) {
+TEST_F(ResultsTest, KeepsForeignWorkFolder) {
   std::filesystem::create_directories(folder() / "work");
   std::ofstream(folder() / "work/thesis.txt") << "years";
   const auto refused = ResultsFolder::open(folder(), false, "hash");
@@ -223,7 +223,7 @@ TEST_F(ResultsTest, AFolderCalledWorkOfSomebodyElsesStays) {
   EXPECT_TRUE(std::filesystem::exists(folder() / "work/thesis.txt"));
 }
 
-TEST_F(ResultsTest, TwoWritersAreOneTooMany) {
+TEST_F(ResultsTest, RefusesSecondWriter) {
   start();
   const auto first = ResultsFolder::open(folder(), true, "hash");
   ASSERT_TRUE(first);
@@ -232,7 +232,7 @@ TEST_F(ResultsTest, TwoWritersAreOneTooMany) {
   EXPECT_NE(second.error().message.find("another run"), std::string::npos);
 }
 
-TEST_F(ResultsTest, CsvQuotesWhatHasCommas) {
+TEST_F(ResultsTest, CsvQuotesCommasAndQuotes) {
   start();
   const auto results = ResultsFolder::open(folder(), true, "hash");
   ASSERT_TRUE(results->write_csv());
@@ -287,7 +287,7 @@ TEST_F(RunRecordTest, PredictsNeitherAutoNorOutages) {
 }
 
 // Scripts join answers to prompts by name or by index.
-TEST_F(RunRecordTest, EachClientsPromptIsTheOneAtItsIndex) {
+TEST_F(RunRecordTest, RecordsPromptAndIndexPerClient) {
   e_.prompts = {{.id = "a"}, {.id = "b"}, {.id = "c"}};
   e_.arms = {{.name = "stream", .kind = Arm::Kind::plain}};
   e_.quick = true;

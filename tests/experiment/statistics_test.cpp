@@ -13,7 +13,7 @@ std::vector<Pair> pairs(std::initializer_list<double> ratios) {
   return made;
 }
 
-TEST(StatisticsTest, AClearRatioIsClaimedAndAnUnclearOneIsNot) {
+TEST(StatisticsTest, ClaimsOnlyClearRatios) {
   const Estimate clear = ratio_of(pairs({1.9, 2.0, 2.1, 2.0, 2.0}));
   EXPECT_NEAR(clear.value, 2.0, 0.01);
   EXPECT_LE(clear.low, clear.value);
@@ -26,12 +26,12 @@ TEST(StatisticsTest, AClearRatioIsClaimedAndAnUnclearOneIsNot) {
   EXPECT_FALSE(unclear.claims(1));
 }
 
-TEST(StatisticsTest, RatiosAreAveragedSoThatTwiceAndHalfCancel) {
+TEST(StatisticsTest, AveragesRatiosGeometrically) {
   EXPECT_NEAR(ratio_of(pairs({2.0, 0.5})).value, 1.0, 1e-12);
 }
 
 // Ten repetitions of one prompt do not count as ten prompts.
-TEST(StatisticsTest, FewGroupsHaveNoInterval) {
+TEST(StatisticsTest, TooFewGroupsHaveNoInterval) {
   std::vector<Pair> same = pairs({2.0, 2.1, 1.9});
   for (Pair& pair : same) pair.group = "one";
   const Estimate estimate = ratio_of(same);
@@ -41,14 +41,14 @@ TEST(StatisticsTest, FewGroupsHaveNoInterval) {
   EXPECT_FALSE(ratio_of(pairs({2.0, 2.1, 1.9, 2.0})).known);
 }
 
-TEST(StatisticsTest, TheSamePairsGiveTheSameInterval) {
+TEST(StatisticsTest, IntervalIsDeterministic) {
   const Estimate once = ratio_of(pairs({1.1, 1.4, 0.9, 1.2, 1.3}));
   const Estimate again = ratio_of(pairs({1.1, 1.4, 0.9, 1.2, 1.3}));
   EXPECT_EQ(once.low, again.low);
   EXPECT_EQ(once.high, again.high);
 }
 
-TEST(StatisticsTest, WhatHasNoRatioIsLeftOut) {
+TEST(StatisticsTest, OmitsPairsWithoutRatio) {
   EXPECT_EQ(ratio_of({{.group = "p", .ours = 0, .theirs = 1}}).pairs, 0u);
   EXPECT_EQ(difference_of({{.group = "p", .ours = 0, .theirs = 1}}).value, -1);
 }

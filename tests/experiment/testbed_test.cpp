@@ -43,7 +43,7 @@ Error refusal(const std::string& script, std::vector<std::uint32_t> clients,
 }
 
 // A large model may still be loading, so the error names the waiting time.
-TEST(TestbedTest, AServerThatIsNotReadyInTimeIsSaidToHaveHadIt) {
+TEST(TestbedTest, TimeoutErrorNamesWaitingTime) {
   const Error error = refusal("exec sleep 60\n", {1}, std::chrono::milliseconds(20));
   EXPECT_EQ(error.code, Errc::link_down);
   EXPECT_NE(error.message.find("it was not ready after 0 s; it said nothing"), std::string::npos)
@@ -51,7 +51,7 @@ TEST(TestbedTest, AServerThatIsNotReadyInTimeIsSaidToHaveHadIt) {
 }
 
 // A full server refuses the prompt or evicts another client's session.
-TEST(TestbedTest, AServerHasRoomForAllClientsAndForTheSessionsOfEarlierAnswers) {
+TEST(TestbedTest, ServerAllowsTwiceAsManySessionsAsClients) {
   const Error error = refusal("echo \"$*\" >&2\nexit 1\n", {1, 200});
   EXPECT_NE(error.message.find("--max-sessions 400"), std::string::npos) << error.message;
 }
