@@ -9,7 +9,7 @@ import test from "node:test";
 import { ask, user } from "./support.js";
 
 const agents = process.env.EDGEDRAFT_AGENTS; // their folder; empty without them
-const skip = agents ? false : "the agents were not installed";
+const skip = agents ? false : "agents not installed";
 const base = process.env.EDGEDRAFT_AGENT_API;
 
 // The demo model calls no tool by itself. After the endpoint has answered the agent's request, the
@@ -86,14 +86,14 @@ const use = async (program, tool, values, argumentsOf) => {
       seen.some(({ tools }) => tools > 5),
       "the agent offers its tools",
     );
-    assert.ok(seen.at(-1).results.length > 0, "the agent goes on with the result");
+    assert.ok(seen.at(-1).results.length > 0, "the agent sends the result back");
   } finally {
     server.closeAllConnections();
     server.close();
   }
 };
 
-test("opencode calls a tool and goes on with its result", { skip }, () =>
+test("opencode calls a tool and continues with its result", { skip }, () =>
   use("opencode", "bash", { command }, (url, cwd) => {
     const model = { name: "demo", tool_call: true, limit: { context: 16384, output: 150 } };
     const provider = {
@@ -110,7 +110,7 @@ test("opencode calls a tool and goes on with its result", { skip }, () =>
 );
 
 // Its own system prompt has 27,000 tokens of the demo's vocabulary.
-test("qwen-code calls a tool and goes on with its result", { skip }, () =>
+test("qwen-code calls a tool and continues with its result", { skip }, () =>
   use("qwen", "run_shell_command", { command, is_background: false }, (url) => [
     ...["--auth-type", "openai", "--openai-base-url", url, "--openai-api-key", "none"],
     ...["--bare", "--system-prompt", "You are an agent with tools."],
@@ -118,7 +118,7 @@ test("qwen-code calls a tool and goes on with its result", { skip }, () =>
   ]),
 );
 
-test("no word of JSON Schema refuses a tool, and strict ones are refused with every word", async () => {
+test("tools accept any schema keyword, and strict tools list unsupported ones", async () => {
   const schemas = [
     { type: "integer", minimum: 1, maximum: 9 },
     { type: "number", exclusiveMinimum: 0, multipleOf: 0.5 },

@@ -14,7 +14,7 @@ const provider = createOpenAICompatible({
 const model = provider("edgedraft");
 const prompt = "Tell me a story about a dog and a ball.";
 
-test("text, whole and streamed", async () => {
+test("text is the same whole and streamed", async () => {
   const whole = await generateText({ model, prompt, temperature: 0 });
   assert.equal(whole.finishReason, "stop");
   assert.ok(whole.usage.outputTokens > 0);
@@ -26,7 +26,7 @@ test("text, whole and streamed", async () => {
   assert.equal(await streamed.finishReason, "stop");
 });
 
-test("a conversation goes on", async () => {
+test("a second turn reuses the cached prompt", async () => {
   const first = await generateText({ model, prompt: "What is 47 plus 38?", temperature: 0 });
   const second = await generateText({
     model,
@@ -40,7 +40,7 @@ test("a conversation goes on", async () => {
   assert.ok(second.usage.cachedInputTokens >= first.usage.inputTokens);
 });
 
-test("a stream that is aborted ends", async () => {
+test("an aborted stream ends", async () => {
   const abort = new AbortController();
   const streamed = streamText({ model, prompt, abortSignal: abort.signal });
   let parts = 0;
@@ -48,10 +48,10 @@ test("a stream that is aborted ends", async () => {
     if (part.type === "text-delta" && (parts += 1) === 3) abort.abort();
     if (part.type === "abort") return;
   }
-  assert.fail("the stream went on");
+  assert.fail("the stream continued");
 });
 
-test("an object of a schema", async () => {
+test("objects follow a schema", async () => {
   const { object } = await generateObject({
     model,
     prompt: "Describe Tom.",
@@ -61,7 +61,7 @@ test("an object of a schema", async () => {
   assert.ok(["red", "blue"].includes(object.color));
 });
 
-test("a function is run, and the answer goes on with its result", async () => {
+test("a function runs, and its result is sent back", async () => {
   const calls = [];
   const { steps } = await generateText({
     model,

@@ -36,7 +36,7 @@ test("deltas of calls have an integer index (ollama 7881, mistral.rs 1507)", asy
   for (const { index } of deltas) assert.ok(Number.isInteger(index), `${index}`);
 });
 
-test("the id of a call comes with its name, and no delta of a call lacks it (codex 7517)", async () => {
+test("every delta of a call has its id and name (codex 7517)", async () => {
   const deltas = callDeltas(await stream(calling));
   assert.ok(deltas.length > 0);
   for (const delta of deltas) {
@@ -46,9 +46,9 @@ test("the id of a call comes with its name, and no delta of a call lacks it (cod
   }
 });
 
-test("a call keeps its index, and an index its call (LibreChat 13987, LocalAI 9722)", async () => {
+test("each call has one index, and each index one call (LibreChat 13987, LocalAI 9722)", async () => {
   const deltas = callDeltas(await stream({ ...calling, n: 3, temperature: 1, seed: 2 }));
-  assert.equal(deltas.length, 3, "one of each choice");
+  assert.equal(deltas.length, 3, "one call per choice");
   const chunks = await stream(calling);
   const ids = new Map();
   for (const { id, index } of callDeltas(chunks)) {
@@ -82,7 +82,7 @@ test("every chunk has the key finish_reason, null before the last (LocalAI 1744)
   for (const { choices } of texts) assert.ok("finish_reason" in choices[0]);
 });
 
-test("a stream is taken up again while its prompt is still read (llama.cpp 25158)", async () => {
+test("a stream resumes while its prompt is still processed (llama.cpp 25158)", async () => {
   const name = randomUUID();
   const abort = new AbortController();
   const asked = fetch(`${page}/v1/chat/completions`, {
@@ -97,7 +97,8 @@ test("a stream is taken up again while its prompt is still read (llama.cpp 25158
   });
   const isKnown = async () =>
     (await ask("/v1/streams/lookup", { conversation_ids: [name] }, {}, page)).json().length > 0;
-  for (let tries = 0; !(await isKnown()); ++tries) assert.ok(tries < 10_000, "it never begins");
+  for (let tries = 0; !(await isKnown()); ++tries)
+    assert.ok(tries < 10_000, "the stream never starts");
   abort.abort();
   await asked.catch(() => {});
   const resumed = await ask(`/v1/stream?conv_id=${name}&from=0`, undefined, {}, page);
@@ -106,7 +107,7 @@ test("a stream is taken up again while its prompt is still read (llama.cpp 25158
   assert.equal(events(resumed.text).at(-1).choices[0].finish_reason, "length");
 });
 
-test("nothing is written for who has left (continue 764)", async () => {
+test("generation stops after the client disconnects (continue 764)", async () => {
   const counter = async (name) => {
     const { text } = await ask("/metrics", undefined, {}, page);
     return Number(text.match(new RegExp(`^edgedraft_client:${name} (\\d+)$`, "m"))[1]);
@@ -121,13 +122,13 @@ test("nothing is written for who has left (continue 764)", async () => {
   await answer.body.getReader().read();
   abort.abort();
   for (let tries = 0; (await counter("requests_processing")) > 0; ++tries) {
-    assert.ok(tries < 50, "it is still being written");
+    assert.ok(tries < 50, "generation did not stop");
     await new Promise((resolve) => setTimeout(resolve, 100));
   }
   assert.ok((await counter("generation_tokens_total")) - before < 60);
 });
 
-test("an answer goes on while its laptop is closed (open-webui 452)", async () => {
+test("an answer continues while the laptop is closed (open-webui 452)", async () => {
   const name = randomUUID();
   const right = (await ask("/v1/chat/completions", { messages: story }, {}, page)).json();
   const plug = (plugged) =>
@@ -151,7 +152,7 @@ test("an answer goes on while its laptop is closed (open-webui 452)", async () =
   assert.equal(said, right.choices[0].message.content);
 });
 
-test("chunks are padded for who asks, and for nobody else", async () => {
+test("chunks are padded on request only", async () => {
   const pads = async (stream_options) =>
     (await stream({ max_tokens: 12, stream_options })).filter((chunk) => "obfuscation" in chunk);
   assert.equal((await pads({})).length, 0);
@@ -164,7 +165,7 @@ test("chunks are padded for who asks, and for nobody else", async () => {
   }
 });
 
-test("no page answers without its name, nor for another one (DNS rebinding)", async () => {
+test("requests from foreign origins are refused (DNS rebinding)", async () => {
   assert.equal((await ask("/health", undefined)).status, 200);
   const other = await fetch(`${root}/v1/models`, { headers: { Origin: "https://evil.example" } });
   assert.equal(other.status, 403);

@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import test from "node:test";
 import { scanEndpoint } from "compatcanary";
 
-test("compatcanary's chat profile", async () => {
+test("the chat profile of compatcanary passes", async () => {
   const models = await (await fetch(`${process.env.EDGEDRAFT_API}/models`)).json();
   const report = await scanEndpoint({
     baseUrl: process.env.EDGEDRAFT_API,

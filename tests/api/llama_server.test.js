@@ -11,7 +11,7 @@ const key = process.env.EDGEDRAFT_KEY;
 const chat = (fields) => ask("/v1/chat/completions", { messages: story, ...fields });
 const content = (answer) => answer.json().choices[0].message.content;
 
-test("chat: a system's message, parts, length and usage", async () => {
+test("chat: system messages, parts, length and usage", async () => {
   const messages = (asked) => [
     { role: "system", content: "Book" },
     { role: "user", content: asked },
@@ -31,7 +31,7 @@ test("chat: a system's message, parts, length and usage", async () => {
   assert.equal(content(without), content(whole));
 });
 
-test("chat: the shape of a stream", async () => {
+test("chat: streams have the expected shape", async () => {
   const stream = await chat({
     max_tokens: 10,
     stream: true,
@@ -58,7 +58,7 @@ test("chat: the shape of a stream", async () => {
   }
 });
 
-test("chat: the answer goes on behind the assistant's last words", async () => {
+test("chat: answers continue a partial assistant message", async () => {
   const whole = content(await chat({ max_tokens: 24 }));
   const said = whole.slice(0, whole.indexOf(" ", 30));
   for (const begun of [said, [{ type: "text", text: said }]]) {
@@ -74,13 +74,13 @@ test("chat: the answer goes on behind the assistant's last words", async () => {
   }
 });
 
-test("chat: the template is applied", async () => {
+test("chat: applies the template", async () => {
   const messages = [{ role: "system", content: "You are a test." }, ...user("Hi there")];
   const { prompt } = (await ask("/apply-template", { messages })).json();
   assert.ok(prompt.indexOf("You are a test.") < prompt.indexOf("Hi there"));
 });
 
-test("chat: response formats", async () => {
+test("chat: supports response formats", async () => {
   const format = (response_format) => chat({ max_tokens: 40, response_format });
   const is42 = { const: "42" };
   assert.equal(content(await format({ type: "json_object", schema: is42 })), '"42"');
@@ -103,7 +103,7 @@ test("chat: response formats", async () => {
   }
 });
 
-test("chat: wrong messages are refused", async () => {
+test("chat: refuses invalid messages", async () => {
   for (const messages of [
     null,
     "string",
@@ -121,7 +121,7 @@ test("chat: wrong messages are refused", async () => {
   }
 });
 
-test("chat: a prompt beyond the context is refused, streamed or not", async () => {
+test("chat: refuses prompts beyond the context, streamed or not", async () => {
   for (const stream of [false, true]) {
     const refusal = await chat({ messages: user("What is the best book? ".repeat(1000)), stream });
     assert.equal(refusal.status, 400);
@@ -129,7 +129,7 @@ test("chat: a prompt beyond the context is refused, streamed or not", async () =
   }
 });
 
-test("chat: choices, log probabilities, biases", async () => {
+test("chat: supports choices, log probabilities and biases", async () => {
   const { choices } = (await chat({ max_tokens: 8, n: 2 })).json();
   assert.equal(choices.length, 2);
   assert.ok(choices.every((choice) => choice.finish_reason === "length"));
@@ -161,7 +161,7 @@ const complete = (fields) =>
   ask("/v1/completions", { prompt: "I believe the meaning of life is", max_tokens: 8, ...fields });
 const text = (answer) => answer.json().choices[0].text;
 
-test("completion: whole and streamed", async () => {
+test("completion: is the same whole and streamed", async () => {
   const whole = await complete({});
   assert.equal(whole.json().usage.completion_tokens, 8);
   assert.equal(whole.json().timings.predicted_n, 8);
@@ -173,14 +173,14 @@ test("completion: whole and streamed", async () => {
   assert.ok(text(whole).startsWith(said) && !said.includes(stop));
 });
 
-test("completion: a seed, and the same text for the same one", async () => {
+test("completion: is deterministic per seed", async () => {
   const drawn = async (seed) => text(await complete({ seed, temperature: 1, max_tokens: 16 }));
   const texts = await Promise.all([0, 1, 2, 3].map(drawn));
   assert.equal(new Set(texts).size, 4);
   assert.equal(await drawn(2), texts[2]);
 });
 
-test("completion: prompts as tokens, and several at once", async () => {
+test("completion: accepts prompts as tokens and several prompts", async () => {
   const prompt = "I believe the meaning of life is";
   const { tokens } = (await ask("/tokenize", { content: prompt, add_special: true })).json();
   const one = await complete({ prompt: tokens });
@@ -205,7 +205,7 @@ test("completion: prompts as tokens, and several at once", async () => {
   assert.equal(said[2], text(await complete({ prompt: "A dog" })));
 });
 
-test("completion: many at once are each as if alone", async () => {
+test("completion: concurrent requests match sequential ones", async () => {
   const prompts = ["A very long book.", "What is it?", "The sky is blue", "A joke", "Once", "Dogs"];
   const alone = [];
   for (const prompt of prompts) alone.push(text(await complete({ prompt })));
@@ -213,7 +213,7 @@ test("completion: many at once are each as if alone", async () => {
   assert.deepEqual(together.map(text), alone);
 });
 
-test("completion: one that is cancelled leaves nothing behind", async () => {
+test("completion: a cancelled request stops processing", async () => {
   const abort = new AbortController();
   const asked = fetch(`${api}/completions`, {
     method: "POST",
@@ -225,7 +225,7 @@ test("completion: one that is cancelled leaves nothing behind", async () => {
   for (let tries = 0; ; ++tries) {
     const { text } = await ask("/metrics");
     if (/requests_processing 0\n/.test(text)) break;
-    assert.ok(tries < 50, "it is still being written");
+    assert.ok(tries < 50, "generation did not stop");
     await new Promise((resolve) => setTimeout(resolve, 100));
   }
 });
@@ -241,7 +241,7 @@ const tool = (name, properties) => ({
 const success = tool("test", { success: { type: "boolean", const: true } });
 const python = tool("python", { code: { type: "string", description: "The code to run." } });
 
-test("tools: one that is required is called, with the arguments of its schema", async () => {
+test("tools: calls a required tool with arguments of its schema", async () => {
   for (const [one, argument] of [
     [success, "success"],
     [python, "code"],
@@ -272,7 +272,7 @@ test("tools: one that is required is called, with the arguments of its schema", 
   }
 });
 
-test("tools: none is called where none is given, wanted or allowed", async () => {
+test("tools: calls none if none is given, needed or allowed", async () => {
   for (const [tools, tool_choice] of [
     [[], null],
     [null, null],
@@ -285,7 +285,7 @@ test("tools: none is called where none is given, wanted or allowed", async () =>
   }
 });
 
-test("tools: a call and its result are taken in", async () => {
+test("tools: accepts a call and its result", async () => {
   const called = { name: "calculate", arguments: '{"expression":"sin(30 * pi / 180)"}' };
   const answer = await chat({
     max_tokens: 24,
@@ -303,7 +303,7 @@ test("tools: a call and its result are taken in", async () => {
   assert.equal(answer.status, 200, answer.text);
 });
 
-test("security: health and the page are open, all else wants the key", async () => {
+test("security: all but health and the page require the key", async () => {
   const get = async (path, headers) => (await ask(path, undefined, headers, keyed)).status;
   for (const open of ["/health", "/"]) assert.equal(await get(open), 200);
   const post = (headers) =>
@@ -322,7 +322,7 @@ test("security: health and the page are open, all else wants the key", async () 
   }
 });
 
-test("security: pages of other origins", async () => {
+test("security: allows listed origins only", async () => {
   const preflight = async (origin) =>
     fetch(`${keyed}/v1/completions`, {
       method: "OPTIONS",
@@ -342,7 +342,7 @@ test("security: pages of other origins", async () => {
   assert.equal(other.headers.get("Access-Control-Allow-Origin"), null);
 });
 
-test("stream: it is read again by its name, and stopped by it", async () => {
+test("stream: can be reread and stopped by name", async () => {
   const name = `${randomUUID()}::some-org/some-model:Q8_0`;
   const query = `conv_id=${encodeURIComponent(name)}`;
   const first = await ask(
@@ -360,7 +360,7 @@ test("stream: it is read again by its name, and stopped by it", async () => {
   assert.equal((await remove()).status, 404);
 });
 
-test("tokenize: there and back, with the beginning, with pieces", async () => {
+test("tokenize: round-trips text, adds BOS and returns pieces", async () => {
   const content = "What is the capital of France ?";
   const { tokens } = (await ask("/tokenize", { content })).json();
   assert.ok(tokens.length > 5);

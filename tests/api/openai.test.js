@@ -10,7 +10,7 @@ const model = (await client.models.list()).data[0].id;
 const messages = [{ role: "user", content: "What is 47 plus 38?" }];
 const story = [{ role: "user", content: "Tell me a story about a dog and a ball." }];
 
-test("an answer", async () => {
+test("answers a question", async () => {
   const answer = await client.chat.completions.create({ model, messages });
   assert.equal(answer.object, "chat.completion");
   assert.match(answer.choices[0].message.content, /85/);
@@ -21,7 +21,7 @@ test("an answer", async () => {
   );
 });
 
-test("a stream says what the answer says", async () => {
+test("a stream equals the whole answer", async () => {
   const whole = await client.chat.completions.create({ model, messages: story });
   const stream = await client.chat.completions.create({
     model,
@@ -43,7 +43,7 @@ test("a stream says what the answer says", async () => {
   assert.equal(reasons, 1);
 });
 
-test("the streaming helper puts the answer together", async () => {
+test("the streaming helper assembles the answer", async () => {
   const events = [];
   const runner = client.chat.completions
     .stream({ model, messages })
@@ -53,7 +53,7 @@ test("the streaming helper puts the answer together", async () => {
   assert.equal(final.choices[0].finish_reason, "stop");
 });
 
-test("several choices by a seed", async () => {
+test("several choices are deterministic per seed", async () => {
   const ask = () =>
     client.chat.completions.create({ model, messages: story, n: 3, temperature: 1, seed: 5 });
   const [first, second] = [await ask(), await ask()];
@@ -62,7 +62,7 @@ test("several choices by a seed", async () => {
   assert.equal(new Set(texts(first)).size, 3);
 });
 
-test("log probabilities", async () => {
+test("log probabilities cover the answer, streamed or not", async () => {
   const ask = { model, messages: story, logprobs: true, top_logprobs: 3 };
   const whole = await client.chat.completions.create(ask);
   const tokens = whole.choices[0].logprobs.content;
@@ -74,7 +74,7 @@ test("log probabilities", async () => {
 });
 
 // Marked text stays private in whatever form the history comes back.
-test("private text stays, resent, trimmed, quoted and titled", async () => {
+test("private text stays when resent, trimmed, quoted or titled", async () => {
   const uplink = async () => {
     const { data } = await (await fetch(`${process.env.EDGEDRAFT_API}/edgedraft/uplink`)).json();
     const bytes = ({ hex }) => Buffer.from(hex ?? "", "hex").toString("latin1");
@@ -112,7 +112,7 @@ test("an abort ends the stream", async () => {
   assert.ok(stream.controller.signal.aborted);
 });
 
-test("refusals are errors of their kind", async () => {
+test("refusals raise the matching error class", async () => {
   await assert.rejects(
     client.chat.completions.create({ model, messages, temperature: -1 }),
     (error) => error instanceof OpenAI.BadRequestError && error.param === "temperature",
@@ -124,7 +124,7 @@ test("refusals are errors of their kind", async () => {
   await assert.rejects(client.get("/nothing"), OpenAI.NotFoundError);
 });
 
-test("texts are completed", async () => {
+test("completes texts", async () => {
   const answer = await client.completions.create({
     model,
     prompt: "Once upon a time",
@@ -158,7 +158,7 @@ const alarm = {
   },
 };
 
-test("functions are called, streamed and run by the helper", async () => {
+test("the helper streams and runs function calls", async () => {
   const question = [{ role: "user", content: "I need an alarm at 12:40 am on Saturday." }];
   const stream = client.chat.completions.stream({ model, messages: question, tools: [alarm] });
   const final = await stream.finalChatCompletion();
@@ -186,7 +186,7 @@ test("functions are called, streamed and run by the helper", async () => {
 });
 
 const answersOfASchema = Number(process.env.EDGEDRAFT_TEST_ANSWERS ?? 200);
-test("sampled answers keep to a schema, and are what plain decoding gives", async () => {
+test("sampled answers match a schema and equal plain decoding", async () => {
   const schema = {
     type: "object",
     properties: {
@@ -232,5 +232,5 @@ test("sampled answers keep to a schema, and are what plain decoding gives", asyn
     }
   };
   for (let seed = 0; seed < answersOfASchema / 8; ++seed) await ask(seed);
-  assert.ok(whole >= 0.99 * answersOfASchema, `${whole} were whole`);
+  assert.ok(whole >= 0.99 * answersOfASchema, `${whole} complete answers`);
 });

@@ -37,7 +37,7 @@ async function seriousFaults() {
     .map(({ id, nodes }) => `${id}: ${nodes.map((node) => node.html).join(" ")}`);
 }
 
-test("a conversation, kept and taken up again", { skip }, async () => {
+test("a conversation is stored and reopened", { skip }, async () => {
   await show();
   await say("What is 47 plus 38?");
   await answered();
@@ -57,7 +57,7 @@ test("a conversation, kept and taken up again", { skip }, async () => {
   await page.close();
 });
 
-test("an outage in mid-answer, and its correction", { skip }, async () => {
+test("an outage in mid-answer is marked and corrected", { skip }, async () => {
   const right = await ask([{ role: "user", content: story }]);
   await show();
   await say(story);
@@ -80,7 +80,7 @@ test("an outage in mid-answer, and its correction", { skip }, async () => {
   await page.close();
 });
 
-test("a pulled plug, and what was written without the network", { skip }, async () => {
+test("text written while unplugged is confirmed later", { skip }, async () => {
   const right = await ask([{ role: "user", content: story }]);
   await show();
   assert.equal(await page.$eval("#plug", (plug) => plug.ariaPressed), "false");
@@ -97,7 +97,7 @@ test("a pulled plug, and what was written without the network", { skip }, async 
   await page.close();
 });
 
-test("what nobody confirmed stays so when its answer is stopped", { skip }, async () => {
+test("unconfirmed text stays marked after a stop", { skip }, async () => {
   await show();
   await page.click("#plug");
   await page.waitForSelector("#plug[aria-pressed=true]");
@@ -115,7 +115,7 @@ test("what nobody confirmed stays so when its answer is stopped", { skip }, asyn
   await page.close();
 });
 
-test("text that the server never checked stays marked", { skip }, async () => {
+test("unchecked text stays marked after a reload", { skip }, async () => {
   const events = [
     { delta: { content: "Checked. " }, x_edgedraft: { state: "online", provenance: "verified" } },
     { delta: { content: "Unchecked." }, x_edgedraft: { state: "offline", provenance: "offline" } },
@@ -138,7 +138,7 @@ test("text that the server never checked stays marked", { skip }, async () => {
   await page.close();
 });
 
-test("an answer goes on while the page is loaded anew", { skip }, async () => {
+test("an answer continues across a reload", { skip }, async () => {
   const right = await ask([{ role: "user", content: story }]);
   await show();
   await say(story);
@@ -151,7 +151,7 @@ test("an answer goes on while the page is loaded anew", { skip }, async () => {
   await page.close();
 });
 
-test("an answer is stopped, and asked for again", { skip }, async () => {
+test("an answer can be stopped and requested again", { skip }, async () => {
   await show();
   await say(story);
   await hasText();
@@ -174,7 +174,7 @@ test("an answer is stopped, and asked for again", { skip }, async () => {
   await page.close();
 });
 
-test("an answer whose connection breaks is read on to its end", { skip }, async () => {
+test("a broken connection resumes to the end of the answer", { skip }, async () => {
   const right = await ask([{ role: "user", content: story }]);
   const reads = [];
   await show(sizes.desktop, "/", () => {
@@ -211,7 +211,7 @@ test("an answer whose connection breaks is read on to its end", { skip }, async 
   await page.close();
 });
 
-test("questions whose answers say nothing take turns with them", { skip }, async () => {
+test("empty answers keep their turns in the conversation", { skip }, async () => {
   const answers = [
     event({}, "stop"),
     event({ reasoning_content: "Hm." }, null) + event({}, "stop"),
@@ -256,7 +256,7 @@ test("questions whose answers say nothing take turns with them", { skip }, async
   await page.close();
 });
 
-test("a question that is asked while a conversation opens gets its answer", { skip }, async () => {
+test("a question asked while a conversation opens is answered", { skip }, async () => {
   await show();
   await say("What is 47 plus 38?");
   await answered();
@@ -289,7 +289,7 @@ test("a question that is asked while a conversation opens gets its answer", { sk
   await page.close();
 });
 
-test("an answer comes although nothing can be kept, and that is said", { skip }, async () => {
+test("an answer arrives and a failed save is reported", { skip }, async () => {
   await show(sizes.desktop, "/", () => {
     const { fetch } = window;
     window.fetch = (path, options) =>
@@ -310,7 +310,7 @@ test("an answer comes although nothing can be kept, and that is said", { skip },
   await page.close();
 });
 
-test("nothing goes on of a conversation that is deleted", { skip }, async () => {
+test("deleting a conversation stops its streams", { skip }, async () => {
   const names = [];
   const streams = async () => {
     const body = JSON.stringify({ conversation_ids: names.slice(-1) });
@@ -350,7 +350,7 @@ const give = async (key) => {
   await page.keyboard.press("Enter");
 };
 
-test("a mistyped key is asked for again, and the right one once", { skip }, async () => {
+test("a wrong key is requested again and the right one is kept", { skip }, async () => {
   const listed = () =>
     page.waitForResponse(
       (answer) => answer.url().endsWith("/v1/edgedraft/conversations") && answer.ok(),
@@ -371,7 +371,7 @@ test("a mistyped key is asked for again, and the right one once", { skip }, asyn
   await page.close();
 });
 
-test("a key that is not given is asked for with the next question", { skip }, async () => {
+test("a dismissed key dialog returns with the next question", { skip }, async () => {
   await show(sizes.desktop, "/", () => {}, keyed);
   await page.waitForSelector("#ask[open]");
   await page.type("#key", "a-key-of-another");
@@ -392,7 +392,7 @@ test("a key that is not given is asked for with the next question", { skip }, as
   await page.close();
 });
 
-test("private text is marked, seen to stay, and put back", { skip }, async () => {
+test("private text is marked, masked and restored", { skip }, async () => {
   await show();
   await page.type("#text", "Who is Annabel Quist?");
   await page.$eval("#text", (text) => text.setSelectionRange(7, 20));
@@ -414,12 +414,12 @@ test("private text is marked, seen to stay, and put back", { skip }, async () =>
   assert.match(left, /TEXT_001/);
   assert.doesNotMatch(left, /Annabel|Quist/);
   const { stdout } = spawnSync("grep", ["-rl", "Quist", process.env.EDGEDRAFT_PAGE_DATA]);
-  assert.equal(stdout.toString(), "", "a file that holds it");
+  assert.equal(stdout.toString(), "", "a file contains the private text");
   assert.deepEqual(faults, []);
   await page.close();
 });
 
-test("a conversation keeps what becomes of its private text", { skip }, async () => {
+test("a conversation keeps its privacy mode", { skip }, async () => {
   const modes = [];
   const mode = () => page.$eval("#mode", (select) => select.value);
   await show();
@@ -444,7 +444,7 @@ test("a conversation keeps what becomes of its private text", { skip }, async ()
   await page.close();
 });
 
-test("without TLS the browser offers less, and that suffices", { skip }, async () => {
+test("works without TLS-only browser features", { skip }, async () => {
   // As at an address of the local network.
   await show(sizes.desktop, "/", () => delete Crypto.prototype.randomUUID);
   await say("What is 47 plus 38?");
@@ -456,7 +456,7 @@ test("without TLS the browser offers less, and that suffices", { skip }, async (
 });
 
 // A server may send any text.
-test("hostile answers do nothing", { skip }, async () => {
+test("hostile answers are rendered inert", { skip }, async () => {
   const pieces = [
     "<script>window.hit = 1</script>",
     "<img src=x onerror=window.hit=1>",
@@ -510,7 +510,7 @@ test("hostile answers do nothing", { skip }, async () => {
 
 for (const [name, size] of Object.entries(sizes)) {
   for (const scheme of ["light", "dark"]) {
-    test(`axe finds nothing serious at a ${name}'s width, ${scheme}`, { skip }, async () => {
+    test(`axe finds no serious fault at ${name} width, ${scheme}`, { skip }, async () => {
       await show(size);
       await page.emulateMediaFeatures([{ name: "prefers-color-scheme", value: scheme }]);
       await say("What is 47 plus 38?");

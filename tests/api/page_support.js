@@ -46,7 +46,7 @@ export async function show(size = sizes.desktop, path = "/", prepare = () => {},
   page.on("pageerror", (error) => faults.push(String(error)));
   page.on("request", (request) => {
     const to = request.url();
-    if (!to.startsWith(base) && !to.startsWith("data:")) faults.push(`asked for ${to}`);
+    if (!to.startsWith(base) && !to.startsWith("data:")) faults.push(`requested ${to}`);
   });
   await page.goto(base + path);
   await page.waitForSelector("#send");

@@ -56,7 +56,7 @@ async function storedTurns() {
   return (await (await fetch(`${url}/v1/edgedraft/conversation?id=${id}`)).json()).turns;
 }
 
-test("the last answer alone is asked for again", { skip }, async () => {
+test("only the last answer can be requested again", { skip }, async () => {
   await show();
   const asked = await answerWith(echo);
   await converse("One?", "Two?");
@@ -80,7 +80,7 @@ test("the last answer alone is asked for again", { skip }, async () => {
   await page.close();
 });
 
-test("an edited message changes nothing until it is sent", { skip }, async () => {
+test("an edit changes nothing until it is sent", { skip }, async () => {
   await show();
   const asked = await answerWith(echo);
   await converse("One?", "Two?");
@@ -124,13 +124,13 @@ test("an edited message changes nothing until it is sent", { skip }, async () =>
   assert.equal(await isEditing(), false);
   await editMessage(0);
   await page.click("#new");
-  assert.equal(await box(), "half typed", "an edit stays in its conversation");
+  assert.equal(await box(), "half typed", "an edit belongs to its conversation");
   assert.equal(await isEditing(), false);
   assert.deepEqual(faults, []);
   await page.close();
 });
 
-test("a mark is one whatever its case, and alone", { skip }, async () => {
+test("private tags count in any case and unpaired", { skip }, async () => {
   const saved = [];
   await show();
   await answerWith(echo);
@@ -153,7 +153,7 @@ test("a mark is one whatever its case, and alone", { skip }, async () => {
   await page.close();
 });
 
-test("what cannot be deleted, opened or unplugged is said", { skip }, async () => {
+test("failures to delete, open or unplug are reported", { skip }, async () => {
   await show(sizes.desktop, "/", () => {
     const { fetch } = window;
     window.fetch = (path, options = {}) => {
@@ -190,34 +190,30 @@ test("what cannot be deleted, opened or unplugged is said", { skip }, async () =
   await page.close();
 });
 
-test(
-  "a deletion that the endpoint refuses is said, but for one of what is gone",
-  { skip },
-  async () => {
-    await show(sizes.desktop, "/", () => {
-      const { fetch } = window;
-      const refusal = '{"error": {"message": "the disk is full"}}';
-      window.fetch = (path, options = {}) =>
-        options.method === "DELETE" && window.status
-          ? Promise.resolve(new Response(refusal, { status: window.status }))
-          : fetch(path, options);
-    });
-    await answerWith(echo);
-    await converse("One?");
-    await page.evaluate(() => (window.status = 500));
-    await page.click("#list li button[aria-label^=Delete]");
-    await shows("the disk is full: the conversation is not deleted");
-    await page.$eval("#state", (state) => (state.textContent = ""));
-    await page.evaluate(() => (window.status = 404));
-    await page.click("#list li button[aria-label^=Delete]");
-    await kept();
-    assert.equal(await page.$eval("#state", (state) => state.textContent), "");
-    assert.deepEqual(faults, []);
-    await page.close();
-  },
-);
+test("a refused deletion is reported unless the conversation is gone", { skip }, async () => {
+  await show(sizes.desktop, "/", () => {
+    const { fetch } = window;
+    const refusal = '{"error": {"message": "the disk is full"}}';
+    window.fetch = (path, options = {}) =>
+      options.method === "DELETE" && window.status
+        ? Promise.resolve(new Response(refusal, { status: window.status }))
+        : fetch(path, options);
+  });
+  await answerWith(echo);
+  await converse("One?");
+  await page.evaluate(() => (window.status = 500));
+  await page.click("#list li button[aria-label^=Delete]");
+  await shows("the disk is full: the conversation is not deleted");
+  await page.$eval("#state", (state) => (state.textContent = ""));
+  await page.evaluate(() => (window.status = 404));
+  await page.click("#list li button[aria-label^=Delete]");
+  await kept();
+  assert.equal(await page.$eval("#state", (state) => state.textContent), "");
+  assert.deepEqual(faults, []);
+  await page.close();
+});
 
-test("what one tab deletes another does not put back", { skip }, async () => {
+test("a tab does not restore what another tab deleted", { skip }, async () => {
   await show();
   const first = page;
   await answerWith(echo);
@@ -243,7 +239,7 @@ test("what one tab deletes another does not put back", { skip }, async () => {
   await page.close();
 });
 
-test("what leaves is seen as it is, and each message once", { skip }, async () => {
+test("the uplink panel shows each message once", { skip }, async () => {
   const asked = [];
   const numbers = [];
   const reads = [];
@@ -265,7 +261,7 @@ test("what leaves is seen as it is, and each message once", { skip }, async () =
   await previews("");
   await answered();
   await kept();
-  assert.ok(numbers.length > before, "the question is among them, although nobody typed since");
+  assert.ok(numbers.length > before, "the panel includes the question without further typing");
   assert.equal(new Set(numbers).size, numbers.length);
   assert.ok(asked.at(-1) > 0);
   const shown = await page.$$eval("#uplink > li", (items) => items.length);
@@ -283,7 +279,7 @@ test("what leaves is seen as it is, and each message once", { skip }, async () =
   await page.close();
 });
 
-test("a look that comes late shows nothing", { skip }, async () => {
+test("a late preview is ignored", { skip }, async () => {
   await show(sizes.desktop, "/", () => {
     const { fetch } = window;
     window.fetch = async (path, options) => {
@@ -311,7 +307,7 @@ test("a look that comes late shows nothing", { skip }, async () => {
 const words = Array.from({ length: 300 }, (_, index) => `word${index} `);
 const wordy = () => words.map((content) => event({ content })).join("") + event({}, "stop");
 
-test("an answer is drawn once a frame, and its state is told once", { skip }, async () => {
+test("an answer is drawn once per frame and its state announced once", { skip }, async () => {
   await show();
   await answerWith(wordy);
   await page.evaluate(() => {
@@ -332,12 +328,12 @@ test("an answer is drawn once a frame, and its state is told once", { skip }, as
     tellings: window.tellings,
   }));
   assert.ok(draws > 0 && draws <= 60, `${draws} draws`);
-  assert.ok(tellings > 0 && tellings <= 4, `${tellings} tellings`);
+  assert.ok(tellings > 0 && tellings <= 4, `${tellings} announcements`);
   assert.deepEqual(faults, []);
   await page.close();
 });
 
-test("an answer is whole at its end in a tab without frames", { skip }, async () => {
+test("an answer is complete in a tab without frames", { skip }, async () => {
   await show(sizes.desktop, "/", () => (window.requestAnimationFrame = () => 1));
   await answerWith(wordy);
   await say("Words?");
@@ -348,33 +344,29 @@ test("an answer is whole at its end in a tab without frames", { skip }, async ()
   await page.close();
 });
 
-test(
-  "an answer is busy until it ends, and the keyboard stays where it can go on",
-  { skip },
-  async () => {
-    const isBusy = () => page.$eval("article.assistant:last-child", (article) => article.ariaBusy);
-    await show();
-    await say(story);
-    await hasText();
-    assert.equal(await isBusy(), "true");
-    await page.focus("#stop");
-    await page.keyboard.press("Enter");
-    await answered();
-    assert.equal(await isBusy(), "false");
-    assert.equal(await focused(), "text");
-    await kept();
-    await page.focus("article:last-child .note button");
-    await page.keyboard.press("Enter");
-    assert.equal(await focused(), "text");
-    await hasText();
-    await page.click("#stop");
-    await answered();
-    assert.deepEqual(faults, []);
-    await page.close();
-  },
-);
+test("an answer is busy until it ends, and focus stays usable", { skip }, async () => {
+  const isBusy = () => page.$eval("article.assistant:last-child", (article) => article.ariaBusy);
+  await show();
+  await say(story);
+  await hasText();
+  assert.equal(await isBusy(), "true");
+  await page.focus("#stop");
+  await page.keyboard.press("Enter");
+  await answered();
+  assert.equal(await isBusy(), "false");
+  assert.equal(await focused(), "text");
+  await kept();
+  await page.focus("article:last-child .note button");
+  await page.keyboard.press("Enter");
+  assert.equal(await focused(), "text");
+  await hasText();
+  await page.click("#stop");
+  await answered();
+  assert.deepEqual(faults, []);
+  await page.close();
+});
 
-test("the list keeps the keyboard when it is made anew", { skip }, async () => {
+test("the list keeps focus when rebuilt", { skip }, async () => {
   await show();
   await answerWith(echo);
   await converse("One?");
@@ -394,7 +386,7 @@ test("the list keeps the keyboard when it is made anew", { skip }, async () => {
   await page.close();
 });
 
-test("a phone's menu is closed by what is chosen in it", { skip }, async () => {
+test("choosing an entry closes the menu on a phone", { skip }, async () => {
   await show(sizes.phone);
   await answerWith(echo);
   await converse("One?");
@@ -416,7 +408,7 @@ test("a phone's menu is closed by what is chosen in it", { skip }, async () => {
   await page.close();
 });
 
-test("what confirms an input method's word sends nothing", { skip }, async () => {
+test("confirming an input method's word does not send", { skip }, async () => {
   await show();
   await answerWith(echo);
   await page.type("#text", "One?");

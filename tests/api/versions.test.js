@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import test from "node:test";
 
-test("the docs name the versions that are tried here", () => {
+test("the docs list the tested versions", () => {
   const docs = readFileSync(`${process.env.EDGEDRAFT_DOCS}/assistant.md`, "utf8");
   for (const name of ["openai", "ai", "@ai-sdk/openai-compatible", "compatcanary"]) {
     const { version } = JSON.parse(readFileSync(`node_modules/${name}/package.json`, "utf8"));
