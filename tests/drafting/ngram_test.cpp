@@ -105,7 +105,8 @@ TEST(NgramTreesTest, FitShapeAndProposeOnlyObservedFollowers) {
       for (std::uint32_t row = 1; row < tree.row_count(); ++row) {
         ASSERT_LE(++children[tree.parent(row)], shape.breadth);
         ASSERT_LE(depths[row], shape.copied_depth());
-        ASSERT_LT(tree.score(row), tree.score(tree.parent(row))) << "every score is below certainty";
+        ASSERT_LT(tree.score(row), tree.score(tree.parent(row)))
+            << "every score is below certainty";
         ASSERT_EQ(tree.child(tree.parent(row), tree.token(row)), row) << "no duplicate siblings";
         const Tokens pair{tree.parent(row) == 0 ? text.back() : tree.token(tree.parent(row)),
                           tree.token(row)};

@@ -142,7 +142,8 @@ class ReportBrowserTest : public ::testing::Test {
     Process picture(shot, scratch_ / "shot", "", environment());
     EXPECT_EQ(picture.wait(120s), 0) << picture.err();
     std::error_code missing;
-    EXPECT_GT(std::filesystem::file_size(image, missing), 20'000u) << "the screenshot is nearly empty";
+    EXPECT_GT(std::filesystem::file_size(image, missing), 20'000u)
+        << "the screenshot is nearly empty";
     if (const char* folder = std::getenv("EDGEDRAFT_TEST_SCREENSHOTS")) {
       std::filesystem::copy_file(image,
                                  std::filesystem::path(folder) / (std::to_string(width) + ".png"),

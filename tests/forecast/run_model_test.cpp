@@ -272,7 +272,8 @@ TEST(RunModelTest, MessagesInOneDirectionKeepOrder) {
   const double stream = of(m, RunKind::stream, 1).seconds;
   ASSERT_LT(of(m, RunKind::overlap, 1).seconds, 0.7 * stream);
   m.up = [](double now) { return now > 0.050 && now < 0.080 ? 50.0 : 0.0; };
-  EXPECT_GT(of(m, RunKind::overlap, 1).seconds, 0.95 * stream) << "later hints do not overtake earlier ones";
+  EXPECT_GT(of(m, RunKind::overlap, 1).seconds, 0.95 * stream)
+      << "later hints do not overtake earlier ones";
 }
 
 TEST(RunModelTest, LinkTimesAreMonotonicAndCoverAllTokens) {
@@ -295,8 +296,7 @@ TEST(RunModelTest, LinkTimesAreMonotonicAndCoverAllTokens) {
     };
     constexpr std::uint32_t kAnswers = 3;
     const RunForecast f = of(m, kind, kAnswers);
-    EXPECT_NEAR(down_at, kAnswers * kTokens * f.seconds - 0.010, 1e-9)
-        << "answers share one clock";
+    EXPECT_NEAR(down_at, kAnswers * kTokens * f.seconds - 0.010, 1e-9) << "answers share one clock";
     // The last verdict of an answer may bring a token beyond its end.
     EXPECT_GE(tokens, kAnswers * kTokens);
     EXPECT_LE(tokens, kAnswers * (kTokens + 1));

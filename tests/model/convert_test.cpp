@@ -165,7 +165,8 @@ TEST_F(ConvertTest, DoesNotWidenQuantizedHead) {
   converted(wide_directory(), DType::q4_k);
   const auto wider = output_ / "wider.gguf";
   ASSERT_TRUE(convert_model({.input = output_ / "m.gguf", .output = wider, .type = DType::q4_0}));
-  EXPECT_EQ(GgufFile::open(wider)->find_tensor("output.weight")->type, DType::q6_k) << "keeps its six bits";
+  EXPECT_EQ(GgufFile::open(wider)->find_tensor("output.weight")->type, DType::q6_k)
+      << "keeps its six bits";
   EXPECT_EQ(GgufFile::open(wider)->find_tensor("token_embd.weight")->type, DType::q4_0);
 }
 

@@ -198,8 +198,7 @@ int full_disk_status(const std::filesystem::path& folder) {
 TEST(GgufWriterTest, ReportsFullDisk) {
   const TemporaryDirectory directory;
   const int status = full_disk_status(directory.path());
-  if (status == 5)
-    EDGEDRAFT_SKIP_WITHOUT("root", "mounting a small file system is not permitted");
+  if (status == 5) EDGEDRAFT_SKIP_WITHOUT("root", "mounting a small file system is not permitted");
   EXPECT_EQ(status, 1);
 }
 

@@ -321,8 +321,7 @@ TEST(UnprivilegedTest, TunWorksInUserNamespace) {
 }
 
 TEST(UnprivilegedTest, ReportsWhyTunIsUnavailable) {
-  if (geteuid() != 0)
-    EDGEDRAFT_SKIP_WITHOUT("root", "only root can hide /dev/net/tun");
+  if (geteuid() != 0) EDGEDRAFT_SKIP_WITHOUT("root", "only root can hide /dev/net/tun");
   const TemporaryDirectory scratch;
   Process process(
       {"unshare", "--mount", "sh", "-c", "mount -t tmpfs tmpfs /dev/net && exec \"$@\"", "sh",

@@ -154,8 +154,7 @@ TEST(InstructionSetTest, BaselineIsCloseToBestSet) {
 
 TEST(InstructionSetTest, Bfloat16TilesAreAsExactAsFloat32) {
   const cpu::Kernels& best = cpu::best_kernels();
-  if (best.tile_matmul == nullptr)
-    EDGEDRAFT_SKIP_WITHOUT("amx", "this CPU has no bfloat16 tiles");
+  if (best.tile_matmul == nullptr) EDGEDRAFT_SKIP_WITHOUT("amx", "this CPU has no bfloat16 tiles");
   for (const auto* kernels = cpu::available_kernels(); *kernels != &best; ++kernels) {
     SCOPED_TRACE((*kernels)->name);
     expect_close(results_with(**kernels, 1), results_with(best, 1));
