@@ -81,7 +81,7 @@ class RandomKindTest : public ::testing::TestWithParam<float> {
   SamplingParams sampling_{.temperature = GetParam(), .seed = 3};
 };
 
-TEST_P(RandomKindTest, DraftsOnTheDevice) {
+TEST_P(RandomKindTest, DraftsOnDevice) {
   const auto bundle = BundleFile::open(bundle_path(), BundleUse::draft);
   ASSERT_TRUE(bundle) << bundle.error().message;
   EXPECT_EQ(bundle->drafter_kind(), kRandomKind.name);
@@ -104,7 +104,7 @@ TEST_P(RandomKindTest, DraftsOnTheDevice) {
 }
 
 // Both sides compare a tap's name as a whole.
-TEST_P(RandomKindTest, TheServerGivesTheTapThatTheClientNamesOrRefuses) {
+TEST_P(RandomKindTest, ServerReturnsNamedTapOrRefuses) {
   const auto bundle = BundleFile::open(bundle_path(), BundleUse::draft);
   ASSERT_TRUE(bundle) << bundle.error().message;
   const auto refusal = [&](const wire::Hello& hello) {
@@ -124,7 +124,7 @@ TEST_P(RandomKindTest, TheServerGivesTheTapThatTheClientNamesOrRefuses) {
   EXPECT_EQ(refusal(hello), to_string(Errc::mismatch));
 }
 
-TEST_P(RandomKindTest, TheServerRefusesATapOfRowsThatTheLinkCannotCarry) {
+TEST_P(RandomKindTest, ServerRefusesTapWithTooWideRows) {
   const auto path = directory_ / "wide.gguf";
   const auto load = [&](std::uint32_t cols) {
     testing::write_damaged(GgufFile::open(bundle_path()).value(), path,
@@ -139,7 +139,7 @@ TEST_P(RandomKindTest, TheServerRefusesATapOfRowsThatTheLinkCannotCarry) {
       << refused.error().message;
 }
 
-TEST_P(RandomKindTest, DraftsBesideTheTarget) {
+TEST_P(RandomKindTest, DraftsOnServer) {
   Instant now{};
   const HostedDrafter& drafter = host_->drafters()[0];
   Speculation speculation(
