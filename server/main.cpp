@@ -5,7 +5,7 @@
 int main(int argc, char** argv) {
   edgedraft::server::ServerOptions options;
   edgedraft::Program program({.name = "edgedraft-server",
-                              .what = "The target of a split language model, behind TLS",
+                              .what = "Serve the target of a split language model over TLS",
                               .version = "edgedraft-server " EDGEDRAFT_VERSION,
                               .default_file = "server.toml"});
   program.only(options, edgedraft::server::declare_server_options,

@@ -19,14 +19,14 @@ class CublasLibrary {
       if (handle_ != nullptr) return;
     }
     throw DeviceError(std::string("cuBLAS: ") + dlerror() +
-                      ". Install CUDA's libraries, name their folder in LD_LIBRARY_PATH, or "
-                      "compute with --device cpu");
+                      "; install the CUDA libraries, add their folder to LD_LIBRARY_PATH, or "
+                      "use --device cpu");
   }
 
   template <class Function>
   void find(const char* name, Function& function) const {
     function = reinterpret_cast<Function>(dlsym(handle_, name));
-    if (function == nullptr) throw DeviceError(std::string("cuBLAS has no ") + name);
+    if (function == nullptr) throw DeviceError(std::string("cuBLAS: missing function ") + name);
   }
 
  private:

@@ -23,7 +23,7 @@ CudaArguments::CudaArguments(CudaQueue& queue)
       ring_device_(queue, kRingBytes),
       list_host_(kListBytes),
       list_device_(queue, kListBytes) {
-  try_cuda(cudaEventCreateWithFlags(&uploaded_, cudaEventDisableTiming), "making an event");
+  try_cuda(cudaEventCreateWithFlags(&uploaded_, cudaEventDisableTiming), "creating an event");
   queue.set_prepare([this](cudaStream_t stream) { upload(stream); });
 }
 
@@ -96,7 +96,7 @@ const std::byte* CudaArguments::in_ring(ByteView bytes) {
   if (!bytes.empty()) std::memcpy(ring_host_.data() + entry.offset, bytes.data(), bytes.size());
   try_cuda(cudaMemcpyAsync(ring_device_.data() + entry.offset, ring_host_.data() + entry.offset,
                            bytes.size(), cudaMemcpyHostToDevice, stream),
-           "copying a call's arguments");
+           "copying the arguments of a call");
   recent_[recent_next_++ % recent_.size()] = entry;
   return ring_device_.data() + entry.offset;
 }

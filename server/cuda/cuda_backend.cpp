@@ -46,7 +46,7 @@ class CudaBackend final : public Backend {
   std::unique_ptr<Buffer> allocate(std::uint64_t floats) override {
     const auto bytes_count = checked_mul(floats, sizeof(float));
     if (!bytes_count) {
-      throw DeviceError("CUDA: out of memory: " + std::to_string(floats) + " floats wanted");
+      throw DeviceError("CUDA: out of memory: " + std::to_string(floats) + " floats requested");
     }
     auto buffer = std::make_unique<CudaBuffer>(queue_, *bytes_count);
     try_cuda(cudaMemsetAsync(buffer->data(), 0, buffer->bytes_count(), queue_.stream()),
@@ -236,7 +236,7 @@ class CudaBackend final : public Backend {
                                  .first = op.first,
                                  .slots = arguments_.on_device_now(op.slots),
                                  .slot_count = static_cast<std::uint32_t>(op.slots.size())};
-    try_cuda(cuda::compact(args, queue_.stream()), "starting a kernel");
+    try_cuda(cuda::compact(args, queue_.stream()), "launching a kernel");
   }
 
   void gather_layers(const GatherLayersOp& op) override {

@@ -17,7 +17,7 @@ Result<std::vector<CudaDevice>> cuda_devices() {
   if (const cudaError_t status = cudaGetDeviceCount(&count); status != cudaSuccess) {
     static_cast<void>(cudaGetLastError());
     return Error{Errc::unsupported, std::string("no CUDA device: ") + cudaGetErrorString(status) +
-                                        ". nvidia-smi shows whether the driver works"};
+                                        "; check the driver with nvidia-smi"};
   }
   std::vector<CudaDevice> devices;
   std::string too_old;

@@ -29,7 +29,7 @@ cudaDataType_t data_type(DType type) {
 
 CudaGemm::CudaGemm(CudaQueue& queue)
     : cublas_(cublas_functions()), workspace_(queue, kWorkspaceBytes) {
-  try_cublas(cublas_.create(&handle_), "starting");
+  try_cublas(cublas_.create(&handle_), "creating a handle");
   try_cublas(cublas_.set_stream(handle_, queue.raw()), "setting the stream");
   try_cublas(cublas_.set_workspace(handle_, workspace_.data(), kWorkspaceBytes),
              "setting the workspace");
@@ -49,7 +49,7 @@ void CudaGemm::multiply(const Product& p) {
                              type, static_cast<int>(p.inputs), p.x, type,
                              static_cast<int>(p.x_stride), &keep, p.y.data, CUDA_R_32F,
                              static_cast<int>(p.y.stride), CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT),
-             "a matrix product");
+             "matmul");
 }
 
 }  // namespace edgedraft::server

@@ -16,14 +16,14 @@ std::string mebibytes(std::uint64_t bytes_count) {
 }
 
 DeviceError out_of_memory(std::uint64_t bytes_count) {
-  std::string message = "CUDA: out of memory: " + mebibytes(bytes_count) + " wanted";
+  std::string message = "CUDA: out of memory: " + mebibytes(bytes_count) + " requested";
   std::size_t free = 0;
   std::size_t total = 0;
   if (cudaMemGetInfo(&free, &total) == cudaSuccess) {
     message += ", " + mebibytes(free) + " of " + mebibytes(total) + " free";
   }
   return DeviceError(message +
-                     ". Lower --ctx, --max-sessions or --kv-memory, or take a smaller model");
+                     "; lower --ctx, --max-sessions or --kv-memory, or use a smaller model");
 }
 
 }  // namespace
@@ -68,7 +68,7 @@ CudaUploader::CudaUploader(CudaQueue& queue)
     : queue_(queue),
       parts_{Part{PinnedMemory(kUploadPartBytes)}, Part{PinnedMemory(kUploadPartBytes)}} {
   for (Part& part : parts_) {
-    try_cuda(cudaEventCreateWithFlags(&part.arrived, cudaEventDisableTiming), "making an event");
+    try_cuda(cudaEventCreateWithFlags(&part.arrived, cudaEventDisableTiming), "creating an event");
   }
 }
 

@@ -21,10 +21,10 @@ void destroy(cudaGraphExec_t executable) {
 }  // namespace
 
 CudaQueue::CudaQueue(Options options) : options_(std::move(options)), gathers_(options_.graphs) {
-  try_cuda(cudaSetDevice(options_.device), "choosing the device");
-  try_cuda(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "making a stream");
+  try_cuda(cudaSetDevice(options_.device), "selecting the device");
+  try_cuda(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "creating a stream");
   cudaMemPool_t pool = nullptr;
-  try_cuda(cudaDeviceGetDefaultMemPool(&pool, options_.device), "finding the memory pool");
+  try_cuda(cudaDeviceGetDefaultMemPool(&pool, options_.device), "getting the memory pool");
   std::uint64_t keep = std::numeric_limits<std::uint64_t>::max();
   try_cuda(cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &keep),
            "setting up the memory pool");
@@ -36,7 +36,7 @@ CudaQueue::~CudaQueue() {
 }
 
 void CudaQueue::choose_device() const {
-  try_cuda(cudaSetDevice(options_.device), "choosing the device");
+  try_cuda(cudaSetDevice(options_.device), "selecting the device");
 }
 
 cudaStream_t CudaQueue::use() const {
@@ -95,11 +95,11 @@ void CudaQueue::start() {
     graph = make_graph(hash, started_);
   }
   if (graph == nullptr) {
-    try_cuda(run_list(started_), "starting a kernel");
+    try_cuda(run_list(started_), "launching a kernel");
     return;
   }
   graph->used = ++uses_;
-  try_cuda(cudaGraphLaunch(graph->executable, stream_), "starting a graph");
+  try_cuda(cudaGraphLaunch(graph->executable, stream_), "launching a graph");
 }
 
 cudaError_t CudaQueue::run_list(const List& list) {
@@ -171,10 +171,10 @@ void CudaQueue::do_without_graph(cudaError_t why) {
   gathers_ = false;
   if (!options_.on_notice) return;
   options_.on_notice(
-      std::string("CUDA graphs cannot be used, so every kernel is started by itself, which is "
-                  "slower for small models: ") +
+      std::string("CUDA graphs failed; kernels are launched one by one, which is slower for "
+                  "small models: ") +
       cudaGetErrorString(why) + " (" + cudaGetErrorName(why) +
-      "). --no-cuda-graphs does without from the start");
+      "); --no-cuda-graphs disables graphs from the start");
 }
 
 void CudaQueue::drop_graphs() {

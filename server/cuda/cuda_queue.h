@@ -49,7 +49,7 @@ class CudaQueue {
   void enqueue(cudaError_t (*launcher)(const Args&, cudaStream_t), Args args) {
     static_assert(std::is_trivially_copyable_v<Args>);
     if (!gathers_) {
-      try_cuda(launcher(args, use()), "starting a kernel");
+      try_cuda(launcher(args, use()), "launching a kernel");
       return;
     }
 #if defined(__has_builtin)

@@ -71,7 +71,7 @@ CudaSequences::CudaSequences(CudaQueue& queue, CudaArguments& arguments,
                              std::uint64_t scratch_bytes)
     : queue_(queue), arguments_(arguments) {
   queue_.choose_device();
-  try_cuda(cuda::attention_limits(limits_), "asking what attention can have");
+  try_cuda(cuda::attention_limits(limits_), "querying the limits of attention");
   limits_.scratch_floats = static_cast<std::size_t>(scratch_bytes / sizeof(float));
 }
 

@@ -66,9 +66,9 @@ void Health::look_at_step(Instant now) {
     hangs_ = true;
     device_.store(Device::lost, std::memory_order_relaxed);
     reason_ = reason =
-        "work that was begun " +
+        "a step that began " +
         std::to_string(std::chrono::duration_cast<std::chrono::seconds>(taken).count()) +
-        " s ago has not ended";
+        " s ago is still running";
   }
   if (report_) report_(Device::lost, reason);
 }

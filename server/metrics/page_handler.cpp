@@ -7,13 +7,14 @@ namespace {
 
 HttpAnswer answer_to(const HttpRequest& request, const Pages& pages) {
   if (request.method != "GET" && request.method != "HEAD") {
-    HttpAnswer answer = HttpServerOptions::plain_error(405, "GET and HEAD are all there is");
+    HttpAnswer answer = HttpServerOptions::plain_error(405, "only GET and HEAD are allowed");
     answer.headers = {{"Allow", "GET, HEAD"}};
     return answer;
   }
   auto page = pages(request.path);
   return page ? *std::move(page)
-              : HttpServerOptions::plain_error(404, "there are /metrics, /health and /ready");
+              : HttpServerOptions::plain_error(
+                    404, "not found; the pages are /metrics, /health and /ready");
 }
 
 }  // namespace

@@ -45,93 +45,92 @@ void render_requests(MetricsText& e, const Metrics& m) {
   const std::uint64_t open = m.requests_open.value();
   const std::uint64_t running = std::min(m.requests_running.value(), open);
   const std::uint64_t paused = std::min(m.requests_paused.value(), open - running);
-  e.gauge("num_requests_running", "Requests in the pass that is under way.", running);
+  e.gauge("num_requests_running", "Requests in the current pass.", running);
   const std::uint64_t held = std::min(m.requests_held.value(), open - running - paused);
-  e.gauge("num_requests_waiting", "Requests that wait for their turn.",
-          open - running - paused - held);
-  e.counter("prompt_tokens_total", "Tokens that clients sent as context.", m.prompt_tokens.value());
-  e.counter("generation_tokens_total", "Tokens given to clients.", m.generated_tokens.value());
-  e.counter("spec_decode_num_drafts_total", "Drafts verified, those without a token left out.",
+  e.gauge("num_requests_waiting", "Requests waiting for a pass.", open - running - paused - held);
+  e.counter("prompt_tokens_total", "Prompt tokens received from clients.", m.prompt_tokens.value());
+  e.counter("generation_tokens_total", "Tokens sent to clients.", m.generated_tokens.value());
+  e.counter("spec_decode_num_drafts_total", "Drafts verified, not counting empty ones.",
             m.drafts.value());
-  e.counter("spec_decode_num_draft_tokens_total", "Tokens of these drafts.",
+  e.counter("spec_decode_num_draft_tokens_total", "Tokens in verified drafts.",
             m.draft_tokens.value());
-  e.counter("spec_decode_num_accepted_tokens_total", "Of these, accepted.",
+  e.counter("spec_decode_num_accepted_tokens_total", "Draft tokens accepted.",
             m.accepted_tokens.value());
   e.counter("spec_decode_probe_rows_total",
-            "Rows by which the server's methods asked the target for later drafts.",
+            "Rows of passes that probe the target for later drafts (--speculate).",
             m.probe_rows.value());
   e.counter("spec_decode_steps_without_drafter_total",
-            "Steps that the server could not draft for, as no memory was left for a drafter.",
+            "Steps without server drafting because no memory was left for a drafter.",
             m.steps_without_drafter.value());
   const std::string per_position = "spec_decode_num_accepted_tokens_per_pos_total";
-  e.begin(per_position, "counter", "The same by their depth in the draft, from 0.");
+  e.begin(per_position, "counter", "Draft tokens accepted, by depth in the draft from 0.");
   for (std::size_t i = 0; i < Metrics::kPositions; ++i) {
     e.sample(per_position, MetricsText::label("position", std::to_string(i)),
              m.accepted_at[i].value());
   }
-  counters(e, "hints_total", "Hints for tokens to come, by what became of them.", "fate",
-           kHintFateNames, m.hints);
+  counters(e, "hints_total", "Hints received, by outcome.", "fate", kHintFateNames, m.hints);
   e.begin("time_to_first_token_seconds", "histogram",
-          "From a prompt's arrival to its first token.");
+          "Time from a prompt's arrival to its first token.");
   series(e, "time_to_first_token_seconds", {}, m.time_to_first_token);
   e.begin("inter_token_latency_seconds", "histogram",
-          "Time between two answers of a session, by the tokens of the later one.");
+          "Time between two verdicts of a session, divided by the later one's tokens.");
   series(e, "inter_token_latency_seconds", {}, m.inter_token_latency);
-  e.begin("round_seconds", "histogram", "A request's time until its first pass, and in passes.");
+  e.begin("round_seconds", "histogram",
+          "Time of a request before its first pass (queue) and in passes (verify).");
   series(e, "round_seconds", R"(phase="queue")", m.queue_time);
   series(e, "round_seconds", R"(phase="verify")", m.verify_time);
-  counters(e, "requests_refused_total", "Requests without an answer.", "reason", kRefusalNames,
+  counters(e, "requests_refused_total", "Requests refused, by reason.", "reason", kRefusalNames,
            m.refusals);
 }
 
 void render_passes(MetricsText& e, const Metrics& m) {
-  e.counter("passes_total", "Passes of the target.", m.passes.value());
-  e.begin("pass_rows", "histogram", "Rows of a pass.");
+  e.counter("passes_total", "Forward passes of the target.", m.passes.value());
+  e.begin("pass_rows", "histogram", "Rows per pass.");
   series(e, "pass_rows", {}, m.pass_rows);
-  e.begin("pass_seconds", "histogram", "Time of a pass.");
+  e.begin("pass_seconds", "histogram", "Time per pass.");
   series(e, "pass_seconds", {}, m.pass_time);
-  e.counter("device_failures_total", "Failures of the device.", m.device_failures.value());
+  e.counter("device_failures_total", "Device failures.", m.device_failures.value());
   const bool works = m.health.view().device == Health::Device::works;
   e.gauge("device_up", "1 while the device works.", works ? 1 : 0);
 }
 
 void render_sessions(MetricsText& e, const Metrics& m) {
-  e.gauge("sessions", "Sessions held, idle ones included.", m.sessions.value());
-  e.gauge("sessions_limit", "The most there may be.", m.sessions_max.value());
+  e.gauge("sessions", "Sessions held, including idle ones.", m.sessions.value());
+  e.gauge("sessions_limit", "Maximum number of sessions.", m.sessions_max.value());
   const std::uint64_t limit = m.kv_bytes_max.value();
-  e.gauge("kv_cache_bytes", "Keys and values of sessions, and beginnings kept for later prompts.",
+  e.gauge("kv_cache_bytes", "KV caches of sessions and prefixes kept for later prompts.",
           m.kv_bytes.value());
-  e.gauge("kv_cache_bytes_limit", "The pool that they lie in.", limit);
-  e.gauge("kv_cache_usage_perc", "Share of the pool in use; 1 means 100 percent.",
+  e.gauge("kv_cache_bytes_limit", "Size of the KV cache pool.", limit);
+  e.gauge("kv_cache_usage_perc", "Share of the KV cache pool in use; 1 means 100 percent.",
           limit > 0 ? static_cast<double>(m.kv_bytes.value()) / static_cast<double>(limit) : 0.0);
-  e.counter("prefix_cache_hit_tokens_total",
-            "Tokens of prompts whose keys and values were there already.",
+  e.counter("prefix_cache_hit_tokens_total", "Prompt tokens whose keys and values were reused.",
             m.kv_tokens_reused.value());
-  e.gauge("prompts_waiting", "Prompts in line for memory.", m.prompts_waiting.value());
-  e.counter("sessions_evicted_total", "Sessions that gave way to others.",
+  e.gauge("prompts_waiting", "Prompts waiting for memory.", m.prompts_waiting.value());
+  e.counter("sessions_evicted_total", "Sessions evicted to make room for others.",
             m.evicted_sessions.value());
-  e.begin("session_resume_total", "counter", "Sessions that clients came back to.");
+  e.begin("session_resume_total", "counter", "Attempts to resume a session, by result.");
   e.sample("session_resume_total", R"(result="resumed")", m.resumed_sessions.value());
   e.sample("session_resume_total", R"(result="unknown")", m.unknown_sessions.value());
 }
 
 void render_connections(MetricsText& e, const Metrics& m, const ListenerStats& listener) {
-  e.gauge("connections", "Connections open.", listener.open);
-  e.counter("connections_total", "Connections accepted by TCP.", listener.accepted);
-  e.counter("connections_over_limit_total", "Of these, closed at once: too many at a time.",
-            listener.over_limit);
-  e.counter("connections_failed_total", "Of these, closed at once for a failure of the server's.",
+  e.gauge("connections", "Open connections.", listener.open);
+  e.counter("connections_total", "TCP connections accepted.", listener.accepted);
+  e.counter("connections_over_limit_total",
+            "Connections closed at once because of --max-connections.", listener.over_limit);
+  e.counter("connections_failed_total", "Connections closed at once because of a server failure.",
             listener.failed);
-  counters(e, "connections_rejected_total", "Of these, ended before their first request.", "reason",
-           kRejectionNames, m.rejections);
-  counters(e, "frames_rejected_total", "Frames that ended their connection.", "reason",
+  counters(e, "connections_rejected_total",
+           "Connections ended before their first request, by reason.", "reason", kRejectionNames,
+           m.rejections);
+  counters(e, "frames_rejected_total", "Frames that ended their connection, by reason.", "reason",
            kBadFrameNames, m.bad_frames);
-  e.begin("link_bytes_total", "counter", "Bytes at the clients' sockets, TLS included.");
+  e.begin("link_bytes_total", "counter", "Bytes on client sockets, including TLS.");
   e.sample("link_bytes_total", R"(dir="up")", listener.bytes_in);
   e.sample("link_bytes_total", R"(dir="down")", listener.bytes_out);
-  e.counter("link_activation_bytes_total", "Activations given to connections, compressed.",
+  e.counter("link_activation_bytes_total", "Compressed activations sent to clients.",
             m.activation_bytes.value());
-  e.gauge("tls_certificate_expiry_timestamp_seconds", "When the certificate shown expires.",
+  e.gauge("tls_certificate_expiry_timestamp_seconds", "Expiry time of the server certificate.",
           m.certificate_expiry.value());
 }
 
@@ -169,7 +168,7 @@ HttpAnswer ready_page(const Health::View& health) {
 std::string render_metrics(const Metrics& metrics, const ListenerStats& listener,
                            std::string_view version) {
   MetricsText e("edgedraft:");
-  e.begin("build_info", "gauge", "1, with the program's version.");
+  e.begin("build_info", "gauge", "Always 1; the version is a label.");
   e.sample("build_info", MetricsText::label("version", version), 1);
   render_requests(e, metrics);
   render_passes(e, metrics);

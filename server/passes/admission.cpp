@@ -9,11 +9,11 @@ namespace edgedraft::server {
 namespace {
 
 constexpr const char* kLackOfMemory =
-    "the server gave this session's keys and values up for lack of memory: it needs a larger "
-    "--kv-memory";
+    "the server evicted this session because its memory for KV caches is full: start the server "
+    "with a larger --kv-memory";
 constexpr const char* kLackOfSessions =
-    "the server gave this session up, as it was paused and all sessions were in use: it needs a "
-    "larger --max-sessions";
+    "the server evicted this paused session because all sessions were in use: start the server "
+    "with a larger --max-sessions";
 
 // The run that yields memory to the first draft: the last paused one, else the newest other draft,
 // else the first draft itself.
@@ -35,12 +35,11 @@ bool Admission::enter(PromptTurn& prompt) {
   const bool nobody_waits = waiting_count_ == 0 && waiting_draft_ == nullptr;
   if (nobody_waits && sessions_.admit(session, prompt.posted)) return true;
   if (waiting_count_ >= waiting_max_) {
-    turn_away(
-        prompt, Refusal::no_room,
-        {Errc::refused,
-         "the server's memory for keys and values is in use and " + std::to_string(waiting_count_) +
-             " prompts wait for it already: try again later, or start the server with a "
-             "larger --kv-memory"});
+    turn_away(prompt, Refusal::no_room,
+              {Errc::refused,
+               "the server's memory for KV caches is full and " + std::to_string(waiting_count_) +
+                   " prompts already wait for it: try again later, or start the server with a "
+                   "larger --kv-memory"});
     return false;
   }
   session.target.drop_cache();

@@ -173,7 +173,7 @@ void PassLoop::begin_work(const Client& client, const wire::Resume& request, Ins
     if (earlier.session != *session) return false;
     admission_.leave(earlier);
     delivery_.refuse(earlier.client, earlier.round, Refusal::session_unknown,
-                     {Errc::session_unknown, "another connection has taken this session over"});
+                     {Errc::session_unknown, "another connection took over this session"});
     return true;
   });
   Prompt prompt = prompt_of(client, *session, request, request.verified_length,
@@ -199,8 +199,7 @@ bool PassLoop::may_begin(Prompt& prompt, const Constraints& constraints) {
     return refuse(Refusal::session_unknown, session_unknown());
   }
   if (!begins_within(tokens)) {
-    return refuse(Refusal::invalid,
-                  {Errc::protocol, "the answer is said to begin behind the text"});
+    return refuse(Refusal::invalid, {Errc::protocol, "answer_begin is beyond the end of the text"});
   }
   if (target != nullptr) return true;
   const auto checked = sessions_.check_first(tokens);
@@ -248,7 +247,7 @@ void PassLoop::refuse_overdue() {
         turn, Refusal::deadline,
         {Errc::refused, "the server is too busy: the request waited " +
                             std::to_string(std::lround(seconds(options_.wait_max))) +
-                            " s without a turn"});
+                            " s for its first pass"});
     return true;
   });
 }
@@ -372,7 +371,7 @@ void PassLoop::give_up(const Client& client, std::uint32_t round, const SessionF
   sessions_.forget(client.connection_id);
   delivery_.refuse(
       client, round, Refusal::fault,
-      {Errc::refused, "the server had to drop the session for a fault of its own: try again"});
+      {Errc::refused, "the server dropped the session after an internal error: try again"});
 }
 
 void PassLoop::give_up(const Client& client, std::uint32_t round, const std::exception& failure) {

@@ -111,8 +111,8 @@ Result<Client> Application::admit(const ReplyHandle& reply, const PeerInfo& peer
   if (!knows_token(hello.token)) {
     return Error{Errc::unauthorized,
                  hello.token.empty()
-                     ? "this server wants a token: give its file with --token-file"
-                     : "the token is not this server's: compare the --token-file of both sides"};
+                     ? "this server requires a token: give its file with --token-file"
+                     : "wrong token: compare the --token-file of client and server"};
   }
   const auto tap = host_.find_tap(hello);
   if (!tap) return tap.error();
@@ -158,7 +158,7 @@ void Application::ended(std::uint64_t connection_id, const PeerInfo& peer, const
   }
   scheduler_.ended(connection_id);
   options_.metrics->connection_ended(peer.secured, reason.code);
-  log_.info("{} gone: {} ({} B in, {} B out)", peer.address, reason.message,
+  log_.info("{} disconnected: {} ({} B in, {} B out)", peer.address, reason.message,
             traffic.framed_bytes_in, traffic.framed_bytes_out);
 }
 

@@ -23,8 +23,8 @@ Result<void> read_token(const CredentialFiles& files, const std::optional<std::s
     if (is_loopback(files.listen_host) || !files.client_ca.empty()) return {};
     return Error{Errc::usage,
                  "--listen " + files.listen_host +
-                     ": beyond loopback clients have to sign in. Give --token-file (for example: "
-                     "(umask 077; openssl rand -hex 32 > token)) or --client-ca"};
+                     ": clients must sign in unless it is a loopback address; give --token-file "
+                     "(for example: (umask 077; openssl rand -hex 32 > token)) or --client-ca"};
   }
   auto token = read_given_token(files, in_force.has_value());
   if (!token) return Error{token.error().code, "--token-file " + token.error().message};
@@ -38,13 +38,11 @@ using OwnIdentity = Result<TlsIdentity>(const std::filesystem::path& state_direc
 // `own` returns the server's generated identity if no certificate is given.
 Result<TlsIdentity> read_identity(const CredentialFiles& files, OwnIdentity& own) {
   if (files.certificate.empty() != files.key.empty()) {
-    return Error{Errc::usage, "--tls-cert and --tls-key go together"};
+    return Error{Errc::usage, "--tls-cert and --tls-key must be given together"};
   }
   if (!files.certificate.empty()) return load_identity(files.certificate, files.key);
   if (files.state.empty()) {
-    return Error{Errc::usage,
-                 "this user has no home folder to keep the server's key in: name another with "
-                 "--state"};
+    return Error{Errc::usage, "no home folder for the server's key: give a folder with --state"};
   }
   return own(files.state);
 }

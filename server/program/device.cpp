@@ -32,8 +32,8 @@ Result<std::optional<int>> device_index(const std::string& device) {
     const auto [rest, error] = std::from_chars(device.data() + kPrefix.size(), end, index);
     if (error == std::errc() && rest == end && index >= 0) return std::optional(index);
   }
-  return Error{Errc::usage, "--device " + device +
-                                ": give auto, cpu, cuda or the number of a GPU, as in cuda:0"};
+  return Error{Errc::usage,
+               "--device " + device + ": give auto, cpu, cuda or cuda:N, such as cuda:0"};
 }
 
 #if EDGEDRAFT_HAS_CUDA
@@ -55,7 +55,7 @@ OpenedDevice open_cuda(const DeviceOptions& options, const CudaDevice& device) {
   return {.backend = make_cuda_backend(cuda),
           .reason = name_of(device) + ", " + std::to_string(device.memory_bytes >> 20) + " MiB" +
                     (options.deterministic ? ", deterministic" : "") +
-                    (options.cuda_graphs ? "" : ", without graphs"),
+                    (options.cuda_graphs ? "" : ", without CUDA graphs"),
           .memory_bytes = device.memory_bytes,
           .scratch_bytes = cuda.attention_scratch_bytes,
           .upload = std::move(upload)};
@@ -80,14 +80,14 @@ Result<OpenedDevice> on_cuda(const DeviceOptions& options, std::optional<int> in
   }
   return Error{Errc::unsupported,
                "--device " + options.device + ": " +
-                   (unusable.empty() ? "no such GPU; there is " + there : unusable)};
+                   (unusable.empty() ? "no such GPU; available: " + there : unusable)};
 }
 
 #else
 
 Result<OpenedDevice> on_cuda(const DeviceOptions&, std::optional<int>) {
   return Error{Errc::unsupported,
-               "this build has no CUDA: install the CUDA toolkit and build again with "
+               "this build does not support CUDA: install the CUDA toolkit and build again with "
                "-DEDGEDRAFT_CUDA=ON, or give --device cpu"};
 }
 
@@ -96,7 +96,7 @@ Result<OpenedDevice> on_cuda(const DeviceOptions&, std::optional<int>) {
 }  // namespace
 
 Result<OpenedDevice> open_device(const DeviceOptions& options) {
-  if (options.device == "cpu") return on_cpu(options, "cpu, as asked");
+  if (options.device == "cpu") return on_cpu(options, "cpu, as requested");
   if (options.device == "auto") {
     auto cuda = on_cuda(options, {});
     if (cuda) return cuda;

@@ -37,7 +37,7 @@ Result<void> ModelHost::load_target(const ModelHostOptions& options) {
   auto tokenizer = Tokenizer::read(file_);
   if (!tokenizer) return tokenizer.error();
   if (tokenizer->vocabulary_count() != model->config.vocabulary_count) {
-    return Error{Errc::bad_file, "the tokenizer and the embedding disagree on the vocabulary"};
+    return Error{Errc::bad_file, "the tokenizer and the embedding differ in vocabulary size"};
   }
   tokenizer_.emplace(std::move(*tokenizer));
   texts_ = std::make_shared<const TokenTexts>(*tokenizer_);
@@ -66,8 +66,9 @@ Result<void> ModelHost::make_decoder(Backend& backend) {
     const auto wanted = drafter.tap->states();
     states.insert(wanted.begin(), wanted.end());
     if (!wanted.empty() && wanted.back() > model->config.layer_count + 1) {
-      return Error{Errc::mismatch, "the drafter '" + drafter.name +
-                                       "' wants the state of a layer that the target lacks"};
+      return Error{Errc::mismatch,
+                   "the drafter '" + drafter.name +
+                       "' needs the state of a layer that the target does not have"};
     }
   }
   decoder_ = std::make_unique<Decoder>(backend, model->config, model->tensors, context_count_,
@@ -88,7 +89,7 @@ Result<void> ModelHost::load_bundle(Backend& backend, const std::filesystem::pat
     return Error{Errc::mismatch,
                  "this drafter was made for another target (fingerprint " + to_hex(*target) +
                      ", not " + to_hex(target_fingerprint_) +
-                     "). Make a bundle for this one with edgedraft convert --bundle"};
+                     "); make a bundle for this target with `edgedraft convert --bundle`"};
   }
   auto model = (*kind)->read(*file);
   if (!model) return model.error();
@@ -132,8 +133,9 @@ Result<Tap*> ModelHost::find_tap(const wire::Hello& hello) {
                                      "': start it with --bundle and the same file"};
   }
   if (hello.tap != drafter->model->facts().tap) {
-    return Error{Errc::mismatch, "the drafter wants other activations than the server's '" +
-                                     drafter->name + "' gives: use programs of one version"};
+    return Error{Errc::mismatch, "the drafter needs other activations than the server's '" +
+                                     drafter->name +
+                                     "' provides: use the same version on client and server"};
   }
   return drafter->tap.get();
 }

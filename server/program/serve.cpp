@@ -48,12 +48,12 @@ Result<std::unique_ptr<Speculation>> speculation_of(const ServerOptions& o, Mode
   if (o.speculate.empty()) return std::unique_ptr<Speculation>();
   SpeculationOptions options{
       .context_count = host.context_count(), .on_failure = [&log](const std::string& why) {
-        log.warn("drafting beside the target: {}; the session streams plainly", why);
+        log.warn("server drafting failed: {}; the session streams plainly", why);
       }};
   auto probing = probing_source_of(o.speculate, host, backend);
   if (!probing) return probing.error();
   if (*probing) {
-    log.info("speculates by {} where a row of a pass costs less than it brings", o.speculate);
+    log.info("server drafting by {} if a row of a pass saves more time than it costs", o.speculate);
     return std::make_unique<Speculation>(**std::move(probing), options);
   }
   const auto drafter = speculating_drafter(host, o.speculate);
@@ -67,8 +67,8 @@ Result<std::unique_ptr<Speculation>> speculation_of(const ServerOptions& o, Mode
       drafter_source(backend, *drafter->model, drafter->tap, host.context_count());
   source.joins_hints = drafter->joins_hints;
   auto made = std::make_unique<Speculation>(std::move(source), options);
-  log.info("drafts with {} where clients' drafts are missing, {} KiB per session", drafter->name,
-           made->session_bytes() >> 10);
+  log.info("server drafting with {} if clients' drafts are missing, {} KiB per session",
+           drafter->name, made->session_bytes() >> 10);
   return made;
 }
 
@@ -80,8 +80,8 @@ Result<std::unique_ptr<HttpServer>> open_metrics(const ServerOptions& o, Monitor
   if (!endpoint) return Error{Errc::usage, "--metrics: " + endpoint.error().message};
   if (!is_loopback(endpoint->host)) {
     log.warn(
-        "--metrics {}: anybody who reaches that address can read how busy this server is; keep it "
-        "within your network",
+        "--metrics {}: anyone who can reach this address can read the server's load; keep it "
+        "inside your network",
         o.metrics);
   }
   try {
@@ -117,11 +117,11 @@ void log_device_changes(Health& health, spdlog::logger& log) {
         log.info("the device works again");
         break;
       case Health::Device::failed:
-        log.error("the device failed, and the sessions concerned begin anew: {}", reason);
+        log.error("the device failed; affected sessions start over: {}", reason);
         break;
       case Health::Device::lost:
         log.error(
-            "the device is lost, and no client is served until it works again or the server is "
+            "the device is lost; no client is served until it works again or the server is "
             "restarted: {}",
             reason);
         break;
@@ -133,7 +133,7 @@ void reload(const CredentialFiles& files, std::optional<std::string>& token, Lis
             Application& application, Metrics& metrics, spdlog::logger& log) {
   auto read = reread_credentials(files, token);
   if (!read) {
-    log.error("SIGHUP: everything stays as it was: {}", read.error().message);
+    log.error("SIGHUP: nothing was reloaded: {}", read.error().message);
     return;
   }
   listener.set_tls(read->tls);
@@ -141,9 +141,9 @@ void reload(const CredentialFiles& files, std::optional<std::string>& token, Lis
   application.set_token(token);
   metrics.certificate_expiry.set(static_cast<std::uint64_t>(read->identity.expires_at));
   const bool stays = read->token_stays;
-  log.info("SIGHUP: {} read anew, for connections from now on; pin {}{}",
+  log.info("SIGHUP: {} reloaded for new connections; pin {}{}",
            stays ? "certificate" : "certificate and token", read->identity.pin,
-           stays ? "; the token stays, as what it came from cannot be read again" : "");
+           stays ? "; the token is unchanged because its source cannot be read again" : "");
 }
 
 // Measures pass costs for the first hint choices. Throws DeviceError: a device that fails here
@@ -153,8 +153,7 @@ void measure_passes(PassLoop& loop, double seconds_max, spdlog::logger& log) {
   const auto measured = loop.measure_costs(
       std::chrono::duration_cast<Duration>(std::chrono::duration<double>(seconds_max)));
   if (measured.passes.empty()) {
-    log.info("what a pass takes will be learned while serving: --measure {} was too short",
-             seconds_max);
+    log.info("--measure {} was too short: pass times will be learned while serving", seconds_max);
     return;
   }
   std::string passes;
@@ -162,12 +161,12 @@ void measure_passes(PassLoop& loop, double seconds_max, spdlog::logger& log) {
     passes += fmt::format("{}{:.3g} ms for {}", passes.empty() ? "" : ", ",
                           1e3 * seconds(pass.time), pass.rows);
   }
-  log.info("passes by rows: {} (measured for {:.1f} s)", passes, seconds(measured.took));
+  log.info("pass times by rows: {} (measured for {:.1f} s)", passes, seconds(measured.took));
 }
 
 Result<int> serve(const ServerOptions& o) {
   if (o.models.model.empty()) {
-    return Error{Errc::usage, "which model? Give --model FILE.gguf (see --help)"};
+    return Error{Errc::usage, "--model is missing: give --model FILE.gguf (see --help)"};
   }
   const auto endpoint = parse_endpoint(o.listen, EndpointUse::listen);
   if (!endpoint) return Error{Errc::usage, "--listen: " + endpoint.error().message};
@@ -227,15 +226,13 @@ Result<int> serve(const ServerOptions& o) {
                                     .reuses_beginnings = !o.no_prefix_cache};
   if (auto checked = SessionStore::check(parts, limits); !checked) return checked.error();
   log->info(
-      "{}: context {} tokens, at most {:g} MiB a session with keys and values in {}, {} drafter{}",
+      "{}: context {} tokens, at most {:g} MiB per session with a KV cache in {}, {} drafter{}",
       (*host)->name(), (*host)->context_count(),
       static_cast<double>(SessionStore::session_bytes(parts)) / (1 << 20), o.kv_type,
       (*host)->drafters().size(), (*host)->drafters().size() == 1 ? "" : "s");
   if ((*host)->context_count() > (*host)->model_context_count()) {
-    log->warn(
-        "--ctx {}: the model was made for {} tokens; what an answer says behind them may be "
-        "nonsense",
-        (*host)->context_count(), (*host)->model_context_count());
+    log->warn("--ctx {}: the model was trained for {} tokens; answers beyond them may be nonsense",
+              (*host)->context_count(), (*host)->model_context_count());
   }
 
   PassLoopOptions passes;
@@ -246,7 +243,7 @@ Result<int> serve(const ServerOptions& o) {
   passes.wait_max = std::chrono::seconds(o.wait_max_s);
   passes.speculation = speculation->get();
   passes.on_session_fault = [&log](const std::string& why) {
-    log->error("a session was dropped for a fault of ours: {}", why);
+    log->error("a session was dropped after an internal error: {}", why);
   };
   passes.metrics = metrics;
   if (o.hooks.set_passes) o.hooks.set_passes(passes);
@@ -254,7 +251,7 @@ Result<int> serve(const ServerOptions& o) {
                       {.passes = passes, .queue_max = o.queue_max, .prepare = [&](PassLoop& loop) {
                          measure_passes(loop, o.measure_s, *log);
                        }});
-  log->info("keys and values of all sessions: at most {:g} MiB{}",
+  log->info("KV caches of all sessions: at most {:g} MiB{}",
             static_cast<double>(metrics->kv_bytes_max.value()) / (1 << 20),
             device->memory_bytes > 0
                 ? fmt::format(", of {} MiB of memory", device->memory_bytes >> 20)
@@ -281,12 +278,13 @@ Result<int> serve(const ServerOptions& o) {
     reload(files, token, listener, application, *metrics, *log);
   }
   metrics->health.set_phase(Health::Phase::draining);
-  log->info("stopping: {} connections, {} s for answers to end", listener.stats().open,
+  log->info("stopping: {} connections, {} s for answers to finish", listener.stats().open,
             o.drain_timeout_s);
   listener.drain(std::chrono::seconds(o.drain_timeout_s));
   listener.stop(std::chrono::seconds(5));
   if (!scheduler.stop(std::chrono::seconds(5))) {
-    log->warn("a pass has not ended five seconds after the last client left: exiting without it");
+    log->warn(
+        "a pass is still running five seconds after the last client left: exiting without it");
     log->flush();
     // The compute thread uses objects that a return would destroy.
     std::_Exit(0);

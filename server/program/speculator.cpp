@@ -38,13 +38,13 @@ Result<SpeculatingDrafter> speculating_drafter(ModelHost& host, const std::strin
   const std::string others = weightless_kind_names() + ", " + probing_method_names();
   if (name == "auto") {
     return Error{Errc::usage,
-                 "--speculate auto takes a --bundle's drafter: give --bundle FILE.gguf, or instead "
-                 "of auto one of " +
+                 "--speculate auto uses the drafter of a --bundle: give --bundle FILE.gguf, or "
+                 "instead of auto one of " +
                      others};
   }
   return Error{Errc::usage, "--speculate " + name +
-                                ": there is no such drafter; give auto, which "
-                                "takes a --bundle's, or one of " +
+                                ": unknown drafter; give auto, which uses the "
+                                "drafter of a --bundle, or one of " +
                                 names + others};
 }
 
@@ -54,8 +54,8 @@ Result<void> check_indexes(std::span<const std::filesystem::path> indexes,
   if (!opened) return Error{opened.error().code, "--index " + opened.error().message};
   if (!indexes.empty() && !drafts_from_indexes(name.substr(name.find('+') + 1))) {
     return Error{Errc::usage,
-                 "--index: nothing looks anything up in it; leave it out, or name a drafter with "
-                 "--speculate that does"};
+                 "--index: no drafter uses it; omit it, or give a drafter that does with "
+                 "--speculate"};
   }
   return {};
 }
@@ -71,8 +71,8 @@ Result<std::optional<ProposerSource>> probing_source_of(const std::string& name,
     if (!drafter) return drafter.error();
     if (!drafter->own) {
       return Error{Errc::usage, "--speculate " + name + ": " + drafter->name +
-                                    " costs time of its own; what joins a method is a drafter "
-                                    "without weights"};
+                                    " cannot be combined with a method; give a weightless "
+                                    "drafter"};
     }
     filler = [source = drafter_source(backend, *drafter->model, nullptr, host.context_count())] {
       return source.make(nullptr);

@@ -22,9 +22,10 @@ Result<void> KnownGrammars::afford_another(const std::string& identity, std::siz
     charge(identity, kStepsAText + kStepsAByte * static_cast<double>(bytes));
     return boost::system::in_place_value;
   }
-  return Error{Errc::refused,
-               "this client's grammars have taken too much of the server's time: try again in some "
-               "seconds, or with a simpler grammar"};
+  return Error{
+      Errc::refused,
+      "this client's grammars have taken too much of the server's time: try again in a few "
+      "seconds, or with a simpler grammar"};
 }
 
 void KnownGrammars::add(const std::string& identity, const std::string& text,

@@ -12,7 +12,7 @@ class SessionFault : public std::logic_error {
  public:
   SessionFault(const char* condition, const boost::source_location& where)
       : std::logic_error(std::string(where.file_name()) + ':' + std::to_string(where.line()) +
-                         ": not so: " + condition) {}
+                         ": broken invariant: " + condition) {}
 };
 
 }  // namespace edgedraft::server

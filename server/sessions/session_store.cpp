@@ -43,7 +43,7 @@ std::unique_ptr<KvPool> make_pool(const SessionParts& parts, const SessionStore:
       backend.allocate(passes);  // checks availability
       return pool;
     } catch (const DeviceError& e) {
-      throw DeviceError(std::string(e.what()) + ". Beside the pool a pass needs " +
+      throw DeviceError(std::string(e.what()) + "; in addition to the pool, a pass needs " +
                         std::to_string((passes * sizeof(float)) >> 20) +
                         " MiB: give a smaller --kv-memory");
     }
@@ -62,8 +62,8 @@ std::unique_ptr<KvPool> make_pool(const SessionParts& parts, const SessionStore:
     } catch (const DeviceError& e) {
       if (pages > least) continue;
       throw DeviceError(std::string(e.what()) +
-                        ". There is not even room for one session and a pass beside it: give a "
-                        "smaller --ctx or a smaller model");
+                        "; not even one session and its pass fit into memory: give a smaller "
+                        "--ctx or a smaller model");
     }
   }
 }
@@ -79,9 +79,9 @@ Error too_little_kv_memory(std::uint32_t context_count, std::uint64_t session_by
   message << "--kv-memory: a session of " << context_count << " tokens takes "
           << mebibytes(session_bytes) << " MiB";
   if (drafter_bytes > 0) {
-    message << ", and the drafter of --speculate beside it " << mebibytes(drafter_bytes) << " MiB";
+    message << ", and its drafter for --speculate " << mebibytes(drafter_bytes) << " MiB";
   }
-  message << ". Give " << (session_bytes + drafter_bytes + kMebibyte - 1) / kMebibyte
+  message << "; give " << (session_bytes + drafter_bytes + kMebibyte - 1) / kMebibyte
           << "MB or more, " << (drafter_bytes > 0 ? "" : "or ") << "a smaller --ctx"
           << (drafter_bytes > 0 ? ", or no --speculate" : "");
   return Error{Errc::usage, message.str()};
@@ -90,7 +90,7 @@ Error too_little_kv_memory(std::uint32_t context_count, std::uint64_t session_by
 wire::SessionId random_session_id() {
   wire::SessionId id;
   if (RAND_bytes(reinterpret_cast<unsigned char*>(id.data()), static_cast<int>(id.size())) != 1) {
-    throw Failure({Errc::io, "the operating system gives no random numbers"});
+    throw Failure({Errc::io, "the operating system provides no random numbers"});
   }
   return id;
 }
@@ -173,7 +173,7 @@ Result<std::shared_ptr<ConstraintFilter>> SessionStore::filter_for(
   grammars_.forget_unused();
   if (constraints.empty()) return std::shared_ptr<ConstraintFilter>();
   if (!parts_.texts) {
-    return Error{Errc::unsupported, "this server takes no constraints on answers"};
+    return Error{Errc::unsupported, "this server does not support constraints on answers"};
   }
   if (known && known->constraints() == constraints) return known;
   auto grammar = grammars_.find(identity, constraints.grammar);

@@ -225,7 +225,7 @@ TEST(CudaFailureTest, OutOfMemoryReportsRequestedSize) {
     backend->allocate(3u << 20);
     FAIL() << "expected a DeviceError";
   } catch (const DeviceError& e) {
-    EXPECT_NE(std::string(e.what()).find("12 MiB wanted"), std::string::npos) << e.what();
+    EXPECT_NE(std::string(e.what()).find("12 MiB requested"), std::string::npos) << e.what();
     EXPECT_NE(std::string(e.what()).find("--kv-memory"), std::string::npos) << e.what();
   }
 }

@@ -186,7 +186,7 @@ TEST_F(RejectionTest, APromptLongerThanTheContextIsRefusedAndTheServerGoesOn) {
 
 TEST_F(RejectionTest, AContextBeyondTheModelsIsWarnedOf) {
   Server longer(scratch_, {"--ctx", "2000"});
-  EXPECT_TRUE(longer.process().wait_for_error("the model was made for 1024 tokens"));
+  EXPECT_TRUE(longer.process().wait_for_error("the model was trained for 1024 tokens"));
 }
 
 TEST_F(RejectionTest, MistakesOnTheCommandLineExitWithTwoAndNameTheOption) {

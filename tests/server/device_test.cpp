@@ -9,7 +9,7 @@ TEST(DeviceTest, TheCpuIsAlwaysThere) {
   const auto device = open_device({.device = "cpu", .threads = 1});
   ASSERT_TRUE(device);
   EXPECT_EQ(device->backend->name(), "cpu");
-  EXPECT_EQ(device->reason, "cpu, as asked");
+  EXPECT_EQ(device->reason, "cpu, as requested");
 }
 
 TEST(DeviceTest, AutoTakesWhatThereIsAndSaysWhy) {

@@ -37,7 +37,7 @@ TEST_F(HangingPassTest, IsToldToMonitorsUntilItEnds) {
   EXPECT_EQ(device(), Health::Device::works);
   metrics_->health.look_at_step(Clock::now() + 1h);
   EXPECT_EQ(device(), Health::Device::lost);
-  EXPECT_NE(metrics_->health.view().reason.find("has not ended"), std::string::npos);
+  EXPECT_NE(metrics_->health.view().reason.find("is still running"), std::string::npos);
   pass_.end();
   EXPECT_FALSE(answer_->wait());
   EXPECT_EQ(device(), Health::Device::works);

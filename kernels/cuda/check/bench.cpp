@@ -35,9 +35,9 @@ class Timer {
   double seconds(const Launch& launch) {
     cudaGraph_t graph = nullptr;
     cudaGraphExec_t executable = nullptr;
-    must(cudaStreamSynchronize(nullptr), "what is before");
+    must(cudaStreamSynchronize(nullptr), "earlier work");
     must(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal), "capture");
-    for (int n = 0; n < launches_; ++n) must(launch(n), "a kernel");
+    for (int n = 0; n < launches_; ++n) must(launch(n), "kernel");
     must(cudaStreamEndCapture(stream_, &graph), "capture");
     must(cudaGraphInstantiate(&executable, graph, 0), "cudaGraphInstantiate");
     const double seconds =
@@ -56,7 +56,7 @@ class Timer {
       must(cudaEventRecord(from_, stream_), "cudaEventRecord");
       start();
       must(cudaEventRecord(to_, stream_), "cudaEventRecord");
-      must(cudaEventSynchronize(to_), "a kernel");
+      must(cudaEventSynchronize(to_), "kernel");
       must(cudaEventElapsedTime(&sample, from_, to_), "cudaEventElapsedTime");
     }
     std::sort(samples.begin(), samples.end());
@@ -94,7 +94,7 @@ class Bench {
     const double seconds = timer_.median_seconds([&] {
       must(
           cudaMemcpyAsync(to.data(), from.data(), bytes, cudaMemcpyDeviceToDevice, timer_.stream()),
-          "a copy");
+          "copy");
     });
     copy_rate_ = 2.0 * static_cast<double>(bytes) / seconds;
     std::printf("Device-to-device copy, bytes read and written: %.0f GB/s.\n\n", copy_rate_ * 1e-9);

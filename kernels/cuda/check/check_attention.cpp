@@ -186,12 +186,12 @@ void check_attention(Report& report, DType type, bool paged, std::uint32_t prefi
     }
   }
   const std::string what = std::string(traits(type).name) + (paged ? ", pages" : ", contiguous") +
-                           ", 62 rows of a tree behind " + std::to_string(prefix);
+                           ", 62 rows of a tree after " + std::to_string(prefix);
   report.row("attention", what, error, 4e-6);
-  report.claim("attention", what + ": the same bits among other sequences",
+  report.claim("attention", what + ": bit-identical beside other sequences",
                same_bits(more_y.values().data() + std::size_t{before} * query_cols, together.data(),
                          together.size()));
-  report.claim("attention", what + ": the bits of plain decoding",
+  report.claim("attention", what + ": bit-identical to plain decoding",
                path_matches(type, heads, keys, values, q, masks, rows, place, together, prefix));
 }
 
@@ -243,7 +243,7 @@ void check_attention_tiles(Report& report) {
         }
       }
       report.row("attention", what, error, 4e-6);
-      report.row("attention", what + ", no matrix units", error_without, 4e-6);
+      report.row("attention", what + ", without tensor cores", error_without, 4e-6);
       bool same = true;
       for (const std::uint32_t width : {1u, 3u, 4u, 5u, 15u, 16u, 17u, 33u, 64u, 69u}) {
         if (small && width % 16 != 1) continue;
@@ -253,10 +253,10 @@ void check_attention_tiles(Report& report) {
                                 {width, prefix + kRows - width, width, masks.data(), nullptr, 0});
         same = same && same_bits(y.data(), &all[first], y.size());
       }
-      report.claim("attention", what + ": a row has the same bits at every width", same);
+      report.claim("attention", what + ": a row is bit-identical at every width", same);
       const auto wide = attended(heads, DType::f32, keys, values, q,
                                  {kRows, prefix, kRows, masks.data(), nullptr, 0});
-      report.claim("attention", what + ": the bits of a float32 cache",
+      report.claim("attention", what + ": bit-identical to a float32 cache",
                    same_bits(wide.data(), all.data(), all.size()));
     }
   }

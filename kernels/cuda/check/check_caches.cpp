@@ -100,7 +100,7 @@ void check_rope_store(Report& report, DType type) {
     };
     report.claim("rope_store",
                  std::string(traits(type).name) + (pairs ? ", pairs" : ", halves") +
-                     ": the bits of rope and store",
+                     ": bit-identical to rope and store",
                  run(true) == run(false));
   }
 }

@@ -128,8 +128,8 @@ void check_products(Report& report, DType type, std::uint32_t inputs, std::uint3
     if (width == sizes.widths.front()) alone = values;
     invariant = invariant && same_bits(alone.data(), values.data(), alone.size());
   }
-  report.claim("matmul", shape + ": a row has the same bits at every width", invariant);
-  report.claim("matmul", shape + ": every kernel makes the same bits", alike);
+  report.claim("matmul", shape + ": a row is bit-identical at every width", invariant);
+  report.claim("matmul", shape + ": all kernels are bit-identical", alike);
 }
 
 }  // namespace edgedraft::cuda::check

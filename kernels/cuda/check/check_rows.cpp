@@ -124,8 +124,8 @@ void check_quantizing(Report& report, std::uint32_t cols) {
     x[4 * stride + cols / 2] = INFINITY;
     const Array<float> x_on_device(x);
     const Array<float> up(numbers(2, kRows * stride));
-    const std::string what = std::to_string(cols) + " numbers, " + std::to_string(apart) +
-                             " between rows: the bits of two launches";
+    const std::string what = std::to_string(cols) + " elements, " + std::to_string(apart) +
+                             " between rows: bit-identical to two launches";
     const Quantized together(kRows, cols);
     const Quantized apart_from(kRows, cols);
     must(rms_norm_quantize(

@@ -6,15 +6,15 @@
 namespace {
 
 constexpr const char* kUsage =
-    "Checks the CUDA kernels against float64, or measures them. Prints Markdown.\n"
+    "Check the CUDA kernels against float64, or measure them. Prints Markdown.\n"
     "\n"
-    "  edgedraft-cuda-check          every operation at sizes of Llama 3 8B\n"
-    "  edgedraft-cuda-check --small  the same at small sizes\n"
-    "  edgedraft-cuda-check --bench  times and bandwidths, kernels and whole passes by width\n"
-    "  --only TEXT                   of the bench, kernels with TEXT in their name; `passes`\n"
-    "  --device N                    another GPU than the first\n"
+    "  edgedraft-cuda-check          check every operation at sizes of Llama 3 8B\n"
+    "  edgedraft-cuda-check --small  check every operation at small sizes\n"
+    "  edgedraft-cuda-check --bench  measure kernels and whole passes by width\n"
+    "  --only TEXT                   with --bench: kernels with TEXT in their name, or `passes`\n"
+    "  --device N                    index of the GPU (default: 0)\n"
     "\n"
-    "Exit code: 0 all good, 1 a check failed, 2 wrong usage, 77 no usable GPU.\n";
+    "Exit code: 0 success, 1 a check failed, 2 usage error, 77 no usable GPU.\n";
 
 // Exit code for `skipped`, as in CTest and Automake.
 constexpr int kSkipped = 77;
@@ -43,7 +43,7 @@ int main(int argc, char** argv) {
   }
   int count = 0;
   if (cudaGetDeviceCount(&count) != cudaSuccess || device >= count) {
-    std::fprintf(stderr, "skipped: no CUDA device %d here\n", device);
+    std::fprintf(stderr, "skipped: no CUDA device %d\n", device);
     return kSkipped;
   }
   check::must(cudaSetDevice(device), "cudaSetDevice");

@@ -291,7 +291,7 @@ double milliseconds(cudaStream_t stream, int repeats, const Start& start) {
     must(cudaEventRecord(from, stream), "cudaEventRecord");
     start();
     must(cudaEventRecord(to, stream), "cudaEventRecord");
-    must(cudaEventSynchronize(to), "a pass");
+    must(cudaEventSynchronize(to), "pass");
     must(cudaEventElapsedTime(&sample, from, to), "cudaEventElapsedTime");
   }
   must(cudaEventDestroy(from), "cudaEventDestroy");
@@ -309,9 +309,9 @@ void run_passes(bool small, double copy_rate) {
       small ? std::vector<std::uint32_t>{1, 17}
             : std::vector<std::uint32_t>{1, 2, 4, 8, 16, 32, 64, 128, 256};
   std::printf(
-      "\nWhole passes, %.2f GB of BF16 weights, %u tokens of context, float32 cache; `graph`: the "
-      "same launches as one CUDA graph.\n\n"
-      "| products | rows | ms | against 1 row | weights by time, share of copy |\n"
+      "\nWhole passes, %.2f GB of BF16 weights, %u tokens of context, float32 cache; `graph`: "
+      "all launches in one CUDA graph.\n\n"
+      "| matmuls | rows | ms | relative to 1 row | weight bandwidth, share of copy |\n"
       "|---|---|---|---|---|\n",
       static_cast<double>(decoder.weight_bytes()) * 1e-9, kPrefix);
   double single = 0.0;

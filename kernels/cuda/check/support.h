@@ -46,7 +46,7 @@ class Array {
   T* data() const { return data_; }
   std::size_t count() const { return count_; }
   std::vector<T> values() const {
-    must(cudaDeviceSynchronize(), "a kernel");
+    must(cudaDeviceSynchronize(), "kernel");
     std::vector<T> to(count_);
     must(cudaMemcpyAsync(to.data(), data_, count_ * sizeof(T), cudaMemcpyDeviceToHost, nullptr),
          "cudaMemcpyAsync");
