@@ -12,7 +12,7 @@ inline std::string what_of(const std::exception_ptr& failure) {
   } catch (const std::exception& e) {
     return e.what();
   } catch (...) {
-    return "an exception of no known type";
+    return "an exception of unknown type";
   }
 }
 

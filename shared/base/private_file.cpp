@@ -14,9 +14,10 @@ Result<void> judge(int failed, const struct stat& status, const std::filesystem:
   }
   // Pipes and devices are passed on purpose.
   if (!S_ISREG(status.st_mode) || (status.st_mode & S_IRWXO) == 0) return {};
-  return Error{Errc::usage, file.string() +
-                                ": everybody on this machine has access to it; `chmod o= " +
-                                file.string() + "` takes it away"};
+  return Error{Errc::usage,
+               file.string() +
+                   ": all users of this machine have access to it; restrict it with `chmod o= " +
+                   file.string() + "`"};
 }
 
 }  // namespace

@@ -29,7 +29,7 @@ Result<std::string> read_text_file(const std::filesystem::path& file, std::uint6
   const std::string name = file.string();
   std::error_code unknown;  // opening the file reports the error
   if (std::filesystem::is_directory(file, unknown)) {
-    return Error{Errc::io, name + ": it is a folder"};
+    return Error{Errc::io, name + ": is a folder"};
   }
   std::ifstream in(file, std::ios::binary);
   if (!in) return Error{Errc::io, name + ": " + std::generic_category().message(errno)};

@@ -20,8 +20,9 @@ Result<ConstraintFilter> ConstraintFilter::make(Constraints constraints,
                                                 std::shared_ptr<GrammarTokens> grammar) {
   for (const Constraints::Bias& bias : constraints.biases) {
     if (bias.token >= texts->count()) {
-      return Error{Errc::usage, "a bias is for token " + std::to_string(bias.token) +
-                                    ", and the vocabulary has " + std::to_string(texts->count())};
+      return Error{Errc::usage, "the bias for token " + std::to_string(bias.token) +
+                                    " is outside the vocabulary of " +
+                                    std::to_string(texts->count()) + " tokens"};
     }
   }
   ConstraintFilter filter(std::move(constraints), std::move(texts));

@@ -145,7 +145,7 @@ class GrammarParser {
   }
   void add(std::uint32_t rule, Sequence sequence) {
     elements_ += sequence.size() + 1;
-    if (elements_ > kGrammarElementsMax) return fail("it is too large");
+    if (elements_ > kGrammarElementsMax) return fail("the grammar is too large");
     grammar_.rules_[rule].push_back(static_cast<std::uint32_t>(grammar_.sequences_.size()));
     grammar_.sequences_.push_back(std::move(sequence));
   }
@@ -153,26 +153,26 @@ class GrammarParser {
     const auto next = static_cast<std::uint32_t>(grammar_.byte_sets_.size());
     const auto [known, is_new] = set_indices_.try_emplace(std::bit_cast<SetWords>(set), next);
     if (is_new) grammar_.byte_sets_.push_back(set);
-    if (known->second >= kByteSetsMax) fail("it has too many character classes");
+    if (known->second >= kByteSetsMax) fail("too many character classes");
     return {.is_rule = false, .index = known->second};
   }
 
   void parse_rule() {
     const std::size_t begin = at_;
     rule_ = name();
-    if (rule_.empty()) return fail("a rule's name was expected");
+    if (rule_.empty()) return fail("expected a rule name");
     skip_space(false);
-    if (!take("::=")) return fail("'::=' was expected behind '" + std::string(rule_) + "'");
+    if (!take("::=")) return fail("expected '::=' after '" + std::string(rule_) + "'");
     skip_space(true);
     Named& named = rule_named(rule_, begin);
     if (!grammar_.rules_[named.rule].empty()) {
-      return fail_at(begin, "the rule '" + std::string(rule_) + "' is there twice");
+      return fail_at(begin, "the rule '" + std::string(rule_) + "' is defined twice");
     }
     named.at = begin;
     parse_alternatives(named.rule, 0);
     if (failed()) return;
     if (at_ < text_.size() && peek() != '\n' && peek() != '\r') {
-      fail(std::string("'") + peek() + "' was not expected");
+      fail(std::string("unexpected '") + peek() + "'");
     }
   }
 
@@ -203,7 +203,7 @@ class GrammarParser {
       } else if (take("(")) {
         const std::uint32_t group = new_part();
         parse_alternatives(group, depth + 1);
-        if (!failed() && !take(")")) fail("')' was expected");
+        if (!failed() && !take(")")) fail("expected ')'");
         sequence.push_back({.is_rule = true, .index = group});
       } else if (const std::string_view rule = name(); !rule.empty()) {
         sequence.push_back({.is_rule = true, .index = rule_named(rule, at).rule});
@@ -228,7 +228,7 @@ class GrammarParser {
       least = number();
       most = least;
       if (take(",")) most = peek() == '}' ? std::nullopt : std::optional(number());
-      if (!take("}")) return fail("'}' was expected");
+      if (!take("}")) return fail("expected '}'");
       if (most && *most < least) return fail("a repetition ends before it begins");
     } else {
       return;
@@ -244,7 +244,7 @@ class GrammarParser {
     }
     // Count now, not at the end of the sequence: it may have thousands of these.
     elements_ += least;
-    if (elements_ > kGrammarElementsMax) return fail("it is too large");
+    if (elements_ > kGrammarElementsMax) return fail("the grammar is too large");
     for (std::uint32_t i = 0; i < least && !failed(); ++i) sequence.push_back(once[0]);
     if (!most) {
       const std::uint32_t rest = new_part();
@@ -273,7 +273,7 @@ class GrammarParser {
       value = 10 * value + static_cast<std::uint32_t>(text_[at_++] - '0');
     }
     if (at_ == begin || value > kRepeatsMax) {
-      fail("a number from 0 to " + std::to_string(kRepeatsMax) + " was expected");
+      fail("expected a number from 0 to " + std::to_string(kRepeatsMax));
     }
     return std::min(value, kRepeatsMax);
   }
@@ -281,7 +281,7 @@ class GrammarParser {
   // A character of a literal or class; escapes are those of JSON and \xHH, \UHHHHHHHH.
   std::uint32_t character() {
     if (at_ >= text_.size()) {
-      fail("the text ends too early");
+      fail("unexpected end of the grammar");
       return 0;
     }
     if (take("\\")) {
@@ -309,7 +309,7 @@ class GrammarParser {
         case '/':
           return static_cast<std::uint32_t>(escape);
         default:
-          fail("an unknown escape");
+          fail("unknown escape");
           return 0;
       }
     }
@@ -327,7 +327,7 @@ class GrammarParser {
     const auto code = text.size() == digits ? hex_number(text) : std::nullopt;
     if (code) at_ += digits;
     if (code && is_character(*code)) return *code;
-    fail(code ? "there is no such character" : "a hexadecimal digit was expected");
+    fail(code ? "not a Unicode character" : "expected a hexadecimal digit");
     return 0;
   }
 
@@ -337,7 +337,7 @@ class GrammarParser {
       for (const char byte : to_utf8(character())) {
         sequence.push_back(bytes(ByteSet().set(static_cast<std::uint8_t>(byte))));
       }
-      if (sequence.size() > kGrammarElementsMax) fail("it is too large");
+      if (sequence.size() > kGrammarElementsMax) fail("the grammar is too large");
     }
   }
 
@@ -404,9 +404,9 @@ class GrammarParser {
     // Number rules in the order in which the text names them.
     for (std::size_t r = 0; r < owners_.size(); ++r) {
       if (!grammar_.rules_[r].empty()) continue;
-      return fail_in(owners_[r], "is used, and not there");
+      return fail_in(owners_[r], "is used but not defined");
     }
-    if (!names_.contains("root")) fail("there is no rule 'root'");
+    if (!names_.contains("root")) fail("the rule 'root' is missing");
   }
 
   // Finds rules that can match the empty text.
@@ -469,7 +469,8 @@ class GrammarParser {
         }
         const std::uint32_t to = begins[rule][next++];
         if (seen[to] == Seen::open) {
-          return fail_in(owners_[to], "begins with itself, or repeats what may be empty");
+          return fail_in(owners_[to],
+                         "is left-recursive or repeats an expression that may be empty");
         }
         if (seen[to] == Seen::no) {
           seen[to] = Seen::open;

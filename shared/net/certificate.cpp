@@ -43,8 +43,8 @@ Result<std::string> parse_pin(const std::string& text) {
   }
   return Error{Errc::usage,
                "'" + text +
-                   "' is no pin: give sha256: and 64 hexadecimal digits, as the server "
-                   "prints them in its 'ready' line"};
+                   "' is not a pin: expected sha256: and 64 hexadecimal digits, as in the "
+                   "server's 'ready' line"};
 }
 
 Result<void> check_dates(const x509_st* certificate) {

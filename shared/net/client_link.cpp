@@ -106,7 +106,7 @@ class TlsLink final : public ClientLink {
     if (state_ != LinkState::online) return Error{Errc::link_down, peer_ + " is not connected"};
     // The caller's knowledge of the session belongs to an earlier connection.
     if (std::ranges::any_of(events_, is_welcome)) {
-      return Error{Errc::link_down, "there is a new connection to " + peer_};
+      return Error{Errc::link_down, "a new connection to " + peer_ + " was made"};
     }
     if (std::holds_alternative<CancelRequest>(request)) {
       ++cancels_sent_;
@@ -259,7 +259,7 @@ class TlsLink final : public ClientLink {
   }
 
   bool is_plugged() const { return options_.plug == nullptr || options_.plug->is_in(); }
-  static Error unplugged() { return {Errc::link_down, "the plug is pulled"}; }
+  static Error unplugged() { return {Errc::link_down, "the link is unplugged"}; }
 
   void on_plug() {
     if (pump_ && !is_plugged()) pump_->finish(unplugged());

@@ -117,7 +117,7 @@ asio::awaitable<Error> Pump::keep_time() {
     const Instant now = Clock::now();
     if (write_deadline_ && now >= *write_deadline_) {
       if (ending_) co_return *ending_;
-      co_return Error{Errc::timed_out, peer_ + " takes no data"};
+      co_return Error{Errc::timed_out, peer_ + " does not read its data"};
     }
     const bool keeps_time = !ending_ || port_.paces_output();
     if (keeps_time && now >= port_.next_deadline()) {
@@ -139,8 +139,8 @@ asio::awaitable<Result<void>> shake_hands(TlsStream& stream,
   const auto done = co_await (stream.async_handshake(side, kToken) || timer.async_wait(kToken));
   if (done.index() == 1) {
     co_return Error{Errc::timed_out, peer +
-                                         " did not finish the TLS handshake in time: is it an "
-                                         "edgedraft program at the other end?"};
+                                         " did not finish the TLS handshake in time: check that "
+                                         "it is an edgedraft program"};
   }
   const auto [error] = std::get<0>(done);
   if (error) co_return explain_tls_error(stream.native_handle(), error, peer);

@@ -43,7 +43,7 @@ Result<Key> read_key(const std::filesystem::path& file) {
   Key key(PEM_read_bio_PrivateKey(from.get(), nullptr, give_no_passphrase, &encrypted),
           EVP_PKEY_free);
   if (encrypted) return encrypted_key(file);
-  if (!key) return Error{Errc::bad_file, file.string() + ": holds no private key in PEM form"};
+  if (!key) return Error{Errc::bad_file, file.string() + ": contains no private key in PEM form"};
   return key;
 }
 
@@ -52,7 +52,7 @@ Result<Certificate> read_certificate(const std::filesystem::path& file) {
   const Memory from = open_for_reading(file);
   Certificate certificate(PEM_read_bio_X509(from.get(), nullptr, nullptr, nullptr), X509_free);
   if (!certificate) {
-    return Error{Errc::bad_file, file.string() + ": holds no certificate in PEM form"};
+    return Error{Errc::bad_file, file.string() + ": contains no certificate in PEM form"};
   }
   return certificate;
 }

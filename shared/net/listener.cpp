@@ -152,7 +152,7 @@ struct ReplyHandle::Target {
            s.activations(std::move(rows));
            backlog.queue(count);
          },
-         {Errc::timed_out, "the client does not read what it asked for"});
+         {Errc::timed_out, "the client does not read its answers"});
   }
 };
 
@@ -224,7 +224,7 @@ class Listener::Impl {
       for (std::uint32_t i = 0; i < options_.io_thread_count; ++i) {
         threads_.emplace_back([this] {
           run_all(io_, [this](const std::string& what) {
-            application_.failed("the listener goes on after: " + what);
+            application_.failed("the listener continues after an error: " + what);
           });
         });
       }
@@ -429,7 +429,7 @@ class Listener::Impl {
     boost::system::error_code error;
     const tcp::endpoint endpoint = connection.stream.next_layer().remote_endpoint(error);
     connection.peer.address =
-        error ? "a peer that has gone"
+        error ? "a disconnected peer"
               : host_port(endpoint.address().to_string(), std::to_string(endpoint.port()));
     connection.stream.next_layer().set_option(tcp::no_delay(true), error);
 
@@ -509,13 +509,13 @@ class Listener::Impl {
   void end(Connection& connection, const std::exception_ptr& failure, Error reason) {
     if (failure) reason = {Errc::io, what_of(failure)};
     if (was_pushed_out(connection)) {
-      reason = {Errc::refused, "it had not signed in, and made room for others"};
+      reason = {Errc::refused, "closed before sign-in to make room for other connections"};
     }
     connection.reply->target_->cut_off();
     try {
       application_.ended(connection.id, connection.peer, reason, connection.protocol.traffic());
     } catch (const std::exception& e) {
-      application_.failed("the end of a connection: " + std::string(e.what()));
+      application_.failed("ending a connection: " + std::string(e.what()));
     }
     count_bytes(connection);
     const std::scoped_lock lock(mutex_);

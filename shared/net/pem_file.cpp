@@ -20,8 +20,8 @@ Result<void> check_pem_file(const std::filesystem::path& file) {
   if (std::filesystem::is_other(status)) {
     return Error{Errc::usage,
                  file.string() +
-                     ": not a regular file; certificates and keys are read more than once, so "
-                     "save them in one"};
+                     ": not a regular file; save certificates and keys in regular files, because "
+                     "they are read more than once"};
   }
   const auto text = read_text_file(file, kPemBytesMax);
   if (!text) return text.error();
@@ -34,9 +34,10 @@ int give_no_passphrase(char*, int, int, void* wanted) {
 }
 
 Error encrypted_key(const std::filesystem::path& file) {
-  return {Errc::bad_file, file.string() +
-                              ": the key is encrypted, and nobody is there to give its passphrase: "
-                              "`openssl pkey -in FILE -out FILE` decrypts it"};
+  return {Errc::bad_file,
+          file.string() +
+              ": the key is encrypted, and a passphrase cannot be entered: decrypt it "
+              "with `openssl pkey -in FILE -out FILE`"};
 }
 
 }  // namespace edgedraft

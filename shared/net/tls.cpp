@@ -102,7 +102,7 @@ Result<void> use_authorities(ssl::context& context, const std::filesystem::path&
     has_list = has_list || type == X509_LU_CRL;
   }
   if (!has_certificate) {
-    return Error{Errc::bad_file, file.string() + ": holds no CA's certificate"};
+    return Error{Errc::bad_file, file.string() + ": contains no CA certificate"};
   }
   if (has_list) EDGEDRAFT_CHECK(X509_STORE_set_flags(trusted, X509_V_FLAG_CRL_CHECK) == 1);
   return boost::system::in_place_value;
@@ -186,27 +186,28 @@ Result<void> set_server_name(NativeTls* tls, const TlsClientOptions& options,
                               : X509_VERIFY_PARAM_set1_ip_asc(param, host.c_str())) == 1;
   }
   if (set) return boost::system::in_place_value;
-  return Error{Errc::usage, "no certificate can have the name '" + host +
-                                "': connect by another, or trust the server's key with --pin"};
+  return Error{Errc::usage, "'" + host +
+                                "' cannot be the name in a certificate: use another host name, or "
+                                "trust the server's key with --pin"};
 }
 
 Result<void> check_server(NativeTls* tls, const TlsClientOptions& options) {
   if (!has_alpn(tls)) {
     return Error{Errc::protocol,
-                 "the server speaks TLS, but is no edgedraft server: it does not "
-                 "know the protocol edgedraft/1"};
+                 "the server speaks TLS, but not the protocol edgedraft/1: it is not an "
+                 "edgedraft server"};
   }
   const X509* certificate = SSL_get0_peer_certificate(tls);
-  if (!certificate) return Error{Errc::untrusted, "the server showed no certificate"};
+  if (!certificate) return Error{Errc::untrusted, "the server presented no certificate"};
   if (!options.pin.empty()) {
     const std::string pin = pin_of(certificate);
     const Result<std::string> wanted = parse_pin(options.pin);
     EDGEDRAFT_CHECK(wanted.has_value());
     if (pin != *wanted) {
-      return Error{Errc::untrusted, "the server's key is not the pinned one: expected " + *wanted +
+      return Error{Errc::untrusted, "the server's key does not match --pin: expected " + *wanted +
                                         ", got " + pin +
-                                        ". Someone may be in between; if the server was set up "
-                                        "anew, take the pin from its 'ready' line"};
+                                        ". Someone may intercept the connection; if the server "
+                                        "has a new key, take the pin from its 'ready' line"};
     }
   }
   return check_dates(certificate);

@@ -18,30 +18,31 @@ Error explain_certificate(NativeTls* tls, const std::string& peer) {
   switch (result) {
     case X509_V_ERR_HOSTNAME_MISMATCH:
     case X509_V_ERR_IP_ADDRESS_MISMATCH:
-      message += ". Connect by a name that its certificate has, or trust its key with --pin";
+      message += "; use a host name that its certificate contains, or trust its key with --pin";
       break;
     case X509_V_ERR_CERT_HAS_EXPIRED:
-      message += of_client ? ". The client has to renew its certificate"
-                           : ". Renew the certificate on the server";
+      message += of_client ? "; the client has to renew its certificate"
+                           : "; renew the certificate on the server";
       break;
     case X509_V_ERR_CERT_NOT_YET_VALID:
     case X509_V_ERR_CRL_NOT_YET_VALID:
-      message += ". Check the clocks of both machines";
+      message += "; check the clocks of both machines";
       break;
     case X509_V_ERR_CERT_REVOKED:
       break;
     case X509_V_ERR_UNABLE_TO_GET_CRL:
     case X509_V_ERR_CRL_HAS_EXPIRED:
       message +=
-          ". Put a current revocation list of the CA that signed its certificate into the file of ";
+          "; put a current revocation list of the CA that signed its certificate into the file of ";
       message += of_client ? "--client-ca, and reload the server" : "--ca";
       break;
     default:
-      message += of_client
-                     ? ". If the client is to be let in, add the CA that signed its certificate to "
-                       "the file of --client-ca"
-                     : ". Name the CA that signed its certificate with --ca, or trust its key with "
-                       "--pin and the pin of the server's 'ready' line";
+      message +=
+          of_client
+              ? "; to admit the client, add the CA that signed its certificate to the file of "
+                "--client-ca"
+              : "; give the CA that signed its certificate with --ca, or trust its key with "
+                "--pin and the pin of the server's 'ready' line";
   }
   return {Errc::untrusted, message};
 }
@@ -67,27 +68,28 @@ Error explain_reason(NativeTls* tls, const boost::system::error_code& error,
     case SSL_R_BAD_PACKET_LENGTH:
       if (established) break;
       return {Errc::protocol, peer +
-                                  " does not speak TLS: is that the right port, and is it an "
-                                  "edgedraft program at the other end?"};
+                                  " does not speak TLS: check the port, and that the peer is an "
+                                  "edgedraft program"};
     case SSL_R_UNSUPPORTED_PROTOCOL:
     case SSL_R_TLSV1_ALERT_PROTOCOL_VERSION:
     case SSL_R_VERSION_TOO_LOW:
       if (established) break;
-      return {Errc::protocol, peer + " speaks no TLS 1.3, and older versions are not allowed"};
+      return {Errc::protocol, peer + " does not support TLS 1.3; older versions are not allowed"};
     case SSL_R_NO_APPLICATION_PROTOCOL:
     // Some OpenSSL 3.0 releases lack its SSL_R_ name.
     case SSL_AD_REASON_OFFSET + SSL_AD_NO_APPLICATION_PROTOCOL:
       return {Errc::protocol, peer + " speaks TLS, but not the protocol edgedraft/1"};
     case SSL_R_TLSV13_ALERT_CERTIFICATE_REQUIRED:
     case SSL_R_PEER_DID_NOT_RETURN_A_CERTIFICATE:
-      return {Errc::untrusted, peer + ": a client certificate is required and there was none"};
+      return {Errc::untrusted, peer + ": a client certificate is required but was not sent"};
     case SSL_R_TLSV1_ALERT_UNKNOWN_CA:
     case SSL_R_SSLV3_ALERT_BAD_CERTIFICATE:
     case SSL_R_SSLV3_ALERT_CERTIFICATE_EXPIRED:
     case SSL_R_SSLV3_ALERT_CERTIFICATE_REVOKED:
     case SSL_R_SSLV3_ALERT_CERTIFICATE_UNKNOWN:
     case SSL_R_SSLV3_ALERT_UNSUPPORTED_CERTIFICATE:
-      return {Errc::untrusted, peer + " does not trust our certificate: " + error.message()};
+      return {Errc::untrusted,
+              peer + " does not trust this program's certificate: " + error.message()};
     default:
       break;
   }

@@ -11,7 +11,7 @@ Result<Endpoint> parse_endpoint(std::string_view text, EndpointUse use) {
   const bool listens = use == EndpointUse::listen;
   const Error wrong{Errc::usage, "'" + std::string(text) +
                                      "' is not HOST:PORT, e.g. 127.0.0.1:7420 or [::1]:7420" +
-                                     (listens ? "; port 0 takes a free one" : "")};
+                                     (listens ? "; port 0 selects a free port" : "")};
   const std::size_t colon = text.rfind(':');
   if (colon == std::string_view::npos) return wrong;
   std::string_view host = text.substr(0, colon);

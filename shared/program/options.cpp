@@ -113,8 +113,8 @@ void warn_of_misspelt_variables(CLI::App& app) {
     const auto meant =
         std::ranges::find_if(known, [&](const std::string& one) { return is_slip_of(name, one); });
     if (meant == known.end()) continue;
-    std::cerr << app.get_name() << ": the variable " << name << " is ignored: no option has it; "
-              << *meant << " is one\n";
+    std::cerr << app.get_name() << ": the environment variable " << name
+              << " is ignored: unknown; did you mean " << *meant << "?\n";
   }
 }
 
@@ -137,7 +137,7 @@ Result<void> apply_value(CLI::Option& option, const toml::node& node) {
       const auto text = scalar_text(element);
       if (!text)
         return Error{Errc::usage,
-                     option.get_name() + ": the list holds something else than values"};
+                     option.get_name() + ": the list contains something other than values"};
       values.push_back(*text);
     }
   } else if (const auto text = scalar_text(node)) {
@@ -179,9 +179,9 @@ std::string unknown_argument(CLI::App& app) {
   const std::string& first = left.front();
   const std::string commands = commands_of(app);
   if (first.starts_with('-') || commands.empty() || !app.get_subcommands().empty()) {
-    return "'" + first + "' is not expected; --help tells what is";
+    return "unexpected argument '" + first + "'; see --help";
   }
-  return "'" + first + "' is no command; there are " + commands;
+  return "unknown command '" + first + "'; the commands are " + commands;
 }
 
 // Path from a variable, if it is absolute.
@@ -212,7 +212,7 @@ OptionLayers::OptionLayers(CLI::App& app, std::string default_file)
     : app_(app), default_file_(std::move(default_file)) {
   std::string help = "TOML file with option names as keys";
   if (const auto usual = place_in(config_directory(), default_file_); !usual.empty()) {
-    help += " [default: " + usual.string() + " where it exists]";
+    help += " [default: " + usual.string() + " if it exists]";
   }
   app_.add_option("--config", config_file_, help)->type_name("FILE");
   declare_layers(app_);
@@ -235,7 +235,7 @@ Result<OptionLayers::Parsed> OptionLayers::parse(int argc, const char* const* ar
     }
     const std::string commands = commands_of(app_);
     if (!commands.empty() && app_.get_subcommands().empty()) {
-      return Error{Errc::usage, "which command? There are " + commands};
+      return Error{Errc::usage, "a command is missing; the commands are " + commands};
     }
     return Error{Errc::usage, with_variable(app_, e.what())};
   }
@@ -264,11 +264,11 @@ Result<void> OptionLayers::apply_file() {
     // The parser refuses duplicate keys, but not the same key with an underscore for a hyphen.
     if (const auto [at, is_new] = lines.emplace(name, line); !is_new) {
       const auto [first, second] = std::minmax(at->second, line);
-      return wrong(second, "'" + name + "' is given in line " + std::to_string(first) + ", too");
+      return wrong(second, "'" + name + "' is already given in line " + std::to_string(first));
     }
     bool known = false;
     CLI::Option* option = find_option(app_, name, known);
-    if (!known) return wrong(line, "no option is called '" + name + "'; --help lists them");
+    if (!known) return wrong(line, "unknown option '" + name + "'; see --help");
     if (!option) continue;
     try {
       if (auto applied = apply_value(*option, node); !applied) {

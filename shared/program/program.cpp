@@ -50,7 +50,7 @@ Program::Program(Description description)
 CLI::App* Program::add_command(const char* name, const char* what) {
   app_.require_subcommand(1);
   app_.fallthrough();
-  app_.footer(app_.get_name() + " COMMAND --help tells more about each.");
+  app_.footer("Run `" + app_.get_name() + " COMMAND --help` for the options of a command.");
   CLI::App* const sub = app_.add_subcommand(name, what);
   sub->fallthrough();
   return sub;
@@ -66,7 +66,7 @@ int Program::main(int argc, const char* const* argv) {
   const int status = parse_and_run(argc, argv);
   // A truncated answer in a file would pass for a complete one.
   if (status != 0 || std::cout.flush() || reader_has_left()) return status;
-  return fail({Errc::io, "standard output could not be written: is the disk full?"});
+  return fail({Errc::io, "cannot write to standard output: check whether the disk is full"});
 }
 
 int Program::parse_and_run(int argc, const char* const* argv) {

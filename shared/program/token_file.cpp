@@ -41,18 +41,18 @@ std::string_view without_blanks(std::string_view text) {
 // Fault of the file's text with its remedy; empty if there is none.
 std::string complaint(std::string_view text, std::string_view token, std::size_t bytes_max) {
   if (token.empty()) {
-    return "its first line is empty; write one line, for example of `openssl rand -hex 32`";
+    return "its first line is empty; write a token there, for example of `openssl rand -hex 32`";
   }
   const std::string_view rest = text.substr(std::min(text.find('\n'), text.size()));
   if (rest.find_first_not_of(" \t\r\n") != std::string_view::npos) {
-    return "more than one line; a token is the only line of its file";
+    return "more than one line; a token file has a single line";
   }
   if (token.size() > bytes_max) {
-    return "longer than the " + std::to_string(bytes_max) + " bytes that a token may have";
+    return "longer than " + std::to_string(bytes_max) + " bytes, the maximum of a token";
   }
   if (!std::ranges::all_of(token, [](char c) { return c >= 0x20 && c < 0x7F; })) {
-    return "holds other characters than a token may have, which is printable ASCII; save it as "
-           "plain text without a byte order mark";
+    return "contains characters other than printable ASCII; save it as plain text without a byte "
+           "order mark";
   }
   return {};
 }
@@ -78,8 +78,8 @@ Result<std::string> read_token_file(const std::filesystem::path& file, std::size
     if (count == 0) break;
     text.append(block, static_cast<std::size_t>(count));
     if (text.size() > text_bytes_max) {
-      return Error{Errc::usage, name + ": longer than a token, which may have " +
-                                    std::to_string(bytes_max) + " bytes"};
+      return Error{Errc::usage, name + ": longer than " + std::to_string(bytes_max) +
+                                    " bytes, the maximum of a token"};
     }
   }
   const std::string_view token =

@@ -115,8 +115,7 @@ const toml::array* TomlReader::list(const std::string& key) {
 void TomlReader::refuse_unknown_keys() {
   for (const std::string& key : keys()) {
     if (known_.contains(key)) continue;
-    return wrong(key,
-                 "unknown key; allowed here: " + joined(known_) + "; there is no '" + key + "'");
+    return wrong(key, "unknown key; allowed here: " + joined(known_));
   }
 }
 
@@ -137,7 +136,7 @@ std::optional<double> TomlReader::number(const std::string& key, const toml::nod
 }
 
 bool TomlReader::take(const std::string& key, const toml::node& node, std::string& out) {
-  if (!node.is_string()) return wrong(key, "not a text; write it in quotes"), false;
+  if (!node.is_string()) return wrong(key, "not a string; write it in quotes"), false;
   out = node.as_string()->get();
   return true;
 }

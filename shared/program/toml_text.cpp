@@ -85,7 +85,7 @@ Result<toml::table> parse_toml(std::string_view text, const std::filesystem::pat
     return usage_error(file.string() + line_mark + std::to_string(line) + ": " + std::string(what));
   };
   if (const auto line = Scanner(text).find_bare()) {
-    return wrong(*line, "letters outside ASCII belong in quotes or in a comment");
+    return wrong(*line, "letters outside ASCII are allowed only in quotes and comments");
   }
   try {
     return toml::parse(text);

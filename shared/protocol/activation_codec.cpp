@@ -105,7 +105,7 @@ Bytes quantize_rows(const ActivationLayout& layout, std::span<const float> rows)
 Result<std::vector<float>> dequantize_rows(const ActivationLayout& layout, std::uint32_t count,
                                            ByteView packed) {
   if (packed.size() != std::uint64_t{count} * layout.row_bytes()) {
-    return bad_chunk("not as many bytes as its rows take");
+    return bad_chunk("wrong number of bytes for its rows");
   }
   std::vector<float> rows(std::size_t{count} * layout.cols());
   const std::byte* value = packed.data();
@@ -114,7 +114,8 @@ Result<std::vector<float>> dequantize_rows(const ActivationLayout& layout, std::
   for (std::uint32_t row = 0; row < count; ++row) {
     for (const std::uint32_t group_count : layout.scale_groups()) {
       const float s = half_to_float(load_le<std::uint16_t>(scale));
-      if (!std::isfinite(s) || std::signbit(s)) return bad_chunk("a scale is no positive number");
+      if (!std::isfinite(s) || std::signbit(s))
+        return bad_chunk("a scale is not a positive number");
       scale += sizeof(std::uint16_t);
       for (std::uint32_t i = 0; i < group_count; ++i) {
         *to++ = s * static_cast<float>(load_le<std::int8_t>(value++));
@@ -144,12 +145,12 @@ Result<Bytes> decompress_activations(const ActivationLayout& layout,
                                      const wire::Activations& chunk) {
   const std::uint64_t bytes = std::uint64_t{chunk.count} * layout.row_bytes();
   if (chunk.codec == wire::Codec::none) {
-    if (chunk.data.size() != bytes) return bad_chunk("not as many bytes as its rows take");
+    if (chunk.data.size() != bytes) return bad_chunk("wrong number of bytes for its rows");
     return chunk.data;
   }
   // Check before allocating: the size is bounded by the bytes received.
   if (bytes > chunk.data.size() * std::uint64_t{kInflateRatioMax}) {
-    return bad_chunk("it would inflate to more than " + std::to_string(kInflateRatioMax) +
+    return bad_chunk("the stream would inflate to more than " + std::to_string(kInflateRatioMax) +
                      " times its size");
   }
   Bytes packed(bytes);
@@ -161,10 +162,10 @@ Result<Bytes> decompress_activations(const ActivationLayout& layout,
   const auto bytes_missing = stream.avail_out;
   inflateEnd(&stream);
   if (status == Z_BUF_ERROR || status == Z_OK)
-    return bad_chunk("the stream is cut short, or holds more than its rows");
+    return bad_chunk("the stream is truncated or contains more than its rows");
   if (status != Z_STREAM_END) return bad_chunk("the stream is damaged");
-  if (bytes_missing != 0) return bad_chunk("the stream holds less than its rows");
-  if (bytes_left != 0) return bad_chunk("something follows the stream");
+  if (bytes_missing != 0) return bad_chunk("the stream contains less than its rows");
+  if (bytes_left != 0) return bad_chunk("data after the end of the stream");
   return packed;
 }
 

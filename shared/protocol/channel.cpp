@@ -42,7 +42,8 @@ Result<std::optional<wire::Message>> Channel::next_message() {
     traffic_.framed_bytes_in += kFrameHeaderBytes + payload.size();
     traffic_.payload_bytes_in += payload.size();
     if ((*frame)->kind == static_cast<std::uint16_t>(wire::Kind::pad)) {
-      if (!open_) return Error{Errc::protocol, "the peer pads before the sign-in was over"};
+      if (!open_)
+        return Error{Errc::protocol, "the peer sent padding before the sign-in was complete"};
       traffic_.pad_bytes_in += kFrameHeaderBytes + payload.size();
       note_paced();
       continue;
@@ -55,7 +56,8 @@ Result<std::optional<wire::Message>> Channel::next_message() {
       note_paced();
       return std::optional<wire::Message>(std::move(*message));
     }
-    if (!open_) return Error{Errc::protocol, "the peer sent a ping before the sign-in was over"};
+    if (!open_)
+      return Error{Errc::protocol, "the peer sent a ping before the sign-in was complete"};
     if (ping) pong_ = wire::Pong{ping->nonce};
   }
   if (reader_.partial_bytes() == 0) {
@@ -86,7 +88,7 @@ Result<void> Channel::tick(Instant now, bool awaits) {
     // stalled write is detected elsewhere and ends the connection.
     if (ping_waits_) return boost::system::in_place_value;
     if (unanswered_pings_ >= options_.unanswered_pings_max) {
-      return Error{Errc::timed_out, "the peer gives no sign of life"};
+      return Error{Errc::timed_out, "the peer does not respond"};
     }
     send(wire::Ping{++ping_nonce_});
     ping_waits_ = true;

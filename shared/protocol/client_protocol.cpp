@@ -10,7 +10,7 @@ namespace {
 constexpr std::uint32_t kPadTogether = 25;
 
 Error faulty_server(std::string what) {
-  return {Errc::protocol, "the server broke the protocol: " + std::move(what)};
+  return {Errc::protocol, "the server violated the protocol: " + std::move(what)};
 }
 
 Error not_now(std::string why) {
@@ -62,25 +62,25 @@ std::optional<ClientEvent> ClientProtocol::next_event() {
 Result<void> ClientProtocol::handle(wire::Message message) {
   if (auto* report = std::get_if<wire::ErrorReport>(&message)) return on_error(*report);
   if (auto* close = std::get_if<wire::Close>(&message)) {
-    return Error{Errc::link_down, "the server said goodbye: " + close->reason};
+    return Error{Errc::link_down, "the server closed the connection: " + close->reason};
   }
   if (auto* welcome = std::get_if<wire::Welcome>(&message)) return on_welcome(std::move(*welcome));
-  if (!welcome_) return faulty_server("a message before the sign-in was over");
+  if (!welcome_) return faulty_server("a message before the sign-in was complete");
   if (auto* verdict = std::get_if<wire::Verdict>(&message)) return on_verdict(std::move(*verdict));
   if (auto* chunk = std::get_if<wire::Activations>(&message)) return on_activations(*chunk);
-  return faulty_server("it sent a " + std::string(to_string(wire::kind_of(message))));
+  return faulty_server("unexpected " + std::string(to_string(wire::kind_of(message))));
 }
 
 Result<void> ClientProtocol::on_welcome(wire::Welcome welcome) {
   if (welcome_) return faulty_server("a second welcome");
   if (welcome.version < kProtocolVersionMin || welcome.version > kProtocolVersion) {
     return Error{Errc::version, "the server chose protocol version " +
-                                    std::to_string(welcome.version) + ", this program speaks " +
+                                    std::to_string(welcome.version) + "; this program supports " +
                                     std::to_string(kProtocolVersionMin) + " to " +
                                     std::to_string(kProtocolVersion)};
   }
   if (welcome.newest_row && !asks_newest_row_) {
-    return faulty_server("activations of the newest position alone, which nobody asked for");
+    return faulty_server("activations of only the newest position, which were not requested");
   }
   layout_ = ActivationLayout(welcome.scale_groups);
   session_ = welcome.session;
@@ -90,7 +90,7 @@ Result<void> ClientProtocol::on_welcome(wire::Welcome welcome) {
       payload_bytes_max, kHandshakePayloadBytesMax, kFramePayloadBytesMax)));
   if (pad_tick_ms_ > 0) {
     if (welcome.pad_bytes_up == 0) {
-      return Error{Errc::mismatch, "the server cannot pad: ask it without --pad"};
+      return Error{Errc::mismatch, "the server does not support padding: connect without --pad"};
     }
     channel_.pad({.tick = std::chrono::milliseconds(pad_tick_ms_),
                   .bytes = welcome.pad_bytes_up,
@@ -105,22 +105,22 @@ Result<void> ClientProtocol::on_welcome(wire::Welcome welcome) {
 Result<void> ClientProtocol::check_verdict(const wire::Verdict& verdict) const {
   if (!in_vocabulary(verdict.next) ||
       !std::ranges::all_of(verdict.tokens, [&](std::uint32_t t) { return in_vocabulary(t); })) {
-    return faulty_server("a token that the vocabulary lacks");
+    return faulty_server("a token outside the vocabulary");
   }
   if (auto checked = check_logprobs(verdict); !checked) return checked;
   if (running()) {
     if (auto checked = check_run_verdict(verdict); !checked) return checked;
   } else if (!verdict.tokens.empty()) {
-    return faulty_server("tokens of a run that has not begun");
+    return faulty_server("tokens of a run that has not started");
   }
   const std::uint32_t provisional = pending_->provisional_count;
   if (verdict.accepted_count > provisional ||
       (pending_->all_accepted && verdict.accepted_count != provisional)) {
-    return faulty_server("an accepted count that cannot be");
+    return faulty_server("an invalid accepted count");
   }
   const std::uint64_t length = std::uint64_t{pending_->base_length} + pending_->given_count +
                                verdict.accepted_count + verdict.tokens.size() + 1;
-  if (verdict.length != length) return faulty_server("a length that does not add up");
+  if (verdict.length != length) return faulty_server("an inconsistent length");
   if (length > welcome_->context_count) return faulty_server("more tokens than its context holds");
   return boost::system::in_place_value;
 }
@@ -132,11 +132,11 @@ Result<void> ClientProtocol::check_logprobs(const wire::Verdict& verdict) const 
   const std::size_t new_count = chosen + verdict.tokens.size() + 1;
   if (logprobs_ == 0 || verdict.logprobs.size() % logprobs_ != 0 ||
       verdict.logprobs.size() / logprobs_ > new_count) {
-    return faulty_server("log probabilities that nobody asked for");
+    return faulty_server("log probabilities that were not requested");
   }
   if (!std::ranges::all_of(verdict.logprobs,
                            [&](const Logprob& told) { return in_vocabulary(told.token); })) {
-    return faulty_server("log probabilities of a token that the vocabulary lacks");
+    return faulty_server("log probabilities of a token outside the vocabulary");
   }
   return boost::system::in_place_value;
 }
@@ -166,7 +166,7 @@ Result<void> ClientProtocol::on_verdict(wire::Verdict verdict) {
     event.rows_first = verdict.length - 1 - count;
     event.rows = *std::move(rows);
   } else if (!verdict.activations.empty()) {
-    return faulty_server("activations in the wrong place");
+    return faulty_server("unexpected activations");
   } else if (!running()) {
     const std::uint32_t valid_end = verdict.length - 1;
     missing_ = {
@@ -236,7 +236,7 @@ Result<void> ClientProtocol::on_error(const wire::ErrorReport& report) {
   }
   if (report.round <= cancelled_round_) return boost::system::in_place_value;
   if (!pending_ || report.round != pending_->round) {
-    return faulty_server("an error about a request that nobody made");
+    return faulty_server("an error for an unknown request");
   }
   if (pending_->to == VerdictReceived::To::resume) length_ = 0;
   pending_.reset();
@@ -289,7 +289,7 @@ Result<void> ClientProtocol::resume(wire::OutgoingResume request) {
   if (auto allowed = may_request(); !allowed) return allowed;
   const std::uint64_t count = std::uint64_t{request.text.base_count()} + request.text.count();
   if (request.text.base_count() == 0 || request.activations_from > count) {
-    return not_now("the lengths to resume by contradict each other");
+    return not_now("the lengths of the resume request contradict each other");
   }
   if (auto fits = check_context(count); !fits) return fits;
   request.round = last_round_ + 1;
@@ -310,7 +310,7 @@ Result<void> ClientProtocol::hints(wire::OutgoingHints hints) {
   if (!welcome_) return Error{Errc::link_down, "not signed in to the server yet"};
   if (hints.hints.nodes().size() > kHintsMax) return not_now("too many hints for a message");
   if (!pending_) return boost::system::in_place_value;
-  if (pending_->run.credit == 0) return not_now("no run was begun");
+  if (pending_->run.credit == 0) return not_now("no run has started");
   if (hints.complete) {
     const bool is_due =
         in_lockstep() && pending_->marked_length != length_ && hints.hints.position() == length_;

@@ -21,13 +21,13 @@ Result<FrameHeader> decode_frame_header(ByteView bytes, std::uint32_t payload_by
   };
   if (header.version != kFrameVersion) {
     return Error{Errc::version, "the peer sent a frame of version " +
-                                    std::to_string(header.version) + ", this program speaks " +
+                                    std::to_string(header.version) + "; this program supports " +
                                     std::to_string(kFrameVersion)};
   }
   if (header.payload_bytes > payload_bytes_max) {
     return Error{Errc::frame_too_large,
                  "the peer announced a frame of " + std::to_string(header.payload_bytes) +
-                     " bytes, allowed are " + std::to_string(payload_bytes_max)};
+                     " bytes; the maximum is " + std::to_string(payload_bytes_max)};
   }
   return header;
 }

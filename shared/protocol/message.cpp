@@ -85,8 +85,8 @@ Result<void> check_fingerprints(const Hello& hello, const Fingerprints& server) 
   compare(hello.drafter, server.drafter, "drafter", differing);
   if (differing.empty()) return boost::system::in_place_value;
   return Error{Errc::mismatch,
-               "the client's bundle and the server's model do not belong together; "
-               "different fingerprints: " +
+               "the client's bundle does not match the server's model; different "
+               "fingerprints: " +
                    differing};
 }
 

@@ -17,16 +17,16 @@ constexpr std::uint32_t kPadRows = 2;
 constexpr int kPadFollow = 10;
 
 Error faulty_client(std::string what) {
-  return {Errc::protocol, "the client broke the protocol: " + std::move(what)};
+  return {Errc::protocol, "the client violated the protocol: " + std::move(what)};
 }
 
 // A fault of the server, perhaps provoked by a peer: it only ends the connection.
 Error at_odds(std::string what) {
-  return {Errc::io, "the server and this connection disagree, connect again: " + std::move(what)};
+  return {Errc::io, "internal error of the server, connect again: " + std::move(what)};
 }
 
 Error does_not_read() {
-  return {Errc::timed_out, "the client does not read what it asked for"};
+  return {Errc::timed_out, "the client does not read its answers"};
 }
 
 }  // namespace
@@ -74,15 +74,16 @@ Result<void> ServerProtocol::handle(wire::Message message) {
   if (auto* report = std::get_if<wire::ErrorReport>(&message)) {
     state_ = State::finished;
     // The code names the server's fault as the client saw it; here the link is down.
-    return Error{Errc::link_down, "the client gave up: " + report->message};
+    return Error{Errc::link_down, "the client reported an error: " + report->message};
   }
   if (auto* hello = std::get_if<wire::Hello>(&message)) return on_hello(std::move(*hello));
-  if (state_ != State::ready) return faulty(faulty_client("a message before the sign-in was over"));
+  if (state_ != State::ready)
+    return faulty(faulty_client("a message before the sign-in was complete"));
   if (auto* prefill = std::get_if<wire::Prefill>(&message)) return on_prefill(std::move(*prefill));
   if (auto* resume = std::get_if<wire::Resume>(&message)) return on_resume(std::move(*resume));
   if (auto* hints = std::get_if<wire::Hints>(&message)) return on_hints(std::move(*hints));
   if (auto* cancel = std::get_if<wire::Cancel>(&message)) return on_cancel(*cancel);
-  return faulty(faulty_client("it sent a " + std::string(to_string(wire::kind_of(message)))));
+  return faulty(faulty_client("unexpected " + std::string(to_string(wire::kind_of(message)))));
 }
 
 Result<void> ServerProtocol::on_hello(wire::Hello hello) {
@@ -187,24 +188,25 @@ Result<void> ServerProtocol::on_resume(wire::Resume request) {
 
 Result<void> ServerProtocol::on_hints(wire::Hints hints) {
   if (hints.round == 0 || hints.round > last_round_) {
-    return faulty(faulty_client("hints for a round that has not begun"));
+    return faulty(faulty_client("hints for a round that has not started"));
   }
   // Hints that crossed the end of their run.
   if (!pending_ || pending_->round != hints.round) return boost::system::in_place_value;
-  if (pending_->run.credit == 0) return faulty(faulty_client("hints for what is no run"));
+  if (pending_->run.credit == 0)
+    return faulty(faulty_client("hints for a request that is not a run"));
   wire::RunTerms& run = pending_->run;
   const bool in_lockstep = run.hold == wire::Hold::lockstep;
   if (hints.complete) {
     // Complete hints answer a verdict, which bounds their number.
     const bool is_due = in_lockstep && pending_->running && hints.position == length_ &&
                         pending_->marked_length != length_;
-    if (!is_due) return faulty(faulty_client("complete hints that no pass waits for"));
+    if (!is_due) return faulty(faulty_client("unexpected complete hints"));
     if (hints.nodes.size() > nodes_max_) return faulty(faulty_client("too many hints for a pass"));
     pending_->marked_length = length_;
     pending_->marked_count = hints.nodes.size();
   }
   if (!in_lockstep && hints.hold == wire::Hold::lockstep) {
-    return faulty(faulty_client("hints that turn a run into one under lockstep"));
+    return faulty(faulty_client("hints that switch a run to lockstep"));
   }
   if (in_lockstep) hints.hold = wire::Hold::lockstep;
   const bool changes_terms = hints.credit > run.credit || hints.hold != run.hold;
@@ -230,7 +232,7 @@ bool ServerProtocol::affords(const wire::Hints& hints) {
 
 Result<void> ServerProtocol::on_cancel(const wire::Cancel& cancel) {
   if (cancel.round == 0 || cancel.round != last_round_) {
-    return faulty(faulty_client("it cancelled a round that is not its last"));
+    return faulty(faulty_client("a cancel for a round that is not the last"));
   }
   if (cancel.round == cancelled_round_) return boost::system::in_place_value;
   cancelled_round_ = cancel.round;
@@ -328,7 +330,7 @@ bool ServerProtocol::activations(wire::Activations chunk) {
   }
   if (chunk.round != owed_.round || owed_.first == owed_.end) return false;
   if (chunk.first < owed_.first || end != owed_.end) {
-    fail(at_odds("activations of other positions than are owed"));
+    fail(at_odds("activations of other positions than requested"));
     return false;
   }
   owed_.end = chunk.first;

@@ -21,7 +21,7 @@ constexpr std::size_t kAlignmentBytes = 64;  // a cache line, and the widest vec
 constexpr std::size_t kLargePageBytes = std::size_t{2} << 20;
 
 DeviceError out_of_memory(std::uint64_t bytes_count) {
-  return DeviceError("out of memory: " + std::to_string(bytes_count) + " bytes wanted");
+  return DeviceError("out of memory: " + std::to_string(bytes_count) + " bytes requested");
 }
 
 std::uintptr_t address(const void* p) {
@@ -112,7 +112,7 @@ std::byte* HostBuffer::mutable_data() {
 std::unique_ptr<Buffer> HostBackend::allocate(std::uint64_t floats) {
   const auto bytes_count = checked_mul(floats, sizeof(float));
   if (!bytes_count)
-    throw DeviceError("out of memory: " + std::to_string(floats) + " floats wanted");
+    throw DeviceError("out of memory: " + std::to_string(floats) + " floats requested");
   return std::make_unique<HostBuffer>(*bytes_count, meter());
 }
 

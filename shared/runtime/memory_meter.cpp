@@ -11,8 +11,8 @@ void MemoryMeter::take(std::uint64_t bytes, Use use) {
   std::uint64_t held = held_;
   do {
     if (bytes > limit_ - held) {
-      throw DeviceError("out of memory: " + std::to_string(bytes) + " bytes wanted, " +
-                        std::to_string(held) + " held, and the limit is " + std::to_string(limit_));
+      throw DeviceError("out of memory: " + std::to_string(bytes) + " bytes requested, " +
+                        std::to_string(held) + " in use, the limit is " + std::to_string(limit_));
     }
   } while (!held_.compare_exchange_weak(held, held + bytes));
   by_use_[static_cast<std::size_t>(use)] += bytes;

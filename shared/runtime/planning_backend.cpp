@@ -24,7 +24,7 @@ class PlannedBuffer final : public Buffer {
 
 std::unique_ptr<Buffer> PlanningBackend::allocate(std::uint64_t floats) {
   const auto bytes = checked_mul(floats, sizeof(float));
-  if (!bytes) throw DeviceError("out of memory: " + std::to_string(floats) + " floats wanted");
+  if (!bytes) throw DeviceError("out of memory: " + std::to_string(floats) + " floats requested");
   return std::make_unique<PlannedBuffer>(HeldMemory(meter(), taken_by(*bytes)), *bytes);
 }
 

@@ -95,15 +95,17 @@ TEST(ProgramTest, FailsIfOutputCannotBeWritten) {
   EXPECT_NE(shown.err.find("standard output"), std::string::npos) << shown.err;
 }
 
-TEST(ProgramTest, UnknownCommandListsCommands) {
-  expect_mistake(run({"NONSENSE"}), "'NONSENSE' is no command; there are show, fail");
-  expect_mistake(run({}), "which command? There are show, fail");
+TEST(ProgramTest, ACommandThatIsNoneIsAMistakeThatNamesThem) {
+  expect_mistake(run({"NONSENSE"}), "unknown command 'NONSENSE'; the commands are show, fail");
+  expect_mistake(run({}), "a command is missing; the commands are show, fail");
 }
 
-TEST(ProgramTest, HelpDoesNotHideUnknownArguments) {
-  expect_mistake(run({"NONSENSE", "--help"}), "'NONSENSE' is no command; there are show, fail");
-  expect_mistake(run({"--help", "NONSENSE"}), "'NONSENSE' is no command; there are show, fail");
-  expect_mistake(run({"show", "NONSENSE", "--help"}), "'NONSENSE' is not expected");
+TEST(ProgramTest, HelpDoesNotMakeNonsenseRight) {
+  expect_mistake(run({"NONSENSE", "--help"}),
+                 "unknown command 'NONSENSE'; the commands are show, fail");
+  expect_mistake(run({"--help", "NONSENSE"}),
+                 "unknown command 'NONSENSE'; the commands are show, fail");
+  expect_mistake(run({"show", "NONSENSE", "--help"}), "unexpected argument 'NONSENSE'");
 }
 
 TEST(ProgramTest, WarnsOfMisspelledVariable) {
@@ -122,9 +124,9 @@ TEST(ProgramTest, WarnsOfMisspelledVariable) {
   }
 }
 
-TEST(ProgramTest, NamesUnknownOption) {
-  expect_mistake(run({"--nonsense"}), "'--nonsense' is not expected");
-  expect_mistake(run({"show", "--nonsense"}), "'--nonsense' is not expected");
+TEST(ProgramTest, AnOptionThatIsNoneIsNamed) {
+  expect_mistake(run({"--nonsense"}), "unexpected argument '--nonsense'");
+  expect_mistake(run({"show", "--nonsense"}), "unexpected argument '--nonsense'");
 }
 
 TEST(ProgramTest, HelpAndVersionSucceed) {
@@ -268,7 +270,7 @@ TEST(ProgramTest, FileErrorsNameLine) {
     const char* says;
   };
   for (const auto& [text, says] :
-       {Mistake{"share = 0.5\ntokns = 3\n", "wrong.toml, line 2: no option is called 'tokns'"},
+       {Mistake{"share = 0.5\ntokns = 3\n", "wrong.toml, line 2: unknown option 'tokns'"},
         Mistake{"\n\nserver = host:1\n", "wrong.toml, line 3: "},
         Mistake{"share = 0.5\ntokens = 0\n", "wrong.toml, line 2: --tokens: '0': give"},
         Mistake{"share = 0.5\n[tokens]\n", "wrong.toml, line 2: --tokens: neither a value"},
@@ -292,7 +294,8 @@ TEST(ProgramTest, RejectsDuplicateKeysInEitherSpelling) {
   ::testing::internal::CaptureStderr();
   EXPECT_EQ(program.main(3, words), 2);
   const std::string err = ::testing::internal::GetCapturedStderr();
-  EXPECT_NE(err.find("wrong.toml, line 3: 'max-tokens' is given in line 1, too"), std::string::npos)
+  EXPECT_NE(err.find("wrong.toml, line 3: 'max-tokens' is already given in line 1"),
+            std::string::npos)
       << err;
 }
 

@@ -79,7 +79,7 @@ BrokenRequest what_is_broken(const boost::system::error_code& error) {
   if (error == asio::error::no_memory) {
     return {503, "too many large requests at once: try again later"};
   }
-  return {400, "this is no HTTP request"};
+  return {400, "malformed HTTP request"};
 }
 
 // Body bytes of all requests of a server. A request may keep it alive longer than the server.
