@@ -29,13 +29,13 @@ Result<void> refuse_drafter(const std::filesystem::path& directory) {
   const DrafterKind& kind = kind_of_source(directory);
   if (kind.is_from_target == nullptr) return {};
   std::string message =
-      directory.string() + ": this is a drafter (" + std::string(kind.name) + ") and no target. ";
+      directory.string() + ": this is a drafter (" + std::string(kind.name) + "), not a target. ";
   const auto checkpoint = SafetensorsModel::open(directory);
   if (checkpoint && checkpoint->find("model.embed_tokens.weight") != nullptr) {
     message +=
-        "The model that was trained along with it lies in the same folder: save that model "
-        "without the drafter's tensors in a folder of its own and convert it, then make the "
-        "drafter's bundle with --bundle --drafter ";
+        "The model that was trained with it is in the same folder: save that model without the "
+        "drafter's tensors in a separate folder and convert it, then make the drafter's bundle "
+        "with --bundle --drafter ";
   } else {
     message +=
         "Convert the model that it was trained for, then make its bundle with --bundle --drafter ";
@@ -67,8 +67,8 @@ Result<void> reduce_bundle(const ReduceOptions& options) {
   if (!plan) return plan.error();
   if (!plan->metadata.values().contains(std::string(kTargetFingerprintKey))) {
     return Error{Errc::usage, "--draft-vocab: " + options.bundle.string() +
-                                  " is no drafter but a model; make its drafter's bundle with "
-                                  "--bundle --drafter DIR as well"};
+                                  " is a model, not a drafter; also make its drafter's bundle "
+                                  "with --bundle --drafter DIR"};
   }
   if (auto reduced = reduce_head(options.draft_tokens, *plan); !reduced) {
     return in_file(options.bundle, reduced.error());

@@ -60,7 +60,7 @@ Result<RopeConfig> read_rope(const GgufFile& file, std::string_view prefix,
   const auto theta = file.get_f32(key(prefix, kTheta));
   if (!theta) return theta.error();
   if (!(*theta > 1.0f) || !std::isfinite(*theta)) {
-    return bad_file(key(prefix, kTheta) + " is no finite number above 1");
+    return bad_file(key(prefix, kTheta) + " is not a finite number above 1");
   }
   rope.theta = *theta;
   const auto style = file.get_string(key(prefix, kStyle));
@@ -133,7 +133,7 @@ Result<std::uint32_t> rows_of(const SafetensorsModel& checkpoint, const std::str
     return Error{Errc::bad_file, "the drafter's checkpoint lacks the tensor " + name};
   }
   if (tensor->shape.size() != 2 || tensor->shape[0] == 0 || tensor->shape[0] > kWidthMax) {
-    return Error{Errc::bad_file, "tensor " + name + " of the drafter has an impossible shape"};
+    return Error{Errc::bad_file, "tensor " + name + " of the drafter has an invalid shape"};
   }
   return static_cast<std::uint32_t>(tensor->shape[0]);
 }
@@ -147,10 +147,10 @@ Result<LayerShape> infer_layer(const SafetensorsModel& checkpoint, const LayerIn
   if (!ffn_dim) return ffn_dim.error();
   const std::uint32_t head_dim = layer.head_dim;
   if (head_dim == 0 || *query_cols % head_dim != 0 || *kv_cols % head_dim != 0) {
-    return Error{Errc::mismatch, "the drafter's " + layer.prefix + "self_attn has " +
-                                     std::to_string(*query_cols) + " query and " +
-                                     std::to_string(*kv_cols) + " key columns, no heads of " +
-                                     std::to_string(head_dim)};
+    return Error{Errc::mismatch,
+                 "the drafter's " + layer.prefix + "self_attn has " + std::to_string(*query_cols) +
+                     " query and " + std::to_string(*kv_cols) +
+                     " key columns, not multiples of the head size " + std::to_string(head_dim)};
   }
   const HeadShape heads{*query_cols / head_dim, *kv_cols / head_dim, head_dim};
   if (auto checked = check_heads(heads, "the drafter's " + layer.prefix + "self_attn"); !checked) {
@@ -209,7 +209,8 @@ void copy_vocabulary(const GgufFile& target, ModelPlan& plan) {
 Result<float> read_bundle_epsilon(const GgufFile& file, std::string_view name) {
   const auto epsilon = file.get_f32(name);
   if (!epsilon) return epsilon.error();
-  if (!(*epsilon >= 0.0f && *epsilon < 1.0f)) return bad_file(std::string(name) + " is impossible");
+  if (!(*epsilon >= 0.0f && *epsilon < 1.0f))
+    return bad_file(std::string(name) + " is out of range");
   return *epsilon;
 }
 

@@ -21,10 +21,10 @@ Result<void> check_target(const DrafterFacts& facts, const DecoderConfig& target
   };
   for (const auto& size : sizes) {
     if (size.said == 0 || size.said == size.actual) continue;
-    return Error{Errc::mismatch, "the drafter's file says that its target's " +
+    return Error{Errc::mismatch, "the drafter was made for a target whose " +
                                      std::string(size.name) + " is " + std::to_string(size.said) +
                                      "; this target's is " + std::to_string(size.actual) +
-                                     ". Make the bundle anew with edgedraft convert --bundle"};
+                                     "; make the bundle again with `edgedraft convert --bundle`"};
   }
   return {};
 }
@@ -33,11 +33,11 @@ Result<void> check_row(std::span<const std::uint32_t> scale_groups) {
   const auto values = std::accumulate(scale_groups.begin(), scale_groups.end(), std::uint64_t{0});
   if (values <= kRowValuesMax && scale_groups.size() <= kScaleGroupsMax) return {};
   return Error{Errc::unsupported,
-               "the drafter is sent " + std::to_string(values) + " values of each position in " +
+               "the drafter reads " + std::to_string(values) + " values per position in " +
                    std::to_string(scale_groups.size()) + " groups; the link carries at most " +
                    std::to_string(kRowValuesMax) + " in " + std::to_string(kScaleGroupsMax) +
-                   ". Use a drafter that reads fewer layers of its target (a smaller TLI), or one "
-                   "that needs tokens alone"};
+                   "; use a drafter that reads fewer layers of its target (a smaller TLI), or one "
+                   "that needs only tokens"};
 }
 
 }  // namespace edgedraft

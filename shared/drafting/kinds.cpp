@@ -74,7 +74,7 @@ Result<const DrafterKind*> drafter_kind_of(const GgufFile& file) {
     if (kind->is_bundle != nullptr && kind->is_bundle(file)) return kind;
   }
   return Error{Errc::unsupported,
-               "the architecture '" + std::string(*architecture) + "' is no drafter that we know"};
+               "the architecture '" + std::string(*architecture) + "' is not a known drafter"};
 }
 
 }  // namespace edgedraft

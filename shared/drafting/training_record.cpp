@@ -18,7 +18,7 @@ constexpr std::string_view kMinutes = "edgedraft.training.minutes";
 constexpr std::string_view kDrafters = "edgedraft.training.drafters";
 
 Error wrong(std::string_view key) {
-  return {Errc::bad_file, std::string(key) + " is no amount of training"};
+  return {Errc::bad_file, std::string(key) + " is not an amount of training"};
 }
 
 bool is_amount(double value) {

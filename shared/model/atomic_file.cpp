@@ -62,7 +62,7 @@ Result<AtomicFile> AtomicFile::create(const std::filesystem::path& path) {
   std::error_code ignored;
   const auto status = std::filesystem::status(path, ignored);
   if (std::filesystem::exists(status) && !std::filesystem::is_regular_file(status)) {
-    return Error{Errc::io, "cannot write " + path.string() + ": it is no regular file"};
+    return Error{Errc::io, "cannot write " + path.string() + ": not a regular file"};
   }
   std::filesystem::path temporary;
   int descriptor = can_be_named_later(path) ? open_nameless(folder_of(path)) : -1;

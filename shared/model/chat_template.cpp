@@ -73,7 +73,7 @@ Result<void> add_variables(std::string_view json, chat::Map& globals) {
   const auto object = chat::json_value(json, "the template's variables");
   if (!object) return object.error();
   const chat::Map* const variables = object->as_map();
-  if (variables == nullptr) return usage_error("the template's variables are no JSON object");
+  if (variables == nullptr) return usage_error("the template's variables are not a JSON object");
   for (const auto& [name, value] : variables->entries) {
     if (is_own_variable(name.text())) {
       return usage_error("the template's variable '" + name.text() + "' cannot be set");

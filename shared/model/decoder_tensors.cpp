@@ -52,7 +52,7 @@ Result<std::vector<float>> read_divisors(const GgufFile& file, const std::string
   const auto factor = file.get_f32_or(prefix + "rope.scaling.factor", *old_factor);
   if (!factor) return factor.error();
   if (!(*factor >= 0.0f && std::isfinite(*factor))) {
-    return bad_file(prefix + "rope.scaling.factor is no finite positive number");
+    return bad_file(prefix + "rope.scaling.factor is not a finite positive number");
   }
   if (*factor == 0.0f || *factor == 1.0f) return divisors;
   if (divisors.empty()) divisors.assign(head_dim / 2, 1.0f);
@@ -66,14 +66,14 @@ Result<RopeConfig> read_rope(const GgufFile& file, const std::string& architectu
   const auto theta = file.get_f32_or(prefix + "rope.freq_base", 10000.0f);
   if (!theta) return theta.error();
   if (!(*theta > 1.0f && std::isfinite(*theta))) {
-    return bad_file(prefix + "rope.freq_base is no finite number above 1");
+    return bad_file(prefix + "rope.freq_base is not a finite number above 1");
   }
   const auto rotated = file.get_u32_or(prefix + "rope.dimension_count", head_dim);
   if (!rotated) return rotated.error();
   if (*rotated != head_dim) {
     return Error{Errc::unsupported, prefix + "rope.dimension_count is " + std::to_string(*rotated) +
                                         ", the head size " + std::to_string(head_dim) +
-                                        ": heads that are rotated in part are not supported"};
+                                        ": partial rotary embeddings are not supported"};
   }
   auto divisors = read_divisors(file, prefix, head_dim);
   if (!divisors) return divisors.error();
@@ -115,9 +115,10 @@ bool is_known(std::string_view name) {
 Result<void> refuse_unknown_tensors(const GgufFile& file) {
   for (const GgufTensor& tensor : file.tensors()) {
     if (is_known(tensor.name)) continue;
-    return Error{Errc::unsupported, "the tensor " + std::string(tensor.name) +
-                                        " is none of a plain llama or qwen2 model; without it the "
-                                        "answers would be wrong"};
+    return Error{Errc::unsupported,
+                 "the tensor " + std::string(tensor.name) +
+                     " does not belong to a plain llama or qwen2 model; ignoring "
+                     "it would make answers wrong"};
   }
   return {};
 }
@@ -127,7 +128,7 @@ Result<void> refuse_experts(const GgufFile& file, const std::string& prefix) {
   const auto experts = file.get_u32_or(prefix + "expert_count", 0);
   if (!experts) return experts.error();
   if (*experts > 0) {
-    return Error{Errc::unsupported, "a mixture of experts is not supported"};
+    return Error{Errc::unsupported, "mixtures of experts are not supported"};
   }
   return {};
 }
@@ -141,10 +142,9 @@ Result<void> refuse_other_attention(const GgufFile& file, const std::string& pre
   if (!window) return window.error();
   // A window at least as long as the context has no effect.
   if (*window > 0 && *window < context_length) {
-    return Error{Errc::unsupported,
-                 window_key + " is " + std::to_string(*window) + ", the context " +
-                     std::to_string(context_length) +
-                     ": attention over a window that is shorter is not supported"};
+    return Error{Errc::unsupported, window_key + " is " + std::to_string(*window) +
+                                        ", the context length " + std::to_string(context_length) +
+                                        ": sliding-window attention is not supported"};
   }
   const std::string pattern_key = window_key + "_pattern";
   if (file.find_value(pattern_key) != nullptr) {
@@ -156,7 +156,7 @@ Result<void> refuse_other_attention(const GgufFile& file, const std::string& pre
   if (!causal) return causal.error();
   if (!*causal) {
     return Error{Errc::unsupported,
-                 causal_key + " is false: attention to what follows is not supported"};
+                 causal_key + " is false: bidirectional attention is not supported"};
   }
   return {};
 }
@@ -193,7 +193,7 @@ Result<void> check_heads(const HeadShape& heads, const std::string& what) {
                     std::to_string(heads.kv_heads) + " key heads");
   }
   if (heads.head_dim == 0 || heads.head_dim % 2 != 0 || heads.head_dim > kHeadDimMax) {
-    return Error{Errc::unsupported, what + ": a head size of " + std::to_string(heads.head_dim) +
+    return Error{Errc::unsupported, what + ": the head size is " + std::to_string(heads.head_dim) +
                                         "; it must be even and at most 256"};
   }
   if (heads.query_heads > kWidthMax / heads.head_dim) return bad_file(what + ": too many heads");
@@ -221,8 +221,7 @@ Result<DecoderConfig> read_decoder_config(const GgufFile& file) {
   if (!ffn_dim) return ffn_dim.error();
   const auto epsilon = file.get_f32(prefix + "attention.layer_norm_rms_epsilon");
   if (!epsilon) return epsilon.error();
-  if (!(*epsilon >= 0.0f && *epsilon < 1.0f))
-    return bad_file("an impossible layer_norm_rms_epsilon");
+  if (!(*epsilon >= 0.0f && *epsilon < 1.0f)) return bad_file("invalid layer_norm_rms_epsilon");
   const auto heads = read_heads(file, prefix, *dim);
   if (!heads) return heads.error();
   if (auto checked = refuse_other_attention(file, prefix, *context_length); !checked) {
@@ -297,7 +296,7 @@ Result<DecoderTensors> read_decoder_tensors(const GgufFile& file, const DecoderC
 Result<DecoderModel> read_decoder(const GgufFile& file) {
   if (file.find_value(kDraftVocabularyKey) != nullptr) {
     return Error{Errc::unsupported,
-                 "this is a drafter with a reduced vocabulary, no model of its own; give it with "
+                 "this is a drafter with a reduced vocabulary, not a complete model; give it with "
                  "--bundle"};
   }
   return read_draft_decoder(file);

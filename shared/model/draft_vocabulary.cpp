@@ -30,11 +30,12 @@ Result<std::vector<std::uint32_t>> read_draft_tokens(const GgufFile& file,
   for (const std::int32_t difference : *differences) {
     const std::int64_t token = static_cast<std::int64_t>(tokens.size()) + difference;
     if (token < 0 || token >= vocabulary_count) {
-      return bad_vocabulary("names the token " + std::to_string(token) + " of a vocabulary of " +
-                            std::to_string(vocabulary_count));
+      return bad_vocabulary("lists the token " + std::to_string(token) +
+                            ", outside the vocabulary of " + std::to_string(vocabulary_count) +
+                            " tokens");
     }
     if (token < least) {
-      return bad_vocabulary("names the token " + std::to_string(token) + " twice or out of order");
+      return bad_vocabulary("lists the token " + std::to_string(token) + " twice or out of order");
     }
     least = token + 1;
     tokens.push_back(static_cast<std::uint32_t>(token));

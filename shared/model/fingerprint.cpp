@@ -33,7 +33,7 @@ Result<Digest> parse_digest(std::string_view text, std::string_view key) {
   const auto bytes = from_hex(text);
   Digest digest;
   if (!bytes || bytes->size() != digest.size()) {
-    return Error{Errc::bad_file, std::string(key) + " is no SHA-256 in hexadecimal"};
+    return Error{Errc::bad_file, std::string(key) + " is not a hexadecimal SHA-256"};
   }
   std::copy(bytes->begin(), bytes->end(), digest.begin());
   return digest;
@@ -117,9 +117,10 @@ Result<Digest> tokenizer_fingerprint(const GgufFile& file) {
 
 Result<Digest> target_fingerprint_of(const GgufFile& bundle) {
   if (bundle.find_value(kTargetFingerprintKey) == nullptr) {
-    return Error{Errc::bad_file,
-                 "this file names no target that it drafts for; make a bundle with `edgedraft "
-                 "convert TARGET.gguf --bundle --drafter DIR -o BUNDLE.gguf`"};
+    return Error{
+        Errc::bad_file,
+        "this file has no target fingerprint, so it is not a bundle; make one with `edgedraft "
+        "convert TARGET.gguf --bundle --drafter DIR -o BUNDLE.gguf`"};
   }
   const auto text = bundle.get_string(kTargetFingerprintKey);
   if (!text) return text.error();

@@ -20,7 +20,7 @@ Error missing(std::string_view key) {
 }
 
 Error wrong_type(std::string_view key, std::string_view wanted) {
-  return {Errc::bad_file, "the key " + std::string(key) + " is no " + std::string(wanted)};
+  return {Errc::bad_file, "the key " + std::string(key) + " is not " + std::string(wanted)};
 }
 
 // Integer at `from`, if it fits int64.
@@ -111,7 +111,7 @@ Result<GgufFile> GgufFile::open_parts(const std::filesystem::path& path, std::ui
     const GgufPart example{.beginning = "NAME", .number = 1, .count = count};
     return Error{Errc::bad_file,
                  path.string() + ": this is one of the " + std::to_string(count) +
-                     " files of a model, which find each other by their names: name them " +
+                     " files of a model, which are found by their names: name them " +
                      example.path_of(1).string() +
                      " and so on, or merge them (gguf-split --merge)"};
   }
@@ -138,7 +138,7 @@ Result<GgufFile> GgufFile::open_parts(const std::filesystem::path& path, std::ui
     return Error{Errc::bad_file, path.string() + ": the model's files have " +
                                      std::to_string(whole.tensors_.size()) +
                                      " tensors instead of " + std::to_string(*tensors) +
-                                     "; fetch them again"};
+                                     "; download them again"};
   }
   for (const std::string_view key : {kPartKey, kPartCountKey, kPartsTensorsKey}) {
     whole.metadata_.erase(key);
@@ -162,7 +162,7 @@ Result<void> GgufFile::add_part(GgufFile part, std::uint32_t index, std::uint32_
   for (GgufTensor& tensor : part.tensors_) {
     if (!tensor_index_.emplace(tensor.name, tensors_.size()).second) {
       return Error{Errc::bad_file, "the tensor " + std::string(tensor.name) +
-                                       " is in an earlier file of the model as well"};
+                                       " is also in an earlier file of the model"};
     }
     tensors_.push_back(std::move(tensor));
   }
@@ -194,7 +194,7 @@ Result<std::uint32_t> GgufFile::get_u32(std::string_view key) const {
   const GgufValue* value = find_value(key);
   if (value == nullptr) return missing(key);
   const auto number = integer_at(value->type, value->bytes.data());
-  if (!number || !std::in_range<std::uint32_t>(*number)) return wrong_type(key, "32-bit count");
+  if (!number || !std::in_range<std::uint32_t>(*number)) return wrong_type(key, "a 32-bit count");
   return static_cast<std::uint32_t>(*number);
 }
 
@@ -202,21 +202,21 @@ Result<float> GgufFile::get_f32(std::string_view key) const {
   const GgufValue* value = find_value(key);
   if (value == nullptr) return missing(key);
   const auto number = float_at(value->type, value->bytes.data());
-  if (!number) return wrong_type(key, "floating-point number");
+  if (!number) return wrong_type(key, "a floating-point number");
   return *number;
 }
 
 Result<bool> GgufFile::get_bool(std::string_view key) const {
   const GgufValue* value = find_value(key);
   if (value == nullptr) return missing(key);
-  if (value->type != GgufType::boolean) return wrong_type(key, "boolean");
+  if (value->type != GgufType::boolean) return wrong_type(key, "a boolean");
   return load_le<std::uint8_t>(value->bytes.data()) != 0;
 }
 
 Result<std::string_view> GgufFile::get_string(std::string_view key) const {
   const GgufValue* value = find_value(key);
   if (value == nullptr) return missing(key);
-  if (value->type != GgufType::string) return wrong_type(key, "string");
+  if (value->type != GgufType::string) return wrong_type(key, "a string");
   return string_at(value->bytes.data());
 }
 
@@ -224,7 +224,7 @@ Result<std::vector<std::string_view>> GgufFile::get_strings(std::string_view key
   const GgufValue* value = find_value(key);
   if (value == nullptr) return missing(key);
   if (value->type != GgufType::array || value->element_type != GgufType::string) {
-    return wrong_type(key, "array of strings");
+    return wrong_type(key, "an array of strings");
   }
   std::vector<std::string_view> out;
   out.reserve(value->count);
@@ -240,7 +240,7 @@ Result<std::vector<float>> GgufFile::get_f32s(std::string_view key) const {
   const GgufValue* value = find_value(key);
   if (value == nullptr) return missing(key);
   auto out = numbers<float>(*value, float_at);
-  if (!out) return wrong_type(key, "array of floating-point numbers");
+  if (!out) return wrong_type(key, "an array of floating-point numbers");
   return std::move(*out);
 }
 
@@ -248,7 +248,7 @@ Result<std::vector<std::int32_t>> GgufFile::get_i32s(std::string_view key) const
   const GgufValue* value = find_value(key);
   if (value == nullptr) return missing(key);
   auto out = numbers<std::int32_t>(*value, integer_at);
-  if (!out) return wrong_type(key, "array of 32-bit integers");
+  if (!out) return wrong_type(key, "an array of 32-bit integers");
   return std::move(*out);
 }
 

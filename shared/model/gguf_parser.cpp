@@ -30,7 +30,7 @@ Result<DType> tensor_type(std::uint32_t number, std::string_view name) {
       known != nullptr ? std::string(known->name) : "type " + std::to_string(number);
   return Error{Errc::unsupported,
                "tensor " + quoted(name) + " is stored as " + as +
-                   ", which this version does not read; use a file in F32, F16, BF16, Q8_0, "
+                   ", which this version does not support; use a file in F32, F16, BF16, Q8_0, "
                    "Q4_0, Q4_1, Q5_0, Q5_1, Q4_K, Q5_K or Q6_K"};
 }
 
@@ -61,9 +61,9 @@ std::uint32_t gguf_scalar_bytes(GgufType type) {
 }
 
 Error GgufParser::truncated(std::string_view what) const {
-  return bad_file("the file ends within " + std::string(what) + ", after " +
-                  std::to_string(bytes_.size()) +
-                  " bytes: it is truncated, probably a download that broke off; fetch it again");
+  return bad_file(
+      "the file ends within " + std::string(what) + ", after " + std::to_string(bytes_.size()) +
+      " bytes: it is truncated, probably by an interrupted download; download it again");
 }
 
 template <class T>
@@ -126,8 +126,8 @@ Result<void> GgufParser::parse_preamble() {
   const std::string_view start(reinterpret_cast<const char*>(bytes_.data()),
                                std::min(bytes_.size(), kMagic.size()));
   if (start != kMagic.substr(0, start.size())) {
-    return bad_file("this is no GGUF file (it begins with " + quoted(start) +
-                    "); `edgedraft convert` makes one from a Hugging Face directory");
+    return bad_file("this is not a GGUF file (it begins with " + quoted(start) +
+                    "); make one from a Hugging Face directory with `edgedraft convert`");
   }
   if (bytes_.size() < kMagic.size()) return truncated("the header");
   at_ = kMagic.size();
@@ -139,7 +139,7 @@ Result<void> GgufParser::parse_preamble() {
   if (*version < kVersionMin || *version > kVersion) {
     return Error{Errc::unsupported,
                  "this is GGUF version " + std::to_string(*version) +
-                     "; only versions 2 and 3 are read. Convert the model again"};
+                     "; only versions 2 and 3 are supported; convert the model again"};
   }
   const auto tensors = read_number<std::uint64_t>("the header");
   if (!tensors) return tensors.error();
@@ -197,7 +197,7 @@ Result<void> GgufParser::parse_tensor() {
 
   const auto per_row = row_bytes(tensor.type, tensor.cols());
   const auto byte_count = per_row && rows ? checked_mul(*per_row, *rows) : std::nullopt;
-  if (!byte_count) return bad_file("tensor " + quoted(*name) + " has an impossible shape");
+  if (!byte_count) return bad_file("tensor " + quoted(*name) + " has an invalid shape");
   if (!file_.tensor_index_.emplace(*name, file_.tensors_.size()).second) {
     return bad_file("the tensor " + quoted(*name) + " occurs twice");
   }
@@ -211,7 +211,7 @@ Result<void> GgufParser::place_tensors() {
   if (!alignment) return alignment.error();
   if (*alignment < 8 || *alignment > kAlignmentMax || (*alignment & (*alignment - 1)) != 0) {
     return bad_file("general.alignment is " + std::to_string(*alignment) +
-                    "; a power of two from 8 on is needed");
+                    "; it must be a power of two of at least 8");
   }
   const std::uint64_t data_start = (at_ + *alignment - 1) / *alignment * *alignment;
 
@@ -232,8 +232,7 @@ Result<void> GgufParser::place_tensors() {
     }
     const auto end = checked_add(offset, byte_count);
     const auto end_in_file = end ? checked_add(data_start, *end) : std::nullopt;
-    if (!end_in_file)
-      return bad_file("tensor " + quoted(tensor.name) + " has an impossible offset");
+    if (!end_in_file) return bad_file("tensor " + quoted(tensor.name) + " has an invalid offset");
     if (*end_in_file > bytes_.size()) return truncated("tensor " + quoted(tensor.name));
     tensor.bytes = bytes_.subspan(data_start + offset, byte_count);
     previous_end = *end;

@@ -33,7 +33,7 @@ Result<MappedFile> MappedFile::open(const std::filesystem::path& path) {
   struct stat status {};
   if (fstat(file.number, &status) != 0) return io_error(path, errno);
   if (S_ISDIR(status.st_mode)) return Error{Errc::io, path.string() + " is a folder, not a file"};
-  if (!S_ISREG(status.st_mode)) return Error{Errc::io, path.string() + " is no regular file"};
+  if (!S_ISREG(status.st_mode)) return Error{Errc::io, path.string() + " is not a regular file"};
   const auto count = static_cast<std::size_t>(status.st_size);
   if (count == 0) return MappedFile();  // an empty file cannot be mapped, and all readers reject it
   void* start = mmap(nullptr, count, PROT_READ, MAP_PRIVATE, file.number, 0);

@@ -25,9 +25,9 @@ constexpr ElementType kElementTypes[] = {
 };
 
 Error truncated(std::uint64_t there, std::uint64_t wanted) {
-  return bad_file("the file has " + std::to_string(there) + " bytes where its header asks for " +
+  return bad_file("the file has " + std::to_string(there) + " bytes, but its header requires " +
                   std::to_string(wanted) +
-                  ": it is truncated, probably a download that broke off; fetch it again");
+                  ": it is truncated, probably by an interrupted download; download it again");
 }
 
 struct Range {
@@ -82,7 +82,7 @@ Result<void> check_tiling(std::vector<Range> ranges, std::uint64_t data_bytes) {
     at = range.end;
   }
   if (at > data_bytes) return truncated(data_bytes, at);
-  if (at < data_bytes) return bad_file("the file has bytes behind its last tensor");
+  if (at < data_bytes) return bad_file("the file has bytes after its last tensor");
   return {};
 }
 
@@ -109,7 +109,7 @@ Result<SafetensorsFile> SafetensorsFile::parse(ByteView bytes) {
   if (bytes.size() < kLengthBytes) return truncated(bytes.size(), kLengthBytes);
   const auto header_bytes = load_le<std::uint64_t>(bytes.data());
   if (header_bytes > kSafetensorsHeaderBytesMax) {
-    return bad_file("this is no safetensors file: its header would have " +
+    return bad_file("this is not a safetensors file: its header would have " +
                     std::to_string(header_bytes) + " bytes");
   }
   if (header_bytes > bytes.size() - kLengthBytes) {
@@ -119,12 +119,12 @@ Result<SafetensorsFile> SafetensorsFile::parse(ByteView bytes) {
                               header_bytes);
   // A bracket takes one byte here and eighty in memory.
   if (!has_readable_depth(text)) {
-    return bad_file("this is no safetensors file: its header nests deeper than " +
+    return bad_file("this is not a safetensors file: its header nests deeper than " +
                     std::to_string(kJsonDepthMax) + " levels");
   }
   const auto header = nlohmann::json::parse(text, nullptr, false);
   if (!header.is_object())
-    return bad_file("this is no safetensors file: its header is no JSON object");
+    return bad_file("this is not a safetensors file: its header is not a JSON object");
 
   const ByteView data = bytes.subspan(kLengthBytes + header_bytes);
   SafetensorsFile file;
@@ -165,7 +165,7 @@ Result<std::set<std::string>> shard_names(const std::filesystem::path& index) {
   for (const auto& [tensor, file] : map->items()) {
     const std::string name = file.is_string() ? file.get<std::string>() : "";
     if (name.empty() || name.find('/') != name.npos || name == "..") {
-      return bad_file(index.string() + " names an impossible file for " + tensor);
+      return bad_file(index.string() + " names an invalid file for " + tensor);
     }
     names.insert(name);
   }
@@ -181,7 +181,7 @@ Result<SafetensorsModel> SafetensorsModel::open(const std::filesystem::path& dir
     if (!std::filesystem::exists(index)) {
       return Error{Errc::io, directory.string() +
                                  " has neither model.safetensors nor an index of shards; other "
-                                 "formats of weights are not read"};
+                                 "formats of weights are not supported"};
     }
     auto listed = shard_names(index);
     if (!listed) return listed.error();

@@ -233,7 +233,7 @@ Result<SentencePieceModel> decode_sentencepiece_model(ByteView bytes) {
     }
   }
   if (!whole || message.damaged() || model.pieces.empty()) {
-    return Error{Errc::bad_file, "this is no SentencePiece model, or a truncated one"};
+    return Error{Errc::bad_file, "this is not a SentencePiece model, or it is truncated"};
   }
   return model;
 }

@@ -21,7 +21,7 @@ Error wrong_shape(const GgufTensor& tensor, std::uint64_t rows, std::uint64_t co
   const std::string wanted = rows == 0 ? "any" : std::to_string(rows);
   return {Errc::bad_file, "tensor " + std::string(tensor.name) + " is " +
                               std::to_string(tensor.rows()) + " x " +
-                              std::to_string(tensor.cols()) + "; the configuration asks for " +
+                              std::to_string(tensor.cols()) + "; the configuration requires " +
                               wanted + " x " + std::to_string(cols)};
 }
 
@@ -35,7 +35,7 @@ Result<std::vector<float>> read_divisor_tensor(const GgufFile& file, const std::
   dequantize_row(view.type, view.bytes, divisors);
   for (const float divisor : divisors) {
     if (!(divisor > 0.0f && std::isfinite(divisor))) {
-      return Error{Errc::bad_file, name + " has a divisor that is no finite positive number"};
+      return Error{Errc::bad_file, name + " has a divisor that is not a finite positive number"};
     }
   }
   return divisors;

@@ -100,8 +100,8 @@ TEST_F(ConvertCommandTest, RefusesDrafterFolderAsTargetAndNamesRemedy) {
   const test::TemporaryDirectory folder;
   whole.write(folder);
   const auto both = options(folder.path(), "m.gguf");
-  expect_error(both, Errc::unsupported, "(medusa) and no target");
-  expect_error(both, Errc::unsupported, "without the drafter's tensors in a folder of its own");
+  expect_error(both, Errc::unsupported, "(medusa), not a target");
+  expect_error(both, Errc::unsupported, "without the drafter's tensors in a separate folder");
   EXPECT_EQ(directory_.file_count(), 0u);
 }
 
@@ -112,7 +112,7 @@ TEST_F(ConvertCommandTest, RecognisesMedusaHeadsByConfiguration) {
       "config.json",
       R"({"medusa_num_heads": 5, "medusa_num_layers": 1, "base_model_name_or_path": "m"})");
   folder.write("medusa_lm_head.pt", "PK");
-  expect_error(options(folder.path(), "m.gguf"), Errc::unsupported, "(medusa) and no target");
+  expect_error(options(folder.path(), "m.gguf"), Errc::unsupported, "(medusa), not a target");
 }
 
 // The fixtures have no tokenizer, so this uses the demo's bundle.

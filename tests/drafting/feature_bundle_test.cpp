@@ -280,8 +280,8 @@ TEST_F(FeatureBundleTest, RejectsMismatchedMedusaHeads) {
       {json("0"), "medusa_choices"},    // not a list
       {json{{"a"}}, "medusa_choices"},  // not a number
       {json{{-1}}, "medusa_choices"},   // a negative rank
-      {json{{64}}, "ranks end at 63"},
-      {json(std::vector<json>(256, json{0})), "at most 255 fit"},
+      {json{{64}}, "the highest rank is 63"},
+      {json(std::vector<json>(256, json{0})), "at most 255 are supported"},
       {json{{0}, {0}}, "twice"},      //
       {json{{0}, {1, 0}}, "parent"},  // its parent is missing
       {json{{0}, {0, 0}, {0, 0, 0}, {0, 0, 0, 0}}, "deeper"},

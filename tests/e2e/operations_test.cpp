@@ -306,7 +306,8 @@ TEST_F(OperationsTest, SighupNeverBringsBackATokenThatWasReplaced) {
   Server server(scratch_, {"--token-file", token});
   scratch_.write_secret("token", "new\n");
   server.process().signal(SIGHUP);
-  ASSERT_TRUE(server.process().wait_for_error("token read anew")) << server.process().err();
+  ASSERT_TRUE(server.process().wait_for_error("token reloaded for new connections"))
+      << server.process().err();
   std::filesystem::remove(token);
   std::filesystem::create_directory(token);
   server.process().signal(SIGHUP);

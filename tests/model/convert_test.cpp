@@ -255,7 +255,7 @@ TEST_F(ConvertTest, RefusesPartiallyRotatedHeads) {
   for (const char* key : {"rope_parameters", "rope_scaling"}) {
     HfDirectory source;
     source.config[key] = {{"rope_type", "default"}, {"partial_rotary_factor", 0.5}};
-    expect_error(source, Errc::unsupported, "rotated in part");
+    expect_error(source, Errc::unsupported, "partial rotary");
   }
 }
 
@@ -268,13 +268,13 @@ TEST_F(ConvertTest, RefusesUnsupportedModels) {
   expect_error(source, Errc::unsupported, "yarn");
   source = {};
   source.config["use_sliding_window"] = true;
-  expect_error(source, Errc::unsupported, "sliding window");
+  expect_error(source, Errc::unsupported, "sliding-window");
   source = {};
   source.config["hidden_act"] = "gelu";
   expect_error(source, Errc::unsupported, "gelu");
   source = {};
   source.config["partial_rotary_factor"] = 0.5;
-  expect_error(source, Errc::unsupported, "rotated in part");
+  expect_error(source, Errc::unsupported, "partial rotary");
   source = {};
   source.tensors["model.layers.0.mlp.up_proj.bias"] = {48};
   expect_error(source, Errc::unsupported, "up_proj.bias");

@@ -95,19 +95,19 @@ TEST_F(ConvertTokenizerTest, RefusesIdsOutsideTheVocabularyAndTooManyEnds) {
   source.tokenizer_config.erase("bos_token");
   source.write_tokenizer(input_);
   source.config["eos_token_id"] = {2, 300};
-  expect_error(source, Errc::bad_file, "eos_token_id names the token 300 of a vocabulary of 300");
+  expect_error(source, Errc::bad_file, "eos_token_id is 300, outside the vocabulary of 300");
   std::vector<std::uint32_t> ids(257);
   std::iota(ids.begin(), ids.end(), 0u);
   source.config["eos_token_id"] = ids;
-  expect_error(source, Errc::bad_file, "eos_token_id names more than 256");
+  expect_error(source, Errc::bad_file, "eos_token_id lists more than 256");
   source = {};
   source.config["bos_token_id"] = 300;
-  expect_error(source, Errc::bad_file, "bos_token_id names the token 300");
+  expect_error(source, Errc::bad_file, "bos_token_id is 300");
   // Repeating one token costs as much as listing many.
   source = {};
   const std::vector<std::uint32_t> same(257, 2);
   input_.write("generation_config.json", nlohmann::json{{"eos_token_id", same}}.dump());
-  expect_error(source, Errc::bad_file, "generation_config.json: eos_token_id names more than 256");
+  expect_error(source, Errc::bad_file, "generation_config.json: eos_token_id lists more than 256");
 }
 
 TEST_F(ConvertTokenizerTest, AddsTokensListedInConfiguration) {
@@ -157,13 +157,13 @@ TEST_F(ConvertTokenizerTest, RefusesDamagedTokenLists) {
   const HfDirectory source;
   source.write_tokenizer(input_);
   const std::pair<const char*, const char*> cases[] = {
-      {"[]", "no JSON object"},
+      {"[]", "not a JSON object"},
       {R"({"<|x|>": -1})", "no id"},
       {R"({"<|x|>": 280.0})", "no id"},
       {R"({"<|x|>": "280"})", "no id"},
       {R"({"<|x|>": null})", "no id"},
-      {R"({"": 280})", "no text of a token"},
-      {R"({"a\u0000": 280})", "no text of a token"},
+      {R"({"": 280})", "not the text of a token"},
+      {R"({"a\u0000": 280})", "not the text of a token"},
       {R"({"<|x|>": 5})", "\"<|x|>\" has the id of \"<0x02>\""},
       {R"({"the": 280})", "\"the\" has the id 280"},
       {R"({"<|x|>": 280, "<|y|>": 280})", "\"<|y|>\" has the id of \"<|x|>\""},
@@ -190,7 +190,8 @@ TEST_F(ConvertTokenizerTest, OmitsAddedTokensWithoutEmbeddingRow) {
                                    .type = DType::f16,
                                    .on_notice = [&](const std::string& what) { said = what; }});
   ASSERT_TRUE(done) << done.error().message;
-  EXPECT_NE(said.find("no row for \"<far>\", \"<pad>\" among"), std::string::npos) << said;
+  EXPECT_NE(said.find("without a row in the model: \"<far>\", \"<pad>\""), std::string::npos)
+      << said;
   const auto tokenizer = Tokenizer::read(GgufFile::open(output_ / "m.gguf").value());
   ASSERT_TRUE(tokenizer) << tokenizer.error().message;
   EXPECT_EQ(tokenizer->vocabulary_count(), 300u);

@@ -233,7 +233,7 @@ TEST(DecoderTensorsTest, RefusesUnusedTensors) {
 TEST(DecoderTensorsTest, NamesUnsupportedModelKind) {
   RawGguf raw = test::raw_decoder();
   raw.add_u32("llama.expert_count", 8);
-  expect_error(raw, Errc::unsupported, "mixture of experts");
+  expect_error(raw, Errc::unsupported, "mixtures of experts");
 }
 
 // A key after "llama.", and its value.

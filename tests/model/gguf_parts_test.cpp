@@ -132,7 +132,7 @@ TEST_F(GgufPartsTest, RequiresEachTensorOnce) {
   expect_error(Errc::bad_file, "tensors instead of");
   last.tensors.push_back(parts_[1].tensors[0]);
   write(2);
-  expect_error(Errc::bad_file, "token_embd.weight is in an earlier file");
+  expect_error(Errc::bad_file, "token_embd.weight is also in an earlier file");
 }
 
 }  // namespace

@@ -83,7 +83,7 @@ TEST(SafetensorsTest, RefusesGapsOverlapsAndTrailingBytes) {
   expect_bad("{" + a + "," + entry("b", "F32", "[1]", 12, 16) + "}", 16, "gaps");
   expect_bad("{" + a + "," + entry("b", "F32", "[1]", 4, 8) + "}", 8, "overlap");
   expect_bad("{" + entry("b", "F32", "[1]", 4, 8) + "}", 8, "gaps");
-  expect_bad("{" + a + "}", 9, "behind its last tensor");
+  expect_bad("{" + a + "}", 9, "after its last tensor");
   expect_bad("{" + a + "," + a + "," + entry("c", "F32", "[1]", 16, 20) + "}", 20, "gaps");
 }
 
@@ -100,12 +100,12 @@ TEST(SafetensorsTest, RefusesInconsistentEntries) {
   expect_bad("{" + entry("a", "Q9", "[2]", 0, 8) + "}", 8, "Q9");
 }
 
-TEST(SafetensorsTest, RefusesInvalidHeaders) {
-  expect_bad("[]", 0, "no safetensors file");
-  expect_bad("{", 0, "no safetensors file");
+TEST(SafetensorsTest, RefusesHeadersThatAreNone) {
+  expect_bad("[]", 0, "not a safetensors file");
+  expect_bad("{", 0, "not a safetensors file");
   const Bytes huge = ByteWriter().number(~std::uint64_t{0}).bytes();
   EXPECT_FALSE(SafetensorsFile::parse(huge));
-  expect_bad(std::string(100000, '['), 0, "no safetensors file");
+  expect_bad(std::string(100000, '['), 0, "not a safetensors file");
 }
 
 // A parsed JSON tree takes far more memory than its brackets in the file.

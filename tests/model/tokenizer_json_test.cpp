@@ -333,18 +333,18 @@ TEST(TokenizerJsonTest, RefusesMergesWithoutEquivalentScores) {
   json file = sentencepiece();
   json& merges = file["model"]["merges"];
   merges.push_back(merges[0]);
-  expect_error(file, Errc::unsupported, "no order");
+  expect_error(file, Errc::unsupported, "do not order");
   merges.erase(merges.size() - 1);
   merges.erase(0);
-  expect_error(file, Errc::unsupported, "each merge");
+  expect_error(file, Errc::unsupported, "lacks a merge");
 }
 
 TEST(TokenizerJsonTest, RefusesDamagedFiles) {
   const std::pair<json, const char*> changes[] = {
-      {{{"model", nullptr}}, "no model"},
+      {{{"model", nullptr}}, "the model is missing"},
       {{{"model", {{"vocab", nullptr}}}}, "no vocabulary"},
       {{{"model", {{"merges", nullptr}}}}, "no merges"},
-      {{{"model", {{"merges", {"ab"}}}}}, "no merge"},
+      {{{"model", {{"merges", {"ab"}}}}}, "not a merge"},
       {{{"model", {{"merges", {"a zz"}}}}}, "zz"},
       {{{"model", {{"merges", {1}}}}}, "merge 0"},
       {{{"model", {{"vocab", {{"a", 400}}}}}}, "below"},
@@ -352,7 +352,7 @@ TEST(TokenizerJsonTest, RefusesDamagedFiles) {
       {{{"model", {{"vocab", {{"b", 97}}}}}}, "two entries"},
       {{{"added_tokens", {{{"content", "x"}}}}}, "no id"},
       {{{"added_tokens", {{{"id", 300}, {"content", "the"}}}}}, "twice"},
-      {{{"added_tokens", {1}}}, "no object"},
+      {{{"added_tokens", {1}}}, "not an object"},
       {{{"normalizer", {{"type", nullptr}}}}, "no type"},
       {{{"pre_tokenizer", {{"type", "Sequence"}}}}, "pretokenizers"},
       {{{"post_processor", {{"type", "TemplateProcessing"}}}}, "no template"},

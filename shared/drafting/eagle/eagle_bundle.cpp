@@ -33,8 +33,8 @@ Result<std::uint32_t> head_dim_of(const json& config, const SafetensorsModel& ch
   if (!query_cols) return query_cols.error();
   if (**heads == 0 || *query_cols % **heads != 0) {
     return Error{Errc::mismatch, "the drafter's " + std::to_string(*query_cols) +
-                                     " query columns are not of " + std::to_string(**heads) +
-                                     " heads, as its config.json says"};
+                                     " query columns are not a multiple of the " +
+                                     std::to_string(**heads) + " heads in its config.json"};
   }
   return *query_cols / **heads;
 }

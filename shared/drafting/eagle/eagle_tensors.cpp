@@ -21,14 +21,14 @@ Result<EagleConfig> read_eagle_config(const GgufFile& file) {
   config.rope = std::move(layer->rope);
   if (config.layer.dim % 2 != 0) {
     return Error{Errc::unsupported,
-                 "a width of " + std::to_string(config.layer.dim) + "; it must be even"};
+                 "the width is " + std::to_string(config.layer.dim) + "; it must be even"};
   }
   if (auto row = check_row(std::span(&config.layer.dim, 1)); !row) return row.error();
   const auto variant = file.get_string_or(kEagleVariant, "");
   if (!variant) return variant.error();
   const auto is_plain = [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9'); };
   if (variant->size() > kVariantBytesMax || !std::ranges::all_of(*variant, is_plain)) {
-    return bad_file(std::string(kEagleVariant) + " is no name of lower-case letters and digits");
+    return bad_file(std::string(kEagleVariant) + " is not a name of lower-case letters and digits");
   }
   config.variant = *variant;
   if (auto read = read_bundle_vocabulary(file, config.layer.dim, config); !read)

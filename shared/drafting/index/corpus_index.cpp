@@ -58,10 +58,11 @@ Result<std::vector<CorpusIndex>> CorpusIndex::open_public(
     auto index = open(path);
     if (!index) return index.error();
     if (!index->facts().is_public) {
-      return Error{Errc::usage,
-                   path.string() +
-                       ": drafts from it would show the other side what is in it, and it was not "
-                       "declared public; if it is, make it with `edgedraft index --public`"};
+      return Error{
+          Errc::usage,
+          path.string() +
+              ": not declared public, and drafts from it would show its texts to the other "
+              "side; if they are public, make it with `edgedraft index --public`"};
     }
     indexes.push_back(std::move(*index));
   }
@@ -71,14 +72,15 @@ Result<std::vector<CorpusIndex>> CorpusIndex::open_public(
 Result<CorpusIndex> CorpusIndex::parse(ByteView bytes) {
   if (bytes.size() < kIndexHeaderBytes ||
       !std::ranges::equal(bytes.first(kMagic.size()), as_byte_view(kMagic))) {
-    return bad_file("no index; `edgedraft index` makes one of a corpus");
+    return bad_file("not an index; make one from a corpus with `edgedraft index`");
   }
   const std::byte* const header = bytes.data();
   EDGEDRAFT_CHECK(reinterpret_cast<std::uintptr_t>(header) % alignof(std::uint32_t) == 0);
   const auto version = load_le<std::uint32_t>(header + kVersionAt);
   if (version != kVersion) {
-    return bad_file("an index of version " + std::to_string(version) + ", this program reads " +
-                    std::to_string(kVersion) + "; make it again with `edgedraft index`");
+    return bad_file("an index of version " + std::to_string(version) +
+                    "; this program reads version " + std::to_string(kVersion) +
+                    "; make it again with `edgedraft index`");
   }
   if (!std::ranges::equal(sha256(bytes.first(kHeaderDigestAt)),
                           bytes.subspan(kHeaderDigestAt, sizeof(Digest)))) {
@@ -95,13 +97,13 @@ Result<CorpusIndex> CorpusIndex::parse(ByteView bytes) {
   std::ranges::copy(bytes.subspan(kContentAt, sizeof(Digest)), facts.content.begin());
   if ((flags & ~kPublic) != 0 || facts.token_count > kIndexTokensMax ||
       facts.suffix_count > facts.token_count || facts.vocabulary_count == kDocumentEnd) {
-    return bad_file("its header says what no index says");
+    return bad_file("its header is invalid");
   }
   const std::uint64_t size =
       kIndexHeaderBytes + 4 * (std::uint64_t{facts.token_count} + facts.suffix_count);
   if (bytes.size() != size) {
-    return bad_file("has " + std::to_string(bytes.size()) + " bytes where its header says " +
-                    std::to_string(size) + ": it was cut off or added to");
+    return bad_file("has " + std::to_string(bytes.size()) + " bytes, but its header says " +
+                    std::to_string(size) + ": it was truncated or extended");
   }
   index.content_ = bytes.subspan(kIndexHeaderBytes);
   const auto* const numbers = reinterpret_cast<const std::uint32_t*>(index.content_.data());
@@ -112,7 +114,7 @@ Result<CorpusIndex> CorpusIndex::parse(ByteView bytes) {
 
 Result<void> CorpusIndex::check_content() const {
   if (sha256(content_) == facts_.content) return {};
-  return bad_file("its content is not what was written; make it again with `edgedraft index`");
+  return bad_file("its content is damaged; make it again with `edgedraft index`");
 }
 
 int CorpusIndex::compare(std::uint32_t suffix, std::span<const std::uint32_t> run) const {

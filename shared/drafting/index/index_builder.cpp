@@ -23,8 +23,9 @@ Result<void> IndexBuilder::add(std::span<const std::uint32_t> document) {
   EDGEDRAFT_CHECK(std::ranges::all_of(
       document, [&](std::uint32_t token) { return token < options_.vocabulary_count; }));
   if (corpus_.count() + document.size() + 1 > kIndexTokensMax) {
-    return Error{Errc::usage,
-                 "the corpus has more tokens than an index can hold: make several, of parts of it"};
+    return Error{
+        Errc::usage,
+        "the corpus has more tokens than an index can hold: split it and make several indexes"};
   }
   ++document_count_;
   if (auto written = corpus_.append(document); !written) return written.error();

@@ -16,8 +16,8 @@ Result<std::unique_ptr<DrafterModel>> read_with_indexes(
     const GgufFile& file, std::span<const std::filesystem::path> paths) {
   if (paths.empty()) {
     return Error{Errc::usage,
-                 "'retrieval' copies from indexes of public texts: give --index FILE, which "
-                 "`edgedraft index` makes"};
+                 "'retrieval' copies from indexes of public texts: give --index FILE, made by "
+                 "`edgedraft index`"};
   }
   const auto tokenizer = tokenizer_fingerprint(file);
   if (!tokenizer) return tokenizer.error();
@@ -29,14 +29,15 @@ Result<std::unique_ptr<DrafterModel>> read_with_indexes(
     if (!index) return index.error();
     if (index->facts().tokenizer != *tokenizer) {
       return Error{Errc::mismatch, path.string() +
-                                       ": made with another tokenizer; make it with --model and a "
-                                       "file that has the target's"};
+                                       ": made with another tokenizer; make it again with --model "
+                                       "and a file with the target's tokenizer"};
     }
     // Look-ups only check tokens against the index's own vocabulary size, so it must match.
     if (index->facts().vocabulary_count != texts->size()) {
       return Error{Errc::mismatch, path.string() + ": made for a vocabulary of " +
                                        std::to_string(index->facts().vocabulary_count) +
-                                       " tokens, the target has " + std::to_string(texts->size()) +
+                                       " tokens, but the target has " +
+                                       std::to_string(texts->size()) +
                                        "; make it again with `edgedraft index`"};
     }
     indexes.push_back(std::move(*index));

@@ -21,7 +21,8 @@ Result<ScratchFile> ScratchFile::create(const std::filesystem::path& beside) {
   std::string name = beside.string() + ".scratch-XXXXXX";
   const int descriptor = mkostemp(name.data(), O_CLOEXEC);
   if (descriptor < 0) {
-    return Error{Errc::io, "cannot write beside " + beside.string() + ": " + std::strerror(errno)};
+    return Error{Errc::io, "cannot create a temporary file beside " + beside.string() + ": " +
+                               std::strerror(errno)};
   }
   unlink(name.c_str());
   std::FILE* file = fdopen(descriptor, "w+b");

@@ -40,14 +40,14 @@ Result<std::uint32_t> count_heads(const SafetensorsModel& checkpoint, const std:
   if (count > kTreeDepthMax) {
     return Error{Errc::unsupported, "the drafter has " + std::to_string(count) +
                                         " heads; at most " + std::to_string(kTreeDepthMax) +
-                                        " are of use"};
+                                        " are supported"};
   }
   return count;
 }
 
 Result<std::vector<MedusaChoice>> tree_of(const json& config, std::uint32_t head_count) {
   const auto wrong = [] {
-    return Error{Errc::bad_file, std::string(kChoices) + " is no list of lists of ranks"};
+    return Error{Errc::bad_file, std::string(kChoices) + " is not a list of lists of ranks"};
   };
   const auto found = config.find(kChoices);
   if (found == config.end() || found->is_null()) return std::vector<MedusaChoice>();
@@ -85,7 +85,7 @@ Result<void> add_shared_output(const GgufFile& target, ModelPlan& plan) {
     plan.tensors.push_back(copy_of(*tensor, name));
     return {};
   }
-  return Error{Errc::bad_file, "the target has no head"};
+  return Error{Errc::bad_file, "the target has neither output.weight nor token_embd.weight"};
 }
 
 Result<void> add_medusa(const CheckpointInput& input, ModelPlan& plan) {

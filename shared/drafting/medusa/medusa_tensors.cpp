@@ -62,8 +62,7 @@ Result<MedusaTensors> read_medusa_tensors(const GgufFile& file, const MedusaConf
     reader.matrix(is_tied ? "token_embd.weight" : "output.weight", config.head_rows(), config.dim,
                   tensors.output.emplace());
   } else if (!config.draft_tokens.empty()) {
-    return Error{Errc::unsupported,
-                 "heads with outputs of their own cannot have a reduced vocabulary"};
+    return Error{Errc::unsupported, "heads with separate outputs cannot have a reduced vocabulary"};
   }
   for (std::uint32_t k = 0; k < config.head_count; ++k) {
     const std::string prefix = "head." + std::to_string(k) + ".";

@@ -17,7 +17,7 @@ Error bad_tree(std::string message) {
 Result<void> check_count(std::size_t count) {
   if (count <= kTreeNodesMax) return {};
   return bad_tree("has " + std::to_string(count) + " nodes; at most " +
-                  std::to_string(kTreeNodesMax) + " fit");
+                  std::to_string(kTreeNodesMax) + " are supported");
 }
 
 // Checks nodes; parents must come before children.
@@ -27,14 +27,14 @@ Result<void> check_nodes(std::span<const MedusaChoice> nodes, std::uint32_t head
     const MedusaChoice& node = nodes[i];
     const std::uint32_t depth = depths[node.parent] + 1;
     if (depth > head_count) {
-      return bad_tree("is deeper than there are heads, " + std::to_string(head_count));
+      return bad_tree("is deeper than its " + std::to_string(head_count) + " heads");
     }
     if (node.rank >= kGuessesMax) {
-      return bad_tree("has a node of rank " + std::to_string(node.rank) + "; ranks end at " +
+      return bad_tree("has a node of rank " + std::to_string(node.rank) + "; the highest rank is " +
                       std::to_string(kGuessesMax - 1));
     }
     if (std::ranges::find(nodes.first(i), node) != nodes.begin() + static_cast<std::ptrdiff_t>(i)) {
-      return bad_tree("has a node twice");
+      return bad_tree("contains a node twice");
     }
     depths.push_back(depth);
   }

@@ -35,7 +35,7 @@ Result<Sizes> read_sizes(const json& config, const SafetensorsModel& checkpoint,
   if (!tli) return tli.error();
   sizes.tli = tli->value_or(0);
   if (sizes.tli > target.layer_count) {
-    return Error{Errc::mismatch, "the drafter's TLI is more than the target has layers"};
+    return Error{Errc::mismatch, "the drafter's TLI exceeds the target's number of layers"};
   }
   const std::uint32_t lsa_dim = 2 * target.layer.heads.kv_cols();
   const auto lsa_heads = json_u32(config, "lsa_num_attention_heads");

@@ -23,13 +23,13 @@ struct LayerConfig {
 Result<void> check_config(const MoaConfig& config) {
   if (config.self_attention.dim != config.target_layer.dim ||
       config.cross_attention.dim != config.target_layer.dim) {
-    return bad_file("the drafter's layers are not as wide as the target's");
+    return bad_file("the drafter's layers differ in width from the target's");
   }
   if (config.layer_self_attention.dim != 2 * config.target_layer.heads.kv_cols()) {
-    return bad_file("the drafter's LSA is not as wide as the target's keys and values");
+    return bad_file("the drafter's LSA differs in width from the target's keys and values");
   }
   if (config.tli > config.target_layer_count) {
-    return bad_file("edgedraft.tli is more than the target has layers");
+    return bad_file("edgedraft.tli exceeds the target's number of layers");
   }
   return {};
 }

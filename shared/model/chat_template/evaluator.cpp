@@ -101,7 +101,7 @@ std::vector<Value> Evaluator::loop_items(const Statement& statement) {
   } else if (const Map* map = over.as_map()) {
     for (const auto& [name, value] : map->entries) items.push_back(text_value(meter_, name));
   } else {
-    meter_.fail(statement.line, "a loop over " + over.type_name());
+    meter_.fail(statement.line, "cannot loop over " + over.type_name());
     return {};
   }
   const ExpressionPtr& condition = statement.branches[0].condition;
@@ -124,7 +124,8 @@ void Evaluator::bind_targets(const Statement& statement, const Value& item, Map&
   if (statement.targets.size() == 1) return bind(0, item);
   const auto* parts = item.as_list();
   if (parts == nullptr || parts->size() != statement.targets.size()) {
-    return meter_.fail(statement.line, "a loop over pairs meets " + item.type_name());
+    return meter_.fail(statement.line,
+                       "cannot unpack " + item.type_name() + " in a loop over pairs");
   }
   for (std::size_t i = 0; i < parts->size() && !meter_.error(); ++i) bind(i, (*parts)[i]);
 }
@@ -286,12 +287,12 @@ Value Evaluator::slice(const Expression& expression) {
     const Value value = evaluate(*expression.parts[i + 1]);
     if (value.is_none()) continue;
     if (value.as_integer() == nullptr) {
-      meter_.fail(expression.line, "a slice up to " + value.type_name());
+      meter_.fail(expression.line, "a bound of a slice is " + value.type_name() + ", not a number");
     } else {
       given[i] = *value.as_integer();
     }
   }
-  if (given[2] == 0) meter_.fail(expression.line, "a slice in steps of nothing");
+  if (given[2] == 0) meter_.fail(expression.line, "the step of a slice is zero");
   if (meter_.error()) return {};
   const auto count = static_cast<std::int64_t>(list != nullptr ? list->size() : bounds.size() - 1);
   const std::int64_t step = given[2].value_or(1);
@@ -327,7 +328,7 @@ Value Evaluator::call(const Expression& expression) {
   if (expression.text == "raise_exception") {
     const auto message = printed(meter_, given.get(0, "message"), line);
     if (message) {
-      meter_.stop({Errc::unsupported, "the chat template refuses this conversation: " +
+      meter_.stop({Errc::unsupported, "the chat template rejects this conversation: " +
                                           message->text() + std::string(kRemedy)});
     }
     return {};
@@ -361,13 +362,13 @@ Value Evaluator::format_now(const Arguments& given, int line) {
   const std::time_t now = std::chrono::system_clock::to_time_t(now_);
   std::tm parts{};
   if (format == nullptr || given.count() != 1 || localtime_r(&now, &parts) == nullptr) {
-    meter_.fail(line, "strftime_now() of these arguments");
+    meter_.fail(line, "invalid arguments of strftime_now()");
     return {};
   }
   char text[256];
   const std::size_t size = std::strftime(text, sizeof text, format->c_str(), &parts);
   if (size == 0 && !format->empty()) {
-    meter_.fail(line, "strftime_now() of a format that gives nothing, or more than 255 bytes");
+    meter_.fail(line, "the format of strftime_now() yields nothing, or more than 255 bytes");
     return {};
   }
   return text_value(meter_, MarkedText::own(std::string(text, size)));
@@ -384,7 +385,7 @@ Value Evaluator::make_range(const Arguments& given, int line) {
   }
   const auto [first, last, step] = numbers;
   if (!sound || step == 0) {
-    meter_.fail(line, "range() of these arguments");
+    meter_.fail(line, "invalid arguments of range()");
     return {};
   }
   std::vector<Value> items;
@@ -402,7 +403,7 @@ Value Evaluator::make_map(const Expression& expression) {
   for (std::size_t i = 0; i + 1 < expression.parts.size() && !meter_.error(); i += 2) {
     const Value key = evaluate(*expression.parts[i]);
     if (key.as_text() == nullptr) {
-      meter_.unsupported(expression.line, "a mapping from " + key.type_name());
+      meter_.unsupported(expression.line, "a mapping with the key " + key.type_name());
       return {};
     }
     set_member(meter_, map, *key.as_marked(), evaluate(*expression.parts[i + 1]));

@@ -50,13 +50,13 @@ ExpressionPtr ExpressionParser::make(Expression expression) {
   for (const ExpressionPtr& part : expression.parts) {
     if (part) expression.depth = std::max(expression.depth, part->depth + 1);
   }
-  if (expression.depth > kTemplateDepthMax) fail("an expression of that depth");
+  if (expression.depth > kTemplateDepthMax) fail("an expression nested that deeply");
   if (error_) return nullptr;
   return std::make_unique<Expression>(std::move(expression));
 }
 
 ExpressionPtr ExpressionParser::parse_choice() {
-  if (++nesting_ > kTemplateDepthMax) fail("an expression of that depth");
+  if (++nesting_ > kTemplateDepthMax) fail("an expression nested that deeply");
   ExpressionPtr value = error_ ? nullptr : parse_or();
   while (at("if")) {
     const int line = take().line;
@@ -96,7 +96,7 @@ ExpressionPtr ExpressionParser::parse_and() {
 ExpressionPtr ExpressionParser::parse_not() {
   if (!at("not")) return parse_comparison();
   const int line = take().line;
-  if (++nesting_ > kTemplateDepthMax) fail("an expression of that depth");
+  if (++nesting_ > kTemplateDepthMax) fail("an expression nested that deeply");
   ExpressionPtr inner = error_ ? nullptr : parse_not();
   --nesting_;
   return make({.kind = Kind::invert, .line = line, .parts = list_of(std::move(inner))});
@@ -109,7 +109,7 @@ ExpressionPtr ExpressionParser::parse_comparison() {
   const bool negated = at("not");
   std::string name = take().text;
   if (negated) {
-    if (!take_if("in")) fail("'not' in this place");
+    if (!take_if("in")) fail("'not' here");
     name = "in";
   }
   ExpressionPtr right = parse_sum();
@@ -176,7 +176,7 @@ ExpressionPtr ExpressionParser::parse_primary() {
   }
   if (take_if("[")) return parse_list(line, "]");
   if (take_if("{")) return parse_map(line);
-  fail(token.text.empty() ? "an incomplete expression" : "'" + token.text + "' in this place");
+  fail(token.text.empty() ? "an incomplete expression" : "'" + token.text + "' here");
   return nullptr;
 }
 
@@ -229,7 +229,7 @@ void ExpressionParser::parse_arguments(Expression& into) {
       name = take().text;
       take();
     } else if (!into.names.empty() && !into.names.back().empty()) {
-      fail("an argument without a name behind one with");
+      fail("a positional argument after a named one");
     }
     into.parts.push_back(parse_choice());
     into.names.push_back(std::move(name));
@@ -266,7 +266,7 @@ ExpressionPtr ExpressionParser::parse_suffixes(ExpressionPtr expression) {
 
 ExpressionPtr ExpressionParser::parse_dot(ExpressionPtr object) {
   const int line = take().line;
-  if (!at(Token::Kind::name)) fail("'" + peek().text + "' behind a dot");
+  if (!at(Token::Kind::name)) fail("'" + peek().text + "' after a dot");
   const std::string name = take().text;
   const bool is_method = take_if("(");
   Expression result{.kind = is_method ? Kind::method : Kind::attribute, .line = line, .text = name};
@@ -293,7 +293,7 @@ ExpressionPtr ExpressionParser::parse_bracket(ExpressionPtr object) {
 
 ExpressionPtr ExpressionParser::parse_filter(ExpressionPtr object) {
   const int line = take().line;
-  if (!at(Token::Kind::name)) fail("'" + peek().text + "' behind |");
+  if (!at(Token::Kind::name)) fail("'" + peek().text + "' after |");
   Expression filter{.kind = Kind::filter, .line = line, .text = take().text};
   filter.parts.push_back(std::move(object));
   if (take_if("(")) parse_arguments(filter);
@@ -303,7 +303,7 @@ ExpressionPtr ExpressionParser::parse_filter(ExpressionPtr object) {
 ExpressionPtr ExpressionParser::parse_test(ExpressionPtr object) {
   const int line = take().line;
   const bool negated = take_if("not");
-  if (!at(Token::Kind::name)) fail("'" + peek().text + "' behind 'is'");
+  if (!at(Token::Kind::name)) fail("'" + peek().text + "' after 'is'");
   Expression test{.kind = Kind::test, .line = line, .text = take().text};
   test.parts.push_back(std::move(object));
   if (take_if("(")) {

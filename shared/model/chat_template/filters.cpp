@@ -36,7 +36,7 @@ Value first_or_last(Meter& meter, const Value& value, const std::string& name, i
     const std::size_t i = first ? 0 : count - 1;
     return text_value(meter, text->slice(bounds[i], bounds[i + 1]));
   }
-  meter.fail(line, "the filter '" + name + "' of " + value.type_name());
+  meter.fail(line, "cannot apply the filter '" + name + "' to " + value.type_name());
   return {};
 }
 
@@ -107,7 +107,7 @@ Value select(Meter& meter, const std::vector<Value>& items, const std::string& n
   std::vector<std::string> path;  // to the tested value; empty: the item itself
   if (name.ends_with("attr")) {
     if (rest.empty() || rest[0].as_text() == nullptr) {
-      meter.fail(line, "the filter '" + name + "' without an attribute");
+      meter.fail(line, "the filter '" + name + "' needs an attribute");
       return {};
     }
     path = attribute_path(meter, *rest[0].as_text());
@@ -219,7 +219,7 @@ Value apply_filter(Meter& meter, const Value& value, const std::string& name,
   if (name == "items") {
     if (const Map* map = value.as_map()) return items_of(meter, *map, line);
     if (value.is_undefined()) return Value::list({});
-    meter.fail(line, "the items of " + value.type_name());
+    meter.fail(line, value.type_name() + " has no items");
     return {};
   }
   if (is_list_filter(name)) {
@@ -257,7 +257,7 @@ Value apply_test(Meter& meter, const Value& value, const std::string& name,
     return {number != nullptr || value.is_boolean() || value.as_fraction() != nullptr};
   if (name == "odd" || name == "even") {
     if (number == nullptr) {
-      meter.fail(line, "whether " + value.type_name() + " is " + name);
+      meter.fail(line, "cannot test whether " + value.type_name() + " is " + name);
       return {};
     }
     return {(*number % 2 != 0) == (name == "odd")};
@@ -267,7 +267,7 @@ Value apply_test(Meter& meter, const Value& value, const std::string& name,
 
 Value attribute_of(Meter& meter, const Value& object, const std::string& name, int line) {
   if (const Map* map = object.as_map()) return member(meter, *map, name);
-  if (object.is_undefined()) meter.fail(line, "'" + name + "' of an undefined value is asked for");
+  if (object.is_undefined()) meter.fail(line, "cannot read '" + name + "' of an undefined value");
   return {};
 }
 

@@ -84,7 +84,7 @@ class Writer {
     } else if (value.as_fraction() != nullptr) {
       add(MarkedText::own(fraction_text(*value.as_fraction())));
     } else {
-      meter_.fail(line_, "tojson of " + value.type_name());
+      meter_.fail(line_, "cannot convert " + value.type_name() + " to JSON");
     }
   }
 

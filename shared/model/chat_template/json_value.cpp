@@ -58,7 +58,7 @@ Result<Value> json_value(std::string_view json, std::string_view what) {
     return Error{Errc::usage, std::string(what) + " nest too deeply, or have too many members"};
   }
   const Json parsed = Json::parse(json, nullptr, /*allow_exceptions=*/false);
-  if (parsed.is_discarded()) return Error{Errc::usage, std::string(what) + " are no JSON"};
+  if (parsed.is_discarded()) return Error{Errc::usage, std::string(what) + " are not valid JSON"};
   // Values of the template that contain it add levels.
   auto value = value_of(parsed, kTemplateDepthMax / 2);
   if (value) return *std::move(value);

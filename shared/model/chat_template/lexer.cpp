@@ -97,7 +97,7 @@ class Lexer {
 
   void skip_comment() {
     const std::size_t end = rest().find("#}");
-    if (end == std::string_view::npos) return fail("a comment does not end");
+    if (end == std::string_view::npos) return fail("an unterminated comment");
     const char mark = end > 0 ? rest()[end - 1] : '\0';
     advance(end + 2);
     strip_after_tag(mark, false);
@@ -107,7 +107,7 @@ class Lexer {
     int braces = 0;
     while (!error_) {
       const std::size_t next = rest().find_first_not_of(kAsciiSpaces);
-      if (next == std::string_view::npos) return fail("a tag does not end");
+      if (next == std::string_view::npos) return fail("an unterminated tag");
       advance(next);
       const char c = rest()[0];
       const bool marked = (c == '-' || c == '+') && rest().substr(1).starts_with(close);
@@ -131,12 +131,13 @@ class Lexer {
       std::size_t count = 1;
       while (count < rest().size() &&
              (is_ascii_digit(rest()[count]) || is_name_start(rest()[count]))) {
-        if (!is_name && !is_ascii_digit(rest()[count])) return fail("a number that is no integer");
+        if (!is_name && !is_ascii_digit(rest()[count]))
+          return fail("a number that is not an integer");
         ++count;
       }
       const bool has_fraction =
           count + 1 < rest().size() && rest()[count] == '.' && is_ascii_digit(rest()[count + 1]);
-      if (!is_name && has_fraction) return fail("a number that is no integer");
+      if (!is_name && has_fraction) return fail("a number that is not an integer");
       if (!is_name && count > kIntegerDigitsMax) return fail("a number of that size");
       add(is_name ? Token::Kind::name : Token::Kind::integer, std::string(rest().substr(0, count)));
       return advance(count);
@@ -178,7 +179,7 @@ class Lexer {
           return fail("the escape \\" + std::string(1, rest()[i]) + " in a string");
       }
     }
-    if (i >= rest().size()) return fail("a string does not end");
+    if (i >= rest().size()) return fail("an unterminated string");
     add(Token::Kind::string, std::move(text));
     advance(i + 1);
   }
@@ -208,7 +209,7 @@ std::string normalize_newlines(std::string_view source) {
 }  // namespace
 
 Error unsupported_at(int line, const std::string& what) {
-  return {Errc::unsupported, "the chat template's line " + std::to_string(line) + ": " + what +
+  return {Errc::unsupported, "chat template, line " + std::to_string(line) + ": " + what +
                                  " is not supported" + std::string(kRemedy)};
 }
 

@@ -28,7 +28,7 @@ struct Token {
 
 // End of every refusal: how to work without this template.
 inline constexpr std::string_view kRemedy =
-    "; give another template with --chat-template FILE, or leave it out with `run --raw`";
+    "; give another template with --chat-template FILE, or use none with `run --raw`";
 
 // "the chat template's line N: WHAT" and the remedy.
 Error unsupported_at(int line, const std::string& what);

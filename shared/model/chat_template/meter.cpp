@@ -17,7 +17,7 @@ bool Meter::spend(std::size_t steps) {
 
 void Meter::fail(int line, const std::string& what) {
   stop({Errc::unsupported,
-        "the chat template's line " + std::to_string(line) + ": " + what + std::string(kRemedy)});
+        "chat template, line " + std::to_string(line) + ": " + what + std::string(kRemedy)});
 }
 
 void Meter::unsupported(int line, const std::string& what) {

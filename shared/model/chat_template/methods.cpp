@@ -23,11 +23,11 @@ Value split_text(Meter& meter, const MarkedText& text, const Arguments& argument
   const bool at_spaces = separator.is_undefined() || separator.is_none();
   const std::string* part = separator.as_text();
   if ((part == nullptr || part->empty()) && !at_spaces) {
-    meter.fail(line, "a split at " + separator.type_name() + " or at nothing");
+    meter.fail(line, "split() needs a nonempty string as its separator");
     return {};
   }
   if (!limit.is_undefined() && limit.as_integer() == nullptr) {
-    meter.fail(line, "a split into " + limit.type_name());
+    meter.fail(line, "the limit of split() is " + limit.type_name() + ", not a number");
     return {};
   }
   const bool paid =
@@ -47,7 +47,7 @@ Value strip_text(Meter& meter, const MarkedText& text, Strip ends, const Value& 
   if (const std::string* given = characters.as_text()) {
     set = *given;
   } else if (!characters.is_undefined() && !characters.is_none()) {
-    meter.fail(line, "a strip of " + characters.type_name());
+    meter.fail(line, "the argument of strip() is " + characters.type_name() + ", not a string");
     return {};
   }
   const std::size_t rounds = set ? set->size() / kBytesPerStep + 1 : 1;
@@ -59,7 +59,7 @@ Value begins_or_ends(Meter& meter, const std::string& text, const std::string& n
                      const Value& part, int line) {
   const std::string* expected = part.as_text();
   if (expected == nullptr) {
-    meter.fail(line, "." + name + "() of " + part.type_name());
+    meter.fail(line, "the argument of ." + name + "() is " + part.type_name() + ", not a string");
     return {};
   }
   if (!meter.spend_bytes(expected->size())) return {};
@@ -87,7 +87,7 @@ Value call_text_method(Meter& meter, const MarkedText& text, const std::string& 
   if (name == "join") {
     const Value list = arguments.get(0, "");
     if (const auto* items = list.as_list()) return join(meter, *items, text, line);
-    meter.fail(line, ".join() of " + list.type_name());
+    meter.fail(line, "the argument of .join() is " + list.type_name() + ", not a list");
     return {};
   }
   meter.unsupported(line, "the method ." + name + "()");
@@ -156,7 +156,7 @@ Value replace_text(Meter& meter, const MarkedText& text, const Value& from, cons
   const std::string* old = from.as_text();
   const MarkedText* fresh = to.as_marked();
   if (old == nullptr || fresh == nullptr || old->empty()) {
-    meter.fail(line, "a replacement of " + from.type_name() + " by " + to.type_name());
+    meter.fail(line, "cannot replace " + from.type_name() + " by " + to.type_name());
     return {};
   }
   if (!spend_on_cuts(meter, text.text(), *old)) return {};

@@ -116,7 +116,7 @@ std::optional<MarkedText> printed(Meter& meter, const Value& value, int line) {
   if (const double* fraction = value.as_fraction()) {
     return MarkedText::own(fraction_text(*fraction));
   }
-  meter.unsupported(line, "writing " + value.type_name());
+  meter.unsupported(line, "printing " + value.type_name());
   return std::nullopt;
 }
 
@@ -124,7 +124,7 @@ Value arithmetic(Meter& meter, const std::string& name, const Value& a, const Va
   const std::int64_t* x = a.as_integer();
   const std::int64_t* y = b.as_integer();
   if (x == nullptr || y == nullptr) {
-    meter.fail(line, a.type_name() + " " + name + " " + b.type_name() + " has no meaning");
+    meter.fail(line, "cannot compute " + a.type_name() + " " + name + " " + b.type_name());
     return {};
   }
   std::int64_t result = 0;
@@ -139,7 +139,7 @@ Value arithmetic(Meter& meter, const std::string& name, const Value& a, const Va
     sound = *y > 0;  // Python's sign rule then gives a result in [0, y)
     if (sound) result = *x % *y < 0 ? *x % *y + *y : *x % *y;
   }
-  if (!sound) meter.fail(line, "a result that no number holds");
+  if (!sound) meter.fail(line, "integer overflow, or a divisor below 1");
   return {result};
 }
 

@@ -19,7 +19,7 @@ class Parser {
 
   Result<Body> run() {
     Body body = parse_body({});
-    if (!in_.error() && !in_.at(Token::Kind::end)) in_.fail("an end without a beginning");
+    if (!in_.error() && !in_.at(Token::Kind::end)) in_.fail("an end tag without its block");
     if (in_.error()) return *in_.error();
     return body;
   }
@@ -29,7 +29,7 @@ class Parser {
   // and stores the name in closer_.
   Body parse_body(std::initializer_list<std::string_view> closers) {
     Body body;
-    if (++nesting_ > kTemplateDepthMax) in_.fail("blocks nested that deep");
+    if (++nesting_ > kTemplateDepthMax) in_.fail("nesting blocks that deeply");
     closer_.clear();
     while (!in_.error() && !in_.at(Token::Kind::end)) {
       const Token token = in_.take();
@@ -37,7 +37,7 @@ class Parser {
         body.push_back({.kind = Kind::text, .line = token.line, .text = token.text});
       } else if (token.kind == Token::Kind::output_begin) {
         body.push_back({.kind = Kind::output, .line = token.line, .expression = in_.parse()});
-        if (!in_.at(Token::Kind::output_end)) in_.fail("'" + in_.peek().text + "' in this place");
+        if (!in_.at(Token::Kind::output_end)) in_.fail("'" + in_.peek().text + "' here");
         in_.take();
       } else if (token.kind == Token::Kind::block_begin) {
         const Token name = in_.take();
@@ -47,11 +47,11 @@ class Parser {
         }
         parse_block(name, body);
       } else {
-        in_.fail("'" + token.text + "' in this place");
+        in_.fail("'" + token.text + "' here");
       }
     }
     --nesting_;
-    if (closers.size() > 0 && closer_.empty()) in_.fail("a block without its end");
+    if (closers.size() > 0 && closer_.empty()) in_.fail("a block without its end tag");
     return body;
   }
 
@@ -79,7 +79,7 @@ class Parser {
   }
 
   void end_block() {
-    if (!in_.at(Token::Kind::block_end)) in_.fail("'" + in_.peek().text + "' in this place");
+    if (!in_.at(Token::Kind::block_end)) in_.fail("'" + in_.peek().text + "' here");
     in_.take();
   }
 
@@ -100,7 +100,7 @@ class Parser {
   Statement parse_for(int line) {
     Statement statement{.kind = Kind::loop, .line = line};
     do {
-      if (!in_.at(Token::Kind::name)) in_.fail("this loop");
+      if (!in_.at(Token::Kind::name)) in_.fail("this form of loop");
       statement.targets.push_back(in_.take().text);
     } while (in_.take_if(","));
     if (!in_.take_if("in")) in_.fail("a loop without 'in'");
@@ -122,7 +122,7 @@ class Parser {
   Statement parse_set(int line) {
     Statement statement{.kind = Kind::assign, .line = line};
     do {
-      if (!in_.at(Token::Kind::name)) in_.fail("this {% set %}");
+      if (!in_.at(Token::Kind::name)) in_.fail("this form of {% set %}");
       statement.targets.push_back(in_.take().text);
     } while (statement.targets.size() < 2 && in_.take_if("."));
     if (in_.take_if("=")) {

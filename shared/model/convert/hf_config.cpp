@@ -103,7 +103,7 @@ Result<double> positive(const json& object, const char* key) {
   const auto value = json_number(object, key);
   if (!value) return value.error();
   if (!*value || !(**value > 0.0 && std::isfinite(static_cast<float>(**value)))) {
-    return bad_key(key, "missing in the rotary scaling, or no finite positive 32-bit number");
+    return bad_key(key, "missing in the rotary scaling, or not a finite positive 32-bit number");
   }
   return **value;
 }
@@ -145,13 +145,13 @@ Result<void> read_rope(const json& config, HfConfig& out) {
   }
   out.decoder.rope.theta = static_cast<float>(theta.value_or(10000.0));
   if (!(out.decoder.rope.theta > 1.0f && std::isfinite(out.decoder.rope.theta))) {
-    return bad_file("\"rope_theta\" is no finite 32-bit number above 1");
+    return bad_file("\"rope_theta\" is not a finite 32-bit number above 1");
   }
   for (const json* object : {&config, &parameters, &old}) {
     const auto rotated = json_number(*object, "partial_rotary_factor");
     if (!rotated) return rotated.error();
     if (rotated->value_or(1.0) != 1.0) {
-      return Error{Errc::unsupported, "heads that are rotated in part are not supported"};
+      return Error{Errc::unsupported, "partial rotary embeddings are not supported"};
     }
   }
 
@@ -178,7 +178,7 @@ Result<std::vector<std::uint32_t>> read_ids(const json& object, const char* key)
   const auto found = object.find(key);
   if (found == object.end() || found->is_null()) return std::vector<std::uint32_t>{};
   if (found->is_array() && found->size() > kEndIdsMax) {
-    return bad_file(std::string(key) + " names more than " + std::to_string(kEndIdsMax) +
+    return bad_file(std::string(key) + " lists more than " + std::to_string(kEndIdsMax) +
                     " tokens");
   }
   const json list = found->is_array() ? *found : json::array({*found});
@@ -204,12 +204,13 @@ Result<HfConfig> parse_config(const json& config) {
   const auto sliding = json_bool(config, "use_sliding_window");
   if (!sliding) return sliding.error();
   if (sliding->value_or(false)) {
-    return Error{Errc::unsupported, "attention over a sliding window is not supported"};
+    return Error{Errc::unsupported, "sliding-window attention is not supported"};
   }
   const auto activation = json_string(config, "hidden_act");
   if (!activation) return activation.error();
   if (*activation && **activation != "silu") {
-    return Error{Errc::unsupported, "\"hidden_act\" is '" + **activation + "'; silu is supported"};
+    return Error{Errc::unsupported,
+                 "\"hidden_act\" is '" + **activation + "'; only silu is supported"};
   }
   const auto bos = read_ids(config, "bos_token_id");
   if (!bos) return bos.error();

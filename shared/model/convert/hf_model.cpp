@@ -66,12 +66,12 @@ void CheckpointReader::add(const std::string& from, std::string to,
   const auto source_type = tensor->weight_type();
   if (!source_type) {
     error_ = Error{Errc::unsupported, "tensor " + from + " is stored as " + tensor->type +
-                                          "; F32, F16 and BF16 are read"};
+                                          "; F32, F16 and BF16 are supported"};
     return;
   }
   if (tensor->shape != shape || std::find(shape.begin(), shape.end(), 0u) != shape.end()) {
     error_ = Error{Errc::bad_file, "tensor " + from + " is " + shape_text(tensor->shape) +
-                                       "; the configuration asks for " + shape_text(shape)};
+                                       "; the configuration requires " + shape_text(shape)};
     return;
   }
   taken_.push_back(from);

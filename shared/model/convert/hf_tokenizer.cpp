@@ -31,7 +31,7 @@ Result<TokenizerParts> read_sentencepiece(const std::filesystem::path& path) {
   if (!model) {
     return Error{model.error().code,
                  path.string() + ": " + model.error().message +
-                     "; one of another kind, such as tiktoken's, is not read: save the tokenizer "
+                     "; other kinds, such as tiktoken, are not supported: save the tokenizer "
                      "as tokenizer.json (transformers: AutoTokenizer.from_pretrained(DIR)"
                      ".save_pretrained(DIR))"};
   }
@@ -69,7 +69,7 @@ Result<void> add_older_tokens(const std::filesystem::path& path, std::size_t cou
   for (const auto& [text, id] : file->items()) {
     const std::string name = path.string() + ": \"" + text.substr(0, 80) + "\"";
     if (text.empty() || text.find('\0') != text.npos)
-      return bad_file(name + " is no text of a token");
+      return bad_file(name + " is not the text of a token");
     if (!id.is_number_unsigned()) return bad_file(name + " has no id");
     const auto at = id.get<std::size_t>();
     if (at >= count) {
@@ -77,8 +77,8 @@ Result<void> add_older_tokens(const std::filesystem::path& path, std::size_t cou
       continue;
     }
     if (const auto known = ids.try_emplace(text, at).first; known->second != at) {
-      return bad_file(name + " has the id " + std::to_string(at) +
-                      ", and tokenizer.model calls it " + std::to_string(known->second));
+      return bad_file(name + " has the id " + std::to_string(at) + ", but in tokenizer.model " +
+                      std::to_string(known->second));
     }
     const bool is_filler = at >= piece_count && (at >= parts.entries.size() ||
                                                  parts.entries[at].type == TokenType::unused);
@@ -103,7 +103,7 @@ Result<void> add_listed_tokens(const json& config, std::size_t count, TokenizerP
     const bool digits =
         !key.empty() && key.size() <= 9 &&
         std::all_of(key.begin(), key.end(), [](char c) { return c >= '0' && c <= '9'; });
-    if (!digits) return bad_file("added_tokens_decoder has the key \"" + key + "\"");
+    if (!digits) return bad_file("added_tokens_decoder has the invalid key \"" + key + "\"");
     const auto text = json_string(entry, "content");
     if (!text) return text.error();
     const auto special = json_bool(entry, "special");
@@ -188,8 +188,9 @@ Result<std::optional<std::string>> read_chat_template(const std::filesystem::pat
 Result<void> add_special_ids(const json& tokenizer_config, const HfConfig& config,
                              const TokenizerParts& parts, GgufMetadata& metadata) {
   const auto outside = [&](const char* key, std::uint32_t id) {
-    return bad_file(std::string(key) + " names the token " + std::to_string(id) +
-                    " of a vocabulary of " + std::to_string(parts.entries.size()));
+    return bad_file(std::string(key) + " is " + std::to_string(id) +
+                    ", outside the vocabulary of " + std::to_string(parts.entries.size()) +
+                    " tokens");
   };
   std::optional<std::uint32_t> bos = parts.bos;
   if (!bos) bos = id_of(tokenizer_config, "bos_token", parts);
@@ -203,7 +204,7 @@ Result<void> add_special_ids(const json& tokenizer_config, const HfConfig& confi
     if (id >= parts.entries.size()) return outside("eos_token_id", id);
     if (std::find(ends.begin(), ends.end(), id) != ends.end()) continue;
     if (ends.size() == kEndIdsMax) {
-      return bad_file("eos_token_id names more than " + std::to_string(kEndIdsMax) + " tokens");
+      return bad_file("eos_token_id lists more than " + std::to_string(kEndIdsMax) + " tokens");
     }
     ends.push_back(id);
   }
@@ -254,8 +255,8 @@ std::string what_is_left_out(const std::filesystem::path& directory, const Token
   for (const std::string& text : parts.left_out) {
     tokens += (tokens.empty() ? "\"" : ", \"") + text.substr(0, 80) + '"';
   }
-  return directory.string() + ": the model has no row for " + tokens +
-         " among the tokenizer's added tokens; left out";
+  return directory.string() +
+         ": left out added tokens of the tokenizer without a row in the model: " + tokens;
 }
 
 }  // namespace
@@ -267,7 +268,7 @@ Result<std::string> add_hf_tokenizer(const std::filesystem::path& directory, con
     if (std::filesystem::exists(directory / "vocab.json")) {
       return Error{Errc::unsupported,
                    directory.string() +
-                       ": a tokenizer of vocab.json and merges.txt is not read; save it as "
+                       ": a tokenizer of vocab.json and merges.txt is not supported; save it as "
                        "tokenizer.json (transformers: AutoTokenizer.from_pretrained(DIR)"
                        ".save_pretrained(DIR))"};
     }

@@ -42,14 +42,14 @@ Result<void> read_vocabulary_map(const json& vocabulary, std::size_t count, Toke
 // [["the", -3.5], ...]
 Result<void> read_vocabulary_list(const json& vocabulary, std::size_t count,
                                   TokenizerParts& parts) {
-  if (vocabulary.size() > count) return bad_tokenizer("it has more entries than the model");
+  if (vocabulary.size() > count) return bad_tokenizer("more entries than the model has rows");
   for (const json& entry : vocabulary) {
     const bool sound = entry.is_array() && entry.size() == 2 && entry[0].is_string() &&
                        entry[1].is_number() && !entry[0].get_ref<const std::string&>().empty() &&
                        std::isfinite(entry[1].get<float>());
     if (!sound) {
       return bad_tokenizer("entry " + std::to_string(parts.entries.size()) +
-                           " is no text with its score");
+                           " is not a text with a score");
     }
     parts.entries.push_back({entry[0].get<std::string>(), entry[1].get<float>()});
   }
@@ -66,13 +66,13 @@ Result<std::vector<Merge>> read_merges(const json& model) {
     if (entry.is_string()) {
       const auto& line = entry.get_ref<const std::string&>();
       const std::size_t space = line.find(' ', 1);
-      if (space == line.npos) return bad_tokenizer("\"" + line.substr(0, 80) + "\" is no merge");
+      if (space == line.npos) return bad_tokenizer("\"" + line.substr(0, 80) + "\" is not a merge");
       merges.emplace_back(line.substr(0, space), line.substr(space + 1));
     } else if (entry.is_array() && entry.size() == 2 && entry[0].is_string() &&
                entry[1].is_string()) {
       merges.emplace_back(entry[0].get<std::string>(), entry[1].get<std::string>());
     } else {
-      return bad_tokenizer("merge " + std::to_string(merges.size()) + " is no pair of texts");
+      return bad_tokenizer("merge " + std::to_string(merges.size()) + " is not a pair of texts");
     }
   }
   return merges;
@@ -82,9 +82,9 @@ Result<void> read_added_tokens(const json& file, const TextSteps& steps, std::si
                                TokenizerParts& parts) {
   const auto added = file.find("added_tokens");
   if (added == file.end() || added->is_null()) return {};
-  if (!added->is_array()) return bad_tokenizer("added_tokens is no list");
+  if (!added->is_array()) return bad_tokenizer("added_tokens is not a list");
   for (const json& entry : *added) {
-    if (!entry.is_object()) return bad_tokenizer("an added token is no object");
+    if (!entry.is_object()) return bad_tokenizer("an added token is not an object");
     const auto id = json_u32(entry, "id");
     if (!id) return id.error();
     const auto text = json_string(entry, "content");
@@ -115,10 +115,10 @@ Result<Index> index_of(const TokenizerParts& parts) {
   for (std::size_t i = 0; i < parts.entries.size(); ++i) {
     const std::string& text = parts.entries[i].text;
     if (text.size() > kEntryBytesMax || text.find('\0') != text.npos || !is_valid_utf8(text)) {
-      return bad_tokenizer("entry " + std::to_string(i) + " is no text, or a very long one");
+      return bad_tokenizer("entry " + std::to_string(i) + " is not a text or is too long");
     }
     if (!index.try_emplace(text, static_cast<std::uint32_t>(i)).second) {
-      return bad_tokenizer("the entry \"" + text.substr(0, 80) + "\" is there twice");
+      return bad_tokenizer("the entry \"" + text.substr(0, 80) + "\" occurs twice");
     }
   }
   return index;
@@ -147,7 +147,7 @@ Result<void> finish_byte_level(const json& model, const TextSteps& steps,
     }
     if (!index.contains(left) || !index.contains(right) || !index.contains(left + right)) {
       return bad_tokenizer("the merge " + left + " " + right +
-                           " joins what the vocabulary does not have");
+                           " uses an entry that is not in the vocabulary");
     }
     parts.merges.push_back(left + " " + right);
   }
@@ -201,15 +201,14 @@ Result<void> score_by_merges(const std::vector<Merge>& merges, const Index& inde
     const auto merged = index.find(left + right);
     if (left_id == index.end() || right_id == index.end() || merged == index.end()) {
       return bad_tokenizer("the merge " + left + " " + right +
-                           " joins what the vocabulary does not have");
+                           " uses an entry that is not in the vocabulary");
     }
     std::size_t& last = last_rank[merged->second];
     TokenizerParts::Entry& entry = parts.entries[merged->second];
     if (last == kNever && entry.type == TokenType::normal) entry.score = -static_cast<float>(rank);
     if (last != kNever && last + 1 != rank) {
       return unsupported_tokenizer(
-          "BPE with byte_fallback whose merges are no order of its pieces (\"" + entry.text +
-          "\")");
+          "BPE with byte_fallback whose merges do not order its pieces (\"" + entry.text + "\")");
     }
     last = rank;
     pairs.insert(key(left_id->second, right_id->second));
@@ -227,8 +226,8 @@ Result<void> score_by_merges(const std::vector<Merge>& merges, const Index& inde
         continue;
       }
       if (!pairs.contains(key(left->second, right->second))) {
-        return unsupported_tokenizer("BPE with byte_fallback that has \"" + entry.text +
-                                     "\" and not each merge into it");
+        return unsupported_tokenizer("BPE with byte_fallback that lacks a merge into \"" +
+                                     entry.text + "\"");
       }
     }
   }
@@ -316,7 +315,7 @@ Result<void> check_added_token(const json& token, const std::string& text,
 
 Result<TokenizerParts> read_tokenizer_json(const json& file, std::size_t count) {
   const auto model = file.find("model");
-  if (model == file.end() || !model->is_object()) return bad_tokenizer("it has no model");
+  if (model == file.end() || !model->is_object()) return bad_tokenizer("the model is missing");
   const auto type = json_string(*model, "type");
   if (!type) return type.error();
   const std::string kind = type->value_or("BPE");  // missing in old files

@@ -33,7 +33,7 @@ Result<std::vector<std::uint64_t>> count_tokens(const Tokenizer& tokenizer,
                                                 const std::filesystem::path& corpus) {
   std::error_code unknown;  // opening reports the error; a pipe has no length
   if (std::filesystem::is_directory(corpus, unknown)) {
-    return Error{Errc::io, "--corpus " + corpus.string() + ": it is a folder; give a text file"};
+    return Error{Errc::io, "--corpus " + corpus.string() + ": is a folder; give a text file"};
   }
   std::ifstream in(corpus, std::ios::binary);
   if (!in) {
@@ -88,8 +88,8 @@ Result<DraftTokens> choose_draft_tokens(const Tokenizer& tokenizer,
   chosen.corpus_tokens = sum_of(first_free, order.end());
   if (chosen.corpus_tokens == 0) {
     return Error{Errc::usage, "--corpus " + options.corpus.string() +
-                                  ": there is no text in it; give one like those that the drafter "
-                                  "will write, some hundred kilobytes at least"};
+                                  ": contains no text; give text similar to what the drafter will "
+                                  "write, at least a few hundred kilobytes"};
   }
   std::stable_sort(first_free, order.end(),
                    [&](std::uint32_t a, std::uint32_t b) { return (*counts)[a] > (*counts)[b]; });
@@ -104,14 +104,14 @@ Result<void> reduce_head(const std::vector<std::uint32_t>& tokens, ModelPlan& pl
   const std::string key(kDraftVocabularyKey);
   if (plan.metadata.values().contains(key)) {
     return Error{Errc::unsupported,
-                 "the drafter's vocabulary is reduced already; start from the whole drafter"};
+                 "the drafter's vocabulary is already reduced; start from the full drafter"};
   }
   PlannedTensor* const head = find_head(plan);
   if (head == nullptr) return missing_tensor("token_embd.weight");
   const bool is_tied = head->info.name != "output.weight";
   const std::vector<std::uint64_t>& dims = head->info.dims;
   if (dims.size() != 2 || dims[1] <= tokens.back()) {
-    return Error{Errc::bad_file, "the tokenizer and the head disagree on the vocabulary"};
+    return Error{Errc::bad_file, "the tokenizer and the head differ in vocabulary size"};
   }
   const std::uint64_t row = head->source.size() / dims[1];
   Bytes& rows = plan.made.emplace_back();

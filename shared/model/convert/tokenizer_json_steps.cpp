@@ -18,7 +18,7 @@ Result<void> unfold(const json& component, const char* list_key, std::size_t dep
                     std::vector<std::pair<std::string, json>>& steps) {
   if (component.is_null()) return {};
   if (!component.is_object() || depth > kNestingMax) {
-    return bad_tokenizer("a step is no object");
+    return bad_tokenizer("a step is not an object");
   }
   const auto type = json_string(component, "type");
   if (!type) return type.error();
@@ -213,7 +213,7 @@ Result<TextSteps> read_text_steps(const json& file) {
   if (auto read = read_pre_tokenizer(file, out, replaces_spaces); !read) return read.error();
   if (out.byte_level) {
     if (replaces_spaces || out.space_rule != SpaceRule::none)
-      return unsupported_tokenizer("ByteLevel behind another spelling");
+      return unsupported_tokenizer("ByteLevel after another form of spaces");
     return out;
   }
   if (!replaces_spaces)

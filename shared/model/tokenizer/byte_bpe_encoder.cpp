@@ -34,7 +34,7 @@ Result<Merges> read_merges(const GgufFile& file, const Vocabulary& vocabulary, c
   for (const std::string_view line : *lines) {
     const std::size_t space = line.find(' ', 1);
     const Error wrong{Errc::bad_file, "the merge '" + std::string(line.substr(0, 80)) +
-                                          "' joins what the vocabulary does not have"};
+                                          "' uses an entry that is not in the vocabulary"};
     if (space == line.npos) return wrong;
     const std::string_view left = line.substr(0, space);
     const std::string_view right = line.substr(space + 1);

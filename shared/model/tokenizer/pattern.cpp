@@ -59,8 +59,8 @@ std::optional<Pattern::Match> Pattern::State::find(std::string_view text, std::s
   if (status == PCRE2_ERROR_JIT_STACKLIMIT) status = run(PCRE2_NO_JIT);
   if (status == PCRE2_ERROR_NOMATCH) return std::nullopt;
   if (status < 0) {
-    throw Failure({Errc::io, "PCRE2 gave up on a text (its error " + std::to_string(status) +
-                                 "); is there enough memory?"});
+    throw Failure({Errc::io, "PCRE2 failed on a text (error " + std::to_string(status) +
+                                 "): check the available memory"});
   }
   const PCRE2_SIZE* bounds = pcre2_get_ovector_pointer(match);
   return Match{.begin = bounds[0], .end = bounds[1]};

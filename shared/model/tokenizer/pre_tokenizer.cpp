@@ -106,7 +106,7 @@ Result<const PreTokenizerRules*> find_pre_tokenizer_rules(std::string_view name)
     known += (known.empty() ? "" : ", ") + std::string(rules.name);
   }
   return Error{Errc::unsupported, "the pre-tokenizer '" + std::string(name) +
-                                      "' (tokenizer.ggml.pre) is not supported; known are " +
+                                      "' (tokenizer.ggml.pre) is not supported; supported are " +
                                       known};
 }
 
@@ -121,7 +121,7 @@ Result<const PreTokenizerRules*> find_pre_tokenizer_rules(std::span<const std::s
   std::string shown;
   for (const std::string& pattern : patterns) shown += (shown.empty() ? "" : ", then ") + pattern;
   return Error{Errc::unsupported, std::string("byte-level BPE ") + (nfc ? "of NFC text " : "") +
-                                      (ignore_merges ? "with ignore_merges " : "") + "cut by " +
+                                      (ignore_merges ? "with ignore_merges " : "") + "split by " +
                                       (shown.empty() ? "nothing" : shown) + " is not supported"};
 }
 

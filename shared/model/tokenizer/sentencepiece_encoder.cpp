@@ -25,7 +25,7 @@ Result<std::vector<SentencePieceModel::Piece>> read_pieces(const GgufFile& file,
       return bad_file("entry " + std::to_string(i) + " of the tokenizer is damaged");
     }
     if (pieces[i].type == TokenType::byte && !byte_of(pieces[i].text)) {
-      return bad_file("entry " + std::to_string(i) + " of the tokenizer is no byte");
+      return bad_file("entry " + std::to_string(i) + " of the tokenizer is not a byte");
     }
   }
   // SentencePiece requires an entry for text that it cannot spell.

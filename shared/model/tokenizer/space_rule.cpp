@@ -36,7 +36,7 @@ Result<SpaceRule> read_space_rule(const GgufFile& file) {
   const auto name = file.get_string(kSpaceRuleKey);
   if (!name) return name.error();
   const auto rule = find_space_rule(*name);
-  if (!rule) return bad_rule(" is '" + std::string(*name) + "'; 'first' and 'always' are known");
+  if (!rule) return bad_rule(" is '" + std::string(*name) + "'; expected 'first' or 'always'");
   if (!*adds) return bad_rule(" contradicts tokenizer.ggml.add_space_prefix");
   return *rule;
 }

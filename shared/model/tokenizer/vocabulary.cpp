@@ -32,7 +32,7 @@ Result<std::optional<std::uint32_t>> read_id(const GgufFile& file, std::string_v
   if (!id) return id.error();
   // Some tools write -1 for none.
   if (*id == std::numeric_limits<std::uint32_t>::max()) return std::optional<std::uint32_t>{};
-  if (*id >= count) return bad_file(std::string(key) + " lies outside the vocabulary");
+  if (*id >= count) return bad_file(std::string(key) + " is outside the vocabulary");
   return std::optional<std::uint32_t>{*id};
 }
 
@@ -73,8 +73,9 @@ Result<void> read_end_ids(const GgufFile& file, Vocabulary& vocabulary) {
   if (!ids) return ids.error();
   for (const std::int32_t id : *ids) {
     if (id < 0 || static_cast<std::size_t>(id) >= vocabulary.texts.size()) {
-      return bad_file(std::string(kEndIdsKey) + " names the token " + std::to_string(id) +
-                      " of a vocabulary of " + std::to_string(vocabulary.texts.size()));
+      return bad_file(std::string(kEndIdsKey) + " lists the token " + std::to_string(id) +
+                      ", outside the vocabulary of " + std::to_string(vocabulary.texts.size()) +
+                      " tokens");
     }
     vocabulary.ends.push_back(static_cast<std::uint32_t>(id));
   }
@@ -134,7 +135,7 @@ Result<void> keep_one_unknown(Vocabulary& vocabulary) {
     if (types[id] != TokenType::unknown || id == kept) continue;
     if (id == vocabulary.bos || vocabulary.is_end(id)) {
       return bad_file("entry " + std::to_string(id) +
-                      " of the tokenizer begins or ends a text and is of the type unknown");
+                      " of the tokenizer begins or ends a text but has the type unknown");
     }
     types[id] = TokenType::unused;
   }
