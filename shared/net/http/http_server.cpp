@@ -164,7 +164,7 @@ struct HttpReply::State {
       put_locked({.head = std::nullopt, .body = {}, .last = true});
       return;
     }
-    HttpAnswer answer = error_page(500, "the server gave no answer");
+    HttpAnswer answer = error_page(500, "the server did not answer");
     std::string body = std::exchange(answer.body, {});
     put_locked({.head = std::move(answer), .body = std::move(body), .whole = true, .last = true});
   }
