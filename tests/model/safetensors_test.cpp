@@ -100,7 +100,7 @@ TEST(SafetensorsTest, RefusesInconsistentEntries) {
   expect_bad("{" + entry("a", "Q9", "[2]", 0, 8) + "}", 8, "Q9");
 }
 
-TEST(SafetensorsTest, RefusesHeadersThatAreNone) {
+TEST(SafetensorsTest, RefusesInvalidHeaders) {
   expect_bad("[]", 0, "not a safetensors file");
   expect_bad("{", 0, "not a safetensors file");
   const Bytes huge = ByteWriter().number(~std::uint64_t{0}).bytes();

@@ -95,12 +95,12 @@ TEST(ProgramTest, FailsIfOutputCannotBeWritten) {
   EXPECT_NE(shown.err.find("standard output"), std::string::npos) << shown.err;
 }
 
-TEST(ProgramTest, ACommandThatIsNoneIsAMistakeThatNamesThem) {
+TEST(ProgramTest, UnknownCommandListsCommands) {
   expect_mistake(run({"NONSENSE"}), "unknown command 'NONSENSE'; the commands are show, fail");
   expect_mistake(run({}), "a command is missing; the commands are show, fail");
 }
 
-TEST(ProgramTest, HelpDoesNotMakeNonsenseRight) {
+TEST(ProgramTest, HelpDoesNotHideUnknownArguments) {
   expect_mistake(run({"NONSENSE", "--help"}),
                  "unknown command 'NONSENSE'; the commands are show, fail");
   expect_mistake(run({"--help", "NONSENSE"}),
@@ -124,7 +124,7 @@ TEST(ProgramTest, WarnsOfMisspelledVariable) {
   }
 }
 
-TEST(ProgramTest, AnOptionThatIsNoneIsNamed) {
+TEST(ProgramTest, NamesUnknownOption) {
   expect_mistake(run({"--nonsense"}), "unexpected argument '--nonsense'");
   expect_mistake(run({"show", "--nonsense"}), "unexpected argument '--nonsense'");
 }
