@@ -28,22 +28,24 @@ int main_with(int argc, char** argv) {
   Options o;
   Program program(
       {.name = "edgedraft",
-       .what = "The device's half of a split language model: drafts here, verified by a server",
+       .what =
+           "Device side of a split language model: it drafts tokens, and a server verifies them",
        .version = kVersion,
        .default_file = "edgedraft.toml"});
   program.write_errors_as(to_json);
   program.command("run", "Answer one prompt", o.run, declare_run, run_once);
   program.command("chat", "Hold a conversation", o.chat, declare_chat, run_chat);
-  program.command("serve", "Answer OpenAI's API on this device", o.serve, declare_serve, run_serve);
-  program.command("devices", "List where drafts can be made", o.devices, declare_devices,
+  program.command("serve", "Serve OpenAI's API on this device", o.serve, declare_serve, run_serve);
+  program.command("devices", "List the devices that can draft", o.devices, declare_devices,
                   run_devices);
-  program.command("convert", "Make GGUF files and bundles", o.convert, declare_convert,
+  program.command("convert", "Convert models to GGUF files and bundles", o.convert, declare_convert,
                   run_convert);
-  program.command("tokenize", "Show a text's tokens", o.tokenize, declare_tokenize, run_tokenize);
-  program.command("perplexity", "Measure a model on a text", o.perplexity, declare_perplexity,
-                  run_perplexity);
-  program.command("index", "Make public texts a file to copy drafts from", o.index, declare_index,
-                  run_index);
+  program.command("tokenize", "Print the token ids of a text", o.tokenize, declare_tokenize,
+                  run_tokenize);
+  program.command("perplexity", "Measure a model's perplexity on a text", o.perplexity,
+                  declare_perplexity, run_perplexity);
+  program.command("index", "Build an index of public texts to copy drafts from", o.index,
+                  declare_index, run_index);
   return program.main(argc, argv);
 }
 

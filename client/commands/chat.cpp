@@ -16,10 +16,9 @@ namespace {
 
 constexpr const char* kHelp =
     "/reset  forget the conversation\n"
-    "/quit   end; so does Ctrl-D\n"
-    "/help   this\n"
-    "Ctrl-C cancels an answer; a second one, or one at the prompt, ends the program, as SIGTERM "
-    "does.\n";
+    "/quit   quit, as Ctrl-D does\n"
+    "/help   print this help\n"
+    "Ctrl-C cancels an answer. A second Ctrl-C, or Ctrl-C at the prompt, quits, as SIGTERM does.\n";
 
 // True if the next turn may succeed: it may be shorter, may have no private text that the drafter
 // must answer alone, or the link may be back.
@@ -61,14 +60,13 @@ class Chat {
       } else if (line == "/help") {
         std::cerr << kHelp;
       } else if (is_command(line)) {
-        std::cerr << "there is no command '" << printable(line, Lines::one)
-                  << "'; the commands are\n"
+        std::cerr << "unknown command '" << printable(line, Lines::one) << "'; the commands are:\n"
                   << kHelp;
       } else if (!line.empty()) {
         if (auto taken = take_turn(line); !taken) return taken.error();
       }
     }
-    if (!json_ && !answers_.empty()) say("in all: " + account(total()));
+    if (!json_ && !answers_.empty()) say("total: " + account(total()));
     if (interrupted()) return kInterruptedExitCode;
     // A user at a terminal has seen the failure.
     return failure_ && !terminal_.input ? exit_code_of(*failure_) : 0;
@@ -98,7 +96,7 @@ class Chat {
     const OpenTokens prompt = conversation_.encode(*text, *hidden);
     if (prompt.tokens.empty()) {
       return Error{Errc::usage,
-                   "the prompt is empty: the chat template writes nothing for such messages"};
+                   "the prompt is empty: the chat template writes nothing for these messages"};
     }
     const auto report = conversation_.answer(prompt, *hidden);
     if (!report) {
@@ -121,8 +119,8 @@ class Chat {
     if (json_) std::cout << to_json(error) << std::endl;
     const bool has_others = !messages_.empty() && messages_.back().role == "assistant";
     const bool reset_helps = error.code == Errc::context_full && has_others;
-    tell(error, std::string("the turn is left out") +
-                    (reset_helps ? "; /reset begins a new conversation" : ""));
+    tell(error, std::string("the turn is dropped") +
+                    (reset_helps ? "; /reset starts a new conversation" : ""));
   }
 
   Result<void> settle() {
@@ -131,7 +129,7 @@ class Chat {
     clear_interrupt();  // it was meant for the check
     if (!report) {
       if (!another_turn_may_do(report.error().code)) return report.error();
-      tell(report.error(), "the answer above stays unchecked");
+      tell(report.error(), "the answer above remains unchecked");
       return {};
     }
     if (!*report) return {};
@@ -184,13 +182,13 @@ void declare_chat(CLI::App& app, ChatOptions& options) {
   declare_answer_options(app, options.answer);
   declare_shown_answer_options(app, options.answer);
   app.footer(
-      "Each line of standard input is a turn; /help lists the commands. If the server is away "
-      "the\ndrafter answers alone (dim text); once it is back that text is checked and "
-      "corrected.\nWith --json an answer that is corrected later is printed again, and a turn that "
-      "fails has an object\nwith its error.\n"
-      "Ctrl-C cancels an answer, which is then neither checked nor continued; a second one, or one "
-      "at the\nprompt, ends the program with status 130. SIGTERM does both: it cuts the answer and "
-      "ends the program.\n"
+      "Each line of standard input is one turn; /help lists the commands. If the server is\n"
+      "unreachable, the drafter answers alone (dim text). When the server returns, it checks and\n"
+      "corrects that text.\n"
+      "With --json, a corrected answer is printed again, and a failed turn prints an object with\n"
+      "its error.\n"
+      "Ctrl-C cancels an answer, which is then neither checked nor continued. A second Ctrl-C, or\n"
+      "Ctrl-C at the prompt, quits with status 130. SIGTERM cancels the answer and quits.\n"
       "Example:\n"
       "  edgedraft chat --pin sha256:... --bundle drafter.gguf --system 'Answer briefly.'");
 }

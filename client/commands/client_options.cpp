@@ -31,7 +31,8 @@ Result<void> check_trust(ClientSettings& config) {
     return usage_error("--pin and --ca exclude each other: give the one you trust");
   }
   if (tls.certificate_file.empty() != tls.key_file.empty()) {
-    return usage_error("--tls-cert and --tls-key go together: a certificate and its private key");
+    return usage_error(
+        "--tls-cert and --tls-key go together: give a certificate and its private key");
   }
   if (config.token_file.empty()) return {};
   auto token = read_token_file(config.token_file, kBearerTokenBytesMax);
@@ -63,11 +64,11 @@ Result<TreeShape> parse_tree(const std::string& text) {
     shape = {.breadth = (*numbers)[0], .depth = (*numbers)[1], .nodes = (*numbers)[2]};
   }
   if (valid(shape)) return shape;
-  return usage_error("'" + text + "': give BREADTH,DEPTH,NODES, e.g. 8,6,62: breadth 1 to " +
+  return usage_error("'" + text + "': expected BREADTH,DEPTH,NODES, e.g. 8,6,62 (breadth 1 to " +
                      std::to_string(kTreeBreadthMax) + ", depth 1 to " +
                      std::to_string(kTreeDepthMax) + ", nodes 1 to " +
                      std::to_string(kTreeNodesMax) + ", and (depth - 1) * breadth below " +
-                     std::to_string(kMaskRowsMax) + "; or the length of a chain, 1 to " +
+                     std::to_string(kMaskRowsMax) + "), or the length of a chain, 1 to " +
                      std::to_string(kTreeDepthMax));
 }
 
@@ -75,7 +76,8 @@ Result<void> check_indexes(const DrafterWishes& wishes) {
   if (wishes.indexes.empty()) return {};
   if (!(wishes.merges_if_faster && wishes.kind.empty()) && !drafts_from_indexes(wishes.kind) &&
       std::ranges::none_of(wishes.merge, drafts_from_indexes)) {
-    return usage_error("--index: no drafter looks anything up in it; leave it out, or ask for one");
+    return usage_error(
+        "--index: no selected drafter reads an index; remove it, or add --drafter retrieval");
   }
   // Drafts are sent to the server, which must not learn the content of private indexes.
   const auto indexes = CorpusIndex::open_public(wishes.indexes);
@@ -87,23 +89,24 @@ Result<void> check_drafter(const OptionValues& o) {
   const DrafterWishes& wishes = o.config.drafter;
   if (wishes.bundles.empty()) {
     return usage_error(
-        "which drafter? Give --bundle FILE.gguf, the same file as the server's (see --help)");
+        "the bundle is missing: give --bundle FILE.gguf, the same file as the server's (see "
+        "--help)");
   }
   if (o.plain && !(wishes.kind.empty() && wishes.merge.empty() && wishes.indexes.empty())) {
-    return usage_error("--plain drafts nothing: leave out --drafter, --drafter-merge and --index");
+    return usage_error("--plain disables drafting: remove --drafter, --drafter-merge and --index");
   }
   if (!wishes.kind.empty() && !is_weightless_kind(wishes.kind)) {
-    return usage_error("--drafter " + wishes.kind + ": give one that needs no weights, of " +
-                       weightless_kind_names());
+    return usage_error("--drafter " + wishes.kind +
+                       ": expected a drafter without weights, one of " + weightless_kind_names());
   }
   for (const std::string& kind : wishes.merge) {
     if (is_weightless_kind(kind)) continue;
-    return usage_error("--drafter-merge " + kind + ": give some that need no weights, of " +
-                       weightless_kind_names() + ", or auto or none alone");
+    return usage_error("--drafter-merge " + kind + ": expected drafters without weights, of " +
+                       weightless_kind_names() + ", or only auto or none");
   }
   if (wishes.bundles.size() > 1 && (o.plain || !wishes.kind.empty())) {
     return usage_error(std::string(o.plain ? "--plain" : "--drafter") +
-                       " takes nothing but the tokenizer of a --bundle: give one");
+                       " uses only the tokenizer of --bundle: give one bundle");
   }
   return check_indexes(wishes);
 }
@@ -121,11 +124,12 @@ Result<void> check_privacy(const OptionValues& o, PrivacyGuard::Options& privacy
       known += std::string(to_string(type)) + ", ";
     }
     if (!found)
-      return usage_error("--private-detect " + word + ": give some of " + known + "or all or none");
+      return usage_error("--private-detect " + word + ": expected any of " + known +
+                         "or only all or none");
   }
   if (privacy.refuses_detected && privacy.detects.empty()) {
     return usage_error(
-        "--private-found refuse: nothing is looked for, so nothing would be refused; say what "
+        "--private-found refuse: no detector is enabled, so nothing would be refused; enable some "
         "with --private-detect");
   }
   if (o.private_names.empty()) return {};
@@ -136,9 +140,9 @@ Result<void> check_privacy(const OptionValues& o, PrivacyGuard::Options& privacy
     if (!line.empty()) privacy.names.push_back(std::move(line));
   }
   if (privacy.names.size() > PrivateVault::kNamesMax) {
-    return usage_error("--private-names " + o.private_names.string() + " has " +
-                       std::to_string(privacy.names.size()) + " names, and " +
-                       std::to_string(PrivateVault::kNamesMax) + " fit: shorten it");
+    return usage_error("--private-names " + o.private_names.string() + ": it has " +
+                       std::to_string(privacy.names.size()) + " names, more than the limit of " +
+                       std::to_string(PrivateVault::kNamesMax) + ": shorten it");
   }
   return {};
 }
@@ -178,7 +182,7 @@ Result<void> check_standard_input(const OptionValues& o, std::string reader) {
   for (const auto& [option, file] : files) {
     if (*file != "-") continue;
     if (!reader.empty()) {
-      return usage_error(option + ": standard input is read " + reader + "; name a file");
+      return usage_error(option + ": standard input is already used " + reader + "; name a file");
     }
     reader = "for " + option;
   }
@@ -198,7 +202,7 @@ Result<ClientSettings> check_answer_options(const OptionValues& o) {
   g.sampling.seed = o.seed.value_or(0);
   if (o.plain && config.offline_bundle.empty() &&
       (config.memory_limit != MemoryMeter::kUnlimited || config.drafted_positions > 0)) {
-    return usage_error("--memory and --ctx are of a drafter, and with --plain there is none");
+    return usage_error("--memory and --ctx apply to a drafter, and --plain has none: remove them");
   }
   if (auto right = check_privacy(o, config.privacy); !right) return right.error();
   return config;
@@ -212,51 +216,50 @@ void declare_answer_options(CLI::App& app, OptionValues& o) {
     return app.add_option(name, value, what)->type_name(type);
   };
   add("--bundle", wishes.bundles, "FILE.gguf",
-      "The drafter; the same file as the server's. Repeatable: once each has been tried, the one "
-      "with the fastest answers is used. With --plain any model with the target's tokenizer")
+      "Bundle with the drafter; the same file as the server's. Repeatable: after each has been "
+      "tried, the fastest is used. With --plain: any model with the target's tokenizer")
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   add("--offline-bundle", config.offline_bundle, "FILE.gguf",
-      "The model that writes while the server is away: a drafter that needs only tokens, or any "
-      "model with the same tokenizer; it may be larger than the one that drafts [the drafter, "
-      "unless it needs activations and has had none]");
+      "Model that writes while the server is unreachable: a drafter that needs only tokens, or any "
+      "model with the same tokenizer. It may be larger than the drafter [the drafter, unless it "
+      "needs activations and has received none]");
   add("--drafter", wishes.kind, "KIND",
-      ("Another drafter than the bundle's own, one that needs no weights: " +
-       weightless_kind_names())
+      ("Drafter without weights to use instead of the bundle's: " + weightless_kind_names())
           .c_str());
   using Words = std::vector<std::string>;
   const auto merge = [&wishes](const Words& words) {
     wishes.merges_if_faster = words == Words{"auto"};
     wishes.merge = wishes.merges_if_faster || words == Words{"none"} ? Words() : words;
   };
-  app.add_option_function<Words>(
-         "--drafter-merge", merge,
-         "Add the proposals of such drafters to the drafter's trees; auto: if that is measured to "
-         "be faster; none: never")
+  app.add_option_function<Words>("--drafter-merge", merge,
+                                 "Add proposals of drafters without weights to the drafter's "
+                                 "trees; auto: if measured to be faster; none: never")
       ->type_name("KIND,...")
       ->delimiter(',')
       ->default_str("auto");
   add("--index", wishes.indexes, "FILE",
-      "Public texts to copy from, as `edgedraft index --public` made it of them. Repeatable")
+      "Index of public texts to copy from, built by `edgedraft index --public`. Repeatable")
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
-  app.add_flag("--plain", o.plain, "No drafting on the device: the server streams the answer");
-  add("--server", config.server, "HOST:PORT", "Where the target is")
+  app.add_flag("--plain", o.plain, "Disable drafting on the device: the server streams the answer");
+  add("--server", config.server, "HOST:PORT", "Address of the server")
       ->check(is_endpoint(EndpointUse::connect))
       ->capture_default_str();
   add("--pin", config.tls.pin, "sha256:HEX",
-      "The server's public key, as it prints it when it starts")
+      "Pin of the server's public key, as printed when the server starts")
       ->check(accepted_by(parse_pin));
   add("--ca", config.tls.ca_file, "FILE",
-      "Trust a server whose certificate this CA signed (PEM); without --pin and --ca the system's");
+      "Trust servers with a certificate signed by this CA (PEM) [the system's CAs, unless --pin is "
+      "given]");
   add("--token-file", config.token_file, "FILE",
-      "File with the token that signs in: its only line, not readable for everybody");
+      "File with the bearer token (one line, not world-readable)");
   add("--tls-cert", config.tls.certificate_file, "FILE",
-      "Our own certificate (PEM), if the server asks for one");
-  add("--tls-key", config.tls.key_file, "FILE", "Its private key (PEM)");
+      "Client certificate (PEM), if the server requires one");
+  add("--tls-key", config.tls.key_file, "FILE", "Private key of --tls-cert (PEM)");
   app.add_option_function<std::string>(
          "--tree", [&o](const std::string& text) { o.tree = parse_tree(text).value(); },
-         "Shape of the drafted trees; one number: that many tokens in a row [8,6,62]")
+         "Shape of the draft trees; a single number: a chain of that many tokens [8,6,62]")
       ->type_name("BREADTH,DEPTH,NODES")
       ->check(accepted_by(parse_tree));
   add_named(app, "--hold", config.generation.hold, "MODE",
@@ -264,88 +267,89 @@ void declare_answer_options(CLI::App& app, OptionValues& o) {
              {"none", Hold::none},
              {"economy", Hold::economy},
              {"lockstep", Hold::lockstep}},
-            "What the server's passes wait for. none: nothing, it goes on by itself and takes the "
-            "hints that have come; economy: hints on their way, which costs fewer passes and is "
-            "slower on long links; lockstep: the next draft, a round trip per pass; auto: none, "
-            "economy or no drafting, whichever is measured to be faster");
-  add("--max-tokens", config.generation.tokens_max, "N", "Longest answer, in tokens")
+            "What a pass on the server waits for. none: nothing; it uses the hints that have "
+            "arrived; economy: hints on their way (fewer passes, slower over long links); "
+            "lockstep: the complete tree (one round trip per pass); auto: none, economy or no "
+            "drafting, whichever is predicted to be the fastest");
+  add("--max-tokens", config.generation.tokens_max, "N", "Maximum length of an answer, in tokens")
       ->check(in_range(1u, kContextCountMax))
       ->capture_default_str();
   add("--temperature", sampling.temperature, "T",
-      "Temperature of the sampler; 0: always the likeliest token")
+      "Sampling temperature; 0: always the most likely token")
       ->check(in_range(0.0, 100.0))
       ->capture_default_str();
-  add("--top-k", sampling.top_k, "K", "Draw from the K likeliest tokens; 0: from all")
+  add("--top-k", sampling.top_k, "K", "Sample from the K most likely tokens; 0: from all")
       ->check(in_range(0u, kTokenIdEnd))
       ->capture_default_str();
-  add("--top-p", sampling.top_p, "P", "Draw from the likeliest tokens that make up P; 1: from all")
+  add("--top-p", sampling.top_p, "P",
+      "Sample from the most likely tokens whose probabilities sum to P; 1: from all")
       // Smaller values would become 0 in the float32 that is sent.
       ->check(in_range(1e-30, 1.0))
       ->capture_default_str();
-  add("--min-p", sampling.min_p, "P", "Draw from tokens of at least P times the best's probability")
+  add("--min-p", sampling.min_p, "P",
+      "Sample from tokens with at least P times the highest probability")
       ->check(in_range(0.0, 1.0))
       ->capture_default_str();
   add("--seed", o.seed, "S",
-      "The same seed gives the same answer, drafted or plain [0; serve: another for each request]")
+      "Seed of the sampler: the same seed gives the same answer, drafted or plain [0; serve: "
+      "random per request]")
       ->check(is_seed());
   add_milliseconds(app, "--deadline-ms", config.generation.deadline, 1, kMillisecondsMax,
-                   "Silence of the server after which the drafter writes on alone");
-  app.add_flag(
-      "--pad", config.pads,
-      "Sizes and times tell an observer of the network nothing but when an answer begins "
-      "and ends: both sides send blocks of constant size at a constant pace, one in 20 ms. "
-      "Costs bytes, and some milliseconds a token");
+                   "Silence of the server after which the drafter continues alone");
+  app.add_flag("--pad", config.pads,
+               "Hide message sizes and times: both sides send one block of constant size every 20 "
+               "ms, so that a network observer sees only when an answer begins and ends. Costs "
+               "bandwidth and some milliseconds per token");
   app.add_option_function<std::string>(
          "--device",
          [&config](const std::string& text) { config.device = parse_device_request(text).value(); },
-         "Where to draft: cpu, vulkan:N, vulkan (its best device) or auto, the fastest for this "
-         "drafter; `edgedraft devices` lists them")
+         "Device that drafts: cpu, vulkan:N, vulkan (the best Vulkan device) or auto (the fastest "
+         "for this drafter); `edgedraft devices` lists them")
       ->type_name("DEVICE")
       ->check(accepted_by(parse_device_request))
       ->default_str("auto");
-  add("--threads", config.thread_count, "N", "Threads of the drafter; 0: one per fast core")
+  add("--threads", config.thread_count, "N", "CPU threads of the drafter; 0: one per fast core")
       ->check(in_range(0u, 1024u))
       ->capture_default_str();
   add_named(app, "--kv-type", config.kv_type, "TYPE", {{"f32", DType::f32}, {"f16", DType::f16}},
-            "The drafter's keys and values on a GPU with 16-bit storage: f32, or f16, which takes "
-            "half the memory. Elsewhere they are f32");
+            "Type of the drafter's KV cache on a GPU with 16-bit storage: f32, or f16, which takes "
+            "half the memory. Other devices use f32");
   add("--memory", config.memory_limit, "BYTES",
-      "Drafters hold no more memory than that, e.g. 512MB (units of 1024): for weights that are "
-      "not read where the file is mapped, caches and working memory. Where it is too little for "
-      "the whole context, they draft in fewer tokens of it [no limit]")
+      "Memory limit of the drafters, e.g. 512MB (units of 1024): for KV caches, working memory, "
+      "and weights that are not used in place in the mapped file. If the whole context does not "
+      "fit, they draft in its first part only [no limit]")
       ->transform(as_byte_size());
   add("--ctx", config.drafted_positions, "N",
-      "Tokens of a conversation that are drafted in; after them it goes on without drafts. Caches "
-      "take memory for each [the bundle's context]")
+      "Context length for drafting; beyond it, answers continue undrafted. The KV caches grow with "
+      "it [the bundle's context]")
       ->check(in_range(1u, kContextCountMax));
-  add("--chat-template", config.chat_template, "FILE", "A Jinja template instead of the bundle's");
-  add_named(
-      app, "--private", config.privacy.mode, "MODE",
-      {{"mask", PrivateMode::mask},
-       {"local", PrivateMode::local},
-       {"prefix", PrivateMode::prefix},
-       {"off", PrivateMode::off}},
-      "What becomes of private text, which <private>...</private> marks and --private-detect "
-      "finds. mask: placeholders are sent in its place, and their values put back into the answer; "
-      "local: nothing of such a text is sent, the device answers; prefix: the same, but what "
-      "stands before the first private text is sent, for the target's activations of it; off: all "
-      "is sent as it is");
+  add("--chat-template", config.chat_template, "FILE",
+      "Jinja chat template to use instead of the bundle's");
+  add_named(app, "--private", config.privacy.mode, "MODE",
+            {{"mask", PrivateMode::mask},
+             {"local", PrivateMode::local},
+             {"prefix", PrivateMode::prefix},
+             {"off", PrivateMode::off}},
+            "What to do with private text, which is marked <private>...</private>, listed by "
+            "--private-names or found by --private-detect. mask: send placeholders, and restore "
+            "the values in the answer; local: send nothing of the request, and answer on the "
+            "device; prefix: like local, but send the text before the first private text, for its "
+            "activations; off: send everything unchanged");
   add("--private-detect", o.private_detect, "TYPE,...",
-      "What is private without a mark: mail, phone, card, iban, address, key; all; none")
+      "Types of private text to detect: mail, phone, card, iban, address, key; all; none")
       ->delimiter(',')
       ->capture_default_str();
   add("--private-names", o.private_names, "FILE",
-      "Names that are private, one a line, 10,000 at most");
-  add_named(
-      app, "--private-found", config.privacy.refuses_detected, "HOW",
-      {{"mask", false}, {"refuse", true}},
-      "Private text that is detected but was neither marked nor known: mask it (mask), or refuse "
-      "the request (refuse)");
-  add_named(
-      app, "--private-types", config.privacy.shows_types, "SHOWN", {{"on", true}, {"off", false}},
-      "Placeholders say what kind of text they stand for, [MAIL_001], or not, [TEXT_001]: on, off");
+      "File with private names, one per line, 10,000 at most");
+  add_named(app, "--private-found", config.privacy.refuses_detected, "HOW",
+            {{"mask", false}, {"refuse", true}},
+            "What to do with detected text that was neither marked nor known: mask it (mask), or "
+            "refuse the request (refuse)");
+  add_named(app, "--private-types", config.privacy.shows_types, "SHOWN",
+            {{"on", true}, {"off", false}},
+            "Show the type of private text in placeholders: [MAIL_001] if on, [TEXT_001] if off");
   add("--log-level", config.log_level, "LEVEL",
-      "What to log: trace, debug, info, warn, error or off")
+      "Lowest level to log: trace, debug, info, warn, error or off")
       ->check(is_log_level())
       ->capture_default_str();
 }
@@ -353,11 +357,11 @@ void declare_answer_options(CLI::App& app, OptionValues& o) {
 void declare_shown_answer_options(CLI::App& app, OptionValues& o) {
   add_named(app, "--resync", o.config.generation.resync, "POLICY",
             {{"check", wire::ResyncPolicy::check}, {"keep", wire::ResyncPolicy::keep}},
-            "What becomes of text written offline: check (the server corrects it) or keep");
+            "What to do with text written offline: check (the server corrects it) or keep");
   add_milliseconds(app, "--resync-wait-ms", o.config.generation.resync_wait, 0, kMillisecondsMax,
-                   "How long an answer waits for the server: to check what ended offline, or to go "
-                   "on if nobody here can write");
-  app.add_flag("--json", o.config.json, "One JSON object an answer on standard output");
+                   "How long an answer waits for the server: to check text that ended offline, or "
+                   "to continue if no local drafter can write");
+  app.add_flag("--json", o.config.json, "Print one JSON object per answer to standard output");
 }
 
 }  // namespace edgedraft::client

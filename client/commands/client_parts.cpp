@@ -125,16 +125,15 @@ Result<void> ClientParts::open_writer() {
   auto opened = BundleFile::open(config_.offline_bundle, BundleUse::draft);
   if (!opened) return Error{opened.error().code, "--offline-bundle: " + opened.error().message};
   if (opened->hello().tokenizer != bundle().hello().tokenizer) {
-    return Error{
-        Errc::mismatch,
-        "--offline-bundle: its tokenizer is another than --bundle's: give a drafter of the "
-        "same target"};
+    return Error{Errc::mismatch,
+                 "--offline-bundle: its tokenizer differs from that of --bundle: give a drafter "
+                 "for the same target"};
   }
   if (!opened->hello().tap.empty()) {
-    return Error{Errc::usage,
-                 "--offline-bundle: a drafter of kind " + std::string(opened->drafter_kind()) +
-                     " lives from what the target sends, and nobody sends it that: give one that "
-                     "needs tokens alone"};
+    return Error{Errc::usage, "--offline-bundle: a drafter of kind " +
+                                  std::string(opened->drafter_kind()) +
+                                  " needs target activations, which are unavailable offline: give "
+                                  "one that needs only tokens"};
   }
   writer_.emplace(*std::move(opened));
   return {};
@@ -166,7 +165,7 @@ std::string ClientParts::token() {
   const std::scoped_lock lock(token_mutex_);
   if (config_.token_file.empty()) return token_;
   auto read = reread_token_file(config_.token_file, kBearerTokenBytesMax);
-  if (!read) log_->warn("the token stays: --token-file {}", read.error().message);
+  if (!read) log_->warn("keeping the current token: --token-file {}", read.error().message);
   if (read && *read) token_ = **std::move(read);
   return token_;
 }
@@ -179,7 +178,7 @@ void ClientParts::keep(const GenerationOutcome& outcome) {
   const bool has_learned = outcome.stats.target_calls > 0;
   if (!memory_ || !has_learned) return;
   if (auto kept = memory_->put(drafter_.memory_key, outcome.known); !kept) {
-    log_->info("what was learned of the server is forgotten: {}", kept.error().message);
+    log_->info("measurements of the server were not saved: {}", kept.error().message);
   }
 }
 

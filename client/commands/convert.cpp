@@ -31,25 +31,24 @@ Result<void> check_drafting(const ConvertCommandOptions& o) {
     return usage_error("--bundle: give the drafter with --drafter DIR");
   }
   if (!o.bundle && !o.drafter.empty()) {
-    return usage_error("--drafter goes with --bundle: both make the drafter's file for a target");
+    return usage_error("--drafter requires --bundle: together they make a bundle for a target");
   }
   if (!o.draft_vocab && !o.corpus.empty()) {
-    return usage_error("--corpus goes with --draft-vocab N: how many of its tokens to keep");
+    return usage_error("--corpus requires --draft-vocab N, the number of its tokens to keep");
   }
   if (!o.draft_vocab) return {};
   if (o.corpus.empty()) {
     return usage_error(
-        "--draft-vocab: give --corpus FILE, a text like those that the drafter will write");
+        "--draft-vocab requires --corpus FILE, a text that resembles the expected answers");
   }
   if (!o.bundle && o.type) {
-    return usage_error(
-        "--type: the bundle that --draft-vocab reduces keeps its types; leave it out");
+    return usage_error("--type: --draft-vocab keeps the types of the bundle; remove it");
   }
   return {};
 }
 
 Result<std::optional<DType>> check(const ConvertCommandOptions& o) {
-  if (o.input.empty()) return usage_error("what is to be converted? Give a folder or a GGUF file");
+  if (o.input.empty()) return usage_error("the input is missing: give a folder or a GGUF file");
   std::error_code error;
   if (!std::filesystem::exists(o.input, error)) {
     return Error{Errc::io,
@@ -61,7 +60,7 @@ Result<std::optional<DType>> check(const ConvertCommandOptions& o) {
   if (auto right = check_written(o.output, read, o.force); !right) return right.error();
   if (!o.type) return std::optional<DType>();
   const auto type = dtype_from_name(*o.type);
-  if (!type) return usage_error("--type " + *o.type + ": give one of " + type_names());
+  if (!type) return usage_error("--type " + *o.type + ": expected one of " + type_names());
   return type;
 }
 
@@ -70,8 +69,8 @@ Result<std::vector<std::uint32_t>> choose_tokens(const ConvertCommandOptions& o)
   if (!o.draft_vocab) return std::vector<std::uint32_t>();
   if (std::filesystem::is_directory(o.input)) {
     return usage_error(
-        "--draft-vocab is for drafters: give a bundle, or a target's GGUF file with "
-        "--bundle --drafter DIR");
+        "--draft-vocab needs a drafter: give a bundle, or a target's GGUF file with --bundle "
+        "--drafter DIR");
   }
   const auto file = GgufFile::open(o.input);
   if (!file) return file.error();
@@ -84,8 +83,8 @@ Result<std::vector<std::uint32_t>> choose_tokens(const ConvertCommandOptions& o)
   std::snprintf(
       share, sizeof share, "%.2f",
       100.0 * static_cast<double>(chosen->covered) / static_cast<double>(chosen->corpus_tokens));
-  std::cerr << chosen->tokens.size() << " of " << tokenizer->vocabulary_count()
-            << " tokens make up " << share << " % of the corpus\n";
+  std::cerr << chosen->tokens.size() << " of " << tokenizer->vocabulary_count() << " tokens cover "
+            << share << " % of the corpus\n";
   return std::move(chosen->tokens);
 }
 
@@ -114,28 +113,29 @@ Result<void> write_output(const ConvertCommandOptions& o, std::optional<DType> t
 
 void declare_convert(CLI::App& app, ConvertCommandOptions& o) {
   app.add_option("input", o.input,
-                 "A Hugging Face folder or a GGUF file (of a model in several any of them); with "
-                 "--bundle the target's GGUF file")
+                 "Hugging Face folder or GGUF file (any part of a split model); with --bundle: the "
+                 "target's GGUF file")
       ->type_name("HF_DIR|GGUF");
-  app.add_option("-o,--output", o.output, "The GGUF file to write")->type_name("FILE.gguf");
+  app.add_option("-o,--output", o.output, "GGUF file to write")->type_name("FILE.gguf");
   app.add_option("--type", o.type,
-                 "How matrices are stored: " + type_names() +
-                     " [as they are in a GGUF file; f16 from a folder]")
+                 "Type of the matrices: " + type_names() +
+                     " [unchanged from a GGUF file; f16 from a folder]")
       ->type_name("TYPE");
   // Other commands take a file or kind, which an options file may set for them.
-  app.add_flag("--bundle", o.bundle, "Make a drafter's file for the target")->configurable(false);
+  app.add_flag("--bundle", o.bundle, "Make a bundle: a drafter for this target")
+      ->configurable(false);
   app.add_option("--drafter", o.drafter,
-                 "The drafter: a checkpoint of Mixture of Attentions, EAGLE, HASS or MEDUSA, or a "
-                 "small model with the target's tokenizer")
+                 "Drafter: a Mixture of Attentions, EAGLE, HASS or MEDUSA checkpoint, or a small "
+                 "model with the target's tokenizer")
       ->type_name("DIR|GGUF")
       ->configurable(false);
   app.add_option("--draft-vocab", o.draft_vocab,
-                 "Let the drafter propose only the N most frequent tokens of --corpus (and control "
-                 "tokens): a smaller head drafts faster, answers stay the target's")
+                 "Let the drafter propose only control tokens and the N most frequent tokens of "
+                 "--corpus. A smaller head drafts faster and does not change answers")
       ->type_name("N")
       ->check(in_range(std::int64_t{1}, std::int64_t{kVocabularyCountMax}));
   app.add_option("--corpus", o.corpus,
-                 "The text whose tokens are counted: like the answers to come")
+                 "Text whose tokens are counted; it should resemble the expected answers")
       ->type_name("FILE");
   app.add_flag("--force", o.force, "Replace the file if it exists");
   app.footer(

@@ -90,7 +90,8 @@ Result<void> read_json_documents(Window& window, const std::string& field, const
       const auto json = nlohmann::json::parse(line, nullptr, false);
       const auto found = json.is_object() ? json.find(field) : json.end();
       if (found == json.end() || !found->is_string()) {
-        return bad(" is no JSON object with a text \"" + field + "\"; --field names another");
+        return bad(": expected a JSON object with a string \"" + field +
+                   "\"; --field selects another member");
       }
       std::string_view text = found->get_ref<const std::string&>();
       while (!text.empty()) {
@@ -108,7 +109,7 @@ Result<void> read_json_documents(Window& window, const std::string& field, const
 Result<void> read_documents(const std::filesystem::path& file, const CorpusReader& reader,
                             const Give& give) {
   if (std::filesystem::is_directory(file)) {
-    return Error{Errc::io, file.string() + ": it is a folder"};
+    return Error{Errc::io, file.string() + ": expected a file, found a folder"};
   }
   std::ifstream in(file, std::ios::binary);
   if (!in) return Error{Errc::io, file.string() + ": " + std::generic_category().message(errno)};

@@ -37,13 +37,13 @@ std::string measurement(const ListedDevice& listed) {
   if (!listed.device.unusable.empty()) return "cannot be used: " + listed.device.unusable;
   if (!listed.failure.empty()) return "failed: " + listed.failure;
   if (!listed.timing) return {};
-  return text_of("%.2f ms a drafting step", listed.timing->seconds * 1e3) +
+  return text_of("%.2f ms per drafting step", listed.timing->seconds * 1e3) +
          text_of(", %.2f GB/s of weights", listed.timing->bytes_per_second * 1e-9);
 }
 
 std::string memory_text(const MemoryNeed& need) {
-  return "holds " + mebibytes(need.weights) + " of weights, " + mebibytes(need.scratch) +
-         " of working memory, " + mebibytes(need.cache) + " for each conversation";
+  return "memory: " + mebibytes(need.weights) + " of weights, " + mebibytes(need.scratch) +
+         " of working memory, " + mebibytes(need.cache) + " of KV cache per conversation";
 }
 
 ordered_json device_json(const ListedDevice& listed) {
@@ -80,21 +80,22 @@ ordered_json device_json(const ListedDevice& listed) {
 
 void declare_devices(CLI::App& app, DevicesOptions& options) {
   app.add_option("--bundle", options.bundle,
-                 "Measure the devices with this drafter, the first where there are several")
+                 "Measure the devices with this drafter; if repeated, with the first")
       ->type_name("FILE.gguf")
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeFirst);
-  app.add_option("--threads", options.threads, "Threads on the CPU; 0: one per fast core")
+  app.add_option("--threads", options.threads, "CPU threads; 0: one per fast core")
       ->type_name("N")
       ->check(in_range(std::int64_t{0}, std::int64_t{1024}))
       ->capture_default_str();
-  app.add_flag("--json", options.json, "One JSON object on standard output");
+  app.add_flag("--json", options.json, "Print one JSON object to standard output");
   app.footer(
-      "Says which device --device auto takes and why: the one with the shortest drafting step, one "
-      "level of a\ntree of 8,6,62. With --bundle every device is measured anew; `run`, `chat` "
-      "and `serve`\nmeasure once for a drafter and remember it. Software rasterisers are measured "
-      "here but never taken by\nthemselves. With --bundle it says, too, what the drafter holds in "
-      "memory on each.\n"
-      "Example:\n  edgedraft devices --bundle drafter.gguf");
+      "Shows which device --device auto selects and why: the one with the shortest drafting step,\n"
+      "which is one level of a tree of 8,6,62. With --bundle, every device is measured again, and\n"
+      "the drafter's memory on each is shown; `run`, `chat` and `serve` measure once per drafter\n"
+      "and keep the result. Software rasterisers are measured here but never selected\n"
+      "automatically.\n"
+      "Example:\n"
+      "  edgedraft devices --bundle drafter.gguf");
 }
 
 DeviceList make_device_list(const std::vector<ComputeDevice>& devices,
@@ -141,9 +142,9 @@ void print(const DeviceList& list, std::ostream& out) {
     }
   }
   if (list.automatic) {
-    out << "auto takes " << list.automatic->device.id << ": " << list.automatic->reason << '\n';
+    out << "auto selects " << list.automatic->device.id << ": " << list.automatic->reason << '\n';
   } else {
-    out << "auto takes the one that is fastest for the drafter: give --bundle FILE to see which\n";
+    out << "auto selects the fastest device for the drafter: give --bundle FILE to see which\n";
   }
 }
 

@@ -23,14 +23,13 @@ namespace edgedraft::client {
 namespace {
 
 Result<void> check(const IndexCommandOptions& o) {
-  if (o.corpus.empty()) return usage_error("which texts? Give files of them");
+  if (o.corpus.empty()) return usage_error("the texts are missing: give one or more files");
   if (o.model.empty()) {
-    return usage_error("--model: give FILE.gguf, the target or any file with its tokenizer");
+    return usage_error(
+        "the model is missing: give --model FILE.gguf, the target or any file with its tokenizer");
   }
   if (o.keep && !o.keep_tokens) {
-    return usage_error(
-        "--keep says which documents to keep, and --keep-tokens N how many: give "
-        "that, too");
+    return usage_error("--keep requires --keep-tokens N, the number of tokens to keep");
   }
   std::vector<std::filesystem::path> read = gguf_files_of(o.model);
   read.insert(read.end(), o.corpus.begin(), o.corpus.end());
@@ -97,10 +96,10 @@ Result<void> rank(const IndexCommandOptions& o, const GgufFile& file,
   const auto tokenizer = Tokenizer::read(file);
   if (!tokenizer) return in_file(o.model, tokenizer.error());
   const auto bos = tokenizer->add_bos() || o.bos ? tokenizer->bos_id() : std::nullopt;
-  if (o.bos && !bos) return usage_error("--bos: the tokenizer has no such token");
+  if (o.bos && !bos) return usage_error("--bos: the tokenizer has no beginning-of-text token");
   const auto window = static_cast<std::uint32_t>(o.window);
   if (window > model->config.context_length) {
-    return usage_error("--window: the model's context has " +
+    return usage_error("--window: expected at most the model's context of " +
                        std::to_string(model->config.context_length) + " tokens");
   }
   const auto backend = make_cpu_backend({.threads = static_cast<std::uint32_t>(o.threads)});
@@ -135,7 +134,8 @@ Result<void> add_refined(const IndexCommandOptions& o, const GgufFile& file,
   if (auto ranked = rank(o, file, *tokens, candidates); !ranked) return ranked.error();
   const std::size_t all = candidates.size();
   const auto kept = best_of(std::move(candidates), static_cast<std::uint64_t>(*o.keep_tokens));
-  if (kept.empty()) return usage_error("--keep-tokens: no document is so short");
+  if (kept.empty())
+    return usage_error("--keep-tokens: every document is longer; give a larger number");
   for (const RankedDocument& document : kept) {
     if (auto added = builder.add(tokens->subspan(document.first, document.count)); !added) {
       return added.error();
@@ -162,8 +162,7 @@ void print(const std::filesystem::path& path, const IndexFacts& facts) {
 Result<int> check_index(const IndexCommandOptions& o) {
   if (!o.corpus.empty() || !o.output.empty() || o.is_public || o.keep_tokens || o.keep) {
     return usage_error(
-        "--check reads an index and makes none: leave out texts, -o, --public, --keep-tokens and "
-        "--keep");
+        "--check only reads an index: remove the texts, -o, --public, --keep-tokens and --keep");
   }
   const auto index = CorpusIndex::open(o.check);
   if (!index) return index.error();
@@ -178,54 +177,58 @@ void declare_index(CLI::App& app, IndexCommandOptions& o) {
   const auto add = [&](const char* name, auto& value, const char* type, const char* what) {
     return app.add_option(name, value, what)->type_name(type);
   };
-  add("texts", o.corpus, "FILE...", "Plain texts, or JSON lines (*.jsonl) with a document a line");
+  add("texts", o.corpus, "FILE...",
+      "Plain text files, or JSON Lines files (*.jsonl) with one document per line");
   add("--model", o.model, "FILE.gguf",
-      "Model whose tokens the texts become: the target, or any file with its tokenizer");
-  add("-o,--output", o.output, "FILE", "The index to write");
+      "Model whose tokenizer encodes the texts: the target, or any file with its tokenizer");
+  add("-o,--output", o.output, "FILE", "Index to write");
   app.add_flag("--public", o.is_public,
-               "Declare that anybody may know what is in it: `run`, `chat` and `serve` take no "
-               "other, since drafts are sent to the server");
+               "Declare the texts public. `run`, `chat` and `serve` accept only public indexes, "
+               "because drafts are sent to the server");
   add("--split", o.split, "HOW",
-      "What is a document of a plain text, past whose end nothing is copied: file, lines, "
-      "paragraphs (up to an empty line). Of more than 64 KiB it becomes several")
+      "How plain text is split into documents: file, lines, paragraphs (separated by empty lines). "
+      "Drafts never continue past the end of a document. Documents over 64 KiB are split further")
       ->check(CLI::IsMember({"file", "lines", "paragraphs"}))
       ->capture_default_str();
-  add("--field", o.field, "NAME", "Where a JSON object has its text")->capture_default_str();
-  add("--keep-tokens", o.keep_tokens, "N", "Keep some documents only, of N tokens together at most")
+  add("--field", o.field, "NAME", "Member of the JSON objects that holds the text")
+      ->capture_default_str();
+  add("--keep-tokens", o.keep_tokens, "N",
+      "Keep only some documents, with at most N tokens in total")
       ->check(in_range(std::int64_t{1}, std::int64_t{1} << 32));
   add("--keep", o.keep, "WHICH",
-      "Which ones --keep-tokens keeps. likeliest: those of the lowest perplexity under --model, "
-      "which is then the target "
-      "(SPECTRA's refinement); random: as many by chance, to compare with")
+      "Documents that --keep-tokens keeps. likeliest: those with the lowest perplexity under "
+      "--model, which must then be the target (SPECTRA's refinement); random: a random choice, for "
+      "comparison")
       ->check(CLI::IsMember({"likeliest", "random"}))
       ->default_str("likeliest");
   add("--seed", o.seed, "S", "Seed for --keep random")->check(is_seed())->capture_default_str();
-  add("--window", o.window, "N", "Tokens of a document, its first, by which it is measured")
+  add("--window", o.window, "N",
+      "Number of tokens at the start of a document that its perplexity is measured on")
       ->check(in_range(std::int64_t{2}, std::int64_t{1} << 20))
       ->capture_default_str();
-  app.add_flag("--bos", o.bos,
-               "Measure after the beginning-of-text token even if the model's tokenizer does not "
-               "ask for it");
-  add("--threads", o.threads, "N", "Threads for measuring perplexity; 0: one per fast core")
+  app.add_flag(
+      "--bos", o.bos,
+      "Start with the beginning-of-text token even if the model's tokenizer does not add it");
+  add("--threads", o.threads, "N", "CPU threads for measuring perplexity; 0: one per fast core")
       ->check(in_range(std::int64_t{0}, std::int64_t{1024}))
       ->capture_default_str();
   add("--memory", o.memory_bytes, "BYTES",
-      "Memory for sorting, e.g. 2GB (units of 1024), 65,536 suffixes per MB; more makes it a "
-      "little faster. Beside it there are a few MB and the tokenizer, with --keep-tokens 16 bytes "
-      "per document and the model")
+      "Memory for sorting, e.g. 2GB (units of 1024), 65,536 suffixes per MB; more is slightly "
+      "faster. The tokenizer and a few MB come in addition; with --keep-tokens, also the model and "
+      "16 bytes per document")
       ->transform(as_byte_size())
       ->check(in_range(std::uint64_t{1} << 20, std::uint64_t{1} << 40, " bytes (1MB to 1TB)"))
       ->default_str("512MB");
   app.add_flag("--force", o.force, "Replace the file if it exists");
   add("--check", o.check, "FILE",
-      "Make nothing: read this index whole, and say what it is; needs no other option");
+      "Check and describe this index without writing anything; needs no other option");
   app.footer(
-      "An index has 8 bytes per token of the texts, and while it is made needs as many again "
-      "beside it on the disk. The system may cache all of it in memory that nothing else needs.\n"
+      "An index takes 8 bytes of disk per token, and as much again while it is built. The system\n"
+      "may cache all of it in free memory.\n"
       "Examples:\n"
       "  edgedraft index --model target.gguf --public manual.txt -o manual.index\n"
-      "  edgedraft index --model target.gguf --public answers.jsonl --field answer "
-      "--keep-tokens 5000000 -o refined.index\n"
+      "  edgedraft index --model target.gguf --public answers.jsonl --field answer --keep-tokens "
+      "5000000 -o refined.index\n"
       "  edgedraft run -p TEXT --bundle drafter.gguf --index manual.index ...");
 }
 

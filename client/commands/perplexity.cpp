@@ -16,31 +16,34 @@
 namespace edgedraft::client {
 
 void declare_perplexity(CLI::App& app, PerplexityOptions& options) {
-  app.add_option("--model", options.model, "A target, or a drafter that is a model by itself")
-      ->type_name("FILE.gguf");
-  app.add_option("-f,--file", options.file, "The text; - reads standard input")->type_name("FILE");
+  app.add_option("--model", options.model, "Target or independent drafter")->type_name("FILE.gguf");
+  app.add_option("-f,--file", options.file, "File with the text; - reads standard input")
+      ->type_name("FILE");
   app.add_option("--window", options.window,
-                 "The text is read in pieces of so many tokens, each without the ones before; the "
-                 "second half of a piece counts")
+                 "Tokens per window. Windows are independent of each other, and only the second "
+                 "half of each counts")
       ->type_name("N")
       ->check(in_range(std::int64_t{3}, std::int64_t{kContextCountMax}))
       ->capture_default_str();
   app.add_flag("--bos", options.bos,
-               "Begin each piece with the beginning-of-text token even if the model's tokenizer "
-               "does not ask for it");
-  app.add_option("--threads", options.threads, "Threads to compute with; 0: one per fast core")
+               "Start each window with the beginning-of-text token even if the model's tokenizer "
+               "does not add it");
+  app.add_option("--threads", options.threads, "CPU threads; 0: one per fast core")
       ->type_name("N")
       ->check(in_range(std::int64_t{0}, std::int64_t{1024}))
       ->capture_default_str();
   app.footer(
-      "Pieces, their first token and what counts are those of llama.cpp's tool: figures compare.\n"
-      "Example:\n  edgedraft perplexity --model target.gguf -f wiki.test.raw");
+      "Windows, their first token and the tokens that count are as in llama.cpp's tool, so that\n"
+      "results can be compared.\n"
+      "Example:\n"
+      "  edgedraft perplexity --model target.gguf -f wiki.test.raw");
 }
 
 Result<int> run_perplexity(const PerplexityOptions& options) {
-  if (options.model.empty()) return Error{Errc::usage, "which model? Give --model FILE.gguf"};
+  if (options.model.empty())
+    return Error{Errc::usage, "the model is missing: give --model FILE.gguf"};
   if (options.file.empty()) {
-    return Error{Errc::usage, "which text? Give -f FILE (- reads standard input)"};
+    return Error{Errc::usage, "the text is missing: give -f FILE (- reads standard input)"};
   }
   const auto file = GgufFile::open(options.model);
   if (!file) return file.error();
@@ -51,8 +54,8 @@ Result<int> run_perplexity(const PerplexityOptions& options) {
   if (!tokenizer) return in_file(options.model, tokenizer.error());
   // Tokens of a window's second half count, except its first.
   if (options.window < 3 || options.window > context_count) {
-    return Error{Errc::usage, "--window: give a number from 3 to " + std::to_string(context_count) +
-                                  ", the model's context"};
+    return Error{Errc::usage, "--window: expected a number from 3 to " +
+                                  std::to_string(context_count) + ", the model's context"};
   }
   const auto window_count = static_cast<std::uint32_t>(options.window);
   const auto text = read_text(options.file, kWholeTextBytesMax);
@@ -61,12 +64,13 @@ Result<int> run_perplexity(const PerplexityOptions& options) {
   const auto backend = make_cpu_backend({.threads = static_cast<std::uint32_t>(options.threads)});
   Decoder decoder(*backend, model->config, model->tensors, window_count);
   const auto bos = tokenizer->add_bos() || options.bos ? tokenizer->bos_id() : std::nullopt;
-  if (options.bos && !bos) return Error{Errc::usage, "--bos: the tokenizer has no such token"};
+  if (options.bos && !bos)
+    return Error{Errc::usage, "--bos: the tokenizer has no beginning-of-text token"};
   Progress progress("perplexity", tokens.size());
   const PerplexityMeter meter = measure_perplexity(decoder, tokens, bos, window_count,
                                                    [&](std::uint64_t n) { progress.advance(n); });
   if (meter.count() == 0) {
-    return Error{Errc::usage, "-f " + options.file.string() + ": too short to predict anything"};
+    return Error{Errc::usage, "-f " + options.file.string() + ": the text is too short to measure"};
   }
   char error[32] = "-";
   if (const auto known = meter.standard_error()) {

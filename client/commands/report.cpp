@@ -160,9 +160,9 @@ std::string account(const RunReport& report) {
                                         static_cast<std::ptrdiff_t>(report.provenance.size());
   const bool only_signed_in = is_private && stats.target_calls == 0;
   line += "; " + bytes_text(report.link.bytes_up) + " up, " + bytes_text(report.link.bytes_down) +
-          (only_signed_in ? " down, to sign in" : " down");
+          (only_signed_in ? " down (sign-in only)" : " down");
   if (stats.tokens > 0) {
-    std::snprintf(text, sizeof text, "; %.1f ms a token",
+    std::snprintf(text, sizeof text, "; %.1f ms per token",
                   milliseconds(stats.elapsed) / stats.tokens);
     line += text;
   }
@@ -173,19 +173,19 @@ std::string account(const RunReport& report) {
   if (report.end == GenerationEnd::context) {
     const bool here =
         !report.provenance.empty() && report.provenance.back() != Provenance::verified;
-    line += here ? "; cut where the context of the drafter on this device ends"
-                 : "; cut where the context ends";
+    line += here ? "; cut at the end of the context of the drafter on this device"
+                 : "; cut at the end of the context";
   }
   return line;
 }
 
 std::string memory_account(const RunReport& report) {
-  std::string line = "memory of drafters: " + mebibytes(report.memory.held_bytes) +
-                     " held, at most " + mebibytes(report.memory.peak_bytes) + "; " +
-                     mebibytes(report.memory.mapped_bytes) + " of files mapped";
+  std::string line = "drafter memory: " + mebibytes(report.memory.held_bytes) + " held, at most " +
+                     mebibytes(report.memory.peak_bytes) + "; " +
+                     mebibytes(report.memory.mapped_bytes) + " of mapped files";
   if (report.start_to_first_token) {
     char text[64];
-    std::snprintf(text, sizeof text, "; first token %.2f s after the start",
+    std::snprintf(text, sizeof text, "; first token %.2f s after program start",
                   seconds(*report.start_to_first_token));
     line += text;
   }

@@ -20,8 +20,7 @@ Result<std::string> read_prompt(const RunOptions& options) {
   if (options.prompt) return *options.prompt;
   if (options.file.empty()) {
     return Error{Errc::usage,
-                 "what is the prompt? Give -p TEXT, or -f FILE (- reads standard "
-                 "input)"};
+                 "the prompt is missing: give -p TEXT, or -f FILE (- reads standard input)"};
   }
   auto text = read_text(options.file, kPromptBytesMax);
   if (!text) return Error{text.error().code, "-f " + text.error().message};
@@ -42,7 +41,7 @@ void declare_run(CLI::App& app, RunOptions& options) {
   app.add_option("-p,--prompt", options.prompt, "The prompt")->type_name("TEXT");
   app.add_option("-f,--file", options.file, "File with the prompt; - reads standard input")
       ->type_name("FILE");
-  app.add_flag("--raw", options.answer.config.raw, "Continue the text as it is: no chat template");
+  app.add_flag("--raw", options.answer.config.raw, "Continue the text without a chat template");
   declare_answer_options(app, options.answer);
   declare_shown_answer_options(app, options.answer);
   app.footer(
@@ -50,15 +49,18 @@ void declare_run(CLI::App& app, RunOptions& options) {
       "  edgedraft run --pin sha256:... --bundle drafter.gguf -p 'What is 47 plus 38?'\n"
       "  edgedraft run --bundle drafter.gguf -f - --json < prompt.txt\n"
       "  edgedraft run --plain --bundle target.gguf --raw -p 'Once upon a time'\n"
-      "Every option can be set in the environment (EDGEDRAFT_MAX_TOKENS for --max-tokens) and in "
-      "the\nTOML file of --config (max-tokens = 64).\n"
-      "Text goes to standard output, as it is final; the account of it to standard error, or "
-      "after it on a\nterminal.\n"
-      "Exit status: 0, 2 for wrong options, 3 if the server cannot be reached and nobody here can "
-      "write\n(with --plain, or a drafter that needs the target; else the device's text is shown, "
-      "as such), 4 if\nit is not trusted or does not let us in, 5 for a file that is no model of "
-      "ours, does not match the\nserver's, or does not fit into --memory, 130 after Ctrl-C or "
-      "SIGTERM, 1 for the rest (a file that is\nnot there, say).");
+      "Every option can be set in the environment (EDGEDRAFT_MAX_TOKENS for --max-tokens) and in\n"
+      "the TOML file of --config (max-tokens = 64).\n"
+      "Standard output receives text once it is final, and standard error the statistics. On a\n"
+      "terminal, standard output receives both.\n"
+      "Exit status:\n"
+      "  0    success, including answers that the drafter wrote offline\n"
+      "  1    any other error, such as a missing file\n"
+      "  2    invalid options\n"
+      "  3    server unreachable, and no local drafter can answer (with --plain, for example)\n"
+      "  4    server not trusted, or access denied\n"
+      "  5    model file invalid, unlike the server's, or too large for --memory\n"
+      "  130  Ctrl-C or SIGTERM");
 }
 
 Result<int> run_once(const RunOptions& options) {

@@ -38,8 +38,8 @@ Result<std::string> read_key(const ServeOptions& o, const std::string& host) {
   if (is_loopback(host)) return std::string();
   return Error{Errc::usage,
                "--listen " + host +
-                   ": beyond loopback clients need a key. Give --api-key-file (for example: (umask "
-                   "077; openssl rand -hex 32 > key))"};
+                   ": addresses other than loopback require a key. Give --api-key-file (for "
+                   "example: (umask 077; openssl rand -hex 32 > key))"};
 }
 
 // Null if the page is off.
@@ -57,13 +57,13 @@ Result<std::unique_ptr<ConversationStore>> open_store(const std::optional<std::s
 }  // namespace
 
 void declare_serve(CLI::App& app, ServeOptions& o) {
-  app.add_option("--listen", o.listen, "Where programs find the API; port 0 takes a free one")
+  app.add_option("--listen", o.listen, "Address of the API; port 0 selects a free port")
       ->type_name("HOST:PORT")
       ->check(is_endpoint(EndpointUse::listen))
       ->capture_default_str();
   app.add_option("--api-key-file", o.api_key_file,
-                 "File with the key that programs have to send: its only line, not readable for "
-                 "everybody. Without it none is asked for, which only loopback allows")
+                 "File with the API key that clients must send (one line, not world-readable). "
+                 "Without it no key is required, which is allowed on loopback only")
       ->type_name("FILE");
   const auto repeatable = [&](const char* name, std::vector<std::string>& value, const char* type,
                               const CLI::Validator& validator, const char* what) {
@@ -74,17 +74,17 @@ void declare_serve(CLI::App& app, ServeOptions& o) {
         ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   };
   repeatable("--allow-origin", o.allow_origins, "ORIGIN", accepted_by(check_origin),
-             "Pages of that origin may use the API, e.g. https://chat.example, or, behind a proxy "
-             "with TLS, the endpoint's own; '*': all pages. Repeatable");
+             "Origin whose pages may use the API, e.g. https://chat.example, or the endpoint's own "
+             "behind a TLS proxy; '*': all pages. Repeatable");
   repeatable("--allow-host", o.allow_hosts, "NAME", accepted_by(check_host_name),
-             "A name that programs call this machine by, besides localhost and addresses. "
+             "Host name that clients may use for this machine, besides localhost and IP addresses. "
              "Repeatable");
-  app.add_option("--alias", o.alias, "The model's name in the API [the bundle's file name]")
+  app.add_option("--alias", o.alias, "Name of the model in the API [the bundle's file name]")
       ->type_name("NAME");
   app.add_option("--offline", o.offline,
-                 "What an answer does while the server is away, if its request does not say: wait; "
-                 "keep: the drafter's text is held back for --hold-ms, then given out for good; "
-                 "revise: it is given out at once, and corrected when the server is back")
+                 "Default for answers while the server is unreachable. wait: wait for it; keep: "
+                 "hold the drafter's text back for --hold-ms, then send it as final; revise: send "
+                 "it at once, and correct it when the server returns")
       ->type_name("POLICY")
       ->check(CLI::IsMember({"wait", "keep", "revise"}))
       ->capture_default_str();
@@ -93,37 +93,36 @@ void declare_serve(CLI::App& app, ServeOptions& o) {
       ->check(in_range(0u, 600'000u))
       ->capture_default_str();
   app.add_option("--route", o.route,
-                 "Who answers, if a request does not say: server; device: the drafter alone, and "
-                 "nothing is sent; auto: the drafter, until it is unsure of its words, then the "
-                 "server goes on")
+                 "Default route of requests. server: the server answers; device: the drafter "
+                 "answers alone, and nothing is sent; auto: the drafter answers until it is "
+                 "unsure, then the server continues")
       ->type_name("ROUTE")
       ->check(CLI::IsMember({"server", "device", "auto"}))
       ->capture_default_str();
   app.add_option("--handover-below", o.handover_below,
-                 "With --route auto: the drafter is unsure where its last 8 tokens were less "
-                 "likely to it than this, in the geometric mean")
+                 "With --route auto: the drafter is unsure if the geometric mean probability of "
+                 "its last 8 tokens is below P")
       ->type_name("P")
       ->check(in_range(0.0, 1.0))
       ->capture_default_str();
   app.add_option("--conversations", o.conversations,
-                 "Most conversations that are kept in memory, and answers written at once")
+                 "Maximum number of conversations held in memory, and of answers written at once")
       ->type_name("N")
       ->check(in_range(1u, 1024u))
       ->capture_default_str();
-  app.add_option(
-         "--page", o.page,
-         "The page at the endpoint's address keeps its conversations in FILE; memory: nowhere; "
-         "off: there is no page [conversations.db in ~/.local/share/edgedraft]")
+  app.add_option("--page", o.page,
+                 "File in which the page at the endpoint's address stores conversations; memory: "
+                 "store none; off: no page [conversations.db in ~/.local/share/edgedraft]")
       ->type_name("FILE");
   declare_answer_options(app, o.answer);
   app.footer(
-      "Any program that speaks OpenAI's API can use it (docs/assistant.md):\n"
+      "Any client of OpenAI's API can use the endpoint (docs/assistant.md):\n"
       "  edgedraft serve --server HOST:7420 --pin sha256:... --bundle drafter.gguf\n"
       "  curl http://127.0.0.1:7430/v1/chat/completions -d '{\"messages\": [{\"role\": \"user\", "
       "\"content\": \"Hi\"}]}'\n"
-      "The sampling options are the defaults of requests that do not say; without --seed each of "
-      "these\ndraws anew. The server need not be there yet.\n"
-      "Prints `ready URL model NAME` when it answers. Ctrl-C or SIGTERM end it.");
+      "The sampling options are defaults for requests that leave them out; without --seed, each\n"
+      "such request gets a random seed. The server need not be running yet.\n"
+      "Prints `ready URL model NAME` once it accepts requests. Ctrl-C or SIGTERM ends it.");
 }
 
 Result<int> run_serve(const ServeOptions& o) {
@@ -144,8 +143,10 @@ Result<int> run_serve(const ServeOptions& o) {
   const auto chat = parts.bundle().chat_template(config->chat_template);
   if (!chat && !config->chat_template.empty()) return chat.error();
   if (o.answer.plain && config->offline_bundle.empty() && o.route != "server") {
-    return Error{Errc::usage,
-                 "--route " + o.route + ": with --plain there is no drafter to answer"};
+    return Error{
+        Errc::usage,
+        "--route " + o.route +
+            ": with --plain no drafter can answer; remove --plain, or give --offline-bundle FILE"};
   }
   const auto conversations = parts.start_engine(o.conversations);
   if (!conversations) return conversations.error();
@@ -204,7 +205,7 @@ Result<int> run_serve(const ServeOptions& o) {
            .line_max = kLineMax}});
   if (!server) return Error{server.error().code, "--listen " + server.error().message};
   parts.log()->info(
-      "memory of drafters: {} held, {} of files mapped; ready {:.2f} s after the start",
+      "drafter memory: {} held, {} of mapped files; ready {:.2f} s after program start",
       mebibytes(parts.memory().held()), mebibytes(parts.mapped_bytes()),
       seconds(Clock::now() - program_start()));
   std::cout << "ready http://" << to_string(Endpoint{endpoint->host, (*server)->port()})

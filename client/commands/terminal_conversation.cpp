@@ -20,13 +20,13 @@ constexpr std::size_t kToldPlaceholders = 8;
 std::string told_of(const RequestMask::Outcome& hidden, const OpenTokens& prompt) {
   if (hidden.is_local) {
     return prompt.open_count > 0
-               ? "private: answered on this device; only what precedes the private text is sent"
-               : "private: answered on this device, nothing of it was sent";
+               ? "private: answered on this device; only the text before the private text is sent"
+               : "private: answered on this device; nothing was sent";
   }
   if (!hidden.placeholders || hidden.placeholders->empty()) return {};
   std::string told;
   for (const auto& [type, count] : hidden.placeholders->counts()) {
-    told += (told.empty() ? "kept back: " : ", ") + std::to_string(count) + " " +
+    told += (told.empty() ? "masked: " : ", ") + std::to_string(count) + " " +
             std::string(to_string(type));
   }
   const auto& values = hidden.placeholders->values();
@@ -91,7 +91,7 @@ Result<void> TerminalConversation::start() {
   const ClientSettings& config = reported_.config;
   if (auto started = parts_->start_engine(); !started) return started.error();
   privacy_.emplace(config.privacy);
-  parts_->log()->info("drafter {} ({} tokens of context), server {}", reported_.drafter,
+  parts_->log()->info("drafter {} (context of {} tokens), server {}", reported_.drafter,
                       bundle().context_count(), config.server);
   if (!reported_.drafter_reason.empty()) parts_->log()->info("{}", reported_.drafter_reason);
   Engine::ConversationParts parts = parts_->conversation(printer_);
@@ -126,8 +126,9 @@ Result<RequestMask::Outcome> TerminalConversation::hide(std::span<ChatMessage> m
   for (ChatMessage& message : messages) message.content = mask.apply(message.content, false);
   auto outcome = mask.outcome();
   if (outcome && outcome->is_local && !parts_->answers_here()) {
-    return Error{Errc::unsupported,
-                 "it holds private text, and with --plain there is no drafter to answer it here"};
+    return Error{
+        Errc::unsupported,
+        "the prompt holds private text, and with --plain no drafter can answer it on this device"};
   }
   if (outcome) learned.keep();
   return outcome;

@@ -27,30 +27,31 @@ Result<std::vector<std::uint32_t>> encode(const BundleFile& bundle, const Tokeni
 
 void declare_tokenize(CLI::App& app, TokenizeOptions& options) {
   app.add_option("--model", options.model, "Any model or bundle")->type_name("FILE.gguf");
-  app.add_option("-f,--file", options.file, "The text; - reads standard input")->type_name("FILE");
+  app.add_option("-f,--file", options.file, "File with the text; - reads standard input")
+      ->type_name("FILE");
   app.add_flag("--parse-special,!--no-parse-special", options.parse_special,
-               "Read the texts of control tokens as the tokens, as a chat template's are");
+               "Encode the texts of control tokens as control tokens, as in a chat template");
   app.add_flag("--chat", options.chat,
-               "The text is a user's message: the ids of the model's chat template with it, up to "
-               "where the answer begins");
+               "Encode the text as a user message in the model's chat template, up to the start of "
+               "the answer");
   app.footer(
-      "Prints the ids on one line, without the beginning-of-text token; --chat has it where the "
-      "model's\nchats have it. The texts of control tokens are read as text, as they are in a "
-      "user's "
-      "message\n(--no-parse-special, the default).\n"
+      "Prints the ids on one line, without the beginning-of-text token; --chat adds it if the\n"
+      "model's chats begin with it. By default (--no-parse-special), texts of control tokens are\n"
+      "encoded as plain text, as in a user message.\n"
       "Example:\n"
       "  echo -n 'What is 47 plus 38?' | edgedraft tokenize --model target.gguf -f -");
 }
 
 Result<int> run_tokenize(const TokenizeOptions& options) {
-  if (options.model.empty()) return Error{Errc::usage, "which tokenizer? Give --model FILE.gguf"};
+  if (options.model.empty())
+    return Error{Errc::usage, "the tokenizer is missing: give --model FILE.gguf"};
   if (options.file.empty()) {
-    return Error{Errc::usage, "which text? Give -f FILE (- reads standard input)"};
+    return Error{Errc::usage, "the text is missing: give -f FILE (- reads standard input)"};
   }
   if (options.chat && options.parse_special) {
-    return Error{Errc::usage,
-                 "--parse-special and --chat exclude each other: what a user writes is no control "
-                 "token"};
+    return Error{
+        Errc::usage,
+        "--parse-special and --chat exclude each other: a user message holds no control tokens"};
   }
   const auto bundle = BundleFile::open(options.model, BundleUse::plain);
   if (!bundle) return bundle.error();

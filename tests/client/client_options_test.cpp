@@ -202,9 +202,9 @@ INSTANTIATE_TEST_SUITE_P(
         Mistake{{"--pin", kPin, "--ca", "ca.pem"}, "--ca"},
         Mistake{{"--seed", "abc"}, "--seed: 'abc': give a number"},
         Mistake{{"--seed", "-1"}, "--seed: '-1': give a number"},
-        Mistake{{"--drafter", "nobody"}, "--drafter nobody: give one"},
-        Mistake{{"--drafter-merge", "pld,nobody"}, "--drafter-merge nobody: give some"},
-        Mistake{{"--drafter-merge", "pld,none"}, "alone"},
+        Mistake{{"--drafter", "nobody"}, "--drafter nobody: expected a drafter"},
+        Mistake{{"--drafter-merge", "pld,nobody"}, "--drafter-merge nobody: expected drafters"},
+        Mistake{{"--drafter-merge", "pld,none"}, "only auto or none"},
         Mistake{{"--tls-cert", "own.pem"}, "--tls-key"},
         Mistake{{"--tls-key", "own.key"}, "--tls-cert"}));
 
@@ -234,7 +234,7 @@ TEST(ClientOptionsTest, RefusesToReadStandardInputTwice) {
   EXPECT_EQ(refusal({.config = {.token_file = "-"}}), "");
   EXPECT_EQ(refusal({.config = {.token_file = "token"}, .private_names = "-"}), "");
   EXPECT_EQ(refusal({.config = {.token_file = "-"}}, prompt),
-            "--token-file -: standard input is read for the prompt (-f -); name a file");
+            "--token-file -: standard input is already used for the prompt (-f -); name a file");
   EXPECT_NE(
       refusal({.config = {.token_file = "-"}, .private_names = "-"}).find("for --token-file -"),
       std::string::npos);
@@ -292,7 +292,8 @@ TEST(ClientOptionsTest, RefusesPrivateNamesOverLimit) {
   const auto many = names_of(PrivateVault::kNamesMax + 1);
   ASSERT_FALSE(many);
   EXPECT_EQ(many.error().code, Errc::usage);
-  EXPECT_NE(many.error().message.find("10001 names, and 10000 fit"), std::string::npos)
+  EXPECT_NE(many.error().message.find("10001 names, more than the limit of 10000"),
+            std::string::npos)
       << many.error().message;
 }
 

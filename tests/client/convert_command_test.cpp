@@ -64,7 +64,7 @@ TEST_F(ConvertCommandTest, ReplacesFileOnlyWithForce) {
   EXPECT_TRUE(GgufFile::open(again.output));
   auto itself = options(again.output, "m.gguf");
   itself.force = true;
-  expect_error(itself, Errc::usage, "a file that is read");
+  expect_error(itself, Errc::usage, "also an input file");
 }
 
 TEST_F(ConvertCommandTest, NamesInvalidOption) {

@@ -142,8 +142,8 @@ TEST(DeviceListTest, ShowsEveryDeviceAndAutoChoice) {
   print(list, out);
   for (const char* line :
        {"cpu       Abacus, 2 threads\n", "vulkan:0  Gpu0, 1.0, 4.0 GiB, discrete\n          int8\n",
-        "2.50 ms a drafting step, 1.00 GB/s", "500.00 ms", "failed: it smokes",
-        "cannot be used: old", "auto takes vulkan:0: 2.50 ms"}) {
+        "2.50 ms per drafting step, 1.00 GB/s", "500.00 ms", "failed: it smokes",
+        "cannot be used: old", "auto selects vulkan:0: 2.50 ms"}) {
     EXPECT_NE(out.str().find(line), std::string::npos) << line << "\nin\n" << out.str();
   }
   const auto json = nlohmann::json::parse(to_json(list));

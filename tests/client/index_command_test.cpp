@@ -145,7 +145,7 @@ TEST_F(IndexCommandTest, ReplacesFileOnlyWithForceAndAfterSuccess) {
   EXPECT_TRUE(CorpusIndex::open(options_.output)) << "the old index stays intact";
   for (const auto& read : {options_.corpus.front(), options_.model}) {
     options_.output = read;
-    expect_error(options_, Errc::usage, "a file that is read");
+    expect_error(options_, Errc::usage, "also an input file");
   }
   EXPECT_EQ(directory_.file_count(), 3u);
 }

@@ -127,7 +127,7 @@ TEST(ReportTest, LinkCountersCoverOneAnswer) {
 TEST(ReportTest, AccountNamesOfflineTextOnlyIfPresent) {
   EXPECT_EQ(account(report()),
             "3 tokens in 2 cycles (tau 2.50), 4 target passes, 3 of 62 drafted accepted; 1000 B "
-            "up, 70.0 kB down; 500.0 ms a token; 1 written offline, 2 rewritten");
+            "up, 70.0 kB down; 500.0 ms per token; 1 written offline, 2 rewritten");
   RunReport online = report();
   online.stats.offline_tokens = 0;
   EXPECT_EQ(account(online).find("offline"), std::string::npos);
@@ -139,7 +139,7 @@ TEST(ReportTest, AccountStatesWhyNothingWasDrafted) {
   streamed.stats.streamed_because = "the server's stream is faster";
   EXPECT_EQ(account(streamed),
             "3 tokens, 4 target passes, nothing drafted (the server's stream is faster); 1000 B "
-            "up, 70.0 kB down; 500.0 ms a token");
+            "up, 70.0 kB down; 500.0 ms per token");
   RunReport offline = streamed;
   offline.stats.streamed_because.clear();
   offline.stats.cycles = offline.stats.cycle_tokens = offline.stats.target_calls = 0;
@@ -152,9 +152,10 @@ TEST(ReportTest, AccountStatesWhereAnswerWasCut) {
   EXPECT_EQ(account(cut).find("cut"), std::string::npos);
   cut.end = GenerationEnd::context;
   cut.provenance.back() = Provenance::verified;
-  EXPECT_TRUE(account(cut).ends_with("; cut where the context ends")) << account(cut);
+  EXPECT_TRUE(account(cut).ends_with("; cut at the end of the context")) << account(cut);
   cut.provenance.back() = Provenance::offline;
-  EXPECT_TRUE(account(cut).ends_with("; cut where the context of the drafter on this device ends"))
+  EXPECT_TRUE(
+      account(cut).ends_with("; cut at the end of the context of the drafter on this device"))
       << account(cut);
 }
 
@@ -162,7 +163,7 @@ TEST(ReportTest, AccountAttributesBytesOfPrivateAnswerToSignIn) {
   RunReport here = report();
   here.provenance.assign(3, Provenance::private_);
   here.stats.target_calls = here.stats.drafted = 0;
-  EXPECT_NE(account(here).find("1000 B up, 70.0 kB down, to sign in"), std::string::npos)
+  EXPECT_NE(account(here).find("1000 B up, 70.0 kB down (sign-in only)"), std::string::npos)
       << account(here);
 }
 

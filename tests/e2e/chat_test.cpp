@@ -90,7 +90,7 @@ TEST_F(ChatTest, ASecretCannotComeWhereTheTurnsDo) {
                   "sha256:" + std::string(64, '0'), "--token-file", "-"},
                  scratch_ / "chat", "a token\n");
   EXPECT_EQ(client.wait(), 2);
-  EXPECT_NE(client.err().find("--token-file -: standard input is read for the turns"),
+  EXPECT_NE(client.err().find("--token-file -: standard input is already used for the turns"),
             std::string::npos)
       << client.err();
 }

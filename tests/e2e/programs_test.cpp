@@ -161,7 +161,7 @@ TEST(ReducedVocabularyTest, ABundleMadeByConvertGivesThePlainAnswer) {
                      "--corpus", corpus, "-o", bundles.back()},
                     scratch / "convert");
     ASSERT_EQ(convert.wait(), 0) << convert.err();
-    EXPECT_NE(convert.err().find("300 of 4096 tokens make up 100.00 %"), std::string::npos)
+    EXPECT_NE(convert.err().find("300 of 4096 tokens cover 100.00 %"), std::string::npos)
         << convert.err();
     server_options.insert(server_options.end(), {"--bundle", bundles.back()});
   }
@@ -502,7 +502,7 @@ TEST_F(ProgramsTest, AConversationGoesOnBehindATurnThatIsRefused) {
   EXPECT_NE(turns[0]["error"]["message"].get<std::string>().find("1 mail"), std::string::npos);
   EXPECT_TRUE(turns[1].contains("text") && turns[2].contains("text")) << chat.out();
   EXPECT_NE(chat.err().find("1 mail"), std::string::npos) << chat.err();
-  EXPECT_NE(chat.err().find("the turn is left out"), std::string::npos) << chat.err();
+  EXPECT_NE(chat.err().find("the turn is dropped"), std::string::npos) << chat.err();
 }
 
 TEST_F(ProgramsTest, AConversationOfWhichTheTemplateMakesNothingSaysSo) {
@@ -530,7 +530,7 @@ TEST_F(ProgramsTest, AConversationGoesOnBehindATurnThatIsTooLong) {
   ASSERT_EQ(turns.size(), 3u) << chat.out();
   EXPECT_EQ(turns[1]["error"]["code"], "context_full");
   EXPECT_TRUE(turns[0].contains("text") && turns[2].contains("text")) << chat.out();
-  EXPECT_NE(chat.err().find("the turn is left out; /reset"), std::string::npos) << chat.err();
+  EXPECT_NE(chat.err().find("the turn is dropped; /reset"), std::string::npos) << chat.err();
 }
 
 TEST_F(ProgramsTest, OptionsComeFromTheEnvironmentAndTheFileToo) {
