@@ -12,7 +12,7 @@ DrafterChoice choose_drafter(std::span<const KnownDrafter> drafters, std::uint32
   for (std::size_t i = 0; i < drafters.size(); ++i) {
     const auto& known = drafters[i].known;
     if (!known || !RunControl(*known).knows_enough()) {
-      return {.index = i, .why = drafters[i].name + " is to be tried"};
+      return {.index = i, .why = drafters[i].name + " has not been measured yet"};
     }
   }
   DrafterChoice choice{.index = 0, .why = "tokens/s"};

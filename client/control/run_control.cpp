@@ -214,14 +214,14 @@ RunControl::Decision RunControl::decide(std::uint32_t breadth_max, std::uint32_t
                   .floor = on_battery ? kBatteryFloor : kFloor};
   const TokenRate& measured = known_.rates[index(RunKind::stream)];
   if (!measured.known()) {
-    why_ = "the server's rate without drafts is measured";
+    why_ = "measuring the server's rate without drafts";
     return stream;
   }
   stream.tokens_per_second = 1.0 / measured.cost();
   Decision draft = stream;
   draft.kind = RunKind::overlap;
   draft.tokens_per_second = 0.0;
-  why_ = "drafting is not measured yet";
+  why_ = "drafting has not been measured yet";
   double draft_loss = 0.0;
   double stream_loss = kWindow;
   if (knows_enough()) {

@@ -27,7 +27,7 @@ std::optional<json> read_cache_file(const std::filesystem::path& file) {
 }
 
 Result<void> write_cache_file(const std::filesystem::path& file, json content) {
-  if (file.empty()) return Error{Errc::io, "there is no home folder to keep it in"};
+  if (file.empty()) return Error{Errc::io, "no folder to store it in: set HOME or XDG_CACHE_HOME"};
   content["version"] = kVersion;
   const std::string text = content.dump(1, ' ', false, json::error_handler_t::replace) + "\n";
   std::error_code error;

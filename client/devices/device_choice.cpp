@@ -18,7 +18,7 @@ std::string joined(const std::vector<std::string>& parts, const char* separator)
 
 std::string step_text(const StepTiming& timing) {
   char text[64];
-  std::snprintf(text, sizeof text, "%.2f ms a drafting step", timing.seconds * 1e3);
+  std::snprintf(text, sizeof text, "%.2f ms per drafting step", timing.seconds * 1e3);
   return text;
 }
 
@@ -33,11 +33,11 @@ int rank(const ComputeDevice& device) {
 Error no_such_device(const std::string& asked, const std::vector<ComputeDevice>& devices) {
   std::vector<std::string> titles;
   for (const ComputeDevice& device : devices) titles.push_back(title(device));
-  std::string message = "--device " + asked + ": there is no such device; there " +
-                        (devices.size() == 1 ? "is " : "are ") + joined(titles, ", ");
+  std::string message =
+      "--device " + asked + ": no such device; available: " + joined(titles, ", ");
   if (devices.size() == 1) {
     message +=
-        " alone. Vulkan needs a driver (on Debian mesa-vulkan-drivers or the GPU maker's) and the "
+        ". Vulkan needs a driver (on Debian mesa-vulkan-drivers or the GPU maker's) and the "
         "loader libvulkan1";
   }
   return {Errc::usage, message};
@@ -59,7 +59,7 @@ Result<DeviceChoice> choose_vulkan(const DeviceRequest& request,
                         .reason = title(*best) + " cannot be used: " + best->unusable,
                         .is_second_best = true};
   }
-  return DeviceChoice{.device = *best, .reason = "asked for"};
+  return DeviceChoice{.device = *best, .reason = "requested"};
 }
 
 // Returns why the CPU is the only choice.
@@ -68,11 +68,11 @@ std::string why_only_cpu(const std::vector<ComputeDevice>& devices) {
   for (const ComputeDevice& device : devices) {
     if (!device.vulkan_index) continue;
     reasons.push_back(device.unusable.empty()
-                          ? title(device) + " is a rasteriser on the CPU, taken only by --device " +
+                          ? title(device) + " is a software rasteriser, used only with --device " +
                                 device.id
                           : title(device) + " cannot be used: " + device.unusable);
   }
-  return reasons.empty() ? "there is no Vulkan device" : joined(reasons, "; ");
+  return reasons.empty() ? "no Vulkan device found" : joined(reasons, "; ");
 }
 
 DeviceChoice choose_fastest(const std::vector<ComputeDevice>& devices,
@@ -120,7 +120,7 @@ Result<DeviceChoice> choose_device(const DeviceRequest& request,
   EDGEDRAFT_CHECK(!devices.empty() && !devices.front().vulkan_index);
   if (request.kind == DeviceRequest::Kind::automatic) return choose_fastest(devices, measure);
   if (request.kind == DeviceRequest::Kind::vulkan) return choose_vulkan(request, devices);
-  return DeviceChoice{.device = devices.front(), .reason = "asked for"};
+  return DeviceChoice{.device = devices.front(), .reason = "requested"};
 }
 
 }  // namespace edgedraft::client

@@ -19,9 +19,10 @@ Result<DeviceRequest> parse_device_request(const std::string& text) {
       return DeviceRequest{.kind = Kind::vulkan, .index = index};
     }
   }
-  return Error{Errc::usage, "'" + text +
-                                "': give auto, cpu, vulkan or vulkan:N; edgedraft devices lists "
-                                "what there is"};
+  return Error{
+      Errc::usage,
+      "'" + text +
+          "': expected auto, cpu, vulkan or vulkan:N; `edgedraft devices` lists the devices"};
 }
 
 }  // namespace edgedraft::client

@@ -20,7 +20,7 @@ std::uint64_t FallbackDrafter::kept_bytes_max(std::uint32_t activation_cols,
 }
 
 Drafter& FallbackDrafter::drafter() const {
-  if (!drafter_) throw DeviceError("no device drafts any more");
+  if (!drafter_) throw DeviceError("no device is left to draft on");
   return *drafter_;
 }
 

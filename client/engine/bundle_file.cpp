@@ -19,7 +19,7 @@ Result<const DrafterKind*> kind_named(const std::string& name) {
   const DrafterKind* kind = find_drafter_kind(name);
   if (kind != nullptr) return kind;
   return Error{Errc::usage,
-               "there is no drafter '" + name + "': it is one of " + drafter_kind_names()};
+               "unknown drafter '" + name + "': expected one of " + drafter_kind_names()};
 }
 
 constexpr const char* kProbe = "edgedraft-system-";
@@ -190,9 +190,10 @@ Result<MarkedText> BundleFile::render_chat(const ChatTemplate& chat, ChatInput i
   input.messages = told;
   auto with_system = chat.render(input);
   if (with_system || !text) return with_system ? with_system : text;
-  return Error{Errc::unsupported,
-               "the chat template leaves out the system message, and refuses it as the user's: " +
-                   with_system.error().message};
+  return Error{
+      Errc::unsupported,
+      "the chat template ignores the system message, and fails if the user's message holds it: " +
+          with_system.error().message};
 }
 
 Result<std::vector<std::uint32_t>> BundleFile::encode_chat(

@@ -52,24 +52,25 @@ Result<MemoryFit> fit_with_successor(const ComputeDevice& device, const ComputeD
   auto fitted = fit_on(device, o, fit);
   if (!fitted && device.id != cpu.id) {
     return Error{fitted.error().code,
-                 fitted.error().message + ". On the CPU it fits (--device cpu)"};
+                 fitted.error().message + ". It fits on the CPU (--device cpu)"};
   }
   return fitted;
 }
 
 void tell(const MemoryFit& fit, const DrafterPlacement::Options& o) {
   if (!o.meter->is_limited()) return;
-  const std::string limit = "--memory " + mebibytes(o.meter->limit()) + " is enough for ";
+  const std::string limit = "--memory " + mebibytes(o.meter->limit()) + " suffices for ";
   if (fit.conversations < o.conversations) {
     o.log->warn("{}{} conversations at once, not {}", limit, fit.conversations, o.conversations);
   }
   if (fit.positions < positions_wanted(o)) {
-    o.log->warn("{}drafts in the first {} tokens of a conversation, not {}", limit, fit.positions,
+    o.log->warn("{}drafting in the first {} tokens of a conversation, not {}", limit, fit.positions,
                 positions_wanted(o));
   }
-  o.log->info("memory of drafters: weights {}, working memory {}, caches {} for each of {}",
-              mebibytes(fit.need.weights), mebibytes(fit.need.scratch), mebibytes(fit.need.cache),
-              fit.conversations);
+  o.log->info(
+      "drafter memory: weights {}, working memory {}, KV cache {} for each of {} conversations",
+      mebibytes(fit.need.weights), mebibytes(fit.need.scratch), mebibytes(fit.need.cache),
+      fit.conversations);
 }
 
 }  // namespace
@@ -111,8 +112,8 @@ Result<std::unique_ptr<DrafterPlacement>> DrafterPlacement::choose(const Options
       });
   if (!choice) return choice.error();
   const ComputeDevice& device = choice->device;
-  o.log->log(choice->is_second_best ? spdlog::level::warn : spdlog::level::info, "drafts on {}: {}",
-             title(device), choice->reason);
+  o.log->log(choice->is_second_best ? spdlog::level::warn : spdlog::level::info,
+             "drafting on {}: {}", title(device), choice->reason);
   auto fit = fit_with_successor(device, cpu, o);
   if (!fit) return fit.error();
   tell(*fit, o);
@@ -126,7 +127,7 @@ Result<std::unique_ptr<DrafterPlacement>> DrafterPlacement::choose(const Options
     drafters.on_failure = [placement = placement.get(), log = o.log, device,
                            cpu](const std::string& why) {
       const std::string reason = title(device) + " failed: " + why;
-      log->warn("{}. Drafting goes on on the CPU; nothing is lost", reason);
+      log->warn("{}. Drafting continues on the CPU; nothing is lost", reason);
       placement->move_to(cpu, reason);
     };
   }

@@ -51,8 +51,9 @@ Result<std::vector<BundleFile>> open_all(const DrafterWishes& wishes, BundleUse 
     const wire::Hello& first = bundles.front().hello();
     const wire::Hello& hello = bundles.back().hello();
     if (hello.target != first.target || hello.tokenizer != first.tokenizer) {
-      return Error{Errc::mismatch, wishes.bundles.front().string() + " and " + path.string() +
-                                       " were made for different targets: give bundles of one"};
+      return Error{Errc::mismatch,
+                   wishes.bundles.front().string() + " and " + path.string() +
+                       " were made for different targets: give bundles for one target"};
     }
   }
   return bundles;

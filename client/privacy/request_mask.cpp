@@ -40,13 +40,13 @@ bool takes_escape(PrivateSpan& span, std::span<const UnescapedText> readings) {
 }
 
 Error too_much() {
-  return {Errc::unsupported,
-          "it holds more private values than there are placeholders for (" +
-              std::to_string(Placeholders::kCountMax) + " of a kind), more marked ones than fit (" +
-              std::to_string(PrivateVault::kRequestMax) + " of a request, " +
-              std::to_string(PrivateVault::kValuesMax) +
-              " in use within an hour), or more that were detected: split it, or keep it on the "
-              "device"};
+  return {Errc::unsupported, "too many private values: more than there are placeholders for (" +
+                                 std::to_string(Placeholders::kCountMax) +
+                                 " per type), more marked values than allowed (" +
+                                 std::to_string(PrivateVault::kRequestMax) + " per request, " +
+                                 std::to_string(PrivateVault::kValuesMax) +
+                                 " in use within an hour), or too many detected values: split the "
+                                 "text, or keep it on the device"};
 }
 
 }  // namespace
@@ -255,8 +255,8 @@ Result<void> RequestMask::check() {
   if (full_) return too_much();
   const std::string forgotten = guard_.refuses_detected() ? unmarked() : "";
   if (!forgotten.empty()) {
-    return Error{Errc::usage, "it holds what looks private and is not marked: " + forgotten +
-                                  ". Mark it with <private>...</private>, or take it out"};
+    return Error{Errc::usage, "the text holds unmarked values that look private: " + forgotten +
+                                  ". Mark them with <private>...</private>, or remove them"};
   }
   const std::vector<Detected> detected = std::exchange(detected_, {});
   if (!remember(detected)) {

@@ -52,7 +52,7 @@ VulkanBackend::VulkanBackend(const Hooks& hooks, const VulkanBackendOptions& opt
     throw Failure(
         {Errc::unsupported,
          device_.description().name +
-             " keeps keys and values in f32, and in f16 with 8- and 16-bit storage, not in " +
+             " supports KV caches in f32, and in f16 with 8- and 16-bit storage, but not in " +
              std::string(traits(kv_type_).name)});
   }
   arena_.on_release([this](const Block& block) { stream_.forget(block); });
@@ -66,7 +66,7 @@ VulkanBackend::~VulkanBackend() {
 std::unique_ptr<Buffer> VulkanBackend::allocate(std::uint64_t floats) {
   const auto bytes = checked_mul(floats, sizeof(float));
   if (!bytes)
-    throw DeviceError("out of device memory: " + std::to_string(floats) + " floats wanted");
+    throw DeviceError("out of device memory: " + std::to_string(floats) + " floats requested");
   auto buffer = std::make_unique<DeviceBuffer>(arena_.allocate(*bytes), *bytes);
   const Allocation& memory = buffer->memory();
   Command command;
@@ -141,7 +141,7 @@ Slice VulkanBackend::slice(const DeviceBuffer& buffer, std::uint64_t offset, std
       .block = buffer.memory().block(), .offset = begin - added, .bytes = end - begin + added};
   if (slice.bytes > device_.storage_range_max()) {
     throw DeviceError("a matrix of " + std::to_string(bytes) +
-                      " bytes is too large for the device, which binds " +
+                      " bytes is too large for the device, which binds at most " +
                       std::to_string(device_.storage_range_max()));
   }
   return slice;
@@ -309,7 +309,7 @@ Result<std::unique_ptr<MeasuredBackend>> open_backend(const Hooks& hooks,
   } catch (const Failure& failure) {
     return failure.error();
   } catch (const DeviceError& error) {
-    return Error{Errc::io, std::string(error.what()) + "; try another device, or --device cpu"};
+    return Error{Errc::io, std::string(error.what()) + "; try another device or --device cpu"};
   }
 }
 

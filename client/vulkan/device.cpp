@@ -40,9 +40,9 @@ Device::Device(const Hooks& hooks, const VulkanBackendOptions& options)
 void Device::choose(const Hooks& hooks, std::uint32_t index) {
   const auto devices = instance_.physical_devices();
   if (index >= devices.size()) {
-    throw Failure({Errc::unsupported, "there is no Vulkan device " + std::to_string(index) +
-                                          ", only " + std::to_string(devices.size()) +
-                                          ": see edgedraft devices, or use --device cpu"});
+    throw Failure({Errc::unsupported, "no Vulkan device " + std::to_string(index) + " among " +
+                                          std::to_string(devices.size()) +
+                                          ": see `edgedraft devices`, or use --device cpu"});
   }
   physical_ = devices[index];
   description_ = describe(functions(), physical_, index);
@@ -76,12 +76,13 @@ void Device::choose_features(const std::optional<VulkanFeatures>& wanted) {
   const std::tuple<bool, bool, const char*> all[] = {
       {features_.narrow_storage, there.narrow_storage, "8- and 16-bit storage"},
       {features_.float16, there.float16, "float16"},
-      {features_.integer_dot, there.integer_dot, "an integer dot product"},
-      {features_.subgroups, there.subgroups, "full subgroups that exchange numbers"}};
+      {features_.integer_dot, there.integer_dot, "integer dot products"},
+      {features_.subgroups, there.subgroups, "full subgroups with shuffles"}};
   for (const auto& [is_wanted, is_there, name] : all) {
     if (is_wanted && !is_there) {
-      throw Failure({Errc::unsupported, description_.name + " does not have " + name +
-                                            ": leave that feature out, see edgedraft devices"});
+      throw Failure({Errc::unsupported,
+                     description_.name + " does not support " + name +
+                         ": disable that feature; `edgedraft devices` lists the supported ones"});
     }
   }
 }
@@ -156,14 +157,14 @@ void Device::start() {
                                      .flags = VK_COMMAND_POOL_CREATE_RESET_COMMAND_BUFFER_BIT,
                                      .queueFamilyIndex = family_};
   command_pool_ = {functions(), device_, &Functions::CreateCommandPool, pool,
-                   "make a command pool"};
+                   "create a command pool"};
 
   const VkSemaphoreTypeCreateInfo timeline{.sType = VK_STRUCTURE_TYPE_SEMAPHORE_TYPE_CREATE_INFO,
                                            .semaphoreType = VK_SEMAPHORE_TYPE_TIMELINE,
                                            .initialValue = 0};
   const VkSemaphoreCreateInfo semaphore{.sType = VK_STRUCTURE_TYPE_SEMAPHORE_CREATE_INFO,
                                         .pNext = &timeline};
-  timeline_ = {functions(), device_, &Functions::CreateSemaphore, semaphore, "make a semaphore"};
+  timeline_ = {functions(), device_, &Functions::CreateSemaphore, semaphore, "create a semaphore"};
 }
 
 Device::~Device() {
@@ -187,7 +188,7 @@ std::uint64_t Device::submit(VkCommandBuffer commands) {
                           .signalSemaphoreCount = 1,
                           .pSignalSemaphores = &semaphore};
   check(hung_ ? VK_TIMEOUT : functions().QueueSubmit(queue_, 1, &info, VK_NULL_HANDLE),
-        "take work");
+        "accept work");
   submitted_ = value;
   return value;
 }
@@ -195,7 +196,7 @@ std::uint64_t Device::submit(VkCommandBuffer commands) {
 void Device::wait(std::uint64_t value) {
   check(wait_for(value), "finish its work");
   if (!instance_.messages().empty()) {
-    throw DeviceError("the validation layer objects: " + instance_.messages().front());
+    throw DeviceError("the Vulkan validation layer reports: " + instance_.messages().front());
   }
 }
 

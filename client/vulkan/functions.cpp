@@ -29,8 +29,8 @@ void find(Function& function, const Functions& functions, VkInstance instance, c
 }
 
 Error missing(const char* name) {
-  return {Errc::unsupported, std::string("Vulkan's loader does not know ") + name +
-                                 ": it is too old; update libvulkan1, or use --device cpu"};
+  return {Errc::unsupported, std::string("the Vulkan loader lacks ") + name +
+                                 ": update libvulkan1, or use --device cpu"};
 }
 
 constexpr bool destroys(std::string_view name) {
@@ -49,7 +49,7 @@ Result<Functions> load_global_functions(const Hooks& hooks) {
   void* library = open_loader();
   if (library == nullptr) {
     return Error{Errc::unsupported,
-                 "there is no Vulkan here (libvulkan.so.1): install libvulkan1 and a driver, for "
+                 "no Vulkan loader found (libvulkan.so.1): install libvulkan1 and a driver, for "
                  "example mesa-vulkan-drivers, or use --device cpu"};
   }
   functions.GetInstanceProcAddr =

@@ -43,7 +43,7 @@ bool has_name(const std::vector<VkExtensionProperties>& extensions, const char* 
 }
 
 bool has_instance_extension(const Functions& functions, const char* name) {
-  return has_name(list(VkExtensionProperties{}, "list what its loader can do",
+  return has_name(list(VkExtensionProperties{}, "list its instance extensions",
                        [&](std::uint32_t* count, VkExtensionProperties* items) {
                          return functions.EnumerateInstanceExtensionProperties(nullptr, count,
                                                                                items);
@@ -78,19 +78,20 @@ std::string why_unusable(const VkPhysicalDeviceProperties& p, bool has_queue) {
   constexpr std::uint32_t kBuffers = 1 + shaders::kBindingsMax;
   const VkPhysicalDeviceLimits& limits = p.limits;
   if (p.apiVersion < VK_API_VERSION_1_2) {
-    return "its driver speaks Vulkan " + version_text(p.apiVersion) + ", not 1.2";
+    return "its driver supports Vulkan " + version_text(p.apiVersion) + ", and 1.2 is required";
   }
-  if (!has_queue) return "it does not compute";
+  if (!has_queue) return "it has no compute queue";
   if (std::min(limits.maxPerStageDescriptorStorageBuffers, limits.maxDescriptorSetStorageBuffers) <
       kBuffers) {
-    return "it binds fewer than " + std::to_string(kBuffers) + " storage buffers";
+    return "it supports fewer than " + std::to_string(kBuffers) + " storage buffers";
   }
   if (limits.maxComputeWorkGroupInvocations < shaders::kWorkgroupMax ||
       limits.maxComputeWorkGroupSize[0] < shaders::kWorkgroupMax) {
     return "its workgroups are smaller than " + std::to_string(shaders::kWorkgroupMax);
   }
   if (limits.maxComputeSharedMemorySize < shaders::kSharedBytesMax) {
-    return "its workgroups share less than " + std::to_string(shaders::kSharedBytesMax) + " bytes";
+    return "its workgroups have less shared memory than " +
+           std::to_string(shaders::kSharedBytesMax) + " bytes";
   }
   return {};
 }
@@ -131,10 +132,11 @@ Instance::Instance(const Hooks& hooks, bool validate) : hooks_(hooks) {
 
 void Instance::create(bool validate) {
   std::uint32_t version = 0;
-  check(functions_.EnumerateInstanceVersion(&version), "tell its loader's version");
+  check(functions_.EnumerateInstanceVersion(&version), "report its loader's version");
   if (version < VK_API_VERSION_1_2) {
-    throw Failure({Errc::unsupported, "Vulkan's loader is version " + version_text(version) +
-                                          ", not 1.2: update libvulkan1, or use --device cpu"});
+    throw Failure(
+        {Errc::unsupported, "the Vulkan loader is version " + version_text(version) +
+                                ", and 1.2 is required: update libvulkan1, or use --device cpu"});
   }
   const VkApplicationInfo application{.sType = VK_STRUCTURE_TYPE_APPLICATION_INFO,
                                       .pApplicationName = "edgedraft",
@@ -158,8 +160,8 @@ void Instance::create(bool validate) {
   validates_ = validate;
   if (validate) {
     if (!has_validation_layer(functions_)) {
-      throw Failure({Errc::unsupported, std::string("there is no ") + kValidationLayer +
-                                            ": install vulkan-validationlayers"});
+      throw Failure({Errc::unsupported, std::string("no ") + kValidationLayer +
+                                            " found: install vulkan-validationlayers"});
     }
     info.enabledLayerCount = 1;
     info.ppEnabledLayerNames = &kValidationLayer;
@@ -171,7 +173,7 @@ void Instance::create(bool validate) {
   const VkResult created = functions_.CreateInstance(&info, nullptr, &instance_);
   if (created == VK_ERROR_INCOMPATIBLE_DRIVER) {
     throw Failure({Errc::unsupported,
-                   "there is no Vulkan driver here: install one for the GPU, for example "
+                   "no Vulkan driver found: install one for the GPU, for example "
                    "mesa-vulkan-drivers, or use --device cpu"});
   }
   check(created, "start");
@@ -180,7 +182,7 @@ void Instance::create(bool validate) {
   }
   if (validate && functions_.CreateDebugUtilsMessengerEXT != nullptr) {
     check(functions_.CreateDebugUtilsMessengerEXT(instance_, &messages, nullptr, &messenger_),
-          "report what its validation layer says");
+          "report validation messages");
   }
 }
 

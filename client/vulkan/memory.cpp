@@ -13,7 +13,7 @@ constexpr VkBufferUsageFlags kUsage = VK_BUFFER_USAGE_STORAGE_BUFFER_BIT |
                                       VK_BUFFER_USAGE_TRANSFER_SRC_BIT |
                                       VK_BUFFER_USAGE_TRANSFER_DST_BIT;
 DeviceError out_of_memory(std::uint64_t bytes) {
-  return DeviceError("out of device memory: " + std::to_string(bytes) + " bytes wanted");
+  return DeviceError("out of device memory: " + std::to_string(bytes) + " bytes requested");
 }
 
 // Returns the first type with the wanted and preferred properties, if any, then the first other
@@ -44,14 +44,13 @@ Block::Block(Device& device, const std::shared_ptr<MemoryMeter>& meter, std::uin
                                 .size = bytes,
                                 .usage = kUsage,
                                 .sharingMode = VK_SHARING_MODE_EXCLUSIVE};
-  buffer_ = {f, device.handle(), &Functions::CreateBuffer, info, "make a buffer"};
+  buffer_ = {f, device.handle(), &Functions::CreateBuffer, info, "create a buffer"};
   const VkBuffer buffer = buffer_.get();
 
   VkMemoryRequirements needs{};
   f.GetBufferMemoryRequirements(device.handle(), buffer, &needs);
   const auto types = memory_types(device.memory(), needs.memoryTypeBits, wanted, preferred);
-  if (types.empty())
-    throw DeviceError("the Vulkan device has no memory of the kind that is needed");
+  if (types.empty()) throw DeviceError("the Vulkan device has no suitable memory type");
   held_ = HeldMemory(meter, needs.size);
   for (const std::uint32_t type : types) {
     try {

@@ -87,8 +87,8 @@ void VulkanBackend::dispatch(const PipelineKey& key, const Groups& groups, ByteV
                              std::initializer_list<Bound> bound) {
   EDGEDRAFT_CHECK(push.size() <= sizeof(Command::push));
   if (groups.x > kGroupsMax || groups.y > kGroupsMax) {
-    throw DeviceError("a step of " + std::to_string(std::max(groups.x, groups.y)) +
-                      " workgroups is more than a device takes");
+    throw DeviceError("a dispatch of " + std::to_string(std::max(groups.x, groups.y)) +
+                      " workgroups is too large for the device");
   }
   Command command;
   command.groups_x = static_cast<std::uint32_t>(groups.x);
@@ -242,7 +242,7 @@ void VulkanBackend::attention(const AttentionOp& op) {
              {{q.slice}, {k.slice}, {v.slice}, {y.slice, Bound::written}});
     return;
   }
-  if (splits > kGroupsMax) throw DeviceError("so long a context is too large for the device");
+  if (splits > kGroupsMax) throw DeviceError("the context is too long for the device");
   params.splits = static_cast<std::uint32_t>(splits);
   const auto rows_max = static_cast<std::uint32_t>(std::min(parts.rows, kGroupsMax / splits));
   for (std::uint32_t first = 0; first < op.q.rows; first += rows_max) {
@@ -373,7 +373,7 @@ Slice VulkanBackend::scratch(std::uint64_t bytes) {
   }
   const Slice slice{.block = scratch_.block(), .offset = scratch_.offset(), .bytes = bytes};
   if (bytes > device_.storage_range_max()) {
-    throw DeviceError("so many rows at once are too large for the device");
+    throw DeviceError("too many rows at once for the device");
   }
   return slice;
 }

@@ -20,7 +20,7 @@ SetLayout make_set_layout(Device& device) {
       .bindingCount = static_cast<std::uint32_t>(bindings.size()),
       .pBindings = bindings.data()};
   return {device.functions(), device.handle(), &Functions::CreateDescriptorSetLayout, info,
-          "make a descriptor layout"};
+          "create a descriptor layout"};
 }
 
 Layout make_layout(Device& device, VkDescriptorSetLayout set) {
@@ -32,7 +32,7 @@ Layout make_layout(Device& device, VkDescriptorSetLayout set) {
                                         .pushConstantRangeCount = 1,
                                         .pPushConstantRanges = &push};
   return {device.functions(), device.handle(), &Functions::CreatePipelineLayout, info,
-          "make a pipeline layout"};
+          "create a pipeline layout"};
 }
 
 Cache make_cache(Device& device, ByteView data) {
@@ -40,7 +40,7 @@ Cache make_cache(Device& device, ByteView data) {
                                        .initialDataSize = data.size(),
                                        .pInitialData = data.data()};
   return {device.functions(), device.handle(), &Functions::CreatePipelineCache, info,
-          "make a pipeline cache"};
+          "create a pipeline cache"};
 }
 
 }  // namespace
@@ -72,7 +72,7 @@ VkShaderModule Pipelines::module(shaders::Shader shader, const shaders::Build& b
                                         .codeSize = build.words.size_bytes(),
                                         .pCode = build.words.data()};
     module = {device_.functions(), device_.handle(), &Functions::CreateShaderModule, info,
-              "take a shader"};
+              "create a shader module"};
   }
   return module.get();
 }

@@ -75,7 +75,7 @@ Recording::Recording(Device& device, const Pipelines& pipelines, Arena& calls, A
       .level = VK_COMMAND_BUFFER_LEVEL_PRIMARY,
       .commandBufferCount = 1};
   check(device.functions().AllocateCommandBuffers(device.handle(), &allocate, &buffer_),
-        "make a command buffer");
+        "allocate a command buffer");
   try {
     record(pipelines);
   } catch (...) {
@@ -102,7 +102,7 @@ std::vector<VkDescriptorSet> Recording::make_sets(const Pipelines& pipelines) {
                                         .maxSets = count,
                                         .poolSizeCount = 1,
                                         .pPoolSizes = &size};
-  sets_ = {f, device_.handle(), &Functions::CreateDescriptorPool, info, "make descriptors"};
+  sets_ = {f, device_.handle(), &Functions::CreateDescriptorPool, info, "create a descriptor pool"};
   const std::vector<VkDescriptorSetLayout> layouts(count, pipelines.set_layout());
   const VkDescriptorSetAllocateInfo allocate{
       .sType = VK_STRUCTURE_TYPE_DESCRIPTOR_SET_ALLOCATE_INFO,
@@ -110,7 +110,7 @@ std::vector<VkDescriptorSet> Recording::make_sets(const Pipelines& pipelines) {
       .descriptorSetCount = count,
       .pSetLayouts = layouts.data()};
   std::vector<VkDescriptorSet> sets(count);
-  check(f.AllocateDescriptorSets(device_.handle(), &allocate, sets.data()), "make descriptors");
+  check(f.AllocateDescriptorSets(device_.handle(), &allocate, sets.data()), "allocate descriptors");
 
   std::vector<VkDescriptorBufferInfo> buffers;
   std::vector<VkWriteDescriptorSet> writes;
@@ -150,7 +150,7 @@ void Recording::record(const Pipelines& pipelines) {
     const VkQueryPoolCreateInfo info{.sType = VK_STRUCTURE_TYPE_QUERY_POOL_CREATE_INFO,
                                      .queryType = VK_QUERY_TYPE_TIMESTAMP,
                                      .queryCount = stamp_count_};
-    stamps_ = {f, device_.handle(), &Functions::CreateQueryPool, info, "make timestamps"};
+    stamps_ = {f, device_.handle(), &Functions::CreateQueryPool, info, "create timestamp queries"};
   }
   const VkCommandBufferBeginInfo begin{.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO};
   check(f.BeginCommandBuffer(buffer_, &begin), "record commands");
@@ -249,7 +249,7 @@ std::vector<double> Recording::seconds() const {
                                                 stamps.size() * sizeof(std::uint64_t),
                                                 stamps.data(), sizeof(std::uint64_t),
                                                 VK_QUERY_RESULT_64_BIT | VK_QUERY_RESULT_WAIT_BIT),
-        "tell its timestamps");
+        "read its timestamps");
   for (std::size_t i = 0; i < stamps.size(); i += 2) {
     seconds.push_back(static_cast<double>(stamps[i + 1] - stamps[i]) * device_.timestamp_seconds());
   }

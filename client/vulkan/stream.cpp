@@ -109,7 +109,7 @@ void Stream::drop_gathered() noexcept {
 }
 
 void Stream::flush() {
-  if (broken_) throw DeviceError("work that the device did not take is lost");
+  if (broken_) throw DeviceError("the device rejected earlier work, which is lost");
   if (commands_.empty()) return;
   try {
     Recording& recorded = recording();

@@ -28,7 +28,7 @@ Transfers::Transfers(Device& device, const std::shared_ptr<MemoryMeter>& meter)
         .commandBufferCount = 1};
     // Freed with the pool.
     check(device.functions().AllocateCommandBuffers(device.handle(), &allocate, &part.commands),
-          "make a command buffer");
+          "allocate a command buffer");
   }
 }
 

@@ -6,7 +6,7 @@ namespace {
 
 Error no_vulkan() {
   return {Errc::unsupported,
-          "this build has no Vulkan: install libvulkan-dev and glslc and build again, or use "
+          "this build has no Vulkan support: install libvulkan-dev and glslc and rebuild, or use "
           "--device cpu"};
 }
 

@@ -98,13 +98,13 @@ TEST(DeviceChoiceTest, TakesRequestedDeviceWithoutMeasuring) {
   const auto choose = [&](Kind kind, std::optional<std::uint32_t> index) {
     return choose_device({.kind = kind, .index = index}, devices, watch.measure());
   };
-  expect_choice(choose(Kind::cpu, {}), "cpu", "asked for");
-  expect_choice(choose(Kind::vulkan, 1), "vulkan:1", "asked for");
-  expect_choice(choose(Kind::vulkan, 0), "vulkan:0", "asked for");
-  expect_choice(choose(Kind::vulkan, {}), "vulkan:2", "asked for");
+  expect_choice(choose(Kind::cpu, {}), "cpu", "requested");
+  expect_choice(choose(Kind::vulkan, 1), "vulkan:1", "requested");
+  expect_choice(choose(Kind::vulkan, 0), "vulkan:0", "requested");
+  expect_choice(choose(Kind::vulkan, {}), "vulkan:2", "requested");
   EXPECT_TRUE(watch.measured.empty());
   expect_choice(choose_device({.kind = Kind::vulkan}, {cpu(), gpu(0, "software")}, watch.measure()),
-                "vulkan:0", "asked for");
+                "vulkan:0", "requested");
 }
 
 TEST(DeviceChoiceTest, RefusesUnknownIndexAndListsDevices) {

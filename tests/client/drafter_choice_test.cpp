@@ -31,7 +31,7 @@ TEST(DrafterChoiceTest, TriesUnknownDraftersInOrder) {
   const auto second =
       chosen({{.name = "a", .known = knowledge(0.9)}, {.name = "b", .known = RunKnowledge{}}});
   EXPECT_EQ(second.index, 1u);
-  EXPECT_EQ(second.why, "b is to be tried");
+  EXPECT_EQ(second.why, "b has not been measured yet");
 }
 
 TEST(DrafterChoiceTest, PicksFastestAndReportsAllSpeeds) {

@@ -51,7 +51,7 @@ TEST(ReportTest, HasEveryStableField) {
                               .drafter = "moa",
                               .device = "cpu",
                               .device_name = "A processor",
-                              .device_reason = "asked for",
+                              .device_reason = "requested",
                               .tokenizer_fingerprint = Digest{}};
   const std::string line = to_json(report(), config);
   EXPECT_EQ(line.find('\n'), std::string::npos);
@@ -87,7 +87,7 @@ TEST(ReportTest, HasEveryStableField) {
   EXPECT_EQ(answer["config"]["drafter"], "moa");
   EXPECT_EQ(answer["config"]["device"], "cpu");
   EXPECT_EQ(answer["config"]["device_name"], "A processor");
-  EXPECT_EQ(answer["config"]["device_reason"], "asked for");
+  EXPECT_EQ(answer["config"]["device_reason"], "requested");
   EXPECT_EQ(answer["config"]["tree"], (json{{"breadth", 8}, {"depth", 6}, {"nodes", 62}}));
   EXPECT_EQ(answer["config"]["fingerprints"]["tokenizer"], std::string(64, '0'));
   EXPECT_EQ(answer["config"]["fingerprints"]["target"], nullptr);

@@ -64,7 +64,7 @@ TEST(RunControlTest, MeasuresStreamFirstThenDraftsAtFullBreadth) {
   EXPECT_EQ(second.kind, RunKind::overlap);
   EXPECT_EQ(second.breadth, 8u);
   EXPECT_EQ(second.tokens_per_second, 0.0);
-  EXPECT_EQ(control.why(), "drafting is not measured yet");
+  EXPECT_EQ(control.why(), "drafting has not been measured yet");
 }
 
 TEST(RunControlTest, StreamRateExcludesPassesBesideDrafts) {

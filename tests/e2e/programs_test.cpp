@@ -227,7 +227,7 @@ TEST_F(ProgramsTest, ALogOfCyclesOnAFullDiskFailsTheRun) {
 TEST_F(ProgramsTest, SaysWhereItDraftsAndWhy) {
   const json asked = run("moa-tli0", {"-p", kQuestion, "--max-tokens", "3", "--device", "cpu"});
   EXPECT_EQ(asked["config"]["device"], "cpu");
-  EXPECT_EQ(asked["config"]["device_reason"], "asked for");
+  EXPECT_EQ(asked["config"]["device_reason"], "requested");
   EXPECT_FALSE(asked["config"]["device_name"].get<std::string>().empty());
   const auto missing = start_client(
       scratch_, "missing",

@@ -15,8 +15,8 @@ constexpr const char* kNeedsTarget =
     "--offline-bundle FILE";
 
 constexpr const char* kCannotWrite =
-    "the drafter cannot write here without the server: its kind never does, or the conversation is "
-    "longer than it has room for";
+    "the drafter cannot write without the server: its kind never can, or the conversation exceeds "
+    "its context";
 
 }  // namespace
 
@@ -93,13 +93,12 @@ Result<bool> DeviceWriting::take_nothing() {
     if (options_.context_count > 0 && conversation_.count() >= options_.context_count) {
       return Error{Errc::context_full, "the conversation has " +
                                            std::to_string(conversation_.count()) +
-                                           " tokens, and the device has room for " +
+                                           " tokens, and the device's context has only " +
                                            std::to_string(options_.context_count)};
     }
-    return Error{Errc::unsupported,
-                 std::string(kCannotWrite) +
-                     "; let the server answer, or give the device another drafter (--drafter, "
-                     "--offline-bundle) or more room (--ctx)"};
+    return Error{Errc::unsupported, std::string(kCannotWrite) +
+                                        "; let the server answer, or give another drafter "
+                                        "(--bundle, --offline-bundle) or a longer context (--ctx)"};
   } else {
     nothing_to_write_ = true;
     await_check();

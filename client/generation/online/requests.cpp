@@ -104,9 +104,9 @@ Result<void> Requests::take_welcome(const wire::Welcome& welcome) {
       std::accumulate(welcome.scale_groups.begin(), welcome.scale_groups.end(), 0u);
   if (parts_.drafter && cols != parts_.drafter->activation_cols()) {
     return Error{Errc::mismatch, "the server sends " + std::to_string(cols) +
-                                     " activations a token, the drafter takes " +
+                                     " activations per token, the drafter expects " +
                                      std::to_string(parts_.drafter->activation_cols()) +
-                                     ": give both sides the same bundle"};
+                                     ": use the same bundle on both sides"};
   }
   server_.welcomed(welcome);
   request_.in_flight = request_.running = false;
