@@ -70,17 +70,17 @@ bool is_origin(std::string_view text) {
 
 Result<void> check_origin(const std::string& text) {
   if (text == "*" || is_origin(text)) return {};
-  return usage_error("'" + text +
-                     "': give an origin as browsers send it, SCHEME://HOST, with :PORT where it is "
-                     "not the scheme's own and with nothing behind, e.g. https://chat.example; or "
-                     "*");
+  return usage_error(
+      "'" + text +
+      "': expected an origin as browsers send it, SCHEME://HOST, with :PORT only if it is not the "
+      "scheme's default and without a path, e.g. https://chat.example; or *");
 }
 
 Result<void> check_host_name(const std::string& text) {
   if (is_plain_name(text)) return {};
   return usage_error("'" + text +
-                     "': give a name alone, without scheme and port, e.g. box.lan; addresses pass "
-                     "without it");
+                     "': expected a host name without scheme and port, e.g. box.lan; IP addresses "
+                     "are always allowed");
 }
 
 // Rebinding needs a name that its owner can point anywhere; an address is safe.
@@ -115,28 +115,28 @@ bool ApiGuard::has_key(const HttpRequest& request) const {
 std::optional<ApiError> ApiGuard::refusal(const HttpRequest& request, bool needs_key) const {
   const std::string_view host = request.header("Host").value_or("");
   if (!allows_host(host)) {
-    return ApiError{.status = 403,
-                    .message = "this endpoint is not called '" + std::string(host) +
-                               "'; if it is, start it with --allow-host",
-                    .code = "host_not_allowed"};
+    return ApiError{
+        .status = 403,
+        .message = "the host name '" + std::string(host) +
+                   "' is not allowed: to allow it, start the endpoint with --allow-host",
+        .code = "host_not_allowed"};
   }
   const auto origin = request.header("Origin");
   if (origin && !allows_origin(*origin, host)) {
-    return ApiError{.status = 403,
-                    .message = "pages of '" + std::string(*origin) +
-                               "' may not use this endpoint; to let them, start it with "
-                               "--allow-origin",
-                    .code = "origin_not_allowed"};
+    return ApiError{
+        .status = 403,
+        .message = "pages of '" + std::string(*origin) +
+                   "' may not use this endpoint: to allow them, start it with --allow-origin",
+        .code = "origin_not_allowed"};
   }
   // A browser's preflight request carries no key.
   if (!needs_key || (origin && request.method == "OPTIONS") || has_key(request)) {
     return std::nullopt;
   }
-  return ApiError{.status = 401,
-                  .message =
-                      "this endpoint wants its API key: send it as 'Authorization: Bearer "
-                      "KEY'",
-                  .code = "invalid_api_key"};
+  return ApiError{
+      .status = 401,
+      .message = "this endpoint requires its API key: send it as 'Authorization: Bearer KEY'",
+      .code = "invalid_api_key"};
 }
 
 HttpHeaders ApiGuard::headers(const HttpRequest& request) const {

@@ -20,27 +20,30 @@ std::string metrics_text(const ApiCounters& counters, const Conversations& conve
                          const MemoryMeter* drafters, std::uint64_t mapped_bytes) {
   MetricsText out("edgedraft_client:");
   out.counter("requests_total", "HTTP requests", counters.requests);
-  out.counter("requests_refused_total", "of them: refused", counters.refused);
-  out.counter("answers_total", "Answers that ended", counters.answers);
-  out.counter("prompt_tokens_total", "Tokens of prompts", counters.prompt_tokens);
-  out.counter("prompt_tokens_cached_total", "of them: known from the conversation",
+  out.counter("requests_refused_total", "HTTP requests refused", counters.refused);
+  out.counter("answers_total", "Finished answers", counters.answers);
+  out.counter("prompt_tokens_total", "Prompt tokens", counters.prompt_tokens);
+  out.counter("prompt_tokens_cached_total", "Prompt tokens known from the conversation",
               counters.reused_tokens);
-  out.counter("generation_tokens_total", "Tokens of answers", counters.tokens);
-  out.counter("offline_tokens_total", "Tokens written without the server", counters.offline_tokens);
-  out.counter("rewritten_tokens_total", "of them: corrected", counters.rewritten_tokens);
-  out.counter("spec_decode_num_draft_tokens_total", "Tokens drafted", counters.drafted);
-  out.counter("spec_decode_num_accepted_tokens_total", "of them: accepted", counters.accepted);
-  out.counter("target_passes_total", "Answers of the target", counters.target_passes);
-  out.gauge("conversations_open", "Conversations with memory", conversations.open_count());
-  out.gauge("requests_processing", "Answers being written", conversations.busy_count());
-  out.gauge("requests_deferred", "Prompts in line", conversations.waiting_count());
+  out.counter("generation_tokens_total", "Answer tokens", counters.tokens);
+  out.counter("offline_tokens_total", "Answer tokens written without the server",
+              counters.offline_tokens);
+  out.counter("rewritten_tokens_total", "Offline tokens corrected by the server",
+              counters.rewritten_tokens);
+  out.counter("spec_decode_num_draft_tokens_total", "Draft tokens", counters.drafted);
+  out.counter("spec_decode_num_accepted_tokens_total", "Draft tokens accepted", counters.accepted);
+  out.counter("target_passes_total", "Passes of the target", counters.target_passes);
+  out.gauge("conversations_open", "Conversations held in memory", conversations.open_count());
+  out.gauge("requests_processing", "Answers in progress", conversations.busy_count());
+  out.gauge("requests_deferred", "Prompts waiting for a conversation",
+            conversations.waiting_count());
   if (drafters != nullptr) {
-    out.gauge("memory_held_bytes", "Memory that drafters hold", drafters->held());
-    out.gauge("memory_peak_bytes", "The most that they held at once", drafters->peak());
+    out.gauge("memory_held_bytes", "Memory held by drafters", drafters->held());
+    out.gauge("memory_peak_bytes", "Peak memory held by drafters", drafters->peak());
     if (drafters->is_limited()) {
-      out.gauge("memory_limit_bytes", "The most that they may hold", drafters->limit());
+      out.gauge("memory_limit_bytes", "Memory limit of drafters", drafters->limit());
     }
-    out.gauge("mapped_bytes", "Files that they are read from", mapped_bytes);
+    out.gauge("mapped_bytes", "Size of mapped drafter files", mapped_bytes);
   }
   return out.take();
 }

@@ -169,8 +169,9 @@ void ApiService::serve(Call call) {
   if (const Route* const route = route_of(request)) {
     if (!has_readable_shape(request.body)) {
       ++counters_.refused;
-      return call.fail({.message = "the body nests too deeply, or has too many members or elements",
-                        .code = "invalid_json"});
+      return call.fail(
+          {.message = "the body is nested too deeply, or has too many members or elements",
+           .code = "invalid_json"});
     }
     const HttpReply reply = call.reply;
     try {
@@ -195,13 +196,12 @@ void ApiService::serve(Call call) {
     return call.answer(std::move(answer));
   }
   if (methods.empty()) {
-    return call.fail({.status = 404,
-                      .message = "there is no page '" + request.path + "'",
-                      .code = "unknown_url"});
+    return call.fail(
+        {.status = 404, .message = "unknown URL '" + request.path + "'", .code = "unknown_url"});
   }
   HttpAnswer refusal =
       answer_of(ApiError{.status = 405,
-                         .message = "'" + request.path + "' takes " + names_of(methods),
+                         .message = "'" + request.path + "' supports only " + names_of(methods),
                          .code = "method_not_allowed"});
   refusal.headers.emplace_back("Allow", names_of(methods));
   call.answer(std::move(refusal));
@@ -213,15 +213,15 @@ std::optional<ApiError> ApiService::keep_here(CompletionRequest& request) const 
                             : request.logprobs > 0             ? "logprobs"
                                                                : nullptr;
   if (needs != nullptr) {
-    return ApiError{.message = "it holds private text and stays on the device, where '" +
-                               std::string(needs) + "' are not to be had",
+    return ApiError{.message = "the request holds private text and stays on the device, where '" +
+                               std::string(needs) + "' are not supported",
                     .param = needs,
                     .code = "private_text_found"};
   }
   if (!options_.device_answers) {
     return ApiError{.message =
-                        "it holds private text, and this endpoint has no drafter that could "
-                        "answer it here",
+                        "the request holds private text, and this endpoint has no drafter to "
+                        "answer it on the device",
                     .param = "private",
                     .code = "private_text_found"};
   }
@@ -272,11 +272,10 @@ ApiResult<ApiService::Prepared> ApiService::prepare(std::string_view body, Compl
     if (auto error = keep_here(*request)) return *std::move(error);
   }
   if (request->route != WritingSide::server && !options_.device_answers) {
-    return ApiError{.message =
-                        "'route': this endpoint has no drafter that could answer; only 'server' is "
-                        "there",
-                    .param = "route",
-                    .code = "unsupported_value"};
+    return ApiError{
+        .message = "'route': this endpoint has no drafter that could answer; use 'server'",
+        .param = "route",
+        .code = "unsupported_value"};
   }
   auto prompts = prompts_.of(*request, *hidden, pasts,
                              request->route == WritingSide::device ? 0 : context_count);
@@ -378,7 +377,7 @@ void ApiService::start(Call call, Prepared prepared, Instant start_at) {
   if (name && request.streams) {
     if (!KeptStreams::is_name(*name)) {
       return call.fail({.message = std::string(kConversationHeader) +
-                                   ": give a name that nobody guesses, 22 to 128 letters, digits "
+                                   ": expected an unguessable name of 22 to 128 letters, digits "
                                    "and any of '-_.:/', such as a UUID",
                         .param = kConversationHeader,
                         .code = "invalid_value"});
@@ -434,7 +433,7 @@ void ApiService::model(Call call) {
   if (name == options_.model) return call.answer(json_answer(model_object(name)));
   call.fail(
       {.status = 404,
-       .message = "there is no model '" + name + "'; the one here is '" + options_.model + "'",
+       .message = "unknown model '" + name + "'; this endpoint serves '" + options_.model + "'",
        .param = "model",
        .code = "model_not_found"});
 }
@@ -508,7 +507,7 @@ void ApiService::answer(Call call, ApiResult<HttpAnswer> result) {
 
 void ApiService::page_file(Call call) {
   if (options_.store == nullptr) {
-    return call.fail({.status = 404, .message = "this endpoint was started without its page"});
+    return call.fail({.status = 404, .message = "the page of this endpoint is off (--page off)"});
   }
   call.answer(PageApi::file(call.request.path));
 }
@@ -550,9 +549,10 @@ void ApiService::preview(Call call) {
 void ApiService::uplink(Call call) {
   const auto since = number_of(query_field(call.request.query, "since").value_or("0"));
   if (!since) {
-    return call.fail({.message = "'since' is the number of a message, which those behind it follow",
-                      .param = "since",
-                      .code = "invalid_value"});
+    return call.fail(
+        {.message = "'since': expected the number of a message, after which the list begins",
+         .param = "since",
+         .code = "invalid_value"});
   }
   Json messages = Json::array();
   if (options_.uplink != nullptr) {
@@ -585,12 +585,12 @@ void ApiService::read_stream(Call call) {
   const auto stream = name ? kept_.find(*name, Clock::now()) : nullptr;
   if (!stream) {
     return call.fail(
-        {.status = 404, .message = "no such stream is kept", .code = "unknown_stream"});
+        {.status = 404, .message = "unknown or expired stream", .code = "unknown_stream"});
   }
   const auto from = number_of(from_text);
   if (!from || *from > stream->size()) {
     return call.fail({.message = "'from' is '" + from_text +
-                                 "'; give a number of bytes from 0 to " +
+                                 "'; expected a number of bytes from 0 to " +
                                  std::to_string(stream->size()),
                       .param = "from",
                       .code = "invalid_value"});
@@ -603,7 +603,7 @@ void ApiService::remove_stream(Call call) {
   const auto name = query_field(call.request.query, "conv_id");
   if (!name || !kept_.remove(*name)) {
     return call.fail(
-        {.status = 404, .message = "no such stream is kept", .code = "unknown_stream"});
+        {.status = 404, .message = "unknown or expired stream", .code = "unknown_stream"});
   }
   call.answer({.status = 204, .content_type = "text/plain", .body = {}});
 }

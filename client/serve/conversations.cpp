@@ -30,7 +30,7 @@ std::size_t common_count(std::span<const std::uint32_t> a, std::span<const std::
 
 // Error for an exception of this program's own code.
 Error error_of(const std::exception& failure) {
-  return {Errc::io, std::string("this program failed: ") + failure.what()};
+  return {Errc::io, std::string("internal error: ") + failure.what()};
 }
 
 // Tokens that may affect visible behaviour: another private text must give the same result.
@@ -129,7 +129,7 @@ Result<Conversations::Ticket> Conversations::begin(Prompt prompt, const Generati
   if (line_.size() >= options_.line_max && busy_count() >= options_.count_max) {
     return Error{Errc::refused,
                  "all " + std::to_string(options_.count_max) + " conversations are busy and " +
-                     std::to_string(options_.line_max) + " prompts wait: try again later"};
+                     std::to_string(options_.line_max) + " prompts are waiting: try again later"};
   }
   line_.push_back({.ticket = ++last_ticket_,
                    .prompt = std::move(prompt),

@@ -64,7 +64,7 @@ ApiResult<HttpAnswer> detokenize(std::string_view body, const Tokenizer& tokeniz
                        ids.push_back(id.get<std::uint32_t>());
                        return true;
                      });
-  if (!right) fields.refuse("tokens", "an array of ids of the vocabulary");
+  if (!right) fields.refuse("tokens", "an array of token ids of the vocabulary");
   if (fields.error()) return *fields.error();
   return json_answer({{"content", decode(tokenizer, ids, LeadingSpace::strip)}});
 }

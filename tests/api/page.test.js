@@ -376,7 +376,7 @@ test("a dismissed key dialog returns with the next question", { skip }, async ()
   await page.waitForSelector("#ask[open]");
   await page.type("#key", "a-key-of-another");
   await page.keyboard.press("Escape");
-  await shows("wants its API key");
+  await shows("requires its API key");
   assert.equal(await page.$("#ask[open]"), null);
   const taken = page.waitForResponse(
     (answer) => answer.url().endsWith("/v1/chat/completions") && answer.status() !== 401,

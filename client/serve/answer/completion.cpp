@@ -288,9 +288,9 @@ void Completion::end_if_complete() {
   }
   if (request_.streams) {
     begin_stream();
-    parts_.outlet->write(deaf_
-                             ? lost_event("the reader was too slow: the answer went on without it")
-                             : format_.last_events(finished()));
+    parts_.outlet->write(
+        deaf_ ? lost_event("the reader was too slow: the answer continued without it")
+              : format_.last_events(finished()));
     parts_.outlet->end();
   } else {
     const std::vector<FinishedChoice> choices = finished();
@@ -382,7 +382,7 @@ void Completion::lose_reader(HttpGone how) {
   }
   // A kept stream may have other readers.
   if (how == HttpGone::stalled && begun_ && !done_) {
-    parts_.outlet->write(lost_event("more was said than anybody took: the answer has ended"));
+    parts_.outlet->write(lost_event("the reader was too slow: the answer has ended"));
     parts_.outlet->end();
   }
   stop();

@@ -97,7 +97,7 @@ bool KeptStreams::is_name(std::string_view name) {
 bool KeptStreams::put(const std::string& name, std::shared_ptr<KeptStream> stream,
                       std::function<void()> stop, Instant now) {
   remove(name, {.status = 409,
-                .message = "this stream was ended: a new one has taken its name",
+                .message = "this stream was replaced by a new one of the same name",
                 .code = "stream_replaced"});
   sweep(now);
   if (entries_.size() >= options_.count_max) {
@@ -124,7 +124,7 @@ void KeptStreams::end_unread() {
   std::ranges::sort(unread, std::greater(), &Entry::begun);
   for (std::size_t i = options_.unread_max; i < unread.size(); ++i) {
     end(*unread[i], {.status = 503,
-                     .message = "this stream was ended: it had no reader, and others began",
+                     .message = "this stream was ended: it had no reader when other streams began",
                      .code = "stream_unread"});
   }
 }

@@ -35,8 +35,9 @@ std::string kind_of(const nlohmann::json& value) {
 std::optional<ApiError> parse_object(std::string_view body, nlohmann::json& object) {
   object = nlohmann::json::parse(body, nullptr, /*allow_exceptions=*/false);
   if (object.is_object()) return std::nullopt;
-  const std::string what = object.is_discarded() ? "no JSON: look for a missing quote or comma"
-                                                 : kind_of(object) + "; give an object";
+  const std::string what = object.is_discarded()
+                               ? "not valid JSON: check for a missing quote or comma"
+                               : kind_of(object) + "; expected an object";
   return ApiError{.message = "the body is " + what, .code = "invalid_json"};
 }
 
@@ -105,7 +106,7 @@ void JsonFields::refuse(std::string_view name, const std::string& what) {
                           : field->is_string() ? "is '" + field->get<std::string>() + '\''
                                                : "is " + kind_of(*field);
   error_ = {.status = 400,
-            .message = "'" + path_of(name) + "' " + got + "; give " + what,
+            .message = "'" + path_of(name) + "' " + got + "; expected " + what,
             .param = path_of(name),
             .code = field == nullptr ? "missing_required_parameter" : "invalid_value"};
 }

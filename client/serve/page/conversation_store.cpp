@@ -63,9 +63,7 @@ class Statement {
   std::int64_t number(int column) const { return sqlite3_column_int64(statement_, column); }
 
  private:
-  [[noreturn]] void fail() const {
-    throw Failure(failure_of(database_, "the conversations' file"));
-  }
+  [[noreturn]] void fail() const { throw Failure(failure_of(database_, "conversation file")); }
 
   sqlite3* database_;
   sqlite3_stmt* statement_ = nullptr;
@@ -124,9 +122,9 @@ Result<ConversationStore::Database> ConversationStore::open_database(const std::
     const bool is_new = application == 0 && version == 0 &&
                         pragma(opened, "SELECT count(*) FROM sqlite_master") == 0;
     if (!is_new && (application != kApplication || version != kTableVersion)) {
-      return Error{Errc::io, name +
-                                 ": these are no conversations of this version; move it away, or "
-                                 "name another file"};
+      return Error{
+          Errc::io,
+          name + ": not a conversation file of this version; move it away, or name another file"};
     }
     if (is_new) {
       run(opened,
@@ -209,10 +207,10 @@ bool ConversationStore::put(const Conversation& conversation) {
   try {
     erase_from_disk(kept_.get(), entry.id);
   } catch (const Failure& failure) {
-    throw Failure({Errc::io,
-                   "this conversation has become private, and its earlier text is still "
-                   "on the disk: " +
-                       failure.error().message});
+    throw Failure(
+        {Errc::io,
+         "this conversation has become private, but its earlier text is still on the disk: " +
+             failure.error().message});
   }
   return true;
 }

@@ -29,12 +29,11 @@ constexpr const char* kPolicy =
 
 ApiError no_page() {
   return {
-      .status = 404, .message = "this endpoint was started without its page", .code = "no_page"};
+      .status = 404, .message = "the page of this endpoint is off (--page off)", .code = "no_page"};
 }
 
 ApiError unknown() {
-  return {
-      .status = 404, .message = "there is no such conversation", .code = "unknown_conversation"};
+  return {.status = 404, .message = "unknown conversation", .code = "unknown_conversation"};
 }
 
 ApiError removed() {
@@ -43,7 +42,7 @@ ApiError removed() {
 }
 
 ApiError no_id() {
-  return {.message = "'id' is 16 to 64 letters, digits and '-'",
+  return {.message = "'id': expected 16 to 64 letters, digits and '-'",
           .param = "id",
           .code = "invalid_value"};
 }
@@ -161,7 +160,7 @@ std::optional<PrivateMode> mode_of(const nlohmann::json& document) {
 HttpAnswer PageApi::file(std::string_view path) {
   const auto files = page_files();
   const auto found = std::ranges::find(files, path, &PageFile::path);
-  if (found == files.end()) return answer_of(ApiError{.status = 404, .message = "no such page"});
+  if (found == files.end()) return answer_of(ApiError{.status = 404, .message = "unknown page"});
   return {.content_type = std::string(found->type),
           .body = std::string(found->content),
           .headers = {{"Content-Security-Policy", kPolicy},
@@ -229,8 +228,8 @@ ApiResult<HttpAnswer> PageApi::keep(const std::string& id, Document document) {
   if (!store_->put(conversation)) {
     return ApiError{.status = 507,
                     .message = conversation.entry.is_private
-                                   ? "no more memory for private conversations: delete some"
-                                   : "the disk with the conversations is full",
+                                   ? "the memory for private conversations is full: delete some"
+                                   : "the storage for conversations is full: delete some",
                     .code = "storage_full"};
   }
   if (!document.stream.empty()) {

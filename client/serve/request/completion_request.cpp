@@ -54,7 +54,7 @@ std::optional<std::string> content_of(const json& message, JsonFields& fields) {
     const std::string name = "content[" + std::to_string(i) + "]";
     if (!part.is_object() || part.value("type", json()) != "text" ||
         !part.value("text", json()).is_string()) {
-      fields.refuse_unsupported(name, "only parts of type 'text' are understood");
+      fields.refuse_unsupported(name, "only parts of type 'text' are supported");
       return std::nullopt;
     }
     text += part["text"].get<std::string>();
@@ -127,7 +127,7 @@ std::vector<ChatMessage> read_messages(JsonFields& fields, const CallForm& form)
   std::map<std::string, std::string> functions;  // called functions, by call id
   const json* const list = fields.find("messages");
   if (list != nullptr && list->is_array() && list->empty()) {
-    fields.refuse_unsupported("messages", "the array is empty; give at least one message");
+    fields.refuse_unsupported("messages", "the array is empty; expected at least one message");
     return {};
   }
   if (list == nullptr || !list->is_array()) {
@@ -138,7 +138,7 @@ std::vector<ChatMessage> read_messages(JsonFields& fields, const CallForm& form)
     const std::string path = "messages[" + std::to_string(i) + "]";
     if (!(*list)[i].is_object()) {
       fields.take(
-          ApiError{.message = "'" + path + "' is " + kind_of((*list)[i]) + "; give an object",
+          ApiError{.message = "'" + path + "' is " + kind_of((*list)[i]) + "; expected an object",
                    .param = path,
                    .code = "invalid_value"});
       return {};
@@ -175,9 +175,9 @@ void take_begun(JsonFields& fields, CompletionRequest& request) {
   const bool again = !request.messages.empty() && request.messages.back().role == "assistant" &&
                      !calls((*list)[list->size() - 2]);
   if (request.messages.empty() || again) {
-    fields.refuse_unsupported("messages",
-                              "the assistant's last message is continued, so one of another role "
-                              "stands before it");
+    fields.refuse_unsupported(
+        "messages",
+        "the assistant's last message is continued, so a message of another role must precede it");
   }
 }
 
@@ -186,14 +186,15 @@ void read_template_variables(JsonFields& fields, CompletionRequest& request) {
   constexpr const char* kName = "chat_template_kwargs";
   const json* const variables = fields.find(kName);
   if (variables == nullptr) return;
-  if (!variables->is_object()) return fields.refuse(kName, "an object of the template's variables");
+  if (!variables->is_object())
+    return fields.refuse(kName, "an object of variables of the chat template");
   for (const auto& [name, value] : variables->items()) {
     const std::string path = std::string(kName) + "." + name;
     if (is_own_variable(name)) {
-      return fields.refuse_unsupported(path, "it is set by the request's other fields");
+      return fields.refuse_unsupported(path, "this variable is set by other fields of the request");
     }
     if (value.is_structured())
-      return fields.refuse_unsupported(path, "give a text, number, true, false or null");
+      return fields.refuse_unsupported(path, "expected a string, number, true, false or null");
   }
   request.template_variables = variables->dump();
 }
@@ -215,7 +216,7 @@ std::optional<TextPrompt> prompt_of(const json& value) {
 }
 
 void read_prompts(JsonFields& fields, CompletionRequest& request) {
-  const std::string what = "a text, an array of token ids, or an array of up to " +
+  const std::string what = "a string, an array of token ids, or an array of up to " +
                            std::to_string(kChoicesMax) + " of either, none of them empty";
   const json* const field = fields.find("prompt");
   if (field == nullptr) return fields.refuse("prompt", what);
@@ -307,7 +308,7 @@ void read_biases(JsonFields& fields, Constraints& constraints) {
   const json* const biases = fields.find("logit_bias");
   if (biases == nullptr) return;
   const std::string what = "an object of at most " + std::to_string(kBiasesMax) +
-                           " token ids with a bias from -100 to 100 each";
+                           " token ids, each with a bias from -100 to 100";
   if (!biases->is_object() || biases->size() > kBiasesMax) return fields.refuse("logit_bias", what);
   for (const auto& [name, value] : biases->items()) {
     const auto token = number_of(name);
@@ -327,10 +328,10 @@ void read_logprobs(JsonFields& fields, CompletionRequest& request) {
   if (chat) fields.read("logprobs", wanted);
   std::int64_t alternatives = 0;
   fields.read(chat ? "top_logprobs" : "logprobs", alternatives, 0, kLogprobsMax - 1);
-  if (alternatives > 0 && !wanted) fields.refuse("top_logprobs", "it goes with 'logprobs': true");
+  if (alternatives > 0 && !wanted) fields.refuse("top_logprobs", "'logprobs': true as well");
   if (!wanted || fields.error()) return;
   if (request.echo) {
-    return fields.refuse_unsupported("logprobs", "a prompt's are not told; leave 'echo' out");
+    return fields.refuse_unsupported("logprobs", "not supported for prompts; remove 'echo'");
   }
   request.logprobs = static_cast<std::uint8_t>(alternatives + 1);
 }
@@ -342,7 +343,7 @@ void refuse_unknown_constraints(JsonFields& fields, const CompletionRequest& req
     for (const auto& [name, instead] :
          {std::pair("functions", "tools"), std::pair("function_call", "tool_choice")}) {
       if (fields.find(name) == nullptr) continue;
-      fields.refuse_unsupported(name, "it is not understood; use '" + std::string(instead) + "'");
+      fields.refuse_unsupported(name, "not supported; use '" + std::string(instead) + "'");
     }
     return;
   }
@@ -353,7 +354,7 @@ void refuse_unknown_constraints(JsonFields& fields, const CompletionRequest& req
   fields.read("best_of", best_of, 0, std::numeric_limits<std::uint32_t>::max());
   if (best_of > request.choices) {
     fields.refuse_unsupported("best_of",
-                              "no answers are compared here; ask for as many with 'n', and choose");
+                              "answers are not compared; request several with 'n' and choose one");
   }
 }
 
@@ -378,13 +379,14 @@ std::vector<Tool> read_functions(JsonFields& fields, const ordered_json& body) {
                        tool["function"].value("name", ordered_json()).is_string();
     if (!right) {
       fields.refuse_unsupported(
-          path, "only {\"type\": \"function\", \"function\": {\"name\", ...}} is understood");
+          path, "only {\"type\": \"function\", \"function\": {\"name\", ...}} is supported");
       return tools;
     }
     const ordered_json& function = tool["function"];
     if (!is_function_name(function["name"].get_ref<const std::string&>())) {
-      fields.refuse_unsupported(path + ".function.name",
-                                "1 to 64 letters, digits and any of '_', '-', '.', ':' and '/'");
+      fields.refuse_unsupported(
+          path + ".function.name",
+          "expected 1 to 64 letters, digits and any of '_', '-', '.', ':' and '/'");
       return tools;
     }
     const ordered_json described = member_of(function, "description");
@@ -432,7 +434,8 @@ void read_tools(JsonFields& fields, const ordered_json& body, const CallForm& fo
   auto grammar = tools.grammar(request.unenforced);
   if (!grammar) return fields.take(grammar.error());
   if (!request.constraints.grammar.empty()) {
-    return fields.refuse_unsupported("tools", "a grammar or response_format goes without tools");
+    return fields.refuse_unsupported("tools",
+                                     "they cannot be combined with a grammar or response_format");
   }
   request.constraints.grammar = *std::move(grammar);
   refuse_large_grammar(fields, "tools", request);
@@ -448,7 +451,8 @@ void read_tools(JsonFields& fields, const ordered_json& body, const CallForm& fo
 void read_format(JsonFields& fields, const ordered_json& body, CompletionRequest& request) {
   const auto keep_to = [&](const ordered_json& schema, const char* field, bool is_strict = false) {
     if (!request.constraints.grammar.empty()) {
-      return fields.refuse_unsupported(field, "it goes without a grammar and another format");
+      return fields.refuse_unsupported(field,
+                                       "it cannot be combined with a grammar or another format");
     }
     SchemaGrammar rules(field);
     const std::string rule = rules.rule_of(schema);
@@ -535,8 +539,8 @@ ApiResult<CompletionRequest> parse_completion(std::string_view body, CompletionK
   fields.read("n", choices, 1, kChoicesMax);
   request.choices = static_cast<std::uint32_t>(choices);
   if (request.prompts.size() * request.choices > kChoicesMax) {
-    fields.refuse_unsupported(
-        "n", "with so many prompts it makes more than " + std::to_string(kChoicesMax) + " answers");
+    fields.refuse_unsupported("n", "with this many prompts, it requests more than " +
+                                       std::to_string(kChoicesMax) + " answers");
   }
   read_stream_options(fields, request);
   read_logprobs(fields, request);
@@ -562,10 +566,9 @@ ApiResult<CompletionRequest> parse_completion(std::string_view body, CompletionK
   // its probabilities.
   if (request.tools.use != ToolUse::none || request.logprobs > 0) {
     if (request.route == WritingSide::device) {
-      fields.refuse_unsupported(
-          request.tools.use != ToolUse::none ? "tools" : "logprobs",
-          "the server is needed for it, and 'route' keeps the request on the device; let that be "
-          "'auto' or 'server'");
+      fields.refuse_unsupported(request.tools.use != ToolUse::none ? "tools" : "logprobs",
+                                "they require the server, but 'route' keeps the request on the "
+                                "device; set it to 'auto' or 'server'");
     }
     if (fields.find("offline") == nullptr || request.offline != OfflinePolicy::wait) {
       request.wait_max = kTargetAloneWait;

@@ -336,7 +336,7 @@ std::optional<std::string> misplaced_mark(const nlohmann::json& value, std::stri
 std::optional<ApiError> error_of_marks(const nlohmann::json& request) {
   if (const auto path = misplaced_mark(request, "request")) {
     return ApiError{.message = "'" + path->substr(1) +
-                               "': only a message and a part of its content can be marked so",
+                               "': only messages and parts of their content can be marked private",
                     .param = path->substr(1),
                     .code = "unsupported_value"};
   }
@@ -442,8 +442,8 @@ ApiResult<PrivateRequest> take_out_private(std::string_view body, PrivacyGuard& 
   request.privacy.placeholders = std::move(outcome->placeholders);
   if (in_name && !request.privacy.is_local) {
     return ApiError{.message =
-                        "the name of a function or property holds private text, and cannot be "
-                        "masked: ask with \"private\": \"local\" or \"off\"",
+                        "the name of a function or property holds private text, which cannot be "
+                        "masked: set \"private\" to \"local\" or \"off\"",
                     .param = "tools",
                     .code = "private_name"};
   }
@@ -451,8 +451,8 @@ ApiResult<PrivateRequest> take_out_private(std::string_view body, PrivacyGuard& 
       spells_private_text(json.value("logit_bias", Json()), guard.vault(), tokenizer)) {
     if (mode == PrivateMode::mask) {
       return ApiError{.message =
-                          "'logit_bias': its tokens spell private text, which cannot be masked "
-                          "there: leave them out, or ask with \"private\": \"local\" or \"off\"",
+                          "'logit_bias': its tokens spell private text, which cannot be masked: "
+                          "remove them, or set \"private\" to \"local\" or \"off\"",
                       .param = "logit_bias",
                       .code = "private_name"};
     }

@@ -64,7 +64,7 @@ ApiResult<std::vector<Prompt>> RequestPrompts::of(const CompletionRequest& reque
   if (!prompts) return prompts;
   // A chat has no tokens if its template writes nothing for these messages.
   if (std::ranges::any_of(*prompts, [](const Prompt& one) { return one.tokens.empty(); })) {
-    return ApiError{.message = "the prompt has no token: give some text", .code = "invalid_value"};
+    return ApiError{.message = "the prompt has no tokens: send some text", .code = "invalid_value"};
   }
   if (!hidden.masked) {
     for (Prompt& prompt : *prompts) prompt.is_private = hidden.privacy.is_local;
@@ -136,7 +136,7 @@ ApiResult<Prompt> RequestPrompts::of_text(const TextPrompt& text) const {
     prompt.tokens = text.tokens;
     const std::uint32_t count = options_.bundle.tokenizer().vocabulary_count();
     if (std::ranges::any_of(prompt.tokens, [count](std::uint32_t id) { return id >= count; })) {
-      return ApiError{.message = "'prompt' holds ids beyond the vocabulary of " +
+      return ApiError{.message = "'prompt': token ids exceed the vocabulary of " +
                                  std::to_string(count) + " tokens",
                       .param = "prompt",
                       .code = "invalid_value"};

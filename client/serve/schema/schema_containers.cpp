@@ -38,7 +38,7 @@ std::string SchemaGrammar::object(const All& all, const Schema& root, std::size_
   All others;  // schemas of members without their own
   for (const Schema* const schema : all.schemas) {
     if (const Schema* const properties = find(*schema, "properties")) {
-      if (!properties->is_object()) refuse("properties has to be an object");
+      if (!properties->is_object()) refuse("properties must be an object");
       if (limits_others != nullptr) leave("additionalProperties");
       spend(properties->size());
       if (error_) return "";
@@ -72,10 +72,10 @@ std::string SchemaGrammar::object(const All& all, const Schema& root, std::size_
   };
   for (const Schema* const schema : all.schemas) {
     if (const Schema* const required = find(*schema, "required")) {
-      if (!required->is_array()) refuse("required has to be an array");
+      if (!required->is_array()) refuse("required must be an array");
       name_all(*required);
       for (const Schema& name : *required) {
-        if (!name.is_string()) refuse("required has to be an array of texts");
+        if (!name.is_string()) refuse("required must be an array of strings");
         if (error_) return "";
         needed.insert(name.get<std::string>());
       }
@@ -212,7 +212,7 @@ std::string SchemaGrammar::array(const All& all, const Schema& root, std::size_t
     if (tuple == nullptr) continue;
     if (!tuple->is_array() || tuple->empty()) {
       refuse(std::string(schema->contains("prefixItems") ? "prefixItems" : "items") +
-             " has to be an array that is not empty");
+             " must be a non-empty array");
     }
     named = std::max(named, tuple->size());
   }

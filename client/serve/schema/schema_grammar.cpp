@@ -118,11 +118,11 @@ std::string SchemaGrammar::common(const std::string& name) {
 
 std::string SchemaGrammar::rule_of(const Schema& schema) {
   std::string rule = value({.schemas = {&schema}}, schema, 0);
-  if (rule.empty()) refuse("no value fits the schema: its words exclude each other");
+  if (rule.empty()) refuse("no value fits the schema: its keywords contradict each other");
   std::map<Reference, bool> known_good;
   for (const auto& [reference, beginnings] : beginnings_) {
     if (!begins_with_itself(reference, known_good)) continue;
-    refuse("$ref '" + reference.second + "' leads to itself with nothing between");
+    refuse("$ref '" + reference.second + "' refers to itself with nothing in between");
     break;
   }
   return rule;
@@ -155,7 +155,7 @@ SchemaGrammar::Range SchemaGrammar::bounds(const All& all, const char* least, co
       const Schema* const bound = find(*schema, word);
       if (bound == nullptr) continue;
       if (!is_of_type(*bound, "integer") || bound->get<double>() < 0) {
-        refuse(std::string(word) + " has to be a whole number from 0 on");
+        refuse(std::string(word) + " must be a whole number of at least 0");
         return {};
       }
       const bool is_large = bound->get<double>() > kRepeatsMax;
@@ -188,7 +188,7 @@ const SchemaGrammar::Schema* SchemaGrammar::target_of(const std::string& to, con
   } catch (const Schema::exception&) {
     // Not a JSON pointer.
   }
-  refuse("$ref '" + to + "' leads nowhere");
+  refuse("$ref '" + to + "' is not in the schema");
   return nullptr;
 }
 
@@ -200,18 +200,18 @@ bool SchemaGrammar::expand(All& all, const Schema& root) {
     if (!seen.insert(&one).second || is_true(one)) continue;
     if (one.is_boolean()) return false;
     if (!one.is_object()) {
-      refuse("a schema has to be an object");
+      refuse("a schema must be an object");
       return false;
     }
     spend(1 + one.size());
     if (const Schema* const to = find(one, "$ref")) {
-      if (!to->is_string()) refuse("$ref has to be a text");
+      if (!to->is_string()) refuse("$ref must be a string");
       const Schema* const target =
           error_ ? nullptr : target_of(to->get_ref<const std::string&>(), root);
       if (target != nullptr) all.schemas.push_back(target);
     }
     if (const Schema* const list = find(one, "allOf")) {
-      if (!list->is_array() || list->empty()) refuse("allOf has to be an array that is not empty");
+      if (!list->is_array() || list->empty()) refuse("allOf must be a non-empty array");
       if (error_) return false;
       for (const Schema& each : *list) all.schemas.push_back(&each);
     }
@@ -251,7 +251,7 @@ std::string SchemaGrammar::of_all(const All& all, const Schema& root, std::size_
       const Schema* const list = find(*schema, word);
       if (list == nullptr || all.chosen.contains(list)) continue;
       if (!list->is_array() || list->empty()) {
-        refuse(std::string(word) + " has to be an array that is not empty");
+        refuse(std::string(word) + " must be a non-empty array");
         return "";
       }
       return choice(*list, all, root, depth);
@@ -288,10 +288,10 @@ std::optional<std::vector<std::string>> SchemaGrammar::types_of(const All& all) 
     if (type == nullptr) continue;
     std::vector<std::string> stated;
     const auto take = [&](const Schema& one) {
-      if (!one.is_string()) return refuse("type has to be a text or an array of them");
+      if (!one.is_string()) return refuse("type must be a string or an array of strings");
       const auto& name = one.get_ref<const std::string&>();
       if (std::ranges::find(kTypes, name) == std::end(kTypes)) {
-        return refuse("there is no type '" + name + "'");
+        return refuse("unknown type '" + name + "'");
       }
       if (std::ranges::find(stated, name) == stated.end()) stated.push_back(name);
     };
@@ -344,7 +344,7 @@ std::string SchemaGrammar::text(const All& all) {
       const Schema* const found = find(*schema, word);
       if (found == nullptr) continue;
       if (!found->is_string()) {
-        refuse(std::string(word) + " has to be a text");
+        refuse(std::string(word) + " must be a string");
         return "";
       }
       const auto& wanted = found->get_ref<const std::string&>();
@@ -388,7 +388,7 @@ std::string SchemaGrammar::integer(const All& all) {
       for (const Schema* const one : {bound, beyond}) {
         if (one == nullptr || one->is_boolean()) continue;
         if (!one->is_number()) {
-          refuse("the bounds of numbers have to be numbers");
+          refuse("bounds of numbers must be numbers");
           return "";
         }
         const bool excludes = one == beyond || is_exclusive;
@@ -423,8 +423,7 @@ std::string SchemaGrammar::values(const All& all,
       if (found == nullptr) continue;
       std::vector<const Schema*> named{found};
       if (word == std::string_view("enum")) {
-        if (!found->is_array() || found->empty())
-          refuse("enum has to be an array that is not empty");
+        if (!found->is_array() || found->empty()) refuse("enum must be a non-empty array");
         spend(found->size());
         if (error_) return "";
         named.clear();
@@ -511,8 +510,7 @@ std::string listed(const std::set<std::string>& words) {
 }
 
 ApiError unenforced_error(const std::string& param, const std::string& what) {
-  return {.message = "'" + param +
-                     "': with 'strict': true, words of JSON Schema are refused that " +
+  return {.message = "'" + param + "': 'strict': true refuses keywords of JSON Schema that " +
                      "the grammar does not enforce (" + what + "); remove them or 'strict'",
           .param = param,
           .code = "unsupported_value"};
