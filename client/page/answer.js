@@ -43,12 +43,12 @@ export class Answer {
     if (c.drafted > 0 && c.acceptance_length)
       parts.push(`${c.acceptance_length.toFixed(1)} per pass`);
     else if (c.streamed_because) parts.push(`nothing drafted: ${c.streamed_because}`);
-    if (c.offline_tokens > 0) parts.push(`${c.offline_tokens} by this device, unchecked`);
+    if (c.offline_tokens > 0) parts.push(`${c.offline_tokens} written offline, unchecked`);
     if (c.rewritten_tokens > 0) parts.push(`${c.rewritten_tokens} corrected`);
-    if (c.private === "local") parts.push("nothing of it was sent");
+    if (c.private === "local") parts.push("no private text was sent");
     if (c.private && c.private !== "local") {
       const kinds = Object.entries(c.private).map(([kind, count]) => `${count} ${kind}`);
-      parts.push(`kept back: ${kinds.join(", ")}`);
+      parts.push(`masked: ${kinds.join(", ")}`);
     }
     return parts.join(", ");
   }

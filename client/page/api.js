@@ -41,7 +41,7 @@ async function parsed(answer) {
   const body = await answer.json().catch(() => null);
   if (answer.ok) return body;
   if (body?.error?.message) throw new EndpointError(body.error.message);
-  throw new Error(`the endpoint answered ${answer.status}`);
+  throw new Error(`the endpoint returned status ${answer.status}`);
 }
 
 export const listConversations = async () =>
@@ -131,7 +131,7 @@ export async function* ask(name, messages, mode, signal) {
 // Reads that answer from its start, while it is kept.
 export async function* resume(name, signal) {
   const answer = await request(`/v1/stream?conv_id=${name}&from=0`, { signal });
-  if (answer.status === 404) throw new EndpointError("the answer was broken off");
+  if (answer.status === 404) throw new EndpointError("the answer was interrupted");
   yield* events(answer);
 }
 

@@ -78,10 +78,10 @@ async function keep() {
   try {
     const isDeleted = turns.length > 0 && !(await keepTurns());
     await showList();
-    if (isDeleted) say("the conversation was deleted elsewhere: it is not kept");
+    if (isDeleted) say("the conversation was deleted elsewhere: it is not saved");
     return true;
   } catch (error) {
-    say(`${error.message}: the conversation is not kept`);
+    say(`${error.message}: the conversation was not saved`);
     return false;
   }
 }
@@ -97,7 +97,7 @@ async function showList() {
   keepFocus(() => list.replaceChildren(...items));
 }
 
-const renewList = () => attempt(showList, "the list is as it was");
+const renewList = () => attempt(showList, "the list was not updated");
 
 const remove = (unwanted) =>
   attempt(async () => {
@@ -107,9 +107,9 @@ const remove = (unwanted) =>
     await api.removeConversation(unwanted);
     // Ends the answer.
     if (last?.stream)
-      await attempt(() => api.forget(last.stream), "its answer may go on for a while");
+      await attempt(() => api.forget(last.stream), "its answer may continue for a while");
     await renewList();
-  }, "the conversation is not deleted");
+  }, "the conversation was not deleted");
 
 function begin() {
   running?.abort();
@@ -126,9 +126,9 @@ const open = (wanted) =>
   attempt(async () => {
     const conversation = await api.readConversation(wanted);
     if (conversation) takeUp(wanted, conversation);
-    else say("the conversation is no longer there");
+    else say("the conversation no longer exists");
     await renewList();
-  }, "the conversation is not opened");
+  }, "the conversation was not opened");
 
 function takeUp(wanted, conversation) {
   running?.abort();
@@ -236,7 +236,7 @@ async function read(source, name, signal, shown) {
         answer = coming;
         shown(answer);
       }
-      if (!answer.finished) throw new Error("the answer was broken off");
+      if (!answer.finished) throw new Error("the answer was interrupted");
       return { answer, goesOn: false };
     } catch (error) {
       const isOver = answer.finished || signal.aborted || error instanceof api.EndpointError;
@@ -397,7 +397,7 @@ function showPlug(isIn) {
 byId("plug").addEventListener("click", () =>
   attempt(
     async () => showPlug(await api.plugged(byId("plug").getAttribute("aria-pressed") === "true")),
-    "the plug is as it was",
+    "the plug was not changed",
   ),
 );
 

@@ -8,7 +8,7 @@ const SHOWN_MESSAGES = 50;
 // Returns the last of these messages as it would be sent.
 async function wouldLeave(messages, mode) {
   const shown = await api.preview(messages, mode).catch((error) => ({ message: error.message }));
-  if (shown.is_local && !shown.messages?.length) return "Nothing: it holds private text.";
+  if (shown.is_local && !shown.messages?.length) return "Nothing: the message holds private text.";
   return shown.messages?.at(-1)?.content ?? shown.message;
 }
 

@@ -74,14 +74,15 @@ export class AnswerView {
     if (rest) {
       const title = answer.finished
         ? "never checked by the server"
-        : "not confirmed by the server yet";
+        : "not yet confirmed by the server";
       this.body.append(element("span", { className: "unconfirmed", textContent: rest, title }));
     }
     this.note.replaceChildren(
       element("span", { className: answer.broken ? "failed" : "", textContent: answer.note() }),
     );
     const isOver = answer.finished || answer.broken;
-    if (isOver && this.actions.again) this.note.append(" ", button("Again", this.actions.again));
+    if (isOver && this.actions.again)
+      this.note.append(" ", button("Regenerate", this.actions.again));
   }
 }
 
@@ -89,7 +90,7 @@ export class AnswerView {
 export function listItem(entry, isCurrent, actions) {
   const open = button((entry.private ? "🔒 " : "") + (entry.title || "Untitled"), actions.open);
   open.id = `open-${entry.id}`;
-  open.title = entry.private ? "held in memory alone: gone when the endpoint ends" : "";
+  open.title = entry.private ? "held in memory only: lost when the endpoint stops" : "";
   open.setAttribute("aria-current", String(isCurrent));
   const remove = button("✕", actions.remove);
   remove.id = `delete-${entry.id}`;

@@ -302,10 +302,10 @@ test("an answer arrives and a failed save is reported", { skip }, async () => {
   await say("What is 47 plus 38?");
   await answered();
   assert.match(await lastAnswer(), /85/);
-  await shows("the disk is full: the conversation is not kept");
+  await shows("the disk is full: the conversation was not saved");
   await page.$eval("#state", (state) => (state.textContent = ""));
   await page.select("#mode", "local");
-  await shows("the disk is full: the conversation is not kept");
+  await shows("the disk is full: the conversation was not saved");
   assert.deepEqual(faults, []);
   await page.close();
 });
@@ -407,7 +407,7 @@ test("private text is marked, masked and restored", { skip }, async () => {
   );
   await page.click("#send");
   await answered();
-  await shows("kept back: 1 text");
+  await shows("masked: 1 text");
   await page.waitForFunction(() => document.querySelectorAll("#list li").length === 1);
   assert.match(await page.$eval("#list", (list) => list.textContent), /🔒/);
   const left = JSON.stringify((await (await fetch(`${url}/v1/edgedraft/uplink`)).json()).data);
