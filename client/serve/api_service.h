@@ -125,6 +125,8 @@ class ApiService {
   void preview(Call call);
   static void answer(Call call, ApiResult<HttpAnswer> result);
 
+  static constexpr const char* kConversationHeader = "X-Conversation-Id";
+
   // A request after parsing and tokenizing.
   struct Prepared {
     CompletionRequest request;

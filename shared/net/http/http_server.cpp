@@ -14,17 +14,15 @@
 #include <boost/beast/core/flat_buffer.hpp>
 #include <boost/beast/core/tcp_stream.hpp>
 #include <boost/beast/http.hpp>
-#include <deque>
 #include <exception>
 #include <list>
-#include <mutex>
 #include <optional>
 #include <thread>
 #include <utility>
 
-#include "shared/base/check.h"
 #include "shared/base/exceptions.h"
 #include "shared/net/coroutines.h"
+#include "shared/net/http/http_reply_state.h"
 #include "shared/net/listening.h"
 
 namespace edgedraft {
@@ -115,147 +113,6 @@ std::optional<std::string_view> HttpRequest::header(std::string_view name) const
 
 HttpAnswer HttpServerOptions::plain_error(unsigned status, const std::string& what) {
   return {.status = status, .content_type = "text/plain; charset=utf-8", .body = what + "\n"};
-}
-
-// Outlives the connection and the server: after cut_off() it touches neither.
-struct HttpReply::State {
-  struct Part {
-    std::optional<HttpAnswer> head;  // of the answer
-    std::string body;
-    bool whole = false;
-    bool last = false;
-  };
-
-  std::mutex mutex;
-  std::deque<Part> parts;
-  std::size_t backlog = 0;
-  bool begun = false;
-  bool ended = false;
-  bool gone = false;
-  bool stalled = false;  // gone because the client stopped reading
-  Duration quiet_max = Duration::max();
-  std::string filler;
-  std::function<void(HttpGone)> on_gone;
-  std::function<void()> wake;  // the connection's coroutine; empty once it is cut off
-  std::function<HttpAnswer(unsigned status, const std::string& what)> error_page;
-
-  void put(Part part) {
-    const std::scoped_lock lock(mutex);
-    put_locked(std::move(part));
-  }
-  void put_locked(Part part) {
-    EDGEDRAFT_CHECK(!ended && begun != part.head.has_value());
-    begun = true;
-    ended = part.last;
-    if (!wake) return;
-    backlog += part.body.size();
-    parts.push_back(std::move(part));
-    wake();
-  }
-  void put_whole(HttpAnswer answer) {
-    std::string body = std::exchange(answer.body, {});
-    put({.head = std::move(answer), .body = std::move(body), .whole = true, .last = true});
-  }
-  // The last reply handle was dropped without an answer.
-  void abandoned() {
-    const std::scoped_lock lock(mutex);
-    if (ended || !wake) return;
-    if (begun) {
-      put_locked({.head = std::nullopt, .body = {}, .last = true});
-      return;
-    }
-    HttpAnswer answer = error_page(500, "the server did not answer");
-    std::string body = std::exchange(answer.body, {});
-    put_locked({.head = std::move(answer), .body = std::move(body), .whole = true, .last = true});
-  }
-  std::optional<Part> take() {
-    const std::scoped_lock lock(mutex);
-    if (parts.empty()) return std::nullopt;
-    Part part = std::move(parts.front());
-    parts.pop_front();
-    return part;
-  }
-  void taken(std::size_t bytes) {
-    const std::scoped_lock lock(mutex);
-    backlog -= bytes;
-  }
-  bool is_cut_off() {
-    const std::scoped_lock lock(mutex);
-    return !wake;
-  }
-  // The client has left or has its whole answer.
-  void cut_off() {
-    std::function<void(HttpGone)> tell;
-    {
-      const std::scoped_lock lock(mutex);
-      wake = nullptr;
-      parts.clear();
-      if (ended || gone) return;
-      gone = true;
-      tell = std::exchange(on_gone, nullptr);
-    }
-    if (tell) tell(how_gone());
-  }
-  HttpGone how_gone() const { return stalled ? HttpGone::stalled : HttpGone::left; }
-};
-
-struct HttpReply::Owner {
-  explicit Owner(std::shared_ptr<State> s) : state(std::move(s)) {}
-  ~Owner() { state->abandoned(); }
-  Owner(const Owner&) = delete;
-  Owner& operator=(const Owner&) = delete;
-
-  std::shared_ptr<State> state;
-};
-
-HttpReply::HttpReply(std::shared_ptr<State> state)
-    : owner_(std::make_shared<Owner>(std::move(state))) {}
-
-HttpReply::State& HttpReply::state() const {
-  return *owner_->state;
-}
-
-void HttpReply::send(HttpAnswer answer) {
-  state().put_whole(std::move(answer));
-}
-
-void HttpReply::begin(HttpAnswer head, Duration quiet_max, std::string filler) {
-  {
-    const std::scoped_lock lock(state().mutex);
-    state().quiet_max = quiet_max;
-    state().filler = std::move(filler);
-  }
-  std::string body = std::exchange(head.body, {});
-  state().put({.head = std::move(head), .body = std::move(body)});
-}
-
-void HttpReply::write(std::string part) {
-  state().put({.head = std::nullopt, .body = std::move(part)});
-}
-
-void HttpReply::end() {
-  state().put({.head = std::nullopt, .body = {}, .last = true});
-}
-
-std::size_t HttpReply::backlog_bytes() const {
-  const std::scoped_lock lock(state().mutex);
-  return state().backlog;
-}
-
-bool HttpReply::gone() const {
-  const std::scoped_lock lock(state().mutex);
-  return state().gone;
-}
-
-void HttpReply::on_gone(std::function<void(HttpGone)> act) {
-  {
-    const std::scoped_lock lock(state().mutex);
-    if (!state().gone) {
-      state().on_gone = std::move(act);
-      return;
-    }
-  }
-  act(state().how_gone());
 }
 
 // Everything but the constructor and port() runs on the server's thread.
