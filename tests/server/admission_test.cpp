@@ -138,7 +138,7 @@ class AdmissionTest : public ::testing::Test {
   Turns turns_;
 };
 
-TEST_F(AdmissionTest, PromptsRunWhileMemoryLastsAndThenWaitWithoutPages) {
+TEST_F(AdmissionTest, QueuesPromptsWithoutPagesWhenMemoryIsFull) {
   EXPECT_TRUE(enter(1, 7));
   EXPECT_TRUE(enter(2, 7));
   EXPECT_TRUE(enter(3, 3));
@@ -151,7 +151,7 @@ TEST_F(AdmissionTest, PromptsRunWhileMemoryLastsAndThenWaitWithoutPages) {
   EXPECT_EQ(sessions_.memory().pages_held, 14u);
 }
 
-TEST_F(AdmissionTest, PromptThatWouldFitStaysBehindTheLine) {
+TEST_F(AdmissionTest, KeepsSmallPromptBehindQueuedOnes) {
   enter(1, 7);
   enter(2, 7);
   enter(3, 3);
@@ -169,7 +169,7 @@ TEST_F(AdmissionTest, PromptThatWouldFitStaysBehindTheLine) {
   EXPECT_EQ(pages(4), 1u);
 }
 
-TEST_F(AdmissionTest, WaitingPromptGivesUpTheSessionsPages) {
+TEST_F(AdmissionTest, ReleasesPagesOfWaitingPromptsSession) {
   enter_and_run(1, 3);
   enter(2, 7);
   enter(3, 7);
@@ -178,10 +178,10 @@ TEST_F(AdmissionTest, WaitingPromptGivesUpTheSessionsPages) {
   EXPECT_EQ(pages(1), 0u);
   admission_.admit(turns_);
   EXPECT_EQ(pages(3), 7u);
-  EXPECT_TRUE(waits(1)) << "all four pages have to run again";
+  EXPECT_TRUE(waits(1)) << "all four pages must be recomputed";
 }
 
-TEST_F(AdmissionTest, FullLineRefusesAndForgetsTheSession) {
+TEST_F(AdmissionTest, RefusesPromptAndDropsItsSessionWhenQueueIsFull) {
   enter(1, 7);
   enter(2, 7);
   enter(3, 7);
@@ -197,7 +197,7 @@ TEST_F(AdmissionTest, FullLineRefusesAndForgetsTheSession) {
   for (const std::uint64_t id : {1, 2, 3, 4}) expect_kept(id);
 }
 
-TEST_F(AdmissionTest, LineIsAdmittedInTheOrderOfPosting) {
+TEST_F(AdmissionTest, AdmitsQueueInOrderOfPosting) {
   enter(1, 7);
   enter(2, 7);
   enter(3, 7, 2ms);
@@ -210,7 +210,7 @@ TEST_F(AdmissionTest, LineIsAdmittedInTheOrderOfPosting) {
   EXPECT_EQ(admission_.waiting_count(), 1u);
 }
 
-TEST_F(AdmissionTest, LeavingPromptFreesItsPlaceInTheLine) {
+TEST_F(AdmissionTest, FreesQueuePlaceOfDepartedPrompt) {
   enter(1, 7);
   enter(2, 7);
   enter(3, 7);
@@ -222,10 +222,10 @@ TEST_F(AdmissionTest, LeavingPromptFreesItsPlaceInTheLine) {
   EXPECT_TRUE(enter(5, 7));
   EXPECT_EQ(admission_.waiting_count(), 2u);
   end(1);
-  EXPECT_EQ(admission_.waiting_count(), 2u) << "a prompt that ran had no place";
+  EXPECT_EQ(admission_.waiting_count(), 2u) << "a running prompt has no queue place";
 }
 
-TEST_F(AdmissionTest, PromptTurnedAwayLosesItsSessionAndADraftKeepsIt) {
+TEST_F(AdmissionTest, TurnAwayDropsSessionsOfPromptsOnly) {
   enter_and_run(1, 7);
   draft(1, 1);
   enter(2, 7);
@@ -242,11 +242,11 @@ TEST_F(AdmissionTest, PromptTurnedAwayLosesItsSessionAndADraftKeepsIt) {
   EXPECT_EQ(admission_.waiting_count(), 0u);
   ASSERT_NE(sessions_.find(1), nullptr);
   EXPECT_FALSE(session(1).target.busy());
-  EXPECT_EQ(sessions_.find(2), nullptr) << "ran";
-  EXPECT_EQ(sessions_.find(3), nullptr) << "waited";
+  EXPECT_EQ(sessions_.find(2), nullptr) << "of the running prompt";
+  EXPECT_EQ(sessions_.find(3), nullptr) << "of the waiting prompt";
 }
 
-TEST_F(AdmissionTest, DraftGetsPagesBeforeTheLine) {
+TEST_F(AdmissionTest, GivesPagesToDraftBeforeQueuedPrompts) {
   enter_and_run(1, 6);
   enter_and_run(2, 6);
   draft(1, kWideDraft);
@@ -261,7 +261,7 @@ TEST_F(AdmissionTest, DraftGetsPagesBeforeTheLine) {
   EXPECT_FALSE(waits(3));
 }
 
-TEST_F(AdmissionTest, PromptsWaitWhileADraftWaitsForARunningPrompt) {
+TEST_F(AdmissionTest, QueuesPromptsWhileDraftWaitsForRunningPrompt) {
   enter_and_run(1, 6);
   draft(1, kWideDraft);
   enter(2, 7);
@@ -278,10 +278,10 @@ TEST_F(AdmissionTest, PromptsWaitWhileADraftWaitsForARunningPrompt) {
   EXPECT_EQ(pages(1), 6u + 8u);
   EXPECT_FALSE(waits(3));
   EXPECT_TRUE(enter(4, 1));
-  EXPECT_FALSE(waits(4)) << "no draft waits any more";
+  EXPECT_FALSE(waits(4)) << "no draft is waiting";
 }
 
-TEST_F(AdmissionTest, DraftThatLeavesHoldsNoPromptBack) {
+TEST_F(AdmissionTest, DepartedDraftDoesNotBlockPrompts) {
   enter_and_run(1, 6);
   draft(1, kWideDraft);
   enter(2, 7);
@@ -291,7 +291,7 @@ TEST_F(AdmissionTest, DraftThatLeavesHoldsNoPromptBack) {
   EXPECT_FALSE(waits(3));
 }
 
-TEST_F(AdmissionTest, RunThatWaitedAndIsGivenUpHoldsNoPromptBack) {
+TEST_F(AdmissionTest, GivenUpRunDoesNotBlockPrompts) {
   enter_and_run(1, 7);
   enter_and_run(2, 2);
   draft_plainly(1, false);
@@ -305,7 +305,7 @@ TEST_F(AdmissionTest, RunThatWaitedAndIsGivenUpHoldsNoPromptBack) {
   EXPECT_FALSE(waits(4));
 }
 
-TEST_F(AdmissionTest, ClearForgetsTheLineAndTheWaitingDraft) {
+TEST_F(AdmissionTest, ClearForgetsQueueAndWaitingDraft) {
   enter_and_run(1, 6);
   draft(1, kWideDraft);
   enter(2, 7);
@@ -320,7 +320,7 @@ TEST_F(AdmissionTest, ClearForgetsTheLineAndTheWaitingDraft) {
   EXPECT_FALSE(waits(4));
 }
 
-TEST_F(AdmissionTest, RunWaitsForHintsAsEconomyAsksUnlessItsClientPauses) {
+TEST_F(AdmissionTest, HoldsRunForEconomyWhileClientReads) {
   enter_and_run(1, 1);
   RunTurn& run = draft(1, 0);
   run.economy_until = now_ + 100ms;
@@ -340,7 +340,7 @@ TEST_F(AdmissionTest, RunWaitsForHintsAsEconomyAsksUnlessItsClientPauses) {
   EXPECT_FALSE(run.held_until);
 }
 
-TEST(TurnsTest, KeepTheOrderOfBothKinds) {
+TEST(TurnsTest, KeepOrderOfPromptsAndRuns) {
   Turns turns;
   const auto request = [](std::uint32_t round) {
     return Request{.client = {}, .session = nullptr, .round = round, .posted = {}};
@@ -387,28 +387,28 @@ class WideDraftTest : public AdmissionTest {
   }
 };
 
-TEST_F(WideDraftTest, TakesPagesFromThePausedRunFirst) {
+TEST_F(WideDraftTest, TakesPagesFromPausedRunFirst) {
   draft_plainly(2, true);
   draft(3, 1);
   expect_only_given_up(2);
   expect_kept(3);
 }
 
-TEST_F(WideDraftTest, TakesPagesFromTheLastOfSeveralPausedRuns) {
+TEST_F(WideDraftTest, TakesPagesFromLastPausedRun) {
   draft_plainly(2, true);
   draft_plainly(3, true);
   expect_only_given_up(3);
   expect_kept(2);
 }
 
-TEST_F(WideDraftTest, TakesPagesFromTheNewestDraftIfNoneIsPaused) {
+TEST_F(WideDraftTest, TakesPagesFromNewestDraftIfNoneIsPaused) {
   draft(2, 1);
   draft_plainly(3, false);
   expect_only_given_up(3);
   expect_kept(2);
 }
 
-TEST_F(WideDraftTest, TakesPagesFromADraftWhileThePromptsWait) {
+TEST_F(WideDraftTest, TakesPagesFromDraftWhilePromptsWait) {
   draft(2, 1);
   draft(3, 1);
   enter(4, 7);
@@ -418,7 +418,7 @@ TEST_F(WideDraftTest, TakesPagesFromADraftWhileThePromptsWait) {
   EXPECT_TRUE(waits(4));
 }
 
-TEST_F(AdmissionTest, RequestsThatWantNoPassAreNotServedFirst) {
+TEST_F(AdmissionTest, TakesPagesFromRunsThatNeedNoPass) {
   for (const bool held : {false, true}) {
     enter_and_run(1, 7);
     enter_and_run(2, 4);
@@ -436,7 +436,7 @@ TEST_F(AdmissionTest, RequestsThatWantNoPassAreNotServedFirst) {
   }
 }
 
-TEST_F(AdmissionTest, PromptTakesPagesFromTheLastPausedRunAfterItsPatience) {
+TEST_F(AdmissionTest, PromptTakesPagesFromLastPausedRunAfterPatience) {
   enter_and_run(1, 7);
   enter_and_run(2, 7);
   draft_plainly(1, true);
@@ -454,7 +454,7 @@ TEST_F(AdmissionTest, PromptTakesPagesFromTheLastPausedRunAfterItsPatience) {
   expect_kept(1);
 }
 
-TEST_F(AdmissionTest, PromptTakesNoPagesFromRunsThatAreRead) {
+TEST_F(AdmissionTest, PromptTakesNoPagesFromActiveRuns) {
   enter_and_run(1, 7);
   enter_and_run(2, 7);
   draft_plainly(1, false);
@@ -467,7 +467,7 @@ TEST_F(AdmissionTest, PromptTakesNoPagesFromRunsThatAreRead) {
   expect_kept(2);
 }
 
-TEST_F(AdmissionTest, SessionSlotComesFromTheLongestUnusedPausedRun) {
+TEST_F(AdmissionTest, TakesSessionSlotFromLongestUnusedPausedRun) {
   const Instant start = now_;
   for (const std::uint64_t id : {1, 2, 3}) {
     enter_and_run(id, 1);

@@ -15,7 +15,7 @@ using namespace server;
 class AwaitedAnswer : public Replies {
  public:
   void verdict(wire::Verdict) override { given_.set_value(std::nullopt); }
-  void activations(wire::Activations) override { FAIL() << "there is no tap"; }
+  void activations(wire::Activations) override { FAIL() << "activations without a tap"; }
   void refuse(std::uint32_t, Error error) override { given_.set_value(std::move(error)); }
 
   // Empty for a verdict.

@@ -20,7 +20,7 @@ class CheckedTextsTest : public RunTest {
 
 // A text may sort the vocabulary for every choice. A pass takes its given rows and 16 more, however
 // many remain to be checked.
-TEST_F(CheckedTextsTest, RowsThatACheckCannotUseGoToOthers) {
+TEST_F(CheckedTextsTest, LeavesRowsBeyondSearchLimitToOthers) {
   open({.pass_rows_max = 64, .prompt_rows = 16, .metrics = metrics_});
   for (int i = 0; i < 2; ++i) ASSERT_TRUE(check_another());
   HintingClient& asking = connect();
@@ -33,7 +33,7 @@ TEST_F(CheckedTextsTest, RowsThatACheckCannotUseGoToOthers) {
 }
 
 // A pass shared by many such texts does not take longer the more there are.
-TEST_F(CheckedTextsTest, ManyOfThemShareWhatAPassChooses) {
+TEST_F(CheckedTextsTest, SharesSearchLimitAmongChecks) {
   open({.metrics = metrics_});
   for (int i = 0; i < 8; ++i) ASSERT_TRUE(check_another());
   loop_->step();

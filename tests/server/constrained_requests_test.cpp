@@ -38,7 +38,7 @@ class ConstrainedRequestsTest : public RunTest {
 };
 
 // Parsing delays everyone, even if the mistake is at the end of the text.
-TEST_F(ConstrainedRequestsTest, MistakesInGrammarsArePaidForByWhoMakesThem) {
+TEST_F(ConstrainedRequestsTest, ChargesInvalidGrammarsToTheirIdentity) {
   RawClient greedy(*loop_, {.id = 50, .context_count = kContext, .identity = "greedy"},
                    [this] { return now_; });
   const wire::Prefill wrong{
@@ -50,7 +50,7 @@ TEST_F(ConstrainedRequestsTest, MistakesInGrammarsArePaidForByWhoMakesThem) {
   EXPECT_EQ(code, Errc::refused);
   EXPECT_GT(read, 5u);
   EXPECT_EQ(refused(Refusal::invalid), read);
-  EXPECT_EQ(refused(Refusal::grammars), 1u) << "for want of time, and not for what it is";
+  EXPECT_EQ(refused(Refusal::grammars), 1u) << "refused over its budget, not as invalid";
 
   RawClient modest(*loop_, {.id = 51, .context_count = kContext, .identity = "modest"},
                    [this] { return now_; });
@@ -67,7 +67,7 @@ TEST_F(ConstrainedRequestsTest, MistakesInGrammarsArePaidForByWhoMakesThem) {
 
 // With an answer that begins after the known tokens, drafts would follow another distribution than
 // plain answers.
-TEST_F(ConstrainedRequestsTest, AnAnswerBeginsWithinWhatIsGiven) {
+TEST_F(ConstrainedRequestsTest, RefusesAnswerBeginBeyondGivenTokens) {
   RawClient client(*loop_, {.id = 50, .context_count = kContext}, [this] { return now_; });
   wire::Prefill prompt{.tokens = {5, 6, 7},
                        .constraints = {.answer_begin = 4, .presence_penalty = 1.0f}};

@@ -16,7 +16,7 @@ bool is_loaded(const std::string& library) {
 }
 
 // Programs that compute on the CPU start without cuBLAS.
-TEST(CublasFunctionsTest, AreLoadedWhenTheyAreCalledForFirst) {
+TEST(CublasFunctionsTest, LoadsLibraryOnFirstCall) {
   EXPECT_FALSE(is_loaded("libcublas.so"));
   const auto name_of = cublas_functions().status_string;
   EXPECT_STRNE(name_of(CUBLAS_STATUS_SUCCESS), name_of(CUBLAS_STATUS_NOT_INITIALIZED));

@@ -104,7 +104,7 @@ class DeviceFailureTest : public ::testing::Test {
                  [this] { return now_; }};
 };
 
-TEST_F(DeviceFailureTest, AFailedPassIsSeenUntilAnotherSucceeds) {
+TEST_F(DeviceFailureTest, ReportsFailedPassUntilAnotherSucceeds) {
   Caller unlucky = caller(1);
   break_device(Operation::attention, 2, false);
   ask(unlucky);
@@ -125,7 +125,7 @@ TEST_F(DeviceFailureTest, AFailedPassIsSeenUntilAnotherSucceeds) {
   EXPECT_EQ(s["passes_total"], 1);
 }
 
-TEST_F(DeviceFailureTest, ALostDeviceIsCalledLost) {
+TEST_F(DeviceFailureTest, ReportsLastingFailureAsLostDevice) {
   Caller first = caller(1);
   ask(first);
   run();
@@ -158,7 +158,7 @@ class Unheard final : public Heard {
 };
 
 // The scheduler catches errors that belong to no request; part of the pass is already answered.
-TEST_F(DeviceFailureTest, WhatFailsBetweenTwoAnswersLeavesNobodyWithoutOne) {
+TEST_F(DeviceFailureTest, AnswersEveryRequestWhenDeliveryFailsMidway) {
   Caller first = caller(1);
   Caller unlucky = caller(2);
   Caller last = caller(3);
@@ -247,12 +247,12 @@ class SharedPassTest : public DeviceFailureTest {
 // Fails every operation of a prompt and a draft once. Each request has one answer, which is right
 // or an error. A tap's failure costs one of the two clients, even if only the rows of its prompt.
 // Afterwards everyone gets the answers of a sound device.
-TEST_F(SharedPassTest, WhereverItFailsEveryRequestHasOneAnswer) {
+TEST_F(SharedPassTest, AnswersEachRequestOnceWhereverDeviceFails) {
   const std::uint64_t passes = loop_.count().passes;
   Callers sound = callers();
   ask_all(sound);
   draft_all(sound);
-  ASSERT_EQ(loop_.count().passes, passes + 2) << "both are in each of them";
+  ASSERT_EQ(loop_.count().passes, passes + 2) << "each pass serves both clients";
   for (std::size_t i = 0; i < sound.size(); ++i) {
     const Caller& c = sound[i];
     ASSERT_EQ(c.heard->verdicts.size(), 2u);
@@ -313,7 +313,7 @@ TEST_F(SharedPassTest, WhereverItFailsEveryRequestHasOneAnswer) {
   }
 }
 
-TEST_F(DeviceFailureTest, CountsARunAsItWas) {
+TEST_F(DeviceFailureTest, MetricsCountRunsRefusalsAndEvictions) {
   Caller first = caller(1);
   ask(first, {5, 6, 7, 8});
   run();

@@ -5,14 +5,14 @@
 namespace edgedraft::server {
 namespace {
 
-TEST(DeviceTest, TheCpuIsAlwaysThere) {
+TEST(DeviceTest, CpuIsAlwaysAvailable) {
   const auto device = open_device({.device = "cpu", .threads = 1});
   ASSERT_TRUE(device);
   EXPECT_EQ(device->backend->name(), "cpu");
   EXPECT_EQ(device->reason, "cpu, as requested");
 }
 
-TEST(DeviceTest, AutoTakesWhatThereIsAndSaysWhy) {
+TEST(DeviceTest, AutoPicksAvailableDeviceAndGivesReason) {
   const auto device = open_device({.device = "auto", .threads = 1});
   ASSERT_TRUE(device);
   if (device->backend->name() == "cpu") {
@@ -23,7 +23,7 @@ TEST(DeviceTest, AutoTakesWhatThereIsAndSaysWhy) {
   }
 }
 
-TEST(DeviceTest, UnknownKindsAreRefusedWithTheKnownOnes) {
+TEST(DeviceTest, RefusesUnknownKindsAndListsKnownOnes) {
   for (const char* name : {"gpu", "cuda:", "cuda:x", "cuda:-1", "cuda:1 ", "vulkan:0", ""}) {
     const auto device = open_device({.device = name, .threads = 1});
     ASSERT_FALSE(device) << name;
@@ -32,7 +32,7 @@ TEST(DeviceTest, UnknownKindsAreRefusedWithTheKnownOnes) {
   }
 }
 
-TEST(DeviceTest, AGpuThatIsNotThereIsNamedUnsupported) {
+TEST(DeviceTest, MissingGpuIsUnsupported) {
   const auto device = open_device({.device = "cuda:4095", .threads = 1});
   ASSERT_FALSE(device);
   EXPECT_EQ(device.error().code, Errc::unsupported);

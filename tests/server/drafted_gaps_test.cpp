@@ -72,7 +72,7 @@ class DraftedGapsTest : public RunTest {
 };
 
 // A client that only listens gains nothing by waiting for another client's hints.
-TEST_F(DraftedGapsTest, NobodyIsKeptWaitingForAnothersHints) {
+TEST_F(DraftedGapsTest, NeverDelaysListenersForHintsOfOthers) {
   for (const bool beside : {false, true}) {
     open({.metrics = metrics_});
     loop_->measure_costs(1s);
@@ -86,7 +86,7 @@ TEST_F(DraftedGapsTest, NobodyIsKeptWaitingForAnothersHints) {
     const std::uint64_t passes = loop_->count().passes;
     loop_->step();
     EXPECT_EQ(loop_->count().passes - passes, beside ? 1u : 0u);
-    EXPECT_EQ(loop_->due().has_value(), !beside) << "alone it waits for what is worth more";
+    EXPECT_EQ(loop_->due().has_value(), !beside) << "waits for hints only if alone";
     if (!beside) continue;
     listening->listen();
     for (const wire::Verdict& verdict : listening->verdicts) EXPECT_EQ(verdict.held_us, 0u);
@@ -94,7 +94,7 @@ TEST_F(DraftedGapsTest, NobodyIsKeptWaitingForAnothersHints) {
 }
 
 // Otherwise a device that drafts fast would get slower answers.
-TEST_F(DraftedGapsTest, HintsAreNotWaitedForWhereTheServersOwnTreeBringsMore) {
+TEST_F(DraftedGapsTest, DoesNotHoldIfOwnTreeBringsMoreThanHints) {
   for (const bool right : {true, false}) {
     open_drafting(right, Duration());
     for (int i = 0; i < 2; ++i) listened();  // the server learns the value of its trees
@@ -112,7 +112,7 @@ TEST_F(DraftedGapsTest, HintsAreNotWaitedForWhereTheServersOwnTreeBringsMore) {
 }
 
 // Drafting for each run in turn does not pay if many share a pass; paused runs do not count.
-TEST_F(DraftedGapsTest, PausedRunsDoNotSwitchDraftsOff) {
+TEST_F(DraftedGapsTest, PausedRunsDoNotDisableDrafting) {
   open_drafting(true, 2ms, 30ms);
   for (int i = 0; i < 24; ++i) {
     ASSERT_TRUE(connect().begin(prompt_, {}, {.credit = kPromptCount + 1}));

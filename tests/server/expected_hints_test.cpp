@@ -28,13 +28,13 @@ wire::Hints one_hint(std::uint32_t id, std::uint32_t token, std::uint16_t distan
 }
 
 // Otherwise others would wait for as long as the machine has been running.
-TEST(ExpectedHintsTest, WhatTheServerItselfExpectedIsNoMessageBefore) {
+TEST(ExpectedHintsTest, OwnExpectationsDoNotCountAsMessages) {
   edgedraft::server::Run run({.credit = 1000}, kRunPrompt, kVocabulary);
   run.expect(Tokens{7, 8});
   ASSERT_TRUE(run.has_hints());
   const Instant first{1h};
   run.take(one_hint(1, 9), first);
-  EXPECT_FALSE(run.next_hints(first + 1ms)) << "nobody knows how often they come";
+  EXPECT_FALSE(run.next_hints(first + 1ms)) << "one message gives no interval";
   run.take(one_hint(2, 10), first + 10ms);
   const auto next = run.next_hints(first + 11ms);
   ASSERT_TRUE(next);
@@ -42,7 +42,7 @@ TEST(ExpectedHintsTest, WhatTheServerItselfExpectedIsNoMessageBefore) {
 }
 
 // If a device stops drafting, the server does not wait for it for the rest of the answer.
-TEST(ExpectedHintsTest, NobodyWaitsForHintsThatHaveStopped) {
+TEST(ExpectedHintsTest, StopsExpectingHintsOfSilentDevice) {
   edgedraft::server::Run run({.credit = 1000}, kRunPrompt, kVocabulary);
   Tokens text = kRunPrompt;
   Instant now{1h};
@@ -57,7 +57,7 @@ TEST(ExpectedHintsTest, NobodyWaitsForHintsThatHaveStopped) {
     text.insert(text.end(), {9, 7});
     now += 5ms;
   }
-  EXPECT_TRUE(run.next_hints(now)) << "its device is at work";
+  EXPECT_TRUE(run.next_hints(now)) << "the device is drafting";
   for (int i = 0; i < 40; ++i) run.advance(Tokens{7}, now += 10ms);
   EXPECT_FALSE(run.next_hints(now));
 }
@@ -71,7 +71,7 @@ double seconds_to_take(Run& run, std::uint32_t count, const Message& message) {
 }
 
 // The limit counts nodes, so a message to a full tree must not cost a scan of the whole tree.
-TEST(ExpectedHintsTest, AMessageToAFullTreeCostsLittleMoreThanOneToAnEmptyTree) {
+TEST(ExpectedHintsTest, FullTreeTakesMessagesAboutAsFastAsEmptyOne) {
   constexpr std::uint32_t kMessages = 2000;
   double empty = std::numeric_limits<double>::infinity();
   double full = empty;
@@ -97,7 +97,7 @@ TEST(ExpectedHintsTest, AMessageToAFullTreeCostsLittleMoreThanOneToAnEmptyTree) 
 }
 
 // The tree holds more hints than a pass can take; all remain until contradicted.
-TEST(ExpectedHintsTest, OfAFullTreeTheBestAreLookedAt) {
+TEST(ExpectedHintsTest, ConsidersOnlyBestNodesOfFullTree) {
   const auto length = static_cast<std::uint32_t>(kRunPrompt.size());
   edgedraft::server::Run run({.credit = 1000}, kRunPrompt, kVocabulary);
   for (std::uint32_t i = 0; i < kHintNodesMax; ++i) {
@@ -109,7 +109,7 @@ TEST(ExpectedHintsTest, OfAFullTreeTheBestAreLookedAt) {
 }
 
 // The next pass uses every change in the value of hints.
-TEST(ExpectedHintsTest, WhatHintsAreWorthFollowsWhatComesAndWhatPassesAccept) {
+TEST(ExpectedHintsTest, UpdatesProbabilitiesOnHintsAndAcceptance) {
   const auto length = static_cast<std::uint32_t>(kRunPrompt.size());
   edgedraft::server::Run run({.credit = 1000}, kRunPrompt, kVocabulary);
   run.take(one_hint(1, 9, 0, 8), Instant());
@@ -117,10 +117,10 @@ TEST(ExpectedHintsTest, WhatHintsAreWorthFollowsWhatComesAndWhatPassesAccept) {
   const double said = run.probabilities()[0];
   run.take(one_hint(2, 10, 0, 1), Instant());
   ASSERT_EQ(run.probabilities().size(), 2u);
-  EXPECT_EQ(run.choose(1, length).token(1), 10u) << "the likelier one";
+  EXPECT_EQ(run.choose(1, length).token(1), 10u) << "the likelier hint";
   run.choose(2, length);
   run.observe({});
-  EXPECT_LT(run.probabilities()[1], said) << "none of them was accepted";
+  EXPECT_LT(run.probabilities()[1], said) << "no hint was accepted";
   DraftTree guesses;
   guesses.add(11, 0, -0.1f);
   run.propose(guesses);

@@ -32,7 +32,7 @@ class HangingPassTest : public testing::HeldSchedulerTest {
   const std::shared_ptr<AwaitedAnswer> answer_ = std::make_shared<AwaitedAnswer>();
 };
 
-TEST_F(HangingPassTest, IsToldToMonitorsUntilItEnds) {
+TEST_F(HangingPassTest, ReportsLostDeviceUntilPassEnds) {
   metrics_->health.look_at_step(Clock::now());
   EXPECT_EQ(device(), Health::Device::works);
   metrics_->health.look_at_step(Clock::now() + 1h);
@@ -44,7 +44,7 @@ TEST_F(HangingPassTest, IsToldToMonitorsUntilItEnds) {
 }
 
 // The program then exits without waiting for the pass.
-TEST_F(HangingPassTest, DoesNotHoldUpAStop) {
+TEST_F(HangingPassTest, DoesNotBlockStop) {
   EXPECT_FALSE(scheduler_.stop(1ms));
   pass_.end();
   EXPECT_TRUE(scheduler_.stop(1h));

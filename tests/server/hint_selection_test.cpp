@@ -43,7 +43,7 @@ std::vector<std::uint32_t> taken(const PassTerms& pass, std::span<const RunOffer
   return selection.taken;
 }
 
-TEST(HintSelectionTest, TakesAHintWhileItBringsMoreThanItCosts) {
+TEST(HintSelectionTest, TakesHintsWhileGainExceedsCost) {
   const std::vector<double> probabilities = chain(0.8, 40);
   const RunOffer run = offer_of(probabilities);
   // Finds the best prefix by exhaustive search.
@@ -62,7 +62,7 @@ TEST(HintSelectionTest, TakesAHintWhileItBringsMoreThanItCosts) {
   EXPECT_LT(best, 20u);
 }
 
-TEST(HintSelectionTest, TakesTheLikeliestHintsOfTwoRunsFirst) {
+TEST(HintSelectionTest, TakesLikeliestHintsOfTwoRunsFirst) {
   const std::vector<double> first{0.9, 0.5, 0.4};
   const std::vector<double> second{0.8, 0.7, 0.2};
   const std::vector<RunOffer> runs{offer_of(first), offer_of(second)};
@@ -75,7 +75,7 @@ TEST(HintSelectionTest, TakesTheLikeliestHintsOfTwoRunsFirst) {
   EXPECT_EQ(taken({.rows_max = 100}, runs, flat), (Taken{3, 3}));
 }
 
-TEST(HintSelectionTest, GivesRowsToTheRunThatMakesMostOfThem) {
+TEST(HintSelectionTest, GivesRowsToRunWithBetterHints) {
   const std::vector<double> good = chain(0.95, 10);
   const std::vector<double> bad = chain(0.3, 10);
   const auto rows =
@@ -99,21 +99,21 @@ TEST(HintSelectionTest, TakesFewHintsUntilCostsAreKnown) {
   EXPECT_EQ(taken({.rows_max = 256, .knows_costs = false}, std::span(&run, 1))[0], 7u);
 }
 
-TEST(HintSelectionTest, MakesNoSessionWithoutHintsWait) {
+TEST(HintSelectionTest, DoesNotDelaySessionsWithoutHints) {
   const std::vector<double> certain(100, 1.0);
   const RunOffer run = offer_of(certain);
   const PassTerms pass{.rows = 1, .tokens = 1.0, .rows_max = 102};
-  EXPECT_EQ(taken(pass, std::span(&run, 1))[0], 100u) << "a run under lockstep waits for its pass";
+  EXPECT_EQ(taken(pass, std::span(&run, 1))[0], 100u) << "a lockstep run waits for its pass";
 
   RunOffer silent = offer_of({});
   silent.history.is_hintless = true;
   EXPECT_EQ(taken({.rows_max = 102}, std::vector<RunOffer>{run, silent})[0], 1u);
   EXPECT_EQ(taken({.rows_max = 102, .guesses_join = true}, std::vector<RunOffer>{run, silent})[0],
             100u)
-      << "all have something to gain";
+      << "all runs gain";
 }
 
-TEST(HintSelectionTest, CrossesAStepOfTheCostIfTheRowsBehindItPay) {
+TEST(HintSelectionTest, CrossesCostStepOnlyIfFollowingRowsPay) {
   // Rows are computed in tiles of 8.
   const auto tiles = [](std::uint32_t rows) { return 0.010 * ((rows + 7) / 8); };
   const auto taken_of = [&](const std::vector<double>& probabilities) {
@@ -121,12 +121,12 @@ TEST(HintSelectionTest, CrossesAStepOfTheCostIfTheRowsBehindItPay) {
     return taken({.rows_max = 16}, std::span(&run, 1), tiles)[0];
   };
   EXPECT_EQ(taken_of(std::vector<double>(15, 1.0)), 7u)
-      << "both tiles full are no better than one: the fewer rows";
+      << "two full tiles are no better than one, so it takes fewer rows";
   EXPECT_EQ(taken_of({1, 1, 1, .1, .1, .1, .1, 1, 1, 1, 1, 1, 1, 1, 1}), 7u)
-      << "a hint is worth no more than the one above it";
+      << "a hint is worth no more than its parent";
 }
 
-TEST(HintSelectionTest, TakesNothingIfARowCostsAsMuchAsAPass) {
+TEST(HintSelectionTest, TakesNothingIfRowCostsAsMuchAsPass) {
   const std::vector<double> probabilities = chain(0.9, 10);
   const RunOffer run = offer_of(probabilities);
   EXPECT_EQ(taken({.rows_max = 101}, std::span(&run, 1),
@@ -148,7 +148,7 @@ class HoldTest : public ::testing::Test {
   std::vector<RunOffer> runs;
 };
 
-TEST_F(HoldTest, WaitsForHintsThatAreWorthMoreThanTheTime) {
+TEST_F(HoldTest, WaitsForHintsWorthMoreThanDelay) {
   EXPECT_EQ(select().held_until, kNow + 2ms);
   EXPECT_TRUE(select().taken.empty());
   runs[0].next->tokens = 0.05;  // 1 token in 30 ms is 0.067 in 2 ms
@@ -156,25 +156,25 @@ TEST_F(HoldTest, WaitsForHintsThatAreWorthMoreThanTheTime) {
   EXPECT_EQ(select().taken, std::vector<std::uint32_t>{0});
 }
 
-TEST_F(HoldTest, WaitsForTheFirstOfTwoMessages) {
+TEST_F(HoldTest, WaitsForFirstOfTwoMessages) {
   runs.push_back(runs[0]);
   runs[1].next->at = kNow + 1ms;
   EXPECT_EQ(select().held_until, kNow + 1ms);
 }
 
-TEST_F(HoldTest, NeverWaitsLongerThanTwoPassesGainByIt) {
+TEST_F(HoldTest, LimitsTotalWaitToGainOfTwoPasses) {
   runs[0].next->at = kNow + 19ms;
-  EXPECT_TRUE(select().held_until) << "30 ms x 4 / 6";
+  EXPECT_TRUE(select().held_until) << "the limit is 30 ms x 4 / 6";
   runs[0].begun -= 2ms;
-  EXPECT_FALSE(select().held_until) << "it has waited for a part of that already";
+  EXPECT_FALSE(select().held_until) << "part of the limit has passed";
 }
 
-TEST_F(HoldTest, WaitsForNothingThatIsNotExpected) {
+TEST_F(HoldTest, DoesNotWaitWithoutExpectedHints) {
   runs[0].next.reset();
   EXPECT_FALSE(select().held_until);
 }
 
-TEST_F(HoldTest, NeverWaitsBesideSessionsThatGainNothing) {
+TEST_F(HoldTest, NeverDelaysSessionsThatGainNothing) {
   PassTerms with_draft = pass;
   with_draft.rows = 1;
   with_draft.tokens = 1.0;
@@ -184,21 +184,21 @@ TEST_F(HoldTest, NeverWaitsBesideSessionsThatGainNothing) {
   EXPECT_FALSE(select_hints(with_prompt, runs, paced, kNow).held_until);
   runs.push_back(offer_of({}));
   runs[1].history.was_hinted = false;
-  EXPECT_FALSE(select().held_until) << "beside a client that only listens";
+  EXPECT_FALSE(select().held_until) << "another client only listens";
   runs[1].history = {.was_hinted = true, .is_hintless = true};
-  EXPECT_FALSE(select().held_until) << "beside one that has stopped";
+  EXPECT_FALSE(select().held_until) << "another client has stopped sending hints";
 }
 
-TEST_F(HoldTest, WaitsBesideAGapOnlyForMoreThanTheServersOwnTree) {
+TEST_F(HoldTest, GapRunWaitsOnlyForMoreThanOwnTree) {
   runs[0].is_gap = true;
-  EXPECT_FALSE(select().held_until) << "nothing is known of its trees";
+  EXPECT_FALSE(select().held_until) << "the value of the server's trees is unknown";
   pass.gap_tree = {.rows = 5, .tokens = 1.5, .seconds = 0.002};
   EXPECT_TRUE(select().held_until);
   pass.gap_tree = {.rows = 5, .tokens = 5.5, .seconds = 0.0};
   EXPECT_FALSE(select().held_until);
 }
 
-TEST_F(HoldTest, IgnoresTheServersOwnTreeIfNoRunIsAGap) {
+TEST_F(HoldTest, IgnoresOwnTreeIfNoRunIsAGap) {
   pass.gap_tree = {.rows = 5, .tokens = 5.5, .seconds = 0.0};
   EXPECT_EQ(select().held_until, kNow + 2ms);
   runs[0].next.reset();
@@ -209,9 +209,9 @@ TEST_F(HoldTest, IgnoresTheServersOwnTreeIfNoRunIsAGap) {
   EXPECT_EQ(select().taken, with_tree);
 }
 
-TEST(EconomyWaitTest, LastsAsLongAsAnExchangeAndNotBeyondASecond) {
+TEST(EconomyWaitTest, LastsOneExchangeAndAtMostOneSecond) {
   HintHistory history{.asks_economy = true};
-  EXPECT_EQ(economy_wait(Economy::as_asked, history), 300ms) << "nothing is known yet";
+  EXPECT_EQ(economy_wait(Economy::as_asked, history), 300ms) << "the default";
   history.delay = 40ms;
   EXPECT_EQ(economy_wait(Economy::as_asked, history), 70ms);
   EXPECT_EQ(economy_wait(Economy::on, history), 70ms);
@@ -219,27 +219,27 @@ TEST(EconomyWaitTest, LastsAsLongAsAnExchangeAndNotBeyondASecond) {
   EXPECT_EQ(economy_wait(Economy::as_asked, history), 1s);
 }
 
-TEST(EconomyWaitTest, IsNoneIfNoHintsAreOnTheirWay) {
+TEST(EconomyWaitTest, IsZeroIfNoHintsAreUnderWay) {
   EXPECT_EQ(economy_wait(Economy::as_asked, {.asks_economy = true, .is_hintless = true}), 0s);
-  EXPECT_EQ(economy_wait(Economy::on, {}), 0s) << "its client may never send one";
+  EXPECT_EQ(economy_wait(Economy::on, {}), 0s) << "the client may never send hints";
   EXPECT_EQ(economy_wait(Economy::on, {.was_hinted = true}), 300ms);
   EXPECT_EQ(economy_wait(Economy::on, {.was_hinted = true, .is_hintless = true}), 0s);
 }
 
-TEST(EconomyWaitTest, IsNoneUnlessItIsAskedFor) {
+TEST(EconomyWaitTest, IsZeroUnlessRequested) {
   EXPECT_EQ(economy_wait(Economy::as_asked, {.was_hinted = true, .delay = 40ms}), 0s);
   EXPECT_EQ(economy_wait(Economy::off, {.asks_economy = true, .was_hinted = true, .delay = 40ms}),
             0s);
 }
 
-TEST(HintCalibrationTest, BelievesAScoreUntilItHasSeenSome) {
+TEST(HintCalibrationTest, TrustsScoresBeforeObservations) {
   const HintCalibration calibration;
   EXPECT_DOUBLE_EQ(calibration.probability(0), 1.0);
   EXPECT_NEAR(calibration.probability(8), std::exp(-1.0), 1e-9);
   EXPECT_LT(calibration.probability(1000), 1e-9);
 }
 
-TEST(HintCalibrationTest, LearnsWhatScoresAreWorth) {
+TEST(HintCalibrationTest, LearnsAcceptanceByScore) {
   HintCalibration calibration;
   Random random(1);
   for (int i = 0; i < 2000; ++i) {
@@ -248,7 +248,7 @@ TEST(HintCalibrationTest, LearnsWhatScoresAreWorth) {
   }
   EXPECT_LT(calibration.probability(0), 0.05);
   EXPECT_NEAR(calibration.probability(8), 0.9, 0.08);
-  EXPECT_NEAR(calibration.probability(20), std::exp(-2.5), 1e-9) << "of which nothing was seen";
+  EXPECT_NEAR(calibration.probability(20), std::exp(-2.5), 1e-9) << "no observations of this score";
 }
 
 }  // namespace

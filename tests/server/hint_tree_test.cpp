@@ -55,7 +55,7 @@ std::vector<ScoreSteps> scores_of(const HintTree& hints) {
   return scores;
 }
 
-TEST(HintTreeTest, AHintHangsFromAnEarlierOneOrFromTheText) {
+TEST(HintTreeTest, AttachesHintsToEarlierHintsOrText) {
   HintTree tree(kPrompt, kLimits);
   tree.add(hints_behind(kPrompt, 1, {{1, 0}, {2, 1}, {3, 2}}));
   tree.add(hints_behind(kPrompt, 4, {{4, 3}, {5, 0}}));
@@ -63,7 +63,7 @@ TEST(HintTreeTest, AHintHangsFromAnEarlierOneOrFromTheText) {
   EXPECT_EQ(tree.last_id(), 5u);
 }
 
-TEST(HintTreeTest, WhatTheServerHasGonePastIsSkippedAndWhatContradictsIsDropped) {
+TEST(HintTreeTest, SkipsPassedHintsAndDropsContradictedOnes) {
   HintTree tree(kPrompt, kLimits);
   tree.add(hints_behind(kPrompt, 1, {{1, 0}, {2, 1}, {3, 1}, {4, 2}}));  // 1, 1-2, 1-2-3, 1-2-4
   tree.advance(Tokens{1, 2});
@@ -74,11 +74,11 @@ TEST(HintTreeTest, WhatTheServerHasGonePastIsSkippedAndWhatContradictsIsDropped)
   tree.advance(Tokens{9});
   EXPECT_EQ(tree.node_count(), 0u);
   tree.add(hints_behind(kPrompt, 7, {{8, 1}}));
-  EXPECT_EQ(tree.node_count(), 0u) << "its parent is not known any more";
+  EXPECT_EQ(tree.node_count(), 0u) << "its parent was dropped";
   EXPECT_EQ(tree.counts(), (HintCounts{.taken = 6, .unknown = 1}));
 }
 
-TEST(HintTreeTest, HintsForTokensThatWereChosenInTheMeantimeAreWalkedAlong) {
+TEST(HintTreeTest, FollowsHintsAlongTokensChosenMeanwhile) {
   HintTree tree(kPrompt, kLimits);
   tree.advance(Tokens{1, 2});
   tree.add(hints_behind(kPrompt, 1, {{1, 0}, {2, 1}, {3, 1}, {5, 3}}));
@@ -86,7 +86,7 @@ TEST(HintTreeTest, HintsForTokensThatWereChosenInTheMeantimeAreWalkedAlong) {
   EXPECT_EQ(tree.counts(), (HintCounts{.taken = 1, .passed = 2, .contradicted = 1}));
 }
 
-TEST(HintTreeTest, AnotherTextIsUnknown) {
+TEST(HintTreeTest, CountsHintsForOtherTextsAsUnknown) {
   HintTree tree(kPrompt, kLimits);
   tree.advance(Tokens{1});
   const Tokens another{7, 8, 1};
@@ -100,20 +100,20 @@ TEST(HintTreeTest, AnotherTextIsUnknown) {
   EXPECT_EQ(tree.counts(), (HintCounts{.unknown = 4}));
 }
 
-TEST(HintTreeTest, ATokenThatTheTargetLacksIsNoHint) {
+TEST(HintTreeTest, IgnoresTokensOutsideVocabulary) {
   HintTree tree(kPrompt, kLimits);
   tree.add(hints_behind(kPrompt, 1, {{50, 0}, {1, 1}, {49, 0}}));
   EXPECT_EQ(paths_of(tree), (std::set<Tokens>{{49}}));
 }
 
-TEST(HintTreeTest, TheSamePathTwiceIsOneNode) {
+TEST(HintTreeTest, MergesDuplicatePaths) {
   HintTree tree(kPrompt, kLimits);
   tree.add(hints_behind(kPrompt, 1, {{1, 0}, {1, 0}, {2, 2}, {2, 2}}));
   EXPECT_EQ(paths_of(tree), (std::set<Tokens>{{1}, {1, 2}}));
   EXPECT_EQ(tree.node_count(), 2u);
 }
 
-TEST(HintTreeTest, TheBestAreKeptAndScoredFromTheRoot) {
+TEST(HintTreeTest, KeepsBestNodesScoredFromRoot) {
   HintTree tree(kPrompt, {.nodes_max = 3, .vocabulary_count = 50});
   tree.add(hints_behind(kPrompt, 1, {{1, 0, 8}, {2, 1, 8}, {3, 0, 30}, {4, 3, 0}, {5, 1, 40}}));
   EXPECT_EQ(paths_of(tree), (std::set<Tokens>{{1}, {1, 2}, {1, 4}}));
@@ -125,7 +125,7 @@ TEST(HintTreeTest, TheBestAreKeptAndScoredFromTheRoot) {
 }
 
 // A flood of arbitrary hints: the tree stays within its bounds.
-TEST(HintTreeTest, AFloodCostsItsSenderAlone) {
+TEST(HintTreeTest, StaysBoundedUnderFlood) {
   HintTree tree(kPrompt, {.nodes_max = 64, .vocabulary_count = 50});
   Random random(1);
   for (std::uint32_t message = 0; message < 500; ++message) {
@@ -142,7 +142,7 @@ TEST(HintTreeTest, AFloodCostsItsSenderAlone) {
 }
 
 // Many messages to a full tree share the cost of one eviction.
-TEST(HintTreeTest, EvictsManyAtOnce) {
+TEST(HintTreeTest, EvictsInBatches) {
   HintTree tree(kPrompt, {.nodes_max = 40, .vocabulary_count = 100});
   const auto add = [&](std::uint32_t id, std::uint8_t score) {
     return tree.add(hints_behind(kPrompt, id, {{id, 0, score}}));
@@ -160,7 +160,7 @@ TEST(HintTreeTest, EvictsManyAtOnce) {
   EXPECT_EQ(tree.counts().evicted, 11u);
   EXPECT_EQ(tree.node_count(), 40u);
   EXPECT_EQ(tree.best(1).token(1), 51u);
-  EXPECT_TRUE(add(52, 0).size() == 1 && add(52, 0).empty()) << "sent again, it is nothing new";
+  EXPECT_TRUE(add(52, 0).size() == 1 && add(52, 0).empty()) << "a repeated hint is not new";
 }
 
 // The definition implemented directly: every hint is a whole text.
@@ -214,7 +214,7 @@ class BruteForceHints {
 };
 
 // Messages arrive late, twice, out of order or not at all, with any older text as their base.
-TEST(HintTreeTest, HoldsWhatTheDefinitionHoldsInAnyScheduleOfMessages) {
+TEST(HintTreeTest, MatchesDefinitionUnderAnySchedule) {
   for (std::uint64_t seed = 0; seed < 400; ++seed) {
     Random random(seed);
     HintTree tree(kPrompt, {.nodes_max = 200, .vocabulary_count = 50});

@@ -33,7 +33,7 @@ class NoWord final : public Replies {
 class NoLook final : public Replies {
  public:
   void verdict(wire::Verdict) override { fails_ = true; }
-  void activations(wire::Activations) override { FAIL() << "there is no tap"; }
+  void activations(wire::Activations) override { FAIL() << "activations without a tap"; }
   void refuse(std::uint32_t, Error error) override { refused_.set_value(std::move(error)); }
   bool full() const override { return fails_ ? throw std::bad_alloc() : false; }
 
@@ -80,7 +80,7 @@ class HostMemoryTest : public testing::HeldSchedulerTest {
   std::uint8_t last_id_ = 100;
 };
 
-TEST_F(HostMemoryTest, NoneForAnAnswerCostsItsSessionAlone) {
+TEST_F(HostMemoryTest, FailedAnswerCostsOnlyItsSession) {
   const auto unlucky = std::make_shared<NoVerdict>();
   ask(client_of(1, unlucky));
   const auto refusal = unlucky->wait();
@@ -95,12 +95,12 @@ TEST_F(HostMemoryTest, NoneForAnAnswerCostsItsSessionAlone) {
   expect_service();
 }
 
-TEST_F(HostMemoryTest, NoneForARefusalLeavesTheOthersServed) {
+TEST_F(HostMemoryTest, FailedRefusalLeavesOthersServed) {
   ask(client_of(1, std::make_shared<NoWord>()));
   expect_service();
 }
 
-TEST_F(HostMemoryTest, NoneForATapCostsItsSessionAlone) {
+TEST_F(HostMemoryTest, FailedTapCostsOnlyItsSession) {
   // Fails from its second read on: a prompt's rows arrive, a run's do not.
   testing::TapBy tap(8, [read = false](std::uint32_t, std::span<float> rows) mutable {
     if (std::exchange(read, true)) throw std::bad_alloc();
@@ -116,7 +116,7 @@ TEST_F(HostMemoryTest, NoneForATapCostsItsSessionAlone) {
   expect_service();
 }
 
-TEST_F(HostMemoryTest, WhatFailsForNobodyInParticularIsSaidToAllAndTheNextAreServed) {
+TEST_F(HostMemoryTest, FailureOutsideRequestsRefusesAllAndServesNext) {
   const auto unlucky = std::make_shared<NoLook>();
   ask(client_of(1, unlucky), {.credit = 10});
   EXPECT_EQ(unlucky->wait_refused().code, Errc::refused);

@@ -152,7 +152,7 @@ class HostileClientsTest : public ::testing::Test {
 
 // The refused prompt has already dropped the text that it was to replace, but its client assumes no
 // change.
-TEST_F(HostileClientsTest, ARefusedPromptLeavesNothingToGoOnFrom) {
+TEST_F(HostileClientsTest, RefusedPromptLeavesNoSessionToContinue) {
   open({.wait_max = 500ms});
   RawClient& client = connect();
   client.send(prompt(some_tokens(200)));
@@ -162,7 +162,7 @@ TEST_F(HostileClientsTest, ARefusedPromptLeavesNothingToGoOnFrom) {
   now_ += 600ms;
   run();
   EXPECT_EQ(refusal(client), Errc::refused);
-  EXPECT_EQ(client.protocol().length(), 201u) << "L is as it was";
+  EXPECT_EQ(client.protocol().length(), 201u) << "the length is unchanged";
   for (const std::uint32_t tokens : {200u, 0u}) {
     client.send(go_on(client, tokens));
     run();
@@ -176,7 +176,7 @@ TEST_F(HostileClientsTest, ARefusedPromptLeavesNothingToGoOnFrom) {
   EXPECT_TRUE(faults_.empty());
 }
 
-TEST_F(HostileClientsTest, APassThatHadNoTurnLeavesTheSessionAsItWas) {
+TEST_F(HostileClientsTest, TimedOutPassLeavesSessionUnchanged) {
   open({.wait_max = 500ms});
   RawClient& client = connect();
   client.send(in_lockstep(some_tokens(20)));
@@ -192,7 +192,7 @@ TEST_F(HostileClientsTest, APassThatHadNoTurnLeavesTheSessionAsItWas) {
 }
 
 // Each pass takes one complete message, for the length reported to the client.
-TEST_F(HostileClientsTest, CompleteHintsThatNoPassWaitsForCostTheConnection) {
+TEST_F(HostileClientsTest, UnexpectedCompleteHintsEndConnection) {
   open({});
   for (const bool repeated : {false, true}) {
     RawClient& client = connect();
@@ -213,7 +213,7 @@ TEST_F(HostileClientsTest, CompleteHintsThatNoPassWaitsForCostTheConnection) {
 
 // The protocol blocks a second request per connection. If one arrives anyway, the session is
 // inconsistent: it is dropped together with the request in progress.
-TEST_F(HostileClientsTest, ARequestBesideAnotherCostsItsSessionAndNoMore) {
+TEST_F(HostileClientsTest, SecondRequestCostsOnlyItsSession) {
   const auto refused = [&](Refusal why) {
     return metrics_->refusals[static_cast<std::size_t>(why)].value();
   };
@@ -233,7 +233,7 @@ TEST_F(HostileClientsTest, ARequestBesideAnotherCostsItsSessionAndNoMore) {
     ++count;
     EXPECT_EQ(faults_.size(), count);
     EXPECT_EQ(refused(Refusal::fault), count);
-    EXPECT_EQ(loop_->active_count(), 1u) << "the other's";
+    EXPECT_EQ(loop_->active_count(), 1u) << "the other client's request";
     run();
     EXPECT_EQ(other.verdict_count, 1u);
     loop_->begin(client.client(), wire::Prefill{.round = 4, .base_length = 21}, now_);
@@ -242,7 +242,7 @@ TEST_F(HostileClientsTest, ARequestBesideAnotherCostsItsSessionAndNoMore) {
   }
 }
 
-TEST_F(HostileClientsTest, PausedRunsGiveTheirMemoryToClientsThatRead) {
+TEST_F(HostileClientsTest, PausedRunsGiveMemoryToReadingClients) {
   open({.pages = kLeastPages});
   std::vector<RawClient*> silent;
   for (std::uint32_t seed = 1; seed <= 2; ++seed) {
@@ -266,7 +266,7 @@ TEST_F(HostileClientsTest, PausedRunsGiveTheirMemoryToClientsThatRead) {
   expect_service();
 }
 
-TEST_F(HostileClientsTest, AClientThatResumesAnotherSessionLeavesItsOwnToOthers) {
+TEST_F(HostileClientsTest, ResumingAnotherSessionReleasesOwnOne) {
   open({.sessions_max = 4});
   RawClient& first = connect();
   const Tokens held = begin(first, 20);
@@ -284,7 +284,7 @@ TEST_F(HostileClientsTest, AClientThatResumesAnotherSessionLeavesItsOwnToOthers)
   expect_service();
 }
 
-TEST_F(HostileClientsTest, OfSeveralResumesAtOnceEachGetsAnAnswer) {
+TEST_F(HostileClientsTest, AnswersEachOfSeveralConcurrentResumes) {
   open({});
   RawClient& first = connect();
   const Tokens held = begin(first, 20);
@@ -297,7 +297,7 @@ TEST_F(HostileClientsTest, OfSeveralResumesAtOnceEachGetsAnAnswer) {
   for (RawClient* client : resuming) {
     EXPECT_EQ(client->verdict_count + client->refusal_count, 1u);
   }
-  EXPECT_EQ(resuming.back()->verdict_count, 1u) << "the last has it";
+  EXPECT_EQ(resuming.back()->verdict_count, 1u) << "the last one has the session";
   EXPECT_EQ(refusal(*resuming.front()), Errc::session_unknown);
   // Including one in the middle of an answer.
   resuming.back()->send(go_on(*resuming.back(), 20));
@@ -309,7 +309,7 @@ TEST_F(HostileClientsTest, OfSeveralResumesAtOnceEachGetsAnAnswer) {
 }
 
 // Rows of a long prompt are still pending when its client switches to a shorter session.
-TEST_F(HostileClientsTest, RowsOfOneSessionAreNotReadFromAnother) {
+TEST_F(HostileClientsTest, NeverReadsRowsFromAnotherSession) {
   open({});
   testing::TapBy tap = wide_tap();
   RawClient& brief = connect("someone", &tap);
@@ -324,7 +324,7 @@ TEST_F(HostileClientsTest, RowsOfOneSessionAreNotReadFromAnother) {
   expect_service();
 }
 
-TEST_F(HostileClientsTest, NothingBehindAFullContext) {
+TEST_F(HostileClientsTest, RefusesRequestsBeyondFullContext) {
   open({});
   RawClient& client = connect();
   client.send(prompt(some_tokens(kContext - 1)));
@@ -343,7 +343,7 @@ TEST_F(HostileClientsTest, NothingBehindAFullContext) {
 
 // Any requests that the protocol's order allows, from many connections, with little of every
 // resource. All connections of an identity may resume its sessions.
-TEST_F(HostileClientsTest, AnyOrderOfRequestsIsSurvived) {
+TEST_F(HostileClientsTest, SurvivesAnyOrderOfRequests) {
   for (std::uint64_t seed = 1; seed <= 6; ++seed) {
     SCOPED_TRACE(seed);
     Random random(seed);

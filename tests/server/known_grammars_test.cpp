@@ -57,7 +57,7 @@ class KnownGrammarsTest : public ::testing::Test {
   int count_ = 0;
 };
 
-TEST_F(KnownGrammarsTest, NewGrammarsWithoutEndAreRefusedAndTakeNobodyElsesTime) {
+TEST_F(KnownGrammarsTest, LimitsNewGrammarsPerIdentity) {
   int taken = 0;
   while (taken < 10'000 && use_another("greedy")) ++taken;
   ASSERT_GT(taken, 3);
@@ -68,7 +68,7 @@ TEST_F(KnownGrammarsTest, NewGrammarsWithoutEndAreRefusedAndTakeNobodyElsesTime)
   EXPECT_TRUE(use_another("greedy"));
 }
 
-TEST_F(KnownGrammarsTest, ReadingIsPaidForWhateverTheTextIs) {
+TEST_F(KnownGrammarsTest, ChargesForParsingAnyText) {
   int read = 0;
   while (read < 1000 && known_.afford_another("greedy", kGrammarBytesMax)) ++read;
   EXPECT_GT(read, 10);
@@ -79,13 +79,13 @@ TEST_F(KnownGrammarsTest, ReadingIsPaidForWhateverTheTextIs) {
 }
 
 // One identity's searches must not show in the latency of another.
-TEST_F(KnownGrammarsTest, IdentitiesShareNothing) {
+TEST_F(KnownGrammarsTest, IdentitiesShareNoGrammars) {
   ASSERT_TRUE(use_another("one"));
   EXPECT_EQ(known_.find("another", kAmbiguous + "# 1\n"), nullptr);
 }
 
 // However many other grammars are added before its first search.
-TEST_F(KnownGrammarsTest, WhatAnAnswerHoldsIsChargedWhenItIsSearched) {
+TEST_F(KnownGrammarsTest, ChargesSearchesOfHeldGrammars) {
   const auto held = add("sly", kAmbiguous);
   add_cheap_ones("sly", 3 * KnownGrammars::kUnusedMax);
   use_up("sly");
@@ -94,7 +94,7 @@ TEST_F(KnownGrammarsTest, WhatAnAnswerHoldsIsChargedWhenItIsSearched) {
   EXPECT_EQ(known_.find("sly", kAmbiguous), held);
 }
 
-TEST_F(KnownGrammarsTest, WhatWasSearchedAndLetGoIsChargedToo) {
+TEST_F(KnownGrammarsTest, ChargesSearchesOfReleasedGrammars) {
   auto held = add("sly", kAmbiguous);
   use_up("sly");
   search(*held);
@@ -105,7 +105,7 @@ TEST_F(KnownGrammarsTest, WhatWasSearchedAndLetGoIsChargedToo) {
 }
 
 // Steps are replenished during use and while idle.
-TEST_F(KnownGrammarsTest, LongUseWithinWhatComesBackLeavesNoDebt) {
+TEST_F(KnownGrammarsTest, SteadyUseWithinReplenishmentLeavesNoDebt) {
   std::string wide = "root ::=";
   for (int i = 0; i < 4000; ++i) wide += " [\\x00-\\x7f]?";
   GrammarAutomaton& automaton = add("steady", wide)->automaton();
@@ -122,17 +122,17 @@ TEST_F(KnownGrammarsTest, LongUseWithinWhatComesBackLeavesNoDebt) {
 }
 
 // Otherwise the other identity would pay for its grammars again.
-TEST_F(KnownGrammarsTest, ManyOfOneIdentityPushOutNoneOfAnothers) {
+TEST_F(KnownGrammarsTest, IdentityCannotEvictGrammarsOfAnother) {
   const auto modest = add("modest", kAmbiguous);
   add("modest", kAmbiguous + "# unused\n");
   add_cheap_ones("greedy", 10 * KnownGrammars::kUnusedMax);
   EXPECT_EQ(known_.find("modest", kAmbiguous), modest);
   EXPECT_NE(known_.find("modest", kAmbiguous + "# unused\n"), nullptr);
   known_.forget_unused();
-  EXPECT_EQ(known_.count(), KnownGrammars::kUnusedMax + 1) << "and the one that is used";
+  EXPECT_EQ(known_.count(), KnownGrammars::kUnusedMax + 1) << "plus the one in use";
 }
 
-TEST_F(KnownGrammarsTest, WhatNobodyUsesAnyMoreIsForgotten) {
+TEST_F(KnownGrammarsTest, ForgetsUnusedGrammars) {
   std::vector<std::shared_ptr<GrammarTokens>> answers;
   for (std::size_t i = 0; i < 3 * KnownGrammars::kUnusedMax; ++i) {
     answers.push_back(add("someone", "root ::= \"a\" # " + std::to_string(i) + "\n"));

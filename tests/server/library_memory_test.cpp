@@ -79,7 +79,7 @@ class LibraryMemoryTest : public RunTest {
   std::uint32_t round_ = 0;
 };
 
-TEST_F(LibraryMemoryTest, NoneForCompressingIsThrownAndNotTheEnd) {
+TEST_F(LibraryMemoryTest, FailedCompressionThrowsBadAlloc) {
   const Bytes rows(1000);
   const auto compressed = [&] {
     return compress_activations(1, 0, 1, rows, wire::Codec::gzip).data.size();
@@ -91,7 +91,7 @@ TEST_F(LibraryMemoryTest, NoneForCompressingIsThrownAndNotTheEnd) {
   EXPECT_LT(compressed(), rows.size());
 }
 
-TEST_F(LibraryMemoryTest, NoneForADigestCostsTheRequestAlone) {
+TEST_F(LibraryMemoryTest, FailedDigestCostsOnlyTheRequest) {
   const wire::SessionId session = left_session();
   const Digest hash = token_hash(prompt_);
   {
@@ -107,7 +107,7 @@ TEST_F(LibraryMemoryTest, NoneForADigestCostsTheRequestAlone) {
 }
 
 // All sessions share the thread that hashes.
-TEST_F(LibraryMemoryTest, WhoAsksAgainWithAWrongHashHasNothingHashedAgain) {
+TEST_F(LibraryMemoryTest, HashesOnceForRepeatedWrongResumes) {
   const wire::SessionId session = left_session();
   const Digest hash = token_hash(prompt_);
   const std::uint32_t before = digests_begun;

@@ -37,7 +37,7 @@ class LookaheadWindowTest : public ::testing::TestWithParam<LookaheadWindow::Sha
   }
 };
 
-TEST_P(LookaheadWindowTest, ColumnsStandWhereTheyShouldAndSeeWhatTheyMay) {
+TEST_P(LookaheadWindowTest, ColumnsHaveRightPositionsAndContexts) {
   const auto [n, width] = GetParam();
   std::uint32_t made_up = 0;
   LookaheadWindow window(
@@ -72,7 +72,7 @@ TEST_P(LookaheadWindowTest, ColumnsStandWhereTheyShouldAndSeeWhatTheyMay) {
 
 // If the target writes its text regardless of context, then after n - 1 passes the window holds
 // only that text, each token at its position, and so do its n-grams.
-TEST_P(LookaheadWindowTest, TheWindowBecomesTheTextAheadOfTheRoot) {
+TEST_P(LookaheadWindowTest, ConvergesToTextAheadOfRoot) {
   const auto [n, width] = GetParam();
   LookaheadWindow window(
       GetParam(), [] { return 3u; }, [](std::uint32_t) { return false; });
@@ -92,7 +92,7 @@ TEST_P(LookaheadWindowTest, TheWindowBecomesTheTextAheadOfTheRoot) {
   }
 }
 
-TEST_P(LookaheadWindowTest, NothingFollowsAnEndToken) {
+TEST_P(LookaheadWindowTest, NeverContinuesAfterEndToken) {
   LookaheadWindow window(
       GetParam(), [] { return 3u; }, [](std::uint32_t token) { return token == 2; });
   for (int pass = 0; pass < 10; ++pass) {
@@ -108,7 +108,7 @@ INSTANTIATE_TEST_SUITE_P(Shapes, LookaheadWindowTest,
                                            LookaheadWindow::Shape{4, 7},
                                            LookaheadWindow::Shape{7, 5}));
 
-TEST(LookaheadTest, ThePoolIsWhatTheNgramsSay) {
+TEST(LookaheadTest, GuessesNewestNgramsOfLastToken) {
   Lookahead lookahead({.window = {.n = 4, .width = 6}, .guesses = 3},
                       [](std::uint32_t t) { return t == 2; });
   LookaheadWindow same(

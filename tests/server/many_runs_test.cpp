@@ -17,7 +17,7 @@ class ManyRunsTest : public RunTest {};
 
 // A run that waits for credit may lose its memory to others. Its client is notified and gets the
 // same answer after it sends the whole text again.
-TEST_F(ManyRunsTest, ARunThatWaitsForCreditGivesItsMemoryUp) {
+TEST_F(ManyRunsTest, RunWithoutCreditGivesUpMemory) {
   open({.sessions = {.kv_bytes_max = SessionStore::session_bytes(parts())}, .metrics = metrics_});
   std::vector<Tokens> prompts;
   std::vector<HintingClient*> waiting;
@@ -58,7 +58,7 @@ TEST_F(ManyRunsTest, ARunThatWaitsForCreditGivesItsMemoryUp) {
 }
 
 // Silent devices hold all the memory: a prompt waits for a limited time.
-TEST_F(ManyRunsTest, APromptDoesNotWaitForRunsThatWaitForCredit) {
+TEST_F(ManyRunsTest, PromptDoesNotWaitForRunsWithoutCredit) {
   open({.sessions = {.kv_bytes_max = SessionStore::session_bytes(parts())}, .metrics = metrics_});
   for (std::size_t i = 0; i < 20 && loop_->waiting_count() == 0; ++i) {
     HintingClient& silent = connect();
@@ -83,7 +83,7 @@ TEST_F(ManyRunsTest, APromptDoesNotWaitForRunsThatWaitForCredit) {
 }
 
 // Silent devices on all session slots do not lock others out.
-TEST_F(ManyRunsTest, ARunThatWaitsForCreditGivesItsSessionUp) {
+TEST_F(ManyRunsTest, RunWithoutCreditGivesUpSession) {
   open({.metrics = metrics_});
   Tokens prompt = prompt_of(0);
   prompt.resize(40, 7);
@@ -102,11 +102,12 @@ TEST_F(ManyRunsTest, ARunThatWaitsForCreditGivesItsSessionUp) {
   const auto* told = std::get_if<wire::ErrorReport>(&first.raw().heard.back());
   ASSERT_NE(told, nullptr);
   EXPECT_EQ(told->code, Errc::session_unknown);
-  EXPECT_EQ(loop_->memory().evictions, 1u) << "or nobody is told that the limit is too low";
+  EXPECT_EQ(loop_->memory().evictions, 1u)
+      << "otherwise the operator cannot see that the limit is too low";
 }
 
 // Devices come and go for a day, some of them in the middle of an answer.
-TEST_F(ManyRunsTest, ADayOfAnswersLeavesNothingBehind) {
+TEST_F(ManyRunsTest, DayOfAnswersLeaksNoMemory) {
   open({.sessions = {.kv_bytes_max = 4 * SessionStore::session_bytes(parts())},
         .metrics = metrics_});
   std::vector<Tokens> prompts;
@@ -151,7 +152,7 @@ TEST_F(ManyRunsTest, ADayOfAnswersLeavesNothingBehind) {
 // Several clients; hints that are right, wrong, late, repeated, lost or hostile; credit in
 // portions; cancelled and restarted runs; a server with and without guesses of its own. Every
 // client gets the plain answer.
-TEST_F(ManyRunsTest, AnyScheduleGivesThePlainAnswer) {
+TEST_F(ManyRunsTest, AnyScheduleGivesPlainAnswer) {
   std::map<std::pair<std::uint64_t, bool>, Tokens> plain_answers;
   const char* const wanted = std::getenv("EDGEDRAFT_TEST_SCHEDULES");
   const std::uint64_t schedules = wanted != nullptr ? std::stoull(wanted) : 1500;

@@ -36,14 +36,14 @@ class MemoryLimitTest : public ::testing::Test {
   test::TemporaryDirectory root_;
 };
 
-TEST_F(MemoryLimitTest, WithoutControlGroupsThereIsNone) {
+TEST_F(MemoryLimitTest, IsUnlimitedWithoutControlGroups) {
   EXPECT_EQ(limit(), kWithoutLimit);
   write("proc/self/cgroup", "0::/");
   EXPECT_EQ(limit(), kWithoutLimit);
 }
 
 // A systemd unit in a slice.
-TEST_F(MemoryLimitTest, IsTheLeastOfTheOwnGroupAndThoseAboveIt) {
+TEST_F(MemoryLimitTest, IsMinimumOfOwnAndParentGroups) {
   write("proc/self/cgroup", "0::/edge.slice/edgedraft-server.service");
   write("sys/fs/cgroup/edge.slice/edgedraft-server.service/memory.max", "max");
   EXPECT_EQ(limit(), kWithoutLimit);
@@ -58,13 +58,13 @@ TEST_F(MemoryLimitTest, IsTheLeastOfTheOwnGroupAndThoseAboveIt) {
 }
 
 // In a pod, its own group is the root of the hierarchy.
-TEST_F(MemoryLimitTest, IsThatOfAContainer) {
+TEST_F(MemoryLimitTest, ReadsLimitOfContainer) {
   write("proc/self/cgroup", "0::/");
   write("sys/fs/cgroup/memory.max", 4 * kGibibyte);
   EXPECT_EQ(limit(), 4 * kGibibyte);
 }
 
-TEST_F(MemoryLimitTest, IsFoundInTheFirstVersionOfControlGroups) {
+TEST_F(MemoryLimitTest, ReadsCgroupV1) {
   write("proc/self/cgroup",
         "5:cpu,cpuacct:/docker/1\n4:name=systemd:/docker/1\n3:hugetlb,memory:/docker/1\n0::/");
   write("sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712");  // no limit
@@ -76,13 +76,13 @@ TEST_F(MemoryLimitTest, IsFoundInTheFirstVersionOfControlGroups) {
 }
 
 // With cgroup v1 the mount starts at the container's group, but the process sees the whole path.
-TEST_F(MemoryLimitTest, IsFoundInAContainerOfTheFirstVersion) {
+TEST_F(MemoryLimitTest, ReadsCgroupV1InContainer) {
   write("proc/self/cgroup", "4:memory:/kubepods/burstable/pod1/container1");
   write("sys/fs/cgroup/memory/memory.limit_in_bytes", 3 * kGibibyte);
   EXPECT_EQ(limit(), 3 * kGibibyte);
 }
 
-TEST(UsableMemoryTest, IsKnownOfThisMachine) {
+TEST(UsableMemoryTest, IsKnownOnThisMachine) {
   EXPECT_GT(usable_memory_bytes(), 0u);
   EXPECT_LE(usable_memory_bytes(), control_group_limit("/"));
 }

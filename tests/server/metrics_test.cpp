@@ -33,7 +33,7 @@ class MetricsPageTest : public ::testing::Test {
   ListenerStats listener_;
 };
 
-TEST_F(MetricsPageTest, ShowsWhatWasCounted) {
+TEST_F(MetricsPageTest, ShowsRecordedValues) {
   metrics_.pass(1, 2ms);
   metrics_.pass(40, 30ms);
   metrics_.pass(300, 100s);
@@ -86,7 +86,7 @@ TEST_F(MetricsPageTest, ShowsWhatWasCounted) {
   EXPECT_EQ(s["connections_rejected_total{reason=\"unauthorized\"}"], 1);
   EXPECT_EQ(s["frames_rejected_total{reason=\"too_large\"}"], 1);
   EXPECT_EQ(s["num_requests_running"], 2);
-  EXPECT_EQ(s["num_requests_waiting"], 2) << "but for the one that its client pauses";
+  EXPECT_EQ(s["num_requests_waiting"], 2) << "without the one paused by its client";
   EXPECT_EQ(s["connections"], 3);
   EXPECT_EQ(s["connections_total"], 9);
   EXPECT_EQ(s["connections_over_limit_total"], 1);
@@ -96,7 +96,7 @@ TEST_F(MetricsPageTest, ShowsWhatWasCounted) {
 }
 
 // The number of series in a monitor does not grow with the events counted.
-TEST_F(MetricsPageTest, TheNumberOfSeriesIsFixed) {
+TEST_F(MetricsPageTest, NumberOfSeriesIsFixed) {
   const std::size_t before = samples().size();
   for (std::uint32_t i = 0; i < 300; ++i) {
     metrics_.pass(i, i * 1s);
@@ -108,7 +108,7 @@ TEST_F(MetricsPageTest, TheNumberOfSeriesIsFixed) {
   EXPECT_LT(before, 250u);
 }
 
-TEST_F(MetricsPageTest, AConnectionsEndIsCountedOnceAndAgainstWhoIsAtFault) {
+TEST_F(MetricsPageTest, CountsConnectionEndOnceUnderItsCause) {
   metrics_.connection_ended(/*secured=*/false, Errc::link_down);
   metrics_.connection_ended(false, Errc::timed_out);
   metrics_.connection_ended(false, Errc::refused);  // already counted by the listener
@@ -122,13 +122,13 @@ TEST_F(MetricsPageTest, AConnectionsEndIsCountedOnceAndAgainstWhoIsAtFault) {
   EXPECT_EQ(s["frames_rejected_total{reason=\"malformed\"}"], 0);
 }
 
-TEST_F(MetricsPageTest, UsageIsOfThePool) {
+TEST_F(MetricsPageTest, UsageIsRelativeToPool) {
   metrics_.kv_bytes.set(3000);
   metrics_.kv_bytes_max.set(4000);
   EXPECT_EQ(samples()["kv_cache_usage_perc"], 0.75);
 }
 
-TEST_F(MetricsPageTest, ReadyFollowsTheServersLife) {
+TEST_F(MetricsPageTest, ReadyFollowsServerPhase) {
   EXPECT_EQ(status("/health"), 200u);
   EXPECT_EQ(status("/ready"), 503u);
   EXPECT_EQ(body("/ready")["status"], "loading");
@@ -140,7 +140,7 @@ TEST_F(MetricsPageTest, ReadyFollowsTheServersLife) {
   EXPECT_EQ(status("/health"), 200u);
 }
 
-TEST_F(MetricsPageTest, AFailureShowsUntilAPassSucceeds) {
+TEST_F(MetricsPageTest, ShowsFailureUntilPassSucceeds) {
   metrics_.health.set_phase(Health::Phase::serving);
   metrics_.health.device_failed("out of \"memory\": \xff", false);
   EXPECT_EQ(status("/health"), 503u);
@@ -152,7 +152,7 @@ TEST_F(MetricsPageTest, AFailureShowsUntilAPassSucceeds) {
   EXPECT_EQ(status("/health"), 200u);
 }
 
-TEST_F(MetricsPageTest, ALostDeviceIsNotReady) {
+TEST_F(MetricsPageTest, LostDeviceIsNotReady) {
   metrics_.health.set_phase(Health::Phase::serving);
   metrics_.health.device_failed("an illegal memory access", true);
   EXPECT_EQ(status("/health"), 503u);
@@ -161,7 +161,7 @@ TEST_F(MetricsPageTest, ALostDeviceIsNotReady) {
   EXPECT_EQ(samples()["device_up"], 0);
 }
 
-TEST_F(MetricsPageTest, ChangesAreReportedOnce) {
+TEST_F(MetricsPageTest, ReportsEachHealthChangeOnce) {
   std::vector<Health::Device> reported;
   metrics_.health.on_change(
       [&](Health::Device device, const std::string&) { reported.push_back(device); });
@@ -174,7 +174,7 @@ TEST_F(MetricsPageTest, ChangesAreReportedOnce) {
 }
 
 // A driver may wait for a GPU forever without reporting it lost.
-TEST_F(MetricsPageTest, WorkThatWillHardlyEndIsThatOfALostDevice) {
+TEST_F(MetricsPageTest, TreatsOverlongStepAsLostDevice) {
   std::vector<Health::Device> reported;
   Health& health = metrics_.health;
   health.on_change([&](Health::Device device, const std::string&) { reported.push_back(device); });
@@ -184,7 +184,7 @@ TEST_F(MetricsPageTest, WorkThatWillHardlyEndIsThatOfALostDevice) {
     health.look_at_step(start + time);
     return status("/ready") == 200u;
   };
-  EXPECT_TRUE(ready_after(24h)) << "there is nothing to do";
+  EXPECT_TRUE(ready_after(24h)) << "no step is running";
   health.step_begins(start);
   EXPECT_TRUE(ready_after(24h)) << "the first pass may take any time";
   health.step_ended();
@@ -198,7 +198,7 @@ TEST_F(MetricsPageTest, WorkThatWillHardlyEndIsThatOfALostDevice) {
   EXPECT_FALSE(ready_after(3h));
   EXPECT_EQ(status("/health"), 503u);
   health.step_ended();
-  EXPECT_TRUE(ready_after(4h)) << "it has ended after all";
+  EXPECT_TRUE(ready_after(4h)) << "the step has ended";
 
   metrics_.pass(1, 10ms);
   health.step_begins(start);
@@ -206,12 +206,12 @@ TEST_F(MetricsPageTest, WorkThatWillHardlyEndIsThatOfALostDevice) {
   EXPECT_FALSE(ready_after(61s));
   health.device_failed("an illegal memory access", true);
   health.step_ended();
-  EXPECT_FALSE(ready_after(61s)) << "it ended with a failure";
+  EXPECT_FALSE(ready_after(61s)) << "the step has failed";
   using enum Health::Device;
   EXPECT_EQ(reported, (std::vector{lost, works, lost, lost}));
 }
 
-TEST_F(MetricsPageTest, ThereIsNoOtherPage) {
+TEST_F(MetricsPageTest, HasNoOtherPages) {
   const MonitoredServer server{.metrics = metrics_, .listener = {}, .version = {}};
   EXPECT_FALSE(monitoring_page(server, "/"));
   EXPECT_FALSE(monitoring_page(server, "/metrics/"));

@@ -29,7 +29,7 @@ class PageHandlerTest : public ::testing::Test {
       answer = get("/page");
       std::this_thread::sleep_for(10ms);
     }
-    EXPECT_TRUE(answer.starts_with("HTTP/1.1 200 OK\r\n")) << "the next one is not served";
+    EXPECT_TRUE(answer.starts_with("HTTP/1.1 200 OK\r\n")) << "the next client is not served";
   }
 
   static std::string text_of(const Bytes& bytes) {
@@ -76,31 +76,31 @@ class ImpatientPageHandlerTest : public PageHandlerTest {
   ImpatientPageHandlerTest() : PageHandlerTest(300ms) {}
 };
 
-TEST_F(PageHandlerTest, GivesAPageWithItsLengthAndCloses) {
+TEST_F(PageHandlerTest, SendsPageWithLengthAndCloses) {
   const std::string answer = get("/page");
   EXPECT_TRUE(answer.starts_with("HTTP/1.1 200 OK\r\n")) << answer;
   EXPECT_NE(answer.find("Content-Length: 7\r\n"), std::string::npos) << answer;
   EXPECT_TRUE(answer.ends_with("\r\n\r\na page\n")) << answer;
 }
 
-TEST_F(PageHandlerTest, AQueryIsNoPartOfThePath) {
+TEST_F(PageHandlerTest, IgnoresQueryInPath) {
   EXPECT_TRUE(get("/page?name[]=up").ends_with("a page\n"));
 }
 
-TEST_F(PageHandlerTest, HeadGivesTheHeaderAlone) {
+TEST_F(PageHandlerTest, HeadSendsHeaderOnly) {
   const std::string answer = ask("HEAD /page HTTP/1.1\r\nHost: x\r\n\r\n");
   EXPECT_TRUE(answer.starts_with("HTTP/1.1 200 OK\r\n")) << answer;
   EXPECT_NE(answer.find("Content-Length: 7\r\n"), std::string::npos) << answer;
   EXPECT_TRUE(answer.ends_with("\r\n\r\n")) << answer;
 }
 
-TEST_F(PageHandlerTest, OtherPathsAreNotFound) {
+TEST_F(PageHandlerTest, UnknownPathsAreNotFound) {
   for (const std::string path : {"/", "/pages", "/page/", "//page", "/../page", "/%70age"}) {
     EXPECT_TRUE(get(path).starts_with("HTTP/1.1 404 ")) << path;
   }
 }
 
-TEST_F(PageHandlerTest, APageThatCannotBeMadeIsSaidAndToldOf) {
+TEST_F(PageHandlerTest, ReportsFailedPageToClientAndOperator) {
   for (int i = 0; i < 5; ++i) {  // more than its connection limit
     EXPECT_TRUE(get("/broken").starts_with("HTTP/1.1 500 ")) << i;
   }
@@ -118,7 +118,7 @@ TEST_F(PageHandlerTest, OtherMethodsAreNotAllowed) {
   }
 }
 
-TEST_F(PageHandlerTest, AHeaderBeyondTheLimitIsRefused) {
+TEST_F(PageHandlerTest, RefusesHeaderOverLimit) {
   EXPECT_TRUE(ask("GET /page HTTP/1.1\r\nX: " + std::string(100'000, 'a') + "\r\n\r\n")
                   .starts_with("HTTP/1.1 431 "));
   std::string many = "GET /page HTTP/1.1\r\n";
@@ -127,7 +127,7 @@ TEST_F(PageHandlerTest, AHeaderBeyondTheLimitIsRefused) {
   EXPECT_TRUE(get("/" + std::string(100'000, 'a')).starts_with("HTTP/1.1 4"));
 }
 
-TEST_F(PageHandlerTest, WhatIsNoHttpIsRefused) {
+TEST_F(PageHandlerTest, RefusesMalformedHttp) {
   for (const std::string& bytes :
        {std::string("\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n", 15),
         std::string("hello\r\n\r\n"), std::string("GET /page HTTP/9.9\r\n\r\n"),
@@ -137,7 +137,7 @@ TEST_F(PageHandlerTest, WhatIsNoHttpIsRefused) {
   }
 }
 
-TEST_F(PageHandlerTest, WhoLeavesInMidRequestIsForgotten) {
+TEST_F(PageHandlerTest, ForgetsClientsThatResetMidRequest) {
   for (int i = 0; i < 50; ++i) {
     RawPeer peer(endpoint_.port());
     peer.write("GET /pa");
@@ -145,7 +145,7 @@ TEST_F(PageHandlerTest, WhoLeavesInMidRequestIsForgotten) {
   }
 }
 
-TEST_F(ImpatientPageHandlerTest, ARequestThatNeverEndsIsCutOff) {
+TEST_F(ImpatientPageHandlerTest, CutsOffRequestThatNeverEnds) {
   RawPeer silent(endpoint_.port());
   RawPeer slow(endpoint_.port());
   slow.write("GET /page HTTP/1.1\r\nX: ");
@@ -153,7 +153,7 @@ TEST_F(ImpatientPageHandlerTest, ARequestThatNeverEndsIsCutOff) {
   EXPECT_TRUE(slow.read_to_end().empty());
 }
 
-TEST_F(ImpatientPageHandlerTest, WhoDripsBytesIsCutOffToo) {
+TEST_F(ImpatientPageHandlerTest, CutsOffClientThatTricklesBytes) {
   RawPeer peer(endpoint_.port());
   peer.write("GET /page HTTP/1.1\r\nX: ");
   // Each byte is in time, the whole request is not.
@@ -163,7 +163,7 @@ TEST_F(ImpatientPageHandlerTest, WhoDripsBytesIsCutOffToo) {
   EXPECT_LT(send(peer.socket(), "a", 1, MSG_NOSIGNAL), 0);
 }
 
-TEST_F(ImpatientPageHandlerTest, WhoDoesNotReadIsCutOff) {
+TEST_F(ImpatientPageHandlerTest, CutsOffClientThatDoesNotRead) {
   RawPeer peer(endpoint_.port());
   peer.write("GET /huge HTTP/1.1\r\nHost: x\r\n\r\n");
   RawPeer after(endpoint_.port());
@@ -173,7 +173,7 @@ TEST_F(ImpatientPageHandlerTest, WhoDoesNotReadIsCutOff) {
   EXPECT_LT(received, kHugeBytes);
 }
 
-TEST_F(PageHandlerTest, BeyondTheLimitTheLongestSilentMakesRoom) {
+TEST_F(PageHandlerTest, ClosesLongestSilentConnectionOverLimit) {
   RawPeer first(endpoint_.port());
   RawPeer second(endpoint_.port());
   RawPeer third(endpoint_.port());
@@ -186,7 +186,7 @@ TEST_F(PageHandlerTest, BeyondTheLimitTheLongestSilentMakesRoom) {
   }
 }
 
-TEST_F(PageHandlerTest, ATakenPortIsAnException) {
+TEST_F(PageHandlerTest, ThrowsIfPortIsTaken) {
   EXPECT_THROW(HttpServer({.address = "127.0.0.1", .port = endpoint_.port()},
                           page_handler([](std::string_view) { return std::nullopt; })),
                boost::system::system_error);

@@ -31,7 +31,7 @@ class PassTest : public ::testing::Test {
 };
 
 // The same requests in shared passes and alone: all outcomes are equal, now and later.
-TEST_F(PassTest, CompanyChangesNothing) {
+TEST_F(PassTest, SharedPassesGiveSameOutcomesAsSeparateOnes) {
   constexpr std::size_t kSessions = 5;
   for (int repetition = 0; repetition < 10; ++repetition) {
     std::vector<TargetSession> together;
@@ -102,7 +102,7 @@ TEST_F(PassTest, CompanyChangesNothing) {
   }
 }
 
-TEST(SearchedPathTest, SessionsOfAPassHaveEqualPartsAndEachHasOne) {
+TEST(SearchedPathTest, DividesLimitEquallyWithMinimumOfOne) {
   EXPECT_EQ(searched_path_max(0), 16u);
   EXPECT_EQ(searched_path_max(4), 16u);
   EXPECT_EQ(searched_path_max(5), 12u);
@@ -113,7 +113,7 @@ TEST(SearchedPathTest, SessionsOfAPassHaveEqualPartsAndEachHasOne) {
 
 // If each token of a path needs a vocabulary search, sessions that share a pass follow shorter
 // paths than a session alone. Their answers are the same.
-TEST_F(PassTest, SessionsThatSearchShareHowFarDraftsAreFollowed) {
+TEST_F(PassTest, SearchingSessionsSharePathLimit) {
   constexpr std::size_t kDrafted = 12;
   const auto never = [](std::uint32_t) { return false; };
   const Tokens prompt = random_tokens(random_, 20);
@@ -164,7 +164,7 @@ TEST_F(PassTest, AbandonedDraftLeavesNoTrace) {
   EXPECT_EQ(a.next, b.next);
 }
 
-TEST_F(PassTest, AbandonedPromptLeavesItsBase) {
+TEST_F(PassTest, AbandonedPromptKeepsBase) {
   TargetSession target = session();
   const Tokens first = random_tokens(random_, 20);
   const Tokens second = random_tokens(random_, 150);
@@ -184,7 +184,7 @@ TEST_F(PassTest, AbandonedPromptLeavesItsBase) {
 }
 
 // A draft runs whole or not at all, so cutting one would be the planner's error.
-TEST_F(PassTest, AFaultCostsTheSessionThatHasItAlone) {
+TEST_F(PassTest, FaultCostsOnlyItsSession) {
   const Tokens prompt = random_tokens(random_, 40);
   TargetSession first = session();
   TargetSession faulty = session();
@@ -210,7 +210,7 @@ TEST_F(PassTest, AFaultCostsTheSessionThatHasItAlone) {
     EXPECT_EQ(path.path, expected.path);
     EXPECT_EQ(path.next, expected.next);
   }
-  EXPECT_EQ(run_pass(decoder_, std::span(shares).subspan(1, 1)), 0u) << "none is left to run";
+  EXPECT_EQ(run_pass(decoder_, std::span(shares).subspan(1, 1)), 0u) << "no session is left to run";
   EXPECT_TRUE(shares[1].fault);
 }
 

@@ -29,7 +29,7 @@ class PausedRunsTest : public RunTest {
   }
 };
 
-TEST_F(PausedRunsTest, CreditAfterALongPauseFindsAServerThatIsNotTooBusy) {
+TEST_F(PausedRunsTest, LongPauseDoesNotTimeOutRun) {
   open({.wait_max = 1min, .metrics = metrics_});
   const Tokens prompt = prompt_of(1);
   HintingClient& client = paused_for_long(prompt);
@@ -39,7 +39,7 @@ TEST_F(PausedRunsTest, CreditAfterALongPauseFindsAServerThatIsNotTooBusy) {
   EXPECT_EQ(client.answer(), plain(prompt));
 }
 
-TEST_F(PausedRunsTest, APauseIsNoTimeInTheQueue) {
+TEST_F(PausedRunsTest, ExcludesPauseFromQueueTime) {
   for (const Duration wait_max : {Duration(), Duration(1min)}) {
     open({.wait_max = wait_max, .metrics = metrics_});
     HintingClient& client = paused_for_long(prompt_of(1));
@@ -54,7 +54,7 @@ TEST_F(PausedRunsTest, APauseIsNoTimeInTheQueue) {
 }
 
 // The credit arrives while a pass of others runs; from then on the run waits for the server.
-TEST_F(PausedRunsTest, AfterThePauseTheQueueCounts) {
+TEST_F(PausedRunsTest, CountsQueueTimeAfterPause) {
   HintingClient& client = paused_for_long(prompt_of(1));
   client.verdicts.clear();
   ASSERT_TRUE(client.send(client.credit(kSomeCredit + 1)));
@@ -65,7 +65,7 @@ TEST_F(PausedRunsTest, AfterThePauseTheQueueCounts) {
   EXPECT_EQ(client.verdicts[0].queue_us, 20'000u);
 }
 
-TEST_F(PausedRunsTest, ARunThatWasNotReadHasNotBeenInTheQueue) {
+TEST_F(PausedRunsTest, ExcludesTimeWithoutReaderFromQueueTime) {
   open({.metrics = metrics_});
   RawClient client(*loop_, {.id = 50, .context_count = kContext}, [this] { return now_; });
   ASSERT_TRUE(
@@ -84,7 +84,7 @@ TEST_F(PausedRunsTest, ARunThatWasNotReadHasNotBeenInTheQueue) {
 }
 
 // The client has announced hints, so the server waits for them although it is idle.
-TEST_F(PausedRunsTest, WaitingForHintsIsNeitherWaitingForATurnNorTimeInTheQueue) {
+TEST_F(PausedRunsTest, ReportsHoldSeparatelyFromQueueTime) {
   open({.metrics = metrics_});
   HintingClient& client = connect();
   ASSERT_TRUE(client.begin(prompt_of(1), {}, {.credit = kSomeCredit, .hold = wire::Hold::economy}));
@@ -107,12 +107,12 @@ TEST_F(PausedRunsTest, WaitingForHintsIsNeitherWaitingForATurnNorTimeInTheQueue)
     EXPECT_EQ(verdict.queue_us, 0u);
     told += std::chrono::microseconds(verdict.held_us);
   }
-  EXPECT_EQ(told, held) << "or a client would take it for the link's";
+  EXPECT_EQ(told, held) << "otherwise clients attribute the time to the link";
   EXPECT_LT(metrics_->queue_time.sum(), 0.001);
 }
 
 // After that it waits for its turn while a pass of others may run.
-TEST_F(PausedRunsTest, BehindTheHintsTheQueueCounts) {
+TEST_F(PausedRunsTest, CountsQueueTimeAfterHints) {
   open({.metrics = metrics_});
   HintingClient& client = connect();
   ASSERT_TRUE(client.begin(prompt_of(1), {}, {.credit = kSomeCredit, .hold = wire::Hold::economy}));
@@ -131,7 +131,7 @@ TEST_F(PausedRunsTest, BehindTheHintsTheQueueCounts) {
 }
 
 // A held run is not ready, and the end of its hold was unknown when the server went to sleep.
-TEST_F(PausedRunsTest, WhoDoesNotReadIsNotHeldForHintsAndGoesOnWhenItReads) {
+TEST_F(PausedRunsTest, HoldsForHintsOnlyWhileClientReads) {
   open({.metrics = metrics_});
   HintingClient& client = connect();
   ASSERT_TRUE(client.begin(prompt_of(1), {}, {.credit = kSomeCredit, .hold = wire::Hold::economy}));
@@ -139,11 +139,11 @@ TEST_F(PausedRunsTest, WhoDoesNotReadIsNotHeldForHintsAndGoesOnWhenItReads) {
   client.raw().reads(false);
   loop_->step();
   ASSERT_TRUE(loop_->idle());
-  ASSERT_FALSE(loop_->due()) << "it sleeps until it is woken";
+  ASSERT_FALSE(loop_->due()) << "the loop sleeps until woken";
   client.raw().reads(true);
   EXPECT_FALSE(loop_->idle());
   loop_->step();
-  EXPECT_TRUE(loop_->due()) << "from now on it waits for hints";
+  EXPECT_TRUE(loop_->due()) << "the run waits for hints again";
 }
 
 // Otherwise the metrics would suggest too few machines.
@@ -155,7 +155,7 @@ TEST_F(PausedRunsTest, AreNotCountedAsWaiting) {
   EXPECT_EQ(waiting(), 0.0);
   ASSERT_TRUE(client.send(client.credit(kContext)));
   loop_->step();
-  EXPECT_EQ(waiting(), 1.0) << "for its next pass";
+  EXPECT_EQ(waiting(), 1.0) << "the run waits for its next pass";
 }
 
 }  // namespace

@@ -27,7 +27,7 @@ class PrefixIndexTest : public ::testing::Test {
   PrefixIndex index_{pool_};
 };
 
-TEST_F(PrefixIndexTest, FindsTheLongestBeginningInWholePages) {
+TEST_F(PrefixIndexTest, FindsLongestPrefixInWholePages) {
   const Pages pages = take(3);
   index_.add("a", Tokens{1, 2, 3, 4, 5, 6}, pages);
   EXPECT_EQ(index_.find("a", Tokens{1, 2, 3, 4, 5, 6, 7}), pages);
@@ -39,7 +39,7 @@ TEST_F(PrefixIndexTest, FindsTheLongestBeginningInWholePages) {
   EXPECT_EQ(index_.find("a", Tokens{3, 4}), Pages{});
 }
 
-TEST_F(PrefixIndexTest, AnIdentityFindsItsOwnPagesOnly) {
+TEST_F(PrefixIndexTest, FindsOnlyPagesOfSameIdentity) {
   const Pages pages = take(1);
   index_.add("a", Tokens{1, 2}, pages);
   EXPECT_EQ(index_.find("b", Tokens{1, 2}), Pages{});
@@ -49,10 +49,10 @@ TEST_F(PrefixIndexTest, AnIdentityFindsItsOwnPagesOnly) {
   EXPECT_EQ(index_.find("b", Tokens{1, 2}), others);
 }
 
-TEST_F(PrefixIndexTest, KeepsPagesOfWhoIsGoneUntilTheyAreReclaimed) {
+TEST_F(PrefixIndexTest, RetainsPagesOfDepartedSessionsUntilReclaimed) {
   const Pages pages = take(2);
   index_.add("a", Tokens{1, 2, 3, 4}, pages);
-  EXPECT_FALSE(index_.reclaim()) << "somebody holds them";
+  EXPECT_FALSE(index_.reclaim()) << "the pages are in use";
   give_back(pages);
   EXPECT_EQ(pool_.used_count(), 2u);
   EXPECT_EQ(index_.find("a", Tokens{1, 2, 3, 4}), pages);
@@ -64,7 +64,7 @@ TEST_F(PrefixIndexTest, KeepsPagesOfWhoIsGoneUntilTheyAreReclaimed) {
   EXPECT_EQ(pool_.used_count(), 0u);
 }
 
-TEST_F(PrefixIndexTest, ReclaimsWhatWasLongestNotFound) {
+TEST_F(PrefixIndexTest, ReclaimsLeastRecentlyFoundPage) {
   const Pages first = take(1);
   const Pages second = take(1);
   const Pages third = take(1);
@@ -82,14 +82,14 @@ TEST_F(PrefixIndexTest, ReclaimsWhatWasLongestNotFound) {
 
 // Two sessions compute the same tokens at once: the second keeps its own pages, but what follows is
 // shared.
-TEST_F(PrefixIndexTest, KnowsTokensOnce) {
+TEST_F(PrefixIndexTest, StoresEachPrefixOnce) {
   const Pages pages = take(1);
   const Pages again = take(2);
   index_.add("a", Tokens{1, 2}, pages);
   index_.add("a", Tokens{1, 2, 3, 4}, again);
   EXPECT_EQ(index_.find("a", Tokens{1, 2, 3, 4}), (Pages{pages[0], again[1]}));
   give_back(pages);
-  EXPECT_FALSE(index_.reclaim()) << "what follows is held";
+  EXPECT_FALSE(index_.reclaim()) << "the next page is in use";
   give_back(again);
   EXPECT_EQ(pool_.used_count(), 2u);
   while (index_.reclaim()) {
@@ -97,7 +97,7 @@ TEST_F(PrefixIndexTest, KnowsTokensOnce) {
   EXPECT_EQ(pool_.used_count(), 0u);
 }
 
-TEST_F(PrefixIndexTest, GivesEverythingBackAtItsEnd) {
+TEST_F(PrefixIndexTest, ReturnsAllPagesOnDestruction) {
   {
     PrefixIndex index(pool_);
     const Pages pages = take(3);

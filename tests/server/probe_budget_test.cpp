@@ -58,21 +58,21 @@ Settled settle(const Server& server) {
   return {.probed = probed / steps, .time = extra / spent};
 }
 
-TEST(ProbeBudgetTest, TheyAreMadeWhereRowsAreCheapAndGuessesGood) {
+TEST(ProbeBudgetTest, ProbesIfRowsAreCheapAndGuessesGood) {
   EXPECT_EQ(settle({.pass = 0.03, .row = 1e-5, .guessed = 0.8}).probed, 1.0);
 }
 
-TEST(ProbeBudgetTest, TheyVanishWhereRowsCostAsMuchAsPasses) {
+TEST(ProbeBudgetTest, NeverProbesIfRowsCostAsMuchAsPasses) {
   EXPECT_EQ(settle({.pass = 1e-5, .row = 0.001, .guessed = 2.0}).probed, 0.0);
 }
 
-TEST(ProbeBudgetTest, TheyVanishWhereTheyBringNothing) {
+TEST(ProbeBudgetTest, RarelyProbesIfGuessesBringNothing) {
   const Settled settled = settle({.pass = 0.01, .row = 1e-4, .guessed = 0.05});
   EXPECT_LT(settled.time, 0.03);
-  EXPECT_GT(settled.probed, 0.0) << "tried now and then";
+  EXPECT_GT(settled.probed, 0.0) << "it still probes occasionally";
 }
 
-TEST(ProbeBudgetTest, TheyVanishWhereManySessionsFillThePass) {
+TEST(ProbeBudgetTest, RarelyProbesIfManySessionsFillPass) {
   const Server server{.pass = 0.03, .row = 5e-5, .guessed = 0.5};
   EXPECT_EQ(settle(server).probed, 1.0);
   Server busy = server;

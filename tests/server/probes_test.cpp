@@ -56,7 +56,7 @@ class ProbesTest : public ::testing::Test {
   std::function<bool(std::uint32_t)> is_end_ = [](std::uint32_t t) { return t == kToyEndToken; };
 };
 
-TEST_F(ProbesTest, EachIsToldWhatWouldFollowItsOwnPath) {
+TEST_F(ProbesTest, GiveLikeliestTokensAfterTheirOwnPaths) {
   for (int repetition = 0; repetition < 20; ++repetition) {
     TargetSession target = session();
     const Tokens prompt = random_tokens(random_, 2 + random_.below(20));
@@ -83,7 +83,7 @@ TEST_F(ProbesTest, EachIsToldWhatWouldFollowItsOwnPath) {
 }
 
 // Chains at positions after the root are extended by the target's own greedy continuation.
-TEST_F(ProbesTest, AChainOfWhatTheTargetWritesIsProlongedByWhatItWritesNext) {
+TEST_F(ProbesTest, ExtendChainByTargetsContinuation) {
   const Tokens prompt{9, 8, 7};
   const Tokens expected = testing::plain_answer({decoder_, kContext, is_end_}, prompt, 24);
   ASSERT_GT(expected.size(), 20u);
@@ -103,7 +103,7 @@ TEST_F(ProbesTest, AChainOfWhatTheTargetWritesIsProlongedByWhatItWritesNext) {
 
 // Shared with others in one pass, for every type of keys and values: outcomes, tokens and the bits
 // of the cache equal those of a session without probes.
-TEST_F(ProbesTest, TheyLeaveNoTrace) {
+TEST_F(ProbesTest, LeaveNoTrace) {
   for (const DType kv_type : {DType::f32, DType::f16}) {
     for (int repetition = 0; repetition < 12; ++repetition) {
       constexpr std::size_t kSessions = 2;
@@ -144,7 +144,7 @@ TEST_F(ProbesTest, TheyLeaveNoTrace) {
   }
 }
 
-TEST_F(ProbesTest, OnesThatNeverRanTellNothing) {
+TEST_F(ProbesTest, GiveNoAnswerUnlessRun) {
   TargetSession target = session();
   ASSERT_TRUE(target.prefill({.base_count = 0, .tokens = Tokens{9, 8, 7}}));
   ASSERT_TRUE(target.begin(DraftTree(), random_probes(1)));
@@ -171,7 +171,7 @@ class ProbingMethodTest : public ProbesTest,
 };
 
 // Up to the last position of the context, with the maximum number of rows and with fewer.
-TEST_P(ProbingMethodTest, AnswersArePlainToTheContextsEnd) {
+TEST_P(ProbingMethodTest, AnswersMatchPlainDecodingToContextEnd) {
   std::uint32_t accepted = 0;
   for (const std::uint32_t rows_max : {255u, 60u, 17u}) {
     for (std::uint64_t seed = 0; seed < 6; ++seed) {
@@ -200,7 +200,7 @@ TEST_P(ProbingMethodTest, AnswersArePlainToTheContextsEnd) {
 }
 
 // A client rolls its answer back to an earlier token, or sends another prompt.
-TEST_P(ProbingMethodTest, ItFollowsItsSessionAnywhere) {
+TEST_P(ProbingMethodTest, FollowsSessionThroughRollbacks) {
   TargetSession target = session();
   const auto own = proposer();
   const ProposalLimits limits{.tree = {.breadth = 8, .depth = 4, .nodes = 30}, .probe_rows = 70};

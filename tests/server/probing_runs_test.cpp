@@ -57,7 +57,7 @@ class ProbingRunsTest : public RunTest {
   std::optional<Speculation> speculation_;
 };
 
-TEST_F(ProbingRunsTest, GuessesStandBesideHints) {
+TEST_F(ProbingRunsTest, GuessesJoinHints) {
   const Tokens prompt = prompt_of(1);
   const Tokens expected = plain(prompt);
   open_with(text_of(prompt), 0);
@@ -74,13 +74,13 @@ TEST_F(ProbingRunsTest, GuessesStandBesideHints) {
   const wire::Verdict& verdict = client.verdicts.at(1);
   EXPECT_EQ(verdict.tokens.size(), 4u);
   EXPECT_EQ(verdict.hinted, 3u);
-  EXPECT_EQ(verdict.drafted, 2u) << "of four guesses two were hinted as well";
+  EXPECT_EQ(verdict.drafted, 2u) << "two of four guesses were also hinted";
   run_until_idle();
   EXPECT_FALSE(client.listen());
   EXPECT_EQ(client.answer(), expected);
 }
 
-TEST_F(ProbingRunsTest, ProbesAreRowsLikeAnyOthers) {
+TEST_F(ProbingRunsTest, CountsProbesAsRows) {
   const Tokens prompt = prompt_of(1);
   // A pass takes 10 ms plus 0.1 ms per row, so probes pay.
   open_with(text_of(prompt), kProbes);
@@ -101,7 +101,7 @@ TEST_F(ProbingRunsTest, ProbesAreRowsLikeAnyOthers) {
   EXPECT_EQ(metrics_->probe_rows.value(), rows_since(before) - others);
 }
 
-TEST_F(ProbingRunsTest, WhereARowCostsAsMuchAsAPassThereAreNone) {
+TEST_F(ProbingRunsTest, NeverProbesIfRowCostsAsMuchAsPass) {
   const Tokens prompt = prompt_of(1);
   for (const std::string_view method : {"lookahead", "core"}) {
     PassLoopOptions options;
@@ -123,7 +123,7 @@ TEST_F(ProbingRunsTest, WhereARowCostsAsMuchAsAPassThereAreNone) {
   }
 }
 
-TEST_F(ProbingRunsTest, WhereManySessionsShareAPassThereAreNone) {
+TEST_F(ProbingRunsTest, RarelyProbesIfManySessionsSharePass) {
   const auto rows_a_token = [&](std::size_t count) {
     open_method("core");
     std::vector<HintingClient*> clients;
@@ -152,7 +152,7 @@ TEST_F(ProbingRunsTest, WhereManySessionsShareAPassThereAreNone) {
 }
 
 // A waiting session does not lose its memory to another session's probes.
-TEST_F(ProbingRunsTest, NoSessionGivesWayToProbes) {
+TEST_F(ProbingRunsTest, ProbesEvictNoSession) {
   const Tokens prompt = prompt_of(1);
   const auto evicted = [&](std::uint32_t probes) {
     open_with(text_of(prompt), probes,
@@ -182,7 +182,7 @@ TEST_F(ProbingRunsTest, NoSessionGivesWayToProbes) {
   EXPECT_EQ(evicted(kProbes), evicted(0));
 }
 
-TEST_F(ProbingRunsTest, SampledAnswersArePlainOnesToo) {
+TEST_F(ProbingRunsTest, SampledAnswersMatchPlainDecoding) {
   for (const std::string_view method : {"lookahead", "core"}) {
     for (const bool retrieves : {false, true}) {
       open_method(method, retrieves);

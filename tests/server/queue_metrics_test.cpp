@@ -41,7 +41,7 @@ class QueueMetricsTest : public testing::HeldSchedulerTest {
   std::vector<std::shared_ptr<AwaitedAnswer>> answers_;
 };
 
-TEST_F(QueueMetricsTest, TellWhoRunsWhoWaitsAndWhoIsTurnedAway) {
+TEST_F(QueueMetricsTest, CountRunningWaitingAndRefusedRequests) {
   ask();
   pass_.wait_begun();
   ask();
@@ -64,7 +64,7 @@ TEST_F(QueueMetricsTest, TellWhoRunsWhoWaitsAndWhoIsTurnedAway) {
 }
 
 // Sends and cancels requests as fast as possible during a slow pass.
-TEST_F(QueueMetricsTest, WhoChangesItsMindHoldsNoPlaceInTheQueue) {
+TEST_F(QueueMetricsTest, CancelledRequestsHoldNoQueuePlace) {
   ask();
   pass_.wait_begun();
   const Client fickle = client(100);
@@ -77,7 +77,7 @@ TEST_F(QueueMetricsTest, WhoChangesItsMindHoldsNoPlaceInTheQueue) {
 }
 
 // However many there are: they wait for their clients.
-TEST_F(QueueMetricsTest, PausedRunsHoldNoPlaceInTheQueue) {
+TEST_F(QueueMetricsTest, PausedRunsHoldNoQueuePlace) {
   pass_.end();
   for (std::uint64_t connection = 1; connection <= 3; ++connection) {
     scheduler_.post(client(connection),
@@ -96,7 +96,7 @@ TEST_F(QueueMetricsTest, PausedRunsHoldNoPlaceInTheQueue) {
 }
 
 // Nor does a disconnected client.
-TEST_F(QueueMetricsTest, WhoIsGoneHoldsNoPlaceInTheQueue) {
+TEST_F(QueueMetricsTest, DisconnectedClientsHoldNoQueuePlace) {
   ask();
   pass_.wait_begun();
   const Client leaving = client(100);

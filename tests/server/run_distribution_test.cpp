@@ -37,7 +37,7 @@ class RunDistributionTest : public RunTest {
   KnownLogits logits_{decoder_, *backend_};
 };
 
-TEST_F(RunDistributionTest, AnyGuessesLeaveAnswersWithTheTargetsDistribution) {
+TEST_F(RunDistributionTest, AnswersFollowTargetDistributionWithAnyGuesses) {
   const std::uint64_t runs = AnswerDistribution::draws();
   const Tokens prompt = prompt_of(0);
   AnswerDistribution distribution(kAnswerTokens, [&](const Tokens& answer) {

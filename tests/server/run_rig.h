@@ -80,7 +80,7 @@ class HintingClient {
     for (const wire::Message& message : std::exchange(raw_.heard, {})) {
       const auto* verdict = std::get_if<wire::Verdict>(&message);
       if (verdict == nullptr) {
-        ADD_FAILURE() << "no verdict";
+        ADD_FAILURE() << "expected a verdict";
         return false;
       }
       verdicts.push_back(*verdict);

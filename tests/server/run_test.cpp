@@ -16,7 +16,7 @@ void tell_positions(std::uint32_t first, std::span<float> rows) {
   std::iota(rows.begin(), rows.end(), static_cast<float>(first));
 }
 
-TEST_F(RunTest, RightHintsSavePassesAndWrongOnesNothingElse) {
+TEST_F(RunTest, RightHintsSavePassesAndWrongOnesAreHarmless) {
   const Tokens prompt = prompt_of(1);
   const Tokens expected = plain(prompt);
   ASSERT_GT(expected.size(), 20u);
@@ -42,7 +42,7 @@ TEST_F(RunTest, RightHintsSavePassesAndWrongOnesNothingElse) {
   }
 }
 
-TEST_F(RunTest, HintsMayComeBeforeTheFirstVerdict) {
+TEST_F(RunTest, AcceptsHintsBeforeFirstVerdict) {
   HintingClient& client = connect();
   const Tokens prompt = prompt_of(2);
   const Tokens expected = plain(prompt);
@@ -57,7 +57,7 @@ TEST_F(RunTest, HintsMayComeBeforeTheFirstVerdict) {
   EXPECT_EQ(client.verdicts[1].hints_seen, 6u);
 }
 
-TEST_F(RunTest, ItPausesWhereTheCreditEnds) {
+TEST_F(RunTest, PausesAtEndOfCredit) {
   HintingClient& client = connect();
   const Tokens prompt = prompt_of(3);
   const Tokens expected = plain(prompt);
@@ -75,7 +75,7 @@ TEST_F(RunTest, ItPausesWhereTheCreditEnds) {
 }
 
 // All rows, or only the newest if the client reads no other.
-TEST_F(RunTest, RowsThatBecameValidFollowTheirVerdictIfTheyAreWanted) {
+TEST_F(RunTest, SendsRequestedRowsAfterTheirVerdict) {
   testing::TapBy tap(1, tell_positions);
   const Tokens prompt = prompt_of(1);
   const Tokens expected = plain(prompt);
@@ -104,7 +104,7 @@ TEST_F(RunTest, RowsThatBecameValidFollowTheirVerdictIfTheyAreWanted) {
   }
 }
 
-TEST_F(RunTest, APromptsRowsWaitForTheirReaderAndOthersDoNot) {
+TEST_F(RunTest, SlowReaderDelaysOnlyItsOwnPromptRows) {
   testing::TapBy tap(1, tell_positions);
   HintingClient& slow = connect(&tap);
   HintingClient& quick = connect(&tap);
@@ -124,7 +124,7 @@ TEST_F(RunTest, APromptsRowsWaitForTheirReaderAndOthersDoNot) {
   EXPECT_EQ(slow.raw().activations[0].count, kPromptCount);
 }
 
-TEST_F(RunTest, ACancelledRunStopsAndTheNextOneBuildsOnWhatIsKnown) {
+TEST_F(RunTest, CancelStopsRunAndNextOneContinuesItsText) {
   HintingClient& client = connect();
   const Tokens prompt = prompt_of(1);
   ASSERT_TRUE(client.begin(prompt, {}, {.credit = kContext}));
@@ -141,7 +141,7 @@ TEST_F(RunTest, ACancelledRunStopsAndTheNextOneBuildsOnWhatIsKnown) {
 }
 
 // The connection broke, but server and device both continued.
-TEST_F(RunTest, WhatWasWrittenOfflineIsHeldAgainstWhatWasDecidedOnCredit) {
+TEST_F(RunTest, ChecksOfflineTextAgainstTokensDecidedMeanwhile) {
   const Tokens prompt = prompt_of(1);
   const Tokens expected = plain(prompt);
   for (const std::size_t right_count : {0, 2, 5}) {
@@ -167,11 +167,11 @@ TEST_F(RunTest, WhatWasWrittenOfflineIsHeldAgainstWhatWasDecidedOnCredit) {
     EXPECT_FALSE(after.listen());
     EXPECT_EQ(after.answer(), expected);
     EXPECT_LT(after.verdicts.size(), prompt.size() + expected.size() - known.size() - right_count)
-        << "what was decided is not decided anew, one pass a token";
+        << "decided tokens are not recomputed one per pass";
   }
 }
 
-TEST_F(RunTest, AClientThatDoesNotReadPausesItsRunAlone) {
+TEST_F(RunTest, ClientThatDoesNotReadPausesOnlyItsRun) {
   HintingClient& deaf = connect();
   HintingClient& other = connect();
   const Tokens prompt = prompt_of(1);
@@ -189,7 +189,7 @@ TEST_F(RunTest, AClientThatDoesNotReadPausesItsRunAlone) {
   EXPECT_EQ(deaf.answer(), plain(prompt));
 }
 
-TEST_F(RunTest, EconomyMakesNoPassForARootWhileHintsAreUnderWay) {
+TEST_F(RunTest, EconomySkipsRootPassesWhileHintsAreUnderWay) {
   for (const wire::Hold hold : {wire::Hold::none, wire::Hold::economy}) {
     open({.metrics = metrics_});
     loop_->measure_costs(1s);
@@ -225,7 +225,7 @@ TEST_F(RunTest, EconomyMakesNoPassForARootWhileHintsAreUnderWay) {
 }
 
 // Under an operator's economy, passes of a client without hints do not wait.
-TEST_F(RunTest, AServersEconomyWaitsForNobodyWhoSendsNoHints) {
+TEST_F(RunTest, ServerEconomyWaitsOnlyForClientsWithHints) {
   open({.economy = Economy::on, .metrics = metrics_});
   loop_->measure_costs(1s);
   const Tokens prompt = prompt_of(1);
@@ -249,7 +249,7 @@ TEST_F(RunTest, AServersEconomyWaitsForNobodyWhoSendsNoHints) {
 }
 
 // A step waits for hints that never come, longer than the limit for a busy server.
-TEST_F(RunTest, WaitingForHintsIsNoLackOfATurn) {
+TEST_F(RunTest, HoldForHintsDoesNotTimeOut) {
   open({.wait_max = 100ms, .metrics = metrics_});
   HintingClient& client = connect();
   const Tokens prompt = prompt_of(1);
@@ -262,7 +262,7 @@ TEST_F(RunTest, WaitingForHintsIsNoLackOfATurn) {
   EXPECT_EQ(client.text().size(), kPromptCount + 3);
 }
 
-TEST_F(RunTest, TheServersOwnGuessesFillTheGapsBetweenHints) {
+TEST_F(RunTest, ServerGuessesFillGapsBetweenHints) {
   const Tokens prompt = prompt_of(1);
   const Tokens expected = plain(prompt);
   std::uint64_t asked = 0;
@@ -298,7 +298,7 @@ TEST_F(RunTest, TheServersOwnGuessesFillTheGapsBetweenHints) {
 
 // Other runs wait for the expected value of a device's next hints. Neither more nodes nor better
 // scores raise it above what passes over its hints accept.
-TEST(RunExpectationTest, InventedHintsAreWorthWhatPassesAccepted) {
+TEST(RunExpectationTest, FollowsAcceptanceInsteadOfScores) {
   for (const bool invented : {false, true}) {
     const Tokens prompt = {5, 6};
     constexpr std::uint32_t kDrafted = 40;
@@ -337,7 +337,7 @@ TEST(RunExpectationTest, InventedHintsAreWorthWhatPassesAccepted) {
 }
 
 // Other clients do not pay for a device that announced hints and fell silent.
-TEST_F(RunTest, ASilentDeviceHoldsNobodyUp) {
+TEST_F(RunTest, SilentDeviceDelaysNoOther) {
   HintingClient& silent = connect();
   HintingClient& other = connect();
   const Tokens prompt = prompt_of(1);
@@ -351,12 +351,12 @@ TEST_F(RunTest, ASilentDeviceHoldsNobodyUp) {
   EXPECT_LT(now_ - begun, (expected.size() + 3) * (kPassTime + 16 * kRowTime));
   while (silent.listen()) {
     if (loop_->idle()) {
-      ASSERT_TRUE(loop_->due()) << "it would wait for ever";
+      ASSERT_TRUE(loop_->due()) << "the run waits without a deadline";
       now_ = *loop_->due();
     }
     loop_->step();
   }
-  EXPECT_EQ(silent.answer(), expected) << "and goes on without them";
+  EXPECT_EQ(silent.answer(), expected) << "the run continues without hints";
 }
 
 }  // namespace

@@ -71,7 +71,7 @@ class ConnectionInbox final : public Replies {
   ConnectionInbox(Inbox& inbox, std::uint64_t id) : inbox_(inbox), id_(id) {}
 
   void verdict(wire::Verdict verdict) override { inbox_.put({id_, std::move(verdict)}); }
-  void activations(wire::Activations) override { FAIL() << "there is no tap"; }
+  void activations(wire::Activations) override { FAIL() << "activations without a tap"; }
   void refuse(std::uint32_t round, Error error) override {
     inbox_.put({id_, RefusedRound{round, std::move(error)}});
   }
@@ -300,7 +300,7 @@ void ManyClientsTest::serve(Scheduler& scheduler, std::vector<SimulatedClient>& 
       clients[i].connect(scheduler, client(connections));
     }
     const auto reply = inbox_.take();
-    ASSERT_TRUE(reply) << "nobody gets an answer";
+    ASSERT_TRUE(reply) << "no client gets an answer";
     const auto found = who.find(reply->connection_id);
     if (found == who.end()) continue;  // already disconnected
     SimulatedClient& heard = clients[found->second];
@@ -316,7 +316,7 @@ void ManyClientsTest::serve(Scheduler& scheduler, std::vector<SimulatedClient>& 
 }
 
 // 24 sessions: every client gets the answers of a client alone, with an occasional refusal.
-TEST_F(ManyClientsTest, GetTheAnswersOfOne) {
+TEST_F(ManyClientsTest, GetSameAnswersAsSingleClient) {
   auto clients = make_clients();
   Scheduler scheduler(parts(), {.passes = {.sessions = {.sessions_max = 24, .kv_bytes_max = 0},
                                            .pass_rows_max = 64,
@@ -326,7 +326,7 @@ TEST_F(ManyClientsTest, GetTheAnswersOfOne) {
 }
 
 // All at once, in memory for about eight: they wait, are evicted and resume.
-TEST_F(ManyClientsTest, ShareLittleMemoryAndNeverMoreThanTheLimit) {
+TEST_F(ManyClientsTest, StayWithinSmallMemoryLimit) {
   auto clients = make_clients();
   // From here on only the pool allocates.
   std::vector<std::uint32_t> tokens(kMaskRowsMax, 5);
@@ -359,7 +359,7 @@ TEST_F(ManyClientsTest, ShareLittleMemoryAndNeverMoreThanTheLimit) {
 }
 
 // A short draft among long ones and endless prompts.
-TEST_F(SchedulerTest, NobodyWaitsForMoreThanWhatWasThereBefore) {
+TEST_F(SchedulerTest, NeverOvertakesRequestMoreThanTwice) {
   Scheduler scheduler(parts(), {.passes = {.sessions = {.sessions_max = 64, .kv_bytes_max = 0},
                                            .pass_rows_max = 64,
                                            .prompt_rows = 16},
@@ -397,7 +397,7 @@ TEST_F(SchedulerTest, NobodyWaitsForMoreThanWhatWasThereBefore) {
     for (std::uint64_t other = 1; other <= kDrafting + kPrompting; ++other) {
       // Two drafts of another client: one that was queued earlier, and one in its own pass.
       if (other == id || with_prompt.contains(other) || with_prompt.contains(id)) continue;
-      EXPECT_LE(++overtaken[other][id], 2) << other << " waits for " << id;
+      EXPECT_LE(++overtaken[other][id], 2) << other << " is overtaken by " << id;
     }
     overtaken[id].clear();
     if (id > kDrafting || verdict->ending != wire::Ending::none) {
@@ -417,7 +417,7 @@ TEST_F(SchedulerTest, NobodyWaitsForMoreThanWhatWasThereBefore) {
   for (std::uint64_t id = 1; id <= kDrafting + kPrompting; ++id) EXPECT_GE(verdicts[id], 20) << id;
 }
 
-TEST_F(SchedulerTest, RefusesMoreThanTheQueueHolds) {
+TEST_F(SchedulerTest, RefusesRequestsWhenQueueIsFull) {
   Scheduler scheduler(
       parts(), {.passes = {.sessions = {.sessions_max = 64, .kv_bytes_max = 0},
                            .pace = [](std::uint32_t) { return std::chrono::milliseconds(200); }},
@@ -439,7 +439,7 @@ TEST_F(SchedulerTest, RefusesMoreThanTheQueueHolds) {
   EXPECT_LE(refused, 3u);
 }
 
-TEST_F(SchedulerTest, SessionsAreCounted) {
+TEST_F(SchedulerTest, LimitsNumberOfSessions) {
   Scheduler scheduler(
       parts(), {.passes = {.sessions = {.sessions_max = 2, .kv_bytes_max = 0}}, .queue_max = 100});
   Random random(6);
@@ -475,7 +475,7 @@ class RowsInbox final : public Replies {
 };
 
 // Cancelled during a slow pass, before the scheduler has read the request.
-TEST_F(SchedulerTest, ACancelledRequestEndsTheRowsOfThePromptBefore) {
+TEST_F(SchedulerTest, CancelledRequestStopsRowsOfPreviousPrompt) {
   TapBy tap(8, [](std::uint32_t, std::span<float> rows) { std::ranges::fill(rows, 0.0f); });
   std::atomic<bool> hold = false;
   std::latch begun(1);
@@ -524,7 +524,7 @@ TEST_F(SchedulerTest, ACancelledRequestEndsTheRowsOfThePromptBefore) {
 }
 
 // Fails when its activations are read.
-TEST_F(SchedulerTest, AFailingDeviceCostsTheSessionAlone) {
+TEST_F(SchedulerTest, DeviceFailureCostsOnlyItsSession) {
   Scheduler scheduler(
       parts(), {.passes = {.sessions = {.sessions_max = 64, .kv_bytes_max = 0}}, .queue_max = 100});
   Random random(9);

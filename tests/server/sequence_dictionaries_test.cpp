@@ -45,7 +45,7 @@ std::vector<Tokens> sequences_of(const ForwardDictionary& dictionary, std::uint3
   return {found.begin(), found.end()};
 }
 
-TEST(SequenceDictionariesTest, AKeyKeepsWhatWasAddedLast) {
+TEST(SequenceDictionariesTest, KeepsNewestSequencesPerKey) {
   ForwardDictionary dictionary({.keys_max = 100, .sequences_max = 3});
   BruteForceDictionaries expected;
   Random random(1);
@@ -62,7 +62,7 @@ TEST(SequenceDictionariesTest, AKeyKeepsWhatWasAddedLast) {
   }
 }
 
-TEST(SequenceDictionariesTest, TheKeysWrittenLongestAgoMakeRoom) {
+TEST(SequenceDictionariesTest, EvictsLeastRecentlyWrittenKeys) {
   ForwardDictionary forward({.keys_max = 4, .sequences_max = 2});
   BackwardDictionary backward(4);
   std::deque<std::uint32_t> recent;  // newest first
@@ -144,7 +144,7 @@ class SpectraCoreTest : public ::testing::TestWithParam<SpectraCoreOptions> {
   BruteForceDictionaries expected_;
 };
 
-TEST_P(SpectraCoreTest, DictionariesAndGuessesAreWhatItsSequencesSay) {
+TEST_P(SpectraCoreTest, MatchesBruteForceDictionariesAndGuesses) {
   SpectraCore core(options_);
   Random random(3);
   Tokens text{5, 6, 7, 5, 6, 8};
@@ -209,7 +209,7 @@ TEST_P(SpectraCoreTest, DictionariesAndGuessesAreWhatItsSequencesSay) {
   }
   if (options_.forward && options_.threshold < 1.0) {
     EXPECT_GT(unknown, 0u);
-    EXPECT_GT(likeliest_taken, 0u) << "for the threshold";
+    EXPECT_GT(likeliest_taken, 0u) << "the threshold keeps some likeliest tokens";
   }
 }
 

@@ -62,7 +62,7 @@ class GrowthTest : public SessionMemoryTest {
     };
     for (int step = 0; !all_done(); ++step) {
       if (step == 20000) {
-        ADD_FAILURE() << "nobody gets on";
+        ADD_FAILURE() << "no progress";
         break;
       }
       server.step();
@@ -98,11 +98,11 @@ class GrowthTest : public SessionMemoryTest {
 };
 
 // Either could grow alone, but not both. The earlier one continues.
-TEST_F(GrowthTest, TwoThatBothWaitToGrowBothFinish) {
+TEST_F(GrowthTest, TwoGrowingSessionsBothFinish) {
   EXPECT_GT(serve(2, 150, 100), 0u);
 }
 
-TEST_F(GrowthTest, ManyInTheSmallestPoolAllFinish) {
+TEST_F(GrowthTest, ManySessionsInSmallestPoolAllFinish) {
   serve(12, 60, 40);
   serve(6, 200, 20);
 }

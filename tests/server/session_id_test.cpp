@@ -25,7 +25,7 @@ class NoRandomness {
 
 // If a client's id is taken it gets another one. Without randomness the request is refused; the
 // compute thread and all other clients continue.
-TEST_F(RunTest, WithoutRandomnessASecondSessionOfAnIdIsRefused) {
+TEST_F(RunTest, RefusesDuplicateSessionIdWithoutRandomness) {
   HintingClient& client = connect();
   const Tokens prompt = prompt_of(1);
   ASSERT_TRUE(client.begin(prompt, {}, {.credit = kContext}));

@@ -30,7 +30,7 @@ class LineTest : public SessionMemoryTest {
   Client fourth_ = client(4);
 };
 
-TEST_F(LineTest, APromptWaitsUntilSomebodyLeaves) {
+TEST_F(LineTest, PromptWaitsUntilAClientLeaves) {
   PassLoop server = loop(kPages);
   fill(server);
   ask(server, third_, prompts_[2]);
@@ -54,7 +54,7 @@ TEST_F(LineTest, APromptWaitsUntilSomebodyLeaves) {
   EXPECT_EQ(server.waiting_count(), 0u);
 }
 
-TEST_F(LineTest, WhoHadNoTurnForTooLongIsRefusedAndTheOthersGoOn) {
+TEST_F(LineTest, RefusesTimedOutPromptAndKeepsOthers) {
   PassLoop server = loop(kPages, 64, std::chrono::milliseconds(500));
   fill(server);
   ask(server, third_, prompts_[2]);
@@ -76,7 +76,7 @@ TEST_F(LineTest, WhoHadNoTurnForTooLongIsRefusedAndTheOthersGoOn) {
   EXPECT_EQ(next(third_), alone(prompts_[2], 1)[0]);
 }
 
-TEST_F(LineTest, WhoCancelsOrLeavesIsNotWaitedFor) {
+TEST_F(LineTest, DropsCancelledAndDepartedPrompts) {
   PassLoop server = loop(kPages);
   fill(server);
   ask(server, third_, prompts_[2]);
@@ -93,7 +93,7 @@ TEST_F(LineTest, WhoCancelsOrLeavesIsNotWaitedFor) {
   EXPECT_EQ(next(third_), alone(prompts_[3], 1)[0]);
 }
 
-TEST_F(LineTest, TheSessionThatIsIdleLongestGivesWayAndItsClientSendsAllAgain) {
+TEST_F(LineTest, EvictsLongestIdleSessionAndAcceptsResend) {
   PassLoop server = loop(kPages);
   fill(server, {});
   ask(server, third_, prompts_[2]);
@@ -118,7 +118,7 @@ TEST_F(LineTest, TheSessionThatIsIdleLongestGivesWayAndItsClientSendsAllAgain) {
   EXPECT_EQ(next(first_), alone(prompts_[0], 1)[0]);
 }
 
-TEST_F(LineTest, WhoWaitsLongGetsItsTurnThoughNobodyIsIdle) {
+TEST_F(LineTest, AdmitsLongWaitingPromptWithoutIdleSessions) {
   PassLoop server = loop(kPages);
   fill(server);
   ask(server, third_, prompts_[2]);

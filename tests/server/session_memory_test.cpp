@@ -40,7 +40,7 @@ class KvTypeTest : public SessionMemoryTest, public ::testing::WithParamInterfac
   }
 };
 
-TEST_P(KvTypeTest, DraftedAnswersAreThePlainOnesOfTheSameType) {
+TEST_P(KvTypeTest, DraftedAnswersMatchPlainOnesOfSameType) {
   PassLoop server = loop(6 * kLeastPages);
   for (std::uint64_t id = 1; id <= 4; ++id) {
     const Tokens prompt = random_tokens(static_cast<std::uint32_t>(20 + 30 * id));
@@ -50,7 +50,7 @@ TEST_P(KvTypeTest, DraftedAnswersAreThePlainOnesOfTheSameType) {
   }
 }
 
-TEST_P(KvTypeTest, APoolHoldsAsManyTokensAsFitAndSaysWhatItTakes) {
+TEST_P(KvTypeTest, PoolSizeFollowsElementSize) {
   const std::uint64_t element = GetParam() == DType::f32 ? 4 : 2;
   const DecoderConfig& config = toy_.config;
   const std::uint64_t page =
@@ -66,7 +66,7 @@ INSTANTIATE_TEST_SUITE_P(Types, KvTypeTest, ::testing::Values(DType::f32, DType:
                          [](const auto& of) { return std::string(traits(of.param).name); });
 
 // Idle connections that a device keeps for later must not lock other clients out.
-TEST_F(SessionMemoryTest, WhereThereAreAsManyAsMayBeAConnectedSessionThatIdlesGivesWay) {
+TEST_F(SessionMemoryTest, EvictsConnectedIdleSessionAtSessionLimit) {
   SessionStore store(parts(), {.sessions_max = 3}, [this] { return now_; });
   const auto make = [&](std::uint8_t id, const std::string& identity) {
     return store.find_or_make(id, wire::SessionId{std::byte{id}}, identity);
@@ -82,7 +82,8 @@ TEST_F(SessionMemoryTest, WhereThereAreAsManyAsMayBeAConnectedSessionThatIdlesGi
   EXPECT_EQ(refused.error().code, Errc::refused);
   now_ += std::chrono::seconds(1);
   ASSERT_TRUE(make(4, "b"));
-  EXPECT_EQ(store.find(2), nullptr) << "its own go before another's that idles longer";
+  EXPECT_EQ(store.find(2), nullptr)
+      << "the identity's own sessions go first, even if another's is idle longer";
   EXPECT_NE(store.find(1), nullptr);
   EXPECT_NE(store.find(3), nullptr);
   ASSERT_TRUE(make(5, "c"));
@@ -91,7 +92,7 @@ TEST_F(SessionMemoryTest, WhereThereAreAsManyAsMayBeAConnectedSessionThatIdlesGi
 }
 
 // A refused prompt must not evict a session for the one it would have needed.
-TEST_F(SessionMemoryTest, NobodyGivesWayToAPromptThatIsRefused) {
+TEST_F(SessionMemoryTest, RefusedPromptEvictsNoSession) {
   PassLoop server(parts(), {.sessions = {.sessions_max = 1}, .metrics = metrics_},
                   [this] { return now_; });
   const Client left = client(1);
@@ -115,7 +116,7 @@ TEST_F(SessionMemoryTest, NobodyGivesWayToAPromptThatIsRefused) {
 }
 
 // Over a slow link the rows of a long prompt take longer than any answer.
-TEST_F(SessionMemoryTest, ASessionWhoseRowsAreBeingSentDoesNotIdle) {
+TEST_F(SessionMemoryTest, SessionSendingRowsIsNotIdle) {
   SessionStore store(parts(), {.sessions_max = 1}, [this] { return now_; });
   const auto make = [&](std::uint8_t id) {
     return store.find_or_make(id, wire::SessionId{std::byte{id}}, "a");
@@ -130,7 +131,7 @@ TEST_F(SessionMemoryTest, ASessionWhoseRowsAreBeingSentDoesNotIdle) {
 }
 
 // The earlier answer to the text is still known, but other sequences may hold its pages.
-TEST_F(SessionMemoryTest, TheSameTextIsAnsweredAgainAndGoesOn) {
+TEST_F(SessionMemoryTest, AnswersRepeatedPromptAgain) {
   PassLoop server = loop(4 * kLeastPages);
   const Client c = client(1);
   for (const std::uint32_t prompt_length : {20u, 32u, 100u}) {
@@ -146,12 +147,12 @@ TEST_F(SessionMemoryTest, TheSameTextIsAnsweredAgainAndGoesOn) {
         run(server);
         answer.push_back(next(c));
       }
-      EXPECT_EQ(answer, expected) << "time " << time << " of a prompt of " << prompt_length;
+      EXPECT_EQ(answer, expected) << "repetition " << time << ", prompt length " << prompt_length;
     }
   }
 }
 
-TEST_F(SessionMemoryTest, ABeginningThatIsThereIsNotRunAgain) {
+TEST_F(SessionMemoryTest, ReusesKnownPrefix) {
   PassLoop server = loop(4 * kLeastPages);
   const Tokens prompt = random_tokens(100);
   const auto rows_of = [&](const Client& c, const Tokens& tokens) {
@@ -177,7 +178,7 @@ TEST_F(SessionMemoryTest, ABeginningThatIsThereIsNotRunAgain) {
   EXPECT_EQ(rows_of(client(5, "someone else"), similar), 118u);
 }
 
-TEST_F(SessionMemoryTest, AServerThatReusesNoBeginningsRunsEachPromptWhole) {
+TEST_F(SessionMemoryTest, RunsWholePromptsWithoutPrefixCache) {
   PassLoop server(parts(),
                   {.sessions = {.sessions_max = 64,
                                 .kv_bytes_max = 4 * kLeastPages * page_bytes(),
@@ -199,7 +200,7 @@ TEST_F(SessionMemoryTest, AServerThatReusesNoBeginningsRunsEachPromptWhole) {
   EXPECT_EQ(server.memory().pages_known, 0u);
 }
 
-TEST_P(KvTypeTest, ReusedPagesGiveTheSameAnswersAndActivationsBitForBit) {
+TEST_P(KvTypeTest, ReusedPagesGiveIdenticalAnswersAndActivations) {
   const ToyMoa moa(toy_, 3, 2);
   MoaTap tap(*backend_, moa.config, moa.tensors);
   tap_ = &tap;
@@ -233,7 +234,7 @@ TEST_P(KvTypeTest, ReusedPagesGiveTheSameAnswersAndActivationsBitForBit) {
 }
 
 // A client goes back into a page that another session shares, and writes different tokens.
-TEST_P(KvTypeTest, WhatOneRewritesStaysAsItWasForTheOthers) {
+TEST_P(KvTypeTest, RewritingSharedPageLeavesOtherSessionsUnchanged) {
   PassLoop server = loop(4 * kLeastPages);
   const Tokens prompt = random_tokens(100);
   const Client first = client(1);
@@ -261,7 +262,7 @@ TEST_P(KvTypeTest, WhatOneRewritesStaysAsItWasForTheOthers) {
   }
 }
 
-TEST_F(SessionMemoryTest, RefusesALimitThatNoSessionFitsInto) {
+TEST_F(SessionMemoryTest, RefusesLimitTooSmallForOneSession) {
   const std::uint64_t least = SessionStore::session_bytes(parts());
   EXPECT_TRUE(SessionStore::check(parts(), {.sessions_max = 1, .kv_bytes_max = least}));
   EXPECT_TRUE(SessionStore::check(parts(), {.sessions_max = 1, .kv_bytes_max = 0}));
@@ -271,7 +272,7 @@ TEST_F(SessionMemoryTest, RefusesALimitThatNoSessionFitsInto) {
   EXPECT_NE(refused.error().message.find("--kv-memory"), std::string::npos);
 }
 
-TEST_F(SessionMemoryTest, WithoutALimitThereIsRoomForAllSessionsButNotMoreThanHalfTheDevice) {
+TEST_F(SessionMemoryTest, DefaultLimitFitsAllSessionsUpToHalfTheDevice) {
   const auto pool_bytes = [&](std::uint64_t device_bytes) {
     SessionStore store(parts(),
                        {.sessions_max = 8, .kv_bytes_max = 0, .device_bytes = device_bytes},
@@ -286,7 +287,7 @@ TEST_F(SessionMemoryTest, WithoutALimitThereIsRoomForAllSessionsButNotMoreThanHa
 }
 
 // A server whose passes run out of memory could serve no client, so it must refuse to start.
-TEST_F(SessionMemoryTest, LeavesMemoryForAPassOrIsNotOpened) {
+TEST_F(SessionMemoryTest, RefusesToOpenWithoutMemoryForPass) {
   const std::uint64_t session = SessionStore::session_bytes(parts());
   // The bytes of the pool on a device that has `bytes_left` after loading the model, and whose
   // operations take as much as four sessions.
@@ -313,7 +314,7 @@ TEST_F(SessionMemoryTest, LeavesMemoryForAPassOrIsNotOpened) {
   EXPECT_EQ(pool_bytes(7 * session, session), session);
   try {
     pool_bytes(4 * session, session);
-    ADD_FAILURE() << "no pass would find memory";
+    ADD_FAILURE() << "opened without memory for a pass";
   } catch (const DeviceError& e) {
     EXPECT_NE(std::string(e.what()).find("--kv-memory"), std::string::npos) << e.what();
   }

@@ -44,15 +44,15 @@ std::uint32_t settled_rows(const Device& device, std::uint32_t sessions) {
       ->first;
 }
 
-TEST(SpeculationBudgetTest, TreesAreLargeWhereRowsAreCheap) {
+TEST(SpeculationBudgetTest, GrowsLargeTreesIfRowsAreCheap) {
   EXPECT_GE(settled_rows({.pass = 0.03, .row = 1e-5, .drafting = 0.002}, 1), 32u);
 }
 
-TEST(SpeculationBudgetTest, NoTreesWhereDraftingTakesLongerThanItSaves) {
+TEST(SpeculationBudgetTest, SkipsTreesIfDraftingTimeExceedsSavings) {
   EXPECT_EQ(settled_rows({.pass = 0.0002, .row = 0.00004, .drafting = 0.004}, 1), 1u);
 }
 
-TEST(SpeculationBudgetTest, NoTreesWhereRowsCostAsMuchAsPasses) {
+TEST(SpeculationBudgetTest, SkipsTreesIfRowsCostAsMuchAsPasses) {
   EXPECT_EQ(settled_rows({.pass = 0.001, .row = 0.001, .drafting = 0.0005}, 16), 1u);
 }
 

@@ -42,7 +42,7 @@ class StartMeasurementTest : public ::testing::Test {
                  [this] { return now_; }};
 };
 
-TEST_F(StartMeasurementTest, ReportsPassesAtTheServersPace) {
+TEST_F(StartMeasurementTest, ReportsPassTimesAtServerPace) {
   const auto report = loop_.measure_costs(1s);
   ASSERT_GT(report.passes.size(), 1u);
   for (const StartSample& pass : report.passes) EXPECT_EQ(pass.time, pace(pass.rows)) << pass.rows;
@@ -62,7 +62,7 @@ TEST_F(StartMeasurementTest, LeavesNoTrace) {
 }
 
 // Another program preempts every other pass.
-TEST_F(StartMeasurementTest, GoesByTheLeastDisturbedPass) {
+TEST_F(StartMeasurementTest, UsesLeastDisturbedPass) {
   KvCache cache = decoder_.make_cache();
   std::uint32_t looks = 0;
   const std::vector<StartSample> passes =
@@ -74,7 +74,7 @@ TEST_F(StartMeasurementTest, GoesByTheLeastDisturbedPass) {
 }
 
 // On this device each clock reading advances a second.
-TEST_F(StartMeasurementTest, IsGivenUpWhereItTakesTooLong) {
+TEST_F(StartMeasurementTest, GivesUpAfterTimeLimit) {
   KvCache cache = decoder_.make_cache();
   std::uint32_t looks = 0;
   const std::vector<StartSample> passes = measure_start_costs(

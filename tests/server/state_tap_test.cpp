@@ -97,7 +97,7 @@ class StateTapTest : public ::testing::Test {
                       .run = {.credit = kContext, .rows = true, .hold = wire::Hold::lockstep}},
         now_);
     run(server);
-    ASSERT_FALSE(keepers_[c.connection_id]->verdicts.empty()) << "no verdict";
+    ASSERT_FALSE(keepers_[c.connection_id]->verdicts.empty()) << "expected a verdict";
     EXPECT_EQ(keepers_[c.connection_id]->verdicts.back().next, answer_[0]);
   }
   // Drafts the answer three tokens at a time after the prompt, each right token with a wrong
@@ -150,7 +150,7 @@ class StateTapTest : public ::testing::Test {
   Tokens answer_;
 };
 
-TEST_F(StateTapTest, SendsStatesOfPromptsAndOfAcceptedDrafts) {
+TEST_F(StateTapTest, SendsStatesOfPromptsAndAcceptedDrafts) {
   PassLoop server = loop(64);
   const Client c = client(1, 1);
   prefill(server, c);
@@ -158,7 +158,7 @@ TEST_F(StateTapTest, SendsStatesOfPromptsAndOfAcceptedDrafts) {
   EXPECT_EQ(keepers_[1]->rows, expected(length - 1));
 }
 
-TEST_F(StateTapTest, SendsStatesOfPagesThatAnotherSessionComputed) {
+TEST_F(StateTapTest, SendsStatesOfReusedPages) {
   PassLoop server = loop(64);
   prefill(server, client(1, 1));
   prefill(server, client(2, 2));
@@ -167,7 +167,7 @@ TEST_F(StateTapTest, SendsStatesOfPagesThatAnotherSessionComputed) {
   EXPECT_EQ(keepers_[2]->rows, expected(static_cast<std::uint32_t>(prompt_.size())));
 }
 
-TEST_F(StateTapTest, SendsStatesAgainToWhoResumes) {
+TEST_F(StateTapTest, ResendsStatesAfterResume) {
   PassLoop server = loop(64);
   const Client c = client(1, 1);
   prefill(server, c);
@@ -188,7 +188,7 @@ TEST_F(StateTapTest, SendsStatesAgainToWhoResumes) {
   EXPECT_EQ(keepers_[2]->rows, expected(length));
 }
 
-TEST_F(StateTapTest, SendsTheSameStatesWhenAnEvictedSessionIsSentAgain) {
+TEST_F(StateTapTest, SendsSameStatesAfterEviction) {
   // Memory for one context and a tree: the second client's prompt takes the first one's pages.
   PassLoop server = loop(decoder_.pool_size(0).pages_for(kContext + kMaskRowsMax));
   const Client c = client(1, 1);

@@ -94,7 +94,7 @@ class StreamTest : public RunTest {
 class LosslessStreamTest : public StreamTest, public ::testing::WithParamInterface<Beside> {};
 
 // Several at once, greedy and sampled.
-TEST_P(LosslessStreamTest, StreamsAreThePlainAnswers) {
+TEST_P(LosslessStreamTest, StreamsMatchPlainAnswers) {
   open_beside(GetParam());
   std::uint32_t drafted = 0;
   std::size_t streamed = 0;
@@ -132,7 +132,7 @@ INSTANTIATE_TEST_SUITE_P(Drafters, LosslessStreamTest,
                          [](const auto& beside) { return name_of(beside.param); });
 
 // A drafter on the server knows the noise of the draw, like one on a device.
-TEST_F(StreamTest, DraftsFollowTheNoiseOfTheDraw) {
+TEST_F(StreamTest, DraftsFollowSamplingNoise) {
   open_beside(Beside::twin);
   std::size_t tokens = 0;
   std::size_t verdicts = 0;
@@ -150,7 +150,7 @@ TEST_F(StreamTest, DraftsFollowTheNoiseOfTheDraw) {
 }
 
 // The client continues from any token of the stream that it has.
-TEST_F(StreamTest, ACancelledStreamLeavesASessionToBuildOn) {
+TEST_F(StreamTest, CancelledStreamLeavesUsableSession) {
   const Tokens prompt = prompt_of(0);
   const Tokens expected = plain(prompt);
   for (const Beside drafter : {Beside::nothing, Beside::moa_tli0, Beside::moa_tli1, Beside::twin}) {
@@ -177,7 +177,7 @@ TEST_F(StreamTest, ACancelledStreamLeavesASessionToBuildOn) {
   }
 }
 
-TEST_F(StreamTest, DraftersKeepToTheirMemoryAndLeaveItBehind) {
+TEST_F(StreamTest, DraftersKeepMemoryLimitAndReleaseMemory) {
   open_beside(Beside::twin, 2);
   const Tokens prompt = prompt_of(0);
   for (int i = 0; i < 3; ++i) {
@@ -195,13 +195,13 @@ TEST_F(StreamTest, DraftersKeepToTheirMemoryAndLeaveItBehind) {
   for (const wire::Verdict& v : clients_[2]->verdicts) EXPECT_EQ(v.drafted, 0u);
   // All but the last, for which no tree could help.
   EXPECT_EQ(metrics_->steps_without_drafter.value(), clients_[2]->verdicts.size() - 2)
-      << "an operator wants to know";
+      << "every step without a drafter counts";
   clients_[0]->raw().leave();
   EXPECT_EQ(speculation_->bytes(), kDrafterBytes);
 }
 
 // An idle session does not keep a drafter from active ones.
-TEST_F(StreamTest, AnIdleSessionGivesItsDrafterUp) {
+TEST_F(StreamTest, IdleSessionGivesUpDrafter) {
   open_beside(Beside::twin, 1);
   const auto ask = [&](std::size_t prompt) {
     HintingClient& client = streamed(prompt_of(prompt), 21);
@@ -210,13 +210,13 @@ TEST_F(StreamTest, AnIdleSessionGivesItsDrafterUp) {
     return client.verdicts.at(1).drafted;
   };
   EXPECT_GT(ask(0), 0u);
-  EXPECT_EQ(ask(1), 0u) << "the first has only just had its answer";
+  EXPECT_EQ(ask(1), 0u) << "the first session is not idle yet";
   EXPECT_GT(metrics_->steps_without_drafter.value(), 0u);
   now_ += 2s;
   EXPECT_GT(ask(2), 0u);
 }
 
-TEST_F(StreamTest, DraftersTakeAPartOfTheMemoryOrSayThatItIsTooLittle) {
+TEST_F(StreamTest, ReservesDrafterMemoryOrReportsTooLittle) {
   open_beside(Beside::twin);
   constexpr std::uint64_t kSessionBytes = 200;
   const auto refused = speculation_->take_part_of(kSessionBytes + kDrafterBytes - 1, kSessionBytes);
@@ -233,7 +233,7 @@ TEST_F(StreamTest, DraftersTakeAPartOfTheMemoryOrSayThatItIsTooLittle) {
   EXPECT_FALSE(speculation_->full());
 }
 
-TEST_F(StreamTest, WhereNoDrafterCanBeMadeTheStreamIsPlain) {
+TEST_F(StreamTest, StreamIsPlainIfDrafterCannotBeCreated) {
   close();
   ProposerSource source = source_of(Beside::twin);
   source.make = [](std::shared_ptr<std::uint32_t>) -> std::unique_ptr<SessionProposer> {
@@ -242,7 +242,7 @@ TEST_F(StreamTest, WhereNoDrafterCanBeMadeTheStreamIsPlain) {
   speculate(std::move(source));
   open_speculating();
   streamed(prompt_of(0), 21);
-  ASSERT_EQ(failures_.size(), 1u) << "asked for at every step";
+  ASSERT_EQ(failures_.size(), 1u) << "reported once, not per step";
   EXPECT_NE(failures_[0].find("no memory"), std::string::npos);
 }
 

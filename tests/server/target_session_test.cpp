@@ -126,11 +126,11 @@ class TargetSessionTest : public ::testing::Test {
   Decoder decoder_{*backend_, toy_.config, toy_.tensors, kContext};
 };
 
-TEST_F(TargetSessionTest, AnyTreeLeavesTheGreedyAnswerUnchanged) {
+TEST_F(TargetSessionTest, AnyTreeLeavesGreedyAnswerUnchanged) {
   for (std::uint64_t seed = 1; seed <= 12; ++seed) expect_lossless(seed, {});
 }
 
-TEST_F(TargetSessionTest, AnyTreeLeavesTheSampledAnswerUnchanged) {
+TEST_F(TargetSessionTest, AnyTreeLeavesSampledAnswerUnchanged) {
   for (std::uint64_t seed = 1; seed <= 12; ++seed) {
     expect_lossless(seed, {.temperature = 0.8f, .top_k = 40, .top_p = 0.95f, .seed = seed});
     expect_lossless(seed, {.temperature = 1.0f, .min_p = 0.02f, .seed = seed});
@@ -138,7 +138,7 @@ TEST_F(TargetSessionTest, AnyTreeLeavesTheSampledAnswerUnchanged) {
 }
 
 // Constraints apply to any tree as to plain decoding.
-TEST_F(TargetSessionTest, AnyTreeLeavesAConstrainedAnswerUnchanged) {
+TEST_F(TargetSessionTest, AnyTreeLeavesConstrainedAnswerUnchanged) {
   const Tokens prompt{5, 6, 7, 8};
   const std::uint32_t begin = 4;
   const std::vector<Constraints> all = {
@@ -166,12 +166,12 @@ TEST_F(TargetSessionTest, AnyTreeLeavesAConstrainedAnswerUnchanged) {
       }
     }
   }
-  EXPECT_GT(changed, 12) << "of 18";
+  EXPECT_GT(changed, 12) << "of 18 answers";
 }
 
 // They come from the target's raw logits, whatever tree the token was verified in and whatever
 // constrains it.
-TEST_F(TargetSessionTest, LogProbabilitiesAreThoseOfPlainDecoding) {
+TEST_F(TargetSessionTest, LogProbabilitiesMatchPlainDecoding) {
   constexpr std::uint32_t kPerToken = 4;
   const Tokens prompt{5, 6, 7, 8};
   for (const float temperature : {0.0f, 1.1f}) {
@@ -215,7 +215,7 @@ TEST_F(TargetSessionTest, LogProbabilitiesAreThoseOfPlainDecoding) {
   }
 }
 
-TEST_F(TargetSessionTest, ConstrainedAnswersAreInTheirLanguageAndStopAtTheirStops) {
+TEST_F(TargetSessionTest, ConstrainedAnswersMatchGrammarAndEndAtStops) {
   for (std::uint64_t seed = 0; seed < 20; ++seed) {
     const SamplingParams sampling{.temperature = 1.0f, .seed = seed};
     const Answer in_grammar =
@@ -237,7 +237,7 @@ TEST_F(TargetSessionTest, ConstrainedAnswersAreInTheirLanguageAndStopAtTheirStop
 }
 
 // A request in the middle of an answer, as after an outage, carries the answer's start.
-TEST_F(TargetSessionTest, ConstraintsCountFromTheAnswersBeginWhoeverSendsIt) {
+TEST_F(TargetSessionTest, ConstraintsCountFromAnswerBegin) {
   const SamplingParams sampling{.temperature = 1.0f, .seed = 4};
   const Constraints constraints{
       .answer_begin = 2, .frequency_penalty = 1.0f, .grammar = "root ::= ([a-m] [n-z]){6}"};
@@ -251,7 +251,7 @@ TEST_F(TargetSessionTest, ConstraintsCountFromTheAnswersBeginWhoeverSendsIt) {
   }
 }
 
-TEST_F(TargetSessionTest, AnswersEndAtTheEndTokenOrTheContextAndBothHappenHere) {
+TEST_F(TargetSessionTest, AnswersEndAtEndTokenOrContextEnd) {
   std::uint32_t ended = 0;
   std::uint32_t filled = 0;
   for (std::uint64_t seed = 1; seed <= 40; ++seed) {
@@ -270,7 +270,7 @@ TEST_F(TargetSessionTest, AnswersEndAtTheEndTokenOrTheContextAndBothHappenHere) 
 }
 
 // A session that ran ahead is rolled back to the client's tokens and gives the same answer again.
-TEST_F(TargetSessionTest, ARolledBackSessionGivesTheAnswerOfAFreshOne) {
+TEST_F(TargetSessionTest, RolledBackSessionAnswersLikeFreshOne) {
   const Tokens prompt{9, 10, 11, 12};
   const Answer expected = plain(prompt, {});
   ASSERT_GT(expected.tokens.size(), 6u);
@@ -289,7 +289,7 @@ TEST_F(TargetSessionTest, ARolledBackSessionGivesTheAnswerOfAFreshOne) {
   }
 }
 
-TEST_F(TargetSessionTest, ProvisionalTokensAreCorrectedFromTheFirstDifference) {
+TEST_F(TargetSessionTest, CorrectsProvisionalTokensFromFirstDifference) {
   const Tokens prompt{9, 10, 11, 12};
   const SamplingParams sampling{.temperature = 0.9f, .seed = 5};
   const Answer expected = plain(prompt, sampling);
@@ -314,7 +314,7 @@ TEST_F(TargetSessionTest, ProvisionalTokensAreCorrectedFromTheFirstDifference) {
 
 // Tokens that the session has already chosen are not chosen again, unless the sampling differed,
 // they were not the target's choice, or their keys and values are gone.
-TEST_F(TargetSessionTest, WhatIsDecidedIsToldWithoutAPass) {
+TEST_F(TargetSessionTest, ReportsDecidedTokensWithoutPass) {
   const Tokens prompt{5, 9, 12};
   const Tokens answer = plain(prompt, {}).tokens;
   ASSERT_GT(answer.size(), 6u);
@@ -336,23 +336,23 @@ TEST_F(TargetSessionTest, WhatIsDecidedIsToldWithoutAPass) {
     EXPECT_EQ(outcome->accepted_count, 1u);
     EXPECT_EQ(outcome->next, answer[2]);
     EXPECT_EQ(rest, Tokens(answer.begin() + 3, answer.begin() + 6));
-    EXPECT_EQ(target.verify(DraftTree())->next, answer[3]) << "and it goes on from there";
+    EXPECT_EQ(target.verify(DraftTree())->next, answer[3]) << "continues after the decided tokens";
   }
   {
     TargetSession target = gone_on();
     PrefillRequest sampled = request;
     sampled.sampling = {.temperature = 1.0f, .seed = 3};
-    EXPECT_FALSE(target.decided(sampled, rest)) << "another filter";
+    EXPECT_FALSE(target.decided(sampled, rest)) << "different sampling";
     const Tokens all(answer.begin() + 1, answer.begin() + 6);
     EXPECT_FALSE(target.decided(
         {.base_count = 4, .tokens = all, .provisional_count = 5, .sampling = {}}, rest))
-        << "the target has not chosen what follows";
+        << "the next token is not decided yet";
     EXPECT_FALSE(target.decided(
         {.base_count = 2, .tokens = offline, .provisional_count = 2, .sampling = {}}, rest))
-        << "that was given";
+        << "the prompt's last token was given, not chosen";
     PrefillRequest given = request;
     given.provisional_count = 1;
-    EXPECT_FALSE(target.decided(given, rest)) << "a given token is no question";
+    EXPECT_FALSE(target.decided(given, rest)) << "given tokens need a pass";
     EXPECT_TRUE(target.decided(request, rest));
   }
   {
@@ -361,12 +361,12 @@ TEST_F(TargetSessionTest, WhatIsDecidedIsToldWithoutAPass) {
     ASSERT_TRUE(target.begin({.base_count = 9, .tokens = more, .sampling = {}}));
     target.drop_cache();
     target.abandon();
-    EXPECT_FALSE(target.decided(request, rest)) << "keys and values are gone";
+    EXPECT_FALSE(target.decided(request, rest)) << "the KV cache was dropped";
   }
 }
 
 // The previous request wanted log probabilities; this one does not and gets none.
-TEST_F(TargetSessionTest, WhatIsDecidedEndsWhatTheRequestBeforeWasTold) {
+TEST_F(TargetSessionTest, DecidedAnswerEndsEarlierLogProbabilities) {
   const Tokens prompt{5, 9, 12};
   const Tokens answer = plain(prompt, {}).tokens;
   ASSERT_GT(answer.size(), 6u);
@@ -386,7 +386,7 @@ TEST_F(TargetSessionTest, WhatIsDecidedEndsWhatTheRequestBeforeWasTold) {
   EXPECT_TRUE(target.take_logprobs().empty());
 }
 
-TEST_F(TargetSessionTest, ALongProvisionalTextIsCheckedAcrossChunks) {
+TEST_F(TargetSessionTest, ChecksLongProvisionalTextAcrossChunks) {
   ToyDecoder toy(6);
   Decoder decoder(*backend_, toy.config, toy.tensors, 700);
   const auto never = [](std::uint32_t) { return false; };
@@ -409,7 +409,7 @@ TEST_F(TargetSessionTest, ALongProvisionalTextIsCheckedAcrossChunks) {
 }
 
 // If each token takes a vocabulary search, other requests wait meanwhile.
-TEST_F(TargetSessionTest, NoMoreThanSomeTokensOfACheckedTextAreSearchedForInAPass) {
+TEST_F(TargetSessionTest, LimitsSearchedTokensOfCheckPerPass) {
   const Tokens prompt{9, 10, 11};
   const auto never = [](std::uint32_t) { return false; };
   const SamplingParams filtered{.temperature = 1.0f, .top_p = 0.5f, .seed = 3};
@@ -433,7 +433,7 @@ TEST_F(TargetSessionTest, NoMoreThanSomeTokensOfACheckedTextAreSearchedForInAPas
 }
 
 // A returning client proves with the hash that it holds the same tokens.
-TEST_F(TargetSessionTest, TheHashIsOfTheTokensThatAreThere) {
+TEST_F(TargetSessionTest, HashCoversCurrentTokens) {
   TargetSession target = session();
   const Tokens prompt{9, 10, 11, 12};
   ASSERT_TRUE(target.prefill({.base_count = 0, .tokens = prompt, .sampling = {}}));
@@ -453,7 +453,7 @@ TEST_F(TargetSessionTest, TheHashIsOfTheTokensThatAreThere) {
   EXPECT_EQ(target.hash_of(4), token_hash(Tokens{9, 10, 13, 9}));
 }
 
-TEST_F(TargetSessionTest, RefusesWhatItCannotDoAndStaysAsItWas) {
+TEST_F(TargetSessionTest, RefusesInvalidRequestsAndStaysUnchanged) {
   TargetSession target = session();
   EXPECT_EQ(target.verify(DraftTree()).error().code, Errc::protocol);
   const Tokens none;

@@ -24,7 +24,7 @@ class Length final : public Replies {
     hinted_ += verdict.hinted;
     changed_.notify_all();
   }
-  void activations(wire::Activations) override { ADD_FAILURE() << "there is no tap"; }
+  void activations(wire::Activations) override { ADD_FAILURE() << "activations without a tap"; }
   void refuse(std::uint32_t, Error error) override { ADD_FAILURE() << error.message; }
 
   // Returns false if the text does not reach `length` in time.
@@ -72,7 +72,7 @@ class WaitingHintsTest : public testing::HeldSchedulerTest {
   const std::shared_ptr<Length> length_ = std::make_shared<Length>();
 };
 
-TEST_F(WaitingHintsTest, CreditIsNotTakenBackByAMessageThatGivesLess) {
+TEST_F(WaitingHintsTest, CreditNeverShrinks) {
   begin();
   give(10);
   give(4);
@@ -82,7 +82,7 @@ TEST_F(WaitingHintsTest, CreditIsNotTakenBackByAMessageThatGivesLess) {
 }
 
 // The run must not start a pass for its root alone.
-TEST_F(WaitingHintsTest, TheLastHoldApplies) {
+TEST_F(WaitingHintsTest, LastHoldApplies) {
   begin();
   give(0);
   hint(1, 1);
@@ -93,14 +93,14 @@ TEST_F(WaitingHintsTest, TheLastHoldApplies) {
   EXPECT_GE(Clock::now() - begun, 250ms);
 }
 
-TEST_F(WaitingHintsTest, SoManyOfAConnectionAsMayComeAtOnceAndNoMore) {
+TEST_F(WaitingHintsTest, LimitsQueuedHintsPerConnection) {
   constexpr std::uint32_t kNodes = 20;
   constexpr std::uint32_t kMessages = 1000;
   begin();
   for (std::uint32_t i = 0; i < kMessages; ++i) hint(1 + i * kNodes, kNodes);
   give(10);
   pass_.end();
-  ASSERT_TRUE(length_->wait_for(10)) << "credit is taken all the same";
+  ASSERT_TRUE(length_->wait_for(10)) << "credit applies although hints are dropped";
   std::uint64_t nodes = 0;
   for (const Counter& fate : metrics_->hints) nodes += fate.value();
   const auto most = static_cast<std::uint32_t>(kHintsBurst);
@@ -108,7 +108,7 @@ TEST_F(WaitingHintsTest, SoManyOfAConnectionAsMayComeAtOnceAndNoMore) {
 }
 
 // A run under lockstep would wait for them in vain.
-TEST_F(WaitingHintsTest, CompleteHintsAreTakenHoweverManyOthersWait) {
+TEST_F(WaitingHintsTest, AcceptsCompleteHintsDespiteFullQueue) {
   begin({.credit = kPromptLength + 3, .hold = wire::Hold::lockstep});
   for (std::uint32_t i = 0; i < 1000; ++i) hint(1 + i * 20, 20);
   scheduler_.hints(
@@ -120,7 +120,7 @@ TEST_F(WaitingHintsTest, CompleteHintsAreTakenHoweverManyOthersWait) {
 }
 
 // Hints of a round free their queue space when the round ends.
-TEST_F(WaitingHintsTest, HintsOfACancelledRoundTakeNoRoom) {
+TEST_F(WaitingHintsTest, FreesHintsOfCancelledRounds) {
   begin();
   for (std::uint32_t round = 2; round < 100; ++round) {
     scheduler_.hints(kConnection, {.round = round,
