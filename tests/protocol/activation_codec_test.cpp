@@ -22,7 +22,7 @@ std::vector<float> round_trip(const ActivationLayout& layout, std::span<const fl
   return *dequantize_rows(layout, count, packed);
 }
 
-TEST(ActivationCodecTest, SmallCaseByEye) {
+TEST(ActivationCodecTest, EncodesKnownExample) {
   // One row of two groups: maxima of 127 and 254 give scales 1 and 2.
   const ActivationLayout layout({3, 2});
   const std::vector<float> row = {127, -1, 0.4f, -254, 3};
@@ -61,7 +61,7 @@ TEST_P(ActivationCodecSizes, ErrorIsAtMostHalfAStep) {
 
 INSTANTIATE_TEST_SUITE_P(Sizes, ActivationCodecSizes, testing::Values(1, 31, 32, 33, 127, 2048));
 
-TEST(ActivationCodecTest, ValuesThatAreNoNumbersDoNotSpreadThroughTheirGroup) {
+TEST(ActivationCodecTest, NonFiniteValuesDoNotAffectTheirGroup) {
   const ActivationLayout layout({4});
   const std::vector<float> decoded =
       round_trip(layout, std::vector<float>{kNan, kInfinity, -kInfinity, 12.7f});
@@ -80,7 +80,7 @@ TEST(ActivationCodecTest, ExtremesStayFinite) {
   }
 }
 
-TEST(ActivationCodecTest, ScaleThatIsNoPositiveNumberIsRefused) {
+TEST(ActivationCodecTest, RejectsInvalidScales) {
   const ActivationLayout layout({2});
   Bytes packed = quantize_rows(layout, std::vector<float>{1, 2});
   const auto code_with_scale = [&](std::uint16_t half) {
@@ -92,10 +92,10 @@ TEST(ActivationCodecTest, ScaleThatIsNoPositiveNumberIsRefused) {
   EXPECT_EQ(code_with_scale(float_to_half(kInfinity)), Errc::bad_message);
   EXPECT_EQ(code_with_scale(float_to_half(-1)), Errc::bad_message);
   EXPECT_EQ(code_with_scale(0), Errc::cancelled);
-  EXPECT_EQ(code_with_scale(1), Errc::cancelled) << "a denormal is a number";
+  EXPECT_EQ(code_with_scale(1), Errc::cancelled) << "a denormal is valid";
 }
 
-TEST(ActivationCodecTest, WrongSizeIsRefused) {
+TEST(ActivationCodecTest, RejectsWrongSize) {
   const ActivationLayout layout({3});
   EXPECT_FALSE(dequantize_rows(layout, 1, Bytes(4)));
   EXPECT_FALSE(dequantize_rows(layout, 1, Bytes(6)));
@@ -104,7 +104,7 @@ TEST(ActivationCodecTest, WrongSizeIsRefused) {
 }
 
 // A verdict is the largest frame that a client accepts.
-TEST(ActivationCodecTest, AChunkIsNoLargerThanAVerdict) {
+TEST(ActivationCodecTest, ChunkIsNoLargerThanVerdict) {
   for (const std::uint32_t cols : {1u, 2u, 7u, 132u, 254u, 255u, 4096u, 32768u}) {
     const ActivationLayout layout({cols});
     const std::uint32_t count = chunk_rows(layout);
@@ -113,10 +113,10 @@ TEST(ActivationCodecTest, AChunkIsNoLargerThanAVerdict) {
     EXPECT_LE(std::uint64_t{count} * layout.row_bytes(),
               activation_payload_bytes_max(layout, kDraftNodesMax + 1));
   }
-  EXPECT_EQ(chunk_rows(ActivationLayout({1022})), 64u) << "else as large as is good";
+  EXPECT_EQ(chunk_rows(ActivationLayout({1022})), 64u) << "64 rows fill a chunk";
 }
 
-TEST(ActivationCompressionTest, SurvivesTheWay) {
+TEST(ActivationCompressionTest, RestoresCompressedRows) {
   Random random(1);
   const ActivationLayout layout({64, 64});
   for (const std::uint32_t count : {1u, 2u, 33u}) {
@@ -140,7 +140,7 @@ TEST(ActivationCompressionTest, SmoothRowsShrink) {
   EXPECT_LT(chunk.data.size(), packed.size() / 10);
 }
 
-TEST(ActivationCompressionTest, WhatWouldLookLikeABombIsSentAsIs) {
+TEST(ActivationCompressionTest, SendsBombLikeRowsUncompressed) {
   const ActivationLayout layout({32768});
   const Bytes packed = quantize_rows(layout, std::vector<float>(2 * 32768, 0.0f));
   const wire::Activations chunk = compress_activations(1, 0, 2, packed, wire::Codec::gzip);
@@ -165,7 +165,7 @@ Bytes compressed_zeros(std::size_t count, int window_bits) {
   return out;
 }
 
-TEST(ActivationCompressionTest, BombIsRefused) {
+TEST(ActivationCompressionTest, RejectsDecompressionBomb) {
   const ActivationLayout layout({30000, 2766});
   const std::uint32_t count = 200;
   const wire::Activations bomb{
@@ -178,7 +178,7 @@ TEST(ActivationCompressionTest, BombIsRefused) {
   EXPECT_EQ(decompress_activations(layout, bomb).error().code, Errc::bad_message);
 }
 
-TEST(ActivationCompressionTest, DamagedStreamsAreRefused) {
+TEST(ActivationCompressionTest, RejectsDamagedStreams) {
   Random random(3);
   const ActivationLayout layout({100});
   const std::uint32_t count = 4;
@@ -212,19 +212,19 @@ TEST(ActivationCompressionTest, DamagedStreamsAreRefused) {
         static_cast<std::byte>(1u << random.below(8));
     const auto decoded = decompress_activations(layout, flipped);
     if (decoded) {
-      EXPECT_EQ(*decoded, packed) << "a byte that means nothing, such as gzip's time";
+      EXPECT_EQ(*decoded, packed) << "only unused bytes may differ, such as gzip's time";
     }
   }
 }
 
-TEST(ActivationCompressionTest, OtherContainersStreamIsRefused) {
+TEST(ActivationCompressionTest, RejectsZlibContainer) {
   const ActivationLayout layout({100});
   wire::Activations chunk{.round = 1, .count = 4, .codec = wire::Codec::gzip};
   chunk.data = compressed_zeros(4 * layout.row_bytes(), MAX_WBITS);
   EXPECT_EQ(decompress_activations(layout, chunk).error().code, Errc::bad_message);
 }
 
-TEST(ActivationCodecTest, WithoutCompressionRowsAreSentAsIs) {
+TEST(ActivationCodecTest, SendsRowsUnchangedWithoutCompression) {
   const ActivationLayout layout({100});
   const Bytes packed = quantize_rows(layout, std::vector<float>(400, 1.5f));
   const wire::Activations chunk = compress_activations(1, 0, 4, packed, wire::Codec::none);

@@ -20,7 +20,7 @@ class ClientProtocolTest : public ::testing::Test {
   Event expect_event() {
     auto event = protocol_.next_event();
     if (!event || !std::holds_alternative<Event>(*event)) {
-      ADD_FAILURE() << "another event, or none";
+      ADD_FAILURE() << "unexpected event, or none";
       return {};
     }
     return std::get<Event>(*std::move(event));

@@ -8,7 +8,7 @@ namespace edgedraft {
 namespace {
 
 // The tokenizer has no text for such a token.
-TEST_F(ClientProtocolTest, AServerThatBringsTokensBeyondTheVocabularyIsFaulty) {
+TEST_F(ClientProtocolTest, RejectsTokensBeyondVocabulary) {
   const auto heard = [&](std::uint32_t next, std::vector<std::uint32_t> tokens) {
     ClientProtocol protocol({.hello = {}, .channel = {}, .vocabulary_count = 1000}, kStart);
     EXPECT_TRUE(protocol.receive(now_, wire::encode(small_welcome())));
@@ -32,48 +32,48 @@ TEST_F(ClientProtocolTest, AServerThatBringsTokensBeyondTheVocabularyIsFaulty) {
   EXPECT_EQ(heard(5, {3, 1000}).error().code, Errc::protocol);
 }
 
-TEST_F(ClientProtocolTest, SaysHelloFirst) {
+TEST_F(ClientProtocolTest, SendsHelloFirst) {
   const auto messages = take_messages(protocol_);
   ASSERT_EQ(messages.size(), 1u);
   EXPECT_EQ(std::get<wire::Hello>(messages[0]).agent, "test");
 }
 
-TEST_F(ClientProtocolTest, RequestBeforeWelcomeIsRefusedHere) {
+TEST_F(ClientProtocolTest, RefusesRequestsBeforeWelcome) {
   EXPECT_EQ(protocol_.prefill(outgoing(prompt_of(3))).error().code, Errc::link_down);
   EXPECT_EQ(protocol_.hints(outgoing(chain_of(1, 1, 1))).error().code, Errc::link_down);
 }
 
-TEST_F(ClientProtocolTest, FatalErrorEndsItWithTheServersReason) {
+TEST_F(ClientProtocolTest, EndsWithServersReasonOnFatalError) {
   const auto heard = hear(wire::ErrorReport{.code = Errc::unauthorized, .message = "who are you"});
   ASSERT_FALSE(heard);
   EXPECT_EQ(heard.error().code, Errc::unauthorized);
   EXPECT_EQ(heard.error().message, "who are you");
-  EXPECT_EQ(take_messages(protocol_).size(), 1u) << "the hello alone: no error back";
+  EXPECT_EQ(take_messages(protocol_).size(), 1u) << "only the hello, no error in return";
 }
 
-TEST_F(ClientProtocolTest, AnythingButAnAnswerToHelloIsAnError) {
+TEST_F(ClientProtocolTest, RejectsOtherMessagesBeforeWelcome) {
   EXPECT_EQ(code_after(wire::Verdict{.round = 1, .length = 1}), Errc::protocol);
 }
 
-TEST_F(ClientProtocolTest, SecondWelcomeIsAnError) {
+TEST_F(ClientProtocolTest, RejectsSecondWelcome) {
   sign_in();
   EXPECT_EQ(code_after(small_welcome()), Errc::protocol);
 }
 
-TEST_F(ClientProtocolTest, VersionThatWeDoNotSpeakIsRefused) {
+TEST_F(ClientProtocolTest, RejectsUnsupportedVersion) {
   wire::Welcome welcome = small_welcome();
   welcome.version = kProtocolVersion + 1;
   EXPECT_EQ(code_after(welcome), Errc::version);
 }
 
-TEST_F(ClientProtocolTest, OversizeWelcomeIsRefusedByItsHeader) {
+TEST_F(ClientProtocolTest, RejectsOversizeWelcomeByHeader) {
   Bytes header(kFrameHeaderBytes);
   encode_frame_header({.kind = 2, .payload_bytes = kHandshakePayloadBytesMax + 1},
                       std::span(header).first<kFrameHeaderBytes>());
   EXPECT_EQ(protocol_.receive(now_, header).error().code, Errc::frame_too_large);
 }
 
-TEST_F(ClientProtocolTest, PromptsActivationsComeNewestFirst) {
+TEST_F(ClientProtocolTest, ReceivesPromptActivationsNewestFirst) {
   sign_in();
   ASSERT_TRUE(protocol_.prefill(outgoing(prompt_of(10))));
   EXPECT_TRUE(protocol_.in_flight());
@@ -94,7 +94,7 @@ TEST_F(ClientProtocolTest, PromptsActivationsComeNewestFirst) {
   EXPECT_EQ(protocol_.traffic().activation_bytes_raw, 10u * small_layout().row_bytes());
 }
 
-TEST_F(ClientProtocolTest, MoreActivationsThanAChunkHasAreRefused) {
+TEST_F(ClientProtocolTest, RejectsOversizeActivationChunk) {
   wire::Welcome welcome = small_welcome();
   welcome.context_count = 1000;
   sign_in(welcome);
@@ -104,7 +104,7 @@ TEST_F(ClientProtocolTest, MoreActivationsThanAChunkHasAreRefused) {
   EXPECT_EQ(code_after(chunk_of(1, 87, 257)), Errc::protocol);
 }
 
-TEST_F(ClientProtocolTest, ActivationsOutOfOrderAreAnError) {
+TEST_F(ClientProtocolTest, RejectsActivationsOutOfOrder) {
   const std::vector<wire::Activations> bad = {
       chunk_of(1, 0, 6),   // not the newest
       chunk_of(1, 6, 5),   // beyond the prompt
@@ -123,7 +123,7 @@ TEST_F(ClientProtocolTest, ActivationsOutOfOrderAreAnError) {
   }
 }
 
-TEST_F(ClientProtocolTest, ActivationsBelowWhatIsLackingAreAnError) {
+TEST_F(ClientProtocolTest, RejectsActivationsBelowRequestedRange) {
   prompt(10);
   wire::Prefill next = prompt_of(5);
   next.base_length = 11;
@@ -133,24 +133,24 @@ TEST_F(ClientProtocolTest, ActivationsBelowWhatIsLackingAreAnError) {
   EXPECT_EQ(code_after(chunk_of(2, 9, 7)), Errc::protocol);
 }
 
-TEST_F(ClientProtocolTest, RowsAreNotLeftOutUnasked) {
+TEST_F(ClientProtocolTest, RejectsNewestRowModeWithoutRequest) {
   wire::Welcome welcome = small_welcome();
   welcome.newest_row = true;
   EXPECT_EQ(code_after(welcome), Errc::protocol);
 }
 
-TEST_F(ClientProtocolTest, PromptBeyondTheContextIsRefusedHere) {
+TEST_F(ClientProtocolTest, RefusesPromptBeyondContext) {
   sign_in();
   EXPECT_EQ(protocol_.prefill(outgoing(prompt_of(100))).error().code, Errc::context_full);
   EXPECT_TRUE(protocol_.prefill(outgoing(prompt_of(99))));
 }
 
-TEST_F(ClientProtocolTest, UnaskedVerdictIsAnError) {
+TEST_F(ClientProtocolTest, RejectsUnexpectedVerdict) {
   prompt(10);
   EXPECT_EQ(code_after(accepting(2, 11, 0)), Errc::protocol);
 }
 
-TEST_F(ClientProtocolTest, FaultOfTheServerIsToldToIt) {
+TEST_F(ClientProtocolTest, ReportsServerFaultToServer) {
   prompt(10);
   EXPECT_FALSE(hear(accepting(2, 11, 0)));
   const auto sent = take_messages(protocol_);
@@ -158,7 +158,7 @@ TEST_F(ClientProtocolTest, FaultOfTheServerIsToldToIt) {
   EXPECT_TRUE(std::get<wire::ErrorReport>(sent[0]).fatal);
 }
 
-TEST_F(ClientProtocolTest, AcceptedCountOfAPromptIsBounded) {
+TEST_F(ClientProtocolTest, BoundsAcceptedCountOfPrompt) {
   const auto code = [&](wire::ResyncPolicy policy, std::uint32_t accepted_count) {
     ClientProtocol protocol({.hello = {}, .channel = {}}, kStart);
     EXPECT_TRUE(protocol.receive(now_, wire::encode(small_welcome())));
@@ -178,7 +178,7 @@ TEST_F(ClientProtocolTest, AcceptedCountOfAPromptIsBounded) {
   EXPECT_EQ(code(wire::ResyncPolicy::keep, 3), Errc::protocol);
 }
 
-TEST_F(ClientProtocolTest, RefusedRequestLeavesTheConnection) {
+TEST_F(ClientProtocolTest, RefusedRequestKeepsConnection) {
   prompt(10);
   wire::Prefill next = prompt_of(1);
   next.base_length = 11;
@@ -191,7 +191,7 @@ TEST_F(ClientProtocolTest, RefusedRequestLeavesTheConnection) {
   EXPECT_TRUE(protocol_.prefill(outgoing(next)));
 }
 
-TEST_F(ClientProtocolTest, ForgottenSessionIsRefilled) {
+TEST_F(ClientProtocolTest, RefillsForgottenSession) {
   sign_in();
   wire::Resume resume{.verified_length = 20, .tokens = {1, 2}, .activations_from = 15};
   ASSERT_TRUE(protocol_.resume(outgoing(resume)));
@@ -201,7 +201,7 @@ TEST_F(ClientProtocolTest, ForgottenSessionIsRefilled) {
   EXPECT_TRUE(protocol_.prefill(outgoing(prompt_of(22))));
 }
 
-TEST_F(ClientProtocolTest, ResumedSessionGoesByItsOldId) {
+TEST_F(ClientProtocolTest, ResumedSessionKeepsOldId) {
   sign_in();
   wire::Resume resume{.verified_length = 20, .tokens = {1, 2}, .activations_from = 15};
   resume.session.fill(std::byte{9});
@@ -214,18 +214,18 @@ TEST_F(ClientProtocolTest, ResumedSessionGoesByItsOldId) {
 }
 
 // It will not draft, however many of its offline tokens are accepted.
-TEST_F(ClientProtocolTest, AResumeMayAskForNoActivations) {
+TEST_F(ClientProtocolTest, ResumeMayRequestNoActivations) {
   sign_in();
   wire::Resume resume{.verified_length = 20, .tokens = {1, 2}, .activations_from = 23};
-  EXPECT_FALSE(protocol_.resume(outgoing(resume))) << "behind its tokens";
+  EXPECT_FALSE(protocol_.resume(outgoing(resume))) << "beyond its tokens";
   resume.activations_from = 22;
   ASSERT_TRUE(protocol_.resume(outgoing(resume)));
   ASSERT_TRUE(hear(wire::Verdict{.round = 1, .length = 22, .next = 7, .accepted_count = 1}));
-  EXPECT_EQ(code_after(chunk_of(1, 20, 1)), Errc::protocol) << "nothing is missing";
+  EXPECT_EQ(code_after(chunk_of(1, 20, 1)), Errc::protocol) << "no activations were requested";
 }
 
 // The caller has no slots for log probabilities of tokens before the answer.
-TEST_F(ClientProtocolTest, TokensThatAreKeptHaveNoLogProbabilities) {
+TEST_F(ClientProtocolTest, RejectsLogProbabilitiesOfKeptTokens) {
   for (const std::uint32_t told : {1u, 2u}) {
     protocol_ = ClientProtocol({.hello = {.agent = "test"}, .channel = {}}, kStart);
     sign_in();
@@ -241,7 +241,7 @@ TEST_F(ClientProtocolTest, TokensThatAreKeptHaveNoLogProbabilities) {
   }
 }
 
-TEST_F(ClientProtocolTest, LateAnswersToWhatWasCancelledAreIgnored) {
+TEST_F(ClientProtocolTest, IgnoresLateAnswersAfterCancel) {
   prompt(10, kLockstep);
   ASSERT_TRUE(protocol_.hints(outgoing(chain_of(1, 11, 3))));
   protocol_.cancel();
@@ -250,18 +250,18 @@ TEST_F(ClientProtocolTest, LateAnswersToWhatWasCancelledAreIgnored) {
   EXPECT_FALSE(protocol_.next_event());
   take_messages(protocol_);
   EXPECT_TRUE(protocol_.hints(outgoing(chain_of(1, 11, 1))));
-  EXPECT_FALSE(protocol_.has_output()) << "hints of a run that is over";
+  EXPECT_FALSE(protocol_.has_output()) << "hints of an ended run are dropped";
 
   wire::Prefill next = prompt_of(4);
   next.base_length = 11;
   ASSERT_TRUE(protocol_.prefill(outgoing(next)));
-  EXPECT_TRUE(hear(chunk_of(1, 0, 3))) << "of a prompt before";
+  EXPECT_TRUE(hear(chunk_of(1, 0, 3))) << "chunk of an earlier prompt";
   ASSERT_TRUE(hear(wire::Verdict{.round = 2, .length = 16, .next = 7}));
   expect_event<VerdictReceived>();
 }
 
 // The connection itself is unpadded.
-TEST_F(ClientProtocolTest, PadFramesAreDroppedAndCounted) {
+TEST_F(ClientProtocolTest, DropsAndCountsPadFrames) {
   const auto pad_frame = [](std::uint32_t payload_bytes) {
     Bytes frame(kFrameHeaderBytes + payload_bytes);
     encode_frame_header(
@@ -270,7 +270,7 @@ TEST_F(ClientProtocolTest, PadFramesAreDroppedAndCounted) {
     return frame;
   };
   EXPECT_EQ(protocol_.receive(now_, pad_frame(8)).error().code, Errc::protocol)
-      << "before the sign-in was over";
+      << "pad frame before sign-in";
   protocol_ = ClientProtocol({.hello = {}, .channel = {}}, kStart);
   sign_in();
   ASSERT_TRUE(protocol_.receive(now_, pad_frame(2000)));
@@ -278,17 +278,17 @@ TEST_F(ClientProtocolTest, PadFramesAreDroppedAndCounted) {
   EXPECT_EQ(protocol_.traffic().pad_bytes_in, 2000 + kFrameHeaderBytes);
 }
 
-TEST_F(ClientProtocolTest, PingIsAnswered) {
+TEST_F(ClientProtocolTest, AnswersPing) {
   sign_in();
   ASSERT_TRUE(hear(wire::Ping{77}));
   EXPECT_EQ(std::get<wire::Pong>(take_messages(protocol_).at(0)).nonce, 77u);
 }
 
-TEST_F(ClientProtocolTest, PingBeforeSignInIsAnError) {
+TEST_F(ClientProtocolTest, RejectsPingBeforeSignIn) {
   EXPECT_EQ(code_after(wire::Ping{1}), Errc::protocol);
 }
 
-TEST_F(ClientProtocolTest, SilentServerIsGivenUpAfterThreePings) {
+TEST_F(ClientProtocolTest, GivesUpAfterThreeUnansweredPings) {
   sign_in();
   for (int i = 0; i < 3; ++i) {
     now_ = protocol_.next_deadline();
@@ -301,7 +301,7 @@ TEST_F(ClientProtocolTest, SilentServerIsGivenUpAfterThreePings) {
 }
 
 // The server has not received the Ping yet: a large message is still being sent before it.
-TEST_F(ClientProtocolTest, APingThatHasNotLeftIsNotMissed) {
+TEST_F(ClientProtocolTest, DoesNotCountUnsentPings) {
   sign_in();
   for (int i = 0; i < 10; ++i) {
     now_ = protocol_.next_deadline();
@@ -317,7 +317,7 @@ TEST_F(ClientProtocolTest, APingThatHasNotLeftIsNotMissed) {
   EXPECT_EQ(protocol_.tick(now_).error().code, Errc::timed_out);
 }
 
-TEST_F(ClientProtocolTest, AnySignOfLifeResetsThePings) {
+TEST_F(ClientProtocolTest, AnyMessageResetsPings) {
   sign_in();
   for (int i = 0; i < 10; ++i) {
     now_ = protocol_.next_deadline();
@@ -347,7 +347,7 @@ TEST_F(ClientProtocolTest, FrameThatNeverEndsTimesOut) {
   EXPECT_EQ(now_, kStart + 30s);
 }
 
-TEST_F(ClientProtocolTest, CloseIsTheEndOfTheLink) {
+TEST_F(ClientProtocolTest, CloseEndsLink) {
   sign_in();
   EXPECT_EQ(code_after(wire::Close{"going away"}), Errc::link_down);
 }

@@ -24,12 +24,12 @@ class ClientRunTest : public ClientProtocolTest {
   }
 };
 
-TEST_F(ClientRunTest, ARunBringsVerdictsUntilTheAnswerEnds) {
+TEST_F(ClientRunTest, ReceivesVerdictsUntilAnswerEnds) {
   sign_in();
   wire::Prefill request = prompt_of(10);
   request.run = {.credit = 16, .rows = true};
   ASSERT_TRUE(protocol_.prefill(outgoing(request)));
-  ASSERT_TRUE(protocol_.hints(outgoing(hint(10)))) << "before the first verdict";
+  ASSERT_TRUE(protocol_.hints(outgoing(hint(10)))) << "hints before the first verdict";
   ASSERT_TRUE(hear(wire::Verdict{.round = 1, .length = 11, .next = 7}));
   auto event = expect_event<VerdictReceived>();
   EXPECT_EQ(event.to, VerdictReceived::To::prefill);
@@ -48,11 +48,11 @@ TEST_F(ClientRunTest, ARunBringsVerdictsUntilTheAnswerEnds) {
   EXPECT_FALSE(expect_event<VerdictReceived>().more);
   EXPECT_FALSE(protocol_.in_flight());
   take_messages(protocol_);
-  EXPECT_TRUE(protocol_.hints(outgoing(hint(15)))) << "who has not seen the end may go on";
+  EXPECT_TRUE(protocol_.hints(outgoing(hint(15)))) << "hints after the answer's end are dropped";
   EXPECT_FALSE(protocol_.has_output());
 }
 
-TEST_F(ClientRunTest, RowsFollowTheirVerdicts) {
+TEST_F(ClientRunTest, AcceptsRowsAfterTheirVerdicts) {
   begin_run({.credit = 20, .rows = true});
   const auto rows = [](std::uint32_t first, std::uint32_t count) {
     return wire::Activations{
@@ -60,7 +60,8 @@ TEST_F(ClientRunTest, RowsFollowTheirVerdicts) {
   };
   ASSERT_TRUE(hear(wire::Verdict{.round = 1, .length = 13, .next = 7, .tokens = {5}}));
   EXPECT_TRUE(expect_event<VerdictReceived>().rows.empty());
-  ASSERT_TRUE(hear(wire::Verdict{.round = 1, .length = 14, .next = 7})) << "before the rows";
+  ASSERT_TRUE(hear(wire::Verdict{.round = 1, .length = 14, .next = 7}))
+      << "verdict before the rows";
   expect_event<VerdictReceived>();
   // Rows of the prompt may arrive in between.
   ASSERT_TRUE(hear(rows(10, 2)));
@@ -75,7 +76,7 @@ TEST_F(ClientRunTest, RowsFollowTheirVerdicts) {
   ASSERT_TRUE(
       hear(wire::Verdict{.round = 1, .length = 15, .next = 8, .ending = wire::Ending::end_token}));
   expect_event<VerdictReceived>();
-  ASSERT_TRUE(hear(rows(13, 1))) << "behind the answer";
+  ASSERT_TRUE(hear(rows(13, 1))) << "rows after the answer's end";
   EXPECT_TRUE(expect_event<ActivationsReceived>().of_run);
 
   for (const auto& [first, count] : {std::pair(13u, 1u), {14u, 1u}, {15u, 1u}, {8u, 1u}}) {
@@ -89,10 +90,10 @@ TEST_F(ClientRunTest, RowsFollowTheirVerdicts) {
   protocol_ = ClientProtocol({.hello = {}, .channel = {}}, kStart);
   begin_run({.credit = 20});
   ASSERT_TRUE(hear(wire::Verdict{.round = 1, .length = 13, .next = 7, .tokens = {5}}));
-  EXPECT_EQ(code_after(rows(10, 2)), Errc::protocol) << "rows that nobody wants";
+  EXPECT_EQ(code_after(rows(10, 2)), Errc::protocol) << "unrequested rows";
 }
 
-TEST_F(ClientRunTest, OnlyNewestRowsMayLeaveOthersOut) {
+TEST_F(ClientRunTest, AcceptsRowGapsOnlyInNewestRowMode) {
   for (const bool newest_row : {false, true}) {
     protocol_ = ClientProtocol({.hello = {.newest_row = newest_row}, .channel = {}}, kStart);
     wire::Welcome welcome = small_welcome();
@@ -105,11 +106,11 @@ TEST_F(ClientRunTest, OnlyNewestRowsMayLeaveOthersOut) {
       continue;
     }
     EXPECT_EQ(code_after(newest), Errc::cancelled);
-    EXPECT_EQ(code_after(newest), Errc::protocol) << "twice";
+    EXPECT_EQ(code_after(newest), Errc::protocol) << "sent twice";
   }
 }
 
-TEST_F(ClientRunTest, HintsRaiseTheCreditOfTheirRun) {
+TEST_F(ClientRunTest, HintsRaiseCredit) {
   begin_run({.credit = 12});
   ASSERT_TRUE(protocol_.hints(outgoing({.credit = 13, .position = 11})));
   const auto sent = take_messages(protocol_);
@@ -118,7 +119,7 @@ TEST_F(ClientRunTest, HintsRaiseTheCreditOfTheirRun) {
   EXPECT_TRUE(hear(wire::Verdict{.round = 1, .length = 13, .next = 7, .tokens = {5}}));
 }
 
-TEST_F(ClientRunTest, ARunsVerdictThatDoesNotFitIsAnError) {
+TEST_F(ClientRunTest, RejectsInvalidVerdictOfRun) {
   const wire::Verdict good{.round = 1, .length = 13, .next = 7, .tokens = {5}};
   const auto code = [&](const wire::Verdict& bad) {
     protocol_ = ClientProtocol({.hello = {}, .channel = {}}, kStart);
@@ -128,25 +129,26 @@ TEST_F(ClientRunTest, ARunsVerdictThatDoesNotFitIsAnError) {
   EXPECT_EQ(code(good), Errc::cancelled);
   wire::Verdict bad = good;
   bad.length = 12;
-  EXPECT_EQ(code(bad), Errc::protocol) << "a length that does not add up";
+  EXPECT_EQ(code(bad), Errc::protocol) << "inconsistent length";
   bad = good;
   bad.tokens = {5, 5, 5};
   bad.length = 15;
-  EXPECT_EQ(code(bad), Errc::protocol) << "more than there is credit for";
+  EXPECT_EQ(code(bad), Errc::protocol) << "over the credit";
   bad = good;
   bad.accepted_count = 1;
-  EXPECT_EQ(code(bad), Errc::protocol) << "an accepted count";
+  EXPECT_EQ(code(bad), Errc::protocol) << "unexpected accepted count";
   bad = good;
   bad.activations = packed_rows(10, 2);
-  EXPECT_EQ(code(bad), Errc::protocol) << "rows, which follow by themselves";
+  EXPECT_EQ(code(bad), Errc::protocol) << "rows must follow in their own message";
 }
 
-TEST_F(ClientRunTest, HintsThatTheServerWouldRefuseAreRefusedHere) {
+TEST_F(ClientRunTest, RefusesInvalidHints) {
   EXPECT_EQ(protocol_.hints(outgoing(hint(10))).error().code, Errc::link_down);
   sign_in();
-  EXPECT_TRUE(protocol_.hints(outgoing(hint(10)))) << "of a run that is over";
+  EXPECT_TRUE(protocol_.hints(outgoing(hint(10)))) << "hints of an ended run are dropped";
   ASSERT_TRUE(protocol_.prefill(outgoing(prompt_of(10))));
-  EXPECT_EQ(protocol_.hints(outgoing(hint(10))).error().code, Errc::protocol) << "no run";
+  EXPECT_EQ(protocol_.hints(outgoing(hint(10))).error().code, Errc::protocol)
+      << "the prompt has no run";
 
   protocol_ = ClientProtocol({.hello = {}, .channel = {}}, kStart);
   begin_run({.credit = 50});
@@ -156,7 +158,7 @@ TEST_F(ClientRunTest, HintsThatTheServerWouldRefuseAreRefusedHere) {
 }
 
 // A Cancel or the next prompt ends a run; later messages of its round are dropped.
-TEST_F(ClientRunTest, ARunIsGivenUp) {
+TEST_F(ClientRunTest, CancelOrNewPromptEndsRun) {
   for (const bool cancels : {true, false}) {
     protocol_ = ClientProtocol({.hello = {}, .channel = {}}, kStart);
     begin_run({.credit = 50});
@@ -164,7 +166,7 @@ TEST_F(ClientRunTest, ARunIsGivenUp) {
     if (cancels) protocol_.cancel();
     EXPECT_EQ(protocol_.length(), 12u);
     ASSERT_TRUE(protocol_.prefill(outgoing(wire::Prefill{.base_length = 12})))
-        << "builds on what has come of the run";
+        << "continues from the run's tokens";
     while (protocol_.next_event()) {
     }
     ASSERT_TRUE(hear(wire::Verdict{.round = 1, .length = 13, .next = 7}));
@@ -187,7 +189,7 @@ class ClientLockstepTest : public ClientProtocolTest {
   }
 };
 
-TEST_F(ClientLockstepTest, EachPassIsBegunByCompleteHints) {
+TEST_F(ClientLockstepTest, CompleteHintsStartEachPass) {
   begin();
   const auto sent = std::get<wire::Hints>(take_messages(protocol_).at(0));
   EXPECT_EQ(sent.round, 1u);
@@ -204,7 +206,7 @@ TEST_F(ClientLockstepTest, EachPassIsBegunByCompleteHints) {
   EXPECT_TRUE(protocol_.hints(outgoing(chain_of(1, 14, 0)))) << "plain decoding";
 }
 
-TEST_F(ClientLockstepTest, OneRowComesWhereTheNewestIsEnough) {
+TEST_F(ClientLockstepTest, ReceivesOneRowInNewestRowMode) {
   wire::Welcome welcome = small_welcome();
   welcome.newest_row = true;
   for (const std::uint32_t rows : {1u, 3u}) {
@@ -230,7 +232,7 @@ TEST_F(ClientLockstepTest, OneRowComesWhereTheNewestIsEnough) {
   }
 }
 
-TEST_F(ClientLockstepTest, AVerdictThatDoesNotFitItsHintsIsAnError) {
+TEST_F(ClientLockstepTest, RejectsVerdictThatContradictsHints) {
   const auto code = [&](const wire::Verdict& bad) {
     begin();
     return code_after(bad);
@@ -238,31 +240,32 @@ TEST_F(ClientLockstepTest, AVerdictThatDoesNotFitItsHintsIsAnError) {
   EXPECT_EQ(code(accepting(1, 11, 2)), Errc::cancelled);
   EXPECT_EQ(code(accepting(1, 11, 0)), Errc::cancelled);
   EXPECT_EQ(code(accepting(1, 11, 4)), Errc::protocol) << "more tokens than nodes";
-  EXPECT_EQ(code(accepting(2, 11, 1)), Errc::protocol) << "a round skipped";
-  EXPECT_EQ(code(accepting(1, 12, 1)), Errc::protocol) << "a length that does not add up";
+  EXPECT_EQ(code(accepting(2, 11, 1)), Errc::protocol) << "skipped round";
+  EXPECT_EQ(code(accepting(1, 12, 1)), Errc::protocol) << "inconsistent length";
   wire::Verdict bad = accepting(1, 11, 1);
   bad.activations.pop_back();
-  EXPECT_EQ(code(bad), Errc::bad_message) << "rows cut short";
+  EXPECT_EQ(code(bad), Errc::bad_message) << "truncated rows";
   bad.activations.clear();
   EXPECT_EQ(code(bad), Errc::bad_message) << "no rows";
   begin();
   ASSERT_TRUE(hear(accepting(1, 11, 1)));
-  EXPECT_EQ(code_after(accepting(1, 13, 0)), Errc::protocol) << "before the next hints";
+  EXPECT_EQ(code_after(accepting(1, 13, 0)), Errc::protocol) << "verdict before the next hints";
 }
 
-TEST_F(ClientLockstepTest, CompleteHintsThatNoPassWaitsForAreRefusedHere) {
+TEST_F(ClientLockstepTest, RefusesUnexpectedCompleteHints) {
   begin();
-  EXPECT_EQ(protocol_.hints(outgoing(chain_of(1, 11, 1))).error().code, Errc::protocol) << "twice";
+  EXPECT_EQ(protocol_.hints(outgoing(chain_of(1, 11, 1))).error().code, Errc::protocol)
+      << "sent twice";
   ASSERT_TRUE(hear(accepting(1, 11, 0)));
   EXPECT_EQ(protocol_.hints(outgoing(chain_of(1, 11, 1))).error().code, Errc::protocol)
-      << "another length";
+      << "wrong length";
   EXPECT_EQ(protocol_.hints(outgoing(chain_of(1, 12, 9))).error().code, Errc::protocol)
       << "more nodes than the server verifies";
   EXPECT_TRUE(protocol_.hints(outgoing(chain_of(1, 12, 8))));
   protocol_ = ClientProtocol({.hello = {}, .channel = {}}, kStart);
   prompt(10, {.credit = 60});
   EXPECT_EQ(protocol_.hints(outgoing(chain_of(1, 11, 1))).error().code, Errc::protocol)
-      << "a run that does not wait";
+      << "not under lockstep";
 }
 
 }  // namespace

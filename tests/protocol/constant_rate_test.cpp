@@ -184,7 +184,7 @@ const Talk kHard{.prompt_tokens = 90,
                  .passes = {{9ms, 1}, {33ms, 1}, {71ms, 2}, {95ms, 1}, {180ms, 1}, {260ms, 1}},
                  .hints = {{50ms, 30}, {72ms, 30}, {90ms, 30}, {111ms, 25}, {130ms, 30}}};
 
-TEST(ConstantRateTest, AnObserverSeesTheSameWhateverIsSaid) {
+TEST(ConstantRateTest, TrafficIsIndependentOfContent) {
   Connection easy(true);
   easy.answer(kEasy);
   Connection hard(true);
@@ -204,7 +204,7 @@ TEST(ConstantRateTest, AnObserverSeesTheSameWhateverIsSaid) {
   EXPECT_NE(bare.down(), other.down());
 }
 
-TEST(ConstantRateTest, EverythingArrives) {
+TEST(ConstantRateTest, DeliversAllMessages) {
   for (const Talk& talk : {kEasy, kHard}) {
     Connection padded(true);
     padded.answer(talk);
@@ -218,7 +218,7 @@ TEST(ConstantRateTest, EverythingArrives) {
   }
 }
 
-TEST(ConstantRateTest, ALongAnswerTakesMoreHalfSecondsAndTheNextBeginsAnew) {
+TEST(ConstantRateTest, ExtendsTrafficByHalfSecondsForLongAnswer) {
   Talk talk = kEasy;
   for (Duration at = 200ms; at < 700ms; at += 40ms) talk.passes.push_back({at, 3});
   Connection padded(true);
@@ -231,7 +231,7 @@ TEST(ConstantRateTest, ALongAnswerTakesMoreHalfSecondsAndTheNextBeginsAnew) {
 }
 
 // An idle connection sends only pings.
-TEST(ConstantRateTest, AConnectionAtRestStaysSo) {
+TEST(ConstantRateTest, IdleConnectionSendsOnlyPings) {
   Connection padded(true);
   padded.answer(kEasy);
   padded.rest(1min);
@@ -241,7 +241,7 @@ TEST(ConstantRateTest, AConnectionAtRestStaysSo) {
   }
 }
 
-TEST(ConstantRateTest, WhatIsSaidLastLeavesInABlockToo) {
+TEST(ConstantRateTest, SendsLastMessageInFullBlock) {
   Connection padded(true);
   padded.answer(kEasy);
   ASSERT_TRUE(padded.client().prefill(outgoing(wire::Prefill{.tokens = {1, 2}})));
@@ -254,7 +254,7 @@ TEST(ConstantRateTest, WhatIsSaidLastLeavesInABlockToo) {
 }
 
 // Including messages that leave less room in a block than a frame header takes.
-TEST(ConstantRateTest, MessagesOfEverySizeFit) {
+TEST(ConstantRateTest, CarriesMessagesOfEverySize) {
   Instant now = kStart;
   Channel from({}, now);
   Channel to({}, now);
@@ -285,7 +285,7 @@ TEST(ConstantRateTest, MessagesOfEverySizeFit) {
 }
 
 // Limits count queued bytes, which are not reported as delivered before they are sent.
-TEST(ConstantRateTest, WhatWaitsForItsBlockCounts) {
+TEST(ConstantRateTest, CountsQueuedBytesAsBacklog) {
   Instant now = kStart;
   Channel channel({}, now);
   channel.open(kFramePayloadBytesMax);
@@ -309,7 +309,7 @@ TEST(ConstantRateTest, WhatWaitsForItsBlockCounts) {
   EXPECT_GE(left, said);
 }
 
-TEST(ConstantRateTest, AServerThatCannotPadIsLeft) {
+TEST(ConstantRateTest, RejectsServerWithoutPadding) {
   ClientProtocol client({.hello = {.pad_tick_ms = kTickMs}, .channel = {}}, Instant{});
   const Result<void> received = client.receive(Instant{}, wire::encode(small_welcome()));
   ASSERT_FALSE(received);
@@ -317,7 +317,7 @@ TEST(ConstantRateTest, AServerThatCannotPadIsLeft) {
   EXPECT_NE(received.error().message.find("--pad"), std::string::npos);
 }
 
-TEST(ConstantRateTest, PadsBeforeTheSignInAreAFault) {
+TEST(ConstantRateTest, RejectsPadsBeforeSignIn) {
   Bytes pad(kFrameHeaderBytes);
   encode_frame_header({.kind = static_cast<std::uint16_t>(wire::Kind::pad)},
                       std::span(pad).first<kFrameHeaderBytes>());
@@ -328,7 +328,7 @@ TEST(ConstantRateTest, PadsBeforeTheSignInAreAFault) {
 }
 
 // Catching up after a stalled socket would be a visible burst.
-TEST(ConstantRateTest, BlocksThatWereLateAreNotMadeUpFor) {
+TEST(ConstantRateTest, DoesNotCatchUpLateBlocks) {
   ConstantRate rate({.tick = 20ms, .bytes = 300, .together = 1});
   Instant now{};
   const auto block = [&] {
@@ -345,7 +345,7 @@ TEST(ConstantRateTest, BlocksThatWereLateAreNotMadeUpFor) {
   EXPECT_EQ(rate.next_deadline(true), now + 20ms);
   now += 500ms;
   EXPECT_TRUE(block());
-  EXPECT_TRUE(block()) << "the next is due now";
+  EXPECT_TRUE(block()) << "the next block is due";
   EXPECT_FALSE(block());
 }
 

@@ -5,7 +5,7 @@
 namespace edgedraft {
 namespace {
 
-TEST(ConstantTimeTest, TellsEqualFromDifferent) {
+TEST(ConstantTimeTest, DistinguishesEqualFromDifferent) {
   const auto equal = [](std::string_view a, std::string_view b) {
     return equal_in_constant_time(as_byte_view(a), as_byte_view(b));
   };

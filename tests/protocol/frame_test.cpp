@@ -18,7 +18,7 @@ TEST(FrameTest, HeaderIsVersionKindLengthInLittleEndian) {
   EXPECT_EQ(to_hex(header(1, 5, 0x01020304)), "0100050004030201");
 }
 
-TEST(FrameTest, HeaderOneByteShortIsTruncated) {
+TEST(FrameTest, RejectsTruncatedHeader) {
   const Bytes bytes = header(1, 5, 0);
   for (std::size_t count = 0; count < kFrameHeaderBytes; ++count) {
     EXPECT_EQ(decode_frame_header(ByteView(bytes).first(count), 100).error().code,
@@ -27,18 +27,18 @@ TEST(FrameTest, HeaderOneByteShortIsTruncated) {
   EXPECT_TRUE(decode_frame_header(bytes, 100));
 }
 
-TEST(FrameTest, PayloadAtTheLimitPassesAndOneByteMoreDoesNot) {
+TEST(FrameTest, AcceptsPayloadUpToLimit) {
   EXPECT_TRUE(decode_frame_header(header(1, 5, 100), 100));
   EXPECT_EQ(decode_frame_header(header(1, 5, 101), 100).error().code, Errc::frame_too_large);
   EXPECT_EQ(decode_frame_header(header(1, 5, 0xFFFFFFFF), 100).error().code, Errc::frame_too_large);
 }
 
-TEST(FrameTest, UnknownVersionIsRefusedBeforeItsLength) {
+TEST(FrameTest, RejectsUnknownVersionBeforeLength) {
   EXPECT_EQ(decode_frame_header(header(2, 5, 0xFFFFFFFF), 100).error().code, Errc::version);
   EXPECT_EQ(decode_frame_header(header(0, 5, 0), 100).error().code, Errc::version);
 }
 
-TEST(FrameReaderTest, GivesOutFramesCutAnywhere) {
+TEST(FrameReaderTest, ReassemblesFramesSplitAnywhere) {
   Bytes stream;
   for (const std::uint32_t count : {0u, 1u, 31u, 4096u, 7u}) {
     Bytes frame = header(1, static_cast<std::uint16_t>(count), count);
@@ -66,13 +66,13 @@ TEST(FrameReaderTest, GivesOutFramesCutAnywhere) {
   }
 }
 
-TEST(FrameReaderTest, OversizeFrameIsRefusedByItsHeaderAlone) {
+TEST(FrameReaderTest, RejectsOversizeFrameByHeader) {
   FrameReader reader(16);
   reader.append(header(1, 1, 17));
   EXPECT_EQ(reader.next().error().code, Errc::frame_too_large);
 }
 
-TEST(FrameReaderTest, RaisedLimitHoldsForTheNextFrame) {
+TEST(FrameReaderTest, RaisedLimitAppliesToNextFrame) {
   FrameReader reader(4);
   Bytes bytes = header(1, 1, 4);
   bytes.resize(bytes.size() + 4);

@@ -31,22 +31,22 @@ Errc complete_code(std::vector<std::uint32_t> nodes, std::uint32_t position = 5)
 
 TEST(CompleteHintsRangeTest, ParentMustBeOlder) {
   EXPECT_EQ(complete_code({7, 7 | 1u << 24, 7 | 2u << 24}), Errc::cancelled);
-  EXPECT_EQ(complete_code({7 | 1u << 24}), Errc::protocol) << "before the first node";
-  EXPECT_EQ(complete_code({7, 7, 7 | 3u << 24}), Errc::protocol) << "before the first node";
+  EXPECT_EQ(complete_code({7 | 1u << 24}), Errc::protocol) << "parent before the first node";
+  EXPECT_EQ(complete_code({7, 7, 7 | 3u << 24}), Errc::protocol) << "parent before the first node";
   EXPECT_EQ(complete_code({7, 7 | 255u << 24}), Errc::protocol);
 }
 
-TEST(CompleteHintsRangeTest, DuplicateSiblingsAreAllowed) {
+TEST(CompleteHintsRangeTest, AllowsDuplicateSiblings) {
   EXPECT_EQ(complete_code({7, 7, 7}), Errc::cancelled);
 }
 
-TEST(CompleteHintsRangeTest, AtMost255Nodes) {
+TEST(CompleteHintsRangeTest, AllowsAtMost255Nodes) {
   EXPECT_EQ(complete_code(std::vector<std::uint32_t>(255, 1)), Errc::cancelled);
   EXPECT_EQ(complete_code(std::vector<std::uint32_t>(256, 1)), Errc::protocol);
   EXPECT_EQ(complete_code(std::vector<std::uint32_t>(100'000, 1)), Errc::protocol);
 }
 
-TEST(CompleteHintsRangeTest, NodeCountBeyondTheBufferIsDamage) {
+TEST(CompleteHintsRangeTest, RejectsNodeCountBeyondBuffer) {
   const std::vector<std::uint32_t> nodes(3, 1);
   FlatBufferBuilder b;
   b.Finish(flat::CreateHintsDirect(b, 1, 5, &nodes, true));
@@ -61,7 +61,7 @@ TEST(CompleteHintsRangeTest, NodeCountBeyondTheBufferIsDamage) {
   }
 }
 
-TEST(CompleteHintsRangeTest, PositionOfNoSessionIsRefused) {
+TEST(CompleteHintsRangeTest, RejectsPositionOfNoSession) {
   EXPECT_EQ(complete_code({}, 0), Errc::protocol);
   EXPECT_EQ(complete_code({}, 0xFFFFFFFF), Errc::protocol);
 }
@@ -85,13 +85,13 @@ Errc prefill_code(const PrefillFields& f) {
                                            f.policy, f.activations_from, &sampling));
 }
 
-TEST(PrefillRangeTest, TokenIdsTakeThreeBytes) {
+TEST(PrefillRangeTest, TokenIdsFitInThreeBytes) {
   EXPECT_EQ(prefill_code({.ids = {(1u << 24) - 1}}), Errc::cancelled);
   EXPECT_EQ(prefill_code({.ids = {1u << 24}}), Errc::protocol);
   EXPECT_EQ(prefill_code({.ids = {0xFFFFFFFF}}), Errc::protocol);
 }
 
-TEST(PrefillRangeTest, SamplingOutOfRangeIsRefused) {
+TEST(PrefillRangeTest, RejectsSamplingOutOfRange) {
   constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
   EXPECT_EQ(prefill_code({.temperature = 0, .top_p = 1, .min_p = 1}), Errc::cancelled);
@@ -100,28 +100,28 @@ TEST(PrefillRangeTest, SamplingOutOfRangeIsRefused) {
     EXPECT_EQ(prefill_code({.top_p = bad}), Errc::protocol) << bad;
     EXPECT_EQ(prefill_code({.min_p = bad}), Errc::protocol) << bad;
   }
-  EXPECT_EQ(prefill_code({.top_p = 0}), Errc::protocol) << "would keep nothing";
+  EXPECT_EQ(prefill_code({.top_p = 0}), Errc::protocol) << "keeps no token";
 }
 
-TEST(PrefillRangeTest, SamplingMustBeThere) {
+TEST(PrefillRangeTest, RequiresSampling) {
   FlatBufferBuilder b;
   const std::vector<std::uint32_t> ids = {1};
   EXPECT_EQ(code_of(Kind::prefill, b, flat::CreatePrefillDirect(b, 1, 0, &ids)), Errc::bad_message);
 }
 
-TEST(PrefillRangeTest, LengthsMustNotContradict) {
+TEST(PrefillRangeTest, RejectsInconsistentLengths) {
   EXPECT_EQ(prefill_code({.provisional_count = 2}), Errc::cancelled);
   EXPECT_EQ(prefill_code({.provisional_count = 3}), Errc::protocol) << "no given token";
   EXPECT_EQ(prefill_code({.base_length = 1, .provisional_count = 3}), Errc::cancelled);
   EXPECT_EQ(prefill_code({.provisional_count = 0xFFFFFFFF}), Errc::protocol);
   EXPECT_EQ(prefill_code({.base_length = 0xFFFFFFFF}), Errc::protocol);
-  EXPECT_EQ(prefill_code({.ids = {}}), Errc::protocol) << "no token at all";
+  EXPECT_EQ(prefill_code({.ids = {}}), Errc::protocol) << "no tokens";
   // Three tokens follow the four.
   EXPECT_EQ(prefill_code({.base_length = 4, .activations_from = 7}), Errc::cancelled);
   EXPECT_EQ(prefill_code({.base_length = 4, .activations_from = 8}), Errc::protocol);
 }
 
-TEST(EnumRangeTest, UnknownValuesAreRefused) {
+TEST(EnumRangeTest, RejectsUnknownValues) {
   EXPECT_EQ(prefill_code({.policy = 2}), Errc::bad_message);
   FlatBufferBuilder activations;
   EXPECT_EQ(
@@ -139,7 +139,7 @@ TEST(EnumRangeTest, UnknownValuesAreRefused) {
   }
 }
 
-TEST(ActivationsRangeTest, AMessageHasAsManyRowsAsAVerdictAtMost) {
+TEST(ActivationsRangeTest, LimitsRowsPerMessage) {
   const auto code = [](std::uint32_t count) {
     FlatBufferBuilder b;
     return code_of(Kind::activations, b, flat::CreateActivations(b, 1, 0, count));
@@ -149,7 +149,7 @@ TEST(ActivationsRangeTest, AMessageHasAsManyRowsAsAVerdictAtMost) {
   EXPECT_EQ(code(257), Errc::protocol);
 }
 
-TEST(ResumeRangeTest, IdsAndHashesHaveOneSize) {
+TEST(ResumeRangeTest, RejectsWrongSizesOfIdsAndHashes) {
   const std::vector<std::uint8_t> id(16);
   const std::vector<std::uint8_t> hash(32);
   const std::vector<std::uint8_t> odd(17);
@@ -166,7 +166,7 @@ TEST(ResumeRangeTest, IdsAndHashesHaveOneSize) {
   EXPECT_EQ(code(static_cast<const std::vector<std::uint8_t>*>(nullptr), &hash), Errc::bad_message);
 }
 
-TEST(ResumeRangeTest, ActivationsBeginAtOneOfItsTokensOrBehindThem) {
+TEST(ResumeRangeTest, ActivationsBeginNoLaterThanAfterLastToken) {
   const std::vector<std::uint8_t> id(16);
   const std::vector<std::uint8_t> hash(32);
   const std::vector<std::uint32_t> offline(3, 7);
@@ -183,7 +183,7 @@ TEST(ResumeRangeTest, ActivationsBeginAtOneOfItsTokensOrBehindThem) {
   EXPECT_EQ(code(~0u), Errc::protocol);
 }
 
-TEST(WelcomeRangeTest, RowsAreBounded) {
+TEST(WelcomeRangeTest, BoundsRows) {
   const std::vector<std::uint8_t> id(16);
   const auto code = [&](std::vector<std::uint32_t> groups) {
     FlatBufferBuilder b;
@@ -215,22 +215,22 @@ Errc hints_code(const HintFields& f) {
                                          f.first, f.prefix_hash, &f.parents));
 }
 
-TEST(HintRangeTest, AParentIsAnOlderNode) {
+TEST(HintRangeTest, ParentMustBeOlder) {
   EXPECT_EQ(hints_code({.nodes = {7, 8}, .parents = {0, 1}}), Errc::cancelled);
-  EXPECT_EQ(hints_code({.nodes = {7, 8}, .parents = {0, 2}}), Errc::protocol) << "id 0 is no node";
+  EXPECT_EQ(hints_code({.nodes = {7, 8}, .parents = {0, 2}}), Errc::protocol) << "no node has id 0";
   EXPECT_EQ(hints_code({.nodes = {7, 8}, .parents = {0, 2}, .first = 2}), Errc::cancelled);
   EXPECT_EQ(hints_code({.parents = {kHintDistanceMax}}), Errc::protocol);
 }
 
-TEST(HintRangeTest, IdsCountFromOneAndDoNotWrapAround) {
+TEST(HintRangeTest, IdsStartAtOneAndDoNotWrapAround) {
   EXPECT_EQ(hints_code({.first = 0}), Errc::protocol);
   EXPECT_EQ(hints_code({.first = 0xFFFFFFFE}), Errc::cancelled);
   EXPECT_EQ(hints_code({.first = 0xFFFFFFFF}), Errc::protocol);
   EXPECT_EQ(hints_code({.nodes = {}, .parents = {}, .first = 0}), Errc::cancelled)
-      << "credit alone";
+      << "credit without nodes";
 }
 
-TEST(HintRangeTest, NumbersAreBounded) {
+TEST(HintRangeTest, BoundsCountsAndPositions) {
   const auto many = [](std::size_t count) {
     return HintFields{.nodes = std::vector<std::uint32_t>(count, 1),
                       .parents = std::vector<std::uint16_t>(count, 0)};
@@ -243,7 +243,7 @@ TEST(HintRangeTest, NumbersAreBounded) {
   EXPECT_EQ(hints_code({.credit = kContextCountMax + 1}), Errc::protocol);
 }
 
-TEST(HintRangeTest, CompleteHintsHaveNeitherIdsNorParentsNorAHash) {
+TEST(HintRangeTest, CompleteHintsHaveNoIdsParentsOrHash) {
   const HintFields good{.parents = {}, .first = 0, .complete = true};
   EXPECT_EQ(hints_code(good), Errc::cancelled);
   HintFields bad = good;
@@ -257,7 +257,7 @@ TEST(HintRangeTest, CompleteHintsHaveNeitherIdsNorParentsNorAHash) {
   EXPECT_EQ(hints_code(bad), Errc::protocol);
 }
 
-TEST(HintRangeTest, AHoldIsOneOfThree) {
+TEST(HintRangeTest, RejectsUnknownHold) {
   EXPECT_EQ(hints_code({.hold = 2}), Errc::cancelled);
   EXPECT_EQ(hints_code({.hold = 3}), Errc::bad_message);
 }
@@ -288,7 +288,7 @@ Errc constraints_code(const ConstraintFields& f) {
                           f.answer_begin, bias_tokens, biases, f.presence, f.frequency));
 }
 
-TEST(ConstraintsRangeTest, EverythingIsBounded) {
+TEST(ConstraintsRangeTest, BoundsAllFields) {
   const float nan = std::numeric_limits<float>::quiet_NaN();
   const std::string stop(kStopBytesMax, 'x');
   EXPECT_EQ(constraints_code({.stops = std::vector<std::string>(kStopsMax, stop)}),
@@ -314,7 +314,7 @@ TEST(ConstraintsRangeTest, EverythingIsBounded) {
   EXPECT_EQ(constraints_code({.presence = -2.0f, .frequency = 2.0f}), Errc::cancelled);
 }
 
-TEST(VerdictRangeTest, TokensAreBounded) {
+TEST(VerdictRangeTest, BoundsTokens) {
   const auto code = [](std::vector<std::uint32_t> tokens, std::uint32_t drafted) {
     FlatBufferBuilder b;
     return code_of(Kind::verdict, b,
@@ -326,7 +326,7 @@ TEST(VerdictRangeTest, TokensAreBounded) {
   EXPECT_EQ(code({}, kDraftNodesMax + 1), Errc::protocol);
 }
 
-TEST(VerdictRangeTest, LogProbabilitiesAreNumbersUpToZero) {
+TEST(VerdictRangeTest, RejectsInvalidLogProbabilities) {
   const auto code = [](std::vector<std::uint32_t> tokens, std::vector<float> values) {
     flatbuffers::FlatBufferBuilder b;
     const auto some = b.CreateVector(tokens);
@@ -347,7 +347,7 @@ TEST(VerdictRangeTest, LogProbabilitiesAreNumbersUpToZero) {
             Errc::protocol);
 }
 
-TEST(HelloRangeTest, TextsAreBounded) {
+TEST(HelloRangeTest, BoundsTexts) {
   const auto code = [](const std::string& agent, const std::string& token) {
     FlatBufferBuilder b;
     return code_of(Kind::hello, b, flat::CreateHelloDirect(b, 1, 1, agent.c_str(), token.c_str()));

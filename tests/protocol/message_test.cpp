@@ -109,7 +109,7 @@ std::vector<Message> one_of_each() {
   };
 }
 
-TEST(MessageTest, EveryKindSurvivesTheWire) {
+TEST(MessageTest, EveryKindRoundTrips) {
   for (const Message& message : one_of_each()) {
     const auto decoded = decode_frame(encode(outgoing(message)));
     ASSERT_TRUE(decoded) << to_string(kind_of(message)) << ": " << decoded.error().message;
@@ -117,7 +117,7 @@ TEST(MessageTest, EveryKindSurvivesTheWire) {
   }
 }
 
-TEST(MessageTest, TheMostCompleteHintsSurviveTheWire) {
+TEST(MessageTest, LargestCompleteHintsRoundTrip) {
   Hints hints{.round = 1, .complete = true, .position = 1};
   for (std::uint32_t i = 0; i < kDraftNodesMax; ++i) {
     hints.nodes.push_back({.token = i, .distance = static_cast<std::uint16_t>(i)});
@@ -126,7 +126,7 @@ TEST(MessageTest, TheMostCompleteHintsSurviveTheWire) {
 }
 
 // Seeds in an older format would never get past the decoder's first checks.
-TEST(MessageTest, TheFuzzersSeedsAreMessagesOfEveryKind) {
+TEST(MessageTest, FuzzSeedsCoverEveryKind) {
   const auto folder =
       std::filesystem::path(EDGEDRAFT_TEST_DATA).parent_path() / "fuzz/corpus/messages";
   std::set<Kind> kinds;
@@ -145,7 +145,7 @@ TEST(MessageTest, TheFuzzersSeedsAreMessagesOfEveryKind) {
   EXPECT_EQ(kinds.size(), std::variant_size_v<Message>);
 }
 
-TEST(MessageTest, PayloadNeedNotBeAligned) {
+TEST(MessageTest, AcceptsUnalignedPayload) {
   for (const Message& message : one_of_each()) {
     Bytes shifted{std::byte{0}};
     const Bytes frame = encode(outgoing(message));
@@ -155,7 +155,7 @@ TEST(MessageTest, PayloadNeedNotBeAligned) {
   }
 }
 
-TEST(MessageTest, EveryTruncationIsAnError) {
+TEST(MessageTest, TruncationNeverGivesAnotherMessage) {
   for (const Message& message : one_of_each()) {
     const Bytes frame = encode(outgoing(message));
     for (std::size_t count = kFrameHeaderBytes; count + 8 < frame.size(); ++count) {
@@ -173,7 +173,7 @@ TEST(MessageTest, EveryTruncationIsAnError) {
 }
 
 // Any byte string either decodes or is refused; a decoded message can be re-encoded.
-TEST(MessageTest, FlippedBitsDecodeOrAreRefused) {
+TEST(MessageTest, FlippedBitsDecodeOrAreRejected) {
   for (std::uint64_t seed = 0; seed < 20'000; ++seed) {
     Random random(seed);
     const auto messages = one_of_each();
@@ -191,7 +191,7 @@ TEST(MessageTest, FlippedBitsDecodeOrAreRefused) {
   }
 }
 
-TEST(MessageTest, UnknownKindsAreRefused) {
+TEST(MessageTest, RejectsUnknownKinds) {
   const Bytes frame = encode(Ping{1});
   for (const int kind : {0, 14, 255, 65535}) {
     EXPECT_EQ(decode(static_cast<std::uint16_t>(kind), ByteView(frame).subspan(kFrameHeaderBytes))
@@ -201,13 +201,13 @@ TEST(MessageTest, UnknownKindsAreRefused) {
   }
 }
 
-TEST(MessageTest, LongReasonIsCutAndNotRefused) {
+TEST(MessageTest, TruncatesLongReason) {
   const auto decoded = decode_frame(encode(Close{std::string(5000, 'x')}));
   ASSERT_TRUE(decoded);
   EXPECT_EQ(std::get<Close>(*decoded).reason.size(), kTextBytesMax);
 }
 
-TEST(FingerprintTest, MismatchNamesWhichDiffers) {
+TEST(FingerprintTest, MismatchNamesDifferingPart) {
   Hello hello;
   hello.target = digest_of(1);
   hello.tokenizer = digest_of(2);
@@ -223,7 +223,7 @@ TEST(FingerprintTest, MismatchNamesWhichDiffers) {
 
   hello.drafter.reset();
   EXPECT_TRUE(check_fingerprints(hello, {digest_of(1), digest_of(2), digest_of(4)}))
-      << "plain decoding states no drafter";
+      << "plain decoding sends no drafter fingerprint";
 }
 
 TEST(TokenHashTest, IsSha256OverLittleEndianIds) {

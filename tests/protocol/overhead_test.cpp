@@ -10,7 +10,7 @@ namespace {
 constexpr std::uint32_t kLargeToken = (1u << 24) - 1;
 
 // The paper's 4 M bytes up, plus the overhead declared in overhead.h.
-TEST(OverheadTest, CompleteHintsAreWithinTheFormula) {
+TEST(OverheadTest, CompleteHintsStayWithinFormula) {
   for (std::uint32_t count = 0; count <= kDraftNodesMax; ++count) {
     const wire::Hints hints{.round = 0xFFFFFFFF,
                             .credit = kContextCountMax,
@@ -24,7 +24,7 @@ TEST(OverheadTest, CompleteHintsAreWithinTheFormula) {
 
 // The paper's 3 A + 2 A E_kv (TLI + 1) bytes down at E_kv = 1024, for TLI 0, 1 and 3, and without
 // activations. Here a token takes four bytes instead of three.
-TEST(OverheadTest, VerdictIsWithinTheFormula) {
+TEST(OverheadTest, VerdictStaysWithinFormula) {
   for (const std::uint32_t cols : {0u, 2048u, 4096u, 8192u}) {
     const ActivationLayout layout(cols == 0 ? std::vector<std::uint32_t>{}
                                             : std::vector<std::uint32_t>(cols / 1024, 1024));

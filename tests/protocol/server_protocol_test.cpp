@@ -9,14 +9,14 @@
 namespace edgedraft {
 namespace {
 
-TEST_F(ServerProtocolTest, NothingComesBeforeHello) {
+TEST_F(ServerProtocolTest, RejectsMessagesBeforeHello) {
   wire::Prefill prefill = prompt_of(1);
   prefill.round = 1;
   EXPECT_EQ(code_after(prefill), Errc::protocol);
   expect_farewell(Errc::protocol);
 }
 
-TEST_F(ServerProtocolTest, StrangerCannotMakeItHoldALargeFrame) {
+TEST_F(ServerProtocolTest, RejectsLargeFrameBeforeSignIn) {
   Bytes header(kFrameHeaderBytes);
   encode_frame_header({.kind = 1, .payload_bytes = kHandshakePayloadBytesMax + 1},
                       std::span(header).first<kFrameHeaderBytes>());
@@ -24,7 +24,7 @@ TEST_F(ServerProtocolTest, StrangerCannotMakeItHoldALargeFrame) {
   expect_farewell(Errc::frame_too_large);
 }
 
-TEST_F(ServerProtocolTest, NoCommonVersionIsToldSo) {
+TEST_F(ServerProtocolTest, ReportsMissingCommonVersion) {
   wire::Hello hello;
   hello.version_min = kProtocolVersion + 1;
   hello.version_max = kProtocolVersion + 3;
@@ -36,7 +36,7 @@ TEST_F(ServerProtocolTest, NoCommonVersionIsToldSo) {
   EXPECT_EQ(code_after(hello), Errc::version);
 }
 
-TEST_F(ServerProtocolTest, TheNewestCommonVersionIsTaken) {
+TEST_F(ServerProtocolTest, PicksNewestCommonVersion) {
   for (const auto& [max, taken] :
        {std::pair<std::uint16_t, std::uint16_t>{kProtocolVersion, kProtocolVersion},
         {99, kProtocolVersion}}) {
@@ -50,14 +50,14 @@ TEST_F(ServerProtocolTest, TheNewestCommonVersionIsTaken) {
   }
 }
 
-TEST_F(ServerProtocolTest, RejectedHelloEndsWithTheReason) {
+TEST_F(ServerProtocolTest, RejectedHelloEndsWithReason) {
   ASSERT_TRUE(hear(wire::Hello()));
   protocol_.fail({Errc::unauthorized, "wrong token"});
   expect_farewell(Errc::unauthorized);
 }
 
 // An error reported by the client is not a fault of the client, whatever its code.
-TEST_F(ServerProtocolTest, AClientThatGivesUpHasBrokenNothing) {
+TEST_F(ServerProtocolTest, TreatsClientErrorAsDisconnect) {
   for (const Errc said : {Errc::protocol, Errc::bad_message, Errc::io}) {
     protocol_ = ServerProtocol({}, now_);
     sign_in();
@@ -67,19 +67,19 @@ TEST_F(ServerProtocolTest, AClientThatGivesUpHasBrokenNothing) {
   }
 }
 
-TEST_F(ServerProtocolTest, RequestWhileTheApplicationDecidesIsAnError) {
+TEST_F(ServerProtocolTest, RejectsRequestBeforeWelcome) {
   ASSERT_TRUE(hear(wire::Hello()));
   wire::Prefill prefill = prompt_of(1);
   prefill.round = 1;
   EXPECT_EQ(code_after(prefill), Errc::protocol);
 }
 
-TEST_F(ServerProtocolTest, SecondHelloIsAnError) {
+TEST_F(ServerProtocolTest, RejectsSecondHello) {
   sign_in();
   EXPECT_EQ(code_after(wire::Hello()), Errc::protocol);
 }
 
-TEST_F(ServerProtocolTest, ServersOwnMessagesFromAClientAreErrors) {
+TEST_F(ServerProtocolTest, RejectsServerMessagesFromClient) {
   for (const wire::Message& message : std::vector<wire::Message>{
            small_welcome(), wire::Verdict{.round = 1, .length = 1}, chunk_of(1, 0, 1)}) {
     ServerProtocol protocol({}, kStart);
@@ -89,7 +89,7 @@ TEST_F(ServerProtocolTest, ServersOwnMessagesFromAClientAreErrors) {
   }
 }
 
-TEST_F(ServerProtocolTest, RoundsCountUpByOne) {
+TEST_F(ServerProtocolTest, RejectsRoundsOutOfSequence) {
   for (const std::uint32_t round : {0u, 1u, 3u, 0xFFFFFFFFu}) {
     ServerProtocol protocol({}, kStart);
     ASSERT_TRUE(protocol.receive(now_, wire::encode(wire::Hello())));
@@ -106,7 +106,7 @@ TEST_F(ServerProtocolTest, RoundsCountUpByOne) {
   }
 }
 
-TEST_F(ServerProtocolTest, OneRequestAtATime) {
+TEST_F(ServerProtocolTest, RejectsConcurrentRequests) {
   sign_in();
   wire::Prefill prefill = prompt_of(10);
   prefill.round = 1;
@@ -116,7 +116,7 @@ TEST_F(ServerProtocolTest, OneRequestAtATime) {
 }
 
 // Longer than the deadline of one frame: 400 kB at the rate that padding leaves.
-TEST_F(ServerProtocolTest, ALongPromptOverASlowLinkArrives) {
+TEST_F(ServerProtocolTest, AcceptsLongPromptOverSlowLink) {
   ASSERT_TRUE(hear(wire::Hello()));
   expect_event<HelloReceived>();
   wire::Welcome welcome = small_welcome();
@@ -136,7 +136,7 @@ TEST_F(ServerProtocolTest, ALongPromptOverASlowLinkArrives) {
 }
 
 // 30 s per 64 KiB, so a trickling frame cannot hold a connection open.
-TEST_F(ServerProtocolTest, APromptThatTricklesInTimesOut) {
+TEST_F(ServerProtocolTest, TimesOutTricklingPrompt) {
   ASSERT_TRUE(hear(wire::Hello()));
   expect_event<HelloReceived>();
   wire::Welcome welcome = small_welcome();
@@ -162,7 +162,7 @@ TEST_F(ServerProtocolTest, APromptThatTricklesInTimesOut) {
 }
 
 // A full context of tokens with the largest constraint allowed.
-TEST_F(ServerProtocolTest, TheLargestPromptFitsIntoAFrame) {
+TEST_F(ServerProtocolTest, LargestPromptFitsIntoFrame) {
   ASSERT_TRUE(hear(wire::Hello()));
   expect_event<HelloReceived>();
   wire::Welcome welcome = small_welcome();
@@ -183,12 +183,12 @@ TEST_F(ServerProtocolTest, TheLargestPromptFitsIntoAFrame) {
   EXPECT_EQ(std::get<PrefillRequested>(*event).request, prefill);
 }
 
-TEST_F(ServerProtocolTest, PromptBeforeTheConfirmedPrefixIsAllowedBehindItIsNot) {
+TEST_F(ServerProtocolTest, PromptMayStartOnlyWithinConfirmedText) {
   prompt();
   wire::Prefill prefill = prompt_of(3);
   prefill.round = 2;
   prefill.base_length = 4;
-  ASSERT_TRUE(hear(prefill)) << "a chat edited";
+  ASSERT_TRUE(hear(prefill)) << "an edited chat";
   ASSERT_TRUE(protocol_.verdict({.round = 2, .next = 7}));
   EXPECT_EQ(protocol_.length(), 8u);
   prefill.round = 3;
@@ -196,7 +196,7 @@ TEST_F(ServerProtocolTest, PromptBeforeTheConfirmedPrefixIsAllowedBehindItIsNot)
   EXPECT_EQ(code_after(prefill), Errc::protocol);
 }
 
-TEST_F(ServerProtocolTest, KeptTokensAreAllAccepted) {
+TEST_F(ServerProtocolTest, AcceptsAllKeptTokens) {
   sign_in();
   wire::Prefill prefill = prompt_of(10);
   prefill.round = 1;
@@ -209,7 +209,7 @@ TEST_F(ServerProtocolTest, KeptTokensAreAllAccepted) {
 }
 
 // An invalid answer, whatever its cause, ends the connection with an error to the client.
-TEST_F(ServerProtocolTest, AnAnswerThatDoesNotFitEndsTheConnection) {
+TEST_F(ServerProtocolTest, InvalidAnswerEndsConnection) {
   const auto ended = [&](const wire::Verdict& answer) {
     EXPECT_FALSE(protocol_.verdict(answer));
     EXPECT_TRUE(protocol_.finished());
@@ -235,7 +235,7 @@ TEST_F(ServerProtocolTest, AnAnswerThatDoesNotFitEndsTheConnection) {
   ended({.round = 1, .next = 7, .accepted_count = 1});
 }
 
-TEST_F(ServerProtocolTest, VerdictsBringTheNewestRowAloneWhereThatWasAgreed) {
+TEST_F(ServerProtocolTest, VerdictsCarryOneRowInNewestRowMode) {
   const auto answer = [&](Bytes rows) {
     wire::Welcome welcome = small_welcome();
     welcome.newest_row = true;
@@ -251,7 +251,7 @@ TEST_F(ServerProtocolTest, VerdictsBringTheNewestRowAloneWhereThatWasAgreed) {
 }
 
 // Rows of a larger model's size.
-TEST_F(ServerProtocolTest, PadFramesBeforeAVerdictEnlargeItsRows) {
+TEST_F(ServerProtocolTest, PadFramesEnlargeRowsOfVerdict) {
   constexpr std::uint32_t kRowBytes = 10'000;
   ASSERT_TRUE(hear(wire::Hello()));
   expect_event<HelloReceived>();
@@ -277,14 +277,14 @@ TEST_F(ServerProtocolTest, PadFramesBeforeAVerdictEnlargeItsRows) {
   EXPECT_EQ(protocol_.traffic().activation_bytes_raw, 3 * small_layout().row_bytes());
 }
 
-TEST_F(ServerProtocolTest, ActivationsThatAreNotOwedEndTheConnection) {
+TEST_F(ServerProtocolTest, UnrequestedActivationsEndConnection) {
   prompt();
   EXPECT_FALSE(protocol_.activations(chunk_of(1, 3, 4)));
   EXPECT_TRUE(protocol_.finished());
   EXPECT_EQ(protocol_.failure().value().code, Errc::io);
 }
 
-TEST_F(ServerProtocolTest, APromptMayAskForNoActivations) {
+TEST_F(ServerProtocolTest, PromptMayRequestNoActivations) {
   prompt();
   wire::Prefill prefill = prompt_of(3);
   prefill.round = 2;
@@ -308,7 +308,7 @@ TEST_F(ServerProtocolTest, VerdictsOvertakeActivations) {
   EXPECT_EQ(std::get<wire::Activations>(messages[3]).first, 0u);
 }
 
-TEST_F(ServerProtocolTest, ActivationsOfAnOlderPromptAreDropped) {
+TEST_F(ServerProtocolTest, DropsActivationsOfOlderPrompt) {
   prompt();
   ASSERT_TRUE(protocol_.activations(chunk_of(1, 8, 2)));
   wire::Prefill prefill = prompt_of(3);
@@ -316,10 +316,10 @@ TEST_F(ServerProtocolTest, ActivationsOfAnOlderPromptAreDropped) {
   ASSERT_TRUE(hear(prefill));
   EXPECT_FALSE(protocol_.has_output());
   EXPECT_FALSE(protocol_.activations(chunk_of(1, 4, 4)));
-  EXPECT_EQ(protocol_.traffic().activation_bytes_raw, 0u) << "what was not sent is not counted";
+  EXPECT_EQ(protocol_.traffic().activation_bytes_raw, 0u) << "unsent activations are not counted";
 }
 
-TEST_F(ServerProtocolTest, CancelledRoundIsNotAnswered) {
+TEST_F(ServerProtocolTest, DropsAnswersToCancelledRound) {
   begin_run(kLockstep);
   ASSERT_TRUE(hear(chain_of(1, 11, 2)));
   expect_event<HintsReceived>();
@@ -330,7 +330,7 @@ TEST_F(ServerProtocolTest, CancelledRoundIsNotAnswered) {
   EXPECT_FALSE(protocol_.has_output());
 }
 
-TEST_F(ServerProtocolTest, AfterCancelTheNextPromptBuildsOnTheSession) {
+TEST_F(ServerProtocolTest, NextPromptContinuesSessionAfterCancel) {
   begin_run(kLockstep);
   ASSERT_TRUE(hear(wire::Cancel{1}));
   wire::Prefill prefill = prompt_of(3);
@@ -339,12 +339,12 @@ TEST_F(ServerProtocolTest, AfterCancelTheNextPromptBuildsOnTheSession) {
   EXPECT_TRUE(hear(prefill));
 }
 
-TEST_F(ServerProtocolTest, CancelOfAnotherRoundIsAnError) {
+TEST_F(ServerProtocolTest, RejectsCancelOfAnotherRound) {
   prompt();
   EXPECT_EQ(code_after(wire::Cancel{2}), Errc::protocol);
 }
 
-TEST_F(ServerProtocolTest, RefusedRequestLeavesTheSession) {
+TEST_F(ServerProtocolTest, RefusedRequestKeepsSession) {
   begin_run(kLockstep);
   ASSERT_TRUE(hear(chain_of(1, 11, 2)));
   ASSERT_TRUE(protocol_.refuse(1, {Errc::protocol, "no such token"}));
@@ -354,7 +354,7 @@ TEST_F(ServerProtocolTest, RefusedRequestLeavesTheSession) {
   EXPECT_EQ(protocol_.length(), 11u);
 }
 
-TEST_F(ServerProtocolTest, UnknownSessionLeavesNothingToBuildOn) {
+TEST_F(ServerProtocolTest, RejectsContinuationOfUnknownSession) {
   sign_in();
   wire::Resume resume{.round = 1, .verified_length = 20, .tokens = {1}};
   ASSERT_TRUE(hear(resume));
@@ -365,7 +365,7 @@ TEST_F(ServerProtocolTest, UnknownSessionLeavesNothingToBuildOn) {
   EXPECT_EQ(code_after(prefill), Errc::protocol);
 }
 
-TEST_F(ServerProtocolTest, ResumedSessionHasItsLength) {
+TEST_F(ServerProtocolTest, ResumedSessionCountsAcceptedTokens) {
   sign_in();
   wire::Resume resume{.round = 1, .verified_length = 20, .tokens = {1, 2, 3}};
   ASSERT_TRUE(hear(resume));
@@ -373,7 +373,7 @@ TEST_F(ServerProtocolTest, ResumedSessionHasItsLength) {
   EXPECT_EQ(protocol_.length(), 23u);
 }
 
-TEST_F(ServerProtocolTest, ClientThatNeverReadsIsDropped) {
+TEST_F(ServerProtocolTest, DropsClientThatNeverReads) {
   ServerProtocol protocol({.channel = {}, .urgent_bytes_max = 5000}, kStart);
   ASSERT_TRUE(protocol.receive(now_, wire::encode(wire::Hello())));
   protocol.accept(small_welcome());
@@ -387,17 +387,17 @@ TEST_F(ServerProtocolTest, ClientThatNeverReadsIsDropped) {
   EXPECT_TRUE(protocol.finished());
 }
 
-TEST_F(ServerProtocolTest, PingsOfAClientThatNeverReadsPileUpNothing) {
+TEST_F(ServerProtocolTest, AnswersOnlyNewestOfUnansweredPings) {
   sign_in();
   (void)protocol_.take_output();
   for (std::uint64_t nonce = 1; nonce <= 1000; ++nonce) ASSERT_TRUE(hear(wire::Ping{nonce}));
   const auto answers = take_messages(protocol_);
   ASSERT_EQ(answers.size(), 1u);
-  EXPECT_EQ(std::get<wire::Pong>(answers[0]).nonce, 1000u) << "to the newest";
+  EXPECT_EQ(std::get<wire::Pong>(answers[0]).nonce, 1000u) << "only the newest ping is answered";
   EXPECT_FALSE(protocol_.has_output());
 }
 
-TEST_F(ServerProtocolTest, ARoundIsCancelledOnce) {
+TEST_F(ServerProtocolTest, CancelsRoundOnce) {
   prompt();
   while (protocol_.next_event()) {
   }
@@ -406,20 +406,20 @@ TEST_F(ServerProtocolTest, ARoundIsCancelledOnce) {
   EXPECT_FALSE(protocol_.next_event());
 }
 
-TEST_F(ServerProtocolTest, FinishedSessionHearsNothingMore) {
+TEST_F(ServerProtocolTest, IgnoresMessagesAfterClose) {
   sign_in();
   protocol_.close("done");
   EXPECT_EQ(code_after(wire::Hello()), Errc::link_down);
   EXPECT_FALSE(protocol_.next_event());
 }
 
-TEST_F(ServerProtocolTest, HandshakeThatStallsTimesOut) {
+TEST_F(ServerProtocolTest, TimesOutStalledHandshake) {
   EXPECT_EQ(protocol_.tick(kStart + 10s).error().code, Errc::timed_out);
   expect_farewell(Errc::timed_out);
 }
 
 // Random input ends the session or is ignored; the session never answers out of turn.
-TEST_F(ServerProtocolTest, RandomBytesAfterSignInEndIt) {
+TEST_F(ServerProtocolTest, RandomBytesEndSessionOrAreIgnored) {
   for (std::uint64_t seed = 0; seed < 300; ++seed) {
     Random random(seed);
     ServerProtocol protocol({}, kStart);

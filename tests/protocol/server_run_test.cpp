@@ -27,19 +27,19 @@ class ServerRunTest : public ServerProtocolTest {
   wire::Hints next_hints() {
     const auto event = protocol_.next_event();
     if (!event || !std::holds_alternative<HintsReceived>(*event)) {
-      ADD_FAILURE() << "no hints";
+      ADD_FAILURE() << "expected hints";
       return {};
     }
     return std::get<HintsReceived>(*event).hints;
   }
 };
 
-TEST_F(ServerRunTest, ARunGoesOnAsFarAsItsCreditReaches) {
+TEST_F(ServerRunTest, ContinuesUpToItsCredit) {
   begin_run({.credit = 15, .rows = true});
   ASSERT_TRUE(protocol_.verdict({.round = 1, .next = 7, .tokens = {5, 6}}));
   EXPECT_EQ(protocol_.length(), 14u);
   ASSERT_TRUE(protocol_.verdict({.round = 1, .next = 8}));
-  EXPECT_TRUE(protocol_.busy()) << "it pauses: more credit may come";
+  EXPECT_TRUE(protocol_.busy()) << "paused: more credit may arrive";
   EXPECT_TRUE(protocol_.paused());
   ASSERT_TRUE(hear(wire::Hints{.round = 1, .credit = 16, .position = 15}));
   EXPECT_FALSE(protocol_.paused());
@@ -52,7 +52,7 @@ TEST_F(ServerRunTest, ARunGoesOnAsFarAsItsCreditReaches) {
   EXPECT_EQ(std::get<wire::Verdict>(messages[2]).length, 16u);
 }
 
-TEST_F(ServerRunTest, RowsFollowTheirVerdicts) {
+TEST_F(ServerRunTest, SendsRowsAfterTheirVerdicts) {
   begin_run({.credit = 20, .rows = true});
   const auto rows = [](std::uint32_t first, std::uint32_t count) {
     return wire::Activations{
@@ -61,7 +61,7 @@ TEST_F(ServerRunTest, RowsFollowTheirVerdicts) {
   ASSERT_TRUE(protocol_.verdict({.round = 1, .next = 7, .tokens = {5, 6}}));
   EXPECT_TRUE(protocol_.activations(rows(10, 3)));
   ASSERT_TRUE(protocol_.verdict({.round = 1, .next = 8, .ending = wire::Ending::end_token}));
-  EXPECT_TRUE(protocol_.activations(rows(13, 1))) << "behind the answer";
+  EXPECT_TRUE(protocol_.activations(rows(13, 1))) << "rows after the answer's end";
   const auto messages = take_messages(protocol_);
   ASSERT_EQ(messages.size(), 4u);
   EXPECT_EQ(std::get<wire::Activations>(messages[1]).first, 10u);
@@ -76,25 +76,25 @@ TEST_F(ServerRunTest, CreditNeverShrinks) {
   EXPECT_TRUE(protocol_.verdict({.round = 1, .next = 7, .tokens = {5, 6, 7}}));
 }
 
-TEST_F(ServerRunTest, HintsComeAtAnyTimeOfARun) {
+TEST_F(ServerRunTest, AcceptsHintsAtAnyTimeOfRun) {
   sign_in();
   wire::Prefill prefill = prompt_of(10);
   prefill.round = 1;
   prefill.run.credit = 50;
   ASSERT_TRUE(hear(prefill));
   expect_event<PrefillRequested>();
-  ASSERT_TRUE(hear(hint(1, 10))) << "before the first verdict";
+  ASSERT_TRUE(hear(hint(1, 10))) << "hints before the first verdict";
   EXPECT_EQ(next_hints().first, 1u);
   ASSERT_TRUE(protocol_.verdict({.round = 1, .next = 7}));
   ASSERT_TRUE(hear(hint(1, 11)));
   EXPECT_EQ(next_hints().position, 11u);
   ASSERT_TRUE(protocol_.verdict({.round = 1, .next = 7, .ending = wire::Ending::end_token}));
-  EXPECT_TRUE(hear(hint(1, 11))) << "it crossed the end";
+  EXPECT_TRUE(hear(hint(1, 11))) << "the hints crossed the answer's end";
   EXPECT_FALSE(protocol_.next_event());
 }
 
 // Hints over the rate limit are dropped until time has passed, so a flood costs only its sender.
-TEST_F(ServerRunTest, MoreHintsThanASessionMaySendAreDropped) {
+TEST_F(ServerRunTest, DropsHintsOverRateLimit) {
   begin_run({.credit = 50});
   wire::Hints many = many_hints(1, 11);
   const auto nodes_taken = [&] {
@@ -114,13 +114,13 @@ TEST_F(ServerRunTest, MoreHintsThanASessionMaySendAreDropped) {
   EXPECT_EQ(nodes_taken(), 0u);
   EXPECT_TRUE(
       protocol_.verdict({.round = 1, .next = 7, .tokens = std::vector<std::uint32_t>(45, 5)}))
-      << "what there is credit for was heard";
+      << "credit applies although hints are dropped";
   now_ += 1s;
   EXPECT_EQ(nodes_taken(), 3 * kHintsMax);
 }
 
 // A message's nodes may exceed the limit; its other fields still apply.
-TEST_F(ServerRunTest, WhetherToEconomiseIsHeardInAFlood) {
+TEST_F(ServerRunTest, HoldAppliesDuringFlood) {
   begin_run({.credit = 50});
   wire::Hints many = many_hints(1, 11);
   for (int i = 0; i < 20; ++i) {
@@ -136,11 +136,11 @@ TEST_F(ServerRunTest, WhetherToEconomiseIsHeardInAFlood) {
     EXPECT_EQ(heard.hold, hold);
     EXPECT_TRUE(heard.nodes.empty());
     ASSERT_TRUE(hear(many));
-    EXPECT_FALSE(protocol_.next_event()) << "it says nothing new";
+    EXPECT_FALSE(protocol_.next_event()) << "nothing has changed";
   }
 }
 
-TEST_F(ServerRunTest, HintsOfARunThatAPromptEndedMeanNothing) {
+TEST_F(ServerRunTest, IgnoresHintsOfReplacedRun) {
   begin_run({.credit = 50});
   wire::Prefill next{.round = 2, .base_length = 11};
   next.run.credit = 50;
@@ -149,20 +149,20 @@ TEST_F(ServerRunTest, HintsOfARunThatAPromptEndedMeanNothing) {
   expect_event<PrefillRequested>();
   ASSERT_TRUE(hear(hint(1, 11)));
   EXPECT_FALSE(protocol_.next_event());
-  EXPECT_FALSE(protocol_.verdict({.round = 1, .next = 7})) << "nobody waits for it";
+  EXPECT_FALSE(protocol_.verdict({.round = 1, .next = 7})) << "the run has ended";
 }
 
-TEST_F(ServerRunTest, HintsWithoutARunAreAnError) {
+TEST_F(ServerRunTest, RejectsHintsWithoutRun) {
   prompt();
-  EXPECT_EQ(code_after(hint(2, 11)), Errc::protocol) << "of a round to come";
+  EXPECT_EQ(code_after(hint(2, 11)), Errc::protocol) << "hints of a future round";
   sign_in_again();
   wire::Prefill prefill = prompt_of(10);
   prefill.round = 1;
   ASSERT_TRUE(hear(prefill));
-  EXPECT_EQ(code_after(hint(1, 10)), Errc::protocol) << "of a prompt without credit";
+  EXPECT_EQ(code_after(hint(1, 10)), Errc::protocol) << "hints of a prompt without credit";
 }
 
-TEST_F(ServerRunTest, ACancelledRunLeavesWhatItHasBrought) {
+TEST_F(ServerRunTest, CancelledRunKeepsItsTokens) {
   begin_run({.credit = 50});
   ASSERT_TRUE(protocol_.verdict({.round = 1, .next = 7}));
   ASSERT_TRUE(hear(wire::Cancel{1}));
@@ -171,7 +171,7 @@ TEST_F(ServerRunTest, ACancelledRunLeavesWhatItHasBrought) {
   EXPECT_FALSE(protocol_.verdict({.round = 1, .next = 7}));
 }
 
-TEST_F(ServerRunTest, ARefusalInMidRunLeavesTheSession) {
+TEST_F(ServerRunTest, RefusalMidRunKeepsSession) {
   sign_in();
   wire::Resume resume{.round = 1, .verified_length = 20, .tokens = {1}};
   resume.run.credit = 50;
@@ -181,7 +181,7 @@ TEST_F(ServerRunTest, ARefusalInMidRunLeavesTheSession) {
   EXPECT_EQ(protocol_.length(), 22u);
 }
 
-TEST_F(ServerRunTest, UnderLockstepARunWaitsForCompleteHints) {
+TEST_F(ServerRunTest, LockstepRunWaitsForCompleteHints) {
   begin_run(kLockstep);
   EXPECT_TRUE(protocol_.paused());
   ASSERT_TRUE(hear(chain_of(1, 11, 3)));
@@ -193,22 +193,22 @@ TEST_F(ServerRunTest, UnderLockstepARunWaitsForCompleteHints) {
   EXPECT_TRUE(hear(chain_of(1, 14, 0))) << "plain decoding";
 }
 
-TEST_F(ServerRunTest, CompleteHintsThatNoPassWaitsForAreAnError) {
+TEST_F(ServerRunTest, RejectsUnexpectedCompleteHints) {
   const auto code = [&](const wire::RunTerms& run, const wire::Hints& hints) {
     begin_run(run);
     return code_after(hints);
   };
   EXPECT_EQ(code(kLockstep, chain_of(1, 11, 8)), Errc::cancelled);
-  EXPECT_EQ(code(kLockstep, chain_of(1, 11, 9)), Errc::protocol) << "more than a pass takes";
-  EXPECT_EQ(code(kLockstep, chain_of(1, 10, 1)), Errc::protocol) << "another length";
-  EXPECT_EQ(code(kLockstep, chain_of(1, 12, 1)), Errc::protocol) << "another length";
+  EXPECT_EQ(code(kLockstep, chain_of(1, 11, 9)), Errc::protocol) << "more nodes than a pass takes";
+  EXPECT_EQ(code(kLockstep, chain_of(1, 10, 1)), Errc::protocol) << "wrong length";
+  EXPECT_EQ(code(kLockstep, chain_of(1, 12, 1)), Errc::protocol) << "wrong length";
   EXPECT_EQ(code({.credit = 60}, chain_of(1, 11, 1)), Errc::protocol) << "not under lockstep";
   begin_run(kLockstep);
   ASSERT_TRUE(hear(chain_of(1, 11, 1)));
-  EXPECT_EQ(code_after(chain_of(1, 11, 1)), Errc::protocol) << "twice";
+  EXPECT_EQ(code_after(chain_of(1, 11, 1)), Errc::protocol) << "sent twice";
 }
 
-TEST_F(ServerRunTest, HintsCannotTurnARunIntoOneUnderLockstep) {
+TEST_F(ServerRunTest, HintsCannotSwitchRunToLockstep) {
   for (const wire::Hold hold : {wire::Hold::none, wire::Hold::economy}) {
     begin_run({.credit = 60, .hold = hold});
     wire::Hints hints = hint(1, 11);
@@ -217,7 +217,7 @@ TEST_F(ServerRunTest, HintsCannotTurnARunIntoOneUnderLockstep) {
   }
 }
 
-TEST_F(ServerRunTest, AVerdictOfMoreTokensThanCompleteHintsHaveEndsTheConnection) {
+TEST_F(ServerRunTest, VerdictLongerThanCompleteHintsEndsConnection) {
   begin_run({.credit = 60, .hold = wire::Hold::lockstep});
   ASSERT_TRUE(hear(chain_of(1, 11, 2)));
   EXPECT_FALSE(protocol_.verdict({.round = 1, .next = 7, .tokens = {5, 6, 7}}));
@@ -225,7 +225,7 @@ TEST_F(ServerRunTest, AVerdictOfMoreTokensThanCompleteHintsHaveEndsTheConnection
 }
 
 // They are bounded by the verdict that each one answers.
-TEST_F(ServerRunTest, CompleteHintsAreTakenInAFlood) {
+TEST_F(ServerRunTest, AcceptsCompleteHintsOverRateLimit) {
   wire::Welcome welcome = small_welcome();
   welcome.context_count = 1u << 16;
   begin_run({.credit = 1u << 15, .hold = wire::Hold::lockstep}, welcome);

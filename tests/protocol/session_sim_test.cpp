@@ -325,7 +325,7 @@ class SessionSim : public ::testing::TestWithParam<std::uint64_t> {};
 
 // For any split of the bytes and any break of the link, the client ends with exactly the target's
 // tokens, and neither side reports a fault.
-TEST_P(SessionSim, OutputIsTheTargetsOverAnyLink) {
+TEST_P(SessionSim, OutputMatchesTargetOverAnyLink) {
   Random random(GetParam());
   ToyClient client(/*goal_count=*/70);
   Store store;
