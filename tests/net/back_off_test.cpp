@@ -10,7 +10,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-TEST(BackOffTest, GrowsFromTheMinimumToTheMaximum) {
+TEST(BackOffTest, GrowsFromMinimumToMaximum) {
   const BackOff options;
   for (std::uint64_t seed = 0; seed < 100; ++seed) {
     Random random(seed);
@@ -24,7 +24,7 @@ TEST(BackOffTest, GrowsFromTheMinimumToTheMaximum) {
   }
 }
 
-TEST(BackOffTest, SameSeedSameDelays) {
+TEST(BackOffTest, SameSeedGivesSameDelays) {
   Random a(5);
   Random b(5);
   for (std::uint32_t attempt = 0; attempt < 10; ++attempt) {
@@ -46,7 +46,7 @@ TEST(BackOffTest, ThousandClientsSpreadOut) {
         most_in_50ms,
         static_cast<std::size_t>(std::upper_bound(it, delays.end(), *it + 50ms) - it));
   }
-  EXPECT_LT(most_in_50ms, 80u) << "of 1000 over 1.6 s, where 31 would be even";
+  EXPECT_LT(most_in_50ms, 80u) << "of 1000 over 1.6 s; an even spread gives 31";
 }
 
 }  // namespace

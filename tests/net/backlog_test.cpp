@@ -226,7 +226,7 @@ class BacklogTest : public ::testing::Test {
   std::uint32_t rows_ = 0;
 };
 
-TEST_F(BacklogTest, ARunWaitsForItsReader) {
+TEST_F(BacklogTest, RunWaitsForSlowReader) {
   wire::Prefill prompt = small_prompt();
   prompt.activations_from = static_cast<std::uint32_t>(prompt.tokens.size());
   prompt.run.credit = static_cast<std::uint32_t>(prompt.tokens.size()) + 1 + kStream;
@@ -239,7 +239,7 @@ TEST_F(BacklogTest, ARunWaitsForItsReader) {
 }
 
 // A few verdicts may carry the rows of many tokens.
-TEST_F(BacklogTest, ARunWaitsForTheReaderOfItsRows) {
+TEST_F(BacklogTest, RunWaitsForSlowReaderOfRows) {
   begin_run();
   EXPECT_TRUE(application_.wait_for_pause());
   ASSERT_TRUE(read_until([&] { return rows_ == kRunVerdicts * kRowsAVerdict; }));
@@ -248,7 +248,7 @@ TEST_F(BacklogTest, ARunWaitsForTheReaderOfItsRows) {
 
 // Bytes being written count until the socket accepts them. A second pause holds as many as the
 // first.
-TEST_F(BacklogTest, NoMoreOfARunsRowsIsHeldThanItsBacklogTakes) {
+TEST_F(BacklogTest, QueuedRowsOfRunStayWithinBacklogLimit) {
   begin_run();
   ASSERT_TRUE(application_.wait_for_pause());
   ASSERT_TRUE(read_until([&] { return rows_ >= kRunVerdicts * kRowsAVerdict / 2; }));
@@ -258,7 +258,7 @@ TEST_F(BacklogTest, NoMoreOfARunsRowsIsHeldThanItsBacklogTakes) {
 }
 
 // Chunks have a separate limit.
-TEST_F(BacklogTest, ARunBesideItsPromptsRowsIsNotFull) {
+TEST_F(BacklogTest, PromptRowsDoNotFillBacklogOfRun) {
   constexpr std::uint32_t kRows = kPromptTokens / ReplyHandle::kChunkBacklogFull;
   wire::Prefill prompt{.tokens = std::vector<std::uint32_t>(kPromptTokens, 5)};
   prompt.run = {.credit = kContextCountMax};
@@ -273,11 +273,11 @@ TEST_F(BacklogTest, ARunBesideItsPromptsRowsIsNotFull) {
     reply.activations(
         {.round = 1, .first = first, .count = kRows, .data = Bytes(kRows * row_bytes)});
   }
-  EXPECT_GT(reply.chunk_backlog(), 1u) << "the sockets do not hold them all";
+  EXPECT_GT(reply.chunk_backlog(), 1u) << "the sockets cannot buffer all chunks";
   EXPECT_FALSE(reply.full());
 }
 
-TEST_F(BacklogTest, APromptsRowsWaitForTheirReader) {
+TEST_F(BacklogTest, PromptRowsWaitForSlowReader) {
   ASSERT_TRUE(protocol_.prefill(
       outgoing(wire::Prefill{.tokens = std::vector<std::uint32_t>(kPromptTokens, 5)})));
   send();

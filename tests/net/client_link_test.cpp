@@ -28,13 +28,13 @@ Event expect_event(ClientLink& link) {
     return {};
   }
   if (!std::holds_alternative<Event>(*event)) {
-    ADD_FAILURE() << "another event";
+    ADD_FAILURE() << "unexpected event";
     return {};
   }
   return std::get<Event>(*std::move(event));
 }
 
-TEST(ClientLinkTest, SignsInAndIsAnswered) {
+TEST(ClientLinkTest, SignsInAndReceivesAnswers) {
   const TestServer server;
   const auto link = ClientLink::open(server.client_options()).value();
   EXPECT_EQ(expect_event<Welcomed>(*link).welcome.model, "toy");
@@ -45,14 +45,14 @@ TEST(ClientLinkTest, SignsInAndIsAnswered) {
   EXPECT_EQ(expect_event<VerdictReceived>(*link).verdict.length, 5u);
 }
 
-TEST(ClientLinkTest, DeadlineInThePastOnlyLooks) {
+TEST(ClientLinkTest, PastDeadlineOnlyPolls) {
   const TestServer server;
   const auto link = server.connect();
   EXPECT_EQ(link->wait_event(Clock::now() - 1h).error().code, Errc::timed_out);
   EXPECT_EQ(link->wait_event(Instant::min()).error().code, Errc::timed_out);
 }
 
-TEST(ClientLinkTest, BytesAtTheSocketExceedFramesByTls) {
+TEST(ClientLinkTest, SocketBytesExceedFramesByTlsOverhead) {
   const TestServer server;
   const auto link = server.connect();
   ASSERT_TRUE(link->send(outgoing(lockstep_prompt())));
@@ -69,14 +69,14 @@ TEST(ClientLinkTest, BytesAtTheSocketExceedFramesByTls) {
   EXPECT_GT(before.bytes_down, 500u) << "the handshake counts";
 }
 
-TEST(ClientLinkTest, RefusalWithoutAskingTheServerComesAsAnEvent) {
+TEST(ClientLinkTest, ReportsLocalRefusalAsEvent) {
   const TestServer server;
   const auto link = server.connect();
   ASSERT_TRUE(link->send(outgoing(wire::Prefill{.base_length = 4, .tokens = {1}})));
   EXPECT_EQ(expect_event<RequestRefused>(*link).error.code, Errc::protocol);
 }
 
-TEST(ClientLinkTest, NobodyThereIsToldOnceAndTriedAgain) {
+TEST(ClientLinkTest, ReportsUnreachableServerOnceAndRetries) {
   std::optional<TestServer> server;
   server.emplace();
   ClientLinkOptions options = server->client_options();
@@ -88,10 +88,11 @@ TEST(ClientLinkTest, NobodyThereIsToldOnceAndTriedAgain) {
   EXPECT_NE(event.error().message.find("127.0.0.1:" + options.port), std::string::npos);
   EXPECT_EQ(link->state(), LinkState::connecting);
   EXPECT_EQ(link->send(outgoing(small_prompt())).error().code, Errc::link_down);
-  EXPECT_EQ(link->wait_event(Clock::now() + 100ms).error().code, Errc::timed_out) << "told once";
+  EXPECT_EQ(link->wait_event(Clock::now() + 100ms).error().code, Errc::timed_out)
+      << "reported once";
 }
 
-TEST(ClientLinkTest, ComesBackWhenTheServerDoes) {
+TEST(ClientLinkTest, ReconnectsWhenServerReturns) {
   TestServer server;
   const auto link = server.connect();
   const std::uint16_t port = server.listener->port();
@@ -108,7 +109,7 @@ TEST(ClientLinkTest, ComesBackWhenTheServerDoes) {
 }
 
 // A captive portal, a proxy or a newly installed server says nothing about the previous server.
-TEST(ClientLinkTest, WhoAnswersInTheServersPlaceIsNamedAndTheServerStillLookedFor) {
+TEST(ClientLinkTest, ReportsForeignListenerAndKeepsRetrying) {
   TestServer server;
   std::atomic<int> failures = 0;
   ClientLinkOptions options = server.client_options();
@@ -137,10 +138,10 @@ TEST(ClientLinkTest, WhoAnswersInTheServersPlaceIsNamedAndTheServerStillLookedFo
     while (other.listener->stats().accepted < 2 && Clock::now() < end) {
       std::this_thread::sleep_for(1ms);
     }
-    EXPECT_GE(other.listener->stats().accepted, 2u) << "a key that is not its own is asked again";
+    EXPECT_GE(other.listener->stats().accepted, 2u) << "a server with another key is retried";
   }
   EXPECT_EQ(link->state(), LinkState::connecting);
-  EXPECT_EQ(failures, 1) << "once an outage";
+  EXPECT_EQ(failures, 1) << "once per outage";
 
   server.listen_again(port);
   expect_event<Welcomed>(*link);
@@ -148,7 +149,7 @@ TEST(ClientLinkTest, WhoAnswersInTheServersPlaceIsNamedAndTheServerStillLookedFo
   expect_event<VerdictReceived>(*link);
 }
 
-TEST(ClientLinkTest, HasNoNetworkWhileItsPlugIsPulled) {
+TEST(ClientLinkTest, StaysOfflineWhileUnplugged) {
   TestServer server;
   LinkPlug plug;
   auto options = server.client_options();
@@ -176,7 +177,7 @@ TEST(ClientLinkTest, HasNoNetworkWhileItsPlugIsPulled) {
 }
 
 // An unplugged network is not waited for.
-TEST(ClientLinkTest, ALinkWithoutItsPlugEndsAtOnce) {
+TEST(ClientLinkTest, EndsAtOnceWhileUnplugged) {
   TestServer server;
   LinkPlug plug;
   plug.put(false);
@@ -192,7 +193,7 @@ TEST(ClientLinkTest, ALinkWithoutItsPlugEndsAtOnce) {
 
 // While the grid is held, messages leave at its steps, in order, and events are reported at its
 // steps.
-TEST(ClientLinkTest, SendsAndTellsAtStepsWhileItsGridIsHeld) {
+TEST(ClientLinkTest, SendsAndReportsOnGridStepsWhileHeld) {
   const TestServer server;
   SendGrid grid;
   auto options = server.client_options();
@@ -228,7 +229,7 @@ TEST(ClientLinkTest, SendsAndTellsAtStepsWhileItsGridIsHeld) {
   EXPECT_EQ(expect_event<VerdictReceived>(*link).verdict.length, 3u);
 }
 
-TEST(ClientLinkTest, SecondHandshakeResumesTheFirst) {
+TEST(ClientLinkTest, SecondHandshakeResumesFirst) {
   TestServer server;
   const auto link = server.connect();
   EXPECT_EQ(link->stats().resumed_handshakes, 0u);
@@ -239,7 +240,7 @@ TEST(ClientLinkTest, SecondHandshakeResumesTheFirst) {
 }
 
 // A listener may wait for a lock that another thread holds while it calls the link.
-TEST(ClientLinkTest, MayBeCalledWhileItTellsOfAnEvent) {
+TEST(ClientLinkTest, MayBeCalledDuringEventNotification) {
   const TestServer server;
   std::latch telling(1);
   std::latch told(1);
@@ -257,7 +258,7 @@ TEST(ClientLinkTest, MayBeCalledWhileItTellsOfAnEvent) {
 }
 
 // An idle link may break and reconnect for days.
-TEST(ClientLinkTest, OfConnectionsThatNobodyListenedToTheLastIsTold) {
+TEST(ClientLinkTest, ReportsOnlyLastOfUnreadConnections) {
   TestServer server;
   const auto link = server.connect();
   for (std::uint32_t i = 0; i < 5; ++i) {
@@ -273,7 +274,7 @@ TEST(ClientLinkTest, OfConnectionsThatNobodyListenedToTheLastIsTold) {
   expect_event<VerdictReceived>(*link);
 }
 
-TEST(ClientLinkTest, ReasonThatRetryingDoesNotCureClosesTheLink) {
+TEST(ClientLinkTest, PermanentErrorClosesLink) {
   TestServer server;
   server.application.rejection = Error{Errc::unauthorized, "wrong token"};
   const auto link = ClientLink::open(server.client_options()).value();
@@ -286,14 +287,14 @@ TEST(ClientLinkTest, ReasonThatRetryingDoesNotCureClosesTheLink) {
   EXPECT_EQ(link->state(), LinkState::closed);
 }
 
-TEST(ClientLinkTest, AClosedLinkComesBackOnceItIsToTryAgain) {
+TEST(ClientLinkTest, TryAgainReopensLinkAfterPermanentError) {
   TestServer server;
   server.application.rejection = Error{Errc::unauthorized, "wrong token"};
   const auto link = ClientLink::open(server.client_options()).value();
   EXPECT_EQ(link->wait_event(soon()).error().code, Errc::unauthorized);
   link->try_again();
   EXPECT_EQ(link->wait_event(soon()).error().code, Errc::link_down);
-  EXPECT_EQ(link->wait_event(soon()).error().code, Errc::unauthorized) << "nothing was mended";
+  EXPECT_EQ(link->wait_event(soon()).error().code, Errc::unauthorized) << "the cause persists";
 
   const std::uint16_t port = server.listener->port();
   server.listener.reset();
@@ -311,10 +312,10 @@ TEST(ClientLinkTest, AClosedLinkComesBackOnceItIsToTryAgain) {
 
   link->close();
   link->try_again();
-  EXPECT_EQ(link->state(), LinkState::closed) << "what we have closed ourselves";
+  EXPECT_EQ(link->state(), LinkState::closed) << "closed by the caller";
 }
 
-TEST(ClientLinkTest, FullServerIsTriedAgain) {
+TEST(ClientLinkTest, RetriesFullServer) {
   TestServer server;
   server.application.rejection = Error{Errc::refused, "full"};
   const auto link = ClientLink::open(server.client_options()).value();
@@ -325,7 +326,7 @@ TEST(ClientLinkTest, FullServerIsTriedAgain) {
   server.application.wait_ended(3);
 }
 
-TEST(ClientLinkTest, NoAnswerToACancelledRequestComes) {
+TEST(ClientLinkTest, DropsAnswersToCancelledRequests) {
   const TestServer server;
   const auto link = server.connect();
   for (int turn = 0; turn < 200; ++turn) {
@@ -344,7 +345,7 @@ TEST(ClientLinkTest, NoAnswerToACancelledRequestComes) {
   }
 }
 
-TEST(ClientLinkTest, CloseEndsItForGood) {
+TEST(ClientLinkTest, CloseIsPermanent) {
   TestServer server;
   const auto link = server.connect();
   link->close();
@@ -395,13 +396,13 @@ class StuckResolver {
   std::shared_ptr<State> state_ = std::make_shared<State>();
 };
 
-TEST(ClientLinkTest, DestructionDoesNotWaitForAName) {
+TEST(ClientLinkTest, DestructionDoesNotWaitForNameResolution) {
   StuckResolver stuck;
   const auto link = stuck.open_link(1h);
   stuck.wait_until_asked();
 }
 
-TEST(ClientLinkTest, ANameThatIsNotFoundInTimeIsAnOutage) {
+TEST(ClientLinkTest, SlowNameResolutionIsAnOutage) {
   StuckResolver stuck;
   const auto link = stuck.open_link(50ms);
   const auto event = link->wait_event(soon());
@@ -411,7 +412,7 @@ TEST(ClientLinkTest, ANameThatIsNotFoundInTimeIsAnOutage) {
       << event.error().message;
 }
 
-TEST(ClientLinkTest, FindsANameAndSaysIfThereIsNone) {
+TEST(ClientLinkTest, ResolvesNameOrReportsUnknownHost) {
   TestServer server;
   ClientLinkOptions options = server.client_options();
   options.host = "localhost";
@@ -433,7 +434,7 @@ TEST(ClientLinkTest, FindsANameAndSaysIfThereIsNone) {
 }
 
 // Before that, a misspelt name is more likely.
-TEST(ClientLinkTest, ANameIsOutOfReachOnceSomeLinkHasMetTheServer) {
+TEST(ClientLinkTest, UnknownNameIsAnOutageAfterFirstContact) {
   TestServer server;
   ServerContact contact;
   EXPECT_EQ(contact.state(), ServerContact::State::unknown);
@@ -455,7 +456,7 @@ TEST(ClientLinkTest, ANameIsOutOfReachOnceSomeLinkHasMetTheServer) {
   EXPECT_EQ(contact.state(), ServerContact::State::away);
 }
 
-TEST(ClientLinkTest, DestructionDoesNotWaitForABackOff) {
+TEST(ClientLinkTest, DestructionDoesNotWaitForBackOff) {
   ClientLinkOptions options{
       .host = "127.0.0.1", .port = "1", .back_off = {.min = 1h, .max = 1h}, .jitter_seed = 1};
   const Instant start = Clock::now();
@@ -466,7 +467,7 @@ TEST(ClientLinkTest, DestructionDoesNotWaitForABackOff) {
   EXPECT_LT(Clock::now() - start, 10s);
 }
 
-TEST(ClientLinkTest, PromptsActivationsArrive) {
+TEST(ClientLinkTest, ReceivesPromptActivations) {
   TestServer server;
   server.application.scale_groups = {64};
   const ActivationLayout layout({64});
@@ -499,7 +500,7 @@ class BusyApplication final : public ServerApplication {
   std::latch free_{1};
 };
 
-TEST(ClientLinkTest, ALinkThatTakesNoMoreIsBackedUpUntilItDoes) {
+TEST(ClientLinkTest, IsBackedUpUntilServerReadsAgain) {
   test::TemporaryDirectory directory;
   const TlsIdentity identity = make_identity(directory.path(), "server", {});
   BusyApplication application;

@@ -98,18 +98,18 @@ std::uint16_t closed_port() {
   return RawServer(hang_up).port();
 }
 
-TEST(DialerTest, AnAddressThatSaysNothingDoesNotHoldUpTheNext) {
+TEST(DialerTest, SilentAddressDoesNotDelayNextOne) {
   const SilentPort silent;
   const RawServer server(hang_up);
   EXPECT_EQ(Dialed({silent.port(), server.port()}).connect(), server.port());
 }
 
-TEST(DialerTest, AnAddressThatRefusesIsPassedOver) {
+TEST(DialerTest, SkipsRefusingAddress) {
   const RawServer server(hang_up);
   EXPECT_EQ(Dialed({closed_port(), server.port()}).connect(), server.port());
 }
 
-TEST(DialerTest, WhereNobodyAnswersItSaysWhy) {
+TEST(DialerTest, ReportsCauseIfNoAddressAnswers) {
   Dialed nobody({closed_port(), closed_port()});
   EXPECT_EQ(nobody.connect(), 0);
   EXPECT_EQ(nobody.error(), boost::asio::error::connection_refused);
@@ -118,17 +118,17 @@ TEST(DialerTest, WhereNobodyAnswersItSaysWhy) {
   EXPECT_EQ(nowhere.error(), boost::asio::error::host_not_found);
 }
 
-TEST(DialerTest, BeginsAfterTheAddressThatWasOfNoUseAndWithTheOneThatWasOfUse) {
+TEST(DialerTest, StartsWithKeptAddressOrAfterLastTriedOne) {
   const RawServer first(hang_up);
   const RawServer second(hang_up);
   Dialed dialed({first.port(), second.port()});
   EXPECT_EQ(dialed.connect(), first.port());
   EXPECT_EQ(dialed.connect(), second.port());
-  EXPECT_EQ(dialed.connect(), first.port()) << "after the last";
+  EXPECT_EQ(dialed.connect(), first.port()) << "wraps around after the last address";
   EXPECT_EQ(dialed.connect(), second.port());
   dialed.keep();
   EXPECT_EQ(dialed.connect(), second.port());
-  EXPECT_EQ(dialed.connect(), first.port()) << "kept once";
+  EXPECT_EQ(dialed.connect(), first.port()) << "keep() applies once";
 }
 
 }  // namespace

@@ -30,7 +30,7 @@ void wait_until_closed(std::uint16_t port) {
   }
 }
 
-TEST(DrainTest, AnAnswerThatRunsGoesOnToItsEnd) {
+TEST(DrainTest, LetsRunningAnswerFinish) {
   TestServer server(patient());
   auto link = server.connect();
   ASSERT_TRUE(link->send(outgoing(lockstep_prompt())));
@@ -48,14 +48,14 @@ TEST(DrainTest, AnAnswerThatRunsGoesOnToItsEnd) {
   EXPECT_EQ(server.listener->stats().open, 0u);
 }
 
-TEST(DrainTest, WhoAsksNothingIsSentAwayAtOnce) {
+TEST(DrainTest, DisconnectsIdleClientAtOnce) {
   TestServer server(patient());
   const auto link = server.connect();
   server.listener->drain(1h);
   expect_goodbye(*link);
 }
 
-TEST(DrainTest, AnAnswerThatTheModelEndedIsOver) {
+TEST(DrainTest, DisconnectsAfterAnswerEnded) {
   TestServer server(patient());
   server.application.ending = wire::Ending::end_token;
   const auto link = server.connect();
@@ -65,7 +65,7 @@ TEST(DrainTest, AnAnswerThatTheModelEndedIsOver) {
   expect_goodbye(*link);
 }
 
-TEST(DrainTest, WhoDoesNotDraftOnIsSentAway) {
+TEST(DrainTest, DisconnectsClientThatStopsDrafting) {
   TestServer::Options options;
   options.listener.drafting_time_max = 1ms;
   TestServer server(options);
@@ -77,7 +77,7 @@ TEST(DrainTest, WhoDoesNotDraftOnIsSentAway) {
 }
 
 // Its run has used up its credit.
-TEST(DrainTest, WhoGivesNoMoreCreditIsSentAway) {
+TEST(DrainTest, DisconnectsClientWithoutCredit) {
   TestServer::Options options;
   options.listener.drafting_time_max = 1ms;
   TestServer server(options);
@@ -90,7 +90,7 @@ TEST(DrainTest, WhoGivesNoMoreCreditIsSentAway) {
   expect_goodbye(*link);
 }
 
-TEST(DrainTest, AfterItsLimitTheRestIsLeftToStop) {
+TEST(DrainTest, LeavesRemainingClientsToStopAfterTimeout) {
   TestServer server(patient());
   const auto link = server.connect();
   ASSERT_TRUE(link->send(outgoing(small_prompt())));
@@ -101,7 +101,7 @@ TEST(DrainTest, AfterItsLimitTheRestIsLeftToStop) {
   expect_goodbye(*link);
 }
 
-TEST(ListenerStatsTest, BytesAreCountedWhileAConnectionLives) {
+TEST(ListenerStatsTest, CountsBytesOfOpenConnections) {
   const TestServer server;
   const auto link = server.connect();
   ASSERT_TRUE(link->send(outgoing(small_prompt())));

@@ -73,7 +73,7 @@ class HttpServerTest : public ::testing::Test {
       }};
 };
 
-TEST_F(HttpServerTest, AConnectionBringsSeveralRequests) {
+TEST_F(HttpServerTest, ServesSeveralRequestsPerConnection) {
   RawPeer peer(server_.port());
   for (const std::string body : {"one", "two", "three"}) {
     peer.write("POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: " + std::to_string(body.size()) +
@@ -86,10 +86,10 @@ TEST_F(HttpServerTest, AConnectionBringsSeveralRequests) {
       "POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\n\r\nb");
   const std::string both = read_until(peer, "\r\n\r\nb");
   EXPECT_NE(both.find("\r\n\r\na"), std::string::npos);
-  EXPECT_TRUE(peer.read_to_end().empty()) << "who stays silent is let go";
+  EXPECT_TRUE(peer.read_to_end().empty()) << "idle connections are closed";
 }
 
-TEST_F(HttpServerTest, BodiesComeWholeInAnyParts) {
+TEST_F(HttpServerTest, AssemblesBodiesFromAnyParts) {
   const std::string body(300'000, 'y');
   EXPECT_TRUE(post("/echo", body).ends_with("\r\n\r\n" + body));
   RawPeer peer(server_.port());
@@ -101,7 +101,7 @@ TEST_F(HttpServerTest, BodiesComeWholeInAnyParts) {
   EXPECT_NE(read_until(peer, "abcde").find("\r\n\r\nabcde"), std::string::npos);
 }
 
-TEST_F(HttpServerTest, WhoAsksWhetherToGoOnIsTold) {
+TEST_F(HttpServerTest, AnswersExpectContinue) {
   RawPeer peer(server_.port());
   peer.write("POST /echo HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 4\r\n\r\n");
   EXPECT_TRUE(read_until(peer, "\r\n\r\n").starts_with("HTTP/1.1 100 "));
@@ -109,7 +109,7 @@ TEST_F(HttpServerTest, WhoAsksWhetherToGoOnIsTold) {
   EXPECT_NE(read_until(peer, "body").find("\r\n\r\nbody"), std::string::npos);
 }
 
-TEST_F(HttpServerTest, ABodyBeyondTheLimitIsRefusedBeforeItComes) {
+TEST_F(HttpServerTest, RefusesBodyOverLimitBeforeReading) {
   RawPeer peer(server_.port());
   peer.write("POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999999\r\n\r\n");
   EXPECT_TRUE(text_of(peer.read_to_end()).starts_with("HTTP/1.1 413 "));
@@ -120,7 +120,7 @@ TEST_F(HttpServerTest, ABodyBeyondTheLimitIsRefusedBeforeItComes) {
   EXPECT_TRUE(text_of(endless.read_to_end()).starts_with("HTTP/1.1 413 "));
 }
 
-TEST_F(HttpServerTest, APageWithoutABodyAnswersBeforeItComes) {
+TEST_F(HttpServerTest, AnswersWithoutReadingUnusedBody) {
   RawPeer peer(server_.port());
   peer.write("POST /open HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000000\r\n\r\n");
   const std::string answer = text_of(peer.read_to_end());
@@ -130,11 +130,11 @@ TEST_F(HttpServerTest, APageWithoutABodyAnswersBeforeItComes) {
   for (int i = 0; i < 2; ++i) {
     empty.write("POST /open HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n");
     EXPECT_NE(read_until(empty, "\r\n\r\n0").find("200 OK"), std::string::npos)
-        << "the connection goes on";
+        << "the connection stays open";
   }
 }
 
-TEST_F(HttpServerTest, BoundsBodiesOfAllConnectionsTogether) {
+TEST_F(HttpServerTest, BoundsTotalBodiesOfAllConnections) {
   const std::string part(700u << 10, 'z');
   const auto begin = [&](RawPeer& peer) {
     peer.write("POST /echo HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: " +
@@ -152,11 +152,11 @@ TEST_F(HttpServerTest, BoundsBodiesOfAllConnectionsTogether) {
   second.write("!");
   EXPECT_TRUE(text_of(first.read_to_end()).starts_with("HTTP/1.1 200 "));
   EXPECT_TRUE(text_of(second.read_to_end()).starts_with("HTTP/1.1 200 "));
-  EXPECT_TRUE(post("/echo", part).starts_with("HTTP/1.1 200 ")) << "their room is free again";
+  EXPECT_TRUE(post("/echo", part).starts_with("HTTP/1.1 200 ")) << "body memory is free again";
 }
 
 // The body of a refused request need not be read.
-TEST(HttpRefusalTest, WhatIsRefusedByItsHeaderSendsNoBody) {
+TEST(HttpRefusalTest, RefusesByHeaderWithoutReadingBody) {
   std::atomic<int> handled = 0;
   const HttpServer server({.address = "127.0.0.1",
                            .keeps_alive = true,
@@ -185,7 +185,7 @@ TEST(HttpRefusalTest, WhatIsRefusedByItsHeaderSendsNoBody) {
 }
 
 // Request smuggling: two ends that disagree on a request's length see different requests.
-TEST_F(HttpServerTest, ARequestOfTwoLengthsIsRefused) {
+TEST_F(HttpServerTest, RefusesContradictoryLengths) {
   const std::string start = "POST /echo HTTP/1.1\r\nHost: x\r\n";
   for (const std::string headers : {"Content-Length: 4\r\nTransfer-Encoding: chunked\r\n",
                                     "Transfer-Encoding: chunked\r\nContent-Length: 4\r\n",
@@ -198,7 +198,7 @@ TEST_F(HttpServerTest, ARequestOfTwoLengthsIsRefused) {
 }
 
 // A proxy may have used the first of two headers, or neither.
-TEST_F(HttpServerTest, WhatMayBeReadAsAnotherRequestIsRefused) {
+TEST_F(HttpServerTest, RefusesRequestSmuggling) {
   const std::string body = "0\r\n\r\nPOST /echo HTTP/1.1\r\nHost: x\r\n\r\n";
   for (const std::string headers :
        {"Host: x\r\nHost: y\r\n", "Host: x\r\nTransfer-Encoding: xchunked\r\n",
@@ -211,7 +211,7 @@ TEST_F(HttpServerTest, WhatMayBeReadAsAnotherRequestIsRefused) {
     peer.write("POST /echo HTTP/1.1\r\n" + headers + "\r\n" + body);
     const std::string said = text_of(peer.read_to_end());
     EXPECT_TRUE(said.starts_with("HTTP/1.1 4")) << headers << said;
-    EXPECT_EQ(said.find("HTTP/1.1", 1), std::string::npos) << "a second answer: " << headers;
+    EXPECT_EQ(said.find("HTTP/1.1", 1), std::string::npos) << "second answer to " << headers;
   }
   for (const std::string chunk :
        {"-1\r\n", "g\r\nx\r\n", "ffffffffffffffffff\r\n", "1\r\nxx\r\n", "1;\x01\r\nx\r\n"}) {
@@ -224,7 +224,7 @@ TEST_F(HttpServerTest, WhatMayBeReadAsAnotherRequestIsRefused) {
 }
 
 // Incomplete requests and silent clients give their slots to clients with a request.
-TEST_F(HttpServerTest, WhoOwesARequestMakesRoom) {
+TEST_F(HttpServerTest, ClosesConnectionsWithoutRequestForNewOnes) {
   std::list<RawPeer> idle;
   for (int i = 0; i < 100; ++i) {
     idle.emplace_back(server_.port());
@@ -241,7 +241,7 @@ TEST_F(HttpServerTest, WhoOwesARequestMakesRoom) {
   EXPECT_NE(read_until(asked, "answered").find("answered"), std::string::npos);
 }
 
-TEST(HttpLimitTest, WhereAllWaitForAnswersWhoComesIsClosedAtOnce) {
+TEST(HttpLimitTest, ClosesNewConnectionIfAllAwaitAnswers) {
   std::mutex mutex;
   std::vector<HttpReply> unanswered;
   const HttpServer server({.address = "127.0.0.1", .connections_max = 3},
@@ -267,7 +267,7 @@ TEST(HttpLimitTest, WhereAllWaitForAnswersWhoComesIsClosedAtOnce) {
 }
 
 // A client that stays connected after its answer holds no slot.
-TEST(HttpLimitTest, WhoHasAnAnswerMakesRoom) {
+TEST(HttpLimitTest, ClosesAnsweredConnectionForNewOne) {
   const HttpServer server({.address = "127.0.0.1", .connections_max = 3},
                           [](const HttpRequest&, HttpReply reply) {
                             reply.send({.content_type = "text/plain", .body = "answered"});
@@ -279,12 +279,12 @@ TEST(HttpLimitTest, WhoHasAnAnswerMakesRoom) {
   }
 }
 
-TEST_F(HttpServerTest, HeadersAreFoundInAnySpelling) {
+TEST_F(HttpServerTest, FindsHeadersInAnyCase) {
   EXPECT_TRUE(post("/header", "", "X-SOME: value\r\nConnection: close\r\n").ends_with("value"));
   EXPECT_TRUE(post("/header", "").ends_with("-"));
 }
 
-TEST_F(HttpServerTest, AStreamComesAsItIsWritten) {
+TEST_F(HttpServerTest, StreamsChunksAsWritten) {
   RawPeer peer(server_.port());
   peer.write("GET /held HTTP/1.1\r\nHost: x\r\n\r\n");
   HttpReply reply = held();
@@ -296,10 +296,11 @@ TEST_F(HttpServerTest, AStreamComesAsItIsWritten) {
   reply.end();
   EXPECT_EQ(read_until(peer, "0\r\n\r\n"), "0\r\n\r\n");
   peer.write("POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\n\r\nnext");
-  EXPECT_NE(read_until(peer, "next").find("200 OK"), std::string::npos) << "and goes on";
+  EXPECT_NE(read_until(peer, "next").find("200 OK"), std::string::npos)
+      << "the connection stays open";
 }
 
-TEST_F(HttpServerTest, AStreamToAClientOfOldEndsWithItsConnection) {
+TEST_F(HttpServerTest, EndsHttp10StreamByClosing) {
   RawPeer peer(server_.port());
   peer.write("GET /held HTTP/1.0\r\n\r\n");
   HttpReply reply = held();
@@ -311,7 +312,7 @@ TEST_F(HttpServerTest, AStreamToAClientOfOldEndsWithItsConnection) {
   EXPECT_EQ(all.find("chunked"), std::string::npos);
 }
 
-TEST_F(HttpServerTest, AQuietStreamIsFilled) {
+TEST_F(HttpServerTest, SendsFillerOnQuietStream) {
   RawPeer peer(server_.port());
   peer.write("GET /held HTTP/1.1\r\nHost: x\r\n\r\n");
   HttpReply reply = held();
@@ -321,7 +322,7 @@ TEST_F(HttpServerTest, AQuietStreamIsFilled) {
   EXPECT_EQ(reply.backlog_bytes(), 0u);
 }
 
-TEST_F(HttpServerTest, WhoLeavesIsMissedAtOnce) {
+TEST_F(HttpServerTest, NoticesDisconnectAtOnce) {
   for (const bool streaming : {false, true}) {
     held_ = {};
     RawPeer peer(server_.port());
@@ -344,7 +345,7 @@ TEST_F(HttpServerTest, WhoLeavesIsMissedAtOnce) {
   }
 }
 
-TEST_F(HttpServerTest, TheNextRequestComingEarlyIsNoLeaving) {
+TEST_F(HttpServerTest, DoesNotMistakePipelinedRequestForDisconnect) {
   RawPeer peer(server_.port());
   peer.write("GET /held HTTP/1.1\r\nHost: x\r\n\r\n");
   HttpReply reply = held();
@@ -356,7 +357,7 @@ TEST_F(HttpServerTest, TheNextRequestComingEarlyIsNoLeaving) {
   EXPECT_LT(both.find("first"), both.find("next"));
 }
 
-TEST_F(HttpServerTest, MissesAClientThatSentMoreAndLeft) {
+TEST_F(HttpServerTest, NoticesDisconnectAfterExtraBytes) {
   std::optional<RawPeer> peer(server_.port());
   peer->write("POST /held HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n\r\n");
   HttpReply reply = held();
@@ -368,7 +369,7 @@ TEST_F(HttpServerTest, MissesAClientThatSentMoreAndLeft) {
   EXPECT_EQ(told.get_future().wait_for(5s), std::future_status::ready);
 }
 
-TEST_F(HttpServerTest, WhoDoesNotReadIsBehindAndThenCutOff) {
+TEST_F(HttpServerTest, CutsOffStalledReader) {
   RawPeer peer(server_.port());
   peer.write("GET /held HTTP/1.1\r\nHost: x\r\n\r\n");
   HttpReply reply = held();
@@ -382,7 +383,7 @@ TEST_F(HttpServerTest, WhoDoesNotReadIsBehindAndThenCutOff) {
   EXPECT_EQ(told.get(), HttpGone::stalled);
 }
 
-TEST_F(HttpServerTest, WhatNobodyAnswersIsAFailure) {
+TEST_F(HttpServerTest, AnswersDroppedOrThrowingRequestWith500) {
   for (const std::string path : {"/dropped", "/throws"}) {
     EXPECT_TRUE(post(path, "").starts_with("HTTP/1.1 500 ")) << path;
   }
@@ -402,7 +403,7 @@ TEST_F(HttpServerTest, RepliesOutliveTheServer) {
 }
 
 // From many threads at once, with clients that connect and disconnect.
-TEST_F(HttpServerTest, ManyAreServedAtOnce) {
+TEST_F(HttpServerTest, ServesManyClientsAtOnce) {
   std::vector<std::thread> clients;
   std::atomic<int> right = 0;
   for (int c = 0; c < 16; ++c) {

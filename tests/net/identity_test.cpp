@@ -27,7 +27,7 @@ void encrypt_key(const fs::path& file) {
             1);
 }
 
-TEST(IdentityTest, IsMadeOnceAndKept) {
+TEST(IdentityTest, IsCreatedOnceAndKept) {
   const test::TemporaryDirectory directory;
   const auto first = load_or_create_identity(directory / "state");
   ASSERT_TRUE(first) << first.error().message;
@@ -39,7 +39,7 @@ TEST(IdentityTest, IsMadeOnceAndKept) {
   EXPECT_EQ(load_identity(first->certificate_file, first->key_file)->pin, first->pin);
 }
 
-TEST(IdentityTest, FilesAreTheOwnersAlone) {
+TEST(IdentityTest, FilesAreAccessibleToOwnerOnly) {
   const test::TemporaryDirectory directory;
   const auto identity = load_or_create_identity(directory / "state").value();
   const auto others = fs::perms::group_all | fs::perms::others_all;
@@ -48,7 +48,7 @@ TEST(IdentityTest, FilesAreTheOwnersAlone) {
   EXPECT_EQ(fs::status(directory / "state").permissions() & others, fs::perms::none);
 }
 
-TEST(IdentityTest, LostCertificateIsMadeAnewFromItsKey) {
+TEST(IdentityTest, RecreatesLostCertificateFromKey) {
   const test::TemporaryDirectory directory;
   const auto first = load_or_create_identity(directory.path()).value();
   fs::remove(first.certificate_file);
@@ -73,7 +73,7 @@ TEST(IdentityTest, SerialNumbersHaveNoLeadingZeroOctet) {
   }
 }
 
-TEST(IdentityTest, LostKeyMakesAnotherIdentity) {
+TEST(IdentityTest, LostKeyCreatesNewIdentity) {
   const test::TemporaryDirectory directory;
   const auto first = load_or_create_identity(directory.path()).value();
   fs::remove(first.key_file);
@@ -83,7 +83,7 @@ TEST(IdentityTest, LostKeyMakesAnotherIdentity) {
 }
 
 // Clients pin the certificate: loading must not create another.
-TEST(IdentityTest, LoadingMakesNothing) {
+TEST(IdentityTest, LoadingCreatesNothing) {
   for (const auto lost : {&TlsIdentity::certificate_file, &TlsIdentity::key_file}) {
     const test::TemporaryDirectory directory;
     const auto made = load_or_create_identity(directory.path()).value();
@@ -100,7 +100,7 @@ TEST(IdentityTest, LoadingMakesNothing) {
 }
 
 // Not even root can follow the link.
-TEST(IdentityTest, AKeyOfWhichNobodyCanSayWhetherItIsThereIsAnError) {
+TEST(IdentityTest, ReportsKeyThatIsASymlinkLoop) {
   const test::TemporaryDirectory directory;
   fs::create_symlink("server-key.pem", directory / "server-key.pem");
   const auto identity = load_or_create_identity(directory.path());
@@ -109,7 +109,7 @@ TEST(IdentityTest, AKeyOfWhichNobodyCanSayWhetherItIsThereIsAnError) {
   EXPECT_NE(identity.error().message.find("server-key.pem"), std::string::npos);
 }
 
-TEST(IdentityTest, DamagedFilesAreNamed) {
+TEST(IdentityTest, NamesDamagedFile) {
   const test::TemporaryDirectory directory;
   const auto identity = load_or_create_identity(directory.path()).value();
   std::ofstream(identity.key_file, std::ios::trunc) << "no key";
@@ -120,7 +120,7 @@ TEST(IdentityTest, DamagedFilesAreNamed) {
 }
 
 // OpenSSL would prompt for a passphrase on the terminal and wait.
-TEST(IdentityTest, AnEncryptedKeyIsNamedAndNotAskedFor) {
+TEST(IdentityTest, RefusesEncryptedKeyWithoutPrompting) {
   const test::TemporaryDirectory directory;
   const auto identity = load_or_create_identity(directory.path()).value();
   encrypt_key(identity.key_file);
@@ -134,7 +134,7 @@ TEST(IdentityTest, AnEncryptedKeyIsNamedAndNotAskedFor) {
   }
 }
 
-TEST(IdentityTest, FilesThatAreNotThereAreNamed) {
+TEST(IdentityTest, NamesMissingFiles) {
   const test::TemporaryDirectory directory;
   const auto identity = load_or_create_identity(directory.path()).value();
   const fs::path lost = directory / "lost.pem";
@@ -154,7 +154,7 @@ TEST(IdentityTest, FilesThatAreNotThereAreNamed) {
 }
 
 // A pipe can be read only once, and waiting for data could block forever.
-TEST(IdentityTest, APipeIsRefusedInsteadOfCertificatesAndKeys) {
+TEST(IdentityTest, RefusesPipesAsCertificatesAndKeys) {
   const test::TemporaryDirectory directory;
   const auto identity = load_or_create_identity(directory.path()).value();
   const fs::path pipe = directory / "pipe.pem";
@@ -174,7 +174,7 @@ TEST(IdentityTest, APipeIsRefusedInsteadOfCertificatesAndKeys) {
   }
 }
 
-TEST(IdentityTest, KeyOfAnotherCertificateIsRefused) {
+TEST(IdentityTest, RefusesKeyOfAnotherCertificate) {
   const test::TemporaryDirectory directory;
   const auto a = make_identity(directory.path(), "a", {});
   const auto b = make_identity(directory.path(), "b", {});
@@ -183,7 +183,7 @@ TEST(IdentityTest, KeyOfAnotherCertificateIsRefused) {
       make_server_context({.certificate_file = a.certificate_file, .key_file = b.key_file}));
 }
 
-TEST(IdentityTest, AKeyThatEverybodyMayReadIsRefusedOnBothSides) {
+TEST(IdentityTest, RefusesWorldReadableKeyOnBothSides) {
   const test::TemporaryDirectory directory;
   const auto identity = make_identity(directory.path(), "a", {});
   fs::permissions(identity.key_file, fs::perms::group_read, fs::perm_options::add);
@@ -206,7 +206,7 @@ TEST(IdentityTest, AKeyThatEverybodyMayReadIsRefusedOnBothSides) {
   }
 }
 
-TEST(IdentityTest, UnwritableDirectoryIsAnError) {
+TEST(IdentityTest, ReportsUnwritableDirectory) {
   const auto identity = load_or_create_identity("/proc/edgedraft-test");
   ASSERT_FALSE(identity);
   EXPECT_EQ(identity.error().code, Errc::io);

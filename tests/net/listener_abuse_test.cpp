@@ -76,7 +76,7 @@ TEST_F(ListenerAbuseTest, FrameThatNeverEndsTimesOut) {
   EXPECT_EQ(farewell(peer)->code, Errc::timed_out);
 }
 
-TEST_F(ListenerAbuseTest, GarbageInsideTlsIsAnswered) {
+TEST_F(ListenerAbuseTest, AnswersGarbageInsideTls) {
   RawTlsPeer peer(port(), {});
   ASSERT_TRUE(peer.shake_hands());
   peer.write(Bytes(100, std::byte{0xEE}));
@@ -84,7 +84,7 @@ TEST_F(ListenerAbuseTest, GarbageInsideTlsIsAnswered) {
   EXPECT_EQ(reason().code, Errc::version);
 }
 
-TEST_F(ListenerAbuseTest, RandomBytesInsteadOfTls) {
+TEST_F(ListenerAbuseTest, SurvivesRandomBytesInsteadOfTls) {
   for (std::uint64_t seed = 0; seed < 20; ++seed) {
     Random random(seed);
     RawPeer peer(port());
@@ -97,7 +97,7 @@ TEST_F(ListenerAbuseTest, RandomBytesInsteadOfTls) {
   server_->application.wait_ended(20);
 }
 
-TEST_F(ListenerAbuseTest, OversizeFrameIsRefusedByItsHeader) {
+TEST_F(ListenerAbuseTest, RejectsOversizeFrameByHeader) {
   RawTlsPeer peer(port(), {});
   ASSERT_TRUE(peer.shake_hands());
   Bytes header(kFrameHeaderBytes);
@@ -107,7 +107,7 @@ TEST_F(ListenerAbuseTest, OversizeFrameIsRefusedByItsHeader) {
   EXPECT_EQ(farewell(peer)->code, Errc::frame_too_large);
 }
 
-TEST_F(ListenerAbuseTest, ReplayedRoundIsRefused) {
+TEST_F(ListenerAbuseTest, RejectsReplayedRound) {
   RawTlsPeer peer(port(), {});
   sign_in(peer);
   wire::Prefill prefill = small_prompt();
@@ -118,7 +118,7 @@ TEST_F(ListenerAbuseTest, ReplayedRoundIsRefused) {
   EXPECT_EQ(farewell(peer)->code, Errc::protocol);
 }
 
-TEST_F(ListenerAbuseTest, FinInsideAFrame) {
+TEST_F(ListenerAbuseTest, SurvivesFinInsideFrame) {
   RawTlsPeer peer(port(), {});
   sign_in(peer);
   const Bytes frame = wire::encode(outgoing(small_prompt()));
@@ -127,7 +127,7 @@ TEST_F(ListenerAbuseTest, FinInsideAFrame) {
   EXPECT_EQ(reason().code, Errc::link_down);
 }
 
-TEST_F(ListenerAbuseTest, ResetInsideAFrame) {
+TEST_F(ListenerAbuseTest, SurvivesResetInsideFrame) {
   RawTlsPeer peer(port(), {});
   sign_in(peer);
   const Bytes frame = wire::encode(outgoing(small_prompt()));
@@ -136,14 +136,14 @@ TEST_F(ListenerAbuseTest, ResetInsideAFrame) {
   EXPECT_EQ(reason().code, Errc::link_down);
 }
 
-TEST_F(ListenerAbuseTest, ResetInTheTlsHandshake) {
+TEST_F(ListenerAbuseTest, SurvivesResetInTlsHandshake) {
   RawPeer peer(port());
   peer.write("\x16\x03\x01");
   peer.reset();
   EXPECT_EQ(reason().code, Errc::link_down);
 }
 
-TEST_F(ListenerAbuseTest, OneByteWritesAreServed) {
+TEST_F(ListenerAbuseTest, ServesOneByteWrites) {
   RawTlsPeer peer(port(), {});
   sign_in(peer);
   wire::Prefill prefill = small_prompt();
@@ -156,7 +156,7 @@ TEST_F(ListenerAbuseTest, OneByteWritesAreServed) {
             static_cast<std::uint16_t>(wire::Kind::verdict));
 }
 
-TEST_F(ListenerAbuseTest, PeerThatNeverReadsIsDropped) {
+TEST_F(ListenerAbuseTest, DropsPeerThatNeverReads) {
   serve_with([](ListenerOptions& options) { options.write_stall_timeout = 200ms; });
   RawTlsPeer peer(port(), {});
   sign_in(peer);
@@ -170,7 +170,7 @@ TEST_F(ListenerAbuseTest, PeerThatNeverReadsIsDropped) {
   EXPECT_EQ(reason().code, Errc::timed_out);
 }
 
-TEST_F(ListenerAbuseTest, ConnectAndLeaveManyTimes) {
+TEST_F(ListenerAbuseTest, SurvivesManyConnectsAndResets) {
   for (int i = 0; i < 200; ++i) RawPeer(port()).reset();
   server_->application.wait_ended(200);
 }

@@ -29,14 +29,14 @@ bool has_ipv6() {
   return !error;
 }
 
-TEST(ListenerTest, PortZeroTakesAFreeOne) {
+TEST(ListenerTest, PortZeroPicksFreePort) {
   const TestServer a;
   const TestServer b;
   EXPECT_NE(a.listener->port(), 0);
   EXPECT_NE(a.listener->port(), b.listener->port());
 }
 
-TEST(ListenerTest, TakenPortIsAnException) {
+TEST(ListenerTest, ThrowsIfPortIsTaken) {
   TestServer server;
   const auto tls = make_server_context({.certificate_file = server.identity.certificate_file,
                                         .key_file = server.identity.key_file})
@@ -45,7 +45,7 @@ TEST(ListenerTest, TakenPortIsAnException) {
   EXPECT_THROW(Listener(taken, tls, server.application), ListenError);
 }
 
-TEST(ListenerTest, ServesManyAtOnce) {
+TEST(ListenerTest, ServesManyClientsAtOnce) {
   const TestServer server;
   std::vector<std::unique_ptr<ClientLink>> links;
   for (int i = 0; i < 20; ++i) links.push_back(ClientLink::open(server.client_options()).value());
@@ -59,7 +59,7 @@ TEST(ListenerTest, ServesManyAtOnce) {
   }
 }
 
-TEST(ListenerTest, StopSaysGoodbye) {
+TEST(ListenerTest, StopNotifiesClients) {
   TestServer server;
   const auto link = server.connect();
   server.listener->stop(10s);
@@ -70,7 +70,7 @@ TEST(ListenerTest, StopSaysGoodbye) {
       << event.error().message;
 }
 
-TEST(ListenerTest, StopCutsOffWhoDoesNotLeave) {
+TEST(ListenerTest, StopCutsOffStalledPeers) {
   TestServer server;
   const RawPeer stalled(server.listener->port());
   while (server.listener->stats().open == 0) std::this_thread::yield();
@@ -78,20 +78,20 @@ TEST(ListenerTest, StopCutsOffWhoDoesNotLeave) {
   EXPECT_EQ(server.listener->stats().open, 0u);
 }
 
-TEST(ListenerTest, TheSilentMakeRoomForWhoeverComes) {
+TEST(ListenerTest, SilentPeersMakeRoomForNewOnes) {
   TestServer server({.listener = {.address = "127.0.0.1", .connections_max = 4}});
   const auto inside = server.connect();
   std::vector<std::unique_ptr<RawPeer>> silent;
   for (int i = 0; i < 10; ++i) {
     silent.push_back(std::make_unique<RawPeer>(server.listener->port()));
   }
-  EXPECT_TRUE(silent[0]->read_to_end().empty()) << "the oldest goes first";
+  EXPECT_TRUE(silent[0]->read_to_end().empty()) << "the oldest peer is closed first";
   server.expect_serves();
   ASSERT_TRUE(inside->send(outgoing(small_prompt())));
-  EXPECT_TRUE(inside->wait_event(soon())) << "who has signed in stays";
+  EXPECT_TRUE(inside->wait_event(soon())) << "signed-in clients stay";
 }
 
-TEST(ListenerTest, AnAddressHasItsShareOfStrangers) {
+TEST(ListenerTest, LimitsUnauthenticatedPeersPerAddress) {
   TestServer server({.listener = {.address = "127.0.0.1", .strangers_per_address_max = 2}});
   const auto inside = server.connect();
   RawPeer first(server.listener->port());
@@ -103,7 +103,7 @@ TEST(ListenerTest, AnAddressHasItsShareOfStrangers) {
 }
 
 // A dual-stack listener sees IPv4 addresses as parts of one IPv6 network.
-TEST(ListenerTest, EachAddressOfIpv4HasItsOwnShare) {
+TEST(ListenerTest, LimitsEachIpv4AddressSeparately) {
   if (!has_ipv6()) EDGEDRAFT_SKIP_WITHOUT("ipv6", "this system has no address for both families");
   TestServer server({.listener = {.address = "::", .strangers_per_address_max = 1}});
   RawPeer other(server.listener->port(), 2);
@@ -116,7 +116,7 @@ TEST(ListenerTest, EachAddressOfIpv4HasItsOwnShare) {
 }
 
 // Otherwise they would count as peers that do not speak TLS.
-TEST(ListenerTest, WhoMadeRoomForOthersIsToldApart) {
+TEST(ListenerTest, ReportsEvictedPeersAsRefused) {
   TestServer server({.listener = {.address = "127.0.0.1", .strangers_per_address_max = 1}});
   RawPeer first(server.listener->port());
   RawPeer second(server.listener->port());
@@ -128,17 +128,17 @@ TEST(ListenerTest, WhoMadeRoomForOthersIsToldApart) {
   EXPECT_NE(server.application.wait_ended(2)[1].code, Errc::refused);
 }
 
-TEST(ListenerTest, AboveTheLimitConnectionsAreClosed) {
+TEST(ListenerTest, ClosesConnectionsOverLimit) {
   TestServer server({.listener = {.address = "127.0.0.1", .connections_max = 1}});
   const auto first = server.connect();
   RawPeer second(server.listener->port());
   EXPECT_TRUE(second.read_to_end().empty());
   EXPECT_EQ(server.listener->stats().over_limit, 1u);
   ASSERT_TRUE(first->send(outgoing(small_prompt())));
-  EXPECT_TRUE(first->wait_event(soon())) << "the one inside is not bothered";
+  EXPECT_TRUE(first->wait_event(soon())) << "the signed-in client is unaffected";
 }
 
-TEST(ListenerTest, RenewedCertificateIsShownToTheNext) {
+TEST(ListenerTest, NewConnectionsGetRenewedCertificate) {
   TestServer server;
   const auto renewed = make_identity(server.directory.path(), "renewed", {});
   const auto before = server.connect();
@@ -149,11 +149,11 @@ TEST(ListenerTest, RenewedCertificateIsShownToTheNext) {
   options.tls.pin = renewed.pin;
   EXPECT_TRUE(TestServer::first_event(options));
   ASSERT_TRUE(before->send(outgoing(small_prompt())));
-  EXPECT_TRUE(before->wait_event(soon())) << "who is in stays in";
+  EXPECT_TRUE(before->wait_event(soon())) << "signed-in clients stay";
 }
 
 // A context from which no TLS stream can be made.
-TEST(ListenerTest, WhatFailsForOneConnectionDoesNotEndAccepting) {
+TEST(ListenerTest, KeepsAcceptingAfterConnectionFailure) {
   TestServer server;
   const auto context = [&] {
     return make_server_context({.certificate_file = server.identity.certificate_file,
@@ -176,7 +176,7 @@ TEST(ListenerTest, WhatFailsForOneConnectionDoesNotEndAccepting) {
   server.expect_serves();
 }
 
-TEST(ListenerTest, WhatAConnectionThrowsCostsThatConnection) {
+TEST(ListenerTest, ExceptionCostsOnlyItsConnection) {
   TestServer server;
   const auto inside = server.connect();
   const auto unlucky = server.connect();
@@ -187,15 +187,15 @@ TEST(ListenerTest, WhatAConnectionThrowsCostsThatConnection) {
   EXPECT_EQ(ended[0].code, Errc::io);
   EXPECT_EQ(ended[0].message, std::bad_alloc().what());
   ASSERT_TRUE(inside->send(outgoing(small_prompt())));
-  EXPECT_TRUE(inside->wait_event(soon())) << "the other one inside is served on";
+  EXPECT_TRUE(inside->wait_event(soon())) << "the other client is still served";
   server.expect_serves();
   server.listener->stop(10s);
   EXPECT_EQ(server.listener->stats().open, 0u);
-  EXPECT_EQ(server.application.failures().size(), 1u) << "what its end threw is told";
+  EXPECT_EQ(server.application.failures().size(), 1u) << "the exception at its end is reported";
 }
 
 // The exception comes from a handler that the listener itself posted.
-TEST(ListenerTest, WhatIsThrownOutsideOfAConnectionEndsNoThread) {
+TEST(ListenerTest, SurvivesExceptionOutsideConnections) {
   std::atomic<bool> fails = false;
   ListenerOptions options = on_loopback();
   options.io_thread_count = 1;
@@ -210,7 +210,7 @@ TEST(ListenerTest, WhatIsThrownOutsideOfAConnectionEndsNoThread) {
   EXPECT_EQ(server.application.failures().size(), 1u);
 }
 
-TEST(ListenerTest, RepliesAfterTheEndGoNowhere) {
+TEST(ListenerTest, IgnoresRepliesAfterEnd) {
   TestServer server;
   server.connect().reset();
   server.application.wait_ended(1);
@@ -222,7 +222,7 @@ TEST(ListenerTest, RepliesAfterTheEndGoNowhere) {
 }
 
 // Replies from a compute thread race with clients that connect and disconnect.
-TEST(ListenerTest, RepliesRaceWithDisconnects) {
+TEST(ListenerTest, SurvivesRepliesRacingWithDisconnects) {
   TestServer server;
   std::atomic<bool> done = false;
   std::thread compute([&] {
@@ -241,7 +241,7 @@ TEST(ListenerTest, RepliesRaceWithDisconnects) {
   server.expect_serves();
 }
 
-TEST(ListenerTest, BytesOfEndedConnectionsAreCounted) {
+TEST(ListenerTest, CountsBytesOfEndedConnections) {
   TestServer server;
   LinkStats client;
   {

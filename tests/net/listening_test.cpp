@@ -29,7 +29,7 @@ class ListeningTest : public ::testing::Test {
   boost::asio::io_context io_;
 };
 
-TEST_F(ListeningTest, ATakenPortIsSaidInASentence) {
+TEST_F(ListeningTest, ReportsTakenPortWithRemedy) {
   tcp::acceptor first(io_);
   listen_on(first, "127.0.0.1", 0);
   const std::uint16_t port = first.local_endpoint().port();
@@ -45,13 +45,13 @@ TEST_F(ListeningTest, ATakenPortIsSaidInASentence) {
 }
 
 // A documentation address (RFC 5737), which no machine has.
-TEST_F(ListeningTest, AnAddressOfAnotherMachineIsSaidWithoutAPlaceInOurSources) {
+TEST_F(ListeningTest, ReportsForeignAddressWithoutSourceLocation) {
   const std::string refusal = refusal_of("192.0.2.1", 0);
   EXPECT_TRUE(refusal.starts_with("192.0.2.1:0: ")) << refusal;
   EXPECT_EQ(refusal.find('['), std::string::npos) << refusal;
 }
 
-TEST_F(ListeningTest, WhatIsThrownIsToldAndTheRestGoesOn) {
+TEST_F(ListeningTest, ReportsExceptionsAndKeepsRunning) {
   bool served = false;
   boost::asio::post(io_, [] { throw std::bad_alloc(); });
   boost::asio::post(io_, [&] { served = true; });

@@ -190,7 +190,7 @@ std::unique_ptr<ClientLink> TestServer::connect() const {
   auto link = ClientLink::open(client_options()).value();
   const auto event = link->wait_event(soon());
   EXPECT_TRUE(event && std::holds_alternative<Welcomed>(*event))
-      << (event ? "another event" : event.error().message);
+      << (event ? "unexpected event" : event.error().message);
   return link;
 }
 

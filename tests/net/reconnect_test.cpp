@@ -50,7 +50,7 @@ class ServerOf {
 
 // The request refers to a session that the next connection does not have. Its refusal would be
 // attributed to the sender's next request.
-TEST(ReconnectTest, ARequestForAConnectionThatHasGoneDoesNotLeaveOnTheNextOne) {
+TEST(ReconnectTest, NeverSendsRequestsOfLostConnectionOnNextOne) {
   TestServer server;
   const auto link = server.connect();
   ASSERT_TRUE(link->send(outgoing(lockstep_prompt())));
@@ -63,14 +63,14 @@ TEST(ReconnectTest, ARequestForAConnectionThatHasGoneDoesNotLeaveOnTheNextOne) {
   EXPECT_EQ(link->send(step(4)).error().code, Errc::link_down);
   EXPECT_EQ(link->wait_event(soon()).error().code, Errc::link_down);
   EXPECT_EQ(link->send(step(4)).error().code, Errc::link_down)
-      << "nobody has heard of the new one yet";
+      << "the new connection is not reported yet";
   EXPECT_TRUE(hears_welcome(*link));
   ASSERT_TRUE(link->send(outgoing(small_prompt())));
   const auto event = link->wait_event(soon());
   EXPECT_TRUE(event && std::holds_alternative<VerdictReceived>(*event));
 }
 
-TEST(ReconnectTest, OfAnAddressThatAnswersAndIsOfNoUseItGoesOnToTheNextAndStaysThere) {
+TEST(ReconnectTest, SkipsUselessAddressAndStaysWithGoodOne) {
   TestServer server;
   std::atomic<int> answered = 0;
   const RawServer useless([&answered](RawPeer& peer) {
@@ -99,7 +99,7 @@ TEST(ReconnectTest, OfAnAddressThatAnswersAndIsOfNoUseItGoesOnToTheNextAndStaysT
   EXPECT_EQ(answered, before);
 }
 
-TEST(ReconnectTest, AnAddressWithColonsIsToldInBrackets) {
+TEST(ReconnectTest, ShowsIpv6AddressInBrackets) {
   const auto event = TestServer::first_event({.host = "::1", .port = "1", .jitter_seed = 1});
   ASSERT_FALSE(event);
   EXPECT_NE(event.error().message.find(" [::1]:1"), std::string::npos) << event.error().message;
@@ -141,7 +141,7 @@ class RevolvingDoor final : public ServerApplication {
 };
 
 // Each reconnect costs a handshake and a wasted prompt.
-TEST(ReconnectTest, AServerThatEndsEachConnectionAfterItsWelcomeIsAskedEverLessOften) {
+TEST(ReconnectTest, BacksOffIfServerDisconnectsAfterWelcome) {
   RevolvingDoor door;
   const ServerOf server(door);
   const auto link = ClientLink::open(server.client_options()).value();
@@ -151,7 +151,7 @@ TEST(ReconnectTest, AServerThatEndsEachConnectionAfterItsWelcomeIsAskedEverLessO
   EXPECT_GE(times[9] - times[0], 256ms);
 }
 
-TEST(ReconnectTest, AServerThatEndsEachConnectionAfterAVerdictIsAskedEverLessOften) {
+TEST(ReconnectTest, BacksOffIfServerDisconnectsAfterVerdict) {
   RevolvingDoor door(/*answers=*/true);
   const ServerOf server(door);
   ClientLinkOptions options = server.client_options();
@@ -187,7 +187,7 @@ class Gatekeeper final : public ServerApplication {
   void ended(std::uint64_t, const PeerInfo&, const Error&, const TrafficStats&) override {}
 };
 
-TEST(ReconnectTest, ALinkThatWasTurnedAwaySignsInWithTheTokenOfThatTime) {
+TEST(ReconnectTest, TryAgainUsesCurrentToken) {
   Gatekeeper gatekeeper;
   const ServerOf server(gatekeeper);
   std::string token = "older";

@@ -34,12 +34,12 @@ std::string all_of(const std::vector<Error>& errors) {
   return all;
 }
 
-TEST(TlsTest, RightPinIsTrusted) {
+TEST(TlsTest, TrustsMatchingPin) {
   const TestServer server;
   EXPECT_TRUE(TestServer::first_event(server.client_options()));
 }
 
-TEST(TlsTest, PinMayBeTypedInUpperCase) {
+TEST(TlsTest, AcceptsPinInUpperCase) {
   const TestServer server;
   ClientLinkOptions options = server.client_options();
   for (char& c : options.tls.pin) c = static_cast<char>(std::toupper(c));
@@ -47,7 +47,7 @@ TEST(TlsTest, PinMayBeTypedInUpperCase) {
   EXPECT_TRUE(TestServer::first_event(options));
 }
 
-TEST(TlsTest, WrongPinIsRefusedAndBothAreShown) {
+TEST(TlsTest, RefusesWrongPinAndShowsBoth) {
   TestServer server;
   ClientLinkOptions options = server.client_options();
   options.tls.pin = make_identity(server.directory.path(), "other", {}).pin;
@@ -56,10 +56,10 @@ TEST(TlsTest, WrongPinIsRefusedAndBothAreShown) {
   EXPECT_NE(message_of(event).find(options.tls.pin), std::string::npos);
   EXPECT_NE(message_of(event).find(server.identity.pin), std::string::npos);
   server.application.wait_ended(1);
-  EXPECT_TRUE(server.application.handles().empty()) << "not even a Hello was said";
+  EXPECT_TRUE(server.application.handles().empty()) << "no Hello was sent";
 }
 
-TEST(TlsTest, TextThatIsNoPinIsAMistakeOfTheUser) {
+TEST(TlsTest, MalformedPinIsUsageError) {
   const TestServer server;
   const std::vector<std::string> bad = {"sha256:12", "sha1:00", "x",
                                         "sha256:" + std::string(64, 'g')};
@@ -70,7 +70,7 @@ TEST(TlsTest, TextThatIsNoPinIsAMistakeOfTheUser) {
   }
 }
 
-TEST(TlsTest, ExpiredCertificateIsRefusedEvenWithTheRightPin) {
+TEST(TlsTest, RefusesExpiredCertificateWithMatchingPin) {
   const test::TemporaryDirectory directory;
   const TestServer server(
       {.identity = make_identity(directory.path(), "expired",
@@ -80,7 +80,7 @@ TEST(TlsTest, ExpiredCertificateIsRefusedEvenWithTheRightPin) {
   EXPECT_NE(message_of(event).find("expired"), std::string::npos);
 }
 
-TEST(TlsTest, CertificateOfTheFutureIsRefusedEvenWithTheRightPin) {
+TEST(TlsTest, RefusesFutureCertificateWithMatchingPin) {
   const test::TemporaryDirectory directory;
   const TestServer server(
       {.identity = make_identity(directory.path(), "early",
@@ -121,25 +121,25 @@ class TlsCaTest : public ::testing::Test {
   test::TemporaryDirectory directory_;
 };
 
-TEST_F(TlsCaTest, SignedByTheCaIsTrustedByNameAndAddress) {
+TEST_F(TlsCaTest, TrustsCaSignedServerByNameAndAddress) {
   const TestServer server({.identity = signed_by("ca", {})});
   EXPECT_TRUE(connect(server, "ca", "localhost"));
   EXPECT_TRUE(connect(server, "ca", "127.0.0.1"));
 }
 
-TEST_F(TlsCaTest, AnotherCaIsNot) {
+TEST_F(TlsCaTest, RefusesAnotherCa) {
   const TestServer server({.identity = signed_by("other-ca", {})});
   const auto event = connect(server, "ca", "localhost");
   EXPECT_EQ(code_of(event), Errc::untrusted);
   EXPECT_NE(message_of(event).find("--ca"), std::string::npos) << message_of(event);
 }
 
-TEST_F(TlsCaTest, SelfSignedIsNot) {
+TEST_F(TlsCaTest, RefusesSelfSignedCertificate) {
   const TestServer server;
   EXPECT_EQ(code_of(connect(server, "ca", "localhost")), Errc::untrusted);
 }
 
-TEST_F(TlsCaTest, AnotherHostNameIsNot) {
+TEST_F(TlsCaTest, RefusesAnotherHostName) {
   const TestServer server({.identity = signed_by("ca", {.alternative_names = "DNS:example.org"})});
   const auto event = connect(server, "ca", "localhost");
   EXPECT_EQ(code_of(event), Errc::untrusted);
@@ -147,7 +147,7 @@ TEST_F(TlsCaTest, AnotherHostNameIsNot) {
   EXPECT_EQ(code_of(connect(server, "ca", "127.0.0.1")), Errc::untrusted);
 }
 
-TEST_F(TlsCaTest, ExpiredIsNot) {
+TEST_F(TlsCaTest, RefusesExpiredCertificate) {
   const TestServer server(
       {.identity = signed_by("ca", {.valid_from_seconds = -7200, .valid_until_seconds = -3600})});
   const auto event = connect(server, "ca", "localhost");
@@ -155,14 +155,14 @@ TEST_F(TlsCaTest, ExpiredIsNot) {
   EXPECT_NE(message_of(event).find("expired"), std::string::npos) << message_of(event);
 }
 
-TEST_F(TlsCaTest, SystemRootsDoNotKnowOurCa) {
+TEST_F(TlsCaTest, SystemRootsDoNotTrustTestCa) {
   const TestServer server({.identity = signed_by("ca", {})});
   ClientLinkOptions options = server.client_options();
   options.tls = {};
   EXPECT_EQ(code_of(TestServer::first_event(options)), Errc::untrusted);
 }
 
-TEST_F(TlsCaTest, AClientIsTheKeyOfItsCertificateAndNotItsName) {
+TEST_F(TlsCaTest, IdentifiesClientByKeyInsteadOfName) {
   TestServer server({.client_ca_file = directory_ / "ca-cert.pem"});
   std::vector<std::string> pins;
   for (int i = 0; i < 2; ++i) {
@@ -180,7 +180,7 @@ TEST_F(TlsCaTest, AClientIsTheKeyOfItsCertificateAndNotItsName) {
   EXPECT_NE(pins[0], pins[1]);
 }
 
-TEST_F(TlsCaTest, MissingOrForeignClientCertificateIsRefused) {
+TEST_F(TlsCaTest, RefusesMissingOrForeignClientCertificate) {
   TestServer server({.client_ca_file = directory_ / "ca-cert.pem"});
   EXPECT_EQ(code_of(TestServer::first_event(server.client_options())), Errc::untrusted);
 
@@ -198,7 +198,7 @@ TEST_F(TlsCaTest, MissingOrForeignClientCertificateIsRefused) {
   EXPECT_EQ(said.find("--pin"), std::string::npos) << said;
 }
 
-TEST_F(TlsCaTest, ARevokedClientCertificateIsRefused) {
+TEST_F(TlsCaTest, RefusesRevokedClientCertificate) {
   TestServer server({.client_ca_file = with_list(revocation_list(directory_.path(), "ca", {2}))});
   for (const long serial : {1L, 2L}) {
     const auto client = signed_by("ca", {.serial = serial});
@@ -210,11 +210,10 @@ TEST_F(TlsCaTest, ARevokedClientCertificateIsRefused) {
   }
   const std::string said = all_of(server.application.wait_ended(2));
   EXPECT_NE(said.find("certificate revoked"), std::string::npos) << said;
-  EXPECT_EQ(said.find("--client-ca"), std::string::npos)
-      << "there is nothing to be mended: " << said;
+  EXPECT_EQ(said.find("--client-ca"), std::string::npos) << "names a useless remedy: " << said;
 }
 
-TEST_F(TlsCaTest, ARevokedServerCertificateIsNotTrusted) {
+TEST_F(TlsCaTest, RefusesRevokedServerCertificate) {
   const TestServer server({.identity = signed_by("ca", {})});
   ClientLinkOptions options = server.client_options();
   options.tls = {.ca_file = with_list(revocation_list(directory_.path(), "ca", {1}))};
@@ -224,7 +223,7 @@ TEST_F(TlsCaTest, ARevokedServerCertificateIsNotTrusted) {
 }
 
 // An expired list cannot say which certificates are revoked, with a session ticket or without.
-TEST_F(TlsCaTest, ARevocationListThatHasExpiredLetsNobodyIn) {
+TEST_F(TlsCaTest, ExpiredRevocationListRefusesAllClients) {
   TestServer server;
   const auto list = revocation_list(directory_.path(), "ca", {}, /*valid_until_seconds=*/600);
   const auto tls = make_server_context({.certificate_file = server.identity.certificate_file,
@@ -249,7 +248,7 @@ TEST_F(TlsCaTest, ARevocationListThatHasExpiredLetsNobodyIn) {
   EXPECT_NE(said.find("put a current revocation list"), std::string::npos) << said;
 }
 
-TEST_F(TlsCaTest, AFileWithoutACasCertificateIsRefused) {
+TEST_F(TlsCaTest, RefusesFileWithoutCaCertificate) {
   const auto list = directory_.write("list.pem", revocation_list(directory_.path(), "ca", {}));
   const auto identity = signed_by("ca", {});
   for (const Error& error : {make_server_context({.certificate_file = identity.certificate_file,
@@ -264,7 +263,7 @@ TEST_F(TlsCaTest, AFileWithoutACasCertificateIsRefused) {
 }
 
 // Otherwise a ticket would replace a certificate forever, and without its key.
-TEST_F(TlsCaTest, AClientCertificateThatHasExpiredIsRefusedWithATicketToo) {
+TEST_F(TlsCaTest, RefusesExpiredClientCertificateDespiteTicket) {
   TestServer server;
   const auto tls = make_server_context({.certificate_file = server.identity.certificate_file,
                                         .key_file = server.identity.key_file,
@@ -303,7 +302,7 @@ TEST_F(TlsCaTest, AClientCertificateThatHasExpiredIsRefusedWithATicketToo) {
   EXPECT_EQ(link->stats().resumed_handshakes, 1u);
 }
 
-TEST(TlsTest, Tls12IsRefused) {
+TEST(TlsTest, RefusesTls12) {
   TestServer server;
   RawTlsPeer peer(server.listener->port(), {.version_max = TLS1_2_VERSION});
   EXPECT_FALSE(peer.shake_hands());
@@ -311,7 +310,7 @@ TEST(TlsTest, Tls12IsRefused) {
   server.expect_serves();
 }
 
-TEST(TlsTest, ClientWithoutOurProtocolIsRefused) {
+TEST(TlsTest, RefusesClientWithoutOurAlpnProtocol) {
   TestServer server;
   {
     RawTlsPeer none(server.listener->port(), {.alpn = ""});
@@ -326,16 +325,16 @@ TEST(TlsTest, ClientWithoutOurProtocolIsRefused) {
   server.expect_serves();
 }
 
-TEST(TlsTest, EarlyDataIsNotOffered) {
+TEST(TlsTest, OffersNoEarlyData) {
   TestServer server;
   RawTlsPeer peer(server.listener->port(), {});
   ASSERT_TRUE(peer.shake_hands());
   peer.write(wire::encode(wire::Hello()));
-  EXPECT_FALSE(peer.read_some().empty()) << "the welcome, and before it the tickets";
+  EXPECT_FALSE(peer.read_some().empty()) << "the welcome, sent after the session tickets";
   EXPECT_EQ(peer.early_data_bytes_max(), 0u);
 }
 
-TEST(TlsTest, PlainTextClientIsNamedAsSuch) {
+TEST(TlsTest, ReportsPlainTextClient) {
   TestServer server;
   RawPeer peer(server.listener->port());
   peer.write("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n");
@@ -346,7 +345,7 @@ TEST(TlsTest, PlainTextClientIsNamedAsSuch) {
 }
 
 // Anybody on the path can inject it.
-TEST(TlsTest, ForeignRecordInAConnectionThatStandsSaysNothingOfThePeer) {
+TEST(TlsTest, InjectedRecordIsNotBlamedOnPeer) {
   TestServer server;
   RawTlsPeer peer(server.listener->port(), {});
   ASSERT_TRUE(peer.shake_hands());
@@ -357,7 +356,7 @@ TEST(TlsTest, ForeignRecordInAConnectionThatStandsSaysNothingOfThePeer) {
   EXPECT_EQ(server.application.wait_ended(1)[0].code, Errc::link_down);
 }
 
-TEST(TlsTest, PlainTextServerIsNamedAsSuch) {
+TEST(TlsTest, ReportsPlainTextServer) {
   RawServer server([](RawPeer& peer) {
     peer.read_some();
     peer.write("HTTP/1.1 400 Bad Request\r\n\r\n");
@@ -368,7 +367,7 @@ TEST(TlsTest, PlainTextServerIsNamedAsSuch) {
   EXPECT_NE(message_of(event).find("does not speak TLS"), std::string::npos) << message_of(event);
 }
 
-TEST(TlsTest, ServerThatClosesInTheHandshakeIsNamed) {
+TEST(TlsTest, ReportsServerThatClosesInHandshake) {
   RawServer server([](RawPeer& peer) { peer.read_some(); });
   const auto event = TestServer::first_event(
       {.host = "127.0.0.1", .port = std::to_string(server.port()), .jitter_seed = 1});
@@ -376,7 +375,7 @@ TEST(TlsTest, ServerThatClosesInTheHandshakeIsNamed) {
   EXPECT_NE(message_of(event).find("handshake"), std::string::npos) << message_of(event);
 }
 
-TEST(TlsTest, ServerThatSaysNothingTimesOut) {
+TEST(TlsTest, TimesOutSilentServer) {
   RawServer server([](RawPeer& peer) { peer.read_to_end(); });
   const auto event = TestServer::first_event({.host = "127.0.0.1",
                                               .port = std::to_string(server.port()),
