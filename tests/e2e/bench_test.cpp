@@ -46,7 +46,7 @@ class HeldOutAnswersTest : public ::testing::Test {
   std::unique_ptr<Process> bench_;
 };
 
-TEST_F(HeldOutAnswersTest, AnIndexThatHoldsOneIsRefused) {
+TEST_F(HeldOutAnswersTest, RefusesIndexWithHeldOutAnswer) {
   const std::string answer =
       "Once upon a time there was a little hen who lived in a big red barn. She liked to look at "
       "the sun, and one day she went to the pond to see if it was there, too. It was.";
@@ -59,7 +59,7 @@ TEST_F(HeldOutAnswersTest, AnIndexThatHoldsOneIsRefused) {
   EXPECT_NE(bench_->err().find("prompt 1"), std::string::npos) << bench_->err();
 }
 
-TEST(BenchOptionsTest, NoNumberIsNoTime) {
+TEST(BenchOptionsTest, RefusesNanSeconds) {
   const test::TemporaryDirectory scratch;
   Process bench({EDGEDRAFT_BENCH, "engine", "--shape", "demo", "--widths", "1", "--seconds", "nan"},
                 scratch / "bench");
@@ -67,7 +67,7 @@ TEST(BenchOptionsTest, NoNumberIsNoTime) {
   EXPECT_NE(bench.err().find("--seconds: 'nan'"), std::string::npos) << bench.err();
 }
 
-TEST(BenchOptionsTest, NoDeviceAnswersNothing) {
+TEST(BenchOptionsTest, RefusesZeroClients) {
   const test::TemporaryDirectory scratch;
   Process bench({EDGEDRAFT_BENCH, "overlap", "--clients", "0"}, scratch / "bench");
   EXPECT_EQ(bench.wait(), kUsageError);
@@ -75,7 +75,7 @@ TEST(BenchOptionsTest, NoDeviceAnswersNothing) {
 }
 
 // They would leave nothing to measure.
-TEST(BenchOptionsTest, AnswersAndTextsWithoutACycleAreRefused) {
+TEST(BenchOptionsTest, RefusesAnswersTooShortToMeasure) {
   const test::TemporaryDirectory scratch;
   struct Refused {
     const char* command;
@@ -94,7 +94,7 @@ TEST(BenchOptionsTest, AnswersAndTextsWithoutACycleAreRefused) {
 }
 
 // `engine` builds the same sizes itself.
-TEST(BenchOptionsTest, AModelOfRandomWeightsHasTheSizesThatEngineKnows) {
+TEST(BenchOptionsTest, WritesLoadableRandomModel) {
   const test::TemporaryDirectory scratch;
   const std::string file = scratch / "random.gguf";
   Process bench({EDGEDRAFT_BENCH, "model", "--shape", "demo", "--type", "q4_0", "-o", file},
@@ -106,7 +106,7 @@ TEST(BenchOptionsTest, AModelOfRandomWeightsHasTheSizesThatEngineKnows) {
   EXPECT_EQ(tokens.wait(), 0) << tokens.err();
 }
 
-TEST(BenchPromptsTest, ALineThatIsNoPromptIsNamed) {
+TEST(BenchPromptsTest, NamesLineOfInvalidPrompt) {
   const test::TemporaryDirectory scratch;
   std::ofstream(scratch / "prompts.jsonl")
       << "{\"task\": \"story\", \"prompt\": \"A hen.\", \"reference\": null}\n"
@@ -139,12 +139,12 @@ class ShortAnswerTest : public ::testing::Test {
   std::unique_ptr<Process> bench_;
 };
 
-TEST_F(ShortAnswerTest, BehindALagThatNoAnswerHasNothingIsRight) {
+TEST_F(ShortAnswerTest, PrintsNoAccuracyForLagLongerThanAnswers) {
   ASSERT_EQ(measure({"--lags", "9999", "--links", "lan"}), 0) << bench_->err();
   EXPECT_NE(bench_->out().find("9999 behind - of -\n"), std::string::npos) << bench_->out();
 }
 
-TEST_F(ShortAnswerTest, APaceProfileHasToListTheDrafter) {
+TEST_F(ShortAnswerTest, RefusesPaceProfileWithoutDrafter) {
   const auto profile = scratch_.write("other.toml", "[draft.step_ms]\n\"moa-tli1\" = 1\n");
   EXPECT_EQ(measure({"--pace-profile", profile}), kUsageError);
   EXPECT_NE(bench_->err().find("[draft.step_ms]"), std::string::npos) << bench_->err();
@@ -153,7 +153,7 @@ TEST_F(ShortAnswerTest, APaceProfileHasToListTheDrafter) {
 
 // At one token per second plain decoding takes most of a minute. Every arm must wait for all its
 // answers: one that stops early would be compared on other prompts.
-TEST(BenchDraftersTest, EveryArmAnswersTheSamePrompts) {
+TEST(BenchDraftersTest, EveryArmAnswersSamePrompts) {
   const test::TemporaryDirectory scratch;
   const auto pace = scratch.write("slow.toml",
                                   "[target]\npass_ms = [[1, 1000], [63, 1000]]\n"
@@ -201,14 +201,14 @@ class TextAgreementTest : public ::testing::Test {
 
 constexpr int kDifferent = 1;
 
-TEST_F(TextAgreementTest, NoTextsAgreeWithNothing) {
+TEST_F(TextAgreementTest, RefusesEmptyTexts) {
   const int status = compare("", "");
   EXPECT_NE(status, 0);
   EXPECT_NE(status, kDifferent);
   EXPECT_NE(bench_->err().find("holds no text"), std::string::npos) << bench_->err();
 }
 
-TEST_F(TextAgreementTest, EveryLineOfIdsHasItsText) {
+TEST_F(TextAgreementTest, RefusesMoreIdsThanTexts) {
   // The file has one line per text, so they are compared; this text has ids.
   EXPECT_EQ(compare("hen\n__ggml_vocab_test__\n", "\n"), kDifferent) << bench_->err();
   const int status = compare("hen\n__ggml_vocab_test__\n", "\n17\n");

@@ -40,7 +40,7 @@ class ChatTest : public ::testing::Test {
 };
 
 // As `timeout` or a supervisor sends it.
-TEST_F(ChatTest, SigtermCutsTheAnswerAndEndsTheProgram) {
+TEST_F(ChatTest, SigtermCancelsAnswerAndEndsProgram) {
   Server server(scratch_, {"--metrics", "127.0.0.1:0", "--pace-ms", "150"});
   const std::string turn = std::string(kStory) + "\n";
   Process client(joined(chat(server), {"--max-tokens", "60"}), scratch_ / "chat",
@@ -53,7 +53,7 @@ TEST_F(ChatTest, SigtermCutsTheAnswerAndEndsTheProgram) {
   EXPECT_EQ(answers[0]["finish"], "cancelled");
 }
 
-TEST_F(ChatTest, AForgottenAnswerIsNotCorrected) {
+TEST_F(ChatTest, DoesNotCorrectAnswerAfterReset) {
   auto server = std::make_unique<Server>(scratch_);
   const std::string address = server->address();
   const Options client_command =
@@ -85,7 +85,7 @@ TEST_F(ChatTest, AForgottenAnswerIsNotCorrected) {
   EXPECT_TRUE(answers[1]["stats"]["start_to_first_token_s"].is_null());
 }
 
-TEST_F(ChatTest, ASecretCannotComeWhereTheTurnsDo) {
+TEST_F(ChatTest, RefusesTokenFromSameInputAsTurns) {
   Process client({EDGEDRAFT_CLIENT, "chat", "--bundle", demo_model("moa-tli0"), "--pin",
                   "sha256:" + std::string(64, '0'), "--token-file", "-"},
                  scratch_ / "chat", "a token\n");
@@ -96,7 +96,7 @@ TEST_F(ChatTest, ASecretCannotComeWhereTheTurnsDo) {
 }
 
 // A turn that fails has no first token, and the next one is not the program's first.
-TEST_F(ChatTest, TheTimeToTheFirstTokenIsTheFirstTurnsAlone) {
+TEST_F(ChatTest, ReportsTimeToFirstTokenForFirstTurnOnly) {
   const Server server(scratch_);
   std::string too_long;
   for (int i = 0; i < 3000; ++i) too_long += "word ";

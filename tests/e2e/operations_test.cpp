@@ -66,7 +66,7 @@ class OperationsTest : public ::testing::Test {
   int clients_ = 0;
 };
 
-TEST_F(OperationsTest, MetricsTellWhatTheClientSaw) {
+TEST_F(OperationsTest, MetricsMatchClientStatistics) {
   Server server(scratch_, kMonitored);
   EXPECT_TRUE(get(server, "/health").starts_with("HTTP/1.1 200 "));
   EXPECT_TRUE(get(server, "/ready").starts_with("HTTP/1.1 200 "));
@@ -105,7 +105,7 @@ TEST_F(OperationsTest, MetricsTellWhatTheClientSaw) {
 }
 
 // Reading the index from a pipe without a writer blocks until the signal.
-TEST_F(OperationsTest, WhileItLoadsItLivesIsNotReadyAndEndsOnASignal) {
+TEST_F(OperationsTest, IsHealthyNotReadyAndStoppableWhileLoading) {
   const std::string index = scratch_ / "index";
   ASSERT_EQ(mkfifo(index.c_str(), 0600), 0);
   Process server({EDGEDRAFT_SERVER, "--model", demo_model("target"), "--bundle",
@@ -121,14 +121,14 @@ TEST_F(OperationsTest, WhileItLoadsItLivesIsNotReadyAndEndsOnASignal) {
   EXPECT_EQ(server.wait(), 128 + SIGTERM) << server.err();
 }
 
-TEST_F(OperationsTest, MetricsBeyondLoopbackAreWarnedOf) {
+TEST_F(OperationsTest, WarnsOfMetricsBeyondLoopback) {
   Server server(scratch_, {"--metrics", "0.0.0.0:0"});
   EXPECT_NE(server.process().err().find("anyone who can reach this address"), std::string::npos);
   Server quiet(scratch_, kMonitored);
   EXPECT_EQ(quiet.process().err().find("anyone who can reach"), std::string::npos);
 }
 
-TEST_F(OperationsTest, AnImpossibleAddressForMetricsIsNamed) {
+TEST_F(OperationsTest, NamesInvalidMetricsAddress) {
   for (const auto& [address, status] :
        std::map<std::string, int>{{"nonsense", 2}, {"1.2.3.4:1", 1}}) {
     Process server({EDGEDRAFT_SERVER, "--model", demo_model("target"), "--listen", "127.0.0.1:0",
@@ -140,7 +140,7 @@ TEST_F(OperationsTest, AnImpossibleAddressForMetricsIsNamed) {
 }
 
 // docs/operations.md states 7.5 MiB for the demo's target.
-TEST_F(OperationsTest, ASessionsMemoryIsToldAsItIs) {
+TEST_F(OperationsTest, ReportsActualSessionMemory) {
   const Options command{EDGEDRAFT_SERVER,
                         "--model",
                         demo_model("target"),
@@ -159,7 +159,7 @@ TEST_F(OperationsTest, ASessionsMemoryIsToldAsItIs) {
       << refused.err();
   Process without_drafter(joined(command, {"--kv-memory", "8MB", "--speculate", "auto"}),
                           scratch_ / "without-drafter");
-  EXPECT_EQ(without_drafter.wait(), 2) << "it would start and never draft";
+  EXPECT_EQ(without_drafter.wait(), 2) << "the server would start but never draft";
   EXPECT_NE(without_drafter.err().find("takes 7.5 MiB, and its drafter for --speculate"),
             std::string::npos)
       << without_drafter.err();
@@ -170,7 +170,7 @@ TEST_F(OperationsTest, ASessionsMemoryIsToldAsItIs) {
       << server.err();
 }
 
-TEST_F(OperationsTest, AnAnswerThatRunsEndsWellWhenTheServerIsToldToStop) {
+TEST_F(OperationsTest, SigtermLetsRunningAnswerFinish) {
   Server server(scratch_, kMonitoredAndPaced);
   const auto client = start(server);
   wait_for_an_answer(server);
@@ -185,7 +185,7 @@ TEST_F(OperationsTest, AnAnswerThatRunsEndsWellWhenTheServerIsToldToStop) {
   expect_all(answer_of(*late), "offline");
 }
 
-TEST_F(OperationsTest, AfterTheDrainTimeoutClientsGoOnAlone) {
+TEST_F(OperationsTest, ClientsContinueOfflineAfterDrainTimeout) {
   Options options = kMonitoredAndPaced;
   options.insert(options.end(), {"--drain-timeout", "0"});
   Server server(scratch_, options);
@@ -198,7 +198,7 @@ TEST_F(OperationsTest, AfterTheDrainTimeoutClientsGoOnAlone) {
   EXPECT_EQ(answer["provenance"].back(), "offline");
 }
 
-TEST_F(OperationsTest, ASecondSignalEndsAtOnce) {
+TEST_F(OperationsTest, SecondSignalEndsServerAtOnce) {
   Server server(scratch_, kMonitoredAndPaced);
   const auto client = start(server);
   wait_for_an_answer(server);
@@ -208,7 +208,7 @@ TEST_F(OperationsTest, ASecondSignalEndsAtOnce) {
   EXPECT_EQ(server.process().wait(), 128 + SIGTERM);
 }
 
-TEST_F(OperationsTest, SighupTakesARenewedCertificateAndToken) {
+TEST_F(OperationsTest, SighupReloadsCertificateAndToken) {
   const auto first = load_or_create_identity(scratch_ / "first").value();
   const auto second = load_or_create_identity(scratch_ / "second").value();
   const auto certificate = scratch_ / "cert.pem";
@@ -252,7 +252,7 @@ TEST_F(OperationsTest, SighupTakesARenewedCertificateAndToken) {
   EXPECT_EQ(server.process().wait(), 0);
 }
 
-TEST_F(OperationsTest, SighupWithAnEmptiedTokenFileLeavesTheOldTokenInForce) {
+TEST_F(OperationsTest, SighupKeepsTokenIfFileIsInvalid) {
   const auto token = scratch_.write_secret("token", "old\n");
   Server server(scratch_, {"--token-file", token});
   for (const char* text : {"\n", "", "\nold\n", "old\nnew\n"}) {
@@ -264,14 +264,14 @@ TEST_F(OperationsTest, SighupWithAnEmptiedTokenFileLeavesTheOldTokenInForce) {
       std::this_thread::sleep_for(std::chrono::milliseconds(5));
     }
     EXPECT_NE(server.process().err().find("--token-file", said), std::string::npos);
-    EXPECT_EQ(start(server)->wait(), 4) << "nobody comes in without a token";
+    EXPECT_EQ(start(server)->wait(), 4) << "clients without a token are refused";
   }
   scratch_.write_secret("token", "old\n");
   expect_all(answer_of(*start(server, {"--token-file", token})), "verified");
 }
 
 // Clients pin the identity, so a new one would lock them out.
-TEST_F(OperationsTest, SighupMakesNoOtherIdentityWhereTheServersOwnIsGone) {
+TEST_F(OperationsTest, SighupKeepsIdentityIfItsFilesAreGone) {
   Server server(scratch_);
   std::filesystem::remove_all(scratch_ / "server-state");
   server.process().signal(SIGHUP);
@@ -282,7 +282,7 @@ TEST_F(OperationsTest, SighupMakesNoOtherIdentityWhereTheServersOwnIsGone) {
 }
 
 // A pipe can be read only once; a second read would block.
-TEST_F(OperationsTest, SighupLeavesATokenInForceThatCameThroughAPipe) {
+TEST_F(OperationsTest, SighupKeepsTokenReadFromPipe) {
   const std::string pipe = scratch_ / "pipe";
   ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
   std::thread writer([&] { std::ofstream(pipe) << "old\n"; });
@@ -291,7 +291,7 @@ TEST_F(OperationsTest, SighupLeavesATokenInForceThatCameThroughAPipe) {
   server.process().signal(SIGHUP);
   ASSERT_TRUE(server.process().wait_for_error("reloaded for new connections"))
       << server.process().err();
-  EXPECT_EQ(start(server)->wait(), 4) << "nobody comes in without a token";
+  EXPECT_EQ(start(server)->wait(), 4) << "clients without a token are refused";
   const auto token = scratch_.write_secret("token", "old\n");
   expect_all(answer_of(*start(server, {"--token-file", token})), "verified");
   server.process().signal(SIGTERM);
@@ -299,7 +299,7 @@ TEST_F(OperationsTest, SighupLeavesATokenInForceThatCameThroughAPipe) {
 }
 
 // The token was replaced deliberately, so it stays invalid even if the token file is gone.
-TEST_F(OperationsTest, SighupNeverBringsBackATokenThatWasReplaced) {
+TEST_F(OperationsTest, SighupNeverRestoresReplacedToken) {
   const auto token = scratch_.write_secret("token", "old\n");
   const auto old_token = scratch_.write_secret("old-token", "old\n");
   const auto new_token = scratch_.write_secret("new-token", "new\n");
@@ -321,7 +321,7 @@ TEST_F(OperationsTest, SighupNeverBringsBackATokenThatWasReplaced) {
 }
 
 // Even at the highest log level the server logs neither prompts nor answers.
-TEST_F(OperationsTest, TheLogHoldsNoText) {
+TEST_F(OperationsTest, LogContainsNoPromptsOrAnswers) {
   Server server(scratch_, {"--log-level", "trace", "--log-format", "json"});
   const std::string secret = "xylophone quartz 8675309";
   const auto client = start(server, {"-p", "What is a " + secret + "?"});
@@ -339,7 +339,7 @@ TEST_F(OperationsTest, TheLogHoldsNoText) {
     EXPECT_FALSE(event["level"].get<std::string>().empty());
     all += event["message"].get<std::string>() + '\n';
   }
-  EXPECT_NE(all.find(" (edgedraft "), std::string::npos) << "which program and version: " << all;
+  EXPECT_NE(all.find(" (edgedraft "), std::string::npos) << "names program and version: " << all;
   EXPECT_NE(all.find(") signed in with moa-tli0\n"), std::string::npos) << all;
   EXPECT_NE(all.find("disconnected"), std::string::npos) << all;
   for (const std::string word : {"xylophone", "quartz", "8675309"}) {

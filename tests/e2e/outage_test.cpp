@@ -104,7 +104,7 @@ class OutageTest : public ::testing::Test {
   test::TemporaryDirectory scratch_;
 };
 
-TEST_F(OutageTest, TheAnswerGoesOnWhenTheServerIsKilled) {
+TEST_F(OutageTest, AnswerContinuesWhenServerIsKilled) {
   Server server(scratch_, kSlowlyPaced);
   const auto client = start_client(scratch_, "client", common(server));
   wait_for_tokens(server.process(), kIntoTheAnswer);
@@ -127,7 +127,7 @@ TEST_F(OutageTest, TheAnswerGoesOnWhenTheServerIsKilled) {
   }
 }
 
-TEST_F(OutageTest, CheckCorrectsWhatWasWrittenOfflineToThePlainAnswer) {
+TEST_F(OutageTest, CheckCorrectsOfflineTextToPlainAnswer) {
   const json answer = answer_through_an_outage({"--resync", "check", "--resync-wait-ms", "20000"});
   EXPECT_GE(answer["stats"]["reconnects"], 1);
   for (const auto& mark : provenance(answer)) EXPECT_EQ(mark, "verified");
@@ -198,7 +198,7 @@ class DrafterOutageTest : public OutageTest, public ::testing::WithParamInterfac
   Options server_options_;
 };
 
-TEST_P(DrafterOutageTest, TheAnswersAreThePlainOnes) {
+TEST_P(DrafterOutageTest, AnswersMatchPlainOnes) {
   std::vector<Options> manners;
   std::vector<json> expected;  // by manner
   for (const Options& sampling : {Options{}, Options{"--temperature", "0.8", "--seed", "3"}}) {
@@ -244,14 +244,14 @@ INSTANTIATE_TEST_SUITE_P(
       return (drafter.param.weights == Weights::random ? "random_" : "") + name;
     });
 
-TEST_F(OutageTest, KeepLeavesWhatWasWrittenOffline) {
+TEST_F(OutageTest, KeepRetainsOfflineText) {
   const json answer = answer_through_an_outage({"--resync", "keep"});
   EXPECT_EQ(answer["stats"]["rewritten_tokens"], 0);
   const auto marks = provenance(answer);
   EXPECT_EQ(std::count(marks.begin(), marks.end(), "offline"), answer["stats"]["offline_tokens"]);
 }
 
-TEST_F(OutageTest, WithoutAnyServerTheDrafterAnswersAlone) {
+TEST_F(OutageTest, DrafterAnswersAloneWithoutServer) {
   const auto client =
       start_client(scratch_, "alone",
                    {"-p", kStory, "--max-tokens", "20", "--server", "127.0.0.1:1", "--pin",
@@ -262,7 +262,7 @@ TEST_F(OutageTest, WithoutAnyServerTheDrafterAnswersAlone) {
   for (const auto& mark : provenance(answer)) EXPECT_EQ(mark, "offline");
 }
 
-TEST_F(OutageTest, ADrafterThatNeedsTheTargetRefusesWithoutIt) {
+TEST_F(OutageTest, TargetDependentDrafterRefusesWithoutServer) {
   const Options options{"-p",       kStory,
                         "--server", "127.0.0.1:1",
                         "--pin",    "sha256:" + std::string(64, '0'),
@@ -275,7 +275,7 @@ TEST_F(OutageTest, ADrafterThatNeedsTheTargetRefusesWithoutIt) {
   EXPECT_EQ(answered->wait(), 0) << answered->err();
 }
 
-TEST_F(OutageTest, AnAnswerWhoseReaderHasLeftEndsAsByAClosedPipe) {
+TEST_F(OutageTest, EndsAsBySigpipeWhenReaderLeaves) {
   const Server server(scratch_, kSlowlyPaced);
   Process client(joined({"bash", "-c", R"("$@" | head -c 5; echo " ${PIPESTATUS[0]}")", "bash",
                          EDGEDRAFT_CLIENT, "run"},
@@ -286,7 +286,7 @@ TEST_F(OutageTest, AnAnswerWhoseReaderHasLeftEndsAsByAClosedPipe) {
 }
 
 // The only token was printed but never verified.
-TEST_F(OutageTest, AnUncheckedAnswerIsToldByTheStatus) {
+TEST_F(OutageTest, ExitStatusShowsUncheckedAnswer) {
   const auto cycles = scratch_ / "cycles.jsonl";
   const auto client =
       start_client(scratch_, "alone",
@@ -298,7 +298,7 @@ TEST_F(OutageTest, AnUncheckedAnswerIsToldByTheStatus) {
   EXPECT_EQ(client->wait(), 130) << client->err();
 }
 
-TEST_F(OutageTest, AnAnswerWithoutTheServerForgetsNothingOfIt) {
+TEST_F(OutageTest, OfflineAnswerKeepsKnowledgeOfServer) {
   Server server(scratch_);
   const auto answer = [&](const char* name) {
     Process client(
@@ -323,7 +323,7 @@ TEST_F(OutageTest, AnAnswerWithoutTheServerForgetsNothingOfIt) {
   EXPECT_EQ(known(), learned);
 }
 
-TEST_F(OutageTest, PlainDecodingHasNobodyToGoOnWithAndSaysSo) {
+TEST_F(OutageTest, PlainDecodingFailsWithoutServer) {
   const auto client =
       start_client(scratch_, "alone",
                    {"-p", kStory, "--plain", "--server", "127.0.0.1:1", "--pin",

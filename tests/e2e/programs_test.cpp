@@ -40,7 +40,7 @@ class ProgramsTest : public ::testing::Test {
 };
 
 // Beyond the drafter's context the target goes on alone, and the answer is unchanged.
-TEST_F(ProgramsTest, ADrafterMayHoldLessThanTheConversation) {
+TEST_F(ProgramsTest, DrafterContextMayBeShorterThanConversation) {
   const Options common{"-p", kStory, "--max-tokens", "120"};
   const json plain = run("target", joined(common, {"--plain"}));
   ASSERT_GT(plain["tokens"].size(), 60u);
@@ -53,7 +53,7 @@ TEST_F(ProgramsTest, ADrafterMayHoldLessThanTheConversation) {
   }
 }
 
-TEST_F(ProgramsTest, MemoryIsToldAndItsLimitKept) {
+TEST_F(ProgramsTest, ReportsMemoryAndKeepsItsLimit) {
   const Options common{"-p", kQuestion, "--max-tokens", "30", "--device", "cpu"};
   const json free = run("moa-tli1", common);
   const std::uint64_t held = free["stats"]["memory_held_bytes"];
@@ -80,7 +80,7 @@ TEST_F(ProgramsTest, MemoryIsToldAndItsLimitKept) {
   EXPECT_EQ(json::parse(refused->out())["error"]["code"], "unsupported");
 }
 
-TEST_F(ProgramsTest, EveryDrafterGivesThePlainAnswerInFewerTargetPasses) {
+TEST_F(ProgramsTest, EveryDrafterGivesPlainAnswerInFewerPasses) {
   for (const char* prompt : {kQuestion, kStory}) {
     const Options common{"-p", prompt, "--max-tokens", "60"};
     Options plain_options = common;
@@ -102,7 +102,7 @@ TEST_F(ProgramsTest, EveryDrafterGivesThePlainAnswerInFewerTargetPasses) {
   }
 }
 
-TEST_F(ProgramsTest, SampledAnswersAreThoseOfPlainDecodingWithTheSameSeed) {
+TEST_F(ProgramsTest, SampledAnswersMatchPlainOnesWithSameSeed) {
   const Options common{"-p", kStory, "--max-tokens", "60"};
   const json likeliest = run("target", joined(common, {"--plain"}));
   for (const char* temperature : {"0.8", "1.0"}) {
@@ -123,7 +123,7 @@ TEST_F(ProgramsTest, SampledAnswersAreThoseOfPlainDecodingWithTheSameSeed) {
 }
 
 // Drafters without weights, alone and beside the bundle's own.
-TEST_F(ProgramsTest, DraftersFromTheConversationsTextAndFromAnIndexChangeNothing) {
+TEST_F(ProgramsTest, WeightlessDraftersDoNotChangeAnswers) {
   const auto index = scratch_ / "stories.index";
   const auto corpus = scratch_ / "stories.txt";
   { std::ofstream(corpus) << "One day the little dog saw a ball. The dog was happy. The end.\n"; }
@@ -149,7 +149,7 @@ TEST_F(ProgramsTest, DraftersFromTheConversationsTextAndFromAnIndexChangeNothing
 }
 
 // A drafter that knows some of the tokens works as any other does.
-TEST(ReducedVocabularyTest, ABundleMadeByConvertGivesThePlainAnswer) {
+TEST(ReducedVocabularyTest, ConvertedBundleGivesPlainAnswer) {
   const test::TemporaryDirectory scratch;
   const auto corpus = scratch / "corpus.txt";
   { std::ofstream(corpus) << "47+38: 7+8+0=15, 4+3+1=08. Answer: 85\n{\"name\": \"set_alarm\"}\n"; }
@@ -190,7 +190,7 @@ TEST(ReducedVocabularyTest, ABundleMadeByConvertGivesThePlainAnswer) {
   }
 }
 
-TEST_F(ProgramsTest, APaddedAnswerIsTheSame) {
+TEST_F(ProgramsTest, PaddingDoesNotChangeAnswers) {
   const Options common{"-p", kStory, "--max-tokens", "60"};
   for (const char* hold : {"none", "lockstep"}) {
     for (const char* bundle : {"moa-tli0", "independent"}) {
@@ -212,7 +212,7 @@ TEST_F(ProgramsTest, APaddedAnswerIsTheSame) {
 }
 
 // A truncated log could pass for a complete one.
-TEST_F(ProgramsTest, ALogOfCyclesOnAFullDiskFailsTheRun) {
+TEST_F(ProgramsTest, FullDiskForCycleLogFailsRun) {
   const auto client = start_client(
       scratch_, "full",
       {"--server", server_.address(), "--pin", server_.pin(), "--bundle", demo_model("moa-tli0"),
@@ -224,7 +224,7 @@ TEST_F(ProgramsTest, ALogOfCyclesOnAFullDiskFailsTheRun) {
   EXPECT_EQ(json::parse(out.substr(last))["error"]["code"], "io");
 }
 
-TEST_F(ProgramsTest, SaysWhereItDraftsAndWhy) {
+TEST_F(ProgramsTest, ReportsDraftingDeviceAndReason) {
   const json asked = run("moa-tli0", {"-p", kQuestion, "--max-tokens", "3", "--device", "cpu"});
   EXPECT_EQ(asked["config"]["device"], "cpu");
   EXPECT_EQ(asked["config"]["device_reason"], "requested");
@@ -236,7 +236,7 @@ TEST_F(ProgramsTest, SaysWhereItDraftsAndWhy) {
   EXPECT_NE(missing->err().find("cpu ("), std::string::npos) << missing->err();
 }
 
-TEST(DevicesCommandTest, MeasuresTheCpuAndRemembersIt) {
+TEST(DevicesCommandTest, MeasuresCpuAndCachesResult) {
   const test::TemporaryDirectory scratch;
   Process devices(
       {EDGEDRAFT_CLIENT, "devices", "--bundle", demo_model("moa-tli0"), "--threads", "1", "--json"},
@@ -250,7 +250,7 @@ TEST(DevicesCommandTest, MeasuresTheCpuAndRemembersIt) {
   EXPECT_TRUE(std::filesystem::exists(scratch / "cache/edgedraft/devices.json"));
 }
 
-TEST_F(ProgramsTest, CountsWhatCrossesTheSocket) {
+TEST_F(ProgramsTest, CountsBytesAtSocket) {
   const json answer = run("moa-tli0", {"-p", kStory, "--max-tokens", "60", "--hold", "lockstep"});
   const auto& stats = answer["stats"];
   // At least 4 bytes per drafted node go up, and a byte per activation value comes down.
@@ -260,7 +260,7 @@ TEST_F(ProgramsTest, CountsWhatCrossesTheSocket) {
   EXPECT_GT(stats["tau"], 1.0);
 }
 
-TEST_F(ProgramsTest, APlainAnswerIsARunWithoutHints) {
+TEST_F(ProgramsTest, PlainAnswerIsRunWithoutHints) {
   const Options common{"-p", kStory, "--max-tokens", "60", "--plain"};
   Options asking = common;
   asking.insert(asking.end(), {"--hold", "lockstep"});
@@ -274,7 +274,7 @@ TEST_F(ProgramsTest, APlainAnswerIsARunWithoutHints) {
   EXPECT_LT(streamed["stats"]["bytes_up"], asked["stats"]["bytes_up"].get<int>() / 2);
 }
 
-TEST_F(ProgramsTest, AHoldChangesNoAnswerAndIsReported) {
+TEST_F(ProgramsTest, HoldDoesNotChangeAnswersAndIsReported) {
   const Options common{"-p", kStory, "--max-tokens", "120", "--temperature", "0.7", "--seed", "2"};
   Options plain = common;
   plain.push_back("--plain");
@@ -296,7 +296,7 @@ TEST_F(ProgramsTest, AHoldChangesNoAnswerAndIsReported) {
 }
 
 // A 16-bit KV cache may change the target's answers slightly; drafting does not change them.
-TEST(KvTypeTest, DraftedAnswersAreThePlainOnesOfTheSameServer) {
+TEST(KvTypeTest, DraftedAnswersMatchPlainOnesOfSameServer) {
   const test::TemporaryDirectory scratch;
   for (const char* type : {"f16", "bf16"}) {
     SCOPED_TRACE(type);
@@ -343,7 +343,7 @@ json gpu_with_16_bits(const test::TemporaryDirectory& scratch, const std::string
 }
 
 // The drafter's KV cache takes half the memory, and the answer stays the target's.
-TEST_F(ProgramsTest, KeysAndValuesOf16BitsOnAGpuTakeHalfAndChangeNoAnswer) {
+TEST_F(ProgramsTest, SixteenBitKvCacheOnGpuHalvesItsMemory) {
   const json gpu = gpu_with_16_bits(scratch_, "independent");
   if (gpu.is_null()) {
     EDGEDRAFT_SKIP_WITHOUT("vulkan", "install mesa-vulkan-drivers for a software device");
@@ -374,7 +374,7 @@ TEST_F(ProgramsTest, KeysAndValuesOf16BitsOnAGpuTakeHalfAndChangeNoAnswer) {
 }
 
 // The server drafts for a client that only listens.
-TEST(SpeculatingServerTest, GivesThePlainAnswerInFewerPasses) {
+TEST(SpeculatingServerTest, GivesPlainAnswerInFewerPasses) {
   const test::TemporaryDirectory scratch;
   const auto answer = [&](const Server& server, const Options& sampling) {
     Options options{"-p",
@@ -418,7 +418,7 @@ TEST(SpeculatingServerTest, GivesThePlainAnswerInFewerPasses) {
   }
 }
 
-TEST(SpeculatingServerTest, CopiesFromPublicTextsAlone) {
+TEST(SpeculatingServerTest, CopiesFromPublicTextsOnly) {
   const test::TemporaryDirectory scratch;
   std::ofstream(scratch / "stories.txt")
       << "One day the little dog saw a ball. The dog was happy. The end.\n";
@@ -463,7 +463,7 @@ TEST(SpeculatingServerTest, CopiesFromPublicTextsAlone) {
   }
 }
 
-TEST(SpeculatingServerTest, SaysWhichDraftersThereAre) {
+TEST(SpeculatingServerTest, ListsAvailableDrafters) {
   const test::TemporaryDirectory scratch;
   Process server({EDGEDRAFT_SERVER, "--model", demo_model("target"), "--bundle",
                   demo_model("moa-tli0"), "--speculate", "nobody", "--state", scratch / "state"},
@@ -479,7 +479,7 @@ std::vector<json> objects_of(const std::string& out) {
   return objects;
 }
 
-TEST_F(ProgramsTest, AConversationOnStandardInputAnswersEachLine) {
+TEST_F(ProgramsTest, ChatAnswersEachLineOfStandardInput) {
   Process chat({EDGEDRAFT_CLIENT, "chat", "--json", "--server", server_.address(), "--pin",
                 server_.pin(), "--bundle", demo_model("moa-tli0"), "--max-tokens", "40"},
                scratch_ / "chat", std::string(kQuestion) + "\nSet an alarm for 7:15 am.\n");
@@ -489,7 +489,7 @@ TEST_F(ProgramsTest, AConversationOnStandardInputAnswersEachLine) {
   for (const json& answer : answers) EXPECT_FALSE(answer["text"].get<std::string>().empty());
 }
 
-TEST_F(ProgramsTest, AConversationGoesOnBehindATurnThatIsRefused) {
+TEST_F(ProgramsTest, ChatContinuesAfterRefusedTurn) {
   Process chat({EDGEDRAFT_CLIENT, "chat", "--json", "--server", server_.address(), "--pin",
                 server_.pin(), "--bundle", demo_model("moa-tli0"), "--max-tokens", "5",
                 "--private-detect", "mail", "--private-found", "refuse"},
@@ -505,7 +505,7 @@ TEST_F(ProgramsTest, AConversationGoesOnBehindATurnThatIsRefused) {
   EXPECT_NE(chat.err().find("the turn is dropped"), std::string::npos) << chat.err();
 }
 
-TEST_F(ProgramsTest, AConversationOfWhichTheTemplateMakesNothingSaysSo) {
+TEST_F(ProgramsTest, ChatReportsEmptyPromptOfTemplate) {
   const auto file = scratch_ / "template.jinja";
   {
     FILE* out = fopen(file.c_str(), "w");
@@ -519,7 +519,7 @@ TEST_F(ProgramsTest, AConversationOfWhichTheTemplateMakesNothingSaysSo) {
   EXPECT_NE(chat.err().find("the prompt is empty"), std::string::npos) << chat.err();
 }
 
-TEST_F(ProgramsTest, AConversationGoesOnBehindATurnThatIsTooLong) {
+TEST_F(ProgramsTest, ChatContinuesAfterTooLongTurn) {
   std::string much;
   for (int i = 0; i < 3000; ++i) much += "word ";
   Process chat({EDGEDRAFT_CLIENT, "chat", "--json", "--server", server_.address(), "--pin",
@@ -533,7 +533,7 @@ TEST_F(ProgramsTest, AConversationGoesOnBehindATurnThatIsTooLong) {
   EXPECT_NE(chat.err().find("the turn is dropped; /reset"), std::string::npos) << chat.err();
 }
 
-TEST_F(ProgramsTest, OptionsComeFromTheEnvironmentAndTheFileToo) {
+TEST_F(ProgramsTest, ReadsOptionsFromEnvironmentAndFile) {
   const auto file = scratch_ / "options.toml";
   {
     FILE* out = fopen(file.c_str(), "w");
@@ -549,7 +549,7 @@ TEST_F(ProgramsTest, OptionsComeFromTheEnvironmentAndTheFileToo) {
   EXPECT_EQ(json::parse(client.out())["stats"]["tokens"], 5);  // the environment outranks the file
 }
 
-TEST(VariablesTest, EachBelongsToOneProgramAndOnceToACommand) {
+TEST(VariablesTest, EachBelongsToOneProgramAndOneOption) {
   const test::TemporaryDirectory scratch;
   // Marks the processes of a link; an option named --link would set it.
   std::map<std::string, std::string> owners{{"EDGEDRAFT_NETSIM_LINK", "stray processes"}};
@@ -579,7 +579,7 @@ TEST(VariablesTest, EachBelongsToOneProgramAndOnceToACommand) {
   }
 }
 
-TEST_F(ProgramsTest, TheServerSaysGoodbyeAndEndsOnSigterm) {
+TEST_F(ProgramsTest, ServerEndsOnSigterm) {
   server_.process().signal(SIGTERM);
   EXPECT_EQ(server_.process().wait(), 0);
 }

@@ -23,7 +23,7 @@ class RejectionTest : public ::testing::Test {
   void expect_refused(const Options& options, int status, const std::string& words) {
     const auto client = start_client(scratch_, "client" + std::to_string(runs_++), options);
     EXPECT_EQ(client->wait(), status) << client->err();
-    EXPECT_NE(client->err().find(words), std::string::npos) << "said: " << client->err();
+    EXPECT_NE(client->err().find(words), std::string::npos) << "stderr: " << client->err();
   }
 
   void expect_served(const Server& server, const Options& more = {}) {
@@ -43,7 +43,7 @@ class RejectionTest : public ::testing::Test {
   int runs_ = 0;
 };
 
-TEST_F(RejectionTest, AWrongPinIsNotTrustedAndBothPinsAreShown) {
+TEST_F(RejectionTest, RefusesWrongPinAndShowsServersPin) {
   Server server(scratch_);
   const std::string wrong = "sha256:" + std::string(64, 'a');
   expect_refused({"-p", kQuestion, "--server", server.address(), "--pin", wrong, "--bundle",
@@ -52,7 +52,7 @@ TEST_F(RejectionTest, AWrongPinIsNotTrustedAndBothPinsAreShown) {
   expect_served(server);
 }
 
-TEST_F(RejectionTest, AWrongOrMissingTokenIsRefused) {
+TEST_F(RejectionTest, RefusesWrongOrMissingToken) {
   scratch_.write_secret("token", "right\n");
   scratch_.write_secret("other", "wrong\n");
   Server server(scratch_, {"--token-file", scratch_ / "token"});
@@ -63,7 +63,7 @@ TEST_F(RejectionTest, AWrongOrMissingTokenIsRefused) {
   expect_served(server, {"--token-file", scratch_ / "token"});
 }
 
-TEST_F(RejectionTest, AnExpiredCertificateIsRefusedWithTheRightPinToo) {
+TEST_F(RejectionTest, RefusesExpiredCertificateWithMatchingPin) {
   const std::string make =
       "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -keyout " +
       (scratch_ / "key.pem").string() + " -out " + (scratch_ / "unused.pem").string() +
@@ -78,7 +78,7 @@ TEST_F(RejectionTest, AnExpiredCertificateIsRefusedWithTheRightPinToo) {
                  4, "expired");
 }
 
-TEST_F(RejectionTest, APeerThatSpeaksPlainTextIsNamed) {
+TEST_F(RejectionTest, ReportsPlainTextPeer) {
   // A listener that answers everything with an HTTP error.
   const int listener = socket(AF_INET, SOCK_STREAM, 0);
   sockaddr_in address{};
@@ -105,7 +105,7 @@ TEST_F(RejectionTest, APeerThatSpeaksPlainTextIsNamed) {
   close(listener);
 }
 
-TEST_F(RejectionTest, ADrafterThatTheServerDoesNotHaveIsNamed) {
+TEST_F(RejectionTest, ReportsDrafterMissingOnServer) {
   Process server({EDGEDRAFT_SERVER, "--model", demo_model("target"), "--listen", "127.0.0.1:0",
                   "--state", scratch_ / "state"},
                  scratch_ / "server");
@@ -121,7 +121,7 @@ TEST_F(RejectionTest, ADrafterThatTheServerDoesNotHaveIsNamed) {
       "--bundle");
 }
 
-TEST_F(RejectionTest, TruncatedModelFilesAreNamedByBothPrograms) {
+TEST_F(RejectionTest, BothProgramsNameTruncatedModelFile) {
   std::ifstream in(demo_model("moa-tli0"), std::ios::binary);
   std::string bytes((std::istreambuf_iterator<char>(in)), {});
   const std::string cut = scratch_ / "cut.gguf";
@@ -137,7 +137,7 @@ TEST_F(RejectionTest, TruncatedModelFilesAreNamedByBothPrograms) {
   }
 }
 
-TEST_F(RejectionTest, APaceIsGivenOnceWhereverItComesFrom) {
+TEST_F(RejectionTest, RefusesSecondPaceFromAnySource) {
   const std::string config = scratch_ / "server.toml";
   std::ofstream(config) << "pace-ms = 30\n";
   Process server(
@@ -149,7 +149,7 @@ TEST_F(RejectionTest, APaceIsGivenOnceWhereverItComesFrom) {
 }
 
 // A drafter that the profile leaves out would be compared at its own speed and size.
-TEST_F(RejectionTest, AProfileThatListsOtherDraftersIsRefused) {
+TEST_F(RejectionTest, RefusesProfileThatListsOtherDrafters) {
   const auto profile =
       scratch_.write("other.toml",
                      "[draft.step_ms]\n\"moa-tli1\" = 1\n[beside_target.step_ms]\nmedusa = 1\n"
@@ -175,7 +175,7 @@ TEST_F(RejectionTest, AProfileThatListsOtherDraftersIsRefused) {
   expect_served(server, {"--pace-profile", profile, "--drafter", "ngram", "--max-tokens", "4"});
 }
 
-TEST_F(RejectionTest, APromptLongerThanTheContextIsRefusedAndTheServerGoesOn) {
+TEST_F(RejectionTest, RefusesTooLongPromptAndServesNext) {
   Server server(scratch_, {"--ctx", "64"});
   std::string text;
   for (int i = 0; i < 200; ++i) text += "seven words about a dog and a ball ";
@@ -184,12 +184,12 @@ TEST_F(RejectionTest, APromptLongerThanTheContextIsRefusedAndTheServerGoesOn) {
   expect_served(server);
 }
 
-TEST_F(RejectionTest, AContextBeyondTheModelsIsWarnedOf) {
+TEST_F(RejectionTest, WarnsOfContextLongerThanModels) {
   Server longer(scratch_, {"--ctx", "2000"});
   EXPECT_TRUE(longer.process().wait_for_error("the model was trained for 1024 tokens"));
 }
 
-TEST_F(RejectionTest, MistakesOnTheCommandLineExitWithTwoAndNameTheOption) {
+TEST_F(RejectionTest, UsageErrorsExitWithTwoAndNameOption) {
   const Options bundle{"--bundle", demo_model("moa-tli0")};
   expect_refused(joined(bundle, {"-p", "x", "--tree", "0,6,62"}), 2, "--tree");
   expect_refused(joined(bundle, {"-p", "x", "--drafter", "guess"}), 2, "pld");
@@ -207,7 +207,7 @@ TEST_F(RejectionTest, MistakesOnTheCommandLineExitWithTwoAndNameTheOption) {
 }
 
 // A resolver decides what a name means, even if it begins like a loopback address.
-TEST_F(RejectionTest, AnythingBeyondLoopbackWantsSignIn) {
+TEST_F(RejectionTest, RequiresSignInBeyondLoopback) {
   for (const char* listen : {"0.0.0.0:0", "127.example.org:0"}) {
     Process server({EDGEDRAFT_SERVER, "--model", demo_model("target"), "--listen", listen,
                     "--state", scratch_ / "state"},
@@ -218,7 +218,7 @@ TEST_F(RejectionTest, AnythingBeyondLoopbackWantsSignIn) {
 }
 
 // Otherwise sign-in would be off, or weaker than the operator believes.
-TEST_F(RejectionTest, NoServerStartsWithATokenFileThatHoldsNoneOrIsEverybodys) {
+TEST_F(RejectionTest, RefusesEmptyOrWorldReadableTokenFile) {
   const auto expect_no_start = [&](const std::filesystem::path& token, const std::string& says) {
     Process server({EDGEDRAFT_SERVER, "--model", demo_model("target"), "--listen", "127.0.0.1:0",
                     "--state", scratch_ / "state", "--token-file", token},
@@ -238,7 +238,7 @@ TEST_F(RejectionTest, NoServerStartsWithATokenFileThatHoldsNoneOrIsEverybodys) {
   expect_no_start(open_to_all, "chmod o=");
 }
 
-TEST_F(RejectionTest, NoServerStartsWithMoreThreadsThanAnyMachineWants) {
+TEST_F(RejectionTest, RefusesExcessiveThreads) {
   for (const char* threads : {"1025", "4294967295", "-1"}) {
     Process server({EDGEDRAFT_SERVER, "--model", demo_model("target"), "--listen", "127.0.0.1:0",
                     "--state", scratch_ / "state", "--threads", threads},
@@ -249,7 +249,7 @@ TEST_F(RejectionTest, NoServerStartsWithMoreThreadsThanAnyMachineWants) {
 }
 
 // Loading a large model takes minutes.
-TEST_F(RejectionTest, AnAddressThatIsTakenIsSaidBeforeTheModelIsLoaded) {
+TEST_F(RejectionTest, ReportsTakenAddressBeforeLoadingModel) {
   Server first(scratch_);
   Process second({EDGEDRAFT_SERVER, "--model", scratch_ / "none.gguf", "--listen", first.address(),
                   "--state", scratch_ / "state"},
@@ -260,7 +260,7 @@ TEST_F(RejectionTest, AnAddressThatIsTakenIsSaidBeforeTheModelIsLoaded) {
       << second.err();
 }
 
-TEST_F(RejectionTest, AServerDraftsAutomaticallyWithABundleAlone) {
+TEST_F(RejectionTest, AutomaticSpeculationRequiresBundle) {
   Process server({EDGEDRAFT_SERVER, "--model", demo_model("target"), "--listen", "127.0.0.1:0",
                   "--state", scratch_ / "state", "--speculate", "auto"},
                  scratch_ / "server");
@@ -268,7 +268,7 @@ TEST_F(RejectionTest, AServerDraftsAutomaticallyWithABundleAlone) {
   EXPECT_NE(server.err().find("give --bundle FILE.gguf"), std::string::npos) << server.err();
 }
 
-TEST_F(RejectionTest, NoServerStartsWithAMemoryThatIsNone) {
+TEST_F(RejectionTest, RefusesInvalidMemorySize) {
   for (const char* memory : {"-5", "1.5GB"}) {
     Process server({EDGEDRAFT_SERVER, "--model", scratch_ / "none.gguf", "--kv-memory", memory},
                    scratch_ / "server");
@@ -279,7 +279,7 @@ TEST_F(RejectionTest, NoServerStartsWithAMemoryThatIsNone) {
   }
 }
 
-TEST_F(RejectionTest, NumbersThatAreNoneAreMistakesThatSayWhatIsTaken) {
+TEST_F(RejectionTest, InvalidNumbersReportAcceptedRange) {
   for (const Options& command : {Options{EDGEDRAFT_CLIENT, "devices", "--threads", "abc"},
                                  Options{EDGEDRAFT_CLIENT, "perplexity", "--window", "abc"},
                                  Options{EDGEDRAFT_CLIENT, "convert", "--draft-vocab", "abc"},
@@ -291,7 +291,7 @@ TEST_F(RejectionTest, NumbersThatAreNoneAreMistakesThatSayWhatIsTaken) {
   }
 }
 
-TEST_F(RejectionTest, NonsenseIsAMistakeWithHelpToo) {
+TEST_F(RejectionTest, RefusesUnknownCommandDespiteHelp) {
   for (const Options& command :
        {Options{EDGEDRAFT_CLIENT, "NONSENSE", "--help"}, Options{EDGEDRAFT_CLIENT, "NONSENSE"},
         Options{EDGEDRAFT_SERVER, "NONSENSE", "--help"}, Options{EDGEDRAFT_SERVER, "NONSENSE"}}) {

@@ -42,18 +42,18 @@ class InstallPackagesTest : public ::testing::Test {
   test::TemporaryDirectory scratch_;
 };
 
-TEST_F(InstallPackagesTest, ADeadMirrorIsNotTakenForPackagesInTheWay) {
+TEST_F(InstallPackagesTest, DoesNotMistakeDeadMirrorForConflict) {
   EXPECT_EQ(said_after("E: Failed to fetch http://mirror/g.deb").find("make room"),
             std::string::npos);
 }
 
-TEST_F(InstallPackagesTest, NothingIsRemovedAndThatIsSaid) {
+TEST_F(InstallPackagesTest, ReportsConflictInsteadOfRemovingPackages) {
   EXPECT_NE(said_after("E: Packages need to be removed but remove is disabled.").find("make room"),
             std::string::npos);
 }
 
 // Another program's page would answer at that address.
-TEST(DemoTest, APortThatIsTakenIsSaidBeforeAnyPage) {
+TEST(DemoTest, ReportsTakenPortBeforePage) {
   const test::TemporaryDirectory scratch;
   boost::asio::io_context io;
   const boost::asio::ip::tcp::acceptor taken(io, {boost::asio::ip::address_v4::loopback(), 0});
@@ -72,7 +72,7 @@ TEST(DemoTest, APortThatIsTakenIsSaidBeforeAnyPage) {
   served.signal(SIGTERM);
 }
 
-TEST(SideBySideTest, ANetworkThatThereIsNotIsNamedBeforeAnythingStarts) {
+TEST(SideBySideTest, NamesUnknownNetworkBeforeStarting) {
   const test::TemporaryDirectory scratch;
   const auto build = std::filesystem::path(EDGEDRAFT_CLIENT).parent_path().parent_path();
   Process script_run({script("side-by-side.sh"), "--build", build.string(), "--network", "nowhere"},

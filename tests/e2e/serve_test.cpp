@@ -145,7 +145,7 @@ class ServeTest : public ::testing::Test {
   test::TemporaryDirectory scratch_;
 };
 
-TEST_F(ServeTest, LittleMemoryIsForFewerConversationsAtOnceAndAllAreAnswered) {
+TEST_F(ServeTest, LittleMemoryServesFewerConversationsAtOnce) {
   const std::string expected = plain_answer();
   const Server server(scratch_);
   const DrafterMemory memory = drafter_memory(scratch_, "moa-tli0");
@@ -170,7 +170,7 @@ TEST_F(ServeTest, LittleMemoryIsForFewerConversationsAtOnceAndAllAreAnswered) {
   EXPECT_LE(peak, limit);
 }
 
-TEST_F(ServeTest, AShortOutageChangesNothingThatAPlainClientSees) {
+TEST_F(ServeTest, ShortOutageIsInvisibleToPlainClient) {
   const Read seen = stream_through_an_outage("keep", 300ms, {"--hold-ms", "60000"});
   EXPECT_TRUE(seen.done);
   EXPECT_EQ(seen.content, plain_answer());
@@ -182,7 +182,7 @@ TEST_F(ServeTest, AShortOutageChangesNothingThatAPlainClientSees) {
 
 // As if the device's address changes: its connection ends silently, and the server still has the
 // session when the next connection arrives.
-TEST_F(ServeTest, AChangedAddressLosesAndRepeatsNothing) {
+TEST_F(ServeTest, AddressChangeLosesAndRepeatsNothing) {
   Server server(scratch_, kPaced);
   const Endpoint endpoint(scratch_, server.address(), server.pin(), {"--hold-ms", "60000"});
   HttpResult result;
@@ -206,14 +206,14 @@ TEST_F(ServeTest, AChangedAddressLosesAndRepeatsNothing) {
   EXPECT_GT(seen.last["x_edgedraft"]["resyncs"], 0);
 }
 
-TEST_F(ServeTest, WhoWaitsHasTheTargetsWordsAlone) {
+TEST_F(ServeTest, WaitPolicyGivesTargetTextOnly) {
   const Read seen = stream_through_an_outage("wait", 1500ms, {"--hold-ms", "0"});
   EXPECT_TRUE(seen.done);
   EXPECT_EQ(seen.content, plain_answer());
   EXPECT_EQ(seen.offline_events, 0u);
 }
 
-TEST_F(ServeTest, WhoAsksForItSeesTextAtOnceAndThenItsCorrection) {
+TEST_F(ServeTest, RevisePolicyShowsTextAndThenItsCorrection) {
   const Read seen = stream_through_an_outage("revise", 1500ms, {"--hold-ms", "60000"});
   EXPECT_TRUE(seen.done);
   EXPECT_EQ(seen.content, plain_answer());
@@ -221,7 +221,7 @@ TEST_F(ServeTest, WhoAsksForItSeesTextAtOnceAndThenItsCorrection) {
   EXPECT_EQ(seen.revisions, 1u);
 }
 
-TEST_F(ServeTest, WhatALongOutageBroughtStaysAndIsLabelled) {
+TEST_F(ServeTest, KeepPolicyRetainsAndLabelsOfflineText) {
   const Read seen = stream_through_an_outage("keep", 1500ms, {"--hold-ms", "200"});
   EXPECT_TRUE(seen.done);
   EXPECT_EQ(seen.revisions, 0u);
@@ -230,7 +230,7 @@ TEST_F(ServeTest, WhatALongOutageBroughtStaysAndIsLabelled) {
   EXPECT_NE(seen.content, plain_answer());
 }
 
-TEST_F(ServeTest, StartsWithoutANetworkAndMeetsItsServerLater) {
+TEST_F(ServeTest, StartsWithoutNetworkAndConnectsLater) {
   std::string address;
   std::string pin;
   {
@@ -254,7 +254,7 @@ TEST_F(ServeTest, StartsWithoutANetworkAndMeetsItsServerLater) {
   EXPECT_EQ(endpoint.process().wait(10s), 0) << endpoint.process().err();
 }
 
-TEST_F(ServeTest, WithoutItsServerADrafterThatNeedsItRefuses) {
+TEST_F(ServeTest, TargetDependentDrafterRefusesWithoutServer) {
   const Endpoint endpoint(scratch_, "127.0.0.1:1", "sha256:" + std::string(64, '0'),
                           {"--hold-ms", "100"});
   const auto target = [&] {
@@ -270,7 +270,7 @@ TEST_F(ServeTest, WithoutItsServerADrafterThatNeedsItRefuses) {
 
 // Checks both sides' logs at the highest level, the page's file, counters, settings and the bytes
 // sent.
-TEST_F(ServeTest, NothingThatIsKeptOrToldHoldsPrivateText) {
+TEST_F(ServeTest, FilesAndReportsContainNoPrivateText) {
   const Server server(scratch_, {"--log-level", "trace"});
   Endpoint endpoint(scratch_, server.address(), server.pin(),
                     {"--log-level", "trace", "--page", (scratch_ / "page.db").string(),
@@ -320,7 +320,7 @@ TEST_F(ServeTest, NothingThatIsKeptOrToldHoldsPrivateText) {
   }
   EXPECT_GE(files, 5u);
   std::ranges::transform(told, told.begin(), [](unsigned char c) { return std::tolower(c); });
-  EXPECT_NE(told.find("text_001"), std::string::npos) << "nothing was looked at";
+  EXPECT_NE(told.find("text_001"), std::string::npos) << "the files hold the placeholder";
   EXPECT_EQ(told.find("canaryseven"), std::string::npos)
       << told.substr(told.find("canaryseven") - 200, 300);
 }
@@ -345,7 +345,7 @@ bool holds(const json& turns, const json& wanted, const std::string& answer) {
 }
 
 // Acts as the page does: saves the conversation with each question, asks, and saves the answer.
-TEST_F(ServeTest, LosesAndDoublesNoTurnThoughItIsKilledWhileAnswersAreWritten) {
+TEST_F(ServeTest, LosesAndDoublesNoTurnWhenKilledDuringAnswers) {
   const Server server(scratch_);
   const Options options{"--page", scratch_ / "conversations.db"};
   const std::string path = "/v1/edgedraft/conversation?id=5f0c2f7e-8a64-4b61-9d3e-0d9a4f2d9b11";
@@ -406,7 +406,7 @@ TEST_F(ServeTest, LosesAndDoublesNoTurnThoughItIsKilledWhileAnswersAreWritten) {
   EXPECT_GT(in_mid_answer, 0);
 }
 
-TEST_F(ServeTest, AServerThatIsNotTrustedIsAnError) {
+TEST_F(ServeTest, ReportsUntrustedServer) {
   const Server server(scratch_);
   const std::string wrong = "sha256:" + std::string(64, '0');
   const Endpoint endpoint(scratch_, server.address(), wrong);
@@ -416,7 +416,7 @@ TEST_F(ServeTest, AServerThatIsNotTrustedIsAnError) {
 }
 
 // No restart is needed, which could lose conversations.
-TEST_F(ServeTest, ATokenThatIsPutRightIsTakenByTheNextPrompt) {
+TEST_F(ServeTest, NextPromptUsesCorrectedToken) {
   const auto own = scratch_.write_secret("own-token", "old\n");
   const Server server(scratch_, {"--token-file", scratch_.write_secret("token", "new\n")});
   const Endpoint endpoint(scratch_, server.address(), server.pin(), {"--token-file", own});
@@ -428,7 +428,7 @@ TEST_F(ServeTest, ATokenThatIsPutRightIsTakenByTheNextPrompt) {
   EXPECT_EQ(answer["x_edgedraft"]["offline_tokens"], 0);
 }
 
-TEST_F(ServeTest, WrongOptionsAreExplained) {
+TEST_F(ServeTest, ExplainsInvalidOptions) {
   const auto said = [&](Options options, int status) {
     Options command{EDGEDRAFT_CLIENT, "serve", "--bundle", demo_model("moa-tli0")};
     command.insert(command.end(), options.begin(), options.end());

@@ -48,7 +48,7 @@ inline double wait_for_tokens(Process& server, double count) {
     const double tokens = metrics_of(server)["generation_tokens_total"];
     if (tokens >= count) return tokens;
     if (!server.running() || std::chrono::steady_clock::now() > deadline) {
-      ADD_FAILURE() << "no answer is under way: " << server.err();
+      ADD_FAILURE() << "no answer in progress: " << server.err();
       return tokens;
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
