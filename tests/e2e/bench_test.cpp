@@ -182,40 +182,5 @@ TEST(BenchDraftersTest, EveryArmAnswersSamePrompts) {
   }
 }
 
-// `edgedraft-bench agreement` on texts and ids that do not match.
-class TextAgreementTest : public ::testing::Test {
- protected:
-  int compare(const std::string& texts, const std::string& ids) {
-    std::ofstream(scratch_ / "texts") << texts;
-    std::ofstream(scratch_ / "ids") << ids;
-    bench_ = std::make_unique<Process>(
-        std::vector<std::string>{EDGEDRAFT_BENCH, "agreement", "--model", demo_model("target"),
-                                 "--texts", scratch_ / "texts", "--ids", scratch_ / "ids"},
-        scratch_ / "bench");
-    return bench_->wait();
-  }
-
-  test::TemporaryDirectory scratch_;
-  std::unique_ptr<Process> bench_;
-};
-
-constexpr int kDifferent = 1;
-
-TEST_F(TextAgreementTest, RefusesEmptyTexts) {
-  const int status = compare("", "");
-  EXPECT_NE(status, 0);
-  EXPECT_NE(status, kDifferent);
-  EXPECT_NE(bench_->err().find("holds no text"), std::string::npos) << bench_->err();
-}
-
-TEST_F(TextAgreementTest, RefusesMoreIdsThanTexts) {
-  // The file has one line per text, so they are compared; this text has ids.
-  EXPECT_EQ(compare("hen\n__ggml_vocab_test__\n", "\n"), kDifferent) << bench_->err();
-  const int status = compare("hen\n__ggml_vocab_test__\n", "\n17\n");
-  EXPECT_NE(status, 0);
-  EXPECT_NE(status, kDifferent);
-  EXPECT_NE(bench_->err().find("more lines"), std::string::npos) << bench_->err();
-}
-
 }  // namespace
 }  // namespace edgedraft::testing
