@@ -7,7 +7,6 @@ class Program;
 namespace edgedraft::bench {
 
 void add_acceptance(Program& program);
-void add_detectors(Program& program);
 void add_device(Program& program);
 void add_drafters(Program& program);
 void add_engine(Program& program);

@@ -11,7 +11,6 @@ int main_with(int argc, char** argv) {
        .version = "edgedraft-bench " EDGEDRAFT_VERSION,
        .default_file = "edgedraft-bench.toml"});
   add_acceptance(program);
-  add_detectors(program);
   add_device(program);
   add_drafters(program);
   add_engine(program);
