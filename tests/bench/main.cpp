@@ -14,7 +14,6 @@ int main_with(int argc, char** argv) {
   add_device(program);
   add_drafters(program);
   add_engine(program);
-  add_fingerprint(program);
   add_model(program);
   add_overlap(program);
   add_protocol(program);

@@ -84,8 +84,7 @@ TEST(BenchOptionsTest, RefusesAnswersTooShortToMeasure) {
   };
   for (const auto& [command, option, value] : {Refused{"overlap", "--tokens", "1"},
                                                {"drafters", "--max-tokens", "1"},
-                                               {"server", "--max-tokens", "0"},
-                                               {"fingerprint", "--tokens", "0"}}) {
+                                               {"server", "--max-tokens", "0"}}) {
     Process bench({EDGEDRAFT_BENCH, command, option, value}, scratch / "bench");
     EXPECT_EQ(bench.wait(), kUsageError) << command;
     EXPECT_NE(bench.err().find(std::string(option) + ": '" + value + "'"), std::string::npos)
