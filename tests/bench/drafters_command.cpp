@@ -357,13 +357,8 @@ class Comparison {
 
   static void count_bytes(const ServingResult& result, Row& row) {
     const double tokens = tokens_of(result);
-    double up = 0.0;
-    double down = 0.0;
-    for (const Trace& trace : result.traces) {
-      for (const Packet& packet : trace.packets) (packet.up ? up : down) += packet.bytes;
-    }
-    row.bytes_up = up / tokens;
-    row.bytes_down = down / tokens;
+    row.bytes_up = static_cast<double>(result.bytes_up) / tokens;
+    row.bytes_down = static_cast<double>(result.bytes_down) / tokens;
   }
 
   const DraftersOptions& o_;

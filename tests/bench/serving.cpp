@@ -111,9 +111,7 @@ class Device final : public TargetLink, GenerationObserver {
         drafter_(paced(std::move(drafter))),
         up_(world.setup, world.setup.up, way_seed(world.setup.seed, number, WayTo::server)),
         down_(world.setup, world.setup.down, way_seed(world.setup.seed, number, WayTo::device)),
-        client_({.hello = {.pad_tick_ms = world.setup.pad_tick_ms, .newest_row = newest_row()},
-                 .channel = {}},
-                Instant{}),
+        client_({.hello = {.newest_row = newest_row()}, .channel = {}}, Instant{}),
         server_({}, Instant{}),
         thread_([this] {
           turn_.acquire();
@@ -125,17 +123,6 @@ class Device final : public TargetLink, GenerationObserver {
   ~Device() override { thread_.join(); }
 
   bool done() const { return done_; }
-
-  // Makes both ends of a padded connection keep its pace from now on.
-  void keep_pace(Instant t) {
-    if (done_) return;
-    if (t >= client_.next_deadline()) require(client_.tick(t));
-    if (t >= server_.next_deadline()) require(server_.tick(t));
-    pass_up(t);
-    pass_down(t);
-    const Instant next = t + std::chrono::milliseconds(1);
-    world_.events.at(next, [this, next] { keep_pace(next); });
-  }
 
   // Runs the device from now until it waits.
   void run(Instant now) {
@@ -151,13 +138,8 @@ class Device final : public TargetLink, GenerationObserver {
 
   Result<void> send(TargetRequest request) override {
     note(request);
-    if (world_.setup.pad_tick_ms == 0) {
-      hand_over(std::move(request));
-      pass_up(now());
-    } else {
-      // Blocks leave while the device drafts: they must not contain later drafts.
-      world_.events.at(now(), [this, request] { hand_over(request); });
-    }
+    hand_over(std::move(request));
+    pass_up(now());
     return boost::system::in_place_value;
   }
 
@@ -250,10 +232,10 @@ class Device final : public TargetLink, GenerationObserver {
     std::uint32_t answered = 0;
     for (std::size_t i = number_; asks(answered); i += setup.clients, ++answered) {
       const std::size_t index = i % setup.prompts.size();
-      const Instant asked = now();
-      asked_ = asked;
+      asked_ = now();
       first_ = true;
-      trace_ = {.prompt = index, .seconds = 0.0, .packets = {}};
+      bytes_up_ = 0;
+      bytes_down_ = 0;
       if (oracle_ != nullptr) {
         oracle_->expect(setup.answers[index], mix64(mix64(setup.seed) + number_) + answers_++);
       }
@@ -261,23 +243,13 @@ class Device final : public TargetLink, GenerationObserver {
       const auto end = testing::drive(
           generation, *this, [this] { return now(); }, [this] { return now() >= world_.end; });
       if (!end) throw Failure(end.error());
-      trace_.seconds = seconds_since(asked, now());
-      pause_until(now() + setup.pause);
-      if (!world_.measured(now())) continue;
-      for (Packet& packet : trace_.packets) packet.seconds -= seconds_since(Instant{}, asked);
-      world_.result.answer_seconds.push_back(trace_.seconds);
-      world_.result.traces.push_back(std::exchange(trace_, {}));
+      const Instant answered_at = now();
+      if (!world_.measured(answered_at)) continue;
+      world_.result.answer_seconds.push_back(seconds_since(asked_, answered_at));
       world_.result.answer_tokens.push_back(generation.stats().tokens);
+      world_.result.bytes_up += bytes_up_;
+      world_.result.bytes_down += bytes_down_;
     }
-  }
-
-  void pause_until(Instant end) {
-    while (now() < end) (void)wait_event(end);
-  }
-
-  void observe(Instant when, bool up, std::size_t bytes) {
-    trace_.packets.push_back(
-        {seconds_since(Instant{}, when), up, static_cast<std::uint32_t>(bytes)});
   }
 
   // Bytes to the server, which arrive half a round trip later.
@@ -285,7 +257,7 @@ class Device final : public TargetLink, GenerationObserver {
     if (!client_.has_output()) return;
     const Bytes bytes = client_.take_output();
     const Instant there = up_.arrival(from, bytes.size());
-    observe(from, true, bytes.size());
+    bytes_up_ += bytes.size();
     world_.events.at(there, [this, there, bytes] {
       require(server_.receive(there, bytes));
       while (auto event = server_.next_event()) take(*std::move(event), there);
@@ -297,7 +269,7 @@ class Device final : public TargetLink, GenerationObserver {
     if (!server_.has_output()) return;
     const Bytes bytes = server_.take_output();
     const Instant there = down_.arrival(from, bytes.size());
-    observe(there, false, bytes.size());
+    bytes_down_ += bytes.size();
     world_.events.at(there, [this, there, bytes] {
       require(client_.receive(there, bytes));
       run(there);
@@ -353,10 +325,12 @@ class Device final : public TargetLink, GenerationObserver {
    public:
     explicit Answers(Device& device) : device_(device) {}
     void verdict(wire::Verdict verdict) override {
-      say([&protocol = device_.server_, verdict] { protocol.verdict(verdict); });
+      device_.server_.verdict(std::move(verdict));
+      go();
     }
     void activations(wire::Activations chunk) override {
-      say([&protocol = device_.server_, chunk] { protocol.activations(chunk); });
+      device_.server_.activations(std::move(chunk));
+      go();
     }
     void refuse(std::uint32_t round, Error error) override {
       device_.server_.refuse(round, error);
@@ -365,17 +339,6 @@ class Device final : public TargetLink, GenerationObserver {
     }
 
    private:
-    // Blocks leave during a pass: they must not contain its results.
-    template <class Say>
-    void say(const Say& say) {
-      World& world = device_.world_;
-      if (world.setup.pad_tick_ms > 0) {
-        world.events.at(world.pass->now(), say);
-      } else {
-        say();
-        go();
-      }
-    }
     void go() { device_.pass_down(device_.world_.pass->now()); }
     Device& device_;
   };
@@ -421,7 +384,8 @@ class Device final : public TargetLink, GenerationObserver {
   Instant got_{};
   bool first_ = true;
   bool done_ = false;
-  Trace trace_{};  // of the answer so far
+  std::uint64_t bytes_up_ = 0;  // of the answer so far
+  std::uint64_t bytes_down_ = 0;
   std::binary_semaphore turn_{0};
   std::binary_semaphore back_{0};
   std::thread thread_;
@@ -482,8 +446,6 @@ Result<ServingResult> simulate_serving(const ServingSetup& setup) {
   }
   for (const auto& device : devices) {
     world.events.at(clock, [&device, &clock] { device->run(clock); });
-    if (setup.pad_tick_ms > 0)
-      world.events.at(clock, [&device, &clock] { device->keep_pace(clock); });
   }
   Instant free{};  // when the server finishes its last pass
   const auto all_done = [&] {

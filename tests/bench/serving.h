@@ -15,7 +15,6 @@
 #include "shared/speculative/tree_growth.h"
 #include "shared/types/sampling_params.h"
 #include "tests/bench/drafter_arms.h"
-#include "tests/bench/trace.h"
 
 namespace edgedraft::bench {
 using namespace client;
@@ -67,10 +66,6 @@ struct ServingSetup {
   SamplingParams sampling{};
   // Bytes to which a position's activations are padded; 0: unpadded.
   std::uint32_t padded_row_bytes = 0;
-  // Interval of constant-size blocks; 0: unpadded.
-  std::uint16_t pad_tick_ms = 0;
-  // A device's pause between two answers.
-  Duration pause{};
   // Acceptance of oracle drafters, one per prompt; empty: the bundle drafts.
   std::optional<double> acceptance{};
   std::span<const std::vector<std::uint32_t>> answers{};
@@ -96,7 +91,9 @@ struct ServingResult {
   std::vector<double> answer_seconds;        // per answer that ended in the measured time
   std::vector<std::uint32_t> answer_tokens;  // and their lengths
   std::uint64_t hints = 0;                   // nodes sent by devices
-  std::vector<Trace> traces;                 // of answers that ended in the measured time
+  // To and from the server, without TLS, in answers that ended in the measured time.
+  std::uint64_t bytes_up = 0;
+  std::uint64_t bytes_down = 0;
 };
 
 // Every device sends one prompt after another until the time is over or it has all its answers.
