@@ -24,7 +24,6 @@
 #include "shared/base/progress.h"
 #include "shared/program/program.h"
 #include "shared/program/validators.h"
-#include "shared/protocol/limits.h"
 #include "tests/bench/acceptance_counts.h"
 #include "tests/bench/bench_device.h"
 #include "tests/bench/bootstrap.h"
@@ -45,12 +44,6 @@ struct AcceptanceOptions {
   bool drawn = false;
   std::vector<double> typical;
   std::uint32_t chain = 0;  // 0: a tree
-  std::uint32_t max_tokens = 160;
-  float temperature = 0.0f;
-  std::uint64_t seed = 0;
-  std::uint32_t threads = 0;
-  std::string device = "cpu";
-  std::string features = "auto";
   std::string draft_kv_type = "f32";
   std::string kv_type = "f32";
   std::string against;
@@ -116,11 +109,6 @@ struct Arm {
   std::function<Result<ArmAnswer>(std::span<const std::uint32_t> prompt)> answer;
 };
 
-SamplingParams sampling_of(const AcceptanceOptions& o) {
-  SamplingParams sampling{.temperature = o.temperature, .seed = o.seed};
-  return sampling;
-}
-
 // An answer with a proposer that gets as many probes as it can use in every pass.
 Result<ArmAnswer> proposed_answer(ModelHost& host, const AcceptanceOptions& o,
                                   const TreeShape& shape, const ProposerSource& source,
@@ -130,15 +118,15 @@ Result<ArmAnswer> proposed_answer(ModelHost& host, const AcceptanceOptions& o,
                        host.decoder().make_cache(dtype_from_name(o.kv_type).value()),
                        host.context_count(), is_end);
   const auto first =
-      target.prefill({.base_count = 0, .tokens = prompt, .sampling = sampling_of(o)});
+      target.prefill({.base_count = 0, .tokens = prompt, .sampling = o.arms.sampling()});
   if (!first) return first.error();
   const auto proposer = source.make(std::make_shared<std::uint32_t>(0));
   ArmAnswer answer{.tokens = {first->next}};
   Finish finish = first->finish;
-  while (finish == Finish::none && answer.tokens.size() < o.max_tokens) {
+  while (finish == Finish::none && answer.tokens.size() < o.arms.max_tokens) {
     ProposalLimits limits{.tree = shape, .probe_rows = source.probe_rows};
     // The last token is the target's own.
-    limits.tree.limit(o.max_tokens - 1 - static_cast<std::uint32_t>(answer.tokens.size()));
+    limits.tree.limit(o.arms.max_tokens - 1 - static_cast<std::uint32_t>(answer.tokens.size()));
     if (limits.tree.depth == 0) limits.tree.nodes = 0;
     const Proposal proposal = proposer->propose(target, limits);
     if (auto begun = target.begin(proposal.tree, proposal.probes); !begun) return begun.error();
@@ -263,23 +251,9 @@ void declare_acceptance(CLI::App& app, AcceptanceOptions& o) {
   app.add_flag("--ablations", o.ablations,
                "Also measure SPECTRA-CORE without each of its parts and with other thresholds");
   app.add_option("--chain", o.chain, "Draft K tokens in a row instead of a tree");
-  app.add_option("--max-tokens", o.max_tokens,
-                 "Longest answer; its first token is the prompt's, and no cycle's")
-      ->check(in_range(2u, kContextCountMax))
-      ->capture_default_str();
-  app.add_option("--temperature", o.temperature,
-                 "Temperature of the sampler; 0 takes the likeliest token")
-      ->check(in_range(0.0f, 100.0f))
-      ->capture_default_str();
-  app.add_option("--seed", o.seed, "Seed of the sampler")->capture_default_str();
   app.add_option("--kv-type", o.kv_type, "The target's keys and values: f32, f16 or bf16")
       ->check(CLI::IsMember({"f32", "f16", "bf16"}))
       ->capture_default_str();
-  app.add_option("--threads", o.threads, "Threads of the CPU; 0: one per fast core")
-      ->capture_default_str();
-  app.add_option("--device", o.device, "Where drafters run: cpu, vulkan or vulkan:N")
-      ->capture_default_str();
-  app.add_option("--features", o.features, kFeaturesHelp)->capture_default_str();
   app.add_option("--draft-kv-type", o.draft_kv_type,
                  "The drafters' keys and values on a Vulkan device: f32 or f16")
       ->check(CLI::IsMember({"f32", "f16"}))
@@ -295,13 +269,13 @@ Result<int> run_acceptance(const AcceptanceOptions& o) {
   if (auto checked = check_arms(o.arms, Drafters::optional); !checked) return checked.error();
   const auto shape = shape_of(o);
   if (!shape) return shape.error();
-  if ((o.drawn || !o.typical.empty()) && sampling_of(o).greedy()) {
+  if ((o.drawn || !o.typical.empty()) && o.arms.sampling().greedy()) {
     return Error{Errc::usage, "--drawn and --typical need a --temperature above 0"};
   }
   const auto chat = read_chat_prompts(o.arms);
   if (!chat) return chat.error();
-  const auto backend = make_cpu_backend({.threads = o.threads});
-  const auto device = open_drafter_device(o.device, o.features, o.threads,
+  const auto backend = make_cpu_backend({.threads = o.arms.threads});
+  const auto device = open_drafter_device(o.arms.device, o.arms.features, o.arms.threads,
                                           dtype_from_name(o.draft_kv_type).value());
   if (!device) return device.error();
   auto host = ModelHost::load(*backend, {.model = o.arms.model,
@@ -316,8 +290,8 @@ Result<int> run_acceptance(const AcceptanceOptions& o) {
                                             .tap = tap,
                                             .drafter = drafter,
                                             .tree = tree,
-                                            .tokens_max = o.max_tokens,
-                                            .sampling = sampling_of(o),
+                                            .tokens_max = o.arms.max_tokens,
+                                            .sampling = o.arms.sampling(),
                                             .kv_type = kv_type});
   };
 
@@ -354,8 +328,8 @@ Result<int> run_acceptance(const AcceptanceOptions& o) {
                                                         .tap = of->tap,
                                                         .drafter = *drafter,
                                                         .tree = *shape,
-                                                        .tokens_max = o.max_tokens,
-                                                        .sampling = sampling_of(o),
+                                                        .tokens_max = o.arms.max_tokens,
+                                                        .sampling = o.arms.sampling(),
                                                         .kv_type = kv_type,
                                                         .typical = typical});
              return ArmAnswer{.tokens = std::move(answer.tokens),

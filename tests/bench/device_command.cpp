@@ -192,14 +192,12 @@ class DeviceBench {
     return names.empty() ? "none" : names;
   }
 
-  Operations operations(Backend& backend, std::uint32_t width) {
-    return Operations(backend,
-                      {.layer = drafter_.config().self_attention,
-                       .vocabulary = drafter_.config().vocabulary_count,
-                       .width = width,
-                       .context = o_.context,
-                       .type = type_},
-                      drafter_.tensors());
+  Operations::Sizes sizes(std::uint32_t width) const {
+    return {.layer = drafter_.config().self_attention,
+            .vocabulary = drafter_.config().vocabulary_count,
+            .width = width,
+            .context = o_.context,
+            .type = type_};
   }
 
   // The operation's dispatches summed by the device's clock, or wall time without one.
@@ -230,18 +228,12 @@ class DeviceBench {
                   "GB/s", "share", "cpu us");
     }
     for (const std::uint32_t width : o_.widths) {
-      Operations on_device = operations(device_, width);
+      Operations on_device(device_, sizes(width), drafter_.tensors());
       std::vector<Operation> all = on_device.all();
       std::optional<Operations> on_cpu;
       std::vector<Operation> cpu_all;
       if (cpu_) {
-        on_cpu.emplace(*cpu_,
-                       Operations::Sizes{.layer = drafter_.config().self_attention,
-                                         .vocabulary = drafter_.config().vocabulary_count,
-                                         .width = width,
-                                         .context = o_.context,
-                                         .type = type_},
-                       drafter_.tensors());
+        on_cpu.emplace(*cpu_, sizes(width), drafter_.tensors());
         cpu_all = on_cpu->all();
       }
       for (std::size_t i = 0; i < all.size(); ++i) {

@@ -8,6 +8,9 @@
 #include <utility>
 
 #include "shared/drafting/index/corpus_index.h"
+#include "shared/program/validators.h"
+#include "shared/protocol/limits.h"
+#include "tests/bench/bench_device.h"
 
 namespace edgedraft::bench {
 namespace {
@@ -54,6 +57,20 @@ void declare_arms(CLI::App& app, ArmOptions& o) {
       ->type_name("FILE");
   app.add_option("--tree", o.tree, "Shape of the drafted trees: breadth, depth, nodes [8,6,62]")
       ->delimiter(',');
+  app.add_option("--max-tokens", o.max_tokens,
+                 "Longest answer; its first token is the prompt's, and no cycle's")
+      ->check(in_range(2u, kContextCountMax))
+      ->capture_default_str();
+  app.add_option("--temperature", o.temperature,
+                 "Temperature of the sampler; 0 takes the likeliest token")
+      ->check(in_range(0.0f, 100.0f))
+      ->capture_default_str();
+  app.add_option("--seed", o.seed, "Seed of the sampler")->capture_default_str();
+  app.add_option("--threads", o.threads, "Threads of the CPU; 0: one per fast core")
+      ->capture_default_str();
+  app.add_option("--device", o.device, "Where drafters run: cpu, vulkan or vulkan:N")
+      ->capture_default_str();
+  app.add_option("--features", o.features, kFeaturesHelp)->capture_default_str();
 }
 
 Result<void> check_arms(const ArmOptions& o, Drafters drafters) {

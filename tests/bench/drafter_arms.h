@@ -15,6 +15,7 @@
 #include "shared/drafting/drafter_kind.h"
 #include "shared/drafting/tap.h"
 #include "shared/speculative/tree_growth.h"
+#include "shared/types/sampling_params.h"
 
 namespace CLI {
 class App;
@@ -24,7 +25,7 @@ namespace edgedraft::bench {
 using namespace client;
 using namespace server;
 
-// Drafters, target and prompts to measure.
+// Drafters, target and prompts to measure, and how to answer and draft.
 struct ArmOptions {
   std::filesystem::path model;
   std::vector<std::filesystem::path> bundles;
@@ -32,6 +33,14 @@ struct ArmOptions {
   std::vector<std::filesystem::path> indexes;
   std::filesystem::path prompts;
   std::vector<std::uint32_t> tree;  // breadth, depth, nodes; empty: 8,6,62
+  std::uint32_t max_tokens = 160;
+  float temperature = 0.0f;
+  std::uint64_t seed = 0;
+  std::uint32_t threads = 0;
+  std::string device = "cpu";  // of the drafters
+  std::string features = "auto";
+
+  SamplingParams sampling() const { return {.temperature = temperature, .seed = seed}; }
 };
 void declare_arms(CLI::App& app, ArmOptions& options);
 // Errors    usage: target, prompts or required drafters are missing

@@ -23,9 +23,7 @@
 #include "shared/drafting/training_record.h"
 #include "shared/model/gguf.h"
 #include "shared/program/program.h"
-#include "shared/program/validators.h"
 #include "shared/protocol/activation_codec.h"
-#include "shared/protocol/limits.h"
 #include "shared/tensor/dtype.h"
 #include "tests/bench/acceptance_counts.h"
 #include "tests/bench/answer_walk.h"
@@ -41,19 +39,13 @@ using namespace server;
 namespace {
 
 struct DraftersOptions {
-  ArmOptions arms;
+  ArmOptions arms{.threads = 1};
   std::uint32_t prompts_per_task = 0;  // 0: all
   std::uint32_t chain = 4;
-  std::uint32_t max_tokens = 160;
   std::vector<std::uint32_t> lags{4, 8, 16};
   std::vector<std::string> links{"lan", "paper-5g", "paper-4g"};
   std::filesystem::path pace_profile;  // empty: times are measured on this machine
   bool padded_payloads = false;
-  float temperature = 0.0f;
-  std::uint64_t seed = 0;
-  std::uint32_t threads = 1;
-  std::string device = "cpu";
-  std::string features = "auto";
   bool json = false;
 };
 
@@ -220,8 +212,8 @@ class Comparison {
         tree_(tree),
         texts_(texts),
         pace_(std::move(pace)),
-        counts_(o.threads == 1 && o.device == "cpu" ? WorkClock::Counts::processor
-                                                    : WorkClock::Counts::wall) {}
+        counts_(o.arms.threads == 1 && o.arms.device == "cpu" ? WorkClock::Counts::processor
+                                                              : WorkClock::Counts::wall) {}
 
   // Plain decoding, the baseline of the comparison.
   Result<Row> stream(std::span<const netsim::NetworkProfile> links) {
@@ -260,7 +252,6 @@ class Comparison {
     const auto groups = tap.scale_groups();
     return ActivationLayout({groups.begin(), groups.end()});
   }
-  SamplingParams sampling() const { return {.temperature = o_.temperature, .seed = o_.seed}; }
 
   Result<void> count_answers(const DrafterArm& arm, Row& row) {
     Progress progress(arm.name, texts_.prompts.size());
@@ -273,18 +264,18 @@ class Comparison {
                                                     .tap = arm.tap,
                                                     .drafter = &timed,
                                                     .tree = shape,
-                                                    .tokens_max = o_.max_tokens,
-                                                    .sampling = sampling()});
+                                                    .tokens_max = o_.arms.max_tokens,
+                                                    .sampling = o_.arms.sampling()});
       taken += timed.taken();
       return answer;
     };
     // A GPU builds its pipelines on first use; that time is not drafting time.
-    if (Duration making{}; o_.device != "cpu") {
+    if (Duration making{}; o_.arms.device != "cpu") {
       if (auto first = draft(texts_.tokens.front(), tree_, making); !first) return first.error();
     }
     for (std::size_t i = 0; i < texts_.prompts.size(); ++i) {
       const auto& prompt = texts_.tokens[i];
-      const auto session = answer_plainly(host_, prompt, sampling(), o_.max_tokens);
+      const auto session = answer_plainly(host_, prompt, o_.arms.sampling(), o_.arms.max_tokens);
       if (!session) return session.error();
       const auto plain = session->tokens().subspan(prompt.size());
       for (const bool is_tree : {false, true}) {
@@ -334,12 +325,12 @@ class Comparison {
                              .up = &link.up,
                              .down = &link.down,
                              .hold = hold,
-                             .sampling = sampling(),
+                             .sampling = o_.arms.sampling(),
                              .padded_row_bytes = padded_row_bytes,
                              .warm_up = {},
                              .measured = kNoTimeLimit,
                              .answer_count = static_cast<std::uint32_t>(texts_.prompts.size()),
-                             .tokens_max = o_.max_tokens,
+                             .tokens_max = o_.arms.max_tokens,
                              .prompts = texts_.tokens});
   }
 
@@ -489,10 +480,6 @@ void declare_drafters(CLI::App& app, DraftersOptions& o) {
   app.add_option("--chain", o.chain, "Tokens in a drafted chain")
       ->check(CLI::Range(1u, kTreeDepthMax))
       ->capture_default_str();
-  app.add_option("--max-tokens", o.max_tokens,
-                 "Longest answer; its first token is the prompt's, and no cycle's")
-      ->check(in_range(2u, kContextCountMax))
-      ->capture_default_str();
   app.add_option("--lags", o.lags, "Lags to measure, in tokens")
       ->delimiter(',')
       ->capture_default_str();
@@ -503,16 +490,6 @@ void declare_drafters(CLI::App& app, DraftersOptions& o) {
       ->type_name("FILE.toml");
   app.add_flag("--padded-payloads", o.padded_payloads,
                "With --pace-profile: activations are as large as the paced model's");
-  app.add_option("--temperature", o.temperature,
-                 "Temperature of the sampler; 0 takes the likeliest token")
-      ->check(in_range(0.0f, 100.0f))
-      ->capture_default_str();
-  app.add_option("--seed", o.seed, "Seed of the sampler")->capture_default_str();
-  app.add_option("--threads", o.threads, "Threads of the CPU; 0: one per fast core")
-      ->capture_default_str();
-  app.add_option("--device", o.device, "Where drafters run: cpu, vulkan or vulkan:N")
-      ->capture_default_str();
-  app.add_option("--features", o.features, kFeaturesHelp)->capture_default_str();
   app.add_flag("--json", o.json, "JSON instead of text");
 }
 
@@ -535,8 +512,8 @@ Result<int> run_drafters(const DraftersOptions& o) {
   }
   const auto texts = read_chat_prompts(o.arms, o.prompts_per_task);
   if (!texts) return texts.error();
-  const auto backend = make_cpu_backend({.threads = o.threads});
-  const auto device = open_drafter_device(o.device, o.features, o.threads);
+  const auto backend = make_cpu_backend({.threads = o.arms.threads});
+  const auto device = open_drafter_device(o.arms.device, o.arms.features, o.arms.threads);
   if (!device) return device.error();
   auto host = ModelHost::load(
       *backend, {.model = o.arms.model, .bundles = o.arms.bundles, .context_count = 0});
