@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -23,6 +24,7 @@
 #include "shared/runtime/cpu_backend.h"
 #include "shared/runtime/decoder.h"
 #include "tests/bench/commands.h"
+#include "tests/bench/engine_baseline.h"
 #include "tests/bench/engine_passes.h"
 #include "tests/bench/generated_model.h"
 #include "tests/bench/known_shapes.h"
@@ -53,6 +55,7 @@ struct EngineOptions {
   std::uint32_t page = 0;
   std::string kv_type = "f32";
   double seconds = 0.5;
+  std::filesystem::path baseline;
   bool json = false;
 };
 
@@ -86,6 +89,13 @@ prompts without a context, with the logits of their last row; passes here have -
 tokens before them and logits of all rows. With --device cuda it is asked for all layers on
 the GPU and its fused attention (-ngl 99 -fa 1).
 
+--baseline FILE compares the shares in turns with those that FILE records for the same
+setting. Each row adds the recorded share and the ratio of the measured one to it. The exit
+status is 1 if a ratio is below 0.80: on a loaded machine, the lowest of 156 ratios to the
+median of repeats was 0.85. Shares carry over between machines with the same instructions,
+unlike times. tests/bench/baseline.json records widths 1, 8 and 62 of one thread for
+AVX-512 (avx512vnni) and AVX2 (avx2).
+
 With --sessions N a pass has N sequences of each width, as a server's pass has sessions:
 limits, tokens and bytes are those of all.
 
@@ -99,7 +109,9 @@ Examples:
   edgedraft-bench engine --model models/demo/target.gguf --widths 1,16,62 --json
   edgedraft-bench engine --shape tinyllama --context 7936 --widths 1,8,62 --kv-type f16
   edgedraft-bench engine --model target-f16.gguf --widths 1,8,62 --peer ./llama-bench
-  edgedraft-bench engine --device cuda --shape llama3-8b --type bf16 --mismatch 1000)";
+  edgedraft-bench engine --device cuda --shape llama3-8b --type bf16 --mismatch 1000
+  edgedraft-bench engine --threads 1 --widths 1,8,62 --prompt 0 --seconds 1 \
+    --instruction-set avx2 --baseline tests/bench/baseline.json)";
 
 // The source of the weights.
 struct Source {
@@ -302,10 +314,14 @@ void declare_engine(CLI::App& app, EngineOptions& options) {
                  "Time of the passes of each width; on the CPU as much again for the limits")
       ->check(in_range(1e-6, 86'400.0))
       ->capture_default_str();
+  app.add_option("--baseline", options.baseline,
+                 "Recorded shares to compare with; exit status 1 if one is missed, see below")
+      ->type_name("FILE.json");
   app.add_flag("--json", options.json, "One JSON object instead of a table");
 }
 
-// Times a decoder's passes for different numbers of rows. Returns the exit status.
+// Times a decoder's passes for different numbers of rows. Returns the exit status: 1 if a share is
+// below its baseline.
 Result<int> run_engine(const EngineOptions& o) {
   const auto source = open_source(o);
   if (!source) return source.error();
@@ -338,6 +354,9 @@ Result<int> run_engine(const EngineOptions& o) {
   if (!device) return device.error();
   const bool on_cpu = device->backend->name() == "cpu";
   if (on_cpu) device->backend = make_cpu_backend_with(**kernels, {.threads = o.threads});
+  if (!o.baseline.empty() && !on_cpu) {
+    return Error{Errc::usage, "--baseline: only the CPU has limits to compare with"};
+  }
   Backend* const backend = device->backend.get();
   const Instant start = Clock::now();
   Decoder decoder(*backend, source->config, source->tensors, positions);
@@ -363,29 +382,35 @@ Result<int> run_engine(const EngineOptions& o) {
     std::fflush(stdout);
   }
   const MachineLimits& limits = meter.best();
+  nlohmann::json report{{"model", o.model.empty() ? o.shape : o.model},
+                        {"device", device->reason},
+                        {"instruction_set", limits.instruction_set},
+                        {"threads", limits.threads},
+                        {"context", o.context},
+                        {"sessions", o.sessions},
+                        {"page", page},
+                        {"kv_type", o.kv_type}};
+  if (o.model.empty()) report["type"] = o.type;
+  std::vector<double> recorded;
+  if (!o.baseline.empty()) {
+    auto read = read_baseline(o.baseline, report, o.widths);
+    if (!read) return read.error();
+    recorded = *std::move(read);
+  }
   const auto timed = time_widths(passes, o, on_cpu ? &meter : nullptr, limits.threads);
   if (!timed) return timed.error();
   const std::vector<Times>& times = *timed;
-  nlohmann::json report{
-      {"model", o.model.empty() ? o.shape : o.model},
-      {"device", device->reason},
-      {"instruction_set", limits.instruction_set},
-      {"threads", limits.threads},
-      {"limit_read_bytes_per_second", limits.read_bytes_per_second},
-      {"limit_int8_operations_per_second", limits.int8_operations_per_second},
-      {"limit_short_operations_per_second", limits.short_operations_per_second},
-      {"limit_tile_operations_per_second", limits.tile_operations_per_second},
-      {"limit_bf16_tile_operations_per_second", limits.bf16_tile_operations_per_second},
-      {"limit_float_operations_per_second", limits.float_operations_per_second},
-      {"weight_bytes", cost.bytes},
-      {"operations_a_row", cost.operations_a_row},
-      {"load_seconds", load_seconds},
-      {"context", o.context},
-      {"sessions", o.sessions},
-      {"page", page},
-      {"kv_type", o.kv_type},
-      {"cache_bytes", cost.cache_bytes},
-      {"passes", nlohmann::json::array()}};
+  report.update({{"limit_read_bytes_per_second", limits.read_bytes_per_second},
+                 {"limit_int8_operations_per_second", limits.int8_operations_per_second},
+                 {"limit_short_operations_per_second", limits.short_operations_per_second},
+                 {"limit_tile_operations_per_second", limits.tile_operations_per_second},
+                 {"limit_bf16_tile_operations_per_second", limits.bf16_tile_operations_per_second},
+                 {"limit_float_operations_per_second", limits.float_operations_per_second},
+                 {"weight_bytes", cost.bytes},
+                 {"operations_a_row", cost.operations_a_row},
+                 {"load_seconds", load_seconds},
+                 {"cache_bytes", cost.cache_bytes},
+                 {"passes", nlohmann::json::array()}});
   if (!o.json && on_cpu) {
     std::printf("%s, %zu threads: memory %.1f GB/s, int8 %.0f GOP/s, float32 %.0f GFLOP/s\n",
                 limits.instruction_set.c_str(), limits.threads, limits.read_bytes_per_second * 1e-9,
@@ -406,9 +431,11 @@ Result<int> run_engine(const EngineOptions& o) {
   if (!o.json) {
     std::printf("width    best ms  median ms   tokens/s      GB/s     GOP/s");
     for (const ShareKind& kind : kinds) std::printf(" %9s  in turns", kind.heading);
+    if (!recorded.empty()) std::printf("  baseline  ratio");
     if (!o.peer.empty()) std::printf("   peer ms     median  times as fast  by medians");
     std::puts("");
   }
+  bool is_slower = false;
   for (std::size_t i = 0; i < o.widths.size(); ++i) {
     const std::uint32_t width = o.widths[i];
     const std::uint32_t rows = o.sessions * width;
@@ -429,6 +456,12 @@ Result<int> run_engine(const EngineOptions& o) {
       pass["shares"][kind.name] = {
           {"limit_seconds", limit(limits)}, {"best", share}, {"in_turns", in_turns}};
       if (!o.json) std::printf(" %7.0f %% %7.0f %%", 100.0 * share, 100.0 * in_turns);
+    }
+    if (!recorded.empty()) {
+      const double ratio = pass["shares"]["vector"]["in_turns"].get<double>() / recorded[i];
+      is_slower |= ratio < kBaselineFloor;
+      pass["baseline"] = {{"in_turns", recorded[i]}, {"ratio", ratio}};
+      if (!o.json) std::printf(" %7.0f %% %6.2f", 100.0 * recorded[i], ratio);
     }
     if (!o.peer.empty()) {
       const double peer_best = *std::ranges::min_element(times[i].peer_seconds);
@@ -463,7 +496,10 @@ Result<int> run_engine(const EngineOptions& o) {
     }
   }
   if (o.json) std::puts(report.dump(2).c_str());
-  return 0;
+  if (is_slower) {
+    std::fprintf(stderr, "%s: a ratio is below %.2f\n", o.baseline.c_str(), kBaselineFloor);
+  }
+  return is_slower ? 1 : 0;
 }
 
 }  // namespace

@@ -92,6 +92,21 @@ TEST(BenchOptionsTest, RefusesAnswersTooShortToMeasure) {
   }
 }
 
+// A share of 1000 is out of reach, and any pass reaches a share of 0.000001.
+TEST(BenchBaselineTest, EngineFailsBelowItsBaselineOnly) {
+  const test::TemporaryDirectory scratch;
+  const auto status_with = [&](const std::string& share) {
+    const auto baseline = scratch.write(
+        "baseline.json", R"([{"setting": {"model": "demo"}, "shares": {"1": )" + share + "}}]");
+    Process bench({EDGEDRAFT_BENCH, "engine", "--shape", "demo", "--threads", "1", "--widths", "1",
+                   "--prompt", "0", "--seconds", "0.001", "--baseline", baseline},
+                  scratch / "bench");
+    return bench.wait();
+  };
+  EXPECT_EQ(status_with("1000"), 1);
+  EXPECT_EQ(status_with("0.000001"), 0);
+}
+
 // `engine` builds the same sizes itself.
 TEST(BenchOptionsTest, WritesLoadableRandomModel) {
   const test::TemporaryDirectory scratch;
