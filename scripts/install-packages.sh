@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# Installs the packages for building (`build`), for building and testing (`test`), or for building
-# for 64-bit Arm (`arm64`), on Debian 12 and Ubuntu 24.04 or newer. Asks for root only if something
-# is missing. Safe to run again. `libraries` prints the names of those that programs and tests link.
+# Installs the packages for building (`build`), for building and testing (`test`), for the further
+# stages of scripts/test.sh --full (`full`), or for building for 64-bit Arm (`arm64`), on Debian 12
+# and Ubuntu 24.04 or newer. Asks for root only if something is missing. Safe to run again.
+# `libraries` prints the names of those that programs and tests link.
 set -euo pipefail
 
-usage() { echo "usage: $0 build|test|arm64|libraries" >&2; exit 2; }
+usage() { echo "usage: $0 build|test|full|arm64|libraries" >&2; exit 2; }
 [ $# -eq 1 ] || usage
 
 if ! command -v apt-get >/dev/null || ! command -v dpkg-query >/dev/null; then
@@ -59,12 +60,14 @@ case $1 in
     exit 0
     ;;
   arm64) packages+=("$fibers" libgtest-dev g++-aarch64-linux-gnu qemu-user mmdebstrap) ;;
-  # black and clang-format are for scripts/format.sh, clang for the fuzz targets; Mesa brings a software Vulkan driver for machines
-  # without a GPU; fibers run CUDA kernels on the host; gnuplot draws an experiment's report,
-  # chromium shows it; PyTorch runs the tests of train/; the last five boot a kernel that has netem.
+  # black and clang-format are for scripts/format.sh, clang for the fuzz targets; Mesa brings a
+  # software Vulkan driver for machines without a GPU; fibers run CUDA kernels on the host; gnuplot
+  # draws an experiment's report, chromium shows it; PyTorch runs the tests of train/; the last five
+  # boot a kernel that has netem.
   test) packages+=("$fibers" libgtest-dev black clang clang-format-14 libclang-rt-dev openssl curl gnuplot-nox "${debian_only[@]}"
                    mesa-vulkan-drivers vulkan-validationlayers
                    qemu-system-x86 busybox-static cpio xz-utils iproute2) ;;
+  full) packages+=(clang-19 clang-tidy-19 libc++-19-dev libc++abi-19-dev) ;;
   *) usage ;;
 esac
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs the test packages, builds everything and runs the quick tests. With --full also runs
-# those labelled slow (netem in a virtual machine), 64-bit Arm under QEMU and the fuzz targets for
-# ten seconds each. Further arguments go to ctest (for example -R Sampler). A test skips if a
+# those labelled slow (netem in a virtual machine) and the matrix of docs/testing.md: Clang, libc++,
+# clang-tidy, sanitizers, fuzz targets, 64-bit Arm. Further arguments go to ctest (for example -R Sampler). A test skips if a
 # package or a device is missing; it fails instead if EDGEDRAFT_TEST_REQUIRE names that
 # (docs/testing.md).
 set -euo pipefail
@@ -36,7 +36,7 @@ echo "== skipped"
 awk '/: Skipped$/ { getline; ++count[$0] }
      END { for (why in count) printf "%6d  %s\n", count[why], why }' \
   build/release/Testing/Temporary/LastTest.log | sort -k1,1nr -k2
-[ -n "$full" ] || echo "        slow tests, Arm and fuzzing, which --full runs"
+[ -n "$full" ] || echo "        slow tests and other compilers, sanitizers, fuzzing and Arm, which --full runs"
 
 # Repeats failures at the end, where they are easy to find.
 if [ "$status" -ne 0 ]; then
@@ -52,23 +52,35 @@ if [ "$status" -ne 0 ]; then
   exit "$status"
 fi
 
-# A filter selects single tests and need not match a fuzz target.
+# A filter selects single tests and need not match another stage.
 [ -n "$full" ] && [ $# -eq 0 ] || exit 0
 
-# A failure of one does not stop the other.
-echo "== 64-bit Arm"
-scripts/arm64.sh build/arm64-record.md || status=1
+scripts/install-packages.sh full
+failed=()
+# Runs a stage of the matrix in docs/testing.md. A failure of one does not stop the others.
+stage() {
+  local name=$1
+  shift
+  echo "== $name"
+  "$@" || failed+=("$name")
+}
+preset() {
+  cmake --preset "$1" >/dev/null && cmake --build --preset "$1"
+}
+tested_preset() {
+  preset "$1" && ctest --preset "$1" --parallel "$(nproc)" -LE slow
+}
+fuzzed() {
+  preset fuzz && ctest --preset fuzz --parallel "$(nproc)"
+}
+stage "Clang" tested_preset clang
+stage "clang-tidy" run-clang-tidy-19 -quiet -p build/clang
+stage "libc++" preset libcxx
+stage "address and undefined behaviour sanitizers" tested_preset asan
+stage "thread sanitizer" tested_preset tsan
+stage "fuzz targets" fuzzed
+stage "64-bit Arm" scripts/arm64.sh build/arm64-record.md
 
-echo "== fuzz targets"
-if command -v clang++ >/dev/null; then
-  cmake --preset fuzz >/dev/null
-  cmake --build --preset fuzz
-  ctest --preset fuzz --parallel "$(nproc)" || status=1
-else
-  echo "skipped: no clang++, so no libFuzzer"
-fi
-
-if [ "$status" -ne 0 ]; then
-  echo "== failed: 64-bit Arm or fuzz targets, see above"
-fi
-exit "$status"
+[ ${#failed[@]} -eq 0 ] && exit 0
+printf '== failed: %s\n' "${failed[@]}"
+exit 1
