@@ -44,9 +44,10 @@ Result<int> show_plan(const NetworkProfile& profile, DriverKind kind) {
     }
     case DriverKind::automatic:
     case DriverKind::tun:
-      std::cout << "tun runs no commands: one process makes two network namespaces (in a user "
-                   "namespace where it is not root),\na TUN device in each, and carries packets "
-                   "between 198.18.0.1 (server) and 198.18.0.2 (device).\n";
+      std::cout << "tun runs no commands: one process creates two network namespaces (inside a "
+                   "user namespace unless it is root),\n"
+                   "with a TUN device in each, and carries packets between 198.18.0.1 (server) and "
+                   "198.18.0.2 (device).\n";
       return 0;
     case DriverKind::proxy:
       std::cout << "proxy runs no commands: one process relays TCP connections on loopback.\n";
@@ -106,13 +107,14 @@ Result<void> wait_for_server(const LinkDriver& link, Child& server, const LinkCo
   for (;;) {
     if (interrupted()) return boost::system::in_place_value;
     if (const auto status = server.status()) {
-      return Error{Errc::link_down, "--at-server: it ended with status " + std::to_string(*status) +
-                                        " before it listened on port " + std::to_string(o.port)};
+      return Error{Errc::link_down, "--at-server: the command exited with status " +
+                                        std::to_string(*status) + " before listening on port " +
+                                        std::to_string(o.port)};
     }
     if (is_listening(link, o.port)) return boost::system::in_place_value;
     if (Clock::now() > deadline) {
-      return Error{Errc::timed_out, "--at-server: nothing listens on port " +
-                                        std::to_string(o.port) + "; name its port with --port"};
+      return Error{Errc::timed_out, "--at-server: no server listens on port " +
+                                        std::to_string(o.port) + "; give its port with --port"};
     }
     std::this_thread::sleep_for(50ms);
   }
@@ -136,7 +138,7 @@ Result<int> hold(const NetworkProfile& profile, LinkDriver& link, const LinkComm
     // for the server.
     if (is_listening(link, o.port)) {
       return Error{Errc::usage, "--at-server: port " + std::to_string(o.port) +
-                                    " is already in use; give another with --port"};
+                                    " is already in use; give another port with --port"};
     }
     auto started = Child::start(link.at_server({"sh", "-c", o.at_server}),
                                 {{"EDGEDRAFT_SERVER_LISTEN", listen}}, true);
@@ -147,14 +149,15 @@ Result<int> hold(const NetworkProfile& profile, LinkDriver& link, const LinkComm
   const auto target = link.device_target(o.port);
   if (!target) return target.error();
 
-  std::cerr << "link " << profile.name << " by " << link.name()
+  std::cerr << "link " << profile.name << ", driver " << link.name()
             << (link.approximate() ? " (approximate)" : "") << ", seed " << o.seed << '\n';
   std::optional<Child> device;
   if (o.command.empty()) {
     std::cout << "at the server's end: " << shell_line(link.at_server({"COMMAND"})) << '\n'
               << "at the device's end: " << shell_line(link.at_device({"COMMAND"})) << '\n'
-              << "a server listens on " << listen << ", the device connects to " << *target << '\n'
-              << "Ctrl-C takes the link down" << std::endl;
+              << "the server listens on " << listen << ", the device connects to " << *target
+              << '\n'
+              << "Ctrl-C removes the link" << std::endl;
   } else {
     auto started = Child::start(link.at_device(o.command), {{"EDGEDRAFT_SERVER", *target}}, false);
     if (!started) return started.error();
@@ -170,9 +173,9 @@ Result<int> hold(const NetworkProfile& profile, LinkDriver& link, const LinkComm
     if (Clock::now() >= next_look) {
       if (auto alive = link.statistics(); !alive) return alive.error();
       if (server_status.value_or(0) != 0) {
-        return Error{Errc::link_down, "--at-server: it ended with status " +
+        return Error{Errc::link_down, "--at-server: the command exited with status " +
                                           std::to_string(*server_status) +
-                                          " before the device's command did"};
+                                          " before the device's command ended"};
       }
       if (server) server_status = server->status();
       next_look = Clock::now() + kLookInterval;
@@ -193,49 +196,48 @@ Result<int> hold(const NetworkProfile& profile, LinkDriver& link, const LinkComm
 }  // namespace
 
 void declare_link(CLI::App& app, LinkCommandOptions& o) {
-  app.add_option("--profile", o.profile, "The network: a shipped name (--list) or a TOML file")
+  app.add_option("--profile", o.profile, "Network profile: a shipped name (--list) or a TOML file")
       ->type_name("NAME|FILE")
       ->capture_default_str();
-  app.add_option("--driver", o.driver,
-                 "tun: two namespaces and our link model, repeatable; tc: the same with the "
-                 "kernel's netem; proxy: a TCP relay where there are no namespaces; auto: tun, "
-                 "else proxy")
+  app.add_option(
+         "--driver", o.driver,
+         "tun: network namespaces and a repeatable link model; tc: namespaces and the kernel's "
+         "netem; proxy: a TCP relay without namespaces, approximate; auto: tun, else proxy")
       ->check(CLI::IsMember({"auto", "tun", "tc", "proxy"}))
       ->capture_default_str();
-  app.add_option("--seed", o.seed, "Seed that decides every delay and loss of tun and proxy")
+  app.add_option("--seed", o.seed, "Seed of all delays and losses (tun and proxy)")
       ->check(is_seed())
       ->capture_default_str();
   app.add_option("--at-server", o.at_server,
-                 "A shell command that runs at the server's end as long as COMMAND; it finds "
-                 "where to listen in $EDGEDRAFT_SERVER_LISTEN")
+                 "Shell command to run at the server's end while COMMAND runs; the address to "
+                 "listen on is in $EDGEDRAFT_SERVER_LISTEN")
       ->type_name("COMMAND");
-  app.add_option("--port", o.port, "The port on which the server listens")
+  app.add_option("--port", o.port, "Port that the server listens on")
       ->check(in_range(1u, 65535u))
       ->capture_default_str();
-  app.add_flag("--list", o.list, "Show the shipped profiles and where their figures come from");
-  app.add_flag("--dry-run", o.dry_run, "Show what would be done, with tc as a script");
-  app.add_option(
-         "--simulate", o.simulate,
-         "Send N packets of 1,200 bytes each way, one a millisecond, through the link model "
-         "without a link; print what becomes of each as CSV")
+  app.add_flag("--list", o.list, "Print the shipped profiles and the sources of their figures");
+  app.add_flag("--dry-run", o.dry_run, "Print what would be done; with tc, as a script");
+  app.add_option("--simulate", o.simulate,
+                 "Send N packets of 1,200 bytes each way, one per millisecond, through the link "
+                 "model alone; print the fate of each as CSV")
       ->type_name("N")
       ->check(in_range(1u, 10'000'000u));
   app.add_option("COMMAND", o.command,
-                 "What runs at the device's end, after `--`; it finds the server in "
-                 "$EDGEDRAFT_SERVER. Without it the link stands until Ctrl-C");
+                 "Command to run at the device's end, after `--`; the server's address is in "
+                 "$EDGEDRAFT_SERVER. Without a command the link stays up until Ctrl-C");
   app.footer(
       "Examples:\n"
       "  edgedraft-netsim link --list\n"
-      "  edgedraft-netsim link --profile 4g-good          # then enter its ends as it says\n"
+      "  edgedraft-netsim link --profile 4g-good          # prints how to enter its ends\n"
       "  edgedraft-netsim link --profile paper-5g -- ping -c 5 198.18.0.1\n"
       "  edgedraft-netsim link --profile train-tunnel \\\n"
       "    --at-server 'edgedraft-server --model target.gguf --bundle drafter.gguf --token-file "
-      "token' "
-      "\\\n"
+      "token' \\\n"
       "    -- edgedraft run --bundle drafter.gguf --token-file token --pin sha256:HEX -p Hello\n"
       "  edgedraft-netsim link --profile leo --seed 7 --simulate 1000 > schedule.csv\n"
-      "Programs of any kind may run at the ends. In the namespaces the server is 198.18.0.1, the\n"
-      "device 198.18.0.2. When this program ends, however it ends, so does all that it started.");
+      "Any program may run at the ends. In the namespaces the server is 198.18.0.1, the device\n"
+      "198.18.0.2. When this program ends, for whatever reason, so does everything that it "
+      "started.");
 }
 
 Result<int> run_link(const LinkCommandOptions& o) {
@@ -250,10 +252,9 @@ Result<int> run_link(const LinkCommandOptions& o) {
   }
   if (o.dry_run) return show_plan(*profile, *kind);
   if (!o.at_server.empty() && o.command.empty()) {
-    return Error{
-        Errc::usage,
-        "--at-server: give the device's command too, after `--`; or start both by hand, as "
-        "`edgedraft-netsim link` tells"};
+    return Error{Errc::usage,
+                 "--at-server: missing the device's command; give it after `--`, or run "
+                 "`edgedraft-netsim link` alone and start both programs by hand"};
   }
   catch_interrupts();
   const auto link = make_link(*profile, *kind, o.seed);

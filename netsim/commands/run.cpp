@@ -15,44 +15,46 @@
 namespace edgedraft::netsim {
 
 void declare_run(CLI::App& app, RunCommandOptions& o) {
-  app.add_option("experiment", o.experiment, "The experiment")->type_name("FILE.toml")->required();
+  app.add_option("experiment", o.experiment, "Experiment to run")
+      ->type_name("FILE.toml")
+      ->required();
   app.add_flag("--quick", o.sources.quick,
-               "Run the experiment's short form, to see whether it works");
+               "Run the experiment's short form, to check that it works");
   app.add_option("--out", o.runner.out,
                  "Folder for the results [results/NAME, or results/NAME-quick]")
       ->type_name("DIR");
   app.add_flag("--resume", o.runner.resume,
-               "Go on with what is in that folder, and run what it lacks or what failed");
+               "Continue the results in that folder: run what is missing or failed");
   app.add_option("--driver", o.runner.driver,
-                 "What makes the link: auto, tc, tun, proxy; or loopback for no link at all")
+                 "Link driver (see `edgedraft-netsim link --help`), or loopback for no link")
       ->type_name("DRIVER")
       ->check(CLI::IsMember({"auto", "tc", "tun", "proxy", "loopback"}))
       ->capture_default_str();
   app.add_option("--parallel", o.runner.parallel,
-                 "Answers at the same time, each over a link and with a server of its own "
-                 "[2 a core where devices are paced or time is not measured, else 1]")
+                 "Answers at the same time, each with its own link and server [2 per core if "
+                 "devices are paced or times are not measured, else 1]")
       ->type_name("N")
       ->check(in_range(1, 64));
   app.add_flag("--dry-run", o.runner.dry_run,
-               "Only say what would be run, or with --resume what is left, and how long it would "
-               "take");
+               "Print what would run, or with --resume what is left, and the expected time");
   app.add_flag("--accept-any-link", o.runner.accept_any_link,
-               "Go on where the measured link is not what its profile says");
-  app.add_flag("--no-report", o.no_report, "Leave the report to `edgedraft-netsim report`");
-  app.add_option("--models", o.sources.models, "Folder of models, instead of the experiment's")
+               "Continue if a measured link differs from its profile");
+  app.add_flag("--no-report", o.no_report,
+               "Skip the report; `edgedraft-netsim report` writes it later");
+  app.add_option("--models", o.sources.models, "Folder of models [the experiment's]")
       ->type_name("DIR");
   app.add_option("--lab-program", o.runner.program,
-                 "Client and server [edgedraft-lab, beside this program or in PATH]")
+                 "Program with client and server [edgedraft-lab, beside this program or in PATH]")
       ->type_name("FILE");
   app.footer(
       "Examples:\n"
       "  edgedraft-netsim run netsim/experiments/table3.toml --quick\n"
       "  edgedraft-netsim run netsim/experiments/table3.toml --out results/mine --resume\n"
       "Results: manifest.json, runs.csv, runs.jsonl, cycles.jsonl, calibration.jsonl and\n"
-      "report.html, one file that opens without a network. docs/experiments.md explains them all.\n"
-      "Exit status: 0, 2 for a mistake in options or files, 3 for a link or server that is not as\n"
-      "it should be, 5 for what this build or machine lacks, 130 after Ctrl-C, 1 for answers that\n"
-      "failed (--resume makes them again) and for the rest.");
+      "report.html, a single self-contained file. docs/experiments.md explains them all.\n"
+      "Exit status: 0 for success, 1 for failed answers (--resume repeats them) and other errors,\n"
+      "2 for wrong options or files, 3 for a link or server that fails or is out of tolerance,\n"
+      "5 for a feature that this build or machine lacks, 130 after Ctrl-C.");
 }
 
 Result<int> run_command(RunCommandOptions o) {
@@ -67,7 +69,7 @@ Result<int> run_command(RunCommandOptions o) {
   }
   const auto ran = run_experiment(*experiment, o.runner);
   if (!ran && ran.error().code == Errc::cancelled) {
-    std::cerr << "edgedraft-netsim: interrupted; go on with --resume --out " << out.string()
+    std::cerr << "edgedraft-netsim: interrupted; continue with --resume --out " << out.string()
               << '\n';
     return kInterruptedExitCode;
   }
@@ -76,13 +78,13 @@ Result<int> run_command(RunCommandOptions o) {
   std::cout << "results " << out.string() << std::endl;
   if (ran->failed > 0) {
     std::cerr << "edgedraft-netsim: " << ran->failed << " of " << ran->answers
-              << " answers failed and are in no figure. The first: "
+              << " answers failed; no figure counts them. The first error: "
               << printable(ran->first_failure, Lines::one) << '\n';
     if (ran->left_out > 0) {
-      std::cerr << "Left out: " << ran->left_out
+      std::cerr << "Skipped: " << ran->left_out
                 << " answers of arms that failed three times in a row over one network\n";
     }
-    std::cerr << "To make them again, go on with --resume --out " << out.string() << '\n';
+    std::cerr << "To repeat them, run again with --resume --out " << out.string() << '\n';
   }
   const int status = ran->failed > 0 ? 1 : 0;
   if (o.no_report) return status;
@@ -91,11 +93,11 @@ Result<int> run_command(RunCommandOptions o) {
 }
 
 void declare_report(CLI::App& app, ReportCommandOptions& o) {
-  app.add_option("results", o.results, "A folder of results")->type_name("DIR")->required();
+  app.add_option("results", o.results, "Folder of results")->type_name("DIR")->required();
   app.footer(
-      "Writes report.html into the folder, also of a run that is not finished.\n"
-      "Plots are made by gnuplot (Debian: gnuplot-nox); one that cannot be drawn says why in its\n"
-      "place, and the exit status is 5 without gnuplot, else 1.");
+      "Writes report.html into the folder, also for an unfinished run.\n"
+      "Plots need gnuplot (Debian: gnuplot-nox). If a plot cannot be drawn, the report shows the\n"
+      "error in its place, and the exit status is 5 if gnuplot is missing, else 1.");
 }
 
 Result<int> report_command(const ReportCommandOptions& o) {
@@ -107,10 +109,10 @@ Result<int> report_command(const ReportCommandOptions& o) {
 }
 
 void declare_probe(CLI::App& app, ProbeCommandOptions& o) {
-  app.add_option("--listen", o.listen, "Be the server's end")
+  app.add_option("--listen", o.listen, "Run as the server's end and listen here")
       ->type_name("HOST:PORT")
       ->check(is_endpoint(EndpointUse::listen));
-  app.add_option("--connect", o.probe.server, "Be the device's end")
+  app.add_option("--connect", o.probe.server, "Run as the device's end and connect here")
       ->type_name("HOST:PORT")
       ->check(is_endpoint(EndpointUse::connect));
   constexpr std::uint64_t kRateMax = std::uint64_t{1} << 50;
@@ -118,21 +120,21 @@ void declare_probe(CLI::App& app, ProbeCommandOptions& o) {
       ->type_name("N")
       ->check(in_range(0u, 1'000'000u))
       ->capture_default_str();
-  app.add_option("--up", o.probe.up_bits_per_second,
-                 "Rate that the link is said to have, upwards; 0: it is not measured")
+  app.add_option("--up", o.probe.up_bits_per_second, "Expected rate upwards; 0: not measured")
       ->type_name("BIT/S")
       ->check(in_range(std::uint64_t{0}, kRateMax));
-  app.add_option("--down", o.probe.down_bits_per_second, "The same, downwards")
+  app.add_option("--down", o.probe.down_bits_per_second, "Expected rate downwards; 0: not measured")
       ->type_name("BIT/S")
       ->check(in_range(std::uint64_t{0}, kRateMax));
   app.add_flag("--stream", o.probe.stream,
-               "Measure rates by a TCP stream instead of packet trains");
-  app.footer("The two ends that measure a link; `run` starts them before and after an experiment.");
+               "Measure rates with a TCP stream instead of packet trains");
+  app.footer(
+      "Measures a link from its two ends. `run` starts both before and after an experiment.");
 }
 
 Result<int> probe_command(const ProbeCommandOptions& o) {
   if (o.listen.empty() == o.probe.server.empty()) {
-    return Error{Errc::usage, "give --listen at the one end of the link, --connect at the other"};
+    return Error{Errc::usage, "give --listen at one end of the link and --connect at the other"};
   }
   if (!o.listen.empty()) {
     if (auto served = serve_probe(o.listen); !served) return served.error();

@@ -272,7 +272,7 @@ TEST_F(ExperimentProgramsTest, OmitsArmAfterThreeFailures) {
        {std::vector<std::string>{"--no-report"}, {"--no-report", "--resume"}}) {
     ASSERT_EQ(run(file, options), 1) << error_;
     EXPECT_NE(error_.find("3 of 12 answers failed"), std::string::npos) << error_;
-    EXPECT_NE(error_.find("Left out: 3 answers"), std::string::npos) << error_;
+    EXPECT_NE(error_.find("Skipped: 3 answers"), std::string::npos) << error_;
     std::map<std::string, int> answers;
     for (const json& run : lines("runs.jsonl")) ++answers[run["arm"]];
     EXPECT_EQ(answers, (std::map<std::string, int>{{"split", 3}, {"stream", 6}}));

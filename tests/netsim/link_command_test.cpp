@@ -187,7 +187,7 @@ TEST(LinkCommandTest, ServerFailureBeforeListeningExitsWithLinkError) {
   const Outcome failed = run({"--driver", "proxy", "--profile", "lan", "--port", port,
                               "--at-server", "exit 7", "--", "echo", "served"});
   EXPECT_EQ(failed.status, 3);
-  EXPECT_NE(failed.err.find("ended with status 7"), std::string::npos) << failed.err;
+  EXPECT_NE(failed.err.find("exited with status 7"), std::string::npos) << failed.err;
   EXPECT_EQ(failed.out, "");
 }
 
@@ -198,7 +198,7 @@ TEST(LinkCommandTest, ServerFailureEndsLinkAndIsReported) {
       run({"--driver", "proxy", "--profile", "lan", "--port", port, "--at-server",
            probe + "sleep 2; kill $!; exit 7", "--", "sleep", "60"});
   EXPECT_EQ(failed.status, 3);
-  EXPECT_NE(failed.err.find("ended with status 7"), std::string::npos) << failed.err;
+  EXPECT_NE(failed.err.find("exited with status 7"), std::string::npos) << failed.err;
 }
 
 TEST(LinkCommandTest, ExplainsUsageErrors) {
