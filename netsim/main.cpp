@@ -32,7 +32,7 @@ int main_with(int argc, char** argv) {
   o.run.runner.command_line.assign(argv, argv + argc);
   const std::vector<std::string> device_command = take_device_command(argc, argv);
   Program program({.name = "edgedraft-netsim",
-                   .what = "Puts programs on the two ends of an emulated link and measures them",
+                   .what = "Runs programs at the two ends of an emulated link and measures them",
                    .version = "edgedraft-netsim " EDGEDRAFT_VERSION,
                    .default_file = "edgedraft-netsim.toml"});
   program.command("link", "Build one link and run programs at its ends", o.link, declare_link,

@@ -46,7 +46,7 @@ Result<void> check_entry(const std::string& profile, const std::string& table_na
   if (table.empty() || entry_for(drafter, table) != nullptr) return {};
   const std::string kind = drafter.substr(0, drafter.find('-'));
   return wrong("device profile '" + profile + "': [" + table_name +
-               "] has nothing for the drafter " + drafter + ": add \"" + drafter +
+               "] has no entry for the drafter " + drafter + ": add \"" + drafter +
                (kind == drafter ? "" : "\", \"" + kind) + "\" or \"default\"");
 }
 
@@ -55,7 +55,7 @@ Result<void> check_entry(const std::string& profile, const std::string& table_na
 Result<PaceProfile> PaceProfile::read(const std::filesystem::path& file) {
   std::error_code missing;
   if (!std::filesystem::is_regular_file(file, missing)) {
-    return Error{Errc::io, file.string() + ": there is no such device profile"};
+    return Error{Errc::io, file.string() + ": no such device profile"};
   }
   const auto text = read_text_file(file, kProfileBytesMax);
   if (!text) return usage_error(text.error().message);
@@ -68,7 +68,7 @@ Result<PaceProfile> PaceProfile::read(const std::filesystem::path& file) {
   root.read("name", profile.name_);
   root.read("description", profile.description_);
 
-  root.table("target", "it takes pass_ms", [&](TomlReader& target) {
+  root.table("target", "its key is pass_ms", [&](TomlReader& target) {
     const char* const form =
         "[rows, milliseconds], rows from 1 and ascending, milliseconds above 0";
     std::vector<std::pair<double, double>> points;
@@ -84,7 +84,7 @@ Result<PaceProfile> PaceProfile::read(const std::filesystem::path& file) {
     }
   });
   const auto read_steps = [&](const char* key, Steps& steps) {
-    root.table(key, "it takes step_ms", [&](TomlReader& table) {
+    root.table(key, "its key is step_ms", [&](TomlReader& table) {
       table.require("step_ms", "a table of milliseconds by drafter");
       table.table("step_ms", "it lists milliseconds by drafter", [&](TomlReader& drafters) {
         for (const std::string& drafter : drafters.keys()) {

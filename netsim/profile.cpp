@@ -47,7 +47,7 @@ bool read_seconds(TomlReader& table, const char* key, double least, Duration& ou
 void read_points(TomlReader& table, std::vector<std::pair<double, Duration>>& points) {
   if (table.has("samples_ms") == table.has("points")) {
     return table.wrong("distribution",
-                       "a table has either points = [[share, ms], ...] or samples_ms = [...]");
+                       "give either points = [[share, ms], ...] or samples_ms = [...]");
   }
   std::vector<double> samples;
   if (table.read("samples_ms", samples, 0, kMsMax)) {
@@ -64,18 +64,18 @@ void read_points(TomlReader& table, std::vector<std::pair<double, Duration>>& po
   for (const auto& [share, ms] : rows) {
     const bool first = points.empty();
     if (!(ms >= 0 && ms <= kMsMax)) {
-      return table.wrong("points", "a delay is between 0 and " + number_text(kMsMax) + " ms");
+      return table.wrong("points", "a delay must be from 0 to " + number_text(kMsMax) + " ms");
     }
     if (first ? share != 0 : !(share > points.back().first && share <= 1)) {
-      return table.wrong("points", "shares start at 0, rise and end at 1");
+      return table.wrong("points", "shares must start at 0, increase and end at 1");
     }
     if (!first && milliseconds_of(ms) < points.back().second) {
-      return table.wrong("points", "delays never fall");
+      return table.wrong("points", "delays must not decrease");
     }
     points.emplace_back(share, milliseconds_of(ms));
   }
   if (points.size() < 2 || points.back().first != 1) {
-    table.wrong("points", "shares start at 0, rise and end at 1");
+    table.wrong("points", "shares must start at 0, increase and end at 1");
   }
 }
 
@@ -101,7 +101,7 @@ void read_delay(TomlReader& table, DelayDistribution& distribution) {
 
 void read_burst_loss(TomlReader& table, std::optional<GilbertElliott>& out) {
   GilbertElliott& burst = out.emplace();
-  for (const char* key : {"enter", "leave"}) table.require(key, "a probability a packet");
+  for (const char* key : {"enter", "leave"}) table.require(key, "a probability per packet");
   table.read("enter", burst.enter, 0, 1);
   table.read("leave", burst.leave, 1e-9, 1);
   table.read("loss_in_burst", burst.loss_in_burst, 0, 1);
@@ -113,7 +113,7 @@ void read_rest(TomlReader& table, std::vector<RestDelay>& out) {
   require_ms(table, "after_ms", rest.after);
   require_ms(table, "least_ms", rest.least);
   require_ms(table, "most_ms", rest.most);
-  if (rest.most < rest.least) table.wrong("most_ms", "is no less than least_ms");
+  if (rest.most < rest.least) table.wrong("most_ms", "must be at least least_ms");
   if (!out.empty() && rest.after <= out.back().after) {
     table.wrong("after_ms", "must exceed that of the entry before");
   }
@@ -121,20 +121,20 @@ void read_rest(TomlReader& table, std::vector<RestDelay>& out) {
 }
 
 void read_competing(TomlReader& table, LinkOptions& link) {
-  if (link.trace) table.wrong("queue_kb", "goes with rate_mbit, not with a trace");
+  if (link.trace) table.wrong("queue_kb", "needs rate_mbit, not a trace");
   CompetingFlow& flow = link.competing.emplace();
   double queue_kb = 0;
-  table.require("queue_kb", "what the flow has in the queue");
+  table.require("queue_kb", "the flow's kilobytes in the queue");
   table.read("queue_kb", queue_kb, 1, 1'000'000);
   flow.queue_bytes = static_cast<std::uint64_t>(queue_kb * 1000);
-  table.require("period_s", "the seconds from loss to loss");
+  table.require("period_s", "the seconds between losses");
   read_seconds(table, "period_s", 0.01, flow.period);
   table.read("share", flow.share, 0, 1);
 }
 
 void read_direction(TomlReader& table, const std::filesystem::path& folder, LinkOptions& link) {
   if (table.has("rate_mbit") && table.has("trace")) {
-    table.wrong("trace", "a trace is the rate; leave rate_mbit out");
+    table.wrong("trace", "the trace sets the rate; leave rate_mbit out");
   }
   if (double rate = 0; table.read("rate_mbit", rate, 0.001, 100'000)) {
     link.bits_per_second = static_cast<std::uint64_t>(rate * 1e6);
@@ -173,7 +173,7 @@ void read_event(TomlReader& table, std::vector<LinkEvent>& events) {
   table.require("at_s", "the seconds since the start");
   read_seconds(table, "at_s", 0, event.at);
   if (read_seconds(table, "for_s", 0.001, event.duration) && event.kind != LinkEvent::Kind::down) {
-    table.wrong("for_s", "goes with action = \"down\" alone");
+    table.wrong("for_s", "is allowed only with action = \"down\"");
   }
   events.push_back(event);
 }
@@ -209,7 +209,7 @@ Result<NetworkProfile> parse_network_profile(std::string_view text,
   if (profile.name.empty()) profile.name = file.stem().string();
   root.read("congestion_control", profile.congestion_control);
   if (!is_congestion_control(profile.congestion_control)) {
-    root.wrong("congestion_control", "give the kernel's name of one, such as \"cubic\"");
+    root.wrong("congestion_control", "give the kernel's name of an algorithm, such as \"cubic\"");
   }
   // Results use '|' to join names, and scripts and messages print them.
   if (profile.name.find('|') != std::string::npos ||
@@ -233,14 +233,14 @@ Result<NetworkProfile> parse_network_profile(std::string_view text,
                  "here or in [both]");
     }
     if (link->trace && link->competing) {
-      root.wrong(key, "competing goes with rate_mbit, not with a trace");
+      root.wrong(key, "competing needs rate_mbit, not a trace");
     }
   }
   root.tables("event", kEventsMax, [&](TomlReader& table) { read_event(table, profile.events); });
   std::ranges::stable_sort(profile.events, {}, &LinkEvent::at);
   if (read_seconds(root, "repeat_s", 0.1, profile.repeat) &&
       (profile.events.empty() || profile.events.back().at >= profile.repeat)) {
-    root.wrong("repeat_s", "is the length of the script; every event comes before it");
+    root.wrong("repeat_s", "must be later than the last event");
   }
   root.tables("outage", kEventsMax,
               [&](TomlReader& table) { read_outage(table, profile.outages); });
@@ -261,8 +261,8 @@ Result<NetworkProfile> read_network_profile(const std::string& name_or_path) {
     for (const ShippedProfile& shipped : kShippedProfiles) {
       names += (names.empty() ? "" : ", ") + std::string(shipped.name);
     }
-    return Error{Errc::usage, "no profile is called '" + name_or_path +
-                                  "'. Give a file (./my.toml) or one of " + names};
+    return Error{Errc::usage, "unknown profile '" + name_or_path +
+                                  "'; give a file (./my.toml) or one of " + names};
   }
   const auto text = read_text_file(name_or_path, kProfileBytesMax);
   if (!text) return text.error();

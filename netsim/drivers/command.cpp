@@ -81,7 +81,7 @@ Result<std::string> run_command(const std::vector<std::string>& argv, int networ
   }
   if (pid > 0 && WIFEXITED(status) && WEXITSTATUS(status) == 0) return texts[0];
   if (pid > 0 && WIFEXITED(status) && WEXITSTATUS(status) == kNoSuchProgram) {
-    return Error{Errc::unsupported, "there is no program '" + argv.front() + "'"};
+    return Error{Errc::unsupported, "program not found: '" + argv.front() + "'"};
   }
   while (!texts[1].empty() && texts[1].back() == '\n') texts[1].pop_back();
   return Error{Errc::io, shell_line(argv) + ": " + texts[1]};

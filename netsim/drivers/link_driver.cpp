@@ -28,7 +28,7 @@ Result<DriverKind> driver_kind_from(std::string_view name) {
     if (known == name) return kind;
   }
   return Error{Errc::usage,
-               "no driver is called '" + std::string(name) + "'; give one of auto, tc, tun, proxy"};
+               "unknown driver '" + std::string(name) + "'; give one of auto, tc, tun, proxy"};
 }
 
 Result<std::unique_ptr<LinkDriver>> make_link(const NetworkProfile& profile, DriverKind kind,
@@ -45,7 +45,8 @@ Result<std::unique_ptr<LinkDriver>> make_link(const NetworkProfile& profile, Dri
   }
   auto tun = make_tun_link(profile, seed);
   if (tun || tun.error().code != Errc::unsupported) return tun;
-  std::cerr << "tun: " << tun.error().message << "; taking the proxy, which is approximate\n";
+  std::cerr << "tun: " << tun.error().message
+            << "; using the proxy instead, which is approximate\n";
   return make_proxy_link(profile, seed);
 }
 

@@ -59,7 +59,7 @@ std::string first_word(const char* path) {
 
 // Remedies for an unprivileged user.
 Error no_user_namespace(const std::string& what) {
-  std::string remedy = "run it as root";
+  std::string remedy = "run as root";
   if (first_word("/proc/sys/kernel/apparmor_restrict_unprivileged_userns") == "1") {
     remedy += ", or allow user namespaces: sysctl kernel.apparmor_restrict_unprivileged_userns=0";
   } else if (first_word("/proc/sys/kernel/unprivileged_userns_clone") == "0") {
@@ -70,7 +70,7 @@ Error no_user_namespace(const std::string& what) {
     remedy += " (in a container: with CAP_SYS_ADMIN and CAP_NET_ADMIN)";
   }
   return {Errc::unsupported, "no network namespaces for this user: " + what + ": " + reason() +
-                                 "; " + remedy + ", or take --driver proxy"};
+                                 "; " + remedy + ", or use --driver proxy"};
 }
 
 Result<void> enter_own_user_namespace() {
@@ -140,19 +140,18 @@ Result<void> enter_namespace(int descriptor) {
 Result<int> make_tun_device() {
   const int tun = open("/dev/net/tun", O_RDWR | O_NONBLOCK | O_CLOEXEC);
   if (tun < 0) {
-    const char* remedy =
-        errno == EACCES || errno == EPERM
-            ? "; as root: chmod 666 /dev/net/tun, which is what Debian and Ubuntu have; or take "
-              "--driver proxy"
-            : "; as root: modprobe tun (in a container: --device /dev/net/tun); or take "
-              "--driver proxy";
+    const char* remedy = errno == EACCES || errno == EPERM
+                             ? "; as root: chmod 666 /dev/net/tun (the default of Debian and "
+                               "Ubuntu), or use --driver proxy"
+                             : "; as root: modprobe tun (in a container: --device /dev/net/tun), "
+                               "or use --driver proxy";
     return Error{Errc::unsupported, "/dev/net/tun: " + reason() + remedy};
   }
   ifreq request = request_for(kInterface);
   request.ifr_flags = IFF_TUN | IFF_NO_PI;
   if (ioctl(tun, TUNSETIFF, &request) != 0) {
-    const Error error{Errc::unsupported, std::string("a TUN device: ") + reason() +
-                                             "; run it as root or take --driver proxy"};
+    const Error error{Errc::unsupported, std::string("cannot create a TUN device: ") + reason() +
+                                             "; run as root or use --driver proxy"};
     close(tun);
     return error;
   }
@@ -173,8 +172,8 @@ Result<void> set_up(const std::string& interface) {
       return boost::system::in_place_value;
     }
   }
-  return Error{Errc::unsupported, interface + ": cannot be set up: " + reason() +
-                                      "; run it as root or take --driver proxy"};
+  return Error{Errc::unsupported, interface + ": cannot bring the interface up: " + reason() +
+                                      "; run as root or use --driver proxy"};
 }
 
 Result<void> set_address(const std::string& interface, const std::string& address) {

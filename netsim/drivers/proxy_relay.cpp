@@ -75,7 +75,7 @@ Result<std::uint16_t> ProxyRelay::listen(std::uint16_t server_port) {
   auto* generic = reinterpret_cast<sockaddr*>(&address);
   if (listener < 0 || bind(listener, generic, size) != 0 || ::listen(listener, 128) != 0 ||
       getsockname(listener, generic, &size) != 0) {
-    const Error error{Errc::io, std::string("the proxy cannot listen: ") + std::strerror(errno)};
+    const Error error{Errc::io, std::string("proxy: cannot listen: ") + std::strerror(errno)};
     if (listener >= 0) close(listener);
     return error;
   }

@@ -23,9 +23,9 @@ constexpr const char* kServerMac = "02:00:c6:12:00:01";
 constexpr const char* kDeviceMac = "02:00:c6:12:00:02";
 
 constexpr const char* kScriptStart = R"sh(
-# Two network namespaces, a veth pair between them, netem on both its ends. Each packet draws its
-# own delay: netem has no equal to a profile's hold_ms.
-# Run it as root; it holds the link until it is interrupted.
+# Two network namespaces, a veth pair between them, netem on both ends. Each packet draws its own
+# delay, since netem has no equivalent of a profile's hold_ms.
+# Run as root; the link exists until the script is interrupted.
 set -e
 TC_LIB_DIR=$(mktemp -d)
 export TC_LIB_DIR
@@ -38,7 +38,7 @@ for end in $server $device; do
     sleep 0.1
   done
   nsenter --net=/proc/$end/ns/net ip link set dev lo up
-  # No packets on the link but those that are measured.
+  # Only measured packets on the link.
   nsenter --net=/proc/$end/ns/net sh -c 'echo 1 > /proc/sys/net/ipv6/conf/default/disable_ipv6'
 done
 )sh";
@@ -272,13 +272,14 @@ void write_events(std::ostream& out, const NetworkProfile& profile) {
 Result<TcPlan> plan_tc_link(const NetworkProfile& profile) {
   if (profile.up.trace || profile.down.trace) {
     return Error{Errc::unsupported,
-                 profile.name + ": netem plays no traces; take --driver tun or proxy"};
+                 profile.name + ": netem cannot play traces; use --driver tun or proxy"};
   }
   for (const LinkOptions* link : {&profile.up, &profile.down}) {
     if (link->rest.empty() && !link->competing) continue;
-    return Error{Errc::unsupported, profile.name +
-                                        ": netem knows neither rest nor competing flows; take "
-                                        "--driver tun or proxy"};
+    return Error{
+        Errc::unsupported,
+        profile.name +
+            ": netem supports neither rest nor competing flows; use --driver tun or proxy"};
   }
   TcPlan plan;
   // One packet at a time on the link, not a burst that the kernel splits at the other end.

@@ -19,7 +19,7 @@ class TableFolder {
  public:
   explicit TableFolder(const std::vector<TcTable>& tables) {
     std::string pattern = (std::filesystem::temp_directory_path() / "edgedraft-tc-XXXXXX").string();
-    if (!mkdtemp(pattern.data())) throw Failure({Errc::io, pattern + ": cannot be made"});
+    if (!mkdtemp(pattern.data())) throw Failure({Errc::io, pattern + ": cannot be created"});
     path_ = pattern;
     for (const TcTable& table : tables) std::ofstream(path_ / (table.name + ".dist")) << table.text;
     setenv("TC_LIB_DIR", path_.c_str(), 1);
@@ -37,20 +37,19 @@ class TableFolder {
 
 Error explained(Error error, const std::string& program, const std::string& congestion_control) {
   if (error.code == Errc::unsupported) {
-    error.message += "; apt-get install iproute2, or take --driver tun";
+    error.message += "; apt-get install iproute2, or use --driver tun";
   } else if (program == "tc" && (error.message.find("qdisc kind is unknown") != std::string::npos ||
                                  error.message.find("No such file") != std::string::npos)) {
     error = {Errc::unsupported,
              "this kernel has no sch_netem: as root, modprobe sch_netem, or install the "
-             "distribution's full kernel; or take --driver tun, which needs none (" +
+             "distribution's full kernel; or use --driver tun, which does not need it (" +
                  error.message + ")"};
   } else if (error.message.find("congctl") != std::string::npos) {
     error = no_congestion_control(congestion_control);
   } else if (error.message.find("type veth") != std::string::npos &&
              error.message.find("not supported") != std::string::npos) {
     error = {Errc::unsupported,
-             "this kernel has no veth: as root, modprobe veth; or take --driver "
-             "tun (" +
+             "this kernel has no veth: as root, modprobe veth; or use --driver tun (" +
                  error.message + ")"};
   }
   return error;
@@ -119,7 +118,7 @@ class TcLink {
     if (!text) return text.error();
     const auto json = nlohmann::json::parse(*text, nullptr, false);
     if (!json.is_array() || json.empty() || !json[0].is_object()) {
-      return Error{Errc::io, "tc -s -j qdisc show: not the JSON that iproute2 5 and later print"};
+      return Error{Errc::io, "tc -s -j qdisc show: expected JSON; install iproute2 5 or later"};
     }
     DirectionStatistics statistics;
     statistics.delivered_packets = json[0].value("packets", std::uint64_t{0});

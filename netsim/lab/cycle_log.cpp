@@ -85,7 +85,7 @@ Result<void> CycleLog::close(std::uint32_t late_drafts) {
   put(out_, {{"kind", "end"}, {"late_drafts", late_drafts}});
   // A failed stream stays failed and writes no more.
   out_.close();
-  if (!out_) return cannot_write(file_, ": could not be written whole: is the disk full?");
+  if (!out_) return cannot_write(file_, ": could not be written completely; is the disk full?");
   return boost::system::in_place_value;
 }
 

@@ -24,8 +24,8 @@ Result<std::vector<std::uint32_t>> read_answer_tokens(const std::filesystem::pat
   if (!text) return text.error();
   const auto json = nlohmann::json::parse(*text, nullptr, false);
   const Error wrong{Errc::usage, file.string() +
-                                     ": no answer; give what `edgedraft run --plain --json` "
-                                     "printed for the same prompt"};
+                                     ": not an answer in JSON; give the output of `edgedraft run "
+                                     "--plain --json` for the same prompt"};
   if (!json.is_object() || !json.contains("tokens") || !json["tokens"].is_array()) return wrong;
   std::vector<std::uint32_t> tokens;
   for (const auto& token : json["tokens"]) {

@@ -23,17 +23,20 @@ Result<void> check(const LabRunOptions& o) {
   const bool is_paced = o.pace_ms > 0 || !o.pace_profile.empty();
   if (answer.plain && answer.config.offline_bundle.empty()) {
     if (is_paced) {
-      return usage_error("--pace-ms and --pace-profile slow a drafter, and --plain has none");
+      return usage_error(
+          "--pace-ms and --pace-profile need a drafter, and --plain has none: leave one of them "
+          "out");
     }
     if (o.offline_after) {
-      return usage_error("--offline-after: with --plain there is no drafter to write on");
+      return usage_error(
+          "--offline-after: --plain has no drafter to continue with; leave one of them out");
     }
   }
   if (o.pace_ms > 0 && !o.pace_profile.empty()) {
     return usage_error("--pace-ms and --pace-profile exclude each other: give one");
   }
   if (o.beside_target && o.pace_profile.empty()) {
-    return usage_error("--pace-beside-target chooses a part of --pace-profile: give that, too");
+    return usage_error("--pace-beside-target needs --pace-profile");
   }
   if (is_paced && !answer.config.offline_bundle.empty()) {
     return usage_error(
@@ -43,7 +46,7 @@ Result<void> check(const LabRunOptions& o) {
     return usage_error("--oracle-acceptance and --oracle-seed need --oracle");
   }
   if (!o.oracle.empty() && answer.plain) {
-    return usage_error("--oracle drafts, --plain does not: give one of them");
+    return usage_error("--oracle and --plain exclude each other: give one");
   }
   return {};
 }
@@ -132,9 +135,9 @@ class LabRun {
 
   std::unique_ptr<TargetLink> wrap(std::unique_ptr<TargetLink> link) const {
     if (!options_.offline_after) return link;
-    return std::make_unique<CutLink>(std::move(link), *options_.offline_after,
-                                     "cut off after " + std::to_string(*options_.offline_after) +
-                                         " tokens, as --offline-after asks");
+    return std::make_unique<CutLink>(
+        std::move(link), *options_.offline_after,
+        "cut after " + std::to_string(*options_.offline_after) + " tokens by --offline-after");
   }
 
   const LabRunOptions& options_;
@@ -156,25 +159,25 @@ void declare_lab_run(CLI::App& app, LabRunOptions& o) {
       ->type_name("FILE")
       ->group(kGroup);
   app.add_option("--pace-ms", o.pace_ms,
-                 "Least time of a drafting step: a small drafter at a large one's pace")
+                 "Minimum time of a drafting step, to run a small drafter at a large one's pace")
       ->type_name("MS")
       ->check(in_range(0u, 60'000u))
       ->group(kGroup);
   app.add_option("--pace-profile", o.pace_profile,
-                 "The same by a device profile (TOML): time of a step by drafter")
+                 "Device profile (TOML) with each drafter's time per step, instead of --pace-ms")
       ->type_name("FILE")
       ->group(kGroup);
   app.add_flag("--pace-beside-target", o.beside_target,
-               "With --pace-profile: the drafter runs on the target's machine")
+               "With --pace-profile: use the times of a drafter on the target's machine")
       ->group(kGroup);
   app.add_option("--offline-after", o.offline_after,
-                 "Behave as if the link were gone for good once the answer has N tokens")
+                 "Cut the link for good once the answer has N tokens")
       ->type_name("N")
       ->check(in_range(1u, kContextCountMax))
       ->group(kGroup);
   app.add_option("--oracle", o.oracle,
-                 "Synthetic drafts: propose the answer in FILE (what --json printed for the "
-                 "same prompt) instead of the drafter's own tokens")
+                 "Synthetic drafts: propose the answer in FILE (the output of --json for the same "
+                 "prompt) instead of the drafter's own tokens")
       ->type_name("FILE")
       ->group(kGroup);
   app.add_option("--oracle-acceptance", o.oracle_acceptance,
@@ -184,7 +187,7 @@ void declare_lab_run(CLI::App& app, LabRunOptions& o) {
       ->check(in_range(0.0, 1.0))
       ->group(kGroup);
   app.add_option("--oracle-seed", o.oracle_seed,
-                 "With --oracle: seed that decides which positions are right [default: 0]")
+                 "With --oracle: seed that selects the right positions [default: 0]")
       ->type_name("S")
       ->check(is_seed())
       ->group(kGroup);

@@ -57,17 +57,17 @@ void declare_lab_server(CLI::App& app, LabServerOptions& o) {
   server::declare_server_options(app, o.server);
   constexpr const char* kGroup = "Experiments";
   app.add_option("--pace-ms", o.pace_ms,
-                 "Least time of a target pass: a small model at a large one's pace")
+                 "Minimum time of a target pass, to run a small model at a large one's pace")
       ->type_name("MS")
       ->check(in_range(0u, 60'000u))
       ->group(kGroup);
   app.add_option("--pace-profile", o.pace_profile,
-                 "The same by a device profile (TOML): time of a pass by its number of rows. "
-                 "Activations are padded to the size of the profile's model, if it states one")
+                 "Device profile (TOML) with the time of a pass by rows, instead of --pace-ms. "
+                 "Pads activations to the size of the profile's model, if stated")
       ->type_name("FILE")
       ->group(kGroup);
   app.add_flag("--no-payload-padding", o.no_payload_padding,
-               "Keep a profile's pace with the model's own, smaller payloads")
+               "With --pace-profile: send the model's own activations without padding")
       ->group(kGroup);
 }
 

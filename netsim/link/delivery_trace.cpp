@@ -24,17 +24,17 @@ Result<DeliveryTrace> parse_delivery_trace(std::string_view text, std::string_vi
     std::uint32_t at = 0;
     const auto [stop, error] = std::from_chars(line.data(), line.data() + line.size(), at);
     if (error != std::errc() || stop != line.data() + line.size()) {
-      return wrong("not a whole number of milliseconds; a trace has one a line");
+      return wrong("not a whole number of milliseconds; give one per line");
     }
     if (!trace.at_ms.empty() && at < trace.at_ms.back()) {
-      return wrong("earlier than the line before; times never fall");
+      return wrong("earlier than the line before; times must not decrease");
     }
     if (trace.at_ms.size() == kTraceLinesMax) {
       return wrong("more than " + std::to_string(kTraceLinesMax) + " lines; give a shorter trace");
     }
     trace.at_ms.push_back(at);
   }
-  if (trace.at_ms.empty()) return wrong("an empty trace lets nothing through; use an event `down`");
+  if (trace.at_ms.empty()) return wrong("empty trace; to take the link down use an event `down`");
   if (trace.at_ms.back() == 0) {
     return wrong("the last time is the period after which the trace repeats; it must be above 0");
   }

@@ -31,14 +31,14 @@ TEST(LabOptionsTest, RefusesInvalidOrConflictingOptions) {
   for (const auto& [arguments, says] :
        std::initializer_list<std::pair<std::vector<std::string>, const char*>>{
            {{"--offline-after", "0"}, "--offline-after"},
-           {{"--offline-after", "5", "--plain"}, "no drafter to write on"},
+           {{"--offline-after", "5", "--plain"}, "no drafter to continue with"},
            {{"--pace-ms", "-1"}, "--pace-ms"},
            {{"--pace-ms", "20", "--plain"}, "--plain"},
            {{"--pace-beside-target"}, "--pace-profile"},
            {{"--pace-profile", "/nowhere.toml"}, "no such device profile"},
            {{"--pace-profile", "x.toml", "--pace-ms", "3"}, "exclude each other"},
            {{"--oracle", "/nowhere.json"}, "/nowhere.json"},
-           {{"--oracle", "x.json", "--plain"}, "--plain does not"},
+           {{"--oracle", "x.json", "--plain"}, "--oracle and --plain exclude each other"},
            {{"--oracle-acceptance", "0.5"}, "need --oracle"},
            {{"--oracle-seed", "0"}, "need --oracle"},
            {{"--oracle", "x.json", "--oracle-acceptance", "1.5"}, "from 0 to 1"},

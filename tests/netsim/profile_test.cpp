@@ -121,7 +121,7 @@ TEST(ProfileTest, ErrorsNameFileLineKeyAndRange) {
       {"[both]\nrate_mbit = \"5\"\n", "p.toml:2: both.rate_mbit: not a number"},
       {"[both]\nrate_mbit = nan\n", "p.toml:2: both.rate_mbit"},
       {"[both]\nrate_mbit = 1\nrest = [{ after_ms = 1, least_ms = 3, most_ms = 2 }]\n",
-       "both.rest.most_ms: is no less than least_ms"},
+       "both.rest.most_ms: must be at least least_ms"},
       {"[both]\nrate_mbit = 1\nrest = [{ after_ms = 9, least_ms = 1, most_ms = 2 }, { after_ms = "
        "8, least_ms = 1, most_ms = 2 }]\n",
        "both.rest.after_ms: must exceed that of the entry before"},
@@ -145,20 +145,20 @@ TEST(ProfileTest, ErrorsNameFileLineKeyAndRange) {
       {"[both]\nrate_mbit = 5\ndelay = { distribution = \"table\", points = [[0, 1], [0.5, 0.5], "
        "[1, 3]] "
        "}\n",
-       "both.delay.points: delays never fall"},
+       "both.delay.points: delays must not decrease"},
       {"[both]\nrate_mbit = 5\ndelay = { distribution = \"table\", points = [[0.1, 1], [1, 3]] }\n",
-       "both.delay.points: shares start at 0"},
+       "both.delay.points: shares must start at 0"},
       {"[both]\nrate_mbit = 5\ndelay = { distribution = \"table\" }\n", "either points"},
       {"[both]\nrate_mbit = 5\nburst_loss = { enter = 0.1, leave = 0 }\n",
        "both.burst_loss.leave: 0 is out of range"},
-      {"[both]\nrate_mbit = 5\ntrace = \"t\"\n", "p.toml:3: both.trace: a trace is the rate"},
+      {"[both]\nrate_mbit = 5\ntrace = \"t\"\n", "p.toml:3: both.trace: the trace sets the rate"},
       {"[both]\ntrace = \"nowhere.down\"\n", "nowhere.down: No such file"},
       {"[both]\ntrace = \"-\"\n", "both.trace: -: No such file"},
       {"both = { rate_mbit = 5 }\n[[event]]\nat_s = 1\naction = \"stop\"\n",
        "p.toml:4: event.action: 'stop' is unknown; give one of down, up, new-address"},
       {"both = { rate_mbit = 5 }\n[[event]]\naction = \"up\"\n", "event.at_s: is missing"},
       {"both = { rate_mbit = 5 }\n[[event]]\nat_s = 1\naction = \"up\"\nfor_s = 2\n",
-       "p.toml:5: event.for_s: goes with action"},
+       "p.toml:5: event.for_s: is allowed only with action"},
       {"repeat_s = 5\nboth = { rate_mbit = 5 }\n[[event]]\nat_s = 6\naction = \"up\"\n",
        "p.toml:1: repeat_s"},
       {"both = { rate_mbit = 5 }\n[[outage]]\nfor_s = 1\n", "outage.after_tokens: is missing"},
@@ -201,7 +201,7 @@ TEST(ProfileTest, FindsTracesBesideItsFile) {
   EXPECT_NE(bad.error().message.find("bad.down:2: not a whole number"), std::string::npos);
   const auto beside = read_network_profile((scratch / "beside.toml").string());
   ASSERT_FALSE(beside);
-  EXPECT_NE(beside.error().message.find("down: competing goes with rate_mbit"), std::string::npos)
+  EXPECT_NE(beside.error().message.find("down: competing needs rate_mbit"), std::string::npos)
       << beside.error().message;
 }
 
