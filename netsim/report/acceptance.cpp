@@ -85,7 +85,7 @@ std::string acceptance_section(const RunData& data) {
     for (const std::string& task : tasks) head.push_back(escape(task));
     head.emplace_back("mean of the tasks");
     HtmlTable lengths(escape(setting), std::move(head));
-    HtmlTable differences("Differences of the means", {"arm", "less", "difference"});
+    HtmlTable differences("Differences of the means", {"arm", "minus", "difference"});
     std::vector<std::pair<std::string, std::vector<const Run*>>> before;
     for (const std::string& arm : data.arms) {
       auto runs = uncut(data.of(setting, arm));
@@ -109,9 +109,9 @@ std::string acceptance_section(const RunData& data) {
     if (!differences.empty()) html += differences.html();
   }
   if (html.empty()) return {};
-  return "<section id=\"acceptance\"><h2>Acceptance by task</h2><p>Tokens per cycle, the target's "
-         "own included. In brackets 95 % intervals from resampling prompts within each task, of "
-         "differences in pairs.</p>" +
+  return "<section id=\"acceptance\"><h2>Acceptance by task</h2><p>Tokens per cycle, including the "
+         "target's own. In brackets: 95 % intervals from resampling prompts within each task; for "
+         "differences, in pairs.</p>" +
          html + "</section>\n";
 }
 

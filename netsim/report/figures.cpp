@@ -136,10 +136,10 @@ std::vector<Plot> round_trip_plots(const RunData& data) {
     }
     if (links < 2) continue;
     std::string note =
-        "Each point: the mean over all answers of a link, at the median round trip measured before "
-        "and after them.";
+        "Each point is the mean over all answers of a link, at the median round trip measured "
+        "before and after them.";
     if (!all_measured) note += " Links that could not be measured are left out.";
-    plots.push_back(series.plot("Tokens a second against the round trip, " + device, note,
+    plots.push_back(series.plot("Tokens per second against the round trip, " + device, note,
                                 "set xlabel 'round trip, ms'\nset ylabel 'tokens/s'\n"
                                 "set yrange [0:*]\nset offsets graph 0.05, graph 0.05, 0, 0\n"));
   }
@@ -182,16 +182,17 @@ std::vector<Plot> phase_plots(const RunData& data) {
       series.add(phase, kPhaseNames[phase], phase_rows[phase].str(),
                  "using 1:2:3:4:5:6 with boxxyerror fs solid 1 noborder");
     }
-    plots.push_back(
-        series.plot("Where a token's time goes, " + setting,
-                    "Milliseconds a token: drafting, packing and unpacking on the device's clock; "
-                    "queue, held (the server waits for hints) and verification on the server's; "
-                    "network is the rest of the round trip. Time before the first draft is in it. "
-                    "Under a server that does not wait for drafts, drafting runs beside the other "
-                    "phases, and the bar may be longer than the token took.",
-                    "set xlabel 'ms a token'\nset ytics (" + names + ") noenhanced\nset yrange [" +
-                        std::to_string(bars) + "-0.4:-0.6]\nset xrange [0:*]\nset xtics " +
-                        std::to_string(tics) + "\nset grid noytics\n"));
+    plots.push_back(series.plot(
+        "Time per token by phase, " + setting,
+        "Drafting, packing and unpacking are measured on the device's clock; queue, held (the "
+        "server waits for hints) and verification on the server's. Network is the rest of the "
+        "round trip. The time before the first draft is included. If the server does not wait for "
+        "drafts, drafting overlaps the other phases, and a bar may exceed the time of a token.",
+        "set xlabel 'ms per token'\n"
+        "set ytics (" +
+            names + ") noenhanced\nset yrange [" + std::to_string(bars) +
+            "-0.4:-0.6]\nset xrange [0:*]\nset xtics " + std::to_string(tics) +
+            "\nset grid noytics\n"));
   }
   return plots;
 }
@@ -211,12 +212,11 @@ std::vector<Plot> gap_plots(const RunData& data) {
       series.add(i, data.arms[i], rows.str(), "with lines lw 2");
     }
     if (series.empty()) continue;
-    plots.push_back(
-        series.plot("Gaps between visible updates, " + setting,
-                    "The share of gaps that are at most so long. An update may bring "
-                    "several tokens. Answers whose link was cut on purpose are left out.",
-                    "set logscale x\nset xlabel 'gap, ms'\n"
-                    "set ylabel '% of gaps'\nset yrange [0:100]\n"));
+    plots.push_back(series.plot("Gaps between visible updates, " + setting,
+                                "Share of gaps up to each length. An update may bring several "
+                                "tokens. Answers with a deliberately cut link are left out.",
+                                "set logscale x\nset xlabel 'gap, ms'\n"
+                                "set ylabel '% of gaps'\nset yrange [0:100]\n"));
   }
   return plots;
 }
@@ -253,8 +253,8 @@ std::vector<Plot> timeline_plots(const RunData& data) {
              << std::min(to, end_ms) / 1000
              << ", graph 1 behind fs solid 1 noborder fc rgb '#020003'\n";
     }
-    std::string note = "Answers to one prompt, " + prompt + ", from the moment it was asked.";
-    if (!outages.empty()) note += " Shaded: the link is down, or the device takes it to be.";
+    std::string note = "Answers to one prompt, " + prompt + ", from the request on.";
+    if (!outages.empty()) note += " Shaded: the link is down, or the device considers it down.";
     plots.push_back(series.plot("An answer over time, " + setting, note,
                                 shades.str() +
                                     "set xlabel 'seconds'\nset ylabel 'tokens'\nset xrange [0:*]\n"
@@ -277,12 +277,13 @@ std::vector<Plot> capacity_plots(const RunData& data) {
       series.add(i, data.arms[i], rows.str(), kPoints);
     }
     if (counts < 2) continue;
-    plots.push_back(
-        series.plot("Tokens a second of the server, " + setting,
-                    "All clients together: their tokens over the time in which all of "
-                    "them were at work, from the last one's question to the first one's end.",
-                    "set logscale x 2\nset xlabel 'clients'\n"
-                    "set ylabel 'tokens/s together'\nset yrange [0:*]\n"));
+    plots.push_back(series.plot("Tokens per second of the server, " + setting,
+                                "Tokens of all clients together, while all of them were active: "
+                                "from the last client's request to the first client's end.",
+                                "set logscale x 2\n"
+                                "set xlabel 'clients'\n"
+                                "set ylabel 'tokens/s of all clients'\n"
+                                "set yrange [0:*]\n"));
   }
   return plots;
 }

@@ -89,7 +89,7 @@ std::string tic_label(std::string text) {
 
 Result<std::string> draw(const Plot& plot) {
   std::string folder = (fs::temp_directory_path() / "edgedraft-plot-XXXXXX").string();
-  if (!mkdtemp(folder.data())) return Error{Errc::io, "no folder for plots in " + folder};
+  if (!mkdtemp(folder.data())) return Error{Errc::io, folder + ": cannot be created"};
   const fs::path script = fs::path(folder) / "plot.gp";
   const fs::path output = fs::path(folder) / "plot.svg";
   std::ofstream(script) << kHeader << "set output " << quoted(output.string()) << '\n'
@@ -100,8 +100,8 @@ Result<std::string> draw(const Plot& plot) {
                                  .errors = fs::path(folder) / "errors"});
   if (!process) {
     figure = Error{Errc::unsupported,
-                   "gnuplot is missing, which draws the report's plots: apt-get install "
-                   "gnuplot-nox, then `edgedraft-netsim report DIR`; results and tables are whole"};
+                   "gnuplot not found; for plots, apt-get install gnuplot-nox, then run "
+                   "`edgedraft-netsim report DIR` (results and tables are complete)"};
   } else if (!process->wait_until(Clock::now() + std::chrono::minutes(2)) ||
              process->status() != 0) {
     figure = Error{Errc::io, "gnuplot failed at '" + plot.title +

@@ -54,18 +54,18 @@ std::string banners(const RunData& data) {
   if (m.value("paced", false)) {
     banner(
         "<b class=\"label\">Paced.</b> Small models were slowed to the times of larger ones on "
-        "named hardware (the devices marked <i>paced</i> below). Times are emulated, text and "
+        "named hardware (the devices marked <i>paced</i> below). Times are emulated; text and "
         "acceptance are the small models' own.");
     banner(
         m.value("padded_payloads", false)
             ? "<b class=\"label\">Padded payloads.</b> Activations were padded with random bytes "
               "to the size of the larger model's, if its device profile states one."
-            : "<b class=\"label\">Payloads of the small models.</b> Activations were not padded "
-              "to the size of the larger model's: on a slow link it would be slower than shown.");
+            : "<b class=\"label\">Payloads of the small models.</b> Activations were not padded to "
+              "the size of the larger model's, which would be slower than shown over a slow link.");
   }
   if (!m.value("timed", true)) {
     banner(
-        "<b class=\"label\">Not timed.</b> Answers ran side by side as fast as the machine went: "
+        "<b class=\"label\">Not timed.</b> Answers ran in parallel at the machine's own speed: "
         "compare their texts, not their times.");
   }
   if (m.value("synthetic", false)) {
@@ -83,39 +83,38 @@ std::string banners(const RunData& data) {
   }
   if (driver == "proxy") {
     banner(
-        "<b class=\"label\">Approximate link.</b> A relay of the TCP stream stood in for the "
-        "network: losses and reordering are only imitated.");
+        "<b class=\"label\">Approximate link.</b> A relay of the TCP stream replaced the network: "
+        "losses and reordering are only imitated.");
   }
   if (driver == "tc" && std::any_of(data.runs.begin(), data.runs.end(),
                                     [](const Run& run) { return run.link_approximate; })) {
     banner(
-        "<b class=\"label\">Approximate link.</b> The kernel's netem drew a delay of its own for "
-        "every packet, also over networks whose delays hold for a while (<code>hold_ms</code>).");
+        "<b class=\"label\">Approximate link.</b> The kernel's netem drew a delay per packet, also "
+        "over networks whose delays last for a while (<code>hold_ms</code>).");
   }
   bool refused = false;
   for (const auto& line : data.calibrations) refused = refused || !line.value("accepted", true);
   if (refused) {
     banner(
-        "<b class=\"label\">Out of tolerance.</b> A link was not what its profile says when it "
-        "was measured; see Calibration.");
+        "<b class=\"label\">Out of tolerance.</b> A measured link differed from its profile; see "
+        "Calibration.");
   }
   if (m.value("quick", false)) {
     banner(
-        "<b class=\"label\">Quick run.</b> Made to see whether the experiment works: too few "
-        "answers to conclude from.");
+        "<b class=\"label\">Quick run.</b> A check that the experiment works, with too few answers "
+        "for conclusions.");
   }
   if (m.value("finished", nlohmann::ordered_json()).is_null()) {
-    banner("<b class=\"label\">Unfinished.</b> Not every answer of the experiment is in here.");
+    banner("<b class=\"label\">Unfinished.</b> Some answers of the experiment are missing.");
   }
   if (m.value("left_out", 0) > 0) {
-    banner("<b class=\"label\">Left out.</b> " + std::to_string(m.value("left_out", 0)) +
-           " answers were not asked for, since their arm failed three times in a row; see "
-           "Failures.");
+    banner("<b class=\"label\">Skipped.</b> " + std::to_string(m.value("left_out", 0)) +
+           " answers were skipped because their arm failed three times in a row; see Failures.");
   }
   if (beside) {
     banner(
-        "Arms beside the server run their client at the server's end of the link, as a server "
-        "that streams would; one measured round trip is added to their times.");
+        "Arms beside the server run their client at the server's end of the link, like a streaming "
+        "server. One measured round trip is added to their times.");
   }
   return html;
 }
@@ -165,7 +164,7 @@ Result<Report> write_report(const std::filesystem::path& results) {
       acceptance_section(*data) + capacity_section(*data) + prediction_section(*data) +
       "<section id=\"plots\"><h2>Plots</h2><div class=\"figures\">\n" + figures +
       "</div></section>\n" + calibration_section(*data) + failure_section(*data) +
-      summary_section(*data) + "<section id=\"source\"><h2>The experiment's file</h2><pre>" +
+      summary_section(*data) + "<section id=\"source\"><h2>Experiment file</h2><pre>" +
       escape(m.value("experiment", std::string())) + "</pre></section>\n</body></html>\n";
   std::ofstream out(report.file, std::ios::binary | std::ios::trunc);
   out << html << std::flush;

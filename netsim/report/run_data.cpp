@@ -148,13 +148,13 @@ Result<RunData> read_run_data(const std::filesystem::path& results) {
   data.manifest = ordered_json::parse(in, nullptr, false);
   if (!data.manifest.is_object()) {
     return Error{Errc::usage, results.string() +
-                                  " holds no results (no manifest.json): give a folder that "
-                                  "`edgedraft-netsim run` wrote"};
+                                  ": no results (manifest.json is missing); give a folder written "
+                                  "by `edgedraft-netsim run`"};
   }
   const auto lines = lines_so_far(results / "runs.jsonl");
   if (!lines) return lines.error();
   if (lines->empty()) {
-    return Error{Errc::usage, results.string() + " holds no finished run yet"};
+    return Error{Errc::usage, results.string() + ": no finished run yet"};
   }
   for (const ordered_json& line : *lines) data.runs.push_back(to_run(line));
   const auto calibrations = lines_so_far(results / "calibration.jsonl");

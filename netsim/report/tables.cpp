@@ -58,7 +58,7 @@ bool says_something_else(const std::vector<const Run*>& ours,
 // "faster", "slower", or the reason why neither is claimed.
 std::string claim(const RunData& data, const Estimate& e, bool another_text) {
   if (e.pairs == 0) return "–";
-  if (another_text) return "<small>another text</small>";
+  if (another_text) return "<small>different text</small>";
   if (data.manifest.value("quick", false)) return "<small>quick run</small>";
   if (!e.known) return "<small>too few prompts</small>";
   if (!e.claims(1)) return "<small>no claim</small>";
@@ -120,8 +120,8 @@ double success(const std::vector<const Run*>& runs) {
 
 std::string summary_section(const RunData& data) {
   const ordered_json& m = data.manifest;
-  std::string html = "<section id=\"setup\"><h2>Set-up</h2>";
-  HtmlTable table("What was measured, and with what", {"", ""});
+  std::string html = "<section id=\"setup\"><h2>Setup</h2>";
+  HtmlTable table("Measurement", {"", ""});
   for (const auto& [label, key] : std::initializer_list<std::pair<const char*, const char*>>{
            {"started", "started"},
            {"finished", "finished"},
@@ -137,14 +137,14 @@ std::string summary_section(const RunData& data) {
            {"seeds", "seeds"},
            {"repetitions", "repetitions"},
            {"prompts", "prompts"},
-           {"longest answer, tokens", "max_tokens"},
+           {"maximum answer, tokens", "max_tokens"},
            {"temperature", "temperature"},
            {"experiment", "experiment_file"},
            {"SHA-256 of all inputs", "experiment_sha256"}}) {
     table.row({label, "<span class=\"long\">" + cell_text(m, key) + "</span>"});
   }
   html += table.html();
-  HtmlTable inputs("Networks, devices and models", {"", "what it is", "SHA-256"});
+  HtmlTable inputs("Networks, devices and models", {"", "description", "SHA-256"});
   for (const auto& network : m.value("networks", ordered_json::array())) {
     inputs.row({"network " + cell_text(network, "name"),
                 "<span class=\"prose\">" + cell_text(network, "source") +
@@ -170,26 +170,24 @@ std::string arms_section(const RunData& data) {
   const std::string baseline = baseline_of(data);
   std::string html = "<section id=\"arms\"><h2>Arms</h2><p>Means over answers. ";
   if (times_count(data)) {
-    html +=
-        "The ratio is the geometric mean over pairs (same prompt, seed and repetition) of tokens a "
-        "second to those of ";
+    html += "The ratio compares tokens per second with ";
     html += baseline.empty() ? "no baseline" : "<b>" + escape(baseline) + "</b>";
     html +=
-        ", with its 95 % interval by resampling prompts. No claim is made where that holds 1, "
-        "where there are fewer than five prompts, in a quick run, or where a device without its "
-        "server wrote another text than the baseline has. ";
+        ": the geometric mean over pairs (same prompt, seed and repetition), with a 95 % interval "
+        "from resampling prompts. No claim is made if the interval contains 1, with fewer than "
+        "five prompts, in a quick run, or if a device without its server wrote a different text "
+        "than the baseline. ";
   } else {
-    html +=
-        "No speeds are compared: answers did not take the time here that they would over a link. ";
+    html += "No speeds are compared: answers were not timed over a link. ";
   }
-  html += "Gaps are those between visible updates.</p>";
+  html += "Gaps are the times between visible updates.</p>";
   const bool any_offline = std::ranges::any_of(data.runs, [](const Run& run) {
     return run.clients <= 1 && run.offline_tokens > 0 && !run.offline_after;
   });
   std::vector<std::string> head{"arm", "answers", "tokens/s"};
   if (any_offline) head.emplace_back("written offline");
   for (const char* column : {"ratio", "claim", "tau", "target calls", "first token",
-                             "gap p50 / p95 / p99", "stalls &gt; 1 s", "B up / down a token",
+                             "gap p50 / p95 / p99", "stalls &gt; 1 s", "B up / down per token",
                              "activations sent / raw", "resent", "late", "same text"}) {
     head.emplace_back(column);
   }
@@ -250,14 +248,13 @@ std::string arms_section(const RunData& data) {
   html += tables + "<p class=\"note\">";
   if (any_offline) {
     html +=
-        "written offline: tokens that the device wrote without the server, checked later or not, "
-        "by all tokens of the answers. ";
+        "written offline: share of tokens that the device wrote without the server, checked later "
+        "or not. ";
   }
   return html +
-         "tau: tokens a cycle, the target's own included; plain decoding is 1. "
-         "resent: TCP segments that the device sent again. late: passes and drafts that took "
-         "longer than the pace they were to keep; each distorts the result. same text: answers "
-         "equal to the baseline's.</p></section>\n";
+         "tau: tokens per cycle, including the target's own; plain decoding has 1. resent: TCP "
+         "segments that the device sent again. late: passes and drafts that exceeded their pace; "
+         "each distorts the result. same text: answers equal to the baseline's.</p></section>\n";
 }
 
 std::string published_section(const RunData& data) {
@@ -266,9 +263,9 @@ std::string published_section(const RunData& data) {
   const std::string baseline = baseline_of(data);
   const double plain_rate = (*published).value("plain_tokens_per_second", 0.0);
   const double plain_calls = (*published).value("plain_target_calls", 0.0);
-  HtmlTable table("Ratios to plain decoding, ours beside those published",
-                  {"network", "arm", "tokens/s, ours", "tokens/s, published", "tau, ours",
-                   "tau, published", "target calls, ours", "target calls, published"});
+  HtmlTable table("Ratios to plain decoding, measured and published",
+                  {"network", "arm", "tokens/s, measured", "tokens/s, published", "tau, measured",
+                   "tau, published", "target calls, measured", "target calls, published"});
   for (const ordered_json& row : (*published)["rows"]) {
     const std::string arm = row.value("arm", std::string());
     const std::string network =
@@ -286,10 +283,10 @@ std::string published_section(const RunData& data) {
     }
   }
   if (table.empty()) return {};
-  return "<section id=\"published\"><h2>Beside the published figures</h2><p>Published: " +
+  return "<section id=\"published\"><h2>Comparison with published figures</h2><p>Published: " +
          cell_text(*published, "source") +
-         ". Other models, other hardware: ratios may be compared, absolute figures may not.</p>" +
-         table.html() + "</section>\n";
+         ". Models and hardware differ: compare ratios, not absolute figures.</p>" + table.html() +
+         "</section>\n";
 }
 
 std::string cut_section(const RunData& data) {
@@ -303,11 +300,11 @@ std::string cut_section(const RunData& data) {
   for (const std::uint32_t cut : cuts) head.push_back("B = " + std::to_string(cut));
   head.push_back("never");
   std::string html =
-      "<section id=\"cut\"><h2>Success after the link was cut</h2><p>The link ends after B tokens "
-      "of an answer, and the drafter "
-      "writes the rest. Success: the answer is the task's, word for word. In "
-      "brackets: percentage points beyond ending at B, with the 95 % interval over "
-      "prompts; none is shown where that holds 0, nor in a quick run.</p>";
+      "<section id=\"cut\"><h2>Success after the link was cut</h2><p>The link is cut after B "
+      "tokens of an answer, and the drafter writes the rest. Success: the answer equals the "
+      "task's, word for word. In brackets: the gain over ending at B in percentage points, with "
+      "its 95 % interval over prompts. No gain is shown if the interval contains 0, or in a quick "
+      "run.</p>";
   for (const std::string& setting : data.settings) {
     HtmlTable table(escape(setting), head);
     for (const std::string& arm : data.arms) {
@@ -366,8 +363,8 @@ std::string cut_section(const RunData& data) {
       table.row(cells);
     }
     html += table.html() +
-            "<p class=\"note\">Other tasks and other models: what may be compared "
-            "is how much a drafter that goes on adds to ending at B.</p>";
+            "<p class=\"note\">Tasks and models differ: compare only how much a drafter that "
+            "continues gains over ending at B.</p>";
   }
   return html + "</section>\n";
 }
@@ -378,9 +375,9 @@ std::string capacity_section(const RunData& data) {
   if (counts.empty() || *counts.rbegin() < 2) return {};
   const std::string baseline = baseline_of(data);
   std::string html =
-      "<section id=\"capacity\"><h2>Many clients</h2><p>Tokens a second of all clients together, "
-      "over the time in which all of a trial's clients were at work, and in small print "
-      "those of one client over the whole of its answer.</p>";
+      "<section id=\"capacity\"><h2>Many clients</h2><p>Tokens per second of all clients together, "
+      "while all clients of a trial were active. In small print: tokens per second of one client "
+      "over its whole answer.</p>";
   std::vector<std::string> head{"arm"};
   for (const std::uint32_t count : counts) {
     head.push_back(std::to_string(count) + (count == 1 ? " client" : " clients"));
@@ -420,8 +417,8 @@ std::string prediction_section(const RunData& data) {
   std::size_t cells = 0;
   std::size_t near = 0;
   HtmlTable table(
-      "Tokens a second, measured and foreseen",
-      {"link and device", "arm", "answers", "measured", "foreseen", "measured / foreseen"});
+      "Tokens per second, measured and predicted",
+      {"link and device", "arm", "answers", "measured", "predicted", "measured / predicted"});
   for (const std::string& setting : data.settings) {
     for (const std::string& arm : data.arms) {
       std::vector<const Run*> runs = uncut(data.of(setting, arm));
@@ -436,12 +433,11 @@ std::string prediction_section(const RunData& data) {
     }
   }
   if (cells == 0) return {};
-  return "<section id=\"prediction\"><h2>Foreseen</h2><p>By a model of both ends in simulated time "
-         "that knows the link's distributions, the device's times and how often drafts are right, "
-         "and "
-         "nothing of these runs. " +
-         std::to_string(near) + " of " + std::to_string(cells) + " are within 10 % of it.</p>" +
-         table.html() + "</section>\n";
+  return "<section id=\"prediction\"><h2>Prediction</h2><p>A simulation of both ends predicts "
+         "these rates from the link's distributions, the device's times and the probability that a "
+         "draft is right, without data of these runs. " +
+         std::to_string(near) + " of " + std::to_string(cells) +
+         " are within 10 % of the prediction.</p>" + table.html() + "</section>\n";
 }
 
 std::string calibration_section(const RunData& data) {
@@ -455,7 +451,7 @@ std::string calibration_section(const RunData& data) {
   const auto rate = [&](const ordered_json& line, const std::string& way) {
     const double expected = line.value(way + "_mbit_s_expected", 0.0);
     if (expected == 0 || line.value("driver", std::string()) == "loopback") {
-      return std::string("not judged");
+      return std::string("not checked");
     }
     return number(line.value(way + "_mbit_s", 0.0)) + " / " + number(expected) + " Mbit/s";
   };
@@ -473,7 +469,7 @@ std::string calibration_section(const RunData& data) {
 
 std::string failure_section(const RunData& data) {
   HtmlTable table("Answers that failed; no figure above counts them",
-                  {"arm", "link", "prompt", "in its own words"});
+                  {"arm", "link", "prompt", "error"});
   for (const Run& run : data.runs) {
     if (run.failure.empty()) continue;
     table.row({escape(run.arm), escape(run.setting), escape(run.prompt), escape(run.failure)});

@@ -110,7 +110,7 @@ Result<Calibration> calibrate(LinkDriver& link, const NetworkProfile& profile,
   calibration.line = {{"stage", stage}, {"when", when}, {"driver", link.name()}};
   const Expectation expected = expect(profile, experiment.pings);
   if (!expected.measurable) {
-    calibration.line["result"] = "not measurable: half of the pings or more would lose a packet";
+    calibration.line["result"] = "not measurable: at least half of the pings would lose a packet";
     return calibration;
   }
   const bool no_link = link.name() == "loopback";
@@ -168,7 +168,7 @@ Result<Calibration> calibrate(LinkDriver& link, const NetworkProfile& profile,
   }
   server->end(std::chrono::seconds(1));
   const auto measured = ordered_json::parse(read_output(work / "probe.out"), nullptr, false);
-  if (!measured.is_object()) return Error{Errc::io, "the probe's answer cannot be read"};
+  if (!measured.is_object()) return Error{Errc::io, "cannot parse the probe's output"};
 
   const auto pings = measured.value("round_trips_ms", std::vector<double>{});
   if (pings.empty()) return Error{Errc::io, "the probe measured no round trip"};
@@ -184,13 +184,13 @@ Result<Calibration> calibrate(LinkDriver& link, const NetworkProfile& profile,
   if (!no_link) {
     if (std::abs(calibration.round_trip_ms - expected.round_trip_ms) > allowed) {
       complain("the median round trip is " + number(calibration.round_trip_ms, "ms") +
-               " where the profile gives " + number(expected.round_trip_ms, "ms") +
-               ", and at most " + number(allowed, "ms") + " off is accepted");
+               ", the profile's is " + number(expected.round_trip_ms, "ms") +
+               " (accepted: at most " + number(allowed, "ms") + " off)");
     }
     const auto judge = [&](const char* way, double is, double should) {
       if (should == 0 || std::abs(is - should) <= should * experiment.rate_tolerance) return;
       complain(std::string("the rate ") + way + " is " + number(is / 1e6, "Mbit/s") +
-               " where the profile gives " + number(should / 1e6, "Mbit/s"));
+               ", the profile's is " + number(should / 1e6, "Mbit/s"));
     };
     judge("up", up, expected.up_bits_per_second);
     judge("down", down, expected.down_bits_per_second);
@@ -206,7 +206,7 @@ Result<Calibration> calibrate(LinkDriver& link, const NetworkProfile& profile,
   line["down_mbit_s"] = down / 1e6;
   line["down_mbit_s_expected"] = expected.down_bits_per_second / 1e6;
   line["accepted"] = calibration.accepted;
-  line["result"] = no_link                ? std::string("no link: the profile is not in force")
+  line["result"] = no_link                ? std::string("no link: the profile is not applied")
                    : calibration.accepted ? std::string("within tolerance")
                                           : calibration.complaint;
   return calibration;

@@ -44,7 +44,7 @@ Arm read_arm(TomlReader& from) {
   Arm arm;
   from.read("name", arm.name);
   if (arm.name.empty() || arm.name.find_first_of("|/\\\"<>&") != std::string::npos) {
-    from.wrong("name", "each arm needs one, without any of | / \\ \" < > &");
+    from.wrong("name", "give a name without any of | / \\ \" < > &");
   }
   const std::string kind =
       from.one_of("kind", {"plain", "split", "server-speculation", "local", "stop"});
@@ -59,7 +59,7 @@ Arm read_arm(TomlReader& from) {
   from.read("tree", arm.tree);
   if (!arm.tree.empty()) {
     arm.shape = parse_shape(arm.tree);
-    if (!arm.shape) from.wrong("tree", "give breadth, depth and nodes, like \"8,6,62\"");
+    if (!arm.shape) from.wrong("tree", "give breadth, depth and nodes, such as \"8,6,62\"");
   }
   if (from.read("chain", arm.chain, 1, kCountMax) && !arm.tree.empty()) {
     from.fail("tree and chain exclude each other");
@@ -73,17 +73,17 @@ Arm read_arm(TomlReader& from) {
   const bool server_drafts = arm.kind == Arm::Kind::server_speculation;
   if ((drafts && arm.bundle.empty()) ||
       (server_drafts && arm.bundle.empty() == arm.server_drafter.empty())) {
-    from.fail("arm '" + arm.name + "': which bundle" +
-              (server_drafts ? ", or which server_drafter," : "") + " drafts?");
+    from.fail("arm '" + arm.name + "': give " +
+              (server_drafts ? "either bundle or server_drafter" : "bundle"));
   }
   if (!arm.server_drafter.empty() && !server_drafts && arm.kind != Arm::Kind::split) {
-    from.fail("arm '" + arm.name + "': no server drafts for this kind of arm");
+    from.fail("arm '" + arm.name + "': server_drafter needs kind split or server-speculation");
   }
   if (from.has("hold") && arm.kind != Arm::Kind::split) {
-    from.fail("arm '" + arm.name + "': only a split arm has a hold");
+    from.fail("arm '" + arm.name + "': hold is only for a split arm");
   }
   if (!drafts && (!arm.tree.empty() || arm.chain || arm.acceptance)) {
-    from.fail("arm '" + arm.name + "' does not draft: it takes no tree, chain or acceptance");
+    from.fail("arm '" + arm.name + "' does not draft: leave out tree, chain and acceptance");
   }
   return arm;
 }
@@ -128,7 +128,7 @@ template <class Number>
 void refuse_repeats(TomlReader& from, const std::string& key, std::vector<Number> values) {
   std::ranges::sort(values);
   const auto twice = std::ranges::adjacent_find(values);
-  if (twice != values.end()) from.wrong(key, std::to_string(*twice) + " is there twice");
+  if (twice != values.end()) from.wrong(key, std::to_string(*twice) + " is listed twice");
 }
 
 // The first prompts of these tasks, about equally many per task; the file lists them task by task.
@@ -188,7 +188,7 @@ Result<DeviceProfile> find_device(const std::string& name, const std::vector<fs:
   }
   std::string looked;
   for (const fs::path& file : candidates) looked += "\n  " + file.string();
-  return Error{Errc::usage, "there is no device profile '" + name + "'; looked for" + looked};
+  return Error{Errc::usage, "device profile '" + name + "' not found; looked for" + looked};
 }
 
 }  // namespace
@@ -220,11 +220,11 @@ std::string_view to_string(Arm::Kind kind) {
 Result<Experiment> read_experiment(const fs::path& file, const ExperimentSources& sources) {
   std::error_code ignored;
   if (fs::is_directory(file, ignored)) {
-    return Error{Errc::usage, file.string() + ": it is a folder: give the file of an experiment"};
+    return Error{Errc::usage, file.string() + ": is a folder; give an experiment's file"};
   }
   std::ifstream in(file, std::ios::binary);
   if (!in) {
-    return Error{Errc::io, file.string() + ": there is no such experiment; shipped ones are in " +
+    return Error{Errc::io, file.string() + ": no such experiment; shipped experiments are in " +
                                (share_folder() / "experiments").string()};
   }
   Experiment e;
@@ -264,7 +264,7 @@ Result<Experiment> read_experiment(const fs::path& file, const ExperimentSources
   r.read("deadline_ms", e.deadline_ms, 1, kCountMax);
   r.read("congestion_control", e.congestion_control);
   if (!e.congestion_control.empty() && !is_congestion_control(e.congestion_control)) {
-    r.wrong("congestion_control", "give the kernel's name of one, such as \"cubic\"");
+    r.wrong("congestion_control", "give the kernel's name of an algorithm, such as \"cubic\"");
   }
   r.read("padded_payloads", e.padded_payloads);
   r.read("baseline", e.baseline);
@@ -318,14 +318,14 @@ Result<Experiment> read_experiment(const fs::path& file, const ExperimentSources
 
   std::set<std::string> names;
   for (const Arm& arm : e.arms) {
-    if (!names.insert(arm.name).second) r.fail("two arms are called '" + arm.name + "'");
+    if (!names.insert(arm.name).second) r.fail("two arms have the name '" + arm.name + "'");
     if (!lasting && !can_be_cut(arm)) {
       r.fail("arm '" + arm.name + "' never runs: add \"never\" to offline_after");
     }
   }
-  if (e.arms.empty()) r.fail("there is no [[arm]]: an experiment needs at least one");
+  if (e.arms.empty()) r.fail("no [[arm]]; give at least one");
   if (!e.baseline.empty() && !names.contains(e.baseline)) {
-    r.wrong("baseline", "no arm is called '" + e.baseline + "'");
+    r.wrong("baseline", "no arm has the name '" + e.baseline + "'");
   }
   if (source.error) return *source.error;
 
@@ -344,8 +344,8 @@ Result<Experiment> read_experiment(const fs::path& file, const ExperimentSources
     auto device = find_device(name, device_folders);
     if (!device) return device.error();
     if (std::ranges::find(e.devices, device->name, &DeviceProfile::name) != e.devices.end()) {
-      return Error{Errc::usage, file.string() + ": devices: two profiles are called '" +
-                                    device->name + "', and results go by that name"};
+      return Error{Errc::usage, file.string() + ": devices: two profiles have the name '" +
+                                    device->name + "'; results need distinct names"};
     }
     e.devices.push_back(std::move(*device));
   }

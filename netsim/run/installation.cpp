@@ -43,7 +43,7 @@ fs::path models_folder() {
 Result<fs::path> find_lab(const fs::path& given) {
   if (!given.empty()) {
     if (is_program(given)) return fs::absolute(given);
-    return Error{Errc::io, "--lab-program " + given.string() + ": no program is there"};
+    return Error{Errc::io, "--lab-program " + given.string() + ": not a program"};
   }
   constexpr const char* kName = "edgedraft-lab";
   const fs::path here = own_program().parent_path();
@@ -56,8 +56,8 @@ Result<fs::path> find_lab(const fs::path& given) {
     if (is_program(candidate)) return fs::canonical(candidate);
   }
   return Error{Errc::io,
-               "edgedraft-lab is neither beside edgedraft-netsim nor in PATH: build it, or say "
-               "where it is with --lab-program"};
+               "edgedraft-lab not found beside edgedraft-netsim or in PATH; build it, or give its "
+               "path with --lab-program"};
 }
 
 }  // namespace edgedraft::netsim

@@ -17,7 +17,7 @@ class Loopback final : public LinkDriver {
     return "127.0.0.1:" + std::to_string(server_port);
   }
   Result<void> fire(const LinkEvent& /*event*/) override {
-    return Error{Errc::unsupported, "--driver loopback is no link that could go down"};
+    return Error{Errc::unsupported, "--driver loopback has no link to take down"};
   }
   Result<LinkStatistics> statistics() const override { return LinkStatistics{}; }
 };

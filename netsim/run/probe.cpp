@@ -247,7 +247,7 @@ Result<tcp::endpoint> address_of(const std::string& text, EndpointUse use) {
 }
 
 Error broken(const std::string& what) {
-  return {Errc::link_down, "the probe of the link failed: " + what};
+  return {Errc::link_down, "link probe failed: " + what};
 }
 
 double rate_of(const std::optional<std::string>& line) {
@@ -299,13 +299,15 @@ Result<ProbeResult> run_probe(const ProbeOptions& options) {
   if (options.down_bits_per_second > 0) {
     if (options.stream) {
       const std::uint64_t bytes = stream_bytes(options.down_bits_per_second);
-      if (!write_text(socket, "DOWN " + std::to_string(bytes) + '\n')) return broken("no stream");
+      if (!write_text(socket, "DOWN " + std::to_string(bytes) + '\n')) {
+        return broken("the TCP stream broke off");
+      }
       result.down_bits_per_second = read_bytes(socket, bytes);
     } else {
       const std::string packets = std::to_string(train_packets(options.down_bits_per_second));
       if (!write_text(socket, "TRAIN_DOWN " + packets + ' ' +
                                   std::to_string(options.down_bits_per_second) + '\n')) {
-        return broken("no train");
+        return broken("the packet train was not started");
       }
       // Three times, since one may be lost.
       for (int i = 0; i < 3; ++i) datagrams.send_to(asio::buffer("x", 1), peer, 0, error);
@@ -320,12 +322,12 @@ Result<ProbeResult> run_probe(const ProbeOptions& options) {
       const std::uint64_t bytes = stream_bytes(options.up_bits_per_second);
       if (!write_text(socket, "UP " + std::to_string(bytes) + '\n') ||
           !write_bytes(socket, bytes)) {
-        return broken("no stream");
+        return broken("the TCP stream broke off");
       }
     } else {
       if (!write_text(socket, "TRAIN_UP " + std::to_string(options.up_bits_per_second) + '\n') ||
           !read_line(socket)) {
-        return broken("no train");
+        return broken("the packet train was not started");
       }
       send_train(datagrams.native_handle(), static_cast<const sockaddr*>(peer.data()),
                  static_cast<socklen_t>(peer.size()), train_packets(options.up_bits_per_second),

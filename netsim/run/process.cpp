@@ -50,7 +50,8 @@ Result<Process> Process::start(const ProcessOptions& options) {
   const std::string errors = options.errors.string();
   std::array<int, 2> failure{};  // carries errno if exec fails; closed if it succeeds
   if (pipe2(failure.data(), O_CLOEXEC) != 0) {
-    return Error{Errc::io, std::string("no pipe for a program: ") + std::strerror(errno)};
+    return Error{Errc::io,
+                 std::string("cannot create a pipe for a program: ") + std::strerror(errno)};
   }
   const pid_t parent = getpid();
   const pid_t pid = fork();

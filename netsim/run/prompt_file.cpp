@@ -22,20 +22,20 @@ Result<std::vector<Prompt>> read_prompts(const std::filesystem::path& file) {
                    file.string() + ", line " + std::to_string(number) + ": " + what};
     };
     if (!json.is_object() || !json.contains("prompt") || !json["prompt"].is_string()) {
-      return wrong("no object with a \"prompt\"");
+      return wrong("expected a JSON object with a string \"prompt\"");
     }
     Prompt prompt{.id = {}, .task = "text", .text = json["prompt"], .reference = {}};
     for (const auto& [key, field] :
          {std::pair("task", &prompt.task), std::pair("reference", &prompt.reference)}) {
       const auto found = json.find(key);
       if (found == json.end() || found->is_null()) continue;
-      if (!found->is_string()) return wrong(std::string("\"") + key + "\" is no text");
+      if (!found->is_string()) return wrong(std::string("\"") + key + "\" is not a string");
       *field = found->get<std::string>();
     }
     prompt.id = prompt.task + "-" + std::to_string(++counts[prompt.task]);
     prompts.push_back(std::move(prompt));
   }
-  if (prompts.empty()) return Error{Errc::bad_file, file.string() + ": holds no prompt"};
+  if (prompts.empty()) return Error{Errc::bad_file, file.string() + ": contains no prompts"};
   return prompts;
 }
 

@@ -101,10 +101,10 @@ Result<void> refuse_leftovers(const fs::path& folder) {
   std::error_code ignored;
   for (const char* name : {"runs.jsonl", "cycles.jsonl", "calibration.jsonl"}) {
     if (!fs::exists(folder / name, ignored)) continue;
-    return Error{Errc::usage, (folder / name).string() +
-                                  " is there, but no manifest.json that says of which experiment "
-                                  "it is: remove the .jsonl files, or choose another folder with "
-                                  "--out"};
+    return Error{Errc::usage,
+                 (folder / name).string() +
+                     " exists, but manifest.json, which names its experiment, is missing; remove "
+                     "the .jsonl files, or give another folder with --out"};
   }
   const fs::path work = folder / "work";
   if (!fs::exists(work, ignored) || fs::is_empty(work, ignored) ||
@@ -112,12 +112,12 @@ Result<void> refuse_leftovers(const fs::path& folder) {
     return {};
   }
   return Error{Errc::usage, work.string() +
-                                " is there, and no run has made it: choose another folder with "
-                                "--out, as a run empties its own"};
+                                " exists and was not created by a run; give another folder with "
+                                "--out, since a run deletes its work folder's contents"};
 }
 
 Error nothing_to_resume(const fs::path& folder) {
-  return {Errc::usage, folder.string() + " holds no results to resume: leave --resume out"};
+  return {Errc::usage, folder.string() + ": no results to resume; leave out --resume"};
 }
 
 ordered_json read_manifest(const fs::path& folder) {
@@ -131,9 +131,8 @@ Result<void> check_same_experiment(const fs::path& folder, const ordered_json& m
   if (hash == experiment_hash) return {};
   return Error{Errc::usage,
                folder.string() +
-                   " holds results of another experiment, or of this one before "
-                   "its files or programs were changed, or with other options "
-                   "(--quick, --driver, --parallel): choose another folder with --out"};
+                   ": results of another experiment, of older files or programs, or with other "
+                   "options (--quick, --driver, --parallel); give another folder with --out"};
 }
 
 // Except the lock, which is held.
@@ -169,7 +168,7 @@ Result<std::vector<ordered_json>> read_lines(const fs::path& file) {
       std::ranges::find_if_not(lines, [](const ordered_json& json) { return json.is_object(); });
   if (broken == lines.end()) return lines;
   return Error{Errc::usage, file.string() + ", line " + std::to_string(broken - lines.begin() + 1) +
-                                ": no JSON object"};
+                                ": not a JSON object"};
 }
 
 ResultsFolder::ResultsFolder(ResultsFolder&& other) noexcept
@@ -191,8 +190,8 @@ Result<ResultsFolder> ResultsFolder::open(const fs::path& folder, bool resume,
   const bool there = fs::exists(folder / "manifest.json", error);
   if (there && !resume) {
     return Error{Errc::usage, folder.string() +
-                                  " holds results already: go on with --resume, or choose another "
-                                  "folder with --out"};
+                                  ": already contains results; continue with --resume, or give "
+                                  "another folder with --out"};
   }
   if (!there && resume) return nothing_to_resume(folder);
   if (!there) {
@@ -202,7 +201,7 @@ Result<ResultsFolder> ResultsFolder::open(const fs::path& folder, bool resume,
   if (error) return Error{Errc::io, folder.string() + ": " + error.message()};
   results.lock_ = ::open((results.work() / "lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
   if (results.lock_ < 0 || flock(results.lock_, LOCK_EX | LOCK_NB) != 0) {
-    return Error{Errc::usage, folder.string() + " is being written by another run"};
+    return Error{Errc::usage, folder.string() + ": in use by another run"};
   }
   if (there) {
     ordered_json manifest = read_manifest(folder);

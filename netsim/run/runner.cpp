@@ -44,8 +44,8 @@ Result<void> check_arms(const Experiment& e) {
     const std::string bundle = arm.bundle.empty() ? e.target : arm.bundle + ".gguf";
     std::error_code ignored;
     if (!std::filesystem::is_regular_file(e.models / bundle, ignored)) {
-      return Error{Errc::usage, "arm '" + arm.name + "': there is no " +
-                                    (e.models / bundle).string() + "; --models says where"};
+      return Error{Errc::usage, "arm '" + arm.name + "': no file " + (e.models / bundle).string() +
+                                    "; give its folder with --models"};
     }
   }
   return {};
@@ -56,12 +56,12 @@ Result<void> check_round_trips(const Experiment& e, const std::vector<NetworkPro
   const auto beside = std::ranges::find(e.arms, Arm::Place::server, &Arm::place);
   const auto lossy = std::ranges::find_if_not(networks, is_measurable);
   if (beside == e.arms.end() || lossy == networks.end()) return {};
-  return Error{Errc::usage, "arm '" + beside->name +
-                                "': its client runs beside the server and is charged the link's "
-                                "measured round trip, but " +
-                                lossy->name +
-                                " loses too many packets to measure one: leave the network or "
-                                "place = \"server\" out"};
+  return Error{
+      Errc::usage,
+      "arm '" + beside->name +
+          "': a client beside the server is charged the link's measured round trip, but " +
+          lossy->name +
+          " loses too many packets to measure one; leave out the network or place = \"server\""};
 }
 
 class Runner {
@@ -177,10 +177,11 @@ class Runner {
     std::cerr << e_.name << (e_.quick ? " (quick)" : "") << ": " << tally_.answers
               << " answers over " << networks_.size() << " networks and " << e_.devices.size()
               << " devices, " << e_.arms.size() << " arms";
-    if (done > 0) std::cerr << "; " << done << " are there already";
+    if (done > 0) std::cerr << "; " << done << " already answered";
     std::cerr << ". Expected time: about " << duration_text(total) << ".\n";
     if (paced) {
-      std::cerr << "Paced: small models are slowed to named hardware's times; results say so.\n";
+      std::cerr << "Paced: small models are slowed to the times of named hardware; results record "
+                   "this.\n";
     }
   }
 
@@ -376,11 +377,11 @@ class Runner {
   Result<void> note(const Calibration& calibration) {
     if (auto added = results_->add_calibration(calibration.line); !added) return added;
     if (calibration.accepted || options_.accept_any_link) return {};
-    return Error{Errc::refused,
-                 "the link is not what its profile says: " + calibration.complaint +
-                     ". Is the machine busy? Try again with --resume when it is quiet, widen "
-                     "[calibration] in the experiment, or take it as it is with "
-                     "--accept-any-link; the results then say so"};
+    return Error{
+        Errc::refused,
+        "the link differs from its profile: " + calibration.complaint +
+            "; if the machine was busy, try again with --resume; else widen [calibration] in the "
+            "experiment, or accept the link with --accept-any-link, which the results record"};
   }
 
   Result<void> note_end() {
@@ -420,8 +421,9 @@ Result<RunTally> run_experiment(const Experiment& experiment, const RunnerOption
         read_network_profile(is_path ? (experiment.file.parent_path() / name).string() : name);
     if (!network) return network.error();
     if (std::ranges::find(networks, network->name, &NetworkProfile::name) != networks.end()) {
-      return Error{Errc::usage, experiment.file.string() + ": networks: two profiles are called '" +
-                                    network->name + "', and results go by that name"};
+      return Error{Errc::usage, experiment.file.string() +
+                                    ": networks: two profiles have the name '" + network->name +
+                                    "'; results need distinct names"};
     }
     if (!experiment.congestion_control.empty()) {
       network->congestion_control = experiment.congestion_control;

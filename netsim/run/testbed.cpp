@@ -100,7 +100,7 @@ ordered_json asked_at_ms(const std::string& answer, Duration started) {
 // Suffix for an error about a failed program.
 std::string what_it_said(const fs::path& errors) {
   const std::string said = last_line(errors);
-  return said.empty() ? "; it said nothing" : ": " + said;
+  return said.empty() ? "; it printed no error" : ": " + said;
 }
 
 // The drafter of the arm's server: a bundle, or a kind without weights; empty: none.
@@ -193,12 +193,12 @@ Result<Testbed::Server> Testbed::start_server(const std::string& speculates_with
   while (!line.ends_with('\n')) {
     if (parts_.cancelled()) return Error{Errc::cancelled, "interrupted"};
     if (!server.process.running()) {
-      return Error{Errc::link_down, "the server did not start, it ended with status " +
+      return Error{Errc::link_down, "the server did not start: it exited with status " +
                                         std::to_string(server.process.status()) +
                                         what_it_said(errors)};
     }
     if (Clock::now() > deadline) {
-      return Error{Errc::link_down, "the server did not start, it was not ready after " +
+      return Error{Errc::link_down, "the server did not start: it was not ready after " +
                                         duration_text(seconds(parts_.server_start_max)) +
                                         what_it_said(errors)};
     }
@@ -370,9 +370,9 @@ Result<TrialOutcome> Testbed::run(const Trial& trial) {
     if (source.status != 0) {
       std::string why = last_line(clients[i].errors);
       if (Clock::now() - clients[i].started > kAnswerMax) {
-        why = "it took longer than " + std::to_string(kAnswerMax.count()) + " minutes";
+        why = "took longer than " + std::to_string(kAnswerMax.count()) + " minutes";
       }
-      outcome.failure = why.empty() ? "status " + std::to_string(source.status) : why;
+      outcome.failure = why.empty() ? "exit status " + std::to_string(source.status) : why;
       source.failure = *outcome.failure;
     }
     ordered_json run = run_record(source);
@@ -438,7 +438,7 @@ std::uint32_t Testbed::late_passes(Server& server) {
 Result<void> Testbed::check_alive() {
   for (auto& [drafter, server] : servers_) {
     if (server.process.running()) continue;
-    return Error{Errc::link_down, "the server ended with status " +
+    return Error{Errc::link_down, "the server exited with status " +
                                       std::to_string(server.process.status()) + ": " +
                                       last_line(server.errors)};
   }

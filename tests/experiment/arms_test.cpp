@@ -170,7 +170,7 @@ TEST_F(ExperimentProgramsTest, ServerSpeculationArmIsLossless) {
   EXPECT_EQ(streamed["split"].first, 0);
   EXPECT_GT(streamed["split"].second, 0);
   EXPECT_EQ(run(write(experiment() + "[[arm]]\nname = \"c\"\nkind = \"server-speculation\"\n")), 2);
-  EXPECT_NE(error_.find("which bundle"), std::string::npos) << error_;
+  EXPECT_NE(error_.find("give either bundle or server_drafter"), std::string::npos) << error_;
 }
 
 // Arms that do not wait, alone and with a server that fills their gaps. Answers stay equal, and the

@@ -63,7 +63,7 @@ TEST_F(ExperimentTest, ErrorsNameProblemAndRemedy) {
   EXPECT_NE(refusal("networks = [\"lan\"]\n").find("[[arm]]"), std::string::npos);
   EXPECT_NE(refusal(good + "chain = 4\n").find("does not draft"), std::string::npos);
   EXPECT_NE(refusal(good + good.substr(good.find("[[arm]]"))).find("two arms"), std::string::npos);
-  EXPECT_NE(refusal(good + "[[arm]]\nname = \"s\"\nkind = \"split\"\n").find("which bundle"),
+  EXPECT_NE(refusal(good + "[[arm]]\nname = \"s\"\nkind = \"split\"\n").find("give bundle"),
             std::string::npos);
   const std::string split = "[[arm]]\nname = \"s\"\nkind = \"split\"\nbundle = \"moa-tli0\"\n";
   for (const char* tree : {"8", "8,6", "8,6,", "8,6,62,1", "8;6;62", "0,6,62", "wide", "-8,6,62",
@@ -71,10 +71,10 @@ TEST_F(ExperimentTest, ErrorsNameProblemAndRemedy) {
     EXPECT_NE(refusal(good + split + "tree = \"" + tree + "\"\n").find("8,6,62"), std::string::npos)
         << tree;
   }
-  EXPECT_NE(refusal("baseline = \"none\"\n" + good).find("no arm is called"), std::string::npos);
+  EXPECT_NE(refusal("baseline = \"none\"\n" + good).find("no arm has the name"), std::string::npos);
   EXPECT_NE(
       refusal("devices = [\"slow\"]\nnetworks = [\"lan\"]\n" + good.substr(good.find("[[arm]]")))
-          .find("no device profile 'slow'"),
+          .find("device profile 'slow' not found"),
       std::string::npos);
   // More clients than the server admits would measure its limits.
   std::string quick = good;
@@ -139,7 +139,7 @@ TEST_F(ExperimentTest, RefusesFolder) {
   const auto experiment = read_experiment(directory_.path(), {});
   ASSERT_FALSE(experiment);
   EXPECT_EQ(experiment.error().code, Errc::usage);
-  EXPECT_NE(experiment.error().message.find("it is a folder"), std::string::npos);
+  EXPECT_NE(experiment.error().message.find("is a folder"), std::string::npos);
 }
 
 TEST_F(ExperimentTest, UncuttableArmNeedsLastingLink) {
@@ -154,17 +154,17 @@ TEST_F(ExperimentTest, UncuttableArmNeedsLastingLink) {
 
 TEST_F(ExperimentTest, RefusesAmbiguousSettings) {
   const std::string good = kGood;
-  EXPECT_NE(refusal("seeds = [3, 1, 3]\n" + good).find("seeds: 3 is there twice"),
+  EXPECT_NE(refusal("seeds = [3, 1, 3]\n" + good).find("seeds: 3 is listed twice"),
             std::string::npos);
-  EXPECT_NE(refusal("clients = [4, 4]\n" + good).find("clients: 4 is there twice"),
+  EXPECT_NE(refusal("clients = [4, 4]\n" + good).find("clients: 4 is listed twice"),
             std::string::npos);
   EXPECT_NE(refusal("offline_after = [10, \"never\", 10]\n" + good)
-                .find("offline_after: 10 is there twice"),
+                .find("offline_after: 10 is listed twice"),
             std::string::npos);
   write("other.toml", "name = \"fast\"\n[target]\npass_ms = [[1, 90]]\n");
   EXPECT_NE(refusal("networks = [\"lan\"]\ndevices = [\"fast\", \"other\"]\n" +
                     good.substr(good.find("[[arm]]")))
-                .find("called 'fast'"),
+                .find("have the name 'fast'"),
             std::string::npos);
 }
 

@@ -55,7 +55,7 @@ TEST_F(ExperimentProgramsTest, ResumesAfterKillAndLeavesNoProcess) {
   std::filesystem::copy_file(EDGEDRAFT_LAB, rebuilt);
   std::ofstream(rebuilt, std::ios::app) << '\n';
   EXPECT_EQ(run(file, {"--resume", "--lab-program", rebuilt}), 2);
-  EXPECT_NE(error_.find("programs were changed"), std::string::npos) << error_;
+  EXPECT_NE(error_.find("of older files or programs"), std::string::npos) << error_;
   ASSERT_EQ(run(file, {"--no-report", "--resume"}), 0) << error_;
   const auto runs = lines("runs.jsonl");
   EXPECT_EQ(runs.size(), 24u);
@@ -76,7 +76,7 @@ TEST_F(ExperimentProgramsTest, ResumeRefusesChangedSettings) {
   const auto refused = [&](std::vector<std::string> words) {
     Process process(std::move(words), scratch_ / "refused");
     EXPECT_EQ(process.wait(240s), 2);
-    EXPECT_NE(process.err().find("holds results of another experiment"), std::string::npos)
+    EXPECT_NE(process.err().find("results of another experiment"), std::string::npos)
         << process.err();
   };
   refused(command(file, {"--no-report", "--resume", "--parallel", "2"}));
@@ -180,13 +180,13 @@ TEST_F(ExperimentProgramsTest, KilledServerEndsRunAndIsReported) {
   wait_for_lines(1, process);
   EXPECT_EQ(kill_programs(lab("server")), 1);
   EXPECT_EQ(process.wait(120s), 3);
-  EXPECT_NE(process.err().find("the server ended"), std::string::npos) << process.err();
+  EXPECT_NE(process.err().find("the server exited"), std::string::npos) << process.err();
   EXPECT_EQ(processes(), 0u);
 }
 
 TEST_F(ExperimentProgramsTest, FailedServerStartEndsRunAndIsReported) {
   EXPECT_EQ(run(write(experiment()), {"--lab-program", "/bin/false"}), 3);
-  EXPECT_NE(error_.find("the server did not start, it ended with status 1; it said nothing"),
+  EXPECT_NE(error_.find("the server did not start: it exited with status 1; it printed no error"),
             std::string::npos)
       << error_;
 }
@@ -366,7 +366,7 @@ TEST_F(ExperimentProgramsTest, DryRunOnResumeReportsMissingAnswers) {
   ASSERT_EQ(run(file, {"--no-report"}), 0) << error_;
   ASSERT_EQ(run(file, {"--resume", "--dry-run"}), 0) << error_;
   EXPECT_NE(error_.find("4 answers"), std::string::npos) << error_;
-  EXPECT_NE(error_.find("4 are there already"), std::string::npos) << error_;
+  EXPECT_NE(error_.find("4 already answered"), std::string::npos) << error_;
   EXPECT_NE(error_.find("about 0 s"), std::string::npos) << error_;
   std::filesystem::remove_all(out());
   EXPECT_EQ(run(file, {"--resume", "--dry-run"}), 2);
@@ -380,7 +380,7 @@ TEST_F(ExperimentProgramsTest, RefusesNetworksWithSameName) {
   std::string text = experiment();
   text.replace(text.find("\"lan\""), 5, "\"slow.toml\", \"fast.toml\"");
   EXPECT_EQ(run(write(text)), 2);
-  EXPECT_NE(error_.find("two profiles are called 'cell'"), std::string::npos) << error_;
+  EXPECT_NE(error_.find("two profiles have the name 'cell'"), std::string::npos) << error_;
   EXPECT_FALSE(std::filesystem::exists(out()));
 }
 

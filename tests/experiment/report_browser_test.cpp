@@ -197,9 +197,9 @@ TEST_F(ReportBrowserTest, ShowsEveryTableAndPlotAtDesktopAndPhoneWidths) {
     EXPECT_NE(dom.find("A report with &lt;everything&gt;"), std::string::npos);
     for (const char* text :
          {"Paced.", "Synthetic acceptance.", "No link.", "A paper", "×1.50",
-          "Tokens a second against the round trip, slow", "Where a token's time goes, lan · slow",
+          "Tokens per second against the round trip, slow", "Time per token by phase, lan · slow",
           "Gaps between visible updates, 5g-near · slow", "An answer over time, lan · slow",
-          "Tokens a second of the server, lan · slow"}) {
+          "Tokens per second of the server, lan · slow"}) {
       EXPECT_NE(dom.find(text), std::string::npos) << text;
     }
     EXPECT_EQ(count_of(dom, "<figure"), count_of(dom, "<svg"));

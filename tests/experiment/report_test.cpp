@@ -206,7 +206,7 @@ TEST_F(ArmsTableTest, ShowsOfflineShareAndFlagsDifferentText) {
   EXPECT_FALSE(holds(row("stream"), " %</td>")) << row("stream");
   data_.runs.back().answer = "the drafter's";
   EXPECT_FALSE(holds(row("split"), "faster")) << row("split");
-  EXPECT_TRUE(holds(row("split"), "another text")) << row("split");
+  EXPECT_TRUE(holds(row("split"), "different text")) << row("split");
 }
 
 TEST_F(ArmsTableTest, ShowsFailedAnswers) {
@@ -344,7 +344,7 @@ TEST(ReportTest, WritesTablesWithoutPlots) {
     // As the manifest says, whether or not a link was measured.
     EXPECT_NE(page.find("Approximate link."), std::string::npos) << page;
   };
-  check(report(), Errc::unsupported, "gnuplot is missing");
+  check(report(), Errc::unsupported, "gnuplot not found");
   std::ofstream(programs / "gnuplot") << "#!/bin/sh\necho there is no ink >&2\nexit 1\n";
   std::filesystem::permissions(programs / "gnuplot", std::filesystem::perms::owner_all);
   check(report(), Errc::io, "there is no ink");

@@ -46,7 +46,8 @@ Error refusal(const std::string& script, std::vector<std::uint32_t> clients,
 TEST(TestbedTest, TimeoutErrorNamesWaitingTime) {
   const Error error = refusal("exec sleep 60\n", {1}, std::chrono::milliseconds(20));
   EXPECT_EQ(error.code, Errc::link_down);
-  EXPECT_NE(error.message.find("it was not ready after 0 s; it said nothing"), std::string::npos)
+  EXPECT_NE(error.message.find("it was not ready after 0 s; it printed no error"),
+            std::string::npos)
       << error.message;
 }
 
