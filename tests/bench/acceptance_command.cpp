@@ -51,22 +51,27 @@ struct AcceptanceOptions {
 };
 
 constexpr const char* kAcceptanceHelp =
-    R"(Answers held-out prompts with each drafter and prints the acceptance length (tokens per target pass in
-drafting cycles, the target's own included; plain decoding is 1) per task and as the unweighted mean of the
-tasks, with 95 % intervals over the prompts where a task has five or more (and the mean where all tasks have),
-and the rows that the target computed per token (plain decoding: 1). With --merge every bundle is measured with
-the other drafters' proposals in its trees, too. Activations
-go through the link's int8 codec, but for --drawn and --typical, where drafters read them as they are. --methods are a server's that ask the target itself, METHOD or METHOD+KIND;
-their probes count as rows and are made in every pass, whatever they cost. Every answer is compared with plain
-decoding, token for token; the exit status is 1 where one differs. With --drawn each drafter is measured by the
-literature's rule as well (speculative sampling): what it proposes is drawn from its own distribution and accepted such
-that the answer has the target's distribution, so that answers differ from plain ones and are not compared. --typical
-measures each drafter by MEDUSA's typical acceptance, which takes drafts above a threshold of probability,
-min(EPS, sqrt(EPS) exp(-entropy)): answers do NOT have the target's distribution then, and the total variation of a token's
-distribution from it, its mean over all tokens whatever their task, is printed beside the acceptance length. The target runs on the CPU, the drafters on
---device. An --index that holds 32 tokens in a row of a prompt's "reference" answer is refused. --against ARM
-tells, too, how much longer the others' acceptance lengths are than that arm's, prompt by prompt, where both give
-plain decoding's answers: an interval above 0 shows that they are.
+    R"(Answers held-out prompts with each drafter. Prints per task, and as the unweighted mean of the tasks,
+the acceptance length (tokens per target pass in drafting cycles, including the target's own; plain
+decoding has 1) and the rows that the target computed per token (plain decoding: 1). Tasks with five
+or more prompts have 95 % intervals over prompts; the mean has one if all tasks do.
+
+Every answer is compared with plain decoding, token for token; the exit status is 1 if one differs.
+The target runs on the CPU, the drafters on --device. Activations pass through the link's int8 codec,
+except with --drawn and --typical.
+
+--merge also measures every bundle with the other drafters' proposals in its trees.
+--methods lists server methods that probe the target itself, METHOD or METHOD+KIND. Their probes
+count as rows and run in every pass, whatever they cost.
+--drawn also measures each drafter by speculative sampling: proposals are sampled from the drafter's
+distribution and accepted so that the answer has the target's distribution. Such answers differ from
+plain decoding and are not compared.
+--typical also measures each drafter by MEDUSA's typical acceptance, which takes drafts above the
+probability min(EPS, sqrt(EPS) exp(-entropy)). Such answers do NOT have the target's distribution; the
+mean total variation per token is printed with the acceptance length.
+--against ARM also prints the differences of acceptance lengths to that arm, prompt by prompt, if both
+give plain decoding's answers. An interval above 0 shows a longer acceptance length.
+An --index that contains 32 consecutive tokens of a prompt's "reference" answer is rejected.
 
 Example:
   edgedraft-bench acceptance --model models/demo/target.gguf --prompts models/demo/heldout.jsonl \
@@ -226,7 +231,9 @@ Result<TreeShape> shape_of(const AcceptanceOptions& o) {
                  "or the configuration file"};
   }
   const TreeShape shape = chain_shape(o.chain);
-  if (!valid(shape)) return Error{Errc::usage, "no such chain: see edgedraft run --help"};
+  if (!valid(shape)) {
+    return Error{Errc::usage, "--chain: out of range; see --tree in `edgedraft run --help`"};
+  }
   return shape;
 }
 
@@ -234,15 +241,14 @@ void declare_acceptance(CLI::App& app, AcceptanceOptions& o) {
   app.footer(kAcceptanceHelp);
   declare_arms(app, o.arms);
   app.add_option("--merge", o.merge,
-                 "Drafters whose proposals each bundle's are merged with, in an arm of its own")
+                 "Also measure each bundle merged with these drafters' proposals")
       ->type_name("KIND,...")
       ->delimiter(',');
-  app.add_option("--methods", o.methods,
-                 "Methods by which a server asks its target for guesses, see below")
+  app.add_option("--methods", o.methods, "Server methods that probe the target, see below")
       ->type_name("METHOD[+KIND],...")
       ->delimiter(',');
   app.add_flag("--drawn", o.drawn,
-               "Also measure each drafter with proposals drawn from its distribution, see below");
+               "Also measure each drafter with proposals sampled from its distribution, see below");
   app.add_option("--typical", o.typical,
                  "Also measure each drafter by typical acceptance, see below")
       ->type_name("EPS,...")
@@ -358,7 +364,7 @@ Result<int> run_acceptance(const AcceptanceOptions& o) {
     auto source = probing_source_of(method, **host, *backend);
     if (!source) return source.error();
     if (!*source) {
-      return Error{Errc::usage, "--methods " + method + ": there is no such method; there are " +
+      return Error{Errc::usage, "--methods " + method + ": unknown method; give one of " +
                                     probing_method_names()};
     }
     add_method(method, **std::move(source));
@@ -389,7 +395,7 @@ Result<int> run_acceptance(const AcceptanceOptions& o) {
   if (!o.against.empty() && std::ranges::find(arms, o.against, &Arm::name) == arms.end()) {
     std::string names;
     for (const Arm& arm : arms) names += (names.empty() ? "" : ", ") + arm.name;
-    return Error{Errc::usage, "--against " + o.against + ": it is none of " + names};
+    return Error{Errc::usage, "--against " + o.against + ": unknown arm; give one of " + names};
   }
 
   std::vector<DrafterResult> results;

@@ -29,8 +29,7 @@ Result<VulkanFeatures> parse_features(const std::string& text) {
     } else if (name == "subgroups") {
       features.subgroups = true;
     } else {
-      return Error{Errc::usage,
-                   "--features " + text + ": there is no such feature. " + kFeaturesHelp};
+      return Error{Errc::usage, "--features " + text + ": unknown feature; " + kFeaturesHelp};
     }
   }
   return features;
@@ -44,7 +43,7 @@ Result<std::unique_ptr<MeasuredBackend>> open_vulkan_device(const std::string& d
   const auto request = parse_device_request(device);
   if (!request) return request.error();
   if (request->kind != DeviceRequest::Kind::vulkan) {
-    return Error{Errc::usage, "--device " + device + ": give vulkan or vulkan:N here"};
+    return Error{Errc::usage, "--device " + device + ": give vulkan or vulkan:N"};
   }
   const std::vector<VulkanDevice> devices = list_vulkan_devices();
   VulkanBackendOptions options{.device = request->index.value_or(first_usable(devices)),

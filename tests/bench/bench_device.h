@@ -17,7 +17,7 @@ Result<std::unique_ptr<MeasuredBackend>> open_vulkan_device(const std::string& d
                                                             const std::string& features,
                                                             DType kv_type = DType::f32);
 inline constexpr const char* kFeaturesHelp =
-    "Vulkan features to use: auto (those that help), none, all, or some of "
+    "Vulkan features to use: auto (those that help), none, all, or a list of "
     "narrow_storage,float16,integer_dot,subgroups";
 
 // `cpu`, which ignores features and `kv_type`, or a Vulkan device as above.

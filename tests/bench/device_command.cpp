@@ -42,14 +42,14 @@ struct DeviceBenchOptions {
 
 constexpr const char* kDeviceHelp =
     R"(Times the operations of a Mixture-of-Attentions drafter (one TLI layer, random weights) on a
-Vulkan device, and a whole drafting step: one level of a tree of so many rows (width), from
-tokens to the best eight continuations of each.
+Vulkan device, and a whole drafting step: one level of a tree with `width` rows, from tokens to
+the best eight continuations of each.
 
-`GB/s` counts the bytes that have to be read and written at least; `share` compares that with
-what copying 256 MiB within the device's memory reaches, measured in the same run. `device` is
-the time by the device's own clock, `wall` the time until the host has the answer, `host` what
-the host adds to a step, `processor` what a step takes of this machine's processor. `cpu` is the
-same on the CPU backend. All figures are the best of many tries.
+`GB/s` counts the minimum of bytes read and written; `share` compares it with the rate of copying
+256 MiB within the device's memory, measured in the same run. `device` is the time by the device's
+clock, `wall` the time until the host has the result, `host` the time that the host adds to a
+step, `processor` the CPU time of a step on the host. `cpu` is the time on the CPU backend. All
+figures are the best of many repetitions.
 
 Examples:
   edgedraft-bench device --shape demo
@@ -260,8 +260,10 @@ class DeviceBench {
     std::optional<Stepper> on_cpu;
     if (cpu_) on_cpu.emplace(*cpu_, drafter_, o_.context);
     if (!o_.json) {
-      std::printf("\na drafting step reads %.1f MB of weights: %.3f ms at the device's best\n",
-                  bytes * 1e-6, bytes / peak_ * 1e3);
+      std::printf(
+          "\n"
+          "a drafting step reads %.1f MB of weights: at least %.3f ms at the copy rate\n",
+          bytes * 1e-6, bytes / peak_ * 1e3);
       std::printf("%5s %10s %10s %9s %12s %8s %7s %10s\n", "width", "wall ms", "device ms",
                   "host us", "processor ms", "GB/s", "share", "cpu ms");
     }
@@ -317,7 +319,7 @@ class DeviceBench {
 void declare_device(CLI::App& app, DeviceBenchOptions& o) {
   app.footer(kDeviceHelp);
   app.add_option("--device", o.device,
-                 "Device to measure: vulkan (the first that can be used) or vulkan:N")
+                 "Device to measure: vulkan (the first usable one) or vulkan:N")
       ->capture_default_str();
   app.add_option("--features", o.features, kFeaturesHelp)->capture_default_str();
   app.add_option("--kv-type", o.kv_type, "The drafter's keys and values: f32 or f16")
@@ -329,23 +331,23 @@ void declare_device(CLI::App& app, DeviceBenchOptions& o) {
   app.add_option("--widths", o.widths, "Numbers of rows, such as 1,8,64")
       ->delimiter(',')
       ->check(CLI::Range(1u, kMaskRowsMax - 1));
-  app.add_option("--context", o.context, "Tokens before those of a step")
+  app.add_option("--context", o.context, "Context length before a step")
       ->check(CLI::Range(2u, 8192u - kMaskRowsMax))
       ->capture_default_str();
-  app.add_option("--threads", o.threads, "Threads of the CPU; 0: one per fast core")
+  app.add_option("--threads", o.threads, "CPU threads; 0: one per fast core")
       ->capture_default_str();
   app.add_option("--seconds", o.seconds, "Time spent on each figure")
       ->check(in_range(1e-6, 86'400.0))
       ->capture_default_str();
   app.add_flag("--no-operations", o.no_operations, "Measure only whole steps");
-  app.add_flag("--no-cpu", o.no_cpu, "Leave out the CPU's times");
+  app.add_flag("--no-cpu", o.no_cpu, "Skip the CPU backend");
   app.add_flag("--json", o.json, "One JSON object instead of a table");
 }
 
 // Times a drafter's operations and steps on a Vulkan device. Returns the exit status.
 Result<int> run_device(const DeviceBenchOptions& o) {
   const auto type = dtype_from_name(o.type);
-  if (!type) return Error{Errc::usage, "--type " + o.type + ": no such type"};
+  if (!type) return Error{Errc::usage, "--type " + o.type + ": unknown type"};
   auto device = open_vulkan_device(o.device, o.features, dtype_from_name(o.kv_type).value());
   if (!device) return device.error();
   auto drafter = GeneratedDrafter::make(o.shape, *type);
@@ -358,7 +360,7 @@ Result<int> run_device(const DeviceBenchOptions& o) {
 
 void add_device(Program& program) {
   static DeviceBenchOptions options;
-  program.command("device", "A drafter's operations and steps on a Vulkan device", options,
+  program.command("device", "Operations and steps of a drafter on a Vulkan device", options,
                   declare_device, run_device);
 }
 

@@ -34,10 +34,10 @@ Result<void> check_held_out(const std::vector<std::filesystem::path>& paths,
     for (std::size_t i = 0; i < prompts.size(); ++i) {
       const auto answer = tokenizer.encode(prompts[i].reference, Special::plain);
       if (longest_run_in(*index, answer) < kIndexOrder) continue;
-      return Error{Errc::usage, path.string() + ": holds " + std::to_string(kIndexOrder) +
-                                    " tokens in a row of the reference answer to prompt " +
+      return Error{Errc::usage, path.string() + ": contains " + std::to_string(kIndexOrder) +
+                                    " consecutive tokens of the reference answer to prompt " +
                                     std::to_string(i + 1) +
-                                    ": leave what is measured on out of the index"};
+                                    "; build the index without the measured prompts"};
     }
   }
   return {};
@@ -46,29 +46,27 @@ Result<void> check_held_out(const std::vector<std::filesystem::path>& paths,
 }  // namespace
 
 void declare_arms(CLI::App& app, ArmOptions& o) {
-  app.add_option("--model", o.model, "The target")->type_name("FILE.gguf");
-  app.add_option("--bundle", o.bundles, "A drafter (repeatable)")->type_name("FILE.gguf");
-  app.add_option("--kinds", o.kinds, "Drafters that need no bundle; a+b: both on one tree")
+  app.add_option("--model", o.model, "Target model")->type_name("FILE.gguf");
+  app.add_option("--bundle", o.bundles, "Drafter (repeatable)")->type_name("FILE.gguf");
+  app.add_option("--kinds", o.kinds, "Drafters without a bundle; a+b: both in one tree")
       ->type_name("KIND,...")
       ->delimiter(',');
-  app.add_option("--index", o.indexes, "Index for the drafters that look things up (repeatable)")
+  app.add_option("--index", o.indexes, "Index for retrieval drafters (repeatable)")
       ->type_name("FILE");
-  app.add_option("--prompts", o.prompts, "Prompts: JSON lines with task and prompt")
+  app.add_option("--prompts", o.prompts, "Prompts: JSON lines with `task` and `prompt`")
       ->type_name("FILE");
-  app.add_option("--tree", o.tree, "Shape of the drafted trees: breadth, depth, nodes [8,6,62]")
-      ->delimiter(',');
+  app.add_option("--tree", o.tree, "Tree shape: breadth, depth, nodes [8,6,62]")->delimiter(',');
   app.add_option("--max-tokens", o.max_tokens,
-                 "Longest answer; its first token is the prompt's, and no cycle's")
+                 "Maximum tokens of an answer; the first one comes with the prompt, not in a cycle")
       ->check(in_range(2u, kContextCountMax))
       ->capture_default_str();
-  app.add_option("--temperature", o.temperature,
-                 "Temperature of the sampler; 0 takes the likeliest token")
+  app.add_option("--temperature", o.temperature, "Temperature of the sampler; 0: greedy")
       ->check(in_range(0.0f, 100.0f))
       ->capture_default_str();
   app.add_option("--seed", o.seed, "Seed of the sampler")->capture_default_str();
-  app.add_option("--threads", o.threads, "Threads of the CPU; 0: one per fast core")
+  app.add_option("--threads", o.threads, "CPU threads; 0: one per fast core")
       ->capture_default_str();
-  app.add_option("--device", o.device, "Where drafters run: cpu, vulkan or vulkan:N")
+  app.add_option("--device", o.device, "Device of the drafters: cpu, vulkan or vulkan:N")
       ->capture_default_str();
   app.add_option("--features", o.features, kFeaturesHelp)->capture_default_str();
 }
@@ -76,7 +74,7 @@ void declare_arms(CLI::App& app, ArmOptions& o) {
 Result<void> check_arms(const ArmOptions& o, Drafters drafters) {
   if (o.model.empty() || o.prompts.empty()) {
     return Error{Errc::usage,
-                 "give the target with --model FILE.gguf, prompts with --prompts FILE"};
+                 "give the target with --model FILE.gguf and prompts with --prompts FILE"};
   }
   if (drafters == Drafters::required && o.bundles.empty() && o.kinds.empty()) {
     return Error{Errc::usage, "give drafters with --bundle or --kinds"};
@@ -88,11 +86,11 @@ Result<TreeShape> tree_of(const std::vector<std::uint32_t>& numbers) {
   TreeShape shape;
   if (!numbers.empty()) {
     if (numbers.size() != 3) {
-      return Error{Errc::usage, "--tree takes three numbers, for example 8,6,62"};
+      return Error{Errc::usage, "--tree: expected breadth,depth,nodes, such as 8,6,62"};
     }
     shape = {.breadth = numbers[0], .depth = numbers[1], .nodes = numbers[2]};
   }
-  if (!valid(shape)) return Error{Errc::usage, "no such tree: see edgedraft run --help"};
+  if (!valid(shape)) return Error{Errc::usage, "--tree: out of range; see `edgedraft run --help`"};
   return shape;
 }
 

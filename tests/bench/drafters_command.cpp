@@ -50,29 +50,30 @@ struct DraftersOptions {
 };
 
 constexpr const char* kDraftersHelp =
-    R"(One row per drafter of a target, on held-out prompts, so that they can be compared:
+    R"(Compares drafters of one target on held-out prompts, one row per drafter:
 
-  tau       tokens per target pass in cycles that wait for their verdicts, the target's own included (plain
-            decoding: 1), with chains and with trees: the unweighted mean of the tasks, and its 95 %
-            interval where each task has five prompts or more
+  tau       tokens per target pass in cycles that wait for their verdicts, including the target's own
+            (plain decoding: 1), with chains and with trees: the unweighted mean of the tasks, and its
+            95 % interval if each task has five prompts or more
   passes, rows  of the target per token, with trees
   device    milliseconds of drafting per cycle, with trees, on --device
-  up, down  bytes per token between device and server, with trees, without TLS: the prompt and all of its
-            activations included, divided by the answer's tokens
-  row       bytes of a position's activations
-  likeliest how often the likeliest proposal is the target's token; and so many tokens behind the newest
-            activations, against the same roots without that lag (-: no answer is as long)
-  alone     what it writes without a server behind the first half of an answer: the share of tokens that
-            are the target's, and how many come before the first that is not
-  t/s       tokens per second over each link, in simulated time: hold lockstep / hold none; passes
-            and drafting take what they take here (with --threads 1 and the CPU: in processor time), or what
-            --pace-profile says. Over each link and in each way all prompts are answered once, one after
-            another over one connection, whose sign-in counts; --json tells, too, how many times plain
-            decoding's that is, prompt by prompt, with its 95 % interval where there are five or more
-  trained   numbers in the bundle that are not its target's, and what their training took if the bundle says so
+  up, down  bytes per token between device and server, with trees, without TLS; the prompt and all its
+            activations are included and divided by the answer's tokens
+  row       bytes of one position's activations
+  likeliest how often the likeliest proposal is the target's token; then for each --lags, in tokens since
+            the newest activations, and for the same roots without the lag (-: no answer is that long)
+  alone     offline text after the first half of an answer: the share of tokens that equal the target's,
+            and the number of tokens before the first difference
+  t/s       tokens per second over each link, in simulated time: hold lockstep / hold none. Passes and
+            drafting take their time on this machine (with --threads 1 on the CPU: processor time), or
+            the time in --pace-profile. Each link and hold answers all prompts once, one after another
+            over one connection, including sign-in. --json adds the ratio to plain decoding, prompt by
+            prompt, with its 95 % interval for five prompts or more
+  trained   parameters in the bundle that are not its target's, and the cost of their training if the
+            bundle records it
 
-Activations go through the link's int8 codec. Every answer is compared with plain decoding, token for token;
-the exit status is 1 where one differs. The first row is plain decoding, a run without hints.
+Activations pass through the link's int8 codec. Every answer is compared with plain decoding, token for
+token; the exit status is 1 if one differs. The first row is plain decoding, a run without hints.
 
 Example:
   edgedraft-bench drafters --model models/demo/target.gguf --prompts models/demo/heldout.jsonl \
@@ -386,7 +387,7 @@ void print(const std::vector<Row>& rows) {
         if (lag == 0) {
           std::printf(" %s", share_text(counted.with.value()).c_str());
         } else {
-          std::printf(", %u behind %s of %s", lag, share_text(counted.with.value()).c_str(),
+          std::printf(", lag %u: %s of %s", lag, share_text(counted.with.value()).c_str(),
                       share_text(counted.without.value()).c_str());
         }
       }
@@ -414,7 +415,7 @@ void print(const std::vector<Row>& rows) {
         std::printf(" on %.1f million tokens in %u steps and %.1f minutes",
                     row.training->million_tokens, row.training->steps, row.training->minutes);
         if (row.training->drafters > 1) {
-          std::printf(" (%u drafters side by side)", row.training->drafters);
+          std::printf(" (%u drafters in parallel)", row.training->drafters);
         }
       }
       std::printf("\n");
@@ -475,21 +476,22 @@ void declare_drafters(CLI::App& app, DraftersOptions& o) {
   app.footer(kDraftersHelp);
   declare_arms(app, o.arms);
   app.add_option("--prompts-per-task", o.prompts_per_task,
-                 "Take only the first so many prompts of each task; 0: all")
+                 "Prompts per task, the first ones; 0: all")
       ->capture_default_str();
-  app.add_option("--chain", o.chain, "Tokens in a drafted chain")
+  app.add_option("--chain", o.chain, "Tokens per drafted chain")
       ->check(CLI::Range(1u, kTreeDepthMax))
       ->capture_default_str();
   app.add_option("--lags", o.lags, "Lags to measure, in tokens")
       ->delimiter(',')
       ->capture_default_str();
-  app.add_option("--links", o.links, "Networks to measure over: names or files of profiles")
+  app.add_option("--links", o.links, "Networks: names or files of profiles")
       ->delimiter(',')
       ->capture_default_str();
-  app.add_option("--pace-profile", o.pace_profile, "Times of named hardware instead of this one's")
+  app.add_option("--pace-profile", o.pace_profile,
+                 "Times of named hardware instead of this machine's")
       ->type_name("FILE.toml");
   app.add_flag("--padded-payloads", o.padded_payloads,
-               "With --pace-profile: activations are as large as the paced model's");
+               "With --pace-profile: activations have the paced model's size");
   app.add_flag("--json", o.json, "JSON instead of text");
 }
 
@@ -507,8 +509,7 @@ Result<int> run_drafters(const DraftersOptions& o) {
     pace = *std::move(read);
   }
   if (o.padded_payloads && !(pace && pace->pads_activations())) {
-    return Error{Errc::usage,
-                 "--padded-payloads: give a --pace-profile that has [activation_bytes]"};
+    return Error{Errc::usage, "--padded-payloads needs a --pace-profile with [activation_bytes]"};
   }
   const auto texts = read_chat_prompts(o.arms, o.prompts_per_task);
   if (!texts) return texts.error();
@@ -558,7 +559,7 @@ Result<int> run_drafters(const DraftersOptions& o) {
 
 void add_drafters(Program& program) {
   static DraftersOptions options;
-  program.command("drafters", "Drafters of one target beside each other", options, declare_drafters,
+  program.command("drafters", "Compare drafters of one target", options, declare_drafters,
                   run_drafters);
 }
 

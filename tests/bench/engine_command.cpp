@@ -63,46 +63,42 @@ constexpr const char* kEngineHelp =
     R"(Times passes of a whole decoder for different numbers of rows (widths): width 1 is plain
 decoding, width N the verification of a draft tree of N nodes. Then a prompt.
 
-A pass can be no faster than reading the weights once (memory bandwidth) or than the
-multiplications and additions of its matrices (arithmetic peak: of int8 for quantised
-weights, of float32 for the others), whichever takes longer. Both limits are measured in
-the same run. `share` is the shortest limit divided by the best time: limits are taken in
-moments, so on a machine with neighbours hardly a pass can have its best. `in turns`
-compares passes with the means of limits that are measured for as long, before and after
-every 30 ms of them, and is the median of such turns.
+A pass can be no faster than reading the weights once (memory bandwidth) or than its matrices'
+multiplications and additions (arithmetic peak: int8 for quantised weights, float32 for the
+others), whichever takes longer. Both limits are measured in the same run. `share` is the
+shortest limit divided by the best time. Limits are measured over moments, so a pass rarely
+reaches them on a shared machine. `in turns` compares passes with mean limits that are measured
+for the same time, before and after every 30 ms of passes, and is the median of such turns.
 
-AVX2 alone has a higher peak for weights of six bits or fewer than for those of eight:
-`share` is of that, `of int8` of the limit by the peak of eight bits, which such weights
-may exceed. A processor with tile registers (AMX) has two peaks for quantised and for bf16
-weights: `share` is of the limit by vector instructions, `of tiles` of the limit by tiles,
-which is the machine's (a third of the peak of bf16, since activations have three times
-its digits). Behind a long --context the keys and values that attention reads (--kv-type)
-count as well: once a pass as bytes, once a row as operations.
+AVX2 alone has a higher peak for weights of six bits or fewer than for eight: `share` refers to
+that peak, `of int8` to the eight-bit peak, which such weights may exceed. A CPU with tile
+registers (AMX) has two peaks for quantised and for bf16 weights: `share` refers to vector
+instructions, `of tiles` to tiles, which are the machine's limit (a third of the bf16 peak,
+since activations have three times its digits). With a long --context the keys and values that
+attention reads (--kv-type) count as well: as bytes once per pass, as operations once per row.
 
-Widths take turns, so that a disturbance hits all of them. Every width's answer is compared
-with that of width 1, bit for bit, where the device promises that (the CPU; a GPU with
---deterministic).
+Widths alternate, so a disturbance affects all of them. Every width's result is compared with
+that of width 1, bit for bit, if the device guarantees it (the CPU; a GPU with --deterministic).
 
---peer llama-bench runs that program of llama.cpp on the same file in turns with the passes
-and says how many times as fast these are: by the best times and by the medians. It times
-prompts without a context, with the logits of their last row; passes here have --context
-tokens before them and logits of all rows. With --device cuda it is asked for all layers on
-the GPU and its fused attention (-ngl 99 -fa 1).
+--peer llama-bench runs that program of llama.cpp on the same file, alternating with the passes,
+and prints the speedup over it, by best times and by medians. It times prompts without a
+context, with the logits of the last row; passes here have --context tokens before them and
+logits of all rows. With --device cuda it runs all layers on the GPU with fused attention
+(-ngl 99 -fa 1).
 
---baseline FILE compares the shares in turns with those that FILE records for the same
-setting. Each row adds the recorded share and the ratio of the measured one to it. The exit
-status is 1 if a ratio is below 0.80: on a loaded machine, the lowest of 156 ratios to the
-median of repeats was 0.85. Shares carry over between machines with the same instructions,
-unlike times. tests/bench/baseline.json records widths 1, 8 and 62 of one thread for
-AVX-512 (avx512vnni) and AVX2 (avx2).
+--baseline FILE compares the shares in turns with those recorded in FILE for the same setting.
+Each row adds the recorded share and the ratio of the measured one to it. The exit status is 1
+if a ratio is below 0.80: on a loaded machine, the lowest of 156 ratios to the median of repeats
+was 0.85. Unlike times, shares carry over between machines with the same instructions.
+tests/bench/baseline.json records widths 1, 8 and 62 of one thread for AVX-512 (avx512vnni) and
+AVX2 (avx2).
 
-With --sessions N a pass has N sequences of each width, as a server's pass has sessions:
-limits, tokens and bytes are those of all.
+With --sessions N a pass has N sequences of each width, as a server's pass has sessions;
+limits, tokens and bytes count all of them.
 
-On a GPU there are no limits to compare with: its kernels have a bench of their own
-(scripts/gpu-check.sh). --mismatch N counts instead how many of N greedy tokens a pass of
-64 rows chooses differently from passes of one row. --no-cuda-graphs shows what it takes to
-start every kernel by itself.
+On a GPU there are no limits to compare with: scripts/gpu-check.sh measures its kernels.
+--mismatch N counts how many of N greedy tokens differ between passes of 64 rows and of one row.
+--no-cuda-graphs shows the cost of launching every kernel separately.
 
 Examples:
   edgedraft-bench engine --shape tinyllama --type q4_0
@@ -140,7 +136,7 @@ Result<Source> open_source(const EngineOptions& o) {
     std::string names;
     for (const DType t : kDTypes)
       names += (names.empty() ? "" : ", ") + std::string(traits(t).name);
-    return Error{Errc::usage, "--type " + o.type + " is none of " + names};
+    return Error{Errc::usage, "--type " + o.type + ": unknown type; give one of " + names};
   }
   auto generated = GeneratedModel::make(o.shape, *type);
   if (!generated) return generated.error();
@@ -158,8 +154,8 @@ Result<const cpu::Kernels*> find_kernels(const std::string& instruction_set) {
     if (instruction_set == (*kernels)->name) return *kernels;
     names += (names.empty() ? "" : ", ") + std::string((*kernels)->name);
   }
-  return Error{Errc::usage, "--instruction-set " + instruction_set +
-                                ": this build and this machine have " + names};
+  return Error{Errc::usage,
+               "--instruction-set " + instruction_set + ": not available; give one of " + names};
 }
 
 // Passes alternate with measurements of the machine's limits. A shared machine's capacity varies
@@ -263,28 +259,28 @@ std::vector<ShareKind> share_kinds(const PassLimits& limits) {
 
 void declare_engine(CLI::App& app, EngineOptions& options) {
   app.footer(kEngineHelp);
-  app.add_option("--model", options.model, "A target, or an independent drafter")
+  app.add_option("--model", options.model, "Target, or independent drafter")
       ->type_name("FILE.gguf");
   app.add_option("--shape", options.shape,
-                 "Random weights instead, in these sizes: " + known_shape_names())
+                 "Sizes of random weights, if there is no --model: " + known_shape_names())
       ->capture_default_str();
   app.add_option("--type", options.type, "Type of the random weights")->capture_default_str();
   app.add_option("--widths", options.widths, "Numbers of rows, such as 1,2,62")
       ->delimiter(',')
       ->check(CLI::Range(1u, kMaskRowsMax));
-  app.add_option("--context", options.context, "Tokens before those of a pass")
+  app.add_option("--context", options.context, "Context length before a pass")
       ->check(CLI::Range(1u, 1u << 20))
       ->capture_default_str();
-  app.add_option("--prompt", options.prompt, "Tokens of the prompt; 0: none")
+  app.add_option("--prompt", options.prompt, "Prompt length; 0: none")
       ->check(CLI::Range(0u, 1u << 20))
       ->capture_default_str();
   app.add_option("--sessions", options.sessions,
-                 "Sequences that share each pass, --widths rows each, behind a --context of their "
-                 "own; more than one: in pages, of 32 if --page does not say")
+                 "Sequences per pass, each with --widths rows and its own --context; more than one "
+                 "use pages, of 32 positions unless --page is given")
       ->check(CLI::Range(1u, kMaskRowsMax))
       ->capture_default_str();
   app.add_option("--page", options.page,
-                 "Positions in a page of keys and values, as a server has them (32); 0: no pages")
+                 "Positions per page of keys and values (a server has 32); 0: no pages")
       ->check([](const std::string& text) {
         const bool power =
             text == "0" || std::has_single_bit(std::strtoul(text.c_str(), nullptr, 10));
@@ -294,24 +290,23 @@ void declare_engine(CLI::App& app, EngineOptions& options) {
   app.add_option("--kv-type", options.kv_type, "Keys and values: f32, f16 or bf16")
       ->check(CLI::IsMember({"f32", "f16", "bf16"}))
       ->capture_default_str();
-  app.add_option("--threads", options.threads, "Threads of the CPU; 0: one per fast core")
+  app.add_option("--threads", options.threads, "CPU threads; 0: one per fast core")
       ->capture_default_str();
-  app.add_option("--device", options.device, "Where to compute: cpu, cuda or cuda:N")
-      ->capture_default_str();
+  app.add_option("--device", options.device, "Device: cpu, cuda or cuda:N")->capture_default_str();
   app.add_option("--instruction-set", options.instruction_set,
-                 "Instructions of the CPU to use, such as avx2 [the best that it has]");
-  app.add_option("--peer", options.peer, "llama-bench of llama.cpp to compare with; needs --model")
+                 "CPU instruction set, such as avx2 [the best available]");
+  app.add_option("--peer", options.peer, "llama.cpp's llama-bench, to compare with; needs --model")
       ->type_name("PROGRAM");
   app.add_flag("--deterministic", options.deterministic,
-               "On a GPU: one order of summation for every width");
+               "On a GPU: the same order of summation for all widths");
   app.add_flag("--no-cuda-graphs", options.no_cuda_graphs,
-               "On a GPU: start every kernel by itself");
+               "On a GPU: launch every kernel separately");
   app.add_option("--mismatch", options.mismatch,
-                 "Greedy tokens to compare between passes of 1 and of 64 rows; 0: none")
+                 "Greedy tokens to compare between passes of 1 and 64 rows; 0: none")
       ->check(CLI::Range(0u, 1u << 20))
       ->capture_default_str();
   app.add_option("--seconds", options.seconds,
-                 "Time of the passes of each width; on the CPU as much again for the limits")
+                 "Time per width for passes; on the CPU the limits take the same again")
       ->check(in_range(1e-6, 86'400.0))
       ->capture_default_str();
   app.add_option("--baseline", options.baseline,
@@ -327,21 +322,20 @@ Result<int> run_engine(const EngineOptions& o) {
   if (!source) return source.error();
   const std::uint32_t positions = std::max({o.context + kMaskRowsMax, o.prompt, o.mismatch + 1});
   if (positions > source->config.context_length) {
-    return Error{Errc::usage,
-                 "--context, --prompt and --mismatch do not fit the model's context of " +
-                     std::to_string(source->config.context_length)};
+    return Error{Errc::usage, "--context, --prompt or --mismatch exceed the model's context of " +
+                                  std::to_string(source->config.context_length)};
   }
   for (const std::uint32_t width : o.widths) {
     if (o.sessions * width > kMaskRowsMax) {
       return Error{Errc::usage, std::to_string(o.sessions) + " --sessions of width " +
-                                    std::to_string(width) + " are more than the " +
+                                    std::to_string(width) + " exceed the " +
                                     std::to_string(kMaskRowsMax) + " rows of a pass"};
     }
   }
   const auto kernels = find_kernels(o.instruction_set);
   if (!kernels) return kernels.error();
   if (!o.peer.empty() && o.model.empty()) {
-    return Error{Errc::usage, "--peer needs a file that both read: give --model FILE.gguf"};
+    return Error{Errc::usage, "--peer needs --model FILE.gguf, which both programs read"};
   }
   LimitMeter meter(**kernels, o.threads);
   meter.measure();
@@ -372,7 +366,7 @@ Result<int> run_engine(const EngineOptions& o) {
 
   if (!o.json && !on_cpu) std::printf("%s\n", device->reason.c_str());
   if (!o.json) {
-    std::printf("%s: %.1f MB a pass, %.2f GOP a row; ready after %.0f ms\n",
+    std::printf("%s: %.1f MB per pass, %.2f GOP per row; ready after %.0f ms\n",
                 o.model.empty() ? (o.shape + " in " + o.type).c_str() : o.model.c_str(),
                 cost.bytes * 1e-6, cost.operations_a_row * 1e-9, load_seconds * 1e3);
     std::printf(
@@ -421,7 +415,7 @@ Result<int> run_engine(const EngineOptions& o) {
                   limits.short_operations_per_second * 1e-9);
     }
     if (limits.tile_operations_per_second > 0.0) {
-      std::printf("(those are vector instructions; on tiles int8 %.0f GOP/s, bf16 %.0f GFLOP/s)\n",
+      std::printf("(with vector instructions; with tiles int8 %.0f GOP/s, bf16 %.0f GFLOP/s)\n",
                   limits.tile_operations_per_second * 1e-9,
                   limits.bf16_tile_operations_per_second * 1e-9);
     }
@@ -432,7 +426,7 @@ Result<int> run_engine(const EngineOptions& o) {
     std::printf("width    best ms  median ms   tokens/s      GB/s     GOP/s");
     for (const ShareKind& kind : kinds) std::printf(" %9s  in turns", kind.heading);
     if (!recorded.empty()) std::printf("  baseline  ratio");
-    if (!o.peer.empty()) std::printf("   peer ms     median  times as fast  by medians");
+    if (!o.peer.empty()) std::printf("   peer ms     median        speedup  by medians");
     std::puts("");
   }
   bool is_slower = false;
@@ -506,8 +500,8 @@ Result<int> run_engine(const EngineOptions& o) {
 
 void add_engine(Program& program) {
   static EngineOptions options;
-  program.command("engine", "Passes of a decoder by number of rows", options, declare_engine,
-                  run_engine);
+  program.command("engine", "Times of a decoder's passes by number of rows", options,
+                  declare_engine, run_engine);
 }
 
 }  // namespace edgedraft::bench

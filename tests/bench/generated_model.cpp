@@ -61,7 +61,7 @@ Result<KnownShape> find_shape(const std::string& name, DType type) {
   const auto shape = find_known_shape(name);
   if (!shape) return shape.error();
   if (!row_bytes(type, shape->dim) || !row_bytes(type, shape->ffn_dim)) {
-    return Error{Errc::usage, "rows of " + name + " are no whole number of " +
+    return Error{Errc::usage, "rows of " + name + " are not a whole number of " +
                                   std::string(traits(type).name) + " blocks; give another --type"};
   }
   return *shape;

@@ -20,7 +20,8 @@ Result<KnownShape> find_known_shape(std::string_view name) {
   for (const KnownShape& shape : kKnownShapes) {
     if (name == shape.name || (!name.empty() && name == shape.other_name)) return shape;
   }
-  return Error{Errc::usage, "--shape " + std::string(name) + " is none of " + known_shape_names()};
+  return Error{Errc::usage, "--shape " + std::string(name) + ": unknown shape; give one of " +
+                                known_shape_names()};
 }
 
 std::string known_shape_names() {

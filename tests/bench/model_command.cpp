@@ -26,8 +26,8 @@ struct ModelOptions {
 };
 
 constexpr const char* kModelHelp =
-    R"(Writes a GGUF file with the sizes of a known model and random weights: it answers nonsense, at
-the true cost in time and memory. Its tokenizer knows bytes only.
+    R"(Writes a GGUF file with the sizes of a known model and random weights: its answers are nonsense, its
+cost in time and memory is real. Its tokenizer has byte tokens only.
 
 Example:
   edgedraft-bench model --shape tinyllama --type q8_0 -o /tmp/random.gguf
@@ -129,16 +129,16 @@ void declare_model(CLI::App& app, ModelOptions& options) {
   app.add_option("--shape", options.shape, "Sizes: " + known_shape_names())->capture_default_str();
   app.add_option("--type", options.type, "Type of the weights: f16, q8_0, q4_k and so on")
       ->capture_default_str();
-  app.add_option("-o,--output", options.output, "The GGUF file to write");
+  app.add_option("-o,--output", options.output, "GGUF file to write");
 }
 
 // Writes a model of random weights. Returns the exit status.
 Result<int> run_model(const ModelOptions& options) {
-  if (options.output.empty()) return Error{Errc::usage, "where to? Give -o FILE.gguf"};
+  if (options.output.empty()) return Error{Errc::usage, "missing -o FILE.gguf"};
   const auto shape = find_known_shape(options.shape);
   if (!shape) return shape.error();
   const auto type = dtype_from_name(options.type);
-  if (!type) return Error{Errc::usage, "--type " + options.type + ": no such type"};
+  if (!type) return Error{Errc::usage, "--type " + options.type + ": unknown type"};
   const std::vector<GgufTensorInfo> tensors = tensors_of(*shape, *type);
   auto writer = GgufWriter::create(options.output, metadata_of(*shape, *type), tensors);
   if (!writer) return writer.error();

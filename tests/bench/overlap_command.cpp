@@ -50,25 +50,26 @@ struct OverlapOptions {
 };
 
 constexpr const char* kOverlapHelp =
-    R"(Drafting with and without waiting for verdicts, over the shipped networks' delays and losses, at the pace of
-named hardware, in simulated time through the client's and the server's own code. Compared:
+    R"(Drafting with and without waiting for verdicts, over the delays and losses of the shipped networks, at the
+pace of named hardware, in simulated time through the client's and the server's own code. Arms:
 
-  stream      plain decoding; all others are given relative to its speed
-  sequential  a draft waits for the verdict on the one before: the best of chains of 1, 2, 4, 8 and 16 (K) and of
-              trees of 12 and 62 nodes (T)
-  chain       overlap: the server goes on by itself, drafts are hints
-  tree        the same with trees of breadth 8
-  economy     the same without passes for the root alone
+  stream      plain decoding; the others' speeds are relative to it
+  sequential  each draft waits for the verdict on the one before: the best of chains of 1, 2, 4, 8 and 16 (K)
+              and of trees of 12 and 62 nodes (T)
+  chain       overlap: the server continues by itself, drafts are hints
+  tree        overlap with trees of breadth 8
+  economy     overlap with trees, without passes for the root alone
 
-Drafters know the answer and err on purpose: --acceptances says how often their likeliest token is right, and
-others are as often as the demo's drafters' (docs/records/drafters/comparison.md); with --own-drafts the bundle drafts,
-and prompts whose answers are shorter count, too, in an order that a fixed seed shuffles. p: passes per token,
-r: rows per token.
-In parentheses: by how much the model of netsim/prediction.h says too much of the speed.
-Behind the last column: the interval that holds 95 % of it, by seeds (five and more).
-With --clients speeds are those of all devices' tokens, once all have begun, and nothing is predicted.
-Answers are those of prompts that take at least --tokens; each pays a connection's set-up as well, three round
-trips and 40 ms, without --no-setup.
+Drafters know the answer and err on purpose. --acceptances sets how often their likeliest token is right;
+other proposals are right as often as the demo drafters' (docs/records/drafters/comparison.md). With
+--own-drafts the bundle drafts; prompts with shorter answers count too, in an order shuffled by a fixed seed.
+
+p: passes per token, r: rows per token. In parentheses: by how much netsim/prediction.h overestimates the
+speed. After the last column: the 95 % interval over seeds (five or more).
+
+With --clients speeds count the tokens of all devices, once all have begun, and nothing is predicted.
+Answers are those of prompts that take at least --tokens. Without --no-setup each includes a connection's
+setup, three round trips and 40 ms.
 
 Example:
   edgedraft-bench overlap --model models/demo/target.gguf --bundle models/demo/moa-tli0.gguf \
@@ -156,7 +157,9 @@ Result<AnsweredTexts> texts_of(const OverlapOptions& o, ModelHost& host, const B
     texts.prompts.push_back(std::move(tokens));
     texts.answers.push_back(std::move(answer));
   }
-  if (texts.prompts.empty()) return Error{Errc::usage, "no prompt's answer has --tokens tokens"};
+  if (texts.prompts.empty()) {
+    return Error{Errc::usage, "--tokens: no prompt's answer is that long; give fewer"};
+  }
   return texts;
 }
 
@@ -201,7 +204,7 @@ class Grid {
                           .prompts = texts_.prompts});
     if (!result) return result.error();
     if (!crowd && result->answer_seconds.empty()) {
-      return Error{Errc::usage, "--seconds: no answer ended in so short a time: give more"};
+      return Error{Errc::usage, "--seconds: no answer ended in time; give more"};
     }
     const auto all = static_cast<double>(std::max<std::uint64_t>(result->tokens, 1));
     return FiguresPerToken{
@@ -299,9 +302,9 @@ Result<int> tell_grid(const OverlapOptions& o, Grid& grid,
       {.name = "tree", .hold = Hold::none, .tree = TreeShape{}},
       {.name = "economy", .hold = Hold::economy, .tree = TreeShape{}}};
   if (!o.json) {
-    std::printf("%-8s %4s %8s  %-30s", "link", "acc", "stream", "sequential, the best");
+    std::printf("%-8s %4s %8s  %-30s", "link", "acc", "stream", "sequential, best");
     for (const DraftingArm& arm : arms) std::printf(" %-27s", arm.name.c_str());
-    std::printf(" %s\n", "tree by the better");
+    std::printf(" %s\n", "tree vs better");
   }
   std::vector<Grid::Acceptance> acceptances(o.acceptances.begin(), o.acceptances.end());
   if (o.own_drafts) acceptances = {std::nullopt};
@@ -388,45 +391,42 @@ Result<int> tell_grid(const OverlapOptions& o, Grid& grid,
 
 void declare_overlap(CLI::App& app, OverlapOptions& o) {
   app.footer(kOverlapHelp);
-  app.add_option("--model", o.model, "The target")->type_name("FILE.gguf");
-  app.add_option("--bundle", o.bundle, "The drafter whose activations and pace count")
+  app.add_option("--model", o.model, "Target model")->type_name("FILE.gguf");
+  app.add_option("--bundle", o.bundle, "Drafter that sets activations and pace")
       ->type_name("FILE.gguf");
-  app.add_option("--prompts", o.prompts, "Prompts: JSON lines with task and prompt")
+  app.add_option("--prompts", o.prompts, "Prompts: JSON lines with `task` and `prompt`")
       ->type_name("FILE");
   app.add_option("--pace-profile", o.pace_profile,
                  "Device profile with the times of named hardware")
       ->type_name("FILE.toml");
-  app.add_option("--links", o.links, "Networks to measure over: names or files of profiles")
+  app.add_option("--links", o.links, "Networks: names or files of profiles")
       ->delimiter(',')
       ->capture_default_str();
   app.add_option("--acceptances", o.acceptances, "Acceptance rates to simulate")
       ->check(in_range(0.0, 1.0))
       ->delimiter(',')
       ->capture_default_str();
-  app.add_flag("--own-drafts", o.own_drafts,
-               "The bundle drafts, instead of drafters that know the answers");
+  app.add_flag("--own-drafts", o.own_drafts, "Draft with the bundle instead of synthetic drafters");
   app.add_flag("--padded-payloads", o.padded_payloads,
-               "Activations are as large as the paced model's, instead of the small one's");
-  app.add_option("--clients", o.clients, "Devices that are answered at a time")
+               "Activations have the paced model's size instead of the small one's");
+  app.add_option("--clients", o.clients, "Devices at the same time")
       ->check(in_range(1u, 4096u))
       ->capture_default_str();
-  app.add_option(
-         "--listeners", o.listeners,
-         "How many of these draft nothing; their speed is given relative to what it is where "
-         "no device drafts")
+  app.add_option("--listeners", o.listeners,
+                 "Devices among these that do not draft; their speed is relative to a run in which "
+                 "no device drafts")
       ->capture_default_str();
-  app.add_option("--tokens", o.tokens, "Tokens of an answer")
+  app.add_option("--tokens", o.tokens, "Tokens per answer")
       ->check(in_range(2u, kContextCountMax))
       ->capture_default_str();
   app.add_option("--seconds", o.seconds, "Simulated time per cell and seed")
       ->check(in_range(1e-6, 86'400.0))
       ->capture_default_str();
-  app.add_option("--seeds", o.seeds,
-                 "How many seeds of the links and of the drafters' errors to run")
+  app.add_option("--seeds", o.seeds, "Seeds to run, of links and drafters' errors")
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
-  app.add_flag("--no-setup", o.no_setup, "Connections are there from the start");
-  app.add_flag("--json", o.json, "A line of JSON per cell instead of a table");
+  app.add_flag("--no-setup", o.no_setup, "Skip the setup of connections");
+  app.add_flag("--json", o.json, "One JSON line per cell instead of a table");
 }
 
 Result<int> run_overlap(const OverlapOptions& o) {
@@ -436,7 +436,7 @@ Result<int> run_overlap(const OverlapOptions& o) {
                  "FILE.toml"};
   }
   if (o.listeners > 0 && o.listeners >= o.clients) {
-    return Error{Errc::usage, "--listeners are some of --clients"};
+    return Error{Errc::usage, "--listeners must be fewer than --clients"};
   }
   const auto pace = PaceProfile::read(o.pace_profile);
   if (!pace) return pace.error();
@@ -463,7 +463,7 @@ Result<int> run_overlap(const OverlapOptions& o) {
 
 void add_overlap(Program& program) {
   static OverlapOptions options;
-  program.command("overlap", "Answers without waiting for verdicts, over networks", options,
+  program.command("overlap", "Drafting without waiting for verdicts, over networks", options,
                   declare_overlap, run_overlap);
 }
 

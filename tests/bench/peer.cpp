@@ -33,20 +33,20 @@ Result<std::vector<PeerPass>> run_peer(const PeerRun& run) {
       });
       if (test == report.end()) {
         return Error{Errc::unsupported,
-                     run.program + " printed no time for " + std::to_string(width) + " tokens"};
+                     run.program + ": printed no time for " + std::to_string(width) + " tokens"};
       }
       PeerPass& pass = passes.emplace_back(PeerPass{.width = width, .seconds = {}});
       for (const double nanoseconds : test->at("samples_ns").get<std::vector<double>>()) {
         pass.seconds.push_back(nanoseconds / kNanosecondsASecond);
       }
       if (pass.seconds.empty() || *std::ranges::min_element(pass.seconds) <= 0.0) {
-        return Error{Errc::unsupported, run.program + " printed no times of " +
-                                            std::to_string(width) + " tokens that can be compared"};
+        return Error{Errc::unsupported, run.program + ": printed no usable times for " +
+                                            std::to_string(width) + " tokens"};
       }
     }
   } catch (const nlohmann::json::exception& e) {
     return Error{Errc::unsupported,
-                 run.program + " did not print what llama-bench -o json does: " + e.what()};
+                 run.program + ": output is not that of llama-bench -o json: " + e.what()};
   }
   return passes;
 }

@@ -64,7 +64,7 @@ TEST_F(PeerTest, OffloadsAllLayersToGpu) {
 TEST_F(PeerTest, NamesMissingProgram) {
   const auto passes = run("/nowhere/llama-bench");
   ASSERT_FALSE(passes);
-  EXPECT_EQ(passes.error().message, "there is no program '/nowhere/llama-bench'");
+  EXPECT_EQ(passes.error().message, "program not found: '/nowhere/llama-bench'");
 }
 
 TEST_F(PeerTest, FailureNamesCommand) {

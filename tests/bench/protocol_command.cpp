@@ -29,14 +29,14 @@ struct ProtocolOptions {
 };
 
 constexpr const char* kProtocolHelp =
-    R"(Runs server and client under hold lockstep over TLS on loopback and counts the bytes of every cycle: in the messages'
-payloads, with frame headers, and at the TCP socket. Beside them stands the paper's formula, 4 M bytes up for
-M nodes and 3 A + 2 A E_kv (TLI + 1) down for A new tokens (Mixture of Attentions, Table 7), and what the
-protocol declares on top: scales, frame headers, FlatBuffers tables, TLS records. The exit status is 1 where
-a payload exceeds formula, scales and tables.
+    R"(Runs server and client with hold lockstep over TLS on loopback and counts the bytes of every cycle: in the
+messages' payloads, with frame headers, and at the TCP socket. They are compared with the paper's formula,
+4 M bytes up for M nodes and 3 A + 2 A E_kv (TLI + 1) down for A new tokens (Mixture of Attentions,
+Table 7), plus the protocol's declared overhead: scales, frame headers, FlatBuffers tables, TLS records.
+The exit status is 1 if a payload exceeds formula, scales and tables.
 
-Below that, what gzip does to the activations of the prompt (-p): their size with it, the time that both sides take
-for it, and the rate of a link on which it gains nothing any more.
+The last line shows gzip on the activations of the prompt (-p): the compressed size, the time on both
+sides, and the link rate above which it gains nothing.
 
 Example:
   edgedraft-bench protocol --model models/demo/target.gguf --bundle models/demo/moa-tli0.gguf)";
@@ -221,7 +221,7 @@ class Measurement {
 };
 
 void print(const Totals& t, const Compression& c) {
-  std::printf("%u cycles, %u nodes drafted, %u tokens; bytes a cycle:\n", t.cycles, t.nodes,
+  std::printf("%u cycles, %u nodes drafted, %u tokens; bytes per cycle:\n", t.cycles, t.nodes,
               t.tokens);
   std::printf("%-6s %10s %10s %10s %10s %10s %14s\n", "", "formula", "allowed", "payload", "framed",
               "socket", "socket/formula");
@@ -233,12 +233,11 @@ void print(const Totals& t, const Compression& c) {
   };
   row("up", t.up);
   row("down", t.down);
-  std::printf("cycles above what is allowed: %u\n", t.over);
+  std::printf("cycles above the allowed size: %u\n", t.over);
   if (c.positions == 0) return;
   std::printf(
       "the prompt's activations, %u positions: %llu bytes, with gzip %llu (%.1f %%), packed in "
-      "%.2f "
-      "ms and unpacked in %.2f: it pays on links below %.0f Mbit/s\n",
+      "%.2f ms and unpacked in %.2f ms: faster on links below %.0f Mbit/s\n",
       c.positions, static_cast<unsigned long long>(c.raw_bytes),
       static_cast<unsigned long long>(c.gzip_bytes),
       100.0 * static_cast<double>(c.gzip_bytes) / static_cast<double>(c.raw_bytes),
@@ -270,10 +269,11 @@ void print_json(const Totals& t, const Compression& c) {
 
 void declare_protocol(CLI::App& app, ProtocolOptions& o) {
   app.footer(kProtocolHelp);
-  app.add_option("--model", o.model, "The target")->type_name("FILE.gguf");
-  app.add_option("--bundle", o.bundle, "The drafter")->type_name("FILE.gguf");
-  app.add_option("-p,--prompt", o.prompt, "The prompt to answer")->capture_default_str();
-  app.add_option("--max-tokens", o.max_tokens, "Longest answer, in tokens")->capture_default_str();
+  app.add_option("--model", o.model, "Target model")->type_name("FILE.gguf");
+  app.add_option("--bundle", o.bundle, "Drafter")->type_name("FILE.gguf");
+  app.add_option("-p,--prompt", o.prompt, "Prompt to answer")->capture_default_str();
+  app.add_option("--max-tokens", o.max_tokens, "Maximum tokens of the answer")
+      ->capture_default_str();
   app.add_flag("--json", o.json, "JSON instead of a table");
 }
 
@@ -282,7 +282,7 @@ void declare_protocol(CLI::App& app, ProtocolOptions& o) {
 Result<int> run_protocol(const ProtocolOptions& o) {
   if (o.model.empty() || o.bundle.empty()) {
     return Error{Errc::usage,
-                 "give the target with --model FILE.gguf, the drafter with --bundle FILE.gguf"};
+                 "give the target with --model FILE.gguf and the drafter with --bundle FILE.gguf"};
   }
   const auto server = testing::LoopbackServer::start({.model = o.model, .bundles = {o.bundle}});
   if (!server) return server.error();
@@ -303,7 +303,10 @@ Result<int> run_protocol(const ProtocolOptions& o) {
   const Totals totals = measurement.run(*prompt, o.max_tokens);
   const Compression compression = measurement.compression();
   (*link)->close();
-  if (totals.cycles == 0) return Error{Errc::usage, "the answer was over before the first cycle"};
+  if (totals.cycles == 0) {
+    return Error{Errc::usage,
+                 "-p, --prompt: the answer ended before the first cycle; give another prompt"};
+  }
   o.json ? print_json(totals, compression) : print(totals, compression);
   return totals.over == 0 ? 0 : 1;
 }
@@ -312,8 +315,8 @@ Result<int> run_protocol(const ProtocolOptions& o) {
 
 void add_protocol(Program& program) {
   static ProtocolOptions options;
-  program.command("protocol", "Bytes of a cycle against the formula", options, declare_protocol,
-                  run_protocol);
+  program.command("protocol", "Bytes of a cycle compared with the formula", options,
+                  declare_protocol, run_protocol);
 }
 
 }  // namespace edgedraft::bench

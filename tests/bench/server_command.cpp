@@ -43,26 +43,26 @@ struct ServerBenchOptions {
 };
 
 constexpr const char* kServerHelp =
-    R"(One server, many devices that ask one held-out prompt after another, in simulated time: passes and drafts
-take as long as they really take on this machine, one at a time, but each device drafts on a machine of its
-own and sits behind --rtt-ms. Compared in one run:
+    R"(One server, many devices that send one held-out prompt after another, in simulated time: passes and drafts
+take their real time on this machine, one at a time, but each device drafts on its own machine, --rtt-ms
+away. Arms:
 
-  stream  plain decoding: runs without hints, a token per pass
-  tree    split under hold lockstep: every draft a full tree whatever the load
-  split   split under hold auto: hints, or none, whichever the device expects to be faster
+  stream  plain decoding: runs without hints, one token per pass
+  tree    split with hold lockstep: every draft is a full tree, whatever the load
+  split   split with hold auto: hints or none, whichever the device expects to be faster
   server  the server drafts for itself with the same drafter
 
-tok/s: what all devices together get. tok/pass: of all devices. passes/tok: verdicts a token of one device, so
-that stream is 1. streamed: share of the tokens that came while
-their device sent no hints. busy: of the server's time. gap: from what a device shows to
-what it shows next.
+tok/s: tokens of all devices. tok/pass: of all devices. passes/tok: verdicts per token of one device, 1 for
+stream. streamed: share of tokens that arrived while their device sent no hints. busy: share of the
+server's time. gap: time between visible updates on a device.
 
-Prompts come in an order that a fixed seed shuffles, and an arm gets as far as --seconds let it: few devices see
-few of the prompts, and arms of different speeds not the same ones. Give more --seconds to compare them closely.
+Prompts come in an order shuffled by a fixed seed, and each arm answers as many as fit into --seconds: few
+devices see few of the prompts, and arms of different speeds see different ones. Increase --seconds for
+close comparisons.
 
-With --pace-profile time is simulated altogether: a target pass takes what the device profile says for its
-rows, a drafting step what it says for the drafter, and whatever else is computed takes none. The texts, and
-so what is accepted, stay the small models' own. The result is the same on every machine.
+With --pace-profile all time is simulated: a target pass takes the device profile's time for its rows, a
+drafting step its time for the drafter, and other computation takes none. Texts and acceptance remain the
+small models' own. The result is the same on every machine.
 
 Example:
   edgedraft-bench server --model models/demo/target.gguf --bundle models/demo/moa-tli0.gguf \
@@ -121,35 +121,33 @@ void print(const std::vector<Line>& lines) {
 
 void declare_server(CLI::App& app, ServerBenchOptions& o) {
   app.footer(kServerHelp);
-  app.add_option("--model", o.model, "The target")->type_name("FILE.gguf");
-  app.add_option("--bundle", o.bundle, "The devices' drafter")->type_name("FILE.gguf");
-  app.add_option("--prompts", o.prompts, "Prompts: JSON lines with task and prompt")
+  app.add_option("--model", o.model, "Target model")->type_name("FILE.gguf");
+  app.add_option("--bundle", o.bundle, "Drafter of the devices")->type_name("FILE.gguf");
+  app.add_option("--prompts", o.prompts, "Prompts: JSON lines with `task` and `prompt`")
       ->type_name("FILE");
-  app.add_option("--clients", o.clients, "Numbers of devices, a run for each [1,4,16,64]")
+  app.add_option("--clients", o.clients, "Numbers of devices, one run each [1,4,16,64]")
       ->delimiter(',');
-  app.add_option("--tree", o.tree, "Shape of the drafted trees: breadth, depth, nodes [8,6,62]")
-      ->delimiter(',');
+  app.add_option("--tree", o.tree, "Tree shape: breadth, depth, nodes [8,6,62]")->delimiter(',');
   app.add_option("--rtt-ms", o.rtt_ms, "Round trip of a device")
       ->check(in_range(0.0, 60'000.0))
       ->capture_default_str();
   app.add_option("--seconds", o.seconds, "Simulated time of each run")
       ->check(in_range(1e-6, 86'400.0))
       ->capture_default_str();
-  app.add_option("--max-tokens", o.max_tokens, "Longest answer, in tokens")
+  app.add_option("--max-tokens", o.max_tokens, "Maximum tokens of an answer")
       ->check(in_range(1u, kContextCountMax))
       ->capture_default_str();
-  app.add_option("--threads", o.threads, "Threads of the CPU; 0: one per fast core")
+  app.add_option("--threads", o.threads, "CPU threads; 0: one per fast core")
       ->capture_default_str();
-  app.add_option("--arms", o.arms, "Arms to run, of stream,tree,split,server")
+  app.add_option("--arms", o.arms, "Arms to run: a list of stream,tree,split,server")
       ->delimiter(',')
       ->check(CLI::IsMember({"stream", "tree", "split", "server"}));
   app.add_option("--pace-profile", o.pace_profile,
-                 "Simulated times of named hardware, e.g. netsim/devices/llama3-70b-h100.toml")
+                 "Simulated times of named hardware, such as netsim/devices/llama3-70b-h100.toml")
       ->type_name("FILE.toml");
-  app.add_flag("--cold", o.cold, "The server does not measure its passes at the start");
+  app.add_flag("--cold", o.cold, "Skip the server's measurement of passes at start");
   app.add_flag("--processor-time", o.processor_time,
-               "Count what the processor spent instead of what passed, for a busy machine; one "
-               "thread");
+               "Measure processor time instead of wall time, for a busy machine; one thread");
   app.add_flag("--json", o.json, "JSON instead of a table");
 }
 
@@ -169,7 +167,7 @@ Result<int> run_server(const ServerBenchOptions& o) {
     profile = *std::move(read);
     if (!profile.paces_target() || !profile.paces_drafter()) {
       return Error{Errc::usage, "--pace-profile " + o.pace_profile.string() +
-                                    ": wants times of the target and of drafters"};
+                                    ": needs times of the target and of drafters"};
     }
   }
   const bool paced = !o.pace_profile.empty();
@@ -199,7 +197,7 @@ Result<int> run_server(const ServerBenchOptions& o) {
   Progress progress("loads", o.clients.size() * o.arms.size());
   for (const std::uint32_t clients : o.clients) {
     if (clients < 1 || clients > 4096) {
-      return Error{Errc::usage, "--clients: each from 1 to 4096"};
+      return Error{Errc::usage, "--clients: give numbers from 1 to 4096"};
     }
     for (const std::string& arm : o.arms) {
       const bool drafts = arm == "tree" || arm == "split";
@@ -267,7 +265,8 @@ Result<int> run_server(const ServerBenchOptions& o) {
 
 void add_server(Program& program) {
   static ServerBenchOptions options;
-  program.command("server", "One server, many devices", options, declare_server, run_server);
+  program.command("server", "Throughput of one server for many devices", options, declare_server,
+                  run_server);
 }
 
 }  // namespace edgedraft::bench

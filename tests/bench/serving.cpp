@@ -150,7 +150,7 @@ class Device final : public TargetLink, GenerationObserver {
         if (const auto* verdict = std::get_if<VerdictReceived>(&*event)) take(*verdict);
         return *std::move(event);
       }
-      if (waited && now() >= deadline) return Error{Errc::timed_out, "nothing came"};
+      if (waited && now() >= deadline) return Error{Errc::timed_out, "no event arrived"};
       const std::uint64_t ticket = ++ticket_;
       const Instant until = std::max(deadline, now());
       world_.events.at(until, [this, ticket, until] {
