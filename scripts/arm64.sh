@@ -15,7 +15,7 @@ case "${1:-}" in
     exit 0
     ;;
   -*)
-    echo "$0: $1: there is no such option, see --help" >&2
+    echo "$0: $1: unknown option, see --help" >&2
     exit 2
     ;;
 esac
@@ -71,13 +71,13 @@ trap 'stop_server; rm -rf "$work"' EXIT
 failed=0
 mkdir -p "$(dirname "$out")"
 commit=$(git rev-parse --short HEAD 2>/dev/null || echo unknown)
-[ "$commit" = unknown ] || git diff --quiet HEAD || commit="$commit with changes"
+[ "$commit" = unknown ] || git diff --quiet HEAD || commit="$commit with uncommitted changes"
 cat >"$work/record.md" <<EOF
 # 64-bit Arm under QEMU
 
 Written by \`scripts/arm64.sh\` at commit $commit on $(date -u '+%Y-%m-%d %H:%M') UTC. $(qemu-aarch64 --version | head -1), $(aarch64-linux-gnu-g++ --version | head -1).
 
-| processor | what | result |
+| processor | test | result |
 |---|---|---|
 EOF
 # One line of the record; the fourth argument is 0 on success.
@@ -145,13 +145,13 @@ answers() {
   stop_server
 }
 
-answers "$work/here" here here || { echo "$0: no answers of this machine's own programs" >&2; exit 1; }
+answers "$work/here" here here || { echo "$0: build/release: the programs of this machine gave no answers" >&2; exit 1; }
 conversation() {
   local status=0
   answers "$work/there" "$1" "$2" && cmp -s "$work/here" "$work/there" || status=1
   stop_server
   result "$([ "$1" = here ] && echo "$2" || echo "$1")" "$([ "$1" = here ] && echo "client, server on this machine" || echo "client and server")" \
-    "$([ $status -eq 0 ] && echo "the texts of this machine, 12 answers" || echo "FAILED: other texts or none")" $status
+    "$([ $status -eq 0 ] && echo "same texts as this machine, 12 answers" || echo "FAILED: different or missing texts")" $status
 }
 
 for processor in cortex-a53 neoverse-n1 max; do
@@ -160,5 +160,5 @@ for processor in cortex-a53 neoverse-n1 max; do
 done
 conversation here max
 for name in "${suites[@]:1}"; do suite max "$name"; done
-echo "The record: $out"
+echo "Record: $out"
 exit $failed

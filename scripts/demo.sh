@@ -10,10 +10,10 @@ usage() {
   cat <<EOF
 usage: $0 [--serve [--port PORT]] [--build DIR] [DRAFTER]
 
-  --serve      leave a server and its page running instead, on http://127.0.0.1:7430/
-  --port PORT  another port for the page; 0: any that is free
-  --build DIR  take the programs of this build tree: nothing is installed or built
-  DRAFTER      a bundle in models/demo: moa-tli0, moa-tli1, eagle, eagle-hass, independent or independent-2 [moa-tli0]
+  --serve      start a server and its page instead, on http://127.0.0.1:7430/
+  --port PORT  port of the page; 0: any free port [7430]
+  --build DIR  use the programs of this build tree; install and build nothing
+  DRAFTER      bundle in models/demo: moa-tli0, moa-tli1, eagle, eagle-hass, independent or independent-2 [moa-tli0]
 EOF
 }
 serves=no port=7430 bin='' drafter=moa-tli0
@@ -137,17 +137,17 @@ done
 text() { grep -Eo '"text": *"([^"\\]|\\.)*"' "$1"; }
 for i in "${!prompts[@]}"; do
   if [ "$(text "$work/drafted.$i")" != "$(text "$work/plain.$i")" ]; then
-    echo "$0: drafts changed the answer to: ${prompts[$i]}" >&2
+    echo "$0: the drafted answer differs from plain decoding: ${prompts[$i]}" >&2
     exit 1
   fi
 done
 echo "Answers identical: yes"
 stop_server
 
-say "A large model over 4G: plain decoding, drafts under hold lockstep, and drafts under hold none"
+say "A large model over 4G: plain decoding, drafts with hold lockstep, and drafts with hold none"
 scripts/side-by-side.sh --build "$bin" --drafter "$drafter"
 
-say "The server is killed in mid-answer and comes back (slowed to a large model's pace)"
+say "The server is killed during an answer and restarts (at a large model's pace)"
 start_server --pace-ms 150
 client_of "$lab" -p "${prompts[3]}" --max-tokens 120 $(manner "${prompts[3]}") --hold none --pace-ms 40 --resync-wait-ms 20000 --deadline-ms 2000 &
 client_pid=$!
@@ -155,8 +155,8 @@ sleep 1
 echo "[demo: kill -9 server]"
 stop_server -KILL
 sleep 1.5
-echo "[demo: server starts again]"
+echo "[demo: server restarts]"
 start_server
 wait "$client_pid"
 client_pid=''
-say "Done. README.md and docs/ say more; scripts/test.sh runs the tests."
+say "Done. See README.md and docs/; scripts/test.sh runs the tests."

@@ -29,14 +29,14 @@ while [ $# -gt 0 ]; do
         [ -x "$place/llama-bench" ] && peer="$(realpath "$place/llama-bench")"
       done
       [ $# -gt 0 ] && [ -n "$peer" ] ||
-        { echo "gpu-check: --peers ${1:-}: no llama-bench there or in its bin" >&2; exit 2; }
+        { echo "gpu-check: --peers ${1:-}: found no llama-bench in it or its bin" >&2; exit 2; }
       ;;
     -*)
-      echo "gpu-check: $1: there is no such option, see --help" >&2
+      echo "gpu-check: $1: unknown option, see --help" >&2
       exit 2
       ;;
     *)
-      [ -z "$out" ] || { echo "gpu-check: $1: the record's name is $out already" >&2; exit 2; }
+      [ -z "$out" ] || { echo "gpu-check: $1: give one record only, $out or this" >&2; exit 2; }
       out="$1"
       ;;
   esac
@@ -58,9 +58,9 @@ if [ -n "$built" ]; then
 else
   command -v cmake >/dev/null || skip "no cmake"
   command -v make >/dev/null || export CMAKE_GENERATOR=Ninja
-  command -v nvcc >/dev/null || skip "no nvcc: install the CUDA toolkit, or name it with CUDACXX"
+  command -v nvcc >/dev/null || skip "no nvcc: install the CUDA toolkit, or give its compiler in CUDACXX"
 fi
-command -v nvidia-smi >/dev/null && nvidia-smi -L >/dev/null 2>&1 || skip "no GPU that nvidia-smi shows"
+command -v nvidia-smi >/dev/null && nvidia-smi -L >/dev/null 2>&1 || skip "nvidia-smi shows no GPU"
 
 work="$(mktemp -d)"
 trap 'jobs -p | xargs -r kill 2>/dev/null; rm -rf "$work"' EXIT
@@ -68,7 +68,7 @@ gpu="$(nvidia-smi --query-gpu=name --format=csv,noheader | head -1)"
 driver="$(nvidia-smi --query-gpu=driver_version --format=csv,noheader | head -1)"
 toolkit="$(nvcc --version 2>/dev/null | sed -n 's/.*release \([0-9.]*\).*/\1/p')"
 commit="$(git rev-parse --short HEAD 2>/dev/null || echo unknown)"
-[ "$commit" = unknown ] || git diff --quiet HEAD || commit="$commit with changes"
+[ "$commit" = unknown ] || git diff --quiet HEAD || commit="$commit with uncommitted changes"
 commit="${EDGEDRAFT_COMMIT:-$commit}"
 name="$(echo "$gpu" | tr 'A-Z ' 'a-z-' | tr -cd 'a-z0-9-')"
 [ -n "$out" ] || out="$PWD/docs/records/measurements/$name-$(date -u +%Y-%m-%d).md"
@@ -161,7 +161,7 @@ elif [ -n "$sanitizer" ]; then
     beside "compute-sanitizer" 300 3 "$sanitizer" --tool $tool --error-exitcode 9 "$check" --small
   done
 else
-  beside "compute-sanitizer" 1 1 echo "Skipped: there is none on this machine."
+  beside "compute-sanitizer" 1 1 echo "Skipped: not installed on this machine."
 fi
 
 # The whole project, if its packages are installed.
@@ -171,7 +171,7 @@ project_is_there() {
   say "Build of the project"
   built="$work/project"
   if ! cmake -S . -B "$built" -DCMAKE_BUILD_TYPE=Release -DEDGEDRAFT_CUDA=ON >"$work/output" 2>&1; then
-    printf 'Skipped, as the project does not configure here:\n\n```\n%s\n```\n' \
+    printf 'Skipped: the project does not configure here:\n\n```\n%s\n```\n' \
       "$(grep -m1 -A3 -E 'CMake Error|Could NOT' "$work/output")" >>"$record"
     return 1
   fi
@@ -193,7 +193,7 @@ if project_is_there; then
   if [ -n "$sanitizer" ]; then
     for graphs in "" --no-cuda-graphs; do
       # shellcheck disable=SC2086  # no option or one
-      beside "Attention's scratch memory: memcheck, with graphs and without" 300 3 "$sanitizer" --tool memcheck \
+      beside "Attention's scratch memory: memcheck, with and without graphs" 300 3 "$sanitizer" --tool memcheck \
         --error-exitcode 9 "$bench" engine --device cuda $graphs --shape tinyllama --context 900 --widths 62 --prompt 0
     done
   fi
@@ -205,7 +205,7 @@ if project_is_there; then
       quoted 900 1 cmake --build "$built" --parallel "$(nproc)" --target vulkan_test; } &&
       beside "Drafting on the GPU through Vulkan: tests" 600 3 "$built/tests/vulkan/vulkan_test" --gtest_brief=1
   else
-    beside "Drafting on the GPU through Vulkan: tests" 1 1 echo "Skipped: Vulkan's loader finds no driver of this GPU."
+    beside "Drafting on the GPU through Vulkan: tests" 1 1 echo "Skipped: the Vulkan loader finds no driver for this GPU."
   fi
 fi
 gather
@@ -229,7 +229,7 @@ if [ -n "$project" ] && [ -z "${EDGEDRAFT_GPU_CHECK_QUICK:-}" ]; then
   done
   say "Passes of a decoder, TinyLlama in Q8_0"
   quoted 600 30 "$bench" engine --device cuda --shape tinyllama --type q8_0 --widths $widths
-  say "Sessions that share a pass, TinyLlama in Q8_0"
+  say "Several sessions per pass, TinyLlama in Q8_0"
   for graphs in "" --no-cuda-graphs; do
     for sessions in 1 4 16 64; do
       printf '\n`--sessions %s%s`\n\n' "$sessions" "${graphs:+ $graphs}" >>"$record"
@@ -238,7 +238,7 @@ if [ -n "$project" ] && [ -z "${EDGEDRAFT_GPU_CHECK_QUICK:-}" ]; then
         --sessions $sessions --context 512 --page 32 --kv-type f16 --widths 1,4 --prompt 0
     done
   done
-  say "Passes of a decoder, TinyLlama in Q8_0, otherwise"
+  say "Passes of a decoder, TinyLlama in Q8_0, other options"
   # The last set has more rows than scratch allows at a time.
   for options in "--no-cuda-graphs --widths 1,8,64" "--context 7936 --page 32 --widths 1,8,64" \
     "--context 7936 --page 32 --kv-type f16 --widths 1,8,64" \
@@ -251,7 +251,7 @@ fi
 
 if [ -n "$project" ] && [ -n "$peer" ]; then
   for type in q4_0 q8_0 f16; do
-    say "Passes of Llama 3 8B in $type, in turns with llama.cpp"
+    say "Passes of Llama 3 8B in $type, alternating with llama.cpp"
     quoted 600 3 "$bench" model --shape llama3-8b --type $type -o "$work/random.gguf" &&
       quoted 600 20 "$bench" engine --device cuda --model "$work/random.gguf" --prompt 0 \
         --widths 1,2,4,8,16,32,64,128 --peer "$peer"

@@ -9,8 +9,8 @@ usage() { echo "usage: $0 build|test|full|arm64|libraries" >&2; exit 2; }
 [ $# -eq 1 ] || usage
 
 if ! command -v apt-get >/dev/null || ! command -v dpkg-query >/dev/null; then
-  echo "$0: this system has no apt-get. Install the equivalents of the packages listed in this" \
-       "script, then call cmake as docs/quickstart.md shows; where it misses something it says what." >&2
+  echo "$0: apt-get not found. Install the equivalents of the packages listed in this script," \
+       "then call cmake as in docs/quickstart.md; it names what is missing." >&2
   exit 1
 fi
 
@@ -23,8 +23,8 @@ case ${ID:-} in
 esac
 # Debian's testing has no VERSION_ID.
 if [ -n "$oldest" ] && [ -n "${VERSION_ID:-}" ] && dpkg --compare-versions "$VERSION_ID" lt "$oldest"; then
-  echo "$0: $PRETTY_NAME is too old: Debian 12 and Ubuntu 24.04 are the oldest releases that have all" \
-       "that is needed." >&2
+  echo "$0: $PRETTY_NAME is too old. Debian 12 and Ubuntu 24.04 are the oldest releases with all needed" \
+       "packages." >&2
   exit 1
 fi
 
@@ -82,7 +82,7 @@ echo "Installing: ${missing[*]}"
 as_root=()
 if [ "$(id -u)" -ne 0 ]; then
   command -v sudo >/dev/null || {
-    echo "$0: neither root nor sudo. As root: apt-get install ${missing[*]}" >&2
+    echo "$0: packages are missing, and sudo is not installed. As root: apt-get install ${missing[*]}" >&2
     exit 1
   }
   as_root=(sudo)
@@ -93,8 +93,8 @@ said=$("${as_root[@]}" env DEBIAN_FRONTEND=noninteractive LC_ALL=C apt-get insta
     echo "$said" >&2
     case $said in
       *"need to be removed"*)
-        echo "$0: nothing is removed to make room for these packages. Look at what would go and" \
-             "install them by hand: apt-get install ${missing[*]}" >&2
+        echo "$0: not removing other packages to make room for these. Check what would be removed" \
+             "and install by hand: apt-get install ${missing[*]}" >&2
         ;;
     esac
     exit 1

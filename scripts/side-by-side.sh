@@ -9,11 +9,11 @@ usage() {
   cat <<EOF
 usage: $0 [--network NAME] [--pace FILE] [--drafter NAME] [--build DIR] [PROMPT]
 
-  --network NAME   an emulated network (edgedraft-netsim link --list) [paper-4g]
-  --pace FILE      how long a large model and its drafter take [netsim/devices/paper-llama3-8b.toml]
-  --drafter NAME   a bundle in models/demo [moa-tli0]
-  --build DIR      a build tree that has edgedraft-lab and edgedraft-netsim
-                   [build/release, which scripts/demo.sh makes]
+  --network NAME   emulated network (edgedraft-netsim link --list) [paper-4g]
+  --pace FILE      device profile of a large model and its drafter [netsim/devices/paper-llama3-8b.toml]
+  --drafter NAME   bundle in models/demo [moa-tli0]
+  --build DIR      build tree with edgedraft-lab and edgedraft-netsim
+                   [build/release, built by scripts/demo.sh]
 EOF
 }
 network=paper-4g pace='' drafter=moa-tli0 bin=''
@@ -41,7 +41,7 @@ models=models/demo
 bundle=$models/$drafter.gguf
 bin=${bin:-build/release}
 for file in "$bundle" "$pace" "$bin"/netsim/{edgedraft-netsim,lab/edgedraft-lab}; do
-  [ -e "$file" ] || { echo "$0: $file: there is no such file" >&2; exit 2; }
+  [ -e "$file" ] || { echo "$0: $file: no such file" >&2; exit 2; }
 done
 ways=(plain lockstep none)
 declare -A title=(

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # Installs the test packages, builds everything and runs the quick tests. With --full also runs
 # those labelled slow (netem in a virtual machine) and the matrix of docs/testing.md: Clang, libc++,
-# clang-tidy, sanitizers, fuzz targets, 64-bit Arm. Further arguments go to ctest (for example -R Sampler). A test skips if a
-# package or a device is missing; it fails instead if EDGEDRAFT_TEST_REQUIRE names that
-# (docs/testing.md).
+# clang-tidy, sanitizers, fuzz targets, 64-bit Arm. Further arguments go to ctest (for example -R
+# Sampler). A test skips if a package or a device is missing; it fails instead if
+# EDGEDRAFT_TEST_REQUIRE names that (docs/testing.md).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -36,7 +36,7 @@ echo "== skipped"
 awk '/: Skipped$/ { getline; ++count[$0] }
      END { for (why in count) printf "%6d  %s\n", count[why], why }' \
   build/release/Testing/Temporary/LastTest.log | sort -k1,1nr -k2
-[ -n "$full" ] || echo "        slow tests and other compilers, sanitizers, fuzzing and Arm, which --full runs"
+[ -n "$full" ] || echo "        slow tests, other compilers, sanitizers, fuzzing and Arm (run with --full)"
 
 # Repeats failures at the end, where they are easy to find.
 if [ "$status" -ne 0 ]; then

@@ -17,8 +17,8 @@ skip() {
   leave_out "$0" npm "$1"
   exit 77
 }
-command -v npm >/dev/null || skip "no npm"
-node -e 'process.exit(Number(process.versions.node.split(".")[0]) < 20 ? 1 : 0)' || skip "Node.js before 20"
+command -v npm >/dev/null || skip "npm not found"
+node -e 'process.exit(Number(process.versions.node.split(".")[0]) < 20 ? 1 : 0)' || skip "needs Node.js 20 or newer"
 EDGEDRAFT_CHROMIUM=$(command -v chromium || command -v chromium-browser || true)
 export EDGEDRAFT_CHROMIUM
 [ -n "$EDGEDRAFT_CHROMIUM" ] || leave_out "$here/page*.test.js" chromium "apt-get install chromium"
@@ -32,7 +32,7 @@ cp "$here"/package.json "$here"/package-lock.json "$here"/*.js "$work"
 cd "$work"
 export XDG_CONFIG_HOME=$PWD/config XDG_CACHE_HOME=$PWD/cache XDG_DATA_HOME=$PWD/data
 if ! cmp -s package-lock.json installed.json; then
-  npm ci --no-audit --no-fund >npm.log 2>&1 || { cat npm.log; skip "npm could not install"; }
+  npm ci --no-audit --no-fund >npm.log 2>&1 || { cat npm.log; skip "npm could not install the packages"; }
   cp package-lock.json installed.json
 fi
 
