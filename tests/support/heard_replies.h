@@ -28,7 +28,7 @@ class HeardReplies : public Replies {
     verdicts.push_back(std::move(verdict));
   }
   void activations(wire::Activations chunk) override {
-    EXPECT_TRUE(has_tap_) << "there is no tap";
+    EXPECT_TRUE(has_tap_) << "activations without a tap";
     chunks.push_back(std::move(chunk));
   }
   void refuse(std::uint32_t, Error error) override { refusals.push_back(std::move(error)); }

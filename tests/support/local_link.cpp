@@ -163,7 +163,7 @@ Result<ClientEvent> LocalLink::wait_event(Instant deadline) {
     }
   }
   options_.now = std::max(options_.now, deadline);
-  return Error{Errc::timed_out, "nothing came"};
+  return Error{Errc::timed_out, "no event arrived"};
 }
 
 Result<ClientEvent> LocalLink::hand_out(ClientEvent event) {
@@ -270,7 +270,9 @@ void LocalLink::answer(TargetSession& session, const PrefillRequest& request, st
   }
   run_.reset();
   if (terms.credit == 0 || outcome->finish != Finish::none) return;
-  if (terms.hold != wire::Hold::lockstep) throw std::logic_error("local link: no lockstep");
+  if (terms.hold != wire::Hold::lockstep) {
+    throw std::logic_error("local link: hold is not lockstep");
+  }
   run_ = Run{.round = round, .terms = terms};
 }
 

@@ -61,7 +61,8 @@ inline std::map<std::string, double> read_metrics(const std::string& text) {
       EXPECT_EQ(value, below) << line;
     }
     EXPECT_TRUE(sample.starts_with(kPrefix)) << line;
-    EXPECT_TRUE(samples.emplace(sample.substr(kPrefix.size()), value).second) << "twice: " << line;
+    EXPECT_TRUE(samples.emplace(sample.substr(kPrefix.size()), value).second)
+        << "duplicate sample: " << line;
   }
   return samples;
 }

@@ -8,12 +8,12 @@
 
 // Ends a test that cannot run without `need`, one of test::kNeeds, and prints the reason. The test
 // counts as skipped, or as failed if EDGEDRAFT_TEST_REQUIRE names that need.
-#define EDGEDRAFT_SKIP_WITHOUT(need, reason)                                  \
-  do {                                                                        \
-    if (::edgedraft::test::is_required(need)) {                               \
-      GTEST_FAIL() << (need) << " is required and is not here: " << (reason); \
-    }                                                                         \
-    GTEST_SKIP() << "without " << (need) << ": " << (reason);                 \
+#define EDGEDRAFT_SKIP_WITHOUT(need, reason)                              \
+  do {                                                                    \
+    if (::edgedraft::test::is_required(need)) {                           \
+      GTEST_FAIL() << (need) << " is required but missing: " << (reason); \
+    }                                                                     \
+    GTEST_SKIP() << "without " << (need) << ": " << (reason);             \
   } while (false)
 
 namespace edgedraft::test {

@@ -37,7 +37,7 @@ TEST(SkipTest, FailsIfRequired) {
   const Environment environment("vulkan,chromium");
   EXPECT_TRUE(is_required("vulkan"));
   EXPECT_FALSE(is_required("cuda"));
-  EXPECT_FATAL_FAILURE(wants_chromium(), "chromium is required and is not here: apt-get");
+  EXPECT_FATAL_FAILURE(wants_chromium(), "chromium is required but missing: apt-get");
 }
 
 TEST(SkipTest, SkipsIfNotRequired) {
