@@ -116,50 +116,48 @@ def main() -> None:
     add(
         "--model",
         metavar="FILE.gguf",
-        help="the server's model, for its tokenizer and chat template",
+        help="the server's model file, for its tokenizer and chat template",
     )
-    add("--server", metavar="HOST:PORT", help="where it listens")
-    add("--pin", metavar="sha256:HEX", help="its pin, as it said")
-    add("--target", metavar="FOLDER", help="the model's Hugging Face folder, instead of a server")
-    add("--given", action="store_true", help="take the answers of --prompts")
+    add("--server", metavar="HOST:PORT", help="address of the server")
+    add("--pin", metavar="sha256:HEX", help="pin that the server printed")
+    add("--target", metavar="FOLDER", help="Hugging Face folder of the model, instead of a server")
+    add("--given", action="store_true", help="use the answers in --prompts")
     add(
         "--end",
         type=int,
         metavar="ID",
-        help="with --given: the id that ends an answer, config.json's eos_token_id",
+        help="with --given: id that ends an answer (eos_token_id of config.json)",
     )
     add(
         "--demo-tokenizer",
         action="store_true",
-        help="--target has the demo's tokenizer and chat template: --model is not needed",
+        help="--target has the demo's tokenizer and chat template, so --model is not needed",
     )
-    add("--device", default="cpu", help="of --target: cpu or cuda (default cpu)")
-    add("--batch", type=count, default=48, help="of --target: prompts at a time (default 48)")
-    add("--seconds", type=float, default=float("inf"), help="stop asking after this time")
+    add("--device", default="cpu", help="device of --target: cpu or cuda (default cpu)")
+    add("--batch", type=count, default=48, help="with --target: prompts per batch (default 48)")
+    add("--seconds", type=float, default=float("inf"), help="stop after this time")
     add(
-        "--edgedraft", metavar="PROGRAM", default="edgedraft", help="default: edgedraft of the PATH"
+        "--edgedraft",
+        metavar="PROGRAM",
+        default="edgedraft",
+        help="the client (default: edgedraft in PATH)",
     )
-    add("--prompts", metavar="FILE", required=True, help="JSON lines: task, prompt (a text or ids)")
+    add("--prompts", metavar="FILE", required=True, help="JSON lines: task, prompt (text or ids)")
     add(
         "--out",
         type=out_file,
         metavar="FILE",
         required=True,
-        help="JSON lines: task, ids of the prompt and of the answer",
+        help="JSON lines: task, ids of prompt and answer",
     )
-    add("--limit", type=count, default=96, help="longest answer in token ids (default 96)")
-    add(
-        "--temperature",
-        type=float,
-        default=0.0,
-        help="of the answers (default 0: the likeliest ids)",
-    )
-    add("--seed", type=int, default=1, help="of drawn answers (default 1)")
+    add("--limit", type=count, default=96, help="maximum answer in token ids (default 96)")
+    add("--temperature", type=float, default=0.0, help="sampling temperature (default 0: greedy)")
+    add("--seed", type=int, default=1, help="seed of sampled answers (default 1)")
     add(
         "--jobs",
         type=count,
         default=4,
-        help="prompts answered at a time by a server, or threads of --target (default 4)",
+        help="parallel prompts on a server, or threads of --target (default 4)",
     )
     options = parser.parse_args()
     if [options.target is None, options.server is None, not options.given].count(False) != 1 or (
@@ -167,9 +165,9 @@ def main() -> None:
     ) != (options.pin is None):
         parser.error("give --server and --pin, or --target, or --given")
     if options.given != (options.end is not None):
-        parser.error("--given needs --end, which is for nothing else")
+        parser.error("give --given and --end together")
     if not options.temperature >= 0:  # also rejects nan
-        parser.error("--temperature must not be below 0")
+        parser.error("--temperature must be at least 0")
     if options.target and not os.path.isdir(options.target):
         parser.error(f"--target {options.target} is not a folder")
     if options.target:
@@ -182,7 +180,7 @@ def main() -> None:
         tasks, texts = [entry["task"] for entry in entries], [entry["prompt"] for entry in entries]
     except (OSError, ValueError, KeyError, TypeError) as error:
         parser.error(
-            f"--prompts {options.prompts}: JSON lines with task and prompt are wanted: {error!r}"
+            f"--prompts {options.prompts}: expected JSON lines with task and prompt: {error!r}"
         )
     if not entries:
         parser.error(f"--prompts {options.prompts} has no prompts")
@@ -191,13 +189,13 @@ def main() -> None:
         parser.error("--out would replace --prompts")
     coming = options.out + ".new"
     if os.path.exists(coming) and os.path.getsize(coming) > 0:
-        parser.error(f"{coming} has the answers of a run that did not end: move it or delete it")
+        parser.error(f"{coming} holds the answers of an unfinished run: move or delete it")
     if options.server and any(isinstance(text, list) for text in texts):
-        parser.error("prompts that are ids need --target")
+        parser.error("--prompts: prompts given as ids need --target")
     if options.demo_tokenizer and (options.model or not options.target):
-        parser.error("--demo-tokenizer is for --target without --model")
+        parser.error("--demo-tokenizer needs --target, and no --model")
     if not options.model and not options.demo_tokenizer and not (options.target and tokenized):
-        parser.error("give --model, or with --target --demo-tokenizer")
+        parser.error("give --model, or --demo-tokenizer with --target")
     if options.demo_tokenizer:
         from tokenizer import Tokenizer
 
@@ -276,7 +274,7 @@ def main() -> None:
             pool.shutdown(cancel_futures=True)
             sys.exit(
                 f"error: {error}"
-                + (f"; {coming} has the {answers} answers so far" if answers else "")
+                + (f"; {coming} holds the {answers} answers so far" if answers else "")
             )
     os.replace(coming, options.out)
     bar.line(f"{options.out}: {answers} answers, {written_ids} ids")

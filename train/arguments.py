@@ -10,7 +10,7 @@ def out_file(path: str) -> str:
     """A file that is written at the end; checks first that it can be, before hours are spent on it."""
     folder = os.path.dirname(path) or "."
     if not os.path.isdir(folder):
-        raise argparse.ArgumentTypeError(f"there is no folder {folder}")
+        raise argparse.ArgumentTypeError(f"folder {folder} does not exist")
     if os.path.isdir(path):
         raise argparse.ArgumentTypeError(f"{path} is a folder")
     if not os.access(path if os.path.exists(path) else folder, os.W_OK):

@@ -152,46 +152,46 @@ def main() -> None:
         "--target",
         metavar="FOLDER",
         required=True,
-        help="Hugging Face folder of a Llama or Qwen2, or checkpoint of train_target.py",
+        help="Hugging Face folder (Llama or Qwen2), or checkpoint of train_target.py",
     )
     add(
         "--answers",
         metavar="FILE",
         required=True,
-        help="JSON lines of answer_prompts.py; those that distill_answers.py holds out are for --walk alone",
+        help="JSON lines of answer_prompts.py; those held out by distill_answers.py are used for --walk only",
     )
     add(
         "--drafter",
         metavar="DIR",
         required=True,
-        help="folder of export.py, whose config.json gets the tree",
+        help="folder of export.py; the tree is written to its config.json",
     )
     add(
         "--nodes",
         type=int,
         default=62,
-        help=f"of the tree, its root apart (default 62, at most {NODES_MAX})",
+        help=f"nodes of the tree without its root (default 62, at most {NODES_MAX})",
     )
     add("--count", type=count, default=400, help="answers (default 400)")
-    add("--longest", type=int, default=600, help="longest conversation in token ids (default 600)")
+    add("--longest", type=int, default=600, help="maximum conversation in token ids (default 600)")
     add(
         "--walk",
         type=count,
         metavar="N",
-        help="also walk the tree over up to N greedy held-out answers a task: tau by task, and the mean of the tasks",
+        help="also walk the tree over up to N greedy held-out answers per task and print tau per task and their mean",
     )
     add(
         "--limit",
         type=count,
         default=160,
-        help="ids of an answer that --walk reads (default 160, that of edgedraft-bench acceptance)",
+        help="ids per answer for --walk (default 160, as in edgedraft-bench acceptance)",
     )
     add("--threads", type=count, default=2)
     options = parser.parse_args()
     if not 1 <= options.nodes <= NODES_MAX:
         parser.error(f"--nodes must be 1 to {NODES_MAX}")
     if options.limit < 2:
-        parser.error("--limit must be 2 or more: the first id of an answer is no drafter's")
+        parser.error("--limit must be 2 or more, since the first id of an answer is not drafted")
     torch.set_num_threads(options.threads)
     torch.set_grad_enabled(False)
     target = load_target(options.target)
@@ -201,7 +201,7 @@ def main() -> None:
         row for row in training if row.parts()[0]
     ]  # without a prompt the first root has no preceding feature
     if not training:
-        sys.exit(f"error: {options.answers} has no answer to a prompt")
+        sys.exit(f"error: --answers {options.answers} has no usable answers")
     greedy: Dict[str, List[Row]] = {}
     if options.walk:
         held = split_of_length(
@@ -212,7 +212,7 @@ def main() -> None:
             for task, rows in held.items()
         }
         if not any(greedy.values()):
-            sys.exit(f"error: none of the answers in {options.answers} that are held out is greedy")
+            sys.exit(f"error: --walk: {options.answers} has no greedy held-out answers")
     training = training[:: max(1, len(training) // options.count)][: options.count]
     bar, answers = Progress(len(training)), []
     for row in training:
@@ -226,7 +226,7 @@ def main() -> None:
         )
     for size in sorted({16, len(tree)}):
         bar.line(
-            f"{size} nodes: tau {walked_tau(tree[:size], answers):.3f}, {product_tau(acc, tree[:size]):.3f} by the product formula"
+            f"{size} nodes: tau {walked_tau(tree[:size], answers):.3f}, {product_tau(acc, tree[:size]):.3f} predicted by the product formula"
         )
     taus = {
         task: walked_tau(tree, [ranks(drafter, target, row) for row in rows])
@@ -237,7 +237,7 @@ def main() -> None:
         bar.line(
             f"{task}: tau {taus[task]:.3f} over {len(rows)} greedy answers"
             if rows
-            else f"{task}: no greedy answer is held out"
+            else f"{task}: no greedy held-out answers"
         )
     if taus:
         bar.line(f"mean of the tasks: tau {sum(taus.values()) / len(taus):.3f}")

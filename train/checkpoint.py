@@ -63,7 +63,7 @@ def read_safetensors(path: str) -> Dict[str, Tensor]:
         start = 8 + int.from_bytes(file.read(8), "little")
         if start > size:
             raise ValueError(
-                f"{os.path.basename(path)} is no safetensors file, or truncated: download it anew"
+                f"{os.path.basename(path)} is not a safetensors file, or is truncated: download it again"
             )
         for name, entry in json.loads(file.read(start - 8)).items():
             if name == "__metadata__":
@@ -71,7 +71,7 @@ def read_safetensors(path: str) -> Dict[str, Tensor]:
             begin, end = entry["data_offsets"]
             if start + end > size:
                 raise ValueError(
-                    f"{os.path.basename(path)} ends within its tensors: it is truncated, download it anew"
+                    f"{os.path.basename(path)} is truncated within its tensors: download it again"
                 )
             file.seek(start + begin)
             blob = torch.frombuffer(bytearray(file.read(end - begin)), dtype=_TYPES[entry["dtype"]])
@@ -171,15 +171,13 @@ def hf_config(values: dict) -> LlamaConfig:
     """Sizes in the config.json of a Llama or Qwen2.  Raises ValueError for options that this decoder does not
     implement."""
     if values.get("model_type") not in ("llama", "qwen2"):
-        raise ValueError(
-            f"model_type is '{values.get('model_type')}'; only 'llama' and 'qwen2' are read"
-        )
+        raise ValueError(f"model_type is '{values.get('model_type')}'; expected 'llama' or 'qwen2'")
     if values.get("hidden_act", "silu") != "silu":
-        raise ValueError(f"hidden_act is '{values['hidden_act']}'; only 'silu' is computed")
+        raise ValueError(f"hidden_act is '{values['hidden_act']}'; expected 'silu'")
     qwen = values["model_type"] == "qwen2"
     for name in ("attention_bias", "mlp_bias", "use_sliding_window"):
         if values.get(name) and not (qwen and name == "attention_bias"):
-            raise ValueError(f"{name} is set, which is not computed")
+            raise ValueError(f"{name} is set, which is not supported")
     given = {key: value for key, value in values.items() if value is not None}
     given["attention_bias"] = qwen  # on q, k and v, implied by the type
     given.setdefault("num_key_value_heads", given["num_attention_heads"])
@@ -199,7 +197,7 @@ def hf_config(values: dict) -> LlamaConfig:
         part.get("partial_rotary_factor") not in (None, 1)
         for part in (given, rope, given.get("rope_scaling", {}))
     ):
-        raise ValueError("partial_rotary_factor is set, which is not computed")
+        raise ValueError("partial_rotary_factor is set, which is not supported")
     return config_from_dict(given)
 
 
@@ -234,7 +232,7 @@ def load_hf_target(folder: str) -> Llama:
         sys.exit(f"error: {folder}: {error}")
     except KeyError as error:
         sys.exit(
-            f"error: {folder}: config.json has no {error}, or a tensor is of type {error}, which is not read"
+            f"error: {folder}: config.json lacks {error}, or a tensor has the unsupported type {error}"
         )
     except (ValueError, RuntimeError) as error:
         sys.exit(f"error: {folder}: {error}")
@@ -253,7 +251,7 @@ class _DataUnpickler(pickle.Unpickler):
         if (module, name) not in known and not (
             module == "torch" and name in ("Size", "device") or name in map(str, _NAMES)
         ):
-            raise pickle.UnpicklingError(f"it asks for {module}.{name}, which could run code")
+            raise pickle.UnpicklingError(f"it contains {module}.{name}, which could run code")
         return super().find_class(module, name)
 
 
@@ -286,13 +284,13 @@ def load_checkpoint(path: str, wanted: str) -> dict:
     except OSError as error:
         sys.exit(f"error: {path}: {error.strerror}")
     except Exception as error:  # unpickling an untrusted file can raise anything
-        sys.exit(f"error: {path} is not a checkpoint, or it is damaged: {error!r}")
+        sys.exit(f"error: {path} is not a checkpoint, or is damaged: {error!r}")
     if not isinstance(saved, dict) or wanted not in saved:
         found = [
             program for key, program in _WRITERS.items() if isinstance(saved, dict) and key in saved
         ]
         sys.exit(
-            f"error: {path} is {f'a checkpoint of {found[0]}' if found else 'another file'}; one of {_WRITERS[wanted]} is wanted"
+            f"error: {path} is {f'a checkpoint of {found[0]}' if found else 'another file'}; expected one of {_WRITERS[wanted]}"
         )
     return saved
 

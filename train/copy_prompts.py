@@ -155,7 +155,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     add = parser.add_argument
-    add("--data", metavar="DIR", required=True, help="the data sets above")
+    add("--data", metavar="DIR", required=True, help="folder of the data sets above")
     add("--out", type=out_file, metavar="FILE", required=True, help="JSON lines: task, prompt")
     add(
         "--split",
@@ -163,7 +163,7 @@ def main() -> None:
         default="measure",
         help="see above (default measure)",
     )
-    add("--per-task", type=int, default=12, help="prompts of each task at most (default 12)")
+    add("--per-task", type=int, default=12, help="maximum prompts per task (default 12)")
     options = parser.parse_args()
     tasks = {"measure": measured, "train": to_train_on, "open": apart_from_benchmarks}[
         options.split

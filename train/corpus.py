@@ -19,10 +19,10 @@ def main() -> None:
     add(
         "--data",
         metavar="DIR",
-        help="text data sets (data.py names them); without it the generated tasks alone",
+        help="folder of the text data sets (listed in data.py); without it only generated tasks",
     )
     add("--out", type=out_file, metavar="FILE", required=True)
-    add("--count", type=int, default=20_000, help="answers (default 20000)")
+    add("--count", type=int, default=20_000, help="number of answers (default 20000)")
     add("--seed", type=int, default=1)
     options = parser.parse_args()
     source, rng = Source(options.data), random.Random(options.seed)

@@ -227,7 +227,7 @@ class Source:
                     self._has_prompts(task, False) and self._has_prompts(task, True)
                 ):
                     sys.exit(
-                        f"error: --data {folder} has too little for the task {task}: its prompts are all held out, or none is"
+                        f"error: --data {folder} has too little data for the task {task}: all or none of its prompts are held out"
                     )
         self.mixture = {
             task: share
@@ -340,7 +340,7 @@ def check_ids(ids: List[int], vocabulary: int) -> None:
     if not all(isinstance(token, int) and token >= 0 for token in ids):
         raise ValueError("prompt and answer must be ids")
     if (largest := max(ids, default=0)) >= vocabulary:
-        raise ValueError(f"the id {largest} is beyond the target's vocabulary of {vocabulary}")
+        raise ValueError(f"the id {largest} is outside the target's vocabulary of {vocabulary}")
 
 
 def encode_conversation(tokenizer, turns: List[Example]) -> Row:
@@ -396,9 +396,7 @@ class Batches:
         self.rng = random.Random(seed)
         self.widths = [width for width in range(1, tokens + 1) if tokens % width == 0]
         if tokens < longest:
-            sys.exit(
-                f"error: --tokens {tokens} is less than the longest conversation, --longest {longest}"
-            )
+            sys.exit(f"error: --tokens {tokens} must be at least --longest {longest}")
 
     def __iter__(self):
         """Yields what :func:`collate` returns."""

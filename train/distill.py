@@ -61,7 +61,7 @@ def parse() -> argparse.Namespace:
     add(
         "--own-answers",
         metavar="FILE",
-        help="JSON lines of generate.py: answers of the target that replace most references",
+        help="JSON lines of generate.py: answers of the target, to replace most references",
     )
     options = parser.parse_args()
     check_options(options)
@@ -83,33 +83,33 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--share",
         type=float,
         default=0.15,
-        help="trainable parameters, as a share of the target's (default 0.15)",
+        help="trainable parameters relative to the target's (default 0.15)",
     )
     add(
         "--kl",
         type=float,
         metavar="W",
-        help="weight of the KL term (default 1 but where the list below says otherwise; the paper has 0.1)",
+        help="weight of the KL term (default 1, unless listed below; paper: 0.1)",
     )
     add(
         "--feature",
         type=float,
         metavar="W",
-        help="weight of the feature term (default 0.1 but where the list below says otherwise; the paper has 1)",
+        help="weight of the feature term (default 0.1, unless listed below; paper: 1)",
     )
     add(
         "--top-k-loss",
         type=float,
         default=1.0,
         metavar="W",
-        help="weight of the likeliest tokens' term of HASS (default 1)",
+        help="weight of HASS's top-token term (default 1)",
     )
     add(
         "--top-k-from",
         type=float,
         default=0.0,
         metavar="SHARE",
-        help="share of the training from which on HASS has that term (default 0; published: 0.8)",
+        help="share of the training after which HASS uses that term (default 0; published: 0.8)",
     )
     add(
         "--period",
@@ -117,22 +117,22 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         nargs=2,
         default=(2, 8),
         metavar=("LOW", "HIGH"),
-        help="e is drawn from LOW..HIGH (default 2 8)",
+        help="range of the period e (default 2 8)",
     )
     add(
         "--keep",
         type=float,
         default=0.0,
         metavar="GB",
-        help="memory a worker for what the target computes of conversations, so that it runs once for each that fits "
-        "and not every time that one is drawn (default 0)",
+        help="memory per worker for cached target outputs, so that the target runs once per conversation that fits "
+        "instead of once per use (default 0)",
     )
     add(
         "--staircase",
         type=float,
         default=0.0,
         metavar="P",
-        help="chance at the start that a row's SA sees only its drafted block; falls to 0 at half time (default 0)",
+        help="initial probability that a row's SA sees only its drafted block; falls to 0 halfway through the training (default 0)",
     )
 
 
@@ -141,11 +141,11 @@ def check_options(options: argparse.Namespace) -> None:
     loop.check_options(options)
     low, high = options.period
     if not 1 <= low <= high:
-        sys.exit("error: --period must be two numbers from 1 on, the lower one first")
+        sys.exit("error: --period must be LOW HIGH with 1 <= LOW <= HIGH")
     if not 0 < options.share < math.inf:
-        sys.exit("error: --share must be a number above 0")
+        sys.exit("error: --share must be above 0")
     if not 0 <= options.keep < math.inf:
-        sys.exit("error: --keep must be a number from 0 on")
+        sys.exit("error: --keep must be at least 0")
 
 
 def make_drafter(name: str, target: Llama, share: float) -> nn.Module:
@@ -155,7 +155,7 @@ def make_drafter(name: str, target: Llama, share: float) -> nn.Module:
     except ValueError as error:
         sys.exit(f"error: {error}")
     if drafter is None:
-        sys.exit(f"error: {name} does not fit in {share:.0%} of the target's parameters")
+        sys.exit(f"error: --share: {name} does not fit into {share:.0%} of the target's parameters")
     return drafter
 
 
@@ -180,7 +180,7 @@ def load_drafters(path: str, target: Llama) -> Dict[str, nn.Module]:
             missing = drafter.load_state_dict(record["weights"], strict=False).missing_keys
         except (ValueError, RuntimeError) as error:
             reason = str(error).splitlines()[-1].strip()  # PyTorch lists all tensors
-            sys.exit(f"error: {path}: its {name} is none for --target: {reason}")
+            sys.exit(f"error: {path}: its {name} does not match --target: {reason}")
         if any(key in dict(trainable(name, drafter)) for key in missing):
             sys.exit(f"error: {path} has no complete {name}")
         result[name] = drafter.eval()
@@ -350,7 +350,7 @@ def distill(
         saved = load_checkpoint(options.out, "drafters")
         if set(saved["drafters"]) != set(drafters):
             sys.exit(
-                f"error: {options.out} holds {', '.join(saved['drafters'])}; name the same drafters or another --out"
+                f"error: {options.out} holds {', '.join(saved['drafters'])}; give the same drafters or another --out"
             )
         drafters = load_drafters(options.out, target)
         clock = loop.Clock.continued(saved, options)

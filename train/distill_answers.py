@@ -40,14 +40,9 @@ def parse() -> argparse.Namespace:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add = parser.add_argument
-    add("--target", metavar="FOLDER", required=True, help="Hugging Face folder of a Llama or Qwen2")
+    add("--target", metavar="FOLDER", required=True, help="Hugging Face folder (Llama or Qwen2)")
     add("--answers", metavar="FILE", required=True, help="JSON lines of answer_prompts.py")
-    add(
-        "--shortest",
-        type=int,
-        default=2,
-        help="answers of fewer token ids are left out (default 2)",
-    )
+    add("--shortest", type=int, default=2, help="skip answers of fewer token ids (default 2)")
     distill.add_options(parser)
     options = parser.parse_args()
     distill.check_options(options)
@@ -70,7 +65,9 @@ def answers_by_task(path: str, vocabulary: int) -> Dict[str, List[Row]]:
     except OSError as error:
         sys.exit(f"error: {error}")
     except (ValueError, KeyError, TypeError) as error:
-        sys.exit(f"error: {path}, line {number}: {error!r}; answer_prompts.py writes such files")
+        sys.exit(
+            f"error: {path}, line {number}: {error!r}; give a file written by answer_prompts.py"
+        )
     return answers
 
 
@@ -114,7 +111,7 @@ def left_out(answers: Dict[str, List[Row]], longest: int, shortest: int) -> str:
         ("--longest", len(rows) - len(of_length(rows, longest, 0))),
         ("--shortest", len(rows) - len(of_length(rows, sys.maxsize, shortest))),
     )
-    told = [f"{option} leaves out {count}" for option, count in counts if count]
+    told = [f"{option} skips {count}" for option, count in counts if count]
     return f"; of its {len(rows)} answers {' and '.join(told)}" if told else ""
 
 
@@ -129,7 +126,7 @@ def read_answers(
             sum(row.response[1:]) > 1 for row in rows
         ):  # a drafter guesses from an answer's second id on
             sys.exit(
-                f"error: {path} has too few prompts with an answer of two ids or more"
+                f"error: {path} has too few prompts with answers of at least two ids"
                 + left_out(answers, longest, shortest)
             )
     return training, held

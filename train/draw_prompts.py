@@ -45,16 +45,16 @@ def main() -> None:
     add(
         "--data",
         metavar="DIR",
-        help="text data sets (data.py names them); without it the generated tasks alone",
+        help="folder of the text data sets (listed in data.py); without it only generated tasks",
     )
     add("--out", type=out_file, metavar="FILE", required=True)
-    add("--count", type=int, default=16_000, help="prompts at most (default 16000)")
+    add("--count", type=int, default=16_000, help="maximum prompts (default 16000)")
     add(
         "--more",
         metavar="TASK=FACTOR",
         nargs="+",
         default=[],
-        help="of these tasks so many times their share",
+        help="multiply the shares of these tasks",
     )
     add("--seed", type=int, default=1)
     options = parser.parse_args()
@@ -65,7 +65,9 @@ def main() -> None:
         try:
             shares[task] *= float(factor)
         except (KeyError, ValueError):
-            sys.exit(f"error: --more {text} is not TASK=FACTOR with a task of {', '.join(shares)}")
+            sys.exit(
+                f"error: --more {text}: expected TASK=FACTOR with a task of {', '.join(shares)}"
+            )
     count = 0
     with open(options.out, "w", encoding="utf-8") as file:
         for example in distinct(source, random.Random(options.seed), shares, options.count):

@@ -80,9 +80,7 @@ def end_ids(folder: str) -> List[int]:
             )
         found.update(special[text] for text in END_TEXTS if text in special)
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        sys.exit(f"error: {folder}: its config or tokenizer files cannot be read: {error!r}")
+        sys.exit(f"error: {folder}: cannot read its config or tokenizer files: {error!r}")
     if not found:
-        sys.exit(
-            f"error: {folder} names no token that ends an answer; its config.json should have eos_token_id"
-        )
+        sys.exit(f"error: {folder} has no end-of-answer token; set eos_token_id in its config.json")
     return sorted(found)

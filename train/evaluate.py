@@ -154,7 +154,7 @@ def print_acceptance(
 
     Intervals (95 %) come from resampling prompts within their tasks 2,000 times, the same samples for all drafters.
     """
-    columns = ["mean"] + ([f"more than {against}"] if against else []) + ["pooled"]
+    columns = ["mean"] + ([f"minus {against}"] if against else []) + ["pooled"]
     print(
         f"\ntau, chain of {depth}, greedy\n\n| drafter | {' | '.join([*answers, *columns])} |\n|{'---|' * (len(answers) + len(columns) + 1)}"
     )
@@ -206,46 +206,49 @@ def main() -> None:
         "--target",
         metavar="FILE",
         required=True,
-        help="checkpoint of train_target.py, or a Hugging Face folder",
+        help="checkpoint of train_target.py, or Hugging Face folder",
     )
     add(
         "--answers",
         metavar="FILE",
-        help="JSON lines of answer_prompts.py; neither --tokenizer nor --data is needed then",
+        help="JSON lines of answer_prompts.py, instead of --tokenizer and --data",
     )
     add(
         "--every-answer",
         action="store_true",
-        help="the whole file of --answers is held out: no drafter learned from its prompts",
+        help="treat all of --answers as held out (no drafter was trained on its prompts)",
     )
-    add("--tokenizer", metavar="FILE", help="tokenizer.model of a target that train_target.py made")
-    add("--data", metavar="DIR", help="text data sets (data.py names them)")
+    add("--tokenizer", metavar="FILE", help="tokenizer.model of a target of train_target.py")
+    add("--data", metavar="DIR", help="folder of the text data sets (listed in data.py)")
     add(
         "--drafters",
         metavar="FILE",
         nargs="+",
         default=[],
-        help="checkpoints of distill.py or distill_answers.py: measure acceptance too; of equal names the last counts",
+        help="checkpoints of distill.py or distill_answers.py, to measure acceptance too; among equal names the last one counts",
     )
-    add("--count", type=count, default=100, help="held-out prompts a task (default 100)")
+    add("--count", type=count, default=100, help="held-out prompts per task (default 100)")
     add(
-        "--acceptance-count", type=count, default=10, help="of them for the acceptance (default 10)"
+        "--acceptance-count",
+        type=count,
+        default=10,
+        help="of these, prompts for the acceptance (default 10)",
     )
     add(
         "--against",
         metavar="NAME",
         default="",
-        help="a drafter that the others are compared with, prompt by prompt",
+        help="drafter to compare the others with, prompt by prompt",
     )
-    add("--chain", type=count, default=4, help="drafted tokens a pass (default 4)")
+    add("--chain", type=count, default=4, help="drafted tokens per pass (default 4)")
     add(
         "--longest",
         type=int,
         default=600,
-        help="longest conversation of --answers in token ids (default 600)",
+        help="maximum conversation of --answers in token ids (default 600)",
     )
-    add("--limit", type=count, default=200, help="longest answer in token ids (default 200)")
-    add("--samples", metavar="FILE", help="write prompts and answers here as JSON lines")
+    add("--limit", type=count, default=200, help="maximum answer in token ids (default 200)")
+    add("--samples", metavar="FILE", help="write prompts and answers to FILE as JSON lines")
     add("--threads", type=count, default=2)
     options = parser.parse_args()
     if not options.answers and not options.tokenizer:
@@ -261,7 +264,7 @@ def main() -> None:
         for name, drafter in load_drafters(path, target).items()
     }
     if options.against and options.against not in drafters:
-        parser.error(f"--against {options.against}: it is none of {', '.join(drafters)}")
+        parser.error(f"--against {options.against}: expected one of {', '.join(drafters)}")
     if options.answers:
         vocabulary = target.config.vocab_size
         if options.every_answer:
@@ -272,7 +275,7 @@ def main() -> None:
         else:
             held = read_answers(options.answers, vocabulary, options.longest)[1]
         if not any(held.values()):
-            sys.exit(f"error: {options.answers} has no answers of two ids or more")
+            sys.exit(f"error: {options.answers} has no answers of at least two ids")
         greedy = {
             task: list(
                 itertools.islice(
@@ -284,7 +287,7 @@ def main() -> None:
         }
         if not all(greedy.values()):
             sys.exit(
-                f"error: {options.answers} has no greedy answer held out of {', '.join(task for task in greedy if not greedy[task])}"
+                f"error: {options.answers} has no greedy held-out answer of {', '.join(task for task in greedy if not greedy[task])}"
             )
         print_acceptance(drafters, target, greedy, options.chain, options.against)
         return

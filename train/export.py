@@ -35,18 +35,18 @@ def main() -> None:
         "--target",
         metavar="FILE",
         required=True,
-        help="checkpoint of train_target.py, or a Hugging Face folder",
+        help="checkpoint of train_target.py, or Hugging Face folder",
     )
     add("--drafters", metavar="FILE", help="checkpoint of distill.py or distill_answers.py")
-    add("--tokenizer", metavar="FILE", help="tokenizer.model of a target that train_target.py made")
+    add("--tokenizer", metavar="FILE", help="tokenizer.model of a target of train_target.py")
     add("--out", metavar="DIR", required=True)
-    add("--dtype", choices=["f32", "f16"], default="f32", help="of the weights (default f32)")
+    add("--dtype", choices=["f32", "f16"], default="f32", help="type of the weights (default f32)")
     add(
         "--data",
         metavar="DIR",
-        help="text data sets; needed for the held-out prompts of their tasks",
+        help="folder of the text data sets, for the held-out prompts of their tasks",
     )
-    add("--per-task", type=int, default=20, help="held-out prompts a task (default 20)")
+    add("--per-task", type=int, default=20, help="held-out prompts per task (default 20)")
     options = parser.parse_args()
     dtype = {"f32": torch.float32, "f16": torch.float16}[options.dtype]
     own = not os.path.isdir(options.target)

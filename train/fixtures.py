@@ -322,7 +322,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument(
-        "--out", metavar="DIR", required=True, help="for example tests/data/fixtures"
+        "--out", metavar="DIR", required=True, help="output folder, such as tests/data/fixtures"
     )
     parser.add_argument("--seed", type=int, default=20260101)
     options = parser.parse_args()

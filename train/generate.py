@@ -114,7 +114,12 @@ def main() -> None:
     add = parser.add_argument
     add("--target", metavar="FILE", required=True, help="checkpoint of train_target.py")
     add("--tokenizer", metavar="FILE", required=True)
-    add("--data", metavar="DIR", required=True, help="text data sets (data.py names them)")
+    add(
+        "--data",
+        metavar="DIR",
+        required=True,
+        help="folder of the text data sets (listed in data.py)",
+    )
     add(
         "--out",
         type=out_file,
@@ -123,13 +128,13 @@ def main() -> None:
         help="JSON lines: task, prompt, answer",
     )
     add("--task", choices=["e2e", "story"], required=True)
-    add("--count", type=int, default=1500, help="prompts (default 1500)")
+    add("--count", type=int, default=1500, help="number of prompts (default 1500)")
     add("--minutes", type=float, default=10, help="stop after this time (default 10)")
     add(
         "--limit",
         type=int,
         default=160,
-        help="longest answer in token ids; longer ones are left out (default 160)",
+        help="maximum answer in token ids; longer ones are skipped (default 160)",
     )
     add("--seed", type=int, default=1)
     add("--threads", type=count, default=1)

@@ -31,7 +31,7 @@ def add_data_options(parser: argparse.ArgumentParser) -> None:
     add(
         "--data",
         metavar="DIR",
-        help="folder of the text data sets (data.py names them); generated tasks only without it",
+        help="folder of the text data sets (listed in data.py); without it only generated tasks",
     )
     add("--tokenizer", metavar="FILE", required=True, help="tokenizer.model from tokenizer.py")
 
@@ -58,20 +58,20 @@ def add_options(
         type=out_file,
         metavar="FILE",
         required=True,
-        help="checkpoint; an existing one is continued",
+        help="checkpoint to write; an existing one is continued",
     )
     add("--minutes", type=float, default=minutes, help=f"training time (default {minutes:g})")
     add(
         "--steps",
         type=int,
         metavar="N",
-        help="train for so many steps instead of --minutes; runs of one --seed then see the same batches, however fast the machine is",
+        help="train for N steps instead of --minutes; runs with the same --seed then see the same batches on any machine",
     )
     add(
         "--workers",
         type=int,
         default=1,
-        help="data-parallel processes on the CPU, one thread each if more than 1 (default 1)",
+        help="data-parallel processes on the CPU; more than one have one thread each (default 1)",
     )
     add(
         "--threads", type=count, default=2, help="threads of a single worker on the CPU (default 2)"
@@ -81,15 +81,15 @@ def add_options(
         "--tokens",
         type=int,
         default=1920,
-        help="padded token ids per worker and step; best a number with many divisors (default 1920)",
+        help="padded token ids per worker and step, preferably with many divisors (default 1920)",
     )
-    add("--longest", type=int, default=600, help="longest conversation in token ids (default 600)")
+    add("--longest", type=int, default=600, help="maximum conversation in token ids (default 600)")
     add(
         "--bf16",
         action="store_true",
-        help="matrix products in bfloat16: faster on a GPU and on a CPU with AMX or AVX-512 BF16, slower on others",
+        help="matmuls in bfloat16: faster on a GPU or a CPU with AMX or AVX-512 BF16, slower on others",
     )
-    add("--seed", type=int, default=1, help="of weights, batches and masks (default 1)")
+    add("--seed", type=int, default=1, help="seed of weights, batches and masks (default 1)")
     add(
         "--muon-lr",
         type=float,
@@ -107,7 +107,7 @@ def add_options(
         add(
             "--embedding-lr",
             type=float,
-            help="learning rate of the embedding, whose numbers are about 1 (default 0.006)",
+            help="learning rate of the embedding, whose values are about 1 (default 0.006)",
         )
     if residual_lr is not None:
         add(
@@ -116,12 +116,12 @@ def add_options(
             default=residual_lr,
             help=f"factor for the matrices that write to the residual stream, see optim.py (default {residual_lr:g})",
         )
-    add("--warmup", type=int, default=60, help="steps (default 60)")
+    add("--warmup", type=int, default=60, help="warm-up steps (default 60)")
     add(
         "--decay",
         type=float,
         default=decay,
-        help=f"last share of the training, over which the learning rate falls to 0 (default {decay:g})",
+        help=f"final share of the training in which the learning rate falls to 0 (default {decay:g})",
     )
     add("--log-every", type=float, default=20, help="seconds between log lines (default 20)")
     add(
@@ -147,7 +147,7 @@ def check_options(options: argparse.Namespace) -> None:
         sys.exit("error: --workers must be 1 or more")
     if options.workers > 1 and (options.device != "cpu" or parallel.launched()):
         sys.exit(
-            "error: --workers is for the CPU without torchrun; on a GPU use more --tokens, on several torchrun"
+            "error: --workers needs the CPU, without torchrun; on a GPU increase --tokens, on several GPUs use torchrun"
         )
     if not options.minutes > 0:  # also rejects nan
         sys.exit("error: --minutes must be above 0")
@@ -156,10 +156,10 @@ def check_options(options: argparse.Namespace) -> None:
     if not 0 < options.decay <= 1:
         sys.exit("error: --decay must be above 0 and at most 1")
     if options.device.startswith("cuda") and not torch.cuda.is_available():
-        sys.exit("error: this PyTorch sees no CUDA device")
+        sys.exit("error: --device: PyTorch finds no CUDA device")
     if options.device == "cpu" and has_reference_blas():
         print(
-            "note: matrix products in 32 bits, as in held-out checks, are slow here; apt-get install libopenblas0-pthread",
+            "note: 32-bit matmuls, as in held-out checks, are slow on this machine; apt-get install libopenblas0-pthread",
             file=sys.stderr,
         )
     if parallel.launched():
@@ -197,7 +197,7 @@ class Clock:
         other batches."""
         if saved.get("seed", options.seed) != options.seed:
             sys.exit(
-                f"error: {options.out} was begun with --seed {saved['seed']}; give the same or another --out"
+                f"error: {options.out} was started with --seed {saved['seed']}; give that seed or another --out"
             )
         return cls.of(saved)
 
@@ -218,7 +218,7 @@ class Clock:
 
 def load_averages(optimiser: Optimiser, path: str, options: argparse.Namespace, step: int) -> None:
     """Restores the optimiser's averages from ``path``, which must match the checkpoint of that step."""
-    again = f"remove {path} to begin its averages anew"
+    again = f"remove {path} to restart its averages"
     try:
         saved = read_pickle(path, options.device)
         found, parts = (
@@ -226,10 +226,12 @@ def load_averages(optimiser: Optimiser, path: str, options: argparse.Namespace, 
         )  # older files lack the step
         optimiser.load_state_dict(parts)
     except Exception as error:  # unpickling a damaged file can raise anything
-        sys.exit(f"error: {path} is of another number of --workers or damaged ({error!r}); {again}")
+        sys.exit(
+            f"error: {path} has another number of --workers or is damaged ({error!r}); {again}"
+        )
     if found != step:
         sys.exit(
-            f"error: {path} is of step {found} and {options.out} of step {step}, since a run was ended between writing the two; {again}"
+            f"error: {path} is from step {found}, but {options.out} from step {step}: a run ended between writing the two; {again}"
         )
 
 
@@ -259,7 +261,7 @@ def fit(
     )
     resumed = clock.step > 0
     if resumed and clock.progress(options) >= 1:
-        print(f"{options.out} has had its {clock.step} steps already", flush=True)
+        print(f"{options.out} already has its {clock.step} steps", flush=True)
         return
 
     def worker(rank: int) -> None:

@@ -151,7 +151,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     add = parser.add_argument
-    add("--data", metavar="DIR", required=True, help="the data sets above")
+    add("--data", metavar="DIR", required=True, help="folder of the data sets above")
     add(
         "--out",
         type=out_file,
@@ -164,7 +164,7 @@ def main() -> None:
         "--per-task",
         type=int,
         default=30,
-        help="of --split measure: prompts of each task at most (default 30)",
+        help="with --split measure: maximum prompts per task (default 30)",
     )
     options = parser.parse_args()
     if options.split == "train":
@@ -181,7 +181,7 @@ def main() -> None:
                 }
                 file.write(json.dumps(entry, ensure_ascii=False) + "\n")
             print(
-                f"{task}: {len(items)} prompts, {sum(answer is not None for _, answer in items)} with an answer"
+                f"{task}: {len(items)} prompts, {sum(answer is not None for _, answer in items)} with answers"
             )
 
 

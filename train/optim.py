@@ -138,7 +138,7 @@ class Optimiser:
 
     def load_state_dict(self, states: list) -> None:
         if len(states) != len(self.parts):
-            raise ValueError(f"{len(states)} groups of weights instead of {len(self.parts)}")
+            raise ValueError(f"expected {len(self.parts)} groups of weights, found {len(states)}")
         for (part, _), state in zip(self.parts, states):
             part.load_state_dict(state)
 

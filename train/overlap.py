@@ -72,25 +72,25 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     add = parser.add_argument
-    add("--data", metavar="DIR", help="text data sets (data.py names them)")
+    add("--data", metavar="DIR", help="folder of the text data sets (listed in data.py)")
     add(
         "--prompts",
         metavar="FILE",
         default=SHIPPED,
-        help="held-out prompts (default those that ship)",
+        help="held-out prompts (default: the shipped ones)",
     )
     add(
         "--split",
         choices=["current", "shipped"],
         default="current",
-        help="rule that training draws by (default current)",
+        help="rule for drawing training examples (default current)",
     )
     add("--draws", type=int, default=500_000, help="training examples per task (default 500000)")
     add("--seed", type=int, default=1)
     add(
         "--replace",
         metavar="FILE",
-        help="write the prompts here, those that training can draw replaced by others that it cannot",
+        help="write the prompts to FILE, replacing those that training can draw",
     )
     options = parser.parse_args()
     with open(options.prompts, encoding="utf-8") as file:

@@ -205,7 +205,7 @@ def join_all(children: List[multiprocessing.Process]) -> None:
             child.join()
             if child.exitcode != 0:
                 print(
-                    f"error: a worker ended with {child.exitcode}; the checkpoint can be continued",
+                    f"error: a worker exited with status {child.exitcode}; run again to continue the checkpoint",
                     file=sys.stderr,
                     flush=True,
                 )

@@ -59,13 +59,13 @@ class HuggingFaceTest(unittest.TestCase):
         with open(path, "w", encoding="utf-8") as file:
             json.dump({key: value for key, value in config.items() if value is not None}, file)
 
-    def test_stored_head_wins(self):
+    def test_stored_head_overrides_tied_head(self):
         self.set_config(tie_word_embeddings=True, head_dim=None)
         loaded = load_target(self.folder)
         self.assertFalse(loaded.config.tie_word_embeddings)
         self.assertTrue(torch.equal(loaded(self.tokens).logits, self.target(self.tokens).logits))
 
-    def test_tied_head_is_the_embedding(self):
+    def test_tied_head_equals_embedding(self):
         tied = Llama(dataclasses.replace(self.target.config, tie_word_embeddings=True)).eval()
         write_llama(self.folder, tied, dtype=torch.float16)
         loaded = load_target(self.folder)
@@ -74,7 +74,7 @@ class HuggingFaceTest(unittest.TestCase):
             torch.allclose(loaded(self.tokens).logits, tied(self.tokens).logits, atol=0.05)
         )
 
-    def test_rope_of_newer_files(self):
+    def test_reads_rope_of_newer_configs(self):
         llama3 = {
             "rope_type": "llama3",
             "factor": 8.0,
@@ -111,7 +111,7 @@ class HuggingFaceTest(unittest.TestCase):
             config = load_target(self.folder).config
             self.assertEqual((config.rope_theta, config.rope_scaling), (theta, scaling))
 
-    def test_qwen2_in_several_files(self):
+    def test_reads_sharded_qwen2(self):
         """Biases on q, k and v, and an index of weight files."""
         qwen = Llama(dataclasses.replace(self.target.config, attention_bias=True)).eval()
         write_llama(self.folder, qwen)
@@ -142,7 +142,7 @@ class HuggingFaceTest(unittest.TestCase):
             )
             self.assertLessEqual(size, 0.6 * target.count_parameters(), name)
 
-    def test_what_is_not_computed_is_refused(self):
+    def test_rejects_unsupported_configs(self):
         for values, named in (
             ({"model_type": "mamba"}, "mamba"),
             ({"hidden_act": "gelu"}, "gelu"),
@@ -159,7 +159,7 @@ class HuggingFaceTest(unittest.TestCase):
                 load_target(self.folder)
             self.assertIn(named, str(caught.exception))
 
-    def test_files_that_are_not_whole_are_named(self):
+    def test_names_truncated_files(self):
         path = os.path.join(self.folder, "model.safetensors")
         with open(path, "rb") as file:
             whole = file.read()
@@ -176,7 +176,7 @@ class HuggingFaceTest(unittest.TestCase):
             self.assertIn("model.safetensors", str(caught.exception))
             self.assertIn("truncated", str(caught.exception))
 
-    def test_answers_written_here(self):
+    def test_batches_answers_of_any_prompt_length(self):
         """A task's prompts of any length share passes; each answer belongs to its own prompt and includes the end."""
         prompts = [
             self.tokens[0, :5].tolist(),
@@ -205,7 +205,7 @@ class HuggingFaceTest(unittest.TestCase):
                 self.assertEqual(answers[index], expected)
         self.assertEqual(answers[0], [likeliest])
 
-    def test_the_spellings_that_end_an_answer_are_the_servers(self):
+    def test_end_texts_equal_those_of_the_server(self):
         with open(
             os.path.join(
                 os.path.dirname(__file__),
@@ -220,7 +220,7 @@ class HuggingFaceTest(unittest.TestCase):
             texts = re.search(r"kEndTexts\[\] = \{(.*?)\};", file.read(), re.S).group(1)
         self.assertEqual(sorted(re.findall(r'"(.*?)"', texts)), sorted(END_TEXTS))
 
-    def test_every_id_that_ends_an_answer_is_known(self):
+    def test_finds_every_id_that_ends_an_answer(self):
         """The same ids as edgedraft convert and a server find in the folder."""
 
         def written_in_folder(name, values):
@@ -258,7 +258,7 @@ class HuggingFaceTest(unittest.TestCase):
         with self.assertRaises(SystemExit):
             end_ids(self.folder)
 
-    def test_drawn_answers_follow_the_targets_law(self):
+    def test_sampled_answers_follow_target_distribution(self):
         """The first ids of many sampled answers match the target's distribution, and a seed reproduces them."""
         prompt = self.tokens[0, :5].tolist()
         law = (self.target(torch.tensor([prompt])).logits[0, -1] / 0.7).softmax(-1)
@@ -286,7 +286,7 @@ class HuggingFaceTest(unittest.TestCase):
         shares = torch.bincount(torch.tensor(drawn), minlength=60) / len(drawn)
         self.assertLess(float((shares - law).abs().max()), 5 * (0.25 / len(drawn)) ** 0.5)
 
-    def test_drafter_of_a_folders_target(self):
+    def test_trains_and_exports_drafter_of_hugging_face_target(self):
         """A drafter for it trains on answers given as ids, and its folder has the target's head."""
         path = os.path.join(self.folder, "answers.jsonl")
         with open(path, "w", encoding="utf-8") as file:
@@ -322,7 +322,7 @@ class HuggingFaceTest(unittest.TestCase):
         distill.kind_of("independent").write(folder, drafter)
         self.assertTrue(torch.equal(load_target(folder).lm_head.weight, self.target.lm_head.weight))
 
-    def test_all_answers_to_a_prompt_are_on_one_side(self):
+    def test_holds_out_all_answers_to_a_prompt(self):
         path = os.path.join(self.folder, "answers.jsonl")
         prompts = [[number, 7] for number in range(45)] + [[number, 8] for number in range(3)]
         entries = [
@@ -343,7 +343,7 @@ class HuggingFaceTest(unittest.TestCase):
             sides.append(unseen)
         self.assertEqual(*sides)
 
-    def test_what_is_held_out_is_so_whatever_length_is_asked_for(self):
+    def test_held_out_answers_are_the_same_at_any_length_limit(self):
         path = os.path.join(self.folder, "answers.jsonl")
         with open(path, "w", encoding="utf-8") as file:
             for number in range(50):
@@ -363,7 +363,7 @@ class HuggingFaceTest(unittest.TestCase):
             self.assertFalse(prompts(held["chat"]) & prompts(fewer))
             self.assertLess(len(fewer), len(training))
 
-    def test_what_a_target_never_trains_on_is_so_whatever_length_is_asked_for(self):
+    def test_held_out_conversations_are_the_same_at_any_length_limit(self):
         """Conversations of several files, most of them over the shorter limit."""
         paths = [os.path.join(self.folder, name) for name in ("given.jsonl", "drawn.jsonl")]
         for path, every in zip(paths, (3, 1)):
@@ -391,7 +391,7 @@ class HuggingFaceTest(unittest.TestCase):
         self.assertLessEqual(prompts(held_then["chat"]), prompts(held["chat"]))
         self.assertFalse(prompts(held["chat"]) & prompts(fewer))
 
-    def test_bad_answers_are_named_by_line(self):
+    def test_names_line_of_bad_answer(self):
         path = os.path.join(self.folder, "answers.jsonl")
         for line in (
             '{"task": "chat"',
@@ -409,7 +409,7 @@ class HuggingFaceTest(unittest.TestCase):
         with self.assertRaises(SystemExit):
             distill_answers.read_answers(path + ".missing", 60, 600)
 
-    def test_runs_of_equal_steps_see_the_same_batches(self):
+    def test_runs_of_equal_steps_see_same_batches(self):
         """A drafter learns the same alone and beside others, given equal steps, at any speed."""
         path = os.path.join(self.folder, "answers.jsonl")
         with open(path, "w", encoding="utf-8") as file:
@@ -477,7 +477,7 @@ class HuggingFaceTest(unittest.TestCase):
             (record["steps"], record["tokens"], record["drafters"]), (5, runs[1]["tokens"], 2)
         )
 
-    def test_target_trained_on_ids(self):
+    def test_trains_target_on_ids(self):
         """A target of the requested shape, in a folder with the other's tokenizer; it learns prompts and answers."""
         path, out, folder = (
             os.path.join(self.folder, name) for name in ("text.jsonl", "new.pt", "new")
@@ -566,7 +566,7 @@ class HuggingFaceTest(unittest.TestCase):
         )
         self.assertEqual(config["max_position_embeddings"], 1024)
         self.assertIn(
-            "has had its 150 steps already", trained("--steps", "150").stdout
+            "already has its 150 steps", trained("--steps", "150").stdout
         )  # continues from its checkpoint
         longer = trained("--steps", "151", "--tokens", "3000", "--longest", "1500")
         self.assertEqual(
@@ -588,7 +588,7 @@ class HuggingFaceTest(unittest.TestCase):
             self.assertIn("error: ", wrong.stderr)
             self.assertIn(named, wrong.stderr)
 
-    def test_given_answers_are_tokenized(self):
+    def test_tokenizes_given_answers(self):
         """Texts of a file become ids followed by the end; prompts given as ids stay unchanged."""
         program, asked, out = (
             os.path.join(self.folder, name) for name in ("tokenizer", "asked.jsonl", "given.jsonl")
@@ -638,7 +638,7 @@ class HuggingFaceTest(unittest.TestCase):
                 subprocess.run([*base, *wrong], capture_output=True).returncode, 2, wrong
             )
 
-    def test_answers_are_to_the_ids_beside_them_whatever_the_users_settings(self):
+    def test_ignores_user_settings_except_sign_in(self):
         """Masking, another template or other sampling would change the answers; only sign-in settings are passed on."""
         program, asked, out, said = (
             os.path.join(self.folder, name)
@@ -705,7 +705,7 @@ case $1 in tokenize) echo 9;; *) echo '{{"tokens": [5, 2]}}';; esac
         )
         self.assertNotIn("configured", settings)
 
-    def test_prompts_may_come_through_a_pipe(self):
+    def test_reads_prompts_from_a_pipe(self):
         """With --target the program restarts before it reads them; a file without prompts is refused."""
         self.set_config(eos_token_id=2)
         out = os.path.join(self.folder, "answers.jsonl")
@@ -740,7 +740,7 @@ case $1 in tokenize) echo 9;; *) echo '{{"tokens": [5, 2]}}';; esac
         with open(out, encoding="utf-8") as file:
             self.assertEqual(file.read(), before)
 
-    def test_a_server_draws_each_answer_anew_and_a_failure_costs_no_answers(self):
+    def test_uses_a_seed_per_answer_and_keeps_answers_after_failure(self):
         program, asked, out = (
             os.path.join(self.folder, name)
             for name in ("edgedraft", "asked.jsonl", "answers.jsonl")
@@ -797,7 +797,7 @@ case $1 in tokenize) echo 9;; *) echo '{{"tokens": [5, 2]}}';; esac
         # The next run does not overwrite answers from before a failure.
         answered = "echo '{\"tokens\": ['$last']}'"
         failed = ask(f"[ $last = 7 ] && exit 3; {answered}")
-        self.assertIn("has the 2 answers so far", failed.stderr)
+        self.assertIn("holds the 2 answers so far", failed.stderr)
         with open(out + ".new", encoding="utf-8") as file:
             so_far = file.read()
         self.assertEqual(len(so_far.splitlines()), 2)
@@ -913,7 +913,7 @@ class UnpackGgufTest(unittest.TestCase):
         with open(self.path, "wb") as file:
             file.write(gguf_file(metadata or self.metadata, tensors or self.tensors)[:cut])
 
-    def test_computes_the_same(self):
+    def test_unpacked_model_computes_same_logits(self):
         self.write()
         unpack_gguf.unpack(self.path, self.folder)
         tokens = torch.randint(0, 40, (2, 9))
@@ -921,7 +921,7 @@ class UnpackGgufTest(unittest.TestCase):
             torch.equal(load_target(self.folder)(tokens).logits, self.target(tokens).logits)
         )
 
-    def test_blocks_of_eight_bits(self):
+    def test_decodes_blocks_of_eight_bits(self):
         numbers = torch.randint(-127, 128, (64, 32), dtype=torch.int8)
         scales = (torch.rand(64) * 0.01 + 0.001).half()
         blocks = b"".join(
@@ -932,7 +932,7 @@ class UnpackGgufTest(unittest.TestCase):
         found = load_target(self.folder).model.layers[1].mlp.up_proj.weight
         self.assertTrue(torch.equal(found, scales.float()[:, None] * numbers))
 
-    def test_scaling_of_older_files(self):
+    def test_reads_rope_scaling_of_older_files(self):
         rope = "llama.rope."
         for values, factor in (
             ({rope + "scaling.factor": 4.0}, 4.0),
@@ -946,7 +946,7 @@ class UnpackGgufTest(unittest.TestCase):
         with self.assertRaises(ValueError):
             unpack_gguf.config_of({**self.metadata, rope + "dimension_count": 8}, True)
 
-    def test_tokenizer_and_template(self):
+    def test_writes_tokenizer_and_template(self):
         try:
             import sentencepiece
         except ImportError:
@@ -966,7 +966,7 @@ class UnpackGgufTest(unittest.TestCase):
             ("<s>", "</s>", False),
         )
 
-    def test_rule_of_spaces(self):
+    def test_keeps_rule_for_leading_spaces(self):
         """ "legacy" in such a folder distinguishes the two rules for transformers and edgedraft convert."""
         for rule, legacy in ((None, True), ("first", False)):
             given = {
@@ -979,7 +979,7 @@ class UnpackGgufTest(unittest.TestCase):
                 config = json.load(file)
             self.assertEqual((config["add_prefix_space"], config["legacy"]), (True, legacy))
 
-    def test_every_end_of_an_answer_is_kept(self):
+    def test_keeps_every_end_of_an_answer(self):
         keys = {
             "tokenizer.ggml.eos_token_id": 5,
             "tokenizer.ggml.eot_token_id": 2,
@@ -995,7 +995,7 @@ class UnpackGgufTest(unittest.TestCase):
             with open(os.path.join(self.folder, "config.json"), encoding="utf-8") as file:
                 self.assertEqual(json.load(file)["eos_token_id"], ids)
 
-    def test_what_cannot_be_read_is_named(self):
+    def test_names_unreadable_parts(self):
         whole = len(gguf_file(self.metadata, self.tensors))
         less = dict(self.metadata)
         del less["llama.block_count"]
@@ -1003,16 +1003,19 @@ class UnpackGgufTest(unittest.TestCase):
             name: tensor for name, tensor in self.tensors.items() if not name.startswith("blk.1.")
         }
         for told, named in (
-            (dict(cut=2), "no GGUF"),
+            (dict(cut=2), "not a GGUF"),
             (dict(cut=500), "truncated"),
             (dict(cut=whole - 100), "truncated"),
             (dict(metadata={**self.metadata, "general.architecture": "qwen2"}), "qwen2"),
             (dict(metadata=less), "block_count"),
             (dict(metadata={**self.metadata, "tokenizer.ggml.model": "gpt2"}), "gpt2"),
             (dict(metadata={**self.metadata, unpack_gguf.SPACE_RULE: "always"}), "always"),
-            (dict(metadata={**self.metadata, "split.count": 2}, tensors=part), "one of 2 files"),
-            (dict(tensors=part), "lacks the tensor blk.1.attn_norm.weight"),
-            (dict(metadata={**self.metadata, "llama.block_count": 1}), "has the tensor blk.1."),
+            (dict(metadata={**self.metadata, "split.count": 2}, tensors=part), "one of 2 parts"),
+            (dict(tensors=part), "the tensor blk.1.attn_norm.weight is missing"),
+            (
+                dict(metadata={**self.metadata, "llama.block_count": 1}),
+                "has the unknown tensor blk.1.",
+            ),
             (
                 dict(tensors={**self.tensors, "blk.0.attn_k.bias": (0, [32], bytes(128))}),
                 "blk.0.attn_k.bias",
@@ -1027,7 +1030,7 @@ class UnpackGgufTest(unittest.TestCase):
                 unpack_gguf.unpack(self.path, self.folder)
             self.assertIn(named, str(caught.exception))
 
-    def test_shipped_target_answers_as_it_should(self):
+    def test_shipped_target_answers_correctly(self):
         try:
             from tokenizer import Tokenizer
             import sentencepiece  # noqa: F401

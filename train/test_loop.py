@@ -15,7 +15,7 @@ import loop
 
 
 class LoopTest(unittest.TestCase):
-    def test_a_run_that_was_interrupted_sees_the_batches_it_would_have_seen(self):
+    def test_continued_run_sees_the_remaining_batches(self):
         weight = torch.nn.Parameter(torch.ones(4, 4))
         seen = []
 
@@ -51,7 +51,7 @@ class LoopTest(unittest.TestCase):
                 self.assertEqual(clock.step, steps)
         self.assertEqual(seen, list(range(7)))
 
-    def test_a_run_that_was_interrupted_is_the_whole_one(self):
+    def test_continued_run_equals_uninterrupted_run(self):
         """Weights, the optimiser's averages and token counts continue; a finished run stays unchanged."""
         found = []
         with tempfile.TemporaryDirectory() as folder:
@@ -105,7 +105,7 @@ class LoopTest(unittest.TestCase):
             )
         return said.getvalue().splitlines()
 
-    def test_averages_of_another_step_are_refused(self):
+    def test_rejects_averages_of_another_step(self):
         with tempfile.TemporaryDirectory() as folder:
             out = os.path.join(folder, "run.pt")
             weight = torch.nn.Parameter(torch.ones(4, 4))
@@ -137,9 +137,9 @@ class LoopTest(unittest.TestCase):
             finished = self.fit(
                 weight, loop.Clock.of(torch.load(out)), "--out", out, "--steps", "6"
             )
-            self.assertEqual(finished, [f"{out} has had its 6 steps already"])
+            self.assertEqual(finished, [f"{out} already has its 6 steps"])
 
-    def test_a_checkpoint_that_cannot_be_written_leaves_both_files(self):
+    def test_failed_write_keeps_both_files(self):
         with tempfile.TemporaryDirectory() as folder:
             out, weight = os.path.join(folder, "run.pt"), torch.nn.Parameter(torch.ones(4, 4))
             self.fit(weight, loop.Clock(), "--out", out, "--steps", "3")
@@ -156,7 +156,7 @@ class LoopTest(unittest.TestCase):
                 (torch.load(out)["step"], torch.load(out + ".optimiser0")["step"]), (3, 3)
             )
 
-    def test_only_its_own_seed_continues_a_run(self):
+    def test_rejects_another_seed_for_continued_run(self):
         options = argparse.Namespace(out="run.pt", seed=2)
         saved = {"step": 3, "elapsed": 1.0, "tokens": 12}
         self.assertEqual(loop.Clock.continued({**saved, "seed": 2}, options).step, 3)
@@ -165,7 +165,7 @@ class LoopTest(unittest.TestCase):
             loop.Clock.continued({**saved, "seed": 1}, options)
         self.assertIn("--seed 1", str(caught.exception))
 
-    def test_the_speed_does_not_count_held_out_checks(self):
+    def test_speed_excludes_held_out_checks(self):
         """Steps of 4 ids take 2 seconds each, checks 100."""
         now = [0.0]
         weight = torch.nn.Parameter(torch.ones(4, 4))

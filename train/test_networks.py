@@ -75,7 +75,7 @@ class NetworkTest(unittest.TestCase):
             MoaConfig(heads=4, tli=tli, memory=memory, lsa_heads=4, lsa_head_dim=8, lsa_ffn=16),
         ).requires_grad_(False)
 
-    def test_steps_equal_one_pass(self):
+    def test_single_steps_equal_one_pass(self):
         whole = self.target(self.tokens).logits
         cache, parts = Cache(), []
         for begin, end in ((0, 5), (5, 6), (6, 13)):
@@ -104,7 +104,7 @@ class NetworkTest(unittest.TestCase):
                 expected = state.draft(sequence[:count], sequence[count : i + 1])
                 self.assertTrue(torch.allclose(logits[i], expected, atol=1e-4), (memory, tli, i))
 
-    def test_no_memory_at_position_zero(self):
+    def test_position_zero_has_no_memory(self):
         drafter = self.drafter(0)
         sync = torch.zeros(2, 13, dtype=torch.long)
         out, _ = moa.training_forward(
@@ -119,7 +119,7 @@ class NetworkTest(unittest.TestCase):
             )
         )
 
-    def test_target_layers_on_true_states(self):
+    def test_target_layers_on_true_states_give_target_logits(self):
         """With the true residual stream in place of o, TLI gives the target's own logits."""
         trace = self.target(self.tokens)
         positions = torch.arange(13)
@@ -180,7 +180,7 @@ class NetworkTest(unittest.TestCase):
         x = torch.randn(3, 8, dtype=torch.double, requires_grad=True)
         self.assertTrue(torch.autograd.gradcheck(lambda x, _: norm(x), (x, norm.weight)))
 
-    def test_qwen_bias_has_names(self):
+    def test_qwen_biases_have_published_names(self):
         model = Llama(dataclasses.replace(self.config, attention_bias=True))
         self.assertIn("model.layers.0.self_attn.q_proj.bias", model.state_dict())
 
@@ -251,7 +251,7 @@ class FeatureDraftersTest(unittest.TestCase):
                 )
             self.assertIsNone(distill.kind_of(name).make(name, self.target, 1_000))
 
-    def test_checkpoints_without_a_number_of_heads_have_the_targets(self):
+    def test_checkpoints_without_head_count_use_the_targets(self):
         for name in ("eagle", "moa-tli0"):
             made = distill.kind_of(name).make(name, self.target, 20_000)
             old = {
@@ -261,7 +261,7 @@ class FeatureDraftersTest(unittest.TestCase):
             }
             self.assertEqual(distill.kind_of(name).restore(self.target, old).config, made.config)
 
-    def test_pass_of_training_equals_as_many_steps_of_drafting(self):
+    def test_training_pass_equals_drafting_steps(self):
         sequence = self.tokens[0].tolist()
         for name, passes in (("eagle", 1), ("hass", 3), ("hass-5", 5)):
             drafter = self.make(name)
@@ -282,7 +282,7 @@ class FeatureDraftersTest(unittest.TestCase):
                         (name, number, last),
                     )
 
-    def test_greedy_chain_is_that_of_single_steps(self):
+    def test_greedy_chain_equals_single_steps(self):
         drafter, sequence = self.make("eagle"), self.tokens[0].tolist()
         path = [sequence[5]]
         for _ in range(4):
@@ -298,14 +298,14 @@ class FeatureDraftersTest(unittest.TestCase):
             path[1:],
         )
 
-    def test_noise_of_training_leaves_what_is_wanted_alone(self):
+    def test_training_noise_keeps_target_features(self):
         drafter, before = self.make("eagle"), self.trace.feature.clone()
         exact = eagle.training_forward(drafter, self.target, self.tokens, self.trace)[0]
         noisy = eagle.training_forward(drafter.train(), self.target, self.tokens, self.trace)[0]
         self.assertFalse(torch.allclose(exact, noisy, atol=1e-3))
         self.assertTrue(torch.equal(self.trace.feature, before))
 
-    def test_published_names(self):
+    def test_checkpoints_have_published_names(self):
         layer = [
             f"layers.0.{part}.weight"
             for part in (
@@ -326,7 +326,7 @@ class FeatureDraftersTest(unittest.TestCase):
         )
         self.assertIn("1.1.weight", self.make("medusa-1").state_dict())
 
-    def test_written_folder_computes_what_was_trained(self):
+    def test_written_folder_computes_trained_logits(self):
         """The written fc includes the scale of the embeddings, which exists only in training."""
         drafter = self.make("eagle")
         drafter.config.embedding_scale = 3.0
@@ -342,7 +342,7 @@ class FeatureDraftersTest(unittest.TestCase):
             ]
         self.assertTrue(torch.allclose(*made, atol=1e-4))
 
-    def test_likeliest_tokens_term_over_all_tokens_is_cross_entropy(self):
+    def test_top_token_term_over_all_tokens_is_cross_entropy(self):
         labels = self.tokens.roll(-1, 1)
         nothing, period = torch.tensor([False]), torch.tensor([4])
         hass = {"hass-2": self.make("hass-2")}
@@ -362,7 +362,7 @@ class FeatureDraftersTest(unittest.TestCase):
         self.assertAlmostEqual(float(loss(0, 0, 1)), float(loss(1, 0, 0)), places=4)
         self.assertAlmostEqual(float(loss(0.1, 1, 0.5)), float(loss(0.6, 1, 0)), places=4)
 
-    def test_held_out_means_do_not_depend_on_the_size_of_batches(self):
+    def test_held_out_means_do_not_depend_on_batch_size(self):
         drafter = {"hass": self.make("hass")}
         weights = {"hass": distill.Weights(1, 0, 0)}
 
@@ -395,7 +395,7 @@ class FeatureDraftersTest(unittest.TestCase):
             distill.held_out_means(held, 20, told),
         )
 
-    def test_medusa_starts_as_the_lm_head(self):
+    def test_untrained_medusa_heads_equal_lm_head(self):
         for name in ("medusa", "medusa-1"):
             logits = distill.make_drafter(name, self.target, 0.5).logits(
                 self.target, self.trace.feature
@@ -403,7 +403,7 @@ class FeatureDraftersTest(unittest.TestCase):
             for head in range(logits.shape[-2]):
                 self.assertTrue(torch.equal(logits[..., head, :], self.trace.logits), (name, head))
 
-    def test_medusa_heads_learn_what_they_draft(self):
+    def test_medusa_training_equals_drafting(self):
         for name in ("medusa", "medusa-1"):
             drafter = self.make(name)
             guesses = distill.kind_of(name).training_forward(
@@ -459,7 +459,7 @@ class TracesTest(unittest.TestCase):
     def batch(self, which, width):
         return collate([self.rows[i] for i in which], width)
 
-    def test_what_is_kept_is_what_the_target_computes(self):
+    def test_cached_traces_equal_target_outputs(self):
         for name in self.NAMES:
             with self.subTest(name):
                 drafters = {name: distill.make_drafter(name, self.target, 0.9).eval()}
@@ -486,7 +486,7 @@ class TracesTest(unittest.TestCase):
                     for a, b in zip(found, distill.losses(drafters, anew, *given)[name]):
                         self.assertAlmostEqual(float(a), float(b), places=5)
 
-    def test_only_what_is_read_is_kept(self):
+    def test_caches_only_values_that_drafters_read(self):
         """Values per position: a feature of 32, keys and values of 2 * 16 per layer, and a stream of 32."""
         for name, numbers in (
             ("eagle", 32),
@@ -503,7 +503,7 @@ class TracesTest(unittest.TestCase):
             traces(*self.batch((1,), 12))
             self.assertEqual(10**6 - traces.room, 12 * 4 * numbers, name)
 
-    def test_room_is_never_exceeded(self):
+    def test_cache_never_exceeds_its_memory(self):
         size = 4 * 32  # bytes per position's feature
         traces = Traces(self.target, (), 14 * size)
         for which in ((1,), (2,), (0,), (1,), (2,), (0,)):
@@ -544,7 +544,7 @@ class CalibrationTest(unittest.TestCase):
             self.rows.append(Row(ids[0].tolist(), [False] * 5 + [True] * 35))
         self.answers = [calibrate.ranks(self.drafter, self.target, row) for row in self.rows]
 
-    def test_short_answer_is_the_beginning_of_a_longer_one(self):
+    def test_short_answer_is_prefix_of_a_longer_one(self):
         row = self.rows[0]
         cut = Row(
             row.ids[:7], row.response[:7]
@@ -554,7 +554,7 @@ class CalibrationTest(unittest.TestCase):
             found, [(self.answers[0][0][0],) + (calibrate.GUESSES,) * (len(self.drafter) - 1)]
         )
 
-    def test_tree_is_the_best_of_its_size(self):
+    def test_finds_best_tree_of_its_size(self):
         acc = torch.rand(2, calibrate.GUESSES)
         nodes = [(i,) for i in range(10)] + [(i, j) for i in range(10) for j in range(10)]
         values = sorted(
@@ -571,7 +571,7 @@ class CalibrationTest(unittest.TestCase):
                 calibrate.product_tau(acc, tree), 1 + sum(values[:size]), places=4
             )
 
-    def test_predicted_tau_is_what_verification_measures(self):
+    def test_predicted_tau_equals_verified_tau(self):
         tree = calibrate.best_tree(calibrate.accuracies(self.answers), 25)
         tokens = passes = 0
         for row in self.rows:
@@ -599,7 +599,7 @@ class CalibrationTest(unittest.TestCase):
         self.assertGreater(tokens / passes, 1.2)
         self.assertAlmostEqual(calibrate.walked_tau(tree, self.answers), tokens / passes, places=9)
 
-    def test_walk_is_over_greedy_answers_by_task(self):
+    def test_walks_greedy_answers_by_task(self):
         """Up to the requested count per task, cut at the measurement's limit; without sampled answers and training
         data."""
         self.addCleanup(torch.set_grad_enabled, torch.is_grad_enabled())
@@ -656,12 +656,12 @@ class CalibrationTest(unittest.TestCase):
         }
         self.assertEqual([len(rows) for rows in greedy.values()], [1, 1])
         self.assertIn(
-            f"chat: tau {taus['chat']:.3f} over 1 greedy answers\ndrawn: no greedy answer is held out\n"
+            f"chat: tau {taus['chat']:.3f} over 1 greedy answers\ndrawn: no greedy held-out answers\n"
             f"code: tau {taus['code']:.3f} over 1 greedy answers\nmean of the tasks: tau {sum(taus.values()) / 2:.3f}\n",
             said.getvalue(),
         )
 
-    def test_chain_of_best_guesses_is_a_tree(self):
+    def test_chain_of_best_guesses_is_a_valid_tree(self):
         tokens, passes = 0, 0
         for row in self.rows:
             gained, asked = evaluate.acceptance(
@@ -726,7 +726,7 @@ class TuneMedusaTest(unittest.TestCase):
         self.assertAlmostEqual(float(own), 0.0, places=6)
         self.assertEqual(equal[0], 1.0)
 
-    def test_target_and_heads_learn_together_and_the_teacher_stays(self):
+    def test_target_and_heads_learn_while_teacher_is_fixed(self):
         before = tune_medusa.losses(
             self.target, self.adapters, self.heads, self.tokens, self.labels, True
         )
@@ -735,13 +735,13 @@ class TuneMedusaTest(unittest.TestCase):
             self.target, self.adapters, self.heads, self.tokens, self.labels, True
         )
         self.assertLess(float(ahead), 0.5 * float(before[1]))
-        self.assertGreater(float(own), 0.0, "the target took part")
+        self.assertGreater(float(own), 0.0, "no loss of the target")
         with tune_medusa.as_teacher(self.adapters):
             self.assertTrue(
                 torch.equal(self.target(self.tokens).logits, self.plain(self.tokens).logits)
             )
 
-    def test_written_target_computes_what_was_tuned(self):
+    def test_written_target_computes_tuned_logits(self):
         self.learn(5)
         tuned = self.target(self.tokens).logits.detach()
         self.assertGreater(float((tuned - self.plain(self.tokens).logits).abs().max()), 1e-3)
@@ -755,7 +755,7 @@ class TuneMedusaTest(unittest.TestCase):
             2 * len(self.heads),
         )
 
-    def test_a_tree_stays_with_the_heads_that_it_was_found_for(self):
+    def test_keeps_tree_only_for_its_own_heads(self):
         """Rewriting a folder keeps calibrate.py's tree; for other heads it is removed with a notice."""
         out = os.path.join(self.folder.name, "out")
         folder = os.path.join(out, "medusa")
@@ -777,9 +777,9 @@ class TuneMedusaTest(unittest.TestCase):
         self.learn(1)
         config, said = written()
         self.assertNotIn("medusa_choices", config)
-        self.assertIn(f"{folder} gets other heads, so its tree is to be calibrated again", said)
+        self.assertIn(f"{folder} gets other heads; run calibrate.py again for its tree", said)
 
-    def test_heads_learn_alone_first(self):
+    def test_trains_heads_alone_first(self):
         self.assertEqual(tune_medusa.weight_of_heads(0.1, 0.2), 1.0)
         self.assertAlmostEqual(tune_medusa.weight_of_heads(tune_medusa.HEADS_FIRST, 0.2), 0.0)
         self.assertAlmostEqual(tune_medusa.weight_of_heads(1.0, 0.2), 0.2)
@@ -788,7 +788,7 @@ class TuneMedusaTest(unittest.TestCase):
 class MuonTest(unittest.TestCase):
     SHAPES = [(6, 10), (10, 6), (6, 10), (8, 8), (10, 6), (6, 10)]
 
-    def test_the_matrices_of_a_stack_keep_their_singular_vectors(self):
+    def test_stacked_matrices_keep_their_singular_vectors(self):
         torch.manual_seed(3)
         for rows, cols in set(self.SHAPES):
             matrices = torch.randn(3, rows, cols)
@@ -799,7 +799,7 @@ class MuonTest(unittest.TestCase):
                     values = 3.4445 * values - 4.7750 * values**3 + 2.0315 * values**5
                 self.assertLess(float((found - u @ values.diag() @ v).abs().max()), 1e-4)
 
-    def test_matrices_of_one_shape_are_updated_as_each_would_be_alone(self):
+    def test_stacked_update_equals_separate_updates(self):
         torch.manual_seed(4)
         together = [torch.nn.Parameter(torch.randn(shape)) for shape in self.SHAPES + [(8, 8)]]
         alone = [torch.nn.Parameter(p.detach().clone()) for p in together]
@@ -823,12 +823,12 @@ class MuonTest(unittest.TestCase):
 
 
 class EvaluateTest(unittest.TestCase):
-    def test_the_mean_is_over_tasks_and_of_the_prompts_that_were_drawn(self):
+    def test_mean_is_over_tasks_and_drawn_prompts(self):
         counts = {"a": [(4, 2), (2, 2)], "b": [(3, 1)]}
         self.assertEqual(evaluate.mean_tau(counts, {"a": [0, 1], "b": [0]}), (6 / 4 + 3) / 2)
         self.assertEqual(evaluate.mean_tau(counts, {"a": [0, 0], "b": [0]}), (2 + 3) / 2)
 
-    def test_an_interval_leaves_out_a_fortieth_at_each_end(self):
+    def test_interval_excludes_a_fortieth_at_each_end(self):
         self.assertEqual(evaluate.interval([float(i) for i in range(1000)]), "[25.00, 975.00]")
 
 

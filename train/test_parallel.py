@@ -62,7 +62,7 @@ def free_port():
 
 
 class LaunchedGroupTest(unittest.TestCase):
-    def test_two_processes_become_one(self):
+    def test_averages_gradients_of_two_processes(self):
         context = torch.multiprocessing.get_context("fork")
         found = context.Queue()
         with unittest.mock.patch.dict(
@@ -85,7 +85,7 @@ class LaunchedGroupTest(unittest.TestCase):
             self.assertAlmostEqual(result[5][1], 12**0.5, places=6)
             self.assertEqual(result[6], [[100, 0.5, 7], [101, 1.5, 7]])
 
-    def test_processes_of_torchrun_train_as_workers_do(self):
+    def test_torchrun_processes_train_like_workers(self):
         """Two processes, also continued, and the workers of one program: each has its batches, and gradients are
         averaged."""
         folder = tempfile.TemporaryDirectory()
@@ -177,7 +177,7 @@ def end_instead_of_training(rank):
 
 
 class DeadWorkerTest(unittest.TestCase):
-    def test_nobody_waits_for_a_worker_that_was_killed(self):
+    def test_run_ends_if_a_worker_is_killed(self):
         process = torch.multiprocessing.get_context("fork").Process(
             target=parallel.run, args=(end_instead_of_training, 3)
         )
@@ -193,7 +193,7 @@ def wait_for_ever(started, rank):
 
 
 class KilledProgramTest(unittest.TestCase):
-    def test_no_worker_outlives_the_process_that_started_it(self):
+    def test_workers_end_with_their_parent_process(self):
         for kill in (signal.SIGKILL, signal.SIGTERM):
             ended, started = os.pipe()  # reaches its end when all writing processes are gone
             process = torch.multiprocessing.get_context("fork").Process(
@@ -204,17 +204,17 @@ class KilledProgramTest(unittest.TestCase):
             running = b""
             while len(running) < 3:
                 told = os.read(ended, 3)
-                self.assertTrue(told, "a worker ended by itself")
+                self.assertTrue(told, "a worker exited by itself")
                 running += told
             os.kill(process.pid, kill)
-            self.assertTrue(select.select([ended], [], [], 30)[0], "a worker is still there")
+            self.assertTrue(select.select([ended], [], [], 30)[0], "a worker is still running")
             self.assertEqual(os.read(ended, 1), b"")
             os.close(ended)
             process.join(30)
 
 
 class EnvironmentTest(unittest.TestCase):
-    def test_libraries_have_one_thread_only_beside_other_workers(self):
+    def test_limits_library_threads_only_with_several_workers(self):
         for line, alone in (
             ("--workers 2", False),
             ("--workers=2 --threads 1", False),

@@ -21,7 +21,7 @@ from split import SHIPPED, Split, normal_form
 
 
 class TasksTest(unittest.TestCase):
-    def test_arithmetic_is_right(self):
+    def test_arithmetic_answers_are_correct(self):
         rng = random.Random(1)
         for _ in range(500):
             example = tasks.arithmetic(rng)
@@ -74,7 +74,7 @@ class SplitTest(unittest.TestCase):
             self.assertEqual(normal_form(prompt), "set a timer for 5 minutes")
         self.assertNotEqual(normal_form("please buy milk"), normal_form("please buy eggs"))
 
-    def test_prompts_of_the_card_are_held_out_in_all_their_forms(self):
+    def test_holds_out_all_forms_of_model_card_prompts(self):
         split = Split()
         with open(SHIPPED, encoding="utf-8") as file:
             entries = [json.loads(line) for line in file]
@@ -91,7 +91,7 @@ class SplitTest(unittest.TestCase):
                 self.assertTrue(split.admits(entry["task"], form, True), form)
                 self.assertFalse(split.admits(entry["task"], form, False), form)
 
-    def test_sides_share_no_prompt(self):
+    def test_splits_share_no_prompt(self):
         source = Source(self.folder.name)
         self.assertIn("story", source.mixture)
         rng, other = random.Random(5), random.Random(6)
@@ -100,13 +100,13 @@ class SplitTest(unittest.TestCase):
             held = {normal_form(source.example(task, other, True).prompt) for _ in range(200)}
             self.assertFalse(training & held, task)
 
-    def test_sides_share_no_story(self):
+    def test_splits_share_no_story(self):
         source, rng = Source(self.folder.name), random.Random(7)
         training = {source.example("story", rng).answer for _ in range(2000)}
         held = {source.example("story", rng, True).answer for _ in range(200)}
         self.assertFalse(training & held)
 
-    def test_stories_of_which_no_prompt_is_held_out_are_refused(self):
+    def test_rejects_stories_without_held_out_prompts(self):
         """Otherwise a held-out draw would never end."""
         path = os.path.join(self.folder.name, "tinystories", "made-up.txt")
         with open(path, encoding="utf-8") as file:
@@ -138,7 +138,7 @@ class SplitTest(unittest.TestCase):
             with self.assertRaises(SystemExit):
                 Source(self.folder.name)
 
-    def test_own_answers_to_held_out_prompts_are_left_out(self):
+    def test_skips_own_answers_to_held_out_prompts(self):
         source, rng = Source(), random.Random(8)
         with open(SHIPPED, encoding="utf-8") as file:
             entries = [json.loads(line) for line in file]
@@ -147,7 +147,7 @@ class SplitTest(unittest.TestCase):
 
 
 class DrawPromptsTest(unittest.TestCase):
-    def test_no_prompt_twice_and_none_held_out(self):
+    def test_draws_no_duplicate_or_held_out_prompt(self):
         source = Source()
         shares = {"tool": 1.0, "units": 3.0}
         drawn = list(draw_prompts.distinct(source, random.Random(5), shares, 4000))
@@ -210,7 +210,7 @@ class CopyPromptsTest(unittest.TestCase):
         with (gzip.open if name.endswith(".gz") else open)(path, "wt", encoding="utf-8") as file:
             file.writelines(json.dumps(entry) + "\n" for entry in entries)
 
-    def test_a_file_that_cannot_be_written_is_refused_at_once(self):
+    def test_rejects_unwritable_output_at_start(self):
         for wrong in ("missing/prompts.jsonl", "mt_bench"):
             done = subprocess.run(
                 [
@@ -226,10 +226,10 @@ class CopyPromptsTest(unittest.TestCase):
             )
             self.assertEqual(done.returncode, 2, done.stderr)
             self.assertRegex(
-                done.stderr, "error: argument --out: (there is no folder|.* is a folder)"
+                done.stderr, "error: argument --out: (folder .* does not exist|.* is a folder)"
             )
 
-    def test_open_prompts_share_no_ten_words_with_a_benchmark(self):
+    def test_open_prompts_share_no_ten_words_with_benchmarks(self):
         found = copy_prompts.apart_from_benchmarks(self.folder)
         self.assertEqual(found["question"], [f"Which club was number {i}?" for i in range(9)])
         self.assertEqual(found["summary"], [])  # the made-up dialogues are the test set's
@@ -239,7 +239,7 @@ class CopyPromptsTest(unittest.TestCase):
         )
         self.assertEqual(found["maths"], ["How many?"])
 
-    def test_sides_share_no_item(self):
+    def test_splits_share_no_item(self):
         measured, training = copy_prompts.measured(self.folder), copy_prompts.to_train_on(
             self.folder
         )
@@ -253,7 +253,7 @@ class CopyPromptsTest(unittest.TestCase):
         self.assertTrue(functions[0] and functions[1])
         self.assertFalse(functions[0] & functions[1])
 
-    def test_open_texts(self):
+    def test_open_texts_keep_answers_and_omit_measured_items(self):
         """Existing answers are kept; measured items are not trained on."""
         self.write(
             "dialogsum/dialogsum.dev.jsonl",

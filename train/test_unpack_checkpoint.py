@@ -148,7 +148,7 @@ class UnpackCheckpointTest(unittest.TestCase):
             **{f"medusa_head.{name}": tensor for name, tensor in heads().items()},
         }
 
-    def test_eagle(self):
+    def test_unpacks_eagle(self):
         wanted = eagle()
         self.save("pytorch_model.bin", wanted)
         self.save("training_args.bin", Running(self.path("made")))  # must not be read
@@ -161,7 +161,7 @@ class UnpackCheckpointTest(unittest.TestCase):
         with open(os.path.join(self.out, "config.json"), encoding="utf-8") as file:
             self.assertEqual(json.load(file)["hidden_size"], WIDTH)
 
-    def test_weights_in_several_files(self):
+    def test_reads_sharded_weights(self):
         wanted, table = eagle(), {}
         for part in range(2):
             name = f"pytorch_model-0000{part + 1}-of-00002.bin"
@@ -172,7 +172,7 @@ class UnpackCheckpointTest(unittest.TestCase):
         self.assert_tensors(self.out, wanted)
         self.assertEqual(sorted(os.listdir(self.out)), ["config.json", "model.safetensors"])
 
-    def test_views_of_one_storage(self):
+    def test_reads_views_of_one_storage(self):
         whole = torch.arange(12.0).view(3, 4)
         self.save(
             "pytorch_model.bin",
@@ -189,13 +189,13 @@ class UnpackCheckpointTest(unittest.TestCase):
             {"whole": whole, "columns": whole[:, 1:3], "turned": whole.t(), "learned": whole[1]},
         )
 
-    def test_heads_alone(self):
+    def test_unpacks_separate_heads(self):
         wanted = heads()
         self.save("medusa_lm_head.pt", wanted)
         self.run_program()
         self.assert_tensors(self.out, wanted)
 
-    def test_model_and_heads(self):
+    def test_splits_model_and_heads(self):
         """Pickled or not, in one file or two, or with the heads in their own file."""
         target, tensors = self.model_with_heads("MedusaLlamaForCausalLM")
         model = {
@@ -243,31 +243,31 @@ class UnpackCheckpointTest(unittest.TestCase):
             for name in set(os.listdir(self.published)) - set(kept):
                 os.remove(os.path.join(self.published, name))
 
-    def test_no_program_of_a_pickle_is_run(self):
+    def test_runs_no_code_of_a_pickle(self):
         made = self.path("made")
         with open(os.path.join(self.published, "pytorch_model.bin"), "wb") as file:
             pickle.dump(
                 {"fc.weight": Running(made)}, file
             )  # the format before PyTorch 1.6, without an archive
-        self.assertIn("pytorch_model.bin is no file of PyTorch 1.6", self.refused())
+        self.assertIn("pytorch_model.bin is not a file of PyTorch 1.6", self.refused())
         self.save("pytorch_model.bin", {"fc.weight": torch.ones(2), "more": Running(made)})
-        self.assertIn("asks for posix.mkdir", self.refused())
+        self.assertIn("contains posix.mkdir", self.refused())
         self.assertFalse(os.path.exists(made))
         torch.jit.script(nn.Linear(2, 2)).save(os.path.join(self.published, "pytorch_model.bin"))
-        self.assertIn("which is no part of a tensor", self.refused())
+        self.assertIn("which is not part of a tensor", self.refused())
 
-    def test_what_cannot_be_read_is_named(self):
+    def test_names_unreadable_parts(self):
         self.assertIn(
-            "it has none of model.safetensors, pytorch_model.bin, medusa_lm_head", self.refused()
+            "found none of model.safetensors, pytorch_model.bin, medusa_lm_head", self.refused()
         )
         self.text("pytorch_model.bin", "version https://git-lfs.github.com/spec/v1")
         self.assertIn(
-            "pytorch_model.bin is no file of PyTorch 1.6 or newer, or damaged", self.refused()
+            "pytorch_model.bin is not a file of PyTorch 1.6 or newer, or is damaged", self.refused()
         )
         for content, told in (
-            ({"state_dict": eagle()}, "holds 'state_dict', which is no tensor"),
-            ({"step": 3}, "holds 'step', which is no tensor"),
-            ([torch.ones(2)], "holds no tensors by their names"),
+            ({"state_dict": eagle()}, "contains 'state_dict', which is not a tensor"),
+            ({"step": 3}, "contains 'step', which is not a tensor"),
+            ([torch.ones(2)], "is not a table of named tensors"),
             ({"fc.weight": torch.ones(2).double()}, "has a torch.DoubleStorage"),
         ):
             self.save("pytorch_model.bin", content)
@@ -277,16 +277,16 @@ class UnpackCheckpointTest(unittest.TestCase):
         self.assertIn("--out and --target are the same folder", self.refused("--target", self.out))
         with open(os.path.join(self.published, "pytorch_model.bin"), "r+b") as file:
             file.truncate(5000)
-        self.assertIn("damaged: download it anew", self.refused())
+        self.assertIn("damaged: download it again", self.refused())
         self.text(
             "pytorch_model.bin.index.json",
             json.dumps({"weight_map": {"fc.weight": "pytorch_model-00001-of-00002.bin"}}),
         )
         self.assertIn("pytorch_model-00001-of-00002.bin", self.refused())
         os.remove(os.path.join(self.published, "config.json"))
-        self.assertIn("it has no config.json", self.refused())
+        self.assertIn("config.json is missing", self.refused())
 
-    def test_nothing_is_written_over(self):
+    def test_overwrites_nothing(self):
         self.save("pytorch_model.bin", eagle())
         self.out = self.published
         self.assertIn(f"--out {self.published} is not empty", self.refused())
@@ -295,11 +295,11 @@ class UnpackCheckpointTest(unittest.TestCase):
             f"--target {self.published} is not empty", self.refused("--target", self.published)
         )
 
-    def test_folders_that_need_no_unpacking(self):
+    def test_rejects_folders_that_need_no_unpacking(self):
         write_safetensors(os.path.join(self.published, "model.safetensors"), eagle())
         self.assertIn("edgedraft convert reads it as it is", self.refused())
 
-    def test_models_that_no_target_can_be(self):
+    def test_rejects_unsupported_models(self):
         _, tensors = self.model_with_heads()
         self.save("pytorch_model.bin", tensors)
         self.text("config.json", json.dumps({"model_type": "mistral"}))

@@ -71,7 +71,7 @@ class WrongInputTest(unittest.TestCase):
         self.assertNotEqual(caught.exception.code, 0)
         return f"{said.getvalue()}{caught.exception.code}"
 
-    def test_targets_that_are_none(self):
+    def test_rejects_files_that_are_no_target(self):
         answers, nowhere = self.path("answers.jsonl"), self.path("nowhere")
         for program, arguments in (
             (distill_answers, ("--out", self.path("d.pt"))),
@@ -90,7 +90,7 @@ class WrongInputTest(unittest.TestCase):
         asking = ("--prompts", self.path("prompts.jsonl"), "--out", self.path("a.jsonl"))
         self.assertIn("not a folder", self.refused(answer_prompts, "--target", nowhere, *asking))
 
-    def test_checkpoints_of_another_program(self):
+    def test_rejects_checkpoints_of_another_program(self):
         drafters, tuned = self.path("drafters.pt"), self.path("tuned.pt")
         where = {"step": 1, "elapsed": 1.0, "tokens": 9, "seed": 1}
         torch.save({"adapters": {}, "heads": {}, "rank": 32, "alpha": 16.0, **where}, tuned)
@@ -131,7 +131,7 @@ class WrongInputTest(unittest.TestCase):
             self.refused(evaluate, "--target", drafters, "--answers", answers),
         )
 
-    def test_checkpoints_that_would_run_code(self):
+    def test_rejects_checkpoints_that_would_run_code(self):
         class Code:
             def __reduce__(self):
                 return os.mkdir, (made,)
@@ -142,7 +142,7 @@ class WrongInputTest(unittest.TestCase):
             load_checkpoint(path, "model")
         self.assertFalse(os.path.exists(made))
 
-    def test_adapters_of_another_shape(self):
+    def test_rejects_adapters_of_another_shape(self):
         tuned = self.path("tuned.pt")
         base = (
             "--target",
@@ -170,7 +170,7 @@ class WrongInputTest(unittest.TestCase):
         for other in (("--rank", 8), ("--alpha", 4), ("--rank", 4, "--alpha", 4)):
             self.assertIn("--rank 8 --alpha 4;", self.refused(tune_medusa, *base, *other))
 
-    def test_folders_that_are_needed_only_in_the_end(self):
+    def test_checks_output_folders_at_start(self):
         target, answers, out = self.path("target"), self.path("answers.jsonl"), self.path("m.pt")
         torch.save({"model": self.target.state_dict(), "config": {}}, self.path("target.pt"))
         self.assertIn(
@@ -197,7 +197,7 @@ class WrongInputTest(unittest.TestCase):
                     self.refused(program, *source, "--out", out, "--hf", wrong),
                 )
 
-    def test_numbers_out_of_range(self):
+    def test_rejects_numbers_out_of_range(self):
         target, answers = self.path("target"), self.path("answers.jsonl")
         self.assertIn(
             "--count",
@@ -254,7 +254,7 @@ class WrongInputTest(unittest.TestCase):
                 ),
             )
 
-    def test_drafters_that_the_target_cannot_have(self):
+    def test_rejects_unknown_or_oversized_drafters(self):
         training = (
             "--target",
             self.path("target"),
@@ -268,13 +268,13 @@ class WrongInputTest(unittest.TestCase):
         for name, told in (
             ("independent-0", "unknown drafter 'independent-0'"),
             ("independent-3", "the target, which has 2"),
-            ("moa-tli2", "a target of 2, but at most 1"),
+            ("moa-tli2", "a target of 2; at most 1"),
         ):
             said = self.refused(distill_answers, *training, "--drafters", name)
             self.assertIn(told, said)
             self.assertNotIn("90%", said)
 
-    def test_drafters_of_another_target(self):
+    def test_rejects_drafters_of_another_target(self):
         """A target that is wider, has another vocabulary or head, or fewer layers than MoA runs."""
         torch.manual_seed(3)
         shape = self.target.config
@@ -302,9 +302,9 @@ class WrongInputTest(unittest.TestCase):
                     "--drafters",
                     drafters,
                 )
-                self.assertIn(f"{drafters}: its {name} is none for --target: ", said)
+                self.assertIn(f"{drafters}: its {name} does not match --target: ", said)
 
-    def test_prompts_that_are_no_ids_of_the_target(self):
+    def test_rejects_prompts_that_are_not_target_ids(self):
         asking = (
             "--target",
             self.path("target"),
@@ -314,7 +314,7 @@ class WrongInputTest(unittest.TestCase):
             self.path("new.jsonl"),
         )
         for wrong, told in (
-            ([60], "the id 60 is beyond"),
+            ([60], "the id 60 is outside"),
             ([], "the prompt is empty"),
             ([-1], "must be ids"),
             (["a"], "must be ids"),
@@ -328,7 +328,7 @@ class WrongInputTest(unittest.TestCase):
             self.assertIn("prompts.jsonl, line 2: ", said)
             self.assertIn(told, said)
 
-    def test_what_is_missing_is_what_is_named(self):
+    def test_names_missing_option(self):
         self.assertIn(
             "--answers is missing", self.refused(evaluate, "--target", self.path("target"))
         )
@@ -345,11 +345,11 @@ class WrongInputTest(unittest.TestCase):
         )
         for option, value in (("--shortest", 4), ("--longest", 4)):
             self.assertIn(
-                f"; of its 50 answers {option} leaves out 50",
+                f"; of its 50 answers {option} skips 50",
                 self.refused(distill_answers, *training, option, value),
             )
 
-    def test_files_in_which_nothing_is_to_be_guessed(self):
+    def test_rejects_files_without_usable_answers(self):
         self.entries("empty.jsonl", [])
         self.entries(
             "short.jsonl", [{"task": "chat", "prompt": [i, 4], "answer": [2]} for i in range(50)]
@@ -374,9 +374,9 @@ class WrongInputTest(unittest.TestCase):
                 self.path("d.pt"),
             )
             self.assertIn(f"{name} has too few prompts", said)
-            self.assertNotIn("leaves out", said)
+            self.assertNotIn("skips", said)
 
-    def test_answers_that_are_all_drawn(self):
+    def test_rejects_answers_that_are_all_sampled(self):
         drafter = self.path("heads")
         distill.kind_of("medusa").write(drafter, distill.make_drafter("medusa", self.target, 0.9))
         greedy = {i: written(self.target, [], [[i, 4]], 3)[0] for i in range(4)}
@@ -399,7 +399,7 @@ class WrongInputTest(unittest.TestCase):
             "--walk",
             2,
         )
-        self.assertIn("none of the answers", said)
+        self.assertIn("no greedy held-out answers", said)
 
 
 if __name__ == "__main__":

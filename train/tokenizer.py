@@ -35,7 +35,7 @@ class Tokenizer:
         import sentencepiece
 
         if not os.path.exists(path):
-            sys.exit(f"error: no tokenizer at {path}; make one with tokenizer.py")
+            sys.exit(f"error: no tokenizer at {path}; create one with tokenizer.py")
         self.path = path
         self.processor = sentencepiece.SentencePieceProcessor(model_file=path)
         self.bos = self.processor.bos_id()
@@ -63,17 +63,15 @@ def main() -> None:
     parser.add_argument(
         "--data",
         metavar="DIR",
-        help="folder of the text data sets (see data.py); generated tasks only without it",
+        help="folder of the text data sets (listed in data.py); without it only generated tasks",
     )
-    parser.add_argument(
-        "--out", metavar="DIR", required=True, help="where tokenizer.model is written"
-    )
+    parser.add_argument("--out", metavar="DIR", required=True, help="folder for tokenizer.model")
     parser.add_argument("--size", type=int, default=4096, help="number of pieces (default 4096)")
     parser.add_argument(
         "--examples",
         type=int,
         default=40000,
-        help="examples of the training mixture to learn from (default 40000)",
+        help="examples of the training mixture (default 40000)",
     )
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()

@@ -67,19 +67,19 @@ def parse() -> argparse.Namespace:
         "--like",
         metavar="FOLDER",
         required=True,
-        help="Hugging Face folder with the tokenizer of these ids",
+        help="Hugging Face folder with the tokenizer of the ids",
     )
     add(
         "--hf",
         type=out_folder,
         metavar="FOLDER",
         required=True,
-        help="where the target is written as a Hugging Face folder, in 16 bits",
+        help="output: the target as a Hugging Face folder, in 16 bits",
     )
     add(
         "--qwen2",
         action="store_true",
-        help="a Qwen2, whose queries, keys and values have biases, instead of a Llama",
+        help="train a Qwen2 (biases on queries, keys and values) instead of a Llama",
     )
     add_target_options(
         parser,

@@ -79,7 +79,9 @@ def new_config(options: argparse.Namespace, **values) -> LlamaConfig:
             "error: --hidden, --layers, --kv-heads and --ffn must be above 0, and --head-dim even"
         )
     if options.heads < 1 or options.heads % options.kv_heads:
-        sys.exit(f"error: --heads {options.heads} is no multiple of --kv-heads {options.kv_heads}")
+        sys.exit(
+            f"error: --heads {options.heads} is not a multiple of --kv-heads {options.kv_heads}"
+        )
     return LlamaConfig(
         hidden_size=options.hidden,
         num_hidden_layers=options.layers,

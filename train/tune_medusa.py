@@ -182,28 +182,25 @@ def parse() -> argparse.Namespace:
         parser, minutes=30, muon_lr=0.01, adam_lr=5e-4, decay=0.4, adam_learns="adapters and biases"
     )
     add = parser.add_argument
-    add("--target", metavar="FOLDER", required=True, help="Hugging Face folder of a Llama or Qwen2")
+    add("--target", metavar="FOLDER", required=True, help="Hugging Face folder (Llama or Qwen2)")
     add("--answers", metavar="FILE", required=True, help="JSON lines of answer_prompts.py")
+    add("--shortest", type=int, default=2, help="skip answers of fewer token ids (default 2)")
+    add("--rank", type=int, default=32, help="rank of the adapters (default 32, as published)")
     add(
-        "--shortest",
-        type=int,
-        default=2,
-        help="answers of fewer token ids are left out (default 2)",
+        "--alpha", type=float, default=16.0, help="alpha of the adapters (default 16, as published)"
     )
-    add("--rank", type=int, default=32, help="of the adapters (default 32, as published)")
-    add("--alpha", type=float, default=16.0, help="of the adapters (default 16, as published)")
     add(
         "--heads-weight",
         type=float,
         default=0.2,
-        help="of the heads' loss at the end (default 0.2)",
+        help="final weight of the heads' loss (default 0.2)",
     )
     add(
         "--hf",
         type=out_folder,
         metavar="DIR",
         required=True,
-        help="where the Hugging Face folders are written in the end",
+        help="output folder for the Hugging Face folders",
     )
     options = parser.parse_args()
     loop.check_options(options)
@@ -240,7 +237,7 @@ def main() -> None:
         )  # older checkpoints lack alpha
         if (rank, alpha) != (options.rank, options.alpha):
             sys.exit(
-                f"error: {options.out} was begun with --rank {rank} --alpha {alpha:g}; give the same or another --out"
+                f"error: {options.out} was started with --rank {rank} --alpha {alpha:g}; give these or another --out"
             )
         for name, parameter in tuned:
             parameter.data.copy_(saved["adapters"][name])

@@ -86,11 +86,11 @@ class TensorUnpickler(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
         if module == "torch" and name.endswith("Storage"):
             if name not in STORAGES:
-                raise ValueError(f"has a torch.{name}; {', '.join(STORAGES)} are read")
+                raise ValueError(f"has a torch.{name}; expected one of {', '.join(STORAGES)}")
             return STORAGES[name]
         if f"{module}.{name}" not in KNOWN:
             raise ValueError(
-                f"asks for {module}.{name}, which is no part of a tensor and could be any program: it is not read"
+                f"contains {module}.{name}, which is not part of a tensor and could run code: not read"
             )
         return KNOWN[f"{module}.{name}"]
 
@@ -111,13 +111,13 @@ def read_pickled(path: str) -> Dict[str, Tensor]:
             ]
             saved = TensorUnpickler(io.BytesIO(archive.read(root + "data.pkl"))).load()
             if not isinstance(saved, dict):
-                raise ValueError("holds no tensors by their names")
+                raise ValueError("is not a table of named tensors")
             storages: Dict[tuple, Tensor] = {}
             tensors = {}
             for name, stored in saved.items():
                 if not isinstance(name, str) or not isinstance(stored, Stored):
                     raise ValueError(
-                        f"holds {name!r}, which is no tensor: save the weights alone, as model.state_dict() has them"
+                        f"contains {name!r}, which is not a tensor: save only the weights, as in model.state_dict()"
                     )
                 _, dtype, key, _, _ = stored.storage
                 if (key, dtype) not in storages:
@@ -133,7 +133,7 @@ def read_pickled(path: str) -> Dict[str, Tensor]:
         raise ValueError(f"{os.path.basename(path)} {error}") from None
     except Exception as error:  # unpickling an untrusted file can raise anything
         raise ValueError(
-            f"{os.path.basename(path)} is no file of PyTorch 1.6 or newer, or damaged: download it anew ({error!r})"
+            f"{os.path.basename(path)} is not a file of PyTorch 1.6 or newer, or is damaged: download it again ({error!r})"
         ) from None
     return tensors
 
@@ -160,7 +160,7 @@ def published_files(folder: str) -> Tuple[List[str], List[str]]:
     ]
     own = [os.path.join(folder, name) for name in names if there(name)][:1]
     if not whole and not own:
-        raise ValueError(f"it has none of {', '.join([*WHOLE, *names])}")
+        raise ValueError(f"found none of {', '.join([*WHOLE, *names])}")
     return whole, own
 
 
@@ -195,7 +195,7 @@ def unpack(checkpoint: str, out: str, target: Optional[str]) -> Dict[str, Dict[s
     """Writes the folders and returns their tensors.  Raises ValueError if a checkpoint cannot be read."""
     config_path = os.path.join(checkpoint, "config.json")
     if not os.path.exists(config_path):
-        raise ValueError("it has no config.json: download that of the published folder as well")
+        raise ValueError("config.json is missing: download that of the published folder as well")
     with open(config_path, encoding="utf-8") as file:
         config = json.load(file)
     whole, own = published_files(checkpoint)
@@ -205,17 +205,19 @@ def unpack(checkpoint: str, out: str, target: Optional[str]) -> Dict[str, Dict[s
     drafter.update({own_name(name): tensor for name, tensor in read_files(own).items()})
     if not (model and drafter):
         if target:
-            raise ValueError("it has no drafter beside the tensors of a model: leave out --target")
+            raise ValueError(
+                "there is no drafter next to the tensors of a model: leave out --target"
+            )
         if not own and whole[0].endswith(".safetensors"):
             raise ValueError(
-                "it has no pickle, and no drafter that is to be taken out: edgedraft convert reads it as it is"
+                "nothing to unpack (no pickle, no drafter next to a model): edgedraft convert reads it as it is"
             )
         write_folder(out, config, model or drafter)
         copy_others(checkpoint, out)
         return {out: model or drafter}
     if not target:
         raise ValueError(
-            "it has a drafter beside the tensors of a model: say with --target where the model goes"
+            "it has a drafter next to the tensors of a model: give a folder for the model with --target"
         )
     hf_config(config)
     # Models published with heads declare their authors' own class.
@@ -229,19 +231,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--checkpoint", metavar="FOLDER", required=True, help="as it is published")
+    parser.add_argument("--checkpoint", metavar="FOLDER", required=True, help="folder as published")
     parser.add_argument(
-        "--out",
-        type=out_folder,
-        metavar="FOLDER",
-        required=True,
-        help="where the drafter goes: a new folder",
+        "--out", type=out_folder, metavar="FOLDER", required=True, help="new folder for the drafter"
     )
     parser.add_argument(
         "--target",
         type=out_folder,
         metavar="FOLDER",
-        help="where the model beside the drafter goes: a new folder",
+        help="new folder for the model next to the drafter",
     )
     options = parser.parse_args()
     for option, folder in (("--out", options.out), ("--target", options.target)):
@@ -253,7 +251,7 @@ def main() -> None:
         written = unpack(options.checkpoint, options.out, options.target)
     except KeyError as error:
         sys.exit(
-            f"error: {options.checkpoint}: config.json or an index has no {error}, or a tensor is of type {error}, which is not read"
+            f"error: {options.checkpoint}: config.json or an index lacks {error}, or a tensor has the unsupported type {error}"
         )
     except (OSError, ValueError) as error:
         sys.exit(f"error: {options.checkpoint}: {error}")

@@ -86,7 +86,7 @@ class Reader:
     def string(self) -> str:
         length = self.number("Q")
         if length > len(self.data) - self.at:
-            raise ValueError("it ends within a string: it is truncated")
+            raise ValueError("truncated within a string")
         self.at += length
         return self.data[self.at - length : self.at].decode("utf-8")
 
@@ -106,14 +106,14 @@ def array(data: bytes, begin: int, kind: int, shape: List[int], name: str) -> nu
     count = int(numpy.prod(shape, dtype=numpy.int64))
     if kind == Q8_0:
         if shape[-1] % ELEMENTS:
-            raise ValueError(f"the rows of {name} are no whole number of blocks")
+            raise ValueError(f"the rows of {name} are not a whole number of blocks")
         count, form = count // ELEMENTS, numpy.dtype(
             [("scale", "<f2"), ("numbers", "i1", ELEMENTS)]
         )
         blocks = numpy.frombuffer(data, form, count, begin)
         return (blocks["scale"].astype(numpy.float32)[:, None] * blocks["numbers"]).reshape(shape)
     if kind not in (F32, F16):
-        raise ValueError(f"{name} is of type {kind}; F32 (0), F16 (1) and Q8_0 (8) are read")
+        raise ValueError(f"{name} has type {kind}; expected F32 (0), F16 (1) or Q8_0 (8)")
     return (
         numpy.frombuffer(data, "<f4" if kind == F32 else "<f2", count, begin)
         .astype(numpy.float32)
@@ -124,7 +124,7 @@ def array(data: bytes, begin: int, kind: int, shape: List[int], name: str) -> nu
 def read_gguf(data: bytes) -> Tuple[Dict[str, Any], Dict[str, numpy.ndarray]]:
     """(metadata, tensors in 32 bits, outermost dimension first).  Raises ValueError for another format."""
     if data[:4] != b"GGUF":
-        raise ValueError("it is no GGUF file")
+        raise ValueError("not a GGUF file")
     reader = Reader(data)
     reader.at = 4
     try:
@@ -134,7 +134,7 @@ def read_gguf(data: bytes) -> Tuple[Dict[str, Any], Dict[str, numpy.ndarray]]:
             reader.number("Q"),
         )
         if version not in (2, 3):
-            raise ValueError(f"it is of GGUF version {version}; 2 and 3 are read")
+            raise ValueError(f"GGUF version {version}; expected 2 or 3")
         metadata = {}
         for _ in range(value_count):
             key = reader.string()
@@ -145,7 +145,7 @@ def read_gguf(data: bytes) -> Tuple[Dict[str, Any], Dict[str, numpy.ndarray]]:
             shape = [reader.number("Q") for _ in range(reader.number("I"))][::-1]
             entries.append((name, shape, reader.number("I"), reader.number("Q")))
     except struct.error:
-        raise ValueError("it ends within its header: it is truncated") from None
+        raise ValueError("truncated within its header") from None
     alignment = metadata.get("general.alignment", ALIGNMENT)
     start = -(-reader.at // alignment) * alignment
     tensors = {}
@@ -154,9 +154,7 @@ def read_gguf(data: bytes) -> Tuple[Dict[str, Any], Dict[str, numpy.ndarray]]:
             tensors[name] = array(data, start + offset, kind, shape, name)
         except ValueError as error:
             raise ValueError(
-                "it ends within its tensors: it is truncated"
-                if "buffer" in str(error)
-                else str(error)
+                "truncated within its tensors" if "buffer" in str(error) else str(error)
             ) from None
     return metadata, tensors
 
@@ -165,13 +163,13 @@ def config_of(metadata: Dict[str, Any], tied: bool) -> LlamaConfig:
     """Raises KeyError with the missing key."""
     if metadata.get("general.architecture") != "llama":
         raise ValueError(
-            f"its architecture is '{metadata.get('general.architecture')}'; only 'llama' is read"
+            f"its architecture is '{metadata.get('general.architecture')}'; expected 'llama'"
         )
     scaling = metadata.get(
         "llama.rope.scaling.type", "linear"
     )  # without a type a factor means linear, as in old files
     if scaling not in ("none", "linear"):
-        raise ValueError(f"its RoPE scaling is '{scaling}'; none and linear are read")
+        raise ValueError(f"its RoPE scaling is '{scaling}'; expected none or linear")
     factor = (
         metadata.get("llama.rope.scaling.factor", metadata.get("llama.rope.scale_linear", 1.0))
         if scaling == "linear"
@@ -180,7 +178,7 @@ def config_of(metadata: Dict[str, Any], tied: bool) -> LlamaConfig:
     heads, width = metadata["llama.attention.head_count"], metadata["llama.embedding_length"]
     head_dim = metadata.get("llama.attention.key_length", width // heads)
     if metadata.get("llama.rope.dimension_count", head_dim) != head_dim:
-        raise ValueError("it rotates a part of each head, which is not read")
+        raise ValueError("it rotates only a part of each head, which is not supported")
     return LlamaConfig(
         vocab_size=len(metadata["tokenizer.ggml.tokens"]),
         hidden_size=width,
@@ -220,11 +218,11 @@ def renamed(tensors: Dict[str, numpy.ndarray], config: LlamaConfig) -> Dict[str,
         )
     for name in names:
         if name not in tensors:
-            raise ValueError(f"it lacks the tensor {name}")
+            raise ValueError(f"the tensor {name} is missing")
     result = {}
     for name, values in tensors.items():
         if name not in names:
-            raise ValueError(f"it has the tensor {name}, which is not read")
+            raise ValueError(f"it has the unknown tensor {name}")
         part = name.split(".")[-2]
         if part in ("attn_q", "attn_k"):
             values = in_halves(
@@ -260,10 +258,10 @@ def sentencepiece_model(metadata: Dict[str, Any]) -> bytes:
     """The tokenizer of the metadata as SentencePiece's ModelProto."""
     if metadata.get("tokenizer.ggml.model") != "llama":
         raise ValueError(
-            f"its tokenizer is '{metadata.get('tokenizer.ggml.model')}'; only SentencePiece's 'llama' is read"
+            f"its tokenizer is '{metadata.get('tokenizer.ggml.model')}'; expected SentencePiece's 'llama'"
         )
     if metadata.get(SPACE_RULE) == "always":
-        raise ValueError(f"{SPACE_RULE} is 'always', which a tokenizer.model cannot say")
+        raise ValueError(f"{SPACE_RULE} is 'always', which a tokenizer.model cannot express")
     pieces = zip(
         metadata["tokenizer.ggml.tokens"],
         metadata["tokenizer.ggml.scores"],
@@ -323,13 +321,13 @@ def unpack(path: str, folder: str) -> LlamaConfig:
         metadata, tensors = read_gguf(file.read())
     if metadata.get("split.count", 1) > 1:
         raise ValueError(
-            f"it is one of {metadata['split.count']} files that hold a model together; one that holds all of it is read"
+            f"it is one of {metadata['split.count']} parts of a model; give a file with the whole model"
         )
     try:
         config = config_of(metadata, "output.weight" not in tensors)
         weights, tokenizer = renamed(tensors, config), sentencepiece_model(metadata)
     except KeyError as error:
-        raise ValueError(f"its metadata have no {error}") from None
+        raise ValueError(f"its metadata lack {error}") from None
     values = llama_config_json(config)
     ends = end_ids(metadata)
     values.update(

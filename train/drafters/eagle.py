@@ -193,7 +193,7 @@ class EagleKind(Kind):
         ),
         (
             "hass, hass-2, ...",
-            f"the same network, trained as HASS in {PASSES} passes or that many, each with the likeliest tokens' term",
+            f"the same network, trained as HASS in {PASSES} or N passes, each with the top-token term",
         ),
     )
     default_name = "eagle"

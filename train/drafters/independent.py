@@ -26,9 +26,7 @@ def between(target: Llama, config: LlamaConfig) -> Llama:
 
 class IndependentKind(Kind):
     forms = ("independent", "independent-<LAYERS>")
-    described = (
-        ("independent, independent-2, ...", "one or that many ordinary layers over tokens"),
-    )
+    described = (("independent, independent-2, ...", "one or N ordinary layers over tokens"),)
     default_name = "independent"
     _name = re.compile(r"independent(?:-([1-9]\d*))?")
 
@@ -65,7 +63,7 @@ class IndependentKind(Kind):
         for field in ("hidden_size", "vocab_size", "tie_word_embeddings"):  # taken from the target
             if getattr(own, field) != getattr(t, field):
                 raise ValueError(
-                    f"{field} is {getattr(own, field)}, the target's {getattr(t, field)}"
+                    f"{field} is {getattr(own, field)}, the target's is {getattr(t, field)}"
                 )
         return between(target, own)
 

@@ -102,7 +102,7 @@ def tree_of(folder: str, weights: Dict[str, Tensor]) -> dict:
     ):
         return tree
     if tree:
-        print(f"{folder} gets other heads, so its tree is to be calibrated again")
+        print(f"{folder} gets other heads; run calibrate.py again for its tree")
     return {}
 
 
@@ -110,7 +110,7 @@ class MedusaKind(Kind):
     forms = ("medusa", "medusa-1")
     described = (
         ("medusa", f"MEDUSA: {HEADS} heads that share the target's LM head (version 2)"),
-        ("medusa-1", "with heads of their own (version 1), as many as fit"),
+        ("medusa-1", "MEDUSA with separate LM heads (version 1), as many as fit"),
     )
     default_name = "medusa"
     loss_weights = (1.0, 0.0)

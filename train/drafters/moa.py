@@ -319,7 +319,7 @@ def check_layers(tli: int, target: LlamaConfig) -> None:
     own."""
     if tli >= target.num_hidden_layers:
         raise ValueError(
-            f"MoA cannot run {tli} layers of a target of {target.num_hidden_layers}, but at most {target.num_hidden_layers - 1}"
+            f"MoA cannot run {tli} layers of a target of {target.num_hidden_layers}; at most {target.num_hidden_layers - 1}"
         )
 
 
@@ -328,9 +328,9 @@ class MoaKind(Kind):
     described = (
         (
             "moa-tli0, moa-tli1, ...",
-            "Mixture of Attentions with that many target layers on the device; loss 0.1 * KL + 1 * feature",
+            "Mixture of Attentions with N target layers on the device; loss 0.1 * KL + 1 * feature",
         ),
-        ("moa-o-tli0, ...", "its arm without LSA, whose memory is the target's features"),
+        ("moa-o-tli0, ...", "without LSA: its memory holds the target's features"),
     )
     default_name = "moa-tli0"
     loss_weights = (0.1, 1.0)  # as published; compared in docs/records/drafters/comparison.md
