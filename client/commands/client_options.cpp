@@ -77,7 +77,7 @@ Result<void> check_indexes(const DrafterWishes& wishes) {
   if (!(wishes.merges_if_faster && wishes.kind.empty()) && !drafts_from_indexes(wishes.kind) &&
       std::ranges::none_of(wishes.merge, drafts_from_indexes)) {
     return usage_error(
-        "--index: no selected drafter reads an index; remove it, or add --drafter retrieval");
+        "--index: no selected drafter reads an index; remove it, or select one with --drafter");
   }
   // Drafts are sent to the server, which must not learn the content of private indexes.
   const auto indexes = CorpusIndex::open_public(wishes.indexes);

@@ -16,12 +16,13 @@
 namespace edgedraft::client {
 
 void declare_perplexity(CLI::App& app, PerplexityOptions& options) {
-  app.add_option("--model", options.model, "Target or independent drafter")->type_name("FILE.gguf");
+  app.add_option("--model", options.model, "Target or any other whole model")
+      ->type_name("FILE.gguf");
   app.add_option("-f,--file", options.file, "File with the text; - reads standard input")
       ->type_name("FILE");
   app.add_option("--window", options.window,
-                 "Tokens per window. Windows are independent of each other, and only the second "
-                 "half of each counts")
+                 "Tokens per window. Each window is read by itself, and only its second half "
+                 "counts")
       ->type_name("N")
       ->check(in_range(std::int64_t{3}, std::int64_t{kContextCountMax}))
       ->capture_default_str();

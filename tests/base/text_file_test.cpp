@@ -27,7 +27,7 @@ TEST(TextFileTest, ReportsReasonForUnreadableFile) {
   std::filesystem::create_symlink("loop", scratch / "loop");
   const std::pair<std::filesystem::path, const char*> cases[] = {
       {scratch / "none", "No such file or directory"},
-      {scratch.path(), "it is a folder"},
+      {scratch.path(), "is a folder"},
       {scratch / "loop", "Too many levels of symbolic links"},
       {scratch / std::string(300, 'n'), "File name too long"}};
   for (const auto& [file, reason] : cases) {

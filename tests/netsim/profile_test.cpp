@@ -213,8 +213,8 @@ TEST(ProfileTest, ReportsReasonForUnreadableFile) {
   const std::pair<const char*, const char*> cases[] = {
       {"none.toml", "none.toml: No such file or directory"},
       {"loop.toml", "loop.toml: Too many levels of symbolic links"},
-      {"cell.down", "cell.down: it is a folder"},
-      {"own.toml", "cell.down: it is a folder"}};
+      {"cell.down", "cell.down: is a folder"},
+      {"own.toml", "cell.down: is a folder"}};
   for (const auto& [name, message] : cases) {
     const auto profile = read_network_profile((scratch / name).string());
     ASSERT_FALSE(profile) << name;

@@ -302,7 +302,7 @@ TEST(ProgramTest, RejectsDuplicateKeysInEitherSpelling) {
 TEST(ProgramTest, RejectsFolderAsOptionsFile) {
   const test::TemporaryDirectory directory;
   expect_mistake(run({"show", "--config", directory.path().string()}),
-                 directory.path().string() + ": it is a folder");
+                 directory.path().string() + ": is a folder");
   expect_mistake(run({"show", "--config", (directory / "none.toml").string()}), "none.toml: ");
 }
 
