@@ -1,7 +1,8 @@
 """The training loop that train_target.py and distill.py share.
 
-It plans by the clock or by steps, works with one or several data-parallel workers (parallel.py), prints one log line
-per interval, periodically checks held-out text, and saves so that a run can be continued.
+It plans by the clock or by steps and works with one or several data-parallel workers (parallel.py).
+It prints one log line per interval, periodically checks held-out text, and saves checkpoints for
+continuing.
 """
 
 from __future__ import annotations

@@ -89,7 +89,7 @@ class LoopTest(unittest.TestCase):
         self.assertEqual(found[0][2:], (6, 24))
 
     def fit(self, weight, clock, *arguments, check=lambda: "", compute=None):
-        """Options and log lines of a run of one matrix with its batches' numbers."""
+        """Trains one matrix on numbered batches; returns the log lines."""
         parser = argparse.ArgumentParser()
         loop.add_options(parser, 1, 0.01, 0.01, 0.5)
         options, said = parser.parse_args(["--threads", "1", *arguments]), io.StringIO()
@@ -131,7 +131,7 @@ class LoopTest(unittest.TestCase):
                 file.write(whole)
             torch.save(
                 torch.load(out + ".optimiser0")["parts"], out + ".optimiser0"
-            )  # the format of older programs
+            )  # the format of older versions
             self.fit(weight, loop.Clock.of(saved), "--out", out, "--steps", "6")
             self.assertEqual(torch.load(out)["step"], 6)
             finished = self.fit(

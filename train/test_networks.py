@@ -582,7 +582,7 @@ class CalibrationTest(unittest.TestCase):
                 while True:
                     said = int(
                         trace.logits[0, at].argmax()
-                    )  # the target's own token behind the accepted ones
+                    )  # the target's own token after the accepted ones
                     down = [
                         node
                         for node in tree
